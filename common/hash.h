@@ -1,0 +1,15 @@
+/* Digests: SHA-256 (libcrypto) for what must not be forged, XXH3-128 (libxxhash) for equality of big tensors. */
+#ifndef COMMON_HASH_H
+#define COMMON_HASH_H
+#include <stddef.h>
+#include <stdint.h>
+
+struct sha256 { void *ctx; };
+void sha256_init(struct sha256 *h);
+void sha256_add(struct sha256 *h, const void *p, size_t n);
+void sha256_end(struct sha256 *h, uint8_t out[32]);     /* frees the context */
+void sha256_of(const void *p, size_t n, uint8_t out[32]);
+void xxh128_of(const void *p, size_t n, uint8_t out[16]);
+uint64_t siphash(uint64_t k0, uint64_t k1, const void *p, size_t n);   /* SipHash-2-4 */
+
+#endif

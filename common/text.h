@@ -1,0 +1,23 @@
+/* Text of durations, sizes, addresses: parse and print. Printing never needs a locale. */
+#ifndef COMMON_TEXT_H
+#define COMMON_TEXT_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "common/err.h"
+
+int text_duration(const char *s, uint64_t *ret_us, struct err *e);  /* "250ms" "1.5s" "2m" "1h" "3d" "10us"; a bare number is seconds */
+int text_size(const char *s, uint64_t *ret_bytes, struct err *e);   /* "64KiB" "1MB" "2G" (=GiB) "123" */
+const char *text_print_duration(uint64_t us, char *out, size_t cap);/* "1.5s", "2m05s" */
+const char *text_print_size(uint64_t bytes, char *out, size_t cap); /* "1.5 MiB" */
+const char *text_print_time(uint64_t wall_ms, char *out, size_t cap); /* RFC 3339, UTC, ms */
+int text_u64(const char *s, uint64_t *ret, struct err *e);          /* whole string, no sign */
+int text_double(const char *s, double *ret, struct err *e);         /* whole string, '.' only, finite */
+int text_bool(const char *s, bool *ret, struct err *e);             /* yes no true false on off 1 0 */
+/* "host:port", "[v6]:port"; port may be "auto" (then 0). */
+int text_hostport(const char *s, char *host, size_t cap, uint16_t *ret_port, struct err *e);
+/* The name of list[] (NULL-terminated) nearest to word by edit distance (at most 3), or NULL: for "did you mean". */
+const char *text_nearest(const char *word, const char *const *list);
+bool text_utf8_ok(const char *s, size_t n);
+
+#endif

@@ -1,0 +1,119 @@
+/* THE SEAM. Everything that a peer can do to the outside world goes through struct env; nothing right of
+ * `run` opens a socket, reads a clock, draws a random number, touches a disk or starts a thread by itself.
+ * Two implementations: the real one (loop.c, work.c, net/nano.c) and the simulated one (tests/sim).
+ *
+ * Rules: one loop thread owns all state. A callback never re-enters its caller synchronously: send, resolve
+ * and work complete from the loop, later, even when they fail at once. Nothing sleeps. */
+#ifndef DAEMON_ENV_H
+#define DAEMON_ENV_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "common/err.h"
+#include "common/heap.h"
+#include "common/list.h"
+#include "common/log.h"
+
+/* Where a peer's three sockets are (amendments C18-C20). IPv4 is mapped (::ffff:a.b.c.d). Ports 0: none. */
+struct endpoint { uint8_t ip[16]; uint16_t port[3]; };
+enum chan { CHAN_CTRL, CHAN_BULK, CHAN_DOOR, CHANS };
+
+/* A received wire message knows its way back only through the door; elsewhere token is 0. */
+struct via { enum chan chan; uint64_t door_token; };
+
+/* An outgoing message. It waits in a bounded queue until the socket takes it; only then is it sealed, because the
+ * sealing counter belongs to the connection (C11). `seal` writes wire_len bytes to out and returns 0, or -1 to drop
+ * it (session gone: the owner is told through `gone`). `gone` is called exactly once, on the loop: sent says whether
+ * a socket took it (accepted is not delivered). The packet then belongs to its owner again. */
+struct packet {
+	struct list link;                       /* the transport's queue */
+	size_t wire_len;
+	int (*seal)(struct packet *p, uint32_t connection, uint8_t *out);
+	void (*gone)(struct packet *p, bool sent);
+	struct endpoint to;                     /* set by send */
+	enum chan chan;
+	uint64_t door_token;                    /* CHAN_DOOR: 0 = dial the door of `to`; else answer on that connection */
+};
+
+/* Work off the loop. The job and all it points to belong to the lane from work() until done(). Cancelling is
+ * dropping the result by a generation number in the owner. */
+struct job {
+	struct list link;
+	const char *name;
+	int lane;                               /* from env_lane() */
+	uint64_t cost_us;                       /* modelled time; used by the simulator only */
+	void (*run)(struct job *j);             /* in the lane; sees only the job */
+	void (*done)(struct job *j);            /* on the loop; may free the job */
+};
+
+struct resolving { struct list link; char name[256]; struct endpoint at; int rc; struct err error;
+	void (*done)(struct resolving *r);      /* on the loop; port[] of `at` are kept as the caller set them */
+};
+
+/* Persistence for rooms that never see SQLite (amendments A3). Keys and values are bytes, at most 64 KiB. */
+struct shelf {
+	int (*put)(struct shelf *s, const char *table, const void *key, size_t klen, const void *val, size_t vlen, struct err *e);
+	int (*get)(struct shelf *s, const char *table, const void *key, size_t klen, void *out, size_t cap, size_t *ret_len, struct err *e); /* ERR_NOT_FOUND */
+	int (*each)(struct shelf *s, const char *table, int (*row)(void *arg, const void *key, size_t klen, const void *val, size_t vlen), void *arg, struct err *e);
+	int (*del)(struct shelf *s, const char *table, const void *key, size_t klen, struct err *e);
+};
+
+/* Files: blocking, so called from jobs of the disk and data lanes (and at start). fd is the implementation's own. */
+struct files {
+	int (*open)(struct files *f, const char *path, int flags, int mode, struct err *e);    /* O_* flags; fd >= 0 */
+	int64_t (*pread)(struct files *f, int fd, void *buf, size_t n, uint64_t at, struct err *e);  /* short only at the end */
+	int (*pwrite)(struct files *f, int fd, const void *buf, size_t n, uint64_t at, struct err *e);
+	int (*fsync)(struct files *f, int fd, struct err *e);
+	int (*close)(struct files *f, int fd, struct err *e);
+	int (*rename)(struct files *f, const char *from, const char *to, struct err *e);       /* and syncs the directory */
+	int (*unlink)(struct files *f, const char *path, struct err *e);
+	int64_t (*size)(struct files *f, const char *path, struct err *e);                     /* -1: ERR_NOT_FOUND or ERR_IO */
+	int64_t (*free_bytes)(struct files *f, const char *path, struct err *e);
+	int (*mkdir)(struct files *f, const char *path, int mode, struct err *e);              /* existing is fine */
+	int (*list)(struct files *f, const char *dir, int (*row)(void *arg, const char *name), void *arg, struct err *e);
+};
+
+struct linkinfo { bool connected, maybe_dead; uint64_t rtt_us; /* 0 = unknown */ uint64_t queued_bytes; };
+
+struct env;
+struct env_ops {
+	uint64_t (*now)(struct env *);                          /* us, CLOCK_BOOTTIME, cached per event */
+	uint64_t (*wall)(struct env *);                         /* ms since 1970; may jump */
+	void (*timer)(struct env *, struct timer *, uint64_t at_us);    /* 0 disarms */
+	void (*send)(struct env *, const struct endpoint *to, enum chan, uint64_t door_token, struct packet *);
+	void (*close_link)(struct env *, const struct endpoint *to);    /* fresh sockets on next send (C17) */
+	bool (*linkinfo)(struct env *, const struct endpoint *to, struct linkinfo *ret);   /* false: no socket to it */
+	void (*work)(struct env *, struct job *);
+	int (*lane)(struct env *, const char *name);            /* train reduce disk data copy-in copy-out; -1 unknown */
+	uint64_t (*rand)(struct env *);                         /* jitter; seeded in the simulator */
+	void (*secure)(struct env *, void *out, size_t n);      /* keys and nonces; seeded in the simulator */
+	void (*resolve)(struct env *, struct resolving *);
+	int (*fail)(struct env *, const char *point);           /* fail points; 0 = go on, -1 = fail here */
+};
+struct env {
+	const struct env_ops *ops;
+	struct files *files;
+	struct shelf *shelf;
+	struct log *log;
+	/* Inward: what the transport received. msg belongs to the transport. Set by node. */
+	void (*recv)(void *arg, struct via via, const uint8_t *msg, size_t len);
+	void *recv_arg;
+};
+
+static inline uint64_t env_now(struct env *e) { return e->ops->now(e); }
+static inline uint64_t env_wall(struct env *e) { return e->ops->wall(e); }
+static inline void env_timer(struct env *e, struct timer *t, uint64_t at_us) { e->ops->timer(e, t, at_us); }
+static inline void env_after(struct env *e, struct timer *t, uint64_t us) { e->ops->timer(e, t, e->ops->now(e) + (us ? us : 1)); }
+static inline void env_work(struct env *e, struct job *j) { e->ops->work(e, j); }
+static inline int env_lane(struct env *e, const char *name) { return e->ops->lane(e, name); }
+static inline uint64_t env_rand(struct env *e) { return e->ops->rand(e); }
+
+/* Fail points: one before and one after every protocol message and durable write; compiled in with -Dfailpoints=true.
+ * FAILPOINT(env, "avg.commit.before") is 0 or -1; names are listed in daemon/failpoints.h, one per line. */
+#ifdef FAILPOINTS
+#define FAILPOINT(env, name) ((env)->ops->fail((env), (name)))
+#else
+#define FAILPOINT(env, name) (0)
+#endif
+
+#endif

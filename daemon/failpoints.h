@@ -1,0 +1,1 @@
+/* Every fail point of the daemon, one a line: FP("room.what.before"). `hivemindd --list-failpoints` prints them. */
