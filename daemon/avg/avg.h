@@ -1,0 +1,104 @@
+/* The averager's elastic face: one swarm of peers that commit epochs of one run together.
+ *
+ * Protocol (amendments C1-C7; hivemind-protocol(7)): the leader of epoch e is the live member with the smallest
+ * SHA-256(prev || id), prev = digest of commit e-1. Members report samples to it; when their sum reaches the target
+ * batch it sends BEGIN (term, ordered members with their sample counts, part owners, parameter version and values,
+ * ranges). Members exchange parts (butterfly), reducers sum alpha_i x_i over one contributor set C in member order,
+ * everybody decodes the same bytes, ACKs part hashes, and only COMMIT lets anyone apply. A dead sender is left out, a
+ * dead reducer's part re-reduced (ATTEMPT n+1), a dead leader succeeded (term+1, RECOVER). Samples are processed iff
+ * they are in a commit of the winning chain (ledger, C6).
+ *
+ * The owner (run) supplies a contribution and applies the mean; this room decides who, when and with which weights. */
+#ifndef AVG_AVG_H
+#define AVG_AVG_H
+#include "avg/ranges.h"
+#include "dht/dht.h"
+#include "net/chunk.h"
+
+#define DIGEST 32
+struct avg_conf {
+	struct id run;                          /* names the group; peers of another run never meet */
+	uint64_t target_batch;                  /* samples per epoch */
+	size_t len;                             /* floats of a contribution (gradients, then averaged buffers) */
+	uint64_t data_samples;                  /* size of the data set: pool positions are (data epoch * n + i) */
+	uint64_t data_limit;                    /* the pool ends at this position; 0 = endless */
+	uint32_t group_max;                     /* 0 = 64 */
+	double minority_wait_rounds;            /* C3; default 3 */
+	uint64_t round_floor_us;                /* smallest deadline; 0 = 20 ms */
+	bool client, aux;                       /* no part to reduce / no samples */
+	uint32_t micro_batch;                   /* ranges are cut in multiples of it */
+};
+
+/* Where in the history a peer stands: all that must travel with a checkpoint or a state download. */
+struct avg_point {
+	uint64_t epoch;                         /* commits so far */
+	uint8_t prev[DIGEST];                   /* digest of the last commit; zeros = none yet */
+	uint64_t samples;                       /* committed on this chain */
+	uint64_t params_version; json_t *params;/* live hyperparameters: {"lr":0.01,...}; owned by the point */
+	struct ranges done;                     /* committed positions */
+};
+void avg_point_init(struct avg_point *p);
+void avg_point_copy(struct avg_point *to, const struct avg_point *from);
+void avg_point_done(struct avg_point *p);
+json_t *avg_point_json(const struct avg_point *p);
+int avg_point_parse(struct avg_point *ret, const json_t *j, struct err *e);
+
+struct avg_begin { uint64_t epoch; uint32_t term, members; uint64_t deadline_us; };
+struct avg_commit {
+	uint64_t epoch;                         /* the epoch that this commit made: old + 1 */
+	const struct avg_point *point;          /* the state after it */
+	uint32_t members, contributors; uint64_t weight; /* sum of samples */
+	uint64_t my_samples;                    /* of these, this peer's; 0 = left out (samples went back to the pool) */
+	bool changed_params;                    /* point->params differs from before */
+	uint32_t attempts, term; bool minority;
+	uint64_t begin_us, end_us, bytes_out, bytes_in;
+	const struct id *left_out; size_t left_out_n;   /* members of BEGIN that are not in C */
+	const struct ranges *grant;             /* positions that are this peer's to process next */
+};
+enum avg_why { AVG_FORK /* lost to a longer chain */, AVG_BEHIND /* the others are ahead */, AVG_DIVERGED /* my digest differs */, AVG_MISSED /* committed without my hearing the mean */ };
+
+struct avg_cb {
+	/* BEGIN reached this peer: stop adding, call avg_contribute now or soon. */
+	void (*begin)(void *arg, const struct avg_begin *b);
+	/* mean: len floats, the owner's to read during the call only. Apply, then avg_applied (now or later). */
+	void (*commit)(void *arg, const struct avg_commit *c, const float *mean);
+	/* The round was given up; the contribution was not used and is the owner's again; keep accumulating. */
+	void (*failed)(void *arg, uint64_t epoch, const struct err *e);
+	/* This peer's state is not the swarm's: fetch state from donor (run's business), then avg_enter again. */
+	void (*resync)(void *arg, enum avg_why why, const struct id *donor, uint64_t epoch);
+	/* More (or first) positions to process. */
+	void (*grant)(void *arg, const struct ranges *grant);
+	void (*event)(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text);
+};
+
+struct avg;
+struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, struct dht *dht /* NULL in tests */,
+	const struct avg_conf *conf, const struct avg_cb *cb, void *arg, struct err *e);
+void avg_free(struct avg *a);                   /* without goodbye; see avg_leave */
+/* Enters at a point. follower: knows no parameters yet; is taken along with weight 0, gets commits (which its owner
+ * queues) while it downloads state; call avg_enter again with follower = false and the caught-up point. */
+int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e);
+void avg_meet(struct avg *a, const struct id *peer);    /* a peer that may be in the run (found by other means) */
+/* samples accumulated in this epoch so far and the positions they came from (copied); rate in samples/s. Call after every micro-batch. */
+void avg_progress(struct avg *a, uint64_t samples, double rate, const struct ranges *claimed);
+/* x: len floats, the MEAN over the peer's samples; stays the caller's and unchanged until commit, failed or resync. NULL with 0 samples = nothing. */
+void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed);
+void avg_applied(struct avg *a, uint64_t epoch, const uint8_t params_digest[16]);  /* compared with the others' (design 9) */
+void avg_hold(struct avg *a, bool hold);        /* this peer pauses: stays a member, contributes nothing, does not delay others */
+typedef void avg_left_fn(void *arg);
+void avg_leave(struct avg *a, avg_left_fn *done, void *arg);    /* hands back ranges, says goodbye, then done */
+/* A signed change of hyperparameters, from epoch on (0 = the next BEGIN). done: agreed epoch, or why not. Steals patch. */
+typedef void avg_proposed_fn(void *arg, uint64_t epoch, uint64_t version, const struct err *e);
+void avg_propose(struct avg *a, json_t *patch, uint64_t from_epoch, avg_proposed_fn *done, void *arg);
+
+struct avg_member { struct id id; uint64_t samples, epoch; double rate; bool leader, live, follower, hold, client; char absent[48]; };
+struct avg_view {
+	uint64_t epoch; uint32_t term; bool in_round, alone; struct id leader; uint64_t total_samples, target;
+	double rate_total; uint64_t eta_us; const char *state; /* "joining" "accumulating" "averaging" "recovering" "following" */
+	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us;
+};
+void avg_view(struct avg *a, struct avg_view *ret);
+size_t avg_members(struct avg *a, struct avg_member *out, size_t max);
+json_t *avg_ledger(struct avg *a);              /* for `run show --data` */
+
+#endif

@@ -1,0 +1,29 @@
+/* Every message kind, one a line: KIND(NAME, number, who). Numbers are the wire's: append, never reuse.
+ * who: 'p' plain (before a session exists), 's' sealed. REPLY answers a call; REFUSE answers it with an error. */
+KIND(HELLO1, 1, 'p')            /* M1 of amendments C10 */
+KIND(HELLO2, 2, 'p')            /* M2; M3 rides in front of the first sealed frame */
+KIND(RESET, 3, 'p')             /* "I do not know this session": a hint to say HELLO again */
+KIND(TOO_OLD, 4, 'p')           /* refusal readable by any version */
+KIND(REPLY, 8, 's')
+KIND(REFUSE, 9, 's')
+KIND(PING, 10, 's')
+KIND(GOODBYE, 11, 's')          /* this peer leaves the network in an orderly way */
+KIND(CHUNK, 16, 's')            /* a piece of a transfer (net/chunk.h) */
+KIND(CHUNK_WANT, 17, 's')       /* receiver: resume at / I am ready now */
+KIND(DHT_FIND, 32, 's')
+KIND(DHT_STORE, 33, 's')
+KIND(DHT_GET, 34, 's')
+KIND(AVG_JOIN, 48, 's')         /* to the leader: prev, epoch; answer: members, ranges, or REDIRECT, or FORK */
+KIND(AVG_PROGRESS, 49, 's')
+KIND(AVG_BEGIN, 50, 's')
+KIND(AVG_ATTEMPT, 51, 's')
+KIND(AVG_MISSING, 52, 's')
+KIND(AVG_ACK, 53, 's')
+KIND(AVG_COMMIT, 54, 's')
+KIND(AVG_RECOVER, 55, 's')
+KIND(AVG_LEAVE, 56, 's')
+KIND(AVG_PROPOSE, 57, 's')
+KIND(RUN_STATE, 64, 's')        /* ask a member for parameters, optimizer state, ledger */
+KIND(RUN_CTL, 65, 's')          /* signed swarm-wide pause, resume, stop */
+KIND(PLAN_DATA, 72, 's')        /* SEND/RECV of the executor */
+KIND(PLAN_LIST, 73, 's')        /* a generation's plan or fragment */

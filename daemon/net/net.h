@@ -1,0 +1,116 @@
+/* The network as the rooms above see it: authenticated peers, calls that end exactly once, one-way posts.
+ *
+ * A peer's id is its Ed25519 public key. Sessions (HELLO of amendments C10, sealing C9/C11) are made by need and
+ * hidden: net_call() to an id whose address is known dials, handshakes, seals, re-sends over fresh sockets, and
+ * calls back exactly once: with the answer, with the other side's refusal, or with TIMEOUT / UNREACHABLE / AUTH /
+ * VERSION / CANCELLED. Nothing calls back before the function that started it has returned. */
+#ifndef NET_NET_H
+#define NET_NET_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <jansson.h>
+#include "common/err.h"
+#include "common/id.h"
+#include "env.h"
+
+enum kind {
+#define KIND(name, number, who) KIND_##name = number,
+#include "net/kinds.h"
+#undef KIND
+};
+const char *kind_name(enum kind k);             /* "avg_begin"; "?" when unknown */
+
+#define NET_BLOB_MAX (256 * 1024)               /* bytes of blob in a frame */
+#define NET_JSON_MAX (64 * 1024)                /* bytes of JSON in a frame; control frames 8 KiB (C30) */
+
+/* Bytes lent to net. release (may be NULL) is called exactly once, on the loop, when net needs them no more. */
+struct blob { const void *data; size_t len; void (*release)(void *arg); void *arg; };
+#define NO_BLOB ((struct blob){0})
+
+/* Byte counters by class (instrument T4); counted per peer, both directions, payload + framing. */
+#define NET_CLASSES(X) X(control) X(activation) X(weight) X(activation_grad) X(weight_grad) X(optimizer) X(batch)
+enum net_class {
+#define X(n) CLASS_##n,
+	NET_CLASSES(X)
+#undef X
+	CLASS_COUNT_
+};
+struct net_bytes { uint64_t out[CLASS_COUNT_], in[CLASS_COUNT_]; };
+
+struct net_conf {
+	uint8_t seed[32];                       /* Ed25519 private seed: identity */
+	uint8_t swarm_key[32]; bool has_swarm_key;
+	struct endpoint self;                   /* what others dial; port 0 = not reachable (client) */
+	uint64_t boot_id;                       /* from env.secure at start */
+	bool client;                            /* only dials out */
+	uint32_t peers_max, calls_max;          /* 0 = 4096, 65536 */
+};
+
+struct net;
+struct net *net_new(struct env *env, const struct net_conf *conf, struct err *e);   /* sets env->recv */
+void net_free(struct net *n);                   /* every open call ends with CANCELLED, handlers are not called */
+const struct id *net_self(const struct net *n);
+const struct endpoint *net_endpoint(const struct net *n);
+
+/* ---- peers ---- */
+/* Learns (or corrects) where a peer is; hints from third parties never replace an address proven by a session. */
+void net_learn(struct net *n, const struct id *peer, const struct endpoint *at);
+bool net_address(const struct net *n, const struct id *peer, struct endpoint *ret);
+/* Says HELLO to an address whose id is not known yet. done gets the id, or NULL and why. */
+typedef void net_dial_fn(void *arg, const struct id *peer, const struct err *e);
+void net_dial(struct net *n, const struct endpoint *at, uint64_t timeout_us, net_dial_fn *done, void *arg);
+struct peer_info {
+	struct id id; struct endpoint at; char version[24];
+	bool session, client, maybe_dead; uint64_t rtt_us, last_seen_us, banned_until_us; uint32_t failures;
+	uint64_t bandwidth_bps;                 /* measured outgoing, bytes/s; 0 unknown */
+	struct net_bytes bytes;
+};
+bool net_peer(struct net *n, const struct id *peer, struct peer_info *ret);
+size_t net_peers(struct net *n, struct peer_info *out, size_t max);      /* insertion order; returns how many there are */
+void net_ban(struct net *n, const struct id *peer, uint64_t us, const char *why);
+/* Told when a peer looks dead (linkinfo, then one unanswered ping of 3 round trips), says goodbye, or comes back. Many watchers. */
+enum net_news { NEWS_DEAD, NEWS_GOODBYE, NEWS_ALIVE, NEWS_RESTARTED /* new boot id */ };
+typedef void net_news_fn(void *arg, const struct id *peer, enum net_news what);
+void net_watch(struct net *n, net_news_fn *fn, void *arg);
+void net_unwatch(struct net *n, net_news_fn *fn, void *arg);
+/* While care > 0 the peer's sockets are polled every 5 ms so that its death shows in milliseconds (C14). Counted. */
+void net_care(struct net *n, const struct id *peer, int delta);
+/* Smoothed round trip x 3, at least floor_us: the deadline rule of B18 for small calls. */
+uint64_t net_deadline(struct net *n, const struct id *peer, uint64_t floor_us);
+
+/* ---- calls and posts ---- */
+struct frame {                                  /* what handlers and callers get; valid during the callback only */
+	enum kind kind; struct id from; const json_t *json; const uint8_t *blob; size_t blob_len; enum net_class cls;
+};
+struct call;
+typedef void net_done_fn(void *arg, const struct frame *answer, const struct err *e);  /* exactly one of the two is NULL */
+/* Steals json (may be NULL = {}). timeout_us from now. The handle is valid until done is called. */
+struct call *net_call(struct net *n, const struct id *to, enum kind k, json_t *json, struct blob blob, enum net_class cls,
+	uint64_t timeout_us, net_done_fn *done, void *arg);
+void net_cancel(struct net *n, struct call *c); /* done is NOT called; the answer is dropped */
+/* One-way: may be lost. 0 or -1 when it cannot even be queued (no address, queue full). */
+int net_post(struct net *n, const struct id *to, enum kind k, json_t *json, struct blob blob, enum net_class cls);
+
+/* Handlers. One per kind. A handler must answer a call with exactly one net_reply or net_refuse, now or later
+ * (req stays valid until then, even when the caller is gone); for posts req->wants_reply is false and nothing is due. */
+struct request { struct net *net; struct frame f; bool wants_reply; };
+typedef void net_handler_fn(void *arg, struct request *req);
+void net_on(struct net *n, enum kind k, net_handler_fn *fn, void *arg);
+struct request *net_keep(struct request *req);  /* to answer later: a copy without json and blob (f.json = NULL, f.blob = NULL) */
+void net_reply(struct request *req, json_t *json, struct blob blob);    /* steals json; frees a kept request */
+void net_refuse(struct request *req, const struct err *e);
+
+/* ---- identity ---- */
+#define SIG_BYTES 64
+void net_sign(const struct net *n, const void *p, size_t len, uint8_t ret_sig[SIG_BYTES]);
+bool net_verify(const struct id *who, const void *p, size_t len, const uint8_t sig[SIG_BYTES]);
+
+/* ---- events for the operator: (level, code such as "wrong_swarm_key", peer or NULL, text with the remedy) ---- */
+typedef void net_event_fn(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text);
+void net_events(struct net *n, net_event_fn *fn, void *arg);
+struct net_counters { uint64_t frames_in, frames_out, bad_magic, bad_version, bad_seal, replayed, bad_json, unknown_session, hello_limited, wrong_swarm_key, calls_open, sessions; };
+void net_counters(const struct net *n, struct net_counters *ret);
+json_t *net_status(struct net *n);              /* for `status` and `peers`: new reference */
+
+#endif
