@@ -1,0 +1,59 @@
+/* What the control room asks of the node: one table of functions, given at creation, so that control knows no other
+ * room's insides and can be tested with a fake. main fills it (node_api() of node.h).
+ *
+ * Every function gets params that already passed the command's parameter table (borrowed; take a reference to keep it)
+ * and a reply that must be answered exactly once, now or later, with reply_ok or reply_fail. The connection may be gone
+ * by then; answering is still right and harmless. */
+#ifndef CONTROL_API_H
+#define CONTROL_API_H
+#include <stdbool.h>
+#include <jansson.h>
+#include "common/err.h"
+
+struct reply;
+struct reply {
+	void (*done)(struct reply *r, json_t *result, const struct err *e);     /* control's; use the two functions below */
+};
+/* result is stolen and must be an object. */
+static inline void reply_ok(struct reply *r, json_t *result) { r->done(r, result, NULL); }
+static inline void reply_fail(struct reply *r, const struct err *e) { r->done(r, NULL, e); }
+
+typedef void api_fn(void *arg, const json_t *params, struct reply *r);
+
+/* A function that is NULL answers "this hivemindd cannot do that" (ERR_NO_METHOD). RUN in params is a run's name, or its
+ * id or the first digits of it, as the operator typed it: resolve it, ERR_NOT_FOUND / ERR_STATE (ambiguous) otherwise. */
+struct api {
+	void *arg;
+	/* {} -> merged into control's own {version, pid, uptime_s, config, socket, store}. By convention: id, mode,
+	 * listen: [..], peers: {live, known, client}, join: [{address, state, error, next_s}], runs: [run object, short],
+	 * blas: {core, threads, gflops}, memory_bytes, limits, equality */
+	api_fn *status;
+	api_fn *peers;          /* {all: bool} -> {peers: [{id, address, state, reachable, participating, rtt_us, sent_bytes,
+	                           received_bytes, samples_per_s, absent: reason}]} */
+	api_fn *run_start;      /* {spec: object, name?: string, local?: object, dry_run?: bool} -> {run, name, state, ...} */
+	api_fn *run_join;       /* {run, local?: object, author?: string} -> {run, name, state} */
+	api_fn *run_list;       /* {all?: bool} -> {runs: [run object]} */
+	api_fn *run_show;       /* {run, data?: bool} -> run object, long: spec, equality, deadlines, last rounds */
+	api_fn *run_watch;      /* {run} -> run object; later news with topic "run" and this id follow until it ends */
+	api_fn *run_pause, *run_resume, *run_stop;      /* {run}: the swarm -> {run, state, peers_told} */
+	api_fn *run_leave, *run_hold;                   /* {run}: this peer; hold {run, off?: bool} */
+	api_fn *run_plan;       /* {run} -> {text, plan: object, predicted: {...}} */
+	api_fn *run_rm;         /* {run} -> {removed: [paths]} */
+	api_fn *set;            /* {run, values: {key: value}, at?: epoch} -> {version, epoch, peers_told} */
+	api_fn *get;            /* {run, key?} -> {values: {..}, version, history: [{key, old, new, by, wall_ms, epoch, state}]} */
+	api_fn *dht_get;        /* {key, latest?: bool} -> {key, value | subkeys: {..}, expires_s, replicas} */
+	api_fn *dht_put;        /* {key, value, subkey?, life_s} -> {accepted, replicas} */
+	api_fn *checkpoint;     /* {run?} -> {checkpoints: [{run, epoch, path, bytes}]} when they are on the disk */
+	api_fn *drain;          /* {in_s?} -> finish the micro-batch, hand back ranges, goodbye; {} when done; the daemon stays */
+};
+
+/* A run object, as in run_list, run_watch, run_show and in news with topic "run" (absent keys: not known):
+ *   run (hex id), name, author, state, strategy, epoch, epochs (target; 0: none), samples, samples_epoch,
+ *   target_batch, samples_per_s (swarm), own_samples_per_s, loss, accuracy, val_loss, val_accuracy, progress (0..1),
+ *   eta_s, members, peers: [{id, samples_per_s, samples_epoch, state}], error, final (true: nothing more follows) */
+
+/* News from the node, fanned out to followers. topic "run": key is the run's hex id and news a run object;
+ * topic "event": key is the event's kind. news is borrowed. main passes this callback to the node. */
+typedef void api_news_fn(void *arg, const char *topic, const char *key, const json_t *news);
+
+#endif

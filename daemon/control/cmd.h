@@ -1,0 +1,75 @@
+/* Commands: what hivectl can ask. One file per command in cmd/, one line CMD(name) in cmd/list.h; the row gives
+ * parameter checking, help, completion and how hivectl prints it. The daemon owns the table, hivectl asks for it.
+ *
+ * Example: cmd/peers.c
+ *   static const struct cmd_param params[] = { { "all", CMD_BOOL, 0, "also those not seen for a day" }, { NULL } };
+ *   static void run(struct cmd_call *c) { cmd_forward(c, c->ctx->api->peers); }
+ *   const struct cmd cmd_peers = { "peers", "who is in the swarm", params, CMD_VIEW, "peers", run };      */
+#ifndef CONTROL_CMD_H
+#define CONTROL_CMD_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <jansson.h>
+#include "common/conf.h"
+#include "common/log.h"
+#include "control/api.h"
+#include "env.h"
+
+enum cmd_type {
+	CMD_STR, CMD_INT, CMD_NUM, CMD_BOOL,
+	CMD_DURATION,           /* sent as seconds (number) */
+	CMD_JSON,               /* any JSON value; a word that is not JSON is sent as a string */
+	CMD_FILE,               /* a JSON file that hivectl reads; sent as the object in it */
+	CMD_PAIRS,              /* key=value words, sent as an object */
+};
+enum { CMD_REQUIRED = 1, CMD_REST = 2 /* takes the remaining words, joined by blanks */,
+	CMD_OPTION = 4 /* only as --name, never by position; CMD_BOOL always is */ };
+struct cmd_param { const char *name; enum cmd_type type; unsigned flags; const char *help; };   /* ends with name == NULL */
+
+enum { CMD_VIEW = 1 /* allowed on status.sock */, CMD_STREAM = 2 /* notifications follow the reply */,
+	CMD_ASK = 4 /* hivectl asks yes or no on a terminal, and demands --yes elsewhere */ };
+
+struct control;
+struct store;
+/* What commands may use. All borrowed from main, live as long as the control room. */
+struct cmd_ctx {
+	struct env *env;
+	const struct api *api;
+	struct store *store;            /* may be NULL */
+	struct conf *conf;
+	struct log *log;
+	struct control *control;
+	const char *version, *socket, *state_dir;
+	uint64_t started_us;
+	void (*stop)(void *arg);        /* drain and end the daemon */
+	int (*reload)(void *arg, json_t **ret_changed, struct err *e);
+	void *main;
+};
+
+struct client;                      /* one connection (control.h) */
+struct cmd_call {
+	const struct cmd_ctx *ctx;
+	struct client *client;
+	const json_t *params;           /* checked against the row */
+	struct reply *reply;
+};
+
+struct cmd {
+	const char *name;               /* "run start"; the method is "run.start" */
+	const char *help;               /* one line */
+	const struct cmd_param *params;
+	unsigned flags;
+	const char *print;              /* the key of the reply that is the table or text to show people; NULL: all of it */
+	void (*run)(struct cmd_call *c);
+};
+
+const struct cmd *const *cmd_table(void);               /* NULL-terminated, in the order of cmd/list.h */
+const struct cmd *cmd_find(const char *method);         /* "run.start"; NULL when unknown */
+/* Types, required and unknown keys; the error names the parameter and the nearest known one. */
+int cmd_check(const struct cmd *c, const json_t *params, struct err *e);
+json_t *cmd_json(const struct cmd *c);                  /* {name, method, help, view, stream, ask, print, params: [...]} */
+/* Hands the call to a function of the api; NULL answers ERR_NO_METHOD. */
+void cmd_forward(struct cmd_call *c, api_fn *fn);
+void cmd_fail(struct cmd_call *c, enum err_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+#endif
