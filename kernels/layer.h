@@ -1,0 +1,103 @@
+/* Layers: one file layer/NAME.c with `const struct layer_ops layer_NAME`, one line in layer/list.h. Losses the same
+ * way in loss/. The lists feed the model spec, the gradient checks and the shape tests.
+ *
+ * Tensors are dense, batch outermost, then the per-sample shape (images NCHW). Weights have PyTorch's layouts and
+ * default initialisation. Nothing here allocates, waits or fails after creation. */
+#ifndef KERNELS_LAYER_H
+#define KERNELS_LAYER_H
+#include <stdbool.h>
+#include "kernels/par.h"
+
+#define LAYER_ATTRS_MAX 8
+#define LAYER_PARAMS_MAX 2
+
+/* One attribute of a layer in a spec; values are numbers (flags 0 or 1). Required when def is NAN. */
+struct layer_attr { const char *name; double def, min, max; bool integer; const char *help; };
+
+/* A layer's own parameter tensor; offset counts elements from the layer's first. */
+struct layer_param { const char *name; struct shape shape; size_t offset, count; };
+
+/* The modelled wait of sleep layers, given at creation of the model: kernels have no clock. */
+struct layer_host { void (*wait)(void *arg, uint64_t us, bool backward); void *arg; };
+
+/* An instance: attributes filled in, shapes inferred. Immutable after model_new. */
+struct layer {
+	const struct layer_ops *ops;
+	char name[48];                          /* instance name; the parameters' prefix */
+	double attr[LAYER_ATTRS_MAX];
+	struct shape in, out;
+	struct layer_param param[LAYER_PARAMS_MAX];
+	int nparams;
+	size_t nparam;                          /* elements of all of them */
+	const struct layer_host *host;
+};
+
+/* One call, forward or backward, over a batch. x, y, dy, dx: [batch, shape]. param, dparam: this layer's slice of
+ * the flat vectors. Backward adds to dparam and writes dx. */
+struct layer_call {
+	const struct layer *l;
+	size_t batch;
+	const real *param;
+	const real *x;                          /* backward: valid only if ops->needs_x */
+	real *y;                                /* backward: valid only if ops->needs_y */
+	const real *dy;
+	real *dx;                               /* NULL: not wanted (the first layer) */
+	real *dparam;                           /* NULL: not wanted (frozen) */
+	void *extra;                            /* kept from forward to backward: ops->extra bytes */
+	void *work;                             /* scratch of this call: ops->work bytes, 64-byte aligned */
+	bool train;                             /* training or evaluation behaviour */
+	bool replay;                            /* recomputation: running statistics must not advance again */
+};
+
+struct layer_ops {
+	const char *name, *help;
+	int nattrs;
+	struct layer_attr attr[LAYER_ATTRS_MAX];
+	bool needs_x, needs_y;                  /* what backward reads besides dy and extra */
+	bool in_place;                          /* y may be x (elementwise, not needs_x) */
+	bool view;                              /* y is x with another shape: no code runs, no memory */
+	/* in and attr -> out, param[], nparams, nparam. e names what does not fit. */
+	int (*shape)(struct layer *l, struct kerr *e);
+	void (*init)(const struct layer *l, uint64_t key, real *param);         /* NULL: no parameters */
+	void (*forward)(const struct par *par, const struct layer_call *c);
+	void (*backward)(const struct par *par, const struct layer_call *c);
+	uint64_t (*macs)(const struct layer *l);                                /* multiply-adds forward, one sample; NULL: 0 */
+	size_t (*extra)(const struct layer *l, size_t batch);                   /* bytes; NULL: 0 */
+	size_t (*work)(const struct layer *l, size_t batch, int parts, bool backward);  /* bytes; NULL: 0 */
+};
+
+const struct layer_ops *layer_find(const char *type);           /* NULL: unknown */
+const struct layer_ops *layer_at(int i);                        /* i-th of the list; NULL past the end */
+const char *layer_names(char *out, size_t cap);
+double layer_attr(const struct layer *l, const char *name);     /* asserts that it exists */
+
+/* Counter-based randomness: a pure function of key and index, so that initialisation does not depend on order.
+ * Bit-exact everywhere. rand_key derives a key for a part of something. */
+uint64_t rand_key(uint64_t key, uint64_t part);
+uint64_t rand_bits(uint64_t key, uint64_t index);
+double rand_unit(uint64_t key, uint64_t index);                 /* in [0, 1) */
+void rand_uniform(uint64_t key, double bound, size_t n, real *ret_x);   /* in [-bound, bound) */
+
+/* Losses. One sample's loss is PyTorch's with reduction "mean" over its own outputs; calls return sums over samples,
+ * so that micro-batches, peers and weights add up. */
+enum target { TARGET_CLASS, TARGET_REAL };      /* int32_t[batch] class indices; real[batch][outputs] */
+struct loss_ops {
+	const char *name, *help;
+	enum target target;
+	int (*check)(const struct shape *out, struct kerr *e);  /* does this output fit? NULL: any */
+	/* Sums over samples [lo, hi) of the batch. out, dout: [batch, n]. dout (NULL: evaluation only) is
+	 * scale * d(sum of losses)/d(out): scale = 1 / batch gives PyTorch's mean. *correct counts right answers
+	 * (losses without that notion leave it). */
+	double (*rows)(size_t lo, size_t hi, size_t n, const real *out, const void *target, double scale, real *dout,
+		size_t *correct);
+};
+const struct loss_ops *loss_find(const char *name);
+const struct loss_ops *loss_at(int i);
+const char *loss_names(char *out, size_t cap);
+/* Split over par, summed in an order that does not depend on it. Class targets must be in 0..n-1: loss_check_targets
+ * says which is not (data is checked when it is read, not here). ret_correct may be NULL. */
+double loss_run(const struct par *par, const struct loss_ops *loss, size_t batch, size_t n, const real *out,
+	const void *target, double scale, real *dout, size_t *ret_correct);
+int loss_check_targets(const struct loss_ops *loss, size_t batch, size_t n, const void *target, struct kerr *e);
+
+#endif

@@ -1,0 +1,73 @@
+/* A model: a chain of layers (ops) over ONE flat parameter vector with an offset table. Immutable after model_new, so
+ * any number of instances, streams and micro-batches can run through it at once; all memory comes from the caller,
+ * sized by model_need(). Weights, gradients and optimizer state are vectors of model->nparam reals.
+ *
+ * A piece [a, b) is a set of consecutive ops. Plan instructions map directly:
+ *   FWD keep none, input    model_forward with saved = NULL: nothing is kept (the caller keeps x for "input")
+ *   FWD keep all            model_forward with saved: all that BWD needs, except x
+ *   BWD                     model_backward with x and that saved; after keep "input", first FWD again with replay
+ */
+#ifndef KERNELS_MODEL_H
+#define KERNELS_MODEL_H
+#include "kernels/layer.h"
+
+#define MODEL_OPS_MAX 4096
+
+struct layer_desc {                     /* one element of a spec's "model" array; all strings are copied */
+	const char *type;               /* "linear" */
+	const char *name;               /* instance name; NULL: its index, as in PyTorch's Sequential */
+	int nattrs;
+	const char *const *attr;        /* names and values of the attributes given */
+	const double *value;
+};
+
+struct model_param { char name[72]; struct shape shape; size_t offset, count; int op; };   /* "fc1.weight" */
+
+struct model {
+	int nops;
+	struct layer *op;
+	size_t *offset;                 /* nops + 1: where op i's parameters start; pieces are contiguous */
+	int nparams;
+	struct model_param *param;      /* the offset table, in order of offset */
+	size_t nparam;                  /* reals in the flat vector */
+	struct shape in, out;
+	struct layer_host host;
+};
+
+/* Infers all shapes. On error e names the layers that do not fit and what would. host may be NULL when no layer
+ * waits. */
+struct model *model_new(const struct shape *in, const struct layer_desc *desc, int n, const struct layer_host *host,
+	struct kerr *e);
+struct model *model_free(struct model *m);                              /* NULL is fine; returns NULL */
+
+void model_init(const struct model *m, uint64_t seed, real *ret_param); /* same bytes for a seed on every machine */
+uint64_t model_macs(const struct model *m, int a, int b);               /* multiply-adds of a forward pass, per sample */
+size_t model_param_count(const struct model *m, int a, int b);
+const struct model_param *model_param_find(const struct model *m, const char *name);
+const struct shape *model_shape(const struct model *m, int op);         /* input of op; op = nops: the output */
+
+/* Bytes for a piece, exact: the predictor and the arena use the same numbers. */
+struct model_need {
+	size_t x, y;            /* input and output activation of the piece (dx and dy have the same sizes) */
+	size_t saved;           /* from FWD keep all to BWD */
+	size_t work_fwd;        /* scratch during FWD with saved */
+	size_t work_eval;       /* scratch during FWD without saved */
+	size_t work_bwd;        /* scratch during BWD */
+};
+void model_need(const struct model *m, int a, int b, size_t batch, int parts, struct model_need *ret_need);
+
+struct model_call {
+	size_t batch;
+	const real *param;      /* the WHOLE flat vector (any version of it: the caller names its weight buffer) */
+	void *saved;            /* need.saved bytes, 64-byte aligned; forward: NULL keeps nothing */
+	void *work;             /* need.work_* bytes, 64-byte aligned */
+	bool train, replay;
+};
+/* x -> y. y never overlaps x. */
+void model_forward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c,
+	const real *x, real *y);
+/* dy -> dx (NULL: not wanted), and ADDS to grad, the whole flat gradient vector. dy is left unchanged. */
+void model_backward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c,
+	const real *x, const real *dy, real *dx, real *grad);
+
+#endif
