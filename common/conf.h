@@ -22,6 +22,8 @@ struct conf;
 struct conf *conf_new(const struct conf_row *rows);                 /* all defaults */
 void conf_free(struct conf *c);
 /* Errors say FILE:LINE: [section] key: what, and the nearest known key. Nothing changes when it fails. */
+/* A value whose origin starts with "--" (the command line) is not replaced by a file. A list key may stand in several
+ * lines of a file, which add up; any other key only once. Lines end at 4000 characters; " ;" starts a comment. */
 int conf_load(struct conf *c, const char *path, struct err *e);
 int conf_load_text(struct conf *c, const char *name, const char *text, size_t n, struct err *e);
 int conf_set(struct conf *c, const char *section, const char *key, const char *value, const char *origin, struct err *e);
@@ -33,7 +35,7 @@ double conf_double(const struct conf *c, const char *section, const char *key);
 bool conf_bool(const struct conf *c, const char *section, const char *key);
 size_t conf_list(const struct conf *c, const char *section, const char *key, const char *const **ret); /* comma or blank separated */
 const char *conf_origin(const struct conf *c, const char *section, const char *key); /* "default", "FILE:12", "--listen" */
-json_t *conf_json(const struct conf *c);                            /* {section: {key: {value, origin, default, help, reload}}} */
+json_t *conf_json(const struct conf *c);                            /* {section: {key: {value, text, origin, default, help, reload}}} */
 /* [data] and other free-form sections: rows with key "*" accept any key; walk them here. */
 const char *conf_each(const struct conf *c, const char *section, size_t i, const char **ret_value); /* key or NULL */
 

@@ -30,5 +30,6 @@ int err_wrap(struct err *e, const char *fmt, ...) __attribute__((format(printf, 
 const char *err_name(enum err_code code);       /* "not_found"; never NULL */
 enum err_code err_from_name(const char *name);  /* unknown or NULL: ERR_INTERNAL */
 int err_jrpc(enum err_code code);
+enum err_code err_from_jrpc(int jrpc);        /* unknown: ERR_INTERNAL */
 
 #endif

@@ -33,6 +33,7 @@ int json_get_str(const json_t *o, const char *key, const char **ret, struct err 
 int json_get_bool(const json_t *o, const char *key, bool *ret, struct err *e);
 int json_get_hex(const json_t *o, const char *key, void *out, size_t bytes, struct err *e);
 json_t *json_hex(const void *p, size_t bytes);
+json_t *json_text(const char *s);                                   /* a string of bytes that may be anything: cleaned by text_clean */
 /* 0 when every key of o is in known[] (NULL-terminated); else the error names the unknown and the nearest. */
 int json_only(const json_t *o, const char *const *known, const char *where, struct err *e);
 

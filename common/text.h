@@ -19,5 +19,7 @@ int text_hostport(const char *s, char *host, size_t cap, uint16_t *ret_port, str
 /* The name of list[] (NULL-terminated) nearest to word by edit distance (at most 3), or NULL: for "did you mean". */
 const char *text_nearest(const char *word, const char *const *list);
 bool text_utf8_ok(const char *s, size_t n);
+/* In place: control bytes and broken UTF-8 (a cut tail too) become '?', so that s may be logged, shown or put in JSON. */
+void text_clean(char *s);
 
 #endif
