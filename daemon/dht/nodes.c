@@ -1,0 +1,178 @@
+/* The nodes we know: the routing table's upkeep, the addresses we join through, and what survives a restart. */
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "common/text.h"
+#include "dht/int.h"
+
+#define BACKOFF_MIN_US 100000
+#define BACKOFF_MAX_US 30000000
+#define DIAL_US 5000000
+
+void dht_heard(struct dht *d, const struct id *id, bool client)
+{
+	struct endpoint at;
+	if (client || !net_address(d->net, id, &at) || !at.port[CHAN_CTRL])
+		return;
+	if (table_seen(&d->table, id, &at, env_now(d->env)))
+		handover_start(d, id);
+}
+
+void dht_lost(struct dht *d, const struct id *id)
+{
+	table_failed(&d->table, id);
+}
+
+void node_write(struct buf *b, const struct id *id, const struct endpoint *at)
+{
+	buf_put(b, id->b, 32);
+	buf_put(b, at->ip, 16);
+	for (int i = 0; i < CHANS; i++)
+		buf_u16(b, at->port[i]);
+}
+
+bool node_read(struct rd *r, struct id *ret_id, struct endpoint *ret_at)
+{
+	const uint8_t *id = rd_bytes(r, 32), *ip = rd_bytes(r, 16);
+	if (!id || !ip)
+		return false;
+	memcpy(ret_id->b, id, 32);
+	memcpy(ret_at->ip, ip, 16);
+	for (int i = 0; i < CHANS; i++)
+		ret_at->port[i] = rd_u16(r);
+	return !r->bad;
+}
+
+/* ---- joining ---- */
+
+static void nothing(void *arg, const struct dnode *near, size_t n, struct list *recs)
+{
+}
+
+static void dialed(void *arg, const struct id *peer, const struct err *e)
+{
+	struct dialing *g = arg;
+	struct dht *d = g->d;
+	struct boot *b = d ? &d->boots[g->boot] : NULL;
+	list_del(&g->link);
+	free(g);
+	if (!d)
+		return;
+	b->dialing = false;
+	if (!peer) {
+		snprintf(b->error, sizeof b->error, "%.*s", (int)sizeof b->error - 1, e->text);
+		b->backoff_us = b->backoff_us ? b->backoff_us * 2 : BACKOFF_MIN_US;
+		if (b->backoff_us > BACKOFF_MAX_US)
+			b->backoff_us = BACKOFF_MAX_US;
+		b->next_us = env_now(d->env) + b->backoff_us / 2 + env_rand(d->env) % (b->backoff_us / 2 + 1);
+		return;
+	}
+	b->joined = true;
+	b->backoff_us = 0;
+	b->error[0] = 0;
+	b->id = *peer;
+	dht_heard(d, peer, false);
+	lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
+}
+
+/* An address that led to a node counts as joined until the table forgets that node; then it is dialled again. */
+void boots_tick(struct dht *d, uint64_t now)
+{
+	for (size_t i = 0; i < d->nboots; i++) {
+		struct boot *b = &d->boots[i];
+		if (b->joined && !table_find(&d->table, &b->id) && !id_eq(&b->id, net_self(d->net))) {
+			struct peer_info p;
+			if (net_peer(d->net, &b->id, &p) && p.session && !p.maybe_dead)
+				continue;       /* among the spares of a full bucket */
+			b->joined = false;
+			b->next_us = now;
+		}
+		if (b->joined || b->dialing || now < b->next_us)
+			continue;
+		b->dialing = true;
+		struct dialing *g = xcalloc(1, sizeof *g);
+		*g = (struct dialing){ .d = d, .boot = i };
+		list_push(&d->dials, &g->link);
+		net_dial(d->net, &b->at, DIAL_US, dialed, g);
+	}
+}
+
+void boots_add(struct dht *d, const struct endpoint *at, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		bool known = false;
+		for (size_t k = 0; k < d->nboots; k++)
+			known |= !memcmp(&d->boots[k].at, &at[i], sizeof *at);
+		if (known || d->nboots == 64)
+			continue;
+		d->boots[d->nboots++] = (struct boot){ .at = at[i] };
+	}
+	env_after(d->env, &d->tick, 1);
+}
+
+void dials_orphan(struct dht *d)
+{
+	list_each_safe(it, &d->dials) {
+		struct dialing *g = list_entry(it, struct dialing, link);
+		list_del(&g->link);
+		list_init(&g->link);
+		g->d = NULL;
+	}
+}
+
+/* ---- across a restart ---- */
+
+static void save_one(void *arg, const struct dnode *n)
+{
+	struct dht *d = arg;
+	struct buf b = { 0 };
+	node_write(&b, &n->id, &n->at);
+	d->env->shelf->put(d->env->shelf, "dht_nodes", n->id.b, 32, b.p, b.len, NULL);
+	buf_free(&b);
+}
+
+struct names { struct id *v; size_t n, cap; };
+
+static int collect_gone(void *arg, const void *key, size_t klen, const void *val, size_t vlen)
+{
+	struct names *g = arg;
+	if (klen == 32 && g->n < g->cap)
+		memcpy(g->v[g->n++].b, key, 32);
+	return 0;
+}
+
+void nodes_save(struct dht *d)
+{
+	struct shelf *s = d->env->shelf;
+	if (!s || !d->table.n)          /* an empty table keeps the old list: it is what we rejoin through */
+		return;
+	struct names g = { .v = xcalloc(4096, sizeof(struct id)), .cap = 4096 };
+	s->each(s, "dht_nodes", collect_gone, &g, NULL);
+	for (size_t i = 0; i < g.n; i++)
+		if (!table_find(&d->table, &g.v[i]))
+			s->del(s, "dht_nodes", g.v[i].b, 32, NULL);
+	free(g.v);
+	table_each(&d->table, save_one, d);
+}
+
+static int load_one(void *arg, const void *key, size_t klen, const void *val, size_t vlen)
+{
+	struct dht *d = arg;
+	struct rd r = rd_of(val, vlen);
+	struct id id;
+	struct endpoint at;
+	if (!node_read(&r, &id, &at) || !at.port[CHAN_CTRL] || id_eq(&id, net_self(d->net)))
+		return 0;
+	net_learn(d->net, &id, &at);
+	table_seen(&d->table, &id, &at, env_now(d->env));
+	return 0;
+}
+
+void nodes_load(struct dht *d)
+{
+	struct shelf *s = d->env->shelf;
+	if (s)
+		s->each(s, "dht_nodes", load_one, d, NULL);
+	if (d->table.n)
+		lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
+}

@@ -1,0 +1,181 @@
+/* The room as a whole: birth, death, the tick that drives its upkeep, and what it tells an operator. */
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "common/text.h"
+#include "dht/int.h"
+
+#define TICK_US 250000
+#define TICK_BUSY_US 20000
+#define SWEEP_US 5000000
+#define SAVE_US 60000000
+
+struct find { struct list link; struct dht *d; dht_found_fn *done; void *arg; };
+
+static void found(void *arg, const struct dnode *near, size_t n, struct list *recs)
+{
+	struct find *f = arg;
+	struct id ids[TABLE_BUCKET];
+	dht_found_fn *done = f->done;
+	void *darg = f->arg;
+	for (size_t i = 0; i < n; i++)
+		ids[i] = near[i].id;
+	list_del(&f->link);
+	free(f);
+	done(darg, ids, n, NULL);
+}
+
+void dht_find(struct dht *d, const struct id *target, dht_found_fn *done, void *arg)
+{
+	struct find *f = xcalloc(1, sizeof *f);
+	*f = (struct find){ .d = d, .done = done, .arg = arg };
+	list_push(&d->finds, &f->link);
+	lookup_start(d, target, LOOK_NODES, found, f);
+}
+
+static void nothing(void *arg, const struct dnode *near, size_t n, struct list *recs)
+{
+}
+
+/* One stale bucket per tick: a search for a random id that falls into it (Kademlia 2.3, bucket refresh). */
+static void refresh_tick(struct dht *d, uint64_t now)
+{
+	uint64_t every = d->conf.refresh_us;
+	int stale = now > every ? table_stale(&d->table, now - every) : -1;
+	if (stale < 0)
+		return;
+	struct id target = d->table.self;
+	int byte = stale / 8, bit = 7 - stale % 8;
+	target.b[byte] ^= (uint8_t)(1u << bit);
+	for (int i = byte + 1; i < 32; i++)
+		target.b[i] = (uint8_t)env_rand(d->env);
+	if (!d->table.bucket[stale])
+		d->table.bucket[stale] = xcalloc(1, sizeof *d->table.bucket[stale]);
+	d->table.bucket[stale]->touched_us = now;
+	lookup_start(d, &target, LOOK_NODES, nothing, NULL);
+}
+
+static void tick(struct timer *t)
+{
+	struct dht *d = container_of(t, struct dht, tick);
+	uint64_t now = env_now(d->env);
+	boots_tick(d, now);
+	keeps_tick(d, now);
+	keep_tick(d, now);
+	refresh_tick(d, now);
+	if (now >= d->sweep_at_us) {
+		values_sweep(&d->values, now);
+		d->sweep_at_us = now + SWEEP_US;
+	}
+	if (now >= d->save_at_us) {
+		if (d->save_at_us) {
+			nodes_save(d);
+			records_forget_ended(d);
+		}
+		d->save_at_us = now + SAVE_US;
+	}
+	bool busy = d->republishing || !list_empty(&d->handovers);
+	env_after(d->env, &d->tick, busy ? TICK_BUSY_US : TICK_US);
+}
+
+static void news(void *arg, const struct id *peer, enum net_news what)
+{
+	struct dht *d = arg;
+	if (what == NEWS_DEAD || what == NEWS_GOODBYE)
+		table_remove(&d->table, peer);
+}
+
+struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *conf, struct err *e)
+{
+	struct dht *d = xcalloc(1, sizeof *d);
+	d->env = env;
+	d->net = net;
+	d->conf = *conf;
+	d->conf.k = conf->k ? conf->k : 8;
+	d->conf.alpha = conf->alpha ? conf->alpha : 3;
+	d->conf.records_max = conf->records_max ? conf->records_max : 100000;
+	d->conf.per_peer_max = conf->per_peer_max ? conf->per_peer_max : 10000;
+	d->conf.bytes_max = conf->bytes_max ? conf->bytes_max : 64u << 20;
+	d->conf.refresh_us = conf->refresh_us ? conf->refresh_us : 600ull * 1000000;
+	d->conf.republish_us = conf->republish_us ? conf->republish_us : 600ull * 1000000;
+	if (d->conf.k > TABLE_BUCKET) {
+		err_set(e, ERR_INVALID, "dht.k = %u: at most %d", d->conf.k, TABLE_BUCKET);
+		free(d);
+		return NULL;
+	}
+	env->ops->secure(env, &d->hash_key, sizeof d->hash_key);
+	table_init(&d->table, net_self(net));
+	values_init(&d->values, &(struct values_conf){ .records_max = d->conf.records_max,
+		.per_peer_max = d->conf.per_peer_max, .bytes_max = d->conf.bytes_max }, d->hash_key);
+	d->cache = map_new(d->hash_key ^ 1);
+	d->gets = map_new(d->hash_key ^ 2);
+	struct list *lists[] = { &d->lookups, &d->puts, &d->keeps, &d->handovers, &d->batches, &d->refusals, &d->finds, &d->dials };
+	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+		list_init(lists[i]);
+	d->tick = (struct timer){ .fire = tick, .name = "dht.tick" };
+	d->republish_at_us = env_now(env) + d->conf.republish_us / 2 + env_rand(env) % d->conf.republish_us;
+	serve_init(d);
+	net_watch(net, news, d);
+	records_load(d);
+	nodes_load(d);
+	env_after(env, &d->tick, 1);
+	return d;
+}
+
+void dht_free(struct dht *d)
+{
+	if (!d)
+		return;
+	nodes_save(d);
+	net_unwatch(d->net, news, d);
+	net_on(d->net, KIND_DHT_FIND, NULL, NULL);
+	net_on(d->net, KIND_DHT_GET, NULL, NULL);
+	net_on(d->net, KIND_DHT_STORE, NULL, NULL);
+	env_timer(d->env, &d->tick, 0);
+	batches_orphan(d);
+	dials_orphan(d);
+	lookups_free(d);
+	keep_free(d);
+	puts_free(d);
+	list_each_safe(it, &d->finds)
+		free(list_entry(it, struct find, link));
+	table_done(&d->table);
+	values_done(&d->values);
+	free(d);
+}
+
+void dht_join(struct dht *d, const struct endpoint *at, size_t n)
+{
+	boots_add(d, at, n);
+}
+
+void dht_state(struct dht *d, struct dht_state *ret)
+{
+	uint64_t now = env_now(d->env);
+	*ret = (struct dht_state){ .nodes = (uint32_t)d->table.n, .buckets = (uint32_t)table_buckets(&d->table),
+		.records = (uint32_t)d->values.records, .lookups_open = (uint32_t)list_len(&d->lookups),
+		.joined = d->table.n > 0, .join_addresses = (uint32_t)d->nboots };
+	for (size_t i = 0; i < d->nboots; i++) {
+		const struct boot *b = &d->boots[i];
+		if (b->joined || !b->error[0])
+			continue;
+		ret->join_unreachable++;
+		if (b->next_us > now && (!ret->next_retry_us || b->next_us - now < ret->next_retry_us))
+			ret->next_retry_us = b->next_us - now;
+		snprintf(ret->join_error, sizeof ret->join_error, "%s", b->error);
+	}
+}
+
+json_t *dht_status(struct dht *d)
+{
+	struct dht_state s;
+	dht_state(d, &s);
+	json_t *j = json_pack("{s:b,s:i,s:i,s:i,s:I,s:i,s:i}", "joined", s.joined, "nodes", s.nodes, "buckets", s.buckets,
+		"records", s.records, "bytes", (json_int_t)d->values.bytes, "lookups_open", s.lookups_open, "join_addresses", s.join_addresses);
+	if (s.join_unreachable) {
+		json_object_set_new(j, "join_unreachable", json_integer(s.join_unreachable));
+		json_object_set_new(j, "join_error", json_string(s.join_error));
+		json_object_set_new(j, "retry_in_ms", json_integer((json_int_t)(s.next_retry_us / 1000)));
+	}
+	return j;
+}

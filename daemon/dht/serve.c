@@ -1,0 +1,196 @@
+/* What this node answers: FIND (nearest nodes), GET (records and nearest nodes), STORE. */
+#include <stdlib.h>
+#include <string.h>
+#include "common/jrpc.h"
+#include "common/mem.h"
+#include "dht/int.h"
+
+#define GET_BYTES_MAX (NET_BLOB_MAX - 16384)    /* room for one more record and the nodes */
+#define STORE_RECS_MAX 512
+
+static void write_near(struct dht *d, const struct id *target, const struct id *asker, struct buf *b)
+{
+	struct dnode near[TABLE_BUCKET];
+	size_t n = table_nearest(&d->table, target, near, d->conf.k + 1 < TABLE_BUCKET ? d->conf.k + 1 : TABLE_BUCKET);
+	size_t at = b->len, written = 0;
+	buf_u8(b, 0);
+	for (size_t i = 0; i < n; i++)
+		if (!id_eq(&near[i].id, asker)) {
+			node_write(b, &near[i].id, &near[i].at);
+			written++;
+		}
+	b->p[at] = (uint8_t)written;
+}
+
+static bool target_of(struct request *req, struct id *ret)
+{
+	struct err e;
+	if (req->f.blob_len == 32) {
+		memcpy(ret->b, req->f.blob, 32);
+		return true;
+	}
+	err_set(&e, ERR_PROTOCOL, "%s: the blob must be a key of 32 bytes, not %zu", kind_name(req->f.kind), req->f.blob_len);
+	net_refuse(req, &e);
+	return false;
+}
+
+static void note_asker(struct dht *d, struct request *req)
+{
+	dht_heard(d, &req->f.from, json_is_true(json_object_get(req->f.json, "client")));
+}
+
+static void reply_buf(struct request *req, json_t *json, struct buf *b)
+{
+	net_reply(req, json, (struct blob){ .data = b->p, .len = b->len, .release = free, .arg = b->p });
+}
+
+static void on_find(void *arg, struct request *req)
+{
+	struct dht *d = arg;
+	struct id target;
+	struct buf b = { 0 };
+	if (!target_of(req, &target))
+		return;
+	write_near(d, &target, &req->f.from, &b);
+	note_asker(d, req);
+	reply_buf(req, NULL, &b);
+}
+
+static void on_get(void *arg, struct request *req)
+{
+	struct dht *d = arg;
+	struct id key;
+	struct buf b = { 0 };
+	uint64_t at = 0, now = env_now(d->env);
+	if (!target_of(req, &key))
+		return;
+	json_get_u64(req->f.json, "at", &at, NULL);
+	write_near(d, &key, &req->f.from, &b);
+	struct entry *en = values_get(&d->values, &key, now);
+	size_t count_at = b.len, i = 0, written = 0;
+	json_t *next = NULL;
+	buf_u16(&b, 0);
+	if (en)
+		list_each(it, &en->recs) {
+			if (i++ < at)
+				continue;
+			if (b.len > GET_BYTES_MAX || written == STORE_RECS_MAX) {
+				next = json_pack("{s:I}", "next", (json_int_t)(i - 1));
+				break;
+			}
+			rec_write(&b, list_entry(it, struct rec, link), now);
+			written++;
+		}
+	b.p[count_at] = (uint8_t)written;
+	b.p[count_at + 1] = (uint8_t)(written >> 8);
+	note_asker(d, req);
+	reply_buf(req, next, &b);
+}
+
+/* ---- storing ---- */
+
+int store_local(struct dht *d, struct rec *r, struct err *e)
+{
+	struct rec *copy = rec_copy(r);
+	enum put_result rc = values_put(&d->values, r, env_now(d->env), env_wall(d->env), e);
+	if (rc == PUT_NEW)
+		record_save(d, copy);
+	rec_free(copy);
+	return rc == PUT_REFUSED ? 0 : rc == PUT_NEW ? 1 : 2;
+}
+
+/* A STORE whose signatures are being checked. */
+struct storing { struct dht *d; struct request *req; };
+
+static void store_all(void *arg, struct list *good, size_t bad)
+{
+	struct storing *s = arg;
+	struct err e = { 0 };
+	size_t accepted = 0, refused = bad;
+	struct list *it;
+	if (bad)
+		err_set(&e, ERR_AUTH, "a record under a peer's id must be signed by that peer");
+	while ((it = list_pop(good))) {
+		if (store_local(s->d, list_entry(it, struct rec, link), &e))
+			accepted++;
+		else
+			refused++;
+	}
+	json_t *j = json_pack("{s:I,s:I}", "accepted", (json_int_t)accepted, "refused", (json_int_t)refused);
+	if (refused)
+		json_object_set_new(j, "why", json_string(e.text));
+	net_reply(s->req, j, NO_BLOB);
+	free(s);
+}
+
+static void on_store(void *arg, struct request *req)
+{
+	struct dht *d = arg;
+	struct rd r = rd_of(req->f.blob, req->f.blob_len);
+	unsigned n = rd_u16(&r);
+	struct list recs;
+	list_init(&recs);
+	for (unsigned i = 0; i < n && n <= STORE_RECS_MAX && !r.bad; i++) {
+		struct id key = { 0 };
+		const uint8_t *k = rd_bytes(&r, 32);
+		struct rec *rec = NULL;
+		if (k) {
+			memcpy(key.b, k, 32);
+			rec = rec_read(&r, &key, env_now(d->env));
+		}
+		if (!rec)
+			break;
+		rec->from = req->f.from;
+		list_push(&recs, &rec->link);
+	}
+	note_asker(d, req);
+	if (r.bad || !n || n > STORE_RECS_MAX || rd_left(&r)) {
+		struct err e;
+		struct list *it;
+		while ((it = list_pop(&recs)))
+			rec_free(list_entry(it, struct rec, link));
+		err_set(&e, ERR_PROTOCOL, "dht_store: malformed records (%u announced, at most %d; values at most %d bytes)", n, STORE_RECS_MAX, VALUE_MAX);
+		net_refuse(req, &e);
+		return;
+	}
+	struct storing *s = xcalloc(1, sizeof *s);
+	*s = (struct storing){ .d = d, .req = net_keep(req) };
+	dht_verify(d, &recs, store_all, s);
+}
+
+bool store_add(struct buf *b, const struct rec *r, uint64_t now_us)
+{
+	if (!b->len)
+		buf_u16(b, 0);
+	unsigned n = b->p[0] | (unsigned)b->p[1] << 8;
+	if (n == STORE_RECS_MAX || b->len + r->vlen + 512 > NET_BLOB_MAX)
+		return false;
+	buf_put(b, r->key.b, 32);
+	rec_write(b, r, now_us);
+	n++;
+	b->p[0] = (uint8_t)n;
+	b->p[1] = (uint8_t)(n >> 8);
+	return true;
+}
+
+struct call *store_send(struct dht *d, const struct id *to, struct buf *b, net_done_fn *done, void *arg)
+{
+	json_t *j = d->conf.client ? json_pack("{s:b}", "client", 1) : NULL;
+	struct blob blob = { .data = b->p, .len = b->len, .release = free, .arg = b->p };
+	*b = (struct buf){ 0 };
+	return net_call(d->net, to, KIND_DHT_STORE, j, blob, CLASS_control, net_deadline(d->net, to, CALL_FLOOR_US), done, arg);
+}
+
+uint32_t store_accepted(const struct frame *f)
+{
+	uint64_t n = 0;
+	json_get_u64(f->json, "accepted", &n, NULL);
+	return n > STORE_RECS_MAX ? STORE_RECS_MAX : (uint32_t)n;
+}
+
+void serve_init(struct dht *d)
+{
+	net_on(d->net, KIND_DHT_FIND, on_find, d);
+	net_on(d->net, KIND_DHT_GET, on_get, d);
+	net_on(d->net, KIND_DHT_STORE, on_store, d);
+}

@@ -1,0 +1,57 @@
+/* Records a node holds: rank rules, lives, quotas. No I/O.
+ *
+ * Strictly greater rank wins; a rejected store changes nothing (Hivemind's X1). A dictionary is a key whose records
+ * have subkeys; a plain value is the record with the empty subkey. A plain value replaces a dictionary when its rank
+ * is greater than all of it, and the other way round (semantics S6-S9 of Hivemind). A node never lengthens the
+ * remaining time of a rank that it knows (C28). */
+#ifndef DHT_VALUES_H
+#define DHT_VALUES_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "common/buf.h"
+#include "common/err.h"
+#include "common/id.h"
+#include "common/list.h"
+#include "common/map.h"
+
+#define VALUE_MAX 16384                         /* bytes of a value's JSON text */
+#define SUBKEY_MAX 79
+#define LIFE_MAX_MS (7ull * 86400 * 1000)
+#define DICT_MAX 4096                           /* records under one key */
+#define CLOCK_SLACK_MS (10ull * 60 * 1000)
+
+/* One record as it travels and as it is stored. */
+struct rec {
+	struct list link;                       /* in its entry, insertion order */
+	struct id key;
+	char subkey[SUBKEY_MAX + 1];
+	char *value; uint32_t vlen;             /* JSON text; owned */
+	uint64_t rank, life_ms;                 /* signed */
+	uint64_t ends_us;                       /* env time at which it is gone */
+	struct id owner; uint8_t sig[64]; bool is_signed;
+	struct id from;                         /* who stored it here: quotas */
+};
+void rec_free(struct rec *r);
+struct rec *rec_copy(const struct rec *r);
+
+struct entry { struct id key; struct list recs; size_t n; };
+struct values_conf { size_t records_max, per_peer_max, bytes_max; };
+struct values { struct map *keys; struct map *quota; struct values_conf conf; size_t records, bytes; };
+
+void values_init(struct values *v, const struct values_conf *conf, uint64_t hash_key);
+void values_done(struct values *v);
+enum put_result { PUT_NEW, PUT_SAME /* this rank and value were here: nothing changed, counts as held */, PUT_REFUSED };
+/* Takes r (frees it when it is not kept). e says why it was refused. */
+enum put_result values_put(struct values *v, struct rec *r, uint64_t now_us, uint64_t wall_ms, struct err *e);
+/* The entry without its ended records, or NULL. */
+struct entry *values_get(struct values *v, const struct id *key, uint64_t now_us);
+void values_sweep(struct values *v, uint64_t now_us);   /* drops what has ended */
+
+/* Wire and shelf form. Remaining time is relative to now. */
+void rec_write(struct buf *b, const struct rec *r, uint64_t now_us);
+struct rec *rec_read(struct rd *r, const struct id *key, uint64_t now_us);    /* NULL and rd->bad when malformed */
+/* What the owner signs: key, subkey, value, rank, life. */
+void rec_signed_bytes(struct buf *b, const struct rec *r);
+
+#endif

@@ -1,0 +1,146 @@
+/* Signatures of records: a few at once on the loop, many as one job; what was verified is remembered. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/hash.h"
+#include "common/mem.h"
+#include "dht/int.h"
+
+struct batch {
+	struct job job;
+	struct list link;                       /* open ones */
+	struct dht *d;                          /* NULL: the room is gone */
+	struct rec **rec; bool *good; uint64_t *mark;
+	size_t n;
+	batch_fn *done; void *arg;
+};
+
+bool rec_must_sign(const struct rec *r)
+{
+	if (strlen(r->subkey) != 64)
+		return false;
+	for (int i = 0; i < 64; i++)
+		if (!isxdigit((unsigned char)r->subkey[i]))
+			return false;
+	return true;
+}
+
+void rec_sign(struct dht *d, struct rec *r)
+{
+	struct buf b = { 0 };
+	r->owner = *net_self(d->net);
+	r->is_signed = true;
+	rec_signed_bytes(&b, r);
+	net_sign(d->net, b.p, b.len, r->sig);
+	buf_free(&b);
+}
+
+/* The signer of a protected record must be the peer that its subkey names. */
+static bool right_owner(const struct rec *r)
+{
+	struct id named;
+	if (!rec_must_sign(r))
+		return true;
+	return r->is_signed && !id_parse(&named, r->subkey, NULL) && id_eq(&named, &r->owner);
+}
+
+static bool check(const struct rec *r)
+{
+	struct buf b = { 0 };
+	rec_signed_bytes(&b, r);
+	bool ok = net_verify(&r->owner, b.p, b.len, r->sig);
+	buf_free(&b);
+	return ok;
+}
+
+static uint64_t mark_of(struct dht *d, const struct rec *r)
+{
+	struct buf b = { 0 };
+	rec_signed_bytes(&b, r);
+	buf_put(&b, r->owner.b, 32);
+	buf_put(&b, r->sig, 64);
+	uint64_t m = siphash(d->hash_key, 7, b.p, b.len);
+	buf_free(&b);
+	return m;
+}
+
+static void run(struct job *j)
+{
+	struct batch *b = container_of(j, struct batch, job);
+	for (size_t i = 0; i < b->n; i++)
+		if (!b->good[i] && b->rec[i])
+			b->good[i] = check(b->rec[i]);
+}
+
+static void finish(struct batch *b)
+{
+	struct list good;
+	size_t bad = 0;
+	list_init(&good);
+	for (size_t i = 0; i < b->n; i++) {
+		if (b->good[i] && b->d) {
+			if (b->rec[i]->is_signed)
+				b->d->verified[b->mark[i] % VERIFIED_SLOTS] = b->mark[i];
+			list_push(&good, &b->rec[i]->link);
+		} else {
+			bad++;
+			rec_free(b->rec[i]);
+		}
+	}
+	if (b->d) {
+		list_del(&b->link);
+		b->done(b->arg, &good, bad);
+	}
+	list_each_safe(it, &good)               /* what done did not move out */
+		rec_free(list_entry(it, struct rec, link));
+	free(b->rec);
+	free(b->good);
+	free(b->mark);
+	free(b);
+}
+
+static void job_done(struct job *j)
+{
+	finish(container_of(j, struct batch, job));
+}
+
+void dht_verify(struct dht *d, struct list *recs, batch_fn *done, void *arg)
+{
+	size_t n = list_len(recs);
+	struct batch *b = xcalloc(1, sizeof *b);
+	*b = (struct batch){ .d = d, .done = done, .arg = arg, .rec = xcalloc(n + 1, sizeof *b->rec),
+		.good = xcalloc(n + 1, 1), .mark = xcalloc(n + 1, sizeof *b->mark) };
+	size_t open = 0;
+	struct list *it;
+	list_push(&d->batches, &b->link);
+	while ((it = list_pop(recs))) {
+		struct rec *r = list_entry(it, struct rec, link);
+		size_t i = b->n++;
+		b->rec[i] = r;
+		if (!right_owner(r)) {
+			rec_free(r);
+			b->rec[i] = NULL;
+			continue;
+		}
+		b->mark[i] = r->is_signed ? mark_of(d, r) : 0;
+		b->good[i] = !r->is_signed || d->verified[b->mark[i] % VERIFIED_SLOTS] == b->mark[i];
+		open += !b->good[i];
+	}
+	b->job = (struct job){ .name = "dht.verify", .run = run, .done = job_done, .cost_us = 95 * open };
+	if (open > VERIFY_INLINE) {
+		b->job.lane = env_lane(d->env, "reduce");
+		env_work(d->env, &b->job);
+		return;
+	}
+	run(&b->job);
+	finish(b);
+}
+
+void batches_orphan(struct dht *d)
+{
+	list_each_safe(it, &d->batches) {
+		struct batch *b = list_entry(it, struct batch, link);
+		list_del(&b->link);
+		b->d = NULL;
+	}
+}
