@@ -9,19 +9,13 @@
 #include <stdbool.h>
 #include <jansson.h>
 #include "common/err.h"
-
-struct reply;
-struct reply {
-	void (*done)(struct reply *r, json_t *result, const struct err *e);     /* control's; use the two functions below */
-};
-/* result is stolen and must be an object. */
-static inline void reply_ok(struct reply *r, json_t *result) { r->done(r, result, NULL); }
-static inline void reply_fail(struct reply *r, const struct err *e) { r->done(r, NULL, e); }
+#include "common/reply.h"
 
 typedef void api_fn(void *arg, const json_t *params, struct reply *r);
 
 /* A function that is NULL answers "this hivemindd cannot do that" (ERR_NO_METHOD). RUN in params is a run's name, or its
- * id or the first digits of it, as the operator typed it: resolve it, ERR_NOT_FOUND / ERR_STATE (ambiguous) otherwise. */
+ * id or the first digits of it, as the operator typed it: resolve it,
+	ERR_NOT_FOUND / ERR_STATE (ambiguous) otherwise. */
 struct api {
 	void *arg;
 	/* {} -> merged into control's own {version, pid, uptime_s, config, socket, store}. By convention: id, mode,
@@ -30,7 +24,8 @@ struct api {
 	api_fn *status;
 	api_fn *peers;          /* {all: bool} -> {peers: [{id, address, state, reachable, participating, rtt_us, sent_bytes,
 	                           received_bytes, samples_per_s, absent: reason}]} */
-	api_fn *run_start;      /* {spec: object, name?: string, local?: object, dry_run?: bool} -> {run, name, state, ...} */
+	/* {spec: object, name?: string, local?: object, dry_run?: bool} -> {run, name, state, ...} */
+	api_fn *run_start;
 	api_fn *run_join;       /* {run, local?: object, author?: string} -> {run, name, state} */
 	api_fn *run_list;       /* {all?: bool} -> {runs: [run object]} */
 	api_fn *run_show;       /* {run, data?: bool} -> run object, long: spec, equality, deadlines, last rounds */
@@ -40,11 +35,13 @@ struct api {
 	api_fn *run_plan;       /* {run} -> {text, plan: object, predicted: {...}} */
 	api_fn *run_rm;         /* {run} -> {removed: [paths]} */
 	api_fn *set;            /* {run, values: {key: value}, at?: epoch} -> {version, epoch, peers_told} */
-	api_fn *get;            /* {run, key?} -> {values: {..}, version, history: [{key, old, new, by, wall_ms, epoch, state}]} */
+	/* {run, key?} -> {values: {..}, version, history: [{key, old, new, by, wall_ms, epoch, state}]} */
+	api_fn *get;
 	api_fn *dht_get;        /* {key, latest?: bool} -> {key, value | subkeys: {..}, expires_s, replicas} */
 	api_fn *dht_put;        /* {key, value, subkey?, life_s} -> {accepted, replicas} */
 	api_fn *checkpoint;     /* {run?} -> {checkpoints: [{run, epoch, path, bytes}]} when they are on the disk */
-	api_fn *drain;          /* {in_s?} -> finish the micro-batch, hand back ranges, goodbye; {} when done; the daemon stays */
+	/* {in_s?} -> finish the micro-batch, hand back ranges, goodbye; {} when done; the daemon stays */
+	api_fn *drain;
 };
 
 /* A run object, as in run_list, run_watch, run_show and in news with topic "run" (absent keys: not known):

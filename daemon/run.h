@@ -1,0 +1,40 @@
+/* Runs: training jobs of this peer, and the life of each as a table of states. A run ties the trainer (numbers), the
+ * averager (the swarm), checkpoints and the store together; it decides nothing about strategies or protocols. */
+#ifndef DAEMON_RUN_H
+#define DAEMON_RUN_H
+#include <jansson.h>
+#include "common/conf.h"
+#include "common/reply.h"
+#include "dht/dht.h"
+#include "kernels/par.h"
+#include "net/chunk.h"
+#include "store.h"
+
+/* Where kernels execute. par() is called when the first run starts (it loads OpenBLAS then); the simulator gives the
+ * serial reference. The par lives as long as the daemon. Runs in the calling thread, a few milliseconds. */
+struct compute {
+	const struct par *(*par)(void *arg, int threads /* 0 = as configured */, struct err *e);
+	json_t *(*describe)(void *arg);         /* {core, threads, gflops, ...} for status; may be NULL */
+	void *arg;
+};
+
+struct runs_ctx {
+	struct env *env; struct net *net; struct chunks *chunks; struct dht *dht; struct store *store; /* may be NULL */
+	const struct conf *conf; const char *state_dir; struct compute compute; const char *version;
+	void (*news)(void *arg, const char *topic, const char *key, const json_t *news); void *news_arg;
+};
+struct runs;
+struct runs *runs_new(const struct runs_ctx *ctx, struct err *e);       /* resumes what the store says was running */
+void runs_free(struct runs *rs);                                        /* at once */
+/* Every run leaves its round, hands back its ranges, checkpoints; done once all have or at deadline_us. */
+void runs_drain(struct runs *rs, uint64_t deadline_us, void (*done)(void *arg), void *arg);
+json_t *runs_json(struct runs *rs, bool all);                           /* array of run objects (control/api.h) */
+size_t runs_active(const struct runs *rs);
+/* Whether the peer takes part in a run, and why not: fills keys of a peer object of `peers`. */
+void runs_describe_peer(struct runs *rs, const struct id *peer, json_t *obj);
+
+typedef void run_op(struct runs *rs, const json_t *params, struct reply *r);
+run_op runs_start, runs_join, runs_list, runs_show, runs_watch, runs_pause, runs_resume, runs_stop, runs_leave, runs_hold,
+	runs_plan, runs_rm, runs_set, runs_get, runs_checkpoint;
+
+#endif
