@@ -2,7 +2,6 @@
 #include "key.h"
 #include <ctype.h>
 #include <fcntl.h>
-#include <openssl/crypto.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "common/id.h"
@@ -33,11 +32,11 @@ static int read_key(struct env *env, const char *path, uint8_t ret[32], struct e
 	while (n > 0 && isspace((unsigned char)text[n - 1]))
 		text[--n] = 0;
 	int rc = n == KEY_TEXT ? id_parse(&id, text, NULL) : -1;
-	OPENSSL_cleanse(text, sizeof text);
+	explicit_bzero(text, sizeof text);
 	if (rc)
 		return err_set(e, ERR_CORRUPT, "%s: expected 64 hex digits and nothing else; restore it from a backup", path);
 	memcpy(ret, id.b, 32);
-	OPENSSL_cleanse(&id, sizeof id);
+	explicit_bzero(&id, sizeof id);
 	return 0;
 }
 
@@ -58,8 +57,8 @@ static int make_key(struct env *env, const char *path, uint8_t ret[32], struct e
 	if (f->close(f, fd, rc ? NULL : e) || rc || f->rename(f, tmp, path, e))
 		return -1;
 	memcpy(ret, id.b, 32);
-	OPENSSL_cleanse(&id, sizeof id);
-	OPENSSL_cleanse(text, sizeof text);
+	explicit_bzero(&id, sizeof id);
+	explicit_bzero(text, sizeof text);
 	return 0;
 }
 

@@ -1,0 +1,462 @@
+/* One peer. Read this file to see the house: node_new builds the rooms right to left, each gets what lies to its right
+ * and a callback for the news that travels left.
+ *
+ *   1. net      authenticated frames over env->send; chunks: big things in pieces
+ *   2. dht      who is where; joined through the addresses of the configuration, for ever
+ *   3. runs     training jobs: each owns a trainer, an averager, checkpoints
+ */
+#include "node.h"
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/jrpc.h"
+#include "common/mem.h"
+#include "common/text.h"
+
+#define PRESENCE_KEY "peers"
+#define PRESENCE_MS 60000
+#define JOIN_BACKOFF_MIN_US 100000
+#define JOIN_BACKOFF_MAX_US 30000000
+#define PEERS_MAX 4096
+
+/* An address of the configuration on its way through name resolution; then it is the DHT's. */
+struct joining { struct resolving r; struct node *n; struct timer again; uint64_t backoff_us; bool resolved, open; char text[300]; };
+
+struct node {
+	struct env *env;
+	struct node_opts o;
+	struct net *net;
+	struct chunks *chunks;
+	struct dht *dht;
+	struct runs *runs;
+	struct joining **join; size_t njoin;
+	struct timer presence, stopping;
+	void (*stopped)(void *arg); void *stopped_arg;
+	bool draining;
+};
+
+/* ---- joining by name ---- */
+
+static void resolve(struct joining *j)
+{
+	j->open = true;
+	j->n->env->ops->resolve(j->n->env, &j->r);
+}
+
+static void resolve_again(struct timer *t)
+{
+	resolve(container_of(t, struct joining, again));
+}
+
+static void resolved(struct resolving *r)
+{
+	struct joining *j = container_of(r, struct joining, r);
+	struct node *n = j->n;
+	j->open = false;
+	if (!n) {                               /* the node is gone: the last one out frees */
+		free(j);
+		return;
+	}
+	if (!r->rc) {
+		j->resolved = true;
+		dht_join(n->dht, &r->at, 1);
+		return;
+	}
+	if (!j->backoff_us)
+		log_write(n->env->log, LOG_WARN_, "node", "join %s: %s; will keep trying", j->text, r->error.text);
+	j->backoff_us = j->backoff_us ? j->backoff_us * 2 : JOIN_BACKOFF_MIN_US;
+	if (j->backoff_us > JOIN_BACKOFF_MAX_US)
+		j->backoff_us = JOIN_BACKOFF_MAX_US;
+	env_after(n->env, &j->again, j->backoff_us);
+}
+
+static int join_all(struct node *n, struct err *e)
+{
+	for (size_t i = 0; i < n->o.njoin; i++) {
+		struct joining *j = xcalloc(1, sizeof *j);
+		uint16_t port = 0;
+		snprintf(j->text, sizeof j->text, "%s", n->o.join[i]);
+		if (text_hostport(n->o.join[i], j->r.name, sizeof j->r.name, &port, e) || !port) {
+			free(j);
+			return err_set(e, ERR_INVALID, "join %s: expected host:port, for example 192.0.2.7:4237", n->o.join[i]);
+		}
+		for (int c = 0; c < CHANS; c++)
+			j->r.at.port[c] = (uint16_t)(port + c);
+		j->r.done = resolved;
+		j->n = n;
+		j->again = (struct timer){ .fire = resolve_again, .name = "node.resolve" };
+		n->join = xrealloc(n->join, (n->njoin + 1) * sizeof *n->join);
+		n->join[n->njoin++] = j;
+		resolve(j);
+	}
+	return 0;
+}
+
+/* ---- presence: what `hivectl peers` of others shows of us ---- */
+
+static const char *endpoint_text(const struct endpoint *at, int chan, char out[64])
+{
+	char ip[INET6_ADDRSTRLEN] = "?";
+	static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+	if (!memcmp(at->ip, mapped, 12)) {
+		inet_ntop(AF_INET, at->ip + 12, ip, sizeof ip);
+		snprintf(out, 64, "%s:%u", ip, at->port[chan]);
+	} else {
+		inet_ntop(AF_INET6, at->ip, ip, sizeof ip);
+		snprintf(out, 64, "[%s]:%u", ip, at->port[chan]);
+	}
+	return out;
+}
+
+static void presence(struct timer *t)
+{
+	struct node *n = container_of(t, struct node, presence);
+	char hex[ID_HEX], at[64];
+	id_hex(net_self(n->net), hex);
+	json_t *v = json_pack("{s:s,s:s,s:i,s:b}", "version", n->o.version, "address", endpoint_text(&n->o.self, CHAN_CTRL, at),
+		"runs", (int)runs_active(n->runs), "client", conf_bool(n->o.conf, "network", "client"));
+	dht_keep(n->dht, PRESENCE_KEY, hex, v, PRESENCE_MS, true);
+	env_after(n->env, &n->presence, PRESENCE_MS * 1000ull / 3);
+}
+
+/* ---- events of the lower rooms ---- */
+
+static void node_event(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text)
+{
+	struct node *n = arg;
+	char hex[ID_HEX] = "";
+	if (peer)
+		id_hex(peer, hex);
+	log_write(n->env->log, level, "net", "%s: %s%s%.8s", code, text, peer ? " peer " : "", hex);
+	if (n->o.store)
+		store_event(n->o.store, level, code, NULL, peer ? hex : NULL, NULL, "%s", text);
+	if (n->o.news) {
+		json_t *j = json_pack("{s:s,s:s,s:s?,s:s}", "kind", code, "level", log_level_name(level), "peer", peer ? hex : NULL, "text", text);
+		n->o.news(n->o.news_arg, "event", code, j);
+		json_decref(j);
+	}
+}
+
+static void record_peer(struct node *n, const struct peer_info *p, const char *state)
+{
+	char hex[ID_HEX], at[64];
+	uint64_t out = 0, in = 0;
+	if (!n->o.store)
+		return;
+	id_hex(&p->id, hex);
+	for (int c = 0; c < CLASS_COUNT_; c++) {
+		out += p->bytes.out[c];
+		in += p->bytes.in[c];
+	}
+	store_peer_put(n->o.store, &(struct store_peer){ .peer = hex, .address = endpoint_text(&p->at, CHAN_CTRL, at),
+		.version = p->version[0] ? p->version : NULL, .state = state, .rtt_us = p->rtt_us, .bytes_sent = out,
+		.bytes_received = in, .failures = p->failures });
+}
+
+static void news(void *arg, const struct id *peer, enum net_news what)
+{
+	static const char *const word[] = { [NEWS_DEAD] = "dead", [NEWS_GOODBYE] = "left", [NEWS_ALIVE] = "live", [NEWS_RESTARTED] = "live" };
+	struct node *n = arg;
+	struct peer_info p;
+	if (net_peer(n->net, peer, &p))
+		record_peer(n, &p, word[what]);
+}
+
+/* ---- birth and death ---- */
+
+static int build(struct node *n, struct err *e)
+{
+	const struct conf *c = n->o.conf;
+	struct net_conf nc = { .self = n->o.self, .has_swarm_key = n->o.has_swarm_key, .client = conf_bool(c, "network", "client") };
+	memcpy(nc.seed, n->o.seed, 32);
+	memcpy(nc.swarm_key, n->o.swarm_key, 32);
+	n->env->ops->secure(n->env, &nc.boot_id, sizeof nc.boot_id);
+	n->net = net_new(n->env, &nc, e);
+	if (!n->net)
+		return -1;
+	net_events(n->net, node_event, n);
+	net_watch(n->net, news, n);
+	n->chunks = chunks_new(n->env, n->net);
+	n->dht = dht_new(n->env, n->net, &(struct dht_conf){ .client = nc.client, .k = (uint32_t)conf_int(c, "dht", "replicas"),
+		.records_max = (uint32_t)conf_int(c, "dht", "records_max") }, e);
+	if (!n->dht || join_all(n, e))
+		return -1;
+	n->runs = runs_new(&(struct runs_ctx){ .env = n->env, .net = n->net, .chunks = n->chunks, .dht = n->dht,
+		.store = n->o.store, .conf = c, .state_dir = n->o.state_dir, .compute = n->o.compute, .version = n->o.version,
+		.news = n->o.news, .news_arg = n->o.news_arg }, e);
+	return n->runs ? 0 : -1;
+}
+
+struct node *node_new(struct env *env, const struct node_opts *o, struct err *e)
+{
+	struct node *n = xcalloc(1, sizeof *n);
+	n->env = env;
+	n->o = *o;
+	n->presence = (struct timer){ .fire = presence, .name = "node.presence" };
+	if (build(n, e)) {
+		node_free(n);
+		return NULL;
+	}
+	env_after(env, &n->presence, 1);
+	return n;
+}
+
+void node_free(struct node *n)
+{
+	if (!n)
+		return;
+	env_timer(n->env, &n->presence, 0);
+	env_timer(n->env, &n->stopping, 0);
+	runs_free(n->runs);
+	for (size_t i = 0; i < n->njoin; i++) {
+		struct joining *j = n->join[i];
+		env_timer(n->env, &j->again, 0);
+		j->n = NULL;
+		if (!j->open)
+			free(j);
+	}
+	free(n->join);
+	dht_free(n->dht);
+	chunks_free(n->chunks);
+	if (n->net)
+		net_unwatch(n->net, news, n);
+	net_free(n->net);
+	free(n);
+}
+
+static void goodbye_sent(struct timer *t)
+{
+	struct node *n = container_of(t, struct node, stopping);
+	n->stopped(n->stopped_arg);
+}
+
+#define GOODBYE_US 50000        /* accepted is not delivered: the transport gets this long to write it out */
+
+static void drained(void *arg)
+{
+	struct node *n = arg;
+	size_t known = net_peers(n->net, NULL, 0);
+	struct peer_info *p = xcalloc(known + 1, sizeof *p);
+	char hex[ID_HEX];
+	id_hex(net_self(n->net), hex);
+	dht_unkeep(n->dht, PRESENCE_KEY, hex);
+	known = net_peers(n->net, p, known);
+	size_t told = 0;
+	for (size_t i = 0; i < known; i++)
+		if (p[i].session && !net_post(n->net, &p[i].id, KIND_GOODBYE, NULL, NO_BLOB, CLASS_control))
+			told++;
+	free(p);
+	n->stopping = (struct timer){ .fire = goodbye_sent, .name = "node.stopping" };
+	env_after(n->env, &n->stopping, told ? GOODBYE_US : 1);
+}
+
+void node_stop(struct node *n, uint64_t deadline_us, void (*done)(void *arg), void *arg)
+{
+	n->stopped = done;
+	n->stopped_arg = arg;
+	n->draining = true;
+	runs_drain(n->runs, deadline_us, drained, n);
+}
+
+void node_reload(struct node *n)
+{
+	log_write(n->env->log, LOG_INFO_, "node", "configuration reloaded");
+}
+
+const struct id *node_id(const struct node *n) { return net_self(n->net); }
+struct runs *node_runs(struct node *n) { return n->runs; }
+struct net *node_net(struct node *n) { return n->net; }
+struct dht *node_dht(struct node *n) { return n->dht; }
+
+/* ---- what operators ask ---- */
+
+static json_t *join_json(struct node *n)
+{
+	json_t *all = json_array();
+	struct dht_state d;
+	dht_state(n->dht, &d);
+	for (size_t i = 0; i < n->njoin; i++) {
+		struct joining *j = n->join[i];
+		json_t *o = json_pack("{s:s}", "address", j->text);
+		if (!j->resolved) {
+			json_object_set_new(o, "state", json_string("resolving"));
+			json_object_set_new(o, "error", json_string(j->backoff_us ? j->r.error.text : ""));
+		} else {
+			json_object_set_new(o, "state", json_string(d.joined ? "joined" : "unreachable, retrying"));
+			if (!d.joined) {
+				json_object_set_new(o, "error", json_string(d.join_error));
+				json_object_set_new(o, "next_s", json_real((double)d.next_retry_us / 1e6));
+			}
+		}
+		json_array_append_new(all, o);
+	}
+	return all;
+}
+
+static json_t *peer_counts(struct node *n)
+{
+	size_t known = net_peers(n->net, NULL, 0), live = 0, client = 0;
+	struct peer_info *p = xcalloc(known + 1, sizeof *p);
+	known = net_peers(n->net, p, known);
+	for (size_t i = 0; i < known; i++) {
+		live += p[i].session && !p[i].maybe_dead;
+		client += p[i].client;
+	}
+	free(p);
+	return json_pack("{s:I,s:I,s:I}", "live", (json_int_t)live, "known", (json_int_t)known, "client", (json_int_t)client);
+}
+
+void node_status(void *arg, const json_t *params, struct reply *r)
+{
+	struct node *n = arg;
+	char hex[ID_HEX], at[3][64];
+	json_t *listen = json_array();
+	id_hex(net_self(n->net), hex);
+	for (int c = 0; c < CHANS; c++)
+		if (n->o.self.port[c])
+			json_array_append_new(listen, json_string(endpoint_text(&n->o.self, c, at[c])));
+	json_t *j = json_pack("{s:s,s:s,s:b,s:o,s:o,s:o,s:o,s:o,s:o}", "id", hex,
+		"mode", n->draining ? "draining" : conf_bool(n->o.conf, "network", "client") ? "client" : "peer", "swarm_key", n->o.has_swarm_key,
+		"listen", listen, "peers", peer_counts(n), "join", join_json(n), "dht", dht_status(n->dht),
+		"runs", runs_json(n->runs, false), "network", net_status(n->net));
+	if (n->o.compute.describe)
+		json_object_set_new(j, "blas", n->o.compute.describe(n->o.compute.arg));
+	reply_ok(r, j);
+}
+
+static json_t *peer_json(struct node *n, const struct peer_info *p)
+{
+	char hex[ID_HEX], at[64];
+	uint64_t out = 0, in = 0, now = env_now(n->env);
+	id_hex(&p->id, hex);
+	for (int c = 0; c < CLASS_COUNT_; c++) {
+		out += p->bytes.out[c];
+		in += p->bytes.in[c];
+	}
+	const char *state = p->banned_until_us > now ? "banned" : p->maybe_dead ? "dead" : p->session ? "live" : "known";
+	json_t *o = json_pack("{s:s,s:s,s:s,s:b,s:b,s:f,s:I,s:I,s:I,s:i}", "id", hex, "address", endpoint_text(&p->at, CHAN_CTRL, at),
+		"state", state, "client", p->client, "reachable", p->session && !p->maybe_dead, "seen_s",
+		p->last_seen_us ? (double)(now - p->last_seen_us) / 1e6 : -1.0, "rtt_us", (json_int_t)p->rtt_us,
+		"sent_bytes", (json_int_t)out, "received_bytes", (json_int_t)in, "failures", (int)p->failures);
+	if (p->version[0])
+		json_object_set_new(o, "version", json_string(p->version));
+	runs_describe_peer(n->runs, &p->id, o);
+	return o;
+}
+
+void node_peers(void *arg, const json_t *params, struct reply *r)
+{
+	struct node *n = arg;
+	bool all = json_is_true(json_object_get(params, "all"));
+	json_t *list = json_array();
+	size_t known = net_peers(n->net, NULL, 0);
+	struct peer_info *p = xcalloc(known + 1, sizeof *p);
+	known = net_peers(n->net, p, known);
+	for (size_t i = 0; i < known && i < PEERS_MAX; i++)
+		if (all || (p[i].session && !p[i].maybe_dead))
+			json_array_append_new(list, peer_json(n, &p[i]));
+	free(p);
+	reply_ok(r, json_pack("{s:o,s:I}", "peers", list, "known", (json_int_t)known));
+}
+
+struct dht_ask { struct reply *r; char *key; };
+
+static void dht_got(void *arg, const struct record *rec, size_t nrec, const struct err *e)
+{
+	struct dht_ask *a = arg;
+	struct err none;
+	json_t *subkeys = json_object(), *out = json_pack("{s:s,s:I}", "key", a->key, "records", (json_int_t)nrec);
+	for (size_t i = 0; i < nrec; i++) {
+		char hex[ID_HEX];
+		id_hex(&rec[i].owner, hex);
+		json_t *v = json_pack("{s:O,s:f,s:I,s:s,s:b}", "value", rec[i].value, "expires_s", (double)rec[i].life_ms / 1e3,
+			"rank", (json_int_t)rec[i].rank, "owner", hex, "signed", rec[i].is_signed);
+		if (rec[i].subkey[0])
+			json_object_set_new(subkeys, rec[i].subkey, v);
+		else {
+			json_object_update(out, v);
+			json_decref(v);
+		}
+	}
+	if (json_object_size(subkeys))
+		json_object_set(out, "subkeys", subkeys);
+	json_decref(subkeys);
+	if (e || !nrec) {
+		if (!e)
+			err_set(&none, ERR_NOT_FOUND, "dht: nobody has a record under \"%s\"", a->key);
+		reply_fail(a->r, e ? e : &none);
+		json_decref(out);
+	} else {
+		reply_ok(a->r, out);
+	}
+	free(a->key);
+	free(a);
+}
+
+void node_dht_get(void *arg, const json_t *params, struct reply *r)
+{
+	struct node *n = arg;
+	struct dht_ask *a = xcalloc(1, sizeof *a);
+	a->r = r;
+	a->key = xstrdup(json_string_value(json_object_get(params, "key")));
+	dht_get(n->dht, a->key, json_is_true(json_object_get(params, "latest")), dht_got, a);
+}
+
+static void dht_stored(void *arg, uint32_t accepted, uint32_t wanted, const struct err *e)
+{
+	struct reply *r = arg;
+	if (e)
+		reply_fail(r, e);
+	else
+		reply_ok(r, json_pack("{s:i,s:i}", "accepted", (int)accepted, "replicas", (int)wanted));
+}
+
+void node_dht_put(void *arg, const json_t *params, struct reply *r)
+{
+	struct node *n = arg;
+	double life_s = 3600;
+	struct err e;
+	const json_t *life = json_object_get(params, "life_s");
+	if (life)
+		life_s = json_number_value(life);
+	if (!(life_s > 0 && life_s <= 7 * 86400.0)) {
+		err_set(&e, ERR_INVALID, "life_s = %g: a record lives more than 0 s and at most 7 days", life_s);
+		reply_fail(r, &e);
+		return;
+	}
+	dht_put(n->dht, json_string_value(json_object_get(params, "key")), json_string_value(json_object_get(params, "subkey")),
+		json_incref(json_object_get(params, "value")), (uint64_t)(life_s * 1e3), false, dht_stored, r);
+}
+
+static void drain_done(void *arg)
+{
+	reply_ok(arg, json_object());
+}
+
+void node_drain(void *arg, const json_t *params, struct reply *r)
+{
+	struct node *n = arg;
+	const json_t *in = json_object_get(params, "in_s");
+	double s = in ? json_number_value(in) : 30;
+	runs_drain(n->runs, env_now(n->env) + (uint64_t)((s > 0 ? s : 0.001) * 1e6), drain_done, r);
+}
+
+#define X(name) \
+	void node_##name(void *arg, const json_t *params, struct reply *r) \
+	{ \
+		runs_##name(((struct node *)arg)->runs, params, r); \
+	}
+#define runs_run_start runs_start
+#define runs_run_join runs_join
+#define runs_run_list runs_list
+#define runs_run_show runs_show
+#define runs_run_watch runs_watch
+#define runs_run_pause runs_pause
+#define runs_run_resume runs_resume
+#define runs_run_stop runs_stop
+#define runs_run_leave runs_leave
+#define runs_run_hold runs_hold
+#define runs_run_plan runs_plan
+#define runs_run_rm runs_rm
+NODE_RUN_OPS(X)
+#undef X
