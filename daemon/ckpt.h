@@ -33,7 +33,8 @@ struct ckpt_tensor {
 	uint64_t at;                        /* offset in the data area; the reader's */
 };
 /* Fills *t; ERR_INVALID when the name is too long or the product overflows. */
-int ckpt_tensor(struct ckpt_tensor *t, const char *name, enum ckpt_dtype dtype, unsigned ndim, const uint64_t *shape, void *data, struct err *e);
+int ckpt_tensor(struct ckpt_tensor *t, const char *name, enum ckpt_dtype dtype, unsigned ndim,
+	const uint64_t *shape, void *data, struct err *e);
 
 /* --- blocking */
 /* A file's header, checked: unique names, known dtypes, offsets inside the file, ordered, without holes or overlaps. */
@@ -54,9 +55,11 @@ const struct ckpt_tensor *ckpt_find(const struct ckpt_head *h, const char *name)
 int ckpt_write(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n, const json_t *meta,
 	uint64_t *ret_bytes, uint8_t xxh[16], struct err *e);
 /* Reads the tensors v[0..n) by name into their data; dtype and shape must be equal (ERR_MISMATCH names the tensor). Checks
- * the hash over the whole data area when the file has one. A tensor of the file that is not asked for is ignored; one that
+ * the hash over the whole data area when the file has one. A tensor of the file that is not asked for is ignored;
+	one that
  * is asked for and not there is ERR_NOT_FOUND. On failure the contents of data are undefined. meta (may be NULL) is new. */
-int ckpt_read(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n, json_t **ret_meta, struct err *e);
+int ckpt_read(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n, json_t **ret_meta,
+	struct err *e);
 /* Newest whole checkpoint's epoch numbers of dir, newest first, at most max; returns how many, -1 on error (a missing
  * folder is 0). Only names are looked at. */
 int ckpt_list(struct files *f, const char *dir, uint64_t *ret_epochs, size_t max, struct err *e);
@@ -79,7 +82,8 @@ struct ckpt_save {
 	const char *dir;                    /* made when missing, mode 0750 */
 	uint64_t epoch;
 	const struct ckpt_tensor *v; size_t n;  /* table copied; the data pointers are the caller's until done */
-	json_t *meta;                       /* stolen; strings. "epoch" is added. By convention: run, prev, samples, params */
+	/* stolen; strings. "epoch" is added. By convention: run, prev, samples, params */
+	json_t *meta;
 	unsigned keep;                      /* newest ones that stay; 0: 3 */
 	uint64_t free_min_bytes;            /* refuse (ERR_FULL) when less would be free after writing; 0: no floor */
 };

@@ -27,7 +27,8 @@ struct store;
 struct store_opts {
 	const char *path;                   /* file; ":memory:" for the simulator (no query, no checkpoints) */
 	const char *vfs;                    /* NULL: SQLite's default; tests register one that fails */
-	bool move_aside;                    /* a corrupted file becomes PATH.corrupt-N and a new one is begun; else an error */
+	/* a corrupted file becomes PATH.corrupt-N and a new one is begun; else an error */
+	bool move_aside;
 	uint64_t keep_ms;                   /* epochs and rounds older than this are thinned to every 100th; 0: 30 days */
 	uint64_t keep_bytes;                /* the oldest epochs, rounds and events go above this size; 0: 1 GiB */
 };
@@ -61,7 +62,8 @@ struct store_run {                          /* runs: one per run id */
 };
 void store_run_put(struct store *s, const struct store_run *r);
 /* The frequent change alone. state and error may be NULL (unchanged; error "" clears it). */
-void store_run_update(struct store *s, const char *run, const char *state, const char *error, uint64_t epoch, uint64_t samples);
+void store_run_update(struct store *s, const char *run, const char *state, const char *error, uint64_t epoch,
+	uint64_t samples);
 void store_run_resume(struct store *s, const char *run, bool resume);
 void store_run_rm(struct store *s, const char *run);        /* with everything of it, in every table */
 
@@ -102,7 +104,8 @@ void store_peer_put(struct store *s, const struct store_peer *p);      /* first_
 
 /* events: what an operator should be able to read next year. kind is a stable word ("ckpt.corrupt"); run, peer may be
  * NULL; data (may be NULL) is stolen. */
-void store_event(struct store *s, enum log_level level, const char *kind, const char *run, const char *peer, json_t *data,
+void store_event(struct store *s, enum log_level level, const char *kind, const char *run, const char *peer,
+	json_t *data,
 	const char *fmt, ...) __attribute__((format(printf, 7, 8)));
 
 struct store_ckpt { const char *run, *path, *digest; uint64_t epoch, bytes; const char *state; /* whole corrupt gone */ };
@@ -110,7 +113,8 @@ void store_ckpt_put(struct store *s, const struct store_ckpt *c);      /* key: p
 
 /* --- what is read back: arrays of objects with the column names as keys, newest first except runs (oldest first).
  * run NULL: of every run. Never NULL: an empty array when reading fails (which is logged). */
-enum store_table { STORE_RUNS, STORE_PARAMS, STORE_EPOCHS, STORE_ROUNDS, STORE_PEERS, STORE_EVENTS, STORE_CKPTS, STORE_TABLES };
+enum store_table { STORE_RUNS, STORE_PARAMS, STORE_EPOCHS, STORE_ROUNDS, STORE_PEERS, STORE_EVENTS, STORE_CKPTS,
+	STORE_TABLES };
 json_t *store_list(struct store *s, enum store_table t, const char *run, size_t rows_max);
 
 /* --- `hivectl query`: any SELECT, read-only, off the loop. done is called once, on the loop, later; result is

@@ -24,7 +24,8 @@ enum cmd_type {
 };
 enum { CMD_REQUIRED = 1, CMD_REST = 2 /* takes the remaining words, joined by blanks */,
 	CMD_OPTION = 4 /* only as --name, never by position; CMD_BOOL always is */ };
-struct cmd_param { const char *name; enum cmd_type type; unsigned flags; const char *help; };   /* ends with name == NULL */
+/* ends with name == NULL */
+struct cmd_param { const char *name; enum cmd_type type; unsigned flags; const char *help; };
 
 enum { CMD_VIEW = 1 /* allowed on status.sock */, CMD_STREAM = 2 /* notifications follow the reply */,
 	CMD_ASK = 4 /* hivectl asks yes or no on a terminal, and demands --yes elsewhere */ };
@@ -67,7 +68,8 @@ const struct cmd *const *cmd_table(void);               /* NULL-terminated, in t
 const struct cmd *cmd_find(const char *method);         /* "run.start"; NULL when unknown */
 /* Types, required and unknown keys; the error names the parameter and the nearest known one. */
 int cmd_check(const struct cmd *c, const json_t *params, struct err *e);
-json_t *cmd_json(const struct cmd *c);                  /* {name, method, help, view, stream, ask, print, params: [...]} */
+/* {name, method, help, view, stream, ask, print, params: [...]} */
+json_t *cmd_json(const struct cmd *c);
 /* Hands the call to a function of the api; NULL answers ERR_NO_METHOD. */
 void cmd_forward(struct cmd_call *c, api_fn *fn);
 void cmd_fail(struct cmd_call *c, enum err_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

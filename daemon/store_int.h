@@ -1,0 +1,106 @@
+/* Inside of the store: the queue of writes and the statements. store*.c only. */
+#ifndef DAEMON_STORE_INT_H
+#define DAEMON_STORE_INT_H
+#include "store.h"
+
+/* Every write of the store. X(name, SQL) */
+#define STORE_SQL(X) \
+	X(RUN_PUT, "INSERT INTO runs(run, name, author, state, spec, local, error, epoch, samples, params_version, " \
+		"created_ms," \
+		" updated_ms, resume) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13) ON CONFLICT(run) DO UPDATE SET " \
+			"name=?2," \
+		" author=?3, state=?4, spec=?5, local=?6, error=?7, epoch=?8, samples=?9, params_version=?10, " \
+			"updated_ms=?12, resume=?13") \
+	X(RUN_UPDATE, "UPDATE runs SET state=coalesce(?2,state), error=nullif(coalesce(?3,error),''), epoch=?4, " \
+		"samples=?5," \
+		" updated_ms=?6 WHERE run=?1") \
+	X(RUN_RESUME, "UPDATE runs SET resume=?2, updated_ms=?3 WHERE run=?1") \
+	X(RUN_RM, "DELETE FROM runs WHERE run=?1") \
+	X(RUN_RM_PARAMS, "DELETE FROM params WHERE run=?1") \
+	X(RUN_RM_EPOCHS, "DELETE FROM epochs WHERE run=?1") \
+	X(RUN_RM_ROUNDS, "DELETE FROM rounds WHERE run=?1") \
+	X(RUN_RM_EVENTS, "DELETE FROM events WHERE run=?1") \
+	X(RUN_RM_CKPTS, "DELETE FROM checkpoints WHERE run=?1") \
+	X(PARAM, "INSERT OR REPLACE INTO params(run, version, key, old_value, new_value, author, state, note, epoch, " \
+		"wall_ms)" \
+		" VALUES(?,?,?,?,?,?,?,?,?,?)") \
+	X(EPOCH, "INSERT OR REPLACE INTO epochs(run, epoch, digest, prev, samples, members, took_us, params_version, " \
+		"weight, loss," \
+		" val_loss, val_accuracy, discarded, minority, wall_ms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)") \
+	X(EPOCH_DISCARD, "UPDATE epochs SET discarded=1 WHERE run=?1 AND epoch>=?2") \
+	X(ROUND, "INSERT INTO rounds(run, epoch, term, attempt, leader, outcome, reason, without, members, bytes_sent," \
+		" bytes_received, took_us, wall_ms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)") \
+	X(PEER, "INSERT INTO peers(peer, address, version, state, rtt_us, bytes_sent, bytes_received, failures, " \
+		"first_ms, last_ms)" \
+		" VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?9) ON CONFLICT(peer) DO UPDATE SET address=?2, " \
+			"version=coalesce(?3,version)," \
+		" state=?4, rtt_us=?5, bytes_sent=?6, bytes_received=?7, failures=?8, last_ms=?9") \
+	X(EVENT, "INSERT INTO events(wall_ms, level, kind, run, peer, text, data) VALUES(?,?,?,?,?,?,?)") \
+	X(CKPT, "INSERT OR REPLACE INTO checkpoints(path, run, epoch, bytes, digest, state, wall_ms) " \
+		"VALUES(?,?,?,?,?,?,?)") \
+	X(SHELF_PUT, "INSERT OR REPLACE INTO shelf(tab, key, val) VALUES(?,?,?)") \
+	X(SHELF_DEL, "DELETE FROM shelf WHERE tab=?1 AND key=?2") \
+	X(BARRIER, "UPDATE barrier SET n=n+1") \
+	X(THIN_EPOCHS, "DELETE FROM epochs WHERE rowid IN (SELECT rowid FROM epochs WHERE wall_ms < ?1 AND epoch % 100 " \
+		"<> 0 LIMIT 500)") \
+	X(THIN_ROUNDS, "DELETE FROM rounds WHERE id IN (SELECT id FROM rounds WHERE wall_ms < ?1 AND epoch % 100 <> 0 " \
+		"LIMIT 500)") \
+	X(CUT_EPOCHS, "DELETE FROM epochs WHERE rowid IN (SELECT rowid FROM epochs ORDER BY rowid LIMIT 500)") \
+	X(CUT_ROUNDS, "DELETE FROM rounds WHERE id IN (SELECT id FROM rounds ORDER BY id LIMIT 500)") \
+	X(CUT_EVENTS, "DELETE FROM events WHERE id IN (SELECT id FROM events ORDER BY id LIMIT 500)")
+
+enum store_stmt {
+#define X(name, sql) ST_##name,
+	STORE_SQL(X)
+#undef X
+	ST_COUNT
+};
+
+enum val_type { VAL_NULL, VAL_INT, VAL_REAL, VAL_TEXT, VAL_BLOB };
+/* at, n: where text and blobs are in data[] */
+struct val { enum val_type type; int64_t i; double d; size_t at, n; };
+struct op {
+	struct list link;
+	enum store_stmt stmt;
+	unsigned n;
+	struct val v[16];
+	char data[];
+};
+
+struct sqlite3;
+struct sqlite3_stmt;
+struct wal_job;
+struct store {
+	struct shelf shelf;
+	struct env *env;
+	struct sqlite3 *db;
+	struct sqlite3_stmt *st[ST_COUNT];
+	char *path, *vfs;
+	bool memory;
+	uint64_t keep_ms, keep_bytes;
+
+	struct list queue;                      /* struct op, oldest first */
+	size_t queued;
+	uint64_t lost, commits, changed;        /* changed: rows of the last settle */
+	bool failing, unsynced, settling;
+	struct err error;                       /* why it is failing */
+	uint64_t retry_us;
+	struct timer settle_timer, retry_timer, keep_timer;
+
+	int wal_pages;
+	struct wal_job *wal;                    /* under way on the disk lane */
+};
+
+/* Queues one write. fmt: s text or NULL, i int64_t, d double (NAN is NULL), b const void * + size_t. */
+void store_push(struct store *s, enum store_stmt stmt, const char *fmt, ...);
+#define STORE_KEEP_US 60000000u         /* between two looks of the retention */
+int store_commit(struct store *s, bool full);   /* one transaction with everything that waits */
+void store_keep_fire(struct timer *t);
+void store_wal_start(struct store *s);
+void store_wal_forget(struct store *s);         /* the job under way frees itself */
+int64_t store_number(struct store *s, const char *sql);
+int64_t store_live_bytes(struct store *s);
+int store_sql_err(struct store *s, const char *what, struct err *e);
+enum err_code store_err_code(int rc);
+
+#endif
