@@ -2,6 +2,7 @@
 #include "key.h"
 #include <ctype.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "common/id.h"
