@@ -1,0 +1,172 @@
+/* Record rules S1-S10 of Hivemind's storage, without its defect X1, and the wire form. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "dht/values.h"
+
+#define WALL 1800000000000ull
+#define S 1000000ull
+
+static struct rec *rec(const char *key, const char *sub, const char *value, uint64_t rank, uint64_t life_ms, uint64_t now)
+{
+	struct rec *r = xcalloc(1, sizeof *r);
+	list_init(&r->link);
+	id_of(&r->key, key, strlen(key));
+	snprintf(r->subkey, sizeof r->subkey, "%s", sub);
+	r->value = xstrdup(value);
+	r->vlen = (uint32_t)strlen(value);
+	r->rank = WALL + rank;
+	r->life_ms = life_ms;
+	r->ends_us = now + life_ms * 1000;
+	return r;
+}
+
+static struct values fresh(size_t records, size_t per_peer)
+{
+	struct values v;
+	values_init(&v, &(struct values_conf){ records, per_peer, 1 << 20 }, 7);
+	return v;
+}
+
+static const char *value_of(struct values *v, const char *key, const char *sub, uint64_t now)
+{
+	struct id id;
+	id_of(&id, key, strlen(key));
+	struct entry *en = values_get(v, &id, now);
+	if (en)
+		list_each(it, &en->recs)
+			if (!strcmp(list_entry(it, struct rec, link)->subkey, sub))
+				return list_entry(it, struct rec, link)->value;
+	return NULL;
+}
+
+static void test_strictly_later_wins(void **state)
+{
+	struct values v = fresh(100, 100);
+	struct err e;
+	assert_int_equal(values_put(&v, rec("a", "", "1", 10, 100000, 0), 1, WALL, &e), PUT_NEW);
+	assert_int_equal(values_put(&v, rec("a", "", "2", 10, 100000, 0), 1, WALL, &e), PUT_REFUSED);
+	assert_int_equal(values_put(&v, rec("a", "", "1", 10, 900000, 0), 1, WALL, &e), PUT_SAME);
+	assert_int_equal(values_put(&v, rec("a", "", "3", 9, 100000, 0), 1, WALL, &e), PUT_REFUSED);
+	assert_string_equal(value_of(&v, "a", "", 1), "1");
+	assert_int_equal(values_put(&v, rec("a", "", "4", 11, 100000, 0), 1, WALL, &e), PUT_NEW);
+	assert_string_equal(value_of(&v, "a", "", 1), "4");
+	values_done(&v);
+}
+
+/* X1: a rejected store must not shorten, a repeated one must not lengthen, the life of what is kept. */
+static void test_refused_store_changes_nothing(void **state)
+{
+	struct values v = fresh(100, 100);
+	struct err e;
+	values_put(&v, rec("a", "", "1", 10, 100000, 0), 1, WALL, &e);
+	values_put(&v, rec("a", "", "1", 5, 200, 0), 1, WALL, &e);
+	assert_string_equal(value_of(&v, "a", "", 400000), "1");
+	values_put(&v, rec("a", "", "1", 10, 900000, 0), 1, WALL, &e);
+	assert_null(value_of(&v, "a", "", 100 * S));
+	values_done(&v);
+}
+
+static void test_ended_is_gone(void **state)
+{
+	struct values v = fresh(100, 100);
+	struct err e;
+	values_put(&v, rec("a", "", "1", 1, 100, 0), 1, WALL, &e);
+	assert_non_null(value_of(&v, "a", "", 99999));
+	assert_null(value_of(&v, "a", "", 100000));
+	assert_int_equal(v.records, 0);
+	assert_int_equal(values_put(&v, rec("a", "", "1", 1, 100, 0), 100000, WALL, &e), PUT_REFUSED);
+	assert_int_equal(values_put(&v, rec("a", "", "1", 0, 100, 0), 1, WALL + 700001, &e), PUT_REFUSED);    /* too old a rank */
+	assert_int_equal(values_put(&v, rec("a", "", "1", 7200000, 100, 0), 1, WALL, &e), PUT_REFUSED);       /* from the future */
+	values_done(&v);
+}
+
+static void test_dictionaries(void **state)
+{
+	struct values v = fresh(100, 100);
+	struct err e;
+	values_put(&v, rec("d", "x", "1", 10, 100000, 0), 1, WALL, &e);
+	values_put(&v, rec("d", "y", "2", 5, 100000, 0), 1, WALL, &e);
+	assert_string_equal(value_of(&v, "d", "x", 1), "1");
+	assert_string_equal(value_of(&v, "d", "y", 1), "2");
+	assert_int_equal(values_put(&v, rec("d", "x", "0", 9, 100000, 0), 1, WALL, &e), PUT_REFUSED);
+	assert_int_equal(values_put(&v, rec("d", "y", "3", 6, 100000, 0), 1, WALL, &e), PUT_NEW);
+	assert_string_equal(value_of(&v, "d", "x", 1), "1");
+	/* a plain value needs a rank above all of the dictionary */
+	assert_int_equal(values_put(&v, rec("d", "", "9", 10, 100000, 0), 1, WALL, &e), PUT_REFUSED);
+	assert_int_equal(values_put(&v, rec("d", "", "9", 11, 100000, 0), 1, WALL, &e), PUT_NEW);
+	assert_null(value_of(&v, "d", "x", 1));
+	assert_int_equal(v.records, 1);
+	/* and a subkey one above the plain value's */
+	assert_int_equal(values_put(&v, rec("d", "x", "1", 11, 100000, 0), 1, WALL, &e), PUT_REFUSED);
+	assert_int_equal(values_put(&v, rec("d", "x", "1", 12, 100000, 0), 1, WALL, &e), PUT_NEW);
+	assert_null(value_of(&v, "d", "", 1));
+	values_done(&v);
+}
+
+static void test_bounds(void **state)
+{
+	struct values v = fresh(2, 2);
+	struct err e;
+	values_put(&v, rec("a", "", "1", 1, 1000, 0), 1, WALL, &e);
+	values_put(&v, rec("b", "", "1", 1, 5000, 0), 1, WALL, &e);
+	assert_int_equal(values_put(&v, rec("c", "", "1", 1, 9000, 0), 1, WALL, &e), PUT_REFUSED);    /* its quota */
+	struct rec *c = rec("c", "", "1", 1, 9000, 0);
+	c->from.b[0] = 1;
+	assert_int_equal(values_put(&v, c, 1, WALL, &e), PUT_NEW);       /* the one that ends first goes (S10) */
+	assert_null(value_of(&v, "a", "", 1));
+	assert_non_null(value_of(&v, "b", "", 1));
+	struct rec *d = rec("d", "", "1", 1, 10, 0);
+	d->from.b[0] = 1;
+	assert_int_equal(values_put(&v, d, 1, WALL, &e), PUT_REFUSED);   /* it would be the first to go itself */
+	assert_int_equal(v.records, 2);
+	values_sweep(&v, 100 * S);
+	assert_int_equal(v.records, 0);
+	assert_int_equal(v.bytes, 0);
+	assert_int_equal(map_len(v.keys), 0);
+	assert_int_equal(map_len(v.quota), 0);
+	values_done(&v);
+}
+
+static void test_wire_form(void **state)
+{
+	struct buf b = { 0 };
+	struct rec *r = rec("k", "sub", "{\"a\":1}", 3, 60000, 0);
+	r->is_signed = true;
+	memset(r->sig, 5, 64);
+	rec_write(&b, r, 10 * S);
+	struct rd rd = rd_of(b.p, b.len);
+	struct rec *c = rec_read(&rd, &r->key, 500 * S);
+	assert_non_null(c);
+	assert_int_equal(rd_left(&rd), 0);
+	assert_string_equal(c->subkey, "sub");
+	assert_memory_equal(c->value, r->value, r->vlen + 1);
+	assert_int_equal(c->ends_us, 550 * S);  /* what remained */
+	assert_memory_equal(c->sig, r->sig, 64);
+	rec_free(c);
+	for (size_t n = 0; n < b.len; n++) {    /* every truncation is refused, none reads past the end */
+		uint8_t *part = xmemdup(b.p, n ? n : 1);
+		rd = rd_of(part, n);
+		assert_null(rec_read(&rd, &r->key, 0));
+		assert_true(rd.bad);
+		free(part);
+	}
+	rec_free(r);
+	buf_free(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_strictly_later_wins), cmocka_unit_test(test_refused_store_changes_nothing),
+		cmocka_unit_test(test_ended_is_gone), cmocka_unit_test(test_dictionaries),
+		cmocka_unit_test(test_bounds), cmocka_unit_test(test_wire_form),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
