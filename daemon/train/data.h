@@ -1,0 +1,80 @@
+/* Data sets: where samples come from, in which order, and how they are prepared.
+ *
+ * A position p (endless, handed out by the averager's ledger) names a sample: data epoch p / n, index perm(p % n), where
+ * n is the number of training samples and perm depends on (seed, data epoch) alone. What a batch contains is a pure
+ * function of (data, spec, positions): the same bytes for any number of workers and any order of reading.
+ *
+ * To add a kind: data/NAME.c with `const struct data_ops data_NAME` and a line in data/list.h. */
+#ifndef TRAIN_DATA_H
+#define TRAIN_DATA_H
+#include "avg/ranges.h"
+#include "common/err.h"
+#include "env.h"
+#include "train/spec.h"
+
+enum data_part { DATA_TRAIN, DATA_VALIDATION, DATA_PARTS };
+
+struct data_source {                            /* what ops->open fills in; embedded first in the kind's own struct */
+	const struct data_ops *ops;
+	uint64_t count[DATA_PARTS];             /* samples in the files; validation 0: no files of its own */
+	struct shape shape;                     /* one sample */
+	enum target target;
+	uint64_t classes;                       /* TARGET_CLASS: labels are 0..classes-1 */
+	struct shape y;                         /* TARGET_REAL: one target */
+	uint8_t digest[32];                     /* manifest (C8): files in order, each name, bytes, first and last 4 KiB */
+};
+
+struct data_ops {
+	const char *name, *help;
+	/* Blocking (data lane). spec: shapes that are asked for. NULL and e. */
+	struct data_source *(*open)(struct files *f, const char *path, const struct spec *s, struct err *e);
+	/* n samples by index: x is n * shape, y int32_t[n] or real[n][y]. Called by several workers at once. */
+	int (*read)(struct data_source *d, enum data_part part, const uint64_t *index, size_t n, real *x, void *y,
+		struct err *e);
+	void (*close)(struct data_source *d);
+};
+const struct data_ops *data_find(const char *name);     /* NULL: unknown */
+const struct data_ops *data_at(int i);                  /* NULL past the end */
+const char *data_names(char *out, size_t cap);
+
+struct data;
+/* Opens what the spec names at path, checks shapes, labels, split and (if the spec has one) the manifest digest.
+ * Blocking: call it in a job of the data lane, or from a test. The files are not used after it returns. */
+struct data *data_open(struct files *f, const char *path, const struct spec *s, struct err *e);
+void data_free(struct data *d);                         /* NULL is fine; no job may be reading */
+uint64_t data_count(const struct data *d, enum data_part part);        /* after the split */
+const uint8_t *data_digest(const struct data *d);
+const struct data_source *data_source(const struct data *d);
+size_t data_x_bytes(const struct data *d);              /* of one prepared sample */
+size_t data_y_bytes(const struct data *d);
+uint64_t data_index(const struct data *d, uint64_t position);          /* index in the training part's files */
+/* The samples at n training positions (or, DATA_VALIDATION, the position-th of the held-out ones), prepared. */
+int data_read(struct data *d, enum data_part part, const uint64_t *position, size_t n, real *x, void *y,
+	struct err *e);
+
+/* --- prefetching: prepared training batches, in order of position, made on lane "data" */
+struct batch {
+	struct list link;
+	uint32_t n;                             /* samples */
+	uint64_t *position;                     /* n, ascending */
+	real *x; void *y;
+	uint64_t took_us;                       /* read and prepare */
+};
+struct loader;
+typedef void loader_ready_fn(void *arg);        /* on the loop: loader_next may give a batch, or an error waits */
+struct loader *loader_new(struct env *env, struct data *d, uint32_t batch, uint32_t depth, uint32_t workers,
+	loader_ready_fn *ready, void *arg, struct err *e);
+/* Jobs that run keep the loader alive; ready is not called any more. */
+void loader_free(struct loader *l);
+size_t loader_bytes(struct data *d, uint32_t batch, uint32_t depth);   /* memory it will hold */
+/* The positions to process from now on, replacing the former ones (copied). Prepared batches that lie inside stay; of the
+ * others everything is dropped. Positions of batches that were handed out must not be in it. */
+void loader_grant(struct loader *l, const struct ranges *grant);
+/* The next prepared batch (loader_done() it), or NULL: none ready; then ready is called later unless the grant is
+ * exhausted (loader_left() == 0). A read error is returned through e (code not ERR_NONE). */
+struct batch *loader_next(struct loader *l, struct err *e);
+void loader_done(struct loader *l, struct batch *b);    /* consumed: its memory is free again */
+void loader_back(struct loader *l, struct batch *b);    /* not consumed (an interrupt): it will come next again */
+uint64_t loader_left(const struct loader *l);           /* granted and not handed out */
+
+#endif

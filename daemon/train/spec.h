@@ -1,0 +1,114 @@
+/* The specification of a run: one JSON object, a shared part (all peers must agree; it has a digest) and a local part
+ * ("local", this machine only, never in the digest): amendments C8.
+ *
+ *   { "name": "digits",                                letters, digits, - _ . ; at most 63
+ *     "input": [1, 8, 8],                              per-sample shape, images channels first
+ *     "model": [{"type":"conv2d","out":8,"kernel":3,"padding":1}, {"type":"relu"}, {"type":"flatten"},
+ *               {"type":"linear","out":10,"name":"fc"}],   attributes as in kernels/layer/; "name" is optional
+ *     "loss": "cross_entropy",                         kernels/loss/
+ *     "optimizer": {"name":"adam","lr":0.001},         kernels/optim/ with its hyperparameters
+ *     "clip_norm": 1.0,                                0 or absent: none
+ *     "schedule": {"name":"cosine","total":200,"warmup":10,"min":0.01},   of lr, by epochs; absent: constant
+ *     "target_batch": 256, "strategy": "hivemind",     samples per epoch of the swarm; train/strategy/
+ *     "averaging": {"local_updates":false, "average_optimizer":false, "group_max":64, "minority_wait":3},
+ *     "data": {"name":"digits", "kind":"idx", "digest":"64 hex digits (filled in by the author's daemon)",
+ *              "steps":[{"type":"normalize","mean":4.9,"std":6.0}, {"type":"shift","pixels":1}, {"type":"flip"}]},
+ *     "validation": {"split":0.1, "every":5},          share of the data held out (absent or 0: the data set's own
+ *                                                      validation files, if any); every n epochs, 0: only at the end
+ *     "seed": 1,                                       parameters, order, augmentation
+ *     "stop": {"epochs":300, "samples":100000, "accuracy":0.97},  whichever comes first; absent: endless
+ *     "nonfinite_max": 3,                              steps in a row with NaN or infinity before the run fails
+ *     "redundancy": 1, "admins": ["64 hex digits"],
+ *     "local": {"data":"PATH or name", "batch":32, "threads":0, "workers":1, "prefetch":4, "memory":"1GiB",
+ *               "deterministic":false, "checkpoint_every":20, "checkpoint_keep":3} }
+ *
+ * Unknown keys are errors. Every error names its place: "model[2].kernel: ...". */
+#ifndef TRAIN_SPEC_H
+#define TRAIN_SPEC_H
+#include <stdbool.h>
+#include <jansson.h>
+#include "common/err.h"
+#include "common/id.h"
+#include "kernels/layer.h"
+#include "kernels/model.h"
+#include "kernels/optim.h"
+
+#define SPEC_NAME 64
+#define SPEC_STEPS_MAX 8
+#define SPEC_LAYERS_MAX 1024
+#define SPEC_ADMINS_MAX 16
+
+enum step_kind { STEP_NORMALIZE, STEP_SHIFT, STEP_FLIP };
+/* One step of preparation. normalize: x = (x - mean) / std on raw values (IDX bytes are 0..255). shift: each image moves
+ * by up to `pixels` in both directions, zeros (the raw value 0) move in. flip: left and right with chance 1/2. shift and
+ * flip augment: training only, chosen by (seed, position). */
+struct spec_step { enum step_kind kind; double mean, std; unsigned pixels; };
+
+/* lr of epoch e = lr * factor(e): constant 1; step gamma^(e / every); cosine from 1 to min over total epochs; warmup_decay
+ * linear from min to 1 over warmup, then to 0 at total (but never below min). Any of them rises linearly over warmup. */
+enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_STEP, SCHEDULE_COSINE, SCHEDULE_WARMUP_DECAY };
+struct spec_schedule { enum schedule_kind kind; uint64_t warmup, total, every; double gamma, min; };
+
+struct spec_local {
+	char data[512];                         /* "" = the data's name */
+	uint32_t batch;                         /* samples per micro-batch */
+	uint32_t threads;                       /* of the train team; 0 = as the daemon is configured */
+	uint32_t workers, prefetch;             /* data lane jobs at once; batches prepared ahead */
+	uint64_t memory_bytes;                  /* budget of state and step arena; 0 = none stated */
+	bool deterministic;                     /* reference matrix products, one thread: the same bytes on every machine */
+	uint32_t checkpoint_every, checkpoint_keep;     /* epochs; 0 = only at the end */
+};
+
+struct spec {
+	char name[SPEC_NAME];
+	json_t *shared;                         /* as written, checked, without "name" and "local"; owned */
+	uint8_t digest[32];                     /* SHA-256 of its canonical text */
+	struct shape input;
+	int nlayers; struct layer_desc *layer;  /* strings live in shared */
+	const struct loss_ops *loss;
+	const struct optim_ops *optim; double hyper[OPTIM_KEYS_MAX];    /* at epoch 0, before the schedule */
+	double clip_norm;
+	struct spec_schedule schedule;
+	uint64_t target_batch;
+	char strategy[32];
+	bool local_updates, average_optimizer;
+	uint32_t group_max; double minority_wait;
+	char data_name[SPEC_NAME], data_kind[32];
+	bool has_data_digest; uint8_t data_digest[32];
+	int nsteps; struct spec_step step[SPEC_STEPS_MAX];
+	double validation_split; uint64_t validation_every;
+	uint64_t seed;
+	uint64_t stop_epochs, stop_samples;     /* 0 = none */
+	double stop_accuracy;                   /* 0 = none */
+	uint32_t nonfinite_max, redundancy;
+	size_t nadmins; struct id admin[SPEC_ADMINS_MAX];
+	struct spec_local local;
+};
+
+/* A whole spec from text (a file that an operator wrote). NULL and e. */
+struct spec *spec_parse(const char *text, size_t n, struct err *e);
+/* From parts: shared is what another peer published, local this machine's (NULL: defaults). Both borrowed. */
+struct spec *spec_of(const char *name, const json_t *shared, const json_t *local, struct err *e);
+struct spec *spec_of_json(const json_t *whole, struct err *e);          /* as spec_parse; borrowed */
+void spec_free(struct spec *s);                                         /* NULL is fine */
+
+int spec_set_local(struct spec *s, const json_t *local, struct err *e); /* replaces the local part; unchanged on error */
+void spec_set_data_digest(struct spec *s, const uint8_t digest[32]);    /* author only, before the run id is made */
+json_t *spec_local_json(const struct spec *s);                          /* new reference */
+/* RFC 8785's idea: keys sorted by bytes, no blanks, whole numbers without a point, other reals with 17 digits. free(). */
+char *spec_canonical(const json_t *j);
+/* SHA-256(author key || name || canonical shared part). */
+void spec_run_id(const struct spec *s, const struct id *author, struct id *ret_run);
+/* The first place where two shared parts differ: "optimizer.lr: 0.01 here, 0.1 there". false: equal. */
+bool spec_diff(const json_t *here, const json_t *there, char *ret_text, size_t cap);
+
+struct model *spec_model(const struct spec *s, const struct layer_host *host, struct err *e);  /* model_free() it */
+double spec_lr_factor(const struct spec *s, uint64_t epoch);            /* equal bits on every machine */
+
+/* Live hyperparameters: the optimizer's keys and clip_norm. The object that COMMITs carry starts as spec_live(). */
+json_t *spec_live(const struct spec *s);                                /* new reference */
+int spec_live_check(const struct spec *s, const json_t *patch, struct err *e);  /* a patch for `set` */
+/* Applies a whole live object (as from a COMMIT) to values; unknown keys are errors. */
+int spec_live_apply(const struct spec *s, const json_t *live, double *ret_hyper, double *ret_clip_norm, struct err *e);
+
+#endif

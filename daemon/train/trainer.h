@@ -1,0 +1,123 @@
+/* The face of this room for run: one model of one run on this peer: parameters, optimizer, data, and the executor that
+ * runs the strategy's plans. It knows no other peer: `run` moves words between it and the averager.
+ *
+ *   run                                 trainer
+ *   trainer_grant(ranges)        ->     micro-batches: LOAD FWD BWD accumulate
+ *                                <-     progress(samples, claimed, loss, rate)         -> avg_progress
+ *   avg.begin -> trainer_begin(e) ->    the micro-batch under way is abandoned without a trace
+ *                                <-     contribute(e, mean gradient, samples, claimed) -> avg_contribute
+ *   avg.commit -> trainer_commit ->     OPT, digest
+ *                                <-     applied(e + 1, digest)                         -> avg_applied
+ *   avg.failed -> trainer_failed ->     the accumulated gradient is kept, micro-batches go on
+ *
+ * A strategy without the averager ("single") needs only the grant and calls applied by itself. All callbacks come from
+ * the loop, never from inside a trainer_* call. Units: bytes, samples, us. */
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
+#include "avg/ranges.h"
+#include "env.h"
+#include "kernels/par.h"
+#include "train/data.h"
+#include "train/exec_ops.h"
+#include "train/spec.h"
+
+#define TRAINER_DIGEST 16
+
+struct trainer;
+
+struct trainer_progress {
+	uint64_t epoch, samples;                /* accumulated in this epoch */
+	const struct ranges *claimed;           /* where they came from */
+	double loss;                            /* mean over the micro-batch that just ended */
+	uint32_t correct, batch;                /* of that micro-batch; correct 0 for losses without the notion */
+	double rate;                            /* samples/s of this peer, smoothed over 16 micro-batches */
+};
+struct trainer_applied {
+	uint64_t epoch;                         /* the epoch that is reached */
+	uint64_t samples; const struct ranges *claimed;         /* this peer's part of it (0: left out) */
+	const uint8_t *digest;                  /* TRAINER_DIGEST bytes: XXH3-128 of the parameters after OPT */
+	double loss;                            /* mean over this peer's samples of the epoch; NAN when there were none */
+	double lr;
+	bool skipped;                           /* the mean was not finite: counted, nothing changed */
+};
+struct trainer_validated { uint64_t epoch, samples; double loss, accuracy /* NAN: no such notion */; uint64_t took_us; };
+
+struct trainer_cb {
+	void (*progress)(void *arg, const struct trainer_progress *p);
+	/* x: trainer_contribution_len() reals, this peer's mean, until commit or failed; NULL with 0 samples. */
+	void (*contribute)(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed);
+	void (*applied)(void *arg, const struct trainer_applied *a);
+	void (*validated)(void *arg, const struct trainer_validated *v);
+	void (*idle)(void *arg);                /* the grant is exhausted; training waits for trainer_grant */
+	/* The run cannot go on (NaN steps in a row, unreadable data, memory): training has stopped by itself. */
+	void (*broken)(void *arg, const struct err *e);
+	void (*event)(void *arg, enum log_level level, const char *code, const char *text);
+	/* The run log (T10), one JSON object a line without newline; NULL: none is kept. */
+	void (*log)(void *arg, const char *line, size_t len);
+};
+
+struct trainer_conf {
+	struct env *env;
+	const struct spec *spec;                /* must outlive the trainer */
+	struct data *data;                      /* likewise; opened with data_open */
+	const struct par *par;                  /* the train lane's team; spec.local.deterministic replaces its blas */
+	const struct layer_host *host;          /* who waits for sleep layers; NULL: nobody (virtual time) */
+	double macs_per_us;                     /* modelled speed, for the simulator's job costs; 0: only sleep layers cost */
+	const struct exec_ops *ops; void *ops_arg;      /* strict groups and transfers; NULL: the strategy must need none */
+	struct id self;                         /* this peer, in plans */
+};
+
+struct trainer *trainer_new(const struct trainer_conf *conf, const struct trainer_cb *cb, void *arg, struct err *e);
+/* Stops, and frees once no job touches its memory; done (may be NULL) is called then. data, spec and par may go after it. */
+void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg);
+const struct model *trainer_model(const struct trainer *t);
+size_t trainer_contribution_len(const struct trainer *t);       /* reals that are averaged: avg_conf.len */
+bool trainer_needs_swarm(const struct trainer *t);              /* the strategy commits through the averager */
+
+/* --- state: parameters, optimizer vectors and clock in one contiguous block. Only touch it while the trainer is quiet:
+ * before trainer_start, or between trainer_quiet's callback and the next trainer_start. */
+struct trainer_tensor { char name[96]; int nd; uint64_t shape[SHAPE_MAX]; bool f64; void *data; size_t bytes; };
+void trainer_init_params(struct trainer *t);                    /* fresh parameters from the seed; 1 ms per million */
+void *trainer_state(struct trainer *t, size_t *ret_bytes);      /* the block: same layout on every peer of the run */
+size_t trainer_tensors(struct trainer *t, const struct trainer_tensor **ret_v);        /* views into the block */
+/* After the block was filled from elsewhere: checks that it is finite and takes the clock. live: hyperparameters. */
+int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
+
+/* A copy of the state at a boundary between micro-batches, made on the train lane; belongs to the caller. */
+struct snapshot { uint64_t epoch; void *data; size_t bytes; struct trainer_tensor *tensor; size_t ntensors;
+	uint8_t digest[TRAINER_DIGEST]; int refs; };
+typedef void trainer_snapshot_fn(void *arg, struct snapshot *s, const struct err *e);  /* s NULL: e says why */
+void trainer_snapshot(struct trainer *t, trainer_snapshot_fn *done, void *arg);
+void snapshot_unref(struct snapshot *s);
+
+/* --- life */
+void trainer_start(struct trainer *t);                          /* begins or goes on; needs a grant to do anything */
+void trainer_pause(struct trainer *t);                          /* ends the micro-batch under way, then waits; rounds go on */
+/* Abandons everything, accumulated gradients too; done when no job touches the state. */
+void trainer_quiet(struct trainer *t, void (*done)(void *arg), void *arg);
+void trainer_grant(struct trainer *t, const struct ranges *grant);      /* replaces; claimed positions must not be in it */
+
+/* --- rounds (strategies that need the swarm) */
+void trainer_begin(struct trainer *t, uint64_t epoch);
+/* The round made epoch. mean: trainer_contribution_len() reals, read during the call; live: the hyperparameters of this
+ * step. my_samples 0: this peer's contribution was left out and is dropped. A follower calls it without begin. */
+int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_t my_samples, const json_t *live,
+	struct err *e);
+void trainer_failed(struct trainer *t, uint64_t epoch);
+int trainer_set_live(struct trainer *t, const json_t *live, struct err *e);    /* strategies without a swarm: next OPT */
+
+/* --- validation: a program of its own that takes turns with training; the result comes through cb.validated. */
+void trainer_validate(struct trainer *t);
+
+struct trainer_view {
+	uint64_t epoch, samples, batches, left; /* samples and micro-batches of this epoch; positions granted and not loaded */
+	double rate, loss, lr; const char *state;       /* "quiet" "waiting" "training" "round" "applying" "paused" "broken" */
+	uint64_t arena_bytes, arena_peak_bytes, arena_predicted_bytes, state_bytes, loader_bytes;
+	uint64_t skipped, abandoned;            /* steps with a non-finite mean; micro-batches thrown away by rounds */
+	uint64_t busy_us, load_wait_us;         /* train lane at work; waiting for data */
+};
+void trainer_view(const struct trainer *t, struct trainer_view *ret);
+json_t *trainer_plan_json(struct trainer *t, struct err *e);    /* the plan of one step here, for `run plan` */
+json_t *trainer_traffic_json(const struct trainer *t);          /* bytes by class (T4) */
+
+#endif
