@@ -31,8 +31,9 @@ void blas_info(const struct blas *b, struct blas_info *ret_info);       /* b NUL
 void gemm(const struct par *par, bool trans_a, bool trans_b, size_t m, size_t n, size_t k, real alpha,
 	const real *a, size_t lda, const real *b, size_t ldb, real beta, real *c, size_t ldc);
 
-/* The reference: always plain C, one thread, sums over k in ascending order. */
-void gemm_reference(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, real alpha,
+/* The reference: always plain C, in the calling thread; c = beta c, then c = c + (alpha a) b for k ascending. The same
+ * bytes on every CPU. */
+void gemm_reference(const struct par *par, bool trans_a, bool trans_b, size_t m, size_t n, size_t k, real alpha,
 	const real *a, size_t lda, const real *b, size_t ldb, real beta, real *c, size_t ldc);
 
 /* 2mnk floating-point operations: GFLOP/s = gemm_flops / seconds / 1e9. For `status`, time one call of

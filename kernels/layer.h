@@ -43,7 +43,7 @@ struct layer_call {
 	const real *dy;
 	real *dx;                               /* NULL: not wanted (the first layer) */
 	real *dparam;                           /* NULL: not wanted (frozen) */
-	void *extra;                            /* kept from forward to backward: ops->extra bytes */
+	void *extra;                            /* kept from forward to backward: ops->extra bytes; NULL: nothing is kept */
 	void *work;                             /* scratch of this call: ops->work bytes, 64-byte aligned */
 	bool train;                             /* training or evaluation behaviour */
 	bool replay;                            /* recomputation: running statistics must not advance again */
@@ -54,7 +54,7 @@ struct layer_ops {
 	int nattrs;
 	struct layer_attr attr[LAYER_ATTRS_MAX];
 	bool needs_x, needs_y;                  /* what backward reads besides dy and extra */
-	bool in_place;                          /* y may be x (elementwise, not needs_x) */
+	bool in_place;                          /* y may be x, and dx may be dy (elementwise, not needs_x) */
 	bool view;                              /* y is x with another shape: no code runs, no memory */
 	/* in and attr -> out, param[], nparams, nparam. e names what does not fit. */
 	int (*shape)(struct layer *l, struct kerr *e);
@@ -69,6 +69,8 @@ struct layer_ops {
 const struct layer_ops *layer_find(const char *type);           /* NULL: unknown */
 const struct layer_ops *layer_at(int i);                        /* i-th of the list; NULL past the end */
 const char *layer_names(char *out, size_t cap);
+/* For ops->shape: appends a parameter tensor; name must be a constant. */
+void layer_param_add(struct layer *l, const char *name, int nd, const size_t *d);
 double layer_attr(const struct layer *l, const char *name);     /* asserts that it exists */
 
 /* Counter-based randomness: a pure function of key and index, so that initialisation does not depend on order.

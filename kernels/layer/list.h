@@ -1,0 +1,8 @@
+LAYER(conv2d)
+LAYER(flatten)
+LAYER(linear)
+LAYER(maxpool2d)
+LAYER(relu)
+LAYER(sigmoid)
+LAYER(sleep)
+LAYER(tanh)

@@ -1,0 +1,3 @@
+LOSS(bce_with_logits)
+LOSS(cross_entropy)
+LOSS(mse)

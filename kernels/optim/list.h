@@ -1,0 +1,5 @@
+OPTIM(adagrad)
+OPTIM(adam)
+OPTIM(adamw)
+OPTIM(rmsprop)
+OPTIM(sgd)
