@@ -17,8 +17,10 @@
 /* Where a peer's three sockets are (amendments C18-C20). IPv4 is mapped (::ffff:a.b.c.d). Ports 0: none. */
 struct endpoint { uint8_t ip[16]; uint16_t port[3]; };
 enum chan { CHAN_CTRL, CHAN_BULK, CHAN_DOOR, CHANS };
+#define WIRE_MAX (322 * 1024)                   /* the largest wire message; a longer one breaks the connection */
 
-/* A received wire message knows its way back only through the door; elsewhere token is 0. */
+/* A received wire message knows its way back only through the door; elsewhere token is 0. A token stays good while
+ * that connection lives (then a message sent to it is lost); it works both for who dialled and for who was dialled. */
 struct via { enum chan chan; uint64_t door_token; };
 
 /* An outgoing message. It waits in a bounded queue until the socket takes it; only then is it sealed, because the
@@ -89,6 +91,13 @@ struct env_ops {
 	void (*secure)(struct env *, void *out, size_t n);      /* keys and nonces; seeded in the simulator */
 	void (*resolve)(struct env *, struct resolving *);
 	int (*fail)(struct env *, const char *point);           /* fail points; 0 = go on, -1 = fail here */
+	/* The first thing that freeing a node does: waits for running jobs, calls every pending done, gone (false) and
+	 * resolving->done now, receives nothing more. Afterwards send, work and resolve complete before they return. */
+	void (*detach)(struct env *);
+	/* Hints to the transport (C16); may be NULL, so use env_heard and env_ban. heard: a valid HELLO came from this
+	 * address. ban: closes what it sends, until (absolute us; 0 lifts it). */
+	void (*heard)(struct env *, const uint8_t ip[16]);
+	void (*ban)(struct env *, const uint8_t ip[16], uint64_t until_us);
 };
 struct env {
 	const struct env_ops *ops;
@@ -106,6 +115,8 @@ static inline void env_timer(struct env *e, struct timer *t, uint64_t at_us) { e
 static inline void env_after(struct env *e, struct timer *t, uint64_t us) { e->ops->timer(e, t, e->ops->now(e) + (us ? us : 1)); }
 static inline void env_work(struct env *e, struct job *j) { e->ops->work(e, j); }
 static inline int env_lane(struct env *e, const char *name) { return e->ops->lane(e, name); }
+static inline void env_heard(struct env *e, const uint8_t ip[16]) { if (e->ops->heard) e->ops->heard(e, ip); }
+static inline void env_ban(struct env *e, const uint8_t ip[16], uint64_t until_us) { if (e->ops->ban) e->ops->ban(e, ip, until_us); }
 static inline uint64_t env_rand(struct env *e) { return e->ops->rand(e); }
 
 /* Fail points: one before and one after every protocol message and durable write; compiled in with -Dfailpoints=true.

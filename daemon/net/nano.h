@@ -1,0 +1,50 @@
+/* The real transport (amendments C13 to C20): two PULL mailboxes and the door bound here, one PUSH socket per live peer
+ * and channel opened by need and closed least-recently-used, raw REQ sockets to other daemons' doors. It plugs itself
+ * into the loop; protocol code sees only struct env.
+ *
+ * Accepted is not delivered. Order holds within one connection number; the number changes whenever the TCP connection
+ * below may have. linkinfo reads nanomsg's statistics at the moment of asking, so whoever cares polls it (C14: 5 ms). */
+#ifndef NET_NANO_H
+#define NET_NANO_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "common/err.h"
+#include "env.h"
+#include "loop.h"
+
+#define NANO_PORT_CTRL 4237
+struct nano_conf {
+	uint8_t listen[16];                     /* numeric; IPv4 mapped; all zero with mapped prefix = every interface */
+	uint16_t port;                          /* ctrl; bulk = +1, door = +2; 0 = auto: the first free triple from auto_first on */
+	uint16_t auto_first, auto_last;         /* 0 = 4237 .. 4237 + 3 * 255 */
+	bool client;                            /* binds nothing: dials doors and mailboxes only */
+	uint32_t sockets_max;                   /* outgoing; 0 = 400 (nanomsg allows 512 a process) */
+	uint32_t ctrl_buf, bulk_buf;            /* bytes; 0 = 256 KiB, 2 MiB */
+	uint32_t ctrl_queue_max, bulk_queue_max;/* bytes waiting per link; 0 = 1 MiB, 16 MiB */
+	uint64_t idle_us;                       /* a link is closable after this; 0 = 1 s */
+	uint64_t stuck_us;                      /* waiting packets of a link that is not connected are given back; 0 = 10 s */
+	uint64_t sweep_us;                      /* 0 = 1 s */
+	uint64_t stranger_us;                   /* inbound connection without HELLO; 0 = 10 s */
+	uint32_t per_address_max, inbound_max;  /* 0 = 16, 1024 */
+};
+/* 127.0.0.1:auto, 0.0.0.0:4237, [::1]:auto; a name is refused (C20: nanomsg cannot bind one). */
+int nano_listen_parse(const char *text, struct nano_conf *ret, struct err *e);
+
+struct nano;
+struct nano *nano_new(struct loop *l, const struct nano_conf *conf, struct err *e);
+void nano_free(struct nano *n);                         /* waiting packets come back unsent; NULL is fine */
+const struct endpoint *nano_endpoint(const struct nano *n);     /* as bound; ports 0 for a client */
+
+struct nano_stats {
+	uint64_t in[CHANS], out[CHANS], bytes_in[CHANS], bytes_out[CHANS];
+	uint64_t refused, breaks, lru_closed, stuck, inbound, shut_address, shut_total, shut_stranger, shut_banned;
+	uint32_t links, sockets, queued;
+};
+void nano_stats(const struct nano *n, struct nano_stats *ret);
+
+/* ---- addresses ---- */
+#define ENDPOINT_TEXT 96
+const char *endpoint_text(const struct endpoint *at, enum chan chan, char out[ENDPOINT_TEXT]);  /* "10.0.0.1:4237", "[::1]:4237" */
+int endpoint_ip(const char *numeric, uint8_t ret_ip[16]);       /* -1: not a numeric address */
+
+#endif

@@ -1,0 +1,104 @@
+/* THE SIMULATED WORLD: struct env for N nodes in one process on one event heap ordered by (time, sequence), a virtual
+ * clock and one seed. The same seed gives the same events; sim_hash() proves it.
+ *
+ * What the network does to you (amendments C21): connections are made on the first send and take two round trips; a
+ * packet that was taken (`gone(sent = true)`) may still be lost: when a connection breaks, a random suffix of what is in
+ * the two socket buffers is lost, and what is left arrives late, interleaved with the new connection's messages; a cut
+ * link says nothing at all and delivers at TCP's next retransmission after it has healed; a dead process shows only in
+ * linkinfo, 0.7 to 3.3 ms later; an answer sent through a door whose pipe is busy vanishes. Order holds in one connection.
+ *
+ * What time does (C23): a node's loop is one server: each handled message costs 10 us of it, every timer or completion
+ * 1 us; a job runs in its lane when the lane is free, and its done comes job->cost_us later.
+ *
+ * Nodes are numbered 0.. in the order of sim_node_add; -1 means all of them where it says so. Times are in us. */
+#ifndef TESTS_SIM_SIM_H
+#define TESTS_SIM_SIM_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "common/err.h"
+#include "common/rng.h"
+#include "env.h"
+
+struct sim;
+struct sim *sim_new(uint64_t seed);
+void sim_free(struct sim *s);                           /* stops all nodes; NULL is fine */
+uint64_t sim_seed(const struct sim *s);
+uint64_t sim_now(const struct sim *s);                  /* starts at 1 s */
+struct rng *sim_rng(struct sim *s);                     /* the scenario's own chance */
+
+/* ---- nodes ---- start builds the node on env and returns it (not NULL); stop frees it: it is called by sim_kill and
+ * sim_free with an env that no longer reaches the world. stop should call env->ops->detach first. */
+struct sim_app { void *(*start)(struct env *env, int node, void *arg); void (*stop)(void *app); void *arg; };
+/* Starts it at once. at NULL = 10.0.x.y with ports 4237, 4238, 4239; ports 0 = a client, whom nobody can dial. */
+int sim_node_add(struct sim *s, const struct endpoint *at, const struct sim_app *app);
+int sim_nodes(const struct sim *s);
+void *sim_app(struct sim *s, int node);                 /* what start returned; NULL while it is dead */
+struct env *sim_env(struct sim *s, int node);
+const struct endpoint *sim_endpoint(const struct sim *s, int node);
+int sim_node_of(const struct sim *s, const struct env *env);
+
+/* ---- running ---- both end early when the scenario has failed */
+bool sim_run_until(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us); /* limit: from now */
+void sim_run_for(struct sim *s, uint64_t us);
+void sim_at(struct sim *s, uint64_t at_us, void (*fn)(struct sim *s, void *arg), void *arg);
+/* Asked after every event: 0, or -1 and why. Several may be set. */
+void sim_after_event(struct sim *s, int (*check)(struct sim *s, void *arg, struct err *e), void *arg);
+void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));        /* the first one stays */
+const char *sim_failed(const struct sim *s);            /* NULL = fine */
+#define sim_check(s, cond) do { if (!(cond)) sim_fail((s), "%s:%d: %s", __FILE__, __LINE__, #cond); } while (0)
+
+/* ---- faults: processes ---- */
+void sim_kill(struct sim *s, int node);                 /* SIGKILL: peers' links break; unsynced file writes may be lost */
+void sim_power_off(struct sim *s, int node);            /* the same, but the links say nothing */
+void sim_restart(struct sim *s, int node);              /* start again on the same files and shelf (kills it if alive) */
+void sim_pause(struct sim *s, int node);                /* SIGSTOP */
+void sim_resume(struct sim *s, int node);
+bool sim_alive(const struct sim *s, int node);
+
+/* ---- faults: links ---- */
+struct sim_link { uint64_t latency_us, jitter_us, bytes_per_s /* 0 = unlimited */, break_every /* mean messages; 0 = never */; };
+void sim_link(struct sim *s, int from, int to, const struct sim_link *l);        /* -1 = any; later calls win. Default 100 us, 20 us */
+void sim_break(struct sim *s, int a, int b);            /* resets the connections between them now */
+void sim_cut(struct sim *s, int from, int to);          /* one direction carries nothing (-1 = any); asymmetric */
+void sim_cut_both(struct sim *s, int a, int b);
+void sim_partition(struct sim *s, const int *side, int n);      /* cuts both ways between nodes of different sides; n nodes */
+void sim_heal(struct sim *s);                           /* all cuts */
+
+/* ---- faults: disk, chance, clock ---- */
+void sim_files_fail(struct sim *s, int node, int nth, enum err_code code);      /* the nth file call from now, 1 = next; 0 = never */
+void sim_disk_full(struct sim *s, int node, int64_t free_bytes);                /* writes beyond fail; -1 = endless */
+void sim_shelf_fail(struct sim *s, int node, int nth, enum err_code code);
+void sim_wall_jump(struct sim *s, int node, int64_t ms);
+enum sim_fate { SIM_ERROR, SIM_KILL, SIM_PAUSE };
+/* At the nth time that the node (-1 = any) passes the point (1 = next). A killed node does nothing more that anybody
+ * could see, and is freed when its callback has returned. */
+void sim_failpoint(struct sim *s, int node, const char *point, enum sim_fate fate, int nth);
+bool sim_failpoint_hit(const struct sim *s, const char *point);                 /* has one of that name struck? */
+
+/* ---- costs and limits ---- */
+struct sim_costs { uint64_t recv_us, callback_us, slow_us /* 50 000 */; uint32_t ctrl_buf, bulk_buf /* SNDBUF = RCVBUF */, queue_max; };
+struct sim_costs *sim_costs(struct sim *s);             /* may be changed before nodes are added */
+void sim_burn(struct env *env, uint64_t us);            /* the running callback costs that much more loop time */
+
+/* ---- traces and figures ---- */
+void sim_trace(struct sim *s, const void *p, size_t n); /* adds the scenario's own facts to the hash */
+uint64_t sim_hash(const struct sim *s);
+/* Called for every message handed to a connection; for protocol traces. head: the first bytes on the wire (the plain header). */
+void sim_tap(struct sim *s, void (*fn)(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len), void *arg);
+struct sim_stats {
+	uint64_t events, sent, delivered, lost, bytes_sent, breaks, refused, door_drops, jobs, fail_points;
+	uint64_t loop_alarms /* callbacks over slow_us */, lag_us_max /* longest wait of a due event for its loop */;
+};
+void sim_stats(const struct sim *s, struct sim_stats *ret);
+
+/* ---- scenario programs ---- a file scn_x.c ends with
+ *	static const struct scn list[] = { SCN(join), SCN(churn), {0} };
+ *	int main(int argc, char **argv) { return scn_main(list, argc, argv); }
+ * and is one row in tests/sim/meson.build. Each scenario runs with 10 seeds (SEEDS=n, SEED=first in the environment),
+ * each twice with equal hashes; arguments name scenarios. A failure prints "SEED=n name: why". */
+struct scn { const char *name; void (*run)(struct sim *s); };
+#define SCN(name) { #name, scn_##name }
+int scn_main(const struct scn *list, int argc, char **argv);
+
+#endif
