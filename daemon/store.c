@@ -328,6 +328,8 @@ static void recovered(struct store *s)
 	s->retry_us = RETRY_MIN_US;
 	env_timer(s->env, &s->retry_timer, 0);
 	memset(&s->error, 0, sizeof s->error);
+	log_write(s->env->log, lost ? LOG_WARN_ : LOG_INFO_, "store", "the disk takes writes again; %llu were not recorded",
+		(unsigned long long)lost);
 	store_event(s, lost ? LOG_WARN_ : LOG_INFO_, "store.recovered", NULL, NULL, json_pack("{s:I}", "lost",
 		(json_int_t)lost),
 		"the disk takes writes again; %llu were not recorded", (unsigned long long)lost);

@@ -84,7 +84,6 @@ void store_event(struct store *s, enum log_level level, const char *kind, const 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	log_write(s->env->log, level, kind, "%s", text);
 	store_push(s, ST_EVENT, "issssss", wall(s), log_level_name(level), kind, run, peer, text, more);
 	free(more);
 	json_decref(data);

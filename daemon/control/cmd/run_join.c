@@ -1,0 +1,16 @@
+/* run join: take part in a run of the swarm. */
+#include "control/cmd.h"
+
+static const struct cmd_param params[] = {
+	{ "run", CMD_STR, CMD_REQUIRED, "name of the run, or its id or the first digits of it" },
+	{ "local", CMD_FILE, CMD_OPTION, "JSON file with the local part: paths, batch, threads, memory" },
+	{ "author", CMD_STR, CMD_OPTION, "first digits of the author, when two runs have one name" },
+	{ NULL, 0, 0, NULL }
+};
+
+static void run(struct cmd_call *c)
+{
+	cmd_forward(c, c->ctx->api ? c->ctx->api->run_join : NULL);
+}
+
+const struct cmd cmd_run_join = { "run join", "take part in a run that another peer started", params, 0, NULL, run };

@@ -1,0 +1,14 @@
+/* run resume: acts on the swarm; only the author of the run or its admins may. */
+#include "control/cmd.h"
+
+static const struct cmd_param params[] = {
+	{ "run", CMD_STR, CMD_REQUIRED, "name of the run, or its id or the first digits of it" },
+	{ NULL, 0, 0, NULL }
+};
+
+static void run(struct cmd_call *c)
+{
+	cmd_forward(c, c->ctx->api ? c->ctx->api->run_resume : NULL);
+}
+
+const struct cmd cmd_run_resume = { "run resume", "the whole swarm goes on after a pause", params, 0, NULL, run };

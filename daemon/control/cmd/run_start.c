@@ -1,0 +1,19 @@
+/* run start: the spec was read by hivectl and arrives as an object; the node judges it. */
+#include "control/cmd.h"
+
+static const struct cmd_param params[] = {
+	{ "spec", CMD_FILE, CMD_REQUIRED, "JSON file with the shared part (model, data, optimizer, ...) and perhaps a "
+		"local part" },
+	{ "name", CMD_STR, CMD_OPTION, "another name than the one in the spec" },
+	{ "local", CMD_FILE, CMD_OPTION, "JSON file with the local part: paths, batch, threads, memory" },
+	{ "dry_run", CMD_BOOL, 0, "only say what it would need" },
+	{ NULL, 0, 0, NULL }
+};
+
+static void run(struct cmd_call *c)
+{
+	cmd_forward(c, c->ctx->api ? c->ctx->api->run_start : NULL);
+}
+
+const struct cmd cmd_run_start = { "run start", "start a run from a spec and announce it to the swarm", params, 0,
+	NULL, run };
