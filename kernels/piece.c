@@ -142,6 +142,7 @@ static void back_size(const struct model *m, int a, int b, size_t batch, struct 
 		back_take(ret, NULL, tensor_bytes(m, i, batch));
 		own = 1;
 	}
+	ret->at = 1;            /* the pass itself takes the slots in the same order */
 }
 
 struct place_of { size_t y, extra; };   /* in the saved set, per op; y: SIZE_MAX when not there */
