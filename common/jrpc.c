@@ -205,15 +205,13 @@ static int hex_digit(char c)
 int json_get_hex(const json_t *o, const char *key, void *out, size_t bytes, struct err *e)
 {
 	const char *s;
-	size_t n;
+	size_t good = 0;
 
 	if (json_get_str(o, key, &s, e))
 		return -1;
-	n = strlen(s);
-	for (size_t i = 0; i < n; i++)
-		if (n != 2 * bytes || hex_digit(s[i]) < 0)
-			n = SIZE_MAX - 1;
-	if (n != 2 * bytes)
+	while (good < 2 * bytes && hex_digit(s[good]) >= 0)
+		good++;
+	if (good != 2 * bytes || s[good])
 		return err_set(e, ERR_INVALID, "%s: \"%.80s\": expected %zu hexadecimal digits", key, s, 2 * bytes);
 	for (size_t i = 0; i < bytes; i++)
 		((uint8_t *)out)[i] = (uint8_t)(hex_digit(s[2 * i]) << 4 | hex_digit(s[2 * i + 1]));

@@ -1,5 +1,6 @@
 /* Memory: small allocations abort when there is none left, user-sized ones fail cleanly. The fault hook is the one
  * mutable file-scope variable of the project (tests/tidy knows it by name): an allocator has no context to carry it. */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -82,6 +83,7 @@ char *xasprintf(const char *fmt, ...)
 	char *s;
 	int n;
 
+	assert(fmt);
 	va_start(ap, fmt);
 	n = vsnprintf(NULL, 0, fmt, ap);
 	va_end(ap);
