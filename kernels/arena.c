@@ -24,11 +24,12 @@
 
 int arena_init(struct arena *a, size_t budget, struct kerr *e)
 {
-	size_t cap = arena_round(budget) + RED_ZONE * (size_t)PIECES_MAX;
+	size_t cap;
 
 	*a = (struct arena){ .budget = budget };
-	if (budget > SIZE_MAX / 2)
+	if (budget > SIZE_MAX / 4)
 		return kerr_set(e, "an arena of %zu bytes is larger than the address space", budget);
+	cap = arena_round(budget) + RED_ZONE * (size_t)PIECES_MAX;
 	a->base = aligned_alloc(ARENA_ALIGN, cap ? cap : ARENA_ALIGN);
 	if (!a->base)
 		return kerr_set(e, "the arena of %zu bytes does not fit into memory: lower the batch size or the "

@@ -1,0 +1,162 @@
+/* The plain product against the definition, OpenBLAS against the plain product, and the choice of the core type. */
+#include "kernels_util.h"
+#include <math.h>
+#include <stdio.h>
+#include "kernels/gemm.h"
+
+struct dims { size_t m, n, k; };
+static const struct dims dims[] = { { 1, 1, 1 }, { 3, 5, 7 }, { 16, 16, 16 }, { 17, 33, 300 }, { 64, 10, 128 }, { 1, 70, 20 },
+	{ 70, 1, 20 }, { 5, 6, 0 }, { 130, 140, 150 } };
+
+static double element(const real *x, bool trans, size_t ld, size_t i, size_t j)
+{
+	return (double)(trans ? x[j * ld + i] : x[i * ld + j]);
+}
+
+/* Every transposition, leading dimensions larger than needed, alpha and beta. */
+static void check(const struct par *par, struct dims d, bool ta, bool tb, real alpha, real beta)
+{
+	size_t lda = (ta ? d.m : d.k) + 3, ldb = (tb ? d.k : d.n) + 1, ldc = d.n + 2;
+	real *a = noise(1, 1, lda * (d.m + d.k)), *b = noise(2, 1, ldb * (d.n + d.k)), *c = noise(3, 1, ldc * d.m);
+	real *old = reals(ldc * d.m);
+
+	memcpy(old, c, ldc * d.m * sizeof(real));
+	if (beta == 0)
+		for (size_t i = 0; i < d.m; i++)
+			for (size_t j = 0; j < d.n; j++)
+				c[i * ldc + j] = (real)NAN;     /* must not be read */
+	gemm(par, ta, tb, d.m, d.n, d.k, alpha, a, lda, b, ldb, beta, c, ldc);
+	for (size_t i = 0; i < d.m; i++)
+		for (size_t j = 0; j < ldc; j++) {
+			double want = (double)beta * (double)old[i * ldc + j];
+
+			if (j >= d.n) {
+				assert_true(c[i * ldc + j] == old[i * ldc + j]);
+				continue;
+			}
+			for (size_t p = 0; p < d.k; p++)
+				want += (double)alpha * element(a, ta, lda, i, p) * element(b, tb, ldb, p, j);
+			if (!(fabs((double)c[i * ldc + j] - want) <= 2e-6 * (double)(d.k + 2)))
+				fail_msg("%zux%zux%zu trans %d %d: C[%zu][%zu] = %g, not %g", d.m, d.n, d.k, ta, tb, i, j,
+					(double)c[i * ldc + j], want);
+		}
+	free(a); free(b); free(c); free(old);
+}
+
+static void check_all(const struct par *par)
+{
+	for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+		for (int t = 0; t < 4; t++) {
+			check(par, dims[i], t & 1, t & 2, 1, 0);
+			check(par, dims[i], t & 1, t & 2, (real)0.5, 1);
+			check(par, dims[i], t & 1, t & 2, -2, (real)0.25);
+		}
+}
+
+static void reference_is_the_definition(void **state)
+{
+	enum cpu best;
+
+	cpu_pick(NULL, &best, NULL);
+	for (enum cpu c = CPU_PLAIN; c <= best; c++) {
+		struct par alone = par_serial(c, NULL), three = team(3, c, NULL);
+
+		check_all(&alone);
+		check_all(&three);
+	}
+}
+
+static void reference_is_bit_exact(void **state)
+{
+	size_t m = 190, n = 170, k = 530;
+	real *a = noise(1, 1, m * k), *b = noise(2, 1, k * n), *want = bytes(m * n * sizeof(real)), *got = bytes(m * n * sizeof(real));
+	struct par plain = par_serial(CPU_PLAIN, NULL);
+	enum cpu best;
+
+	cpu_pick(NULL, &best, NULL);
+	gemm_reference(&plain, false, false, m, n, k, 1, a, k, b, n, 0, want, n);
+	for (enum cpu c = CPU_PLAIN; c <= best; c++)
+		for (int parts = 1; parts < 5; parts++) {
+			struct par par = team(parts, c, NULL);
+
+			gemm(&par, false, false, m, n, k, 1, a, k, b, n, 0, got, n);
+			assert_memory_equal(got, want, m * n * sizeof(real));
+		}
+	free(a); free(b); free(want); free(got);
+}
+
+static void openblas_agrees(void **state)
+{
+	struct kerr e;
+	struct blas_info info;
+	struct blas *b = blas_open(&e);
+
+	if (!b) {
+		printf("no OpenBLAS to compare with: %s\n", e.text);
+		skip();
+	}
+	blas_info(b, &info);
+	printf("OpenBLAS core %s (by itself: %s%s): %s\n", info.core, info.core_unset, info.forced ? ", forced" : "",
+		info.config);
+	assert_string_equal(info.library, "openblas");
+	assert_false(info.below_cpu && !info.by_operator);
+	assert_string_equal(getenv("OPENBLAS_NUM_THREADS"), "1");
+	assert_string_equal(getenv("OPENBLAS_THREAD_TIMEOUT"), "10");
+	struct par alone = par_serial(CPU_PLAIN, b), two = team(2, CPU_PLAIN, b);
+	check_all(&alone);
+	check_all(&two);
+	blas_close(b);
+}
+
+/* The healing itself: make OpenBLAS choose badly (as it does by itself on CPUs that it does not know), and see that
+ * loading again with the variable set takes effect in one process. */
+static void core_type_takes_effect_on_reload(void **state)
+{
+	struct blas_info poor, good;
+	struct kerr e;
+	struct blas *b;
+
+	setenv("OPENBLAS_CORETYPE", "Prescott", 1);
+	b = blas_open(&e);
+	if (!b) {
+		unsetenv("OPENBLAS_CORETYPE");
+		skip();
+	}
+	blas_info(b, &poor);
+	blas_close(b);
+	unsetenv("OPENBLAS_CORETYPE");
+	assert_true(poor.by_operator);
+	assert_false(poor.forced);
+	assert_string_equal(poor.core, "Prescott");
+	b = blas_open(&e);
+	assert_non_null(b);
+	blas_info(b, &good);
+	blas_close(b);
+	assert_false(good.by_operator);
+	assert_false(good.below_cpu);
+	if (poor.below_cpu)
+		assert_string_not_equal(good.core, "Prescott");
+	unsetenv("OPENBLAS_CORETYPE");
+}
+
+static void no_blas_is_the_reference(void **state)
+{
+	struct blas_info info;
+
+	blas_info(NULL, &info);
+	assert_string_equal(info.library, "reference");
+	blas_close(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reference_is_the_definition),
+		cmocka_unit_test(reference_is_bit_exact),
+		cmocka_unit_test(core_type_takes_effect_on_reload),
+		cmocka_unit_test(openblas_agrees),
+		cmocka_unit_test(no_blas_is_the_reference),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
