@@ -1,0 +1,259 @@
+/* Optimizers: PyTorch's numbers, slices equal the whole, equal bytes on every CPU, ranges, and a bowl to minimise. */
+#include "kernels_util.h"
+#include <math.h>
+#include <stdio.h>
+#include "kernels/optim.h"
+#include "kernels/vec.h"
+#include "kernels_golden.h"
+
+struct sample { const struct optim_ops *ops; double hyper[OPTIM_KEYS_MAX]; };
+
+/* "lr=0.1 momentum=0.9" */
+static struct sample parse(const char *name, const char *text)
+{
+	struct sample s = { .ops = optim_find(name) };
+	char copy[160], *save = NULL;
+	struct kerr e;
+
+	assert_non_null(s.ops);
+	optim_defaults(s.ops, s.hyper);
+	snprintf(copy, sizeof copy, "%s", text);
+	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+		char *eq = strchr(w, '=');
+
+		*eq = 0;
+		if (optim_set(s.ops, s.hyper, w, strtod(eq + 1, NULL), &e) < 0)
+			fail_msg("%s", e.text);
+	}
+	assert_int_equal(optim_check(s.ops, s.hyper, &e), 0);
+	return s;
+}
+
+static real wave(size_t i, double phase)
+{
+	return (real)sin(0.37 * (double)i + phase);
+}
+
+struct state { real *s[OPTIM_STATES_MAX]; struct optim_clock clock; };
+
+static void state_new(struct state *t, const struct sample *s, size_t n)
+{
+	*t = (struct state){ 0 };
+	optim_clock_init(&t->clock);
+	for (int i = 0; i < s->ops->nstates; i++)
+		if (optim_uses_state(s->ops, s->hyper, i)) {
+			t->s[i] = reals(n);
+			memset(t->s[i], 0, n * sizeof(real));
+		}
+}
+
+static void state_free(struct state *t)
+{
+	for (int i = 0; i < OPTIM_STATES_MAX; i++)
+		free(t->s[i]);
+}
+
+static void pytorch_agrees(void **state)
+{
+	struct par par = par_serial(CPU_PLAIN, NULL);
+
+	for (size_t g = 0; g < sizeof golden_optim / sizeof *golden_optim; g++) {
+		struct sample s = parse(golden_optim[g].optim, golden_optim[g].hyper);
+		real param[11], grad[11];
+		struct state t;
+
+		state_new(&t, &s, 11);
+		for (size_t i = 0; i < 11; i++)
+			param[i] = wave(i, 0.5);
+		for (int step = 0; step < 5; step++) {
+			for (size_t i = 0; i < 11; i++)
+				grad[i] = wave(i, step);
+			optim_tick(s.ops, s.hyper, &t.clock);
+			s.ops->step(&par, s.hyper, &t.clock, t.s, param, grad, 0, 11);
+		}
+		for (size_t i = 0; i < 11; i++)
+			if (!(fabs((double)param[i] - golden_optim[g].param[i]) < 2e-6))
+				fail_msg("%s %s: parameter %zu is %.9g, PyTorch's %.9g", golden_optim[g].optim,
+					golden_optim[g].hyper, i, (double)param[i], golden_optim[g].param[i]);
+		state_free(&t);
+	}
+}
+
+static void every_optimizer_has_golden_values(void **state)
+{
+	for (int o = 0; optim_at(o); o++) {
+		int found = 0;
+
+		for (size_t g = 0; g < sizeof golden_optim / sizeof *golden_optim; g++)
+			found += !strcmp(golden_optim[g].optim, optim_at(o)->name);
+		if (!found)
+			fail_msg("optimizer %s is not in make-golden.py", optim_at(o)->name);
+		assert_string_equal(optim_at(o)->key[0].name, "lr");
+	}
+}
+
+/* Three steps over the whole vector, or over uneven slices in another order each step. */
+static void run(const struct par *par, const struct sample *s, size_t n, int slices, real *param, struct state *t)
+{
+	real *grad = reals(n);
+
+	for (size_t i = 0; i < n; i++)
+		param[i] = wave(i, 0.5);
+	for (int step = 0; step < 3; step++) {
+		rand_uniform(77 + (uint64_t)step, 2, n, grad);
+		optim_tick(s->ops, s->hyper, &t->clock);
+		for (int k = 0; k < slices; k++) {
+			size_t lo, hi;
+
+			par_slice(n, 7, (k + step) % slices, slices, &lo, &hi);
+			s->ops->step(par, s->hyper, &t->clock, t->s, param, grad, lo, hi - lo);
+		}
+	}
+	free(grad);
+}
+
+static void compare_run(const struct par *par, const struct sample *s, size_t n, int slices, const real *want,
+	const struct state *want_state)
+{
+	real *param = reals(n);
+	struct state t;
+
+	state_new(&t, s, n);
+	run(par, s, n, slices, param, &t);
+	if (memcmp(param, want, n * sizeof(real)))
+		fail_msg("%s: %d slices with %d workers on %s differ from the whole", s->ops->name, slices, par->n,
+			cpu_name(par->cpu));
+	for (int i = 0; i < s->ops->nstates; i++)
+		if (t.s[i])
+			assert_memory_equal(t.s[i], want_state->s[i], n * sizeof(real));
+	state_free(&t);
+	free(param);
+}
+
+static void slices_teams_and_cpus_change_nothing(void **state)
+{
+	struct par plain = par_serial(CPU_PLAIN, NULL);
+	size_t n = 40009;
+	enum cpu best;
+
+	cpu_pick(NULL, &best, NULL);
+	for (size_t g = 0; g < sizeof golden_optim / sizeof *golden_optim; g++) {
+		struct sample s = parse(golden_optim[g].optim, golden_optim[g].hyper);
+		real *want = reals(n);
+		struct state t;
+
+		state_new(&t, &s, n);
+		run(&plain, &s, n, 1, want, &t);
+		assert_int_equal(vec_nonfinite(&plain, n, want), n);
+		for (enum cpu c = CPU_PLAIN; c <= best; c++) {
+			struct par alone = par_serial(c, NULL), five = team(5, c, NULL);
+
+			compare_run(&alone, &s, n, 1, want, &t);
+			compare_run(&five, &s, n, 1, want, &t);
+			compare_run(&alone, &s, n, 6, want, &t);
+			compare_run(&five, &s, n, 3, want, &t);
+		}
+		state_free(&t);
+		free(want);
+	}
+}
+
+/* f(p) = sum (p - target)^2 */
+static void all_minimise_a_bowl(void **state)
+{
+	struct par par = par_serial(CPU_PLAIN, NULL);
+	enum { N = 50 };
+
+	for (int o = 0; optim_at(o); o++) {
+		struct sample s = { .ops = optim_at(o) };
+		real p[N] = { 0 }, g[N];
+		struct state t;
+		double worst = 0;
+
+		optim_defaults(s.ops, s.hyper);
+		s.hyper[0] = !strcmp(s.ops->name, "adagrad") ? 0.5 : 0.05;
+		state_new(&t, &s, N);
+		for (int step = 0; step < 600; step++) {
+			if (step == 400)
+				s.hyper[0] /= 20;       /* rates change while a run goes on */
+			for (int i = 0; i < N; i++)
+				g[i] = 2 * (p[i] - wave((size_t)i, 1));
+			optim_tick(s.ops, s.hyper, &t.clock);
+			s.ops->step(&par, s.hyper, &t.clock, t.s, p, g, 0, N);
+		}
+		for (int i = 0; i < N; i++) {
+			double far = fabs((double)(p[i] - wave((size_t)i, 1)));
+
+			worst = far > worst ? far : worst;
+		}
+		if (worst > 0.02)
+			fail_msg("%s ends %g away from the minimum", s.ops->name, worst);
+		state_free(&t);
+	}
+}
+
+static void keys_and_ranges_are_checked(void **state)
+{
+	const struct optim_ops *sgd = optim_find("sgd"), *adam = optim_find("adam");
+	double h[OPTIM_KEYS_MAX], before[OPTIM_KEYS_MAX];
+	struct kerr e;
+	char names[128];
+
+	assert_null(optim_find("newton"));
+	assert_null(optim_at(-1));
+	assert_string_equal(optim_names(names, sizeof names), "adagrad adam adamw rmsprop sgd");
+	optim_defaults(sgd, h);
+	memcpy(before, h, sizeof h);
+	assert_int_equal(optim_set(sgd, h, "beta1", 0.5, &e), -1);
+	assert_non_null(strstr(e.text, "beta1"));
+	assert_non_null(strstr(e.text, "lr momentum dampening nesterov weight_decay"));
+	assert_int_equal(optim_set(sgd, h, "lr", -1, &e), -1);
+	assert_int_equal(optim_set(sgd, h, "lr", NAN, &e), -1);
+	assert_int_equal(optim_set(sgd, h, "lr", INFINITY, &e), -1);
+	assert_int_equal(optim_set(sgd, h, "momentum", 1, &e), -1);
+	assert_int_equal(optim_set(sgd, h, "nesterov", 0.5, &e), -1);
+	assert_non_null(strstr(e.text, "flag"));
+	assert_memory_equal(before, h, (size_t)sgd->nkeys * sizeof *h);
+	assert_int_equal(optim_set(sgd, h, "nesterov", 1, &e), 0);
+	assert_int_equal(optim_check(sgd, h, &e), -1);
+	assert_non_null(strstr(e.text, "momentum > 0"));
+	assert_int_equal(optim_set(sgd, h, "momentum", 0.9, &e), 0);
+	assert_int_equal(optim_check(sgd, h, &e), 0);
+	assert_int_equal(optim_uses_state(sgd, h, 0), 1);
+	h[optim_key_index(sgd, "momentum")] = 0;
+	assert_int_equal(optim_uses_state(sgd, h, 0), 0);
+	optim_defaults(adam, h);
+	assert_int_equal(optim_set(adam, h, "beta2", 1, &e), -1);
+	assert_non_null(strstr(e.text, "beta2 < 1"));
+}
+
+static void the_clock_multiplies(void **state)
+{
+	const struct optim_ops *adam = optim_find("adam");
+	double h[OPTIM_KEYS_MAX], b1 = 1, b2 = 1;
+	struct optim_clock c;
+
+	optim_defaults(adam, h);
+	optim_clock_init(&c);
+	for (int i = 0; i < 100; i++) {
+		optim_tick(adam, h, &c);
+		b1 *= 0.9;
+		b2 *= 0.999;
+	}
+	assert_int_equal(c.step, 100);
+	assert_true(c.power[0] == b1 && c.power[1] == b2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(pytorch_agrees),
+		cmocka_unit_test(every_optimizer_has_golden_values),
+		cmocka_unit_test(slices_teams_and_cpus_change_nothing),
+		cmocka_unit_test(all_minimise_a_bowl),
+		cmocka_unit_test(keys_and_ranges_are_checked),
+		cmocka_unit_test(the_clock_multiplies),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
