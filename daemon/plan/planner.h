@@ -1,0 +1,66 @@
+/* What a strategy is: a planner, from the profile of the model and the view of the cluster to a plan. Pure: equal views
+ * and results give equal plans on every peer, so that anybody can plan for all. Strategies live in train/strategy/. */
+#ifndef PLAN_PLANNER_H
+#define PLAN_PLANNER_H
+#include "plan/plan.h"
+
+/* --- profile: what the model costs. Measured by the run, or stated (sleep layers, instrument T3). All figures are per
+ * micro-batch of `batch` samples on a peer of speed 1. */
+#define PROFILE_VARIANTS 4
+#define PROFILE_PREDS 8
+struct profile_variant { char name[16]; uint64_t fwd_us, bwd_us, work_bytes; };         /* [0] is the plain one */
+struct profile_op {
+	char name[PLAN_NAME];
+	uint64_t out_bytes;             /* activation that leaves it */
+	uint64_t saved_bytes;           /* what BWD needs of FWD beside input and output (F-e keeps it) */
+	uint64_t param_bytes, param_lo; /* fp32 bytes of its parameters; first element in the flat vector */
+	uint32_t nvariants; struct profile_variant variant[PROFILE_VARIANTS];
+	uint32_t npreds, pred[PROFILE_PREDS];   /* ops whose outputs it reads; none: the batch */
+};
+struct profile_fn { char name[PLAN_NAME]; uint64_t us; double us_per_byte; };           /* of a VEC, per output byte */
+struct profile {
+	uint32_t batch;
+	uint64_t batch_bytes, load_us;
+	uint32_t nops; struct profile_op *op;   /* in topological order */
+	uint32_t nfns; struct profile_fn *fn;   /* an unknown fn costs nothing */
+	uint64_t params, state_bytes;   /* elements of the flat vector; bytes of the optimizer's vectors */
+};
+uint64_t profile_fwd_us(const struct profile *m, const struct plan_instr *i);  /* sums over its piece and variant */
+uint64_t profile_bwd_us(const struct profile *m, const struct plan_instr *i);
+uint64_t profile_param_bytes(const struct profile *m, uint32_t a, uint32_t b);
+void profile_free(struct profile *m);
+
+/* --- results: named scalars that programs made: VEC outputs of class scalar, by buffer name. */
+struct plan_result { char name[PLAN_NAME]; double value; };
+struct plan_results { uint32_t n; const struct plan_result *v; };
+/* The last one of that name, or otherwise when there is none. */
+double plan_result(const struct plan_results *r, const char *name, double otherwise);
+
+struct view_member { struct id id; double speed; uint64_t memory_bytes; bool worker; };/* speed 1: the profile's peer */
+struct view {
+	const struct profile *profile;
+	uint32_t nmembers; const struct view_member *member;
+	uint32_t me, slot;              /* for whom the plan is */
+	uint64_t generation, first;     /* of the program that is asked for */
+	uint32_t redundancy;
+	/* the round, as data: nobody calls the averager but the executor */
+	uint64_t epoch, samples, target_batch;  /* accumulated by this peer in this epoch; of the swarm */
+	bool begun;                     /* a round has begun: contribute now */
+	bool granted;                   /* there are sample positions to load */
+	uint64_t micro_batches;         /* how many the program may run before it asks again; 0: the planner chooses */
+	struct plan_results settings;   /* the strategy's own numbers from the spec ("stages" 4, "prefetch" 2) */
+};
+
+struct planner_ops {
+	const char *name, *help;
+	bool needs_swarm;               /* commits through the averager */
+	uint32_t redundancy;            /* default of the run's redundancy; 2 where state is sharded */
+	/* Fills *ret (not initialised) with the next program; an empty one (no instructions) means: wait for news, then ask
+	 * again. results: of the program before, n 0 at first. */
+	int (*plan)(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e);
+	/* Member `rank` left (v is still the view with it). true: the running program is abandoned and plan() asked again at
+	 * once, with a view without it; false: the program can end as it is. */
+	bool (*lost)(const struct view *v, uint32_t rank);
+};
+
+#endif
