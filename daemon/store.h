@@ -84,6 +84,7 @@ struct store_epoch {                        /* epochs: one per committed epoch a
 	bool discarded, minority;
 };
 void store_epoch_put(struct store *s, const struct store_epoch *p);    /* key: run, epoch, digest */
+void store_epoch_validated(struct store *s, const char *run, uint64_t epoch, double loss, double accuracy);
 void store_epoch_discard(struct store *s, const char *run, uint64_t from_epoch);    /* lost a fork: this and later */
 
 struct store_round {                        /* rounds: every attempt to commit an epoch, with its explicit outcome */

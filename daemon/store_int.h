@@ -27,6 +27,7 @@
 	X(EPOCH, "INSERT OR REPLACE INTO epochs(run, epoch, digest, prev, samples, members, took_us, params_version, " \
 		"weight, loss," \
 		" val_loss, val_accuracy, discarded, minority, wall_ms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)") \
+	X(EPOCH_VALIDATED, "UPDATE epochs SET val_loss=?3, val_accuracy=?4 WHERE run=?1 AND epoch=?2 AND discarded=0") \
 	X(EPOCH_DISCARD, "UPDATE epochs SET discarded=1 WHERE run=?1 AND epoch>=?2") \
 	X(ROUND, "INSERT INTO rounds(run, epoch, term, attempt, leader, outcome, reason, without, members, bytes_sent," \
 		" bytes_received, took_us, wall_ms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)") \

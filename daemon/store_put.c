@@ -56,6 +56,11 @@ void store_epoch_put(struct store *s, const struct store_epoch *p)
 		I(p->discarded), I(p->minority), wall(s));
 }
 
+void store_epoch_validated(struct store *s, const char *run, uint64_t epoch, double loss, double accuracy)
+{
+	store_push(s, ST_EPOCH_VALIDATED, "sidd", run, I(epoch), loss, accuracy);
+}
+
 void store_epoch_discard(struct store *s, const char *run, uint64_t from_epoch)
 {
 	store_push(s, ST_EPOCH_DISCARD, "si", run, I(from_epoch));

@@ -1,0 +1,475 @@
+/* What the author of a run tells the world: its specification in the DHT, and signed words to the swarm (pause, resume,
+ * stop), sent to every member and kept in the DHT for those who come later.
+ *
+ *   run:NAME      subkey = author   {name, author, run, shared}       signed by the author
+ *   run:ID        the same record, for joining by id
+ *   runctl:ID     subkey = signer   {op, counter}                     signed; the greatest counter of a lawful signer rules */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/buf.h"
+#include "common/jrpc.h"
+#include "common/mem.h"
+#include "common/text.h"
+#include "run_int.h"
+
+#define RUN_LIFE_MS (7ull * 86400 * 1000)
+#define CALL_US 2000000
+#define RECORD_MAX 16000
+
+static void key_of(const char *what, const char *name, char out[160])
+{
+	snprintf(out, 160, "%s:%s", what, name);
+}
+
+/* ---- publishing ---- */
+
+void ctl_publish(struct run *r)
+{
+	char key[160];
+	json_t *v = json_pack("{s:s,s:s,s:s,s:O}", "name", r->name, "author", r->author_hex, "run", r->hex, "shared", r->spec->shared);
+	size_t len = 0;
+	char *text = json_line(v, &len);
+	free(text);
+	if (len > RECORD_MAX) {
+		run_log(r, LOG_WARN_, "run.unpublished", "the specification takes %zu bytes, a DHT record holds %d: others can join only "
+			"with the same file", len, RECORD_MAX);
+		json_decref(v);
+		return;
+	}
+	key_of("run", r->name, key);
+	dht_keep(r->rs->ctx.dht, key, r->author_hex, json_incref(v), RUN_LIFE_MS, true);
+	key_of("run", r->hex, key);
+	dht_keep(r->rs->ctx.dht, key, r->author_hex, v, RUN_LIFE_MS, true);
+}
+
+void ctl_unpublish(struct run *r)
+{
+	char key[160];
+	key_of("run", r->name, key);
+	dht_unkeep(r->rs->ctx.dht, key, r->author_hex);
+	key_of("run", r->hex, key);
+	dht_unkeep(r->rs->ctx.dht, key, r->author_hex);
+}
+
+/* ---- words to the swarm ---- */
+
+static const char *const op_name[] = { "pause", "resume", "stop" };
+
+static bool lawful(const struct run *r, const struct id *who)
+{
+	if (id_eq(who, &r->author))
+		return true;
+	for (size_t i = 0; i < r->spec->nadmins; i++)
+		if (id_eq(who, &r->spec->admin[i]))
+			return true;
+	return false;
+}
+
+static void signed_bytes(struct buf *b, const struct id *run, const char *op, uint64_t counter)
+{
+	buf_put(b, "hivemind-run-ctl-1", 18);
+	buf_put(b, run->b, 32);
+	buf_str(b, op);
+	buf_u64(b, counter);
+}
+
+static int obey(struct run *r, const char *op, uint64_t counter, const struct id *by, struct err *e)
+{
+	char who[9];
+	if (!lawful(r, by))
+		return err_set(e, ERR_AUTH, "%s may not %s run %s: only its author or its admins may", id_short(by, who), op, r->name);
+	if (counter <= r->ctl_counter)
+		return 0;                       /* heard before, or older than what rules now */
+	r->ctl_counter = counter;
+	run_log(r, LOG_INFO_, "run.ctl", "%s by %s", op, id_short(by, who));
+	if (!strcmp(op, "stop")) {
+		run_event(r, EV_STOP);
+		return 0;
+	}
+	r->paused = !strcmp(op, "pause");
+	run_effective_pause(r);
+	return 0;
+}
+
+static bool op_known(const char *op)
+{
+	for (size_t i = 0; i < sizeof op_name / sizeof *op_name; i++)
+		if (!strcmp(op, op_name[i]))
+			return true;
+	return false;
+}
+
+static int hear(struct runs *rs, const json_t *j, struct err *e)
+{
+	struct id run, by;
+	uint8_t sig[SIG_BYTES];
+	const char *op;
+	uint64_t counter;
+	struct buf b = { 0 };
+	if (json_get_hex(j, "run", run.b, 32, e) || json_get_str(j, "op", &op, e) || json_get_u64(j, "counter", &counter, e) ||
+			json_get_hex(j, "by", by.b, 32, e) || json_get_hex(j, "sig", sig, sizeof sig, e))
+		return -1;
+	if (!op_known(op))
+		return err_set(e, ERR_INVALID, "op \"%.20s\": expected pause, resume or stop", op);
+	struct run *r = runs_by_id(rs, &run);
+	if (!r || run_over(r))
+		return err_set(e, ERR_NOT_FOUND, "this peer is not in that run");
+	signed_bytes(&b, &run, op, counter);
+	bool ok = net_verify(&by, b.p, b.len, sig);
+	buf_free(&b);
+	if (!ok)
+		return err_set(e, ERR_AUTH, "the signature under \"%s\" is wrong", op);
+	return obey(r, op, counter, &by, e);
+}
+
+static void on_ctl(void *arg, struct request *req)
+{
+	struct err e;
+	if (hear(arg, req->f.json, &e))
+		net_refuse(req, &e);
+	else
+		net_reply(req, NULL, NO_BLOB);
+}
+
+void ctl_serve(struct runs *rs)
+{
+	net_on(rs->ctx.net, KIND_RUN_CTL, on_ctl, rs);
+}
+
+/* An operator's word on its way to the members; also the slot in which other requests wait for the network. */
+struct ask {
+	struct list link;
+	struct runs *rs;
+	struct reply *reply;
+	struct id run;
+	unsigned open, told;
+	bool sending;
+	char what[SPEC_NAME + 8], author[ID_HEX];       /* join: name and whose */
+	json_t *local;
+	json_t *patch;
+};
+
+static struct ask *ask_new(struct runs *rs, struct run *r, struct reply *reply)
+{
+	struct ask *a = xcalloc(1, sizeof *a);
+	a->rs = rs;
+	a->reply = reply;
+	if (r)
+		a->run = r->id;
+	list_push(&rs->asks, &a->link);
+	return a;
+}
+
+static void ask_free(struct ask *a)
+{
+	list_del(&a->link);
+	json_decref(a->local);
+	json_decref(a->patch);
+	free(a);
+}
+
+/* The network outlives the runs by a moment: whoever still waits gets an answer, and late calls find nobody. */
+void runs_asks_free(struct runs *rs)
+{
+	list_each_safe(it, &rs->asks) {
+		struct ask *a = list_entry(it, struct ask, link);
+		struct err e;
+		err_set(&e, ERR_CANCELLED, "the daemon is stopping");
+		if (a->reply)
+			reply_fail(a->reply, &e);
+		list_del(&a->link);
+		list_init(&a->link);
+		a->reply = NULL;
+		a->rs = NULL;
+		if (!a->open)
+			ask_free(a);
+	}
+}
+
+static void told_all(struct ask *a)
+{
+	struct run *r = a->rs ? runs_by_id(a->rs, &a->run) : NULL;
+	if (a->reply)
+		reply_ok(a->reply, json_pack("{s:s,s:s,s:i}", "run", r ? r->hex : "", "state", r ? run_state_name(r) : "gone", "peers_told", (int)a->told));
+	ask_free(a);
+}
+
+static void told(void *arg, const struct frame *f, const struct err *e)
+{
+	struct ask *a = arg;
+	a->told += f != NULL;
+	if (--a->open == 0 && !a->sending)
+		told_all(a);
+}
+
+static void say(struct runs *rs, const json_t *params, struct reply *reply, const char *op)
+{
+	struct run *r = runs_find(rs, params, reply);
+	struct net *net = rs->ctx.net;
+	struct err e;
+	struct buf b = { 0 };
+	uint8_t sig[SIG_BYTES];
+	char self[ID_HEX], key[160];
+	if (!r)
+		return;
+	if (run_over(r)) {
+		err_set(&e, ERR_STATE, "run %s is %s already", r->name, run_state_name(r));
+		reply_fail(reply, &e);
+		return;
+	}
+	if (!lawful(r, net_self(net))) {
+		err_set(&e, ERR_AUTH, "only the author (%.8s) or an admin may %s run %s; on this peer alone: run leave, run hold", r->author_hex, op, r->name);
+		reply_fail(reply, &e);
+		return;
+	}
+	uint64_t counter = env_wall(rs->ctx.env);
+	if (counter <= r->ctl_counter)
+		counter = r->ctl_counter + 1;
+	signed_bytes(&b, &r->id, op, counter);
+	net_sign(net, b.p, b.len, sig);
+	buf_free(&b);
+	id_hex(net_self(net), self);
+	json_t *word = json_pack("{s:s,s:s,s:I,s:s,s:o}", "run", r->hex, "op", op, "counter", (json_int_t)counter, "by", self, "sig", json_hex(sig, sizeof sig));
+	key_of("runctl", r->hex, key);
+	dht_put(rs->ctx.dht, key, self, json_incref(word), RUN_LIFE_MS, true, NULL, NULL);
+	struct ask *a = ask_new(rs, r, reply);
+	struct avg_member m[RUN_PEERS_SHOWN];
+	size_t n = r->avg ? avg_members(r->avg, m, RUN_PEERS_SHOWN) : 0;
+	a->sending = true;
+	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++)
+		if (!id_eq(&m[i].id, net_self(net)) && m[i].live) {
+			a->open++;
+			net_call(net, &m[i].id, KIND_RUN_CTL, json_incref(word), NO_BLOB, CLASS_control, CALL_US, told, a);
+		}
+	json_decref(word);
+	obey(r, op, counter, net_self(net), &e);
+	a->told++;                              /* ourselves */
+	a->sending = false;
+	if (!a->open)
+		told_all(a);
+}
+
+void runs_pause(struct runs *rs, const json_t *params, struct reply *reply) { say(rs, params, reply, "pause"); }
+void runs_resume(struct runs *rs, const json_t *params, struct reply *reply) { say(rs, params, reply, "resume"); }
+void runs_stop(struct runs *rs, const json_t *params, struct reply *reply) { say(rs, params, reply, "stop"); }
+
+/* ---- newcomers ask what was said before they came ---- */
+
+static void watched(void *arg, const struct record *rec, size_t n, const struct err *e)
+{
+	struct ask *a = arg;
+	struct err ignored;
+	a->open--;
+	for (size_t i = 0; a->rs && i < n; i++)
+		hear(a->rs, rec[i].value, &ignored);
+	ask_free(a);
+}
+
+void ctl_watch(struct run *r)
+{
+	char key[160];
+	struct ask *a = ask_new(r->rs, r, NULL);
+	a->open++;
+	key_of("runctl", r->hex, key);
+	dht_get(r->rs->ctx.dht, key, true, watched, a);
+}
+
+/* ---- run join ---- */
+
+/* The run's id proves the record: it is the hash of author, name and shared part. */
+static struct spec *spec_of_record(const struct record *rec, const json_t *local, struct id *ret_author, struct id *ret_run, struct err *e)
+{
+	const char *name;
+	struct id claimed;
+	if (json_get_str(rec->value, "name", &name, e) || json_get_hex(rec->value, "author", ret_author->b, 32, e) ||
+			json_get_hex(rec->value, "run", claimed.b, 32, e))
+		return NULL;
+	struct spec *s = spec_of(name, json_object_get(rec->value, "shared"), local, e);
+	if (!s)
+		return NULL;
+	spec_run_id(s, ret_author, ret_run);
+	if (id_eq(ret_run, &claimed) && id_eq(ret_author, &rec->owner))
+		return s;
+	spec_free(s);
+	err_set(e, ERR_MISMATCH, "the published specification does not match the run's id");
+	return NULL;
+}
+
+static void join_found(void *arg, const struct record *rec, size_t n, const struct err *error)
+{
+	struct ask *a = arg;
+	struct err e = { 0 };
+	struct id author, run;
+	const struct record *pick = NULL;
+	unsigned fits = 0;
+	char authors[256] = "";
+	a->open--;
+	for (size_t i = 0; i < n; i++) {
+		if (strncmp(rec[i].subkey, a->author, strlen(a->author)))
+			continue;
+		fits++;
+		pick = &rec[i];
+		size_t at = strlen(authors);
+		snprintf(authors + at, sizeof authors - at, " %.8s", rec[i].subkey);
+	}
+	if (!a->rs) {
+		ask_free(a);
+		return;
+	}
+	struct dht_state d;
+	dht_state(a->rs->ctx.dht, &d);
+	struct spec *s = fits == 1 ? spec_of_record(pick, a->local, &author, &run, &e) : NULL;
+	if (error)
+		e = *error;
+	else if (!fits)
+		err_set(&e, ERR_NOT_FOUND, "no run %s%s%s in the DHT%s", a->what, a->author[0] ? " of author " : "", a->author,
+			d.joined ? "" : "; this peer has not joined a swarm yet (see hivectl status)");
+	else if (fits > 1)
+		err_set(&e, ERR_STATE, "run %s exists %u times; choose with --author one of:%s", a->what, fits, authors);
+	struct run *same = s ? runs_by_id(a->rs, &run) : NULL;
+	if (same && !run_over(same)) {
+		err_set(&e, ERR_EXISTS, "this peer is in run %s already (%s)", same->name, run_state_name(same));
+		spec_free(s);
+		s = NULL;
+	}
+	if (s)
+		run_new(a->rs, s, &author, &run, a->reply);
+	else
+		reply_fail(a->reply, &e);
+	ask_free(a);
+}
+
+void runs_join(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	char key[160];
+	const char *author = json_string_value(json_object_get(params, "author"));
+	struct ask *a = ask_new(rs, NULL, reply);
+	snprintf(a->what, sizeof a->what, "%.64s", json_string_value(json_object_get(params, "run")));
+	snprintf(a->author, sizeof a->author, "%s", author ? author : "");
+	a->local = json_incref(json_object_get(params, "local"));
+	a->open++;
+	key_of("run", json_string_value(json_object_get(params, "run")), key);
+	dht_get(rs->ctx.dht, key, true, join_found, a);
+}
+
+/* ---- set ---- */
+
+static void record_change(struct run *r, const json_t *patch, uint64_t version, uint64_t epoch, const char *state, const char *note)
+{
+	const char *key;
+	json_t *v;
+	char self[ID_HEX];
+	id_hex(net_self(r->rs->ctx.net), self);
+	if (!r->rs->ctx.store)
+		return;
+	json_object_foreach((json_t *)patch, key, v) {
+		json_t *old = json_object_get(r->point.params, key);
+		char *was = old ? json_dumps(old, JSON_ENCODE_ANY) : NULL, *is = json_dumps(v, JSON_ENCODE_ANY);
+		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = was, .new_value = is,
+			.author = self, .state = state, .note = note, .version = version, .epoch = epoch });
+		free(was);
+		free(is);
+	}
+}
+
+static void proposed(void *arg, uint64_t epoch, uint64_t version, const struct err *e)
+{
+	struct ask *a = arg;
+	struct run *r = a->rs ? runs_by_id(a->rs, &a->run) : NULL;
+	struct err mine;
+	a->open--;
+	if (r && !e) {
+		record_change(r, a->patch, version, epoch, "proposed", NULL);
+		run_log(r, LOG_INFO_, "run.set", "version %llu from epoch %llu on", (unsigned long long)version, (unsigned long long)epoch);
+		if (r->rs->ctx.store && store_sync(r->rs->ctx.store, &mine))
+			run_log(r, LOG_WARN_, "store.failing", "%s", mine.text);
+	}
+	if (a->reply && e)
+		reply_fail(a->reply, e);
+	else if (a->reply)
+		reply_ok(a->reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)version, "epoch", (json_int_t)epoch, "peers_told",
+			r ? (int)avg_members(r->avg, NULL, 0) : 0));
+	ask_free(a);
+}
+
+static void set_alone(struct run *r, json_t *patch, struct reply *reply)
+{
+	struct err e;
+	json_t *all = json_deep_copy(r->point.params);
+	json_object_update(all, patch);
+	if (trainer_set_live(r->trainer, all, &e)) {
+		json_decref(all);
+		reply_fail(reply, &e);
+		return;
+	}
+	r->point.params_version++;
+	record_change(r, patch, r->point.params_version, r->point.epoch + 1, "applied", NULL);
+	json_decref(r->point.params);
+	r->point.params = all;
+	reply_ok(reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)r->point.params_version, "epoch", (json_int_t)r->point.epoch + 1, "peers_told", 1));
+}
+
+void runs_set(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find(rs, params, reply);
+	json_t *patch = json_object_get(params, "values");
+	struct err e;
+	uint64_t at = 0;
+	if (!r)
+		return;
+	int rc = 0;
+	if (run_over(r) || !r->trainer || !r->point.params)
+		rc = err_set(&e, ERR_STATE, "run %s is %s: nothing to set", r->name, run_state_name(r));
+	else if (!lawful(r, net_self(rs->ctx.net)))
+		rc = err_set(&e, ERR_AUTH, "only the author (%.8s) or an admin may change run %s", r->author_hex, r->name);
+	else if (json_object_get(params, "at"))
+		rc = json_get_u64(params, "at", &at, &e);
+	if (!rc && at && at <= r->point.epoch)
+		rc = err_set(&e, ERR_INVALID, "epoch %llu has passed; the run is at %llu", (unsigned long long)at, (unsigned long long)r->point.epoch);
+	if (rc || spec_live_check(r->spec, patch, &e)) {
+		reply_fail(reply, &e);
+		return;
+	}
+	if (!r->avg) {
+		set_alone(r, patch, reply);
+		return;
+	}
+	struct ask *a = ask_new(rs, r, reply);
+	a->patch = json_incref(patch);
+	a->open++;
+	avg_propose(r->avg, json_incref(patch), at, proposed, a);
+}
+
+void runs_get(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find(rs, params, reply);
+	const char *key = json_string_value(json_object_get(params, "key"));
+	struct err e;
+	if (!r)
+		return;
+	json_t *now = r->point.params ? json_incref(r->point.params) : spec_live(r->spec);
+	json_t *values = json_object(), *history = json_array(), *row;
+	json_t *v = key ? json_object_get(now, key) : NULL;
+	if (key && !v) {
+		err_set(&e, ERR_NOT_FOUND, "run %s has no hyperparameter \"%s\"; hivectl get %s lists them", r->name, key, r->name);
+		reply_fail(reply, &e);
+	}
+	if (key && v)
+		json_object_set(values, key, v);
+	else if (!key)
+		json_object_update(values, now);
+	json_t *rows = rs->ctx.store ? store_list(rs->ctx.store, STORE_PARAMS, r->hex, 1000) : json_array();
+	size_t i;
+	json_array_foreach(rows, i, row)
+		if (!key || !strcmp(key, json_string_value(json_object_get(row, "key"))))
+			json_array_append(history, row);
+	json_decref(rows);
+	json_decref(now);
+	if (key && !json_object_size(values)) {
+		json_decref(values);
+		json_decref(history);
+		return;
+	}
+	reply_ok(reply, json_pack("{s:o,s:I,s:o}", "values", values, "version", (json_int_t)r->point.params_version, "history", history));
+}

@@ -1,0 +1,118 @@
+/* Inside the run room: one training job and the steps that its files lend each other. */
+#ifndef DAEMON_RUN_INT_H
+#define DAEMON_RUN_INT_H
+#include "avg/avg.h"
+#include "ckpt.h"
+#include "common/list.h"
+#include "common/map.h"
+#include "run.h"
+#include "train/trainer.h"
+
+#define RUN_POINTS 8                    /* recent points kept for snapshots */
+#define RUN_PEERS_SHOWN 64
+
+/* The life of a run: run.c has the table. */
+enum run_state { RUN_OPEN, RUN_RESTORE, RUN_ENTER, RUN_SYNC, RUN_TRAIN, RUN_FINISH, RUN_LEAVE, RUN_DONE, RUN_LEFT,
+	RUN_STOPPED, RUN_FAILED, RUN_STATES };
+enum run_event { EV_OPENED, EV_RESTORED, EV_GRANTED, EV_BEHIND, EV_SYNCED, EV_REACHED, EV_FINISHED, EV_LEAVE, EV_GONE,
+	EV_STOP, EV_BROKEN, RUN_EVENTS };
+
+struct sync;                            /* run_sync.c: a state download under way */
+struct runs {
+	struct runs_ctx ctx;
+	struct list list;               /* struct run, oldest first */
+	struct list graves;             /* trainers that still have a job running */
+	struct list asks;               /* operators' requests that wait for the network */
+	struct timer drain_timer;
+	void (*drained)(void *arg); void *drained_arg;
+	uint64_t drain_deadline_us;
+	bool draining, closing;
+};
+
+struct run {
+	struct list link;
+	struct runs *rs;
+	struct id id, author;
+	char hex[ID_HEX], author_hex[ID_HEX], name[SPEC_NAME];
+	struct spec *spec;
+	enum run_state state;
+	struct err error;
+	bool paused, held, drain, mine, quick_leave;
+	uint64_t ctl_counter, created_ms;
+
+	struct data *data;
+	struct trainer *trainer;
+	struct avg *avg;                /* NULL: the strategy needs no swarm */
+	struct avg_point point;         /* after the last epoch that is applied here */
+	struct avg_point recent[RUN_POINTS]; unsigned nrecent;
+	struct sync *sync;
+	uint64_t val_epoch;             /* validation asked for */
+	bool saving, final_saved, validating, reached;
+
+	/* what `run watch` shows */
+	double loss, accuracy, epoch_loss, val_loss, val_accuracy, best_accuracy;
+	uint64_t saved_us, own_samples, started_us, train_us, epoch_started_us;
+	uint64_t told_us; bool tell_again;
+	struct timer tell, leave_timer, release_timer;
+	struct opening *opening;
+	struct reply *start_reply;      /* run start waits for the data */
+	struct list ckpt_waiters;       /* operators who asked for a checkpoint */
+	uint8_t last_prev[DIGEST];
+	uint64_t commit_us, commit_members, commit_weight; bool commit_minority;
+};
+
+/* ---- run.c ---- */
+struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author, const struct id *id /* NULL: made when
+	the data is open (we are the author) */, struct reply *start_reply);
+void run_free(struct run *r);
+void run_event(struct run *r, enum run_event ev);
+void run_fail(struct run *r, const struct err *e);
+const char *run_state_name(const struct run *r);
+bool run_over(const struct run *r);
+void run_finish_more(struct run *r);             /* a step of FINISH is done */
+void run_effective_pause(struct run *r);        /* paused or held changed */
+void run_log(struct run *r, enum log_level level, const char *kind, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void run_record(struct run *r);                 /* its row in the store */
+void run_applied_point(struct run *r);          /* point is that of an applied epoch: remember it */
+const struct avg_point *run_point_at(const struct run *r, uint64_t epoch);
+void run_dir(const struct run *r, char *out, size_t cap);
+const char *run_data_path(const struct runs *rs, const struct spec *s, char *out, size_t cap, struct err *e);
+int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e);        /* does it fit in memory? */
+
+/* ---- run_swarm.c: callbacks of the averager and of the trainer ---- */
+int run_swarm_open(struct run *r, struct err *e);
+void run_grant_local(struct run *r);            /* strategies without a swarm cut their own positions */
+void run_enter(struct run *r);
+extern const struct trainer_cb run_trainer_cb;
+
+/* ---- run_sync.c ---- */
+void sync_serve(struct runs *rs);               /* answers RUN_STATE */
+void sync_start(struct run *r, const struct id *donor);
+void sync_free(struct sync *s);
+/* A commit while this peer has no parameters yet: kept for the replay. true: taken. */
+bool sync_commit(struct run *r, const struct avg_commit *c, const float *mean);
+bool sync_applied(struct run *r, const struct trainer_applied *a);      /* true: it was part of the replay */
+
+/* ---- run_ckpt.c ---- */
+void ckpt_restore(struct run *r);               /* then EV_RESTORED, also when there is none */
+void ckpt_now(struct run *r, struct reply *reply /* NULL */);
+void ckpt_waiter_end(struct list *waiter, const struct err *e); /* the run is over: answers and frees */
+
+/* ---- run_ctl.c: publishing, joining, and what the author tells the swarm ---- */
+void ctl_serve(struct runs *rs);
+void ctl_publish(struct run *r);
+void ctl_unpublish(struct run *r);
+void ctl_watch(struct run *r);                  /* asks the DHT for the author's last word */
+void runs_asks_free(struct runs *rs);
+
+/* ---- run_json.c ---- */
+json_t *run_json(struct run *r, bool longer);
+void run_tell(struct run *r, bool now);         /* news to followers, at most ten a second */
+
+/* ---- runs.c, run_dry.c ---- */
+void runs_dry_run(struct runs *rs, struct spec *s, struct reply *reply);  /* takes s */
+struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply);      /* NULL: it has been answered */
+struct run *runs_by_id(struct runs *rs, const struct id *id);
+void runs_check_drained(struct runs *rs);
+
+#endif

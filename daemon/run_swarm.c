@@ -1,0 +1,344 @@
+/* Between the averager and the trainer: each callback of one is a call of the other. Which strategy runs is not known
+ * here; a strategy that needs no swarm simply has no averager, and positions are cut from the data in order. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "run_int.h"
+
+#define LOCAL_AHEAD_BATCHES 64          /* positions granted ahead when nobody else needs them */
+
+/* ---- has the run reached its goal? ---- */
+
+static bool goal(const struct run *r)
+{
+	const struct spec *s = r->spec;
+	if (s->stop_epochs && r->point.epoch >= s->stop_epochs)
+		return true;
+	if (s->stop_samples && r->point.samples >= s->stop_samples)
+		return true;
+	return s->stop_accuracy > 0 && r->best_accuracy >= s->stop_accuracy;
+}
+
+static void reach(struct run *r)
+{
+	if (!goal(r) || r->reached)
+		return;
+	r->reached = true;
+	trainer_pause(r->trainer);
+	run_event(r, EV_REACHED);
+}
+
+/* ---- averager -> trainer ---- */
+
+static void on_begin(void *arg, const struct avg_begin *b)
+{
+	struct run *r = arg;
+	if (r->state == RUN_TRAIN && !r->reached)
+		trainer_begin(r->trainer, b->epoch);
+	else
+		avg_contribute(r->avg, b->epoch, NULL, 0, NULL);
+}
+
+static void record_round(struct run *r, const struct avg_commit *c, const char *outcome, const char *reason)
+{
+	struct store *s = r->rs->ctx.store;
+	if (!s)
+		return;
+	json_t *without = json_array();
+	char hex[ID_HEX];
+	for (size_t i = 0; i < c->left_out_n; i++) {
+		id_hex(&c->left_out[i], hex);
+		json_array_append_new(without, json_string(hex));
+	}
+	char *text = json_dumps(without, JSON_COMPACT);
+	store_round_add(s, &(struct store_round){ .run = r->hex, .outcome = outcome, .reason = reason, .without = c->left_out_n ? text : NULL,
+		.epoch = c->epoch, .term = c->term, .attempt = c->attempts, .members = c->members, .bytes_sent = c->bytes_out,
+		.bytes_received = c->bytes_in, .took_us = c->end_us - c->begin_us });
+	free(text);
+	json_decref(without);
+}
+
+static void record_params(struct run *r, const struct avg_point *before, const struct avg_point *after)
+{
+	const char *key;
+	json_t *v;
+	if (!r->rs->ctx.store)
+		return;
+	json_object_foreach(after->params, key, v) {
+		json_t *old = before->params ? json_object_get(before->params, key) : NULL;
+		if (old && json_equal(old, v))
+			continue;
+		char *a = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_COMPACT) : NULL, *b = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = a, .new_value = b,
+			.author = r->author_hex, .state = "applied", .version = after->params_version, .epoch = after->epoch });
+		free(a);
+		free(b);
+	}
+}
+
+static void take_point(struct run *r, const struct avg_point *p)
+{
+	memcpy(r->last_prev, r->point.prev, DIGEST);
+	avg_point_done(&r->point);
+	avg_point_init(&r->point);
+	avg_point_copy(&r->point, p);
+}
+
+static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
+{
+	struct run *r = arg;
+	struct err e;
+	record_round(r, c, c->left_out_n ? "done without" : "done", NULL);
+	if (sync_commit(r, c, mean))
+		return;
+	if (c->changed_params)
+		record_params(r, &r->point, c->point);
+	take_point(r, c->point);
+	r->commit_us = c->end_us - c->begin_us;
+	r->commit_members = c->members;
+	r->commit_weight = c->weight;
+	r->commit_minority = c->minority;
+	if (trainer_commit(r->trainer, c->epoch, mean, c->my_samples, r->point.params, &e)) {
+		err_wrap(&e, "epoch %llu", (unsigned long long)c->epoch);
+		run_fail(r, &e);
+		return;
+	}
+	if (c->grant)
+		trainer_grant(r->trainer, c->grant);
+}
+
+static void on_failed(void *arg, uint64_t epoch, const struct err *e)
+{
+	struct run *r = arg;
+	run_log(r, LOG_WARN_, "round.failed", "epoch %llu: %s", (unsigned long long)epoch + 1, e->text);
+	if (r->rs->ctx.store)
+		store_round_add(r->rs->ctx.store, &(struct store_round){ .run = r->hex, .outcome = "failed", .reason = e->text, .epoch = epoch + 1 });
+	if (r->state == RUN_TRAIN)
+		trainer_failed(r->trainer, epoch);
+}
+
+static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint64_t epoch)
+{
+	static const char *const word[] = { [AVG_FORK] = "this peer's history lost to a longer one", [AVG_BEHIND] = "the others are ahead",
+		[AVG_DIVERGED] = "this peer's parameters differ from the others'", [AVG_MISSED] = "a commit was missed" };
+	struct run *r = arg;
+	char who[9] = "";
+	if (run_over(r) || r->state == RUN_LEAVE || r->state == RUN_FINISH)
+		return;
+	run_log(r, why == AVG_BEHIND ? LOG_INFO_ : LOG_WARN_, "run.resync", "%s: fetching state of epoch %llu from %s", word[why],
+		(unsigned long long)epoch, donor ? id_short(donor, who) : "the swarm");
+	if (why == AVG_FORK && r->rs->ctx.store)
+		store_epoch_discard(r->rs->ctx.store, r->hex, epoch);
+	run_event(r, EV_BEHIND);
+	if (r->state == RUN_SYNC)
+		sync_start(r, donor);
+}
+
+static void on_grant(void *arg, const struct ranges *grant)
+{
+	struct run *r = arg;
+	if (!r->trainer || r->state == RUN_SYNC)
+		return;
+	trainer_grant(r->trainer, grant);
+	run_event(r, EV_GRANTED);
+}
+
+static void on_event(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text)
+{
+	struct run *r = arg;
+	char who[9] = "";
+	run_log(r, level, code, "%s%s%s", text, peer ? " peer " : "", peer ? id_short(peer, who) : "");
+}
+
+/* ---- trainer -> averager ---- */
+
+static void on_progress(void *arg, const struct trainer_progress *p)
+{
+	struct run *r = arg;
+	r->loss = p->loss;
+	if (p->batch)
+		r->accuracy = (double)p->correct / p->batch;
+	r->own_samples += p->batch;
+	if (r->avg)
+		avg_progress(r->avg, p->samples, p->rate, p->claimed);
+	run_tell(r, false);
+}
+
+static void on_contribute(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed)
+{
+	struct run *r = arg;
+	avg_contribute(r->avg, epoch, x, samples, claimed);
+}
+
+static void record_epoch(struct run *r, const struct trainer_applied *a)
+{
+	static const char hexdigit[] = "0123456789abcdef";
+	char digest[2 * DIGEST + 1] = "", prev[2 * DIGEST + 1] = "";
+	if (!r->rs->ctx.store)
+		return;
+	for (int i = 0; i < DIGEST && r->avg; i++) {
+		digest[2 * i] = hexdigit[r->point.prev[i] >> 4];
+		digest[2 * i + 1] = hexdigit[r->point.prev[i] & 15];
+		prev[2 * i] = hexdigit[r->last_prev[i] >> 4];
+		prev[2 * i + 1] = hexdigit[r->last_prev[i] & 15];
+	}
+	uint64_t now = env_now(r->rs->ctx.env);
+	store_epoch_put(r->rs->ctx.store, &(struct store_epoch){ .run = r->hex, .digest = digest, .prev = prev, .epoch = a->epoch,
+		.samples = r->point.samples, .members = r->avg ? r->commit_members : 1, .took_us = now - r->epoch_started_us,
+		.params_version = r->point.params_version, .weight = r->avg ? (double)r->commit_weight : (double)a->samples,
+		.loss = a->loss, .val_loss = NAN, .val_accuracy = NAN, .minority = r->commit_minority });
+	store_run_update(r->rs->ctx.store, r->hex, NULL, NULL, a->epoch, r->point.samples);
+	r->epoch_started_us = now;
+}
+
+/* A strategy without a swarm commits by itself: the point advances with what was applied. */
+static void advance_alone(struct run *r, const struct trainer_applied *a)
+{
+	r->point.epoch = a->epoch;
+	r->point.samples += a->samples;
+	if (a->claimed)
+		ranges_add_all(&r->point.done, a->claimed);
+	run_grant_local(r);
+}
+
+/* By epochs when the spec or the configuration says so, by time otherwise. */
+static bool checkpoint_due(struct run *r, uint64_t epoch)
+{
+	const struct conf *c = r->rs->ctx.conf;
+	uint64_t every = r->spec->local.checkpoint_every ? r->spec->local.checkpoint_every : (uint64_t)conf_int(c, "checkpoint", "every_epochs");
+	uint64_t us = (uint64_t)conf_int(c, "checkpoint", "every"), now = env_now(r->rs->ctx.env);
+	if (!r->saved_us)
+		r->saved_us = now;
+	if (!(every && epoch % every == 0) && !(us && now - r->saved_us >= us))
+		return false;
+	r->saved_us = now;
+	return true;
+}
+
+static void on_applied(void *arg, const struct trainer_applied *a)
+{
+	struct run *r = arg;
+	if (sync_applied(r, a))
+		return;
+	if (!r->avg)
+		advance_alone(r, a);
+	if (a->skipped)
+		run_log(r, LOG_WARN_, "step.nonfinite", "epoch %llu: the mean gradient is not finite; the step was skipped", (unsigned long long)a->epoch);
+	if (!isnan(a->loss))
+		r->epoch_loss = a->loss;
+	run_applied_point(r);
+	record_epoch(r, a);
+	if (r->avg)
+		avg_applied(r->avg, a->epoch, a->digest);
+	uint64_t every = r->spec->validation_every;
+	if (every && a->epoch % every == 0 && !r->validating && !goal(r) && r->state == RUN_TRAIN) {
+		r->validating = true;
+		r->val_epoch = a->epoch;
+		trainer_validate(r->trainer);
+	}
+	if (checkpoint_due(r, a->epoch) && !r->saving && !goal(r) && r->state == RUN_TRAIN && r->rs->ctx.state_dir)
+		ckpt_now(r, NULL);
+	run_tell(r, false);
+	reach(r);
+}
+
+static void on_validated(void *arg, const struct trainer_validated *v)
+{
+	struct run *r = arg;
+	r->validating = false;
+	r->val_loss = v->loss;
+	r->val_accuracy = v->accuracy;
+	if (!isnan(v->accuracy) && !(r->best_accuracy >= v->accuracy))
+		r->best_accuracy = v->accuracy;
+	if (r->rs->ctx.store)
+		store_epoch_validated(r->rs->ctx.store, r->hex, v->epoch, v->loss, v->accuracy);
+	run_tell(r, true);
+	if (r->state == RUN_FINISH)
+		run_finish_more(r);
+	else
+		reach(r);
+}
+
+static void on_idle(void *arg)
+{
+	struct run *r = arg;
+	if (!r->avg)
+		run_grant_local(r);
+}
+
+static void on_broken(void *arg, const struct err *e)
+{
+	run_fail(arg, e);
+}
+
+static void on_trainer_event(void *arg, enum log_level level, const char *code, const char *text)
+{
+	run_log(arg, level, code, "%s", text);
+}
+
+const struct trainer_cb run_trainer_cb = { .progress = on_progress, .contribute = on_contribute, .applied = on_applied,
+	.validated = on_validated, .idle = on_idle, .broken = on_broken, .event = on_trainer_event };
+
+/* ---- entering ---- */
+
+static const struct avg_cb swarm_cb = { .begin = on_begin, .commit = on_commit, .failed = on_failed, .resync = on_resync,
+	.grant = on_grant, .event = on_event };
+
+int run_swarm_open(struct run *r, struct err *e)
+{
+	struct runs_ctx *c = &r->rs->ctx;
+	const struct spec *s = r->spec;
+	if (!trainer_needs_swarm(r->trainer))
+		return 0;
+	struct avg_conf conf = { .run = r->id, .target_batch = s->target_batch, .len = trainer_contribution_len(r->trainer),
+		.data_samples = data_count(r->data, DATA_TRAIN), .group_max = s->group_max, .minority_wait_rounds = s->minority_wait,
+		.client = conf_bool(c->conf, "network", "client"), .micro_batch = s->local.batch };
+	r->avg = avg_new(c->env, c->net, c->chunks, c->dht, &conf, &swarm_cb, r, e);
+	return r->avg ? 0 : -1;
+}
+
+/* The lowest positions not processed yet, a stretch ahead of what was. */
+void run_grant_local(struct run *r)
+{
+	struct ranges grant = { 0 };
+	uint64_t ahead = (uint64_t)r->spec->local.batch * LOCAL_AHEAD_BATCHES;
+	if (ahead < 2 * r->spec->target_batch)
+		ahead = 2 * r->spec->target_batch;
+	uint64_t end = r->point.done.n ? r->point.done.v[r->point.done.n - 1].hi : 0;
+	ranges_add(&grant, 0, end + ahead);
+	ranges_sub_all(&grant, &r->point.done);
+	struct trainer_view v;
+	trainer_view(r->trainer, &v);
+	if (v.left < ahead / 2)
+		trainer_grant(r->trainer, &grant);
+	ranges_free(&grant);
+}
+
+void run_enter(struct run *r)
+{
+	struct err e;
+	if (!r->point.params) {                 /* no checkpoint: fresh parameters, the same bytes on every peer */
+		trainer_init_params(r->trainer);
+		r->point.params = spec_live(r->spec);
+		if (trainer_loaded(r->trainer, 0, r->point.params, &e)) {
+			run_fail(r, &e);
+			return;
+		}
+	}
+	run_applied_point(r);
+	if (goal(r)) {
+		r->reached = true;
+		run_event(r, EV_REACHED);
+		return;
+	}
+	if (!r->avg) {
+		run_grant_local(r);
+		run_event(r, EV_GRANTED);
+		return;
+	}
+	ctl_watch(r);
+	if (avg_enter(r->avg, &r->point, false, &e))
+		run_fail(r, &e);
+}
