@@ -347,7 +347,7 @@ void runs_join(struct runs *rs, const json_t *params, struct reply *reply)
 	struct ask *a = ask_new(rs, NULL, reply);
 	snprintf(a->what, sizeof a->what, "%.64s", json_string_value(json_object_get(params, "run")));
 	snprintf(a->author, sizeof a->author, "%s", author ? author : "");
-	a->local = json_incref(json_object_get(params, "local"));
+	a->local = runs_local(NULL, params);
 	a->open++;
 	key_of("run", json_string_value(json_object_get(params, "run")), key);
 	dht_get(rs->ctx.dht, key, true, join_found, a);

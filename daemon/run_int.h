@@ -113,6 +113,7 @@ void run_tell(struct run *r, bool now);         /* news to followers, at most te
 void runs_dry_run(struct runs *rs, struct spec *s, struct reply *reply);  /* takes s */
 struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply);      /* NULL: it has been answered */
 struct run *runs_by_id(struct runs *rs, const struct id *id);
+json_t *runs_local(const json_t *of_spec, const json_t *params);
 void runs_check_drained(struct runs *rs);
 
 #endif

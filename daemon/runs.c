@@ -59,17 +59,28 @@ struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply
 
 /* ---- starting ---- */
 
+/* The local part: of the spec (may be NULL), over it --local, over it --data, --batch, --threads. New reference. */
+json_t *runs_local(const json_t *of_spec, const json_t *params)
+{
+	static const char *const over[] = { "data", "batch", "threads" };
+	json_t *out = json_is_object(of_spec) ? json_deep_copy(of_spec) : json_object(), *local = json_object_get(params, "local");
+	if (local)
+		json_object_update(out, local);
+	for (size_t i = 0; i < sizeof over / sizeof *over; i++) {
+		json_t *v = json_object_get(params, over[i]);
+		if (v)
+			json_object_set(out, over[i], v);
+	}
+	return out;
+}
+
 static struct spec *spec_from(const json_t *params, struct err *e)
 {
 	json_t *whole = json_deep_copy(json_object_get(params, "spec"));
 	const char *name = json_string_value(json_object_get(params, "name"));
-	json_t *local = json_object_get(params, "local"), *mine = json_object_get(whole, "local");
 	if (name)
 		json_object_set_new(whole, "name", json_string(name));
-	if (local && mine)
-		json_object_update(mine, local);
-	else if (local)
-		json_object_set(whole, "local", local);
+	json_object_set_new(whole, "local", runs_local(json_object_get(whole, "local"), params));
 	struct spec *s = spec_of_json(whole, e);
 	json_decref(whole);
 	return s;

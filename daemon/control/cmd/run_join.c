@@ -4,6 +4,9 @@
 static const struct cmd_param params[] = {
 	{ "run", CMD_STR, CMD_REQUIRED, "name of the run, or its id or the first digits of it" },
 	{ "local", CMD_FILE, CMD_OPTION, "JSON file with the local part: paths, batch, threads, memory" },
+	{ "data", CMD_STR, CMD_OPTION, "where this machine keeps the data: an absolute path, or a name of [data]" },
+	{ "batch", CMD_INT, CMD_OPTION, "samples per micro-batch on this machine" },
+	{ "threads", CMD_INT, CMD_OPTION, "threads of the train lane for this run" },
 	{ "author", CMD_STR, CMD_OPTION, "first digits of the author, when two runs have one name" },
 	{ NULL, 0, 0, NULL }
 };

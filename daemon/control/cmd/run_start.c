@@ -6,6 +6,9 @@ static const struct cmd_param params[] = {
 		"local part" },
 	{ "name", CMD_STR, CMD_OPTION, "another name than the one in the spec" },
 	{ "local", CMD_FILE, CMD_OPTION, "JSON file with the local part: paths, batch, threads, memory" },
+	{ "data", CMD_STR, CMD_OPTION, "where this machine keeps the data: an absolute path, or a name of [data]" },
+	{ "batch", CMD_INT, CMD_OPTION, "samples per micro-batch on this machine" },
+	{ "threads", CMD_INT, CMD_OPTION, "threads of the train lane for this run" },
 	{ "dry_run", CMD_BOOL, 0, "only say what it would need" },
 	{ NULL, 0, 0, NULL }
 };
