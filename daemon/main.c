@@ -1,0 +1,462 @@
+/* hivemindd: one node and a control socket around one loop.
+ *
+ * The tour: main reads options; app_up builds from the outside in (1 the state folder and its lock, 2 log and loop,
+ * 3 keys, 4 store, 5 transport and node, 6 control and sockets); loop_run runs; SIGTERM or `hivectl stop` drains the
+ * node and stops the loop; app_down takes down in the other direction. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/mem.h"
+#include "common/text.h"
+#include "compute.h"
+#include "control/control.h"
+#include "control/sock.h"
+#include "files.h"
+#include "key.h"
+#include "loop.h"
+#include "net/nano.h"
+#include "node.h"
+#include "options.h"
+#include "reach.h"
+#include "sd.h"
+#include "store.h"
+
+#define FORCED_US 2000000u              /* what remains of the stop timeout for closing files */
+
+struct app {
+	struct options o;
+	struct sd sd;
+	struct log *log;
+	bool to_journal;
+	int lock_fd;
+	struct loop *loop;
+	struct env *env;
+	struct store *store;
+	struct engine *engine;
+	struct nano *nano;
+	struct node *node;
+	struct api api;
+	struct control *control;
+	struct sock *sock, *status_sock;
+	struct signal_watch term, intr, hup;
+	struct timer watchdog, forced;
+	uint64_t started_us;
+	bool stopping;
+	int exit_code;
+};
+
+/* --- log: journald takes the level from <N>, a person from the word */
+
+static uint64_t wall_ms(void *arg)
+{
+	struct timespec t;
+
+	(void)arg;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void to_stderr(void *arg, const struct log_line *l)
+{
+	static const int priority[] = { [LOG_DEBUG_] = 7, [LOG_INFO_] = 6, [LOG_WARN_] = 4, [LOG_ERROR_] = 3 };
+	const struct app *a = arg;
+	char at[40];
+
+	if (a->to_journal)
+		fprintf(stderr, "<%d>%s\n", priority[l->level], l->text);
+	else
+		fprintf(stderr, "%s %-5s %s\n", text_print_time(l->wall_ms, at, sizeof at), log_level_name(l->level), l->text);
+}
+
+/* --- 1. the state folder belongs to one daemon */
+
+static int make_dirs(const char *path, struct err *e)
+{
+	char *p = xstrdup(path);
+	int rc = 0;
+
+	for (char *s = p + 1; rc == 0; s++) {
+		bool end = *s == '\0';
+
+		if (*s != '/' && !end)
+			continue;
+		*s = '\0';
+		if (mkdir(p, 0750) < 0 && errno != EEXIST)
+			rc = err_set(e, ERR_IO, "state folder %s: %s: %s", path, p, strerror(errno));
+		*s = end ? '\0' : '/';
+		if (end)
+			break;
+	}
+	free(p);
+	return rc;
+}
+
+static int take_lock(struct app *a, struct err *e)
+{
+	char *path = xasprintf("%s/lock", a->o.state_dir), text[32] = "";
+	ssize_t n;
+
+	a->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0640);
+	if (a->lock_fd < 0) {
+		err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
+	} else if (flock(a->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		n = pread(a->lock_fd, text, sizeof text - 1, 0);
+		text[n > 0 ? strcspn(text, "\n") : 0] = '\0';
+		err_set(e, ERR_BUSY, "%s is in use by another hivemindd%s%s: stop that one, or give this one its own "
+			"--state-dir",
+			a->o.state_dir, *text ? ", process " : "", text);
+		close(a->lock_fd);
+		a->lock_fd = -1;
+	} else if (n = snprintf(text, sizeof text, "%ld\n", (long)getpid()), ftruncate(a->lock_fd, 0) < 0 ||
+		pwrite(a->lock_fd, text, (size_t)n, 0) != n) {
+		log_write(a->log, LOG_WARN_, "main", "%s: %s", path, strerror(errno));
+	}
+	free(path);
+	return a->lock_fd < 0 ? -1 : 0;
+}
+
+/* --- 2. the loop */
+
+static void clock_moved(void *arg, enum loop_clock what, int64_t by_us)
+{
+	static const struct { const char *kind, *text; } is[] = {
+		[LOOP_WALL_JUMP] = { "clock.jump", "the wall clock jumped by" },
+		[LOOP_SUSPEND] = { "clock.suspend", "the machine slept for" },
+		[LOOP_STALL] = { "clock.stall", "the daemon did not get to run for" },
+	};
+	struct app *a = arg;
+
+	log_write(a->log, LOG_WARN_, "main", "%s %+.3f s", is[what].text, (double)by_us / 1e6);
+	if (a->store)
+		store_event(a->store, LOG_WARN_, is[what].kind, NULL, NULL, NULL, "%s %+.3f s", is[what].text,
+			(double)by_us / 1e6);
+}
+
+static int up_loop(struct app *a, struct err *e)
+{
+	const struct conf *c = a->o.conf;
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	int threads = (int)conf_int(c, "compute", "threads");
+	struct loop_conf lc = { .log = a->log, .clock = clock_moved, .clock_arg = a };
+
+	threads = threads ? threads : cores > 2 ? (int)cores - 1 : 1;
+	lc.train_threads = threads;
+	lc.data_threads = (int)conf_int(c, "compute", "data_threads");
+	a->loop = loop_new(&lc, e);
+	if (!a->loop)
+		return -1;
+	a->env = loop_env(a->loop);
+	a->env->files = files_real();
+	a->env->log = a->log;
+	a->started_us = env_now(a->env);
+	if (a->o.failpoints && loop_failpoints(a->loop, a->o.failpoints, e) < 0)
+		return -1;
+	a->engine = engine_new(a->log, threads, conf_str(c, "compute", "cpu"), e);
+	return a->engine ? 0 : -1;
+}
+
+/* --- 4. the store */
+
+static int up_store(struct app *a, struct err *e)
+{
+	const struct conf *c = a->o.conf;
+	char *path = xasprintf("%s/state.db", a->o.state_dir);
+	struct store_opts so = { .path = path, .move_aside = a->o.move_corrupt_aside,
+		.keep_ms = (uint64_t)conf_int(c, "store", "keep") / 1000, .keep_bytes = (uint64_t)conf_int(c, "store",
+			"keep_size") };
+
+	sd_say(&a->sd, "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=opening the database");
+	a->store = store_open(a->env, &so, e);
+	free(path);
+	if (!a->store)
+		return -1;
+	a->env->shelf = store_shelf(a->store);
+	return 0;
+}
+
+/* --- 5. transport and node */
+
+static int up_nano(struct app *a, bool has_key, struct err *e)
+{
+	struct nano_conf nc = { 0 };
+
+	if (nano_listen_parse(conf_str(a->o.conf, "network", "listen"), &nc, e) < 0)
+		return err_wrap(e, "[network] listen");
+	nc.client = conf_bool(a->o.conf, "network", "client");
+	if (!has_key && !nc.client && !reach_is_loopback(nc.listen))
+		return err_set(e, ERR_INVALID, "[network] listen = %s, but there is no swarm key: anybody could join. Make "
+			"one and copy it to "
+			"every peer (umask 077; openssl rand -hex 32 >swarm.key), then say --swarm-key-file swarm.key; or "
+				"listen on 127.0.0.1",
+			conf_str(a->o.conf, "network", "listen"));
+	a->nano = nano_new(a->loop, &nc, e);
+	return a->nano ? 0 : -1;
+}
+
+static int up_node(struct app *a, struct err *e)
+{
+	const struct conf *c = a->o.conf;
+	const char *key_file = conf_str(c, "network", "swarm_key_file");
+	struct node_opts no = { .conf = c, .store = a->store, .state_dir = a->o.state_dir, .version = HIVEMIND_VERSION,
+		.compute = engine_compute(a->engine), .news = control_news, .news_arg = a->control };
+	char *id_file = xasprintf("%s/identity.key", a->o.state_dir);
+	int rc = key_identity(a->env, id_file, no.seed, e);
+
+	free(id_file);
+	if (rc == 0 && *key_file)
+		rc = key_swarm(a->env, key_file, no.swarm_key, e);
+	no.has_swarm_key = *key_file != '\0';
+	no.njoin = conf_list(c, "network", "join", &no.join);
+	if (rc == 0)
+		rc = up_nano(a, no.has_swarm_key, e);
+	if (rc == 0)
+		rc = reach_self(c, nano_endpoint(a->nano), &no.self, e);
+	if (rc == 0) {
+		a->node = node_new(a->env, &no, e);
+		rc = a->node ? 0 : -1;
+	}
+	explicit_bzero(no.seed, sizeof no.seed);
+	explicit_bzero(no.swarm_key, sizeof no.swarm_key);
+	return rc;
+}
+
+/* --- 6. control */
+
+static void stop(void *arg);
+
+static int reload(void *arg, json_t **ret_changed, struct err *e)
+{
+	struct app *a = arg;
+	int rc;
+
+	sd_say(&a->sd, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, env_now(a->env));
+	rc = options_reload(&a->o, ret_changed, e);
+	if (rc == 0) {
+		log_set_min(a->log, (enum log_level)log_level_parse(conf_str(a->o.conf, "log", "level")));
+		node_reload(a->node);
+		log_write(a->log, LOG_INFO_, "main", "%s was read again", a->o.config);
+	} else {
+		log_write(a->log, LOG_ERROR_, "main", "not reloaded: %s", e->text);
+		store_event(a->store, LOG_ERROR_, "config.refused", NULL, NULL, NULL, "%s", e->text);
+	}
+	sd_say(&a->sd, "READY=1");
+	return rc;
+}
+
+static void fill_api(struct app *a)
+{
+	a->api = (struct api){ .arg = a->node, .status = node_status, .peers = node_peers, .dht_get = node_dht_get,
+		.dht_put = node_dht_put, .drain = node_drain };
+#define X(name) a->api.name = node_##name;
+	NODE_RUN_OPS(X)
+#undef X
+}
+
+static int up_control(struct app *a, struct err *e)
+{
+	const struct conf *c = a->o.conf;
+
+	a->sock = sock_open(a->loop, a->control, a->o.socket, conf_str(c, "control", "group"), false, e);
+	if (!a->sock)
+		return -1;
+	if (!a->o.status_socket)
+		return 0;
+	a->status_sock = sock_open(a->loop, a->control, a->o.status_socket, conf_str(c, "control", "status_group"),
+		true, e);
+	return a->status_sock ? 0 : -1;
+}
+
+/* --- signals, watchdog, the end */
+
+static void stop_now(struct app *a)
+{
+	env_timer(a->env, &a->forced, 0);
+	loop_stop(a->loop);
+}
+
+static void drained(void *arg)
+{
+	struct app *a = arg;
+
+	log_write(a->log, LOG_INFO_, "main", "drained");
+	stop_now(a);
+}
+
+static void too_late(struct timer *t)
+{
+	struct app *a = container_of(t, struct app, forced);
+
+	log_write(a->log, LOG_WARN_, "main", "draining took too long; stopping without it");
+	stop_now(a);
+}
+
+/* The first time it drains; asked again it stops at once. */
+static void stop(void *arg)
+{
+	struct app *a = arg;
+	uint64_t limit = (uint64_t)conf_int(a->o.conf, "daemon", "stop_timeout");
+	uint64_t spare = limit > 2 * FORCED_US ? FORCED_US : limit / 2;
+
+	if (a->stopping) {
+		stop_now(a);
+		return;
+	}
+	a->stopping = true;
+	log_write(a->log, LOG_INFO_, "main", "stopping");
+	sd_say(&a->sd, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRIu64 "\nSTATUS=draining", limit + FORCED_US);
+	env_after(a->env, &a->forced, limit);
+	node_stop(a->node, env_now(a->env) + limit - spare, drained, a);
+}
+
+static void on_term(struct signal_watch *s)
+{
+	stop(container_of(s, struct app, term));
+}
+
+static void on_int(struct signal_watch *s)
+{
+	stop(container_of(s, struct app, intr));
+}
+
+static void on_hup(struct signal_watch *s)
+{
+	struct err e;
+
+	reload(container_of(s, struct app, hup), NULL, &e);     /* what is wrong was logged */
+}
+
+static void feed_watchdog(struct timer *t)
+{
+	struct app *a = container_of(t, struct app, watchdog);
+
+	sd_say(&a->sd, "WATCHDOG=1");
+	env_after(a->env, t, a->sd.watchdog_us / 3);
+}
+
+static void up_signals(struct app *a)
+{
+	a->term = (struct signal_watch){ .signo = SIGTERM, .name = "SIGTERM", .caught = on_term };
+	a->intr = (struct signal_watch){ .signo = SIGINT, .name = "SIGINT", .caught = on_int };
+	a->hup = (struct signal_watch){ .signo = SIGHUP, .name = "SIGHUP", .caught = on_hup };
+	loop_watch_signal(a->loop, &a->term);
+	loop_watch_signal(a->loop, &a->intr);
+	loop_watch_signal(a->loop, &a->hup);
+	a->watchdog = (struct timer){ .fire = feed_watchdog, .name = "watchdog" };
+	a->forced = (struct timer){ .fire = too_late, .name = "forced stop" };
+	if (a->sd.watchdog_us)
+		env_after(a->env, &a->watchdog, 1);
+}
+
+static int app_up(struct app *a, struct err *e)
+{
+	struct cmd_ctx cx = { .log = a->log, .conf = a->o.conf, .version = HIVEMIND_VERSION, .socket = a->o.socket,
+		.state_dir = a->o.state_dir, .stop = stop, .reload = reload, .main = a };
+
+	if (make_dirs(a->o.state_dir, e) < 0 || take_lock(a, e) < 0 || up_loop(a, e) < 0 || up_store(a, e) < 0)
+		return -1;
+	cx.env = a->env;
+	cx.store = a->store;
+	cx.started_us = a->started_us;
+	a->control = control_new(&cx);
+	if (up_node(a, e) < 0)
+		return -1;
+	fill_api(a);
+	control_set_api(a->control, &a->api);
+	if (up_control(a, e) < 0)
+		return -1;
+	up_signals(a);
+	return 0;
+}
+
+static void app_down(struct app *a)
+{
+	if (a->control)
+		control_set_api(a->control, NULL);
+	node_free(a->node);             /* first: answers what it still owes, and news may still reach followers */
+	sock_close(a->status_sock);
+	sock_close(a->sock);
+	if (a->loop) {
+		loop_unwatch_signal(&a->term);
+		loop_unwatch_signal(&a->intr);
+		loop_unwatch_signal(&a->hup);
+		env_timer(a->env, &a->watchdog, 0);
+		env_timer(a->env, &a->forced, 0);
+	}
+	control_free(a->control);
+	nano_free(a->nano);
+	if (a->loop)
+		a->env->ops->detach(a->env);
+	store_free(a->store);
+	loop_free(a->loop);
+	engine_free(a->engine);
+	log_free(a->log);
+	if (a->lock_fd >= 0)
+		close(a->lock_fd);
+}
+
+static void say_ready(struct app *a)
+{
+	char at[ENDPOINT_TEXT];
+	const char *listen = endpoint_text(nano_endpoint(a->nano), CHAN_CTRL, at);
+
+	if (conf_bool(a->o.conf, "network", "client"))
+		listen = "nothing (client)";
+	log_write(a->log, LOG_INFO_, "main", "hivemindd %s ready: listening on %s, socket %s", HIVEMIND_VERSION,
+		listen, a->o.socket);
+	sd_say(&a->sd, "READY=1\nSTATUS=listening on %s", listen);
+}
+
+static int run(struct app *a)
+{
+	struct err e = { 0 };
+	int rc = app_up(a, &e);
+
+	if (rc == 0) {
+		say_ready(a);
+		loop_run(a->loop);
+		log_write(a->log, LOG_INFO_, "main", "stopped");
+	} else {
+		log_write(a->log, LOG_ERROR_, "main", "not started: %s", e.text);
+	}
+	app_down(a);
+	return rc == 0 ? 0 : e.code == ERR_INVALID || e.code == ERR_AUTH ? EXIT_CONFIG : 1;
+}
+
+int main(int argc, char **argv)
+{
+	struct app a = { .lock_fd = -1 };
+	struct err e = { 0 };
+	int rc = 0;
+
+	signal(SIGPIPE, SIG_IGN);
+	switch (options_read(&a.o, argc, argv, &e)) {
+	case OPTIONS_EXIT: break;
+	case OPTIONS_USAGE: fprintf(stderr, "hivemindd: %s\n", e.text); rc = EXIT_CONFIG; break;
+	case OPTIONS_CONFIG: fprintf(stderr, "hivemindd: %s\n", e.text); rc = EXIT_CONFIG; break;
+	case OPTIONS_RUN:
+		if (a.o.check_only) {
+			printf("%s: ok\n", a.o.config ? a.o.config : "no configuration file");
+			break;
+		}
+		sd_init(&a.sd);
+		a.to_journal = getenv("JOURNAL_STREAM") != NULL;
+		a.log = log_new((size_t)conf_int(a.o.conf, "log", "lines"),
+			(enum log_level)log_level_parse(conf_str(a.o.conf, "log", "level")), wall_ms, NULL);
+		log_sink(a.log, to_stderr, &a);
+		rc = run(&a);
+		sd_done(&a.sd);
+		break;
+	}
+	options_done(&a.o);
+	return rc;
+}

@@ -1,0 +1,69 @@
+/* Which address of this machine others can dial. Called once, at start. */
+#include "reach.h"
+
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+bool reach_is_loopback(const uint8_t ip[16])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff }, one[16] = { [15] = 1 };
+
+	return memcmp(ip, one, 16) == 0 || (memcmp(ip, mapped, 12) == 0 && ip[12] == 127);
+}
+
+static bool is_any(const uint8_t ip[16])
+{
+	static const uint8_t mapped[16] = { [10] = 0xff, [11] = 0xff }, zero[16];
+
+	return memcmp(ip, mapped, 16) == 0 || memcmp(ip, zero, 16) == 0;
+}
+
+static void ip_of(const struct sockaddr *sa, uint8_t out[16])
+{
+	memset(out, 0, 16);
+	if (sa->sa_family == AF_INET6) {
+		memcpy(out, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
+	} else {
+		out[10] = out[11] = 0xff;
+		memcpy(out + 12, &((const struct sockaddr_in *)sa)->sin_addr, 4);
+	}
+}
+
+/* The address that others dial: advertise, else listen's, else the first one of this machine that is not loopback. */
+int reach_self(const struct conf *c, const struct endpoint *bound, struct endpoint *at, struct err *e)
+{
+	const char *host = conf_str(c, "network", "advertise");
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
+	struct ifaddrs *all = NULL;
+	uint8_t ip[16];
+	int rc;
+
+	*at = *bound;
+	if (*host) {
+		rc = getaddrinfo(host, NULL, &hints, &found);
+		if (rc != 0)
+			return err_set(e, ERR_INVALID, "[network] advertise: %s: %s", host, gai_strerror(rc));
+		ip_of(found->ai_addr, at->ip);
+		freeaddrinfo(found);
+		return 0;
+	}
+	if (!is_any(at->ip) || conf_bool(c, "network", "client"))
+		return 0;
+	if (getifaddrs(&all) == 0)
+		for (struct ifaddrs *i = all; i; i = i->ifa_next) {
+			if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
+				continue;
+			ip_of(i->ifa_addr, ip);
+			if (!reach_is_loopback(ip)) {
+				memcpy(at->ip, ip, 16);
+				break;
+			}
+		}
+	freeifaddrs(all);
+	return is_any(at->ip) ? err_set(e, ERR_INVALID, "[network] listen is every address and this machine has none "
+		"that others "
+		"could dial: set [network] advertise") : 0;
+}
