@@ -15,7 +15,7 @@
 enum data_part { DATA_TRAIN, DATA_VALIDATION, DATA_PARTS };
 
 struct data_source {                            /* what ops->open fills in; embedded first in the kind's own struct */
-	const struct data_ops *ops;
+	const struct data_ops *ops;             /* set by data_open */
 	uint64_t count[DATA_PARTS];             /* samples in the files; validation 0: no files of its own */
 	struct shape shape;                     /* one sample */
 	enum target target;
@@ -64,8 +64,8 @@ struct loader;
 typedef void loader_ready_fn(void *arg);        /* on the loop: loader_next may give a batch, or an error waits */
 struct loader *loader_new(struct env *env, struct data *d, uint32_t batch, uint32_t depth, uint32_t workers,
 	loader_ready_fn *ready, void *arg, struct err *e);
-/* Jobs that run keep the loader alive; ready is not called any more. */
-void loader_free(struct loader *l);
+/* ready is not called any more. gone (may be NULL) is called when no job reads the data: at once or later, from the loop. */
+void loader_free(struct loader *l, void (*gone)(void *arg), void *arg);
 size_t loader_bytes(struct data *d, uint32_t batch, uint32_t depth);   /* memory it will hold */
 /* The positions to process from now on, replacing the former ones (copied). Prepared batches that lie inside stay; of the
  * others everything is dropped. Positions of batches that were handed out must not be in it. */

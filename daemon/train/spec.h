@@ -12,6 +12,7 @@
  *     "target_batch": 256, "strategy": "hivemind",     samples per epoch of the swarm; train/strategy/
  *     "averaging": {"local_updates":false, "average_optimizer":false, "group_max":64, "minority_wait":3},
  *     "data": {"name":"digits", "kind":"idx", "digest":"64 hex digits (filled in by the author's daemon)",
+ *              "count":4096,                           synthetic data only: samples
  *              "steps":[{"type":"normalize","mean":4.9,"std":6.0}, {"type":"shift","pixels":1}, {"type":"flip"}]},
  *     "validation": {"split":0.1, "every":5},          share of the data held out (absent or 0: the data set's own
  *                                                      validation files, if any); every n epochs, 0: only at the end
@@ -75,6 +76,7 @@ struct spec {
 	uint32_t group_max; double minority_wait;
 	char data_name[SPEC_NAME], data_kind[32];
 	bool has_data_digest; uint8_t data_digest[32];
+	uint64_t data_count;                    /* of synthetic data */
 	int nsteps; struct spec_step step[SPEC_STEPS_MAX];
 	double validation_split; uint64_t validation_every;
 	uint64_t seed;

@@ -1,0 +1,263 @@
+/* A folder of IDX files as MNIST comes: train-images*, train-labels*, and for validation t10k-images*, t10k-labels* (or
+ * test-, validation-), each plain or .gz. Everything is read at once and held as it is in the files (one byte a pixel). */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/hash.h"
+#include "common/mem.h"
+#include "common/text.h"
+#include "train/data.h"
+#include "train/data/idx.h"
+
+#define FILE_MAX ((int64_t)1 << 36)
+#define MANIFEST_PIECE 4096
+
+struct file { char name[128]; struct idx_head head; uint8_t *p; };
+struct idx {
+	struct data_source d;
+	struct file images[DATA_PARTS], labels[DATA_PARTS];
+};
+
+static const char *const prefixes[][2] = { { "train-images", "train-labels" }, { "t10k-images", "t10k-labels" },
+	{ "test-images", "test-labels" }, { "validation-images", "validation-labels" } };
+
+struct listing { const char *prefix; char found[128], again[128]; };
+
+static int list_row(void *arg, const char *name)
+{
+	struct listing *l = arg;
+
+	if (strncmp(name, l->prefix, strlen(l->prefix)) || strlen(name) >= sizeof(l->found))
+		return 0;
+	memcpy(l->found[0] ? l->again : l->found, name, strlen(name) + 1);
+	return 0;
+}
+
+static int close_with(struct files *f, int fd, int rc)
+{
+	(void)f->close(f, fd, NULL);
+	return rc;
+}
+
+static int read_file(struct files *f, const char *path, struct file *to, struct err *e)
+{
+	int64_t n = f->size(f, path, e), got;
+	struct err why = { 0 };
+	uint8_t *p;
+	int fd;
+
+	if (n < 0)
+		return -1;
+	if (n > FILE_MAX)
+		return err_set(e, ERR_LIMIT, "%s: %lld bytes; at most %lld are read", path, (long long)n, (long long)FILE_MAX);
+	fd = f->open(f, path, O_RDONLY, 0, e);
+	if (fd < 0)
+		return -1;
+	p = big_alloc(n ? (size_t)n : 1);
+	if (!p)
+		return close_with(f, fd, err_set(e, ERR_NOMEM, "%s: no memory for %lld bytes", path, (long long)n));
+	got = f->pread(f, fd, p, (size_t)n, 0, &why);
+	(void)close_with(f, fd, 0);
+	if (got == n && !idx_parse(&to->head, &to->p, p, (size_t)n, &why)) {
+		big_free(p, n ? (size_t)n : 1);
+		return 0;
+	}
+	if (got >= 0 && got != n)
+		(void)err_set(&why, ERR_IO, "it became shorter while it was read");
+	big_free(p, n ? (size_t)n : 1);
+	return err_set(e, why.code, "%s: %s", path, why.text);
+}
+
+/* 1: not there. */
+static int find_file(struct files *f, const char *dir, const char *prefix, struct file *to, struct err *e)
+{
+	struct listing l = { .prefix = prefix };
+	char path[700];
+	size_t n;
+
+	if (f->list(f, dir, list_row, &l, e) < 0)
+		return -1;
+	if (!l.found[0])
+		return 1;
+	text_clean(l.found);
+	if (l.again[0]) {
+		text_clean(l.again);
+		return err_set(e, ERR_INVALID, "%s: both %s and %s are there; remove one", dir, l.found, l.again);
+	}
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, l.found) >= sizeof(path))
+		return err_set(e, ERR_INVALID, "%.200s...: the path is too long", dir);
+	memcpy(to->name, l.found, sizeof(to->name));
+	n = strlen(to->name);
+	if (n > 3 && !strcmp(to->name + n - 3, ".gz"))
+		to->name[n - 3] = 0;            /* compressed or not, it is the same data set */
+	return read_file(f, path, to, e);
+}
+
+static int check_pair(struct idx *x, int part, const char *dir, struct err *e)
+{
+	const struct idx_head *a = &x->images[part].head, *b = &x->labels[part].head;
+
+	if (a->type != IDX_U8 && a->type != IDX_F32)
+		return err_set(e, ERR_INVALID, "%s/%s: element type 0x%02x; images are bytes (08) or floats (0d)", dir,
+			x->images[part].name, (unsigned)a->type);
+	if ((b->type != IDX_U8 && b->type != IDX_I32) || b->ndim != 1)
+		return err_set(e, ERR_INVALID, "%s/%s: labels must be one dimension of bytes (08) or integers (0c)", dir,
+			x->labels[part].name);
+	if (a->dim[0] != b->dim[0])
+		return err_set(e, ERR_MISMATCH, "%s: %s has %llu samples and %s has %llu", dir, x->images[part].name,
+			(unsigned long long)a->dim[0], x->labels[part].name, (unsigned long long)b->dim[0]);
+	if (part && (a->count / a->dim[0] != x->images[0].head.count / x->images[0].head.dim[0] || a->type != x->images[0].head.type))
+		return err_set(e, ERR_MISMATCH, "%s: samples of %s and %s have different shapes", dir, x->images[0].name,
+			x->images[part].name);
+	x->d.count[part] = a->dim[0];
+	return 0;
+}
+
+static int32_t label_at(const struct file *f, uint64_t i)
+{
+	const uint8_t *p = f->p + f->head.data_at;
+
+	if (f->head.type == IDX_U8)
+		return p[i];
+	p += 4 * i;
+	return (int32_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]);
+}
+
+/* Labels are looked at once, here: kernels do not check. */
+static int check_labels(struct idx *x, int part, const char *dir, struct err *e)
+{
+	for (uint64_t i = 0; i < x->d.count[part]; i++) {
+		int32_t l = label_at(&x->labels[part], i);
+
+		if (l < 0 || l > 1 << 24)
+			return err_set(e, ERR_CORRUPT, "%s/%s: label %d at sample %llu; labels are 0, 1, 2, ...", dir,
+				x->labels[part].name, l, (unsigned long long)i);
+		if ((uint64_t)l >= x->d.classes)
+			x->d.classes = (uint64_t)l + 1;
+	}
+	return 0;
+}
+
+static void add_manifest(struct sha256 *h, const struct file *f)
+{
+	uint64_t n = f->head.data_at + f->head.bytes;
+	uint64_t piece = n < MANIFEST_PIECE ? n : MANIFEST_PIECE;
+	uint8_t size[8];
+
+	for (int i = 0; i < 8; i++)
+		size[i] = (uint8_t)(n >> (8 * i));
+	sha256_add(h, f->name, strlen(f->name) + 1);
+	sha256_add(h, size, sizeof(size));
+	sha256_add(h, f->p, piece);
+	sha256_add(h, f->p + n - piece, piece);
+}
+
+static void shape_of(const struct idx_head *h, struct shape *ret)
+{
+	ret->nd = (int)h->ndim - 1;
+	if (ret->nd < 1 || ret->nd > SHAPE_MAX) {
+		ret->nd = 1;
+		ret->d[0] = (size_t)(h->count / h->dim[0]);
+		return;
+	}
+	for (int i = 0; i < ret->nd; i++)
+		ret->d[i] = (size_t)h->dim[i + 1];
+}
+
+static void close_(struct data_source *d)
+{
+	struct idx *x = (struct idx *)d;
+
+	for (int i = 0; i < DATA_PARTS; i++) {
+		big_free(x->images[i].p, x->images[i].head.data_at + x->images[i].head.bytes);
+		big_free(x->labels[i].p, x->labels[i].head.data_at + x->labels[i].head.bytes);
+	}
+	free(x);
+}
+
+static int load(struct idx *x, struct files *f, const char *dir, struct err *e)
+{
+	int rc = find_file(f, dir, prefixes[0][0], &x->images[DATA_TRAIN], e), rl = 0;
+
+	if (rc >= 0)
+		rl = find_file(f, dir, prefixes[0][1], &x->labels[DATA_TRAIN], e);
+	if (rc < 0 || rl < 0)
+		return -1;
+	if (rc || rl)
+		return err_set(e, ERR_NOT_FOUND, "%s: no file %s*; put the IDX files there or set local.data", dir,
+			prefixes[0][rc ? 0 : 1]);
+	for (size_t k = 1; k < sizeof(prefixes) / sizeof(*prefixes) && !x->images[DATA_VALIDATION].p; k++) {
+		rc = find_file(f, dir, prefixes[k][0], &x->images[DATA_VALIDATION], e);
+		if (rc < 0)
+			return -1;
+		if (rc)
+			continue;
+		rl = find_file(f, dir, prefixes[k][1], &x->labels[DATA_VALIDATION], e);
+		if (rl)
+			return rl < 0 ? -1 : err_set(e, ERR_NOT_FOUND, "%s: %s is there, and %s* is not", dir,
+				x->images[DATA_VALIDATION].name, prefixes[k][1]);
+	}
+	for (int part = 0; part < DATA_PARTS && x->images[part].p; part++)
+		if (check_pair(x, part, dir, e) < 0 || check_labels(x, part, dir, e) < 0)
+			return -1;
+	return 0;
+}
+
+static struct data_source *open_(struct files *f, const char *path, const struct spec *s, struct err *e)
+{
+	struct idx *x = xcalloc(1, sizeof(*x));
+	struct sha256 h;
+
+	x->d.target = TARGET_CLASS;
+	if (load(x, f, path, e) < 0) {
+		close_(&x->d);
+		return NULL;
+	}
+	shape_of(&x->images[DATA_TRAIN].head, &x->d.shape);
+	sha256_init(&h);
+	for (int part = 0; part < DATA_PARTS && x->images[part].p; part++) {
+		add_manifest(&h, &x->images[part]);
+		add_manifest(&h, &x->labels[part]);
+	}
+	sha256_end(&h, x->d.digest);
+	return &x->d;
+}
+
+static void floats(const uint8_t *p, size_t n, real *out)
+{
+	for (size_t i = 0; i < n; i++, p += 4) {
+		uint32_t u = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+		float v;
+
+		memcpy(&v, &u, sizeof(v));
+		out[i] = (real)v;
+	}
+}
+
+static int read_(struct data_source *d, enum data_part part, const uint64_t *index, size_t n, real *x, void *y,
+	struct err *e)
+{
+	struct idx *s = (struct idx *)d;
+	const struct file *im = &s->images[part];
+	size_t per = (size_t)(im->head.count / im->head.dim[0]);
+
+	for (size_t i = 0; i < n; i++) {
+		const uint8_t *p = im->p + im->head.data_at + index[i] * per * im->head.elem;
+		real *out = x + i * per;
+
+		((int32_t *)y)[i] = label_at(&s->labels[part], index[i]);
+		if (im->head.type == IDX_F32) {
+			floats(p, per, out);
+			continue;
+		}
+		for (size_t k = 0; k < per; k++)
+			out[k] = (real)p[k];
+	}
+	return 0;
+}
+
+const struct data_ops data_idx = {
+	.name = "idx", .help = "a folder of IDX files as MNIST comes, plain or .gz",
+	.open = open_, .read = read_, .close = close_,
+};

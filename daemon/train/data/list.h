@@ -1,0 +1,2 @@
+DATA(idx)
+DATA(synthetic)

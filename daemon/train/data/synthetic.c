@@ -1,0 +1,86 @@
+/* Samples made from the seed: for losses that want classes, one noisy cluster per class; for the others, targets that are
+ * a fixed mixture of the input. For tests, benchmarks and first runs without files. */
+#include <stdlib.h>
+#include "common/hash.h"
+#include "common/mem.h"
+#include "common/rng.h"
+#include "train/data.h"
+
+struct synthetic {
+	struct data_source d;
+	uint64_t key;
+	size_t nx, ny;
+};
+
+static void wait_nobody(void *arg, uint64_t us, bool backward)
+{
+}
+
+static struct data_source *open_(struct files *f, const char *path, const struct spec *s, struct err *e)
+{
+	const struct layer_host host = { .wait = wait_nobody };
+	struct model *m = spec_model(s, &host, e);
+	struct synthetic *y;
+	uint64_t made[3];
+
+	if (!m)
+		return NULL;
+	y = xcalloc(1, sizeof(*y));
+	y->d.count[DATA_TRAIN] = s->data_count;
+	y->d.count[DATA_VALIDATION] = s->data_count / 8;
+	y->d.shape = s->input;
+	y->d.target = s->loss->target;
+	y->d.y = m->out;
+	y->nx = shape_count(&s->input);
+	y->ny = shape_count(&m->out);
+	y->d.classes = y->d.target == TARGET_CLASS ? y->ny : 0;
+	y->key = rng_mix(s->seed, 0x5e7);
+	made[0] = s->data_count;
+	made[1] = y->key;
+	made[2] = y->nx;
+	sha256_of(made, sizeof(made), y->d.digest);
+	model_free(m);
+	return &y->d;
+}
+
+static real unit(uint64_t key, uint64_t i)
+{
+	return (real)((double)(rng_at(key, i) >> 11) * 0x1p-52 - 1);
+}
+
+static int read_(struct data_source *d, enum data_part part, const uint64_t *index, size_t n, real *x, void *y,
+	struct err *e)
+{
+	const struct synthetic *s = (const struct synthetic *)d;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t key = rng_mix(s->key, 2 * index[i] + part + 1000), of = index[i] % (d->classes ? d->classes : 1);
+		uint64_t center = rng_mix(s->key, of + 1);
+
+		for (size_t k = 0; k < s->nx; k++)
+			x[i * s->nx + k] = unit(key, k) + (d->classes ? unit(center, k) : 0);
+		if (d->target == TARGET_CLASS) {
+			((int32_t *)y)[i] = (int32_t)of;
+			continue;
+		}
+		for (size_t j = 0; j < s->ny; j++) {
+			uint64_t mix = rng_mix(s->key, 500 + j);
+			real sum = 0;
+
+			for (size_t k = 0; k < s->nx; k++)
+				sum += unit(mix, k) * x[i * s->nx + k];
+			((real *)y)[i * s->ny + j] = sum > 0 ? 1 : 0;
+		}
+	}
+	return 0;
+}
+
+static void close_(struct data_source *d)
+{
+	free(d);
+}
+
+const struct data_ops data_synthetic = {
+	.name = "synthetic", .help = "clusters made from the seed; needs no files",
+	.open = open_, .read = read_, .close = close_,
+};

@@ -1,0 +1,14 @@
+/* Shared by the files that read a spec. */
+#ifndef TRAIN_SPEC_INT_H
+#define TRAIN_SPEC_INT_H
+#include "train/spec.h"
+#include "train/spec_read.h"
+
+int spec_read_model(struct spec *s, const json_t *shared, struct err *e);       /* input, model, loss */
+int spec_read_optim(struct spec *s, const json_t *shared, struct err *e);       /* optimizer, clip_norm, schedule */
+int spec_read_data(struct spec *s, const json_t *shared, struct err *e);        /* data, validation */
+int spec_read_local(struct spec_local *l, const json_t *local, struct err *e);
+/* A name out of a list of names separated by blanks: "unknown ...; did you mean ...". */
+int place_unknown(const struct place *at, const char *what, const char *word, const char *names, struct err *e);
+
+#endif

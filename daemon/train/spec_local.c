@@ -1,0 +1,159 @@
+/* Data, validation and the local part of a spec. */
+#include <stdlib.h>
+#include <string.h>
+#include "train/data.h"
+#include "train/spec_int.h"
+
+static int read_step(struct spec_step *st, const json_t *o, const struct place *at, struct err *e)
+{
+	static const char *const of_normalize[] = { "type", "mean", "std", NULL };
+	static const char *const of_shift[] = { "type", "pixels", NULL };
+	static const char *const of_flip[] = { "type", NULL };
+	const char *type;
+	struct place p;
+	uint32_t pixels = 1;
+
+	if (read_object(o, at, e) < 0)
+		return -1;
+	p = place_key(at, "type");
+	type = json_string_value(json_object_get(o, "type"));
+	if (!type)
+		return place_err(&p, e, "must be the name of a step, and is %s", json_kind(json_object_get(o, "type")));
+	if (!strcmp(type, "normalize")) {
+		int missing = !json_object_get(o, "mean") || !json_object_get(o, "std");
+
+		st->kind = STEP_NORMALIZE;
+		if (missing)
+			return place_err(at, e, "normalize needs \"mean\" and \"std\" of the raw values");
+		return read_known(o, at, of_normalize, e) < 0 || read_real(o, at, "mean", -1e30, 1e30, &st->mean, e) < 0 ||
+			read_real(o, at, "std", 1e-30, 1e30, &st->std, e) < 0 ? -1 : 0;
+	}
+	if (!strcmp(type, "shift")) {
+		st->kind = STEP_SHIFT;
+		if (read_known(o, at, of_shift, e) < 0 || read_u32(o, at, "pixels", 1, 1024, &pixels, e) < 0)
+			return -1;
+		st->pixels = pixels;
+		return 0;
+	}
+	if (!strcmp(type, "flip")) {
+		st->kind = STEP_FLIP;
+		return read_known(o, at, of_flip, e);
+	}
+	return place_unknown(&p, "step", type, "normalize shift flip", e);
+}
+
+static int read_steps(struct spec *s, const json_t *data, const struct place *data_at, struct err *e)
+{
+	const struct place at = place_key(data_at, "steps");
+	const json_t *v = json_object_get(data, "steps");
+
+	if (!v)
+		return 0;
+	if (!json_is_array(v) || json_array_size(v) > SPEC_STEPS_MAX)
+		return place_err(&at, e, "must be an array of at most %d steps, and is %s", SPEC_STEPS_MAX, json_kind(v));
+	for (size_t i = 0; i < json_array_size(v); i++) {
+		const struct place p = place_index(&at, i);
+
+		if (read_step(&s->step[s->nsteps++], json_array_get(v, i), &p, e) < 0)
+			return -1;
+		if (s->step[i].kind != STEP_NORMALIZE && s->input.nd < 2)
+			return place_err(&p, e, "works on images, and the input has one dimension");
+	}
+	return 0;
+}
+
+static int read_validation(struct spec *s, const json_t *shared, struct err *e)
+{
+	static const char *const known[] = { "split", "every", NULL };
+	const struct place top = { "" }, at = place_key(&top, "validation");
+	const json_t *o = json_object_get(shared, "validation");
+
+	s->validation_every = 1;
+	if (!o)
+		return 0;
+	return read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ||
+		read_real(o, &at, "split", 0, 0.9, &s->validation_split, e) < 0 ||
+		read_u64(o, &at, "every", 0, 1ull << 40, &s->validation_every, e) < 0 ? -1 : 0;
+}
+
+static int read_digest(struct spec *s, const json_t *o, const struct place *at, struct err *e)
+{
+	const struct place p = place_key(at, "digest");
+	const json_t *v = json_object_get(o, "digest");
+	struct err why;
+	struct id id;
+
+	if (!v)
+		return 0;
+	if (!json_is_string(v) || id_parse(&id, json_string_value(v), &why) < 0)
+		return place_err(&p, e, "must be the manifest's digest, 64 hex digits (leave it out: it is filled in)");
+	memcpy(s->data_digest, id.b, 32);
+	s->has_data_digest = true;
+	return 0;
+}
+
+int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
+{
+	static const char *const known[] = { "name", "kind", "digest", "count", "steps", NULL };
+	const struct place top = { "" }, at = place_key(&top, "data"), nm = place_key(&at, "name");
+	const struct place kd = place_key(&at, "kind");
+	const json_t *o = json_object_get(shared, "data");
+	char names[200];
+
+	if (read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ||
+	    read_text(o, &at, "name", s->data_name, sizeof(s->data_name), e) < 0)
+		return -1;
+	if (!name_ok(s->data_name))
+		return place_err(&nm, e, "must be a name of letters, digits, - _ . (at most %d); the path is local.data",
+			SPEC_NAME - 1);
+	memcpy(s->data_kind, "idx", 4);
+	if (read_text(o, &at, "kind", s->data_kind, sizeof(s->data_kind), e) < 0)
+		return -1;
+	if (!data_find(s->data_kind))
+		return place_unknown(&kd, "kind of data", s->data_kind, data_names(names, sizeof(names)), e);
+	s->data_count = 4096;
+	if (read_u64(o, &at, "count", 1, 1ull << 40, &s->data_count, e) < 0)
+		return -1;
+	if (json_object_get(o, "count") && strcmp(s->data_kind, "synthetic"))
+		return place_err(&at, e, "\"count\" is for synthetic data; %s files know their own", s->data_kind);
+	return read_digest(s, o, &at, e) < 0 || read_steps(s, o, &at, e) < 0 ? -1 : read_validation(s, shared, e);
+}
+
+int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
+{
+	static const char *const known[] = { "data", "batch", "threads", "workers", "prefetch", "memory", "deterministic",
+		"checkpoint_every", "checkpoint_keep", NULL };
+	const struct place top = { "" }, at = place_key(&top, "local");
+
+	*l = (struct spec_local){ .batch = 32, .workers = 1, .prefetch = 4, .checkpoint_every = 20, .checkpoint_keep = 3 };
+	if (!o)
+		return 0;
+	return read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ||
+		read_text(o, &at, "data", l->data, sizeof(l->data), e) < 0 ||
+		read_u32(o, &at, "batch", 1, 1 << 20, &l->batch, e) < 0 ||
+		read_u32(o, &at, "threads", 0, 1024, &l->threads, e) < 0 ||
+		read_u32(o, &at, "workers", 1, 64, &l->workers, e) < 0 ||
+		read_u32(o, &at, "prefetch", 1, 64, &l->prefetch, e) < 0 ||
+		read_size(o, &at, "memory", &l->memory_bytes, e) < 0 ||
+		read_bool(o, &at, "deterministic", &l->deterministic, e) < 0 ||
+		read_u32(o, &at, "checkpoint_every", 0, UINT32_MAX, &l->checkpoint_every, e) < 0 ||
+		read_u32(o, &at, "checkpoint_keep", 1, 1000, &l->checkpoint_keep, e) < 0 ? -1 : 0;
+}
+
+json_t *spec_local_json(const struct spec *s)
+{
+	const struct spec_local *l = &s->local;
+	json_t *o = json_object();
+
+	if (l->data[0])
+		(void)json_object_set_new(o, "data", json_string(l->data));
+	(void)json_object_set_new(o, "batch", json_integer(l->batch));
+	(void)json_object_set_new(o, "threads", json_integer(l->threads));
+	(void)json_object_set_new(o, "workers", json_integer(l->workers));
+	(void)json_object_set_new(o, "prefetch", json_integer(l->prefetch));
+	(void)json_object_set_new(o, "memory", json_integer((json_int_t)l->memory_bytes));
+	(void)json_object_set_new(o, "deterministic", json_boolean(l->deterministic));
+	(void)json_object_set_new(o, "checkpoint_every", json_integer(l->checkpoint_every));
+	(void)json_object_set_new(o, "checkpoint_keep", json_integer(l->checkpoint_keep));
+	return o;
+}

@@ -1,0 +1,2 @@
+STRATEGY(hivemind)
+STRATEGY(single)
