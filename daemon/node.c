@@ -205,6 +205,7 @@ void node_free(struct node *n)
 {
 	if (!n)
 		return;
+	n->env->ops->detach(n->env);            /* no job runs and nothing arrives from here on */
 	env_timer(n->env, &n->presence, 0);
 	env_timer(n->env, &n->stopping, 0);
 	runs_free(n->runs);
