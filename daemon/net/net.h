@@ -45,6 +45,10 @@ struct net_conf {
 	uint64_t boot_id;                       /* from env.secure at start */
 	bool client;                            /* only dials out */
 	uint32_t peers_max, calls_max;          /* 0 = 4096, 65536 */
+	/* All of the following may stay 0: what this program speaks, what the CPU does at full speed, amendments C9. */
+	char software[24];                      /* shown to the other side, e.g. "hivemindd 0.1.0" */
+	uint16_t version_min, version_max; unsigned suites;
+	uint64_t rekey_frames, rekey_bytes;     /* a new HELLO after so many in one direction */
 };
 
 struct net;
@@ -76,6 +80,8 @@ void net_watch(struct net *n, net_news_fn *fn, void *arg);
 void net_unwatch(struct net *n, net_news_fn *fn, void *arg);
 /* While care > 0 the peer's sockets are polled every 5 ms so that its death shows in milliseconds (C14). Counted. */
 void net_care(struct net *n, const struct id *peer, int delta);
+/* Somebody has measured bytes to the peer in that time (chunk.h does): feeds bandwidth_bps. */
+void net_measured(struct net *n, const struct id *peer, uint64_t bytes, uint64_t us);
 /* Smoothed round trip x 3, at least floor_us: the deadline rule of B18 for small calls. */
 uint64_t net_deadline(struct net *n, const struct id *peer, uint64_t floor_us);
 
@@ -89,7 +95,7 @@ typedef void net_done_fn(void *arg, const struct frame *answer, const struct err
 struct call *net_call(struct net *n, const struct id *to, enum kind k, json_t *json, struct blob blob, enum net_class cls,
 	uint64_t timeout_us, net_done_fn *done, void *arg);
 void net_cancel(struct net *n, struct call *c); /* done is NOT called; the answer is dropped */
-/* One-way: may be lost. 0 or -1 when it cannot even be queued (no address, queue full). */
+/* One-way: may be lost. 0, or -1 when it cannot even be queued (no address, queue full); the blob is then given back already. */
 int net_post(struct net *n, const struct id *to, enum kind k, json_t *json, struct blob blob, enum net_class cls);
 
 /* Handlers. One per kind. A handler must answer a call with exactly one net_reply or net_refuse, now or later
@@ -109,7 +115,7 @@ bool net_verify(const struct id *who, const void *p, size_t len, const uint8_t s
 /* ---- events for the operator: (level, code such as "wrong_swarm_key", peer or NULL, text with the remedy) ---- */
 typedef void net_event_fn(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text);
 void net_events(struct net *n, net_event_fn *fn, void *arg);
-struct net_counters { uint64_t frames_in, frames_out, bad_magic, bad_version, bad_seal, replayed, bad_json, unknown_session, hello_limited, wrong_swarm_key, calls_open, sessions; };
+struct net_counters { uint64_t frames_in, frames_out, bad_magic, bad_frame, bad_version, bad_seal, replayed, bad_json, unknown_session, hello_limited, wrong_swarm_key, calls_open, sessions; };
 void net_counters(const struct net *n, struct net_counters *ret);
 json_t *net_status(struct net *n);              /* for `status` and `peers`: new reference */
 

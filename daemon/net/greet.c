@@ -1,0 +1,252 @@
+/* HELLO as the one who is dialled. Nothing is believed before M3: an M1 whose MAC fits costs one X25519 and one
+ * signature, is counted per address, and leaves a half-open session that is forgotten after ten seconds. */
+#include <stdlib.h>
+#include <string.h>
+#include "common/hash.h"
+#include "common/mem.h"
+#include "net/inner.h"
+
+#define HELLOS_PER_S 100.0                      /* per source address; 0.2 ms each */
+#define HELLOS_BURST 512.0
+#define RESETS_PER_S 20.0                       /* in all; one a second per peer */
+#define LIMITS_MAX 4096
+
+bool limit_take(struct limit *l, uint64_t now_us, double per_s, double burst)
+{
+	if (!l->at_us) {
+		l->tokens = burst;
+	} else {
+		l->tokens += (double)(now_us - l->at_us) * 1e-6 * per_s;
+		if (l->tokens > burst)
+			l->tokens = burst;
+	}
+	l->at_us = now_us;
+	if (l->tokens < 1)
+		return false;
+	l->tokens -= 1;
+	return true;
+}
+
+/* The table of buckets is bounded: when it is full, buckets that have filled up again are dropped. */
+static bool address_may(struct net *n, const uint8_t ip[16])
+{
+	uint64_t now = env_now(n->env);
+	struct limit *l = map_get(n->limits, ip, 16);
+	const void *key;
+	size_t klen;
+
+	if (!l) {
+		if (map_len(n->limits) >= LIMITS_MAX) {
+			for (size_t i = 0; (l = map_next(n->limits, &i, &key, &klen));)
+				if ((double)(now - l->at_us) * 1e-6 * HELLOS_PER_S >= HELLOS_BURST)
+					free(map_del(n->limits, key, klen));
+			if (map_len(n->limits) >= LIMITS_MAX)
+				return false;
+		}
+		l = xcalloc(1, sizeof *l);
+		map_put(n->limits, ip, 16, l);
+	}
+	return limit_take(l, now, HELLOS_PER_S, HELLOS_BURST);
+}
+
+void half_free(struct half *h)
+{
+	struct net *n = h->net;
+
+	map_del(n->halves, h->ref, HELLO_REF);
+	if (h->s) {
+		map_del(n->sessions, &h->s->id, sizeof h->s->id);
+		h->s->half = NULL;
+		h->s->dead = true;
+		session_unref(h->s);
+	}
+	list_del(&h->link);
+	buf_free(&h->m2);
+	free(h);
+}
+
+void greet_expire(struct net *n, uint64_t now)
+{
+	while (!list_empty(&n->half_list)) {
+		struct half *h = list_entry(n->half_list.next, struct half, link);
+
+		if (h->made_us + HALF_US > now)
+			return;
+		half_free(h);
+	}
+}
+
+/* The answer goes where M1 came from: on the door's connection, or to the mailbox that M1 names under its MAC. */
+static void answer(struct net *n, struct via via, const struct endpoint *at, const void *p, size_t len)
+{
+	if (via.chan == CHAN_DOOR)
+		out_plain(n, at, CHAN_DOOR, via.door_token, p, len);
+	else if (at->port[CHAN_CTRL])
+		out_plain(n, at, CHAN_CTRL, 0, p, len);
+}
+
+static void refuse(struct net *n, struct via via, const struct endpoint *at, enum refusal why, const uint8_t *m1, size_t len)
+{
+	struct too_old t = { .why = why, .version_min = n->version_min, .version_max = n->version_max };
+	uint8_t out[TOO_OLD_BYTES], hash[32];
+
+	sha256_of(m1, len, hash);
+	memcpy(t.ref, hash, HELLO_REF);
+	too_old_write(&t, n->mac_key, out);
+	answer(n, via, at, out, sizeof out);
+}
+
+static void stranger(struct net *n, struct via via, const uint8_t *p, size_t len)
+{
+	static const struct endpoint nowhere;
+
+	n->count.wrong_swarm_key++;
+	net_tell(n, LOG_WARN_, "wrong_swarm_key", NULL, "a daemon with another swarm key tried to connect (%llu times so far): "
+		"if it belongs to this swarm, give it the same --swarm-key-file", (unsigned long long)n->count.wrong_swarm_key);
+	/* Nothing is dialled on account of an M1 whose MAC does not fit; its own connection may hear why. */
+	if (via.chan == CHAN_DOOR)
+		refuse(n, via, &nowhere, REFUSAL_SWARM_KEY, p, len);
+}
+
+static void respond(struct net *n, struct via via, const struct hello1 *m1, const uint8_t *p, size_t len,
+	uint16_t version, unsigned suite)
+{
+	struct hello2 m2 = { .version = version, .suite = suite, .boot = n->conf.boot_id, .at = n->conf.self };
+	uint8_t priv[32], dh[32], hash[32];
+	struct half *h;
+	struct sha256 sum;
+
+	n->env->ops->secure(n->env, priv, sizeof priv);
+	if (x25519_dh(priv, m1->e, dh)) {
+		n->count.bad_frame++;
+		return;
+	}
+	x25519_public(priv, m2.e);
+	wipe(priv, sizeof priv);
+	if (map_len(n->halves) >= HALVES_MAX)
+		half_free(list_entry(n->half_list.next, struct half, link));
+	h = xcalloc(1, sizeof *h);
+	h->net = n;
+	h->m1 = *m1;
+	h->made_us = env_now(n->env);
+	h->through_door = via.chan == CHAN_DOOR;
+	sha256_of(p, len, hash);
+	memcpy(h->ref, hash, HELLO_REF);
+	memcpy(m2.ref, hash, HELLO_REF);
+	m2.id = n->self.id;
+	m2.flags = h->through_door && (m1->flags & (HELLO_CLIENT | HELLO_UNREACHED)) ? HELLO_AS_CLIENT : 0;
+	memcpy(m2.software, n->software, sizeof m2.software);
+	hello2_write(&m2, hash, &n->self, n->mac_key, &h->m2);
+	sha256_init(&sum);
+	sha256_add(&sum, p, len);
+	sha256_add(&sum, h->m2.p, h->m2.len);
+	sha256_end(&sum, h->transcript);
+	h->s = session_new(false, suite, dh, n->mac_key, h->transcript);
+	wipe(dh, sizeof dh);
+	h->s->half = h;
+	h->s->version = version;
+	h->s->boot = m1->boot;
+	list_push(&n->half_list, &h->link);
+	map_put(n->halves, h->ref, HELLO_REF, h);
+	map_put(n->sessions, &h->s->id, sizeof h->s->id, h->s);
+	answer(n, via, &m1->at, h->m2.p, h->m2.len);
+}
+
+void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len)
+{
+	struct hello1 m1;
+	struct half *h;
+	uint8_t hash[32];
+	uint16_t version;
+	unsigned suite;
+	struct err e;
+
+	if (hello1_read(&m1, p, len, n->mac_key, &e)) {
+		if (e.code == ERR_AUTH)
+			stranger(n, via, p, len);
+		else
+			n->count.bad_frame++;
+		return;
+	}
+	if (!address_may(n, m1.at.ip)) {
+		n->count.hello_limited++;
+		return;
+	}
+	env_heard(n->env, m1.at.ip);
+	sha256_of(p, len, hash);
+	h = map_get(n->halves, hash, HELLO_REF);
+	if (h) {                                /* sent again: the same answer, no new work */
+		answer(n, via, &m1.at, h->m2.p, h->m2.len);
+		return;
+	}
+	version = m1.version_max < n->version_max ? m1.version_max : n->version_max;
+	suite = suite_choose(n->suites, m1.suites);
+	if (version < m1.version_min || version < n->version_min) {
+		n->count.bad_version++;
+		net_tell(n, LOG_WARN_, "version_mismatch", NULL, "a daemon (%s) that speaks protocol versions %u to %u was refused, "
+			"this one speaks %u to %u: upgrade the older of the two", m1.software, m1.version_min, m1.version_max,
+			n->version_min, n->version_max);
+		refuse(n, via, &m1.at, REFUSAL_VERSION, p, len);
+	} else if (!suite) {
+		refuse(n, via, &m1.at, REFUSAL_SUITE, p, len);
+	} else {
+		respond(n, via, &m1, p, len, version, suite);
+	}
+}
+
+struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const struct header *hd, const uint8_t *m3)
+{
+	struct session *s = h->s;
+	struct id id;
+	struct peer *p;
+	char at[64];
+
+	if (!m3 || m3_check(m3, h->transcript, &id) || !id_eq(&id, &hd->sender)) {
+		n->count.bad_seal++;
+		half_free(h);
+		return NULL;
+	}
+	if (id_eq(&id, &n->self.id)) {
+		if (h->m1.boot != n->conf.boot_id)
+			net_tell(n, LOG_ERROR_, "duplicate_identity", &id, "another daemon (%s) runs with this daemon's own key: the "
+				"state directory was copied; stop one of the two, or delete its key file and start it again",
+				at_text(&h->m1.at, CHAN_CTRL, at));
+		half_free(h);
+		return NULL;
+	}
+	p = peer_make(n, &id);
+	if (!p || p->banned_until_us) {
+		half_free(h);
+		return NULL;
+	}
+	memcpy(p->software, h->m1.software, sizeof p->software);
+	p->client = h->through_door && (h->m1.flags & (HELLO_CLIENT | HELLO_UNREACHED));
+	if (!(h->m1.flags & HELLO_CLIENT))
+		peer_set_address(p, &h->m1.at, h->through_door ? AT_CLAIMED : AT_PROVEN);
+	h->s = NULL;
+	s->half = NULL;
+	s->confirmed = true;
+	half_free(h);
+	map_del(n->sessions, &s->id, sizeof s->id);
+	if (via.chan == CHAN_DOOR)
+		p->door_token = via.door_token;
+	peer_install(p, s);
+	return p;
+}
+
+void greet_unknown(struct net *n, struct via via, const struct header *h)
+{
+	struct reset r = { .session = h->session, .boot = n->conf.boot_id, .from = n->self.id, .to = h->sender };
+	struct peer *p = peer_find(n, &h->sender);
+	uint64_t now = env_now(n->env);
+	uint8_t out[RESET_BYTES];
+
+	n->count.unknown_session++;
+	if ((p && p->reset_us > now) || (via.chan != CHAN_DOOR && (!p || p->at_level == AT_NONE)) ||
+	    !limit_take(&n->resets, now, RESETS_PER_S, RESETS_PER_S))
+		return;
+	if (p)
+		p->reset_us = now + SECOND;
+	reset_write(&r, n->mac_key, out);
+	answer(n, via, p ? &p->at : &n->conf.self, out, sizeof out);
+}

@@ -1,0 +1,220 @@
+/* The inside of the net room: what its files share. Nothing outside daemon/net includes this.
+ *
+ *   net.c    creation, what arrives, events, status        peers.c  address book, sessions of a peer, bans, counters
+ *   out.c    what leaves: messages, routes, the door       hello.c  HELLO as the one who dials
+ *   rpc.c    calls                                         greet.c  HELLO as the one who is dialled, RESET, limits
+ *   serve.c  requests, each run once                       live.c   care, pings, news, round trips
+ */
+#ifndef NET_INNER_H
+#define NET_INNER_H
+#include "common/buf.h"
+#include "common/list.h"
+#include "common/map.h"
+#include "net/session.h"
+
+#define MS 1000ull
+#define SECOND 1000000ull
+#define WAITING_MAX 4096                        /* frames per peer that wait for a session */
+#define WAITING_BYTES_MAX ((size_t)32 << 20)
+#define HALVES_MAX 1024
+#define HELLOS_MAX 4096
+#define SESSIONS_PER_PEER 4
+#define SERVED_PER_PEER 4096
+#define CACHED_BYTES_MAX ((size_t)16 << 20)     /* answers kept in case they have to be sent again */
+#define CACHED_US (30 * SECOND)
+#define BOTH_KEPT_US (30 * SECOND)              /* C12 */
+#define HALF_US (10 * SECOND)
+#define FRESH_MIN_US (100 * MS)                 /* back-off of fresh sockets (C17) */
+#define FRESH_MAX_US (5 * SECOND)
+#define POST_WAIT_US (5 * SECOND)               /* a post waits that long for a session */
+#define DOOR_FRAMES 10                          /* more than that and a partner gets mailboxes (C19) */
+
+enum at_level { AT_NONE, AT_HINT, AT_CLAIMED, AT_PROVEN };
+enum life { LIFE_UNKNOWN, LIFE_ALIVE, LIFE_DEAD, LIFE_LEFT };
+
+struct rtt { uint64_t smooth_us, var_us; uint32_t samples; };
+
+/* What a frame says; shared by its re-sends. The blob is given back as soon as nobody can need it. */
+struct msg {
+	int refs;
+	enum kind kind; enum net_class cls;
+	uint64_t request; uint32_t span;
+	char *json; size_t json_len;
+	struct blob blob;
+	bool dead;                              /* not to be sent any more */
+};
+
+/* A packet on its way. Waits in its peer's list for a session, then belongs to the transport until `gone`. */
+struct out {
+	struct packet p;
+	struct list all, wait;
+	struct net *net; struct peer *peer;     /* peer NULL: a plain message to an address */
+	struct session *s; struct msg *m;
+	uint8_t *plain;
+	bool m3, submitted, at_door;            /* at_door: pushed through this daemon's own door */
+	uint8_t tries; uint16_t flags;
+	bool *early;                            /* set when it is freed inside send */
+	uint64_t token;                         /* answer through the door, if that connection is still the peer's */
+	uint64_t expire_us;                     /* while waiting; 0 = its owner looks after it */
+	void (*gone)(void *arg, bool sent); void *arg;
+};
+
+struct peer {
+	struct list link;                       /* net->peer_list, in the order of first sight */
+	struct net *net; struct id id; uint64_t serial;
+	struct endpoint at; enum at_level at_level;
+	struct endpoint hint; bool has_hint;    /* told by others while `at` is better founded */
+	char software[24];
+	uint64_t boot, boot_before, boot_since_us;
+	bool client;                            /* answers go through this daemon's door */
+	bool as_client;                         /* it answers through its own door only: this daemon cannot be dialled from there */
+	uint64_t door_token; bool door_busy; struct timer door_timer; struct list door_queue;
+	bool owes_ack;                          /* it pushed through its door and waits for a sign */
+	struct list sessions; struct hello *hello; uint64_t hello_next_us;
+	struct list waiting; uint32_t waiting_n; size_t waiting_bytes;
+	struct list calls; uint64_t next_request;
+	struct map *served; struct list served_list; uint64_t floor; uint64_t served_boot;
+	struct rtt rtt[2];                      /* control, bulk */
+	uint64_t heard_us, used_us, frames_out, misses, fresh_us, fresh_backoff_us;
+	enum life life; int care; struct call *probe; uint32_t probe_misses; uint64_t probe_next_us;
+	uint64_t banned_until_us; uint32_t failures;
+	struct net_bytes bytes; uint64_t bandwidth_bps;
+	uint64_t reset_us;                      /* the next RESET not before */
+	uint32_t pins;                          /* outs and kept requests that point here */
+};
+
+/* HELLO in progress, this side dialling. */
+struct dial { struct list link; uint64_t deadline_us; net_dial_fn *done; void *arg; };
+struct hello {
+	struct net *net; struct list link; struct peer *peer;   /* peer NULL: net_dial to an address */
+	struct endpoint at; bool through_door;
+	uint8_t priv[32], e[32], m1_hash[32]; struct buf m1;
+	struct timer timer; uint64_t until_us, began_us; uint32_t tries;
+	struct list dials;
+	struct err why;                         /* the last hint of a refusal */
+};
+/* HELLO in progress, this side dialled: M2 is sent, M3 has not come. */
+struct half {
+	struct net *net; struct list link; struct session *s; uint8_t ref[HELLO_REF], transcript[32];
+	struct hello1 m1; struct buf m2; uint64_t made_us; uint64_t token; bool through_door;
+};
+/* Token bucket of HELLOs per source address. */
+struct limit { uint64_t at_us; double tokens; };
+bool limit_take(struct limit *l, uint64_t now_us, double per_s, double burst);  /* greet.c; {0} is a full one */
+
+struct call {
+	struct list link; struct net *net; struct peer *peer; struct msg *m; struct out *cur;
+	struct timer timer; uint64_t deadline_us, sent_us, retry_us;
+	uint32_t tries, timeout_tries; bool pending, ending; struct err why;
+	net_done_fn *done; void *arg;
+};
+
+enum served_state { SERVED_RUNNING, SERVED_DONE, SERVED_FORGOT };
+struct served {
+	struct list link, cache; struct peer *peer; uint64_t request, done_us; enum served_state state;
+	bool stale;                             /* its caller's boot is over */
+	struct msg *reply;
+};
+struct kept {
+	struct request r; struct list link; struct peer *peer; struct served *sv; uint64_t token;
+	bool in_handler, kept, answered;
+};
+struct watch { net_news_fn *fn; void *arg; };
+
+#define EVENT_CODES 16
+struct net {
+	struct env *env; struct net_conf conf; struct signer self; uint8_t mac_key[32];
+	uint16_t version_min, version_max; unsigned suites; char software[24];
+	struct map *peers, *sessions, *hellos, *halves, *calls, *limits;
+	struct list peer_list, hello_list, half_list, outs, ending, kept, cached;
+	size_t cached_bytes; uint64_t serial, map_key;
+	struct { net_handler_fn *fn; void *arg; } handlers[256];
+	struct watch *watches; size_t nwatches; uint32_t caring;
+	struct timer later, tick, care_timer;
+	net_event_fn *event; void *event_arg;
+	struct { const char *code; uint64_t at_us; } told[EVENT_CODES];
+	struct net_counters count;
+	struct limit resets;
+	json_t *empty; uint8_t *scratch;
+	bool freeing;
+};
+
+/* ---- net.c ---- */
+void net_tell(struct net *n, enum log_level level, const char *code, const struct id *peer, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+void net_later(struct net *n);                  /* runs net->ending soon */
+const char *at_text(const struct endpoint *at, enum chan c, char out[64]);
+
+/* ---- peers.c ---- */
+struct peer *peer_find(struct net *n, const struct id *id);
+struct peer *peer_make(struct net *n, const struct id *id);     /* NULL: the book is full of peers in use */
+void peer_free(struct peer *p);
+void peer_set_address(struct peer *p, const struct endpoint *at, enum at_level level);
+void peer_install(struct peer *p, struct session *s);           /* takes the reference; flushes what waited */
+struct session *peer_session(struct peer *p);                   /* the one to send with, or NULL */
+void peer_drop_sessions(struct peer *p);
+void peer_expire(struct peer *p, uint64_t now);
+void peer_rebooted(struct peer *p, uint64_t boot);
+bool endpoint_eq(const struct endpoint *a, const struct endpoint *b);
+
+/* ---- out.c ---- */
+struct msg *msg_new(enum kind k, enum net_class cls, json_t *json, struct blob blob);   /* steals json; NULL: too big */
+struct msg *msg_ref(struct msg *m);
+void msg_unref(struct msg *m);
+void msg_kill(struct msg *m);                   /* gives the blob back at once */
+/* Sends now or when there is a session; gone (may be NULL) comes exactly once, later. NULL: cannot be queued. */
+struct out *out_send(struct peer *p, struct msg *m, uint16_t flags, uint64_t token, uint64_t expire_us,
+	void (*gone)(void *arg, bool sent), void *arg);
+void out_plain(struct net *n, const struct endpoint *to, enum chan c, uint64_t token, const void *p, size_t len);
+void out_forget(struct out *o);                 /* its owner no longer wants to hear; a waiting one is freed */
+void out_flush(struct peer *p);                 /* a session is there */
+void out_drop_waiting(struct peer *p, uint64_t now);    /* those whose time is over; now = UINT64_MAX: all */
+void out_door_free(struct peer *p);             /* the client has shown that its pipe is free */
+void out_detach(struct net *n);                 /* net is going: what the transport still holds will free itself */
+
+/* ---- hello.c, greet.c ---- */
+void hello_start(struct peer *p);               /* once a time; nothing when one is on its way */
+void hello_free(struct hello *h);
+void hello_cancel(struct hello *h, const struct err *e);         /* its dials end with e */
+void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len);
+void hello_on_too_old(struct net *n, struct via via, const uint8_t *p, size_t len);
+void hello_on_reset(struct net *n, const uint8_t *p, size_t len);
+void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len);
+/* The first frame of a half-open session has opened: checks M3 and installs. NULL: refused. */
+struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const struct header *hd, const uint8_t *m3);
+void greet_unknown(struct net *n, struct via via, const struct header *h);      /* perhaps RESET */
+void half_free(struct half *h);                 /* and its session, unless it was installed */
+void greet_expire(struct net *n, uint64_t now);
+
+/* ---- rpc.c ---- */
+void rpc_answer(struct net *n, struct peer *p, const struct header *h, const char *json, const uint8_t *blob);
+void rpc_end(struct call *c, const struct frame *f, const struct err *e);       /* calls done; frees */
+void rpc_end_later(struct call *c, const struct err *e);
+void rpc_end_peer(struct peer *p, bool only_sent, const struct err *e);         /* all its calls, later */
+void rpc_hurry(struct peer *p);                 /* a new session: send again what the old one may have lost */
+void rpc_hello_failed(struct peer *p, const struct err *e);
+void rpc_run_ending(struct net *n);
+bool peer_busy(const struct peer *p);
+
+/* ---- serve.c ---- */
+/* token: it came through this daemon's door, and so goes the answer; 0 = by the mailboxes. */
+void serve_request(struct net *n, struct peer *p, uint64_t token, const struct header *h, const char *json, const uint8_t *blob);
+void serve_forget_boot(struct peer *p);
+void serve_free(struct peer *p);
+void serve_free_kept(struct net *n);            /* requests that nobody has answered */
+void serve_expire(struct net *n, uint64_t now);
+
+/* ---- live.c ---- */
+void live_heard(struct peer *p);
+void live_sample(struct peer *p, bool bulk, uint64_t us);
+uint64_t live_rto(const struct peer *p, bool bulk);
+void live_missed(struct peer *p, uint64_t since_us);    /* nothing came since then */
+void live_probe(struct peer *p, uint64_t deadline_us);  /* one ping; dead when it is not answered in that time */
+void live_dead(struct peer *p, const char *why);
+void live_left(struct peer *p);
+void live_news(struct peer *p, enum net_news what);
+void live_care_fire(struct timer *t);
+#define BULK_BYTES 8192                         /* blobs above go through the bulk mailbox */
+static inline bool msg_bulk(const struct msg *m) { return m->blob.len > BULK_BYTES; }
+
+#endif

@@ -1,0 +1,242 @@
+/* Is a peer there? Silence alone says little: a socket that breaks is a hint (maybe_dead), one ping that is not answered
+ * within three round trips settles it. Peers that somebody cares about are looked at every 5 ms and pinged when they
+ * have been silent, because power loss and partitions say nothing at all. */
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "net/inner.h"
+
+#define CARE_US (5 * MS)
+#define PROBE_MIN_US (60 * MS)                  /* room for one reconnect */
+#define PROBE_AGAIN_US (100 * MS)
+#define SILENCE_US (500 * MS)                   /* then a cared-for peer is pinged */
+#define SILENCE_PROBE_US (1 * SECOND)
+#define RTO_UNKNOWN_US (250 * MS)
+#define RTO_UNKNOWN_BULK_US (1 * SECOND)
+#define RTO_MIN_US (100 * MS)
+#define RTO_MAX_US (5 * SECOND)
+#define MISSES_FRESH 2
+#define MISSES_DEAD 5
+
+/* ---- round trips: RFC 6298, apart for control and bulk ---- */
+
+void live_sample(struct peer *p, bool bulk, uint64_t us)
+{
+	struct rtt *r = &p->rtt[bulk];
+	uint64_t off = us > r->smooth_us ? us - r->smooth_us : r->smooth_us - us;
+
+	if (!r->samples++) {
+		r->smooth_us = us;
+		r->var_us = us / 2;
+		return;
+	}
+	r->var_us = (3 * r->var_us + off) / 4;
+	r->smooth_us = (7 * r->smooth_us + us) / 8;
+}
+
+uint64_t live_rto(const struct peer *p, bool bulk)
+{
+	const struct rtt *r = &p->rtt[bulk];
+	uint64_t us = r->smooth_us + 4 * r->var_us;
+
+	if (!r->samples)
+		return bulk ? RTO_UNKNOWN_BULK_US : RTO_UNKNOWN_US;
+	return us < RTO_MIN_US ? RTO_MIN_US : us > RTO_MAX_US ? RTO_MAX_US : us;
+}
+
+uint64_t net_deadline(struct net *n, const struct id *peer, uint64_t floor_us)
+{
+	struct peer *p = peer_find(n, peer);
+	uint64_t us = 2 * SECOND;               /* B18: until something has been measured */
+
+	if (p && p->rtt[0].samples)
+		us = 3 * p->rtt[0].smooth_us;
+	return us > floor_us ? us : floor_us;
+}
+
+/* ---- news ---- */
+
+void live_news(struct peer *p, enum net_news what)
+{
+	struct net *n = p->net;
+	struct id id = p->id;
+
+	p->pins++;                              /* a watcher may learn of other peers */
+	for (size_t i = 0; i < n->nwatches; i++)
+		if (n->watches[i].fn)
+			n->watches[i].fn(n->watches[i].arg, &id, what);
+	p->pins--;
+}
+
+void net_watch(struct net *n, net_news_fn *fn, void *arg)
+{
+	for (size_t i = 0; i < n->nwatches; i++)
+		if (!n->watches[i].fn) {
+			n->watches[i] = (struct watch){ fn, arg };
+			return;
+		}
+	n->watches = xrealloc(n->watches, (n->nwatches + 1) * sizeof *n->watches);
+	n->watches[n->nwatches++] = (struct watch){ fn, arg };
+}
+
+/* The slot stays, so that a watcher may go while news are told. */
+void net_unwatch(struct net *n, net_news_fn *fn, void *arg)
+{
+	for (size_t i = 0; i < n->nwatches; i++)
+		if (n->watches[i].fn == fn && n->watches[i].arg == arg) {
+			n->watches[i].fn = NULL;
+			return;
+		}
+}
+
+void live_heard(struct peer *p)
+{
+	enum life was = p->life;
+
+	p->heard_us = env_now(p->net->env);
+	p->misses = 0;
+	p->probe_misses = 0;
+	p->fresh_backoff_us = FRESH_MIN_US;
+	p->life = LIFE_ALIVE;
+	if (was == LIFE_DEAD || was == LIFE_LEFT)
+		live_news(p, NEWS_ALIVE);
+}
+
+void live_dead(struct peer *p, const char *why)
+{
+	struct err e;
+	char who[9];
+
+	if (p->life == LIFE_DEAD || p->life == LIFE_LEFT)
+		return;
+	p->life = LIFE_DEAD;
+	p->failures++;
+	log_write(p->net->env->log, LOG_INFO_, "net", "peer %s looks dead: %s", id_short(&p->id, who), why);
+	err_set(&e, ERR_UNREACHABLE, "peer %s looks dead: %s", who, why);
+	rpc_end_peer(p, false, &e);
+	live_news(p, NEWS_DEAD);
+}
+
+void live_left(struct peer *p)
+{
+	struct err e;
+	char who[9];
+
+	if (p->life == LIFE_LEFT)
+		return;
+	p->life = LIFE_LEFT;
+	err_set(&e, ERR_UNREACHABLE, "peer %s has said goodbye", id_short(&p->id, who));
+	rpc_end_peer(p, false, &e);
+	live_news(p, NEWS_GOODBYE);
+}
+
+/* ---- asking ---- */
+
+struct probe { struct net *net; struct id id; uint64_t asked_us; };
+
+static void probe_done(void *arg, const struct frame *answer, const struct err *e)
+{
+	struct probe *q = arg;
+	struct peer *p = peer_find(q->net, &q->id);
+
+	/* Anything heard since counts as an answer; so does a refusal. Another end of the call (ban, restart) says nothing. */
+	if (p && e && (e->code == ERR_TIMEOUT || e->code == ERR_UNREACHABLE) && p->heard_us <= q->asked_us)
+		live_dead(p, "a ping was not answered");
+	free(q);
+}
+
+void live_probe(struct peer *p, uint64_t deadline_us)
+{
+	struct net *n = p->net;
+	uint64_t now = env_now(n->env);
+	struct probe *q;
+
+	if (p->probe || now < p->probe_next_us || n->freeing)
+		return;
+	q = xcalloc(1, sizeof *q);
+	*q = (struct probe){ n, p->id, now };
+	p->probe_next_us = now + PROBE_AGAIN_US;
+	p->probe = net_call(n, &p->id, KIND_PING, NULL, NO_BLOB, CLASS_control, deadline_us, probe_done, q);
+	if (p->probe->ending)
+		p->probe = NULL;
+}
+
+static uint64_t probe_deadline(const struct peer *p)
+{
+	uint64_t us = 3 * p->rtt[0].smooth_us;
+
+	return us > PROBE_MIN_US ? us : PROBE_MIN_US;
+}
+
+static bool looks_broken(struct peer *p)
+{
+	struct linkinfo li = {0};
+
+	return p->at_level != AT_NONE && p->net->env->ops->linkinfo(p->net->env, &p->at, &li) && li.maybe_dead;
+}
+
+/* A frame had no answer in its time. Two of them, and the peer gets fresh sockets (C17) and a new HELLO. */
+void live_missed(struct peer *p, uint64_t since_us)
+{
+	struct net *n = p->net;
+	uint64_t now = env_now(n->env);
+
+	if (p->heard_us >= since_us && p->heard_us)
+		return;
+	p->misses++;
+	if (looks_broken(p))
+		live_probe(p, probe_deadline(p));
+	if (p->misses < MISSES_FRESH || now < p->fresh_us)
+		return;
+	p->fresh_us = now + p->fresh_backoff_us;
+	p->fresh_backoff_us = 2 * p->fresh_backoff_us < FRESH_MAX_US ? 2 * p->fresh_backoff_us : FRESH_MAX_US;
+	if (p->at_level != AT_NONE)
+		n->env->ops->close_link(n->env, &p->at);
+	hello_start(p);
+	if (p->misses >= MISSES_DEAD && p->heard_us + 3 * SECOND < now)
+		live_dead(p, "nothing has come from it for more than 3 s");
+}
+
+static void look_at(struct peer *p, uint64_t now)
+{
+	if (p->life == LIFE_DEAD || p->life == LIFE_LEFT)
+		return;
+	if (looks_broken(p))
+		live_probe(p, probe_deadline(p));
+	else if (now - p->heard_us > SILENCE_US)
+		live_probe(p, SILENCE_PROBE_US > probe_deadline(p) ? SILENCE_PROBE_US : probe_deadline(p));
+}
+
+void live_care_fire(struct timer *t)
+{
+	struct net *n = container_of(t, struct net, care_timer);
+	uint64_t now = env_now(n->env);
+	struct list *next;
+
+	if (!n->caring)
+		return;
+	for (struct list *it = n->peer_list.next; it != &n->peer_list; it = next) {
+		struct peer *p = list_entry(it, struct peer, link);
+
+		next = it->next;                /* cared-for peers stay; a call may make room by freeing others */
+		if (p->care <= 0)
+			continue;
+		look_at(p, now);
+		next = p->link.next;
+	}
+	env_after(n->env, &n->care_timer, CARE_US);
+}
+
+void net_care(struct net *n, const struct id *peer, int delta)
+{
+	struct peer *p = delta > 0 ? peer_make(n, peer) : peer_find(n, peer);
+	bool before;
+
+	if (!p)
+		return;
+	before = p->care > 0;
+	p->care += delta;
+	n->caring += (p->care > 0) - before;
+	if (n->caring && !n->care_timer.at_us)
+		env_after(n->env, &n->care_timer, CARE_US);
+}

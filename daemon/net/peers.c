@@ -1,0 +1,333 @@
+/* The address book: who is where, with which sessions. Bounded: when it is full, the peer that was used longest ago
+ * makes room, unless somebody still needs it. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "net/inner.h"
+
+bool endpoint_eq(const struct endpoint *a, const struct endpoint *b)
+{
+	return !memcmp(a->ip, b->ip, 16) && !memcmp(a->port, b->port, sizeof a->port);
+}
+
+static bool endpoint_dialable(const struct endpoint *at)
+{
+	return at->port[CHAN_CTRL] || at->port[CHAN_DOOR];
+}
+
+struct peer *peer_find(struct net *n, const struct id *id)
+{
+	return map_get(n->peers, id->b, sizeof id->b);
+}
+
+bool peer_busy(const struct peer *p)
+{
+	return p->pins || p->care > 0 || p->hello || !list_empty(&p->calls) || !list_empty(&p->waiting) || p->banned_until_us;
+}
+
+static bool make_room(struct net *n)
+{
+	struct peer *old = NULL;
+
+	if (map_len(n->peers) < n->conf.peers_max)
+		return true;
+	list_each(it, &n->peer_list) {
+		struct peer *p = list_entry(it, struct peer, link);
+
+		if (!peer_busy(p) && (!old || p->used_us < old->used_us))
+			old = p;
+	}
+	if (old)
+		peer_free(old);
+	return old;
+}
+
+static void door_timer_fire(struct timer *t)
+{
+	out_door_free(container_of(t, struct peer, door_timer));
+}
+
+struct peer *peer_make(struct net *n, const struct id *id)
+{
+	struct peer *p = peer_find(n, id);
+
+	if (p)
+		return p;
+	if (!make_room(n))
+		return NULL;
+	p = xcalloc(1, sizeof *p);
+	p->net = n;
+	p->id = *id;
+	p->serial = ++n->serial;
+	p->next_request = 1;
+	p->used_us = env_now(n->env);
+	p->fresh_backoff_us = FRESH_MIN_US;
+	p->door_timer = (struct timer){ .fire = door_timer_fire, .name = "net door" };
+	list_init(&p->sessions);
+	list_init(&p->waiting);
+	list_init(&p->calls);
+	list_init(&p->served_list);
+	list_init(&p->door_queue);
+	list_push(&n->peer_list, &p->link);
+	map_put(n->peers, id->b, sizeof id->b, p);
+	return p;
+}
+
+static void drop_session(struct session *s)
+{
+	struct net *n = s->peer->net;
+
+	map_del(n->sessions, &s->id, sizeof s->id);
+	list_del(&s->link);
+	s->dead = true;
+	s->peer = NULL;
+	n->count.sessions--;
+	session_unref(s);
+}
+
+void peer_drop_sessions(struct peer *p)
+{
+	list_each_safe(it, &p->sessions)
+		drop_session(list_entry(it, struct session, link));
+}
+
+/* Nobody points here: no outs, no calls, no kept requests. */
+void peer_free(struct peer *p)
+{
+	struct net *n = p->net;
+
+	assert(!p->pins && list_empty(&p->calls));
+	if (p->hello)
+		hello_free(p->hello);
+	env_timer(n->env, &p->door_timer, 0);
+	out_drop_waiting(p, UINT64_MAX);
+	serve_free(p);
+	peer_drop_sessions(p);
+	list_del(&p->link);
+	map_del(n->peers, p->id.b, sizeof p->id.b);
+	free(p);
+}
+
+/* Better founded knowledge replaces worse; what others say about a peer whose address is proven is only remembered,
+ * and tried when the proven one has stopped answering. */
+void peer_set_address(struct peer *p, const struct endpoint *at, enum at_level level)
+{
+	if (!endpoint_dialable(at))
+		return;
+	if (level >= p->at_level || p->misses >= 4) {
+		p->at = *at;
+		p->at_level = level;
+		p->has_hint = false;
+	} else if (!endpoint_eq(at, &p->at)) {
+		p->hint = *at;
+		p->has_hint = true;
+	}
+}
+
+/* Amendment C12: of two sessions made by both sides at about the same time, both sides send on the one that the
+ * smaller id initiated; otherwise the newest is the best. */
+struct session *peer_session(struct peer *p)
+{
+	bool small = id_cmp(&p->net->self.id, &p->id) < 0;      /* this side's id is the smaller one */
+	uint64_t now = env_now(p->net->env);
+	struct session *best = NULL, *any = NULL;
+
+	list_each(it, &p->sessions) {
+		struct session *s = list_entry(it, struct session, link);
+
+		if (s->dead || (s->retire_us && s->retire_us < now))
+			continue;
+		any = s;
+		if (s->doubted || s->tx_bytes >= p->net->conf.rekey_bytes || s->tx_counter[0] >= p->net->conf.rekey_frames ||
+		    s->tx_counter[1] >= p->net->conf.rekey_frames || now - s->made_us >= SESSION_AGE_MAX_US)
+			continue;
+		if (!best || s->made_us > best->made_us + BOTH_KEPT_US || s->initiator == best->initiator ||
+		    s->initiator == small)
+			best = s;
+	}
+	if (!best && any)                       /* worn or doubted: usable until the new one is there */
+		hello_start(p);
+	return best ? best : any;
+}
+
+void peer_install(struct peer *p, struct session *s)
+{
+	struct net *n = p->net;
+	struct session *best;
+	size_t k = 0;
+
+	s->peer = p;
+	s->made_us = env_now(n->env);
+	if (p->boot != s->boot)
+		peer_rebooted(p, s->boot);
+	list_push(&p->sessions, &s->link);
+	map_put(n->sessions, &s->id, sizeof s->id, s);
+	n->count.sessions++;
+	best = peer_session(p);
+	list_each_safe(it, &p->sessions) {
+		struct session *o = list_entry(it, struct session, link);
+
+		if (o == best)
+			o->retire_us = 0;
+		else if (!o->retire_us)
+			o->retire_us = s->made_us + BOTH_KEPT_US;
+		k++;
+	}
+	list_each_safe(it, &p->sessions) {
+		struct session *o = list_entry(it, struct session, link);
+
+		if (k > SESSIONS_PER_PEER && o != best && o != s) {
+			drop_session(o);
+			k--;
+		}
+	}
+	out_flush(p);
+	rpc_hurry(p);
+}
+
+/* The process behind the id is another one: nothing of the old one is worth keeping. */
+void peer_rebooted(struct peer *p, uint64_t boot)
+{
+	struct net *n = p->net;
+	struct err e;
+	bool again = p->boot != 0;
+
+	if (again && boot == p->boot_before && env_now(n->env) - p->boot_since_us < 60 * SECOND)
+		net_tell(n, LOG_WARN_, "duplicate_identity", &p->id, "two daemons run with this peer's key: somebody copied a "
+			"state directory; stop one of them, or delete its key file and start it again");
+	p->boot_before = p->boot;
+	p->boot = boot;
+	p->boot_since_us = env_now(n->env);
+	peer_drop_sessions(p);
+	serve_forget_boot(p);
+	p->floor = 0;
+	p->misses = 0;
+	if (!again)
+		return;
+	err_set(&e, ERR_UNREACHABLE, "the peer restarted before it answered");
+	rpc_end_peer(p, true, &e);
+	live_news(p, NEWS_RESTARTED);
+}
+
+void peer_expire(struct peer *p, uint64_t now)
+{
+	list_each_safe(it, &p->sessions) {
+		struct session *s = list_entry(it, struct session, link);
+
+		if (s->retire_us && s->retire_us < now)
+			drop_session(s);
+	}
+	out_drop_waiting(p, now);
+	if (p->banned_until_us && p->banned_until_us <= now)
+		p->banned_until_us = 0;
+}
+
+/* ---- the public part ---- */
+
+void net_learn(struct net *n, const struct id *peer, const struct endpoint *at)
+{
+	struct peer *p;
+
+	if (id_eq(peer, &n->self.id) || !endpoint_dialable(at))
+		return;
+	p = peer_make(n, peer);
+	if (p)
+		peer_set_address(p, at, AT_HINT);
+}
+
+bool net_address(const struct net *n, const struct id *peer, struct endpoint *ret)
+{
+	struct peer *p = map_get(n->peers, peer->b, sizeof peer->b);
+
+	if (!p || p->at_level == AT_NONE)
+		return false;
+	*ret = p->at;
+	return true;
+}
+
+static void info(struct peer *p, struct peer_info *ret)
+{
+	struct linkinfo li = {0};
+
+	memset(ret, 0, sizeof *ret);
+	ret->id = p->id;
+	ret->at = p->at;
+	memcpy(ret->version, p->software, sizeof ret->version);
+	ret->session = !list_empty(&p->sessions);
+	ret->client = p->client;
+	if (p->at_level != AT_NONE && p->net->env->ops->linkinfo(p->net->env, &p->at, &li))
+		ret->maybe_dead = li.maybe_dead;
+	ret->maybe_dead = ret->maybe_dead || p->life == LIFE_DEAD;
+	ret->rtt_us = p->rtt[0].smooth_us;
+	ret->last_seen_us = p->heard_us;
+	ret->banned_until_us = p->banned_until_us;
+	ret->failures = p->failures;
+	ret->bandwidth_bps = p->bandwidth_bps;
+	ret->bytes = p->bytes;
+}
+
+bool net_peer(struct net *n, const struct id *peer, struct peer_info *ret)
+{
+	struct peer *p = peer_find(n, peer);
+
+	if (p)
+		info(p, ret);
+	return p;
+}
+
+size_t net_peers(struct net *n, struct peer_info *out, size_t max)
+{
+	size_t k = 0;
+
+	list_each(it, &n->peer_list) {
+		if (k < max)
+			info(list_entry(it, struct peer, link), &out[k]);
+		k++;
+	}
+	return k;
+}
+
+/* Other peers live behind the same address (one machine, one NAT): it cannot be banned as a whole. */
+static bool shares_address(const struct peer *p)
+{
+	if (!memcmp(p->at.ip, p->net->conf.self.ip, 16))
+		return true;
+	list_each(it, &p->net->peer_list) {
+		const struct peer *o = list_entry(it, struct peer, link);
+
+		if (o != p && o->at_level != AT_NONE && !o->banned_until_us && !memcmp(o->at.ip, p->at.ip, 16))
+			return true;
+	}
+	return false;
+}
+
+void net_ban(struct net *n, const struct id *peer, uint64_t us, const char *why)
+{
+	struct peer *p = peer_make(n, peer);
+	struct err e;
+
+	if (!p)
+		return;
+	p->banned_until_us = us ? env_now(n->env) + us : 0;
+	if (p->at_level != AT_NONE && !shares_address(p))
+		env_ban(n->env, p->at.ip, p->banned_until_us);
+	if (!us)
+		return;
+	net_tell(n, LOG_WARN_, "peer_banned", peer, "banned: %s", why);
+	err_set(&e, ERR_REFUSED, "this daemon has banned the peer: %s", why);
+	rpc_end_peer(p, false, &e);
+	out_drop_waiting(p, UINT64_MAX);
+	peer_drop_sessions(p);
+}
+
+void net_measured(struct net *n, const struct id *peer, uint64_t bytes, uint64_t us)
+{
+	struct peer *p = peer_find(n, peer);
+	uint64_t bps;
+
+	if (!p || !us)
+		return;
+	bps = (uint64_t)((double)bytes * 1e6 / (double)us);
+	p->bandwidth_bps = p->bandwidth_bps ? (3 * p->bandwidth_bps + bps) / 4 : bps;
+}

@@ -1,0 +1,139 @@
+/* A simulated node that has the net room and nothing else, and counts how its calls end: for scenarios of the wire. */
+#ifndef TESTS_SIM_NET_APP_H
+#define TESTS_SIM_NET_APP_H
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "net/net.h"
+#include "sim.h"
+
+struct net_app {
+	struct sim *sim; int node; struct env *env; struct net *net;
+	uint32_t handled, posted, news[4];
+	uint64_t last_handled;                  /* "n" of the last request */
+	struct request *held[64]; unsigned nheld; bool hold;    /* keeps requests instead of answering */
+};
+/* What scenarios ask of all nodes; one per sim, the arg of sim_app. */
+struct net_world { struct net_conf conf; bool client[64]; uint8_t other_key[64]; };
+
+static inline void net_app_seed(int node, uint8_t seed[32])
+{
+	memset(seed, 0, 32);
+	seed[0] = (uint8_t)node;
+	seed[1] = (uint8_t)(node >> 8);
+	seed[31] = 7;
+}
+
+static inline void net_app_echo(void *arg, struct request *r)
+{
+	struct net_app *a = arg;
+	json_int_t x = json_integer_value(json_object_get(r->f.json, "n"));
+
+	a->last_handled = (uint64_t)x;
+	if (!r->wants_reply) {
+		a->posted++;
+		return;
+	}
+	a->handled++;
+	if (a->hold && a->nheld < 64) {
+		a->held[a->nheld++] = net_keep(r);
+		return;
+	}
+	net_reply(r, json_pack("{s:I,s:I}", "n", x + 1, "blob", (json_int_t)r->f.blob_len), NO_BLOB);
+}
+
+static inline void net_app_news(void *arg, const struct id *peer, enum net_news what)
+{
+	((struct net_app *)arg)->news[what]++;
+}
+
+static inline void *net_app_start(struct env *env, int node, void *arg)
+{
+	struct net_world *w = arg;
+	struct net_app *a = xcalloc(1, sizeof *a);
+	struct net_conf c = w->conf;
+	struct err e;
+
+	a->env = env;
+	a->node = node;
+	net_app_seed(node, c.seed);
+	env->ops->secure(env, &c.boot_id, sizeof c.boot_id);
+	c.has_swarm_key = true;
+	memset(c.swarm_key, 0x5a + w->other_key[node], 32);
+	c.client = w->client[node];
+	a->net = NULL;
+	/* the endpoint of a node that is just being added */
+	memset(c.self.ip, 0, 16);
+	c.self.ip[10] = c.self.ip[11] = 0xff;
+	c.self.ip[12] = 10;
+	c.self.ip[14] = (uint8_t)(node >> 8);
+	c.self.ip[15] = (uint8_t)(node + 1);
+	for (int i = 0; i < CHANS; i++)
+		c.self.port[i] = c.client ? 0 : (uint16_t)(4237 + i);
+	a->net = net_new(env, &c, &e);
+	if (!a->net) {
+		fprintf(stderr, "net_new: %s\n", e.text);
+		abort();
+	}
+	net_on(a->net, KIND_DHT_FIND, net_app_echo, a);
+	net_on(a->net, KIND_RUN_STATE, net_app_echo, a);
+	net_watch(a->net, net_app_news, a);
+	return a;
+}
+
+static inline void net_app_stop(void *app)
+{
+	struct net_app *a = app;
+
+	a->env->ops->detach(a->env);
+	net_free(a->net);
+	free(a);
+}
+
+static inline struct net_app *net_app_add(struct sim *s, struct net_world *w)
+{
+	struct sim_app app = { net_app_start, net_app_stop, w };
+	struct endpoint at = { .ip = { [10] = 0xff, [11] = 0xff, [12] = 10 } };
+	int node = sim_nodes(s);
+
+	at.ip[14] = (uint8_t)(node >> 8);
+	at.ip[15] = (uint8_t)(node + 1);
+	for (int i = 0; i < CHANS; i++)
+		at.port[i] = w->client[node] ? 0 : (uint16_t)(4237 + i);
+	node = sim_node_add(s, &at, &app);
+	return sim_app(s, node);
+}
+
+/* a is told where b is. */
+static inline void net_app_know(struct sim *s, int a, int b)
+{
+	struct net_app *x = sim_app(s, a), *y = sim_app(s, b);
+
+	net_learn(x->net, net_self(y->net), net_endpoint(y->net));
+}
+
+/* One call with its end. */
+struct ended { unsigned times; bool ok; enum err_code code; uint64_t n; char text[320]; uint64_t at_us; struct sim *sim; };
+static inline void net_app_ended(void *arg, const struct frame *f, const struct err *e)
+{
+	struct ended *d = arg;
+
+	d->times++;
+	d->ok = f;
+	d->code = e ? e->code : ERR_NONE;
+	if (d->sim)
+		d->at_us = sim_now(d->sim);
+	if (f)
+		d->n = (uint64_t)json_integer_value(json_object_get(f->json, "n"));
+	else
+		snprintf(d->text, sizeof d->text, "%s", e->text);
+}
+
+static inline struct call *net_app_call(struct net_app *a, const struct id *to, uint64_t n, struct blob blob,
+	uint64_t timeout_us, struct ended *d)
+{
+	return net_call(a->net, to, KIND_DHT_FIND, json_pack("{s:I}", "n", (json_int_t)n), blob, CLASS_control, timeout_us,
+		net_app_ended, d);
+}
+#endif
