@@ -1,0 +1,90 @@
+/* The main of every scenario program: each scenario with several seeds, each seed twice with equal trace hashes. */
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "common/text.h"
+#include "sim.h"
+
+static char running[160];               /* for the handler: which seed crashed */
+
+static void crashed(int signo)
+{
+	ssize_t rc = write(2, running, strlen(running));
+	(void)rc;
+	signal(signo, SIG_DFL);
+	raise(signo);
+}
+
+static uint64_t number(const char *name, uint64_t def)
+{
+	const char *text = getenv(name);
+	uint64_t v;
+	return text && !text_u64(text, &v, NULL) ? v : def;
+}
+
+/* One run; the hash, or the failure in why. */
+static uint64_t once(const struct scn *c, uint64_t seed, char *why, size_t cap, struct sim_stats *ret_stats)
+{
+	struct sim *s = sim_new(seed);
+	uint64_t hash;
+
+	c->run(s);
+	if (sim_failed(s))
+		snprintf(why, cap, "%s", sim_failed(s));
+	hash = sim_hash(s);
+	sim_stats(s, ret_stats);
+	sim_free(s);
+	return hash;
+}
+
+static int scenario(const struct scn *c, uint64_t first, uint64_t seeds)
+{
+	int failures = 0;
+	struct sim_stats st = {0};
+	uint64_t events = 0;
+
+	for (uint64_t seed = first; seed < first + seeds; seed++) {
+		char why[512] = "";
+		snprintf(running, sizeof(running), "SEED=%llu %s: crashed\n", (unsigned long long)seed, c->name);
+		uint64_t a = once(c, seed, why, sizeof(why), &st), b;
+		events += st.events;
+		if (!why[0] && (b = once(c, seed, why, sizeof(why), &st)) != a)
+			snprintf(why, sizeof(why), "not deterministic: trace %016llx, then %016llx", (unsigned long long)a,
+				(unsigned long long)b);
+		if (why[0]) {
+			printf("SEED=%llu %s: %s\n", (unsigned long long)seed, c->name, why);
+			failures++;
+		}
+		fflush(stdout);
+	}
+	printf("%s %s: %llu seeds, %llu events\n", failures ? "not ok" : "ok", c->name, (unsigned long long)seeds,
+		(unsigned long long)events);
+	return failures;
+}
+
+int scn_main(const struct scn *list, int argc, char **argv)
+{
+	uint64_t first = number("SEED", 1), seeds = number("SEEDS", getenv("SEED") ? 1 : 10);
+	int failures = 0, ran = 0;
+
+	json_object_seed(1);
+	signal(SIGABRT, crashed);
+	signal(SIGSEGV, crashed);
+	for (const struct scn *c = list; c->name; c++) {
+		bool wanted = argc < 2;
+		for (int i = 1; i < argc; i++)
+			wanted |= !strcmp(argv[i], c->name);
+		if (!wanted)
+			continue;
+		ran++;
+		failures += scenario(c, first, seeds);
+	}
+	if (!ran) {
+		fprintf(stderr, "%s: no such scenario\n", argc > 1 ? argv[1] : "scn");
+		return 2;
+	}
+	return failures ? 1 : 0;
+}

@@ -1,0 +1,157 @@
+/* What a scenario does to its world: kills, pauses, cuts, broken links, full disks, jumping clocks, fail points. */
+#include <stdio.h>
+#include "sim_int.h"
+
+void sim_kill(struct sim *s, int node) { sim_stop(s->node[node], false); }
+void sim_power_off(struct sim *s, int node) { sim_stop(s->node[node], true); }
+
+void sim_restart(struct sim *s, int node)
+{
+	sim_stop(s->node[node], false);
+	sim_start(s->node[node]);
+}
+
+void sim_pause(struct sim *s, int node)
+{
+	sim_mark(s, "pause", (uint64_t)node, 0);
+	s->node[node]->paused = true;
+	sim_wake(s->node[node]);
+}
+
+void sim_resume(struct sim *s, int node)
+{
+	sim_mark(s, "resume", (uint64_t)node, 0);
+	s->node[node]->paused = false;
+	sim_wake(s->node[node]);
+}
+
+bool sim_alive(const struct sim *s, int node) { return s->node[node]->alive && !s->node[node]->dying; }
+int sim_nodes(const struct sim *s) { return s->nodes; }
+void *sim_app(struct sim *s, int node) { return s->node[node]->self; }
+struct env *sim_env(struct sim *s, int node) { return &s->node[node]->env; }
+const struct endpoint *sim_endpoint(const struct sim *s, int node) { return &s->node[node]->at; }
+uint64_t sim_seed(const struct sim *s) { return s->seed; }
+uint64_t sim_now(const struct sim *s) { return s->now; }
+struct rng *sim_rng(struct sim *s) { return &s->rng; }
+struct sim_costs *sim_costs(struct sim *s) { return &s->costs; }
+void sim_burn(struct env *env, uint64_t us) { snode_of(env)->burn += us; }
+uint64_t sim_hash(const struct sim *s) { return s->hash; }
+void sim_stats(const struct sim *s, struct sim_stats *ret) { *ret = s->stats; }
+const char *sim_failed(const struct sim *s) { return s->failed[0] ? s->failed : NULL; }
+
+int sim_node_of(const struct sim *s, const struct env *env)
+{
+	for (int i = 0; i < s->nodes; i++)
+		if (&s->node[i]->env == env)
+			return i;
+	return -1;
+}
+
+void sim_link(struct sim *s, int from, int to, const struct sim_link *l)
+{
+	struct rule *r = xcalloc(1, sizeof(*r));
+
+	*r = (struct rule){ .from = from, .to = to, .l = *l };
+	list_push(&s->rules, &r->link);
+	for (int f = 0; f < s->nodes; f++)
+		for (int t = 0; t < s->nodes; t++) {
+			struct pair *p = s->pair[f * SIM_NODES_MAX + t];
+			if (p && (from < 0 || from == f) && (to < 0 || to == t))
+				p->l = *l;
+		}
+}
+
+void sim_break(struct sim *s, int a, int b)
+{
+	sim_mark(s, "break", (uint64_t)a, (uint64_t)b);
+	for (bool again = true; again;) {       /* breaking one may free another: look from the start each time */
+		again = false;
+		list_each(i, &s->pipes) {
+			struct pipe *p = list_entry(i, struct pipe, all);
+			if (p->owner && ((p->from == a && p->to == b) || (p->from == b && p->to == a))) {
+				simnet_break(s, p);
+				again = true;
+				break;
+			}
+		}
+	}
+}
+
+void sim_cut(struct sim *s, int from, int to)
+{
+	sim_mark(s, "cut", (uint64_t)from, (uint64_t)to);
+	for (int f = from < 0 ? 0 : from; f < (from < 0 ? s->nodes : from + 1); f++)
+		for (int t = to < 0 ? 0 : to; t < (to < 0 ? s->nodes : to + 1); t++)
+			if (f != t)
+				s->cut[f * SIM_NODES_MAX + t] = 1;
+}
+
+void sim_cut_both(struct sim *s, int a, int b)
+{
+	sim_cut(s, a, b);
+	sim_cut(s, b, a);
+}
+
+void sim_partition(struct sim *s, const int *side, int n)
+{
+	sim_mark(s, "split", (uint64_t)n, 0);
+	for (int f = 0; f < n; f++)
+		for (int t = 0; t < n; t++)
+			if (side[f] != side[t])
+				s->cut[f * SIM_NODES_MAX + t] = 1;
+}
+
+void sim_heal(struct sim *s)
+{
+	sim_mark(s, "heal", 0, 0);
+	memset(s->cut, 0, (size_t)SIM_NODES_MAX * SIM_NODES_MAX);
+	simnet_release(s);
+}
+
+void sim_files_fail(struct sim *s, int node, int nth, enum err_code code)
+{
+	s->node[node]->disk.fail_in = nth;
+	s->node[node]->disk.fail_code = code;
+}
+
+void sim_disk_full(struct sim *s, int node, int64_t free_bytes) { s->node[node]->disk.free = free_bytes; }
+
+void sim_shelf_fail(struct sim *s, int node, int nth, enum err_code code)
+{
+	s->node[node]->cupboard.fail_in = nth;
+	s->node[node]->cupboard.fail_code = code;
+}
+
+void sim_wall_jump(struct sim *s, int node, int64_t ms) { s->node[node]->wall_ms += ms; }
+
+void sim_failpoint(struct sim *s, int node, const char *point, enum sim_fate fate, int nth)
+{
+	struct failpoint *f = xcalloc(1, sizeof(*f));
+	*f = (struct failpoint){ .node = node, .fate = fate, .left = nth };
+	snprintf(f->name, sizeof(f->name), "%s", point);
+	list_push(&s->failpoints, &f->link);
+}
+
+bool sim_failpoint_hit(const struct sim *s, const char *point)
+{
+	list_each(i, &s->failpoints) {
+		struct failpoint *f = list_entry(i, struct failpoint, link);
+		if (f->hit && !strcmp(f->name, point))
+			return true;
+	}
+	return false;
+}
+
+void sim_after_event(struct sim *s, int (*check)(struct sim *s, void *arg, struct err *e), void *arg)
+{
+	if (s->nchecks == SIM_CHECKS_MAX)
+		sim_fail(s, "more than %d checks", SIM_CHECKS_MAX);
+	else
+		s->checks[s->nchecks++] = (struct check){ check, arg };
+}
+
+void sim_tap(struct sim *s, void (*fn)(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len), void *arg)
+{
+	s->tap = fn;
+	s->tap_arg = arg;
+}
