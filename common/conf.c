@@ -1,38 +1,14 @@
-/* Configuration: an INI file read through a table of rows. A load works on a copy and swaps it in when all of it was
- * right; values given on the command line (origin "--...") win over every file, at start and at reload. */
+/* Configuration: the table of rows, the typed values, and the questions asked of them; conf_file.c reads files. */
 #include <assert.h>
-#include <errno.h>
-#include <ini.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/buf.h"
-#include "common/conf.h"
+#include "common/conf_int.h"
 #include "common/jrpc.h"
 #include "common/mem.h"
 #include "common/text.h"
 
-#define FILE_MAX ((size_t)1 << 20)
-#define LINE_MAX_ 4096
-
-struct value {
-	const struct conf_row *row;
-	char *key;                          /* the row's, or the one that a "*" row took */
-	char *text, *origin;
-	int64_t i;                          /* INT, DURATION, SIZE, BOOL */
-	double d;
-	char **items;                       /* LIST: one block, pointers then bytes */
-	size_t n;
-	unsigned line;                      /* of the file being read, 0 = not given in it */
-};
-
-struct conf {
-	const struct conf_row *rows;
-	struct value *v;
-	size_t n;
-};
-
-static void value_done(struct value *v)
+static void value_done(struct conf_value *v)
 {
 	free(v->key);
 	free(v->text);
@@ -40,7 +16,7 @@ static void value_done(struct value *v)
 	free(v->items);
 }
 
-static void split_list(struct value *v)
+static void split_list(struct conf_value *v)
 {
 	static const char gaps[] = ", \t";
 	size_t len = strlen(v->text), max = len / 2 + 1;
@@ -86,7 +62,7 @@ static int parse_int(const char *s, int64_t *ret, struct err *e)
 }
 
 /* Fills v's typed fields from v->text. */
-static int parse_value(struct value *v, struct err *e)
+static int parse_value(struct conf_value *v, struct err *e)
 {
 	const struct conf_row *r = v->row;
 	uint64_t u = 0;
@@ -121,7 +97,7 @@ static bool wild(const struct conf_row *r)
 	return !strcmp(r->key, "*");
 }
 
-static struct value *find(const struct conf *c, const char *section, const char *key)
+struct conf_value *conf_find(const struct conf *c, const char *section, const char *key)
 {
 	for (size_t i = 0; i < c->n; i++)
 		if (!strcmp(c->v[i].row->section, section) && !strcmp(c->v[i].key, key))
@@ -129,7 +105,7 @@ static struct value *find(const struct conf *c, const char *section, const char 
 	return NULL;
 }
 
-static void add(struct conf *c, struct value v)
+static void add(struct conf *c, struct conf_value v)
 {
 	c->v = xrealloc(c->v, (c->n + 1) * sizeof *c->v);
 	c->v[c->n++] = v;
@@ -142,7 +118,7 @@ struct conf *conf_new(const struct conf_row *rows)
 
 	c->rows = rows;
 	for (const struct conf_row *r = rows; r->section; r++) {
-		struct value v = { .row = r, .key = xstrdup(r->key), .text = xstrdup(r->def ? r->def : ""),
+		struct conf_value v = { .row = r, .key = xstrdup(r->key), .text = xstrdup(r->def ? r->def : ""),
 			.origin = xstrdup("default") };
 
 		if (wild(r) || parse_value(&v, &e)) {
@@ -165,12 +141,12 @@ void conf_free(struct conf *c)
 	free(c);
 }
 
-static struct conf *copy_of(const struct conf *c, bool command_line_only)
+struct conf *conf_copy(const struct conf *c, bool command_line_only)
 {
 	struct conf *k = conf_new(c->rows);
 
 	for (size_t i = 0; i < c->n; i++) {
-		const struct value *v = &c->v[i];
+		const struct conf_value *v = &c->v[i];
 
 		if (!strcmp(v->origin, "default") || (command_line_only && strncmp(v->origin, "--", 2)))
 			continue;
@@ -180,7 +156,7 @@ static struct conf *copy_of(const struct conf *c, bool command_line_only)
 	return k;
 }
 
-static void swap(struct conf *a, struct conf *b)
+void conf_swap(struct conf *a, struct conf *b)
 {
 	struct conf t = *a;
 
@@ -218,22 +194,22 @@ static const struct conf_row *row_of(const struct conf *c, const char *section, 
 	return NULL;
 }
 
-static int set_value(struct conf *c, const char *section, const char *key, const char *text, const char *origin,
+int conf_put(struct conf *c, const char *section, const char *key, const char *text, const char *origin,
 	struct err *e)
 {
 	const struct conf_row *r = row_of(c, section, key, e);
-	struct value v = {0}, *old;
+	struct conf_value v = {0}, *old;
 
 	if (!r)
 		return -1;
 	if (!text_utf8_ok(text, strlen(text)) || !text_utf8_ok(key, strlen(key)))
 		return err_set(e, ERR_INVALID, "not UTF-8 text");
-	v = (struct value){ .row = r, .key = xstrdup(key), .text = xstrdup(text), .origin = xstrdup(origin) };
+	v = (struct conf_value){ .row = r, .key = xstrdup(key), .text = xstrdup(text), .origin = xstrdup(origin) };
 	if (parse_value(&v, e)) {
 		value_done(&v);
 		return -1;
 	}
-	old = find(c, section, key);
+	old = conf_find(c, section, key);
 	if (old) {
 		v.line = old->line;
 		value_done(old);
@@ -246,188 +222,11 @@ static int set_value(struct conf *c, const char *section, const char *key, const
 
 int conf_set(struct conf *c, const char *section, const char *key, const char *value, const char *origin, struct err *e)
 {
-	return set_value(c, section, key, value, origin, e) ? err_wrap(e, "%s: [%s] %s", origin, section, key) : 0;
+	return conf_put(c, section, key, value, origin, e) ? err_wrap(e, "%s: [%s] %s", origin, section, key) : 0;
 }
-
-/* libinih asks for lines and hands back pairs; the line number is how many it has asked for. */
-struct source {
-	struct conf *c;
-	const char *name, *p, *end;
-	unsigned line;
-	struct err *e;
-	bool failed;
-};
-
-static char *next_line(char *out, int cap, void *arg)
+static const struct conf_value *known(const struct conf *c, const char *section, const char *key)
 {
-	struct source *s = arg;
-	const char *nl, *from = s->p;
-	size_t n;
-
-	if (s->p == s->end || s->failed)
-		return NULL;
-	nl = memchr(s->p, '\n', (size_t)(s->end - s->p));
-	n = (size_t)((nl ? nl : s->end) - s->p);
-	s->line++;
-	if (n + 1 >= (size_t)cap || memchr(s->p, 0, n)) {
-		err_set(s->e, ERR_INVALID, "%s:%u: %s", s->name, s->line,
-			n + 1 >= (size_t)cap ? "line too long: at most 4000 characters" : "a NUL byte: this is not text");
-		s->failed = true;
-		return NULL;
-	}
-	s->p += n + (nl != NULL);
-	while (n && (*from == ' ' || *from == '\t')) {      /* an indented line is a line, not a continuation */
-		from++;
-		n--;
-	}
-	memcpy(out, from, n);
-	out[n] = 0;
-	return out;
-}
-
-static int take_pair(void *arg, const char *section, const char *key, const char *value)
-{
-	struct source *s = arg;
-	struct value *old = find(s->c, section, key);
-	char *origin, *joined = NULL;
-	int rc;
-
-	if (s->failed)
-		return 1;
-	if (old && old->line && old->row->type != CONF_LIST) {
-		err_set(s->e, ERR_INVALID, "%s:%u: [%s] %s: given twice, first on line %u", s->name, s->line, section, key,
-			old->line);
-		s->failed = true;
-		return 0;
-	}
-	if (old && !strncmp(old->origin, "--", 2))
-		return 1;
-	if (old && old->line)                           /* a list may be given in several lines */
-		value = joined = xasprintf("%s, %s", old->text, value);
-	origin = xasprintf("%s:%u", s->name, s->line);
-	rc = set_value(s->c, section, key, value, origin, s->e);
-	if (rc) {
-		err_wrap(s->e, "%s: [%s] %s", origin, section, key);
-		s->failed = true;
-	} else {
-		find(s->c, section, key)->line = s->line;
-	}
-	free(origin);
-	free(joined);
-	return !rc;
-}
-
-int conf_load_text(struct conf *c, const char *name, const char *text, size_t n, struct err *e)
-{
-	struct conf *k = copy_of(c, false);
-	struct source s = { k, name, text, text + n, 0, e, false };
-	int bad;
-
-	/* Debian's libinih reads its limits from these; a path may be longer than its 200 bytes. Always the same values. */
-	ini_use_stack = false;
-	ini_max_line = LINE_MAX_;
-	ini_initial_alloc = LINE_MAX_;
-	bad = ini_parse_stream(next_line, &s, take_pair, &s);
-	if (bad < 0)
-		err_set(e, ERR_NOMEM, "%s: out of memory", name);
-	else if (bad > 0 && (!s.failed || (unsigned)bad < s.line))
-		err_set(e, ERR_INVALID, "%s:%d: neither [section] nor key = value nor a comment (# or ;)", name, bad);
-	if (bad || s.failed) {
-		conf_free(k);
-		return -1;
-	}
-	for (size_t i = 0; i < k->n; i++)
-		k->v[i].line = 0;
-	swap(c, k);
-	conf_free(k);
-	return 0;
-}
-
-static char *read_file(const char *path, size_t *ret_n, struct err *e)
-{
-	FILE *f = fopen(path, "re");
-	char *text;
-	size_t n;
-
-	if (!f) {
-		err_set(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path, strerror(errno));
-		return NULL;
-	}
-	text = xmalloc(FILE_MAX + 1);
-	n = fread(text, 1, FILE_MAX + 1, f);
-	if (ferror(f) || n > FILE_MAX) {
-		err_set(e, n > FILE_MAX ? ERR_LIMIT : ERR_IO, "%s: %s", path,
-			n > FILE_MAX ? "larger than 1 MiB: this is no configuration file" : strerror(errno));
-		free(text);
-		text = NULL;
-	}
-	fclose(f);
-	*ret_n = n;
-	return text;
-}
-
-int conf_load(struct conf *c, const char *path, struct err *e)
-{
-	size_t n;
-	char *text = read_file(path, &n, e);
-	int rc;
-
-	if (!text)
-		return -1;
-	rc = conf_load_text(c, path, text, n, e);
-	free(text);
-	return rc;
-}
-
-static bool differs(const struct value *a, const struct value *b)
-{
-	return !a || !b || strcmp(a->text, b->text);
-}
-
-/* Adds the keys of a that b lacks or has with another text; once is enough for those that both have. */
-static void changed_keys(const struct conf *a, const struct conf *b, bool only_missing, json_t *ret, struct buf *ret_fixed)
-{
-	for (size_t i = 0; i < a->n; i++) {
-		const struct value *v = &a->v[i], *w = find(b, v->row->section, v->key);
-		char *name;
-
-		if (only_missing ? w != NULL : !differs(v, w))
-			continue;
-		name = xasprintf("%s.%s", v->row->section, v->key);
-		json_array_append_new(ret, json_text(name));
-		if (!v->row->reload)
-			buf_printf(ret_fixed, "%s[%s] %s", ret_fixed->len ? ", " : "", v->row->section, v->key);
-		free(name);
-	}
-}
-
-int conf_reload(struct conf *c, const char *path, json_t **ret_changed, struct err *e)
-{
-	struct conf *k = copy_of(c, true);
-	json_t *changed = json_array();
-	struct buf fixed = {0};
-	int rc = conf_load(k, path, e);
-
-	if (!rc) {
-		changed_keys(k, c, false, changed, &fixed);
-		changed_keys(c, k, true, changed, &fixed);
-		if (fixed.len)
-			rc = err_set(e, ERR_STATE, "%s: %s: cannot change while the daemon runs; restart it, or undo the change",
-				path, (const char *)fixed.p);
-	}
-	if (!rc)
-		swap(c, k);
-	if (!rc && ret_changed)
-		*ret_changed = json_incref(changed);
-	json_decref(changed);
-	buf_free(&fixed);
-	conf_free(k);
-	return rc;
-}
-
-static const struct value *known(const struct conf *c, const char *section, const char *key)
-{
-	const struct value *v = find(c, section, key);
+	const struct conf_value *v = conf_find(c, section, key);
 
 	assert(v);
 	return v;
@@ -440,7 +239,7 @@ const char *conf_str(const struct conf *c, const char *section, const char *key)
 
 int64_t conf_int(const struct conf *c, const char *section, const char *key)
 {
-	const struct value *v = known(c, section, key);
+	const struct conf_value *v = known(c, section, key);
 
 	assert(v->row->type == CONF_INT || v->row->type == CONF_DURATION || v->row->type == CONF_SIZE);
 	return v->i;
@@ -453,7 +252,7 @@ double conf_double(const struct conf *c, const char *section, const char *key)
 
 bool conf_bool(const struct conf *c, const char *section, const char *key)
 {
-	const struct value *v = known(c, section, key);
+	const struct conf_value *v = known(c, section, key);
 
 	assert(v->row->type == CONF_BOOL);
 	return v->i;
@@ -461,7 +260,7 @@ bool conf_bool(const struct conf *c, const char *section, const char *key)
 
 size_t conf_list(const struct conf *c, const char *section, const char *key, const char *const **ret)
 {
-	const struct value *v = known(c, section, key);
+	const struct conf_value *v = known(c, section, key);
 
 	assert(v->row->type == CONF_LIST);
 	*ret = (const char *const *)v->items;
@@ -476,7 +275,7 @@ const char *conf_origin(const struct conf *c, const char *section, const char *k
 const char *conf_each(const struct conf *c, const char *section, size_t i, const char **ret_value)
 {
 	for (size_t k = 0; k < c->n; k++) {
-		const struct value *v = &c->v[k];
+		const struct conf_value *v = &c->v[k];
 
 		if (strcmp(v->row->section, section) || !wild(v->row) || i--)
 			continue;
@@ -487,7 +286,7 @@ const char *conf_each(const struct conf *c, const char *section, size_t i, const
 	return NULL;
 }
 
-static json_t *typed(const struct value *v)
+static json_t *typed(const struct conf_value *v)
 {
 	json_t *list;
 
@@ -513,7 +312,7 @@ json_t *conf_json(const struct conf *c)
 	json_t *all = json_object();
 
 	for (size_t i = 0; i < c->n; i++) {
-		const struct value *v = &c->v[i];
+		const struct conf_value *v = &c->v[i];
 		json_t *section = json_object_get(all, v->row->section);
 
 		if (!section) {
