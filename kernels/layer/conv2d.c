@@ -9,20 +9,46 @@ enum { OUT, KERNEL, STRIDE, PADDING, BIAS, IN };
 
 #define WIDE 256        /* columns that a product should have */
 
-struct geom { size_t ic, ih, iw, oc, oh, ow, k, s, pad, rows /* ic k k */, cols /* oh ow */, group /* images at once */; };
+#define KERNEL_MAX 255
 
-static struct geom geom_of(const struct layer *l, size_t batch)
+/* Outputs [lo, hi) along one axis for which one row or column of the kernel falls inside the image. */
+struct span { uint32_t lo, hi; };
+
+struct geom {
+	size_t ic, ih, iw, oc, oh, ow, k, s, pad;
+	size_t rows, cols, group;       /* ic k k; oh ow; images that go through one product */
+	struct span x[KERNEL_MAX], y[KERNEL_MAX];
+};
+
+static void spans(const struct geom *g, size_t in, size_t out, struct span *ret)
 {
-	struct geom g = { l->in.d[0], l->in.d[1], l->in.d[2], l->out.d[0], l->out.d[1], l->out.d[2],
-		(size_t)l->attr[KERNEL], (size_t)l->attr[STRIDE], (size_t)l->attr[PADDING], 0, 0, 1 };
+	for (size_t at = 0; at < g->k; at++) {
+		size_t lo = at >= g->pad ? 0 : (g->pad - at + g->s - 1) / g->s;
+		size_t hi = in + g->pad <= at ? 0 : (in + g->pad - at - 1) / g->s + 1;
 
-	g.rows = g.ic * g.k * g.k;
-	g.cols = g.oh * g.ow;
-	if (g.cols < WIDE)
-		g.group = WIDE / g.cols;
-	if (g.group > batch)
-		g.group = batch ? batch : 1;
-	return g;
+		hi = hi < out ? hi : out;
+		ret[at] = (struct span){ (uint32_t)(lo < hi ? lo : hi), (uint32_t)hi };
+	}
+}
+
+static void geom_of(const struct layer *l, size_t batch, struct geom *ret)
+{
+	ret->ic = l->in.d[0];
+	ret->ih = l->in.d[1];
+	ret->iw = l->in.d[2];
+	ret->oc = l->out.d[0];
+	ret->oh = l->out.d[1];
+	ret->ow = l->out.d[2];
+	ret->k = (size_t)l->attr[KERNEL];
+	ret->s = (size_t)l->attr[STRIDE];
+	ret->pad = (size_t)l->attr[PADDING];
+	ret->rows = ret->ic * ret->k * ret->k;
+	ret->cols = ret->oh * ret->ow;
+	ret->group = ret->cols < WIDE ? WIDE / ret->cols : 1;
+	if (ret->group > batch)
+		ret->group = batch ? batch : 1;
+	spans(ret, ret->iw, ret->ow, ret->x);
+	spans(ret, ret->ih, ret->oh, ret->y);
 }
 
 static int shape(struct layer *l, struct kerr *e)
@@ -55,64 +81,88 @@ static void init(const struct layer *l, uint64_t key, real *param)
 		rand_uniform(rand_key(key, (uint64_t)i), bound, l->param[i].count, param + l->param[i].offset);
 }
 
-/* Where the output columns [*lo, *hi) of kernel column kx fall inside the image. */
-static void inside(const struct geom *g, size_t kx, size_t *ret_lo, size_t *ret_hi)
+/* The border columns of the rows [y.lo, y.hi) of one plane: zeros, where the kernel hangs over the image. */
+static void clear_sides(const struct geom *g, struct span y, struct span x, real *plane)
 {
-	size_t lo = kx >= g->pad ? 0 : (g->pad - kx + g->s - 1) / g->s, hi;
+	if (x.lo == 0 && x.hi == g->ow)
+		return;
+	for (size_t i = y.lo; i < y.hi; i++) {
+		for (size_t j = 0; j < x.lo; j++)
+			plane[i * g->ow + j] = 0;
+		for (size_t j = x.hi; j < g->ow; j++)
+			plane[i * g->ow + j] = 0;
+	}
+}
 
-	hi = g->iw + g->pad <= kx ? 0 : (g->iw + g->pad - kx - 1) / g->s + 1;
-	*ret_hi = hi < g->ow ? hi : g->ow;
-	*ret_lo = lo < *ret_hi ? lo : *ret_hi;
+static void zero(real *to, size_t n)
+{
+	if (n)
+		memset(to, 0, n * sizeof(real));
+}
+
+/* One row of the columns: plane [ih][iw] seen through kernel element (ky, kx). When the output is as wide as the image
+ * this is the image shifted, and one copy does it. */
+static void columns_row(const struct geom *g, const real *plane, size_t ky, size_t kx, real *to)
+{
+	struct span y = g->y[ky], x = g->x[kx];
+	size_t at;
+
+	if (x.lo == x.hi || y.lo == y.hi) {
+		zero(to, g->cols);
+		return;
+	}
+	zero(to, y.lo * g->ow);
+	zero(to + y.hi * g->ow, (g->oh - y.hi) * g->ow);
+	at = (y.lo * g->s + ky - g->pad) * g->iw + x.lo * g->s + kx - g->pad;
+	if (g->s == 1 && g->ow == g->iw) {
+		memcpy(to + y.lo * g->ow + x.lo, plane + at, ((y.hi - y.lo - 1) * g->ow + x.hi - x.lo) * sizeof(real));
+	} else {
+		for (size_t i = y.lo; i < y.hi; i++, at += g->s * g->iw)
+			for (size_t j = x.lo; j < x.hi; j++)
+				to[i * g->ow + j] = plane[at + (j - x.lo) * g->s];
+	}
+	clear_sides(g, y, x, to);
+}
+
+/* The transpose of columns_row: adds to plane. Clears the overhanging part of `from`. */
+static void columns_row_add(const struct geom *g, real *from, size_t ky, size_t kx, real *plane)
+{
+	struct span y = g->y[ky], x = g->x[kx];
+	size_t at;
+
+	if (x.lo == x.hi || y.lo == y.hi)
+		return;
+	at = (y.lo * g->s + ky - g->pad) * g->iw + x.lo * g->s + kx - g->pad;
+	if (g->s == 1 && g->ow == g->iw) {
+		size_t n = (size_t)(y.hi - y.lo - 1) * g->ow + x.hi - x.lo;
+		real *restrict to = plane + at, *restrict add = from + y.lo * g->ow + x.lo;
+
+		clear_sides(g, y, x, from);
+		for (size_t j = 0; j < n; j++)
+			to[j] += add[j];
+	} else {
+		for (size_t i = y.lo; i < y.hi; i++, at += g->s * g->iw)
+			for (size_t j = x.lo; j < x.hi; j++)
+				plane[at + (j - x.lo) * g->s] += from[i * g->ow + j];
+	}
 }
 
 /* x [ic][ih][iw] -> col [rows][ld], the columns of one image. */
 static void im2col(const struct geom *g, const real *x, real *col, size_t ld)
 {
-	for (size_t r = 0; r < g->rows; r++) {
-		size_t kx = r % g->k, ky = r / g->k % g->k, lo, hi;
-		const real *plane = x + r / (g->k * g->k) * g->ih * g->iw;
-		real *to = col + r * ld;
-
-		inside(g, kx, &lo, &hi);
-		for (size_t i = 0; i < g->oh; i++, to += g->ow) {
-			size_t y = i * g->s + ky;
-			size_t from = (y - g->pad) * g->iw + kx - g->pad;       /* wraps below 0; from + j s does not */
-
-			if (y < g->pad || y - g->pad >= g->ih) {
-				memset(to, 0, g->ow * sizeof(real));
-				continue;
-			}
-			for (size_t j = 0; j < lo; j++)
-				to[j] = 0;
-			if (g->s == 1 && lo < hi)
-				memcpy(to + lo, &plane[from + lo], (hi - lo) * sizeof(real));
-			for (size_t j = lo; g->s > 1 && j < hi; j++)
-				to[j] = plane[from + j * g->s];
-			for (size_t j = hi; j < g->ow; j++)
-				to[j] = 0;
-		}
-	}
+	for (size_t c = 0; c < g->ic; c++, x += g->ih * g->iw)
+		for (size_t ky = 0; ky < g->k; ky++)
+			for (size_t kx = 0; kx < g->k; kx++, col += ld)
+				columns_row(g, x, ky, kx, col);
 }
 
-/* The transpose of im2col: adds col into dx, which it zeroes first. */
-static void col2im(const struct geom *g, const real *col, size_t ld, real *dx)
+static void col2im(const struct geom *g, real *col, size_t ld, real *dx)
 {
-	memset(dx, 0, g->ic * g->ih * g->iw * sizeof(real));
-	for (size_t r = 0; r < g->rows; r++) {
-		size_t kx = r % g->k, ky = r / g->k % g->k, lo, hi;
-		real *plane = dx + r / (g->k * g->k) * g->ih * g->iw;
-		const real *from = col + r * ld;
-
-		inside(g, kx, &lo, &hi);
-		for (size_t i = 0; i < g->oh; i++, from += g->ow) {
-			size_t y = i * g->s + ky;
-
-			if (y < g->pad || y - g->pad >= g->ih)
-				continue;
-			for (size_t j = lo; j < hi; j++)
-				plane[(y - g->pad) * g->iw + j * g->s + kx - g->pad] += from[j];
-		}
-	}
+	zero(dx, g->ic * g->ih * g->iw);
+	for (size_t c = 0; c < g->ic; c++, dx += g->ih * g->iw)
+		for (size_t ky = 0; ky < g->k; ky++)
+			for (size_t kx = 0; kx < g->k; kx++, col += ld)
+				columns_row_add(g, col, ky, kx, dx);
 }
 
 /* [group][channels][cols] <-> [channels][group cols]: how images stand in memory and in a product. */
@@ -145,8 +195,9 @@ static struct scratch scratch_of(const struct layer *l, const struct geom *g, bo
 
 static size_t work(const struct layer *l, size_t batch, int parts, bool backward)
 {
-	struct geom g = geom_of(l, batch);
+	struct geom g;
 
+	geom_of(l, batch, &g);
 	return scratch_of(l, &g, backward).bytes * (size_t)parts;
 }
 
@@ -186,10 +237,24 @@ static void forward_part(void *arg, int part, int parts)
 
 static void forward(const struct par *par, const struct layer_call *c)
 {
-	struct job j = { .c = c, .one = par_serial(par->cpu, par->blas), .g = geom_of(c->l, c->batch) };
+	struct job j = { .c = c, .one = par_serial(par->cpu, par->blas) };
 
+	geom_of(c->l, c->batch, &j.g);
 	j.s = scratch_of(c->l, &j.g, false);
 	par_run(par, forward_part, &j);
+}
+
+static real row_sum(const real *x, size_t n)
+{
+	real lane[8] = { 0 };
+	size_t i = 0;
+
+	for (; i + 8 <= n; i += 8)
+		for (int j = 0; j < 8; j++)
+			lane[j] += x[i + j];
+	for (int j = 0; i + j < n; j++)
+		lane[j] += x[i + j];
+	return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
 static void backward_group(const struct job *j, size_t at, size_t n, real *col, real *wide, real *grad)
@@ -207,13 +272,8 @@ static void backward_group(const struct job *j, size_t at, size_t n, real *col, 
 		for (size_t b = 0; b < n; b++)
 			im2col(g, j->c->x + (at + b) * image, col + b * g->cols, ld);
 		gemm(&j->one, false, true, g->oc, g->rows, ld, 1, out, ld, col, ld, 1, grad, g->rows);
-		for (size_t o = 0; l->nparams > 1 && o < g->oc; o++) {
-			real sum = 0;
-
-			for (size_t i = 0; i < ld; i++)
-				sum += out[o * ld + i];
-			grad[l->param[1].offset + o] += sum;
-		}
+		for (size_t o = 0; l->nparams > 1 && o < g->oc; o++)
+			grad[l->param[1].offset + o] += row_sum(out + o * ld, ld);
 	}
 	if (j->c->dx) {
 		gemm(&j->one, true, false, g->rows, ld, g->oc, 1, j->c->param, g->rows, out, ld, 0, col, ld);
@@ -248,10 +308,11 @@ static void backward_part(void *arg, int part, int parts)
 
 static void backward(const struct par *par, const struct layer_call *c)
 {
-	struct job j = { .c = c, .one = par_serial(par->cpu, par->blas), .g = geom_of(c->l, c->batch) };
+	struct job j = { .c = c, .one = par_serial(par->cpu, par->blas) };
 
 	if (!c->dparam && !c->dx)
 		return;
+	geom_of(c->l, c->batch, &j.g);
 	j.s = scratch_of(c->l, &j.g, true);
 	par_run(par, backward_part, &j);
 	for (int part = 1; c->dparam && part < par->n; part++) {        /* in order: n alone decides the bits */
@@ -272,7 +333,7 @@ const struct layer_ops layer_conv2d = {
 	.nattrs = 6,
 	.attr = {
 		[OUT] = { "out", NAN, 1, 65536, true, "output channels" },
-		[KERNEL] = { "kernel", NAN, 1, 255, true, "side of the kernel" },
+		[KERNEL] = { "kernel", NAN, 1, KERNEL_MAX, true, "side of the kernel" },
 		[STRIDE] = { "stride", 1, 1, 255, true, "step of the kernel" },
 		[PADDING] = { "padding", 0, 0, 255, true, "zeros around the image" },
 		[BIAS] = { "bias", 1, 0, 1, true, "add a bias" },

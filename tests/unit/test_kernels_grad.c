@@ -17,6 +17,7 @@ static const struct grad_case cases[] = {
 	{ "conv2d", { 3, { 3, 4, 4 } }, { { "conv2d", { { "out", 2 }, { "kernel", 1 } } } } },
 	{ "conv2d", { 3, { 1, 18, 17 } }, { { "conv2d", { { "out", 2 }, { "kernel", 2 } } } } },
 	{ "conv2d", { 3, { 1, 2, 2 } }, { { "conv2d", { { "out", 2 }, { "kernel", 5 }, { "padding", 3 }, { "stride", 3 } } } } },
+	{ "conv2d", { 3, { 1, 1, 1 } }, { { "conv2d", { { "out", 2 }, { "kernel", 7 }, { "padding", 4 } } } } },
 	{ "maxpool2d", { 3, { 2, 6, 6 } }, { { "maxpool2d", { { "kernel", 2 } } } } },
 	{ "maxpool2d", { 3, { 2, 5, 6 } }, { { "maxpool2d", { { "kernel", 3 }, { "stride", 2 }, { "padding", 1 } } } } },
 	{ "relu", { 1, { 9 } }, { { "relu" } } },
