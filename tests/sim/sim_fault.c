@@ -104,7 +104,8 @@ void sim_partition(struct sim *s, const int *side, int n)
 void sim_heal(struct sim *s)
 {
 	sim_mark(s, "heal", 0, 0);
-	memset(s->cut, 0, (size_t)SIM_NODES_MAX * SIM_NODES_MAX);
+	for (int i = 0; i < s->nodes; i++)
+		memset(s->cut + (size_t)i * SIM_NODES_MAX, 0, (size_t)s->nodes);
 	simnet_release(s);
 }
 
