@@ -32,7 +32,7 @@
 enum at_level { AT_NONE, AT_HINT, AT_CLAIMED, AT_PROVEN };
 enum life { LIFE_UNKNOWN, LIFE_ALIVE, LIFE_DEAD, LIFE_LEFT };
 
-struct rtt { uint64_t smooth_us, var_us; uint32_t samples; };
+struct rtt { uint64_t smooth_us, var_us; uint32_t samples, backoff; };
 
 /* What a frame says; shared by its re-sends. The blob is given back as soon as nobody can need it. */
 struct msg {
@@ -207,6 +207,7 @@ void serve_expire(struct net *n, uint64_t now);
 /* ---- live.c ---- */
 void live_heard(struct peer *p);
 void live_sample(struct peer *p, bool bulk, uint64_t us);
+void live_backoff(struct peer *p, bool bulk);    /* an answer came, but to a re-sent frame */
 uint64_t live_rto(const struct peer *p, bool bulk);
 void live_missed(struct peer *p, uint64_t since_us);    /* nothing came since then */
 void live_probe(struct peer *p, uint64_t deadline_us);  /* one ping; dead when it is not answered in that time */

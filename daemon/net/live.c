@@ -25,6 +25,7 @@ void live_sample(struct peer *p, bool bulk, uint64_t us)
 	struct rtt *r = &p->rtt[bulk];
 	uint64_t off = us > r->smooth_us ? us - r->smooth_us : r->smooth_us - us;
 
+	r->backoff = 0;
 	if (!r->samples++) {
 		r->smooth_us = us;
 		r->var_us = us / 2;
@@ -34,14 +35,23 @@ void live_sample(struct peer *p, bool bulk, uint64_t us)
 	r->smooth_us = (7 * r->smooth_us + us) / 8;
 }
 
+/* A frame had to be sent again, so nothing can be measured by its answer: wait longer until one comes at the first try
+ * (else a link that is slower than the estimate would be flooded with re-sends for ever). */
+void live_backoff(struct peer *p, bool bulk)
+{
+	if (p->rtt[bulk].backoff < 6)
+		p->rtt[bulk].backoff++;
+}
+
 uint64_t live_rto(const struct peer *p, bool bulk)
 {
 	const struct rtt *r = &p->rtt[bulk];
 	uint64_t us = r->smooth_us + 4 * r->var_us;
 
 	if (!r->samples)
-		return bulk ? RTO_UNKNOWN_BULK_US : RTO_UNKNOWN_US;
-	return us < RTO_MIN_US ? RTO_MIN_US : us > RTO_MAX_US ? RTO_MAX_US : us;
+		us = bulk ? RTO_UNKNOWN_BULK_US : RTO_UNKNOWN_US;
+	us = (us < RTO_MIN_US ? RTO_MIN_US : us) << r->backoff;
+	return us < RTO_MAX_US ? us : RTO_MAX_US;
 }
 
 uint64_t net_deadline(struct net *n, const struct id *peer, uint64_t floor_us)

@@ -290,6 +290,8 @@ void rpc_answer(struct net *n, struct peer *p, const struct header *h, const cha
 	}
 	if ((h->pre.flags & FLAG_PROMPT) && c->tries == 1 && c->sent_us)
 		live_sample(p, msg_bulk(c->m), env_now(n->env) - c->sent_us);
+	else if (c->tries > 1 && c->timeout_tries)
+		live_backoff(p, msg_bulk(c->m));
 	lim.bytes = json_max(c->m->kind);
 	if (h->json_len && !(j = json_read(json, h->json_len, lim, &e))) {
 		n->count.bad_json++;

@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "net/chunk.h"
 #include "net/net.h"
 #include "sim.h"
 
 struct net_app {
-	struct sim *sim; int node; struct env *env; struct net *net;
+	struct sim *sim; int node; struct env *env; struct net *net; struct chunks *chunks;
 	uint32_t handled, posted, news[4];
 	uint64_t last_handled;                  /* "n" of the last request */
 	struct request *held[64]; unsigned nheld; bool hold;    /* keeps requests instead of answering */
@@ -79,6 +80,7 @@ static inline void *net_app_start(struct env *env, int node, void *arg)
 	net_on(a->net, KIND_DHT_FIND, net_app_echo, a);
 	net_on(a->net, KIND_RUN_STATE, net_app_echo, a);
 	net_watch(a->net, net_app_news, a);
+	a->chunks = chunks_new(env, a->net);
 	return a;
 }
 
@@ -87,6 +89,7 @@ static inline void net_app_stop(void *app)
 	struct net_app *a = app;
 
 	a->env->ops->detach(a->env);
+	chunks_free(a->chunks);
 	net_free(a->net);
 	free(a);
 }
@@ -135,5 +138,18 @@ static inline struct call *net_app_call(struct net_app *a, const struct id *to, 
 {
 	return net_call(a->net, to, KIND_DHT_FIND, json_pack("{s:I}", "n", (json_int_t)n), blob, CLASS_control, timeout_us,
 		net_app_ended, d);
+}
+
+struct moved { unsigned times; bool ok; enum err_code code; char text[320]; uint64_t at_us; struct sim *sim; };
+static inline void net_app_moved(void *arg, struct xfer *x, const struct err *e)
+{
+	struct moved *m = arg;
+
+	m->times++;
+	m->ok = !e;
+	m->code = e ? e->code : ERR_NONE;
+	snprintf(m->text, sizeof m->text, "%s", e ? e->text : "");
+	if (m->sim)
+		m->at_us = sim_now(m->sim);
 }
 #endif

@@ -1,0 +1,192 @@
+/* Receiving transfers: a chunk goes straight from the opened frame to its place in the taker's memory. What comes again
+ * is acknowledged again; what nobody takes is answered "wait" and its name remembered, so that the taker can call. */
+#include <stdlib.h>
+#include <string.h>
+#include "common/jrpc.h"
+#include "common/mem.h"
+#include "net/chunk_int.h"
+
+#define WANT_US 10000000ull
+
+struct memo *memo_get(struct memos *m, const struct xfer_key *k)
+{
+	return map_get(m->map, k, sizeof *k);
+}
+
+void memo_del(struct memos *m, struct memo *x)
+{
+	map_del(m->map, &x->key, sizeof x->key);
+	list_del(&x->link);
+	free(x);
+}
+
+void memo_put(struct memos *m, const struct xfer_key *k, uint64_t serial, const struct err *e)
+{
+	struct memo *x = memo_get(m, k);
+
+	if (x)
+		memo_del(m, x);
+	else if (map_len(m->map) >= MEMOS_MAX)
+		memo_del(m, list_entry(m->list.next, struct memo, link));
+	x = xcalloc(1, sizeof *x);
+	x->key = *k;
+	x->serial = serial;
+	if (e)
+		x->e = *e;
+	list_push(&m->list, &x->link);
+	map_put(m->map, k, sizeof *k, x);
+}
+
+/* Chunks in flight that this receiver invites from one sender: the fewer, the more senders there are. */
+static json_int_t credit(const struct chunks *c)
+{
+	uint32_t k = c->receiving ? WINDOW_MAX / c->receiving : WINDOW_MAX;
+
+	return k < WINDOW_FIRST ? WINDOW_FIRST : k;
+}
+
+static void want_done(void *arg, const struct frame *f, const struct err *e)
+{
+	/* Nothing hangs on it: a sender that has not heard tries again by itself. */
+}
+
+struct xfer *xfer_recv(struct chunks *c, const struct id *from, const struct id *tag, void *out, size_t len,
+	uint64_t deadline_us, xfer_done_fn *done, void *arg)
+{
+	struct xfer *x = xfer_new(c, false, from, tag, len, deadline_us, done, arg);
+	struct memo *m;
+
+	x->out = out;
+	if (!x->listed)
+		return x;
+	m = memo_get(&c->over, &x->key);
+	if (m)
+		memo_del(&c->over, m);          /* the name is used again */
+	m = memo_get(&c->waits, &x->key);
+	if (!m)
+		return x;
+	memo_del(&c->waits, m);
+	net_call(c->net, from, KIND_CHUNK_WANT, json_pack("{s:o,s:I}", "t", json_hex(tag->b, 32), "c", credit(c)), NO_BLOB,
+		CLASS_control, WANT_US, want_done, NULL);
+	return x;
+}
+
+static void acknowledge(struct chunks *c, struct request *r, const char *word)
+{
+	net_reply(r, word ? json_pack("{s:I,s:b}", "c", credit(c), word, 1) : json_pack("{s:I}", "c", credit(c)), NO_BLOB);
+}
+
+/* Everything is there: does it hash to what the sender said? */
+static void complete(struct xfer *x, struct request *r)
+{
+	struct chunks *c = x->c;
+	uint8_t digest[16];
+	struct err e;
+
+	xfer_digest(x, digest);
+	if (memcmp(digest, x->want, 16)) {
+		err_set(&e, ERR_CORRUPT, "a transfer of %zu bytes arrived with another hash than it left with", x->len);
+		net_refuse(r, &e);
+		memo_put(&c->over, &x->key, x->serial, &e);
+		xfer_end(x, &e);
+		return;
+	}
+	acknowledge(c, r, "d");
+	memo_put(&c->over, &x->key, x->serial, NULL);
+	xfer_end(x, NULL);
+}
+
+static void take(struct xfer *x, struct request *r, uint64_t at, const char *hash)
+{
+	uint64_t i = at / CHUNK_BYTES;
+	struct err e;
+
+	if (at % CHUNK_BYTES || i >= x->nchunks || r->f.blob_len != chunk_len(x, i) ||
+	    (hash && json_get_hex(r->f.json, "h", x->want, 16, &e))) {
+		err_set(&e, ERR_PROTOCOL, "a chunk of %zu bytes at %llu does not fit a transfer of %zu", r->f.blob_len,
+			(unsigned long long)at, x->len);
+		net_refuse(r, &e);
+		return;
+	}
+	x->has_digest = x->has_digest || hash;
+	if (!bit(x->have, i)) {
+		if (r->f.blob_len)
+			memcpy(x->out + at, r->f.blob, r->f.blob_len);
+		bit_set(x->have, i);
+		x->bytes += r->f.blob_len;
+		xfer_hash_prefix(x, x->out);
+	}
+	if (x->hashed == x->nchunks && x->has_digest)
+		complete(x, r);
+	else
+		acknowledge(x->c, r, NULL);
+}
+
+/* The sender has begun anew under the same name, perhaps with other bytes. */
+static void start_over(struct xfer *x, uint64_t serial)
+{
+	x->serial = serial;
+	memset(x->have, 0, (x->nchunks + 7) / 8);
+	x->bytes = x->hashed = 0;
+	x->has_digest = false;
+	XXH3_128bits_reset(x->hash);
+}
+
+static void nobody_takes(struct chunks *c, struct request *r, const struct xfer_key *k, uint64_t serial, uint64_t total)
+{
+	struct memo *m = memo_get(&c->over, k);
+	bool first;
+
+	if (m && m->serial == serial && m->e.code) {
+		net_refuse(r, &m->e);
+		return;
+	}
+	if (m && m->serial == serial) {         /* its last acknowledgement was lost */
+		acknowledge(c, r, "d");
+		return;
+	}
+	first = !memo_get(&c->waits, k);
+	memo_put(&c->waits, k, serial, NULL);
+	acknowledge(c, r, "w");
+	if (first && c->offer)
+		c->offer(c->offer_arg, &k->peer, &k->tag, total);
+}
+
+void on_chunk(void *arg, struct request *r)
+{
+	struct chunks *c = arg;
+	struct xfer_key k = { .peer = r->f.from };
+	const char *hash = json_string_value(json_object_get(r->f.json, "h"));
+	uint64_t at = 0, total = 0, serial;
+	struct xfer *x;
+	struct err e;
+
+	if (json_get_hex(r->f.json, "t", k.tag.b, 32, &e) || json_get_u64(r->f.json, "s", &serial, &e) ||
+	    (!json_object_get(r->f.json, "x") && (json_get_u64(r->f.json, "o", &at, &e) || json_get_u64(r->f.json, "n", &total, &e)))) {
+		if (r->wants_reply)
+			net_refuse(r, &e);
+		return;
+	}
+	x = map_get(c->recvs, &k, sizeof k);
+	if (!r->wants_reply) {                  /* "the rest will not come" */
+		err_set(&e, ERR_CANCELLED, "the sender has given the transfer up");
+		if (x && x->serial == serial && json_object_get(r->f.json, "x"))
+			xfer_end(x, &e);
+		return;
+	}
+	if (json_object_get(r->f.json, "x")) {
+		acknowledge(c, r, NULL);
+	} else if (!x) {
+		nobody_takes(c, r, &k, serial, total);
+	} else if (total != x->len) {
+		err_set(&e, ERR_MISMATCH, "the sender's transfer has %llu bytes, the receiver expects %zu", (unsigned long long)total,
+			x->len);
+		net_refuse(r, &e);
+		memo_put(&c->over, &k, serial, &e);
+		xfer_end(x, &e);
+	} else {
+		if (x->serial != serial)
+			start_over(x, serial);
+		take(x, r, at, hash);
+	}
+}
