@@ -27,8 +27,8 @@ static inline __attribute__((always_inline)) void pack(const struct args *s, siz
 				s->b[(k0 + p) * s->ldb + j0 + j];
 }
 
-static inline __attribute__((always_inline)) void tile_row(const struct args *s, size_t i, size_t k0, size_t kn, size_t j0,
-	size_t jn, const real *panel)
+static inline __attribute__((always_inline)) void tile_row(const struct args *s, size_t i, size_t k0, size_t kn,
+	size_t j0, size_t jn, const real *panel)
 {
 	real acc[TILE_N] = { 0 }, *c = s->c + i * s->ldc + j0;
 	size_t step = s->trans_a ? s->lda : 1;

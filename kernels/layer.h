@@ -43,7 +43,7 @@ struct layer_call {
 	const real *dy;
 	real *dx;                               /* NULL: not wanted (the first layer) */
 	real *dparam;                           /* NULL: not wanted (frozen) */
-	void *extra;                            /* kept from forward to backward: ops->extra bytes; NULL: nothing is kept */
+	void *extra;                            /* forward to backward: ops->extra bytes; NULL: not kept */
 	void *work;                             /* scratch of this call: ops->work bytes, 64-byte aligned */
 	bool train;                             /* training or evaluation behaviour */
 	bool replay;                            /* recomputation: running statistics must not advance again */
@@ -61,7 +61,7 @@ struct layer_ops {
 	void (*init)(const struct layer *l, uint64_t key, real *param);         /* NULL: no parameters */
 	void (*forward)(const struct par *par, const struct layer_call *c);
 	void (*backward)(const struct par *par, const struct layer_call *c);
-	uint64_t (*macs)(const struct layer *l);                                /* multiply-adds forward, one sample; NULL: 0 */
+	uint64_t (*macs)(const struct layer *l);        /* multiply-adds forward, one sample; NULL: 0 */
 	size_t (*extra)(const struct layer *l, size_t batch);                   /* bytes; NULL: 0 */
 	size_t (*work)(const struct layer *l, size_t batch, int parts, bool backward);  /* bytes; NULL: 0 */
 };

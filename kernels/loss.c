@@ -96,7 +96,7 @@ int loss_check_targets(const struct loss_ops *loss, size_t batch, size_t n, cons
 		return 0;
 	for (size_t i = 0; i < batch; i++)
 		if (t[i] < 0 || (size_t)t[i] >= n)
-			return kerr_set(e, "label %d of sample %zu is outside 0..%zu: the model has %zu outputs", t[i], i,
-				n - 1, n);
+			return kerr_set(e, "label %d of sample %zu is outside 0..%zu: the model has %zu outputs",
+				t[i], i, n - 1, n);
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define ELEMENTS_MAX ((size_t)1 << 31)          /* of one sample's activation */
+#define NAME_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 #define PARAMS_MAX ((size_t)1 << 40)            /* of a model */
 
 static int attr_unknown(const struct layer *l, const char *name, struct kerr *e)
@@ -47,7 +48,8 @@ static int attrs_fill(struct layer *l, const struct layer_desc *d, struct kerr *
 			return -1;
 	for (int i = 0; i < l->ops->nattrs; i++)
 		if (isnan(l->attr[i]))
-			return kerr_set(e, "%s needs %s (%s)", l->ops->name, l->ops->attr[i].name, l->ops->attr[i].help);
+			return kerr_set(e, "%s needs %s (%s)", l->ops->name, l->ops->attr[i].name,
+				l->ops->attr[i].help);
 	return 0;
 }
 
@@ -57,8 +59,9 @@ static int name_take(struct model *m, int i, const char *name, struct kerr *e)
 
 	if (!name)
 		snprintf(l->name, sizeof l->name, "%d", i);
-	else if (!*name || strlen(name) >= sizeof l->name)
-		return kerr_set(e, "the name '%.60s' must have 1 to %zu characters", name, sizeof l->name - 1);
+	else if (!*name || strlen(name) >= sizeof l->name || strspn(name, NAME_CHARS) != strlen(name))
+		return kerr_set(e, "the name '%.60s' must have 1 to %zu letters, digits or _ . -", name,
+			sizeof l->name - 1);
 	else
 		snprintf(l->name, sizeof l->name, "%s", name);
 	for (int j = 0; j < i; j++)
@@ -99,8 +102,10 @@ static int blame(struct model *m, int i, const struct layer_desc *d, struct kerr
 	struct kerr why = *e;
 
 	if (i == 0)
-		return kerr_set(e, "layer 0 '%.30s' (%.20s): %.160s", d->name ? d->name : "0", d->type ? d->type : "", why.text);
-	return kerr_set(e, "layer %d '%.30s' (%.20s), after layer %d '%.30s': %.160s", i, d->name ? d->name : m->op[i].name,
+		return kerr_set(e, "layer 0 '%.30s' (%.20s): %.160s", d->name ? d->name : "0", d->type ? d->type : "",
+			why.text);
+	return kerr_set(e, "layer %d '%.30s' (%.20s), after layer %d '%.30s': %.160s", i,
+		d->name ? d->name : m->op[i].name,
 		d->type ? d->type : "", i - 1, m->op[i - 1].name, why.text);
 }
 
@@ -133,7 +138,8 @@ static int shape_check(const struct shape *in, struct kerr *e)
 		return kerr_set(e, "the input has %d dimensions; 1 to %d are allowed", in->nd, SHAPE_MAX);
 	for (int i = 0; i < in->nd; i++) {
 		if (in->d[i] == 0 || in->d[i] > ELEMENTS_MAX / n)
-			return kerr_set(e, "dimension %d of the input is %zu: it must be at least 1, and all together at most "
+			return kerr_set(e,
+				"dimension %d of the input is %zu: it must be at least 1, and all together at most "
 				"%zu", i, in->d[i], ELEMENTS_MAX);
 		n *= in->d[i];
 	}

@@ -41,7 +41,7 @@ struct model *model_new(const struct shape *in, const struct layer_desc *desc, i
 struct model *model_free(struct model *m);                              /* NULL is fine; returns NULL */
 
 void model_init(const struct model *m, uint64_t seed, real *ret_param); /* same bytes for a seed on every machine */
-uint64_t model_macs(const struct model *m, int a, int b);               /* multiply-adds of a forward pass, per sample */
+uint64_t model_macs(const struct model *m, int a, int b);       /* multiply-adds forward, per sample */
 size_t model_param_count(const struct model *m, int a, int b);
 const struct model_param *model_param_find(const struct model *m, const char *name);
 const struct shape *model_shape(const struct model *m, int op);         /* input of op; op = nops: the output */

@@ -187,7 +187,8 @@ static real *group_memory(const struct walk *w, const struct model_call *c, cons
 	return NULL;
 }
 
-void model_forward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c, const real *x,
+void model_forward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c,
+	const real *x,
 	real *y)
 {
 	struct walk size, w;
@@ -243,7 +244,8 @@ static int lowest(const struct model *m, int a, int b, bool want_dx)
 	return a;
 }
 
-void model_backward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c, const real *x,
+void model_backward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c,
+	const real *x,
 	const real *dy, real *dx, real *grad)
 {
 	struct place_of *at = c->work;

@@ -16,7 +16,8 @@ typedef float real;
 
 /* What was wrong, where, and what would be right. kernels/ knows nothing of common/, so it has its own. */
 struct kerr { char text[256]; };
-int kerr_set(struct kerr *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));   /* returns -1; e may be NULL */
+/* Returns -1; e may be NULL. */
+int kerr_set(struct kerr *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Per-sample shape, outermost first: an image is {3, {channels, height, width}}. The batch is never part of it. */
 #define SHAPE_MAX 4

@@ -29,7 +29,8 @@ static inline __attribute__((always_inline)) uint16_t half_of(float f)
 {
 	uint32_t u = bits_of(f), sign = u >> 16 & 0x8000, mag = u & 0x7fffffff;
 	uint32_t small = bits_of(float_of(mag) + 0.5f) - 0x3f000000u;
-	uint32_t normal = (mag + 0xc8000fffu + (mag >> 13 & 1)) >> 13;  /* exponent bias 127 to 15, half an ulp less a bit */
+	/* Exponent bias from 127 to 15, and half a unit in the last place less one bit, more when odd. */
+	uint32_t normal = (mag + 0xc8000fffu + (mag >> 13 & 1)) >> 13;
 	uint32_t big = mag > 0x7f800000u ? 0x7e00u : 0x7c00u;
 	uint32_t h = mag >= 0x47800000u ? big : mag < 0x38800000u ? small : normal;
 

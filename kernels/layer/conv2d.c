@@ -170,14 +170,16 @@ static void gather(const struct geom *g, size_t n, const real *y, real *wide)
 {
 	for (size_t b = 0; b < n; b++)
 		for (size_t o = 0; o < g->oc; o++)
-			memcpy(wide + o * n * g->cols + b * g->cols, y + (b * g->oc + o) * g->cols, g->cols * sizeof(real));
+			memcpy(wide + o * n * g->cols + b * g->cols, y + (b * g->oc + o) * g->cols,
+				g->cols * sizeof(real));
 }
 
 static void scatter(const struct geom *g, size_t n, const real *wide, real *y)
 {
 	for (size_t b = 0; b < n; b++)
 		for (size_t o = 0; o < g->oc; o++)
-			memcpy(y + (b * g->oc + o) * g->cols, wide + o * n * g->cols + b * g->cols, g->cols * sizeof(real));
+			memcpy(y + (b * g->oc + o) * g->cols, wide + o * n * g->cols + b * g->cols,
+				g->cols * sizeof(real));
 }
 
 /* Scratch of one worker: the columns, the wide output, and (backward, not the first worker) its own gradient. */

@@ -7,4 +7,5 @@ static int shape(struct layer *l, struct kerr *e)
 	return 0;
 }
 
-const struct layer_ops layer_flatten = { .name = "flatten", .help = "one row of features", .view = true, .shape = shape };
+const struct layer_ops layer_flatten = { .name = "flatten", .help = "one row of features", .view = true,
+	.shape = shape };

@@ -12,7 +12,8 @@ static int shape(struct layer *l, struct kerr *e)
 	char text[64];
 
 	if (l->in.nd < 1 || l->in.nd > 2)
-		return kerr_set(e, "linear needs a row of features, not an input of shape %s: put a flatten layer before it",
+		return kerr_set(e,
+			"linear needs a row of features, not an input of shape %s: put a flatten layer before it",
 			shape_text(&l->in, text, sizeof text));
 	in = l->in.d[l->in.nd - 1];
 	if (want && want != in)

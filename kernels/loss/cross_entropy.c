@@ -7,7 +7,8 @@ static int check(const struct shape *out, struct kerr *e)
 	char text[64];
 
 	if (out->nd != 1 || out->d[0] < 2)
-		return kerr_set(e, "loss cross_entropy needs one row of at least 2 scores per sample, not an output of shape "
+		return kerr_set(e,
+			"loss cross_entropy needs one row of at least 2 scores per sample, not an output of shape "
 			"%s", shape_text(out, text, sizeof text));
 	return 0;
 }

@@ -30,8 +30,8 @@ ISA_BODY adagrad_body(const void *v, size_t lo, size_t hi)
 }
 ISA_KERNEL(adagrad);
 
-static void step(const struct par *par, const double *h, const struct optim_clock *clock, real *const *state, real *param,
-	const real *grad, size_t lo, size_t n)
+static void step(const struct par *par, const double *h, const struct optim_clock *clock, real *const *state,
+	real *param, const real *grad, size_t lo, size_t n)
 {
 	double t = clock->step > 1 ? (double)(clock->step - 1) : 0;
 	struct args s = { .lr = (real)(h[LR] / (1 + t * h[LR_DECAY])), .wd = (real)h[WEIGHT_DECAY],

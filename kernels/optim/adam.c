@@ -34,8 +34,8 @@ ISA_BODY adam_body(const void *a, size_t lo, size_t hi)
 }
 ISA_KERNEL(adam);
 
-void adam_step(const struct par *par, int decoupled, const double *h, const struct optim_clock *clock, real *const *state,
-	real *param, const real *grad, size_t lo, size_t n)
+void adam_step(const struct par *par, int decoupled, const double *h, const struct optim_clock *clock,
+	real *const *state, real *param, const real *grad, size_t lo, size_t n)
 {
 	struct args s = {
 		.shrink = decoupled ? (real)(1 - h[ADAM_LR] * h[ADAM_WEIGHT_DECAY]) : 1,
@@ -48,8 +48,8 @@ void adam_step(const struct par *par, int decoupled, const double *h, const stru
 	isa_run(par, &adam, &s, n, 1024, 32768);
 }
 
-static void step(const struct par *par, const double *h, const struct optim_clock *clock, real *const *state, real *param,
-	const real *grad, size_t lo, size_t n)
+static void step(const struct par *par, const double *h, const struct optim_clock *clock, real *const *state,
+	real *param, const real *grad, size_t lo, size_t n)
 {
 	adam_step(par, 0, h, clock, state, param, grad, lo, n);
 }

@@ -5,8 +5,8 @@
 
 enum { ADAM_LR, ADAM_BETA1, ADAM_BETA2, ADAM_EPS, ADAM_WEIGHT_DECAY, ADAM_KEYS };
 
-void adam_step(const struct par *par, int decoupled, const double *hyper, const struct optim_clock *clock, real *const *state,
-	real *param, const real *grad, size_t lo, size_t n);
+void adam_step(const struct par *par, int decoupled, const double *hyper, const struct optim_clock *clock,
+	real *const *state, real *param, const real *grad, size_t lo, size_t n);
 
 #define ADAM_KEY_ROWS(decay, decay_help) \
 	[ADAM_LR] = { "lr", 0.001, 0, 1e6, 0, 0, "learning rate" }, \

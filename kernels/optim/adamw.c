@@ -1,8 +1,8 @@
 /* AdamW (torch.optim.AdamW): Adam with weight decay taken off the parameters directly. */
 #include "kernels/optim/adam_step.h"
 
-static void step(const struct par *par, const double *h, const struct optim_clock *clock, real *const *state, real *param,
-	const real *grad, size_t lo, size_t n)
+static void step(const struct par *par, const double *h, const struct optim_clock *clock, real *const *state,
+	real *param, const real *grad, size_t lo, size_t n)
 {
 	adam_step(par, 1, h, clock, state, param, grad, lo, n);
 }

@@ -18,7 +18,8 @@ static inline __attribute__((always_inline)) real root(real x)
 }
 
 /* heavy and centered are constants at each call: four loops. */
-static inline __attribute__((always_inline)) void loop(const struct args *s, size_t lo, size_t hi, int heavy, int centered)
+static inline __attribute__((always_inline)) void loop(const struct args *s, size_t lo, size_t hi, int heavy,
+	int centered)
 {
 	real *restrict p = s->p, *restrict v = s->v, *restrict b = s->b, *restrict a = s->a;
 	const real *restrict g = s->g;
@@ -59,8 +60,8 @@ static int uses_state(const double *h, int i)
 	return i == 0 || (i == 1 ? h[MOMENTUM] != 0 : h[CENTERED] != 0);
 }
 
-static void step(const struct par *par, const double *h, const struct optim_clock *clock, real *const *state, real *param,
-	const real *grad, size_t lo, size_t n)
+static void step(const struct par *par, const double *h, const struct optim_clock *clock, real *const *state,
+	real *param, const real *grad, size_t lo, size_t n)
 {
 	struct args s = { .lr = (real)h[LR], .alpha = (real)h[ALPHA], .rest = (real)(1 - h[ALPHA]), .eps = (real)h[EPS],
 		.wd = (real)h[WEIGHT_DECAY], .mu = (real)h[MOMENTUM], .p = param + lo, .v = state[0] + lo,

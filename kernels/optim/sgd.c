@@ -44,8 +44,8 @@ ISA_BODY heavy_body(const void *v, size_t lo, size_t hi)
 }
 ISA_KERNEL(heavy);
 
-static void step(const struct par *par, const double *h, const struct optim_clock *clock, real *const *state, real *param,
-	const real *grad, size_t lo, size_t n)
+static void step(const struct par *par, const double *h, const struct optim_clock *clock, real *const *state,
+	real *param, const real *grad, size_t lo, size_t n)
 {
 	struct args s = { .lr = (real)h[LR], .mu = (real)h[MOMENTUM], .keep = (real)(1 - h[DAMPENING]),
 		.wd = (real)h[WEIGHT_DECAY], .nesterov = h[NESTEROV] != 0, .first = clock->step <= 1,

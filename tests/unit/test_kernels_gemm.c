@@ -5,7 +5,8 @@
 #include "kernels/gemm.h"
 
 struct dims { size_t m, n, k; };
-static const struct dims dims[] = { { 1, 1, 1 }, { 3, 5, 7 }, { 16, 16, 16 }, { 17, 33, 300 }, { 64, 10, 128 }, { 1, 70, 20 },
+static const struct dims dims[] = { { 1, 1, 1 }, { 3, 5, 7 }, { 16, 16, 16 }, { 17, 33, 300 }, { 64, 10, 128 }, { 1,
+	70, 20 },
 	{ 70, 1, 20 }, { 5, 6, 0 }, { 130, 140, 150 } };
 
 static double element(const real *x, bool trans, size_t ld, size_t i, size_t j)
@@ -37,7 +38,8 @@ static void check(const struct par *par, struct dims d, bool ta, bool tb, real a
 			for (size_t p = 0; p < d.k; p++)
 				want += (double)alpha * element(a, ta, lda, i, p) * element(b, tb, ldb, p, j);
 			if (!(fabs((double)c[i * ldc + j] - want) <= 2e-6 * (double)(d.k + 2)))
-				fail_msg("%zux%zux%zu trans %d %d: C[%zu][%zu] = %g, not %g", d.m, d.n, d.k, ta, tb, i, j,
+				fail_msg("%zux%zux%zu trans %d %d: C[%zu][%zu] = %g, not %g", d.m, d.n, d.k, ta, tb,
+					i, j,
 					(double)c[i * ldc + j], want);
 		}
 	free(a); free(b); free(c); free(old);
@@ -69,7 +71,8 @@ static void reference_is_the_definition(void **state)
 static void reference_is_bit_exact(void **state)
 {
 	size_t m = 190, n = 170, k = 530;
-	real *a = noise(1, 1, m * k), *b = noise(2, 1, k * n), *want = bytes(m * n * sizeof(real)), *got = bytes(m * n * sizeof(real));
+	real *a = noise(1, 1, m * k), *b = noise(2, 1, k * n), *want = bytes(m * n * sizeof(real)),
+		*got = bytes(m * n * sizeof(real));
 	struct par plain = par_serial(CPU_PLAIN, NULL);
 	enum cpu best;
 

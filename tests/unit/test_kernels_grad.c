@@ -12,26 +12,31 @@ static const struct grad_case cases[] = {
 	{ "linear", { 1, { 5 } }, { { "linear", { { "out", 4 } } } } },
 	{ "linear", { 2, { 3, 5 } }, { { "linear", { { "out", 4 }, { "bias", 0 } } } } },
 	{ "conv2d", { 3, { 2, 5, 4 } }, { { "conv2d", { { "out", 3 }, { "kernel", 3 }, { "padding", 1 } } } } },
-	{ "conv2d", { 3, { 2, 6, 5 } }, { { "conv2d", { { "out", 2 }, { "kernel", 3 }, { "stride", 2 }, { "padding", 2 },
+	{ "conv2d", { 3, { 2, 6, 5 } }, { { "conv2d", { { "out", 2 }, { "kernel", 3 }, { "stride", 2 }, { "padding",
+	2 },
 		{ "bias", 0 } } } } },
 	{ "conv2d", { 3, { 3, 4, 4 } }, { { "conv2d", { { "out", 2 }, { "kernel", 1 } } } } },
 	{ "conv2d", { 3, { 1, 18, 17 } }, { { "conv2d", { { "out", 2 }, { "kernel", 2 } } } } },
-	{ "conv2d", { 3, { 1, 2, 2 } }, { { "conv2d", { { "out", 2 }, { "kernel", 5 }, { "padding", 3 }, { "stride", 3 } } } } },
+	{ "conv2d", { 3, { 1, 2, 2 } }, { { "conv2d", { { "out", 2 }, { "kernel", 5 }, { "padding", 3 }, { "stride",
+	3 } } } } },
 	{ "conv2d", { 3, { 1, 1, 1 } }, { { "conv2d", { { "out", 2 }, { "kernel", 7 }, { "padding", 4 } } } } },
 	{ "maxpool2d", { 3, { 2, 6, 6 } }, { { "maxpool2d", { { "kernel", 2 } } } } },
-	{ "maxpool2d", { 3, { 2, 5, 6 } }, { { "maxpool2d", { { "kernel", 3 }, { "stride", 2 }, { "padding", 1 } } } } },
+	{ "maxpool2d", { 3, { 2, 5, 6 } }, { { "maxpool2d", { { "kernel", 3 }, { "stride", 2 }, { "padding",
+	1 } } } } },
 	{ "relu", { 1, { 9 } }, { { "relu" } } },
 	{ "sigmoid", { 2, { 3, 3 } }, { { "sigmoid" } } },
 	{ "tanh", { 1, { 9 } }, { { "tanh" } } },
 	{ "flatten", { 3, { 2, 2, 3 } }, { { "flatten" } } },
 	{ "sleep", { 1, { 3 } }, { { "sleep", { { "fwd_ms", 1 }, { "act_bytes", 32 }, { "param_bytes", 12 } } } } },
 	{ "sleep", { 1, { 6 } }, { { "sleep" } } },
-	{ "mlp", { 3, { 1, 2, 4 } }, { { "flatten" }, { "linear", { { "out", 6 } } }, { "relu" }, { "linear", { { "out", 5 } } },
+	{ "mlp", { 3, { 1, 2, 4 } }, { { "flatten" }, { "linear", { { "out", 6 } } }, { "relu" }, { "linear",
+	{ { "out", 5 } } },
 		{ "tanh" }, { "linear", { { "out", 4 } } }, { "sigmoid" } } },
 	{ "cnn", { 3, { 1, 6, 6 } }, { { "conv2d", { { "out", 3 }, { "kernel", 3 }, { "padding", 1 } } }, { "relu" },
 		{ "maxpool2d", { { "kernel", 2 } } }, { "conv2d", { { "out", 4 }, { "kernel", 2 } } }, { "tanh" },
 		{ "flatten" }, { "linear", { { "out", 3 } } } } },
-	{ "odd", { 3, { 2, 2, 2 } }, { { "relu" }, { "flatten" }, { "sigmoid" }, { "tanh" }, { "linear", { { "out", 4 } } },
+	{ "odd", { 3, { 2, 2, 2 } }, { { "relu" }, { "flatten" }, { "sigmoid" }, { "tanh" }, { "linear", { { "out",
+	4 } } },
 		{ "flatten" }, { "relu" } } },
 	{ "views", { 2, { 2, 3 } }, { { "flatten" }, { "flatten" } } },
 };
@@ -90,7 +95,8 @@ static void compare(const char *what, const char *which, size_t i, double got, d
 		fail_msg("%s: %s[%zu] is %.12g, central difference %.12g", what, which, i, got, want);
 }
 
-struct nudge { const struct par *par; const struct model *m; size_t batch; real *param, *x; const real *weight; real *y; };
+struct nudge { const struct par *par; const struct model *m; size_t batch; real *param, *x; const real *weight;
+	real *y; };
 
 static double slope(const struct nudge *g, real *at)
 {
@@ -111,7 +117,8 @@ static void check_case(const struct grad_case *c, const struct par *par, size_t 
 	int waits = 0;
 	struct model *m = build(c, &waits);
 	size_t nx = batch * shape_count(&m->in), ny = batch * shape_count(&m->out);
-	real *param = noise(1, 1, m->nparam), *x = noise(2, 1, nx), *weight = noise(3, 1, ny), *y = bytes(ny * sizeof(real));
+	real *param = noise(1, 1, m->nparam), *x = noise(2, 1, nx), *weight = noise(3, 1, ny),
+		*y = bytes(ny * sizeof(real));
 	real *y2 = bytes(ny * sizeof(real)), *dx = bytes(nx * sizeof(real)), *grad = reals(m->nparam);
 	struct model_need need;
 	struct model_call call = { .batch = batch, .param = param, .train = true };
@@ -197,8 +204,10 @@ static void check_cut(const struct grad_case *c, int cut, bool replay)
 	struct par par = team(2, CPU_PLAIN, NULL);
 	struct model *m = build(c, &waits);
 	int a[3] = { 0, cut, m->nops };
-	size_t nx = BATCH * shape_count(&m->in), ny = BATCH * shape_count(&m->out), nm = BATCH * shape_count(model_shape(m, cut));
-	real *param = noise(1, 1, m->nparam), *act[3] = { noise(2, 1, nx), bytes(nm * sizeof(real)), bytes(ny * sizeof(real)) };
+	size_t nx = BATCH * shape_count(&m->in), ny = BATCH * shape_count(&m->out),
+		nm = BATCH * shape_count(model_shape(m, cut));
+	real *param = noise(1, 1, m->nparam), *act[3] = { noise(2, 1, nx), bytes(nm * sizeof(real)),
+		bytes(ny * sizeof(real)) };
 	real *d[3] = { bytes(nx * sizeof(real)), bytes(nm * sizeof(real)), noise(3, 1, ny) };
 	real *grad[2] = { calloc(m->nparam + 1, sizeof(real)), calloc(m->nparam + 1, sizeof(real)) };
 	real *whole_y = bytes(ny * sizeof(real)), *whole_dx = bytes(nx * sizeof(real));

@@ -38,13 +38,17 @@ static const struct shape digit = { 3, { 1, 28, 28 } };
 static void misfits_are_named(void **state)
 {
 	static const struct { struct shape in; struct one layer[4]; const char *words[4]; } row[] = {
-		{ { 3, { 1, 28, 28 } }, { { "linear", "fc", { { "out", 10 } } } }, { "'fc'", "flatten", "[1, 28, 28]" } },
+		{ { 3, { 1, 28, 28 } }, { { "linear", "fc", { { "out", 10 } } } }, { "'fc'", "flatten",
+			"[1, 28, 28]" } },
 		{ { 1, { 64 } }, { { "relu", "act" }, { "conv2d", "c1", { { "out", 3 }, { "kernel", 3 } } } },
 			{ "'c1'", "after layer 0 'act'", "image" } },
-		{ { 1, { 64 } }, { { "linear", "a", { { "out", 5 } } }, { "linear", "b", { { "out", 3 }, { "in", 6 } } } },
+		{ { 1, { 64 } }, { { "linear", "a", { { "out", 5 } } }, { "linear", "b", { { "out", 3 }, { "in",
+		6 } } } },
 			{ "'b'", "in = 6", "has 5 features", "after layer 0 'a'" } },
-		{ { 3, { 1, 4, 4 } }, { { "conv2d", "c", { { "out", 1 }, { "kernel", 5 } } } }, { "kernel = 5", "larger" } },
-		{ { 3, { 2, 4, 4 } }, { { "conv2d", "c", { { "out", 1 }, { "kernel", 3 }, { "in", 3 } } } }, { "2 channels" } },
+		{ { 3, { 1, 4, 4 } }, { { "conv2d", "c", { { "out", 1 }, { "kernel", 5 } } } }, { "kernel = 5",
+		"larger" } },
+		{ { 3, { 2, 4, 4 } }, { { "conv2d", "c", { { "out", 1 }, { "kernel", 3 }, { "in", 3 } } } },
+		{ "2 channels" } },
 		{ { 3, { 1, 4, 4 } }, { { "maxpool2d", "p", { { "kernel", 9 } } } }, { "kernel = 9", "larger" } },
 		{ { 3, { 1, 4, 4 } }, { { "maxpool2d", "p", { { "kernel", 2 }, { "padding", 2 } } } }, { "half" } },
 		{ { 1, { 4 } }, { { "maxpool2d", "p", { { "kernel", 2 } } } }, { "image" } },
@@ -53,11 +57,14 @@ static void misfits_are_named(void **state)
 		{ { 1, { 4 } }, { { "linear", NULL, { { "out", 0 } } } }, { "outside 1.." } },
 		{ { 1, { 4 } }, { { "linear", NULL, { { "out", NAN } } } }, { "outside 1.." } },
 		{ { 1, { 4 } }, { { "linear", NULL, { { "out", 2 }, { "out", 3 } } } }, { "twice" } },
-		{ { 1, { 4 } }, { { "relu", NULL, { { "slope", 1 } } } }, { "does not know 'slope'", "no attributes" } },
-		{ { 1, { 4 } }, { { "linear", NULL, { { "units", 1 } } } }, { "does not know 'units'", "out bias in" } },
+		{ { 1, { 4 } }, { { "relu", NULL, { { "slope", 1 } } } }, { "does not know 'slope'",
+		"no attributes" } },
+		{ { 1, { 4 } }, { { "linear", NULL, { { "units", 1 } } } }, { "does not know 'units'",
+		"out bias in" } },
 		{ { 1, { 4 } }, { { "swish", NULL } }, { "'swish' is unknown", "conv2d", "tanh" } },
 		{ { 1, { 4 } }, { { "relu", "x" }, { "relu", "x" } }, { "'x' is layer 0's already" } },
-		{ { 1, { 4 } }, { { "relu", "" } }, { "1 to 47 characters" } },
+		{ { 1, { 4 } }, { { "relu", "" } }, { "1 to 47 letters" } },
+		{ { 1, { 4 } }, { { "relu", "a/b" } }, { "'a/b'", "letters" } },
 		{ { 1, { 4 } }, { { "sleep", NULL } }, { "nobody" } },
 		{ { 1, { 0 } }, { { "relu", NULL } }, { "dimension 0" } },
 		{ { 1, { (size_t)1 << 40 } }, { { "relu", NULL } }, { "dimension 0" } },
@@ -78,8 +85,10 @@ static void misfits_are_named(void **state)
 	}
 }
 
-static const struct one lenet[] = { { "conv2d", "conv1", { { "out", 6 }, { "kernel", 5 }, { "padding", 2 } } }, { "tanh" },
-	{ "maxpool2d", NULL, { { "kernel", 2 } } }, { "conv2d", "conv2", { { "out", 16 }, { "kernel", 5 } } }, { "tanh" },
+static const struct one lenet[] = { { "conv2d", "conv1", { { "out", 6 }, { "kernel", 5 }, { "padding", 2 } } },
+	{ "tanh" },
+	{ "maxpool2d", NULL, { { "kernel", 2 } } }, { "conv2d", "conv2", { { "out", 16 }, { "kernel", 5 } } },
+	{ "tanh" },
 	{ "maxpool2d", NULL, { { "kernel", 2 } } }, { "flatten" }, { "linear", "fc1", { { "out", 120 } } }, { "tanh" },
 	{ "linear", "fc2", { { "out", 84 } } }, { "tanh" }, { "linear", "fc3", { { "out", 10 } } } };
 
@@ -128,7 +137,8 @@ static void initialisation_is_seeded_and_bounded(void **state)
 	mean = vec_sum(&par, w->count, a + w->offset) / (double)w->count;
 	assert_true(most <= bound && most > 0.999 * bound);
 	assert_true(fabs(mean) < 4 * bound / sqrt(3.0 * (double)w->count));
-	assert_true(fabs(vec_norm2(&par, w->count, a + w->offset) / sqrt((double)w->count) - bound / sqrt(3.0)) < 0.01 * bound);
+	assert_true(fabs(vec_norm2(&par, w->count,
+		a + w->offset) / sqrt((double)w->count) - bound / sqrt(3.0)) < 0.01 * bound);
 	/* The exact bytes are a promise: peers initialise by themselves and must agree. */
 	assert_true(a[0] == (real)((2 * rand_unit(rand_key(rand_key(1, 0), 0), 0) - 1) / 5));
 	assert_true(rand_bits(0, 0) == 0xe220a8397b1dcdafu);    /* SplitMix64's published first output for seed 0 */
@@ -199,7 +209,8 @@ static void pytorch_agrees_on_layers(void **state)
 			GOLDEN(linear_nobias, golden_linear_nobias_dparam) },
 		{ { 3, { 2, 4, 5 } }, { "conv2d", NULL, { { "out", 3 }, { "kernel", 3 }, { "padding", 1 } } },
 			GOLDEN(conv, golden_conv_dparam) },
-		{ { 3, { 2, 5, 4 } }, { "conv2d", NULL, { { "out", 2 }, { "kernel", 3 }, { "stride", 2 }, { "padding", 2 },
+		{ { 3, { 2, 5, 4 } }, { "conv2d", NULL, { { "out", 2 }, { "kernel", 3 }, { "stride", 2 }, { "padding",
+		2 },
 			{ "bias", 0 } } }, GOLDEN(conv_stride, golden_conv_stride_dparam) },
 		{ { 3, { 2, 5, 6 } }, { "maxpool2d", NULL, { { "kernel", 3 }, { "stride", 2 }, { "padding", 1 } } },
 			GOLDEN(maxpool, NULL) },
@@ -215,6 +226,29 @@ static void pytorch_agrees_on_layers(void **state)
 		golden_layer(&blas, &row[i]);   /* without OpenBLAS: the reference, split */
 	}
 	blas_close(b);
+}
+
+/* As in PyTorch: the first of equals gets the gradient, NaN beats everything. */
+static void pooling_breaks_ties_like_pytorch(void **state)
+{
+	static const struct one pool[] = { { "maxpool2d", NULL, { { "kernel", 2 } } }, { NULL } };
+	struct model *m = build((struct shape){ 3, { 1, 2, 4 } }, pool, NULL);
+	struct par par = par_serial(CPU_PLAIN, NULL);
+	real x[8] = { 5, 5, 1, 9, 5, 5, (real)NAN, 2 }, y[2], dy[2] = { 1, 2 }, dx[8];
+	const real want[8] = { 1, 0, 0, 0, 0, 0, 2, 0 };
+	struct model_need need;
+	struct model_call c = { .batch = 1 };
+
+	model_need(m, 0, 1, 1, 1, &need);
+	c.saved = bytes(need.saved);
+	c.work = bytes(need.work_fwd + need.work_bwd);
+	model_forward(&par, m, 0, 1, &c, x, y);
+	model_backward(&par, m, 0, 1, &c, x, dy, dx, NULL);
+	assert_true(y[0] == 5 && y[1] != y[1]);
+	assert_memory_equal(dx, want, sizeof want);
+	free(c.saved);
+	free(c.work);
+	model_free(m);
 }
 
 static void pytorch_agrees_on_losses(void **state)
@@ -236,7 +270,8 @@ static void pytorch_agrees_on_losses(void **state)
 			z[j] = wave(j, 0.3, 3);
 			want[j] = i == 1 ? wave(j, 0.7, 0.5) + (real)0.5 : wave(j, 0.7, 1);
 		}
-		loss = loss_run(&par, l, 3, 4, z, l->target == TARGET_CLASS ? (const void *)label : want, 1.0 / 3, dz, NULL) / 3;
+		loss = loss_run(&par, l, 3, 4, z, l->target == TARGET_CLASS ? (const void *)label : want, 1.0 / 3, dz,
+			NULL) / 3;
 		assert_true(fabs(loss - row[i].loss[0]) < 1e-6);
 		near(row[i].name, dz, row[i].dz, 12);
 	}
@@ -354,7 +389,8 @@ static void saved_set_is_small(void **state)
 /* Two moons of points: an MLP separates them, loss falls from ln 2 to near nothing. */
 static void a_small_network_learns(void **state)
 {
-	static const struct one mlp[] = { { "linear", NULL, { { "out", 24 } } }, { "relu" }, { "linear", NULL, { { "out", 2 } } },
+	static const struct one mlp[] = { { "linear", NULL, { { "out", 24 } } }, { "relu" }, { "linear", NULL,
+		{ { "out", 2 } } },
 		{ NULL } };
 	enum { N = 200 };
 	struct kerr e;
@@ -408,6 +444,7 @@ int main(void)
 		cmocka_unit_test(counts_are_known),
 		cmocka_unit_test(initialisation_is_seeded_and_bounded),
 		cmocka_unit_test(pytorch_agrees_on_layers),
+		cmocka_unit_test(pooling_breaks_ties_like_pytorch),
 		cmocka_unit_test(pytorch_agrees_on_losses),
 		cmocka_unit_test(pytorch_agrees_on_clipping),
 		cmocka_unit_test(labels_are_checked_and_answers_counted),
