@@ -38,8 +38,8 @@
 #define PLAN_NAME 48            /* of a buffer, group, lane, fn, with its NUL */
 #define PLAN_NONE UINT32_MAX    /* no buffer, no group, no peer */
 /* Limits of a plan that came from elsewhere. */
-#define PLAN_BUFS_MAX 65536
-#define PLAN_INSTRS_MAX 262144
+#define PLAN_BUFS_MAX 16384
+#define PLAN_INSTRS_MAX 65536
 #define PLAN_MEMBERS_MAX 4096
 #define PLAN_REFS_MAX 1024
 #define PLAN_LANES_MAX 32
@@ -145,6 +145,7 @@ struct plan_instr {
 struct plan_lane { char name[PLAN_NAME]; uint32_t width, window; };     /* running at once (0: any number); D1.5 */
 struct plan_tier { char name[PLAN_NAME]; uint64_t budget; };            /* 0: no limit stated */
 
+struct map;
 struct plan {
 	char strategy[PLAN_NAME];
 	uint64_t generation;            /* agreed before it runs; frames of another one are refused */
@@ -162,6 +163,7 @@ struct plan {
 	uint32_t ngroups; struct plan_group *group;
 	uint32_t ninstrs, cinstrs; struct plan_instr *instr;   /* sections in order */
 	enum plan_section building;
+	struct map *index;              /* of buffer names, once there are many */
 };
 
 /* --- building. Misuse (an unknown name, a full table) is a programmer's error and asserts: planners are our own code.
@@ -170,7 +172,8 @@ void plan_init(struct plan *p, const char *strategy, uint32_t me, uint32_t nmemb
 void plan_free(struct plan *p);                                 /* {0} is fine; leaves {0} */
 uint32_t plan_lane(struct plan *p, const char *name, uint32_t width, uint32_t window); /* makes it or changes it */
 uint32_t plan_tier(struct plan *p, const char *name, uint64_t budget);                 /* likewise */
-/* Copies *b (its name is replaced by the formatted one unless fmt is NULL; extents and holders are not taken). */
+/* Copies *b (its name is replaced by the formatted one unless fmt is NULL). Not taken: extents, holders, an offset of 0
+ * (set it afterwards where it is meant). */
 uint32_t plan_buf(struct plan *p, const struct plan_buf *b, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void plan_extent(struct plan *p, uint32_t buf, enum plan_extent_kind kind, const char *name, uint64_t lo, uint64_t hi);
 void plan_holder(struct plan *p, uint32_t buf, uint32_t rank);
@@ -184,10 +187,10 @@ struct plan_instr *plan_do(struct plan *p, enum plan_kind kind, int64_t mb, cons
 struct plan_instr *plan_piece(struct plan_instr *i, uint32_t a, uint32_t b);            /* appends a..b; returns i */
 struct plan_instr *plan_vec(struct plan *p, int64_t mb, const char *fn, const char *refs, ...)
 	__attribute__((format(printf, 4, 5)));
-struct plan_instr *plan_send(struct plan *p, int64_t mb, uint32_t peer, const char *ref, ...)
+struct plan_instr *plan_send(struct plan *p, int64_t mb, uint32_t peer, const char *refs, ...)
 	__attribute__((format(printf, 4, 5)));                  /* "a3!" */
-struct plan_instr *plan_recv(struct plan *p, int64_t mb, uint32_t peer, const char *ref, ...)
-	__attribute__((format(printf, 4, 5)));                  /* "a3" */
+struct plan_instr *plan_recv(struct plan *p, int64_t mb, uint32_t peer, const char *refs, ...)
+	__attribute__((format(printf, 4, 5)));                  /* "a3": an output */
 /* SUM GATHER SCATTER ALLTOALL. SUM "g -> g": in place is written as in and out of one name. */
 struct plan_instr *plan_coll(struct plan *p, enum plan_kind kind, int64_t mb, uint32_t group, const char *refs, ...)
 	__attribute__((format(printf, 5, 6)));
@@ -204,6 +207,8 @@ uint32_t plan_depth(const struct plan_buf *b);                  /* at least 1 */
 int64_t plan_key(const struct plan *p, const struct plan_buf *b, int64_t index);        /* floor(index / per) */
 int64_t plan_index(const struct plan *p, const struct plan_instr *i, uint64_t iteration);
 bool plan_due(const struct plan_instr *i, int64_t index);       /* its `when` holds */
+/* What is wrong with one instruction in itself, or NULL. Planners' instructions are asserted by plan_check. */
+const char *plan_instr_wrong(const struct plan *p, const struct plan_instr *i);
 bool plan_is_state(const struct plan_buf *b);                   /* weight or optimizer with an initial value */
 
 /* --- text and JSON. JSON both ways is exact: reading what was written gives an equal plan. */

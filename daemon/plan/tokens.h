@@ -19,7 +19,9 @@
 
 enum slot_state { SLOT_EMPTY, SLOT_WRITING, SLOT_FULL, SLOT_EVICTED };
 struct token_from { uint32_t peer, stream; int64_t index; };   /* who sent it (rank), and for what */
-struct token_bind { uint32_t buf, slot, stream; int64_t key; };/* slot PLAN_NONE: not bound yet */
+/* Where a reference leads; slot PLAN_NONE: not bound yet. Outputs: fresh when the slot has no memory yet, blank when it
+ * holds no value of this key, so that `+` starts from zero. */
+struct token_bind { uint32_t buf, slot, stream; int64_t key; bool fresh, blank; };
 struct token_slot {
 	enum slot_state state;
 	int64_t key, version;           /* version: key of the weights it was made with, inherited from input 0; -1 none */
@@ -41,7 +43,7 @@ struct token_run {
 	bool running, inserted, asked;
 	uint64_t seq;
 	int64_t version;                /* key of the weights it reads; of input 0 when it reads none */
-	struct token_bind *in, *out;    /* as many as instr has; *out: fresh when the slot held nothing */
+	struct token_bind *in, *out;    /* as many as instr has */
 	void *user;                     /* the caller's */
 	struct plan_instr *own;
 };
@@ -59,8 +61,9 @@ struct token_hooks {
 	void (*memory)(void *arg, uint32_t stream, uint32_t buf, uint32_t slot, bool taken);
 };
 
-/* The plan must outlive it and not change. before (may be NULL): the tokens of the program before; the values that it left
- * in buffers of equal name, bytes and depth are there again, in the same slots, the newest of a state buffer as key(first).*/
+/* The plan must outlive it and not change. before (may be NULL): the tokens of the program before, nothing running; the
+ * values that it left in buffers of equal name, bytes and depth are there again, in the same slots, the newest of a state
+ * buffer as key(first). */
 struct tokens *tokens_new(const struct plan *p, const struct token_hooks *hooks, const struct tokens *before);
 void tokens_free(struct tokens *t);
 /* The next instruction that may start, marked as running; NULL when none may now. */
@@ -86,8 +89,9 @@ uint64_t tokens_peak(const struct tokens *t, uint32_t tier);
 uint32_t tokens_peak_values(const struct tokens *t, uint32_t buf);     /* most values of it held at once, per stream */
 /* What the first unfinished instruction of each stream waits for, as text; empty when nothing waits. */
 void tokens_why(struct tokens *t, struct buf *out);
-/* The oldest instruction that is not running, and what hinders it. */
+/* The oldest instruction of a stream that is not running, and what hinders it (ret_which: input, output or tier). LOST is
+ * for ever: the list reads what nothing before has made. */
 enum token_wait { WAIT_NOTHING, WAIT_LANE, WAIT_EARLIER, WAIT_VALUE, WAIT_AGE, WAIT_SLOT, WAIT_MEMORY, WAIT_LOST };
-enum token_wait tokens_blocked(struct tokens *t, const struct token_run **ret_run, uint32_t *ret_which);
+enum token_wait tokens_blocked(struct tokens *t, uint32_t stream, const struct token_run **ret_run, uint32_t *ret_which);
 
 #endif

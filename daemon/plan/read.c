@@ -1,0 +1,153 @@
+/* Reading a plan's tables: names, keys, indexes. */
+#include <string.h>
+#include "common/map.h"
+#include "plan/planner.h"
+
+const char *plan_kind_name(enum plan_kind k)
+{
+	static const char *const name[] = {
+#define X(n, net) #n,
+		PLAN_KINDS(X)
+#undef X
+	};
+	return (unsigned)k < PLAN_KINDS_COUNT ? name[k] : "?";
+}
+
+bool plan_leaves(enum plan_kind k)
+{
+	static const bool net[] = {
+#define X(n, leaves) leaves,
+		PLAN_KINDS(X)
+#undef X
+	};
+	return (unsigned)k < PLAN_KINDS_COUNT && net[k];
+}
+
+const char *plan_class_name(enum plan_class c)
+{
+	static const char *const name[] = {
+#define X(n, text) text,
+		PLAN_CLASSES(X)
+#undef X
+	};
+	return (unsigned)c < PLAN_CLASSES_COUNT ? name[c] : "?";
+}
+
+/* A few names are searched from the end, where they were made last; many have an index. */
+uint32_t plan_find(const struct plan *p, const char *buf)
+{
+	if (p->index)
+		return (uint32_t)(uintptr_t)map_get(p->index, buf, strlen(buf)) - 1;
+	for (uint32_t i = p->nbufs; i-- > 0;)
+		if (strcmp(p->buf[i].name, buf) == 0)
+			return i;
+	return PLAN_NONE;
+}
+
+uint32_t plan_find_group(const struct plan *p, const char *name)
+{
+	for (uint32_t i = 0; i < p->ngroups; i++)
+		if (strcmp(p->group[i].name, name) == 0)
+			return i;
+	return PLAN_NONE;
+}
+
+uint32_t plan_find_lane(const struct plan *p, const char *name)
+{
+	for (uint32_t i = 0; i < p->nlanes; i++)
+		if (strcmp(p->lane[i].name, name) == 0)
+			return i;
+	return PLAN_NONE;
+}
+
+uint32_t plan_depth(const struct plan_buf *b)
+{
+	return b->depth > 0 ? b->depth : 1;
+}
+
+int64_t plan_key(const struct plan *p, const struct plan_buf *b, int64_t index)
+{
+	int64_t per = b->per > 0 ? b->per : 1;
+	return index >= 0 ? index / per : -((-index + per - 1) / per);
+}
+
+int64_t plan_index(const struct plan *p, const struct plan_instr *i, uint64_t iteration)
+{
+	uint64_t step = p->step > 0 ? p->step : 1, at = p->first;
+	if (i->section == PLAN_BODY)
+		at += iteration * step;
+	else if (i->section == PLAN_EPILOGUE)
+		at += p->iterations * step;
+	return (int64_t)at + i->mb;
+}
+
+bool plan_due(const struct plan_instr *i, int64_t index)
+{
+	if (i->every == 0)
+		return true;
+	int64_t m = index % i->every;
+	return (m < 0 ? m + i->every : m) == i->at;
+}
+
+bool plan_is_state(const struct plan_buf *b)
+{
+	return b->initial && (b->class == PLAN_WEIGHT || b->class == PLAN_OPTIMIZER);
+}
+
+static const char *wrong_refs(const struct plan *p, const struct plan_instr *i)
+{
+	for (uint32_t k = 0; k < i->nin; k++) {
+		const struct plan_ref *r = &i->in[k];
+		if (r->age == PLAN_SAME && ((uint32_t)r->k >= i->nin || i->in[r->k].age != PLAN_EXACT ||
+			p->buf[i->in[r->k].buf].shared))
+			return "~i names an input of an exact age in a buffer of this stream";
+		if (p->buf[r->buf].shared && r->age == PLAN_EXACT)
+			return "a shared buffer is read as <=* or ~i";
+		if (r->drop && (r->age != PLAN_EXACT || p->buf[r->buf].shared))
+			return "only an exact value of this stream can be dropped";
+		for (uint32_t j = 0; j < k; j++)
+			if (r->drop && i->in[j].drop && i->in[j].buf == r->buf && i->in[j].k == r->k)
+				return "a value is dropped twice";
+	}
+	for (uint32_t k = 0; k < i->nout; k++)
+		for (uint32_t j = 0; j < k; j++)
+			if (i->out[j].buf == i->out[k].buf)
+				return "an instruction writes a buffer once";
+	return NULL;
+}
+
+const char *plan_instr_wrong(const struct plan *p, const struct plan_instr *i)
+{
+	if (plan_leaves(i->kind) && i->with == PLAN_ALONE)
+		return "an instruction that leaves this peer needs a peer or a group";
+	if (!plan_leaves(i->kind) && i->with != PLAN_ALONE)
+		return "an instruction that stays on this peer has neither peer nor group";
+	if (i->with == PLAN_ANY && i->kind != PLAN_RECV)
+		return "only RECV takes from any";
+	if (i->with == PLAN_REPLY && i->kind != PLAN_SEND)
+		return "only SEND answers";
+	bool pair = i->kind == PLAN_SEND || i->kind == PLAN_RECV;
+	if (i->with == PLAN_PEER && !pair)
+		return "a collective needs a group";
+	if (i->with == PLAN_IN_GROUP && pair)
+		return "SEND and RECV need one peer";
+	if (i->kind == PLAN_SEND && i->nin == 0)
+		return "SEND needs an input";
+	if (i->kind == PLAN_RECV && i->nout == 0)
+		return "RECV needs an output";
+	if (i->with == PLAN_IN_GROUP && i->nin + i->nout == 0)
+		return "a collective needs a buffer";
+	if (i->kind == PLAN_DROP)
+		for (uint32_t k = 0; k < i->nin; k++)
+			if (i->in[k].age != PLAN_EXACT || p->buf[i->in[k].buf].shared)
+				return "only an exact value of this stream can be dropped";
+	return wrong_refs(p, i);
+}
+
+double plan_result(const struct plan_results *r, const char *name, double otherwise)
+{
+	for (uint32_t i = r ? r->n : 0; i-- > 0;)
+		if (strcmp(r->v[i].name, name) == 0)
+			return r->v[i].value;
+	return otherwise;
+}
