@@ -153,9 +153,9 @@ static void sums_have_the_stated_order(void **state)
 
 		for (size_t i = b * 1024; i < n && i < (b + 1) * 1024; i++)
 			lane[i % 16] += (double)x[i];
-		block[b] =
-			((((lane[0] + lane[8]) + (lane[4] + lane[12])) + ((lane[2] + lane[10]) + (lane[6] + lane[14]))) +
-			(((lane[1] + lane[9]) + (lane[5] + lane[13])) + ((lane[3] + lane[11]) + (lane[7] + lane[15]))));
+		for (int j = 0; j < 8; j++)
+			lane[j] += lane[j + 8];
+		block[b] = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 	}
 	assert_true(vec_sum(&par, n, x) == tree(block, blocks));
 	free(block);
