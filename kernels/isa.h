@@ -7,13 +7,19 @@
 
 struct isa { void (*fn[3])(const void *args, size_t lo, size_t hi); };  /* indexed by enum cpu */
 
+#ifdef __clang__
+#define ISA_AVX512 "avx512f,avx512bw,avx512dq,avx512vl"
+#else
+#define ISA_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"
+#endif
+
 #define ISA_BODY static inline __attribute__((always_inline)) void
 #ifdef __x86_64__
 #define ISA_KERNEL(name) \
 	static void name##_plain(const void *args, size_t lo, size_t hi) { name##_body(args, lo, hi); } \
 	__attribute__((target("avx2"))) \
 	static void name##_avx2(const void *args, size_t lo, size_t hi) { name##_body(args, lo, hi); } \
-	__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"))) \
+	__attribute__((target(ISA_AVX512))) \
 	static void name##_avx512(const void *args, size_t lo, size_t hi) { name##_body(args, lo, hi); } \
 	static const struct isa name = { { name##_plain, name##_avx2, name##_avx512 } }
 #else
