@@ -194,8 +194,10 @@ void live_missed(struct peer *p, uint64_t since_us)
 	if (p->heard_us >= since_us && p->heard_us)
 		return;
 	p->misses++;
-	if (looks_broken(p))
+	if (looks_broken(p)) {
 		live_probe(p, probe_deadline(p));
+		hello_start(p);                 /* it may be a new process that knows nothing of our session */
+	}
 	if (p->misses < MISSES_FRESH || now < p->fresh_us)
 		return;
 	p->fresh_us = now + p->fresh_backoff_us;

@@ -194,6 +194,8 @@ static void call_fire(struct timer *t)
 	}
 	if (c->sent_us)
 		live_missed(c->peer, c->sent_us);
+	if (c->ending)                          /* that was the miss too many: the peer is dead */
+		return;
 	c->timeout_tries++;
 	try(c);
 }

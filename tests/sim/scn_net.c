@@ -1,5 +1,7 @@
 /* Scenarios of the wire: whatever happens to links and processes, every call ends exactly once, and every request runs
  * at most once per process. */
+#include "common/map.h"
+#include "net/frame.h"
 #include "net_app.h"
 
 static bool all_ended(struct sim *s, void *arg)
@@ -79,5 +81,209 @@ static void scn_transfer(struct sim *s)
 	}
 }
 
-static const struct scn list[] = { SCN(two), SCN(transfer), {0} };
+
+/* ---- invariants over everything on the wire ---- */
+
+/* One (key, nonce) seals one frame: per session, sender and key the counters never repeat, and they grow within a
+ * connection. Header offsets are the protocol's. */
+struct nonces { struct sim *sim; struct map *last; };
+static void watch_nonces(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len)
+{
+	struct nonces *v = arg;
+	struct header h;
+	struct { uint64_t session, from, bulk; } key = {0};
+	uint64_t *last;
+
+	if (header_read(&h, wire, len, NULL))
+		return;
+	key.session = h.session;
+	key.from = (uint64_t)from;
+	key.bulk = h.chan == CHAN_BULK;
+	last = map_get(v->last, &key, sizeof key);
+	if (!last) {
+		last = xcalloc(1, sizeof *last);
+		map_put(v->last, &key, sizeof key, last);
+	}
+	/* The tap sees frames in the order of their sealing. */
+	if (h.counter <= *last)
+		sim_fail(v->sim, "counter %llu after %llu under one key", (unsigned long long)h.counter, (unsigned long long)*last);
+	*last = h.counter;
+}
+
+static void nonces_begin(struct nonces *v, struct sim *s)
+{
+	v->sim = s;
+	v->last = map_new(1);
+	sim_tap(s, watch_nonces, v);
+}
+
+static void nonces_end(struct nonces *v)
+{
+	uint64_t *x;
+
+	sim_tap(v->sim, NULL, NULL);
+	for (size_t i = 0; (x = map_next(v->last, &i, NULL, NULL));)
+		free(x);
+	map_free(v->last);
+}
+
+/* ---- faults ---- */
+
+#define STORM_NODES 5
+#define STORM_CALLS 300
+struct storm { struct sim *s; struct ended d[STORM_CALLS + 1]; uint32_t started; struct id id[STORM_NODES]; struct net_world w; };
+
+/* Outlives the nodes, whose calls end when sim_free stops them. */
+static struct storm the_storm;
+static struct ended calm[STORM_NODES * STORM_NODES + 1];
+
+static void storm_call(struct sim *s, void *arg)
+{
+	struct storm *st = arg;
+	struct rng *r = sim_rng(s);
+	int a = (int)rng_below(r, STORM_NODES), b = (a + 1 + (int)rng_below(r, STORM_NODES - 1)) % STORM_NODES;
+	struct net_app *x = sim_app(s, a);
+	static const uint8_t zeros[65536];
+	struct blob blob = { .data = zeros, .len = rng_below(r, 3) ? 0 : rng_below(r, sizeof zeros) };
+
+	st->d[st->started].sim = s;
+	if (x)
+		net_app_call(x, &st->id[b], st->started, blob, 200000 + rng_below(r, 8000000), &st->d[st->started]);
+	else
+		st->d[st->started].times = 1;   /* the caller is dead itself */
+	st->started++;
+}
+
+static bool storm_over(struct sim *s, void *arg)
+{
+	struct storm *st = arg;
+
+	if (st->started < STORM_CALLS)
+		return false;
+	for (int i = 0; i < STORM_CALLS; i++)
+		if (!st->d[i].times)
+			return false;
+	return true;
+}
+
+static int storm_once(struct sim *s, void *arg, struct err *e)
+{
+	struct storm *st = arg;
+
+	for (uint32_t i = 0; i < st->started; i++)
+		if (st->d[i].times > 1)
+			return err_set(e, ERR_STATE, "call %u has ended %u times", i, st->d[i].times);
+	return 0;
+}
+
+static void storm_begin(struct storm *st, struct sim *s)
+{
+	memset(st, 0, sizeof *st);
+	st->s = s;
+	for (int i = 0; i < STORM_NODES; i++) {
+		struct net_app *x = net_app_add(s, &st->w);
+
+		st->id[i] = *net_self(x->net);
+	}
+	for (int i = 0; i < STORM_NODES; i++)
+		for (int k = 0; k < STORM_NODES; k++)
+			if (i != k)
+				net_app_know(s, i, k);
+	for (int i = 0; i < STORM_CALLS; i++)
+		sim_at(s, sim_now(s) + rng_below(sim_rng(s), 6000000), storm_call, st);
+	sim_after_event(s, storm_once, st);
+}
+
+/* When the faults are over, everybody reaches everybody. */
+static void storm_calm(struct storm *st)
+{
+	struct sim *s = st->s;
+	struct ended *d = calm;
+	int n = 0;
+
+	memset(calm, 0, sizeof calm);
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 1000, .jitter_us = 200 });
+	sim_heal(s);
+	for (int i = 0; i < STORM_NODES; i++)
+		for (int k = 0; k < STORM_NODES; k++)
+			if (i != k && sim_alive(s, i) && sim_alive(s, k)) {
+				d[n].sim = s;
+				net_app_know(s, i, k);
+				net_app_call(sim_app(s, i), &st->id[k], 1, NO_BLOB, 30000000, &d[n++]);
+			}
+	sim_check(s, sim_run_until(s, all_ended, d, 40000000));
+	for (int i = 0; i < n; i++)
+		if (!d[i].ok)
+			sim_fail(s, "after the storm: %s", d[i].text);
+}
+
+static void scn_breaks(struct sim *s)
+{
+	struct storm *st = &the_storm;
+	struct nonces v;
+	unsigned ok = 0;
+
+	nonces_begin(&v, s);
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 3000, .jitter_us = 2000, .break_every = 25 });
+	storm_begin(st, s);
+	sim_check(s, sim_run_until(s, storm_over, st, 30000000));
+	storm_calm(st);
+	for (int i = 0; i < STORM_CALLS; i++)
+		ok += st->d[i].ok;
+	if (ok < STORM_CALLS * 9 / 10)
+		sim_fail(s, "only %u of %u calls were answered", ok, STORM_CALLS);
+	sim_run_for(s, 1000000);
+	nonces_end(&v);
+}
+
+static void part(struct sim *s, void *arg)
+{
+	sim_partition(s, (int[]){ 0, 0, 1, 1, 1 }, STORM_NODES);
+}
+
+static void heal(struct sim *s, void *arg)
+{
+	sim_heal(s);
+}
+
+static void scn_partition(struct sim *s)
+{
+	struct storm *st = &the_storm;
+	struct nonces v;
+
+	nonces_begin(&v, s);
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 2000, .jitter_us = 500 });
+	storm_begin(st, s);
+	sim_at(s, sim_now(s) + 2000000, part, NULL);
+	sim_at(s, sim_now(s) + 5000000, heal, NULL);
+	sim_check(s, sim_run_until(s, storm_over, st, 30000000));
+	storm_calm(st);
+	nonces_end(&v);
+}
+
+static void kill_one(struct sim *s, void *arg)
+{
+	sim_kill(s, 4);
+}
+
+static void restart_one(struct sim *s, void *arg)
+{
+	sim_restart(s, 4);
+}
+
+static void scn_restart(struct sim *s)
+{
+	struct storm *st = &the_storm;
+	struct nonces v;
+
+	nonces_begin(&v, s);
+	storm_begin(st, s);
+	sim_at(s, sim_now(s) + 1500000, kill_one, st);
+	sim_at(s, sim_now(s) + 1800000 + rng_below(sim_rng(s), 1000000), restart_one, st);
+	sim_check(s, sim_run_until(s, storm_over, st, 30000000));
+	storm_calm(st);
+	nonces_end(&v);
+}
+
+static const struct scn list[] = { SCN(two), SCN(transfer), SCN(breaks), SCN(partition), SCN(restart), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
