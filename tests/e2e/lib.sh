@@ -1,0 +1,133 @@
+# Sourced by every script of tests/e2e: real daemons in a temporary folder, waiting for conditions, and a trap that leaves
+# no process and no file behind. HIVEMINDD and HIVECTL name the programs; HIVE_SLOW stretches the time limits.
+#
+#   daemon_start NAME [OPTION...]   starts one and waits until it answers      hive NAME ARGUMENT...   hivectl to it
+#   daemon_spawn NAME [OPTION...]   starts one and does not wait               state NAME              its state folder
+#   daemon_kill NAME [SIGNAL]       SIGKILL unless said, and waits             log_of NAME             its standard error
+#   daemon_stop NAME                SIGTERM; fails unless it exits with 0      address NAME            HOST:PORT to join
+#   wait_for SECONDS COMMAND...     until it succeeds, else fails              hold SECONDS COMMAND... must never fail
+#   expect TEXT COMMAND...          the output must contain TEXT               refuse STATUS TEXT COMMAND...
+#   json NAME PATH ARGUMENT...      one value of hivectl --json, as peers.0.id
+set -u
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+HIVEMINDD=${HIVEMINDD:-$root/build/daemon/hivemindd}
+HIVECTL=${HIVECTL:-$root/build/ctl/hivectl}
+HIVE_SLOW=${HIVE_SLOW:-1}
+test_name=$(basename "$0" .sh)
+[ -x "$HIVEMINDD" ] && [ -x "$HIVECTL" ] || { echo "build first: $HIVEMINDD and $HIVECTL are not there"; exit 1; }
+
+# Short on purpose: the path of a Unix socket holds 107 bytes.
+work=$(mktemp -d "${TMPDIR:-/tmp}/hive.XXXXXX")
+declare -A daemon_pid=()
+
+cleanup() {
+	local status=$? name
+	trap - EXIT INT TERM
+	for name in "${!daemon_pid[@]}"; do kill -KILL "${daemon_pid[$name]}" 2>/dev/null; done
+	for name in "${!daemon_pid[@]}"; do wait "${daemon_pid[$name]}" 2>/dev/null; done
+	if [ "$status" != 0 ] && [ "$status" != 77 ]; then
+		for name in "$work"/*.log; do
+			[ -s "$name" ] && printf -- '--- %s\n' "${name##*/}" && tail -n 25 "$name"
+		done
+	fi
+	rm -rf "$work"
+	exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+fail() { printf '%s: %s\n' "$test_name" "$*"; exit 1; }
+skip() { printf '%s\n' "$*"; exit 77; }
+say() { printf '%s: %s\n' "$test_name" "$*"; }
+now_ms() { date +%s%3N; }
+
+state() { printf '%s/%s' "$work" "$1"; }
+log_of() { printf '%s/%s.log' "$work" "$1"; }
+hive() { local name=$1; shift; timeout $((20 * HIVE_SLOW)) "$HIVECTL" -s "$work/$name.sock" "$@"; }
+alive() { kill -0 "${daemon_pid[$1]}" 2>/dev/null; }
+
+# The log of each start is appended, so that a restart keeps what came before.
+daemon_spawn() {
+	local name=$1
+	shift
+	[ -d "$work/$name" ] || mkdir -m 700 "$work/$name"
+	"$HIVEMINDD" --state-dir "$work/$name" --socket "$work/$name.sock" --listen 127.0.0.1:auto "$@" \
+		>>"$work/$name.log" 2>&1 </dev/null &
+	daemon_pid[$name]=$!
+}
+
+answers() { alive "$1" || fail "daemon $1 ended: $(tail -n 3 "$work/$1.log")"; hive "$1" status >/dev/null 2>&1; }
+daemon_start() { daemon_spawn "$@"; wait_for 10 answers "$1"; }
+
+daemon_kill() {
+	kill -"${2:-KILL}" "${daemon_pid[$1]}" 2>/dev/null
+	wait "${daemon_pid[$1]}" 2>/dev/null
+	unset "daemon_pid[$1]"
+}
+
+gone() { ! kill -0 "$1" 2>/dev/null; }
+daemon_stop() {
+	local pid=${daemon_pid[$1]} status=0
+	kill -TERM "$pid" || fail "daemon $1 is not running"
+	wait_for 35 gone "$pid"
+	wait "$pid" || status=$?
+	unset "daemon_pid[$1]"
+	[ "$status" = 0 ] || fail "daemon $1 ended with status $status after SIGTERM"
+}
+
+# The status of a daemon that ends by itself within SECONDS; its output is in log_of.
+daemon_status() {
+	local name=$1 pid=${daemon_pid[$1]} status=0
+	wait_for "$2" gone "$pid"
+	wait "$pid" || status=$?
+	unset "daemon_pid[$name]"
+	return "$status"
+}
+
+wait_for() {
+	local seconds=$1 end
+	shift
+	end=$(($(now_ms) + seconds * 1000 * HIVE_SLOW))
+	until "$@"; do
+		[ "$(now_ms)" -lt "$end" ] || fail "waited $((seconds * HIVE_SLOW)) s for: $*"
+		read -r -t 0.03 <> <(:)         # a pause without a process
+	done
+}
+
+hold() {
+	local end=$(($(now_ms) + $1 * 1000))
+	shift
+	while [ "$(now_ms)" -lt "$end" ]; do
+		"$@" || fail "no longer true: $*"
+		read -r -t 0.05 <> <(:)
+	done
+}
+
+expect() {
+	local text=$1 out status=0
+	shift
+	out=$("$@" 2>&1) || status=$?
+	[ "$status" = 0 ] || fail "status $status from: $*: $out"
+	case $out in *"$text"*) ;; *) fail "expected \"$text\" from: $*, got: $out" ;; esac
+}
+
+refuse() {
+	local want=$1 text=$2 out status=0
+	shift 2
+	out=$("$@" 2>&1) || status=$?
+	[ "$status" = "$want" ] || fail "expected status $want, got $status from: $*: $out"
+	case $out in *"$text"*) ;; *) fail "expected \"$text\" from: $*, got: $out" ;; esac
+}
+
+json() {
+	local name=$1 path=$2
+	shift 2
+	hive "$name" --json "$@" | python3 -c '
+import json, sys
+v = json.load(sys.stdin)
+for k in sys.argv[1].split("."):
+    v = v[int(k)] if isinstance(v, list) else v[k]
+print(v if isinstance(v, str) else json.dumps(v))' "$path"
+}
+json_is() { local want=$1; shift; [ "$(json "$@" 2>/dev/null)" = "$want" ]; }
+address() { json "$1" listen.0 status; }
