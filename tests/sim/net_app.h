@@ -10,13 +10,19 @@
 #include "sim.h"
 
 struct net_app {
-	struct sim *sim; int node; struct env *env; struct net *net; struct chunks *chunks;
+	int node; struct env *env; struct net *net; struct chunks *chunks;
 	uint32_t handled, posted, news[4];
 	uint64_t last_handled;                  /* "n" of the last request */
 	struct request *held[64]; unsigned nheld; bool hold;    /* keeps requests instead of answering */
 };
 /* What scenarios ask of all nodes; one per sim, the arg of sim_app. */
-struct net_world { struct net_conf conf; bool client[64]; uint8_t other_key[64]; };
+struct net_world {
+	struct net_conf conf; bool client[64]; uint8_t other_key[64];
+	bool behind_nat[64];                    /* its own idea of its address is one that nobody can dial */
+	bool twin[64];                          /* has the key of node 0 */
+	uint16_t version[64];                   /* 0 = this program's */
+	char codes[64][32]; unsigned ncodes;    /* events of all nodes, each code once */
+};
 
 static inline void net_app_seed(int node, uint8_t seed[32])
 {
@@ -44,6 +50,25 @@ static inline void net_app_echo(void *arg, struct request *r)
 	net_reply(r, json_pack("{s:I,s:I}", "n", x + 1, "blob", (json_int_t)r->f.blob_len), NO_BLOB);
 }
 
+static inline void net_app_event(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text)
+{
+	struct net_world *w = arg;
+
+	for (unsigned i = 0; i < w->ncodes; i++)
+		if (!strcmp(w->codes[i], code))
+			return;
+	if (w->ncodes < 64)
+		snprintf(w->codes[w->ncodes++], 32, "%s", code);
+}
+
+static inline bool net_app_told(const struct net_world *w, const char *code)
+{
+	for (unsigned i = 0; i < w->ncodes; i++)
+		if (!strcmp(w->codes[i], code))
+			return true;
+	return false;
+}
+
 static inline void net_app_news(void *arg, const struct id *peer, enum net_news what)
 {
 	((struct net_app *)arg)->news[what]++;
@@ -58,18 +83,18 @@ static inline void *net_app_start(struct env *env, int node, void *arg)
 
 	a->env = env;
 	a->node = node;
-	net_app_seed(node, c.seed);
+	net_app_seed(w->twin[node] ? 0 : node, c.seed);
 	env->ops->secure(env, &c.boot_id, sizeof c.boot_id);
 	c.has_swarm_key = true;
 	memset(c.swarm_key, 0x5a + w->other_key[node], 32);
 	c.client = w->client[node];
-	a->net = NULL;
+	c.version_min = c.version_max = w->version[node];
 	/* the endpoint of a node that is just being added */
 	memset(c.self.ip, 0, 16);
 	c.self.ip[10] = c.self.ip[11] = 0xff;
 	c.self.ip[12] = 10;
 	c.self.ip[14] = (uint8_t)(node >> 8);
-	c.self.ip[15] = (uint8_t)(node + 1);
+	c.self.ip[15] = w->behind_nat[node] ? 250 : (uint8_t)(node + 1);
 	for (int i = 0; i < CHANS; i++)
 		c.self.port[i] = c.client ? 0 : (uint16_t)(4237 + i);
 	a->net = net_new(env, &c, &e);
@@ -77,6 +102,7 @@ static inline void *net_app_start(struct env *env, int node, void *arg)
 		fprintf(stderr, "net_new: %s\n", e.text);
 		abort();
 	}
+	net_events(a->net, net_app_event, w);
 	net_on(a->net, KIND_DHT_FIND, net_app_echo, a);
 	net_on(a->net, KIND_RUN_STATE, net_app_echo, a);
 	net_watch(a->net, net_app_news, a);
@@ -113,7 +139,7 @@ static inline void net_app_know(struct sim *s, int a, int b)
 {
 	struct net_app *x = sim_app(s, a), *y = sim_app(s, b);
 
-	net_learn(x->net, net_self(y->net), net_endpoint(y->net));
+	net_learn(x->net, net_self(y->net), sim_endpoint(s, b));
 }
 
 /* One call with its end. */

@@ -1,0 +1,263 @@
+/* Scenarios of HELLO: who may talk to whom, by which way, and what the operator is told when it does not work. */
+#include "net/inner.h"
+#include "net_app.h"
+
+static struct net_world w;              /* outlives the nodes, which tell it of their end */
+static struct ended d[600];
+static struct moved m[2];
+
+static void begin(void)
+{
+	memset(&w, 0, sizeof w);
+	memset(d, 0, sizeof d);
+	memset(m, 0, sizeof m);
+}
+
+static bool ended(struct sim *s, void *arg)
+{
+	for (struct ended *e = d; e->sim; e++)
+		if (!e->times)
+			return false;
+	return true;
+}
+
+static bool moved(struct sim *s, void *arg)
+{
+	return m[0].times && m[1].times;
+}
+
+static struct ended *call(struct sim *s, int from, int to, uint64_t timeout_us)
+{
+	struct ended *e = d;
+	struct id id;
+	uint8_t seed[32];
+	struct signer k;
+
+	net_app_seed(to, seed);
+	signer_init(&k, seed);
+	id = k.id;
+	signer_done(&k);
+	while (e->sim)
+		e++;
+	e->sim = s;
+	net_app_call(sim_app(s, from), &id, 1, NO_BLOB, timeout_us, e);
+	return e;
+}
+
+static void expect(struct sim *s, struct ended *e, enum err_code code, const char *text)
+{
+	sim_check(s, sim_run_until(s, ended, NULL, 20000000));
+	if (!e->times || e->code != code || (text && !strstr(e->text, text)))
+		sim_fail(s, "ended %u times with %s (%s), expected %s (%s)", e->times, err_name(e->code), e->text, err_name(code), text ? text : "");
+}
+
+static struct net *net_of(struct sim *s, int node)
+{
+	return ((struct net_app *)sim_app(s, node))->net;
+}
+
+static size_t sessions(struct sim *s, int node)
+{
+	struct net_counters c;
+
+	net_counters(net_of(s, node), &c);
+	return c.sessions;
+}
+
+/* Both dial at once: both calls are answered, and after 30 s one session is left, the same on both sides. */
+static void scn_simultaneous(struct sim *s)
+{
+	struct session *a, *b;
+
+	begin();
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	net_app_know(s, 0, 1);
+	net_app_know(s, 1, 0);
+	call(s, 0, 1, 2000000);
+	call(s, 1, 0, 2000000);
+	expect(s, &d[0], ERR_NONE, NULL);
+	expect(s, &d[1], ERR_NONE, NULL);
+	sim_run_for(s, 10000);
+	a = peer_session(peer_find(net_of(s, 0), net_self(net_of(s, 1))));
+	b = peer_session(peer_find(net_of(s, 1), net_self(net_of(s, 0))));
+	sim_check(s, a && b && a->id == b->id);
+	sim_run_for(s, 35000000);
+	sim_check(s, sessions(s, 0) == 1 && sessions(s, 1) == 1);
+	expect(s, call(s, 0, 1, 2000000), ERR_NONE, NULL);
+}
+
+static void scn_wrong_key(struct sim *s)
+{
+	begin();
+	w.other_key[1] = 1;
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	net_app_know(s, 0, 1);
+	expect(s, call(s, 0, 1, 5000000), ERR_AUTH, "--swarm-key-file");
+	sim_check(s, net_app_told(&w, "wrong_swarm_key"));
+	sim_check(s, net_of(s, 1)->count.wrong_swarm_key > 0 && !sessions(s, 0) && !sessions(s, 1));
+}
+
+static void scn_versions(struct sim *s)
+{
+	begin();
+	w.version[0] = 9;
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	net_app_know(s, 0, 1);
+	expect(s, call(s, 0, 1, 5000000), ERR_VERSION, "upgrade the older");
+	sim_check(s, net_app_told(&w, "version_mismatch"));
+}
+
+static struct err dialled;
+static unsigned dials;
+static struct id dialled_id;
+static void on_dial(void *arg, const struct id *peer, const struct err *e)
+{
+	dials++;
+	if (e)
+		dialled = *e;
+	else
+		dialled_id = *peer;
+}
+
+static bool dial_over(struct sim *s, void *arg)
+{
+	return dials;
+}
+
+static void dial(struct sim *s, int from, int to, uint64_t timeout_us)
+{
+	dials = 0;
+	memset(&dialled, 0, sizeof dialled);
+	net_dial(net_of(s, from), sim_endpoint(s, to), timeout_us, on_dial, NULL);
+	sim_check(s, !dials && sim_run_until(s, dial_over, NULL, timeout_us + 1000000));
+}
+
+static void scn_dial(struct sim *s)
+{
+	begin();
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	w.twin[2] = true;
+	net_app_add(s, &w);
+	dial(s, 0, 1, 2000000);
+	sim_check(s, !dialled.code && id_eq(&dialled_id, net_self(net_of(s, 1))));
+	sim_run_for(s, 50000);
+	expect(s, call(s, 1, 0, 1000000), ERR_NONE, NULL);              /* the dialled one can answer calls to us too */
+	dial(s, 0, 0, 1000000);
+	sim_check(s, dialled.code == ERR_INVALID && strstr(dialled.text, "own address"));
+	dial(s, 0, 2, 1000000);
+	sim_check(s, dialled.code == ERR_AUTH && strstr(dialled.text, "own key") && net_app_told(&w, "duplicate_identity"));
+	sim_kill(s, 1);
+	dial(s, 0, 1, 3000000);
+	sim_check(s, dialled.code == ERR_UNREACHABLE && dials == 1);
+	sim_run_for(s, 5000000);
+	sim_check(s, dials == 1 && !map_len(net_of(s, 0)->hellos));
+}
+
+static void transfer(struct sim *s, int from, int to, size_t n)
+{
+	struct net_app *a = sim_app(s, from), *b = sim_app(s, to);
+	uint8_t *data = xcalloc(1, n), *out = xcalloc(1, n);
+	struct id tag = { .b = { (uint8_t)from, (uint8_t)to } };
+	uint64_t deadline = sim_now(s) + 20000000;
+
+	for (size_t i = 0; i < n; i++)
+		data[i] = (uint8_t)(i * 31 + i / 251);
+	memset(m, 0, sizeof m);
+	m[0].sim = m[1].sim = s;
+	xfer_send(a->chunks, net_self(b->net), &tag, data, n, CLASS_weight, deadline, net_app_moved, &m[0]);
+	xfer_recv(b->chunks, net_self(a->net), &tag, out, n, deadline, net_app_moved, &m[1]);
+	sim_check(s, sim_run_until(s, moved, NULL, 25000000));
+	if (!m[0].ok || !m[1].ok || memcmp(data, out, n))
+		sim_fail(s, "transfer %d to %d: %s / %s", from, to, m[0].text, m[1].text);
+	free(data);
+	free(out);
+}
+
+/* A client has no address; calls go both ways, and transfers, all over connections that it has made. */
+static void scn_client(struct sim *s)
+{
+	struct peer_info info;
+
+	begin();
+	w.client[1] = true;
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	net_app_know(s, 1, 0);
+	expect(s, call(s, 1, 0, 3000000), ERR_NONE, NULL);
+	sim_run_for(s, 50000);
+	sim_check(s, net_peer(net_of(s, 0), net_self(net_of(s, 1)), &info) && info.client);
+	for (int i = 0; i < 20; i++)
+		call(s, 0, 1, 5000000);
+	for (int i = 1; i <= 20; i++)
+		expect(s, &d[i], ERR_NONE, NULL);
+	for (int i = 0; i < 20; i++)
+		expect(s, call(s, 1, 0, 3000000), ERR_NONE, NULL);
+	transfer(s, 0, 1, 1500000);
+	transfer(s, 1, 0, 1500000);
+}
+
+/* It believes to be reachable but is not: after two unanswered HELLOs it goes through the door, and is told so. */
+static void scn_nat(struct sim *s)
+{
+	begin();
+	w.behind_nat[1] = true;
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	net_app_know(s, 1, 0);
+	expect(s, call(s, 1, 0, 5000000), ERR_NONE, NULL);
+	sim_check(s, peer_find(net_of(s, 1), net_self(net_of(s, 0)))->as_client);
+	sim_run_for(s, 50000);
+	expect(s, call(s, 0, 1, 5000000), ERR_NONE, NULL);
+	transfer(s, 0, 1, 700000);
+}
+
+/* The other side has lost the session (here: a ban that was lifted): RESET, a new HELLO, the call is answered. */
+static void scn_reset(struct sim *s)
+{
+	uint64_t at;
+
+	begin();
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	net_app_know(s, 0, 1);
+	expect(s, call(s, 0, 1, 2000000), ERR_NONE, NULL);
+	sim_run_for(s, 2000000);
+	net_ban(net_of(s, 1), net_self(net_of(s, 0)), 1000000, "a test");
+	net_ban(net_of(s, 1), net_self(net_of(s, 0)), 0, NULL);
+	at = sim_now(s);
+	expect(s, call(s, 0, 1, 3000000), ERR_NONE, NULL);
+	sim_check(s, net_of(s, 1)->count.unknown_session > 0);
+	if (d[1].at_us - at > 100000)
+		sim_fail(s, "RESET saved nothing: %llu us", (unsigned long long)(d[1].at_us - at));
+	/* and by a ban that stays, nothing comes through */
+	net_ban(net_of(s, 1), net_self(net_of(s, 0)), 100000000, "a test");
+	expect(s, call(s, 1, 0, 1000000), ERR_REFUSED, "banned");
+	expect(s, call(s, 0, 1, 1000000), ERR_TIMEOUT, NULL);
+}
+
+/* Keys are replaced after so many frames, without a call being lost. */
+static void scn_rekey(struct sim *s)
+{
+	struct session *first, *last;
+
+	begin();
+	w.conf.rekey_frames = 40;
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	net_app_know(s, 0, 1);
+	expect(s, call(s, 0, 1, 2000000), ERR_NONE, NULL);
+	first = session_ref(peer_session(peer_find(net_of(s, 0), net_self(net_of(s, 1)))));
+	for (int i = 1; i <= 300; i++)
+		expect(s, call(s, i & 1, !(i & 1), 2000000), ERR_NONE, NULL);
+	last = peer_session(peer_find(net_of(s, 0), net_self(net_of(s, 1))));
+	sim_check(s, first != last && first->tx_counter[0] < 80 && sessions(s, 0) <= SESSIONS_PER_PEER);
+	session_unref(first);
+}
+
+static const struct scn list[] = { SCN(simultaneous), SCN(wrong_key), SCN(versions), SCN(dial), SCN(client), SCN(nat), SCN(reset),
+	SCN(rekey), {0} };
+int main(int argc, char **argv) { return scn_main(list, argc, argv); }
