@@ -13,6 +13,13 @@ struct isa { void (*fn[3])(const void *args, size_t lo, size_t hi); };  /* index
 #define ISA_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"
 #endif
 
+/* Operands of elementwise loops are the same vector or do not overlap: no iteration waits for another. */
+#ifdef __clang__
+#define ISA_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ISA_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 #define ISA_BODY static inline __attribute__((always_inline)) void
 #ifdef __x86_64__
 #define ISA_KERNEL(name) \

@@ -1,4 +1,4 @@
-/* Elementwise vector kernels. Same-or-disjoint operands: hence ivdep instead of restrict. */
+/* Elementwise vector kernels. Same-or-disjoint operands: hence ISA_INDEPENDENT instead of restrict. */
 #include "kernels/vec.h"
 #include <string.h>
 #include "kernels/isa.h"
@@ -34,7 +34,7 @@ ISA_BODY axpy_body(const void *v, size_t lo, size_t hi)
 	const real *x = s->x;
 	real *y = s->y, a = s->a;
 
-#pragma GCC ivdep
+	ISA_INDEPENDENT
 	for (size_t i = lo; i < hi; i++)
 		y[i] = y[i] + a * x[i];
 }
@@ -46,7 +46,7 @@ ISA_BODY sub_body(const void *v, size_t lo, size_t hi)
 	const real *x = s->x, *z = s->z;
 	real *y = s->y;
 
-#pragma GCC ivdep
+	ISA_INDEPENDENT
 	for (size_t i = lo; i < hi; i++)
 		y[i] = x[i] - z[i];
 }
@@ -58,7 +58,7 @@ ISA_BODY lerp_body(const void *v, size_t lo, size_t hi)
 	const real *x = s->x;
 	real *y = s->y, a = s->a;
 
-#pragma GCC ivdep
+	ISA_INDEPENDENT
 	for (size_t i = lo; i < hi; i++)
 		y[i] = y[i] + a * (x[i] - y[i]);
 }
@@ -73,12 +73,12 @@ ISA_BODY mean_body(const void *v, size_t lo, size_t hi)
 	double a = s->da;
 
 	if (s->first) {
-#pragma GCC ivdep
+		ISA_INDEPENDENT
 		for (size_t i = lo; i < hi; i++)
 			y[i] = (real)(a * (double)x[i]);
 		return;
 	}
-#pragma GCC ivdep
+	ISA_INDEPENDENT
 	for (size_t i = lo; i < hi; i++) {
 		real t = (real)(a * (double)x[i]);
 

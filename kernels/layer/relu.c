@@ -10,7 +10,7 @@ ISA_BODY rect_body(const void *v, size_t lo, size_t hi)
 	const real *x = s->x;
 	real *y = s->to;
 
-#pragma GCC ivdep
+	ISA_INDEPENDENT
 	for (size_t i = lo; i < hi; i++)
 		y[i] = x[i] < 0 ? 0 : x[i];
 }
@@ -22,7 +22,7 @@ ISA_BODY slope_body(const void *v, size_t lo, size_t hi)
 	const real *y = s->y, *dy = s->dy;
 	real *dx = s->to;
 
-#pragma GCC ivdep
+	ISA_INDEPENDENT
 	for (size_t i = lo; i < hi; i++)
 		dx[i] = y[i] > 0 ? dy[i] : 0;
 }

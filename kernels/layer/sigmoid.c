@@ -1,8 +1,33 @@
 /* 1 / (1 + exp(-x)), torch.nn.Sigmoid. Backward from the output, so that it may work in place. */
-#include <math.h>
+#include "kernels/fastmath.h"
+#include "kernels/isa.h"
 #include "kernels/layer.h"
 
-struct job { const struct layer_call *c; size_t n; };
+struct args { const real *x, *y, *dy; real *to; };
+
+ISA_BODY curve_body(const void *v, size_t lo, size_t hi)
+{
+	const struct args *s = v;
+	const real *x = s->x;
+	real *y = s->to;
+
+	ISA_INDEPENDENT
+	for (size_t i = lo; i < hi; i++)
+		y[i] = fast_sigmoid(x[i]);
+}
+ISA_KERNEL(curve);
+
+ISA_BODY slope_body(const void *v, size_t lo, size_t hi)
+{
+	const struct args *s = v;
+	const real *y = s->y, *dy = s->dy;
+	real *dx = s->to;
+
+	ISA_INDEPENDENT
+	for (size_t i = lo; i < hi; i++)
+		dx[i] = dy[i] * (y[i] * (1 - y[i]));
+}
+ISA_KERNEL(slope);
 
 static int shape(struct layer *l, struct kerr *e)
 {
@@ -10,43 +35,16 @@ static int shape(struct layer *l, struct kerr *e)
 	return 0;
 }
 
-static void forward_part(void *arg, int part, int parts)
-{
-	const struct job *j = arg;
-	const real *x = j->c->x;
-	real *y = j->c->y;
-	size_t lo, hi;
-
-	par_slice(j->n, 256, part, parts, &lo, &hi);
-	for (size_t i = lo; i < hi; i++)
-		y[i] = (real)(1 / (1 + exp(-(double)x[i])));
-}
-
 static void forward(const struct par *par, const struct layer_call *c)
 {
-	struct job j = { c, c->batch * shape_count(&c->l->in) };
-
-	par_run(par, forward_part, &j);
-}
-
-static void backward_part(void *arg, int part, int parts)
-{
-	const struct job *j = arg;
-	const real *y = j->c->y, *dy = j->c->dy;
-	real *dx = j->c->dx;
-	size_t lo, hi;
-
-	par_slice(j->n, 256, part, parts, &lo, &hi);
-	for (size_t i = lo; i < hi; i++)
-		dx[i] = dy[i] * (y[i] * (1 - y[i]));
+	isa_run(par, &curve, &(struct args){ .x = c->x, .to = c->y }, c->batch * shape_count(&c->l->in), 1024, 8192);
 }
 
 static void backward(const struct par *par, const struct layer_call *c)
 {
-	struct job j = { c, c->batch * shape_count(&c->l->in) };
-
 	if (c->dx)
-		par_run(par, backward_part, &j);
+		isa_run(par, &slope, &(struct args){ .y = c->y, .dy = c->dy, .to = c->dx },
+			c->batch * shape_count(&c->l->in), 1024, 32768);
 }
 
 const struct layer_ops layer_sigmoid = {
