@@ -232,7 +232,8 @@ static void pytorch_agrees_on_layers(void **state)
 static void curves_are_accurate(void **state)
 {
 	static const struct one curve[2][2] = { { { "sigmoid" }, { NULL } }, { { "tanh" }, { NULL } } };
-	const real odd[] = { 0, (real)-0.0, INFINITY, -INFINITY, NAN, 100, -100, (real)1e-30, (real)-1e-30, (real)0.6249999 };
+	const real odd[] = { 0, (real)-0.0, INFINITY, -INFINITY, NAN, 100, -100, (real)1e-30, (real)-1e-30,
+		(real)0.6249999 };
 	enum { N = 200000, ODD = sizeof odd / sizeof *odd };
 	real *x = reals(N), *y = reals(N);
 	struct par par;
