@@ -15,7 +15,7 @@
 struct event_base;
 struct loop;
 
-enum loop_clock { CLOCK_WALL_JUMP, CLOCK_SUSPEND, CLOCK_STALL };        /* E8; by_us: how far, signed */
+enum loop_clock { LOOP_WALL_JUMP, LOOP_SUSPEND, LOOP_STALL };        /* E8; by_us: how far, signed */
 struct loop_conf {
 	struct log *log;                                /* borrowed; NULL = silent */
 	uint64_t slow_us;                               /* 0 = 50 000 */
@@ -52,6 +52,12 @@ void loop_unwatch_signal(struct signal_watch *s);
 struct deferred { struct list link; const char *name; void (*fn)(struct deferred *d); bool waiting; };
 void loop_defer(struct loop *l, struct deferred *d);
 void loop_undefer(struct deferred *d);
+
+/* ---- for those who dispatch by themselves: everything between enter and leave is one callback, lap ends it and
+ * begins the next. Other entrances (evhttp) wrap themselves in enter and leave, or env_now stands still. ---- */
+void loop_enter(struct loop *l, const char *name);
+void loop_lap(struct loop *l, const char *name);
+void loop_leave(struct loop *l);
 
 /* ---- what the transport plugs in (net/nano.c) ---- */
 struct transport {

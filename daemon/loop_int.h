@@ -1,0 +1,34 @@
+/* The loop's own: shared by loop.c (waiting) and loop_env.c (the struct env on top of it). */
+#ifndef DAEMON_LOOP_INT_H
+#define DAEMON_LOOP_INT_H
+#include <stdio.h>
+#include "common/heap.h"
+#include "loop.h"
+#include "work.h"
+
+struct event;
+struct loop {
+	struct env env;                         /* first: an env is its loop */
+	struct loop_conf conf;
+	struct event_base *base;
+	struct event *kick;                     /* runs deferred calls that came from outside of a callback */
+	struct work *work;
+	struct transport *transport;
+	struct heap heap;
+	struct watch timer, done;
+	uint64_t now, armed, entered;           /* armed: what the timerfd is set to */
+	const char *name;                       /* of the running callback */
+	int depth;
+	bool stop, detached;
+	struct list deferred, points;
+	struct timer tick;
+	uint64_t tick_boot, tick_mono, tick_wall, tick_due;
+	struct loop_stats stats;
+};
+
+void loop_env_init(struct loop *l);
+void loop_points_free(struct loop *l);
+uint64_t loop_time(const struct loop *l);
+uint64_t loop_wall_us(const struct loop *l);
+
+#endif

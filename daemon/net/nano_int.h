@@ -1,0 +1,84 @@
+/* The real transport's own: nano.c (ports, receiving), nano_link.c (sending sockets), nano_door.c (raw REP and REQ),
+ * nano_sweep.c (what nanomsg does not manage: its own descriptors). */
+#ifndef NET_NANO_INT_H
+#define NET_NANO_INT_H
+#include "common/heap.h"
+#include "common/list.h"
+#include "common/map.h"
+#include "net/nano.h"
+
+#define DIALLED ((uint64_t)1 << 63)             /* a door token that names a link of ours; else pipe << 32 | request id */
+
+/* A sending socket: PUSH to a mailbox, or raw REQ to a door. Kept in order of use. */
+struct nlink {
+	struct list link;                       /* nano->links, least recently used first */
+	struct list dirty_link;                 /* nano->dirty */
+	struct nano *n;
+	struct endpoint to;
+	enum chan chan;
+	uint64_t serial;
+	int s;                                  /* the nanomsg socket */
+	uint32_t number;                        /* connection number */
+	uint64_t established, broken, current;  /* nanomsg's counters when last read */
+	uint64_t used_at, broke_at, waiting_since, rtt_us;
+	struct list queue; size_t queued;
+	struct packet *held; void *sealed;      /* sealed, but nanomsg said "not now" */
+	struct watch out, in;                   /* NN_SNDFD while something waits; NN_RCVFD of a dialled door */
+	bool dirty;
+};
+
+struct box { struct nano *n; enum chan chan; int s; struct watch in; };  /* a bound socket */
+
+/* One inbound connection as the sweep sees it. */
+struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t since, received, sent; };
+
+struct nano {
+	struct transport transport;
+	struct loop *loop;
+	struct env *env;
+	struct nano_conf conf;
+	struct endpoint at;
+	bool plugged;
+	struct box box[CHANS];
+	struct list links, dirty, returned;
+	struct map *by_address, *by_serial;     /* endpoint + chan; serial */
+	uint64_t next_serial;
+	uint32_t next_number, sockets;
+	struct deferred flush;
+	/* the door */
+	struct list door_queue; size_t door_queued;
+	struct map *door_last;                  /* token -> struct door_last */
+	struct timer door_timer;
+	/* the sweep */
+	struct timer sweep;
+	struct map *known, *banned;             /* ip -> struct until */
+	struct inbound *inbound; size_t ninbound, cap_inbound;
+	struct nano_stats stats;
+};
+
+struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan chan);      /* NULL: no socket left */
+struct nlink *nlink_find(struct nano *n, const struct endpoint *to, enum chan chan);
+struct nlink *nlink_at(struct nano *n, const uint8_t ip[16], uint16_t port);            /* the sweep's question */
+void nlink_free(struct nlink *l);               /* what waits comes back unsent, later */
+void nlink_put(struct nlink *l, struct packet *p);
+void nlink_flush(struct nlink *l);
+void nlink_look(struct nlink *l);               /* reads nanomsg's counters */
+void nlink_used(struct nlink *l);
+int nano_options(int s, enum chan chan, const struct nano_conf *conf);
+void nano_return(struct nano *n, struct packet *p);
+void nano_mark(struct nano *n);                 /* flush at the end of this callback */
+void nano_got(struct nano *n, struct via via, const void *msg, size_t len);
+
+void door_answer(struct nano *n, struct packet *p);
+void door_flush(struct nano *n);
+void door_ready(struct watch *w, int what);     /* the bound door */
+void door_dialled_ready(struct watch *w, int what);
+int door_send_dialled(struct nlink *l, void **body);    /* nn_send's manners: -1 and errno, body is kept */
+void door_give_back(struct nano *n);
+void door_prune(struct nano *n);
+
+void sweep_fire(struct timer *t);
+void sweep_note(struct map *m, const uint8_t ip[16], uint64_t until_us);
+void sweep_free(struct nano *n);
+
+#endif

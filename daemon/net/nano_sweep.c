@@ -1,0 +1,252 @@
+/* The real transport (4/4): the sweep (C16). nanomsg tells neither who is connected nor closes one connection, but the
+ * descriptors are ours: once a second this file looks at each, turns keepalive on, measures round trips, and shuts down
+ * connections that are too many, banned, or strangers who never say HELLO. nanomsg takes a shutdown as a lost peer. */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <linux/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "common/mem.h"
+#include "common/text.h"
+#include "net/nano_int.h"
+
+#define SP_HEADER 8                     /* bytes that each side of a connection sends before any message */
+#define KEEPIDLE_S 15
+#define USER_TIMEOUT_MS 30000
+#define KNOWN_ADDRESS_MAX 256           /* connections from one address that has peers: many daemons behind one NAT */
+#define NOTES_MAX 4096
+
+struct until { uint64_t at; };
+
+void sweep_note(struct map *m, const uint8_t ip[16], uint64_t until_us)
+{
+	struct until *u = map_get(m, ip, 16);
+
+	if (!until_us) {
+		free(map_del(m, ip, 16));
+		return;
+	}
+	if (!u) {
+		if (map_len(m) >= NOTES_MAX)
+			return;
+		u = xcalloc(1, sizeof(*u));
+		map_put(m, ip, 16, u);
+	}
+	u->at = until_us;
+}
+
+static bool noted(struct map *m, const uint8_t ip[16], uint64_t now)
+{
+	struct until *u = map_get(m, ip, 16);
+	return u && u->at > now;
+}
+
+static void forget(struct map *m, uint64_t now)
+{
+	const void *key;
+	size_t klen, it = 0;
+	struct until *u;
+	while ((u = map_next(m, &it, &key, &klen)))
+		if (u->at <= now) {
+			map_del(m, key, klen);
+			free(u);
+		}
+}
+
+static int address_of(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), uint8_t ip[16], uint16_t *ret_port)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+
+	if (ask(fd, (struct sockaddr *)&ss, &len))
+		return -1;
+	if (ss.ss_family == AF_INET6) {
+		const struct sockaddr_in6 *a = (const void *)&ss;
+		memcpy(ip, &a->sin6_addr, 16);
+		*ret_port = ntohs(a->sin6_port);
+	} else if (ss.ss_family == AF_INET) {
+		const struct sockaddr_in *a = (const void *)&ss;
+		memset(ip, 0, 10);
+		memset(ip + 10, 0xff, 2);
+		memcpy(ip + 12, &a->sin_addr, 4);
+		*ret_port = ntohs(a->sin_port);
+	} else {
+		return -1;
+	}
+	return 0;
+}
+
+static int ask_self(int fd, struct sockaddr *a, socklen_t *n) { return getsockname(fd, a, n); }
+static int ask_peer(int fd, struct sockaddr *a, socklen_t *n) { return getpeername(fd, a, n); }
+
+static void tune(int fd)
+{
+	int on = 1, idle = KEEPIDLE_S, timeout = USER_TIMEOUT_MS, was = 0;
+	socklen_t len = sizeof(was);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &was, &len) || was)
+		return;
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+}
+
+static uint64_t first_seen(const struct nano *n, const struct inbound *c, const struct inbound *old, size_t nold, uint64_t now)
+{
+	for (size_t i = 0; i < nold; i++)
+		if (old[i].fd == c->fd && old[i].port == c->port && !memcmp(old[i].ip, c->ip, 16))
+			return old[i].since;
+	return now;
+}
+
+/* One descriptor: a connection to one of our ports goes into the table, one of our own gets its round trip read. */
+static void look_at(struct nano *n, int fd, const struct inbound *old, size_t nold, uint64_t now)
+{
+	struct inbound c = { .fd = fd };
+	struct tcp_info info = {0};
+	socklen_t len = sizeof(info);
+	uint8_t ip[16];
+	uint16_t local;
+	int chan = 0;
+
+	if (address_of(fd, ask_self, ip, &local) || address_of(fd, ask_peer, c.ip, &c.port))
+		return;
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+		return;
+	while (chan < CHANS && (!n->at.port[chan] || n->at.port[chan] != local))
+		chan++;
+	if (chan == CHANS) {
+		struct nlink *l = nlink_at(n, c.ip, c.port);
+		if (l) {
+			l->rtt_us = info.tcpi_rtt;
+			tune(fd);
+		}
+		return;
+	}
+	tune(fd);
+	c.chan = (enum chan)chan;
+	c.received = info.tcpi_bytes_received;
+	c.sent = info.tcpi_bytes_acked;
+	c.since = first_seen(n, &c, old, nold, now);
+	if (n->ninbound == n->cap_inbound) {
+		n->cap_inbound = n->cap_inbound ? 2 * n->cap_inbound : 64;
+		n->inbound = xrealloc(n->inbound, n->cap_inbound * sizeof(*n->inbound));
+	}
+	n->inbound[n->ninbound++] = c;
+}
+
+static int older_first(const void *a, const void *b)
+{
+	const struct inbound *x = a, *y = b;
+	return x->since != y->since ? (x->since < y->since ? -1 : 1) : x->fd - y->fd;
+}
+
+/* Known: it said HELLO, or we talk to it. */
+static bool known(struct nano *n, const uint8_t ip[16], uint64_t now)
+{
+	if (noted(n->known, ip, now))
+		return true;
+	list_each(i, &n->links) {
+		struct nlink *l = list_entry(i, struct nlink, link);
+		if (l->current && !memcmp(l->to.ip, ip, 16))
+			return true;
+	}
+	return false;
+}
+
+/* A connection that had its time and has not begun to speak (mailbox), or was never answered (door). */
+static bool stranger(const struct nano *n, const struct inbound *c, bool is_known, uint64_t now)
+{
+	if (now - c->since < n->conf.stranger_us)
+		return false;
+	if (c->chan == CHAN_DOOR)
+		return c->sent <= SP_HEADER;
+	return c->received <= SP_HEADER || !is_known;
+}
+
+static void judge(struct nano *n, uint64_t now)
+{
+	size_t kept = 0;
+
+	qsort(n->inbound, n->ninbound, sizeof(*n->inbound), older_first);
+	for (size_t i = 0; i < n->ninbound; i++) {
+		const struct inbound *c = &n->inbound[i];
+		bool is_known = known(n, c->ip, now);
+		uint32_t max = is_known ? KNOWN_ADDRESS_MAX : n->conf.per_address_max, same = 0;
+		uint64_t *count = NULL;
+
+		for (size_t k = 0; k < kept; k++)
+			same += !memcmp(n->inbound[k].ip, c->ip, 16);
+		if (noted(n->banned, c->ip, now))
+			count = &n->stats.shut_banned;
+		else if (same >= max)
+			count = &n->stats.shut_address;
+		else if (kept >= n->conf.inbound_max)
+			count = &n->stats.shut_total;
+		else if (stranger(n, c, is_known, now))
+			count = &n->stats.shut_stranger;
+		if (count) {
+			(*count)++;
+			shutdown(c->fd, SHUT_RDWR);
+		} else {
+			n->inbound[kept++] = *c;
+		}
+	}
+	n->ninbound = kept;
+}
+
+/* Links that wait in vain give their packets back; links to nobody go away. */
+static void check_links(struct nano *n, uint64_t now)
+{
+	list_each_safe(i, &n->links) {
+		struct nlink *l = list_entry(i, struct nlink, link);
+		bool waits = l->held || !list_empty(&l->queue);
+
+		nlink_look(l);
+		if (l->current)
+			l->waiting_since = now;
+		else if (now - (waits ? l->waiting_since : l->used_at) > n->conf.stuck_us) {
+			n->stats.stuck += waits;
+			nlink_free(l);
+		}
+	}
+}
+
+void sweep_fire(struct timer *t)
+{
+	struct nano *n = container_of(t, struct nano, sweep);
+	uint64_t now = env_now(n->env);
+	struct inbound *old = n->inbound;
+	size_t nold = n->ninbound;
+	DIR *d = opendir("/proc/self/fd");
+	struct dirent *x;
+	uint64_t fd;
+
+	n->inbound = NULL;
+	n->ninbound = n->cap_inbound = 0;
+	while (d && (x = readdir(d)))
+		if (!text_u64(x->d_name, &fd, NULL))
+			look_at(n, (int)fd, old, nold, now);
+	for (fd = 0; !d && fd < 4096; fd++)     /* no /proc here */
+		look_at(n, (int)fd, old, nold, now);
+	if (d)
+		closedir(d);
+	free(old);
+	judge(n, now);
+	check_links(n, now);
+	door_prune(n);
+	forget(n->known, now);
+	forget(n->banned, now);
+	env_after(n->env, &n->sweep, n->conf.sweep_us);
+}
+
+void sweep_free(struct nano *n)
+{
+	forget(n->known, UINT64_MAX);
+	forget(n->banned, UINT64_MAX);
+	free(n->inbound);
+	n->inbound = NULL;
+	n->ninbound = n->cap_inbound = 0;
+}
