@@ -1,4 +1,5 @@
-/* Bytes: the growing writer and the bounds-checked reader behind every binary format; little-endian on every machine. */
+/* Bytes: the growing writer and the bounds-checked reader behind every binary format;
+ * little-endian on every machine. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>

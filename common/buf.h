@@ -16,7 +16,8 @@ void buf_u32(struct buf *b, uint32_t v);
 void buf_u64(struct buf *b, uint64_t v);
 void buf_f64(struct buf *b, double v);
 void buf_str(struct buf *b, const char *s);             /* u16 length + bytes */
-void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));  /* text, no NUL counted, NUL kept behind */
+/* text, no NUL counted, NUL kept behind */
+void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_drop(struct buf *b, size_t n);                 /* removes n bytes from the front */
 
 /* Reader: a read past the end returns zeros and sets bad; check once at the end. */

@@ -26,16 +26,22 @@ void conf_free(struct conf *c);
  * lines of a file, which add up; any other key only once. Lines end at 4000 characters; " ;" starts a comment. */
 int conf_load(struct conf *c, const char *path, struct err *e);
 int conf_load_text(struct conf *c, const char *name, const char *text, size_t n, struct err *e);
-int conf_set(struct conf *c, const char *section, const char *key, const char *value, const char *origin, struct err *e);
-/* Reload: reads path into a copy; keys that changed and may not are reported as an error naming them; else swaps. ret_changed may be NULL. */
+int conf_set(struct conf *c, const char *section, const char *key, const char *value, const char *origin,
+	struct err *e);
+/* Reload: reads path into a copy; keys that changed and may not are an error naming them; else swaps.
+ * ret_changed ("section.key" of each; may be NULL) is a new reference. */
 int conf_reload(struct conf *c, const char *path, json_t **ret_changed, struct err *e);
 const char *conf_str(const struct conf *c, const char *section, const char *key);   /* unknown key: assert */
-int64_t conf_int(const struct conf *c, const char *section, const char *key);       /* INT, DURATION (us), SIZE (bytes) */
+/* INT, DURATION (us), SIZE (bytes) */
+int64_t conf_int(const struct conf *c, const char *section, const char *key);
 double conf_double(const struct conf *c, const char *section, const char *key);
 bool conf_bool(const struct conf *c, const char *section, const char *key);
-size_t conf_list(const struct conf *c, const char *section, const char *key, const char *const **ret); /* comma or blank separated */
-const char *conf_origin(const struct conf *c, const char *section, const char *key); /* "default", "FILE:12", "--listen" */
-json_t *conf_json(const struct conf *c);                            /* {section: {key: {value, text, origin, default, help, reload}}} */
+/* comma or blank separated */
+size_t conf_list(const struct conf *c, const char *section, const char *key, const char *const **ret);
+/* "default", "FILE:12", "--listen" */
+const char *conf_origin(const struct conf *c, const char *section, const char *key);
+/* {section: {key: {value, text, origin, default, help, reload}}} */
+json_t *conf_json(const struct conf *c);
 /* [data] and other free-form sections: rows with key "*" accept any key; walk them here. */
 const char *conf_each(const struct conf *c, const char *section, size_t i, const char **ret_value); /* key or NULL */
 

@@ -149,7 +149,8 @@ static bool differs(const struct conf_value *a, const struct conf_value *b)
 }
 
 /* Adds the keys of a that b lacks or has with another text; once is enough for those that both have. */
-static void changed_keys(const struct conf *a, const struct conf *b, bool only_missing, json_t *ret, struct buf *ret_fixed)
+static void changed_keys(const struct conf *a, const struct conf *b, bool only_missing, json_t *ret,
+	struct buf *ret_fixed)
 {
 	for (size_t i = 0; i < a->n; i++) {
 		const struct conf_value *v = &a->v[i], *w = conf_find(b, v->row->section, v->key);

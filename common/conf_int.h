@@ -20,7 +20,8 @@ struct conf {
 	size_t n;
 };
 
-struct conf_value *conf_find(const struct conf *c, const char *section, const char *key);      /* NULL when it has no value */
+/* NULL when it has no value */
+struct conf_value *conf_find(const struct conf *c, const char *section, const char *key);
 int conf_put(struct conf *c, const char *section, const char *key, const char *text, const char *origin, struct err *e);
 struct conf *conf_copy(const struct conf *c, bool command_line_only);
 void conf_swap(struct conf *a, struct conf *b);

@@ -6,7 +6,8 @@
 #include <xxhash.h>
 #include "common/hash.h"
 
-/* libcrypto fails here only without memory or with a broken provider configuration: nothing can go on without SHA-256. */
+/* libcrypto fails here only without memory or with a broken provider configuration: nothing can go on
+ * without SHA-256. */
 static void must(int ok)
 {
 	if (!ok)

@@ -14,7 +14,8 @@ struct json_limits { size_t bytes, depth, values; };                /* checked b
 #define JSON_FILE ((struct json_limits){ 4194304, 32, 262144 })     /* specs */
 /* Strict: UTF-8, no duplicate keys, whole input, limits. Errors say line and column. New reference. */
 json_t *json_read(const char *p, size_t n, struct json_limits lim, struct err *e);
-char *json_line(const json_t *j, size_t *ret_len);                  /* compact, keys in insertion order, reals with 17 digits; free() it */
+/* compact, keys in insertion order, reals with 17 digits; free() it */
+char *json_line(const json_t *j, size_t *ret_len);
 
 enum jrpc_kind { JRPC_REQUEST, JRPC_NOTE, JRPC_RESULT, JRPC_ERROR };
 struct jrpc { enum jrpc_kind kind; json_t *id; const char *method; json_t *params, *result, *error; json_t *root; };
@@ -25,7 +26,7 @@ json_t *jrpc_note(const char *method, json_t *params);
 json_t *jrpc_result(json_t *id, json_t *result);                    /* borrows id (may be NULL), steals result */
 json_t *jrpc_error(json_t *id, const struct err *e, json_t *data);  /* steals data (may be NULL) */
 
-/* Field access with errors that name the place: json_need_*(obj, "lr", ...) -> "lr: expected a number, found a string". */
+/* Field access with errors that name the place: "lr: expected a number, found a string". */
 int json_get_u64(const json_t *o, const char *key, uint64_t *ret, struct err *e);
 int json_get_i64(const json_t *o, const char *key, int64_t *ret, struct err *e);
 int json_get_f64(const json_t *o, const char *key, double *ret, struct err *e);   /* integer or real, finite */
@@ -33,7 +34,8 @@ int json_get_str(const json_t *o, const char *key, const char **ret, struct err 
 int json_get_bool(const json_t *o, const char *key, bool *ret, struct err *e);
 int json_get_hex(const json_t *o, const char *key, void *out, size_t bytes, struct err *e);
 json_t *json_hex(const void *p, size_t bytes);
-json_t *json_text(const char *s);                                   /* a string of bytes that may be anything: cleaned by text_clean */
+/* a string of bytes that may be anything: cleaned by text_clean */
+json_t *json_text(const char *s);
 /* 0 when every key of o is in known[] (NULL-terminated); else the error names the unknown and the nearest. */
 int json_only(const json_t *o, const char *const *known, const char *where, struct err *e);
 

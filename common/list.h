@@ -15,11 +15,43 @@ struct list { struct list *next, *prev; };
 
 static inline void list_init(struct list *l) { l->next = l->prev = l; }
 static inline bool list_empty(const struct list *l) { return l->next == l; }
-static inline void list_insert_(struct list *n, struct list *p, struct list *x) { n->prev = p; n->next = x; p->next = n; x->prev = n; }
-static inline void list_push(struct list *head, struct list *n) { list_insert_(n, head->prev, head); }        /* at the tail */
+static inline void list_insert_(struct list *n, struct list *p, struct list *x)
+{
+	n->prev = p;
+	n->next = x;
+	p->next = n;
+	x->prev = n;
+}
+
+/* At the tail. */
+static inline void list_push(struct list *head, struct list *n) { list_insert_(n, head->prev, head); }
 static inline void list_push_front(struct list *head, struct list *n) { list_insert_(n, head, head->next); }
-static inline void list_del(struct list *n) { n->prev->next = n->next; n->next->prev = n->prev; n->next = n->prev = n; } /* idempotent after list_init */
-static inline struct list *list_pop(struct list *head) { struct list *n = head->next; if (n == head) return NULL; list_del(n); return n; }
-static inline size_t list_len(const struct list *head) { size_t k = 0; for (const struct list *i = head->next; i != head; i = i->next) k++; return k; }
+
+/* Idempotent after list_init. */
+static inline void list_del(struct list *n)
+{
+	n->prev->next = n->next;
+	n->next->prev = n->prev;
+	n->next = n->prev = n;
+}
+
+static inline struct list *list_pop(struct list *head)
+{
+	struct list *n = head->next;
+
+	if (n == head)
+		return NULL;
+	list_del(n);
+	return n;
+}
+
+static inline size_t list_len(const struct list *head)
+{
+	size_t k = 0;
+
+	for (const struct list *i = head->next; i != head; i = i->next)
+		k++;
+	return k;
+}
 
 #endif

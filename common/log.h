@@ -13,9 +13,11 @@ struct log *log_new(size_t ring_lines, enum log_level min, uint64_t (*wall_ms)(v
 void log_free(struct log *l);
 void log_set_min(struct log *l, enum log_level min);
 void log_sink(struct log *l, log_sink_fn *fn, void *arg);       /* one sink (stderr, journal); NULL removes it */
-int log_watch(struct log *l, log_sink_fn *fn, void *arg);       /* followers: returns a handle >= 0, or -1 when 64 are there */
+/* followers: returns a handle >= 0, or -1 when 64 are there */
+int log_watch(struct log *l, log_sink_fn *fn, void *arg);
 void log_unwatch(struct log *l, int handle);
-void log_write(struct log *l, enum log_level level, const char *prefix, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void log_write(struct log *l, enum log_level level, const char *prefix, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 /* Copies the newest at most max lines with seq > after, oldest first; returns how many. */
 size_t log_recent(const struct log *l, uint64_t after, struct log_line *out, size_t max);
 const char *log_level_name(enum log_level level);

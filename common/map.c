@@ -1,5 +1,5 @@
-/* Ordered map: entries in insertion order, and a table of indices into them probed linearly (the layout of Python's dict).
- * Iteration never depends on addresses or on the hash key, so that a simulated run replays. */
+/* Ordered map: entries in insertion order, and a table of indices into them probed linearly (the layout of Python's
+ * dict). Iteration never depends on addresses or on the hash key, so that a simulated run replays. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,8 @@ void *xrealloc(void *p, size_t n);          /* aborts */
 char *xstrdup(const char *s);
 char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void *xmemdup(const void *p, size_t n);
-void *big_alloc(size_t bytes);              /* 64-byte aligned, zeroed pages; NULL on failure; huge pages advised over 4 MiB */
+/* 64-byte aligned, zeroed pages; NULL on failure; huge pages advised over 4 MiB */
+void *big_alloc(size_t bytes);
 void big_free(void *p, size_t bytes);       /* same size as asked; NULL is fine */
 
 /* Test hook: when set, called before each allocation; returning non-zero makes it fail. Never set in production. */

@@ -6,7 +6,8 @@
 #include "common/err.h"
 
 struct reply {
-	void (*done)(struct reply *r, json_t *result, const struct err *e);     /* the asker's; use the two functions below */
+	/* the asker's; use the two functions below */
+	void (*done)(struct reply *r, json_t *result, const struct err *e);
 };
 /* result is stolen and must be an object. */
 static inline void reply_ok(struct reply *r, json_t *result) { r->done(r, result, NULL); }

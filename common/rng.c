@@ -1,5 +1,6 @@
 /* Random numbers: xoshiro256** (Blackman and Vigna, 2018) seeded by splitmix64; a counter-based generator from two
- * rounds of the same finalizer; and a permutation by a cycle-walking Feistel network, so that a data order needs no table. */
+ * rounds of the same finalizer; and a permutation by a cycle-walking Feistel network, so that a data order
+ * needs no table. */
 #include <assert.h>
 #include "common/rng.h"
 
@@ -75,7 +76,8 @@ uint64_t rng_permute(uint64_t key, uint64_t n, uint64_t i)
 	while (half < 32 && (uint64_t)1 << (2 * half) < n)
 		half++;
 	mask = ((uint64_t)1 << half) - 1;
-	do {                                    /* leaves [0, n) at most about 3 times in 4: ends because it is a bijection */
+	/* leaves [0, n) at most about 3 times in 4: ends because it is a bijection */
+	do {
 		l = i >> half;
 		r = i & mask;
 		for (unsigned round = 0; round < 8; round++) {

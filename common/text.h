@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include "common/err.h"
 
-int text_duration(const char *s, uint64_t *ret_us, struct err *e);  /* "250ms" "1.5s" "2m" "1h" "3d" "10us"; a bare number is seconds */
+/* "250ms" "1.5s" "2m" "1h" "3d" "10us"; a bare number is seconds */
+int text_duration(const char *s, uint64_t *ret_us, struct err *e);
 int text_size(const char *s, uint64_t *ret_bytes, struct err *e);   /* "64KiB" "1MB" "2G" (=GiB) "123" */
 const char *text_print_duration(uint64_t us, char *out, size_t cap);/* "1.5s", "2m05s" */
 const char *text_print_size(uint64_t bytes, char *out, size_t cap); /* "1.5 MiB" */
@@ -19,7 +20,8 @@ int text_hostport(const char *s, char *host, size_t cap, uint16_t *ret_port, str
 /* The name of list[] (NULL-terminated) nearest to word by edit distance (at most 3), or NULL: for "did you mean". */
 const char *text_nearest(const char *word, const char *const *list);
 bool text_utf8_ok(const char *s, size_t n);
-/* In place: control bytes and broken UTF-8 (a cut tail too) become '?', so that s may be logged, shown or put in JSON. */
+/* In place: control bytes and broken UTF-8 (a cut tail too) become '?', so that s may be logged, shown
+ * or put in JSON. */
 void text_clean(char *s);
 
 #endif

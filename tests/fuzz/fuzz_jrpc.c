@@ -1,4 +1,5 @@
-/* JSON-RPC lines and JSON under the limits of the wire: whatever parses must print and parse again to the same value. */
+/* JSON-RPC lines and JSON under the limits of the wire: whatever parses must print and parse again to
+ * the same value. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/jrpc.h"

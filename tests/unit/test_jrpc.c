@@ -43,8 +43,10 @@ static void strictness(void **s)
 {
 	static const struct { const char *text, *says; } bad[] = {
 		{ "", "line 1, column 0" }, { "{\"a\":1,\"a\":2}", "duplicate" }, { "{\"a\":1} x", "end of file expected" },
-		{ "{\"a\":\n 01}", "line 2" }, { "[\"\xff\"]", "byte 0xff" }, { "[1,]", "line 1, column 4" }, { "[\"a]", "line 1" },
-		{ "[1e999]", "overflow" }, { "[99999999999999999999]", "too big" }, { "[\"\\u0000\"]", "u0000" }, { "5", "'['" },
+		{ "{\"a\":\n 01}", "line 2" }, { "[\"\xff\"]", "byte 0xff" }, { "[1,]", "line 1, column 4" },
+		{ "[\"a]", "line 1" },
+		{ "[1e999]", "overflow" }, { "[99999999999999999999]", "too big" }, { "[\"\\u0000\"]", "u0000" },
+		{ "5", "'['" },
 		{ "[NaN]", "line 1" }, { "{'a':1}", "line 1" }, { "[\"\\", "line 1" },
 	};
 	struct err e;
@@ -140,7 +142,8 @@ static void messages(void **s)
 		{ "{\"jsonrpc\":\"2.0\",\"method\":5}", "\"method\" is a string" },
 		{ "{\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":[1]}", "parameters have names" },
 		{ "{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"x\"}", "\"id\" is" },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1}", "expected \"method\"" }, { "{\"jsonrpc\":\"2.0\",\"result\":1}", "has an \"id\"" },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":1}", "expected \"method\"" },
+		{ "{\"jsonrpc\":\"2.0\",\"result\":1}", "has an \"id\"" },
 		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":1,\"error\":{}}", "exclude each other" },
 		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":\"x\"}}", "whole number \"code\"" },
 		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"result\":1}", "excludes" },

@@ -7,7 +7,8 @@ static void durations(void **s)
 {
 	static const struct { const char *in; uint64_t us; } good[] = {
 		{ "250ms", 250000 }, { "1.5s", 1500000 }, { "2m", 120000000 }, { "1h", 3600000000u }, { "3d", 259200000000u },
-		{ "10us", 10 }, { "7", 7000000 }, { "0", 0 }, { "0.25", 250000 }, { "2m05s", 125000000 }, { "1h30m", 5400000000u },
+		{ "10us", 10 }, { "7", 7000000 }, { "0", 0 }, { "0.25", 250000 }, { "2m05s", 125000000 },
+		{ "1h30m", 5400000000u },
 		{ "1 min", 60000000 }, { "1w", 604800000000u }, { "0.0000005s", 1 },
 	};
 	static const char *const bad[] = { "", "s", "-1s", "1x", "1s ", " 1s", "1.", ".5s", "1e3", "1m30", "5 5", "1.5.5s",
@@ -51,7 +52,8 @@ static void sizes(void **s)
 static void printing(void **s)
 {
 	static const struct { uint64_t us; const char *text; } t[] = {
-		{ 0, "0us" }, { 999, "999us" }, { 1500, "1.5ms" }, { 250000, "250ms" }, { 1500000, "1.5s" }, { 125000000, "2m05s" },
+		{ 0, "0us" }, { 999, "999us" }, { 1500, "1.5ms" }, { 250000, "250ms" }, { 1500000, "1.5s" },
+		{ 125000000, "2m05s" },
 		{ 11220000000u, "3h07m" }, { 187200000000u, "2d04h" },
 	};
 	static const struct { uint64_t bytes; const char *text; } b[] = {
@@ -108,7 +110,8 @@ static void numbers(void **s)
 
 static void addresses(void **s)
 {
-	static const char *const bad[] = { "", "host", "host:", ":80", "host:0", "host:65536", "host:80x", "::1:80", "[::1]",
+	static const char *const bad[] = { "", "host", "host:", ":80", "host:0", "host:65536", "host:80x", "::1:80",
+		"[::1]",
 		"[]:80", "[::1:80", "a b:80", "[host]:80", "host:-1", "ho/st:80", "[::1]x:80" };
 	char host[64];
 	uint16_t port;
@@ -145,7 +148,8 @@ static void nearest(void **s)
 static void utf8(void **s)
 {
 	static const char *const good[] = { "", "abc", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x90\x9d", "\xed\x9f\xbf" };
-	static const char *const bad[] = { "\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80",
+	static const char *const bad[] = { "\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xed\xa0\x80",
+		"\xf0\x80\x80\x80",
 		"\xf4\x90\x80\x80", "\xf5", "\xc3", "\xe2\x82", "\xff", "a\xc3z" };
 	char t[] = "ok\t\x7f\xc2\x85\xc3\xa9\xe2\x82";
 
