@@ -9,6 +9,7 @@
 #define CARE_US (5 * MS)
 #define PROBE_MIN_US (60 * MS)                  /* room for one reconnect */
 #define PROBE_AGAIN_US (100 * MS)
+#define SECOND_MIN_US (250 * MS)                /* the second ping, on a socket that is connected again */
 #define SILENCE_US (500 * MS)                   /* then a cared-for peer is pinged */
 #define SILENCE_PROBE_US (1 * SECOND)
 #define RTO_UNKNOWN_US (250 * MS)
@@ -26,6 +27,8 @@ void live_sample(struct peer *p, bool bulk, uint64_t us)
 	uint64_t off = us > r->smooth_us ? us - r->smooth_us : r->smooth_us - us;
 
 	r->backoff = 0;
+	if (!p->rtt_min_us || us < p->rtt_min_us)
+		p->rtt_min_us = us ? us : 1;
 	if (!r->samples++) {
 		r->smooth_us = us;
 		r->var_us = us / 2;
@@ -105,7 +108,6 @@ void live_heard(struct peer *p)
 
 	p->heard_us = env_now(p->net->env);
 	p->misses = 0;
-	p->probe_misses = 0;
 	p->fresh_backoff_us = FRESH_MIN_US;
 	p->life = LIFE_ALIVE;
 	if (was == LIFE_DEAD || was == LIFE_LEFT)
@@ -121,6 +123,8 @@ void live_dead(struct peer *p, const char *why)
 		return;
 	p->life = LIFE_DEAD;
 	p->failures++;
+	list_each(it, &p->sessions)             /* whoever comes back may be a new process: HELLO first */
+		list_entry(it, struct session, link)->doubted = true;
 	log_write(p->net->env->log, LOG_INFO_, "net", "peer %s looks dead: %s", id_short(&p->id, who), why);
 	err_set(&e, ERR_UNREACHABLE, "peer %s looks dead: %s", who, why);
 	rpc_end_peer(p, false, &e);
@@ -142,47 +146,87 @@ void live_left(struct peer *p)
 
 /* ---- asking ---- */
 
-struct probe { struct net *net; struct id id; uint64_t asked_us; };
+struct probe { struct net *net; struct id id; uint64_t asked_us; bool second; };
+
+static bool link_now(struct peer *p, struct linkinfo *ret)
+{
+	memset(ret, 0, sizeof *ret);
+	return p->at_level != AT_NONE && p->net->env->ops->linkinfo(p->net->env, &p->at, ret);
+}
+
+static bool looks_broken(struct peer *p)
+{
+	struct linkinfo li;
+
+	return link_now(p, &li) && li.maybe_dead;
+}
+
+static void ask(struct peer *p, uint64_t deadline_us, bool second);
 
 static void probe_done(void *arg, const struct frame *answer, const struct err *e)
 {
-	struct probe *q = arg;
+	struct probe *q = arg, was = *q;
 	struct peer *p = peer_find(q->net, &q->id);
+	struct linkinfo li;
 
-	/* Anything heard since counts as an answer; so does a refusal. Another end of the call (ban, restart) says nothing. */
-	if (p && e && (e->code == ERR_TIMEOUT || e->code == ERR_UNREACHABLE) && p->heard_us <= q->asked_us)
-		live_dead(p, "a ping was not answered");
+	if (p)
+		p->probe_of = NULL;
 	free(q);
+	/* Anything heard since counts as an answer; so does a refusal. Another end of the call (ban, restart) says nothing. */
+	if (!p || !e || (e->code != ERR_TIMEOUT && e->code != ERR_UNREACHABLE) || p->heard_us > was.asked_us)
+		return;
+	/* The socket is connected again, so a process is there: the ping may have died with the next connection. */
+	if (!was.second && e->code == ERR_TIMEOUT && link_now(p, &li) && li.connected) {
+		uint64_t us = 6 * p->rtt[0].smooth_us;
+
+		hello_start(p);
+		ask(p, us > SECOND_MIN_US ? us : SECOND_MIN_US, true);
+		return;
+	}
+	live_dead(p, "a ping was not answered");
 }
 
-void live_probe(struct peer *p, uint64_t deadline_us)
+static void ask(struct peer *p, uint64_t deadline_us, bool second)
 {
 	struct net *n = p->net;
 	uint64_t now = env_now(n->env);
-	struct probe *q;
+	struct probe *q = p->probe_of;
 
-	if (p->probe || now < p->probe_next_us || n->freeing)
-		return;
-	q = xcalloc(1, sizeof *q);
-	*q = (struct probe){ n, p->id, now };
+	if (!q)
+		q = xcalloc(1, sizeof *q);
+	*q = (struct probe){ n, p->id, now, second };
 	p->probe_next_us = now + PROBE_AGAIN_US;
+	p->probe_of = q;
 	p->probe = net_call(n, &p->id, KIND_PING, NULL, NO_BLOB, CLASS_control, deadline_us, probe_done, q);
 	if (p->probe->ending)
 		p->probe = NULL;
 }
 
-static uint64_t probe_deadline(const struct peer *p)
+/* A more urgent question takes the place of one that is under way: its ping may be in the connection that broke. */
+void live_probe(struct peer *p, uint64_t deadline_us)
 {
-	uint64_t us = 3 * p->rtt[0].smooth_us;
+	struct net *n = p->net;
+	uint64_t now = env_now(n->env);
 
-	return us > PROBE_MIN_US ? us : PROBE_MIN_US;
+	if (n->freeing || (p->probe_of && !p->probe))
+		return;
+	if (p->probe) {
+		if (p->probe->deadline_us <= now + deadline_us)
+			return;
+		net_cancel(n, p->probe);
+		p->probe = NULL;
+	} else if (now < p->probe_next_us) {
+		return;
+	}
+	ask(p, deadline_us, false);
 }
 
-static bool looks_broken(struct peer *p)
+/* Three round trips of an idle link: what waited in front of the ping has gone with the connection. */
+static uint64_t probe_deadline(const struct peer *p)
 {
-	struct linkinfo li = {0};
+	uint64_t us = 3 * p->rtt_min_us;
 
-	return p->at_level != AT_NONE && p->net->env->ops->linkinfo(p->net->env, &p->at, &li) && li.maybe_dead;
+	return us > PROBE_MIN_US ? us : PROBE_MIN_US;
 }
 
 /* A frame had no answer in its time. Two of them, and the peer gets fresh sockets (C17) and a new HELLO. */
@@ -216,7 +260,7 @@ static void look_at(struct peer *p, uint64_t now)
 	if (looks_broken(p))
 		live_probe(p, probe_deadline(p));
 	else if (now - p->heard_us > SILENCE_US)
-		live_probe(p, SILENCE_PROBE_US > probe_deadline(p) ? SILENCE_PROBE_US : probe_deadline(p));
+		live_probe(p, SILENCE_PROBE_US > 3 * p->rtt[0].smooth_us ? SILENCE_PROBE_US : 3 * p->rtt[0].smooth_us);
 }
 
 void live_care_fire(struct timer *t)

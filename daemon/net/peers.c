@@ -148,7 +148,7 @@ struct session *peer_session(struct peer *p)
 	}
 	if (!best && any)                       /* worn or doubted: usable until the new one is there */
 		hello_start(p);
-	return best ? best : any;
+	return best || p->life == LIFE_DEAD ? best : any;
 }
 
 void peer_install(struct peer *p, struct session *s)

@@ -1,0 +1,281 @@
+/* Scenarios of life and death: how soon a death is told, that nothing is told twice or falsely, and that whatever
+ * waited for the dead ends at once. Transfers under faults too: they end once on each side, and never with wrong bytes. */
+#include "net/inner.h"
+#include "net_app.h"
+
+static struct net_world w;
+static struct ended d[64];
+static struct moved m[2];
+
+static void begin(struct sim *s)
+{
+	memset(&w, 0, sizeof w);
+	memset(d, 0, sizeof d);
+	memset(m, 0, sizeof m);
+	m[0].sim = m[1].sim = s;
+}
+
+static struct net_app *app(struct sim *s, int node) { return sim_app(s, node); }
+
+static bool first_ended(struct sim *s, void *arg) { return d[0].times; }
+static bool sent_moved(struct sim *s, void *arg) { return m[0].times; }
+static bool received_moved(struct sim *s, void *arg) { return m[1].times; }
+static bool both_moved(struct sim *s, void *arg) { return m[0].times && m[1].times; }
+static bool told_dead(struct sim *s, void *arg) { return app(s, 0)->news[NEWS_DEAD]; }
+static bool told_alive(struct sim *s, void *arg) { return app(s, 0)->news[NEWS_ALIVE]; }
+
+/* 0 and 1 know each other, have a session, and 0 cares for 1. */
+static struct id pair(struct sim *s)
+{
+	struct id id;
+
+	begin(s);
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	net_app_know(s, 0, 1);
+	id = *net_self(app(s, 1)->net);
+	d[0].sim = s;
+	net_app_call(app(s, 0), &id, 1, NO_BLOB, 2000000, &d[0]);
+	sim_check(s, sim_run_until(s, first_ended, NULL, 3000000) && d[0].ok);
+	net_care(app(s, 0)->net, &id, 1);
+	memset(d, 0, sizeof d);
+	d[0].sim = s;
+	return id;
+}
+
+static void within(struct sim *s, uint64_t since, uint64_t limit, const char *what)
+{
+	if (sim_now(s) - since > limit)
+		sim_fail(s, "%s after %llu us, at most %llu", what, (unsigned long long)(sim_now(s) - since), (unsigned long long)limit);
+}
+
+static void scn_kill(struct sim *s)
+{
+	struct id id = pair(s);
+	uint64_t at;
+
+	app(s, 1)->hold = true;                 /* it works on the call when it dies */
+	net_app_call(app(s, 0), &id, 1, NO_BLOB, 20000000, &d[0]);
+	sim_run_for(s, rng_below(sim_rng(s), 400000));
+	sim_check(s, !d[0].times);
+	at = sim_now(s);
+	sim_kill(s, 1);
+	sim_check(s, sim_run_until(s, told_dead, NULL, 5000000));
+	within(s, at, 200000, "the death was told");
+	sim_check(s, sim_run_until(s, first_ended, NULL, 1000000) && d[0].code == ERR_UNREACHABLE);
+	within(s, at, 210000, "the call ended");
+	sim_run_for(s, 5000000);
+	sim_check(s, app(s, 0)->news[NEWS_DEAD] == 1 && d[0].times == 1);
+}
+
+static void scn_power(struct sim *s)
+{
+	uint64_t at;
+
+	pair(s);
+	sim_run_for(s, 3000000);                /* silence is no reason: pings are answered */
+	sim_check(s, !app(s, 0)->news[NEWS_DEAD]);
+	at = sim_now(s);
+	sim_power_off(s, 1);
+	sim_check(s, sim_run_until(s, told_dead, NULL, 10000000));
+	within(s, at, 2500000, "the power loss was told");
+}
+
+/* Breaks that heal are no deaths. */
+static void scn_flicker(struct sim *s)
+{
+	pair(s);
+	for (int i = 0; i < 20; i++) {
+		sim_break(s, 0, 1);
+		sim_run_for(s, 30000 + rng_below(sim_rng(s), 200000));
+	}
+	sim_check(s, !app(s, 0)->news[NEWS_DEAD]);
+}
+
+static void scn_pause(struct sim *s)
+{
+	struct id id = pair(s);
+
+	sim_pause(s, 1);
+	sim_check(s, sim_run_until(s, told_dead, NULL, 10000000));
+	sim_resume(s, 1);
+	net_app_call(app(s, 0), &id, 1, NO_BLOB, 10000000, &d[0]);
+	sim_check(s, sim_run_until(s, told_alive, NULL, 10000000));
+	sim_check(s, sim_run_until(s, first_ended, NULL, 10000000) && d[0].ok);
+}
+
+static void scn_leave(struct sim *s)
+{
+	struct id id = pair(s);
+
+	app(s, 1)->hold = true;
+	net_app_call(app(s, 0), &id, 1, NO_BLOB, 20000000, &d[0]);
+	sim_run_for(s, 100000);
+	net_post(app(s, 1)->net, net_self(app(s, 0)->net), KIND_GOODBYE, NULL, NO_BLOB, CLASS_control);
+	sim_run_for(s, 20000);
+	sim_check(s, app(s, 0)->news[NEWS_GOODBYE] == 1 && d[0].times == 1 && d[0].code == ERR_UNREACHABLE);
+}
+
+static void scn_restart(struct sim *s)
+{
+	struct id id = pair(s);
+	uint64_t at;
+
+	sim_restart(s, 1);
+	at = sim_now(s);
+	net_app_call(app(s, 0), &id, 1, NO_BLOB, 10000000, &d[0]);
+	sim_check(s, sim_run_until(s, first_ended, NULL, 20000000) && d[0].times == 1);
+	within(s, at, 1500000, "a call to the restarted peer ended");
+	sim_run_for(s, 2000000);
+	memset(d, 0, sizeof d);
+	d[0].sim = s;
+	net_app_call(app(s, 0), &id, 5, NO_BLOB, 10000000, &d[0]);
+	sim_check(s, sim_run_until(s, first_ended, NULL, 20000000) && d[0].ok && d[0].n == 6);
+	sim_check(s, app(s, 0)->news[NEWS_RESTARTED] == 1);
+}
+
+/* Answered late, by a kept request; the caller learns meanwhile that its call is being worked on, and it runs once. */
+static void scn_late(struct sim *s)
+{
+	struct id id = pair(s);
+
+	app(s, 1)->hold = true;
+	app(s, 1)->handled = 0;
+	net_app_call(app(s, 0), &id, 1, NO_BLOB, 60000000, &d[0]);
+	sim_run_for(s, 20000000);
+	sim_check(s, !d[0].times && app(s, 1)->handled == 1 && app(s, 1)->nheld == 1);
+	net_reply(app(s, 1)->held[0], json_pack("{s:i}", "n", 99), NO_BLOB);
+	sim_check(s, sim_run_until(s, first_ended, NULL, 5000000) && d[0].ok && d[0].n == 99);
+	/* cancelled: done is not called, the late answer hits nothing */
+	memset(d, 0, sizeof d);
+	d[0].sim = s;
+	struct call *c = net_app_call(app(s, 0), &id, 1, NO_BLOB, 60000000, &d[0]);
+	sim_run_for(s, 100000);
+	net_cancel(app(s, 0)->net, c);
+	net_reply(app(s, 1)->held[1], NULL, NO_BLOB);
+	sim_run_for(s, 5000000);
+	sim_check(s, !d[0].times);
+}
+
+/* ---- transfers ---- */
+
+#define BIG ((size_t)4 << 20)
+static uint8_t data[BIG], out[BIG];
+
+static void start(struct sim *s, uint64_t deadline_us)
+{
+	struct id tag = { .b = { 1 } };
+
+	for (size_t i = 0; i < BIG; i += 8)
+		memcpy(data + i, &(uint64_t){ rng_at(sim_seed(s), i) }, 8);
+	memset(out, 0, BIG);
+	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, BIG, sim_now(s) + deadline_us, net_app_moved, &m[1]);
+	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, sim_now(s) + deadline_us, net_app_moved, &m[0]);
+}
+
+static void scn_torn(struct sim *s)
+{
+	pair(s);
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 5000, .jitter_us = 2000, .bytes_per_s = 20000000, .break_every = 15 });
+	start(s, 60000000);
+	sim_check(s, sim_run_until(s, both_moved, NULL, 70000000));
+	if (!m[0].ok || !m[1].ok || memcmp(data, out, BIG))
+		sim_fail(s, "%s / %s", m[0].text, m[1].text);
+}
+
+static void scn_narrow(struct sim *s)
+{
+	struct sim_stats before, after;
+
+	pair(s);
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 50000, .jitter_us = 5000, .bytes_per_s = 1000000 });
+	sim_stats(s, &before);
+	start(s, 60000000);
+	sim_check(s, sim_run_until(s, both_moved, NULL, 70000000) && m[0].ok && m[1].ok && !memcmp(data, out, BIG));
+	sim_stats(s, &after);
+	/* an estimate that is too short would flood the link with re-sends */
+	if (after.bytes_sent - before.bytes_sent > BIG * 3 / 2)
+		sim_fail(s, "%llu bytes for %zu", (unsigned long long)(after.bytes_sent - before.bytes_sent), BIG);
+}
+
+static void scn_transfer_kill(struct sim *s)
+{
+	int victim = (int)rng_below(sim_rng(s), 2);
+	uint64_t at;
+
+	pair(s);
+	net_care(app(s, 1)->net, net_self(app(s, 0)->net), 1);
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 1000, /* what is under way arrives after the death */ .bytes_per_s = 20000000 });
+	start(s, 60000000);
+	sim_run_for(s, 80000);
+	sim_check(s, !m[0].times && !m[1].times);
+	at = sim_now(s);
+	sim_kill(s, victim);
+	sim_check(s, m[victim].times == 1 && m[victim].code == ERR_CANCELLED);
+	sim_check(s, sim_run_until(s, victim ? sent_moved : received_moved, NULL, 10000000));
+	sim_check(s, m[!victim].times == 1 && m[!victim].code == ERR_UNREACHABLE);
+	within(s, at, 250000, "the survivor's side ended");
+}
+
+static void scn_transfer_wrong(struct sim *s)
+{
+	struct id tag = { .b = { 2 } };
+	struct xfer *x;
+	uint64_t at;
+
+	pair(s);
+	/* lengths that differ: told to both */
+	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, 1000, 0, net_app_moved, &m[1]);
+	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, 2000, CLASS_weight, sim_now(s) + 5000000, net_app_moved, &m[0]);
+	sim_check(s, sim_run_until(s, both_moved, NULL, 4000000));
+	sim_check(s, m[0].code == ERR_MISMATCH && m[1].code == ERR_MISMATCH && strstr(m[0].text, "2000") && strstr(m[0].text, "1000"));
+	/* nobody takes it: TIMEOUT at the deadline, saying so */
+	begin(s);
+	tag.b[0] = 3;
+	at = sim_now(s);
+	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, at + 3000000, net_app_moved, &m[0]);
+	sim_check(s, sim_run_until(s, sent_moved, NULL, 4000000) && m[0].code == ERR_TIMEOUT && strstr(m[0].text, "does not expect"));
+	/* the sender gives up: the receiver hears of it */
+	begin(s);
+	tag.b[0] = 4;
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 1000, .bytes_per_s = 4000000 });
+	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, BIG, 0, net_app_moved, &m[1]);
+	x = xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, sim_now(s) + 60000000, net_app_moved, &m[0]);
+	sim_run_for(s, 300000);
+	xfer_cancel(x);
+	sim_check(s, sim_run_until(s, received_moved, NULL, 4000000) && m[1].code == ERR_CANCELLED && !m[0].times);
+	/* the receiver goes and comes back with other memory: everything is sent again, from the start */
+	begin(s);
+	tag.b[0] = 5;
+	x = xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, BIG, 0, net_app_moved, &m[1]);
+	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, sim_now(s) + 60000000, net_app_moved, &m[0]);
+	sim_run_for(s, 400000);
+	sim_check(s, xfer_bytes(x) > 0 && xfer_bytes(x) < BIG);
+	xfer_cancel(x);
+	memset(out, 0, BIG);
+	sim_run_for(s, 400000);
+	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, BIG, 0, net_app_moved, &m[1]);
+	sim_check(s, sim_run_until(s, both_moved, NULL, 20000000) && m[0].ok && m[1].ok && !memcmp(data, out, BIG));
+}
+
+/* The same name used again carries the new bytes. */
+static void scn_transfer_again(struct sim *s)
+{
+	pair(s);
+	for (int i = 0; i < 3; i++) {
+		struct id tag = { .b = { 9 } };
+		size_t n = 300000;
+
+		begin(s);
+		memset(data, i + 1, n);
+		xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, n, CLASS_weight, sim_now(s) + 5000000, net_app_moved, &m[0]);
+		sim_run_for(s, 20000);
+		sim_check(s, !m[0].times);
+		xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, n, 0, net_app_moved, &m[1]);
+		sim_check(s, sim_run_until(s, both_moved, NULL, 6000000) && m[0].ok && m[1].ok && !memcmp(data, out, n));
+	}
+}
+
+static const struct scn list[] = { SCN(kill), SCN(power), SCN(flicker), SCN(pause), SCN(leave), SCN(restart), SCN(late), SCN(torn),
+	SCN(narrow), SCN(transfer_kill), SCN(transfer_wrong), SCN(transfer_again), {0} };
+int main(int argc, char **argv) { return scn_main(list, argc, argv); }
