@@ -24,34 +24,35 @@ static const int jrpc_codes[ERR_COUNT_] = {
 
 int err_set(struct err *e, enum err_code code, const char *fmt, ...)
 {
+	char text[sizeof e->text];              /* so that an argument may be e->text itself */
 	va_list ap;
 
 	if (!e)
 		return -1;
 	e->code = code;
 	va_start(ap, fmt);
-	vsnprintf(e->text, sizeof e->text, fmt, ap);
+	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	text_clean(e->text);
+	text_clean(text);
+	memcpy(e->text, text, sizeof text);
 	return -1;
 }
 
 int err_wrap(struct err *e, const char *fmt, ...)
 {
-	char old[sizeof e->text];
+	char text[sizeof e->text];
 	size_t n;
 	va_list ap;
 
 	if (!e)
 		return -1;
-	memcpy(old, e->text, sizeof old);
-	old[sizeof old - 1] = 0;
 	va_start(ap, fmt);
-	vsnprintf(e->text, sizeof e->text, fmt, ap);
+	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	n = strlen(e->text);
-	snprintf(e->text + n, sizeof e->text - n, ": %s", old);
-	text_clean(e->text);
+	n = strlen(text);
+	snprintf(text + n, sizeof text - n, ": %s", e->text);
+	text_clean(text);
+	memcpy(e->text, text, sizeof text);
 	return -1;
 }
 

@@ -333,18 +333,18 @@ void jrpc_done(struct jrpc *m)
 static json_t *must(json_t *j)
 {
 	if (!j)
-		abort();        /* small and out of memory, or a caller's text that is not UTF-8: both are ours */
+		abort();        /* small and out of memory */
 	return j;
 }
 
 json_t *jrpc_request(int id, const char *method, json_t *params)
 {
-	return must(json_pack("{s:s, s:i, s:s, s:o*}", "jsonrpc", "2.0", "id", id, "method", method, "params", params));
+	return must(json_pack("{s:s, s:i, s:o, s:o*}", "jsonrpc", "2.0", "id", id, "method", json_text(method), "params", params));
 }
 
 json_t *jrpc_note(const char *method, json_t *params)
 {
-	return must(json_pack("{s:s, s:s, s:o*}", "jsonrpc", "2.0", "method", method, "params", params));
+	return must(json_pack("{s:s, s:o, s:o*}", "jsonrpc", "2.0", "method", json_text(method), "params", params));
 }
 
 json_t *jrpc_result(json_t *id, json_t *result)

@@ -32,6 +32,7 @@ static void there_and_back(void **s)
 		buf_str(&b, i % 2 ? "odd" : "");
 		buf_f64(&b, -0.5 * i);
 		buf_put(&b, NULL, 0);
+		buf_u64(&b, (uint64_t)i << 40 | 5);
 	}
 	r = rd_of(b.p, b.len);
 	for (uint32_t i = 0; i < 5000; i++) {
@@ -39,6 +40,7 @@ static void there_and_back(void **s)
 		assert_true(rd_str(&r, out, sizeof out));
 		assert_string_equal(out, i % 2 ? "odd" : "");
 		assert_true(rd_f64(&r) == -0.5 * i);
+		assert_int_equal(rd_u64(&r), (uint64_t)i << 40 | 5);
 	}
 	assert_int_equal(rd_left(&r), 0);
 	assert_false(r.bad);

@@ -104,6 +104,10 @@ static void refusals(void **s)
 	assert_err(e, ERR_INVALID, "f.conf:2: a NUL byte");
 	assert_int_equal(conf_load(c, "/nonexistent/f.conf", &e), -1);
 	assert_err(e, ERR_NOT_FOUND, "/nonexistent/f.conf: No such file");
+	assert_int_equal(conf_load(c, "/", &e), -1);
+	assert_err(e, ERR_IO, "/: Is a directory");
+	assert_int_equal(conf_load(c, "/dev/zero", &e), -1);
+	assert_err(e, ERR_LIMIT, "/dev/zero: larger than 1 MiB");
 	conf_free(c);
 }
 

@@ -46,6 +46,10 @@ static void set_and_wrap(void **s)
 	assert_int_equal(err_wrap(&e, "file %s", "x"), -1);
 	assert_int_equal(e.code, ERR_IO);
 	assert_string_equal(e.text, "file x: disk: 7");
+	err_set(&e, ERR_IO, "<%s>", e.text);            /* its own text as an argument */
+	assert_string_equal(e.text, "<file x: disk: 7>");
+	err_wrap(&e, "%.3s", e.text);
+	assert_string_equal(e.text, "<fi: <file x: disk: 7>");
 	assert_int_equal(err_set(NULL, ERR_IO, "x"), -1);
 	assert_int_equal(err_wrap(NULL, "x"), -1);
 }

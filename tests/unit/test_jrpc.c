@@ -113,6 +113,16 @@ static void fields(void **s)
 	assert_int_equal(json_get_hex(o, "h", h, 2, &e), -1);
 	assert_err(e, ERR_INVALID, "expected 4 hexadecimal digits");
 	assert_int_equal(json_get_hex(o, "s", h, 0, &e), -1);
+	json_object_set_new(o, "l", json_array());
+	json_object_set_new(o, "z", json_null());
+	assert_int_equal(json_get_bool(o, "l", &b, &e), -1);
+	assert_err(e, ERR_INVALID, "l: expected true or false, found an array");
+	assert_int_equal(json_get_str(o, "n", &t, &e), -1);
+	assert_err(e, ERR_INVALID, "n: expected a string, found a whole number");
+	assert_int_equal(json_get_str(o, "b", &t, &e), -1);
+	assert_err(e, ERR_INVALID, "found a boolean");
+	assert_int_equal(json_get_u64(o, "z", &u, &e), -1);
+	assert_err(e, ERR_INVALID, "found null");
 	json_decref(o);
 }
 
@@ -186,7 +196,8 @@ static void built_messages_parse(void **s)
 	assert_int_equal(json_integer_value(m.id), 7);
 	assert_int_equal(json_integer_value(json_object_get(m.params, "a")), 1);
 	jrpc_done(&m);
-	round_trip(jrpc_note("tick", NULL), JRPC_NOTE, &m);
+	round_trip(jrpc_note("t\xffk", NULL), JRPC_NOTE, &m);       /* an operator may type anything */
+	assert_string_equal(m.method, "t?k");
 	assert_null(m.params);
 	jrpc_done(&m);
 	round_trip(jrpc_result(id, json_true()), JRPC_RESULT, &m);
