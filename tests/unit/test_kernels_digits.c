@@ -108,7 +108,7 @@ static size_t right_answers(const struct par *par, const struct model *m, const 
 	return right;
 }
 
-/* 16 passes over the data in a fixed order of batches; the step that daemons do, without daemons. */
+/* 10 passes over the data in a fixed order of batches; the step that daemons do, without daemons. */
 static void train(const struct par *par, const struct model *m, const struct digits *d, real *param)
 {
 	const struct optim_ops *adam = optim_find("adam");
@@ -126,10 +126,10 @@ static void train(const struct par *par, const struct model *m, const struct dig
 		s[i] = calloc(m->nparam, sizeof(real));
 	optim_defaults(adam, hyper);
 	optim_clock_init(&clock);
-	for (size_t step = 0; step < 16 * batches; step++) {
+	for (size_t step = 0; step < 10 * batches; step++) {
 		size_t at = step % batches * BATCH;
 
-		hyper[0] = 0.004 * (1 - (double)step / (double)(16 * batches));
+		hyper[0] = 0.006 * (1 - (double)step / (double)(10 * batches));
 		vec_fill(par, m->nparam, 0, grad);
 		model_forward(par, m, 0, m->nops, &c, d->x + at * PIXELS, y);
 		loss_run(par, loss_find("cross_entropy"), BATCH, 10, y, d->label + at, 1.0 / BATCH, dy, NULL);
