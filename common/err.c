@@ -50,7 +50,7 @@ int err_wrap(struct err *e, const char *fmt, ...)
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
 	n = strlen(text);
-	snprintf(text + n, sizeof text - n, ": %s", e->text);
+	snprintf(text + n, sizeof text - n, ": %.*s", (int)(sizeof text - n), e->text);
 	text_clean(text);
 	memcpy(e->text, text, sizeof text);
 	return -1;
