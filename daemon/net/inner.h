@@ -119,7 +119,7 @@ struct kept {
 	struct request r; struct list link; struct peer *peer; struct served *sv; uint64_t token;
 	bool in_handler, kept, answered;
 };
-struct watch { net_news_fn *fn; void *arg; };
+struct watcher { net_news_fn *fn; void *arg; };
 
 #define EVENT_CODES 16
 struct net {
@@ -129,7 +129,7 @@ struct net {
 	struct list peer_list, hello_list, half_list, outs, ending, kept, cached;
 	size_t cached_bytes; uint64_t serial, map_key;
 	struct { net_handler_fn *fn; void *arg; } handlers[256];
-	struct watch *watches; size_t nwatches; uint32_t caring;
+	struct watcher *watches; size_t nwatches; uint32_t caring;
 	struct timer later, tick, care_timer;
 	net_event_fn *event; void *event_arg;
 	struct { const char *code; uint64_t at_us; } told[EVENT_CODES];

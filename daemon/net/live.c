@@ -85,11 +85,11 @@ void net_watch(struct net *n, net_news_fn *fn, void *arg)
 {
 	for (size_t i = 0; i < n->nwatches; i++)
 		if (!n->watches[i].fn) {
-			n->watches[i] = (struct watch){ fn, arg };
+			n->watches[i] = (struct watcher){ fn, arg };
 			return;
 		}
 	n->watches = xrealloc(n->watches, (n->nwatches + 1) * sizeof *n->watches);
-	n->watches[n->nwatches++] = (struct watch){ fn, arg };
+	n->watches[n->nwatches++] = (struct watcher){ fn, arg };
 }
 
 /* The slot stays, so that a watcher may go while news are told. */

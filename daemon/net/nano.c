@@ -60,13 +60,16 @@ static int option(int s, int level, int name, int value)
 	return nn_setsockopt(s, level, name, &value, sizeof(value));
 }
 
-int nano_options(int s, enum chan chan, const struct nano_conf *conf)
+int nano_options(int s, const struct endpoint *at, enum chan chan, const struct nano_conf *conf)
 {
 	int buf = (int)(chan == CHAN_CTRL ? conf->ctrl_buf : conf->bulk_buf);
 
 	if (option(s, NN_TCP, NN_TCP_NODELAY, 1) || option(s, NN_SOL_SOCKET, NN_SNDBUF, buf) ||
 	    option(s, NN_SOL_SOCKET, NN_RCVBUF, buf) || option(s, NN_SOL_SOCKET, NN_RECONNECT_IVL, 20) ||
-	    option(s, NN_SOL_SOCKET, NN_RECONNECT_IVL_MAX, 1000) || option(s, NN_SOL_SOCKET, NN_IPV4ONLY, 0))
+	    option(s, NN_SOL_SOCKET, NN_RECONNECT_IVL_MAX, 1000))
+		return -1;
+	/* Only for IPv6: with it nanomsg 1.1.5 asserts in its worker when it connects to an IPv4 address. */
+	if (memcmp(at->ip, mapped, sizeof(mapped)) && option(s, NN_SOL_SOCKET, NN_IPV4ONLY, 0))
 		return -1;
 	return option(s, NN_SOL_SOCKET, NN_RCVMAXSIZE, WIRE_MAX + (chan == CHAN_DOOR ? 16 : 0));
 }
@@ -106,7 +109,7 @@ static int bind_one(struct nano *n, enum chan chan, uint16_t port, struct err *e
 	at.port[chan] = port;
 	snprintf(url, sizeof(url), "tcp://%s", endpoint_text(&at, chan, text));
 	b->s = chan == CHAN_DOOR ? nn_socket(AF_SP_RAW, NN_REP) : nn_socket(AF_SP, NN_PULL);
-	if (b->s < 0 || nano_options(b->s, chan, &n->conf))
+	if (b->s < 0 || nano_options(b->s, &at, chan, &n->conf))
 		return err_set(e, ERR_IO, "socket for %s: %s", names[chan], nn_strerror(nn_errno()));
 	if (nn_bind(b->s, url) < 0)
 		return err_set(e, nn_errno() == EADDRINUSE ? ERR_EXISTS : ERR_IO, "listen on %s for %s: %s%s", text, names[chan],

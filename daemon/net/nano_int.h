@@ -64,7 +64,7 @@ void nlink_put(struct nlink *l, struct packet *p);
 void nlink_flush(struct nlink *l);
 void nlink_look(struct nlink *l);               /* reads nanomsg's counters */
 void nlink_used(struct nlink *l);
-int nano_options(int s, enum chan chan, const struct nano_conf *conf);
+int nano_options(int s, const struct endpoint *at, enum chan chan, const struct nano_conf *conf);
 void nano_return(struct nano *n, struct packet *p);
 void nano_mark(struct nano *n);                 /* flush at the end of this callback */
 void nano_got(struct nano *n, struct via via, const void *msg, size_t len);

@@ -92,7 +92,7 @@ static int dial(struct nlink *l)
 	if (l->s < 0)
 		return -1;
 	n->sockets++;
-	if (nano_options(l->s, l->chan, &n->conf) || nn_connect(l->s, url) < 0 ||
+	if (nano_options(l->s, &l->to, l->chan, &n->conf) || nn_connect(l->s, url) < 0 ||
 	    nn_getsockopt(l->s, NN_SOL_SOCKET, NN_SNDFD, &l->out.fd, &size) ||
 	    (door && nn_getsockopt(l->s, NN_SOL_SOCKET, NN_RCVFD, &l->in.fd, &size)))
 		return -1;
