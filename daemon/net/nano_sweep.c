@@ -170,7 +170,8 @@ static void judge(struct nano *n, uint64_t now)
 {
 	size_t kept = 0;
 
-	qsort(n->inbound, n->ninbound, sizeof(*n->inbound), older_first);
+	if (n->ninbound)
+		qsort(n->inbound, n->ninbound, sizeof(*n->inbound), older_first);
 	for (size_t i = 0; i < n->ninbound; i++) {
 		const struct inbound *c = &n->inbound[i];
 		bool is_known = known(n, c->ip, now);
