@@ -54,11 +54,11 @@ static void plane(const struct layer *l, const real *x, real *y, int32_t *where)
 			window(j, s, pad, k, w, &c0, &c1);
 			at = r0 * w + c0;
 			best = x[at];
-			for (size_t r = r0; r < r1; r++)
-				for (size_t c = c0; c < c1; c++)
-					if (x[r * w + c] > best || (x[r * w + c] != x[r * w + c] && best == best)) {
-						at = r * w + c;
-						best = x[at];
+			for (size_t r = r0 * w; r < r1 * w; r += w)
+				for (size_t c = r + c0; c < r + c1; c++)
+					if (!(x[c] <= best) && best == best) {  /* larger, or the first NaN */
+						at = c;
+						best = x[c];
 					}
 			y[i * ow + j] = best;
 			if (where)
