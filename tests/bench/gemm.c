@@ -30,24 +30,26 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+struct raw {
+	void (*sgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+};
+
 /* As a program that links the library gets it. */
-static void (*raw_gemm(char *core, size_t cap))(int, int, int, int, int, int, float, const float *, int, const float *, int,
-	float, float *, int)
+static bool raw_open(struct raw *ret, char *core, size_t cap)
 {
 	void *lib = dlopen("libopenblas.so.0", RTLD_NOW), *symbol = lib ? dlsym(lib, "cblas_sgemm") : NULL;
 	char *(*corename)(void) = NULL;
-	void (*fn)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int) = NULL;
 
 	if (!symbol)
-		return NULL;
+		return false;
 	*(void **)&corename = dlsym(lib, "openblas_get_corename");
 	snprintf(core, cap, "%s", corename ? corename() : "?");
-	*(void **)&fn = symbol;
-	return fn;
+	*(void **)&ret->sgemm = symbol;
+	return true;
 }
 
 static double flops_per_second(enum way way, const struct blas *b, const struct dims *d, float *x, float *y, float *z,
-	void (*raw)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int))
+	const struct raw *raw)
 {
 	size_t lda = d->ta ? d->m : d->k, ldb = d->tb ? d->k : d->n;
 	enum cpu cpu;
@@ -60,7 +62,7 @@ static double flops_per_second(enum way way, const struct blas *b, const struct 
 		from = now();
 		for (calls = 0; (took = now() - from) < (i < 0 ? 0.002 : 0.03); calls++)
 			if (way == UNSET)
-				raw(101, d->ta ? 112 : 111, d->tb ? 112 : 111, (int)d->m, (int)d->n, (int)d->k, 1, x,
+				raw->sgemm(101, d->ta ? 112 : 111, d->tb ? 112 : 111, (int)d->m, (int)d->n, (int)d->k, 1, x,
 					(int)lda, y, (int)ldb, 0, z, (int)d->n);
 			else
 				gemm(&par, d->ta, d->tb, d->m, d->n, d->k, 1, x, lda, y, ldb, 0, z, d->n);
@@ -71,7 +73,7 @@ static double flops_per_second(enum way way, const struct blas *b, const struct 
 static void measure(enum way way, struct reading *r)
 {
 	float *x = calloc(1 << 20, sizeof *x), *y = calloc(1 << 20, sizeof *y), *z = calloc(1 << 20, sizeof *z);
-	void (*raw)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int) = NULL;
+	struct raw raw = { NULL };
 	struct blas *b = NULL;
 	struct blas_info info;
 
@@ -80,8 +82,7 @@ static void measure(enum way way, struct reading *r)
 	unsetenv("OPENBLAS_CORETYPE");
 	setenv("OPENBLAS_NUM_THREADS", "1", 1);
 	if (way == UNSET) {
-		raw = raw_gemm(r->core, sizeof r->core);
-		r->ok = raw != NULL;
+		r->ok = raw_open(&raw, r->core, sizeof r->core);
 	} else {
 		b = way == REFERENCE ? NULL : blas_open(NULL);
 		r->ok = way == REFERENCE || b;
@@ -90,7 +91,7 @@ static void measure(enum way way, struct reading *r)
 		r->forced = info.forced;
 	}
 	for (int i = 0; r->ok && i < DIMS; i++)
-		r->gflops[i] = flops_per_second(way, b, &dims[i], x, y, z, raw);
+		r->gflops[i] = flops_per_second(way, b, &dims[i], x, y, z, &raw);
 }
 
 static struct reading in_child(enum way way)
