@@ -59,6 +59,7 @@ struct batch {
 	uint64_t *position;                     /* n, ascending */
 	real *x; void *y;
 	uint64_t took_us;                       /* read and prepare */
+	bool counted;                           /* its owner's mark: the samples have been accounted for */
 };
 struct loader;
 typedef void loader_ready_fn(void *arg);        /* on the loop: loader_next may give a batch, or an error waits */

@@ -1,5 +1,5 @@
-/* What the executor asks of the outside for instructions that leave this peer. Each call is answered exactly once, later
- * (from the loop), through exec_done. */
+/* What the executor asks of its owner: batches, and instructions that leave this peer. Each call is answered exactly once,
+ * now or later, through exec_loaded or exec_done, unless it was cancelled. */
 #ifndef TRAIN_EXEC_OPS_H
 #define TRAIN_EXEC_OPS_H
 #include <stddef.h>
@@ -7,24 +7,34 @@
 #include "common/err.h"
 #include "common/id.h"
 #include "kernels/real.h"
+#include "plan/tokens.h"
 
-struct exec_wait;                               /* one pending instruction; opaque */
+struct batch;
+struct exec_wait { int number; };               /* one pending instruction; its identity is its address */
+
+struct exec_span { const char *buffer; void *p; size_t bytes; int64_t key; };
 struct exec_net {                               /* names a value on the network: D1.9 */
-	uint64_t generation, iteration; uint32_t instance, buffer, slot;
-	const char *label;                      /* of the buffer, equal on every peer */
-	const struct id *peer;                  /* SEND, RECV; NULL: any of peers[] */
-	const struct id *peers; uint32_t npeers, me;    /* the group (or the senders a RECV accepts) in order */
-	uint32_t group, op;                     /* group number and its op (plan.h) */
-	uint64_t seq;                           /* the how-manieth collective of this group */
+	const struct plan *plan; const struct plan_instr *instr;
+	const char *tag;                        /* buffer (SEND, RECV) or "group/buffer": equal on every peer */
+	uint64_t generation; uint32_t stream; int64_t index, key;
+	const struct id *peer;                  /* SEND, RECV of one peer; else NULL */
+	const struct token_from *to; uint32_t nto;      /* REPLY: who sent input 0 */
+	const struct plan_group *group;         /* collectives; whom a RECV of any accepts */
 	uint64_t deadline_us;                   /* absolute; 0 = none */
+	int64_t version;                        /* of the weights that made it; travels with it */
 };
 struct exec_ops {
-	void (*sum)(void *arg, struct exec_wait *w, const struct exec_net *n, real *x, size_t len);    /* strict, in place */
-	void (*send)(void *arg, struct exec_wait *w, const struct exec_net *n, const void *data, size_t bytes);
-	void (*recv)(void *arg, struct exec_wait *w, const struct exec_net *n, void *out, size_t bytes);
-	/* The executor no longer wants the answer (replan); memory is its own again when this returns. */
+	/* LOAD, answered by exec_loaded. variant as in the plan. */
+	void (*load)(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index);
+	void (*unload)(void *arg, struct batch *b);     /* nobody reads it any more */
+	/* SUM GATHER SCATTER ALLTOALL SEND RECV SAVE. Inputs are read, outputs written until the answer. NULL: the plan must
+	 * have none of them. */
+	void (*net)(void *arg, struct exec_wait *w, const struct exec_net *n, const struct exec_span *in, uint32_t nin,
+		const struct exec_span *out, uint32_t nout);
+	/* The executor no longer wants the answer; the memory is its own again when this returns. */
 	void (*cancel)(void *arg, struct exec_wait *w);
 };
-void exec_done(struct exec_wait *w, const struct id *from, const struct err *e);       /* e NULL: it worked */
+void exec_loaded(struct exec_wait *w, struct batch *b, const struct err *e);
+void exec_done(struct exec_wait *w, const struct token_news *news, const struct err *e);  /* e NULL: it worked */
 
 #endif

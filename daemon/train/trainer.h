@@ -76,7 +76,7 @@ bool trainer_needs_swarm(const struct trainer *t);              /* the strategy 
 
 /* --- state: parameters, optimizer vectors and clock in one contiguous block. Only touch it while the trainer is quiet:
  * before trainer_start, or between trainer_quiet's callback and the next trainer_start. */
-struct trainer_tensor { char name[96]; int nd; uint64_t shape[SHAPE_MAX]; bool f64; void *data; size_t bytes; };
+struct trainer_tensor { char name[128]; int nd; uint64_t shape[SHAPE_MAX]; bool f64; void *data; size_t bytes; };
 void trainer_init_params(struct trainer *t);                    /* fresh parameters from the seed; 1 ms per million */
 void *trainer_state(struct trainer *t, size_t *ret_bytes);      /* the block: same layout on every peer of the run */
 size_t trainer_tensors(struct trainer *t, const struct trainer_tensor **ret_v);        /* views into the block */

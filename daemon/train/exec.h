@@ -1,0 +1,75 @@
+/* The executor: runs any plan (plan/plan.h) on this peer. It knows kinds, not strategies: which instruction may start is
+ * plan/tokens.c's word; what it does is a job of a lane (FWD BWD VEC MOVE), a request to the owner (LOAD, everything that
+ * leaves the peer) or a mark (DROP COMMIT).
+ *
+ * A program ends, plan() is asked for the next one; an empty program means: wait until exec_wake. Values stay in their
+ * buffers from program to program (same name, bytes, depth). */
+#ifndef TRAIN_EXEC_H
+#define TRAIN_EXEC_H
+#include "common/buf.h"
+#include "env.h"
+#include "plan/planner.h"
+#include "plan/tokens.h"
+#include "train/exec_ops.h"
+#include "train/vec.h"
+
+#define EXEC_RESULTS_MAX 64
+
+struct exec;
+struct exec_cb {
+	/* The next program, into *ret (not initialised); results of the one before. first: index at which it must start.
+	 * -1 and e: the executor breaks. */
+	int (*plan)(void *arg, const struct plan_results *results, uint64_t first, struct plan *ret, struct err *e);
+	/* COMMIT has come: i says its scope, b is its batch input (NULL: none). */
+	void (*commit)(void *arg, const struct plan_instr *i, int64_t index, const struct batch *b);
+	/* A VEC has made a value of class scalar. May be NULL. */
+	void (*scalar)(void *arg, const char *name, int64_t index, const void *p, size_t bytes);
+	/* What VEC functions may know, asked at the start of each. NULL: nothing. */
+	void (*env)(void *arg, struct vec_env *ret);
+	/* A network instruction has failed: 0 = abandon the program and plan anew, -1 = break. NULL: break. */
+	int (*trouble)(void *arg, const struct plan_instr *i, const struct err *e);
+	void (*broken)(void *arg, const struct err *e);
+	/* One line of the run log (T10), without newline. NULL: none is made. */
+	void (*log)(void *arg, const char *line, size_t len);
+};
+struct exec_conf {
+	struct env *env;
+	const struct model *model;              /* NULL: nothing is computed; instructions only take their time */
+	const struct par *par;                  /* for lane train; other lanes run serially */
+	const struct profile *profile;          /* what jobs cost in virtual time; NULL: nothing */
+	double speed;                           /* of this peer, divides the costs; 0 is taken as 1 */
+	uint64_t (*cost_us)(void *arg, const struct plan *p, const struct token_run *r);       /* instead; may be NULL */
+	const struct exec_ops *ops; void *ops_arg;
+	const struct token_hooks *hooks;        /* miss, pressure, lost; memory is the executor's own. May be NULL */
+	uint64_t budget_bytes;                  /* of tier arena, over all plans; 0 = no limit */
+	bool eval;                              /* forward passes only */
+};
+
+struct exec *exec_new(const struct exec_conf *conf, const struct exec_cb *cb, void *arg);
+/* Starts nothing more; gone (may be NULL) is called when no job touches its memory, at once or later. */
+void exec_free(struct exec *x, void (*gone)(void *arg), void *arg);
+/* Values of this buffer live in memory of the owner (depth 1). Before the first program. What is written there counts at
+ * once: an interrupt waits for a running instruction that writes it. */
+void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes);
+void exec_wake(struct exec *x);                 /* something has changed: ask plan() again, if nothing runs. Later. */
+/* Abandons the program without a trace in bound buffers, then asks plan(). An instruction that is writing a bound buffer ends
+ * first, with the COMMIT behind it. Jobs that run end unheard; what needs their memory waits for them. */
+void exec_interrupt(struct exec *x);
+void exec_wind_down(struct exec *x);            /* the body ends with the iteration that runs, then plan() is asked */
+void exec_stop(struct exec *x);                 /* like interrupt, but asks no more, until exec_wake */
+void exec_reset(struct exec *x);                /* forgets the program and every value but the bound ones; must be quiet */
+bool exec_quiet(const struct exec *x);          /* no job of it runs */
+void exec_on_quiet(struct exec *x, void (*quiet)(void *arg), void *arg);        /* once, later, when it is */
+void exec_lost(struct exec *x, uint32_t rank);  /* a member of the plan has left */
+const struct plan *exec_plan(const struct exec *x);     /* the program that runs; NULL */
+void exec_why(struct exec *x, struct buf *out); /* what it waits for */
+
+struct exec_view {
+	uint64_t arena_bytes, arena_peak_bytes; /* T5: handed out now, and at most, rounded as plans state them */
+	uint64_t tokens_peak_bytes;             /* tier 0 of the program that runs, as the predictor counts */
+	uint64_t instructions, abandoned, programs, busy_us, load_wait_us;
+	uint64_t bytes[PLAN_CLASSES_COUNT];     /* T4: by class, of what was loaded, sent, received or reduced */
+};
+void exec_view(const struct exec *x, struct exec_view *ret);
+
+#endif

@@ -1,0 +1,79 @@
+/* Buffers and instructions of a whole model on one peer. */
+#include "train/strategy/replica.h"
+
+#define ALIGN(n) (((uint64_t)(n) + 63) / 64 * 64)
+
+static uint64_t number(const struct view *v, const char *name, double otherwise)
+{
+	return (uint64_t)plan_result(&v->settings, name, otherwise);
+}
+
+bool replica_flag(const struct view *v, const char *setting)
+{
+	return plan_result(&v->settings, setting, 0) != 0;
+}
+
+/* Without exact figures: every op keeps its output. */
+static uint64_t saved_bytes(const struct profile *m)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < m->nops; i++)
+		sum += m->op[i].saved_bytes + m->op[i].out_bytes;
+	return sum;
+}
+
+static void add(struct plan *p, const char *name, enum plan_class class, uint64_t bytes, bool state)
+{
+	plan_buf(p, &(struct plan_buf){ .class = class, .dtype = PLAN_F32, .bytes = bytes, .depth = 1,
+		.per = state ? UINT32_MAX : 1, .initial = class == PLAN_WEIGHT || class == PLAN_OPTIMIZER }, "%s", name);
+}
+
+void replica_buffers(struct plan *p, const struct view *v, bool accumulate)
+{
+	const struct profile *m = v->profile;
+	uint64_t w = m->params * sizeof(float), y = ALIGN(number(v, "y_bytes", m->nops ? m->op[m->nops - 1].out_bytes : 0));
+
+	add(p, "w", PLAN_WEIGHT, w, true);
+	add(p, "opt", PLAN_OPTIMIZER, number(v, "opt_bytes", (double)m->state_bytes), true);
+	if (accumulate)
+		add(p, "acc", PLAN_WEIGHT_GRAD, w, true);
+	add(p, "g", PLAN_WEIGHT_GRAD, w, false);
+	add(p, "batch", PLAN_BATCH, m->batch_bytes, false);
+	add(p, "y", PLAN_ACTIVATION, y, false);
+	add(p, "dy", PLAN_ACTIVATION_GRAD, y, false);
+	add(p, "saved", PLAN_ACTIVATION, ALIGN(number(v, "saved_bytes", (double)saved_bytes(m))), false);
+	add(p, "loss", PLAN_SCALAR, 8, false);
+	add(p, "correct", PLAN_SCALAR, 8, false);
+	add(p, "unit", PLAN_SCALAR, 8, false);
+	add(p, "skipped", PLAN_SCALAR, 8, false);
+	add(p, "digest", PLAN_SCALAR, 16, false);
+}
+
+void replica_micro_batches(struct plan *p, const struct view *v, uint64_t n, bool local)
+{
+	uint32_t last = v->profile->nops - 1;
+	struct plan_instr *i;
+
+	plan_section(p, PLAN_BODY);
+	p->iterations = n;
+	plan_do(p, PLAN_LOAD, 0, "-> batch");
+	i = plan_piece(plan_do(p, PLAN_FWD, 0, "batch w -> y save:saved"), 0, last);
+	i->keep = PLAN_KEEP_ALL;
+	i->work_bytes = number(v, "fwd_work", 0);
+	plan_vec(p, 0, "loss", "y batch -> dy loss correct");
+	i = plan_piece(plan_do(p, PLAN_BWD, 0, "save:saved dy batch w -> g"), 0, last);
+	i->work_bytes = number(v, "bwd_work", 0);
+	if (local)
+		plan_vec(p, 0, "opt", "g w opt loss -> w opt skipped");
+	else
+		plan_vec(p, 0, "accumulate", "g batch loss -> acc+ unit");
+	i = plan_do(p, PLAN_COMMIT, 0, "batch!");
+	i->priority = 1;        /* samples count the moment they are in the sum */
+}
+
+void replica_step(struct plan *p)
+{
+	plan_vec(p, 0, "opt", "acc! w opt -> w opt skipped");
+	plan_vec(p, 0, "digest", "w -> digest")->lane = plan_lane(p, "reduce", 1, 1);
+}

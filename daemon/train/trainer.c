@@ -1,0 +1,406 @@
+/* The trainer: life, and the owner's side of the executor. The tour: trainer_new builds state, loader and executors;
+ * make_plan asks the strategy with what is known now (the view); on_commit and on_scalar hear what came of it; rounds are in
+ * trainer_round.c. There is no strategy here. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "train/trainer_int.h"
+
+#define RATE_BATCHES 16
+
+/* --- telling */
+
+void trainer_event(struct trainer *t, enum log_level level, const char *code, const char *fmt, ...)
+{
+	char text[300];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (t->cb.event)
+		t->cb.event(t->arg, level, code, text);
+}
+
+void trainer_line(struct trainer *t, const char *fmt, ...)
+{
+	char text[400];
+	va_list ap;
+	int n;
+
+	if (!t->cb.log)
+		return;
+	n = snprintf(text, sizeof(text), "{\"t\":%llu,", (unsigned long long)env_now(t->env));
+	va_start(ap, fmt);
+	n += vsnprintf(text + n, sizeof(text) - (size_t)n - 2, fmt, ap);
+	va_end(ap);
+	text[n++] = '}';
+	t->cb.log(t->arg, text, (size_t)n);
+}
+
+void trainer_break(struct trainer *t, const struct err *e)
+{
+	if (t->broken || t->dying)
+		return;
+	t->broken = true;
+	exec_stop(t->x);
+	t->cb.broken(t->arg, e);
+}
+
+/* --- plans */
+
+struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first)
+{
+	return (struct view){ .profile = &t->profile, .nmembers = 1, .member = me, .first = first, .epoch = t->epoch,
+		.redundancy = t->s->redundancy, .samples = t->samples, .target_batch = t->s->target_batch,
+		.settings = { t->nsettings, t->setting } };
+}
+
+static int make_plan(void *arg, const struct plan_results *results, uint64_t first, struct plan *ret, struct err *e)
+{
+	struct trainer *t = arg;
+	struct view_member me = { .id = t->c.self, .speed = 1 };
+	struct view v = trainer_plan_view(t, &me, first);
+
+	t->round_prog = false;
+	v.begun = t->in_begin || !list_empty(&t->commits);
+	v.granted = loader_left(t->loader) > 0;
+	v.target_batch = t->hold_at;
+	if (t->broken || copies_start(t) || (!v.begun && (!t->started || t->paused))) {
+		plan_init(ret, t->strategy->name, 0, 1, &t->c.self);
+		return 0;
+	}
+	if (!v.granted && !v.begun)
+		load_told_idle(t);
+	if (t->strategy->plan(&v, results, ret, e) < 0)
+		return -1;
+	t->round_prog = v.begun && ret->ninstrs;
+	t->last_us = env_now(t->env);
+	return 0;
+}
+
+static void vec_env(void *arg, struct vec_env *ret)
+{
+	struct trainer *t = arg;
+	const struct commit *c = t->applying;
+
+	ret->loss = t->s->loss;
+	ret->optim = t->s->optim;
+	memcpy(ret->hyper, c ? c->hyper : t->hyper, sizeof(ret->hyper));
+	ret->hyper[0] = round_lr(t);
+	ret->clip_norm = c ? c->clip_norm : t->clip_norm;
+	memcpy(ret->state, t->used, sizeof(t->used));
+	ret->counts = t->counts;
+	ret->unit = t->unit;
+	ret->samples = t->samples;
+}
+
+static void on_scalar(void *arg, const char *name, int64_t index, const void *p, size_t bytes)
+{
+	struct trainer *t = arg;
+
+	if (!strcmp(name, "loss")) {
+		t->batch_loss = *(const double *)p;
+		check_batch(t, t->batch_loss);
+	} else if (!strcmp(name, "correct")) {
+		t->batch_correct = *(const double *)p;
+	} else if (!strcmp(name, "unit")) {
+		t->unit = *(const double *)p;
+	} else if (!strcmp(name, "skipped")) {
+		t->skipped = *(const double *)p;
+	} else if (!strcmp(name, "digest")) {
+		round_applied(t, p);
+	}
+}
+
+static void measure(struct trainer *t, uint32_t n)
+{
+	uint64_t now = env_now(t->env), took = now > t->last_us ? now - t->last_us : 1;
+	double rate = (double)n * 1e6 / (double)took;
+
+	t->rate = t->rate > 0 ? t->rate + (rate - t->rate) / RATE_BATCHES : rate;
+	t->last_us = now;
+}
+
+/* The samples of b count from now on. */
+static void count_batch(struct trainer *t, struct batch *b)
+{
+	struct trainer_progress p;
+
+	b->counted = true;
+	for (uint32_t i = 0; i < b->n; i++)
+		ranges_add(&t->claimed, b->position[i], b->position[i] + 1);
+	t->samples += b->n;
+	t->batches++;
+	if (isfinite(t->batch_loss))
+		t->loss_sum += t->batch_loss;
+	measure(t, b->n);
+	p = (struct trainer_progress){ .epoch = t->epoch, .samples = t->samples, .claimed = &t->claimed,
+		.loss = t->batch_loss / b->n, .correct = t->batch_correct > 0 ? (uint32_t)t->batch_correct : 0, .batch = b->n,
+		.rate = t->rate };
+	if (t->cb.progress)
+		t->cb.progress(t->arg, &p);
+}
+
+static void on_commit(void *arg, const struct plan_instr *i, int64_t index, const struct batch *b)
+{
+	struct trainer *t = arg;
+
+	if (b)
+		count_batch(t, (struct batch *)b);
+	else if (i->scope == PLAN_SELF)
+		round_own_commit(t);
+}
+
+static void on_broken(void *arg, const struct err *e)
+{
+	trainer_break(arg, e);
+}
+
+static void on_log(void *arg, const char *line, size_t len)
+{
+	struct trainer *t = arg;
+
+	t->cb.log(t->arg, line, len);
+}
+
+static void net_op(void *arg, struct exec_wait *w, const struct exec_net *n, const struct exec_span *in, uint32_t nin,
+	const struct exec_span *out, uint32_t nout)
+{
+	struct trainer *t = arg;
+	struct err e;
+
+	if (n->instr->kind == PLAN_SUM && n->group && n->group->elastic) {
+		round_sum(t, w, out[0].p, n->instr->nin ? t->samples : 0);
+		return;
+	}
+	if (t->c.ops && t->c.ops->net) {
+		t->c.ops->net(t->c.ops_arg, w, n, in, nin, out, nout);
+		return;
+	}
+	(void)err_set(&e, ERR_INVALID, "plan %s: %s of %s leaves this peer, and nobody carries it", n->plan->strategy,
+		plan_kind_name(n->instr->kind), n->tag);
+	exec_done(w, NULL, &e);
+}
+
+static void cancel_op(void *arg, struct exec_wait *w)
+{
+	struct trainer *t = arg;
+
+	if (w == t->load_wait)
+		t->load_wait = NULL;
+	else if (w == t->sum_wait)
+		round_cancel(t);
+	else if (t->c.ops && t->c.ops->cancel)
+		t->c.ops->cancel(t->c.ops_arg, w);
+}
+
+/* --- later, from the loop */
+
+static void later_fire(struct timer *tm)
+{
+	struct trainer *t = container_of(tm, struct trainer, later);
+	struct trainer_validated v = { .epoch = t->epoch, .loss = NAN, .accuracy = NAN };
+
+	round_again(t);
+	if (t->v.wanted && !t->v.count) {       /* nothing is held out: say so */
+		t->v.wanted = false;
+		if (t->cb.validated)
+			t->cb.validated(t->arg, &v);
+	}
+}
+
+void trainer_later(struct trainer *t)
+{
+	env_after(t->env, &t->later, 0);
+}
+
+/* --- life */
+
+static void wait_nobody(void *arg, uint64_t us, bool backward)
+{
+}
+
+/* Does the loss know right answers? Two samples of which every such loss calls one right. */
+static bool loss_counts(const struct loss_ops *l)
+{
+	real out[2] = { -1, -1 }, zeros[2] = { 0, 0 };
+	int32_t class[1] = { 0 };
+	size_t right = 0;
+
+	(void)l->rows(0, 1, 2, out, l->target == TARGET_CLASS ? (void *)class : (void *)zeros, 1, NULL, &right);
+	return right > 0;
+}
+
+static int build(struct trainer *t, struct err *e)
+{
+	static const struct exec_ops ops = { .load = load_op, .unload = load_back, .net = net_op, .cancel = cancel_op };
+	struct exec_cb cb = { .plan = make_plan, .commit = on_commit, .scalar = on_scalar, .env = vec_env,
+		.broken = on_broken, .log = t->cb.log ? on_log : NULL };
+	struct exec_conf conf = { .env = t->env, .par = &t->par, .profile = &t->profile, .ops = &ops, .ops_arg = t };
+	size_t memory = t->s->local.memory_bytes, loader = loader_bytes(t->c.data, t->s->local.batch, t->s->local.prefetch + 1);
+
+	t->host.wait = t->c.host ? t->c.host->wait : wait_nobody;
+	t->host.arg = t->c.host ? t->c.host->arg : NULL;
+	t->model = spec_model(t->s, &t->host, e);
+	if (!t->model || state_new(t, e) < 0)
+		return -1;
+	conf.model = t->model;
+	model_profile(t);
+	t->predicted_bytes = predict_bytes(t, e);
+	if (!t->predicted_bytes)
+		return -1;
+	if (memory && t->predicted_bytes + loader > memory)
+		return err_set(e, ERR_LIMIT, "local.memory: %zu bytes are allowed, and the run needs %zu (parameters, optimizer and "
+			"gradients %zu, one micro-batch %zu, batches ahead %zu)", memory, t->predicted_bytes + loader,
+			t->state_bytes + 2 * t->w_bytes, t->predicted_bytes - t->state_bytes - 2 * t->w_bytes, loader);
+	if (load_new(t, e) < 0 || valid_new(t, e) < 0)
+		return -1;
+	t->counts = loss_counts(t->s->loss);
+	conf.budget_bytes = memory ? memory - loader : 0;
+	t->x = exec_new(&conf, &cb, t);
+	exec_bind(t->x, "w", t->state, t->w_bytes);
+	exec_bind(t->x, "opt", (char *)t->state + t->w_bytes, t->opt_bytes);
+	if (t->acc)
+		exec_bind(t->x, "acc", t->acc, t->w_bytes);
+	return 0;
+}
+
+static void release(struct trainer *t)
+{
+	void (*gone)(void *arg) = t->gone;
+	void *arg = t->gone_arg;
+
+	round_drop(t);
+	valid_free(t);
+	state_free(t);
+	ranges_free(&t->grant);
+	ranges_free(&t->claimed);
+	ranges_free(&t->out);
+	ranges_free(&t->last);
+	model_free(t->model);
+	profile_free(&t->profile);
+	free(t);
+	if (gone)
+		gone(arg);
+}
+
+struct trainer *trainer_new(const struct trainer_conf *conf, const struct trainer_cb *cb, void *arg, struct err *e)
+{
+	struct trainer *t = xcalloc(1, sizeof(*t));
+
+	t->c = *conf;
+	t->cb = *cb;
+	t->arg = arg;
+	t->s = conf->spec;
+	t->env = conf->env;
+	t->strategy = strategy_find(conf->spec->strategy);
+	t->par = *conf->par;
+	if (conf->spec->local.deterministic)
+		t->par = par_serial(conf->par->cpu, NULL);
+	memcpy(t->hyper, conf->spec->hyper, sizeof(t->hyper));
+	t->clip_norm = conf->spec->clip_norm;
+	t->later = (struct timer){ .fire = later_fire, .name = "trainer" };
+	list_init(&t->commits);
+	list_init(&t->copies);
+	trainer_reset_epoch(t);
+	if (build(t, e) < 0) {
+		trainer_free(t, NULL, NULL);
+		return NULL;
+	}
+	return t;
+}
+
+void trainer_part_gone(void *arg)
+{
+	struct trainer *t = arg;
+
+	if (!--t->parts)
+		release(t);
+}
+
+/* The executor goes before the loader: batches return when abandoned jobs end. */
+static void exec_gone(void *arg)
+{
+	struct trainer *t = arg;
+
+	if (t->loader)
+		loader_free(t->loader, trainer_part_gone, t);
+	else
+		trainer_part_gone(t);
+}
+
+void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
+{
+	if (!t) {
+		if (done)
+			done(arg);
+		return;
+	}
+	t->dying = true;
+	t->gone = done;
+	t->gone_arg = arg;
+	env_timer(t->env, &t->later, 0);
+	copies_drop(t);
+	t->parts = 2 + t->copies_running + (t->check ? 1 : 0) + valid_parts(t);
+	valid_stop(t);
+	if (t->x)
+		exec_free(t->x, exec_gone, t);
+	else
+		exec_gone(t);
+	trainer_part_gone(t);
+}
+
+void trainer_start(struct trainer *t)
+{
+	t->started = true;
+	t->paused = false;
+	exec_wake(t->x);
+}
+
+void trainer_pause(struct trainer *t)
+{
+	t->paused = true;
+	if (t->load_wait && !t->round_prog)
+		exec_interrupt(t->x);
+	else if (!t->round_prog)
+		exec_wind_down(t->x);
+}
+
+static void now_quiet(void *arg)
+{
+	struct trainer *t = arg;
+	void (*done)(void *a) = t->quiet;
+
+	exec_reset(t->x);
+	round_drop(t);
+	trainer_reset_epoch(t);
+	t->round_prog = false;
+	if (!list_empty(&t->copies))
+		exec_wake(t->x);
+	if (done)
+		done(t->quiet_arg);
+}
+
+void trainer_quiet(struct trainer *t, void (*done)(void *arg), void *arg)
+{
+	t->started = false;
+	t->in_begin = false;
+	t->quiet = done;
+	t->quiet_arg = arg;
+	exec_stop(t->x);
+	exec_on_quiet(t->x, now_quiet, t);
+}
+
+const struct model *trainer_model(const struct trainer *t)
+{
+	return t->model;
+}
+
+int trainer_set_live(struct trainer *t, const json_t *live, struct err *e)
+{
+	return spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e);
+}

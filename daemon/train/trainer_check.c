@@ -1,0 +1,173 @@
+/* NaN and infinity: counts micro-batches and steps in a row, and when there are too many finds out which layer was first,
+ * by running the last batch through the model op by op. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "common/mem.h"
+#include "kernels/vec.h"
+#include "train/trainer_int.h"
+
+struct check {
+	struct job job;
+	struct trainer *t;
+	const struct model *model; const struct par *par; struct data *data;
+	const real *w;
+	uint64_t *position; size_t n;
+	struct err error;               /* what was found */
+};
+
+static bool bad_params(struct check *k)
+{
+	for (int i = 0; i < k->model->nparams; i++) {
+		const struct model_param *p = &k->model->param[i];
+		size_t at = vec_nonfinite(k->par, p->count, k->w + p->offset);
+
+		if (at < p->count) {
+			(void)err_set(&k->error, ERR_NONFINITE, "parameters of %s are not finite (element %zu); lower lr or set "
+				"clip_norm", p->name, at);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Two buffers of the widest activation take turns. */
+static bool bad_layer(struct check *k, real *a, real *b, void *y, size_t widest)
+{
+	struct err e;
+
+	if (data_read(k->data, DATA_TRAIN, k->position, k->n, a, y, &e) < 0)
+		return false;
+	if (vec_nonfinite(k->par, k->n * shape_count(&k->model->in), a) < k->n * shape_count(&k->model->in)) {
+		(void)err_set(&k->error, ERR_NONFINITE, "the data itself is not finite (position %llu and on)",
+			(unsigned long long)k->position[0]);
+		return true;
+	}
+	for (int i = 0; i < k->model->nops; i++) {
+		const struct layer *l = &k->model->op[i];
+		size_t n = k->n * shape_count(&l->out);
+		struct model_need need;
+		struct model_call call = { .batch = k->n, .param = k->w };
+		real *swap = a;
+
+		model_need(k->model, i, i + 1, k->n, k->par->n, &need);
+		call.work = big_alloc(need.work_eval + 64);
+		if (!call.work)
+			return false;
+		model_forward(k->par, k->model, i, i + 1, &call, a, b);
+		big_free(call.work, need.work_eval + 64);
+		if (vec_nonfinite(k->par, n, b) < n) {
+			(void)err_set(&k->error, ERR_NONFINITE, "layer %s (%s) is the first whose output is not finite; lower lr "
+				"or set clip_norm", l->name, l->ops->name);
+			return true;
+		}
+		a = b;
+		b = swap;
+	}
+	return false;
+}
+
+static void check_run(struct job *j)
+{
+	struct check *k = container_of(j, struct check, job);
+	size_t widest = 0;
+	real *a, *b;
+	void *y;
+
+	for (int i = 0; i <= k->model->nops; i++) {
+		size_t n = shape_count(model_shape(k->model, i));
+
+		widest = n > widest ? n : widest;
+	}
+	widest *= k->n * sizeof(real);
+	if (bad_params(k) || !k->n)
+		return;
+	a = big_alloc(widest);
+	b = big_alloc(widest);
+	y = big_alloc(k->n * data_y_bytes(k->data));
+	if (!a || !b || !y || !bad_layer(k, a, b, y, widest))
+		(void)err_set(&k->error, ERR_NONFINITE, "the loss is not finite although every layer's output is; lower lr or "
+			"set clip_norm");
+	big_free(a, widest);
+	big_free(b, widest);
+	big_free(y, k->n * data_y_bytes(k->data));
+}
+
+static void check_done(struct job *j)
+{
+	struct check *k = container_of(j, struct check, job);
+	struct trainer *t = k->t;
+	struct err e;
+
+	t->check = NULL;
+	if (!t->dying) {
+		(void)err_set(&e, ERR_NONFINITE, "the loss of %u micro-batches in a row was not finite: %s", t->bad_in_row,
+			k->error.text);
+		t->cb.broken(t->arg, &e);
+	}
+	free(k->position);
+	free(k);
+	if (t->dying)
+		trainer_part_gone(t);
+}
+
+/* Training stops now; the search tells why, later. */
+static void search(struct trainer *t)
+{
+	struct check *k = xcalloc(1, sizeof(*k));
+
+	t->broken = true;
+	t->check = k;
+	exec_stop(t->x);
+	k->t = t;
+	k->model = t->model;
+	k->par = &t->par;
+	k->data = t->c.data;
+	k->w = t->state;
+	k->n = ranges_count(&t->last);
+	k->position = xcalloc(k->n + 1, sizeof(*k->position));
+	for (size_t i = 0, n = 0; i < t->last.n; i++)
+		for (uint64_t p = t->last.v[i].lo; p < t->last.v[i].hi; p++)
+			k->position[n++] = p;
+	k->job = (struct job){ .name = "check", .lane = env_lane(t->env, "train"), .run = check_run, .done = check_done };
+	env_work(t->env, &k->job);
+}
+
+void check_batch(struct trainer *t, double loss)
+{
+	if (isfinite(loss)) {
+		t->bad_in_row = 0;
+		return;
+	}
+	t->bad_in_row++;
+	trainer_event(t, LOG_WARN_, "nonfinite", "epoch %llu: the loss of a micro-batch is not finite, it is left out of the "
+		"gradient (%u in a row; the run fails at %u)", (unsigned long long)t->epoch, t->bad_in_row, t->s->nonfinite_max);
+	if (t->bad_in_row >= t->s->nonfinite_max && !t->check && !t->broken)
+		search(t);
+}
+
+void check_step(struct trainer *t, double skipped)
+{
+	const char *name = "";
+	struct err e;
+
+	if (!(skipped > 0)) {
+		t->bad_steps = 0;
+		return;
+	}
+	t->skipped_steps++;
+	t->bad_steps++;
+	for (int i = 0; i < t->model->nparams; i++) {
+		const struct model_param *p = &t->model->param[i];
+
+		if (skipped - 1 >= (double)p->offset && skipped - 1 < (double)(p->offset + p->count))
+			name = p->name;
+	}
+	trainer_event(t, LOG_WARN_, "nonfinite", "epoch %llu: the mean gradient of %s is not finite, the step was skipped "
+		"(%u in a row; the run fails at %u)", (unsigned long long)t->epoch, name, t->bad_steps, t->s->nonfinite_max);
+	if (t->bad_steps < t->s->nonfinite_max)
+		return;
+	(void)err_set(&e, ERR_NONFINITE, "the mean gradient was not finite for %u steps in a row, first in %s; lower lr or set "
+		"clip_norm", t->bad_steps, name);
+	trainer_break(t, &e);
+}

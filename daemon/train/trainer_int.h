@@ -1,0 +1,131 @@
+/* Inside the trainer: trainer.c (life, programs), trainer_state.c (memory, tensors, copies), trainer_round.c (rounds),
+ * trainer_load.c (batches), trainer_valid.c (validation), trainer_check.c (who made the NaN), trainer_model.c (profile). */
+#ifndef TRAIN_TRAINER_INT_H
+#define TRAIN_TRAINER_INT_H
+#include "plan/planner.h"
+#include "train/exec.h"
+#include "train/strategy.h"
+#include "train/trainer.h"
+
+#define SETTINGS_MAX 16
+#define COMMITS_MAX 64
+
+struct commit {                                 /* a commit that is to be applied */
+	struct list link;
+	uint64_t epoch, samples;                /* samples: this peer's part */
+	struct ranges claimed;
+	double loss;                            /* sum over them */
+	double hyper[OPTIM_KEYS_MAX], clip_norm;
+	float *mean; size_t bytes;              /* NULL: it is where it belongs */
+};
+struct copying {                                /* a copy of the state, made at a boundary */
+	struct list link;
+	struct job job;
+	struct trainer *t;
+	struct snapshot *s;                     /* NULL: the parameters, for validation */
+	trainer_snapshot_fn *done; void *arg;
+	const void *from; void *to; size_t bytes, nparam_bytes;
+};
+struct valid_batch;
+struct valid {
+	struct trainer *t;
+	struct exec *x;
+	real *w;                                /* copy of the parameters */
+	uint64_t epoch, next, count; uint32_t batch;
+	double loss; double correct;
+	bool wanted, running, planned; uint64_t begun_us;
+	struct valid_batch *slot[2];
+};
+
+struct trainer {
+	struct trainer_conf c;
+	struct trainer_cb cb; void *arg;
+	const struct spec *s;
+	struct env *env;
+	struct model *model; struct layer_host host;
+	const struct planner_ops *strategy;
+	struct par par;
+	struct profile profile;
+	uint32_t nsettings; struct plan_result setting[SETTINGS_MAX];
+	/* state: parameters, optimizer vectors in use, clock; and the gradient sum */
+	void *state; size_t state_bytes, w_bytes, opt_bytes;
+	real *acc;
+	bool used[OPTIM_STATES_MAX]; int nused;
+	struct trainer_tensor *tensor; size_t ntensors;
+	double hyper[OPTIM_KEYS_MAX], clip_norm; bool counts;
+	uint64_t epoch;
+	/* execution */
+	struct exec *x;
+	struct loader *loader;
+	struct exec_wait *load_wait;
+	struct ranges grant, claimed, out;      /* out: batches that were handed out and not counted */
+	uint64_t samples, batches, hold_at; double unit, loss_sum;
+	double batch_loss, batch_correct, skipped;
+	bool started, paused, broken, dying, round_prog, idle_told;
+	uint32_t bad_in_row, bad_steps;         /* micro-batches; steps */
+	uint64_t skipped_steps;
+	double rate; uint64_t last_us;
+	/* rounds */
+	bool in_begin; uint64_t begin_epoch;
+	struct exec_wait *sum_wait; void *sum_to;
+	struct list commits; struct commit *applying;
+	struct timer later; bool contribute_again;
+	/* copies */
+	struct list copies; uint32_t copies_running;
+	struct valid v;
+	void (*quiet)(void *arg); void *quiet_arg;
+	uint32_t parts;                         /* still alive after trainer_free */
+	void (*gone)(void *arg); void *gone_arg;
+	struct check *check;
+	struct ranges last;                     /* positions of the latest micro-batch, for the search of NaN */
+	size_t predicted_bytes;
+};
+
+/* trainer.c */
+void trainer_break(struct trainer *t, const struct err *e);
+void trainer_event(struct trainer *t, enum log_level level, const char *code, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+void trainer_later(struct trainer *t);          /* calls trainer_now from the loop */
+void trainer_part_gone(void *arg);
+void trainer_line(struct trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first);
+void trainer_reset_epoch(struct trainer *t);
+
+/* trainer_model.c */
+void model_profile(struct trainer *t);
+size_t predict_bytes(struct trainer *t, struct err *e);
+
+/* trainer_state.c */
+int state_new(struct trainer *t, struct err *e);
+void state_free(struct trainer *t);
+bool copies_start(struct trainer *t);           /* at a boundary; true: copies run, wait for them */
+void copies_drop(struct trainer *t);
+
+/* trainer_round.c */
+void round_sum(struct trainer *t, struct exec_wait *w, void *to, uint64_t samples);
+void round_cancel(struct trainer *t);
+void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST]);
+void round_own_commit(struct trainer *t);       /* COMMIT of a strategy without a swarm */
+void round_drop(struct trainer *t);
+void round_again(struct trainer *t);
+double round_lr(const struct trainer *t);
+
+/* trainer_load.c */
+int load_new(struct trainer *t, struct err *e);
+void load_regrant(struct trainer *t);
+void load_op(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index);
+void load_back(void *arg, struct batch *b);
+void load_told_idle(struct trainer *t);
+
+/* trainer_valid.c */
+int valid_new(struct trainer *t, struct err *e);
+void valid_run(struct trainer *t);              /* the copy of the parameters is there */
+uint32_t valid_parts(const struct trainer *t);
+void valid_stop(struct trainer *t);
+void valid_free(struct trainer *t);
+
+/* trainer_check.c */
+void check_batch(struct trainer *t, double loss);       /* after each micro-batch's loss */
+void check_step(struct trainer *t, double skipped);
+
+#endif

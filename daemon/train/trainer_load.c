@@ -1,0 +1,92 @@
+/* Between the loader and the executor: which positions may be processed, which batch comes next, and what happens to one
+ * that was not counted. */
+#include <stdlib.h>
+#include "train/trainer_int.h"
+
+static void ready(void *arg)
+{
+	struct trainer *t = arg;
+	struct exec_wait *w = t->load_wait;
+	struct batch *b;
+	struct err e;
+
+	if (!w || t->dying)
+		return;
+	b = loader_next(t->loader, &e);
+	if (!b && e.code == ERR_NONE)
+		return;
+	t->load_wait = NULL;
+	if (!b) {
+		exec_loaded(w, NULL, &e);
+		return;
+	}
+	b->counted = false;
+	ranges_clear(&t->last);
+	for (uint32_t i = 0; i < b->n; i++) {
+		ranges_add(&t->out, b->position[i], b->position[i] + 1);
+		ranges_add(&t->last, b->position[i], b->position[i] + 1);
+	}
+	exec_loaded(w, b, NULL);
+}
+
+int load_new(struct trainer *t, struct err *e)
+{
+	const struct spec_local *l = &t->s->local;
+
+	t->loader = loader_new(t->env, t->c.data, l->batch, l->prefetch + 1, l->workers, ready, t, e);
+	return t->loader ? 0 : -1;
+}
+
+/* What is granted, less what this peer has counted or has in hand. */
+void load_regrant(struct trainer *t)
+{
+	struct ranges r = { 0 };
+
+	ranges_copy(&r, &t->grant);
+	ranges_sub_all(&r, &t->claimed);
+	ranges_sub_all(&r, &t->out);
+	if (t->applying)
+		ranges_sub_all(&r, &t->applying->claimed);
+	loader_grant(t->loader, &r);
+	ranges_free(&r);
+}
+
+void trainer_grant(struct trainer *t, const struct ranges *grant)
+{
+	ranges_copy(&t->grant, grant);
+	load_regrant(t);
+	t->idle_told = false;
+	if (loader_left(t->loader))
+		exec_wake(t->x);
+}
+
+void load_told_idle(struct trainer *t)
+{
+	if (t->idle_told || !t->cb.idle)
+		return;
+	t->idle_told = true;
+	t->cb.idle(t->arg);
+}
+
+void load_op(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index)
+{
+	struct trainer *t = arg;
+
+	t->load_wait = w;
+	ready(t);
+	if (t->load_wait && !loader_left(t->loader))
+		load_told_idle(t);
+}
+
+/* Nobody reads it any more. What was not counted comes again. */
+void load_back(void *arg, struct batch *b)
+{
+	struct trainer *t = arg;
+
+	for (uint32_t i = 0; i < b->n; i++)
+		ranges_sub(&t->out, b->position[i], b->position[i] + 1);
+	if (b->counted)
+		loader_done(t->loader, b);
+	else
+		loader_back(t->loader, b);
+}

@@ -1,0 +1,113 @@
+/* What the model costs, as planners want to know it: bytes exactly as the kernels state them, times only where they are
+ * modelled (sleep layers, a stated speed), because virtual time needs them. And the prediction of a step's memory. */
+#include <stdio.h>
+#include <string.h>
+#include "common/mem.h"
+#include "plan/tokens.h"
+#include "train/trainer_int.h"
+
+static void set(struct trainer *t, const char *name, double value)
+{
+	struct plan_result *r = &t->setting[t->nsettings++];
+
+	(void)snprintf(r->name, sizeof(r->name), "%s", name);
+	r->value = value;
+}
+
+static uint64_t attr_us(const struct layer *l, const char *name)
+{
+	for (int i = 0; i < l->ops->nattrs; i++)
+		if (!strcmp(l->ops->attr[i].name, name))
+			return (uint64_t)(l->attr[i] * 1000 + 0.5);
+	return 0;
+}
+
+static void op_profile(struct trainer *t, int i, uint32_t batch)
+{
+	const struct layer *l = &t->model->op[i];
+	struct profile_op *p = &t->profile.op[i];
+	struct profile_variant *v = &p->variant[0];
+	double macs = (double)model_macs(t->model, i, i + 1) * batch;
+	struct model_need need;
+
+	model_need(t->model, i, i + 1, batch, t->par.n, &need);
+	(void)snprintf(p->name, sizeof(p->name), "%.47s", l->name);
+	p->out_bytes = need.y;
+	p->saved_bytes = need.saved;
+	p->param_bytes = l->nparam * sizeof(float);
+	p->param_lo = t->model->offset[i];
+	p->nvariants = 1;
+	v->fwd_us = attr_us(l, "fwd_ms");
+	v->bwd_us = attr_us(l, "bwd_ms");
+	if (t->c.macs_per_us > 0) {
+		v->fwd_us += (uint64_t)(macs / t->c.macs_per_us + 0.5);
+		v->bwd_us += (uint64_t)(2 * macs / t->c.macs_per_us + 0.5);
+	}
+	v->work_bytes = need.work_fwd > need.work_bwd ? need.work_fwd : need.work_bwd;
+	if (i) {
+		p->npreds = 1;
+		p->pred[0] = (uint32_t)i - 1;
+	}
+}
+
+void model_profile(struct trainer *t)
+{
+	uint32_t batch = t->s->local.batch;
+	struct model_need need;
+
+	t->profile = (struct profile){ .batch = batch, .nops = (uint32_t)t->model->nops, .params = t->model->nparam,
+		.batch_bytes = batch * (data_x_bytes(t->c.data) + data_y_bytes(t->c.data)), .state_bytes = t->opt_bytes };
+	t->profile.op = xcalloc((size_t)t->model->nops, sizeof(*t->profile.op));
+	for (int i = 0; i < t->model->nops; i++)
+		op_profile(t, i, batch);
+	model_need(t->model, 0, t->model->nops, batch, t->par.n, &need);
+	set(t, "y_bytes", (double)need.y);
+	set(t, "saved_bytes", (double)need.saved);
+	set(t, "fwd_work", (double)need.work_fwd);
+	set(t, "bwd_work", (double)need.work_bwd);
+	set(t, "opt_bytes", (double)t->opt_bytes);
+	set(t, "local_updates", t->s->local_updates);
+	set(t, "average_optimizer", t->s->average_optimizer);
+}
+
+/* The tokens of one program, run in order: what is held at once is their count. */
+static struct tokens *rehearse(const struct plan *p, const struct tokens *before, size_t *peak)
+{
+	struct tokens *k = tokens_new(p, NULL, before);
+	struct token_run *r;
+
+	while ((r = tokens_start(k)))
+		tokens_end(k, r, NULL);
+	*peak = tokens_peak(k, 0) > *peak ? (size_t)tokens_peak(k, 0) : *peak;
+	return k;
+}
+
+size_t predict_bytes(struct trainer *t, struct err *e)
+{
+	struct view_member me = { .id = t->c.self, .speed = 1 };
+	const struct plan_results none = { 0, NULL };
+	struct tokens *before = NULL;
+	struct plan p[2];
+	size_t peak = 0;
+	int n = 0;
+
+	for (; n < 2; n++) {            /* micro-batches, then the step */
+		struct view v = trainer_plan_view(t, &me, before ? (uint64_t)tokens_next_index(before) : 0);
+		struct tokens *k;
+
+		v.granted = true;
+		v.samples = n ? t->s->target_batch : 0;
+		v.begun = n && t->strategy->needs_swarm;
+		if (t->strategy->plan(&v, &none, &p[n], e) < 0)
+			break;
+		k = rehearse(&p[n], before, &peak);
+		tokens_free(before);
+		before = k;
+	}
+	tokens_free(before);
+	if (n < 2)
+		peak = 0;
+	for (int i = 0; i < n; i++)
+		plan_free(&p[i]);
+	return peak;
+}

@@ -1,0 +1,215 @@
+/* Rounds: from begin to the applied step. A commit may come before this peer has contributed, while the step before is
+ * still being applied, or with no begin at all (a follower): commits wait in a list, each is taken by one program. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "train/trainer_int.h"
+
+size_t trainer_contribution_len(const struct trainer *t)
+{
+	return t->model->nparam * (size_t)(t->s->average_optimizer ? 1 + t->nused : 1);
+}
+
+bool trainer_needs_swarm(const struct trainer *t)
+{
+	return t->strategy->needs_swarm;
+}
+
+double round_lr(const struct trainer *t)
+{
+	uint64_t epoch = t->applying ? t->applying->epoch - 1 : t->epoch;
+	double lr = t->applying ? t->applying->hyper[0] : t->hyper[0];
+
+	return lr * spec_lr_factor(t->s, epoch);
+}
+
+static void commit_free(struct commit *c)
+{
+	if (!c)
+		return;
+	big_free(c->mean, c->bytes);
+	ranges_free(&c->claimed);
+	free(c);
+}
+
+void trainer_reset_epoch(struct trainer *t)
+{
+	t->samples = t->batches = 0;
+	t->loss_sum = 0;
+	t->skipped = 0;
+	t->hold_at = t->s->target_batch;
+	ranges_clear(&t->claimed);
+}
+
+static void contribute(struct trainer *t)
+{
+	const real *x = t->samples ? t->sum_to : NULL;
+
+	trainer_line(t, "\"ev\":\"contribute\",\"epoch\":%llu,\"samples\":%llu", (unsigned long long)t->begin_epoch,
+		(unsigned long long)t->samples);
+	t->cb.contribute(t->arg, t->begin_epoch, x, t->samples, &t->claimed);
+}
+
+/* The first commit of the list goes where SUM wants it. */
+static void deliver(struct trainer *t)
+{
+	struct commit *c = list_entry(list_pop(&t->commits), struct commit, link);
+	struct exec_wait *w = t->sum_wait;
+
+	if (c->mean && t->sum_to != c->mean)
+		memcpy(t->sum_to, c->mean, c->bytes);
+	big_free(c->mean, c->bytes);
+	c->mean = NULL;
+	t->applying = c;
+	t->sum_wait = NULL;
+	exec_done(w, NULL, NULL);
+}
+
+/* SUM of the elastic group: everything behind it waits for the commit. */
+void round_sum(struct trainer *t, struct exec_wait *w, void *to, uint64_t samples)
+{
+	t->sum_wait = w;
+	t->sum_to = to;
+	if (!list_empty(&t->commits))
+		deliver(t);
+	else
+		contribute(t);
+}
+
+void round_cancel(struct trainer *t)
+{
+	t->sum_wait = NULL;
+}
+
+void round_again(struct trainer *t)
+{
+	if (t->contribute_again && t->sum_wait && list_empty(&t->commits))
+		contribute(t);
+	t->contribute_again = false;
+	if (t->sum_wait && !list_empty(&t->commits))
+		deliver(t);
+}
+
+void trainer_begin(struct trainer *t, uint64_t epoch)
+{
+	if (t->broken)
+		return;
+	t->in_begin = true;
+	t->begin_epoch = epoch;
+	trainer_line(t, "\"ev\":\"begin\",\"epoch\":%llu", (unsigned long long)epoch);
+	if (!t->round_prog) {
+		exec_interrupt(t->x);
+	} else if (t->sum_wait) {               /* another attempt */
+		t->contribute_again = true;
+		trainer_later(t);
+	}
+}
+
+/* Where the epoch's sums go when a commit takes them. */
+static struct commit *commit_new(struct trainer *t, uint64_t epoch, bool mine)
+{
+	struct commit *c = xcalloc(1, sizeof(*c));
+
+	c->epoch = epoch;
+	c->loss = NAN;
+	if (mine) {
+		c->samples = t->samples;
+		ranges_copy(&c->claimed, &t->claimed);
+		c->loss = t->samples ? t->loss_sum / (double)t->samples : NAN;
+	}
+	memcpy(c->hyper, t->hyper, sizeof(c->hyper));
+	c->clip_norm = t->clip_norm;
+	trainer_reset_epoch(t);
+	return c;
+}
+
+int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_t my_samples, const json_t *live,
+	struct err *e)
+{
+	size_t bytes = trainer_contribution_len(t) * sizeof(real);
+	bool here = t->sum_wait && list_empty(&t->commits);
+	struct commit *c;
+
+	if (t->broken)
+		return err_set(e, ERR_STATE, "training has stopped after an error");
+	if (!mean)
+		return err_set(e, ERR_INVALID, "a commit without a mean");
+	if (list_len(&t->commits) >= COMMITS_MAX)
+		return err_set(e, ERR_LIMIT, "%d commits wait to be applied: this peer is too slow for the swarm", COMMITS_MAX);
+	if (live && spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e) < 0)
+		return -1;
+	c = commit_new(t, epoch, my_samples > 0);
+	if (my_samples)
+		c->samples = my_samples;
+	c->bytes = bytes;
+	if (here) {
+		if (t->sum_to != mean)
+			memcpy(t->sum_to, mean, bytes);
+	} else {
+		c->mean = big_alloc(bytes);
+		if (!c->mean) {
+			commit_free(c);
+			return err_set(e, ERR_NOMEM, "no memory to keep a commit (%zu bytes)", bytes);
+		}
+		memcpy(c->mean, mean, bytes);
+	}
+	trainer_line(t, "\"ev\":\"commit\",\"epoch\":%llu,\"samples\":%llu", (unsigned long long)epoch,
+		(unsigned long long)my_samples);
+	list_push(&t->commits, &c->link);
+	t->in_begin = false;
+	if (t->sum_wait)
+		trainer_later(t);
+	else if (!t->round_prog)
+		exec_interrupt(t->x);
+	return 0;
+}
+
+/* What was accumulated stays; micro-batches go on, at least one more before this peer waits again. */
+void trainer_failed(struct trainer *t, uint64_t epoch)
+{
+	if (!t->in_begin)
+		return;
+	t->in_begin = false;
+	t->hold_at = t->samples + 1 > t->s->target_batch ? t->samples + 1 : t->s->target_batch;
+	trainer_line(t, "\"ev\":\"failed\",\"epoch\":%llu", (unsigned long long)epoch);
+	if (t->round_prog && !t->applying && list_empty(&t->commits))
+		exec_interrupt(t->x);
+}
+
+/* A strategy without a swarm commits by itself. */
+void round_own_commit(struct trainer *t)
+{
+	t->applying = commit_new(t, t->epoch + 1, true);
+	trainer_line(t, "\"ev\":\"commit\",\"epoch\":%llu,\"samples\":%llu", (unsigned long long)t->applying->epoch,
+		(unsigned long long)t->applying->samples);
+}
+
+void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
+{
+	struct commit *c = t->applying;
+	struct trainer_applied a;
+
+	if (!c)
+		return;
+	a = (struct trainer_applied){ .epoch = c->epoch, .samples = c->samples, .claimed = &c->claimed, .digest = digest,
+		.loss = c->loss, .lr = round_lr(t), .skipped = t->skipped > 0 };
+	t->applying = NULL;
+	t->epoch = c->epoch;
+	if (t->acc)
+		check_step(t, t->skipped);
+	t->skipped = 0;
+	t->cb.applied(t->arg, &a);
+	commit_free(c);
+}
+
+void round_drop(struct trainer *t)
+{
+	list_each_safe(it, &t->commits)
+		commit_free(list_entry(it, struct commit, link));
+	list_init(&t->commits);
+	commit_free(t->applying);
+	t->applying = NULL;
+	t->in_begin = t->contribute_again = false;
+	t->sum_wait = NULL;
+}

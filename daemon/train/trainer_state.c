@@ -1,0 +1,276 @@
+/* The state of a run in one block: parameters, optimizer vectors in use, the optimizer's clock; the names of what lies in
+ * it; and copies of it, made on the train lane between two programs. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/hash.h"
+#include "common/mem.h"
+#include "kernels/vec.h"
+#include "train/trainer_int.h"
+
+#define CLOCK 3                                 /* doubles: step, powers */
+
+static size_t add_params(struct trainer *t, size_t n, const char *prefix, real *base)
+{
+	for (int i = 0; i < t->model->nparams; i++, n++) {
+		const struct model_param *p = &t->model->param[i];
+		struct trainer_tensor *v = &t->tensor[n];
+
+		(void)snprintf(v->name, sizeof(v->name), "%s%s", prefix, p->name);
+		v->nd = p->shape.nd;
+		for (int d = 0; d < v->nd; d++)
+			v->shape[d] = p->shape.d[d];
+		v->f64 = sizeof(real) == sizeof(double);
+		v->data = base + p->offset;
+		v->bytes = p->count * sizeof(real);
+	}
+	return n;
+}
+
+static void name_tensors(struct trainer *t)
+{
+	size_t n = 0, np = t->model->nparam;
+	struct trainer_tensor *clock;
+
+	t->ntensors = (size_t)t->model->nparams * (1 + (size_t)t->nused) + 1;
+	t->tensor = xcalloc(t->ntensors, sizeof(*t->tensor));
+	n = add_params(t, n, "", t->state);
+	for (int i = 0, k = 0; i < t->s->optim->nstates; i++) {
+		char prefix[64];
+
+		if (!t->used[i])
+			continue;
+		(void)snprintf(prefix, sizeof(prefix), "optimizer.%s.", t->s->optim->state[i]);
+		n = add_params(t, n, prefix, (real *)t->state + (size_t)(++k) * np);
+	}
+	clock = &t->tensor[n];
+	(void)snprintf(clock->name, sizeof(clock->name), "optimizer.clock");
+	clock->nd = 1;
+	clock->shape[0] = CLOCK;
+	clock->f64 = true;
+	clock->bytes = CLOCK * sizeof(double);
+	clock->data = (char *)t->state + t->state_bytes - clock->bytes;
+}
+
+static void clock_reset(struct trainer *t)
+{
+	struct optim_clock c;
+	double v[CLOCK];
+
+	optim_clock_init(&c);
+	v[0] = (double)c.step;
+	v[1] = c.power[0];
+	v[2] = c.power[1];
+	memcpy((char *)t->state + t->state_bytes - sizeof(v), v, sizeof(v));
+}
+
+int state_new(struct trainer *t, struct err *e)
+{
+	size_t np = t->model->nparam;
+
+	for (int i = 0; i < t->s->optim->nstates; i++)
+		if ((t->used[i] = optim_uses_state(t->s->optim, t->s->hyper, i)))
+			t->nused++;
+	t->w_bytes = np * sizeof(real);
+	t->state_bytes = ((size_t)(1 + t->nused) * t->w_bytes + 7) / 8 * 8 + CLOCK * sizeof(double);
+	t->opt_bytes = t->state_bytes - t->w_bytes;
+	t->state = big_alloc(t->state_bytes);
+	t->acc = t->s->local_updates ? NULL : big_alloc(t->w_bytes ? t->w_bytes : 1);
+	if (!t->state || (!t->acc && !t->s->local_updates))
+		return err_set(e, ERR_NOMEM, "no memory for the state of %zu parameters (%zu bytes and %zu for gradients)", np,
+			t->state_bytes, t->w_bytes);
+	clock_reset(t);
+	name_tensors(t);
+	return 0;
+}
+
+void state_free(struct trainer *t)
+{
+	big_free(t->state, t->state_bytes);
+	big_free(t->acc, t->w_bytes ? t->w_bytes : 1);
+	free(t->tensor);
+}
+
+void trainer_init_params(struct trainer *t)
+{
+	memset(t->state, 0, t->state_bytes);
+	model_init(t->model, t->s->seed, t->state);
+	clock_reset(t);
+}
+
+void *trainer_state(struct trainer *t, size_t *ret_bytes)
+{
+	*ret_bytes = t->state_bytes;
+	return t->state;
+}
+
+size_t trainer_tensors(struct trainer *t, const struct trainer_tensor **ret_v)
+{
+	*ret_v = t->tensor;
+	return t->ntensors;
+}
+
+int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e)
+{
+	size_t n = t->model->nparam * (size_t)(1 + t->nused), bad = vec_nonfinite(&t->par, n, t->state);
+	double clock[CLOCK];
+
+	if (bad < n) {
+		for (size_t i = 0; i < t->ntensors; i++) {
+			size_t at = (size_t)((real *)t->tensor[i].data - (real *)t->state);
+
+			if (bad >= at && bad < at + t->tensor[i].bytes / sizeof(real))
+				return err_set(e, ERR_NONFINITE, "state: %s has a value that is not finite (element %zu)",
+					t->tensor[i].name, bad - at);
+		}
+	}
+	memcpy(clock, (char *)t->state + t->state_bytes - sizeof(clock), sizeof(clock));
+	if (!(clock[0] >= 0 && clock[0] < 9007199254740992.0 && clock[0] == floor(clock[0])) || !isfinite(clock[1]) ||
+	    !isfinite(clock[2]))
+		return err_set(e, ERR_CORRUPT, "state: optimizer.clock is no clock (step %g)", clock[0]);
+	if (live && spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e) < 0)
+		return -1;
+	t->epoch = epoch;
+	trainer_reset_epoch(t);
+	return 0;
+}
+
+/* --- copies */
+
+void snapshot_unref(struct snapshot *s)
+{
+	if (!s || --s->refs)
+		return;
+	big_free(s->data, s->bytes);
+	free(s->tensor);
+	free(s);
+}
+
+static struct snapshot *snapshot_new(struct trainer *t, struct err *e)
+{
+	struct snapshot *s = xcalloc(1, sizeof(*s));
+
+	s->data = big_alloc(t->state_bytes);
+	if (!s->data) {
+		(void)err_set(e, ERR_NOMEM, "no memory for a copy of the state (%zu bytes)", t->state_bytes);
+		free(s);
+		return NULL;
+	}
+	s->refs = 1;
+	s->bytes = t->state_bytes;
+	s->ntensors = t->ntensors;
+	s->tensor = xmemdup(t->tensor, t->ntensors * sizeof(*t->tensor));
+	for (size_t i = 0; i < s->ntensors; i++)
+		s->tensor[i].data = (char *)s->data + ((char *)t->tensor[i].data - (char *)t->state);
+	return s;
+}
+
+static void copy_run(struct job *j)
+{
+	struct copying *c = container_of(j, struct copying, job);
+
+	memcpy(c->to, c->from, c->bytes);
+	if (c->s)
+		xxh128_of(c->to, c->nparam_bytes, c->s->digest);
+}
+
+static void copy_done(struct job *j)
+{
+	struct copying *c = container_of(j, struct copying, job);
+	struct trainer *t = c->t;
+
+	t->copies_running--;
+	if (c->s && !t->dying)
+		c->done(c->arg, c->s, NULL);
+	else if (c->s)
+		snapshot_unref(c->s);
+	else if (!t->dying)
+		valid_run(t);
+	free(c);
+	if (t->dying)
+		trainer_part_gone(t);
+	else if (!t->copies_running)
+		exec_wake(t->x);
+}
+
+static bool copy_launch(struct trainer *t, struct copying *c)
+{
+	struct err e;
+
+	c->from = t->state;
+	if (c->done) {
+		c->s = snapshot_new(t, &e);
+		if (!c->s) {
+			c->done(c->arg, NULL, &e);
+			free(c);
+			return false;
+		}
+		c->s->epoch = t->epoch;
+		c->to = c->s->data;
+		c->bytes = t->state_bytes;
+		c->nparam_bytes = t->w_bytes;
+	} else {
+		c->to = t->v.w;
+		c->bytes = t->w_bytes;
+		t->v.epoch = t->epoch;
+	}
+	c->job = (struct job){ .name = "copy", .lane = env_lane(t->env, "train"), .run = copy_run, .done = copy_done };
+	t->copies_running++;
+	env_work(t->env, &c->job);
+	return true;
+}
+
+bool copies_start(struct trainer *t)
+{
+	if (t->copies_running)
+		return true;
+	while (!list_empty(&t->copies))
+		(void)copy_launch(t, list_entry(list_pop(&t->copies), struct copying, link));
+	return t->copies_running > 0;
+}
+
+static void want_copy(struct trainer *t, trainer_snapshot_fn *done, void *arg)
+{
+	struct copying *c = xcalloc(1, sizeof(*c));
+
+	c->t = t;
+	c->done = done;
+	c->arg = arg;
+	list_push(&t->copies, &c->link);
+	if (t->load_wait && !t->round_prog)
+		exec_interrupt(t->x);           /* it waits for data: there may be no boundary for long */
+	else if (!t->round_prog)
+		exec_wind_down(t->x);
+	exec_wake(t->x);
+}
+
+void trainer_snapshot(struct trainer *t, trainer_snapshot_fn *done, void *arg)
+{
+	want_copy(t, done, arg);
+}
+
+void trainer_validate(struct trainer *t)
+{
+	if (t->v.wanted)
+		return;
+	t->v.wanted = true;
+	if (t->v.count)
+		want_copy(t, NULL, NULL);
+	else
+		trainer_later(t);
+}
+
+void copies_drop(struct trainer *t)
+{
+	struct err e;
+
+	(void)err_set(&e, ERR_CANCELLED, "the run has ended");
+	while (!list_empty(&t->copies)) {
+		struct copying *c = list_entry(list_pop(&t->copies), struct copying, link);
+
+		if (c->done)
+			c->done(c->arg, NULL, &e);
+		free(c);
+	}
+}

@@ -1,0 +1,67 @@
+/* Figures of a trainer for status, dry runs and `run plan`. */
+#include <math.h>
+#include <stdlib.h>
+#include "train/trainer_int.h"
+
+static const char *state_of(const struct trainer *t)
+{
+	if (t->broken)
+		return "broken";
+	if (t->applying)
+		return "applying";
+	if (t->in_begin || !list_empty(&t->commits))
+		return "round";
+	if (!t->started)
+		return "quiet";
+	if (t->paused)
+		return "paused";
+	return t->load_wait || !loader_left(t->loader) || t->samples >= t->hold_at ? "waiting" : "training";
+}
+
+void trainer_view(const struct trainer *t, struct trainer_view *ret)
+{
+	struct exec_view x;
+
+	exec_view(t->x, &x);
+	*ret = (struct trainer_view){ .epoch = t->epoch, .samples = t->samples, .batches = t->batches,
+		.left = loader_left(t->loader), .rate = t->rate, .loss = t->samples ? t->loss_sum / (double)t->samples : NAN,
+		.lr = round_lr(t), .state = state_of(t), .arena_bytes = x.arena_bytes, .arena_peak_bytes = x.arena_peak_bytes,
+		.arena_predicted_bytes = t->predicted_bytes, .state_bytes = t->state_bytes,
+		.loader_bytes = loader_bytes(t->c.data, t->s->local.batch, t->s->local.prefetch + 1),
+		.skipped = t->skipped_steps, .abandoned = x.abandoned, .busy_us = x.busy_us, .load_wait_us = x.load_wait_us };
+}
+
+/* Two programs: micro-batches of one epoch, then the step behind them. */
+json_t *trainer_plan_json(struct trainer *t, struct err *e)
+{
+	const struct plan_results none = { 0, NULL };
+	struct view_member me = { .id = t->c.self, .speed = 1 };
+	json_t *all = json_array();
+
+	for (int n = 0; n < 2; n++) {
+		struct view v = trainer_plan_view(t, &me, 0);
+		struct plan p;
+
+		v.granted = true;
+		v.samples = n ? t->s->target_batch : 0;
+		v.begun = n && t->strategy->needs_swarm;
+		if (t->strategy->plan(&v, &none, &p, e) < 0) {
+			json_decref(all);
+			return NULL;
+		}
+		(void)json_array_append_new(all, plan_to_json(&p));
+		plan_free(&p);
+	}
+	return all;
+}
+
+json_t *trainer_traffic_json(const struct trainer *t)
+{
+	json_t *o = json_object();
+	struct exec_view x;
+
+	exec_view(t->x, &x);
+	for (int c = 0; c < PLAN_CLASSES_COUNT; c++)
+		(void)json_object_set_new(o, plan_class_name((enum plan_class)c), json_integer((json_int_t)x.bytes[c]));
+	return o;
+}

@@ -1,0 +1,27 @@
+/* "g batch loss -> acc+ unit": adds the mean gradient of a micro-batch to the sum of the epoch, in units of the first
+ * micro-batch: equal micro-batches add up without a rounding of their own, and one alone keeps its bits (row C02). A
+ * micro-batch whose loss is not finite adds nothing. unit: samples of the unit. */
+#include <math.h>
+#include "kernels/vec.h"
+#include "train/data.h"
+#include "train/vec.h"
+
+static int run(struct vec_call *c)
+{
+	const real *g = vec_real(&c->in[0]);
+	struct vec_arg *acc = &c->out[0];
+	double n = (double)c->in[1].batch->n, unit = acc->blank ? n : c->env.unit, factor = n / unit;
+	bool bad = !isfinite(*vec_scalar(&c->in[2]));
+	size_t len = vec_len(acc);
+
+	if (acc->blank && bad)
+		vec_fill(c->par, len, 0, vec_real(acc));
+	else if (acc->blank)
+		vec_copy(c->par, len, g, vec_real(acc));
+	else if (!bad)
+		vec_axpy(c->par, len, factor, g, vec_real(acc));
+	*vec_scalar(&c->out[1]) = unit;
+	return 0;
+}
+
+const struct vec_ops fn_accumulate = { "accumulate", "adds a micro-batch's gradient to the epoch's", 3, 2, run };

@@ -1,0 +1,8 @@
+VEC(accumulate)
+VEC(axpy)
+VEC(copy)
+VEC(digest)
+VEC(dot)
+VEC(loss)
+VEC(mean)
+VEC(opt)

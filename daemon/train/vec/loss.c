@@ -1,0 +1,22 @@
+/* "y batch -> dy loss correct": the loss of a micro-batch as a sum over its samples, right answers, and the gradient of the
+ * mean (without dy: evaluation). correct is negative for losses without that notion. */
+#include "kernels/layer.h"
+#include "train/data.h"
+#include "train/vec.h"
+
+static int run(struct vec_call *c)
+{
+	struct vec_arg *dy = vec_arg_of(c->out, c->nout, PLAN_ACTIVATION_GRAD);
+	const struct batch *b = c->in[1].batch;
+	size_t n = shape_count(&c->env.model->out), correct = 0;
+	uint32_t k = dy ? 1 : 0;
+
+	if (c->nout < k + 2)
+		return kerr_set(c->e, "loss needs outputs for the loss and for right answers");
+	*vec_scalar(&c->out[k]) = loss_run(c->par, c->env.loss, b->n, n, vec_real(&c->in[0]), b->y, 1.0 / b->n,
+		dy ? vec_real(dy) : NULL, &correct);
+	*vec_scalar(&c->out[k + 1]) = c->env.counts ? (double)correct : -1;
+	return 0;
+}
+
+const struct vec_ops fn_loss = { "loss", "loss, right answers and the gradient of the output", 2, 2, run };

@@ -1,0 +1,16 @@
+/* "acc -> acc unit": turns the sum of the epoch into this peer's mean. It stays a sum in units of all samples so far, so
+ * that a round that fails can go on from here. */
+#include "kernels/vec.h"
+#include "train/vec.h"
+
+static int run(struct vec_call *c)
+{
+	double n = (double)c->env.samples;
+
+	if (c->env.unit != n)
+		vec_scale(c->par, vec_len(&c->out[0]), c->env.unit / n, vec_real(&c->out[0]));
+	*vec_scalar(&c->out[1]) = n;
+	return 0;
+}
+
+const struct vec_ops fn_mean = { "mean", "the epoch's gradient sum as a mean over samples, in place", 1, 2, run };
