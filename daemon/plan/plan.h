@@ -15,8 +15,9 @@
  *   A buffer shared between streams counts its writes instead, and is read as `<=*` only.
  *
  * References are written the same way in planners, on the terminal and in JSON:
- *   input   [role:]name[age][!]   age `=k` (absent: `=0`), `<=k`, `<=*`, `~i` (the very version that the producer of
- *                                 input i used: weight stashing); `!`: released when the instruction has ended
+ *   input   [role:]name[age][!]   age `=k` (absent: `=0`), `'` (the next key, made before for this very index),
+ *                                 `<=k`, `<=*`, `~i` (the version that the producer of input i used: weight
+ *                                 stashing); `!`: released when the instruction has ended
  *   output  [role:]name['][+]     `'` the next key; `+` adds to what is there (a key's first write starts from zero)
  *   role    save (what FWD keeps for BWD), route; otherwise the buffer's class says it
  * A name has letters, digits, . _ / - only. Equal names on two peers are the same value: a SEND and its RECV match by
@@ -180,8 +181,8 @@ void plan_holder(struct plan *p, uint32_t buf, uint32_t rank);
 uint32_t plan_group(struct plan *p, const char *name, enum plan_op op, bool strict, bool elastic);
 void plan_join(struct plan *p, uint32_t group, uint32_t peer, uint32_t slot);
 void plan_section(struct plan *p, enum plan_section s);         /* where the next instructions go; never backwards */
-/* "in in -> out out", see above. The lane follows from the kind: LOAD data, FWD BWD VEC train, SUM GATHER SCATTER
- * ALLTOALL SEND RECV net, MOVE copy, SAVE disk, DROP COMMIT loop; change i->lane afterwards. */
+/* "in in -> out out", see above ("->": nothing at all). The lane follows from the kind: LOAD data, FWD BWD VEC train,
+ * SUM GATHER SCATTER ALLTOALL SEND RECV net, MOVE copy, SAVE disk, DROP COMMIT loop; change i->lane afterwards. */
 struct plan_instr *plan_do(struct plan *p, enum plan_kind kind, int64_t mb, const char *refs, ...)
 	__attribute__((format(printf, 4, 5)));
 struct plan_instr *plan_piece(struct plan_instr *i, uint32_t a, uint32_t b);            /* appends a..b; returns i */

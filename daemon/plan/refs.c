@@ -50,6 +50,11 @@ static bool age(const char *s, size_t len, size_t *at, struct plan_ref *r)
 		r->age = PLAN_SAME;
 		return number(s, len, at, &r->k);
 	}
+	if (s[*at] == '\'') {
+		(*at)++;
+		r->k = -1;
+		return true;
+	}
 	if (s[*at] == '=') {
 		(*at)++;
 		return number(s, len, at, &r->k);
@@ -102,7 +107,7 @@ int refs_parse(const struct plan *p, const char *word, size_t len, bool out, str
 	}
 	if (at != n)
 		return err_set(e, ERR_PARSE, "reference \"%.*s\": an %s is written %s", (int)len, word, out ? "output" : "input",
-			out ? "[role:]name['][+]" : "[role:]name[=k|<=k|<=*|~i][!]");
+			out ? "[role:]name['][+]" : "[role:]name['|=k|<=k|<=*|~i][!]");
 	return 0;
 }
 
@@ -147,7 +152,9 @@ void refs_print(const struct plan *p, const struct plan_ref *r, bool out, struct
 		buf_printf(b, "<=*");
 	else if (r->age == PLAN_NEWEST)
 		buf_printf(b, "<=%d", r->k);
-	else if (r->k != 0)
+	else if (r->k < 0)
+		buf_printf(b, "'");
+	else if (r->k > 0)
 		buf_printf(b, "=%d", r->k);
 	if (!out && r->drop)
 		buf_printf(b, "!");

@@ -1,0 +1,286 @@
+/* The predictor's clock: starts whatever plan/tokens.h lets start, ends it when its modelled time has passed. */
+#include "plan/predict_int.h"
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+
+/* --- the event queue: by time, then by order of arrival */
+
+static bool before(const struct event *a, const struct event *b)
+{
+	return a->at != b->at ? a->at < b->at : a->seq < b->seq;
+}
+
+void sim_at(struct sim *s, uint64_t at, enum event_kind kind, uint32_t peer, void *what)
+{
+	if (s->nqueue == s->cqueue) {
+		s->cqueue = s->cqueue > 0 ? s->cqueue * 2 : 64;
+		s->queue = xrealloc(s->queue, s->cqueue * sizeof *s->queue);
+	}
+	struct event e = { at, ++s->seq, kind, peer, what };
+	size_t i = s->nqueue++;
+	for (; i > 0 && before(&e, &s->queue[(i - 1) / 2]); i = (i - 1) / 2)
+		s->queue[i] = s->queue[(i - 1) / 2];
+	s->queue[i] = e;
+}
+
+static struct event pop(struct sim *s)
+{
+	struct event top = s->queue[0], last = s->queue[--s->nqueue];
+	size_t i = 0;
+	for (size_t c; (c = 2 * i + 1) < s->nqueue; i = c) {
+		if (c + 1 < s->nqueue && before(&s->queue[c + 1], &s->queue[c]))
+			c++;
+		if (!before(&s->queue[c], &last))
+			break;
+		s->queue[i] = s->queue[c];
+	}
+	s->queue[i] = last;
+	return top;
+}
+
+/* --- local work */
+
+static uint64_t fn_us(const struct profile *m, const char *name, uint64_t bytes)
+{
+	for (uint32_t k = 0; k < m->nfns; k++)
+		if (strcmp(m->fn[k].name, name) == 0)
+			return m->fn[k].us + (uint64_t)(m->fn[k].us_per_byte * (double)bytes);
+	return 0;
+}
+
+static uint64_t cost_us(const struct sim *s, const struct peer *p, const struct plan_instr *i)
+{
+	const struct profile *m = s->conf->profile;
+	uint64_t bytes = 0;
+	for (uint32_t k = 0; k < i->nout; k++)
+		bytes += p->plan.buf[i->out[k].buf].bytes;
+	for (uint32_t k = 0; k < i->nin && i->nout == 0; k++)
+		bytes += p->plan.buf[i->in[k].buf].bytes;
+	if (!m)
+		return i->kind == PLAN_DROP || i->kind == PLAN_COMMIT ? 0 : 1;
+	switch (i->kind) {
+	case PLAN_FWD: return profile_fwd_us(m, i);
+	case PLAN_BWD: return profile_bwd_us(m, i);
+	case PLAN_LOAD: return m->load_us;
+	case PLAN_VEC: return fn_us(m, i->fn, bytes);
+	case PLAN_MOVE: case PLAN_SAVE: case PLAN_COMMIT: return fn_us(m, plan_kind_name(i->kind), bytes);
+	default: return 0;
+	}
+}
+
+static void launch(struct sim *s, uint32_t k, struct token_run *r)
+{
+	struct peer *p = &s->peer[k];
+	r->user = NULL;
+	struct predict_span span = { .start_us = s->now, .peer = k, .lane = r->instr->lane, .stream = r->stream,
+		.number = r->number, .kind = r->instr->kind, .index = r->index, .version = r->version, .from = PLAN_NONE };
+	r->user = xmemdup(&span, sizeof span);
+	switch (r->instr->kind) {
+	case PLAN_SEND: sim_send(s, k, r); break;
+	case PLAN_RECV: case PLAN_ALLTOALL: case PLAN_SUM: case PLAN_GATHER: case PLAN_SCATTER: sim_wait(s, k, r); break;
+	case PLAN_DROP: sim_end(s, k, r, NULL); break;
+	default: sim_at(s, s->now + (uint64_t)((double)cost_us(s, p, r->instr) / p->speed + 0.5), EVENT_END, k, r);
+	}
+}
+
+void sim_end(struct sim *s, uint32_t k, struct token_run *r, const struct token_news *news)
+{
+	struct peer *p = &s->peer[k];
+	struct predict_span *span = r->user;
+	span->end_us = s->now;
+	if (r->instr->kind == PLAN_RECV && news && news->nfrom > 0)
+		span->from = news->from[0].peer;
+	p->out->busy_us[span->lane] += span->end_us - span->start_us;
+	p->out->ran[span->kind]++;
+	p->out->finish_us = s->now;
+	if (s->conf->spans) {
+		struct prediction *o = s->out;
+		if ((o->nspans & (o->nspans - 1)) == 0)
+			o->span = xrealloc(o->span, (o->nspans > 0 ? 2 * o->nspans : 1) * sizeof *o->span);
+		o->span[o->nspans++] = *span;
+	}
+	free(span);
+	tokens_end(p->tokens, r, news);
+}
+
+/* An end on one peer may let others start: arrivals and collectives end instructions elsewhere, so all are asked. */
+static void start_all(struct sim *s)
+{
+	for (bool any = true; any;) {
+		any = false;
+		for (uint32_t k = 0; k < s->n; k++)
+			for (struct token_run *r; !s->peer[k].dead && (r = tokens_start(s->peer[k].tokens)); any = true)
+				launch(s, k, r);
+	}
+}
+
+static void handle(struct sim *s, const struct event *e)
+{
+	if (e->kind == EVENT_DEATH)
+		sim_death(s, e->peer);
+	else if (e->kind == EVENT_ARRIVE)
+		sim_arrive(s, e->what);
+	else if (e->kind == EVENT_TIMER)
+		sim_timer(s, e->peer, e->what);
+	else if (!s->peer[e->peer].dead)
+		sim_end(s, e->peer, e->what, NULL);
+	else
+		free(((struct token_run *)e->what)->user);
+}
+
+static void loop(struct sim *s, uint64_t events_max)
+{
+	start_all(s);
+	while (s->nqueue > 0 && s->nevents < events_max) {
+		if (s->conf->horizon_us > 0 && s->queue[0].at > s->conf->horizon_us)
+			break;
+		uint64_t at = s->queue[0].at;
+		s->now = at;
+		while (s->nqueue > 0 && s->queue[0].at == at) {
+			struct event e = pop(s);
+			handle(s, &e);
+			s->nevents++;
+		}
+		start_all(s);
+	}
+}
+
+static void stuck(struct sim *s, struct peer *p)
+{
+	struct prediction *o = s->out;
+	o->stuck = true;
+	buf_printf(&o->why, "%speer %u: ", o->why.len > 0 ? "\n" : "", p->plan.me);
+	size_t was = o->why.len;
+	for (uint32_t x = 0; x < (p->plan.streams > 0 ? p->plan.streams : 1); x++) {
+		const struct token_run *r;
+		uint32_t which;
+		enum token_wait w = tokens_blocked(p->tokens, x, &r, &which);
+		o->lost = o->lost || w == WAIT_LOST;
+		o->memory = o->memory || w == WAIT_MEMORY;
+	}
+	tokens_why(p->tokens, &o->why);
+	list_each(it, &p->waits) {
+		const struct wait *w = list_entry(it, struct wait, link);
+		buf_printf(&o->why, "%s%s of index %lld (", o->why.len > was ? "; " : "", plan_kind_name(w->run->instr->kind),
+			(long long)w->run->index);
+		plan_print_instr(&p->plan, w->run->instr, &o->why);
+		buf_printf(&o->why, ") has not been answered");
+	}
+}
+
+static void conclude(struct sim *s)
+{
+	struct prediction *o = s->out;
+	for (uint32_t k = 0; k < s->n; k++)
+		o->us = s->peer[k].out->finish_us > o->us ? s->peer[k].out->finish_us : o->us;
+	if (s->conf->horizon_us > 0 && s->nqueue > 0)
+		o->us = s->conf->horizon_us;
+	for (uint32_t k = 0; k < s->n; k++) {
+		struct peer *p = &s->peer[k];
+		uint32_t train = plan_find_lane(&p->plan, "train");
+		p->out->finished = tokens_finished(p->tokens);
+		p->out->died = p->dead;
+		p->out->bubble = o->us > 0 && train != PLAN_NONE ? 1 - (double)p->out->busy_us[train] / (double)o->us : 0;
+		for (uint32_t t = 0; t < p->plan.ntiers; t++)
+			p->out->peak[t] = tokens_peak(p->tokens, t);
+		p->out->nbufs = p->plan.nbufs;
+		p->out->values = xcalloc(p->plan.nbufs + 1, sizeof *p->out->values);
+		for (uint32_t b = 0; b < p->plan.nbufs; b++)
+			p->out->values[b] = tokens_peak_values(p->tokens, b);
+		o->unread += list_len(&p->mail);
+		if (p->out->finished || p->dead || (s->conf->horizon_us > 0 && s->nqueue > 0))
+			continue;
+		stuck(s, p);
+	}
+}
+
+static int setup(struct sim *s, const struct plan *const *v, struct err *e)
+{
+	for (uint32_t k = 0; k < s->n; k++) {
+		const struct plan *p = v[k];
+		struct peer *x = &s->peer[k];
+		if (p->nmembers != v[0]->nmembers || p->me >= p->nmembers || p->generation != v[0]->generation)
+			return err_set(e, ERR_MISMATCH, "plan of peer %u: other members or another generation than plan 0", p->me);
+		if (s->rank_at[p->me] != PLAN_NONE)
+			return err_set(e, ERR_EXISTS, "there are two plans of peer %u", p->me);
+		s->rank_at[p->me] = k;
+		x->plan = *p;
+		if (s->conf->iterations > 0)
+			x->plan.iterations = s->conf->iterations;
+		x->speed = s->conf->speed ? s->conf->speed[p->me] : 1;
+		if (!(x->speed > 0))
+			return err_set(e, ERR_INVALID, "speed of peer %u is not above 0", p->me);
+		x->out = &s->out->peer[k];
+		x->tokens = tokens_new(&x->plan, s->conf->hooks ? &s->conf->hooks[p->me] : NULL, NULL);
+		if (s->conf->dies_at_us && s->conf->dies_at_us[p->me] > 0)
+			sim_at(s, s->conf->dies_at_us[p->me], EVENT_DEATH, k, NULL);
+	}
+	return 0;
+}
+
+static void teardown(struct sim *s)
+{
+	for (uint32_t k = 0; k < s->n; k++) {
+		list_each(it, &s->peer[k].waits)
+			free(list_entry(it, struct wait, link)->run->user);
+	}
+	while (s->nqueue > 0) {
+		struct event e = pop(s);
+		if (e.kind == EVENT_ARRIVE)
+			free(e.what);
+		else if (e.kind == EVENT_END)
+			free(((struct token_run *)e.what)->user);
+		else if (e.kind == EVENT_TIMER && !((struct wait *)e.what)->run)
+			sim_timer(s, e.peer, e.what);
+	}
+	sim_net_free(s);
+	for (uint32_t k = 0; k < s->n; k++)
+		tokens_free(s->peer[k].tokens);
+	free(s->peer);
+	free(s->queue);
+	free(s->rank_at);
+}
+
+int predict(const struct plan *const *v, uint32_t n, const struct predict_conf *conf, struct prediction *ret, struct err *e)
+{
+	struct sim s = { .conf = conf, .out = ret, .n = n };
+	uint64_t events_max = conf->events_max > 0 ? conf->events_max : 50000000;
+	*ret = (struct prediction){ .npeers = n };
+	if (n == 0)
+		return err_set(e, ERR_INVALID, "there is no plan to predict");
+	ret->nmembers = v[0]->nmembers;
+	ret->peer = xcalloc(n, sizeof *ret->peer);
+	ret->link_bytes = xcalloc((size_t)ret->nmembers * ret->nmembers, sizeof *ret->link_bytes);
+	s.peer = xcalloc(n, sizeof *s.peer);
+	s.rank_at = xmalloc(ret->nmembers * sizeof *s.rank_at);
+	for (uint32_t k = 0; k < ret->nmembers; k++)
+		s.rank_at[k] = PLAN_NONE;
+	for (uint32_t k = 0; k < n; k++) {
+		list_init(&s.peer[k].mail);
+		list_init(&s.peer[k].waits);
+	}
+	int rc = setup(&s, v, e);
+	if (rc == 0) {
+		loop(&s, events_max);
+		if (s.nevents >= events_max)
+			rc = err_set(e, ERR_LIMIT, "the prediction took more than %llu events", (unsigned long long)events_max);
+		else
+			conclude(&s);
+	}
+	teardown(&s);
+	if (rc < 0)
+		prediction_free(ret);
+	return rc;
+}
+
+void prediction_free(struct prediction *p)
+{
+	for (uint32_t k = 0; p->peer && k < p->npeers; k++)
+		free(p->peer[k].values);
+	free(p->peer);
+	free(p->link_bytes);
+	free(p->span);
+	buf_free(&p->why);
+	*p = (struct prediction){0};
+}
