@@ -23,6 +23,8 @@ KIND(AVG_COMMIT, 54, 's')
 KIND(AVG_RECOVER, 55, 's')
 KIND(AVG_LEAVE, 56, 's')
 KIND(AVG_PROPOSE, 57, 's')
+KIND(AVG_GRANT, 58, 's')       /* member to leader: more positions */
+KIND(AVG_REDIRECT, 59, 's')    /* to who reported to the wrong peer, or is not where the swarm is: JOIN that one */
 KIND(RUN_STATE, 64, 's')        /* ask a member for parameters, optimizer state, ledger */
 KIND(RUN_CTL, 65, 's')          /* signed swarm-wide pause, resume, stop */
 KIND(PLAN_DATA, 72, 's')        /* SEND/RECV of the executor */

@@ -306,6 +306,11 @@ void net_on(struct net *n, enum kind k, net_handler_fn *fn, void *arg)
 	n->handlers[k].arg = arg;
 }
 
+void *net_on_arg(const struct net *n, enum kind k, net_handler_fn *fn)
+{
+	return n->handlers[k].fn == fn ? n->handlers[k].arg : NULL;
+}
+
 const struct id *net_self(const struct net *n)
 {
 	return &n->self.id;

@@ -103,6 +103,8 @@ int net_post(struct net *n, const struct id *to, enum kind k, json_t *json, stru
 struct request { struct net *net; struct frame f; bool wants_reply; };
 typedef void net_handler_fn(void *arg, struct request *req);
 void net_on(struct net *n, enum kind k, net_handler_fn *fn, void *arg);
+/* What net_on was given for k, when its handler is fn; else NULL. For handlers that several owners share. */
+void *net_on_arg(const struct net *n, enum kind k, net_handler_fn *fn);
 struct request *net_keep(struct request *req);  /* to answer later: a copy without json and blob (f.json = NULL, f.blob = NULL) */
 void net_reply(struct request *req, json_t *json, struct blob blob);    /* steals json; frees a kept request */
 void net_refuse(struct request *req, const struct err *e);
