@@ -10,10 +10,11 @@
 #include "net/nano_int.h"
 
 #define GAP_US 250                      /* between two messages to one client, and 1 ns a byte more */
+#define HAND_OVER_US 40                 /* enough when the client has spoken since: it waits for this answer */
 #define REQUEST_ID 0x80000001u          /* the high bit ends the header (SP's rule) */
 #define MESSAGES_AT_ONCE 64
 
-struct door_last { uint64_t free_at; };
+struct door_last { uint64_t sent_at, free_at; };
 
 static void put_u32(uint8_t *p, uint32_t v)
 {
@@ -73,6 +74,13 @@ static int recv_with_header(int s, void **ret_body, uint8_t head[8], size_t *ret
 }
 
 /* ---- receiving ---- */
+static void spoke(struct nano *n, uint64_t token)
+{
+	struct door_last *last = map_get(n->door_last, &token, sizeof(token));
+	if (last && last->free_at > last->sent_at + HAND_OVER_US)
+		last->free_at = last->sent_at + HAND_OVER_US;
+}
+
 void door_ready(struct watch *w, int what)
 {
 	struct box *b = container_of(w, struct box, in);
@@ -87,9 +95,11 @@ void door_ready(struct watch *w, int what)
 			return;
 		if (i)
 			loop_lap(b->n->loop, w->name);
-		if (hlen == 8)                  /* longer: it came through a device, which we do not speak to */
-			nano_got(b->n, (struct via){ CHAN_DOOR, (uint64_t)(get_u32(head) & 0x7fffffff) << 32 | get_u32(head + 4) },
-				msg, (size_t)len);
+		if (hlen == 8) {                /* longer: it came through a device, which we do not speak to */
+			uint64_t token = (uint64_t)(get_u32(head) & 0x7fffffff) << 32 | get_u32(head + 4);
+			spoke(b->n, token);
+			nano_got(b->n, (struct via){ CHAN_DOOR, token }, msg, (size_t)len);
+		}
 		nn_freemsg(msg);
 	}
 }
@@ -173,6 +183,7 @@ void door_flush(struct nano *n)
 			last = xcalloc(1, sizeof(*last));
 			map_put(n->door_last, &p->door_token, sizeof(p->door_token), last);
 		}
+		last->sent_at = now;
 		last->free_at = now + GAP_US + p->wire_len / 1000;
 		list_del(k);
 		n->door_queued -= p->wire_len;
