@@ -80,8 +80,8 @@ const json_t *words_command(const json_t *table, char **w, size_t n, size_t *ret
 	}
 	if ((row = row_named(table, w[0])))
 		return row;
-	near = nearest(table, n > 1 ? two : w[0]);
-	if (!near)
+	near = n > 1 ? nearest(table, two) : NULL;
+	if (!near && !verbs_of(table, w[0], verbs, sizeof verbs))
 		near = nearest(table, w[0]);
 	if (near)
 		err_set(e, ERR_INVALID, "there is no command \"%.60s\"; did you mean \"%s\"?", verbs_of(table, w[0], verbs,

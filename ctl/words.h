@@ -4,7 +4,8 @@
 #include <jansson.h>
 #include "common/err.h"
 
-/* The row that the first words name; *ret_used: how many. NULL: e says which one was perhaps meant. table: array of rows. */
+/* The row that the first words name; *ret_used: how many. NULL: e says which one was perhaps meant.
+ * table: array of rows. */
 const json_t *words_command(const json_t *table, char **w, size_t n, size_t *ret_used, struct err *e);
 /* The words behind the command as params. Files are read here. */
 json_t *words_params(const json_t *cmd, char **w, size_t n, struct err *e);

@@ -44,7 +44,8 @@ struct ckpt_head {
 	json_t *meta;                       /* __metadata__ or an empty object; all strings */
 	uint64_t data_at, data_bytes;
 };
-/* Parses the first n bytes of a file of file_bytes. ERR_CORRUPT with the place. ckpt_head_done() also after a failure. */
+/* Parses the first n bytes of a file of file_bytes. ERR_CORRUPT with the place.
+ * ckpt_head_done() also after a failure. */
 int ckpt_head_parse(struct ckpt_head *h, const void *p, size_t n, uint64_t file_bytes, struct err *e);
 int ckpt_head_read(struct ckpt_head *h, struct files *f, const char *path, struct err *e);
 void ckpt_head_done(struct ckpt_head *h);
@@ -54,10 +55,11 @@ const struct ckpt_tensor *ckpt_find(const struct ckpt_head *h, const char *name)
  * xxh (may be NULL) is the hash of the data area. */
 int ckpt_write(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n, const json_t *meta,
 	uint64_t *ret_bytes, uint8_t xxh[16], struct err *e);
-/* Reads the tensors v[0..n) by name into their data; dtype and shape must be equal (ERR_MISMATCH names the tensor). Checks
- * the hash over the whole data area when the file has one. A tensor of the file that is not asked for is ignored;
+/* Reads the tensors v[0..n) by name into their data; dtype and shape must be equal (ERR_MISMATCH names the tensor).
+ * Checks the hash over the whole data area when the file has one. A tensor of the file that is not asked for is ignored;
 	one that
- * is asked for and not there is ERR_NOT_FOUND. On failure the contents of data are undefined. meta (may be NULL) is new. */
+ * is asked for and not there is ERR_NOT_FOUND. On failure the contents of data are undefined.
+ * meta (may be NULL) is new. */
 int ckpt_read(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n, json_t **ret_meta,
 	struct err *e);
 /* Newest whole checkpoint's epoch numbers of dir, newest first, at most max; returns how many, -1 on error (a missing
@@ -65,7 +67,8 @@ int ckpt_read(struct files *f, const char *path, const struct ckpt_tensor *v, si
 int ckpt_list(struct files *f, const char *dir, uint64_t *ret_epochs, size_t max, struct err *e);
 void ckpt_path(const char *dir, uint64_t epoch, char *out, size_t cap);
 
-/* --- jobs of the disk lane. All memory that is named belongs to the job until done, which is called once on the loop. */
+/* --- jobs of the disk lane. All memory that is named belongs to the job until done, which is called
+ * once, on the loop. */
 struct ckpt_result {
 	struct err error;                   /* code ERR_NONE: it worked */
 	char path[512];                     /* of the file written or read */

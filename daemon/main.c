@@ -439,6 +439,7 @@ int main(int argc, char **argv)
 	int rc = 0;
 
 	signal(SIGPIPE, SIG_IGN);
+	umask(0027);                    /* what the daemon writes is not for everybody */
 	switch (options_read(&a.o, argc, argv, &e)) {
 	case OPTIONS_EXIT: break;
 	case OPTIONS_USAGE: fprintf(stderr, "hivemindd: %s\n", e.text); rc = EXIT_CONFIG; break;

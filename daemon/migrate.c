@@ -1,5 +1,5 @@
-/* Migrations: the database's schema as an append-only list of SQL texts. Version N of a file means that the first N ran.
- * Never edit a text that was released: append one. */
+/* Migrations: the database's schema as an append-only list of SQL texts. Version N of a file means that
+ * the first N ran. Never edit a text that was released: append one. */
 #include "migrate.h"
 
 #include <assert.h>

@@ -33,8 +33,8 @@ struct store_opts {
 	uint64_t keep_bytes;                /* the oldest epochs, rounds and events go above this size; 0: 1 GiB */
 };
 
-/* Opens, migrates (after copying the file to PATH.vN.bak) and checks. NULL: ERR_CORRUPT, ERR_VERSION (written by a newer
- * hivemindd), ERR_IO or ERR_BUSY, each with path and remedy. env: now, wall, timer, work, lane and log are used. */
+/* Opens, migrates (after copying the file to PATH.vN.bak) and checks. NULL: ERR_CORRUPT, ERR_VERSION (written by a
+ * newer hivemindd), ERR_IO or ERR_BUSY, each with path and remedy. env: now, wall, timer, work, lane and log are used. */
 struct store *store_open(struct env *env, const struct store_opts *o, struct err *e);
 /* Settles, closes and frees; a job that is still under way frees what it holds when it is done. NULL is fine. */
 void store_free(struct store *s);
@@ -109,7 +109,11 @@ void store_event(struct store *s, enum log_level level, const char *kind, const 
 	json_t *data,
 	const char *fmt, ...) __attribute__((format(printf, 7, 8)));
 
-struct store_ckpt { const char *run, *path, *digest; uint64_t epoch, bytes; const char *state; /* whole corrupt gone */ };
+struct store_ckpt {                         /* checkpoints: the files that were written */
+	const char *run, *path, *digest;
+	uint64_t epoch, bytes;
+	const char *state;                      /* whole corrupt gone */
+};
 void store_ckpt_put(struct store *s, const struct store_ckpt *c);      /* key: path */
 
 /* --- what is read back: arrays of objects with the column names as keys, newest first except runs (oldest first).

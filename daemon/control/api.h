@@ -13,17 +13,16 @@
 
 typedef void api_fn(void *arg, const json_t *params, struct reply *r);
 
-/* A function that is NULL answers "this hivemindd cannot do that" (ERR_NO_METHOD). RUN in params is a run's name, or its
- * id or the first digits of it, as the operator typed it: resolve it,
-	ERR_NOT_FOUND / ERR_STATE (ambiguous) otherwise. */
+/* A function that is NULL answers "this hivemindd cannot do that" (ERR_NO_METHOD). RUN in params is a run's name,
+ * or its id or the first digits of it, as the operator typed it: resolve it, ERR_NOT_FOUND / ERR_STATE (ambiguous) otherwise. */
 struct api {
 	void *arg;
 	/* {} -> merged into control's own {version, pid, uptime_s, config, socket, store}. By convention: id, mode,
 	 * listen: [..], peers: {live, known, client}, join: [{address, state, error, next_s}], runs: [run object, short],
 	 * blas: {core, threads, gflops}, memory_bytes, limits, equality */
 	api_fn *status;
-	api_fn *peers;          /* {all: bool} -> {peers: [{id, address, state, reachable, participating, rtt_us, sent_bytes,
-	                           received_bytes, samples_per_s, absent: reason}]} */
+	api_fn *peers;          /* {all: bool} -> {peers: [{id, address, state, reachable, participating, rtt_us,
+	                           sent_bytes, received_bytes, samples_per_s, absent: reason}]} */
 	/* {spec: object, name?: string, local?: object, dry_run?: bool} -> {run, name, state, ...} */
 	api_fn *run_start;
 	api_fn *run_join;       /* {run, local?: object, author?: string} -> {run, name, state} */

@@ -1,5 +1,5 @@
-/* The store: what is written is read back, one transaction per event, every older schema is brought forward after a copy,
- * a newer one and a foreign one are refused, a disk that refuses costs nothing that fits into the queue, corruption is
+/* The store: what is written is read back, one transaction per event, every older schema is brought forward after a
+ * copy, a newer one and a foreign one are refused, a disk that refuses costs nothing that fits into the queue, corruption is
  * said and moved aside only when asked, queries can read and nothing else. */
 #include <sqlite3.h>
 #include "migrate.h"
