@@ -42,17 +42,11 @@ static const struct plan *plan_of(const struct plan *const *v, uint32_t n, uint3
 	return NULL;
 }
 
-static const char *label_of(const struct plan *p, const struct plan_instr *i)
-{
-	bool out = i->kind == PLAN_RECV || i->nin == 0 || (i->kind == PLAN_ALLTOALL && i->nout > 0);
-	return p->buf[out ? i->out[0].buf : i->in[0].buf].name;
-}
-
 /* Does p take this label from anybody (a server), or answer with it? Then indexes are not its own to state. */
 static bool any_index(const struct plan *p, const char *label, enum plan_with with)
 {
 	for (uint32_t k = 0; p && k < p->ninstrs; k++)
-		if (p->instr[k].with == with && strcmp(label_of(p, &p->instr[k]), label) == 0)
+		if (p->instr[k].with == with && strcmp(plan_label(p, &p->instr[k]), label) == 0)
 			return true;
 	return false;
 }
@@ -69,7 +63,7 @@ static int lonely(const struct plan *p, const struct plan_instr *i, const char *
 /* 1: tags by index have to match; 0: matched by label, or nobody's business; -1: nobody answers. */
 static int transfer(const struct plan *const *v, uint32_t n, const struct plan *p, const struct plan_instr *i, struct err *e)
 {
-	const char *label = label_of(p, i);
+	const char *label = plan_label(p, i);
 	if (i->with == PLAN_PEER) {
 		const struct plan *q = plan_of(v, n, i->peer);
 		if (!q)
@@ -84,7 +78,7 @@ static int transfer(const struct plan *const *v, uint32_t n, const struct plan *
 		for (uint32_t k = 0; q && k < q->ninstrs; k++) {
 			const struct plan_instr *x = &q->instr[k];
 			if (((x->kind == PLAN_SEND && x->with == PLAN_PEER && x->peer == p->me) || x->kind == PLAN_ALLTOALL) &&
-				strcmp(label_of(q, x), label) == 0)
+				strcmp(plan_label(q, x), label) == 0)
 				return 0;
 		}
 	}
@@ -148,7 +142,7 @@ static int collect(const struct plan *const *v, uint32_t n, uint32_t k, uint64_t
 		if (exact < 0)
 			return -1;
 		if (exact > 0)
-			tag.label = label_of(p, i);
+			tag.label = plan_label(p, i);
 		uint64_t times = i->section == PLAN_BODY ? copy.iterations : 1;
 		for (uint64_t it = 0; exact > 0 && it < times; it++) {
 			tag.index = plan_index(&copy, i, it);

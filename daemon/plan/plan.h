@@ -21,8 +21,8 @@
  *   output  [role:]name['][+]     `'` the next key; `+` adds to what is there (a key's first write starts from zero)
  *   role    save (what FWD keeps for BWD), route; otherwise the buffer's class says it
  * A name has letters, digits, . _ / - only. Equal names on two peers are the same value: a SEND and its RECV match by
- * buffer name, index and stream; collectives by group name, name of the first buffer, index and stream; a REPLY carries
- * the index and stream of the message it answers. ALLTOALL "x route -> y" sends rows of x as the route says and receives
+ * buffer name, index and stream; collectives by group name, plan_label, index and stream; a REPLY carries the index and
+ * stream of the message it answers. ALLTOALL "x route -> y" sends rows of x as the route says and receives
  * y from whoever sent; "x route ->" only sends (to servers), "route -> y" only receives what those servers answer.
  *
  * Units: bytes, us. Ownership: a plan owns everything in it. */
@@ -208,6 +208,9 @@ uint32_t plan_depth(const struct plan_buf *b);                  /* at least 1 */
 int64_t plan_key(const struct plan *p, const struct plan_buf *b, int64_t index);        /* floor(index / per) */
 int64_t plan_index(const struct plan *p, const struct plan_instr *i, uint64_t iteration);
 bool plan_due(const struct plan_instr *i, int64_t index);       /* its `when` holds */
+/* The name that the other ends know an instruction's value by: of what RECV, GATHER and a two-sided ALLTOALL make, of what
+ * the others take. NULL when it stays here. */
+const char *plan_label(const struct plan *p, const struct plan_instr *i);
 /* What is wrong with one instruction in itself, or NULL. Planners' instructions are asserted by plan_check. */
 const char *plan_instr_wrong(const struct plan *p, const struct plan_instr *i);
 bool plan_is_state(const struct plan_buf *b);                   /* weight or optimizer with an initial value */

@@ -193,11 +193,6 @@ static uint64_t coll_bytes(const struct plan *p, const struct plan_instr *i, uin
 	return (i->kind == PLAN_SUM ? 2 : 1) * (n - 1) * whole / n;
 }
 
-static const char *coll_label(const struct plan *p, const struct plan_instr *i)
-{
-	return p->buf[i->nin > 0 ? i->in[0].buf : i->out[0].buf].name;
-}
-
 static struct wait *coll_find(const struct peer *q, const struct peer *p, const struct token_run *r)
 {
 	list_each(it, &q->waits) {
@@ -206,7 +201,7 @@ static struct wait *coll_find(const struct peer *q, const struct peer *p, const 
 		if (i->with == PLAN_IN_GROUP && i->kind == r->instr->kind && w->run->index == r->index &&
 			w->run->stream == r->stream &&
 			strcmp(q->plan.group[i->group].name, p->plan.group[r->instr->group].name) == 0 &&
-			strcmp(coll_label(&q->plan, i), coll_label(&p->plan, r->instr)) == 0)
+			strcmp(plan_label(&q->plan, i), plan_label(&p->plan, r->instr)) == 0)
 			return w;
 	}
 	return NULL;

@@ -94,6 +94,14 @@ bool plan_is_state(const struct plan_buf *b)
 	return b->initial && (b->class == PLAN_WEIGHT || b->class == PLAN_OPTIMIZER);
 }
 
+const char *plan_label(const struct plan *p, const struct plan_instr *i)
+{
+	bool makes = i->kind == PLAN_RECV || i->kind == PLAN_GATHER || i->kind == PLAN_ALLTOALL;
+	if (!plan_leaves(i->kind) || i->nin + i->nout == 0)
+		return NULL;
+	return p->buf[i->nout > 0 && (makes || i->nin == 0) ? i->out[0].buf : i->in[0].buf].name;
+}
+
 static const char *wrong_refs(const struct plan *p, const struct plan_instr *i)
 {
 	for (uint32_t k = 0; k < i->nin; k++) {

@@ -162,6 +162,19 @@ void ring_bind_in(struct tokens *t, const struct plan_ref *r, int64_t index, str
 	b->slot = claimed(ring, b->key);
 }
 
+/* For a new key: the slot that has been free for longest, so that its writer need not wait for the last reader of the value
+ * before; else over the oldest value. */
+static uint32_t place(const struct ring *r)
+{
+	uint32_t best = 0;
+	for (uint32_t k = 1; k < r->depth; k++) {
+		const struct token_slot *s = &r->slot[k], *b = &r->slot[best];
+		if (s->claimed != b->claimed ? !s->claimed : s->claimed ? s->claim < b->claim : s->freed < b->freed)
+			best = k;
+	}
+	return best;
+}
+
 void ring_bind_out(struct tokens *t, const struct plan_ref *r, int64_t index, struct token_bind *b)
 {
 	const struct plan_buf *x = &t->plan->buf[r->buf];
@@ -172,23 +185,18 @@ void ring_bind_out(struct tokens *t, const struct plan_ref *r, int64_t index, st
 	if (x->shared)
 		return;
 	b->slot = claimed(ring, b->key);
-	uint32_t oldest = 0;
-	for (uint32_t k = 0; k < ring->depth && b->slot == PLAN_NONE; k++) {
-		if (!ring->slot[k].claimed)
-			b->slot = k;
-		else if (ring->slot[k].claim < ring->slot[oldest].claim)
-			oldest = k;
-	}
 	if (b->slot == PLAN_NONE)
-		b->slot = oldest;
+		b->slot = place(ring);
 	ring->slot[b->slot].claimed = true;
 	ring->slot[b->slot].claim = b->key;
 }
 
 void ring_unclaim(struct tokens *t, const struct token_bind *b)
 {
-	if (b->slot != PLAN_NONE)
-		ring_slot(t, b)->claimed = false;
+	if (b->slot == PLAN_NONE)
+		return;
+	ring_slot(t, b)->claimed = false;
+	ring_slot(t, b)->freed = ++t->seq;
 }
 
 bool ring_bind_newest(struct tokens *t, const struct plan_ref *r, int64_t index, struct token_bind *b)

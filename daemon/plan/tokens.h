@@ -31,6 +31,7 @@ struct token_slot {
 	uint32_t nfrom; struct token_from *from; uint32_t parts;/* senders; most senders a batch can have */
 	uint64_t used;                  /* logical clock of the last access */
 	bool claimed; int64_t claim;    /* the key it will hold once everything fetched so far has run */
+	uint64_t freed;                 /* when, in list order, it became free */
 };
 
 /* One execution of one instruction. Valid from tokens_start until tokens_end returns. */
