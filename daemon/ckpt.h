@@ -55,11 +55,10 @@ const struct ckpt_tensor *ckpt_find(const struct ckpt_head *h, const char *name)
  * xxh (may be NULL) is the hash of the data area. */
 int ckpt_write(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n, const json_t *meta,
 	uint64_t *ret_bytes, uint8_t xxh[16], struct err *e);
-/* Reads the tensors v[0..n) by name into their data; dtype and shape must be equal (ERR_MISMATCH names the tensor).
- * Checks the hash over the whole data area when the file has one. A tensor of the file that is not asked for is ignored;
-	one that
- * is asked for and not there is ERR_NOT_FOUND. On failure the contents of data are undefined.
- * meta (may be NULL) is new. */
+/* Reads the tensors v[0..n) by name into their data; dtype and shape must be equal (ERR_MISMATCH names the
+ * tensor). Checks the hash over the whole data area when the file has one. A tensor of the file that is not asked
+ * for is ignored; one that is asked for and not there is ERR_NOT_FOUND. On failure the contents of data are
+ * undefined. meta (may be NULL) is new. */
 int ckpt_read(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n, json_t **ret_meta,
 	struct err *e);
 /* Newest whole checkpoint's epoch numbers of dir, newest first, at most max; returns how many, -1 on error (a missing

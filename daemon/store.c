@@ -300,7 +300,8 @@ static int bind_op(sqlite3_stmt *st, const struct op *op)
 static bool op_is_wrong(int rc)
 {
 	switch (rc & 0xff) {
-	case SQLITE_CONSTRAINT: case SQLITE_MISMATCH: case SQLITE_TOOBIG: case SQLITE_RANGE: case SQLITE_MISUSE: return true;
+	case SQLITE_CONSTRAINT: case SQLITE_MISMATCH: case SQLITE_TOOBIG: case SQLITE_RANGE: case SQLITE_MISUSE:
+		return true;
 	default: return false;
 	}
 }

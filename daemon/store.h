@@ -34,7 +34,8 @@ struct store_opts {
 };
 
 /* Opens, migrates (after copying the file to PATH.vN.bak) and checks. NULL: ERR_CORRUPT, ERR_VERSION (written by a
- * newer hivemindd), ERR_IO or ERR_BUSY, each with path and remedy. env: now, wall, timer, work, lane and log are used. */
+ * newer hivemindd), ERR_IO or ERR_BUSY, each with path and remedy. env: now, wall, timer, work, lane and log are
+ * used. */
 struct store *store_open(struct env *env, const struct store_opts *o, struct err *e);
 /* Settles, closes and frees; a job that is still under way frees what it holds when it is done. NULL is fine. */
 void store_free(struct store *s);

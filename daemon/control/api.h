@@ -14,7 +14,8 @@
 typedef void api_fn(void *arg, const json_t *params, struct reply *r);
 
 /* A function that is NULL answers "this hivemindd cannot do that" (ERR_NO_METHOD). RUN in params is a run's name,
- * or its id or the first digits of it, as the operator typed it: resolve it, ERR_NOT_FOUND / ERR_STATE (ambiguous) otherwise. */
+ * or its id or the first digits of it, as the operator typed it: resolve it, ERR_NOT_FOUND / ERR_STATE (ambiguous)
+ * otherwise. */
 struct api {
 	void *arg;
 	/* {} -> merged into control's own {version, pid, uptime_s, config, socket, store}. By convention: id, mode,
