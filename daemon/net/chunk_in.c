@@ -84,6 +84,9 @@ static void complete(struct xfer *x, struct request *r)
 	struct err e;
 
 	xfer_digest(x, digest);
+#if defined(BUG) && BUG == 8
+	memcpy(digest, x->want, 16);
+#endif
 	if (memcmp(digest, x->want, 16)) {
 		err_set(&e, ERR_CORRUPT, "a transfer of %zu bytes arrived with another hash than it left with", x->len);
 		net_refuse(r, &e);

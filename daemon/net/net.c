@@ -103,6 +103,9 @@ static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t 
 		return;
 	}
 	/* The channel is part of what is sealed: a frame for one mailbox is worth nothing at another. */
+#if defined(BUG) && BUG == 4
+	h.chan = (uint8_t)via.chan;
+#endif
 	rc = h.chan == via.chan && h.pre.version == s->version ? session_open(s, &h, msg, len, n->scratch) : OPEN_FORGED;
 	if (rc != OPEN_OK) {
 		n->count.bad_seal += rc == OPEN_FORGED;

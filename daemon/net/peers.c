@@ -142,6 +142,9 @@ struct session *peer_session(struct peer *p)
 		if (s->doubted || s->tx_bytes >= p->net->conf.rekey_bytes || s->tx_counter[0] >= p->net->conf.rekey_frames ||
 		    s->tx_counter[1] >= p->net->conf.rekey_frames || now - s->made_us >= SESSION_AGE_MAX_US)
 			continue;
+#if defined(BUG) && BUG == 9
+		best = NULL;
+#endif
 		if (!best || s->made_us > best->made_us + BOTH_KEPT_US || s->initiator == best->initiator ||
 		    s->initiator == small)
 			best = s;

@@ -113,6 +113,9 @@ int m3_check(const uint8_t m3[M3_BYTES], const uint8_t transcript[32], struct id
 
 	m3_signed(to_sign, transcript, m3);
 	memcpy(ret_id->b, m3, 32);
+#if defined(BUG) && BUG == 5
+	return 0;
+#endif
 	return sig_verify(ret_id, to_sign, sizeof to_sign, m3 + 32) ? 0 : -1;
 }
 

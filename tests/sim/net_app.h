@@ -13,6 +13,7 @@ struct net_app {
 	int node; struct env *env; struct net *net; struct chunks *chunks;
 	uint32_t handled, posted, news[4];
 	uint64_t last_handled;                  /* "n" of the last request */
+	uint8_t seen[1024], twice;              /* requests by "n"; how often one has run again */
 	struct request *held[64]; unsigned nheld; bool hold;    /* keeps requests instead of answering */
 };
 /* What scenarios ask of all nodes; one per sim, the arg of sim_app. */
@@ -43,6 +44,8 @@ static inline void net_app_echo(void *arg, struct request *r)
 		return;
 	}
 	a->handled++;
+	if (x >= 0 && x < 1024 && a->seen[x]++)
+		a->twice++;
 	if (a->hold && a->nheld < 64) {
 		a->held[a->nheld++] = net_keep(r);
 		return;

@@ -258,6 +258,16 @@ static void scn_transfer_wrong(struct sim *s)
 	sim_check(s, sim_run_until(s, both_moved, NULL, 20000000) && m[0].ok && m[1].ok && !memcmp(data, out, BIG));
 }
 
+/* Bytes that change under way are found out, on both sides. */
+static void scn_transfer_changed(struct sim *s)
+{
+	pair(s);
+	start(s, 5000000);
+	data[5] ^= 1;                           /* it has been hashed, but not yet sealed */
+	sim_check(s, sim_run_until(s, both_moved, NULL, 6000000));
+	sim_check(s, m[0].code == ERR_CORRUPT && m[1].code == ERR_CORRUPT);
+}
+
 /* The same name used again carries the new bytes. */
 static void scn_transfer_again(struct sim *s)
 {
@@ -277,5 +287,5 @@ static void scn_transfer_again(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(kill), SCN(power), SCN(flicker), SCN(pause), SCN(leave), SCN(restart), SCN(late), SCN(torn),
-	SCN(narrow), SCN(transfer_kill), SCN(transfer_wrong), SCN(transfer_again), {0} };
+	SCN(narrow), SCN(transfer_kill), SCN(transfer_wrong), SCN(transfer_again), SCN(transfer_changed), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }

@@ -131,7 +131,7 @@ static void nonces_end(struct nonces *v)
 
 #define STORM_NODES 5
 #define STORM_CALLS 300
-struct storm { struct sim *s; struct ended d[STORM_CALLS + 1]; uint32_t started; struct id id[STORM_NODES]; struct net_world w; };
+struct storm { struct sim *s; struct ended d[STORM_CALLS + 1]; uint32_t started; bool over; struct id id[STORM_NODES]; struct net_world w; };
 
 /* Outlives the nodes, whose calls end when sim_free stops them. */
 static struct storm the_storm;
@@ -173,6 +173,12 @@ static int storm_once(struct sim *s, void *arg, struct err *e)
 	for (uint32_t i = 0; i < st->started; i++)
 		if (st->d[i].times > 1)
 			return err_set(e, ERR_STATE, "call %u has ended %u times", i, st->d[i].times);
+	for (int i = 0; i < STORM_NODES; i++) {
+		struct net_app *x = sim_app(s, i);
+
+		if (x && x->twice && !st->over)
+			return err_set(e, ERR_STATE, "node %d has run a request twice", i);
+	}
 	return 0;
 }
 
@@ -201,6 +207,7 @@ static void storm_calm(struct storm *st)
 	struct ended *d = calm;
 	int n = 0;
 
+	st->over = true;                        /* what follows uses the same numbers again */
 	memset(calm, 0, sizeof calm);
 	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 1000, .jitter_us = 200 });
 	sim_heal(s);
