@@ -1,0 +1,269 @@
+/* The run spec: what is right is read, what is wrong is named with its place; digests do not depend on spelling. */
+#include "t.h"
+#include <math.h>
+#include "train/spec.h"
+#include "train/strategy.h"
+
+#define MODEL "\"model\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":3,\"padding\":1,\"name\":\"c\"},{\"type\":\"relu\"}," \
+	"{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":10}]"
+#define REST "\"input\":[1,8,8],\"loss\":\"cross_entropy\",\"target_batch\":64,\"data\":{\"name\":\"d\"}"
+#define OPT "\"optimizer\":{\"name\":\"adam\",\"lr\":0.01}"
+
+static struct spec *parse(const char *json, struct err *e)
+{
+	return spec_parse(json, strlen(json), e);
+}
+
+static struct spec *good(const char *json)
+{
+	struct err e;
+	struct spec *s = parse(json, &e);
+
+	if (!s)
+		fail_msg("%s", e.text);
+	return s;
+}
+
+static void test_good(void **state)
+{
+	struct spec *s = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"strategy\":\"single\",\"clip_norm\":2,"
+		"\"validation\":{\"split\":0.25,\"every\":3},\"stop\":{\"epochs\":9,\"accuracy\":0.5},\"seed\":12,"
+		"\"local\":{\"batch\":16,\"memory\":\"1MiB\",\"data\":\"/x\"}}");
+	struct err e;
+	struct model *m = spec_model(s, NULL, &e);
+
+	assert_string_equal(s->name, "a");
+	assert_int_equal(s->nlayers, 4);
+	assert_string_equal(s->optim->name, "adam");
+	assert_true(s->hyper[0] == 0.01);
+	assert_int_equal(s->target_batch, 64);
+	assert_int_equal(s->local.batch, 16);
+	assert_int_equal(s->local.memory_bytes, 1 << 20);
+	assert_int_equal(s->stop_epochs, 9);
+	assert_int_equal(s->validation_every, 3);
+	assert_int_equal(s->seed, 12);
+	assert_int_equal(m->nparam, 4 * 9 + 4 + 256 * 10 + 10);
+	assert_non_null(model_param_find(m, "c.weight"));
+	model_free(m);
+	spec_free(s);
+}
+
+/* A batch above the target would never be a whole epoch. */
+static void test_defaults(void **state)
+{
+	struct spec *s = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"local\":{\"batch\":1000}}");
+
+	assert_int_equal(s->local.batch, 64);
+	assert_string_equal(s->strategy, "hivemind");
+	assert_string_equal(s->data_kind, "idx");
+	assert_int_equal(s->nonfinite_max, 3);
+	assert_true(spec_lr_factor(s, 100) == 1);
+	spec_free(s);
+}
+
+struct wrong { const char *json, *text; };
+
+static const struct wrong wrongs[] = {
+	{ "{", "1" },
+	{ "[]", "spec: must be an object" },
+	{ "{\"name\":\"a\"," MODEL "," REST "}", "optimizer: must be an object {...}, and is nothing" },
+	{ "{\"name\":\"a b\"," MODEL "," REST "," OPT "}", "name: must be a name of letters" },
+	{ "{" MODEL "," REST "," OPT "}", "name: must be" },
+	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"optimiser\":{}}", "optimiser: unknown key; did you mean \"optimizer\"?" },
+	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"zzzzzzzz\":1}", "zzzzzzzz: unknown key; known here: input model" },
+	{ "{\"name\":\"a\",\"model\":[]," REST "," OPT "}", "model: must be an array" },
+	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv3d\"}]," REST "," OPT "}", "model[0].type: unknown layer \"conv3d\"; did you mean \"conv2d\"?" },
+	{ "{\"name\":\"a\",\"model\":[{\"type\":\"relu\"},{\"type\":\"conv2d\",\"out\":4,\"kernal\":3}]," REST "," OPT "}",
+		"model[1].kernal: unknown attribute of conv2d; did you mean \"kernel\"?" },
+	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":\"3\"}]," REST "," OPT "}",
+		"model[0].kernel: must be a number, and is a string" },
+	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":2.5}]," REST "," OPT "}",
+		"model[0].kernel: 2.5 must be a whole number" },
+	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"kernel\":3}]," REST "," OPT "}", "model[0]: conv2d needs \"out\"" },
+	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"out\":0,\"kernel\":3}]," REST "," OPT "}", "model[0].out: 0 is out of range" },
+	{ "{\"name\":\"a\",\"model\":[7]," REST "," OPT "}", "model[0]: must be an object {...}, and is an integer" },
+	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":33},{\"type\":\"linear\",\"out\":3}]," REST "," OPT "}", "model: " },
+	{ "{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"adm\"}}", "optimizer.name: unknown optimizer \"adm\"; did you mean \"adam\"?" },
+	{ "{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"adam\",\"lr\":-1}}", "optimizer.lr: -1 is out of range" },
+	{ "{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"adam\",\"momentum\":1}}", "optimizer.momentum: unknown key" },
+	{ "{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"sgd\",\"nesterov\":true}}", "optimizer: " },
+	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"strategy\":\"hivemnd\"}", "strategy: unknown strategy \"hivemnd\"; did you mean \"hivemind\"?" },
+	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"local\":{\"batch\":0}}", "local.batch: 0 is out of range" },
+	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"local\":{\"memory\":\"many\"}}", "local.memory: " },
+	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"validation\":{\"split\":1}}", "validation.split: 1 is out of range" },
+	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"schedule\":{\"name\":\"cosine\"}}", "schedule: cosine needs \"total\"" },
+	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"schedule\":{\"name\":\"cos\"}}", "schedule.name: unknown schedule \"cos\"" },
+	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"averaging\":{\"average_optimizer\":true}}", "averaging: average_optimizer needs" },
+	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"admins\":[\"12\"]}", "admins[0]: " },
+	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"stop\":{\"epochs\":\"9\"}}", "stop.epochs: must be a whole number, and is a string" },
+	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"data\":{\"name\":\"d\"}," OPT "}", "target_batch: is missing" },
+	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"crossentropy\",\"target_batch\":1,\"data\":{\"name\":\"d\"}," OPT "}",
+		"loss: unknown loss \"crossentropy\"; did you mean \"cross_entropy\"?" },
+	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,0,8],\"loss\":\"mse\",\"target_batch\":1,\"data\":{\"name\":\"d\"}," OPT "}", "input[1]: 0 is out of range" },
+	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"target_batch\":1,\"data\":{\"name\":\"../d\"}," OPT "}", "data.name: must be a name" },
+	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"target_batch\":1,\"data\":{\"name\":\"d\",\"kind\":\"cvs\"}," OPT "}", "data.kind: unknown kind of data \"cvs\"" },
+	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"target_batch\":1,\"data\":{\"name\":\"d\",\"steps\":[{\"type\":\"shft\"}]}," OPT "}",
+		"data.steps[0].type: unknown step \"shft\"; did you mean \"shift\"?" },
+	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"target_batch\":1,\"data\":{\"name\":\"d\",\"steps\":[{\"type\":\"normalize\",\"mean\":1}]}," OPT "}",
+		"data.steps[0]: normalize needs" },
+	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"target_batch\":1,\"data\":{\"name\":\"d\",\"digest\":\"beef\"}," OPT "}", "data.digest: must be" },
+};
+
+static void test_wrong(void **state)
+{
+	for (size_t i = 0; i < sizeof(wrongs) / sizeof(*wrongs); i++) {
+		struct err e = { 0 };
+		struct spec *s = parse(wrongs[i].json, &e);
+
+		if (s)
+			fail_msg("accepted: %s", wrongs[i].json);
+		if (!strstr(e.text, wrongs[i].text))
+			fail_msg("\"%s\" does not say \"%s\" for %s", e.text, wrongs[i].text, wrongs[i].json);
+	}
+}
+
+/* A shape that does not fit names both layers. */
+static void test_shapes(void **state)
+{
+	struct err e;
+	struct spec *s = parse("{\"name\":\"a\",\"input\":[5],\"model\":[{\"type\":\"linear\",\"out\":7,\"name\":\"first\"},"
+		"{\"type\":\"conv2d\",\"out\":2,\"kernel\":3,\"name\":\"second\"}],\"loss\":\"mse\",\"target_batch\":1,"
+		"\"data\":{\"name\":\"d\"}," OPT "}", &e);
+
+	assert_null(s);
+	assert_non_null(strstr(e.text, "second"));
+	assert_non_null(strstr(e.text, "first"));
+}
+
+static void test_digest(void **state)
+{
+	struct spec *a = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"clip_norm\":1,\"local\":{\"batch\":16}}");
+	struct spec *b = good("{\"local\":{\"batch\":3},\"clip_norm\":1.0," OPT "," REST ",\"name\":\"b\"," MODEL "}");
+	struct spec *c = good("{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"adam\",\"lr\":0.02},\"clip_norm\":1}");
+	struct id author = { { 1 } }, x, y;
+	uint8_t data[32] = { 9 };
+	char text[200];
+
+	assert_memory_equal(a->digest, b->digest, 32);
+	assert_memory_not_equal(a->digest, c->digest, 32);
+	assert_false(spec_diff(a->shared, b->shared, text, sizeof(text)));
+	assert_true(spec_diff(a->shared, c->shared, text, sizeof(text)));
+	assert_string_equal(text, "optimizer.lr: 0.01 here, 0.02 there");
+	spec_run_id(a, &author, &x);
+	spec_run_id(b, &author, &y);
+	assert_false(id_eq(&x, &y));            /* the name counts */
+	author.b[0] = 2;
+	spec_run_id(a, &author, &y);
+	assert_false(id_eq(&x, &y));            /* the author counts */
+	spec_set_data_digest(a, data);
+	assert_memory_not_equal(a->digest, b->digest, 32);
+	assert_true(spec_diff(a->shared, b->shared, text, sizeof(text)));
+	assert_non_null(strstr(text, "data.digest: "));
+	spec_free(a);
+	spec_free(b);
+	spec_free(c);
+}
+
+static void test_canonical(void **state)
+{
+	json_t *j = json_loads("{\"b\":[1.0,0.1,1e300,true,null],\"a\":\"\\u0001\\\"\\\\x\",\"\":-0.5}", 0, NULL);
+	char *text = spec_canonical(j);
+
+	assert_string_equal(text, "{\"\":-0.5,\"a\":\"\\u0001\\\"\\\\x\",\"b\":[1,0.10000000000000001,"
+		"1.0000000000000001e+300,true,null]}");
+	free(text);
+	json_decref(j);
+}
+
+/* What another peer published plus what this machine says gives the same run. */
+static void test_parts(void **state)
+{
+	struct spec *a = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"local\":{\"batch\":16}}"), *b;
+	json_t *local = spec_local_json(a);
+	struct err e;
+
+	b = spec_of("a", a->shared, local, &e);
+	assert_non_null(b);
+	assert_memory_equal(a->digest, b->digest, 32);
+	assert_int_equal(b->local.batch, 16);
+	json_object_set_new(local, "batch", json_integer(0));
+	assert_int_equal(spec_set_local(b, local, &e), -1);
+	assert_int_equal(b->local.batch, 16);
+	json_decref(local);
+	spec_free(a);
+	spec_free(b);
+}
+
+static void test_schedule(void **state)
+{
+	struct spec *s = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"schedule\":{\"name\":\"warmup_decay\",\"warmup\":55,"
+		"\"total\":550,\"min\":0.002}}");
+
+	/* systems.md A04: 1.5e-8 .. 7.5e-6, w = 55, T = 550 */
+	assert_true(fabs(spec_lr_factor(s, 0) * 7.5e-6 - 1.5e-8) < 1e-20);
+	assert_true(fabs(spec_lr_factor(s, 1) * 7.5e-6 - 1.51091e-7) < 1e-12);
+	assert_true(fabs(spec_lr_factor(s, 54) * 7.5e-6 - 7.36391e-6) < 1e-11);
+	assert_true(spec_lr_factor(s, 55) == 1);
+	assert_true(fabs(spec_lr_factor(s, 300) * 7.5e-6 - 3.7953e-6) < 1e-10);
+	assert_true(fabs(spec_lr_factor(s, 550) * 7.5e-6 - 1.5e-8) < 1e-20);
+	spec_free(s);
+	s = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"schedule\":{\"name\":\"cosine\",\"total\":100,\"min\":0.1}}");
+	for (uint64_t e = 0; e < 100; e++)
+		assert_true(fabs(spec_lr_factor(s, e) - (0.1 + 0.9 * 0.5 * (1 + cos(3.14159265358979 * (double)e / 100)))) < 1e-12);
+	assert_true(spec_lr_factor(s, 1000) == 0.1);
+	spec_free(s);
+	s = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"schedule\":{\"name\":\"step\",\"every\":10,\"gamma\":0.5,\"warmup\":4}}");
+	assert_true(spec_lr_factor(s, 0) == 0.25 && spec_lr_factor(s, 3) == 1 && spec_lr_factor(s, 13) == 1 &&
+		spec_lr_factor(s, 14) == 0.5 && spec_lr_factor(s, 34) == 0.125);
+	spec_free(s);
+}
+
+static void test_live(void **state)
+{
+	struct spec *s = good("{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1}}");
+	json_t *live = spec_live(s), *patch = json_pack("{s:f}", "lr", 0.5);
+	double hyper[OPTIM_KEYS_MAX], clip;
+	struct err e;
+
+	assert_int_equal(spec_live_check(s, live, &e), 0);
+	assert_int_equal(spec_live_check(s, patch, &e), 0);
+	json_object_update(live, patch);
+	assert_int_equal(spec_live_apply(s, live, hyper, &clip, &e), 0);
+	assert_true(hyper[0] == 0.5);
+	json_object_set_new(patch, "lr", json_string("fast"));
+	assert_int_equal(spec_live_check(s, patch, &e), -1);
+	assert_err(e, ERR_INVALID, "lr: must be a number, and is a string");
+	json_object_clear(patch);
+	json_object_set_new(patch, "lrr", json_real(1));
+	assert_int_equal(spec_live_check(s, patch, &e), -1);
+	assert_err(e, ERR_INVALID, "lrr: cannot be changed while the run is going; did you mean \"lr\"?");
+	json_object_clear(patch);
+	json_object_set_new(patch, "momentum", json_real(0.9));
+	assert_int_equal(spec_live_check(s, patch, &e), -1);
+	assert_err(e, ERR_INVALID, "momentum_buffer");
+	json_decref(live);
+	json_decref(patch);
+	spec_free(s);
+}
+
+/* The registry knows what the spec may name. */
+static void test_strategies(void **state)
+{
+	char names[200];
+
+	assert_string_equal(strategy_names(names, sizeof(names)), "hivemind single");
+	assert_non_null(strategy_find("single"));
+	assert_null(strategy_find("none"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_good), cmocka_unit_test(test_defaults), cmocka_unit_test(test_wrong),
+		cmocka_unit_test(test_shapes), cmocka_unit_test(test_digest), cmocka_unit_test(test_canonical),
+		cmocka_unit_test(test_parts), cmocka_unit_test(test_schedule), cmocka_unit_test(test_live),
+		cmocka_unit_test(test_strategies),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
