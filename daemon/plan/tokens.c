@@ -391,7 +391,7 @@ static void begin(struct tokens *t, struct token_run *r)
 {
 	const struct plan_instr *i = r->instr;
 	r->running = true;
-	t->clock++;
+	t->clock += i->kind != PLAN_DROP && i->kind != PLAN_COMMIT;
 	t->running++;
 	t->lane_running[i->lane]++;
 	t->stream[r->stream].unstarted[i->lane]--;
