@@ -87,17 +87,17 @@ size_t predict_bytes(struct trainer *t, struct err *e)
 	struct view_member me = { .id = t->c.self, .speed = 1 };
 	const struct plan_results none = { 0, NULL };
 	struct tokens *before = NULL;
-	struct plan p[2];
+	struct plan p[3];
 	size_t peak = 0;
 	int n = 0;
 
-	for (; n < 2; n++) {            /* micro-batches, then the step */
+	for (; n < 3; n++) {            /* micro-batches, the step, micro-batches with what the step left */
 		struct view v = trainer_plan_view(t, &me, before ? (uint64_t)tokens_next_index(before) : 0);
 		struct tokens *k;
 
 		v.granted = true;
-		v.samples = n ? t->s->target_batch : 0;
-		v.begun = n && t->strategy->needs_swarm;
+		v.samples = n == 1 ? t->s->target_batch : 0;
+		v.begun = n == 1 && t->strategy->needs_swarm;
 		if (t->strategy->plan(&v, &none, &p[n], e) < 0)
 			break;
 		k = rehearse(&p[n], before, &peak);
@@ -105,7 +105,7 @@ size_t predict_bytes(struct trainer *t, struct err *e)
 		before = k;
 	}
 	tokens_free(before);
-	if (n < 2)
+	if (n < 3)
 		peak = 0;
 	for (int i = 0; i < n; i++)
 		plan_free(&p[i]);
