@@ -1,0 +1,517 @@
+/* Data: IDX files that are whole, truncated or lying, plain and .gz; the order of positions; the split; augmentation by
+ * position; prefetching that gives the same bytes for any number of workers. */
+#include "t.h"
+#include <fcntl.h>
+#include <zlib.h>
+#include "sim.h"
+#include "common/mem.h"
+#include "train/data.h"
+#include "train/data/idx.h"
+
+static uint8_t small[4 + 12 + 3 * 2 * 2] = { 0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 };
+
+static size_t gzip(const void *p, size_t n, uint8_t *out, size_t cap)
+{
+	z_stream z = { 0 };
+
+	assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+	z.next_in = (Bytef *)p;
+	z.avail_in = (uInt)n;
+	z.next_out = out;
+	z.avail_out = (uInt)cap;
+	assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+	cap = z.total_out;
+	(void)deflateEnd(&z);
+	return cap;
+}
+
+static int parse(const void *p, size_t n, struct err *e)
+{
+	struct idx_head h;
+	uint8_t *data, *exact = malloc(n + 1);          /* ASan sees a read past the end */
+	int rc;
+
+	memcpy(exact, p, n);
+	exact = realloc(exact, n ? n : 1);
+	rc = idx_parse(&h, &data, exact, n, e);
+	free(exact);
+	if (!rc) {
+		assert_int_equal(h.count, 12);
+		assert_memory_equal(data, small, sizeof(small));
+		big_free(data, h.data_at + h.bytes);
+	}
+	return rc;
+}
+
+static void test_truncated(void **state)
+{
+	uint8_t zipped[256], more[sizeof(small) + 1];
+	size_t n = gzip(small, sizeof(small), zipped, sizeof(zipped));
+	struct err e;
+
+	assert_int_equal(parse(small, sizeof(small), &e), 0);
+	for (size_t k = 0; k < sizeof(small); k++) {
+		assert_int_equal(parse(small, k, &e), -1);
+		assert_err(e, ERR_CORRUPT, "truncated");
+	}
+	memcpy(more, small, sizeof(small));
+	more[sizeof(small)] = 0;
+	assert_int_equal(parse(more, sizeof(more), &e), -1);
+	assert_err(e, ERR_CORRUPT, "trailing bytes: the header promises 28 bytes, and there are at least 29");
+	assert_int_equal(parse(zipped, n, &e), 0);
+	for (size_t k = 0; k < n; k++)
+		assert_int_equal(parse(zipped, k, &e), -1);
+	zipped[n] = 7;
+	assert_int_equal(parse(zipped, n + 1, &e), -1);
+	assert_err(e, ERR_CORRUPT, "1 bytes follow the end of the gzip data");
+}
+
+/* One wrong bit in a compressed file is found, unless it is padding between the blocks: parse() compares the content. */
+static void test_flipped(void **state)
+{
+	uint8_t zipped[256];
+	size_t n = gzip(small, sizeof(small), zipped, sizeof(zipped)), accepted = 0;
+	struct err e;
+
+	for (size_t k = 10; k < n; k++)
+		for (int bit = 0; bit < 8; bit++) {
+			zipped[k] ^= (uint8_t)(1 << bit);
+			accepted += parse(zipped, n, &e) == 0;
+			zipped[k] ^= (uint8_t)(1 << bit);
+		}
+	assert_true(accepted < 8);
+}
+
+static void test_lying(void **state)
+{
+	uint8_t b[sizeof(small)], zipped[256];
+	struct err e;
+	size_t n;
+
+	memcpy(b, small, sizeof(b));
+	b[0] = 1;
+	assert_int_equal(parse(b, sizeof(b), &e), -1);
+	assert_err(e, ERR_CORRUPT, "not an IDX file");
+	memcpy(b, small, sizeof(b));
+	b[2] = 0x0a;
+	assert_int_equal(parse(b, sizeof(b), &e), -1);
+	assert_err(e, ERR_CORRUPT, "unknown element type 0x0a");
+	memcpy(b, small, sizeof(b));
+	b[3] = 9;
+	assert_int_equal(parse(b, sizeof(b), &e), -1);
+	assert_err(e, ERR_CORRUPT, "9 dimensions");
+	memcpy(b, small, sizeof(b));
+	b[7] = 0;
+	assert_int_equal(parse(b, sizeof(b), &e), -1);
+	assert_err(e, ERR_CORRUPT, "dimension 0 is 0");
+	memset(b + 4, 0xff, 12);                        /* 2^96 elements */
+	assert_int_equal(parse(b, sizeof(b), &e), -1);
+	assert_err(e, ERR_CORRUPT, "more elements than any file has");
+	memcpy(b, small, sizeof(b));
+	b[4] = 0x7f;                                    /* 8 GB promised by a few bytes of gzip: nothing is allocated */
+	n = gzip(b, sizeof(b), zipped, sizeof(zipped));
+	assert_int_equal(parse(zipped, n, &e), -1);
+	assert_err(e, ERR_CORRUPT, "truncated: the header promises");
+}
+
+/* --- a data set in the simulated peer's files */
+
+struct world { struct sim *sim; struct env *env; };
+static void *start(struct env *env, int node, void *arg) { return arg; }
+static void stop(void *app) { }
+
+static void world_open(struct world *w)
+{
+	struct sim_app app = { start, stop, w };
+	struct err e;
+
+	w->sim = sim_new(3);
+	(void)sim_node_add(w->sim, NULL, &app);
+	w->env = sim_env(w->sim, 0);
+	assert_int_equal(w->env->files->mkdir(w->env->files, "d", 0755, &e), 0);
+}
+
+static void put(struct world *w, const char *name, const void *p, size_t n)
+{
+	char path[100];
+	struct files *f = w->env->files;
+	struct err e;
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "d/%s", name);
+	fd = f->open(f, path, O_WRONLY | O_CREAT | O_TRUNC, 0644, &e);
+	assert_true(fd >= 0);
+	assert_int_equal(f->pwrite(f, fd, p, n, 0, &e), 0);
+	assert_int_equal(f->close(f, fd, &e), 0);
+}
+
+static void put_set(struct world *w, const char *images, const char *labels, unsigned n, uint8_t label_max)
+{
+	uint8_t *x = calloc(1, 16 + n * 16), *y = calloc(1, 8 + n);
+	const uint8_t hx[16] = { 0, 0, 8, 3, 0, 0, (uint8_t)(n >> 8), (uint8_t)n, 0, 0, 0, 4, 0, 0, 0, 4 };
+	const uint8_t hy[8] = { 0, 0, 8, 1, 0, 0, (uint8_t)(n >> 8), (uint8_t)n };
+
+	memcpy(x, hx, 16);
+	memcpy(y, hy, 8);
+	for (unsigned i = 0; i < n; i++) {
+		for (unsigned k = 0; k < 16; k++)
+			x[16 + i * 16 + k] = (uint8_t)(i * 7 + k);
+		y[8 + i] = (uint8_t)(i % (label_max + 1u));
+	}
+	put(w, images, x, 16 + n * 16);
+	put(w, labels, y, 8 + n);
+	free(x);
+	free(y);
+}
+
+#define SPEC "{\"name\":\"a\",\"input\":[1,4,4],\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":3}]," \
+	"\"loss\":\"cross_entropy\",\"target_batch\":8,\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},\"seed\":5,%s" \
+	"\"data\":{\"name\":\"d\"%s}}"
+
+static struct spec *spec(const char *more, const char *data)
+{
+	char json[1000];
+	struct spec *s;
+	struct err e;
+
+	(void)snprintf(json, sizeof(json), SPEC, more, data);
+	s = spec_parse(json, strlen(json), &e);
+	if (!s)
+		fail_msg("%s", e.text);
+	return s;
+}
+
+static void refused(struct world *w, enum err_code code, const char *text)
+{
+	struct spec *s = spec("", "");
+	struct err e = { 0 };
+
+	assert_null(data_open(w->env->files, "d", s, &e));
+	assert_err(e, code, text);
+	spec_free(s);
+}
+
+static void test_folder(void **state)
+{
+	struct world w;
+	uint8_t odd[8 + 5] = { 0, 0, 8, 1, 0, 0, 0, 5 }, zipped[200];
+
+	world_open(&w);
+	refused(&w, ERR_NOT_FOUND, "d: no file train-images*");
+	put(&w, "train-images-idx3-ubyte", small, sizeof(small));
+	refused(&w, ERR_NOT_FOUND, "d: no file train-labels*");
+	put(&w, "train-labels-idx1-ubyte", odd, sizeof(odd));
+	refused(&w, ERR_MISMATCH, "train-images-idx3-ubyte has 3 samples and train-labels-idx1-ubyte has 5");
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 3);
+	refused(&w, ERR_MISMATCH, "label 3 occurs, and the model has 3 outputs (labels 0 to 2)");
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
+	put(&w, "t10k-images-idx3-ubyte", small, sizeof(small));
+	refused(&w, ERR_NOT_FOUND, "t10k-images-idx3-ubyte is there, and t10k-labels* is not");
+	odd[7] = 3;
+	put(&w, "t10k-labels-idx1-ubyte", odd, 8 + 3);
+	refused(&w, ERR_MISMATCH, "have different shapes");
+	put_set(&w, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 6, 1);
+	put(&w, "train-labels.gz", zipped, gzip(odd, sizeof(odd), zipped, sizeof(zipped)));
+	refused(&w, ERR_INVALID, "remove one");
+	put(&w, "train-labels-idx1-ubyte", odd, 9);
+	sim_free(w.sim);
+}
+
+static struct data *opened(struct world *w, struct spec *s)
+{
+	struct err e;
+	struct data *d = data_open(w->env->files, "d", s, &e);
+
+	if (!d)
+		fail_msg("%s", e.text);
+	return d;
+}
+
+/* Compressed or not, it is the same data set; another one is refused by its digest. */
+static void test_digest(void **state)
+{
+	struct world w;
+	struct spec *s = spec("", "");
+	struct data *a, *b;
+	uint8_t raw[8 + 30], zipped[300], digest[32];
+	struct err e;
+
+	world_open(&w);
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
+	a = opened(&w, s);
+	memcpy(digest, data_digest(a), 32);
+	data_free(a);
+	memset(raw, 0, sizeof(raw));
+	memcpy(raw, (uint8_t[]){ 0, 0, 8, 1, 0, 0, 0, 30 }, 8);
+	for (int i = 0; i < 30; i++)
+		raw[8 + i] = (uint8_t)(i % 3);
+	assert_int_equal(w.env->files->unlink(w.env->files, "d/train-labels-idx1-ubyte", &e), 0);
+	put(&w, "train-labels-idx1-ubyte.gz", zipped, gzip(raw, sizeof(raw), zipped, sizeof(zipped)));
+	b = opened(&w, s);
+	assert_memory_equal(digest, data_digest(b), 32);
+	data_free(b);
+	spec_set_data_digest(s, digest);
+	raw[10] = 0;
+	put(&w, "train-labels-idx1-ubyte.gz", zipped, gzip(raw, sizeof(raw), zipped, sizeof(zipped)));
+	assert_null(data_open(w.env->files, "d", s, &e));
+	assert_err(e, ERR_MISMATCH, "data.digest");
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+/* Each data epoch is a permutation of what is trained on; what is held out never occurs. */
+static void test_order(void **state)
+{
+	struct world w;
+	struct spec *s = spec("\"validation\":{\"split\":0.3},", "");
+	struct data *d;
+	unsigned first[30] = { 0 }, same = 0;
+	bool seen[30];
+
+	world_open(&w);
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
+	d = opened(&w, s);
+	assert_int_equal(data_count(d, DATA_TRAIN), 21);
+	assert_int_equal(data_count(d, DATA_VALIDATION), 9);
+	for (uint64_t epoch = 0; epoch < 5; epoch++) {
+		memset(seen, 0, sizeof(seen));
+		for (uint64_t i = 0; i < 21; i++) {
+			uint64_t k = data_index(d, epoch * 21 + i);
+
+			assert_true(k < 30 && !seen[k]);
+			seen[k] = true;
+			same += epoch && first[i] == k;
+			if (!epoch)
+				first[i] = (unsigned)k;
+		}
+	}
+	assert_true(same < 30);                         /* epochs differ */
+	for (uint64_t i = 0; i < 9; i++) {
+		real x[16];
+		int32_t y;
+		struct err e;
+
+		assert_int_equal(data_read(d, DATA_VALIDATION, &i, 1, x, &y, &e), 0);
+		for (unsigned k = 0; k < 30; k++)
+			if ((unsigned)x[0] == (k * 7u & 255))
+				assert_false(seen[k]);
+	}
+	data_free(d);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+/* A shifted image is the image moved, and how far depends on the position alone. */
+static void test_augment(void **state)
+{
+	struct world w;
+	struct spec *plain = spec("", ""), *moved = spec("", ",\"steps\":[{\"type\":\"shift\",\"pixels\":1},"
+		"{\"type\":\"normalize\",\"mean\":10,\"std\":2}]");
+	struct data *a, *b;
+	unsigned ways[3][3] = { { 0 } };
+	struct err e;
+
+	world_open(&w);
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
+	a = opened(&w, plain);
+	b = opened(&w, moved);
+	for (uint64_t p = 0; p < 300; p++) {
+		real x[16], z[16], again[16];
+		int32_t y, yy;
+		unsigned found = 0;
+
+		assert_int_equal(data_read(a, DATA_TRAIN, &p, 1, x, &y, &e), 0);
+		assert_int_equal(data_read(b, DATA_TRAIN, &p, 1, z, &yy, &e), 0);
+		assert_int_equal(data_read(b, DATA_TRAIN, &p, 1, again, &yy, &e), 0);
+		assert_memory_equal(z, again, sizeof(z));
+		assert_int_equal(y, yy);
+		for (int dy = -1; dy <= 1; dy++)
+			for (int dx = -1; dx <= 1; dx++) {
+				bool fits = true;
+
+				for (int r = 0; r < 4; r++)
+					for (int c = 0; c < 4; c++) {
+						bool in = r - dy >= 0 && r - dy < 4 && c - dx >= 0 && c - dx < 4;
+						real want = in ? x[(r - dy) * 4 + c - dx] : 0;
+
+						fits = fits && z[r * 4 + c] == (want - 10) * (real)0.5;
+					}
+				if (fits) {
+					ways[dy + 1][dx + 1]++;
+					found++;
+				}
+			}
+		assert_true(found >= 1);
+	}
+	for (int i = 0; i < 9; i++)
+		assert_true(ways[i / 3][i % 3] > 5);
+	data_free(a);
+	data_free(b);
+	spec_free(plain);
+	spec_free(moved);
+	sim_free(w.sim);
+}
+
+/* --- the loader */
+
+struct reader { struct loader *l; uint8_t *bytes; size_t n; uint64_t samples, back; struct rng rng; bool gone; };
+
+static void take(void *arg)
+{
+	struct reader *r = arg;
+	struct batch *b;
+	struct err e;
+
+	while ((b = loader_next(r->l, &e))) {
+		if (r->back && rng_below(&r->rng, 3) == 0) {    /* an interrupt: it comes again */
+			r->back--;
+			loader_back(r->l, b);
+			continue;
+		}
+		memcpy(r->bytes + r->n, b->x, b->n * 16 * sizeof(real));
+		r->n += b->n * 16 * sizeof(real);
+		r->samples += b->n;
+		loader_done(r->l, b);
+	}
+	assert_int_equal(e.code, ERR_NONE);
+}
+
+static bool taken(struct sim *s, void *arg) { return ((struct reader *)arg)->samples == 101; }
+static void gone(void *arg) { ((struct reader *)arg)->gone = true; }
+static bool is_gone(struct sim *s, void *arg) { return ((struct reader *)arg)->gone; }
+
+static void read_all(uint32_t workers, uint32_t depth, uint64_t back, struct reader *r)
+{
+	struct world w;
+	struct spec *s = spec("", ",\"steps\":[{\"type\":\"shift\",\"pixels\":2},{\"type\":\"flip\"}]");
+	struct ranges g = { 0 };
+	struct data *d;
+	struct err e;
+
+	world_open(&w);
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
+	d = opened(&w, s);
+	*r = (struct reader){ .bytes = malloc(101 * 16 * sizeof(real)), .back = back };
+	rng_seed(&r->rng, 1);
+	r->l = loader_new(w.env, d, 7, depth, workers, take, r, &e);
+	ranges_add(&g, 0, 60);
+	loader_grant(r->l, &g);
+	ranges_add(&g, 80, 121);                        /* more of it, before anything was taken */
+	loader_grant(r->l, &g);
+	take(r);
+	assert_true(sim_run_until(w.sim, taken, r, 1000000));
+	assert_int_equal(loader_left(r->l), 0);
+	loader_free(r->l, gone, r);
+	assert_true(r->gone || sim_run_until(w.sim, is_gone, r, 1000000));
+	ranges_free(&g);
+	data_free(d);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+static void test_workers(void **state)
+{
+	static const uint32_t workers[] = { 1, 2, 4 };
+	struct reader one, r;
+
+	read_all(1, 1, 0, &one);
+	for (int i = 0; i < 3; i++)
+		for (uint32_t depth = 1; depth < 6; depth += 2)
+			for (uint64_t back = 0; back < 9; back += 4) {
+				read_all(workers[i], depth, back, &r);
+				assert_int_equal(r.n, one.n);
+				assert_memory_equal(r.bytes, one.bytes, one.n);
+				free(r.bytes);
+			}
+	free(one.bytes);
+}
+
+/* A new grant takes away what is not in it, and nothing comes twice. */
+static void test_regrant(void **state)
+{
+	struct world w;
+	struct spec *s = spec("", "");
+	struct ranges g = { 0 }, seen = { 0 };
+	struct reader r = { 0 };
+	struct data *d;
+	struct batch *b;
+	struct err e;
+
+	world_open(&w);
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
+	d = opened(&w, s);
+	r.l = loader_new(w.env, d, 4, 3, 2, gone, &r, &e);
+	ranges_add(&g, 0, 40);
+	loader_grant(r.l, &g);
+	sim_run_for(w.sim, 10000);
+	b = loader_next(r.l, &e);
+	assert_non_null(b);
+	assert_int_equal(b->position[0], 0);
+	ranges_clear(&g);
+	ranges_add(&g, 8, 20);                          /* 4..8 is lost, 8..12 is ready and stays */
+	loader_grant(r.l, &g);
+	assert_int_equal(loader_left(r.l), 12);
+	loader_done(r.l, b);
+	for (int i = 0; i < 3; i++) {
+		sim_run_for(w.sim, 10000);
+		b = loader_next(r.l, &e);
+		assert_non_null(b);
+		for (uint32_t k = 0; k < b->n; k++) {
+			assert_false(ranges_has(&seen, b->position[k]));
+			ranges_add(&seen, b->position[k], b->position[k] + 1);
+		}
+		loader_done(r.l, b);
+	}
+	assert_int_equal(ranges_count(&seen), 12);
+	assert_true(ranges_inside(&seen, &g));
+	assert_null(loader_next(r.l, &e));
+	loader_free(r.l, NULL, NULL);
+	ranges_free(&g);
+	ranges_free(&seen);
+	data_free(d);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+/* Losses that want numbers get one of n. */
+static void test_one_hot(void **state)
+{
+	struct world w;
+	struct spec *s;
+	struct data *d;
+	uint64_t position[5] = { 0, 1, 2, 3, 4 };
+	real x[5 * 16], y[5 * 3];
+	char json[1000];
+	struct err e;
+
+	world_open(&w);
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
+	(void)snprintf(json, sizeof(json), SPEC, "", "");
+	memcpy(strstr(json, "\"cross_entropy\""), "\"mse\"          ", 15);
+	s = spec_parse(json, strlen(json), &e);
+	assert_non_null(s);
+	d = opened(&w, s);
+	assert_int_equal(data_y_bytes(d), 3 * sizeof(real));
+	assert_int_equal(data_read(d, DATA_TRAIN, position, 5, x, y, &e), 0);
+	for (int i = 0; i < 5; i++) {
+		uint64_t label = data_index(d, position[i]) % 3;
+
+		for (uint64_t k = 0; k < 3; k++)
+			assert_true(y[i * 3 + (int)k] == (k == label ? 1 : 0));
+	}
+	data_free(d);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped), cmocka_unit_test(test_lying),
+		cmocka_unit_test(test_folder), cmocka_unit_test(test_digest), cmocka_unit_test(test_order),
+		cmocka_unit_test(test_augment), cmocka_unit_test(test_workers), cmocka_unit_test(test_regrant),
+		cmocka_unit_test(test_one_hot),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
