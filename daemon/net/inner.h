@@ -60,7 +60,7 @@ struct out {
 };
 
 struct peer {
-	struct list link;                       /* net->peer_list, in the order of first sight */
+	struct list link, care_link;            /* net->peer_list in the order of first sight; net->care_list */
 	struct net *net; struct id id; uint64_t serial;
 	struct endpoint at; enum at_level at_level;
 	struct endpoint hint; bool has_hint;    /* told by others while `at` is better founded */
@@ -126,10 +126,10 @@ struct net {
 	struct env *env; struct net_conf conf; struct signer self; uint8_t mac_key[32];
 	uint16_t version_min, version_max; unsigned suites; char software[24];
 	struct map *peers, *sessions, *hellos, *halves, *calls, *limits;
-	struct list peer_list, hello_list, half_list, outs, ending, kept, cached;
+	struct list peer_list, care_list, hello_list, half_list, outs, ending, kept, cached;
 	size_t cached_bytes; uint64_t serial, map_key;
 	struct { net_handler_fn *fn; void *arg; } handlers[256];
-	struct watcher *watches; size_t nwatches; uint32_t caring;
+	struct watcher *watches; size_t nwatches;
 	struct timer later, tick, care_timer;
 	net_event_fn *event; void *event_arg;
 	struct { const char *code; uint64_t at_us; } told[EVENT_CODES];

@@ -267,32 +267,24 @@ void live_care_fire(struct timer *t)
 {
 	struct net *n = container_of(t, struct net, care_timer);
 	uint64_t now = env_now(n->env);
-	struct list *next;
 
-	if (!n->caring)
+	if (list_empty(&n->care_list))
 		return;
-	for (struct list *it = n->peer_list.next; it != &n->peer_list; it = next) {
-		struct peer *p = list_entry(it, struct peer, link);
-
-		next = it->next;                /* cared-for peers stay; a call may make room by freeing others */
-		if (p->care <= 0)
-			continue;
-		look_at(p, now);
-		next = p->link.next;
-	}
+	list_each_safe(it, &n->care_list)       /* looking tells nobody anything at once: the list stays as it is */
+		look_at(list_entry(it, struct peer, care_link), now);
 	env_after(n->env, &n->care_timer, CARE_US);
 }
 
 void net_care(struct net *n, const struct id *peer, int delta)
 {
 	struct peer *p = delta > 0 ? peer_make(n, peer) : peer_find(n, peer);
-	bool before;
 
 	if (!p)
 		return;
-	before = p->care > 0;
 	p->care += delta;
-	n->caring += (p->care > 0) - before;
-	if (n->caring && !n->care_timer.at_us)
+	list_del(&p->care_link);
+	if (p->care > 0)
+		list_push(&n->care_list, &p->care_link);
+	if (!list_empty(&n->care_list) && !n->care_timer.at_us)
 		env_after(n->env, &n->care_timer, CARE_US);
 }

@@ -234,6 +234,7 @@ struct net *net_new(struct env *env, const struct net_conf *conf, struct err *e)
 	n->calls = map_new(n->map_key);
 	n->limits = map_new(n->map_key);
 	list_init(&n->peer_list);
+	list_init(&n->care_list);
 	list_init(&n->hello_list);
 	list_init(&n->half_list);
 	list_init(&n->outs);

@@ -64,6 +64,7 @@ struct peer *peer_make(struct net *n, const struct id *id)
 	p->used_us = env_now(n->env);
 	p->fresh_backoff_us = FRESH_MIN_US;
 	p->door_timer = (struct timer){ .fire = door_timer_fire, .name = "net door" };
+	list_init(&p->care_link);
 	list_init(&p->sessions);
 	list_init(&p->waiting);
 	list_init(&p->calls);
@@ -105,6 +106,7 @@ void peer_free(struct peer *p)
 	serve_free(p);
 	peer_drop_sessions(p);
 	list_del(&p->link);
+	list_del(&p->care_link);
 	map_del(n->peers, p->id.b, sizeof p->id.b);
 	free(p);
 }
