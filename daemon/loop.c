@@ -48,8 +48,7 @@ static void measure(struct loop *l, const char *name, uint64_t since)
 	if (took <= l->conf.slow_us)
 		return;
 	l->stats.slow++;
-	if (l->env.log)
-		log_write(l->env.log, LOG_WARN_, "loop", "%s held the loop for %llu ms", name, (unsigned long long)took / 1000);
+	log_write(l->env.log, LOG_WARN_, "loop", "%s held the loop for %llu ms", name, (unsigned long long)took / 1000);
 }
 
 void loop_enter(struct loop *l, const char *name)
@@ -333,6 +332,7 @@ void loop_free(struct loop *l)
 	if (l->base)
 		event_base_free(l->base);
 	heap_done(&l->heap);
+	log_free(l->own_log);
 	free(l);
 }
 

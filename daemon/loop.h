@@ -17,7 +17,7 @@ struct loop;
 
 enum loop_clock { LOOP_WALL_JUMP, LOOP_SUSPEND, LOOP_STALL };        /* E8; by_us: how far, signed */
 struct loop_conf {
-	struct log *log;                                /* borrowed; NULL = silent */
+	struct log *log;                                /* borrowed; NULL = silent, env->log is there all the same */
 	uint64_t slow_us;                               /* 0 = 50 000 */
 	int train_threads;                              /* size of the train lane's team; 0 = 1 */
 	int data_threads;                               /* 0 = 1 */

@@ -194,9 +194,13 @@ static const struct env_ops ops = {
 	.resolve = real_resolve, .fail = real_fail, .detach = real_detach, .heard = real_heard, .ban = real_ban,
 };
 
+static uint64_t log_wall(void *arg) { return loop_wall_us(arg) / 1000; }
+
 void loop_env_init(struct loop *l)
 {
 	l->env.ops = &ops;
 	l->env.files = files_real();
-	l->env.log = l->conf.log;
+	if (!l->conf.log)
+		l->own_log = log_new(1, LOG_ERROR_, log_wall, l);
+	l->env.log = l->conf.log ? l->conf.log : l->own_log;
 }

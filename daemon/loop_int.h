@@ -10,6 +10,7 @@ struct event;
 struct loop {
 	struct env env;                         /* first: an env is its loop */
 	struct loop_conf conf;
+	struct log *own_log;                    /* nobody gave one: rooms may still write */
 	struct event_base *base;
 	struct event *kick;                     /* runs deferred calls that came from outside of a callback */
 	struct work *work;
