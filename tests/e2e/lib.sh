@@ -5,6 +5,7 @@
 #   daemon_spawn NAME [OPTION...]   starts one and does not wait               state NAME              its state folder
 #   daemon_kill NAME [SIGNAL]       SIGKILL unless said, and waits             log_of NAME             its standard error
 #   daemon_stop NAME                SIGTERM; fails unless it exits with 0      address NAME            HOST:PORT to join
+#   daemon_ends STATUS NAME SECONDS it ends by itself with STATUS              socket NAME             its control socket
 #   wait_for SECONDS COMMAND...     until it succeeds, else fails              hold SECONDS COMMAND... must never fail
 #   expect TEXT COMMAND...          the output must contain TEXT               refuse STATUS TEXT COMMAND...
 #   json NAME PATH ARGUMENT...      one value of hivectl --json, as peers.0.id
@@ -43,7 +44,8 @@ now_ms() { date +%s%3N; }
 
 state() { printf '%s/%s' "$work" "$1"; }
 log_of() { printf '%s/%s.log' "$work" "$1"; }
-hive() { local name=$1; shift; timeout $((20 * HIVE_SLOW)) "$HIVECTL" -s "$work/$name.sock" "$@"; }
+socket() { printf '%s/%s/control.sock' "$work" "$1"; }
+hive() { local name=$1; shift; timeout $((20 * HIVE_SLOW)) "$HIVECTL" -s "$(socket "$name")" "$@"; }
 alive() { kill -0 "${daemon_pid[$1]}" 2>/dev/null; }
 
 # The log of each start is appended, so that a restart keeps what came before.
@@ -51,8 +53,7 @@ daemon_spawn() {
 	local name=$1
 	shift
 	[ -d "$work/$name" ] || mkdir -m 700 "$work/$name"
-	"$HIVEMINDD" --state-dir "$work/$name" --socket "$work/$name.sock" --listen 127.0.0.1:auto "$@" \
-		>>"$work/$name.log" 2>&1 </dev/null &
+	"$HIVEMINDD" --config /dev/null --state-dir "$work/$name" --listen 127.0.0.1:auto "$@" >>"$work/$name.log" 2>&1 </dev/null &
 	daemon_pid[$name]=$!
 }
 
@@ -75,14 +76,16 @@ daemon_stop() {
 	[ "$status" = 0 ] || fail "daemon $1 ended with status $status after SIGTERM"
 }
 
-# The status of a daemon that ends by itself within SECONDS; its output is in log_of.
-daemon_status() {
-	local name=$1 pid=${daemon_pid[$1]} status=0
-	wait_for "$2" gone "$pid"
+daemon_ends() {
+	local want=$1 name=$2 pid=${daemon_pid[$2]} status=0
+	wait_for "$3" gone "$pid"
 	wait "$pid" || status=$?
 	unset "daemon_pid[$name]"
-	return "$status"
+	[ "$status" = "$want" ] || fail "daemon $name ended with status $status, expected $want"
 }
+
+# The log of a daemon contains TEXT.
+logged() { grep -qF -- "$2" "$work/$1.log"; }
 
 wait_for() {
 	local seconds=$1 end

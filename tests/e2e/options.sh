@@ -1,0 +1,50 @@
+#!/bin/bash
+# hivemindd's options and configuration: what is refused, with which words and which exit status.
+. "$(dirname "$0")/lib.sh"
+bad=42
+
+expect "hivemindd 0." "$HIVEMINDD" --version
+expect "usage: hivemindd" "$HIVEMINDD" --help
+refuse $bad "unknown option" "$HIVEMINDD" --no-such-option
+refuse $bad "only options are expected" "$HIVEMINDD" something
+
+printf '[network]\nlisten = 127.0.0.1:auto\n\n[checkpoint]\nkeep = 5\n' >"$work/good.conf"
+expect "good.conf: ok" "$HIVEMINDD" --check-config --config "$work/good.conf"
+refuse $bad "No such file" "$HIVEMINDD" --check-config --config "$work/none.conf"
+
+conf() { printf "$1" >"$work/bad.conf"; refuse $bad "$2" "$HIVEMINDD" --check-config --config "$work/bad.conf"; }
+conf '[network]\nlisten = 127.0.0.1:auto\nlissen = x\n' 'bad.conf:3: [network] lissen: unknown key: did you mean "listen"?'
+conf '[netwrok]\njoin = a:1\n' 'bad.conf:2: [netwrok] join: unknown section: did you mean "network"?'
+conf '[checkpoint]\nkeep = many\n' 'bad.conf:2: [checkpoint] keep: "many" is not a whole number'
+conf '[checkpoint]\nkeep = 0\n' '0 is out of range: 1 to 1000'
+conf '[checkpoint]\nevery = soon\n' '"soon" is not a duration'
+conf '[log]\nlevel = loud\n' 'debug, info, warn or error, not loud'
+conf 'keep = 1\n' 'stands before the first [section]'
+conf '[checkpoint\n' 'bad.conf:1: neither [section] nor key = value'
+
+
+# What is refused leaves no state folder behind.
+refuse $bad "neither [section]" "$HIVEMINDD" --config "$work/bad.conf" --state-dir "$work/none"
+[ ! -e "$work/none" ] || fail "a refused configuration made a state folder"
+
+# Listening beyond loopback needs a swarm key; the message says how to make one.
+daemon_spawn open --listen 0.0.0.0:auto
+daemon_ends $bad open 10
+logged open "--swarm-key-file swarm.key" || fail "the refusal does not say how to make a swarm key"
+
+# A key that others can read is refused, and its text is in no log.
+(umask 077; openssl rand -hex 32 >"$work/swarm.key")
+chmod 644 "$work/swarm.key"
+daemon_spawn loose --listen 0.0.0.0:auto --swarm-key-file "$work/swarm.key"
+daemon_ends $bad loose 10
+logged loose "swarm.key" || fail "the refusal does not name the key file"
+! grep -qf "$work/swarm.key" "$work/loose.log" || fail "the key is in the log"
+
+# A port in use.
+daemon_start first
+port=$(address first)
+daemon_spawn second --listen "$port"
+daemon_ends 1 second 10
+logged second "${port##*:}" || fail "the refusal does not name the port"
+daemon_stop first
+say done
