@@ -147,7 +147,7 @@ static inline void kit_open(struct kit *k, const char *json, const struct layer_
 	k->answer = (struct timer){ .fire = kit_answer };
 	k->begin_at = k->spec->target_batch;
 	conf = (struct trainer_conf){ .env = k->env, .spec = k->spec, .data = k->data, .par = &k->par, .host = host,
-		.macs_per_us = 1000 };
+		.macs_per_us = 10 };
 	k->t = trainer_new(&conf, &cb, k, &e);
 	if (!k->t)
 		fail_msg("trainer: %s", e.text);
