@@ -318,6 +318,8 @@ void op_ended(struct op *o, const struct token_news *news, const struct err *e)
 	if (o->is_job)
 		x->v.busy_us += env_now(x->c.env) - o->begin_us;
 	if (!counts) {
+		struct program *prog = o->prog;
+
 		for (uint32_t k = 0; k < o->i->nin; k++)
 			if (o->in && o->in[k])
 				o->in[k]->reading--;
@@ -325,8 +327,8 @@ void op_ended(struct op *o, const struct token_news *news, const struct err *e)
 			if (o->out && o->out[k])
 				o->out[k]->writing--;
 		list_del(&o->link);
-		program_unref(x, o->prog);
 		op_free(o);
+		program_unref(x, prog);
 	} else if (e && x->cb.trouble && !x->dying && !x->cb.trouble(x->arg, o->i, e)) {
 		list_del(&o->link);
 		work_count(o, false);
