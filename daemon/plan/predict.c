@@ -89,8 +89,10 @@ void sim_end(struct sim *s, uint32_t k, struct token_run *r, const struct token_
 	struct peer *p = &s->peer[k];
 	struct predict_span *span = r->user;
 	span->end_us = s->now;
-	if (r->instr->kind == PLAN_RECV && news && news->nfrom > 0)
+	if (r->instr->kind == PLAN_RECV && news && news->nfrom > 0) {
 		span->from = news->from[0].peer;
+		span->version = news->version;
+	}
 	p->out->busy_us[span->lane] += span->end_us - span->start_us;
 	p->out->ran[span->kind]++;
 	p->out->finish_us = s->now;
@@ -169,9 +171,29 @@ static void stuck(struct sim *s, struct peer *p)
 	}
 }
 
+/* A server that waits for requests has not hung: nothing has come that it could still answer. */
+static bool idle(const struct peer *p)
+{
+	uint64_t any = 0;
+	list_each(it, &p->waits) {
+		const struct wait *w = list_entry(it, struct wait, link);
+		if (w->run->instr->with != PLAN_ANY || w->nfrom > 0)
+			return false;
+		any++;
+	}
+	return any > 0 && any == tokens_running(p->tokens) && list_empty(&p->mail);
+}
+
 static void conclude(struct sim *s)
 {
 	struct prediction *o = s->out;
+	bool all_idle = true;
+	for (uint32_t k = 0; k < s->n; k++) {
+		struct peer *p = &s->peer[k];
+		p->out->finished = tokens_finished(p->tokens);
+		p->out->idle = !p->out->finished && idle(p);
+		all_idle = all_idle && (p->out->finished || p->dead || p->out->idle);
+	}
 	for (uint32_t k = 0; k < s->n; k++)
 		o->us = s->peer[k].out->finish_us > o->us ? s->peer[k].out->finish_us : o->us;
 	if (s->conf->horizon_us > 0 && s->nqueue > 0)
@@ -179,7 +201,6 @@ static void conclude(struct sim *s)
 	for (uint32_t k = 0; k < s->n; k++) {
 		struct peer *p = &s->peer[k];
 		uint32_t train = plan_find_lane(&p->plan, "train");
-		p->out->finished = tokens_finished(p->tokens);
 		p->out->died = p->dead;
 		p->out->bubble = o->us > 0 && train != PLAN_NONE ? 1 - (double)p->out->busy_us[train] / (double)o->us : 0;
 		for (uint32_t t = 0; t < p->plan.ntiers; t++)
@@ -189,7 +210,7 @@ static void conclude(struct sim *s)
 		for (uint32_t b = 0; b < p->plan.nbufs; b++)
 			p->out->values[b] = tokens_peak_values(p->tokens, b);
 		o->unread += list_len(&p->mail);
-		if (p->out->finished || p->dead || (s->conf->horizon_us > 0 && s->nqueue > 0))
+		if (p->out->finished || p->dead || all_idle || (s->conf->horizon_us > 0 && s->nqueue > 0))
 			continue;
 		stuck(s, p);
 	}

@@ -39,7 +39,7 @@ struct predict_peer {
 	uint64_t ran[PLAN_KINDS_COUNT];
 	uint32_t nbufs, *values;                /* most values of a buffer held at once: versions, stashes */
 	double bubble;                          /* 1 - busy time of lane train / time of the whole */
-	bool finished, died;
+	bool finished, died, idle;      /* idle: a server that waits for requests (RECV any) when all is over */
 };
 struct prediction {
 	uint64_t us;
@@ -47,7 +47,7 @@ struct prediction {
 	uint32_t nmembers; uint64_t *link_bytes;        /* [from rank * nmembers + to rank] */
 	size_t nspans; struct predict_span *span;       /* by end */
 	uint64_t unread;                                /* messages that nobody received */
-	bool stuck;                                     /* somebody waits for ever */
+	bool stuck;                                     /* somebody waits for ever (idle servers do not count) */
 	bool lost, memory;                              /* ... for a value never made; ... for bytes in a tier */
 	struct buf why;                                 /* then: who for what; text with NUL */
 };

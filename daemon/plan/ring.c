@@ -116,6 +116,7 @@ static void carry(struct tokens *t, uint32_t stream, uint32_t buf, const struct 
 		s->state = SLOT_FULL;
 		s->key = s->claim = from->slot[k].key + shift;
 		s->version = from->slot[k].version;
+		s->remote = from->slot[k].remote;
 		s->claimed = true;
 		ring_senders(s, from->slot[k].nfrom, from->slot[k].from, from->slot[k].parts);
 		ring_take(t, &at);

@@ -21,6 +21,8 @@ static void find_pairs(struct tokens *t)
 	for (uint32_t n = 0; n < t->plan->ninstrs; n++) {
 		const struct plan_instr *i = &t->plan->instr[n];
 		for (uint32_t k = 0; k < i->nin; k++) {
+			if (i->in[k].age == PLAN_NEWEST)
+				t->newest[i->in[k].buf] = true;
 			if (i->in[k].age != PLAN_SAME)
 				continue;
 			struct pair x = { i->in[i->in[k].k].buf, i->in[k].buf };
@@ -55,6 +57,7 @@ struct tokens *tokens_new(const struct plan *p, const struct token_hooks *hooks,
 		for (uint32_t i = t->section[s]; i < t->section[s + 1]; i++)
 			t->lanes_from[s] |= 1u << p->instr[i].lane;
 	}
+	t->newest = xcalloc(p->nbufs + 1, sizeof *t->newest);
 	rings_init(t);
 	find_pairs(t);
 	t->stream = xcalloc(t->nstreams, sizeof *t->stream);
@@ -88,6 +91,7 @@ void tokens_free(struct tokens *t)
 	rings_free(t);
 	free(t->stream);
 	free(t->pair);
+	free(t->newest);
 	free(t);
 }
 
@@ -136,8 +140,11 @@ static bool wants_more(const struct tokens *t, const struct stream *s, int secti
 	if (s->nruns >= TOKENS_AHEAD)
 		return false;
 	if (section == PLAN_BODY && !list_empty(&s->runs)) {
-		const struct token_run *oldest = list_entry(s->runs.next, struct token_run, link);
-		if (s->iteration > oldest->iteration + t->depth_max)
+		/* not too far ahead of what has not started: tokens_stop should mean soon */
+		const struct list *it = s->runs.next;
+		while (it->next != &s->runs && list_entry(it, const struct token_run, link)->running)
+			it = it->next;
+		if (s->iteration > list_entry(it, const struct token_run, link)->iteration + t->depth_max)
 			return false;
 	}
 	for (uint32_t l = 0; l < t->plan->nlanes; l++)
@@ -253,6 +260,17 @@ static enum token_wait values(struct tokens *t, struct token_run *r, uint32_t *w
 	return WAIT_NOTHING;
 }
 
+/* The newest complete value stays for those who will ask for the newest, unless the writer itself replaces it. */
+static bool only_newest(const struct tokens *t, const struct token_run *r, const struct token_bind *out)
+{
+	if (!t->newest[out->buf] || tokens_newest(t, out->stream, out->buf) != out->slot)
+		return false;
+	for (uint32_t k = 0; k < r->instr->nin; k++)
+		if (r->in[k].buf == out->buf && r->in[k].slot == out->slot)
+			return false;
+	return true;
+}
+
 static enum token_wait slots(struct tokens *t, struct token_run *r, uint32_t *which)
 {
 	const struct plan_instr *i = r->instr;
@@ -260,7 +278,7 @@ static enum token_wait slots(struct tokens *t, struct token_run *r, uint32_t *wh
 		const struct token_slot *s = ring_slot(t, &r->out[k]);
 		*which = k;
 		bool over = s->state != SLOT_EMPTY && s->key != r->out[k].key;
-		if (s->state == SLOT_WRITING || s->readers > 0 || (over && s->pins > 0))
+		if (s->state == SLOT_WRITING || s->readers > 0 || (over && (s->pins > 0 || only_newest(t, r, &r->out[k]))))
 			return WAIT_SLOT;
 	}
 	for (uint32_t k = 0; k < i->nin; k++) {
@@ -399,8 +417,9 @@ static void begin(struct tokens *t, struct token_run *r)
 		r->version = ring_slot(t, &r->in[0])->version;
 	for (uint32_t k = i->nin; k-- > 0;) {
 		struct token_slot *s = ring_slot(t, &r->in[k]);
+		/* weights that came from elsewhere keep the version of their owner */
 		if (i->in[k].role == PLAN_AS_WEIGHT)
-			r->version = r->in[k].key;
+			r->version = s->remote ? s->version : r->in[k].key;
 		s->readers++;
 		s->used = t->clock;
 	}
@@ -452,6 +471,7 @@ static void end_outputs(struct tokens *t, struct token_run *r, const struct toke
 		struct token_slot *s = ring_slot(t, &r->out[k]);
 		s->state = SLOT_FULL;
 		s->version = r->version;
+		s->remote = news != NULL;
 		if (i->nin > 0 && ring_slot(t, &r->in[0]) != s) {
 			const struct token_slot *from = ring_slot(t, &r->in[0]);
 			ring_senders(s, from->nfrom, from->from, from->parts);

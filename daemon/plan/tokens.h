@@ -7,7 +7,8 @@
  * An instruction is ready when (1) no earlier unfinished one of its stream touches a slot that it touches, one of both
  * writing (drops write too; COMMIT without inputs waits for everything before it); (2) its inputs are complete, and a
  * `<=k` finds a value young enough; (3) the slots it overwrites have no reader and no pin (a pin: some saved value was
- * made with this version, and `~` will ask for it); (4) its outputs and scratch fit into their tiers; (5) its lane has
+ * made with this version, and `~` will ask for it) and do not hold the newest complete value of a buffer that is read as
+ * `<=k`, unless it is an input of the writer itself; (4) its outputs and scratch fit into their tiers; (5) its lane has
  * room and it is among the lane's next `window`. */
 #ifndef PLAN_TOKENS_H
 #define PLAN_TOKENS_H
@@ -25,7 +26,7 @@ struct token_bind { uint32_t buf, slot, stream; int64_t key; bool fresh, blank; 
 struct token_slot {
 	enum slot_state state;
 	int64_t key, version;           /* version: key of the weights it was made with, inherited from input 0; -1 none */
-	bool bytes;                     /* its memory is taken */
+	bool bytes, remote;             /* its memory is taken; it came from another peer */
 	uint32_t readers, pins;         /* running ones; saved values that will ask for this version */
 	uint32_t npins; struct token_bind pin[TOKENS_PINS];     /* what this value pins */
 	uint32_t nfrom; struct token_from *from; uint32_t parts;/* senders; most senders a batch can have */

@@ -28,6 +28,7 @@ struct tokens {
 	uint32_t *peak_values;
 	uint32_t lane_running[PLAN_LANES_MAX];
 	uint32_t npairs; struct pair *pair;
+	bool *newest;                                   /* by buffer: somebody reads it as <=k */
 };
 
 struct ring *ring_of(const struct tokens *t, uint32_t stream, uint32_t buf);

@@ -145,15 +145,15 @@ enum token_wait tokens_blocked(struct tokens *t, uint32_t stream, const struct t
 	return WAIT_NOTHING;
 }
 
-static void why(struct tokens *t, uint32_t stream, struct buf *out)
+static bool why(struct tokens *t, uint32_t stream, bool more, struct buf *out)
 {
 	const struct token_run *r;
 	uint32_t which = 0;
 	const struct plan *p = t->plan;
 	enum token_wait w = tokens_blocked(t, stream, &r, &which);
 	if (w == WAIT_NOTHING)
-		return;
-	buf_printf(out, "%s%s of index %lld", out->len > 0 ? "; " : "", plan_kind_name(r->instr->kind), (long long)r->index);
+		return more;
+	buf_printf(out, "%s%s of index %lld", more ? "; " : "", plan_kind_name(r->instr->kind), (long long)r->index);
 	buf_printf(out, " (");
 	plan_print_instr(p, r->instr, out);
 	buf_printf(out, ")");
@@ -171,10 +171,12 @@ static void why(struct tokens *t, uint32_t stream, struct buf *out)
 		(long long)r->in[which].key); break;
 	default: break;
 	}
+	return true;
 }
 
 void tokens_why(struct tokens *t, struct buf *out)
 {
+	bool more = false;
 	for (uint32_t s = 0; s < t->nstreams; s++)
-		why(t, s, out);
+		more = why(t, s, more, out);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -115,8 +116,8 @@ static inline void kit_show(struct kit *k)
 	if (!getenv("KIT_SHOW"))
 		return;
 	plan_print(&k->plan[0], &b);
-	plan_gantt(&k->out, k->list, 100, &b);
-	print_message("%s", (const char *)b.p);
+	plan_gantt(&k->out, k->list, 160, &b);
+	fprintf(stderr, "%s", (const char *)b.p);
 	buf_free(&b);
 }
 
