@@ -153,10 +153,22 @@ static int place_state(struct options *o, struct err *e)
 	return 0;
 }
 
+/* DIR/control.sock gives DIR/status.sock, DIR/x.sock gives DIR/x-status.sock. */
+static char *beside(const char *socket)
+{
+	const char *slash = strrchr(socket, '/'), *name = slash ? slash + 1 : socket;
+	size_t n = strlen(name);
+
+	if (strcmp(name, "control.sock") == 0)
+		return xasprintf("%.*sstatus.sock", (int)(name - socket), socket);
+	n -= n > 5 && strcmp(name + n - 5, ".sock") == 0 ? 5 : 0;
+	return xasprintf("%.*s-status.sock", (int)((size_t)(name - socket) + n), socket);
+}
+
 static void place_sockets(struct options *o, bool state_given)
 {
 	const char *unit = getenv("RUNTIME_DIRECTORY"), *want = conf_str(o->conf, "control", "socket");
-	const char *view = conf_str(o->conf, "control", "status_socket"), *slash;
+	const char *view = conf_str(o->conf, "control", "status_socket");
 
 	if (*want)
 		o->socket = xstrdup(want);
@@ -166,13 +178,10 @@ static void place_sockets(struct options *o, bool state_given)
 		o->socket = xstrdup("/run/hivemindd/control.sock");
 	else
 		o->socket = xasprintf("%s/control.sock", o->state_dir);
-	slash = strrchr(o->socket, '/');
 	if (strcmp(view, "none") == 0)
 		o->status_socket = NULL;
-	else if (*view)
-		o->status_socket = xstrdup(view);
 	else
-		o->status_socket = xasprintf("%.*sstatus.sock", slash ? (int)(slash - o->socket) + 1 : 0, o->socket);
+		o->status_socket = *view ? xstrdup(view) : beside(o->socket);
 }
 
 enum options_what options_read(struct options *o, int argc, char **argv, struct err *e)
