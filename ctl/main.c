@@ -21,7 +21,7 @@ struct ctl {
 	const char *socket;
 	bool json, yes, help, names, complete;
 	int timeout_ms;
-	char **words;           /* what is left for the command */
+	const char **words;     /* what is left for the command */
 	size_t n;
 	struct conn conn;
 	json_t *table;          /* array of command rows */
@@ -208,7 +208,7 @@ static void help_one(const json_t *cmd)
 			json_is_true(json_object_get(p, "required")) ? "" : " (optional)");
 }
 
-static int help(struct ctl *c, char **w, size_t n)
+static int help(struct ctl *c, const char *const *w, size_t n)
 {
 	size_t i, used;
 	json_t *row;

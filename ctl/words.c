@@ -64,7 +64,7 @@ static const char *nearest(const json_t *table, const char *word)
 	return best;
 }
 
-const json_t *words_command(const json_t *table, char **w, size_t n, size_t *ret_used, struct err *e)
+const json_t *words_command(const json_t *table, const char *const *w, size_t n, size_t *ret_used, struct err *e)
 {
 	char two[128], verbs[256];
 	const json_t *row;
@@ -128,7 +128,7 @@ static json_t *file_json(const char *path, struct err *e)
 
 static json_t *any_json(const char *word)
 {
-	json_t *j = json_read(word, strlen(word), JSON_SOCK, NULL);
+	json_t *j = json_loads(word, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
 
 	return j ? j : json_text(word);
 }
@@ -210,7 +210,7 @@ static int unknown_option(const json_t *cmd, const char *word, struct err *e)
 }
 
 /* Takes words[at] as an option; returns how many words it used, -1 on error. */
-static int take_option(const json_t *cmd, json_t *out, char **w, size_t n, size_t at, struct err *e)
+static int take_option(const json_t *cmd, json_t *out, const char *const *w, size_t n, size_t at, struct err *e)
 {
 	const json_t *params = json_object_get(cmd, "params");
 	const char *eq = strchr(w[at], '='), *value;
@@ -287,7 +287,7 @@ static int take_word(const json_t *cmd, json_t *out, const char *word, struct er
 	return 0;
 }
 
-json_t *words_params(const json_t *cmd, char **w, size_t n, struct err *e)
+json_t *words_params(const json_t *cmd, const char *const *w, size_t n, struct err *e)
 {
 	json_t *out = json_object(), *p;
 	bool only_words = false;
