@@ -1,0 +1,42 @@
+#!/bin/bash
+# One peer trains alone on the digits: to the end; through kill -9 in the middle; and a learning rate that explodes.
+. "$(dirname "$0")/lib.sh"
+data=$root/tests/data
+sed 's/"strategy": "hivemind"/"strategy": "single"/' "$data/digits.json" >"$work/spec.json"
+python3 - "$work/spec.json" <<'END'
+import json, sys
+d = json.load(open(sys.argv[1]))
+d["schedule"] = {"name": "constant"}
+d["stop"] = {"epochs": 300}
+d["local"] = {"batch": 32, "checkpoint_every": 5}
+json.dump(d, open(sys.argv[1], "w"))
+d["name"], d["optimizer"], d["stop"] = "boom", {"name": "sgd", "lr": 1e30}, {"epochs": 50}
+json.dump(d, open(sys.argv[1] + ".boom", "w"))
+END
+epoch() { json "$1" epoch run show digits 2>/dev/null || echo 0; }
+past() { [ "$(epoch "$1")" -ge "$2" ]; }
+saved() { hive a --json run show digits | grep -q '"checkpoints":\[{'; }
+
+daemon_start a
+hive a run start "$work/spec.json" --data "$data/digits" >/dev/null || fail "the run was refused"
+wait_for 60 past a 20
+wait_for 20 saved
+before=$(epoch a)
+daemon_kill a
+ls "$(state a)"/*/*/*.safetensors "$(state a)"/*/*.safetensors >/dev/null 2>&1 ||
+	[ -n "$(find "$(state a)" -name '*.safetensors')" ] || fail "no checkpoint on the disk"
+daemon_start a
+wait_for 20 past a 5
+[ "$(epoch a)" -le $((before + 200)) ] || fail "the epochs do not fit: $before before the kill, $(epoch a) after"
+wait_for 120 json_is done a state run show digits
+accuracy=$(json a val_accuracy run show digits)
+python3 -c "import sys; sys.exit(not float(sys.argv[1]) >= 0.95)" "$accuracy" || fail "held-out accuracy $accuracy, at least 0.95"
+say "kill -9 at epoch $before, resumed; accuracy $accuracy"
+
+# A loss that is no number: said with its name, recorded, and the daemon goes on.
+hive a run start "$work/spec.json.boom" --data "$data/digits" >/dev/null || fail "the run was refused"
+wait_for 60 json_is failed a state run show boom
+expect "finite" hive a run show boom
+alive a || fail "the daemon died"
+daemon_stop a
+say done

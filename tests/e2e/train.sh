@@ -1,0 +1,54 @@
+#!/bin/bash
+# Three peers train one model together: everybody contributes, a learning rate is changed on the way, one is killed and
+# the others finish the round without it, it comes back and catches up, and all end with the same commit.
+. "$(dirname "$0")/lib.sh"
+data=$root/tests/data
+python3 - "$data/digits.json" >"$work/spec.json" <<'END'
+import json, sys
+d = json.load(open(sys.argv[1]))
+d["schedule"], d["stop"], d["local"] = {"name": "constant"}, {"epochs": 400}, {"batch": 32, "checkpoint_every": 10}
+print(json.dumps(d))
+END
+show() { json "$1" "$2" run show digits 2>/dev/null; }
+past() { local e; e=$(show "$1" epoch) && [ "$e" -ge "$2" ]; }
+members() { [ "$(show "$1" members)" = "$2" ]; }
+
+daemon_start a
+for n in b c; do daemon_start $n --join "$(address a)"; done
+hive a run start "$work/spec.json" --data "$data/digits" >/dev/null || fail "the run was refused"
+joined() { hive "$1" run join digits --data "$data/digits" >/dev/null 2>&1; }
+for n in b c; do wait_for 20 joined $n; done
+for n in a b c; do wait_for 60 members $n 3; done
+at=$(show a epoch)
+wait_for 60 past a $((at + 5))
+say "three members at epoch $at"
+
+# A hyperparameter, for everybody from one epoch on.
+hive a set digits lr=0.002 >/dev/null || fail "set was refused"
+lr_is() { hive "$1" get digits lr 2>/dev/null | grep -q 0.002; }
+for n in a b c; do wait_for 30 lr_is $n; done
+refuse 1 "lr" hive a set digits lr=fast
+refuse 1 "" hive b set digits lr=0.5
+
+# SIGKILL: the survivors go on in well under a second of extra time.
+at=$(show a epoch)
+daemon_kill c
+begun=$(now_ms)
+wait_for 30 past a $((at + 2))
+say "two epochs further $(($(now_ms) - begun)) ms after SIGKILL"
+for n in a b; do wait_for 30 members $n 2; done
+
+# Back: resumes by itself, and is a member again.
+daemon_start c --join "$(address a)"
+for n in a b c; do wait_for 60 members $n 3; done
+say "the third is back at epoch $(show c epoch)"
+
+for n in a b c; do wait_for 150 json_is done $n state run show digits; done
+for n in a b c; do
+	accuracy=$(show $n val_accuracy)
+	python3 -c "import sys; sys.exit(not float(sys.argv[1]) >= 0.95)" "$accuracy" || fail "$n: held-out accuracy $accuracy"
+done
+[ "$(show a val_accuracy)" = "$(show b val_accuracy)" ] || fail "a and b end with different parameters"
+[ "$(show a val_accuracy)" = "$(show c val_accuracy)" ] || fail "a and c end with different parameters"
+for n in c b a; do daemon_stop $n; done
+say "held-out accuracy $accuracy"
