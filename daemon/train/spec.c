@@ -1,5 +1,5 @@
-/* The specification of a run: reads the whole object, key by key. What kernels answer for is in spec_model.c, digests in
- * spec_canon.c, what changes while the run goes in spec_live.c, the local part and data in spec_local.c. */
+/* The specification of a run: reads the whole object, key by key. What kernels answer for is in spec_model.c,
+ * digests in spec_canon.c, what changes while the run goes in spec_live.c, the local part and data in spec_local.c. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/hash.h"
@@ -34,7 +34,7 @@ static int read_strategy(struct spec *s, const json_t *shared, struct err *e)
 	const struct place top = { "" }, at = place_key(&top, "strategy");
 	char names[400];
 
-	memcpy(s->strategy, "hivemind", sizeof("hivemind"));
+	memcpy(s->strategy, strategy_at(0)->name, strlen(strategy_at(0)->name) + 1);    /* the first of the list */
 	if (read_text(shared, &top, "strategy", s->strategy, sizeof(s->strategy), e) < 0)
 		return -1;
 	if (!strategy_find(s->strategy))

@@ -4,6 +4,8 @@
 #define TRAIN_STRATEGY_H
 #include "plan/planner.h"
 
+#define STRATEGY_DEFAULT "hivemind"     /* of a spec that names none */
+
 const struct planner_ops *strategy_find(const char *name);      /* NULL: unknown */
 const struct planner_ops *strategy_at(int i);                   /* NULL past the end */
 const char *strategy_names(char *out, size_t cap);
