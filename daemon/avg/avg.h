@@ -24,7 +24,8 @@ struct avg_conf {
 	uint64_t data_limit;                    /* the pool ends at this position; 0 = endless */
 	uint32_t group_max;                     /* 0 = 64 */
 	double minority_wait_rounds;            /* C3; default 3 */
-	uint64_t round_floor_us;                /* smallest deadline; 0 = 20 ms */
+	uint64_t round_floor_us;                /* smallest deadline; 0 = 200 ms (a death shows sooner by itself) */
+	uint32_t part_min;                      /* smallest part, floats; 0 = 1024 */
 	bool client, aux;                       /* no part to reduce / no samples */
 	uint32_t micro_batch;                   /* ranges are cut in multiples of it */
 };
@@ -75,6 +76,9 @@ struct avg;
 struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, struct dht *dht /* NULL in tests */,
 	const struct avg_conf *conf, const struct avg_cb *cb, void *arg, struct err *e);
 void avg_free(struct avg *a);                   /* without goodbye; see avg_leave */
+/* A sum in the reduce lane still reads the vector given to avg_contribute: keep it until this is false, should you free
+ * the averager in the middle of a round. Callbacks that give the vector back wait for it by themselves. */
+bool avg_busy(const struct avg *a);
 /* Enters at a point. follower: knows no parameters yet; is taken along with weight 0, gets commits (which its owner
  * queues) while it downloads state; call avg_enter again with follower = false and the caught-up point. */
 int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e);

@@ -1,0 +1,145 @@
+/* A COMMIT becomes the state: the point of the history, the roster, the promises, who leads next. Then the owner is
+ * told, once, with the mean. Nothing else in this room changes the point of a peer that is in the swarm. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/lead.h"
+#include "common/hash.h"
+
+static void take_point(struct avg *a, const struct body *c, const struct buf *bytes, bool *ret_changed)
+{
+	struct avg_point *p = &a->point;
+	*ret_changed = p->params_version != c->params_version;
+	sha256_of(bytes->p, bytes->len - SIG_BYTES, p->prev);
+	p->epoch = c->epoch;
+	p->samples += c->weight;
+	p->params_version = c->params_version;
+	json_decref(p->params);
+	p->params = json_deep_copy(c->params);
+	for (size_t i = 0; i < c->n; i++)
+		if (c->m[i].flags & MATE_IN)
+			ranges_add_all(&p->done, &c->m[i].claimed);
+	a->gen++;
+	past_add(a);
+	buf_clear(&a->last_commit);
+	buf_put(&a->last_commit, bytes->p, bytes->len);
+}
+
+static void take_member(struct avg *a, const struct wire_member *w)
+{
+	struct mate *m = mate_make(a, &w->id);
+	if (!m)
+		return;
+	bool known_dead = !m->live && m->absent[0];
+	m->member = true;
+	m->live = m == a->me || !known_dead;
+	m->fresh = false;
+	m->awaited = w->flags & MATE_IN;
+	if (m != a->me) {
+		m->at = w->at;
+		m->rate = w->rate;
+		m->micro = w->micro;
+		net_learn(a->net, &w->id, &w->at);
+	}
+	if (w->bandwidth)
+		m->bandwidth = w->bandwidth;
+	m->flags = w->flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_AUX | MATE_HOLD);
+	ranges_copy(&m->grant, &w->grant);
+}
+
+static void take_roster(struct avg *a, const struct body *c)
+{
+	a->n_last = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		m->member = m->counted = m->awaited = false;
+		ranges_clear(&m->grant);
+	}
+	for (size_t i = 0; i < c->n; i++) {
+		if (c->m[i].flags & MATE_GONE)
+			continue;
+		take_member(a, &c->m[i]);
+		a->n_last += !(c->m[i].flags & MATE_FOLLOWER);
+	}
+	free(a->part);
+	free(a->part_owner);
+	a->parts = c->parts;
+	a->part = xmemdup(c->part, (c->parts + 1) * sizeof *c->part);
+	a->part_owner = xcalloc(c->parts + 1, sizeof *a->part_owner);
+	for (size_t p = 0; p < c->parts; p++)
+		a->part_owner[p] = c->m[c->part[p].owner].id;
+}
+
+static void next_leader(struct avg *a)
+{
+	if (a->leader)
+		roster_care(a, a->leader, -1);
+	a->leader = NULL;
+	a->term = 0;
+	roster_reorder(a);
+	a->me->epoch = a->point.epoch;
+	memcpy(a->me->prev, a->point.prev, DIGEST);
+	a->me->samples = 0;
+	if (!a->me->member) {                   /* dropped: ask to be taken in again */
+		a->state = AVG_JOINING;
+		a->enter_us = now_of(a);
+		a->unreachable = 0;
+		return;
+	}
+	roster_elect(a);
+	roster_sum(a);
+}
+
+static void measure(struct avg *a, const struct round *r)
+{
+	uint64_t now = now_of(a), took = now - r->begun_us;
+	times_add(&a->round_times, took);
+	a->last_round_us = took;
+	if (a->commit_us)
+		a->epoch_us = a->epoch_us ? (a->epoch_us * 3 + now - a->commit_us) / 4 : now - a->commit_us;
+	a->commit_us = now;
+	a->rounds_done++;
+	a->fails = 0;
+	a->bytes_in += r->bytes_in;
+	a->bytes_out += r->bytes_out;
+}
+
+void apply_commit(struct round *r)
+{
+	struct avg *a = r->a;
+	const struct body *c = r->commit;
+	const float *mean = r->mean_is_x ? r->x : r->mean;
+	struct avg_commit out = { .epoch = c->epoch, .point = &a->point, .term = c->term, .attempts = c->attempt + 1, .minority = c->minority,
+		.weight = c->weight, .begin_us = r->begun_us, .end_us = now_of(a), .bytes_out = r->bytes_out, .bytes_in = r->bytes_in };
+	struct id *left = xcalloc(c->n + 1, sizeof *left);
+	for (size_t i = 0; i < c->n; i++) {
+		const struct wire_member *m = &c->m[i];
+		bool in = m->flags & MATE_IN;
+		out.contributors += in;
+		out.members += !(m->flags & MATE_GONE) || in;
+		if (in && id_eq(&m->id, &a->me->id))
+			out.my_samples = m->samples;
+		if (!in && i < r->b.n && !(m->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD)))
+			left[out.left_out_n++] = m->id;
+	}
+	out.left_out = left;
+	a->rounds_without += out.left_out_n > 0;
+	take_point(a, c, &r->commit_bytes, &out.changed_params);
+	take_roster(a, c);
+	ranges_clear(&a->claimed);
+	a->samples = 0;
+	if (a->grant_call)
+		net_cancel(a->net, a->grant_call);
+	a->grant_call = NULL;
+	next_leader(a);
+	measure(a, r);
+	propose_applied(a, c);
+	round_close(r);                         /* results on their way go on from the tail */
+	struct ranges grant = { 0 };            /* the callback may enter elsewhere */
+	ranges_copy(&grant, &a->me->grant);
+	out.grant = &grant;
+	a->cb.commit(a->arg, &out, mean);
+	ranges_free(&grant);
+	free(left);
+	a->tell = true;
+	kick(a);
+}

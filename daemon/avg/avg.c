@@ -1,0 +1,279 @@
+/* The averager's face. What the owner calls is noted and done from `kick`, a timer that fires at once: no callback
+ * re-enters its caller, and several calls of one event become one step. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "avg/lead.h"
+
+static void kick_fire(struct timer *t);
+
+void kick(struct avg *a)
+{
+	if (a->kicked || a->freeing)
+		return;
+	a->kicked = true;
+	env_after(a->env, &a->kick, 1);
+}
+
+static void conf_defaults(struct avg_conf *c)
+{
+	if (!c->group_max)
+		c->group_max = 64;
+	if (!(c->minority_wait_rounds > 0))
+		c->minority_wait_rounds = 3;
+	if (!c->round_floor_us)
+		c->round_floor_us = 200 * MS;
+	if (!c->micro_batch)
+		c->micro_batch = 1;
+}
+
+struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, struct dht *dht, const struct avg_conf *conf,
+	const struct avg_cb *cb, void *arg, struct err *e)
+{
+	if (!conf->len || !conf->target_batch) {
+		err_set(e, ERR_INVALID, "averaging needs a vector and a target batch size of at least 1");
+		return NULL;
+	}
+	struct avg *a = xcalloc(1, sizeof *a);
+	a->env = env;
+	a->net = net;
+	a->chunks = chunks;
+	a->dht = dht;
+	a->conf = *conf;
+	a->cb = *cb;
+	a->arg = arg;
+	conf_defaults(&a->conf);
+	id_hex(&conf->run, a->hex);
+	snprintf(a->key, sizeof a->key, "run:%s:peers", a->hex);
+	list_init(&a->mates);
+	list_init(&a->tails);
+	list_init(&a->asks);
+	list_init(&a->in_hub);
+	avg_point_init(&a->point);
+	a->kick = (struct timer){ .fire = kick_fire, .name = "avg.kick" };
+	a->beat = (struct timer){ .fire = progress_beat, .name = "avg.beat" };
+	a->meet = (struct timer){ .fire = meet_fire, .name = "avg.meet" };
+	a->me = mate_make(a, net_self(net));
+	a->me->at = *net_endpoint(net);
+	a->me->micro = a->conf.micro_batch;
+	a->me->flags = (uint8_t)((conf->client ? MATE_CLIENT : 0) | (conf->aux ? MATE_AUX : 0));
+	if (hub_enter(a, e)) {
+		mate_free(a, a->me);
+		free(a);
+		return NULL;
+	}
+	net_watch(net, roster_news, a);
+	return a;
+}
+
+bool avg_busy(const struct avg *a)
+{
+	return a->x_jobs > 0;
+}
+
+static void avg_end(struct avg *a)
+{
+	round_reap(a, true);
+	for (size_t i = 0; i < SPARES; i++)
+		big_free(a->spare[i].p, a->spare[i].bytes);
+	free(a);
+}
+
+void avg_free(struct avg *a)
+{
+	if (!a)
+		return;
+	a->freeing = true;
+	net_unwatch(a->net, roster_news, a);
+	hub_leave(a);
+	meet_stop(a);
+	recover_free(a);
+	if (a->round)
+		round_close(a->round);
+	round_reap(a, true);
+	propose_free(a);
+	if (a->grant_call)
+		net_cancel(a->net, a->grant_call);
+	if (a->beat_call)
+		net_cancel(a->net, a->beat_call);
+	while (!list_empty(&a->mates))
+		mate_free(a, list_entry(a->mates.next, struct mate, link));
+	env_timer(a->env, &a->kick, 0);
+	env_timer(a->env, &a->beat, 0);
+	env_timer(a->env, &a->leave_timer, 0);
+	avg_point_done(&a->point);
+	ranges_free(&a->claimed);
+	buf_free(&a->last_commit);
+	free(a->part);
+	free(a->part_owner);
+	if (list_empty(&a->tails))
+		avg_end(a);                     /* else the last job's end does it (avg_job_over) */
+}
+
+void avg_job_over(struct avg *a)
+{
+	if (!a->freeing) {
+		kick(a);
+		return;
+	}
+	round_reap(a, true);
+	if (list_empty(&a->tails))
+		avg_end(a);
+}
+
+int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e)
+{
+	bool here = a->state == AVG_IN && same_point(a, at->epoch, at->prev);
+	if (at->epoch && a->conf.target_batch == 0)
+		return err_set(e, ERR_INVALID, "no target batch");
+	a->follower = follower;
+	a->leaving = a->leave_told = false;
+	a->lost_pending = false;
+	if (a->me->flags & MATE_AUX)
+		ranges_clear(&a->me->grant);
+	if (here && a->leader && !is_leader(a)) {      /* a follower that has caught up: JOIN makes it a full member */
+		join_start(a, a->leader);
+		meet_now(a);
+		return 0;
+	}
+	recover_free(a);
+	if (a->round)
+		round_close(a->round);
+	roster_clear(a);
+	avg_point_copy(&a->point, at);
+	a->npast = 0;
+	a->gen++;
+	past_add(a);
+	roster_reorder(a);
+	buf_clear(&a->last_commit);
+	a->samples = 0;
+	a->digest_epoch = 0;
+	a->n_last = 0;
+	ranges_clear(&a->claimed);
+	a->state = AVG_JOINING;
+	a->enter_us = now_of(a);
+	a->unreachable = a->hops = 0;
+	a->look_us = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (m->probe_us != UINT64_MAX)
+			m->probe_us = m->backoff_us = 0;
+	}
+	meet_now(a);
+	env_after(a->env, &a->beat, HEARTBEAT_US);
+	return 0;
+}
+
+void avg_meet(struct avg *a, const struct id *peer)
+{
+	struct mate *m = id_eq(peer, &a->me->id) ? NULL : mate_make(a, peer);
+	if (!m || m->member)
+		return;
+	m->live = true;
+	m->probe_us = 0;
+	meet_now(a);
+}
+
+void avg_progress(struct avg *a, uint64_t samples, double rate, const struct ranges *claimed)
+{
+	a->samples = samples;
+	a->rate = rate > 0 ? rate : 0;
+	if (claimed)
+		ranges_copy(&a->claimed, claimed);
+	else
+		ranges_clear(&a->claimed);
+	a->fresh_progress = true;
+	kick(a);
+}
+
+void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed)
+{
+	struct round *r = a->round;
+	if (!r || r->b.epoch != epoch || r->b.what != BODY_BEGIN || r->contributed)
+		return;                         /* a round that is over: its end has been or will be told */
+	r->contributed = true;
+	r->x = samples ? x : NULL;
+	r->samples = x && !(a->me->flags & (MATE_AUX | MATE_FOLLOWER)) ? samples : 0;
+	ranges_clear(&r->claimed);
+	if (claimed && r->samples)
+		ranges_copy(&r->claimed, claimed);
+	kick(a);
+}
+
+void avg_applied(struct avg *a, uint64_t epoch, const uint8_t params_digest[16])
+{
+	a->digest_epoch = epoch;
+	memcpy(a->digest, params_digest, 16);
+	a->tell = true;
+	kick(a);
+}
+
+void avg_hold(struct avg *a, bool hold)
+{
+	a->hold = hold;
+	a->tell = true;
+	kick(a);
+}
+
+/* ---- kick ---- */
+
+static void tell_lost(struct avg *a)
+{
+	if (!a->lost_pending || a->x_jobs)
+		return;
+	a->lost_pending = false;
+	a->samples = 0;
+	ranges_clear(&a->claimed);
+	a->cb.resync(a->arg, a->lost_why, &a->lost_donor, a->lost_epoch);
+}
+
+static void tell_failed(struct avg *a, struct round *r)
+{
+	struct err e = *r->fail;
+	uint64_t epoch = r->b.epoch;
+	bool told = r->told_begin;
+	a->rounds_failed++;
+	round_close(r);
+	if (told)
+		a->cb.failed(a->arg, epoch, &e);
+}
+
+static void step_round(struct avg *a)
+{
+	struct round *r = a->round;
+	if (r && r->contributed && !r->told_x && !r->commit)
+		member_contributed(r);
+	if ((r = a->round) && r->lead) {
+		flow_missing_self(r);
+		lead_step(r);
+	}
+	if (!(r = a->round))
+		return;
+	if (r->fail && !a->x_jobs)
+		tell_failed(a, r);
+	else if (r->commit && flow_complete(r) && !a->x_jobs)
+		apply_commit(r);
+}
+
+static void kick_fire(struct timer *t)
+{
+	struct avg *a = container_of(t, struct avg, kick);
+	a->kicked = false;
+	round_reap(a, false);
+	tell_lost(a);
+	step_round(a);
+	if (a->leaving) {
+		leave_step(a);
+		return;
+	}
+	if (a->state == AVG_IN && !a->round) {
+		if (a->fresh_progress || a->tell || is_leader(a))
+			progress_send(a, false);
+		a->fresh_progress = false;
+		grant_need(a);
+	}
+	propose_send(a);
+	if (a->state == AVG_JOINING && !a->meet.at_us)
+		meet_now(a);
+}

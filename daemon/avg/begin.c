@@ -1,0 +1,230 @@
+/* The leader opens a round: BEGIN names the members in order, cuts the vector by measured bandwidth, fixes the
+ * hyperparameters; READY brings what each has. Who was with us last time or has reported is waited for, others not. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/int.h"
+#include "avg/lead.h"
+#include "avg/part.h"
+#include "common/hash.h"
+
+#define UNMEASURED_US (2 * SECOND)
+#define PART_MIN 1024                           /* floats; smaller parts cost more messages than they save bytes */
+
+static int by_id(const void *x, const void *y)
+{
+	return id_cmp(&(*(struct mate *const *)x)->id, &(*(struct mate *const *)y)->id);
+}
+
+void body_put_member(const struct avg *a, const struct mate *m, struct wire_member *ret)
+{
+	*ret = (struct wire_member){ .id = m->id, .at = m->at, .flags = m->flags, .rate = m->rate, .bandwidth = m->bandwidth,
+		.micro = m == a->me ? a->conf.micro_batch : m->micro, .grant = m->grant };   /* grant is lent: for encoding only */
+}
+
+void body_sign(struct avg *a, const struct body *b, struct buf *ret)
+{
+	uint8_t sig[SIG_BYTES];
+	body_encode(b, ret);
+	net_sign(a->net, ret->p, ret->len, sig);
+	buf_put(ret, sig, SIG_BYTES);
+}
+
+int body_open(struct avg *a, struct body *ret, const void *p, size_t n, const struct id *from, struct err *e)
+{
+	if (n <= SIG_BYTES)
+		return err_set(e, ERR_PROTOCOL, "body without signature");
+	if (body_decode(ret, p, n - SIG_BYTES, e))
+		return -1;
+	if (!id_eq(&ret->run, &a->conf.run) || ret->len != a->conf.len) {
+		err_set(e, ERR_MISMATCH, "a round of another run or length (%llu, here %zu)", (unsigned long long)ret->len, a->conf.len);
+		body_free(ret);
+		return -1;
+	}
+	if (!id_eq(&ret->leader, from) && !net_verify(&ret->leader, p, n - SIG_BYTES, (const uint8_t *)p + n - SIG_BYTES)) {
+		err_set(e, ERR_AUTH, "passed on by another, and its author's signature is wrong");
+		body_free(ret);
+		return -1;
+	}
+	return 0;
+}
+
+/* ---- parts ---- */
+
+static bool can_reduce(const struct wire_member *m)
+{
+	return !(m->flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_HOLD));
+}
+
+static void cut(struct avg *a, struct body *b, const double *bw, uint64_t *size)
+{
+	double *w = xcalloc(b->n, sizeof *w);
+	bool some = false;
+	for (size_t i = 0; i < b->n; i++)
+		some |= bw[i] != 0;
+	if (some && !part_shares(bw, b->n, w))
+		part_sizes(w, b->n, a->conf.len, a->conf.part_min ? a->conf.part_min : PART_MIN, size);
+	else
+		for (size_t i = 0; i < b->n; i++)
+			size[i] = id_eq(&b->m[i].id, &a->me->id) ? a->conf.len : 0;
+	free(w);
+}
+
+/* The split of the last round, when the same peers can do it and a new one would not gain 10 %. */
+static bool keep(struct avg *a, struct body *b, const double *bw, uint64_t *size)
+{
+	uint64_t *old = xcalloc(b->n, sizeof *old), sum = 0;
+	bool same = a->parts > 0;
+	for (size_t k = 0; k < a->parts && same; k++) {
+		size_t i = 0;
+		while (i < b->n && !id_eq(&b->m[i].id, &a->part_owner[k]))
+			i++;
+		same = i < b->n && bw[i] != 0;
+		if (same) {
+			old[i] += a->part[k].len;
+			sum += a->part[k].len;
+		}
+	}
+	for (size_t i = 0; i < b->n && same; i++)
+		same = (size[i] > 0) == (old[i] > 0);
+	same = same && sum == a->conf.len && part_cost(bw, old, b->n, sum) <= part_cost(bw, size, b->n, sum) * 1.1;
+	if (same)
+		memcpy(size, old, b->n * sizeof *old);
+	free(old);
+	return same;
+}
+
+static void plan_parts(struct avg *a, struct body *b)
+{
+	double *bw = xcalloc(b->n, sizeof *bw);
+	uint64_t *size = xcalloc(b->n, sizeof *size), at = 0;
+	for (size_t i = 0; i < b->n; i++)
+		bw[i] = !can_reduce(&b->m[i]) ? 0 : b->m[i].bandwidth ? (double)b->m[i].bandwidth : -1;
+	cut(a, b, bw, size);
+	keep(a, b, bw, size);
+	b->part = xcalloc(b->n, sizeof *b->part);
+	for (size_t i = 0; i < b->n; i++) {
+		if (!size[i])
+			continue;
+		b->part[b->parts++] = (struct wire_part){ .owner = (uint16_t)i, .off = at, .len = size[i] };
+		at += size[i];
+	}
+	free(bw);
+	free(size);
+}
+
+/* ---- BEGIN ---- */
+
+static void gather(struct avg *a, struct body *b)
+{
+	struct mate **v = xcalloc(a->nmates, sizeof *v);
+	size_t n = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (m->member && m->live && n < WIRE_MEMBERS_MAX)
+			v[n++] = m;
+	}
+	qsort(v, n, sizeof *v, by_id);
+	b->m = xcalloc(n, sizeof *b->m);
+	b->n = n;
+	for (size_t i = 0; i < n; i++) {
+		body_put_member(a, v[i], &b->m[i]);
+		b->m[i].grant = (struct ranges){ 0 };
+	}
+	free(v);
+}
+
+uint64_t unmeasured_us(const struct avg *a)
+{
+	return UNMEASURED_US + (uint64_t)a->conf.len * sizeof(float);   /* at 1 MB/s (B18) */
+}
+
+static void begin_answered(void *arg, const struct frame *f, const struct err *e)
+{
+	struct lead_call *c = arg;
+	struct round *r = c->r;
+	struct ready ready;
+	list_del(&c->link);
+	if (f && !ready_decode(&ready, f->blob, f->blob_len, NULL)) {
+		lead_ready(r, c->member, &ready);
+		ranges_free(&ready.claimed);
+	} else if (!r->lead->m[c->member].is_ready) {
+		r->lead->m[c->member].refused = true;
+		lead_step(r);
+	}
+	free(c);
+}
+
+void lead_send_begin(struct round *r, size_t i)
+{
+	struct avg *a = r->a;
+	struct lead_call *c = xcalloc(1, sizeof *c);
+	*c = (struct lead_call){ .r = r, .member = i };
+	list_push(&r->lead->calls, &c->link);
+	json_t *j = hub_json(a);
+	json_object_set_new(j, "term", json_integer(r->term));
+	MARK(a, "avg.begin.before");
+	c->call = net_call(a->net, &r->b.m[i].id, KIND_AVG_BEGIN, j, blob_copy(r->bytes.p, r->bytes.len), CLASS_control,
+		r->b.ready_us + SECOND, begin_answered, c);
+	MARK(a, "avg.begin.after");
+}
+
+void lead_calls_drop(struct lead *l)
+{
+	list_each_safe(it, &l->calls) {
+		struct lead_call *c = list_entry(it, struct lead_call, link);
+		net_cancel(l->r->a->net, c->call);
+		list_del(&c->link);
+		free(c);
+	}
+}
+
+struct lead *lead_new(struct round *r)
+{
+	struct lead *l = xcalloc(1, sizeof *l);
+	l->r = r;
+	l->m = xcalloc(r->b.n, sizeof *l->m);
+	l->samples = xcalloc(r->b.n, sizeof *l->samples);
+	l->owner = xcalloc(r->b.parts + 1, sizeof *l->owner);
+	for (size_t p = 0; p < r->b.parts; p++)
+		l->owner[p] = r->b.part[p].owner;
+	l->timer = (struct timer){ .fire = lead_fire, .name = "avg.lead" };
+	l->phase_us = now_of(r->a);
+	list_init(&l->calls);
+	for (size_t i = 0; i < r->b.n; i++) {
+		struct mate *m = mate_find(r->a, &r->b.m[i].id);
+		l->m[i].gone = !m || !m->live;
+		l->m[i].awaited = m && m->awaited && !(r->b.m[i].flags & (MATE_FOLLOWER | MATE_HOLD));
+	}
+	r->lead = l;
+	return l;
+}
+
+void lead_begin(struct avg *a)
+{
+	struct body b = { .what = BODY_BEGIN, .run = a->conf.run, .leader = a->me->id, .epoch = a->point.epoch, .term = a->term,
+		.len = a->conf.len };
+	struct buf bytes = { 0 };
+	struct err e;
+	memcpy(b.prev, a->point.prev, DIGEST);
+	a->env->ops->secure(a->env, b.round, DIGEST);
+	b.ready_us = times_deadline(&a->ready_times, a->conf.round_floor_us, unmeasured_us(a));
+	b.data_us = times_deadline(&a->data_times, a->conf.round_floor_us, unmeasured_us(a));
+	gather(a, &b);
+	plan_parts(a, &b);
+	propose_into_begin(a, &b);
+	body_sign(a, &b, &bytes);
+	struct round *r = round_new(a, &b, bytes.p, bytes.len, &e);
+	buf_free(&bytes);
+	if (!r) {
+		body_free(&b);
+		a->wait_us = now_of(a) + SECOND;
+		hub_event(a, LOG_ERROR_, "round", NULL, "cannot begin: %s", e.text);
+		return;
+	}
+	struct lead *l = lead_new(r);
+	env_after(a->env, &l->timer, r->b.ready_us);
+	for (size_t i = 0; i < r->b.n; i++)
+		if ((int)i != r->me)
+			lead_send_begin(r, i);
+	member_begin_local(r);
+}

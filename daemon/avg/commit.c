@@ -1,0 +1,130 @@
+/* The leader writes the COMMIT: who counted with which positions, what everybody is given next, the hashes of the parts,
+ * the hyperparameters. Its bytes are signed and sent to all; the leader applies them like everybody else. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/lead.h"
+#include "avg/ledger.h"
+
+#define COMMIT_US (5 * SECOND)
+
+static bool in_round(const struct round *r, const struct mate *m)
+{
+	return round_member(r, &m->id) >= 0;
+}
+
+/* What remains promised to m, brought up to its share; `taken` grows with it. */
+static void next_grant(struct avg *a, struct mate *m, const struct ranges *claimed, struct ranges *taken, struct ranges *ret)
+{
+	ranges_copy(ret, &m->grant);
+	ranges_sub_all(ret, claimed);
+	if (m->flags & (MATE_FOLLOWER | MATE_AUX)) {
+		ranges_clear(ret);
+		return;
+	}
+	uint64_t have = ranges_count(ret), want = ledger_want(share_of(a, m), m == a->me ? a->conf.micro_batch : m->micro);
+	if (want > have)
+		ledger_cut(taken, a->conf.data_limit, want - have, ret);
+}
+
+static void member_of(struct round *r, struct body *c, struct mate *m, size_t i, bool listed)
+{
+	struct wire_member *w = &c->m[c->n++];
+	struct lead *l = r->lead;
+	if (m)
+		body_put_member(r->a, m, w);
+	else
+		*w = r->b.m[i];
+	w->grant = w->claimed = (struct ranges){ 0 };
+	w->flags &= (uint8_t)~(MATE_IN | MATE_GONE);
+	if (!m || !m->live || !m->member)
+		w->flags |= MATE_GONE;
+	if (!listed || !l->samples[i])
+		return;
+	w->flags |= MATE_IN;
+	w->samples = l->samples[i];
+	ranges_copy(&w->claimed, &l->m[i].ready.claimed);
+	c->weight += w->samples;
+}
+
+/* Grants after claims: first what everybody keeps, then, from what nobody has, what each lacks, in member order. */
+static void grants(struct avg *a, struct body *c)
+{
+	struct ranges claimed = { 0 }, taken = { 0 };
+	for (size_t i = 0; i < c->n; i++)
+		ranges_add_all(&claimed, &c->m[i].claimed);
+	ranges_copy(&taken, &a->point.done);
+	ranges_add_all(&taken, &claimed);
+	for (size_t i = 0; i < c->n; i++) {
+		struct mate *m = c->m[i].flags & MATE_GONE ? NULL : mate_find(a, &c->m[i].id);
+		if (m)
+			ranges_add_all(&taken, &m->grant);
+	}
+	for (size_t i = 0; i < c->n; i++) {
+		struct mate *m = c->m[i].flags & MATE_GONE ? NULL : mate_find(a, &c->m[i].id);
+		if (m)
+			next_grant(a, m, &claimed, &taken, &c->m[i].grant);
+	}
+	ranges_free(&claimed);
+	ranges_free(&taken);
+}
+
+static void build(struct round *r, struct body *c)
+{
+	struct avg *a = r->a;
+	*c = (struct body){ .what = BODY_COMMIT, .run = a->conf.run, .leader = a->me->id, .epoch = r->b.epoch + 1, .term = r->term,
+		.attempt = r->attempt, .minority = r->lead->minority, .len = r->b.len, .params_version = r->b.params_version,
+		.params = json_incref(r->b.params) };
+	memcpy(c->prev, r->b.prev, DIGEST);
+	memcpy(c->round, r->id, DIGEST);
+	c->m = xcalloc(r->b.n + a->nmates, sizeof *c->m);
+	for (size_t i = 0; i < r->b.n; i++)
+		member_of(r, c, mate_find(a, &r->b.m[i].id), i, true);
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (m->member && m->live && !in_round(r, m) && c->n < WIRE_MEMBERS_MAX)
+			member_of(r, c, m, 0, false);
+	}
+	c->part = xcalloc(r->b.parts + 1, sizeof *c->part);
+	c->parts = r->b.parts;
+	for (size_t p = 0; p < c->parts; p++)
+		c->part[p] = (struct wire_part){ .owner = r->part[p].owner, .off = r->part[p].off, .len = r->part[p].len };
+	if (!r->mean_is_x)
+		lead_hashes(r, c->part);
+	grants(a, c);
+	propose_into_commit(a, c);
+}
+
+static void told(void *arg, const struct frame *f, const struct err *e)
+{
+	/* Nothing hangs on it: who has not got the COMMIT finds out by its next report or JOIN. */
+}
+
+void commit_send(struct avg *a, const struct body *c, const struct buf *bytes)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		if (id_eq(&c->m[i].id, &a->me->id) || (c->m[i].flags & MATE_GONE))
+			continue;
+		json_t *j = hub_json(a);
+		json_object_set_new(j, "term", json_integer(a->term));
+		MARK(a, "avg.commit.before");
+		net_call(a->net, &c->m[i].id, KIND_AVG_COMMIT, j, blob_copy(bytes->p, bytes->len), CLASS_control, COMMIT_US, told, NULL);
+		MARK(a, "avg.commit.after");
+	}
+}
+
+void lead_commit(struct round *r)
+{
+	struct avg *a = r->a;
+	struct body c;
+	struct buf bytes = { 0 };
+	struct err e;
+	build(r, &c);
+	body_sign(a, &c, &bytes);
+	commit_send(a, &c, &bytes);
+	if (member_commit(a, &c, bytes.p, bytes.len, &e)) {
+		hub_event(a, LOG_ERROR_, "round", NULL, "own COMMIT refused: %s", e.text);
+		body_free(&c);
+		lost(a, AVG_MISSED, &a->me->id, a->point.epoch + 1);
+	}
+	buf_free(&bytes);
+}

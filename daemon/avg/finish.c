@@ -1,0 +1,158 @@
+/* The end of a member's round: ACK with the hashes of all parts, COMMIT, or giving up. A COMMIT stands in for messages
+ * that have not come: it names the parts, their owners and C, so that a late member can still take the mean. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/lead.h"
+#include "common/hash.h"
+
+/* ---- ACK and the end ---- */
+
+static void ack(struct round *r)
+{
+	struct avg *a = r->a;
+	struct buf b = { 0 };
+	r->acked = true;
+	env_timer(a->env, &r->late, 0);
+	if (!r->lead)
+		times_add(&a->data_times, now_of(a) - r->attempt_us);
+	for (size_t p = 0; p < r->b.parts; p++)
+		buf_put(&b, r->part[p].hash, 16);
+#if BUG == 10                                   /* applied without COMMIT */
+	if (!r->lead && !r->from_commit) {
+		bug_apply(r);
+		return;
+	}
+#endif
+	if (r->lead) {
+		lead_ack(r, (size_t)r->me, b.p, b.len);
+		buf_free(&b);
+	} else if (r->ack_req) {
+		MARK(a, "avg.ack.before");
+		net_reply(r->ack_req, NULL, blob_steal(&b));
+		r->ack_req = NULL;
+		MARK(a, "avg.ack.after");
+	} else {
+		buf_free(&b);
+	}
+}
+
+void member_check(struct round *r)
+{
+	struct avg *a = r->a;
+	if (r->closed || !flow_complete(r))
+		return;
+	if (r->commit) {
+		for (size_t p = 0; p < r->b.parts && !r->mean_is_x; p++)
+			if (memcmp(r->part[p].hash, r->commit->part[p].hash, 16)) {
+				struct id donor = r->commit->leader;
+				lost(a, AVG_DIVERGED, &donor, r->commit->epoch);
+				return;
+			}
+		kick(a);                        /* applied from there, when no job reads the owner's vector */
+		return;
+	}
+	if (!r->acked && r->attempted)
+		ack(r);
+}
+
+void member_fail(struct round *r, const struct err *e)
+{
+	if (r->commit || r->fail || r->closed)
+		return;
+	r->fail = xmemdup(e, sizeof *e);
+	kick(r->a);
+}
+
+/* ---- COMMIT ---- */
+
+static int commit_round(struct avg *a, struct body *c, const void *bytes, size_t n, struct err *e)
+{
+	struct round *r = a->round;
+	if (r && memcmp(r->id, c->round, DIGEST)) {     /* the epoch was decided by another round than ours */
+		round_close(r);
+		r = NULL;
+	}
+	if (r)
+		return 0;
+	struct body copy;
+	if (body_decode(&copy, bytes, n - SIG_BYTES, e))
+		return -1;
+	r = round_new(a, &copy, bytes, n, e);
+	if (!r) {
+		body_free(&copy);
+		return -1;
+	}
+	r->from_commit = true;
+	round_touch(r);
+	return 0;
+}
+
+int member_commit(struct avg *a, struct body *c, const void *bytes, size_t n, struct err *e)
+{
+	if (c->what != BODY_COMMIT)
+		return err_set(e, ERR_PROTOCOL, "not a COMMIT");
+	if (a->state != AVG_IN || c->epoch != a->point.epoch + 1 || memcmp(c->prev, a->point.prev, DIGEST))
+		return err_set(e, ERR_STATE, "a COMMIT of epoch %llu on another history; this peer is at %llu", (unsigned long long)c->epoch,
+			(unsigned long long)a->point.epoch);
+	if (a->round && a->round->commit)
+		return 0;
+	if (commit_round(a, c, bytes, n, e))
+		return -1;
+	struct round *r = a->round;
+	if (r->b.parts != c->parts || c->n < r->b.n)
+		return err_set(e, ERR_PROTOCOL, "the COMMIT does not fit its BEGIN");
+	for (size_t i = 0; i < r->b.n; i++)
+		if (!id_eq(&c->m[i].id, &r->b.m[i].id))
+			return err_set(e, ERR_PROTOCOL, "the COMMIT names other members than its BEGIN");
+	r->commit = xmemdup(c, sizeof *c);
+	*c = (struct body){ 0 };
+	buf_put(&r->commit_bytes, bytes, n);
+	recover_free(a);
+	c = r->commit;
+	if (!r->mean_is_x && (!r->attempted || r->attempt != c->attempt)) {     /* its last ATTEMPT has not come: the COMMIT says the same */
+		uint16_t *owner = xcalloc(c->parts + 1, sizeof *owner);
+		for (size_t p = 0; p < c->parts; p++)
+			owner[p] = c->part[p].owner < r->b.n ? c->part[p].owner : 0;
+		r->attempted = true;
+		r->attempt = c->attempt;
+		r->total = 0;
+		for (size_t i = 0; i < r->b.n; i++) {
+			r->w[i] = c->m[i].flags & MATE_IN ? c->m[i].samples : 0;
+			r->total += r->w[i];
+		}
+		flow_attempt(r, owner);
+		free(owner);
+	}
+	round_touch(r);
+	member_check(r);
+	return 0;
+}
+
+void member_commit_on(struct avg *a, struct request *req)
+{
+	struct body c;
+	struct err e;
+	uint64_t term = 0;
+	json_get_u64(req->f.json, "term", &term, NULL);
+	if (body_open(a, &c, req->f.blob, req->f.blob_len, &req->f.from, &e)) {
+		net_refuse(req, &e);
+		return;
+	}
+	bool old = c.epoch <= a->point.epoch;
+#if BUG == 15
+	term = a->term;
+#endif
+	if (!old && term < a->term && c.epoch == a->point.epoch + 1 && !memcmp(c.prev, a->point.prev, DIGEST)) {
+		net_reply(req, json_pack("{s:I}", "term", (json_int_t)a->term), NO_BLOB);
+	} else if (old) {
+		net_reply(req, NULL, NO_BLOB);
+	} else if (member_commit(a, &c, req->f.blob, req->f.blob_len, &e)) {
+		struct mate *from = mate_find(a, &req->f.from);
+		if (from && a->state == AVG_IN && c.epoch > a->point.epoch)
+			join_start(a, from);
+		net_refuse(req, &e);
+	} else {
+		net_reply(req, NULL, NO_BLOB);
+	}
+	body_free(&c);
+}

@@ -1,0 +1,72 @@
+/* Two histories against each other (amendments C3): the same, one a prefix of the other, or a fork, in which the chain
+ * with more samples wins (since the common ancestor, which is the same as in all), ties the smaller digest. */
+#include <string.h>
+#include "avg/int.h"
+
+#define PAST_SENT 32
+#define PAST_BYTES 48
+
+void past_add(struct avg *a)
+{
+	struct past *p = &a->past[a->npast++ % HISTORY];
+	*p = (struct past){ .epoch = a->point.epoch, .samples = a->point.samples };
+	memcpy(p->digest, a->point.prev, DIGEST);
+}
+
+void past_put(const struct avg *a, struct buf *b)
+{
+	size_t n = a->npast < PAST_SENT ? a->npast : PAST_SENT;
+	for (size_t i = a->npast - n; i < a->npast; i++) {
+		const struct past *p = &a->past[i % HISTORY];
+		buf_u64(b, p->epoch);
+		buf_put(b, p->digest, DIGEST);
+		buf_u64(b, p->samples);
+	}
+}
+
+static bool in_past(const struct avg *a, uint64_t epoch, const uint8_t *digest)
+{
+	if (!epoch)
+		return true;                    /* everybody began there */
+	size_t n = a->npast < HISTORY ? a->npast : HISTORY;
+	for (size_t i = a->npast - n; i < a->npast; i++) {
+		const struct past *p = &a->past[i % HISTORY];
+		if (p->epoch == epoch)
+			return !memcmp(p->digest, digest, DIGEST);
+	}
+	return false;
+}
+
+static uint64_t oldest(const struct avg *a)
+{
+	size_t n = a->npast < HISTORY ? a->npast : HISTORY;
+	return n ? a->past[(a->npast - n) % HISTORY].epoch : a->point.epoch;
+}
+
+enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples, const void *past, size_t n)
+{
+	uint64_t theirs_oldest = epoch;
+	if (same_point(a, epoch, prev))
+		return REL_SAME;
+	if (epoch < a->point.epoch && in_past(a, epoch, prev))
+		return REL_BEHIND;
+	struct rd r = rd_of(past, n);
+	while (rd_left(&r) >= PAST_BYTES) {
+		uint64_t at = rd_u64(&r);
+		const uint8_t *digest = rd_bytes(&r, DIGEST);
+		rd_u64(&r);
+		if (at < theirs_oldest)
+			theirs_oldest = at;
+		if (at == a->point.epoch && epoch > at && !memcmp(digest, a->point.prev, DIGEST))
+			return REL_AHEAD;
+	}
+	if (!a->point.epoch)
+		return REL_AHEAD;
+	if (epoch < oldest(a))                  /* nothing is known that far back: not provably a fork */
+		return REL_BEHIND;
+	if (a->point.epoch < theirs_oldest)
+		return REL_AHEAD;
+	if (samples != a->point.samples)
+		return samples < a->point.samples ? REL_FORK_WON : REL_FORK_LOST;
+	return memcmp(a->point.prev, prev, DIGEST) < 0 ? REL_FORK_WON : REL_FORK_LOST;
+}

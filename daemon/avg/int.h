@@ -1,0 +1,243 @@
+/* The inside of the averager. Nothing outside daemon/avg includes this.
+ *
+ *   avg.c      the face                              begin.c    leader: BEGIN, READY
+ *   hub.c      one handler per kind for all runs     lead.c     leader: ATTEMPT, ACK, COMMIT
+ *   roster.c   who is there, who leads               member.c   member: BEGIN, ATTEMPT, COMMIT
+ *   join.c     JOIN, forks                           flow.c     parts on their way, sums
+ *   meet.c     rendezvous: DHT, probes               recover.c  succession
+ *   progress.c reports, the trigger, grants          apply.c    COMMIT to state          propose.c  hyperparameters
+ *
+ * One epoch is one round object at most; a round that is over lives on as a tail until its last transfer and job end.
+ * Everything that the owner calls only notes and arms `kick`, so that no callback re-enters its caller. */
+#ifndef AVG_INT_H
+#define AVG_INT_H
+#include <string.h>
+#include "avg/avg.h"
+#include "avg/wire.h"
+#include "common/jrpc.h"
+#include "common/list.h"
+#include "common/mem.h"
+
+#define MS 1000ull
+#define SECOND 1000000ull
+#define HISTORY 256
+#define FEW 65536                               /* bytes: below it work stays on the loop (B11) */
+#define HEARTBEAT_US (500 * MS)
+#define MATES_MAX 1024
+#define MARK(a, name) ((void)FAILPOINT((a)->env, name))    /* a fail point that can only kill or stop */
+#define TIMES 64
+#define SPARES 16
+
+/* A peer of the run. */
+struct mate {
+	struct list link; struct avg *owner; struct id id; struct endpoint at; uint8_t order[32]; uint8_t flags;
+	bool live;                              /* not known to be dead or gone */
+	bool member;                            /* of this history: in the last commit, or welcomed since */
+	bool fresh;                             /* welcomed since the last commit: does not lead yet */
+	bool awaited;                           /* contributed to the last commit or is new: BEGIN waits for it */
+	bool counted;                           /* its samples are in a->sum */
+	uint64_t epoch, samples; uint8_t prev[DIGEST];  /* its last report */
+	double rate; uint64_t bandwidth; uint32_t micro;
+	uint8_t digest[16]; uint64_t digest_epoch;      /* of its parameters; epoch 0: none */
+	struct ranges grant;                    /* promised to it and not committed */
+	struct call *join, *leave; void *join_arg; uint64_t probe_us, heard_us, backoff_us, redirect_us;
+	int cares;
+	char absent[48];
+};
+
+/* Measured times; deadlines are three times the worst of the last ones (B18). */
+struct times { uint64_t v[TIMES]; unsigned n; };
+void times_add(struct times *t, uint64_t us);
+uint64_t times_deadline(const struct times *t, uint64_t floor_us, uint64_t unmeasured_us);
+
+struct past { uint64_t epoch, samples; uint8_t digest[DIGEST]; };
+
+enum avg_state { AVG_OUT, AVG_JOINING, AVG_IN, AVG_LOST /* told to resync; waits for avg_enter */ };
+struct avg {
+	struct env *env; struct net *net; struct chunks *chunks; struct dht *dht;
+	struct avg_conf conf; struct avg_cb cb; void *arg;
+	struct hub *hub; struct list in_hub;
+	char hex[ID_HEX], key[96];
+	struct list mates; size_t nmates; struct mate *me;
+	enum avg_state state; bool hold, freeing, follower /* wanted; me->flags has what is agreed */;
+	bool lost_pending; enum avg_why lost_why; struct id lost_donor; uint64_t lost_epoch;    /* told when no job reads x */
+	unsigned unreachable;                   /* who did not answer since avg_enter */
+	struct avg_point point; struct past past[HISTORY]; size_t npast;
+	uint32_t term, n_last;                  /* members of the last commit that counted */
+	struct mate *leader;                    /* NULL: none known */
+	struct wire_part *part; size_t parts; struct id *part_owner;    /* how the last round was cut */
+	struct buf last_commit;                 /* with signature; the one that made point */
+	/* what the owner reported */
+	uint64_t samples; double rate; struct ranges claimed; uint8_t digest[16]; uint64_t digest_epoch;
+	uint64_t sum;                           /* leader: samples of everybody at this point */
+	uint64_t told_samples, told_us, grant_us; bool tell; struct call *grant_call, *beat_call;
+	uint64_t commit_us, epoch_us;           /* last commit; smoothed time between commits */
+	struct times ready_times, data_times, round_times;
+	struct timer kick, beat, meet; bool kicked;
+	/* rendezvous */
+	uint64_t enter_us, put_epoch; struct look *look; uint32_t gen /* grows with every new point */, looks; uint64_t put_us, look_us;
+	unsigned hops;
+	struct round *round; struct list tails;
+	struct recover *recover;
+	/* proposals: those in the chain, those accepted since by this leader, those of this peer that wait */
+	struct wire_proposal *prop; size_t props; uint64_t prop_counter;
+	struct list asks;
+	avg_left_fn *left; void *left_arg; struct timer leave_timer; uint32_t leave_calls; uint64_t leave_by_us; bool leaving, leave_told, fresh_progress;
+	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, short_told_us, wait_us; uint32_t fails; uint64_t bytes_out, bytes_in;
+	struct { void *p; size_t bytes; } spare[SPARES];
+	unsigned x_jobs;                        /* jobs that read the owner's vector */
+};
+
+/* ---- one round ---- */
+struct flow { struct round *r; uint16_t part, member; struct xfer *x; bool done; };
+struct rpart {
+	uint64_t off, len; uint16_t owner;
+	float **raw; struct flow *in;           /* owner: what the members sent, by member */
+	struct flow x_out;                      /* this peer's piece on its way to the owner */
+	struct flow result_in, *result_out;
+	bool ready;                             /* mean[part] is that of this attempt */
+	bool summing; uint8_t hash[16];
+};
+struct round {
+	struct list link; struct avg *a;
+	struct body b; struct buf bytes;        /* BEGIN with signature */
+	uint8_t id[DIGEST];                     /* SHA-256 of the BEGIN */
+	bool from_commit;                       /* made from a COMMIT: BEGIN never came */
+	int me; uint32_t term, attempt; bool attempted, closed, told_begin;
+	const float *x; bool contributed, told_x; uint64_t samples; struct ranges claimed;
+	struct request *ready_req, *ack_req; bool acked; unsigned missing_told, lateness;
+	uint64_t *w, total;                     /* weights of this attempt by member */
+	struct rpart *part; float *mean; size_t mean_bytes; bool mean_is_x;
+	int jobs; uint64_t begun_us, data_us, attempt_us, bytes_out, bytes_in;
+	struct timer late, silent;
+	struct body *commit; struct buf commit_bytes;   /* decided, waits for parts or jobs */
+	struct err *fail;                       /* decided: given up */
+	struct lead *lead;
+};
+enum lead_phase { LEAD_READY, LEAD_DATA, LEAD_WAIT /* minority */, LEAD_OVER };
+struct lead_member { struct ready ready; bool is_ready, awaited, answered, refused, acked, gone; struct call *call; uint8_t *hash; };
+struct lead {
+	enum lead_phase phase; struct round *r; struct lead_member *m; uint64_t *samples; uint16_t *owner;
+	uint32_t attempts, epoch_members; uint64_t phase_us; bool minority, again, missing_self; struct timer timer; struct list calls;
+};
+
+static inline bool is_leader(const struct avg *a) { return a->leader == a->me && a->me; }
+static inline bool same_point(const struct avg *a, uint64_t epoch, const uint8_t *prev) { return epoch == a->point.epoch && !memcmp(prev, a->point.prev, DIGEST); }
+static inline uint64_t now_of(const struct avg *a) { return env_now(a->env); }
+
+/* ---- hub.c ---- */
+int hub_enter(struct avg *a, struct err *e);
+void hub_leave(struct avg *a);
+json_t *hub_json(const struct avg *a);          /* {"run": hex} to be filled */
+void hub_event(struct avg *a, enum log_level level, const char *code, const struct id *peer, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+struct blob blob_copy(const void *p, size_t n);
+struct blob blob_steal(struct buf *b);          /* leaves b empty */
+json_t *json_endpoint(const struct endpoint *at);
+bool endpoint_of(const json_t *o, const char *key, struct endpoint *ret);
+bool id_of_json(const json_t *o, const char *key, struct id *ret);
+void kick(struct avg *a);
+
+/* ---- roster.c ---- */
+struct mate *mate_find(const struct avg *a, const struct id *id);
+struct mate *mate_make(struct avg *a, const struct id *id);     /* NULL: the book is full */
+void mate_free(struct avg *a, struct mate *m);
+void mate_gone(struct avg *a, struct mate *m, const char *why);
+void roster_news(void *arg, const struct id *peer, enum net_news what);
+void roster_reorder(struct avg *a);             /* after point.prev changed */
+void roster_elect(struct avg *a);               /* sets a->leader; acts on a change */
+void roster_sum(struct avg *a);                 /* recounts a->sum */
+struct mate *roster_first(const struct avg *a); /* who should lead */
+void roster_care(struct avg *a, struct mate *m, int delta);
+size_t roster_others(const struct avg *a, bool followers);      /* live members but this peer */
+void roster_clear(struct avg *a);               /* nobody is a member */
+
+/* ---- join.c, fork.c, meet.c ---- */
+void join_start(struct avg *a, struct mate *to);
+void join_on(struct avg *a, struct request *req);
+void redirect_on(struct avg *a, struct request *req);
+void redirect_to(struct avg *a, struct mate *m, const char *why);
+void become_leader_alone(struct avg *a);
+void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoch);
+void past_add(struct avg *a);
+void past_put(const struct avg *a, struct buf *b);
+enum relation { REL_SAME, REL_BEHIND, REL_AHEAD, REL_FORK_WON, REL_FORK_LOST };
+/* The other's history against this peer's: BEHIND = the other is behind. */
+enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples, const void *past, size_t n);
+void meet_fire(struct timer *t);
+void meet_now(struct avg *a);
+void meet_stop(struct avg *a);
+
+/* ---- progress.c ---- */
+void progress_on(struct avg *a, struct request *req);
+void progress_send(struct avg *a, bool now);
+void progress_beat(struct timer *t);
+void progress_trigger(struct avg *a);
+void grant_on(struct avg *a, struct request *req);
+void grant_tell(struct avg *a);                 /* cb.grant with what this peer may process */
+void grant_need(struct avg *a);                 /* asks for more when it runs low */
+void grant_top_up(struct avg *a, struct mate *m, uint64_t more);
+double share_of(const struct avg *a, const struct mate *m);     /* samples of an epoch that m will bring */
+void taken_all(const struct avg *a, struct ranges *ret);        /* done and promised */
+
+/* ---- begin.c, lead.c ---- */
+void lead_begin(struct avg *a);
+void lead_resume(struct avg *a, struct round *r, uint32_t attempt);      /* after RECOVER */
+void lead_free(struct round *r);
+void lead_ready(struct round *r, size_t member, const struct ready *ready);
+void lead_ack(struct round *r, size_t member, const uint8_t *hashes, size_t n);
+void lead_missing(struct round *r, size_t member, const uint8_t *list, size_t n);
+void lead_dead(struct round *r, const struct id *who);
+void lead_step(struct round *r);
+void lead_send_begin(struct round *r, size_t i);
+void lead_give_up(struct round *r, const char *why);
+void lead_fire(struct timer *t);
+void lead_commit(struct round *r);
+void body_put_member(const struct avg *a, const struct mate *m, struct wire_member *ret);
+void body_sign(struct avg *a, const struct body *b, struct buf *ret);
+/* Decodes and, when it comes from another than its author, verifies. */
+int body_open(struct avg *a, struct body *ret, const void *p, size_t n, const struct id *from, struct err *e);
+
+/* ---- member.c, flow.c ---- */
+struct round *round_new(struct avg *a, struct body *b /* moved */, const void *bytes, size_t n, struct err *e);
+void round_close(struct round *r);              /* cancels what is cancellable; frees when the rest is over */
+void round_touch(struct round *r);              /* the leader was heard */
+int round_member(const struct round *r, const struct id *id);   /* -1 */
+void member_begin_on(struct avg *a, struct request *req);
+void member_attempt_on(struct avg *a, struct request *req);
+void member_commit_on(struct avg *a, struct request *req);
+void member_missing_on(struct avg *a, struct request *req);
+void member_begin_local(struct round *r);
+void member_attempt(struct round *r, const struct attempt *at, struct request *req);
+int member_commit(struct avg *a, struct body *c /* moved when 0 */, const void *bytes, size_t n, struct err *e);
+void member_contributed(struct round *r);
+void member_check(struct round *r);             /* all parts here? ACK, or apply what is decided */
+void member_fail(struct round *r, const struct err *e);
+void flow_open(struct round *r);                /* the owner's receivers */
+void flow_send_x(struct round *r);
+void flow_attempt(struct round *r, const uint16_t *owner);
+void flow_try(struct round *r, size_t part);
+void flow_missing(struct round *r);             /* tells the leader who is missing, once an attempt */
+bool flow_complete(const struct round *r);
+void flow_stop(struct round *r, bool results_too);
+bool flow_idle(const struct round *r);
+void flow_free(struct round *r);
+void flow_missing_self(struct round *r);
+void *spare_get(struct avg *a, size_t bytes);
+void spare_put(struct avg *a, void *p, size_t bytes);
+
+/* ---- apply.c, recover.c, propose.c ---- */
+void apply_commit(struct round *r);             /* r->commit is decided and its parts are here */
+void recover_start(struct avg *a);
+void recover_on(struct avg *a, struct request *req);
+void recover_free(struct avg *a);
+void propose_on(struct avg *a, struct request *req);
+void propose_send(struct avg *a);
+void propose_into_begin(struct avg *a, struct body *b);
+void propose_into_commit(struct avg *a, struct body *b);
+void propose_applied(struct avg *a, const struct body *b);
+void propose_free(struct avg *a);
+void leave_on(struct avg *a, struct request *req);
+void leave_step(struct avg *a);
+void avg_job_over(struct avg *a);
+
+#endif

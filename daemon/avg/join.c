@@ -1,0 +1,399 @@
+/* JOIN: asked of whoever is believed to lead; answered by welcome (roster, point, ranges), redirect, wait, behind, fork,
+ * diverged, or ahead ("you are; I shall catch up"). Leaders ask it of each other, too: that is how halves merge. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/int.h"
+#include "common/jrpc.h"
+
+#define JOIN_US (2 * SECOND)
+#define HOPS_MAX 8
+
+struct joining { struct avg *a; struct id to; uint32_t gen; bool follower; };
+
+static uint8_t my_flags(const struct avg *a)
+{
+	return (uint8_t)((a->me->flags & (MATE_CLIENT | MATE_AUX)) | (a->hold ? MATE_HOLD : 0) | (a->follower ? MATE_FOLLOWER : 0));
+}
+
+void become_leader_alone(struct avg *a)
+{
+	roster_clear(a);
+	a->me->member = a->me->live = a->me->awaited = true;
+	a->me->epoch = a->point.epoch;
+	memcpy(a->me->prev, a->point.prev, DIGEST);
+	a->me->samples = a->samples;
+	a->term = 0;
+	a->state = AVG_IN;
+	a->hops = 0;
+	roster_elect(a);
+	grant_top_up(a, a->me, 0);
+	grant_tell(a);
+	kick(a);
+}
+
+void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoch)
+{
+	if (a->state == AVG_LOST || a->state == AVG_OUT)
+		return;
+	recover_free(a);
+	a->state = AVG_LOST;
+	a->lost_why = why;
+	a->lost_donor = *donor;
+	a->lost_epoch = epoch;
+	a->lost_pending = true;
+	if (a->round)
+		round_close(a->round);
+	roster_clear(a);
+	kick(a);
+}
+
+/* ---- asking ---- */
+
+static void welcomed(struct avg *a, const struct frame *f, bool follower)
+{
+	struct avg_point p;
+	struct err e;
+	struct rd r = rd_of(f->blob, f->blob_len);
+	avg_point_init(&p);
+	uint32_t term = rd_u32(&r), n_last = rd_u32(&r);
+	if (wire_get_point(&r, &p, &e))
+		return;
+	bool same = same_point(a, p.epoch, p.prev);
+	struct mate *to = mate_find(a, &f->from);
+	if (!to || (!same && !follower) || (a->round && !(same && (follower || to == a->leader)))) {
+		avg_point_done(&p);
+		return;
+	}
+	if (!same) {                            /* a follower takes whatever the swarm has */
+		avg_point_done(&a->point);
+		a->point = p;
+		a->npast = 0;
+		a->gen++;
+		a->samples = 0;
+		past_add(a);
+		roster_reorder(a);
+		buf_clear(&a->last_commit);
+	} else {
+		avg_point_done(&p);
+	}
+	roster_clear(a);
+	for (uint32_t n = rd_u32(&r); n && !r.bad; n--) {
+		struct wire_member w = { 0 };
+		struct mate *m = wire_get_member(&r, &w, &e) ? NULL : mate_make(a, &w.id);
+		if (m) {
+			uint8_t mine = m->flags;
+			m->member = m->live = true;
+			m->at = w.at;
+			m->flags = m == a->me ? mine : w.flags;
+			m->rate = w.rate;
+			m->micro = m == a->me ? a->conf.micro_batch : w.micro;
+			ranges_copy(&m->grant, &w.grant);
+			if (m != a->me)
+				net_learn(a->net, &w.id, &w.at);
+		}
+		ranges_free(&w.claimed);
+		ranges_free(&w.grant);
+	}
+	a->me->member = a->me->fresh = true;
+	a->me->flags = (uint8_t)((a->me->flags & ~MATE_FOLLOWER) | (follower ? MATE_FOLLOWER : 0));
+	a->term = term;
+	a->n_last = n_last;
+	to->member = to->live = true;
+	a->leader = to;
+	roster_care(a, to, 1);
+	a->state = AVG_IN;
+	a->hops = 0;
+	a->tell = true;
+	if (!follower)
+		grant_tell(a);
+	kick(a);
+}
+
+static void redirected(struct avg *a, const json_t *j)
+{
+	struct id id;
+	struct endpoint at;
+	if (!id_of_json(j, "id", &id) || a->hops++ > HOPS_MAX)
+		return;
+	if (id_eq(&id, &a->me->id)) {
+		if (a->state == AVG_JOINING && !a->follower)
+			become_leader_alone(a);
+		return;
+	}
+	if (endpoint_of(j, "at", &at))
+		net_learn(a->net, &id, &at);
+	struct mate *m = mate_make(a, &id);
+	if (m && (a->state == AVG_JOINING || is_leader(a)))
+		join_start(a, m);
+}
+
+static void answered(void *arg, const struct frame *f, const struct err *e)
+{
+	struct joining *j = arg;
+	struct avg *a = j->a;
+	struct mate *m = mate_find(a, &j->to);
+	struct id donor;
+	const char *what;
+	uint64_t epoch = 0;
+	struct err mine;
+	bool stale = j->gen != a->gen || j->follower != a->follower || (a->state != AVG_JOINING && a->state != AVG_IN), follower = j->follower;
+	free(j);
+	if (m) {
+		m->join = NULL;
+		m->join_arg = NULL;
+		m->backoff_us = m->backoff_us ? (m->backoff_us < 5 * SECOND ? m->backoff_us * 2 : m->backoff_us) : 50 * MS;
+		m->probe_us = now_of(a) + m->backoff_us;
+	}
+	kick(a);
+	if (!f || stale || json_get_str(f->json, "answer", &what, &mine)) {
+		if (!f && a->state == AVG_JOINING && m && (e->code == ERR_TIMEOUT || e->code == ERR_UNREACHABLE))
+			a->unreachable++;
+		return;
+	}
+	json_get_u64(f->json, "epoch", &epoch, &mine);
+	if (!id_of_json(f->json, "donor", &donor))
+		donor = f->from;
+	if (!strcmp(what, "welcome"))
+		welcomed(a, f, follower);
+	else if (!strcmp(what, "redirect"))
+		redirected(a, f->json);
+	else if (!strcmp(what, "wait") && m)
+		m->probe_us = now_of(a) + 10 * MS;
+	else if (!strcmp(what, "fork"))
+		lost(a, AVG_FORK, &donor, epoch);
+	else if (!strcmp(what, "diverged"))
+		lost(a, AVG_DIVERGED, &donor, epoch);
+	else if (!strcmp(what, "behind")) {
+		struct body c;
+		if (a->round && f->blob_len && !body_open(a, &c, f->blob, f->blob_len, &f->from, &mine)) {
+			if (!member_commit(a, &c, f->blob, f->blob_len, &mine))
+				return;
+			body_free(&c);
+		}
+		lost(a, AVG_BEHIND, &donor, epoch);
+	}
+}
+
+void join_start(struct avg *a, struct mate *to)
+{
+	struct joining *j;
+	struct buf b = { 0 };
+	if (to->join || to == a->me)
+		return;
+	j = xcalloc(1, sizeof *j);
+	*j = (struct joining){ .a = a, .to = to->id, .gen = a->gen, .follower = a->follower };
+	json_t *q = hub_json(a);
+	json_object_set_new(q, "epoch", json_integer((json_int_t)a->point.epoch));
+	json_object_set_new(q, "prev", json_hex(a->point.prev, DIGEST));
+	json_object_set_new(q, "samples", json_integer((json_int_t)a->point.samples));
+	json_object_set_new(q, "flags", json_integer(my_flags(a)));
+	json_object_set_new(q, "micro", json_integer(a->conf.micro_batch));
+	json_object_set_new(q, "rate", json_real(a->rate));
+	json_object_set_new(q, "leading", json_boolean(a->state == AVG_IN && is_leader(a)));
+	json_object_set_new(q, "at", json_endpoint(net_endpoint(a->net)));
+	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
+		json_object_set_new(q, "params", json_hex(a->digest, 16));
+	past_put(a, &b);
+	to->join_arg = j;
+	to->join = net_call(a->net, &to->id, KIND_AVG_JOIN, q, blob_steal(&b), CLASS_control, JOIN_US, answered, j);
+}
+
+/* ---- answering ---- */
+
+static void answer(struct request *req, const char *what, const struct mate *who, struct buf *blob, uint64_t epoch)
+{
+	json_t *j = json_pack("{s:s,s:I}", "answer", what, "epoch", (json_int_t)epoch);
+	if (who) {
+		json_object_set_new(j, "id", json_hex(who->id.b, 32));
+		json_object_set_new(j, "donor", json_hex(who->id.b, 32));
+		json_object_set_new(j, "at", json_endpoint(&who->at));
+	}
+	net_reply(req, j, blob && blob->len ? blob_steal(blob) : NO_BLOB);
+}
+
+static void welcome(struct avg *a, struct request *req, struct mate *m)
+{
+	struct buf b = { 0 };
+	uint32_t n = 0;
+	bool follower = m->flags & MATE_FOLLOWER;
+	m->member = m->live = true;
+	m->awaited = !follower;
+	m->absent[0] = 0;
+	if (!follower && !(m->flags & MATE_AUX))
+		grant_top_up(a, m, 0);
+	list_each(it, &a->mates) {
+		struct mate *o = list_entry(it, struct mate, link);
+		n += o->member && o->live;
+	}
+	buf_u32(&b, a->term);
+	buf_u32(&b, a->n_last);
+	wire_put_point(&b, &a->point);
+	buf_u32(&b, n);
+	list_each(it, &a->mates) {
+		struct mate *o = list_entry(it, struct mate, link);
+		if (o->member && o->live) {
+			struct wire_member w;
+			body_put_member(a, o, &w);
+			wire_put_member(&b, &w);
+		}
+	}
+	roster_sum(a);
+	answer(req, "welcome", a->me, &b, a->point.epoch);
+	kick(a);
+}
+
+struct asked { uint64_t epoch, samples; uint8_t prev[DIGEST], params[16]; bool leading, has_params; };
+
+/* Same history, and this peer leads (or may): who of the two? */
+static void same_history(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
+{
+	bool theirs_first = !(m->flags & MATE_CLIENT) && (memcmp(m->order, a->me->order, 32) < 0 || (a->me->flags & MATE_CLIENT));
+	if (a->state == AVG_JOINING) {
+		if (theirs_first) {
+			answer(req, "redirect", m, NULL, a->point.epoch);
+			return;
+		}
+		become_leader_alone(a);
+	}
+	if (q->has_params && a->digest_epoch == a->point.epoch && a->digest_epoch && memcmp(q->params, a->digest, 16)) {
+		answer(req, "diverged", a->me, NULL, a->point.epoch);
+		return;
+	}
+	if (a->round && !m->member) {
+		answer(req, "wait", NULL, NULL, a->point.epoch);
+		return;
+	}
+	if (q->leading && theirs_first && !a->round && !a->recover) {
+		answer(req, "redirect", m, NULL, a->point.epoch);
+		join_start(a, m);
+		return;
+	}
+	m->fresh = m->fresh || !m->member;
+	m->epoch = q->epoch;
+	memcpy(m->prev, q->prev, DIGEST);
+	m->samples = 0;
+	welcome(a, req, m);
+}
+
+static void judge(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
+{
+	struct buf b = { 0 };
+	switch (past_compare(a, q->epoch, q->prev, q->samples, req->f.blob, req->f.blob_len)) {
+	case REL_SAME:
+		same_history(a, req, m, q);
+		break;
+	case REL_BEHIND:
+		if (q->epoch + 1 == a->point.epoch && a->last_commit.len)
+			buf_put(&b, a->last_commit.p, a->last_commit.len);
+		answer(req, "behind", a->me, &b, a->point.epoch);
+		buf_free(&b);
+		break;
+	case REL_FORK_WON:
+		answer(req, "fork", a->me, NULL, a->point.epoch);
+		break;
+	case REL_AHEAD:
+		answer(req, "ahead", NULL, NULL, a->point.epoch);
+		lost(a, AVG_BEHIND, &m->id, q->epoch);
+		break;
+	case REL_FORK_LOST:
+		hub_event(a, LOG_WARN_, "fork", &m->id, "two histories of this run met; this one has fewer samples (%llu against %llu) and is given up",
+			(unsigned long long)a->point.samples, (unsigned long long)q->samples);
+		answer(req, "ahead", NULL, NULL, a->point.epoch);
+		lost(a, AVG_FORK, &m->id, q->epoch);
+		break;
+	}
+}
+
+static size_t group_size(const struct avg *a)
+{
+	return roster_others(a, true) + 1;
+}
+
+void join_on(struct avg *a, struct request *req)
+{
+	struct asked q = { 0 };
+	struct err e;
+	uint64_t flags = 0, micro = 0;
+	const json_t *j = req->f.json;
+	if (json_get_u64(j, "epoch", &q.epoch, &e) || json_get_hex(j, "prev", q.prev, DIGEST, &e) || json_get_u64(j, "samples", &q.samples, &e) ||
+			json_get_u64(j, "flags", &flags, &e) || json_get_u64(j, "micro", &micro, &e)) {
+		net_refuse(req, &e);
+		return;
+	}
+	json_get_bool(j, "leading", &q.leading, &e);
+	q.has_params = !json_get_hex(j, "params", q.params, 16, &e);
+	struct mate *m = mate_make(a, &req->f.from);
+	if (a->state == AVG_OUT || a->state == AVG_LOST || !m || a->leaving || (a->state == AVG_JOINING && a->follower)) {
+		err_set(&e, m ? ERR_BUSY : ERR_FULL, m ? "this peer is not ready for others yet" : "this peer knows too many others");
+		net_refuse(req, &e);
+		return;
+	}
+	if (m->member && a->round && !m->live)  /* it started anew: nothing of the old one is waited for */
+		lead_dead(a->round, &m->id);
+	m->live = true;
+	m->flags = (uint8_t)(flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_AUX | MATE_HOLD));
+	m->micro = micro > UINT32_MAX ? UINT32_MAX : (uint32_t)micro;
+	if (endpoint_of(j, "at", &m->at) && m->at.port[0])
+		net_learn(a->net, &m->id, &m->at);
+	if (a->state == AVG_IN && !is_leader(a)) {
+		if (a->leader && a->leader != m)
+			answer(req, "redirect", a->leader, NULL, a->point.epoch);
+		else {
+			err_set(&e, ERR_BUSY, "this peer waits for a leader itself");
+			net_refuse(req, &e);
+		}
+	} else if (!m->member && group_size(a) >= a->conf.group_max) {
+		err_set(&e, ERR_LIMIT, "the group has its %u members", a->conf.group_max);
+		net_refuse(req, &e);
+	} else if (m->flags & MATE_FOLLOWER) {
+		if (a->state != AVG_IN) {
+			err_set(&e, ERR_BUSY, "this peer is not ready for others yet");
+			net_refuse(req, &e);
+		} else {
+			m->fresh = true;
+			welcome(a, req, m);
+		}
+	} else {
+		judge(a, req, m, &q);
+	}
+}
+
+void redirect_to(struct avg *a, struct mate *m, const char *why)
+{
+	uint64_t now = now_of(a);
+	struct mate *to = a->leader ? a->leader : a->me;
+	if (m == a->me || now < m->redirect_us || to == m)
+		return;
+	m->redirect_us = now + 20 * MS;
+	json_t *j = hub_json(a);
+	json_object_set_new(j, "why", json_string(why));
+	json_object_set_new(j, "id", json_hex(to->id.b, 32));
+	json_object_set_new(j, "at", json_endpoint(&to->at));
+	json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
+	net_post(a->net, &m->id, KIND_AVG_REDIRECT, j, NO_BLOB, CLASS_control);
+}
+
+void redirect_on(struct avg *a, struct request *req)
+{
+	struct id id;
+	struct endpoint at;
+	const char *why = "";
+	uint64_t epoch = 0;
+	struct mate *m;
+	if (a->state != AVG_IN || !id_of_json(req->f.json, "id", &id) || json_get_str(req->f.json, "why", &why, NULL))
+		return;
+	json_get_u64(req->f.json, "epoch", &epoch, NULL);
+	struct mate *from = mate_find(a, &req->f.from);
+	if (!strcmp(why, "diverged")) {
+		if (from && from == a->leader && epoch == a->point.epoch)
+			lost(a, AVG_DIVERGED, &req->f.from, epoch);
+		return;
+	}
+	if (id_eq(&id, &a->me->id))
+		return;
+	if (endpoint_of(req->f.json, "at", &at) && at.port[0])
+		net_learn(a->net, &id, &at);
+	m = mate_make(a, &id);
+	if (m && (!a->round || epoch > a->point.epoch))
+		join_start(a, m);
+}

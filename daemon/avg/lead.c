@@ -1,0 +1,370 @@
+/* The leader's side of a round after BEGIN: who is in C is decided here and nowhere else. READY -> ATTEMPT(0, C) ->
+ * ACK of everybody -> COMMIT; what goes wrong on the way makes ATTEMPT(n+1) with a smaller C or other owners. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "avg/int.h"
+#include "avg/lead.h"
+#include "avg/ledger.h"
+
+static void attempt_send(struct round *r);
+
+void lead_free(struct round *r)
+{
+	struct lead *l = r->lead;
+	if (!l)
+		return;
+	env_timer(r->a->env, &l->timer, 0);
+	lead_calls_drop(l);
+	for (size_t i = 0; i < r->b.n; i++) {
+		ranges_free(&l->m[i].ready.claimed);
+		free(l->m[i].hash);
+	}
+	free(l->m);
+	free(l->samples);
+	free(l->owner);
+	free(l);
+	r->lead = NULL;
+}
+
+void lead_ready(struct round *r, size_t i, const struct ready *ready)
+{
+	struct lead_member *m = &r->lead->m[i];
+	if (m->is_ready)
+		return;
+	m->is_ready = true;
+	m->ready.samples = ready->samples;
+	m->ready.rate = ready->rate;
+	ranges_copy(&m->ready.claimed, &ready->claimed);
+	struct mate *mate = mate_find(r->a, &r->b.m[i].id);
+	if (mate && ready->bandwidth)
+		mate->bandwidth = ready->bandwidth;
+	lead_step(r);
+}
+
+/* C at attempt 0: who is ready with samples that nobody has claimed before it. */
+static bool choose(struct round *r)
+{
+	struct lead *l = r->lead;
+	struct ranges claimed = { 0 };
+	uint64_t sum = 0;
+	for (size_t i = 0; i < r->b.n; i++) {
+		struct lead_member *m = &l->m[i];
+		l->samples[i] = 0;
+		if (!m->is_ready || m->gone || !m->ready.samples || (r->b.m[i].flags & (MATE_FOLLOWER | MATE_AUX)))
+			continue;
+		if (!ledger_claim(&r->a->point.done, &claimed, &m->ready.claimed, m->ready.samples, r->a->conf.data_limit)) {
+			hub_event(r->a, LOG_INFO_, "claimed twice", &r->b.m[i].id, "its %llu samples of epoch %llu were processed by others, too: left out",
+				(unsigned long long)m->ready.samples, (unsigned long long)r->b.epoch);
+			continue;
+		}
+		l->samples[i] = m->ready.samples;
+		sum += m->ready.samples;
+	}
+	ranges_free(&claimed);
+	return sum > 0;
+}
+
+static bool required(const struct round *r, size_t i)
+{
+	const struct lead_member *m = &r->lead->m[i];
+	return m->is_ready && !m->gone && !(r->b.m[i].flags & MATE_FOLLOWER);
+}
+
+/* Parts of those who are gone go to whoever has the fewest floats so far. */
+static bool reassign(struct round *r)
+{
+	struct lead *l = r->lead;
+	for (size_t p = 0; p < r->b.parts; p++) {
+		if (!l->m[l->owner[p]].gone && l->m[l->owner[p]].is_ready)
+			continue;
+		uint64_t least = UINT64_MAX;
+		size_t to = (size_t)r->me;
+		for (size_t i = 0; i < r->b.n; i++) {
+			uint64_t load = 0;
+			if (!required(r, i) || (r->b.m[i].flags & (MATE_CLIENT | MATE_HOLD)))
+				continue;
+			for (size_t q = 0; q < r->b.parts; q++)
+				load += l->owner[q] == i ? r->b.part[q].len : 0;
+			if (load < least) {
+				least = load;
+				to = i;
+			}
+		}
+		l->samples[l->owner[p]] = 0;    /* its own piece of that part exists nowhere else */
+		l->owner[p] = (uint16_t)to;
+	}
+	uint64_t sum = 0;
+	for (size_t i = 0; i < r->b.n; i++)
+		sum += l->samples[i];
+	return sum > 0;
+}
+
+void lead_next_attempt(struct round *r)
+{
+	struct lead *l = r->lead;
+	l->again = false;
+	if (l->attempts > r->b.n + 2) {
+		lead_give_up(r, "too many attempts");
+		return;
+	}
+	if (!reassign(r)) {
+		lead_give_up(r, "nobody is left who contributed");
+		return;
+	}
+	l->phase = LEAD_DATA;
+	l->phase_us = now_of(r->a);
+	for (size_t i = 0; i < r->b.n; i++)
+		l->m[i].acked = l->m[i].answered = false;
+	attempt_send(r);
+}
+
+static void attempt_answered(void *arg, const struct frame *f, const struct err *e)
+{
+	struct lead_call *c = arg;
+	struct round *r = c->r;
+	bool current = c->attempt + 1 == r->lead->attempts;
+	size_t i = c->member;
+	uint64_t term = 0;
+	list_del(&c->link);
+	free(c);
+	if (!current)
+		return;
+	if (!f) {                               /* does not know the round, or does not answer in time */
+		r->lead->m[i].answered = true;
+		lead_step(r);
+	} else if (!json_get_u64(f->json, "term", &term, NULL) && term > r->term) {
+		r->a->term = (uint32_t)term;    /* succeeded while we were silent: what we began is theirs now */
+		struct err why;
+		err_set(&why, ERR_STATE, "another leads this epoch now");
+		member_fail(r, &why);
+	} else if (json_object_get(f->json, "missing")) {
+		lead_missing(r, i, f->blob, f->blob_len);
+	} else {
+		lead_ack(r, i, f->blob, f->blob_len);
+	}
+}
+
+static void attempt_send(struct round *r)
+{
+	struct lead *l = r->lead;
+	struct avg *a = r->a;
+	struct attempt at = { .term = r->term, .no = l->attempts++, .data_us = r->b.data_us, .samples = l->samples, .owner = l->owner,
+		.n = r->b.n, .parts = r->b.parts };
+	struct buf b = { 0 };
+	memcpy(at.round, r->id, DIGEST);
+	attempt_encode(&at, &b);
+	env_after(a->env, &l->timer, 3 * r->b.data_us);
+	for (size_t i = 0; i < r->b.n; i++) {
+		if ((int)i == r->me || l->m[i].gone)
+			continue;
+		struct lead_call *c = xcalloc(1, sizeof *c);
+		*c = (struct lead_call){ .r = r, .member = i, .attempt = at.no };
+		list_push(&l->calls, &c->link);
+		MARK(a, "avg.attempt.before");
+		c->call = net_call(a->net, &r->b.m[i].id, KIND_AVG_ATTEMPT, hub_json(a), blob_copy(b.p, b.len), CLASS_control,
+			3 * r->b.data_us + SECOND, attempt_answered, c);
+		MARK(a, "avg.attempt.after");
+	}
+	buf_free(&b);
+	member_attempt(r, &at, NULL);
+}
+
+void lead_give_up(struct round *r, const char *why)
+{
+	struct avg *a = r->a;
+	struct err e;
+	struct attempt at = { .term = r->term, .no = r->lead->attempts, .give_up = true };
+	struct buf b = { 0 };
+	memcpy(at.round, r->id, DIGEST);
+	snprintf(at.why, sizeof at.why, "%s", why);
+	attempt_encode(&at, &b);
+	for (size_t i = 0; i < r->b.n; i++)
+		if ((int)i != r->me && !r->lead->m[i].gone)
+			net_post(a->net, &r->b.m[i].id, KIND_AVG_ATTEMPT, hub_json(a), blob_copy(b.p, b.len), CLASS_control);
+	buf_free(&b);
+	a->fails = a->fails < 6 ? a->fails + 1 : 6;
+	a->wait_us = now_of(a) + (20 * MS << a->fails);
+	err_set(&e, ERR_STATE, "%s", why);
+	r->lead->phase = LEAD_OVER;
+	member_fail(r, &e);
+}
+
+/* ---- ACK ---- */
+
+void lead_ack(struct round *r, size_t i, const uint8_t *hashes, size_t n)
+{
+	struct lead_member *m = &r->lead->m[i];
+	m->answered = true;
+	if (n == r->b.parts * 16) {
+		free(m->hash);
+		m->hash = xmemdup(hashes, n ? n : 1);
+		m->acked = true;
+	}
+	lead_step(r);
+}
+
+void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n)
+{
+	struct lead *l = r->lead;
+	l->m[i].answered = true;
+	if (n % 32 || n / 32 > r->b.n)
+		return;
+	for (size_t k = 0; k < n / 32; k++) {
+		struct id id;
+		memcpy(id.b, list + 32 * k, 32);
+		int j = round_member(r, &id);
+		if (j < 0)
+			continue;
+		if (j == r->me)                 /* who cannot hear the leader cannot stay in the round */
+			j = (int)i;
+		bool owns = false;
+		for (size_t p = 0; p < r->b.parts; p++)
+			owns |= l->owner[p] == j;
+		l->samples[j] = 0;
+		if (owns)
+			l->m[j].gone = true;
+		l->again = true;
+	}
+	lead_step(r);
+}
+
+void lead_dead(struct round *r, const struct id *who)
+{
+	struct lead *l = r->lead;
+	int i = round_member(r, who);
+	if (i < 0 || i == r->me)
+		return;
+	if (!l) {
+		flow_missing(r);
+		return;
+	}
+	l->m[i].gone = true;
+	for (size_t p = 0; p < r->b.parts; p++)
+		l->again |= l->phase == LEAD_DATA && l->owner[p] == i;
+	flow_missing(r);
+	kick(r->a);
+}
+
+/* The hash that most members have of each part; the others find at COMMIT that theirs is another. */
+void lead_hashes(struct round *r, struct wire_part *part)
+{
+	struct lead *l = r->lead;
+	for (size_t p = 0; p < r->b.parts; p++) {
+		size_t best = 0;
+		for (size_t i = 0; i < r->b.n; i++) {
+			size_t votes = 0;
+			if (!l->m[i].acked)
+				continue;
+			for (size_t k = 0; k < r->b.n; k++)
+				votes += l->m[k].acked && !memcmp(l->m[k].hash + 16 * p, l->m[i].hash + 16 * p, 16);
+			if (votes > best || (votes == best && (int)i == r->me)) {
+				best = votes;
+				memcpy(part[p].hash, l->m[i].hash + 16 * p, 16);
+			}
+			if (votes * 2 > r->b.n)
+				break;
+		}
+	}
+}
+
+/* ---- steps ---- */
+
+static bool all_ready(const struct round *r)
+{
+	for (size_t i = 0; i < r->b.n; i++) {
+		const struct lead_member *m = &r->lead->m[i];
+		if (m->awaited && !m->is_ready && !m->refused && !m->gone)
+			return false;
+	}
+	return r->lead->m[r->me].is_ready;
+}
+
+static size_t missing_acks(const struct round *r, size_t *ret_acks)
+{
+	size_t n = 0;
+	*ret_acks = 0;
+	for (size_t i = 0; i < r->b.n; i++) {
+		n += required(r, i) && !r->lead->m[i].acked;
+		*ret_acks += r->lead->m[i].acked;
+	}
+	return n;
+}
+
+/* Fewer than half of the last commit's members: perhaps the others go on without us, so wait for news (C3). */
+static bool minority(const struct round *r)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < r->b.n; i++)
+		n += required(r, i);
+	return n * 2 < r->a->n_last;
+}
+
+static void to_commit(struct round *r)
+{
+	struct lead *l = r->lead;
+	struct avg *a = r->a;
+	times_add(&a->data_times, now_of(a) - l->phase_us);
+	if (minority(r) && l->phase != LEAD_WAIT) {
+		uint64_t us = times_deadline(&a->round_times, a->conf.round_floor_us, a->conf.round_floor_us * 3) / 3;
+		l->phase = LEAD_WAIT;
+		l->minority = true;
+		if (us < a->conf.round_floor_us)
+			us = a->conf.round_floor_us;
+		env_after(a->env, &l->timer, (uint64_t)((double)us * a->conf.minority_wait_rounds));
+		hub_event(a, LOG_WARN_, "minority", NULL, "fewer than half of the last epoch's %u members are here: this round waits before it commits", a->n_last);
+		return;
+	}
+	l->phase = LEAD_OVER;
+	lead_commit(r);
+}
+
+void lead_step(struct round *r)
+{
+	struct lead *l = r->lead;
+	size_t acks;
+	if (!l || r->closed || r->fail || r->commit)
+		return;
+	if (l->phase == LEAD_READY && all_ready(r)) {
+		times_add(&r->a->ready_times, now_of(r->a) - l->phase_us);
+		if (choose(r))
+			lead_next_attempt(r);
+		else
+			lead_give_up(r, "nobody contributed");
+	} else if (l->phase == LEAD_DATA) {
+		if (!missing_acks(r, &acks) && acks)
+			to_commit(r);
+		else if (l->again)
+			lead_next_attempt(r);
+	}
+}
+
+void lead_fire(struct timer *t)
+{
+	struct lead *l = container_of(t, struct lead, timer);
+	struct round *r = l->r;
+	size_t acks;
+	if (r->closed || r->fail || r->commit)
+		return;
+	if (l->phase == LEAD_READY) {
+		for (size_t i = 0; i < r->b.n; i++)
+			if ((int)i != r->me)
+				l->m[i].awaited = false;
+		if (l->m[r->me].is_ready)
+			lead_step(r);
+		else
+			env_after(r->a->env, t, r->b.ready_us); /* our own owner is the slow one: nobody else can say what it has */
+	} else if (l->phase == LEAD_DATA) {
+		size_t late = missing_acks(r, &acks);
+		if (l->m[r->me].acked && acks >= late) {
+			to_commit(r);
+			return;
+		}
+		for (size_t i = 0; i < r->b.n; i++)
+			if ((int)i != r->me && required(r, i) && !l->m[i].acked)
+				l->m[i].gone = true;
+		lead_next_attempt(r);
+	} else if (l->phase == LEAD_WAIT) {
+		to_commit(r);
+	}
+}

@@ -1,0 +1,18 @@
+/* Shared by begin.c, lead.c, commit.c and recover.c: the leader's calls in a round. */
+#ifndef AVG_LEAD_H
+#define AVG_LEAD_H
+#include "avg/int.h"
+#include "common/jrpc.h"
+
+struct lead_call { struct list link; struct round *r; size_t member; uint32_t attempt; struct call *call; };
+struct lead *lead_new(struct round *r);
+void lead_calls_drop(struct lead *l);
+void lead_hashes(struct round *r, struct wire_part *part);
+void lead_next_attempt(struct round *r);
+void commit_send(struct avg *a, const struct body *c, const struct buf *bytes);
+void round_inherit(struct round *r, const struct round *old);
+void tell_begin(struct round *r);
+void round_reap(struct avg *a, bool force);
+uint64_t unmeasured_us(const struct avg *a);
+
+#endif

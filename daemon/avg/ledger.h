@@ -1,0 +1,15 @@
+/* The sample ledger (amendments C6): which positions are done, whose are promised, and what is cut next. A position is
+ * processed iff it is in a commit of the winning chain; everything else returns to the pool by not being recorded. */
+#ifndef AVG_LEDGER_H
+#define AVG_LEDGER_H
+#include "avg/ranges.h"
+
+/* How many positions a member should hold: twice what it will need in an epoch of `share` samples and at least four
+ * micro-batches, in whole micro-batches. */
+uint64_t ledger_want(double share, uint32_t micro);
+/* Cuts n positions, the lowest that are not in taken and below limit (0 = endless), into ret and marks them taken. */
+uint64_t ledger_cut(struct ranges *taken, uint64_t limit, uint64_t n, struct ranges *ret);
+/* May this claim count? samples positions, none of them done or claimed before, all below limit. Adds it to claimed. */
+bool ledger_claim(const struct ranges *done, struct ranges *claimed, const struct ranges *claim, uint64_t samples, uint64_t limit);
+
+#endif

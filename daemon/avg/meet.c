@@ -1,0 +1,161 @@
+/* Rendezvous: who may be in the run comes from the DHT record run:<hex>:peers (one signed subkey a peer), from welcomes
+ * and from avg_meet. A joiner asks one after the other; a leader asks those that it has lost, so that halves find
+ * each other again. A peer that finds nobody leads itself at once. */
+#include <string.h>
+#include <stdlib.h>
+#include "avg/int.h"
+#include "common/jrpc.h"
+
+#define RECORD_MS 60000
+#define TICK_US (100 * MS)
+#define PUT_US SECOND
+#define LOOK_ALONE_US SECOND
+#define LOOK_US (10 * SECOND)
+#define PROBES 4                                /* JOINs of a leader at one time */
+
+struct look { struct avg *a; };
+
+static void learn(struct avg *a, const struct record *r)
+{
+	struct id id;
+	struct endpoint at;
+	if (!r->is_signed || id_eq(&r->owner, &a->me->id) || !endpoint_of(r->value, "at", &at))
+		return;
+	id = r->owner;
+	if (at.port[0] || at.port[CHAN_DOOR])
+		net_learn(a->net, &id, &at);
+	struct mate *m = mate_make(a, &id);
+	if (m && !m->member && !m->live && !m->probe_us) {
+		m->live = true;
+		m->absent[0] = 0;
+	}
+}
+
+static void looked(void *arg, const struct record *r, size_t n, const struct err *e)
+{
+	struct look *l = arg;
+	struct avg *a = l->a;
+	free(l);
+	if (!a)
+		return;
+	a->look = NULL;
+	a->looks++;
+	for (size_t i = 0; i < n; i++)
+		learn(a, &r[i]);
+	kick(a);
+	env_after(a->env, &a->meet, 1);
+}
+
+static void publish(struct avg *a)
+{
+	char self[ID_HEX];
+	if (!a->dht || now_of(a) < a->put_us)
+		return;
+	a->put_us = now_of(a) + PUT_US;
+	if (a->put_epoch == a->point.epoch + 1)
+		return;                         /* nothing new; the DHT keeps the last one alive */
+	a->put_epoch = a->point.epoch + 1;
+	id_hex(&a->me->id, self);
+	json_t *v = json_pack("{s:I,s:I,s:f}", "epoch", (json_int_t)a->point.epoch, "samples", (json_int_t)a->samples, "rate", a->rate);
+	json_object_set_new(v, "at", json_endpoint(net_endpoint(a->net)));
+	dht_keep(a->dht, a->key, self, v, RECORD_MS, true);
+}
+
+static void look(struct avg *a)
+{
+	if (!a->dht || a->look || now_of(a) < a->look_us)
+		return;
+	a->look_us = now_of(a) + (a->state == AVG_JOINING || roster_others(a, false) == 0 ? LOOK_ALONE_US : LOOK_US);
+	a->look = xcalloc(1, sizeof *a->look);
+	a->look->a = a;
+	dht_get(a->dht, a->key, !a->looks, looked, a->look);
+}
+
+/* The best one to ask now: not asked already, not waiting for its back-off; who would lead comes first. */
+static struct mate *candidate(struct avg *a, bool strangers_only)
+{
+	struct mate *best = NULL;
+	uint64_t now = now_of(a);
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (m == a->me || m->join || m->probe_us > now || (strangers_only && m->member && m->live))
+			continue;
+		if (!best || memcmp(m->order, best->order, 32) < 0)
+			best = m;
+	}
+	return best;
+}
+
+static void join_some(struct avg *a)
+{
+	size_t asked = 0, known = 0, untried = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		asked += m->join != NULL;
+		known += m != a->me;
+		untried += m != a->me && !m->backoff_us;
+	}
+	struct mate *m = asked ? NULL : candidate(a, false);
+	if (m) {
+		join_start(a, m);
+		return;
+	}
+	if (a->follower || asked || untried || (a->dht && !a->looks))
+		return;
+	/* Everybody known was asked and none of them took us in: unreachable, in another run, or not ready. */
+	if (!known || a->unreachable >= known || now_of(a) - a->enter_us > SECOND)
+		become_leader_alone(a);
+}
+
+static void probe(struct avg *a)
+{
+	size_t asked = 0;
+	list_each(it, &a->mates)
+		asked += list_entry(it, struct mate, link)->join != NULL;
+	while (asked++ < PROBES) {
+		struct mate *m = candidate(a, true);
+		if (!m)
+			return;
+		join_start(a, m);
+	}
+}
+
+void meet_now(struct avg *a)
+{
+	env_after(a->env, &a->meet, 1);
+}
+
+void meet_fire(struct timer *t)
+{
+	struct avg *a = container_of(t, struct avg, meet);
+	env_after(a->env, &a->meet, TICK_US + env_rand(a->env) % (TICK_US / 4));
+	if (a->state == AVG_OUT || a->state == AVG_LOST || a->leaving)
+		return;
+	publish(a);
+	look(a);
+	if (a->state == AVG_JOINING) {
+		join_some(a);
+		if (a->state == AVG_JOINING)    /* answers come in milliseconds: do not sleep over them */
+			env_after(a->env, &a->meet, 10 * MS);
+		return;
+	}
+	if (!a->round && !a->recover && is_leader(a))
+		probe(a);
+	if (a->leader && !is_leader(a) && !a->follower && (a->me->flags & MATE_FOLLOWER))
+		join_start(a, a->leader);       /* caught up: a full member from now on */
+	if (!a->leader || (a->follower && is_leader(a)))
+		a->state = AVG_JOINING;
+}
+
+void meet_stop(struct avg *a)
+{
+	char self[ID_HEX];
+	env_timer(a->env, &a->meet, 0);
+	if (a->look)
+		a->look->a = NULL;
+	a->look = NULL;
+	if (a->dht && a->me) {
+		id_hex(&a->me->id, self);
+		dht_unkeep(a->dht, a->key, self);
+	}
+}

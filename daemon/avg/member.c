@@ -1,0 +1,394 @@
+/* The member's side of a round. BEGIN: stop, say what we have, send it. ATTEMPT: who counts and who sums. ACK: hashes of
+ * all parts. COMMIT: only now anything is applied. A round that is over is a tail until its last transfer and job end. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/lead.h"
+#include "common/hash.h"
+
+static void late_fire(struct timer *t);
+static void silent_fire(struct timer *t);
+
+int round_member(const struct round *r, const struct id *id)
+{
+	for (size_t i = 0; i < r->b.n; i++)
+		if (id_eq(&r->b.m[i].id, id))
+			return (int)i;
+	return -1;
+}
+
+static void care_all(struct round *r, int delta)
+{
+	for (size_t i = 0; i < r->b.n; i++) {
+		struct mate *m = (int)i == r->me ? NULL : mate_find(r->a, &r->b.m[i].id);
+		if (m)
+			roster_care(r->a, m, delta);
+	}
+}
+
+struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t n, struct err *e)
+{
+	struct round *r = xcalloc(1, sizeof *r);
+	r->a = a;
+	r->b = *b;
+	r->me = round_member(r, &a->me->id);
+	r->mean_is_x = b->n == 1 && r->me == 0;
+	r->mean_bytes = a->conf.len * sizeof(float);
+	r->mean = r->mean_is_x || r->me < 0 ? NULL : spare_get(a, r->mean_bytes);
+	if (r->me < 0 || (!r->mean && !r->mean_is_x)) {
+		err_set(e, r->me < 0 ? ERR_STATE : ERR_NOMEM, r->me < 0 ? "this peer is not in the round" : "no memory for a mean of %zu bytes", r->mean_bytes);
+		free(r);
+		return NULL;
+	}
+	buf_put(&r->bytes, bytes, n);
+	if (b->what == BODY_BEGIN)
+		sha256_of(bytes, n - SIG_BYTES, r->id);
+	else
+		memcpy(r->id, b->round, DIGEST);
+	*b = (struct body){ 0 };
+	r->term = r->b.term;
+	r->w = xcalloc(r->b.n, sizeof *r->w);
+	r->part = xcalloc(r->b.parts + 1, sizeof *r->part);
+	for (size_t p = 0; p < r->b.parts; p++) {
+		r->part[p].off = r->b.part[p].off;
+		r->part[p].len = r->b.part[p].len;
+		r->part[p].owner = r->b.part[p].owner;
+	}
+	r->begun_us = now_of(a);
+	r->late = (struct timer){ .fire = late_fire, .name = "avg.late" };
+	r->silent = (struct timer){ .fire = silent_fire, .name = "avg.silent" };
+	a->round = r;
+	care_all(r, 1);
+	round_touch(r);
+	return r;
+}
+
+/* The leader has been heard: it may be silent for this long again. Those further down the order wait longer. */
+void round_touch(struct round *r)
+{
+	struct avg *a = r->a;
+	uint64_t us = 2 * r->b.ready_us + 5 * r->b.data_us + a->conf.round_floor_us, rank = 0;
+	if (!us || r->from_commit)
+		us = unmeasured_us(a);
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		rank += m->member && m->live && memcmp(m->order, a->me->order, 32) < 0;
+	}
+	env_after(a->env, &r->silent, us + (rank > 8 ? 8 : rank) * a->conf.round_floor_us);
+}
+
+static void refuse(struct request **req, const char *why)
+{
+	struct err e;
+	if (!*req)
+		return;
+	err_set(&e, ERR_STATE, "%s", why);
+	net_refuse(*req, &e);
+	*req = NULL;
+}
+
+/* No more of this round: cancels, unlinks; the memory goes when jobs and results on their way are over (reap). */
+void round_close(struct round *r)
+{
+	struct avg *a = r->a;
+	if (r->closed)
+		return;
+	r->closed = true;
+	care_all(r, -1);
+	env_timer(a->env, &r->late, 0);
+	env_timer(a->env, &r->silent, 0);
+	refuse(&r->ready_req, "the round is over");
+	refuse(&r->ack_req, "the round is over");
+	flow_stop(r, false);
+	if (r->lead) {
+		lead_calls_drop(r->lead);
+		env_timer(a->env, &r->lead->timer, 0);
+	}
+	if (a->round == r)
+		a->round = NULL;
+	list_push(&a->tails, &r->link);
+	kick(a);
+}
+
+void round_reap(struct avg *a, bool force)
+{
+	list_each_safe(it, &a->tails) {
+		struct round *r = list_entry(it, struct round, link);
+		if (force)
+			flow_stop(r, true);
+		if (!flow_idle(r))
+			continue;
+		list_del(&r->link);
+		lead_free(r);
+		flow_free(r);
+		spare_put(a, r->mean, r->mean_bytes);
+		body_free(&r->b);
+		buf_free(&r->bytes);
+		if (r->commit) {
+			body_free(r->commit);
+			free(r->commit);
+		}
+		buf_free(&r->commit_bytes);
+		free(r->fail);
+		ranges_free(&r->claimed);
+		free(r->w);
+		free(r->part);
+		free(r);
+	}
+}
+
+/* ---- BEGIN ---- */
+
+void tell_begin(struct round *r)
+{
+	struct avg *a = r->a;
+	struct avg_begin b = { .epoch = r->b.epoch, .term = r->term, .members = (uint32_t)r->b.n, .deadline_us = now_of(a) + r->b.ready_us };
+	r->told_begin = true;
+	a->cb.begin(a->arg, &b);
+}
+
+void member_begin_local(struct round *r)
+{
+	flow_open(r);
+	tell_begin(r);
+}
+
+static void ready_answer(struct round *r)
+{
+	struct buf b = { 0 };
+	struct ready ready = { .samples = r->samples, .rate = r->a->rate, .claimed = r->claimed };
+	struct peer_info info;
+	if (r->a->leader && net_peer(r->a->net, &r->a->leader->id, &info))
+		ready.bandwidth = info.bandwidth_bps;
+	if (r->lead) {
+		lead_ready(r, (size_t)r->me, &ready);
+		return;
+	}
+	if (!r->ready_req)
+		return;
+	ready_encode(&ready, &b);
+	MARK(r->a, "avg.ready.before");
+	net_reply(r->ready_req, NULL, blob_steal(&b));
+	r->ready_req = NULL;
+	MARK(r->a, "avg.ready.after");
+}
+
+void member_contributed(struct round *r)
+{
+	struct avg *a = r->a;
+	if (r->mean_is_x || !r->lead)
+		times_add(&a->ready_times, now_of(a) - r->begun_us);
+	r->told_x = true;
+	flow_send_x(r);
+	ready_answer(r);
+}
+
+static int begin_check(struct avg *a, const struct body *b, const struct request *req, struct err *e)
+{
+	struct mate *from = mate_find(a, &req->f.from);
+	if (b->what != BODY_BEGIN)
+		return err_set(e, ERR_PROTOCOL, "not a BEGIN");
+	if (a->state != AVG_IN || a->leaving)
+		return err_set(e, ERR_BUSY, "this peer is not in the swarm now");
+#if BUG == 17                                   /* prev is not checked */
+	if (b->epoch != a->point.epoch) {
+#else
+	if (!same_point(a, b->epoch, b->prev)) {
+#endif
+		if (from && b->epoch >= a->point.epoch && !(a->round && a->round->commit))
+			join_start(a, from);            /* we are behind, or on another branch */
+		return err_set(e, ERR_STATE, "a BEGIN for epoch %llu; this peer is at %llu or has another history",
+			(unsigned long long)b->epoch, (unsigned long long)a->point.epoch);
+	}
+#if BUG != 15                                   /* term ignored */
+	uint64_t term = b->term;
+	json_get_u64(req->f.json, "term", &term, NULL);
+	if (term < a->term)
+		return err_set(e, ERR_STATE, "term %llu is over, this is %u", (unsigned long long)term, a->term);
+#endif
+	if (!from || !from->member)
+		return err_set(e, ERR_STATE, "the sender is no member here");
+	return 0;
+}
+
+/* Two leaders of one term began the same epoch (one of them elected by a peer that has lost sight of the other): the
+ * one that comes first in the order counts. */
+static bool better(const struct avg *a, const struct round *old, const struct body *b)
+{
+	struct mate *x = mate_find(a, &b->leader), *y = mate_find(a, &old->b.leader);
+	if (b->term != old->b.term)
+		return b->term > old->b.term;
+	return x && (!y || !y->live || memcmp(x->order, y->order, 32) < 0);
+}
+
+/* The owner has contributed to a round that another one replaces: the same contribution goes into that. */
+void round_inherit(struct round *r, const struct round *old)
+{
+	r->told_begin = old->told_begin;
+	r->contributed = old->contributed;
+	r->x = old->x;
+	r->samples = old->samples;
+	ranges_copy(&r->claimed, &old->claimed);
+}
+
+static int begin_new(struct avg *a, struct request *req, struct body *b, struct err *e)
+{
+	struct mate *from = mate_find(a, &req->f.from);
+	struct round *old = a->round;
+	if (old && (old->commit || old->fail))
+		return err_set(e, ERR_BUSY, "the round before is not over here");
+	if (old && !better(a, old, b))
+		return err_set(e, ERR_STATE, "another round of this epoch is under way");
+	if (old)
+		round_close(old);               /* its memory lives until the next kick */
+	struct round *r = round_new(a, b, req->f.blob, req->f.blob_len, e);
+	if (!r)
+		return -1;
+	recover_free(a);
+	if (a->leader != from) {
+		if (a->leader)
+			roster_care(a, a->leader, -1);
+		a->leader = from;
+		roster_care(a, from, 1);
+	}
+	r->ready_req = net_keep(req);
+	flow_open(r);
+	if (old)
+		round_inherit(r, old);
+	if (!r->told_begin)
+		tell_begin(r);
+	else
+		kick(a);
+	return 0;
+}
+
+void member_begin_on(struct avg *a, struct request *req)
+{
+	struct body b;
+	struct err e;
+	uint8_t id[DIGEST];
+	if (body_open(a, &b, req->f.blob, req->f.blob_len, &req->f.from, &e)) {
+		net_refuse(req, &e);
+		return;
+	}
+	sha256_of(req->f.blob, req->f.blob_len - SIG_BYTES, id);
+	if (begin_check(a, &b, req, &e)) {
+		net_refuse(req, &e);
+	} else if (a->round && !memcmp(a->round->id, id, DIGEST)) {     /* asked again, by a successor */
+		struct round *r = a->round;
+		refuse(&r->ready_req, "asked again");
+		r->ready_req = net_keep(req);
+		round_touch(r);
+		if (r->told_x)
+			ready_answer(r);
+	} else if (begin_new(a, req, &b, &e)) {
+		net_refuse(req, &e);
+	}
+	body_free(&b);
+}
+
+/* ---- ATTEMPT ---- */
+
+void member_attempt(struct round *r, const struct attempt *at, struct request *req)
+{
+	struct avg *a = r->a;
+	if (at->n != r->b.n || at->parts != r->b.parts) {
+		refuse(&req, "the attempt does not fit the round");
+		return;
+	}
+	refuse(&r->ack_req, "another attempt began");
+	r->ack_req = req;
+	r->attempt = at->no;
+	r->attempted = true;
+	r->acked = false;
+	r->missing_told = r->lateness = 0;
+	r->attempt_us = now_of(a);
+	r->data_us = at->data_us;
+	r->total = 0;
+	for (size_t i = 0; i < r->b.n; i++) {
+		r->w[i] = at->samples[i];
+		r->total += at->samples[i];
+	}
+#if BUG != 16                                   /* forgotten timer */
+	env_after(a->env, &r->late, r->data_us);
+#endif
+	round_touch(r);
+	if (r->mean_is_x) {
+		member_check(r);
+		return;
+	}
+	flow_attempt(r, at->owner);
+	if (!r->closed) {
+		member_check(r);
+		flow_missing(r);
+	}
+}
+
+void member_attempt_on(struct avg *a, struct request *req)
+{
+	struct attempt at;
+	struct err e;
+	struct round *r = a->round;
+	if (attempt_decode(&at, req->f.blob, req->f.blob_len, &e)) {
+		if (req->wants_reply)
+			net_refuse(req, &e);
+		return;
+	}
+	bool mine = r && !r->closed && !memcmp(at.round, r->id, DIGEST) && !r->from_commit;
+	if (a->term > at.term && req->wants_reply) {
+		json_t *j = json_pack("{s:I}", "term", (json_int_t)a->term);
+		net_reply(req, j, NO_BLOB);
+	} else if (!mine || r->commit || r->lead || (r->attempted && at.no <= r->attempt && !at.give_up)) {
+		err_set(&e, ERR_STATE, "no such round here, or a later attempt of it");
+		if (req->wants_reply)
+			net_refuse(req, &e);
+	} else if (at.give_up) {
+		err_set(&e, ERR_STATE, "%s", at.why);
+		member_fail(r, &e);
+		if (req->wants_reply)
+			net_reply(req, NULL, NO_BLOB);
+	} else {
+		r->term = at.term;
+		member_attempt(r, &at, req->wants_reply ? net_keep(req) : NULL);
+	}
+	attempt_free(&at);
+}
+
+void member_missing_on(struct avg *a, struct request *req)
+{
+	uint8_t round[DIGEST];
+	uint64_t attempt;
+	struct round *r = a->round;
+	int i = r ? round_member(r, &req->f.from) : -1;
+	if (i < 0 || !r->lead || json_get_hex(req->f.json, "round", round, DIGEST, NULL) || memcmp(round, r->id, DIGEST) ||
+			json_get_u64(req->f.json, "attempt", &attempt, NULL) || attempt != r->attempt || r->lead->phase != LEAD_DATA)
+		return;
+	lead_missing(r, (size_t)i, req->f.blob, req->f.blob_len);
+}
+
+static void late_fire(struct timer *t)
+{
+	struct round *r = container_of(t, struct round, late);
+	if (++r->lateness < 2)
+		env_after(r->a->env, t, r->data_us);
+	flow_missing(r);
+}
+
+static void silent_fire(struct timer *t)
+{
+	struct round *r = container_of(t, struct round, silent);
+	struct avg *a = r->a;
+	if (r->commit) {                        /* decided, and the mean does not come */
+		struct id donor = r->commit->leader;
+		uint64_t epoch = r->commit->epoch;
+		if (id_eq(&donor, &a->me->id) && a->leader)
+			donor = a->leader->id;
+		lost(a, AVG_MISSED, &donor, epoch);
+	} else if (r->lead || is_leader(a)) {
+		round_touch(r);
+	} else if (a->leader) {
+		struct mate *m = a->leader;
+		hub_event(a, LOG_WARN_, "silent leader", &m->id, "nothing heard in a round of epoch %llu: the next in order takes over", (unsigned long long)a->point.epoch);
+		round_touch(r);
+		mate_gone(a, m, "silent in a round");
+	}
+}

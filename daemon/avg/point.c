@@ -1,0 +1,90 @@
+/* A point of the history: life, copy, JSON (checkpoints) and bytes (welcome messages). */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/avg.h"
+#include "avg/wire.h"
+#include "common/jrpc.h"
+
+void avg_point_init(struct avg_point *p)
+{
+	*p = (struct avg_point){ 0 };
+}
+
+void avg_point_copy(struct avg_point *to, const struct avg_point *from)
+{
+	if (to == from)
+		return;
+	json_t *params = from->params ? json_deep_copy(from->params) : NULL;
+	json_decref(to->params);
+	to->params = params;
+	to->epoch = from->epoch;
+	memcpy(to->prev, from->prev, DIGEST);
+	to->samples = from->samples;
+	to->params_version = from->params_version;
+	ranges_copy(&to->done, &from->done);
+}
+
+void avg_point_done(struct avg_point *p)
+{
+	json_decref(p->params);
+	ranges_free(&p->done);
+	*p = (struct avg_point){ 0 };
+}
+
+json_t *avg_point_json(const struct avg_point *p)
+{
+	json_t *params = p->params ? json_deep_copy(p->params) : json_object();
+	return json_pack("{s:I,s:o,s:I,s:I,s:o,s:o}", "epoch", (json_int_t)p->epoch, "prev", json_hex(p->prev, DIGEST),
+		"samples", (json_int_t)p->samples, "params_version", (json_int_t)p->params_version, "params", params,
+		"done", ranges_json(&p->done));
+}
+
+int avg_point_parse(struct avg_point *ret, const json_t *j, struct err *e)
+{
+	struct avg_point p;
+	avg_point_init(&p);
+	const json_t *params = json_object_get(j, "params");
+	int rc = json_get_u64(j, "epoch", &p.epoch, e) || json_get_hex(j, "prev", p.prev, DIGEST, e) ||
+		json_get_u64(j, "samples", &p.samples, e) || json_get_u64(j, "params_version", &p.params_version, e) ||
+		ranges_parse(&p.done, json_object_get(j, "done"), e);
+	if (!rc && !json_is_object(params))
+		rc = err_set(e, ERR_INVALID, "params: expected an object");
+	if (rc) {
+		avg_point_done(&p);
+		return err_wrap(e, "point of the history");
+	}
+	p.params = json_deep_copy(params);
+	avg_point_done(ret);
+	*ret = p;
+	return 0;
+}
+
+/* ---- bytes ---- */
+
+void wire_put_point(struct buf *b, const struct avg_point *p)
+{
+	buf_u64(b, p->epoch);
+	buf_put(b, p->prev, DIGEST);
+	buf_u64(b, p->samples);
+	buf_u64(b, p->params_version);
+	wire_put_json(b, p->params);
+	wire_put_ranges(b, &p->done);
+}
+
+int wire_get_point(struct rd *r, struct avg_point *ret, struct err *e)
+{
+	struct avg_point p;
+	avg_point_init(&p);
+	p.epoch = rd_u64(r);
+	const uint8_t *prev = rd_bytes(r, DIGEST);
+	p.samples = rd_u64(r);
+	p.params_version = rd_u64(r);
+	if (wire_get_json(r, &p.params, e) || wire_get_ranges(r, &p.done, e) || !prev || r->bad) {
+		avg_point_done(&p);
+		return prev && !r->bad ? -1 : err_set(e, ERR_PROTOCOL, "point of the history: cut short");
+	}
+	memcpy(p.prev, prev, DIGEST);
+	avg_point_done(ret);
+	*ret = p;
+	return 0;
+}

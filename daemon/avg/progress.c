@@ -1,0 +1,298 @@
+/* Samples towards the target batch: members report straight to the leader, seldom while the target is far and at once
+ * when it may be near; the leader begins the round. Positions to process are asked for before they run out. */
+#include <string.h>
+#include "avg/int.h"
+#include "avg/ledger.h"
+#include "common/jrpc.h"
+
+#define GRANT_US (2 * SECOND)
+
+double share_of(const struct avg *a, const struct mate *m)
+{
+	double rates = 0;
+	size_t n = 0, unknown = 0;
+	list_each(it, &a->mates) {
+		struct mate *o = list_entry(it, struct mate, link);
+		if (!o->member || !o->live || (o->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD)))
+			continue;
+		n++;
+		rates += o->rate;
+		unknown += o->rate <= 0;
+	}
+	if (!n)
+		n = 1;
+	if (unknown || rates <= 0)
+		return (double)a->conf.target_batch / (double)n;
+	return (double)a->conf.target_batch * m->rate / rates;
+}
+
+/* ---- member: telling ---- */
+
+static uint64_t interval(const struct avg *a)
+{
+	uint64_t us = a->epoch_us / 50;
+	return us > 2 * MS ? (us < HEARTBEAT_US ? us : HEARTBEAT_US) : 2 * MS;
+}
+
+static void post(struct avg *a)
+{
+	json_t *j = hub_json(a);
+	uint64_t bw = 0;
+	struct peer_info info;
+	if (net_peer(a->net, &a->leader->id, &info))
+		bw = info.bandwidth_bps;
+	json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
+	json_object_set_new(j, "prev", json_hex(a->point.prev, DIGEST));
+	json_object_set_new(j, "samples", json_integer((json_int_t)a->samples));
+	json_object_set_new(j, "rate", json_real(a->rate));
+	json_object_set_new(j, "bw", json_integer((json_int_t)bw));
+	json_object_set_new(j, "hold", json_boolean(a->hold));
+	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
+		json_object_set_new(j, "params", json_hex(a->digest, 16));
+	a->told_samples = a->samples;
+	a->told_us = now_of(a);
+	a->tell = false;
+	MARK(a, "avg.progress.before");
+	net_post(a->net, &a->leader->id, KIND_AVG_PROGRESS, j, NO_BLOB, CLASS_control);
+	MARK(a, "avg.progress.after");
+}
+
+void progress_send(struct avg *a, bool now)
+{
+	uint64_t next;
+	if (a->state != AVG_IN || !a->leader || (a->me->flags & MATE_FOLLOWER))
+		return;
+	a->me->rate = a->rate;
+	a->me->flags = (uint8_t)((a->me->flags & ~MATE_HOLD) | (a->hold ? MATE_HOLD : 0));
+	if (is_leader(a)) {
+		if (!a->me->counted || a->me->epoch != a->point.epoch) {
+			a->me->epoch = a->point.epoch;
+			memcpy(a->me->prev, a->point.prev, DIGEST);
+			roster_sum(a);
+		}
+		a->sum += a->samples - a->me->samples;
+		a->me->samples = a->samples;
+		a->tell = false;
+		progress_trigger(a);
+		return;
+	}
+	now = now || a->tell || (double)a->samples >= 0.85 * share_of(a, a->me);
+	next = a->told_us + interval(a);
+	if (now || now_of(a) >= next)
+		post(a);
+	else
+		env_timer(a->env, &a->beat, next);
+}
+
+void progress_beat(struct timer *t)
+{
+	struct avg *a = container_of(t, struct avg, beat);
+	env_after(a->env, &a->beat, HEARTBEAT_US);
+	if (a->state == AVG_IN && !a->round)
+		progress_send(a, true);
+	if (a->state == AVG_IN)
+		grant_need(a);
+}
+
+/* ---- leader: hearing ---- */
+
+static void too_short(struct avg *a)
+{
+	uint64_t now = now_of(a), rtt = 0;
+	struct peer_info info;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (m != a->me && m->member && m->live && net_peer(a->net, &m->id, &info) && info.rtt_us > rtt)
+			rtt = info.rtt_us;
+	}
+	if (!rtt || a->epoch_us >= 3 * rtt || !a->epoch_us)
+		return;
+	a->short_told_us = now;
+	uint64_t would = (uint64_t)((double)a->conf.target_batch * 3 * (double)rtt / (double)a->epoch_us) + 1;
+	hub_event(a, LOG_WARN_, "target batch size too small", NULL,
+		"an epoch takes %llu us and a round trip %llu us: most of the time goes into averaging; a target batch of %llu samples would do",
+		(unsigned long long)a->epoch_us, (unsigned long long)rtt, (unsigned long long)would);
+}
+
+void progress_trigger(struct avg *a)
+{
+	if (a->state != AVG_IN || !is_leader(a) || a->round || a->recover || a->leaving || a->lost_pending || a->sum < a->conf.target_batch)
+		return;
+	if (a->samples == 0 && roster_others(a, false) == 0)
+		return;
+	if (now_of(a) < a->wait_us)             /* the last round came to nothing */
+		return;
+	if (now_of(a) - a->short_told_us > 60 * SECOND && a->rounds_done > 10)
+		too_short(a);
+	lead_begin(a);
+}
+
+/* More members with other parameters than with ours: then it is this peer that is wrong. */
+static void diverged(struct avg *a, struct mate *m)
+{
+	size_t mine = 1, others = 0;
+	list_each(it, &a->mates) {
+		struct mate *o = list_entry(it, struct mate, link);
+		if (o == a->me || !o->member || !o->live || o->digest_epoch != a->digest_epoch)
+			continue;
+		if (!memcmp(o->digest, a->digest, 16))
+			mine++;
+		else if (!memcmp(o->digest, m->digest, 16))
+			others++;
+	}
+	if (others > mine) {
+		lost(a, AVG_DIVERGED, &m->id, a->point.epoch);
+		return;
+	}
+	hub_event(a, LOG_WARN_, "diverged", &m->id, "its parameters of epoch %llu differ from the majority's; it fetches them anew", (unsigned long long)a->digest_epoch);
+	json_t *j = hub_json(a);
+	json_object_set_new(j, "why", json_string("diverged"));
+	json_object_set_new(j, "id", json_hex(a->me->id.b, 32));
+	json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
+	net_post(a->net, &m->id, KIND_AVG_REDIRECT, j, NO_BLOB, CLASS_control);
+}
+
+static void misplaced(struct avg *a, struct mate *m)
+{
+	if (m->epoch > a->point.epoch)
+		return;                         /* a commit that has not reached this peer yet */
+	if (m->epoch + 1 == a->point.epoch && now_of(a) - a->commit_us < 200 * MS)
+		return;                         /* its commit is on the way */
+	redirect_to(a, m, "redirect");
+}
+
+void progress_on(struct avg *a, struct request *req)
+{
+	uint64_t epoch, samples, bw = 0;
+	uint8_t prev[DIGEST];
+	bool hold = false;
+	struct err e;
+	struct mate *m = mate_find(a, &req->f.from);
+	if (a->state != AVG_IN || json_get_u64(req->f.json, "epoch", &epoch, &e) || json_get_u64(req->f.json, "samples", &samples, &e) ||
+			json_get_hex(req->f.json, "prev", prev, DIGEST, &e) || samples >> 48)
+		return;
+	if (!m && !(m = mate_make(a, &req->f.from)))
+		return;
+	if (!m->live && m->member) {
+		m->live = true;
+		roster_elect(a);
+	}
+	json_get_f64(req->f.json, "rate", &m->rate, &e);
+	if (!(m->rate > 0))
+		m->rate = 0;
+	if (!json_get_u64(req->f.json, "bw", &bw, &e) && bw)
+		m->bandwidth = bw;
+	json_get_bool(req->f.json, "hold", &hold, &e);
+	m->flags = (uint8_t)((m->flags & ~MATE_HOLD) | (hold ? MATE_HOLD : 0));
+	if (m->counted)
+		a->sum -= m->samples;
+	m->epoch = epoch;
+	memcpy(m->prev, prev, DIGEST);
+	m->samples = samples;
+	m->counted = m->member && m->live && !(m->flags & MATE_FOLLOWER) && same_point(a, epoch, prev);
+	if (m->counted)
+		a->sum += samples;
+	if (!is_leader(a) || !m->counted) {
+		if (!(a->round && m->epoch == a->point.epoch && m->counted))
+			misplaced(a, m);
+		return;
+	}
+	m->awaited = true;
+	if (!json_get_hex(req->f.json, "params", m->digest, 16, &e)) {
+		m->digest_epoch = epoch;
+		if (epoch == a->digest_epoch && memcmp(m->digest, a->digest, 16))
+			diverged(a, m);
+	}
+	progress_trigger(a);
+}
+
+/* ---- positions ---- */
+
+void taken_all(const struct avg *a, struct ranges *ret)
+{
+	ranges_copy(ret, &a->point.done);
+	list_each(it, &a->mates)
+		ranges_add_all(ret, &list_entry(it, struct mate, link)->grant);
+}
+
+/* Leader: brings m's promise up to what an epoch needs, beside `used` positions that it has processed already. */
+void grant_top_up(struct avg *a, struct mate *m, uint64_t used)
+{
+	struct ranges taken = { 0 };
+	uint64_t have = ranges_count(&m->grant), want = ledger_want(share_of(a, m), m->micro ? m->micro : a->conf.micro_batch) + used;
+	if (have >= want || (m->flags & (MATE_AUX | MATE_FOLLOWER)))
+		return;
+	taken_all(a, &taken);
+	ledger_cut(&taken, a->conf.data_limit, want - have, &m->grant);
+	ranges_free(&taken);
+}
+
+void grant_tell(struct avg *a)
+{
+	struct ranges left = { 0 };
+	ranges_copy(&left, &a->me->grant);
+	ranges_sub_all(&left, &a->claimed);
+	if (a->cb.grant && !(a->me->flags & (MATE_AUX | MATE_FOLLOWER)))
+		a->cb.grant(a->arg, &left);
+	ranges_free(&left);
+}
+
+static void granted(void *arg, const struct frame *f, const struct err *e)
+{
+	struct avg *a = arg;
+	struct ranges g = { 0 };
+	a->grant_call = NULL;
+	a->grant_us = now_of(a) + 20 * MS;
+	if (f && a->state == AVG_IN && !ranges_parse(&g, json_object_get(f->json, "grant"), NULL) &&
+			ranges_count(&g) > ranges_count(&a->me->grant) && !ranges_overlap(&g, &a->point.done)) {
+		ranges_copy(&a->me->grant, &g);
+		grant_tell(a);
+	}
+	ranges_free(&g);
+}
+
+void grant_need(struct avg *a)
+{
+	uint64_t unit = a->conf.micro_batch ? a->conf.micro_batch : 1, have, used;
+	if (a->state != AVG_IN || (a->me->flags & (MATE_AUX | MATE_FOLLOWER)) || !a->leader || a->round)
+		return;
+	used = ranges_count(&a->claimed);
+	have = ranges_count(&a->me->grant);
+	have = have > used ? have - used : 0;
+	uint64_t low = ledger_want(share_of(a, a->me), a->conf.micro_batch) / 4;
+	if (have >= low && have >= 2 * unit)
+		return;
+	if (is_leader(a)) {
+		grant_top_up(a, a->me, used);
+		if (ranges_count(&a->me->grant) > have + used)
+			grant_tell(a);
+		return;
+	}
+	if (a->grant_call || now_of(a) < a->grant_us)
+		return;
+	json_t *j = hub_json(a);
+	json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
+	json_object_set_new(j, "prev", json_hex(a->point.prev, DIGEST));
+	json_object_set_new(j, "used", json_integer((json_int_t)used));
+	a->grant_call = net_call(a->net, &a->leader->id, KIND_AVG_GRANT, j, NO_BLOB, CLASS_control, GRANT_US, granted, a);
+}
+
+void grant_on(struct avg *a, struct request *req)
+{
+	uint64_t epoch, used;
+	uint8_t prev[DIGEST];
+	struct err e;
+	struct mate *m = mate_find(a, &req->f.from);
+	if (json_get_u64(req->f.json, "epoch", &epoch, &e) || json_get_hex(req->f.json, "prev", prev, DIGEST, &e) || json_get_u64(req->f.json, "used", &used, &e)) {
+		net_refuse(req, &e);
+		return;
+	}
+	if (a->state != AVG_IN || !is_leader(a) || !m || !m->member || a->round || !same_point(a, epoch, prev) ||
+			used > 16 * a->conf.target_batch + 16 * (uint64_t)m->micro) {
+		err_set(&e, ERR_STATE, "positions come from the leader of this epoch, between rounds");
+		net_refuse(req, &e);
+		return;
+	}
+	grant_top_up(a, m, used);
+	net_reply(req, json_pack("{s:o}", "grant", ranges_json(&m->grant)), NO_BLOB);
+}

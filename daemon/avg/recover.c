@@ -1,0 +1,335 @@
+/* Succession (amendments C2). Who is next in the order asks everybody reachable for what they hold, in a higher term;
+ * who has answered ignores lower terms. A COMMIT that anybody holds is repeated verbatim; a round that anybody is in
+ * is finished without the old leader, in the next attempt; otherwise the epoch just goes on. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/lead.h"
+#include "common/hash.h"
+
+enum holds { HOLDS_NOTHING, HOLDS_ROUND, HOLDS_COMMIT };
+struct recover_call { struct list link; struct recover *v; struct id who; struct call *call; };
+struct recover {
+	struct avg *a; struct list calls; struct timer timer;
+	enum holds best; struct buf bytes; struct id from;      /* the best that was found */
+	uint32_t attempt, begin_term; bool done;
+};
+
+static void finish(struct recover *v);
+static void follow(struct avg *a, struct mate *m, uint32_t term);
+
+void recover_free(struct avg *a)
+{
+	struct recover *v = a->recover;
+	if (!v)
+		return;
+	a->recover = NULL;
+	env_timer(a->env, &v->timer, 0);
+	list_each_safe(it, &v->calls) {
+		struct recover_call *c = list_entry(it, struct recover_call, link);
+		net_cancel(a->net, c->call);
+		list_del(&c->link);
+		free(c);
+	}
+	buf_free(&v->bytes);
+	free(v);
+}
+
+/* ---- what is held ---- */
+
+static void hold(struct recover *v, enum holds what, const void *p, size_t n, uint32_t attempt, uint32_t term, const struct id *from)
+{
+	bool better = what > v->best || (what == HOLDS_ROUND && v->best == HOLDS_ROUND && term > v->begin_term);
+	if (what == HOLDS_ROUND && attempt > v->attempt)
+		v->attempt = attempt;
+	if (!better)
+		return;
+	v->best = what;
+	v->begin_term = term;
+	v->from = *from;
+	buf_clear(&v->bytes);
+	buf_put(&v->bytes, p, n);
+}
+
+/* u8 what, u32 attempt + 1 (0: none), then the bytes of the COMMIT or BEGIN with signature. */
+static void put_held(struct avg *a, const uint8_t *prev, uint64_t epoch, struct buf *b)
+{
+	struct round *r = a->round;
+	if (epoch + 1 == a->point.epoch && a->last_commit.len) {
+		buf_u8(b, HOLDS_COMMIT);
+		buf_u32(b, 0);
+		buf_put(b, a->last_commit.p, a->last_commit.len);
+	} else if (r && r->commit) {
+		buf_u8(b, HOLDS_COMMIT);
+		buf_u32(b, 0);
+		buf_put(b, r->commit_bytes.p, r->commit_bytes.len);
+	} else if (r && !r->fail && !r->from_commit) {
+		buf_u8(b, HOLDS_ROUND);
+		buf_u32(b, r->attempted ? r->attempt + 1 : 0);
+		buf_put(b, r->bytes.p, r->bytes.len);
+	} else {
+		buf_u8(b, HOLDS_NOTHING);
+		buf_u32(b, 0);
+	}
+}
+
+static void take_held(struct recover *v, const void *p, size_t n, const struct id *from)
+{
+	struct avg *a = v->a;
+	struct rd r = rd_of(p, n);
+	struct body b;
+	struct err e;
+	uint8_t what = rd_u8(&r);
+	uint32_t attempt = rd_u32(&r);
+	if (r.bad || (what != HOLDS_ROUND && what != HOLDS_COMMIT))
+		return;
+	size_t left = rd_left(&r);
+	const uint8_t *bytes = rd_bytes(&r, left);
+	if (body_open(a, &b, bytes, left, from, &e))
+		return;
+	bool fits = what == HOLDS_COMMIT ? b.what == BODY_COMMIT && b.epoch == a->point.epoch + 1 : b.what == BODY_BEGIN && b.epoch == a->point.epoch;
+	if (fits && !memcmp(b.prev, a->point.prev, DIGEST))
+		hold(v, what, bytes, left, attempt, b.term, from);
+	body_free(&b);
+}
+
+/* ---- asking ---- */
+
+/* Somebody has promised another: follow that one when it comes before us in the order, else ask again in a higher term. */
+static void refused(struct avg *a, const json_t *j, uint32_t term)
+{
+	struct id lead;
+	struct mate *m = id_of_json(j, "leader", &lead) ? mate_find(a, &lead) : NULL;
+	if (term > a->term)
+		a->term = term;
+	if (m && m != a->me && m->live && memcmp(m->order, a->me->order, 32) < 0)
+		follow(a, m, a->term);
+	else
+		recover_start(a);
+}
+
+static void told(void *arg, const struct frame *f, const struct err *e)
+{
+	struct recover_call *c = arg;
+	struct recover *v = c->v;
+	struct avg *a = v->a;
+	uint64_t term = 0;
+	list_del(&c->link);
+	if (f && !json_get_u64(f->json, "term", &term, NULL)) {
+		refused(a, f->json, (uint32_t)term);
+		free(c);
+		return;
+	}
+	if (f)
+		take_held(v, f->blob, f->blob_len, &f->from);
+	free(c);
+	if (list_empty(&v->calls))
+		env_after(a->env, &v->timer, 1);
+}
+
+static void time_is_up(struct timer *t)
+{
+	finish(container_of(t, struct recover, timer));
+}
+
+static void ask_all(struct avg *a)
+{
+	struct recover *v = xcalloc(1, sizeof *v);
+	struct buf mine = { 0 };
+	v->a = a;
+	list_init(&v->calls);
+	v->timer = (struct timer){ .fire = time_is_up, .name = "avg.recover" };
+	a->recover = v;
+	put_held(a, a->point.prev, a->point.epoch, &mine);
+	take_held(v, mine.p, mine.len, &a->me->id);
+	buf_free(&mine);
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (m == a->me || !m->member || !m->live)
+			continue;
+		struct recover_call *c = xcalloc(1, sizeof *c);
+		*c = (struct recover_call){ .v = v, .who = m->id };
+		list_push(&v->calls, &c->link);
+		json_t *j = hub_json(a);
+		json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
+		json_object_set_new(j, "prev", json_hex(a->point.prev, DIGEST));
+		json_object_set_new(j, "term", json_integer(a->term));
+		MARK(a, "avg.recover.before");
+		c->call = net_call(a->net, &m->id, KIND_AVG_RECOVER, j, NO_BLOB, CLASS_control, 2 * a->conf.round_floor_us, told, c);
+		MARK(a, "avg.recover.after");
+	}
+	env_after(a->env, &v->timer, list_empty(&v->calls) ? 1 : 2 * a->conf.round_floor_us);
+}
+
+void recover_start(struct avg *a)
+{
+	struct mate *first;
+	if (a->leader) {
+		roster_care(a, a->leader, -1);
+		a->leader = NULL;
+	}
+	recover_free(a);
+	first = roster_first(a);
+	if (!first) {
+		a->state = AVG_JOINING;
+		a->enter_us = now_of(a);
+		return;
+	}
+	a->leader = first;
+	roster_care(a, first, 1);
+	if (a->round)
+		round_touch(a->round);
+	if (first != a->me) {
+		a->tell = true;                 /* it hears from us that we count on it, should it not know yet */
+		kick(a);
+		return;
+	}
+	a->term++;
+	hub_event(a, LOG_INFO_, "succession", &a->me->id, "this peer leads epoch %llu in term %u", (unsigned long long)a->point.epoch, a->term);
+	ask_all(a);
+}
+
+/* ---- answering ---- */
+
+static void follow(struct avg *a, struct mate *m, uint32_t term)
+{
+	a->term = term;
+	recover_free(a);
+	if (a->round && a->round->lead) {
+		lead_calls_drop(a->round->lead);
+		lead_free(a->round);
+	}
+	if (a->leader != m) {
+		if (a->leader)
+			roster_care(a, a->leader, -1);
+		a->leader = m;
+		roster_care(a, m, 1);
+	}
+	if (a->round) {
+		a->round->term = term;
+		round_touch(a->round);
+	}
+	roster_sum(a);
+	a->tell = true;
+	kick(a);
+}
+
+void recover_on(struct avg *a, struct request *req)
+{
+	uint64_t epoch, term;
+	uint8_t prev[DIGEST];
+	struct err e;
+	struct buf b = { 0 };
+	struct mate *m = mate_find(a, &req->f.from);
+	const json_t *j = req->f.json;
+	if (json_get_u64(j, "epoch", &epoch, &e) || json_get_u64(j, "term", &term, &e) || json_get_hex(j, "prev", prev, DIGEST, &e)) {
+		net_refuse(req, &e);
+		return;
+	}
+	bool same = same_point(a, epoch, prev), one_on = epoch + 1 == a->point.epoch && a->last_commit.len;
+	if (a->state != AVG_IN || !m || (!same && !one_on)) {
+		err_set(&e, ERR_STATE, "this peer is not at that point of the history");
+		net_refuse(req, &e);
+		return;
+	}
+	json_t *answer = json_object();
+	if (same && (term < a->term || (term == a->term && a->leader != m))) {
+		json_object_set_new(answer, "term", json_integer(a->term));
+		if (a->leader)
+			json_object_set_new(answer, "leader", json_hex(a->leader->id.b, 32));
+	} else if (same) {
+		m->live = m->member = true;
+		follow(a, m, (uint32_t)term);
+	}
+	put_held(a, prev, epoch, &b);
+	MARK(a, "avg.recovered.before");
+	net_reply(req, answer, blob_steal(&b));
+	MARK(a, "avg.recovered.after");
+}
+
+/* ---- deciding ---- */
+
+static void repeat_commit(struct avg *a, const struct buf *bytes, const struct id *from)
+{
+	struct body c;
+	struct err e;
+	struct buf copy = { 0 };
+	if (body_open(a, &c, bytes->p, bytes->len, from, &e))
+		return;
+	buf_put(&copy, bytes->p, bytes->len);
+	for (size_t i = 0; i < c.n; i++) {      /* who is dead now must not be waited for */
+		struct mate *m = mate_find(a, &c.m[i].id);
+		if (!m || !m->live)
+			c.m[i].flags |= MATE_GONE;
+	}
+	commit_send(a, &c, &copy);
+	body_free(&c);
+	if (!body_open(a, &c, copy.p, copy.len, from, &e) && member_commit(a, &c, copy.p, copy.len, &e))
+		body_free(&c);
+	buf_free(&copy);
+}
+
+static void finish_round(struct avg *a, const struct buf *bytes, const struct id *from, uint32_t attempt)
+{
+	struct body b;
+	struct err e;
+	uint8_t id[DIGEST];
+	struct round *r = a->round, *old = r;
+	if (body_open(a, &b, bytes->p, bytes->len, from, &e))
+		return;
+	sha256_of(bytes->p, bytes->len - SIG_BYTES, id);
+	if (!r || memcmp(r->id, id, DIGEST)) {
+		if (r)
+			round_close(r);
+		r = round_new(a, &b, bytes->p, bytes->len, &e);
+		if (!r) {
+			body_free(&b);
+			return;
+		}
+		flow_open(r);
+		if (old)
+			round_inherit(r, old);
+	}
+	body_free(&b);
+	r->term = a->term;
+	lead_resume(a, r, attempt);
+	if (!r->told_begin)
+		tell_begin(r);
+	kick(a);
+}
+
+static void finish(struct recover *v)
+{
+	struct avg *a = v->a;
+	struct buf bytes = v->bytes;
+	enum holds best = v->best;
+	struct id from = v->from;
+	uint32_t attempt = v->attempt;
+	v->bytes = (struct buf){ 0 };
+	recover_free(a);
+	if (best == HOLDS_COMMIT)
+		repeat_commit(a, &bytes, &from);
+	else if (best == HOLDS_ROUND)
+		finish_round(a, &bytes, &from, attempt);
+	buf_free(&bytes);
+	roster_sum(a);
+	a->tell = true;
+	kick(a);
+}
+
+/* Everybody is asked for READY again: who has contributed answers at once; the data that arrived is kept. */
+void lead_resume(struct avg *a, struct round *r, uint32_t attempt)
+{
+	lead_free(r);
+	struct lead *l = lead_new(r);
+	l->attempts = attempt + 1;
+	env_after(a->env, &l->timer, r->b.ready_us);
+	for (size_t i = 0; i < r->b.n; i++)
+		if ((int)i != r->me && !l->m[i].gone) {
+			l->m[i].awaited = !(r->b.m[i].flags & (MATE_FOLLOWER | MATE_HOLD));
+			lead_send_begin(r, i);
+		}
+	if (r->contributed) {
+		r->told_x = false;
+		kick(a);
+	}
+}

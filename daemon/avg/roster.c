@@ -1,0 +1,205 @@
+/* Who is in the run, who lives, and who leads: the live member of the last commit with the smallest SHA-256(prev || id).
+ * Newcomers do not lead before the next commit names them, so everybody who holds the same commit agrees. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "avg/int.h"
+#include "common/hash.h"
+
+struct mate *mate_find(const struct avg *a, const struct id *id)
+{
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (id_eq(&m->id, id))
+			return m;
+	}
+	return NULL;
+}
+
+static void order_of(const struct avg *a, struct mate *m)
+{
+	uint8_t v[DIGEST + 32];
+	memcpy(v, a->point.prev, DIGEST);
+	memcpy(v + DIGEST, m->id.b, 32);
+	sha256_of(v, sizeof v, m->order);
+}
+
+struct mate *mate_make(struct avg *a, const struct id *id)
+{
+	struct mate *m = mate_find(a, id);
+	if (m)
+		return m;
+	if (a->nmates >= MATES_MAX) {           /* forget somebody who has long gone */
+		list_each(it, &a->mates) {
+			struct mate *old = list_entry(it, struct mate, link);
+			if (!old->member && !old->live && old != a->me && !old->join) {
+				mate_free(a, old);
+				break;
+			}
+		}
+		if (a->nmates >= MATES_MAX)
+			return NULL;
+	}
+	m = xcalloc(1, sizeof *m);
+	m->owner = a;
+	m->id = *id;
+	m->live = true;
+	order_of(a, m);
+	list_push(&a->mates, &m->link);
+	a->nmates++;
+	return m;
+}
+
+void roster_care(struct avg *a, struct mate *m, int delta)
+{
+	if (m == a->me)
+		return;
+	m->cares += delta;
+	net_care(a->net, &m->id, delta);
+}
+
+void mate_free(struct avg *a, struct mate *m)
+{
+	if (m->join)
+		net_cancel(a->net, m->join);
+	free(m->join_arg);
+	if (m->leave)
+		net_cancel(a->net, m->leave);
+	if (m->cares && !a->freeing)
+		net_care(a->net, &m->id, -m->cares);
+	ranges_free(&m->grant);
+	list_del(&m->link);
+	a->nmates--;
+	free(m);
+}
+
+void roster_reorder(struct avg *a)
+{
+	list_each(it, &a->mates)
+		order_of(a, list_entry(it, struct mate, link));
+}
+
+/* What one peer may be, from best to worst, for leading: client peers cannot be dialled, newcomers are not known to all. */
+static int fitness(const struct avg *a, const struct mate *m)
+{
+	if (!m->member || !m->live || (m->flags & MATE_FOLLOWER))
+		return 0;
+	return (m->flags & MATE_CLIENT ? 1 : 3) + (m->fresh ? 0 : 1);
+}
+
+struct mate *roster_first(const struct avg *a)
+{
+	struct mate *best = NULL;
+	int top = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		int f = fitness(a, m);
+		if (f && (f > top || (f == top && memcmp(m->order, best->order, 32) < 0))) {
+			best = m;
+			top = f;
+		}
+	}
+	return best;
+}
+
+size_t roster_others(const struct avg *a, bool followers)
+{
+	size_t n = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		n += m != a->me && m->member && m->live && (followers || !(m->flags & MATE_FOLLOWER));
+	}
+	return n;
+}
+
+void roster_sum(struct avg *a)
+{
+	a->sum = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		m->counted = m->member && m->live && !(m->flags & MATE_FOLLOWER) && same_point(a, m->epoch, m->prev);
+		if (m->counted)
+			a->sum += m->samples;
+	}
+}
+
+void roster_elect(struct avg *a)
+{
+	struct mate *to = roster_first(a), *was = a->leader;
+	/* Who welcomed us stays the leader as long as it lives; so does whoever leads by a higher term. */
+	if (was && was->live && was->member && (a->me->fresh || a->term))
+		to = was;
+	if (to == was)
+		return;
+	if (was)
+		roster_care(a, was, -1);
+	a->leader = to;
+	if (to)
+		roster_care(a, to, 1);
+	roster_sum(a);
+	a->tell = true;
+	kick(a);
+}
+
+void roster_clear(struct avg *a)
+{
+	if (a->leader)
+		roster_care(a, a->leader, -1);
+	a->leader = NULL;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		m->member = m->fresh = m->awaited = m->counted = false;
+		ranges_clear(&m->grant);
+	}
+	a->sum = 0;
+}
+
+void mate_gone(struct avg *a, struct mate *m, const char *why)
+{
+	if (m == a->me || !m->live)
+		return;
+	bool led = a->leader == m;
+	m->live = false;
+	m->awaited = false;
+	m->probe_us = m->backoff_us = 0;
+	snprintf(m->absent, sizeof m->absent, "%s", why);
+	if (m->counted)
+		a->sum -= m->samples;
+	m->counted = false;
+	if (a->round)
+		lead_dead(a->round, &m->id);
+	if (a->state != AVG_IN)
+		return;
+	if (led)
+		recover_start(a);
+	else
+		roster_elect(a);
+}
+
+void roster_news(void *arg, const struct id *peer, enum net_news what)
+{
+	struct avg *a = arg;
+	struct mate *m = mate_find(a, peer);
+	if (!m || m == a->me)
+		return;
+	if (what == NEWS_ALIVE) {
+		m->probe_us = 0;
+		/* A member that was only out of reach comes back as one; the others ask again by JOIN. */
+		if (!m->live && m->member) {
+			m->live = true;
+			m->absent[0] = 0;
+			roster_elect(a);
+		}
+		kick(a);
+		return;
+	}
+	mate_gone(a, m, what == NEWS_DEAD ? "does not answer" : what == NEWS_GOODBYE ? "said goodbye" : "started anew");
+	if (what != NEWS_DEAD)
+		m->member = false;
+	if (what == NEWS_RESTARTED) {
+		m->epoch = 0;
+		memset(m->prev, 0xff, DIGEST);
+		m->digest_epoch = 0;
+	}
+	kick(a);
+}

@@ -1,0 +1,74 @@
+/* What an operator may see of the averager. */
+#include <stdio.h>
+#include <string.h>
+#include "avg/int.h"
+#include "common/jrpc.h"
+
+static const char *state_name(const struct avg *a)
+{
+	if (a->state == AVG_IN && (a->me->flags & MATE_FOLLOWER))
+		return "following";
+	if (a->state != AVG_IN)
+		return "joining";
+	return a->recover ? "recovering" : a->round ? "averaging" : "accumulating";
+}
+
+void avg_view(struct avg *a, struct avg_view *ret)
+{
+	*ret = (struct avg_view){ .epoch = a->point.epoch, .term = a->term, .in_round = a->round != NULL, .target = a->conf.target_batch,
+		.state = state_name(a), .rounds_done = a->rounds_done, .rounds_without = a->rounds_without, .rounds_failed = a->rounds_failed,
+		.last_round_us = a->last_round_us, .alone = roster_others(a, false) == 0 };
+	if (a->leader)
+		ret->leader = a->leader->id;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (m != a->me && !(m->member && m->live && !(m->flags & (MATE_FOLLOWER | MATE_HOLD))))
+			continue;
+		ret->rate_total += m == a->me ? a->rate : m->rate;
+		if (m == a->me)
+			ret->total_samples += a->samples;
+		else if (same_point(a, m->epoch, m->prev))
+			ret->total_samples += m->samples;
+	}
+	if (!is_leader(a) && a->leader && a->point.epoch && ret->rate_total > 0 && a->rate > 0) {
+		/* Members do not hear of each other's samples: what the rates make of ours. */
+		uint64_t guess = (uint64_t)((double)a->samples * ret->rate_total / a->rate);
+		if (guess > ret->total_samples)
+			ret->total_samples = guess;
+	}
+	uint64_t left = ret->total_samples < ret->target ? ret->target - ret->total_samples : 0;
+	ret->eta_us = ret->rate_total > 0 ? (uint64_t)((double)left / ret->rate_total * 1e6) : 0;
+}
+
+size_t avg_members(struct avg *a, struct avg_member *out, size_t max)
+{
+	size_t n = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (n < max) {
+			struct avg_member *o = &out[n];
+			bool here = same_point(a, m->epoch, m->prev);
+			*o = (struct avg_member){ .id = m->id, .samples = m == a->me ? a->samples : here ? m->samples : 0, .epoch = m->member ? a->point.epoch : m->epoch,
+				.rate = m == a->me ? a->rate : m->rate, .leader = m == a->leader, .live = m->member && m->live,
+				.follower = m->flags & MATE_FOLLOWER, .hold = m->flags & MATE_HOLD, .client = m->flags & MATE_CLIENT };
+			snprintf(o->absent, sizeof o->absent, "%s", m->absent[0] ? m->absent : m->member ? "" : "not in this run now");
+		}
+		n++;
+	}
+	return n;
+}
+
+json_t *avg_ledger(struct avg *a)
+{
+	json_t *granted = json_object();
+	char hex[ID_HEX];
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		id_hex(&m->id, hex);
+		if (m->grant.n)
+			json_object_set_new(granted, hex, ranges_json(&m->grant));
+	}
+	return json_pack("{s:I,s:I,s:o,s:o,s:o,s:o,s:I}", "epoch", (json_int_t)a->point.epoch, "samples", (json_int_t)a->point.samples,
+		"chain", json_hex(a->point.prev, DIGEST), "committed", ranges_json(&a->point.done), "granted", granted,
+		"claimed_here", ranges_json(&a->claimed), "data_samples", (json_int_t)a->conf.data_samples);
+}
