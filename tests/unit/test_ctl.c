@@ -162,8 +162,10 @@ static void as_object(FILE *f, const json_t *v) { print_object(f, v, 0); }
 
 static void tables_line_up(void **state)
 {
-	json_t *rows = json_loads("[{\"id\":\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\",\"rtt_us\":1500,"
-		"\"sent_bytes\":1536,\"live\":true},{\"id\":\"b\",\"live\":false,\"samples_per_s\":12.25,\"why\":\"sp\\u00e4t\"}]", 0, NULL);
+	json_t *rows = json_loads("[{\"id\":\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\","
+		"\"rtt_us\":1500,"
+		"\"sent_bytes\":1536,\"live\":true},{\"id\":\"b\",\"live\":false,\"samples_per_s\":12.25,"
+			"\"why\":\"sp\\u00e4t\"}]", 0, NULL);
 	char *t = printed(as_table, rows);
 
 	(void)state;
@@ -197,7 +199,8 @@ static void terminals_are_safe(void **state)
 
 static void objects_nest(void **state)
 {
-	json_t *o = json_loads("{\"version\":\"1\",\"uptime_s\":90,\"store\":{\"bytes\":2048,\"ok\":null},\"join\":[\"a\",\"b\"],"
+	json_t *o = json_loads("{\"version\":\"1\",\"uptime_s\":90,\"store\":{\"bytes\":2048,\"ok\":null},"
+		"\"join\":[\"a\",\"b\"],"
 		"\"none\":[],\"val_accuracy\":0.97125}", 0, NULL);
 	char *t = printed(as_object, o);
 
@@ -211,7 +214,8 @@ static void objects_nest(void **state)
 
 static void the_live_view_keeps_its_height(void **state)
 {
-	json_t *run = json_loads("{\"run\":\"0123456789\",\"name\":\"dig\\u001bits\",\"state\":\"train\",\"epoch\":12,\"epochs\":60,"
+	json_t *run = json_loads("{\"run\":\"0123456789\",\"name\":\"dig\\u001bits\",\"state\":\"train\","
+		"\"epoch\":12,\"epochs\":60,"
 		"\"progress\":0.2,\"eta_s\":61,\"samples\":3072,\"samples_per_s\":1234.5,\"loss\":0.125,"
 		"\"peers\":[{\"id\":\"a\",\"state\":\"train\"},{\"id\":\"b\",\"state\":\"a very long state indeed\"}]}", 0,
 			NULL);
@@ -303,7 +307,8 @@ static void daemons_that_misbehave_are_told_apart(void **state)
 
 	(void)state;
 	expect_answer("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", false, ERR_NONE, "");
-	expect_answer("{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{}}\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", false,
+	expect_answer("{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{}}\n{\"jsonrpc\":\"2.0\",\"id\":1,"
+		"\"result\":{}}\n", false,
 		ERR_NONE, "");
 	expect_answer("{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32001,\"message\":\"no\"}}\n", false,
 		ERR_REFUSED, "no");
