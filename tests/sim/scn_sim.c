@@ -254,6 +254,7 @@ static void scn_door(struct sim *s)
 	struct endpoint client;
 	struct sim_stats st;
 
+	sim_costs(s)->door_drop = 0;
 	sim_node_add(s, NULL, &chat);
 	memset(&client, 0, sizeof(client));
 	client.ip[0] = 0xfd;
@@ -271,7 +272,12 @@ static void scn_door(struct sim *s)
 		say(of(s, 0), NULL, CHAN_DOOR, of(s, 0)->token, 'S', i, 64);
 	sim_run_for(s, 100000);
 	sim_stats(s, &st);
-	sim_check(s, st.door_drops == 3 && of(s, 1)->got == 3);
+	sim_check(s, st.door_drops == 0 && of(s, 1)->got == 6 && of(s, 1)->last[0] == 13);      /* spaced */
+	sim_costs(s)->door_drop = 1;
+	say(of(s, 0), NULL, CHAN_DOOR, of(s, 0)->token, 'S', 20, 64);
+	sim_run_for(s, 100000);
+	sim_stats(s, &st);
+	sim_check(s, st.door_drops == 1 && of(s, 1)->got == 6 && of(s, 0)->unsent == 0);
 	say(of(s, 0), &client, CHAN_CTRL, 0, 'S', 1, 64);
 	sim_run_for(s, 100000);
 	sim_check(s, of(s, 0)->unsent == 1);            /* nobody can dial a client */

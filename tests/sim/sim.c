@@ -135,6 +135,8 @@ static void handle_recv(struct snode *n, struct wire *w)
 	uint8_t head[16] = {0};
 
 	if (p->chan == CHAN_DOOR)
+		simnet_door_spoke(p);
+	if (p->chan == CHAN_DOOR)
 		via.door_token = p->backward ? p->dialler_serial | DIALLED : p->id;
 	memcpy(head, w->bytes, w->len < sizeof(head) ? w->len : sizeof(head));
 	sim_mark(s, "recv", (uint64_t)p->from << 32 | (uint32_t)p->to, (uint64_t)p->chan << 32 | w->len);
@@ -363,7 +365,7 @@ struct sim *sim_new(uint64_t seed)
 	s->ports = map_new(3);
 	s->doors = map_new(4);
 	s->costs = (struct sim_costs){ .recv_us = 10, .callback_us = 1, .slow_us = 50000, .ctrl_buf = 256 * 1024,
-		.bulk_buf = 2 * 1024 * 1024, .queue_max = 16 * 1024 * 1024 };
+		.bulk_buf = 2 * 1024 * 1024, .queue_max = 16 * 1024 * 1024, .door_drop = 50 };
 	return s;
 }
 

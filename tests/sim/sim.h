@@ -77,7 +77,8 @@ void sim_failpoint(struct sim *s, int node, const char *point, enum sim_fate fat
 bool sim_failpoint_hit(const struct sim *s, const char *point);                 /* has one of that name struck? */
 
 /* ---- costs and limits ---- */
-struct sim_costs { uint64_t recv_us, callback_us, slow_us /* 50 000 */; uint32_t ctrl_buf, bulk_buf /* SNDBUF = RCVBUF */, queue_max; };
+struct sim_costs { uint64_t recv_us, callback_us, slow_us /* 50 000 */; uint32_t ctrl_buf, bulk_buf /* SNDBUF = RCVBUF */, queue_max,
+	door_drop /* 1 of so many answers through a door finds the pipe busy; 0 = none. 50 */; };
 struct sim_costs *sim_costs(struct sim *s);             /* may be changed before nodes are added */
 void sim_burn(struct env *env, uint64_t us);            /* the running callback costs that much more loop time */
 

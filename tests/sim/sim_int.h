@@ -38,7 +38,8 @@ struct pipe {
 	size_t bytes;                           /* taken and not yet read by the receiver */
 	size_t held;                            /* read, but the acknowledgement cannot come back */
 	uint32_t refs;                          /* messages in a receiver's inbox */
-	uint64_t last_at, last_sent, blocked_at;/* last delivery planned; last message taken; head blocked since */
+	uint64_t last_at, blocked_at;           /* last delivery planned; head blocked since */
+	uint64_t last_sent, free_at;            /* door, backward: last message taken; when nano.c sends the next */
 	int tries;
 	bool dead;                              /* the receiver is gone; what is sent is lost */
 	struct timer pump, notice;
@@ -133,6 +134,7 @@ void simnet_send(struct env *e, const struct endpoint *to, enum chan chan, uint6
 void simnet_close_link(struct env *e, const struct endpoint *to);
 bool simnet_linkinfo(struct env *e, const struct endpoint *to, struct linkinfo *ret);
 void simnet_flush(struct slink *l);
+void simnet_door_spoke(struct pipe *fwd);         /* a message came through it: an answer may leave at once */
 void simnet_handled(struct wire *w);            /* the receiver has read it: frees it and the space it took */
 void simnet_drop_links(struct snode *n);        /* frees all sockets of the node; packets were given back before */
 void simnet_died(struct snode *n, bool quiet);  /* its connections at the others' end */

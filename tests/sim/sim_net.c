@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include "sim_int.h"
 
-#define DOOR_BUSY_US 200                /* raw REP drops what comes sooner after the last one (C18) */
+#define DOOR_GAP_US 250                 /* net/nano_door.c */
+#define DOOR_HAND_OVER_US 40
 #define RECONNECT_US 20000
 #define RECONNECT_US_MAX 1000000
 #define DEAD_FRESH_US 100000            /* a break shows in linkinfo this long even when it has connected again */
@@ -84,6 +85,10 @@ static void connect_fire(struct timer *t)
 	int a = l->node->index;
 	uint64_t wait = RECONNECT_US << (l->tries < 6 ? l->tries : 6);
 
+	if (l->chan == CHAN_DOOR && !l->to.port[CHAN_DOOR]) {   /* the queue of answers: the next one's turn */
+		sim_item(l->node, &l->flush, ITEM_FLUSH);
+		return;
+	}
 	if (to && to->alive && !to->paused && !sim_is_cut(s, a, to->index) && !sim_is_cut(s, to->index, a)) {
 		up(l, to);
 		return;
@@ -190,38 +195,63 @@ static struct wire *sealed(struct packet *p, uint32_t number)
 	return NULL;
 }
 
-/* An answer through a door to whoever dialled it; one that nobody holds any more vanishes like nanomsg's. */
-static void door_answer(struct snode *n, uint64_t token, struct packet *p)
+/* An answer through a door to whoever dialled it. nano.c spaces the messages to one client; raw REP drops what still
+ * finds the pipe busy (full buffers, or a worker that was late), and what nobody holds any more vanishes. */
+static void door_answer(struct snode *n, struct packet *p)
 {
 	struct sim *s = n->sim;
-	struct pipe *fwd = map_get(s->doors, &token, sizeof(token));
-	struct wire *w = NULL;
+	struct pipe *fwd = map_get(s->doors, &p->door_token, sizeof(p->door_token)), *r;
+	struct wire *w;
 
-	if (fwd && fwd->rev && fwd->to == n->index && fwd->to_life == n->life) {
-		struct pipe *r = fwd->rev;
-		w = sealed(p, (uint32_t)token);
-		if (w && (r->bytes >= simpipe_cap(r) || (r->last_sent && s->now - r->last_sent < DOOR_BUSY_US))) {
-			s->stats.door_drops++;
-			free(w);
-		} else if (w) {
-			simpipe_put(r, w);
-		}
-	} else {
+	if (!fwd || !fwd->rev || fwd->to != n->index || fwd->to_life != n->life) {
 		s->stats.lost++;
+		p->gone(p, true);
+		return;
 	}
-	p->gone(p, true);
+	r = fwd->rev;
+	r->last_sent = s->now;
+	r->free_at = s->now + DOOR_GAP_US + p->wire_len / 1000;
+	w = sealed(p, (uint32_t)p->door_token);
+	if (w && (r->bytes >= simpipe_cap(r) || (s->costs.door_drop && rng_below(&s->world, s->costs.door_drop) == 0))) {
+		s->stats.door_drops++;
+		free(w);
+	} else if (w) {
+		simpipe_put(r, w);
+	}
+	p->gone(p, w != NULL);
+}
+
+void simnet_door_spoke(struct pipe *fwd)
+{
+	struct pipe *r = fwd->rev;
+	if (r && !fwd->backward && r->free_at > r->last_sent + DOOR_HAND_OVER_US)
+		r->free_at = r->last_sent + DOOR_HAND_OVER_US;
 }
 
 static void door_flush(struct slink *l)
 {
-	struct list *i = list_pop(&l->queue);
-	struct packet *p = i ? list_entry(i, struct packet, link) : NULL;
-	if (!p)
-		return;
-	l->queued -= p->wire_len;
-	door_answer(l->node, p->door_token, p);
-	if (!list_empty(&l->queue))
-		sim_item(l->node, &l->flush, ITEM_FLUSH);
+	struct sim *s = l->node->sim;
+	uint64_t next = 0;
+	struct list go = LIST_INIT(go), *i;
+
+	list_each_safe(k, &l->queue) {
+		struct packet *p = list_entry(k, struct packet, link);
+		struct pipe *fwd = map_get(s->doors, &p->door_token, sizeof(p->door_token));
+		struct pipe *r = fwd ? fwd->rev : NULL;
+
+		if (r && r->free_at > s->now) {
+			next = next && next < r->free_at ? next : r->free_at;
+			continue;
+		}
+		if (r)
+			r->free_at = s->now + DOOR_GAP_US;      /* one each */
+		list_del(k);
+		l->queued -= p->wire_len;
+		list_push(&go, k);
+	}
+	heap_set(&s->heap, &l->connect, next);
+	while ((i = list_pop(&go)))
+		door_answer(l->node, list_entry(i, struct packet, link));
 }
 
 void simnet_flush(struct slink *l)

@@ -165,7 +165,6 @@ void simpipe_put(struct pipe *p, struct wire *w)
 	if (at < p->last_at)
 		at = p->last_at;
 	p->last_at = w->at = at;
-	p->last_sent = s->now;
 	w->pipe = p;
 	p->bytes += w->len;
 	list_push(&p->flight, &w->link);

@@ -10,6 +10,7 @@
 #include "stage.h"
 
 #define WAIT_US 3000000
+#define DIAL_US 700000
 
 /* ---- actors ---- */
 void stage_note(struct actor *a, const char *fmt, ...)
@@ -165,6 +166,7 @@ struct stage *stage_sim(int n, const char *clients, uint64_t seed)
 	struct stage *s = xcalloc(1, sizeof(*s));
 	s->ops = &sim_ops;
 	s->world = sim_new(seed);
+	sim_costs(s->world)->door_drop = 0;
 	s->n = n;
 	for (int i = 0; i < n; i++) {
 		s->cast[i].stage = s;
@@ -294,7 +296,7 @@ static bool play_one(struct stage *s, const char *verb, struct actor *a, struct 
 		return net_learn(a->net, &id, &b->at), true;
 	if (!strcmp(verb, "dial")) {
 		t.left = 1;
-		net_dial(a->net, &b->at, WAIT_US, dial_done, &t);
+		net_dial(a->net, &b->at, DIAL_US, dial_done, &t);
 		return s->ops->until(s, step_over, &t, 2 * WAIT_US);
 	}
 	if (!strcmp(verb, "call"))
