@@ -31,8 +31,8 @@ static const struct script scripts[] = {
 	{ "transfer_dead", 2, "ss", "know 0 1 0; call 0 1 0; care 0 1 0; drop 0 1 500000" },
 	{ "dead_told", 2, "ss", "know 0 1 0; call 0 1 0; care 0 1 0; kill 1 0 0; dead 0 1 0" },
 	{ "dead_call", 2, "ss", "know 0 1 0; call 0 1 0; care 0 1 0; kill 1 0 0; dead 0 1 0; call 0 1 0" },
-	{ "dead_both", 3, "sss", "know 0 1 0; know 0 2 0; call 0 1 0; call 0 2 0; care 0 1 0; care 0 2 0; kill 1 0 0; "
-		"dead 0 1 0; wait 0 0 300; kill 2 0 0; dead 0 2 0" },
+	{ "dead_both", 3, "sss", "know 0 1 0; know 0 2 0; call 0 1 0; call 0 2 0; care 0 1 0; kill 1 0 0; dead 0 1 0; "
+		"care 0 2 0; kill 2 0 0; dead 0 2 0" },
 	{ "reborn", 2, "ss", "know 0 1 0; call 0 1 0; care 0 1 0; kill 1 0 0; dead 0 1 0; start 1 0 0; back 0 1 0; call 0 1 0" },
 	{ "reborn_calls", 2, "ss", "know 0 1 0; call 0 1 0; care 0 1 0; kill 1 0 0; dead 0 1 0; start 1 0 0; know 1 0 0; call 1 0 0" },
 	{ "fresh", 2, "ss", "know 0 1 0; call 0 1 0; fresh 0 1 0; call 0 1 0; fresh 1 0 0; call 0 1 0" },
