@@ -1,0 +1,474 @@
+/* The peers of the averager's scenarios. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg_world.h"
+#include "check.h"
+#include "common/hash.h"
+#include "common/mem.h"
+
+#define SYNC_US (5 * MSEC)
+
+static void train(struct apeer *p);
+
+float world_gradient(uint64_t position, size_t k)
+{
+	return (float)(rng_at(position + 1, k) >> 40) / (float)(1 << 24) - 0.5f;
+}
+
+struct apeer *world_peer(struct world *w, int node)
+{
+	return sim_app(w->s, node);
+}
+
+static struct endpoint where(int node)
+{
+	struct endpoint at = { .ip = { [10] = 0xff, [11] = 0xff, [12] = 10 }, .port = { 4237, 4238, 4239 } };
+	at.ip[14] = (uint8_t)(node >> 8);
+	at.ip[15] = (uint8_t)(node + 1);
+	return at;
+}
+
+static void seed_of(int node, uint8_t seed[32])
+{
+	struct rng r;
+	rng_seed(&r, 7000 + (uint64_t)node);
+	for (int i = 0; i < 32; i++)
+		seed[i] = (uint8_t)rng_u64(&r);
+}
+
+/* ---- the trainer ---- */
+
+static uint64_t micro_of(struct apeer *p)
+{
+	return p->w->micro_of ? p->w->micro_of(p->w, p->node) : p->w->micro;
+}
+
+static void give_back(struct apeer *p)
+{
+	ranges_add_all(&p->grant, &p->flying);
+	ranges_clear(&p->flying);
+	env_timer(p->env, &p->step, 0);
+	p->busy = false;
+}
+
+static void train(struct apeer *p)
+{
+	if (p->busy || p->in_round || p->syncing || p->held || p->w->aux[p->node] || (p->w->max_epoch && p->point.epoch >= p->w->max_epoch))
+		return;
+	uint64_t now = env_now(p->env);
+	if (now < p->w->start_us) {
+		p->busy = true;
+		env_timer(p->env, &p->step, p->w->start_us);
+		return;
+	}
+	ranges_take(&p->grant, micro_of(p), &p->flying);
+	if (!p->flying.n)
+		return;
+	p->busy = true;
+	env_after(p->env, &p->step, p->step_us);
+}
+
+static void step_done(struct timer *t)
+{
+	struct apeer *p = container_of(t, struct apeer, step);
+	p->busy = false;
+	if (p->flying.n) {
+		if (ranges_overlap(&p->flying, &p->claimed))
+			sim_fail(p->w->s, "node %d: granted positions that it has claimed", p->node);
+		p->samples += ranges_count(&p->flying);
+		ranges_add_all(&p->claimed, &p->flying);
+		ranges_clear(&p->flying);
+		avg_progress(p->avg, p->samples, (double)micro_of(p) * 1e6 / (double)p->step_us, &p->claimed);
+	}
+	train(p);
+}
+
+static void contribute(struct apeer *p)
+{
+	size_t len = p->w->conf.len;
+	p->contributed = true;
+	for (size_t k = 0; k < len; k++) {
+		double sum = 0;
+		for (size_t i = 0; i < p->claimed.n; i++)
+			for (uint64_t pos = p->claimed.v[i].lo; pos < p->claimed.v[i].hi; pos++)
+				sum += world_gradient(pos, k);
+		p->x[k] = p->samples ? (float)(sum / (double)p->samples) : 0;
+	}
+	avg_contribute(p->avg, p->round_epoch, p->samples ? p->x : NULL, p->samples, &p->claimed);
+}
+
+static void on_begin(void *arg, const struct avg_begin *b)
+{
+	struct apeer *p = arg;
+	check_begin(p->w->check, p, b->epoch);
+	give_back(p);
+	p->in_round = true;
+	p->begun_us = env_now(p->env);
+	p->round_epoch = b->epoch;
+	p->contributed = false;
+	if (p->syncing)
+		avg_contribute(p->avg, b->epoch, NULL, 0, NULL);
+	else if (p->w->slow_contribute_us[p->node]) {
+		p->busy = true;
+		env_after(p->env, &p->sync, p->w->slow_contribute_us[p->node]);
+	} else
+		contribute(p);
+}
+
+static void forget(struct apeer *p)
+{
+	p->in_round = p->contributed = p->busy = false;
+	env_timer(p->env, &p->step, 0);
+	ranges_clear(&p->claimed);
+	ranges_clear(&p->flying);
+	p->samples = 0;
+}
+
+static void apply(struct apeer *p, const struct avg_point *at, const float *mean)
+{
+	uint8_t digest[16];
+	for (size_t k = 0; k < p->w->conf.len; k++)
+		p->model[k] = p->model[k] * 0.9f + mean[k];
+	if (p->w->corrupt[p->node]) {
+		p->model[0] += 1;
+		p->w->corrupt[p->node] = false;
+	}
+	avg_point_copy(&p->point, at);
+	p->commits++;
+	p->applied_us = env_now(p->env);
+	xxh128_of(p->model, p->w->conf.len * sizeof(float), digest);
+	if (p->w->keep_state) {
+		avg_point_copy(&p->w->saved[p->node], at);
+		memcpy(p->w->saved_model[p->node], p->model, p->w->conf.len * sizeof(float));
+	}
+	avg_applied(p->avg, at->epoch, digest);
+}
+
+static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
+{
+	struct apeer *p = arg;
+	if (p->syncing) {
+		if (p->nkept < 32) {
+			struct kept *k = &p->kept[p->nkept++];
+			*k = (struct kept){ .epoch = c->epoch, .mean = xmemdup(mean, p->w->conf.len * sizeof(float)) };
+			avg_point_copy(&k->point, c->point);
+		}
+		p->in_round = false;
+		return;
+	}
+	check_commit(p->w->check, p, &p->point, c, mean);
+	p->my_total += c->my_samples;
+	forget(p);
+	apply(p, c->point, mean);
+	ranges_copy(&p->grant, c->grant);
+	train(p);
+}
+
+static void on_failed(void *arg, uint64_t epoch, const struct err *e)
+{
+	struct apeer *p = arg;
+	p->fails++;
+	p->in_round = p->contributed = false;
+	train(p);
+}
+
+static void on_grant(void *arg, const struct ranges *grant)
+{
+	struct apeer *p = arg;
+	if (p->syncing)
+		return;
+	ranges_copy(&p->grant, grant);
+	ranges_sub_all(&p->grant, &p->flying);
+	train(p);
+}
+
+/* ---- state download: the donor's memory, a few milliseconds later ---- */
+
+static void drop_kept(struct apeer *p)
+{
+	for (int i = 0; i < p->nkept; i++) {
+		avg_point_done(&p->kept[i].point);
+		free(p->kept[i].mean);
+	}
+	p->nkept = 0;
+}
+
+static struct apeer *donor_of(struct apeer *p)
+{
+	struct apeer *best = NULL;
+	struct avg_view v;
+	for (int i = 0; i < sim_nodes(p->w->s); i++) {
+		struct apeer *o = world_peer(p->w, i);
+		struct avg_member m[WORLD_MAX];
+		if (!o || o == p || o->syncing || !sim_alive(p->w->s, i))
+			continue;
+		avg_view(o->avg, &v);
+		size_t n = avg_members(p->avg, m, WORLD_MAX);
+		for (size_t k = 0; k < n && k < WORLD_MAX; k++)
+			if (m[k].live && id_eq(&m[k].id, net_self(o->net)) && (!best || o->point.samples > best->point.samples))
+				best = o;
+	}
+	return best;
+}
+
+static void sync_fire(struct timer *t)
+{
+	struct apeer *p = container_of(t, struct apeer, sync);
+	struct err e;
+	if (!p->syncing) {                      /* a slow owner */
+		if (p->in_round && !p->contributed)
+			contribute(p);
+		return;
+	}
+	struct apeer *from = donor_of(p);
+	if (!from) {
+		env_after(p->env, &p->sync, SYNC_US);
+		return;
+	}
+	avg_point_copy(&p->point, &from->point);
+	memcpy(p->model, from->model, p->w->conf.len * sizeof(float));
+	for (int i = 0; i < p->nkept; i++) {
+		struct kept *k = &p->kept[i];
+		if (k->epoch <= p->point.epoch)
+			continue;
+		if (k->epoch != p->point.epoch + 1) {
+			drop_kept(p);
+			env_after(p->env, &p->sync, SYNC_US);
+			return;
+		}
+		apply(p, &k->point, k->mean);
+	}
+	drop_kept(p);
+	p->syncing = false;
+	p->follower = false;
+	if (avg_enter(p->avg, &p->point, false, &e))
+		sim_fail(p->w->s, "node %d: %s", p->node, e.text);
+}
+
+static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint64_t epoch)
+{
+	struct apeer *p = arg;
+	struct err e;
+	p->resyncs[why]++;
+	forget(p);
+	ranges_clear(&p->grant);
+	drop_kept(p);
+	p->syncing = true;
+	avg_enter(p->avg, &p->point, true, &e);
+	env_after(p->env, &p->sync, SYNC_US);
+}
+
+static void on_event(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text)
+{
+	struct apeer *p = arg;
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "%8llu node %d: %s: %s\n", (unsigned long long)env_now(p->env), p->node, code, text);
+}
+
+static const struct avg_cb callbacks = { on_begin, on_commit, on_failed, on_resync, on_grant, on_event };
+
+/* ---- life ---- */
+
+static void meet_others(struct apeer *p)
+{
+	int n = sim_nodes(p->w->s), known = n > 12 ? 6 : n;
+	for (int i = 0; i < WORLD_MAX && i < n + 1; i++) {
+		uint8_t seed[32];
+		struct endpoint at = where(i);
+		if (i == p->node || i >= known)
+			continue;
+		struct apeer *o = world_peer(p->w, i);
+		if (!o)
+			continue;
+		seed_of(i, seed);
+		net_learn(p->net, net_self(o->net), &at);
+		avg_meet(p->avg, net_self(o->net));
+	}
+}
+
+static void *start(struct env *env, int node, void *arg)
+{
+	struct world *w = arg;
+	struct apeer *p = xcalloc(1, sizeof *p);
+	struct net_conf c = { .has_swarm_key = true, .self = where(node), .client = w->client[node] };
+	struct avg_conf conf = w->conf;
+	struct err e;
+	*p = (struct apeer){ .env = env, .w = w, .node = node, .step_us = w->step_us[node] };
+	seed_of(node, c.seed);
+	if (w->client[node])
+		memset(c.self.port, 0, sizeof c.self.port);
+	env->ops->secure(env, &c.boot_id, sizeof c.boot_id);
+	p->step = (struct timer){ .fire = step_done, .name = "test.step" };
+	p->sync = (struct timer){ .fire = sync_fire, .name = "test.sync" };
+	p->net = net_new(env, &c, &e);
+	p->chunks = p->net ? chunks_new(env, p->net) : NULL;
+	conf.client = w->client[node];
+	conf.aux = w->aux[node];
+	conf.micro_batch = w->micro_of ? (uint32_t)w->micro_of(w, node) : w->micro;
+	p->avg = p->chunks ? avg_new(env, p->net, p->chunks, NULL, &conf, &callbacks, p, &e) : NULL;
+	if (!p->avg)
+		abort();
+	p->model = xcalloc(conf.len, sizeof *p->model);
+	p->x = xcalloc(conf.len, sizeof *p->x);
+	avg_point_init(&p->point);
+	p->point.params = json_pack("{s:f}", "lr", 0.1);
+	if (w->keep_state && w->saved[node].epoch) {
+		avg_point_copy(&p->point, &w->saved[node]);
+		memcpy(p->model, w->saved_model[node], conf.len * sizeof *p->model);
+	}
+	meet_others(p);
+	if (avg_enter(p->avg, &p->point, false, &e))
+		abort();
+	return p;
+}
+
+static void stop(void *app)
+{
+	struct apeer *p = app;
+	p->env->ops->detach(p->env);
+	avg_free(p->avg);
+	chunks_free(p->chunks);
+	net_free(p->net);
+	drop_kept(p);
+	avg_point_done(&p->point);
+	ranges_free(&p->grant);
+	ranges_free(&p->claimed);
+	ranges_free(&p->flying);
+	free(p->model);
+	free(p->x);
+	free(p);
+}
+
+struct world *world_new(struct sim *s, size_t len, uint64_t target, uint32_t micro, uint64_t step_us)
+{
+	struct world *w = xcalloc(1, sizeof *w);
+	w->s = s;
+	w->micro = micro;
+	w->conf = (struct avg_conf){ .target_batch = target, .len = len, .part_min = 64 };
+	for (int i = 0; i < WORLD_MAX; i++) {
+		w->step_us[i] = step_us;
+		w->saved_model[i] = xcalloc(len, sizeof(float));
+	}
+	memset(w->conf.run.b, 0x42, 32);
+	w->check = check_new(w);
+	return w;
+}
+
+void world_free(struct world *w)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++)
+		if (sim_alive(w->s, i))
+			sim_kill(w->s, i);
+	check_free(w->check);
+	for (int i = 0; i < WORLD_MAX; i++) {
+		avg_point_done(&w->saved[i]);
+		free(w->saved_model[i]);
+	}
+	free(w);
+}
+
+void world_add(struct world *w, int n)
+{
+	struct sim_app app = { start, stop, w };
+	for (int i = 0; i < n; i++) {
+		struct endpoint at = where(sim_nodes(w->s)), none = at;
+		memset(none.port, 0, sizeof none.port);
+		sim_node_add(w->s, w->client[sim_nodes(w->s)] ? &none : &at, &app);
+	}
+}
+
+bool world_all_at(struct world *w, uint64_t epoch)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		if (p && !p->dead && (p->syncing || p->point.epoch < epoch))
+			return false;
+	}
+	return true;
+}
+
+struct goal { struct world *w; uint64_t epoch; };
+
+static bool reached(struct sim *s, void *arg)
+{
+	struct goal *g = arg;
+	return world_all_at(g->w, g->epoch);
+}
+
+bool world_run_to(struct world *w, uint64_t epoch, uint64_t limit_us)
+{
+	struct goal g = { w, epoch };
+	if (sim_run_until(w->s, reached, &g, limit_us))
+		return true;
+	char text[400] = "";
+	size_t at = 0;
+	for (int i = 0; i < sim_nodes(w->s) && at < sizeof text - 60; i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		struct avg_view v = { 0 };
+		if (p)
+			avg_view(p->avg, &v);
+		at += (size_t)snprintf(text + at, sizeof text - at, " %d:%s@%llu%s", i, p ? v.state : "dead", p ? (unsigned long long)p->point.epoch : 0,
+			p && p->syncing ? "(sync)" : "");
+	}
+	sim_fail(w->s, "epoch %llu not reached:%s", (unsigned long long)epoch, text);
+	return false;
+}
+
+bool world_settled(struct world *w)
+{
+	struct id leader = { 0 };
+	size_t alive = 0;
+	for (int i = 0; i < sim_nodes(w->s); i++)
+		alive += sim_alive(w->s, i);
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		struct avg_view v;
+		struct avg_member m[WORLD_MAX];
+		if (!p)
+			continue;
+		avg_view(p->avg, &v);
+		if (id_zero(&leader))
+			leader = v.leader;
+		if (id_zero(&v.leader) || !id_eq(&leader, &v.leader) || !strcmp(v.state, "joining"))
+			return false;
+		if (!id_eq(&v.leader, net_self(p->net)))
+			continue;
+		size_t n = avg_members(p->avg, m, WORLD_MAX), live = 0;
+		for (size_t k = 0; k < n; k++)
+			live += m[k].live;
+		if (live != alive)
+			return false;
+	}
+	return !id_zero(&leader);
+}
+
+int world_leader(struct world *w)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		struct avg_view v;
+		if (!p || p->syncing)
+			continue;
+		avg_view(p->avg, &v);
+		for (int k = 0; k < sim_nodes(w->s); k++)
+			if (sim_alive(w->s, k) && id_eq(&v.leader, net_self(world_peer(w, k)->net)))
+				return k;
+	}
+	return -1;
+}
+
+void world_same(struct world *w)
+{
+	struct apeer *first = NULL;
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		if (!p || p->dead)
+			continue;
+		if (!first)
+			first = p;
+		if (p->point.epoch == first->point.epoch && memcmp(p->point.prev, first->point.prev, DIGEST))
+			sim_fail(w->s, "nodes %d and %d are at epoch %llu of two histories", first->node, i, (unsigned long long)p->point.epoch);
+		if (p->point.epoch == first->point.epoch && memcmp(p->model, first->model, w->conf.len * sizeof(float)))
+			sim_fail(w->s, "nodes %d and %d hold different models at epoch %llu", first->node, i, (unsigned long long)p->point.epoch);
+	}
+}

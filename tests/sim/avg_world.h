@@ -1,0 +1,44 @@
+/* Peers without mathematics for the averager's scenarios: a trainer that is a timer, a model of a few hundred floats whose
+ * gradient at a position is a hash of it, a state download that takes a few milliseconds. check.h watches all of them. */
+#ifndef TESTS_SIM_AVG_WORLD_H
+#define TESTS_SIM_AVG_WORLD_H
+#include "avg/avg.h"
+#include "sim.h"
+
+#define SEC 1000000ull
+#define MSEC 1000ull
+#define WORLD_MAX 64
+
+struct world;
+struct apeer {
+	struct env *env; struct net *net; struct chunks *chunks; struct avg *avg; struct world *w; int node;
+	struct avg_point point; float *model, *x;
+	struct ranges grant, claimed, flying; uint64_t samples, loaded;
+	bool busy, in_round, contributed, syncing, follower, waiting_apply, held, dead;
+	uint64_t begun_us, step_us, round_epoch;
+	struct timer step, sync; struct id donor;
+	struct kept { uint64_t epoch; struct avg_point point; float *mean; } kept[32]; int nkept;
+	uint64_t commits, fails, resyncs[4], my_total;
+	uint64_t applied_us;
+};
+struct world {
+	struct sim *s; struct check *check;
+	struct avg_conf conf; uint32_t micro; uint64_t step_us[WORLD_MAX], start_us /* nobody trains before */, slow_contribute_us[WORLD_MAX];
+	bool client[WORLD_MAX], aux[WORLD_MAX], keep_state, forks_allowed, corrupt[WORLD_MAX];
+	struct avg_point saved[WORLD_MAX]; float *saved_model[WORLD_MAX];
+	uint64_t max_epoch;                     /* trainers stop there; 0 = never */
+	uint64_t (*micro_of)(struct world *w, int node);
+};
+struct world *world_new(struct sim *s, size_t len, uint64_t target, uint32_t micro, uint64_t step_us);
+void world_free(struct world *w);               /* call after the simulator is no longer run; frees its check too */
+void world_add(struct world *w, int n);
+struct apeer *world_peer(struct world *w, int node);    /* NULL while dead */
+float world_gradient(uint64_t position, size_t k);
+/* Every living peer is a full member and has applied at least this epoch. */
+bool world_all_at(struct world *w, uint64_t epoch);
+bool world_run_to(struct world *w, uint64_t epoch, uint64_t limit_us);  /* sim_fail when not reached */
+bool world_settled(struct world *w);            /* all living ones agree on members and leader */
+void world_same(struct world *w);               /* sim_fail unless all living ones hold the same digest and model */
+int world_leader(struct world *w);              /* node that a living peer believes to lead; -1 */
+
+#endif

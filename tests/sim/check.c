@@ -1,0 +1,141 @@
+/* The invariants of averaging, recorded by digest of the chain. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "check.h"
+#include "common/hash.h"
+#include "common/map.h"
+#include "common/mem.h"
+
+#define ROUND_MAX_US (60 * SEC)                 /* every round ends */
+
+struct link_ { uint8_t digest[DIGEST], prev[DIGEST], mean[16]; uint64_t epoch, samples, weight; struct ranges done; };
+struct check { struct world *w; struct map *by_digest, *by_epoch; uint64_t n; };
+
+static int every_event(struct sim *s, void *arg, struct err *e)
+{
+	struct check *c = arg;
+	for (int i = 0; i < sim_nodes(s); i++) {
+		struct apeer *p = world_peer(c->w, i);
+		if (p && p->in_round && sim_alive(s, i) && sim_now(s) - p->begun_us > ROUND_MAX_US)
+			return err_set(e, ERR_STATE, "node %d: a round of epoch %llu began %llu us ago and has not ended", i,
+				(unsigned long long)p->round_epoch, (unsigned long long)(sim_now(s) - p->begun_us));
+	}
+	return 0;
+}
+
+struct check *check_new(struct world *w)
+{
+	struct check *c = xcalloc(1, sizeof *c);
+	c->w = w;
+	c->by_digest = map_new(1);
+	c->by_epoch = map_new(2);
+	sim_after_event(w->s, every_event, c);
+	return c;
+}
+
+void check_free(struct check *c)
+{
+	struct link_ *l;
+	for (size_t i = 0; (l = map_next(c->by_digest, &i, NULL, NULL));) {
+		ranges_free(&l->done);
+		free(l);
+	}
+	map_free(c->by_digest);
+	map_free(c->by_epoch);
+	free(c);
+}
+
+/* The mean over exactly the positions that this commit adds. */
+static void check_mean(struct check *c, const struct ranges *fresh, const float *mean, uint64_t weight, int node)
+{
+	size_t len = c->w->conf.len, step = len / 4 ? len / 4 : 1;
+	for (size_t k = 0; k < len; k += step) {
+		double sum = 0;
+		for (size_t i = 0; i < fresh->n; i++)
+			for (uint64_t pos = fresh->v[i].lo; pos < fresh->v[i].hi; pos++)
+				sum += world_gradient(pos, k);
+		double want = sum / (double)weight;
+		if (!(fabs(want - mean[k]) < 1e-4))
+			sim_fail(c->w->s, "node %d: element %zu of the mean is %.7g, the committed samples' is %.7g", node, k, mean[k], want);
+	}
+}
+
+static void first_seen(struct check *c, struct apeer *p, const struct avg_point *before, const struct avg_commit *m, const float *mean, const uint8_t *hash)
+{
+	struct sim *s = c->w->s;
+	const struct avg_point *at = m->point;
+	struct link_ *l = xcalloc(1, sizeof *l);
+	struct ranges fresh = { 0 };
+	memcpy(l->digest, at->prev, DIGEST);
+	memcpy(l->prev, before->prev, DIGEST);
+	memcpy(l->mean, hash, 16);
+	l->epoch = at->epoch;
+	l->samples = at->samples;
+	l->weight = m->weight;
+	ranges_copy(&l->done, &at->done);
+	if (map_get(c->by_epoch, &at->epoch, sizeof at->epoch) && !c->w->forks_allowed)
+		sim_fail(s, "node %d: a second commit of epoch %llu", p->node, (unsigned long long)at->epoch);
+	if (!map_get(c->by_epoch, &at->epoch, sizeof at->epoch))
+		map_put(c->by_epoch, &at->epoch, sizeof at->epoch, l);
+	map_put(c->by_digest, l->digest, DIGEST, l);
+	c->n++;
+	if (!ranges_inside(&before->done, &at->done))
+		sim_fail(s, "node %d: epoch %llu un-commits positions", p->node, (unsigned long long)at->epoch);
+	ranges_copy(&fresh, &at->done);
+	ranges_sub_all(&fresh, &before->done);
+	if (ranges_count(&fresh) != m->weight)
+		sim_fail(s, "node %d: epoch %llu has weight %llu, but %llu positions are new", p->node, (unsigned long long)at->epoch,
+			(unsigned long long)m->weight, (unsigned long long)ranges_count(&fresh));
+	if (ranges_count(&at->done) != at->samples)
+		sim_fail(s, "node %d: %llu samples and %llu positions at epoch %llu", p->node, (unsigned long long)at->samples,
+			(unsigned long long)ranges_count(&at->done), (unsigned long long)at->epoch);
+	if (c->w->conf.data_limit && at->done.n && at->done.v[at->done.n - 1].hi > c->w->conf.data_limit)
+		sim_fail(s, "node %d: a position behind the end of the data", p->node);
+	check_mean(c, &fresh, mean, m->weight, p->node);
+	ranges_free(&fresh);
+}
+
+void check_commit(struct check *c, struct apeer *p, const struct avg_point *before, const struct avg_commit *m, const float *mean)
+{
+	struct sim *s = c->w->s;
+	const struct avg_point *at = m->point;
+	uint8_t hash[16];
+	xxh128_of(mean, c->w->conf.len * sizeof *mean, hash);
+	sim_trace(s, &at->epoch, sizeof at->epoch);
+	sim_trace(s, at->prev, DIGEST);
+	if (at->epoch != before->epoch + 1)
+		sim_fail(s, "node %d: from epoch %llu to %llu", p->node, (unsigned long long)before->epoch, (unsigned long long)at->epoch);
+	if (m->my_samples && m->my_samples != p->samples && p->contributed)
+		sim_fail(s, "node %d: %llu of its samples count, it contributed %llu", p->node, (unsigned long long)m->my_samples, (unsigned long long)p->samples);
+	struct link_ *l = map_get(c->by_digest, at->prev, DIGEST);
+	if (!l) {
+		first_seen(c, p, before, m, mean, hash);
+		return;
+	}
+	if (memcmp(l->mean, hash, 16))
+		sim_fail(s, "node %d: another mean under the same digest at epoch %llu", p->node, (unsigned long long)at->epoch);
+	if (memcmp(l->prev, before->prev, DIGEST))
+		sim_fail(s, "node %d: epoch %llu on top of another history", p->node, (unsigned long long)at->epoch);
+	if (l->epoch != at->epoch || l->samples != at->samples || l->weight != m->weight)
+		sim_fail(s, "node %d: another state under the same digest at epoch %llu", p->node, (unsigned long long)at->epoch);
+}
+
+void check_begin(struct check *c, struct apeer *p, uint64_t epoch)
+{
+	if (p->in_round)
+		sim_fail(c->w->s, "node %d: BEGIN of epoch %llu inside a round", p->node, (unsigned long long)epoch);
+	if (epoch != p->point.epoch && !p->syncing)
+		sim_fail(c->w->s, "node %d: BEGIN of epoch %llu at %llu", p->node, (unsigned long long)epoch, (unsigned long long)p->point.epoch);
+}
+
+uint64_t check_commits(const struct check *c)
+{
+	return c->n;
+}
+
+uint64_t check_weight(const struct check *c, uint64_t epoch)
+{
+	const struct link_ *l = map_get(c->by_epoch, &epoch, sizeof epoch);
+	return l ? l->weight : 0;
+}
