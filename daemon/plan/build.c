@@ -268,6 +268,14 @@ struct plan_instr *plan_piece(struct plan_instr *i, uint32_t a, uint32_t b)
 	return i;
 }
 
+struct plan_instr *plan_streams(struct plan_instr *i, uint32_t lo, uint32_t hi)
+{
+	assert(lo < hi);
+	i->stream_lo = lo;
+	i->stream_hi = hi;
+	return i;
+}
+
 struct plan_instr *plan_when(struct plan_instr *i, uint32_t every, uint32_t at)
 {
 	assert(every == 0 || at < every);

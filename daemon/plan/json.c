@@ -133,6 +133,8 @@ static json_t *instr_json(const struct plan *p, const struct plan_instr *i)
 	put_b(o, "unique", i->unique);
 	put_u(o, "every", i->every, 0);
 	put_u(o, "at", i->at, 0);
+	put_u(o, "stream_lo", i->stream_lo, 0);
+	put_u(o, "stream_hi", i->stream_hi, 0);
 	put_i(o, "priority", i->priority);
 	put_u(o, "deadline_us", i->deadline_us, 0);
 	put_s(o, "on_missing", i->on_missing == PLAN_FAIL ? "" : missing[i->on_missing]);

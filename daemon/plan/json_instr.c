@@ -69,6 +69,10 @@ static void read_options(struct get *g, struct plan_instr *i)
 	i->mb = get_i(g, "mb", 1 << 30);
 	i->every = (uint32_t)get_u(g, "every", 0, 1u << 30);
 	i->at = (uint32_t)get_u(g, "at", 0, 1u << 30);
+	i->stream_lo = (uint32_t)get_u(g, "stream_lo", 0, 1023);
+	i->stream_hi = (uint32_t)get_u(g, "stream_hi", 0, 1024);
+	if (i->stream_hi > 0 ? i->stream_lo >= i->stream_hi : i->stream_lo > 0)
+		get_fail(g, ERR_INVALID, "stream_lo", "less than stream_hi is expected");
 	i->priority = (int32_t)get_i(g, "priority", 1 << 30);
 	i->deadline_us = get_u(g, "deadline_us", 0, GET_BIG);
 	i->on_missing = (enum plan_missing)get_enum(g, "on_missing", missing, COUNT(missing));

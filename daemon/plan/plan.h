@@ -131,10 +131,11 @@ struct plan_instr {
 	enum plan_with with;
 	uint32_t peer;                  /* PLAN_PEER: rank */
 	uint32_t group;                 /* PLAN_IN_GROUP; PLAN_ANY: whom a RECV accepts */
-	uint32_t quorum, most;          /* PLAN_ANY: ends with `quorum` values after within_us, at once with `most` */
-	uint64_t within_us;
+	uint32_t quorum, most;          /* PLAN_ANY: ends at once with `most` values, with `quorum` when within_us have passed */
+	uint64_t within_us;             /* since the first one came (0: at once with quorum) */
 	bool unique;                    /* PLAN_ANY: of equal keys the first one counts (backup tasks) */
 	uint32_t every, at;             /* only when index % every == at; every 0: always */
+	uint32_t stream_lo, stream_hi;  /* only in streams lo..hi-1: roles of a server; hi 0: in all */
 	int32_t priority;               /* among the ready ones of a lane's window the greatest, then the earliest */
 	uint64_t deadline_us;           /* from its start; 0: none */
 	enum plan_missing on_missing;
@@ -195,6 +196,7 @@ struct plan_instr *plan_recv(struct plan *p, int64_t mb, uint32_t peer, const ch
 /* SUM GATHER SCATTER ALLTOALL. SUM "g -> g": in place is written as in and out of one name. */
 struct plan_instr *plan_coll(struct plan *p, enum plan_kind kind, int64_t mb, uint32_t group, const char *refs, ...)
 	__attribute__((format(printf, 5, 6)));
+struct plan_instr *plan_streams(struct plan_instr *i, uint32_t lo, uint32_t hi);         /* returns i */
 struct plan_instr *plan_when(struct plan_instr *i, uint32_t every, uint32_t at);        /* returns i */
 
 /* --- reading */
@@ -208,6 +210,7 @@ uint32_t plan_depth(const struct plan_buf *b);                  /* at least 1 */
 int64_t plan_key(const struct plan *p, const struct plan_buf *b, int64_t index);        /* floor(index / per) */
 int64_t plan_index(const struct plan *p, const struct plan_instr *i, uint64_t iteration);
 bool plan_due(const struct plan_instr *i, int64_t index);       /* its `when` holds */
+bool plan_in_stream(const struct plan_instr *i, uint32_t stream);
 /* The name that the other ends know an instruction's value by: of what RECV, GATHER and a two-sided ALLTOALL make, of what
  * the others take. NULL when it stays here. */
 const char *plan_label(const struct plan *p, const struct plan_instr *i);

@@ -130,6 +130,10 @@ static bool try_any(struct sim *s, uint32_t k, struct wait *w)
 			continue;
 		}
 		version = m->version;
+		if (w->nfrom == 0 && i->within_us > 0) {
+			w->over = false;
+			sim_at(s, s->now + i->within_us, EVENT_TIMER, k, w);
+		}
 		accept(w, s, m);
 	}
 	if (w->nfrom < i->most && (w->nfrom < i->quorum || (i->within_us > 0 && !w->late)))
@@ -305,8 +309,8 @@ void sim_wait(struct sim *s, uint32_t k, struct token_run *r)
 	w->run = r;
 	w->posted_us = s->now;
 	list_push(&s->peer[k].waits, &w->link);
-	uint64_t limit = r->instr->with == PLAN_ANY ? r->instr->within_us : r->instr->deadline_us;
-	bool timed = limit > 0 && (r->instr->kind == PLAN_RECV || r->instr->kind == PLAN_ALLTOALL);
+	uint64_t limit = r->instr->deadline_us;
+	bool timed = limit > 0 && r->instr->with != PLAN_ANY && (r->instr->kind == PLAN_RECV || r->instr->kind == PLAN_ALLTOALL);
 	w->over = !timed;
 	if (timed)
 		sim_at(s, s->now + limit, EVENT_TIMER, k, w);

@@ -36,6 +36,8 @@ static void options(const struct plan *p, const struct plan_instr *i, struct buf
 		buf_printf(out, "%s", scope[i->scope]);
 	if (i->every > 0)
 		buf_printf(out, " when %u%%%u", i->at, i->every);
+	if (i->stream_hi > 0)
+		buf_printf(out, " streams %u..%u", i->stream_lo, i->stream_hi - 1);
 	if (i->priority != 0)
 		buf_printf(out, " priority %d", i->priority);
 	if (i->deadline_us > 0)

@@ -89,6 +89,11 @@ bool plan_due(const struct plan_instr *i, int64_t index)
 	return (m < 0 ? m + i->every : m) == i->at;
 }
 
+bool plan_in_stream(const struct plan_instr *i, uint32_t stream)
+{
+	return i->stream_hi == 0 || (stream >= i->stream_lo && stream < i->stream_hi);
+}
+
 bool plan_is_state(const struct plan_buf *b)
 {
 	return b->initial && (b->class == PLAN_WEIGHT || b->class == PLAN_OPTIMIZER);

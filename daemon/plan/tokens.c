@@ -177,7 +177,7 @@ static void fetch(struct tokens *t, uint32_t stream)
 		const struct plan_instr *i = &p->instr[s->at];
 		uint64_t it = section == PLAN_PROLOGUE ? 0 : section == PLAN_BODY ? s->iteration : t->iterations;
 		int64_t index = (int64_t)(p->first + it * step) + i->mb;
-		if (plan_due(i, index))
+		if (plan_due(i, index) && plan_in_stream(i, stream))
 			fetch_one(t, stream, s->at, index, it);
 		else
 			skipped++;
