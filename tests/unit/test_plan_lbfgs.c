@@ -266,7 +266,7 @@ static void walks_the_plain_path(void **state)
 		for (int i = 0; i < n; i++)
 			o.p[i] = -o.g[i];
 		o.evaluations = 1;
-		while (steps < 40 && programs < 1000) {
+		while (o.f > 1e-16 && programs < 1000) {
 			struct plan_results r = { m.nresults, m.result };
 			struct err e = {0};
 			bool step;
@@ -289,11 +289,11 @@ static void walks_the_plain_path(void **state)
 			for (int i = 0; i < n; i++)
 				kit_near(w[i], o.x[i], 1e-12 * (1 + fabs(o.x[i])));
 		}
-		assert_int_equal(steps, 40);
+		assert_true(steps > 20 && steps < 60);
 		/* the number of trials is the data's choice, and the same */
 		assert_int_equal(m.evaluations, o.evaluations);
 		assert_true(m.evaluations > steps + 5);
-		assert_true(rosenbrock(o.x, n, NULL) < 1e-10);
+		assert_true(rosenbrock(o.x, n, NULL) <= 1e-16);
 		tokens_free(t);
 		plan_free(&plan[cur]);
 	}
