@@ -1,8 +1,8 @@
 /* Data sets: where samples come from, in which order, and how they are prepared.
  *
- * A position p (endless, handed out by the averager's ledger) names a sample: data epoch p / n, index perm(p % n), where
- * n is the number of training samples and perm depends on (seed, data epoch) alone. What a batch contains is a pure
- * function of (data, spec, positions): the same bytes for any number of workers and any order of reading.
+ * A position p (endless, handed out by the averager's ledger) names a sample: data epoch p / n, index perm(p % n),
+ * where n is the number of training samples and perm depends on (seed, data epoch) alone. What a batch contains is a
+ * pure function of (data, spec, positions): the same bytes for any number of workers and any order of reading.
  *
  * To add a kind: data/NAME.c with `const struct data_ops data_NAME` and a line in data/list.h. */
 #ifndef TRAIN_DATA_H
@@ -65,11 +65,12 @@ struct loader;
 typedef void loader_ready_fn(void *arg);        /* on the loop: loader_next may give a batch, or an error waits */
 struct loader *loader_new(struct env *env, struct data *d, uint32_t batch, uint32_t depth, uint32_t workers,
 	loader_ready_fn *ready, void *arg, struct err *e);
-/* ready is not called any more. gone (may be NULL) is called when no job reads the data: at once or later, from the loop. */
+/* ready is not called any more. gone (may be NULL) is called when no job reads the data: at once or later, from the
+ * loop. */
 void loader_free(struct loader *l, void (*gone)(void *arg), void *arg);
 size_t loader_bytes(struct data *d, uint32_t batch, uint32_t depth);   /* memory it will hold */
-/* The positions to process from now on, replacing the former ones (copied). Prepared batches that lie inside stay; of the
- * others everything is dropped. Positions of batches that were handed out must not be in it. */
+/* The positions to process from now on, replacing the former ones (copied). Prepared batches that lie inside stay;
+ * of the others everything is dropped. Positions of batches that were handed out must not be in it. */
 void loader_grant(struct loader *l, const struct ranges *grant);
 /* The next prepared batch (loader_done() it), or NULL: none ready; then ready is called later unless the grant is
  * exhausted (loader_left() == 0). A read error is returned through e (code not ERR_NONE). */

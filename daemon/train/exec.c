@@ -4,8 +4,8 @@
  * 2. pump() takes every instruction that tokens_start gives out and launches it: a job for a lane, a question to the
  *    owner, or nothing but a mark (COMMIT, DROP).
  * 3. Whatever ends comes to op_ended: tokens_end, then pump() again. When all has ended: 1.
- * 4. exec_interrupt abandons: instructions end for the tokens at once, their jobs run on unheard, their memory stays until
- *    they are done, and new instructions that need it are parked (launch). */
+ * 4. exec_interrupt abandons: instructions end for the tokens at once, their jobs run on unheard, their memory stays
+ *    until they are done, and new instructions that need it are parked (launch). */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* The executor: runs any plan (plan/plan.h) on this peer. It knows kinds, not strategies: which instruction may start is
- * plan/tokens.c's word; what it does is a job of a lane (FWD BWD VEC MOVE), a request to the owner (LOAD, everything that
- * leaves the peer) or a mark (DROP COMMIT).
+/* The executor: runs any plan (plan/plan.h) on this peer. It knows kinds, not strategies: which instruction may
+ * start is plan/tokens.c's word; what it does is a job of a lane (FWD BWD VEC MOVE), a request to the owner (LOAD,
+ * everything that leaves the peer) or a mark (DROP COMMIT).
  *
- * A program ends, plan() is asked for the next one; an empty program means: wait until exec_wake. Values stay in their
- * buffers from program to program (same name, bytes, depth). */
+ * A program ends, plan() is asked for the next one; an empty program means: wait until exec_wake. Values stay in
+ * their buffers from program to program (same name, bytes, depth). */
 #ifndef TRAIN_EXEC_H
 #define TRAIN_EXEC_H
 #include "common/buf.h"
@@ -48,16 +48,17 @@ struct exec_conf {
 struct exec *exec_new(const struct exec_conf *conf, const struct exec_cb *cb, void *arg);
 /* Starts nothing more; gone (may be NULL) is called when no job touches its memory, at once or later. */
 void exec_free(struct exec *x, void (*gone)(void *arg), void *arg);
-/* Values of this buffer live in memory of the owner (depth 1). Before the first program. What is written there counts at
- * once: an interrupt waits for a running instruction that writes it. */
+/* Values of this buffer live in memory of the owner (depth 1). Before the first program. What is written there
+ * counts at once: an interrupt waits for a running instruction that writes it. */
 void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes);
 void exec_wake(struct exec *x);                 /* something has changed: ask plan() again, if nothing runs. Later. */
-/* Abandons the program without a trace in bound buffers, then asks plan(). An instruction that is writing a bound buffer ends
- * first, with the COMMIT behind it. Jobs that run end unheard; what needs their memory waits for them. */
+/* Abandons the program without a trace in bound buffers, then asks plan(). An instruction that is writing a bound
+ * buffer ends first, with the COMMIT behind it. Jobs that run end unheard; what needs their memory waits for them. */
 void exec_interrupt(struct exec *x);
 void exec_wind_down(struct exec *x);            /* the body ends with the iteration that runs, then plan() is asked */
 void exec_stop(struct exec *x);                 /* like interrupt, but asks no more, until exec_wake */
-void exec_reset(struct exec *x);                /* forgets the program and every value but the bound ones; must be quiet */
+/* forgets the program and every value but the bound ones; must be quiet */
+void exec_reset(struct exec *x);
 bool exec_quiet(const struct exec *x);          /* no job of it runs */
 void exec_on_quiet(struct exec *x, void (*quiet)(void *arg), void *arg);        /* once, later, when it is */
 void exec_lost(struct exec *x, uint32_t rank);  /* a member of the plan has left */

@@ -1,5 +1,5 @@
-/* Inside the executor: exec.c (the spine), exec_mem.c (memory of values), exec_job.c (work in lanes), exec_net.c (what the
- * owner does), exec_log.c (the run log). */
+/* Inside the executor: exec.c (the spine), exec_mem.c (memory of values), exec_job.c (work in lanes), exec_net.c
+ * (what the owner does), exec_log.c (the run log). */
 #ifndef TRAIN_EXEC_INT_H
 #define TRAIN_EXEC_INT_H
 #include "common/list.h"

@@ -167,7 +167,8 @@ static int check_pass(struct op *o, struct err *e)
 	model_need(m, p.a, p.b, o->batch, o->par.n, &need);
 	work = !fwd ? need.work_bwd : p.call.saved ? need.work_fwd : need.work_eval;
 	if (!p.x || (fwd ? !p.y : !p.dy) || (m->offset[p.b] > m->offset[p.a] && !p.call.param))
-		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d lacks an operand (input, weights, %s)", o->prog->plan.strategy,
+		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d lacks an operand (input, weights, %s)",
+		o->prog->plan.strategy,
 			plan_kind_name(i->kind), p.a, p.b - 1, fwd ? "output" : "gradient of the output");
 	if (i->work_bytes < work)
 		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d has %llu bytes of scratch and needs %zu",
@@ -309,7 +310,8 @@ int op_prepare(struct op *o, struct err *e)
 	if (i->kind != PLAN_FWD && i->kind != PLAN_BWD && i->kind != PLAN_VEC && i->kind != PLAN_MOVE)
 		return 0;
 	o->is_job = true;
-	o->job = (struct job){ .name = plan_kind_name(i->kind), .lane = lane_of(x, lane), .run = run_nothing, .done = job_done,
+	o->job = (struct job){ .name = plan_kind_name(i->kind), .lane = lane_of(x, lane), .run = run_nothing,
+		.done = job_done,
 		.cost_us = cost(o) };
 	if (o->job.lane < 0)
 		return err_set(e, ERR_INVALID, "plan %s: lane \"%s\" is not there", o->prog->plan.strategy, lane);

@@ -1,5 +1,6 @@
-/* The run log (instrument T10): one JSON object a line for every program, start and end, with the keys of the values that
- * were consumed and made, so that traces, emulators and the replay need nothing else. And what a plan may contain here. */
+/* The run log (instrument T10): one JSON object a line for every program, start and end, with the keys of the values
+ * that were consumed and made, so that traces, emulators and the replay need nothing else. And what a plan may
+ * contain here. */
 #include <string.h>
 #include "train/data.h"
 #include "train/exec_int.h"
@@ -40,8 +41,10 @@ void log_program(struct exec *x, const struct program *p)
 
 	if (!x->cb.log)
 		return;
-	buf_printf(&b, "{\"t\":%llu,\"ev\":\"program\",\"number\":%llu,\"strategy\":\"%s\",\"generation\":%llu,\"first\":%llu,"
-		"\"iterations\":%llu,\"instructions\":%u}", (unsigned long long)env_now(x->c.env), (unsigned long long)p->number,
+	buf_printf(&b,
+		"{\"t\":%llu,\"ev\":\"program\",\"number\":%llu,\"strategy\":\"%s\",\"generation\":%llu,\"first\":%llu,"
+		"\"iterations\":%llu,\"instructions\":%u}", (unsigned long long)env_now(x->c.env),
+		(unsigned long long)p->number,
 		p->plan.strategy, (unsigned long long)p->plan.generation, (unsigned long long)p->plan.first,
 		(unsigned long long)p->plan.iterations, p->plan.ninstrs);
 	flush(x, &b);
@@ -85,7 +88,8 @@ bool plan_runnable(const struct exec *x, const struct plan *p, struct err *e)
 			return false;
 		}
 		if (i->kind == PLAN_VEC && x->c.model && !vec_find(i->fn)) {
-			(void)err_set(e, ERR_INVALID, "plan %s: unknown function of VEC \"%s\" (instruction %u)", p->strategy, i->fn, n);
+			(void)err_set(e, ERR_INVALID, "plan %s: unknown function of VEC \"%s\" (instruction %u)", p->strategy,
+				i->fn, n);
 			return false;
 		}
 	}

@@ -1,6 +1,7 @@
-/* Memory of values. A slot of a ring gets its block when something is first written there and loses it when the tokens say
- * so; jobs that were abandoned keep theirs. What is handed out is counted to the byte as the plan states it (instrument T5),
- * so that it can be held against the predictor. Without a model nothing is allocated but scalars, and all is counted. */
+/* Memory of values. A slot of a ring gets its block when something is first written there and loses it when the
+ * tokens say so; jobs that were abandoned keep theirs. What is handed out is counted to the byte as the plan states
+ * it (instrument T5), so that it can be held against the predictor. Without a model nothing is allocated but
+ * scalars, and all is counted. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

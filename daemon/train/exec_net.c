@@ -1,4 +1,5 @@
-/* What the owner does for the executor: LOAD, and everything that leaves the peer. Answers may come at once or later. */
+/* What the owner does for the executor: LOAD, and everything that leaves the peer. Answers may come at once or
+ * later. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* What the executor asks of its owner: batches, and instructions that leave this peer. Each call is answered exactly once,
- * now or later, through exec_loaded or exec_done, unless it was cancelled. */
+/* What the executor asks of its owner: batches, and instructions that leave this peer. Each call is answered exactly
+ * once, now or later, through exec_loaded or exec_done, unless it was cancelled. */
 #ifndef TRAIN_EXEC_OPS_H
 #define TRAIN_EXEC_OPS_H
 #include <stddef.h>
@@ -27,8 +27,8 @@ struct exec_ops {
 	/* LOAD, answered by exec_loaded. variant as in the plan. */
 	void (*load)(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index);
 	void (*unload)(void *arg, struct batch *b);     /* nobody reads it any more */
-	/* SUM GATHER SCATTER ALLTOALL SEND RECV SAVE. Inputs are read, outputs written until the answer. NULL: the plan must
-	 * have none of them. */
+	/* SUM GATHER SCATTER ALLTOALL SEND RECV SAVE. Inputs are read, outputs written until the answer. NULL: the
+	 * plan must have none of them. */
 	void (*net)(void *arg, struct exec_wait *w, const struct exec_net *n, const struct exec_span *in, uint32_t nin,
 		const struct exec_span *out, uint32_t nout);
 	/* The executor no longer wants the answer; the memory is its own again when this returns. */

@@ -1,6 +1,6 @@
-/* Prefetching: cuts granted positions into batches, lowest first, and prepares up to `depth` of them ahead in jobs of the
- * data lane. Batches are handed out in the order in which they were cut, whichever job ends first, so what training sees
- * does not depend on the number of workers. */
+/* Prefetching: cuts granted positions into batches, lowest first, and prepares up to `depth` of them ahead in jobs
+ * of the data lane. Batches are handed out in the order in which they were cut, whichever job ends first, so what
+ * training sees does not depend on the number of workers. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

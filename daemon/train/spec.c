@@ -25,7 +25,8 @@ static int read_averaging(struct spec *s, const json_t *shared, struct err *e)
 	    read_real(o, &at, "minority_wait", 0, 1000, &s->minority_wait, e) < 0)
 		return -1;
 	if (s->average_optimizer && !s->local_updates)
-		return place_err(&at, e, "average_optimizer needs local_updates: without it every peer has the same optimizer state");
+		return place_err(&at, e,
+		"average_optimizer needs local_updates: without it every peer has the same optimizer state");
 	return 0;
 }
 
@@ -99,7 +100,8 @@ static int read_shared(struct spec *s, struct err *e)
 	    read_u32(o, &top, "redundancy", 1, 1000, &s->redundancy, e) < 0)
 		return -1;
 	if (!s->target_batch)
-		return place_err(&tb, e, "is missing: the number of samples that the peers process together per step, such as 256");
+		return place_err(&tb, e,
+		"is missing: the number of samples that the peers process together per step, such as 256");
 	return 0;
 }
 

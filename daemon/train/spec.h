@@ -40,13 +40,14 @@
 #define SPEC_ADMINS_MAX 16
 
 enum step_kind { STEP_NORMALIZE, STEP_SHIFT, STEP_FLIP };
-/* One step of preparation. normalize: x = (x - mean) / std on raw values (IDX bytes are 0..255). shift: each image moves
- * by up to `pixels` in both directions, zeros (the raw value 0) move in. flip: left and right with chance 1/2. shift and
- * flip augment: training only, chosen by (seed, position). */
+/* One step of preparation. normalize: x = (x - mean) / std on raw values (IDX bytes are 0..255). shift: each image
+ * moves by up to `pixels` in both directions, zeros (the raw value 0) move in. flip: left and right with chance 1/2.
+ * shift and flip augment: training only, chosen by (seed, position). */
 struct spec_step { enum step_kind kind; double mean, std; unsigned pixels; };
 
-/* lr of epoch e = lr * factor(e): constant 1; step gamma^(e / every); cosine from 1 to min over total epochs; warmup_decay
- * linear from min to 1 over warmup, then to 0 at total (but never below min). Any of them rises linearly over warmup. */
+/* lr of epoch e = lr * factor(e): constant 1; step gamma^(e / every); cosine from 1 to min over total epochs;
+ * warmup_decay linear from min to 1 over warmup, then to 0 at total (but never below min). Any of them rises
+ * linearly over warmup. */
 enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_STEP, SCHEDULE_COSINE, SCHEDULE_WARMUP_DECAY };
 struct spec_schedule { enum schedule_kind kind; uint64_t warmup, total, every; double gamma, min; };
 
@@ -94,10 +95,12 @@ struct spec *spec_of(const char *name, const json_t *shared, const json_t *local
 struct spec *spec_of_json(const json_t *whole, struct err *e);          /* as spec_parse; borrowed */
 void spec_free(struct spec *s);                                         /* NULL is fine */
 
-int spec_set_local(struct spec *s, const json_t *local, struct err *e); /* replaces the local part; unchanged on error */
+/* replaces the local part; unchanged on error */
+int spec_set_local(struct spec *s, const json_t *local, struct err *e);
 void spec_set_data_digest(struct spec *s, const uint8_t digest[32]);    /* author only, before the run id is made */
 json_t *spec_local_json(const struct spec *s);                          /* new reference */
-/* RFC 8785's idea: keys sorted by bytes, no blanks, whole numbers without a point, other reals with 17 digits. free(). */
+/* RFC 8785's idea: keys sorted by bytes, no blanks, whole numbers without a point, other reals with 17 digits.
+ * free(). */
 char *spec_canonical(const json_t *j);
 /* SHA-256(author key || name || canonical shared part). */
 void spec_run_id(const struct spec *s, const struct id *author, struct id *ret_run);

@@ -1,5 +1,6 @@
-/* What may change while a run is going: the optimizer's hyperparameters and clip_norm; and the schedule of lr. Everybody
- * must step with the same bits, so the schedule uses + - * / only: libm differs between machines in the last bit. */
+/* What may change while a run is going: the optimizer's hyperparameters and clip_norm; and the schedule of lr.
+ * Everybody must step with the same bits, so the schedule uses + - * / only: libm differs between machines in the
+ * last bit. */
 #include <string.h>
 #include "common/text.h"
 #include "train/spec_int.h"

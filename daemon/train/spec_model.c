@@ -36,7 +36,8 @@ static int read_input(struct spec *s, const json_t *shared, struct err *e)
 	const json_t *in = json_object_get(shared, "input");
 
 	if (!json_is_array(in) || json_array_size(in) < 1 || json_array_size(in) > SHAPE_MAX)
-		return place_err(&at, e, "must be the shape of one sample, 1 to %d whole numbers such as [1, 28, 28], and is %s",
+		return place_err(&at, e,
+		"must be the shape of one sample, 1 to %d whole numbers such as [1, 28, 28], and is %s",
 			SHAPE_MAX, json_kind(in));
 	s->input.nd = (int)json_array_size(in);
 	for (int i = 0; i < s->input.nd; i++) {
@@ -73,7 +74,8 @@ static int attr_known(const struct layer_ops *ops, const char *key, const struct
 	}
 }
 
-static int read_attr(const struct layer_ops *ops, int a, const json_t *v, const struct place *at, double *ret, struct err *e)
+static int read_attr(const struct layer_ops *ops, int a, const json_t *v, const struct place *at, double *ret,
+	struct err *e)
 {
 	const struct layer_attr *row = &ops->attr[a];
 

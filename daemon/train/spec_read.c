@@ -96,7 +96,8 @@ int read_number(const json_t *v, const struct place *at, double lo, double hi, d
 	return 0;
 }
 
-int read_real(const json_t *o, const struct place *at, const char *key, double lo, double hi, double *ret, struct err *e)
+int read_real(const json_t *o, const struct place *at, const char *key, double lo, double hi, double *ret,
+	struct err *e)
 {
 	struct place p = place_key(at, key);
 	const json_t *v = json_object_get(o, key);

@@ -1,6 +1,6 @@
 /* The trainer: life, and the owner's side of the executor. The tour: trainer_new builds state, loader and executors;
- * make_plan asks the strategy with what is known now (the view); on_commit and on_scalar hear what came of it; rounds are in
- * trainer_round.c. There is no strategy here. */
+ * make_plan asks the strategy with what is known now (the view); on_commit and on_scalar hear what came of it;
+ * rounds are in trainer_round.c. There is no strategy here. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -241,7 +241,8 @@ static int build(struct trainer *t, struct err *e)
 	struct exec_cb cb = { .plan = make_plan, .commit = on_commit, .scalar = on_scalar, .env = vec_env,
 		.broken = on_broken, .log = t->cb.log ? on_log : NULL };
 	struct exec_conf conf = { .env = t->env, .par = &t->par, .profile = &t->profile, .ops = &ops, .ops_arg = t };
-	size_t memory = t->s->local.memory_bytes, loader = loader_bytes(t->c.data, t->s->local.batch, t->s->local.prefetch + 1);
+	size_t memory = t->s->local.memory_bytes, loader = loader_bytes(t->c.data, t->s->local.batch,
+		t->s->local.prefetch + 1);
 
 	t->host.wait = t->c.host ? t->c.host->wait : wait_nobody;
 	t->host.arg = t->c.host ? t->c.host->arg : NULL;
@@ -254,7 +255,8 @@ static int build(struct trainer *t, struct err *e)
 	if (!t->predicted_bytes)
 		return -1;
 	if (memory && t->predicted_bytes + loader > memory)
-		return err_set(e, ERR_LIMIT, "local.memory: %zu bytes are allowed, and the run needs %zu (parameters, optimizer and "
+		return err_set(e, ERR_LIMIT,
+		"local.memory: %zu bytes are allowed, and the run needs %zu (parameters, optimizer and "
 			"gradients %zu, one micro-batch %zu, batches ahead %zu)", memory, t->predicted_bytes + loader,
 			t->state_bytes + 2 * t->w_bytes, t->predicted_bytes - t->state_bytes - 2 * t->w_bytes, loader);
 	if (load_new(t, e) < 0 || valid_new(t, e) < 0)

@@ -40,7 +40,8 @@ struct trainer_applied {
 	double lr;
 	bool skipped;                           /* the mean was not finite: counted, nothing changed */
 };
-struct trainer_validated { uint64_t epoch, samples; double loss, accuracy /* NAN: no such notion */; uint64_t took_us; };
+struct trainer_validated { uint64_t epoch, samples; double loss,
+	accuracy /* NAN: no such notion */; uint64_t took_us; };
 
 struct trainer_cb {
 	void (*progress)(void *arg, const struct trainer_progress *p);
@@ -62,13 +63,15 @@ struct trainer_conf {
 	struct data *data;                      /* likewise; opened with data_open */
 	const struct par *par;                  /* the train lane's team; spec.local.deterministic replaces its blas */
 	const struct layer_host *host;          /* who waits for sleep layers; NULL: nobody (virtual time) */
-	double macs_per_us;                     /* modelled speed, for the simulator's job costs; 0: only sleep layers cost */
+	/* modelled speed, for the simulator's job costs; 0: only sleep layers cost */
+	double macs_per_us;
 	const struct exec_ops *ops; void *ops_arg;      /* strict groups and transfers; NULL: the strategy must need none */
 	struct id self;                         /* this peer, in plans */
 };
 
 struct trainer *trainer_new(const struct trainer_conf *conf, const struct trainer_cb *cb, void *arg, struct err *e);
-/* Stops, and frees once no job touches its memory; done (may be NULL) is called then. data, spec and par may go after it. */
+/* Stops, and frees once no job touches its memory; done (may be NULL) is called then. data, spec and par may go
+ * after it. */
 void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg);
 const struct model *trainer_model(const struct trainer *t);
 size_t trainer_contribution_len(const struct trainer *t);       /* reals that are averaged: avg_conf.len */
@@ -92,10 +95,12 @@ void snapshot_unref(struct snapshot *s);
 
 /* --- life */
 void trainer_start(struct trainer *t);                          /* begins or goes on; needs a grant to do anything */
-void trainer_pause(struct trainer *t);                          /* ends the micro-batch under way, then waits; rounds go on */
+/* ends the micro-batch under way, then waits; rounds go on */
+void trainer_pause(struct trainer *t);
 /* Abandons everything, accumulated gradients too; done when no job touches the state. */
 void trainer_quiet(struct trainer *t, void (*done)(void *arg), void *arg);
-void trainer_grant(struct trainer *t, const struct ranges *grant);      /* replaces; claimed positions must not be in it */
+/* replaces; claimed positions must not be in it */
+void trainer_grant(struct trainer *t, const struct ranges *grant);
 
 /* --- rounds (strategies that need the swarm) */
 void trainer_begin(struct trainer *t, uint64_t epoch);
@@ -104,14 +109,17 @@ void trainer_begin(struct trainer *t, uint64_t epoch);
 int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_t my_samples, const json_t *live,
 	struct err *e);
 void trainer_failed(struct trainer *t, uint64_t epoch);
-int trainer_set_live(struct trainer *t, const json_t *live, struct err *e);    /* strategies without a swarm: next OPT */
+/* strategies without a swarm: next OPT */
+int trainer_set_live(struct trainer *t, const json_t *live, struct err *e);
 
 /* --- validation: a program of its own that takes turns with training; the result comes through cb.validated. */
 void trainer_validate(struct trainer *t);
 
 struct trainer_view {
-	uint64_t epoch, samples, batches, left; /* samples and micro-batches of this epoch; positions granted and not loaded */
-	double rate, loss, lr; const char *state;       /* "quiet" "waiting" "training" "round" "applying" "paused" "broken" */
+	/* samples and micro-batches of this epoch; positions granted and not loaded */
+	uint64_t epoch, samples, batches, left;
+	/* "quiet" "waiting" "training" "round" "applying" "paused" "broken" */
+	double rate, loss, lr; const char *state;
 	uint64_t arena_bytes, arena_peak_bytes, arena_predicted_bytes, state_bytes, loader_bytes;
 	uint64_t skipped, abandoned;            /* steps with a non-finite mean; micro-batches thrown away by rounds */
 	uint64_t busy_us, load_wait_us;         /* train lane at work; waiting for data */

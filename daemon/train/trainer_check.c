@@ -1,5 +1,5 @@
-/* NaN and infinity: counts micro-batches and steps in a row, and when there are too many finds out which layer was first,
- * by running the last batch through the model op by op. */
+/* NaN and infinity: counts micro-batches and steps in a row, and when there are too many finds out which layer was
+ * first, by running the last batch through the model op by op. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,8 +140,10 @@ void check_batch(struct trainer *t, double loss)
 		return;
 	}
 	t->bad_in_row++;
-	trainer_event(t, LOG_WARN_, "nonfinite", "epoch %llu: the loss of a micro-batch is not finite, it is left out of the "
-		"gradient (%u in a row; the run fails at %u)", (unsigned long long)t->epoch, t->bad_in_row, t->s->nonfinite_max);
+	trainer_event(t, LOG_WARN_, "nonfinite",
+		"epoch %llu: the loss of a micro-batch is not finite, it is left out of the "
+		"gradient (%u in a row; the run fails at %u)", (unsigned long long)t->epoch, t->bad_in_row,
+		t->s->nonfinite_max);
 	if (t->bad_in_row >= t->s->nonfinite_max && !t->check && !t->broken)
 		search(t);
 }
@@ -167,7 +169,8 @@ void check_step(struct trainer *t, double skipped)
 		"(%u in a row; the run fails at %u)", (unsigned long long)t->epoch, name, t->bad_steps, t->s->nonfinite_max);
 	if (t->bad_steps < t->s->nonfinite_max)
 		return;
-	(void)err_set(&e, ERR_NONFINITE, "the mean gradient was not finite for %u steps in a row, first in %s; lower lr or set "
+	(void)err_set(&e, ERR_NONFINITE,
+		"the mean gradient was not finite for %u steps in a row, first in %s; lower lr or set "
 		"clip_norm", t->bad_steps, name);
 	trainer_break(t, &e);
 }

@@ -1,5 +1,5 @@
-/* Between the loader and the executor: which positions may be processed, which batch comes next, and what happens to one
- * that was not counted. */
+/* Between the loader and the executor: which positions may be processed, which batch comes next, and what happens to
+ * one that was not counted. */
 #include <stdlib.h>
 #include "train/trainer_int.h"
 

@@ -1,5 +1,5 @@
-/* The state of a run in one block: parameters, optimizer vectors in use, the optimizer's clock; the names of what lies in
- * it; and copies of it, made on the train lane between two programs. */
+/* The state of a run in one block: parameters, optimizer vectors in use, the optimizer's clock; the names of what
+ * lies in it; and copies of it, made on the train lane between two programs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Validation: a program of its own, in an executor of its own, on a copy of the parameters. Its jobs take turns with those
- * of training on the same lane, so that training is never stopped for long. */
+/* Validation: a program of its own, in an executor of its own, on a copy of the parameters. Its jobs take turns with
+ * those of training on the same lane, so that training is never stopped for long. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +87,8 @@ static void make_plan(struct trainer *t, uint64_t first, struct plan *p)
 	p->first = first;
 	p->iterations = (t->v.count + n - 1) / n;
 	p->buf = NULL;
-	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = t->w_bytes, .per = UINT32_MAX, .initial = true }, "w");
+	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = t->w_bytes, .per = UINT32_MAX, .initial = true },
+		"w");
 	add(p, "batch", PLAN_BATCH, n * (data_x_bytes(t->c.data) + data_y_bytes(t->c.data)), 2);
 	add(p, "y", PLAN_ACTIVATION, need.y, 1);
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_SCALAR, .bytes = 8 }, "loss");

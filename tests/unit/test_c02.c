@@ -1,5 +1,5 @@
-/* Row C02: alone with target batch = batch a run is the bare optimizer, to the byte; with four times the batch it is gradient
- * accumulation of four. For every optimizer, for `single` and for `hivemind` with nobody else. */
+/* Row C02: alone with target batch = batch a run is the bare optimizer, to the byte; with four times the batch it is
+ * gradient accumulation of four. For every optimizer, for `single` and for `hivemind` with nobody else. */
 #include "train_kit.h"
 
 static const char form[] =
@@ -80,7 +80,8 @@ static void test_local_updates(void **state)
 	struct kit k;
 	struct bare b;
 
-	(void)snprintf(json, sizeof(json), form, optimizers[4], 32, "hivemind", "\"averaging\":{\"local_updates\":true},", 8,
+	(void)snprintf(json, sizeof(json), form, optimizers[4], 32, "hivemind", "\"averaging\":{\"local_updates\":true},",
+		8,
 		"");
 	kit_open(&k, json, NULL, false);
 	k.alone = true;

@@ -1,14 +1,11 @@
 /* Data: IDX files that are whole, truncated or lying, plain and .gz; the order of positions; the split; augmentation by
- * position; prefetching that gives the same bytes for any number of workers. */
-#include "t.h"
-#include <fcntl.h>
+ * position. */
+#include "data_kit.h"
 #include <zlib.h>
-#include "sim.h"
-#include "common/mem.h"
-#include "train/data.h"
 #include "train/data/idx.h"
 
-static uint8_t small[4 + 12 + 3 * 2 * 2] = { 0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 };
+static uint8_t small[4 + 12 + 3 * 2 * 2] = { 0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8,
+	9, 10, 11, 12 };
 
 static size_t gzip(const void *p, size_t n, uint8_t *out, size_t cap)
 {
@@ -66,7 +63,8 @@ static void test_truncated(void **state)
 	assert_err(e, ERR_CORRUPT, "1 bytes follow the end of the gzip data");
 }
 
-/* One wrong bit in a compressed file is found, unless it is padding between the blocks: parse() compares the content. */
+/* One wrong bit in a compressed file is found, unless it is padding between the blocks: parse() compares the
+ * content. */
 static void test_flipped(void **state)
 {
 	uint8_t zipped[256];
@@ -114,73 +112,6 @@ static void test_lying(void **state)
 	assert_err(e, ERR_CORRUPT, "truncated: the header promises");
 }
 
-/* --- a data set in the simulated peer's files */
-
-struct world { struct sim *sim; struct env *env; };
-static void *start(struct env *env, int node, void *arg) { return arg; }
-static void stop(void *app) { }
-
-static void world_open(struct world *w)
-{
-	struct sim_app app = { start, stop, w };
-	struct err e;
-
-	w->sim = sim_new(3);
-	(void)sim_node_add(w->sim, NULL, &app);
-	w->env = sim_env(w->sim, 0);
-	assert_int_equal(w->env->files->mkdir(w->env->files, "d", 0755, &e), 0);
-}
-
-static void put(struct world *w, const char *name, const void *p, size_t n)
-{
-	char path[100];
-	struct files *f = w->env->files;
-	struct err e;
-	int fd;
-
-	(void)snprintf(path, sizeof(path), "d/%s", name);
-	fd = f->open(f, path, O_WRONLY | O_CREAT | O_TRUNC, 0644, &e);
-	assert_true(fd >= 0);
-	assert_int_equal(f->pwrite(f, fd, p, n, 0, &e), 0);
-	assert_int_equal(f->close(f, fd, &e), 0);
-}
-
-static void put_set(struct world *w, const char *images, const char *labels, unsigned n, uint8_t label_max)
-{
-	uint8_t *x = calloc(1, 16 + n * 16), *y = calloc(1, 8 + n);
-	const uint8_t hx[16] = { 0, 0, 8, 3, 0, 0, (uint8_t)(n >> 8), (uint8_t)n, 0, 0, 0, 4, 0, 0, 0, 4 };
-	const uint8_t hy[8] = { 0, 0, 8, 1, 0, 0, (uint8_t)(n >> 8), (uint8_t)n };
-
-	memcpy(x, hx, 16);
-	memcpy(y, hy, 8);
-	for (unsigned i = 0; i < n; i++) {
-		for (unsigned k = 0; k < 16; k++)
-			x[16 + i * 16 + k] = (uint8_t)(i * 7 + k);
-		y[8 + i] = (uint8_t)(i % (label_max + 1u));
-	}
-	put(w, images, x, 16 + n * 16);
-	put(w, labels, y, 8 + n);
-	free(x);
-	free(y);
-}
-
-#define SPEC "{\"name\":\"a\",\"input\":[1,4,4],\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":3}]," \
-	"\"loss\":\"cross_entropy\",\"target_batch\":8,\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},\"seed\":5,%s" \
-	"\"data\":{\"name\":\"d\"%s}}"
-
-static struct spec *spec(const char *more, const char *data)
-{
-	char json[1000];
-	struct spec *s;
-	struct err e;
-
-	(void)snprintf(json, sizeof(json), SPEC, more, data);
-	s = spec_parse(json, strlen(json), &e);
-	if (!s)
-		fail_msg("%s", e.text);
-	return s;
-}
-
 static void refused(struct world *w, enum err_code code, const char *text)
 {
 	struct spec *s = spec("", "");
@@ -215,16 +146,6 @@ static void test_folder(void **state)
 	refused(&w, ERR_INVALID, "remove one");
 	put(&w, "train-labels-idx1-ubyte", odd, 9);
 	sim_free(w.sim);
-}
-
-static struct data *opened(struct world *w, struct spec *s)
-{
-	struct err e;
-	struct data *d = data_open(w->env->files, "d", s, &e);
-
-	if (!d)
-		fail_msg("%s", e.text);
-	return d;
 }
 
 /* Compressed or not, it is the same data set; another one is refused by its digest. */
@@ -352,127 +273,6 @@ static void test_augment(void **state)
 	sim_free(w.sim);
 }
 
-/* --- the loader */
-
-struct reader { struct loader *l; uint8_t *bytes; size_t n; uint64_t samples, back; struct rng rng; bool gone; };
-
-static void take(void *arg)
-{
-	struct reader *r = arg;
-	struct batch *b;
-	struct err e;
-
-	while ((b = loader_next(r->l, &e))) {
-		if (r->back && rng_below(&r->rng, 3) == 0) {    /* an interrupt: it comes again */
-			r->back--;
-			loader_back(r->l, b);
-			continue;
-		}
-		memcpy(r->bytes + r->n, b->x, b->n * 16 * sizeof(real));
-		r->n += b->n * 16 * sizeof(real);
-		r->samples += b->n;
-		loader_done(r->l, b);
-	}
-	assert_int_equal(e.code, ERR_NONE);
-}
-
-static bool taken(struct sim *s, void *arg) { return ((struct reader *)arg)->samples == 101; }
-static void gone(void *arg) { ((struct reader *)arg)->gone = true; }
-static bool is_gone(struct sim *s, void *arg) { return ((struct reader *)arg)->gone; }
-
-static void read_all(uint32_t workers, uint32_t depth, uint64_t back, struct reader *r)
-{
-	struct world w;
-	struct spec *s = spec("", ",\"steps\":[{\"type\":\"shift\",\"pixels\":2},{\"type\":\"flip\"}]");
-	struct ranges g = { 0 };
-	struct data *d;
-	struct err e;
-
-	world_open(&w);
-	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
-	d = opened(&w, s);
-	*r = (struct reader){ .bytes = malloc(101 * 16 * sizeof(real)), .back = back };
-	rng_seed(&r->rng, 1);
-	r->l = loader_new(w.env, d, 7, depth, workers, take, r, &e);
-	ranges_add(&g, 0, 60);
-	loader_grant(r->l, &g);
-	ranges_add(&g, 80, 121);                        /* more of it, before anything was taken */
-	loader_grant(r->l, &g);
-	take(r);
-	assert_true(sim_run_until(w.sim, taken, r, 1000000));
-	assert_int_equal(loader_left(r->l), 0);
-	loader_free(r->l, gone, r);
-	assert_true(r->gone || sim_run_until(w.sim, is_gone, r, 1000000));
-	ranges_free(&g);
-	data_free(d);
-	spec_free(s);
-	sim_free(w.sim);
-}
-
-static void test_workers(void **state)
-{
-	static const uint32_t workers[] = { 1, 2, 4 };
-	struct reader one, r;
-
-	read_all(1, 1, 0, &one);
-	for (int i = 0; i < 3; i++)
-		for (uint32_t depth = 1; depth < 6; depth += 2)
-			for (uint64_t back = 0; back < 9; back += 4) {
-				read_all(workers[i], depth, back, &r);
-				assert_int_equal(r.n, one.n);
-				assert_memory_equal(r.bytes, one.bytes, one.n);
-				free(r.bytes);
-			}
-	free(one.bytes);
-}
-
-/* A new grant takes away what is not in it, and nothing comes twice. */
-static void test_regrant(void **state)
-{
-	struct world w;
-	struct spec *s = spec("", "");
-	struct ranges g = { 0 }, seen = { 0 };
-	struct reader r = { 0 };
-	struct data *d;
-	struct batch *b;
-	struct err e;
-
-	world_open(&w);
-	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
-	d = opened(&w, s);
-	r.l = loader_new(w.env, d, 4, 3, 2, gone, &r, &e);
-	ranges_add(&g, 0, 40);
-	loader_grant(r.l, &g);
-	sim_run_for(w.sim, 10000);
-	b = loader_next(r.l, &e);
-	assert_non_null(b);
-	assert_int_equal(b->position[0], 0);
-	ranges_clear(&g);
-	ranges_add(&g, 8, 20);                          /* 4..8 is lost, 8..12 is ready and stays */
-	loader_grant(r.l, &g);
-	assert_int_equal(loader_left(r.l), 12);
-	loader_done(r.l, b);
-	for (int i = 0; i < 3; i++) {
-		sim_run_for(w.sim, 10000);
-		b = loader_next(r.l, &e);
-		assert_non_null(b);
-		for (uint32_t k = 0; k < b->n; k++) {
-			assert_false(ranges_has(&seen, b->position[k]));
-			ranges_add(&seen, b->position[k], b->position[k] + 1);
-		}
-		loader_done(r.l, b);
-	}
-	assert_int_equal(ranges_count(&seen), 12);
-	assert_true(ranges_inside(&seen, &g));
-	assert_null(loader_next(r.l, &e));
-	loader_free(r.l, NULL, NULL);
-	ranges_free(&g);
-	ranges_free(&seen);
-	data_free(d);
-	spec_free(s);
-	sim_free(w.sim);
-}
-
 /* Losses that want numbers get one of n. */
 static void test_one_hot(void **state)
 {
@@ -509,7 +309,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped), cmocka_unit_test(test_lying),
 		cmocka_unit_test(test_folder), cmocka_unit_test(test_digest), cmocka_unit_test(test_order),
-		cmocka_unit_test(test_augment), cmocka_unit_test(test_workers), cmocka_unit_test(test_regrant),
+		cmocka_unit_test(test_augment),
 		cmocka_unit_test(test_one_hot),
 	};
 

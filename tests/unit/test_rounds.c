@@ -1,5 +1,5 @@
-/* The trainer between rounds, in virtual time: a round that begins at any moment leaves no trace of the micro-batch under way;
- * failed rounds, contributions that are left out, commits without a begin; NaN; memory. */
+/* The trainer between rounds, in virtual time: a round that begins at any moment leaves no trace of the micro-batch
+ * under way; failed rounds, contributions that are left out, commits without a begin; NaN; memory. */
 #include "train_kit.h"
 
 #define DATA "\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":500}"
@@ -16,7 +16,8 @@ static const char *spec_text(uint32_t target, const char *strategy, const char *
 	return json;
 }
 
-static bool has_contributed(struct sim *s, void *arg) { struct kit *k = arg; return k->contributed_epoch == k->epoch + 1; }
+static bool has_contributed(struct sim *s,
+	void *arg) { struct kit *k = arg; return k->contributed_epoch == k->epoch + 1; }
 static bool is_broken(struct sim *s, void *arg) { return ((struct kit *)arg)->broken; }
 static bool is_validated(struct sim *s, void *arg) { return ((struct kit *)arg)->validated > 0; }
 
@@ -240,15 +241,16 @@ static void test_pause(void **state)
 	kit_close(&k);
 }
 
-/* C05, first half: local updates with SGD equal the averaged gradient when everybody takes one step. Here: the contribution
- * is the parameters, and what comes back is adopted. */
+/* C05, first half: local updates with SGD equal the averaged gradient when everybody takes one step. Here: the
+ * contribution is the parameters, and what comes back is adopted. */
 static void test_local(void **state)
 {
 	struct kit k;
 	size_t bytes;
 	real *w, *other;
 
-	kit_open(&k, spec_text(16, "hivemind", "\"averaging\":{\"local_updates\":true,\"average_optimizer\":true},", ""), NULL,
+	kit_open(&k, spec_text(16, "hivemind", "\"averaging\":{\"local_updates\":true,\"average_optimizer\":true},", ""),
+		NULL,
 		false);
 	assert_int_equal(trainer_contribution_len(k.t), 3 * trainer_model(k.t)->nparam);
 	w = trainer_state(k.t, &bytes);
@@ -346,7 +348,8 @@ static void test_memory(void **state)
 	kit_run(&k, 10);
 	trainer_view(k.t, &v);
 	assert_int_equal(v.arena_peak_bytes, v.arena_predicted_bytes);
-	(void)snprintf(local, sizeof(local), ",\"memory\":%llu", (unsigned long long)(v.arena_predicted_bytes + v.loader_bytes));
+	(void)snprintf(local, sizeof(local), ",\"memory\":%llu",
+		(unsigned long long)(v.arena_predicted_bytes + v.loader_bytes));
 	s = kit_spec(spec_text(32, "hivemind", "", local));
 	d = data_open(k.env->files, "", s, &e);
 	struct trainer_conf conf = { .env = k.env, .spec = s, .data = d, .par = &par };

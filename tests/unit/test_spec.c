@@ -4,10 +4,13 @@
 #include "train/spec.h"
 #include "train/strategy.h"
 
-#define MODEL "\"model\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":3,\"padding\":1,\"name\":\"c\"},{\"type\":\"relu\"}," \
-	"{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":10}]"
+#define MODEL "\"model\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":3,\"padding\":1,\"name\":\"c\"}," \
+	"{\"type\":\"relu\"},{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":10}]"
 #define REST "\"input\":[1,8,8],\"loss\":\"cross_entropy\",\"target_batch\":64,\"data\":{\"name\":\"d\"}"
 #define OPT "\"optimizer\":{\"name\":\"adam\",\"lr\":0.01}"
+
+#define MSE "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"target_batch\":1,"
+#define BASE "{\"name\":\"a\"," MODEL "," REST "," OPT
 
 static struct spec *parse(const char *json, struct err *e)
 {
@@ -26,7 +29,7 @@ static struct spec *good(const char *json)
 
 static void test_good(void **state)
 {
-	struct spec *s = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"strategy\":\"single\",\"clip_norm\":2,"
+	struct spec *s = good(BASE ",\"strategy\":\"single\",\"clip_norm\":2,"
 		"\"validation\":{\"split\":0.25,\"every\":3},\"stop\":{\"epochs\":9,\"accuracy\":0.5},\"seed\":12,"
 		"\"local\":{\"batch\":16,\"memory\":\"1MiB\",\"data\":\"/x\"}}");
 	struct err e;
@@ -51,7 +54,7 @@ static void test_good(void **state)
 /* A batch above the target would never be a whole epoch. */
 static void test_defaults(void **state)
 {
-	struct spec *s = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"local\":{\"batch\":1000}}");
+	struct spec *s = good(BASE ",\"local\":{\"batch\":1000}}");
 
 	assert_int_equal(s->local.batch, 64);
 	assert_string_equal(s->strategy, "hivemind");
@@ -69,44 +72,61 @@ static const struct wrong wrongs[] = {
 	{ "{\"name\":\"a\"," MODEL "," REST "}", "optimizer: must be an object {...}, and is nothing" },
 	{ "{\"name\":\"a b\"," MODEL "," REST "," OPT "}", "name: must be a name of letters" },
 	{ "{" MODEL "," REST "," OPT "}", "name: must be" },
-	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"optimiser\":{}}", "optimiser: unknown key; did you mean \"optimizer\"?" },
-	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"zzzzzzzz\":1}", "zzzzzzzz: unknown key; known here: input model" },
+	{ BASE ",\"optimiser\":{}}",
+		"optimiser: unknown key; did you mean \"optimizer\"?" },
+	{ BASE ",\"zzzzzzzz\":1}", "zzzzzzzz: unknown key; known here: input model" },
 	{ "{\"name\":\"a\",\"model\":[]," REST "," OPT "}", "model: must be an array" },
-	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv3d\"}]," REST "," OPT "}", "model[0].type: unknown layer \"conv3d\"; did you mean \"conv2d\"?" },
+	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv3d\"}]," REST "," OPT "}",
+		"model[0].type: unknown layer \"conv3d\"; did you mean \"conv2d\"?" },
 	{ "{\"name\":\"a\",\"model\":[{\"type\":\"relu\"},{\"type\":\"conv2d\",\"out\":4,\"kernal\":3}]," REST "," OPT "}",
 		"model[1].kernal: unknown attribute of conv2d; did you mean \"kernel\"?" },
 	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":\"3\"}]," REST "," OPT "}",
 		"model[0].kernel: must be a number, and is a string" },
 	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":2.5}]," REST "," OPT "}",
 		"model[0].kernel: 2.5 must be a whole number" },
-	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"kernel\":3}]," REST "," OPT "}", "model[0]: conv2d needs \"out\"" },
-	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"out\":0,\"kernel\":3}]," REST "," OPT "}", "model[0].out: 0 is out of range" },
+	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"kernel\":3}]," REST "," OPT "}",
+		"model[0]: conv2d needs \"out\"" },
+	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"out\":0,\"kernel\":3}]," REST "," OPT "}",
+		"model[0].out: 0 is out of range" },
 	{ "{\"name\":\"a\",\"model\":[7]," REST "," OPT "}", "model[0]: must be an object {...}, and is an integer" },
-	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":33},{\"type\":\"linear\",\"out\":3}]," REST "," OPT "}", "model: " },
-	{ "{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"adm\"}}", "optimizer.name: unknown optimizer \"adm\"; did you mean \"adam\"?" },
-	{ "{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"adam\",\"lr\":-1}}", "optimizer.lr: -1 is out of range" },
-	{ "{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"adam\",\"momentum\":1}}", "optimizer.momentum: unknown key" },
+	{ "{\"name\":\"a\",\"model\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":33},{\"type\":\"linear\",\"out\":3}],"
+		REST "," OPT "}", "model: " },
+	{ "{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"adm\"}}",
+		"optimizer.name: unknown optimizer \"adm\"; did you mean \"adam\"?" },
+	{ "{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"adam\",\"lr\":-1}}",
+		"optimizer.lr: -1 is out of range" },
+	{ "{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"adam\",\"momentum\":1}}",
+		"optimizer.momentum: unknown key" },
 	{ "{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"sgd\",\"nesterov\":true}}", "optimizer: " },
-	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"strategy\":\"hivemnd\"}", "strategy: unknown strategy \"hivemnd\"; did you mean \"hivemind\"?" },
-	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"local\":{\"batch\":0}}", "local.batch: 0 is out of range" },
-	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"local\":{\"memory\":\"many\"}}", "local.memory: " },
-	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"validation\":{\"split\":1}}", "validation.split: 1 is out of range" },
-	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"schedule\":{\"name\":\"cosine\"}}", "schedule: cosine needs \"total\"" },
-	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"schedule\":{\"name\":\"cos\"}}", "schedule.name: unknown schedule \"cos\"" },
-	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"averaging\":{\"average_optimizer\":true}}", "averaging: average_optimizer needs" },
-	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"admins\":[\"12\"]}", "admins[0]: " },
-	{ "{\"name\":\"a\"," MODEL "," REST "," OPT ",\"stop\":{\"epochs\":\"9\"}}", "stop.epochs: must be a whole number, and is a string" },
-	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"data\":{\"name\":\"d\"}," OPT "}", "target_batch: is missing" },
-	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"crossentropy\",\"target_batch\":1,\"data\":{\"name\":\"d\"}," OPT "}",
+	{ BASE ",\"strategy\":\"hivemnd\"}",
+		"strategy: unknown strategy \"hivemnd\"; did you mean \"hivemind\"?" },
+	{ BASE ",\"local\":{\"batch\":0}}", "local.batch: 0 is out of range" },
+	{ BASE ",\"local\":{\"memory\":\"many\"}}", "local.memory: " },
+	{ BASE ",\"validation\":{\"split\":1}}",
+		"validation.split: 1 is out of range" },
+	{ BASE ",\"schedule\":{\"name\":\"cosine\"}}",
+		"schedule: cosine needs \"total\"" },
+	{ BASE ",\"schedule\":{\"name\":\"cos\"}}",
+		"schedule.name: unknown schedule \"cos\"" },
+	{ BASE ",\"averaging\":{\"average_optimizer\":true}}",
+		"averaging: average_optimizer needs" },
+	{ BASE ",\"admins\":[\"12\"]}", "admins[0]: " },
+	{ BASE ",\"stop\":{\"epochs\":\"9\"}}",
+		"stop.epochs: must be a whole number, and is a string" },
+	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"data\":{\"name\":\"d\"}," OPT "}",
+		"target_batch: is missing" },
+	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"crossentropy\",\"target_batch\":1,"
+		"\"data\":{\"name\":\"d\"}," OPT "}",
 		"loss: unknown loss \"crossentropy\"; did you mean \"cross_entropy\"?" },
-	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,0,8],\"loss\":\"mse\",\"target_batch\":1,\"data\":{\"name\":\"d\"}," OPT "}", "input[1]: 0 is out of range" },
-	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"target_batch\":1,\"data\":{\"name\":\"../d\"}," OPT "}", "data.name: must be a name" },
-	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"target_batch\":1,\"data\":{\"name\":\"d\",\"kind\":\"cvs\"}," OPT "}", "data.kind: unknown kind of data \"cvs\"" },
-	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"target_batch\":1,\"data\":{\"name\":\"d\",\"steps\":[{\"type\":\"shft\"}]}," OPT "}",
+	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,0,8],\"loss\":\"mse\",\"target_batch\":1,"
+		"\"data\":{\"name\":\"d\"}," OPT "}", "input[1]: 0 is out of range" },
+	{ MSE "\"data\":{\"name\":\"../d\"}," OPT "}", "data.name: must be a name" },
+	{ MSE "\"data\":{\"name\":\"d\",\"kind\":\"cvs\"}," OPT "}", "data.kind: unknown kind of data \"cvs\"" },
+	{ MSE "\"data\":{\"name\":\"d\",\"steps\":[{\"type\":\"shft\"}]}," OPT "}",
 		"data.steps[0].type: unknown step \"shft\"; did you mean \"shift\"?" },
-	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"target_batch\":1,\"data\":{\"name\":\"d\",\"steps\":[{\"type\":\"normalize\",\"mean\":1}]}," OPT "}",
+	{ MSE "\"data\":{\"name\":\"d\",\"steps\":[{\"type\":\"normalize\",\"mean\":1}]}," OPT "}",
 		"data.steps[0]: normalize needs" },
-	{ "{\"name\":\"a\"," MODEL ",\"input\":[1,8,8],\"loss\":\"mse\",\"target_batch\":1,\"data\":{\"name\":\"d\",\"digest\":\"beef\"}," OPT "}", "data.digest: must be" },
+	{ MSE "\"data\":{\"name\":\"d\",\"digest\":\"beef\"}," OPT "}", "data.digest: must be" },
 };
 
 static void test_wrong(void **state)
@@ -126,7 +146,8 @@ static void test_wrong(void **state)
 static void test_shapes(void **state)
 {
 	struct err e;
-	struct spec *s = parse("{\"name\":\"a\",\"input\":[5],\"model\":[{\"type\":\"linear\",\"out\":7,\"name\":\"first\"},"
+	struct spec *s = parse("{\"name\":\"a\",\"input\":[5],\"model\":["
+		"{\"type\":\"linear\",\"out\":7,\"name\":\"first\"},"
 		"{\"type\":\"conv2d\",\"out\":2,\"kernel\":3,\"name\":\"second\"}],\"loss\":\"mse\",\"target_batch\":1,"
 		"\"data\":{\"name\":\"d\"}," OPT "}", &e);
 
@@ -137,9 +158,10 @@ static void test_shapes(void **state)
 
 static void test_digest(void **state)
 {
-	struct spec *a = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"clip_norm\":1,\"local\":{\"batch\":16}}");
+	struct spec *a = good(BASE ",\"clip_norm\":1,\"local\":{\"batch\":16}}");
 	struct spec *b = good("{\"local\":{\"batch\":3},\"clip_norm\":1.0," OPT "," REST ",\"name\":\"b\"," MODEL "}");
-	struct spec *c = good("{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"adam\",\"lr\":0.02},\"clip_norm\":1}");
+	struct spec *c = good("{\"name\":\"a\"," MODEL "," REST ","
+		"\"optimizer\":{\"name\":\"adam\",\"lr\":0.02},\"clip_norm\":1}");
 	struct id author = { { 1 } }, x, y;
 	uint8_t data[32] = { 9 };
 	char text[200];
@@ -178,7 +200,7 @@ static void test_canonical(void **state)
 /* What another peer published plus what this machine says gives the same run. */
 static void test_parts(void **state)
 {
-	struct spec *a = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"local\":{\"batch\":16}}"), *b;
+	struct spec *a = good(BASE ",\"local\":{\"batch\":16}}"), *b;
 	json_t *local = spec_local_json(a);
 	struct err e;
 
@@ -196,7 +218,7 @@ static void test_parts(void **state)
 
 static void test_schedule(void **state)
 {
-	struct spec *s = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"schedule\":{\"name\":\"warmup_decay\",\"warmup\":55,"
+	struct spec *s = good(BASE ",\"schedule\":{\"name\":\"warmup_decay\",\"warmup\":55,"
 		"\"total\":550,\"min\":0.002}}");
 
 	/* systems.md A04: 1.5e-8 .. 7.5e-6, w = 55, T = 550 */
@@ -207,12 +229,13 @@ static void test_schedule(void **state)
 	assert_true(fabs(spec_lr_factor(s, 300) * 7.5e-6 - 3.7953e-6) < 1e-10);
 	assert_true(fabs(spec_lr_factor(s, 550) * 7.5e-6 - 1.5e-8) < 1e-20);
 	spec_free(s);
-	s = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"schedule\":{\"name\":\"cosine\",\"total\":100,\"min\":0.1}}");
+	s = good(BASE ",\"schedule\":{\"name\":\"cosine\",\"total\":100,\"min\":0.1}}");
 	for (uint64_t e = 0; e < 100; e++)
-		assert_true(fabs(spec_lr_factor(s, e) - (0.1 + 0.9 * 0.5 * (1 + cos(3.14159265358979 * (double)e / 100)))) < 1e-12);
+		assert_true(fabs(spec_lr_factor(s,
+		e) - (0.1 + 0.9 * 0.5 * (1 + cos(3.14159265358979 * (double)e / 100)))) < 1e-12);
 	assert_true(spec_lr_factor(s, 1000) == 0.1);
 	spec_free(s);
-	s = good("{\"name\":\"a\"," MODEL "," REST "," OPT ",\"schedule\":{\"name\":\"step\",\"every\":10,\"gamma\":0.5,\"warmup\":4}}");
+	s = good(BASE ",\"schedule\":{\"name\":\"step\",\"every\":10,\"gamma\":0.5,\"warmup\":4}}");
 	assert_true(spec_lr_factor(s, 0) == 0.25 && spec_lr_factor(s, 3) == 1 && spec_lr_factor(s, 13) == 1 &&
 		spec_lr_factor(s, 14) == 0.5 && spec_lr_factor(s, 34) == 0.125);
 	spec_free(s);

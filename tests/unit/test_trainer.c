@@ -1,4 +1,5 @@
-/* A trainer on real lanes: the digits, alone, as the demo trains them; snapshots, validation, pause and end while jobs run. */
+/* A trainer on real lanes: the digits, alone, as the demo trains them; snapshots, validation, pause and end while
+ * jobs run. */
 #include "t.h"
 #include <math.h>
 #include <unistd.h>
@@ -176,19 +177,21 @@ static void test_digits(void **state)
 
 	open_real(&r, read_spec(SOURCE_ROOT "/tests/data/digits.json"), SOURCE_ROOT "/tests/data/digits", 1);
 	trainer_start(r.t);
-	run_to(&r, 60);
+	run_to(&r, 30);
 	trainer_validate(r.t);
 	assert_true(loop_run_until(r.loop, is_validated, &r, 20000000));
 	trainer_view(r.t, &v);
-	print_message("60 epochs: loss %.3f to %.3f, held out %.1f %%, %.0f samples/s, arena %zu of %zu predicted\n", r.first_loss,
+	print_message("30 epochs: loss %.3f to %.3f, held out %.1f %%, %.0f samples/s, arena %zu of %zu predicted\n",
+		r.first_loss,
 		r.last_loss, 100 * r.accuracy, v.rate, (size_t)v.arena_peak_bytes, (size_t)v.arena_predicted_bytes);
-	assert_true(r.accuracy > 0.9);
+	assert_true(r.accuracy > 0.85);
 	assert_int_equal(r.samples, 256 * r.applied);
 	assert_int_equal(v.arena_peak_bytes, v.arena_predicted_bytes);          /* T5 */
 	close_real(&r);
 }
 
-/* A snapshot while training goes on is the state at one epoch; training can go back to it. What is not finite is refused. */
+/* A snapshot while training goes on is the state at one epoch; training can go back to it. What is not finite is
+ * refused. */
 static void test_snapshot(void **state)
 {
 	struct real r;

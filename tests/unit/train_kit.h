@@ -1,5 +1,5 @@
-/* For tests of train/: one simulated peer with a trainer on synthetic or digits data, an averager that is alone, and the bare
- * training loop on kernels that everything is compared with. */
+/* For tests of train/: one simulated peer with a trainer on synthetic or digits data, an averager that is alone, and
+ * the bare training loop on kernels that everything is compared with. */
 #ifndef TESTS_TRAIN_KIT_H
 #define TESTS_TRAIN_KIT_H
 #include "t.h"
@@ -41,7 +41,8 @@ static inline void kit_progress(void *arg, const struct trainer_progress *p)
 		env_after(k->env, &k->answer, 0);
 }
 
-static inline void kit_contribute(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed)
+static inline void kit_contribute(void *arg, uint64_t epoch, const real *x, uint64_t samples,
+	const struct ranges *claimed)
 {
 	struct kit *k = arg;
 

@@ -1,5 +1,6 @@
-/* A folder of IDX files as MNIST comes: train-images*, train-labels*, and for validation t10k-images*, t10k-labels* (or
- * test-, validation-), each plain or .gz. Everything is read at once and held as it is in the files (one byte a pixel). */
+/* A folder of IDX files as MNIST comes: train-images*, train-labels*, and for validation t10k-images*, t10k-labels*
+ * (or test-, validation-), each plain or .gz. Everything is read at once and held as it is in the files (one byte a
+ * pixel). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +97,7 @@ static int find_file(struct files *f, const char *dir, const char *prefix, struc
 
 static int check_pair(struct idx *x, int part, const char *dir, struct err *e)
 {
-	const struct idx_head *a = &x->images[part].head, *b = &x->labels[part].head;
+	const struct idx_head *a = &x->images[part].head, *b = &x->labels[part].head, *first = &x->images[DATA_TRAIN].head;
 
 	if (a->type != IDX_U8 && a->type != IDX_F32)
 		return err_set(e, ERR_INVALID, "%s/%s: element type 0x%02x; images are bytes (08) or floats (0d)", dir,
@@ -107,7 +108,7 @@ static int check_pair(struct idx *x, int part, const char *dir, struct err *e)
 	if (a->dim[0] != b->dim[0])
 		return err_set(e, ERR_MISMATCH, "%s: %s has %llu samples and %s has %llu", dir, x->images[part].name,
 			(unsigned long long)a->dim[0], x->labels[part].name, (unsigned long long)b->dim[0]);
-	if (part && (a->count / a->dim[0] != x->images[0].head.count / x->images[0].head.dim[0] || a->type != x->images[0].head.type))
+	if (part && (a->count / a->dim[0] != first->count / first->dim[0] || a->type != first->type))
 		return err_set(e, ERR_MISMATCH, "%s: samples of %s and %s have different shapes", dir, x->images[0].name,
 			x->images[part].name);
 	x->d.count[part] = a->dim[0];

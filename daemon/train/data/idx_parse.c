@@ -82,7 +82,8 @@ static int parse_plain(struct idx_head *h, uint8_t **ret_data, const void *file,
 }
 
 /* zlib's windows are 32 bits wide: input and output are fed in pieces. 1 = stream ended. */
-static int pump(z_stream *z, const uint8_t *in, size_t n, size_t *at, uint8_t *out, size_t cap, size_t *done, struct err *e)
+static int pump(z_stream *z, const uint8_t *in, size_t n, size_t *at, uint8_t *out, size_t cap, size_t *done,
+	struct err *e)
 {
 	while (*done < cap) {
 		size_t give = n - *at < UINT_MAX / 2 ? n - *at : UINT_MAX / 2;
@@ -107,7 +108,8 @@ static int pump(z_stream *z, const uint8_t *in, size_t n, size_t *at, uint8_t *o
 }
 
 /* The stream must end exactly here, and so must the file: the checksum behind the data is read by one more call. */
-static int pump_end(z_stream *z, const struct idx_head *h, const uint8_t *in, size_t n, size_t *at, bool ended, struct err *e)
+static int pump_end(z_stream *z, const struct idx_head *h, const uint8_t *in, size_t n, size_t *at, bool ended,
+	struct err *e)
 {
 	uint8_t more;
 	size_t one = 0;

@@ -1,5 +1,5 @@
-/* Samples made from the seed: for losses that want classes, one noisy cluster per class; for the others, targets that are
- * a fixed mixture of the input. For tests, benchmarks and first runs without files. */
+/* Samples made from the seed: for losses that want classes, one noisy cluster per class; for the others, targets
+ * that are a fixed mixture of the input. For tests, benchmarks and first runs without files. */
 #include <stdlib.h>
 #include "common/hash.h"
 #include "common/mem.h"

@@ -1,8 +1,9 @@
-/* hivemind: everybody has the whole model and works at its own pace until the swarm has processed the target batch; then
- * the mean gradient, weighted by samples, is agreed in a round, and everybody takes the same step behind the commit.
+/* hivemind: everybody has the whole model and works at its own pace until the swarm has processed the target batch;
+ * then the mean gradient, weighted by samples, is agreed in a round, and everybody takes the same step behind the
+ * commit.
  *
- * local_updates: every micro-batch is a step; the round averages the parameters (and, average_optimizer, the optimizer's
- * state). */
+ * local_updates: every micro-batch is a step; the round averages the parameters (and, average_optimizer, the
+ * optimizer's state). */
 #include "train/strategy/replica.h"
 
 #define AHEAD 16                        /* micro-batches planned at once; a round interrupts them */

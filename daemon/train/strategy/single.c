@@ -1,5 +1,5 @@
-/* single: this peer alone. Micro-batches until the target batch is there, then one optimizer step: gradient accumulation,
- * and with target batch = batch the bare optimizer. */
+/* single: this peer alone. Micro-batches until the target batch is there, then one optimizer step: gradient
+ * accumulation, and with target batch = batch the bare optimizer. */
 #include "train/strategy/replica.h"
 
 #define AHEAD 64                        /* micro-batches planned at once */

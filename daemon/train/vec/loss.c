@@ -1,5 +1,5 @@
-/* "y batch -> dy loss correct": the loss of a micro-batch as a sum over its samples, right answers, and the gradient of the
- * mean (without dy: evaluation). correct is negative for losses without that notion. */
+/* "y batch -> dy loss correct": the loss of a micro-batch as a sum over its samples, right answers, and the gradient
+ * of the mean (without dy: evaluation). correct is negative for losses without that notion. */
 #include "kernels/layer.h"
 #include "train/data.h"
 #include "train/vec.h"

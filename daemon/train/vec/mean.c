@@ -1,5 +1,5 @@
-/* "acc -> acc unit": turns the sum of the epoch into this peer's mean. It stays a sum in units of all samples so far, so
- * that a round that fails can go on from here. */
+/* "acc -> acc unit": turns the sum of the epoch into this peer's mean. It stays a sum in units of all samples so
+ * far, so that a round that fails can go on from here. */
 #include "kernels/vec.h"
 #include "train/vec.h"
 

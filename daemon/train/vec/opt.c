@@ -1,6 +1,6 @@
-/* "g w opt [loss] -> w opt skipped": one optimizer step, in place, bit-exact on every CPU. opt holds the state vectors in
- * use, then the clock (step, powers) as three doubles. A gradient (or loss) that is not finite changes nothing: every peer
- * sees the same bytes and decides the same. skipped: 0, or 1 + the first bad element. */
+/* "g w opt [loss] -> w opt skipped": one optimizer step, in place, bit-exact on every CPU. opt holds the state
+ * vectors in use, then the clock (step, powers) as three doubles. A gradient (or loss) that is not finite changes
+ * nothing: every peer sees the same bytes and decides the same. skipped: 0, or 1 + the first bad element. */
 #include <math.h>
 #include <string.h>
 #include "kernels/vec.h"

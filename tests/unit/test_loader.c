@@ -1,0 +1,128 @@
+/* Prefetching: the same bytes for any number of workers; a new grant takes away what is not in it. */
+#include "data_kit.h"
+
+struct reader { struct loader *l; uint8_t *bytes; size_t n; uint64_t samples, back; struct rng rng; bool gone; };
+
+static void take(void *arg)
+{
+	struct reader *r = arg;
+	struct batch *b;
+	struct err e;
+
+	while ((b = loader_next(r->l, &e))) {
+		if (r->back && rng_below(&r->rng, 3) == 0) {    /* an interrupt: it comes again */
+			r->back--;
+			loader_back(r->l, b);
+			continue;
+		}
+		memcpy(r->bytes + r->n, b->x, b->n * 16 * sizeof(real));
+		r->n += b->n * 16 * sizeof(real);
+		r->samples += b->n;
+		loader_done(r->l, b);
+	}
+	assert_int_equal(e.code, ERR_NONE);
+}
+
+static bool taken(struct sim *s, void *arg) { return ((struct reader *)arg)->samples == 101; }
+static void gone(void *arg) { ((struct reader *)arg)->gone = true; }
+static bool is_gone(struct sim *s, void *arg) { return ((struct reader *)arg)->gone; }
+
+static void read_all(uint32_t workers, uint32_t depth, uint64_t back, struct reader *r)
+{
+	struct world w;
+	struct spec *s = spec("", ",\"steps\":[{\"type\":\"shift\",\"pixels\":2},{\"type\":\"flip\"}]");
+	struct ranges g = { 0 };
+	struct data *d;
+	struct err e;
+
+	world_open(&w);
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
+	d = opened(&w, s);
+	*r = (struct reader){ .bytes = malloc(101 * 16 * sizeof(real)), .back = back };
+	rng_seed(&r->rng, 1);
+	r->l = loader_new(w.env, d, 7, depth, workers, take, r, &e);
+	ranges_add(&g, 0, 60);
+	loader_grant(r->l, &g);
+	ranges_add(&g, 80, 121);                        /* more of it, before anything was taken */
+	loader_grant(r->l, &g);
+	take(r);
+	assert_true(sim_run_until(w.sim, taken, r, 1000000));
+	assert_int_equal(loader_left(r->l), 0);
+	loader_free(r->l, gone, r);
+	assert_true(r->gone || sim_run_until(w.sim, is_gone, r, 1000000));
+	ranges_free(&g);
+	data_free(d);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+static void test_workers(void **state)
+{
+	static const uint32_t workers[] = { 1, 2, 4 };
+	struct reader one, r;
+
+	read_all(1, 1, 0, &one);
+	for (int i = 0; i < 3; i++)
+		for (uint32_t depth = 1; depth < 6; depth += 2)
+			for (uint64_t back = 0; back < 9; back += 4) {
+				read_all(workers[i], depth, back, &r);
+				assert_int_equal(r.n, one.n);
+				assert_memory_equal(r.bytes, one.bytes, one.n);
+				free(r.bytes);
+			}
+	free(one.bytes);
+}
+
+/* A new grant takes away what is not in it, and nothing comes twice. */
+static void test_regrant(void **state)
+{
+	struct world w;
+	struct spec *s = spec("", "");
+	struct ranges g = { 0 }, seen = { 0 };
+	struct reader r = { 0 };
+	struct data *d;
+	struct batch *b;
+	struct err e;
+
+	world_open(&w);
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
+	d = opened(&w, s);
+	r.l = loader_new(w.env, d, 4, 3, 2, gone, &r, &e);
+	ranges_add(&g, 0, 40);
+	loader_grant(r.l, &g);
+	sim_run_for(w.sim, 10000);
+	b = loader_next(r.l, &e);
+	assert_non_null(b);
+	assert_int_equal(b->position[0], 0);
+	ranges_clear(&g);
+	ranges_add(&g, 8, 20);                          /* 4..8 is lost, 8..12 is ready and stays */
+	loader_grant(r.l, &g);
+	assert_int_equal(loader_left(r.l), 12);
+	loader_done(r.l, b);
+	for (int i = 0; i < 3; i++) {
+		sim_run_for(w.sim, 10000);
+		b = loader_next(r.l, &e);
+		assert_non_null(b);
+		for (uint32_t k = 0; k < b->n; k++) {
+			assert_false(ranges_has(&seen, b->position[k]));
+			ranges_add(&seen, b->position[k], b->position[k] + 1);
+		}
+		loader_done(r.l, b);
+	}
+	assert_int_equal(ranges_count(&seen), 12);
+	assert_true(ranges_inside(&seen, &g));
+	assert_null(loader_next(r.l, &e));
+	loader_free(r.l, NULL, NULL);
+	ranges_free(&g);
+	ranges_free(&seen);
+	data_free(d);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_workers), cmocka_unit_test(test_regrant) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
