@@ -88,7 +88,8 @@ static int sync_dir_of(const char *path, struct err *e)
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return fail(e, "open", dir);
-	rc = fsync(fd) && errno != EINVAL ? fail(e, "fsync", dir) : 0;     /* EINVAL: this file system has nothing to sync */
+	/* EINVAL: this file system has nothing to sync */
+	rc = fsync(fd) && errno != EINVAL ? fail(e, "fsync", dir) : 0;
 	close(fd);
 	return rc;
 }
@@ -127,7 +128,8 @@ static int file_mkdir(struct files *f, const char *path, int mode, struct err *e
 	return fail(e, "mkdir", path);
 }
 
-static int file_list(struct files *f, const char *dir, int (*row)(void *arg, const char *name), void *arg, struct err *e)
+static int file_list(struct files *f, const char *dir, int (*row)(void *arg, const char *name), void *arg,
+	struct err *e)
 {
 	DIR *d = opendir(dir);
 	struct dirent *x;

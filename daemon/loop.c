@@ -1,5 +1,5 @@
-/* The loop (1/2): libevent's base, time, timers, descriptors, signals, deferred calls. Tour: every callback goes through
- * enter() and leave(): enter reads the clock, leave measures, runs what was deferred, and arms the one timer.
+/* The loop (1/2): libevent's base, time, timers, descriptors, signals, deferred calls. Tour: every callback goes
+ * through enter() and leave(): enter reads the clock, leave measures, runs what was deferred, and arms the timer.
  * The timer is a timerfd on CLOCK_BOOTTIME, so it counts suspended time and is exact to microseconds. */
 #include <errno.h>
 #include <event2/event.h>
@@ -140,7 +140,8 @@ static void tell(struct loop *l, enum loop_clock what, int64_t by_us)
 static void tick_fire(struct timer *t)
 {
 	struct loop *l = container_of(t, struct loop, tick);
-	uint64_t boot = clock_us(l, CLOCK_BOOTTIME), mono = clock_us(l, CLOCK_MONOTONIC), wall = clock_us(l, CLOCK_REALTIME);
+	uint64_t boot = clock_us(l, CLOCK_BOOTTIME), mono = clock_us(l, CLOCK_MONOTONIC);
+	uint64_t wall = clock_us(l, CLOCK_REALTIME);
 	int64_t jump = (int64_t)(wall - l->tick_wall) - (int64_t)(boot - l->tick_boot);
 	int64_t slept = (int64_t)(boot - l->tick_boot) - (int64_t)(mono - l->tick_mono);
 	uint64_t late = boot - l->tick_due;

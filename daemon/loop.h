@@ -34,17 +34,24 @@ struct env *loop_env(struct loop *l);
 struct event_base *loop_base(struct loop *l);           /* for evhttp only */
 void loop_run(struct loop *l);                          /* until loop_stop */
 void loop_stop(struct loop *l);                         /* from a callback */
-/* Runs until cond is true (asked after every round of callbacks) or limit_us has gone by; returns cond's last answer. */
+/* Runs until cond is true (asked after every round of callbacks) or limit_us has gone by; returns the last answer. */
 bool loop_run_until(struct loop *l, bool (*cond)(void *arg), void *arg, uint64_t limit_us);
 
 /* ---- descriptors ---- the struct lives in its owner. ready may unwatch or free it. */
 enum { WATCH_READ = 1, WATCH_WRITE = 2 };
-struct watch { int fd; const char *name; void (*ready)(struct watch *w, int what); void *ev; int what; struct loop *loop; };
-void loop_watch_fd(struct loop *l, struct watch *w, int what);          /* level-triggered; again = changes what; 0 = stops */
+struct watch {
+	int fd; const char *name; void (*ready)(struct watch *w, int what);
+	void *ev; int what; struct loop *loop;
+};
+/* level-triggered; again = changes what; 0 = stops */
+void loop_watch_fd(struct loop *l, struct watch *w, int what);
 void loop_unwatch(struct watch *w);                                     /* before closing the descriptor; idempotent */
 
 /* ---- signals ---- */
-struct signal_watch { int signo; const char *name; void (*caught)(struct signal_watch *s); void *ev; struct loop *loop; };
+struct signal_watch {
+	int signo; const char *name; void (*caught)(struct signal_watch *s);
+	void *ev; struct loop *loop;
+};
 void loop_watch_signal(struct loop *l, struct signal_watch *s);
 void loop_unwatch_signal(struct signal_watch *s);
 
@@ -73,7 +80,7 @@ void loop_plug(struct loop *l, struct transport *t);    /* NULL unplugs: packets
 /* ---- lanes ---- */
 struct work *loop_work(struct loop *l);
 
-/* ---- fail points: "name=kill", "name=stop:3" (at the third time), "name=error", comma-separated. Test builds only. ---- */
+/* ---- fail points: "name=kill", "name=stop:3" (at the third time), "name=error", comma-separated; test builds. ---- */
 int loop_failpoints(struct loop *l, const char *text, struct err *e);
 
 /* ---- figures ---- */

@@ -17,7 +17,8 @@ void work_free(struct work *w);                         /* after work_drain; joi
 int work_lane(const struct work *w, const char *name);  /* -1 unknown */
 void work_put(struct work *w, struct job *j);           /* from the loop thread */
 int work_fd(const struct work *w);                      /* readable when jobs have been done */
-struct job *work_take(struct work *w);                  /* a finished job whose done the caller now calls; NULL = none */
+/* a finished job whose done the caller now calls; NULL = none */
+struct job *work_take(struct work *w);
 void work_drain(struct work *w);                        /* waits for every job, calling done, until none is left */
 size_t work_pending(const struct work *w);              /* put and not yet done */
 

@@ -112,9 +112,10 @@ static int bind_one(struct nano *n, enum chan chan, uint16_t port, struct err *e
 	if (b->s < 0 || nano_options(b->s, &at, chan, &n->conf))
 		return err_set(e, ERR_IO, "socket for %s: %s", names[chan], nn_strerror(nn_errno()));
 	if (nn_bind(b->s, url) < 0)
-		return err_set(e, nn_errno() == EADDRINUSE ? ERR_EXISTS : ERR_IO, "listen on %s for %s: %s%s", text, names[chan],
-			nn_strerror(nn_errno()), nn_errno() == EADDRINUSE ? "; another program has the port: choose one with "
-			"listen = ADDRESS:PORT, or ADDRESS:auto" : "");
+		return nn_errno() == EADDRINUSE ?
+			err_set(e, ERR_EXISTS, "listen on %s for %s: another program has the port: choose one with listen = "
+				"ADDRESS:PORT, or ADDRESS:auto", text, names[chan]) :
+			err_set(e, ERR_IO, "listen on %s for %s: %s", text, names[chan], nn_strerror(nn_errno()));
 	if (nn_getsockopt(b->s, NN_SOL_SOCKET, NN_RCVFD, &b->in.fd, &size))
 		return err_set(e, ERR_IO, "socket for %s: %s", names[chan], nn_strerror(nn_errno()));
 	n->at.port[chan] = port;

@@ -3,7 +3,7 @@
  * into the loop; protocol code sees only struct env.
  *
  * Accepted is not delivered. Order holds within one connection number; the number changes whenever the TCP connection
- * below may have. linkinfo reads nanomsg's statistics at the moment of asking, so whoever cares polls it (C14: 5 ms). */
+ * below may have. linkinfo reads nanomsg's statistics at the moment of asking, so who cares polls it (C14: 5 ms). */
 #ifndef NET_NANO_H
 #define NET_NANO_H
 #include <stdbool.h>
@@ -15,14 +15,16 @@
 #define NANO_PORT_CTRL 4237
 struct nano_conf {
 	uint8_t listen[16];                     /* numeric; IPv4 mapped; all zero with mapped prefix = every interface */
-	uint16_t port;                          /* ctrl; bulk = +1, door = +2; 0 = auto: the first free triple from auto_first on */
+	/* ctrl; bulk = +1, door = +2; 0 = auto: the first free triple from auto_first on */
+	uint16_t port;
 	uint16_t auto_first, auto_last;         /* 0 = 4237 .. 4237 + 3 * 255 */
 	bool client;                            /* binds nothing: dials doors and mailboxes only */
 	uint32_t sockets_max;                   /* outgoing; 0 = 400 (nanomsg allows 512 a process) */
 	uint32_t ctrl_buf, bulk_buf;            /* bytes; 0 = 256 KiB, 2 MiB */
 	uint32_t ctrl_queue_max, bulk_queue_max;/* bytes waiting per link; 0 = 1 MiB, 16 MiB */
 	uint64_t idle_us;                       /* a link is closable after this; 0 = 1 s */
-	uint64_t stuck_us;                      /* waiting packets of a link that is not connected are given back; 0 = 10 s */
+	/* waiting packets of a link that is not connected are given back; 0 = 10 s */
+	uint64_t stuck_us;
 	uint64_t sweep_us;                      /* 0 = 1 s */
 	uint64_t stranger_us;                   /* inbound connection without HELLO; 0 = 10 s */
 	uint32_t per_address_max, inbound_max;  /* 0 = 16, 1024 */
@@ -44,7 +46,8 @@ void nano_stats(const struct nano *n, struct nano_stats *ret);
 
 /* ---- addresses ---- */
 #define ENDPOINT_TEXT 96
-const char *endpoint_text(const struct endpoint *at, enum chan chan, char out[ENDPOINT_TEXT]);  /* "10.0.0.1:4237", "[::1]:4237" */
+/* "10.0.0.1:4237", "[::1]:4237" */
+const char *endpoint_text(const struct endpoint *at, enum chan chan, char out[ENDPOINT_TEXT]);
 int endpoint_ip(const char *numeric, uint8_t ret_ip[16]);       /* -1: not a numeric address */
 
 #endif

@@ -1,6 +1,6 @@
 /* The real transport (3/4): the door (C18). Raw REP names the connection in the message's header, so an answer, or a
- * message unasked, can go to exactly one client. Raw REP silently drops what comes while a pipe is busy: messages to one
- * client are spaced, and whoever sends through a door keeps one unanswered message per client. */
+ * message unasked, can go to exactly one client. Raw REP silently drops what comes while a pipe is busy: messages to
+ * one client are spaced, and whoever sends through a door keeps one unanswered message per client. */
 #include <errno.h>
 #include <nanomsg/nn.h>
 #include <nanomsg/reqrep.h>

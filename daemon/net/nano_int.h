@@ -7,7 +7,8 @@
 #include "common/map.h"
 #include "net/nano.h"
 
-#define DIALLED ((uint64_t)1 << 63)             /* a door token that names a link of ours; else pipe << 32 | request id */
+/* a door token that names a link of ours; else pipe << 32 | request id */
+#define DIALLED ((uint64_t)1 << 63)
 
 /* A sending socket: PUSH to a mailbox, or raw REQ to a door. Kept in order of use. */
 struct nlink {

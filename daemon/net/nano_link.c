@@ -210,7 +210,8 @@ void nlink_flush(struct nlink *l)
 
 	for (int i = 0; i < PACKETS_AT_ONCE && next_sealed(l); i++) {
 		struct packet *p = l->held;
-		int rc = l->chan == CHAN_DOOR ? door_send_dialled(l, &l->sealed) : nn_send(l->s, &l->sealed, NN_MSG, NN_DONTWAIT);
+		int rc = l->chan == CHAN_DOOR ? door_send_dialled(l, &l->sealed) :
+			nn_send(l->s, &l->sealed, NN_MSG, NN_DONTWAIT);
 
 		if (rc < 0)
 			break;

@@ -93,7 +93,8 @@ static void tune(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
 }
 
-static uint64_t first_seen(const struct nano *n, const struct inbound *c, const struct inbound *old, size_t nold, uint64_t now)
+static uint64_t first_seen(const struct nano *n, const struct inbound *c, const struct inbound *old, size_t nold,
+	uint64_t now)
 {
 	for (size_t i = 0; i < nold; i++)
 		if (old[i].fd == c->fd && old[i].port == c->port && !memcmp(old[i].ip, c->ip, 16))

@@ -162,8 +162,8 @@ static json_t *flow(enum chan chan, size_t size, unsigned total, unsigned window
 	}
 	qsort(took, ROUNDS, sizeof(took[0]), by_value);
 	return json_pack("{s:I, s:f, s:f, s:f, s:f}", "message_bytes", (json_int_t)size, "messages_per_s",
-		total / took[ROUNDS / 2], "bytes_per_s", (double)total * (double)size / took[ROUNDS / 2], "best_s", took[0], "worst_s",
-		took[ROUNDS - 1]);
+		total / took[ROUNDS / 2], "bytes_per_s", (double)total * (double)size / took[ROUNDS / 2], "best_s", took[0],
+		"worst_s", took[ROUNDS - 1]);
 }
 
 int main(void)

@@ -33,13 +33,18 @@ static const struct script scripts[] = {
 	{ "dead_call", 2, "ss", "know 0 1 0; call 0 1 0; care 0 1 0; kill 1 0 0; dead 0 1 0; call 0 1 0" },
 	{ "dead_both", 3, "sss", "know 0 1 0; know 0 2 0; call 0 1 0; call 0 2 0; care 0 1 0; kill 1 0 0; dead 0 1 0; "
 		"care 0 2 0; kill 2 0 0; dead 0 2 0" },
-	{ "reborn", 2, "ss", "know 0 1 0; call 0 1 0; care 0 1 0; kill 1 0 0; dead 0 1 0; start 1 0 0; back 0 1 0; call 0 1 0" },
-	{ "reborn_calls", 2, "ss", "know 0 1 0; call 0 1 0; care 0 1 0; kill 1 0 0; dead 0 1 0; start 1 0 0; know 1 0 0; call 1 0 0" },
+	{ "reborn", 2, "ss",
+		"know 0 1 0; call 0 1 0; care 0 1 0; kill 1 0 0; dead 0 1 0; start 1 0 0; back 0 1 0; call 0 1 0" },
+	{ "reborn_calls", 2, "ss",
+		"know 0 1 0; call 0 1 0; care 0 1 0; kill 1 0 0; dead 0 1 0; start 1 0 0; know 1 0 0; call 1 0 0" },
 	{ "fresh", 2, "ss", "know 0 1 0; call 0 1 0; fresh 0 1 0; call 0 1 0; fresh 1 0 0; call 0 1 0" },
 	{ "fresh_bulk", 2, "ss", "know 0 1 0; call 0 1 0; move 0 1 400000; fresh 0 1 0; move 0 1 300000" },
-	{ "three", 3, "sss", "know 0 1 0; know 1 2 0; know 2 0 0; call 0 1 0; call 1 2 0; call 2 0 0; post 0 1 0; post 1 2 0" },
-	{ "star", 4, "ssss", "know 1 0 0; know 2 0 0; know 3 0 0; call 1 0 0; call 2 0 0; call 3 0 0; call 0 1 0; call 0 2 0" },
-	{ "star_moves", 4, "ssss", "know 1 0 0; know 2 0 0; know 3 0 0; call 1 0 0; call 2 0 0; call 3 0 0; move 0 1 9999; move 2 0 8888" },
+	{ "three", 3, "sss",
+		"know 0 1 0; know 1 2 0; know 2 0 0; call 0 1 0; call 1 2 0; call 2 0 0; post 0 1 0; post 1 2 0" },
+	{ "star", 4, "ssss",
+		"know 1 0 0; know 2 0 0; know 3 0 0; call 1 0 0; call 2 0 0; call 3 0 0; call 0 1 0; call 0 2 0" },
+	{ "star_moves", 4, "ssss",
+		"know 1 0 0; know 2 0 0; know 3 0 0; call 1 0 0; call 2 0 0; call 3 0 0; move 0 1 9999; move 2 0 8888" },
 	{ "dial_many", 4, "ssss", "dial 0 1 0; dial 0 2 0; dial 0 3 0; dial 1 2 0" },
 	{ "client_hello", 2, "sc", "dial 1 0 0" },
 	{ "client_call", 2, "sc", "know 1 0 0; call 1 0 0; call 1 0 0" },
@@ -51,7 +56,8 @@ static const struct script scripts[] = {
 	{ "two_clients", 3, "scc", "know 1 0 0; know 2 0 0; call 1 0 0; call 2 0 0; call 0 1 0; call 0 2 0" },
 	{ "client_unreachable", 3, "scc", "dial 1 2 0" },
 	{ "late_third", 3, "sss", "kill 2 0 0; know 0 1 0; call 0 1 0; start 2 0 0; know 2 0 0; call 2 0 0; call 0 2 0" },
-	{ "talk_on", 3, "sss", "know 0 1 0; know 0 2 0; call 0 1 0; call 0 2 0; care 0 2 0; kill 2 0 0; dead 0 2 0; call 0 1 0; post 0 1 0" },
+	{ "talk_on", 3, "sss",
+		"know 0 1 0; know 0 2 0; call 0 1 0; call 0 2 0; care 0 2 0; kill 2 0 0; dead 0 2 0; call 0 1 0; post 0 1 0" },
 };
 
 #define LINES_MAX 512

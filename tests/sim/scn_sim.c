@@ -38,7 +38,8 @@ static void msg_gone(struct packet *p, bool sent)
 }
 
 /* body: 'S', node, -, -, number(4), connection(4) */
-static void say(struct chat *c, const struct endpoint *to, enum chan chan, uint64_t token, char what, uint32_t number, size_t size)
+static void say(struct chat *c, const struct endpoint *to, enum chan chan, uint64_t token, char what, uint32_t number,
+	size_t size)
 {
 	struct msg *m = xcalloc(1, sizeof(*m));
 	m->c = c;
@@ -84,7 +85,13 @@ static void chat_recv(void *arg, struct via via, const uint8_t *msg, size_t len)
 }
 
 static void job_run(struct job *j) { container_of(j, struct chat, job)->ran++; }
-static void job_done(struct job *j) { struct chat *c = container_of(j, struct chat, job); c->done++; c->got_at = env_now(c->env); }
+
+static void job_done(struct job *j)
+{
+	struct chat *c = container_of(j, struct chat, job);
+	c->done++;
+	c->got_at = env_now(c->env);
+}
 
 static void *chat_start(struct env *env, int node, void *arg)
 {
@@ -176,7 +183,8 @@ static void scn_partition(struct sim *s)
 	sim_check(s, of(s, 1)->got == 1 && of(s, 2)->got == 1);
 	sim_check(s, of(s, 0)->unsent == 0);            /* it said yes to what nobody has */
 	sim_check(s, env_now(of(s, 0)->env) == sim_now(s));
-	sim_check(s, of(s, 0)->env->ops->linkinfo(of(s, 0)->env, sim_endpoint(s, 1), &li) && li.connected && !li.maybe_dead);
+	sim_check(s, of(s, 0)->env->ops->linkinfo(of(s, 0)->env, sim_endpoint(s, 1), &li) && li.connected &&
+		!li.maybe_dead);
 	sim_heal(s);
 	sim_run_for(s, 500000);
 	sim_check(s, of(s, 1)->got == 1);               /* TCP's next retransmission is at 6.2 s */
@@ -303,7 +311,8 @@ static void scn_lanes(struct sim *s)
 
 	add(s, 1);
 	c = of(s, 0);
-	c->job = (struct job){ .name = "j", .lane = env_lane(c->env, "train"), .cost_us = 300000, .run = job_run, .done = job_done };
+	c->job = (struct job){ .name = "j", .lane = env_lane(c->env, "train"), .cost_us = 300000, .run = job_run,
+		.done = job_done };
 	sim_check(s, c->job.lane >= 0 && env_lane(c->env, "none") == -1);
 	env_work(c->env, &c->job);
 	sim_check(s, c->ran == 0);
@@ -337,7 +346,7 @@ static void scn_resolve(struct sim *s)
 	sim_check(s, c->r.rc == -1 && c->r.error.code == ERR_NOT_FOUND);
 }
 
-/* tmp, fsync, rename: after any kill there is the old file or the new one, whole. Without fsync: the scenario says so. */
+/* tmp, fsync, rename: after any kill there is the old file or the new one, whole; without fsync perhaps not. */
 static void scn_disk(struct sim *s)
 {
 	struct files *f;
@@ -386,7 +395,8 @@ static void scn_shelf(struct sim *s)
 	sim_restart(s, 0);
 	sim_check(s, !h->get(h, "t", "k", 1, buf, sizeof(buf), &len, &e) && len == 5 && !memcmp(buf, "value", 5));
 	sim_check(s, h->get(h, "t", "k", 1, buf, 2, &len, &e) == -1 && e.code == ERR_LIMIT);
-	sim_check(s, !h->del(h, "t", "k", 1, &e) && h->get(h, "t", "k", 1, buf, 8, &len, &e) == -1 && e.code == ERR_NOT_FOUND);
+	sim_check(s, !h->del(h, "t", "k", 1, &e) && h->get(h, "t", "k", 1, buf, 8, &len, &e) == -1 &&
+		e.code == ERR_NOT_FOUND);
 }
 
 /* A kill at a fail point: what the node does in the rest of that callback reaches nobody and no disk. */
@@ -445,7 +455,8 @@ static void scn_storm(struct sim *s)
 	for (uint32_t i = 1; i < 1500; i++) {
 		int a = (int)rng_below(r, 30), b = (int)rng_below(r, 30);
 		if (a != b && sim_app(s, a))
-			say(of(s, a), sim_endpoint(s, b), rng_below(r, 3), 0, rng_below(r, 2) ? 'Q' : 'S', i, 64 + rng_below(r, 20000));
+			say(of(s, a), sim_endpoint(s, b), rng_below(r, 3), 0, rng_below(r, 2) ? 'Q' : 'S', i,
+				64 + rng_below(r, 20000));
 		if (rng_below(r, 60) == 0)
 			sim_kill(s, b);
 		if (rng_below(r, 60) == 0)
@@ -475,7 +486,7 @@ static void scn_script(struct sim *s)
 	sim_check(s, !sim_run_until(s, NULL, NULL, 1000) && sim_now(s) == at + 1000);
 }
 
-static const struct scn list[] = { SCN(delivery), SCN(break), SCN(partition), SCN(one_way), SCN(death), SCN(pause), SCN(door),
-	SCN(lanes), SCN(resolve), SCN(disk), SCN(shelf), SCN(failpoint), SCN(storm), SCN(script), {0} };
+static const struct scn list[] = { SCN(delivery), SCN(break), SCN(partition), SCN(one_way), SCN(death), SCN(pause),
+	SCN(door), 	SCN(lanes), SCN(resolve), SCN(disk), SCN(shelf), SCN(failpoint), SCN(storm), SCN(script), {0} };
 
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }

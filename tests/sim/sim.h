@@ -2,10 +2,11 @@
  * clock and one seed. The same seed gives the same events; sim_hash() proves it.
  *
  * What the network does to you (amendments C21): connections are made on the first send and take two round trips; a
- * packet that was taken (`gone(sent = true)`) may still be lost: when a connection breaks, a random suffix of what is in
- * the two socket buffers is lost, and what is left arrives late, interleaved with the new connection's messages; a cut
+ * packet that was taken (`gone(sent = true)`) may still be lost: when a connection breaks, a random suffix of what is
+ * in the two socket buffers is lost, and the rest arrives late, interleaved with the new connection's messages; a cut
  * link says nothing at all and delivers at TCP's next retransmission after it has healed; a dead process shows only in
- * linkinfo, 0.7 to 3.3 ms later; an answer sent through a door whose pipe is busy vanishes. Order holds in one connection.
+ * linkinfo, 0.7 to 3.3 ms later; an answer sent through a door whose pipe is busy vanishes. Order holds in one
+ * connection only.
  *
  * What time does (C23): a node's loop is one server: each handled message costs 10 us of it, every timer or completion
  * 1 us; a job runs in its lane when the lane is free, and its done comes job->cost_us later.
@@ -39,34 +40,42 @@ const struct endpoint *sim_endpoint(const struct sim *s, int node);
 int sim_node_of(const struct sim *s, const struct env *env);
 
 /* ---- running ---- both end early when the scenario has failed */
-bool sim_run_until(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us); /* limit: from now */
+/* limit: from now */
+bool sim_run_until(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us);
 void sim_run_for(struct sim *s, uint64_t us);
 void sim_at(struct sim *s, uint64_t at_us, void (*fn)(struct sim *s, void *arg), void *arg);
 /* Asked after every event: 0, or -1 and why. Several may be set. */
 void sim_after_event(struct sim *s, int (*check)(struct sim *s, void *arg, struct err *e), void *arg);
-void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));        /* the first one stays */
+/* the first one stays */
+void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const char *sim_failed(const struct sim *s);            /* NULL = fine */
 #define sim_check(s, cond) do { if (!(cond)) sim_fail((s), "%s:%d: %s", __FILE__, __LINE__, #cond); } while (0)
 
 /* ---- faults: processes ---- */
-void sim_kill(struct sim *s, int node);                 /* SIGKILL: peers' links break; unsynced file writes may be lost */
+/* SIGKILL: peers' links break; unsynced file writes may be lost */
+void sim_kill(struct sim *s, int node);
 void sim_power_off(struct sim *s, int node);            /* the same, but the links say nothing */
-void sim_restart(struct sim *s, int node);              /* start again on the same files and shelf (kills it if alive) */
+/* start again on the same files and shelf (kills it if alive) */
+void sim_restart(struct sim *s, int node);
 void sim_pause(struct sim *s, int node);                /* SIGSTOP */
 void sim_resume(struct sim *s, int node);
 bool sim_alive(const struct sim *s, int node);
 
 /* ---- faults: links ---- */
-struct sim_link { uint64_t latency_us, jitter_us, bytes_per_s /* 0 = unlimited */, break_every /* mean messages; 0 = never */; };
-void sim_link(struct sim *s, int from, int to, const struct sim_link *l);        /* -1 = any; later calls win. Default 100 us, 20 us */
+struct sim_link { uint64_t latency_us, jitter_us, bytes_per_s /* 0 = unlimited */,
+	break_every /* mean messages; 0 = never */; };
+/* -1 = any; later calls win. Default 100 us, 20 us */
+void sim_link(struct sim *s, int from, int to, const struct sim_link *l);
 void sim_break(struct sim *s, int a, int b);            /* resets the connections between them now */
 void sim_cut(struct sim *s, int from, int to);          /* one direction carries nothing (-1 = any); asymmetric */
 void sim_cut_both(struct sim *s, int a, int b);
-void sim_partition(struct sim *s, const int *side, int n);      /* cuts both ways between nodes of different sides; n nodes */
+/* cuts both ways between nodes of different sides; n nodes */
+void sim_partition(struct sim *s, const int *side, int n);
 void sim_heal(struct sim *s);                           /* all cuts */
 
 /* ---- faults: disk, chance, clock ---- */
-void sim_files_fail(struct sim *s, int node, int nth, enum err_code code);      /* the nth file call from now, 1 = next; 0 = never */
+/* the nth file call from now, 1 = next; 0 = never */
+void sim_files_fail(struct sim *s, int node, int nth, enum err_code code);
 void sim_disk_full(struct sim *s, int node, int64_t free_bytes);                /* writes beyond fail; -1 = endless */
 void sim_shelf_fail(struct sim *s, int node, int nth, enum err_code code);
 void sim_wall_jump(struct sim *s, int node, int64_t ms);
@@ -77,16 +86,21 @@ void sim_failpoint(struct sim *s, int node, const char *point, enum sim_fate fat
 bool sim_failpoint_hit(const struct sim *s, const char *point);                 /* has one of that name struck? */
 
 /* ---- costs and limits ---- */
-struct sim_costs { uint64_t recv_us, callback_us, slow_us /* 50 000 */; uint32_t ctrl_buf, bulk_buf /* SNDBUF = RCVBUF */, queue_max,
-	door_drop /* 1 of so many answers through a door finds the pipe busy; 0 = none. 50 */; };
+struct sim_costs {
+	uint64_t recv_us, callback_us, slow_us;         /* 10, 1, 50 000 */
+	uint32_t ctrl_buf, bulk_buf, queue_max;         /* SNDBUF = RCVBUF; bytes that wait before a socket */
+	uint32_t door_drop;                             /* 1 of so many answers finds the pipe busy; 0 = none. 50 */
+};
 struct sim_costs *sim_costs(struct sim *s);             /* may be changed before nodes are added */
 void sim_burn(struct env *env, uint64_t us);            /* the running callback costs that much more loop time */
 
 /* ---- traces and figures ---- */
 void sim_trace(struct sim *s, const void *p, size_t n); /* adds the scenario's own facts to the hash */
 uint64_t sim_hash(const struct sim *s);
-/* Called for every message handed to a connection; for protocol traces. head: the first bytes on the wire (the plain header). */
-void sim_tap(struct sim *s, void (*fn)(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len), void *arg);
+/* Called for every message handed to a connection; for protocol traces. head: the first bytes on the wire (the plain
+ * header). */
+void sim_tap(struct sim *s, void (*fn)(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len),
+	void *arg);
 struct sim_stats {
 	uint64_t events, sent, delivered, lost, bytes_sent, breaks, refused, door_drops, jobs, fail_points;
 	uint64_t loop_alarms /* callbacks over slow_us */, lag_us_max /* longest wait of a due event for its loop */;

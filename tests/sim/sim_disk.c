@@ -249,7 +249,8 @@ static int file_mkdir(struct files *f, const char *path, int mode, struct err *e
 	return 0;
 }
 
-static int file_list(struct files *f, const char *dir, int (*row)(void *arg, const char *name), void *arg, struct err *e)
+static int file_list(struct files *f, const char *dir, int (*row)(void *arg, const char *name), void *arg,
+	struct err *e)
 {
 	struct snode *n = of(f);
 	size_t len = strlen(dir);

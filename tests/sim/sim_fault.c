@@ -151,7 +151,8 @@ void sim_after_event(struct sim *s, int (*check)(struct sim *s, void *arg, struc
 		s->checks[s->nchecks++] = (struct check){ check, arg };
 }
 
-void sim_tap(struct sim *s, void (*fn)(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len), void *arg)
+void sim_tap(struct sim *s, void (*fn)(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len),
+	void *arg)
 {
 	s->tap = fn;
 	s->tap_arg = arg;

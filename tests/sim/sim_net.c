@@ -412,7 +412,8 @@ bool simnet_linkinfo(struct env *e, const struct endpoint *to, struct linkinfo *
 		any = true;
 		ret->queued_bytes += l->queued;
 		if (l->state == LINK_UP) {
-			struct pair *f = simpipe_pair(n->sim, n->index, l->pipe->to), *b = simpipe_pair(n->sim, l->pipe->to, n->index);
+			struct pair *f = simpipe_pair(n->sim, n->index, l->pipe->to);
+			struct pair *b = simpipe_pair(n->sim, l->pipe->to, n->index);
 			ret->connected = true;
 			ret->rtt_us = f->l.latency_us + b->l.latency_us + (f->l.jitter_us + b->l.jitter_us) / 2;
 		}

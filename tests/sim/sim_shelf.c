@@ -22,7 +22,8 @@ static struct map *table_of(struct snode *n, const char *table)
 	return map_get(n->cupboard.tables, table, strlen(table));
 }
 
-static int put(struct shelf *s, const char *table, const void *key, size_t klen, const void *val, size_t vlen, struct err *e)
+static int put(struct shelf *s, const char *table, const void *key, size_t klen, const void *val, size_t vlen,
+	struct err *e)
 {
 	struct snode *n = of(s);
 	struct map *t = table_of(n, table);

@@ -187,7 +187,7 @@ void stage_free(struct stage *s)
 }
 
 /* ---- steps ---- */
-struct step { struct stage *s; struct actor *a; const char *what; int left, ok; unsigned handled; int peer; bool ended; };
+struct step { struct stage *s; struct actor *a; const char *what; int left, ok, peer; unsigned handled; };
 
 static bool step_over(void *arg) { return ((struct step *)arg)->left == 0; }
 
@@ -230,7 +230,8 @@ static bool do_calls(struct step *t, struct actor *b, enum kind k, int count, si
 	if (count > 1)
 		t->what = NULL;
 	for (int i = 0; i < count; i++)
-		net_call(t->a->net, &to, k, NULL, (struct blob){ .data = data, .len = bytes }, CLASS_control, timeout_us, call_done, t);
+		net_call(t->a->net, &to, k, NULL, (struct blob){ .data = data, .len = bytes }, CLASS_control, timeout_us,
+			call_done, t);
 	over = t->s->ops->until(t->s, step_over, t, timeout_us + WAIT_US);
 	if (count > 1)
 		stage_note(t->a, "%d calls, %d ok", count, t->ok);
@@ -310,7 +311,8 @@ static bool play_one(struct stage *s, const char *verb, struct actor *a, struct 
 	if (!strcmp(verb, "silence"))
 		return do_calls(&t, b, KIND_AVG_ACK, 1, 0, 150000);
 	if (!strcmp(verb, "post"))
-		return net_post(a->net, &id, KIND_DHT_STORE, NULL, NO_BLOB, CLASS_control) == 0 && s->ops->until(s, handled_more, &t, WAIT_US);
+		return net_post(a->net, &id, KIND_DHT_STORE, NULL, NO_BLOB, CLASS_control) == 0 &&
+			s->ops->until(s, handled_more, &t, WAIT_US);
 	if (!strcmp(verb, "move"))
 		return do_transfer(&t, b, (size_t)x, false);
 	if (!strcmp(verb, "drop"))

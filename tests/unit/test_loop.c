@@ -1,5 +1,5 @@
-/* The loop: timers in order and on time, deferred calls, descriptors, signals, jobs, slow callbacks, clock jumps, names,
- * fail points, what detach promises. */
+/* The loop: timers in order and on time, deferred calls, descriptors, signals, jobs, slow callbacks, clock jumps,
+ * names, fail points, what detach promises. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -131,7 +131,8 @@ static void test_descriptors(void **state)
 {
 	struct loop *l = make(NULL);
 	int p[2];
-	struct hear in = { .w = { .name = "in", .ready = hear_ready } }, out = { .w = { .name = "out", .ready = hear_ready } };
+	struct hear in = { .w = { .name = "in", .ready = hear_ready } };
+	struct hear out = { .w = { .name = "out", .ready = hear_ready } };
 	struct signal_watch term = { .signo = SIGUSR1, .name = "usr1", .caught = caught };
 
 	assert_int_equal(pipe(p), 0);
@@ -209,7 +210,8 @@ static uint64_t read_clock(void *arg, int id)
 	struct timespec ts;
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	uint64_t t = (uint64_t)ts.tv_sec * SECOND + (uint64_t)ts.tv_nsec / 1000;
-	return t * 50 + (id == CLOCK_REALTIME ? c->wall : id == CLOCK_MONOTONIC ? c->mono : c->boot);  /* 50 times as fast */
+	/* 50 times as fast */
+	return t * 50 + (id == CLOCK_REALTIME ? c->wall : id == CLOCK_MONOTONIC ? c->mono : c->boot);
 }
 
 static void clock_news(void *arg, enum loop_clock what, int64_t by_us)
@@ -287,7 +289,8 @@ static void test_detach(void **state)
 	uint8_t x[16] = {0}, y[16] = {0};
 
 	for (int i = 0; i < 20; i++) {
-		s[i].job = (struct job){ .name = "j", .lane = env_lane(env, i % 2 ? "data" : "train"), .run = slow_run, .done = slow_done };
+		s[i].job = (struct job){ .name = "j", .lane = env_lane(env, i % 2 ? "data" : "train"), .run = slow_run,
+			.done = slow_done };
 		env_work(env, &s[i].job);
 	}
 	env->ops->resolve(env, &a.r);

@@ -97,7 +97,8 @@ static void test_drain(void **state)
 {
 	struct err e;
 	struct work *w = work_new(rows, 3, &e);
-	struct sum s[4], c = { .job = { .name = "chain", .lane = 0, .run = sum_run, .done = chain_done }, .n = 5, .order = (int *)(void *)w };
+	struct sum s[4], c = { .job = { .name = "chain", .lane = 0, .run = sum_run, .done = chain_done }, .n = 5,
+		.order = (int *)(void *)w };
 	struct timespec a, b;
 
 	clock_gettime(CLOCK_MONOTONIC, &a);

@@ -1,0 +1,146 @@
+/* The real transport and those who do not belong: garbage on every port, a thousand idle connections, banned and known
+ * addresses. Nothing crashes, memory stays, honest messages still arrive. */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include "nano_bed.h"
+
+/* ---- strangers ---- */
+static int dial_raw(const struct endpoint *to, enum chan chan)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(to->port[chan]) };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (connect(fd, (struct sockaddr *)&a, sizeof(a))) {
+		close(fd);
+		return -1;
+	}
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	return fd;
+}
+
+static size_t resident_kib(void)
+{
+	size_t pages = 0, all = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+	if (f && fscanf(f, "%zu %zu", &all, &pages) != 2)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * 4;
+}
+
+static bool honest(struct bed *b) { return b->p[0].last[CHAN_CTRL] == 424242; }
+
+/* Garbage of many kinds on every port; afterwards an honest message still arrives. */
+static void test_garbage(void **state)
+{
+	struct bed *b = *state;
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, NULL), *x;
+	static const uint8_t pull_hello[] = { 0, 'S', 'P', 0, 0, 80, 0, 0 }, req_hello[] = { 0, 'S', 'P', 0, 0, 48, 0, 0 };
+	uint8_t huge[8] = { 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff }, junk[4096];
+	uint8_t small[16] = { 0, 0, 0, 0, 0, 0, 0, 3, 1, 2, 3 };
+	int fd[60];
+
+	for (size_t i = 0; i < sizeof(junk); i++)
+		junk[i] = (uint8_t)(i * 7919 >> 3);
+	for (int i = 0; i < 60; i++) {
+		enum chan c = (enum chan)(i % CHANS);
+		fd[i] = dial_raw(at(y), c);
+		assert_true(fd[i] >= 0);
+		if (i % 5)
+			assert_int_equal(send(fd[i], c == CHAN_DOOR ? req_hello : pull_hello, 8, MSG_NOSIGNAL), 8);
+		if (i % 5 == 1)
+			send(fd[i], huge, 8, MSG_NOSIGNAL);     /* 2^63 bytes are announced */
+		else if (i % 5 == 2)
+			send(fd[i], small, 11, MSG_NOSIGNAL);   /* three bytes: less than a header */
+		else
+			send(fd[i], junk, sizeof(junk), MSG_NOSIGNAL);
+	}
+	x = open_peer(b, "127.0.0.1:auto", false, NULL);
+	y->last[CHAN_CTRL] = 0;
+	say(x, at(y), CHAN_CTRL, 0, 424242, 100);
+	assert_true(spin(b, honest, 2 * SECOND));
+	for (int i = 0; i < 60; i++)
+		close(fd[i]);
+}
+
+static struct nano_stats seen;
+static bool swept(struct bed *b)
+{
+	nano_stats(b->p[0].nano, &seen);
+	return seen.inbound <= 16 && seen.shut_address >= 900;
+}
+static bool none_left(struct bed *b)
+{
+	nano_stats(b->p[0].nano, &seen);
+	return seen.inbound == 0 && seen.shut_stranger >= 16;
+}
+static bool banned(struct bed *b)
+{
+	nano_stats(b->p[0].nano, &seen);
+	return seen.shut_banned >= 1;
+}
+
+/* A thousand idle connections from one address: cut down to 16, then the strangers go; memory stays. */
+static void test_thousand(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf quick = { .sweep_us = 100000, .stranger_us = 700000 };
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &quick);
+	size_t before = resident_kib();
+	int fd[1000], n = 0;
+	uint8_t loopback[16];
+
+	for (int i = 0; i < 1000; i++) {
+		fd[n] = dial_raw(at(y), (enum chan)(i % CHANS));
+		if (fd[n] >= 0)
+			n++;
+		if (i % 50 == 49)
+			spin(b, swept, 5000);
+	}
+	assert_true(n > 950);
+	assert_true(spin(b, swept, 5 * SECOND));
+	assert_true(spin(b, none_left, 5 * SECOND));
+#if !defined(__SANITIZE_ADDRESS__)
+	assert_true(resident_kib() - before < 40 * 1024);
+#else
+	(void)before;
+#endif
+	for (int i = 0; i < n; i++)
+		close(fd[i]);
+	endpoint_ip("127.0.0.1", loopback);
+	fd[0] = dial_raw(at(y), CHAN_CTRL);
+	y->env->ops->ban(y->env, loopback, env_now(y->env) + 60 * (uint64_t)SECOND);
+	assert_true(spin(b, banned, SECOND));
+	close(fd[0]);
+}
+
+/* A known address keeps its connections; a mailbox that has spoken is no stranger. */
+static bool heard_enough(struct bed *b) { nano_stats(b->p[0].nano, &seen); return seen.shut_stranger >= 1; }
+
+static void test_known(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf quick = { .sweep_us = 50000, .stranger_us = 200000 };
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &quick), *x = open_peer(b, "127.0.0.1:auto", false, NULL);
+	uint8_t loopback[16];
+	int fd = dial_raw(at(y), CHAN_CTRL);
+
+	endpoint_ip("127.0.0.1", loopback);
+	y->env->ops->heard(y->env, loopback);
+	say(x, at(y), CHAN_CTRL, 0, 1, 100);
+	assert_true(spin(b, heard_enough, 2 * SECOND));
+	loop_run_until(y->loop, never, NULL, 300000);
+	nano_stats(y->nano, &seen);
+	assert_int_equal(seen.shut_stranger, 1);        /* the silent one */
+	assert_int_equal(seen.inbound, 1);
+	close(fd);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = { T(test_garbage), T(test_thousand), T(test_known) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
