@@ -124,6 +124,21 @@ static void retain(struct ckpt_job *c, struct names *l)
 	}
 }
 
+/* With the folders above it: the first checkpoint of a state folder makes two. */
+static int make_dir(struct files *f, const char *dir, struct err *e)
+{
+	char *up;
+	int rc = f->mkdir(f, dir, 0750, e);
+
+	if (rc == 0 || !strrchr(dir, '/') || strrchr(dir, '/') == dir)
+		return rc;
+	up = xstrdup(dir);
+	*strrchr(up, '/') = '\0';
+	rc = make_dir(f, up, NULL) ? -1 : f->mkdir(f, dir, 0750, e);
+	free(up);
+	return rc;
+}
+
 static void save_run(struct job *j)
 {
 	struct ckpt_job *c = container_of(j, struct ckpt_job, job);
@@ -131,7 +146,7 @@ static void save_run(struct job *j)
 	char *tmp[64];
 	struct names l = { .v = epochs, .max = EPOCHS_MAX, .tmp = tmp };
 	struct err *e = &c->r.error;
-	int rc = c->files->mkdir(c->files, c->dir, 0750, e);
+	int rc = make_dir(c->files, c->dir, e);
 
 	if (rc == 0)
 		rc = names_of(c->files, c->dir, &l, e);
