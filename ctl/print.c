@@ -9,6 +9,7 @@
 #include "common/text.h"
 
 #define CELL 200
+#define NESTED 40                       /* bytes of a structure that are shown in a table */
 
 static bool ends(const char *s, const char *tail)
 {
@@ -58,6 +59,23 @@ static void number(const char *key, const json_t *v, char *out, size_t cap)
 		snprintf(out, cap, "%.6g", d);
 }
 
+/* "a, b, c", cleaned. */
+static void list(const json_t *v, int brief, char *out, size_t cap)
+{
+	size_t i, at = 0;
+	json_t *x;
+
+	out[0] = '\0';
+	json_array_foreach((json_t *)v, i, x) {
+		char one[CELL];
+
+		print_cell("", x, brief, one, sizeof one);
+		if (at < cap)
+			at += (size_t)snprintf(out + at, cap - at, "%s%s", i ? ", " : "", one);
+	}
+	text_clean(out);
+}
+
 void print_cell(const char *key, const json_t *v, int brief, char *out, size_t cap)
 {
 	char *dump;
@@ -70,7 +88,13 @@ void print_cell(const char *key, const json_t *v, int brief, char *out, size_t c
 	case JSON_STRING:
 		snprintf(out, cap, brief && is_hex_id(json_string_value(v)) ? "%.8s" : "%s", json_string_value(v));
 		break;
+	case JSON_ARRAY:
+		if (!json_array_size(v) || !json_is_string(json_array_get(v, 0)))
+			goto dump;
+		list(v, brief, out, cap);
+		return;
 	default:
+dump:
 		dump = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
 		snprintf(out, cap, "%s", dump ? dump : "?");
 		free(dump);
@@ -138,11 +162,16 @@ static void head(char *s)
 		*s = *s == '_' ? ' ' : *s >= 'a' && *s <= 'z' ? (char)(*s - 32) : *s;
 }
 
+/* A cell of a table: whole when it is plain, cut when it is a structure. */
 static char *cell_text(const char *key, const json_t *v, int brief)
 {
 	char text[CELL];
 
 	print_cell(key, v, brief, text, sizeof text);
+	if (brief && (json_is_object(v) || json_is_array(v)) && strlen(text) > NESTED) {
+		memcpy(text + NESTED - 3, "...", 4);
+		text_clean(text);
+	}
 	return xstrdup(text);
 }
 

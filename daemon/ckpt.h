@@ -81,7 +81,7 @@ struct ckpt_result {
 typedef void ckpt_done_fn(void *arg, const struct ckpt_result *r);
 
 struct ckpt_save {
-	const char *dir;                    /* made when missing, mode 0750 */
+	const char *dir;                    /* made when missing, with its parents, mode 0750 */
 	uint64_t epoch;
 	const struct ckpt_tensor *v; size_t n;  /* table copied; the data pointers are the caller's until done */
 	/* stolen; strings. "epoch" is added. By convention: run, prev, samples, params */

@@ -269,7 +269,7 @@ static void ended(void *arg, const struct ckpt_result *r)
 static struct ckpt_result save(struct world *w, const struct model *m, uint64_t epoch, unsigned keep, uint64_t floor)
 {
 	struct end x = { 0 };
-	struct ckpt_save o = { .dir = path_of(w, "run"), .epoch = epoch, .v = m->v, .n = 4, .keep = keep,
+	struct ckpt_save o = { .dir = path_of(w, "runs/r1"), .epoch = epoch, .v = m->v, .n = 4, .keep = keep,
 		.free_min_bytes = floor };
 
 	ckpt_save(&w->env, &o, ended, &x);
@@ -284,7 +284,7 @@ static struct ckpt_result load(struct world *w, struct model *m)
 	struct end x = { 0 };
 
 	model_init(m, 0);
-	ckpt_load(&w->env, path_of(w, "run"), m->v, 4, ended, &x);
+	ckpt_load(&w->env, path_of(w, "runs/r1"), m->v, 4, ended, &x);
 	world_turn(w, 0);
 	assert_int_equal(x.times, 1);
 	return x.r;
@@ -306,7 +306,7 @@ static void the_newest_stay(void **state)
 		assert_int_equal(r.error.code, ERR_NONE);
 		assert_int_equal(r.removed, k > 3);
 	}
-	assert_int_equal(ckpt_list(&w->files, path_of(w, "run"), epochs, 16, &e), 3);
+	assert_int_equal(ckpt_list(&w->files, path_of(w, "runs/r1"), epochs, 16, &e), 3);
 	assert_int_equal(epochs[0], 60);
 	assert_int_equal(epochs[2], 40);
 	r = load(w, &b);
@@ -317,7 +317,7 @@ static void the_newest_stay(void **state)
 	model_init(&a, 9);
 	r = save(w, &a, 45, 2, 0);
 	assert_int_equal(r.removed, 2);
-	assert_int_equal(ckpt_list(&w->files, path_of(w, "run"), epochs, 16, &e), 2);
+	assert_int_equal(ckpt_list(&w->files, path_of(w, "runs/r1"), epochs, 16, &e), 2);
 	assert_int_equal(epochs[0], 45);
 	assert_int_equal(epochs[1], 40);
 }
@@ -336,12 +336,12 @@ static void a_corrupted_one_falls_back(void **state)
 		model_init(&a, k);
 		save(w, &a, (uint64_t)k, 0, 0);
 	}
-	ckpt_path(path_of(w, "run"), 3, path, sizeof path);
+	ckpt_path(path_of(w, "runs/r1"), 3, path, sizeof path);
 	file = slurp(path);
 	file.p[file.len - 5] ^= 1;
 	spill(path, file.p, file.len);
 	buf_free(&file);
-	ckpt_path(path_of(w, "run"), 2, path, sizeof path);
+	ckpt_path(path_of(w, "runs/r1"), 2, path, sizeof path);
 	spill(path, "short", 5);
 	r = load(w, &b);
 	assert_int_equal(r.error.code, ERR_NONE);
@@ -351,8 +351,8 @@ static void a_corrupted_one_falls_back(void **state)
 	assert_non_null(strstr(r.skip_path, "0000000003"));
 	model_init(&a, 1);
 	assert_true(same(&a, &b));
-	assert_int_equal(ckpt_list(&w->files, path_of(w, "run"), epochs, 4, &e), 1);
-	snprintf(path, sizeof path, "%s/epoch-0000000003.safetensors.corrupt", path_of(w, "run"));
+	assert_int_equal(ckpt_list(&w->files, path_of(w, "runs/r1"), epochs, 4, &e), 1);
+	snprintf(path, sizeof path, "%s/epoch-0000000003.safetensors.corrupt", path_of(w, "runs/r1"));
 	assert_int_equal(access(path, F_OK), 0);
 }
 
@@ -368,10 +368,10 @@ static void another_model_does_not_fall_back(void **state)
 	save(w, &a, 1, 0, 0);
 	model_init(&b, 0);
 	ckpt_tensor(&b.v[0], "0.weight", CKPT_F32, 1, &one, b.w, &e);
-	ckpt_load(&w->env, path_of(w, "run"), b.v, 4, ended, &x);
+	ckpt_load(&w->env, path_of(w, "runs/r1"), b.v, 4, ended, &x);
 	world_turn(w, 0);
 	assert_err(x.r.error, ERR_MISMATCH, "0.weight");
-	assert_int_equal(ckpt_list(&w->files, path_of(w, "run"), epochs, 4, &e), 1);
+	assert_int_equal(ckpt_list(&w->files, path_of(w, "runs/r1"), epochs, 4, &e), 1);
 }
 
 static void a_full_disk_is_refused_before_writing(void **state)
@@ -424,7 +424,7 @@ static void a_kill_anywhere_leaves_the_last_whole_one(void **state)
 		}
 	/* What a kill left behind goes with the next save. */
 	save(w, &new, 3, 0, 0);
-	assert_int_not_equal(access(path_of(w, "run/epoch-0000000002.safetensors.tmp"), F_OK), 0);
+	assert_int_not_equal(access(path_of(w, "runs/r1/epoch-0000000002.safetensors.tmp"), F_OK), 0);
 }
 
 static void large_tensors_cross_pieces(void **state)
