@@ -139,23 +139,6 @@ static int make_dir(struct files *f, const char *dir, struct err *e)
 	return rc;
 }
 
-/* dir and what is missing above it. */
-static int make_dir(struct files *f, const char *dir, struct err *e)
-{
-	const char *slash = strrchr(dir, '/');
-	char *above;
-	int rc;
-
-	if (f->mkdir(f, dir, 0750, e) == 0)
-		return 0;
-	if (!slash || slash == dir)
-		return -1;
-	above = xasprintf("%.*s", (int)(slash - dir), dir);
-	rc = make_dir(f, above, e);
-	free(above);
-	return rc < 0 ? -1 : f->mkdir(f, dir, 0750, e);
-}
-
 static void save_run(struct job *j)
 {
 	struct ckpt_job *c = container_of(j, struct ckpt_job, job);
