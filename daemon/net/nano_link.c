@@ -187,11 +187,10 @@ static bool next_sealed(struct nlink *l)
 		if (!l->current)
 			return false;
 		msg = nn_allocmsg(p->wire_len, 0);
-		if (!msg)
-			return false;
 		list_del(&p->link);
-		if (p->seal(p, l->number, msg)) {
-			nn_freemsg(msg);
+		if (!msg || p->seal(p, l->number, msg)) {
+			if (msg)
+				nn_freemsg(msg);
 			l->queued -= p->wire_len;
 			nano_return(l->n, p);
 			continue;

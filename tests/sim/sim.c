@@ -1,14 +1,13 @@
 /* The simulated world's core: virtual time, nodes with one loop each, the order of events, the trace hash.
  * A node's loop takes the earliest of its inbox and its timers, one at a time, and is busy for the modelled cost. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "common/hash.h"
 #include "sim_int.h"
 
 #define START_US 1000000
 #define WALL_MS 1700000000000
+#define STALL_US_MAX 5000
 #define SAME_TIME_MAX 2000000           /* events without the clock moving: somebody spins */
 
 /* ---- what a node calls ---- */
@@ -51,7 +50,7 @@ static int env_fail(struct env *e, const char *point)
 		struct failpoint *f = list_entry(i, struct failpoint, link);
 		if (f->left <= 0 || (f->node >= 0 && f->node != n->index) || strcmp(f->name, point) || --f->left > 0)
 			continue;
-		f->hit = true;
+		f->hit = n->struck = true;
 		n->sim->stats.fail_points++;
 		sim_mark(n->sim, "fail", (uint64_t)n->index, (uint64_t)f->fate);
 		if (f->fate == SIM_PAUSE) {
@@ -168,12 +167,38 @@ static void handle_item(struct snode *n, struct item *i)
 	}
 }
 
+static struct pipe *pipe_of(struct item *i) { return container_of(i, struct wire, item)->pipe; }
+
+/* After a stall: the first message of any connection may be next, as epoll happens to list them. */
+static struct item *next_item(struct snode *n)
+{
+	struct item *pick = NULL;
+	uint64_t choices = 0;
+
+	if (list_empty(&n->inbox))
+		return NULL;
+	pick = list_entry(n->inbox.next, struct item, link);
+	if (pick->kind != ITEM_RECV || pick->at >= n->stalled_until)
+		return pick;
+	list_each(i, &n->inbox) {
+		struct item *x = list_entry(i, struct item, link);
+		bool first = x->kind == ITEM_RECV && x->at < n->stalled_until;
+		if (!first || choices == 8)
+			break;
+		for (struct list *k = n->inbox.next; k != i && first; k = k->next)
+			first = pipe_of(list_entry(k, struct item, link)) != pipe_of(x);
+		if (first && rng_below(&n->sim->world, ++choices) == 0)
+			pick = x;
+	}
+	return pick;
+}
+
 static void wake_fire(struct timer *t)
 {
 	struct snode *n = container_of(t, struct snode, wake);
 	struct sim *s = n->sim;
 	struct timer *due = heap_peek(&n->timers);
-	struct item *i = list_empty(&n->inbox) ? NULL : list_entry(n->inbox.next, struct item, link);
+	struct item *i = next_item(n);
 	uint64_t cost = s->costs.callback_us, since;
 
 	n->running = true;
@@ -199,6 +224,8 @@ static void wake_fire(struct timer *t)
 	if (cost + n->burn > s->costs.slow_us)
 		s->stats.loop_alarms++;
 	n->busy_until = s->now + cost + n->burn;
+	if (s->costs.stall_every && rng_below(&s->world, s->costs.stall_every) == 0)
+		n->stalled_until = n->busy_until += rng_below(&s->world, STALL_US_MAX);
 	n->running = false;
 	sim_wake(n);
 }
@@ -216,7 +243,7 @@ int sim_start(struct snode *n)
 
 	n->life++;
 	n->alive = true;
-	n->paused = n->dying = n->detached = n->quiet = false;
+	n->paused = n->dying = n->detached = n->quiet = n->struck = false;
 	n->busy_until = s->now;
 	heap_init(&n->timers);
 	simwork_init(n);
@@ -227,8 +254,10 @@ int sim_start(struct snode *n)
 	n->running = true;
 	n->self = n->app.start(&n->env, n->index, n->app.arg);
 	n->running = false;
-	if (!n->self)
+	if (!n->self && !n->struck)
 		sim_fail(s, "node %d did not start", n->index);
+	if (!n->self)
+		sim_stop(n, false);
 	sim_wake(n);
 	return n->self ? 0 : -1;
 }
@@ -454,24 +483,4 @@ void sim_at(struct sim *s, uint64_t at_us, void (*fn)(struct sim *s, void *arg),
 	c->t.fire = script_fire;
 	list_push(&s->scripts, &c->link);
 	heap_set(&s->heap, &c->t, at_us < s->now ? s->now : at_us);
-}
-
-/* ---- hash ---- */
-void sim_trace(struct sim *s, const void *p, size_t n) { s->hash = siphash(s->hash, 0x73696d, p, n); }
-
-void sim_mark(struct sim *s, const char *what, uint64_t a, uint64_t b)
-{
-	uint64_t rec[4] = { s->now, 0, a, b };
-	memcpy(&rec[1], what, strlen(what) < 8 ? strlen(what) : 8);
-	sim_trace(s, rec, sizeof(rec));
-}
-
-void sim_fail(struct sim *s, const char *fmt, ...)
-{
-	va_list ap;
-	if (s->failed[0])
-		return;
-	va_start(ap, fmt);
-	vsnprintf(s->failed, sizeof(s->failed), fmt, ap);
-	va_end(ap);
 }

@@ -30,6 +30,7 @@ struct rng *sim_rng(struct sim *s);                     /* the scenario's own ch
 
 /* ---- nodes ---- start builds the node on env and returns it (not NULL); stop frees it: it is called by sim_kill and
  * sim_free with an env that no longer reaches the world. stop should call env->ops->detach first. */
+/* start may return NULL only when a fault struck it: the node is dead then. */
 struct sim_app { void *(*start)(struct env *env, int node, void *arg); void (*stop)(void *app); void *arg; };
 /* Starts it at once. at NULL = 10.0.x.y with ports 4237, 4238, 4239; ports 0 = a client, whom nobody can dial. */
 int sim_node_add(struct sim *s, const struct endpoint *at, const struct sim_app *app);
@@ -90,6 +91,8 @@ struct sim_costs {
 	uint64_t recv_us, callback_us, slow_us;         /* 10, 1, 50 000 */
 	uint32_t ctrl_buf, bulk_buf, queue_max;         /* SNDBUF = RCVBUF; bytes that wait before a socket */
 	uint32_t door_drop;                             /* 1 of so many answers finds the pipe busy; 0 = none. 50 */
+	uint32_t stall_every;                           /* mean callbacks until a loop is held up for up to 5 ms, and finds
+	                                                 * what came meanwhile in any order of connections; 0 = never */
 };
 struct sim_costs *sim_costs(struct sim *s);             /* may be changed before nodes are added */
 void sim_burn(struct env *env, uint64_t us);            /* the running callback costs that much more loop time */

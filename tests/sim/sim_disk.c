@@ -15,8 +15,10 @@ static int enter(struct snode *n, const char *call, const char *path, struct err
 {
 	if (n->dying || !n->alive)
 		return err_set(e, ERR_IO, "%s %s: the process is gone", call, path);
-	if (n->disk.fail_in > 0 && --n->disk.fail_in == 0)
+	if (n->disk.fail_in > 0 && --n->disk.fail_in == 0) {
+		n->struck = true;
 		return err_set(e, n->disk.fail_code, "%s %s: simulated failure", call, path);
+	}
 	return 0;
 }
 
@@ -143,8 +145,10 @@ static int file_pwrite(struct files *f, int fd, const void *buf, size_t size, ui
 	if ((n->disk.fds[fd].flags & O_ACCMODE) == O_RDONLY)
 		return err_set(e, ERR_IO, "pwrite: descriptor %d is read-only", fd);
 	if (end > i->len) {
-		if (n->disk.free >= 0 && (int64_t)(end - i->len) > n->disk.free)
+		if (n->disk.free >= 0 && (int64_t)(end - i->len) > n->disk.free) {
+			n->struck = true;
 			return err_set(e, ERR_IO, "pwrite: No space left on device");
+		}
 		if (n->disk.free >= 0)
 			n->disk.free -= (int64_t)(end - i->len);
 		i->live = xrealloc(i->live, end);

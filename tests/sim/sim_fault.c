@@ -1,5 +1,7 @@
 /* What a scenario does to its world: kills, pauses, cuts, broken links, full disks, jumping clocks, fail points. */
+#include <stdarg.h>
 #include <stdio.h>
+#include "common/hash.h"
 #include "sim_int.h"
 
 void sim_kill(struct sim *s, int node) { sim_stop(s->node[node], false); }
@@ -156,4 +158,24 @@ void sim_tap(struct sim *s, void (*fn)(void *arg, int from, int to, enum chan ch
 {
 	s->tap = fn;
 	s->tap_arg = arg;
+}
+
+/* ---- hash ---- */
+void sim_trace(struct sim *s, const void *p, size_t n) { s->hash = siphash(s->hash, 0x73696d, p, n); }
+
+void sim_mark(struct sim *s, const char *what, uint64_t a, uint64_t b)
+{
+	uint64_t rec[4] = { s->now, 0, a, b };
+	memcpy(&rec[1], what, strlen(what) < 8 ? strlen(what) : 8);
+	sim_trace(s, rec, sizeof(rec));
+}
+
+void sim_fail(struct sim *s, const char *fmt, ...)
+{
+	va_list ap;
+	if (s->failed[0])
+		return;
+	va_start(ap, fmt);
+	vsnprintf(s->failed, sizeof(s->failed), fmt, ap);
+	va_end(ap);
 }

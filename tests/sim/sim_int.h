@@ -82,6 +82,8 @@ struct snode {
 	struct sim_app app; void *self;
 	struct endpoint at;
 	bool alive, paused, dying, detached, running, quiet;
+	bool struck;                            /* a fault has hit it in this life */
+	uint64_t stalled_until;                 /* what came before is taken in any order of connections */
 	uint64_t busy_until, burn;
 	struct heap timers;
 	struct timer wake, doom;

@@ -12,8 +12,10 @@ static int enter(struct snode *n, const char *call, const char *table, struct er
 {
 	if (n->dying || !n->alive)
 		return err_set(e, ERR_IO, "shelf %s %s: the process is gone", call, table);
-	if (n->cupboard.fail_in > 0 && --n->cupboard.fail_in == 0)
+	if (n->cupboard.fail_in > 0 && --n->cupboard.fail_in == 0) {
+		n->struck = true;
 		return err_set(e, n->cupboard.fail_code, "shelf %s %s: simulated failure", call, table);
+	}
 	return 0;
 }
 
