@@ -198,6 +198,7 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 {
 	struct session *s = h->s;
 	struct id id;
+	bool mailbox = !h->through_door;
 	struct peer *p;
 	char at[64];
 
@@ -230,7 +231,7 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 	map_del(n->sessions, &s->id, sizeof s->id);
 	if (via.chan == CHAN_DOOR)
 		p->door_token = via.door_token;
-	peer_install(p, s);
+	peer_install(p, s, mailbox);
 	return p;
 }
 

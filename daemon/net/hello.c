@@ -9,6 +9,8 @@
 
 #define TRY_FIRST_US (200 * MS)
 #define TRY_MAX_US (5 * SECOND)
+#define PROOF_TRIES 3
+#define PROOF_AGAIN_US (10 * SECOND)
 #define AGAIN_US (1 * SECOND)                   /* not more often per peer when it did not help */
 
 static void hello_fire(struct timer *t);
@@ -37,7 +39,7 @@ static void make_m1(struct hello *h)
 	struct net *n = h->net;
 	struct hello1 m = { .version_min = n->version_min, .version_max = n->version_max, .suites = n->suites,
 		.boot = n->conf.boot_id, .at = n->conf.self,
-		.flags = (n->conf.client ? HELLO_CLIENT : 0) | (h->through_door && !n->conf.client ? HELLO_UNREACHED : 0) };
+		.flags = (n->conf.client ? HELLO_CLIENT : 0) | (h->unreached ? HELLO_UNREACHED : 0) };
 
 	forget_m1(h);
 	buf_clear(&h->m1);
@@ -55,7 +57,7 @@ static struct hello *hello_new(struct net *n, struct peer *p, const struct endpo
 	h->net = n;
 	h->peer = p;
 	h->at = *at;
-	h->through_door = at->port[CHAN_DOOR] && (n->conf.client || !at->port[CHAN_CTRL]);
+	h->through_door = at->port[CHAN_DOOR] && (n->conf.client || !at->port[CHAN_CTRL] || !p || p->as_client || !peer_partner(p));
 	h->timer = (struct timer){ .fire = hello_fire, .name = "net hello" };
 	list_init(&h->dials);
 	list_push(&n->hello_list, &h->link);
@@ -127,10 +129,16 @@ static void fail(struct hello *h, const struct err *e)
 {
 	struct peer *p = h->peer;
 	struct err copy = *e;
+	bool proof = h->proof;
 
 	end(h, NULL, &copy);
 	if (!p)
 		return;
+	if (proof) {                            /* its mailboxes cannot be reached from here: the door it has dialled must do */
+		p->client = p->door_token;
+		out_flush(p);
+		return;
+	}
 	p->failures++;
 	p->hello_next_us = env_now(p->net->env) + AGAIN_US;
 	rpc_hello_failed(p, &copy);
@@ -139,6 +147,8 @@ static void fail(struct hello *h, const struct err *e)
 
 static bool still_wanted(struct hello *h, uint64_t now)
 {
+	if (h->proof)
+		return h->tries < PROOF_TRIES;
 	if (h->peer) {
 		out_drop_waiting(h->peer, now);
 		return !list_empty(&h->peer->waiting) || !list_empty(&h->peer->calls) || h->tries < 4;
@@ -167,6 +177,7 @@ static void hello_fire(struct timer *t)
 	if (h->tries >= 2)
 		n->env->ops->close_link(n->env, &h->at);
 	if (h->tries >= 2 && h->at.port[CHAN_DOOR] && h->at.port[CHAN_CTRL] && !n->conf.client) {
+		h->unreached = !h->through_door;        /* the mailbox has been tried: answers do not find their way */
 		h->through_door = !h->through_door;
 		make_m1(h);
 	}
@@ -188,6 +199,26 @@ void hello_start(struct peer *p)
 		return;
 	p->hello = hello_new(n, p, &p->at);
 	begin(p->hello);
+}
+
+/* The first frames go through a door (C19). Before much is sent, a HELLO over the mailboxes shows both sides that they
+ * reach each other there; until it has succeeded the door's connection carries everything but bulk, which waits. */
+bool hello_prove(struct peer *p)
+{
+	struct net *n = p->net;
+	uint64_t now = env_now(n->env);
+
+	if (p->hello)
+		return true;
+	if (now < p->prove_next_us || !p->at.port[CHAN_CTRL] || n->freeing || map_len(n->hellos) >= HELLOS_MAX)
+		return false;
+	p->prove_next_us = now + PROOF_AGAIN_US;
+	p->hello = hello_new(n, p, &p->at);
+	p->hello->proof = true;
+	p->hello->through_door = false;
+	make_m1(p->hello);
+	begin(p->hello);
+	return true;
 }
 
 void net_dial(struct net *n, const struct endpoint *at, uint64_t timeout_us, net_dial_fn *done, void *arg)
@@ -267,7 +298,7 @@ static void moved(struct hello *h, const struct hello2 *m)
 	struct peer *other = peer_make(h->net, &m->id);
 
 	if (other)
-		peer_set_address(other, &h->at, AT_CLAIMED);
+		peer_set_address(other, &h->at, AT_PROVEN);
 	if (h->peer->has_hint) {
 		h->peer->at = h->peer->hint;
 		h->peer->at_level = AT_HINT;
@@ -321,7 +352,7 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 		h->peer = NULL;
 	}
 	live_heard(peer);
-	peer_install(peer, s);
+	peer_install(peer, s, !h->through_door);
 	live_probe(peer, 2 * SECOND);           /* carries M3, so that the other side has the session too */
 	end(h, &m.id, NULL);
 }

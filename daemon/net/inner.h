@@ -66,17 +66,18 @@ struct peer {
 	struct endpoint hint; bool has_hint;    /* told by others while `at` is better founded */
 	char software[24];
 	uint64_t boot, boot_before, boot_since_us;
+	bool mailbox;                           /* a HELLO over the mailboxes has succeeded since its boot */
 	bool client;                            /* answers go through this daemon's door */
 	bool as_client;                         /* it answers through its own door only: this daemon cannot be dialled from there */
 	uint64_t door_token; bool door_busy; struct timer door_timer; struct list door_queue;
 	bool owes_ack;                          /* it pushed through its door and waits for a sign */
-	struct list sessions; struct hello *hello; uint64_t hello_next_us;
-	struct list waiting; uint32_t waiting_n; size_t waiting_bytes;
+	struct list sessions; struct hello *hello; uint64_t hello_next_us, prove_next_us;
+	struct list waiting; uint32_t waiting_n, waiting_bulk; size_t waiting_bytes;
 	struct list calls; uint64_t next_request;
 	struct map *served; struct list served_list; uint64_t floor; uint64_t served_boot;
 	struct rtt rtt[2];                      /* control, bulk */
 	uint64_t heard_us, used_us, frames_out, misses, fresh_us, fresh_backoff_us;
-	enum life life; int care; struct call *probe; struct probe *probe_of; uint64_t probe_next_us, rtt_min_us;
+	enum life life; int care; struct call *probe; struct probe *probe_of; uint64_t probe_next_us, rtt_min_us, up_us;
 	uint64_t banned_until_us; uint32_t failures;
 	struct net_bytes bytes; uint64_t bandwidth_bps;
 	uint64_t reset_us;                      /* the next RESET not before */
@@ -87,7 +88,7 @@ struct peer {
 struct dial { struct list link; uint64_t deadline_us; net_dial_fn *done; void *arg; };
 struct hello {
 	struct net *net; struct list link; struct peer *peer;   /* peer NULL: net_dial to an address */
-	struct endpoint at; bool through_door;
+	struct endpoint at; bool through_door, unreached, proof;
 	uint8_t priv[32], e[32], m1_hash[32]; struct buf m1;
 	struct timer timer; uint64_t until_us, began_us; uint32_t tries;
 	struct list dials;
@@ -150,7 +151,8 @@ struct peer *peer_find(struct net *n, const struct id *id);
 struct peer *peer_make(struct net *n, const struct id *id);     /* NULL: the book is full of peers in use */
 void peer_free(struct peer *p);
 void peer_set_address(struct peer *p, const struct endpoint *at, enum at_level level);
-void peer_install(struct peer *p, struct session *s);           /* takes the reference; flushes what waited */
+/* Takes the reference; flushes what waited. mailbox: the HELLO came and went over the mailboxes. */
+void peer_install(struct peer *p, struct session *s, bool mailbox);
 struct session *peer_session(struct peer *p);                   /* the one to send with, or NULL */
 void peer_drop_sessions(struct peer *p);
 void peer_expire(struct peer *p, uint64_t now);
@@ -174,6 +176,7 @@ void out_detach(struct net *n);                 /* net is going: what the transp
 
 /* ---- hello.c, greet.c ---- */
 void hello_start(struct peer *p);               /* once a time; nothing when one is on its way */
+bool hello_prove(struct peer *p);               /* can its mailboxes be reached? true: that is being found out */
 void hello_free(struct hello *h);
 void hello_cancel(struct hello *h, const struct err *e);         /* its dials end with e */
 void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len);
@@ -195,6 +198,7 @@ void rpc_hurry(struct peer *p);                 /* a new session: send again wha
 void rpc_hello_failed(struct peer *p, const struct err *e);
 void rpc_run_ending(struct net *n);
 bool peer_busy(const struct peer *p);
+bool peer_partner(const struct peer *p);        /* worth the sockets of its mailboxes */
 
 /* ---- serve.c ---- */
 /* token: it came through this daemon's door, and so goes the answer; 0 = by the mailboxes. */

@@ -9,7 +9,7 @@
 #define CARE_US (5 * MS)
 #define PROBE_MIN_US (60 * MS)                  /* room for one reconnect */
 #define PROBE_AGAIN_US (100 * MS)
-#define SECOND_MIN_US (250 * MS)                /* the second ping, on a socket that is connected again */
+#define SECOND_MIN_US (500 * MS)                /* the second ping, on a socket that is connected again */
 #define SILENCE_US (500 * MS)                   /* then a cared-for peer is pinged */
 #define SILENCE_PROBE_US (1 * SECOND)
 #define RTO_UNKNOWN_US (250 * MS)
@@ -151,7 +151,11 @@ struct probe { struct net *net; struct id id; uint64_t asked_us; bool second; };
 static bool link_now(struct peer *p, struct linkinfo *ret)
 {
 	memset(ret, 0, sizeof *ret);
-	return p->at_level != AT_NONE && p->net->env->ops->linkinfo(p->net->env, &p->at, ret);
+	if (p->at_level == AT_NONE || !p->net->env->ops->linkinfo(p->net->env, &p->at, ret))
+		return false;
+	if (ret->connected)
+		p->up_us = env_now(p->net->env);
+	return true;
 }
 
 static bool looks_broken(struct peer *p)
@@ -175,8 +179,9 @@ static void probe_done(void *arg, const struct frame *answer, const struct err *
 	/* Anything heard since counts as an answer; so does a refusal. Another end of the call (ban, restart) says nothing. */
 	if (!p || !e || (e->code != ERR_TIMEOUT && e->code != ERR_UNREACHABLE) || p->heard_us > was.asked_us)
 		return;
-	/* The socket is connected again, so a process is there: the ping may have died with the next connection. */
-	if (!was.second && e->code == ERR_TIMEOUT && link_now(p, &li) && li.connected) {
+	/* A socket has been connected since, so a process is there: the ping may have died with the next connection. */
+	link_now(p, &li);
+	if (!was.second && p->up_us > was.asked_us) {
 		uint64_t us = 6 * p->rtt[0].smooth_us;
 
 		hello_start(p);
@@ -211,7 +216,7 @@ void live_probe(struct peer *p, uint64_t deadline_us)
 	if (n->freeing || (p->probe_of && !p->probe))
 		return;
 	if (p->probe) {
-		if (p->probe->deadline_us <= now + deadline_us)
+		if (p->probe_of->second || p->probe->deadline_us <= now + deadline_us)
 			return;
 		net_cancel(n, p->probe);
 		p->probe = NULL;

@@ -228,17 +228,34 @@ void out_door_free(struct peer *p)
 		finish(list_entry(next, struct out, wait), false);
 }
 
-static bool through_their_door(struct peer *p, const struct msg *m)
+/* C19: mailboxes for partners, the door for those who are asked once. */
+bool peer_partner(const struct peer *p)
 {
-	struct net *n = p->net;
+	return p->frames_out > DOOR_FRAMES || p->care > 0 || p->mailbox || p->waiting_bulk;
+}
 
+/* By a connection of the peer's to this daemon's door (token), or else by dialling: its door, or its mailboxes. */
+static bool by_token(struct peer *p, const struct out *o)
+{
+	return p->door_token && (p->client || (!p->mailbox && !p->net->conf.client && !p->as_client));
+}
+
+static bool by_their_door(struct peer *p, const struct msg *m)
+{
 	if (!p->at.port[CHAN_DOOR])
 		return false;
 	if (!p->at.port[CHAN_CTRL])
 		return true;
-	if (msg_bulk(m))
-		return false;
-	return n->conf.client || p->as_client;
+	if (p->net->conf.client || p->as_client)
+		return !msg_bulk(m);
+	return !p->mailbox;
+}
+
+/* Is there, or may there be, a better way for this message than the door? */
+static bool wants_mailbox(struct peer *p, const struct msg *m)
+{
+	return !p->mailbox && !p->client && !p->as_client && !p->net->conf.client && p->at.port[CHAN_CTRL] &&
+		(msg_bulk(m) || peer_partner(p));
 }
 
 static void submit(struct out *o, struct session *s)
@@ -253,14 +270,22 @@ static void submit(struct out *o, struct session *s)
 	o->p.wire_len = frame_bytes(o->m->json_len, o->m->blob.len, o->m3);
 	p->frames_out++;
 	p->used_us = env_now(n->env);
-	if (p->door_token && (o->token || p->client)) {
+	if (wants_mailbox(p, o->m))
+		hello_prove(p);
+	if (by_token(p, o)) {
 		door_push(o);
 		return;
 	}
-	c = through_their_door(p, o->m) ? CHAN_DOOR : msg_bulk(o->m) ? CHAN_BULK : CHAN_CTRL;
+	c = by_their_door(p, o->m) ? CHAN_DOOR : msg_bulk(o->m) ? CHAN_BULK : CHAN_CTRL;
 	p->owes_ack = p->owes_ack && c != CHAN_DOOR;
 	o->submitted = true;
 	n->env->ops->send(n->env, &p->at, c, 0, &o->p);
+}
+
+/* Bulk does not go through a door that a mailbox may replace in a round trip. */
+static bool ready(struct peer *p, const struct msg *m, const struct session *s)
+{
+	return s && !(msg_bulk(m) && wants_mailbox(p, m) && hello_prove(p));
 }
 
 static void wait_for_session(struct out *o)
@@ -269,14 +294,17 @@ static void wait_for_session(struct out *o)
 
 	list_push(&p->waiting, &o->wait);
 	p->waiting_n++;
+	p->waiting_bulk += msg_bulk(o->m);
 	p->waiting_bytes += o->m->json_len + o->m->blob.len;
-	hello_start(p);
+	if (!peer_session(p))
+		hello_start(p);
 }
 
 static void stop_waiting(struct out *o)
 {
 	list_del(&o->wait);
 	o->peer->waiting_n--;
+	o->peer->waiting_bulk -= msg_bulk(o->m);
 	o->peer->waiting_bytes -= o->m->json_len + o->m->blob.len;
 }
 
@@ -300,7 +328,7 @@ struct out *out_send(struct peer *p, struct msg *m, uint16_t flags, uint64_t tok
 	o->token = token;
 	o->expire_us = expire_us;
 	o->early = &early;                      /* a detached env gives packets back before send returns */
-	if (s)
+	if (ready(p, m, s))
 		submit(o, s);
 	else
 		wait_for_session(o);
@@ -323,11 +351,14 @@ void out_forget(struct out *o)
 void out_flush(struct peer *p)
 {
 	struct session *s = peer_session(p);
-	struct list *x;
 
-	while (s && (x = p->waiting.next) != &p->waiting) {
-		struct out *o = list_entry(x, struct out, wait);
+	if (!s)
+		return;
+	list_each_safe(it, &p->waiting) {
+		struct out *o = list_entry(it, struct out, wait);
 
+		if (!ready(p, o->m, s))
+			continue;
 		stop_waiting(o);
 		submit(o, s);
 	}

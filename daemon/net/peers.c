@@ -111,13 +111,15 @@ void peer_free(struct peer *p)
 	free(p);
 }
 
-/* Better founded knowledge replaces worse; what others say about a peer whose address is proven is only remembered,
+/* Better founded knowledge replaces worse, and what the peer itself says replaces all (it may have moved); what others say about a peer whose address is proven is only remembered,
  * and tried when the proven one has stopped answering. */
 void peer_set_address(struct peer *p, const struct endpoint *at, enum at_level level)
 {
 	if (!endpoint_dialable(at))
 		return;
-	if (level >= p->at_level || p->misses >= 4) {
+	if (level == AT_CLAIMED && p->at_level == AT_PROVEN && endpoint_eq(at, &p->at))
+		return;
+	if (level >= p->at_level || level == AT_CLAIMED || p->misses >= 4) {
 		p->at = *at;
 		p->at_level = level;
 		p->has_hint = false;
@@ -156,7 +158,7 @@ struct session *peer_session(struct peer *p)
 	return best || p->life == LIFE_DEAD ? best : any;
 }
 
-void peer_install(struct peer *p, struct session *s)
+void peer_install(struct peer *p, struct session *s, bool mailbox)
 {
 	struct net *n = p->net;
 	struct session *best;
@@ -166,6 +168,7 @@ void peer_install(struct peer *p, struct session *s)
 	s->made_us = env_now(n->env);
 	if (p->boot != s->boot)
 		peer_rebooted(p, s->boot);
+	p->mailbox = p->mailbox || mailbox;
 	list_push(&p->sessions, &s->link);
 	map_put(n->sessions, &s->id, sizeof s->id, s);
 	n->count.sessions++;
@@ -208,6 +211,7 @@ void peer_rebooted(struct peer *p, uint64_t boot)
 	serve_forget_boot(p);
 	p->floor = 0;
 	p->misses = 0;
+	p->mailbox = false;
 	if (!again)
 		return;
 	err_set(&e, ERR_UNREACHABLE, "the peer restarted before it answered");

@@ -183,6 +183,8 @@ static void call_fire(struct timer *t)
 {
 	struct call *c = container_of(t, struct call, timer);
 	uint64_t now = env_now(c->net->env);
+	struct peer *p = c->peer;
+	bool probe = p->probe == c;
 
 	if (now >= c->deadline_us) {
 		give_up(c);
@@ -192,10 +194,12 @@ static void call_fire(struct timer *t)
 		arm(c);
 		return;
 	}
-	if (c->sent_us)
-		live_missed(c->peer, c->sent_us);
-	if (c->ending)                          /* that was the miss too many: the peer is dead */
-		return;
+	if (c->sent_us) {
+		live_missed(p, c->sent_us);
+		/* That may have been the miss too many: the peer is dead. Or this was its ping, and has been replaced. */
+		if (probe ? p->probe != c : c->ending)
+			return;
+	}
 	c->timeout_tries++;
 	try(c);
 }
