@@ -1,5 +1,5 @@
-/* The checker's order: what an instruction says by itself, who answers whom, who holds what, when state counts as changed;
- * then the plans are run with unit costs, first without budgets (waits for ever), then with them (memory). */
+/* The checker's order: what an instruction says by itself, who answers whom, who holds what, when state counts as
+ * changed; then the plans are run with unit costs, first without budgets (waits for ever), then with them (memory). */
 #include "plan/check_int.h"
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +135,9 @@ static int check(const struct plan *const *v, uint32_t n, const struct check_con
 	*ret_rule = RULE_NONE;
 	if (!complete(v, n))
 		return 0;
-	if (rehearse(v, n, conf, iterations, false, ret_rule, e) < 0 || rehearse(v, n, conf, iterations, true, ret_rule, e) < 0)
+	if (rehearse(v, n, conf, iterations, false, ret_rule, e) < 0)
+		return -1;
+	if (rehearse(v, n, conf, iterations, true, ret_rule, e) < 0)
 		return -1;
 	*ret_rule = RULE_NONE;
 	return 0;

@@ -29,8 +29,8 @@ struct check_conf {
 };
 
 /* n plans of one generation (one alone is fine: elastic groups have no others). 0: nothing is wrong; else -1, *ret_rule
- * (may be NULL) is the rule and e says which peer, which instruction, and what would be right. Looks at as many iterations
- * as rings and `when`s need to repeat. Takes 10 ms per thousand instructions. */
+ * (may be NULL) is the rule and e says which peer, which instruction, and what would be right. Looks at as many
+ * iterations as rings and `when`s need to repeat. Takes 10 ms per thousand instructions. */
 int plan_check(const struct plan *const *v, uint32_t n, const struct check_conf *conf, enum plan_rule *ret_rule,
 	struct err *e);
 /* A strict group of n whose members' state has `copies` holders: n * death_chance^copies <= loss_max. */

@@ -61,7 +61,8 @@ static int lonely(const struct plan *p, const struct plan_instr *i, const char *
 }
 
 /* 1: tags by index have to match; 0: matched by label, or nobody's business; -1: nobody answers. */
-static int transfer(const struct plan *const *v, uint32_t n, const struct plan *p, const struct plan_instr *i, struct err *e)
+static int transfer(const struct plan *const *v, uint32_t n, const struct plan *p, const struct plan_instr *i,
+	struct err *e)
 {
 	const char *label = plan_label(p, i);
 	if (i->with == PLAN_PEER) {
@@ -119,7 +120,8 @@ static int collective(const struct plan *p, const struct plan_instr *i, struct t
 	return 1;
 }
 
-static int collect(const struct plan *const *v, uint32_t n, uint32_t k, uint64_t iterations, struct tags *t, struct err *e)
+static int collect(const struct plan *const *v, uint32_t n, uint32_t k, uint64_t iterations, struct tags *t,
+	struct err *e)
 {
 	const struct plan *p = v[k];
 	struct plan copy = *p;
@@ -164,10 +166,13 @@ static int compare(const struct tags *t, struct err *e)
 		if (b - a == x->need && (x->kind != PLAN_SEND || sends == 1))
 			continue;
 		if (x->kind == PLAN_SEND)
-			return err_set(e, ERR_MISMATCH, "%s of index %lld from peer %u to peer %u: %u SEND and %u RECV, one of each is right",
+			return err_set(e, ERR_MISMATCH,
+				"%s of index %lld from peer %u to peer %u: %u SEND and %u RECV, one of each is right",
 				x->label, (long long)x->index, x->from, x->to, sends, (unsigned)(b - a) - sends);
-		return err_set(e, ERR_MISMATCH, "%s of %s of index %lld in group %s is called %u times, %u members would be right",
-			plan_kind_name((enum plan_kind)x->kind), x->label, (long long)x->index, x->group, (unsigned)(b - a), x->need);
+		return err_set(e, ERR_MISMATCH,
+			"%s of %s of index %lld in group %s is called %u times, %u members would be right",
+			plan_kind_name((enum plan_kind)x->kind), x->label, (long long)x->index, x->group, (unsigned)(b - a),
+				x->need);
 	}
 	return 0;
 }

@@ -39,11 +39,13 @@ int check_holders(const struct plan *const *v, uint32_t n, struct err *e)
 				continue;
 			for (uint32_t q = 0; q < n; q++)
 				if (declared(b, v[q]->me) && !state_of(v[q], b->name))
-					return err_set(e, ERR_MISMATCH, "peer %u says that peer %u holds %s, whose plan has no such state", p->me,
+					return err_set(e, ERR_MISMATCH,
+						"peer %u says that peer %u holds %s, whose plan has no such state", p->me,
 						v[q]->me, b->name);
 			uint32_t have = holders(v, n, p, b), need = p->redundancy > 0 ? p->redundancy : 1;
 			if (have < need)
-				return err_set(e, ERR_LIMIT, "peer %u: state %s has %u holder%s, the run's redundancy is %u", p->me, b->name,
+				return err_set(e, ERR_LIMIT, "peer %u: state %s has %u holder%s, the run's redundancy is %u", p->me,
+					b->name,
 					have, have == 1 ? "" : "s", need);
 		}
 	}
@@ -69,7 +71,8 @@ int check_strict(const struct plan *const *v, uint32_t n, const struct check_con
 					copies = have < copies ? have : copies;
 				}
 			if (copies != UINT32_MAX && !plan_strict_allowed(x->n, copies, conf))
-				return err_set(e, ERR_LIMIT, "peer %u: strict group %s has %u members, but some state of this peer has only %u "
+				return err_set(e, ERR_LIMIT,
+					"peer %u: strict group %s has %u members, but some state of this peer has only %u "
 					"holder%s: fewer members or more holders", v[k]->me, x->name, x->n, copies, copies == 1 ? "" : "s");
 		}
 	return 0;
@@ -94,7 +97,8 @@ static int step(const struct plan *p, const struct plan_instr *i, bool *dirty, s
 		if (dirty[b] && !p->buf[b].journal) {
 			struct buf text = {0};
 			plan_print_instr(p, i, &text);
-			err_set(e, ERR_STATE, "peer %u: %s is changed and not committed when %.120s may fail: put COMMIT before it or journal "
+			err_set(e, ERR_STATE,
+				"peer %u: %s is changed and not committed when %.120s may fail: put COMMIT before it or journal "
 				"the buffer", p->me, p->buf[b].name, (const char *)text.p);
 			buf_free(&text);
 			return -1;
@@ -104,7 +108,8 @@ static int step(const struct plan *p, const struct plan_instr *i, bool *dirty, s
 	return 0;
 }
 
-/* The list in order, the body twice so that its end meets its beginning. A RECV of weights from a server is state too. */
+/* The list in order, the body twice so that its end meets its beginning. A RECV of weights from a server is state
+ * too. */
 int check_commit(const struct plan *p, struct err *e)
 {
 	bool *dirty = xcalloc(p->nbufs + 1, sizeof *dirty);
@@ -116,7 +121,8 @@ int check_commit(const struct plan *p, struct err *e)
 					rc = step(p, &p->instr[i], dirty, e);
 	for (uint32_t b = 0; b < p->nbufs && rc == 0; b++)
 		if (dirty[b])
-			rc = err_set(e, ERR_STATE, "peer %u: %s is changed and never committed: a COMMIT at the end is missing", p->me,
+			rc = err_set(e, ERR_STATE, "peer %u: %s is changed and never committed: a COMMIT at the end is missing",
+				p->me,
 				p->buf[b].name);
 	free(dirty);
 	return rc;

@@ -60,7 +60,8 @@ void plan_gantt(const struct prediction *p, const struct plan *const *v, uint32_
 
 static json_t *peer_json(const struct predict_peer *x, const struct plan *p)
 {
-	json_t *o = json_object(), *busy = json_object(), *peak = json_object(), *sent = json_object(), *got = json_object();
+	json_t *o = json_object(), *busy = json_object(), *peak = json_object(), *sent = json_object(),
+		*got = json_object();
 	json_object_set_new(o, "peer", json_integer(p->me));
 	json_object_set_new(o, "finish_us", json_integer((json_int_t)x->finish_us));
 	json_object_set_new(o, "bubble", json_real(x->bubble));

@@ -1,5 +1,5 @@
-/* A plan from JSON, perhaps from another peer: every name, range and limit is checked, unknown keys are refused because a
- * plan with a part that this peer does not understand means something else. */
+/* A plan from JSON, perhaps from another peer: every name, range and limit is checked, unknown keys are refused
+ * because a plan with a part that this peer does not understand means something else. */
 #include <string.h>
 #include "common/mem.h"
 #include "plan/json_get.h"
@@ -94,7 +94,8 @@ static int read_group(struct plan *p, const json_t *o, size_t at, struct err *e)
 	uint32_t id = plan_group(p, name, k, strict, elastic);
 	if (v)
 		json_array_foreach(v, i, x) {
-			uint64_t peer = get_at(&g, "members", x, 0, p->nmembers - 1), slot = get_at(&g, "members", x, 1, UINT16_MAX);
+			uint64_t peer = get_at(&g, "members", x, 0, p->nmembers - 1);
+			uint64_t slot = get_at(&g, "members", x, 1, UINT16_MAX);
 			if (g.bad)
 				return -1;
 			plan_join(p, id, (uint32_t)peer, (uint32_t)slot);
@@ -171,7 +172,8 @@ static int read_all(struct plan *p, const json_t *j, struct err *e)
 	for (int s = 0; s < PLAN_SECTIONS_COUNT; s++)
 		list[s] = get_array(&g, section[s], PLAN_INSTRS_MAX);
 	p->me = (uint32_t)get_u(&g, "me", 0, UINT32_MAX);
-	if (get_end(&g) < 0 || read_members(p, members, e) < 0 || read_lanes(p, lanes, e) < 0 || read_tiers(p, tiers, e) < 0)
+	if (get_end(&g) < 0 || read_members(p, members, e) < 0 || read_lanes(p, lanes, e) < 0 ||
+		read_tiers(p, tiers, e) < 0)
 		return -1;
 	if (p->me >= p->nmembers)
 		return err_set(e, ERR_INVALID, "me: %u is not the rank of one of %u members", p->me, p->nmembers);

@@ -10,9 +10,9 @@
  *   prologue: first + mb     body: first + mb + iteration * step     epilogue: first + mb + iterations * step
  * Key. A buffer is a ring of values; the value of index j has the key floor(j / per): per = 1 for what every
  *   micro-batch makes, m for what a batch of m shares (gradient sums, weights). A reference `=k` means key(j) - k, an
- *   output `'` writes key(j) + 1: an optimizer reads the weights of batch b and makes those of batch b + 1, so that plain
- *   training reads `=0` and a delay of one reads `=1`. Keys before the first one mean the value given at the start.
- *   A buffer shared between streams counts its writes instead, and is read as `<=*` only.
+ *   output `'` writes key(j) + 1: an optimizer reads the weights of batch b and makes those of batch b + 1, so that
+ *   plain training reads `=0` and a delay of one reads `=1`. Keys before the first one mean the value given at the
+ *   start. A buffer shared between streams counts its writes instead, and is read as `<=*` only.
  *
  * References are written the same way in planners, on the terminal and in JSON:
  *   input   [role:]name[age][!]   age `=k` (absent: `=0`), `'` (the next key, made before for this very index),
@@ -131,8 +131,8 @@ struct plan_instr {
 	enum plan_with with;
 	uint32_t peer;                  /* PLAN_PEER: rank */
 	uint32_t group;                 /* PLAN_IN_GROUP; PLAN_ANY: whom a RECV accepts */
-	uint32_t quorum, most;          /* PLAN_ANY: ends at once with `most` values, with `quorum` when within_us have passed */
-	uint64_t within_us;             /* since the first one came (0: at once with quorum) */
+	uint32_t quorum, most;          /* PLAN_ANY: ends at once with `most` values, and with `quorum` when within_us */
+	uint64_t within_us;             /* have passed since the first one came (0: at once with quorum) */
 	bool unique;                    /* PLAN_ANY: of equal keys the first one counts (backup tasks) */
 	uint32_t every, at;             /* only when index % every == at; every 0: always */
 	uint32_t stream_lo, stream_hi;  /* only in streams lo..hi-1: roles of a server; hi 0: in all */
@@ -211,8 +211,8 @@ int64_t plan_key(const struct plan *p, const struct plan_buf *b, int64_t index);
 int64_t plan_index(const struct plan *p, const struct plan_instr *i, uint64_t iteration);
 bool plan_due(const struct plan_instr *i, int64_t index);       /* its `when` holds */
 bool plan_in_stream(const struct plan_instr *i, uint32_t stream);
-/* The name that the other ends know an instruction's value by: of what RECV, GATHER and a two-sided ALLTOALL make, of what
- * the others take. NULL when it stays here. */
+/* The name that the other ends know an instruction's value by: of what RECV, GATHER and a two-sided ALLTOALL make, of
+ * what the others take. NULL when it stays here. */
 const char *plan_label(const struct plan *p, const struct plan_instr *i);
 /* What is wrong with one instruction in itself, or NULL. Planners' instructions are asserted by plan_check. */
 const char *plan_instr_wrong(const struct plan *p, const struct plan_instr *i);

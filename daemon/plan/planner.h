@@ -58,8 +58,8 @@ struct planner_ops {
 	/* Fills *ret (not initialised) with the next program; an empty one (no instructions) means: wait for news, then ask
 	 * again. results: of the program before, n 0 at first. */
 	int (*plan)(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e);
-	/* Member `rank` left (v is still the view with it). true: the running program is abandoned and plan() asked again at
-	 * once, with a view without it; false: the program can end as it is. */
+	/* Member `rank` left (v is still the view with it). true: the running program is abandoned and plan() asked again
+	 * at once, with a view without it; false: the program can end as it is. */
 	bool (*lost)(const struct view *v, uint32_t rank);
 };
 

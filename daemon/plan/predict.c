@@ -263,7 +263,8 @@ static void teardown(struct sim *s)
 	free(s->rank_at);
 }
 
-int predict(const struct plan *const *v, uint32_t n, const struct predict_conf *conf, struct prediction *ret, struct err *e)
+int predict(const struct plan *const *v, uint32_t n, const struct predict_conf *conf, struct prediction *ret,
+	struct err *e)
 {
 	struct sim s = { .conf = conf, .out = ret, .n = n };
 	uint64_t events_max = conf->events_max > 0 ? conf->events_max : 50000000;

@@ -1,9 +1,9 @@
 /* The predictor: the plans of all peers, a profile and links in; a timeline out. Pure and deterministic: the same input
  * gives the same events in the same order. It drives plan/tokens.h exactly as the executor does; only time is modelled:
  * local work takes what the profile says, divided by the peer's speed; a peer's link carries one transfer at a time in
- * each direction (bytes * us_per_byte) and adds latency; a collective of n waits for all and takes one latency per phase
- * plus its bytes (SUM 2(n-1)/n, GATHER and SCATTER (n-1)/n of the whole). MOVE, SAVE, LOAD: profile functions "MOVE",
- * "SAVE" (us + us_per_byte), profile.load_us. Units: us, bytes. */
+ * each direction (bytes * us_per_byte) and adds latency; a collective of n waits for all and takes one latency per
+ * phase plus its bytes (SUM 2(n-1)/n, GATHER and SCATTER (n-1)/n of the whole). MOVE, SAVE, LOAD: profile functions
+ * "MOVE", "SAVE" (us + us_per_byte), profile.load_us. Units: us, bytes. */
 #ifndef PLAN_PREDICT_H
 #define PLAN_PREDICT_H
 #include "plan/planner.h"
@@ -54,7 +54,8 @@ struct prediction {
 
 /* n plans of one generation, of different members. Errors: plans that do not belong together, too many events. Being
  * stuck is a result, not an error. */
-int predict(const struct plan *const *v, uint32_t n, const struct predict_conf *conf, struct prediction *ret, struct err *e);
+int predict(const struct plan *const *v, uint32_t n, const struct predict_conf *conf, struct prediction *ret,
+	struct err *e);
 void prediction_free(struct prediction *p);
 /* Share of [from, to) in which the lane of plan k did nothing; needs spans. */
 double prediction_idle(const struct prediction *p, uint32_t k, uint32_t lane, uint64_t from_us, uint64_t to_us);

@@ -310,7 +310,8 @@ void sim_wait(struct sim *s, uint32_t k, struct token_run *r)
 	w->posted_us = s->now;
 	list_push(&s->peer[k].waits, &w->link);
 	uint64_t limit = r->instr->deadline_us;
-	bool timed = limit > 0 && r->instr->with != PLAN_ANY && (r->instr->kind == PLAN_RECV || r->instr->kind == PLAN_ALLTOALL);
+	bool timed = limit > 0 && r->instr->with != PLAN_ANY && (r->instr->kind == PLAN_RECV ||
+		r->instr->kind == PLAN_ALLTOALL);
 	w->over = !timed;
 	if (timed)
 		sim_at(s, s->now + limit, EVENT_TIMER, k, w);

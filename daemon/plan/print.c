@@ -83,7 +83,8 @@ static void print_buf(const struct plan *p, const struct plan_buf *b, struct buf
 {
 	char size[32];
 	buf_printf(out, "  %-20s %-16s %10s%s x%u %s", b->name, plan_class_name(b->class),
-		text_print_size(b->bytes, size, sizeof size), b->bounded ? " at most" : "", plan_depth(b), p->tier[b->tier].name);
+		text_print_size(b->bytes, size, sizeof size), b->bounded ? " at most" : "", plan_depth(b),
+		p->tier[b->tier].name);
 	if (b->per > 1)
 		buf_printf(out, " per %u", b->per);
 	if (b->slot > 0)
@@ -103,7 +104,8 @@ static void print_buf(const struct plan *p, const struct plan_buf *b, struct buf
 static void print_group(const struct plan_group *g, struct buf *out)
 {
 	static const char *const op[] = { "sum", "max", "mean" };
-	buf_printf(out, "  %-20s %s %s %s of", g->name, g->elastic ? "elastic" : "ordered", g->strict ? "strict" : "weighted",
+	buf_printf(out, "  %-20s %s %s %s of", g->name, g->elastic ? "elastic" : "ordered", g->strict ? "strict" :
+		"weighted",
 		op[g->op]);
 	for (uint32_t k = 0; k < g->n; k++)
 		buf_printf(out, g->member[k].slot > 0 ? " %u.%u" : " %u", g->member[k].peer, g->member[k].slot);

@@ -106,7 +106,8 @@ int refs_parse(const struct plan *p, const char *word, size_t len, bool out, str
 		else if (at < n && s[at] == '!') { ret->drop = true; at++; }
 	}
 	if (at != n)
-		return err_set(e, ERR_PARSE, "reference \"%.*s\": an %s is written %s", (int)len, word, out ? "output" : "input",
+		return err_set(e, ERR_PARSE, "reference \"%.*s\": an %s is written %s", (int)len, word, out ? "output" :
+			"input",
 			out ? "[role:]name['][+]" : "[role:]name['|=k|<=k|<=*|~i][!]");
 	return 0;
 }

@@ -163,8 +163,8 @@ void ring_bind_in(struct tokens *t, const struct plan_ref *r, int64_t index, str
 	b->slot = claimed(ring, b->key);
 }
 
-/* For a new key: the slot that has been free for longest, so that its writer need not wait for the last reader of the value
- * before; else over the oldest value. */
+/* For a new key: the slot that has been free for longest, so that its writer need not wait for the last reader of the
+ * value before; else over the oldest value. */
 static uint32_t place(const struct ring *r)
 {
 	uint32_t best = 0;

@@ -7,9 +7,9 @@
  * An instruction is ready when (1) no earlier unfinished one of its stream touches a slot that it touches, one of both
  * writing (drops write too; COMMIT without inputs waits for everything before it); (2) its inputs are complete, and a
  * `<=k` finds a value young enough; (3) the slots it overwrites have no reader and no pin (a pin: some saved value was
- * made with this version, and `~` will ask for it) and do not hold the newest complete value of a buffer that is read as
- * `<=k`, unless it is an input of the writer itself; (4) its outputs and scratch fit into their tiers; (5) its lane has
- * room and it is among the lane's next `window`. */
+ * made with this version, and `~` will ask for it) and do not hold the newest complete value of a buffer that is read
+ * as `<=k`, unless it is an input of the writer itself; (4) its outputs and scratch fit into their tiers; (5) its
+ * lane has room and it is among the lane's next `window`. */
 #ifndef PLAN_TOKENS_H
 #define PLAN_TOKENS_H
 #include "common/list.h"
@@ -64,14 +64,15 @@ struct token_hooks {
 };
 
 /* The plan must outlive it and not change. before (may be NULL): the tokens of the program before, nothing running; the
- * values that it left in buffers of equal name, bytes and depth are there again, in the same slots, the newest of a state
- * buffer as key(first). */
+ * values that it left in buffers of equal name, bytes and depth are there again, in the same slots, the newest of a
+ * state buffer as key(first). */
 struct tokens *tokens_new(const struct plan *p, const struct token_hooks *hooks, const struct tokens *before);
 void tokens_free(struct tokens *t);
 /* The next instruction that may start, marked as running; NULL when none may now. */
 struct token_run *tokens_start(struct tokens *t);
 void tokens_end(struct tokens *t, struct token_run *r, const struct token_news *news);
-/* The body ends with the iteration that is being fetched (at most the deepest ring + 1 later), then the epilogue runs. */
+/* The body ends with the iteration that is being fetched (at most the deepest ring + 1 later), then the epilogue
+ * runs. */
 void tokens_stop(struct tokens *t);
 bool tokens_finished(const struct tokens *t);                   /* everything has ended */
 uint64_t tokens_running(const struct tokens *t);
@@ -91,9 +92,10 @@ uint64_t tokens_peak(const struct tokens *t, uint32_t tier);
 uint32_t tokens_peak_values(const struct tokens *t, uint32_t buf);     /* most values of it held at once, per stream */
 /* What the first unfinished instruction of each stream waits for, as text; empty when nothing waits. */
 void tokens_why(struct tokens *t, struct buf *out);
-/* The oldest instruction of a stream that is not running, and what hinders it (ret_which: input, output or tier). LOST is
- * for ever: the list reads what nothing before has made. */
+/* The oldest instruction of a stream that is not running, and what hinders it (ret_which: input, output or tier).
+ * LOST is for ever: the list reads what nothing before has made. */
 enum token_wait { WAIT_NOTHING, WAIT_LANE, WAIT_EARLIER, WAIT_VALUE, WAIT_AGE, WAIT_SLOT, WAIT_MEMORY, WAIT_LOST };
-enum token_wait tokens_blocked(struct tokens *t, uint32_t stream, const struct token_run **ret_run, uint32_t *ret_which);
+enum token_wait tokens_blocked(struct tokens *t, uint32_t stream, const struct token_run **ret_run,
+	uint32_t *ret_which);
 
 #endif

@@ -24,6 +24,7 @@ struct tokens {
 	struct ring *ring;                              /* stream * nbufs + buf */
 	struct stream *stream;
 	uint64_t seq, clock, running;
+	bool nothing;                                   /* may start until something ends, is inserted or stops */
 	uint64_t used[PLAN_TIERS_MAX], peak[PLAN_TIERS_MAX];
 	uint32_t *peak_values;
 	uint32_t lane_running[PLAN_LANES_MAX];
@@ -50,6 +51,7 @@ void ring_forget(struct tokens *t, struct token_slot *s);               /* pins 
 void ring_pin(struct tokens *t, struct token_slot *s, const struct token_bind *weight);
 void ring_senders(struct token_slot *s, uint32_t n, const struct token_from *from, uint32_t parts);
 uint64_t ring_bytes(const struct plan_buf *b);
+void tokens_fetch(struct tokens *t, uint32_t stream);
 void token_run_free(struct token_run *r);
 enum token_wait token_hinders(struct tokens *t, struct token_run *r, uint32_t *which);
 bool token_drops(const struct plan_instr *i, uint32_t input);

@@ -61,6 +61,7 @@ int tokens_insert(struct tokens *t, struct token_run *before, const struct plan_
 		token_run_free(r);
 		return -1;
 	}
+	t->nothing = false;
 	list_insert_(&r->link, before->link.prev, &before->link);
 	t->stream[r->stream].nruns++;
 	t->stream[r->stream].unstarted[i->lane]++;
@@ -77,6 +78,7 @@ void tokens_stop(struct tokens *t)
 	}
 	if (most < t->iterations)
 		t->iterations = most;
+	t->nothing = false;
 }
 
 bool tokens_finished(const struct tokens *t)
@@ -164,7 +166,8 @@ static bool why(struct tokens *t, uint32_t stream, bool more, struct buf *out)
 	case WAIT_EARLIER: buf_printf(out, " waits for an instruction before it"); break;
 	case WAIT_VALUE: buf_printf(out, " waits for its input %s", in); break;
 	case WAIT_AGE: buf_printf(out, " waits for a value of %s that is young enough", in); break;
-	case WAIT_SLOT: buf_printf(out, " waits for a free slot of %s: its ring is too short", which < r->instr->nout ? to : in);
+	case WAIT_SLOT: buf_printf(out, " waits for a free slot of %s: its ring is too short", which < r->instr->nout ?
+		to : in);
 		break;
 	case WAIT_MEMORY: buf_printf(out, " waits for memory in tier %s", p->tier[which].name); break;
 	case WAIT_LOST: buf_printf(out, " reads %s key %lld, which nothing before it has made or which is gone", in,

@@ -1,4 +1,5 @@
-/* What the paper plans share (amendments D2): members, sleep-layer profiles (instrument T3), predicting and checking. */
+/* What the paper plans share (amendments D2): members, sleep-layer profiles (instrument T3), predicting and checking.
+ * */
 #ifndef TEST_PLAN_KIT_H
 #define TEST_PLAN_KIT_H
 #include <math.h>
@@ -141,7 +142,8 @@ static inline void kit_near(double got, double want, double tolerance)
 }
 
 /* The n-th span of a kind and index on a peer, or NULL. */
-static inline const struct predict_span *kit_span(const struct kit *k, uint32_t peer, enum plan_kind kind, int64_t index)
+static inline const struct predict_span *kit_span(const struct kit *k, uint32_t peer, enum plan_kind kind,
+	int64_t index)
 {
 	for (size_t i = 0; i < k->out.nspans; i++)
 		if (k->out.span[i].peer == peer && k->out.span[i].kind == kind && k->out.span[i].index == index)

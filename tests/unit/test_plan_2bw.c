@@ -1,4 +1,5 @@
-/* Paper plan 2: PipeDream-2BW. Gradients of m micro-batches are coalesced, two weight versions, a delay of exactly one. */
+/* Paper plan 2: PipeDream-2BW. Gradients of m micro-batches are coalesced, two weight versions, a delay of exactly
+ * one. */
 #include "plan_kit.h"
 
 #define ACT 1000
@@ -49,7 +50,8 @@ static void plan_2bw(struct plan *p, uint32_t s, uint32_t stages, uint32_t m, ui
 	transfer(p, s, stages);
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_ACTIVATION, .bytes = ACT, .depth = stages - s }, "kept");
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT_GRAD, .bytes = PARAM, .per = m }, "dw");
-	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = PARAM, .per = m, .initial = true, .depth = 2 }, "w%u", s);
+	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = PARAM, .per = m, .initial = true, .depth = 2 },
+		"w%u", s);
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_OPTIMIZER, .bytes = PARAM, .per = m, .initial = true }, "opt%u", s);
 	for (uint32_t i = 0; i < warm; i++)
 		forward(p, s, stages, i);

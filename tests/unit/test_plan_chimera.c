@@ -1,5 +1,6 @@
-/* Paper plan 3: Chimera. Two pipelines in opposite directions on the same peers, two model replicas (slots) on each, the
- * copies of a stage summed strictly between slots. The order is the unit-time list schedule with at most D - s in flight. */
+/* Paper plan 3: Chimera. Two pipelines in opposite directions on the same peers, two model replicas (slots) on each,
+ * the copies of a stage summed strictly between slots. The order is the unit-time list schedule with at most D - s in
+ * flight. */
 #include "plan_kit.h"
 
 #define ACT 1000

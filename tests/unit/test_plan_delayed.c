@@ -1,5 +1,5 @@
-/* Paper plan 13: delayed averaging. The gradient of epoch e is averaged while e + 1 accumulates; it is applied at the end of
- * e + 1: one epoch of staleness, and an epoch takes the longer of computing and communicating, not their sum. */
+/* Paper plan 13: delayed averaging. The gradient of epoch e is averaged while e + 1 accumulates; it is applied at the
+ * end of e + 1: one epoch of staleness, and an epoch takes the longer of computing and communicating, not their sum. */
 #include "plan_kit.h"
 
 #define M 4
@@ -27,7 +27,8 @@ static void plan_delayed(struct plan *p, bool delayed, uint64_t epochs)
 		plan_join(p, g, k, 0);
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_BATCH, .bytes = 1000, .depth = 2 }, "x");
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_ACTIVATION, .bytes = 1000 }, "kept");
-	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT_GRAD, .bytes = PARAM, .per = M, .depth = delayed ? 2 : 1 }, "g");
+	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT_GRAD, .bytes = PARAM, .per = M, .depth = delayed ? 2 : 1 },
+		"g");
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = PARAM, .per = M, .initial = true }, "w");
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_OPTIMIZER, .bytes = PARAM, .per = M, .initial = true }, "opt");
 	p->step = M;
@@ -84,7 +85,8 @@ static void staleness_is_exactly_one_epoch(void **state)
 	run(&k, true, 10, 0.6);
 	for (size_t i = 0; i < k.out.nspans; i++) {
 		const struct predict_span *s = &k.out.span[i];
-		/* epoch e computes with what the end of e - 1 made, which has the gradient of e - 2: one behind plain averaging */
+		/* epoch e computes with what the end of e - 1 made, which has the gradient of e - 2: one behind plain
+		 * averaging */
 		int64_t e = s->index / M;
 		if (s->kind == PLAN_BWD || s->kind == PLAN_VEC)
 			assert_int_equal(s->version, e > 0 ? e - 1 : 0);

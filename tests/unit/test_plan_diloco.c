@@ -54,7 +54,8 @@ static void inner(struct plan *p, int64_t mb, uint32_t tau, bool mix)
 		const char *next = old ? "" : "'";
 		plan_when(plan_vec(p, mb, "outer", "delta%u=%u! w%u' anchor%u=%u outer%u=%u -> w%u' anchor%u%s outer%u%s",
 			f, old, f, f, old, f, old, f, f, next, f, next), H, due % H);
-		plan_when(plan_do(p, PLAN_COMMIT, mb, "anchor%u%s outer%u%s", f, next, f, next), H, due % H)->scope = PLAN_GROUP;
+		plan_when(plan_do(p, PLAN_COMMIT, mb, "anchor%u%s outer%u%s", f, next, f, next), H,
+			due % H)->scope = PLAN_GROUP;
 	}
 	plan_do(p, PLAN_COMMIT, mb, "%s", done + 1);
 }
@@ -129,7 +130,8 @@ static uint32_t overlaps(const struct kit *k)
 	return together;
 }
 
-/* Rounds longer than the distance of two offsets are under way together, on disjoint extents, across the period's end. */
+/* Rounds longer than the distance of two offsets are under way together, on disjoint extents, across the period's
+ * end. */
 static void several_rounds_at_once(void **state)
 {
 	uint32_t periods = 4;

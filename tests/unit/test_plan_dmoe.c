@@ -1,6 +1,7 @@
-/* Paper plan 11: decentralized mixture of experts, 4 trainers and 2 servers with a grid of 4 x 2 experts. Which expert a row
- * goes to is known at run time only (a route buffer); servers batch whatever comes; a slow or dead expert is left out and
- * the rest renormalised; several streams per trainer hide the latency; only servers change expert weights. */
+/* Paper plan 11: decentralized mixture of experts, 4 trainers and 2 servers with a grid of 4 x 2 experts. Which
+ * expert a row goes to is known at run time only (a route buffer); servers batch whatever comes; a slow or dead
+ * expert is left out and the rest renormalised; several streams per trainer hide the latency; only servers change
+ * expert weights. */
 #include "common/rng.h"
 #include "plan_kit.h"
 
@@ -25,7 +26,8 @@ static uint64_t route(void *arg, uint32_t from, uint32_t to, int64_t index, cons
 
 static void rows(struct plan *p, enum plan_class class, const char *name, uint32_t factor)
 {
-	plan_buf(p, &(struct plan_buf){ .class = class, .bytes = (uint64_t)ROWS * K * ROW * factor, .bounded = true }, "%s", name);
+	plan_buf(p, &(struct plan_buf){ .class = class, .bytes = (uint64_t)ROWS * K * ROW * factor, .bounded = true },
+		"%s", name);
 }
 
 static void trainer(struct plan *p, uint32_t streams, uint64_t deadline_us)
@@ -41,7 +43,8 @@ static void trainer(struct plan *p, uint32_t streams, uint64_t deadline_us)
 	rows(p, PLAN_ACTIVATION_GRAD, "gh", 1);
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_ROUTE, .bytes = ROWS * K * 4 }, "route");
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT_GRAD, .bytes = 4096 }, "dgate");
-	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = 4096, .initial = true, .shared = true, .depth = streams + 1 },
+	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = 4096, .initial = true, .shared = true,
+		.depth = streams + 1 },
 		"gate");
 	p->streams = streams;
 	plan_section(p, PLAN_BODY);
@@ -168,7 +171,8 @@ static void streams_hide_latency(void **state)
 		kit_close(&k);
 	}
 	if (getenv("KIT_SHOW"))
-		print_message("us %llu %llu %llu\n", (unsigned long long)us[0], (unsigned long long)us[1], (unsigned long long)us[2]);
+		print_message("us %llu %llu %llu\n", (unsigned long long)us[0], (unsigned long long)us[1],
+			(unsigned long long)us[2]);
 	assert_true(us[1] > 4 * us[0]);
 	assert_true(us[2] * 7 <= us[0] * 10);
 	assert_true(us[2] * 3 < us[1]);

@@ -1,5 +1,5 @@
-/* Paper plan 9: Downpour SGD, 4 workers and 2 parameter shards. Asynchronous twice: workers push whenever they are ready and
- * read the newest weights that have come; servers apply whatever arrives first and answer its sender. */
+/* Paper plan 9: Downpour SGD, 4 workers and 2 parameter shards. Asynchronous twice: workers push whenever they are
+ * ready and read the newest weights that have come; servers apply whatever arrives first and answer its sender. */
 #include "plan_kit.h"
 
 #define SHARDS 2
@@ -10,7 +10,8 @@ struct downpour { uint32_t workers; uint32_t stale; };
 
 static void weights(struct plan *p, uint32_t s, uint32_t depth)
 {
-	uint32_t w = plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = SHARD, .initial = true, .depth = depth },
+	uint32_t w = plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = SHARD, .initial = true,
+		.depth = depth },
 		"w%u", s);
 	plan_extent(p, w, PLAN_FLAT, "", s * SHARD / 4, (s + 1) * SHARD / 4);
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT_GRAD, .bytes = SHARD, .depth = 2 }, "d%u", s);

@@ -1,7 +1,8 @@
-/* Paper plan 10: L-BFGS with line search. How many evaluations a step needs is known only from their results, so plan() is
- * asked again after every program; trial points are other buffers, the history is a ring, scalars are double. The programs
- * are really executed here, value by value, on plan/tokens.h, and must walk exactly the path of a plain L-BFGS.
- * And Sandblaster's portions: more portions than workers, the last ones handed out twice, the first answer counts. */
+/* Paper plan 10: L-BFGS with line search. How many evaluations a step needs is known only from their results, so
+ * plan() is asked again after every program; trial points are other buffers, the history is a ring, scalars are
+ * double. The programs are really executed here, value by value, on plan/tokens.h, and must walk exactly the path of
+ * a plain L-BFGS. And Sandblaster's portions: more portions than workers, the last ones handed out twice, the first
+ * answer counts. */
 #include "plan_kit.h"
 
 #define NMAX 10
@@ -87,7 +88,8 @@ static void plain_step(struct plain *o)
 static void buffers(struct plan *p, uint64_t bytes)
 {
 	static const char *const state[] = { "g", "p" }, *const kept[] = { "wt", "gt", "q" };
-	static const char *const scalar[] = { "f", "slope" }, *const result[] = { "ft", "alpha", "phase", "history", "yy", "b" };
+	static const char *const scalar[] = { "f", "slope" }, *const result[] = { "ft", "alpha", "phase", "history", "yy",
+		"b" };
 	struct plan_buf b = { .class = PLAN_WEIGHT, .dtype = PLAN_F64, .bytes = bytes, .initial = true };
 	plan_buf(p, &b, "w");
 	b.class = PLAN_WEIGHT_GRAD;
@@ -309,7 +311,8 @@ static void coordinator(struct plan *p, uint32_t portions)
 	uint32_t g = plan_group(p, "workers", PLAN_OP_SUM, false, false);
 	for (uint32_t w = 1; w <= WORKERS; w++)
 		plan_join(p, g, w, 0);
-	plan_buf(p, &(struct plan_buf){ .class = PLAN_SCALAR, .dtype = PLAN_F64, .bytes = 8 * portions, .bounded = true }, "part");
+	plan_buf(p, &(struct plan_buf){ .class = PLAN_SCALAR, .dtype = PLAN_F64, .bytes = 8 * portions, .bounded = true },
+		"part");
 	plan_section(p, PLAN_BODY);
 	p->iterations = 1;
 	struct plan_instr *r = plan_recv(p, 0, 1, "part");
@@ -320,7 +323,8 @@ static void coordinator(struct plan *p, uint32_t portions)
 	plan_vec(p, 0, "sum", "part!");
 }
 
-/* What a coordinator would hand out: the next portion to whoever is free; the last ones again to idle workers (backup). */
+/* What a coordinator would hand out: the next portion to whoever is free; the last ones again to idle workers
+ * (backup). */
 static void fragments(struct kit *k, bool portioned, const double *speed)
 {
 	double busy[WORKERS + 1] = {0};

@@ -18,7 +18,8 @@ static void buffers(struct plan *p, const struct stage *x)
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT_GRAD, .bytes = PARAM, .per = per }, "dw");
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = PARAM, .per = per, .initial = true,
 		.depth = x->flush ? 1 : x->vertical ? x->p + 1 : x->p - s }, "w%u", s);
-	plan_buf(p, &(struct plan_buf){ .class = PLAN_OPTIMIZER, .bytes = 2 * PARAM, .per = per, .initial = true }, "opt%u", s);
+	plan_buf(p, &(struct plan_buf){ .class = PLAN_OPTIMIZER, .bytes = 2 * PARAM, .per = per, .initial = true },
+		"opt%u", s);
 }
 
 static void forward(struct plan *p, const struct stage *x, int64_t mb)
@@ -129,7 +130,8 @@ static void stashing_versions_and_delay(void **state)
 		for (uint32_t s = 0; s < p; s++) {
 			char w[16];
 			snprintf(w, sizeof w, "w%u", s);
-			/* versions held: S - s; the gradient of micro-batch j changes version j and was made with j - (S - 1 - s) */
+			/* versions held: S - s; the gradient of micro-batch j changes version j and was made with j - (S - 1 - s)
+			 * */
 			assert_int_equal(kit_values(&k, s, w), p - s);
 			for (int64_t j = p; j < (int64_t)n; j++) {
 				const struct predict_span *f = kit_span(&k, s, PLAN_FWD, j), *b = kit_span(&k, s, PLAN_BWD, j);

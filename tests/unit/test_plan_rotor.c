@@ -1,6 +1,6 @@
 /* Paper plan 6: Rotor. The optimal persistent schedule of a heterogeneous chain under a memory limit, by its dynamic
- * program; F-none, F-c and F-e are a FWD's `keep`, its drop and its saved output. The predicted time must be the program's
- * optimum and the predicted peak must stay within the limit. */
+ * program; F-none, F-c and F-e are a FWD's `keep`, its drop and its saved output. The predicted time must be the
+ * program's optimum and the predicted peak must stay within the limit. */
 #include "common/rng.h"
 #include "plan_kit.h"
 
@@ -18,7 +18,8 @@ static int most(int a, int b)
 	return a > b ? a : b;
 }
 
-/* cost[m][i][j]: forward and backward of ops i..j with m slots, x[i] there and not counted. cut: -1 F-e, k F-c up to k. */
+/* cost[m][i][j]: forward and backward of ops i..j with m slots, x[i] there and not counted. cut: -1 F-e, k F-c up to
+ * k. */
 static void solve(const struct chain *c, struct table *t)
 {
 	for (int m = 0; m <= c->M; m++)
@@ -65,14 +66,16 @@ static const char *input(const bool *inside, int i, char *name)
 static void forward(struct plan *p, const bool *inside, int i, bool drop, bool keep_all, const bool *done)
 {
 	char name[16];
-	struct plan_instr *f = plan_do(p, PLAN_FWD, 0, keep_all ? "%s%s -> save:e%d" : "%s%s -> x%d", input(inside, i, name),
+	struct plan_instr *f = plan_do(p, PLAN_FWD, 0, keep_all ? "%s%s -> save:e%d" : "%s%s -> x%d", input(inside, i,
+		name),
 		drop ? "!" : "", i + 1);
 	plan_piece(f, (uint32_t)i, (uint32_t)i);
 	f->keep = keep_all ? PLAN_KEEP_ALL : drop ? PLAN_KEEP_NONE : PLAN_KEEP_INPUT;
 	f->replay = done[i];
 }
 
-static void emit(struct plan *p, const struct chain *c, const struct table *t, int m, int i, int j, bool *inside, bool *done)
+static void emit(struct plan *p, const struct chain *c, const struct table *t, int m, int i, int j, bool *inside,
+	bool *done)
 {
 	char name[16];
 	if (i == j || t->cut[m][i][j] < 0) {

@@ -28,7 +28,8 @@ static void layer_buffers(struct plan *p, uint32_t l)
 	}
 }
 
-/* Half 0 is attention, half 1 the MLP: local op 2l and 2l + 1. The sum follows the row-split product (g forward, f back). */
+/* Half 0 is attention, half 1 the MLP: local op 2l and 2l + 1. The sum follows the row-split product (g forward, f
+ * back). */
 static void layers(struct plan *p, uint32_t tp)
 {
 	for (uint32_t l = 0; l < LAYERS; l++)
@@ -43,7 +44,8 @@ static void layers(struct plan *p, uint32_t tp)
 		}
 }
 
-/* max of the logits, sum of the exponentials, logit of the target: three small collectives instead of one of all logits. */
+/* max of the logits, sum of the exponentials, logit of the target: three small collectives instead of one of all
+ * logits. */
 static void loss(struct plan *p, uint32_t tp)
 {
 	uint32_t max = plan_group(p, "tp.max", PLAN_OP_MAX, true, false);

@@ -159,7 +159,8 @@ static void one_slot_more_removes_the_wait(void **state)
 		us[more] = k.out.us;
 		kit_close(&k);
 	}
-	/* nothing waits with two places; with one, layers 2, 5 and 8 wait 500 us each for the copy of a convolution before */
+	/* nothing waits with two places; with one, layers 2, 5 and 8 wait 500 us each for the copy of a convolution
+	 * before */
 	assert_int_equal(us[1], 2 * L * 3000);
 	assert_true(us[0] >= us[1] + 5 * 500);
 }

@@ -1,5 +1,6 @@
-/* Paper plan 5: ZeRO-3. Weights, gradients and optimizer state in shards; a layer's weights are gathered before its forward
- * and again before its backward into a ring (prefetch), gradients are scattered; a buddy holds every shard's copy. */
+/* Paper plan 5: ZeRO-3. Weights, gradients and optimizer state in shards; a layer's weights are gathered before its
+ * forward and again before its backward into a ring (prefetch), gradients are scattered; a buddy holds every shard's
+ * copy. */
 #include "plan_kit.h"
 
 #define N 4
@@ -12,7 +13,8 @@ struct zero { uint32_t prefetch; bool buddy, journal; };
 static void state(struct plan *p, const struct zero *z, uint32_t r, uint32_t owner)
 {
 	for (uint32_t l = 0; l < L; l++) {
-		struct plan_buf b = { .class = PLAN_WEIGHT, .bytes = P / N, .per = 2 * L, .initial = true, .journal = z->journal };
+		struct plan_buf b = { .class = PLAN_WEIGHT, .bytes = P / N, .per = 2 * L, .initial = true,
+			.journal = z->journal };
 		char name[32];
 		snprintf(name, sizeof name, "layer%u", l);
 		for (int k = 0; k < 2; k++) {
@@ -47,7 +49,8 @@ static void buffers(struct plan *p, const struct zero *z, uint32_t r)
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT_GRAD, .bytes = P, .depth = 2 }, "dw");
 }
 
-/* The optimizer comes before the buddy's copy arrives, which can fail: the journal keeps the committed shard until COMMIT. */
+/* The optimizer comes before the buddy's copy arrives, which can fail: the journal keeps the committed shard until
+ * COMMIT. */
 static void copies(struct plan *p, uint32_t r)
 {
 	uint32_t from = (r + N - 1) % N;
