@@ -166,6 +166,7 @@ static int take(struct run *r, const struct ckpt_result *res, struct err *e)
 		return err_set(e, ERR_MISMATCH, "%s belongs to another run", res->path);
 	json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 	struct avg_point p;
+	avg_point_init(&p);
 	int rc = avg_point_parse(&p, j, e);
 	json_decref(j);
 	if (rc)
