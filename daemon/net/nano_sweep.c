@@ -12,6 +12,8 @@
 #include "net/nano_int.h"
 
 #define SP_HEADER 8                     /* bytes that each side of a connection sends before any message */
+#define ANSWERED 200                    /* more than this through the door: a HELLO was good enough for an answer */
+#define KNOWN_US ((uint64_t)3600 * 1000000)
 #define KEEPIDLE_S 15
 #define USER_TIMEOUT_MS 30000
 #define KNOWN_ADDRESS_MAX 256           /* connections from one address that has peers: many daemons behind one NAT */
@@ -130,6 +132,9 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 	c.chan = (enum chan)chan;
 	c.received = info.tcpi_bytes_received;
 	c.sent = info.tcpi_bytes_acked;
+	/* True behind a NAT too, where what a HELLO says about its own address is not. */
+	if (chan == CHAN_DOOR && c.sent > SP_HEADER + ANSWERED)
+		sweep_note(n->known, c.ip, now + KNOWN_US);
 	c.since = first_seen(n, &c, old, nold, now);
 	if (n->ninbound == n->cap_inbound) {
 		n->cap_inbound = n->cap_inbound ? 2 * n->cap_inbound : 64;

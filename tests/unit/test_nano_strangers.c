@@ -138,9 +138,43 @@ static void test_known(void **state)
 	close(fd);
 }
 
+static bool answered(struct bed *b) { return b->p[1].got[CHAN_DOOR] == 1; }
+static bool mailed(struct bed *b) { return b->p[0].got[CHAN_CTRL] == 1; }
+
+/* Whoever was answered through the door is known, whatever address it claims to have. */
+static void test_answered(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf quick = { .sweep_us = 50000, .stranger_us = 200000 };
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &quick), *x = open_peer(b, "127.0.0.1:auto", true, NULL);
+
+	y->echo_door = true;
+	say(x, at(y), CHAN_DOOR, 0, 1, 300);
+	assert_true(spin(b, answered, 2 * SECOND));
+	say(x, at(y), CHAN_CTRL, 0, 1, 100);
+	assert_true(spin(b, mailed, 2 * SECOND));
+	loop_run_until(y->loop, never, NULL, 500000);
+	nano_stats(y->nano, &seen);
+	assert_int_equal(seen.shut_stranger, 0);
+	assert_int_equal(seen.inbound, 2);
+}
+
+/* And who was not, is not: its mailbox connection goes, though it has spoken. */
+static void test_unanswered(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf quick = { .sweep_us = 50000, .stranger_us = 200000 };
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &quick), *x = open_peer(b, "127.0.0.1:auto", true, NULL);
+
+	say(x, at(y), CHAN_CTRL, 0, 1, 100);
+	assert_true(spin(b, mailed, 2 * SECOND));
+	assert_true(spin(b, heard_enough, 2 * SECOND));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = { T(test_garbage), T(test_thousand), T(test_known) };
+	const struct CMUnitTest tests[] = { T(test_garbage), T(test_thousand), T(test_known),
+		T(test_answered), T(test_unanswered) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
