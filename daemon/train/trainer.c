@@ -27,7 +27,7 @@ void trainer_event(struct trainer *t, enum log_level level, const char *code, co
 
 void trainer_line(struct trainer *t, const char *fmt, ...)
 {
-	char text[400];
+	char text[800];
 	va_list ap;
 	int n;
 

@@ -1,6 +1,7 @@
 /* Rounds: from begin to the applied step. A commit may come before this peer has contributed, while the step before is
  * still being applied, or with no begin at all (a follower): commits wait in a list, each is taken by one program. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -22,6 +23,27 @@ double round_lr(const struct trainer *t)
 	double lr = t->applying ? t->applying->hyper[0] : t->hyper[0];
 
 	return lr * spec_lr_factor(t->s, epoch);
+}
+
+/* For the replay: what the step was made with. Numbers as they are, not as they look. */
+static void log_commit(struct trainer *t, const struct commit *c)
+{
+	char hyper[OPTIM_KEYS_MAX * 28] = "";
+	size_t n = 0;
+
+	for (int i = 0; i < t->s->optim->nkeys; i++)
+		n += (size_t)snprintf(hyper + n, sizeof(hyper) - n, "%s\"%a\"", i ? "," : "", c->hyper[i]);
+	trainer_line(t, "\"ev\":\"commit\",\"epoch\":%llu,\"samples\":%llu,\"clip_norm\":\"%a\",\"hyper\":[%s]",
+		(unsigned long long)c->epoch, (unsigned long long)c->samples, c->clip_norm, hyper);
+}
+
+static void log_applied(struct trainer *t, uint64_t epoch, const uint8_t digest[TRAINER_DIGEST])
+{
+	char hex[2 * TRAINER_DIGEST + 1];
+
+	for (int i = 0; i < TRAINER_DIGEST; i++)
+		(void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+	trainer_line(t, "\"ev\":\"applied\",\"epoch\":%llu,\"digest\":\"%s\"", (unsigned long long)epoch, hex);
 }
 
 static void commit_free(struct commit *c)
@@ -154,8 +176,7 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 		}
 		memcpy(c->mean, mean, bytes);
 	}
-	trainer_line(t, "\"ev\":\"commit\",\"epoch\":%llu,\"samples\":%llu", (unsigned long long)epoch,
-		(unsigned long long)my_samples);
+	log_commit(t, c);
 	list_push(&t->commits, &c->link);
 	t->in_begin = false;
 	if (t->sum_wait)
@@ -181,8 +202,7 @@ void trainer_failed(struct trainer *t, uint64_t epoch)
 void round_own_commit(struct trainer *t)
 {
 	t->applying = commit_new(t, t->epoch + 1, true);
-	trainer_line(t, "\"ev\":\"commit\",\"epoch\":%llu,\"samples\":%llu", (unsigned long long)t->applying->epoch,
-		(unsigned long long)t->applying->samples);
+	log_commit(t, t->applying);
 }
 
 void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
@@ -196,6 +216,7 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 		.loss = c->loss, .lr = round_lr(t), .skipped = t->skipped > 0 };
 	t->applying = NULL;
 	t->epoch = c->epoch;
+	log_applied(t, t->epoch, digest);
 	if (t->acc)
 		check_step(t, t->skipped);
 	t->skipped = 0;
