@@ -215,8 +215,9 @@ static void send_chunk(struct xfer *x, uint64_t i)
 	list_push(&x->flights, &f->link);
 	x->in_flight++;
 	x->tried++;
-	f->call = net_call(c->net, &x->key.peer, KIND_CHUNK, j, (struct blob){ .data = x->data + i * CHUNK_BYTES, .len = len },
-		x->cls, x->deadline_us > now ? x->deadline_us - now : 1, flight_done, f);
+	f->call = net_call(c->net, &x->key.peer, KIND_CHUNK, j,
+		(struct blob){ .data = x->data + i * CHUNK_BYTES, .len = len }, x->cls,
+		x->deadline_us > now ? x->deadline_us - now : 1, flight_done, f);
 }
 
 static bool flying(const struct xfer *x, uint64_t i)

@@ -15,7 +15,8 @@ void chunks_free(struct chunks *c);
 struct xfer;
 /* done: exactly once, later; e == NULL when the receiver has confirmed all bytes and the hash. */
 typedef void xfer_done_fn(void *arg, struct xfer *x, const struct err *e);
-/* data stays the caller's and must not change until done or xfer_cancel. Gives up at deadline_us (absolute) with TIMEOUT. */
+/* data stays the caller's and must not change until done or xfer_cancel. Gives up at deadline_us (absolute) with
+ * TIMEOUT. */
 struct xfer *xfer_send(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
 	enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg);
 /* Writes what `from` sends under tag into out[0..len). A sender's length that differs is refused and told to both.
@@ -25,7 +26,8 @@ struct xfer *xfer_recv(struct chunks *c, const struct id *from, const struct id 
 void xfer_cancel(struct xfer *x);               /* done is not called; the memory is the caller's again at once */
 uint64_t xfer_bytes(const struct xfer *x);      /* so far */
 const struct id *xfer_peer(const struct xfer *x);
-/* A transfer that nobody expects is offered here once (e.g. "may I send you the state?"); may call xfer_recv. Optional. */
+/* A transfer that nobody expects is offered here once (e.g. "may I send you the state?"); may call xfer_recv.
+ * Optional. */
 typedef void chunk_offer_fn(void *arg, const struct id *from, const struct id *tag, uint64_t len);
 void chunks_offer(struct chunks *c, chunk_offer_fn *fn, void *arg);
 

@@ -165,7 +165,8 @@ void on_chunk(void *arg, struct request *r)
 	struct err e;
 
 	if (json_get_hex(r->f.json, "t", k.tag.b, 32, &e) || json_get_u64(r->f.json, "s", &serial, &e) ||
-	    (!json_object_get(r->f.json, "x") && (json_get_u64(r->f.json, "o", &at, &e) || json_get_u64(r->f.json, "n", &total, &e)))) {
+	    (!json_object_get(r->f.json, "x") &&
+	     (json_get_u64(r->f.json, "o", &at, &e) || json_get_u64(r->f.json, "n", &total, &e)))) {
 		if (r->wants_reply)
 			net_refuse(r, &e);
 		return;
@@ -182,8 +183,8 @@ void on_chunk(void *arg, struct request *r)
 	} else if (!x) {
 		nobody_takes(c, r, &k, serial, total);
 	} else if (total != x->len) {
-		err_set(&e, ERR_MISMATCH, "the sender's transfer has %llu bytes, the receiver expects %zu", (unsigned long long)total,
-			x->len);
+		err_set(&e, ERR_MISMATCH, "the sender's transfer has %llu bytes, the receiver expects %zu",
+			(unsigned long long)total, x->len);
 		net_refuse(r, &e);
 		memo_put(&c->over, &k, serial, &e);
 		xfer_end(x, &e);

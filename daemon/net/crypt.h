@@ -43,7 +43,7 @@ struct piece { const void *p; size_t len; };
 /* Seals the pieces one after the other into out (sum of the lengths + AEAD_TAG bytes). */
 void aead_seal(struct aead *a, const uint8_t nonce[AEAD_NONCE], const void *aad, size_t aad_len,
 	const struct piece *pieces, size_t n, uint8_t *out);
-/* Opens in[0..len), tag included, into out (len - AEAD_TAG bytes; may be in itself). -1: forged; out is then garbage. */
+/* Opens in[0..len), tag included, into out (len - AEAD_TAG bytes; may be in itself). -1: forged, out is garbage. */
 int aead_open(struct aead *a, const uint8_t nonce[AEAD_NONCE], const void *aad, size_t aad_len,
 	const uint8_t *in, size_t len, uint8_t *out);
 

@@ -132,8 +132,8 @@ int header_read(struct header *ret, const uint8_t *p, size_t len, struct err *e)
 	if (!kind_known(ret->pre.kind) || kind_plain(ret->pre.kind))
 		return err_set(e, ERR_PROTOCOL, "kind %u is not one that is sealed", ret->pre.kind);
 	if (ret->json_len > json_max(ret->pre.kind) || ret->blob_len > NET_BLOB_MAX)
-		return err_set(e, ERR_LIMIT, "%s: %u bytes of JSON and %u of blob, at most %zu and %u", kind_name(ret->pre.kind),
-			ret->json_len, ret->blob_len, json_max(ret->pre.kind), NET_BLOB_MAX);
+		return err_set(e, ERR_LIMIT, "%s: %u bytes of JSON and %u of blob, at most %zu and %u",
+			kind_name(ret->pre.kind), ret->json_len, ret->blob_len, json_max(ret->pre.kind), NET_BLOB_MAX);
 	if (len != frame_bytes(ret->json_len, ret->blob_len, ret->pre.flags & FLAG_M3))
 		return err_set(e, ERR_PROTOCOL, "%s: %zu bytes, but its parts add up to %zu", kind_name(ret->pre.kind), len,
 			frame_bytes(ret->json_len, ret->blob_len, ret->pre.flags & FLAG_M3));
@@ -341,7 +341,8 @@ int hello2_verify(const struct hello2 *h, const uint8_t *p, size_t len, const ui
 
 void reset_write(const struct reset *r, const uint8_t mac_key[32], uint8_t out[RESET_BYTES])
 {
-	struct prelude h = { .version = PROTOCOL_VERSION, .kind = KIND_RESET, .oldest = PROTOCOL_OLDEST, .length = RESET_BYTES };
+	struct prelude h = { .version = PROTOCOL_VERSION, .kind = KIND_RESET, .oldest = PROTOCOL_OLDEST,
+		.length = RESET_BYTES };
 
 	prelude_write(&h, out);
 	put64(out + 16, r->session);
@@ -367,7 +368,8 @@ int reset_read(struct reset *ret, const uint8_t *p, size_t len, const uint8_t ma
 
 void too_old_write(const struct too_old *t, const uint8_t mac_key[32], uint8_t out[TOO_OLD_BYTES])
 {
-	struct prelude h = { .version = t->version_max, .kind = KIND_TOO_OLD, .oldest = t->version_min, .length = TOO_OLD_BYTES };
+	struct prelude h = { .version = t->version_max, .kind = KIND_TOO_OLD, .oldest = t->version_min,
+		.length = TOO_OLD_BYTES };
 
 	prelude_write(&h, out);
 	put16(out + 16, t->why);

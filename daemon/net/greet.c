@@ -85,7 +85,8 @@ static void answer(struct net *n, struct via via, const struct endpoint *at, con
 		out_plain(n, at, CHAN_CTRL, 0, p, len);
 }
 
-static void refuse(struct net *n, struct via via, const struct endpoint *at, enum refusal why, const uint8_t *m1, size_t len)
+static void refuse(struct net *n, struct via via, const struct endpoint *at, enum refusal why, const uint8_t *m1,
+	size_t len)
 {
 	struct too_old t = { .why = why, .version_min = n->version_min, .version_max = n->version_max };
 	uint8_t out[TOO_OLD_BYTES], hash[32];
@@ -101,7 +102,8 @@ static void stranger(struct net *n, struct via via, const uint8_t *p, size_t len
 	static const struct endpoint nowhere;
 
 	n->count.wrong_swarm_key++;
-	net_tell(n, LOG_WARN_, "wrong_swarm_key", NULL, "a daemon with another swarm key tried to connect (%llu times so far): "
+	net_tell(n, LOG_WARN_, "wrong_swarm_key", NULL,
+		"a daemon with another swarm key tried to connect (%llu times so far): "
 		"if it belongs to this swarm, give it the same --swarm-key-file", (unsigned long long)n->count.wrong_swarm_key);
 	/* Nothing is dialled on account of an M1 whose MAC does not fit; its own connection may hear why. */
 	if (via.chan == CHAN_DOOR)
@@ -183,7 +185,8 @@ void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len)
 	suite = suite_choose(n->suites, m1.suites);
 	if (version < m1.version_min || version < n->version_min) {
 		n->count.bad_version++;
-		net_tell(n, LOG_WARN_, "version_mismatch", NULL, "a daemon (%s) that speaks protocol versions %u to %u was refused, "
+		net_tell(n, LOG_WARN_, "version_mismatch", NULL,
+			"a daemon (%s) that speaks protocol versions %u to %u was refused, "
 			"this one speaks %u to %u: upgrade the older of the two", m1.software, m1.version_min, m1.version_max,
 			n->version_min, n->version_max);
 		refuse(n, via, &m1.at, REFUSAL_VERSION, p, len);
@@ -209,7 +212,8 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 	}
 	if (id_eq(&id, &n->self.id)) {
 		if (h->m1.boot != n->conf.boot_id)
-			net_tell(n, LOG_ERROR_, "duplicate_identity", &id, "another daemon (%s) runs with this daemon's own key: the "
+			net_tell(n, LOG_ERROR_, "duplicate_identity", &id,
+				"another daemon (%s) runs with this daemon's own key: the "
 				"state directory was copied; stop one of the two, or delete its key file and start it again",
 				at_text(&h->m1.at, CHAN_CTRL, at));
 		half_free(h);

@@ -57,7 +57,8 @@ static struct hello *hello_new(struct net *n, struct peer *p, const struct endpo
 	h->net = n;
 	h->peer = p;
 	h->at = *at;
-	h->through_door = at->port[CHAN_DOOR] && (n->conf.client || !at->port[CHAN_CTRL] || !p || p->as_client || !peer_partner(p));
+	h->through_door = at->port[CHAN_DOOR] &&
+		(n->conf.client || !at->port[CHAN_CTRL] || !p || p->as_client || !peer_partner(p));
 	h->timer = (struct timer){ .fire = hello_fire, .name = "net hello" };
 	list_init(&h->dials);
 	list_push(&n->hello_list, &h->link);
@@ -119,9 +120,10 @@ static void why_not(const struct hello *h, struct err *e)
 	if (h->why.code)
 		*e = h->why;
 	else
-		err_set(e, ERR_UNREACHABLE, "no answer from %s after %u HELLOs in %.1f s: is a daemon listening there, with the "
-			"same swarm key, and may packets pass both ways?", at_text(&h->at, h->through_door ? CHAN_DOOR : CHAN_CTRL, at),
-			h->tries, (double)(env_now(h->net->env) - h->began_us) / 1e6);
+		err_set(e, ERR_UNREACHABLE, "no answer from %s after %u HELLOs in %.1f s: is a daemon listening there, with "
+			"the same swarm key, and may packets pass both ways?",
+			at_text(&h->at, h->through_door ? CHAN_DOOR : CHAN_CTRL, at), h->tries,
+			(double)(env_now(h->net->env) - h->began_us) / 1e6);
 }
 
 /* A refusal that settles the matter. */
@@ -134,7 +136,8 @@ static void fail(struct hello *h, const struct err *e)
 	end(h, NULL, &copy);
 	if (!p)
 		return;
-	if (proof) {                            /* its mailboxes cannot be reached from here: the door it has dialled must do */
+	/* its mailboxes cannot be reached from here: the door it has dialled must do */
+	if (proof) {
 		p->client = p->door_token;
 		out_flush(p);
 		return;
@@ -192,7 +195,8 @@ void hello_start(struct peer *p)
 {
 	struct net *n = p->net;
 
-	if (p->hello || p->at_level == AT_NONE || n->freeing || p->banned_until_us || (p->client && !p->at.port[CHAN_DOOR]) ||
+	if (p->hello || p->at_level == AT_NONE || n->freeing || p->banned_until_us ||
+	    (p->client && !p->at.port[CHAN_DOOR]) ||
 	    map_len(n->hellos) >= HELLOS_MAX)
 		return;
 	if (!list_empty(&p->sessions) && env_now(n->env) < p->hello_next_us)
@@ -256,13 +260,15 @@ static int check_m2(struct hello *h, const struct hello2 *m, struct err *e)
 	if (id_eq(&m->id, &n->self.id)) {
 		if (m->boot == n->conf.boot_id)
 			return err_set(e, ERR_INVALID, "%s is this daemon itself", at_text(&h->at, CHAN_CTRL, at));
-		net_tell(n, LOG_ERROR_, "duplicate_identity", &m->id, "another daemon at %s runs with this daemon's own key: the "
+		net_tell(n, LOG_ERROR_, "duplicate_identity", &m->id,
+			"another daemon at %s runs with this daemon's own key: the "
 			"state directory was copied; stop one of the two, or delete its key file and start it again",
 			at_text(&h->at, CHAN_CTRL, at));
 		return err_set(e, ERR_AUTH, "another daemon at %s has this daemon's own key; give it a key of its own",
 			at_text(&h->at, CHAN_CTRL, at));
 	}
-	if (m->version < n->version_min || m->version > n->version_max || !(m->suite & n->suites) || (m->suite & (m->suite - 1)))
+	if (m->version < n->version_min || m->version > n->version_max || !(m->suite & n->suites) ||
+		(m->suite & (m->suite - 1)))
 		return err_set(e, ERR_PROTOCOL, "an answer to HELLO that chose version %u and suite %u, which were not offered",
 			m->version, m->suite);
 	if (h->peer && !id_eq(&h->peer->id, &m->id))
@@ -336,7 +342,8 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	peer = h->peer ? h->peer : peer_make(n, &m.id);
 	s = peer && !peer->banned_until_us ? derive(h, &m, p, len) : NULL;
 	if (!s) {
-		err_set(&e, peer ? ERR_REFUSED : ERR_FULL, peer ? "the peer is banned" : "the address book is full of peers in use");
+		err_set(&e, peer ? ERR_REFUSED : ERR_FULL, peer ? "the peer is banned" :
+			"the address book is full of peers in use");
 		fail(h, &e);
 		return;
 	}
@@ -369,7 +376,8 @@ void hello_on_too_old(struct net *n, struct via via, const uint8_t *p, size_t le
 	at_text(&h->at, h->through_door ? CHAN_DOOR : CHAN_CTRL, at);
 	switch (t.why) {
 	case REFUSAL_VERSION:
-		err_set(&e, ERR_VERSION, "%s speaks protocol versions %u to %u, this daemon %u to %u: upgrade the older of the two",
+		err_set(&e, ERR_VERSION,
+			"%s speaks protocol versions %u to %u, this daemon %u to %u: upgrade the older of the two",
 			at, t.version_min, t.version_max, n->version_min, n->version_max);
 		break;
 	case REFUSAL_SWARM_KEY:

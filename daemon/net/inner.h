@@ -68,7 +68,8 @@ struct peer {
 	uint64_t boot, boot_before, boot_since_us;
 	bool mailbox;                           /* a HELLO over the mailboxes has succeeded since its boot */
 	bool client;                            /* answers go through this daemon's door */
-	bool as_client;                         /* it answers through its own door only: this daemon cannot be dialled from there */
+	/* it answers through its own door only: this daemon cannot be dialled from there */
+	bool as_client;
 	uint64_t door_token; bool door_busy; struct timer door_timer; struct list door_queue;
 	bool owes_ack;                          /* it pushed through its door and waits for a sign */
 	struct list sessions; struct hello *hello; uint64_t hello_next_us, prove_next_us;
@@ -202,7 +203,8 @@ bool peer_partner(const struct peer *p);        /* worth the sockets of its mail
 
 /* ---- serve.c ---- */
 /* token: it came through this daemon's door, and so goes the answer; 0 = by the mailboxes. */
-void serve_request(struct net *n, struct peer *p, uint64_t token, const struct header *h, const char *json, const uint8_t *blob);
+void serve_request(struct net *n, struct peer *p, uint64_t token, const struct header *h, const char *json,
+	const uint8_t *blob);
 void serve_forget_boot(struct peer *p);
 void serve_free(struct peer *p);
 void serve_free_kept(struct net *n);            /* requests that nobody has answered */

@@ -1,4 +1,5 @@
-/* Is a peer there? Silence alone says little: a socket that breaks is a hint (maybe_dead), one ping that is not answered
+/* Is a peer there? Silence alone says little: a socket that breaks is a hint (maybe_dead), one ping that is not
+ * answered
  * within three round trips settles it. Peers that somebody cares about are looked at every 5 ms and pinged when they
  * have been silent, because power loss and partitions say nothing at all. */
 #include <stdlib.h>
@@ -176,7 +177,8 @@ static void probe_done(void *arg, const struct frame *answer, const struct err *
 	if (p)
 		p->probe_of = NULL;
 	free(q);
-	/* Anything heard since counts as an answer; so does a refusal. Another end of the call (ban, restart) says nothing. */
+	/* Anything heard since counts as an answer; so does a refusal. Another end of the call (ban, restart) says
+	 * nothing. */
 	if (!p || !e || (e->code != ERR_TIMEOUT && e->code != ERR_UNREACHABLE) || p->heard_us > was.asked_us)
 		return;
 	/* A socket has been connected since, so a process is there: the ping may have died with the next connection. */

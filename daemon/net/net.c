@@ -151,7 +151,8 @@ static void on_message(void *arg, struct via via, const uint8_t *msg, size_t len
 		return;
 	default:
 		n->count.bad_magic++;
-		net_tell(n, LOG_DEBUG_, "garbage", NULL, "%zu bytes that are no frame of this protocol: does something else dial "
+		net_tell(n, LOG_DEBUG_, "garbage", NULL,
+			"%zu bytes that are no frame of this protocol: does something else dial "
 			"this port?", len);
 		return;
 	}
@@ -164,7 +165,8 @@ static void on_message(void *arg, struct via via, const uint8_t *msg, size_t len
 	}
 	if (pre.version < n->version_min || pre.version > n->version_max) {
 		n->count.bad_version++;
-		net_tell(n, LOG_WARN_, "version_mismatch", NULL, "a frame of protocol version %u, this daemon speaks %u to %u: upgrade "
+		net_tell(n, LOG_WARN_, "version_mismatch", NULL,
+			"a frame of protocol version %u, this daemon speaks %u to %u: upgrade "
 			"the older of the two", pre.version, n->version_min, n->version_max);
 		return;
 	}
@@ -350,8 +352,10 @@ json_t *net_status(struct net *n)
 		"address", at_text(&n->conf.self, CHAN_CTRL, at), "cipher", suite_name(suite_choose(n->suites, n->suites)),
 		"client", n->conf.client, "swarm_key", n->conf.has_swarm_key, "peers", (json_int_t)map_len(n->peers),
 		"sessions", (json_int_t)c->sessions, "calls_open", (json_int_t)c->calls_open, "counters",
-		"frames_in", (json_int_t)c->frames_in, "frames_out", (json_int_t)c->frames_out, "bad_magic", (json_int_t)c->bad_magic,
-		"bad_frame", (json_int_t)c->bad_frame, "bad_version", (json_int_t)c->bad_version, "bad_seal", (json_int_t)c->bad_seal,
+		"frames_in", (json_int_t)c->frames_in, "frames_out", (json_int_t)c->frames_out, "bad_magic",
+		(json_int_t)c->bad_magic,
+		"bad_frame", (json_int_t)c->bad_frame, "bad_version", (json_int_t)c->bad_version, "bad_seal",
+		(json_int_t)c->bad_seal,
 		"replayed", (json_int_t)c->replayed, "bad_json", (json_int_t)c->bad_json,
 		"unknown_session", (json_int_t)c->unknown_session, "hello_limited", (json_int_t)c->hello_limited,
 		"wrong_swarm_key", (json_int_t)c->wrong_swarm_key);

@@ -71,9 +71,11 @@ struct peer_info {
 	struct net_bytes bytes;
 };
 bool net_peer(struct net *n, const struct id *peer, struct peer_info *ret);
-size_t net_peers(struct net *n, struct peer_info *out, size_t max);      /* insertion order; returns how many there are */
+/* insertion order; returns how many there are */
+size_t net_peers(struct net *n, struct peer_info *out, size_t max);
 void net_ban(struct net *n, const struct id *peer, uint64_t us, const char *why);
-/* Told when a peer looks dead (linkinfo, then one unanswered ping of 3 round trips), says goodbye, or comes back. Many watchers. */
+/* Told when a peer looks dead (linkinfo, then one unanswered ping of 3 round trips), says goodbye, or comes back.
+ * Many watchers. */
 enum net_news { NEWS_DEAD, NEWS_GOODBYE, NEWS_ALIVE, NEWS_RESTARTED /* new boot id */ };
 typedef void net_news_fn(void *arg, const struct id *peer, enum net_news what);
 void net_watch(struct net *n, net_news_fn *fn, void *arg);
@@ -90,22 +92,25 @@ struct frame {                                  /* what handlers and callers get
 	enum kind kind; struct id from; const json_t *json; const uint8_t *blob; size_t blob_len; enum net_class cls;
 };
 struct call;
-typedef void net_done_fn(void *arg, const struct frame *answer, const struct err *e);  /* exactly one of the two is NULL */
+/* exactly one of the two is NULL */
+typedef void net_done_fn(void *arg, const struct frame *answer, const struct err *e);
 /* Steals json (may be NULL = {}). timeout_us from now. The handle is valid until done is called. */
-struct call *net_call(struct net *n, const struct id *to, enum kind k, json_t *json, struct blob blob, enum net_class cls,
-	uint64_t timeout_us, net_done_fn *done, void *arg);
+struct call *net_call(struct net *n, const struct id *to, enum kind k, json_t *json, struct blob blob,
+	enum net_class cls, uint64_t timeout_us, net_done_fn *done, void *arg);
 void net_cancel(struct net *n, struct call *c); /* done is NOT called; the answer is dropped */
-/* One-way: may be lost. 0, or -1 when it cannot even be queued (no address, queue full); the blob is then given back already. */
+/* One-way: may be lost. 0, or -1 when it cannot even be queued (no address, queue full); the blob is then given back
+ * already. */
 int net_post(struct net *n, const struct id *to, enum kind k, json_t *json, struct blob blob, enum net_class cls);
 
-/* Handlers. One per kind. A handler must answer a call with exactly one net_reply or net_refuse, now or later
- * (req stays valid until then, even when the caller is gone); for posts req->wants_reply is false and nothing is due. */
+/* One handler per kind. A handler must answer a call with exactly one net_reply or net_refuse, now or later
+ * (valid until then, even when the caller is gone); for posts req->wants_reply is false and nothing is due. */
 struct request { struct net *net; struct frame f; bool wants_reply; };
 typedef void net_handler_fn(void *arg, struct request *req);
 void net_on(struct net *n, enum kind k, net_handler_fn *fn, void *arg);
 /* What net_on was given for k, when its handler is fn; else NULL. For handlers that several owners share. */
 void *net_on_arg(const struct net *n, enum kind k, net_handler_fn *fn);
-struct request *net_keep(struct request *req);  /* to answer later: a copy without json and blob (f.json = NULL, f.blob = NULL) */
+/* to answer later: a copy without json and blob (f.json = NULL, f.blob = NULL) */
+struct request *net_keep(struct request *req);
 void net_reply(struct request *req, json_t *json, struct blob blob);    /* steals json; frees a kept request */
 void net_refuse(struct request *req, const struct err *e);
 
@@ -117,7 +122,8 @@ bool net_verify(const struct id *who, const void *p, size_t len, const uint8_t s
 /* ---- events for the operator: (level, code such as "wrong_swarm_key", peer or NULL, text with the remedy) ---- */
 typedef void net_event_fn(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text);
 void net_events(struct net *n, net_event_fn *fn, void *arg);
-struct net_counters { uint64_t frames_in, frames_out, bad_magic, bad_frame, bad_version, bad_seal, replayed, bad_json, unknown_session, hello_limited, wrong_swarm_key, calls_open, sessions; };
+struct net_counters { uint64_t frames_in, frames_out, bad_magic, bad_frame, bad_version, bad_seal, replayed, bad_json,
+	unknown_session, hello_limited, wrong_swarm_key, calls_open, sessions; };
 void net_counters(const struct net *n, struct net_counters *ret);
 json_t *net_status(struct net *n);              /* for `status` and `peers`: new reference */
 

@@ -8,7 +8,8 @@
 #include "common/mem.h"
 #include "net/inner.h"
 
-static_assert(HEADER_BYTES + M3_BYTES + NET_JSON_MAX + NET_BLOB_MAX + AEAD_TAG <= WIRE_MAX, "a frame fits the transport");
+static_assert(HEADER_BYTES + M3_BYTES + NET_JSON_MAX + NET_BLOB_MAX + AEAD_TAG <= WIRE_MAX,
+	"a frame fits the transport");
 #define DOOR_WAIT_MIN_US (5 * MS)
 
 /* ---- messages ---- */

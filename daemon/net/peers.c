@@ -23,7 +23,8 @@ struct peer *peer_find(struct net *n, const struct id *id)
 
 bool peer_busy(const struct peer *p)
 {
-	return p->pins || p->care > 0 || p->hello || !list_empty(&p->calls) || !list_empty(&p->waiting) || p->banned_until_us;
+	return p->pins || p->care > 0 || p->hello || !list_empty(&p->calls) || !list_empty(&p->waiting) ||
+		p->banned_until_us;
 }
 
 static bool make_room(struct net *n)
@@ -111,7 +112,8 @@ void peer_free(struct peer *p)
 	free(p);
 }
 
-/* Better founded knowledge replaces worse, and what the peer itself says replaces all (it may have moved); what others say about a peer whose address is proven is only remembered,
+/* Better founded knowledge replaces worse, and what the peer itself says replaces all (it may have moved); what
+ * others say about a peer whose address is proven is only remembered,
  * and tried when the proven one has stopped answering. */
 void peer_set_address(struct peer *p, const struct endpoint *at, enum at_level level)
 {

@@ -9,7 +9,8 @@
 #include "net/inner.h"
 
 #define AGAIN_MAX_US (5 * SECOND)
-#define PENDING_US (1 * SECOND)                 /* the other side works on it: ask again only in case its answer is lost */
+/* The other side works on it: ask again only in case its answer is lost. */
+#define PENDING_US (1 * SECOND)
 
 struct call_key { uint64_t peer, request; };
 
@@ -169,11 +170,14 @@ static void give_up(struct call *c)
 	id_short(&p->id, who);
 	at_text(&p->at, CHAN_CTRL, at);
 	if (c->pending || (p->heard_us && p->heard_us >= c->sent_us && c->sent_us))
-		err_set(&e, ERR_TIMEOUT, "peer %s at %s is there but did not answer %s in time", who, at, kind_name(c->m->kind));
+		err_set(&e, ERR_TIMEOUT, "peer %s at %s is there but did not answer %s in time", who, at,
+			kind_name(c->m->kind));
 	else if (c->sent_us)
-		err_set(&e, ERR_TIMEOUT, "peer %s at %s did not answer %s (sent %u times)", who, at, kind_name(c->m->kind), c->tries);
+		err_set(&e, ERR_TIMEOUT, "peer %s at %s did not answer %s (sent %u times)", who, at,
+			kind_name(c->m->kind), c->tries);
 	else
-		err_set(&e, ERR_UNREACHABLE, "peer %s at %s cannot be reached%s%s", who, at, p->hello && p->hello->why.code ? ": " : "",
+		err_set(&e, ERR_UNREACHABLE, "peer %s at %s cannot be reached%s%s", who, at,
+			p->hello && p->hello->why.code ? ": " : "",
 			p->hello ? p->hello->why.text : "");
 	p->failures++;
 	rpc_end(c, NULL, &e);
@@ -204,8 +208,8 @@ static void call_fire(struct timer *t)
 	try(c);
 }
 
-struct call *net_call(struct net *n, const struct id *to, enum kind k, json_t *json, struct blob blob, enum net_class cls,
-	uint64_t timeout_us, net_done_fn *done, void *arg)
+struct call *net_call(struct net *n, const struct id *to, enum kind k, json_t *json, struct blob blob,
+	enum net_class cls, uint64_t timeout_us, net_done_fn *done, void *arg)
 {
 	struct call *c = xcalloc(1, sizeof *c);
 	struct call_key key;
@@ -220,7 +224,8 @@ struct call *net_call(struct net *n, const struct id *to, enum kind k, json_t *j
 	c->m = msg_new(k, cls, json, blob);
 	list_init(&c->link);
 	if (c->m->dead)
-		err_set(&e, ERR_LIMIT, "%s: more than %zu bytes of JSON or %u of blob", kind_name(k), json_max(k), NET_BLOB_MAX);
+		err_set(&e, ERR_LIMIT, "%s: more than %zu bytes of JSON or %u of blob", kind_name(k), json_max(k),
+			NET_BLOB_MAX);
 	else if (id_eq(to, &n->self.id))
 		err_set(&e, ERR_INVALID, "a call to this daemon itself");
 	else if (map_len(n->calls) >= n->conf.calls_max || !(c->peer = peer_make(n, to)))
@@ -267,7 +272,8 @@ int net_post(struct net *n, const struct id *to, enum kind k, json_t *json, stru
 
 static void refused(const json_t *j, struct err *e)
 {
-	const char *code = json_string_value(json_object_get(j, "code")), *text = json_string_value(json_object_get(j, "text"));
+	const char *code = json_string_value(json_object_get(j, "code"));
+	const char *text = json_string_value(json_object_get(j, "text"));
 
 	err_set(e, err_from_name(code), "%s", text ? text : "refused without a reason");
 	if (!e->code)

@@ -105,7 +105,8 @@ static struct msg *refusal(const struct err *e)
 
 	memcpy(text, e->text, sizeof text);
 	text_clean(text);
-	return msg_new(KIND_REFUSE, CLASS_control, json_pack("{s:s,s:s}", "code", err_name(e->code), "text", text), NO_BLOB);
+	return msg_new(KIND_REFUSE, CLASS_control, json_pack("{s:s,s:s}", "code", err_name(e->code), "text", text),
+		NO_BLOB);
 }
 
 static void send_answer(struct peer *p, struct msg *m, uint64_t request, uint16_t flags, uint64_t token)
@@ -259,13 +260,16 @@ static void serve_call(struct net *n, struct peer *p, const struct header *h, co
 	p->pins--;
 }
 
-void serve_request(struct net *n, struct peer *p, uint64_t token, const struct header *h, const char *json, const uint8_t *blob)
+void serve_request(struct net *n, struct peer *p, uint64_t token, const struct header *h, const char *json,
+	const uint8_t *blob)
 {
 	bool call = h->pre.flags & FLAG_CALL;
 	uint64_t low = h->request - h->span;
+	struct json_limits lim = JSON_BULK;
 	json_t *j = NULL;
 	struct err e = {0};
 
+	lim.bytes = json_max(h->pre.kind);
 	if (call) {
 		if (!p->served)
 			p->served = map_new(n->map_key);
@@ -281,7 +285,7 @@ void serve_request(struct net *n, struct peer *p, uint64_t token, const struct h
 			answer_plain(p, h, msg_new(KIND_REPLY, CLASS_control, NULL, NO_BLOB), FLAG_PROMPT, token);
 		return;
 	}
-	if (h->json_len && !(j = json_read(json, h->json_len, (struct json_limits){ json_max(h->pre.kind), 8, 4096 }, &e))) {
+	if (h->json_len && !(j = json_read(json, h->json_len, lim, &e))) {
 		n->count.bad_json++;
 		err_wrap(&e, "%s", kind_name(h->pre.kind));
 	} else if (!n->handlers[h->pre.kind].fn) {

@@ -20,7 +20,8 @@
 #define BIG ((size_t)100 * 1000 * 1000)
 #define ROUNDS 5
 
-struct side { struct loop *loop; struct env *env; struct nano *nano; struct net *net; struct chunks *chunks; uint8_t *mem; };
+struct side { struct loop *loop; struct env *env; struct nano *nano; struct net *net; struct chunks *chunks;
+	uint8_t *mem; };
 static struct side me;
 static struct id other;
 static bool over;
@@ -90,7 +91,8 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		over = true;
 	else if (begun < CALLS) {
 		begun++;
-		net_call(me.net, &other, KIND_RUN_STATE, json_pack("{s:i}", "n", 1), NO_BLOB, CLASS_control, 10000000, answered, NULL);
+		net_call(me.net, &other, KIND_RUN_STATE, json_pack("{s:i}", "n", 1), NO_BLOB, CLASS_control, 10000000,
+			answered, NULL);
 	}
 }
 
@@ -141,14 +143,16 @@ static json_t *ask(const struct endpoint *at)
 	cold = seconds() - t;
 	for (int i = 0; i < TRIPS; i++) {
 		t = seconds();
-		net_call(me.net, &other, KIND_RUN_STATE, json_pack("{s:i}", "n", 1), NO_BLOB, CLASS_control, 10000000, one, NULL);
+		net_call(me.net, &other, KIND_RUN_STATE, json_pack("{s:i}", "n", 1), NO_BLOB, CLASS_control, 10000000, one,
+			NULL);
 		wait_over();
 		trip[i] = seconds() - t;
 	}
 	qsort(trip, TRIPS, sizeof *trip, by_value);
 	t = seconds();
 	for (begun = 0; begun < OPEN; begun++)
-		net_call(me.net, &other, KIND_RUN_STATE, json_pack("{s:i}", "n", 1), NO_BLOB, CLASS_control, 10000000, answered, NULL);
+		net_call(me.net, &other, KIND_RUN_STATE, json_pack("{s:i}", "n", 1), NO_BLOB, CLASS_control, 10000000,
+		answered, NULL);
 	wait_over();
 	calls = CALLS / (seconds() - t);
 	for (int i = 0; i < ROUNDS; i++) {
@@ -160,7 +164,8 @@ static json_t *ask(const struct endpoint *at)
 	}
 	qsort(best, ROUNDS, sizeof *best, by_value);
 	return json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "hello_ms", cold * 1e3, "trip_us_median", trip[TRIPS / 2] * 1e6,
-		"trip_us_p99", trip[TRIPS * 99 / 100] * 1e6, "calls_per_s", calls, "transfer_100MB_ms_median", best[ROUNDS / 2] * 1e3,
+		"trip_us_p99", trip[TRIPS * 99 / 100] * 1e6, "calls_per_s", calls, "transfer_100MB_ms_median",
+		best[ROUNDS / 2] * 1e3,
 		"transfer_100MB_ms_best", best[0] * 1e3, "transfer_MB_per_s", (double)BIG / 1e6 / best[ROUNDS / 2]);
 }
 

@@ -1,6 +1,9 @@
-/* A whole net room that receives any bytes. First byte of the input, modulo 4: 0 the rest as it is; 1 an M1 of ours whose
- * body the input overwrites, with its MAC made good; 2 a frame whose kind, flags, JSON and blob the input chooses, sealed
- * by a peer with a session, so that handlers and transfers see what a hostile member can say; 3 the same, as an answer. */
+/* A whole net room that receives any bytes. First byte of the input, modulo 4: 0 the rest as it is; 1 an M1 of ours
+ * whose
+ * body the input overwrites, with its MAC made good; 2 a frame whose kind, flags, JSON and blob the input chooses,
+ * sealed
+ * by a peer with a session, so that handlers and transfers see what a hostile member can say; 3 the same, as an
+ * answer. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/hash.h"
@@ -54,7 +57,8 @@ static bool pump(struct nowhere *w)
 	return true;
 }
 
-static const struct env_ops ops = { .now = now, .wall = now, .timer = timer, .send = send_later, .close_link = close_link,
+static const struct env_ops ops = { .now = now, .wall = now, .timer = timer, .send = send_later,
+	.close_link = close_link,
 	.linkinfo = linkinfo, .rand = chance, .secure = secure };
 
 static void echo(void *arg, struct request *r)
@@ -120,7 +124,8 @@ static void moved(void *arg, struct xfer *x, const struct err *e) {}
 
 static void sealed(struct net *a, struct net *b, struct session *s, const uint8_t *p, size_t n, bool reply)
 {
-	static const uint8_t kinds[] = { KIND_CHUNK, KIND_CHUNK_WANT, KIND_PING, KIND_DHT_FIND, KIND_AVG_COMMIT, KIND_GOODBYE, KIND_DHT_GET };
+	static const uint8_t kinds[] = { KIND_CHUNK, KIND_CHUNK_WANT, KIND_PING, KIND_DHT_FIND, KIND_AVG_COMMIT,
+		KIND_GOODBYE, KIND_DHT_GET };
 	size_t json, blob;
 	struct header h = {0};
 	struct piece pieces[2];

@@ -53,7 +53,8 @@ static inline void net_app_echo(void *arg, struct request *r)
 	net_reply(r, json_pack("{s:I,s:I}", "n", x + 1, "blob", (json_int_t)r->f.blob_len), NO_BLOB);
 }
 
-static inline void net_app_event(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text)
+static inline void net_app_event(void *arg, enum log_level level, const char *code, const struct id *peer,
+	const char *text)
 {
 	struct net_world *w = arg;
 
@@ -146,7 +147,8 @@ static inline void net_app_know(struct sim *s, int a, int b)
 }
 
 /* One call with its end. */
-struct ended { unsigned times; bool ok; enum err_code code; uint64_t n; char text[320]; uint64_t at_us; struct sim *sim; };
+struct ended { unsigned times; bool ok; enum err_code code; uint64_t n; char text[320]; uint64_t at_us;
+	struct sim *sim; };
 static inline void net_app_ended(void *arg, const struct frame *f, const struct err *e)
 {
 	struct ended *d = arg;

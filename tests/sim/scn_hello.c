@@ -48,7 +48,8 @@ static void expect(struct sim *s, struct ended *e, enum err_code code, const cha
 {
 	sim_check(s, sim_run_until(s, ended, NULL, 20000000));
 	if (!e->times || e->code != code || (text && !strstr(e->text, text)))
-		sim_fail(s, "ended %u times with %s (%s), expected %s (%s)", e->times, err_name(e->code), e->text, err_name(code), text ? text : "");
+		sim_fail(s, "ended %u times with %s (%s), expected %s (%s)", e->times, err_name(e->code), e->text,
+		err_name(code), text ? text : "");
 }
 
 static struct net *net_of(struct sim *s, int node)
@@ -216,7 +217,8 @@ static void scn_nat(struct sim *s)
 	transfer(s, 0, 1, 700000);
 	transfer(s, 1, 0, 700000);
 	sim_run_for(s, 3000000);
-	sim_check(s, peer_find(net_of(s, 0), net_self(net_of(s, 1)))->client);          /* the proof of its address has failed */
+	/* the proof of its address has failed */
+	sim_check(s, peer_find(net_of(s, 0), net_self(net_of(s, 1)))->client);
 	expect(s, call(s, 0, 1, 5000000), ERR_NONE, NULL);
 	expect(s, call(s, 1, 0, 5000000), ERR_NONE, NULL);
 }
@@ -264,6 +266,7 @@ static void scn_rekey(struct sim *s)
 	session_unref(first);
 }
 
-static const struct scn list[] = { SCN(simultaneous), SCN(wrong_key), SCN(versions), SCN(dial), SCN(client), SCN(nat), SCN(reset),
+static const struct scn list[] = { SCN(simultaneous), SCN(wrong_key), SCN(versions), SCN(dial), SCN(client), SCN(nat),
+	SCN(reset),
 	SCN(rekey), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }

@@ -1,5 +1,6 @@
 /* Scenarios of life and death: how soon a death is told, that nothing is told twice or falsely, and that whatever
- * waited for the dead ends at once. Transfers under faults too: they end once on each side, and never with wrong bytes. */
+ * waited for the dead ends at once. Transfers under faults too: they end once on each side, and never with wrong
+ * bytes. */
 #include "net/inner.h"
 #include "net_app.h"
 
@@ -46,7 +47,8 @@ static struct id pair(struct sim *s)
 static void within(struct sim *s, uint64_t since, uint64_t limit, const char *what)
 {
 	if (sim_now(s) - since > limit)
-		sim_fail(s, "%s after %llu us, at most %llu", what, (unsigned long long)(sim_now(s) - since), (unsigned long long)limit);
+		sim_fail(s, "%s after %llu us, at most %llu", what, (unsigned long long)(sim_now(s) - since),
+		(unsigned long long)limit);
 }
 
 static void scn_kill(struct sim *s)
@@ -169,14 +171,17 @@ static void start(struct sim *s, uint64_t deadline_us)
 	for (size_t i = 0; i < BIG; i += 8)
 		memcpy(data + i, &(uint64_t){ rng_at(sim_seed(s), i) }, 8);
 	memset(out, 0, BIG);
-	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, BIG, sim_now(s) + deadline_us, net_app_moved, &m[1]);
-	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, sim_now(s) + deadline_us, net_app_moved, &m[0]);
+	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, BIG, sim_now(s) + deadline_us, net_app_moved,
+		&m[1]);
+	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, sim_now(s) + deadline_us,
+		net_app_moved, &m[0]);
 }
 
 static void scn_torn(struct sim *s)
 {
 	pair(s);
-	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 5000, .jitter_us = 2000, .bytes_per_s = 20000000, .break_every = 15 });
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 5000, .jitter_us = 2000, .bytes_per_s = 20000000,
+		.break_every = 15 });
 	start(s, 60000000);
 	sim_check(s, sim_run_until(s, both_moved, NULL, 70000000));
 	if (!m[0].ok || !m[1].ok || memcmp(data, out, BIG))
@@ -205,7 +210,8 @@ static void scn_transfer_kill(struct sim *s)
 
 	pair(s);
 	net_care(app(s, 1)->net, net_self(app(s, 0)->net), 1);
-	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 1000, /* what is under way arrives after the death */ .bytes_per_s = 20000000 });
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 1000,
+		/* what is under way arrives after the death */ .bytes_per_s = 20000000 });
 	start(s, 60000000);
 	sim_run_for(s, 80000);
 	sim_check(s, !m[0].times && !m[1].times);
@@ -226,21 +232,26 @@ static void scn_transfer_wrong(struct sim *s)
 	pair(s);
 	/* lengths that differ: told to both */
 	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, 1000, 0, net_app_moved, &m[1]);
-	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, 2000, CLASS_weight, sim_now(s) + 5000000, net_app_moved, &m[0]);
+	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, 2000, CLASS_weight, sim_now(s) + 5000000,
+		net_app_moved, &m[0]);
 	sim_check(s, sim_run_until(s, both_moved, NULL, 4000000));
-	sim_check(s, m[0].code == ERR_MISMATCH && m[1].code == ERR_MISMATCH && strstr(m[0].text, "2000") && strstr(m[0].text, "1000"));
+	sim_check(s, m[0].code == ERR_MISMATCH && m[1].code == ERR_MISMATCH && strstr(m[0].text, "2000") &&
+		strstr(m[0].text, "1000"));
 	/* nobody takes it: TIMEOUT at the deadline, saying so */
 	begin(s);
 	tag.b[0] = 3;
 	at = sim_now(s);
-	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, at + 3000000, net_app_moved, &m[0]);
-	sim_check(s, sim_run_until(s, sent_moved, NULL, 4000000) && m[0].code == ERR_TIMEOUT && strstr(m[0].text, "does not expect"));
+	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, at + 3000000, net_app_moved,
+		&m[0]);
+	sim_check(s, sim_run_until(s, sent_moved, NULL, 4000000) && m[0].code == ERR_TIMEOUT && strstr(m[0].text,
+		"does not expect"));
 	/* the sender gives up: the receiver hears of it */
 	begin(s);
 	tag.b[0] = 4;
 	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 1000, .bytes_per_s = 4000000 });
 	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, BIG, 0, net_app_moved, &m[1]);
-	x = xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, sim_now(s) + 60000000, net_app_moved, &m[0]);
+	x = xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, sim_now(s) + 60000000,
+		net_app_moved, &m[0]);
 	sim_run_for(s, 300000);
 	xfer_cancel(x);
 	sim_check(s, sim_run_until(s, received_moved, NULL, 4000000) && m[1].code == ERR_CANCELLED && !m[0].times);
@@ -248,7 +259,8 @@ static void scn_transfer_wrong(struct sim *s)
 	begin(s);
 	tag.b[0] = 5;
 	x = xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, BIG, 0, net_app_moved, &m[1]);
-	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, sim_now(s) + 60000000, net_app_moved, &m[0]);
+	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, sim_now(s) + 60000000,
+		net_app_moved, &m[0]);
 	sim_run_for(s, 400000);
 	sim_check(s, xfer_bytes(x) > 0 && xfer_bytes(x) < BIG);
 	xfer_cancel(x);
@@ -278,7 +290,8 @@ static void scn_transfer_again(struct sim *s)
 
 		begin(s);
 		memset(data, i + 1, n);
-		xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, n, CLASS_weight, sim_now(s) + 5000000, net_app_moved, &m[0]);
+		xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, n, CLASS_weight, sim_now(s) + 5000000,
+			net_app_moved, &m[0]);
 		sim_run_for(s, 20000);
 		sim_check(s, !m[0].times);
 		xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, n, 0, net_app_moved, &m[1]);
@@ -286,6 +299,7 @@ static void scn_transfer_again(struct sim *s)
 	}
 }
 
-static const struct scn list[] = { SCN(kill), SCN(power), SCN(flicker), SCN(pause), SCN(leave), SCN(restart), SCN(late), SCN(torn),
+static const struct scn list[] = { SCN(kill), SCN(power), SCN(flicker), SCN(pause), SCN(leave), SCN(restart),
+	SCN(late), SCN(torn),
 	SCN(narrow), SCN(transfer_kill), SCN(transfer_wrong), SCN(transfer_again), SCN(transfer_changed), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }

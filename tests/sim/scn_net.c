@@ -106,7 +106,8 @@ static void watch_nonces(void *arg, int from, int to, enum chan chan, const uint
 	}
 	/* The tap sees frames in the order of their sealing. */
 	if (h.counter <= *last)
-		sim_fail(v->sim, "counter %llu after %llu under one key", (unsigned long long)h.counter, (unsigned long long)*last);
+		sim_fail(v->sim, "counter %llu after %llu under one key", (unsigned long long)h.counter,
+		(unsigned long long)*last);
 	*last = h.counter;
 }
 
@@ -131,7 +132,8 @@ static void nonces_end(struct nonces *v)
 
 #define STORM_NODES 5
 #define STORM_CALLS 300
-struct storm { struct sim *s; struct ended d[STORM_CALLS + 1]; uint32_t started; bool over; struct id id[STORM_NODES]; struct net_world w; };
+struct storm { struct sim *s; struct ended d[STORM_CALLS + 1]; uint32_t started; bool over; struct id id[STORM_NODES];
+struct net_world w; };
 
 /* Outlives the nodes, whose calls end when sim_free stops them. */
 static struct storm the_storm;

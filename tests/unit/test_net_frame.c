@@ -23,9 +23,12 @@ static void test_names(void **state)
 
 static struct header sample(size_t json, size_t blob, bool m3)
 {
-	struct header h = { .pre = { .version = 1, .kind = KIND_DHT_GET, .flags = FLAG_CALL | (m3 ? FLAG_M3 : 0), .oldest = 1,
-		.length = (uint32_t)frame_bytes(json, blob, m3) }, .request = 0x1122334455667788, .boot = 7, .session = 8, .counter = 9,
-		.json_len = (uint32_t)json, .blob_len = (uint32_t)blob, .connection = 10, .span = 11, .chan = CHAN_BULK, .cls = CLASS_weight };
+	struct header h = { .pre = { .version = 1, .kind = KIND_DHT_GET, .flags = FLAG_CALL | (m3 ? FLAG_M3 : 0),
+		.oldest = 1,
+		.length = (uint32_t)frame_bytes(json, blob, m3) }, .request = 0x1122334455667788, .boot = 7, .session = 8,
+		.counter = 9,
+		.json_len = (uint32_t)json, .blob_len = (uint32_t)blob, .connection = 10, .span = 11, .chan = CHAN_BULK,
+		.cls = CLASS_weight };
 
 	memset(h.sender.b, 0xab, 32);
 	return h;
@@ -102,7 +105,8 @@ static void test_header_limits(void **state)
 
 static struct hello1 hello1_sample(void)
 {
-	struct hello1 m = { .version_min = 1, .version_max = 3, .flags = HELLO_CLIENT, .suites = 3, .boot = 99, .software = "test 1" };
+	struct hello1 m = { .version_min = 1, .version_max = 3, .flags = HELLO_CLIENT, .suites = 3, .boot = 99,
+		.software = "test 1" };
 
 	memset(m.e, 0x11, 32);
 	m.at.ip[15] = 1;

@@ -11,7 +11,8 @@
 #define SIDES 3
 #define BIG ((size_t)3 << 20)
 
-struct side { struct loop *loop; struct env *env; struct nano *nano; struct net *net; struct chunks *chunks; struct log *log;
+struct side { struct loop *loop; struct env *env; struct nano *nano; struct net *net; struct chunks *chunks;
+	struct log *log;
 	unsigned handled, news[4]; char code[32]; struct request *held; bool hold; };
 static struct side v[SIDES];
 static struct { unsigned times; bool ok; enum err_code code; char text[320]; } d[64], m[2];
@@ -124,7 +125,8 @@ static void ended(void *arg, const struct frame *f, const struct err *e)
 
 static void call(int i, int from, int to, uint64_t timeout_us)
 {
-	net_call(v[from].net, net_self(v[to].net), KIND_RUN_STATE, json_pack("{s:i}", "n", i), NO_BLOB, CLASS_control, timeout_us,
+	net_call(v[from].net, net_self(v[to].net), KIND_RUN_STATE, json_pack("{s:i}", "n", i), NO_BLOB, CLASS_control,
+		timeout_us,
 		ended, (void *)(intptr_t)i);
 }
 

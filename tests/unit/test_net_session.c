@@ -37,7 +37,8 @@ static void test_vectors(void **state)
 	unhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c", id.b);
 	assert_memory_equal(&s.id, &id, 32);
 	signer_sign(&s, "\x72", 1, c);
-	unhex("92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00", want);
+	unhex("92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+		"085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00", want);
 	assert_memory_equal(c, want, 64);
 	assert_true(sig_verify(&id, "\x72", 1, c));
 	assert_false(sig_verify(&id, "\x73", 1, c));
@@ -83,7 +84,8 @@ static void unmake(struct both b)
 #define BODY "{\"a\":1}blobblob"
 static size_t seal(struct session *s, enum chan c, uint32_t connection, uint8_t *out)
 {
-	struct header h = { .pre = { .version = 1, .kind = KIND_DHT_GET, .oldest = 1, .length = (uint32_t)frame_bytes(7, 8, false) },
+	struct header h = { .pre = { .version = 1, .kind = KIND_DHT_GET, .oldest = 1, .length = (uint32_t)frame_bytes(7, 8,
+		false) },
 		.json_len = 7, .blob_len = 8, .chan = c };
 	struct piece p[2] = { { BODY, 7 }, { BODY + 7, 8 } };
 
@@ -254,7 +256,8 @@ static void test_suites(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_vectors), cmocka_unit_test(test_x25519_rfc), cmocka_unit_test(test_keys),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_vectors), cmocka_unit_test(test_x25519_rfc),
+		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_open), cmocka_unit_test(test_flips), cmocka_unit_test(test_channels),
 		cmocka_unit_test(test_connections), cmocka_unit_test(test_replay_property), cmocka_unit_test(test_m3),
 		cmocka_unit_test(test_suites) };

@@ -131,7 +131,8 @@ static size_t fresh(struct bed *b, uint8_t *out, struct header *h, const char *j
 	struct piece piece = { json, strlen(json) };
 
 	*h = (struct header){ .pre = { .version = 1, .kind = KIND_DHT_FIND, .flags = FLAG_CALL, .oldest = 1,
-		.length = (uint32_t)frame_bytes(strlen(json), 0, false) }, .request = p->next_request++, .boot = b->a->net->conf.boot_id,
+		.length = (uint32_t)frame_bytes(strlen(json), 0, false) }, .request = p->next_request++,
+		.boot = b->a->net->conf.boot_id,
 		.json_len = (uint32_t)strlen(json), .chan = CHAN_CTRL, .sender = *sender };
 	session_seal(s, h, 1000, &piece, 1, out);
 	return h->pre.length;
@@ -156,7 +157,8 @@ static void test_flipped(void **state)
 	give(b->b, CHAN_CTRL, w, n);            /* whole, it is taken */
 	assert_int_equal(b->b->handled, 2);
 	struct net_counters c = counters(b->b);
-	assert_int_equal(c.bad_magic + c.bad_frame + c.bad_version + c.bad_seal + c.unknown_session + c.replayed, 8 * n + n);
+	assert_int_equal(c.bad_magic + c.bad_frame + c.bad_version + c.bad_seal + c.unknown_session + c.replayed,
+		8 * n + n);
 }
 
 /* A member of the swarm with a session of its own says to be another member. */
@@ -286,7 +288,8 @@ static void test_half_open(void **state)
 	assert_int_equal(map_len(b->b->net->sessions), 1);
 }
 
-/* M1 again and again: one answer, the same bytes, no new half session. A replay later costs one half session, no peer. */
+/* M1 again and again: one answer, the same bytes, no new half session. A replay later costs one half session, no
+ * peer. */
 static void test_m1_again(void **state)
 {
 	struct bed *b = *state;
@@ -380,7 +383,8 @@ static void test_m3_forged(void **state)
 	m3_make(s->m3, &thief, transcript);
 	memcpy(s->m3, b->a->net->self.id.b, 32);        /* "I am A" */
 	struct header hd = { .pre = { .version = 1, .kind = KIND_DHT_FIND, .flags = FLAG_CALL | FLAG_M3, .oldest = 1,
-		.length = (uint32_t)frame_bytes(2, 0, true) }, .request = 1, .boot = 5, .json_len = 2, .sender = b->a->net->self.id };
+		.length = (uint32_t)frame_bytes(2, 0, true) }, .request = 1, .boot = 5, .json_len = 2,
+		.sender = b->a->net->self.id };
 	struct piece p[2] = { { s->m3, M3_BYTES }, { "{}", 2 } };
 	session_seal(s, &hd, 1, p, 2, w);
 	give(b->b, CHAN_CTRL, w, hd.pre.length);
@@ -446,8 +450,10 @@ static void test_status(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(test_replay), T(test_reflected), T(test_other_channel), T(test_flipped),
-		T(test_forged_sender), T(test_stale_session), T(test_bad_json), T(test_garbage), T(test_half_open), T(test_m1_again),
-		T(test_m1_wrong_key), T(test_hello_replay), T(test_m3_forged), T(test_peers_bounded), T(test_hints), T(test_status) };
+		T(test_forged_sender), T(test_stale_session), T(test_bad_json), T(test_garbage), T(test_half_open),
+		T(test_m1_again),
+		T(test_m1_wrong_key), T(test_hello_replay), T(test_m3_forged), T(test_peers_bounded), T(test_hints),
+		T(test_status) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
