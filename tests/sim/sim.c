@@ -404,6 +404,7 @@ void sim_free(struct sim *s)
 
 	if (!s)
 		return;
+	s->ending = true;
 	for (int i = 0; i < s->nodes; i++)
 		sim_stop(s->node[i], true);
 	simnet_free(s);

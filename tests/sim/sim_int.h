@@ -114,6 +114,7 @@ struct sim {
 	struct map *ports, *doors;              /* (ip, port) -> node; token -> pipe */
 	uint64_t next_id; uint32_t next_number;
 	struct check checks[SIM_CHECKS_MAX]; int nchecks;
+	bool ending;                            /* sim_free has begun: nobody is told of deaths */
 	struct sim_costs costs;
 	struct sim_stats stats;
 	uint64_t hash, same_time;

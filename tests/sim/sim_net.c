@@ -375,6 +375,8 @@ void simnet_died(struct snode *n, bool quiet)
 {
 	struct sim *s = n->sim;
 
+	if (s->ending)
+		return;
 	list_each_safe(i, &s->pipes) {
 		struct pipe *p = list_entry(i, struct pipe, all);
 		if (p->to == n->index && p->to_life == n->life) {
