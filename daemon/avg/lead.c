@@ -114,8 +114,14 @@ void lead_next_attempt(struct round *r)
 	}
 	l->phase = LEAD_DATA;
 	l->phase_us = now_of(r->a);
-	for (size_t i = 0; i < r->b.n; i++)
+	size_t in = 0;
+	for (size_t i = 0; i < r->b.n; i++) {
 		l->m[i].acked = l->m[i].answered = false;
+		in += l->samples[i] > 0;
+	}
+	if (l->attempts)
+		hub_event(r->a, LOG_INFO_, "attempt", NULL, "epoch %llu: attempt %u with %zu of %zu members", (unsigned long long)r->b.epoch,
+			l->attempts, in, r->b.n);
 	attempt_send(r);
 }
 
@@ -339,6 +345,16 @@ void lead_step(struct round *r)
 	}
 }
 
+static void tell_late(const struct round *r)
+{
+	for (size_t i = 0; i < r->b.n; i++) {
+		const struct lead_member *m = &r->lead->m[i];
+		if (m->awaited && !m->is_ready && !m->refused && !m->gone)
+			hub_event(r->a, LOG_INFO_, "late", &r->b.m[i].id, "epoch %llu goes on without its samples: it did not answer BEGIN in time",
+				(unsigned long long)r->b.epoch);
+	}
+}
+
 void lead_fire(struct timer *t)
 {
 	struct lead *l = container_of(t, struct lead, timer);
@@ -347,6 +363,7 @@ void lead_fire(struct timer *t)
 	if (r->closed || r->fail || r->commit)
 		return;
 	if (l->phase == LEAD_READY) {
+		tell_late(r);
 		for (size_t i = 0; i < r->b.n; i++)
 			if ((int)i != r->me)
 				l->m[i].awaited = false;

@@ -25,6 +25,25 @@ static void care_all(struct round *r, int delta)
 	}
 }
 
+/* BEGIN tells of members that came since the last commit. */
+static void know_all(struct avg *a, const struct body *b)
+{
+	for (size_t i = 0; i < b->n; i++) {
+		const struct wire_member *w = &b->m[i];
+		bool known = mate_find(a, &w->id) != NULL;
+		struct mate *m = mate_make(a, &w->id);
+		if (!m || m == a->me || (w->flags & MATE_GONE))
+			continue;
+		if (!m->member) {
+			m->member = m->fresh = true;
+			m->live = m->live || !known || !m->absent[0];
+			m->flags = w->flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_AUX | MATE_HOLD);
+			m->at = w->at;
+		}
+		net_learn(a->net, &w->id, &w->at);
+	}
+}
+
 struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t n, struct err *e)
 {
 	struct round *r = xcalloc(1, sizeof *r);
@@ -57,6 +76,7 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 	r->late = (struct timer){ .fire = late_fire, .name = "avg.late" };
 	r->silent = (struct timer){ .fire = silent_fire, .name = "avg.silent" };
 	a->round = r;
+	know_all(a, &r->b);
 	care_all(r, 1);
 	round_touch(r);
 	return r;

@@ -6,6 +6,7 @@
 #include "common/jrpc.h"
 
 #define GRANT_US (2 * SECOND)
+#define GRACE_US (3 * MS)
 
 double share_of(const struct avg *a, const struct mate *m)
 {
@@ -70,6 +71,8 @@ void progress_send(struct avg *a, bool now)
 			memcpy(a->me->prev, a->point.prev, DIGEST);
 			roster_sum(a);
 		}
+		if (a->samples != a->me->samples)
+			a->me->heard_us = now_of(a);
 		a->sum += a->samples - a->me->samples;
 		a->me->samples = a->samples;
 		a->tell = false;
@@ -88,7 +91,7 @@ void progress_beat(struct timer *t)
 {
 	struct avg *a = container_of(t, struct avg, beat);
 	env_after(a->env, &a->beat, HEARTBEAT_US);
-	if (a->state == AVG_IN && !a->round)
+	if (a->state == AVG_IN && !a->round && !a->leaving)
 		progress_send(a, true);
 	if (a->state == AVG_IN)
 		grant_need(a);
@@ -114,6 +117,27 @@ static void too_short(struct avg *a)
 		(unsigned long long)a->epoch_us, (unsigned long long)rtt, (unsigned long long)would);
 }
 
+/* The target is reached, but a member's micro-batch ends within a moment: BEGIN would throw it away. Peers that work in
+ * step so bring the same number of micro-batches. The moment is an eighth of a micro-batch, at most GRACE_US. */
+static bool about_to_report(struct avg *a)
+{
+	uint64_t now = now_of(a), wait = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		uint32_t micro = m == a->me ? a->conf.micro_batch : m->micro;
+		if (!m->member || !m->live || !m->awaited || (m->flags & (MATE_FOLLOWER | MATE_HOLD | MATE_AUX)) || !(m->rate > 0) || !micro)
+			continue;
+		uint64_t step = (uint64_t)((double)micro * 1e6 / m->rate), grace = step / 8 < GRACE_US ? step / 8 : GRACE_US;
+		uint64_t due = (m->heard_us > a->commit_us ? m->heard_us : a->commit_us) + step;
+		if (due + grace >= now && due <= now + grace && due + grace - now > wait)
+			wait = due + grace - now;
+	}
+	if (!wait)
+		return false;
+	env_after(a->env, &a->beat, wait + 1);
+	return true;
+}
+
 void progress_trigger(struct avg *a)
 {
 	if (a->state != AVG_IN || !is_leader(a) || a->round || a->recover || a->leaving || a->lost_pending || a->sum < a->conf.target_batch)
@@ -121,6 +145,8 @@ void progress_trigger(struct avg *a)
 	if (a->samples == 0 && roster_others(a, false) == 0)
 		return;
 	if (now_of(a) < a->wait_us)             /* the last round came to nothing */
+		return;
+	if (about_to_report(a))
 		return;
 	if (now_of(a) - a->short_told_us > 60 * SECOND && a->rounds_done > 10)
 		too_short(a);
@@ -188,6 +214,8 @@ void progress_on(struct avg *a, struct request *req)
 		a->sum -= m->samples;
 	m->epoch = epoch;
 	memcpy(m->prev, prev, DIGEST);
+	if (samples != m->samples)
+		m->heard_us = now_of(a);
 	m->samples = samples;
 	m->counted = m->member && m->live && !(m->flags & MATE_FOLLOWER) && same_point(a, epoch, prev);
 	if (m->counted)

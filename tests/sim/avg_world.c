@@ -102,7 +102,7 @@ static void on_begin(void *arg, const struct avg_begin *b)
 	struct apeer *p = arg;
 	check_begin(p->w->check, p, b->epoch);
 	give_back(p);
-	p->in_round = true;
+	p->in_round = !p->syncing;
 	p->begun_us = env_now(p->env);
 	p->round_epoch = b->epoch;
 	p->contributed = false;
@@ -147,6 +147,8 @@ static void apply(struct apeer *p, const struct avg_point *at, const float *mean
 static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 {
 	struct apeer *p = arg;
+	if (!sim_alive(p->w->s, p->node))       /* killed inside this callback: nobody sees what it still does */
+		return;
 	if (p->syncing) {
 		if (p->nkept < 32) {
 			struct kept *k = &p->kept[p->nkept++];

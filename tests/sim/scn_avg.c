@@ -44,7 +44,88 @@ static void scn_thesis(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(alone), SCN(thesis), {0} };
+/* Fifty peers come in at the same moment and become one group. */
+static void scn_join(struct sim *s)
+{
+	struct world *w = world_new(s, 320, 50 * 64, 16, 40 * MSEC);
+	w->start_us = 2 * SEC;
+	world_add(w, 50);
+	settle(w);
+	sim_check(s, sim_now(s) < 2 * SEC);
+	world_run_to(w, 4, 20 * SEC);
+	for (uint64_t e = 1; e <= 4; e++)
+		sim_check(s, check_weight(w->check, e) >= w->conf.target_batch && check_weight(w->check, e) < w->conf.target_batch * 5 / 4);
+	world_same(w);
+	world_free(w);
+}
+
+/* Peers come while the others train: each follows, fetches the state, and is a full member soon; nobody waits for it. */
+static void scn_late_joiner(struct sim *s)
+{
+	struct world *w = world_new(s, 320, 128, 16, 10 * MSEC);
+	w->start_us = 2 * SEC;
+	world_add(w, 3);
+	settle(w);
+	world_run_to(w, 50, 20 * SEC);
+	for (int k = 0; k < 3; k++) {
+		world_add(w, 1);
+		uint64_t at = world_peer(w, 0)->point.epoch;
+		world_run_to(w, at + 1, 5 * SEC);
+		sim_run_for(s, 500 * MSEC);
+		struct apeer *p = world_peer(w, 3 + k);
+		sim_check(s, !p->syncing && p->my_total > 0);
+		world_same(w);
+	}
+	for (int i = 0; i < 3; i++)
+		sim_check(s, world_peer(w, i)->fails == 0 && !world_peer(w, i)->resyncs[AVG_MISSED]);
+	world_free(w);
+}
+
+struct row { int peers; uint32_t batch; uint64_t target, rounds, samples; };
+/* All 24 rows of systems.md 4.2: peers of equal speed, an epoch every `rounds` steps with `samples` samples. */
+static const struct row rows[] = {
+	{ 2, 32, 10000, 157, 10048 }, { 2, 32, 5000, 79, 5056 }, { 2, 32, 2500, 40, 2560 }, { 2, 32, 1250, 20, 1280 }, { 2, 32, 625, 10, 640 },
+	{ 4, 32, 1250, 10, 1280 }, { 8, 32, 1250, 5, 1280 }, { 16, 32, 1250, 3, 1536 },
+	{ 2, 64, 10000, 79, 10112 }, { 2, 64, 5000, 40, 5120 }, { 2, 64, 2500, 20, 2560 }, { 2, 64, 1250, 10, 1280 }, { 2, 64, 625, 5, 640 },
+	{ 4, 64, 1250, 5, 1280 }, { 8, 64, 1250, 3, 1536 }, { 16, 64, 1250, 2, 2048 },
+	{ 2, 128, 10000, 40, 10240 }, { 2, 128, 5000, 20, 5120 }, { 2, 128, 2500, 10, 2560 }, { 2, 128, 1250, 5, 1280 }, { 2, 128, 625, 3, 768 },
+	{ 4, 128, 1250, 3, 1536 }, { 8, 128, 1250, 2, 2048 }, { 16, 128, 1250, 1, 2048 },
+};
+#define ROWS (sizeof rows / sizeof *rows)
+#define ROW_EPOCHS 6
+
+static void lockstep(struct sim *s, const struct row *r)
+{
+	struct world *w = world_new(s, 64, r->target, r->batch, 50 * MSEC);
+	w->start_us = 3 * SEC;
+	w->max_epoch = ROW_EPOCHS;
+	world_add(w, r->peers);
+	settle(w);
+	world_run_to(w, ROW_EPOCHS, 200 * SEC);
+	for (uint64_t e = 1; e <= ROW_EPOCHS; e++)
+		if (check_weight(w->check, e) != r->samples)
+			sim_fail(s, "%d x %u, target %llu: epoch %llu has %llu samples, not %llu", r->peers, r->batch, (unsigned long long)r->target,
+				(unsigned long long)e, (unsigned long long)check_weight(w->check, e), (unsigned long long)r->samples);
+	uint64_t least = ROW_EPOCHS * r->rounds * 50 * MSEC, took = sim_now(s) - w->start_us;
+	if (took < least || took > least + ROW_EPOCHS * 20 * MSEC)
+		sim_fail(s, "%llu us for %d epochs of %llu steps", (unsigned long long)took, ROW_EPOCHS, (unsigned long long)r->rounds);
+	world_free(w);
+}
+
+static void scn_lockstep(struct sim *s)
+{
+	for (size_t i = sim_seed(s) % 10; i < ROWS; i += 10) {   /* ten seeds go through all rows */
+		struct sim *own = sim_new(sim_seed(s) * 100 + i);
+		lockstep(own, &rows[i]);
+		uint64_t hash = sim_hash(own);
+		sim_trace(s, &hash, sizeof hash);
+		if (sim_failed(own))
+			sim_fail(s, "%s", sim_failed(own));
+		sim_free(own);
+	}
+}
+
+static const struct scn list[] = { SCN(alone), SCN(thesis), SCN(join), SCN(late_joiner), SCN(lockstep), {0} };
 
 int main(int argc, char **argv)
 {
