@@ -194,7 +194,8 @@ void ring_bind_out(struct tokens *t, const struct plan_ref *r, int64_t index, st
 
 void ring_unclaim(struct tokens *t, const struct token_bind *b)
 {
-	if (b->slot == PLAN_NONE)
+	/* an output of the same instruction may have taken the place of what it drops */
+	if (b->slot == PLAN_NONE || ring_slot(t, b)->claim != b->key)
 		return;
 	ring_slot(t, b)->claimed = false;
 	ring_slot(t, b)->freed = ++t->seq;

@@ -322,7 +322,7 @@ void tokens_end(struct tokens *t, struct token_run *r, const struct token_news *
 	for (uint32_t k = 0; k < i->nin; k++)
 		ring_slot(t, &r->in[k])->readers--;
 	for (uint32_t k = 0; k < i->nin; k++)
-		if (token_drops(i, k))
+		if (token_drops(i, k) && ring_slot(t, &r->in[k])->key == r->in[k].key)
 			ring_release(t, &r->in[k], token_evicts(i));
 	t->used[0] -= i->work_bytes;
 	t->running--;
