@@ -10,7 +10,7 @@ d["schedule"] = {"name": "constant"}
 d["stop"] = {"epochs": 300}
 d["local"] = {"batch": 32, "checkpoint_every": 5}
 json.dump(d, open(sys.argv[1], "w"))
-d["name"], d["optimizer"], d["stop"] = "boom", {"name": "sgd", "lr": 1e30}, {"epochs": 50}
+d["name"], d["optimizer"], d["stop"] = "boom", {"name": "sgd", "lr": 1e6}, {"epochs": 50}
 json.dump(d, open(sys.argv[1] + ".boom", "w"))
 END
 epoch() { json "$1" epoch run show digits 2>/dev/null || echo 0; }
