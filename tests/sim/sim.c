@@ -394,7 +394,7 @@ struct sim *sim_new(uint64_t seed)
 	s->ports = map_new(3);
 	s->doors = map_new(4);
 	s->costs = (struct sim_costs){ .recv_us = 10, .callback_us = 1, .slow_us = 50000, .ctrl_buf = 256 * 1024,
-		.bulk_buf = 2 * 1024 * 1024, .queue_max = 16 * 1024 * 1024, .door_drop = 50 };
+		.bulk_buf = 2 * 1024 * 1024, .queue_max = 16 * 1024 * 1024, .door_drop = 500 };
 	return s;
 }
 

@@ -90,7 +90,7 @@ bool sim_failpoint_hit(const struct sim *s, const char *point);                 
 struct sim_costs {
 	uint64_t recv_us, callback_us, slow_us;         /* 10, 1, 50 000 */
 	uint32_t ctrl_buf, bulk_buf, queue_max;         /* SNDBUF = RCVBUF; bytes that wait before a socket */
-	uint32_t door_drop;                             /* 1 of so many answers finds the pipe busy; 0 = none. 50 */
+	uint32_t door_drop;                             /* 1 of so many answers finds the pipe busy; 0 = none. 500 */
 	uint32_t stall_every;                           /* mean callbacks until a loop is held up for up to 5 ms, and finds
 	                                                 * what came meanwhile in any order of connections; 0 = never */
 };
