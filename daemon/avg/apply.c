@@ -29,9 +29,10 @@ static void take_member(struct avg *a, const struct wire_member *w)
 	struct mate *m = mate_make(a, &w->id);
 	if (!m)
 		return;
-	bool known_dead = !m->live && m->absent[0];
 	m->member = true;
-	m->live = m == a->me || !known_dead;
+	m->live = m == a->me || m->live || believed(a, m);
+	if (m->live)
+		m->absent[0] = 0;
 	m->fresh = false;
 	m->awaited = w->flags & MATE_IN;
 	if (m != a->me) {

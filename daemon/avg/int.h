@@ -27,6 +27,7 @@
 #define MARK(a, name) ((void)FAILPOINT((a)->env, name))    /* a fail point that can only kill or stop */
 #define TIMES 64
 #define SPARES 16
+#define BELIEF_US SECOND
 
 /* A peer of the run. */
 struct mate {
@@ -40,7 +41,7 @@ struct mate {
 	double rate; uint64_t bandwidth; uint32_t micro;
 	uint8_t digest[16]; uint64_t digest_epoch;      /* of its parameters; epoch 0: none */
 	struct ranges grant;                    /* promised to it and not committed */
-	struct call *join, *leave; void *join_arg; uint64_t probe_us, heard_us, backoff_us, redirect_us;
+	struct call *join, *leave; void *join_arg; uint64_t probe_us, heard_us, gone_us, backoff_us, redirect_us;
 	int cares;
 	char absent[48];
 };

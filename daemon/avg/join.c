@@ -361,8 +361,8 @@ void join_on(struct avg *a, struct request *req)
 void redirect_to(struct avg *a, struct mate *m, const char *why)
 {
 	uint64_t now = now_of(a);
-	struct mate *to = a->leader ? a->leader : a->me;
-	if (m == a->me || now < m->redirect_us || to == m)
+	struct mate *to = a->leader && a->leader != m ? a->leader : a->me;
+	if (m == a->me || now < m->redirect_us)
 		return;
 	m->redirect_us = now + 20 * MS;
 	json_t *j = hub_json(a);

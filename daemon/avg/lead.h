@@ -11,6 +11,7 @@ void lead_hashes(struct round *r, struct wire_part *part);
 void lead_next_attempt(struct round *r);
 void commit_send(struct avg *a, const struct body *c, const struct buf *bytes);
 void round_inherit(struct round *r, const struct round *old);
+bool believed(const struct avg *a, const struct mate *m);
 void tell_begin(struct round *r);
 void round_reap(struct avg *a, bool force);
 uint64_t unmeasured_us(const struct avg *a);

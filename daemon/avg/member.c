@@ -25,6 +25,12 @@ static void care_all(struct round *r, int delta)
 	}
 }
 
+/* The leader says that it lives; we have heard that it died. News of the last moment count more than the leader's. */
+bool believed(const struct avg *a, const struct mate *m)
+{
+	return !m->absent[0] || now_of(a) - m->gone_us > BELIEF_US;
+}
+
 /* BEGIN tells of members that came since the last commit. */
 static void know_all(struct avg *a, const struct body *b)
 {
@@ -34,9 +40,9 @@ static void know_all(struct avg *a, const struct body *b)
 		struct mate *m = mate_make(a, &w->id);
 		if (!m || m == a->me || (w->flags & MATE_GONE))
 			continue;
+		m->live = m->live || !known || believed(a, m);
 		if (!m->member) {
 			m->member = m->fresh = true;
-			m->live = m->live || !known || !m->absent[0];
 			m->flags = w->flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_AUX | MATE_HOLD);
 			m->at = w->at;
 		}
@@ -214,7 +220,9 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 #else
 	if (!same_point(a, b->epoch, b->prev)) {
 #endif
-		if (from && b->epoch >= a->point.epoch && !(a->round && a->round->commit))
+		if (from && b->epoch < a->point.epoch)
+			redirect_to(a, from, "redirect");
+		else if (from && !(a->round && a->round->commit))
 			join_start(a, from);            /* we are behind, or on another branch */
 		return err_set(e, ERR_STATE, "a BEGIN for epoch %llu; this peer is at %llu or has another history",
 			(unsigned long long)b->epoch, (unsigned long long)a->point.epoch);
@@ -358,7 +366,10 @@ void member_attempt_on(struct avg *a, struct request *req)
 		json_t *j = json_pack("{s:I}", "term", (json_int_t)a->term);
 		net_reply(req, j, NO_BLOB);
 	} else if (!mine || r->commit || r->lead || (r->attempted && at.no <= r->attempt && !at.give_up)) {
+		struct mate *from = mate_find(a, &req->f.from);
 		err_set(&e, ERR_STATE, "no such round here, or a later attempt of it");
+		if (!r && from && a->state == AVG_IN)
+			redirect_to(a, from, "redirect");       /* perhaps it has slept, and the swarm has gone on */
 		if (req->wants_reply)
 			net_refuse(req, &e);
 	} else if (at.give_up) {

@@ -91,7 +91,9 @@ void progress_beat(struct timer *t)
 {
 	struct avg *a = container_of(t, struct avg, beat);
 	env_after(a->env, &a->beat, HEARTBEAT_US);
-	if (a->state == AVG_IN && !a->round && !a->leaving)
+	if (a->state == AVG_IN && a->round && a->leader && !is_leader(a) && now_of(a) - a->told_us >= HEARTBEAT_US)
+		post(a);                        /* should the round be over elsewhere, the answer tells */
+	else if (a->state == AVG_IN && !a->round && !a->leaving)
 		progress_send(a, true);
 	if (a->state == AVG_IN)
 		grant_need(a);

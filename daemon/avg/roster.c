@@ -160,6 +160,7 @@ void mate_gone(struct avg *a, struct mate *m, const char *why)
 		return;
 	bool led = a->leader == m;
 	m->live = false;
+	m->gone_us = now_of(a);
 	m->awaited = false;
 	m->probe_us = m->backoff_us = 0;
 	snprintf(m->absent, sizeof m->absent, "%s", why);

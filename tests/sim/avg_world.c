@@ -412,6 +412,8 @@ bool world_run_to(struct world *w, uint64_t epoch, uint64_t limit_us)
 		at += (size_t)snprintf(text + at, sizeof text - at, " %d:%s@%llu%s", i, p ? v.state : "dead", p ? (unsigned long long)p->point.epoch : 0,
 			p && p->syncing ? "(sync)" : "");
 	}
+	if (getenv("VERBOSE"))
+		world_print(w);
 	sim_fail(w->s, "epoch %llu not reached:%s", (unsigned long long)epoch, text);
 	return false;
 }
@@ -472,5 +474,20 @@ void world_same(struct world *w)
 			sim_fail(w->s, "nodes %d and %d are at epoch %llu of two histories", first->node, i, (unsigned long long)p->point.epoch);
 		if (p->point.epoch == first->point.epoch && memcmp(p->model, first->model, w->conf.len * sizeof(float)))
 			sim_fail(w->s, "nodes %d and %d hold different models at epoch %llu", first->node, i, (unsigned long long)p->point.epoch);
+	}
+}
+
+void world_print(struct world *w)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		struct avg_view v;
+		char x[9], y[9];
+		if (!p)
+			continue;
+		avg_view(p->avg, &v);
+		fprintf(stderr, "  node %d (%s): %s epoch %llu (owner %llu) term %u leader %s samples %llu of %llu own %llu, grant %llu, %s%s\n", i, id_short(net_self(p->net), x),
+			v.state, (unsigned long long)v.epoch, (unsigned long long)p->point.epoch, v.term, id_short(&v.leader, y), (unsigned long long)v.total_samples,
+			(unsigned long long)v.target, (unsigned long long)p->samples, (unsigned long long)ranges_count(&p->grant), p->in_round ? "in round " : "", p->syncing ? "syncing" : "");
 	}
 }

@@ -39,6 +39,7 @@ bool world_all_at(struct world *w, uint64_t epoch);
 bool world_run_to(struct world *w, uint64_t epoch, uint64_t limit_us);  /* sim_fail when not reached */
 bool world_settled(struct world *w);            /* all living ones agree on members and leader */
 void world_same(struct world *w);               /* sim_fail unless all living ones hold the same digest and model */
+void world_print(struct world *w);               /* to stderr */
 int world_leader(struct world *w);              /* node that a living peer believes to lead; -1 */
 
 #endif

@@ -48,6 +48,8 @@ static void struck_at(struct sim *s, const char *point, enum sim_fate fate, int 
 		for (int i = 0; i < sim_nodes(s); i++)
 			sim_resume(s, i);
 		sim_run_for(s, 2 * SEC);
+		if (world_peer(w, 0)->point.epoch <= at + 20)
+			world_print(w);
 		sim_check(s, world_peer(w, 0)->point.epoch > at + 20);
 	}
 	finish(w, 6);
