@@ -161,6 +161,7 @@ void plan_join(struct plan *p, uint32_t group, uint32_t peer, uint32_t slot)
 {
 	assert(group < p->ngroups && peer < p->nmembers);
 	struct plan_group *g = &p->group[group];
+	assert(g->n < PLAN_MEMBERS_MAX);
 	g->member = xrealloc(g->member, (g->n + 1) * sizeof *g->member);
 	g->member[g->n++] = (struct plan_member){ peer, slot };
 }

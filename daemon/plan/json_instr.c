@@ -77,7 +77,7 @@ static void read_options(struct get *g, struct plan_instr *i)
 	i->deadline_us = get_u(g, "deadline_us", 0, GET_BIG);
 	i->on_missing = (enum plan_missing)get_enum(g, "on_missing", missing, COUNT(missing));
 	i->scope = (enum plan_scope)get_enum(g, "scope", scope, COUNT(scope));
-	i->work_bytes = get_u(g, "work_bytes", 0, GET_BIG >> 16);
+	i->work_bytes = get_u(g, "work_bytes", 0, PLAN_BYTES_MAX);
 	const json_t *v = get_key(g, "scale");
 	i->scale = json_number_value(v);
 	if (v && (!json_is_number(v) || !isfinite(i->scale)))
@@ -114,8 +114,9 @@ int plan_read_instr(struct plan *p, const json_t *o, enum plan_section s, size_t
 	read_refs(p, &g, "out", true, &i->out, &i->nout);
 	read_target(p, &g, i);
 	read_options(&g, i);
-	const char *wrong = plan_instr_wrong(p, i);
-	if (!g.bad && wrong)
+	/* after an error its references may lead nowhere */
+	const char *wrong = g.bad ? NULL : plan_instr_wrong(p, i);
+	if (wrong)
 		get_fail(&g, ERR_INVALID, "", "%s", wrong);
 	return get_end(&g);
 }

@@ -49,7 +49,7 @@ static int read_buf(struct plan *p, const json_t *o, size_t at, struct err *e)
 	get_name(&g, "name", true, b.name);
 	b.class = (enum plan_class)get_enum(&g, "class", class, PLAN_CLASSES_COUNT);
 	b.dtype = (enum plan_dtype)get_enum(&g, "dtype", dtype, COUNT(dtype));
-	b.bytes = get_u(&g, "bytes", 0, GET_BIG >> 16);
+	b.bytes = get_u(&g, "bytes", 0, PLAN_BYTES_MAX);
 	b.bounded = get_b(&g, "bounded");
 	b.tier = get_tier(p, &g);
 	b.slot = (uint32_t)get_u(&g, "slot", 0, UINT16_MAX);
@@ -151,6 +151,14 @@ static int read_members(struct plan *p, const json_t *v, struct err *e)
 	return 0;
 }
 
+static uint64_t slots(const struct plan *p)
+{
+	uint64_t n = 0;
+	for (uint32_t b = 0; b < p->nbufs; b++)
+		n += plan_depth(&p->buf[b]) * (uint64_t)(p->buf[b].shared ? 1 : p->streams);
+	return n;
+}
+
 static int read_all(struct plan *p, const json_t *j, struct err *e)
 {
 	static const char *const section[] = NAMES_SECTION;
@@ -180,6 +188,9 @@ static int read_all(struct plan *p, const json_t *j, struct err *e)
 	for (size_t i = 0; i < json_array_size(bufs); i++)
 		if (read_buf(p, json_array_get(bufs, i), i, e) < 0)
 			return -1;
+	if (slots(p) > PLAN_SLOTS_MAX)
+		return err_set(e, ERR_LIMIT, "buffers: their rings have %llu slots in %u streams, at most %d are taken",
+			(unsigned long long)slots(p), p->streams, PLAN_SLOTS_MAX);
 	for (size_t i = 0; i < json_array_size(groups); i++)
 		if (read_group(p, json_array_get(groups, i), i, e) < 0)
 			return -1;

@@ -46,6 +46,8 @@
 #define PLAN_LANES_MAX 32
 #define PLAN_TIERS_MAX 8
 #define PLAN_DEPTH_MAX 4096
+#define PLAN_SLOTS_MAX 131072   /* of all rings in all streams */
+#define PLAN_BYTES_MAX (1ull << 42)
 
 /* The kinds are closed; what grows is fn of VEC. X(name, needs a peer or a group) */
 #define PLAN_KINDS(X) X(LOAD, 0) X(FWD, 0) X(BWD, 0) X(VEC, 0) X(SUM, 1) X(GATHER, 1) X(SCATTER, 1) X(ALLTOALL, 1) \

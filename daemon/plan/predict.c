@@ -148,19 +148,28 @@ static void loop(struct sim *s, uint64_t events_max)
 	}
 }
 
-static void stuck(struct sim *s, struct peer *p)
+/* Who cannot go on by itself comes first in the text: 0 a value that nobody makes, 1 memory or a ring, 2 others. */
+static int cause(struct prediction *o, struct peer *p)
 {
-	struct prediction *o = s->out;
-	o->stuck = true;
-	buf_printf(&o->why, "%speer %u: ", o->why.len > 0 ? "\n" : "", p->plan.me);
-	size_t was = o->why.len;
+	int least = 2;
 	for (uint32_t x = 0; x < (p->plan.streams > 0 ? p->plan.streams : 1); x++) {
 		const struct token_run *r;
 		uint32_t which;
 		enum token_wait w = tokens_blocked(p->tokens, x, &r, &which);
 		o->lost = o->lost || w == WAIT_LOST;
 		o->memory = o->memory || w == WAIT_MEMORY;
+		int c = w == WAIT_LOST ? 0 : w == WAIT_MEMORY || w == WAIT_SLOT ? 1 : 2;
+		least = c < least ? c : least;
 	}
+	return least;
+}
+
+static void stuck(struct sim *s, struct peer *p)
+{
+	struct prediction *o = s->out;
+	o->stuck = true;
+	buf_printf(&o->why, "%speer %u: ", o->why.len > 0 ? "\n" : "", p->plan.me);
+	size_t was = o->why.len;
 	tokens_why(p->tokens, &o->why);
 	list_each(it, &p->waits) {
 		const struct wait *w = list_entry(it, struct wait, link);
@@ -210,10 +219,11 @@ static void conclude(struct sim *s)
 		for (uint32_t b = 0; b < p->plan.nbufs; b++)
 			p->out->values[b] = tokens_peak_values(p->tokens, b);
 		o->unread += list_len(&p->mail);
-		if (p->out->finished || p->dead || all_idle || (s->conf->horizon_us > 0 && s->nqueue > 0))
-			continue;
-		stuck(s, p);
 	}
+	for (int c = 0; c < 3 && !all_idle && !(s->conf->horizon_us > 0 && s->nqueue > 0); c++)
+		for (uint32_t k = 0; k < s->n; k++)
+			if (!s->peer[k].out->finished && !s->peer[k].dead && cause(o, &s->peer[k]) == c)
+				stuck(s, &s->peer[k]);
 }
 
 static int setup(struct sim *s, const struct plan *const *v, struct err *e)

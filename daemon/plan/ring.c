@@ -76,8 +76,10 @@ void rings_init(struct tokens *t)
 void rings_free(struct tokens *t)
 {
 	for (size_t i = 0; t->ring && i < (size_t)t->nstreams * t->plan->nbufs; i++) {
-		for (uint32_t k = 0; t->ring[i].slot && k < t->ring[i].depth; k++)
+		for (uint32_t k = 0; t->ring[i].slot && k < t->ring[i].depth; k++) {
 			free(t->ring[i].slot[k].from);
+			free(t->ring[i].slot[k].pin);
+		}
 		free(t->ring[i].slot);
 	}
 	free(t->ring);
@@ -263,6 +265,8 @@ void ring_forget(struct tokens *t, struct token_slot *s)
 	for (uint32_t i = 0; i < s->npins; i++)
 		ring_slot(t, &s->pin[i])->pins--;
 	s->npins = 0;
+	free(s->pin);
+	s->pin = NULL;
 	free(s->from);
 	s->from = NULL;
 	s->nfrom = s->parts = 0;
@@ -270,7 +274,7 @@ void ring_forget(struct tokens *t, struct token_slot *s)
 
 void ring_pin(struct tokens *t, struct token_slot *s, const struct token_bind *weight)
 {
-	assert(s->npins < TOKENS_PINS);
+	s->pin = xrealloc(s->pin, (s->npins + 1) * sizeof *s->pin);
 	s->pin[s->npins++] = *weight;
 	ring_slot(t, weight)->pins++;
 }

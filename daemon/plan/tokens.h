@@ -16,7 +16,6 @@
 #include "plan/plan.h"
 
 #define TOKENS_AHEAD 256        /* unfinished instructions of a stream that are looked at */
-#define TOKENS_PINS 8
 
 enum slot_state { SLOT_EMPTY, SLOT_WRITING, SLOT_FULL, SLOT_EVICTED };
 struct token_from { uint32_t peer, stream; int64_t index; };   /* who sent it (rank), and for what */
@@ -28,7 +27,7 @@ struct token_slot {
 	int64_t key, version;           /* version: key of the weights it was made with, inherited from input 0; -1 none */
 	bool bytes, remote;             /* its memory is taken; it came from another peer */
 	uint32_t readers, pins;         /* running ones; saved values that will ask for this version */
-	uint32_t npins; struct token_bind pin[TOKENS_PINS];     /* what this value pins */
+	uint32_t npins; struct token_bind *pin; /* what this value pins */
 	uint32_t nfrom; struct token_from *from; uint32_t parts;/* senders; most senders a batch can have */
 	uint64_t used;                  /* logical clock of the last access */
 	bool claimed; int64_t claim;    /* the key it will hold once everything fetched so far has run */

@@ -1,4 +1,5 @@
-/* Fetching: the list's instructions, section by section and iteration by iteration, each reference bound to a slot in the
+/* Fetching: the list's instructions, section by section and iteration by iteration, each reference bound to a slot in
+ * the
  * list's order. And the life of a struct tokens. */
 #include "plan/tokens_int.h"
 #include <stdlib.h>
