@@ -1,5 +1,6 @@
 /* The real transport over loopback: order, death of a peer, doors, oversize, least-recently-used closing, ports in use,
  * and that every packet comes back exactly once. */
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -190,6 +191,37 @@ static void test_again(void **state)
 	assert_int_equal(y->last[CHAN_CTRL], 3);
 }
 
+static int descriptors(void)
+{
+	int n = 0;
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static bool y_has_more(struct bed *b) { return b->p[1].got[CHAN_CTRL] > b->p[2].sent; }
+
+/* Sockets made fresh again and again: nothing is left behind on either side. */
+static void test_many_fresh(void **state)
+{
+	struct bed *b = *state;
+	struct peer *x = open_peer(b, "127.0.0.1:auto", false, NULL), *y = open_peer(b, "127.0.0.1:auto", false, NULL);
+	struct peer *count = &b->p[2];
+	int before = 0;
+
+	for (uint32_t i = 1; i <= 60; i++) {
+		if (i == 10)
+			before = descriptors();
+		count->sent = y->got[CHAN_CTRL];
+		say(x, at(y), CHAN_CTRL, 0, i, 100);
+		assert_true(spin(b, y_has_more, 2 * SECOND));
+		x->env->ops->close_link(x->env, at(y));
+	}
+	spin(b, came_back, SECOND);
+	count->sent = 0;
+	assert_true(descriptors() <= before + 8);
+}
+
 static bool door_three(struct bed *b) { return b->p[0].got[CHAN_DOOR] == 3; }
 static bool door_four(struct bed *b) { return b->p[1].got[CHAN_DOOR] == 4; }
 static bool door_all(struct bed *b) { return b->p[0].got[CHAN_DOOR] == 1 && b->p[2].got[CHAN_DOOR] == 1; }
@@ -277,6 +309,6 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = { T(test_death), T(test_listen), T(test_order), T(test_v6), T(test_refused),
-		T(test_again), T(test_door), T(test_lru), T(test_port_in_use) };
+		T(test_again), T(test_many_fresh), T(test_door), T(test_lru), T(test_port_in_use) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
