@@ -1,0 +1,319 @@
+/* A member of the swarm that behaves badly towards a real daemon: it says HELLO over raw nanomsg sockets, then forges,
+ * replays, reflects, flips, floods. usage: attack HOST PORT WHAT. Prints what came back; the counters are the
+ * daemon's. */
+#include <arpa/inet.h>
+#include <nanomsg/nn.h>
+#include <nanomsg/pipeline.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "common/hash.h"
+#include "common/rng.h"
+#include "net/session.h"
+
+static const char *host;
+static int port, in;                    /* the daemon's control port; our mailbox */
+static uint16_t my_port;
+static uint64_t boot;                   /* each run is a daemon that has just started */
+static uint8_t swarm[32], priv[32] = { 1 };
+static struct signer me;
+static struct session *s;
+static struct id daemon_id;
+
+static void die(const char *what)
+{
+	printf("attack: %s\n", what);
+	exit(1);
+}
+
+static int dial(void)
+{
+	int fd = nn_socket(AF_SP, NN_PUSH), wait = 3000;
+	char at[64];
+
+	snprintf(at, sizeof at, "tcp://%s:%d", host, port);
+	nn_setsockopt(fd, NN_SOL_SOCKET, NN_SNDTIMEO, &wait, sizeof wait);
+	if (fd < 0 || nn_connect(fd, at) < 0)
+		die("cannot dial");
+	return fd;
+}
+
+static void give(int fd, const void *p, size_t len)
+{
+	if (nn_send(fd, p, len, 0) != (int)len)
+		die("the daemon takes nothing");
+}
+
+static void listen_somewhere(void)
+{
+	int max = WIRE_MAX;
+	char at[64];
+
+	in = nn_socket(AF_SP, NN_PULL);
+	nn_setsockopt(in, NN_SOL_SOCKET, NN_RCVMAXSIZE, &max, sizeof max);
+	for (my_port = (uint16_t)(50000 + getpid() % 5000); my_port < 60000; my_port++) {
+		snprintf(at, sizeof at, "tcp://127.0.0.1:%d", my_port);
+		if (nn_bind(in, at) >= 0)
+			return;
+	}
+	die("no free port");
+}
+
+/* The next message of a kind, or 0 after wait_ms. */
+static size_t hear(unsigned kind, uint8_t *out, size_t cap, int wait_ms)
+{
+	struct prelude p;
+
+	nn_setsockopt(in, NN_SOL_SOCKET, NN_RCVTIMEO, &wait_ms, sizeof wait_ms);
+	for (;;) {
+		int n = nn_recv(in, out, cap, 0);
+
+		if (n < 0)
+			return 0;
+		if (prelude_read(&p, out, (size_t)n) == PRELUDE_OK && p.kind == kind)
+			return (size_t)n;
+	}
+}
+
+static void make_m1(struct buf *b, uint64_t boot_id, const uint8_t key[32])
+{
+	struct hello1 m = { .version_min = 1, .version_max = 1, .suites = SUITE_CHACHA20_POLY1305, .boot = boot_id,
+		.software = "attack" };
+
+	x25519_public(priv, m.e);
+	m.at.ip[10] = m.at.ip[11] = 0xff;
+	m.at.ip[12] = 127;
+	m.at.ip[15] = 1;
+	m.at.port[0] = my_port;
+	buf_clear(b);
+	hello1_write(&m, key, b);
+}
+
+static void hello(int fd)
+{
+	uint8_t m2[HELLO2_MAX], dh[32], hash[32], transcript[32];
+	struct hello2 r;
+	struct sha256 sum;
+	struct buf b = {0};
+	struct err e;
+	size_t n;
+
+	make_m1(&b, boot, swarm);
+	give(fd, b.p, b.len);
+	n = hear(KIND_HELLO2, m2, sizeof m2, 5000);
+	sha256_of(b.p, b.len, hash);
+	if (!n || hello2_look(&r, m2, n, &e) || hello2_verify(&r, m2, n, hash, swarm, &e) || x25519_dh(priv, r.e, dh))
+		die("no HELLO2");
+	sha256_init(&sum);
+	sha256_add(&sum, b.p, b.len);
+	sha256_add(&sum, m2, n);
+	sha256_end(&sum, transcript);
+	s = session_new(true, r.suite, dh, swarm, transcript);
+	m3_make(s->m3, &me, transcript);
+	daemon_id = r.id;
+	buf_free(&b);
+}
+
+static size_t seal(uint8_t *out, enum kind k, uint64_t request, const char *json, const struct id *sender, bool m3)
+{
+	size_t n = strlen(json);
+	struct header h = { .pre = { .version = 1, .kind = k, .flags = FLAG_CALL | (m3 ? FLAG_M3 : 0), .oldest = 1,
+		.length = (uint32_t)frame_bytes(n, 0, m3) }, .request = request, .boot = boot, .json_len = (uint32_t)n,
+		.sender = *sender };
+	struct piece p[2] = { { s->m3, m3 ? M3_BYTES : 0 }, { json, n } };
+
+	session_seal(s, &h, 1, p, 2, out);
+	return h.pre.length;
+}
+
+/* A call that is answered properly: the daemon is alive, and we are a member. */
+static uint64_t requests;
+static size_t ping(int fd, uint8_t *sent, uint8_t *answer, size_t cap)
+{
+	size_t n = seal(sent, KIND_PING, ++requests, "", &me.id, true);
+	struct header h;
+	uint8_t plain[1024];
+	size_t k;
+
+	give(fd, sent, n);
+	k = hear(KIND_REPLY, answer, cap, 5000);
+	if (!k || header_read(&h, answer, k, NULL) || h.request != requests || session_open(s, &h, answer, k,
+		plain) != OPEN_OK)
+		die("no answer to PING");
+	return n;
+}
+
+/* ---- attacks ---- */
+
+static void forged(int fd)
+{
+	struct id other = { .b = { 1, 2, 3 } };
+	uint8_t w[1024], a[1024];
+
+	give(fd, w, seal(w, KIND_PING, 500, "", &other, false));
+	printf("answers %d\n", hear(KIND_REPLY, a, sizeof a, 300) != 0);
+}
+
+static void replayed(int fd)
+{
+	uint8_t w[1024], a[1024];
+	size_t n = ping(fd, w, a, sizeof a);
+	int again = dial();
+
+	for (int i = 0; i < 10; i++)
+		give(again, w, n);
+	printf("answers %d\n", hear(KIND_REPLY, a, sizeof a, 300) != 0);
+}
+
+static void reflected(int fd)
+{
+	uint8_t w[1024], a[1024];
+	struct prelude p;
+
+	ping(fd, w, a, sizeof a);
+	prelude_read(&p, a, ((size_t)a[8] | (size_t)a[9] << 8));
+	give(fd, a, p.length);                  /* its own frame, back to it */
+	printf("answers %d\n", hear(KIND_REPLY, a, sizeof a, 300) != 0);
+}
+
+static void flipped(int fd)
+{
+	uint8_t w[1024], a[1024];
+	size_t n = seal(w, KIND_PING, 900, "{}", &me.id, false);
+
+	for (size_t i = 0; i < n; i++) {
+		w[i] ^= 1;
+		give(fd, w, n);
+		w[i] ^= 1;
+	}
+	printf("answers %d\n", hear(KIND_REPLY, a, sizeof a, 300) != 0);
+}
+
+static void stale(int fd)
+{
+	uint8_t w[1024], a[1024];
+	unsigned resets = 0;
+
+	ping(fd, w, a, sizeof a);               /* so that it knows where we are */
+	s->id++;
+	for (int i = 0; i < 200; i++)
+		give(fd, w, seal(w, KIND_PING, 900, "{}", &me.id, false));
+	while (hear(KIND_RESET, a, sizeof a, 300))
+		resets++;
+	printf("resets %u\n", resets);
+}
+
+static void braces(int fd)
+{
+	static char text[8200];
+	static uint8_t w[16384];
+	uint8_t a[1024];
+
+	for (int i = 0; i + 3 < 8190; i += 3)
+		memcpy(text + i, "{},", 3);
+	for (int i = 0; i < 50; i++)
+		give(fd, w, seal(w, KIND_DHT_FIND, 100 + (uint64_t)i, text, &me.id, true));
+	printf("refusals %d\n", hear(KIND_REFUSE, a, sizeof a, 3000) != 0);
+}
+
+static void halves(int fd)
+{
+	struct buf b = {0};
+
+	for (uint64_t i = 0; i < 10000; i++) {
+		memcpy(priv + 8, &i, 8);
+		make_m1(&b, i, swarm);
+		give(fd, b.p, b.len);
+	}
+	buf_free(&b);
+	printf("sent 10000\n");
+}
+
+static void wrong_key(int fd)
+{
+	uint8_t key[32] = { 99 }, a[1024];
+	struct buf b = {0};
+
+	make_m1(&b, 5, key);
+	give(fd, b.p, b.len);
+	printf("answers %d\n", hear(KIND_HELLO2, a, sizeof a, 500) != 0);
+	buf_free(&b);
+}
+
+static void garbage(int fd)
+{
+	uint8_t w[2048];
+	struct rng r;
+
+	rng_seed(&r, 7);
+	for (int i = 0; i < 5000; i++) {
+		size_t n = 1 + rng_below(&r, sizeof w - 1);
+
+		for (size_t k = 0; k < n; k++)
+			w[k] = (uint8_t)rng_u64(&r);
+		if (i % 2 && n >= PRELUDE_BYTES) {
+			struct prelude p = { .version = 1, .kind = (uint16_t)rng_below(&r, 80), .length = (uint32_t)n };
+
+			prelude_write(&p, w);
+		}
+		give(fd, w, n);
+	}
+	printf("sent 5000\n");
+}
+
+/* Connections that never say anything, each of which holds a descriptor of the daemon. */
+static void idle(int fd)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	static int v[1000];
+	int open = 0;
+
+	inet_pton(AF_INET, host, &at.sin_addr);
+	for (int i = 0; i < 1000; i++) {
+		v[i] = socket(AF_INET, SOCK_STREAM, 0);
+		open += v[i] >= 0 && !connect(v[i], (struct sockaddr *)&at, sizeof at);
+	}
+	printf("opened %d\n", open);
+	poll(NULL, 0, 2500);                    /* what the daemon's sweep needs to see them */
+	for (int i = 0; i < 1000; i++)
+		close(v[i]);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct { const char *name; void (*run)(int fd); bool member; } list[] = {
+		{ "forged", forged, true }, { "replayed", replayed, true }, { "reflected", reflected, true }, { "flipped",
+			flipped, true },
+		{ "stale", stale, true }, { "braces", braces, true }, { "halves", halves, false }, { "wrong_key", wrong_key,
+		false },
+		{ "garbage", garbage, false }, { "idle", idle, false },
+	};
+	uint8_t seed[32] = { 66 }, w[1024], a[1024];
+	int fd;
+
+	if (argc != 4)
+		die("usage: attack HOST PORT WHAT");
+	host = argv[1];
+	port = (int)strtol(argv[2], NULL, 10);
+	boot = (uint64_t)getpid() << 20 | 1;
+	sha256_of("hivemind without a swarm key", 28, swarm);
+	signer_init(&me, seed);
+	listen_somewhere();
+	fd = dial();
+	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+		if (strcmp(argv[3], list[i].name))
+			continue;
+		if (list[i].member) {
+			hello(fd);
+			ping(fd, w, a, sizeof a);
+		}
+		list[i].run(fd);
+		nn_close(fd);
+		nn_close(in);
+		return 0;
+	}
+	die("no such attack");
+}

@@ -1,0 +1,42 @@
+#!/bin/bash
+# A client that speaks the wire lets itself loose on a real daemon: every attempt has its counter, none has an effect,
+# memory stays bounded, and afterwards an honest daemon joins as if nothing had been.
+. "$(dirname "$0")/lib.sh"
+attack=$(dirname "$HIVEMINDD")/../tests/attack/attack
+[ -x "$attack" ] || skip "tests/attack is not built"
+daemon_start a
+listen=$(address a)
+host=${listen%:*} port=${listen##*:}
+
+counter() { json a "network.counters.$1" status; }
+memory() { json a memory_bytes status; }
+# WHAT COUNTER LEAST TEXT: the attack prints TEXT and the counter grows by at least LEAST.
+try() {
+	local before out
+	before=$(counter "$2")
+	out=$("$attack" "$host" "$port" "$1") || fail "$1: $out"
+	case $out in *"$4"*) ;; *) fail "$1: expected \"$4\", got \"$out\"" ;; esac
+	grown() { [ "$(counter "$1")" -ge "$2" ]; }
+	wait_for 5 grown "$2" $((before + $3))
+	say "$1: $2"
+}
+
+start=$(memory)
+try forged bad_seal 1 "answers 0"
+try replayed replayed 10 "answers 0"
+try reflected bad_seal 0 "answers 0"
+try flipped bad_seal 50 "answers 0"
+try stale unknown_session 200 "resets 1"
+try braces bad_json 50 "refusals 1"
+try wrong_key wrong_swarm_key 1 "answers 0"
+try garbage bad_magic 2000 "sent 5000"
+try halves hello_limited 5000 "sent 10000"
+expect wrong_swarm_key hive a query "SELECT * FROM events"
+grown=$(($(memory) - start))
+[ "$grown" -lt 20000000 ] || fail "$grown bytes more than before the attacks"
+out=$("$attack" "$host" "$port" idle) || fail "idle: $out"
+expect "" hive a status
+# Honest newcomers are let in.
+daemon_start b --join "$listen"
+wait_for 20 json_is true b dht.joined status
+say "done, $((grown / 1024)) KiB more memory"
