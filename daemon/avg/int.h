@@ -71,7 +71,7 @@ struct avg {
 	/* what the owner reported */
 	uint64_t samples; double rate; struct ranges claimed; uint8_t digest[16]; uint64_t digest_epoch;
 	uint64_t sum;                           /* leader: samples of everybody at this point */
-	uint64_t told_samples, told_us, grant_us; bool tell; struct call *grant_call, *beat_call;
+	uint64_t told_samples, told_us, grant_us; bool tell; struct call *grant_call, *beat_call; struct id beat_to; unsigned beat_misses;
 	uint64_t commit_us, epoch_us;           /* last commit; smoothed time between commits */
 	struct times ready_times, data_times, round_times;
 	struct timer kick, beat, meet; bool kicked;

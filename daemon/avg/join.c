@@ -43,6 +43,11 @@ void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoc
 	a->lost_pending = true;
 	if (a->round)
 		round_close(a->round);
+	list_each(it, &a->mates) {              /* nobody should wait for us, nor for our lead */
+		struct mate *m = list_entry(it, struct mate, link);
+		if (m != a->me && m->member && m->live)
+			net_post(a->net, &m->id, KIND_AVG_LEAVE, hub_json(a), NO_BLOB, CLASS_control);
+	}
 	roster_clear(a);
 	kick(a);
 }

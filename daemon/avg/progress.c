@@ -35,7 +35,21 @@ static uint64_t interval(const struct avg *a)
 	return us > 2 * MS ? (us < HEARTBEAT_US ? us : HEARTBEAT_US) : 2 * MS;
 }
 
-static void post(struct avg *a)
+/* The leader is somewhere else, or nobody: two heartbeats in a row say so. */
+static void beat_answered(void *arg, const struct frame *f, const struct err *e)
+{
+	struct avg *a = arg;
+	a->beat_call = NULL;
+	if (f) {
+		a->beat_misses = 0;
+	} else if (a->state == AVG_IN && a->leader && id_eq(&a->leader->id, &a->beat_to) && !is_leader(a) && ++a->beat_misses >= 2) {
+		a->beat_misses = 0;
+		hub_event(a, LOG_WARN_, "silent leader", &a->beat_to, "it does not take our reports (%s): the next in order takes over", e->text);
+		mate_gone(a, a->leader, "does not lead");
+	}
+}
+
+static void post(struct avg *a, bool beat)
 {
 	json_t *j = hub_json(a);
 	uint64_t bw = 0;
@@ -54,7 +68,12 @@ static void post(struct avg *a)
 	a->told_us = now_of(a);
 	a->tell = false;
 	MARK(a, "avg.progress.before");
-	net_post(a->net, &a->leader->id, KIND_AVG_PROGRESS, j, NO_BLOB, CLASS_control);
+	if (beat && !a->beat_call) {
+		a->beat_to = a->leader->id;
+		a->beat_call = net_call(a->net, &a->leader->id, KIND_AVG_PROGRESS, j, NO_BLOB, CLASS_control, 2 * HEARTBEAT_US, beat_answered, a);
+	} else {
+		net_post(a->net, &a->leader->id, KIND_AVG_PROGRESS, j, NO_BLOB, CLASS_control);
+	}
 	MARK(a, "avg.progress.after");
 }
 
@@ -82,7 +101,7 @@ void progress_send(struct avg *a, bool now)
 	now = now || a->tell || (double)a->samples >= 0.85 * share_of(a, a->me);
 	next = a->told_us + interval(a);
 	if (now || now_of(a) >= next)
-		post(a);
+		post(a, false);
 	else
 		env_timer(a->env, &a->beat, next);
 }
@@ -91,8 +110,8 @@ void progress_beat(struct timer *t)
 {
 	struct avg *a = container_of(t, struct avg, beat);
 	env_after(a->env, &a->beat, HEARTBEAT_US);
-	if (a->state == AVG_IN && a->round && a->leader && !is_leader(a) && now_of(a) - a->told_us >= HEARTBEAT_US)
-		post(a);                        /* should the round be over elsewhere, the answer tells */
+	if (a->state == AVG_IN && a->leader && !is_leader(a) && !a->leaving && !(a->me->flags & MATE_FOLLOWER) && now_of(a) - a->told_us >= HEARTBEAT_US / 2)
+		post(a, true);                  /* in a round, too: should it be over elsewhere, the answer tells */
 	else if (a->state == AVG_IN && !a->round && !a->leaving)
 		progress_send(a, true);
 	if (a->state == AVG_IN)
@@ -196,6 +215,14 @@ void progress_on(struct avg *a, struct request *req)
 	bool hold = false;
 	struct err e;
 	struct mate *m = mate_find(a, &req->f.from);
+	if (req->wants_reply) {
+		if (a->state == AVG_IN && !a->leaving)
+			net_reply(req, NULL, NO_BLOB);
+		else {
+			err_set(&e, ERR_STATE, "this peer is not in the swarm now");
+			net_refuse(req, &e);
+		}
+	}
 	if (a->state != AVG_IN || json_get_u64(req->f.json, "epoch", &epoch, &e) || json_get_u64(req->f.json, "samples", &samples, &e) ||
 			json_get_hex(req->f.json, "prev", prev, DIGEST, &e) || samples >> 48)
 		return;

@@ -1,6 +1,7 @@
 /* No bad time to die: senders, reducers and leaders killed, stopped or cut off at every step of a round; the survivors
  * finish, agree, and no sample counts twice. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "avg_world.h"
 #include "check.h"
@@ -87,6 +88,8 @@ static void scn_dead_leader_between(struct sim *s)
 		int leader = world_leader(w);
 		if (leader < 0)
 			break;
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "%8llu node %d: killed\n", (unsigned long long)sim_now(s), leader);
 		sim_kill(s, leader);
 		uint64_t from = sim_now(s), at = 0;
 		for (int i = 0; i < sim_nodes(s); i++)
