@@ -40,8 +40,8 @@ static inline void msg_gone(struct packet *p, bool sent)
 }
 
 /* body: 'S', node, -, -, number(4), connection(4) */
-static inline void say(struct chat *c, const struct endpoint *to, enum chan chan, uint64_t token, char what, uint32_t number,
-	size_t size)
+static inline void say(struct chat *c, const struct endpoint *to, enum chan chan, uint64_t token, char what,
+	uint32_t number, size_t size)
 {
 	struct msg *m = xcalloc(1, sizeof(*m));
 	m->c = c;

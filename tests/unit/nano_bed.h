@@ -1,4 +1,4 @@
-/* Peers for the tests of the real transport: each is a loop of its own with a transport, run in turns in one process. */
+/* Peers for the tests of the real transport: each is a loop of its own with a transport, all run in turns. */
 #ifndef TESTS_UNIT_NANO_BED_H
 #define TESTS_UNIT_NANO_BED_H
 #include <setjmp.h>
