@@ -89,6 +89,10 @@ void print_cell(const char *key, const json_t *v, int brief, char *out, size_t c
 		snprintf(out, cap, brief && is_hex_id(json_string_value(v)) ? "%.8s" : "%s", json_string_value(v));
 		break;
 	case JSON_ARRAY:
+		if (brief && json_is_object(json_array_get(v, 0))) {
+			snprintf(out, cap, "%zu", json_array_size(v));   /* how many; without a table around it, they are shown */
+			return;
+		}
 		if (!json_array_size(v) || !json_is_string(json_array_get(v, 0)))
 			goto dump;
 		list(v, brief, out, cap);

@@ -175,6 +175,13 @@ static void tables_line_up(void **state)
 		"b              -           -  no           12.2/s  sp\xc3\xa4t\n");
 	free(t);
 	json_decref(rows);
+	rows = json_loads("[{\"without\":[\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\",\"b\"],"
+		"\"peers\":[{},{}],\"spec\":{\"a\":\"a text that goes on and on until it is cut\"}}]", 0, NULL);
+	t = printed(as_table, rows);
+	assert_string_equal(t, "WITHOUT      PEERS  SPEC\n"
+		"01234567, b  2      {\"a\":\"a text that goes on and on unti...\n");
+	free(t);
+	json_decref(rows);
 	rows = json_array();
 	t = printed(as_table, rows);
 	assert_string_equal(t, "none\n");
