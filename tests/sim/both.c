@@ -51,6 +51,7 @@ static const struct script scripts[] = {
 	{ "client_call", 2, "sc", "know 1 0 0; call 1 0 0; call 1 0 0" },
 	{ "client_called", 2, "sc", "know 1 0 0; call 1 0 0; call 0 1 0" },
 	{ "client_blob", 2, "sc", "know 1 0 0; call 1 0 0; call 1 0 100000" },
+	{ "client_blob_cold", 2, "sc", "know 1 0 0; call 1 0 100000" },
 	{ "client_post", 2, "sc", "know 1 0 0; call 1 0 0; post 1 0 0; post 0 1 0" },
 	{ "client_refused", 2, "sc", "know 1 0 0; refuse 1 0 0; nobody 1 0 0" },
 	{ "client_move", 2, "sc", "know 1 0 0; call 1 0 0; move 1 0 5000; move 0 1 5000" },
