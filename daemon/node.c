@@ -170,6 +170,7 @@ static int build(struct node *n, struct err *e)
 	struct net_conf nc = { .self = n->o.self, .has_swarm_key = n->o.has_swarm_key, .client = conf_bool(c, "network", "client") };
 	memcpy(nc.seed, n->o.seed, 32);
 	memcpy(nc.swarm_key, n->o.swarm_key, 32);
+	snprintf(nc.software, sizeof nc.software, "%s", n->o.version ? n->o.version : "");
 	n->env->ops->secure(n->env, &nc.boot_id, sizeof nc.boot_id);
 	n->net = net_new(n->env, &nc, e);
 	if (!n->net)

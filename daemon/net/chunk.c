@@ -200,6 +200,7 @@ static void send_chunk(struct xfer *x, uint64_t i)
 	json_t *j = json_pack("{s:o,s:I,s:I,s:I}", "t", json_hex(x->key.tag.b, 32), "s", (json_int_t)x->serial,
 		"o", (json_int_t)(i * CHUNK_BYTES), "n", (json_int_t)x->len);
 
+	(void)FAILPOINT(c->env, "net.chunk.before");
 	if (i == x->hashed)                     /* while it is on its way through the cache anyway */
 		xfer_hash_prefix(x, x->data);
 	if (i == x->nchunks - 1) {

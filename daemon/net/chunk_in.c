@@ -119,6 +119,7 @@ static void take(struct xfer *x, struct request *r, uint64_t at, const char *has
 		x->bytes += r->f.blob_len;
 		xfer_hash_prefix(x, x->out);
 	}
+	(void)FAILPOINT(x->c->env, "net.chunk.after");
 	if (x->hashed == x->nchunks && x->has_digest)
 		complete(x, r);
 	else

@@ -79,10 +79,13 @@ void greet_expire(struct net *n, uint64_t now)
 /* The answer goes where M1 came from: on the door's connection, or to the mailbox that M1 names under its MAC. */
 static void answer(struct net *n, struct via via, const struct endpoint *at, const void *p, size_t len)
 {
+	if (FAILPOINT(n->env, "net.hello2.before"))
+		return;
 	if (via.chan == CHAN_DOOR)
 		out_plain(n, at, CHAN_DOOR, via.door_token, p, len);
 	else if (at->port[CHAN_CTRL])
 		out_plain(n, at, CHAN_CTRL, 0, p, len);
+	(void)FAILPOINT(n->env, "net.hello2.after");
 }
 
 static void refuse(struct net *n, struct via via, const struct endpoint *at, enum refusal why, const uint8_t *m1,

@@ -72,7 +72,10 @@ static struct hello *hello_new(struct net *n, struct peer *p, const struct endpo
 static void send_m1(struct hello *h)
 {
 	h->tries++;
+	if (FAILPOINT(h->net->env, "net.hello1.before"))
+		return;                         /* as if lost */
 	out_plain(h->net, &h->at, h->through_door ? CHAN_DOOR : CHAN_CTRL, 0, h->m1.p, h->m1.len);
+	(void)FAILPOINT(h->net->env, "net.hello1.after");
 }
 
 static uint64_t try_wait(const struct hello *h)

@@ -17,6 +17,7 @@
 #define RTO_UNKNOWN_BULK_US (1 * SECOND)
 #define RTO_MIN_US (100 * MS)
 #define RTO_MAX_US (5 * SECOND)
+#define LEAVING_US (3 * SECOND)
 #define MISSES_FRESH 2
 #define MISSES_DEAD 5
 
@@ -107,6 +108,8 @@ void live_heard(struct peer *p)
 {
 	enum life was = p->life;
 
+	if (was == LIFE_LEFT && env_now(p->net->env) - p->left_us < LEAVING_US)
+		return;                         /* its last answers, behind its goodbye */
 	p->heard_us = env_now(p->net->env);
 	p->misses = 0;
 	p->fresh_backoff_us = FRESH_MIN_US;
@@ -140,6 +143,7 @@ void live_left(struct peer *p)
 	if (p->life == LIFE_LEFT)
 		return;
 	p->life = LIFE_LEFT;
+	p->left_us = env_now(p->net->env);
 	err_set(&e, ERR_UNREACHABLE, "peer %s has said goodbye", id_short(&p->id, who));
 	rpc_end_peer(p, false, &e);
 	live_news(p, NEWS_GOODBYE);

@@ -166,6 +166,7 @@ void peer_install(struct peer *p, struct session *s, bool mailbox)
 	struct session *best;
 	size_t k = 0;
 
+	(void)FAILPOINT(n->env, "net.session.before");
 	s->peer = p;
 	s->made_us = env_now(n->env);
 	if (p->boot != s->boot)
@@ -194,6 +195,7 @@ void peer_install(struct peer *p, struct session *s, bool mailbox)
 	}
 	out_flush(p);
 	rpc_hurry(p);
+	(void)FAILPOINT(n->env, "net.session.after");
 }
 
 /* The process behind the id is another one: nothing of the old one is worth keeping. */
@@ -214,6 +216,7 @@ void peer_rebooted(struct peer *p, uint64_t boot)
 	p->floor = 0;
 	p->misses = 0;
 	p->mailbox = false;
+	p->left_us = 0;
 	if (!again)
 		return;
 	err_set(&e, ERR_UNREACHABLE, "the peer restarted before it answered");

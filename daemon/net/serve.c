@@ -129,6 +129,7 @@ static void answered(struct kept *k, struct msg *m)
 	struct net *n = p->net;
 
 	k->answered = true;
+	(void)FAILPOINT(n->env, "net.answer.before");
 	if (m->dead) {                          /* larger than a frame can be: say so instead */
 		struct err e;
 
@@ -149,6 +150,7 @@ static void answered(struct kept *k, struct msg *m)
 		list_push(&n->cached, &sv->cache);
 		n->cached_bytes += msg_size(m);
 		send_answer(p, m, sv->request, k->in_handler ? FLAG_PROMPT : 0, k->token);
+		(void)FAILPOINT(n->env, "net.answer.after");
 		if (n->cached_bytes > CACHED_BYTES_MAX)
 			serve_expire(n, sv->done_us);
 	}
