@@ -122,7 +122,8 @@ static inline uint64_t env_rand(struct env *e) { return e->ops->rand(e); }
 /* Fail points: one before and one after every protocol message and durable write; compiled in with -Dfailpoints=true.
  * FAILPOINT(env, "avg.commit.before") is 0 or -1; names are listed in daemon/failpoints.h, one per line. */
 #ifdef FAILPOINTS
-static inline int env_failpoint(struct env *e, const char *name) { return e->ops->fail ? e->ops->fail(e, name) : 0; }
+/* In parentheses, because cmocka has a macro fail(). */
+static inline int env_failpoint(struct env *e, const char *name) { return e->ops->fail ? (e->ops->fail)(e, name) : 0; }
 #define FAILPOINT(env, name) env_failpoint((env), (name))
 #else
 static inline int env_no_failpoint(void) { return 0; }
