@@ -1,5 +1,6 @@
 /* The main of every scenario program: each scenario with several seeds, each seed twice with equal trace hashes. */
 #include <jansson.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,8 @@ static int scenario(const struct scn *c, uint64_t first, uint64_t seeds)
 		snprintf(running, sizeof(running), "SEED=%llu %s: crashed\n", (unsigned long long)seed, c->name);
 		uint64_t a = once(c, seed, why, sizeof(why), &st), b;
 		events += st.events;
+		if (getenv("HASHES"))
+			printf("hash %s %llu %016llx\n", c->name, (unsigned long long)seed, (unsigned long long)a);
 		if (!why[0] && (b = once(c, seed, why, sizeof(why), &st)) != a)
 			snprintf(why, sizeof(why), "not deterministic: trace %016llx, then %016llx", (unsigned long long)a,
 				(unsigned long long)b);
@@ -71,6 +74,7 @@ int scn_main(const struct scn *list, int argc, char **argv)
 	int failures = 0, ran = 0;
 
 	json_object_seed(1);
+	setlocale(LC_ALL, "");                  /* as the daemon's libraries might: nothing may depend on it */
 	signal(SIGABRT, crashed);
 	signal(SIGSEGV, crashed);
 	for (const struct scn *c = list; c->name; c++) {
