@@ -63,6 +63,7 @@ static void *mate_main(void *arg)
 	struct team *t = m->team;
 	unsigned seen = 0;
 
+	pthread_setname_np(pthread_self(), "team");
 	if (t->nice)
 		setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), getpriority(PRIO_PROCESS, 0) + t->nice);
 	while (next_call(t, seen)) {

@@ -43,6 +43,7 @@ static void *lane_main(void *arg)
 	struct work *w = l->work;
 	uint64_t one = 1;
 
+	pthread_setname_np(pthread_self(), l->name);    /* for top -H; longer than 15 letters: it stays unnamed */
 	if (l->nice)
 		setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), getpriority(PRIO_PROCESS, 0) + l->nice);
 	for (;;) {
