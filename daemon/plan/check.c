@@ -99,17 +99,14 @@ static int rehearse(const struct plan *const *v, uint32_t n, const struct check_
 	return rc;
 }
 
-/* Plans of a part of the members cannot be run against each other: strict partners would be missing. */
+/* One plan alone cannot be run when it waits for somebody by name: its partners' plans are not here. */
 static bool complete(const struct plan *const *v, uint32_t n)
 {
-	for (uint32_t k = 0; k < n; k++)
-		for (uint32_t i = 0; i < v[k]->ninstrs; i++) {
-			const struct plan_instr *x = &v[k]->instr[i];
-			if (x->with == PLAN_REPLY || (x->with == PLAN_ANY && n == 1) ||
-				(x->with == PLAN_IN_GROUP && n == 1 && !v[k]->group[x->group].elastic))
-				if (n == 1)
-					return false;
-		}
+	for (uint32_t i = 0; n == 1 && i < v[0]->ninstrs; i++) {
+		const struct plan_instr *x = &v[0]->instr[i];
+		if (x->with != PLAN_ALONE && !(x->with == PLAN_IN_GROUP && v[0]->group[x->group].elastic))
+			return false;
+	}
 	return true;
 }
 

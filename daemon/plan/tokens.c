@@ -114,25 +114,78 @@ static enum token_wait slots(struct tokens *t, struct token_run *r, uint32_t *wh
 	return WAIT_NOTHING;
 }
 
-static bool fits(const struct tokens *t, const struct token_run *r, uint32_t *ret_tier, uint64_t *ret_bytes)
+/* Bytes that starting r takes, per tier. */
+static void needs(const struct tokens *t, const struct token_run *r, uint64_t need[PLAN_TIERS_MAX])
 {
-	uint64_t need[PLAN_TIERS_MAX] = { r->instr->work_bytes };
+	memset(need, 0, PLAN_TIERS_MAX * sizeof *need);
+	need[0] = r->instr->work_bytes;
 	for (uint32_t k = 0; k < r->instr->nout; k++) {
 		const struct plan_buf *b = &t->plan->buf[r->out[k].buf];
-		bool twice = false;
-		for (uint32_t j = 0; j < k; j++)
-			twice = twice || (r->out[j].buf == r->out[k].buf && r->out[j].slot == r->out[k].slot);
-		if (!twice && !ring_slot(t, &r->out[k])->bytes)
+		if (!ring_slot(t, &r->out[k])->bytes)
 			need[b->tier] += ring_bytes(b);
 	}
+}
+
+/* Does a slot have memory in the rehearsal? Its mark says so from the first time the rehearsal touches it. */
+static bool *rehearsed(struct tokens *t, const struct token_bind *b)
+{
+	struct token_slot *s = ring_slot(t, b);
+	if (s->mark != t->mark) {
+		s->mark = t->mark;
+		s->marked = s->bytes;
+	}
+	return &s->marked;
+}
+
+/* One unfinished instruction of the rehearsal: what it still takes (false: too much), then what its end gives back. */
+static bool rehearse(struct tokens *t, const struct token_run *e, uint64_t used[PLAN_TIERS_MAX])
+{
+	const struct plan *p = t->plan;
+	for (uint32_t k = 0; k < e->instr->nout; k++) {
+		const struct plan_buf *b = &p->buf[e->out[k].buf];
+		if (e->running || b->shared || e->out[k].slot == PLAN_NONE || *rehearsed(t, &e->out[k]))
+			continue;
+		*rehearsed(t, &e->out[k]) = true;
+		used[b->tier] += ring_bytes(b);
+	}
+	used[0] += e->running ? 0 : e->instr->work_bytes;
+	for (uint32_t k = 0; k < p->ntiers; k++)
+		if (p->tier[k].budget > 0 && used[k] > p->tier[k].budget)
+			return false;
+	used[0] -= e->instr->work_bytes;
+	for (uint32_t k = 0; k < e->instr->nin; k++) {
+		const struct plan_buf *b = &p->buf[e->in[k].buf];
+		if (!token_drops(e->instr, k) || b->shared || e->in[k].slot == PLAN_NONE || !*rehearsed(t, &e->in[k]))
+			continue;
+		*rehearsed(t, &e->in[k]) = false;
+		used[b->tier] -= ring_bytes(b);
+	}
+	return true;
+}
+
+/* r fits now, and with its bytes taken everything before it in the list can still run in the list's order: an eager
+ * prefetch must not take the memory that what it runs ahead of is waiting for. */
+static bool fits(struct tokens *t, const struct token_run *r, uint32_t *ret_tier, uint64_t *ret_bytes)
+{
+	const struct list *head = &t->stream[r->stream].runs;
+	uint64_t need[PLAN_TIERS_MAX], used[PLAN_TIERS_MAX];
+	bool takes = false;
+	needs(t, r, need);
 	for (uint32_t k = 0; k < t->plan->ntiers; k++) {
 		uint64_t budget = t->plan->tier[k].budget;
-		if (budget > 0 && need[k] > 0 && t->used[k] + need[k] > budget) {
-			*ret_tier = k;
-			*ret_bytes = t->used[k] + need[k] - budget;
+		used[k] = t->used[k] + need[k];
+		if (budget == 0 || need[k] == 0)
+			continue;
+		takes = true;
+		*ret_tier = k;
+		*ret_bytes = used[k] > budget ? used[k] - budget : 0;
+		if (used[k] > budget)
 			return false;
-		}
 	}
+	t->mark++;
+	for (const struct list *it = head->next; takes && it != &r->link; it = it->next)
+		if (!rehearse(t, list_entry(it, const struct token_run, link), used))
+			return false;
 	return true;
 }
 
@@ -179,7 +232,7 @@ static enum token_wait hinders(struct tokens *t, struct token_run *r, bool hook,
 	if ((w = slots(t, r, which)) != WAIT_NOTHING)
 		return w;
 	if (!fits(t, r, which, &bytes)) {
-		if (hook && t->hooks.pressure && !helped(t, r))
+		if (hook && bytes > 0 && t->hooks.pressure && !helped(t, r))
 			t->hooks.pressure(t->hooks.arg, t, r, *which, bytes);
 		return WAIT_MEMORY;
 	}

@@ -8,7 +8,7 @@
  * writing (drops write too; COMMIT without inputs waits for everything before it); (2) its inputs are complete, and a
  * `<=k` finds a value young enough; (3) the slots it overwrites have no reader and no pin (a pin: some saved value was
  * made with this version, and `~` will ask for it) and do not hold the newest complete value of a buffer that is read
- * as `<=k`, unless it is an input of the writer itself; (4) its outputs and scratch fit into their tiers; (5) its
+ * as `<=k`, unless it is an input of the writer itself; (4) its outputs and scratch fit into their tiers, and everything before it in the list still would; (5) its
  * lane has room and it is among the lane's next `window`. */
 #ifndef PLAN_TOKENS_H
 #define PLAN_TOKENS_H
@@ -32,6 +32,7 @@ struct token_slot {
 	uint64_t used;                  /* logical clock of the last access */
 	bool claimed; int64_t claim;    /* the key it will hold once everything fetched so far has run */
 	uint64_t freed;                 /* when, in list order, it became free */
+	uint64_t mark; bool marked;     /* scratch of the rehearsal of memory */
 };
 
 /* One execution of one instruction. Valid from tokens_start until tokens_end returns. */

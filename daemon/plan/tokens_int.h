@@ -23,7 +23,7 @@ struct tokens {
 	uint32_t depth_max;
 	struct ring *ring;                              /* stream * nbufs + buf */
 	struct stream *stream;
-	uint64_t seq, clock, running;
+	uint64_t seq, clock, running, mark;
 	bool nothing;                                   /* may start until something ends, is inserted or stops */
 	uint64_t used[PLAN_TIERS_MAX], peak[PLAN_TIERS_MAX];
 	uint32_t *peak_values;

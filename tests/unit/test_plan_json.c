@@ -15,7 +15,8 @@ static void everything(struct plan *p)
 	p->iterations = 12;
 	p->step = 4;
 	uint32_t gpu = plan_lane(p, "gpu", 2, 5), t = plan_tier(p, "nvme", 1ull << 40);
-	uint32_t b = plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .dtype = PLAN_BF16, .bytes = 123, .bounded = true,
+	uint32_t b = plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .dtype = PLAN_BF16, .bytes = 123,
+		.bounded = true,
 		.tier = t, .slot = 2, .depth = 3, .per = 4, .initial = true, .journal = true, .offset = 64 }, "w");
 	plan_extent(p, b, PLAN_TENSOR, "h.0.attn.weight", 5, 10);
 	plan_extent(p, b, PLAN_FLAT, "", 1, 2);
@@ -161,9 +162,11 @@ static void printed_for_a_person(void **state)
 	plan_print(&p, &b);
 	const char *s = (const char *)b.p;
 	static const char *const says[] = { "plan every-thing, peer 1 of 3, generation 77", "h.0.attn.weight[5:10]",
-		"ordered strict max of 0.1 1", "elastic weighted mean of 2", "prologue\n", "body 12 times, step 4\n", "epilogue\n",
+		"ordered strict max of 0.1 1", "elastic weighted mean of 2", "prologue\n", "body 12 times, step 4\n",
+		"epilogue\n",
 		"FWD 0..3,7 @-3: a.b_c/d-e! w=2 s<=* w<=1 -> save:a.b_c/d-e route:z replay im2col priority -4 scratch 999",
-		"VEC axpy @2: w' a.b_c/d-e w~1 -> w' when 3%5", "RECV: z from any 2..3 of any within 500us first-per-key else-newest",
+		"VEC axpy @2: w' a.b_c/d-e w~1 -> w' when 3%5",
+		"RECV: z from any 2..3 of any within 500us first-per-key else-newest",
 		"SEND: a.b_c/d-e z! to sender", "COMMIT: w shard streams 1..2", "holders 0,1" };
 	for (size_t i = 0; i < sizeof says / sizeof *says; i++)
 		if (!strstr(s, says[i]))
