@@ -41,7 +41,8 @@ struct mate {
 	double rate; uint64_t bandwidth; uint32_t micro;
 	uint8_t digest[16]; uint64_t digest_epoch;      /* of its parameters; epoch 0: none */
 	struct ranges grant;                    /* promised to it and not committed */
-	struct call *join, *leave; void *join_arg; uint64_t probe_us, heard_us, gone_us, backoff_us, redirect_us;
+	struct call *join, *leave; void *join_arg; unsigned misses; uint64_t skip_epoch;   /* late for BEGIN so often: not waited for before that epoch */
+	uint64_t probe_us, heard_us, gone_us, backoff_us, redirect_us;
 	int cares;
 	char absent[48];
 };

@@ -37,6 +37,8 @@ void lead_ready(struct round *r, size_t i, const struct ready *ready)
 	m->ready.rate = ready->rate;
 	ranges_copy(&m->ready.claimed, &ready->claimed);
 	struct mate *mate = mate_find(r->a, &r->b.m[i].id);
+	if (mate && r->lead->phase == LEAD_READY)
+		mate->misses = 0;
 	if (mate && ready->bandwidth)
 		mate->bandwidth = ready->bandwidth;
 	lead_step(r);
@@ -310,7 +312,8 @@ static void to_commit(struct round *r)
 {
 	struct lead *l = r->lead;
 	struct avg *a = r->a;
-	times_add(&a->data_times, now_of(a) - l->phase_us);
+	if (l->attempts == 1)
+		times_add(&a->data_times, now_of(a) - l->phase_us);
 	if (minority(r) && l->phase != LEAD_WAIT) {
 		uint64_t us = times_deadline(&a->round_times, a->conf.round_floor_us, a->conf.round_floor_us * 3) / 3;
 		l->phase = LEAD_WAIT;
@@ -332,7 +335,8 @@ void lead_step(struct round *r)
 	if (!l || r->closed || r->fail || r->commit)
 		return;
 	if (l->phase == LEAD_READY && all_ready(r)) {
-		times_add(&r->a->ready_times, now_of(r->a) - l->phase_us);
+		if (now_of(r->a) - l->phase_us < r->b.ready_us)
+			times_add(&r->a->ready_times, now_of(r->a) - l->phase_us);
 		if (choose(r))
 			lead_next_attempt(r);
 		else
@@ -349,8 +353,12 @@ static void tell_late(const struct round *r)
 {
 	for (size_t i = 0; i < r->b.n; i++) {
 		const struct lead_member *m = &r->lead->m[i];
-		if (m->awaited && !m->is_ready && !m->refused && !m->gone)
-			hub_event(r->a, LOG_INFO_, "late", &r->b.m[i].id, "epoch %llu goes on without its samples: it did not answer BEGIN in time",
+		struct mate *mate = mate_find(r->a, &r->b.m[i].id);
+		if (!m->awaited || m->is_ready || m->refused || m->gone || !mate)
+			continue;
+		mate->awaited = false;
+		mate->skip_epoch = r->b.epoch + (1u << (mate->misses < 6 ? ++mate->misses : 6));
+		hub_event(r->a, LOG_INFO_, "late", &r->b.m[i].id, "epoch %llu goes on without its samples: it did not answer BEGIN in time",
 				(unsigned long long)r->b.epoch);
 	}
 }

@@ -254,7 +254,7 @@ void progress_on(struct avg *a, struct request *req)
 			misplaced(a, m);
 		return;
 	}
-	m->awaited = true;
+	m->awaited = m->awaited || epoch >= m->skip_epoch;
 	if (!json_get_hex(req->f.json, "params", m->digest, 16, &e)) {
 		m->digest_epoch = epoch;
 		if (epoch == a->digest_epoch && memcmp(m->digest, a->digest, 16))

@@ -97,7 +97,7 @@ static void scn_dead_leader_between(struct sim *s)
 				at = world_peer(w, i)->point.epoch;
 		world_run_to(w, at + 2, 60 * SEC);
 		if (k == 0)
-			sim_check(s, sim_now(s) - from < SEC);
+			sim_check(s, sim_now(s) - from < 2 * SEC);
 	}
 	world_same(w);
 	world_free(w);
