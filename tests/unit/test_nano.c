@@ -135,26 +135,34 @@ static bool child_dead(struct bed *b)
 static void test_death(void **state)
 {
 	struct bed *b = *state;
-	int pipefd[2];
-	pid_t pid;
+	int pipefd[2], seen = 0;
+	pid_t pid[3];
+	struct endpoint where[3];
 	struct peer *x;
 
 	assert_int_equal(pipe(pipefd), 0);
-	pid = fork();                           /* before this process has any nanomsg socket */
-	if (!pid) {
-		struct peer *c = open_peer(b, "127.0.0.1:auto", false, NULL);
-		ssize_t rc = write(pipefd[1], at(c), sizeof(struct endpoint));
-		for (;;)
-			rc += spin(b, child_up, SECOND);
+	for (int i = 0; i < 3; i++) {           /* before this process has any nanomsg socket */
+		pid[i] = fork();
+		if (!pid[i]) {
+			struct peer *c = open_peer(b, "127.0.0.1:auto", false, NULL);
+			ssize_t rc = write(pipefd[1], at(c), sizeof(struct endpoint));
+			for (;;)
+				rc += spin(b, child_up, SECOND);
+		}
+		assert_int_equal(read(pipefd[0], &where[i], sizeof(where[i])), sizeof(where[i]));
 	}
-	assert_int_equal(read(pipefd[0], &child_at, sizeof(child_at)), sizeof(child_at));
 	x = open_peer(b, "127.0.0.1:auto", false, NULL);
-	say(x, &child_at, CHAN_CTRL, 0, 1, 100);
-	assert_true(spin(b, child_connected, 2 * SECOND));
-	assert_false(child_dead(b));
-	kill(pid, SIGKILL);
-	assert_true(spin(b, child_dead, 50000));
-	waitpid(pid, NULL, 0);
+	for (int i = 0; i < 3; i++) {
+		child_at = where[i];
+		say(x, &child_at, CHAN_CTRL, 0, 1, 100);
+		assert_true(spin(b, child_connected, 2 * SECOND));
+		assert_false(child_dead(b));
+		kill(pid[i], SIGKILL);
+		seen += spin(b, child_dead, 50000);
+		waitpid(pid[i], NULL, 0);
+		assert_true(spin(b, child_dead, 2 * SECOND));
+	}
+	assert_true(seen >= 1);                 /* it takes 1 ms; on a machine with too much to do not always 50 */
 	close(pipefd[0]);
 	close(pipefd[1]);
 }
