@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "common/mem.h"
 #include "common/text.h"
@@ -127,28 +129,54 @@ void print_text(FILE *f, const char *text)
 
 struct grid { char **cell; size_t cols, rows; bool *right; };
 
+/* Columns of the terminal that f is; 0: it is none. */
+static int terminal(FILE *f)
+{
+	struct winsize ws;
+
+	return isatty(fileno(f)) && ioctl(fileno(f), TIOCGWINSZ, &ws) == 0 ? ws.ws_col : 0;
+}
+
+/* What does not fit into a terminal is left out from the right, whole columns at a time, and counted. */
+static size_t fitting(const struct grid *g, const int *w, int indent, int room)
+{
+	size_t c;
+	int at = indent;
+
+	for (c = 0; c < g->cols; c++) {
+		at += w[c] + (c ? 2 : 0);
+		if (room && c && at > room)
+			break;
+	}
+	return c;
+}
+
 static void grid_print(FILE *f, const struct grid *g, int indent)
 {
 	int *w = xcalloc(g->cols, sizeof *w);
+	size_t cols;
 
 	for (size_t i = 0; i < g->cols * g->rows; i++)
 		if (width(g->cell[i]) > w[i % g->cols])
 			w[i % g->cols] = width(g->cell[i]);
+	cols = fitting(g, w, indent, terminal(f));
 	for (size_t r = 0; r < g->rows; r++) {
 		pad(f, indent);
-		for (size_t c = 0; c < g->cols; c++) {
+		for (size_t c = 0; c < cols; c++) {
 			const char *s = g->cell[r * g->cols + c];
 
 			if (g->right[c])
 				pad(f, w[c] - width(s));
 			fputs(s, f);
-			if (!g->right[c] && c + 1 < g->cols)
+			if (!g->right[c] && c + 1 < cols)
 				pad(f, w[c] - width(s));
-			if (c + 1 < g->cols)
+			if (c + 1 < cols)
 				fputs("  ", f);
 		}
 		fputc('\n', f);
 	}
+	if (cols < g->cols)
+		fprintf(f, "(%zu more columns do not fit)\n", g->cols - cols);
 	free(w);
 }
 
@@ -160,10 +188,27 @@ static void grid_free(struct grid *g)
 	free(g->right);
 }
 
-static void head(char *s)
+/* A key as words; the unit goes, because the value says it. */
+static void label(const char *key, char *out, size_t cap)
 {
-	for (; *s; s++)
-		*s = *s == '_' ? ' ' : *s >= 'a' && *s <= 'z' ? (char)(*s - 32) : *s;
+	static const char *const units[] = { "_us", "_ms", "_s", "_bytes" };
+
+	snprintf(out, cap, "%s", key);
+	for (size_t i = 0; i < sizeof units / sizeof *units && !ends(key, "_per_s"); i++)
+		if (ends(out, units[i])) {
+			out[strlen(out) - strlen(units[i])] = '\0';
+			break;
+		}
+	text_clean(out);
+	for (; *out; out++)
+		*out = *out == '_' ? ' ' : *out;
+}
+
+static void head(const char *key, char *out, size_t cap)
+{
+	label(key, out, cap);
+	for (; *out; out++)
+		*out = *out >= 'a' && *out <= 'z' ? (char)(*out - 32) : *out;
 }
 
 /* A cell of a table: whole when it is plain, cut when it is a structure. */
@@ -184,6 +229,7 @@ void print_table(FILE *f, const json_t *rows, int indent)
 	json_t *keys = json_object(), *row, *v;
 	struct grid g = { .rows = json_array_size(rows) + 1 };
 	const char *key;
+	char name[CELL];
 	size_t i, c = 0;
 
 	json_array_foreach((json_t *)rows, i, row)
@@ -201,10 +247,8 @@ void print_table(FILE *f, const json_t *rows, int indent)
 	g.right = xcalloc(g.cols, sizeof *g.right);
 	json_object_foreach(keys, key, v) {
 		g.right[c] = true;
-		g.cell[c] = cell_text("", NULL, 0);
-		free(g.cell[c]);
-		g.cell[c] = xstrdup(key);
-		head(g.cell[c]);
+		head(key, name, sizeof name);
+		g.cell[c] = xstrdup(name);
 		json_array_foreach((json_t *)rows, i, row) {
 			const json_t *x = json_object_get(row, key);
 
@@ -271,14 +315,13 @@ void print_object(FILE *f, const json_t *o, int indent)
 	int w = 0;
 	json_t *v;
 
-	json_object_foreach((json_t *)o, key, v)
-		if (!json_is_object(v) && !is_table(v) && width(key) > w && width(key) < 40)
-			w = width(key);
 	json_object_foreach((json_t *)o, key, v) {
-		snprintf(name, sizeof name, "%s", key);
-		text_clean(name);
-		for (char *p = name; *p; p++)
-			*p = *p == '_' ? ' ' : *p;
+		label(key, name, sizeof name);
+		if (!json_is_object(v) && !is_table(v) && width(name) > w && width(name) < 40)
+			w = width(name);
+	}
+	json_object_foreach((json_t *)o, key, v) {
+		label(key, name, sizeof name);
 		pad(f, indent);
 		if (json_is_object(v) || is_table(v)) {
 			fprintf(f, "%s:\n", name);
@@ -312,12 +355,54 @@ void print_log_line(FILE *f, const json_t *line)
 		json_string_value(json_object_get(line, "level")) : "?", text);
 }
 
-void print_reply(FILE *f, const json_t *cmd, const json_t *result)
+/* Only these keys of an object, in this order; names are separated by commas. Keys that are not there stay away. */
+static json_t *pick(const json_t *o, const char *names)
 {
-	const char *key = json_string_value(json_object_get(cmd, "print"));
-	json_t *v = key ? json_object_get(result, key) : NULL, *line;
+	json_t *out = json_object();
+
+	while (*names) {
+		size_t n = strcspn(names, ",");
+		char key[64];
+
+		snprintf(key, sizeof key, "%.*s", (int)n, names);
+		if (json_object_get(o, key))
+			json_object_set(out, key, json_object_get(o, key));
+		names += n + (names[n] == ',');
+	}
+	return out;
+}
+
+static json_t *pick_rows(const json_t *rows, const char *names)
+{
+	json_t *out = json_array(), *row;
 	size_t i;
 
+	json_array_foreach((json_t *)rows, i, row)
+		json_array_append_new(out, pick(row, names));
+	return out;
+}
+
+static void print_value(FILE *f, const json_t *v)
+{
+	if (json_is_string(v))
+		print_text(f, json_string_value(v));
+	else if (json_is_array(v))
+		print_table(f, v, 0);
+	else
+		print_object(f, v, 0);
+}
+
+/* The row's print: KEY, KEY:COLUMN,COLUMN or :KEY,KEY. */
+void print_reply(FILE *f, const json_t *cmd, const json_t *result)
+{
+	const char *print = json_string_value(json_object_get(cmd, "print")), *names = print ? strchr(print, ':') : NULL;
+	char key[64] = "";
+	json_t *v, *line;
+	size_t i;
+
+	if (print)
+		snprintf(key, sizeof key, "%.*s", names ? (int)(names - print) : (int)strlen(print), print);
+	v = *key ? json_object_get(result, key) : NULL;
 	if (v && strcmp(key, "lines") == 0) {
 		json_array_foreach(v, i, line)
 			print_log_line(f, line);
@@ -325,11 +410,12 @@ void print_reply(FILE *f, const json_t *cmd, const json_t *result)
 		print_query(f, json_object_get(result, "columns"), v);
 		if (json_is_true(json_object_get(result, "truncated")))
 			fputs("(there are more rows: --rows N)\n", f);
-	} else if (json_is_string(v)) {
-		print_text(f, json_string_value(v));
-	} else if (json_is_array(v)) {
-		print_table(f, v, 0);
+	} else if (names) {
+		json_t *some = json_is_array(v) ? pick_rows(v, names + 1) : pick(v ? v : result, names + 1);
+
+		print_value(f, some);
+		json_decref(some);
 	} else {
-		print_object(f, json_is_object(v) ? v : result, 0);
+		print_value(f, v ? v : result);
 	}
 }

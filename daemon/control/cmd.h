@@ -60,7 +60,9 @@ struct cmd {
 	const char *help;               /* one line */
 	const struct cmd_param *params;
 	unsigned flags;
-	const char *print;              /* the key of the reply that is the table or text to show people; NULL: all of it */
+	/* What people are shown: KEY of the reply (table or text), KEY:COLUMN,COLUMN of a table, :KEY,KEY;
+	 * NULL: all of it. */
+	const char *print;
 	void (*run)(struct cmd_call *c);
 };
 

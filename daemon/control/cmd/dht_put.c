@@ -5,7 +5,7 @@ static const struct cmd_param params[] = {
 	{ "key", CMD_STR, CMD_REQUIRED, "text; hashed to the 256-bit key" },
 	{ "value", CMD_JSON, CMD_REQUIRED, "any JSON value, or a word" },
 	{ "subkey", CMD_STR, CMD_OPTION, "entry of a dictionary record" },
-	{ "life_s", CMD_DURATION, CMD_OPTION, "how long it lives (default 5m)" },
+	{ "life_s", CMD_DURATION, CMD_OPTION, "how long it lives (default 1h)" },
 	{ NULL, 0, 0, NULL }
 };
 

@@ -23,4 +23,5 @@ static void run(struct cmd_call *c)
 			json_string_value(json_object_get(c->params, "run")), (size_t)n)));
 }
 
-const struct cmd cmd_events = { "events", "what happened to this peer and its runs", params, CMD_VIEW, "events", run };
+const struct cmd cmd_events = { "events", "what happened to this peer and its runs", params, CMD_VIEW,
+	"events:wall_ms,level,kind,run,peer,text", run };

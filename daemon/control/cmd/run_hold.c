@@ -12,4 +12,5 @@ static void run(struct cmd_call *c)
 	cmd_forward(c, c->ctx->api ? c->ctx->api->run_hold : NULL);
 }
 
-const struct cmd cmd_run_hold = { "run hold", "this peer stops computing and stays a member", params, 0, NULL, run };
+const struct cmd cmd_run_hold = { "run hold", "this peer stops computing and stays a member", params, 0,
+	":run,name,author,state,epoch,samples", run };

@@ -16,4 +16,5 @@ static void run(struct cmd_call *c)
 	cmd_forward(c, c->ctx->api ? c->ctx->api->run_join : NULL);
 }
 
-const struct cmd cmd_run_join = { "run join", "take part in a run that another peer started", params, 0, NULL, run };
+const struct cmd cmd_run_join = { "run join", "take part in a run that another peer started", params, 0,
+	":run,name,author,state,epoch,samples", run };

@@ -11,4 +11,5 @@ static void run(struct cmd_call *c)
 	cmd_forward(c, c->ctx->api ? c->ctx->api->run_leave : NULL);
 }
 
-const struct cmd cmd_run_leave = { "run leave", "this peer leaves the run; the others go on", params, 0, NULL, run };
+const struct cmd cmd_run_leave = { "run leave", "this peer leaves the run; the others go on", params, 0,
+	":run,name,author,state,epoch,samples", run };

@@ -11,4 +11,6 @@ static void run(struct cmd_call *c)
 	cmd_forward(c, c->ctx->api ? c->ctx->api->run_list : NULL);
 }
 
-const struct cmd cmd_run_list = { "run list", "the runs of this peer", params, CMD_VIEW, "runs", run };
+const struct cmd cmd_run_list = { "run list", "the runs of this peer", params, CMD_VIEW,
+	"runs:run,name,author,state,strategy,epoch,epochs,samples,samples_per_s,members,loss,val_accuracy,eta_s,error",
+	run };

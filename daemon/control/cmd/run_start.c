@@ -19,4 +19,5 @@ static void run(struct cmd_call *c)
 }
 
 const struct cmd cmd_run_start = { "run start", "start a run from a spec and announce it to the swarm", params, 0,
-	NULL, run };
+	":run,name,author,state,dry_run,training_samples,parameters,"
+	"state_bytes,arena_bytes,loader_bytes,network_bytes_per_epoch,predicted", run };
