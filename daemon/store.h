@@ -75,7 +75,8 @@ struct store_param {                        /* params: the history of hyperparam
 	const char *note;                       /* "superseded by PEER at epoch N"; may be NULL */
 	uint64_t version, epoch;                /* params version; first epoch that has it */
 };
-void store_param_put(struct store *s, const struct store_param *p);    /* key: run, version, key */
+/* Key: run, version, key. "proposed" never replaces what has come of a proposal, in whatever order both are written. */
+void store_param_put(struct store *s, const struct store_param *p);
 
 struct store_epoch {                        /* epochs: one per committed epoch and digest */
 	const char *run, *digest;               /* hex of the commit's digest; "" when alone */

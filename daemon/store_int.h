@@ -21,9 +21,10 @@
 	X(RUN_RM_ROUNDS, "DELETE FROM rounds WHERE run=?1") \
 	X(RUN_RM_EVENTS, "DELETE FROM events WHERE run=?1") \
 	X(RUN_RM_CKPTS, "DELETE FROM checkpoints WHERE run=?1") \
-	X(PARAM, "INSERT OR REPLACE INTO params(run, version, key, old_value, new_value, author, state, note, epoch, " \
-		"wall_ms)" \
-		" VALUES(?,?,?,?,?,?,?,?,?,?)") \
+	X(PARAM, "INSERT INTO params(run, version, key, old_value, new_value, author, state, note, epoch, wall_ms)" \
+		" VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, version, key) DO UPDATE SET old_value=excluded.old_value," \
+		" new_value=excluded.new_value, author=excluded.author, state=excluded.state, note=excluded.note," \
+		" epoch=excluded.epoch, wall_ms=excluded.wall_ms WHERE excluded.state<>'proposed' OR params.state='proposed'") \
 	X(EPOCH, "INSERT OR REPLACE INTO epochs(run, epoch, digest, prev, samples, members, took_us, params_version, " \
 		"weight, loss," \
 		" val_loss, val_accuracy, discarded, minority, wall_ms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)") \

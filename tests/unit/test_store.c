@@ -61,6 +61,26 @@ static void every_table_reads_back(void **state)
 	}
 }
 
+static void an_outcome_is_not_undone_by_its_proposal(void **state)
+{
+	struct t *t = *state;
+	struct store_param p = { .run = "r", .key = "lr", .old_value = "0.1", .new_value = "0.01", .author = "aa", .version = 1,
+		.epoch = 9 };
+	static const char *const states[] = { "proposed", "applied", "proposed", "discarded", "proposed" };
+	static const char *const then[] = { "proposed", "applied", "applied", "discarded", "discarded" };
+
+	for (int i = 0; i < 5; i++) {
+		json_t *r;
+
+		p.state = states[i];
+		store_param_put(t->s, &p);
+		r = store_list(t->s, STORE_PARAMS, "r", 10);
+		assert_int_equal(json_array_size(r), 1);
+		assert_string_equal(text(r, 0, "state"), then[i]);
+		json_decref(r);
+	}
+}
+
 static json_int_t commits(struct t *t)
 {
 	json_t *j = store_json(t->s);
@@ -311,7 +331,8 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(every_table_reads_back), T(one_event_is_one_transaction), T(shelf_keeps_bytes),
+		T(every_table_reads_back), T(an_outcome_is_not_undone_by_its_proposal),
+		T(one_event_is_one_transaction), T(shelf_keeps_bytes),
 		T(every_older_schema_comes_forward), T(newer_and_foreign_files_are_refused),
 		T(corruption_is_said_and_moved_only_when_told), T(old_rows_are_thinned), T(size_is_bounded),
 		T(the_log_is_copied_into_the_file_by_a_job),
