@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -177,6 +178,7 @@ int main(void)
 	pid = fork();                           /* before any nanomsg socket exists */
 	child = pid == 0;
 	if (child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (read(to_child[0], &other, sizeof(other)) != sizeof(other))
 			_exit(1);
 		start();

@@ -2,6 +2,7 @@
  * and that every packet comes back exactly once. */
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <netinet/in.h>
@@ -144,6 +145,7 @@ static void test_death(void **state)
 	for (int i = 0; i < 3; i++) {           /* before this process has any nanomsg socket */
 		pid[i] = fork();
 		if (!pid[i]) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);       /* whatever becomes of this test */
 			struct peer *c = open_peer(b, "127.0.0.1:auto", false, NULL);
 			ssize_t rc = write(pipefd[1], at(c), sizeof(struct endpoint));
 			for (;;)
