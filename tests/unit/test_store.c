@@ -64,7 +64,8 @@ static void every_table_reads_back(void **state)
 static void an_outcome_is_not_undone_by_its_proposal(void **state)
 {
 	struct t *t = *state;
-	struct store_param p = { .run = "r", .key = "lr", .old_value = "0.1", .new_value = "0.01", .author = "aa", .version = 1,
+	struct store_param p = { .run = "r", .key = "lr", .old_value = "0.1", .new_value = "0.01", .author = "aa",
+		.version = 1,
 		.epoch = 9 };
 	static const char *const states[] = { "proposed", "applied", "proposed", "discarded", "proposed" };
 	static const char *const then[] = { "proposed", "applied", "applied", "discarded", "discarded" };

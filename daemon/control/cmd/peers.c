@@ -12,4 +12,5 @@ static void run(struct cmd_call *c)
 }
 
 const struct cmd cmd_peers = { "peers", "who is in the swarm, and whether they take part", params, CMD_VIEW,
-	"peers:id,address,state,reachable,participating,seen_s,rtt_us,sent_bytes,received_bytes,samples_per_s,absent", run };
+	"peers:id,address,state,reachable,participating,seen_s,rtt_us,sent_bytes,received_bytes,samples_per_s,absent",
+	run };
