@@ -92,6 +92,25 @@ static void finish(struct op *o, const struct token_news *news)
 	op_free(o);
 }
 
+static void *copy_of(const void *p, size_t bytes)
+{
+	return bytes ? xmemdup(p, bytes) : NULL;
+}
+
+/* An instruction that a hook has inserted belongs to its run: the op keeps a copy, which it may outlive. */
+static void op_init(struct op *o, struct exec *x, struct token_run *r)
+{
+	*o = (struct op){ .x = x, .prog = x->prog, .run = r, .i = r->instr, .index = r->index, .stream = r->stream };
+	list_init(&o->link);
+	if (!r->inserted)
+		return;
+	o->own = xmemdup(r->instr, sizeof(*o->own));
+	o->own->piece = copy_of(o->own->piece, o->own->npiece * sizeof(*o->own->piece));
+	o->own->in = copy_of(o->own->in, o->own->nin * sizeof(*o->own->in));
+	o->own->out = copy_of(o->own->out, o->own->nout * sizeof(*o->own->out));
+	o->i = o->own;
+}
+
 /* --- abandoning */
 
 static bool writes_bound(const struct op *o)
@@ -164,8 +183,7 @@ static bool abandon_all(struct exec *x)
 		struct op *o = xcalloc(1, sizeof(*o));
 		bool counts = r->instr->kind == PLAN_COMMIT && r->instr->nin;
 
-		*o = (struct op){ .x = x, .prog = x->prog, .run = r, .i = r->instr, .index = r->index, .stream = r->stream };
-		list_init(&o->link);
+		op_init(o, x, r);
 		if (counts) {
 			op_blocks(o);
 			work_count(o, true);
@@ -252,8 +270,7 @@ static void start(struct exec *x, struct token_run *r)
 {
 	struct op *o = xcalloc(1, sizeof(*o));
 
-	*o = (struct op){ .x = x, .prog = x->prog, .run = r, .i = r->instr, .index = r->index, .stream = r->stream };
-	list_init(&o->link);
+	op_init(o, x, r);
 	op_blocks(o);
 	work_count(o, true);
 	list_push(&x->parked, &o->link);
@@ -277,7 +294,7 @@ static void pump(struct exec *x)
 {
 	struct token_run *r;
 
-	if (x->pumping)
+	if (x->pumping || x->held)
 		return;
 	x->pumping = true;
 	while (!x->broken && !x->dying && !x->dead) {
@@ -396,6 +413,15 @@ void exec_wind_down(struct exec *x)
 {
 	if (x->prog && !tokens_finished(x->prog->tokens))
 		tokens_stop(x->prog->tokens);
+}
+
+void exec_hold(struct exec *x, bool hold)
+{
+	x->held = hold;
+	if (hold)
+		return;
+	pump(x);
+	maybe_quiet(x);
 }
 
 void exec_reset(struct exec *x)

@@ -59,6 +59,8 @@ void exec_wind_down(struct exec *x);            /* the body ends with the iterat
 void exec_stop(struct exec *x);                 /* like interrupt, but asks no more, until exec_wake */
 /* forgets the program and every value but the bound ones; must be quiet */
 void exec_reset(struct exec *x);
+/* For virtual time: while held, what ends is noted and nothing starts; letting go starts what has become ready. */
+void exec_hold(struct exec *x, bool hold);
 bool exec_quiet(const struct exec *x);          /* no job of it runs */
 void exec_on_quiet(struct exec *x, void (*quiet)(void *arg), void *arg);        /* once, later, when it is */
 void exec_lost(struct exec *x, uint32_t rank);  /* a member of the plan has left */

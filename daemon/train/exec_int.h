@@ -33,7 +33,7 @@ struct op {
 	struct exec *x;
 	struct program *prog;
 	struct token_run *run;                  /* NULL once abandoned */
-	const struct plan_instr *i;
+	const struct plan_instr *i; struct plan_instr *own;     /* own: of an inserted one */
 	int64_t index; uint32_t stream;
 	struct block **in, **out;
 	void *work; size_t work_bytes; int scratch;     /* which of exec.scratch; -1: none */
@@ -53,7 +53,7 @@ struct exec {
 	struct list ops, parked, abandoned;     /* running; started but waiting for memory of abandoned ones; those */
 	struct list bounds;
 	struct timer kick;
-	bool pumping, idle, stopped, interrupted, broken, dying, dead;  /* dead: the env completes work at once */
+	bool pumping, held, idle, stopped, interrupted, broken, dying, dead;  /* dead: the env completes work at once */
 	struct op *starting;
 	void (*quiet)(void *arg); void *quiet_arg;
 	void (*gone)(void *arg); void *gone_arg;

@@ -271,26 +271,29 @@ static void run_move(struct job *j)
 		memcpy(o->out[k]->p, o->in[k]->p, buf_of(o, &o->i->in[k])->bytes);
 }
 
+/* As the predictor has it: functions by the bytes they make, or read when they make none. */
+static uint64_t fn_us(const struct profile *m, const char *name, uint64_t bytes)
+{
+	for (uint32_t f = 0; f < m->nfns; f++)
+		if (!strcmp(m->fn[f].name, name))
+			return m->fn[f].us + (uint64_t)(m->fn[f].us_per_byte * (double)bytes);
+	return 0;
+}
+
 static uint64_t cost(const struct op *o)
 {
 	const struct exec_conf *c = &o->x->c;
 	const struct plan_instr *i = o->i;
-	uint64_t us = 0;
+	uint64_t us, bytes = 0;
 
 	if (c->cost_us)
 		return c->cost_us(o->x->arg, &o->prog->plan, o->run);
-	if (c->profile && i->kind == PLAN_FWD)
-		us = profile_fwd_us(c->profile, i);
-	else if (c->profile && i->kind == PLAN_BWD)
-		us = profile_bwd_us(c->profile, i);
-	for (uint32_t f = 0; c->profile && i->kind == PLAN_VEC && f < c->profile->nfns; f++)
-		if (!strcmp(c->profile->fn[f].name, i->fn)) {
-			double bytes = 0;
-
-			for (uint32_t k = 0; k < i->nout; k++)
-				bytes += (double)buf_of(o, &i->out[k])->bytes;
-			us = c->profile->fn[f].us + (uint64_t)(c->profile->fn[f].us_per_byte * bytes + 0.5);
-		}
+	if (!c->profile)
+		return 0;
+	for (uint32_t k = 0; k < (i->nout ? i->nout : i->nin); k++)
+		bytes += buf_of(o, i->nout ? &i->out[k] : &i->in[k])->bytes;
+	us = i->kind == PLAN_FWD ? profile_fwd_us(c->profile, i) : i->kind == PLAN_BWD ? profile_bwd_us(c->profile, i) :
+		fn_us(c->profile, i->kind == PLAN_VEC ? i->fn : plan_kind_name(i->kind), bytes);
 	return c->speed > 0 ? (uint64_t)((double)us / c->speed + 0.5) : us;
 }
 

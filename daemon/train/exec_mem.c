@@ -334,6 +334,12 @@ void op_free(struct op *o)
 		x->scratch[o->scratch].busy = false;
 	else
 		big_free(o->work, o->work_bytes);
+	if (o->own) {
+		free(o->own->piece);
+		free(o->own->in);
+		free(o->own->out);
+		free(o->own);
+	}
 	free(o->in);
 	free(o->out);
 	free(o->args);

@@ -1,6 +1,5 @@
 /* What the owner does for the executor: LOAD, and everything that leaves the peer. Answers may come at once or
  * later. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -66,8 +65,7 @@ static void ask_net(struct op *o)
 	const struct plan *p = &o->prog->plan;
 	const struct plan_instr *i = o->i;
 	struct exec_span *in = xcalloc(i->nin + i->nout + 1, sizeof(*in)), *out = in + i->nin;
-	char tag[2 * PLAN_NAME + 2] = "";
-	struct exec_net n = { .plan = p, .instr = i, .tag = tag, .generation = p->generation, .stream = o->stream,
+	struct exec_net n = { .plan = p, .instr = i, .generation = p->generation, .stream = o->stream,
 		.index = o->index, .version = o->run->version };
 	struct exec *x = o->x;
 
@@ -75,19 +73,16 @@ static void ask_net(struct op *o)
 	spans(o, true, out);
 	if (i->with == PLAN_PEER)
 		n.peer = &p->member[i->peer];
-	if (i->group != PLAN_NONE) {
-		n.group = &p->group[i->group];
-		(void)snprintf(tag, sizeof(tag), "%s/%s", n.group->name, i->nin ? in[0].buffer : i->nout ? out[0].buffer : "");
-	} else {
-		(void)snprintf(tag, sizeof(tag), "%s", i->nin ? in[0].buffer : i->nout ? out[0].buffer : "");
-	}
+	n.tag = plan_label(p, i) ? plan_label(p, i) : "";
+	n.group = i->group != PLAN_NONE ? &p->group[i->group] : NULL;
 	n.key = i->nin ? in[0].key : i->nout ? out[0].key : 0;
 	if (i->with == PLAN_REPLY && i->nin) {
-		const struct token_slot *s = tokens_slot(o->prog->tokens, o->run->in[0].stream, o->run->in[0].buf,
-			o->run->in[0].slot);
+		const struct token_bind *from = &o->run->in[i->nin - 1];
+		const struct token_slot *s = tokens_slot(o->prog->tokens, from->stream, from->buf, from->slot);
 
 		n.to = s->from;
 		n.nto = s->nfrom;
+		n.parts = s->parts;
 	}
 	if (i->deadline_us)
 		n.deadline_us = env_now(x->c.env) + i->deadline_us;

@@ -15,10 +15,11 @@ struct exec_wait { int number; };               /* one pending instruction; its 
 struct exec_span { const char *buffer; void *p; size_t bytes; int64_t key; };
 struct exec_net {                               /* names a value on the network: D1.9 */
 	const struct plan *plan; const struct plan_instr *instr;
-	const char *tag;                        /* buffer (SEND, RECV) or "group/buffer": equal on every peer */
+	const char *tag;                        /* plan_label: the buffer's name, equal on every peer */
 	uint64_t generation; uint32_t stream; int64_t index, key;
 	const struct id *peer;                  /* SEND, RECV of one peer; else NULL */
-	const struct token_from *to; uint32_t nto;      /* REPLY: who sent input 0 */
+	const struct token_from *to; uint32_t nto;      /* REPLY: who sent the last input, each gets its part */
+	uint32_t parts;                         /* into which input 0 is cut for them; 0, 1: each gets all */
 	const struct plan_group *group;         /* collectives; whom a RECV of any accepts */
 	uint64_t deadline_us;                   /* absolute; 0 = none */
 	int64_t version;                        /* of the weights that made it; travels with it */

@@ -4,7 +4,8 @@
 #include <unistd.h>
 
 static const char spec_json[] = "{\"name\":\"mnist\",\"input\":[1,28,28],\"model\":[{\"type\":\"flatten\"},"
-	"{\"type\":\"linear\",\"out\":128},{\"type\":\"relu\"},{\"type\":\"linear\",\"out\":10}],\"loss\":\"cross_entropy\","
+	"{\"type\":\"linear\",\"out\":128},{\"type\":\"relu\"},{\"type\":\"linear\",\"out\":10}],"
+	"\"loss\":\"cross_entropy\","
 	"\"optimizer\":{\"name\":\"adam\",\"lr\":0.002},\"schedule\":{\"name\":\"cosine\",\"total\":1200,\"min\":0.05},"
 	"\"target_batch\":128,\"strategy\":\"hivemind\",\"seed\":1,\"data\":{\"name\":\"mnist\",\"steps\":["
 	"{\"type\":\"normalize\",\"mean\":33.3,\"std\":78.6}]},\"local\":{\"batch\":64}}";
