@@ -122,6 +122,11 @@ static struct rec *rec_make(struct dht *d, const char *key, const char *subkey, 
 	r->owner = r->from = *net_self(d->net);
 	if (sign || rec_must_sign(r))
 		rec_sign(d, r);
+	if (!rec_owner_ok(r)) {
+		err_set(e, ERR_AUTH, "subkey %.8s... is a peer's id: only that peer may store under it", subkey);
+		rec_free(r);
+		return NULL;
+	}
 	return r;
 }
 

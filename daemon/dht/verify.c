@@ -36,7 +36,7 @@ void rec_sign(struct dht *d, struct rec *r)
 }
 
 /* The signer of a protected record must be the peer that its subkey names. */
-static bool right_owner(const struct rec *r)
+bool rec_owner_ok(const struct rec *r)
 {
 	struct id named;
 	if (!rec_must_sign(r))
@@ -117,7 +117,7 @@ void dht_verify(struct dht *d, struct list *recs, batch_fn *done, void *arg)
 		struct rec *r = list_entry(it, struct rec, link);
 		size_t i = b->n++;
 		b->rec[i] = r;
-		if (!right_owner(r)) {
+		if (!rec_owner_ok(r)) {
 			rec_free(r);
 			b->rec[i] = NULL;
 			continue;
