@@ -1,5 +1,6 @@
 /* Every fail point of the daemon, one a line: FP("room.what.before"). `hivemindd --list-failpoints` prints them. */
 FP("store.commit.before")
+FP("store.commit.after")
 FP("ckpt.done.before")
 FP("avg.ack.after")
 FP("avg.ack.before")

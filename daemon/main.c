@@ -22,6 +22,7 @@
 #include "control/control.h"
 #include "control/sock.h"
 #include "files.h"
+#include "kernels/par.h"
 #include "key.h"
 #include "loop.h"
 #include "net/nano.h"
@@ -186,19 +187,29 @@ static int up_store(struct app *a, struct err *e)
 
 /* --- 5. transport and node */
 
-static int up_nano(struct app *a, bool has_key, struct err *e)
+/* Where to listen, and whether that may be. */
+static int listen_conf(const struct conf *c, struct nano_conf *nc, struct err *e)
 {
-	struct nano_conf nc = { 0 };
+	const char *listen = conf_str(c, "network", "listen");
+	bool has_key = *conf_str(c, "network", "swarm_key_file") != '\0';
 
-	if (nano_listen_parse(conf_str(a->o.conf, "network", "listen"), &nc, e) < 0)
-		return err_wrap(e, "[network] listen");
-	nc.client = conf_bool(a->o.conf, "network", "client");
-	if (!has_key && !nc.client && !reach_is_loopback(nc.listen))
-		return err_set(e, ERR_INVALID, "[network] listen = %s, but there is no swarm key: anybody could join. Make "
-			"one and copy it to "
-			"every peer (umask 077; openssl rand -hex 32 >swarm.key), then say --swarm-key-file swarm.key; or "
-				"listen on 127.0.0.1",
-			conf_str(a->o.conf, "network", "listen"));
+	memset(nc, 0, sizeof *nc);
+	if (nano_listen_parse(listen, nc, e) < 0)
+		return err_wrap(e, "%s: [network] listen", conf_origin(c, "network", "listen"));
+	nc->client = conf_bool(c, "network", "client");
+	if (!has_key && !nc->client && !reach_is_loopback(nc->listen))
+		return err_set(e, ERR_INVALID, "[network] listen = %s, but there is no swarm key: anybody could join. Make one and "
+			"copy it to every peer (umask 077; openssl rand -hex 32 >swarm.key), then say --swarm-key-file swarm.key; "
+			"or listen on 127.0.0.1", listen);
+	return 0;
+}
+
+static int up_nano(struct app *a, struct err *e)
+{
+	struct nano_conf nc;
+
+	if (listen_conf(a->o.conf, &nc, e) < 0)
+		return -1;
 	a->nano = nano_new(a->loop, &nc, e);
 	return a->nano ? 0 : -1;
 }
@@ -218,7 +229,7 @@ static int up_node(struct app *a, struct err *e)
 	no.has_swarm_key = *key_file != '\0';
 	no.njoin = conf_list(c, "network", "join", &no.join);
 	if (rc == 0)
-		rc = up_nano(a, no.has_swarm_key, e);
+		rc = up_nano(a, e);
 	if (rc == 0)
 		rc = reach_self(c, nano_endpoint(a->nano), &no.self, e);
 	if (rc == 0) {
@@ -265,7 +276,15 @@ static void fill_api(struct app *a)
 static int up_control(struct app *a, struct err *e)
 {
 	const struct conf *c = a->o.conf;
+	const char *slash = strrchr(a->o.socket, '/');
 
+	if (slash && slash != a->o.socket) {    /* systemd makes /run/hivemindd; a person who starts it by hand did not */
+		char *dir = xasprintf("%.*s", (int)(slash - a->o.socket), a->o.socket);
+
+		if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+			log_write(a->log, LOG_DEBUG_, "main", "%s: %s", dir, strerror(errno));  /* bind says it better */
+		free(dir);
+	}
 	a->sock = sock_open(a->loop, a->control, a->o.socket, conf_str(c, "control", "group"), false, e);
 	if (!a->sock)
 		return -1;
@@ -432,6 +451,23 @@ static int run(struct app *a)
 	return rc == 0 ? 0 : e.code == ERR_INVALID || e.code == ERR_AUTH ? EXIT_CONFIG : 1;
 }
 
+/* --check-config: what the rows cannot know. */
+static int check(const struct options *o)
+{
+	struct nano_conf nc;
+	struct kerr ke = { 0 };
+	struct err e;
+	enum cpu cpu;
+
+	if (listen_conf(o->conf, &nc, &e) < 0)
+		fprintf(stderr, "hivemindd: %s\n", e.text);
+	else if (cpu_pick(conf_str(o->conf, "compute", "cpu"), &cpu, &ke) < 0)
+		fprintf(stderr, "hivemindd: %s: [compute] cpu: %s\n", conf_origin(o->conf, "compute", "cpu"), ke.text);
+	else
+		return printf("%s: ok\n", o->config ? o->config : "no configuration file") < 0;
+	return EXIT_CONFIG;
+}
+
 int main(int argc, char **argv)
 {
 	struct app a = { .lock_fd = -1 };
@@ -446,7 +482,7 @@ int main(int argc, char **argv)
 	case OPTIONS_CONFIG: fprintf(stderr, "hivemindd: %s\n", e.text); rc = EXIT_CONFIG; break;
 	case OPTIONS_RUN:
 		if (a.o.check_only) {
-			printf("%s: ok\n", a.o.config ? a.o.config : "no configuration file");
+			rc = check(&a.o);
 			break;
 		}
 		sd_init(&a.sd);

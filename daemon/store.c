@@ -392,6 +392,7 @@ int store_commit(struct store *s, bool full)
 		while (!list_empty(&s->queue))
 			drop_op(s, list_entry(s->queue.next, struct op, link));
 		s->commits++;
+		(void)FAILPOINT(s->env, "store.commit.after");
 		s->unsynced = !full;
 	}
 	if (full)

@@ -23,6 +23,14 @@ conf 'keep = 1\n' 'stands before the first [section]'
 conf '[checkpoint\n' 'bad.conf:1: neither [section] nor key = value'
 
 
+conf '[network]\nlisten = 0.0.0.0:4237\n' 'there is no swarm key'
+conf '[compute]\ncpu = 486\n' 'bad.conf:2: [compute] cpu: '
+
+# The example says what holds without it: as it is, and with every comment sign gone.
+expect "hivemindd.conf: ok" "$HIVEMINDD" --check-config --config "$root/systemd/hivemindd.conf"
+sed 's/^#\([a-z_]* =\)/\1/' "$root/systemd/hivemindd.conf" >"$work/all.conf"
+expect "all.conf: ok" "$HIVEMINDD" --check-config --config "$work/all.conf"
+
 # What is refused leaves no state folder behind.
 refuse $bad "neither [section]" "$HIVEMINDD" --config "$work/bad.conf" --state-dir "$work/none"
 [ ! -e "$work/none" ] || fail "a refused configuration made a state folder"
