@@ -78,7 +78,8 @@ struct peer {
 	struct map *served; struct list served_list; uint64_t floor; uint64_t served_boot;
 	struct rtt rtt[2];                      /* control, bulk */
 	uint64_t heard_us, used_us, frames_out, misses, fresh_us, fresh_backoff_us;
-	enum life life; int care; struct call *probe; struct probe *probe_of; uint64_t probe_next_us, rtt_min_us, up_us, left_us;
+	enum life life; int care; struct call *probe; struct probe *probe_of;
+	uint64_t probe_next_us, rtt_min_us, up_us, left_us;
 	uint64_t banned_until_us; uint32_t failures;
 	struct net_bytes bytes; uint64_t bandwidth_bps;
 	uint64_t reset_us;                      /* the next RESET not before */

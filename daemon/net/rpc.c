@@ -189,6 +189,7 @@ static void call_fire(struct timer *t)
 	uint64_t now = env_now(c->net->env);
 	struct peer *p = c->peer;
 	bool probe = p->probe == c;
+	uint64_t request = c->m->request;
 
 	if (now >= c->deadline_us) {
 		give_up(c);
@@ -200,8 +201,9 @@ static void call_fire(struct timer *t)
 	}
 	if (c->sent_us) {
 		live_missed(p, c->sent_us);
-		/* That may have been the miss too many: the peer is dead. Or this was its ping, and has been replaced. */
-		if (probe ? p->probe != c : c->ending)
+		/* That may have been the miss too many: the peer is dead. Or this was its ping, and has been replaced by one
+		 * that may lie at the same address: only the number tells them apart. */
+		if (probe ? !p->probe || p->probe->m->request != request : c->ending)
 			return;
 	}
 	c->timeout_tries++;

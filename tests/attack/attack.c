@@ -26,7 +26,8 @@ static struct id daemon_id;
 static void die(const char *what)
 {
 	printf("attack: %s\n", what);
-	exit(1);
+	fflush(stdout);
+	_exit(1);
 }
 
 static int dial(void)
