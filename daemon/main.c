@@ -198,7 +198,8 @@ static int listen_conf(const struct conf *c, struct nano_conf *nc, struct err *e
 		return err_wrap(e, "%s: [network] listen", conf_origin(c, "network", "listen"));
 	nc->client = conf_bool(c, "network", "client");
 	if (!has_key && !nc->client && !reach_is_loopback(nc->listen))
-		return err_set(e, ERR_INVALID, "[network] listen = %s, but there is no swarm key: anybody could join. Make one and "
+		return err_set(e, ERR_INVALID, "[network] listen = %s, but there is no swarm key: anybody could join. Make "
+			"one and "
 			"copy it to every peer (umask 077; openssl rand -hex 32 >swarm.key), then say --swarm-key-file swarm.key; "
 			"or listen on 127.0.0.1", listen);
 	return 0;
@@ -451,40 +452,38 @@ static int run(struct app *a)
 	return rc == 0 ? 0 : e.code == ERR_INVALID || e.code == ERR_AUTH ? EXIT_CONFIG : 1;
 }
 
-/* --check-config: what the rows cannot know. */
-static int check(const struct options *o)
+/* What the rows of the configuration cannot know; before anything is made. */
+static int check(const struct options *o, struct err *e)
 {
 	struct nano_conf nc;
 	struct kerr ke = { 0 };
-	struct err e;
 	enum cpu cpu;
 
-	if (listen_conf(o->conf, &nc, &e) < 0)
-		fprintf(stderr, "hivemindd: %s\n", e.text);
-	else if (cpu_pick(conf_str(o->conf, "compute", "cpu"), &cpu, &ke) < 0)
-		fprintf(stderr, "hivemindd: %s: [compute] cpu: %s\n", conf_origin(o->conf, "compute", "cpu"), ke.text);
-	else
-		return printf("%s: ok\n", o->config ? o->config : "no configuration file") < 0;
-	return EXIT_CONFIG;
+	if (listen_conf(o->conf, &nc, e) < 0)
+		return -1;
+	if (cpu_pick(conf_str(o->conf, "compute", "cpu"), &cpu, &ke) < 0)
+		return err_set(e, ERR_INVALID, "%s: [compute] cpu: %s", conf_origin(o->conf, "compute", "cpu"), ke.text);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	struct app a = { .lock_fd = -1 };
 	struct err e = { 0 };
+	enum options_what what;
 	int rc = 0;
 
 	signal(SIGPIPE, SIG_IGN);
 	umask(0027);                    /* what the daemon writes is not for everybody */
-	switch (options_read(&a.o, argc, argv, &e)) {
-	case OPTIONS_EXIT: break;
-	case OPTIONS_USAGE: fprintf(stderr, "hivemindd: %s\n", e.text); rc = EXIT_CONFIG; break;
-	case OPTIONS_CONFIG: fprintf(stderr, "hivemindd: %s\n", e.text); rc = EXIT_CONFIG; break;
-	case OPTIONS_RUN:
-		if (a.o.check_only) {
-			rc = check(&a.o);
-			break;
-		}
+	what = options_read(&a.o, argc, argv, &e);
+	if (what == OPTIONS_RUN && check(&a.o, &e) < 0)
+		what = OPTIONS_CONFIG;
+	if (what == OPTIONS_USAGE || what == OPTIONS_CONFIG) {
+		fprintf(stderr, "hivemindd: %s\n", e.text);
+		rc = EXIT_CONFIG;
+	} else if (what == OPTIONS_RUN && a.o.check_only) {
+		printf("%s: ok\n", a.o.config ? a.o.config : "no configuration file");
+	} else if (what == OPTIONS_RUN) {
 		sd_init(&a.sd);
 		a.to_journal = getenv("JOURNAL_STREAM") != NULL;
 		a.log = log_new((size_t)conf_int(a.o.conf, "log", "lines"),
@@ -492,7 +491,6 @@ int main(int argc, char **argv)
 		log_sink(a.log, to_stderr, &a);
 		rc = run(&a);
 		sd_done(&a.sd);
-		break;
 	}
 	options_done(&a.o);
 	return rc;

@@ -18,13 +18,12 @@ conf '[netwrok]\njoin = a:1\n' 'bad.conf:2: [netwrok] join: unknown section: did
 conf '[checkpoint]\nkeep = many\n' 'bad.conf:2: [checkpoint] keep: "many" is not a whole number'
 conf '[checkpoint]\nkeep = 0\n' '0 is out of range: 1 to 1000'
 conf '[checkpoint]\nevery = soon\n' '"soon" is not a duration'
+conf '[network]\nlisten = 0.0.0.0:4237\n' 'there is no swarm key'
+conf '[compute]\ncpu = 486\n' 'bad.conf:2: [compute] cpu: '
 conf '[log]\nlevel = loud\n' 'debug, info, warn or error, not loud'
 conf 'keep = 1\n' 'stands before the first [section]'
 conf '[checkpoint\n' 'bad.conf:1: neither [section] nor key = value'
 
-
-conf '[network]\nlisten = 0.0.0.0:4237\n' 'there is no swarm key'
-conf '[compute]\ncpu = 486\n' 'bad.conf:2: [compute] cpu: '
 
 # The example says what holds without it: as it is, and with every comment sign gone.
 expect "hivemindd.conf: ok" "$HIVEMINDD" --check-config --config "$root/systemd/hivemindd.conf"
