@@ -84,15 +84,28 @@ static bool can_fail(const struct plan *p, const struct plan_instr *i)
 		!(i->with == PLAN_IN_GROUP && p->group[i->group].elastic);
 }
 
-static int step(const struct plan *p, const struct plan_instr *i, bool *dirty, struct err *e)
+/* A COMMIT that names no state commits all that was changed; and what is changed behind a COMMIT, locally, belongs to it:
+ * data parallelism agrees first and steps afterwards. */
+static void commit(const struct plan *p, const struct plan_instr *i, bool *dirty)
+{
+	bool names = false;
+	for (uint32_t k = 0; k < i->nin; k++) {
+		names = names || plan_is_state(&p->buf[i->in[k].buf]);
+		dirty[i->in[k].buf] = false;
+	}
+	for (uint32_t b = 0; b < p->nbufs; b++)
+		dirty[b] = dirty[b] && names;
+}
+
+static int step(const struct plan *p, const struct plan_instr *i, bool *dirty, bool *behind, struct err *e)
 {
 	if (i->kind == PLAN_COMMIT) {
-		for (uint32_t b = 0; b < p->nbufs; b++)
-			dirty[b] = dirty[b] && i->nin > 0;
-		for (uint32_t k = 0; k < i->nin; k++)
-			dirty[i->in[k].buf] = false;
+		commit(p, i, dirty);
+		*behind = true;
 		return 0;
 	}
+	if (plan_leaves(i->kind) && i->kind != PLAN_SEND)
+		*behind = false;
 	for (uint32_t b = 0; b < p->nbufs && can_fail(p, i); b++)
 		if (dirty[b] && !p->buf[b].journal) {
 			struct buf text = {0};
@@ -104,7 +117,7 @@ static int step(const struct plan *p, const struct plan_instr *i, bool *dirty, s
 			return -1;
 		}
 	for (uint32_t k = 0; k < i->nout; k++)
-		dirty[i->out[k].buf] = dirty[i->out[k].buf] || plan_is_state(&p->buf[i->out[k].buf]);
+		dirty[i->out[k].buf] = dirty[i->out[k].buf] || (plan_is_state(&p->buf[i->out[k].buf]) && !*behind);
 	return 0;
 }
 
@@ -112,13 +125,13 @@ static int step(const struct plan *p, const struct plan_instr *i, bool *dirty, s
  * too. */
 int check_commit(const struct plan *p, struct err *e)
 {
-	bool *dirty = xcalloc(p->nbufs + 1, sizeof *dirty);
+	bool *dirty = xcalloc(p->nbufs + 1, sizeof *dirty), behind = false;
 	int rc = 0;
 	for (int s = 0; s < PLAN_SECTIONS_COUNT && rc == 0; s++)
 		for (int round = 0; round < (s == PLAN_BODY ? 2 : 1) && rc == 0; round++)
 			for (uint32_t i = 0; i < p->ninstrs && rc == 0; i++)
 				if (p->instr[i].section == (enum plan_section)s)
-					rc = step(p, &p->instr[i], dirty, e);
+					rc = step(p, &p->instr[i], dirty, &behind, e);
 	for (uint32_t b = 0; b < p->nbufs && rc == 0; b++)
 		if (dirty[b])
 			rc = err_set(e, ERR_STATE, "peer %u: %s is changed and never committed: a COMMIT at the end is missing",

@@ -260,6 +260,21 @@ static void commit(void **state)
 	*recv = *opt;
 	*opt = x;
 	refused(&k, RULE_COMMIT, "put COMMIT before it or journal");
+	/* agreed first, stepped behind it, nothing left that can fail: how data parallelism does it */
+	open_all(&k);
+	for (uint32_t r = 0; r < N; r++) {
+		struct plan_instr *end = &k.plan[r].instr[k.plan[r].ninstrs - 2], z = end[0];
+		end[0] = end[1];
+		end[1] = z;
+	}
+	kit_check(&k);
+	kit_close(&k);
+	/* but a COMMIT from before the sum does not cover what comes after it */
+	open_all(&k);
+	struct plan_instr last = k.plan[1].instr[k.plan[1].ninstrs - 1];
+	memmove(&k.plan[1].instr[1], &k.plan[1].instr[0], (k.plan[1].ninstrs - 1) * sizeof last);
+	k.plan[1].instr[0] = last;
+	refused(&k, RULE_COMMIT, "peer 1: w is changed");
 	/* with a journal it is allowed, and its bytes are counted */
 	open_all(&k);
 	recv = find(&k.plan[0], PLAN_RECV);
