@@ -202,8 +202,8 @@ static void storm_begin(struct storm *st, struct sim *s)
 	sim_after_event(s, storm_once, st);
 }
 
-/* When the faults are over, everybody reaches everybody. */
-static void storm_calm(struct storm *st)
+/* When the faults are over, everybody reaches everybody. Returns the first failure. */
+static const char *calm_once(struct storm *st)
 {
 	struct sim *s = st->s;
 	struct ended *d = calm;
@@ -223,7 +223,16 @@ static void storm_calm(struct storm *st)
 	sim_check(s, sim_run_until(s, all_ended, d, 40000000));
 	for (int i = 0; i < n; i++)
 		if (!d[i].ok)
-			sim_fail(s, "after the storm: %s", d[i].text);
+			return d[i].text;
+	return NULL;
+}
+
+static void storm_calm(struct storm *st)
+{
+	const char *why = calm_once(st);
+
+	if (why)
+		sim_fail(st->s, "after the storm: %s", why);
 }
 
 static void scn_breaks(struct sim *s)
@@ -294,5 +303,41 @@ static void scn_restart(struct sim *s)
 	nonces_end(&v);
 }
 
-static const struct scn list[] = { SCN(two), SCN(transfer), SCN(breaks), SCN(partition), SCN(restart), {0} };
+/* A process dies, hangs, or loses what it was about to say, at each named point of the wire in turn. */
+static void revive(struct sim *s, void *arg)
+{
+	for (int i = 0; i < STORM_NODES; i++)
+		if (sim_alive(s, i))
+			sim_resume(s, i);
+		else
+			sim_restart(s, i);
+}
+
+static void scn_points(struct sim *s)
+{
+	static const char *const points[] = { "net.hello1.before", "net.hello1.after", "net.hello2.before", "net.hello2.after",
+		"net.session.before", "net.session.after", "net.answer.before", "net.answer.after" };
+	static const enum sim_fate fates[] = { SIM_KILL, SIM_PAUSE, SIM_ERROR };
+	struct storm *st = &the_storm;
+	struct nonces v;
+
+	nonces_begin(&v, s);
+	for (int i = 0; i < 4; i++)
+		sim_failpoint(s, -1, points[rng_below(sim_rng(s), 8)], fates[rng_below(sim_rng(s), 3)],
+			1 + (int)rng_below(sim_rng(s), 40));
+	storm_begin(st, s);
+	for (int i = 1; i <= 10; i++)
+		sim_at(s, sim_now(s) + (uint64_t)i * 1000000, revive, NULL);
+	sim_check(s, sim_run_until(s, storm_over, st, 40000000));
+	sim_run_for(s, 10000000);
+	for (int i = 0; i < 4 && calm_once(st); i++) {  /* a point may be passed for the nth time only now */
+		revive(s, NULL);
+		sim_run_for(s, 5000000);
+	}
+	revive(s, NULL);
+	storm_calm(st);
+	nonces_end(&v);
+}
+
+static const struct scn list[] = { SCN(two), SCN(transfer), SCN(breaks), SCN(partition), SCN(restart), SCN(points), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
