@@ -1,6 +1,8 @@
 /* The store when things refuse: a disk that is full or failing costs nothing that fits into the queue, a wrong row goes
  * alone, and what operators may ask with SQL can read and nothing else. */
+#include <signal.h>
 #include <sqlite3.h>
+#include <sys/wait.h>
 #include "tests/unit/store_kit.h"
 
 /* --- a disk that refuses: a VFS in front of the real one whose writes fail while told to */
@@ -183,6 +185,60 @@ static void a_wrong_row_is_dropped_alone(void **state)
 	json_decref(r);
 }
 
+/* A child writes and says what was acknowledged until it is killed; everything that it said is there afterwards. */
+static void a_kill_loses_nothing_acknowledged(void **state)
+{
+	struct t *t = *state;
+
+	for (int round = 0; round < 6; round++) {
+		int fd[2], last = -1, n, status;
+		json_t *r;
+		pid_t pid;
+
+		store_free(t->s);
+		t->s = NULL;
+		assert_int_equal(pipe(fd), 0);
+		pid = fork();
+		if (pid == 0) {
+			struct store_opts o = { .path = t->db };
+			struct store *s = store_open(&t->w->env, &o, NULL);
+
+			for (int i = 0; s; i++) {
+				char run[32];
+
+				snprintf(run, sizeof run, "%d-%d", round, i);
+				put_run(s, run, "train");
+				if (store_sync(s, NULL) < 0 || write(fd[1], &i, sizeof i) != sizeof i)
+					break;
+			}
+			_exit(1);
+		}
+		close(fd[1]);
+		while (last < 20 * round && read(fd[0], &n, sizeof n) == sizeof n)
+			last = n;
+		kill(pid, SIGKILL);
+		while (read(fd[0], &n, sizeof n) == sizeof n)
+			last = n;
+		close(fd[0]);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status) && last >= 20 * round);
+		assert_non_null(reopen(t, NULL));
+		r = store_list(t->s, STORE_RUNS, NULL, 100000);
+		for (int i = 0; i <= last; i++) {
+			char run[32];
+			bool found = false;
+			json_t *row;
+			size_t k;
+
+			snprintf(run, sizeof run, "%d-%d", round, i);
+			json_array_foreach(r, k, row)
+				found = found || strcmp(text(r, k, "run"), run) == 0;
+			assert_true(found);
+		}
+		json_decref(r);
+	}
+}
+
 /* --- queries */
 
 struct answer { json_t *result; struct err e; int times; };
@@ -282,6 +338,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(a_full_or_failing_disk_loses_nothing), T(the_queue_is_bounded), T(a_wrong_row_is_dropped_alone),
+		T(a_kill_loses_nothing_acknowledged),
 		T(queries_read), T(queries_cannot_write_or_reach_out), T(queries_end),
 	};
 
