@@ -331,7 +331,9 @@ static void scn_points(struct sim *s)
 		sim_at(s, sim_now(s) + (uint64_t)i * 1000000, revive, NULL);
 	sim_check(s, sim_run_until(s, storm_over, st, 40000000));
 	sim_run_for(s, 10000000);
-	for (int i = 0; (why = calm_once(st)) && i < 6; i++) {  /* a point may be passed for the nth time only now */
+	for (int i = 1; i <= 40; i++)           /* a point may be passed for the nth time only now */
+		sim_at(s, sim_now(s) + (uint64_t)i * 5000000, revive, NULL);
+	for (int i = 0; (why = calm_once(st)) && i < 6; i++) {
 		revive(s, NULL);
 		sim_run_for(s, 5000000);
 	}
