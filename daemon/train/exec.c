@@ -145,6 +145,15 @@ static void abandon(struct op *o)
 	list_push(&x->abandoned, &o->link);
 }
 
+/* Given out and not begun: for the tokens it has ended. */
+static void unstart(struct op *o)
+{
+	list_del(&o->link);
+	work_count(o, false);
+	tokens_end(o->prog->tokens, o->run, NULL);
+	op_free(o);
+}
+
 /* Parked ones have not begun: they leave at once. True when one of them would have written a bound buffer. */
 static bool drop_parked(struct exec *x)
 {
@@ -154,10 +163,7 @@ static bool drop_parked(struct exec *x)
 		struct op *o = list_entry(it, struct op, link);
 
 		bound = bound || writes_bound(o);
-		list_del(&o->link);
-		work_count(o, false);
-		tokens_end(x->prog->tokens, o->run, NULL);
-		op_free(o);
+		unstart(o);
 	}
 	return bound;
 }
@@ -245,8 +251,7 @@ static int launch(struct op *o)
 	if (rc > 0)
 		return 1;
 	if (rc < 0 || op_prepare(o, &e) < 0) {
-		list_del(&o->link);
-		list_push(&x->ops, &o->link);
+		unstart(o);
 		break_now(x, &e);
 		return -1;
 	}
@@ -347,10 +352,7 @@ void op_ended(struct op *o, const struct token_news *news, const struct err *e)
 		op_free(o);
 		program_unref(x, prog);
 	} else if (e && x->cb.trouble && !x->dying && !x->cb.trouble(x->arg, o->i, e)) {
-		list_del(&o->link);
-		work_count(o, false);
-		tokens_end(x->prog->tokens, o->run, NULL);
-		op_free(o);
+		unstart(o);
 		x->interrupted = true;
 	} else if (e) {
 		break_now(x, e);
