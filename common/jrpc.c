@@ -339,7 +339,8 @@ static json_t *must(json_t *j)
 
 json_t *jrpc_request(int id, const char *method, json_t *params)
 {
-	return must(json_pack("{s:s, s:i, s:o, s:o*}", "jsonrpc", "2.0", "id", id, "method", json_text(method), "params", params));
+	return must(json_pack("{s:s, s:i, s:o, s:o*}", "jsonrpc", "2.0", "id", id, "method", json_text(method),
+		"params", params));
 }
 
 json_t *jrpc_note(const char *method, json_t *params)
