@@ -413,6 +413,7 @@ void sim_free(struct sim *s)
 	for (int f = 0; f < s->nodes; f++)
 		for (int t = 0; t < s->nodes; t++)
 			free(s->pair[f * SIM_NODES_MAX + t]);
+	heap_done(&s->heap);                    /* it still points to the scripts that have not run */
 	while ((l = list_pop(&s->rules)))
 		free(list_entry(l, struct rule, link));
 	while ((l = list_pop(&s->scripts)))
@@ -421,7 +422,6 @@ void sim_free(struct sim *s)
 		free(list_entry(l, struct failpoint, link));
 	map_free(s->ports);
 	map_free(s->doors);
-	heap_done(&s->heap);
 	free(s->pair);
 	free(s->cut);
 	free(s);
