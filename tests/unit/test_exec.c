@@ -352,11 +352,7 @@ static void unknown_fn(struct bed *b, struct plan *p)
 	plan_vec(p, 0, "frobnicate", "w -> loss");
 }
 
-static void no_carrier(struct bed *b, struct plan *p)
-{
-	buffers(b, p);
-	plan_send(p, 0, 1, "w");
-}
+static void no_carrier(struct bed *b, struct plan *p) { buffers(b, p); plan_send(p, 0, 1, "w"); }
 
 static void small_output(struct bed *b, struct plan *p)
 {
@@ -388,11 +384,7 @@ static void no_weights(struct bed *b, struct plan *p)
 	pass(p, PLAN_FWD, 0, 4, PLAN_KEEP_NONE, false, "batch -> a5");
 }
 
-static void few_operands(struct bed *b, struct plan *p)
-{
-	buffers(b, p);
-	plan_vec(p, 0, "dot", "w -> loss");
-}
+static void few_operands(struct bed *b, struct plan *p) { buffers(b, p); plan_vec(p, 0, "dot", "w -> loss"); }
 
 static void file_tier(struct bed *b, struct plan *p)
 {
