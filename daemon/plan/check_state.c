@@ -84,7 +84,8 @@ static bool can_fail(const struct plan *p, const struct plan_instr *i)
 		!(i->with == PLAN_IN_GROUP && p->group[i->group].elastic);
 }
 
-/* A COMMIT that names no state commits all that was changed; and what is changed behind a COMMIT, locally, belongs to it:
+/* A COMMIT that names no state commits all that was changed; and what is changed behind a COMMIT, locally, belongs to
+ * it:
  * data parallelism agrees first and steps afterwards. */
 static void commit(const struct plan *p, const struct plan_instr *i, bool *dirty)
 {
