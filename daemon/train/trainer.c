@@ -335,6 +335,24 @@ static void exec_gone(void *arg)
 		trainer_part_gone(t);
 }
 
+/* Jobs that end after trainer_free find nobody who listens: their owner may be gone. */
+static void no_progress(void *arg, const struct trainer_progress *p) { (void)arg; (void)p; }
+static void no_contribute(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed)
+{
+	(void)arg; (void)epoch; (void)x; (void)samples; (void)claimed;
+}
+static void no_applied(void *arg, const struct trainer_applied *a) { (void)arg; (void)a; }
+static void no_validated(void *arg, const struct trainer_validated *v) { (void)arg; (void)v; }
+static void no_idle(void *arg) { (void)arg; }
+static void no_broken(void *arg, const struct err *e) { (void)arg; (void)e; }
+static void no_event(void *arg, enum log_level level, const char *code, const char *text)
+{
+	(void)arg; (void)level; (void)code; (void)text;
+}
+static void no_log(void *arg, const char *line, size_t len) { (void)arg; (void)line; (void)len; }
+static const struct trainer_cb nobody = { no_progress, no_contribute, no_applied, no_validated, no_idle, no_broken, no_event,
+	no_log };
+
 void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
 {
 	if (!t) {
@@ -343,6 +361,7 @@ void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
 		return;
 	}
 	t->dying = true;
+	t->cb = nobody;
 	t->gone = done;
 	t->gone_arg = arg;
 	env_timer(t->env, &t->later, 0);
