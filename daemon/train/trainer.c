@@ -350,8 +350,8 @@ static void no_event(void *arg, enum log_level level, const char *code, const ch
 	(void)arg; (void)level; (void)code; (void)text;
 }
 static void no_log(void *arg, const char *line, size_t len) { (void)arg; (void)line; (void)len; }
-static const struct trainer_cb nobody = { no_progress, no_contribute, no_applied, no_validated, no_idle, no_broken, no_event,
-	no_log };
+static const struct trainer_cb nobody = { no_progress, no_contribute, no_applied, no_validated, no_idle, no_broken,
+	no_event, no_log };
 
 void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
 {
