@@ -243,7 +243,8 @@ static int setup(struct sim *s, const struct plan *const *v, struct err *e)
 		if (!(x->speed > 0))
 			return err_set(e, ERR_INVALID, "speed of peer %u is not above 0", p->me);
 		x->out = &s->out->peer[k];
-		x->tokens = tokens_new(&x->plan, s->conf->hooks ? &s->conf->hooks[p->me] : NULL, NULL);
+		x->tokens = tokens_new(&x->plan, s->conf->hooks ? &s->conf->hooks[p->me] : NULL,
+			s->conf->before ? s->conf->before[k] : NULL);
 		if (s->conf->dies_at_us && s->conf->dies_at_us[p->me] > 0)
 			sim_at(s, s->conf->dies_at_us[p->me], EVENT_DEATH, k, NULL);
 	}

@@ -21,6 +21,8 @@ struct predict_conf {
 	void *arg;
 	const uint64_t *dies_at_us;             /* by rank; 0: lives; NULL: all live */
 	const struct token_hooks *hooks;        /* by rank, or NULL */
+	/* of the programs before, by plan, nothing running: what they left is there */
+	const struct tokens *const *before;
 	uint64_t horizon_us;                    /* stop looking then; 0: to the end */
 	uint64_t events_max;                    /* 0: 50 million */
 	bool spans;                             /* keep the timeline */

@@ -146,6 +146,30 @@ static void value(void **state)
 	refused(&k, RULE_VALUE, "reads w key 0");
 }
 
+/* A value that the program before left is there; without that program it is not. */
+static void values_from_the_program_before(void **state)
+{
+	struct kit k;
+	struct plan first;
+	kit_open(&k, 1);
+	for (int i = 0; i < 2; i++) {
+		struct plan *p = i == 0 ? &first : &k.plan[0];
+		plan_init(p, "twice", 0, 1, k.member);
+		plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT_GRAD, .bytes = 4, .per = 100 }, "acc");
+		plan_vec(p, 0, "x", i == 0 ? "-> acc+" : "acc!");
+	}
+	struct tokens *t = tokens_new(&first, NULL, NULL);
+	for (struct token_run *r; (r = tokens_start(t));)
+		tokens_end(t, r, NULL);
+	const struct tokens *before[] = { t };
+	kit_refused(&k, RULE_VALUE);
+	k.conf.before = before;
+	kit_check(&k);
+	tokens_free(t);
+	plan_free(&first);
+	kit_close(&k);
+}
+
 /* Everybody waits for its left neighbour before it writes to its right one. */
 static void cycle(void **state)
 {
@@ -304,6 +328,7 @@ int main(void)
 		cmocka_unit_test(shape),
 		cmocka_unit_test(unmatched),
 		cmocka_unit_test(value),
+		cmocka_unit_test(values_from_the_program_before),
 		cmocka_unit_test(cycle),
 		cmocka_unit_test(peak),
 		cmocka_unit_test(holders),
