@@ -41,6 +41,7 @@ fail() { printf '%s: %s\n' "$test_name" "$*"; exit 1; }
 skip() { printf '%s\n' "$*"; exit 77; }
 say() { printf '%s: %s\n' "$test_name" "$*"; }
 now_ms() { date +%s%3N; }
+random_hex() { od -An -tx1 -N32 /dev/urandom | tr -d ' \n'; echo; }
 
 state() { printf '%s/%s' "$work" "$1"; }
 log_of() { printf '%s/%s.log' "$work" "$1"; }

@@ -40,7 +40,7 @@ daemon_ends $bad open 10
 logged open "--swarm-key-file swarm.key" || fail "the refusal does not say how to make a swarm key"
 
 # A key that others can read is refused, and its text is in no log.
-(umask 077; openssl rand -hex 32 >"$work/swarm.key")
+(umask 077; random_hex >"$work/swarm.key")
 chmod 644 "$work/swarm.key"
 daemon_spawn loose --listen 0.0.0.0:auto --swarm-key-file "$work/swarm.key"
 daemon_ends $bad loose 10

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 peers_are() { [ "$(hive "$1" --json peers | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["peers"]))')" = "$2" ]; }
-key() { (umask 077; openssl rand -hex 32 >"$work/$1.key"); }
+key() { (umask 077; random_hex >"$work/$1.key"); }
 key mine
 key other
 
