@@ -44,6 +44,8 @@ struct msg {
 	bool dead;                              /* not to be sent any more */
 };
 
+#define OUT_ACK 0x8000                          /* in out.flags, not on the wire: the sign that a door waits for */
+
 /* A packet on its way. Waits in its peer's list for a session, then belongs to the transport until `gone`. */
 struct out {
 	struct packet p;

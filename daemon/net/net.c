@@ -68,6 +68,7 @@ static void dispatch(struct net *n, struct peer *p, struct via via, const struct
 {
 	const char *json = (const char *)body;
 	const uint8_t *blob = body + h->json_len;
+	struct msg *m;
 
 	p->pins++;
 	if (h->pre.kind == KIND_GOODBYE)
@@ -80,7 +81,9 @@ static void dispatch(struct net *n, struct peer *p, struct via via, const struct
 	if (!p->owes_ack || p->banned_until_us)
 		return;
 	p->owes_ack = false;                    /* nothing has gone out meanwhile: a bare sign */
-	net_post(n, &p->id, KIND_PING, NULL, NO_BLOB, CLASS_control);
+	m = msg_new(KIND_PING, CLASS_control, NULL, NO_BLOB);
+	out_send(p, m, OUT_ACK, 0, env_now(n->env) + SECOND, NULL, NULL);
+	msg_unref(m);
 }
 
 static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t len)

@@ -94,7 +94,7 @@ static int seal_frame(struct packet *p, uint32_t connection, uint8_t *out)
 	pieces[1] = (struct piece){ m->json, m->json_len };
 	pieces[2] = (struct piece){ m->blob.data, m->blob.len };
 	h.pre = (struct prelude){ .version = s->version, .kind = (uint16_t)m->kind, .oldest = o->net->version_min,
-		.flags = o->flags | (o->m3 ? FLAG_M3 : 0) | (o->at_door ? FLAG_ACK : 0), .length = (uint32_t)p->wire_len };
+		.flags = (o->flags & (uint16_t)~OUT_ACK) | (o->m3 ? FLAG_M3 : 0) | (o->at_door ? FLAG_ACK : 0), .length = (uint32_t)p->wire_len };
 	h.request = m->request;
 	h.boot = o->net->conf.boot_id;
 	h.json_len = (uint32_t)m->json_len;
@@ -273,7 +273,8 @@ static void submit(struct out *o, struct session *s)
 	p->used_us = env_now(n->env);
 	if (wants_mailbox(p, o->m))
 		hello_prove(p);
-	if (by_token(p, o)) {
+	/* The sign goes back by the connection that waits for it; pushed through a door it would ask for one itself. */
+	if (by_token(p, o) && !((o->flags & OUT_ACK) && p->at.port[CHAN_DOOR])) {
 		door_push(o);
 		return;
 	}

@@ -69,6 +69,7 @@ static size_t sessions(struct sim *s, int node)
 static void scn_simultaneous(struct sim *s)
 {
 	struct session *a, *b;
+	uint64_t quiet;
 
 	begin();
 	net_app_add(s, &w);
@@ -79,7 +80,10 @@ static void scn_simultaneous(struct sim *s)
 	call(s, 1, 0, 2000000);
 	expect(s, &d[0], ERR_NONE, NULL);
 	expect(s, &d[1], ERR_NONE, NULL);
-	sim_run_for(s, 10000);
+	sim_run_for(s, 500000);
+	quiet = peer_find(net_of(s, 0), net_self(net_of(s, 1)))->frames_out;
+	sim_run_for(s, 2000000);
+	sim_check(s, peer_find(net_of(s, 0), net_self(net_of(s, 1)))->frames_out == quiet);     /* signs ask for no signs */
 	a = peer_session(peer_find(net_of(s, 0), net_self(net_of(s, 1))));
 	b = peer_session(peer_find(net_of(s, 1), net_self(net_of(s, 0))));
 	sim_check(s, a && b && a->id == b->id);
