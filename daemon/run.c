@@ -209,13 +209,23 @@ static void open_run(struct job *j)
 	o->rc = o->data ? 0 : -1;
 }
 
+/* Multiply-adds per us that the matrix products were measured at; the predictor's yardstick for `run plan`. */
+double run_macs_per_us(const struct compute *c)
+{
+	json_t *d = c->describe ? c->describe(c->arg) : NULL;
+	double gflops = json_number_value(json_object_get(d, "gflops"));
+	json_decref(d);
+	return gflops * 1e3 / 2;
+}
+
 static int build(struct run *r, struct err *e)
 {
 	struct runs_ctx *c = &r->rs->ctx;
 	const struct par *par = c->compute.par(c->compute.arg, (int)r->spec->local.threads, e);
 	if (!par)
 		return -1;
-	struct trainer_conf tc = { .env = c->env, .spec = r->spec, .data = r->data, .par = par, .self = *net_self(c->net) };
+	struct trainer_conf tc = { .env = c->env, .spec = r->spec, .data = r->data, .par = par, .self = *net_self(c->net),
+		.macs_per_us = run_macs_per_us(&c->compute) };
 	r->trainer = trainer_new(&tc, &run_trainer_cb, r, e);
 	if (!r->trainer || run_admit(r->rs, r->trainer, r->name, e))
 		return -1;

@@ -29,7 +29,8 @@ static json_t *describe(struct dry *d, struct err *e)
 	struct runs_ctx *c = &d->rs->ctx;
 	struct trainer_view v;
 	const struct par *par = c->compute.par(c->compute.arg, (int)d->spec->local.threads, e);
-	struct trainer_conf tc = { .env = c->env, .spec = d->spec, .data = d->data, .par = par, .self = *net_self(c->net) };
+	struct trainer_conf tc = { .env = c->env, .spec = d->spec, .data = d->data, .par = par, .self = *net_self(c->net),
+		.macs_per_us = run_macs_per_us(&c->compute) };
 	d->trainer = par ? trainer_new(&tc, &nobody, d, e) : NULL;
 	if (!d->trainer || run_admit(d->rs, d->trainer, d->spec->name, e))
 		return NULL;

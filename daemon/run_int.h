@@ -77,6 +77,7 @@ void run_applied_point(struct run *r);          /* point is that of an applied e
 const struct avg_point *run_point_at(const struct run *r, uint64_t epoch);
 void run_dir(const struct run *r, char *out, size_t cap);
 const char *run_data_path(const struct runs *rs, const struct spec *s, char *out, size_t cap, struct err *e);
+double run_macs_per_us(const struct compute *c);
 int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e);        /* does it fit in memory? */
 
 /* ---- run_swarm.c: callbacks of the averager and of the trainer ---- */

@@ -125,7 +125,8 @@ struct trainer_view {
 	uint64_t busy_us, load_wait_us;         /* train lane at work; waiting for data */
 };
 void trainer_view(const struct trainer *t, struct trainer_view *ret);
-json_t *trainer_plan_json(struct trainer *t, struct err *e);    /* the plan of one step here, for `run plan` */
+/* {text, plans: [micro-batch, round], predicted: [{us, peak_bytes, stuck}]}, for `run plan` */
+json_t *trainer_plan_json(struct trainer *t, struct err *e);
 json_t *trainer_traffic_json(const struct trainer *t);          /* bytes by class (T4) */
 
 #endif

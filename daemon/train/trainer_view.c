@@ -1,6 +1,8 @@
 /* Figures of a trainer for status, dry runs and `run plan`. */
 #include <math.h>
 #include <stdlib.h>
+#include "common/text.h"
+#include "plan/predict.h"
 #include "train/trainer_int.h"
 
 static const char *state_of(const struct trainer *t)
@@ -32,11 +34,32 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 }
 
 /* Two programs: micro-batches of one epoch, then the step behind them. */
+/* What the predictor says of one program, beside its table. */
+static json_t *predicted(struct trainer *t, const struct plan *p, struct buf *text)
+{
+	const struct predict_conf c = { .profile = &t->profile };
+	struct prediction r;
+	char bytes[32];
+
+	if (predict(&p, 1, &c, &r, NULL) < 0)
+		return json_object();
+	if (!r.stuck)
+		buf_printf(text, "predicted: %.3f ms, step arena at most %s\n\n", (double)r.us / 1e3,
+			text_print_size(r.peer[0].peak[0], bytes, sizeof bytes));
+	json_t *o = json_pack("{s:I,s:I,s:b}", "us", (json_int_t)r.us, "peak_bytes", (json_int_t)r.peer[0].peak[0],
+		"stuck", r.stuck);
+	prediction_free(&r);
+	return o;
+}
+
+/* Two programs: a micro-batch, and the round that ends an epoch. */
 json_t *trainer_plan_json(struct trainer *t, struct err *e)
 {
+	static const char *const title[] = { "a micro-batch:", "the round that ends an epoch:" };
 	const struct plan_results none = { 0, NULL };
 	struct view_member me = { .id = t->c.self, .speed = 1 };
-	json_t *all = json_array();
+	json_t *plans = json_array(), *costs = json_array();
+	struct buf text = { 0 };
 
 	for (int n = 0; n < 2; n++) {
 		struct view v = trainer_plan_view(t, &me, 0);
@@ -46,13 +69,20 @@ json_t *trainer_plan_json(struct trainer *t, struct err *e)
 		v.samples = n ? t->s->target_batch : 0;
 		v.begun = n && t->strategy->needs_swarm;
 		if (t->strategy->plan(&v, &none, &p, e) < 0) {
-			json_decref(all);
+			json_decref(plans);
+			json_decref(costs);
+			buf_free(&text);
 			return NULL;
 		}
-		(void)json_array_append_new(all, plan_to_json(&p));
+		buf_printf(&text, "%s\n", title[n]);
+		plan_print(&p, &text);
+		(void)json_array_append_new(costs, predicted(t, &p, &text));
+		(void)json_array_append_new(plans, plan_to_json(&p));
 		plan_free(&p);
 	}
-	return all;
+	json_t *o = json_pack("{s:s%,s:o,s:o}", "text", text.p, text.len, "plans", plans, "predicted", costs);
+	buf_free(&text);
+	return o;
 }
 
 json_t *trainer_traffic_json(const struct trainer *t)
