@@ -263,8 +263,10 @@ static void repeat_commit(struct avg *a, const struct buf *bytes, const struct i
 	}
 	commit_send(a, &c, &copy);
 	body_free(&c);
-	if (!body_open(a, &c, copy.p, copy.len, from, &e) && member_commit(a, &c, copy.p, copy.len, &e))
-		body_free(&c);
+	if (!body_open(a, &c, copy.p, copy.len, from, &e)) {
+		member_commit(a, &c, copy.p, copy.len, &e);
+		body_free(&c);                  /* what it took is gone from c */
+	}
 	buf_free(&copy);
 }
 
