@@ -109,19 +109,22 @@ static void carry(struct tokens *t, uint32_t stream, uint32_t buf, const struct 
 	for (uint32_t k = 0; k < r->depth; k++) {
 		struct token_bind at = { .buf = buf, .slot = k, .stream = stream };
 		struct token_slot *s = &r->slot[k];
-		if (from->slot[k].state != SLOT_FULL) {
+		if (from->slot[k].state != SLOT_FULL && from->slot[k].state != SLOT_EVICTED) {
 			if (s->bytes)
 				ring_release(t, &at, false);
 			s->claimed = false;
 			continue;
 		}
-		s->state = SLOT_FULL;
+		s->state = from->slot[k].state;
 		s->key = s->claim = from->slot[k].key + shift;
 		s->version = from->slot[k].version;
 		s->remote = from->slot[k].remote;
 		s->claimed = true;
 		ring_senders(s, from->slot[k].nfrom, from->slot[k].from, from->slot[k].parts);
-		ring_take(t, &at);
+		if (s->state == SLOT_FULL)
+			ring_take(t, &at);
+		else if (s->bytes)
+			ring_release(t, &at, true);
 	}
 }
 

@@ -16,6 +16,8 @@ bool token_drops(const struct plan_instr *i, uint32_t input)
 	return i->in[input].drop || i->kind == PLAN_DROP;
 }
 
+#define HELP_ROUNDS 100000      /* a hook that inserts for ever must not hold the loop */
+
 /* --- what hinders */
 
 static bool same_slot(const struct tokens *t, const struct token_bind *a, const struct token_bind *b)
@@ -321,7 +323,7 @@ struct token_run *tokens_start(struct tokens *t)
 {
 	struct token_run *best = NULL;
 	bool again = !t->nothing;
-	for (int round = 0; again && round < 1000; round++) {
+	for (int round = 0; again && round < HELP_ROUNDS; round++) {
 		again = false;
 		best = NULL;
 		for (uint32_t s = 0; s < t->nstreams && !again; s++) {
@@ -331,7 +333,7 @@ struct token_run *tokens_start(struct tokens *t)
 	}
 	if (best)
 		begin(t, best);
-	t->nothing = !best;
+	t->nothing = !best && !again;
 	return best;
 }
 

@@ -134,6 +134,48 @@ static void enough_memory_needs_no_hooks(void **state)
 	kit_close(&k);
 }
 
+/* A run of evicted values longer than any window is computed again from its beginning. */
+static void a_long_run_of_misses(void **state)
+{
+	struct kit k;
+	struct dtr d = { .n = 1500 };
+	struct token_hooks hooks = { .arg = &d, .miss = miss };
+	struct plan *p = &k.plan[0];
+	kit_open(&k, 1);
+	plan_init(p, "dtr", 0, 1, k.member);
+	d.plan = p;
+	for (uint32_t i = 0; i <= d.n; i++)
+		plan_buf(p, &(struct plan_buf){ .class = PLAN_ACTIVATION, .bytes = 1, .initial = i == 0 }, "a%u", i);
+	for (uint32_t i = 1; i <= d.n; i++)
+		plan_do(p, PLAN_FWD, 0, "a%u -> a%u", i - 1, i);
+	plan_vec(p, 0, "pause", "->");
+	plan_vec(p, 0, "use", "a%u", d.n);
+	struct tokens *t = tokens_new(p, &hooks, NULL);
+	struct token_run *r, *pause;
+	while ((pause = tokens_start(t))->number != d.n)
+		tokens_end(t, pause, NULL);
+	for (uint32_t b = 1; b <= d.n; b++) {
+		struct plan_ref in = { .buf = b };
+		struct plan_instr x = { .kind = PLAN_DROP, .fn = "evict", .lane = plan_find_lane(p, "loop"), .nin = 1,
+			.in = &in };
+		assert_int_equal(tokens_insert(t, pause, &x, 0), 0);
+	}
+	while ((r = tokens_start(t)))
+		tokens_end(t, r, NULL);
+	assert_int_equal(tokens_used(t, 0), 1);
+	tokens_end(t, pause, NULL);
+	uint64_t replays = 0;
+	while ((r = tokens_start(t))) {
+		replays += r->inserted;
+		tokens_end(t, r, NULL);
+	}
+	assert_true(tokens_finished(t));
+	assert_int_equal(replays, d.n);
+	assert_int_equal(d.replays, d.n);
+	tokens_free(t);
+	kit_close(&k);
+}
+
 /* Too little for any schedule is a clean refusal, not a hang; without hooks the same budget is refused as a peak. */
 static void impossible_budgets_are_refused(void **state)
 {
@@ -154,6 +196,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(operations_at_the_square_root_budget),
 		cmocka_unit_test(enough_memory_needs_no_hooks),
+		cmocka_unit_test(a_long_run_of_misses),
 		cmocka_unit_test(impossible_budgets_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
