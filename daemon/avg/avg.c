@@ -157,8 +157,7 @@ int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct e
 	a->look_us = 0;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		if (m->probe_us != UINT64_MAX)
-			m->probe_us = m->backoff_us = 0;
+		m->probe_us = m->backoff_us = 0;
 	}
 	meet_now(a);
 	env_after(a->env, &a->beat, HEARTBEAT_US);
@@ -190,7 +189,7 @@ void avg_progress(struct avg *a, uint64_t samples, double rate, const struct ran
 void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed)
 {
 	struct round *r = a->round;
-	if (!r || r->b.epoch != epoch || r->b.what != BODY_BEGIN || r->contributed)
+	if (!r || r->b.epoch != epoch || r->b.what != BODY_BEGIN || r->contributed || r->told_x)
 		return;                         /* a round that is over: its end has been or will be told */
 	r->contributed = true;
 	r->x = samples ? x : NULL;

@@ -8,7 +8,7 @@ enum coll_op { COLL_SUM, COLL_MAX, COLL_MEAN };
 struct coll_group { const struct id *members; uint32_t n, me; struct id tag; };   /* ordered; tag = run, generation, group */
 struct coll;
 struct coll *coll_new(struct env *env, struct net *net, struct chunks *chunks);
-void coll_free(struct coll *c);
+void coll_free(struct coll *c);                  /* drops what is open without a word; no sum may be in a lane (env detached, or all done) */
 typedef void coll_done_fn(void *arg, const struct err *e);
 /* All-reduce of len floats in place, summed in member order: every member ends with the same bytes. seq: the how-manieth
  * collective of this group. Ends exactly once; a dead member or the deadline is an error for all. */

@@ -275,6 +275,32 @@ void flow_try(struct round *r, size_t p)
 
 /* ---- results ---- */
 
+/* The hash of a large part is a job: nothing on the loop is as long as the vector. */
+struct hash_job { struct job job; struct round *r; size_t part; uint32_t attempt; const float *p; size_t bytes; uint8_t hash[16]; };
+
+static void hash_run(struct job *j)
+{
+	struct hash_job *h = container_of(j, struct hash_job, job);
+	xxh128_of(h->p, h->bytes, h->hash);
+}
+
+static void hash_done(struct job *j)
+{
+	struct hash_job *h = container_of(j, struct hash_job, job);
+	struct round *r = h->r;
+	struct avg *a = r->a;
+	struct rpart *rp = &r->part[h->part];
+	r->jobs--;
+	if (!r->closed && h->attempt == r->attempt) {
+		rp->ready = true;
+		memcpy(rp->hash, h->hash, 16);
+		round_touch(r);
+		member_check(r);
+	}
+	free(h);
+	avg_job_over(a);
+}
+
 static void result_arrived(void *arg, struct xfer *x, const struct err *e)
 {
 	struct flow *f = arg;
@@ -283,11 +309,19 @@ static void result_arrived(void *arg, struct xfer *x, const struct err *e)
 	f->x = NULL;
 	if (e || r->closed)
 		return;
-	f->done = rp->ready = true;
+	f->done = true;
 	r->bytes_in += rp->len * sizeof(float);
-	xxh128_of(r->mean + rp->off, rp->len * sizeof(float), rp->hash);
-	round_touch(r);
-	member_check(r);
+	struct hash_job *h = xcalloc(1, sizeof *h);
+	*h = (struct hash_job){ .r = r, .part = f->part, .attempt = r->attempt, .p = r->mean + rp->off, .bytes = rp->len * sizeof(float) };
+	h->job = (struct job){ .name = "avg.hash", .lane = env_lane(r->a->env, "reduce"), .run = hash_run, .done = hash_done,
+		.cost_us = h->bytes / 8000 };
+	r->jobs++;
+	if (h->bytes > FEW) {
+		env_work(r->a->env, &h->job);
+		return;
+	}
+	hash_run(&h->job);
+	hash_done(&h->job);
 }
 
 static void want_result(struct round *r, size_t p)

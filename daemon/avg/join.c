@@ -171,9 +171,10 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	else if (!strcmp(what, "behind")) {
 		struct body c;
 		if (a->round && f->blob_len && !body_open(a, &c, f->blob, f->blob_len, &f->from, &mine)) {
-			if (!member_commit(a, &c, f->blob, f->blob_len, &mine))
+			int rc = member_commit(a, &c, f->blob, f->blob_len, &mine);
+			body_free(&c);          /* what it took is gone from c */
+			if (!rc)
 				return;
-			body_free(&c);
 		}
 		lost(a, AVG_BEHIND, &donor, epoch);
 	}
@@ -309,6 +310,13 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 	}
 }
 
+/* May this peer, which does not lead, tell m where it stands? When m is behind; or when m is who it takes for the leader. */
+static bool knows_better(const struct avg *a, const struct request *req, const struct mate *m, const struct asked *q)
+{
+	enum relation rel = past_compare(a, q->epoch, q->prev, q->samples, req->f.blob, req->f.blob_len);
+	return rel == REL_BEHIND || (m == a->leader && rel != REL_SAME);
+}
+
 static size_t group_size(const struct avg *a)
 {
 	return roster_others(a, true) + 1;
@@ -340,7 +348,10 @@ void join_on(struct avg *a, struct request *req)
 	m->micro = micro > UINT32_MAX ? UINT32_MAX : (uint32_t)micro;
 	if (endpoint_of(j, "at", &m->at) && m->at.port[0])
 		net_learn(a->net, &m->id, &m->at);
-	if (a->state == AVG_IN && !is_leader(a)) {
+	bool full = !(m->flags & MATE_FOLLOWER);
+	if (a->state == AVG_IN && !is_leader(a) && full && knows_better(a, req, m, &q)) {
+		judge(a, req, m, &q);           /* whoever leads would say the same, and may be out of its reach */
+	} else if (a->state == AVG_IN && !is_leader(a)) {
 		if (a->leader && a->leader != m)
 			answer(req, "redirect", a->leader, NULL, a->point.epoch);
 		else {

@@ -375,10 +375,9 @@ void lead_fire(struct timer *t)
 		for (size_t i = 0; i < r->b.n; i++)
 			if ((int)i != r->me)
 				l->m[i].awaited = false;
-		if (l->m[r->me].is_ready)
-			lead_step(r);
-		else
-			env_after(r->a->env, t, r->b.ready_us); /* our own owner is the slow one: nobody else can say what it has */
+		l->m[r->me].is_ready = true;    /* our own owner may be the slow one: then this peer only sums and leads */
+		r->told_x = true;
+		lead_step(r);
 	} else if (l->phase == LEAD_DATA) {
 		size_t late = missing_acks(r, &acks);
 		if (l->m[r->me].acked && acks >= late) {

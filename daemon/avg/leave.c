@@ -87,5 +87,5 @@ void leave_on(struct avg *a, struct request *req)
 	mate_gone(a, m, "left");
 	m->member = false;
 	ranges_clear(&m->grant);
-	m->probe_us = UINT64_MAX;               /* it knows where to find us */
+	m->probe_us = now_of(a) + 10 * SECOND;  /* it knows where to find us */
 }

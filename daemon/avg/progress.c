@@ -201,8 +201,13 @@ static void diverged(struct avg *a, struct mate *m)
 
 static void misplaced(struct avg *a, struct mate *m)
 {
-	if (m->epoch > a->point.epoch)
-		return;                         /* a commit that has not reached this peer yet */
+	if (m->epoch > a->point.epoch) {        /* a commit that has not reached this peer yet, or never will */
+		if (now_of(a) - a->commit_us > SECOND && m->epoch != a->ahead_epoch) {
+			a->ahead_epoch = m->epoch;
+			join_start(a, m);
+		}
+		return;
+	}
 	if (m->epoch + 1 == a->point.epoch && now_of(a) - a->commit_us < 200 * MS)
 		return;                         /* its commit is on the way */
 	redirect_to(a, m, "redirect");

@@ -45,13 +45,13 @@ static void struck_at(struct sim *s, const char *point, enum sim_fate fate, int 
 	sim_failpoint(s, -1, point, fate, nth);
 	if (fate == SIM_PAUSE) {                /* everybody else goes on without it, then it comes back */
 		uint64_t at = world_peer(w, 0)->point.epoch;
-		sim_run_for(s, 6 * SEC);
+		sim_run_for(s, 4 * SEC);
 		for (int i = 0; i < sim_nodes(s); i++)
 			sim_resume(s, i);
 		sim_run_for(s, 2 * SEC);
-		if (world_peer(w, 0)->point.epoch <= at + 20)
+		if (world_peer(w, 0)->point.epoch <= at + 10)
 			world_print(w);
-		sim_check(s, world_peer(w, 0)->point.epoch > at + 20);
+		sim_check(s, world_peer(w, 0)->point.epoch > at + 10);
 	}
 	finish(w, 6);
 	if (!sim_failpoint_hit(s, point))
