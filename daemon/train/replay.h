@@ -12,8 +12,7 @@ struct replay_result {
 	uint64_t contributions;                 /* of peers, over all epochs */
 };
 /* log: in the order in which the round sums its members. The parameters begin with the spec's seed. -1 and e: a log
- * that
- * cannot be read, or the first epoch whose parameters differ (ERR_MISMATCH). Not for local_updates. Blocking. */
+ * that cannot be read, or the first epoch whose parameters differ (ERR_MISMATCH). Not for local_updates. Blocking. */
 int replay(const struct spec *s, struct data *d, const struct par *par, const struct replay_log *log, size_t n,
 	struct replay_result *ret, struct err *e);
 

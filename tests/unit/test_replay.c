@@ -1,6 +1,5 @@
 /* The run log is complete: a swarm of three, with rounds that fail and contributions that are left out, runs again in
- * one
- * process from the logs alone and gives the same bytes. A log that lies is found. */
+ * one process from the logs alone and gives the same bytes. A log that lies is found. */
 #include "train_kit.h"
 #include "train/replay.h"
 
