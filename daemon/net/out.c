@@ -94,7 +94,8 @@ static int seal_frame(struct packet *p, uint32_t connection, uint8_t *out)
 	pieces[1] = (struct piece){ m->json, m->json_len };
 	pieces[2] = (struct piece){ m->blob.data, m->blob.len };
 	h.pre = (struct prelude){ .version = s->version, .kind = (uint16_t)m->kind, .oldest = o->net->version_min,
-		.flags = (o->flags & (uint16_t)~OUT_ACK) | (o->m3 ? FLAG_M3 : 0) | (o->at_door ? FLAG_ACK : 0), .length = (uint32_t)p->wire_len };
+		.flags = (o->flags & (uint16_t)~OUT_ACK) | (o->m3 ? FLAG_M3 : 0) | (o->at_door ? FLAG_ACK : 0),
+		.length = (uint32_t)p->wire_len };
 	h.request = m->request;
 	h.boot = o->net->conf.boot_id;
 	h.json_len = (uint32_t)m->json_len;

@@ -315,7 +315,8 @@ static void revive(struct sim *s, void *arg)
 
 static void scn_points(struct sim *s)
 {
-	static const char *const points[] = { "net.hello1.before", "net.hello1.after", "net.hello2.before", "net.hello2.after",
+	static const char *const points[] = { "net.hello1.before", "net.hello1.after", "net.hello2.before",
+		"net.hello2.after",
 		"net.session.before", "net.session.after", "net.answer.before", "net.answer.after" };
 	static const enum sim_fate fates[] = { SIM_KILL, SIM_PAUSE, SIM_ERROR };
 	struct storm *st = &the_storm;
@@ -342,5 +343,6 @@ static void scn_points(struct sim *s)
 	nonces_end(&v);
 }
 
-static const struct scn list[] = { SCN(two), SCN(transfer), SCN(breaks), SCN(partition), SCN(restart), SCN(points), {0} };
+static const struct scn list[] = { SCN(two), SCN(transfer), SCN(breaks), SCN(partition), SCN(restart), SCN(points),
+	{0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
