@@ -41,14 +41,16 @@ static double progress_of(const struct run *r, double swarm_rate, uint64_t in_ep
 	return done < total ? done / total : 1;
 }
 
+/* ret_n: those that live. */
 static json_t *members_json(struct run *r, size_t *ret_n)
 {
 	struct avg_member m[RUN_PEERS_SHOWN];
 	size_t n = avg_members(r->avg, m, RUN_PEERS_SHOWN);
 	json_t *list = json_array();
-	*ret_n = n;
+	*ret_n = n > RUN_PEERS_SHOWN ? n - RUN_PEERS_SHOWN : 0;
 	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++) {
 		char hex[ID_HEX];
+		*ret_n += m[i].live;
 		id_hex(&m[i].id, hex);
 		const char *state = !m[i].live ? "dead" : m[i].hold ? "held" : m[i].follower ? "syncing" : m[i].leader ? "leader" : "training";
 		json_t *o = json_pack("{s:s,s:f,s:I,s:s,s:b}", "id", hex, "samples_per_s", m[i].rate, "samples_epoch", (json_int_t)m[i].samples,

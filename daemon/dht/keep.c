@@ -21,19 +21,16 @@ void handover_start(struct dht *d, const struct id *to)
 	env_after(d->env, &d->tick, SLICE_US);
 }
 
-/* The newcomer belongs to the k nearest, and of the others that hold the key we are the nearest: one sender is enough. */
+/* The newcomer belongs to the k nearest. Every holder gives: which of several newcomers has the record already cannot be
+ * known, and one that comes twice changes nothing. */
 static bool mine_to_give(struct dht *d, const struct id *key, const struct id *to)
 {
 	struct dnode near[TABLE_BUCKET];
 	size_t n = table_nearest(&d->table, key, near, d->conf.k);
-	bool in = false;
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++)
 		if (id_eq(&near[i].id, to))
-			in = true;
-		else if (id_closer(key, &near[i].id, net_self(d->net)) < 0)
-			return false;
-	}
-	return in;
+			return true;
+	return false;
 }
 
 static void handed(void *arg, const struct frame *f, const struct err *e)
