@@ -57,6 +57,8 @@ chains = [dict(json.load(open(f))["rows"]) for f in sys.argv[1:]]
 every = set().union(*chains)
 common = [e for e in every if sum(e in c for c in chains) > 1]
 wrong = [e for e in common if len({c[e] for c in chains if e in c}) > 1]
+for e in wrong:
+    print(f"epoch {e}:", *(c.get(e, "-")[:8] for c in chains))
 print(f"{len(every)} epochs, {len(common)} known to more than one peer, {len(wrong)} differ")
 sys.exit(len(common) < 100 or max(every) not in common or bool(wrong))
 END
