@@ -239,6 +239,7 @@ static int complete(struct ctl *c)
 	struct err e;
 	json_t *row, *p, *r;
 	const json_t *cmd = c->n ? words_command(c->table, c->words, c->n, &used, &e) : NULL;
+	const char *last = "";          /* nouns stand together in the table */
 	int code;
 
 	if (!cmd || used > c->n) {
@@ -246,10 +247,11 @@ static int complete(struct ctl *c)
 			const char *name = str(row, "name"), *space = strchr(name, ' ');
 			size_t len = c->n ? strlen(c->words[0]) : 0;
 
-			if (c->n == 0)
+			if (c->n == 0 && !(space && strncmp(name, last, (size_t)(space - name) + 1) == 0))
 				printf("%.*s\n", space ? (int)(space - name) : (int)strlen(name), name);
 			else if (space && (size_t)(space - name) == len && strncmp(name, c->words[0], len) == 0)
 				puts(space + 1);
+			last = name;
 		}
 		return DONE;
 	}
