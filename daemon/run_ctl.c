@@ -365,7 +365,7 @@ static void record_change(struct run *r, const json_t *patch, uint64_t version, 
 		return;
 	json_object_foreach((json_t *)patch, key, v) {
 		json_t *old = json_object_get(r->point.params, key);
-		char *was = old ? json_dumps(old, JSON_ENCODE_ANY) : NULL, *is = json_dumps(v, JSON_ENCODE_ANY);
+		char *was = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL, *is = json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
 		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = was, .new_value = is,
 			.author = self, .state = state, .note = note, .version = version, .epoch = epoch });
 		free(was);

@@ -70,7 +70,7 @@ static void record_params(struct run *r, const struct avg_point *before, const s
 		json_t *old = before->params ? json_object_get(before->params, key) : NULL;
 		if (old && json_equal(old, v))
 			continue;
-		char *a = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_COMPACT) : NULL, *b = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+		char *a = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL, *b = json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
 		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = a, .new_value = b,
 			.author = r->author_hex, .state = "applied", .version = after->params_version, .epoch = after->epoch });
 		free(a);
