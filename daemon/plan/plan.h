@@ -2,8 +2,7 @@
  * which the executor runs, the predictor times, the checker refuses and a person reads.
  *
  * The meaning of a plan is the meaning of its list run strictly in order: prologue, `iterations` times the body,
- * epilogue.
- * Lanes and windows only let an instruction start earlier when nobody can tell the difference; the one exception is a
+ * epilogue. Lanes and windows only let an instruction start earlier when nobody can tell the difference; the one exception is a
  * reference `<=k`, which takes the newest complete value and so is asynchronous on purpose. plan/tokens.h is that rule.
  *
  * Index. Every execution of an instruction has an index j, the micro-batch (or step) it works for:
@@ -19,11 +18,15 @@
  *                                 `<=k`, `<=*`, `~i` (the version that the producer of input i used: weight
  *                                 stashing); `!`: released when the instruction has ended
  *   output  [role:]name['][+]     `'` the next key; `+` adds to what is there (a key's first write starts from zero)
- *   role    save (what FWD keeps for BWD), route; otherwise the buffer's class says it
+ *   role    save (what FWD keeps for BWD), route, data; otherwise the buffer's class says it
  * A name has letters, digits, . _ / - only. Equal names on two peers are the same value: a SEND and its RECV match by
  * buffer name, index and stream; collectives by group name, plan_label, index and stream; a REPLY carries the index and
  * stream of the message it answers. ALLTOALL "x route -> y" sends rows of x as the route says and receives
  * y from whoever sent; "x route ->" only sends (to servers), "route -> y" only receives what those servers answer.
+ *
+ * COMMIT is the only point after which weights and optimizer state count as changed. Without inputs it waits for all
+ * that stands before it; with inputs it commits these. What is changed locally right behind a COMMIT belongs to it (data
+ * parallelism agrees, then steps); what must be changed before something that can fail is in a `journal` buffer.
  *
  * Units: bytes, us. Ownership: a plan owns everything in it. */
 #ifndef PLAN_PLAN_H

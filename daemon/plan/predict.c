@@ -72,7 +72,6 @@ static uint64_t cost_us(const struct sim *s, const struct peer *p, const struct 
 static void launch(struct sim *s, uint32_t k, struct token_run *r)
 {
 	struct peer *p = &s->peer[k];
-	r->user = NULL;
 	struct predict_span span = { .start_us = s->now, .peer = k, .lane = r->instr->lane, .stream = r->stream,
 		.number = r->number, .kind = r->instr->kind, .index = r->index, .version = r->version, .from = PLAN_NONE };
 	r->user = xmemdup(&span, sizeof span);

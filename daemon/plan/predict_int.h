@@ -19,7 +19,6 @@ struct message {
 struct wait {
 	struct list link;
 	struct token_run *run;
-	uint64_t posted_us;
 	bool late, over;                        /* its within or deadline has passed */
 	uint32_t expected;                      /* messages an ALLTOALL still needs */
 	bool *want;                             /* ALLTOALL: from whom, by position */

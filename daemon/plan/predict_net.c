@@ -309,7 +309,6 @@ void sim_wait(struct sim *s, uint32_t k, struct token_run *r)
 {
 	struct wait *w = xcalloc(1, sizeof *w);
 	w->run = r;
-	w->posted_us = s->now;
 	list_push(&s->peer[k].waits, &w->link);
 	uint64_t limit = r->instr->deadline_us;
 	bool timed = limit > 0 && r->instr->with != PLAN_ANY && (r->instr->kind == PLAN_RECV ||
