@@ -2,7 +2,8 @@
  * which the executor runs, the predictor times, the checker refuses and a person reads.
  *
  * The meaning of a plan is the meaning of its list run strictly in order: prologue, `iterations` times the body,
- * epilogue. Lanes and windows only let an instruction start earlier when nobody can tell the difference; the one exception is a
+ * epilogue. Lanes and windows only let an instruction start earlier when nobody can tell the difference; the one
+ * exception is a
  * reference `<=k`, which takes the newest complete value and so is asynchronous on purpose. plan/tokens.h is that rule.
  *
  * Index. Every execution of an instruction has an index j, the micro-batch (or step) it works for:
@@ -25,7 +26,8 @@
  * y from whoever sent; "x route ->" only sends (to servers), "route -> y" only receives what those servers answer.
  *
  * COMMIT is the only point after which weights and optimizer state count as changed. Without inputs it waits for all
- * that stands before it; with inputs it commits these. What is changed locally right behind a COMMIT belongs to it (data
+ * that stands before it; with inputs it commits these. What is changed locally right behind a COMMIT belongs to it
+ * (data
  * parallelism agrees, then steps); what must be changed before something that can fail is in a `journal` buffer.
  *
  * Units: bytes, us. Ownership: a plan owns everything in it. */

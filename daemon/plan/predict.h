@@ -3,7 +3,8 @@
  * local work takes what the profile says, divided by the peer's speed; a peer's link carries one transfer at a time in
  * each direction (bytes * us_per_byte) and adds latency; a collective of n waits for all and takes one latency per
  * phase plus its bytes (SUM 2(n-1)/n, GATHER and SCATTER (n-1)/n of the whole). MOVE, SAVE, LOAD: profile functions
- * "MOVE", "SAVE" (us + us_per_byte), profile.load_us. Not modelled: deadlines of collectives (they wait for the living),
+ * "MOVE", "SAVE" (us + us_per_byte), profile.load_us. Not modelled: deadlines of collectives (they wait for the
+ * living),
  * lost frames, jitter. Units: us, bytes. */
 #ifndef PLAN_PREDICT_H
 #define PLAN_PREDICT_H
