@@ -1,5 +1,5 @@
-/* The store on the real loop and its lanes: writes on the loop, queries and copies of the log on their own connections at
- * the same time. ThreadSanitizer runs this too. */
+/* The store on the real loop and its lanes: writes on the loop, queries and copies of the log on their own
+ * connections at the same time. ThreadSanitizer runs this too. */
 #include <ftw.h>
 #include <unistd.h>
 #include "files.h"
