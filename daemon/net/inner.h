@@ -164,7 +164,7 @@ void peer_rebooted(struct peer *p, uint64_t boot);
 bool endpoint_eq(const struct endpoint *a, const struct endpoint *b);
 
 /* ---- out.c ---- */
-struct msg *msg_new(enum kind k, enum net_class cls, json_t *json, struct blob blob);   /* steals json; NULL: too big */
+struct msg *msg_new(enum kind k, enum net_class cls, json_t *json, struct blob blob);   /* steals json; too big: dead */
 struct msg *msg_ref(struct msg *m);
 void msg_unref(struct msg *m);
 void msg_kill(struct msg *m);                   /* gives the blob back at once */

@@ -23,12 +23,9 @@ struct msg *msg_new(enum kind k, enum net_class cls, json_t *json, struct blob b
 	if (json && json_object_size(json))
 		text = json_line(json, &len);
 	json_decref(json);
-	if (len > json_max(k) || blob.len > NET_BLOB_MAX) {
-		free(text);
-		return NULL;
-	}
 	m = xcalloc(1, sizeof *m);
 	m->refs = 1;
+	m->dead = len > json_max(k) || blob.len > NET_BLOB_MAX;
 	m->kind = k;
 	m->cls = cls;
 	m->json = text;
@@ -64,8 +61,6 @@ void msg_unref(struct msg *m)
 
 void msg_kill(struct msg *m)
 {
-	if (m->dead)
-		return;
 	m->dead = true;
 	give_back(m);
 }

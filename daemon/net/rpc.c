@@ -107,7 +107,8 @@ void rpc_end_later(struct call *c, const struct err *e)
 {
 	struct net *n = c->net;
 
-	detach(c);
+	if (c->peer)                            /* else it never began: even its blob is given back later */
+		detach(c);
 	c->ending = true;
 	c->why = *e;
 	list_push(&n->ending, &c->link);
