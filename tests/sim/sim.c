@@ -408,12 +408,12 @@ void sim_free(struct sim *s)
 	for (int i = 0; i < s->nodes; i++)
 		sim_stop(s->node[i], true);
 	simnet_free(s);
+	heap_done(&s->heap);                    /* it still points into nodes and scripts */
 	for (int i = 0; i < s->nodes; i++)
 		node_free(s->node[i]);
 	for (int f = 0; f < s->nodes; f++)
 		for (int t = 0; t < s->nodes; t++)
 			free(s->pair[f * SIM_NODES_MAX + t]);
-	heap_done(&s->heap);                    /* it still points to the scripts that have not run */
 	while ((l = list_pop(&s->rules)))
 		free(list_entry(l, struct rule, link));
 	while ((l = list_pop(&s->scripts)))
