@@ -3,8 +3,8 @@
  *
  * The meaning of a plan is the meaning of its list run strictly in order: prologue, `iterations` times the body,
  * epilogue. Lanes and windows only let an instruction start earlier when nobody can tell the difference; the one
- * exception is a
- * reference `<=k`, which takes the newest complete value and so is asynchronous on purpose. plan/tokens.h is that rule.
+ * exception is a reference `<=k`, which takes the newest complete value and so is asynchronous on purpose. plan/tokens.h
+ * is that rule.
  *
  * Index. Every execution of an instruction has an index j, the micro-batch (or step) it works for:
  *   prologue: first + mb     body: first + mb + iteration * step     epilogue: first + mb + iterations * step
@@ -27,8 +27,7 @@
  *
  * COMMIT is the only point after which weights and optimizer state count as changed. Without inputs it waits for all
  * that stands before it; with inputs it commits these. What is changed locally right behind a COMMIT belongs to it
- * (data
- * parallelism agrees, then steps); what must be changed before something that can fail is in a `journal` buffer.
+ * (data parallelism agrees, then steps); what must be changed before something that can fail is in a `journal` buffer.
  *
  * Units: bytes, us. Ownership: a plan owns everything in it. */
 #ifndef PLAN_PLAN_H

@@ -11,7 +11,7 @@ static bool before(const struct event *a, const struct event *b)
 	return a->at != b->at ? a->at < b->at : a->seq < b->seq;
 }
 
-void sim_at(struct sim *s, uint64_t at, enum event_kind kind, uint32_t peer, void *what)
+void predict_at(struct sim *s, uint64_t at, enum event_kind kind, uint32_t peer, void *what)
 {
 	if (s->nqueue == s->cqueue) {
 		s->cqueue = s->cqueue > 0 ? s->cqueue * 2 : 64;
@@ -76,14 +76,14 @@ static void launch(struct sim *s, uint32_t k, struct token_run *r)
 		.number = r->number, .kind = r->instr->kind, .index = r->index, .version = r->version, .from = PLAN_NONE };
 	r->user = xmemdup(&span, sizeof span);
 	switch (r->instr->kind) {
-	case PLAN_SEND: sim_send(s, k, r); break;
-	case PLAN_RECV: case PLAN_ALLTOALL: case PLAN_SUM: case PLAN_GATHER: case PLAN_SCATTER: sim_wait(s, k, r); break;
-	case PLAN_DROP: sim_end(s, k, r, NULL); break;
-	default: sim_at(s, s->now + (uint64_t)((double)cost_us(s, p, r->instr) / p->speed + 0.5), EVENT_END, k, r);
+	case PLAN_SEND: predict_send(s, k, r); break;
+	case PLAN_RECV: case PLAN_ALLTOALL: case PLAN_SUM: case PLAN_GATHER: case PLAN_SCATTER: predict_wait(s, k, r); break;
+	case PLAN_DROP: predict_end(s, k, r, NULL); break;
+	default: predict_at(s, s->now + (uint64_t)((double)cost_us(s, p, r->instr) / p->speed + 0.5), EVENT_END, k, r);
 	}
 }
 
-void sim_end(struct sim *s, uint32_t k, struct token_run *r, const struct token_news *news)
+void predict_end(struct sim *s, uint32_t k, struct token_run *r, const struct token_news *news)
 {
 	struct peer *p = &s->peer[k];
 	struct predict_span *span = r->user;
@@ -119,13 +119,13 @@ static void start_all(struct sim *s)
 static void handle(struct sim *s, const struct event *e)
 {
 	if (e->kind == EVENT_DEATH)
-		sim_death(s, e->peer);
+		predict_death(s, e->peer);
 	else if (e->kind == EVENT_ARRIVE)
-		sim_arrive(s, e->what);
+		predict_arrive(s, e->what);
 	else if (e->kind == EVENT_TIMER)
-		sim_timer(s, e->peer, e->what);
+		predict_timer(s, e->peer, e->what);
 	else if (!s->peer[e->peer].dead)
-		sim_end(s, e->peer, e->what, NULL);
+		predict_end(s, e->peer, e->what, NULL);
 	else
 		free(((struct token_run *)e->what)->user);
 }
@@ -245,7 +245,7 @@ static int setup(struct sim *s, const struct plan *const *v, struct err *e)
 		x->tokens = tokens_new(&x->plan, s->conf->hooks ? &s->conf->hooks[p->me] : NULL,
 			s->conf->before ? s->conf->before[k] : NULL);
 		if (s->conf->dies_at_us && s->conf->dies_at_us[p->me] > 0)
-			sim_at(s, s->conf->dies_at_us[p->me], EVENT_DEATH, k, NULL);
+			predict_at(s, s->conf->dies_at_us[p->me], EVENT_DEATH, k, NULL);
 	}
 	return 0;
 }
@@ -263,9 +263,9 @@ static void teardown(struct sim *s)
 		else if (e.kind == EVENT_END)
 			free(((struct token_run *)e.what)->user);
 		else if (e.kind == EVENT_TIMER && !((struct wait *)e.what)->run)
-			sim_timer(s, e.peer, e.what);
+			predict_timer(s, e.peer, e.what);
 	}
-	sim_net_free(s);
+	predict_net_free(s);
 	for (uint32_t k = 0; k < s->n; k++)
 		tokens_free(s->peer[k].tokens);
 	free(s->peer);

@@ -44,13 +44,13 @@ struct sim {
 	size_t nqueue, cqueue; struct event *queue;     /* binary heap */
 };
 
-void sim_at(struct sim *s, uint64_t at, enum event_kind kind, uint32_t peer, void *what);
-void sim_end(struct sim *s, uint32_t peer, struct token_run *r, const struct token_news *news);
-void sim_send(struct sim *s, uint32_t peer, struct token_run *r);
-void sim_wait(struct sim *s, uint32_t peer, struct token_run *r);       /* RECV, ALLTOALL, collectives */
-void sim_arrive(struct sim *s, struct message *m);
-void sim_timer(struct sim *s, uint32_t peer, struct wait *w);
-void sim_death(struct sim *s, uint32_t peer);
-void sim_net_free(struct sim *s);
+void predict_at(struct sim *s, uint64_t at, enum event_kind kind, uint32_t peer, void *what);
+void predict_end(struct sim *s, uint32_t peer, struct token_run *r, const struct token_news *news);
+void predict_send(struct sim *s, uint32_t peer, struct token_run *r);
+void predict_wait(struct sim *s, uint32_t peer, struct token_run *r);       /* RECV, ALLTOALL, collectives */
+void predict_arrive(struct sim *s, struct message *m);
+void predict_timer(struct sim *s, uint32_t peer, struct wait *w);
+void predict_death(struct sim *s, uint32_t peer);
+void predict_net_free(struct sim *s);
 
 #endif

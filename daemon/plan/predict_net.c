@@ -34,7 +34,7 @@ static uint64_t transmit(struct sim *s, const struct message *m)
 	a->egress_us = left;
 	b->ingress_us = arrives;
 	count(s, m->src, m->dst, m->class, m->bytes);
-	sim_at(s, arrives, EVENT_ARRIVE, m->dst, xmemdup(m, sizeof *m));
+	predict_at(s, arrives, EVENT_ARRIVE, m->dst, xmemdup(m, sizeof *m));
 	return left;
 }
 
@@ -45,7 +45,7 @@ static struct message message_of(const struct sim *s, uint32_t k, const struct t
 		.bytes = b->bytes, .class = b->class };
 }
 
-void sim_send(struct sim *s, uint32_t k, struct token_run *r)
+void predict_send(struct sim *s, uint32_t k, struct token_run *r)
 {
 	struct peer *p = &s->peer[k];
 	const struct plan_instr *i = r->instr;
@@ -68,7 +68,7 @@ void sim_send(struct sim *s, uint32_t k, struct token_run *r)
 				left = later(left, transmit(s, &m));
 		}
 	}
-	sim_at(s, left, EVENT_END, k, r);
+	predict_at(s, left, EVENT_END, k, r);
 }
 
 static void finish(struct sim *s, uint32_t k, struct wait *w, int64_t version)
@@ -77,7 +77,7 @@ static void finish(struct sim *s, uint32_t k, struct wait *w, int64_t version)
 	struct token_run *r = w->run;
 	bool received = r->instr->kind == PLAN_RECV || r->instr->kind == PLAN_ALLTOALL;
 	list_del(&w->link);
-	sim_end(s, k, r, received ? &news : NULL);
+	predict_end(s, k, r, received ? &news : NULL);
 	/* a timer may still point at it */
 	w->run = NULL;
 	if (w->over) {
@@ -132,7 +132,7 @@ static bool try_any(struct sim *s, uint32_t k, struct wait *w)
 		version = m->version;
 		if (w->nfrom == 0 && i->within_us > 0) {
 			w->over = false;
-			sim_at(s, s->now + i->within_us, EVENT_TIMER, k, w);
+			predict_at(s, s->now + i->within_us, EVENT_TIMER, k, w);
 		}
 		accept(w, s, m);
 	}
@@ -255,7 +255,7 @@ static bool try_coll(struct sim *s, uint32_t k, struct wait *w)
 			count(s, at[a], at[(a + b) % n], class, coll_bytes(&q->plan, xi, n) / (n - 1));
 		q->egress_us = q->ingress_us = start + wire;
 		list_del(&x->link);
-		sim_at(s, end, EVENT_END, at[a], x->run);
+		predict_at(s, end, EVENT_END, at[a], x->run);
 		free(x);
 	}
 	return true;
@@ -305,7 +305,7 @@ static void alltoall(struct sim *s, uint32_t k, struct wait *w)
 	}
 }
 
-void sim_wait(struct sim *s, uint32_t k, struct token_run *r)
+void predict_wait(struct sim *s, uint32_t k, struct token_run *r)
 {
 	struct wait *w = xcalloc(1, sizeof *w);
 	w->run = r;
@@ -315,13 +315,13 @@ void sim_wait(struct sim *s, uint32_t k, struct token_run *r)
 		r->instr->kind == PLAN_ALLTOALL);
 	w->over = !timed;
 	if (timed)
-		sim_at(s, s->now + limit, EVENT_TIMER, k, w);
+		predict_at(s, s->now + limit, EVENT_TIMER, k, w);
 	if (r->instr->kind == PLAN_ALLTOALL)
 		alltoall(s, k, w);
 	try_wait(s, k, w);
 }
 
-void sim_arrive(struct sim *s, struct message *m)
+void predict_arrive(struct sim *s, struct message *m)
 {
 	struct peer *p = &s->peer[m->dst];
 	if (p->dead) {
@@ -335,7 +335,7 @@ void sim_arrive(struct sim *s, struct message *m)
 			return;
 }
 
-void sim_timer(struct sim *s, uint32_t k, struct wait *w)
+void predict_timer(struct sim *s, uint32_t k, struct wait *w)
 {
 	w->over = w->late = true;
 	if (!w->run) {
@@ -347,7 +347,7 @@ void sim_timer(struct sim *s, uint32_t k, struct wait *w)
 	}
 }
 
-void sim_death(struct sim *s, uint32_t k)
+void predict_death(struct sim *s, uint32_t k)
 {
 	s->peer[k].dead = true;
 	for (uint32_t q = 0; q < s->n; q++) {
@@ -365,7 +365,7 @@ void sim_death(struct sim *s, uint32_t k)
 	}
 }
 
-void sim_net_free(struct sim *s)
+void predict_net_free(struct sim *s)
 {
 	for (uint32_t k = 0; k < s->n; k++) {
 		list_each_safe(it, &s->peer[k].mail)
