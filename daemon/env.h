@@ -54,22 +54,28 @@ struct resolving { struct list link; char name[256]; struct endpoint at; int rc;
 
 /* Persistence for rooms that never see SQLite (amendments A3). Keys and values are bytes, at most 64 KiB. */
 struct shelf {
-	int (*put)(struct shelf *s, const char *table, const void *key, size_t klen, const void *val, size_t vlen, struct err *e);
-	int (*get)(struct shelf *s, const char *table, const void *key, size_t klen, void *out, size_t cap, size_t *ret_len, struct err *e); /* ERR_NOT_FOUND */
-	int (*each)(struct shelf *s, const char *table, int (*row)(void *arg, const void *key, size_t klen, const void *val, size_t vlen), void *arg, struct err *e);
+	int (*put)(struct shelf *s, const char *table, const void *key, size_t klen, const void *val, size_t vlen,
+		struct err *e);
+	/* ERR_NOT_FOUND */
+	int (*get)(struct shelf *s, const char *table, const void *key, size_t klen, void *out, size_t cap,
+		size_t *ret_len, struct err *e);
+	int (*each)(struct shelf *s, const char *table, int (*row)(void *arg, const void *key, size_t klen,
+		const void *val, size_t vlen), void *arg, struct err *e);
 	int (*del)(struct shelf *s, const char *table, const void *key, size_t klen, struct err *e);
 };
 
 /* Files: blocking, so called from jobs of the disk and data lanes (and at start). fd is the implementation's own. */
 struct files {
 	int (*open)(struct files *f, const char *path, int flags, int mode, struct err *e);    /* O_* flags; fd >= 0 */
-	int64_t (*pread)(struct files *f, int fd, void *buf, size_t n, uint64_t at, struct err *e);  /* short only at the end */
+	/* short only at the end */
+	int64_t (*pread)(struct files *f, int fd, void *buf, size_t n, uint64_t at, struct err *e);
 	int (*pwrite)(struct files *f, int fd, const void *buf, size_t n, uint64_t at, struct err *e);
 	int (*fsync)(struct files *f, int fd, struct err *e);
 	int (*close)(struct files *f, int fd, struct err *e);
 	int (*rename)(struct files *f, const char *from, const char *to, struct err *e);       /* and syncs the directory */
 	int (*unlink)(struct files *f, const char *path, struct err *e);
-	int64_t (*size)(struct files *f, const char *path, struct err *e);                     /* -1: ERR_NOT_FOUND or ERR_IO */
+	/* -1: ERR_NOT_FOUND or ERR_IO */
+	int64_t (*size)(struct files *f, const char *path, struct err *e);
 	int64_t (*free_bytes)(struct files *f, const char *path, struct err *e);
 	int (*mkdir)(struct files *f, const char *path, int mode, struct err *e);              /* existing is fine */
 	int (*list)(struct files *f, const char *dir, int (*row)(void *arg, const char *name), void *arg, struct err *e);
@@ -112,11 +118,18 @@ struct env {
 static inline uint64_t env_now(struct env *e) { return e->ops->now(e); }
 static inline uint64_t env_wall(struct env *e) { return e->ops->wall(e); }
 static inline void env_timer(struct env *e, struct timer *t, uint64_t at_us) { e->ops->timer(e, t, at_us); }
-static inline void env_after(struct env *e, struct timer *t, uint64_t us) { e->ops->timer(e, t, e->ops->now(e) + (us ? us : 1)); }
+static inline void env_after(struct env *e, struct timer *t, uint64_t us)
+{
+	e->ops->timer(e, t, e->ops->now(e) + (us ? us : 1));
+}
 static inline void env_work(struct env *e, struct job *j) { e->ops->work(e, j); }
 static inline int env_lane(struct env *e, const char *name) { return e->ops->lane(e, name); }
 static inline void env_heard(struct env *e, const uint8_t ip[16]) { if (e->ops->heard) e->ops->heard(e, ip); }
-static inline void env_ban(struct env *e, const uint8_t ip[16], uint64_t until_us) { if (e->ops->ban) e->ops->ban(e, ip, until_us); }
+static inline void env_ban(struct env *e, const uint8_t ip[16], uint64_t until_us)
+{
+	if (e->ops->ban)
+		e->ops->ban(e, ip, until_us);
+}
 static inline uint64_t env_rand(struct env *e) { return e->ops->rand(e); }
 
 /* Fail points: one before and one after every protocol message and durable write; compiled in with -Dfailpoints=true.

@@ -15,7 +15,8 @@ static int check_mode(const char *path, struct err *e)
 	if (stat(path, &st))
 		return 0;               /* the simulator's files have no modes */
 	if (st.st_mode & 077)
-		return err_set(e, ERR_AUTH, "%s: mode %03o lets others read a secret; run: chmod 600 %s", path, st.st_mode & 0777, path);
+		return err_set(e, ERR_AUTH, "%s: mode %03o lets others read a secret; run: chmod 600 %s", path,
+		st.st_mode & 0777, path);
 	return 0;
 }
 
@@ -80,6 +81,8 @@ int key_swarm(struct env *env, const char *path, uint8_t ret_key[32], struct err
 	if (!read_key(env, path, ret_key, e))
 		return 0;
 	if (e && e->code == ERR_NOT_FOUND)
-		return err_set(e, ERR_NOT_FOUND, "%s: no swarm key there; make one with: (umask 077; openssl rand -hex 32 > %s) and copy it to every peer", path, path);
+		return err_set(e, ERR_NOT_FOUND,
+		"%s: no swarm key there; make one with: (umask 077; openssl rand -hex 32 > %s) and copy it to every peer",
+		path, path);
 	return -1;
 }

@@ -20,7 +20,8 @@
 #define PEERS_MAX 4096
 
 /* An address of the configuration on its way through name resolution; then it is the DHT's. */
-struct joining { struct resolving r; struct node *n; struct timer again; uint64_t backoff_us; bool resolved, open; char text[300]; };
+struct joining { struct resolving r; struct node *n; struct timer again; uint64_t backoff_us; bool resolved, open;
+	char text[300]; };
 
 struct node {
 	struct env *env;
@@ -113,7 +114,8 @@ static void presence(struct timer *t)
 	struct node *n = container_of(t, struct node, presence);
 	char hex[ID_HEX], at[64];
 	id_hex(net_self(n->net), hex);
-	json_t *v = json_pack("{s:s,s:s,s:i,s:b}", "version", n->o.version, "address", endpoint_text(&n->o.self, CHAN_CTRL, at),
+	json_t *v = json_pack("{s:s,s:s,s:i,s:b}", "version", n->o.version, "address", endpoint_text(&n->o.self, CHAN_CTRL,
+		at),
 		"runs", (int)runs_active(n->runs), "client", conf_bool(n->o.conf, "network", "client"));
 	dht_keep(n->dht, PRESENCE_KEY, hex, v, PRESENCE_MS, true);
 	env_after(n->env, &n->presence, PRESENCE_MS * 1000ull / 3);
@@ -131,7 +133,8 @@ static void node_event(void *arg, enum log_level level, const char *code, const 
 	if (n->o.store)
 		store_event(n->o.store, level, code, NULL, peer ? hex : NULL, NULL, "%s", text);
 	if (n->o.news) {
-		json_t *j = json_pack("{s:s,s:s,s:s?,s:s}", "kind", code, "level", log_level_name(level), "peer", peer ? hex : NULL, "text", text);
+		json_t *j = json_pack("{s:s,s:s,s:s?,s:s}", "kind", code, "level", log_level_name(level), "peer", peer ? hex :
+			NULL, "text", text);
 		n->o.news(n->o.news_arg, "event", code, j);
 		json_decref(j);
 	}
@@ -155,7 +158,8 @@ static void record_peer(struct node *n, const struct peer_info *p, const char *s
 
 static void news(void *arg, const struct id *peer, enum net_news what)
 {
-	static const char *const word[] = { [NEWS_DEAD] = "dead", [NEWS_GOODBYE] = "left", [NEWS_ALIVE] = "live", [NEWS_RESTARTED] = "live" };
+	static const char *const word[] = { [NEWS_DEAD] = "dead", [NEWS_GOODBYE] = "left", [NEWS_ALIVE] = "live",
+		[NEWS_RESTARTED] = "live" };
 	struct node *n = arg;
 	struct peer_info p;
 	if (net_peer(n->net, peer, &p))
@@ -167,7 +171,8 @@ static void news(void *arg, const struct id *peer, enum net_news what)
 static int build(struct node *n, struct err *e)
 {
 	const struct conf *c = n->o.conf;
-	struct net_conf nc = { .self = n->o.self, .has_swarm_key = n->o.has_swarm_key, .client = conf_bool(c, "network", "client") };
+	struct net_conf nc = { .self = n->o.self, .has_swarm_key = n->o.has_swarm_key, .client = conf_bool(c, "network",
+		"client") };
 	memcpy(nc.seed, n->o.seed, 32);
 	memcpy(nc.swarm_key, n->o.swarm_key, 32);
 	snprintf(nc.software, sizeof nc.software, "%s", n->o.version ? n->o.version : "");
@@ -178,7 +183,8 @@ static int build(struct node *n, struct err *e)
 	net_events(n->net, node_event, n);
 	net_watch(n->net, news, n);
 	n->chunks = chunks_new(n->env, n->net);
-	n->dht = dht_new(n->env, n->net, &(struct dht_conf){ .client = nc.client, .k = (uint32_t)conf_int(c, "dht", "replicas"),
+	n->dht = dht_new(n->env, n->net, &(struct dht_conf){ .client = nc.client, .k = (uint32_t)conf_int(c, "dht",
+		"replicas"),
 		.records_max = (uint32_t)conf_int(c, "dht", "records_max") }, e);
 	if (!n->dht || join_all(n, e))
 		return -1;
@@ -305,7 +311,8 @@ static json_t *peer_counts(struct node *n)
 		client += p[i].client;
 	}
 	free(p);
-	return json_pack("{s:I,s:I,s:I}", "live", (json_int_t)live, "known", (json_int_t)known, "client", (json_int_t)client);
+	return json_pack("{s:I,s:I,s:I}", "live", (json_int_t)live, "known", (json_int_t)known, "client",
+		(json_int_t)client);
 }
 
 void node_status(void *arg, const json_t *params, struct reply *r)
@@ -318,7 +325,8 @@ void node_status(void *arg, const json_t *params, struct reply *r)
 		if (n->o.self.port[c])
 			json_array_append_new(listen, json_string(endpoint_text(&n->o.self, c, at[c])));
 	json_t *j = json_pack("{s:s,s:s,s:b,s:o,s:o,s:o,s:o,s:o,s:o}", "id", hex,
-		"mode", n->draining ? "draining" : conf_bool(n->o.conf, "network", "client") ? "client" : "peer", "swarm_key", n->o.has_swarm_key,
+		"mode", n->draining ? "draining" : conf_bool(n->o.conf, "network", "client") ? "client" : "peer", "swarm_key",
+		n->o.has_swarm_key,
 		"listen", listen, "peers", peer_counts(n), "join", join_json(n), "dht", dht_status(n->dht),
 		"runs", runs_json(n->runs, false), "network", net_status(n->net));
 	if (n->o.compute.describe)
@@ -336,7 +344,8 @@ static json_t *peer_json(struct node *n, const struct peer_info *p)
 		in += p->bytes.in[c];
 	}
 	const char *state = p->banned_until_us > now ? "banned" : p->maybe_dead ? "dead" : p->session ? "live" : "known";
-	json_t *o = json_pack("{s:s,s:s,s:s,s:b,s:b,s:f,s:I,s:I,s:I,s:i}", "id", hex, "address", endpoint_text(&p->at, CHAN_CTRL, at),
+	json_t *o = json_pack("{s:s,s:s,s:s,s:b,s:b,s:f,s:I,s:I,s:I,s:i}", "id", hex, "address", endpoint_text(&p->at,
+		CHAN_CTRL, at),
 		"state", state, "client", p->client, "reachable", p->session && !p->maybe_dead, "seen_s",
 		p->last_seen_us ? (double)(now - p->last_seen_us) / 1e6 : -1.0, "rtt_us", (json_int_t)p->rtt_us,
 		"sent_bytes", (json_int_t)out, "received_bytes", (json_int_t)in, "failures", (int)p->failures);
@@ -426,7 +435,8 @@ void node_dht_put(void *arg, const json_t *params, struct reply *r)
 		reply_fail(r, &e);
 		return;
 	}
-	dht_put(n->dht, json_string_value(json_object_get(params, "key")), json_string_value(json_object_get(params, "subkey")),
+	dht_put(n->dht, json_string_value(json_object_get(params, "key")), json_string_value(json_object_get(params,
+		"subkey")),
 		json_incref(json_object_get(params, "value")), (uint64_t)(life_s * 1e3), false, dht_stored, r);
 }
 

@@ -30,7 +30,8 @@ struct node_opts {
 struct node;
 struct node *node_new(struct env *env, const struct node_opts *o, struct err *e);
 void node_free(struct node *n);                 /* at once, without goodbye; NULL is fine */
-/* SIGTERM: leaves rounds, hands back ranges, checkpoints, says goodbye, then done. Gives up at deadline_us (absolute). */
+/* SIGTERM: leaves rounds, hands back ranges, checkpoints, says goodbye, then done. Gives up at deadline_us
+ * (absolute). */
 void node_stop(struct node *n, uint64_t deadline_us, void (*done)(void *arg), void *arg);
 void node_reload(struct node *n);               /* the configuration changed: reads what may change */
 const struct id *node_id(const struct node *n);

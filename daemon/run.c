@@ -6,7 +6,7 @@
  *   SYNC     the others are ahead: state is downloaded, commits that come meanwhile are replayed
  *   TRAIN    micro-batches and rounds
  *   FINISH   the goal is reached: last validation, last checkpoint
- *   LEAVE    out of the round, ranges handed back, goodbye                                                            */
+ *   LEAVE    out of the round, ranges handed back, goodbye */
 #include "run_int.h"
 #include <math.h>
 #include <stdarg.h>
@@ -16,14 +16,13 @@
 #include "common/mem.h"
 #include "common/text.h"
 
-static void enter_open(struct run *r);
 static void enter_finish(struct run *r);
 static void enter_leave(struct run *r);
 static void enter_over(struct run *r);
 static void enter_train(struct run *r);
 
 static const struct { const char *name; void (*enter)(struct run *); bool over, resume; } statetab[RUN_STATES] = {
-	[RUN_OPEN] = { "open", enter_open, false, true },
+	[RUN_OPEN] = { "open", run_open, false, true },
 	[RUN_RESTORE] = { "restore", ckpt_restore, false, true },
 	[RUN_ENTER] = { "join", run_enter, false, true },
 	[RUN_SYNC] = { "sync", NULL, false, true },
@@ -80,7 +79,8 @@ void run_log(struct run *r, enum log_level level, const char *kind, const char *
 	if (r->rs->ctx.store)
 		store_event(r->rs->ctx.store, level, kind, r->hex, NULL, NULL, "%s", text);
 	if (r->rs->ctx.news && level >= LOG_WARN_) {
-		json_t *j = json_pack("{s:s,s:s,s:s,s:s}", "kind", kind, "run", r->hex, "level", log_level_name(level), "text", text);
+		json_t *j = json_pack("{s:s,s:s,s:s,s:s}", "kind", kind, "run", r->hex, "level", log_level_name(level), "text",
+			text);
 		r->rs->ctx.news(r->rs->ctx.news_arg, "event", kind, j);
 		json_decref(j);
 	}
@@ -94,7 +94,8 @@ void run_record(struct run *r)
 	char *spec = json_dumps(r->spec->shared, JSON_COMPACT);
 	json_t *local = spec_local_json(r->spec);
 	char *ltext = json_dumps(local, JSON_COMPACT);
-	store_run_put(s, &(struct store_run){ .run = r->hex, .name = r->name, .author = r->author_hex, .state = run_state_name(r),
+	store_run_put(s, &(struct store_run){ .run = r->hex, .name = r->name, .author = r->author_hex,
+		.state = run_state_name(r),
 		.spec = spec, .local = ltext, .error = r->error.code ? r->error.text : NULL, .epoch = r->point.epoch,
 		.samples = r->point.samples, .params_version = r->point.params_version, .created_ms = r->created_ms,
 		.resume = statetab[r->state].resume || (r->state == RUN_LEFT && r->drain) });
@@ -145,163 +146,8 @@ void run_fail(struct run *r, const struct err *e)
 	run_event(r, EV_BROKEN);
 }
 
-/* ---- OPEN ---- */
-
-void run_dir(const struct run *r, char *out, size_t cap)
-{
-	snprintf(out, cap, "%s/runs/%s", r->rs->ctx.state_dir, r->hex);
-}
-
-/* Where this machine keeps the data that the spec names (amendments E1): the local part's path, else the [data] table,
- * else below data_dir. */
-const char *run_data_path(const struct runs *rs, const struct spec *s, char *out, size_t cap, struct err *e)
-{
-	const struct conf *c = rs->ctx.conf;
-	const char *name = s->local.data[0] ? s->local.data : s->data_name, *value = NULL, *key;
-	size_t kind = strlen(s->data_kind);
-	if (name[0] == '/') {
-		snprintf(out, cap, "%s", name);
-		return out;
-	}
-	for (size_t i = 0; (key = conf_each(c, "data", i, &value)); i++)
-		if (!strcmp(key, name)) {
-			bool prefixed = !strncmp(value, s->data_kind, kind) && value[kind] == ':';
-			snprintf(out, cap, "%s", prefixed ? value + kind + 1 : value);
-			return out;
-		}
-	const char *dir = conf_str(c, "data", "dir");
-	if (strstr(name, "..") || !dir[0]) {
-		err_set(e, ERR_NOT_FOUND, "data \"%s\" is not known on this machine: name it in [data] of the configuration (%s = %s:PATH), "
-			"or give its absolute path: --local '{\"data\":\"/PATH\"}'", name, name, s->data_kind);
-		return NULL;
-	}
-	snprintf(out, cap, "%s/%s", dir, name);
-	return out;
-}
-
-/* What all runs hold and this one would add, against compute.memory_max. */
-int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e)
-{
-	uint64_t most = (uint64_t)conf_int(rs->ctx.conf, "compute", "memory_max"), held = 0;
-	struct trainer_view v;
-	char need[32], have[32], max[32];
-	list_each(it, &rs->list) {
-		struct run *r = list_entry(it, struct run, link);
-		if (!r->trainer || r->trainer == t)
-			continue;
-		trainer_view(r->trainer, &v);
-		held += v.state_bytes + v.arena_bytes + v.loader_bytes;
-	}
-	trainer_view(t, &v);
-	uint64_t wanted = v.state_bytes + v.arena_bytes + v.loader_bytes;
-	if (!most || held + wanted <= most)
-		return 0;
-	return err_set(e, ERR_LIMIT, "run %s needs %s, other runs hold %s, compute.memory_max is %s: a smaller batch or a higher limit would do",
-		name, text_print_size(wanted, need, sizeof need), text_print_size(held, have, sizeof have), text_print_size(most, max, sizeof max));
-}
-
-struct opening { struct job job; struct run *r; struct files *files; struct spec *spec; char path[4096]; struct data *data; struct err e; int rc; };
-
-static void open_run(struct job *j)
-{
-	struct opening *o = container_of(j, struct opening, job);
-	o->data = data_open(o->files, o->path, o->spec, &o->e);
-	o->rc = o->data ? 0 : -1;
-}
-
-/* Multiply-adds per us that the matrix products were measured at; the predictor's yardstick for `run plan`. */
-double run_macs_per_us(const struct compute *c)
-{
-	json_t *d = c->describe ? c->describe(c->arg) : NULL;
-	double gflops = json_number_value(json_object_get(d, "gflops"));
-	json_decref(d);
-	return gflops * 1e3 / 2;
-}
-
-static int build(struct run *r, struct err *e)
-{
-	struct runs_ctx *c = &r->rs->ctx;
-	const struct par *par = c->compute.par(c->compute.arg, (int)r->spec->local.threads, e);
-	if (!par)
-		return -1;
-	struct trainer_conf tc = { .env = c->env, .spec = r->spec, .data = r->data, .par = par, .self = *net_self(c->net),
-		.macs_per_us = run_macs_per_us(&c->compute) };
-	r->trainer = trainer_new(&tc, &run_trainer_cb, r, e);
-	if (!r->trainer || run_admit(r->rs, r->trainer, r->name, e))
-		return -1;
-	return run_swarm_open(r, e);
-}
-
-static void opened(struct job *j)
-{
-	struct opening *o = container_of(j, struct opening, job);
-	struct run *r = o->r;
-	struct err e = o->e;
-	if (!r) {                               /* the run went while its data was being opened */
-		data_free(o->data);
-		spec_free(o->spec);
-		free(o);
-		return;
-	}
-	r->data = o->data;
-	r->opening = NULL;
-	int rc = o->rc;
-	char path[4096];
-	snprintf(path, sizeof path, "%s", o->path);
-	free(o);
-	if (r->state != RUN_OPEN)
-		return;
-	if (rc) {
-		err_wrap(&e, "data %s", path);
-		run_fail(r, &e);
-		return;
-	}
-	if (id_zero(&r->id)) {
-		spec_set_data_digest(r->spec, data_digest(r->data));
-		spec_run_id(r->spec, &r->author, &r->id);
-		id_hex(&r->id, r->hex);
-		struct run *same = runs_by_id(r->rs, &r->id);
-		if (same && same != r && !run_over(same)) {
-			err_set(&e, ERR_EXISTS, "run %s is here already (%s): the same author, name and spec", r->name, run_state_name(same));
-			memset(&r->id, 0, sizeof r->id);
-			r->hex[0] = 0;
-			run_fail(r, &e);
-			return;
-		}
-	}
-	if (build(r, &e)) {
-		run_fail(r, &e);
-		return;
-	}
-	run_record(r);
-	if (r->mine)
-		ctl_publish(r);
-	run_log(r, LOG_INFO_, "run.open", "%s: %s, %llu training samples, %zu parameters", r->spec->strategy, path,
-		(unsigned long long)data_count(r->data, DATA_TRAIN), trainer_model(r->trainer)->nparam);
-	if (r->start_reply)
-		reply_ok(r->start_reply, run_json(r, false));
-	r->start_reply = NULL;
-	run_event(r, EV_OPENED);
-}
-
-static void enter_open(struct run *r)
-{
-	struct opening *o = xcalloc(1, sizeof *o);
-	struct err e;
-	if (!run_data_path(r->rs, r->spec, o->path, sizeof o->path, &e)) {
-		free(o);
-		run_fail(r, &e);
-		return;
-	}
-	o->r = r;
-	o->spec = r->spec;
-	o->files = r->rs->ctx.env->files;
-	o->job = (struct job){ .name = "run.open", .lane = env_lane(r->rs->ctx.env, "data"), .run = open_run, .done = opened, .cost_us = 2000 };
-	r->opening = o;
-	env_work(r->rs->ctx.env, &o->job);
-}
-
-struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author, const struct id *id, struct reply *start_reply)
+struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author, const struct id *id,
+	struct reply *start_reply)
 {
 	struct run *r = xcalloc(1, sizeof *r);
 	r->rs = rs;
@@ -322,7 +168,7 @@ struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author,
 	}
 	r->tell.name = "run.tell";
 	list_push(&rs->list, &r->link);
-	enter_open(r);
+	run_open(r);
 	return r;
 }
 
@@ -450,7 +296,7 @@ static void release(struct run *r, bool keep_spec)
 	if (r->trainer)
 		trainer_free(r->trainer, buried, g);
 	else if (r->opening) {                  /* its job still reads the spec */
-		r->opening->r = NULL;
+		run_open_orphan(r);
 		g->spec = NULL;
 		buried(g);
 	} else
@@ -470,7 +316,8 @@ static void release_later(struct timer *t)
 static void enter_over(struct run *r)
 {
 	if (!r->drain || r->state != RUN_LEFT)
-		run_log(r, r->state == RUN_FAILED ? LOG_ERROR_ : LOG_INFO_, "run.end", "%s at epoch %llu%s%s", statetab[r->state].name,
+		run_log(r, r->state == RUN_FAILED ? LOG_ERROR_ : LOG_INFO_, "run.end", "%s at epoch %llu%s%s",
+		statetab[r->state].name,
 			(unsigned long long)r->point.epoch, r->error.code ? ": " : "", r->error.code ? r->error.text : "");
 	if (r->state == RUN_STOPPED || r->state == RUN_DONE)
 		ctl_unpublish(r);

@@ -20,7 +20,8 @@ static struct run *still(struct runs *rs, const struct id *id)
 static int tensors_of(const struct trainer_tensor *t, size_t n, struct ckpt_tensor *out, struct err *e)
 {
 	for (size_t i = 0; i < n; i++)
-		if (ckpt_tensor(&out[i], t[i].name, t[i].f64 ? CKPT_F64 : CKPT_F32, (unsigned)t[i].nd, t[i].shape, t[i].data, e))
+		if (ckpt_tensor(&out[i], t[i].name, t[i].f64 ? CKPT_F64 : CKPT_F32, (unsigned)t[i].nd, t[i].shape, t[i].data,
+		e))
 			return -1;
 	return 0;
 }
@@ -72,9 +73,11 @@ static void saved(void *arg, const struct ckpt_result *res)
 		answer(r, NULL, &res->error);
 	} else {
 		char size[32];
-		log_write(r->rs->ctx.env->log, LOG_DEBUG_, r->name, "checkpoint %s (%s)", res->path, text_print_size(res->bytes, size, sizeof size));
+		log_write(r->rs->ctx.env->log, LOG_DEBUG_, r->name, "checkpoint %s (%s)", res->path,
+			text_print_size(res->bytes, size, sizeof size));
 		if (r->rs->ctx.store)
-			store_ckpt_put(r->rs->ctx.store, &(struct store_ckpt){ .run = r->hex, .path = res->path, .epoch = res->epoch, .bytes = res->bytes, .state = "whole" });
+			store_ckpt_put(r->rs->ctx.store, &(struct store_ckpt){ .run = r->hex, .path = res->path,
+			.epoch = res->epoch, .bytes = res->bytes, .state = "whole" });
 		answer(r, json_pack("{s:[{s:s,s:I,s:s,s:I}]}", "checkpoints", "run", r->hex, "epoch", (json_int_t)res->epoch,
 			"path", res->path, "bytes", (json_int_t)res->bytes), NULL);
 	}
@@ -127,8 +130,11 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 		saved(s, &bad);
 		return;
 	}
-	ckpt_save(r->rs->ctx.env, &(struct ckpt_save){ .dir = dir, .epoch = p->epoch, .v = s->v, .n = s->n, .meta = meta_of(r, p),
-		.keep = r->spec->local.checkpoint_keep ? r->spec->local.checkpoint_keep : (unsigned)conf_int(r->rs->ctx.conf, "checkpoint", "keep"), .free_min_bytes = (uint64_t)conf_int(r->rs->ctx.conf, "checkpoint", "free_min") }, saved, s);
+	ckpt_save(r->rs->ctx.env, &(struct ckpt_save){ .dir = dir, .epoch = p->epoch, .v = s->v, .n = s->n,
+		.meta = meta_of(r, p),
+		.keep = r->spec->local.checkpoint_keep ? r->spec->local.checkpoint_keep : (unsigned)conf_int(r->rs->ctx.conf,
+		"checkpoint", "keep"), .free_min_bytes = (uint64_t)conf_int(r->rs->ctx.conf, "checkpoint", "free_min") },
+		saved, s);
 }
 
 void ckpt_now(struct run *r, struct reply *reply)

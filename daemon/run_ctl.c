@@ -3,7 +3,8 @@
  *
  *   run:NAME      subkey = author   {name, author, run, shared}       signed by the author
  *   run:ID        the same record, for joining by id
- *   runctl:ID     subkey = signer   {op, counter}                     signed; the greatest counter of a lawful signer rules */
+ *   runctl:ID     subkey = signer   {op, counter}                     signed; the greatest counter of a lawful signer
+ * rules */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +28,14 @@ static void key_of(const char *what, const char *name, char out[160])
 void ctl_publish(struct run *r)
 {
 	char key[160];
-	json_t *v = json_pack("{s:s,s:s,s:s,s:O}", "name", r->name, "author", r->author_hex, "run", r->hex, "shared", r->spec->shared);
+	json_t *v = json_pack("{s:s,s:s,s:s,s:O}", "name", r->name, "author", r->author_hex, "run", r->hex, "shared",
+		r->spec->shared);
 	size_t len = 0;
 	char *text = json_line(v, &len);
 	free(text);
 	if (len > RECORD_MAX) {
-		run_log(r, LOG_WARN_, "run.unpublished", "the specification takes %zu bytes, a DHT record holds %d: others can join only "
+		run_log(r, LOG_WARN_, "run.unpublished",
+			"the specification takes %zu bytes, a DHT record holds %d: others can join only "
 			"with the same file", len, RECORD_MAX);
 		json_decref(v);
 		return;
@@ -78,7 +81,8 @@ static int obey(struct run *r, const char *op, uint64_t counter, const struct id
 {
 	char who[9];
 	if (!lawful(r, by))
-		return err_set(e, ERR_AUTH, "%s may not %s run %s: only its author or its admins may", id_short(by, who), op, r->name);
+		return err_set(e, ERR_AUTH, "%s may not %s run %s: only its author or its admins may", id_short(by, who), op,
+		r->name);
 	if (counter <= r->ctl_counter)
 		return 0;                       /* heard before, or older than what rules now */
 	r->ctl_counter = counter;
@@ -107,7 +111,8 @@ static int hear(struct runs *rs, const json_t *j, struct err *e)
 	const char *op;
 	uint64_t counter;
 	struct buf b = { 0 };
-	if (json_get_hex(j, "run", run.b, 32, e) || json_get_str(j, "op", &op, e) || json_get_u64(j, "counter", &counter, e) ||
+	if (json_get_hex(j, "run", run.b, 32, e) || json_get_str(j, "op", &op, e) || json_get_u64(j, "counter", &counter,
+		e) ||
 			json_get_hex(j, "by", by.b, 32, e) || json_get_hex(j, "sig", sig, sizeof sig, e))
 		return -1;
 	if (!op_known(op))
@@ -191,7 +196,8 @@ static void told_all(struct ask *a)
 {
 	struct run *r = a->rs ? runs_by_id(a->rs, &a->run) : NULL;
 	if (a->reply)
-		reply_ok(a->reply, json_pack("{s:s,s:s,s:i}", "run", r ? r->hex : "", "state", r ? run_state_name(r) : "gone", "peers_told", (int)a->told));
+		reply_ok(a->reply, json_pack("{s:s,s:s,s:i}", "run", r ? r->hex : "", "state", r ? run_state_name(r) : "gone",
+		"peers_told", (int)a->told));
 	ask_free(a);
 }
 
@@ -219,7 +225,9 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 		return;
 	}
 	if (!lawful(r, net_self(net))) {
-		err_set(&e, ERR_AUTH, "only the author (%.8s) or an admin may %s run %s; on this peer alone: run leave, run hold", r->author_hex, op, r->name);
+		err_set(&e, ERR_AUTH,
+			"only the author (%.8s) or an admin may %s run %s; on this peer alone: run leave, run hold", r->author_hex,
+				op, r->name);
 		reply_fail(reply, &e);
 		return;
 	}
@@ -230,7 +238,8 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 	net_sign(net, b.p, b.len, sig);
 	buf_free(&b);
 	id_hex(net_self(net), self);
-	json_t *word = json_pack("{s:s,s:s,s:I,s:s,s:o}", "run", r->hex, "op", op, "counter", (json_int_t)counter, "by", self, "sig", json_hex(sig, sizeof sig));
+	json_t *word = json_pack("{s:s,s:s,s:I,s:s,s:o}", "run", r->hex, "op", op, "counter", (json_int_t)counter, "by",
+		self, "sig", json_hex(sig, sizeof sig));
 	key_of("runctl", r->hex, key);
 	dht_put(rs->ctx.dht, key, self, json_incref(word), RUN_LIFE_MS, true, NULL, NULL);
 	struct ask *a = ask_new(rs, r, reply);
@@ -278,7 +287,8 @@ void ctl_watch(struct run *r)
 /* ---- run join ---- */
 
 /* The run's id proves the record: it is the hash of author, name and shared part. */
-static struct spec *spec_of_record(const struct record *rec, const json_t *local, struct id *ret_author, struct id *ret_run, struct err *e)
+static struct spec *spec_of_record(const struct record *rec, const json_t *local, struct id *ret_author,
+	struct id *ret_run, struct err *e)
 {
 	const char *name;
 	struct id claimed;
@@ -355,7 +365,8 @@ void runs_join(struct runs *rs, const json_t *params, struct reply *reply)
 
 /* ---- set ---- */
 
-static void record_change(struct run *r, const json_t *patch, uint64_t version, uint64_t epoch, const char *state, const char *note)
+static void record_change(struct run *r, const json_t *patch, uint64_t version, uint64_t epoch, const char *state,
+	const char *note)
 {
 	const char *key;
 	json_t *v;
@@ -365,8 +376,10 @@ static void record_change(struct run *r, const json_t *patch, uint64_t version, 
 		return;
 	json_object_foreach((json_t *)patch, key, v) {
 		json_t *old = json_object_get(r->point.params, key);
-		char *was = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL, *is = json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
-		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = was, .new_value = is,
+		char *was = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL, *is = json_dumps(v,
+			JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = was,
+			.new_value = is,
 			.author = self, .state = state, .note = note, .version = version, .epoch = epoch });
 		free(was);
 		free(is);
@@ -381,14 +394,16 @@ static void proposed(void *arg, uint64_t epoch, uint64_t version, const struct e
 	a->open--;
 	if (r && !e) {
 		record_change(r, a->patch, version, epoch, "proposed", NULL);
-		run_log(r, LOG_INFO_, "run.set", "version %llu from epoch %llu on", (unsigned long long)version, (unsigned long long)epoch);
+		run_log(r, LOG_INFO_, "run.set", "version %llu from epoch %llu on", (unsigned long long)version,
+			(unsigned long long)epoch);
 		if (r->rs->ctx.store && store_sync(r->rs->ctx.store, &mine))
 			run_log(r, LOG_WARN_, "store.failing", "%s", mine.text);
 	}
 	if (a->reply && e)
 		reply_fail(a->reply, e);
 	else if (a->reply)
-		reply_ok(a->reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)version, "epoch", (json_int_t)epoch, "peers_told",
+		reply_ok(a->reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)version, "epoch", (json_int_t)epoch,
+		"peers_told",
 			r ? (int)avg_members(r->avg, NULL, 0) : 0));
 	ask_free(a);
 }
@@ -407,7 +422,8 @@ static void set_alone(struct run *r, json_t *patch, struct reply *reply)
 	record_change(r, patch, r->point.params_version, r->point.epoch + 1, "applied", NULL);
 	json_decref(r->point.params);
 	r->point.params = all;
-	reply_ok(reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)r->point.params_version, "epoch", (json_int_t)r->point.epoch + 1, "peers_told", 1));
+	reply_ok(reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)r->point.params_version, "epoch",
+		(json_int_t)r->point.epoch + 1, "peers_told", 1));
 }
 
 void runs_set(struct runs *rs, const json_t *params, struct reply *reply)
@@ -426,7 +442,8 @@ void runs_set(struct runs *rs, const json_t *params, struct reply *reply)
 	else if (json_object_get(params, "at"))
 		rc = json_get_u64(params, "at", &at, &e);
 	if (!rc && at && at <= r->point.epoch)
-		rc = err_set(&e, ERR_INVALID, "epoch %llu has passed; the run is at %llu", (unsigned long long)at, (unsigned long long)r->point.epoch);
+		rc = err_set(&e, ERR_INVALID, "epoch %llu has passed; the run is at %llu", (unsigned long long)at,
+		(unsigned long long)r->point.epoch);
 	if (rc || spec_live_check(r->spec, patch, &e)) {
 		reply_fail(reply, &e);
 		return;
@@ -452,7 +469,8 @@ void runs_get(struct runs *rs, const json_t *params, struct reply *reply)
 	json_t *values = json_object(), *history = json_array(), *row;
 	json_t *v = key ? json_object_get(now, key) : NULL;
 	if (key && !v) {
-		err_set(&e, ERR_NOT_FOUND, "run %s has no hyperparameter \"%s\"; hivectl get %s lists them", r->name, key, r->name);
+		err_set(&e, ERR_NOT_FOUND, "run %s has no hyperparameter \"%s\"; hivectl get %s lists them", r->name, key,
+			r->name);
 		reply_fail(reply, &e);
 	}
 	if (key && v)
@@ -471,5 +489,6 @@ void runs_get(struct runs *rs, const json_t *params, struct reply *reply)
 		json_decref(history);
 		return;
 	}
-	reply_ok(reply, json_pack("{s:o,s:I,s:o}", "values", values, "version", (json_int_t)r->point.params_version, "history", history));
+	reply_ok(reply, json_pack("{s:o,s:I,s:o}", "values", values, "version", (json_int_t)r->point.params_version,
+		"history", history));
 }

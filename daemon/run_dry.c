@@ -5,7 +5,8 @@
 #include "common/mem.h"
 #include "run_int.h"
 
-struct dry { struct job job; struct runs *rs; struct list link; struct spec *spec; struct data *data; struct files *files;
+struct dry { struct job job; struct runs *rs; struct list link; struct spec *spec; struct data *data;
+	struct files *files;
 	struct trainer *trainer; struct reply *reply; char path[4096]; struct err e; };
 
 static void open_data(struct job *j)
@@ -71,6 +72,7 @@ void runs_dry_run(struct runs *rs, struct spec *s, struct reply *reply)
 		buried(d);
 		return;
 	}
-	d->job = (struct job){ .name = "run.dry", .lane = env_lane(rs->ctx.env, "data"), .run = open_data, .done = opened, .cost_us = 2000 };
+	d->job = (struct job){ .name = "run.dry", .lane = env_lane(rs->ctx.env, "data"), .run = open_data, .done = opened,
+		.cost_us = 2000 };
 	env_work(rs->ctx.env, &d->job);
 }

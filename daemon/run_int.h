@@ -71,14 +71,19 @@ const char *run_state_name(const struct run *r);
 bool run_over(const struct run *r);
 void run_finish_more(struct run *r);             /* a step of FINISH is done */
 void run_effective_pause(struct run *r);        /* paused or held changed */
-void run_log(struct run *r, enum log_level level, const char *kind, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void run_log(struct run *r, enum log_level level, const char *kind, const char *fmt, ...) __attribute__((format(printf,
+	4, 5)));
 void run_record(struct run *r);                 /* its row in the store */
 void run_applied_point(struct run *r);          /* point is that of an applied epoch: remember it */
 const struct avg_point *run_point_at(const struct run *r, uint64_t epoch);
+/* ---- run_open.c ---- */
+void run_open(struct run *r);
+void run_open_orphan(struct run *r);
 void run_dir(const struct run *r, char *out, size_t cap);
 const char *run_data_path(const struct runs *rs, const struct spec *s, char *out, size_t cap, struct err *e);
 double run_macs_per_us(const struct compute *c);
-int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e);        /* does it fit in memory? */
+/* does it fit in memory? */
+int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e);
 
 /* ---- run_swarm.c: callbacks of the averager and of the trainer ---- */
 int run_swarm_open(struct run *r, struct err *e);

@@ -52,8 +52,10 @@ static json_t *members_json(struct run *r, size_t *ret_n)
 		char hex[ID_HEX];
 		*ret_n += m[i].live;
 		id_hex(&m[i].id, hex);
-		const char *state = !m[i].live ? "dead" : m[i].hold ? "held" : m[i].follower ? "syncing" : m[i].leader ? "leader" : "training";
-		json_t *o = json_pack("{s:s,s:f,s:I,s:s,s:b}", "id", hex, "samples_per_s", m[i].rate, "samples_epoch", (json_int_t)m[i].samples,
+		const char *state = !m[i].live ? "dead" : m[i].hold ? "held" : m[i].follower ? "syncing" : m[i].leader ?
+			"leader" : "training";
+		json_t *o = json_pack("{s:s,s:f,s:I,s:s,s:b}", "id", hex, "samples_per_s", m[i].rate, "samples_epoch",
+			(json_int_t)m[i].samples,
 			"state", state, "self", id_eq(&m[i].id, net_self(r->rs->ctx.net)));
 		if (m[i].absent[0])
 			json_object_set_new(o, "absent", json_string(m[i].absent));
@@ -84,12 +86,16 @@ static void put_long(struct run *r, json_t *o)
 	json_object_set(o, "spec", r->spec->shared);
 	json_object_set_new(o, "local", spec_local_json(r->spec));
 	json_object_set_new(o, "equality", json_string(!r->avg ? "alone" : r->spec->local_updates ?
-		"equal right after each averaging of parameters" : "parameters, optimizer state and buffers are equal after every commit"));
+		"equal right after each averaging of parameters" :
+		"parameters, optimizer state and buffers are equal after every commit"));
 	if (r->trainer) {
 		trainer_view(r->trainer, &v);
-		json_t *t = json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "state", v.state, "arena_bytes", (json_int_t)v.arena_bytes,
-			"arena_peak_bytes", (json_int_t)v.arena_peak_bytes, "arena_predicted_bytes", (json_int_t)v.arena_predicted_bytes,
-			"state_bytes", (json_int_t)v.state_bytes, "loader_bytes", (json_int_t)v.loader_bytes, "skipped", (json_int_t)v.skipped,
+		json_t *t = json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "state", v.state, "arena_bytes",
+			(json_int_t)v.arena_bytes,
+			"arena_peak_bytes", (json_int_t)v.arena_peak_bytes, "arena_predicted_bytes",
+			(json_int_t)v.arena_predicted_bytes,
+			"state_bytes", (json_int_t)v.state_bytes, "loader_bytes", (json_int_t)v.loader_bytes, "skipped",
+			(json_int_t)v.skipped,
 			"abandoned", (json_int_t)v.abandoned, "load_wait_us", (json_int_t)v.load_wait_us);
 		json_object_set_new(o, "trainer", t);
 		json_object_set_new(o, "traffic", trainer_traffic_json(r->trainer));
@@ -106,9 +112,11 @@ json_t *run_json(struct run *r, bool longer)
 	double rate = 0, eta;
 	uint64_t in_epoch = 0;
 	struct trainer_view v = { 0 };
-	json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I}", "run", r->hex, "name", r->name, "author", r->author_hex,
+	json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I}", "run", r->hex, "name", r->name, "author",
+		r->author_hex,
 		"state", run_state_name(r), "strategy", r->spec->strategy, "epoch", (json_int_t)r->point.epoch,
-		"epochs", (json_int_t)r->spec->stop_epochs, "samples", (json_int_t)r->point.samples, "target_batch", (json_int_t)r->spec->target_batch);
+		"epochs", (json_int_t)r->spec->stop_epochs, "samples", (json_int_t)r->point.samples, "target_batch",
+		(json_int_t)r->spec->target_batch);
 	if (r->trainer) {
 		trainer_view(r->trainer, &v);
 		rate = v.rate;

@@ -53,7 +53,8 @@ static void record_round(struct run *r, const struct avg_commit *c, const char *
 		json_array_append_new(without, json_string(hex));
 	}
 	char *text = json_dumps(without, JSON_COMPACT);
-	store_round_add(s, &(struct store_round){ .run = r->hex, .outcome = outcome, .reason = reason, .without = c->left_out_n ? text : NULL,
+	store_round_add(s, &(struct store_round){ .run = r->hex, .outcome = outcome, .reason = reason,
+		.without = c->left_out_n ? text : NULL,
 		.epoch = c->epoch, .term = c->term, .attempt = c->attempts, .members = c->members, .bytes_sent = c->bytes_out,
 		.bytes_received = c->bytes_in, .took_us = c->end_us - c->begin_us });
 	free(text);
@@ -70,8 +71,10 @@ static void record_params(struct run *r, const struct avg_point *before, const s
 		json_t *old = before->params ? json_object_get(before->params, key) : NULL;
 		if (old && json_equal(old, v))
 			continue;
-		char *a = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL, *b = json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
-		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = a, .new_value = b,
+		char *a = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL, *b = json_dumps(v,
+			JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = a,
+			.new_value = b,
 			.author = r->author_hex, .state = "applied", .version = after->params_version, .epoch = after->epoch });
 		free(a);
 		free(b);
@@ -114,20 +117,23 @@ static void on_failed(void *arg, uint64_t epoch, const struct err *e)
 	struct run *r = arg;
 	run_log(r, LOG_WARN_, "round.failed", "epoch %llu: %s", (unsigned long long)epoch + 1, e->text);
 	if (r->rs->ctx.store)
-		store_round_add(r->rs->ctx.store, &(struct store_round){ .run = r->hex, .outcome = "failed", .reason = e->text, .epoch = epoch + 1 });
+		store_round_add(r->rs->ctx.store, &(struct store_round){ .run = r->hex, .outcome = "failed", .reason = e->text,
+		.epoch = epoch + 1 });
 	if (r->state == RUN_TRAIN)
 		trainer_failed(r->trainer, epoch);
 }
 
 static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint64_t epoch)
 {
-	static const char *const word[] = { [AVG_FORK] = "this peer's history lost to a longer one", [AVG_BEHIND] = "the others are ahead",
+	static const char *const word[] = { [AVG_FORK] = "this peer's history lost to a longer one",
+		[AVG_BEHIND] = "the others are ahead",
 		[AVG_DIVERGED] = "this peer's parameters differ from the others'", [AVG_MISSED] = "a commit was missed" };
 	struct run *r = arg;
 	char who[9] = "";
 	if (run_over(r) || r->state == RUN_LEAVE || r->state == RUN_FINISH)
 		return;
-	run_log(r, why == AVG_BEHIND ? LOG_INFO_ : LOG_WARN_, "run.resync", "%s: fetching state of epoch %llu from %s", word[why],
+	run_log(r, why == AVG_BEHIND ? LOG_INFO_ : LOG_WARN_, "run.resync", "%s: fetching state of epoch %llu from %s",
+		word[why],
 		(unsigned long long)epoch, donor ? id_short(donor, who) : "the swarm");
 	if (why == AVG_FORK && r->rs->ctx.store)
 		store_epoch_discard(r->rs->ctx.store, r->hex, epoch);
@@ -185,7 +191,8 @@ static void record_epoch(struct run *r, const struct trainer_applied *a)
 		prev[2 * i + 1] = hexdigit[r->last_prev[i] & 15];
 	}
 	uint64_t now = env_now(r->rs->ctx.env);
-	store_epoch_put(r->rs->ctx.store, &(struct store_epoch){ .run = r->hex, .digest = digest, .prev = prev, .epoch = a->epoch,
+	store_epoch_put(r->rs->ctx.store, &(struct store_epoch){ .run = r->hex, .digest = digest, .prev = prev,
+		.epoch = a->epoch,
 		.samples = r->point.samples, .members = r->avg ? r->commit_members : 1, .took_us = now - r->epoch_started_us,
 		.params_version = r->point.params_version, .weight = r->avg ? (double)r->commit_weight : (double)a->samples,
 		.loss = a->loss, .val_loss = NAN, .val_accuracy = NAN, .minority = r->commit_minority });
@@ -207,7 +214,8 @@ static void advance_alone(struct run *r, const struct trainer_applied *a)
 static bool checkpoint_due(struct run *r, uint64_t epoch)
 {
 	const struct conf *c = r->rs->ctx.conf;
-	uint64_t every = r->spec->local.checkpoint_every ? r->spec->local.checkpoint_every : (uint64_t)conf_int(c, "checkpoint", "every_epochs");
+	uint64_t every = r->spec->local.checkpoint_every ? r->spec->local.checkpoint_every : (uint64_t)conf_int(c,
+		"checkpoint", "every_epochs");
 	uint64_t us = (uint64_t)conf_int(c, "checkpoint", "every"), now = env_now(r->rs->ctx.env);
 	if (!r->saved_us)
 		r->saved_us = now;
@@ -225,7 +233,8 @@ static void on_applied(void *arg, const struct trainer_applied *a)
 	if (!r->avg)
 		advance_alone(r, a);
 	if (a->skipped)
-		run_log(r, LOG_WARN_, "step.nonfinite", "epoch %llu: the mean gradient is not finite; the step was skipped", (unsigned long long)a->epoch);
+		run_log(r, LOG_WARN_, "step.nonfinite", "epoch %llu: the mean gradient is not finite; the step was skipped",
+		(unsigned long long)a->epoch);
 	if (!isnan(a->loss))
 		r->epoch_loss = a->loss;
 	run_applied_point(r);
@@ -283,7 +292,8 @@ const struct trainer_cb run_trainer_cb = { .progress = on_progress, .contribute 
 
 /* ---- entering ---- */
 
-static const struct avg_cb swarm_cb = { .begin = on_begin, .commit = on_commit, .failed = on_failed, .resync = on_resync,
+static const struct avg_cb swarm_cb = { .begin = on_begin, .commit = on_commit, .failed = on_failed,
+	.resync = on_resync,
 	.grant = on_grant, .event = on_event };
 
 int run_swarm_open(struct run *r, struct err *e)
@@ -293,7 +303,8 @@ int run_swarm_open(struct run *r, struct err *e)
 	if (!trainer_needs_swarm(r->trainer))
 		return 0;
 	struct avg_conf conf = { .run = r->id, .target_batch = s->target_batch, .len = trainer_contribution_len(r->trainer),
-		.data_samples = data_count(r->data, DATA_TRAIN), .group_max = s->group_max, .minority_wait_rounds = s->minority_wait,
+		.data_samples = data_count(r->data, DATA_TRAIN), .group_max = s->group_max,
+		.minority_wait_rounds = s->minority_wait,
 		.client = conf_bool(c->conf, "network", "client"), .micro_batch = s->local.batch };
 	r->avg = avg_new(c->env, c->net, c->chunks, c->dht, &conf, &swarm_cb, r, e);
 	return r->avg ? 0 : -1;

@@ -4,7 +4,8 @@
  *
  *   joiner  RUN_STATE {run, tag} ->  donor   snapshot between two micro-batches
  *           <- {epoch, bytes}                then a transfer under tag
- *           replay of the commits after epoch, then avg_enter as a full member                                        */
+ *           replay of the commits after epoch, then avg_enter as a full member                                       
+ * */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +95,8 @@ static void again(struct sync *s, const char *why)
 	if (s->backoff_us > RETRY_MAX_US)
 		s->backoff_us = RETRY_MAX_US;
 	if (s->tries++ % 5 == 0)
-		run_log(r, LOG_WARN_, "sync.retry", "state from %s: %s; trying another member", s->has_donor ? id_short(&s->donor, who) : "nobody", why);
+		run_log(r, LOG_WARN_, "sync.retry", "state from %s: %s; trying another member", s->has_donor ?
+		id_short(&s->donor, who) : "nobody", why);
 	s->has_donor = false;
 	env_after(r->rs->ctx.env, &s->retry, s->backoff_us);
 }
@@ -216,7 +218,8 @@ void sync_start(struct run *r, const struct id *donor)
 	struct sync *s = xcalloc(1, sizeof *s);
 	struct err e;
 	sync_free(r->sync);
-	*s = (struct sync){ .r = r, .begun_us = env_now(r->rs->ctx.env), .retry = { .fire = retry_fire, .name = "run.sync" } };
+	*s = (struct sync){ .r = r, .begun_us = env_now(r->rs->ctx.env), .retry = { .fire = retry_fire,
+		.name = "run.sync" } };
 	list_init(&s->kept);
 	avg_point_init(&s->point);
 	if (donor) {
@@ -263,7 +266,8 @@ static void caught_up(struct sync *s)
 	struct run *r = s->r;
 	struct err e;
 	uint64_t took = env_now(r->rs->ctx.env) - s->begun_us;
-	run_log(r, LOG_INFO_, "run.synced", "state of epoch %llu after %.3f s", (unsigned long long)r->point.epoch, (double)took / 1e6);
+	run_log(r, LOG_INFO_, "run.synced", "state of epoch %llu after %.3f s", (unsigned long long)r->point.epoch,
+		(double)took / 1e6);
 	r->sync = NULL;
 	sync_free(s);
 	if (avg_enter(r->avg, &r->point, false, &e)) {

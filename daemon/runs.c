@@ -49,7 +49,8 @@ struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply
 		return hit;
 	if (!hits) {
 		const char *near = text_nearest(word, names);
-		err_set(&e, ERR_NOT_FOUND, "no run \"%s\" on this peer%s%s%s; hivectl run list shows them, hivectl run join %s asks the swarm",
+		err_set(&e, ERR_NOT_FOUND,
+			"no run \"%s\" on this peer%s%s%s; hivectl run list shows them, hivectl run join %s asks the swarm",
 			word, near ? "; did you mean " : "", near ? near : "", near ? "?" : "", word);
 	} else
 		err_set(&e, ERR_STATE, "\"%s\" fits %zu runs; give the first digits of the id (hivectl run list)", word, hits);
@@ -63,7 +64,8 @@ struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply
 json_t *runs_local(const json_t *of_spec, const json_t *params)
 {
 	static const char *const over[] = { "data", "batch", "threads" };
-	json_t *out = json_is_object(of_spec) ? json_deep_copy(of_spec) : json_object(), *local = json_object_get(params, "local");
+	json_t *out = json_is_object(of_spec) ? json_deep_copy(of_spec) : json_object(), *local = json_object_get(params,
+		"local");
 	if (local)
 		json_object_update(out, local);
 	for (size_t i = 0; i < sizeof over / sizeof *over; i++) {
@@ -113,7 +115,9 @@ void runs_start(struct runs *rs, const json_t *params, struct reply *reply)
 	list_each(it, &rs->list) {
 		struct run *r = list_entry(it, struct run, link);
 		if (!run_over(r) && r->mine && !strcmp(r->name, s->name)) {
-			err_set(&e, ERR_EXISTS, "run %s is here already (%s); stop it first or give the new one another name with --name", r->name, run_state_name(r));
+			err_set(&e, ERR_EXISTS,
+				"run %s is here already (%s); stop it first or give the new one another name with --name", r->name,
+					run_state_name(r));
 			reply_fail(reply, &e);
 			spec_free(s);
 			return;
@@ -133,7 +137,8 @@ static void resume_one(struct runs *rs, const json_t *row)
 	struct err e;
 	struct id id, author;
 	const char *name = json_string_value(json_object_get(row, "name"));
-	const char *spec = json_string_value(json_object_get(row, "spec")), *local = json_string_value(json_object_get(row, "local"));
+	const char *spec = json_string_value(json_object_get(row, "spec")), *local = json_string_value(json_object_get(row,
+		"local"));
 	json_t *shared = spec ? json_loads(spec, 0, NULL) : NULL, *loc = local ? json_loads(local, 0, NULL) : NULL;
 	struct spec *s = NULL;
 	if (!json_get_hex(row, "run", id.b, 32, &e) && !json_get_hex(row, "author", author.b, 32, &e) && name)

@@ -19,7 +19,8 @@ struct put {
 struct put_call { struct list link; struct put *p; struct id to; struct call *call; };
 struct waiter { struct list link; dht_got_fn *done; void *arg; };
 struct get { struct list waiters; struct dht *d; struct id key; bool latest; struct timer now; };
-struct keep { struct list link; struct dht *d; char *key; char subkey[SUBKEY_MAX + 1]; json_t *value; uint64_t life_ms, next_us; bool sign; };
+struct keep { struct list link; struct dht *d; char *key; char subkey[SUBKEY_MAX + 1]; json_t *value; uint64_t life_ms,
+	next_us; bool sign; };
 struct cached { struct list recs; uint64_t until_us; };
 
 /* ---- put ---- */
@@ -93,7 +94,8 @@ static void put_found(void *arg, const struct dnode *near, size_t n, struct list
 		put_end(p);
 }
 
-static struct rec *rec_make(struct dht *d, const char *key, const char *subkey, const json_t *value, uint64_t life_ms, bool sign, struct err *e)
+static struct rec *rec_make(struct dht *d, const char *key, const char *subkey, const json_t *value, uint64_t life_ms,
+	bool sign, struct err *e)
 {
 	size_t len = 0;
 	if (subkey && strlen(subkey) > SUBKEY_MAX) {
@@ -156,14 +158,16 @@ static void forget_cached(struct dht *d, const struct id *key)
 	free(c);
 }
 
-void dht_put(struct dht *d, const char *key, const char *subkey, json_t *value, uint64_t life_ms, bool sign, dht_stored_fn *done, void *arg)
+void dht_put(struct dht *d, const char *key, const char *subkey, json_t *value, uint64_t life_ms, bool sign,
+	dht_stored_fn *done, void *arg)
 {
 	struct err e;
 	struct rec *rec = rec_make(d, key, subkey, value, life_ms, sign, &e);
 	json_decref(value);
 	if (!rec) {
 		struct refusal *r = xcalloc(1, sizeof *r);
-		*r = (struct refusal){ .t = { .fire = refuse_later, .name = "dht.refuse" }, .d = d, .done = done, .arg = arg, .e = e };
+		*r = (struct refusal){ .t = { .fire = refuse_later, .name = "dht.refuse" }, .d = d, .done = done, .arg = arg,
+			.e = e };
 		list_push(&d->refusals, &r->link);
 		env_after(d->env, &r->t, 1);
 		return;

@@ -6,24 +6,31 @@
 #define DHT_DHT_H
 #include "net/net.h"
 
-struct dht_conf { uint32_t k /* 8 */, alpha /* 3 */, records_max /* 100000 */, per_peer_max /* 10000 */; size_t bytes_max; bool client; uint64_t refresh_us, republish_us; };
+struct dht_conf { uint32_t k /* 8 */, alpha /* 3 */, records_max /* 100000 */, per_peer_max /* 10000 */;
+	size_t bytes_max; bool client; uint64_t refresh_us, republish_us; };
 struct dht;
 struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *conf, struct err *e);
 void dht_free(struct dht *d);
 
-/* Joins through these addresses, forever: unreachable ones are tried again with back-off 0.1 s .. 30 s and shown in status. */
+/* Joins through these addresses, forever: unreachable ones are tried again with back-off 0.1 s .. 30 s and shown in
+ * status. */
 void dht_join(struct dht *d, const struct endpoint *at, size_t n);
-struct dht_state { uint32_t nodes, buckets, records, lookups_open; bool joined; uint32_t join_addresses, join_unreachable; uint64_t next_retry_us; char join_error[160]; };
+struct dht_state { uint32_t nodes, buckets, records, lookups_open; bool joined; uint32_t join_addresses,
+	join_unreachable; uint64_t next_retry_us; char join_error[160]; };
 void dht_state(struct dht *d, struct dht_state *ret);
 
-struct record { char subkey[80]; json_t *value /* borrowed */; uint64_t rank, life_ms /* remaining */; struct id owner; bool is_signed; };
-/* value is stolen. life_ms at most 7 days. done: accepted = replicas (this peer included) that took it; wanted = how many were asked. */
+struct record { char subkey[80]; json_t *value /* borrowed */; uint64_t rank, life_ms /* remaining */; struct id owner;
+	bool is_signed; };
+/* value is stolen. life_ms at most 7 days. done: accepted = replicas (this peer included) that took it; wanted = how
+ * many were asked. */
 typedef void dht_stored_fn(void *arg, uint32_t accepted, uint32_t wanted, const struct err *e);
-void dht_put(struct dht *d, const char *key, const char *subkey /* NULL */, json_t *value, uint64_t life_ms, bool sign, dht_stored_fn *done, void *arg);
+void dht_put(struct dht *d, const char *key, const char *subkey /* NULL */, json_t *value, uint64_t life_ms, bool sign,
+	dht_stored_fn *done, void *arg);
 /* Keeps it stored: republished before it ends until dht_unkeep, with the newest value given. */
 void dht_keep(struct dht *d, const char *key, const char *subkey, json_t *value, uint64_t life_ms, bool sign);
 void dht_unkeep(struct dht *d, const char *key, const char *subkey);
-/* done: n records (n == 0: nobody has it), subkeys merged over the nodes asked, greatest rank wins. latest: ask all k nearest. */
+/* done: n records (n == 0: nobody has it), subkeys merged over the nodes asked, greatest rank wins. latest: ask all k
+ * nearest. */
 typedef void dht_got_fn(void *arg, const struct record *r, size_t n, const struct err *e);
 void dht_get(struct dht *d, const char *key, bool latest, dht_got_fn *done, void *arg);
 /* The up to k nodes nearest to target. */

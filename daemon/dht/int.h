@@ -54,12 +54,14 @@ typedef void batch_fn(void *arg, struct list *good, size_t bad);
 void dht_verify(struct dht *d, struct list *recs, batch_fn *done, void *arg);
 void batches_orphan(struct dht *d);             /* the room closes: results of running jobs are dropped */
 bool rec_must_sign(const struct rec *r);        /* its subkey is a peer's id */
-bool rec_owner_ok(const struct rec *r);           /* the signer of a protected record is the peer that its subkey names */
+/* the signer of a protected record is the peer that its subkey names */
+bool rec_owner_ok(const struct rec *r);
 void rec_sign(struct dht *d, struct rec *r);
 
 /* ---- lookup.c: the iterative search ---- */
 enum look { LOOK_NODES, LOOK_VALUE, LOOK_LATEST };
-typedef void look_fn(void *arg, const struct dnode *near, size_t n, struct list *recs);  /* recs: verified; may be kept by moving out */
+/* recs: verified; may be kept by moving out */
+typedef void look_fn(void *arg, const struct dnode *near, size_t n, struct list *recs);
 struct lookup *lookup_start(struct dht *d, const struct id *target, enum look what, look_fn *done, void *arg);
 void lookups_free(struct dht *d);
 

@@ -109,7 +109,8 @@ struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *con
 		.per_peer_max = d->conf.per_peer_max, .bytes_max = d->conf.bytes_max }, d->hash_key);
 	d->cache = map_new(d->hash_key ^ 1);
 	d->gets = map_new(d->hash_key ^ 2);
-	struct list *lists[] = { &d->lookups, &d->puts, &d->keeps, &d->handovers, &d->batches, &d->refusals, &d->finds, &d->dials };
+	struct list *lists[] = { &d->lookups, &d->puts, &d->keeps, &d->handovers, &d->batches, &d->refusals, &d->finds,
+		&d->dials };
 	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 		list_init(lists[i]);
 	d->tick = (struct timer){ .fire = tick, .name = "dht.tick" };
@@ -171,7 +172,8 @@ json_t *dht_status(struct dht *d)
 	struct dht_state s;
 	dht_state(d, &s);
 	json_t *j = json_pack("{s:b,s:i,s:i,s:i,s:I,s:i,s:i}", "joined", s.joined, "nodes", s.nodes, "buckets", s.buckets,
-		"records", s.records, "bytes", (json_int_t)d->values.bytes, "lookups_open", s.lookups_open, "join_addresses", s.join_addresses);
+		"records", s.records, "bytes", (json_int_t)d->values.bytes, "lookups_open", s.lookups_open, "join_addresses",
+		s.join_addresses);
 	if (s.join_unreachable) {
 		json_object_set_new(j, "join_unreachable", json_integer(s.join_unreachable));
 		json_object_set_new(j, "join_error", json_string(s.join_error));

@@ -29,7 +29,8 @@ static bool target_of(struct request *req, struct id *ret)
 		memcpy(ret->b, req->f.blob, 32);
 		return true;
 	}
-	err_set(&e, ERR_PROTOCOL, "%s: the blob must be a key of 32 bytes, not %zu", kind_name(req->f.kind), req->f.blob_len);
+	err_set(&e, ERR_PROTOCOL, "%s: the blob must be a key of 32 bytes, not %zu", kind_name(req->f.kind),
+		req->f.blob_len);
 	net_refuse(req, &e);
 	return false;
 }
@@ -149,7 +150,8 @@ static void on_store(void *arg, struct request *req)
 		struct list *it;
 		while ((it = list_pop(&recs)))
 			rec_free(list_entry(it, struct rec, link));
-		err_set(&e, ERR_PROTOCOL, "dht_store: malformed records (%u announced, at most %d; values at most %d bytes)", n, STORE_RECS_MAX, VALUE_MAX);
+		err_set(&e, ERR_PROTOCOL, "dht_store: malformed records (%u announced, at most %d; values at most %d bytes)",
+			n, STORE_RECS_MAX, VALUE_MAX);
 		net_refuse(req, &e);
 		return;
 	}
@@ -178,7 +180,8 @@ struct call *store_send(struct dht *d, const struct id *to, struct buf *b, net_d
 	json_t *j = d->conf.client ? json_pack("{s:b}", "client", 1) : NULL;
 	struct blob blob = { .data = b->p, .len = b->len, .release = free, .arg = b->p };
 	*b = (struct buf){ 0 };
-	return net_call(d->net, to, KIND_DHT_STORE, j, blob, CLASS_control, net_deadline(d->net, to, CALL_FLOOR_US), done, arg);
+	return net_call(d->net, to, KIND_DHT_STORE, j, blob, CLASS_control, net_deadline(d->net, to, CALL_FLOOR_US), done,
+		arg);
 }
 
 uint32_t store_accepted(const struct frame *f)

@@ -135,7 +135,8 @@ static int sane(const struct rec *r, uint64_t now_us, uint64_t wall_ms, struct e
 		return err_set(e, ERR_INVALID, "rank %llu is older than its life and 10 minutes of clock difference allow",
 			(unsigned long long)r->rank);
 	if (r->rank > wall_ms + 6 * CLOCK_SLACK_MS)
-		return err_set(e, ERR_INVALID, "rank %llu lies more than an hour in the future: check the clocks", (unsigned long long)r->rank);
+		return err_set(e, ERR_INVALID, "rank %llu lies more than an hour in the future: check the clocks",
+		(unsigned long long)r->rank);
 	return 0;
 }
 
@@ -152,7 +153,8 @@ static int against(struct entry *en, const struct rec *r, struct rec **ret_old, 
 		if (same_key && c->rank == r->rank && c->vlen == r->vlen && !memcmp(c->value, r->value, r->vlen))
 			return 1;
 		if (c->rank >= r->rank)
-			return err_set(e, ERR_STATE, "rank %llu is here, %llu is not newer", (unsigned long long)c->rank, (unsigned long long)r->rank);
+			return err_set(e, ERR_STATE, "rank %llu is here, %llu is not newer", (unsigned long long)c->rank,
+			(unsigned long long)r->rank);
 		if (same_key)
 			*ret_old = c;
 	}

@@ -175,7 +175,8 @@ static json_t *ask(const struct endpoint *at)
 	}
 	busy = (cpu() - busy) / ROUNDS;
 	qsort(best, ROUNDS, sizeof *best, by_value);
-	return json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "transfer_100MB_sender_cpu_ms", busy * 1e3, "hello_ms", cold * 1e3, "trip_us_median", trip[TRIPS / 2] * 1e6,
+	return json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "transfer_100MB_sender_cpu_ms", busy * 1e3, "hello_ms",
+		cold * 1e3, "trip_us_median", trip[TRIPS / 2] * 1e6,
 		"trip_us_p99", trip[TRIPS * 99 / 100] * 1e6, "calls_per_s", calls, "transfer_100MB_ms_median",
 		best[ROUNDS / 2] * 1e3,
 		"transfer_100MB_ms_best", best[0] * 1e3, "transfer_MB_per_s", (double)BIG / 1e6 / best[ROUNDS / 2]);

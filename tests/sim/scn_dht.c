@@ -115,7 +115,8 @@ static bool flag(struct sim *s, void *arg)
 	return *(bool *)arg;
 }
 
-static struct stored put(struct sim *s, int node, const char *key, const char *sub, int value, uint64_t life_ms, bool sign)
+static struct stored put(struct sim *s, int node, const char *key, const char *sub, int value, uint64_t life_ms,
+	bool sign)
 {
 	struct stored st = { 0 };
 	dht_put(dht_of(s, node), key, sub, json_integer(value), life_ms, sign, on_stored, &st);
@@ -325,6 +326,7 @@ static void scn_handover(struct sim *s)
 
 int main(int argc, char **argv)
 {
-	static const struct scn list[] = { SCN(exact), SCN(kill_third), SCN(records), SCN(owner), SCN(restart), SCN(partition), SCN(handover), { 0 } };
+	static const struct scn list[] = { SCN(exact), SCN(kill_third), SCN(records), SCN(owner), SCN(restart),
+		SCN(partition), SCN(handover), { 0 } };
 	return scn_main(list, argc, argv);
 }

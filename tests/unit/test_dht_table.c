@@ -33,7 +33,8 @@ static void collect(void *arg, const struct dnode *n)
 	*(*at)++ = *n;
 }
 
-/* S19: k nearest from the table equals brute force over what the table holds, for k 1..100 and random and member queries. */
+/* S19: k nearest from the table equals brute force over what the table holds, for k 1..100 and random and member
+ * queries. */
 static void test_nearest_is_exact(void **state)
 {
 	struct rng r;
@@ -46,7 +47,8 @@ static void test_nearest_is_exact(void **state)
 		struct id id = random_id(&r);
 		table_seen(&t, &id, &somewhere, 1);
 	}
-	assert_in_range(t.n, 150, 400);         /* 10 000 random ids, buckets of 20: the far half and each nearer half give 20 */
+	/* 10 000 random ids, buckets of 20: the far half and each nearer half give 20 */
+	assert_in_range(t.n, 150, 400);
 	struct dnode *end = all;
 	table_each(&t, collect, &end);
 	assert_int_equal(end - all, t.n);

@@ -13,7 +13,8 @@
 #define WALL 1800000000000ull
 #define S 1000000ull
 
-static struct rec *rec(const char *key, const char *sub, const char *value, uint64_t rank, uint64_t life_ms, uint64_t now)
+static struct rec *rec(const char *key, const char *sub, const char *value, uint64_t rank, uint64_t life_ms,
+	uint64_t now)
 {
 	struct rec *r = xcalloc(1, sizeof *r);
 	list_init(&r->link);
@@ -82,8 +83,10 @@ static void test_ended_is_gone(void **state)
 	assert_null(value_of(&v, "a", "", 100000));
 	assert_int_equal(v.records, 0);
 	assert_int_equal(values_put(&v, rec("a", "", "1", 1, 100, 0), 100000, WALL, &e), PUT_REFUSED);
-	assert_int_equal(values_put(&v, rec("a", "", "1", 0, 100, 0), 1, WALL + 700001, &e), PUT_REFUSED);    /* too old a rank */
-	assert_int_equal(values_put(&v, rec("a", "", "1", 7200000, 100, 0), 1, WALL, &e), PUT_REFUSED);       /* from the future */
+	/* too old a rank */
+	assert_int_equal(values_put(&v, rec("a", "", "1", 0, 100, 0), 1, WALL + 700001, &e), PUT_REFUSED);
+	/* from the future */
+	assert_int_equal(values_put(&v, rec("a", "", "1", 7200000, 100, 0), 1, WALL, &e), PUT_REFUSED);
 	values_done(&v);
 }
 
