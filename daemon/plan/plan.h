@@ -3,8 +3,8 @@
  *
  * The meaning of a plan is the meaning of its list run strictly in order: prologue, `iterations` times the body,
  * epilogue. Lanes and windows only let an instruction start earlier when nobody can tell the difference; the one
- * exception is a reference `<=k`, which takes the newest complete value and so is asynchronous on purpose. plan/tokens.h
- * is that rule.
+ * exception is a reference `<=k`, which takes the newest complete value and so is asynchronous on purpose.
+ * plan/tokens.h is that rule.
  *
  * Index. Every execution of an instruction has an index j, the micro-batch (or step) it works for:
  *   prologue: first + mb     body: first + mb + iteration * step     epilogue: first + mb + iterations * step

@@ -77,7 +77,8 @@ static void launch(struct sim *s, uint32_t k, struct token_run *r)
 	r->user = xmemdup(&span, sizeof span);
 	switch (r->instr->kind) {
 	case PLAN_SEND: predict_send(s, k, r); break;
-	case PLAN_RECV: case PLAN_ALLTOALL: case PLAN_SUM: case PLAN_GATHER: case PLAN_SCATTER: predict_wait(s, k, r); break;
+	case PLAN_RECV: case PLAN_ALLTOALL: case PLAN_SUM: case PLAN_GATHER: case PLAN_SCATTER: predict_wait(s, k, r);
+		break;
 	case PLAN_DROP: predict_end(s, k, r, NULL); break;
 	default: predict_at(s, s->now + (uint64_t)((double)cost_us(s, p, r->instr) / p->speed + 0.5), EVENT_END, k, r);
 	}
