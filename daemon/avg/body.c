@@ -108,16 +108,14 @@ static int get_members(struct rd *r, struct body *b, struct err *e)
 		return err_set(e, ERR_PROTOCOL, "body: %u members do not fit", n);
 	b->m = xcalloc(n, sizeof *b->m);
 	uint64_t in = 0;
-	for (; b->n < n; b->n++) {
-		struct wire_member *m = &b->m[b->n];
-		if (wire_get_member(r, m, e)) {
-			b->n++;
+	while (b->n < n) {
+		struct wire_member *m = &b->m[b->n++];
+		if (wire_get_member(r, m, e))
 			return -1;
-		}
 		if (b->what == BODY_COMMIT && (m->flags & MATE_IN))
 			in += m->samples;
 		if (m->samples >> 48)
-			return err_set(e, ERR_PROTOCOL, "body: member %zu: %llu samples cannot be", b->n, (unsigned long long)m->samples);
+			return err_set(e, ERR_PROTOCOL, "body: member %zu: %llu samples cannot be", b->n - 1, (unsigned long long)m->samples);
 	}
 	if (b->what == BODY_COMMIT && in != b->weight)
 		return err_set(e, ERR_PROTOCOL, "COMMIT: weight %llu, but its members contributed %llu",

@@ -13,6 +13,7 @@
 #define AVG_INT_H
 #include <string.h>
 #include "avg/avg.h"
+#include "avg/planted.h"
 #include "avg/wire.h"
 #include "common/jrpc.h"
 #include "common/list.h"

@@ -1,6 +1,7 @@
 /* Positions are cut from the bottom of the pool, so that holes left by the dead are filled first and `done` stays one
  * interval with a ragged end. */
 #include "avg/ledger.h"
+#include "avg/planted.h"
 
 uint64_t ledger_want(double share, uint32_t micro)
 {
@@ -12,7 +13,7 @@ uint64_t ledger_want(double share, uint32_t micro)
 
 uint64_t ledger_cut(struct ranges *taken, uint64_t limit, uint64_t n, struct ranges *ret)
 {
-	uint64_t at = 0, cut = 0, end = limit ? limit : UINT64_MAX;
+	uint64_t at = PLANTED(PLANT_LOST_RANGE) && taken->n ? taken->v[taken->n - 1].hi : 0, cut = 0, end = limit ? limit : UINT64_MAX;
 	struct ranges fresh = { 0 };
 	for (size_t i = 0; cut < n && at < end && i <= taken->n; i++) {
 		uint64_t hi = i < taken->n ? taken->v[i].lo : end;
@@ -27,9 +28,8 @@ uint64_t ledger_cut(struct ranges *taken, uint64_t limit, uint64_t n, struct ran
 			at = taken->v[i].hi;
 	}
 	ranges_add_all(ret, &fresh);
-#if BUG != 12                                   /* lost range: the same positions are cut again */
-	ranges_add_all(taken, &fresh);
-#endif
+	if (!PLANTED(PLANT_GRANT_TWICE))
+		ranges_add_all(taken, &fresh);
 	ranges_free(&fresh);
 	return cut;
 }
@@ -40,10 +40,8 @@ bool ledger_claim(const struct ranges *done, struct ranges *claimed, const struc
 		return false;
 	if (limit && claim->n && claim->v[claim->n - 1].hi > limit)
 		return false;
-#if BUG != 11                                   /* double count */
-	if (ranges_overlap(claim, done) || ranges_overlap(claim, claimed))
+	if (!PLANTED(PLANT_DOUBLE_COUNT) && (ranges_overlap(claim, done) || ranges_overlap(claim, claimed)))
 		return false;
-#endif
 	ranges_add_all(claimed, claim);
 	return true;
 }

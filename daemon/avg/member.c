@@ -215,11 +215,7 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 		return err_set(e, ERR_PROTOCOL, "not a BEGIN");
 	if (a->state != AVG_IN || a->leaving)
 		return err_set(e, ERR_BUSY, "this peer is not in the swarm now");
-#if BUG == 17                                   /* prev is not checked */
-	if (b->epoch != a->point.epoch) {
-#else
-	if (!same_point(a, b->epoch, b->prev)) {
-#endif
+	if (!same_point(a, b->epoch, b->prev) && !(PLANTED(PLANT_PREV_IGNORED) && b->epoch == a->point.epoch)) {
 		if (from && b->epoch < a->point.epoch)
 			redirect_to(a, from, "redirect");
 		else if (from && !(a->round && a->round->commit))
@@ -227,12 +223,10 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 		return err_set(e, ERR_STATE, "a BEGIN for epoch %llu; this peer is at %llu or has another history",
 			(unsigned long long)b->epoch, (unsigned long long)a->point.epoch);
 	}
-#if BUG != 15                                   /* term ignored */
 	uint64_t term = b->term;
 	json_get_u64(req->f.json, "term", &term, NULL);
-	if (term < a->term)
+	if (term < a->term && !PLANTED(PLANT_TERM_IGNORED))
 		return err_set(e, ERR_STATE, "term %llu is over, this is %u", (unsigned long long)term, a->term);
-#endif
 	if (!from || !from->member)
 		return err_set(e, ERR_STATE, "the sender is no member here");
 	return 0;
@@ -336,9 +330,8 @@ void member_attempt(struct round *r, const struct attempt *at, struct request *r
 		r->w[i] = at->samples[i];
 		r->total += at->samples[i];
 	}
-#if BUG != 16                                   /* forgotten timer */
-	env_after(a->env, &r->late, r->data_us);
-#endif
+	if (!PLANTED(PLANT_NO_TIMER))
+		env_after(a->env, &r->late, r->data_us);
 	round_touch(r);
 	if (r->mean_is_x) {
 		member_check(r);

@@ -53,7 +53,8 @@ static size_t find(const struct ranges *r, uint64_t x, bool strict)
 static void splice(struct ranges *r, size_t at, size_t del, const struct range *with, size_t ins)
 {
 	reserve(r, r->n - del + ins);
-	memmove(r->v + at + ins, r->v + at + del, (r->n - at - del) * sizeof *r->v);
+	if (r->n > at + del)
+		memmove(r->v + at + ins, r->v + at + del, (r->n - at - del) * sizeof *r->v);
 	if (ins)
 		memcpy(r->v + at, with, ins * sizeof *with);
 	r->n = r->n - del + ins;

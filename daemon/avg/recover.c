@@ -308,7 +308,7 @@ static void finish(struct recover *v)
 	uint32_t attempt = v->attempt;
 	v->bytes = (struct buf){ 0 };
 	recover_free(a);
-	if (best == HOLDS_COMMIT)
+	if (best == HOLDS_COMMIT && !PLANTED(PLANT_COMMIT_NOT_REPEATED))
 		repeat_commit(a, &bytes, &from);
 	else if (best == HOLDS_ROUND)
 		finish_round(a, &bytes, &from, attempt);

@@ -328,6 +328,8 @@ static void stop(void *app)
 {
 	struct apeer *p = app;
 	p->env->ops->detach(p->env);
+	env_timer(p->env, &p->step, 0);
+	env_timer(p->env, &p->sync, 0);
 	avg_free(p->avg);
 	chunks_free(p->chunks);
 	net_free(p->net);
