@@ -130,6 +130,8 @@ static int take_line(struct peer *p, const json_t *j, const struct spec *s, stru
 		return take_sum(p, j, e);
 	if (!strcmp(ev, "end") && !strcmp(kind, "VEC") && !strcmp(text(j, "fn"), "mean") && p->open.nmicro)
 		p->open.micro[p->open.nmicro - 1].mean = true;
+	if (!strcmp(ev, "dropped"))
+		step_done(&p->open);
 	if (!strcmp(ev, "commit"))
 		return take_commit(p, j, s, e);
 	if (!strcmp(ev, "applied"))

@@ -73,12 +73,18 @@ static void contribute(struct trainer *t)
 	t->cb.contribute(t->arg, t->begin_epoch, x, t->samples, &t->claimed);
 }
 
-/* The first commit of the list goes where SUM wants it. */
+/* The first commit of the list goes where SUM wants it, over this peer's sum: a micro-batch that ended after the commit
+ * had come is in no sum any more. Its positions come again. */
 static void deliver(struct trainer *t)
 {
 	struct commit *c = list_entry(list_pop(&t->commits), struct commit, link);
 	struct exec_wait *w = t->sum_wait;
 
+	if (t->samples) {
+		trainer_line(t, "\"ev\":\"dropped\",\"samples\":%llu", (unsigned long long)t->samples);
+		trainer_reset_epoch(t);
+		load_regrant(t);
+	}
 	if (c->mean && t->sum_to != c->mean)
 		memcpy(t->sum_to, c->mean, c->bytes);
 	big_free(c->mean, c->bytes);

@@ -1,6 +1,6 @@
 /* Runs the paper plans of plan_kit.h with the executor of train/ in virtual time and holds it against the predictor:
- * the programs test_exec_* are the sources of test_plan_* again, compiled with -DKIT_EXEC. The world here (clock, lanes,
- * links, mail, collectives) is written anew from predict.h's words. */
+ * the programs test_exec_* are the sources of test_plan_* again, compiled with -DKIT_EXEC. The world here (clock,
+ * lanes, links, mail, collectives) is written anew from predict.h's words. */
 #ifndef TESTS_EXEC_KIT_H
 #define TESTS_EXEC_KIT_H
 #include "exec_mail.h"

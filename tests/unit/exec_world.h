@@ -1,4 +1,5 @@
-/* The world of exec_kit.h: virtual time, lanes without limit, links that carry one transfer at a time in each direction. */
+/* The world of exec_kit.h: virtual time, lanes without limit, links that carry one transfer at a time in each
+ * direction. */
 #ifndef TESTS_EXEC_WORLD_H
 #define TESTS_EXEC_WORLD_H
 #include "common/heap.h"

@@ -1,6 +1,6 @@
 /* The executor with real kernels: a model cut in pieces, with rematerialization, weights and gradients in slices,
- * over two tiers, gives the bytes of the whole; plans that ask for what cannot be are refused with their reason; network
- * instructions that fail are planned anew. */
+ * over two tiers, gives the bytes of the whole; plans that ask for what cannot be are refused with their reason;
+ * network instructions that fail are planned anew. */
 #include "t.h"
 #include "kernels/gemm.h"
 #include "sim.h"

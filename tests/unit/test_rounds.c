@@ -193,6 +193,42 @@ static void test_follower(void **state)
 	kit_close(&k);
 }
 
+/* A commit strikes at any moment: a micro-batch that ends between its arrival and the step is not counted into the next
+ * epoch, whose sums it is not in; its positions come again. */
+static void test_commit_any_time(void **state)
+{
+	for (uint64_t at = 1; at < 400; at += 3) {
+		struct kit k;
+		struct bare b;
+		real *mean;
+
+		kit_open(&k, spec_text(1000, "hivemind", "", ""), NULL, false);
+		bare_open(&b, &k, trainer_model(k.t));
+		mean = calloc(b.n, sizeof(real));
+		kit_grant(&k, 0, 160);
+		trainer_start(k.t);
+		sim_run_for(k.sim, at);
+		commit(&k, mean, 0);
+		kit_grant(&k, 0, 160);          /* what it had done is its own again */
+		while (k.applied < 1)
+			sim_run_for(k.sim, 1);
+		trainer_begin(k.t, 1);
+		until_contributed(&k);
+		assert_true(k.contributed <= 8);
+		commit(&k, mean, 0);
+		kit_run(&k, 2);
+		trainer_start(k.t);
+		kit_grant(&k, 0, 160);
+		sim_run_for(k.sim, 100000);
+		trainer_begin(k.t, 2);
+		until_contributed(&k);
+		assert_int_equal(k.contributed, 160);   /* all of it, once */
+		free(mean);
+		bare_close(&b);
+		kit_close(&k);
+	}
+}
+
 /* A second begin of the same round is answered again. */
 static void test_begin_again(void **state)
 {
@@ -421,7 +457,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_interrupt), cmocka_unit_test(test_failed), cmocka_unit_test(test_left_out),
-		cmocka_unit_test(test_follower), cmocka_unit_test(test_begin_again), cmocka_unit_test(test_pause),
+		cmocka_unit_test(test_follower), cmocka_unit_test(test_commit_any_time),
+		cmocka_unit_test(test_begin_again), cmocka_unit_test(test_pause),
 		cmocka_unit_test(test_local), cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_one_bad),
 		cmocka_unit_test(test_memory), cmocka_unit_test(test_validation),
 	};
