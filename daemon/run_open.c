@@ -1,4 +1,5 @@
-/* The first state of a run: its data set is found, opened and checked off the loop; then the trainer and the averager are
+/* The first state of a run: its data set is found, opened and checked off the loop; then the trainer and the averager
+ * are
  * built, and what the author started gets its id. */
 #include <stdio.h>
 #include <stdlib.h>

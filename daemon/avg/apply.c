@@ -109,8 +109,10 @@ void apply_commit(struct round *r)
 	struct avg *a = r->a;
 	const struct body *c = r->commit;
 	const float *mean = r->mean_is_x ? r->x : r->mean;
-	struct avg_commit out = { .epoch = c->epoch, .point = &a->point, .term = c->term, .attempts = c->attempt + 1, .minority = c->minority,
-		.weight = c->weight, .begin_us = r->begun_us, .end_us = now_of(a), .bytes_out = r->bytes_out, .bytes_in = r->bytes_in };
+	struct avg_commit out = { .epoch = c->epoch, .point = &a->point, .term = c->term, .attempts = c->attempt + 1,
+		.minority = c->minority,
+		.weight = c->weight, .begin_us = r->begun_us, .end_us = now_of(a), .bytes_out = r->bytes_out,
+		.bytes_in = r->bytes_in };
 	struct id *left = xcalloc(c->n + 1, sizeof *left);
 	for (size_t i = 0; i < c->n; i++) {
 		const struct wire_member *m = &c->m[i];

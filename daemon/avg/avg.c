@@ -28,7 +28,8 @@ static void conf_defaults(struct avg_conf *c)
 		c->micro_batch = 1;
 }
 
-struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, struct dht *dht, const struct avg_conf *conf,
+struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, struct dht *dht,
+	const struct avg_conf *conf,
 	const struct avg_cb *cb, void *arg, struct err *e)
 {
 	if (!conf->len || !conf->target_batch) {

@@ -56,7 +56,8 @@ struct avg_commit {
 	const struct id *left_out; size_t left_out_n;   /* members of BEGIN that are not in C */
 	const struct ranges *grant;             /* positions that are this peer's to process next */
 };
-enum avg_why { AVG_FORK /* lost to a longer chain */, AVG_BEHIND /* the others are ahead */, AVG_DIVERGED /* my digest differs */, AVG_MISSED /* committed without my hearing the mean */ };
+enum avg_why { AVG_FORK /* lost to a longer chain */, AVG_BEHIND /* the others are ahead */,
+	AVG_DIVERGED /* my digest differs */, AVG_MISSED /* committed without my hearing the mean */ };
 
 struct avg_cb {
 	/* BEGIN reached this peer: stop adding, call avg_contribute now or soon. */
@@ -83,22 +84,29 @@ bool avg_busy(const struct avg *a);
  * queues) while it downloads state; call avg_enter again with follower = false and the caught-up point. */
 int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e);
 void avg_meet(struct avg *a, const struct id *peer);    /* a peer that may be in the run (found by other means) */
-/* samples accumulated in this epoch so far and the positions they came from (copied); rate in samples/s. Call after every micro-batch. */
+/* samples accumulated in this epoch so far and the positions they came from (copied); rate in samples/s. Call after
+ * every micro-batch. */
 void avg_progress(struct avg *a, uint64_t samples, double rate, const struct ranges *claimed);
-/* x: len floats, the MEAN over the peer's samples; stays the caller's and unchanged until commit, failed or resync. NULL with 0 samples = nothing. */
+/* x: len floats, the MEAN over the peer's samples; stays the caller's and unchanged until commit, failed or resync.
+ * NULL with 0 samples = nothing. */
 void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed);
-void avg_applied(struct avg *a, uint64_t epoch, const uint8_t params_digest[16]);  /* compared with the others' (design 9) */
-void avg_hold(struct avg *a, bool hold);        /* this peer pauses: stays a member, contributes nothing, does not delay others */
+/* compared with the others' (design 9) */
+void avg_applied(struct avg *a, uint64_t epoch, const uint8_t params_digest[16]);
+/* this peer pauses: stays a member, contributes nothing, does not delay others */
+void avg_hold(struct avg *a, bool hold);
 typedef void avg_left_fn(void *arg);
 void avg_leave(struct avg *a, avg_left_fn *done, void *arg);    /* hands back ranges, says goodbye, then done */
-/* A signed change of hyperparameters, from epoch on (0 = the next BEGIN). done: agreed epoch, or why not. Steals patch. */
+/* A signed change of hyperparameters, from epoch on (0 = the next BEGIN). done: agreed epoch, or why not. Steals
+ * patch. */
 typedef void avg_proposed_fn(void *arg, uint64_t epoch, uint64_t version, const struct err *e);
 void avg_propose(struct avg *a, json_t *patch, uint64_t from_epoch, avg_proposed_fn *done, void *arg);
 
-struct avg_member { struct id id; uint64_t samples, epoch; double rate; bool leader, live, follower, hold, client; char absent[48]; };
+struct avg_member { struct id id; uint64_t samples, epoch; double rate; bool leader, live, follower, hold, client;
+	char absent[48]; };
 struct avg_view {
 	uint64_t epoch; uint32_t term; bool in_round, alone; struct id leader; uint64_t total_samples, target;
-	double rate_total; uint64_t eta_us; const char *state; /* "joining" "accumulating" "averaging" "recovering" "following" */
+	/* "joining" "accumulating" "averaging" "recovering" "following" */
+	double rate_total; uint64_t eta_us; const char *state;
 	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us;
 };
 void avg_view(struct avg *a, struct avg_view *ret);

@@ -17,8 +17,10 @@ static int by_id(const void *x, const void *y)
 
 void body_put_member(const struct avg *a, const struct mate *m, struct wire_member *ret)
 {
-	*ret = (struct wire_member){ .id = m->id, .at = m->at, .flags = m->flags, .rate = m->rate, .bandwidth = m->bandwidth,
-		.micro = m == a->me ? a->conf.micro_batch : m->micro, .grant = m->grant };   /* grant is lent: for encoding only */
+	*ret = (struct wire_member){ .id = m->id, .at = m->at, .flags = m->flags, .rate = m->rate,
+		.bandwidth = m->bandwidth,
+		/* grant is lent: for encoding only */
+		.micro = m == a->me ? a->conf.micro_batch : m->micro, .grant = m->grant };
 }
 
 void body_sign(struct avg *a, const struct body *b, struct buf *ret)
@@ -36,7 +38,8 @@ int body_open(struct avg *a, struct body *ret, const void *p, size_t n, const st
 	if (body_decode(ret, p, n - SIG_BYTES, e))
 		return -1;
 	if (!id_eq(&ret->run, &a->conf.run) || ret->len != a->conf.len) {
-		err_set(e, ERR_MISMATCH, "a round of another run or length (%llu, here %zu)", (unsigned long long)ret->len, a->conf.len);
+		err_set(e, ERR_MISMATCH, "a round of another run or length (%llu, here %zu)", (unsigned long long)ret->len,
+			a->conf.len);
 		body_free(ret);
 		return -1;
 	}
@@ -201,7 +204,8 @@ struct lead *lead_new(struct round *r)
 
 void lead_begin(struct avg *a)
 {
-	struct body b = { .what = BODY_BEGIN, .run = a->conf.run, .leader = a->me->id, .epoch = a->point.epoch, .term = a->term,
+	struct body b = { .what = BODY_BEGIN, .run = a->conf.run, .leader = a->me->id, .epoch = a->point.epoch,
+		.term = a->term,
 		.len = a->conf.len };
 	struct buf bytes = { 0 };
 	struct err e;
@@ -222,7 +226,8 @@ void lead_begin(struct avg *a)
 		return;
 	}
 	struct lead *l = lead_new(r);
-	env_after(a->env, &l->timer, r->b.ready_us);
+	if (!PLANTED(PLANT_NO_TIMER))
+		env_after(a->env, &l->timer, r->b.ready_us);
 	for (size_t i = 0; i < r->b.n; i++)
 		if ((int)i != r->me)
 			lead_send_begin(r, i);

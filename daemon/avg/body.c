@@ -80,7 +80,8 @@ static int get_head(struct rd *r, struct body *b, struct err *e)
 	uint8_t version = rd_u8(r);
 	b->what = rd_u8(r);
 	if (version != BODY_VERSION || (b->what != BODY_BEGIN && b->what != BODY_COMMIT))
-		return err_set(e, ERR_PROTOCOL, "body of version %u, kind %u; expected version %d", version, b->what, BODY_VERSION);
+		return err_set(e, ERR_PROTOCOL, "body of version %u, kind %u; expected version %d", version, b->what,
+		BODY_VERSION);
 	get_bytes(r, b->run.b, 32);
 	get_bytes(r, b->leader.b, 32);
 	b->epoch = rd_u64(r);
@@ -115,7 +116,8 @@ static int get_members(struct rd *r, struct body *b, struct err *e)
 		if (b->what == BODY_COMMIT && (m->flags & MATE_IN))
 			in += m->samples;
 		if (m->samples >> 48)
-			return err_set(e, ERR_PROTOCOL, "body: member %zu: %llu samples cannot be", b->n - 1, (unsigned long long)m->samples);
+			return err_set(e, ERR_PROTOCOL, "body: member %zu: %llu samples cannot be", b->n - 1,
+			(unsigned long long)m->samples);
 	}
 	if (b->what == BODY_COMMIT && in != b->weight)
 		return err_set(e, ERR_PROTOCOL, "COMMIT: weight %llu, but its members contributed %llu",
@@ -137,10 +139,12 @@ static int get_parts(struct rd *r, struct body *b, struct err *e)
 		p->len = rd_u64(r);
 		get_bytes(r, p->hash, 16);
 		if (p->owner >= b->n || p->off != at || !p->len || p->len > b->len - at)
-			return err_set(e, ERR_PROTOCOL, "body: part %zu does not continue the one before or has no owner", b->parts);
+			return err_set(e, ERR_PROTOCOL, "body: part %zu does not continue the one before or has no owner",
+			b->parts);
 		at += p->len;
 	}
-	return at == b->len ? 0 : err_set(e, ERR_PROTOCOL, "body: the parts end at %llu of %llu", (unsigned long long)at, (unsigned long long)b->len);
+	return at == b->len ? 0 : err_set(e, ERR_PROTOCOL, "body: the parts end at %llu of %llu", (unsigned long long)at,
+		(unsigned long long)b->len);
 }
 
 static int get_proposals(struct rd *r, struct body *b, struct err *e)

@@ -150,7 +150,8 @@ static void send_results(struct op *o)
 		if (i == o->me || o->hi == o->lo)
 			continue;
 		tag_of(o, 'r', o->me, i, &tag);
-		o->result_out[i].x = xfer_send(o->c->chunks, &o->members[i], &tag, o->x + o->lo, (o->hi - o->lo) * sizeof(float),
+		o->result_out[i].x = xfer_send(o->c->chunks, &o->members[i], &tag, o->x + o->lo,
+			(o->hi - o->lo) * sizeof(float),
 			CLASS_activation, o->deadline_us, result_over, &o->result_out[i]);
 	}
 }
@@ -178,7 +179,8 @@ static void try_sum(struct op *o)
 		return;
 	o->summing = true;
 	size_t bytes = (o->hi - o->lo) * sizeof(float) * o->n;
-	o->job = (struct job){ .name = "coll.sum", .lane = env_lane(o->c->env, "reduce"), .run = sum_run, .done = sum_done, .cost_us = bytes / 2000 };
+	o->job = (struct job){ .name = "coll.sum", .lane = env_lane(o->c->env, "reduce"), .run = sum_run, .done = sum_done,
+		.cost_us = bytes / 2000 };
 	if (bytes > FEW) {
 		env_work(o->c->env, &o->job);
 		return;
@@ -203,7 +205,8 @@ static void piece_over(void *arg, struct xfer *x, const struct err *e)
 
 /* ---- start ---- */
 
-static struct xfer *receive(struct op *o, struct piece *p, char what, uint32_t from, float *to, size_t n, xfer_done_fn *over)
+static struct xfer *receive(struct op *o, struct piece *p, char what, uint32_t from, float *to, size_t n,
+	xfer_done_fn *over)
 {
 	struct id tag;
 	tag_of(o, what, from, o->me, &tag);
@@ -227,7 +230,8 @@ static void start(struct op *o)
 		if (hi > lo) {
 			o->left++;
 			tag_of(o, 'x', o->me, i, &tag);
-			o->out[i].x = xfer_send(o->c->chunks, &o->members[i], &tag, o->x + lo, (hi - lo) * sizeof(float), CLASS_activation,
+			o->out[i].x = xfer_send(o->c->chunks, &o->members[i], &tag, o->x + lo, (hi - lo) * sizeof(float),
+				CLASS_activation,
 				o->deadline_us, piece_over, &o->out[i]);
 		}
 	}
@@ -245,11 +249,13 @@ static void start(struct op *o)
 	try_sum(o);
 }
 
-void coll_allreduce(struct coll *c, const struct coll_group *g, uint64_t seq, float *x, size_t len, enum coll_op op, uint64_t deadline_us,
+void coll_allreduce(struct coll *c, const struct coll_group *g, uint64_t seq, float *x, size_t len, enum coll_op op,
+	uint64_t deadline_us,
 	coll_done_fn *done, void *arg)
 {
 	struct op *o = xcalloc(1, sizeof *o);
-	*o = (struct op){ .c = c, .tag = g->tag, .n = g->n, .me = g->me, .seq = seq, .deadline_us = deadline_us, .op = op, .x = x, .len = len,
+	*o = (struct op){ .c = c, .tag = g->tag, .n = g->n, .me = g->me, .seq = seq, .deadline_us = deadline_us, .op = op,
+		.x = x, .len = len,
 		.hi = len, .done = done, .arg = arg, .direct = len * sizeof(float) <= DIRECT };
 	o->later = (struct timer){ .fire = later, .name = "coll.end" };
 	o->members = xmemdup(g->members, g->n * sizeof *g->members);
@@ -269,7 +275,8 @@ void coll_allreduce(struct coll *c, const struct coll_group *g, uint64_t seq, fl
 	o->raw = big_alloc((o->hi - o->lo) * sizeof(float) * o->n);
 	if (!o->raw && o->hi > o->lo) {
 		struct err e;
-		err_set(&e, ERR_NOMEM, "all-reduce of %zu floats over %u members: no memory for %zu bytes", len, g->n, (o->hi - o->lo) * sizeof(float) * o->n);
+		err_set(&e, ERR_NOMEM, "all-reduce of %zu floats over %u members: no memory for %zu bytes", len, g->n,
+			(o->hi - o->lo) * sizeof(float) * o->n);
 		end(o, &e);
 		return;
 	}

@@ -1,4 +1,5 @@
-/* The leader writes the COMMIT: who counted with which positions, what everybody is given next, the hashes of the parts,
+/* The leader writes the COMMIT: who counted with which positions, what everybody is given next, the hashes of the
+ * parts,
  * the hyperparameters. Its bytes are signed and sent to all; the leader applies them like everybody else. */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,8 @@ static bool in_round(const struct round *r, const struct mate *m)
 }
 
 /* What remains promised to m, brought up to its share; `taken` grows with it. */
-static void next_grant(struct avg *a, struct mate *m, const struct ranges *claimed, struct ranges *taken, struct ranges *ret)
+static void next_grant(struct avg *a, struct mate *m, const struct ranges *claimed, struct ranges *taken,
+	struct ranges *ret)
 {
 	ranges_copy(ret, &m->grant);
 	ranges_sub_all(ret, claimed);
@@ -73,7 +75,8 @@ static void grants(struct avg *a, struct body *c)
 static void build(struct round *r, struct body *c)
 {
 	struct avg *a = r->a;
-	*c = (struct body){ .what = BODY_COMMIT, .run = a->conf.run, .leader = a->me->id, .epoch = r->b.epoch + 1, .term = r->term,
+	*c = (struct body){ .what = BODY_COMMIT, .run = a->conf.run, .leader = a->me->id, .epoch = r->b.epoch + 1,
+		.term = r->term,
 		.attempt = r->attempt, .minority = r->lead->minority, .len = r->b.len, .params_version = r->b.params_version,
 		.params = json_incref(r->b.params) };
 	memcpy(c->prev, r->b.prev, DIGEST);
@@ -109,7 +112,8 @@ void commit_send(struct avg *a, const struct body *c, const struct buf *bytes)
 		json_t *j = hub_json(a);
 		json_object_set_new(j, "term", json_integer(a->term));
 		MARK(a, "avg.commit.before");
-		net_call(a->net, &c->m[i].id, KIND_AVG_COMMIT, j, blob_copy(bytes->p, bytes->len), CLASS_control, COMMIT_US, told, NULL);
+		net_call(a->net, &c->m[i].id, KIND_AVG_COMMIT, j, blob_copy(bytes->p, bytes->len), CLASS_control, COMMIT_US,
+			told, NULL);
 		MARK(a, "avg.commit.after");
 	}
 }

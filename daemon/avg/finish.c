@@ -118,7 +118,8 @@ int member_commit(struct avg *a, struct body *c, const void *bytes, size_t n, st
 	if (c->what != BODY_COMMIT)
 		return err_set(e, ERR_PROTOCOL, "not a COMMIT");
 	if (a->state != AVG_IN || c->epoch != a->point.epoch + 1 || memcmp(c->prev, a->point.prev, DIGEST))
-		return err_set(e, ERR_STATE, "a COMMIT of epoch %llu on another history; this peer is at %llu", (unsigned long long)c->epoch,
+		return err_set(e, ERR_STATE, "a COMMIT of epoch %llu on another history; this peer is at %llu",
+		(unsigned long long)c->epoch,
 			(unsigned long long)a->point.epoch);
 	if (a->round && a->round->commit)
 		return 0;
@@ -135,7 +136,8 @@ int member_commit(struct avg *a, struct body *c, const void *bytes, size_t n, st
 	buf_put(&r->commit_bytes, bytes, n);
 	recover_free(a);
 	c = r->commit;
-	if (!r->mean_is_x && (!r->attempted || r->attempt != c->attempt)) {     /* its last ATTEMPT has not come: the COMMIT says the same */
+	/* its last ATTEMPT has not come: the COMMIT says the same */
+	if (!r->mean_is_x && (!r->attempted || r->attempt != c->attempt)) {
 		uint16_t *owner = xcalloc(c->parts + 1, sizeof *owner);
 		for (size_t p = 0; p < c->parts; p++)
 			owner[p] = c->part[p].owner < r->b.n ? c->part[p].owner : 0;

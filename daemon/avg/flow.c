@@ -1,4 +1,5 @@
-/* Parts on their way. A member sends piece p of its gradient to p's owner; the owner keeps what it got until COMMIT, sums
+/* Parts on their way. A member sends piece p of its gradient to p's owner; the owner keeps what it got until COMMIT,
+ * sums
  * over C in member order when all of C is there, and sends the same bytes to everybody; it reads its own result from
  * the same buffer. An attempt only changes owners and weights: what is there already is not sent again. */
 #include <stdlib.h>
@@ -43,7 +44,8 @@ void spare_put(struct avg *a, void *p, size_t bytes)
 
 /* ---- names of transfers ---- */
 
-static void tag_of(const struct round *r, char what, uint32_t attempt, size_t part, const struct id *from, const struct id *to, struct id *ret)
+static void tag_of(const struct round *r, char what, uint32_t attempt, size_t part, const struct id *from,
+	const struct id *to, struct id *ret)
 {
 	struct buf b = { 0 };
 	buf_put(&b, r->a->conf.run.b, 32);
@@ -114,7 +116,8 @@ static int open_raw(struct round *r, size_t p)
 			return -1;              /* stays missing: the leader gives the part to another */
 		rp->in[i] = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
 		tag_of(r, 'x', 0, p, who(r, i), who(r, (size_t)r->me), &tag);
-		rp->in[i].x = xfer_recv(r->a->chunks, who(r, i), &tag, rp->raw[i], rp->len * sizeof(float), 0, raw_arrived, &rp->in[i]);
+		rp->in[i].x = xfer_recv(r->a->chunks, who(r, i), &tag, rp->raw[i], rp->len * sizeof(float), 0, raw_arrived,
+			&rp->in[i]);
 	}
 	return 0;
 }
@@ -159,7 +162,8 @@ static void send_piece(struct round *r, size_t p)
 	rp->x_out = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->owner };
 	tag_of(r, 'x', 0, p, who(r, (size_t)r->me), who(r, rp->owner), &tag);
 	MARK(r->a, "avg.data.before");
-	rp->x_out.x = xfer_send(r->a->chunks, who(r, rp->owner), &tag, r->x + rp->off, rp->len * sizeof(float), CLASS_weight_grad,
+	rp->x_out.x = xfer_send(r->a->chunks, who(r, rp->owner), &tag, r->x + rp->off, rp->len * sizeof(float),
+		CLASS_weight_grad,
 		give_up_at(r), piece_sent, &rp->x_out);
 	MARK(r->a, "avg.data.after");
 }
@@ -254,11 +258,13 @@ void flow_try(struct round *r, size_t p)
 	if (!r->attempted || r->closed || rp->owner != r->me || rp->ready || rp->summing || !all_there(r, rp))
 		return;
 	struct sum_job *s = xcalloc(1, sizeof *s);
-	*s = (struct sum_job){ .r = r, .part = p, .attempt = r->attempt, .total = r->total, .out = r->mean + rp->off, .n = rp->len,
+	*s = (struct sum_job){ .r = r, .part = p, .attempt = r->attempt, .total = r->total, .out = r->mean + rp->off,
+		.n = rp->len,
 		.t = xcalloc(r->b.n, sizeof *s->t) };
 	for (size_t i = 0; i < r->b.n; i++)
 		if (r->w[i])
-			s->t[s->terms++] = (struct reduce_term){ .x = (int)i == r->me ? r->x + rp->off : rp->raw[i], .weight = r->w[i] };
+			s->t[s->terms++] = (struct reduce_term){ .x = (int)i == r->me ? r->x + rp->off : rp->raw[i],
+			.weight = r->w[i] };
 	rp->summing = true;
 	r->jobs++;
 	r->a->x_jobs++;
@@ -275,7 +281,8 @@ void flow_try(struct round *r, size_t p)
 /* ---- results ---- */
 
 /* The hash of a large part is a job: nothing on the loop is as long as the vector. */
-struct hash_job { struct job job; struct round *r; size_t part; uint32_t attempt; const float *p; size_t bytes; uint8_t hash[16]; };
+struct hash_job { struct job job; struct round *r; size_t part; uint32_t attempt; const float *p; size_t bytes;
+	uint8_t hash[16]; };
 
 static void hash_run(struct job *j)
 {
@@ -311,8 +318,10 @@ static void result_arrived(void *arg, struct xfer *x, const struct err *e)
 	f->done = true;
 	r->bytes_in += rp->len * sizeof(float);
 	struct hash_job *h = xcalloc(1, sizeof *h);
-	*h = (struct hash_job){ .r = r, .part = f->part, .attempt = r->attempt, .p = r->mean + rp->off, .bytes = rp->len * sizeof(float) };
-	h->job = (struct job){ .name = "avg.hash", .lane = env_lane(r->a->env, "reduce"), .run = hash_run, .done = hash_done,
+	*h = (struct hash_job){ .r = r, .part = f->part, .attempt = r->attempt, .p = r->mean + rp->off,
+		.bytes = rp->len * sizeof(float) };
+	h->job = (struct job){ .name = "avg.hash", .lane = env_lane(r->a->env, "reduce"), .run = hash_run,
+		.done = hash_done,
 		.cost_us = h->bytes / 8000 };
 	r->jobs++;
 	if (h->bytes > FEW) {
@@ -329,7 +338,8 @@ static void want_result(struct round *r, size_t p)
 	struct id tag;
 	rp->result_in = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->owner };
 	tag_of(r, 'r', r->attempt, p, who(r, rp->owner), who(r, (size_t)r->me), &tag);
-	rp->result_in.x = xfer_recv(r->a->chunks, who(r, rp->owner), &tag, r->mean + rp->off, rp->len * sizeof(float), 0, result_arrived, &rp->result_in);
+	rp->result_in.x = xfer_recv(r->a->chunks, who(r, rp->owner), &tag, r->mean + rp->off, rp->len * sizeof(float), 0,
+		result_arrived, &rp->result_in);
 }
 
 /* Weights, attempt number and total are set; the owners change here. */

@@ -43,7 +43,8 @@ static uint64_t oldest(const struct avg *a)
 	return n ? a->past[(a->npast - n) % HISTORY].epoch : a->point.epoch;
 }
 
-enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples, const void *past, size_t n)
+enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples,
+	const void *past, size_t n)
 {
 	uint64_t theirs_oldest = epoch;
 	if (same_point(a, epoch, prev))

@@ -11,7 +11,8 @@ struct hub { struct net *net; struct list avgs; };
 
 static const struct { enum kind kind; void (*fn)(struct avg *a, struct request *req); } handlers[] = {
 	{ KIND_AVG_JOIN, join_on }, { KIND_AVG_PROGRESS, progress_on }, { KIND_AVG_BEGIN, member_begin_on },
-	{ KIND_AVG_ATTEMPT, member_attempt_on }, { KIND_AVG_MISSING, member_missing_on }, { KIND_AVG_COMMIT, member_commit_on },
+	{ KIND_AVG_ATTEMPT, member_attempt_on }, { KIND_AVG_MISSING, member_missing_on }, { KIND_AVG_COMMIT,
+	member_commit_on },
 	{ KIND_AVG_RECOVER, recover_on }, { KIND_AVG_LEAVE, leave_on }, { KIND_AVG_PROPOSE, propose_on },
 	{ KIND_AVG_GRANT, grant_on }, { KIND_AVG_REDIRECT, redirect_on },
 };

@@ -42,7 +42,8 @@ struct mate {
 	double rate; uint64_t bandwidth; uint32_t micro;
 	uint8_t digest[16]; uint64_t digest_epoch;      /* of its parameters; epoch 0: none */
 	struct ranges grant;                    /* promised to it and not committed */
-	struct call *join, *leave; void *join_arg; unsigned misses; uint64_t skip_epoch;   /* late for BEGIN so often: not waited for before that epoch */
+	/* late for BEGIN so often: not waited for before that epoch */
+	struct call *join, *leave; void *join_arg; unsigned misses; uint64_t skip_epoch;
 	uint64_t probe_us, heard_us, gone_us, backoff_us, redirect_us;
 	int cares;
 	char absent[48];
@@ -63,7 +64,8 @@ struct avg {
 	char hex[ID_HEX], key[96];
 	struct list mates; size_t nmates; struct mate *me;
 	enum avg_state state; bool hold, freeing, follower /* wanted; me->flags has what is agreed */;
-	bool lost_pending; enum avg_why lost_why; struct id lost_donor; uint64_t lost_epoch;    /* told when no job reads x */
+	/* told when no job reads x */
+	bool lost_pending; enum avg_why lost_why; struct id lost_donor; uint64_t lost_epoch;
 	unsigned unreachable;                   /* who did not answer since avg_enter */
 	struct avg_point point; struct past past[HISTORY]; size_t npast;
 	uint32_t term, n_last;                  /* members of the last commit that counted */
@@ -73,20 +75,24 @@ struct avg {
 	/* what the owner reported */
 	uint64_t samples; double rate; struct ranges claimed; uint8_t digest[16]; uint64_t digest_epoch;
 	uint64_t sum;                           /* leader: samples of everybody at this point */
-	uint64_t told_samples, told_us, grant_us; bool tell; struct call *grant_call, *beat_call; struct id beat_to; unsigned beat_misses;
+	uint64_t told_samples, told_us, grant_us; bool tell; struct call *grant_call, *beat_call; struct id beat_to;
+		unsigned beat_misses;
 	uint64_t commit_us, epoch_us;           /* last commit; smoothed time between commits */
 	struct times ready_times, data_times, round_times;
 	struct timer kick, beat, meet; bool kicked;
 	/* rendezvous */
-	uint64_t enter_us, put_epoch; struct look *look; uint32_t gen /* grows with every new point */, looks; uint64_t put_us, look_us;
+	uint64_t enter_us, put_epoch; struct look *look; uint32_t gen /* grows with every new point */, looks;
+		uint64_t put_us, look_us;
 	unsigned hops;
 	struct round *round; struct list tails;
 	struct recover *recover;
 	/* proposals: those in the chain, those accepted since by this leader, those of this peer that wait */
 	struct wire_proposal *prop; size_t props; uint64_t prop_counter;
 	struct list asks;
-	avg_left_fn *left; void *left_arg; struct timer leave_timer; uint32_t leave_calls; uint64_t leave_by_us; bool leaving, leave_told, fresh_progress;
-	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, short_told_us, wait_us, ahead_epoch; uint32_t fails; uint64_t bytes_out, bytes_in;
+	avg_left_fn *left; void *left_arg; struct timer leave_timer; uint32_t leave_calls; uint64_t leave_by_us;
+		bool leaving, leave_told, fresh_progress;
+	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, short_told_us, wait_us, ahead_epoch;
+		uint32_t fails; uint64_t bytes_out, bytes_in;
 	struct { void *p; size_t bytes; } spare[SPARES];
 	unsigned x_jobs;                        /* jobs that read the owner's vector */
 };
@@ -118,21 +124,25 @@ struct round {
 	struct lead *lead;
 };
 enum lead_phase { LEAD_READY, LEAD_DATA, LEAD_WAIT /* minority */, LEAD_OVER };
-struct lead_member { struct ready ready; bool is_ready, awaited, answered, refused, acked, gone; struct call *call; uint8_t *hash; };
+struct lead_member { struct ready ready; bool is_ready, awaited, answered, refused, acked, gone; struct call *call;
+	uint8_t *hash; };
 struct lead {
 	enum lead_phase phase; struct round *r; struct lead_member *m; uint64_t *samples; uint16_t *owner;
-	uint32_t attempts, epoch_members; uint64_t phase_us; bool minority, again, missing_self; struct timer timer; struct list calls;
+	uint32_t attempts, epoch_members; uint64_t phase_us; bool minority, again, missing_self; struct timer timer;
+		struct list calls;
 };
 
 static inline bool is_leader(const struct avg *a) { return a->leader == a->me && a->me; }
-static inline bool same_point(const struct avg *a, uint64_t epoch, const uint8_t *prev) { return epoch == a->point.epoch && !memcmp(prev, a->point.prev, DIGEST); }
+static inline bool same_point(const struct avg *a, uint64_t epoch,
+	const uint8_t *prev) { return epoch == a->point.epoch && !memcmp(prev, a->point.prev, DIGEST); }
 static inline uint64_t now_of(const struct avg *a) { return env_now(a->env); }
 
 /* ---- hub.c ---- */
 int hub_enter(struct avg *a, struct err *e);
 void hub_leave(struct avg *a);
 json_t *hub_json(const struct avg *a);          /* {"run": hex} to be filled */
-void hub_event(struct avg *a, enum log_level level, const char *code, const struct id *peer, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void hub_event(struct avg *a, enum log_level level, const char *code, const struct id *peer, const char *fmt,
+	...) __attribute__((format(printf, 5, 6)));
 struct blob blob_copy(const void *p, size_t n);
 struct blob blob_steal(struct buf *b);          /* leaves b empty */
 json_t *json_endpoint(const struct endpoint *at);
@@ -165,7 +175,8 @@ void past_add(struct avg *a);
 void past_put(const struct avg *a, struct buf *b);
 enum relation { REL_SAME, REL_BEHIND, REL_AHEAD, REL_FORK_WON, REL_FORK_LOST };
 /* The other's history against this peer's: BEHIND = the other is behind. */
-enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples, const void *past, size_t n);
+enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples,
+	const void *past, size_t n);
 void meet_fire(struct timer *t);
 void meet_now(struct avg *a);
 void meet_stop(struct avg *a);

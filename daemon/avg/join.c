@@ -1,4 +1,5 @@
-/* JOIN: asked of whoever is believed to lead; answered by welcome (roster, point, ranges), redirect, wait, behind, fork,
+/* JOIN: asked of whoever is believed to lead; answered by welcome (roster, point, ranges), redirect, wait, behind,
+ * fork,
  * diverged, or ahead ("you are; I shall catch up"). Leaders ask it of each other, too: that is how halves merge. */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@ struct joining { struct avg *a; struct id to; uint32_t gen; bool follower; };
 
 static uint8_t my_flags(const struct avg *a)
 {
-	return (uint8_t)((a->me->flags & (MATE_CLIENT | MATE_AUX)) | (a->hold ? MATE_HOLD : 0) | (a->follower ? MATE_FOLLOWER : 0));
+	return (uint8_t)((a->me->flags & (MATE_CLIENT | MATE_AUX)) | (a->hold ? MATE_HOLD : 0) | (a->follower ?
+		MATE_FOLLOWER : 0));
 }
 
 void become_leader_alone(struct avg *a)
@@ -141,7 +143,8 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	const char *what;
 	uint64_t epoch = 0;
 	struct err mine;
-	bool stale = j->gen != a->gen || j->follower != a->follower || (a->state != AVG_JOINING && a->state != AVG_IN), follower = j->follower;
+	bool stale = j->gen != a->gen || j->follower != a->follower || (a->state != AVG_JOINING && a->state != AVG_IN),
+		follower = j->follower;
 	free(j);
 	if (m) {
 		m->join = NULL;
@@ -253,7 +256,8 @@ struct asked { uint64_t epoch, samples; uint8_t prev[DIGEST], params[16]; bool l
 /* Same history, and this peer leads (or may): who of the two? */
 static void same_history(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
 {
-	bool theirs_first = !(m->flags & MATE_CLIENT) && (memcmp(m->order, a->me->order, 32) < 0 || (a->me->flags & MATE_CLIENT));
+	bool theirs_first = !(m->flags & MATE_CLIENT) && (memcmp(m->order, a->me->order, 32) < 0 ||
+		(a->me->flags & MATE_CLIENT));
 	if (a->state == AVG_JOINING) {
 		if (theirs_first) {
 			answer(req, "redirect", m, NULL, a->point.epoch);
@@ -302,7 +306,8 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 		lost(a, AVG_BEHIND, &m->id, q->epoch);
 		break;
 	case REL_FORK_LOST:
-		hub_event(a, LOG_WARN_, "fork", &m->id, "two histories of this run met; this one has fewer samples (%llu against %llu) and is given up",
+		hub_event(a, LOG_WARN_, "fork", &m->id,
+			"two histories of this run met; this one has fewer samples (%llu against %llu) and is given up",
 			(unsigned long long)a->point.samples, (unsigned long long)q->samples);
 		answer(req, "ahead", NULL, NULL, a->point.epoch);
 		lost(a, AVG_FORK, &m->id, q->epoch);
@@ -310,7 +315,8 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 	}
 }
 
-/* May this peer, which does not lead, tell m where it stands? When m is behind; or when m is who it takes for the leader. */
+/* May this peer, which does not lead, tell m where it stands? When m is behind; or when m is who it takes for the
+ * leader. */
 static bool knows_better(const struct avg *a, const struct request *req, const struct mate *m, const struct asked *q)
 {
 	enum relation rel = past_compare(a, q->epoch, q->prev, q->samples, req->f.blob, req->f.blob_len);
@@ -328,7 +334,8 @@ void join_on(struct avg *a, struct request *req)
 	struct err e;
 	uint64_t flags = 0, micro = 0;
 	const json_t *j = req->f.json;
-	if (json_get_u64(j, "epoch", &q.epoch, &e) || json_get_hex(j, "prev", q.prev, DIGEST, &e) || json_get_u64(j, "samples", &q.samples, &e) ||
+	if (json_get_u64(j, "epoch", &q.epoch, &e) || json_get_hex(j, "prev", q.prev, DIGEST, &e) || json_get_u64(j,
+		"samples", &q.samples, &e) ||
 			json_get_u64(j, "flags", &flags, &e) || json_get_u64(j, "micro", &micro, &e)) {
 		net_refuse(req, &e);
 		return;
@@ -337,7 +344,8 @@ void join_on(struct avg *a, struct request *req)
 	q.has_params = !json_get_hex(j, "params", q.params, 16, &e);
 	struct mate *m = mate_make(a, &req->f.from);
 	if (a->state == AVG_OUT || a->state == AVG_LOST || !m || a->leaving || (a->state == AVG_JOINING && a->follower)) {
-		err_set(&e, m ? ERR_BUSY : ERR_FULL, m ? "this peer is not ready for others yet" : "this peer knows too many others");
+		err_set(&e, m ? ERR_BUSY : ERR_FULL, m ? "this peer is not ready for others yet" :
+			"this peer knows too many others");
 		net_refuse(req, &e);
 		return;
 	}

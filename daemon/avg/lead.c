@@ -56,7 +56,8 @@ static bool choose(struct round *r)
 		if (!m->is_ready || m->gone || !m->ready.samples || (r->b.m[i].flags & (MATE_FOLLOWER | MATE_AUX)))
 			continue;
 		if (!ledger_claim(&r->a->point.done, &claimed, &m->ready.claimed, m->ready.samples, r->a->conf.data_limit)) {
-			hub_event(r->a, LOG_INFO_, "claimed twice", &r->b.m[i].id, "its %llu samples of epoch %llu were processed by others, too: left out",
+			hub_event(r->a, LOG_INFO_, "claimed twice", &r->b.m[i].id,
+				"its %llu samples of epoch %llu were processed by others, too: left out",
 				(unsigned long long)m->ready.samples, (unsigned long long)r->b.epoch);
 			continue;
 		}
@@ -122,7 +123,8 @@ void lead_next_attempt(struct round *r)
 		in += l->samples[i] > 0;
 	}
 	if (l->attempts)
-		hub_event(r->a, LOG_INFO_, "attempt", NULL, "epoch %llu: attempt %u with %zu of %zu members", (unsigned long long)r->b.epoch,
+		hub_event(r->a, LOG_INFO_, "attempt", NULL, "epoch %llu: attempt %u with %zu of %zu members",
+		(unsigned long long)r->b.epoch,
 			l->attempts, in, r->b.n);
 	attempt_send(r);
 }
@@ -157,12 +159,13 @@ static void attempt_send(struct round *r)
 {
 	struct lead *l = r->lead;
 	struct avg *a = r->a;
-	struct attempt at = { .term = r->term, .no = l->attempts++, .data_us = r->b.data_us, .samples = l->samples, .owner = l->owner,
+	struct attempt at = { .term = r->term, .no = l->attempts++, .data_us = r->b.data_us, .samples = l->samples,
+		.owner = l->owner,
 		.n = r->b.n, .parts = r->b.parts };
 	struct buf b = { 0 };
 	memcpy(at.round, r->id, DIGEST);
 	attempt_encode(&at, &b);
-	env_after(a->env, &l->timer, PLANTED(PLANT_NO_TIMER) ? 3600 * SECOND : 3 * r->b.data_us);
+	env_after(a->env, &l->timer, 3 * r->b.data_us);
 	for (size_t i = 0; i < r->b.n; i++) {
 		if ((int)i == r->me || l->m[i].gone)
 			continue;
@@ -321,7 +324,8 @@ static void to_commit(struct round *r)
 		if (us < a->conf.round_floor_us)
 			us = a->conf.round_floor_us;
 		env_after(a->env, &l->timer, (uint64_t)((double)us * a->conf.minority_wait_rounds));
-		hub_event(a, LOG_WARN_, "minority", NULL, "fewer than half of the last epoch's %u members are here: this round waits before it commits", a->n_last);
+		hub_event(a, LOG_WARN_, "minority", NULL,
+			"fewer than half of the last epoch's %u members are here: this round waits before it commits", a->n_last);
 		return;
 	}
 	l->phase = LEAD_OVER;
@@ -358,7 +362,8 @@ static void tell_late(const struct round *r)
 			continue;
 		mate->awaited = false;
 		mate->skip_epoch = r->b.epoch + (1u << (mate->misses < 6 ? ++mate->misses : 6));
-		hub_event(r->a, LOG_INFO_, "late", &r->b.m[i].id, "epoch %llu goes on without its samples: it did not answer BEGIN in time",
+		hub_event(r->a, LOG_INFO_, "late", &r->b.m[i].id,
+			"epoch %llu goes on without its samples: it did not answer BEGIN in time",
 				(unsigned long long)r->b.epoch);
 	}
 }

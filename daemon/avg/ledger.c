@@ -13,7 +13,8 @@ uint64_t ledger_want(double share, uint32_t micro)
 
 uint64_t ledger_cut(struct ranges *taken, uint64_t limit, uint64_t n, struct ranges *ret)
 {
-	uint64_t at = PLANTED(PLANT_LOST_RANGE) && taken->n ? taken->v[taken->n - 1].hi : 0, cut = 0, end = limit ? limit : UINT64_MAX;
+	uint64_t at = PLANTED(PLANT_LOST_RANGE) && taken->n ? taken->v[taken->n - 1].hi : 0, cut = 0, end = limit ? limit :
+		UINT64_MAX;
 	struct ranges fresh = { 0 };
 	for (size_t i = 0; cut < n && at < end && i <= taken->n; i++) {
 		uint64_t hi = i < taken->n ? taken->v[i].lo : end;
@@ -34,7 +35,8 @@ uint64_t ledger_cut(struct ranges *taken, uint64_t limit, uint64_t n, struct ran
 	return cut;
 }
 
-bool ledger_claim(const struct ranges *done, struct ranges *claimed, const struct ranges *claim, uint64_t samples, uint64_t limit)
+bool ledger_claim(const struct ranges *done, struct ranges *claimed, const struct ranges *claim, uint64_t samples,
+	uint64_t limit)
 {
 	if (ranges_count(claim) != samples)
 		return false;

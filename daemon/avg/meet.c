@@ -56,7 +56,8 @@ static void publish(struct avg *a)
 		return;                         /* nothing new; the DHT keeps the last one alive */
 	a->put_epoch = a->point.epoch + 1;
 	id_hex(&a->me->id, self);
-	json_t *v = json_pack("{s:I,s:I,s:f}", "epoch", (json_int_t)a->point.epoch, "samples", (json_int_t)a->samples, "rate", a->rate);
+	json_t *v = json_pack("{s:I,s:I,s:f}", "epoch", (json_int_t)a->point.epoch, "samples", (json_int_t)a->samples,
+		"rate", a->rate);
 	json_object_set_new(v, "at", json_endpoint(net_endpoint(a->net)));
 	dht_keep(a->dht, a->key, self, v, RECORD_MS, true);
 }

@@ -1,5 +1,7 @@
-/* The member's side of a round. BEGIN: stop, say what we have, send it. ATTEMPT: who counts and who sums. ACK: hashes of
- * all parts. COMMIT: only now anything is applied. A round that is over is a tail until its last transfer and job end. */
+/* The member's side of a round. BEGIN: stop, say what we have, send it. ATTEMPT: who counts and who sums. ACK: hashes
+ * of
+ * all parts. COMMIT: only now anything is applied. A round that is over is a tail until its last transfer and job
+ * end. */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/lead.h"
@@ -60,7 +62,8 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 	r->mean_bytes = a->conf.len * sizeof(float);
 	r->mean = r->mean_is_x || r->me < 0 ? NULL : spare_get(a, r->mean_bytes);
 	if (r->me < 0 || (!r->mean && !r->mean_is_x)) {
-		err_set(e, r->me < 0 ? ERR_STATE : ERR_NOMEM, r->me < 0 ? "this peer is not in the round" : "no memory for a mean of %zu bytes", r->mean_bytes);
+		err_set(e, r->me < 0 ? ERR_STATE : ERR_NOMEM, r->me < 0 ? "this peer is not in the round" :
+			"no memory for a mean of %zu bytes", r->mean_bytes);
 		free(r);
 		return NULL;
 	}
@@ -167,7 +170,8 @@ void round_reap(struct avg *a, bool force)
 void tell_begin(struct round *r)
 {
 	struct avg *a = r->a;
-	struct avg_begin b = { .epoch = r->b.epoch, .term = r->term, .members = (uint32_t)r->b.n, .deadline_us = now_of(a) + r->b.ready_us };
+	struct avg_begin b = { .epoch = r->b.epoch, .term = r->term, .members = (uint32_t)r->b.n,
+		.deadline_us = now_of(a) + r->b.ready_us };
 	r->told_begin = true;
 	a->cb.begin(a->arg, &b);
 }
@@ -330,8 +334,7 @@ void member_attempt(struct round *r, const struct attempt *at, struct request *r
 		r->w[i] = at->samples[i];
 		r->total += at->samples[i];
 	}
-	if (!PLANTED(PLANT_NO_TIMER))
-		env_after(a->env, &r->late, r->data_us);
+	env_after(a->env, &r->late, r->data_us);
 	round_touch(r);
 	if (r->mean_is_x) {
 		member_check(r);
@@ -384,7 +387,8 @@ void member_missing_on(struct avg *a, struct request *req)
 	struct round *r = a->round;
 	int i = r ? round_member(r, &req->f.from) : -1;
 	if (i < 0 || !r->lead || json_get_hex(req->f.json, "round", round, DIGEST, NULL) || memcmp(round, r->id, DIGEST) ||
-			json_get_u64(req->f.json, "attempt", &attempt, NULL) || attempt != r->attempt || r->lead->phase != LEAD_DATA)
+			json_get_u64(req->f.json, "attempt", &attempt, NULL) || attempt != r->attempt ||
+			r->lead->phase != LEAD_DATA)
 		return;
 	lead_missing(r, (size_t)i, req->f.blob, req->f.blob_len);
 }
@@ -411,7 +415,8 @@ static void silent_fire(struct timer *t)
 		round_touch(r);
 	} else if (a->leader) {
 		struct mate *m = a->leader;
-		hub_event(a, LOG_WARN_, "silent leader", &m->id, "nothing heard in a round of epoch %llu: the next in order takes over", (unsigned long long)a->point.epoch);
+		hub_event(a, LOG_WARN_, "silent leader", &m->id,
+			"nothing heard in a round of epoch %llu: the next in order takes over", (unsigned long long)a->point.epoch);
 		round_touch(r);
 		mate_gone(a, m, "silent in a round");
 	}

@@ -42,9 +42,11 @@ static void beat_answered(void *arg, const struct frame *f, const struct err *e)
 	a->beat_call = NULL;
 	if (f) {
 		a->beat_misses = 0;
-	} else if (a->state == AVG_IN && a->leader && id_eq(&a->leader->id, &a->beat_to) && !is_leader(a) && ++a->beat_misses >= 2) {
+	} else if (a->state == AVG_IN && a->leader && id_eq(&a->leader->id, &a->beat_to) && !is_leader(a) &&
+		++a->beat_misses >= 2) {
 		a->beat_misses = 0;
-		hub_event(a, LOG_WARN_, "silent leader", &a->beat_to, "it does not take our reports (%s): the next in order takes over", e->text);
+		hub_event(a, LOG_WARN_, "silent leader", &a->beat_to,
+			"it does not take our reports (%s): the next in order takes over", e->text);
 		mate_gone(a, a->leader, "does not lead");
 	}
 }
@@ -70,7 +72,8 @@ static void post(struct avg *a, bool beat)
 	MARK(a, "avg.progress.before");
 	if (beat && !a->beat_call) {
 		a->beat_to = a->leader->id;
-		a->beat_call = net_call(a->net, &a->leader->id, KIND_AVG_PROGRESS, j, NO_BLOB, CLASS_control, 2 * HEARTBEAT_US, beat_answered, a);
+		a->beat_call = net_call(a->net, &a->leader->id, KIND_AVG_PROGRESS, j, NO_BLOB, CLASS_control, 2 * HEARTBEAT_US,
+			beat_answered, a);
 	} else {
 		net_post(a->net, &a->leader->id, KIND_AVG_PROGRESS, j, NO_BLOB, CLASS_control);
 	}
@@ -110,7 +113,8 @@ void progress_beat(struct timer *t)
 {
 	struct avg *a = container_of(t, struct avg, beat);
 	env_after(a->env, &a->beat, HEARTBEAT_US);
-	if (a->state == AVG_IN && a->leader && !is_leader(a) && !a->leaving && !(a->me->flags & MATE_FOLLOWER) && now_of(a) - a->told_us >= HEARTBEAT_US / 2)
+	if (a->state == AVG_IN && a->leader && !is_leader(a) && !a->leaving && !(a->me->flags & MATE_FOLLOWER) &&
+		now_of(a) - a->told_us >= HEARTBEAT_US / 2)
 		post(a, true);                  /* in a round, too: should it be over elsewhere, the answer tells */
 	else if (a->state == AVG_IN && !a->round && !a->leaving)
 		progress_send(a, true);
@@ -134,7 +138,8 @@ static void too_short(struct avg *a)
 	a->short_told_us = now;
 	uint64_t would = (uint64_t)((double)a->conf.target_batch * 3 * (double)rtt / (double)a->epoch_us) + 1;
 	hub_event(a, LOG_WARN_, "target batch size too small", NULL,
-		"an epoch takes %llu us and a round trip %llu us: most of the time goes into averaging; a target batch of %llu samples would do",
+		"an epoch takes %llu us and a round trip %llu us: most of the time goes into averaging; a target batch of %llu "
+		"samples would do",
 		(unsigned long long)a->epoch_us, (unsigned long long)rtt, (unsigned long long)would);
 }
 
@@ -146,7 +151,8 @@ static bool about_to_report(struct avg *a)
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
 		uint32_t micro = m == a->me ? a->conf.micro_batch : m->micro;
-		if (!m->member || !m->live || !m->awaited || (m->flags & (MATE_FOLLOWER | MATE_HOLD | MATE_AUX)) || !(m->rate > 0) || !micro)
+		if (!m->member || !m->live || !m->awaited || (m->flags & (MATE_FOLLOWER | MATE_HOLD | MATE_AUX)) ||
+			!(m->rate > 0) || !micro)
 			continue;
 		uint64_t step = (uint64_t)((double)micro * 1e6 / m->rate), grace = step / 8 < GRACE_US ? step / 8 : GRACE_US;
 		uint64_t due = (m->heard_us > a->commit_us ? m->heard_us : a->commit_us) + step;
@@ -161,7 +167,8 @@ static bool about_to_report(struct avg *a)
 
 void progress_trigger(struct avg *a)
 {
-	if (a->state != AVG_IN || !is_leader(a) || a->round || a->recover || a->leaving || a->lost_pending || a->sum < a->conf.target_batch)
+	if (a->state != AVG_IN || !is_leader(a) || a->round || a->recover || a->leaving || a->lost_pending ||
+		a->sum < a->conf.target_batch)
 		return;
 	if (a->samples == 0 && roster_others(a, false) == 0)
 		return;
@@ -191,7 +198,9 @@ static void diverged(struct avg *a, struct mate *m)
 		lost(a, AVG_DIVERGED, &m->id, a->point.epoch);
 		return;
 	}
-	hub_event(a, LOG_WARN_, "diverged", &m->id, "its parameters of epoch %llu differ from the majority's; it fetches them anew", (unsigned long long)a->digest_epoch);
+	hub_event(a, LOG_WARN_, "diverged", &m->id,
+		"its parameters of epoch %llu differ from the majority's; it fetches them anew",
+			(unsigned long long)a->digest_epoch);
 	json_t *j = hub_json(a);
 	json_object_set_new(j, "why", json_string("diverged"));
 	json_object_set_new(j, "id", json_hex(a->me->id.b, 32));
@@ -228,7 +237,8 @@ void progress_on(struct avg *a, struct request *req)
 			net_refuse(req, &e);
 		}
 	}
-	if (a->state != AVG_IN || json_get_u64(req->f.json, "epoch", &epoch, &e) || json_get_u64(req->f.json, "samples", &samples, &e) ||
+	if (a->state != AVG_IN || json_get_u64(req->f.json, "epoch", &epoch, &e) || json_get_u64(req->f.json, "samples",
+		&samples, &e) ||
 			json_get_hex(req->f.json, "prev", prev, DIGEST, &e) || samples >> 48)
 		return;
 	if (!m && !(m = mate_make(a, &req->f.from)))
@@ -281,7 +291,8 @@ void taken_all(const struct avg *a, struct ranges *ret)
 void grant_top_up(struct avg *a, struct mate *m, uint64_t used)
 {
 	struct ranges taken = { 0 };
-	uint64_t have = ranges_count(&m->grant), want = ledger_want(share_of(a, m), m->micro ? m->micro : a->conf.micro_batch) + used;
+	uint64_t have = ranges_count(&m->grant), want = ledger_want(share_of(a, m), m->micro ? m->micro :
+		a->conf.micro_batch) + used;
 	if (have >= want || (m->flags & (MATE_AUX | MATE_FOLLOWER)))
 		return;
 	taken_all(a, &taken);
@@ -345,7 +356,8 @@ void grant_on(struct avg *a, struct request *req)
 	uint8_t prev[DIGEST];
 	struct err e;
 	struct mate *m = mate_find(a, &req->f.from);
-	if (json_get_u64(req->f.json, "epoch", &epoch, &e) || json_get_hex(req->f.json, "prev", prev, DIGEST, &e) || json_get_u64(req->f.json, "used", &used, &e)) {
+	if (json_get_u64(req->f.json, "epoch", &epoch, &e) || json_get_hex(req->f.json, "prev", prev, DIGEST, &e) ||
+		json_get_u64(req->f.json, "used", &used, &e)) {
 		net_refuse(req, &e);
 		return;
 	}

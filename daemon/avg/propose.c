@@ -1,5 +1,7 @@
-/* Changes of hyperparameters (amendments C7): signed by who asks, ordered by (effective epoch, leader's counter), carried
- * in every COMMIT until they are in force, so that the next leader has them. Who asks is answered when a COMMIT holds it. */
+/* Changes of hyperparameters (amendments C7): signed by who asks, ordered by (effective epoch, leader's counter),
+ * carried
+ * in every COMMIT until they are in force, so that the next leader has them. Who asks is answered when a COMMIT holds
+ * it. */
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +62,8 @@ void avg_propose(struct avg *a, json_t *patch, uint64_t from_epoch, avg_proposed
 	char *text = json_dumps(patch, JSON_COMPACT);
 	size_t n = text ? strlen(text) : 0;
 	free(text);
-	*k = (struct ask){ .a = a, .done = done, .arg = arg, .p = { .author = a->me->id, .epoch = from_epoch, .patch = patch } };
+	*k = (struct ask){ .a = a, .done = done, .arg = arg, .p = { .author = a->me->id, .epoch = from_epoch,
+		.patch = patch } };
 	a->env->ops->secure(a->env, &k->p.nonce, sizeof k->p.nonce);
 	k->p.nonce >>= 1;
 	if (!json_is_object(patch) || !n || n > WIRE_PATCH_MAX) {
@@ -96,7 +99,8 @@ static int accept(struct avg *a, const struct wire_proposal *p, uint64_t *ret_ep
 		}
 		json_object_foreach(p->patch, key, v)
 			if (a->prop[i].epoch == epoch && json_object_get(a->prop[i].patch, key))
-				return err_set(e, ERR_EXISTS, "%s: superseded by %s at epoch %llu", key, id_short(&a->prop[i].author, who), (unsigned long long)epoch);
+				return err_set(e, ERR_EXISTS, "%s: superseded by %s at epoch %llu", key, id_short(&a->prop[i].author,
+				who), (unsigned long long)epoch);
 	}
 	if (a->props >= WIRE_PROPOSALS_MAX)
 		return err_set(e, ERR_FULL, "%d changes are waiting already", WIRE_PROPOSALS_MAX);
@@ -115,7 +119,8 @@ void propose_on(struct avg *a, struct request *req)
 	struct buf b = { 0 };
 	uint64_t epoch = 0;
 	const json_t *j = req->f.json;
-	int rc = json_get_hex(j, "author", p.author.b, 32, &e) || json_get_u64(j, "nonce", &p.nonce, &e) || json_get_u64(j, "epoch", &p.epoch, &e) ||
+	int rc = json_get_hex(j, "author", p.author.b, 32, &e) || json_get_u64(j, "nonce", &p.nonce, &e) || json_get_u64(j,
+		"epoch", &p.epoch, &e) ||
 		json_get_hex(j, "sig", p.sig, SIG_BYTES, &e);
 	p.patch = json_object_get(j, "patch");
 	if (!rc && (!json_is_object(p.patch) || !json_object_size(p.patch)))

@@ -36,12 +36,13 @@ void recover_free(struct avg *a)
 
 /* ---- what is held ---- */
 
-static void hold(struct recover *v, enum holds what, const void *p, size_t n, uint32_t attempt, uint32_t term, const struct id *from)
+static void hold(struct recover *v, enum holds what, const void *p, size_t n, uint32_t attempt, uint32_t term,
+	const struct id *from)
 {
 	bool better = what > v->best || (what == HOLDS_ROUND && v->best == HOLDS_ROUND && term > v->begin_term);
 	if (what == HOLDS_ROUND && attempt > v->attempt)
 		v->attempt = attempt;
-	if (!better)
+	if (!better || (PLANTED(PLANT_COMMIT_NOT_REPEATED) && what == HOLDS_COMMIT))
 		return;
 	v->best = what;
 	v->begin_term = term;
@@ -86,7 +87,8 @@ static void take_held(struct recover *v, const void *p, size_t n, const struct i
 	const uint8_t *bytes = rd_bytes(&r, left);
 	if (body_open(a, &b, bytes, left, from, &e))
 		return;
-	bool fits = what == HOLDS_COMMIT ? b.what == BODY_COMMIT && b.epoch == a->point.epoch + 1 : b.what == BODY_BEGIN && b.epoch == a->point.epoch;
+	bool fits = what == HOLDS_COMMIT ? b.what == BODY_COMMIT && b.epoch == a->point.epoch + 1 : b.what == BODY_BEGIN &&
+		b.epoch == a->point.epoch;
 	if (fits && !memcmp(b.prev, a->point.prev, DIGEST))
 		hold(v, what, bytes, left, attempt, b.term, from);
 	body_free(&b);
@@ -94,7 +96,8 @@ static void take_held(struct recover *v, const void *p, size_t n, const struct i
 
 /* ---- asking ---- */
 
-/* Somebody has promised another: follow that one when it comes before us in the order, else ask again in a higher term. */
+/* Somebody has promised another: follow that one when it comes before us in the order, else ask again in a higher
+ * term. */
 static void refused(struct avg *a, const json_t *j, uint32_t term)
 {
 	struct id lead;
@@ -154,7 +157,8 @@ static void ask_all(struct avg *a)
 		json_object_set_new(j, "prev", json_hex(a->point.prev, DIGEST));
 		json_object_set_new(j, "term", json_integer(a->term));
 		MARK(a, "avg.recover.before");
-		c->call = net_call(a->net, &m->id, KIND_AVG_RECOVER, j, NO_BLOB, CLASS_control, 2 * a->conf.round_floor_us, told, c);
+		c->call = net_call(a->net, &m->id, KIND_AVG_RECOVER, j, NO_BLOB, CLASS_control, 2 * a->conf.round_floor_us,
+			told, c);
 		MARK(a, "avg.recover.after");
 	}
 	env_after(a->env, &v->timer, list_empty(&v->calls) ? 1 : 2 * a->conf.round_floor_us);
@@ -184,7 +188,8 @@ void recover_start(struct avg *a)
 		return;
 	}
 	a->term++;
-	hub_event(a, LOG_INFO_, "succession", &a->me->id, "this peer leads epoch %llu in term %u", (unsigned long long)a->point.epoch, a->term);
+	hub_event(a, LOG_INFO_, "succession", &a->me->id, "this peer leads epoch %llu in term %u",
+		(unsigned long long)a->point.epoch, a->term);
 	ask_all(a);
 }
 
@@ -221,7 +226,8 @@ void recover_on(struct avg *a, struct request *req)
 	struct buf b = { 0 };
 	struct mate *m = mate_find(a, &req->f.from);
 	const json_t *j = req->f.json;
-	if (json_get_u64(j, "epoch", &epoch, &e) || json_get_u64(j, "term", &term, &e) || json_get_hex(j, "prev", prev, DIGEST, &e)) {
+	if (json_get_u64(j, "epoch", &epoch, &e) || json_get_u64(j, "term", &term, &e) || json_get_hex(j, "prev", prev,
+		DIGEST, &e)) {
 		net_refuse(req, &e);
 		return;
 	}
@@ -308,7 +314,7 @@ static void finish(struct recover *v)
 	uint32_t attempt = v->attempt;
 	v->bytes = (struct buf){ 0 };
 	recover_free(a);
-	if (best == HOLDS_COMMIT && !PLANTED(PLANT_COMMIT_NOT_REPEATED))
+	if (best == HOLDS_COMMIT)
 		repeat_commit(a, &bytes, &from);
 	else if (best == HOLDS_ROUND)
 		finish_round(a, &bytes, &from, attempt);

@@ -20,7 +20,8 @@ void accum_add(struct accum *a, const float *x, uint64_t weight)
 	vec_mean_add(&par, a->n, (double)weight / a->total, x, a->out, a->terms++ == 0);
 }
 
-void reduce_mean(float *out, size_t n, const struct reduce_term *t, size_t terms, uint64_t total_weight, uint8_t ret_hash[16])
+void reduce_mean(float *out, size_t n, const struct reduce_term *t, size_t terms, uint64_t total_weight,
+	uint8_t ret_hash[16])
 {
 	for (size_t at = 0; at < n; at += BLOCK) {
 		struct accum a;

@@ -11,10 +11,12 @@ struct accum {
 	size_t terms;                           /* added so far */
 };
 void accum_begin(struct accum *a, float *out, size_t n, uint64_t total_weight);
-void accum_add(struct accum *a, const float *x, uint64_t weight);      /* in member order; a lone member keeps its bits */
+/* in member order; a lone member keeps its bits */
+void accum_add(struct accum *a, const float *x, uint64_t weight);
 
 struct reduce_term { const float *x; uint64_t weight; };
 /* All terms, block by block while a block is in cache; ret_hash: XXH3-128 of the result's bytes. */
-void reduce_mean(float *out, size_t n, const struct reduce_term *t, size_t terms, uint64_t total_weight, uint8_t ret_hash[16]);
+void reduce_mean(float *out, size_t n, const struct reduce_term *t, size_t terms, uint64_t total_weight,
+	uint8_t ret_hash[16]);
 
 #endif

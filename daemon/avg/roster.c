@@ -1,4 +1,5 @@
-/* Who is in the run, who lives, and who leads: the live member of the last commit with the smallest SHA-256(prev || id).
+/* Who is in the run, who lives, and who leads: the live member of the last commit with the smallest SHA-256(prev ||
+ * id).
  * Newcomers do not lead before the next commit names them, so everybody who holds the same commit agrees. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,8 @@ void roster_reorder(struct avg *a)
 		order_of(a, list_entry(it, struct mate, link));
 }
 
-/* What one peer may be, from best to worst, for leading: client peers cannot be dialled, newcomers are not known to all. */
+/* What one peer may be, from best to worst, for leading: client peers cannot be dialled, newcomers are not known to
+ * all. */
 static int fitness(const struct avg *a, const struct mate *m)
 {
 	if (!m->member || !m->live || (m->flags & MATE_FOLLOWER))

@@ -15,8 +15,10 @@ static const char *state_name(const struct avg *a)
 
 void avg_view(struct avg *a, struct avg_view *ret)
 {
-	*ret = (struct avg_view){ .epoch = a->point.epoch, .term = a->term, .in_round = a->round != NULL, .target = a->conf.target_batch,
-		.state = state_name(a), .rounds_done = a->rounds_done, .rounds_without = a->rounds_without, .rounds_failed = a->rounds_failed,
+	*ret = (struct avg_view){ .epoch = a->point.epoch, .term = a->term, .in_round = a->round != NULL,
+		.target = a->conf.target_batch,
+		.state = state_name(a), .rounds_done = a->rounds_done, .rounds_without = a->rounds_without,
+		.rounds_failed = a->rounds_failed,
 		.last_round_us = a->last_round_us, .alone = roster_others(a, false) == 0 };
 	if (a->leader)
 		ret->leader = a->leader->id;
@@ -48,10 +50,12 @@ size_t avg_members(struct avg *a, struct avg_member *out, size_t max)
 		if (n < max) {
 			struct avg_member *o = &out[n];
 			bool here = same_point(a, m->epoch, m->prev);
-			*o = (struct avg_member){ .id = m->id, .samples = m == a->me ? a->samples : here ? m->samples : 0, .epoch = m->member ? a->point.epoch : m->epoch,
+			*o = (struct avg_member){ .id = m->id, .samples = m == a->me ? a->samples : here ? m->samples : 0,
+				.epoch = m->member ? a->point.epoch : m->epoch,
 				.rate = m == a->me ? a->rate : m->rate, .leader = m == a->leader, .live = m->member && m->live,
 				.follower = m->flags & MATE_FOLLOWER, .hold = m->flags & MATE_HOLD, .client = m->flags & MATE_CLIENT };
-			snprintf(o->absent, sizeof o->absent, "%s", m->absent[0] ? m->absent : m->member ? "" : "not in this run now");
+			snprintf(o->absent, sizeof o->absent, "%s", m->absent[0] ? m->absent : m->member ? "" :
+				"not in this run now");
 		}
 		n++;
 	}
@@ -68,7 +72,8 @@ json_t *avg_ledger(struct avg *a)
 		if (m->grant.n)
 			json_object_set_new(granted, hex, ranges_json(&m->grant));
 	}
-	return json_pack("{s:I,s:I,s:o,s:o,s:o,s:o,s:I}", "epoch", (json_int_t)a->point.epoch, "samples", (json_int_t)a->point.samples,
+	return json_pack("{s:I,s:I,s:o,s:o,s:o,s:o,s:I}", "epoch", (json_int_t)a->point.epoch, "samples",
+		(json_int_t)a->point.samples,
 		"chain", json_hex(a->point.prev, DIGEST), "committed", ranges_json(&a->point.done), "granted", granted,
 		"claimed_here", ranges_json(&a->claimed), "data_samples", (json_int_t)a->conf.data_samples);
 }

@@ -9,7 +9,8 @@
 #define WIRE_PROPOSALS_MAX 64
 #define WIRE_PATCH_MAX 4096             /* bytes of JSON in a change of hyperparameters */
 
-enum mate_flag { MATE_FOLLOWER = 1, MATE_CLIENT = 2, MATE_AUX = 4, MATE_HOLD = 8, MATE_IN = 16 /* in C */, MATE_GONE = 32 /* not live */ };
+enum mate_flag { MATE_FOLLOWER = 1, MATE_CLIENT = 2, MATE_AUX = 4, MATE_HOLD = 8, MATE_IN = 16 /* in C */,
+	MATE_GONE = 32 /* not live */ };
 
 struct wire_part { uint16_t owner; uint64_t off, len; uint8_t hash[16]; };     /* floats; owner: index of a member */
 struct wire_member {
@@ -39,7 +40,8 @@ void body_encode(const struct body *b, struct buf *ret);
 int body_decode(struct body *ret, const void *p, size_t n, struct err *e);      /* checks every bound and index */
 
 /* ATTEMPT: who is in C and who owns which part now, or the end of the round. */
-struct attempt { uint8_t round[DIGEST]; uint32_t term, no; bool give_up; char why[160]; uint64_t data_us; uint64_t *samples /* by member; 0 = not in C */; uint16_t *owner; size_t n, parts; };
+struct attempt { uint8_t round[DIGEST]; uint32_t term, no; bool give_up; char why[160]; uint64_t data_us;
+	uint64_t *samples /* by member; 0 = not in C */; uint16_t *owner; size_t n, parts; };
 void attempt_free(struct attempt *a);
 void attempt_encode(const struct attempt *a, struct buf *ret);
 int attempt_decode(struct attempt *ret, const void *p, size_t n, struct err *e);

@@ -249,6 +249,8 @@ void live_missed(struct peer *p, uint64_t since_us)
 	if (p->heard_us >= since_us && p->heard_us)
 		return;
 	p->misses++;
+	if (!p->client)                         /* the door connection that it had made may be gone: dial it instead */
+		p->door_token = 0;
 	if (looks_broken(p)) {
 		live_probe(p, probe_deadline(p));
 		hello_start(p);                 /* it may be a new process that knows nothing of our session */

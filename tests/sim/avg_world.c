@@ -7,7 +7,6 @@
 #include "common/mem.h"
 
 #define SYNC_US (5 * MSEC)
-
 static void train(struct apeer *p);
 
 float world_gradient(uint64_t position, size_t k)
@@ -53,7 +52,8 @@ static void give_back(struct apeer *p)
 
 static void train(struct apeer *p)
 {
-	if (p->busy || p->in_round || p->syncing || p->held || p->w->aux[p->node] || (p->w->max_epoch && p->point.epoch >= p->w->max_epoch))
+	bool over = p->w->max_epoch && p->point.epoch >= p->w->max_epoch;
+	if (p->busy || p->in_round || p->syncing || p->held || p->w->aux[p->node] || over)
 		return;
 	uint64_t now = env_now(p->env);
 	if (now < p->w->start_us) {
@@ -411,8 +411,8 @@ bool world_run_to(struct world *w, uint64_t epoch, uint64_t limit_us)
 		struct avg_view v = { 0 };
 		if (p)
 			avg_view(p->avg, &v);
-		at += (size_t)snprintf(text + at, sizeof text - at, " %d:%s@%llu%s", i, p ? v.state : "dead", p ? (unsigned long long)p->point.epoch : 0,
-			p && p->syncing ? "(sync)" : "");
+		at += (size_t)snprintf(text + at, sizeof text - at, " %d:%s@%llu%s", i, p ? v.state : "dead",
+			p ? (unsigned long long)p->point.epoch : 0, p && p->syncing ? "(sync)" : "");
 	}
 	if (getenv("VERBOSE"))
 		world_print(w);
@@ -473,9 +473,11 @@ void world_same(struct world *w)
 		if (!first)
 			first = p;
 		if (p->point.epoch == first->point.epoch && memcmp(p->point.prev, first->point.prev, DIGEST))
-			sim_fail(w->s, "nodes %d and %d are at epoch %llu of two histories", first->node, i, (unsigned long long)p->point.epoch);
+			sim_fail(w->s, "nodes %d and %d are at epoch %llu of two histories", first->node, i,
+			(unsigned long long)p->point.epoch);
 		if (p->point.epoch == first->point.epoch && memcmp(p->model, first->model, w->conf.len * sizeof(float)))
-			sim_fail(w->s, "nodes %d and %d hold different models at epoch %llu", first->node, i, (unsigned long long)p->point.epoch);
+			sim_fail(w->s, "nodes %d and %d hold different models at epoch %llu", first->node, i,
+			(unsigned long long)p->point.epoch);
 	}
 }
 
@@ -488,8 +490,11 @@ void world_print(struct world *w)
 		if (!p)
 			continue;
 		avg_view(p->avg, &v);
-		fprintf(stderr, "  node %d (%s): %s epoch %llu (owner %llu) term %u leader %s samples %llu of %llu own %llu, grant %llu, %s%s\n", i, id_short(net_self(p->net), x),
-			v.state, (unsigned long long)v.epoch, (unsigned long long)p->point.epoch, v.term, id_short(&v.leader, y), (unsigned long long)v.total_samples,
-			(unsigned long long)v.target, (unsigned long long)p->samples, (unsigned long long)ranges_count(&p->grant), p->in_round ? "in round " : "", p->syncing ? "syncing" : "");
+		fprintf(stderr,
+			"  node %d (%s): %s epoch %llu (owner %llu) term %u leader %s samples %llu of %llu own %llu, grant %llu, "
+				"%s%s\n", i, id_short(net_self(p->net), x), v.state, (unsigned long long)v.epoch,
+			(unsigned long long)p->point.epoch, v.term, id_short(&v.leader, y), (unsigned long long)v.total_samples,
+			(unsigned long long)v.target, (unsigned long long)p->samples, (unsigned long long)ranges_count(&p->grant),
+			p->in_round ? "in round " : "", p->syncing ? "syncing" : "");
 	}
 }

@@ -1,5 +1,7 @@
-/* Peers without mathematics for the averager's scenarios: a trainer that is a timer, a model of a few hundred floats whose
- * gradient at a position is a hash of it, a state download that takes a few milliseconds. check.h watches all of them. */
+/* Peers without mathematics for the averager's scenarios: a trainer that is a timer, a model of a few hundred floats
+ * whose
+ * gradient at a position is a hash of it, a state download that takes a few milliseconds. check.h watches all of
+ * them. */
 #ifndef TESTS_SIM_AVG_WORLD_H
 #define TESTS_SIM_AVG_WORLD_H
 #include "avg/avg.h"
@@ -23,7 +25,8 @@ struct apeer {
 };
 struct world {
 	struct sim *s; struct check *check;
-	struct avg_conf conf; uint32_t micro; uint64_t step_us[WORLD_MAX], start_us /* nobody trains before */, slow_contribute_us[WORLD_MAX];
+	struct avg_conf conf; uint32_t micro; uint64_t step_us[WORLD_MAX], start_us /* nobody trains before */,
+		slow_contribute_us[WORLD_MAX];
 	bool client[WORLD_MAX], aux[WORLD_MAX], keep_state, forks_allowed, corrupt[WORLD_MAX];
 	struct avg_point saved[WORLD_MAX]; float *saved_model[WORLD_MAX];
 	uint64_t max_epoch;                     /* trainers stop there; 0 = never */

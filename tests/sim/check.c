@@ -57,11 +57,13 @@ static void check_mean(struct check *c, const struct ranges *fresh, const float 
 				sum += world_gradient(pos, k);
 		double want = sum / (double)weight;
 		if (!(fabs(want - mean[k]) < 1e-4))
-			sim_fail(c->w->s, "node %d: element %zu of the mean is %.7g, the committed samples' is %.7g", node, k, mean[k], want);
+			sim_fail(c->w->s, "node %d: element %zu of the mean is %.7g, the committed samples' is %.7g", node, k,
+			mean[k], want);
 	}
 }
 
-static void first_seen(struct check *c, struct apeer *p, const struct avg_point *before, const struct avg_commit *m, const float *mean, const uint8_t *hash)
+static void first_seen(struct check *c, struct apeer *p, const struct avg_point *before, const struct avg_commit *m,
+	const float *mean, const uint8_t *hash)
 {
 	struct sim *s = c->w->s;
 	const struct avg_point *at = m->point;
@@ -85,7 +87,8 @@ static void first_seen(struct check *c, struct apeer *p, const struct avg_point 
 	ranges_copy(&fresh, &at->done);
 	ranges_sub_all(&fresh, &before->done);
 	if (ranges_count(&fresh) != m->weight)
-		sim_fail(s, "node %d: epoch %llu has weight %llu, but %llu positions are new", p->node, (unsigned long long)at->epoch,
+		sim_fail(s, "node %d: epoch %llu has weight %llu, but %llu positions are new", p->node,
+		(unsigned long long)at->epoch,
 			(unsigned long long)m->weight, (unsigned long long)ranges_count(&fresh));
 	if (ranges_count(&at->done) != at->samples)
 		sim_fail(s, "node %d: %llu samples and %llu positions at epoch %llu", p->node, (unsigned long long)at->samples,
@@ -96,7 +99,8 @@ static void first_seen(struct check *c, struct apeer *p, const struct avg_point 
 	ranges_free(&fresh);
 }
 
-void check_commit(struct check *c, struct apeer *p, const struct avg_point *before, const struct avg_commit *m, const float *mean)
+void check_commit(struct check *c, struct apeer *p, const struct avg_point *before, const struct avg_commit *m,
+	const float *mean)
 {
 	struct sim *s = c->w->s;
 	const struct avg_point *at = m->point;
@@ -105,20 +109,24 @@ void check_commit(struct check *c, struct apeer *p, const struct avg_point *befo
 	sim_trace(s, &at->epoch, sizeof at->epoch);
 	sim_trace(s, at->prev, DIGEST);
 	if (at->epoch != before->epoch + 1)
-		sim_fail(s, "node %d: from epoch %llu to %llu", p->node, (unsigned long long)before->epoch, (unsigned long long)at->epoch);
+		sim_fail(s, "node %d: from epoch %llu to %llu", p->node, (unsigned long long)before->epoch,
+		(unsigned long long)at->epoch);
 	if (m->my_samples && m->my_samples != p->samples && p->contributed)
-		sim_fail(s, "node %d: %llu of its samples count, it contributed %llu", p->node, (unsigned long long)m->my_samples, (unsigned long long)p->samples);
+		sim_fail(s, "node %d: %llu of its samples count, it contributed %llu", p->node,
+		(unsigned long long)m->my_samples, (unsigned long long)p->samples);
 	struct link_ *l = map_get(c->by_digest, at->prev, DIGEST);
 	if (!l) {
 		first_seen(c, p, before, m, mean, hash);
 		return;
 	}
 	if (memcmp(l->mean, hash, 16))
-		sim_fail(s, "node %d: another mean under the same digest at epoch %llu", p->node, (unsigned long long)at->epoch);
+		sim_fail(s, "node %d: another mean under the same digest at epoch %llu", p->node,
+		(unsigned long long)at->epoch);
 	if (memcmp(l->prev, before->prev, DIGEST))
 		sim_fail(s, "node %d: epoch %llu on top of another history", p->node, (unsigned long long)at->epoch);
 	if (l->epoch != at->epoch || l->samples != at->samples || l->weight != m->weight)
-		sim_fail(s, "node %d: another state under the same digest at epoch %llu", p->node, (unsigned long long)at->epoch);
+		sim_fail(s, "node %d: another state under the same digest at epoch %llu", p->node,
+		(unsigned long long)at->epoch);
 }
 
 void check_begin(struct check *c, struct apeer *p, uint64_t epoch)
@@ -126,7 +134,8 @@ void check_begin(struct check *c, struct apeer *p, uint64_t epoch)
 	if (p->in_round)
 		sim_fail(c->w->s, "node %d: BEGIN of epoch %llu inside a round", p->node, (unsigned long long)epoch);
 	if (epoch != p->point.epoch && !p->syncing)
-		sim_fail(c->w->s, "node %d: BEGIN of epoch %llu at %llu", p->node, (unsigned long long)epoch, (unsigned long long)p->point.epoch);
+		sim_fail(c->w->s, "node %d: BEGIN of epoch %llu at %llu", p->node, (unsigned long long)epoch,
+		(unsigned long long)p->point.epoch);
 }
 
 uint64_t check_commits(const struct check *c)

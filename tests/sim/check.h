@@ -8,7 +8,8 @@ struct check *check_new(struct world *w);
 void check_free(struct check *c);
 /* A peer applies a commit: one mean and one state per digest, an unbroken chain, every position once, weights that
  * equal the samples, the mean of exactly those positions. before: the point that the peer held. */
-void check_commit(struct check *c, struct apeer *p, const struct avg_point *before, const struct avg_commit *commit, const float *mean);
+void check_commit(struct check *c, struct apeer *p, const struct avg_point *before, const struct avg_commit *commit,
+	const float *mean);
 void check_begin(struct check *c, struct apeer *p, uint64_t epoch);
 uint64_t check_commits(const struct check *c);          /* different digests seen */
 uint64_t check_weight(const struct check *c, uint64_t epoch);   /* of the first digest of that epoch; 0 = none */

@@ -34,7 +34,8 @@ static void scn_thesis(struct sim *s)
 	world_add(w, 2);
 	settle(w);
 	sim_run_for(s, w->start_us - sim_now(s) + 30 * MSEC);
-	sim_check(s, world_all_at(w, 0) && world_peer(w, 0)->point.epoch == 0 && world_peer(w, 0)->samples == 64 && world_peer(w, 1)->samples == 64);
+	sim_check(s, world_all_at(w, 0) && world_peer(w, 0)->point.epoch == 0 && world_peer(w, 0)->samples == 64 &&
+		world_peer(w, 1)->samples == 64);
 	world_run_to(w, 1, 15 * MSEC);
 	sim_check(s, check_weight(w->check, 1) == 256);
 	world_run_to(w, 50, 10 * SEC);
@@ -54,12 +55,14 @@ static void scn_join(struct sim *s)
 	sim_check(s, sim_now(s) < 2 * SEC);
 	world_run_to(w, 4, 20 * SEC);
 	for (uint64_t e = 1; e <= 4; e++)
-		sim_check(s, check_weight(w->check, e) >= w->conf.target_batch && check_weight(w->check, e) < w->conf.target_batch * 5 / 4);
+		sim_check(s, check_weight(w->check, e) >= w->conf.target_batch && check_weight(w->check,
+		e) < w->conf.target_batch * 5 / 4);
 	world_same(w);
 	world_free(w);
 }
 
-/* Peers come while the others train: each follows, fetches the state, and is a full member soon; nobody waits for it. */
+/* Peers come while the others train: each follows, fetches the state, and is a full member soon; nobody waits for it.
+ * */
 static void scn_late_joiner(struct sim *s)
 {
 	struct world *w = world_new(s, 320, 128, 16, 10 * MSEC);
@@ -84,11 +87,14 @@ static void scn_late_joiner(struct sim *s)
 struct row { int peers; uint32_t batch; uint64_t target, rounds, samples; };
 /* All 24 rows of systems.md 4.2: peers of equal speed, an epoch every `rounds` steps with `samples` samples. */
 static const struct row rows[] = {
-	{ 2, 32, 10000, 157, 10048 }, { 2, 32, 5000, 79, 5056 }, { 2, 32, 2500, 40, 2560 }, { 2, 32, 1250, 20, 1280 }, { 2, 32, 625, 10, 640 },
+	{ 2, 32, 10000, 157, 10048 }, { 2, 32, 5000, 79, 5056 }, { 2, 32, 2500, 40, 2560 }, { 2, 32, 1250, 20, 1280 }, { 2,
+		32, 625, 10, 640 },
 	{ 4, 32, 1250, 10, 1280 }, { 8, 32, 1250, 5, 1280 }, { 16, 32, 1250, 3, 1536 },
-	{ 2, 64, 10000, 79, 10112 }, { 2, 64, 5000, 40, 5120 }, { 2, 64, 2500, 20, 2560 }, { 2, 64, 1250, 10, 1280 }, { 2, 64, 625, 5, 640 },
+	{ 2, 64, 10000, 79, 10112 }, { 2, 64, 5000, 40, 5120 }, { 2, 64, 2500, 20, 2560 }, { 2, 64, 1250, 10, 1280 }, { 2,
+	64, 625, 5, 640 },
 	{ 4, 64, 1250, 5, 1280 }, { 8, 64, 1250, 3, 1536 }, { 16, 64, 1250, 2, 2048 },
-	{ 2, 128, 10000, 40, 10240 }, { 2, 128, 5000, 20, 5120 }, { 2, 128, 2500, 10, 2560 }, { 2, 128, 1250, 5, 1280 }, { 2, 128, 625, 3, 768 },
+	{ 2, 128, 10000, 40, 10240 }, { 2, 128, 5000, 20, 5120 }, { 2, 128, 2500, 10, 2560 }, { 2, 128, 1250, 5, 1280 },
+	{ 2, 128, 625, 3, 768 },
 	{ 4, 128, 1250, 3, 1536 }, { 8, 128, 1250, 2, 2048 }, { 16, 128, 1250, 1, 2048 },
 };
 #define ROWS (sizeof rows / sizeof *rows)
@@ -104,11 +110,13 @@ static void lockstep(struct sim *s, const struct row *r)
 	world_run_to(w, ROW_EPOCHS, 200 * SEC);
 	for (uint64_t e = 1; e <= ROW_EPOCHS; e++)
 		if (check_weight(w->check, e) != r->samples)
-			sim_fail(s, "%d x %u, target %llu: epoch %llu has %llu samples, not %llu", r->peers, r->batch, (unsigned long long)r->target,
+			sim_fail(s, "%d x %u, target %llu: epoch %llu has %llu samples, not %llu", r->peers, r->batch,
+			(unsigned long long)r->target,
 				(unsigned long long)e, (unsigned long long)check_weight(w->check, e), (unsigned long long)r->samples);
 	uint64_t least = ROW_EPOCHS * r->rounds * 50 * MSEC, took = sim_now(s) - w->start_us;
 	if (took < least || took > least + ROW_EPOCHS * 20 * MSEC)
-		sim_fail(s, "%llu us for %d epochs of %llu steps", (unsigned long long)took, ROW_EPOCHS, (unsigned long long)r->rounds);
+		sim_fail(s, "%llu us for %d epochs of %llu steps", (unsigned long long)took, ROW_EPOCHS,
+		(unsigned long long)r->rounds);
 	world_free(w);
 }
 

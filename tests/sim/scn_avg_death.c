@@ -33,8 +33,10 @@ static void finish(struct world *w, uint64_t more)
 }
 
 /* Every point that a round passes, struck at its first, second, ... passing, at whoever comes there. */
-static const char *const points[] = { "avg.progress.before", "avg.progress.after", "avg.begin.before", "avg.begin.after", "avg.ready.before",
-	"avg.ready.after", "avg.data.before", "avg.data.after", "avg.attempt.before", "avg.attempt.after", "avg.result.before", "avg.result.after",
+static const char *const points[] = { "avg.progress.before", "avg.progress.after", "avg.begin.before",
+	"avg.begin.after", "avg.ready.before",
+	"avg.ready.after", "avg.data.before", "avg.data.after", "avg.attempt.before", "avg.attempt.after",
+	"avg.result.before", "avg.result.after",
 	"avg.ack.before", "avg.ack.after", "avg.commit.before", "avg.commit.after" };
 #define POINTS (sizeof points / sizeof *points)
 
@@ -124,7 +126,8 @@ static void scn_breaking(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(killed), SCN(stopped), SCN(two_killed), SCN(dead_leader_between), SCN(power), SCN(breaking), {0} };
+static const struct scn list[] = { SCN(killed), SCN(stopped), SCN(two_killed), SCN(dead_leader_between), SCN(power),
+	SCN(breaking), {0} };
 
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* The averager's swarm over time: churn, partitions that heal, slow peers, clients and helpers, changes of hyperparameters,
+/* The averager's swarm over time: churn, partitions that heal, slow peers, clients and helpers, changes of
+ * hyperparameters,
  * a data set that ends. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +96,8 @@ static void scn_partition_heal(struct sim *s)
 	world_free(w);
 }
 
-/* One peer takes more than twice as long for a step, another a second to hand over what it has: neither holds the others up. */
+/* One peer takes more than twice as long for a step, another a second to hand over what it has: neither holds the
+ * others up. */
 static void scn_slow(struct sim *s)
 {
 	struct world *w = world_new(s, 320, 128, 16, 10 * MSEC);
@@ -239,7 +241,8 @@ static void scn_leave(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(slow), SCN(client_aux), SCN(diverged), SCN(ledger), SCN(propose),
+static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(slow), SCN(client_aux), SCN(diverged),
+	SCN(ledger), SCN(propose),
 	SCN(leave), {0} };
 
 int main(int argc, char **argv)

@@ -1,4 +1,5 @@
-/* Collectives in a fixed group: every member ends with the same bytes, in member order; a dead member is an error for all. */
+/* Collectives in a fixed group: every member ends with the same bytes, in member order; a dead member is an error for
+ * all. */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/coll.h"
@@ -8,7 +9,8 @@
 #define SEC 1000000ull
 #define N_MAX 8
 
-struct peer { struct env *env; struct net *net; struct chunks *chunks; struct coll *coll; float *x; int ended, failed; };
+struct peer { struct env *env; struct net *net; struct chunks *chunks; struct coll *coll; float *x; int ended, failed;
+	};
 struct world { struct id id[N_MAX]; };
 
 static struct endpoint where(int node)
@@ -92,7 +94,8 @@ static void check(struct sim *s, int n, size_t len, enum coll_op op)
 			want /= (float)n;
 		for (int i = 0; i < n; i++)
 			if (memcmp(&((struct peer *)sim_app(s, i))->x[k], &want, sizeof want)) {
-				sim_fail(s, "n %d len %zu op %d: element %zu of node %d is %.9g, not %.9g", n, len, op, k, i, ((struct peer *)sim_app(s, i))->x[k], want);
+				sim_fail(s, "n %d len %zu op %d: element %zu of node %d is %.9g, not %.9g", n, len, op, k, i,
+					((struct peer *)sim_app(s, i))->x[k], want);
 				return;
 			}
 	}

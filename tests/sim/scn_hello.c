@@ -65,6 +65,20 @@ static size_t sessions(struct sim *s, int node)
 	return c.sessions;
 }
 
+/* 1 has come in by 0's door, then that connection breaks unseen; 0 reaches it all the same, by dialling. */
+static void scn_door_gone(struct sim *s)
+{
+	begin();
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	net_app_know(s, 1, 0);
+	expect(s, call(s, 1, 0, 3000000), ERR_NONE, NULL);
+	sim_run_for(s, 500000);
+	sim_check(s, peer_find(net_of(s, 0), net_self(net_of(s, 1)))->door_token != 0);
+	sim_break(s, 0, 1);
+	expect(s, call(s, 0, 1, 3000000), ERR_NONE, NULL);
+}
+
 /* Both dial at once: both calls are answered, and after 30 s one session is left, the same on both sides. */
 static void scn_simultaneous(struct sim *s)
 {
@@ -270,7 +284,8 @@ static void scn_rekey(struct sim *s)
 	session_unref(first);
 }
 
-static const struct scn list[] = { SCN(simultaneous), SCN(wrong_key), SCN(versions), SCN(dial), SCN(client), SCN(nat),
+static const struct scn list[] = { SCN(door_gone), SCN(simultaneous), SCN(wrong_key), SCN(versions), SCN(dial),
+	SCN(client), SCN(nat),
 	SCN(reset),
 	SCN(rekey), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }

@@ -138,7 +138,8 @@ static inline bool spin(struct bed *b, bool (*cond)(struct bed *b), uint64_t lim
 		if (cond(b))
 			return true;
 		clock_gettime(CLOCK_MONOTONIC, &t);
-		if ((uint64_t)(t.tv_sec - a.tv_sec) * SECOND + (uint64_t)(t.tv_nsec / 1000) - (uint64_t)(a.tv_nsec / 1000) > limit_us)
+		if ((uint64_t)(t.tv_sec - a.tv_sec) * SECOND + (uint64_t)(t.tv_nsec / 1000) - (uint64_t)(a.tv_nsec / 1000) >
+			limit_us)
 			return false;
 		for (int i = 0; i < b->n; i++)
 			if (b->p[i].loop)

@@ -40,7 +40,8 @@ static void test_ranges_model(void **state)
 		struct ranges r = { 0 }, taken = { 0 };
 		bool bit[UNIVERSE] = { false };
 		for (int step = 0; step < 60; step++) {
-			uint64_t lo = rng_below(&rng, UNIVERSE), hi = lo + rng_below(&rng, UNIVERSE - lo + 1), what = rng_below(&rng, 5);
+			uint64_t lo = rng_below(&rng, UNIVERSE), hi = lo + rng_below(&rng, UNIVERSE - lo + 1),
+				what = rng_below(&rng, 5);
 			if (what < 2)
 				ranges_add(&r, lo, hi);
 			else if (what < 4)
@@ -105,7 +106,8 @@ static void test_ranges_two(void **state)
 
 static void test_ranges_bad(void **state)
 {
-	static const char *const bad[] = { "{}", "[[1]]", "[[2,1]]", "[[1,1]]", "[[-1,3]]", "[[5,6],[1,2]]", "[[1,3],[2,4]]", "[[\"1\",2]]", "[[1,2,3]]" };
+	static const char *const bad[] = { "{}", "[[1]]", "[[2,1]]", "[[1,1]]", "[[-1,3]]", "[[5,6],[1,2]]",
+		"[[1,3],[2,4]]", "[[\"1\",2]]", "[[1,2,3]]" };
 	struct ranges r = { 0 };
 	struct err e;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -183,11 +185,13 @@ static void test_part_vectors(void **state)
 	static const struct { double b[4]; size_t n; uint64_t len, ref[4]; } cost[] = {
 		{ { .25, .25, .25, .25 }, 4, 60, { 15, 15, 15, 15 } }, { { .3, .5, .9 }, 3, 1024, { 0, 255, 769 } },
 		{ { .44, .33, .22 }, 3, 60, { 42, 18, 0 } }, { { .55, .44, .40 }, 3, 60, { 35, 16, 9 } },
-		{ { .3, .5, .9, .6 }, 4, 1048576, { 0, 169327, 602629, 276620 } }, { { 0, .5, 0, .6 }, 4, 1048576, { 0, 428963, 0, 619613 } } };
+		{ { .3, .5, .9, .6 }, 4, 1048576, { 0, 169327, 602629, 276620 } }, { { 0, .5, 0, .6 }, 4, 1048576, { 0, 428963,
+		0, 619613 } } };
 	for (size_t i = 0; i < sizeof cost / sizeof *cost; i++) {
 		assert_int_equal(part_shares(cost[i].b, cost[i].n, w), 0);
 		part_sizes(w, cost[i].n, cost[i].len, 0, p);
-		assert_true(part_cost(cost[i].b, p, cost[i].n, cost[i].len) <= part_cost(cost[i].b, cost[i].ref, cost[i].n, cost[i].len) * 1.0001);
+		assert_true(part_cost(cost[i].b, p, cost[i].n, cost[i].len) <= part_cost(cost[i].b, cost[i].ref, cost[i].n,
+			cost[i].len) * 1.0001);
 	}
 }
 
@@ -270,7 +274,8 @@ static void test_reduce(void **state)
 
 static void make_body(struct body *b, struct rng *rng)
 {
-	*b = (struct body){ .what = BODY_COMMIT, .epoch = 8, .term = 2, .attempt = 1, .len = 1000, .params_version = 3, .params = json_pack("{s:f}", "lr", 0.5) };
+	*b = (struct body){ .what = BODY_COMMIT, .epoch = 8, .term = 2, .attempt = 1, .len = 1000, .params_version = 3,
+		.params = json_pack("{s:f}", "lr", 0.5) };
 	b->n = 1 + rng_below(rng, 5);
 	b->m = xcalloc(b->n, sizeof *b->m);
 	for (size_t i = 0; i < b->n; i++) {
@@ -388,7 +393,8 @@ static void test_point(void **state)
 	ranges_add(&p.done, 300, 310);
 	json_t *j = avg_point_json(&p);
 	assert_int_equal(avg_point_parse(&q, j, &e), 0);
-	assert_true(q.epoch == 7 && q.samples == 300 && !memcmp(q.prev, p.prev, DIGEST) && json_equal(q.params, p.params) && ranges_count(&q.done) == 300);
+	assert_true(q.epoch == 7 && q.samples == 300 && !memcmp(q.prev, p.prev, DIGEST) && json_equal(q.params,
+		p.params) && ranges_count(&q.done) == 300);
 	wire_put_point(&b, &p);
 	struct rd rd = rd_of(b.p, b.len);
 	assert_int_equal(wire_get_point(&rd, &r, &e), 0);
@@ -412,7 +418,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ranges_model), cmocka_unit_test(test_ranges_two), cmocka_unit_test(test_ranges_bad),
 		cmocka_unit_test(test_ledger), cmocka_unit_test(test_part_vectors), cmocka_unit_test(test_part_random),
-		cmocka_unit_test(test_reduce), cmocka_unit_test(test_body), cmocka_unit_test(test_attempt_ready), cmocka_unit_test(test_point),
+		cmocka_unit_test(test_reduce), cmocka_unit_test(test_body), cmocka_unit_test(test_attempt_ready),
+		cmocka_unit_test(test_point),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,9 +170,9 @@ static void tables_line_up(void **state)
 
 	(void)state;
 	assert_string_equal(t,
-		"ID        RTT US  SENT BYTES  LIVE  SAMPLES PER S  WHY\n"
-		"01234567   1.5ms     1.5 KiB  yes               -  -\n"
-		"b              -           -  no           12.2/s  sp\xc3\xa4t\n");
+		"ID          RTT     SENT  LIVE  SAMPLES PER S  WHY\n"
+		"01234567  1.5ms  1.5 KiB  yes               -  -\n"
+		"b             -        -  no           12.2/s  sp\xc3\xa4t\n");
 	free(t);
 	json_decref(rows);
 	rows = json_loads("[{\"without\":[\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\",\"b\"],"
@@ -212,7 +212,7 @@ static void objects_nest(void **state)
 	char *t = printed(as_object, o);
 
 	(void)state;
-	assert_string_equal(t, "version:      1\nuptime s:     1m30s\nstore:\n  bytes: 2.0 KiB\n  ok:    -\njoin:       "
+	assert_string_equal(t, "version:      1\nuptime:       1m30s\nstore:\n  bytes: 2.0 KiB\n  ok:    -\njoin:       "
 		"  a, b\n"
 		"none:         none\nval accuracy: 97.12 %\n");
 	free(t);
