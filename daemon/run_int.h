@@ -8,7 +8,7 @@
 #include "run.h"
 #include "train/trainer.h"
 
-#define RUN_POINTS 8                    /* recent points kept for snapshots */
+#define RUN_POINTS 80                   /* recent points: snapshots and steps that come late need them */
 #define RUN_PEERS_SHOWN 64
 
 /* The life of a run: run.c has the table. */

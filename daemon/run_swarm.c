@@ -87,6 +87,7 @@ static void take_point(struct run *r, const struct avg_point *p)
 	avg_point_done(&r->point);
 	avg_point_init(&r->point);
 	avg_point_copy(&r->point, p);
+	run_applied_point(r);           /* its step comes later, perhaps after the next commit: see record_epoch */
 }
 
 static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
@@ -182,18 +183,21 @@ static void record_epoch(struct run *r, const struct trainer_applied *a)
 {
 	static const char hexdigit[] = "0123456789abcdef";
 	char digest[2 * DIGEST + 1] = "", prev[2 * DIGEST + 1] = "";
+	/* a commit may have come while this step was still being made: the point of its own epoch counts */
+	const struct avg_point *at = run_point_at(r, a->epoch), *before = a->epoch ? run_point_at(r, a->epoch - 1) : NULL;
+	const uint8_t *mine = at ? at->prev : r->point.prev, *last = before ? before->prev : r->last_prev;
 	if (!r->rs->ctx.store)
 		return;
 	for (int i = 0; i < DIGEST && r->avg; i++) {
-		digest[2 * i] = hexdigit[r->point.prev[i] >> 4];
-		digest[2 * i + 1] = hexdigit[r->point.prev[i] & 15];
-		prev[2 * i] = hexdigit[r->last_prev[i] >> 4];
-		prev[2 * i + 1] = hexdigit[r->last_prev[i] & 15];
+		digest[2 * i] = hexdigit[mine[i] >> 4];
+		digest[2 * i + 1] = hexdigit[mine[i] & 15];
+		prev[2 * i] = hexdigit[last[i] >> 4];
+		prev[2 * i + 1] = hexdigit[last[i] & 15];
 	}
 	uint64_t now = env_now(r->rs->ctx.env);
 	store_epoch_put(r->rs->ctx.store, &(struct store_epoch){ .run = r->hex, .digest = digest, .prev = prev,
-		.epoch = a->epoch,
-		.samples = r->point.samples, .members = r->avg ? r->commit_members : 1, .took_us = now - r->epoch_started_us,
+		.epoch = a->epoch, .samples = at ? at->samples : r->point.samples, .members = r->avg ? r->commit_members : 1,
+		.took_us = now - r->epoch_started_us,
 		.params_version = r->point.params_version, .weight = r->avg ? (double)r->commit_weight : (double)a->samples,
 		.loss = a->loss, .val_loss = NAN, .val_accuracy = NAN, .minority = r->commit_minority });
 	store_run_update(r->rs->ctx.store, r->hex, NULL, NULL, a->epoch, r->point.samples);

@@ -16,7 +16,7 @@ static void take_point(struct avg *a, const struct body *c, const struct buf *by
 	json_decref(p->params);
 	p->params = json_deep_copy(c->params);
 	for (size_t i = 0; i < c->n; i++)
-		if (c->m[i].flags & MATE_IN || PLANTED(PLANT_LEFT_OUT_COUNTS))
+		if (c->m[i].flags & MATE_IN)
 			ranges_add_all(&p->done, &c->m[i].claimed);
 	a->gen++;
 	past_add(a);

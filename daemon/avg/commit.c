@@ -40,8 +40,6 @@ static void member_of(struct round *r, struct body *c, struct mate *m, size_t i,
 	w->flags &= (uint8_t)~(MATE_IN | MATE_GONE);
 	if (!m || !m->live || !m->member)
 		w->flags |= MATE_GONE;
-	if (PLANTED(PLANT_LEFT_OUT_COUNTS) && listed && !l->samples[i])
-		ranges_copy(&w->claimed, &l->m[i].ready.claimed);
 	if (!listed || !l->samples[i])
 		return;
 	w->flags |= MATE_IN;

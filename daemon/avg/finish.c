@@ -167,8 +167,6 @@ void member_commit_on(struct avg *a, struct request *req)
 		return;
 	}
 	bool old = c.epoch <= a->point.epoch;
-	if (PLANTED(PLANT_TERM_IGNORED))
-		term = a->term;
 	if (!old && term < a->term && c.epoch == a->point.epoch + 1 && !memcmp(c.prev, a->point.prev, DIGEST)) {
 		net_reply(req, json_pack("{s:I}", "term", (json_int_t)a->term), NO_BLOB);
 	} else if (old) {

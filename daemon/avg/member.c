@@ -18,11 +18,18 @@ int round_member(const struct round *r, const struct id *id)
 	return -1;
 }
 
+/* Whose death this peer must hear of at once: the leader's (always), the owners', and, as an owner, everybody's. */
 static void care_all(struct round *r, int delta)
 {
+	bool owner = false;
+	for (size_t p = 0; p < r->b.parts; p++)
+		owner |= r->b.part[p].owner == r->me;
 	for (size_t i = 0; i < r->b.n; i++) {
 		struct mate *m = (int)i == r->me ? NULL : mate_find(r->a, &r->b.m[i].id);
-		if (m)
+		bool theirs = owner || id_eq(&r->b.leader, &r->a->me->id);
+		for (size_t p = 0; p < r->b.parts && !theirs; p++)
+			theirs = r->b.part[p].owner == i;
+		if (m && theirs)
 			roster_care(r->a, m, delta);
 	}
 }
@@ -219,7 +226,7 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 		return err_set(e, ERR_PROTOCOL, "not a BEGIN");
 	if (a->state != AVG_IN || a->leaving)
 		return err_set(e, ERR_BUSY, "this peer is not in the swarm now");
-	if (!same_point(a, b->epoch, b->prev) && !(PLANTED(PLANT_PREV_IGNORED) && b->epoch == a->point.epoch)) {
+	if (!same_point(a, b->epoch, b->prev)) {
 		if (from && b->epoch < a->point.epoch)
 			redirect_to(a, from, "redirect");
 		else if (from && !(a->round && a->round->commit))
@@ -229,7 +236,7 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 	}
 	uint64_t term = b->term;
 	json_get_u64(req->f.json, "term", &term, NULL);
-	if (term < a->term && !PLANTED(PLANT_TERM_IGNORED))
+	if (term < a->term)
 		return err_set(e, ERR_STATE, "term %llu is over, this is %u", (unsigned long long)term, a->term);
 	if (!from || !from->member)
 		return err_set(e, ERR_STATE, "the sender is no member here");

@@ -42,7 +42,7 @@ static void hold(struct recover *v, enum holds what, const void *p, size_t n, ui
 	bool better = what > v->best || (what == HOLDS_ROUND && v->best == HOLDS_ROUND && term > v->begin_term);
 	if (what == HOLDS_ROUND && attempt > v->attempt)
 		v->attempt = attempt;
-	if (!better || (PLANTED(PLANT_COMMIT_NOT_REPEATED) && what == HOLDS_COMMIT))
+	if (!better)
 		return;
 	v->best = what;
 	v->begin_term = term;

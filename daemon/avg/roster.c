@@ -53,7 +53,7 @@ struct mate *mate_make(struct avg *a, const struct id *id)
 
 void roster_care(struct avg *a, struct mate *m, int delta)
 {
-	if (m == a->me)
+	if (m == a->me || m->cares + delta < 0)
 		return;
 	m->cares += delta;
 	net_care(a->net, &m->id, delta);
