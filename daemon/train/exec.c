@@ -251,14 +251,21 @@ static int launch(struct op *o)
 	if (rc > 0)
 		return 1;
 	if (rc < 0 || op_prepare(o, &e) < 0) {
+		bool gone = rc >= 0 && e.code == ERR_CANCELLED && x->gone_batches++ < GONE_BATCHES_MAX;
+
 		unstart(o);
-		break_now(x, &e);
+		if (gone)
+			x->interrupted = true;  /* its batch went with a round: the micro-batch is abandoned and planned again */
+		else
+			break_now(x, &e);
 		return -1;
 	}
 	list_del(&o->link);
 	list_push(&x->ops, &o->link);
 	o->begin_us = env_now(x->c.env);
 	log_op(x, o, false);
+	if (o->i->kind == PLAN_COMMIT)
+		x->gone_batches = 0;
 	if (o->i->kind == PLAN_COMMIT || o->i->kind == PLAN_DROP) {
 		finish(o, NULL);
 	} else if (o->is_job) {
