@@ -50,41 +50,72 @@ static void expect_mean(struct kit *k, struct bare *b, uint64_t lo, uint64_t n)
 		vec_scale(&k->par, b->n, 8.0 / (double)n, b->sum);
 }
 
-/* BEGIN strikes at every microsecond of the first micro-batches: what is contributed is exactly what was reported. */
-static void test_interrupt(void **state)
+/* Contributes after a BEGIN at a moment; what is contributed is exactly what was reported. How many micro-batches? */
+static uint64_t strike(uint64_t at, trainer_snapshot_fn *copy)
+{
+	struct snapshot *snap = NULL;
+	struct kit k;
+	struct bare b;
+	uint64_t n;
+
+	kit_open(&k, spec_text(1000, "hivemind", "", ""), NULL, false);
+	kit_grant(&k, 0, 10000);
+	trainer_start(k.t);
+	sim_run_for(k.sim, at);
+	if (copy)
+		trainer_snapshot(k.t, copy, &snap);
+	trainer_begin(k.t, 0);
+	until_contributed(&k);
+	assert_true(!copy || snap);
+	n = k.contributed / 8;
+	assert_int_equal(k.contributed % 8, 0);
+	if (n) {
+		bare_open(&b, &k, trainer_model(k.t));
+		expect_mean(&k, &b, 0, k.contributed);
+		assert_memory_equal(b.sum, k.x, b.n * sizeof(real));
+		commit(&k, k.x, k.contributed);
+		bare_step(&b, &k, b.sum, 0);
+		kit_run(&k, 1);
+		assert_same_params(&k, &b);
+		bare_close(&b);
+	} else {
+		assert_null(k.x);
+	}
+	snapshot_unref(snap);
+	kit_close(&k);
+	return n;
+}
+
+static void strikes(trainer_snapshot_fn *copy)
 {
 	unsigned counts[40] = { 0 };
 
 	for (uint64_t at = 1; at < 400; at += 3) {
-		struct kit k;
-		struct bare b;
-		uint64_t n;
+		uint64_t n = strike(at, copy);
 
-		kit_open(&k, spec_text(1000, "hivemind", "", ""), NULL, false);
-		kit_grant(&k, 0, 10000);
-		trainer_start(k.t);
-		sim_run_for(k.sim, at);
-		trainer_begin(k.t, 0);
-		until_contributed(&k);
-		n = k.contributed / 8;
-		assert_int_equal(k.contributed % 8, 0);
 		assert_true(n < 40);
 		counts[n]++;
-		if (n) {
-			bare_open(&b, &k, trainer_model(k.t));
-			expect_mean(&k, &b, 0, k.contributed);
-			assert_memory_equal(b.sum, k.x, b.n * sizeof(real));
-			commit(&k, k.x, k.contributed);
-			bare_step(&b, &k, b.sum, 0);
-			kit_run(&k, 1);
-			assert_same_params(&k, &b);
-			bare_close(&b);
-		} else {
-			assert_null(k.x);
-		}
-		kit_close(&k);
 	}
 	assert_true(counts[0] && counts[1] && counts[2]);       /* it did strike at different places */
+}
+
+/* BEGIN strikes at every microsecond of the first micro-batches. */
+static void test_interrupt(void **state)
+{
+	strikes(NULL);
+}
+
+static void copied(void *arg, struct snapshot *s, const struct err *e)
+{
+	assert_non_null(s);
+	*(struct snapshot **)arg = s;
+}
+
+/* The same while a copy of the state is due: between the micro-batch that is abandoned and the round nothing is
+ * planned, and nothing of the old program may run on. */
+static void test_interrupt_copy(void **state)
+{
+	strikes(copied);
 }
 
 /* A failed round keeps what was accumulated; training goes on and the next contribution holds all of it. */
@@ -456,7 +487,8 @@ static void test_validation(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_interrupt), cmocka_unit_test(test_failed), cmocka_unit_test(test_left_out),
+		cmocka_unit_test(test_interrupt), cmocka_unit_test(test_interrupt_copy), cmocka_unit_test(test_failed),
+		cmocka_unit_test(test_left_out),
 		cmocka_unit_test(test_follower), cmocka_unit_test(test_commit_any_time),
 		cmocka_unit_test(test_begin_again), cmocka_unit_test(test_pause),
 		cmocka_unit_test(test_local), cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_one_bad),
