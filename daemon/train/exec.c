@@ -219,7 +219,7 @@ static void next_program(struct exec *x)
 		return;
 	}
 	x->idle = !plan.ninstrs;
-	if (x->idle) {
+	if (x->idle) {                  /* the program before stays for what it tells (values, indices); x->over holds it */
 		plan_free(&plan);
 		return;
 	}
@@ -229,6 +229,7 @@ static void next_program(struct exec *x)
 		return;
 	}
 	x->prog = program_new(x, &plan, before);
+	x->over = false;
 	x->v.programs++;
 	log_program(x, x->prog);
 }
@@ -236,7 +237,7 @@ static void next_program(struct exec *x)
 static bool program_over(const struct exec *x)
 {
 	return !x->prog || (list_empty(&x->ops) && list_empty(&x->parked) &&
-		(x->interrupted || tokens_finished(x->prog->tokens)));
+		(x->over || tokens_finished(x->prog->tokens)));
 }
 
 /* --- launching */
@@ -251,21 +252,14 @@ static int launch(struct op *o)
 	if (rc > 0)
 		return 1;
 	if (rc < 0 || op_prepare(o, &e) < 0) {
-		bool gone = rc >= 0 && e.code == ERR_CANCELLED && x->gone_batches++ < GONE_BATCHES_MAX;
-
 		unstart(o);
-		if (gone)
-			x->interrupted = true;  /* its batch went with a round: the micro-batch is abandoned and planned again */
-		else
-			break_now(x, &e);
+		break_now(x, &e);
 		return -1;
 	}
 	list_del(&o->link);
 	list_push(&x->ops, &o->link);
 	o->begin_us = env_now(x->c.env);
 	log_op(x, o, false);
-	if (o->i->kind == PLAN_COMMIT)
-		x->gone_batches = 0;
 	if (o->i->kind == PLAN_COMMIT || o->i->kind == PLAN_DROP) {
 		finish(o, NULL);
 	} else if (o->is_job) {
@@ -310,10 +304,11 @@ static void pump(struct exec *x)
 		return;
 	x->pumping = true;
 	while (!x->broken && !x->dying && !x->dead) {
-		if (x->interrupted && x->prog) {
+		if (x->interrupted && x->prog && !x->over) {
 			if (!abandon_all(x))
 				break;
 			batches_back(x);
+			x->over = true;
 		}
 		if (program_over(x)) {
 			if (x->stopped)
@@ -403,9 +398,14 @@ void exec_wake(struct exec *x)
 	env_after(x->c.env, &x->kick, 0);
 }
 
+static bool under_way(const struct exec *x)
+{
+	return x->prog && !x->over && !tokens_finished(x->prog->tokens);
+}
+
 void exec_interrupt(struct exec *x)
 {
-	if (x->prog && !tokens_finished(x->prog->tokens))
+	if (under_way(x))
 		x->interrupted = true;
 	exec_wake(x);
 }
@@ -413,14 +413,14 @@ void exec_interrupt(struct exec *x)
 void exec_stop(struct exec *x)
 {
 	x->stopped = true;
-	if (x->prog && !tokens_finished(x->prog->tokens))
+	if (under_way(x))
 		x->interrupted = true;
 	env_after(x->c.env, &x->kick, 0);
 }
 
 void exec_wind_down(struct exec *x)
 {
-	if (x->prog && !tokens_finished(x->prog->tokens))
+	if (under_way(x))
 		tokens_stop(x->prog->tokens);
 }
 
@@ -438,7 +438,7 @@ void exec_reset(struct exec *x)
 	assert(exec_quiet(x));
 	program_unref(x, x->prog);
 	x->prog = NULL;
-	x->interrupted = false;
+	x->interrupted = x->over = false;
 	x->idle = true;
 	x->nresults = 0;
 	x->used = 0;

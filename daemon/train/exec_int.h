@@ -46,8 +46,6 @@ struct op {
 	const struct model *model; bool eval;
 };
 
-#define GONE_BATCHES_MAX 3               /* micro-batches abandoned in a row before the run fails */
-
 struct exec {
 	struct exec_conf c;
 	struct exec_cb cb; void *arg;
@@ -55,7 +53,7 @@ struct exec {
 	struct list ops, parked, abandoned;     /* running; started but waiting for memory of abandoned ones; those */
 	struct list bounds;
 	struct timer kick;
-	uint32_t gone_batches;                  /* in a row */
+	bool over;                              /* the program was abandoned: nothing more of it may start */
 	bool pumping, held, idle, stopped, interrupted, broken, dying, dead;  /* dead: the env completes work at once */
 	struct op *starting;
 	void (*quiet)(void *arg); void *quiet_arg;

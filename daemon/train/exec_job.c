@@ -214,7 +214,7 @@ static int prepare_pass(struct op *o, struct err *e)
 	for (uint32_t k = 0; k < o->i->nout; k++)
 		o->args[k].blank = o->run->out[k].blank;
 	if (!o->batch)
-		return err_set(e, ERR_CANCELLED, "plan %s: %s has no batch", o->prog->plan.strategy,
+		return err_set(e, ERR_INVALID, "plan %s: %s has no batch", o->prog->plan.strategy,
 			plan_kind_name(o->i->kind));
 	o->job.run = o->i->kind == PLAN_FWD ? run_fwd : run_bwd;
 	return check_pass(o, e);
