@@ -1,6 +1,8 @@
-/* The daemon's struct compute: a team of threads, the best instruction set, OpenBLAS when it can be had. */
+/* The daemon's struct compute: a team of threads, the best instruction set, OpenBLAS when it can be had; and the clock
+ * that sleep layers wait on. */
 #include "compute.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -110,9 +112,66 @@ static json_t *engine_describe(void *arg)
 	return j;
 }
 
+/* ---- rest: a wait that can be ended ---- */
+
+struct resting { struct rest rest; pthread_mutex_t lock; pthread_cond_t wake; bool stop; };
+
+static void rest_wait(void *arg, uint64_t us, bool backward)
+{
+	struct resting *t = arg;
+	struct timespec until;
+
+	(void)backward;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += (time_t)(us / 1000000);
+	until.tv_nsec += (long)(us % 1000000) * 1000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	pthread_mutex_lock(&t->lock);
+	while (!t->stop && !pthread_cond_timedwait(&t->wake, &t->lock, &until))
+		;
+	pthread_mutex_unlock(&t->lock);
+}
+
+static void rest_stop(struct rest *r)
+{
+	struct resting *t = container_of(r, struct resting, rest);
+
+	pthread_mutex_lock(&t->lock);
+	t->stop = true;
+	pthread_cond_broadcast(&t->wake);
+	pthread_mutex_unlock(&t->lock);
+}
+
+static void rest_free(struct rest *r)
+{
+	struct resting *t = container_of(r, struct resting, rest);
+
+	pthread_cond_destroy(&t->wake);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+static struct rest *engine_rest(void *arg)
+{
+	struct resting *t = xcalloc(1, sizeof *t);
+	pthread_condattr_t a;
+
+	(void)arg;
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(&t->wake, &a);
+	pthread_condattr_destroy(&a);
+	pthread_mutex_init(&t->lock, NULL);
+	t->rest = (struct rest){ .host = { .wait = rest_wait, .arg = t }, .stop = rest_stop, .free = rest_free };
+	return &t->rest;
+}
+
 struct compute engine_compute(struct engine *g)
 {
-	return (struct compute){ engine_par, engine_describe, g };
+	return (struct compute){ .par = engine_par, .describe = engine_describe, .rest = engine_rest, .arg = g };
 }
 
 void engine_free(struct engine *g)

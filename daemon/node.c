@@ -212,6 +212,8 @@ void node_free(struct node *n)
 {
 	if (!n)
 		return;
+	if (n->runs)
+		runs_wake(n->runs);
 	n->env->ops->detach(n->env);            /* no job runs and nothing arrives from here on */
 	env_timer(n->env, &n->presence, 0);
 	env_timer(n->env, &n->stopping, 0);

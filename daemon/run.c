@@ -112,6 +112,7 @@ static void go(struct run *r, enum run_state to)
 	log_write(r->rs->ctx.env->log, LOG_DEBUG_, r->name, "state %s", statetab[to].name);
 	run_record(r);
 	run_tell(r, true);
+	trace_state(r);
 	if (statetab[to].enter)
 		statetab[to].enter(r);
 }
@@ -251,8 +252,15 @@ static void gone_later(struct timer *t)
 	gone(container_of(t, struct run, leave_timer));
 }
 
+void run_wake(struct run *r)
+{
+	if (r->rest)
+		r->rest->stop(r->rest);
+}
+
 static void enter_leave(struct run *r)
 {
+	run_wake(r);
 	sync_free(r->sync);
 	r->sync = NULL;
 	if (r->trainer)
@@ -266,7 +274,7 @@ static void enter_leave(struct run *r)
 }
 
 /* What a trainer's jobs may still touch goes with it. */
-struct grave { struct list link; struct data *data; struct spec *spec; };
+struct grave { struct list link; struct data *data; struct spec *spec; struct rest *rest; };
 
 static void buried(void *arg)
 {
@@ -274,6 +282,8 @@ static void buried(void *arg)
 	list_del(&g->link);
 	data_free(g->data);
 	spec_free(g->spec);
+	if (g->rest)
+		g->rest->free(g->rest);
 	free(g);
 }
 
@@ -286,6 +296,9 @@ static void release(struct run *r, bool keep_spec)
 		avg_free(r->avg);
 	r->avg = NULL;
 	struct grave *g = xcalloc(1, sizeof *g);
+	run_wake(r);
+	g->rest = r->rest;
+	r->rest = NULL;
 	g->data = r->data;
 	g->spec = r->spec;
 	r->data = NULL;
@@ -303,6 +316,8 @@ static void release(struct run *r, bool keep_spec)
 		buried(g);
 	r->trainer = NULL;
 	r->opening = NULL;
+	trace_close(r->trace);
+	r->trace = NULL;
 }
 
 static void release_later(struct timer *t)

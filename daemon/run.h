@@ -6,7 +6,7 @@
 #include "common/conf.h"
 #include "common/reply.h"
 #include "dht/dht.h"
-#include "kernels/par.h"
+#include "kernels/layer.h"
 #include "net/chunk.h"
 #include "store.h"
 
@@ -15,8 +15,13 @@
 struct compute {
 	const struct par *(*par)(void *arg, int threads /* 0 = as configured */, struct err *e);
 	json_t *(*describe)(void *arg);         /* {core, threads, gflops, ...} for status; may be NULL */
+	/* Who waits for the sleep layers of one run; NULL: nobody, as in virtual time, where jobs have modelled costs. */
+	struct rest *(*rest)(void *arg);
 	void *arg;
 };
+/* host.wait blocks the lane that runs the layer. stop wakes who waits now and ends every later wait at once, so that
+ * closing a run never takes as long as its layers; free once no job of the run is left. */
+struct rest { struct layer_host host; void (*stop)(struct rest *t); void (*free)(struct rest *t); };
 
 struct runs_ctx {
 	struct env *env; struct net *net; struct chunks *chunks; struct dht *dht; struct store *store; /* may be NULL */
@@ -28,6 +33,8 @@ struct runs *runs_new(const struct runs_ctx *ctx, struct err *e);       /* resum
 void runs_free(struct runs *rs);                                        /* at once */
 /* Every run leaves its round, hands back its ranges, checkpoints; done once all have or at deadline_us. */
 void runs_drain(struct runs *rs, uint64_t deadline_us, void (*done)(void *arg), void *arg);
+/* Nobody waits for sleep layers any more; before the env is detached, which waits for every job. */
+void runs_wake(struct runs *rs);
 json_t *runs_json(struct runs *rs, bool all);                           /* array of run objects (control/api.h) */
 size_t runs_active(const struct runs *rs);
 /* Whether the peer takes part in a run, and why not: fills keys of a peer object of `peers`. */

@@ -17,6 +17,7 @@ enum run_state { RUN_OPEN, RUN_RESTORE, RUN_ENTER, RUN_SYNC, RUN_TRAIN, RUN_FINI
 enum run_event { EV_OPENED, EV_RESTORED, EV_GRANTED, EV_BEHIND, EV_SYNCED, EV_REACHED, EV_FINISHED, EV_LEAVE, EV_GONE,
 	EV_STOP, EV_BROKEN, RUN_EVENTS };
 
+struct trace;                           /* run_trace.c: the run log on disk */
 struct sync;                            /* run_sync.c: a state download under way */
 struct runs {
 	struct runs_ctx ctx;
@@ -42,6 +43,7 @@ struct run {
 
 	struct data *data;
 	struct trainer *trainer;
+	struct rest *rest;              /* who waits for sleep layers; NULL: nobody */
 	struct avg *avg;                /* NULL: the strategy needs no swarm */
 	struct avg_point point;         /* after the last epoch that is applied here */
 	struct avg_point recent[RUN_POINTS]; unsigned nrecent;
@@ -55,6 +57,7 @@ struct run {
 	uint64_t told_us; bool tell_again;
 	struct timer tell, leave_timer, release_timer;
 	struct opening *opening;
+	struct trace *trace;            /* NULL: no run log is kept */
 	struct reply *start_reply;      /* run start waits for the data */
 	struct list ckpt_waiters;       /* operators who asked for a checkpoint */
 	uint8_t last_prev[DIGEST];
@@ -66,6 +69,7 @@ struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author,
 	the data is open (we are the author) */, struct reply *start_reply);
 void run_free(struct run *r);
 void run_event(struct run *r, enum run_event ev);
+void run_wake(struct run *r);                   /* its sleep layers wait no more: it is on its way out */
 void run_fail(struct run *r, const struct err *e);
 const char *run_state_name(const struct run *r);
 bool run_over(const struct run *r);
@@ -110,6 +114,13 @@ void ctl_publish(struct run *r);
 void ctl_unpublish(struct run *r);
 void ctl_watch(struct run *r);                  /* asks the DHT for the author's last word */
 void runs_asks_free(struct runs *rs);
+
+/* ---- run_trace.c ---- */
+struct trace *trace_new(struct run *r);         /* local.log_bytes of lines; r has its id */
+void trace_line(void *run, const char *line, size_t len);       /* trainer_cb.log */
+void trace_state(struct run *r);
+void trace_close(struct trace *t);              /* what has come is written, then it frees itself */
+json_t *trace_json(const struct run *r);        /* {path, bytes, bytes_max, ended}; null: none is kept */
 
 /* ---- run_json.c ---- */
 json_t *run_json(struct run *r, bool longer);

@@ -89,9 +89,15 @@ static int build(struct run *r, struct err *e)
 	const struct par *par = c->compute.par(c->compute.arg, (int)r->spec->local.threads, e);
 	if (!par)
 		return -1;
+	r->rest = c->compute.rest ? c->compute.rest(c->compute.arg) : NULL;
 	struct trainer_conf tc = { .env = c->env, .spec = r->spec, .data = r->data, .par = par, .self = *net_self(c->net),
-		.macs_per_us = run_macs_per_us(&c->compute) };
-	r->trainer = trainer_new(&tc, &run_trainer_cb, r, e);
+		.host = r->rest ? &r->rest->host : NULL, .macs_per_us = run_macs_per_us(&c->compute) };
+	struct trainer_cb cb = run_trainer_cb;
+	if (r->spec->local.log_bytes && c->state_dir) {
+		r->trace = trace_new(r);
+		cb.log = trace_line;
+	}
+	r->trainer = trainer_new(&tc, &cb, r, e);
 	if (!r->trainer || run_admit(r->rs, r->trainer, r->name, e))
 		return -1;
 	return run_swarm_open(r, e);

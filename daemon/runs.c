@@ -60,10 +60,10 @@ struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply
 
 /* ---- starting ---- */
 
-/* The local part: of the spec (may be NULL), over it --local, over it --data, --batch, --threads. New reference. */
+/* The local part: of the spec (may be NULL), over it --local, over it --data, --batch and so on. New reference. */
 json_t *runs_local(const json_t *of_spec, const json_t *params)
 {
-	static const char *const over[] = { "data", "batch", "threads" };
+	static const char *const over[] = { "data", "batch", "threads", "log" };
 	json_t *out = json_is_object(of_spec) ? json_deep_copy(of_spec) : json_object(), *local = json_object_get(params,
 		"local");
 	if (local)
@@ -245,6 +245,7 @@ void runs_drain(struct runs *rs, uint64_t deadline_us, void (*done)(void *arg), 
 		if (run_over(r))
 			continue;
 		r->drain = true;
+		run_wake(r);
 		if (r->state == RUN_TRAIN && r->trainer && rs->ctx.state_dir)
 			ckpt_now(r, NULL);
 		else
@@ -253,6 +254,12 @@ void runs_drain(struct runs *rs, uint64_t deadline_us, void (*done)(void *arg), 
 	rs->drain_deadline_us = deadline_us;
 	rs->drain_timer = (struct timer){ .fire = drain_check, .name = "runs.drain" };
 	env_after(rs->ctx.env, &rs->drain_timer, 1);
+}
+
+void runs_wake(struct runs *rs)
+{
+	list_each(it, &rs->list)
+		run_wake(list_entry(it, struct run, link));
 }
 
 /* ---- what operators ask ---- */

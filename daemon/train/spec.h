@@ -21,7 +21,7 @@
  *     "nonfinite_max": 3,                              steps in a row with NaN or infinity before the run fails
  *     "redundancy": 1, "admins": ["64 hex digits"],
  *     "local": {"data":"PATH or name", "batch":32, "threads":0, "workers":1, "prefetch":4, "memory":"1GiB",
- *               "deterministic":false, "checkpoint_every":20, "checkpoint_keep":3} }
+ *               "deterministic":false, "checkpoint_every":20, "checkpoint_keep":3, "log":"64MiB"} }
  *
  * Unknown keys are errors. Every error names its place: "model[2].kernel: ...". */
 #ifndef TRAIN_SPEC_H
@@ -59,6 +59,7 @@ struct spec_local {
 	uint64_t memory_bytes;                  /* budget of state and step arena; 0 = none stated */
 	bool deterministic;                     /* reference matrix products, one thread: the same bytes on every machine */
 	uint32_t checkpoint_every, checkpoint_keep;     /* epochs; 0 = only at the end */
+	uint64_t log_bytes;                     /* of the run log (T10) at most; 0 = none is kept */
 };
 
 struct spec {

@@ -122,7 +122,7 @@ int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
 int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 {
 	static const char *const known[] = { "data", "batch", "threads", "workers", "prefetch", "memory", "deterministic",
-		"checkpoint_every", "checkpoint_keep", NULL };
+		"checkpoint_every", "checkpoint_keep", "log", NULL };
 	const struct place top = { "" }, at = place_key(&top, "local");
 
 	*l = (struct spec_local){ .batch = 32, .workers = 1, .prefetch = 4, .checkpoint_every = 20, .checkpoint_keep = 3 };
@@ -137,7 +137,8 @@ int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 		read_size(o, &at, "memory", &l->memory_bytes, e) < 0 ||
 		read_bool(o, &at, "deterministic", &l->deterministic, e) < 0 ||
 		read_u32(o, &at, "checkpoint_every", 0, UINT32_MAX, &l->checkpoint_every, e) < 0 ||
-		read_u32(o, &at, "checkpoint_keep", 1, 1000, &l->checkpoint_keep, e) < 0 ? -1 : 0;
+		read_u32(o, &at, "checkpoint_keep", 1, 1000, &l->checkpoint_keep, e) < 0 ||
+		read_size(o, &at, "log", &l->log_bytes, e) < 0 ? -1 : 0;
 }
 
 json_t *spec_local_json(const struct spec *s)
@@ -155,5 +156,6 @@ json_t *spec_local_json(const struct spec *s)
 	(void)json_object_set_new(o, "deterministic", json_boolean(l->deterministic));
 	(void)json_object_set_new(o, "checkpoint_every", json_integer(l->checkpoint_every));
 	(void)json_object_set_new(o, "checkpoint_keep", json_integer(l->checkpoint_keep));
+	(void)json_object_set_new(o, "log", json_integer((json_int_t)l->log_bytes));
 	return o;
 }

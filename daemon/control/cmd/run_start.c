@@ -9,6 +9,7 @@ static const struct cmd_param params[] = {
 	{ "data", CMD_STR, CMD_OPTION, "where this machine keeps the data: an absolute path, or a name of [data]" },
 	{ "batch", CMD_INT, CMD_OPTION, "samples per micro-batch on this machine" },
 	{ "threads", CMD_INT, CMD_OPTION, "threads of the train lane for this run" },
+	{ "log", CMD_STR, CMD_OPTION, "keep a run log of at most this size (64MiB) in the run's state folder" },
 	{ "dry_run", CMD_BOOL, 0, "only say what it would need" },
 	{ NULL, 0, 0, NULL }
 };

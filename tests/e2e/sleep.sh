@@ -1,0 +1,38 @@
+#!/bin/bash
+# Sleep layers really wait in the daemon, and never hold up its end: a run with layers of an hour leaves at once, and so
+# does the daemon.
+. "$(dirname "$0")/lib.sh"
+spec() {        # NAME FWD_MS EPOCHS
+	cat <<END
+{"name": "$1", "input": [8], "model": [{"type": "sleep", "fwd_ms": $2, "bwd_ms": $2}, {"type": "linear", "out": 4}],
+ "loss": "cross_entropy", "optimizer": {"name": "sgd", "lr": 0.1}, "target_batch": 16, "strategy": "single",
+ "data": {"name": "x", "kind": "synthetic", "count": 100}, "stop": {"epochs": $3}, "local": {"batch": 16, "data": "/x"}}
+END
+}
+start() { spec "$@" >"$work/$1.json"; hive a run start "$work/$1.json" >/dev/null || fail "run $1 was refused"; }
+over() { local s; s=$(json a state run show "$1" 2>/dev/null) && [ "$s" = "$2" ]; }
+
+daemon_start a
+begun=$(now_ms)
+start nap 25 8
+wait_for 20 over nap done
+took=$(($(now_ms) - begun))
+[ "$took" -ge 400 ] || fail "8 epochs of 50 ms took $took ms"
+mean=$(json a rows.0.0 query "select avg(took_us) from epochs where epoch > 1")
+python3 -c "import sys; us = float(sys.argv[1]); sys.exit(not 50000 <= us <= 50000 * 1.2 * float(sys.argv[2]))" "$mean" "$HIVE_SLOW" ||
+	fail "an epoch of 50 ms took $mean us"
+
+training() { json_is train a state run show "$1"; }
+start night 3600000 2
+wait_for 10 training night
+begun=$(now_ms)
+hive a run leave night >/dev/null
+wait_for 10 over night left
+say "a run with layers of an hour left after $(($(now_ms) - begun)) ms"
+start night2 3600000 2
+wait_for 10 training night2
+begun=$(now_ms)
+daemon_stop a
+took=$(($(now_ms) - begun))
+[ "$took" -lt $((10000 * HIVE_SLOW)) ] || fail "the daemon took $took ms to end"
+say "and the daemon ended after $took ms"
