@@ -4,11 +4,15 @@
  *
  * One step of a run:
  *     optim_tick(ops, hyper, &clock);                        once
- *     ops->step(par, hyper, &clock, state, param, grad, lo, n)    for every slice [lo, lo + n), in any order
+ *     optim_step(&call);                                     the whole vector
+ * or, when slices have different owners (cut with optim_cut):
+ *     optim_measure(&call, lo, n, part);                     every slice; then each owner gets all parts
+ *     optim_apply(&call, lo, n, part);                       every slice, in any order
  * State vectors are as long as the parameters and start as zeros. Checkpoints hold them under ops->state[i], and
  * the clock. */
 #ifndef KERNELS_OPTIM_H
 #define KERNELS_OPTIM_H
+#include "kernels/model.h"
 #include "kernels/par.h"
 
 #define OPTIM_KEYS_MAX 12
@@ -32,6 +36,16 @@ struct optim_ops {
 	 * use them with these values (optim_uses_state). */
 	void (*step)(const struct par *par, const double *hyper, const struct optim_clock *clock, real *const *state,
 		real *param, const real *grad, size_t lo, size_t n);
+	/* Optimizers whose rate depends on norms of whole tensors (LARS, LAMB) have these three instead of step.
+	 * measure: one range of one tensor, which begins at a chunk of it; advances the state, and for each chunk of
+	 * `chunk` elements writes two sums of squares to part[2 * i], part[2 * i + 1]. ratio: from the sums over the
+	 * tensor. apply: the step itself. plain_vectors: tensors of one dimension keep ratio 1 and are not measured. */
+	void (*measure)(const struct par *par, const double *hyper, const struct optim_clock *clock,
+		real *const *state, const real *param, const real *grad, size_t lo, size_t n, size_t chunk, double *part);
+	double (*ratio)(const double *hyper, const double sum[2]);
+	void (*apply)(const struct par *par, const double *hyper, const struct optim_clock *clock, real *const *state,
+		real *param, const real *grad, size_t lo, size_t n, double ratio);
+	int plain_vectors;
 	/* Is state i needed with these values? NULL: all are. */
 	int (*uses_state)(const double *hyper, int i);
 };
@@ -47,6 +61,26 @@ int optim_set(const struct optim_ops *o, double *hyper, const char *key, double 
 /* Checks what concerns several values together (nesterov needs momentum > 0 and dampening = 0). */
 int optim_check(const struct optim_ops *o, const double *hyper, struct kerr *e);
 int optim_uses_state(const struct optim_ops *o, const double *hyper, int i);
+
+/* One step. Tensors: in order of offset, without gaps, together the whole vector (model->param, model->nparams).
+ * Tensors of one dimension (biases, scales and shifts of norms) take no weight decay unless decay_all. */
+struct optim_call {
+	const struct par *par;
+	const struct optim_ops *ops;
+	const double *hyper;
+	const struct optim_clock *clock;        /* after optim_tick */
+	real *const *state;
+	real *param; const real *grad;
+	const struct model_param *tensor; int ntensors;
+	int decay_all;
+};
+void optim_step(const struct optim_call *c);
+/* The greatest place <= at where a slice may begin or end; for optimizers without measure any place is one. */
+size_t optim_cut(const struct optim_call *c, size_t at);
+size_t optim_parts(const struct optim_call *c);         /* length of part[]; 0: nothing to measure */
+/* Fills the parts of this slice and no others: the owners' parts put together are the whole. */
+void optim_measure(const struct optim_call *c, size_t lo, size_t n, double *part);
+void optim_apply(const struct optim_call *c, size_t lo, size_t n, const double *part);
 
 void optim_clock_init(struct optim_clock *c);                   /* step 0, powers 1 */
 void optim_tick(const struct optim_ops *o, const double *hyper, struct optim_clock *c);

@@ -4,57 +4,14 @@
 #include "kernels/vec.h"
 #include <math.h>
 #include "kernels/isa.h"
+#include "kernels/tree.h"
 
-#define BLOCK 1024
-#define LANES 16
-#define CHUNKS_MAX 256
+#define BLOCK TREE_BLOCK
+#define LANES TREE_LANES
+#define CHUNKS_MAX TREE_CHUNKS
 #define SERIAL_CHUNKS 32
 
 struct args { const real *x, *y; size_t n, chunk; /* blocks */ double *part; size_t *where; };
-
-/* A binary counter of partial sums: pushing n values gives the left-complete binary tree over them. */
-struct tree { double sum[64]; int top; size_t count; };
-
-static inline __attribute__((always_inline)) void tree_push(struct tree *t, double s)
-{
-	t->sum[t->top++] = s;
-	for (size_t m = ++t->count; !(m & 1); m >>= 1) {
-		t->sum[t->top - 2] += t->sum[t->top - 1];
-		t->top--;
-	}
-}
-
-static inline __attribute__((always_inline)) double tree_total(struct tree *t)
-{
-	if (t->top == 0)
-		return 0;
-	while (t->top > 1) {
-		t->sum[t->top - 2] += t->sum[t->top - 1];
-		t->top--;
-	}
-	return t->sum[0];
-}
-
-static inline __attribute__((always_inline)) double lanes_total(double *lane)
-{
-	for (int w = LANES / 2; w > 0; w /= 2)
-		for (int j = 0; j < w; j++)
-			lane[j] += lane[j + w];
-	return lane[0];
-}
-
-static inline __attribute__((always_inline)) double block_dot(const real *x, const real *y, size_t n)
-{
-	double lane[LANES] = { 0 };
-	size_t i = 0;
-
-	for (; i + LANES <= n; i += LANES)
-		for (int j = 0; j < LANES; j++)
-			lane[j] += (double)x[i + j] * (double)y[i + j];
-	for (int j = 0; i + j < n; j++)
-		lane[j] += (double)x[i + j] * (double)y[i + j];
-	return lanes_total(lane);
-}
 
 static inline __attribute__((always_inline)) double block_sum(const real *x, size_t n)
 {
@@ -80,7 +37,7 @@ static inline __attribute__((always_inline)) void sum_chunks(const struct args *
 		for (; at < end; at += BLOCK) {
 			size_t len = end - at < BLOCK ? end - at : BLOCK;
 
-			tree_push(&t, product ? block_dot(s->x + at, s->y + at, len) : block_sum(s->x + at, len));
+			tree_push(&t, product ? tree_block_dot(s->x + at, s->y + at, len) : block_sum(s->x + at, len));
 		}
 		s->part[c] = tree_total(&t);
 	}
@@ -140,21 +97,11 @@ ISA_BODY bad_body(const void *v, size_t lo, size_t hi)
 }
 ISA_KERNEL(bad);
 
-static size_t cut(size_t n, size_t *ret_chunk)
-{
-	size_t blocks = n / BLOCK + (n % BLOCK != 0), chunk = 1;
-
-	while ((blocks + chunk - 1) / chunk > CHUNKS_MAX)
-		chunk *= 2;
-	*ret_chunk = chunk;
-	return (blocks + chunk - 1) / chunk;
-}
-
 static double reduce(const struct par *par, const struct isa *k, size_t n, const real *x, const real *y)
 {
 	double part[CHUNKS_MAX];
 	struct args s = { .x = x, .y = y, .n = n, .part = part };
-	size_t chunks = cut(n, &s.chunk);
+	size_t chunks = tree_cut(n, &s.chunk);
 	struct tree t = { .top = 0 };
 
 	isa_run(par, k, &s, chunks, 1, SERIAL_CHUNKS);
@@ -182,7 +129,7 @@ double vec_max_abs(const struct par *par, size_t n, const real *x)
 {
 	double part[CHUNKS_MAX], m = 0;
 	struct args s = { .x = x, .n = n, .part = part };
-	size_t chunks = cut(n, &s.chunk);
+	size_t chunks = tree_cut(n, &s.chunk);
 
 	isa_run(par, &max, &s, chunks, 1, SERIAL_CHUNKS);
 	for (size_t i = 0; i < chunks; i++)
@@ -194,7 +141,7 @@ size_t vec_nonfinite(const struct par *par, size_t n, const real *x)
 {
 	size_t where[CHUNKS_MAX];
 	struct args s = { .x = x, .n = n, .where = where };
-	size_t chunks = cut(n, &s.chunk);
+	size_t chunks = tree_cut(n, &s.chunk);
 
 	isa_run(par, &bad, &s, chunks, 1, SERIAL_CHUNKS);
 	for (size_t i = 0; i < chunks; i++)

@@ -57,6 +57,6 @@ static void step(const struct par *par, const double *h, const struct optim_cloc
 const struct optim_ops optim_adam = {
 	.name = "adam", .help = "Adam: moments of the gradient, bias-corrected",
 	.nkeys = ADAM_KEYS, .nstates = 2, .power_key = { ADAM_BETA1, ADAM_BETA2 },
-	.key = { ADAM_KEY_ROWS(0, "L2 penalty") },
+	.key = { ADAM_KEY_ROWS(1e-8, 0, "L2 penalty") },
 	.state = { "exp_avg", "exp_avg_sq" }, .step = step,
 };

@@ -10,6 +10,6 @@ static void step(const struct par *par, const double *h, const struct optim_cloc
 const struct optim_ops optim_adamw = {
 	.name = "adamw", .help = "Adam with decoupled weight decay",
 	.nkeys = ADAM_KEYS, .nstates = 2, .power_key = { ADAM_BETA1, ADAM_BETA2 },
-	.key = { ADAM_KEY_ROWS(0.01, "decay of the parameters, times lr") },
+	.key = { ADAM_KEY_ROWS(1e-8, 0.01, "decay of the parameters, times lr") },
 	.state = { "exp_avg", "exp_avg_sq" }, .step = step,
 };

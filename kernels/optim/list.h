@@ -1,5 +1,7 @@
 OPTIM(adagrad)
 OPTIM(adam)
 OPTIM(adamw)
+OPTIM(lamb)
+OPTIM(lars)
 OPTIM(rmsprop)
 OPTIM(sgd)

@@ -5,6 +5,7 @@
 #include "kernels/optim.h"
 #include "kernels/vec.h"
 #include "kernels_golden.h"
+#include "layerwise_golden.h"
 
 struct sample { const struct optim_ops *ops; double hyper[OPTIM_KEYS_MAX]; };
 
@@ -53,6 +54,34 @@ static void state_free(struct state *t)
 		free(t->s[i]);
 }
 
+/* A step of one tensor (a matrix: everything decays) in slices; those of LARS and LAMB are cut where they may be. */
+static void one_step(const struct par *par, const struct sample *s, struct state *t, real *param, const real *grad,
+	size_t n, int slices, int turn)
+{
+	const struct model_param tensor = { .name = "w", .shape = { 2, { n, 1 } }, .count = n };
+	struct optim_call c = { .par = par, .ops = s->ops, .hyper = s->hyper, .clock = &t->clock, .state = t->s,
+		.param = param, .grad = grad, .tensor = &tensor, .ntensors = 1 };
+	double part[2 * 256];
+	size_t lo, hi;
+
+	assert_true(optim_parts(&c) <= sizeof part / sizeof *part);
+	optim_tick(s->ops, s->hyper, &t->clock);
+	if (slices == 1) {
+		optim_step(&c);
+		return;
+	}
+	for (int phase = 0; phase < 2; phase++)
+		for (int k = 0; k < slices; k++) {
+			par_slice(n, 7, (k + turn) % slices, slices, &lo, &hi);
+			lo = optim_cut(&c, lo);
+			hi = hi < n ? optim_cut(&c, hi) : n;
+			if (!phase)
+				optim_measure(&c, lo, hi - lo, part);
+			else
+				optim_apply(&c, lo, hi - lo, part);
+		}
+}
+
 static void pytorch_agrees(void **state)
 {
 	struct par par = par_serial(CPU_PLAIN, NULL);
@@ -68,8 +97,7 @@ static void pytorch_agrees(void **state)
 		for (int step = 0; step < 5; step++) {
 			for (size_t i = 0; i < 11; i++)
 				grad[i] = wave(i, step);
-			optim_tick(s.ops, s.hyper, &t.clock);
-			s.ops->step(&par, s.hyper, &t.clock, t.s, param, grad, 0, 11);
+			one_step(&par, &s, &t, param, grad, 11, 1, 0);
 		}
 		for (size_t i = 0; i < 11; i++)
 			if (!(fabs((double)param[i] - golden_optim[g].param[i]) < 2e-6))
@@ -86,8 +114,10 @@ static void every_optimizer_has_golden_values(void **state)
 
 		for (size_t g = 0; g < sizeof golden_optim / sizeof *golden_optim; g++)
 			found += !strcmp(golden_optim[g].optim, optim_at(o)->name);
+		for (size_t g = 0; g < sizeof golden_layerwise / sizeof *golden_layerwise; g++)
+			found += !strcmp(golden_layerwise[g].optim, optim_at(o)->name);
 		if (!found)
-			fail_msg("optimizer %s is not in make-golden.py", optim_at(o)->name);
+			fail_msg("optimizer %s is in no make-golden*.py", optim_at(o)->name);
 		assert_string_equal(optim_at(o)->key[0].name, "lr");
 	}
 }
@@ -101,13 +131,7 @@ static void run(const struct par *par, const struct sample *s, size_t n, int sli
 		param[i] = wave(i, 0.5);
 	for (int step = 0; step < 3; step++) {
 		rand_uniform(77 + (uint64_t)step, 2, n, grad);
-		optim_tick(s->ops, s->hyper, &t->clock);
-		for (int k = 0; k < slices; k++) {
-			size_t lo, hi;
-
-			par_slice(n, 7, (k + step) % slices, slices, &lo, &hi);
-			s->ops->step(par, s->hyper, &t->clock, t->s, param, grad, lo, hi - lo);
-		}
+		one_step(par, s, t, param, grad, n, slices, step);
 	}
 	free(grad);
 }
@@ -130,31 +154,37 @@ static void compare_run(const struct par *par, const struct sample *s, size_t n,
 	free(param);
 }
 
-static void slices_teams_and_cpus_change_nothing(void **state)
+static void compare_all(const char *optim, const char *hyper, size_t n)
 {
 	struct par plain = par_serial(CPU_PLAIN, NULL);
-	size_t n = 40009;
+	struct sample s = parse(optim, hyper);
+	real *want = reals(n);
+	struct state t;
 	enum cpu best;
 
 	cpu_pick(NULL, &best, NULL);
-	for (size_t g = 0; g < sizeof golden_optim / sizeof *golden_optim; g++) {
-		struct sample s = parse(golden_optim[g].optim, golden_optim[g].hyper);
-		real *want = reals(n);
-		struct state t;
+	state_new(&t, &s, n);
+	run(&plain, &s, n, 1, want, &t);
+	assert_int_equal(vec_nonfinite(&plain, n, want), n);
+	for (enum cpu c = CPU_PLAIN; c <= best; c++) {
+		struct par alone = par_serial(c, NULL), five = team(5, c, NULL);
 
-		state_new(&t, &s, n);
-		run(&plain, &s, n, 1, want, &t);
-		assert_int_equal(vec_nonfinite(&plain, n, want), n);
-		for (enum cpu c = CPU_PLAIN; c <= best; c++) {
-			struct par alone = par_serial(c, NULL), five = team(5, c, NULL);
+		compare_run(&alone, &s, n, 1, want, &t);
+		compare_run(&five, &s, n, 1, want, &t);
+		compare_run(&alone, &s, n, 6, want, &t);
+		compare_run(&five, &s, n, 3, want, &t);
+	}
+	state_free(&t);
+	free(want);
+}
 
-			compare_run(&alone, &s, n, 1, want, &t);
-			compare_run(&five, &s, n, 1, want, &t);
-			compare_run(&alone, &s, n, 6, want, &t);
-			compare_run(&five, &s, n, 3, want, &t);
-		}
-		state_free(&t);
-		free(want);
+static void slices_teams_and_cpus_change_nothing(void **state)
+{
+	for (size_t g = 0; g < sizeof golden_optim / sizeof *golden_optim; g++)
+		compare_all(golden_optim[g].optim, golden_optim[g].hyper, 40009);
+	for (size_t g = 0; g < sizeof golden_layerwise / sizeof *golden_layerwise; g++) {
+		compare_all(golden_layerwise[g].optim, golden_layerwise[g].hyper, 40009);
+		compare_all(golden_layerwise[g].optim, golden_layerwise[g].hyper, 700001);      /* chunks of several blocks */
 	}
 }
 
@@ -171,15 +201,16 @@ static void all_minimise_a_bowl(void **state)
 		double worst = 0;
 
 		optim_defaults(s.ops, s.hyper);
-		s.hyper[0] = !strcmp(s.ops->name, "adagrad") ? 0.5 : 0.05;
+		s.hyper[0] = !strcmp(s.ops->name, "adagrad") ? 0.5 : !strcmp(s.ops->name, "lars") ? 20 : 0.05;
+		if (!strcmp(s.ops->name, "lamb"))
+			s.hyper[optim_key_index(s.ops, "weight_decay")] = 0;    /* it has another minimum */
 		state_new(&t, &s, N);
 		for (int step = 0; step < 600; step++) {
 			if (step == 400)
 				s.hyper[0] /= 20;       /* rates change while a run goes on */
 			for (int i = 0; i < N; i++)
 				g[i] = 2 * (p[i] - wave((size_t)i, 1));
-			optim_tick(s.ops, s.hyper, &t.clock);
-			s.ops->step(&par, s.hyper, &t.clock, t.s, p, g, 0, N);
+			one_step(&par, &s, &t, p, g, N, 1, 0);
 		}
 		for (int i = 0; i < N; i++) {
 			double far = fabs((double)(p[i] - wave((size_t)i, 1)));
@@ -201,7 +232,7 @@ static void keys_and_ranges_are_checked(void **state)
 
 	assert_null(optim_find("newton"));
 	assert_null(optim_at(-1));
-	assert_string_equal(optim_names(names, sizeof names), "adagrad adam adamw rmsprop sgd");
+	assert_string_equal(optim_names(names, sizeof names), "adagrad adam adamw lamb lars rmsprop sgd");
 	optim_defaults(sgd, h);
 	memcpy(before, h, sizeof h);
 	assert_int_equal(optim_set(sgd, h, "beta1", 0.5, &e), -1);
