@@ -13,6 +13,7 @@
 #include "common/buf.h"
 #include "common/jrpc.h"
 #include "common/mem.h"
+#include "common/planted.h"
 
 #define PIECE (1u << 20)                /* bytes hashed and written at a time: they stay in the cache */
 #define ALIGN 64
@@ -133,7 +134,7 @@ int ckpt_write(struct files *f, const char *path, const struct ckpt_tensor *v, s
 		assert(b.len == bytes);
 		rc = f->pwrite(f, fd, b.p, b.len, 0, e);
 	}
-	if (rc == 0)
+	if (rc == 0 && !PLANTED(CKPT_UNSYNCED))
 		rc = f->fsync(f, fd, e);
 	if (fd >= 0 && f->close(f, fd, rc == 0 ? e : NULL) < 0)
 		rc = -1;
@@ -232,7 +233,7 @@ static int read_all(struct files *f, int fd, const struct ckpt_head *h, void **t
 			rc = read_data(f, fd, h->data_at, &h->v[i], to[i], scratch, x, e);
 	if (x && rc == 0) {
 		hash_hex(x, hash, hex);
-		if (strcmp(hex, want) != 0)
+		if (strcmp(hex, want) != 0 && !PLANTED(CKPT_TORN))
 			rc = err_set(e, ERR_CORRUPT, "the data has the hash %s, the header says %.40s", hex, want);
 	}
 	XXH3_freeState(x);

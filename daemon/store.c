@@ -13,6 +13,7 @@
 #include <sqlite3.h>
 
 #include "common/mem.h"
+#include "common/planted.h"
 #include "migrate.h"
 
 #define RETRY_MIN_US 100000u
@@ -386,11 +387,11 @@ int store_commit(struct store *s, bool full)
 	} else if (rc == SQLITE_OK) {
 		rc = SQLITE_IOERR;
 	}
-	if (rc != SQLITE_OK) {
+	if (rc != SQLITE_OK)
 		failed(s, what);
-	} else {
-		while (!list_empty(&s->queue))
-			drop_op(s, list_entry(s->queue.next, struct op, link));
+	while (!list_empty(&s->queue) && (rc == SQLITE_OK || PLANTED(STORE_LOST_WRITE)))
+		drop_op(s, list_entry(s->queue.next, struct op, link));
+	if (rc == SQLITE_OK) {
 		s->commits++;
 		(void)FAILPOINT(s->env, "store.commit.after");
 		s->unsynced = !full;

@@ -226,7 +226,7 @@ void lead_begin(struct avg *a)
 		return;
 	}
 	struct lead *l = lead_new(r);
-	if (!PLANTED(PLANT_NO_TIMER))
+	if (!PLANTED(NO_TIMER))
 		env_after(a->env, &l->timer, r->b.ready_us);
 	for (size_t i = 0; i < r->b.n; i++)
 		if ((int)i != r->me)

@@ -45,7 +45,7 @@ static void ack(struct round *r)
 		times_add(&a->data_times, now_of(a) - r->attempt_us);
 	for (size_t p = 0; p < r->b.parts; p++)
 		buf_put(&b, r->part[p].hash, 16);
-	if (PLANTED(PLANT_APPLY_WITHOUT_COMMIT) && !r->lead && apply_without_commit(r)) {
+	if (PLANTED(APPLY_WITHOUT_COMMIT) && !r->lead && apply_without_commit(r)) {
 		buf_free(&b);
 		return;
 	}

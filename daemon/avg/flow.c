@@ -212,7 +212,7 @@ static void summed(struct round *r, size_t p, const uint8_t *hash)
 	rp->ready = true;
 	memcpy(rp->hash, hash, 16);
 	send_results(r, p);
-	if (PLANTED(PLANT_OWN_SUM))             /* not the bytes that it sent to the others */
+	if (PLANTED(OWN_SUM))             /* not the bytes that it sent to the others */
 		r->mean[rp->off] += r->mean[rp->off] * 1e-6f;
 	member_check(r);
 }
@@ -348,7 +348,7 @@ void flow_attempt(struct round *r, const uint16_t *owner)
 	for (size_t p = 0; p < r->b.parts; p++) {
 		struct rpart *rp = &r->part[p];
 		bool moved = rp->owner != owner[p];
-		rp->ready = PLANTED(PLANT_OLD_RESULT) && rp->ready;
+		rp->ready = PLANTED(OLD_RESULT) && rp->ready;
 		flow_cancel(&rp->result_in);
 		for (size_t i = 0; rp->result_out && i < r->b.n; i++)
 			flow_cancel(&rp->result_out[i]);

@@ -13,11 +13,11 @@
 #define AVG_INT_H
 #include <string.h>
 #include "avg/avg.h"
-#include "avg/planted.h"
 #include "avg/wire.h"
 #include "common/jrpc.h"
 #include "common/list.h"
 #include "common/mem.h"
+#include "common/planted.h"
 
 #define MS 1000ull
 #define SECOND 1000000ull

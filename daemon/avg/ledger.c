@@ -1,7 +1,7 @@
 /* Positions are cut from the bottom of the pool, so that holes left by the dead are filled first and `done` stays one
  * interval with a ragged end. */
 #include "avg/ledger.h"
-#include "avg/planted.h"
+#include "common/planted.h"
 
 uint64_t ledger_want(double share, uint32_t micro)
 {
@@ -13,7 +13,7 @@ uint64_t ledger_want(double share, uint32_t micro)
 
 uint64_t ledger_cut(struct ranges *taken, uint64_t limit, uint64_t n, struct ranges *ret)
 {
-	uint64_t at = PLANTED(PLANT_LOST_RANGE) && taken->n ? taken->v[taken->n - 1].hi : 0, cut = 0, end = limit ? limit :
+	uint64_t at = PLANTED(LOST_RANGE) && taken->n ? taken->v[taken->n - 1].hi : 0, cut = 0, end = limit ? limit :
 		UINT64_MAX;
 	struct ranges fresh = { 0 };
 	for (size_t i = 0; cut < n && at < end && i <= taken->n; i++) {
@@ -29,7 +29,7 @@ uint64_t ledger_cut(struct ranges *taken, uint64_t limit, uint64_t n, struct ran
 			at = taken->v[i].hi;
 	}
 	ranges_add_all(ret, &fresh);
-	if (!PLANTED(PLANT_GRANT_TWICE))
+	if (!PLANTED(GRANT_TWICE))
 		ranges_add_all(taken, &fresh);
 	ranges_free(&fresh);
 	return cut;
@@ -42,7 +42,7 @@ bool ledger_claim(const struct ranges *done, struct ranges *claimed, const struc
 		return false;
 	if (limit && claim->n && claim->v[claim->n - 1].hi > limit)
 		return false;
-	if (!PLANTED(PLANT_DOUBLE_COUNT) && (ranges_overlap(claim, done) || ranges_overlap(claim, claimed)))
+	if (!PLANTED(DOUBLE_COUNT) && (ranges_overlap(claim, done) || ranges_overlap(claim, claimed)))
 		return false;
 	ranges_add_all(claimed, claim);
 	return true;

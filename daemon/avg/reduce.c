@@ -1,7 +1,7 @@
 /* One contributor set, one order, one arithmetic: alpha_i = w_i / sum(w) in double, t = (float)(alpha x), acc += t.
  * The result depends on nothing else, so every peer that sums the same terms gets the same bytes (amendments B1). */
 #include <assert.h>
-#include "avg/planted.h"
+#include "common/planted.h"
 #include "avg/reduce.h"
 #include "common/hash.h"
 #include "kernels/vec.h"
@@ -27,7 +27,7 @@ void reduce_mean(float *out, size_t n, const struct reduce_term *t, size_t terms
 		struct accum a;
 		accum_begin(&a, out + at, n - at < BLOCK ? n - at : BLOCK, total_weight);
 		for (size_t k = 0; k < terms; k++) {
-			size_t i = PLANTED(PLANT_WRONG_ORDER) ? terms - 1 - k : k;
+			size_t i = PLANTED(WRONG_ORDER) ? terms - 1 - k : k;
 			accum_add(&a, t[i].x + at, t[i].weight);
 		}
 	}

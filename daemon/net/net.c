@@ -7,6 +7,7 @@
 #include <string.h>
 #include "common/hash.h"
 #include "common/mem.h"
+#include "common/planted.h"
 #include "common/text.h"
 #include "net/inner.h"
 
@@ -106,9 +107,8 @@ static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t 
 		return;
 	}
 	/* The channel is part of what is sealed: a frame for one mailbox is worth nothing at another. */
-#if defined(BUG) && BUG == 4
-	h.chan = (uint8_t)via.chan;
-#endif
+	if (PLANTED(ANY_CHANNEL))
+		h.chan = (uint8_t)via.chan;
 	rc = h.chan == via.chan && h.pre.version == s->version ? session_open(s, &h, msg, len, n->scratch) : OPEN_FORGED;
 	if (rc != OPEN_OK) {
 		n->count.bad_seal += rc == OPEN_FORGED;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/planted.h"
 #include "net/inner.h"
 
 bool endpoint_eq(const struct endpoint *a, const struct endpoint *b)
@@ -148,9 +149,8 @@ struct session *peer_session(struct peer *p)
 		if (s->doubted || s->tx_bytes >= p->net->conf.rekey_bytes || s->tx_counter[0] >= p->net->conf.rekey_frames ||
 		    s->tx_counter[1] >= p->net->conf.rekey_frames || now - s->made_us >= SESSION_AGE_MAX_US)
 			continue;
-#if defined(BUG) && BUG == 9
-		best = NULL;
-#endif
+		if (PLANTED(SESSION_CHOICE))
+			best = NULL;
 		if (!best || s->made_us > best->made_us + BOTH_KEPT_US || s->initiator == best->initiator ||
 		    s->initiator == small)
 			best = s;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "common/jrpc.h"
 #include "common/mem.h"
+#include "common/planted.h"
 #include "common/text.h"
 #include "net/inner.h"
 
@@ -48,9 +49,8 @@ static void call_gone(void *arg, bool sent)
 	} else {
 		c->retry_us = now + backed_off(50 * MS, c->timeout_tries, AGAIN_MAX_US);
 	}
-#if !defined(BUG) || BUG != 3
-	arm(c);
-#endif
+	if (!PLANTED(CALL_NO_TIMER))
+		arm(c);
 }
 
 static void try(struct call *c)

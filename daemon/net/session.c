@@ -5,6 +5,7 @@
 #include <string.h>
 #include "common/hash.h"
 #include "common/mem.h"
+#include "common/planted.h"
 #include "net/session.h"
 
 static unsigned key_of(enum chan c) { return c == CHAN_BULK; }
@@ -13,9 +14,8 @@ bool replay_fresh(const struct replay *r, uint32_t connection, uint64_t counter)
 {
 	uint32_t oldest = UINT32_MAX;
 
-#if defined(BUG) && BUG == 2
-	return true;
-#endif
+	if (PLANTED(REPLAY_TAKEN))
+		return true;
 	for (unsigned i = 0; i < r->n; i++) {
 		if (r->v[i].connection == connection)
 			return counter > r->v[i].counter;
@@ -113,9 +113,8 @@ int m3_check(const uint8_t m3[M3_BYTES], const uint8_t transcript[32], struct id
 
 	m3_signed(to_sign, transcript, m3);
 	memcpy(ret_id->b, m3, 32);
-#if defined(BUG) && BUG == 5
-	return 0;
-#endif
+	if (PLANTED(M3_UNSIGNED))
+		return 0;
 	return sig_verify(ret_id, to_sign, sizeof to_sign, m3 + 32) ? 0 : -1;
 }
 
@@ -134,11 +133,7 @@ void session_seal(struct session *s, struct header *h, uint32_t connection, cons
 
 	h->session = s->id;
 	h->connection = connection;
-#if defined(BUG) && BUG == 1
-	h->counter = s->tx_counter[k]++ / 2;
-#else
-	h->counter = ++s->tx_counter[k];
-#endif
+	h->counter = PLANTED(NONCE_REUSE) ? s->tx_counter[k]++ / 2 : ++s->tx_counter[k];
 	nonce_of(nonce, s->tx_prefix[k], h->counter);
 	header_write(h, out);
 	aead_seal(&s->tx[k], nonce, out, HEADER_BYTES, pieces, n, out + HEADER_BYTES);

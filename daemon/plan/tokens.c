@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/planted.h"
 
 bool token_evicts(const struct plan_instr *i)
 {
@@ -39,7 +40,7 @@ static bool touches(const struct tokens *t, const struct token_run *r, const str
 static bool conflict(const struct tokens *t, const struct token_run *earlier, const struct token_run *r)
 {
 	if (r->instr->kind == PLAN_COMMIT && r->instr->nin == 0)
-		return true;
+		return !PLANTED(TOKEN_EARLY_COMMIT);
 	for (uint32_t k = 0; k < r->instr->nout; k++)
 		if (touches(t, earlier, &r->out[k], true))
 			return true;
@@ -105,7 +106,8 @@ static enum token_wait slots(struct tokens *t, struct token_run *r, uint32_t *wh
 		const struct token_slot *s = ring_slot(t, &r->out[k]);
 		*which = k;
 		bool over = s->state != SLOT_EMPTY && s->key != r->out[k].key;
-		if (s->state == SLOT_WRITING || s->readers > 0 || (over && (s->pins > 0 || only_newest(t, r, &r->out[k]))))
+		bool pinned = s->pins > 0 && !PLANTED(TOKEN_UNPINNED);
+		if (s->state == SLOT_WRITING || s->readers > 0 || (over && (pinned || only_newest(t, r, &r->out[k]))))
 			return WAIT_SLOT;
 	}
 	for (uint32_t k = 0; k < i->nin; k++) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "common/mem.h"
 #include "dht/dht.h"
+#include "dht/values.h"
 #include "sim.h"
 
 #define SEC 1000000ull
@@ -257,6 +258,59 @@ static void scn_owner(struct sim *s)
 	sim_check(s, id_eq(&g.owner, net_self(((struct peer_app *)sim_app(s, 2))->net)));
 }
 
+/* Records under a peer's id that somebody else sends, as a hostile member could: signed by itself in the owner's name,
+ * not signed at all, signed and owned by itself. */
+static void on_answer(void *arg, const struct frame *f, const struct err *e)
+{
+	*(uint64_t *)arg = f ? (uint64_t)json_integer_value(json_object_get(f->json, "accepted")) : 1000;
+}
+
+static bool answered(struct sim *s, void *arg) { return *(uint64_t *)arg != UINT64_MAX; }
+
+static uint64_t forge(struct sim *s, int to, const char *hex, bool is_signed, const struct id *owner)
+{
+	struct peer_app *a = sim_app(s, 5);
+	const char *value = "666";
+	struct rec r = { .value = (char *)value, .vlen = 3, .rank = env_wall(a->env), .life_ms = 60000, .owner = *owner,
+		.is_signed = is_signed, .ends_us = env_now(a->env) + 60000000 };
+	struct buf b = { 0 }, text = { 0 };
+	uint64_t accepted = UINT64_MAX;
+	id_of(&r.key, "who", 3);
+	snprintf(r.subkey, sizeof r.subkey, "%s", hex);
+	rec_signed_bytes(&text, &r);
+	net_sign(a->net, text.p, text.len, r.sig);
+	buf_free(&text);
+	buf_u16(&b, 1);
+	buf_put(&b, r.key.b, 32);
+	rec_write(&b, &r, env_now(a->env));
+	net_call(a->net, net_self(((struct peer_app *)sim_app(s, to))->net), KIND_DHT_STORE, NULL,
+		(struct blob){ .data = b.p, .len = b.len }, CLASS_control, 5 * SEC, on_answer, &accepted);
+	sim_check(s, sim_run_until(s, answered, &accepted, 10 * SEC));
+	buf_free(&b);
+	return accepted;
+}
+
+static void scn_forged(struct sim *s)
+{
+	struct world w = { 0 };
+	char hex[ID_HEX];
+	add(s, &w, 8);
+	sim_check(s, sim_run_until(s, all_joined, NULL, 60 * SEC));
+	const struct id *owner = net_self(((struct peer_app *)sim_app(s, 2))->net);
+	id_hex(owner, hex);
+	sim_check(s, put(s, 2, "who", hex, 2, 60000, false).accepted >= 7);
+	sim_run_for(s, SEC);
+	for (int to = 0; to < 8 && !sim_failed(s); to++) {
+		if (to == 5)
+			continue;
+		sim_check(s, forge(s, to, hex, true, owner) == 0);
+		sim_check(s, forge(s, to, hex, false, owner) == 0);
+		sim_check(s, forge(s, to, hex, true, net_self(((struct peer_app *)sim_app(s, 5))->net)) == 0);
+	}
+	struct got g = get(s, 6, "who", true);
+	sim_check(s, g.n == 1 && !strcmp(g.value, "2") && id_eq(&g.owner, owner));
+}
+
 /* Whoever comes late, or finds nobody at first, joins in the end; what lives long survives a restart of everybody. */
 static void scn_restart(struct sim *s)
 {
@@ -314,6 +368,11 @@ static void scn_handover(struct sim *s)
 		snprintf(key, sizeof key, "h%d", i);
 		put(s, i % 4, key, NULL, i, 600000, false);
 	}
+	for (int i = 0; i < 6; i++) {
+		char sub[8];
+		snprintf(sub, sizeof sub, "s%d", i);
+		put(s, i % 4, "dict", sub, i, 600000, false);
+	}
 	add(s, &w, 8);
 	sim_check(s, sim_run_until(s, all_joined, NULL, 60 * SEC));
 	sim_run_for(s, 10 * SEC);
@@ -322,11 +381,15 @@ static void scn_handover(struct sim *s)
 		snprintf(key, sizeof key, "h%d", i);
 		expect(s, 4 + (i % 8), key, i);
 	}
+	for (int i = 0; i < 4; i++)             /* the newcomers have all of it */
+		sim_kill(s, i);
+	sim_run_for(s, 5 * SEC);
+	sim_check(s, get(s, 4, "dict", true).n == 6);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct scn list[] = { SCN(exact), SCN(kill_third), SCN(records), SCN(owner), SCN(restart),
+	static const struct scn list[] = { SCN(exact), SCN(kill_third), SCN(records), SCN(owner), SCN(forged), SCN(restart),
 		SCN(partition), SCN(handover), { 0 } };
 	return scn_main(list, argc, argv);
 }

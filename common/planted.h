@@ -1,0 +1,36 @@
+/* Bugs on purpose (amendments, part 7, sentence 4): each proves that a checker of the tests sees it. Builds with fail
+ * points have them, asleep; a test program that links tests/sim/planted.c wakes the one that PLANTED=name says. Elsewhere
+ * PLANTED() is false and costs nothing. tests/sim/meson.build says which checker must see which. */
+#ifndef COMMON_PLANTED_H
+#define COMMON_PLANTED_H
+#include <stdbool.h>
+
+#define PLANTED_BUGS(X) \
+	/* net */ \
+	X(NONCE_REUSE) X(REPLAY_TAKEN) X(CALL_NO_TIMER) X(ANY_CHANNEL) X(M3_UNSIGNED) X(RUN_AGAIN) X(DEATH_UNHEARD) \
+	X(CHUNK_UNHASHED) X(SESSION_CHOICE) X(CHUNK_HOLE) \
+	/* dht */ \
+	X(DHT_FORGED) X(DHT_NOT_OWNER) X(DHT_ENDED) X(DHT_OLDER_WINS) X(DHT_LOST_SUBKEY) \
+	/* avg */ \
+	X(APPLY_WITHOUT_COMMIT) X(DOUBLE_COUNT) X(LOST_RANGE) X(WRONG_ORDER) X(OWN_SUM) X(NO_TIMER) X(OLD_RESULT) \
+	X(GRANT_TWICE) \
+	/* ckpt, store */ \
+	X(CKPT_UNSYNCED) X(CKPT_TORN) X(STORE_LOST_WRITE) \
+	/* plan, train */ \
+	X(TOKEN_TOO_OLD) X(TOKEN_UNPINNED) X(TOKEN_EARLY_COMMIT) X(STALE_GRADIENT)
+
+enum planted {
+	PLANT_NOTHING,
+#define X(n) PLANT_##n,
+	PLANTED_BUGS(X)
+#undef X
+};
+
+#ifdef FAILPOINTS
+enum planted planted_bug(void) __attribute__((weak));   /* which one is awake; the test's, absent in the daemon */
+#define PLANTED(n) (planted_bug && planted_bug() == PLANT_##n)
+#else
+#define PLANTED(n) false
+#endif
+
+#endif
