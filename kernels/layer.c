@@ -48,17 +48,26 @@ double layer_attr(const struct layer *l, const char *name)
 	return 0;
 }
 
-void layer_param_add(struct layer *l, const char *name, int nd, const size_t *d)
+static void add(struct layer_param *p, size_t *n, const char *name, int nd, const size_t *d)
 {
-	struct layer_param *p = &l->param[l->nparams++];
-
-	assert(l->nparams <= LAYER_PARAMS_MAX);
 	p->name = name;
 	p->shape.nd = nd;
 	memcpy(p->shape.d, d, (size_t)nd * sizeof *d);
-	p->offset = l->nparam;
+	p->offset = *n;
 	p->count = shape_count(&p->shape);
-	l->nparam += p->count;
+	*n += p->count;
+}
+
+void layer_param_add(struct layer *l, const char *name, int nd, const size_t *d)
+{
+	assert(l->nparams < LAYER_PARAMS_MAX);
+	add(&l->param[l->nparams++], &l->nparam, name, nd, d);
+}
+
+void layer_buffer_add(struct layer *l, const char *name, int nd, const size_t *d)
+{
+	assert(l->nbuffers < LAYER_PARAMS_MAX);
+	add(&l->buffer[l->nbuffers++], &l->nbuffer, name, nd, d);
 }
 
 /* SplitMix64's finaliser: a bijection that mixes every bit into every other. */

@@ -8,8 +8,9 @@
 #include <stdbool.h>
 #include "kernels/par.h"
 
-#define LAYER_ATTRS_MAX 8
+#define LAYER_ATTRS_MAX 12
 #define LAYER_PARAMS_MAX 2
+#define LAYER_INPUTS_MAX 8
 
 /* One attribute of a layer in a spec; values are numbers (flags 0 or 1). Required when def is NAN. */
 struct layer_attr { const char *name; double def, min, max; bool integer; const char *help; };
@@ -20,29 +21,36 @@ struct layer_param { const char *name; struct shape shape; size_t offset, count;
 /* The modelled wait of sleep layers, given at creation of the model: kernels have no clock. */
 struct layer_host { void (*wait)(void *arg, uint64_t us, bool backward); void *arg; };
 
-/* An instance: attributes filled in, shapes inferred. Immutable after model_new. */
+/* An instance: attributes filled in, shapes inferred. Immutable after model_new. Buffers are what a layer keeps beside
+ * its parameters and no gradient flows into: running statistics. */
 struct layer {
 	const struct layer_ops *ops;
-	char name[48];                          /* instance name; the parameters' prefix */
+	char name[64];                          /* instance name; the parameters' prefix */
 	double attr[LAYER_ATTRS_MAX];
-	struct shape in, out;
-	struct layer_param param[LAYER_PARAMS_MAX];
-	int nparams;
-	size_t nparam;                          /* elements of all of them */
+	int nin;
+	struct shape ins[LAYER_INPUTS_MAX];     /* of all inputs */
+	struct shape in, out;                   /* in = ins[0] */
+	struct layer_param param[LAYER_PARAMS_MAX], buffer[LAYER_PARAMS_MAX];
+	int nparams, nbuffers;
+	size_t nparam, nbuffer;                 /* elements of all of them */
 	const struct layer_host *host;
 };
 
-/* One call, forward or backward, over a batch. x, y, dy, dx: [batch, shape]. param, dparam: this layer's slice of
- * the flat vectors. Backward adds to dparam and writes dx. */
+/* One call, forward or backward, over a batch. x, y, dy, dx: [batch, shape]. param, dparam, buffer: this layer's slice
+ * of the flat vectors. Backward adds to dparam and writes dx. */
 struct layer_call {
 	const struct layer *l;
 	size_t batch;
 	const real *param;
+	const real *xs[LAYER_INPUTS_MAX];       /* of all inputs; x = xs[0] */
+	real *dxs[LAYER_INPUTS_MAX];            /* each NULL when not wanted; dx = dxs[0] */
 	const real *x;                          /* backward: valid only if ops->needs_x */
 	real *y;                                /* backward: valid only if ops->needs_y */
 	const real *dy;
 	real *dx;                               /* NULL: not wanted (the first layer) */
 	real *dparam;                           /* NULL: not wanted (frozen) */
+	real *buffer;                           /* NULL: the layer has none */
+	uint64_t key;                           /* of this layer in this micro-batch: what is random is a function of it */
 	void *extra;                            /* forward to backward: ops->extra bytes; NULL: not kept */
 	void *work;                             /* scratch of this call: ops->work bytes, 64-byte aligned */
 	bool train;                             /* training or evaluation behaviour */
@@ -55,10 +63,13 @@ struct layer_ops {
 	struct layer_attr attr[LAYER_ATTRS_MAX];
 	bool needs_x, needs_y;                  /* what backward reads besides dy and extra */
 	bool in_place;                          /* y may be x, and dx may be dy (elementwise, not needs_x) */
+	bool spread;                            /* the gradient of every input is dy itself: no backward code */
+	int inputs_min, inputs_max;             /* 0: exactly one */
 	bool view;                              /* y is x with another shape: no code runs, no memory */
-	/* in and attr -> out, param[], nparams, nparam. e names what does not fit. */
+	/* in and attr -> out, and what layer_param_add and layer_buffer_add add. e names what does not fit. */
 	int (*shape)(struct layer *l, struct kerr *e);
 	void (*init)(const struct layer *l, uint64_t key, real *param);         /* NULL: no parameters */
+	void (*init_buffer)(const struct layer *l, real *buffer);               /* NULL: zeros */
 	void (*forward)(const struct par *par, const struct layer_call *c);
 	void (*backward)(const struct par *par, const struct layer_call *c);
 	uint64_t (*macs)(const struct layer *l);        /* multiply-adds forward, one sample; NULL: 0 */
@@ -71,6 +82,7 @@ const struct layer_ops *layer_at(int i);                        /* i-th of the l
 const char *layer_names(char *out, size_t cap);
 /* For ops->shape: appends a parameter tensor; name must be a constant. */
 void layer_param_add(struct layer *l, const char *name, int nd, const size_t *d);
+void layer_buffer_add(struct layer *l, const char *name, int nd, const size_t *d);
 double layer_attr(const struct layer *l, const char *name);     /* asserts that it exists */
 
 /* Counter-based randomness: a pure function of key and index, so that initialisation does not depend on order.

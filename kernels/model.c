@@ -1,6 +1,7 @@
-/* Builds a model from layer descriptions: attributes, shapes, the offset table, names that PyTorch users know. */
+/* Builds a model from layer descriptions: attributes, edges, shapes, the offset tables, names that PyTorch users know. */
 #include "kernels/model.h"
 #include <assert.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 static int attr_unknown(const struct layer *l, const char *name, struct kerr *e)
 {
-	char names[128] = "no attributes";
+	char names[160] = "no attributes";
 	size_t at = 0;
 
 	for (int i = 0; i < l->ops->nattrs && at < sizeof names; i++)
@@ -70,18 +71,83 @@ static int name_take(struct model *m, int i, const char *name, struct kerr *e)
 	return 0;
 }
 
+static int op_named(const struct model *m, int before, const char *name)
+{
+	for (int i = 0; i < before; i++)
+		if (!strcmp(m->op[i].name, name))
+			return i;
+	return -1;
+}
+
+static int inputs_find(struct model *m, int i, const struct layer_desc *d, struct kerr *e)
+{
+	struct model_node *n = &m->node[i];
+	const struct layer_ops *o = m->op[i].ops;
+	int lo = o->inputs_min ? o->inputs_min : 1, hi = o->inputs_max ? o->inputs_max : 1;
+
+	n->nin = d->ninputs ? d->ninputs : 1;
+	if (n->nin < lo || n->nin > hi)
+		return kerr_set(e, "%s reads %d inputs; it takes %d to %d", o->name, n->nin, lo, hi);
+	n->from[0] = i;
+	for (int k = 0; k < d->ninputs; k++) {
+		int op = op_named(m, i, d->input[k]);
+
+		if (op < 0 && strcmp(d->input[k], "input"))
+			return kerr_set(e, "its input '%.60s' is no layer before it (\"input\" is the model's own)", d->input[k]);
+		n->from[k] = op + 1;
+	}
+	m->op[i].nin = n->nin;
+	for (int k = 0; k < n->nin; k++) {
+		m->op[i].ins[k] = *model_shape(m, n->from[k]);
+		m->tensor[n->from[k]].last = i;
+		if (o->needs_x && i < m->tensor[n->from[k]].first_x)
+			m->tensor[n->from[k]].first_x = i;
+	}
+	m->op[i].in = m->op[i].ins[0];
+	n->edges = i ? m->node[i - 1].edges + m->node[i - 1].nin : 0;
+	return 0;
+}
+
+/* A layer that shares has the owner's tensors, in shape and number. */
+static int share_find(struct model *m, int i, const char *name, struct kerr *e)
+{
+	const struct layer *l = &m->op[i], *o;
+	char a[64], b[64];
+	int op = op_named(m, i, name);
+
+	if (op < 0)
+		return kerr_set(e, "it shares the parameters of '%.60s', which is no layer before it", name);
+	o = &m->op[op];
+	if (o->nparams != l->nparams)
+		return kerr_set(e, "it has %d parameter tensors and '%.60s', whose parameters it shares, has %d", l->nparams,
+			name, o->nparams);
+	for (int j = 0; j < l->nparams; j++)
+		if (o->param[j].shape.nd != l->param[j].shape.nd ||
+		    memcmp(o->param[j].shape.d, l->param[j].shape.d, (size_t)l->param[j].shape.nd * sizeof(size_t)))
+			return kerr_set(e, "its %s has shape %s and that of '%.60s', which it shares, %s", l->param[j].name,
+				shape_text(&l->param[j].shape, a, sizeof a), name, shape_text(&o->param[j].shape, b, sizeof b));
+	m->node[i].owner = m->node[op].owner;
+	m->node[i].param = m->node[op].param;
+	return 0;
+}
+
 static int layer_build(struct model *m, int i, const struct layer_desc *d, struct kerr *e)
 {
 	struct layer *l = &m->op[i];
-	char names[160];
+	char names[240];
 
 	l->ops = layer_find(d->type ? d->type : "");
 	if (!l->ops)
 		return kerr_set(e, "the type '%.40s' is unknown; there are: %s", d->type ? d->type : "",
 			layer_names(names, sizeof names));
-	l->in = *model_shape(m, i);
 	l->host = &m->host;
-	if (name_take(m, i, d->name, e) < 0 || attrs_fill(l, d, e) < 0 || l->ops->shape(l, e) < 0)
+	m->node[i].owner = i;
+	m->node[i].param = m->nparam;
+	m->node[i].buffer = m->nbuffer;
+	m->tensor[i + 1].first_x = INT_MAX;
+	m->tensor[i + 1].last = -1;
+	if (name_take(m, i, d->name, e) < 0 || inputs_find(m, i, d, e) < 0 || attrs_fill(l, d, e) < 0 ||
+	    l->ops->shape(l, e) < 0 || (d->share && share_find(m, i, d->share, e) < 0))
 		return -1;
 	if (shape_count(&l->out) > ELEMENTS_MAX)
 		return kerr_set(e, "%s would have %zu outputs per sample; at most %zu are allowed", l->ops->name,
@@ -90,9 +156,13 @@ static int layer_build(struct model *m, int i, const struct layer_desc *d, struc
 		return kerr_set(e, "%s with %zu parameters makes the model larger than %zu", l->ops->name, l->nparam,
 			PARAMS_MAX);
 	m->offset[i] = m->nparam;
-	m->nparam += l->nparam;
+	if (m->node[i].owner == i) {
+		m->nparam += l->nparam;
+		m->nparams += l->nparams;
+	}
 	m->offset[i + 1] = m->nparam;
-	m->nparams += l->nparams;
+	m->nbuffer += l->nbuffer;
+	m->nbuffers += l->nbuffers;
 	return 0;
 }
 
@@ -109,24 +179,44 @@ static int blame(struct model *m, int i, const struct layer_desc *d, struct kerr
 		d->type ? d->type : "", i - 1, m->op[i - 1].name, why.text);
 }
 
+static void row(struct model_param *t, const struct layer *l, const struct layer_param *p, size_t start, int op)
+{
+	snprintf(t->name, sizeof t->name, "%s.%s", l->name, p->name);
+	t->shape = p->shape;
+	t->offset = start + p->offset;
+	t->count = p->count;
+	t->op = op;
+}
+
 static int table_build(struct model *m, struct kerr *e)
 {
-	int at = 0;
+	int at = 0, nb = 0;
 
 	m->param = calloc((size_t)m->nparams + 1, sizeof *m->param);
-	if (!m->param)
+	m->buffer = calloc((size_t)m->nbuffers + 1, sizeof *m->buffer);
+	if (!m->param || !m->buffer)
 		return kerr_set(e, "out of memory for the table of %d parameter tensors", m->nparams);
-	for (int i = 0; i < m->nops; i++)
-		for (int j = 0; j < m->op[i].nparams; j++) {
-			const struct layer_param *p = &m->op[i].param[j];
-			struct model_param *t = &m->param[at++];
+	for (int i = 0; i < m->nops; i++) {
+		const struct layer *l = &m->op[i];
 
-			snprintf(t->name, sizeof t->name, "%s.%s", m->op[i].name, p->name);
-			t->shape = p->shape;
-			t->offset = m->offset[i] + p->offset;
-			t->count = p->count;
-			t->op = i;
-		}
+		for (int j = 0; j < l->nparams && m->node[i].owner == i; j++)
+			row(&m->param[at++], l, &l->param[j], m->offset[i], i);
+		for (int j = 0; j < l->nbuffers; j++)
+			row(&m->buffer[nb++], l, &l->buffer[j], m->node[i].buffer, i);
+	}
+	return 0;
+}
+
+/* Every value has a reader; the last one's is whoever runs the model. */
+static int readers_check(struct model *m, struct kerr *e)
+{
+	m->tensor[m->nops].last = m->nops;
+	if (m->tensor[0].last < 0)
+		return kerr_set(e, "nobody reads the model's input");
+	for (int t = 1; t < m->nops; t++)
+		if (m->tensor[t].last < 0)
+			return kerr_set(e, "nobody reads the output of layer %d '%s' (%s): only the last layer's leaves the model",
+				t - 1, m->op[t - 1].name, m->op[t - 1].ops->name);
 	return 0;
 }
 
@@ -162,13 +252,16 @@ struct model *model_new(const struct shape *in, const struct layer_desc *desc, i
 	m = calloc(1, sizeof *m);
 	if (m) {
 		m->op = calloc((size_t)n, sizeof *m->op);
+		m->node = calloc((size_t)n, sizeof *m->node);
+		m->tensor = calloc((size_t)n + 1, sizeof *m->tensor);
 		m->offset = calloc((size_t)n + 1, sizeof *m->offset);
 	}
-	if (!m || !m->op || !m->offset) {
+	if (!m || !m->op || !m->offset || !m->node || !m->tensor) {
 		kerr_set(e, "out of memory for a model of %d layers", n);
 		return model_free(m);
 	}
 	m->in = *in;
+	m->tensor[0] = (struct model_tensor){ .last = -1, .first_x = INT_MAX };
 	if (host)
 		m->host = *host;
 	for (; m->nops < n; m->nops++)
@@ -177,7 +270,7 @@ struct model *model_new(const struct shape *in, const struct layer_desc *desc, i
 			return model_free(m);
 		}
 	m->out = *model_shape(m, n);
-	if (table_build(m, e) < 0)
+	if (readers_check(m, e) < 0 || table_build(m, e) < 0)
 		return model_free(m);
 	return m;
 }
@@ -186,8 +279,11 @@ struct model *model_free(struct model *m)
 {
 	if (m) {
 		free(m->op);
+		free(m->node);
+		free(m->tensor);
 		free(m->offset);
 		free(m->param);
+		free(m->buffer);
 	}
 	free(m);
 	return NULL;
@@ -196,8 +292,28 @@ struct model *model_free(struct model *m)
 void model_init(const struct model *m, uint64_t seed, real *ret_param)
 {
 	for (int i = 0; i < m->nops; i++)
-		if (m->op[i].ops->init)
+		if (m->op[i].ops->init && m->node[i].owner == i)
 			m->op[i].ops->init(&m->op[i], rand_key(seed, (uint64_t)i), ret_param + m->offset[i]);
+}
+
+void model_init_buffers(const struct model *m, real *ret_buffer)
+{
+	for (size_t i = 0; i < m->nbuffer; i++)
+		ret_buffer[i] = 0;
+	for (int i = 0; i < m->nops; i++)
+		if (m->op[i].ops->init_buffer)
+			m->op[i].ops->init_buffer(&m->op[i], ret_buffer + m->node[i].buffer);
+}
+
+bool model_closed(const struct model *m, int a, int b)
+{
+	for (int i = a; i < b; i++)
+		if (m->node[i].owner < a)
+			return false;
+	for (int i = b; i < m->nops; i++)
+		if (m->node[i].owner >= a && m->node[i].owner < b)
+			return false;
+	return true;
 }
 
 uint64_t model_macs(const struct model *m, int a, int b)
@@ -224,8 +340,8 @@ const struct model_param *model_param_find(const struct model *m, const char *na
 	return NULL;
 }
 
-const struct shape *model_shape(const struct model *m, int op)
+const struct shape *model_shape(const struct model *m, int t)
 {
-	assert(op >= 0 && op <= m->nops);
-	return op == 0 ? &m->in : &m->op[op - 1].out;
+	assert(t >= 0 && t <= m->nops);
+	return t == 0 ? &m->in : &m->op[t - 1].out;
 }

@@ -1,8 +1,14 @@
-/* A model: a chain of layers (ops) over ONE flat parameter vector with an offset table. Immutable after model_new, so
- * any number of instances, streams and micro-batches can run through it at once; all memory comes from the caller,
- * sized by model_need(). Weights, gradients and optimizer state are vectors of model->nparam reals.
+/* A model: a graph of layers (ops) over ONE flat parameter vector with an offset table, and one of buffers (running
+ * statistics) beside it. Immutable after model_new, so any number of instances, streams and micro-batches can run
+ * through it at once; all memory comes from the caller, sized by model_need(). Weights, gradients and optimizer state
+ * are vectors of model->nparam reals, buffers one of model->nbuffer.
  *
- * A piece [a, b) is a set of consecutive ops. Plan instructions map directly:
+ * Ops are in topological order. Tensor 0 is the model's input, tensor i + 1 the output of op i; an op may read any
+ * tensors before it. In a chain every op reads the one right before it.
+ *
+ * A piece [a, b) is a set of consecutive ops. What flows into it is the cut a: all tensors made before op a that op a
+ * or a later one reads, in order of their numbers, each begun at a multiple of 64 bytes (in a chain: one tensor). What
+ * passes a piece by is copied through. Plan instructions map directly:
  *   FWD keep none, input    model_forward with saved = NULL: nothing is kept (the caller keeps x for "input")
  *   FWD keep all            model_forward with saved: all that BWD needs, except x
  *   BWD                     model_backward with x and that saved; after keep "input", first FWD again with replay
@@ -19,17 +25,34 @@ struct layer_desc {                     /* one element of a spec's "model" array
 	int nattrs;
 	const char *const *attr;        /* names and values of the attributes given */
 	const double *value;
+	int ninputs;                    /* 0: the layer before (the model's input for the first) */
+	const char *const *input;       /* names of earlier layers, or "input" */
+	const char *share;              /* name of an earlier layer whose parameters it uses; NULL: its own */
 };
 
-struct model_param { char name[72]; struct shape shape; size_t offset, count; int op; };   /* "fc1.weight" */
+struct model_param { char name[96]; struct shape shape; size_t offset, count; int op; };   /* "fc1.weight" */
+
+struct model_node {                     /* how an op hangs in the graph */
+	int nin, from[LAYER_INPUTS_MAX];        /* tensors it reads */
+	int owner;                              /* op whose parameters it uses: itself, or the one it shares with */
+	size_t param, buffer;                   /* where they start in the flat vectors */
+	int edges;                              /* inputs of all ops before it */
+};
+struct model_tensor {
+	int last;                               /* last op that reads it; nops: it is the model's output */
+	int first_x;                            /* first op whose backward reads it; INT_MAX: none */
+};
 
 struct model {
 	int nops;
 	struct layer *op;
-	size_t *offset;                 /* nops + 1: where op i's parameters start; pieces are contiguous */
-	int nparams;
-	struct model_param *param;      /* the offset table, in order of offset */
-	size_t nparam;                  /* reals in the flat vector */
+	struct model_node *node;        /* nops */
+	struct model_tensor *tensor;    /* nops + 1 */
+	size_t *offset;                 /* nops + 1: where op i's own parameters start; pieces are contiguous */
+	int nparams, nbuffers;
+	struct model_param *param;      /* the offset table, in order of offset; shared tensors stand in it once */
+	struct model_param *buffer;     /* the same of the buffers: "bn1.running_mean" */
+	size_t nparam, nbuffer;         /* reals in the flat vectors */
 	struct shape in, out;
 	struct layer_host host;
 };
@@ -41,14 +64,17 @@ struct model *model_new(const struct shape *in, const struct layer_desc *desc, i
 struct model *model_free(struct model *m);                              /* NULL is fine; returns NULL */
 
 void model_init(const struct model *m, uint64_t seed, real *ret_param); /* same bytes for a seed on every machine */
+void model_init_buffers(const struct model *m, real *ret_buffer);
 uint64_t model_macs(const struct model *m, int a, int b);       /* multiply-adds forward, per sample */
 size_t model_param_count(const struct model *m, int a, int b);
 const struct model_param *model_param_find(const struct model *m, const char *name);
-const struct shape *model_shape(const struct model *m, int op);         /* input of op; op = nops: the output */
+const struct shape *model_shape(const struct model *m, int t);          /* of tensor t; t = nops: the output */
+/* Does the piece use only parameters that its own ops hold? Not when a shared one lies outside. */
+bool model_closed(const struct model *m, int a, int b);
 
 /* Bytes for a piece, exact: the predictor and the arena use the same numbers. */
 struct model_need {
-	size_t x, y;            /* input and output activation of the piece (dx and dy have the same sizes) */
+	size_t x, y;            /* what flows in at cut a and out at cut b (dx and dy have the same sizes) */
 	size_t saved;           /* from FWD keep all to BWD */
 	size_t work_fwd;        /* scratch during FWD with saved */
 	size_t work_eval;       /* scratch during FWD without saved */
@@ -59,6 +85,9 @@ void model_need(const struct model *m, int a, int b, size_t batch, int parts, st
 struct model_call {
 	size_t batch;
 	const real *param;      /* the WHOLE flat vector (any version of it: the caller names its weight buffer) */
+	real *buffer;           /* the WHOLE flat vector of buffers; forward with train and not replay updates it. NULL
+				 * when the model has none */
+	uint64_t key;           /* of what is random in this micro-batch (dropout): the same at replay and backward */
 	void *saved;            /* need.saved bytes, 64-byte aligned; forward: NULL keeps nothing */
 	void *work;             /* need.work_* bytes, 64-byte aligned */
 	bool train, replay;

@@ -1,100 +1,11 @@
-/* Runs a piece of a model, forward and backward, in memory planned by one walk that sizes and execution share.
- *
- * Tensor i is the input of op i. Consecutive tensors that may share memory (views, in-place layers) form a group.
- * A group is kept when backward needs its last value; the others live in two scratch slots that alternate, because
- * in a chain only neighbours are alive together. Group 0 is the caller's x; the last group is the caller's y. */
+/* Runs a piece of a model, forward and backward. Values lie where piece_plan.c puts them. Gradients are made in the
+ * reverse order; a tensor that several ops read collects the sum of theirs. One walk sizes the buffers of gradients and
+ * the same walk executes: only `run` differs. */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
-#include "kernels/arena.h"
-#include "kernels/model.h"
-
-enum place { AT_X, AT_Y, AT_SAVED, AT_SLOT };
-
-struct group { int first, last; enum place place; int slot; size_t bytes; };
-
-struct walk {
-	const struct model *m;
-	int a, b;
-	size_t batch;
-	bool keep;                      /* training with a saved set */
-	struct group g;                 /* the current group */
-	size_t saved, slot[2];          /* sizes so far; of saved: where the next kept thing goes */
-	int last_slot;
-};
-
-static size_t tensor_bytes(const struct model *m, int i, size_t batch)
-{
-	return batch * shape_count(model_shape(m, i)) * sizeof(real);
-}
-
-/* Does backward read the value of tensor i? */
-static bool needed(const struct walk *w, int i)
-{
-	return w->keep && ((i > w->a && w->m->op[i - 1].ops->needs_y) || (i < w->b && w->m->op[i].ops->needs_x));
-}
-
-/* The group that begins with tensor `first`; sets its end and place. */
-static void group_begin(struct walk *w, int first)
-{
-	bool version_needed = needed(w, first);
-	int last = first;
-
-	for (; last < w->b; last++) {
-		const struct layer_ops *o = w->m->op[last].ops;
-
-		if (o->view) {
-			version_needed = version_needed || needed(w, last + 1);
-		} else if (o->in_place && first > w->a && !version_needed) {
-			version_needed = needed(w, last + 1);
-		} else {
-			break;
-		}
-	}
-	w->g = (struct group){ .first = first, .last = last, .bytes = tensor_bytes(w->m, first, w->batch) };
-	if (first == w->a)
-		w->g.place = AT_X;
-	else if (version_needed)
-		w->g.place = AT_SAVED;
-	else if (last == w->b)
-		w->g.place = AT_Y;
-	else
-		w->g.place = AT_SLOT;
-	if (w->g.place == AT_SLOT) {
-		w->g.slot = w->last_slot = 1 - w->last_slot;
-		if (arena_round(w->g.bytes) > w->slot[w->g.slot])
-			w->slot[w->g.slot] = arena_round(w->g.bytes);
-	}
-}
-
-static void walk_begin(struct walk *w, const struct model *m, int a, int b, size_t batch, bool keep)
-{
-	assert(a >= 0 && a < b && b <= m->nops);
-	*w = (struct walk){ .m = m, .a = a, .b = b, .batch = batch, .keep = keep, .last_slot = 1 };
-	group_begin(w, a);
-}
-
-static size_t extra_bytes(const struct walk *w, int i)
-{
-	const struct layer *l = &w->m->op[i];
-
-	return w->keep && l->ops->extra ? arena_round(l->ops->extra(l, w->batch)) : 0;
-}
-
-/* Steps over op i. Returns where in the saved set its extra lies; *ret_y: where tensor i + 1 lies, if it is kept. */
-static size_t walk_op(struct walk *w, int i, size_t *ret_y)
-{
-	size_t extra = w->saved;
-
-	w->saved += extra_bytes(w, i);
-	if (i + 1 > w->g.last) {
-		group_begin(w, i + 1);
-		if (w->g.place == AT_SAVED) {
-			*ret_y = w->saved;
-			w->saved += arena_round(w->g.bytes);
-		}
-	}
-	return extra;
-}
+#include "kernels/piece.h"
+#include "kernels/vec.h"
 
 /* The most scratch that one op of the piece needs. */
 static size_t op_work(const struct model *m, int a, int b, size_t batch, int parts, bool backward)
@@ -110,174 +21,340 @@ static size_t op_work(const struct model *m, int a, int b, size_t batch, int par
 	return most;
 }
 
-/* Gradients ping-pong between two slots; sizes as backward_walk uses them. */
-struct back { size_t slot[2]; int at; };
+struct places { const unsigned char *x; unsigned char *y, *saved, *pool; };
 
-static void *back_take(struct back *k, unsigned char *base, size_t bytes)
+static real *address(const struct values *v, const struct places *p, int t)
 {
-	k->at = 1 - k->at;
-	if (!base && arena_round(bytes) > k->slot[k->at])
-		k->slot[k->at] = arena_round(bytes);
-	return base ? base + (k->at ? k->slot[0] : 0) : NULL;
-}
+	const struct spot *s = spot_of(v, spot_of(v, t)->root);
 
-static int first_real(const struct model *m, int a, int b)
-{
-	while (a < b && m->op[a].ops->view)
-		a++;
-	return a;
-}
-
-/* Slot sizes of a backward pass that wants dx. Without dx fewer ops run, in the same slots. */
-static void back_size(const struct model *m, int a, int b, size_t batch, struct back *ret)
-{
-	int stop = first_real(m, a, b);
-
-	*ret = (struct back){ .at = 1 };
-	for (int i = b - 1, own = 0; i > stop; i--) {
-		const struct layer_ops *o = m->op[i].ops;
-
-		if (o->view || (o->in_place && own))
-			continue;
-		back_take(ret, NULL, tensor_bytes(m, i, batch));
-		own = 1;
-	}
-	ret->at = 1;            /* the pass itself takes the slots in the same order */
-}
-
-struct place_of { size_t y, extra; };   /* in the saved set, per op; y: SIZE_MAX when not there */
-
-void model_need(const struct model *m, int a, int b, size_t batch, int parts, struct model_need *ret_need)
-{
-	struct walk w;
-	struct back k;
-	size_t y;
-
-	memset(ret_need, 0, sizeof *ret_need);
-	ret_need->x = tensor_bytes(m, a, batch);
-	ret_need->y = tensor_bytes(m, b, batch);
-	for (int keep = 0; keep < 2; keep++) {
-		size_t work;
-
-		walk_begin(&w, m, a, b, batch, keep);
-		for (int i = a; i < b; i++)
-			walk_op(&w, i, &y);
-		work = w.slot[0] + w.slot[1] + op_work(m, a, b, batch, parts, false);
-		if (keep) {
-			ret_need->saved = w.saved;
-			ret_need->work_fwd = work;
-		} else {
-			ret_need->work_eval = work;
-		}
-	}
-	back_size(m, a, b, batch, &k);
-	ret_need->work_bwd = arena_round((size_t)(b - a) * sizeof(struct place_of)) + k.slot[0] + k.slot[1] +
-		op_work(m, a, b, batch, parts, true);
-}
-
-/* The memory of the walk's current group. slot1 is where the second slot begins. */
-static real *group_memory(const struct walk *w, const struct model_call *c, const real *x, real *y, size_t slot1)
-{
-	switch (w->g.place) {
-	case AT_X: return (real *)x;
-	case AT_Y: return y;
-	case AT_SAVED: return (real *)((unsigned char *)c->saved + w->saved - arena_round(w->g.bytes));
-	case AT_SLOT: return (real *)((unsigned char *)c->work + (w->g.slot ? slot1 : 0));
+	switch (s->place) {
+	case PLACE_X: return (real *)(p->x + s->offset);
+	case PLACE_Y: return p->y ? (real *)(p->y + s->offset) : NULL;
+	case PLACE_SAVED: return (real *)(p->saved + s->offset);
+	case PLACE_POOL: return p->pool ? (real *)(p->pool + s->offset) : NULL;
+	case PLACE_NONE: break;
 	}
 	return NULL;
 }
 
+static struct layer_call call_of(const struct values *v, const struct model_call *c, int i)
+{
+	const struct model_node *n = &v->m->node[i];
+
+	return (struct layer_call){ .l = &v->m->op[i], .batch = c->batch, .param = c->param + n->param,
+		.buffer = c->buffer ? c->buffer + n->buffer : NULL, .key = rand_key(c->key, (uint64_t)i), .train = c->train,
+		.replay = c->replay };
+}
+
 void model_forward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c,
-	const real *x,
-	real *y)
+	const real *x, real *y)
 {
-	struct walk size, w;
-	real *in = (real *)x, *out;
-	size_t unused;
+	struct values v = { .m = m, .a = a, .b = b, .lo = cut_low(m, a), .batch = c->batch, .keep = c->saved != NULL };
+	struct places p = { .x = (const unsigned char *)x, .y = (unsigned char *)y, .saved = c->saved };
+	unsigned char *work = c->work;
 
-	walk_begin(&size, m, a, b, c->batch, c->saved != NULL);
-	for (int i = a; i < b; i++)
-		walk_op(&size, i, &unused);
-	walk_begin(&w, m, a, b, c->batch, c->saved != NULL);
-	for (int i = a; i < b; i++, in = out) {
-		const struct layer *l = &m->op[i];
-		bool same = i + 1 <= w.g.last;
-		size_t extra = walk_op(&w, i, &unused);
-		struct layer_call call = { .l = l, .batch = c->batch, .param = c->param + m->offset[i], .x = in,
-			.train = c->train, .replay = c->replay };
-
-		out = same ? in : group_memory(&w, c, x, y, size.slot[0]);
-		call.y = out;
-		call.extra = w.keep && l->ops->extra ? (unsigned char *)c->saved + extra : NULL;
-		call.work = (unsigned char *)c->work + size.slot[0] + size.slot[1];
-		if (!l->ops->view)
-			l->ops->forward(par, &call);
-	}
-	if (in != y)
-		memcpy(y, in, tensor_bytes(m, b, c->batch));
-}
-
-/* Where forward left what backward needs: the same walk, written down because backward goes the other way. */
-static void places_fill(const struct model *m, int a, int b, size_t batch, struct place_of *at)
-{
-	struct walk w;
-	size_t y = SIZE_MAX;
-
-	walk_begin(&w, m, a, b, batch, true);
+	assert(!m->nbuffer || c->buffer);
+	values_in(&v, work);
+	values_plan(&v);
+	p.pool = work + values_bytes(m, a, b);
 	for (int i = a; i < b; i++) {
-		bool same = i + 1 <= w.g.last;
-
-		if (!same)
-			y = SIZE_MAX;
-		at[i - a].extra = walk_op(&w, i, &y);
-		at[i - a].y = y;
-	}
-}
-
-/* The lowest op that must run: all of them when dx is wanted, else the lowest with parameters. */
-static int lowest(const struct model *m, int a, int b, bool want_dx)
-{
-	if (want_dx)
-		return first_real(m, a, b);
-	while (a < b && m->op[a].nparam == 0)
-		a++;
-	return a;
-}
-
-void model_backward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c,
-	const real *x,
-	const real *dy, real *dx, real *grad)
-{
-	struct place_of *at = c->work;
-	unsigned char *saved = c->saved, *base = (unsigned char *)c->work + arena_round((size_t)(b - a) * sizeof *at);
-	int stop = lowest(m, a, b, dx != NULL), x_last = first_real(m, a, b);
-	const real *d = dy;
-	struct back k;
-
-	places_fill(m, a, b, c->batch, at);
-	back_size(m, a, b, c->batch, &k);
-	for (int i = b - 1; i >= stop; i--) {
 		const struct layer *l = &m->op[i];
-		size_t in = i > a ? at[i - 1 - a].y : SIZE_MAX, out = at[i - a].y;
-		struct layer_call call = { .l = l, .batch = c->batch, .param = c->param + m->offset[i], .dy = d,
-			.dparam = grad ? grad + m->offset[i] : NULL, .train = c->train, .replay = c->replay };
+		struct layer_call call = call_of(&v, c, i);
 
 		if (l->ops->view)
 			continue;
-		assert(saved || (in == SIZE_MAX && out == SIZE_MAX && !l->ops->extra));
-		call.x = i <= x_last ? x : in != SIZE_MAX ? (real *)(saved + in) : NULL;
-		call.y = out != SIZE_MAX ? (real *)(saved + out) : NULL;
-		call.extra = l->ops->extra ? saved + at[i - a].extra : NULL;
-		call.work = base + k.slot[0] + k.slot[1];
-		if (i == stop)
-			call.dx = dx;
-		else if (l->ops->in_place && d != dy)
-			call.dx = (real *)d;
-		else
-			call.dx = back_take(&k, base, tensor_bytes(m, i, c->batch));
-		l->ops->backward(par, &call);
-		d = call.dx;
+		for (int k = 0; k < m->node[i].nin; k++)
+			call.xs[k] = address(&v, &p, m->node[i].from[k]);
+		call.x = call.xs[0];
+		call.y = address(&v, &p, i + 1);
+		call.extra = v.keep && l->ops->extra ? p.saved + spot_of(&v, i + 1)->extra : NULL;
+		call.work = p.pool + v.pool;
+		l->ops->forward(par, &call);
 	}
-	if (dx && stop == b)            /* nothing but views */
-		memcpy(dx, dy, tensor_bytes(m, a, c->batch));
+	for (int t = v.lo; t <= b; t++) {
+		real *to = cut_has(m, b, t) ? (real *)(p.y + cut_offset(m, b, t, c->batch)) : NULL;
+
+		if (to && to != address(&v, &p, t))
+			memcpy(to, address(&v, &p, t), tensor_bytes(m, t, c->batch));
+	}
+}
+
+/* --- backward */
+
+enum holder { IN_POOL, IN_DX, IN_DY };          /* dy is the caller's: never written */
+
+struct grad { enum holder in; int refs; size_t offset; };
+
+struct back {
+	struct values v;
+	struct grad *grad;              /* buffers in the order in which the walk asks for them */
+	struct block *block;            /* their memory; bytes 0 for those outside of the pool */
+	int n, now;                     /* now: the op whose turn it is */
+	bool run, want_dx;
+	const struct par *par;
+	const struct model_call *c;
+	const unsigned char *dy;
+	unsigned char *dx, *pool, *work;
+	const struct places *places;
+	real *ret_grad;
+};
+
+/* Every input of every op asks for at most two buffers; the cuts for one per tensor. */
+static int grads_max(const struct model *m, int a, int b)
+{
+	int edges = (b < m->nops ? m->node[b].edges : m->node[b - 1].edges + m->node[b - 1].nin) - m->node[a].edges;
+
+	return 2 * edges + 2 * (b - cut_low(m, a) + 1);
+}
+
+static size_t back_bytes(const struct model *m, int a, int b)
+{
+	size_t n = (size_t)grads_max(m, a, b);
+
+	return values_bytes(m, a, b) + arena_round(n * sizeof(struct grad)) + arena_round(n * sizeof(struct block));
+}
+
+static void back_in(struct back *k, unsigned char *memory)
+{
+	const struct values *v = &k->v;
+
+	values_in(&k->v, memory);
+	k->grad = (struct grad *)(memory + values_bytes(v->m, v->a, v->b));
+	k->block = (struct block *)((unsigned char *)k->grad +
+		arena_round((size_t)grads_max(v->m, v->a, v->b) * sizeof(struct grad)));
+}
+
+static int grad_new(struct back *k, enum holder in, size_t offset, int t)
+{
+	int id = k->n++;
+
+	assert(id < grads_max(k->v.m, k->v.a, k->v.b));
+	k->grad[id] = (struct grad){ in, 1, offset };
+	if (k->run)
+		return id;
+	k->block[id] = (struct block){ .begin = k->v.a, .end = k->now,
+		.bytes = in == IN_POOL ? arena_round(tensor_bytes(k->v.m, t, k->v.batch)) : 0 };
+	return id;
+}
+
+static void grad_drop(struct back *k, int id)
+{
+	if (id >= 0 && !--k->grad[id].refs && !k->run)
+		k->block[id].begin = k->now;
+}
+
+static real *grad_at(const struct back *k, int id)
+{
+	const struct grad *g = &k->grad[id];
+
+	return g->in == IN_DX ? (real *)(k->dx + g->offset) : g->in == IN_DY ? (real *)(k->dy + g->offset) :
+		(real *)(k->pool + k->block[id].offset);
+}
+
+/* A new buffer for tensor t's gradient: what flows out at cut a goes right there. */
+static int grad_for(struct back *k, int t)
+{
+	const struct values *v = &k->v;
+
+	return t <= v->a ? grad_new(k, IN_DX, cut_offset(v->m, v->a, t, v->batch), t) : grad_new(k, IN_POOL, 0, t);
+}
+
+static bool writable(const struct back *k, int id)
+{
+	return k->grad[id].in != IN_DY && k->grad[id].refs == 1;
+}
+
+static void copy(const struct back *k, int from, int to, int t)
+{
+	if (k->run)
+		vec_copy(k->par, tensor_bytes(k->v.m, t, k->v.batch) / sizeof(real), grad_at(k, from), grad_at(k, to));
+}
+
+static void sum(const struct back *k, int from, int to, int t)
+{
+	if (k->run)
+		vec_axpy(k->par, tensor_bytes(k->v.m, t, k->v.batch) / sizeof(real), 1, grad_at(k, from), grad_at(k, to));
+}
+
+/* The gradient in buffer id goes to tensor t as it is. The caller keeps its own reference. */
+static void hand(struct back *k, int id, int t)
+{
+	struct spot *s = spot_of(&k->v, t);
+	int old = s->grad;
+
+	if (!s->want)
+		return;
+	if (old < 0 && t > k->v.a) {
+		s->grad = id;
+		k->grad[id].refs++;
+		return;
+	}
+	if (old < 0 || !writable(k, old)) {
+		s->grad = grad_for(k, t);
+		copy(k, old < 0 ? id : old, s->grad, t);
+		grad_drop(k, old);
+		if (old < 0)
+			return;
+	}
+	sum(k, id, s->grad, t);
+}
+
+/* The part of a later op has been made in its own buffer: add it to what is there. */
+static void collect(struct back *k, int part, int t)
+{
+	struct spot *s = spot_of(&k->v, t);
+
+	if (writable(k, s->grad)) {
+		sum(k, part, s->grad, t);
+		grad_drop(k, part);
+		return;
+	}
+	sum(k, s->grad, part, t);
+	grad_drop(k, s->grad);
+	s->grad = part;
+}
+
+static void layer_back(struct back *k, int i, int id, const int *into)
+{
+	const struct values *v = &k->v;
+	const struct model_node *n = &v->m->node[i];
+	const struct layer *l = &v->m->op[i];
+	struct layer_call call = call_of(v, k->c, i);
+
+	assert(k->places->saved || (!l->ops->extra && !l->ops->needs_y));
+	for (int in = 0; in < n->nin; in++) {
+		call.xs[in] = address(v, k->places, n->from[in]);
+		call.dxs[in] = into[in] < 0 ? NULL : grad_at(k, into[in]);
+	}
+	call.x = call.xs[0];
+	call.dx = call.dxs[0];
+	call.y = address(v, k->places, i + 1);
+	call.dy = grad_at(k, id);
+	call.dparam = k->ret_grad ? k->ret_grad + n->param : NULL;
+	call.extra = l->ops->extra ? k->places->saved + spot_of(v, i + 1)->extra : NULL;
+	call.work = k->work;
+	l->ops->backward(k->par, &call);
+}
+
+static void back_op(struct back *k, int i)
+{
+	const struct model_node *n = &k->v.m->node[i];
+	const struct layer_ops *o = k->v.m->op[i].ops;
+	struct spot *out = spot_of(&k->v, i + 1);
+	int id = out->grad, into[LAYER_INPUTS_MAX];
+	bool part[LAYER_INPUTS_MAX] = { false };
+
+	k->now = i;
+	out->grad = -1;
+	if (!out->want || id < 0) {
+		grad_drop(k, id);
+		return;
+	}
+	for (int in = 0; in < n->nin; in++) {
+		struct spot *s = spot_of(&k->v, n->from[in]);
+
+		into[in] = -1;
+		if (o->view || o->spread) {
+			hand(k, id, n->from[in]);
+		} else if (s->want && s->grad >= 0) {
+			into[in] = grad_new(k, IN_POOL, 0, n->from[in]);
+			part[in] = true;
+		} else if (s->want && o->in_place && n->from[in] > k->v.a && k->grad[id].in == IN_POOL && writable(k, id)) {
+			into[in] = s->grad = id;
+			k->grad[id].refs++;
+		} else if (s->want) {
+			into[in] = s->grad = grad_for(k, n->from[in]);
+		}
+	}
+	if (k->run && !o->view && !o->spread)
+		layer_back(k, i, id, into);
+	for (int in = 0; in < n->nin; in++)
+		if (part[in])
+			collect(k, into[in], n->from[in]);
+	grad_drop(k, id);
+}
+
+/* A tensor's gradient is wanted when it flows out at cut a, or when an op with parameters lies behind it. */
+static void wants(struct back *k)
+{
+	const struct model *m = k->v.m;
+
+	for (int t = k->v.lo; t <= k->v.b; t++) {
+		struct spot *s = spot_of(&k->v, t);
+
+		s->grad = -1;
+		if (t <= k->v.a) {
+			s->want = k->want_dx && cut_has(m, k->v.a, t);
+			continue;
+		}
+		s->want = m->op[t - 1].nparam > 0;
+		for (int in = 0; in < m->node[t - 1].nin; in++)
+			s->want = s->want || spot_of(&k->v, m->node[t - 1].from[in])->want;
+	}
+}
+
+static void back_walk(struct back *k)
+{
+	const struct values *v = &k->v;
+
+	k->n = 0;
+	k->now = v->b - 1;
+	wants(k);
+	for (int t = v->lo; t <= v->b; t++)
+		if (cut_has(v->m, v->b, t) && spot_of(v, t)->want) {
+			int id = grad_new(k, IN_DY, cut_offset(v->m, v->b, t, v->batch), t);
+
+			hand(k, id, t);
+			grad_drop(k, id);
+		}
+	for (int i = v->b - 1; i >= v->a; i--)
+		back_op(k, i);
+}
+
+/* Bytes of the pool of a pass; back_in has been called. */
+static size_t back_plan(struct back *k, bool want_dx)
+{
+	k->run = false;
+	k->want_dx = want_dx;
+	back_walk(k);
+	return pool_place(k->block, k->n);
+}
+
+void model_backward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c,
+	const real *x, const real *dy, real *dx, real *grad)
+{
+	struct places p = { .x = (const unsigned char *)x, .saved = c->saved };
+	struct back k = { .v = { .m = m, .a = a, .b = b, .lo = cut_low(m, a), .batch = c->batch, .keep = true },
+		.par = par, .c = c, .dy = (const unsigned char *)dy, .dx = (unsigned char *)dx, .places = &p,
+		.ret_grad = grad };
+
+	back_in(&k, c->work);
+	values_plan(&k.v);
+	k.pool = (unsigned char *)c->work + back_bytes(m, a, b);
+	k.work = k.pool + back_plan(&k, dx != NULL);
+	k.run = true;
+	back_walk(&k);
+}
+
+void model_need(const struct model *m, int a, int b, size_t batch, int parts, struct model_need *ret_need)
+{
+	struct back k = { .v = { .m = m, .a = a, .b = b, .lo = cut_low(m, a), .batch = batch } };
+	size_t table = values_bytes(m, a, b), with, without;
+	void *memory = aligned_alloc(ARENA_ALIGN, back_bytes(m, a, b));
+
+	assert(memory);         /* small; kernels that fail here leave nothing to do */
+	back_in(&k, memory);
+	values_plan(&k.v);
+	*ret_need = (struct model_need){ .x = cut_bytes(m, a, batch), .y = cut_bytes(m, b, batch),
+		.work_eval = table + k.v.pool + op_work(m, a, b, batch, parts, false) };
+	k.v.keep = true;
+	back_in(&k, memory);
+	values_plan(&k.v);
+	ret_need->saved = k.v.saved;
+	ret_need->work_fwd = table + k.v.pool + op_work(m, a, b, batch, parts, false);
+	with = back_plan(&k, true);
+	without = back_plan(&k, false);
+	ret_need->work_bwd = back_bytes(m, a, b) + (with > without ? with : without) +
+		op_work(m, a, b, batch, parts, true);
+	free(memory);
 }

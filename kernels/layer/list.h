@@ -1,3 +1,5 @@
+LAYER(add)
+LAYER(concat)
 LAYER(conv2d)
 LAYER(flatten)
 LAYER(linear)

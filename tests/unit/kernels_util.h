@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -45,6 +46,70 @@ static inline void *bytes(size_t n)
 	assert_non_null(p);
 	memset(p, 0xff, n);     /* NaN: what is not written shows */
 	return p;
+}
+
+/* A model from text: layers parted by ';', each "TYPE attr=value ... :name <input,input @shared". Lines may break. */
+#define KIT_OPS 64
+struct kit_op {
+	const char *attr[LAYER_ATTRS_MAX], *input[LAYER_INPUTS_MAX];
+	double value[LAYER_ATTRS_MAX];
+};
+
+static inline void kit_word(struct layer_desc *d, struct kit_op *k, char *w)
+{
+	char *eq = strchr(w, '=');
+
+	if (*w == ':') {
+		d->name = w + 1;
+	} else if (*w == '@') {
+		d->share = w + 1;
+	} else if (*w == '<') {
+		char *rest = w + 1;
+
+		for (char *one; (one = strsep(&rest, ",")); d->ninputs++) {
+			assert_true(d->ninputs < LAYER_INPUTS_MAX);
+			k->input[d->ninputs] = one;
+		}
+	} else if (eq) {
+		*eq = 0;
+		assert_true(d->nattrs < LAYER_ATTRS_MAX);
+		k->attr[d->nattrs] = w;
+		k->value[d->nattrs++] = strtod(eq + 1, NULL);
+	} else {
+		d->type = w;
+	}
+}
+
+static inline struct model *model_text(struct shape in, const char *text, const struct layer_host *host, struct kerr *e)
+{
+	struct layer_desc *desc = calloc(KIT_OPS, sizeof *desc);
+	struct kit_op *op = calloc(KIT_OPS, sizeof *op);
+	char *copy = strdup(text), *rest = copy;
+	struct model *m;
+	int n = 0;
+
+	for (char *line; (line = strsep(&rest, ";")); n++) {
+		assert_true(n < KIT_OPS);
+		desc[n].attr = op[n].attr;
+		desc[n].value = op[n].value;
+		desc[n].input = op[n].input;
+		for (char *w; (w = strsep(&line, " \n\t")); )
+			if (*w)
+				kit_word(&desc[n], &op[n], w);
+	}
+	m = model_new(&in, desc, n, host, e);
+	free(copy);
+	free(desc);
+	free(op);
+	return m;
+}
+
+static inline real *buffers(const struct model *m)
+{
+	real *b = bytes(m->nbuffer * sizeof(real));
+
+	model_init_buffers(m, b);
+	return b;
 }
 
 #endif

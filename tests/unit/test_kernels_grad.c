@@ -6,7 +6,8 @@
 
 struct attr { const char *name; double value; };
 struct one { const char *type; struct attr attr[6]; };
-struct grad_case { const char *what; struct shape in; struct one layer[8]; };
+/* text: instead of layer. ids: the inputs are whole numbers below it, and have no gradient. */
+struct grad_case { const char *what; struct shape in; struct one layer[8]; const char *text; int ids; bool eval; };
 
 static const struct grad_case cases[] = {
 	{ "linear", { 1, { 5 } }, { { "linear", { { "out", 4 } } } } },
@@ -39,6 +40,18 @@ static const struct grad_case cases[] = {
 	4 } } },
 		{ "flatten" }, { "relu" } } },
 	{ "views", { 2, { 2, 3 } }, { { "flatten" }, { "flatten" } } },
+	{ "add", { 1, { 5 } }, .text = "linear out=5 :a; tanh; add <1,input" },
+	{ "concat", { 3, { 2, 3, 3 } }, .text = "conv2d out=1 kernel=1 :a; conv2d out=3 kernel=1 :b <input;"
+		"concat <b,a,input,a; concat <input,input axis=2; concat <a,a axis=1; flatten <2; flatten <3; flatten <4; concat <5,6,7" },
+	/* Residual branches: before and after the sum, twice from one value, through views, and past everything. */
+	{ "residual", { 1, { 6 } }, .text = "linear out=6 :a; relu; linear out=6; relu; add <3,a; relu; linear out=6;"
+		"add <6,5; relu; add <8,a,5; linear out=3" },
+	{ "twice", { 2, { 2, 3 } }, .text = "linear out=3; add <0,0; add <1,1,0; tanh; flatten; add <4,4; sigmoid; add <6,4" },
+	{ "from the input", { 1, { 4 } }, .text = "relu; sigmoid <input; add <0,1; add <2,input; tanh; add <4,input,0" },
+	{ "long skip", { 3, { 2, 2, 2 } }, .text = "flatten :f; linear out=8 :a; linear out=8 :b; tanh; add <3,f; sigmoid;"
+		"linear out=8; add <6,a,f; relu; linear out=2" },
+	/* One tensor of parameters at both ends and in the middle. */
+	{ "shared", { 1, { 4 } }, .text = "linear out=4 :a; tanh; linear out=4 @a; tanh; linear out=4 @a :c; add <c,1" },
 };
 
 static void nobody_waits(void *arg, uint64_t us, bool backward)
@@ -56,7 +69,7 @@ static struct model *build(const struct grad_case *c, int *ret_waits)
 	struct model *m;
 	int n = 0;
 
-	for (; n < 8 && c->layer[n].type; n++) {
+	for (; !c->text && n < 8 && c->layer[n].type; n++) {
 		int k = 0;
 
 		for (; k < 6 && c->layer[n].attr[k].name; k++) {
@@ -65,27 +78,41 @@ static struct model *build(const struct grad_case *c, int *ret_waits)
 		}
 		desc[n] = (struct layer_desc){ c->layer[n].type, NULL, k, names[n], values[n] };
 	}
-	m = model_new(&c->in, desc, n, &host, &e);
+	m = c->text ? model_text(c->in, c->text, &host, &e) : model_new(&c->in, desc, n, &host, &e);
 	if (!m)
 		fail_msg("%s: %s", c->what, e.text);
 	return m;
 }
 
-/* sum of weight * y: its gradient in y is weight. */
-static double probe(const struct par *par, const struct model *m, size_t batch, const real *param, const real *x,
-	const real *weight, real *y)
+static real *inputs(const struct grad_case *c, size_t n)
+{
+	real *x = noise(2, 1, n);
+
+	for (size_t i = 0; c->ids && i < n; i++)
+		x[i] = (real)(rand_bits(2, i) % (uint64_t)c->ids);
+	return x;
+}
+
+struct nudge { const struct par *par; const struct model *m; struct model_call call; real *x; const real *weight;
+	real *y, *param; };
+
+/* sum of weight * y: its gradient in y is weight. Buffers are as at the start. */
+static double probe(const struct nudge *g)
 {
 	struct model_need need;
-	struct model_call c = { .batch = batch, .param = param, .train = true };
-	size_t n = batch * shape_count(&m->out);
+	struct model_call c = g->call;
+	size_t n = c.batch * shape_count(&g->m->out);
 	double sum = 0;
 
-	model_need(m, 0, m->nops, batch, par->n, &need);
+	model_need(g->m, 0, g->m->nops, c.batch, g->par->n, &need);
+	c.saved = NULL;
 	c.work = bytes(need.work_eval);
-	model_forward(par, m, 0, m->nops, &c, x, y);
+	c.buffer = buffers(g->m);
+	model_forward(g->par, g->m, 0, g->m->nops, &c, g->x, g->y);
 	free(c.work);
+	free(c.buffer);
 	for (size_t i = 0; i < n; i++)
-		sum += weight[i] * y[i];
+		sum += g->weight[i] * g->y[i];
 	return sum;
 }
 
@@ -95,18 +122,15 @@ static void compare(const char *what, const char *which, size_t i, double got, d
 		fail_msg("%s: %s[%zu] is %.12g, central difference %.12g", what, which, i, got, want);
 }
 
-struct nudge { const struct par *par; const struct model *m; size_t batch; real *param, *x; const real *weight;
-	real *y; };
-
 static double slope(const struct nudge *g, real *at)
 {
 	const real old = *at, step = 1e-5;
 	double up, down;
 
 	*at = old + step;
-	up = probe(g->par, g->m, g->batch, g->param, g->x, g->weight, g->y);
+	up = probe(g);
 	*at = old - step;
-	down = probe(g->par, g->m, g->batch, g->param, g->x, g->weight, g->y);
+	down = probe(g);
 	*at = old;
 	return (up - down) / (2 * step);
 }
@@ -117,12 +141,11 @@ static void check_case(const struct grad_case *c, const struct par *par, size_t 
 	int waits = 0;
 	struct model *m = build(c, &waits);
 	size_t nx = batch * shape_count(&m->in), ny = batch * shape_count(&m->out);
-	real *param = noise(1, 1, m->nparam), *x = noise(2, 1, nx), *weight = noise(3, 1, ny),
-		*y = bytes(ny * sizeof(real));
+	real *param = noise(1, 1, m->nparam), *x = inputs(c, nx), *weight = noise(3, 1, ny), *y = bytes(ny * sizeof(real));
 	real *y2 = bytes(ny * sizeof(real)), *dx = bytes(nx * sizeof(real)), *grad = reals(m->nparam);
 	struct model_need need;
-	struct model_call call = { .batch = batch, .param = param, .train = true };
-	struct nudge g = { par, m, batch, param, x, weight, y2 };
+	struct model_call call = { .batch = batch, .param = param, .train = !c->eval, .key = 11, .buffer = buffers(m) };
+	struct nudge g = { par, m, call, x, weight, y2, param };
 
 	model_need(m, 0, m->nops, batch, par->n, &need);
 	call.saved = bytes(need.saved);
@@ -132,14 +155,15 @@ static void check_case(const struct grad_case *c, const struct par *par, size_t 
 	call.work = bytes(need.work_bwd);
 	for (size_t i = 0; i < m->nparam; i++)
 		grad[i] = 0.5;          /* backward adds */
-	model_backward(par, m, 0, m->nops, &call, x, weight, dx, grad);
-	probe(par, m, batch, param, x, weight, y2);
+	model_backward(par, m, 0, m->nops, &call, x, weight, c->ids ? NULL : dx, grad);
+	probe(&g);
 	assert_memory_equal(y, y2, ny * sizeof(real));
-	for (size_t i = 0; i < nx; i++)
+	for (size_t i = 0; i < nx && !c->ids; i++)
 		compare(c->what, "dx", i, dx[i], slope(&g, &x[i]));
 	for (size_t i = 0; i < m->nparam; i++)
 		compare(c->what, "dparam", i, grad[i] - 0.5, slope(&g, &param[i]));
-	free(call.saved); free(call.work); free(param); free(x); free(weight); free(y); free(y2); free(dx); free(grad);
+	free(call.saved); free(call.work); free(call.buffer); free(param); free(x); free(weight); free(y); free(y2);
+	free(dx); free(grad);
 	model_free(m);
 }
 
@@ -204,19 +228,20 @@ static void check_cut(const struct grad_case *c, int cut, bool replay)
 	struct par par = team(2, CPU_PLAIN, NULL);
 	struct model *m = build(c, &waits);
 	int a[3] = { 0, cut, m->nops };
-	size_t nx = BATCH * shape_count(&m->in), ny = BATCH * shape_count(&m->out),
-		nm = BATCH * shape_count(model_shape(m, cut));
-	real *param = noise(1, 1, m->nparam), *act[3] = { noise(2, 1, nx), bytes(nm * sizeof(real)),
-		bytes(ny * sizeof(real)) };
-	real *d[3] = { bytes(nx * sizeof(real)), bytes(nm * sizeof(real)), noise(3, 1, ny) };
+	size_t nx = BATCH * shape_count(&m->in), ny = BATCH * shape_count(&m->out);
+	struct model_need need, right;
+	real *act[3], *d[3], *param = noise(1, 1, m->nparam), *stats[2] = { buffers(m), buffers(m) };
 	real *grad[2] = { calloc(m->nparam + 1, sizeof(real)), calloc(m->nparam + 1, sizeof(real)) };
 	real *whole_y = bytes(ny * sizeof(real)), *whole_dx = bytes(nx * sizeof(real));
-	struct model_need need;
 	void *saved[2], *work;
-	struct model_call call = { .batch = BATCH, .param = param, .train = true };
+	struct model_call call = { .batch = BATCH, .param = param, .train = !c->eval, .key = 5, .buffer = stats[0] };
 
+	model_need(m, cut, m->nops, BATCH, par.n, &right);
+	act[0] = inputs(c, nx); act[1] = bytes(right.x); act[2] = bytes(ny * sizeof(real));
+	d[0] = bytes(nx * sizeof(real)); d[1] = bytes(right.x); d[2] = noise(3, 1, ny);
 	for (int p = 0; p < 2; p++) {
 		model_need(m, a[p], a[p + 1], BATCH, par.n, &need);
+		assert_int_equal(p ? need.x : need.y, right.x);
 		saved[p] = bytes(need.saved);
 		call.saved = replay && p == 0 ? NULL : saved[p];
 		call.work = work = bytes(call.saved ? need.work_fwd : need.work_eval);
@@ -234,22 +259,30 @@ static void check_cut(const struct grad_case *c, int cut, bool replay)
 			call.replay = false;
 		}
 		call.work = work = bytes(need.work_bwd);
-		model_backward(&par, m, a[p], a[p + 1], &call, act[p], d[p + 1], d[p], grad[0]);
+		model_backward(&par, m, a[p], a[p + 1], &call, act[p], d[p + 1], c->ids && !p ? NULL : d[p], grad[0]);
 		free(work);
 		free(saved[p]);
 	}
 	model_need(m, 0, m->nops, BATCH, par.n, &need);
 	call.saved = bytes(need.saved);
 	call.work = bytes(need.work_fwd > need.work_bwd ? need.work_fwd : need.work_bwd);
+	call.buffer = stats[1];
 	model_forward(&par, m, 0, m->nops, &call, act[0], whole_y);
-	model_backward(&par, m, 0, m->nops, &call, act[0], d[2], whole_dx, grad[1]);
+	model_backward(&par, m, 0, m->nops, &call, act[0], d[2], c->ids ? NULL : whole_dx, grad[1]);
 	assert_memory_equal(whole_y, act[2], ny * sizeof(real));
-	assert_memory_equal(whole_dx, d[0], nx * sizeof(real));
-	assert_memory_equal(grad[0], grad[1], m->nparam * sizeof(real));
+	if (!c->ids)
+		assert_memory_equal(whole_dx, d[0], nx * sizeof(real));
+	/* Parts of a shared tensor's gradient that lie in two pieces add up in another order. */
+	for (size_t i = 0; i < m->nparam; i++)
+		if (model_closed(m, 0, cut) ? grad[0][i] != grad[1][i] : !(fabs(grad[0][i] - grad[1][i]) < 1e-12))
+			fail_msg("%s: cut at %d: dparam[%zu] is %.17g, not %.17g", c->what, cut, i, grad[0][i], grad[1][i]);
+	assert_memory_equal(stats[0], stats[1], m->nbuffer * sizeof(real));
+	memcpy(grad[0], grad[1], m->nparam * sizeof(real));
 	memset(grad[1], 0, m->nparam * sizeof(real));   /* dx not wanted: the same parameter gradients */
 	model_backward(&par, m, 0, m->nops, &call, act[0], d[2], NULL, grad[1]);
 	assert_memory_equal(grad[0], grad[1], m->nparam * sizeof(real));
 	free(call.saved); free(call.work); free(param); free(whole_y); free(whole_dx); free(grad[0]); free(grad[1]);
+	free(stats[0]); free(stats[1]);
 	for (int i = 0; i < 3; i++) {
 		free(act[i]);
 		free(d[i]);
@@ -260,10 +293,11 @@ static void check_cut(const struct grad_case *c, int cut, bool replay)
 static void pieces_equal_the_whole(void **state)
 {
 	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-		int n = 0;
+		int waits = 0;
+		struct model *m = build(&cases[c], &waits);
+		int n = m->nops;
 
-		while (n < 8 && cases[c].layer[n].type)
-			n++;
+		model_free(m);
 		for (int cut = 1; cut < n; cut++) {
 			check_cut(&cases[c], cut, false);
 			check_cut(&cases[c], cut, true);

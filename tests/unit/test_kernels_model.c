@@ -63,7 +63,7 @@ static void misfits_are_named(void **state)
 		"out bias in" } },
 		{ { 1, { 4 } }, { { "swish", NULL } }, { "'swish' is unknown", "conv2d", "tanh" } },
 		{ { 1, { 4 } }, { { "relu", "x" }, { "relu", "x" } }, { "'x' is layer 0's already" } },
-		{ { 1, { 4 } }, { { "relu", "" } }, { "1 to 47 letters" } },
+		{ { 1, { 4 } }, { { "relu", "" } }, { "1 to 63 letters" } },
 		{ { 1, { 4 } }, { { "relu", "a/b" } }, { "'a/b'", "letters" } },
 		{ { 1, { 4 } }, { { "sleep", NULL } }, { "nobody" } },
 		{ { 1, { 0 } }, { { "relu", NULL } }, { "dimension 0" } },
@@ -242,8 +242,11 @@ static void curves_are_accurate(void **state)
 	cpu_pick(NULL, &par.cpu, NULL);
 	for (int f = 0; f < 2; f++) {
 		struct model *m = build((struct shape){ 1, { N } }, curve[f], NULL);
+		struct model_need need;
 		struct model_call c = { .batch = 1 };
 
+		model_need(m, 0, 1, 1, 2, &need);
+		c.work = bytes(need.work_eval);
 		for (int i = 0; i < N; i++)
 			x[i] = i < ODD ? odd[i] : (real)((i - N / 2) * (f ? 12.0 : 90.0) / (N / 2));
 		model_forward(&par, m, 0, 1, &c, x, y);
@@ -254,6 +257,7 @@ static void curves_are_accurate(void **state)
 				fail_msg("%s(%.9g) = %.9g, not %.9g", curve[f][0].type, (double)x[i], (double)y[i], want);
 			assert_true((y[i] == y[i]) == (want == want));
 		}
+		free(c.work);
 		model_free(m);
 	}
 	free(x);

@@ -1,0 +1,190 @@
+/* Plans where the values of a piece lie: in the caller's x and y, in the saved set, or in a pool whose blocks are
+ * placed by their lifetimes. */
+#include <assert.h>
+#include <string.h>
+#include "kernels/piece.h"
+
+enum { UNPLACED = -2, END = -1 };
+
+size_t tensor_bytes(const struct model *m, int t, size_t batch)
+{
+	return batch * shape_count(model_shape(m, t)) * sizeof(real);
+}
+
+int cut_low(const struct model *m, int cut)
+{
+	for (int t = 0; t < cut; t++)
+		if (cut_has(m, cut, t))
+			return t;
+	return cut;
+}
+
+size_t cut_offset(const struct model *m, int cut, int t, size_t batch)
+{
+	size_t at = 0;
+
+	for (int i = 0; i < t; i++)
+		if (cut_has(m, cut, i))
+			at += arena_round(tensor_bytes(m, i, batch));
+	return at;
+}
+
+size_t cut_bytes(const struct model *m, int cut, size_t batch)
+{
+	size_t n = 0;
+
+	for (int t = 0; t <= cut; t++)
+		if (cut_has(m, cut, t))
+			n = arena_round(n) + tensor_bytes(m, t, batch);
+	return n;
+}
+
+/* The lowest offset at which block i fits among those placed, which form a list in order of their offsets. */
+static size_t lowest_gap(const struct block *v, int first, int i)
+{
+	size_t at = 0;
+
+	for (int k = first; k != END; k = v[k].next) {
+		if (v[k].end < v[i].begin || v[k].begin > v[i].end)
+			continue;
+		if (v[k].offset >= at && v[k].offset - at >= v[i].bytes)
+			break;
+		if (v[k].offset + v[k].bytes > at)
+			at = v[k].offset + v[k].bytes;
+	}
+	return at;
+}
+
+size_t pool_place(struct block *v, int n)
+{
+	size_t peak = 0;
+	int first = END;
+
+	for (int i = 0; i < n; i++)
+		v[i].next = UNPLACED;
+	for (;;) {
+		int big = END, *link = &first;
+
+		for (int i = 0; i < n; i++)
+			if (v[i].next == UNPLACED && v[i].bytes && (big == END || v[i].bytes > v[big].bytes))
+				big = i;
+		if (big == END)
+			return peak;
+		v[big].offset = lowest_gap(v, first, big);
+		while (*link != END && v[*link].offset < v[big].offset)
+			link = &v[*link].next;
+		v[big].next = *link;
+		*link = big;
+		if (v[big].offset + v[big].bytes > peak)
+			peak = v[big].offset + v[big].bytes;
+	}
+}
+
+size_t values_bytes(const struct model *m, int a, int b)
+{
+	return arena_round((size_t)(b - cut_low(m, a) + 1) * sizeof(struct spot)) +
+		arena_round((size_t)(b - a) * sizeof(struct block));
+}
+
+void values_in(struct values *v, void *memory)
+{
+	size_t spots = arena_round((size_t)(v->b - v->lo + 1) * sizeof *v->t);
+
+	memset(memory, 0, values_bytes(v->m, v->a, v->b));
+	v->t = memory;
+	v->block = (struct block *)((unsigned char *)memory + spots);
+}
+
+/* Does backward of this piece read the value of tensor t? What came from outside it has anyway. */
+static bool needed(const struct values *v, int t)
+{
+	return v->keep && t > v->a && (v->m->op[t - 1].ops->needs_y || v->m->tensor[t].first_x < v->b);
+}
+
+/* May op i write its output over its first input, whose root is r? When that value is nobody else's to read. */
+static bool may_overwrite(const struct values *v, int i, int r)
+{
+	const struct model_node *n = &v->m->node[i];
+	const struct spot *s = spot_of(v, r);
+
+	if (!v->m->op[i].ops->in_place || r <= v->a || s->needed || s->last != i)
+		return false;
+	for (int k = 1; k < n->nin; k++)
+		if (spot_of(v, n->from[k])->root == r)
+			return false;
+	return true;
+}
+
+/* Groups: which tensors share memory, and for how long. */
+static void group_op(struct values *v, int i)
+{
+	const struct model *m = v->m;
+	int t = i + 1, r = spot_of(v, m->node[i].from[0])->root, last = m->tensor[t].last;
+	struct spot *s = spot_of(v, t), *root = spot_of(v, r);
+
+	if (m->op[i].ops->view) {
+		root->last = last > root->last ? last : root->last;
+		root->needed = root->needed || needed(v, t);
+	} else if (may_overwrite(v, i, r)) {
+		root->last = last;
+		root->needed = needed(v, t);
+	} else {
+		r = t;
+		root = s;
+		*root = (struct spot){ .begin = i, .end = i, .last = last, .needed = needed(v, t), .out = -1 };
+	}
+	s->root = r;
+	if (root->end < last)
+		root->end = last < v->b ? last : v->b - 1;
+	if (last >= v->b && root->out < 0)
+		root->out = t;
+}
+
+static size_t extra_bytes(const struct values *v, int i)
+{
+	const struct layer *l = &v->m->op[i];
+
+	return v->keep && l->ops->extra ? arena_round(l->ops->extra(l, v->batch)) : 0;
+}
+
+static void place_op(struct values *v, int i)
+{
+	struct spot *s = spot_of(v, i + 1);
+	size_t bytes = arena_round(tensor_bytes(v->m, i + 1, v->batch));
+
+	s->extra = v->saved;
+	v->saved += extra_bytes(v, i);
+	if (s->root != i + 1)
+		return;
+	if (s->needed) {
+		s->place = PLACE_SAVED;
+		s->offset = v->saved;
+		v->saved += bytes;
+	} else if (s->out >= 0) {
+		s->place = PLACE_Y;
+		s->offset = cut_offset(v->m, v->b, s->out, v->batch);
+	} else {
+		s->place = PLACE_POOL;
+		v->block[i - v->a] = (struct block){ .bytes = bytes, .begin = s->begin, .end = s->end };
+	}
+}
+
+void values_plan(struct values *v)
+{
+	const struct model *m = v->m;
+
+	assert(v->a >= 0 && v->a < v->b && v->b <= m->nops);
+	v->saved = 0;
+	for (int t = v->lo; t <= v->a; t++)
+		if (cut_has(m, v->a, t))
+			*spot_of(v, t) = (struct spot){ .root = t, .place = PLACE_X, .last = m->tensor[t].last, .out = -1,
+				.offset = cut_offset(m, v->a, t, v->batch) };
+	for (int i = v->a; i < v->b; i++)
+		group_op(v, i);
+	for (int i = v->a; i < v->b; i++)
+		place_op(v, i);
+	v->pool = pool_place(v->block, v->b - v->a);
+	for (int i = v->a; i < v->b; i++)
+		if (spot_of(v, i + 1)->root == i + 1 && spot_of(v, i + 1)->place == PLACE_POOL)
+			spot_of(v, i + 1)->offset = v->block[i - v->a].offset;
+}
