@@ -223,7 +223,7 @@ static void next_program(struct exec *x)
 		plan_free(&plan);
 		return;
 	}
-	if (!plan_runnable(x, &plan, &e)) {
+	if (!plan_runnable(x, &plan, before, &e)) {
 		plan_free(&plan);
 		break_now(x, &e);
 		return;

@@ -43,6 +43,9 @@ struct exec_conf {
 	const struct token_hooks *hooks;        /* miss, pressure, lost; memory is the executor's own. May be NULL */
 	uint64_t budget_bytes;                  /* of tier arena, over all plans; 0 = no limit */
 	bool eval;                              /* forward passes only */
+	/* plan/check.h before a program of a new shape runs: what it refuses breaks the executor. Off: plans that only time
+	 * is told of (sleep layers, emulators) or that somebody has checked with all the others. */
+	bool check;
 };
 
 struct exec *exec_new(const struct exec_conf *conf, const struct exec_cb *cb, void *arg);
@@ -70,7 +73,7 @@ void exec_why(struct exec *x, struct buf *out); /* what it waits for */
 struct exec_view {
 	uint64_t arena_bytes, arena_peak_bytes; /* T5: handed out now, and at most, rounded as plans state them */
 	uint64_t tokens_peak_bytes;             /* tier 0 of the program that runs, as the predictor counts */
-	uint64_t instructions, abandoned, programs, busy_us, load_wait_us;
+	uint64_t instructions, abandoned, programs, checks, busy_us, load_wait_us;
 	uint64_t bytes[PLAN_CLASSES_COUNT];     /* T4: by class, of what was loaded, sent, received or reduced */
 };
 void exec_view(const struct exec *x, struct exec_view *ret);

@@ -6,6 +6,7 @@
 #include "train/exec.h"
 
 #define EXEC_SCRATCH 4          /* work areas kept for the next instruction */
+#define EXEC_SHAPES 128         /* shapes of programs that are known to be right */
 
 /* The memory of one slot of a ring. Abandoned jobs may still use it when the slot has moved on: it lives while refs. */
 struct block {
@@ -63,6 +64,7 @@ struct exec {
 	size_t used, peak;
 	struct { void *p; size_t bytes; bool busy; } scratch[EXEC_SCRATCH];
 	struct exec_view v;
+	uint64_t shape[EXEC_SHAPES];            /* 0: none */
 	uint64_t stall_us;                      /* since when a LOAD has been waiting with nothing else to do; 0: not */
 };
 
@@ -88,6 +90,9 @@ void op_ended(struct op *o, const struct token_news *news, const struct err *e);
 /* exec_log.c */
 void log_program(struct exec *x, const struct program *p);
 void log_op(struct exec *x, const struct op *o, bool end);
-bool plan_runnable(const struct exec *x, const struct plan *p, struct err *e);
+/* Can it run here, and is it right behind the program before it (NULL: the first)? */
+bool plan_runnable(struct exec *x, const struct plan *p, const struct program *before, struct err *e);
+/* exec_check.c */
+bool program_checked(struct exec *x, const struct plan *p, const struct program *before, struct err *e);
 
 #endif

@@ -77,7 +77,7 @@ void log_op(struct exec *x, const struct op *o, bool end)
 }
 
 /* What this executor cannot do is said before anything starts. */
-bool plan_runnable(const struct exec *x, const struct plan *p, struct err *e)
+bool plan_runnable(struct exec *x, const struct plan *p, const struct program *before, struct err *e)
 {
 	for (uint32_t n = 0; n < p->ninstrs; n++) {
 		const struct plan_instr *i = &p->instr[n];
@@ -99,5 +99,5 @@ bool plan_runnable(const struct exec *x, const struct plan *p, struct err *e)
 				p->buf[n].name, p->tier[p->buf[n].tier].name);
 			return false;
 		}
-	return true;
+	return !x->c.check || program_checked(x, p, before, e);
 }

@@ -89,6 +89,7 @@ static void vec_env(void *arg, struct vec_env *ret)
 
 	ret->loss = t->s->loss;
 	ret->optim = t->s->optim;
+	ret->decay_all = t->s->decay_all;
 	memcpy(ret->hyper, c ? c->hyper : t->hyper, sizeof(ret->hyper));
 	ret->hyper[0] = round_lr(t);
 	ret->clip_norm = c ? c->clip_norm : t->clip_norm;
@@ -240,7 +241,8 @@ static int build(struct trainer *t, struct err *e)
 	static const struct exec_ops ops = { .load = load_op, .unload = load_back, .net = net_op, .cancel = cancel_op };
 	struct exec_cb cb = { .plan = make_plan, .commit = on_commit, .scalar = on_scalar, .env = vec_env,
 		.broken = on_broken, .log = t->cb.log ? on_log : NULL };
-	struct exec_conf conf = { .env = t->env, .par = &t->par, .profile = &t->profile, .ops = &ops, .ops_arg = t };
+	struct exec_conf conf = { .env = t->env, .par = &t->par, .profile = &t->profile, .ops = &ops, .ops_arg = t,
+		.check = true };
 	size_t memory = t->s->local.memory_bytes, loader = loader_bytes(t->c.data, t->s->local.batch,
 		t->s->local.prefetch + 1);
 
@@ -299,7 +301,7 @@ struct trainer *trainer_new(const struct trainer_conf *conf, const struct traine
 	t->arg = arg;
 	t->s = conf->spec;
 	t->env = conf->env;
-	t->strategy = strategy_find(conf->spec->strategy);
+	t->strategy = conf->strategy ? conf->strategy : strategy_find(conf->spec->strategy);
 	t->par = *conf->par;
 	if (conf->spec->local.deterministic)
 		t->par = par_serial(conf->par->cpu, NULL);

@@ -23,6 +23,7 @@
 
 #define TRAINER_DIGEST 16
 
+struct planner_ops;
 struct trainer;
 
 struct trainer_progress {
@@ -67,6 +68,7 @@ struct trainer_conf {
 	double macs_per_us;
 	const struct exec_ops *ops; void *ops_arg;      /* strict groups and transfers; NULL: the strategy must need none */
 	struct id self;                         /* this peer, in plans */
+	const struct planner_ops *strategy;     /* instead of the spec's; NULL: the spec's */
 };
 
 struct trainer *trainer_new(const struct trainer_conf *conf, const struct trainer_cb *cb, void *arg, struct err *e);
@@ -122,6 +124,7 @@ struct trainer_view {
 	double rate, loss, lr; const char *state;
 	uint64_t arena_bytes, arena_peak_bytes, arena_predicted_bytes, state_bytes, loader_bytes;
 	uint64_t skipped, abandoned;            /* steps with a non-finite mean; micro-batches thrown away by rounds */
+	uint64_t programs, checks;              /* that ran; shapes of them that were checked */
 	uint64_t busy_us, load_wait_us;         /* train lane at work; waiting for data */
 };
 void trainer_view(const struct trainer *t, struct trainer_view *ret);

@@ -155,7 +155,7 @@ int valid_new(struct trainer *t, struct err *e)
 	static const struct exec_ops ops = { .load = load, .unload = unload, .cancel = cancel };
 	const struct exec_cb cb = { .plan = plan, .scalar = scalar, .env = env, .broken = broken };
 	struct exec_conf conf = { .env = t->env, .model = t->model, .par = &t->par, .profile = &t->profile, .ops = &ops,
-		.ops_arg = t, .eval = true };
+		.ops_arg = t, .eval = true, .check = true };
 	uint64_t n = t->s->local.batch > BATCH_MIN ? t->s->local.batch : BATCH_MIN;
 
 	t->v.t = t;

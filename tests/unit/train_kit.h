@@ -127,7 +127,8 @@ static inline struct spec *kit_spec(const char *json)
 	return s;
 }
 
-/* Options: bit 0 keeps the run log. */
+static const struct planner_ops *kit_strategy;  /* instead of the spec's; NULL: the spec's */
+
 static inline void kit_open(struct kit *k, const char *json, const struct layer_host *host, bool log)
 {
 	struct trainer_cb cb = { .progress = kit_progress, .contribute = kit_contribute, .applied = kit_applied,
@@ -148,7 +149,7 @@ static inline void kit_open(struct kit *k, const char *json, const struct layer_
 	k->answer = (struct timer){ .fire = kit_answer };
 	k->begin_at = k->spec->target_batch;
 	conf = (struct trainer_conf){ .env = k->env, .spec = k->spec, .data = k->data, .par = &k->par, .host = host,
-		.macs_per_us = 10 };
+		.macs_per_us = 10, .strategy = kit_strategy };
 	k->t = trainer_new(&conf, &cb, k, &e);
 	if (!k->t)
 		fail_msg("trainer: %s", e.text);
@@ -201,7 +202,7 @@ static inline void kit_run(struct kit *k, uint64_t epoch)
 
 /* --- the bare loop: kernels and nothing else */
 
-struct bare { real *w, *g, *sum, *state[OPTIM_STATES_MAX]; size_t n; struct optim_clock clock; uint64_t next; };
+struct bare { const struct model *model; real *w, *g, *sum, *state[OPTIM_STATES_MAX]; size_t n; struct optim_clock clock; uint64_t next; };
 
 static inline void bare_open(struct bare *b, const struct kit *k, const struct model *m)
 {
@@ -257,7 +258,9 @@ static inline void bare_step(struct bare *b, const struct kit *k, real *g, uint6
 	if (k->spec->clip_norm > 0)
 		(void)vec_clip_norm(&k->par, b->n, k->spec->clip_norm, g);
 	optim_tick(k->spec->optim, hyper, &b->clock);
-	k->spec->optim->step(&k->par, hyper, &b->clock, b->state, b->w, g, 0, b->n);
+	optim_step(&(struct optim_call){ .par = &k->par, .ops = k->spec->optim, .hyper = hyper, .clock = &b->clock,
+		.state = b->state, .param = b->w, .grad = g, .tensor = b->model->param, .ntensors = b->model->nparams,
+		.decay_all = k->spec->decay_all });
 }
 
 static inline void bare_close(struct bare *b)

@@ -1,0 +1,172 @@
+/* What a strategy plans is checked before it runs: a strategy that is wrong breaks its run with the name of the rule,
+ * right ones are checked once per shape of program, and not once per program. */
+#include "train_kit.h"
+#include <time.h>
+#include "plan/check.h"
+#include "train/strategy.h"
+#include "train/strategy/replica.h"
+
+static const char json[] = "{\"name\":\"p\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":5},{\"type\":\"tanh\"},"
+	"{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"adam\",\"lr\":0.01},"
+	"\"target_batch\":48,\"strategy\":\"%s\",\"seed\":3,\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":500},"
+	"\"local\":{\"batch\":8}}";
+
+/* --- planted: each begins as single and makes one mistake */
+
+static struct plan *begin(struct plan *p, const struct view *v)
+{
+	plan_init(p, "planted", v->me, v->nmembers, &v->member[0].id);
+	p->first = v->first;
+	replica_buffers(p, v, true);
+	return p;
+}
+
+static int never_made(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
+{
+	plan_vec(begin(ret, v), 0, "mean", "acc -> acc unit");
+	return 0;
+}
+
+static int too_large(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
+{
+	replica_micro_batches(begin(ret, v), v, 2, false);
+	plan_tier(ret, "arena", 256);
+	return 0;
+}
+
+static int step_before_commit(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
+{
+	uint32_t all;
+
+	plan_vec(begin(ret, v), 0, "opt", "w opt -> w opt skipped");
+	all = plan_group(ret, "peers", PLAN_OP_MEAN, true, false);
+	plan_join(ret, all, 0, 0);
+	plan_coll(ret, PLAN_SUM, 0, all, "acc -> acc");
+	plan_do(ret, PLAN_COMMIT, 0, "%s", "");
+	return 0;
+}
+
+static int never_committed(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
+{
+	plan_vec(begin(ret, v), 0, "opt", "w opt -> w opt skipped");
+	return 0;
+}
+
+/* Right at first: only the second program, the step, reads what the first has dropped. */
+static int wrong_later(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
+{
+	begin(ret, v);
+	if (v->samples < v->target_batch) {
+		replica_micro_batches(ret, v, 6, false);
+		plan_section(ret, PLAN_EPILOGUE);
+		plan_do(ret, PLAN_DROP, 0, "acc ->");
+		return 0;
+	}
+	plan_vec(ret, 0, "mean", "acc -> acc unit");
+	plan_do(ret, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_SELF;
+	replica_step(ret);
+	return 0;
+}
+
+static bool is_broken(struct sim *s, void *arg) { return ((struct kit *)arg)->broken; }
+
+static void test_planted(void **state)
+{
+	static const struct { struct planner_ops ops; const char *rule; uint64_t progress; } bad[] = {
+		{ { .name = "a", .plan = never_made }, "VALUE", 0 }, { { .name = "b", .plan = too_large }, "PEAK", 0 },
+		{ { .name = "c", .plan = step_before_commit }, "COMMIT", 0 },
+		{ { .name = "d", .plan = never_committed }, "COMMIT", 0 },
+		{ { .name = "e", .plan = wrong_later }, "VALUE", 6 },
+	};
+	char text[1000], want[100];
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		struct kit k;
+
+		(void)snprintf(text, sizeof(text), json, "single");
+		kit_strategy = &bad[i].ops;
+		kit_open(&k, text, NULL, false);
+		kit_strategy = NULL;
+		kit_grant(&k, 0, 1000);
+		trainer_start(k.t);
+		if (!sim_run_until(k.sim, is_broken, &k, 10000000))
+			fail_msg("%s was not refused", bad[i].ops.name);
+		(void)snprintf(want, sizeof(want), "strategy planted: plan refused, %s: ", bad[i].rule);
+		if (strncmp(k.error.text, want, strlen(want)))
+			fail_msg("%zu: expected \"%s...\", got \"%s\"", i, want, k.error.text);
+		assert_int_equal(k.progress, bad[i].progress);
+		sim_run_for(k.sim, 1000000);
+		assert_int_equal(k.progress, bad[i].progress);  /* nothing runs on */
+		kit_close(&k);
+	}
+}
+
+/* --- the price */
+
+static double ms_of_checks(const struct plan *p, int n)
+{
+	struct timespec a, b;
+	struct err e;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+	for (int i = 0; i < n; i++)
+		if (plan_check(&p, 1, NULL, NULL, &e) < 0)
+			fail_msg("%s", e.text);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+	return ((double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) * 1e-6) / n;
+}
+
+static void test_once_per_shape(void **state)
+{
+	char text[1000];
+
+	for (int i = 0; i < 2; i++) {
+		struct trainer_view v, later;
+		struct kit k;
+
+		(void)snprintf(text, sizeof(text), json, i ? "single" : "hivemind");
+		kit_open(&k, text, NULL, false);
+		k.alone = true;
+		kit_grant(&k, 0, 100000);
+		trainer_start(k.t);
+		kit_run(&k, 5);
+		trainer_start(k.t);
+		trainer_view(k.t, &v);
+		kit_run(&k, 205);
+		trainer_view(k.t, &later);
+		assert_in_range(v.checks, 2, 6);
+		assert_int_equal(later.checks, v.checks);       /* two hundred epochs further: nothing new */
+		assert_true(later.programs > v.programs + 300);
+		kit_close(&k);
+	}
+}
+
+static void test_price(void **state)
+{
+	struct view_member me = { .speed = 1 };
+	struct plan_result size[] = { { "opt_bytes", 1000 } };
+	struct profile_op op[20] = { { .out_bytes = 100, .saved_bytes = 100 } };
+	struct profile m = { .batch = 8, .nops = 20, .op = op, .params = 1000, .batch_bytes = 100 };
+	struct view v = { .profile = &m, .nmembers = 1, .member = &me, .target_batch = 800, .granted = true,
+		.settings = { 1, size } };
+	const struct planner_ops *s = strategy_find("hivemind");
+	const struct plan_results none = { 0, NULL };
+	struct plan p;
+	struct err e;
+	double ms;
+
+	assert_int_equal(s->plan(&v, &none, &p, &e), 0);
+	ms = ms_of_checks(&p, 50);
+	print_message("a check of %u instructions, %llu iterations: %.2f ms\n", p.ninstrs, (unsigned long long)p.iterations, ms);
+	assert_true(ms < 20);           /* 1 ms is usual; sanitizers and a busy machine */
+	plan_free(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_planted), cmocka_unit_test(test_once_per_shape), cmocka_unit_test(test_price),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
