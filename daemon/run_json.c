@@ -90,7 +90,8 @@ static void put_long(struct run *r, json_t *o)
 		"parameters, optimizer state and buffers are equal after every commit"));
 	if (r->trainer) {
 		trainer_view(r->trainer, &v);
-		json_t *t = json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "state", v.state, "arena_bytes",
+		json_t *t = json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "state", v.state, "generation",
+			(json_int_t)v.generation, "arena_bytes",
 			(json_int_t)v.arena_bytes,
 			"arena_peak_bytes", (json_int_t)v.arena_peak_bytes, "arena_predicted_bytes",
 			(json_int_t)v.arena_predicted_bytes,

@@ -47,13 +47,14 @@ static void record_round(struct run *r, const struct avg_commit *c, const char *
 	if (!s)
 		return;
 	json_t *without = json_array();
-	char hex[ID_HEX];
+	char hex[ID_HEX], leader[ID_HEX];
+	id_hex(&c->leader, leader);
 	for (size_t i = 0; i < c->left_out_n; i++) {
 		id_hex(&c->left_out[i], hex);
 		json_array_append_new(without, json_string(hex));
 	}
 	char *text = json_dumps(without, JSON_COMPACT);
-	store_round_add(s, &(struct store_round){ .run = r->hex, .outcome = outcome, .reason = reason,
+	store_round_add(s, &(struct store_round){ .run = r->hex, .leader = leader, .outcome = outcome, .reason = reason,
 		.without = c->left_out_n ? text : NULL,
 		.epoch = c->epoch, .term = c->term, .attempt = c->attempts, .members = c->members, .bytes_sent = c->bytes_out,
 		.bytes_received = c->bytes_in, .took_us = c->end_us - c->begin_us });
@@ -116,10 +117,15 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 static void on_failed(void *arg, uint64_t epoch, const struct err *e)
 {
 	struct run *r = arg;
+	char leader[ID_HEX];
+	struct avg_view v;
 	run_log(r, LOG_WARN_, "round.failed", "epoch %llu: %s", (unsigned long long)epoch + 1, e->text);
+	avg_view(r->avg, &v);
+	id_hex(&v.leader, leader);
 	if (r->rs->ctx.store)
-		store_round_add(r->rs->ctx.store, &(struct store_round){ .run = r->hex, .outcome = "failed", .reason = e->text,
-		.epoch = epoch + 1 });
+		store_round_add(r->rs->ctx.store, &(struct store_round){ .run = r->hex,
+			.leader = id_zero(&v.leader) ? NULL : leader, .outcome = "failed", .reason = e->text, .epoch = epoch + 1,
+			.term = v.term });
 	if (r->state == RUN_TRAIN)
 		trainer_failed(r->trainer, epoch);
 }

@@ -1,7 +1,7 @@
 /* The run log on disk (instrument T10): what the executor and the trainer say, one JSON object a line, in run.log of
  * the run's folder, when the local part asks for it (local.log, `run start --log`). Lines are gathered on the loop and
  * written by one job of the disk lane at a time. Training never waits for it: a log that has reached its size, a disk
- * that is full or too slow end it with an event, as a log with holes cannot be replayed. run.log.1 is the one before. */
+ * that is full or too slow end it with an event: a log with holes cannot be replayed. The one before is run.log.1. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -110,7 +110,7 @@ void apply_commit(struct round *r)
 	const struct body *c = r->commit;
 	const float *mean = r->mean_is_x ? r->x : r->mean;
 	struct avg_commit out = { .epoch = c->epoch, .point = &a->point, .term = c->term, .attempts = c->attempt + 1,
-		.minority = c->minority,
+		.minority = c->minority, .leader = c->leader,
 		.weight = c->weight, .begin_us = r->begun_us, .end_us = now_of(a), .bytes_out = r->bytes_out,
 		.bytes_in = r->bytes_in };
 	struct id *left = xcalloc(c->n + 1, sizeof *left);

@@ -51,7 +51,7 @@ struct avg_commit {
 	uint32_t members, contributors; uint64_t weight; /* sum of samples */
 	uint64_t my_samples;                    /* of these, this peer's; 0 = left out (samples went back to the pool) */
 	bool changed_params;                    /* point->params differs from before */
-	uint32_t attempts, term; bool minority;
+	uint32_t attempts, term; bool minority; struct id leader;      /* who wrote it */
 	uint64_t begin_us, end_us, bytes_out, bytes_in;
 	const struct id *left_out; size_t left_out_n;   /* members of BEGIN that are not in C */
 	const struct ranges *grant;             /* positions that are this peer's to process next */

@@ -52,9 +52,17 @@ void trainer_break(struct trainer *t, const struct err *e)
 
 /* --- plans */
 
+/* A commit is what all members have agreed on, their list too: so each begins a generation, and who was left behind has
+ * another number than those who were not (amendments D1.9). Epoch e is worked for in generation e + 1. */
+uint64_t trainer_generation(const struct trainer *t)
+{
+	return t->epoch + 1;
+}
+
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first)
 {
 	return (struct view){ .profile = &t->profile, .nmembers = 1, .member = me, .first = first, .epoch = t->epoch,
+		.generation = trainer_generation(t),
 		.redundancy = t->s->redundancy, .samples = t->samples, .target_batch = t->s->target_batch,
 		.settings = { t->nsettings, t->setting } };
 }

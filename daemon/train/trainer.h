@@ -124,6 +124,7 @@ struct trainer_view {
 	double rate, loss, lr; const char *state;
 	uint64_t arena_bytes, arena_peak_bytes, arena_predicted_bytes, state_bytes, loader_bytes;
 	uint64_t skipped, abandoned;            /* steps with a non-finite mean; micro-batches thrown away by rounds */
+	uint64_t generation;                    /* of the plans that run now: one for each commit */
 	uint64_t programs, checks;              /* that ran; shapes of them that were checked */
 	uint64_t busy_us, load_wait_us;         /* train lane at work; waiting for data */
 };

@@ -89,6 +89,7 @@ void trainer_event(struct trainer *t, enum log_level level, const char *code, co
 void trainer_later(struct trainer *t);          /* calls trainer_now from the loop */
 void trainer_part_gone(void *arg);
 void trainer_line(struct trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+uint64_t trainer_generation(const struct trainer *t);
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first);
 void trainer_reset_epoch(struct trainer *t);
 

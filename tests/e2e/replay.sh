@@ -40,6 +40,8 @@ open(sys.argv[2], 'w').write('\n'.join(lines))
 END
 	refuse 1 "epoch 12: the parameters are" "$again" "$work/$n.json" "$data/digits" "$work/$n.lie"
 done
+[ "$(json a rows.0.0 query 'select count(*) from rounds where leader = (select author from runs limit 1)')" -ge 12 ] ||
+	fail "the rounds do not say who led them"
 log=$work/a/runs/$(id short)/run.log
 [ "$(stat -c %s "$log")" -le 20000 ] || fail "the log is larger than allowed"
 expect "the run log ends here" hive a query "select text from events where kind = 'run.log'"

@@ -6,8 +6,8 @@
 #include "train/strategy.h"
 #include "train/strategy/replica.h"
 
-static const char json[] = "{\"name\":\"p\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":5},{\"type\":\"tanh\"},"
-	"{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"adam\",\"lr\":0.01},"
+static const char json[] = "{\"name\":\"p\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":5},"
+	"{\"type\":\"tanh\"},{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"adam\",\"lr\":0.01},"
 	"\"target_batch\":48,\"strategy\":\"%s\",\"seed\":3,\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":500},"
 	"\"local\":{\"batch\":8}}";
 
@@ -116,6 +116,16 @@ static double ms_of_checks(const struct plan *p, int n)
 	return ((double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) * 1e-6) / n;
 }
 
+static json_int_t generation_planned(struct kit *k)
+{
+	struct err e;
+	json_t *o = trainer_plan_json(k->t, &e);
+	json_int_t g = json_integer_value(json_object_get(json_array_get(json_object_get(o, "plans"), 1), "generation"));
+
+	json_decref(o);
+	return g;
+}
+
 static void test_once_per_shape(void **state)
 {
 	char text[1000];
@@ -137,6 +147,9 @@ static void test_once_per_shape(void **state)
 		assert_in_range(v.checks, 2, 6);
 		assert_int_equal(later.checks, v.checks);       /* two hundred epochs further: nothing new */
 		assert_true(later.programs > v.programs + 300);
+		assert_int_equal(v.generation, 6);              /* each commit begins one, and plans say which */
+		assert_int_equal(later.generation, 206);
+		assert_int_equal(generation_planned(&k), 206);
 		kit_close(&k);
 	}
 }
@@ -157,7 +170,8 @@ static void test_price(void **state)
 
 	assert_int_equal(s->plan(&v, &none, &p, &e), 0);
 	ms = ms_of_checks(&p, 50);
-	print_message("a check of %u instructions, %llu iterations: %.2f ms\n", p.ninstrs, (unsigned long long)p.iterations, ms);
+	print_message("a check of %u instructions, %llu iterations: %.2f ms\n", p.ninstrs,
+		(unsigned long long)p.iterations, ms);
 	assert_true(ms < 20);           /* 1 ms is usual; sanitizers and a busy machine */
 	plan_free(&p);
 }
