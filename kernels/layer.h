@@ -83,6 +83,8 @@ const char *layer_names(char *out, size_t cap);
 /* For ops->shape: appends a parameter tensor; name must be a constant. */
 void layer_param_add(struct layer *l, const char *name, int nd, const size_t *d);
 void layer_buffer_add(struct layer *l, const char *name, int nd, const size_t *d);
+/* For ops->init: std 0: all tensors uniform in [-bound, bound); else the first normal with that deviation, others 0. */
+void layer_init(const struct layer *l, uint64_t key, double bound, double std, real *ret_param);
 double layer_attr(const struct layer *l, const char *name);     /* asserts that it exists */
 
 /* Counter-based randomness: a pure function of key and index, so that initialisation does not depend on order.
@@ -91,6 +93,8 @@ uint64_t rand_key(uint64_t key, uint64_t part);
 uint64_t rand_bits(uint64_t key, uint64_t index);
 double rand_unit(uint64_t key, uint64_t index);                 /* in [0, 1) */
 void rand_uniform(uint64_t key, double bound, size_t n, real *ret_x);   /* in [-bound, bound) */
+/* Normal with mean 0: Marsaglia's polar method. */
+void rand_normal(uint64_t key, double std, size_t n, real *ret_x);
 
 /* Losses. One sample's loss is PyTorch's with reduction "mean" over its own outputs; calls return sums over samples,
  * so that micro-batches, peers and weights add up. */

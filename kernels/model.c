@@ -1,4 +1,5 @@
-/* Builds a model from layer descriptions: attributes, edges, shapes, the offset tables, names that PyTorch users know. */
+/* Builds a model from layer descriptions: attributes, edges, shapes, the offset tables, names that PyTorch users
+ * know. */
 #include "kernels/model.h"
 #include <assert.h>
 #include <limits.h>

@@ -1,11 +1,11 @@
-/* 2-D convolution (torch.nn.Conv2d, square kernel): im2col and matrix products. Small images go through the product
- * several at a time, so that it is wide enough; the team shares the batch. */
+/* 2-D convolution (torch.nn.Conv2d, square kernel): im2col and one matrix product per group. Small images go through the
+ * product several at a time, so that it is wide enough; the team shares the batch. */
 #include <math.h>
 #include <string.h>
 #include "kernels/gemm.h"
 #include "kernels/layer.h"
 
-enum { OUT, KERNEL, STRIDE, PADDING, BIAS, IN };
+enum { OUT, KERNEL, STRIDE, PADDING, BIAS, IN, DILATION, GROUPS, STD };
 
 #define WIDE 256        /* columns that a product should have */
 
@@ -15,19 +15,21 @@ enum { OUT, KERNEL, STRIDE, PADDING, BIAS, IN };
 struct span { uint32_t lo, hi; };
 
 struct geom {
-	size_t ic, ih, iw, oc, oh, ow, k, s, pad;
-	size_t rows, cols, group;       /* ic k k; oh ow; images that go through one product */
+	size_t ic, ih, iw, oc, oh, ow, k, s, pad, d;
+	size_t groups, gic, goc;        /* of channels that do not see each other; channels of one, in and out */
+	size_t rows, cols, group;       /* gic k k; oh ow; images that go through one product */
 	struct span x[KERNEL_MAX], y[KERNEL_MAX];
 };
 
 static void spans(const struct geom *g, size_t in, size_t out, struct span *ret)
 {
-	for (size_t at = 0; at < g->k; at++) {
+	for (size_t i = 0; i < g->k; i++) {
+		size_t at = i * g->d;
 		size_t lo = at >= g->pad ? 0 : (g->pad - at + g->s - 1) / g->s;
 		size_t hi = in + g->pad <= at ? 0 : (in + g->pad - at - 1) / g->s + 1;
 
 		hi = hi < out ? hi : out;
-		ret[at] = (struct span){ (uint32_t)(lo < hi ? lo : hi), (uint32_t)hi };
+		ret[i] = (struct span){ (uint32_t)(lo < hi ? lo : hi), (uint32_t)hi };
 	}
 }
 
@@ -42,7 +44,11 @@ static void geom_of(const struct layer *l, size_t batch, struct geom *ret)
 	ret->k = (size_t)l->attr[KERNEL];
 	ret->s = (size_t)l->attr[STRIDE];
 	ret->pad = (size_t)l->attr[PADDING];
-	ret->rows = ret->ic * ret->k * ret->k;
+	ret->d = (size_t)l->attr[DILATION];
+	ret->groups = (size_t)l->attr[GROUPS];
+	ret->gic = ret->ic / ret->groups;
+	ret->goc = ret->oc / ret->groups;
+	ret->rows = ret->gic * ret->k * ret->k;
 	ret->cols = ret->oh * ret->ow;
 	ret->group = ret->cols < WIDE ? WIDE / ret->cols : 1;
 	if (ret->group > batch)
@@ -54,7 +60,8 @@ static void geom_of(const struct layer *l, size_t batch, struct geom *ret)
 static int shape(struct layer *l, struct kerr *e)
 {
 	size_t k = (size_t)l->attr[KERNEL], pad = (size_t)l->attr[PADDING], s = (size_t)l->attr[STRIDE];
-	size_t out = (size_t)l->attr[OUT], want = (size_t)l->attr[IN];
+	size_t out = (size_t)l->attr[OUT], want = (size_t)l->attr[IN], groups = (size_t)l->attr[GROUPS];
+	size_t reach = (size_t)l->attr[DILATION] * (k - 1) + 1;
 	char text[64];
 
 	if (l->in.nd != 3)
@@ -63,11 +70,15 @@ static int shape(struct layer *l, struct kerr *e)
 	if (want && want != l->in.d[0])
 		return kerr_set(e, "conv2d says in = %zu, but its input of shape %s has %zu channels", want,
 			shape_text(&l->in, text, sizeof text), l->in.d[0]);
-	if (l->in.d[1] + 2 * pad < k || l->in.d[2] + 2 * pad < k)
-		return kerr_set(e, "conv2d: kernel = %zu is larger than the input of shape %s with padding = %zu", k,
-			shape_text(&l->in, text, sizeof text), pad);
-	l->out = (struct shape){ 3, { out, (l->in.d[1] + 2 * pad - k) / s + 1, (l->in.d[2] + 2 * pad - k) / s + 1 } };
-	layer_param_add(l, "weight", 4, (size_t[]){ out, l->in.d[0], k, k });
+	if (l->in.d[0] % groups || out % groups)
+		return kerr_set(e, "conv2d: groups = %zu must divide the %zu input channels and out = %zu", groups, l->in.d[0],
+			out);
+	if (l->in.d[1] + 2 * pad < reach || l->in.d[2] + 2 * pad < reach)
+		return kerr_set(e, "conv2d: kernel = %zu with dilation = %zu is larger than the input of shape %s with "
+			"padding = %zu", k, (size_t)l->attr[DILATION], shape_text(&l->in, text, sizeof text), pad);
+	l->out = (struct shape){ 3, { out, (l->in.d[1] + 2 * pad - reach) / s + 1,
+		(l->in.d[2] + 2 * pad - reach) / s + 1 } };
+	layer_param_add(l, "weight", 4, (size_t[]){ out, l->in.d[0] / groups, k, k });
 	if (l->attr[BIAS] != 0)
 		layer_param_add(l, "bias", 1, (size_t[]){ out });
 	return 0;
@@ -75,10 +86,7 @@ static int shape(struct layer *l, struct kerr *e)
 
 static void init(const struct layer *l, uint64_t key, real *param)
 {
-	double bound = 1 / sqrt((double)(l->param[0].count / l->param[0].shape.d[0]));  /* fan in */
-
-	for (int i = 0; i < l->nparams; i++)
-		rand_uniform(rand_key(key, (uint64_t)i), bound, l->param[i].count, param + l->param[i].offset);
+	layer_init(l, key, 1 / sqrt((double)(l->param[0].count / l->param[0].shape.d[0])), l->attr[STD], param);
 }
 
 /* The border columns of the rows [y.lo, y.hi) of one plane: zeros, where the kernel hangs over the image. */
@@ -113,7 +121,7 @@ static void columns_row(const struct geom *g, const real *plane, size_t ky, size
 	}
 	zero(to, y.lo * g->ow);
 	zero(to + y.hi * g->ow, (g->oh - y.hi) * g->ow);
-	at = (y.lo * g->s + ky - g->pad) * g->iw + x.lo * g->s + kx - g->pad;
+	at = (y.lo * g->s + ky * g->d - g->pad) * g->iw + x.lo * g->s + kx * g->d - g->pad;
 	if (g->s == 1 && g->ow == g->iw) {
 		memcpy(to + y.lo * g->ow + x.lo, plane + at, ((y.hi - y.lo - 1) * g->ow + x.hi - x.lo) * sizeof(real));
 	} else {
@@ -132,7 +140,7 @@ static void columns_row_add(const struct geom *g, real *from, size_t ky, size_t 
 
 	if (x.lo == x.hi || y.lo == y.hi)
 		return;
-	at = (y.lo * g->s + ky - g->pad) * g->iw + x.lo * g->s + kx - g->pad;
+	at = (y.lo * g->s + ky * g->d - g->pad) * g->iw + x.lo * g->s + kx * g->d - g->pad;
 	if (g->s == 1 && g->ow == g->iw) {
 		size_t n = (size_t)(y.hi - y.lo - 1) * g->ow + x.hi - x.lo;
 		real *restrict to = plane + at, *restrict add = from + y.lo * g->ow + x.lo;
@@ -147,10 +155,10 @@ static void columns_row_add(const struct geom *g, real *from, size_t ky, size_t 
 	}
 }
 
-/* x [ic][ih][iw] -> col [rows][ld], the columns of one image. */
+/* x [gic][ih][iw] -> col [rows][ld], the columns of one image in one group. */
 static void im2col(const struct geom *g, const real *x, real *col, size_t ld)
 {
-	for (size_t c = 0; c < g->ic; c++, x += g->ih * g->iw)
+	for (size_t c = 0; c < g->gic; c++, x += g->ih * g->iw)
 		for (size_t ky = 0; ky < g->k; ky++)
 			for (size_t kx = 0; kx < g->k; kx++, col += ld)
 				columns_row(g, x, ky, kx, col);
@@ -158,8 +166,8 @@ static void im2col(const struct geom *g, const real *x, real *col, size_t ld)
 
 static void col2im(const struct geom *g, real *col, size_t ld, real *dx)
 {
-	zero(dx, g->ic * g->ih * g->iw);
-	for (size_t c = 0; c < g->ic; c++, dx += g->ih * g->iw)
+	zero(dx, g->gic * g->ih * g->iw);
+	for (size_t c = 0; c < g->gic; c++, dx += g->ih * g->iw)
 		for (size_t ky = 0; ky < g->k; ky++)
 			for (size_t kx = 0; kx < g->k; kx++, col += ld)
 				columns_row_add(g, col, ky, kx, dx);
@@ -213,12 +221,15 @@ static void forward_group(const struct job *j, size_t at, size_t n, real *col, r
 	real *y = j->c->y + at * g->oc * g->cols, *out = n > 1 ? wide : y;
 	const real *bias = l->nparams > 1 ? j->c->param + l->param[1].offset : NULL;
 
-	for (size_t b = 0; b < n; b++)
-		im2col(g, j->c->x + (at + b) * image, col + b * g->cols, ld);
 	for (size_t o = 0; bias && o < g->oc; o++)
 		for (size_t i = 0; i < ld; i++)
 			out[o * ld + i] = bias[o];
-	gemm(&j->one, false, false, g->oc, ld, g->rows, 1, j->c->param, g->rows, col, ld, bias != NULL, out, ld);
+	for (size_t p = 0; p < g->groups; p++) {
+		for (size_t b = 0; b < n; b++)
+			im2col(g, j->c->x + (at + b) * image + p * g->gic * g->ih * g->iw, col + b * g->cols, ld);
+		gemm(&j->one, false, false, g->goc, ld, g->rows, 1, j->c->param + p * g->goc * g->rows, g->rows, col, ld,
+			bias != NULL, out + p * g->goc * ld, ld);
+	}
 	if (n > 1)
 		scatter(g, n, wide, y);
 }
@@ -270,17 +281,22 @@ static void backward_group(const struct job *j, size_t at, size_t n, real *col, 
 		gather(g, n, dy, wide);
 		out = wide;
 	}
-	if (grad) {
+	for (size_t o = 0; grad && l->nparams > 1 && o < g->oc; o++)
+		grad[l->param[1].offset + o] += row_sum(out + o * ld, ld);
+	for (size_t p = 0; p < g->groups; p++) {
+		const real *o = out + p * g->goc * ld;
+		size_t w = p * g->goc * g->rows, plane = p * g->gic * g->ih * g->iw;
+
+		if (grad) {
+			for (size_t b = 0; b < n; b++)
+				im2col(g, j->c->x + (at + b) * image + plane, col + b * g->cols, ld);
+			gemm(&j->one, false, true, g->goc, g->rows, ld, 1, o, ld, col, ld, 1, grad + w, g->rows);
+		}
+		if (!j->c->dx)
+			continue;
+		gemm(&j->one, true, false, g->rows, ld, g->goc, 1, j->c->param + w, g->rows, o, ld, 0, col, ld);
 		for (size_t b = 0; b < n; b++)
-			im2col(g, j->c->x + (at + b) * image, col + b * g->cols, ld);
-		gemm(&j->one, false, true, g->oc, g->rows, ld, 1, out, ld, col, ld, 1, grad, g->rows);
-		for (size_t o = 0; l->nparams > 1 && o < g->oc; o++)
-			grad[l->param[1].offset + o] += row_sum(out + o * ld, ld);
-	}
-	if (j->c->dx) {
-		gemm(&j->one, true, false, g->rows, ld, g->oc, 1, j->c->param, g->rows, out, ld, 0, col, ld);
-		for (size_t b = 0; b < n; b++)
-			col2im(g, col + b * g->cols, ld, j->c->dx + (at + b) * image);
+			col2im(g, col + b * g->cols, ld, j->c->dx + (at + b) * image + plane);
 	}
 }
 
@@ -332,7 +348,7 @@ static uint64_t macs(const struct layer *l)
 
 const struct layer_ops layer_conv2d = {
 	.name = "conv2d", .help = "2-D convolution with a square kernel",
-	.nattrs = 6,
+	.nattrs = 9,
 	.attr = {
 		[OUT] = { "out", NAN, 1, 65536, true, "output channels" },
 		[KERNEL] = { "kernel", NAN, 1, KERNEL_MAX, true, "side of the kernel" },
@@ -340,6 +356,9 @@ const struct layer_ops layer_conv2d = {
 		[PADDING] = { "padding", 0, 0, 255, true, "zeros around the image" },
 		[BIAS] = { "bias", 1, 0, 1, true, "add a bias" },
 		[IN] = { "in", 0, 0, 1 << 24, true, "input channels, to be checked; 0: whatever comes" },
+		[DILATION] = { "dilation", 1, 1, 255, true, "distance of the kernel's elements" },
+		[GROUPS] = { "groups", 1, 1, 65536, true, "parts of the channels that do not see each other" },
+		[STD] = { "std", 0, 0, 1e3, false, "deviation of normal initial weights (bias 0); 0: PyTorch's uniform ones" },
 	},
 	.needs_x = true, .shape = shape, .init = init, .forward = forward, .backward = backward, .macs = macs,
 	.work = work,

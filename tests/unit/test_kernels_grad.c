@@ -41,12 +41,18 @@ static const struct grad_case cases[] = {
 		{ "flatten" }, { "relu" } } },
 	{ "views", { 2, { 2, 3 } }, { { "flatten" }, { "flatten" } } },
 	{ "add", { 1, { 5 } }, .text = "linear out=5 :a; tanh; add <1,input" },
+	{ "conv2d", { 3, { 4, 6, 5 } }, .text = "conv2d out=6 kernel=3 dilation=2 groups=2 padding=2" },
+	{ "conv2d", { 3, { 3, 7, 7 } }, .text = "conv2d out=3 kernel=2 dilation=3 groups=3 stride=2 bias=0" },
+	{ "conv2d", { 3, { 2, 17, 17 } }, .text = "conv2d out=4 kernel=3 groups=2 dilation=4" },
+	{ "linear", { 2, { 2, 5 } }, .text = "linear out=4 transposed=1" },
 	{ "concat", { 3, { 2, 3, 3 } }, .text = "conv2d out=1 kernel=1 :a; conv2d out=3 kernel=1 :b <input;"
-		"concat <b,a,input,a; concat <input,input axis=2; concat <a,a axis=1; flatten <2; flatten <3; flatten <4; concat <5,6,7" },
+		"concat <b,a,input,a; concat <input,input axis=2; concat <a,a axis=1; flatten <2; flatten <3; flatten <4;"
+		"concat <5,6,7" },
 	/* Residual branches: before and after the sum, twice from one value, through views, and past everything. */
 	{ "residual", { 1, { 6 } }, .text = "linear out=6 :a; relu; linear out=6; relu; add <3,a; relu; linear out=6;"
 		"add <6,5; relu; add <8,a,5; linear out=3" },
-	{ "twice", { 2, { 2, 3 } }, .text = "linear out=3; add <0,0; add <1,1,0; tanh; flatten; add <4,4; sigmoid; add <6,4" },
+	{ "twice", { 2, { 2, 3 } }, .text = "linear out=3; add <0,0; add <1,1,0; tanh; flatten; add <4,4; sigmoid;"
+		"add <6,4" },
 	{ "from the input", { 1, { 4 } }, .text = "relu; sigmoid <input; add <0,1; add <2,input; tanh; add <4,input,0" },
 	{ "long skip", { 3, { 2, 2, 2 } }, .text = "flatten :f; linear out=8 :a; linear out=8 :b; tanh; add <3,f; sigmoid;"
 		"linear out=8; add <6,a,f; relu; linear out=2" },
