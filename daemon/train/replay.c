@@ -293,7 +293,8 @@ static int contribution(struct replayer *r, const struct step *st, struct err *e
 
 static int optimize(struct replayer *r, const struct step *st, struct err *e)
 {
-	struct vec_env env = { .optim = r->s->optim, .clip_norm = st->clip_norm };
+	struct vec_env env = { .model = r->model, .optim = r->s->optim, .decay_all = r->s->decay_all,
+		.clip_norm = st->clip_norm };
 	size_t bytes = r->n * sizeof(real);
 	double skipped;
 	struct vec_arg in[3] = { { .p = r->mean, .bytes = bytes, .class = PLAN_WEIGHT_GRAD }, { .p = r->w, .bytes = bytes },

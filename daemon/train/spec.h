@@ -7,8 +7,15 @@
  *               {"type":"linear","out":10,"name":"fc"}],   attributes as in kernels/layer/; "name" is optional
  *     "loss": "cross_entropy",                         kernels/loss/
  *     "optimizer": {"name":"adam","lr":0.001},         kernels/optim/ with its hyperparameters
+ *                                                      and "decay": "weights" (default: no weight decay of biases
+ *                                                      and norms) or "all"
  *     "clip_norm": 1.0,                                0 or absent: none
- *     "schedule": {"name":"cosine","total":200,"warmup":10,"min":0.01},   of lr, by epochs; absent: constant
+ *     "schedule": {"name":"cosine","total":200,"warmup":10,"min":0.01},   of lr, by epochs; absent: constant. Others:
+ *                                                      step (every, gamma), linear, warmup_decay ("warmup_form":"log")
+ *                                                      "unit":390: counts are in units of so many epochs, such as one
+ *                                                      pass over the data; "granularity":"epoch": changes between units
+ *                                                      "base_batch":256: lr is scaled by target_batch / base_batch;
+ *                                                      "warmup_from":"base": from lr to that, "constant": lr, then that
  *     "target_batch": 256, "strategy": "hivemind",     samples per epoch of the swarm; train/strategy/
  *     "averaging": {"local_updates":false, "average_optimizer":false, "group_max":64, "minority_wait":3},
  *     "data": {"name":"digits", "kind":"idx", "digest":"64 hex digits (filled in by the author's daemon)",
@@ -33,6 +40,7 @@
 #include "kernels/layer.h"
 #include "kernels/model.h"
 #include "kernels/optim.h"
+#include "train/schedule.h"
 
 #define SPEC_NAME 64
 #define SPEC_STEPS_MAX 8
@@ -44,12 +52,6 @@ enum step_kind { STEP_NORMALIZE, STEP_SHIFT, STEP_FLIP };
  * moves by up to `pixels` in both directions, zeros (the raw value 0) move in. flip: left and right with chance 1/2.
  * shift and flip augment: training only, chosen by (seed, position). */
 struct spec_step { enum step_kind kind; double mean, std; unsigned pixels; };
-
-/* lr of epoch e = lr * factor(e): constant 1; step gamma^(e / every); cosine from 1 to min over total epochs;
- * warmup_decay linear from min to 1 over warmup, then to 0 at total (but never below min). Any of them rises
- * linearly over warmup. */
-enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_STEP, SCHEDULE_COSINE, SCHEDULE_WARMUP_DECAY };
-struct spec_schedule { enum schedule_kind kind; uint64_t warmup, total, every; double gamma, min; };
 
 struct spec_local {
 	char data[512];                         /* "" = the data's name */
@@ -70,8 +72,9 @@ struct spec {
 	int nlayers; struct layer_desc *layer;  /* strings live in shared */
 	const struct loss_ops *loss;
 	const struct optim_ops *optim; double hyper[OPTIM_KEYS_MAX];    /* at epoch 0, before the schedule */
+	bool decay_all;                         /* vectors (biases, norms) take weight decay too */
 	double clip_norm;
-	struct spec_schedule schedule;
+	struct schedule schedule;
 	uint64_t target_batch;
 	char strategy[32];
 	bool local_updates, average_optimizer;

@@ -1,59 +1,11 @@
-/* What may change while a run is going: the optimizer's hyperparameters and clip_norm; and the schedule of lr.
- * Everybody must step with the same bits, so the schedule uses + - * / only: libm differs between machines in the
- * last bit. */
+/* What may change while a run is going: the optimizer's hyperparameters and clip_norm. */
 #include <string.h>
 #include "common/text.h"
 #include "train/spec_int.h"
 
-/* cos on [0, pi] by its series around the middle: sin(pi/2 - x), |argument| <= pi/2, error below 1e-15. */
-static double cosine(double x)
-{
-	double y = 1.57079632679489661923 - x, y2 = y * y, term = y, sum = y;
-
-	for (int k = 1; k < 13; k++) {
-		term = term * y2 / (double)(2 * k * (2 * k + 1));
-		sum = k % 2 ? sum - term : sum + term;
-	}
-	return sum;
-}
-
-static double power(double x, uint64_t n)
-{
-	double r = 1;
-
-	for (; n; n >>= 1, x *= x)
-		if (n & 1)
-			r *= x;
-	return r;
-}
-
 double spec_lr_factor(const struct spec *s, uint64_t epoch)
 {
-	const struct spec_schedule *c = &s->schedule;
-	double t, floor_ = c->min;
-
-	if (epoch < c->warmup) {
-		double from = c->kind == SCHEDULE_WARMUP_DECAY ? c->min : 0;
-		uint64_t at = c->kind == SCHEDULE_WARMUP_DECAY ? epoch : epoch + 1;     /* lr 0 would be a lost epoch */
-
-		return from + (1 - from) * ((double)at / (double)c->warmup);
-	}
-	switch (c->kind) {
-	case SCHEDULE_STEP:
-		return power(c->gamma, (epoch - c->warmup) / c->every);
-	case SCHEDULE_COSINE:
-		if (epoch >= c->total)
-			return floor_;
-		t = (double)(epoch - c->warmup) / (double)(c->total - c->warmup);
-		return floor_ + (1 - floor_) * 0.5 * (1 + cosine(3.14159265358979323846 * t));
-	case SCHEDULE_WARMUP_DECAY:
-		if (epoch >= c->total)
-			return floor_;
-		t = (double)(c->total - epoch) / (double)(c->total - c->warmup);
-		return floor_ + (1 - floor_) * t;
-	default:
-		return 1;
-	}
+	return schedule_factor(&s->schedule, s->target_batch, epoch);
 }
 
 json_t *spec_live(const struct spec *s)

@@ -204,13 +204,18 @@ struct model *spec_model(const struct spec *s, const struct layer_host *host, st
 
 static int read_hyper(struct spec *s, const json_t *o, const struct place *at, struct err *e)
 {
-	const char *names[OPTIM_KEYS_MAX + 2] = { "name" };
+	const char *names[OPTIM_KEYS_MAX + 3] = { "name", "decay" };
+	const struct place dp = place_key(at, "decay");
+	char decay[16] = "weights";
 	struct kerr why;
 
 	for (int i = 0; i < s->optim->nkeys; i++)
-		names[1 + i] = s->optim->key[i].name;
-	if (read_known(o, at, names, e) < 0)
+		names[2 + i] = s->optim->key[i].name;
+	if (read_known(o, at, names, e) < 0 || read_text(o, at, "decay", decay, sizeof(decay), e) < 0)
 		return -1;
+	s->decay_all = !strcmp(decay, "all");
+	if (!s->decay_all && strcmp(decay, "weights"))
+		return place_unknown(&dp, "choice of what decays", decay, "weights all", e);
 	optim_defaults(s->optim, s->hyper);
 	for (int i = 0; i < s->optim->nkeys; i++) {
 		const struct optim_key *k = &s->optim->key[i];
@@ -227,38 +232,6 @@ static int read_hyper(struct spec *s, const json_t *o, const struct place *at, s
 	}
 	if (optim_check(s->optim, s->hyper, &why) < 0)
 		return place_err(at, e, "%s", why.text);
-	return 0;
-}
-
-static int read_schedule(struct spec *s, const json_t *shared, struct err *e)
-{
-	static const char *const known[] = { "name", "warmup", "total", "every", "gamma", "min", NULL };
-	static const char *const kinds[] = { "constant", "step", "cosine", "warmup_decay" };
-	const struct place top = { "" }, at = place_key(&top, "schedule"), nm = place_key(&at, "name");
-	const json_t *o = json_object_get(shared, "schedule");
-	struct spec_schedule *c = &s->schedule;
-	char name[32] = "constant";
-	size_t k = 0;
-
-	c->gamma = 1;
-	if (!o)
-		return 0;
-	if (read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ||
-	    read_text(o, &at, "name", name, sizeof(name), e) < 0 ||
-	    read_u64(o, &at, "warmup", 0, 1ull << 40, &c->warmup, e) < 0 ||
-	    read_u64(o, &at, "total", 1, 1ull << 40, &c->total, e) < 0 ||
-	    read_u64(o, &at, "every", 1, 1ull << 40, &c->every, e) < 0 ||
-	    read_real(o, &at, "gamma", 0, 1, &c->gamma, e) < 0 || read_real(o, &at, "min", 0, 1, &c->min, e) < 0)
-		return -1;
-	while (k < 4 && strcmp(kinds[k], name))
-		k++;
-	if (k == 4)
-		return place_unknown(&nm, "schedule", name, "constant step cosine warmup_decay", e);
-	c->kind = (enum schedule_kind)k;
-	if (c->kind == SCHEDULE_STEP && !c->every)
-		return place_err(&at, e, "step needs \"every\" (epochs) and \"gamma\"");
-	if ((c->kind == SCHEDULE_COSINE || c->kind == SCHEDULE_WARMUP_DECAY) && c->total <= c->warmup)
-		return place_err(&at, e, "%s needs \"total\" (epochs), greater than \"warmup\"", name);
 	return 0;
 }
 
@@ -281,5 +254,5 @@ int spec_read_optim(struct spec *s, const json_t *shared, struct err *e)
 	}
 	if (read_hyper(s, o, &at, e) < 0 || read_real(shared, &top, "clip_norm", 0, 1e30, &s->clip_norm, e) < 0)
 		return -1;
-	return read_schedule(s, shared, e);
+	return schedule_read(&s->schedule, json_object_get(shared, "schedule"), e);
 }

@@ -23,6 +23,7 @@ struct vec_env {
 	const struct loss_ops *loss;
 	const struct optim_ops *optim;
 	double hyper[OPTIM_KEYS_MAX], clip_norm;
+	bool decay_all;                         /* weight decay of vectors too */
 	bool state[OPTIM_STATES_MAX];           /* which of the optimizer's vectors are in use */
 	bool counts;                            /* the loss knows right answers */
 	double unit;                            /* samples that the gradient sum is a mean over */

@@ -6,7 +6,8 @@
 #include "kernels/optim/adam_step.h"
 #include "kernels/tree.h"
 
-struct args { real b1, b2, c2, wd, mean, root, eps, rate; real *p, *m, *v; const real *w, *g; size_t n, chunk; double *part; };
+struct args { real b1, b2, c2, wd, mean, root, eps, rate; real *p, *m, *v; const real *w, *g;
+	size_t n, chunk; double *part; };
 
 static inline __attribute__((always_inline)) real wanted(const struct args *s, real m, real v, real w)
 {

@@ -13,6 +13,8 @@ static const char *const optimizers[] = {
 	"{\"name\":\"sgd\",\"lr\":0.05,\"momentum\":0.9,\"nesterov\":true,\"weight_decay\":0.01}",
 	"{\"name\":\"adam\",\"lr\":0.01}", "{\"name\":\"adamw\",\"lr\":0.01,\"weight_decay\":0.1}",
 	"{\"name\":\"rmsprop\",\"lr\":0.003}", "{\"name\":\"adagrad\",\"lr\":0.05}",
+	"{\"name\":\"lars\",\"lr\":1,\"trust\":0.02,\"weight_decay\":0.01}", "{\"name\":\"lamb\",\"lr\":0.02}",
+	"{\"name\":\"adamw\",\"lr\":0.01,\"decay\":\"all\"}",
 };
 
 static void compare(const char *optimizer, const char *strategy, uint32_t batch, uint32_t times, uint64_t steps,

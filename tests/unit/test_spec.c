@@ -106,6 +106,12 @@ static const struct wrong wrongs[] = {
 		"validation.split: 1 is out of range" },
 	{ BASE ",\"schedule\":{\"name\":\"cosine\"}}",
 		"schedule: cosine needs \"total\"" },
+	{ BASE ",\"schedule\":{\"warmup\":5,\"warmup_from\":\"base\"}}",
+		"schedule: \"warmup_from\" leads from lr to the scaled lr: it needs \"warmup\" and \"base_batch\"" },
+	{ BASE ",\"schedule\":{\"name\":\"step\",\"every\":1,\"warmup_form\":\"log\",\"warmup\":4}}",
+		"\"warmup_form\":\"log\" is for warmup_decay" },
+	{ BASE ",\"schedule\":{\"granularity\":\"epochs\"}}", "did you mean \"epoch\"?" },
+	{ BASE ",\"schedule\":{\"name\":\"linear\",\"total\":5,\"warmup\":5}}", "schedule: linear needs \"total\"" },
 	{ BASE ",\"schedule\":{\"name\":\"cos\"}}",
 		"schedule.name: unknown schedule \"cos\"" },
 	{ BASE ",\"averaging\":{\"average_optimizer\":true}}",
@@ -241,6 +247,74 @@ static void test_schedule(void **state)
 	spec_free(s);
 }
 
+static void factors(const char *schedule, const double *want, size_t n, double lr, double within)
+{
+	char json[4000];
+	struct spec *s;
+
+	(void)snprintf(json, sizeof(json), "%s,\"schedule\":%s}", BASE, schedule);
+	s = good(json);
+	for (size_t e = 0; e < n; e++)
+		if (!(fabs(lr * spec_lr_factor(s, e) - want[e]) <= within))
+			fail_msg("%s: epoch %zu has %.17g, not %.17g", schedule, e, lr * spec_lr_factor(s, e), want[e]);
+	spec_free(s);
+}
+
+/* systems.md B05: lr 0.1, eight times the batch (BASE has target_batch 64). */
+static void test_warmup(void **state)
+{
+	static const double ramp[] = { 0.1, 0.24, 0.38, 0.52, 0.66, 0.8, 0.8, 0.8 };
+	static const double held[] = { 0.1, 0.1, 0.1, 0.1, 0.1, 0.8, 0.8 };
+	static const double stairs[] = { 0.1, 0.1, 0.1, 0.24, 0.24, 0.24, 0.38, 0.38, 0.38, 0.52, 0.52, 0.52, 0.66, 0.66,
+		0.66, 0.8, 0.8 };
+	double fine[17];
+
+	factors("{\"base_batch\":8,\"warmup\":5,\"warmup_from\":\"base\"}", ramp, 8, 0.1, 1e-15);
+	factors("{\"base_batch\":8,\"warmup\":5,\"warmup_from\":\"constant\"}", held, 7, 0.1, 1e-15);
+	factors("{\"base_batch\":8,\"warmup\":5,\"warmup_from\":\"base\",\"unit\":3,\"granularity\":\"epoch\"}",
+		stairs, 17, 0.1, 1e-15);
+	for (int e = 0; e < 17; e++)
+		fine[e] = e < 15 ? 0.1 + 0.7 * e / 15 : 0.8;
+	factors("{\"base_batch\":8,\"warmup\":5,\"warmup_from\":\"base\",\"unit\":3}", fine, 17, 0.1, 1e-15);
+}
+
+/* systems.md B04: the effective rate is base * B / base_batch, exactly, whatever the schedule. */
+static void test_scaling(void **state)
+{
+	static const char *const base[] = { "1", "3", "8", "50", "64", "1000" };
+	char json[100];
+
+	for (size_t i = 0; i < sizeof(base) / sizeof(*base); i++) {
+		double want[3] = { 64 / strtod(base[i], NULL), 64 / strtod(base[i], NULL), 64 / strtod(base[i], NULL) };
+
+		(void)snprintf(json, sizeof(json), "{\"base_batch\":%s}", base[i]);
+		factors(json, want, 3, 1, 0);
+		(void)snprintf(json, sizeof(json), "{\"name\":\"step\",\"every\":2,\"gamma\":0.5,\"base_batch\":%s}", base[i]);
+		want[2] *= 0.5;
+		factors(json, want, 3, 1, 0);
+	}
+}
+
+/* DeepSpeed's other form (A04), the straight line, and counts in units. */
+static void test_forms(void **state)
+{
+	double line[12], half[40], rise[55];
+	char json[200];
+
+	for (int t = 0; t < 55; t++)
+		rise[t] = 1.5e-8 + (7.5e-6 - 1.5e-8) * log(t + 1) / log(55);
+	assert_true(fabs(rise[1] - 1.30968e-6) < 1e-11);
+	factors("{\"name\":\"warmup_decay\",\"warmup_form\":\"log\",\"warmup\":55,\"total\":550,\"min\":0.002}",
+		rise, 55, 7.5e-6, 1e-20);
+	for (int t = 0; t < 12; t++)
+		line[t] = t < 2 ? 0.5 * (t + 1) : t < 10 ? 0.2 + 0.8 * (10 - t) / 8 : 0.2;
+	factors("{\"name\":\"linear\",\"warmup\":2,\"total\":10,\"min\":0.2}", line, 12, 1, 1e-15);
+	for (int t = 0; t < 40; t++)
+		half[t] = t < 30 ? 0.5 * (1 + cos(3.14159265358979 * (t / 3) / 10)) : 0;
+	(void)snprintf(json, sizeof(json), "{\"name\":\"cosine\",\"total\":10,\"unit\":3,\"granularity\":\"epoch\"}");
+	factors(json, half, 40, 1, 1e-12);
+}
+
 static void test_live(void **state)
 {
 	struct spec *s = good("{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1}}");
@@ -284,7 +358,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good), cmocka_unit_test(test_defaults), cmocka_unit_test(test_wrong),
 		cmocka_unit_test(test_shapes), cmocka_unit_test(test_digest), cmocka_unit_test(test_canonical),
-		cmocka_unit_test(test_parts), cmocka_unit_test(test_schedule), cmocka_unit_test(test_live),
+		cmocka_unit_test(test_parts), cmocka_unit_test(test_schedule), cmocka_unit_test(test_warmup),
+		cmocka_unit_test(test_scaling), cmocka_unit_test(test_forms), cmocka_unit_test(test_live),
 		cmocka_unit_test(test_strategies),
 	};
 

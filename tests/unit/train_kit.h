@@ -202,11 +202,13 @@ static inline void kit_run(struct kit *k, uint64_t epoch)
 
 /* --- the bare loop: kernels and nothing else */
 
-struct bare { const struct model *model; real *w, *g, *sum, *state[OPTIM_STATES_MAX]; size_t n; struct optim_clock clock; uint64_t next; };
+struct bare { const struct model *model; real *w, *g, *sum, *state[OPTIM_STATES_MAX]; size_t n;
+	struct optim_clock clock; uint64_t next; };
 
 static inline void bare_open(struct bare *b, const struct kit *k, const struct model *m)
 {
 	memset(b, 0, sizeof(*b));
+	b->model = m;
 	b->n = m->nparam;
 	b->w = calloc(b->n, sizeof(real));
 	b->g = calloc(b->n, sizeof(real));

@@ -15,7 +15,13 @@ static int run(struct vec_call *c)
 	real *state[OPTIM_STATES_MAX] = { NULL }, *next = vec_real(opt);
 	size_t n = vec_len(w), bad;
 	struct optim_clock clock;
+	struct optim_call call = { .par = c->par, .ops = o, .hyper = c->env.hyper, .state = state, .param = vec_real(w),
+		.grad = vec_real(g), .tensor = c->env.model->param, .ntensors = c->env.model->nparams,
+		.decay_all = c->env.decay_all };
 
+	if (c->env.model->nparam != n)
+		return kerr_set(c->e, "opt works on whole parameter vectors: %zu elements, and the model has %zu", n,
+			c->env.model->nparam);
 	bad = vec_nonfinite(c->par, n, vec_real(g));
 	*skipped = bad < n ? 1 + (double)bad : loss && !isfinite(*vec_scalar(loss)) ? 1 + (double)n : 0;
 	if (*skipped > 0)
@@ -30,7 +36,8 @@ static int run(struct vec_call *c)
 	memcpy(clock_at, (char *)opt->p + opt->bytes - sizeof(clock_at), sizeof(clock_at));
 	clock = (struct optim_clock){ .step = (uint64_t)clock_at[0], .power = { clock_at[1], clock_at[2] } };
 	optim_tick(o, c->env.hyper, &clock);
-	o->step(c->par, c->env.hyper, &clock, state, vec_real(w), vec_real(g), 0, n);
+	call.clock = &clock;
+	optim_step(&call);
 	clock_at[0] = (double)clock.step;
 	clock_at[1] = clock.power[0];
 	clock_at[2] = clock.power[1];
