@@ -26,6 +26,7 @@
 #include "key.h"
 #include "loop.h"
 #include "net/nano.h"
+#include "node_join.h"
 #include "node.h"
 #include "options.h"
 #include "reach.h"
@@ -459,7 +460,7 @@ static int check(const struct options *o, struct err *e)
 	struct kerr ke = { 0 };
 	enum cpu cpu;
 
-	if (listen_conf(o->conf, &nc, e) < 0)
+	if (listen_conf(o->conf, &nc, e) < 0 || joins_check(o->conf, e) < 0)
 		return -1;
 	if (cpu_pick(conf_str(o->conf, "compute", "cpu"), &cpu, &ke) < 0)
 		return err_set(e, ERR_INVALID, "%s: [compute] cpu: %s", conf_origin(o->conf, "compute", "cpu"), ke.text);

@@ -11,17 +11,11 @@
 #include <string.h>
 #include "common/jrpc.h"
 #include "common/mem.h"
-#include "common/text.h"
+#include "node_join.h"
 
 #define PRESENCE_KEY "peers"
 #define PRESENCE_MS 60000
-#define JOIN_BACKOFF_MIN_US 100000
-#define JOIN_BACKOFF_MAX_US 30000000
 #define PEERS_MAX 4096
-
-/* An address of the configuration on its way through name resolution; then it is the DHT's. */
-struct joining { struct resolving r; struct node *n; struct timer again; uint64_t backoff_us; bool resolved, open;
-	char text[300]; };
 
 struct node {
 	struct env *env;
@@ -30,68 +24,11 @@ struct node {
 	struct chunks *chunks;
 	struct dht *dht;
 	struct runs *runs;
-	struct joining **join; size_t njoin;
+	struct joins *joins;
 	struct timer presence, stopping;
 	void (*stopped)(void *arg); void *stopped_arg;
 	bool draining;
 };
-
-/* ---- joining by name ---- */
-
-static void resolve(struct joining *j)
-{
-	j->open = true;
-	j->n->env->ops->resolve(j->n->env, &j->r);
-}
-
-static void resolve_again(struct timer *t)
-{
-	resolve(container_of(t, struct joining, again));
-}
-
-static void resolved(struct resolving *r)
-{
-	struct joining *j = container_of(r, struct joining, r);
-	struct node *n = j->n;
-	j->open = false;
-	if (!n) {                               /* the node is gone: the last one out frees */
-		free(j);
-		return;
-	}
-	if (!r->rc) {
-		j->resolved = true;
-		dht_join(n->dht, &r->at, 1);
-		return;
-	}
-	if (!j->backoff_us)
-		log_write(n->env->log, LOG_WARN_, "node", "join %s: %s; will keep trying", j->text, r->error.text);
-	j->backoff_us = j->backoff_us ? j->backoff_us * 2 : JOIN_BACKOFF_MIN_US;
-	if (j->backoff_us > JOIN_BACKOFF_MAX_US)
-		j->backoff_us = JOIN_BACKOFF_MAX_US;
-	env_after(n->env, &j->again, j->backoff_us);
-}
-
-static int join_all(struct node *n, struct err *e)
-{
-	for (size_t i = 0; i < n->o.njoin; i++) {
-		struct joining *j = xcalloc(1, sizeof *j);
-		uint16_t port = 0;
-		snprintf(j->text, sizeof j->text, "%s", n->o.join[i]);
-		if (text_hostport(n->o.join[i], j->r.name, sizeof j->r.name, &port, e) || !port) {
-			free(j);
-			return err_set(e, ERR_INVALID, "join %s: expected host:port, for example 192.0.2.7:4237", n->o.join[i]);
-		}
-		for (int c = 0; c < CHANS; c++)
-			j->r.at.port[c] = (uint16_t)(port + c);
-		j->r.done = resolved;
-		j->n = n;
-		j->again = (struct timer){ .fire = resolve_again, .name = "node.resolve" };
-		n->join = xrealloc(n->join, (n->njoin + 1) * sizeof *n->join);
-		n->join[n->njoin++] = j;
-		resolve(j);
-	}
-	return 0;
-}
 
 /* ---- presence: what `hivectl peers` of others shows of us ---- */
 
@@ -186,7 +123,8 @@ static int build(struct node *n, struct err *e)
 	n->dht = dht_new(n->env, n->net, &(struct dht_conf){ .client = nc.client, .k = (uint32_t)conf_int(c, "dht",
 		"replicas"),
 		.records_max = (uint32_t)conf_int(c, "dht", "records_max") }, e);
-	if (!n->dht || join_all(n, e))
+	n->joins = n->dht ? joins_new(n->env, n->dht, n->o.join, n->o.njoin, node_event, n, e) : NULL;
+	if (!n->joins)
 		return -1;
 	n->runs = runs_new(&(struct runs_ctx){ .env = n->env, .net = n->net, .chunks = n->chunks, .dht = n->dht,
 		.store = n->o.store, .conf = c, .state_dir = n->o.state_dir, .compute = n->o.compute, .version = n->o.version,
@@ -218,14 +156,7 @@ void node_free(struct node *n)
 	env_timer(n->env, &n->presence, 0);
 	env_timer(n->env, &n->stopping, 0);
 	runs_free(n->runs);
-	for (size_t i = 0; i < n->njoin; i++) {
-		struct joining *j = n->join[i];
-		env_timer(n->env, &j->again, 0);
-		j->n = NULL;
-		if (!j->open)
-			free(j);
-	}
-	free(n->join);
+	joins_free(n->joins);
 	dht_free(n->dht);
 	chunks_free(n->chunks);
 	if (n->net)
@@ -280,29 +211,6 @@ struct dht *node_dht(struct node *n) { return n->dht; }
 
 /* ---- what operators ask ---- */
 
-static json_t *join_json(struct node *n)
-{
-	json_t *all = json_array();
-	struct dht_state d;
-	dht_state(n->dht, &d);
-	for (size_t i = 0; i < n->njoin; i++) {
-		struct joining *j = n->join[i];
-		json_t *o = json_pack("{s:s}", "address", j->text);
-		if (!j->resolved) {
-			json_object_set_new(o, "state", json_string("resolving"));
-			json_object_set_new(o, "error", json_string(j->backoff_us ? j->r.error.text : ""));
-		} else {
-			json_object_set_new(o, "state", json_string(d.joined ? "joined" : "unreachable, retrying"));
-			if (!d.joined) {
-				json_object_set_new(o, "error", json_string(d.join_error));
-				json_object_set_new(o, "next_s", json_real((double)d.next_retry_us / 1e6));
-			}
-		}
-		json_array_append_new(all, o);
-	}
-	return all;
-}
-
 static json_t *peer_counts(struct node *n)
 {
 	size_t known = net_peers(n->net, NULL, 0), live = 0, client = 0;
@@ -329,7 +237,7 @@ void node_status(void *arg, const json_t *params, struct reply *r)
 	json_t *j = json_pack("{s:s,s:s,s:b,s:o,s:o,s:o,s:o,s:o,s:o}", "id", hex,
 		"mode", n->draining ? "draining" : conf_bool(n->o.conf, "network", "client") ? "client" : "peer", "swarm_key",
 		n->o.has_swarm_key,
-		"listen", listen, "peers", peer_counts(n), "join", join_json(n), "dht", dht_status(n->dht),
+		"listen", listen, "peers", peer_counts(n), "join", joins_json(n->joins), "dht", dht_status(n->dht),
 		"runs", runs_json(n->runs, false), "network", net_status(n->net));
 	if (n->o.compute.describe)
 		json_object_set_new(j, "blas", n->o.compute.describe(n->o.compute.arg));

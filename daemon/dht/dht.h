@@ -12,12 +12,20 @@ struct dht;
 struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *conf, struct err *e);
 void dht_free(struct dht *d);
 
+#define DHT_ADDRESSES 64                /* more are not taken */
 /* Joins through these addresses, forever: unreachable ones are tried again with back-off 0.1 s .. 30 s and shown in
  * status. */
 void dht_join(struct dht *d, const struct endpoint *at, size_t n);
 struct dht_state { uint32_t nodes, buckets, records, lookups_open; bool joined; uint32_t join_addresses,
 	join_unreachable; uint64_t next_retry_us; char join_error[160]; };
 void dht_state(struct dht *d, struct dht_state *ret);
+/* One address given to dht_join. next_us: from now until it is tried again; 0: joined, or a try is under way.
+ * self: it is this peer's own, which is no mistake in a list that all peers share. */
+struct dht_address { bool joined, self; struct id id /* who answered there */; uint64_t next_us; char error[160]; };
+bool dht_address(const struct dht *d, const struct endpoint *at, struct dht_address *ret);  /* false: not given */
+/* Told when an address is joined, and when the first try after that (or after the start) fails. */
+typedef void dht_address_fn(void *arg, const struct endpoint *at, const struct dht_address *now);
+void dht_on_address(struct dht *d, dht_address_fn *fn, void *arg);
 
 struct record { char subkey[80]; json_t *value /* borrowed */; uint64_t rank, life_ms /* remaining */; struct id owner;
 	bool is_signed; };

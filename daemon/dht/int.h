@@ -13,7 +13,9 @@
 #define VERIFY_INLINE 8                         /* more signatures than this go to the reduce lane (C29) */
 #define VERIFIED_SLOTS 2048
 
-struct boot { struct endpoint at; uint64_t backoff_us, next_us; bool dialing, joined; struct id id; char error[160]; };
+struct boot { struct endpoint at; uint64_t backoff_us, next_us; bool dialing, joined, self, cared;
+	struct id id;
+	char error[160]; };
 struct dialing { struct list link; struct dht *d; /* NULL: the room is gone */ size_t boot; };
 struct handover { struct list link; struct id to; size_t cursor; bool busy; struct call *call; };
 
@@ -26,7 +28,8 @@ struct dht {
 	struct map *cache;                      /* key id -> struct cached */
 	struct list lookups, puts, keeps, handovers, batches, refusals, finds, dials;
 	struct map *gets;                       /* key id + latest -> open get */
-	struct boot boots[64]; size_t nboots;
+	struct boot boots[DHT_ADDRESSES]; size_t nboots;
+	dht_address_fn *on_address; void *on_address_arg;
 	struct timer tick;
 	uint64_t verified[VERIFIED_SLOTS], hash_key;
 	uint64_t republish_at_us, sweep_at_us, save_at_us;
@@ -43,6 +46,7 @@ void boots_tick(struct dht *d, uint64_t now);
 void boots_add(struct dht *d, const struct endpoint *at, size_t n);
 void nodes_load(struct dht *d);
 void nodes_save(struct dht *d);
+void nodes_save_soon(struct dht *d);
 void dials_orphan(struct dht *d);
 void puts_free(struct dht *d);                  /* puts, keeps, gets, refusals, cache */
 void keeps_tick(struct dht *d, uint64_t now);

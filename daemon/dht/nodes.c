@@ -8,14 +8,18 @@
 #define BACKOFF_MIN_US 100000
 #define BACKOFF_MAX_US 30000000
 #define DIAL_US 5000000
+#define SAVE_SOON_US 1000000
+#define SILENT_US 10000000              /* then whoever answered at an address of ours is asked whether it is there */
 
 void dht_heard(struct dht *d, const struct id *id, bool client)
 {
 	struct endpoint at;
 	if (client || !net_address(d->net, id, &at) || !at.port[CHAN_CTRL])
 		return;
-	if (table_seen(&d->table, id, &at, env_now(d->env)))
+	if (table_seen(&d->table, id, &at, env_now(d->env))) {
 		handover_start(d, id);
+		nodes_save_soon(d);
+	}
 }
 
 void dht_lost(struct dht *d, const struct id *id)
@@ -49,6 +53,39 @@ static void nothing(void *arg, const struct dnode *near, size_t n, struct list *
 {
 }
 
+static void boot_state(const struct dht *d, const struct boot *b, struct dht_address *ret)
+{
+	uint64_t now = env_now(d->env);
+	*ret = (struct dht_address){ .joined = b->joined, .self = b->self, .id = b->id };
+	if (!b->joined && !b->dialing && b->next_us > now)
+		ret->next_us = b->next_us - now;
+	memcpy(ret->error, b->error, sizeof ret->error);
+}
+
+static void boot_tell(struct dht *d, const struct boot *b)
+{
+	struct dht_address now;
+	boot_state(d, b, &now);
+	if (d->on_address)
+		d->on_address(d->on_address_arg, &b->at, &now);
+}
+
+bool dht_address(const struct dht *d, const struct endpoint *at, struct dht_address *ret)
+{
+	for (size_t i = 0; i < d->nboots; i++)
+		if (!memcmp(&d->boots[i].at, at, sizeof *at)) {
+			boot_state(d, &d->boots[i], ret);
+			return true;
+		}
+	return false;
+}
+
+void dht_on_address(struct dht *d, dht_address_fn *fn, void *arg)
+{
+	d->on_address = fn;
+	d->on_address_arg = arg;
+}
+
 static void dialed(void *arg, const struct id *peer, const struct err *e)
 {
 	struct dialing *g = arg;
@@ -60,19 +97,37 @@ static void dialed(void *arg, const struct id *peer, const struct err *e)
 		return;
 	b->dialing = false;
 	if (!peer) {
+		bool first = !b->error[0];
+		b->self = e->code == ERR_INVALID;       /* the one mistake that an address can be */
 		snprintf(b->error, sizeof b->error, "%.*s", (int)sizeof b->error - 1, e->text);
 		b->backoff_us = b->backoff_us ? b->backoff_us * 2 : BACKOFF_MIN_US;
 		if (b->backoff_us > BACKOFF_MAX_US)
 			b->backoff_us = BACKOFF_MAX_US;
 		b->next_us = env_now(d->env) + b->backoff_us / 2 + env_rand(d->env) % (b->backoff_us / 2 + 1);
+		if (b->self)
+			b->next_us = env_now(d->env) + BACKOFF_MAX_US;
+		if (first)
+			boot_tell(d, b);
 		return;
 	}
 	b->joined = true;
+	b->self = false;
 	b->backoff_us = 0;
 	b->error[0] = 0;
 	b->id = *peer;
+	boot_tell(d, b);
 	dht_heard(d, peer, false);
 	lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
+}
+
+/* An operator reads in `status` that an address is joined: it must not have died long ago. */
+static void boot_ask(struct dht *d, struct boot *b, const struct peer_info *p, uint64_t now)
+{
+	bool silent = b->joined && p->session && now - p->last_seen_us > SILENT_US;
+	if (silent == b->cared)
+		return;
+	b->cared = silent;
+	net_care(d->net, &b->id, silent ? 1 : -1);
 }
 
 /* An address that led to a node counts as joined until the table forgets that node; then it is dialled again. */
@@ -80,13 +135,14 @@ void boots_tick(struct dht *d, uint64_t now)
 {
 	for (size_t i = 0; i < d->nboots; i++) {
 		struct boot *b = &d->boots[i];
-		if (b->joined && !table_find(&d->table, &b->id) && !id_eq(&b->id, net_self(d->net))) {
-			struct peer_info p;
-			if (net_peer(d->net, &b->id, &p) && p.session && !p.maybe_dead)
-				continue;       /* among the spares of a full bucket */
-			b->joined = false;
+		struct peer_info p = { 0 };
+		bool known = !id_zero(&b->id) && net_peer(d->net, &b->id, &p);
+		if (b->joined && !table_find(&d->table, &b->id) && !(known && p.session && !p.maybe_dead)) {
+			b->joined = false;      /* alive, it would be among the spares of a full bucket */
 			b->next_us = now;
 		}
+		if (known)
+			boot_ask(d, b, &p, now);
 		if (b->joined || b->dialing || now < b->next_us)
 			continue;
 		b->dialing = true;
@@ -103,7 +159,7 @@ void boots_add(struct dht *d, const struct endpoint *at, size_t n)
 		bool known = false;
 		for (size_t k = 0; k < d->nboots; k++)
 			known |= !memcmp(&d->boots[k].at, &at[i], sizeof *at);
-		if (known || d->nboots == 64)
+		if (known || d->nboots == DHT_ADDRESSES)
 			continue;
 		d->boots[d->nboots++] = (struct boot){ .at = at[i] };
 	}
@@ -139,6 +195,14 @@ static int collect_gone(void *arg, const void *key, size_t klen, const void *val
 	if (klen == 32 && g->n < g->cap)
 		memcpy(g->v[g->n++].b, key, 32);
 	return 0;
+}
+
+/* Whoever is killed a moment after it came must still know through whom to come back. */
+void nodes_save_soon(struct dht *d)
+{
+	uint64_t at = env_now(d->env) + SAVE_SOON_US;
+	if (!d->save_at_us || d->save_at_us > at)
+		d->save_at_us = at;
 }
 
 void nodes_save(struct dht *d)

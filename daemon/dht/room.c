@@ -158,7 +158,7 @@ void dht_state(struct dht *d, struct dht_state *ret)
 		.joined = d->table.n > 0, .join_addresses = (uint32_t)d->nboots };
 	for (size_t i = 0; i < d->nboots; i++) {
 		const struct boot *b = &d->boots[i];
-		if (b->joined || !b->error[0])
+		if (b->joined || b->self || !b->error[0])
 			continue;
 		ret->join_unreachable++;
 		if (b->next_us > now && (!ret->next_retry_us || b->next_us - now < ret->next_retry_us))

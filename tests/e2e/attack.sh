@@ -2,6 +2,7 @@
 # A client that speaks the wire lets itself loose on a real daemon: every attempt has its counter, none has an effect,
 # memory stays bounded, and afterwards an honest daemon joins as if nothing had been.
 . "$(dirname "$0")/lib.sh"
+keyless=yes
 attack=$(dirname "$HIVEMINDD")/../tests/attack/attack
 [ -x "$attack" ] || skip "tests/attack is not built"
 daemon_start a

@@ -20,6 +20,9 @@ test_name=$(basename "$0" .sh)
 # Short on purpose: the path of a Unix socket holds 107 bytes.
 work=$(mktemp -d "${TMPDIR:-/tmp}/hive.XXXXXX")
 declare -A daemon_pid=()
+# Other daemons of this machine may know ports that were theirs yesterday: a swarm key keeps them out. keyless=yes before
+# the first start goes without.
+keyless=
 
 cleanup() {
 	local status=$? name
@@ -54,6 +57,7 @@ daemon_spawn() {
 	local name=$1
 	shift
 	[ -d "$work/$name" ] || mkdir -m 700 "$work/$name"
+	[ -n "$keyless" ] || set -- --swarm-key-file "$(own_key)" "$@"          # the last of an option counts
 	"$HIVEMINDD" --config /dev/null --state-dir "$work/$name" --listen 127.0.0.1:auto "$@" >>"$work/$name.log" 2>&1 </dev/null &
 	daemon_pid[$name]=$!
 }
@@ -65,6 +69,11 @@ daemon_kill() {
 	kill -"${2:-KILL}" "${daemon_pid[$1]}" 2>/dev/null
 	wait "${daemon_pid[$1]}" 2>/dev/null
 	unset "daemon_pid[$1]"
+}
+
+own_key() {
+	[ -e "$work/swarm.key" ] || (umask 077; random_hex >"$work/swarm.key")
+	printf '%s' "$work/swarm.key"
 }
 
 gone() { ! kill -0 "$1" 2>/dev/null; }

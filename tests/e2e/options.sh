@@ -1,6 +1,7 @@
 #!/bin/bash
 # hivemindd's options and configuration: what is refused, with which words and which exit status.
 . "$(dirname "$0")/lib.sh"
+keyless=yes
 bad=42
 
 expect "hivemindd 0." "$HIVEMINDD" --version
