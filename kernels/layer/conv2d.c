@@ -1,5 +1,5 @@
-/* 2-D convolution (torch.nn.Conv2d, square kernel): im2col and one matrix product per group. Small images go through the
- * product several at a time, so that it is wide enough; the team shares the batch. */
+/* 2-D convolution (torch.nn.Conv2d, square kernel): im2col and one matrix product per group. Small images go through
+ * the product several at a time, so that it is wide enough; the team shares the batch. */
 #include <math.h>
 #include <string.h>
 #include "kernels/gemm.h"

@@ -48,6 +48,36 @@ static const struct grad_case cases[] = {
 	{ "concat", { 3, { 2, 3, 3 } }, .text = "conv2d out=1 kernel=1 :a; conv2d out=3 kernel=1 :b <input;"
 		"concat <b,a,input,a; concat <input,input axis=2; concat <a,a axis=1; flatten <2; flatten <3; flatten <4;"
 		"concat <5,6,7" },
+	{ "gelu", { 1, { 9 } }, .text = "gelu" },
+	{ "gelu", { 1, { 9 } }, .text = "gelu tanh=1" },
+	{ "silu", { 2, { 3, 3 } }, .text = "silu" },
+	{ "softmax", { 2, { 2, 5 } }, .text = "softmax; linear out=3; softmax" },
+	{ "dropout", { 2, { 3, 5 } }, .text = "dropout p=0.3; linear out=4; dropout; tanh" },
+	{ "dropout", { 1, { 7 } }, .text = "dropout", .eval = true },
+	{ "bias", { 2, { 2, 3 } }, .text = "bias; tanh; bias" },
+	{ "select", { 3, { 2, 2, 3 } }, .text = "select index=1 :a; select index=0 <input :b; add <a,b; select index=1" },
+	{ "avgpool2d", { 3, { 2, 6, 6 } }, .text = "avgpool2d kernel=2" },
+	{ "avgpool2d", { 3, { 2, 5, 6 } }, .text = "avgpool2d kernel=3 stride=2 padding=1" },
+	{ "adaptiveavgpool2d", { 3, { 2, 5, 4 } }, .text = "adaptiveavgpool2d out=3" },
+	{ "adaptiveavgpool2d", { 3, { 2, 3, 2 } }, .text = "adaptiveavgpool2d out=4; adaptiveavgpool2d out=1" },
+	{ "batchnorm", { 3, { 3, 3, 4 } }, .text = "batchnorm; relu; conv2d out=4 kernel=3; batchnorm affine=0" },
+	{ "batchnorm", { 3, { 3, 3, 4 } }, .text = "batchnorm eps=0.1; tanh; batchnorm", .eval = true },
+	{ "batchnorm", { 1, { 20 } }, .text = "linear out=17; batchnorm eps=0.01; tanh" },
+	{ "groupnorm", { 3, { 6, 3, 3 } }, .text = "groupnorm groups=3; tanh; groupnorm groups=1; groupnorm groups=6" },
+	{ "layernorm", { 2, { 3, 21 } }, .text = "layernorm; gelu; linear out=9; layernorm eps=0.01" },
+	{ "rmsnorm", { 2, { 2, 19 } }, .text = "rmsnorm; tanh; rmsnorm" },
+	{ "embedding", { 1, { 5 } }, .text = "embedding vocab=4 dim=18; tanh; linear out=2", .ids = 4 },
+	{ "position", { 2, { 3, 2 } }, .text = "position max=5; tanh; position max=3" },
+	{ "attention", { 2, { 5, 12 } }, .text = "attention heads=2" },
+	{ "attention", { 2, { 5, 12 } }, .text = "attention heads=2 causal=1; linear out=6; attention heads=1" },
+	{ "attention", { 2, { 4, 6 } }, .text = "linear out=4 :q; select index=0 :r <input; linear out=6 :k <input;"
+		"linear out=4 <k :k2; linear out=4 <input :v; attention heads=2 <q,k2,v :a; linear out=6 <r; select index=0 <a;"
+		"linear out=6; add <6,8" },
+	{ "attention", { 2, { 4, 6 } }, .text = "attention heads=3 dropout=0.4 <input,input,input" },
+	{ "attention", { 2, { 130, 3 } }, .text = "attention heads=1 causal=1" },
+	{ "gpt", { 1, { 6 } }, .text = "embedding vocab=5 dim=4 :wte; position max=8; layernorm; linear out=12 transposed=1;"
+		"attention heads=2 causal=1; linear out=4 transposed=1; dropout p=0.2; add <6,1; layernorm; linear out=8;"
+		"gelu tanh=1; linear out=4; add <11,7; layernorm; linear out=5 bias=0 @wte", .ids = 5 },
 	/* Residual branches: before and after the sum, twice from one value, through views, and past everything. */
 	{ "residual", { 1, { 6 } }, .text = "linear out=6 :a; relu; linear out=6; relu; add <3,a; relu; linear out=6;"
 		"add <6,5; relu; add <8,a,5; linear out=3" },
