@@ -43,6 +43,8 @@ struct exec_conf {
 	const struct token_hooks *hooks;        /* miss, pressure, lost; memory is the executor's own. May be NULL */
 	uint64_t budget_bytes;                  /* of tier arena, over all plans; 0 = no limit */
 	bool eval;                              /* forward passes only */
+	real *buffers;                          /* of the model (running statistics), the owner's; NULL: it has none */
+	uint64_t seed;                          /* of what is random in a micro-batch, with its first position */
 	/* plan/check.h before a program of a new shape runs: what it refuses breaks the executor. Off: plans that only time
 	 * is told of (sleep layers, emulators) or that somebody has checked with all the others. */
 	bool check;

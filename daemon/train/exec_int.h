@@ -40,7 +40,8 @@ struct op {
 	void *work; size_t work_bytes; int scratch;     /* which of exec.scratch; -1: none */
 	bool is_job;
 	uint64_t begin_us;
-	uint32_t batch;                         /* FWD, BWD: samples */
+	uint32_t batch; uint64_t key;           /* FWD, BWD: samples; what their dropout is a function of */
+	real *buffers;
 	struct vec_call call; struct vec_arg *args;
 	struct par par;
 	struct kerr kerr; int rc;

@@ -68,7 +68,6 @@ struct pass {                           /* resolved operands, on the stack of th
 	struct model_call call;
 	const real *x, *dy;
 	real *y, *dx, *grad;
-	size_t x_bytes;
 	void *keep;
 };
 
@@ -96,7 +95,7 @@ static void pass_of(const struct op *o, struct pass *p)
 	uint32_t k;
 
 	*p = (struct pass){ .call = { .batch = o->batch, .train = !o->eval && strcmp(o->i->variant, "eval"),
-		.replay = o->i->replay, .work = o->work } };
+		.replay = o->i->replay, .work = o->work, .buffer = o->buffers, .key = o->key } };
 	(void)piece_of(o, &p->a, &p->b);
 	p->x = x ? x->p : batch && batch->batch ? batch->batch->x : NULL;
 	w = input(o, false, PLAN_WEIGHT, &b);
@@ -108,7 +107,6 @@ static void pass_of(const struct op *o, struct pass *p)
 		saved = output(o, true, PLAN_ACTIVATION, &k);
 		p->call.saved = saved && o->i->keep == PLAN_KEEP_ALL ? saved->p : NULL;
 		p->keep = saved && o->i->keep == PLAN_KEEP_INPUT ? saved->p : NULL;
-		p->x_bytes = o->batch * shape_count(model_shape(o->model, p->a)) * sizeof(real);
 		return;
 	}
 	saved = input(o, true, PLAN_ACTIVATION, &b);
@@ -127,8 +125,12 @@ static void run_fwd(struct job *j)
 	struct pass p;
 
 	pass_of(o, &p);
-	if (p.keep)
-		memcpy(p.keep, p.x, p.x_bytes);
+	if (p.keep) {
+		struct model_need need;
+
+		model_need(o->model, p.a, p.b, o->batch, o->par.n, &need);
+		memcpy(p.keep, p.x, need.x);
+	}
 	model_forward(&o->par, o->model, p.a, p.b, &p.call, p.x, p.y);
 }
 
@@ -165,6 +167,9 @@ static int check_pass(struct op *o, struct err *e)
 	if (piece_of(o, &p.a, &p.b) < 0)
 		return err_set(e, ERR_INVALID, "plan %s: %s has no piece of this model (%d ops)", o->prog->plan.strategy,
 			plan_kind_name(i->kind), m->nops);
+	if (!model_closed(m, p.a, p.b))
+		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d shares parameters with ops outside of it",
+			o->prog->plan.strategy, plan_kind_name(i->kind), p.a, p.b - 1);
 	model_need(m, p.a, p.b, o->batch, o->par.n, &need);
 	work = !fwd ? need.work_bwd : p.call.saved ? need.work_fwd : need.work_eval;
 	if (!p.x || (fwd ? !p.y : !p.dy) || (m->offset[p.b] > m->offset[p.a] && !p.call.param))
@@ -187,30 +192,34 @@ static int check_pass(struct op *o, struct err *e)
 	return 0;
 }
 
-/* How many samples: of the batch it reads, else of the batch with this index that is still there. */
-static uint32_t samples_of(const struct op *o)
+/* The batch that it reads, else the one with this index that is still there; NULL. */
+static const struct batch *batch_of(const struct op *o)
 {
 	const struct program *p = o->prog;
 
 	for (uint32_t k = 0; k < o->i->nin; k++)
 		if (o->in[k] && o->in[k]->batch)
-			return o->in[k]->batch->n;
+			return o->in[k]->batch;
 	for (uint32_t i = 0; i < p->plan.nbufs; i++) {
 		uint32_t slot = p->plan.buf[i].class == PLAN_BATCH ? tokens_find(p->tokens, o->stream, i, o->index) : PLAN_NONE;
 		struct block *b = slot == PLAN_NONE ? NULL :
 			block_at(o->prog, &(struct token_bind){ .buf = i, .slot = slot, .stream = o->stream });
 
 		if (b && b->batch)
-			return b->batch->n;
+			return b->batch;
 	}
-	return 0;
+	return NULL;
 }
 
 static int prepare_pass(struct op *o, struct err *e)
 {
+	const struct batch *b = batch_of(o);
+
 	o->model = o->x->c.model;
 	o->eval = o->x->c.eval;
-	o->batch = samples_of(o);
+	o->buffers = o->x->c.buffers;
+	o->batch = b ? b->n : 0;
+	o->key = b && b->n ? rand_key(o->x->c.seed, b->position[0]) : 0;
 	o->args = xcalloc(o->i->nout + 1, sizeof(*o->args));
 	for (uint32_t k = 0; k < o->i->nout; k++)
 		o->args[k].blank = o->run->out[k].blank;

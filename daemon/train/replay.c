@@ -164,6 +164,7 @@ static int read_log(struct peer *p, const struct replay_log *log, const struct s
 struct replayer {
 	const struct spec *s; struct data *d; const struct par *par;
 	struct model *model;
+	real *buffers;
 	size_t n, opt_bytes;
 	real *w, *g, *acc, *mean; char *opt;
 	bool used[OPTIM_STATES_MAX];
@@ -197,9 +198,11 @@ static int open_replayer(struct replayer *r, struct err *e)
 	r->acc = zeros(r->n * sizeof(real));
 	r->mean = zeros(r->n * sizeof(real));
 	r->opt = zeros(r->opt_bytes);
-	if (!r->w || !r->g || !r->acc || !r->mean || !r->opt)
+	r->buffers = zeros(r->model->nbuffer * sizeof(real) + 1);
+	if (!r->w || !r->g || !r->acc || !r->mean || !r->opt || !r->buffers)
 		return err_set(e, ERR_NOMEM, "no memory to replay %zu parameters", r->n);
 	model_init(r->model, r->s->seed, r->w);
+	model_init_buffers(r->model, r->buffers);
 	optim_clock_init(&c);
 	clock[0] = (double)c.step;
 	clock[1] = c.power[0];
@@ -215,6 +218,7 @@ static void close_replayer(struct replayer *r)
 	big_free(r->acc, r->n * sizeof(real));
 	big_free(r->mean, r->n * sizeof(real));
 	big_free(r->opt, r->opt_bytes);
+	big_free(r->buffers, r->buffers ? r->model->nbuffer * sizeof(real) + 1 : 1);
 	model_free(r->model);
 }
 
@@ -223,7 +227,8 @@ static int gradient(struct replayer *r, const struct micro *m, double *ret_loss,
 {
 	struct model_need need;
 	size_t x_bytes = m->n * data_x_bytes(r->d), y_bytes = m->n * data_y_bytes(r->d), work;
-	struct model_call c = { .batch = m->n, .param = r->w, .train = true };
+	struct model_call c = { .batch = m->n, .param = r->w, .train = true,
+		.buffer = r->model->nbuffer ? r->buffers : NULL, .key = rand_key(r->s->seed, m->position[0]) };
 	real *x, *y, *dy;
 	void *target;
 	int rc = -1;

@@ -165,6 +165,7 @@ void spec_free(struct spec *s)
 	if (!s)
 		return;
 	for (int i = 0; i < s->nlayers; i++) {
+		free((void *)s->layer[i].input);
 		free((void *)s->layer[i].attr);
 		free((void *)s->layer[i].value);
 	}

@@ -55,12 +55,12 @@ static int read_input(struct spec *s, const json_t *shared, struct err *e)
 
 static int attr_known(const struct layer_ops *ops, const char *key, const struct place *at, struct err *e)
 {
-	const char *names[LAYER_ATTRS_MAX + 3] = { "type", "name" };
+	const char *names[LAYER_ATTRS_MAX + 5] = { "type", "name", "inputs", "share" };
 
 	for (int i = 0; i < ops->nattrs; i++) {
 		if (!strcmp(ops->attr[i].name, key))
 			return i;
-		names[2 + i] = ops->attr[i].name;
+		names[4 + i] = ops->attr[i].name;
 	}
 	{
 		char all[256] = "";
@@ -87,6 +87,31 @@ static int read_attr(const struct layer_ops *ops, int a, const json_t *v, const 
 		return -1;
 	if (row->integer && *ret != floor(*ret))
 		return place_err(at, e, "%g must be a whole number (%s)", *ret, row->help);
+	return 0;
+}
+
+/* Which layers there are is checked when the model is built. */
+static int read_edge(struct layer_desc *d, const char *key, const json_t *v, const struct place *at, struct err *e)
+{
+	size_t n = json_array_size(v);
+	const char **names;
+
+	if (!strcmp(key, "share")) {
+		d->share = json_string_value(v);
+		return d->share ? 0 : place_err(at, e, "must be the name of an earlier layer, and is %s", json_kind(v));
+	}
+	if (n < 1 || n > LAYER_INPUTS_MAX)
+		return place_err(at, e, "must be an array of the names of 1 to %d earlier layers, and is %s", LAYER_INPUTS_MAX,
+			json_kind(v));
+	d->input = names = xcalloc(n, sizeof(*names));
+	for (; d->ninputs < (int)n; d->ninputs++) {
+		const struct place p = place_index(at, (size_t)d->ninputs);
+
+		names[d->ninputs] = json_string_value(json_array_get(v, (size_t)d->ninputs));
+		if (!names[d->ninputs])
+			return place_err(&p, e, "must be the name of an earlier layer, and is %s",
+				json_kind(json_array_get(v, (size_t)d->ninputs)));
+	}
 	return 0;
 }
 
@@ -121,9 +146,14 @@ static int read_layer(struct spec *s, int i, const json_t *j, const struct place
 			continue;
 		if (!strcmp(key, "name")) {
 			d->name = json_string_value(v);
-			if (!d->name || !name_ok(d->name) || strlen(d->name) > 47)
-				return place_err(&q, e, "must be a name of letters, digits, - _ . (at most 47), and is %s",
+			if (!d->name || !name_ok(d->name) || strlen(d->name) > 63)
+				return place_err(&q, e, "must be a name of letters, digits, - _ . (at most 63), and is %s",
 					json_kind(v));
+			continue;
+		}
+		if (!strcmp(key, "inputs") || !strcmp(key, "share")) {
+			if (read_edge(d, key, v, &q, e) < 0)
+				return -1;
 			continue;
 		}
 		a = attr_known(ops, key, &q, e);

@@ -11,7 +11,7 @@ struct check {
 	struct job job;
 	struct trainer *t;
 	const struct model *model; const struct par *par; struct data *data;
-	const real *w;
+	const real *w; real *buffers; uint64_t seed;
 	uint64_t *position; size_t n;
 	struct err error;               /* what was found */
 };
@@ -31,7 +31,8 @@ static bool bad_params(struct check *k)
 	return false;
 }
 
-/* Two buffers of the widest activation take turns. */
+/* Two buffers of the widest cut take turns. What passes an op by is finite already, so a cut that is not finite
+ * blames the op before it. Running statistics stay as they are, as in a replay. */
 static bool bad_layer(struct check *k, real *a, real *b, void *y, size_t widest)
 {
 	struct err e;
@@ -45,12 +46,14 @@ static bool bad_layer(struct check *k, real *a, real *b, void *y, size_t widest)
 	}
 	for (int i = 0; i < k->model->nops; i++) {
 		const struct layer *l = &k->model->op[i];
-		size_t n = k->n * shape_count(&l->out);
 		struct model_need need;
-		struct model_call call = { .batch = k->n, .param = k->w };
+		struct model_call call = { .batch = k->n, .param = k->w, .buffer = k->buffers, .train = true, .replay = true,
+			.key = rand_key(k->seed, k->position[0]) };
 		real *swap = a;
+		size_t n;
 
 		model_need(k->model, i, i + 1, k->n, k->par->n, &need);
+		n = need.y / sizeof(real);
 		call.work = big_alloc(need.work_eval + 64);
 		if (!call.work)
 			return false;
@@ -74,14 +77,15 @@ static void check_run(struct job *j)
 	real *a, *b;
 	void *y;
 
-	for (int i = 0; i <= k->model->nops; i++) {
-		size_t n = shape_count(model_shape(k->model, i));
-
-		widest = n > widest ? n : widest;
-	}
-	widest *= k->n * sizeof(real);
 	if (bad_params(k) || !k->n)
 		return;
+	for (int i = 0; i < k->model->nops; i++) {
+		struct model_need need;
+
+		model_need(k->model, i, i + 1, k->n, k->par->n, &need);
+		widest = need.x > widest ? need.x : widest;
+		widest = need.y > widest ? need.y : widest;
+	}
 	a = big_alloc(widest);
 	b = big_alloc(widest);
 	y = big_alloc(k->n * data_y_bytes(k->data));
@@ -124,6 +128,8 @@ static void search(struct trainer *t)
 	k->par = &t->par;
 	k->data = t->c.data;
 	k->w = t->state;
+	k->buffers = state_buffers(t);
+	k->seed = t->s->seed;
 	k->n = ranges_count(&t->last);
 	k->position = xcalloc(k->n + 1, sizeof(*k->position));
 	for (size_t i = 0, n = 0; i < t->last.n; i++)

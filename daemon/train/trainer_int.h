@@ -26,12 +26,13 @@ struct copying {                                /* a copy of the state, made at 
 	struct snapshot *s;                     /* NULL: the parameters, for validation */
 	trainer_snapshot_fn *done; void *arg;
 	const void *from; void *to; size_t bytes, nparam_bytes;
+	const real *buffers;                    /* copied behind the parameters; NULL: they have been, or there are none */
 };
 struct valid_batch;
 struct valid {
 	struct trainer *t;
 	struct exec *x;
-	real *w;                                /* copy of the parameters */
+	real *w;                                /* copy of the parameters, and of the buffers behind them */
 	uint64_t epoch, next, count; uint32_t batch;
 	double loss; double correct;
 	bool wanted, running, planned; uint64_t begun_us;
@@ -49,7 +50,7 @@ struct trainer {
 	struct profile profile;
 	uint32_t nsettings; struct plan_result setting[SETTINGS_MAX];
 	/* state: parameters, optimizer vectors in use, clock; and the gradient sum */
-	void *state; size_t state_bytes, w_bytes, opt_bytes;
+	void *state; size_t state_bytes, w_bytes, opt_bytes, buffer_bytes;
 	real *acc;
 	bool used[OPTIM_STATES_MAX]; int nused;
 	struct trainer_tensor *tensor; size_t ntensors;
@@ -100,6 +101,7 @@ size_t predict_bytes(struct trainer *t, struct err *e);
 /* trainer_state.c */
 int state_new(struct trainer *t, struct err *e);
 void state_free(struct trainer *t);
+real *state_buffers(const struct trainer *t);   /* NULL: the model has none */
 bool copies_start(struct trainer *t);           /* at a boundary; true: copies run, wait for them */
 void copies_drop(struct trainer *t);
 

@@ -32,9 +32,9 @@ static void op_profile(struct trainer *t, int i, uint32_t batch)
 
 	model_need(t->model, i, i + 1, batch, t->par.n, &need);
 	(void)snprintf(p->name, sizeof(p->name), "%.47s", l->name);
-	p->out_bytes = need.y;
+	p->out_bytes = batch * shape_count(&l->out) * sizeof(float);
 	p->saved_bytes = need.saved;
-	p->param_bytes = l->nparam * sizeof(float);
+	p->param_bytes = model_param_count(t->model, i, i + 1) * sizeof(float);
 	p->param_lo = t->model->offset[i];
 	p->nvariants = 1;
 	v->fwd_us = attr_us(l, "fwd_ms");
@@ -44,10 +44,9 @@ static void op_profile(struct trainer *t, int i, uint32_t batch)
 		v->bwd_us += (uint64_t)(2 * macs / t->c.macs_per_us + 0.5);
 	}
 	v->work_bytes = need.work_fwd > need.work_bwd ? need.work_fwd : need.work_bwd;
-	if (i) {
-		p->npreds = 1;
-		p->pred[0] = (uint32_t)i - 1;
-	}
+	for (int k = 0; k < t->model->node[i].nin && p->npreds < PROFILE_PREDS; k++)
+		if (t->model->node[i].from[k] > 0)
+			p->pred[p->npreds++] = (uint32_t)t->model->node[i].from[k] - 1;
 }
 
 void model_profile(struct trainer *t)

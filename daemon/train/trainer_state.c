@@ -11,10 +11,10 @@
 
 #define CLOCK 3                                 /* doubles: step, powers */
 
-static size_t add_params(struct trainer *t, size_t n, const char *prefix, real *base)
+static size_t add_params_of(struct trainer *t, size_t n, const struct model_param *p, int np, const char *prefix,
+	real *base)
 {
-	for (int i = 0; i < t->model->nparams; i++, n++) {
-		const struct model_param *p = &t->model->param[i];
+	for (int i = 0; i < np; i++, n++, p++) {
 		struct trainer_tensor *v = &t->tensor[n];
 
 		(void)snprintf(v->name, sizeof(v->name), "%s%s", prefix, p->name);
@@ -28,12 +28,23 @@ static size_t add_params(struct trainer *t, size_t n, const char *prefix, real *
 	return n;
 }
 
+static size_t add_params(struct trainer *t, size_t n, const char *prefix, real *base)
+{
+	return add_params_of(t, n, t->model->param, t->model->nparams, prefix, base);
+}
+
+/* Running statistics lie behind the optimizer's vectors: they are part of the state, but nobody averages them. */
+real *state_buffers(const struct trainer *t)
+{
+	return t->model->nbuffer ? (real *)t->state + (size_t)(1 + t->nused) * t->model->nparam : NULL;
+}
+
 static void name_tensors(struct trainer *t)
 {
 	size_t n = 0, np = t->model->nparam;
 	struct trainer_tensor *clock;
 
-	t->ntensors = (size_t)t->model->nparams * (1 + (size_t)t->nused) + 1;
+	t->ntensors = (size_t)t->model->nparams * (1 + (size_t)t->nused) + (size_t)t->model->nbuffers + 1;
 	t->tensor = xcalloc(t->ntensors, sizeof(*t->tensor));
 	n = add_params(t, n, "", t->state);
 	for (int i = 0, k = 0; i < t->s->optim->nstates; i++) {
@@ -44,6 +55,7 @@ static void name_tensors(struct trainer *t)
 		(void)snprintf(prefix, sizeof(prefix), "optimizer.%s.", t->s->optim->state[i]);
 		n = add_params(t, n, prefix, (real *)t->state + (size_t)(++k) * np);
 	}
+	n = add_params_of(t, n, t->model->buffer, t->model->nbuffers, "", state_buffers(t));
 	clock = &t->tensor[n];
 	(void)snprintf(clock->name, sizeof(clock->name), "optimizer.clock");
 	clock->nd = 1;
@@ -73,7 +85,8 @@ int state_new(struct trainer *t, struct err *e)
 		if ((t->used[i] = optim_uses_state(t->s->optim, t->s->hyper, i)))
 			t->nused++;
 	t->w_bytes = np * sizeof(real);
-	t->state_bytes = ((size_t)(1 + t->nused) * t->w_bytes + 7) / 8 * 8 + CLOCK * sizeof(double);
+	t->buffer_bytes = t->model->nbuffer * sizeof(real);
+	t->state_bytes = ((size_t)(1 + t->nused) * t->w_bytes + t->buffer_bytes + 7) / 8 * 8 + CLOCK * sizeof(double);
 	t->opt_bytes = t->state_bytes - t->w_bytes;
 	t->state = big_alloc(t->state_bytes);
 	t->acc = t->s->local_updates ? NULL : big_alloc(t->w_bytes ? t->w_bytes : 1);
@@ -96,6 +109,7 @@ void trainer_init_params(struct trainer *t)
 {
 	memset(t->state, 0, t->state_bytes);
 	model_init(t->model, t->s->seed, t->state);
+	model_init_buffers(t->model, state_buffers(t));
 	clock_reset(t);
 }
 
@@ -113,7 +127,7 @@ size_t trainer_tensors(struct trainer *t, const struct trainer_tensor **ret_v)
 
 int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e)
 {
-	size_t n = t->model->nparam * (size_t)(1 + t->nused), bad = vec_nonfinite(&t->par, n, t->state);
+	size_t n = t->model->nparam * (size_t)(1 + t->nused) + t->model->nbuffer, bad = vec_nonfinite(&t->par, n, t->state);
 	double clock[CLOCK];
 
 	if (bad < n) {
@@ -171,6 +185,8 @@ static void copy_run(struct job *j)
 	struct copying *c = container_of(j, struct copying, job);
 
 	memcpy(c->to, c->from, c->bytes);
+	if (c->buffers)
+		memcpy((char *)c->to + c->bytes, c->buffers, c->t->buffer_bytes);
 	if (c->s)
 		xxh128_of(c->to, c->nparam_bytes, c->s->digest);
 }
@@ -213,6 +229,7 @@ static bool copy_launch(struct trainer *t, struct copying *c)
 	} else {
 		c->to = t->v.w;
 		c->bytes = t->w_bytes;
+		c->buffers = state_buffers(t);
 		t->v.epoch = t->epoch;
 	}
 	c->job = (struct job){ .name = "copy", .lane = env_lane(t->env, "train"), .run = copy_run, .done = copy_done };

@@ -163,7 +163,7 @@ int valid_new(struct trainer *t, struct err *e)
 	if (!t->v.count)
 		return 0;
 	t->v.batch = (uint32_t)(n < t->v.count ? n : t->v.count);
-	t->v.w = big_alloc(t->w_bytes ? t->w_bytes : 1);
+	t->v.w = big_alloc(t->w_bytes + t->buffer_bytes + 1);
 	for (int k = 0; k < 2; k++) {
 		struct valid_batch *s = t->v.slot[k] = xcalloc(1, sizeof(*s));
 
@@ -177,6 +177,7 @@ int valid_new(struct trainer *t, struct err *e)
 		if (!s->b.x || !s->b.y || !t->v.w)
 			return err_set(e, ERR_NOMEM, "no memory for validation (%zu bytes)", t->w_bytes + 2 * s->x_bytes);
 	}
+	conf.buffers = t->model->nbuffer ? t->v.w + t->model->nparam : NULL;
 	t->v.x = exec_new(&conf, &cb, t);
 	exec_bind(t->v.x, "w", t->v.w, t->w_bytes ? t->w_bytes : 1);
 	return 0;
@@ -221,5 +222,5 @@ void valid_free(struct trainer *t)
 		free(s->b.position);
 		free(s);
 	}
-	big_free(t->v.w, t->w_bytes ? t->w_bytes : 1);
+	big_free(t->v.w, t->w_bytes + t->buffer_bytes + 1);
 }
