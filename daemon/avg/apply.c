@@ -72,9 +72,7 @@ static void take_roster(struct avg *a, const struct body *c)
 
 static void next_leader(struct avg *a)
 {
-	if (a->leader)
-		roster_care(a, a->leader, -1);
-	a->leader = NULL;
+	roster_lead(a, NULL);
 	a->term = 0;
 	roster_reorder(a);
 	a->me->epoch = a->point.epoch;

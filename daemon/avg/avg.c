@@ -144,6 +144,7 @@ int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct e
 	roster_clear(a);
 	avg_point_copy(&a->point, at);
 	a->npast = 0;
+	a->term = 0;
 	a->gen++;
 	past_add(a);
 	roster_reorder(a);

@@ -28,6 +28,7 @@
 #define MARK(a, name) ((void)FAILPOINT((a)->env, name))    /* a fail point that can only kill or stop */
 #define TIMES 64
 #define SPARES 16
+#define SPENT 8
 #define BELIEF_US SECOND
 
 /* A peer of the run. */
@@ -44,7 +45,7 @@ struct mate {
 	struct ranges grant;                    /* promised to it and not committed */
 	/* late for BEGIN so often: not waited for before that epoch */
 	struct call *join, *leave; void *join_arg; unsigned misses; uint64_t skip_epoch;
-	uint64_t probe_us, heard_us, gone_us, backoff_us, redirect_us;
+	uint64_t probe_us, asked_us, heard_us, gone_us, backoff_us, redirect_us;
 	int cares;
 	char absent[48];
 };
@@ -66,10 +67,10 @@ struct avg {
 	enum avg_state state; bool hold, freeing, follower /* wanted; me->flags has what is agreed */;
 	/* told when no job reads x */
 	bool lost_pending; enum avg_why lost_why; struct id lost_donor; uint64_t lost_epoch;
-	unsigned unreachable;                   /* who did not answer since avg_enter */
+	unsigned unreachable; uint64_t heard_us;        /* who did not answer since avg_enter; when somebody did */
 	struct avg_point point; struct past past[HISTORY]; size_t npast;
 	uint32_t term, n_last;                  /* members of the last commit that counted */
-	struct mate *leader;                    /* NULL: none known */
+	struct mate *leader; uint64_t lead_us;  /* NULL: none known; since when */
 	struct wire_part *part; size_t parts; struct id *part_owner;    /* how the last round was cut */
 	struct buf last_commit;                 /* with signature; the one that made point */
 	/* what the owner reported */
@@ -85,6 +86,7 @@ struct avg {
 		uint64_t put_us, look_us;
 	unsigned hops;
 	struct round *round; struct list tails;
+	uint8_t spent[SPENT][DIGEST]; unsigned nspent;  /* rounds that this peer has sent its part of and left */
 	struct recover *recover;
 	/* proposals: those in the chain, those accepted since by this leader, those of this peer that wait */
 	struct wire_proposal *prop; size_t props; uint64_t prop_counter;
@@ -162,6 +164,8 @@ void roster_sum(struct avg *a);                 /* recounts a->sum */
 struct mate *roster_first(const struct avg *a); /* who should lead */
 void roster_care(struct avg *a, struct mate *m, int delta);
 size_t roster_others(const struct avg *a, bool followers);      /* live members but this peer */
+void roster_lead(struct avg *a, struct mate *to /* NULL: nobody */);
+bool roster_before(const struct avg *a, const struct mate *m);
 void roster_clear(struct avg *a);               /* nobody is a member */
 
 /* ---- join.c, fork.c, meet.c ---- */
@@ -216,6 +220,7 @@ struct round *round_new(struct avg *a, struct body *b /* moved */, const void *b
 void round_close(struct round *r);              /* cancels what is cancellable; frees when the rest is over */
 void round_touch(struct round *r);              /* the leader was heard */
 int round_member(const struct round *r, const struct id *id);   /* -1 */
+bool round_spent(const struct avg *a, const uint8_t id[DIGEST]);
 void member_begin_on(struct avg *a, struct request *req);
 void member_attempt_on(struct avg *a, struct request *req);
 void member_commit_on(struct avg *a, struct request *req);
@@ -242,6 +247,7 @@ void spare_put(struct avg *a, void *p, size_t bytes);
 /* ---- apply.c, recover.c, propose.c ---- */
 void apply_commit(struct round *r);             /* r->commit is decided and its parts are here */
 void recover_start(struct avg *a);
+void recover_contradicted(struct avg *a, const struct mate *m);
 void recover_on(struct avg *a, struct request *req);
 void recover_free(struct avg *a);
 void propose_on(struct avg *a, struct request *req);

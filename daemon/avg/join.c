@@ -3,7 +3,7 @@
  * diverged, or ahead ("you are; I shall catch up"). Leaders ask it of each other, too: that is how halves merge. */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/int.h"
+#include "avg/lead.h"
 #include "common/jrpc.h"
 
 #define JOIN_US (2 * SECOND)
@@ -56,6 +56,15 @@ void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoc
 
 /* ---- asking ---- */
 
+/* A welcome that crossed other news: this peer has followed a higher term since, or it has itself welcomed the one that
+ * welcomes it. Of those two one must lead: both judge by the same rule (same_history). */
+static bool outdated(const struct avg *a, const struct mate *to, uint32_t term)
+{
+	if (a->state != AVG_IN || to == a->leader)
+		return false;
+	return term < a->term || (term == a->term && is_leader(a) && to->member && to->live && !roster_before(a, to));
+}
+
 static void welcomed(struct avg *a, const struct frame *f, bool follower)
 {
 	struct avg_point p;
@@ -67,7 +76,8 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 		return;
 	bool same = same_point(a, p.epoch, p.prev);
 	struct mate *to = mate_find(a, &f->from);
-	if (!to || (!same && !follower) || (a->round && !(same && (follower || to == a->leader)))) {
+	if (!to || (!same && !follower) || (a->round && !(same && (follower || to == a->leader))) ||
+			(same && outdated(a, to, term))) {
 		avg_point_done(&p);
 		return;
 	}
@@ -89,7 +99,8 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 		struct mate *m = wire_get_member(&r, &w, &e) ? NULL : mate_make(a, &w.id);
 		if (m) {
 			uint8_t mine = m->flags;
-			m->member = m->live = true;
+			m->member = true;
+			m->live = m->live || believed(a, m);
 			m->at = w.at;
 			m->flags = m == a->me ? mine : w.flags;
 			m->rate = w.rate;
@@ -106,8 +117,7 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 	a->term = term;
 	a->n_last = n_last;
 	to->member = to->live = true;
-	a->leader = to;
-	roster_care(a, to, 1);
+	roster_lead(a, to);
 	a->state = AVG_IN;
 	a->hops = 0;
 	a->tell = true;
@@ -116,7 +126,7 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 	kick(a);
 }
 
-static void redirected(struct avg *a, const json_t *j)
+static void redirected(struct avg *a, const json_t *j, uint64_t epoch)
 {
 	struct id id;
 	struct endpoint at;
@@ -125,6 +135,8 @@ static void redirected(struct avg *a, const json_t *j)
 	if (id_eq(&id, &a->me->id)) {
 		if (a->state == AVG_JOINING && !a->follower)
 			become_leader_alone(a);
+		else if (epoch == a->point.epoch)
+			recover_contradicted(a, NULL);
 		return;
 	}
 	if (endpoint_of(j, "at", &at))
@@ -153,9 +165,14 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		m->probe_us = now_of(a) + m->backoff_us;
 	}
 	kick(a);
+	if (f || e->code == ERR_BUSY)
+		a->heard_us = now_of(a);
 	if (!f || stale || json_get_str(f->json, "answer", &what, &mine)) {
-		if (!f && a->state == AVG_JOINING && m && (e->code == ERR_TIMEOUT || e->code == ERR_UNREACHABLE))
+		bool silent = !f && m && (e->code == ERR_TIMEOUT || e->code == ERR_UNREACHABLE);
+		if (silent && a->state == AVG_JOINING)
 			a->unreachable++;
+		else if (silent && m == a->leader)
+			mate_gone(a, m, "does not answer");
 		return;
 	}
 	json_get_u64(f->json, "epoch", &epoch, &mine);
@@ -164,7 +181,7 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	if (!strcmp(what, "welcome"))
 		welcomed(a, f, follower);
 	else if (!strcmp(what, "redirect"))
-		redirected(a, f->json);
+		redirected(a, f->json, epoch);
 	else if (!strcmp(what, "wait") && m)
 		m->probe_us = now_of(a) + 10 * MS;
 	else if (!strcmp(what, "fork"))
@@ -198,12 +215,14 @@ void join_start(struct avg *a, struct mate *to)
 	json_object_set_new(q, "flags", json_integer(my_flags(a)));
 	json_object_set_new(q, "micro", json_integer(a->conf.micro_batch));
 	json_object_set_new(q, "rate", json_real(a->rate));
+	json_object_set_new(q, "term", json_integer(a->term));
 	json_object_set_new(q, "leading", json_boolean(a->state == AVG_IN && is_leader(a)));
 	json_object_set_new(q, "at", json_endpoint(net_endpoint(a->net)));
 	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
 		json_object_set_new(q, "params", json_hex(a->digest, 16));
 	past_put(a, &b);
 	to->join_arg = j;
+	to->asked_us = now_of(a);
 	to->join = net_call(a->net, &to->id, KIND_AVG_JOIN, q, blob_steal(&b), CLASS_control, JOIN_US, answered, j);
 }
 
@@ -251,16 +270,18 @@ static void welcome(struct avg *a, struct request *req, struct mate *m)
 	kick(a);
 }
 
-struct asked { uint64_t epoch, samples; uint8_t prev[DIGEST], params[16]; bool leading, has_params; };
+struct asked { uint64_t epoch, samples, term; uint8_t prev[DIGEST], params[16]; bool leading, has_params; };
 
-/* Same history, and this peer leads (or may): who of the two? */
+/* Same history, and this peer leads (or may): who of the two? Who leads others already comes before a newcomer, of two
+ * leaders the one with the higher term, of equals the first in the order. */
 static void same_history(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
 {
-	bool theirs_first = !(m->flags & MATE_CLIENT) && (memcmp(m->order, a->me->order, 32) < 0 ||
-		(a->me->flags & MATE_CLIENT));
+	bool theirs_first = roster_before(a, m);
 	if (a->state == AVG_JOINING) {
-		if (theirs_first) {
+		if (q->leading || theirs_first) {
 			answer(req, "redirect", m, NULL, a->point.epoch);
+			if (q->leading)
+				join_start(a, m);
 			return;
 		}
 		become_leader_alone(a);
@@ -269,11 +290,12 @@ static void same_history(struct avg *a, struct request *req, struct mate *m, con
 		answer(req, "diverged", a->me, NULL, a->point.epoch);
 		return;
 	}
-	if (a->round && !m->member) {
+	theirs_first = q->leading && (q->term > a->term || (q->term == a->term && theirs_first));
+	if ((a->round && !m->member) || (theirs_first && (a->round || a->recover))) {
 		answer(req, "wait", NULL, NULL, a->point.epoch);
 		return;
 	}
-	if (q->leading && theirs_first && !a->round && !a->recover) {
+	if (theirs_first) {
 		answer(req, "redirect", m, NULL, a->point.epoch);
 		join_start(a, m);
 		return;
@@ -341,6 +363,7 @@ void join_on(struct avg *a, struct request *req)
 		return;
 	}
 	json_get_bool(j, "leading", &q.leading, &e);
+	json_get_u64(j, "term", &q.term, &e);
 	q.has_params = !json_get_hex(j, "params", q.params, 16, &e);
 	struct mate *m = mate_make(a, &req->f.from);
 	if (a->state == AVG_OUT || a->state == AVG_LOST || !m || a->leaving || (a->state == AVG_JOINING && a->follower)) {
@@ -413,8 +436,11 @@ void redirect_on(struct avg *a, struct request *req)
 			lost(a, AVG_DIVERGED, &req->f.from, epoch);
 		return;
 	}
-	if (id_eq(&id, &a->me->id))
+	if (id_eq(&id, &a->me->id)) {
+		if (epoch == a->point.epoch)
+			recover_contradicted(a, from);
 		return;
+	}
 	if (endpoint_of(req->f.json, "at", &at) && at.port[0])
 		net_learn(a->net, &id, &at);
 	m = mate_make(a, &id);

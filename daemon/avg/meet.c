@@ -11,6 +11,8 @@
 #define PUT_US SECOND
 #define LOOK_ALONE_US SECOND
 #define LOOK_US (10 * SECOND)
+#define PATIENCE_US (20 * SECOND)               /* of a peer that others answer but nobody takes in */
+#define SLOW_US (200 * MS)
 #define PROBES 4                                /* JOINs of a leader at one time */
 
 struct look { struct avg *a; };
@@ -72,7 +74,14 @@ static void look(struct avg *a)
 	dht_get(a->dht, a->key, !a->looks, looked, a->look);
 }
 
-/* The best one to ask now: not asked already, not waiting for its back-off; who would lead comes first. */
+/* The dead come later, but their turn comes: they may be back. */
+static uint64_t turn_us(const struct mate *m)
+{
+	return m->live ? m->probe_us : m->probe_us + SECOND;
+}
+
+/* The best one to ask now: not asked already, not waiting for its back-off; who has waited longest, else who would
+ * lead, comes first. */
 static struct mate *candidate(struct avg *a, bool strangers_only)
 {
 	struct mate *best = NULL;
@@ -81,7 +90,8 @@ static struct mate *candidate(struct avg *a, bool strangers_only)
 		struct mate *m = list_entry(it, struct mate, link);
 		if (m == a->me || m->join || m->probe_us > now || (strangers_only && m->member && m->live))
 			continue;
-		if (!best || memcmp(m->order, best->order, 32) < 0)
+		uint64_t turn = turn_us(m), first = best ? turn_us(best) : UINT64_MAX;
+		if (turn < first || (turn == first && memcmp(m->order, best->order, 32) < 0))
 			best = m;
 	}
 	return best;
@@ -89,22 +99,27 @@ static struct mate *candidate(struct avg *a, bool strangers_only)
 
 static void join_some(struct avg *a)
 {
-	size_t asked = 0, known = 0, untried = 0;
+	size_t asked = 0, slow = 0, known = 0, untried = 0;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
 		asked += m->join != NULL;
+		slow += m->join && now_of(a) - m->asked_us > SLOW_US;
 		known += m != a->me;
 		untried += m != a->me && !m->backoff_us;
 	}
-	struct mate *m = asked ? NULL : candidate(a, false);
+	/* One at a time, unless it takes long: the dead must not keep the living from being asked. */
+	struct mate *m = asked == slow && asked < PROBES ? candidate(a, false) : NULL;
 	if (m) {
+		a->hops = 0;
 		join_start(a, m);
 		return;
 	}
 	if (a->follower || asked || untried || (a->dht && !a->looks))
 		return;
-	/* Everybody known was asked and none of them took us in: unreachable, in another run, or not ready. */
-	if (!known || a->unreachable >= known || now_of(a) - a->enter_us > SECOND)
+	/* Everybody known was asked and none of them took us in: unreachable, in another run, or not ready. While anybody
+	 * of the run answers, going on alone would only make a second history. */
+	uint64_t now = now_of(a), since = a->heard_us > a->enter_us ? a->heard_us : a->enter_us;
+	if (!known || a->unreachable >= known || now - since > SECOND || now - a->enter_us > PATIENCE_US)
 		become_leader_alone(a);
 }
 

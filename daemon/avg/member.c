@@ -122,6 +122,17 @@ static void refuse(struct request **req, const char *why)
 	*req = NULL;
 }
 
+/* May the reducers of that round hold another contribution of this peer than the one it would bring now? They may when
+ * it has left the round once, and when it entered at this point of the history: perhaps it was here in an earlier
+ * life. Raw contributions are kept until COMMIT, so the old bytes would be summed under the new claim. */
+bool round_spent(const struct avg *a, const uint8_t id[DIGEST])
+{
+	for (unsigned i = 0; i < SPENT && i < a->nspent; i++)
+		if (!memcmp(a->spent[i], id, DIGEST))
+			return true;
+	return !a->last_commit.len;
+}
+
 /* No more of this round: cancels, unlinks; the memory goes when jobs and results on their way are over (reap). */
 void round_close(struct round *r)
 {
@@ -129,6 +140,8 @@ void round_close(struct round *r)
 	if (r->closed)
 		return;
 	r->closed = true;
+	if (r->told_x && !r->from_commit)
+		memcpy(a->spent[a->nspent++ % SPENT], r->id, DIGEST);
 	care_all(r, -1);
 	env_timer(a->env, &r->late, 0);
 	env_timer(a->env, &r->silent, 0);
@@ -263,10 +276,14 @@ void round_inherit(struct round *r, const struct round *old)
 	ranges_copy(&r->claimed, &old->claimed);
 }
 
-static int begin_new(struct avg *a, struct request *req, struct body *b, struct err *e)
+static int begin_new(struct avg *a, struct request *req, struct body *b, const uint8_t *id, struct err *e)
 {
 	struct mate *from = mate_find(a, &req->f.from);
 	struct round *old = a->round;
+	uint64_t term = b->term;
+	json_get_u64(req->f.json, "term", &term, NULL);
+	if (term != b->term && round_spent(a, id))
+		return err_set(e, ERR_STATE, "this peer came after that round began");
 	if (old && (old->commit || old->fail))
 		return err_set(e, ERR_BUSY, "the round before is not over here");
 	if (old && !better(a, old, b))
@@ -277,12 +294,7 @@ static int begin_new(struct avg *a, struct request *req, struct body *b, struct 
 	if (!r)
 		return -1;
 	recover_free(a);
-	if (a->leader != from) {
-		if (a->leader)
-			roster_care(a, a->leader, -1);
-		a->leader = from;
-		roster_care(a, from, 1);
-	}
+	roster_lead(a, from);
 	r->ready_req = net_keep(req);
 	flow_open(r);
 	if (old)
@@ -313,7 +325,7 @@ void member_begin_on(struct avg *a, struct request *req)
 		round_touch(r);
 		if (r->told_x)
 			ready_answer(r);
-	} else if (begin_new(a, req, &b, &e)) {
+	} else if (begin_new(a, req, &b, id, &e)) {
 		net_refuse(req, &e);
 	}
 	body_free(&b);

@@ -113,8 +113,7 @@ void progress_beat(struct timer *t)
 {
 	struct avg *a = container_of(t, struct avg, beat);
 	env_after(a->env, &a->beat, HEARTBEAT_US);
-	if (a->state == AVG_IN && a->leader && !is_leader(a) && !a->leaving && !(a->me->flags & MATE_FOLLOWER) &&
-		now_of(a) - a->told_us >= HEARTBEAT_US / 2)
+	if (a->state == AVG_IN && a->leader && !is_leader(a) && !a->leaving && now_of(a) - a->told_us >= HEARTBEAT_US / 2)
 		post(a, true);                  /* in a round, too: should it be over elsewhere, the answer tells */
 	else if (a->state == AVG_IN && !a->round && !a->leaving)
 		progress_send(a, true);
@@ -217,6 +216,10 @@ static void misplaced(struct avg *a, struct mate *m)
 		}
 		return;
 	}
+	if (m == a->leader && same_point(a, m->epoch, m->prev)) {
+		recover_contradicted(a, m);     /* a leader reports to nobody: it takes us for the leader */
+		return;
+	}
 	if (m->epoch + 1 == a->point.epoch && now_of(a) - a->commit_us < 200 * MS)
 		return;                         /* its commit is on the way */
 	redirect_to(a, m, "redirect");
@@ -264,8 +267,9 @@ void progress_on(struct avg *a, struct request *req)
 	m->counted = m->member && m->live && !(m->flags & MATE_FOLLOWER) && same_point(a, epoch, prev);
 	if (m->counted)
 		a->sum += samples;
+	bool follows = is_leader(a) && m->member && (m->flags & MATE_FOLLOWER) && same_point(a, epoch, prev);
 	if (!is_leader(a) || !m->counted) {
-		if (!(a->round && m->epoch == a->point.epoch && m->counted))
+		if (!follows && !(a->round && m->epoch == a->point.epoch && m->counted))
 			misplaced(a, m);
 		return;
 	}

@@ -6,6 +6,8 @@
 #include "avg/lead.h"
 #include "common/hash.h"
 
+#define CONTRADICTION_US (250 * MS)
+
 enum holds { HOLDS_NOTHING, HOLDS_ROUND, HOLDS_COMMIT };
 struct recover_call { struct list link; struct recover *v; struct id who; struct call *call; };
 struct recover {
@@ -164,13 +166,12 @@ static void ask_all(struct avg *a)
 	env_after(a->env, &v->timer, list_empty(&v->calls) ? 1 : 2 * a->conf.round_floor_us);
 }
 
+static void take_over(struct avg *a);
+
 void recover_start(struct avg *a)
 {
 	struct mate *first;
-	if (a->leader) {
-		roster_care(a, a->leader, -1);
-		a->leader = NULL;
-	}
+	roster_lead(a, NULL);
 	recover_free(a);
 	first = roster_first(a);
 	if (!first) {
@@ -178,15 +179,31 @@ void recover_start(struct avg *a)
 		a->enter_us = now_of(a);
 		return;
 	}
-	a->leader = first;
-	roster_care(a, first, 1);
-	if (a->round)
-		round_touch(a->round);
-	if (first != a->me) {
-		a->tell = true;                 /* it hears from us that we count on it, should it not know yet */
-		kick(a);
+	if (first == a->me) {
+		take_over(a);
 		return;
 	}
+	roster_lead(a, first);
+	if (a->round)
+		round_touch(a->round);
+	a->tell = true;                         /* it hears from us that we count on it, should it not know yet */
+	kick(a);
+}
+
+/* Somebody whom this peer takes for the leader, or who stands between, takes this peer for it: nobody leads. */
+void recover_contradicted(struct avg *a, const struct mate *m)
+{
+	uint64_t settled = a->lead_us + CONTRADICTION_US + (m && roster_before(a, m) ? SECOND : 0);
+	if (a->state != AVG_IN || is_leader(a) || a->round || a->recover || a->follower || now_of(a) < settled)
+		return;                         /* just changed hands: what was on its way then says nothing */
+	take_over(a);
+}
+
+static void take_over(struct avg *a)
+{
+	roster_lead(a, a->me);
+	if (a->round)
+		round_touch(a->round);
 	a->term++;
 	hub_event(a, LOG_INFO_, "succession", &a->me->id, "this peer leads epoch %llu in term %u",
 		(unsigned long long)a->point.epoch, a->term);
@@ -203,12 +220,7 @@ static void follow(struct avg *a, struct mate *m, uint32_t term)
 		lead_calls_drop(a->round->lead);
 		lead_free(a->round);
 	}
-	if (a->leader != m) {
-		if (a->leader)
-			roster_care(a, a->leader, -1);
-		a->leader = m;
-		roster_care(a, m, 1);
-	}
+	roster_lead(a, m);
 	if (a->round) {
 		a->round->term = term;
 		round_touch(a->round);
@@ -286,6 +298,10 @@ static void finish_round(struct avg *a, const struct buf *bytes, const struct id
 		return;
 	sha256_of(bytes->p, bytes->len - SIG_BYTES, id);
 	if (!r || memcmp(r->id, id, DIGEST)) {
+		if (round_spent(a, id)) {       /* a new BEGIN, in this term, takes its place */
+			body_free(&b);
+			return;
+		}
 		if (r)
 			round_close(r);
 		r = round_new(a, &b, bytes->p, bytes->len, &e);

@@ -125,6 +125,26 @@ void roster_sum(struct avg *a)
 	}
 }
 
+void roster_lead(struct avg *a, struct mate *to)
+{
+	if (a->leader == to)
+		return;
+	if (a->leader)
+		roster_care(a, a->leader, -1);
+	a->leader = to;
+	a->lead_us = now_of(a);
+	if (to)
+		roster_care(a, to, 1);
+}
+
+/* Of two peers at one point of the history, does m come before this one? */
+bool roster_before(const struct avg *a, const struct mate *m)
+{
+	if ((m->flags ^ a->me->flags) & MATE_CLIENT)
+		return a->me->flags & MATE_CLIENT;
+	return memcmp(m->order, a->me->order, 32) < 0;
+}
+
 void roster_elect(struct avg *a)
 {
 	struct mate *to = roster_first(a), *was = a->leader;
@@ -133,11 +153,7 @@ void roster_elect(struct avg *a)
 		to = was;
 	if (to == was)
 		return;
-	if (was)
-		roster_care(a, was, -1);
-	a->leader = to;
-	if (to)
-		roster_care(a, to, 1);
+	roster_lead(a, to);
 	roster_sum(a);
 	a->tell = true;
 	kick(a);
@@ -145,9 +161,7 @@ void roster_elect(struct avg *a)
 
 void roster_clear(struct avg *a)
 {
-	if (a->leader)
-		roster_care(a, a->leader, -1);
-	a->leader = NULL;
+	roster_lead(a, NULL);
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
 		m->member = m->fresh = m->awaited = m->counted = false;
