@@ -144,6 +144,12 @@ static void apply(struct apeer *p, const struct avg_point *at, const float *mean
 	avg_applied(p->avg, at->epoch, digest);
 }
 
+static void left(void *arg)
+{
+	struct apeer *p = arg;
+	p->w->left[p->node] = true;
+}
+
 static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 {
 	struct apeer *p = arg;
@@ -163,7 +169,10 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	forget(p);
 	apply(p, c->point, mean);
 	ranges_copy(&p->grant, c->grant);
-	train(p);
+	if (p->w->leave_at && c->epoch == p->w->leave_at)
+		avg_leave(p->avg, left, p);
+	else
+		train(p);
 }
 
 static void on_failed(void *arg, uint64_t epoch, const struct err *e)

@@ -241,9 +241,34 @@ static void scn_leave(struct sim *s)
 	world_free(w);
 }
 
+/* The run is over for all with the same epoch: who has its last commit first, the leader, must not go before the others
+ * have it, too, or they would commit that epoch once more. */
+static void scn_finish(struct sim *s)
+{
+	struct world *w = world_new(s, 320, 128, 16, 10 * MSEC);
+	int gone = 0;
+	w->keep_state = true;
+	w->leave_at = w->max_epoch = 8 + sim_seed(s) % 3;
+	begin(s, w, 6, 2);
+	struct sim_link l = { .latency_us = 3 * MSEC, .jitter_us = 5 * MSEC, .break_every = 40 };
+	sim_link(s, -1, -1, &l);
+	for (uint64_t until = sim_now(s) + 30 * SEC; gone < 6 && sim_now(s) < until && !sim_failed(s);) {
+		sim_run_for(s, MSEC);
+		for (int i = 0; i < 6; i++)
+			if (w->left[i] && sim_alive(s, i)) {
+				sim_kill(s, i);
+				gone++;
+			}
+	}
+	sim_check(s, gone == 6);
+	for (int i = 0; i < 6; i++)
+		sim_check(s, w->saved[i].epoch == w->leave_at && !memcmp(w->saved[i].prev, w->saved[0].prev, DIGEST));
+	world_free(w);
+}
+
 static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(slow), SCN(client_aux), SCN(diverged),
 	SCN(ledger), SCN(propose),
-	SCN(leave), {0} };
+	SCN(leave), SCN(finish), {0} };
 
 int main(int argc, char **argv)
 {
