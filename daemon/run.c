@@ -77,7 +77,8 @@ void run_log(struct run *r, enum log_level level, const char *kind, const char *
 	va_end(ap);
 	log_write(r->rs->ctx.env->log, level, r->name, "%s", text);
 	if (r->rs->ctx.store)
-		store_event(r->rs->ctx.store, level, kind, r->hex, NULL, NULL, "%s", text);
+		store_event(r->rs->ctx.store, level, kind, r->hex, NULL, NULL, "%s%s%s", r->hex[0] ? "" : r->name,
+			r->hex[0] ? "" : ": ", text);     /* without an id yet: at least its name */
 	if (r->rs->ctx.news && level >= LOG_WARN_) {
 		json_t *j = json_pack("{s:s,s:s,s:s,s:s}", "kind", kind, "run", r->hex, "level", log_level_name(level), "text",
 			text);
@@ -274,7 +275,8 @@ static void enter_leave(struct run *r)
 }
 
 /* What a trainer's jobs may still touch goes with it. */
-struct grave { struct list link; struct data *data; struct spec *spec; struct rest *rest; };
+struct grave { struct list link; struct data *data; struct spec *spec; struct rest *rest;
+	struct carry *carry; };
 
 static void buried(void *arg)
 {
@@ -282,6 +284,7 @@ static void buried(void *arg)
 	list_del(&g->link);
 	data_free(g->data);
 	spec_free(g->spec);
+	carry_free(g->carry);
 	if (g->rest)
 		g->rest->free(g->rest);
 	free(g);
@@ -297,6 +300,8 @@ static void release(struct run *r, bool keep_spec)
 	r->avg = NULL;
 	struct grave *g = xcalloc(1, sizeof *g);
 	run_wake(r);
+	g->carry = r->carry;
+	r->carry = NULL;
 	g->rest = r->rest;
 	r->rest = NULL;
 	g->data = r->data;

@@ -6,6 +6,7 @@
 #include "common/list.h"
 #include "common/map.h"
 #include "run.h"
+#include "train/carry.h"
 #include "train/trainer.h"
 
 #define RUN_POINTS 80                   /* recent points: snapshots and steps that come late need them */
@@ -43,6 +44,7 @@ struct run {
 
 	struct data *data;
 	struct trainer *trainer;
+	struct carry *carry;            /* what the plans send to other members, and strict groups */
 	struct rest *rest;              /* who waits for sleep layers; NULL: nobody */
 	struct avg *avg;                /* NULL: the strategy needs no swarm */
 	struct avg_point point;         /* after the last epoch that is applied here */
@@ -130,6 +132,8 @@ void run_tell(struct run *r, bool now);         /* news to followers, at most te
 void runs_dry_run(struct runs *rs, struct spec *s, struct reply *reply);  /* takes s */
 struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply);      /* NULL: it has been answered */
 struct run *runs_by_id(struct runs *rs, const struct id *id);
+/* answers, logs, and records the event */
+void runs_refuse(struct runs *rs, const char *what, const char *name, struct reply *reply, const struct err *e);
 json_t *runs_local(const json_t *of_spec, const json_t *params);
 void runs_check_drained(struct runs *rs);
 

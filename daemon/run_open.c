@@ -90,7 +90,9 @@ static int build(struct run *r, struct err *e)
 	if (!par)
 		return -1;
 	r->rest = c->compute.rest ? c->compute.rest(c->compute.arg) : NULL;
+	r->carry = carry_new(&(struct carry_conf){ .env = c->env, .net = c->net, .chunks = c->chunks, .run = r->id });
 	struct trainer_conf tc = { .env = c->env, .spec = r->spec, .data = r->data, .par = par, .self = *net_self(c->net),
+		.ops = &carry_ops, .ops_arg = r->carry,
 		.host = r->rest ? &r->rest->host : NULL, .macs_per_us = run_macs_per_us(&c->compute) };
 	struct trainer_cb cb = run_trainer_cb;
 	if (r->spec->local.log_bytes && c->state_dir) {

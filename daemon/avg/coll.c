@@ -93,6 +93,24 @@ static void end(struct op *o, const struct err *e)
 	env_after(o->c->env, &o->later, 1);
 }
 
+bool coll_cancel(struct coll *c, void *arg)
+{
+	struct err e;
+	list_each_safe(it, &c->open) {
+		struct op *o = list_entry(it, struct op, link);
+		if (o->arg != arg)
+			continue;
+		if (!o->summing) {
+			op_free(o);
+			return true;
+		}
+		err_set(&e, ERR_CANCELLED, "the collective was given up");
+		end(o, &e);
+		return false;
+	}
+	return true;
+}
+
 static void tag_of(const struct op *o, char what, uint32_t from, uint32_t to, struct id *ret)
 {
 	struct buf b = { 0 };
@@ -161,7 +179,7 @@ static void sum_done(struct job *j)
 	struct op *o = container_of(j, struct op, job);
 	o->summing = false;
 	if (o->ended) {
-		env_after(o->c->env, &o->later, 1);
+		later(&o->later);
 		return;
 	}
 	o->summed = true;

@@ -18,4 +18,8 @@ typedef void coll_done_fn(void *arg, const struct err *e);
 void coll_allreduce(struct coll *c, const struct coll_group *g, uint64_t seq, float *x, size_t len, enum coll_op op,
 	uint64_t deadline_us, coll_done_fn *done, void *arg);
 
+/* Ends the collective that was begun with arg. true: it is gone, done is not called and x is the caller's again;
+ * false: a lane still sums, and done comes with an error. */
+bool coll_cancel(struct coll *c, void *arg);
+
 #endif

@@ -24,8 +24,7 @@ static void break_now(struct exec *x, const struct err *e)
 
 static void maybe_quiet(struct exec *x)
 {
-	void (*fn)(void *arg) = x->quiet, (*gone)(void *arg) = x->gone;
-	void *arg = x->gone_arg;
+	void (*fn)(void *arg) = x->quiet, (*gone)(void *arg) = x->gone, *arg = x->gone_arg;
 
 	if (!exec_quiet(x))
 		return;
@@ -130,8 +129,9 @@ static void abandon(struct op *o)
 	work_count(o, false);
 	tokens_end(x->prog->tokens, o->run, NULL);
 	o->run = NULL;
-	if (!o->is_job) {
+	if (!o->is_job)
 		x->c.ops->cancel(x->c.ops_arg, &o->wait);
+	if (!o->is_job && !(x->c.ops->busy && x->c.ops->busy(x->c.ops_arg, &o->wait))) {
 		op_free(o);
 		return;
 	}

@@ -34,6 +34,9 @@ struct exec_ops {
 		const struct exec_span *out, uint32_t nout);
 	/* The executor no longer wants the answer; the memory is its own again when this returns. */
 	void (*cancel)(void *arg, struct exec_wait *w);
+	/* Asked right after cancel: true when a lane still works on the memory; exec_done comes all the same, and the
+	 * memory is the executor's then. NULL: never. */
+	bool (*busy)(void *arg, struct exec_wait *w);
 };
 void exec_loaded(struct exec_wait *w, struct batch *b, const struct err *e);
 void exec_done(struct exec_wait *w, const struct token_news *news, const struct err *e);  /* e NULL: it worked */

@@ -207,6 +207,13 @@ static void cancel_op(void *arg, struct exec_wait *w)
 		t->c.ops->cancel(t->c.ops_arg, w);
 }
 
+static bool busy_op(void *arg, struct exec_wait *w)
+{
+	struct trainer *t = arg;
+
+	return t->c.ops && t->c.ops->busy && t->c.ops->busy(t->c.ops_arg, w);
+}
+
 /* --- later, from the loop */
 
 static void later_fire(struct timer *tm)
@@ -246,7 +253,8 @@ static bool loss_counts(const struct loss_ops *l)
 
 static int build(struct trainer *t, struct err *e)
 {
-	static const struct exec_ops ops = { .load = load_op, .unload = load_back, .net = net_op, .cancel = cancel_op };
+	static const struct exec_ops ops = { .load = load_op, .unload = load_back, .net = net_op, .cancel = cancel_op,
+		.busy = busy_op };
 	struct exec_cb cb = { .plan = make_plan, .commit = on_commit, .scalar = on_scalar, .env = vec_env,
 		.broken = on_broken, .log = t->cb.log ? on_log : NULL };
 	struct exec_conf conf = { .env = t->env, .par = &t->par, .profile = &t->profile, .ops = &ops, .ops_arg = t,

@@ -31,7 +31,8 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 		.arena_predicted_bytes = t->predicted_bytes, .state_bytes = t->state_bytes,
 		.loader_bytes = loader_bytes(t->c.data, t->s->local.batch, t->s->local.prefetch + 1),
 		.skipped = t->skipped_steps, .abandoned = x.abandoned,
-		.generation = trainer_generation(t), .programs = x.programs, .checks = x.checks, .busy_us = x.busy_us, .load_wait_us = x.load_wait_us };
+		.generation = trainer_generation(t), .programs = x.programs, .checks = x.checks,
+		.busy_us = x.busy_us, .load_wait_us = x.load_wait_us };
 }
 
 /* Two programs: micro-batches of one epoch, then the step behind them. */

@@ -7,8 +7,9 @@
 #include "train/strategy/replica.h"
 
 static const char json[] = "{\"name\":\"p\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":5},"
-	"{\"type\":\"tanh\"},{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"adam\",\"lr\":0.01},"
-	"\"target_batch\":48,\"strategy\":\"%s\",\"seed\":3,\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":500},"
+	"{\"type\":\"tanh\"},{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\","
+	"\"optimizer\":{\"name\":\"adam\",\"lr\":0.01},\"target_batch\":48,\"strategy\":\"%s\","
+	"\"seed\":3,\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":500},"
 	"\"local\":{\"batch\":8}}";
 
 /* --- planted: each begins as single and makes one mistake */
