@@ -71,7 +71,8 @@ static struct hello *hello_new(struct net *n, struct peer *p, const struct endpo
 
 static void send_m1(struct hello *h)
 {
-	h->tries++;
+	if (!h->tries++)
+		h->began_us = env_now(h->net->env);
 	if (FAILPOINT(h->net->env, "net.hello1.before"))
 		return;                         /* as if lost */
 	out_plain(h->net, &h->at, h->through_door ? CHAN_DOOR : CHAN_CTRL, 0, h->m1.p, h->m1.len);
@@ -202,10 +203,12 @@ void hello_start(struct peer *p)
 	    (p->client && !p->at.port[CHAN_DOOR]) ||
 	    map_len(n->hellos) >= HELLOS_MAX)
 		return;
-	if (!list_empty(&p->sessions) && env_now(n->env) < p->hello_next_us)
-		return;
 	p->hello = hello_new(n, p, &p->at);
-	begin(p->hello);
+	/* Not again at once; but whoever waits for a session counts on one that begins then. */
+	if (!list_empty(&p->sessions) && env_now(n->env) < p->hello_next_us)
+		env_timer(n->env, &p->hello->timer, p->hello_next_us);
+	else
+		begin(p->hello);
 }
 
 /* The first frames go through a door (C19). Before much is sent, a HELLO over the mailboxes shows both sides that they

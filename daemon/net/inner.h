@@ -109,7 +109,7 @@ bool limit_take(struct limit *l, uint64_t now_us, double per_s, double burst);  
 
 struct call {
 	struct list link; struct net *net; struct peer *peer; struct msg *m; struct out *cur;
-	struct timer timer; uint64_t deadline_us, sent_us, retry_us;
+	struct timer timer; uint64_t deadline_us, sent_us, retry_us, stuck_us;
 	uint32_t tries, timeout_tries; bool pending, ending; struct err why;
 	net_done_fn *done; void *arg;
 };

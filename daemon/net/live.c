@@ -255,7 +255,14 @@ void live_missed(struct peer *p, uint64_t since_us)
 		live_probe(p, probe_deadline(p));
 		hello_start(p);                 /* it may be a new process that knows nothing of our session */
 	}
-	if (p->misses < MISSES_FRESH || now < p->fresh_us)
+	if (p->misses < MISSES_FRESH)
+		return;
+	/* Taken for one that only dials out because it could not be reached for a while; it may think the same of us. */
+	if (p->client && p->at.port[CHAN_CTRL]) {
+		p->client = p->mailbox = false;
+		p->door_token = 0;
+	}
+	if (now < p->fresh_us)
 		return;
 	p->fresh_us = now + p->fresh_backoff_us;
 	p->fresh_backoff_us = 2 * p->fresh_backoff_us < FRESH_MAX_US ? 2 * p->fresh_backoff_us : FRESH_MAX_US;

@@ -12,6 +12,7 @@
 #define AGAIN_MAX_US (5 * SECOND)
 /* The other side works on it: ask again only in case its answer is lost. */
 #define PENDING_US (1 * SECOND)
+#define STUCK_US (1 * SECOND)                   /* that long no socket has taken it, and nothing was heard: a miss */
 
 struct call_key { uint64_t peer, request; };
 
@@ -26,8 +27,8 @@ static void arm(struct call *c)
 {
 	uint64_t at = c->deadline_us;
 
-	if (!c->cur && c->retry_us < at)
-		at = c->retry_us;
+	if (c->cur ? c->stuck_us < at : c->retry_us < at)
+		at = c->cur ? c->stuck_us : c->retry_us;
 	env_timer(c->net->env, &c->timer, at ? at : 1);
 }
 
@@ -59,6 +60,7 @@ static void try(struct call *c)
 	const struct call *oldest = list_entry(p->calls.next, struct call, link);
 
 	c->tries++;
+	c->stuck_us = env_now(c->net->env) + STUCK_US;
 	c->m->span = (uint32_t)(c->m->request - oldest->m->request);
 	c->cur = out_send(p, c->m, FLAG_CALL, 0, 0, call_gone, c);
 	if (!c->cur)
@@ -184,29 +186,39 @@ static void give_up(struct call *c)
 	rpc_end(c, NULL, &e);
 }
 
+/* That may be the miss too many: the peer is dead. Or this is its ping, and is replaced by one that may lie at the same
+ * address: only the number tells them apart. False when the call is over. */
+static bool missed(struct call *c, uint64_t since_us)
+{
+	struct peer *p = c->peer;
+	bool probe = p->probe == c;
+	uint64_t request = c->m->request;
+
+	live_missed(p, since_us);
+	return probe ? p->probe && p->probe->m->request == request : !c->ending;
+}
+
 static void call_fire(struct timer *t)
 {
 	struct call *c = container_of(t, struct call, timer);
 	uint64_t now = env_now(c->net->env);
-	struct peer *p = c->peer;
-	bool probe = p->probe == c;
-	uint64_t request = c->m->request;
 
 	if (now >= c->deadline_us) {
 		give_up(c);
 		return;
 	}
+	/* A connection that is being made may have to wait for TCP's next SYN, up to a minute after a cut has healed. */
+	if (c->cur && now >= c->stuck_us) {
+		c->stuck_us = now + STUCK_US;
+		if (c->cur->submitted && !missed(c, now - STUCK_US))
+			return;
+	}
 	if (c->cur || now < c->retry_us) {
 		arm(c);
 		return;
 	}
-	if (c->sent_us) {
-		live_missed(p, c->sent_us);
-		/* That may have been the miss too many: the peer is dead. Or this was its ping, and has been replaced by one
-		 * that may lie at the same address: only the number tells them apart. */
-		if (probe ? !p->probe || p->probe->m->request != request : c->ending)
-			return;
-	}
+	if (c->sent_us && !missed(c, c->sent_us))
+		return;
 	c->timeout_tries++;
 	try(c);
 }
