@@ -50,6 +50,7 @@ struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, str
 	list_init(&a->mates);
 	list_init(&a->tails);
 	list_init(&a->asks);
+	list_init(&a->commits);
 	list_init(&a->in_hub);
 	avg_point_init(&a->point);
 	a->kick = (struct timer){ .fire = kick_fire, .name = "avg.kick" };
@@ -94,6 +95,7 @@ void avg_free(struct avg *a)
 		round_close(a->round);
 	round_reap(a, true);
 	propose_free(a);
+	commits_forget(a);
 	if (a->grant_call)
 		net_cancel(a->net, a->grant_call);
 	if (a->beat_call)

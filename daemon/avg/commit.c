@@ -97,9 +97,27 @@ static void build(struct round *r, struct body *c)
 	propose_into_commit(a, c);
 }
 
+/* Only a goodbye waits for the answers: who has not got the COMMIT from a leader that stays finds out by its next report
+ * or JOIN. The calls outlive the averager. */
+struct sent { struct list link; struct avg *a; };
+
 static void told(void *arg, const struct frame *f, const struct err *e)
 {
-	/* Nothing hangs on it: who has not got the COMMIT finds out by its next report or JOIN. */
+	struct sent *s = arg;
+	if (s->a) {
+		list_del(&s->link);
+		kick(s->a);
+	}
+	free(s);
+}
+
+void commits_forget(struct avg *a)
+{
+	list_each_safe(it, &a->commits) {
+		struct sent *s = list_entry(it, struct sent, link);
+		list_del(&s->link);
+		s->a = NULL;
+	}
 }
 
 void commit_send(struct avg *a, const struct body *c, const struct buf *bytes)
@@ -107,11 +125,14 @@ void commit_send(struct avg *a, const struct body *c, const struct buf *bytes)
 	for (size_t i = 0; i < c->n; i++) {
 		if (id_eq(&c->m[i].id, &a->me->id) || (c->m[i].flags & MATE_GONE))
 			continue;
+		struct sent *s = xcalloc(1, sizeof *s);
+		s->a = a;
+		list_push(&a->commits, &s->link);
 		json_t *j = hub_json(a);
 		json_object_set_new(j, "term", json_integer(a->term));
 		MARK(a, "avg.commit.before");
 		net_call(a->net, &c->m[i].id, KIND_AVG_COMMIT, j, blob_copy(bytes->p, bytes->len), CLASS_control, COMMIT_US,
-			told, NULL);
+			told, s);
 		MARK(a, "avg.commit.after");
 	}
 }

@@ -90,7 +90,7 @@ struct avg {
 	struct recover *recover;
 	/* proposals: those in the chain, those accepted since by this leader, those of this peer that wait */
 	struct wire_proposal *prop; size_t props; uint64_t prop_counter;
-	struct list asks;
+	struct list asks, commits /* COMMITs that are not answered */;
 	avg_left_fn *left; void *left_arg; struct timer leave_timer; uint32_t leave_calls; uint64_t leave_by_us;
 		bool leaving, leave_told, fresh_progress;
 	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, short_told_us, wait_us, ahead_epoch;
@@ -258,6 +258,7 @@ void propose_applied(struct avg *a, const struct body *b);
 void propose_free(struct avg *a);
 void leave_on(struct avg *a, struct request *req);
 void leave_step(struct avg *a);
+void commits_forget(struct avg *a);
 void avg_job_over(struct avg *a);
 
 #endif

@@ -53,12 +53,18 @@ static void fire(struct timer *t)
 		leave_step(a);
 }
 
-/* From the kick: the round is over, or has had its time. */
+/* The round is over for this peer; others may still need its COMMIT or its parts of the mean. */
+static bool owes(const struct avg *a)
+{
+	return a->round || !list_empty(&a->commits) || !list_empty(&a->tails);
+}
+
+/* From the kick: the round is over here and with the others, or has had its time. */
 void leave_step(struct avg *a)
 {
 	if (!a->leaving || a->leave_told)
 		return;
-	if (a->round && now_of(a) < a->leave_by_us)
+	if (owes(a) && now_of(a) < a->leave_by_us)
 		return;
 	if (a->round)
 		round_close(a->round);
@@ -72,7 +78,7 @@ void avg_leave(struct avg *a, avg_left_fn *done, void *arg)
 	a->leaving = true;
 	a->leave_by_us = now_of(a) + ROUND_US;
 	a->leave_timer = (struct timer){ .fire = fire, .name = "avg.leave" };
-	env_after(a->env, &a->leave_timer, a->round ? ROUND_US : 1);
+	env_after(a->env, &a->leave_timer, owes(a) ? ROUND_US : 1);
 }
 
 void leave_on(struct avg *a, struct request *req)

@@ -250,7 +250,7 @@ static void scn_finish(struct sim *s)
 	w->keep_state = true;
 	w->leave_at = w->max_epoch = 8 + sim_seed(s) % 3;
 	begin(s, w, 6, 2);
-	struct sim_link l = { .latency_us = 3 * MSEC, .jitter_us = 5 * MSEC, .break_every = 40 };
+	struct sim_link l = { .latency_us = 3 * MSEC, .jitter_us = 5 * MSEC, .break_every = 150 };
 	sim_link(s, -1, -1, &l);
 	for (uint64_t until = sim_now(s) + 30 * SEC; gone < 6 && sim_now(s) < until && !sim_failed(s);) {
 		sim_run_for(s, MSEC);
