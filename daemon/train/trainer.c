@@ -281,6 +281,8 @@ static int build(struct trainer *t, struct err *e)
 		return -1;
 	t->counts = loss_counts(t->s->loss);
 	conf.budget_bytes = memory ? memory - loader : 0;
+	conf.buffers = state_buffers(t);
+	conf.seed = t->s->seed;
 	t->x = exec_new(&conf, &cb, t);
 	exec_bind(t->x, "w", t->state, t->w_bytes);
 	exec_bind(t->x, "opt", (char *)t->state + t->w_bytes, t->opt_bytes);
