@@ -7,6 +7,7 @@
 #include "common/mem.h"
 #include "train/spec_int.h"
 #include "train/strategy.h"
+#include "train/zoo.h"
 
 static int read_averaging(struct spec *s, const json_t *shared, struct err *e)
 {
@@ -129,7 +130,7 @@ struct spec *spec_of(const char *name, const json_t *shared, const json_t *local
 	s->shared = json_deep_copy(shared);
 	(void)json_object_del(s->shared, "name");
 	(void)json_object_del(s->shared, "local");
-	if (read_shared(s, e) < 0 || spec_read_local(&s->local, local, e) < 0) {
+	if (zoo_resolve(s->shared, e) < 0 || read_shared(s, e) < 0 || spec_read_local(&s->local, local, e) < 0) {
 		spec_free(s);
 		return NULL;
 	}

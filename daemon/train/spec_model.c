@@ -201,7 +201,7 @@ static int read_loss(struct spec *s, const json_t *shared, struct err *e)
 	return rc;
 }
 
-int spec_read_model(struct spec *s, const json_t *shared, struct err *e)
+int spec_read_layers(struct spec *s, const json_t *shared, struct err *e)
 {
 	const struct place top = { "" }, at = place_key(&top, "model");
 	const json_t *v = json_object_get(shared, "model");
@@ -219,7 +219,12 @@ int spec_read_model(struct spec *s, const json_t *shared, struct err *e)
 		if (read_layer(s, (int)i, json_array_get(v, i), &p, e) < 0)
 			return -1;
 	}
-	return read_loss(s, shared, e);
+	return 0;
+}
+
+int spec_read_model(struct spec *s, const json_t *shared, struct err *e)
+{
+	return spec_read_layers(s, shared, e) < 0 ? -1 : read_loss(s, shared, e);
 }
 
 struct model *spec_model(const struct spec *s, const struct layer_host *host, struct err *e)

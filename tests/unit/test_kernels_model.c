@@ -61,7 +61,7 @@ static void misfits_are_named(void **state)
 		"no attributes" } },
 		{ { 1, { 4 } }, { { "linear", NULL, { { "units", 1 } } } }, { "does not know 'units'",
 		"out bias in" } },
-		{ { 1, { 4 } }, { { "swish", NULL } }, { "'swish' is unknown", "conv2d", "tanh" } },
+		{ { 1, { 4 } }, { { "swish", NULL } }, { "'swish' is unknown", "conv2d", "gelu" } },
 		{ { 1, { 4 } }, { { "relu", "x" }, { "relu", "x" } }, { "'x' is layer 0's already" } },
 		{ { 1, { 4 } }, { { "relu", "" } }, { "1 to 63 letters" } },
 		{ { 1, { 4 } }, { { "relu", "a/b" } }, { "'a/b'", "letters" } },

@@ -1,0 +1,222 @@
+/* The model zoo: exact parameter and multiply-add counts (rows A06 and A07 of the systems), parameters and their errors,
+ * expressions, names that PyTorch users know. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "common/mem.h"
+#include "common/reply.h"
+#include "train/spec.h"
+#include "train/zoo.h"
+
+struct answer { struct reply reply; json_t *result; struct err e; };
+
+static void answered(struct reply *r, json_t *result, const struct err *e)
+{
+	struct answer *a = (struct answer *)r;
+
+	a->result = result;
+	if (e)
+		a->e = *e;
+}
+
+static struct answer show(const char *params)
+{
+	struct answer a = { .reply = { answered } };
+	json_t *p = json_loads(params, 0, NULL);
+
+	assert_non_null(p);
+	zoo_show(NULL, p, &a.reply);
+	json_decref(p);
+	return a;
+}
+
+static long long number(const struct answer *a, const char *key)
+{
+	return json_integer_value(json_object_get(a->result, key));
+}
+
+static void counts_are_those_of_the_papers(void **state)
+{
+	static const struct { const char *params; long long parameters, macs; } row[] = {
+		{ "{'model':'resnet18'}", 11689512, 1814073344 },
+		{ "{'model':'resnet18','with':{'classes':10,'pixels':32}}", 11181642, 37016576 },
+		{ "{'model':'resnet18','with':{'classes':10,'pixels':32,'stem':'cifar'}}", 11173962, 555422720 },
+		{ "{'model':'resnet34'}", 21797672, 3663761408 },
+		{ "{'model':'resnet50'}", 25557032, 4089184256 },
+		{ "{'model':'vgg16'}", 138357544, 15470264320 },
+		{ "{'model':'alexnet'}", 61100840, 714188480 },
+		{ "{'model':'lenet5'}", 61706, 416520 },
+		{ "{'model':'mlp'}", 784 * 512 + 512 + 512 * 512 + 512 + 5130, 784 * 512 + 512 * 512 + 5120 },
+		/* 12 L h^2 + 13 L h + (V + S) h + 2 h */
+		{ "{'model':'gpt2'}", 124439808, 0 },
+		{ "{'model':'gpt2','with':{'layers':24,'width':1024,'heads':16,'vocab':51200}}", 355788800, 0 },
+		{ "{'model':'gpt2','with':{'layers':72,'width':3072,'heads':24,'vocab':51200}}", 8317040640, 0 },
+		{ "{'model':'bert'}", 109514298, 0 },           /* BertForMaskedLM, without pooler */
+		{ "{'model':'bert','with':{'norm':'pre'}}", 109514298, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++) {
+		char text[200];
+		struct answer a;
+
+		for (size_t k = 0; (text[k] = row[i].params[k] == '\'' ? '"' : row[i].params[k]); k++)
+			;
+		a = show(text);
+		if (!a.result)
+			fail_msg("%s: %s", row[i].params, a.e.text);
+		if (number(&a, "parameters") != row[i].parameters || (row[i].macs && number(&a, "macs") != row[i].macs))
+			fail_msg("%s: %lld parameters and %lld multiply-adds", row[i].params, number(&a, "parameters"),
+				number(&a, "macs"));
+		json_decref(a.result);
+	}
+}
+
+/* GPT-2's multiply-adds: 12 h^2 per layer and position, T h twice for attention, V h for the output. */
+static void transformers_are_counted(void **state)
+{
+	struct answer a = show("{\"model\":\"gpt2\",\"with\":{\"context\":128}}");
+	long long t = 128, h = 768;
+
+	assert_int_equal(number(&a, "macs"), 12 * (t * 12 * h * h + 2 * t * t * h) + t * h * 50257);
+	json_decref(a.result);
+}
+
+static void show_tells_layers_and_bytes(void **state)
+{
+	struct answer a = show("{\"model\":\"resnet18\",\"batch\":4,\"with\":{\"stem\":\"cifar\",\"pixels\":32,\"classes\":10}}");
+	json_t *layers = json_object_get(a.result, "layers"), *l = json_array_get(layers, 0);
+	const char *text = json_string_value(json_object_get(a.result, "text"));
+
+	assert_string_equal(json_string_value(json_object_get(l, "name")), "conv1");
+	assert_int_equal(json_integer_value(json_object_get(l, "bytes")), 4 * 64 * 32 * 32 * 4);
+	assert_int_equal(json_integer_value(json_object_get(l, "parameters")), 3 * 64 * 9);
+	assert_non_null(strstr(text, "layer2.0.downsample.0"));
+	assert_non_null(strstr(text, "11173962 parameters"));
+	assert_true(number(&a, "saved_bytes") > number(&a, "work_evaluation_bytes"));
+	json_decref(a.result);
+	a = show("{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"linear\",\"out\":3},{\"type\":\"relu\"}]}}");
+	assert_int_equal(number(&a, "parameters"), 15);
+	json_decref(a.result);
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+	static const struct { const char *params, *words[3]; } row[] = {
+		{ "{\"model\":\"resnet81\"}", { "resnet81", "did you mean \"resnet18\"" } },
+		{ "{\"model\":\"quantum\"}", { "unknown model \"quantum\"", "known:", "gpt2" } },
+		{ "{\"model\":\"resnet18\",\"with\":{\"clases\":10}}", { "clases", "did you mean \"classes\"" } },
+		{ "{\"model\":\"resnet18\",\"with\":{\"stem\":\"oak\"}}", { "stem", "imagenet cifar" } },
+		{ "{\"model\":\"resnet18\",\"with\":{\"classes\":\"ten\"}}", { "classes", "an integer", "a string" } },
+		{ "{\"model\":\"resnet18\",\"with\":{\"classes\":0}}", { "out", "1" } },
+		{ "{\"model\":\"resnet18\",\"with\":{\"blocks\":[2,\"x\"]}}", { "blocks", "an array" } },
+		{ "{\"model\":\"resnet18\",\"with\":{\"pixels\":8000000}}", { "input" } },
+		{ "{\"model\":\"gpt2\",\"with\":{\"layers\":100000000}}", { "repetitions" } },
+		{ "{\"model\":\"gpt2\",\"with\":{\"layers\":200}}", { "more than 1024 layers" } },
+		{ "{\"model\":\"gpt2\",\"with\":{\"context\":2000}}", { "transformer.wpe", "more positions than max = 1024" } },
+		{ "{\"model\":\"gpt2\",\"with\":{\"heads\":7}}", { "heads = 7 must divide" } },
+		{ "{\"model\":\"gpt2\",\"batch\":0}", { "batch" } },
+		{ "{}", { "model list" } },
+		{ "{\"spec\":{\"input\":[4],\"model\":{\"layers\":3}}}", { "\"zoo\"" } },
+		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"add\",\"inputs\":[\"input\",\"b\"]}]}}", { "'b'", "before it" } },
+		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"add\",\"inputs\":[\"input\",7]}]}}",
+			{ "model[0].inputs[1]", "name of an earlier layer" } },
+		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"add\",\"inputs\":\"input\"}]}}", { "model[0].inputs", "array" } },
+		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"add\"}]}}", { "add reads 1 inputs", "2 to 8" } },
+		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"linear\",\"out\":2,\"share\":\"x\"}]}}", { "shares", "'x'" } },
+		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"relu\"},{\"type\":\"tanh\",\"inputs\":[\"input\"]}]}}",
+			{ "nobody reads", "'0' (relu)" } },
+	};
+
+	for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++) {
+		struct answer a = show(row[i].params);
+
+		if (a.result)
+			fail_msg("%s was accepted", row[i].params);
+		for (int k = 0; k < 3 && row[i].words[k]; k++)
+			if (!strstr(a.e.text, row[i].words[k]))
+				fail_msg("%s: '%s' does not say '%s'", row[i].params, a.e.text, row[i].words[k]);
+	}
+}
+
+static void expressions_are_computed(void **state)
+{
+	static const struct { const char *text; double want; } good[] = {
+		{ "1+2*3", 7 }, { "(1+2)*3", 9 }, { "2^3*n", 40 }, { "-n+1", -4 }, { "7%4", 3 }, { "n/2", 2.5 },
+		{ "n==5 && word=='cat'", 1 }, { "word!='cat' || !n", 0 }, { "n>4 ? 1 : 2", 1 }, { "n>=6 ? 1 : n<6 ? 3 : 4", 3 },
+		{ "list[1]+len(list)", 22 }, { "sqrt(2/(9*2))", 1.0 / 3 }, { " n <= 5 ", 1 },
+	};
+	static const char *const bad[] = { "", "1+", "(1", "x", "n[0", "list[9]", "1/0", "sqrt(0-1)", "'cat", "word+1", "1 2", "n?1",
+		"2^99", "sqrt(4", "1%0" };
+	json_t *vars = json_pack("{s:i,s:s,s:[i,i]}", "n", 5, "word", "cat", "list", 10, 20);
+	struct err e;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		json_t *v = zoo_value(good[i].text, vars, &e);
+
+		if (!v)
+			fail_msg("%s: %s", good[i].text, e.text);
+		if (fabs(json_number_value(v) - good[i].want) > 1e-15)
+			fail_msg("%s is %.17g", good[i].text, json_number_value(v));
+		json_decref(v);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		e.text[0] = 0;
+		if (zoo_value(bad[i], vars, &e))
+			fail_msg("'%s' was accepted", bad[i]);
+		assert_true(e.text[0]);
+	}
+	json_decref(vars);
+}
+
+/* What a spec holds is the layers: a name and its expansion are one run. */
+static void a_spec_may_name_a_model(void **state)
+{
+	static const char by_name[] = "{\"name\":\"a\",\"model\":{\"zoo\":\"mlp\",\"widths\":[8],\"inputs\":16,\"classes\":4},"
+		"\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},\"target_batch\":64,"
+		"\"data\":{\"name\":\"s\",\"kind\":\"synthetic\",\"count\":256}}";
+	static const char in_full[] = "{\"name\":\"a\",\"input\":[16],\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\","
+		"\"name\":\"fc1\",\"out\":8},{\"type\":\"relu\"},{\"type\":\"linear\",\"name\":\"fc2\",\"out\":4}],"
+		"\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},\"target_batch\":64,"
+		"\"data\":{\"name\":\"s\",\"kind\":\"synthetic\",\"count\":256}}";
+	struct err e = { 0 };
+	struct spec *a = spec_parse(by_name, strlen(by_name), &e), *b = spec_parse(in_full, strlen(in_full), &e);
+
+	if (!a || !b)
+		fail_msg("%s", e.text);
+	assert_memory_equal(a->digest, b->digest, sizeof(a->digest));
+	spec_free(a);
+	spec_free(b);
+}
+
+static void every_entry_is_listed(void **state)
+{
+	json_t *list = zoo_list(), *v;
+	size_t i;
+
+	assert_true(json_array_size(list) >= 9);
+	json_array_foreach(list, i, v) {
+		assert_non_null(json_string_value(json_object_get(v, "help")));
+		assert_non_null(json_string_value(json_object_get(v, "parameters")));
+	}
+	json_decref(list);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(counts_are_those_of_the_papers),
+		cmocka_unit_test(transformers_are_counted),
+		cmocka_unit_test(show_tells_layers_and_bytes),
+		cmocka_unit_test(what_is_wrong_is_named),
+		cmocka_unit_test(expressions_are_computed),
+		cmocka_unit_test(a_spec_may_name_a_model),
+		cmocka_unit_test(every_entry_is_listed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
