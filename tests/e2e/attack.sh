@@ -5,6 +5,8 @@
 keyless=yes
 attack=$(dirname "$HIVEMINDD")/../tests/attack/attack
 [ -x "$attack" ] || skip "tests/attack is not built"
+# What a sanitizer keeps of freed memory is not the daemon's.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=1:thread_local_quarantine_size_kb=64"
 daemon_start a
 listen=$(address a)
 host=${listen%:*} port=${listen##*:}
