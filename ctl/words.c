@@ -310,7 +310,7 @@ json_t *words_params(const json_t *cmd, const char *const *w, size_t n, struct e
 			char usage[512];
 
 			words_usage(cmd, usage, sizeof usage);
-			err_set(e, ERR_INVALID, "%s is missing (%.80s)\nusage: %.180s", text_of(p, "name"), text_of(p, "help"),
+			err_set(e, ERR_INVALID, "%s is missing (%.80s); usage: %.180s", text_of(p, "name"), text_of(p, "help"),
 				usage);
 			goto fail;
 		}

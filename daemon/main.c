@@ -4,13 +4,11 @@
  * 3 keys, 4 store, 5 transport and node, 6 control and sockets); loop_run runs; SIGTERM or `hivectl stop` drains the
  * node and stops the loop; app_down takes down in the other direction. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -22,12 +20,13 @@
 #include "control/control.h"
 #include "control/sock.h"
 #include "files.h"
+#include "files_state.h"
 #include "kernels/par.h"
 #include "key.h"
 #include "loop.h"
 #include "net/nano.h"
-#include "node_join.h"
 #include "node.h"
+#include "node_join.h"
 #include "options.h"
 #include "reach.h"
 #include "sd.h"
@@ -78,53 +77,6 @@ static void to_stderr(void *arg, const struct log_line *l)
 		fprintf(stderr, "<%d>%s\n", priority[l->level], l->text);
 	else
 		fprintf(stderr, "%s %-5s %s\n", text_print_time(l->wall_ms, at, sizeof at), log_level_name(l->level), l->text);
-}
-
-/* --- 1. the state folder belongs to one daemon */
-
-static int make_dirs(const char *path, struct err *e)
-{
-	char *p = xstrdup(path);
-	int rc = 0;
-
-	for (char *s = p + 1; rc == 0; s++) {
-		bool end = *s == '\0';
-
-		if (*s != '/' && !end)
-			continue;
-		*s = '\0';
-		if (mkdir(p, 0750) < 0 && errno != EEXIST)
-			rc = err_set(e, ERR_IO, "state folder %s: %s: %s", path, p, strerror(errno));
-		*s = end ? '\0' : '/';
-		if (end)
-			break;
-	}
-	free(p);
-	return rc;
-}
-
-static int take_lock(struct app *a, struct err *e)
-{
-	char *path = xasprintf("%s/lock", a->o.state_dir), text[32] = "";
-	ssize_t n;
-
-	a->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0640);
-	if (a->lock_fd < 0) {
-		err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
-	} else if (flock(a->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-		n = pread(a->lock_fd, text, sizeof text - 1, 0);
-		text[n > 0 ? strcspn(text, "\n") : 0] = '\0';
-		err_set(e, ERR_BUSY, "%s is in use by another hivemindd%s%s: stop that one, or give this one its own "
-			"--state-dir",
-			a->o.state_dir, *text ? ", process " : "", text);
-		close(a->lock_fd);
-		a->lock_fd = -1;
-	} else if (n = snprintf(text, sizeof text, "%ld\n", (long)getpid()), ftruncate(a->lock_fd, 0) < 0 ||
-		pwrite(a->lock_fd, text, (size_t)n, 0) != n) {
-		log_write(a->log, LOG_WARN_, "main", "%s: %s", path, strerror(errno));
-	}
-	free(path);
-	return a->lock_fd < 0 ? -1 : 0;
 }
 
 /* --- 2. the loop */
@@ -206,12 +158,22 @@ static int listen_conf(const struct conf *c, struct nano_conf *nc, struct err *e
 	return 0;
 }
 
+static void told(void *arg, enum log_level level, const char *code, const char *text)
+{
+	const struct app *a = arg;
+
+	log_write(a->log, level, "net", "%s: %s", code, text);
+	store_event(a->store, level, code, NULL, NULL, NULL, "%s", text);
+}
+
 static int up_nano(struct app *a, struct err *e)
 {
 	struct nano_conf nc;
 
 	if (listen_conf(a->o.conf, &nc, e) < 0)
 		return -1;
+	nc.told = told;
+	nc.told_arg = a;
 	a->nano = nano_new(a->loop, &nc, e);
 	return a->nano ? 0 : -1;
 }
@@ -383,7 +345,7 @@ static int app_up(struct app *a, struct err *e)
 	struct cmd_ctx cx = { .log = a->log, .conf = a->o.conf, .version = HIVEMIND_VERSION, .socket = a->o.socket,
 		.state_dir = a->o.state_dir, .stop = stop, .reload = reload, .main = a };
 
-	if (make_dirs(a->o.state_dir, e) < 0 || take_lock(a, e) < 0 || up_loop(a, e) < 0 || up_store(a, e) < 0)
+	if (files_state_take(a->o.state_dir, a->log, &a->lock_fd, e) < 0 || up_loop(a, e) < 0 || up_store(a, e) < 0)
 		return -1;
 	cx.env = a->env;
 	cx.store = a->store;
@@ -448,6 +410,8 @@ static int run(struct app *a)
 		log_write(a->log, LOG_INFO_, "main", "stopped");
 	} else {
 		log_write(a->log, LOG_ERROR_, "main", "not started: %s", e.text);
+		if (a->store)
+			store_event(a->store, LOG_ERROR_, "start.failed", NULL, NULL, NULL, "%s", e.text);
 	}
 	app_down(a);
 	return rc == 0 ? 0 : e.code == ERR_INVALID || e.code == ERR_AUTH ? EXIT_CONFIG : 1;

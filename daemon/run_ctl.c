@@ -346,7 +346,7 @@ static void join_found(void *arg, const struct record *rec, size_t n, const stru
 	if (s)
 		run_new(a->rs, s, &author, &run, a->reply);
 	else
-		reply_fail(a->reply, &e);
+		runs_refuse(a->rs, "join", a->what, a->reply, &e);
 	ask_free(a);
 }
 

@@ -76,6 +76,16 @@ json_t *runs_local(const json_t *of_spec, const json_t *params)
 	return out;
 }
 
+/* What an operator asked for and did not get is looked for later, too. */
+void runs_refuse(struct runs *rs, const char *what, const char *name, struct reply *reply, const struct err *e)
+{
+	log_write(rs->ctx.env->log, LOG_WARN_, "runs", "%s %s refused: %s", what, name ? name : "?", e->text);
+	if (rs->ctx.store)
+		store_event(rs->ctx.store, LOG_WARN_, "run.refused", NULL, NULL, NULL, "%s %s: %s", what, name ? name : "?",
+			e->text);
+	reply_fail(reply, e);
+}
+
 static struct spec *spec_from(const json_t *params, struct err *e)
 {
 	json_t *whole = json_deep_copy(json_object_get(params, "spec"));
@@ -109,7 +119,9 @@ void runs_start(struct runs *rs, const json_t *params, struct reply *reply)
 	else
 		s = spec_from(params, &e);
 	if (!s) {
-		reply_fail(reply, &e);
+		const json_t *name = json_object_get(params, "name");
+		runs_refuse(rs, "start", json_string_value(name ? name : json_object_get(json_object_get(params, "spec"), "name")),
+			reply, &e);
 		return;
 	}
 	list_each(it, &rs->list) {
@@ -118,7 +130,7 @@ void runs_start(struct runs *rs, const json_t *params, struct reply *reply)
 			err_set(&e, ERR_EXISTS,
 				"run %s is here already (%s); stop it first or give the new one another name with --name", r->name,
 					run_state_name(r));
-			reply_fail(reply, &e);
+			runs_refuse(rs, "start", s->name, reply, &e);
 			spec_free(s);
 			return;
 		}

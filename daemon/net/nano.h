@@ -28,6 +28,8 @@ struct nano_conf {
 	uint64_t sweep_us;                      /* 0 = 1 s */
 	uint64_t stranger_us;                   /* inbound connection without HELLO; 0 = 10 s */
 	uint32_t per_address_max, inbound_max;  /* 0 = 16, 1024 */
+	/* Connections that speak something else, at most one a minute; may be NULL. */
+	void (*told)(void *arg, enum log_level level, const char *code, const char *text); void *told_arg;
 };
 /* 127.0.0.1:auto, 0.0.0.0:4237, [::1]:auto; a name is refused (C20: nanomsg cannot bind one). */
 int nano_listen_parse(const char *text, struct nano_conf *ret, struct err *e);

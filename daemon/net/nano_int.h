@@ -28,7 +28,10 @@ struct nlink {
 	bool dirty;
 };
 
-struct box { struct nano *n; enum chan chan; int s; struct watch in; };  /* a bound socket */
+/* A bound socket; what the last sweep saw of it: connections that nanomsg accepted, packets, and how many connections came
+ * and went between two sweeps. */
+struct box { struct nano *n; enum chan chan; int s; struct watch in; uint64_t accepted, heard, tell_next_us;
+	int64_t unseen; };
 
 /* One inbound connection as the sweep sees it. */
 struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t since, received, sent; };

@@ -4,6 +4,8 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <linux/tcp.h>
+#include <nanomsg/nn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,6 +20,7 @@
 #define USER_TIMEOUT_MS 30000
 #define KNOWN_ADDRESS_MAX 256           /* connections from one address that has peers: many daemons behind one NAT */
 #define NOTES_MAX 4096
+#define TELL_US ((uint64_t)60 * 1000000)
 
 struct until { uint64_t at; };
 
@@ -221,6 +224,31 @@ static void check_links(struct nano *n, uint64_t now)
 	}
 }
 
+/* What does not speak nanomsg's protocol is dropped by nanomsg and never gets here; its counter tells that somebody dialled.
+ * A connection that lives longer than a sweep is seen; one that is not, in a second without any packet, was garbage. */
+static void count_unseen(struct nano *n, const uint64_t accepted[CHANS], uint64_t now)
+{
+	for (int c = 0; c < CHANS; c++) {
+		struct box *b = &n->box[c];
+		char text[200];
+
+		b->unseen += (int64_t)(accepted[c] - b->accepted);
+		for (size_t i = 0; i < n->ninbound; i++)
+			b->unseen -= n->inbound[i].chan == b->chan && n->inbound[i].since == now;
+		if (b->unseen > 0 && b->heard != n->stats.in[c])
+			b->unseen = 0;          /* peers come and go, too */
+		b->accepted = accepted[c];
+		b->heard = n->stats.in[c];
+		if (b->unseen <= 0 || !n->conf.told || now < b->tell_next_us)
+			continue;
+		snprintf(text, sizeof(text), "%lld connections to port %u came and went without a word of this protocol: does "
+			"something else dial this port?", (long long)b->unseen, n->at.port[c]);
+		n->conf.told(n->conf.told_arg, LOG_WARN_, "garbage", text);
+		b->unseen = 0;
+		b->tell_next_us = now + TELL_US;
+	}
+}
+
 void sweep_fire(struct timer *t)
 {
 	struct nano *n = container_of(t, struct nano, sweep);
@@ -229,8 +257,11 @@ void sweep_fire(struct timer *t)
 	size_t nold = n->ninbound;
 	DIR *d = opendir("/proc/self/fd");
 	struct dirent *x;
-	uint64_t fd;
+	uint64_t fd, accepted[CHANS] = {0};
 
+	for (int c = 0; c < CHANS; c++)         /* before the look around: who comes meanwhile is counted next time */
+		if (n->at.port[c])
+			accepted[c] = nn_get_statistic(n->box[c].s, NN_STAT_ACCEPTED_CONNECTIONS);
 	n->inbound = NULL;
 	n->ninbound = n->cap_inbound = 0;
 	while (d && (x = readdir(d)))
@@ -241,6 +272,7 @@ void sweep_fire(struct timer *t)
 	if (d)
 		closedir(d);
 	free(old);
+	count_unseen(n, accepted, now);
 	judge(n, now);
 	check_links(n, now);
 	door_prune(n);
