@@ -1,11 +1,16 @@
 /* 2-D convolution (torch.nn.Conv2d, square kernel): im2col and one matrix product per group. Small images go through
- * the product several at a time, so that it is wide enough; the team shares the batch. */
+ * the product several at a time, so that it is wide enough; the team shares the batch. 3x3 kernels of stride 1 go by
+ * Winograd's tiles (kernels/wino.h) where that is faster, or as the attribute says. */
 #include <math.h>
 #include <string.h>
 #include "kernels/gemm.h"
 #include "kernels/layer.h"
+#include "kernels/wino.h"
 
-enum { OUT, KERNEL, STRIDE, PADDING, BIAS, IN, DILATION, GROUPS, STD };
+enum { OUT, KERNEL, STRIDE, PADDING, BIAS, IN, DILATION, GROUPS, STD, WINOGRAD };
+
+#define TILES_CHANNELS 16       /* auto: with fewer, transforms cost more than products save */
+#define TILES_SIDE 4            /* auto: smaller maps waste most of a tile */
 
 #define WIDE 256        /* columns that a product should have */
 
@@ -57,6 +62,12 @@ static void geom_of(const struct layer *l, size_t batch, struct geom *ret)
 	spans(ret, ret->ih, ret->oh, ret->y);
 }
 
+static bool tileable(const struct layer *l)
+{
+	return l->attr[KERNEL] == 3 && l->attr[STRIDE] == 1 && l->attr[DILATION] == 1 && l->attr[GROUPS] == 1 &&
+		l->attr[PADDING] <= 2;
+}
+
 static int shape(struct layer *l, struct kerr *e)
 {
 	size_t k = (size_t)l->attr[KERNEL], pad = (size_t)l->attr[PADDING], s = (size_t)l->attr[STRIDE];
@@ -76,6 +87,12 @@ static int shape(struct layer *l, struct kerr *e)
 	if (l->in.d[1] + 2 * pad < reach || l->in.d[2] + 2 * pad < reach)
 		return kerr_set(e, "conv2d: kernel = %zu with dilation = %zu is larger than the input of shape %s with "
 			"padding = %zu", k, (size_t)l->attr[DILATION], shape_text(&l->in, text, sizeof text), pad);
+	if (l->attr[WINOGRAD] == 1 || l->attr[WINOGRAD] == 3)
+		return kerr_set(e, "conv2d: winograd = %d is no size of a tile: 2, 4, 0 (none) or -1 (what is fastest)",
+			(int)l->attr[WINOGRAD]);
+	if (l->attr[WINOGRAD] > 0 && !tileable(l))
+		return kerr_set(e, "conv2d: winograd = %d needs kernel = 3, stride, dilation and groups = 1, and padding of at "
+			"most 2", (int)l->attr[WINOGRAD]);
 	l->out = (struct shape){ 3, { out, (l->in.d[1] + 2 * pad - reach) / s + 1,
 		(l->in.d[2] + 2 * pad - reach) / s + 1 } };
 	layer_param_add(l, "weight", 4, (size_t[]){ out, l->in.d[0] / groups, k, k });
@@ -203,10 +220,36 @@ static struct scratch scratch_of(const struct layer *l, const struct geom *g, bo
 	return s;
 }
 
+/* Is this layer computed by tiles? The choice does not depend on the batch: neither does the order of sums. */
+static bool by_tiles(const struct layer *l, size_t batch, struct wino *ret)
+{
+	int m = (int)l->attr[WINOGRAD];
+
+	*ret = (struct wino){ batch, l->in.d[0], l->out.d[0], l->in.d[1], l->in.d[2], (int)l->attr[PADDING],
+		m < 0 ? 4 : m };
+	if (m == 0 || !tileable(l))
+		return false;
+	return m > 0 || (ret->ic >= TILES_CHANNELS && ret->oc >= TILES_CHANNELS && l->out.d[1] >= TILES_SIDE &&
+		l->out.d[2] >= TILES_SIDE);
+}
+
+/* Without a blas results are the same on every CPU: then tiles use no fused multiply-adds either. */
+static struct par tiles_par(const struct par *par)
+{
+	struct par p = *par;
+
+	if (!par->blas)
+		p.cpu = CPU_PLAIN;
+	return p;
+}
+
 static size_t work(const struct layer *l, size_t batch, int parts, bool backward)
 {
 	struct geom g;
+	struct wino w;
 
+	if (by_tiles(l, batch, &w))
+		return wino_work(&w, parts, backward);
 	geom_of(l, batch, &g);
 	return scratch_of(l, &g, backward).bytes * (size_t)parts;
 }
@@ -251,7 +294,15 @@ static void forward_part(void *arg, int part, int parts)
 static void forward(const struct par *par, const struct layer_call *c)
 {
 	struct job j = { .c = c, .one = par_serial(par->cpu, par->blas) };
+	struct wino w;
 
+	if (by_tiles(c->l, c->batch, &w)) {
+		struct par p = tiles_par(par);
+
+		wino_forward(&p, &w, c->x, c->param, c->l->nparams > 1 ? c->param + c->l->param[1].offset : NULL, c->y,
+			c->work);
+		return;
+	}
 	geom_of(c->l, c->batch, &j.g);
 	j.s = scratch_of(c->l, &j.g, false);
 	par_run(par, forward_part, &j);
@@ -324,12 +375,41 @@ static void backward_part(void *arg, int part, int parts)
 	}
 }
 
+static void bias_part(void *arg, int part, int parts)
+{
+	const struct layer_call *c = arg;
+	const struct layer *l = c->l;
+	size_t plane = l->out.d[1] * l->out.d[2], lo, hi;
+
+	par_slice(l->out.d[0], 1, part, parts, &lo, &hi);
+	for (size_t o = lo; o < hi; o++)
+		for (size_t b = 0; b < c->batch; b++)
+			c->dparam[l->param[1].offset + o] += row_sum(c->dy + (b * l->out.d[0] + o) * plane, plane);
+}
+
+static void backward_tiles(const struct par *par, const struct layer_call *c, const struct wino *w)
+{
+	struct par p = tiles_par(par);
+
+	if (c->dparam)
+		wino_backward_weights(&p, w, c->x, c->dy, c->dparam, c->work);
+	if (c->dparam && c->l->nparams > 1)
+		par_run(&p, bias_part, (void *)c);
+	if (c->dx)
+		wino_backward_data(&p, w, c->dy, c->param, c->dx, c->work);
+}
+
 static void backward(const struct par *par, const struct layer_call *c)
 {
 	struct job j = { .c = c, .one = par_serial(par->cpu, par->blas) };
+	struct wino w;
 
 	if (!c->dparam && !c->dx)
 		return;
+	if (by_tiles(c->l, c->batch, &w)) {
+		backward_tiles(par, c, &w);
+		return;
+	}
 	geom_of(c->l, c->batch, &j.g);
 	j.s = scratch_of(c->l, &j.g, true);
 	par_run(par, backward_part, &j);
@@ -348,7 +428,7 @@ static uint64_t macs(const struct layer *l)
 
 const struct layer_ops layer_conv2d = {
 	.name = "conv2d", .help = "2-D convolution with a square kernel",
-	.nattrs = 9,
+	.nattrs = 10,
 	.attr = {
 		[OUT] = { "out", NAN, 1, 65536, true, "output channels" },
 		[KERNEL] = { "kernel", NAN, 1, KERNEL_MAX, true, "side of the kernel" },
@@ -359,6 +439,7 @@ const struct layer_ops layer_conv2d = {
 		[DILATION] = { "dilation", 1, 1, 255, true, "distance of the kernel's elements" },
 		[GROUPS] = { "groups", 1, 1, 65536, true, "parts of the channels that do not see each other" },
 		[STD] = { "std", 0, 0, 1e3, false, "deviation of normal initial weights (bias 0); 0: PyTorch's uniform ones" },
+		[WINOGRAD] = { "winograd", -1, -1, 4, true, "tiles of a 3x3 convolution: 2, 4, 0 none, -1 what is fastest" },
 	},
 	.needs_x = true, .shape = shape, .init = init, .forward = forward, .backward = backward, .macs = macs,
 	.work = work,

@@ -43,6 +43,8 @@ static const struct grad_case cases[] = {
 	{ "add", { 1, { 5 } }, .text = "linear out=5 :a; tanh; add <1,input" },
 	{ "conv2d", { 3, { 4, 6, 5 } }, .text = "conv2d out=6 kernel=3 dilation=2 groups=2 padding=2" },
 	{ "conv2d", { 3, { 3, 7, 7 } }, .text = "conv2d out=3 kernel=2 dilation=3 groups=3 stride=2 bias=0" },
+	{ "conv2d", { 3, { 2, 5, 6 } }, .text = "conv2d out=3 kernel=3 padding=1 winograd=4;"
+		"conv2d out=2 kernel=3 winograd=2" },
 	{ "conv2d", { 3, { 2, 17, 17 } }, .text = "conv2d out=4 kernel=3 groups=2 dilation=4" },
 	{ "linear", { 2, { 2, 5 } }, .text = "linear out=4 transposed=1" },
 	{ "concat", { 3, { 2, 3, 3 } }, .text = "conv2d out=1 kernel=1 :a; conv2d out=3 kernel=1 :b <input;"
