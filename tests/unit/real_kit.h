@@ -166,7 +166,7 @@ static inline void close_real(struct real *r)
 static inline void run_to(struct real *r, uint64_t epoch)
 {
 	r->goal = epoch;
-	if (!loop_run_until(r->loop, reached, r, 60000000) || r->broken)
+	if (!loop_run_until(r->loop, reached, r, 240000000) || r->broken)
 		fail_msg("stands at epoch %llu of %llu", (unsigned long long)r->applied, (unsigned long long)epoch);
 }
 
