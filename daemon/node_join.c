@@ -1,4 +1,4 @@
-/* Joining through the addresses of the configuration: each on its way through name resolution, then in the DHT's hands. */
+/* Joining through the addresses of the configuration: each on its way through name resolution, then the DHT's. */
 #include "node_join.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #define BACKOFF_MIN_US 100000
 #define BACKOFF_MAX_US 30000000
 
-struct joining { struct resolving r; struct joins *js /* NULL: closed */; struct timer again; uint64_t backoff_us, next_us;
-	bool resolved, open; char text[300]; };
+struct joining { struct resolving r; struct joins *js /* NULL: closed */; struct timer again;
+	uint64_t backoff_us, next_us; bool resolved, open; char text[300]; };
 struct joins { struct env *env; struct dht *dht; struct joining **v; size_t n; join_event_fn *event; void *arg; };
 
 static void resolve(struct joining *j)
@@ -24,9 +24,8 @@ static void resolve_again(struct timer *t)
 	resolve(container_of(t, struct joining, again));
 }
 
-static void tell(const struct joins *js, enum log_level level, const char *code, const struct id *peer, const char *fmt, ...)
-	__attribute__((format(printf, 5, 6)));
-static void tell(const struct joins *js, enum log_level level, const char *code, const struct id *peer, const char *fmt, ...)
+static void __attribute__((format(printf, 5, 6))) tell(const struct joins *js, enum log_level level, const char *code,
+	const struct id *peer, const char *fmt, ...)
 {
 	char text[600];
 	va_list ap;
@@ -51,7 +50,8 @@ static void resolved(struct resolving *r)
 		return;
 	}
 	if (!j->backoff_us)
-		tell(js, LOG_WARN_, "join.unresolved", NULL, "join %s: not yet, it is tried for ever: %s", j->text, r->error.text);
+		tell(js, LOG_WARN_, "join.unresolved", NULL, "join %s: not yet, it is tried for ever: %s", j->text,
+			r->error.text);
 	j->backoff_us = j->backoff_us ? j->backoff_us * 2 : BACKOFF_MIN_US;
 	if (j->backoff_us > BACKOFF_MAX_US)
 		j->backoff_us = BACKOFF_MAX_US;
@@ -59,8 +59,8 @@ static void resolved(struct resolving *r)
 	env_timer(js->env, &j->again, j->next_us);
 }
 
-/* News from the DHT: one line when an address cannot be reached, one when it can. Names that mean the same address share
- * its fate. */
+/* News from the DHT: one line when an address cannot be reached, one when it can. Names that mean the same address
+ * share its fate. */
 static void address_changed(void *arg, const struct endpoint *at, const struct dht_address *now)
 {
 	struct joins *js = arg;
@@ -71,7 +71,8 @@ static void address_changed(void *arg, const struct endpoint *at, const struct d
 		if (now->joined)
 			tell(js, LOG_INFO_, "join.joined", &now->id, "joined through %s", j->text);
 		else
-			tell(js, LOG_WARN_, "join.unreachable", NULL, "join %s: not yet, it is tried for ever: %s", j->text, now->error);
+			tell(js, LOG_WARN_, "join.unreachable", NULL, "join %s: not yet, it is tried for ever: %s", j->text,
+				now->error);
 	}
 }
 
@@ -118,8 +119,8 @@ static void add(struct joins *js, const char *name)
 	resolve(j);
 }
 
-struct joins *joins_new(struct env *env, struct dht *d, const char *const *name, size_t n, join_event_fn *event, void *arg,
-	struct err *e)
+struct joins *joins_new(struct env *env, struct dht *d, const char *const *name, size_t n, join_event_fn *event,
+	void *arg, struct err *e)
 {
 	if (check(name, n, e))
 		return NULL;

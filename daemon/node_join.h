@@ -1,5 +1,5 @@
-/* The addresses of the configuration: names are resolved, for ever, then the DHT dials them, for ever. Each has a state of
- * its own, which `hivectl status` shows; that one cannot be reached, and that it can be again, are events. */
+/* The addresses of the configuration: names are resolved, for ever, then the DHT dials them, for ever. Each has a state
+ * of its own, which `hivectl status` shows; that one cannot be reached, and that it can be again, are events. */
 #ifndef DAEMON_NODE_JOIN_H
 #define DAEMON_NODE_JOIN_H
 #include "common/conf.h"
@@ -8,8 +8,8 @@
 struct joins;
 typedef void join_event_fn(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text);
 /* name: "host:port", borrowed during the call. NULL: one of them is no address (e says which). */
-struct joins *joins_new(struct env *env, struct dht *d, const char *const *name, size_t n, join_event_fn *event, void *arg,
-	struct err *e);
+struct joins *joins_new(struct env *env, struct dht *d, const char *const *name, size_t n, join_event_fn *event,
+	void *arg, struct err *e);
 /* The same mistakes, found before anything is made. */
 int joins_check(const struct conf *c, struct err *e);
 void joins_free(struct joins *js);              /* NULL is fine */

@@ -120,8 +120,9 @@ void runs_start(struct runs *rs, const json_t *params, struct reply *reply)
 		s = spec_from(params, &e);
 	if (!s) {
 		const json_t *name = json_object_get(params, "name");
-		runs_refuse(rs, "start", json_string_value(name ? name : json_object_get(json_object_get(params, "spec"), "name")),
-			reply, &e);
+		if (!name)
+			name = json_object_get(json_object_get(params, "spec"), "name");
+		runs_refuse(rs, "start", json_string_value(name), reply, &e);
 		return;
 	}
 	list_each(it, &rs->list) {

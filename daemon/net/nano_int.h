@@ -28,8 +28,8 @@ struct nlink {
 	bool dirty;
 };
 
-/* A bound socket; what the last sweep saw of it: connections that nanomsg accepted, packets, and how many connections came
- * and went between two sweeps. */
+/* A bound socket; what the last sweep saw of it: connections that nanomsg accepted, packets, and how many
+ * connections came and went between two sweeps. */
 struct box { struct nano *n; enum chan chan; int s; struct watch in; uint64_t accepted, heard, tell_next_us;
 	int64_t unseen; };
 

@@ -224,8 +224,9 @@ static void check_links(struct nano *n, uint64_t now)
 	}
 }
 
-/* What does not speak nanomsg's protocol is dropped by nanomsg and never gets here; its counter tells that somebody dialled.
- * A connection that lives longer than a sweep is seen; one that is not, in a second without any packet, was garbage. */
+/* What does not speak nanomsg's protocol is dropped by nanomsg and never gets here; its counter tells that somebody
+ * dialled. A connection that lives longer than a sweep is seen; one that is not, in a second without any packet, was
+ * garbage. */
 static void count_unseen(struct nano *n, const uint64_t accepted[CHANS], uint64_t now)
 {
 	for (int c = 0; c < CHANS; c++) {
