@@ -14,12 +14,15 @@
 
 enum data_part { DATA_TRAIN, DATA_VALIDATION, DATA_PARTS };
 
+struct sample;
 struct data_source {                            /* what ops->open fills in; embedded first in the kind's own struct */
 	const struct data_ops *ops;             /* set by data_open */
 	uint64_t count[DATA_PARTS];             /* samples in the files; validation 0: no files of its own */
-	struct shape shape;                     /* one sample */
+	struct shape shape;                     /* one sample; nd 0: images of different sizes */
+	bool bytes;                             /* values are whole numbers 0..255 */
 	enum target target;
 	uint64_t classes;                       /* TARGET_CLASS: labels are 0..classes-1 */
+	size_t labels;                          /* TARGET_CLASS: of one sample; 0: one */
 	struct shape y;                         /* TARGET_REAL: one target */
 	uint8_t digest[32];                     /* manifest (C8): files in order, each name, bytes, first and last 4 KiB */
 };
@@ -28,8 +31,13 @@ struct data_ops {
 	const char *name, *help;
 	/* Blocking (data lane). spec: shapes that are asked for. NULL and e. */
 	struct data_source *(*open)(struct files *f, const char *path, const struct spec *s, struct err *e);
-	/* n samples by index: x is n * shape, y int32_t[n] or real[n][y]. Called by several workers at once. */
+	/* One of the two, called by several workers at once. read: n samples by index: x is n * shape, y int32_t[n] or
+	 * real[n][y]. */
 	int (*read)(struct data_source *d, enum data_part part, const uint64_t *index, size_t n, real *x, void *y,
+		struct err *e);
+	/* image: one sample into s, as bytes, with s->p in one of its rooms. ERR_CORRUPT: this sample is broken, it is
+	 * skipped, counted and named. */
+	int (*image)(struct data_source *d, enum data_part part, uint64_t index, struct sample *s, int32_t *ret_label,
 		struct err *e);
 	void (*close)(struct data_source *d);
 };
@@ -39,7 +47,7 @@ const char *data_names(char *out, size_t cap);
 
 struct data;
 /* Opens what the spec names at path, checks shapes, labels, split and (if the spec has one) the manifest digest.
- * Blocking: call it in a job of the data lane, or from a test. The files are not used after it returns. */
+ * Blocking: call it in a job of the data lane, or from a test. f is used until data_free. */
 struct data *data_open(struct files *f, const char *path, const struct spec *s, struct err *e);
 void data_free(struct data *d);                         /* NULL is fine; no job may be reading */
 uint64_t data_count(const struct data *d, enum data_part part);        /* after the split */
@@ -51,6 +59,8 @@ uint64_t data_index(const struct data *d, uint64_t position);          /* index 
 /* The samples at n training positions (or, DATA_VALIDATION, the position-th of the held-out ones), prepared. */
 int data_read(struct data *d, enum data_part part, const uint64_t *position, size_t n, real *x, void *y,
 	struct err *e);
+/* Samples of the files that could not be read so far; *ret_latest is the error of one of the latest (0: untouched). */
+uint64_t data_broken(struct data *d, struct err *ret_latest);
 
 /* --- prefetching: prepared training batches, in order of position, made on lane "data" */
 struct batch {

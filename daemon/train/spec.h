@@ -20,7 +20,9 @@
  *     "averaging": {"local_updates":false, "average_optimizer":false, "group_max":64, "minority_wait":3},
  *     "data": {"name":"digits", "kind":"idx", "digest":"64 hex digits (filled in by the author's daemon)",
  *              "count":4096,                           synthetic data only: samples
- *              "steps":[{"type":"normalize","mean":4.9,"std":6.0}, {"type":"shift","pixels":1}, {"type":"flip"}]},
+ *              "broken_max":100,                       samples that may be unreadable before the run fails
+ *              "steps":[{"type":"resize","size":256}, {"type":"crop","size":[224,224],"padding":0}, {"type":"flip"},
+ *                       {"type":"shift","pixels":1}, {"type":"normalize","mean":[124,116,104],"std":58}]},
  *     "validation": {"split":0.1, "every":5},          share of the data held out (absent or 0: the data set's own
  *                                                      validation files, if any); every n epochs, 0: only at the end
  *     "seed": 1,                                       parameters, order, augmentation
@@ -47,11 +49,11 @@
 #define SPEC_LAYERS_MAX 1024
 #define SPEC_ADMINS_MAX 16
 
-enum step_kind { STEP_NORMALIZE, STEP_SHIFT, STEP_FLIP };
-/* One step of preparation. normalize: x = (x - mean) / std on raw values (IDX bytes are 0..255). shift: each image
- * moves by up to `pixels` in both directions, zeros (the raw value 0) move in. flip: left and right with chance 1/2.
- * shift and flip augment: training only, chosen by (seed, position). */
-struct spec_step { enum step_kind kind; double mean, std; unsigned pixels; };
+#define STEP_CHANNELS 4
+/* One step of preparation (train/step/): which, and its numbers. */
+struct step_ops;
+struct spec_step { const struct step_ops *ops; double mean[STEP_CHANNELS], std[STEP_CHANNELS];
+	uint32_t channels, pixels, h, w; };
 
 struct spec_local {
 	char data[512];                         /* "" = the data's name */
@@ -86,6 +88,7 @@ struct spec {
 	double validation_split; uint64_t validation_every;
 	uint64_t seed;
 	uint64_t stop_epochs, stop_samples;     /* 0 = none */
+	uint64_t broken_max;
 	double stop_accuracy;                   /* 0 = none */
 	uint32_t nonfinite_max, redundancy;
 	size_t nadmins; struct id admin[SPEC_ADMINS_MAX];

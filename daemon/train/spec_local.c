@@ -3,49 +3,30 @@
 #include <string.h>
 #include "train/data.h"
 #include "train/spec_int.h"
+#include "train/step.h"
 
 static int read_step(struct spec_step *st, const json_t *o, const struct place *at, struct err *e)
 {
-	static const char *const of_normalize[] = { "type", "mean", "std", NULL };
-	static const char *const of_shift[] = { "type", "pixels", NULL };
-	static const char *const of_flip[] = { "type", NULL };
+	const struct place p = place_key(at, "type");
 	const char *type;
-	struct place p;
-	uint32_t pixels = 1;
+	char names[200];
 
 	if (read_object(o, at, e) < 0)
 		return -1;
-	p = place_key(at, "type");
 	type = json_string_value(json_object_get(o, "type"));
 	if (!type)
 		return place_err(&p, e, "must be the name of a step, and is %s", json_kind(json_object_get(o, "type")));
-	if (!strcmp(type, "normalize")) {
-		int missing = !json_object_get(o, "mean") || !json_object_get(o, "std");
-
-		st->kind = STEP_NORMALIZE;
-		if (missing)
-			return place_err(at, e, "normalize needs \"mean\" and \"std\" of the raw values");
-		return read_known(o, at, of_normalize, e) < 0 || read_real(o, at, "mean", -1e30, 1e30, &st->mean, e) < 0 ||
-			read_real(o, at, "std", 1e-30, 1e30, &st->std, e) < 0 ? -1 : 0;
-	}
-	if (!strcmp(type, "shift")) {
-		st->kind = STEP_SHIFT;
-		if (read_known(o, at, of_shift, e) < 0 || read_u32(o, at, "pixels", 1, 1024, &pixels, e) < 0)
-			return -1;
-		st->pixels = pixels;
-		return 0;
-	}
-	if (!strcmp(type, "flip")) {
-		st->kind = STEP_FLIP;
-		return read_known(o, at, of_flip, e);
-	}
-	return place_unknown(&p, "step", type, "normalize shift flip", e);
+	st->ops = step_find(type);
+	if (!st->ops)
+		return place_unknown(&p, "step", type, step_names(names, sizeof(names)), e);
+	return st->ops->read(st, o, at, e);
 }
 
 static int read_steps(struct spec *s, const json_t *data, const struct place *data_at, struct err *e)
 {
 	const struct place at = place_key(data_at, "steps");
 	const json_t *v = json_object_get(data, "steps");
+	bool real_now = false;
 
 	if (!v)
 		return 0;
@@ -56,7 +37,10 @@ static int read_steps(struct spec *s, const json_t *data, const struct place *da
 
 		if (read_step(&s->step[s->nsteps++], json_array_get(v, i), &p, e) < 0)
 			return -1;
-		if (s->step[i].kind != STEP_NORMALIZE && s->input.nd < 2)
+		real_now |= !strcmp(s->step[i].ops->name, "normalize");
+		if (s->step[i].ops->bytes && real_now)
+			return place_err(&p, e, "must stand before normalize: it works on bytes");
+		if (s->step[i].ops->image && s->input.nd < 2)
 			return place_err(&p, e, "works on images, and the input has one dimension");
 	}
 	return 0;
@@ -94,7 +78,7 @@ static int read_digest(struct spec *s, const json_t *o, const struct place *at, 
 
 int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
 {
-	static const char *const known[] = { "name", "kind", "digest", "count", "steps", NULL };
+	static const char *const known[] = { "name", "kind", "digest", "count", "steps", "broken_max", NULL };
 	const struct place top = { "" }, at = place_key(&top, "data"), nm = place_key(&at, "name");
 	const struct place kd = place_key(&at, "kind");
 	const json_t *o = json_object_get(shared, "data");
@@ -112,6 +96,9 @@ int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
 	if (!data_find(s->data_kind))
 		return place_unknown(&kd, "kind of data", s->data_kind, data_names(names, sizeof(names)), e);
 	s->data_count = 4096;
+	s->broken_max = 100;
+	if (read_u64(o, &at, "broken_max", 0, 1ull << 40, &s->broken_max, e) < 0)
+		return -1;
 	if (read_u64(o, &at, "count", 1, 1ull << 40, &s->data_count, e) < 0)
 		return -1;
 	if (json_object_get(o, "count") && strcmp(s->data_kind, "synthetic"))

@@ -216,6 +216,7 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 		return NULL;
 	}
 	shape_of(&x->images[DATA_TRAIN].head, &x->d.shape);
+	x->d.bytes = x->images[DATA_TRAIN].head.type == IDX_U8;
 	sha256_init(&h);
 	for (int part = 0; part < DATA_PARTS && x->images[part].p; part++) {
 		add_manifest(&h, &x->images[part]);

@@ -1,2 +1,5 @@
 DATA(idx)
+DATA(cifar10)
+DATA(folder)
+DATA(tar)
 DATA(synthetic)

@@ -1,0 +1,193 @@
+/* Images by class: the list, the classes, the manifest, and one image decoded. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/hash.h"
+#include "common/mem.h"
+#include "common/text.h"
+#include "train/data/images.h"
+
+#define MANIFEST_PIECE 4096
+
+static const char *const held_out[] = { "test", "val", "validation", NULL };
+
+int images_add(struct images *x, const char *path, uint64_t at, uint64_t bytes, struct err *e)
+{
+	const char *base = strrchr(path, '/');
+
+	if (!base || base == path || base[1] == '.' || !image_name(path))
+		return 0;
+	if (bytes > (uint64_t)IMAGE_FILE_MAX)
+		return err_set(e, ERR_LIMIT, "%.150s: %llu bytes; an image file has at most %lld", path, (unsigned long long)bytes,
+			(long long)IMAGE_FILE_MAX);
+	if (x->n == x->cap) {
+		x->cap = x->cap ? 2 * x->cap : 1024;
+		x->all = xrealloc(x->all, x->cap * sizeof(*x->all));
+	}
+	x->all[x->n++] = (struct image_file){ .path = xstrdup(path), .at = at, .bytes = bytes };
+	return 0;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(((const struct image_file *)a)->path, ((const struct image_file *)b)->path);
+}
+
+/* The folder that holds the classes: "train/" and such, or nothing. */
+static bool under(const char *path, const char *top)
+{
+	size_t n = strlen(top);
+
+	return !strncmp(path, top, n) && path[n] == '/' && strchr(path + n + 1, '/');
+}
+
+/* "train/cat/1.jpg" -> "cat/", 4 */
+static const char *class_of(const char *path, bool parts, size_t *ret_n)
+{
+	const char *c = parts ? strchr(path, '/') + 1 : path;
+
+	*ret_n = (size_t)(strchr(c, '/') - c);
+	return c;
+}
+
+static bool of_part(const char *path, bool parts, int part)
+{
+	if (!parts)
+		return part == DATA_TRAIN;
+	if (part == DATA_TRAIN)
+		return under(path, "train");
+	for (int i = 0; held_out[i]; i++)
+		if (under(path, held_out[i]))
+			return true;
+	return false;
+}
+
+/* The files are sorted, so each class of a part is one run of them. Held-out classes must be among those of training. */
+static int number(struct images *x, bool parts, struct err *e)
+{
+	const char **name = NULL, *before = NULL;
+	size_t *len = NULL, n = 0, blen = 0;
+	int rc = 0;
+
+	for (int part = 0; part < DATA_PARTS && !rc; part++) {
+		struct image_file *f = x->file[part];
+
+		before = NULL;
+		for (uint64_t i = 0, k = 0; i < x->d.count[part] && !rc; i++) {
+			size_t clen;
+			const char *c = class_of(f[i].path, parts, &clen);
+			bool same = before && clen == blen && !memcmp(c, before, clen);
+
+			before = c;
+			blen = clen;
+			if (part == DATA_TRAIN && !same) {
+				name = xrealloc(name, (n + 1) * sizeof(*name));
+				len = xrealloc(len, (n + 1) * sizeof(*len));
+				name[n] = c;
+				len[n++] = clen;
+			}
+			for (k = same ? k : 0; part != DATA_TRAIN && k < n && (len[k] != clen || memcmp(name[k], c, clen)); k++)
+				;
+			if (part != DATA_TRAIN && k == n)
+				rc = err_set(e, ERR_INVALID, "%.200s: its class is not among those of training", f[i].path);
+			f[i].label = part == DATA_TRAIN ? (int32_t)n - 1 : (int32_t)k;
+		}
+	}
+	x->d.classes = n;
+	free(name);
+	free(len);
+	return rc;
+}
+
+static void share_out(struct images *x, bool parts)
+{
+	for (int part = 0; part < DATA_PARTS; part++) {
+		uint64_t n = 0;
+
+		for (size_t i = 0; i < x->n; i++)
+			n += of_part(x->all[i].path, parts, part);
+		x->file[part] = xcalloc(n ? n : 1, sizeof(*x->file[part]));
+		for (size_t i = 0; i < x->n; i++)
+			if (of_part(x->all[i].path, parts, part))
+				x->file[part][x->d.count[part]++] = x->all[i];
+	}
+}
+
+/* C8: files in order, each name, size, and its first and last bytes. */
+static int manifest(struct images *x, struct err *e)
+{
+	uint8_t p[MANIFEST_PIECE], size[8];
+	struct sha256 h;
+	int rc = 0;
+
+	sha256_init(&h);
+	for (int part = 0; part < DATA_PARTS && !rc; part++)
+		for (uint64_t i = 0; i < x->d.count[part] && !rc; i++) {
+			const struct image_file *f = &x->file[part][i];
+			size_t piece = f->bytes < sizeof(p) ? (size_t)f->bytes : sizeof(p);
+
+			for (int k = 0; k < 8; k++)
+				size[k] = (uint8_t)(f->bytes >> (8 * k));
+			sha256_add(&h, f->path, strlen(f->path) + 1);
+			sha256_add(&h, size, sizeof(size));
+			rc = x->fetch(x, f, 0, piece, p, e);
+			if (rc)
+				break;
+			sha256_add(&h, p, piece);
+			if (f->bytes > piece)
+				rc = x->fetch(x, f, f->bytes - piece, piece, p, e);
+			sha256_add(&h, p, piece);
+		}
+	sha256_end(&h, x->d.digest);
+	return rc;
+}
+
+int images_ready(struct images *x, const char *path, const struct spec *s, struct err *e)
+{
+	bool parts = false;
+
+	if (s->input.nd != 3 || (s->input.d[0] != 1 && s->input.d[0] != 3))
+		return err_set(e, ERR_MISMATCH, "data %s: images want an input of [1 or 3, height, width]", s->data_name);
+	x->channels = s->input.d[0];
+	if (x->n)
+		qsort(x->all, x->n, sizeof(*x->all), by_path);
+	for (size_t i = 1; i < x->n; i++)
+		if (!strcmp(x->all[i - 1].path, x->all[i].path))
+			return err_set(e, ERR_CORRUPT, "%.200s is there twice", x->all[i].path);
+	for (size_t i = 0; i < x->n && !parts; i++)
+		parts = under(x->all[i].path, "train");
+	share_out(x, parts);
+	if (!x->d.count[DATA_TRAIN])
+		return err_set(e, ERR_NOT_FOUND, "%.200s: no images; CLASS/*.jpg or train/CLASS/*.jpg (or .png) is looked for", path);
+	x->d.target = TARGET_CLASS;
+	x->d.bytes = true;
+	return number(x, parts, e) < 0 || manifest(x, e) < 0 ? -1 : 0;
+}
+
+int images_read(struct data_source *d, enum data_part part, uint64_t index, struct sample *s, int32_t *ret_label,
+	struct err *e)
+{
+	struct images *x = (struct images *)d;
+	const struct image_file *f = &x->file[part][index];
+	uint8_t *p = xmalloc(f->bytes ? (size_t)f->bytes : 1);
+	char shown[160];
+	int rc = x->fetch(x, f, 0, (size_t)f->bytes, p, e);
+
+	if (!rc && image_decode(p, (size_t)f->bytes, x->channels, s, e) < 0) {
+		(void)snprintf(shown, sizeof(shown), "%.150s", f->path);
+		text_clean(shown);
+		rc = err_wrap(e, "%s", shown);
+	}
+	free(p);
+	*ret_label = f->label;
+	return rc;
+}
+
+void images_free(struct images *x)
+{
+	for (size_t i = 0; i < x->n; i++)
+		free(x->all[i].path);
+	free(x->all);
+	for (int part = 0; part < DATA_PARTS; part++)
+		free(x->file[part]);
+}

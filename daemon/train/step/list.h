@@ -1,0 +1,5 @@
+STEP(normalize)
+STEP(shift)
+STEP(flip)
+STEP(crop)
+STEP(resize)

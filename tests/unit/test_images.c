@@ -1,0 +1,562 @@
+/* Images: decoding and resizing to Pillow's bytes, steps, folders and tar archives of classes, CIFAR-10's binary files,
+ * broken files that are skipped, counted and named. */
+#include "data_kit.h"
+#include <zlib.h>
+#include "images_golden.h"
+#include "train/data/decode.h"
+#include "train/data/tar_parse.h"
+#include "train/step.h"
+
+#define W 37
+#define H 23
+
+static void decode(struct sample *s, const uint8_t *p, size_t n, size_t channels)
+{
+	uint8_t *exact = malloc(n ? n : 1);             /* ASan sees a read past the end */
+	struct err e;
+
+	memset(s, 0, sizeof(*s));
+	memcpy(exact, p, n);
+	if (image_decode(exact, n, channels, s, &e) < 0)
+		fail_msg("%s", e.text);
+	free(exact);
+	assert_true(s->bytes && s->c == channels && s->h == H && s->w == W);
+}
+
+static void test_decode(void **state)
+{
+	struct sample s, grey;
+	unsigned far = 0;
+
+	decode(&s, file_jpeg, sizeof(file_jpeg), 3);
+	for (size_t i = 0; i < sizeof(planes_jpeg); i++)        /* Pillow brings another libjpeg-turbo along */
+		far += ((const uint8_t *)s.p)[i] != planes_jpeg[i];
+	assert_int_equal(far, 0);
+	sample_free(&s);
+	decode(&s, file_png_palette, sizeof(file_png_palette), 3);
+	assert_memory_equal(s.p, planes_png_palette, sizeof(planes_png_palette));
+	sample_free(&s);
+	decode(&s, file_png, sizeof(file_png), 3);
+	decode(&grey, file_png_alpha, sizeof(file_png_alpha), 3);
+	assert_memory_equal(s.p, grey.p, sample_count(&s));     /* it is opaque */
+	sample_free(&grey);
+	decode(&grey, file_jpeg_grey, sizeof(file_jpeg_grey), 3);
+	assert_memory_equal(grey.p, (uint8_t *)grey.p + H * W, H * W);
+	sample_free(&grey);
+	decode(&grey, file_png, sizeof(file_png), 1);
+	for (size_t i = 0; i < H * W; i++) {
+		const uint8_t *p = s.p;
+		double want = 0.299 * p[i] + 0.587 * p[H * W + i] + 0.114 * p[2 * H * W + i];
+
+		assert_true(((uint8_t *)grey.p)[i] >= want - 2 && ((uint8_t *)grey.p)[i] <= want + 2);
+	}
+	sample_free(&grey);
+	decode(&grey, file_jpeg_progressive, sizeof(file_jpeg_progressive), 1);
+	sample_free(&grey);
+	sample_free(&s);
+}
+
+/* Cut anywhere it is an error, and so it is with most flipped bits; never a crash or a read outside. */
+static void damage(const uint8_t *p, size_t n)
+{
+	struct err e;
+
+	for (size_t k = 0; k < n; k += k < 64 ? 1 : 7) {
+		struct sample s = { .room = { NULL } };
+		uint8_t *cut = malloc(k ? k : 1);
+
+		memcpy(cut, p, k);
+		if (!image_decode(cut, k, 3, &s, &e))
+			assert_true(k + 20 > n);                /* but for the end marker and PNG's last chunk */
+		else
+			assert_int_equal(e.code, ERR_CORRUPT);
+		free(cut);
+		sample_free(&s);
+	}
+	for (size_t k = 0; k < n; k++) {
+		struct sample s = { .room = { NULL } };
+		uint8_t *bent = malloc(n);
+
+		memcpy(bent, p, n);
+		bent[k] ^= (uint8_t)(1 << k % 8);
+		if (image_decode(bent, n, 3, &s, &e) < 0)
+			assert_true(e.code == ERR_CORRUPT && e.text[0]);
+		free(bent);
+		sample_free(&s);
+	}
+}
+
+static void test_damage(void **state)
+{
+	damage(file_jpeg, sizeof(file_jpeg));
+	damage(file_jpeg_progressive, sizeof(file_jpeg_progressive));
+	damage(file_png, sizeof(file_png));
+}
+
+/* A header that promises 65 500 x 65 500 pixels is refused before anything is allocated. */
+static void test_bomb(void **state)
+{
+	uint8_t *p = malloc(sizeof(file_jpeg));
+	struct sample s = { .room = { NULL } };
+	struct err e;
+
+	memcpy(p, file_jpeg, sizeof(file_jpeg));
+	for (size_t i = 0; i + 9 < sizeof(file_jpeg); i++)
+		if (p[i] == 0xff && p[i + 1] == 0xc0) {
+			memset(p + i + 5, 0xff, 4);
+			p[i + 5] = p[i + 7] = 0xfe;
+			break;
+		}
+	assert_int_equal(image_decode(p, sizeof(file_jpeg), 3, &s, &e), -1);
+	assert_err(e, ERR_CORRUPT, "an image of 65279x65279");
+	assert_null(s.room[0]);
+	free(p);
+}
+
+static struct spec_step step_of(const char *json)
+{
+	const struct place at = { "s" };
+	json_t *o = json_loads(json, 0, NULL);
+	struct spec_step st = { .ops = step_find(json_string_value(json_object_get(o, "type"))) };
+	struct err e;
+
+	assert_non_null(st.ops);
+	if (st.ops->read(&st, o, &at, &e) < 0)
+		fail_msg("%s", e.text);
+	json_decref(o);
+	return st;
+}
+
+static void resize(const char *size, size_t h, size_t w, const uint8_t *want, size_t n)
+{
+	char json[100];
+	struct spec_step st;
+	struct sample s;
+	struct err e;
+
+	(void)snprintf(json, sizeof(json), "{\"type\":\"resize\",\"size\":%s}", size);
+	st = step_of(json);
+	decode(&s, file_png, sizeof(file_png), 3);
+	assert_int_equal(st.ops->run(&st, &s, 0, true, &e), 0);
+	assert_int_equal(s.h, h);
+	assert_int_equal(s.w, w);
+	if (want) {
+		assert_int_equal(n, sample_count(&s));
+		assert_memory_equal(s.p, want, n);
+	}
+	sample_free(&s);
+}
+
+static void test_resize(void **state)
+{
+	resize("[8,8]", 8, 8, resized_8_8, sizeof(resized_8_8));
+	resize("[31,50]", 31, 50, resized_31_50, sizeof(resized_31_50));
+	resize("[5,37]", 5, 37, resized_5_37, sizeof(resized_5_37));
+	resize("[60,20]", 60, 20, resized_60_20, sizeof(resized_60_20));
+	resize("[1,1]", 1, 1, resized_1_1, sizeof(resized_1_1));
+	resize("12", 12, 19, NULL, 0);                  /* the shorter side; 12 * 37 / 23 = 19.3 */
+}
+
+/* A crop is a piece of the padded image, each place occurs, and bytes and reals are cropped alike. */
+static void test_crop(void **state)
+{
+	struct spec_step st = step_of("{\"type\":\"crop\",\"size\":[4,6],\"padding\":2}");
+	bool seen[3 + 4][3 + 4] = { { false } };
+	struct err e;
+
+	for (uint64_t key = 0; key < 2000; key++) {
+		struct sample s = { .c = 2, .h = 6, .w = 8, .bytes = true }, r;
+		long y = -1, x = 0;
+
+		s.p = sample_room(&s, 96);
+		for (int i = 0; i < 96; i++)
+			((uint8_t *)s.p)[i] = (uint8_t)(100 + i);
+		r = s;
+		memset(r.room, 0, sizeof(r.room));
+		memset(r.cap, 0, sizeof(r.cap));
+		sample_reals(&r);
+		r.zero[0] = r.zero[1] = -7;
+		assert_int_equal(st.ops->run(&st, &s, key, true, &e), 0);
+		assert_int_equal(st.ops->run(&st, &r, key, true, &e), 0);
+		assert_true(s.h == 4 && s.w == 6 && s.c == 2);
+		for (int i = 0; i < 48; i++) {
+			uint8_t v = ((uint8_t *)s.p)[i];
+			int c = i / 24, at = v ? v - 100 - c * 48 : 0;
+
+			assert_true(((real *)r.p)[i] == (v ? (real)v : -7));
+			if (v && y < 0) {
+				y = at / 8 - i % 24 / 6 + 2;
+				x = at % 8 - i % 6 + 2;
+			}
+			if (v)
+				assert_true(at / 8 - i % 24 / 6 + 2 == y && at % 8 - i % 6 + 2 == x);
+		}
+		assert_true(y >= 0 && y <= 6 && x >= 0 && x <= 6);
+		seen[y][x] = true;
+		sample_free(&s);
+		sample_free(&r);
+	}
+	for (int i = 0; i < 49; i++)
+		assert_true(seen[i / 7][i % 7]);
+}
+
+static void test_middle(void **state)
+{
+	struct spec_step st = step_of("{\"type\":\"crop\",\"size\":2,\"padding\":9}"), big = step_of("{\"type\":\"crop\",\"size\":9}");
+	struct sample s = { .c = 1, .h = 5, .w = 6, .bytes = true };
+	struct err e;
+
+	s.p = sample_room(&s, 30);
+	for (int i = 0; i < 30; i++)
+		((uint8_t *)s.p)[i] = (uint8_t)i;
+	assert_int_equal(big.ops->run(&big, &s, 0, false, &e), -1);
+	assert_err(e, ERR_MISMATCH, "crop: an image of 5x6 has no piece of 9x9; resize it first");
+	assert_int_equal(st.ops->run(&st, &s, 1, false, &e), 0);
+	/* round((5 - 2) / 2) = 2 (halves to even), (6 - 2) / 2 = 2 */
+	assert_memory_equal(s.p, ((uint8_t[]){ 14, 15, 20, 21 }), 4);
+	sample_free(&s);
+}
+
+#define MODEL3 "\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\"," \
+	"\"target_batch\":8,\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},\"seed\":5"
+
+static struct spec *images_spec(const char *kind, const char *steps, const char *more)
+{
+	char json[2000];
+	struct spec *s;
+	struct err e;
+
+	(void)snprintf(json, sizeof(json), "{\"name\":\"a\",\"input\":[3,8,8]," MODEL3 ",\"data\":{\"name\":\"d\",\"kind\":\"%s\","
+		"\"steps\":[%s]%s}}", kind, steps, more);
+	s = spec_parse(json, strlen(json), &e);
+	if (!s)
+		fail_msg("%s", e.text);
+	return s;
+}
+
+static void folder(struct world *w, const char *path)
+{
+	struct err e;
+	char full[200];
+
+	(void)snprintf(full, sizeof(full), "d/%s", path);
+	assert_int_equal(w->env->files->mkdir(w->env->files, full, 0755, &e), 0);
+}
+
+#define RESIZE "{\"type\":\"resize\",\"size\":[8,8]}"
+#define STEPS "{\"type\":\"resize\",\"size\":10},{\"type\":\"crop\",\"size\":8},{\"type\":\"flip\"}," \
+	"{\"type\":\"normalize\",\"mean\":[120,121,122],\"std\":[50,60,70]}"
+
+static void test_folder(void **state)
+{
+	struct world w;
+	struct spec *s = images_spec("folder", RESIZE, "");
+	struct data *d;
+	struct err e;
+	real x[3 * 64];
+	int32_t y;
+
+	world_open(&w);
+	assert_null(data_open(w.env->files, "d", s, &e));
+	assert_err(e, ERR_NOT_FOUND, "d: no images; CLASS/*.jpg or train/CLASS/*.jpg (or .png) is looked for");
+	folder(&w, "train");
+	folder(&w, "train/cat");
+	folder(&w, "train/ant");
+	folder(&w, "test");
+	folder(&w, "test/cat");
+	put(&w, "train/cat/1.png", file_png, sizeof(file_png));
+	put(&w, "train/cat/notes.txt", "x", 1);
+	put(&w, "train/cat/.hidden.png", "x", 1);
+	put(&w, "train/ant/2.jpg", file_jpeg, sizeof(file_jpeg));
+	put(&w, "train/README", "x", 1);
+	put(&w, "test/cat/3.png", file_png, sizeof(file_png));
+	d = opened(&w, s);
+	assert_int_equal(data_count(d, DATA_TRAIN), 2);
+	assert_int_equal(data_count(d, DATA_VALIDATION), 1);
+	assert_int_equal(data_source(d)->classes, 2);
+	assert_int_equal(data_read(d, DATA_VALIDATION, (uint64_t[]){ 0 }, 1, x, &y, &e), 0);
+	assert_int_equal(y, 1);                         /* ant, cat */
+	for (int i = 0; i < 192; i++)
+		assert_true(x[i] == (real)resized_8_8[i]);
+	data_free(d);
+	folder(&w, "test/dog");
+	put(&w, "test/dog/3.png", file_png, sizeof(file_png));
+	assert_null(data_open(w.env->files, "d", s, &e));
+	assert_err(e, ERR_INVALID, "test/dog/3.png: its class is not among those of training");
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+/* Broken files: the next one takes their place on every peer; more than data.broken_max is an error that names one. */
+static void test_broken(void **state)
+{
+	struct world w;
+	struct spec *s = images_spec("folder", RESIZE, ",\"broken_max\":2");
+	uint64_t position[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+	real x[8 * 192], again[8 * 192];
+	int32_t y[8];
+	struct data *d;
+	struct err e = { 0 };
+
+	world_open(&w);
+	folder(&w, "cat");
+	for (int i = 0; i < 8; i++) {
+		char name[32];
+
+		(void)snprintf(name, sizeof(name), "cat/%d.jpg", i);
+		put(&w, name, file_jpeg, i == 3 || i == 4 ? 300 : sizeof(file_jpeg));
+	}
+	d = opened(&w, s);
+	assert_int_equal(data_broken(d, &e), 0);
+	assert_int_equal(data_read(d, DATA_TRAIN, position, 8, x, y, &e), 0);
+	assert_int_equal(data_read(d, DATA_TRAIN, position, 8, again, y, &e), 0);
+	assert_memory_equal(x, again, sizeof(x));
+	assert_int_equal(data_broken(d, &e), 2);
+	assert_err(e, ERR_CORRUPT, ".jpg: damaged JPEG: ");
+	put(&w, "cat/6.jpg", "nonsense", sizeof(file_jpeg) < 8 ? 0 : 8);
+	assert_int_equal(data_read(d, DATA_TRAIN, position, 8, x, y, &e), -1);
+	assert_err(e, ERR_CORRUPT, "3 broken samples, and data.broken_max is 2: cat/6.jpg");
+	data_free(d);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+/* --- tar */
+
+struct archive { uint8_t p[200000]; size_t n; };
+
+static void tar_block(struct archive *a, const char *name, char type, const void *p, size_t n)
+{
+	uint8_t *h = a->p + a->n;
+	unsigned sum = 0;
+
+	memset(h, 0, 512);
+	(void)snprintf((char *)h, 100, "%s", name);
+	(void)snprintf((char *)h + 124, 12, "%011o", (unsigned)(n & 0xffffff));
+	memset(h + 148, ' ', 8);
+	h[156] = (uint8_t)type;
+	memcpy(h + 257, "ustar\00000", 8);
+	for (int i = 0; i < 512; i++)
+		sum += h[i];
+	(void)snprintf((char *)h + 148, 8, "%06o", sum & 0777777);
+	memcpy(h + 512, p, n);
+	memset(h + 512 + n, 0, (512 - n % 512) % 512);
+	a->n += 512 + (n + 511) / 512 * 512;
+}
+
+static void archive(struct archive *a)
+{
+	static const char pax[] = "26 path=train/cat/pax.png\n";
+	char name[200] = "train/ant/";
+
+	memset(a, 0, sizeof(*a));
+	tar_block(a, "./train/", '5', "", 0);
+	tar_block(a, "./train/cat/1.png", '0', file_png, sizeof(file_png));
+	tar_block(a, "README", '0', "hello", 5);
+	memset(name + 10, 'x', 150);
+	memcpy(name + 160, ".jpg", 5);
+	tar_block(a, "././@LongLink", 'L', name, strlen(name) + 1);
+	tar_block(a, "cut off", '0', file_jpeg, sizeof(file_jpeg));
+	tar_block(a, "PaxHeaders/x", 'x', pax, strlen(pax));
+	tar_block(a, "y", '0', file_png, sizeof(file_png));
+	tar_block(a, "test/cat/3.png", '0', file_png, sizeof(file_png));
+	a->n += 1024;
+}
+
+static void check_tar(struct world *w, const char *path, struct spec *s, uint8_t digest[32])
+{
+	real x[192];
+	int32_t y;
+	struct err e;
+	struct data *d = data_open(w->env->files, path, s, &e);
+
+	if (!d)
+		fail_msg("%s", e.text);
+	assert_int_equal(data_count(d, DATA_TRAIN), 3);
+	assert_int_equal(data_count(d, DATA_VALIDATION), 1);
+	assert_int_equal(data_source(d)->classes, 2);
+	assert_int_equal(data_read(d, DATA_VALIDATION, (uint64_t[]){ 0 }, 1, x, &y, &e), 0);
+	assert_int_equal(y, 1);
+	for (int i = 0; i < 192; i++)
+		assert_true(x[i] == (real)resized_8_8[i]);
+	memcpy(digest, data_digest(d), 32);
+	data_free(d);
+}
+
+static void test_tar(void **state)
+{
+	struct world w;
+	struct archive *a = malloc(sizeof(*a));
+	struct spec *s = images_spec("tar", RESIZE, "");
+	uint8_t *zipped = malloc(sizeof(a->p)), one[32], two[32];
+	z_stream z = { 0 };
+	struct err e;
+
+	world_open(&w);
+	archive(a);
+	put(&w, "a.tar", a->p, a->n);
+	check_tar(&w, "d/a.tar", s, one);
+	assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+	z.next_in = a->p;
+	z.avail_in = (uInt)a->n;
+	z.next_out = zipped;
+	z.avail_out = sizeof(a->p);
+	assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+	put(&w, "a.tar.gz", zipped, z.total_out);
+	check_tar(&w, "d/a.tar.gz", s, two);
+	assert_memory_equal(one, two, 32);              /* compressed or not, it is the same data set */
+	put(&w, "b.tar.gz", zipped, z.total_out - 9);
+	assert_null(data_open(w.env->files, "d/b.tar.gz", s, &e));
+	assert_true(strstr(e.text, "d/b.tar.gz") != NULL);
+	(void)deflateEnd(&z);
+	free(zipped);
+	free(a);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+static int from_memory(void *arg, void *to, size_t n, uint64_t at, struct err *e)
+{
+	memcpy(to, ((struct archive *)arg)->p + at, n);
+	return 0;
+}
+
+static int count(void *arg, const char *path, uint64_t at, uint64_t bytes, struct err *e)
+{
+	(*(int *)arg)++;
+	return 0;
+}
+
+static void tar_says(struct archive *a, const char *text)
+{
+	struct tar_input in = { .bytes = a->n, .pread = from_memory, .arg = a };
+	int n = 0;
+	struct err e = { 0 };
+
+	assert_int_equal(tar_walk(&in, count, &n, &e), -1);
+	assert_err(e, ERR_CORRUPT, text);
+}
+
+static void test_tar_damage(void **state)
+{
+	struct archive *a = malloc(sizeof(*a)), *b = malloc(sizeof(*b));
+
+	archive(a);
+	*b = *a;
+	b->n = 512 + 512 + 100;
+	tar_says(b, "tar header at byte 512: truncated");
+	b->n = 100;
+	tar_says(b, "no tar archive");
+	*b = *a;
+	b->p[600] ^= 1;
+	tar_says(b, "tar header at byte 512: its checksum is wrong");
+	b->n = 0;
+	tar_block(b, "a", '1', "", 0);
+	tar_says(b, "--hard-dereference");
+	b->n = 0;
+	tar_block(b, "a", 'S', "", 0);
+	tar_says(b, "sparse");
+	b->n = 0;
+	tar_block(b, "a", 'x', "99 path=q\n", 10);
+	tar_says(b, "damaged pax record");
+	b->n = 0;
+	tar_block(b, "a", 'x', "19 GNU.sparse.x=12\n", 19);
+	tar_says(b, "a sparse file");
+	free(a);
+	free(b);
+}
+
+/* --- CIFAR-10 */
+
+static void test_cifar(void **state)
+{
+	struct world w;
+	struct spec *s;
+	struct data *d;
+	uint8_t *p = calloc(4, 3073);
+	static real x[3072];
+	int32_t y;
+	char json[1000];
+	struct err e;
+
+	(void)snprintf(json, sizeof(json), "{\"name\":\"a\",\"input\":[3,32,32],\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\","
+		"\"out\":10}],\"loss\":\"cross_entropy\",\"target_batch\":8,\"optimizer\":{\"name\":\"sgd\"},"
+		"\"data\":{\"name\":\"d\",\"kind\":\"cifar10\"}}");
+	s = spec_parse(json, strlen(json), &e);
+	assert_non_null(s);
+	world_open(&w);
+	assert_null(data_open(w.env->files, "d", s, &e));
+	assert_err(e, ERR_NOT_FOUND, "d: no data_batch_1.bin");
+	for (int i = 0; i < 4; i++) {
+		p[i * 3073] = (uint8_t)i;
+		memset(p + i * 3073 + 1, 10 * i, 3072);
+	}
+	put(&w, "data_batch_1.bin", p, 2 * 3073);
+	put(&w, "data_batch_2.bin", p + 2 * 3073, 3073);
+	put(&w, "test_batch.bin", p + 3 * 3073, 3073);
+	d = opened(&w, s);
+	assert_int_equal(data_count(d, DATA_TRAIN), 3);
+	for (uint64_t i = 0; i < 3; i++) {
+		assert_int_equal(data_read(d, DATA_TRAIN, &i, 1, x, &y, &e), 0);
+		assert_int_equal(y, data_index(d, i));
+		assert_true(x[0] == (real)(10 * y) && x[3071] == (real)(10 * y));
+	}
+	data_free(d);
+	put(&w, "data_batch_2.bin", p, 3072);
+	assert_null(data_open(w.env->files, "d", s, &e));
+	assert_err(e, ERR_CORRUPT, "d/data_batch_2.bin: 3072 bytes; CIFAR-10 has records of 3073");
+	p[0] = 10;
+	put(&w, "data_batch_2.bin", p, 3073);
+	assert_null(data_open(w.env->files, "d", s, &e));
+	assert_err(e, ERR_CORRUPT, "label 10 of record 0");
+	free(p);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+/* A09: batches are bitwise equal however they are cut and whoever reads them. */
+static void test_any_cut(void **state)
+{
+	struct world w;
+	struct archive *a = malloc(sizeof(*a));
+	struct spec *s = images_spec("tar", STEPS, "");
+	uint64_t position[12];
+	real x[12 * 192], z[12 * 192];
+	int32_t y[12], v[12];
+	struct data *d;
+	struct err e;
+	unsigned differ = 0;
+
+	world_open(&w);
+	archive(a);
+	put(&w, "a.tar", a->p, a->n);
+	d = data_open(w.env->files, "d/a.tar", s, &e);
+	assert_non_null(d);
+	for (uint64_t i = 0; i < 12; i++)
+		position[i] = i;
+	assert_int_equal(data_read(d, DATA_TRAIN, position, 12, x, y, &e), 0);
+	for (int i = 11; i >= 0; i--)
+		assert_int_equal(data_read(d, DATA_TRAIN, position + i, 1, z + i * 192, v + i, &e), 0);
+	assert_memory_equal(x, z, sizeof(x));
+	assert_memory_equal(y, v, sizeof(y));
+	for (int i = 0; i < 12; i++)
+		for (int k = 0; k < i; k++)
+			differ += data_index(d, position[i]) == data_index(d, position[k]) && memcmp(x + i * 192, x + k * 192, 192 * 4);
+	assert_true(differ > 0);                        /* it is augmentation after all */
+	data_free(d);
+	free(a);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_decode), cmocka_unit_test(test_damage), cmocka_unit_test(test_bomb),
+		cmocka_unit_test(test_resize), cmocka_unit_test(test_crop), cmocka_unit_test(test_middle),
+		cmocka_unit_test(test_folder), cmocka_unit_test(test_broken), cmocka_unit_test(test_tar),
+		cmocka_unit_test(test_tar_damage), cmocka_unit_test(test_cifar), cmocka_unit_test(test_any_cut),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
