@@ -28,6 +28,7 @@ struct kit {
 	double last_loss;
 	unsigned events;
 	char *log; size_t log_len;
+	const struct trainer_cb *also; void *also_arg;  /* told what comes, too; may be NULL */
 };
 
 static inline void kit_progress(void *arg, const struct trainer_progress *p)
@@ -37,6 +38,8 @@ static inline void kit_progress(void *arg, const struct trainer_progress *p)
 	assert_int_equal(ranges_count(p->claimed), p->samples);
 	k->progress++;
 	k->last_loss = p->loss;
+	if (k->also)
+		k->also->progress(k->also_arg, p);
 	if (k->alone && p->samples >= k->begin_at)
 		env_after(k->env, &k->answer, 0);
 }
@@ -50,6 +53,8 @@ static inline void kit_contribute(void *arg, uint64_t epoch, const real *x, uint
 	k->x = x;
 	k->contributed = samples;
 	k->contributed_epoch = epoch + 1;
+	if (k->also)
+		k->also->contribute(k->also_arg, epoch, x, samples, claimed);
 	if (k->alone)
 		env_after(k->env, &k->answer, 0);
 }
@@ -79,6 +84,8 @@ static inline void kit_applied(void *arg, const struct trainer_applied *a)
 	k->applied = a->epoch;
 	memcpy(k->digest[a->epoch % KIT_EPOCHS], a->digest, TRAINER_DIGEST);
 	k->samples[a->epoch % KIT_EPOCHS] = a->samples;
+	if (k->also)
+		k->also->applied(k->also_arg, a);
 	if (a->epoch == k->stop_at)
 		trainer_pause(k->t);
 }
@@ -108,6 +115,8 @@ static inline void kit_log(void *arg, const char *line, size_t len)
 {
 	struct kit *k = arg;
 
+	if (k->also)
+		k->also->log(k->also_arg, line, len);
 	k->log = realloc(k->log, k->log_len + len + 2);
 	memcpy(k->log + k->log_len, line, len);
 	memcpy(k->log + k->log_len + len, "\n", 2);
