@@ -77,7 +77,7 @@ static int make_plan(void *arg, const struct plan_results *results, uint64_t fir
 	v.begun = t->in_begin || !list_empty(&t->commits);
 	v.granted = loader_left(t->loader) > 0;
 	v.target_batch = t->hold_at;
-	if (t->broken || copies_start(t) || (!v.begun && (!t->started || t->paused))) {
+	if (t->broken || t->quiet || t->lent || copies_start(t) || (!v.begun && (!t->started || t->paused))) {
 		plan_init(ret, t->strategy->name, 0, 1, &t->c.self);
 		return 0;
 	}
@@ -398,7 +398,7 @@ void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
 void trainer_start(struct trainer *t)
 {
 	t->started = true;
-	t->paused = false;
+	t->paused = t->lent = false;
 	exec_wake(t->x);
 }
 
@@ -416,14 +416,23 @@ static void now_quiet(void *arg)
 	struct trainer *t = arg;
 	void (*done)(void *a) = t->quiet;
 
+	if (!done || t->copies_running)         /* the last copy comes back here */
+		return;
 	exec_reset(t->x);
 	round_drop(t);
 	trainer_reset_epoch(t);
 	t->round_prog = false;
-	if (!list_empty(&t->copies))
+	t->quiet = NULL;
+	t->lent = true;                         /* copies that were asked for wait until it is loaded */
+	done(t->quiet_arg);
+}
+
+void trainer_copied(struct trainer *t)
+{
+	if (t->quiet)
+		exec_on_quiet(t->x, now_quiet, t);
+	else
 		exec_wake(t->x);
-	if (done)
-		done(t->quiet_arg);
 }
 
 void trainer_quiet(struct trainer *t, void (*done)(void *arg), void *arg)

@@ -75,7 +75,8 @@ struct trainer {
 	/* copies */
 	struct list copies; uint32_t copies_running;
 	struct valid v;
-	void (*quiet)(void *arg); void *quiet_arg;
+	void (*quiet)(void *arg); void *quiet_arg;     /* quiet: asked for, and not yet so */
+	bool lent;                              /* the state is somebody else's, from quiet to loaded or start */
 	uint32_t parts;                         /* still alive after trainer_free */
 	void (*gone)(void *arg); void *gone_arg;
 	struct check *check;
@@ -89,6 +90,7 @@ void trainer_event(struct trainer *t, enum log_level level, const char *code, co
 	__attribute__((format(printf, 4, 5)));
 void trainer_later(struct trainer *t);          /* calls trainer_now from the loop */
 void trainer_part_gone(void *arg);
+void trainer_copied(struct trainer *t);         /* no copy of the state is running any more */
 void trainer_line(struct trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 uint64_t trainer_generation(const struct trainer *t);
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first);

@@ -58,7 +58,7 @@ static void commit_free(struct commit *c)
 void trainer_reset_epoch(struct trainer *t)
 {
 	t->samples = t->batches = 0;
-	t->loss_sum = 0;
+	t->loss_sum = t->unit = 0;
 	t->skipped = 0;
 	t->hold_at = t->s->target_batch;
 	ranges_clear(&t->claimed);
@@ -197,11 +197,13 @@ void trainer_failed(struct trainer *t, uint64_t epoch)
 {
 	if (!t->in_begin)
 		return;
-	t->in_begin = false;
+	t->in_begin = t->contribute_again = false;
 	t->hold_at = t->samples + 1 > t->s->target_batch ? t->samples + 1 : t->s->target_batch;
 	trainer_line(t, "\"ev\":\"failed\",\"epoch\":%llu", (unsigned long long)epoch);
-	if (t->round_prog && !t->applying && list_empty(&t->commits))
+	if (t->round_prog && !t->applying && list_empty(&t->commits)) {
+		t->sum_wait = NULL;             /* a commit that comes before the interrupt must not end this SUM */
 		exec_interrupt(t->x);
+	}
 }
 
 /* A strategy without a swarm commits by itself. */

@@ -146,7 +146,10 @@ int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct
 	if (live && spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e) < 0)
 		return -1;
 	t->epoch = epoch;
+	t->lent = false;
 	trainer_reset_epoch(t);
+	if (!list_empty(&t->copies))
+		exec_wake(t->x);
 	return 0;
 }
 
@@ -207,7 +210,7 @@ static void copy_done(struct job *j)
 	if (t->dying)
 		trainer_part_gone(t);
 	else if (!t->copies_running)
-		exec_wake(t->x);
+		trainer_copied(t);
 }
 
 static bool copy_launch(struct trainer *t, struct copying *c)

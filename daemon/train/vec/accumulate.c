@@ -1,6 +1,7 @@
 /* "g batch loss -> acc+ unit": adds the mean gradient of a micro-batch to the sum of the epoch, in units of the first
  * micro-batch: equal micro-batches add up without a rounding of their own, and one alone keeps its bits (row C02). A
- * micro-batch whose loss is not finite adds nothing. unit: samples of the unit. */
+ * micro-batch whose loss is not finite adds nothing. unit: samples of the unit. A sum whose unit is 0 is nothing yet,
+ * whatever lies in its memory: a round that this peer had nothing for, and that failed, leaves such a one. */
 #include <math.h>
 #include "kernels/vec.h"
 #include "train/data.h"
@@ -10,13 +11,14 @@ static int run(struct vec_call *c)
 {
 	const real *g = vec_real(&c->in[0]);
 	struct vec_arg *acc = &c->out[0];
-	double n = (double)c->in[1].batch->n, unit = acc->blank ? n : c->env.unit, factor = n / unit;
+	bool blank = acc->blank || !(c->env.unit > 0);
+	double n = (double)c->in[1].batch->n, unit = blank ? n : c->env.unit, factor = n / unit;
 	bool bad = !isfinite(*vec_scalar(&c->in[2]));
 	size_t len = vec_len(acc);
 
-	if (acc->blank && bad)
+	if (blank && bad)
 		vec_fill(c->par, len, 0, vec_real(acc));
-	else if (acc->blank)
+	else if (blank)
 		vec_copy(c->par, len, g, vec_real(acc));
 	else if (!bad)
 		vec_axpy(c->par, len, factor, g, vec_real(acc));
