@@ -103,7 +103,7 @@ static void vec_env(void *arg, struct vec_env *ret)
 	ret->clip_norm = c ? c->clip_norm : t->clip_norm;
 	memcpy(ret->state, t->used, sizeof(t->used));
 	ret->counts = t->counts;
-	ret->unit = t->unit;
+	ret->unit = t->samples ? t->unit : 0;   /* nothing counts yet, whatever a stopped round has left */
 	ret->samples = t->samples;
 }
 

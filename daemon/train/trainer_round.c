@@ -58,7 +58,7 @@ static void commit_free(struct commit *c)
 void trainer_reset_epoch(struct trainer *t)
 {
 	t->samples = t->batches = 0;
-	t->loss_sum = t->unit = 0;
+	t->loss_sum = 0;
 	t->skipped = 0;
 	t->hold_at = t->s->target_batch;
 	ranges_clear(&t->claimed);
