@@ -1,6 +1,6 @@
 /* Bugs on purpose (amendments, part 7, sentence 4): each proves that a checker of the tests sees it. Builds with fail
- * points have them, asleep; a test program that links tests/sim/planted.c wakes the one that PLANTED=name says. Elsewhere
- * PLANTED() is false and costs nothing. tests/sim/meson.build says which checker must see which. */
+ * points have them, asleep; a test program, which links tests/bugs/planted.c, wakes the one that PLANTED=name says.
+ * Elsewhere PLANTED() is false and costs nothing. tests/bugs/meson.build says which checker must see which. */
 #ifndef COMMON_PLANTED_H
 #define COMMON_PLANTED_H
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 	X(DHT_FORGED) X(DHT_NOT_OWNER) X(DHT_ENDED) X(DHT_OLDER_WINS) X(DHT_LOST_SUBKEY) \
 	/* avg */ \
 	X(APPLY_WITHOUT_COMMIT) X(DOUBLE_COUNT) X(LOST_RANGE) X(WRONG_ORDER) X(OWN_SUM) X(NO_TIMER) X(OLD_RESULT) \
-	X(GRANT_TWICE) \
+	X(GRANT_TWICE) X(TERM_IGNORED) X(PREV_UNCHECKED) X(LEFT_OUT_COUNTED) X(COMMIT_NOT_REPEATED) X(OLD_LIFE) \
 	/* ckpt, store */ \
 	X(CKPT_UNSYNCED) X(CKPT_TORN) X(STORE_LOST_WRITE) \
 	/* plan, train */ \

@@ -1,5 +1,5 @@
-/* Checkpoints on a disk that forgets what was not synced: a peer saves one after the other, is killed again and again at
- * any moment, and finds, each time it starts, a whole one that is at least as new as the last that it was told is safe. */
+/* Checkpoints on a disk that forgets what was not synced: a peer saves one after the other, is killed again and again
+ * at any moment, and finds, each time it starts, a whole one that is at least as new as the last it was told is safe. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,8 +61,8 @@ static void loaded(void *arg, const struct ckpt_result *r)
 	if (r->error.code && (r->error.code != ERR_NOT_FOUND || told.safe))
 		sim_fail(a->s, "start %u: %s, but epoch %" PRIu64 " was safe", told.starts, r->error.text, told.safe);
 	else if (r->epoch < told.safe || r->epoch > told.begun)
-		sim_fail(a->s, "start %u: epoch %" PRIu64 " was loaded, %" PRIu64 " was safe and %" PRIu64 " begun", told.starts,
-			r->epoch, told.safe, told.begun);
+		sim_fail(a->s, "start %u: epoch %" PRIu64 " was loaded, %" PRIu64 " was safe and %" PRIu64 " begun",
+			told.starts, r->epoch, told.safe, told.begun);
 	fill(want, r->epoch);
 	if (!r->error.code && memcmp(want, a->x, sizeof want))
 		sim_fail(a->s, "start %u: epoch %" PRIu64 " was loaded with other numbers", told.starts, r->epoch);

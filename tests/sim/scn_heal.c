@@ -1,5 +1,5 @@
-/* After a partition of any kind has healed, everybody reaches everybody within ten seconds: who called in vain meanwhile,
- * who took the other for dead, whose sessions ran out, and who had never spoken to the other before. */
+/* After a partition of any kind has healed, everybody reaches everybody within ten seconds: who called in vain
+ * meanwhile, who took the other for dead, whose sessions ran out, and who had never spoken to the other before. */
 #include "net/inner.h"
 #include "net_app.h"
 
@@ -76,8 +76,8 @@ static void want_try(struct sim *s, void *arg)
 	if (!x->flying) {
 		x->flying = true;
 		x->tries++;
-		net_call(((struct net_app *)sim_app(s, x->from))->net, &ids[x->to], KIND_DHT_FIND, json_pack("{s:i}", "n", 1), NO_BLOB,
-			CLASS_control, left, want_ended, x);
+		net_call(((struct net_app *)sim_app(s, x->from))->net, &ids[x->to], KIND_DHT_FIND,
+			json_pack("{s:i}", "n", 1), NO_BLOB, CLASS_control, left, want_ended, x);
 	}
 	sim_at(s, sim_now(s) + 200000, want_try, x);
 }

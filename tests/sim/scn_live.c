@@ -23,6 +23,7 @@ static bool sent_moved(struct sim *s, void *arg) { return m[0].times; }
 static bool received_moved(struct sim *s, void *arg) { return m[1].times; }
 static bool both_moved(struct sim *s, void *arg) { return m[0].times && m[1].times; }
 static bool told_dead(struct sim *s, void *arg) { return app(s, 0)->news[NEWS_DEAD]; }
+static bool told_dead_1(struct sim *s, void *arg) { return app(s, 1)->news[NEWS_DEAD]; }
 static bool told_alive(struct sim *s, void *arg) { return app(s, 0)->news[NEWS_ALIVE]; }
 
 /* 0 and 1 know each other, have a session, and 0 cares for 1. */
@@ -68,6 +69,23 @@ static void scn_kill(struct sim *s)
 	within(s, at, 210000, "the call ended");
 	sim_run_for(s, 5000000);
 	sim_check(s, app(s, 0)->news[NEWS_DEAD] == 1 && d[0].times == 1);
+}
+
+/* Who was dialled has no connection of his own to the one he cares for: he makes one, and sees the death in it. */
+static void scn_kill_dialler(struct sim *s)
+{
+	struct id id;
+	uint64_t at;
+
+	pair(s);
+	id = *net_self(app(s, 0)->net);
+	net_care(app(s, 0)->net, net_self(app(s, 1)->net), -1);
+	net_care(app(s, 1)->net, &id, 1);
+	sim_run_for(s, 300000 + rng_below(sim_rng(s), 1000000));
+	at = sim_now(s);
+	sim_kill(s, 0);
+	sim_check(s, sim_run_until(s, told_dead_1, NULL, 5000000));
+	within(s, at, 200000, "the death was told");
 }
 
 static void scn_power(struct sim *s)
@@ -299,7 +317,7 @@ static void scn_transfer_again(struct sim *s)
 	}
 }
 
-static const struct scn list[] = { SCN(kill), SCN(power), SCN(flicker), SCN(pause), SCN(leave), SCN(restart),
+static const struct scn list[] = { SCN(kill), SCN(kill_dialler), SCN(power), SCN(flicker), SCN(pause), SCN(leave), SCN(restart),
 	SCN(late), SCN(torn),
 	SCN(narrow), SCN(transfer_kill), SCN(transfer_wrong), SCN(transfer_again), SCN(transfer_changed), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
