@@ -81,7 +81,7 @@ struct peer {
 	struct rtt rtt[2];                      /* control, bulk */
 	uint64_t heard_us, used_us, frames_out, misses, fresh_us, fresh_backoff_us;
 	enum life life; int care; struct call *probe; struct probe *probe_of;
-	uint64_t probe_next_us, rtt_min_us, up_us, left_us;
+	uint64_t probe_next_us, link_next_us, rtt_min_us, up_us, left_us;
 	uint64_t banned_until_us; uint32_t failures;
 	struct net_bytes bytes; uint64_t bandwidth_bps;
 	uint64_t reset_us;                      /* the next RESET not before */

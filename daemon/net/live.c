@@ -11,6 +11,7 @@
 #define PROBE_MIN_US (60 * MS)                  /* room for one reconnect */
 #define PROBE_AGAIN_US (100 * MS)
 #define SECOND_MIN_US (500 * MS)                /* the second ping, on a socket that is connected again */
+#define LINK_AGAIN_US (1 * SECOND)
 #define SILENCE_US (500 * MS)                   /* then a cared-for peer is pinged */
 #define SILENCE_PROBE_US (1 * SECOND)
 #define RTO_UNKNOWN_US (250 * MS)
@@ -273,13 +274,24 @@ void live_missed(struct peer *p, uint64_t since_us)
 		live_dead(p, "nothing has come from it for more than 3 s");
 }
 
+/* Without a socket of ours to it nothing would show its death: a ping makes one. */
+static bool needs_link(struct peer *p, uint64_t now)
+{
+	struct linkinfo li;
+
+	if (p->client || p->net->conf.client || p->at_level == AT_NONE || now < p->link_next_us || link_now(p, &li))
+		return false;
+	p->link_next_us = now + LINK_AGAIN_US;
+	return true;
+}
+
 static void look_at(struct peer *p, uint64_t now)
 {
 	if (p->life == LIFE_DEAD || p->life == LIFE_LEFT)
 		return;
 	if (looks_broken(p))
 		live_probe(p, probe_deadline(p));
-	else if (now - p->heard_us > SILENCE_US)
+	else if (needs_link(p, now) || now - p->heard_us > SILENCE_US)
 		live_probe(p, SILENCE_PROBE_US > 3 * p->rtt[0].smooth_us ? SILENCE_PROBE_US : 3 * p->rtt[0].smooth_us);
 }
 
