@@ -20,7 +20,9 @@ struct engine {
 	struct blas *blas;
 	struct team *team;
 	struct par par;
-	bool open;
+	bool open;                      /* the loop knows of it */
+	pthread_mutex_t lock;
+	bool loaded;                    /* under lock; blas, team, par, gflops and why are written before it is true */
 	double gflops;
 	char why[160];                  /* why there is no OpenBLAS; empty: there is */
 };
@@ -30,10 +32,12 @@ struct engine *engine_new(struct log *log, int threads, const char *cpu, struct 
 	struct engine *g = xcalloc(1, sizeof *g);
 	struct kerr ke = { 0 };
 
+	pthread_mutex_init(&g->lock, NULL);
 	g->log = log;
 	g->threads = threads > 0 ? threads : 1;
 	if (cpu_pick(cpu, &g->cpu, &ke) < 0) {
 		err_set(e, ERR_INVALID, "[compute] cpu: %s", ke.text);
+		pthread_mutex_destroy(&g->lock);
 		free(g);
 		return NULL;
 	}
@@ -63,27 +67,40 @@ static double probe(struct engine *g)
 	return best;
 }
 
+/* In a lane: nothing but g is touched, and the log is the loop's. */
+static void engine_load(void *arg)
+{
+	struct engine *g = arg;
+	struct kerr ke = { 0 };
+
+	pthread_mutex_lock(&g->lock);
+	if (!g->loaded) {
+		g->blas = blas_open(&ke);
+		if (!g->blas) {
+			memcpy(g->why, ke.text, sizeof g->why < sizeof ke.text ? sizeof g->why : sizeof ke.text);
+			g->why[sizeof g->why - 1] = '\0';
+		}
+		g->team = team_new(g->threads, 0);
+		g->par = team_par(g->team, g->cpu, g->blas);
+		g->gflops = g->blas ? probe(g) : 0;
+		g->loaded = true;
+	}
+	pthread_mutex_unlock(&g->lock);
+}
+
 static const struct par *engine_par(void *arg, int threads, struct err *e)
 {
 	struct engine *g = arg;
 	struct blas_info info;
-	struct kerr ke = { 0 };
 
 	(void)threads; (void)e;
 	if (g->open)
 		return &g->par;
-	g->blas = blas_open(&ke);
-	if (!g->blas) {
-		memcpy(g->why, ke.text, sizeof g->why < sizeof ke.text ? sizeof g->why : sizeof ke.text);
-		g->why[sizeof g->why - 1] = '\0';
-		log_write(g->log, LOG_WARN_, "compute", "no OpenBLAS (%s): matrix products run on the plain reference, many "
-			"times "
-			"slower; install libopenblas0-pthread and restart", g->why);
-	}
-	g->team = team_new(g->threads, 0);
-	g->par = team_par(g->team, g->cpu, g->blas);
+	engine_load(g);
 	g->open = true;
-	g->gflops = g->blas ? probe(g) : 0;
+	if (!g->blas)
+		log_write(g->log, LOG_WARN_, "compute", "no OpenBLAS (%s): matrix products run on the plain reference, many "
+			"times slower; install libopenblas0-pthread and restart", g->why);
 	blas_info(g->blas, &info);
 	log_write(g->log, info.below_cpu ? LOG_WARN_ : LOG_INFO_, "compute",
 		"%s core %s%s%s, kernels %s, %d threads, %.0f GFLOP/s%s", info.library, info.core,
@@ -171,7 +188,8 @@ static struct rest *engine_rest(void *arg)
 
 struct compute engine_compute(struct engine *g)
 {
-	return (struct compute){ .par = engine_par, .describe = engine_describe, .rest = engine_rest, .arg = g };
+	return (struct compute){ .par = engine_par, .load = engine_load,
+		.describe = engine_describe, .rest = engine_rest, .arg = g };
 }
 
 void engine_free(struct engine *g)
@@ -180,5 +198,6 @@ void engine_free(struct engine *g)
 		return;
 	team_free(g->team);
 	blas_close(g->blas);
+	pthread_mutex_destroy(&g->lock);
 	free(g);
 }

@@ -10,10 +10,12 @@
 #include "net/chunk.h"
 #include "store.h"
 
-/* Where kernels execute. par() is called when the first run starts (it loads OpenBLAS then); the simulator gives the
- * serial reference. The par lives as long as the daemon. Runs in the calling thread, a few milliseconds. */
+/* Where kernels execute. load() is called in a lane before the first run is built: it opens OpenBLAS and times it, 10
+ * to 160 ms, once; par() then only hands out what is there, on the loop (and loads by itself where load is NULL or was
+ * not called). The simulator gives the serial reference. The par lives as long as the daemon. */
 struct compute {
 	const struct par *(*par)(void *arg, int threads /* 0 = as configured */, struct err *e);
+	void (*load)(void *arg);                /* in any lane; may be NULL */
 	json_t *(*describe)(void *arg);         /* {core, threads, gflops, ...} for status; may be NULL */
 	/* Who waits for the sleep layers of one run; NULL: nobody, as in virtual time, where jobs have modelled costs. */
 	struct rest *(*rest)(void *arg);

@@ -13,6 +13,8 @@ static void open_data(struct job *j)
 {
 	struct dry *d = container_of(j, struct dry, job);
 	d->data = data_open(d->files, d->path, d->spec, &d->e);
+	if (d->data && d->rs->ctx.compute.load)
+		d->rs->ctx.compute.load(d->rs->ctx.compute.arg);
 }
 
 static void buried(void *arg)

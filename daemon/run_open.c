@@ -64,7 +64,8 @@ int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct
 		text_print_size(most, max, sizeof max));
 }
 
-struct opening { struct job job; struct run *r; struct files *files; struct spec *spec; char path[4096];
+struct opening { struct job job; struct run *r; struct compute compute;
+	struct files *files; struct spec *spec; char path[4096];
 	struct data *data; struct err e; int rc; };
 
 static void open_run(struct job *j)
@@ -72,6 +73,8 @@ static void open_run(struct job *j)
 	struct opening *o = container_of(j, struct opening, job);
 	o->data = data_open(o->files, o->path, o->spec, &o->e);
 	o->rc = o->data ? 0 : -1;
+	if (o->data && o->compute.load)
+		o->compute.load(o->compute.arg);
 }
 
 /* Multiply-adds per us that the matrix products were measured at; the predictor's yardstick for `run plan`. */
@@ -170,6 +173,7 @@ void run_open(struct run *r)
 	o->r = r;
 	o->spec = r->spec;
 	o->files = r->rs->ctx.env->files;
+	o->compute = r->rs->ctx.compute;
 	o->job = (struct job){ .name = "run.open", .lane = env_lane(r->rs->ctx.env, "data"), .run = open_run,
 		.done = opened, .cost_us = 2000 };
 	r->opening = o;

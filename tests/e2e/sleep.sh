@@ -18,9 +18,9 @@ start nap 25 8
 wait_for 20 over nap done
 took=$(($(now_ms) - begun))
 [ "$took" -ge 400 ] || fail "8 epochs of 50 ms took $took ms"
-mean=$(json a rows.0.0 query "select avg(took_us) from epochs where epoch > 1")
-python3 -c "import sys; us = float(sys.argv[1]); sys.exit(not 50000 <= us <= 50000 * 1.2 * float(sys.argv[2]))" "$mean" "$HIVE_SLOW" ||
-	fail "an epoch of 50 ms took $mean us"
+# The fastest: on a busy machine some of them take longer, none takes less.
+least=$(json a rows.0.0 query "select min(took_us) from epochs where epoch > 1")
+[ "$least" -ge 50000 ] && [ "$least" -lt $((100000 * HIVE_SLOW)) ] || fail "an epoch of 50 ms took $least us"
 
 training() { json_is train a state run show "$1"; }
 start night 3600000 2
