@@ -49,7 +49,8 @@ static int steps(const struct data *d, enum data_part part, uint64_t position, s
 			return -1;
 	}
 	if (sample_count(s) != d->nx)
-		return err_set(e, ERR_MISMATCH, "data: a sample is [%zu, %zu, %zu] after the steps, and %zu numbers are asked for: "
+		return err_set(e, ERR_MISMATCH,
+			"data: a sample is [%zu, %zu, %zu] after the steps, and %zu numbers are asked for: "
 			"resize or crop it to the input's size", s->c, s->h, s->w, d->nx);
 	return 0;
 }
@@ -185,7 +186,8 @@ int data_read(struct data *d, enum data_part part, const uint64_t *position, siz
 			assert(part == DATA_TRAIN || p < data_count(d, part));
 			index[i] = part == DATA_TRAIN ? data_index(d, p) : data_split_index(d, p);
 		}
-		if ((d->source->ops->image ? read_images : read_rows)(d, part, from, position + at, index, k, x + at * d->nx, to, e) < 0)
+		if ((d->source->ops->image ? read_images : read_rows)(d, part, from, position + at, index, k, x + at * d->nx,
+			to, e) < 0)
 			return -1;
 		if (d->target == TARGET_REAL && d->source->target == TARGET_CLASS)
 			one_hot(d, k, to);

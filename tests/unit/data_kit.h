@@ -6,6 +6,7 @@
 #include "sim.h"
 #include "common/mem.h"
 #include "train/data.h"
+#include "train/step.h"
 
 struct world { struct sim *sim; struct env *env; };
 static inline void *start(struct env *env, int node, void *arg) { return arg; }
@@ -80,6 +81,20 @@ static inline struct data *opened(struct world *w, struct spec *s)
 	if (!d)
 		fail_msg("%s", e.text);
 	return d;
+}
+
+static inline struct spec_step step_of(const char *json)
+{
+	const struct place at = { "s" };
+	json_t *o = json_loads(json, 0, NULL);
+	struct spec_step st = { .ops = step_find(json_string_value(json_object_get(o, "type"))) };
+	struct err e;
+
+	assert_non_null(st.ops);
+	if (st.ops->read(&st, o, &at, &e) < 0)
+		fail_msg("%s", e.text);
+	json_decref(o);
+	return st;
 }
 
 #endif

@@ -1,11 +1,10 @@
-/* Images: decoding and resizing to Pillow's bytes, steps, folders and tar archives of classes, CIFAR-10's binary files,
- * broken files that are skipped, counted and named. */
+/* Images: decoding and resizing to Pillow's bytes, folders and tar archives of classes, broken files that are skipped,
+ * counted and named. */
 #include "data_kit.h"
 #include <zlib.h>
 #include "images_golden.h"
 #include "train/data/decode.h"
 #include "train/data/tar_parse.h"
-#include "train/step.h"
 
 #define W 37
 #define H 23
@@ -113,20 +112,6 @@ static void test_bomb(void **state)
 	free(p);
 }
 
-static struct spec_step step_of(const char *json)
-{
-	const struct place at = { "s" };
-	json_t *o = json_loads(json, 0, NULL);
-	struct spec_step st = { .ops = step_find(json_string_value(json_object_get(o, "type"))) };
-	struct err e;
-
-	assert_non_null(st.ops);
-	if (st.ops->read(&st, o, &at, &e) < 0)
-		fail_msg("%s", e.text);
-	json_decref(o);
-	return st;
-}
-
 static void resize(const char *size, size_t h, size_t w, const uint8_t *want, size_t n)
 {
 	char json[100];
@@ -157,66 +142,6 @@ static void test_resize(void **state)
 	resize("12", 12, 19, NULL, 0);                  /* the shorter side; 12 * 37 / 23 = 19.3 */
 }
 
-/* A crop is a piece of the padded image, each place occurs, and bytes and reals are cropped alike. */
-static void test_crop(void **state)
-{
-	struct spec_step st = step_of("{\"type\":\"crop\",\"size\":[4,6],\"padding\":2}");
-	bool seen[3 + 4][3 + 4] = { { false } };
-	struct err e;
-
-	for (uint64_t key = 0; key < 2000; key++) {
-		struct sample s = { .c = 2, .h = 6, .w = 8, .bytes = true }, r;
-		long y = -1, x = 0;
-
-		s.p = sample_room(&s, 96);
-		for (int i = 0; i < 96; i++)
-			((uint8_t *)s.p)[i] = (uint8_t)(100 + i);
-		r = s;
-		memset(r.room, 0, sizeof(r.room));
-		memset(r.cap, 0, sizeof(r.cap));
-		sample_reals(&r);
-		r.zero[0] = r.zero[1] = -7;
-		assert_int_equal(st.ops->run(&st, &s, key, true, &e), 0);
-		assert_int_equal(st.ops->run(&st, &r, key, true, &e), 0);
-		assert_true(s.h == 4 && s.w == 6 && s.c == 2);
-		for (int i = 0; i < 48; i++) {
-			uint8_t v = ((uint8_t *)s.p)[i];
-			int c = i / 24, at = v ? v - 100 - c * 48 : 0;
-
-			assert_true(((real *)r.p)[i] == (v ? (real)v : -7));
-			if (v && y < 0) {
-				y = at / 8 - i % 24 / 6 + 2;
-				x = at % 8 - i % 6 + 2;
-			}
-			if (v)
-				assert_true(at / 8 - i % 24 / 6 + 2 == y && at % 8 - i % 6 + 2 == x);
-		}
-		assert_true(y >= 0 && y <= 6 && x >= 0 && x <= 6);
-		seen[y][x] = true;
-		sample_free(&s);
-		sample_free(&r);
-	}
-	for (int i = 0; i < 49; i++)
-		assert_true(seen[i / 7][i % 7]);
-}
-
-static void test_middle(void **state)
-{
-	struct spec_step st = step_of("{\"type\":\"crop\",\"size\":2,\"padding\":9}"), big = step_of("{\"type\":\"crop\",\"size\":9}");
-	struct sample s = { .c = 1, .h = 5, .w = 6, .bytes = true };
-	struct err e;
-
-	s.p = sample_room(&s, 30);
-	for (int i = 0; i < 30; i++)
-		((uint8_t *)s.p)[i] = (uint8_t)i;
-	assert_int_equal(big.ops->run(&big, &s, 0, false, &e), -1);
-	assert_err(e, ERR_MISMATCH, "crop: an image of 5x6 has no piece of 9x9; resize it first");
-	assert_int_equal(st.ops->run(&st, &s, 1, false, &e), 0);
-	/* round((5 - 2) / 2) = 2 (halves to even), (6 - 2) / 2 = 2 */
-	assert_memory_equal(s.p, ((uint8_t[]){ 14, 15, 20, 21 }), 4);
-	sample_free(&s);
-}
-
 #define MODEL3 "\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\"," \
 	"\"target_batch\":8,\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},\"seed\":5"
 
@@ -226,7 +151,8 @@ static struct spec *images_spec(const char *kind, const char *steps, const char 
 	struct spec *s;
 	struct err e;
 
-	(void)snprintf(json, sizeof(json), "{\"name\":\"a\",\"input\":[3,8,8]," MODEL3 ",\"data\":{\"name\":\"d\",\"kind\":\"%s\","
+	(void)snprintf(json, sizeof(json),
+		"{\"name\":\"a\",\"input\":[3,8,8]," MODEL3 ",\"data\":{\"name\":\"d\",\"kind\":\"%s\","
 		"\"steps\":[%s]%s}}", kind, steps, more);
 	s = spec_parse(json, strlen(json), &e);
 	if (!s)
@@ -466,54 +392,6 @@ static void test_tar_damage(void **state)
 	free(b);
 }
 
-/* --- CIFAR-10 */
-
-static void test_cifar(void **state)
-{
-	struct world w;
-	struct spec *s;
-	struct data *d;
-	uint8_t *p = calloc(4, 3073);
-	static real x[3072];
-	int32_t y;
-	char json[1000];
-	struct err e;
-
-	(void)snprintf(json, sizeof(json), "{\"name\":\"a\",\"input\":[3,32,32],\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\","
-		"\"out\":10}],\"loss\":\"cross_entropy\",\"target_batch\":8,\"optimizer\":{\"name\":\"sgd\"},"
-		"\"data\":{\"name\":\"d\",\"kind\":\"cifar10\"}}");
-	s = spec_parse(json, strlen(json), &e);
-	assert_non_null(s);
-	world_open(&w);
-	assert_null(data_open(w.env->files, "d", s, &e));
-	assert_err(e, ERR_NOT_FOUND, "d: no data_batch_1.bin");
-	for (int i = 0; i < 4; i++) {
-		p[i * 3073] = (uint8_t)i;
-		memset(p + i * 3073 + 1, 10 * i, 3072);
-	}
-	put(&w, "data_batch_1.bin", p, 2 * 3073);
-	put(&w, "data_batch_2.bin", p + 2 * 3073, 3073);
-	put(&w, "test_batch.bin", p + 3 * 3073, 3073);
-	d = opened(&w, s);
-	assert_int_equal(data_count(d, DATA_TRAIN), 3);
-	for (uint64_t i = 0; i < 3; i++) {
-		assert_int_equal(data_read(d, DATA_TRAIN, &i, 1, x, &y, &e), 0);
-		assert_int_equal(y, data_index(d, i));
-		assert_true(x[0] == (real)(10 * y) && x[3071] == (real)(10 * y));
-	}
-	data_free(d);
-	put(&w, "data_batch_2.bin", p, 3072);
-	assert_null(data_open(w.env->files, "d", s, &e));
-	assert_err(e, ERR_CORRUPT, "d/data_batch_2.bin: 3072 bytes; CIFAR-10 has records of 3073");
-	p[0] = 10;
-	put(&w, "data_batch_2.bin", p, 3073);
-	assert_null(data_open(w.env->files, "d", s, &e));
-	assert_err(e, ERR_CORRUPT, "label 10 of record 0");
-	free(p);
-	spec_free(s);
-	sim_free(w.sim);
-}
-
 /* A09: batches are bitwise equal however they are cut and whoever reads them. */
 static void test_any_cut(void **state)
 {
@@ -541,7 +419,8 @@ static void test_any_cut(void **state)
 	assert_memory_equal(y, v, sizeof(y));
 	for (int i = 0; i < 12; i++)
 		for (int k = 0; k < i; k++)
-			differ += data_index(d, position[i]) == data_index(d, position[k]) && memcmp(x + i * 192, x + k * 192, 192 * 4);
+			differ += data_index(d, position[i]) == data_index(d, position[k]) && memcmp(x + i * 192, x + k * 192,
+				192 * 4);
 	assert_true(differ > 0);                        /* it is augmentation after all */
 	data_free(d);
 	free(a);
@@ -553,9 +432,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_decode), cmocka_unit_test(test_damage), cmocka_unit_test(test_bomb),
-		cmocka_unit_test(test_resize), cmocka_unit_test(test_crop), cmocka_unit_test(test_middle),
+		cmocka_unit_test(test_resize),
 		cmocka_unit_test(test_folder), cmocka_unit_test(test_broken), cmocka_unit_test(test_tar),
-		cmocka_unit_test(test_tar_damage), cmocka_unit_test(test_cifar), cmocka_unit_test(test_any_cut),
+		cmocka_unit_test(test_tar_damage), cmocka_unit_test(test_any_cut),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

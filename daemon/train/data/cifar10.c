@@ -19,7 +19,8 @@ struct cifar { struct data_source d; struct batch_file train[BATCHES], test; };
 static int check(const struct batch_file *b, const char *path, struct err *e)
 {
 	if (!b->n || b->n % RECORD)
-		return err_set(e, ERR_CORRUPT, "%s: %llu bytes; CIFAR-10 has records of %u", path, (unsigned long long)b->n, RECORD);
+		return err_set(e, ERR_CORRUPT, "%s: %llu bytes; CIFAR-10 has records of %u", path, (unsigned long long)b->n,
+			RECORD);
 	for (uint64_t i = 0; i < b->n / RECORD; i++)
 		if (b->p[i * RECORD] > 9)
 			return err_set(e, ERR_CORRUPT, "%s: label %u of record %llu; labels are 0 to 9", path, b->p[i * RECORD],
@@ -28,7 +29,8 @@ static int check(const struct batch_file *b, const char *path, struct err *e)
 }
 
 /* 1: not there */
-static int load(struct files *f, const char *dir, const char *name, struct batch_file *to, struct sha256 *h, struct err *e)
+static int load(struct files *f, const char *dir, const char *name, struct batch_file *to, struct sha256 *h,
+	struct err *e)
 {
 	char path[1000];
 	int64_t n, got;

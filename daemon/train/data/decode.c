@@ -211,5 +211,6 @@ int image_decode(const uint8_t *file, size_t n, size_t channels, struct sample *
 		return decode_jpeg(file, n, channels, s, e);
 	if (n >= 8 && !memcmp(file, png, 8))
 		return decode_png(file, n, channels, s, e);
-	return err_set(e, ERR_CORRUPT, "neither JPEG nor PNG: it begins with %02x %02x", n ? file[0] : 0, n > 1 ? file[1] : 0);
+	return err_set(e, ERR_CORRUPT, "neither JPEG nor PNG: it begins with %02x %02x", n ? file[0] : 0,
+		n > 1 ? file[1] : 0);
 }

@@ -18,7 +18,8 @@ int images_add(struct images *x, const char *path, uint64_t at, uint64_t bytes, 
 	if (!base || base == path || base[1] == '.' || !image_name(path))
 		return 0;
 	if (bytes > (uint64_t)IMAGE_FILE_MAX)
-		return err_set(e, ERR_LIMIT, "%.150s: %llu bytes; an image file has at most %lld", path, (unsigned long long)bytes,
+		return err_set(e, ERR_LIMIT, "%.150s: %llu bytes; an image file has at most %lld", path,
+			(unsigned long long)bytes,
 			(long long)IMAGE_FILE_MAX);
 	if (x->n == x->cap) {
 		x->cap = x->cap ? 2 * x->cap : 1024;
@@ -62,7 +63,7 @@ static bool of_part(const char *path, bool parts, int part)
 	return false;
 }
 
-/* The files are sorted, so each class of a part is one run of them. Held-out classes must be among those of training. */
+/* The files are sorted, so each class of a part is one run of them. Held-out classes must be among training's. */
 static int number(struct images *x, bool parts, struct err *e)
 {
 	const char **name = NULL, *before = NULL;
@@ -158,7 +159,8 @@ int images_ready(struct images *x, const char *path, const struct spec *s, struc
 		parts = under(x->all[i].path, "train");
 	share_out(x, parts);
 	if (!x->d.count[DATA_TRAIN])
-		return err_set(e, ERR_NOT_FOUND, "%.200s: no images; CLASS/*.jpg or train/CLASS/*.jpg (or .png) is looked for", path);
+		return err_set(e, ERR_NOT_FOUND, "%.200s: no images; CLASS/*.jpg or train/CLASS/*.jpg (or .png) is looked for",
+			path);
 	x->d.target = TARGET_CLASS;
 	x->d.bytes = true;
 	return number(x, parts, e) < 0 || manifest(x, e) < 0 ? -1 : 0;

@@ -1,5 +1,7 @@
 DATA(idx)
 DATA(cifar10)
+DATA(csv)
 DATA(folder)
 DATA(tar)
+DATA(text)
 DATA(synthetic)

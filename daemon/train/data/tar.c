@@ -108,7 +108,8 @@ static int zipped(struct tar *t, struct err *e)
 		return err_set(e, ERR_CORRUPT, "truncated gzip file");
 	in.bytes = (uint64_t)end[3] << 24 | (uint64_t)end[2] << 16 | (uint64_t)end[1] << 8 | end[0];
 	if (in.bytes > UNZIPPED_MAX || !in.bytes || in.bytes / 1032 > t->bytes)
-		return err_set(e, ERR_LIMIT, "%llu bytes after decompression; up to %llu are taken into memory: gunzip it, a .tar is "
+		return err_set(e, ERR_LIMIT,
+			"%llu bytes after decompression; up to %llu are taken into memory: gunzip it, a .tar is "
 			"read in place", (unsigned long long)in.bytes, (unsigned long long)UNZIPPED_MAX);
 	t->mem = big_alloc(t->mem_n = (size_t)in.bytes);
 	if (!t->mem || inflateInit2(&z, 15 + 16) != Z_OK)

@@ -1,5 +1,5 @@
-/* crop: a piece of the image of a given size. In training anywhere in the image with `padding` pixels of the raw value 0
- * around it (torchvision's RandomCrop), else the middle of the image itself (its CenterCrop). */
+/* crop: a piece of the image of a given size. In training anywhere in the image with `padding` pixels of the raw value
+ * 0 around it (torchvision's RandomCrop), else the middle of the image itself (its CenterCrop). */
 #include <string.h>
 #include "common/rng.h"
 #include "train/step.h"
@@ -30,7 +30,8 @@ static void cut(const struct sample *s, size_t plane, long y, long x, size_t h, 
 			if (!in || c < lo || c >= hi)
 				memcpy(to + (size_t)c * unit, zero, unit);
 		if (in)
-			memcpy(to + (size_t)lo * unit, from + ((size_t)(y + r) * s->w + (size_t)(x + lo)) * unit, (size_t)(hi - lo) * unit);
+			memcpy(to + (size_t)lo * unit, from + ((size_t)(y + r) * s->w + (size_t)(x + lo)) * unit,
+				(size_t)(hi - lo) * unit);
 	}
 }
 

@@ -50,7 +50,8 @@ static int run(const struct spec_step *st, struct sample *s, uint64_t key, bool 
 	real *to = s->bytes ? sample_room(s, sample_count(s) * sizeof(*to)) : s->p;
 
 	if (st->channels > 1 && st->channels != s->c)
-		return err_set(e, ERR_MISMATCH, "normalize has values for %u channels, and a sample has %zu", st->channels, s->c);
+		return err_set(e, ERR_MISMATCH, "normalize has values for %u channels, and a sample has %zu", st->channels,
+			s->c);
 	for (size_t c = 0; c < s->c; c++) {
 		size_t k = st->channels > 1 ? c : 0;
 		real mean = (real)st->mean[k], scale = (real)(1 / st->std[k]), *x = to + c * n;

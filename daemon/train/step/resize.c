@@ -133,7 +133,8 @@ static int run(const struct spec_step *st, struct sample *s, uint64_t key, bool 
 		h = (size_t)st->h * s->h / s->w;
 	}
 	if (h > SIDE_MAX || w > SIDE_MAX)
-		return err_set(e, ERR_CORRUPT, "resize: %zux%zu would become %zux%zu; a side has at most %d pixels", s->h, s->w, h, w,
+		return err_set(e, ERR_CORRUPT, "resize: %zux%zu would become %zux%zu; a side has at most %d pixels", s->h,
+			s->w, h, w,
 			SIDE_MAX);
 	if (w != s->w)
 		across(s, w);

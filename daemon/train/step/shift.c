@@ -26,7 +26,8 @@ static void shift_plane(char *x, size_t unit, size_t h, size_t w, long dy, long 
 				memcpy(to + c * unit, zero, unit);
 			continue;
 		}
-		memmove(to + (dx > 0 ? (size_t)dx * unit : 0), x + ((size_t)from * w + (dx < 0 ? (size_t)-dx : 0)) * unit, n * unit);
+		memmove(to + (dx > 0 ? (size_t)dx * unit : 0), x + ((size_t)from * w + (dx < 0 ? (size_t)-dx : 0)) * unit,
+			n * unit);
 		for (size_t c = 0; c < (size_t)labs(dx); c++)
 			memcpy(to + (dx > 0 ? c : w - 1 - c) * unit, zero, unit);
 	}

@@ -1,0 +1,87 @@
+/* Files read whole, and where a data set of one or two such files lies. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/hash.h"
+#include "common/mem.h"
+#include "train/data/whole.h"
+
+#define WHOLE_MAX ((int64_t)1 << 34)
+#define MANIFEST_PIECE 4096u
+
+static void add_manifest(struct sha256 *h, const char *name, const struct whole *w)
+{
+	size_t piece = w->n < MANIFEST_PIECE ? w->n : MANIFEST_PIECE;
+	uint8_t size[8];
+
+	for (int i = 0; i < 8; i++)
+		size[i] = (uint8_t)((uint64_t)w->n >> (8 * i));
+	sha256_add(h, name, strlen(name) + 1);
+	sha256_add(h, size, sizeof(size));
+	sha256_add(h, w->p, piece);
+	sha256_add(h, w->p + w->n - piece, piece);
+}
+
+int whole_read(struct files *f, const char *path, const char *name, struct whole *ret, struct sha256 *h, struct err *e)
+{
+	int64_t n = f->size(f, path, e), got;
+	int fd;
+
+	if (n < 0)
+		return e->code == ERR_NOT_FOUND ? 1 : -1;
+	if (n > WHOLE_MAX)
+		return err_set(e, ERR_LIMIT, "%.200s: %lld bytes; at most %lld are read", path, (long long)n,
+			(long long)WHOLE_MAX);
+	ret->p = big_alloc((size_t)n + 1);
+	if (!ret->p)
+		return err_set(e, ERR_NOMEM, "%.200s: no memory for %lld bytes", path, (long long)n);
+	ret->n = (size_t)n;
+	fd = f->open(f, path, O_RDONLY, 0, e);
+	got = fd < 0 ? -1 : f->pread(f, fd, ret->p, (size_t)n, 0, e);
+	if (fd >= 0)
+		(void)f->close(f, fd, NULL);
+	if (got >= 0 && got != n)
+		return err_set(e, ERR_IO, "%.200s: it became shorter while it was read", path);
+	if (got < 0)
+		return -1;
+	ret->p[n] = 0;
+	add_manifest(h, name, ret);
+	return 0;
+}
+
+void whole_free(struct whole *w)
+{
+	if (w->p)
+		big_free(w->p, w->n + 1);
+	w->p = NULL;
+}
+
+static int named(struct files *f, const char *dir, const char *base, const char *suffix, struct whole *ret,
+	struct sha256 *h,
+	struct err *e)
+{
+	char *name = xasprintf("%s.%s", base, suffix), *path = xasprintf("%s/%s", dir, name);
+	int rc = whole_read(f, path, name, ret, h, e);
+
+	free(name);
+	free(path);
+	return rc;
+}
+
+int whole_parts(struct files *f, const char *path, const char *suffix, struct whole ret[DATA_PARTS], struct sha256 *h,
+	struct err *e)
+{
+	static const char *const held_out[] = { "test", "val", "validation", NULL };
+	int rc = named(f, path, "train", suffix, &ret[DATA_TRAIN], h, e);
+
+	for (int i = 0; !rc && held_out[i]; i++) {
+		int found = named(f, path, held_out[i], suffix, &ret[DATA_VALIDATION], h, e);
+
+		if (found <= 0)
+			return found;
+	}
+	if (rc <= 0)
+		return rc;
+	rc = whole_read(f, path, "data", &ret[DATA_TRAIN], h, e);
+	return rc <= 0 ? rc : err_set(e, ERR_NOT_FOUND, "%.200s: no such file, and no train.%s below it", path, suffix);
+}
