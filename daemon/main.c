@@ -31,6 +31,7 @@
 #include "reach.h"
 #include "sd.h"
 #include "store.h"
+#include "train/zoo.h"
 
 #define FORCED_US 2000000u              /* what remains of the stop timeout for closing files */
 
@@ -231,7 +232,7 @@ static int reload(void *arg, json_t **ret_changed, struct err *e)
 static void fill_api(struct app *a)
 {
 	a->api = (struct api){ .arg = a->node, .status = node_status, .peers = node_peers, .dht_get = node_dht_get,
-		.dht_put = node_dht_put, .drain = node_drain };
+		.dht_put = node_dht_put, .drain = node_drain, .model_list = zoo_list, .model_show = zoo_show };
 #define X(name) a->api.name = node_##name;
 	NODE_RUN_OPS(X)
 #undef X

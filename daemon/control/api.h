@@ -35,6 +35,10 @@ struct api {
 	api_fn *run_plan;       /* {run} -> {text, plan: object, predicted: {...}} */
 	api_fn *run_rm;         /* {run} -> {removed: [paths]} */
 	api_fn *set;            /* {run, values: {key: value}, at?: epoch} -> {version, epoch, peers_told} */
+	api_fn *model_list;     /* {} -> {models: [{name, parameters, help}]} */
+	/* {model?: name, with?: {..}, spec?: object, batch?: n} -> {name, input, output, layers: [..], parameters, macs,
+	 * text} */
+	api_fn *model_show;
 	/* {run, key?} -> {values: {..}, version, history: [{key, old, new, by, wall_ms, epoch, state}]} */
 	api_fn *get;
 	api_fn *dht_get;        /* {key, latest?: bool} -> {key, value | subkeys: {..}, expires_s, replicas} */

@@ -248,7 +248,8 @@ static int given_take(const char *name, json_t *vars, const json_t *choices, con
 		if (!def)
 			return unknown(name, vars, key, e);
 		if (kinds_differ(def, v))
-			return err_set(e, ERR_INVALID, "model %s: %s must be %s, and is %s", name, key, json_kind(def), json_kind(v));
+			return err_set(e, ERR_INVALID, "model %s: %s must be %s, and is %s", name, key, json_kind(def),
+				json_kind(v));
 		if (chosen(name, key, v, json_object_get(choices, key), e) < 0)
 			return -1;
 		(void)json_object_set(vars, key, v);

@@ -1,5 +1,5 @@
-/* The model zoo: networks as short JSON files with parameters (train/zoo/NAME.json, built into the program and installed
- * beside it). A spec says "model": "resnet18", or {"zoo": "resnet18", "classes": 10, "stem": "cifar"}; expanding gives
+/* The model zoo: networks as short JSON files with parameters (train/zoo/NAME.json, built into the program and
+ * installed beside it). A spec says "model": "resnet18", or {"zoo": "resnet18", "classes": 10, "stem": "cifar"}; expanding gives
  * the array of layers that the spec then holds, so that peers with another zoo still agree on the model.
  *
  * A file is {"help", "parameters": {NAME: DEFAULT}, "choices": {NAME: [...]}, "input": [...], "model": [...]}, or
@@ -8,8 +8,8 @@
  *   {"if": X, "then": [...], "else": [...]}
  *   {"let": {"c": X, ...}}                           from here on
  *   {"mark": "x"}                                    "inputs": ["x"] is the layer before from here on
- * A text that begins with = is an expression: numbers, 'texts', parameters, + - * / % ^ == != < <= > >= && || !, a ? b : c,
- * list[i], len(list), sqrt(x). {x} inside of other texts is the value of x. */
+ * A text that begins with = is an expression: numbers, 'texts', parameters, + - * / % ^ == != < <= > >= && || !,
+ * a ? b : c, list[i], len(list), sqrt(x). {x} inside of other texts is the value of x. */
 #ifndef TRAIN_ZOO_H
 #define TRAIN_ZOO_H
 #include <jansson.h>
@@ -33,6 +33,6 @@ int zoo_resolve(json_t *shared, struct err *e);
 /* hivectl model show: api_fn of control/api.h. {model: name or array, with?: {..}, spec?: object, batch?: n} ->
  * {name, input, layers: [..], parameters, macs, ...} */
 void zoo_show(void *arg, const json_t *params, struct reply *r);
-json_t *zoo_list(void);                                 /* [{name, parameters, help}] */
+void zoo_list(void *arg, const json_t *params, struct reply *r);        /* model list: {models: [{name, ..}]} */
 
 #endif

@@ -78,10 +78,11 @@ static char *text_of(const struct model *m, size_t batch, const struct model_nee
 			buf_printf(&b, "  shares %s", m->op[m->node[i].owner].name);
 		buf_printf(&b, "\n");
 	}
-	buf_printf(&b, "\n%zu parameters (%zu bytes), %zu running statistics, %" PRIu64 " multiply-adds forward per sample\n",
+	buf_printf(&b, "\n%zu parameters (%zu bytes), %zu running statistics, %" PRIu64
+		" multiply-adds forward per sample\n",
 		m->nparam, m->nparam * sizeof(real), m->nbuffer, model_macs(m, 0, m->nops));
-	buf_printf(&b, "batch %zu: %zu bytes kept for backward, %zu of scratch forward, %zu backward; evaluation %zu\n", batch,
-		need->saved, need->work_fwd, need->work_bwd, need->work_eval);
+	buf_printf(&b, "batch %zu: %zu bytes kept for backward, %zu of scratch forward, %zu backward; evaluation %zu\n",
+		batch, need->saved, need->work_fwd, need->work_bwd, need->work_eval);
 	text = xstrdup((const char *)b.p);
 	buf_free(&b);
 	return text;
@@ -153,7 +154,7 @@ void zoo_show(void *arg, const json_t *params, struct reply *r)
 	spec_free(s);
 }
 
-json_t *zoo_list(void)
+void zoo_list(void *arg, const json_t *params, struct reply *r)
 {
 	json_t *out = json_array();
 
@@ -167,5 +168,5 @@ json_t *zoo_list(void)
 		free(text);
 		json_decref(entry);
 	}
-	return out;
+	reply_ok(r, json_pack("{s:o}", "models", out));
 }

@@ -1,5 +1,5 @@
-/* Multi-head attention (Vaswani et al., arXiv:1706.03762): softmax(Q K^T / sqrt(d)) V per head, by blocks with a running
- * maximum and sum (Dao et al., FlashAttention, arXiv:2205.14135), so that no T x T scores are ever held.
+/* Multi-head attention (Vaswani et al., arXiv:1706.03762): softmax(Q K^T / sqrt(d)) V per head, by blocks with a
+ * running maximum and sum (Dao et al., FlashAttention, arXiv:2205.14135), so that no T x T scores are ever held.
  *
  * Inputs: one [T, 3 width] with queries, keys and values side by side, or three (queries [T, width], keys and values
  * [S, width]); then perhaps a mask [S], whose zeros hide keys. A query that may see no key gives zeros. */
@@ -81,8 +81,8 @@ static void head_of(const struct job *j, size_t index, real *scratch, struct hea
 	const struct geom *g = &j->g;
 	size_t b = index / g->heads, at = index % g->heads * g->each, rows[3] = { g->t, g->s, g->s };
 
-	*ret = (struct head){ .c = c, .g = g, .one = j->one, .index = index, .score = scratch, .slope = scratch + BLOCK * BLOCK,
-		.most = scratch + 2 * BLOCK * BLOCK, .scale = (real)(1 / sqrt((double)g->each)) };
+	*ret = (struct head){ .c = c, .g = g, .one = j->one, .index = index, .score = scratch,
+		.slope = scratch + BLOCK * BLOCK, .most = scratch + 2 * BLOCK * BLOCK, .scale = (real)(1 / sqrt((double)g->each)) };
 	for (int i = 0; i < 3; i++) {
 		size_t from = b * rows[i] * g->ld[i] + g->start[i] + at;
 
@@ -200,7 +200,8 @@ static void backward_block(const struct head *h, size_t i, size_t n, size_t k, s
 		}
 	}
 	if (h->dx[2])
-		gemm(&h->one, true, false, m, g->each, n, 1, h->score, m, dy, g->width, 1, h->dx[2] + k * g->ld[2], g->ld[2]);
+		gemm(&h->one, true, false, m, g->each, n, 1, h->score, m, dy, g->width, 1, h->dx[2] + k * g->ld[2],
+			g->ld[2]);
 	if (h->dx[0])
 		gemm(&h->one, false, false, n, g->each, m, 1, h->slope, m, h->x[1] + k * g->ld[1], g->ld[1], 1,
 			h->dx[0] + i * g->ld[0], g->ld[0]);

@@ -1,5 +1,5 @@
-/* Gaussian error linear unit (Hendrycks and Gimpel, arXiv:1606.08415), torch.nn.GELU: x Phi(x) by the error function, or
- * its tanh form, which GPT-2 uses. */
+/* Gaussian error linear unit (Hendrycks and Gimpel, arXiv:1606.08415), torch.nn.GELU: x Phi(x) by the error function,
+ * or its tanh form, which GPT-2 uses. */
 #include "kernels/fastmath.h"
 #include "kernels/isa.h"
 #include "kernels/layer.h"
@@ -89,7 +89,8 @@ static void forward(const struct par *par, const struct layer_call *c)
 static void backward(const struct par *par, const struct layer_call *c)
 {
 	if (c->dx)
-		isa_run(par, c->l->attr[TANH] != 0 ? &wave_slope : &bell_slope, &(struct args){ .x = c->x, .dy = c->dy, .to = c->dx },
+		isa_run(par, c->l->attr[TANH] != 0 ? &wave_slope : &bell_slope, &(struct args){ .x = c->x, .dy = c->dy,
+			.to = c->dx },
 			c->batch * shape_count(&c->l->in), 1024, 8192);
 }
 

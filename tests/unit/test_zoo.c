@@ -1,5 +1,5 @@
-/* The model zoo: exact parameter and multiply-add counts (rows A06 and A07 of the systems), parameters and their errors,
- * expressions, names that PyTorch users know. */
+/* The model zoo: exact parameter and multiply-add counts (rows A06 and A07 of the systems), parameters and their
+ * errors, expressions, names that PyTorch users know. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,7 +88,8 @@ static void transformers_are_counted(void **state)
 
 static void show_tells_layers_and_bytes(void **state)
 {
-	struct answer a = show("{\"model\":\"resnet18\",\"batch\":4,\"with\":{\"stem\":\"cifar\",\"pixels\":32,\"classes\":10}}");
+	struct answer a = show("{\"model\":\"resnet18\",\"batch\":4,\"with\":{\"stem\":\"cifar\",\"pixels\":32,"
+		"\"classes\":10}}");
 	json_t *layers = json_object_get(a.result, "layers"), *l = json_array_get(layers, 0);
 	const char *text = json_string_value(json_object_get(a.result, "text"));
 
@@ -97,7 +98,8 @@ static void show_tells_layers_and_bytes(void **state)
 	assert_int_equal(json_integer_value(json_object_get(l, "parameters")), 3 * 64 * 9);
 	assert_non_null(strstr(text, "layer2.0.downsample.0"));
 	assert_non_null(strstr(text, "11173962 parameters"));
-	assert_true(number(&a, "saved_bytes") > number(&a, "work_evaluation_bytes"));
+	/* Each of the 20 convolutions keeps its input for backward: 5 of 64 x 32 x 32 and so on by halves. */
+	assert_true(number(&a, "saved_bytes") > 4 * 4 * 10 * 64 * 32 * 32);
 	json_decref(a.result);
 	a = show("{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"linear\",\"out\":3},{\"type\":\"relu\"}]}}");
 	assert_int_equal(number(&a, "parameters"), 15);
@@ -122,12 +124,15 @@ static void what_is_wrong_is_named(void **state)
 		{ "{\"model\":\"gpt2\",\"batch\":0}", { "batch" } },
 		{ "{}", { "model list" } },
 		{ "{\"spec\":{\"input\":[4],\"model\":{\"layers\":3}}}", { "\"zoo\"" } },
-		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"add\",\"inputs\":[\"input\",\"b\"]}]}}", { "'b'", "before it" } },
+		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"add\",\"inputs\":[\"input\",\"b\"]}]}}", { "'b'",
+			"before it" } },
 		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"add\",\"inputs\":[\"input\",7]}]}}",
 			{ "model[0].inputs[1]", "name of an earlier layer" } },
-		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"add\",\"inputs\":\"input\"}]}}", { "model[0].inputs", "array" } },
+		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"add\",\"inputs\":\"input\"}]}}", { "model[0].inputs",
+			"array" } },
 		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"add\"}]}}", { "add reads 1 inputs", "2 to 8" } },
-		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"linear\",\"out\":2,\"share\":\"x\"}]}}", { "shares", "'x'" } },
+		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"linear\",\"out\":2,\"share\":\"x\"}]}}", { "shares",
+			"'x'" } },
 		{ "{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"relu\"},{\"type\":\"tanh\",\"inputs\":[\"input\"]}]}}",
 			{ "nobody reads", "'0' (relu)" } },
 	};
@@ -150,7 +155,8 @@ static void expressions_are_computed(void **state)
 		{ "n==5 && word=='cat'", 1 }, { "word!='cat' || !n", 0 }, { "n>4 ? 1 : 2", 1 }, { "n>=6 ? 1 : n<6 ? 3 : 4", 3 },
 		{ "list[1]+len(list)", 22 }, { "sqrt(2/(9*2))", 1.0 / 3 }, { " n <= 5 ", 1 },
 	};
-	static const char *const bad[] = { "", "1+", "(1", "x", "n[0", "list[9]", "1/0", "sqrt(0-1)", "'cat", "word+1", "1 2", "n?1",
+	static const char *const bad[] = { "", "1+", "(1", "x", "n[0", "list[9]", "1/0", "sqrt(0-1)", "'cat", "word+1",
+		"1 2", "n?1",
 		"2^99", "sqrt(4", "1%0" };
 	json_t *vars = json_pack("{s:i,s:s,s:[i,i]}", "n", 5, "word", "cat", "list", 10, 20);
 	struct err e;
@@ -176,10 +182,12 @@ static void expressions_are_computed(void **state)
 /* What a spec holds is the layers: a name and its expansion are one run. */
 static void a_spec_may_name_a_model(void **state)
 {
-	static const char by_name[] = "{\"name\":\"a\",\"model\":{\"zoo\":\"mlp\",\"widths\":[8],\"inputs\":16,\"classes\":4},"
+	static const char by_name[] = "{\"name\":\"a\",\"model\":{\"zoo\":\"mlp\",\"widths\":[8],\"inputs\":16,"
+		"\"classes\":4},"
 		"\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},\"target_batch\":64,"
 		"\"data\":{\"name\":\"s\",\"kind\":\"synthetic\",\"count\":256}}";
-	static const char in_full[] = "{\"name\":\"a\",\"input\":[16],\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\","
+	static const char in_full[] = "{\"name\":\"a\",\"input\":[16],\"model\":[{\"type\":\"flatten\"},"
+		"{\"type\":\"linear\","
 		"\"name\":\"fc1\",\"out\":8},{\"type\":\"relu\"},{\"type\":\"linear\",\"name\":\"fc2\",\"out\":4}],"
 		"\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},\"target_batch\":64,"
 		"\"data\":{\"name\":\"s\",\"kind\":\"synthetic\",\"count\":256}}";
@@ -195,15 +203,18 @@ static void a_spec_may_name_a_model(void **state)
 
 static void every_entry_is_listed(void **state)
 {
-	json_t *list = zoo_list(), *v;
+	struct answer a = { .reply = { answered } };
+	json_t *list, *v;
 	size_t i;
 
+	zoo_list(NULL, NULL, &a.reply);
+	list = json_object_get(a.result, "models");
 	assert_true(json_array_size(list) >= 9);
 	json_array_foreach(list, i, v) {
 		assert_non_null(json_string_value(json_object_get(v, "help")));
 		assert_non_null(json_string_value(json_object_get(v, "parameters")));
 	}
-	json_decref(list);
+	json_decref(a.result);
 }
 
 int main(void)
