@@ -40,10 +40,11 @@ static void member_of(struct round *r, struct body *c, struct mate *m, size_t i,
 	w->flags &= (uint8_t)~(MATE_IN | MATE_GONE);
 	if (!m || !m->live || !m->member)
 		w->flags |= MATE_GONE;
-	if (!listed || !l->samples[i])
+	uint64_t samples = !listed ? 0 : PLANTED(LEFT_OUT_COUNTED) ? l->m[i].ready.samples : l->samples[i];
+	if (!samples)
 		return;
 	w->flags |= MATE_IN;
-	w->samples = l->samples[i];
+	w->samples = samples;
 	ranges_copy(&w->claimed, &l->m[i].ready.claimed);
 	c->weight += w->samples;
 }
@@ -97,8 +98,8 @@ static void build(struct round *r, struct body *c)
 	propose_into_commit(a, c);
 }
 
-/* Only a goodbye waits for the answers: who has not got the COMMIT from a leader that stays finds out by its next report
- * or JOIN. The calls outlive the averager. */
+/* Only a goodbye waits for the answers: who has not got the COMMIT from a leader that stays finds out by its next
+ * report or JOIN. The calls outlive the averager. */
 struct sent { struct list link; struct avg *a; };
 
 static void told(void *arg, const struct frame *f, const struct err *e)

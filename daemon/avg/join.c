@@ -9,7 +9,8 @@
 #define JOIN_US (2 * SECOND)
 #define HOPS_MAX 8
 
-struct joining { struct avg *a; struct id to; uint32_t gen; bool follower; };
+/* in, leading: what this peer was when it asked */
+struct joining { struct avg *a; struct id to; uint32_t gen; bool follower, in, leading; };
 
 static uint8_t my_flags(const struct avg *a)
 {
@@ -156,7 +157,7 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	uint64_t epoch = 0;
 	struct err mine;
 	bool stale = j->gen != a->gen || j->follower != a->follower || (a->state != AVG_JOINING && a->state != AVG_IN),
-		follower = j->follower;
+		follower = j->follower, changed = (a->state == AVG_IN) != j->in || (j->in && is_leader(a) != j->leading);
 	free(j);
 	if (m) {
 		m->join = NULL;
@@ -178,7 +179,10 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	json_get_u64(f->json, "epoch", &epoch, &mine);
 	if (!id_of_json(f->json, "donor", &donor))
 		donor = f->from;
-	if (!strcmp(what, "welcome"))
+	if (!strcmp(what, "welcome") && changed && m) {
+		if (is_leader(a))               /* others count on this one by now: of two leaders, one rule says who */
+			join_start(a, m);
+	} else if (!strcmp(what, "welcome"))
 		welcomed(a, f, follower);
 	else if (!strcmp(what, "redirect"))
 		redirected(a, f->json, epoch);
@@ -207,7 +211,8 @@ void join_start(struct avg *a, struct mate *to)
 	if (to->join || to == a->me)
 		return;
 	j = xcalloc(1, sizeof *j);
-	*j = (struct joining){ .a = a, .to = to->id, .gen = a->gen, .follower = a->follower };
+	*j = (struct joining){ .a = a, .to = to->id, .gen = a->gen, .follower = a->follower,
+		.in = a->state == AVG_IN, .leading = a->state == AVG_IN && is_leader(a) };
 	json_t *q = hub_json(a);
 	json_object_set_new(q, "epoch", json_integer((json_int_t)a->point.epoch));
 	json_object_set_new(q, "prev", json_hex(a->point.prev, DIGEST));
@@ -216,7 +221,8 @@ void join_start(struct avg *a, struct mate *to)
 	json_object_set_new(q, "micro", json_integer(a->conf.micro_batch));
 	json_object_set_new(q, "rate", json_real(a->rate));
 	json_object_set_new(q, "term", json_integer(a->term));
-	json_object_set_new(q, "leading", json_boolean(a->state == AVG_IN && is_leader(a)));
+	json_object_set_new(q, "in", json_boolean(j->in));
+	json_object_set_new(q, "leading", json_boolean(j->leading));
 	json_object_set_new(q, "at", json_endpoint(net_endpoint(a->net)));
 	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
 		json_object_set_new(q, "params", json_hex(a->digest, 16));
@@ -270,7 +276,7 @@ static void welcome(struct avg *a, struct request *req, struct mate *m)
 	kick(a);
 }
 
-struct asked { uint64_t epoch, samples, term; uint8_t prev[DIGEST], params[16]; bool leading, has_params; };
+struct asked { uint64_t epoch, samples, term; uint8_t prev[DIGEST], params[16]; bool in, leading, has_params; };
 
 /* Same history, and this peer leads (or may): who of the two? Who leads others already comes before a newcomer, of two
  * leaders the one with the higher term, of equals the first in the order. */
@@ -362,6 +368,7 @@ void join_on(struct avg *a, struct request *req)
 		net_refuse(req, &e);
 		return;
 	}
+	json_get_bool(j, "in", &q.in, &e);
 	json_get_bool(j, "leading", &q.leading, &e);
 	json_get_u64(j, "term", &q.term, &e);
 	q.has_params = !json_get_hex(j, "params", q.params, 16, &e);
@@ -383,7 +390,7 @@ void join_on(struct avg *a, struct request *req)
 	if (a->state == AVG_IN && !is_leader(a) && full && knows_better(a, req, m, &q)) {
 		judge(a, req, m, &q);           /* whoever leads would say the same, and may be out of its reach */
 	} else if (a->state == AVG_IN && !is_leader(a)) {
-		if (a->leader && a->leader != m)
+		if (a->leader && (a->leader != m || q.in))
 			answer(req, "redirect", a->leader, NULL, a->point.epoch);
 		else {
 			err_set(&e, ERR_BUSY, "this peer waits for a leader itself");

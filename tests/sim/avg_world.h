@@ -27,6 +27,7 @@ struct world {
 	struct sim *s; struct check *check;
 	struct avg_conf conf; uint32_t micro; uint64_t step_us[WORLD_MAX], start_us /* nobody trains before */,
 		slow_contribute_us[WORLD_MAX];
+	int alone;                              /* a peer that may commit what nobody else adopts (stopped, cut off); -1 */
 	bool client[WORLD_MAX], aux[WORLD_MAX], keep_state, forks_allowed, corrupt[WORLD_MAX];
 	struct avg_point saved[WORLD_MAX]; float *saved_model[WORLD_MAX];
 	uint64_t max_epoch;                     /* trainers stop there; 0 = never */

@@ -76,10 +76,6 @@ static void first_seen(struct check *c, struct apeer *p, const struct avg_point 
 	l->samples = at->samples;
 	l->weight = m->weight;
 	ranges_copy(&l->done, &at->done);
-	if (map_get(c->by_epoch, &at->epoch, sizeof at->epoch) && !c->w->forks_allowed)
-		sim_fail(s, "node %d: a second commit of epoch %llu", p->node, (unsigned long long)at->epoch);
-	if (!map_get(c->by_epoch, &at->epoch, sizeof at->epoch))
-		map_put(c->by_epoch, &at->epoch, sizeof at->epoch, l);
 	map_put(c->by_digest, l->digest, DIGEST, l);
 	c->n++;
 	if (!ranges_inside(&before->done, &at->done))
@@ -97,6 +93,18 @@ static void first_seen(struct check *c, struct apeer *p, const struct avg_point 
 		sim_fail(s, "node %d: a position behind the end of the data", p->node);
 	check_mean(c, &fresh, mean, m->weight, p->node);
 	ranges_free(&fresh);
+}
+
+/* One commit of an epoch, whoever adopts it; only the peer that was alone may have made another. */
+static void check_one(struct check *c, const struct apeer *p, struct link_ *l)
+{
+	const struct link_ *first = map_get(c->by_epoch, &l->epoch, sizeof l->epoch);
+	if (p->node == c->w->alone)
+		return;
+	if (!first)
+		map_put(c->by_epoch, &l->epoch, sizeof l->epoch, l);
+	else if (first != l && !c->w->forks_allowed)
+		sim_fail(c->w->s, "node %d: a second commit of epoch %llu", p->node, (unsigned long long)l->epoch);
 }
 
 void check_commit(struct check *c, struct apeer *p, const struct avg_point *before, const struct avg_commit *m,
@@ -117,8 +125,10 @@ void check_commit(struct check *c, struct apeer *p, const struct avg_point *befo
 	struct link_ *l = map_get(c->by_digest, at->prev, DIGEST);
 	if (!l) {
 		first_seen(c, p, before, m, mean, hash);
+		check_one(c, p, map_get(c->by_digest, at->prev, DIGEST));
 		return;
 	}
+	check_one(c, p, l);
 	if (memcmp(l->mean, hash, 16))
 		sim_fail(s, "node %d: another mean under the same digest at epoch %llu", p->node,
 		(unsigned long long)at->epoch);

@@ -1,0 +1,83 @@
+/* What scenarios ask of all peers together: who leads, do they agree, is everything the same. */
+#include <stdio.h>
+#include <string.h>
+#include "avg_world.h"
+
+bool world_settled(struct world *w)
+{
+	struct id leader = { 0 };
+	size_t alive = 0;
+	for (int i = 0; i < sim_nodes(w->s); i++)
+		alive += sim_alive(w->s, i);
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		struct avg_view v;
+		struct avg_member m[WORLD_MAX];
+		if (!p)
+			continue;
+		avg_view(p->avg, &v);
+		if (id_zero(&leader))
+			leader = v.leader;
+		if (id_zero(&v.leader) || !id_eq(&leader, &v.leader) || !strcmp(v.state, "joining"))
+			return false;
+		if (!id_eq(&v.leader, net_self(p->net)))
+			continue;
+		size_t n = avg_members(p->avg, m, WORLD_MAX), live = 0;
+		for (size_t k = 0; k < n; k++)
+			live += m[k].live;
+		if (live != alive)
+			return false;
+	}
+	return !id_zero(&leader);
+}
+
+int world_leader(struct world *w)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		struct avg_view v;
+		if (!p || p->syncing)
+			continue;
+		avg_view(p->avg, &v);
+		for (int k = 0; k < sim_nodes(w->s); k++)
+			if (sim_alive(w->s, k) && id_eq(&v.leader, net_self(world_peer(w, k)->net)))
+				return k;
+	}
+	return -1;
+}
+
+void world_same(struct world *w)
+{
+	struct apeer *first = NULL;
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		if (!p || p->dead)
+			continue;
+		if (!first)
+			first = p;
+		if (p->point.epoch == first->point.epoch && memcmp(p->point.prev, first->point.prev, DIGEST))
+			sim_fail(w->s, "nodes %d and %d are at epoch %llu of two histories", first->node, i,
+			(unsigned long long)p->point.epoch);
+		if (p->point.epoch == first->point.epoch && memcmp(p->model, first->model, w->conf.len * sizeof(float)))
+			sim_fail(w->s, "nodes %d and %d hold different models at epoch %llu", first->node, i,
+			(unsigned long long)p->point.epoch);
+	}
+}
+
+void world_print(struct world *w)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		struct avg_view v;
+		char x[9], y[9];
+		if (!p)
+			continue;
+		avg_view(p->avg, &v);
+		fprintf(stderr,
+			"  node %d (%s): %s epoch %llu (owner %llu) term %u leader %s samples %llu of %llu own %llu, grant %llu, "
+				"%s%s\n", i, id_short(net_self(p->net), x), v.state, (unsigned long long)v.epoch,
+			(unsigned long long)p->point.epoch, v.term, id_short(&v.leader, y), (unsigned long long)v.total_samples,
+			(unsigned long long)v.target, (unsigned long long)p->samples, (unsigned long long)ranges_count(&p->grant),
+			p->in_round ? "in round " : "", p->syncing ? "syncing" : "");
+	}
+}

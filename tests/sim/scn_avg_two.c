@@ -1,0 +1,135 @@
+/* Two who think that they lead, commits that only some have heard of, peers with two lives in one round: what terms, the
+ * chain of digests and RECOVER are for (amendments C2, C3). */
+#include <stdlib.h>
+#include <string.h>
+#include "avg_world.h"
+#include "check.h"
+
+static bool settled(struct sim *s, void *arg)
+{
+	return world_settled(arg);
+}
+
+static struct world *settled_world(struct sim *s, int n)
+{
+	struct world *w = world_new(s, 320, (uint64_t)n * 32, 16, 10 * MSEC);
+	w->start_us = 3 * SEC;
+	world_add(w, n);
+	if (!sim_run_until(s, settled, w, 20 * SEC))
+		sim_fail(s, "the peers did not find each other");
+	world_run_to(w, 3, 20 * SEC);
+	return w;
+}
+
+static uint64_t newest(struct world *w)
+{
+	uint64_t at = 0;
+	for (int i = 0; i < sim_nodes(w->s); i++)
+		if (sim_alive(w->s, i) && world_peer(w, i)->point.epoch > at)
+			at = world_peer(w, i)->point.epoch;
+	return at;
+}
+
+static void finish(struct world *w, uint64_t more)
+{
+	world_run_to(w, newest(w) + more, 60 * SEC);
+	world_same(w);
+	world_free(w);
+}
+
+struct until { struct world *w; int node; uint64_t epoch; };
+
+static bool has_epoch(struct sim *s, void *arg)
+{
+	struct until *u = arg;
+	return world_peer(u->w, u->node)->point.epoch >= u->epoch;
+}
+
+/* The leader's COMMIT reaches one member, then the leader is gone for good: the others must adopt that very COMMIT. */
+static void scn_half_told(struct sim *s)
+{
+	struct world *w = settled_world(s, 5);
+	struct sim_link far = { .latency_us = 60 * MSEC, .jitter_us = MSEC };
+	int leader = world_leader(w), heir = (leader + 1 + (int)(sim_seed(s) % 4)) % 5;
+	struct until u = { w, heir, newest(w) + 1 };
+	for (int i = 0; i < 5; i++)
+		if (i != leader && i != heir)
+			sim_link(s, leader, i, &far);
+	if (!sim_run_until(s, has_epoch, &u, 5 * SEC))
+		sim_fail(s, "no further epoch");
+	sim_kill(s, leader);
+	for (int i = 0; i < 5; i++)
+		if (i != leader && i != heir)
+			sim_check(s, world_peer(w, i)->point.epoch < u.epoch);
+	finish(w, 6);
+}
+
+struct promise { struct world *w; int leader; uint64_t epoch; };
+
+static bool promised(struct sim *s, void *arg)
+{
+	struct promise *q = arg;
+	for (int i = 0; i < sim_nodes(s); i++) {
+		struct avg_view v;
+		if (i == q->leader)
+			continue;
+		avg_view(world_peer(q->w, i)->avg, &v);
+		if (v.epoch == q->epoch && v.term > 0)
+			return true;
+	}
+	return false;
+}
+
+/* Runs until the point has struck whoever leads; that node. */
+static int struck_leader(struct world *w, const char *point, enum sim_fate fate)
+{
+	int leader = -1;
+	sim_failpoint(w->s, -1, point, fate, 1);
+	for (int k = 0; k < 20000 && !sim_failpoint_hit(w->s, point); k++) {
+		leader = world_leader(w);
+		sim_run_for(w->s, 500);
+	}
+	sim_check(w->s, sim_failpoint_hit(w->s, point) && leader >= 0);
+	return leader;
+}
+
+/* The leader stops (SIGSTOP) with the COMMIT in its hand, another takes over and has the promise of the others when the
+ * first goes on: its COMMIT counts for nobody but itself, and nothing that it does on top of that reaches the others. */
+static void scn_two_leaders(struct sim *s)
+{
+	struct world *w = settled_world(s, 5);
+	struct sim_link far = { .latency_us = 10 * MSEC, .jitter_us = MSEC };
+	sim_link(s, -1, -1, &far);
+	world_run_to(w, newest(w) + 2, 20 * SEC);
+	int leader = struck_leader(w, "avg.commit.before", SIM_PAUSE);
+	w->alone = leader;
+	struct promise q = { w, leader, newest(w) };
+	if (!sim_run_until(s, promised, &q, 30 * SEC))
+		sim_fail(s, "nobody took over");
+	sim_run_for(s, 40 * MSEC + rng_below(sim_rng(s), 30 * MSEC));   /* the other is about to decide */
+	sim_resume(s, leader);
+	sim_run_for(s, 3 * SEC);
+	w->alone = -1;
+	finish(w, 6);
+}
+
+/* A member contributes, dies and is back before the round is finished by another leader: the sums hold what it sent in
+ * its first life, so that what it claims in its second must not count there. */
+static void scn_two_lives(struct sim *s)
+{
+	struct world *w = settled_world(s, 7);
+	w->keep_state = true;
+	world_run_to(w, newest(w) + 2, 20 * SEC);
+	int leader = struck_leader(w, "avg.attempt.before", SIM_KILL);
+	int back = (leader + 1 + (int)(sim_seed(s) % 6)) % 7, off = (back + 1) % 7;
+	sim_power_off(s, off == leader ? (off + 1) % 7 : off);
+	sim_restart(s, back);
+	finish(w, 6);
+}
+
+static const struct scn list[] = { SCN(half_told), SCN(two_leaders), SCN(two_lives), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
