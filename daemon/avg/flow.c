@@ -157,8 +157,8 @@ static void send_piece(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
 	struct id tag;
-	if (rp->owner == r->me || !r->samples || !r->x)
-		return;
+	if (rp->owner == r->me || !r->samples || !r->x || rp->x_out.x || rp->x_out.done)
+		return;                         /* a successor asks again for what is on its way or there */
 	rp->x_out = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->owner };
 	tag_of(r, 'x', 0, p, who(r, (size_t)r->me), who(r, rp->owner), &tag);
 	MARK(r->a, "avg.data.before");
@@ -354,6 +354,7 @@ void flow_attempt(struct round *r, const uint16_t *owner)
 			flow_cancel(&rp->result_out[i]);
 		if (moved) {
 			flow_cancel(&rp->x_out);
+			rp->x_out.done = false;
 			if (rp->owner == r->me)
 				close_raw(r, p);
 			rp->owner = owner[p];
