@@ -3,8 +3,7 @@
  *
  *   run:NAME      subkey = author   {name, author, run, shared}       signed by the author
  *   run:ID        the same record, for joining by id
- *   runctl:ID     subkey = signer   {op, counter}                     signed; the greatest counter of a lawful signer
- * rules */
+ *   runctl:ID     subkey = signer   {op, counter}                     signed; the lawful with the greatest counter */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +15,12 @@
 
 #define RUN_LIFE_MS (7ull * 86400 * 1000)
 #define CALL_US 2000000
+#define WATCH_US 15000000
+#define WATCH_PAUSED_US 3000000
 #define RECORD_MAX 16000
+#define DUMP (JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
 
-static void key_of(const char *what, const char *name, char out[160])
-{
-	snprintf(out, 160, "%s:%s", what, name);
-}
+static void key_of(const char *what, const char *name, char out[160]) { snprintf(out, 160, "%s:%s", what, name); }
 
 /* ---- publishing ---- */
 
@@ -111,8 +110,7 @@ static int hear(struct runs *rs, const json_t *j, struct err *e)
 	const char *op;
 	uint64_t counter;
 	struct buf b = { 0 };
-	if (json_get_hex(j, "run", run.b, 32, e) || json_get_str(j, "op", &op, e) || json_get_u64(j, "counter", &counter,
-		e) ||
+	if (json_get_hex(j, "run", run.b, 32, e) || json_get_str(j, "op", &op, e) || json_get_u64(j, "counter", &counter, e) ||
 			json_get_hex(j, "by", by.b, 32, e) || json_get_hex(j, "sig", sig, sizeof sig, e))
 		return -1;
 	if (!op_known(op))
@@ -123,9 +121,7 @@ static int hear(struct runs *rs, const json_t *j, struct err *e)
 	signed_bytes(&b, &run, op, counter);
 	bool ok = net_verify(&by, b.p, b.len, sig);
 	buf_free(&b);
-	if (!ok)
-		return err_set(e, ERR_AUTH, "the signature under \"%s\" is wrong", op);
-	return obey(r, op, counter, &by, e);
+	return ok ? obey(r, op, counter, &by, e) : err_set(e, ERR_AUTH, "the signature of %s is wrong", op);
 }
 
 static void on_ctl(void *arg, struct request *req)
@@ -275,9 +271,20 @@ static void watched(void *arg, const struct record *rec, size_t n, const struct 
 	ask_free(a);
 }
 
+static void watch_again(struct timer *t)
+{
+	struct run *r = container_of(t, struct run, ctl_timer);
+	if (!run_over(r))
+		ctl_watch(r);
+}
+
+/* A word goes to the members of the moment; whoever was not reached then, or came back later, hears it from the DHT. */
 void ctl_watch(struct run *r)
 {
 	char key[160];
+	r->ctl_timer.fire = watch_again;
+	r->ctl_timer.name = "run.ctl";
+	env_after(r->rs->ctx.env, &r->ctl_timer, r->paused ? WATCH_PAUSED_US : WATCH_US);
 	struct ask *a = ask_new(r->rs, r, NULL);
 	a->open++;
 	key_of("runctl", r->hex, key);
@@ -376,11 +383,9 @@ static void record_change(struct run *r, const json_t *patch, uint64_t version, 
 		return;
 	json_object_foreach((json_t *)patch, key, v) {
 		json_t *old = json_object_get(r->point.params, key);
-		char *was = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL, *is = json_dumps(v,
-			JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+		char *was = old ? json_dumps(old, DUMP) : NULL, *is = json_dumps(v, DUMP);
 		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = was,
-			.new_value = is,
-			.author = self, .state = state, .note = note, .version = version, .epoch = epoch });
+			.new_value = is, .author = self, .state = state, .note = note, .version = version, .epoch = epoch });
 		free(was);
 		free(is);
 	}
@@ -403,8 +408,7 @@ static void proposed(void *arg, uint64_t epoch, uint64_t version, const struct e
 		reply_fail(a->reply, e);
 	else if (a->reply)
 		reply_ok(a->reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)version, "epoch", (json_int_t)epoch,
-		"peers_told",
-			r ? (int)avg_members(r->avg, NULL, 0) : 0));
+		"peers_told", r ? (int)avg_members(r->avg, NULL, 0) : 0));
 	ask_free(a);
 }
 
@@ -484,7 +488,7 @@ void runs_get(struct runs *rs, const json_t *params, struct reply *reply)
 			json_array_append(history, row);
 	json_decref(rows);
 	json_decref(now);
-	if (key && !json_object_size(values)) {
+	if (key && !v) {                        /* it has been answered */
 		json_decref(values);
 		json_decref(history);
 		return;
