@@ -20,6 +20,7 @@ test_name=$(basename "$0" .sh)
 # Short on purpose: the path of a Unix socket holds 107 bytes.
 work=$(mktemp -d "${TMPDIR:-/tmp}/hive.XXXXXX")
 declare -A daemon_pid=()
+exec {nothing}<> <(:)           # reading from it takes as long as one likes
 # Other daemons of this machine may know ports that were theirs yesterday: a swarm key keeps them out. keyless=yes before
 # the first start goes without.
 keyless=
@@ -103,7 +104,7 @@ wait_for() {
 	end=$(($(now_ms) + seconds * 1000 * HIVE_SLOW))
 	until "$@"; do
 		[ "$(now_ms)" -lt "$end" ] || fail "waited $((seconds * HIVE_SLOW)) s for: $*"
-		read -r -t 0.03 <> <(:)         # a pause without a process
+		read -r -t 0.03 -u "$nothing"   # a pause without a process
 	done
 }
 
@@ -112,7 +113,7 @@ hold() {
 	shift
 	while [ "$(now_ms)" -lt "$end" ]; do
 		"$@" || fail "no longer true: $*"
-		read -r -t 0.05 <> <(:)
+		read -r -t 0.05 -u "$nothing"
 	done
 }
 
