@@ -1,6 +1,6 @@
 /* The model zoo: networks as short JSON files with parameters (train/zoo/NAME.json, built into the program and
- * installed beside it). A spec says "model": "resnet18", or {"zoo": "resnet18", "classes": 10, "stem": "cifar"}; expanding gives
- * the array of layers that the spec then holds, so that peers with another zoo still agree on the model.
+ * installed beside it). A spec says "model": "resnet18", or {"zoo": "resnet18", "classes": 10, "stem": "cifar"};
+ * expanding gives the array of layers that the spec then holds, so that peers with another zoo still agree on it.
  *
  * A file is {"help", "parameters": {NAME: DEFAULT}, "choices": {NAME: [...]}, "input": [...], "model": [...]}, or
  * {"help", "base": OTHER, "parameters": {...}}: that one with other defaults. The elements of "model" are layers, or

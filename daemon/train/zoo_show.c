@@ -161,7 +161,7 @@ void zoo_list(void *arg, const json_t *params, struct reply *r)
 	for (const struct zoo_entry *z = zoo_entries; z->name; z++) {
 		struct err e;
 		json_t *entry = zoo_entry_json(z->name, &e);
-		char *text = json_dumps(json_object_get(entry, "parameters"), JSON_COMPACT);
+		char *text = json_dumps(json_object_get(entry, "parameters"), JSON_COMPACT | JSON_REAL_PRECISION(6));
 
 		(void)json_array_append_new(out, json_pack("{s:s,s:s*,s:O*}", "name", z->name, "parameters", text, "help",
 			json_object_get(entry, "help")));

@@ -82,7 +82,8 @@ static void head_of(const struct job *j, size_t index, real *scratch, struct hea
 	size_t b = index / g->heads, at = index % g->heads * g->each, rows[3] = { g->t, g->s, g->s };
 
 	*ret = (struct head){ .c = c, .g = g, .one = j->one, .index = index, .score = scratch,
-		.slope = scratch + BLOCK * BLOCK, .most = scratch + 2 * BLOCK * BLOCK, .scale = (real)(1 / sqrt((double)g->each)) };
+		.slope = scratch + BLOCK * BLOCK, .most = scratch + 2 * BLOCK * BLOCK,
+		.scale = (real)(1 / sqrt((double)g->each)) };
 	for (int i = 0; i < 3; i++) {
 		size_t from = b * rows[i] * g->ld[i] + g->start[i] + at;
 
