@@ -193,6 +193,72 @@ static void flipped(int fd)
 	printf("answers %d\n", hear(KIND_REPLY, a, sizeof a, 300) != 0);
 }
 
+static void truncated(int fd)
+{
+	uint8_t w[1024], a[1024];
+	size_t n = seal(w, KIND_PING, 900, "{}", &me.id, false);
+	struct prelude p;
+
+	prelude_read(&p, w, n);
+	for (size_t i = PRELUDE_BYTES; i < n; i++) {
+		give(fd, w, i);
+		p.length = (uint32_t)i;                 /* and with a prelude that fits */
+		prelude_write(&p, w);
+		give(fd, w, i);
+		p.length = (uint32_t)n;
+		prelude_write(&p, w);
+	}
+	printf("answers %d\n", hear(KIND_REPLY, a, sizeof a, 300) != 0);
+}
+
+/* The last sealed comes first: of twenty one is answered. */
+static void reordered(int fd)
+{
+	static uint8_t w[20][1024];
+	uint8_t a[1024];
+	size_t n[20];
+	int answers = 0;
+
+	for (unsigned i = 0; i < 20; i++)
+		n[i] = seal(w[i], KIND_PING, 600 + i, "{}", &me.id, true);
+	for (int i = 20; i--;)
+		give(fd, w[i], n[i]);
+	while (hear(KIND_REPLY, a, sizeof a, 500))
+		answers++;
+	printf("answers %d\n", answers);
+}
+
+/* Sealed with keys that the daemon does not have, under the session's own number. */
+static void other_key(int fd)
+{
+	uint8_t w[1024], a[1024], dh[32] = { 5 }, transcript[32] = { 6 };
+	struct session *mine = s;
+
+	s = session_new(true, SUITE_CHACHA20_POLY1305, dh, swarm, transcript);
+	s->id = mine->id;
+	s->tx_counter[0] = mine->tx_counter[0];
+	for (unsigned i = 0; i < 20; i++)
+		give(fd, w, seal(w, KIND_PING, 700 + i, "{}", &me.id, i % 2));
+	printf("answers %d\n", hear(KIND_REPLY, a, sizeof a, 300) != 0);
+}
+
+/* Larger than any frame: the connection breaks, and whatever else this member says goes on. */
+static void oversized(int fd)
+{
+	static uint8_t w[WIRE_MAX + 65536];
+	uint8_t a[1024];
+
+	for (int i = 0; i < 20; i++) {
+		int other = dial();
+
+		nn_send(other, w, sizeof w, 0);
+		poll(NULL, 0, 20);
+		nn_close(other);
+	}
+	ping(fd, w, a, sizeof a);
+	printf("answers 1\n");
+}
+
 static void stale(int fd)
 {
 	uint8_t w[1024], a[1024];
@@ -292,10 +358,10 @@ static void idle(int fd)
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(int fd); bool member; } list[] = {
-		{ "forged", forged, true }, { "replayed", replayed, true }, { "reflected", reflected, true }, { "flipped",
-			flipped, true },
-		{ "stale", stale, true }, { "braces", braces, true }, { "halves", halves, false }, { "wrong_key", wrong_key,
-		false },
+		{ "forged", forged, true }, { "replayed", replayed, true }, { "reflected", reflected, true },
+		{ "flipped", flipped, true }, { "truncated", truncated, true }, { "reordered", reordered, true },
+		{ "other_key", other_key, true }, { "oversized", oversized, true }, { "stale", stale, true },
+		{ "braces", braces, true }, { "halves", halves, false }, { "wrong_key", wrong_key, false },
 		{ "garbage", garbage, false }, { "idle", idle, false },
 	};
 	uint8_t seed[32] = { 66 }, w[1024], a[1024];

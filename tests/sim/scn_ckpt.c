@@ -1,5 +1,5 @@
 /* Checkpoints on a disk that forgets what was not synced: a peer saves one after the other, is killed again and again
- * at any moment, and finds, each time it starts, a whole one that is at least as new as the last it was told is safe. */
+ * at any moment, and finds, each time it starts, a whole one at least as new as the last it was told is safe. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

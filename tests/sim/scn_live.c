@@ -317,7 +317,7 @@ static void scn_transfer_again(struct sim *s)
 	}
 }
 
-static const struct scn list[] = { SCN(kill), SCN(kill_dialler), SCN(power), SCN(flicker), SCN(pause), SCN(leave), SCN(restart),
-	SCN(late), SCN(torn),
+static const struct scn list[] = { SCN(kill), SCN(kill_dialler), SCN(power), SCN(flicker), SCN(pause), SCN(leave),
+	SCN(restart), SCN(late), SCN(torn),
 	SCN(narrow), SCN(transfer_kill), SCN(transfer_wrong), SCN(transfer_again), SCN(transfer_changed), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }

@@ -1,94 +1,6 @@
 /* What an attacker on the wire can do to a whole net room: frames are recorded between two simulated nodes and given
  * back changed, twice, to the wrong side, or made by hand. Each attempt has its counter, and none reaches a handler. */
-#include "t.h"
-#include "common/hash.h"
-#include "net/inner.h"
-#include "../sim/net_app.h"
-
-struct recorded { int from, to; enum chan chan; size_t len; uint8_t *p; };
-struct bed {
-	struct sim *s; struct net_world w; struct net_app *a, *b;
-	struct recorded *v; size_t n;
-};
-
-static void record(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len)
-{
-	struct bed *b = arg;
-
-	b->v = realloc(b->v, (b->n + 1) * sizeof *b->v);
-	b->v[b->n++] = (struct recorded){ from, to, chan, len, memcpy(malloc(len), wire, len) };
-}
-
-static bool one_ended(struct sim *s, void *arg)
-{
-	return ((struct ended *)arg)->times;
-}
-
-static struct ended ask(struct bed *b, struct net_app *from, struct net_app *to, uint64_t n)
-{
-	static struct ended d;
-
-	memset(&d, 0, sizeof d);
-	net_app_call(from, net_self(to->net), n, NO_BLOB, 3000000, &d);
-	sim_run_until(b->s, one_ended, &d, 5000000);
-	assert_int_equal(d.times, 1);
-	return d;
-}
-
-static int setup(void **state)
-{
-	struct bed *b = calloc(1, sizeof *b);
-
-	*state = b;
-	b->s = sim_new(77);
-	b->a = net_app_add(b->s, &b->w);
-	b->b = net_app_add(b->s, &b->w);
-	net_app_know(b->s, 0, 1);
-	sim_tap(b->s, record, b);
-	assert_true(ask(b, b->a, b->b, 1).ok);
-	sim_run_for(b->s, 10000);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct bed *b = *state;
-
-	assert_null(sim_failed(b->s));
-	sim_free(b->s);
-	for (size_t i = 0; i < b->n; i++)
-		free(b->v[i].p);
-	free(b->v);
-	free(b);
-	return 0;
-}
-
-static void give(struct net_app *to, enum chan c, const void *p, size_t len)
-{
-	uint8_t *copy = memcpy(malloc(len), p, len);    /* exactly len, so that ASan sees a read beyond */
-
-	to->env->recv(to->env->recv_arg, (struct via){ .chan = c }, copy, len);
-	free(copy);
-}
-
-static const struct recorded *find(struct bed *b, int from, unsigned kind)
-{
-	struct prelude p;
-
-	for (size_t i = b->n; i-- > 0;)
-		if (b->v[i].from == from && prelude_read(&p, b->v[i].p, b->v[i].len) == PRELUDE_OK && p.kind == kind)
-			return &b->v[i];
-	fail_msg("no %s was recorded", kind_name(kind));
-	return NULL;
-}
-
-static struct net_counters counters(struct net_app *x)
-{
-	struct net_counters c;
-
-	net_counters(x->net, &c);
-	return c;
-}
+#include "net_bed.h"
 
 static void test_replay(void **state)
 {
@@ -159,6 +71,57 @@ static void test_flipped(void **state)
 	struct net_counters c = counters(b->b);
 	assert_int_equal(c.bad_magic + c.bad_frame + c.bad_version + c.bad_seal + c.unknown_session + c.replayed,
 		8 * n + n);
+}
+
+/* Frames of one connection in another order: each that comes behind its follower is refused, none runs twice. */
+static void test_reordered(void **state)
+{
+	struct bed *b = *state;
+	static const unsigned order[] = { 2, 0, 1, 4, 3, 5, 5, 2 };
+	static uint8_t w[6][512];
+	size_t n[6];
+	struct header h;
+
+	for (unsigned i = 0; i < 6; i++)
+		n[i] = fresh(b, w[i], &h, "{\"n\":5}", &b->a->net->self.id);
+	for (unsigned i = 0; i < 8; i++)
+		give(b->b, CHAN_CTRL, w[order[i]], n[order[i]]);
+	assert_int_equal(b->b->handled, 1 + 3);         /* 2, 4, 5 */
+	assert_int_equal(counters(b->b).replayed, 5);
+	assert_int_equal(counters(b->b).bad_seal, 0);
+}
+
+/* More bytes than were sealed, and lengths that are larger than any frame may be. */
+static void test_oversized(void **state)
+{
+	struct bed *b = *state;
+	uint8_t w[1024] = { 0 };
+	struct header h;
+	size_t n = fresh(b, w, &h, "{\"n\":5}", &b->a->net->self.id), tries = 0;
+
+	for (size_t more = 1; n + more <= sizeof w; more *= 2, tries++) {
+		struct prelude p = h.pre;
+
+		give(b->b, CHAN_CTRL, w, n + more);             /* the prelude says less */
+		p.length = (uint32_t)(n + more);
+		prelude_write(&p, w);
+		give(b->b, CHAN_CTRL, w, n + more);             /* the prelude lies too */
+		prelude_write(&h.pre, w);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		struct header big = h;
+
+		big.json_len = i == 0 ? NET_JSON_MAX + 1 : i == 1 ? UINT32_MAX : h.json_len;
+		big.blob_len = i == 2 ? UINT32_MAX : 0;
+		header_write(&big, w);
+		give(b->b, CHAN_CTRL, w, n);
+	}
+	header_write(&h, w);
+	assert_int_equal(b->b->handled, 1);
+	struct net_counters c = counters(b->b);
+	assert_int_equal(c.bad_magic + c.bad_frame + c.bad_seal, 2 * tries + 3);
+	give(b->b, CHAN_CTRL, w, n);
+	assert_int_equal(b->b->handled, 2);
 }
 
 /* A member of the swarm with a session of its own says to be another member. */
@@ -450,6 +413,7 @@ static void test_status(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(test_replay), T(test_reflected), T(test_other_channel), T(test_flipped),
+		T(test_reordered), T(test_oversized),
 		T(test_forged_sender), T(test_stale_session), T(test_bad_json), T(test_garbage), T(test_half_open),
 		T(test_m1_again),
 		T(test_m1_wrong_key), T(test_hello_replay), T(test_m3_forged), T(test_peers_bounded), T(test_hints),

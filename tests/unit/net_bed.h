@@ -1,0 +1,94 @@
+/* Two simulated nodes that have spoken; every frame between them is recorded, and any bytes can be given to either. */
+#ifndef TESTS_NET_BED_H
+#define TESTS_NET_BED_H
+#include "t.h"
+#include "common/hash.h"
+#include "net/inner.h"
+#include "../sim/net_app.h"
+
+struct recorded { int from, to; enum chan chan; size_t len; uint8_t *p; };
+struct bed {
+	struct sim *s; struct net_world w; struct net_app *a, *b;
+	struct recorded *v; size_t n;
+};
+
+static inline void record(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len)
+{
+	struct bed *b = arg;
+
+	b->v = realloc(b->v, (b->n + 1) * sizeof *b->v);
+	b->v[b->n++] = (struct recorded){ from, to, chan, len, memcpy(malloc(len), wire, len) };
+}
+
+static inline bool one_ended(struct sim *s, void *arg)
+{
+	return ((struct ended *)arg)->times;
+}
+
+static inline struct ended ask(struct bed *b, struct net_app *from, struct net_app *to, uint64_t n)
+{
+	static struct ended d;
+
+	memset(&d, 0, sizeof d);
+	net_app_call(from, net_self(to->net), n, NO_BLOB, 3000000, &d);
+	sim_run_until(b->s, one_ended, &d, 5000000);
+	assert_int_equal(d.times, 1);
+	return d;
+}
+
+static inline int setup(void **state)
+{
+	struct bed *b = calloc(1, sizeof *b);
+
+	*state = b;
+	b->s = sim_new(77);
+	b->a = net_app_add(b->s, &b->w);
+	b->b = net_app_add(b->s, &b->w);
+	net_app_know(b->s, 0, 1);
+	sim_tap(b->s, record, b);
+	assert_true(ask(b, b->a, b->b, 1).ok);
+	sim_run_for(b->s, 10000);
+	return 0;
+}
+
+static inline int teardown(void **state)
+{
+	struct bed *b = *state;
+
+	assert_null(sim_failed(b->s));
+	sim_free(b->s);
+	for (size_t i = 0; i < b->n; i++)
+		free(b->v[i].p);
+	free(b->v);
+	free(b);
+	return 0;
+}
+
+static inline void give(struct net_app *to, enum chan c, const void *p, size_t len)
+{
+	uint8_t *copy = memcpy(malloc(len), p, len);    /* exactly len, so that ASan sees a read beyond */
+
+	to->env->recv(to->env->recv_arg, (struct via){ .chan = c }, copy, len);
+	free(copy);
+}
+
+static inline const struct recorded *find(struct bed *b, int from, unsigned kind)
+{
+	struct prelude p;
+
+	for (size_t i = b->n; i-- > 0;)
+		if (b->v[i].from == from && prelude_read(&p, b->v[i].p, b->v[i].len) == PRELUDE_OK && p.kind == kind)
+			return &b->v[i];
+	fail_msg("no %s was recorded", kind_name(kind));
+	return NULL;
+}
+
+static inline struct net_counters counters(struct net_app *x)
+{
+	struct net_counters c;
+
+	net_counters(x->net, &c);
+	return c;
+}
+
+#endif
