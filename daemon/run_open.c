@@ -20,6 +20,14 @@ const char *run_data_path(const struct runs *rs, const struct spec *s, char *out
 	const struct conf *c = rs->ctx.conf;
 	const char *name = s->local.data[0] ? s->local.data : s->data_name, *value = NULL, *key;
 	size_t kind = strlen(s->data_kind);
+	char of[32];
+	int rc = data_place(name, of, sizeof of, &name, e);
+	if (rc < 0)
+		return NULL;
+	if (!rc && strcmp(of, s->data_kind)) {
+		err_set(e, ERR_MISMATCH, "data: the run's data is of kind %s, and \"%.200s\" is %s", s->data_kind, name, of);
+		return NULL;
+	}
 	if (name[0] == '/') {
 		snprintf(out, cap, "%s", name);
 		return out;

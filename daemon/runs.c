@@ -86,6 +86,22 @@ void runs_refuse(struct runs *rs, const char *what, const char *name, struct rep
 	reply_fail(reply, e);
 }
 
+/* --data KIND:PATH says what the data is, too; a spec without data gets it. */
+static int place_data(json_t *whole, const json_t *params, struct err *e)
+{
+	const char *word = json_string_value(json_object_get(params, "data")), *path;
+	char kind[32];
+	int rc = word ? data_place(word, kind, sizeof kind, &path, e) : 1;
+	if (rc)
+		return rc < 0 ? -1 : 0;
+	if (!json_object_get(whole, "data"))
+		json_object_set_new(whole, "data", json_pack("{s:s#}", "name", word, (int)(path - 1 - word)));
+	if (json_is_object(json_object_get(whole, "data")))
+		json_object_set_new(json_object_get(whole, "data"), "kind", json_string(kind));
+	json_object_set_new(json_object_get(whole, "local"), "data", json_string(path));
+	return 0;
+}
+
 static struct spec *spec_from(const json_t *params, struct err *e)
 {
 	json_t *whole = json_deep_copy(json_object_get(params, "spec"));
@@ -93,7 +109,7 @@ static struct spec *spec_from(const json_t *params, struct err *e)
 	if (name)
 		json_object_set_new(whole, "name", json_string(name));
 	json_object_set_new(whole, "local", runs_local(json_object_get(whole, "local"), params));
-	struct spec *s = spec_of_json(whole, e);
+	struct spec *s = place_data(whole, params, e) ? NULL : spec_of_json(whole, e);
 	json_decref(whole);
 	return s;
 }

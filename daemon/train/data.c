@@ -7,6 +7,7 @@
 #include "common/id.h"
 #include "common/mem.h"
 #include "common/rng.h"
+#include "common/text.h"
 #include "train/data_int.h"
 
 #define DATA(x) extern const struct data_ops data_##x;
@@ -41,6 +42,49 @@ const char *data_names(char *out, size_t cap)
 	for (int i = 0; kinds[i] && n < cap; i++)
 		n += (size_t)snprintf(out + n, cap - n, "%s%s", i ? " " : "", kinds[i]->name);
 	return out;
+}
+
+static bool ends(const char *s, const char *with)
+{
+	size_t n = strlen(s), k = strlen(with);
+
+	return n >= k && !strcmp(s + n - k, with);
+}
+
+int data_place(const char *word, char *ret_kind, size_t cap, const char **ret_path, struct err *e)
+{
+	static const char jpeg[] = "cifar10-jpeg";
+	size_t n = strcspn(word, ":/");
+	const char *names[sizeof(kinds) / sizeof(*kinds) + 1], *near;
+	char kind[32], all[200];
+
+	*ret_path = word;
+	if (word[n] != ':')
+		return 1;
+	(void)snprintf(kind, sizeof(kind), "%.*s", (int)(n < 31 ? n : 31), word);
+	*ret_path = word + n + 1;
+	if (!**ret_path)
+		return err_set(e, ERR_INVALID, "data: a path must stand behind \"%s:\"", kind);
+	if (data_find(kind)) {
+		(void)snprintf(ret_kind, cap, "%s", kind);
+		return 0;
+	}
+	if (!strcmp(kind, jpeg)) {
+		bool tar = ends(word, ".tar") || ends(word, ".tar.gz") || ends(word, ".tgz");
+
+		(void)snprintf(ret_kind, cap, "%s", tar ? "tar" : "folder");
+		return 0;
+	}
+	for (n = 0; kinds[n]; n++)
+		names[n] = kinds[n]->name;
+	names[n++] = jpeg;
+	names[n] = NULL;
+	text_clean(kind);
+	near = text_nearest(kind, names);
+	if (near)
+		return err_set(e, ERR_INVALID, "data: unknown kind \"%s\"; did you mean \"%s:%.200s\"?", kind, near, *ret_path);
+	return err_set(e, ERR_INVALID, "data: unknown kind \"%s\"; KIND:PATH with one of %s %s", kind,
+		data_names(all, sizeof(all)), jpeg);
 }
 
 static void wait_nobody(void *arg, uint64_t us, bool backward)

@@ -44,6 +44,9 @@ struct data_ops {
 const struct data_ops *data_find(const char *name);     /* NULL: unknown */
 const struct data_ops *data_at(int i);                  /* NULL past the end */
 const char *data_names(char *out, size_t cap);
+/* What an operator says: "KIND:PATH", PATH absolute or a name of [data]; or "cifar10-jpeg:PATH", images by class in a
+ * folder or a tar archive. 1: there is no kind in front. An unknown kind is an error that names the nearest. */
+int data_place(const char *word, char *ret_kind, size_t cap, const char **ret_path, struct err *e);
 
 struct data;
 /* Opens what the spec names at path, checks shapes, labels, split and (if the spec has one) the manifest digest.

@@ -23,6 +23,7 @@ struct loader {
 	struct env *env;
 	struct data *data;
 	uint32_t batch, depth, workers, running;
+	uint64_t broken;                        /* samples told of */
 	struct slot *slot;
 	struct list order;                      /* cut and not handed out, in order */
 	struct ranges todo;                     /* granted, not cut */
@@ -131,12 +132,26 @@ static bool cut(struct loader *l, struct slot *s)
 
 static void fill(struct loader *l);
 
+/* Samples that could not be read are skipped, but not silently. */
+static void tell_broken(struct loader *l)
+{
+	struct err e = { .code = ERR_NONE };
+	uint64_t n = data_broken(l->data, &e);
+
+	if (n > l->broken)
+		log_write(l->env->log, LOG_WARN_, "data",
+			"%llu samples cannot be read, others stand in for them; one of them: %s",
+			(unsigned long long)n, e.text);
+	l->broken = n;
+}
+
 static void slot_done(struct job *j)
 {
 	struct slot *s = container_of(j, struct slot, job);
 	struct loader *l = s->owner;
 
 	l->running--;
+	tell_broken(l);
 	s->b.took_us = env_now(l->env) - s->b.took_us;
 	s->state = s->dropped ? SLOT_FREE : SLOT_READY;
 	s->dropped = false;

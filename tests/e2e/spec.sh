@@ -37,6 +37,15 @@ case $out in *"line "*) ;; *) fail "a cut file: the refusal does not say where: 
 out=$(hive a run start "$work/none.json" 2>&1) && fail "a missing file was accepted"
 case $out in *none.json*) ;; *) fail "a missing file: $out" ;; esac
 
+# --data KIND:PATH
+bad_data() { spec ""; refuse 1 "$2" hive a run start "$work/spec.json" --data "$1"; }
+bad_data "foldr:$data/digits" 'did you mean "folder:'
+bad_data "folder:$data/digits" 'images want an input'
+bad_data "csv:$data/digits" 'no train.csv'
+bad_data "text:relative/file.txt" 'absolute path'
+spec ""
+hive a run start "$work/spec.json" --name placed --data "idx:$data/digits" --dry-run >/dev/null || fail "--data idx:PATH was refused"
+
 # Data: missing, truncated, no IDX at all, labels that do not fit.
 spec 'pass'
 refuse 1 "nowhere" hive a run start "$work/spec.json" --data /nowhere

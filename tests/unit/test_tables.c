@@ -235,11 +235,41 @@ static void test_middle(void **state)
 	sample_free(&s);
 }
 
+static void placed(const char *word, int rc, const char *kind, const char *path)
+{
+	char got[32] = "";
+	const char *rest;
+	struct err e = { 0 };
+
+	assert_int_equal(data_place(word, got, sizeof(got), &rest, &e), rc);
+	if (rc < 0) {
+		assert_err(e, ERR_INVALID, path);
+		return;
+	}
+	assert_string_equal(got, kind);
+	assert_string_equal(rest, path);
+}
+
+/* What operators say behind --data. */
+static void test_place(void **state)
+{
+	placed("/srv/a:b", 1, "", "/srv/a:b");
+	placed("digits", 1, "", "digits");
+	placed("text:/srv/a:b.txt", 0, "text", "/srv/a:b.txt");
+	placed("tar:name", 0, "tar", "name");
+	placed("cifar10-jpeg:/srv/c", 0, "folder", "/srv/c");
+	placed("cifar10-jpeg:/srv/c.tar.gz", 0, "tar", "/srv/c.tar.gz");
+	placed("folder:", -1, "", "a path must stand behind \"folder:\"");
+	placed("foldr:/srv/c", -1, "", "did you mean \"folder:/srv/c\"?");
+	placed("zip:/srv/c", -1, "", "idx cifar10 csv folder tar text synthetic cifar10-jpeg");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_csv), cmocka_unit_test(test_table),
 		cmocka_unit_test(test_text),
-		cmocka_unit_test(test_cifar), cmocka_unit_test(test_crop), cmocka_unit_test(test_middle) };
+		cmocka_unit_test(test_cifar), cmocka_unit_test(test_crop), cmocka_unit_test(test_middle),
+		cmocka_unit_test(test_place) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,8 @@ static const struct cmd_param params[] = {
 		"local part" },
 	{ "name", CMD_STR, CMD_OPTION, "another name than the one in the spec" },
 	{ "local", CMD_FILE, CMD_OPTION, "JSON file with the local part: paths, batch, threads, memory" },
-	{ "data", CMD_STR, CMD_OPTION, "where this machine keeps the data: an absolute path, or a name of [data]" },
+	{ "data", CMD_STR, CMD_OPTION, "KIND:PATH, or where this machine keeps the data that the spec "
+		"names: an absolute path, or a name of [data]" },
 	{ "batch", CMD_INT, CMD_OPTION, "samples per micro-batch on this machine" },
 	{ "threads", CMD_INT, CMD_OPTION, "threads of the train lane for this run" },
 	{ "log", CMD_STR, CMD_OPTION, "keep a run log of at most this size (64MiB) in the run's state folder" },

@@ -1,5 +1,5 @@
-/* Tables of numbers as comma separated values (RFC 4180), read strictly: every line has as many fields as the first, all
- * are finite numbers; the first line may be names. Empty lines are left out. */
+/* Tables of numbers as comma separated values (RFC 4180), read strictly: every line has as many fields as the first,
+ * all are finite numbers; the first line may be names. Empty lines are left out. */
 #ifndef TRAIN_DATA_CSV_PARSE_H
 #define TRAIN_DATA_CSV_PARSE_H
 #include <stddef.h>

@@ -72,16 +72,17 @@ int whole_parts(struct files *f, const char *path, const char *suffix, struct wh
 	struct err *e)
 {
 	static const char *const held_out[] = { "test", "val", "validation", NULL };
-	int rc = named(f, path, "train", suffix, &ret[DATA_TRAIN], h, e);
+	struct err none;
+	int rc;
 
+	if (f->size(f, path, &none) >= 0)
+		return whole_read(f, path, "data", &ret[DATA_TRAIN], h, e);
+	rc = named(f, path, "train", suffix, &ret[DATA_TRAIN], h, e);
 	for (int i = 0; !rc && held_out[i]; i++) {
 		int found = named(f, path, held_out[i], suffix, &ret[DATA_VALIDATION], h, e);
 
 		if (found <= 0)
 			return found;
 	}
-	if (rc <= 0)
-		return rc;
-	rc = whole_read(f, path, "data", &ret[DATA_TRAIN], h, e);
 	return rc <= 0 ? rc : err_set(e, ERR_NOT_FOUND, "%.200s: no such file, and no train.%s below it", path, suffix);
 }
