@@ -117,6 +117,7 @@ struct round {
 	int me; uint32_t term, attempt; bool attempted, closed, told_begin;
 	const float *x; bool contributed, told_x; uint64_t samples; struct ranges claimed;
 	struct request *ready_req, *ack_req; bool acked; unsigned missing_told, lateness;
+	bool *cared;                            /* whose death is watched for, by member */
 	uint64_t *w, total;                     /* weights of this attempt by member */
 	struct rpart *part; float *mean; size_t mean_bytes; bool mean_is_x;
 	int jobs; uint64_t begun_us, data_us, attempt_us, bytes_out, bytes_in;
@@ -220,6 +221,7 @@ struct round *round_new(struct avg *a, struct body *b /* moved */, const void *b
 void round_close(struct round *r);              /* cancels what is cancellable; frees when the rest is over */
 void round_touch(struct round *r);              /* the leader was heard */
 int round_member(const struct round *r, const struct id *id);   /* -1 */
+void round_care(struct round *r);               /* again, after it has become this peer's to lead */
 bool round_spent(const struct avg *a, const uint8_t id[DIGEST]);
 void member_begin_on(struct avg *a, struct request *req);
 void member_attempt_on(struct avg *a, struct request *req);

@@ -140,8 +140,11 @@ static void attempt_answered(void *arg, const struct frame *f, const struct err 
 	free(c);
 	if (!current)
 		return;
-	if (!f) {                               /* does not know the round, or does not answer in time */
-		r->lead->m[i].answered = true;
+	if (!f) {                               /* does not know the round (perhaps it is back from the dead), or is silent */
+		struct lead *l = r->lead;
+		l->m[i].answered = l->m[i].gone = true;
+		for (size_t p = 0; p < r->b.parts; p++)
+			l->again |= l->phase == LEAD_DATA && l->owner[p] == i;
 		lead_step(r);
 	} else if (!json_get_u64(f->json, "term", &term, NULL) && term > r->term) {
 		r->a->term = (uint32_t)term;    /* succeeded while we were silent: what we began is theirs now */

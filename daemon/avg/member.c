@@ -19,18 +19,30 @@ int round_member(const struct round *r, const struct id *id)
 }
 
 /* Whose death this peer must hear of at once: the leader's (always), the owners', and, as an owner, everybody's. */
-static void care_all(struct round *r, int delta)
+void round_care(struct round *r)
 {
-	bool owner = false;
+	bool all = r->lead || id_eq(&r->b.leader, &r->a->me->id);
 	for (size_t p = 0; p < r->b.parts; p++)
-		owner |= r->b.part[p].owner == r->me;
+		all |= r->b.part[p].owner == r->me;
 	for (size_t i = 0; i < r->b.n; i++) {
 		struct mate *m = (int)i == r->me ? NULL : mate_find(r->a, &r->b.m[i].id);
-		bool theirs = owner || id_eq(&r->b.leader, &r->a->me->id);
+		bool theirs = all;
 		for (size_t p = 0; p < r->b.parts && !theirs; p++)
 			theirs = r->b.part[p].owner == i;
-		if (m && theirs)
-			roster_care(r->a, m, delta);
+		if (!m || !theirs || r->cared[i])
+			continue;
+		r->cared[i] = true;
+		roster_care(r->a, m, 1);
+	}
+}
+
+static void care_no_more(struct round *r)
+{
+	for (size_t i = 0; i < r->b.n; i++) {
+		struct mate *m = r->cared[i] ? mate_find(r->a, &r->b.m[i].id) : NULL;
+		r->cared[i] = false;
+		if (m)
+			roster_care(r->a, m, -1);
 	}
 }
 
@@ -93,7 +105,8 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 	r->silent = (struct timer){ .fire = silent_fire, .name = "avg.silent" };
 	a->round = r;
 	know_all(a, &r->b);
-	care_all(r, 1);
+	r->cared = xcalloc(r->b.n, sizeof *r->cared);
+	round_care(r);
 	round_touch(r);
 	return r;
 }
@@ -142,7 +155,7 @@ void round_close(struct round *r)
 	r->closed = true;
 	if (r->told_x && !r->from_commit)
 		memcpy(a->spent[a->nspent++ % SPENT], r->id, DIGEST);
-	care_all(r, -1);
+	care_no_more(r);
 	env_timer(a->env, &r->late, 0);
 	env_timer(a->env, &r->silent, 0);
 	refuse(&r->ready_req, "the round is over");
@@ -180,6 +193,7 @@ void round_reap(struct avg *a, bool force)
 		free(r->fail);
 		ranges_free(&r->claimed);
 		free(r->w);
+		free(r->cared);
 		free(r->part);
 		free(r);
 	}

@@ -346,6 +346,7 @@ void lead_resume(struct avg *a, struct round *r, uint32_t attempt)
 {
 	lead_free(r);
 	struct lead *l = lead_new(r);
+	round_care(r);
 	l->attempts = attempt + 1;
 	env_after(a->env, &l->timer, r->b.ready_us);
 	for (size_t i = 0; i < r->b.n; i++)
