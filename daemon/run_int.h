@@ -7,6 +7,7 @@
 #include "common/map.h"
 #include "run.h"
 #include "train/carry.h"
+#include "train/exec.h"
 #include "train/trainer.h"
 
 #define RUN_POINTS 80                   /* recent points: snapshots and steps that come late need them */
@@ -63,6 +64,7 @@ struct run {
 	struct reply *start_reply;      /* run start waits for the data */
 	struct list ckpt_waiters;       /* operators who asked for a checkpoint */
 	uint8_t last_prev[DIGEST];
+	uint64_t nepochs, epoch_took[EXEC_TIMES_KEPT];  /* us of the latest epochs */
 	uint64_t commit_us, commit_members, commit_weight; bool commit_minority;
 };
 

@@ -80,6 +80,30 @@ static void put_swarm(struct run *r, json_t *o, double *ret_rate, uint64_t *ret_
 	*ret_samples = v.total_samples;
 }
 
+/* Predicted beside measured, us. An epoch is this peer's share of the target batch, then the step (and the round). */
+static json_t *times_json(struct run *r)
+{
+	struct trainer_times t;
+	struct trainer_view v;
+	struct avg_view a = { 0 };
+	double share = 1, batches;
+	trainer_times(r->trainer, &t);
+	trainer_view(r->trainer, &v);
+	if (r->avg)
+		avg_view(r->avg, &a);
+	if (a.rate_total > v.rate && v.rate > 0)
+		share = v.rate / a.rate_total;
+	batches = ceil((double)r->spec->target_batch * share / r->spec->local.batch);
+	json_t *o = json_pack("{s:b,s:I,s:I,s:I}", "measured", t.measured, "micro_batch_predicted_us",
+		(json_int_t)t.micro_batch_us, "step_predicted_us", (json_int_t)t.step_us, "epoch_predicted_us",
+		(json_int_t)(batches * (double)t.micro_batch_us + (double)t.step_us + (double)a.last_round_us));
+	if (t.took_us)
+		put_count(o, "micro_batch_us", t.took_us);
+	if (r->nepochs >= EXEC_TIMES_FEWEST)
+		put_count(o, "epoch_us", exec_median(r->nepochs, r->epoch_took));
+	return o;
+}
+
 static void put_long(struct run *r, json_t *o)
 {
 	struct trainer_view v;
@@ -99,6 +123,7 @@ static void put_long(struct run *r, json_t *o)
 			(json_int_t)v.skipped,
 			"abandoned", (json_int_t)v.abandoned, "load_wait_us", (json_int_t)v.load_wait_us);
 		json_object_set_new(o, "trainer", t);
+		json_object_set_new(o, "times", times_json(r));
 		json_object_set_new(o, "traffic", trainer_traffic_json(r->trainer));
 		json_object_set_new(o, "log", trace_json(r));
 		put_count(o, "parameters", trainer_model(r->trainer)->nparam);

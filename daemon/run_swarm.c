@@ -192,15 +192,18 @@ static void record_epoch(struct run *r, const struct trainer_applied *a)
 	/* a commit may have come while this step was still being made: the point of its own epoch counts */
 	const struct avg_point *at = run_point_at(r, a->epoch), *before = a->epoch ? run_point_at(r, a->epoch - 1) : NULL;
 	const uint8_t *mine = at ? at->prev : r->point.prev, *last = before ? before->prev : r->last_prev;
-	if (!r->rs->ctx.store)
+	uint64_t now = env_now(r->rs->ctx.env);
+	r->epoch_took[r->nepochs++ % EXEC_TIMES_KEPT] = now - r->epoch_started_us;
+	if (!r->rs->ctx.store) {
+		r->epoch_started_us = now;
 		return;
+	}
 	for (int i = 0; i < DIGEST && r->avg; i++) {
 		digest[2 * i] = hexdigit[mine[i] >> 4];
 		digest[2 * i + 1] = hexdigit[mine[i] & 15];
 		prev[2 * i] = hexdigit[last[i] >> 4];
 		prev[2 * i + 1] = hexdigit[last[i] & 15];
 	}
-	uint64_t now = env_now(r->rs->ctx.env);
 	store_epoch_put(r->rs->ctx.store, &(struct store_epoch){ .run = r->hex, .digest = digest, .prev = prev,
 		.epoch = a->epoch, .samples = at ? at->samples : r->point.samples, .members = r->avg ? r->commit_members : 1,
 		.took_us = now - r->epoch_started_us,

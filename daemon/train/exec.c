@@ -339,8 +339,7 @@ void op_ended(struct op *o, const struct token_news *news, const struct err *e)
 
 	if (x->starting == o)
 		x->dead = true;         /* the env is detached: what is started ends at once, and so nothing more is */
-	if (o->is_job)
-		x->v.busy_us += env_now(x->c.env) - o->begin_us;
+	op_took(o);
 	if (!counts) {
 		struct program *prog = o->prog;
 

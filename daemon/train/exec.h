@@ -79,5 +79,10 @@ struct exec_view {
 	uint64_t bytes[PLAN_CLASSES_COUNT];     /* T4: by class, of what was loaded, sent, received or reduced */
 };
 void exec_view(const struct exec *x, struct exec_view *ret);
+#define EXEC_TIMES_KEPT 15              /* durations that a median is made of, and how few will do */
+#define EXEC_TIMES_FEWEST 5
+/* Median time of an instruction, us; fn: of VEC, else "". UINT64_MAX: it has not run often enough. */
+uint64_t exec_took_us(struct exec *x, enum plan_kind kind, const char *fn);
+uint64_t exec_median(uint64_t n, const uint64_t *us);   /* of the last KEPT of n; likewise */
 
 #endif

@@ -6,6 +6,7 @@
 #include "train/exec.h"
 
 #define EXEC_SCRATCH 4          /* work areas kept for the next instruction */
+#define EXEC_TIMES 32           /* kinds and functions that are timed */
 #define EXEC_SHAPES 128         /* shapes of programs that are known to be right */
 
 /* The memory of one slot of a ring. Abandoned jobs may still use it when the slot has moved on: it lives while refs. */
@@ -17,6 +18,8 @@ struct block {
 	struct batch *batch;                    /* class BATCH: the owner's, p is NULL */
 };
 struct bound { struct list link; char name[PLAN_NAME]; void *p; size_t bytes; };
+
+struct exec_time { enum plan_kind kind; char fn[PLAN_NAME]; uint64_t n, us[EXEC_TIMES_KEPT]; };
 
 struct program {
 	int refs;                               /* the executor, and abandoned jobs */
@@ -65,6 +68,7 @@ struct exec {
 	size_t used, peak;
 	struct { void *p; size_t bytes; bool busy; } scratch[EXEC_SCRATCH];
 	struct exec_view v;
+	uint32_t ntimes; struct exec_time time[EXEC_TIMES];
 	uint64_t shape[EXEC_SHAPES];            /* 0: none */
 	uint64_t stall_us;                      /* since when a LOAD has been waiting with nothing else to do; 0: not */
 };
@@ -93,6 +97,7 @@ void log_program(struct exec *x, const struct program *p);
 void log_op(struct exec *x, const struct op *o, bool end);
 /* Can it run here, and is it right behind the program before it (NULL: the first)? */
 bool plan_runnable(struct exec *x, const struct plan *p, const struct program *before, struct err *e);
+void op_took(struct op *o);                     /* exec_times.c */
 /* exec_check.c */
 bool program_checked(struct exec *x, const struct plan *p, const struct program *before, struct err *e);
 

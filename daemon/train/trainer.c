@@ -131,6 +131,7 @@ static void measure(struct trainer *t, uint32_t n)
 	double rate = (double)n * 1e6 / (double)took;
 
 	t->rate = t->rate > 0 ? t->rate + (rate - t->rate) / RATE_BATCHES : rate;
+	t->took[t->ntook++ % EXEC_TIMES_KEPT] = took;
 	t->last_us = now;
 }
 

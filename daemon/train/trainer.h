@@ -131,6 +131,12 @@ struct trainer_view {
 void trainer_view(const struct trainer *t, struct trainer_view *ret);
 /* {text, plans: [micro-batch, round], predicted: [{us, peak_bytes, stuck}]}, for `run plan` */
 json_t *trainer_plan_json(struct trainer *t, struct err *e);
+struct trainer_times {
+	bool measured;                          /* predictions rest on medians of this run, else on the stated speed */
+	uint64_t micro_batch_us, step_us;       /* predicted: one of many micro-batches; the program that ends an epoch */
+	uint64_t took_us;                       /* median of the latest micro-batches; 0: too few */
+};
+void trainer_times(struct trainer *t, struct trainer_times *ret);
 json_t *trainer_traffic_json(const struct trainer *t);          /* bytes by class (T4) */
 
 #endif

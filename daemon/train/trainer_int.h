@@ -67,6 +67,7 @@ struct trainer {
 	uint32_t bad_in_row, bad_steps;         /* micro-batches; steps */
 	uint64_t skipped_steps;
 	double rate; uint64_t last_us;
+	uint64_t ntook, took[EXEC_TIMES_KEPT];  /* us of the latest micro-batches */
 	/* rounds */
 	bool in_begin; uint64_t begin_epoch;
 	struct exec_wait *sum_wait; void *sum_to;
@@ -96,8 +97,13 @@ uint64_t trainer_generation(const struct trainer *t);
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first);
 void trainer_reset_epoch(struct trainer *t);
 
+/* trainer_measure.c */
+bool measured_profile(struct trainer *t, struct profile *ret);  /* profile_free it; false: too little has run */
+
 /* trainer_model.c */
 void model_profile(struct trainer *t);
+/* What p leaves when it has run; tokens_free it before p. The step reads the sums of the micro-batches before it. */
+struct tokens *model_rehearse(const struct plan *p);
 size_t predict_bytes(struct trainer *t, struct err *e);
 
 /* trainer_state.c */

@@ -81,6 +81,13 @@ static struct tokens *rehearse(const struct plan *p, const struct tokens *before
 	return k;
 }
 
+struct tokens *model_rehearse(const struct plan *p)
+{
+	size_t peak = 0;
+
+	return rehearse(p, NULL, &peak);
+}
+
 size_t predict_bytes(struct trainer *t, struct err *e)
 {
 	struct view_member me = { .id = t->c.self, .speed = 1 };

@@ -37,19 +37,25 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 
 /* Two programs: micro-batches of one epoch, then the step behind them. */
 /* What the predictor says of one program, beside its table. */
-static json_t *predicted(struct trainer *t, const struct plan *p, struct buf *text)
+static json_t *predicted(struct trainer *t, const struct plan *p, const struct tokens *before, struct buf *text)
 {
-	const struct predict_conf c = { .profile = &t->profile };
+	struct profile m;
+	bool measured = measured_profile(t, &m);
+	const struct predict_conf c = { .profile = measured ? &m : &t->profile, .before = &before };
 	struct prediction r;
 	char bytes[32];
 
-	if (predict(&p, 1, &c, &r, NULL) < 0)
+	int rc = predict(&p, 1, &c, &r, NULL);
+	if (measured)
+		profile_free(&m);
+	if (rc < 0)
 		return json_object();
 	if (!r.stuck)
-		buf_printf(text, "predicted: %.3f ms, step arena at most %s\n\n", (double)r.us / 1e3,
+		buf_printf(text, "predicted%s: %.3f ms, step arena at most %s\n\n", measured ? " (from measured times)" : "",
+			(double)r.us / 1e3,
 			text_print_size(r.peer[0].peak[0], bytes, sizeof bytes));
-	json_t *o = json_pack("{s:I,s:I,s:b}", "us", (json_int_t)r.us, "peak_bytes", (json_int_t)r.peer[0].peak[0],
-		"stuck", r.stuck);
+	json_t *o = json_pack("{s:I,s:I,s:b,s:b}", "us", (json_int_t)r.us, "peak_bytes", (json_int_t)r.peer[0].peak[0],
+		"stuck", r.stuck, "measured", measured);
 	prediction_free(&r);
 	return o;
 }
@@ -62,26 +68,34 @@ json_t *trainer_plan_json(struct trainer *t, struct err *e)
 	struct view_member me = { .id = t->c.self, .speed = 1 };
 	json_t *plans = json_array(), *costs = json_array();
 	struct buf text = { 0 };
+	struct plan plan[2] = { 0 };
+	struct tokens *left = NULL;             /* what the first leaves for the second */
 
 	for (int n = 0; n < 2; n++) {
-		struct view v = trainer_plan_view(t, &me, 0);
-		struct plan p;
+		struct view v = trainer_plan_view(t, &me, left ? (uint64_t)tokens_next_index(left) : 0);
+		struct plan *p = &plan[n];
 
 		v.granted = true;
 		v.samples = n ? t->s->target_batch : 0;
 		v.begun = n && t->strategy->needs_swarm;
-		if (t->strategy->plan(&v, &none, &p, e) < 0) {
+		if (t->strategy->plan(&v, &none, p, e) < 0) {
+			tokens_free(left);
+			plan_free(&plan[0]);
 			json_decref(plans);
 			json_decref(costs);
 			buf_free(&text);
 			return NULL;
 		}
 		buf_printf(&text, "%s\n", title[n]);
-		plan_print(&p, &text);
-		(void)json_array_append_new(costs, predicted(t, &p, &text));
-		(void)json_array_append_new(plans, plan_to_json(&p));
-		plan_free(&p);
+		plan_print(p, &text);
+		(void)json_array_append_new(costs, predicted(t, p, left, &text));
+		(void)json_array_append_new(plans, plan_to_json(p));
+		if (!n)
+			left = model_rehearse(p);
 	}
+	tokens_free(left);
+	plan_free(&plan[0]);
+	plan_free(&plan[1]);
 	json_t *o = json_pack("{s:s%,s:o,s:o}", "text", text.p, text.len, "plans", plans, "predicted", costs);
 	buf_free(&text);
 	return o;

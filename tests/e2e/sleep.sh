@@ -22,6 +22,23 @@ took=$(($(now_ms) - begun))
 least=$(json a rows.0.0 query "select min(took_us) from epochs where epoch > 1")
 [ "$least" -ge 50000 ] && [ "$least" -lt $((100000 * HIVE_SLOW)) ] || fail "an epoch of 50 ms took $least us"
 
+# What is predicted from the times of the first micro-batches is what then happens, a few per cent off; on a machine
+# that is busy with other things both swing.
+start steady 10 100000
+times() { json a "times.$1" run show steady 2>/dev/null; }
+known() { local e; e=$(times epoch_us) && [ "$e" -gt 0 ]; }
+wait_for 20 known
+python3 - "$HIVE_SLOW" $(times micro_batch_predicted_us) $(times micro_batch_us) $(times epoch_predicted_us) $(times epoch_us) <<'END' ||
+import sys
+slow, mp, m, ep, e = map(float, sys.argv[1:])
+sys.exit(not (20000 <= mp and 20000 <= m and max(mp / m, m / mp, ep / e, e / ep) < 3 * slow))
+END
+	fail "predicted and measured: $(json a times run show steady)"
+say "predicted and measured: $(json a times run show steady)"
+expect "from measured times" hive a run plan steady
+[ "$(json a predicted.1.stuck run plan steady)" = false ] || fail "the step is predicted to be stuck"
+hive a run stop steady --yes >/dev/null || fail "the run cannot be stopped"
+
 training() { json_is train a state run show "$1"; }
 start night 3600000 2
 wait_for 10 training night
