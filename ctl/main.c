@@ -195,6 +195,12 @@ static const char *str(const json_t *o, const char *key)
 	return s ? s : "";
 }
 
+static void print_json(const json_t *j)
+{
+	json_dumpf(j, stdout, JSON_COMPACT);
+	putchar('\n');
+}
+
 static void help_one(const json_t *cmd)
 {
 	char usage[512];
@@ -217,9 +223,15 @@ static int help(struct ctl *c, const char *const *w, size_t n)
 	if (n > 0) {
 		const json_t *cmd = words_command(c->table, w, n, &used, &e);
 
-		if (cmd && used == n)
+		if (cmd && used == n && c->json)
+			print_json(cmd);
+		else if (cmd && used == n)
 			help_one(cmd);
 		return cmd && used == n ? DONE : fail(USAGE, cmd ? "help takes one command" : e.text);
+	}
+	if (c->json) {
+		print_json(c->table);
+		return DONE;
 	}
 	if (!c->names)
 		puts("hivectl [-s SOCKET] [--json] COMMAND ...   (hivectl help COMMAND tells more)\n");

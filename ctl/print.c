@@ -351,7 +351,7 @@ void print_log_line(FILE *f, const json_t *line)
 		fprintf(f, "(%lld lines were dropped: this reader is too slow)\n", (long long)json_integer_value(lost));
 	text_print_time((uint64_t)json_integer_value(json_object_get(line, "wall_ms")), at, sizeof at);
 	print_cell("", json_object_get(line, "text"), 0, text, sizeof text);
-	fprintf(f, "%s %-5.5s %s\n", at, json_string_value(json_object_get(line, "level")) ?
+	fprintf(f, "%s %-7.7s %s\n", at, json_string_value(json_object_get(line, "level")) ?
 		json_string_value(json_object_get(line, "level")) : "?", text);
 }
 

@@ -77,7 +77,7 @@ static void to_stderr(void *arg, const struct log_line *l)
 	if (a->to_journal)
 		fprintf(stderr, "<%d>%s\n", priority[l->level], l->text);
 	else
-		fprintf(stderr, "%s %-5s %s\n", text_print_time(l->wall_ms, at, sizeof at), log_level_name(l->level), l->text);
+		fprintf(stderr, "%s %-7s %s\n", text_print_time(l->wall_ms, at, sizeof at), log_level_name(l->level), l->text);
 }
 
 /* --- 2. the loop */

@@ -35,6 +35,20 @@ expect "1" hive a query "select 1 as one"
 refuse 1 "" hive a query "delete from events"
 expect "ready" hive a log
 
+# What the daemon's own table offers is in the page; --json is the daemon's answer, of help too.
+page=$root/man/hivectl.1
+hive a --json help | python3 -c '
+import json, sys
+for c in json.load(sys.stdin):
+    print(c["name"])' >"$work/commands" || fail "help is no JSON with --json"
+[ "$(wc -l <"$work/commands")" -ge 25 ] || fail "help names few commands: $(cat "$work/commands")"
+while read -r command; do
+	for option in $(hive a help "$command" | head -n 1 | grep -o -- '--[a-z-]*'); do
+		grep -qF -- "Fl ${option#-}" "$page" || fail "man hivectl does not know $command $option"
+	done
+done <"$work/commands"
+refuse 3 "usage: hivectl run start SPEC" hive a run start
+
 # An orderly end; the same identity after a restart; and after kill -9.
 daemon_stop a
 [ ! -e "$(socket a)" ] || fail "the control socket was left behind"
