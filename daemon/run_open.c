@@ -42,7 +42,7 @@ const char *run_data_path(const struct runs *rs, const struct spec *s, char *out
 	if (strstr(name, "..") || !dir[0]) {
 		err_set(e, ERR_NOT_FOUND,
 			"data \"%s\" is not known on this machine: name it in [data] of the configuration (%s = %s:PATH), "
-			"or give its absolute path: --local '{\"data\":\"/PATH\"}'", name, name, s->data_kind);
+			"or give its absolute path: --data=/PATH", name, name, s->data_kind);
 		return NULL;
 	}
 	snprintf(out, cap, "%s/%s", dir, name);
