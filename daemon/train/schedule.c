@@ -119,7 +119,8 @@ double schedule_factor(const struct schedule *s, uint64_t target_batch, uint64_t
 }
 
 /* One of two or three words; absent: the first. */
-static int read_word(const json_t *o, const struct place *at, const char *key, const char *words, int *ret, struct err *e)
+static int read_word(const json_t *o, const struct place *at, const char *key, const char *words, int *ret,
+	struct err *e)
 {
 	const struct place p = place_key(at, key);
 	char word[32] = "";
@@ -146,7 +147,8 @@ static int check(const struct schedule *s, const struct place *at, struct err *e
 	if (s->ops->needs_total && s->total <= s->warmup)
 		return place_err(at, e, "%s needs \"total\" (epochs), greater than \"warmup\"", s->ops->name);
 	if (s->from != WARMUP_ZERO && (!s->warmup || s->base_batch <= 0))
-		return place_err(at, e, "\"warmup_from\" leads from lr to the scaled lr: it needs \"warmup\" and \"base_batch\"");
+		return place_err(at, e,
+			"\"warmup_from\" leads from lr to the scaled lr: it needs \"warmup\" and \"base_batch\"");
 	if (s->from != WARMUP_ZERO && s->ops->decays)
 		return place_err(at, e, "warmup_decay rises from \"min\"; leave \"warmup_from\" out");
 	if (s->log && (!s->ops->decays || s->warmup < 2))

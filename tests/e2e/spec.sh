@@ -40,7 +40,7 @@ case $out in *none.json*) ;; *) fail "a missing file: $out" ;; esac
 # --data KIND:PATH
 bad_data() { spec ""; refuse 1 "$2" hive a run start "$work/spec.json" --data "$1"; }
 bad_data "foldr:$data/digits" 'did you mean "folder:'
-bad_data "folder:$data/digits" 'images want an input'
+bad_data "folder:$data/digits" 'no images'
 bad_data "csv:$data/digits" 'no train.csv'
 bad_data "text:relative/file.txt" 'absolute path'
 spec ""
