@@ -140,7 +140,7 @@ static void attempt_answered(void *arg, const struct frame *f, const struct err 
 	free(c);
 	if (!current)
 		return;
-	if (!f) {                               /* does not know the round (perhaps it is back from the dead), or is silent */
+	if (!f) {                               /* does not know the round (back from the dead?), or is silent */
 		struct lead *l = r->lead;
 		l->m[i].answered = l->m[i].gone = true;
 		for (size_t p = 0; p < r->b.parts; p++)

@@ -1,5 +1,5 @@
-/* Two who think that they lead, commits that only some have heard of, peers with two lives in one round: what terms, the
- * chain of digests and RECOVER are for (amendments C2, C3). */
+/* Two who think that they lead, commits that only some have heard of, peers with two lives in one round: what terms,
+ * the chain of digests and RECOVER are for (amendments C2, C3). */
 #include <stdlib.h>
 #include <string.h>
 #include "avg_world.h"
@@ -93,8 +93,8 @@ static int struck_leader(struct world *w, const char *point, enum sim_fate fate)
 	return leader;
 }
 
-/* The leader stops (SIGSTOP) with the COMMIT in its hand, another takes over and has the promise of the others when the
- * first goes on: its COMMIT counts for nobody but itself, and nothing that it does on top of that reaches the others. */
+/* The leader stops (SIGSTOP) with the COMMIT in its hand, another takes over and has the promise of the others when
+ * the first goes on: its COMMIT counts for nobody but itself, and what it does on top of that reaches nobody. */
 static void scn_two_leaders(struct sim *s)
 {
 	struct world *w = settled_world(s, 5);
