@@ -209,6 +209,7 @@ void trainer_failed(struct trainer *t, uint64_t epoch)
 /* A strategy without a swarm commits by itself. */
 void round_own_commit(struct trainer *t)
 {
+	commit_free(t->applying);               /* of a program that was abandoned behind its COMMIT */
 	t->applying = commit_new(t, t->epoch + 1, true);
 	log_commit(t, t->applying);
 }

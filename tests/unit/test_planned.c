@@ -137,7 +137,7 @@ static void test_once_per_shape(void **state)
 
 		(void)snprintf(text, sizeof(text), json, i ? "single" : "hivemind");
 		kit_open(&k, text, NULL, false);
-		k.alone = true;
+		k.alone = !i;
 		kit_grant(&k, 0, 100000);
 		trainer_start(k.t);
 		kit_run(&k, 5);
