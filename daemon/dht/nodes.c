@@ -110,6 +110,9 @@ static void dialed(void *arg, const struct id *peer, const struct err *e)
 			boot_tell(d, b);
 		return;
 	}
+	if (b->cared)                           /* about whoever answered here before */
+		net_care(d->net, &b->id, -1);
+	b->cared = false;
 	b->joined = true;
 	b->self = false;
 	b->backoff_us = 0;
