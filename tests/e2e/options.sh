@@ -54,5 +54,8 @@ port=$(address first)
 daemon_spawn second --listen "$port"
 daemon_ends 1 second 10
 logged second "${port##*:}" || fail "the refusal does not name the port"
+daemon_start second                     # and what kept it from starting is an event
+expect "${port##*:}" hive second query "select text from events where kind = 'start.failed'"
+daemon_stop second
 daemon_stop first
 say done

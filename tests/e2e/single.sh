@@ -37,6 +37,7 @@ say "kill -9 at epoch $before, resumed; accuracy $accuracy"
 hive a run start "$work/spec.json.boom" --data "$data/digits" >/dev/null || fail "the run was refused"
 wait_for 60 json_is failed a state run show boom
 expect "finite" hive a run show boom
+expect "finite" hive a query "select text from events where kind = 'run.failed'"
 alive a || fail "the daemon died"
 daemon_stop a
 say done
