@@ -1,5 +1,5 @@
-/* The one order of all sums (rules of vec.h): blocks of 1024 elements with 16 lanes in double, lanes and blocks summed by
- * fixed binary trees. Blocks are cut into at most 256 chunks of 2^k blocks, each a whole subtree, so that a team or
+/* The one order of all sums (rules of vec.h): blocks of 1024 elements with 16 lanes in double, lanes and blocks summed
+ * by fixed binary trees. Blocks are cut into at most 256 chunks of 2^k blocks, each a whole subtree, so that a team or
  * several owners of slices can share the work without changing the result. */
 #ifndef KERNELS_TREE_H
 #define KERNELS_TREE_H

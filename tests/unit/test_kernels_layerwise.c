@@ -1,5 +1,5 @@
-/* Steps over several tensors: LARS and LAMB against their papers (an independent script), their stated properties, which
- * tensors decay, and that one pass over the vector is bitwise a pass over each tensor. Also built in double
+/* Steps over several tensors: LARS and LAMB against their papers (an independent script), their stated properties,
+ * which tensors decay, and that one pass over the vector is bitwise a pass over each tensor. Also built in double
  * (test_kernels_layerwise64). */
 #include "kernels_util.h"
 #include <math.h>
@@ -22,7 +22,8 @@ static const struct model_param four[] = {
 	{ .name = "b.bias", .shape = { 1, { 3 } }, .offset = 22, .count = 3 },
 };
 
-struct bed { struct optim_call c; struct par par; double hyper[OPTIM_KEYS_MAX]; struct optim_clock clock; real w[N], g[N],
+struct bed { struct optim_call c; struct par par; double hyper[OPTIM_KEYS_MAX]; struct optim_clock clock; real w[N],
+	g[N],
 	store[OPTIM_STATES_MAX][N], *state[OPTIM_STATES_MAX]; };
 
 static void bed_open(struct bed *b, const char *optim, const char *text)
@@ -165,7 +166,8 @@ static void fused_is_unfused(void **state)
 	size_t n = 0;
 
 	for (int i = 0; i < TENSORS; i++) {
-		many[i] = (struct model_param){ .shape = { 1 + i % 2, { 1, 1 } }, .offset = n, .count = 1 + 37u * (size_t)i % 501 };
+		many[i] = (struct model_param){ .shape = { 1 + i % 2, { 1, 1 } }, .offset = n,
+			.count = 1 + 37u * (size_t)i % 501 };
 		n += many[i].count;
 	}
 	for (int o = 0; optim_at(o); o++) {
