@@ -1,5 +1,5 @@
-/* A run whose model is a graph with running statistics, dropout and shared parameters: it trains, its log replays bit for
- * bit, its state holds the statistics by PyTorch's names and goes to another peer whole; validation uses them. */
+/* A run whose model is a graph with running statistics, dropout and shared parameters: it trains, its log replays bit
+ * for bit, its state holds the statistics by PyTorch's names and goes to another peer whole; validation uses them. */
 #include "train_kit.h"
 #include "train/replay.h"
 
