@@ -1,6 +1,6 @@
-/* CIFAR-10 as JPEG in its archive, and tiny Shakespeare, as they come: sizes, classes, each image decodes, and how
- * many images a core prepares in a second. They are looked for in $HIVEMIND_DATA and beside the source tree; without them the
- * test is skipped. */
+/* CIFAR-10 as JPEG in its archive, and tiny Shakespeare, as they come: sizes, classes, each image decodes, and how many
+ * images a core prepares in a second. They are looked for in $HIVEMIND_DATA and beside the source tree; without them
+ * the test is skipped. */
 #include "t.h"
 #include <time.h>
 #include <unistd.h>
