@@ -78,8 +78,8 @@ static const struct grad_case cases[] = {
 	{ "attention", { 2, { 4, 6 } }, .text = "attention heads=3 dropout=0.4 <input,input,input" },
 	{ "attention", { 2, { 130, 3 } }, .text = "attention heads=1 causal=1" },
 	{ "gpt", { 1, { 6 } }, .text = "embedding vocab=5 dim=4 :wte; position max=8; layernorm; linear out=12"
-		" transposed=1; attention heads=2 causal=1; linear out=4 transposed=1; dropout p=0.2; add <6,1; layernorm; linear out=8;"
-		"gelu tanh=1; linear out=4; add <11,7; layernorm; linear out=5 bias=0 @wte", .ids = 5 },
+		" transposed=1; attention heads=2 causal=1; linear out=4 transposed=1; dropout p=0.2; add <6,1; layernorm;"
+		"linear out=8; gelu tanh=1; linear out=4; add <11,7; layernorm; linear out=5 bias=0 @wte", .ids = 5 },
 	/* Residual branches: before and after the sum, twice from one value, through views, and past everything. */
 	{ "residual", { 1, { 6 } }, .text = "linear out=6 :a; relu; linear out=6; relu; add <3,a; relu; linear out=6;"
 		"add <6,5; relu; add <8,a,5; linear out=3" },
