@@ -111,7 +111,8 @@ static int hear(struct runs *rs, const json_t *j, struct err *e)
 	uint64_t counter;
 	struct buf b = { 0 };
 	if (json_get_hex(j, "run", run.b, 32, e) || json_get_str(j, "op", &op, e) ||
-			json_get_u64(j, "counter", &counter, e) || json_get_hex(j, "by", by.b, 32, e) || json_get_hex(j, "sig", sig, sizeof sig, e))
+			json_get_u64(j, "counter", &counter, e) || json_get_hex(j, "by", by.b, 32, e) ||
+			json_get_hex(j, "sig", sig, sizeof sig, e))
 		return -1;
 	if (!op_known(op))
 		return err_set(e, ERR_INVALID, "op \"%.20s\": expected pause, resume or stop", op);
