@@ -4,7 +4,11 @@
  *   { "name": "digits",                                letters, digits, - _ . ; at most 63
  *     "input": [1, 8, 8],                              per-sample shape, images channels first
  *     "model": [{"type":"conv2d","out":8,"kernel":3,"padding":1}, {"type":"relu"}, {"type":"flatten"},
- *               {"type":"linear","out":10,"name":"fc"}],   attributes as in kernels/layer/; "name" is optional
+ *               {"type":"linear","out":10,"name":"fc"}],   attributes as in kernels/layer/; "name" is optional.
+ *                                                      A layer reads the one before it, or "inputs":["NAME", ...] of
+ *                                                      earlier layers ("input": the model's own); "share":"NAME" uses
+ *                                                      that layer's parameters. Not named: its number, from "0".
+ *                                                      Or one of the zoo: "resnet18", {"zoo":"gpt2","layers":6}
  *     "loss": "cross_entropy",                         kernels/loss/
  *     "optimizer": {"name":"adam","lr":0.001},         kernels/optim/ with its hyperparameters
  *                                                      and "decay": "weights" (default: no weight decay of biases
@@ -71,7 +75,7 @@ struct spec {
 	json_t *shared;                         /* as written, checked, without "name" and "local"; owned */
 	uint8_t digest[32];                     /* SHA-256 of its canonical text */
 	struct shape input;
-	int nlayers; struct layer_desc *layer;  /* strings live in shared */
+	int nlayers; struct layer_desc *layer;  /* strings live in shared; their arrays are owned */
 	const struct loss_ops *loss;
 	const struct optim_ops *optim; double hyper[OPTIM_KEYS_MAX];    /* at epoch 0, before the schedule */
 	bool decay_all;                         /* vectors (biases, norms) take weight decay too */
@@ -84,11 +88,11 @@ struct spec {
 	char data_name[SPEC_NAME], data_kind[32];
 	bool has_data_digest; uint8_t data_digest[32];
 	uint64_t data_count;                    /* of synthetic data */
+	uint64_t broken_max;
 	int nsteps; struct spec_step step[SPEC_STEPS_MAX];
 	double validation_split; uint64_t validation_every;
 	uint64_t seed;
 	uint64_t stop_epochs, stop_samples;     /* 0 = none */
-	uint64_t broken_max;
 	double stop_accuracy;                   /* 0 = none */
 	uint32_t nonfinite_max, redundancy;
 	size_t nadmins; struct id admin[SPEC_ADMINS_MAX];
