@@ -193,7 +193,8 @@ static void send_results(struct round *r, size_t p)
 	for (size_t i = 0; i < r->b.n; i++) {
 		struct flow *f = &rp->result_out[i];
 		struct id tag;
-		if ((int)i == r->me || !lives(r, i) || f->x)
+		/* Who counts in this attempt is alive by the leader's word: ours may be news of its earlier life. */
+		if ((int)i == r->me || (!lives(r, i) && !r->w[i]) || f->x)
 			continue;
 		*f = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
 		tag_of(r, 'r', r->attempt, p, who(r, (size_t)r->me), who(r, i), &tag);

@@ -222,8 +222,8 @@ void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n)
 {
 	struct lead *l = r->lead;
 	l->m[i].answered = true;
-	if (n % 32 || n / 32 > r->b.n)
-		return;
+	if (l->m[i].gone || n % 32 || n / 32 > r->b.n)
+		return;                         /* who is out of the round is not waited for: what it misses counts no more */
 	for (size_t k = 0; k < n / 32; k++) {
 		struct id id;
 		memcpy(id.b, list + 32 * k, 32);
