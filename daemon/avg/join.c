@@ -66,6 +66,27 @@ static bool outdated(const struct avg *a, const struct mate *to, uint32_t term)
 	return term < a->term || (term == a->term && is_leader(a) && to->member && to->live && !roster_before(a, to));
 }
 
+/* Who followed this peer follows it into another group at once, not when its next report is redirected. */
+static struct mate **followers_of(struct avg *a, size_t *ret_n)
+{
+	struct mate **v = xcalloc(a->nmates + 1, sizeof(struct mate *));
+	*ret_n = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (is_leader(a) && m != a->me && m->member && m->live)
+			v[(*ret_n)++] = m;
+	}
+	return v;
+}
+
+static void take_along(struct avg *a, struct mate **v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!v[i]->member && v[i]->live)
+			redirect_to(a, v[i], "redirect");
+	free(v);
+}
+
 static void welcomed(struct avg *a, const struct frame *f, bool follower)
 {
 	struct avg_point p;
@@ -94,16 +115,18 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 	} else {
 		avg_point_done(&p);
 	}
+	size_t followers;
+	struct mate **mine = followers_of(a, &followers);
 	roster_clear(a);
 	for (uint32_t n = rd_u32(&r); n && !r.bad; n--) {
 		struct wire_member w = { 0 };
 		struct mate *m = wire_get_member(&r, &w, &e) ? NULL : mate_make(a, &w.id);
 		if (m) {
-			uint8_t mine = m->flags;
+			uint8_t flags = m->flags;
 			m->member = true;
 			m->live = m->live || believed(a, m);
 			m->at = w.at;
-			m->flags = m == a->me ? mine : w.flags;
+			m->flags = m == a->me ? flags : w.flags;
 			m->rate = w.rate;
 			m->micro = m == a->me ? a->conf.micro_batch : w.micro;
 			ranges_copy(&m->grant, &w.grant);
@@ -122,6 +145,7 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 	a->state = AVG_IN;
 	a->hops = 0;
 	a->tell = true;
+	take_along(a, mine, followers);
 	if (!follower)
 		grant_tell(a);
 	kick(a);

@@ -240,6 +240,8 @@ static void other_key(int fd)
 	for (unsigned i = 0; i < 20; i++)
 		give(fd, w, seal(w, KIND_PING, 700 + i, "{}", &me.id, i % 2));
 	printf("answers %d\n", hear(KIND_REPLY, a, sizeof a, 300) != 0);
+	session_unref(s);
+	s = mine;
 }
 
 /* Larger than any frame: the connection breaks, and whatever else this member says goes on. */
@@ -384,6 +386,7 @@ int main(int argc, char **argv)
 			ping(fd, w, a, sizeof a);
 		}
 		list[i].run(fd);
+		session_unref(s);
 		nn_close(fd);
 		nn_close(in);
 		return 0;

@@ -283,9 +283,12 @@ static uint64_t forge(struct sim *s, int to, const char *hex, bool is_signed, co
 	buf_u16(&b, 1);
 	buf_put(&b, r.key.b, 32);
 	rec_write(&b, &r, env_now(a->env));
-	net_call(a->net, net_self(((struct peer_app *)sim_app(s, to))->net), KIND_DHT_STORE, NULL,
+	struct call *c = net_call(a->net, net_self(((struct peer_app *)sim_app(s, to))->net), KIND_DHT_STORE, NULL,
 		(struct blob){ .data = b.p, .len = b.len }, CLASS_control, 5 * SEC, on_answer, &accepted);
-	sim_check(s, sim_run_until(s, answered, &accepted, 10 * SEC));
+	if (!sim_run_until(s, answered, &accepted, 10 * SEC)) {
+		net_cancel(a->net, c);
+		sim_fail(s, "no answer to a forged record");
+	}
 	buf_free(&b);
 	return accepted;
 }

@@ -13,7 +13,7 @@
 struct bed {
 	struct sim *sim; struct env *env;
 	struct model *model; struct par par;
-	struct batch batch; real x[N * 7]; int32_t y[N];
+	struct batch batch; real x[N * 7]; int32_t y[N]; uint64_t position[N];
 	real *w, *g;
 	struct exec *x_;
 	void (*make)(struct bed *b, struct plan *p);
@@ -117,7 +117,6 @@ static void bed_open(struct bed *b, void (*make)(struct bed *b, struct plan *p),
 		.broken = broken };
 	struct sim_app app = { start, stop, b };
 	size_t budget = b->budget;
-	uint64_t position[N] = { 0 };
 
 	memset(b, 0, sizeof(*b));
 	b->sim = sim_new(1);
@@ -133,7 +132,7 @@ static void bed_open(struct bed *b, void (*make)(struct bed *b, struct plan *p),
 		b->x[i] = (real)((i * 37) % 19) / 7 - 1;
 	for (int i = 0; i < N; i++)
 		b->y[i] = i % 4;
-	b->batch = (struct batch){ .n = N, .x = b->x, .y = b->y, .position = position };
+	b->batch = (struct batch){ .n = N, .x = b->x, .y = b->y, .position = b->position };
 	struct exec_conf conf = { .env = b->env, .model = b->model, .par = &b->par, .ops = carries ? &with : &without,
 		.ops_arg = b, .budget_bytes = budget };
 	b->x_ = exec_new(&conf, &cb, b);

@@ -291,9 +291,10 @@ static void resnet(const char *file, const char *json, size_t side, double slack
 
 		check(&f, stats[i], got, n, 1e-4);
 	}
-	p.call.train = false;
-	p.call.saved = NULL;
-	model_forward(&p.par, m, 0, m->nops, &p.call, x, p.y);
+	struct model_call eval = p.call;
+	eval.train = false;
+	eval.saved = NULL;
+	model_forward(&p.par, m, 0, m->nops, &eval, x, p.y);
 	check(&f, "golden.eval", p.y, BATCH * 10, 1e-4);
 	pass_done(&p);
 	free(param);
