@@ -61,6 +61,8 @@ for n in range(60):
 					s.sendall((1 << 62).to_bytes(8, 'big'))
 				body = rng.randbytes(rng.randrange(1, 3000))
 				s.sendall(body if n % 3 != 1 else len(body).to_bytes(8, 'big') + body)
+				if n % 3:
+					s.recv(8)               # what is left unread would reset the connection and take our words with it
 			except (BrokenPipeError, ConnectionResetError):
 				pass
 END
