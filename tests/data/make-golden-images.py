@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
-"""Writes tests/unit/images_golden.h with Pillow: small JPEG and PNG files, and what Pillow decodes and resizes them to.
+"""Writes images_golden.h and what it includes with Pillow: small JPEG and PNG files, what Pillow decodes and resizes
+them to. usage: make-golden-images.py tests/unit
 
 Run once with Pillow and commit the result; the tests need no Python. The picture is wave(x, y) in three channels."""
 import io
 import math
+import os
 import sys
 import PIL
 from PIL import Image
 
 W, H = 37, 23
-out = ["/* Written by tests/data/make-golden-images.py with Pillow %s. Do not edit. */" % PIL.__version__,
-       "#ifndef TESTS_IMAGES_GOLDEN_H", "#define TESTS_IMAGES_GOLDEN_H", "#include <stdint.h>", ""]
+HEAD = "/* Written by tests/data/make-golden-images.py with Pillow %s. Do not edit. */\n" % PIL.__version__
+parts = {"jpeg": [], "png": [], "resized": []}
 
 
 def emit(name, data):
-    rows = [", ".join("%d" % b for b in data[i:i + 24]) for i in range(0, len(data), 24)]
-    out.append("static const uint8_t %s[] = {\n\t%s,\n};\n" % (name, ",\n\t".join(rows)))
+    rows = [", ".join("%d" % b for b in data[i:i + 22]) for i in range(0, len(data), 22)]
+    part = "resized" if name.startswith("resized") else "png" if "png" in name else "jpeg"
+    parts[part].append("static const uint8_t %s[] = {\n\t%s,\n};\n" % (name, ",\n\t".join(rows)))
 
 
 def planes(im):
@@ -44,6 +47,14 @@ for name, im, how in [
 b = Image.open(io.BytesIO(files["png"]))
 for w, h in [(8, 8), (50, 31), (37, 5), (20, 60), (1, 1)]:
     emit("resized_%d_%d" % (h, w), planes(b.resize((w, h), Image.BILINEAR)))
-out.append("#endif")
-with open(sys.argv[1], "w") as f:
-    f.write("\n".join(out) + "\n")
+
+
+def write(name, lines):
+    guard = "TESTS_IMAGES_%s_H" % name.upper()
+    with open(os.path.join(sys.argv[1], "images_%s.h" % name), "w") as f:
+        f.write(HEAD + "#ifndef %s\n#define %s\n%s\n#endif\n" % (guard, guard, "\n".join(lines)))
+
+
+for name, lines in parts.items():
+    write(name, ["#include <stdint.h>", ""] + lines)
+write("golden", ['#include "images_%s.h"' % name for name in parts] + [""])

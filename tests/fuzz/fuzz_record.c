@@ -1,5 +1,5 @@
-/* Records of the DHT as a hostile peer sends them: read, written again, signed bytes, and put into a small store together,
- * whose counts and bounds must hold. First byte: how many keys the records are spread over. */
+/* Records of the DHT as a hostile peer sends them: read, written again, signed bytes, and put into a small store
+ * together, whose counts and bounds must hold. First byte: how many keys the records are spread over. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"

@@ -1,5 +1,5 @@
-/* Fifty peers: churn, a partition that heals, a dead reducer, a dead leader, late joiners. No mathematics: the vectors are
- * small, so that what is seen is the protocol. (Fifty that come in at once: scn_avg_join.c.) */
+/* Fifty peers: churn, a partition that heals, a dead reducer, a dead leader, late joiners. No mathematics: the vectors
+ * are small, so that what is seen is the protocol. (Fifty that come in at once: scn_avg_join.c.) */
 #include <string.h>
 #include "avg_world.h"
 #include "check.h"
@@ -88,7 +88,8 @@ static void scn_dead_reducer(struct sim *s)
 
 static void scn_dead_leader(struct sim *s)
 {
-	static const char *const points[] = { "avg.begin.before", "avg.begin.after", "avg.attempt.after", "avg.commit.before",
+	static const char *const points[] = { "avg.begin.before", "avg.begin.after", "avg.attempt.after",
+		"avg.commit.before",
 		"avg.commit.after" };
 	struct world *w = fifty(s, 1, 40 * MSEC);
 	sim_failpoint(s, -1, points[sim_seed(s) % 5], SIM_KILL, 1 + (int)rng_below(sim_rng(s), 40));

@@ -16,7 +16,8 @@
 #endif
 
 static const char json[] = "{\"name\":\"s\",\"input\":[4],\"model\":[{\"type\":\"linear\",\"out\":5},"
-	"{\"type\":\"tanh\"},{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"adam\",\"lr\":0.01},"
+	"{\"type\":\"tanh\"},{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\","
+		"\"optimizer\":{\"name\":\"adam\",\"lr\":0.01},"
 	"\"clip_norm\":0.5,\"target_batch\":%u,\"seed\":3,\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":300},"
 	"\"validation\":{\"split\":0.1},\"local\":{\"batch\":4,\"prefetch\":%u}}";
 
