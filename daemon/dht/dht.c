@@ -395,8 +395,14 @@ void puts_free(struct dht *d)
 {
 	struct cached *c;
 	struct get *g;
-	list_each_safe(it, &d->puts)
-		put_free(list_entry(it, struct put, link));
+	struct err e;
+	err_set(&e, ERR_CANCELLED, "dht: this peer is stopping");
+	list_each_safe(it, &d->puts) {
+		struct put *p = list_entry(it, struct put, link);
+		p->last = e;
+		p->accepted = 0;
+		put_end(p);
+	}
 	list_each_safe(it, &d->keeps)
 		keep_drop(list_entry(it, struct keep, link));
 	list_each_safe(it, &d->refusals) {
@@ -407,8 +413,11 @@ void puts_free(struct dht *d)
 	}
 	for (size_t i = 0; (g = map_next(d->gets, &i, NULL, NULL));) {
 		struct list *it;
-		while ((it = list_pop(&g->waiters)))
-			free(list_entry(it, struct waiter, link));
+		while ((it = list_pop(&g->waiters))) {
+			struct waiter *w = list_entry(it, struct waiter, link);
+			w->done(w->arg, NULL, 0, &e);
+			free(w);
+		}
 		env_timer(d->env, &g->now, 0);
 		free(g);
 	}

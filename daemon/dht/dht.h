@@ -10,7 +10,7 @@ struct dht_conf { uint32_t k /* 8 */, alpha /* 3 */, records_max /* 100000 */, p
 	size_t bytes_max; bool client; uint64_t refresh_us, republish_us; };
 struct dht;
 struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *conf, struct err *e);
-void dht_free(struct dht *d);
+void dht_free(struct dht *d);                   /* whoever still waits hears ERR_CANCELLED, and asks nothing more */
 
 #define DHT_ADDRESSES 64                /* more are not taken */
 /* Joins through these addresses, forever: unreachable ones are tried again with back-off 0.1 s .. 30 s and shown in

@@ -119,18 +119,24 @@ static bool flag(struct sim *s, void *arg)
 static struct stored put(struct sim *s, int node, const char *key, const char *sub, int value, uint64_t life_ms,
 	bool sign)
 {
-	struct stored st = { 0 };
-	dht_put(dht_of(s, node), key, sub, json_integer(value), life_ms, sign, on_stored, &st);
-	sim_check(s, sim_run_until(s, flag, &st.done, 60 * SEC));
-	return st;
+	struct stored *st = xcalloc(1, sizeof *st), ret;        /* not on the stack: after a failure the end comes later */
+	dht_put(dht_of(s, node), key, sub, json_integer(value), life_ms, sign, on_stored, st);
+	sim_check(s, sim_run_until(s, flag, &st->done, 60 * SEC));
+	ret = *st;
+	if (ret.done)
+		free(st);
+	return ret;
 }
 
 static struct got get(struct sim *s, int node, const char *key, bool latest)
 {
-	struct got g = { 0 };
-	dht_get(dht_of(s, node), key, latest, on_got, &g);
-	sim_check(s, sim_run_until(s, flag, &g.done, 60 * SEC));
-	return g;
+	struct got *g = xcalloc(1, sizeof *g), ret;
+	dht_get(dht_of(s, node), key, latest, on_got, g);
+	sim_check(s, sim_run_until(s, flag, &g->done, 60 * SEC));
+	ret = *g;
+	if (ret.done)
+		free(g);
+	return ret;
 }
 
 static void expect(struct sim *s, int node, const char *key, int value)
