@@ -96,24 +96,52 @@ void rand_uniform(uint64_t key, double bound, size_t n, real *ret_x);   /* in [-
 /* Normal with mean 0: Marsaglia's polar method. */
 void rand_normal(uint64_t key, double std, size_t n, real *ret_x);
 
-/* Losses. One sample's loss is PyTorch's with reduction "mean" over its own outputs; calls return sums over samples,
- * so that micro-batches, peers and weights add up. */
-enum target { TARGET_CLASS, TARGET_REAL };      /* int32_t[batch] class indices; real[batch][outputs] */
+/* Losses. The output of one sample is `rows` rows of n scores, its target one label a row (TARGET_CLASS) or one number
+ * a score (TARGET_REAL, rows = 1). One sample's loss is PyTorch's with reduction "mean" over its own outputs; for rows
+ * of scores: the mean over its own rows that count. Calls return sums over samples, so that micro-batches, peers and
+ * weights add up; where all samples have equally many rows that count, sum / batch is PyTorch's mean over all rows. A
+ * sample without a row that counts has loss 0 and no gradient. */
+enum target { TARGET_CLASS, TARGET_REAL };      /* int32_t[batch][rows] class indices; real[batch][n] */
+#define LOSS_PARTS_MAX 8
+struct loss_ops;
+struct loss {                                   /* a loss with its options, for one shape of outputs */
+	const struct loss_ops *ops;
+	size_t rows, n;
+	double smoothing;                       /* classes: this share of the target is spread evenly over all of them */
+	bool ignores; int32_t ignore;           /* classes: rows with this label do not count */
+	/* Consecutive rows of a sample, len each, together all of them: its loss is sum(weight * mean of the part) /
+	 * sum(weight). None: one part. */
+	int nparts; struct { size_t len; double weight; } part[LOSS_PARTS_MAX];
+};
+struct loss_call {
+	const struct loss *loss;
+	enum cpu cpu;
+	const real *out;                        /* [batch][rows][n] */
+	const void *target;
+	double scale;
+	real *dout;                             /* NULL: evaluation only; else scale * d(sum of losses)/d(out) */
+};
 struct loss_ops {
 	const char *name, *help;
 	enum target target;
+	bool counts;                            /* knows right answers */
 	int (*check)(const struct shape *out, struct kerr *e);  /* does this output fit? NULL: any */
-	/* Sums over samples [lo, hi) of the batch. out, dout: [batch, n]. dout (NULL: evaluation only) is
-	 * scale * d(sum of losses)/d(out): scale = 1 / batch gives PyTorch's mean. *correct counts right answers
-	 * (losses without that notion leave it). */
-	double (*rows)(size_t lo, size_t hi, size_t n, const real *out, const void *target, double scale, real *dout,
-		size_t *correct);
+	/* Adds the losses of rows [lo, hi) of the batch to *sum, and to *right the share of its sample that each row is
+	 * that was answered right: a sample with half of its rows right counts 1/2. */
+	void (*rows)(const struct loss_call *c, size_t lo, size_t hi, double *sum, double *right);
 };
 const struct loss_ops *loss_find(const char *name);
 const struct loss_ops *loss_at(int i);
 const char *loss_names(char *out, size_t cap);
-/* Split over par, summed in an order that does not depend on it. Class targets must be in 0..n-1: loss_check_targets
- * says which is not (data is checked when it is read, not here). ret_correct may be NULL. */
+/* Without options, for an output of this shape: [n] one row, [rows, n] for classes; others of all their numbers. */
+struct loss loss_plain(const struct loss_ops *ops, const struct shape *out);
+/* Split over par, summed in an order that does not depend on it. scale = 1 / batch gives the gradient of the mean. Class
+ * targets must be in 0..n-1 or ignored: loss_check_labels says which is not (data is checked when it is read, not here).
+ * ret_right may be NULL. */
+double loss_sum(const struct par *par, const struct loss *loss, size_t batch, const real *out, const void *target,
+	double scale, real *dout, double *ret_right);
+int loss_check_labels(const struct loss *loss, size_t batch, const int32_t *target, struct kerr *e);
+/* The same without options, one row of n scores a sample. */
 double loss_run(const struct par *par, const struct loss_ops *loss, size_t batch, size_t n, const real *out,
 	const void *target, double scale, real *dout, size_t *ret_correct);
 int loss_check_targets(const struct loss_ops *loss, size_t batch, size_t n, const void *target, struct kerr *e);

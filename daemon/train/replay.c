@@ -245,7 +245,7 @@ static int gradient(struct replayer *r, const struct micro *m, double *ret_loss,
 		(void)err_set(e, ERR_NOMEM, "no memory for a micro-batch of %u samples", m->n);
 	} else if (data_read(r->d, DATA_TRAIN, m->position, m->n, x, target, e) == 0) {
 		model_forward(r->par, r->model, 0, r->model->nops, &c, x, y);
-		*ret_loss = loss_run(r->par, r->s->loss, m->n, shape_count(&r->model->out), y, target, 1.0 / m->n, dy, NULL);
+		*ret_loss = loss_sum(r->par, &r->s->objective, m->n, y, target, 1.0 / m->n, dy, NULL);
 		memset(r->g, 0, r->n * sizeof(real));
 		model_backward(r->par, r->model, 0, r->model->nops, &c, x, dy, NULL, r->g);
 		rc = 0;

@@ -9,7 +9,12 @@
  *                                                      earlier layers ("input": the model's own); "share":"NAME" uses
  *                                                      that layer's parameters. Not named: its number, from "0".
  *                                                      Or one of the zoo: "resnet18", {"zoo":"gpt2","layers":6}
- *     "loss": "cross_entropy",                         kernels/loss/
+ *     "loss": "cross_entropy",                         kernels/loss/; a model whose output is [T, V] gives one answer a
+ *                                                      position, and the data has T labels a sample. With options:
+ *                                                      {"type":"cross_entropy", "label_smoothing":0.1, "ignore":-100},
+ *                                                      {"type":"parts", "weights":{"text":1,"image":1000},
+ *                                                       "parts":[{"name":"text","length":16},{"name":"image"}]}: the
+ *                                                      positions in order, the last part takes the rest
  *     "optimizer": {"name":"adam","lr":0.001},         kernels/optim/ with its hyperparameters
  *                                                      and "decay": "weights" (default: no weight decay of biases
  *                                                      and norms) or "all"
@@ -77,6 +82,7 @@ struct spec {
 	struct shape input;
 	int nlayers; struct layer_desc *layer;  /* strings live in shared; their arrays are owned */
 	const struct loss_ops *loss;
+	struct loss objective;                  /* that loss with its options, for the model's output */
 	const struct optim_ops *optim; double hyper[OPTIM_KEYS_MAX];    /* at epoch 0, before the schedule */
 	bool decay_all;                         /* vectors (biases, norms) take weight decay too */
 	double clip_norm;

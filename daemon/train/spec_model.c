@@ -1,4 +1,4 @@
-/* The parts of a spec that kernels/ answers for: input shape, layers, loss, optimizer. Layers are checked one attribute
+/* The parts of a spec that kernels/ answers for: input shape, layers, optimizer (the loss: spec_loss.c). Layers are checked one attribute
  * at a time here, because the author of a spec needs the place; shapes are checked by building the model once. */
 #include <math.h>
 #include <stdio.h>
@@ -167,40 +167,6 @@ static int read_layer(struct spec *s, int i, const json_t *j, const struct place
 	return 0;
 }
 
-static void wait_nobody(void *arg, uint64_t us, bool backward)
-{
-}
-
-static int read_loss(struct spec *s, const json_t *shared, struct err *e)
-{
-	const struct place top = { "" }, at = place_key(&top, "loss");
-	const struct layer_host host = { .wait = wait_nobody };
-	const char *name = json_string_value(json_object_get(shared, "loss"));
-	struct model *m;
-	struct kerr why;
-	int rc = 0;
-
-	if (!name)
-		return place_err(&at, e, "must be the name of a loss, and is %s", json_kind(json_object_get(shared, "loss")));
-	s->loss = loss_find(name);
-	if (!s->loss) {
-		char names[200];
-
-		return place_unknown(&at, "loss", name, loss_names(names, sizeof(names)), e);
-	}
-	m = spec_model(s, &host, e);            /* every shape is checked here */
-	if (!m)
-		return -1;
-	if (s->loss->check && s->loss->check(&m->out, &why) < 0) {
-		char shape[80];
-
-		rc = place_err(&at, e, "does not fit the model's output %s: %s", shape_text(&m->out, shape, sizeof(shape)),
-			why.text);
-	}
-	model_free(m);
-	return rc;
-}
-
 int spec_read_layers(struct spec *s, const json_t *shared, struct err *e)
 {
 	const struct place top = { "" }, at = place_key(&top, "model");
@@ -224,7 +190,7 @@ int spec_read_layers(struct spec *s, const json_t *shared, struct err *e)
 
 int spec_read_model(struct spec *s, const json_t *shared, struct err *e)
 {
-	return spec_read_layers(s, shared, e) < 0 ? -1 : read_loss(s, shared, e);
+	return spec_read_layers(s, shared, e) < 0 ? -1 : spec_read_loss(s, shared, e);
 }
 
 struct model *spec_model(const struct spec *s, const struct layer_host *host, struct err *e)

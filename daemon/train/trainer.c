@@ -96,6 +96,7 @@ static void vec_env(void *arg, struct vec_env *ret)
 	const struct commit *c = t->applying;
 
 	ret->loss = t->s->loss;
+	ret->objective = &t->s->objective;
 	ret->optim = t->s->optim;
 	ret->decay_all = t->s->decay_all;
 	memcpy(ret->hyper, c ? c->hyper : t->hyper, sizeof(ret->hyper));
@@ -149,7 +150,7 @@ static void count_batch(struct trainer *t, struct batch *b)
 		t->loss_sum += t->batch_loss;
 	measure(t, b->n);
 	p = (struct trainer_progress){ .epoch = t->epoch, .samples = t->samples, .claimed = &t->claimed,
-		.loss = t->batch_loss / b->n, .correct = t->batch_correct > 0 ? (uint32_t)t->batch_correct : 0, .batch = b->n,
+		.loss = t->batch_loss / b->n, .correct = t->batch_correct > 0 ? t->batch_correct : 0, .batch = b->n,
 		.rate = t->rate };
 	if (t->cb.progress)
 		t->cb.progress(t->arg, &p);
@@ -241,17 +242,6 @@ static void wait_nobody(void *arg, uint64_t us, bool backward)
 {
 }
 
-/* Does the loss know right answers? Two samples of which every such loss calls one right. */
-static bool loss_counts(const struct loss_ops *l)
-{
-	real out[2] = { -1, -1 }, zeros[2] = { 0, 0 };
-	int32_t class[1] = { 0 };
-	size_t right = 0;
-
-	(void)l->rows(0, 1, 2, out, l->target == TARGET_CLASS ? (void *)class : (void *)zeros, 1, NULL, &right);
-	return right > 0;
-}
-
 static int build(struct trainer *t, struct err *e)
 {
 	static const struct exec_ops ops = { .load = load_op, .unload = load_back, .net = net_op, .cancel = cancel_op,
@@ -280,7 +270,7 @@ static int build(struct trainer *t, struct err *e)
 			t->state_bytes + 2 * t->w_bytes, t->predicted_bytes - t->state_bytes - 2 * t->w_bytes, loader);
 	if (load_new(t, e) < 0 || valid_new(t, e) < 0)
 		return -1;
-	t->counts = loss_counts(t->s->loss);
+	t->counts = t->s->loss->counts;
 	conf.budget_bytes = memory ? memory - loader : 0;
 	conf.buffers = state_buffers(t);
 	conf.seed = t->s->seed;

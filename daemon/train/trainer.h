@@ -30,7 +30,9 @@ struct trainer_progress {
 	uint64_t epoch, samples;                /* accumulated in this epoch */
 	const struct ranges *claimed;           /* where they came from */
 	double loss;                            /* mean over the micro-batch that just ended */
-	uint32_t correct, batch;                /* of that micro-batch; correct 0 for losses without the notion */
+	/* of that micro-batch; a sample with several answers counts with its share of right ones; correct 0 for losses
+	 * without the notion */
+	double correct; uint32_t batch;
 	double rate;                            /* samples/s of this peer, smoothed over 16 micro-batches */
 };
 struct trainer_applied {

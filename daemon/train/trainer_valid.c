@@ -142,6 +142,7 @@ static void env(void *arg, struct vec_env *ret)
 	struct trainer *t = arg;
 
 	ret->loss = t->s->loss;
+	ret->objective = &t->s->objective;
 	ret->counts = t->counts;
 }
 

@@ -21,6 +21,7 @@ struct vec_arg {
 struct vec_env {
 	const struct model *model;
 	const struct loss_ops *loss;
+	const struct loss *objective;           /* the loss with its options; NULL: plain, on the model's output */
 	const struct optim_ops *optim;
 	double hyper[OPTIM_KEYS_MAX], clip_norm;
 	bool decay_all;                         /* weight decay of vectors too */

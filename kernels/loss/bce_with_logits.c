@@ -3,31 +3,29 @@
 #include <math.h>
 #include "kernels/layer.h"
 
-static double rows(size_t lo, size_t hi, size_t n, const real *out, const void *target, double scale, real *dout,
-	size_t *correct)
+static void rows(const struct loss_call *c, size_t lo, size_t hi, double *sum, double *right)
 {
-	const real *want = target;
-	double sum = 0;
+	const real *want = c->target;
+	size_t n = c->loss->n;
 
 	for (size_t i = lo; i < hi; i++) {
 		double row = 0;
-		size_t right = 0;
+		size_t good = 0;
 
 		for (size_t j = i * n; j < (i + 1) * n; j++) {
-			double z = (double)out[j], t = (double)want[j], small = exp(-fabs(z));
+			double z = (double)c->out[j], t = (double)want[j], small = exp(-fabs(z));
 
 			row += (z > 0 ? z : 0) - z * t + log1p(small);
-			right += (z > 0) == (t > 0.5);
-			if (dout)
-				dout[j] = (real)(scale * ((z >= 0 ? 1 : small) / (1 + small) - t) / (double)n);
+			good += (z > 0) == (t > 0.5);
+			if (c->dout)
+				c->dout[j] = (real)(c->scale * ((z >= 0 ? 1 : small) / (1 + small) - t) / (double)n);
 		}
-		sum += row / (double)n;
-		*correct += right == n;
+		*sum += row / (double)n;
+		*right += good == n;
 	}
-	return sum;
 }
 
 const struct loss_ops loss_bce_with_logits = {
 	.name = "bce_with_logits", .help = "sigmoid and binary cross entropy against targets in [0, 1]",
-	.target = TARGET_REAL, .rows = rows,
+	.target = TARGET_REAL, .counts = true, .rows = rows,
 };

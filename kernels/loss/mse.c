@@ -1,25 +1,23 @@
 /* Mean squared error (torch.nn.MSELoss), mean over the sample's outputs. */
 #include "kernels/layer.h"
 
-static double rows(size_t lo, size_t hi, size_t n, const real *out, const void *target, double scale, real *dout,
-	size_t *correct)
+static void rows(const struct loss_call *c, size_t lo, size_t hi, double *sum, double *right)
 {
-	const real *want = target;
-	double sum = 0;
+	const real *want = c->target;
+	size_t n = c->loss->n;
 
 	for (size_t i = lo; i < hi; i++) {
 		double row = 0;
 
 		for (size_t j = i * n; j < (i + 1) * n; j++) {
-			double d = (double)out[j] - (double)want[j];
+			double d = (double)c->out[j] - (double)want[j];
 
 			row += d * d;
-			if (dout)
-				dout[j] = (real)(scale * 2 * d / (double)n);
+			if (c->dout)
+				c->dout[j] = (real)(c->scale * 2 * d / (double)n);
 		}
-		sum += row / (double)n;
+		*sum += row / (double)n;
 	}
-	return sum;
 }
 
 const struct loss_ops loss_mse = {

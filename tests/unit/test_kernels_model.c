@@ -315,7 +315,7 @@ static void pytorch_agrees_on_losses(void **state)
 		assert_true(fabs(loss - row[i].loss[0]) < 1e-6);
 		near(row[i].name, dz, row[i].dz, 12);
 	}
-	assert_null(loss_at(3));
+	assert_null(loss_at(4));
 }
 
 static void pytorch_agrees_on_clipping(void **state)

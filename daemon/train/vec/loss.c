@@ -8,14 +8,15 @@ static int run(struct vec_call *c)
 {
 	struct vec_arg *dy = vec_arg_of(c->out, c->nout, PLAN_ACTIVATION_GRAD);
 	const struct batch *b = c->in[1].batch;
-	size_t n = shape_count(&c->env.model->out), correct = 0;
+	struct loss plain = loss_plain(c->env.loss, &c->env.model->out);
+	double right = 0;
 	uint32_t k = dy ? 1 : 0;
 
 	if (c->nout < k + 2)
 		return kerr_set(c->e, "loss needs outputs for the loss and for right answers");
-	*vec_scalar(&c->out[k]) = loss_run(c->par, c->env.loss, b->n, n, vec_real(&c->in[0]), b->y, 1.0 / b->n,
-		dy ? vec_real(dy) : NULL, &correct);
-	*vec_scalar(&c->out[k + 1]) = c->env.counts ? (double)correct : -1;
+	*vec_scalar(&c->out[k]) = loss_sum(c->par, c->env.objective ? c->env.objective : &plain, b->n, vec_real(&c->in[0]),
+		b->y, 1.0 / b->n, dy ? vec_real(dy) : NULL, &right);
+	*vec_scalar(&c->out[k + 1]) = c->env.counts ? right : -1;
 	return 0;
 }
 
