@@ -55,6 +55,9 @@ struct layer_call {
 	void *work;                             /* scratch of this call: ops->work bytes, 64-byte aligned */
 	bool train;                             /* training or evaluation behaviour */
 	bool replay;                            /* recomputation: running statistics must not advance again */
+	/* For layers with ops->fuses: y = max(own result + plus, 0). backward: dy is of max(own result, 0). */
+	const real *plus;                       /* NULL: nothing; may be y */
+	bool rectify;                           /* false: no maximum */
 };
 
 struct layer_ops {
@@ -62,7 +65,8 @@ struct layer_ops {
 	int nattrs;
 	struct layer_attr attr[LAYER_ATTRS_MAX];
 	bool needs_x, needs_y;                  /* what backward reads besides dy and extra */
-	bool in_place;                          /* y may be x, and dx may be dy (elementwise, not needs_x) */
+	bool in_place;                          /* y may be x (not while backward needs x), and dx may be dy */
+	bool fuses;                             /* takes an add and a relu behind it along (layer_call.plus, rectify) */
 	bool spread;                            /* the gradient of every input is dy itself: no backward code */
 	int inputs_min, inputs_max;             /* 0: exactly one */
 	bool view;                              /* y is x with another shape: no code runs, no memory */
@@ -135,9 +139,9 @@ const struct loss_ops *loss_at(int i);
 const char *loss_names(char *out, size_t cap);
 /* Without options, for an output of this shape: [n] one row, [rows, n] for classes; others of all their numbers. */
 struct loss loss_plain(const struct loss_ops *ops, const struct shape *out);
-/* Split over par, summed in an order that does not depend on it. scale = 1 / batch gives the gradient of the mean. Class
- * targets must be in 0..n-1 or ignored: loss_check_labels says which is not (data is checked when it is read, not here).
- * ret_right may be NULL. */
+/* Split over par, summed in an order that does not depend on it. scale = 1 / batch gives the gradient of the mean.
+ * Labels must be in 0..n-1 or ignored: loss_check_labels says which is not (data is checked when it is read, not
+ * here). ret_right may be NULL. */
 double loss_sum(const struct par *par, const struct loss *loss, size_t batch, const real *out, const void *target,
 	double scale, real *dout, double *ret_right);
 int loss_check_labels(const struct loss *loss, size_t batch, const int32_t *target, struct kerr *e);

@@ -1,6 +1,7 @@
 /* Softmax cross entropy over class indices (torch.nn.functional.cross_entropy): log sum exp(z) - z[target], with
  * label_smoothing and ignore_index. A row of scores is read twice, for its greatest score and for the sum of
- * exponentials, which are left in dout on the way; a third pass over dout, warm in the cache, makes them the gradient. */
+ * exponentials, which are left in dout on the way; a third pass over dout, warm in the cache, makes them the
+ * gradient. */
 #include <math.h>
 #include "kernels/fastmath.h"
 #include "kernels/isa.h"
