@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/buf.h"
 #include "common/jrpc.h"
@@ -126,6 +127,17 @@ static json_t *file_json(const char *path, struct err *e)
 	return j;
 }
 
+/* What looks like a file is one; else it is a name. */
+static json_t *file_or_word(const char *word, struct err *e)
+{
+	size_t n = strlen(word);
+	struct stat st;
+	bool file = strcmp(word, "-") == 0 || strchr(word, '/') || (n > 5 && strcmp(word + n - 5, ".json") == 0) ||
+		(stat(word, &st) == 0 && S_ISREG(st.st_mode));
+
+	return file ? file_json(word, e) : json_text(word);
+}
+
 static json_t *any_json(const char *word)
 {
 	json_t *j = json_loads(word, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
@@ -147,6 +159,8 @@ static json_t *convert(const char *type, const char *name, const char *word, str
 		return any_json(word);
 	if (strcmp(type, "file") == 0)
 		return file_json(word, e);
+	if (strcmp(type, "spec") == 0)
+		return file_or_word(word, e);
 	if (strcmp(type, "duration") == 0)
 		return text_duration(word, &us, e) == 0 ? json_real((double)us / 1e6) : NULL;
 	if (strcmp(type, "boolean") == 0)

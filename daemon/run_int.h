@@ -88,6 +88,9 @@ const struct avg_point *run_point_at(const struct run *r, uint64_t epoch);
 void run_open(struct run *r);
 void run_open_orphan(struct run *r);
 void run_dir(const struct run *r, char *out, size_t cap);
+/* Where data lies that an operator or a spec names: KIND:PATH, a path, or a name of [data]. */
+const char *run_place_path(const struct runs *rs, const char *of_kind, const char *name, char *out, size_t cap,
+	struct err *e);
 const char *run_data_path(const struct runs *rs, const struct spec *s, char *out, size_t cap, struct err *e);
 double run_macs_per_us(const struct compute *c);
 /* does it fit in memory? */
@@ -130,7 +133,9 @@ json_t *trace_json(const struct run *r);        /* {path, bytes, bytes_max, ende
 json_t *run_json(struct run *r, bool longer);
 void run_tell(struct run *r, bool now);         /* news to followers, at most ten a second */
 
-/* ---- runs.c, run_dry.c ---- */
+/* ---- runs.c, run_dry.c, run_draft.c ---- */
+/* run start with a model instead of a spec: a look at the data, then runs_start with the spec that comes of it. */
+void runs_draft(struct runs *rs, const json_t *params, struct reply *reply);
 void runs_dry_run(struct runs *rs, struct spec *s, struct reply *reply);  /* takes s */
 struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply);      /* NULL: it has been answered */
 struct run *runs_by_id(struct runs *rs, const struct id *id);

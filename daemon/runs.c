@@ -7,6 +7,7 @@
 #include "common/mem.h"
 #include "common/text.h"
 #include "run_int.h"
+#include "train/draft.h"
 
 #define RUNS_MAX 256
 
@@ -109,6 +110,7 @@ static struct spec *spec_from(const json_t *params, struct err *e)
 	if (name)
 		json_object_set_new(whole, "name", json_string(name));
 	json_object_set_new(whole, "local", runs_local(json_object_get(whole, "local"), params));
+	draft_over(whole, params);
 	struct spec *s = place_data(whole, params, e) ? NULL : spec_of_json(whole, e);
 	json_decref(whole);
 	return s;
@@ -128,8 +130,14 @@ void runs_start(struct runs *rs, const json_t *params, struct reply *reply)
 {
 	struct err e;
 	struct spec *s = NULL;
+	if (!json_is_object(json_object_get(params, "spec"))) {         /* few words: it comes back with a spec */
+		runs_draft(rs, params, reply);
+		return;
+	}
 	if (rs->draining)
 		err_set(&e, ERR_STATE, "the daemon is draining; it takes no new runs");
+	else if (json_object_get(params, "model") || json_object_get(params, "with"))
+		err_set(&e, ERR_INVALID, "--model and its key=value words go with the name of a run; the file has a model");
 	else if (active(rs) >= RUNS_MAX)
 		err_set(&e, ERR_LIMIT, "%d runs are under way on this peer: that is the most", RUNS_MAX);
 	else

@@ -20,6 +20,7 @@ enum cmd_type {
 	CMD_DURATION,           /* sent as seconds (number) */
 	CMD_JSON,               /* any JSON value; a word that is not JSON is sent as a string */
 	CMD_FILE,               /* a JSON file that hivectl reads; sent as the object in it */
+	CMD_SPEC,               /* a word, or a JSON file of that name: sent as a string or as the object in it */
 	CMD_PAIRS,              /* key=value words, sent as an object */
 };
 enum { CMD_REQUIRED = 1, CMD_REST = 2 /* takes the remaining words, joined by blanks */,

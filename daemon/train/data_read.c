@@ -40,14 +40,21 @@ uint64_t data_broken(struct data *d, struct err *ret_latest)
 	return n;
 }
 
+static uint64_t step_key(const struct data *d, int i, uint64_t position)
+{
+	return rng_mix(rng_mix(d->seed, KEY_STEP + (uint64_t)i), position);
+}
+
 static int steps(const struct data *d, enum data_part part, uint64_t position, struct sample *s, struct err *e)
 {
-	for (int i = 0; i < d->nsteps; i++) {
-		uint64_t key = rng_mix(rng_mix(d->seed, KEY_STEP + (uint64_t)i), position);
+	real *out = s->out;
 
-		if (d->step[i].ops->run(&d->step[i], s, key, part == DATA_TRAIN, e) < 0)
+	for (int i = 0; i < d->nsteps; i++) {   /* a last step that keeps the size may write to the batch */
+		s->out = i + 1 == d->nsteps && sample_count(s) == d->nx ? out : NULL;
+		if (d->step[i].ops->run(&d->step[i], s, step_key(d, i, position), part == DATA_TRAIN, e) < 0)
 			return -1;
 	}
+	s->out = out;
 	if (sample_count(s) != d->nx)
 		return err_set(e, ERR_MISMATCH,
 			"data: a sample is [%zu, %zu, %zu] after the steps, and %zu numbers are asked for: "
@@ -99,7 +106,7 @@ static bool wants_bytes(const struct data *d)
 static int read_images(struct data *d, enum data_part part, enum data_part from, const uint64_t *position,
 	const uint64_t *index, size_t n, real *x, void *y, struct err *e)
 {
-	struct sample s = { .room = { NULL } };
+	struct sample s = { .first = d->nsteps ? &d->step[0] : NULL, .train = part == DATA_TRAIN };
 	uint64_t count = d->source->count[from];
 	int rc = 0;
 
@@ -109,6 +116,7 @@ static int read_images(struct data *d, enum data_part part, enum data_part from,
 
 		do {
 			memset(s.zero, 0, sizeof(s.zero));
+			s.key = step_key(d, 0, position[i]);
 			rc = d->source->ops->image(d->source, from, k, &s, (int32_t *)y + i, e);
 			if (!rc || e->code != ERR_CORRUPT)
 				break;
@@ -117,6 +125,7 @@ static int read_images(struct data *d, enum data_part part, enum data_part from,
 		} while (!rc && ++tries < TRIES_MAX);
 		if (!rc && tries == TRIES_MAX)
 			rc = -1;                        /* e names the last of a thousand in a row */
+		s.out = x + i * d->nx;
 		if (!rc)
 			rc = steps(d, part, position[i], &s, e);
 		if (!rc)
@@ -139,6 +148,8 @@ static int read_rows(struct data *d, enum data_part part, enum data_part from, c
 		planes(nx == d->nx ? &d->shape : &d->source->shape, &s);
 		s.p = raw + i * nx;
 		s.bytes = false;
+		s.out = x + i * d->nx;
+		sample_whole(&s);
 		memset(s.zero, 0, sizeof(s.zero));
 		if (d->source->bytes && wants_bytes(d))
 			sample_bytes(&s);

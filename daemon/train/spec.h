@@ -31,7 +31,9 @@
  *              "count":4096,                           synthetic data only: samples
  *              "broken_max":100,                       samples that may be unreadable before the run fails
  *              "steps":[{"type":"resize","size":256}, {"type":"crop","size":[224,224],"padding":0}, {"type":"flip"},
- *                       {"type":"shift","pixels":1}, {"type":"normalize","mean":[124,116,104],"std":58}]},
+ *                       {"type":"resized_crop","size":224,"scale":[0.08,1],"ratio":[0.75,1.333]},
+ *                       {"type":"center_crop","size":224}, {"type":"shift","pixels":1},
+ *                       {"type":"normalize","mean":[124,116,104],"std":58}]},
  *     "validation": {"split":0.1, "every":5},          share of the data held out (absent or 0: the data set's own
  *                                                      validation files, if any); every n epochs, 0: only at the end
  *     "seed": 1,                                       parameters, order, augmentation
@@ -62,7 +64,8 @@
 /* One step of preparation (train/step/): which, and its numbers. */
 struct step_ops;
 struct spec_step { const struct step_ops *ops; double mean[STEP_CHANNELS], std[STEP_CHANNELS];
-	uint32_t channels, pixels, h, w; };
+	uint32_t channels, pixels, h, w;
+	double area[2], ratio[2], log_ratio[2]; };      /* resized_crop */
 
 struct spec_local {
 	char data[512];                         /* "" = the data's name */

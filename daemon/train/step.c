@@ -61,10 +61,58 @@ void sample_reals(struct sample *s)
 	s->bytes = false;
 }
 
+uint8_t *sample_file(struct sample *s, size_t bytes)
+{
+	if (s->file_cap < bytes) {
+		free(s->file);
+		s->file = xmalloc(bytes);
+		s->file_cap = bytes;
+	}
+	return s->file;
+}
+
 void sample_free(struct sample *s)
 {
 	free(s->room[0]);
 	free(s->room[1]);
+	free(s->file);
+	if (s->decoder)
+		s->decoder_free(s->decoder);
+}
+
+void sample_whole(struct sample *s)
+{
+	s->full_h = s->h;
+	s->full_w = s->w;
+	s->top = s->left = 0;
+}
+
+void sample_window(const struct sample *s, size_t h, size_t w, struct window *ret)
+{
+	const struct step_ops *ops = s->first ? s->first->ops : NULL;
+
+	if (!ops || !ops->window || !ops->window(s->first, h, w, s->key, s->train, ret))
+		*ret = (struct window){ 0, 0, h, w };
+}
+
+void sample_cut(struct sample *s, const struct window *v)
+{
+	size_t unit = sample_unit(s), row = v->w * unit, stride = s->w * unit;
+	const char *from = (const char *)s->p + (v->y - s->top) * stride + (v->x - s->left) * unit;
+	char *to;
+
+	if (v->h == s->h && v->w == s->w) {
+		sample_whole(s);
+		return;
+	}
+	to = sample_room(s, s->c * v->h * row);
+	s->p = to;
+	for (size_t c = 0; c < s->c; c++, from += s->h * stride)
+		for (size_t r = 0; r < v->h; r++, to += row)
+			memcpy(to, from + r * stride, row);
+	s->h = v->h;
+	s->w = v->w;
+	sample_whole(s);
 }
 
 int step_read_size(struct spec_step *st, const json_t *o, const struct place *at, struct err *e)

@@ -1,9 +1,17 @@
-/* run start: the spec was read by hivectl and arrives as an object; the node judges it. */
+/* run start: the spec was read by hivectl and arrives as an object, or it is made by the node from a name, --model and
+ * --data; the node judges it. */
 #include "control/cmd.h"
 
 static const struct cmd_param params[] = {
-	{ "spec", CMD_FILE, CMD_REQUIRED, "JSON file with the shared part (model, data, optimizer, ...) and perhaps a "
-		"local part" },
+	{ "spec", CMD_SPEC, CMD_REQUIRED, "JSON file with the shared part (model, data, optimizer, ...) and perhaps a "
+		"local part; or, with --model, the name of the run" },
+	{ "with", CMD_PAIRS, CMD_REST, "parameters of --model as key=value words, such as stem=cifar" },
+	{ "model", CMD_STR, CMD_OPTION, "a model of the zoo (hivectl model list) instead of a spec" },
+	{ "tbs", CMD_INT, CMD_OPTION, "target batch size: samples per epoch of the swarm" },
+	{ "lr", CMD_NUM, CMD_OPTION, "learning rate" },
+	{ "optimizer", CMD_STR, CMD_OPTION, "such as sgd or adamw" },
+	{ "epochs", CMD_INT, CMD_OPTION, "stop after so many; without it the run is endless" },
+	{ "seed", CMD_INT, CMD_OPTION, "of parameters, order and augmentation" },
 	{ "name", CMD_STR, CMD_OPTION, "another name than the one in the spec" },
 	{ "local", CMD_FILE, CMD_OPTION, "JSON file with the local part: paths, batch, threads, memory" },
 	{ "data", CMD_STR, CMD_OPTION, "KIND:PATH, or where this machine keeps the data that the spec "

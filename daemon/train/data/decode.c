@@ -33,6 +33,7 @@ static int start(struct sample *s, uint64_t w, uint64_t h, size_t channels, stru
 	s->h = h;
 	s->w = w;
 	s->bytes = true;
+	sample_whole(s);
 	return 0;
 }
 

@@ -122,6 +122,21 @@ static void down(struct sample *s, size_t h)
 	s->h = h;
 }
 
+int sample_resize(struct sample *s, size_t h, size_t w, struct err *e)
+{
+	h = h ? h : 1;
+	w = w ? w : 1;
+	if (h > SIDE_MAX || w > SIDE_MAX)
+		return err_set(e, ERR_CORRUPT, "resize: %zux%zu would become %zux%zu; a side has at most %d pixels", s->h,
+			s->w, h, w, SIDE_MAX);
+	if (w != s->w)
+		across(s, w);
+	if (h != s->h)
+		down(s, h);
+	sample_whole(s);
+	return 0;
+}
+
 static int run(const struct spec_step *st, struct sample *s, uint64_t key, bool train, struct err *e)
 {
 	size_t h = st->h, w = st->w;
@@ -132,16 +147,8 @@ static int run(const struct spec_step *st, struct sample *s, uint64_t key, bool 
 		w = st->h;
 		h = (size_t)st->h * s->h / s->w;
 	}
-	if (h > SIDE_MAX || w > SIDE_MAX)
-		return err_set(e, ERR_CORRUPT, "resize: %zux%zu would become %zux%zu; a side has at most %d pixels", s->h,
-			s->w, h, w,
-			SIDE_MAX);
-	if (w != s->w)
-		across(s, w);
-	if (h != s->h)
-		down(s, h);
-	return 0;
+	return sample_resize(s, h, w, e);
 }
 
 const struct step_ops step_resize = { "resize", "to a size, bilinear with antialiasing",
-	true, true, true, read_, run };
+	true, true, true, read_, run, NULL, false };

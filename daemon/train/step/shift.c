@@ -46,4 +46,4 @@ static int run(const struct spec_step *st, struct sample *s, uint64_t key, bool 
 }
 
 const struct step_ops step_shift = { "shift", "moves images by up to some pixels, in training",
-	true, false, false, read_, run };
+	true, false, false, read_, run, NULL, true };
