@@ -55,10 +55,14 @@ struct layer_call {
 	void *work;                             /* scratch of this call: ops->work bytes, 64-byte aligned */
 	bool train;                             /* training or evaluation behaviour */
 	bool replay;                            /* recomputation: running statistics must not advance again */
-	/* For layers with ops->fuses: y = max(own result + plus, 0). backward: dy is of max(own result, 0). */
+	/* For ops with FUSE_HEAD: y = max(own result + plus, 0). backward: dy is of max(own result, 0). */
 	const real *plus;                       /* NULL: nothing; may be y */
 	bool rectify;                           /* false: no maximum */
 };
+
+/* What goes in one pass over memory: a head takes the sum with another branch and the rectifier right behind it along
+ * (layer_call.plus and rectify), with the same bits. */
+enum fuse { FUSE_NONE, FUSE_HEAD, FUSE_PLUS, FUSE_RECTIFY };
 
 struct layer_ops {
 	const char *name, *help;
@@ -66,7 +70,7 @@ struct layer_ops {
 	struct layer_attr attr[LAYER_ATTRS_MAX];
 	bool needs_x, needs_y;                  /* what backward reads besides dy and extra */
 	bool in_place;                          /* y may be x (not while backward needs x), and dx may be dy */
-	bool fuses;                             /* takes an add and a relu behind it along (layer_call.plus, rectify) */
+	enum fuse fuse;
 	bool spread;                            /* the gradient of every input is dy itself: no backward code */
 	int inputs_min, inputs_max;             /* 0: exactly one */
 	bool view;                              /* y is x with another shape: no code runs, no memory */

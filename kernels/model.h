@@ -55,6 +55,7 @@ struct model {
 	size_t nparam, nbuffer;         /* reals in the flat vectors */
 	struct shape in, out;
 	struct layer_host host;
+	bool apart;                     /* runs op by op, nothing fused: for comparisons. Set before anything is sized */
 };
 
 /* Infers all shapes. On error e names the layers that do not fit and what would. host may be NULL when no layer

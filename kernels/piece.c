@@ -60,16 +60,20 @@ void model_forward(const struct par *par, const struct model *m, int a, int b, c
 	for (int i = a; i < b; i++) {
 		const struct layer *l = &m->op[i];
 		struct layer_call call = call_of(&v, c, i);
+		struct chain chain = chain_at(m, b, i);
 
 		if (l->ops->view)
 			continue;
 		for (int k = 0; k < m->node[i].nin; k++)
 			call.xs[k] = address(&v, &p, m->node[i].from[k]);
 		call.x = call.xs[0];
-		call.y = address(&v, &p, i + 1);
+		call.y = address(&v, &p, i + chain.n);
+		call.plus = chain.plus < 0 ? NULL : address(&v, &p, chain.plus);
+		call.rectify = chain.rectify;
 		call.extra = v.keep && l->ops->extra ? p.saved + spot_of(&v, i + 1)->extra : NULL;
 		call.work = p.pool + v.pool;
 		l->ops->forward(par, &call);
+		i += chain.n - 1;
 	}
 	for (int t = v.lo; t <= b; t++) {
 		real *to = cut_has(m, b, t) ? (real *)(p.y + cut_offset(m, b, t, c->batch)) : NULL;
@@ -230,10 +234,19 @@ static void layer_back(struct back *k, int i, int id, const int *into)
 	call.dx = call.dxs[0];
 	call.y = address(v, k->places, i + 1);
 	call.dy = grad_at(k, id);
+	call.rectify = chain_at(v->m, v->b, i).rectify && chain_at(v->m, v->b, i).plus < 0;
 	call.dparam = k->ret_grad ? k->ret_grad + n->param : NULL;
 	call.extra = l->ops->extra ? k->places->saved + spot_of(v, i + 1)->extra : NULL;
 	call.work = k->work;
 	l->ops->backward(k->par, &call);
+}
+
+/* A rectifier right behind its head: the head's backward does both. */
+static bool rectified_before(const struct back *k, int i)
+{
+	const struct model *m = k->v.m;
+
+	return m->op[i].ops->fuse == FUSE_RECTIFY && chain_with(m, k->v.a, k->v.b, i).n == 2;
 }
 
 static void back_op(struct back *k, int i)
@@ -242,7 +255,7 @@ static void back_op(struct back *k, int i)
 	const struct layer_ops *o = k->v.m->op[i].ops;
 	struct spot *out = spot_of(&k->v, i + 1);
 	int id = out->grad, into[LAYER_INPUTS_MAX];
-	bool part[LAYER_INPUTS_MAX] = { false };
+	bool part[LAYER_INPUTS_MAX] = { false }, passes = o->view || o->spread || rectified_before(k, i);
 
 	k->now = i;
 	out->grad = -1;
@@ -254,7 +267,7 @@ static void back_op(struct back *k, int i)
 		struct spot *s = spot_of(&k->v, n->from[in]);
 
 		into[in] = -1;
-		if (o->view || o->spread) {
+		if (passes) {
 			hand(k, id, n->from[in]);
 		} else if (s->want && s->grad >= 0) {
 			into[in] = grad_new(k, IN_POOL, 0, n->from[in]);
@@ -266,7 +279,7 @@ static void back_op(struct back *k, int i)
 			into[in] = s->grad = grad_for(k, n->from[in]);
 		}
 	}
-	if (k->run && !o->view && !o->spread)
+	if (k->run && !passes)
 		layer_back(k, i, id, into);
 	for (int in = 0; in < n->nin; in++)
 		if (part[in])

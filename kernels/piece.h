@@ -25,6 +25,7 @@ struct spot {
 	int last;                       /* roots: last reader of the current value; begin..end: ops that it lives */
 	int begin, end, out;            /* out: first tensor of the group that leaves the piece; -1 */
 	bool needed;                    /* backward reads the current value */
+	bool inside;                    /* of a chain: it never lies in memory */
 	bool want;                      /* backward: its gradient is wanted */
 	int grad;                       /* backward: the buffer of its gradient; -1 */
 };
@@ -38,6 +39,11 @@ struct values {                         /* the plan of a forward pass */
 	struct block *block;            /* of ops a..b-1 */
 	size_t saved, pool;             /* bytes */
 };
+/* Ops that run in one pass: a head, then perhaps a sum with another branch, then perhaps a rectifier, each the only
+ * reader of what is before it. */
+struct chain { int head, n, plus; bool rectify; };      /* plus: tensor of the other branch; -1 */
+struct chain chain_at(const struct model *m, int b, int i);             /* begun by op i; n = 1: it stands alone */
+struct chain chain_with(const struct model *m, int a, int b, int i);    /* that op i is in */
 void values_plan(struct values *v);     /* all but t, block, saved, pool is given; those point to zeroed memory */
 int cut_low(const struct model *m, int cut);            /* lowest tensor of a cut */
 static inline bool cut_has(const struct model *m, int cut, int t) { return t <= cut && m->tensor[t].last >= cut; }

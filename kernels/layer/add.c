@@ -44,5 +44,5 @@ static void forward(const struct par *par, const struct layer_call *c)
 
 const struct layer_ops layer_add = {
 	.name = "add", .help = "sum of inputs of one shape", .inputs_min = 2, .inputs_max = LAYER_INPUTS_MAX,
-	.in_place = true, .spread = true, .shape = shape, .forward = forward,
+	.in_place = true, .spread = true, .fuse = FUSE_PLUS, .shape = shape, .forward = forward,
 };

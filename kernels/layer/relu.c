@@ -47,6 +47,6 @@ static void backward(const struct par *par, const struct layer_call *c)
 }
 
 const struct layer_ops layer_relu = {
-	.name = "relu", .help = "max(x, 0)", .needs_y = true, .in_place = true,
+	.name = "relu", .help = "max(x, 0)", .needs_y = true, .in_place = true, .fuse = FUSE_RECTIFY,
 	.shape = shape, .forward = forward, .backward = backward,
 };
