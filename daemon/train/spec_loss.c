@@ -1,5 +1,5 @@
-/* The loss of a spec: a name, or an object with its options, held against the model's output. Building the model here is
- * also where all shapes of a spec are checked. */
+/* The loss of a spec: a name, or an object with its options, held against the model's output. Building the model here
+ * is also where all shapes of a spec are checked. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The parts of a spec that kernels/ answers for: input shape, layers, optimizer (the loss: spec_loss.c). Layers are
- * checked one attribute at a time here, because the author of a spec needs the place; shapes are checked by building the
- * model once. */
+ * checked one attribute at a time here, because the author of a spec needs the place; shapes are checked by building
+ * the model once. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

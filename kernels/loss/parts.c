@@ -1,6 +1,6 @@
 /* Softmax cross entropy of a sequence whose parts weigh differently, as text and image tokens in one sequence:
- * L = (w_text CE_text + w_image CE_image) / (w_text + w_image), each CE the mean over its part (DALL-E's loss: Ramesh et
- * al., arXiv:2102.12092, section 2.2). The parts are options (struct loss). */
+ * L = (w_text CE_text + w_image CE_image) / (w_text + w_image), each CE the mean over its part (DALL-E's loss: Ramesh
+ * et al., arXiv:2102.12092, section 2.2). The parts are options (struct loss). */
 #include "kernels/loss/cross_entropy.h"
 
 static int check(const struct shape *out, struct kerr *e)

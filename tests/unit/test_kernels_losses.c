@@ -1,5 +1,5 @@
-/* Losses with options, and of sequences: PyTorch's values and gradients, central differences, extreme scores, labels that
- * are out of range, and that neither teams, instruction sets nor batching change them. */
+/* Losses with options, and of sequences: PyTorch's values and gradients, central differences, extreme scores, labels
+ * that are out of range, and that neither teams, instruction sets nor batching change them. */
 #include <math.h>
 #include "tests/unit/kernels_util.h"
 #include "tests/unit/losses_golden.h"
@@ -22,8 +22,8 @@ static void pytorch_agrees(void **state)
 {
 	struct loss one = { .ops = loss_find("cross_entropy"), .rows = 1, .n = 4 }, rows = sequence("cross_entropy", 5, 4);
 	struct loss smooth = one, ignore = one, rows_ignore = rows, rows_smooth, parts = sequence("parts", 5, 4);
-	const struct { const char *name; const struct loss *l; size_t batch; const int32_t *label; const double *loss, *dz; }
-		row[] = {
+	const struct { const char *name; const struct loss *l; size_t batch; const int32_t *label;
+		const double *loss, *dz; } row[] = {
 		{ "smooth", &smooth, 3, now, golden_ce_smooth, golden_ce_smooth_dz },
 		{ "ignore", &ignore, 3, now_ignored, golden_ce_ignore, golden_ce_ignore_dz },
 		{ "rows", &rows, 2, seq, golden_ce_rows, golden_ce_rows_dz },
@@ -116,7 +116,8 @@ static void a_part_without_weight_is_not_there(void **state)
 	enum { TEXT = 3, IMAGE = 4, N = 7, BATCH = 3, ROWS = TEXT + IMAGE };
 	struct par par = team(2, CPU_PLAIN, NULL);
 	struct loss parts = sequence("parts", ROWS, N), text = sequence("cross_entropy", TEXT, N);
-	real *z = noise(3, 4, BATCH * ROWS * N), *dz = bytes(BATCH * ROWS * N * sizeof(real)), one[TEXT * N], done[TEXT * N];
+	real *z = noise(3, 4, BATCH * ROWS * N), *dz = bytes(BATCH * ROWS * N * sizeof(real));
+	real one[TEXT * N], done[TEXT * N];
 	int32_t label[BATCH * ROWS];
 	double sum = 0;
 

@@ -58,8 +58,8 @@ static void what_is_wrong_is_said_with_its_place(void **state)
 		{ "{\"type\":\"parts\",\"parts\":[]}", "loss.weights: must be an object" },
 		{ "{\"type\":\"parts\",\"weights\":{\"a\":1}}", "loss.parts: must be an array" },
 		{ "{\"type\":\"parts\",\"weights\":{\"a\":1},\"parts\":[{\"name\":\"b\"}]}", "no weight for the part \"b\"" },
-		{ "{\"type\":\"parts\",\"weights\":{\"a\":1,\"b\":1},\"parts\":[{\"name\":\"a\",\"length\":7},{\"name\":\"b\"}]}",
-			"loss.parts[0].length: 7 is out of range" },
+		{ "{\"type\":\"parts\",\"weights\":{\"a\":1,\"b\":1},\"parts\":[{\"name\":\"a\",\"length\":7},"
+			"{\"name\":\"b\"}]}", "loss.parts[0].length: 7 is out of range" },
 		{ "{\"type\":\"parts\",\"weights\":{\"a\":1,\"b\":1},\"parts\":[{\"name\":\"a\"},{\"name\":\"b\"}]}",
 			"loss.parts[0].length: is missing" },
 		{ "{\"type\":\"parts\",\"weights\":{\"a\":1,\"b\":1},\"parts\":[{\"name\":\"a\",\"length\":2},{\"name\":\"b\","
