@@ -51,6 +51,11 @@ const char *run_place_path(const struct runs *rs, const char *of_kind, const cha
 
 const char *run_data_path(const struct runs *rs, const struct spec *s, char *out, size_t cap, struct err *e)
 {
+	const struct data_ops *kind = data_find(s->data_kind);
+	if (kind && kind->unplaced && !s->local.data[0] && cap) {
+		*out = 0;
+		return out;
+	}
 	return run_place_path(rs, s->data_kind, s->local.data[0] ? s->local.data : s->data_name, out, cap, e);
 }
 
@@ -166,7 +171,8 @@ static void opened(struct job *j)
 	run_record(r);
 	if (r->mine)
 		ctl_publish(r);
-	run_log(r, LOG_INFO_, "run.open", "%s: %s, %llu training samples, %zu parameters", r->spec->strategy, path,
+	run_log(r, LOG_INFO_, "run.open", "%s: %s, %llu training samples, %zu parameters", r->spec->strategy,
+		*path ? path : r->spec->data_kind,
 		(unsigned long long)data_count(r->data, DATA_TRAIN), trainer_model(r->trainer)->nparam);
 	if (r->start_reply)
 		reply_ok(r->start_reply, run_json(r, false));

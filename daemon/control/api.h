@@ -39,6 +39,9 @@ struct api {
 	/* {model?: name, with?: {..}, spec?: object, batch?: n} -> {name, input, output, layers: [..], parameters, macs,
 	 * text} */
 	api_fn *model_show;
+	/* {model?, with?, spec?, batch?, optimizer?} -> {parameter_bytes, statistics_bytes, optimizer_bytes, kept_bytes, rest_bytes,
+	 * loaded_bytes, training_bytes, use_bytes, ..., text}; {parameters} -> the same for a bare number */
+	api_fn *memory;
 	/* {run, key?} -> {values: {..}, version, history: [{key, old, new, by, wall_ms, epoch, state}]} */
 	api_fn *get;
 	api_fn *dht_get;        /* {key, latest?: bool} -> {key, value | subkeys: {..}, expires_s, replicas} */

@@ -23,18 +23,24 @@ struct data_source {                            /* what ops->open fills in; embe
 	enum target target;
 	uint64_t classes;                       /* TARGET_CLASS: labels are 0..classes-1 */
 	size_t labels;                          /* TARGET_CLASS: of one sample; 0: one */
+	bool split;                             /* validation.split has been held out by the source itself */
 	struct shape y;                         /* TARGET_REAL: one target */
 	uint8_t digest[32];                     /* manifest (C8): files in order, each name, bytes, first and last 4 KiB */
 };
 
 struct data_ops {
 	const char *name, *help;
+	bool unplaced;                          /* needs no files, so no place */
 	/* Blocking (data lane). spec: shapes that are asked for. NULL and e. */
 	struct data_source *(*open)(struct files *f, const char *path, const struct spec *s, struct err *e);
 	/* One of the two, called by several workers at once. read: n samples by index: x is n * shape, y int32_t[n] or
 	 * real[n][y]. */
 	int (*read)(struct data_source *d, enum data_part part, const uint64_t *index, size_t n, real *x, void *y,
 		struct err *e);
+	/* Instead of read, for sources with chance in them: key[i] is a function of the seed and the position of sample i
+	 * (its place in the order of training, so that it differs from data epoch to data epoch). */
+	int (*read_keyed)(struct data_source *d, enum data_part part, const uint64_t *index, const uint64_t *key, size_t n,
+		real *x, void *y, struct err *e);
 	/* image: one sample into s, as bytes, with s->p in one of its rooms. ERR_CORRUPT: this sample is broken, it is
 	 * skipped, counted and named. */
 	int (*image)(struct data_source *d, enum data_part part, uint64_t index, struct sample *s, int32_t *ret_label,

@@ -1,6 +1,8 @@
-/* Samples made from the seed: for losses that want classes, one noisy cluster per class; for the others, targets
- * that are a fixed mixture of the input. For tests, benchmarks and first runs without files. */
+/* Samples made from the seed: for losses that want classes, one noisy cluster per class; for the others, targets that are a
+ * fixed mixture of the input; for models that begin with an embedding, tokens that count upwards, each labelled with the
+ * next. For tests, benchmarks and first runs without files. */
 #include <stdlib.h>
+#include <string.h>
 #include "common/hash.h"
 #include "common/mem.h"
 #include "common/rng.h"
@@ -9,7 +11,8 @@
 struct synthetic {
 	struct data_source d;
 	uint64_t key;
-	size_t nx, ny;
+	size_t nx, ny, labels;
+	uint64_t vocab;                         /* 0: inputs are no tokens */
 };
 
 static void wait_nobody(void *arg, uint64_t us, bool backward)
@@ -33,7 +36,11 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 	y->d.y = m->out;
 	y->nx = shape_count(&s->input);
 	y->ny = shape_count(&m->out);
-	y->d.classes = y->d.target == TARGET_CLASS ? y->ny : 0;
+	y->labels = y->d.target == TARGET_CLASS && m->out.nd == 2 ? m->out.d[0] : 1;
+	y->d.labels = y->labels;
+	y->d.classes = y->d.target == TARGET_CLASS ? y->ny / y->labels : 0;
+	if (!strcmp(m->op[0].ops->name, "embedding"))
+		y->vocab = (uint64_t)layer_attr(&m->op[0], "vocab");
 	y->key = rng_mix(s->seed, 0x5e7);
 	made[0] = s->data_count;
 	made[1] = y->key;
@@ -58,9 +65,11 @@ static int read_(struct data_source *d, enum data_part part, const uint64_t *ind
 		uint64_t center = rng_mix(s->key, of + 1);
 
 		for (size_t k = 0; k < s->nx; k++)
-			x[i * s->nx + k] = unit(key, k) + (d->classes ? unit(center, k) : 0);
+			x[i * s->nx + k] = s->vocab ? (real)((key + k) % s->vocab) : unit(key, k) + (d->classes ? unit(center,
+				k) : 0);
 		if (d->target == TARGET_CLASS) {
-			((int32_t *)y)[i] = (int32_t)of;
+			for (size_t k = 0; k < s->labels; k++)
+				((int32_t *)y)[i * s->labels + k] = (int32_t)(s->vocab ? (key + k + 1) % d->classes : of);
 			continue;
 		}
 		for (size_t j = 0; j < s->ny; j++) {
@@ -81,6 +90,6 @@ static void close_(struct data_source *d)
 }
 
 const struct data_ops data_synthetic = {
-	.name = "synthetic", .help = "clusters made from the seed; needs no files",
+	.name = "synthetic", .help = "clusters made from the seed; needs no files", .unplaced = true,
 	.open = open_, .read = read_, .close = close_,
 };
