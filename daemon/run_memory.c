@@ -103,8 +103,7 @@ static json_t *whole(const json_t *params, struct err *e)
 		model = json_object();
 		(void)json_object_update(model, json_object_get(params, "with"));
 		(void)json_object_set_new(model, "zoo", json_string(name));
-		w = json_pack("{s:s,s:o,s:s,s:i,s:s}", "name", name, "model", model, "loss", "cross_entropy", "target_batch", 1,
-			"strategy", "single");
+		w = json_pack("{s:s,s:o,s:s,s:i}", "name", name, "model", model, "loss", "cross_entropy", "target_batch", 1);
 	}
 	if (!json_object_get(w, "optimizer") || optimizer)
 		(void)json_object_set_new(w, "optimizer", optimizer && strcmp(optimizer, "sgd") ? json_pack("{s:s}", "name",

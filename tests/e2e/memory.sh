@@ -17,7 +17,7 @@ optimizer, batch, model, words = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys
 model = {'zoo': model, **{w.split('=')[0]: json.loads(w.split('=')[1]) if w[-1] in '0123456789]' else w.split('=')[1] for w in words}}
 optimizer = {'name': optimizer, **({'momentum': 0.9} if optimizer == 'sgd' else {})}
 print(json.dumps({'name': 'x', 'model': model, 'loss': 'cross_entropy', 'optimizer': optimizer, 'target_batch': batch,
-	'strategy': 'single', 'data': {'name': 'none', 'kind': 'synthetic', 'count': 64}, 'local': {'batch': batch}}))
+	'data': {'name': 'none', 'kind': 'synthetic', 'count': 64}, 'local': {'batch': batch}}))
 END
 	arena=$(json a arena_bytes memory "$@" --batch "$batch" --optimizer "$optimizer")
 	training=$(json a training_bytes memory "$@" --batch "$batch" --optimizer "$optimizer")
