@@ -137,10 +137,12 @@ static void describe(const struct engine *g, const struct blas *b, const struct 
 
 	trainer_view(g->t, &v);
 	blas_info(b, &info);
-	(void)printf("{\"ready\": true, \"params\": %zu, \"macs\": %llu, \"state_bytes\": %llu, \"arena_predicted_bytes\": %llu, "
+	(void)printf("{\"ready\": true, \"params\": %zu, \"macs\": %llu, \"state_bytes\": %llu,"
+		" \"arena_predicted_bytes\": %llu, "
 		"\"cpu\": \"%s\", \"blas\": \"%s\", \"sgemm_gflops\": %.1f, \"threads\": %d}\n", trainer_model(g->t)->nparam,
 		(unsigned long long)model_macs(trainer_model(g->t), 0, trainer_model(g->t)->nops),
-		(unsigned long long)v.state_bytes, (unsigned long long)v.arena_predicted_bytes, cpu_name(par->cpu), info.core, sgemm_gflops(par), par->n);
+		(unsigned long long)v.state_bytes, (unsigned long long)v.arena_predicted_bytes, cpu_name(par->cpu),
+			info.core, sgemm_gflops(par), par->n);
 	(void)fflush(stdout);
 }
 
@@ -167,9 +169,11 @@ static int bench(struct loop *l, const struct spec *s, struct data *d, const str
 		if ((n = strtoull(line, NULL, 10)))
 			rc = steps(l, &g, s, n, &position);
 	trainer_view(g.t, &v);
-	(void)printf("{\"resident_peak_bytes\": %ld, \"arena_peak_bytes\": %llu, \"arena_predicted_bytes\": %llu, \"state_bytes\": %llu, "
+	(void)printf("{\"resident_peak_bytes\": %ld, \"arena_peak_bytes\": %llu, \"arena_predicted_bytes\": %llu,"
+		" \"state_bytes\": %llu, "
 		"\"loader_bytes\": %llu}\n", resident_peak(), (unsigned long long)v.arena_peak_bytes,
-		(unsigned long long)v.arena_predicted_bytes, (unsigned long long)v.state_bytes, (unsigned long long)v.loader_bytes);
+		(unsigned long long)v.arena_predicted_bytes, (unsigned long long)v.state_bytes,
+			(unsigned long long)v.loader_bytes);
 	trainer_free(g.t, freed, &gone);
 	(void)loop_run_until(l, is_freed, &gone, UINT64_MAX / 4);
 	return rc;
