@@ -87,25 +87,10 @@ int data_place(const char *word, char *ret_kind, size_t cap, const char **ret_pa
 		data_names(all, sizeof(all)), jpeg);
 }
 
-static void wait_nobody(void *arg, uint64_t us, bool backward)
-{
-}
-
-/* The outputs of the model: class labels must be below, real targets must be as many. */
-static int outputs(const struct spec *s, size_t *ret_n, struct err *e)
-{
-	const struct layer_host host = { .wait = wait_nobody };
-	struct model *m = spec_model(s, &host, e);
-
-	if (!m)
-		return -1;
-	*ret_n = shape_count(&m->out);
-	model_free(m);
-	return 0;
-}
-
+/* nout: class labels must be below, real targets must be as many. */
 static int check_source(const struct data_source *d, const struct spec *s, size_t nout, struct err *e)
 {
+	size_t labels = d->labels ? d->labels : 1;
 	bool cut = false;
 	char have[64], want[64];
 
@@ -116,6 +101,9 @@ static int check_source(const struct data_source *d, const struct spec *s, size_
 			shape_text(&d->shape, have, sizeof(have)), shape_text(&s->input, want, sizeof(want)));
 	if (!d->count[DATA_TRAIN])
 		return err_set(e, ERR_INVALID, "data %s: there are no training samples", s->data_name);
+	if (d->target == TARGET_CLASS && labels != s->objective.rows)
+		return err_set(e, ERR_MISMATCH, "data %s: a sample has %zu label%s, and the model answers %zu time%s",
+			s->data_name, labels, labels == 1 ? "" : "s", s->objective.rows, s->objective.rows == 1 ? "" : "s");
 	if (d->target == TARGET_CLASS && s->loss->target == TARGET_CLASS && d->classes > nout)
 		return err_set(e, ERR_MISMATCH, "data %s: label %llu occurs, and the model has %zu outputs (labels 0 to %zu)",
 			s->data_name, (unsigned long long)d->classes - 1, nout, nout - 1);
@@ -145,11 +133,9 @@ struct data *data_open(struct files *f, const char *path, const struct spec *s, 
 	const struct data_ops *ops = data_find(s->data_kind);
 	struct data_source *src;
 	struct data *d;
-	size_t nout;
+	size_t nout = s->objective.n;
 
 	assert(ops);
-	if (outputs(s, &nout, e) < 0)
-		return NULL;
 	src = ops->open(f, path, s, e);
 	if (!src)
 		return NULL;
@@ -160,7 +146,7 @@ struct data *data_open(struct files *f, const char *path, const struct spec *s, 
 	}
 	d = xcalloc(1, sizeof(*d));
 	d->source = src;
-	d->held = (uint64_t)(s->validation_split * (double)src->count[DATA_TRAIN]);
+	d->held = src->split ? 0 : (uint64_t)(s->validation_split * (double)src->count[DATA_TRAIN]);
 	d->seed = s->seed;
 	d->key_split = rng_mix(s->seed, KEY_SPLIT);
 	d->key_order = rng_mix(s->seed, KEY_ORDER);

@@ -6,7 +6,7 @@
 #include "train/step.h"
 
 /* Parts of the seed, so that order, split and augmentation are independent of each other. */
-enum { KEY_SPLIT = 0x5b11, KEY_ORDER = 0x04de, KEY_STEP = 0x57e9 };
+enum { KEY_SPLIT = 0x5b11, KEY_ORDER = 0x04de, KEY_STEP = 0x57e9, KEY_SOURCE = 0x50c3 };
 
 struct data {
 	struct data_source *source;

@@ -9,6 +9,7 @@
 #include "train/data_int.h"
 
 #define TRIES_MAX 1000
+#define READ_MAX 64                             /* samples at once */
 
 /* Counts each broken sample once; -1 when there are more than the spec allows. */
 static int broken(struct data *d, enum data_part part, uint64_t index, struct err *e)
@@ -135,6 +136,18 @@ static int read_images(struct data *d, enum data_part part, enum data_part from,
 	return rc;
 }
 
+static int rows_of(struct data *d, enum data_part from, const uint64_t *position, const uint64_t *index, size_t n,
+	real *x, void *y, struct err *e)
+{
+	uint64_t key[READ_MAX];
+
+	if (!d->source->ops->read_keyed)
+		return d->source->ops->read(d->source, from, index, n, x, y, e);
+	for (size_t i = 0; i < n; i++)
+		key[i] = rng_mix(rng_mix(d->seed, KEY_SOURCE), position[i]);
+	return d->source->ops->read_keyed(d->source, from, index, key, n, x, y, e);
+}
+
 /* Sources of samples of one shape: all at once, in their place when the steps keep the size. */
 static int read_rows(struct data *d, enum data_part part, enum data_part from, const uint64_t *position,
 	const uint64_t *index, size_t n, real *x, void *y, struct err *e)
@@ -142,7 +155,7 @@ static int read_rows(struct data *d, enum data_part part, enum data_part from, c
 	struct sample s = { .room = { NULL } };
 	size_t nx = shape_count(&d->source->shape);
 	real *raw = nx == d->nx ? x : xmalloc(n * nx * sizeof(*raw));
-	int rc = d->source->ops->read(d->source, from, index, n, raw, y, e);
+	int rc = rows_of(d, from, position, index, n, raw, y, e);
 
 	for (size_t i = 0; i < n && !rc; i++) {
 		planes(nx == d->nx ? &d->shape : &d->source->shape, &s);
@@ -184,11 +197,11 @@ static void one_hot(const struct data *d, size_t n, void *y)
 
 int data_read(struct data *d, enum data_part part, const uint64_t *position, size_t n, real *x, void *y, struct err *e)
 {
-	uint64_t index[64];
+	uint64_t index[READ_MAX];
 	enum data_part from = part == DATA_VALIDATION && d->held ? DATA_TRAIN : part;
 
 	for (size_t at = 0; at < n; ) {
-		size_t k = n - at < 64 ? n - at : 64;
+		size_t k = n - at < READ_MAX ? n - at : READ_MAX;
 		void *to = (char *)y + at * data_y_bytes(d);
 
 		for (size_t i = 0; i < k; i++) {

@@ -40,8 +40,8 @@
  *     "stop": {"epochs":300, "samples":100000, "accuracy":0.97},  whichever comes first; absent: endless
  *     "nonfinite_max": 3,                              steps in a row with NaN or infinity before the run fails
  *     "redundancy": 1, "admins": ["64 hex digits"],
- *     "local": {"data":"PATH or name", "batch":32, "threads":0, "workers":1, "prefetch":4, "memory":"1GiB",
- *               "deterministic":false, "checkpoint_every":20, "checkpoint_keep":3, "log":"64MiB"} }
+ *     "local": {"data":"PATH or name", "vocab":"PATH", "batch":32, "threads":0, "workers":1, "prefetch":4,
+ *               "memory":"1GiB", "deterministic":false, "checkpoint_every":20, "checkpoint_keep":3, "log":"64MiB"} }
  *
  * Unknown keys are errors. Every error names its place: "model[2].kernel: ...". */
 #ifndef TRAIN_SPEC_H
@@ -69,6 +69,7 @@ struct spec_step { const struct step_ops *ops; double mean[STEP_CHANNELS], std[S
 
 struct spec_local {
 	char data[512];                         /* "" = the data's name */
+	char vocab[512];                        /* of text: a tokenizer.json; "" = the folder's own, else bytes */
 	uint32_t batch;                         /* samples per micro-batch */
 	uint32_t threads;                       /* of the train team; 0 = as the daemon is configured */
 	uint32_t workers, prefetch;             /* data lane jobs at once; batches prepared ahead */

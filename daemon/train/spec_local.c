@@ -109,7 +109,7 @@ int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
 int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 {
 	static const char *const known[] = { "data", "batch", "threads", "workers", "prefetch", "memory", "deterministic",
-		"checkpoint_every", "checkpoint_keep", "log", NULL };
+		"checkpoint_every", "checkpoint_keep", "log", "vocab", NULL };
 	const struct place top = { "" }, at = place_key(&top, "local");
 
 	*l = (struct spec_local){ .batch = 32, .workers = 1, .prefetch = 4, .checkpoint_every = 20, .checkpoint_keep = 3 };
@@ -117,6 +117,7 @@ int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 		return 0;
 	return read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ||
 		read_text(o, &at, "data", l->data, sizeof(l->data), e) < 0 ||
+		read_text(o, &at, "vocab", l->vocab, sizeof(l->vocab), e) < 0 ||
 		read_u32(o, &at, "batch", 1, 1 << 20, &l->batch, e) < 0 ||
 		read_u32(o, &at, "threads", 0, 1024, &l->threads, e) < 0 ||
 		read_u32(o, &at, "workers", 1, 64, &l->workers, e) < 0 ||
@@ -135,6 +136,8 @@ json_t *spec_local_json(const struct spec *s)
 
 	if (l->data[0])
 		(void)json_object_set_new(o, "data", json_string(l->data));
+	if (l->vocab[0])
+		(void)json_object_set_new(o, "vocab", json_string(l->vocab));
 	(void)json_object_set_new(o, "batch", json_integer(l->batch));
 	(void)json_object_set_new(o, "threads", json_integer(l->threads));
 	(void)json_object_set_new(o, "workers", json_integer(l->workers));

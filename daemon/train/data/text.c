@@ -1,38 +1,143 @@
-/* Text, byte by byte: a sample is as many bytes as the input is long, its label the byte that follows. A single file
- * gives its last tenth to validation; a folder has train.txt, and test.txt or val.txt. */
+/* Text: bytes, or tokens of a vocabulary (local.vocab, or tokenizer.json in the folder). A model that answers once a
+ * sample guesses the token behind a window that begins anywhere; one that answers at every position gets windows side
+ * by side, so that each token is guessed once a data epoch; one that reads two rows (BERT) guesses hidden tokens. A
+ * single file gives its end to validation; a folder has train.txt, and test.txt or val.txt. */
 #include <stdlib.h>
+#include <string.h>
 #include "common/hash.h"
 #include "common/mem.h"
+#include "train/data/text.h"
 #include "train/data/whole.h"
 
-struct text { struct data_source d; struct whole part[DATA_PARTS]; const uint8_t *from[DATA_PARTS]; size_t window; };
+#define HELD 0.1                                /* of a single file, when validation.split says nothing */
+#define HIDDEN 0.15                             /* of the tokens (Devlin et al., arXiv:1810.04805, section 3.1); of */
+#define MASKED 0.8                              /* those: replaced by the mask, by any token, and left as they are */
+#define RANDOM 0.1
+
+struct text {
+	struct data_source d;                   /* first */
+	struct whole file[DATA_PARTS];          /* bytes; freed when there are ids */
+	struct ids ids[DATA_PARTS];
+	struct bpe *bpe;                        /* NULL: bytes */
+	struct { const uint8_t *bytes; const int32_t *ids; size_t n; } part[DATA_PARTS];
+	size_t window;
+	bool each, masked;                      /* a label at each position; of hidden tokens */
+	int32_t mask, tokens, ignore;           /* the mask's id; ids of the alphabet are below tokens */
+	char byte[256];
+};
+
+extern const struct data_ops data_text;
 
 static void close_(struct data_source *d)
 {
 	struct text *t = (struct text *)d;
 
-	for (int i = 0; i < DATA_PARTS; i++)
-		whole_free(&t->part[i]);
+	for (int i = 0; i < DATA_PARTS; i++) {
+		whole_free(&t->file[i]);
+		free(t->ids[i].v);
+	}
+	bpe_free(t->bpe);
 	free(t);
 }
 
-/* Windows never reach from one part into the other. */
-static int cut(struct text *t, const char *path, struct err *e)
+/* The vocabulary is part of the manifest, every byte of it: one merge more is another text. */
+static int read_vocab(struct text *t, struct files *f, const char *path, bool must, struct sha256 *h, struct err *e)
 {
-	size_t n = t->part[DATA_TRAIN].n, held = t->part[DATA_VALIDATION].n;
+	struct whole w = { NULL, 0 };
+	uint8_t digest[32];
+	int rc;
 
-	t->from[DATA_TRAIN] = (const uint8_t *)t->part[DATA_TRAIN].p;
-	t->from[DATA_VALIDATION] = (const uint8_t *)t->part[DATA_VALIDATION].p;
-	if (!t->part[DATA_VALIDATION].p) {
-		held = n / 10;
-		n -= held;
-		t->from[DATA_VALIDATION] = t->from[DATA_TRAIN] + n;
+	rc = whole_read(f, path, "tokenizer.json", &w, h, e);
+	if (rc > 0 && must)
+		rc = err_set(e, ERR_NOT_FOUND, "local.vocab: %.200s: no such file", path);
+	if (!rc) {
+		sha256_of(w.p, w.n, digest);
+		sha256_add(h, digest, sizeof(digest));
+		t->bpe = bpe_read(w.p, w.n, e);
+		rc = t->bpe ? 0 : err_wrap(e, "vocabulary %.200s", path);
 	}
-	if (n <= t->window)
-		return err_set(e, ERR_INVALID, "%.200s: %zu bytes to train on; a sample is %zu and the byte after", path, n,
-			t->window);
-	t->d.count[DATA_TRAIN] = n - t->window;
-	t->d.count[DATA_VALIDATION] = held > t->window ? (held - 1) / t->window : 0;
+	whole_free(&w);
+	return rc < 0 ? -1 : 0;
+}
+
+static int find_vocab(struct text *t, struct files *f, const char *path, const struct spec *s, struct sha256 *h,
+	struct err *e)
+{
+	struct err none;
+	char *beside;
+	int rc;
+
+	if (s->local.vocab[0] && s->local.vocab[0] != '/')
+		return err_set(e, ERR_INVALID, "local.vocab: \"%.200s\" must be an absolute path", s->local.vocab);
+	if (s->local.vocab[0])
+		return read_vocab(t, f, s->local.vocab, true, h, e);
+	if (f->size(f, path, &none) >= 0)
+		return 0;
+	beside = xasprintf("%s/tokenizer.json", path);
+	rc = read_vocab(t, f, beside, false, h, e);
+	free(beside);
+	return rc;
+}
+
+static void alphabet(struct text *t)
+{
+	for (int i = 0; i < 256; i++)
+		t->byte[i] = (char)i;
+	t->tokens = t->bpe ? (int32_t)bpe_size(t->bpe) : 256;
+	t->mask = -1;
+	if (t->bpe && (t->mask = bpe_find(t->bpe, "[MASK]")) < 0)
+		t->mask = bpe_find(t->bpe, "<mask>");
+	if (t->mask < 0)
+		t->mask = t->tokens;
+	t->d.classes = (uint64_t)t->tokens + (t->masked && t->mask == t->tokens);
+	for (int i = 0; i < DATA_PARTS && t->bpe; i++) {
+		if (t->file[i].p)
+			bpe_encode(t->bpe, t->file[i].p, t->file[i].n, &t->ids[i]);
+		whole_free(&t->file[i]);
+	}
+}
+
+static void part(struct text *t, int to, int from, size_t at, size_t n)
+{
+	t->part[to].bytes = t->bpe ? NULL : (const uint8_t *)t->file[from].p + at;
+	t->part[to].ids = t->bpe ? t->ids[from].v + at : NULL;
+	t->part[to].n = n;
+}
+
+/* Windows never reach from one part into the other. */
+static int cut(struct text *t, const char *path, const struct spec *s, bool two, struct err *e)
+{
+	size_t all = t->bpe ? t->ids[DATA_TRAIN].n : t->file[DATA_TRAIN].n, n = all, behind = t->masked ? 0 : 1;
+	double share = s->validation_split > 0 ? s->validation_split : two ? 0 : HELD;
+	const char *unit = t->bpe ? "tokens" : "bytes";
+
+	n -= (size_t)(share * (double)n);
+	part(t, DATA_TRAIN, DATA_TRAIN, 0, n);
+	if (share > 0)
+		part(t, DATA_VALIDATION, DATA_TRAIN, n, all - n);
+	else
+		part(t, DATA_VALIDATION, DATA_VALIDATION, 0, t->bpe ? t->ids[DATA_VALIDATION].n : t->file[DATA_VALIDATION].n);
+	if (n < t->window + behind)
+		return err_set(e, ERR_INVALID, "%.200s: %zu %s to train on; a sample is %zu%s", path, n, unit, t->window,
+			behind ? " and the one after" : "");
+	t->d.count[DATA_TRAIN] = t->each ? (n - behind) / t->window : n - t->window;
+	n = t->part[DATA_VALIDATION].n;
+	t->d.count[DATA_VALIDATION] = n > t->window || (t->masked && n == t->window) ? (n - behind) / t->window : 0;
+	return 0;
+}
+
+static int shape_of(struct text *t, const struct spec *s, struct err *e)
+{
+	const struct shape *in = &s->input;
+
+	t->each = s->objective.rows > 1;
+	t->masked = t->each && in->nd == 2 && in->d[0] == 2 && s->objective.rows == in->d[1];
+	t->window = t->masked ? in->d[1] : shape_count(in);
+	t->d.labels = t->each ? t->window : 1;
+	t->ignore = s->objective.ignore;
+	if (t->masked && (!s->objective.ignores || (t->ignore >= 0 && (size_t)t->ignore < s->objective.n)))
+		return err_set(e, ERR_INVALID, "data %s: a model of two rows guesses hidden tokens, so those that are not "
+			"hidden must not count: \"loss\": {\"type\":\"cross_entropy\",\"ignore\":-100}", s->data_name);
 	return 0;
 }
 
@@ -40,40 +145,121 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 {
 	struct text *t = xcalloc(1, sizeof(*t));
 	struct sha256 h;
+	bool two;
 	int rc;
 
+	t->d.ops = &data_text;
 	t->d.target = TARGET_CLASS;
-	t->d.classes = 256;
-	t->d.bytes = true;
 	t->d.shape = s->input;
-	t->window = shape_count(&s->input);
+	t->d.split = true;
+	rc = shape_of(t, s, e);
 	sha256_init(&h);
-	rc = whole_parts(f, path, "txt", t->part, &h, e);
+	if (!rc)
+		rc = whole_parts(f, path, "txt", t->file, &h, e);
+	two = t->file[DATA_VALIDATION].p != NULL;
+	if (!rc)
+		rc = find_vocab(t, f, path, s, &h, e);
 	sha256_end(&h, t->d.digest);
-	if (rc < 0 || cut(t, path, e) < 0) {
+	if (!rc)
+		alphabet(t);
+	t->d.bytes = !t->bpe;
+	if (rc < 0 || cut(t, path, s, two, e) < 0) {
 		close_(&t->d);
 		return NULL;
 	}
 	return &t->d;
 }
 
-/* Training begins at any byte; validation takes one window after the other. */
-static int read_(struct data_source *d, enum data_part part, const uint64_t *index, size_t n, real *x, void *y,
-	struct err *e)
+static int32_t token(const struct text *t, int of, size_t i)
+{
+	return t->bpe ? t->part[of].ids[i] : t->part[of].bytes[i];
+}
+
+/* What is chosen does not depend on anything but the key; at least one token of a sample is. */
+static void hide(const struct text *t, int of, size_t from, uint64_t key, real *x, int32_t *y)
+{
+	size_t n = t->window, sure = rand_bits(key, 3 * n) % n;
+
+	for (size_t k = 0; k < n; k++)
+		sure = rand_unit(key, 3 * k) < HIDDEN ? n : sure;
+	for (size_t k = 0; k < n; k++) {
+		int32_t is = token(t, of, from + k), shown = is;
+		double how = rand_unit(key, 3 * k + 1);
+
+		y[k] = t->ignore;
+		if (rand_unit(key, 3 * k) < HIDDEN || k == sure) {
+			y[k] = is;
+			shown = how < MASKED ? t->mask : how < MASKED + RANDOM ?
+				(int32_t)(rand_bits(key, 3 * k + 2) % (uint64_t)t->tokens) : is;
+		}
+		x[k] = (real)shown;
+		x[n + k] = 0;                   /* one segment */
+	}
+}
+
+/* A window anywhere, or side by side; validation takes them side by side. */
+static int read_keyed(struct data_source *d, enum data_part of, const uint64_t *index, const uint64_t *key, size_t n,
+	real *x, void *y, struct err *e)
 {
 	const struct text *t = (const struct text *)d;
 
 	for (size_t i = 0; i < n; i++) {
-		const uint8_t *p = t->from[part] + index[i] * (part == DATA_TRAIN ? 1 : t->window);
+		size_t at = (size_t)index[i] * (of == DATA_TRAIN && !t->each ? 1 : t->window);
+		real *to = x + i * t->window * (t->masked ? 2 : 1);
+		int32_t *label = (int32_t *)y + i * d->labels;
 
+		if (t->masked) {
+			hide(t, of, at, key[i], to, label);
+			continue;
+		}
 		for (size_t k = 0; k < t->window; k++)
-			x[i * t->window + k] = (real)p[k];
-		((int32_t *)y)[i] = p[t->window];
+			to[k] = (real)token(t, of, at + k);
+		for (size_t k = 0; k < d->labels; k++)
+			label[k] = token(t, of, at + (t->each ? k + 1 : t->window));
 	}
 	return 0;
 }
 
+bool text_is(const struct data_source *d)
+{
+	return d->ops == &data_text;
+}
+
+bool text_masked(const struct data_source *d)
+{
+	return ((const struct text *)d)->masked;
+}
+
+void text_encode(const struct data_source *d, const char *text, size_t n, struct ids *out)
+{
+	const struct text *t = (const struct text *)d;
+
+	if (t->bpe) {
+		bpe_encode(t->bpe, text, n, out);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		ids_put(out, (uint8_t)text[i]);
+}
+
+const char *text_piece(const struct data_source *d, int32_t id, size_t *ret_n)
+{
+	const struct text *t = (const struct text *)d;
+
+	if (t->bpe)
+		return bpe_piece(t->bpe, id, ret_n);
+	*ret_n = id >= 0 && id < 256;
+	return *ret_n ? &t->byte[id] : NULL;
+}
+
+bool text_special(const struct data_source *d, int32_t id)
+{
+	const struct text *t = (const struct text *)d;
+
+	return t->bpe && bpe_special(t->bpe, id);
+}
+
 const struct data_ops data_text = {
-	.name = "text", .help = "a text file or a folder of train.txt and test.txt: bytes, and the byte that follows",
-	.open = open_, .read = read_, .close = close_,
+	.name = "text", .help = "a text file or a folder of train.txt and test.txt: bytes, or tokens of local.vocab",
+	.open = open_, .read_keyed = read_keyed, .close = close_,
 };
