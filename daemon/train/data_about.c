@@ -64,7 +64,8 @@ static void settle(const struct sums *s, uint32_t channels, struct data_about *a
 /* Sources of one shape. Planes only count as channels when there are three dimensions. */
 static int rows(struct data_source *d, struct data_about *a, struct err *e)
 {
-	size_t n = shape_count(&d->shape), channels = d->shape.nd == 3 && d->shape.d[0] <= STEP_CHANNELS ? d->shape.d[0] : 1;
+	bool planes = d->shape.nd == 3 && d->shape.d[0] <= STEP_CHANNELS;
+	size_t n = shape_count(&d->shape), channels = planes ? d->shape.d[0] : 1;
 	real *x = xmalloc(n * sizeof(*x));
 	void *y = xmalloc((d->labels ? d->labels : 1) * sizeof(int32_t));
 	uint64_t count = d->count[DATA_TRAIN], take = count < ABOUT_SAMPLES * 16 ? count : ABOUT_SAMPLES * 16;

@@ -58,7 +58,7 @@ refuse 1 "No such file" hive a run start x --model resnet18 --data "tar:$work/no
 refuse 1 "no images; CLASS/*.jpg" hive a run start x --model resnet18 --data "folder:$work/cifar"
 refuse 1 "unknown optimizer" hive a run start x --model $small --data "tar:$work/same.tar" --optimizer sgdd
 refuse 1 "the file has a model" hive a run start "$root/tests/data/digits.json" --model mlp
-refuse 1 "synthetic data is made for a spec" hive a run start x --model mlp --data synthetic:x
+refuse 1 "synthetic data is made for a spec" hive a run start x --model mlp --data synthetic:/x
 alive a || fail "the daemon died"
 daemon_stop a
 say done

@@ -109,6 +109,7 @@ static void test_bomb(void **state)
 	assert_int_equal(image_decode(p, sizeof(file_jpeg), 3, &s, &e), -1);
 	assert_err(e, ERR_CORRUPT, "an image of 65279x65279");
 	assert_null(s.room[0]);
+	sample_free(&s);
 	free(p);
 }
 

@@ -171,7 +171,7 @@ int images_read(struct data_source *d, enum data_part part, uint64_t index, stru
 {
 	struct images *x = (struct images *)d;
 	const struct image_file *f = &x->file[part][index];
-	uint8_t *p = xmalloc(f->bytes ? (size_t)f->bytes : 1);
+	uint8_t *p = sample_file(s, (size_t)f->bytes);
 	char shown[160];
 	int rc = x->fetch(x, f, 0, (size_t)f->bytes, p, e);
 
@@ -180,7 +180,6 @@ int images_read(struct data_source *d, enum data_part part, uint64_t index, stru
 		text_clean(shown);
 		rc = err_wrap(e, "%s", shown);
 	}
-	free(p);
 	*ret_label = f->label;
 	return rc;
 }
