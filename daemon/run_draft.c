@@ -15,7 +15,8 @@ struct drafting { struct job job; struct runs *rs; json_t *params; struct reply 
 static void look(struct job *j)
 {
 	struct drafting *d = container_of(j, struct drafting, job);
-	d->rc = data_about(d->files, d->kind, d->path, &d->about, &d->e);
+	const char *vocab = json_string_value(json_object_get(d->params, "vocab"));
+	d->rc = data_about(d->files, d->kind, d->path, vocab, &d->about, &d->e);
 }
 
 static void looked(struct job *j)

@@ -64,7 +64,7 @@ struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply
 /* The local part: of the spec (may be NULL), over it --local, over it --data, --batch and so on. New reference. */
 json_t *runs_local(const json_t *of_spec, const json_t *params)
 {
-	static const char *const over[] = { "data", "batch", "threads", "log" };
+	static const char *const over[] = { "data", "vocab", "batch", "threads", "log" };
 	json_t *out = json_is_object(of_spec) ? json_deep_copy(of_spec) : json_object(), *local = json_object_get(params,
 		"local");
 	if (local)

@@ -1,6 +1,7 @@
 /* A look at a data set before there is a spec: how many samples and classes, of which shape, and the mean and deviation
  * of their raw values. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include "common/mem.h"
 #include "train/data/csv_parse.h"
@@ -119,7 +120,8 @@ static void pictures(struct data_source *d, struct data_about *a)
 		a->shape.d[0] = 1;
 }
 
-int data_about(struct files *f, const char *kind, const char *path, struct data_about *ret, struct err *e)
+int data_about(struct files *f, const char *kind, const char *path, const char *vocab, struct data_about *ret,
+	struct err *e)
 {
 	const struct data_ops *ops = data_find(kind);
 	struct spec stub = { .data_name = "data" };
@@ -133,6 +135,7 @@ int data_about(struct files *f, const char *kind, const char *path, struct data_
 	if (!strcmp(kind, "synthetic"))
 		return err_set(e, ERR_INVALID, "synthetic data is made for a spec: write one, or name another kind");
 	ret->images = ops->image != NULL;
+	(void)snprintf(stub.local.vocab, sizeof(stub.local.vocab), "%s", vocab ? vocab : "");
 	stub.input = ret->images ? (struct shape){ 3, { 3, 1, 1 } } : (struct shape){ 1, { 1 } };
 	d = ops->open(f, path, &stub, e);
 	if (!d)

@@ -8,6 +8,8 @@
 #include "train/zoo.h"
 
 #define TARGET_BATCH 256
+#define TARGET_TEXTS 64
+#define BATCH_TOKENS 2048                       /* of a micro-batch of text */
 #define SMALL 64                                /* images up to this side are cropped out of a frame of zeros */
 
 static json_t *rounded(const double *v, uint32_t n)
@@ -76,10 +78,11 @@ static json_t *with(const json_t *entry, const struct data_about *a, const json_
 	json_t *w = json_is_object(given) ? json_deep_copy(given) : json_object();
 	size_t n = a->shape.nd ? shape_count(&a->shape) : 0;
 	const char *by_classes[] = { "classes", "vocab" };
+	bool hides = !strcmp(a->kind, "text") && json_array_size(json_object_get(entry, "input")) == 2;
 
 	for (int i = 0; i < 2; i++)
 		if (a->classes && json_object_get(has, by_classes[i]) && !json_object_get(w, by_classes[i]))
-			(void)json_object_set_new(w, by_classes[i], json_integer((json_int_t)a->classes));
+			(void)json_object_set_new(w, by_classes[i], json_integer((json_int_t)a->classes + hides));
 	if (n && strcmp(a->kind, "text") && json_object_get(has, "inputs") && !json_object_get(w, "inputs"))
 		(void)json_object_set_new(w, "inputs", json_integer((json_int_t)n));
 	if (a->shape.nd >= 2 && a->shape.d[a->shape.nd - 1] == a->shape.d[a->shape.nd - 2] &&
@@ -110,6 +113,23 @@ static json_t *optimizer(const char *name, bool transformer)
 	if (!strcmp(name, "adamw"))
 		return json_pack("{s:s,s:f,s:f}", "name", name, "lr", 3e-4, "weight_decay", 0.1);
 	return json_pack("{s:s}", "name", name);
+}
+
+/* What else is different for text: samples are long, models of two rows guess hidden tokens, and there is much to
+ * validate: a tenth of the time is spent on it (forward is a third of a step). */
+static void text(json_t *spec, const json_t *input, const struct data_about *a, const json_t *params)
+{
+	const json_t *tbs = json_object_get(params, "tbs");
+	uint64_t target = json_integer_value(tbs) > 0 ? (uint64_t)json_integer_value(tbs) : TARGET_TEXTS;
+	size_t rows = json_array_size(input);
+	uint64_t n = dim(input, rows - 1), batch = n < BATCH_TOKENS ? BATCH_TOKENS / n : 1;
+	uint64_t every = 3 * (a->count[DATA_VALIDATION] / n) / target + 1;
+
+	(void)json_object_set_new(spec, "target_batch", json_integer(TARGET_TEXTS));
+	(void)json_object_set_new(spec, "validation", json_pack("{s:I}", "every", (json_int_t)every));
+	(void)json_object_set_new(spec, "local", json_pack("{s:I}", "batch", (json_int_t)(batch < 32 ? batch : 32)));
+	if (rows == 2)
+		(void)json_object_set_new(spec, "loss", json_pack("{s:s,s:i}", "type", "cross_entropy", "ignore", -100));
 }
 
 void draft_over(json_t *spec, const json_t *params)
@@ -164,6 +184,8 @@ json_t *draft_spec(const json_t *params, const struct data_about *a, struct err 
 	out = json_pack("{s:O,s:O,s:s,s:o,s:i,s:{s:s#,s:s,s:o}}", "model", w, "input", input, "loss",
 		a->classes ? "cross_entropy" : "mse", "optimizer", optimizer(NULL, transformer), "target_batch", TARGET_BATCH,
 		"data", "name", name, (int)len, "kind", a->kind, "steps", steps(a, name, input));
+	if (!strcmp(a->kind, "text") && dim(input, json_array_size(input) - 1))
+		text(out, input, a, params);
 	draft_over(out, params);
 	json_decref(entry);
 	json_decref(w);

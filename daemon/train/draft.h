@@ -16,8 +16,9 @@ struct data_about {
 	uint32_t channels;                      /* of mean and std, which are of raw values; 0: none */
 	double mean[STEP_CHANNELS], std[STEP_CHANNELS];
 };
-/* Blocking (data lane). ERR_INVALID: a kind that needs a spec (synthetic). */
-int data_about(struct files *f, const char *kind, const char *path, struct data_about *ret, struct err *e);
+/* Blocking (data lane). vocab: of text, local.vocab; may be NULL. ERR_INVALID: a kind that needs a spec (synthetic). */
+int data_about(struct files *f, const char *kind, const char *path, const char *vocab, struct data_about *ret,
+	struct err *e);
 
 /* params, as of `run start`: "model" (a name), "with" {parameters of the model}, "name", "data" (KIND:PATH), "tbs",
  * "lr", "optimizer", "epochs", "seed"; all but model and data may be absent. New reference: the shared part with its
