@@ -216,7 +216,7 @@ static void forward_products(const struct forward *f, struct worker *w)
 		for (size_t q = 0; q < w->b.panels; q++)        /* its panel stays in the first cache, weights pass by */
 			for (size_t k = 0; k < p->k; k += rows)
 				p->isa->product(f->u + (e * p->k + k) * p->cp + e * L, p->cp,
-				w->v + ((e * w->b.panels + q) * p->c + e) * L, p->c,
+				w->v + ((e * w->b.panels + q) * p->c + e) * L, L, p->c,
 					(int)(p->k - k < rows ? p->k - k : rows), w->m + ((q * p->k + k) * p->e + e) * L, p->e * L, false);
 }
 
@@ -371,7 +371,7 @@ static void product_part(void *arg, int part, int parts)
 		for (size_t k = 0; k < p->k; k += rows)
 			for (size_t c = 0; c < p->cp; c += L)
 				p->isa->product(g->d + (e * p->k + k) * p->block + e * L, p->block,
-					g->v + (e * p->cp + c) * p->block + e * L, g->in.panels * L, (int)(p->k - k < rows ? p->k - k :
+					g->v + (e * p->cp + c) * p->block + e * L, L, g->in.panels * L, (int)(p->k - k < rows ? p->k - k :
 					rows), g->u + (e * p->k + k) * p->cp + e * L + c,
 					p->cp, g->add);
 }

@@ -195,14 +195,15 @@ static void scatter_plain(int m, real (*y)[L], real *dst, size_t ld, const size_
 				dst[off[t] + (size_t)r * ld + (size_t)i] = y[r * m + i][t];
 }
 
-static void product_plain(const real *a, size_t lda, const real *b, size_t n, int rows, real *c, size_t ldc, bool add)
+static void product_plain(const real *a, size_t lda, const real *b, size_t ldb, size_t n, int rows, real *c,
+	size_t ldc, bool add)
 {
 	for (int i = 0; i < rows; i++) {
 		real sum[L] = { 0 };
 
 		for (size_t l = 0; l < n; l++)
 			LANES
-				sum[j] += a[(size_t)i * lda + l] * b[l * L + (size_t)j];
+				sum[j] += a[(size_t)i * lda + l] * b[l * ldb + (size_t)j];
 		LANES
 			c[(size_t)i * ldc + (size_t)j] = add ? c[(size_t)i * ldc + (size_t)j] + sum[j] : sum[j];
 	}
@@ -298,7 +299,8 @@ AVX2 static void scatter_avx2(int m, real (*y)[L], real *dst, size_t ld, const s
 	}
 }
 
-INLINE void product_body(int rows, const real *a, size_t lda, const real *b, size_t n, real *c, size_t ldc, bool add)
+INLINE void product_body(int rows, const real *a, size_t lda, const real *b, size_t ldb, size_t n, real *c, size_t ldc,
+	bool add)
 {
 	__m256 s0[6], s1[6];                    /* indexed by constants only: they stay in registers */
 
@@ -306,7 +308,7 @@ INLINE void product_body(int rows, const real *a, size_t lda, const real *b, siz
 	for (int i = 0; i < rows; i++)
 		s0[i] = s1[i] = _mm256_setzero_ps();
 	for (size_t l = 0; l < n; l++) {
-		__m256 b0 = _mm256_loadu_ps(b + l * L), b1 = _mm256_loadu_ps(b + l * L + 8);
+		__m256 b0 = _mm256_loadu_ps(b + l * ldb), b1 = _mm256_loadu_ps(b + l * ldb + 8);
 
 #pragma GCC unroll 6
 		for (int i = 0; i < rows; i++) {
@@ -329,16 +331,16 @@ INLINE void product_body(int rows, const real *a, size_t lda, const real *b, siz
 	}
 }
 
-AVX2 static void product_avx2(const real *a, size_t lda, const real *b, size_t n, int rows, real *c, size_t ldc,
-	bool add)
+AVX2 static void product_avx2(const real *a, size_t lda, const real *b, size_t ldb, size_t n, int rows, real *c,
+	size_t ldc, bool add)
 {
 	switch (rows) {
-	case 6: product_body(6, a, lda, b, n, c, ldc, add); break;
-	case 5: product_body(5, a, lda, b, n, c, ldc, add); break;
-	case 4: product_body(4, a, lda, b, n, c, ldc, add); break;
-	case 3: product_body(3, a, lda, b, n, c, ldc, add); break;
-	case 2: product_body(2, a, lda, b, n, c, ldc, add); break;
-	default: product_body(1, a, lda, b, n, c, ldc, add);
+	case 6: product_body(6, a, lda, b, ldb, n, c, ldc, add); break;
+	case 5: product_body(5, a, lda, b, ldb, n, c, ldc, add); break;
+	case 4: product_body(4, a, lda, b, ldb, n, c, ldc, add); break;
+	case 3: product_body(3, a, lda, b, ldb, n, c, ldc, add); break;
+	case 2: product_body(2, a, lda, b, ldb, n, c, ldc, add); break;
+	default: product_body(1, a, lda, b, ldb, n, c, ldc, add);
 	}
 }
 
@@ -363,7 +365,7 @@ TRANSFORMS(avx2, AVX2)
 #define ROWS_512 12
 
 static inline __attribute__((always_inline, target("avx2,fma," ISA_AVX512))) void product_body_512(int rows,
-	const real *a, size_t lda, const real *b, size_t n, real *c, size_t ldc, bool add)
+	const real *a, size_t lda, const real *b, size_t ldb, size_t n, real *c, size_t ldc, bool add)
 {
 	__m512 s[ROWS_512];
 
@@ -371,7 +373,7 @@ static inline __attribute__((always_inline, target("avx2,fma," ISA_AVX512))) voi
 	for (int i = 0; i < rows; i++)
 		s[i] = _mm512_setzero_ps();
 	for (size_t l = 0; l < n; l++) {
-		__m512 v = _mm512_loadu_ps(b + l * L);
+		__m512 v = _mm512_loadu_ps(b + l * ldb);
 
 #pragma GCC unroll 12
 		for (int i = 0; i < rows; i++)
@@ -385,17 +387,17 @@ static inline __attribute__((always_inline, target("avx2,fma," ISA_AVX512))) voi
 	}
 }
 
-AVX512 static void product_avx512(const real *a, size_t lda, const real *b, size_t n, int rows, real *c, size_t ldc,
-	bool add)
+AVX512 static void product_avx512(const real *a, size_t lda, const real *b, size_t ldb, size_t n, int rows, real *c,
+	size_t ldc, bool add)
 {
 	if (rows == ROWS_512) {
-		product_body_512(ROWS_512, a, lda, b, n, c, ldc, add);
+		product_body_512(ROWS_512, a, lda, b, ldb, n, c, ldc, add);
 		return;
 	}
 	for (; rows >= 4; rows -= 4, a += 4 * lda, c += 4 * ldc)
-		product_body_512(4, a, lda, b, n, c, ldc, add);
+		product_body_512(4, a, lda, b, ldb, n, c, ldc, add);
 	for (; rows > 0; rows--, a += lda, c += ldc)
-		product_body_512(1, a, lda, b, n, c, ldc, add);
+		product_body_512(1, a, lda, b, ldb, n, c, ldc, add);
 }
 
 TRANSFORMS(avx512, AVX512)

@@ -24,8 +24,9 @@ struct wino_tile {
 	void (*grad)(int m, real (*y)[WINO_LANES], real *ret, size_t step);
 	void (*weight)(int m, real (*w)[WINO_LANES], real *ret, size_t step);
 	void (*dweight)(int m, const real *u, size_t step, real (*ret)[WINO_LANES]);
-	/* c[i][0..16) (+)= sum over l < n of a[i * lda + l] * b[l * 16 + 0..16), for i < rows */
-	void (*product)(const real *a, size_t lda, const real *b, size_t n, int rows, real *c, size_t ldc, bool add);
+	/* c[i][0..16) (+)= sum over l < n of a[i * lda + l] * b[l * ldb + 0..16), for i < rows */
+	void (*product)(const real *a, size_t lda, const real *b, size_t ldb, size_t n, int rows, real *c, size_t ldc,
+		bool add);
 	/* 16 x 16: ret[j * step + i] = x[i * from + j] */
 	void (*turn)(const real *x, size_t from, real *ret, size_t step);
 };

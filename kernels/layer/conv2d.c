@@ -3,6 +3,7 @@
  * Winograd's tiles (kernels/wino.h) where that is faster, or as the attribute says. */
 #include <math.h>
 #include <string.h>
+#include "kernels/convpos.h"
 #include "kernels/gemm.h"
 #include "kernels/layer.h"
 #include "kernels/wino.h"
@@ -11,6 +12,9 @@ enum { OUT, KERNEL, STRIDE, PADDING, BIAS, IN, DILATION, GROUPS, STD, WINOGRAD }
 
 #define TILES_CHANNELS 16       /* auto: with fewer, transforms cost more than products save */
 #define TILES_SIDE 4            /* auto: smaller maps waste most of a tile */
+
+#define POSITIONS 4             /* images of at most so many always go position by position */
+#define POSITIONS_GAIN 140      /* percent of multiply-adds saved that make it worth while */
 
 #define WIDE 256        /* columns that a product should have */
 
@@ -233,6 +237,15 @@ static bool by_tiles(const struct layer *l, size_t batch, struct wino *ret)
 		l->out.d[2] >= TILES_SIDE);
 }
 
+/* And by positions? Small images, where most of the kernel would hang over the border. */
+static bool by_positions(const struct layer *l, size_t batch, struct convpos *ret)
+{
+	*ret = (struct convpos){ batch, l->in.d[0], l->out.d[0], l->in.d[1], l->in.d[2], l->out.d[1], l->out.d[2],
+		(size_t)l->attr[KERNEL], (size_t)l->attr[STRIDE], (size_t)l->attr[PADDING], (size_t)l->attr[DILATION] };
+	return l->attr[GROUPS] == 1 && convpos_fits(ret) &&
+		(ret->oh * ret->ow <= POSITIONS || convpos_gain(ret) >= POSITIONS_GAIN);
+}
+
 /* Without a blas results are the same on every CPU: then tiles use no fused multiply-adds either. */
 static struct par tiles_par(const struct par *par)
 {
@@ -245,11 +258,14 @@ static struct par tiles_par(const struct par *par)
 
 static size_t work(const struct layer *l, size_t batch, int parts, bool backward)
 {
+	struct convpos p;
 	struct geom g;
 	struct wino w;
 
 	if (by_tiles(l, batch, &w))
 		return wino_work(&w, parts, backward);
+	if (by_positions(l, batch, &p))
+		return convpos_work(&p, backward);
 	geom_of(l, batch, &g);
 	return scratch_of(l, &g, backward).bytes * (size_t)parts;
 }
@@ -293,14 +309,18 @@ static void forward_part(void *arg, int part, int parts)
 
 static void forward(const struct par *par, const struct layer_call *c)
 {
+	const real *bias = c->l->nparams > 1 ? c->param + c->l->param[1].offset : NULL;
 	struct job j = { .c = c, .one = par_serial(par->cpu, par->blas) };
+	struct par p = tiles_par(par);
+	struct convpos pos;
 	struct wino w;
 
 	if (by_tiles(c->l, c->batch, &w)) {
-		struct par p = tiles_par(par);
-
-		wino_forward(&p, &w, c->x, c->param, c->l->nparams > 1 ? c->param + c->l->param[1].offset : NULL, c->y,
-			c->work);
+		wino_forward(&p, &w, c->x, c->param, bias, c->y, c->work);
+		return;
+	}
+	if (by_positions(c->l, c->batch, &pos)) {
+		convpos_forward(&p, &pos, c->x, c->param, bias, c->y, c->work);
 		return;
 	}
 	geom_of(c->l, c->batch, &j.g);
@@ -399,15 +419,32 @@ static void backward_tiles(const struct par *par, const struct layer_call *c, co
 		wino_backward_data(&p, w, c->dy, c->param, c->dx, c->work);
 }
 
+static void backward_positions(const struct par *par, const struct layer_call *c, const struct convpos *g)
+{
+	struct par p = tiles_par(par);
+
+	if (c->dparam)
+		convpos_backward_weights(&p, g, c->x, c->dy, c->dparam, c->work);
+	if (c->dparam && c->l->nparams > 1)
+		par_run(&p, bias_part, (void *)c);
+	if (c->dx)
+		convpos_backward_data(&p, g, c->dy, c->param, c->dx, c->work);
+}
+
 static void backward(const struct par *par, const struct layer_call *c)
 {
 	struct job j = { .c = c, .one = par_serial(par->cpu, par->blas) };
+	struct convpos pos;
 	struct wino w;
 
 	if (!c->dparam && !c->dx)
 		return;
 	if (by_tiles(c->l, c->batch, &w)) {
 		backward_tiles(par, c, &w);
+		return;
+	}
+	if (by_positions(c->l, c->batch, &pos)) {
+		backward_positions(par, c, &pos);
 		return;
 	}
 	geom_of(c->l, c->batch, &j.g);

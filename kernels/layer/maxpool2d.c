@@ -66,55 +66,68 @@ static void windows(const struct layer *l, const real *x, size_t i, size_t from,
 }
 
 #define BLOCK 64
+#define PHASES 4                /* steps and windows that whole blocks are made for */
+#define WINDOW 16
 
-/* Windows that lie inside the image, the first at x, n <= BLOCK of them; s and keep are constants where called. */
-ISA_BODY inside_block(const real *restrict x, size_t w, size_t n, size_t k, size_t s, bool keep, int32_t first,
-	real *restrict y, int32_t *restrict where)
+/* A row of the image taken apart: element j * s + q is row[q][j]. */
+struct phases { real row[PHASES][BLOCK + WINDOW]; };
+
+ISA_BODY take_apart(const real *restrict x, size_t n, size_t s, struct phases *p)
 {
+	size_t whole = n / s, i = 0;
+
+	if (s == 1) {
+		memcpy(p->row[0], x, n * sizeof(*x));
+		return;
+	}
+	if (s == 2) {
+		real *restrict even = p->row[0], *restrict odd = p->row[1];
+
+		for (; i < whole; i++) {
+			even[i] = x[2 * i];
+			odd[i] = x[2 * i + 1];
+		}
+		if (n % 2)
+			even[whole] = x[n - 1];
+		return;
+	}
+	for (; i < n; i++)
+		p->row[i % s][i / s] = x[i];
+}
+
+/* n <= BLOCK windows that lie inside the image, the first at x, whose index is `first`. Works in whole vectors. */
+ISA_BODY inside(const real *x, size_t w, size_t n, size_t k, size_t s, int32_t first, struct phases *p, real *y,
+	int32_t *where)
+{
+	size_t m = (n + 7) / 8 * 8;
 	int32_t at[BLOCK];
 	real best[BLOCK];
 
-	for (size_t j = 0; j < n; j++) {
-		best[j] = x[j * s];
-		at[j] = 0;
-	}
-	for (size_t r = 0; r < k; r++)
+	for (size_t r = 0; r < k; r++) {
+		take_apart(x + r * w, (n - 1) * s + k, s, p);
 		for (size_t c = 0; c < k; c++) {
-			const real *restrict p = x + r * w + c;
+			const real *restrict v = p->row[c % s] + c / s;
 			int32_t tap = (int32_t)(r * w + c);
 
-			for (size_t j = 0; j < n; j++) {
-				real v = p[j * s], b = best[j];
-				bool take = !(v <= b) & (b == b);       /* larger, or the first NaN */
+			if (!tap) {
+				for (size_t j = 0; j < m; j++) {
+					best[j] = v[j];
+					at[j] = 0;
+				}
+				continue;
+			}
+			for (size_t j = 0; j < m; j++) {
+				real u = v[j], b = best[j];
+				bool take = !(u <= b) & (b == b);       /* larger, or the first NaN */
 
-				best[j] = take ? v : b;
+				best[j] = take ? u : b;
 				at[j] = take ? tap : at[j];
 			}
 		}
-	for (size_t j = 0; j < n; j++) {
-		y[j] = best[j];
-		if (keep)
-			where[j] = first + (int32_t)(j * s) + at[j];
 	}
-}
-
-ISA_BODY inside(const real *x, size_t w, size_t n, size_t k, size_t s, int32_t first, real *y, int32_t *where)
-{
-	for (size_t j = 0; j < n; j += BLOCK) {
-		size_t m = n - j < BLOCK ? n - j : BLOCK;
-		int32_t at = first + (int32_t)(j * s);
-
-		if (s == 2 && where)
-			inside_block(x + j * 2, w, m, k, 2, true, at, y + j, where + j);
-		else if (s == 2)
-			inside_block(x + j * 2, w, m, k, 2, false, at, y + j, NULL);
-		else if (s == 1 && where)
-			inside_block(x + j, w, m, k, 1, true, at, y + j, where + j);
-		else if (s == 1)
-			inside_block(x + j, w, m, k, 1, false, at, y + j, NULL);
-		else
-			inside_block(x + j * s, w, m, k, s, where != NULL, at, y + j, where ? where + j : NULL);
-	}
+	memcpy(y, best, n * sizeof(*y));
+	for (size_t j = 0; where && j < n; j++)
+		where[j] = first + (int32_t)(j * s) + at[j];
 }
 
 ISA_BODY plane(const struct layer *l, const real *x, real *y, int32_t *where)
@@ -122,17 +135,20 @@ ISA_BODY plane(const struct layer *l, const real *x, real *y, int32_t *where)
 	size_t h = l->in.d[1], w = l->in.d[2], ow = l->out.d[2], k = (size_t)l->attr[KERNEL];
 	size_t pad = (size_t)l->attr[PADDING], s = stride_of(l);
 	size_t lo = (pad + s - 1) / s, hi = w + pad < k ? 0 : (w + pad - k) / s + 1;    /* whole windows of a row */
+	bool blocks = lo < hi && k <= WINDOW && s <= PHASES;
+	struct phases p = { 0 };
 
 	for (size_t i = 0; i < l->out.d[1]; i++, y += ow, where += where ? ow : 0) {
 		size_t at;
 
-		if (lo >= hi || i * s < pad || i * s - pad + k > h) {
+		if (!blocks || i * s < pad || i * s - pad + k > h) {
 			windows(l, x, i, 0, ow, y, where);
 			continue;
 		}
 		at = (i * s - pad) * w + lo * s - pad;
 		windows(l, x, i, 0, lo, y, where);
-		inside(x + at, w, hi - lo, k, s, (int32_t)at, y + lo, where ? where + lo : NULL);
+		for (size_t j = lo; j < hi; j += BLOCK, at += BLOCK * s)
+			inside(x + at, w, hi - j < BLOCK ? hi - j : BLOCK, k, s, (int32_t)at, &p, y + j, where ? where + j : NULL);
 		windows(l, x, i, hi, ow, y, where);
 	}
 }

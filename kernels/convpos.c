@@ -1,0 +1,315 @@
+/* Convolutions of small images as matrix products over the batch, one for each pair of positions with a tap between.
+ *
+ * Layouts: weights [tap][oc][ic]; a tensor by images [position][channel][batch], by channels [position][batch][channel];
+ * the last dimension is filled up with zeros to whole vectors. */
+#include "kernels/convpos.h"
+#include <string.h>
+#include "kernels/wino_tile.h"
+
+#define L WINO_LANES
+#define NONE 255
+
+struct map {
+	const struct wino_tile *isa;
+	size_t in, out, taps, bp, icp, ocp;     /* positions; taps; batch and channels rounded up */
+	uint8_t tap[CONVPOS_MAX][CONVPOS_MAX];  /* [out][in]: the tap between them, or NONE */
+	bool used[CONVPOS_MAX];                 /* taps that any pair has */
+};
+
+static size_t up(size_t n)
+{
+	return (n + L - 1) / L * L;
+}
+
+bool convpos_fits(const struct convpos *g)
+{
+	return g->ih * g->iw <= CONVPOS_MAX && g->oh * g->ow <= CONVPOS_MAX && g->k * g->k <= CONVPOS_MAX;
+}
+
+static void map_of(const struct convpos *g, enum cpu cpu, struct map *m)
+{
+	*m = (struct map){ .isa = wino_tile(cpu), .in = g->ih * g->iw, .out = g->oh * g->ow, .taps = g->k * g->k,
+		.bp = up(g->batch), .icp = up(g->ic), .ocp = up(g->oc) };
+	memset(m->tap, NONE, sizeof(m->tap));
+	for (size_t o = 0; o < m->out; o++)
+		for (size_t t = 0; t < m->taps; t++) {
+			size_t y = o / g->ow * g->stride + t / g->k * g->dilation - g->pad;
+			size_t x = o % g->ow * g->stride + t % g->k * g->dilation - g->pad;
+
+			if (y >= g->ih || x >= g->iw)   /* below zero wraps around */
+				continue;
+			m->tap[o][y * g->iw + x] = (uint8_t)t;
+			m->used[t] = true;
+		}
+}
+
+size_t convpos_gain(const struct convpos *g)
+{
+	size_t pairs = 0;
+	struct map m;
+
+	map_of(g, CPU_PLAIN, &m);
+	for (size_t o = 0; o < m.out; o++)
+		for (size_t i = 0; i < m.in; i++)
+			pairs += m.tap[o][i] != NONE;
+	return pairs ? m.out * m.taps * 100 / pairs : 100;
+}
+
+struct job {
+	const struct convpos *g;
+	const struct map *m;
+	const real *x, *w, *bias, *dy; real *y, *dx, *dw;
+	real *weight, *from, *to;       /* in the layouts above */
+};
+
+/* --- layouts */
+
+/* x [batch][channels][positions] -> [position][channel][bp], channels [lo, hi) */
+static void by_images(const struct map *m, size_t batch, size_t channels, size_t positions, size_t lo, size_t hi,
+	const real *x, real *ret)
+{
+	for (size_t c = lo; c < hi; c++)
+		for (size_t p = 0; p < positions; p++) {
+			real *to = ret + (p * channels + c) * m->bp;
+
+			for (size_t b = 0; b < batch; b++)
+				to[b] = x[(b * channels + c) * positions + p];
+			for (size_t b = batch; b < m->bp; b++)
+				to[b] = 0;
+		}
+}
+
+/* x -> [position][batch][cp], images [lo, hi) */
+static void by_channels(size_t batch, size_t channels, size_t cp, size_t positions, size_t lo, size_t hi, const real *x,
+	real *ret)
+{
+	for (size_t b = lo; b < hi; b++)
+		for (size_t p = 0; p < positions; p++) {
+			real *to = ret + (p * batch + b) * cp;
+
+			for (size_t c = 0; c < channels; c++)
+				to[c] = x[(b * channels + c) * positions + p];
+			for (size_t c = channels; c < cp; c++)
+				to[c] = 0;
+		}
+}
+
+static void weights_part(void *arg, int part, int parts)
+{
+	const struct job *j = arg;
+	const struct map *m = j->m;
+	size_t ic = j->g->ic, lo, hi;
+
+	par_slice(j->g->oc, 1, part, parts, &lo, &hi);
+	for (size_t k = lo; k < hi; k++)
+		for (size_t t = 0; t < m->taps; t++) {
+			const real *from = j->w + k * ic * m->taps + t;
+			real *to = j->weight + (t * j->g->oc + k) * m->icp;
+
+			if (!m->used[t])
+				continue;
+			for (size_t c = 0; c < ic; c++)
+				to[c] = from[c * m->taps];
+			for (size_t c = ic; c < m->icp; c++)
+				to[c] = 0;
+		}
+}
+
+static void images_part(void *arg, int part, int parts)
+{
+	const struct job *j = arg;
+	size_t lo, hi;
+
+	par_slice(j->g->ic, 1, part, parts, &lo, &hi);
+	by_images(j->m, j->g->batch, j->g->ic, j->m->in, lo, hi, j->x, j->from);
+}
+
+static void channels_part(void *arg, int part, int parts)
+{
+	const struct job *j = arg;
+	size_t lo, hi;
+
+	par_slice(j->g->batch, 1, part, parts, &lo, &hi);
+	by_channels(j->g->batch, j->g->ic, j->m->icp, j->m->in, lo, hi, j->x, j->from);
+}
+
+static void slopes_images_part(void *arg, int part, int parts)
+{
+	const struct job *j = arg;
+	size_t lo, hi;
+
+	par_slice(j->g->oc, 1, part, parts, &lo, &hi);
+	by_images(j->m, j->g->batch, j->g->oc, j->m->out, lo, hi, j->dy, j->to);
+}
+
+static void slopes_channels_part(void *arg, int part, int parts)
+{
+	const struct job *j = arg;
+	size_t lo, hi;
+
+	par_slice(j->g->batch, 1, part, parts, &lo, &hi);
+	by_channels(j->g->batch, j->g->oc, j->m->ocp, j->m->out, lo, hi, j->dy, j->to);
+}
+
+/* --- forward: Y[o][oc][batch] = sum of weight[tap][oc][ic] X[i][ic][batch] */
+
+static void forward_part(void *arg, int part, int parts)
+{
+	const struct job *j = arg;
+	const struct map *m = j->m;
+	size_t rows = (size_t)m->isa->rows, oc = j->g->oc, lo, hi;
+
+	par_slice(oc, rows, part, parts, &lo, &hi);
+	for (size_t k = lo; k < hi; k += rows)
+		for (size_t o = 0; o < m->out; o++) {
+			real *to = j->to + (o * oc + k) * m->bp;
+			int n = (int)(hi - k < rows ? hi - k : rows);
+			bool add = false;
+
+			for (size_t i = 0; i < m->in; i++) {
+				size_t t = m->tap[o][i];
+
+				for (size_t q = 0; t != NONE && q < m->bp; q += L)
+					m->isa->product(j->weight + (t * oc + k) * m->icp, m->icp, j->from + i * j->g->ic * m->bp + q,
+						m->bp, j->g->ic, n, to + q, m->bp, add);
+				add = add || t != NONE;
+			}
+			if (!add)
+				memset(to, 0, (size_t)n * m->bp * sizeof(real));
+		}
+	for (size_t k = lo; k < hi; k++)
+		for (size_t b = 0; b < j->g->batch; b++)
+			for (size_t o = 0; o < m->out; o++)
+				j->y[(b * oc + k) * m->out + o] = j->to[(o * oc + k) * m->bp + b] + (j->bias ? j->bias[k] : 0);
+}
+
+/* --- data: dX[i][batch][ic] = sum of dY[o][batch][oc] weight[tap][oc][ic] */
+
+static void data_part(void *arg, int part, int parts)
+{
+	const struct job *j = arg;
+	const struct map *m = j->m;
+	size_t rows = (size_t)m->isa->rows, oc = j->g->oc, ic = j->g->ic, batch = j->g->batch, lo, hi;
+
+	par_slice(m->icp, L, part, parts, &lo, &hi);
+	for (size_t c = lo; c < hi; c += L) {
+		size_t end = ic - c < L ? ic : c + L;
+
+		for (size_t i = 0; i < m->in; i++) {
+			bool add = false;
+
+			for (size_t o = 0; o < m->out; o++) {
+				size_t t = m->tap[o][i];
+
+				for (size_t b = 0; t != NONE && b < batch; b += rows)
+					m->isa->product(j->to + (o * batch + b) * m->ocp, m->ocp, j->weight + t * oc * m->icp + c, m->icp,
+						oc, (int)(batch - b < rows ? batch - b : rows), j->from + (i * batch + b) * m->icp + c,
+						m->icp, add);
+				add = add || t != NONE;
+			}
+			for (size_t b = 0; b < batch; b++)
+				for (size_t l = c; l < end; l++)
+					j->dx[(b * ic + l) * m->in + i] = add ? j->from[(i * batch + b) * m->icp + l] : 0;
+		}
+	}
+}
+
+/* --- weights: dW[tap][oc][ic] = sum of dY[o][oc][batch] X[i][batch][ic] */
+
+static void gradient_tap(const struct job *j, size_t k, int n, size_t t)
+{
+	const struct map *m = j->m;
+	size_t oc = j->g->oc, ic = j->g->ic;
+	real *to = j->weight + (t * oc + k) * m->icp;
+
+	for (size_t c = 0; c < m->icp; c += L) {
+		bool add = false;
+
+		for (size_t o = 0; o < m->out; o++)
+			for (size_t i = 0; i < m->in; i++) {
+				if (m->tap[o][i] != t)
+					continue;
+				m->isa->product(j->to + (o * oc + k) * m->bp, m->bp, j->from + i * j->g->batch * m->icp + c, m->icp,
+					j->g->batch, n, to + c, m->icp, add);
+				add = true;
+			}
+	}
+	for (size_t r = 0; r < (size_t)n; r++)
+		for (size_t c = 0; c < ic; c++)
+			j->dw[((k + r) * ic + c) * m->taps + t] += to[r * m->icp + c];
+}
+
+static void gradient_part(void *arg, int part, int parts)
+{
+	const struct job *j = arg;
+	const struct map *m = j->m;
+	size_t rows = (size_t)m->isa->rows, lo, hi;
+
+	par_slice(j->g->oc, rows, part, parts, &lo, &hi);
+	for (size_t k = lo; k < hi; k += rows)
+		for (size_t t = 0; t < m->taps; t++)
+			if (m->used[t])
+				gradient_tap(j, k, (int)(hi - k < rows ? hi - k : rows), t);
+}
+
+/* --- the three computations */
+
+/* Scratch: weights, then the input's side, then the output's, in the larger of their layouts. */
+static size_t areas(const struct convpos *g, const struct map *m, unsigned char *work, struct job *j)
+{
+	size_t w = m->taps * g->oc * m->icp, in = m->in * (g->batch * m->icp > g->ic * m->bp ? g->batch * m->icp : g->ic *
+		m->bp), out = m->out * (g->batch * m->ocp > g->oc * m->bp ? g->batch * m->ocp : g->oc * m->bp);
+
+	j->weight = (real *)work;
+	j->from = j->weight + up(w);
+	j->to = j->from + up(in);
+	return (up(w) + up(in) + up(out)) * sizeof(real);
+}
+
+size_t convpos_work(const struct convpos *g, bool backward)
+{
+	struct job j;
+	struct map m;
+
+	map_of(g, CPU_PLAIN, &m);
+	return areas(g, &m, NULL, &j);
+}
+
+void convpos_forward(const struct par *par, const struct convpos *g, const real *x, const real *w, const real *bias,
+	real *y, void *work)
+{
+	struct map m;
+	struct job j = { .g = g, .m = &m, .x = x, .w = w, .bias = bias, .y = y };
+
+	map_of(g, par->cpu, &m);
+	(void)areas(g, &m, work, &j);
+	par_run(par, weights_part, &j);
+	par_run(par, images_part, &j);
+	par_run(par, forward_part, &j);
+}
+
+void convpos_backward_data(const struct par *par, const struct convpos *g, const real *dy, const real *w, real *dx,
+	void *work)
+{
+	struct map m;
+	struct job j = { .g = g, .m = &m, .dy = dy, .w = w, .dx = dx };
+
+	map_of(g, par->cpu, &m);
+	(void)areas(g, &m, work, &j);
+	par_run(par, weights_part, &j);
+	par_run(par, slopes_channels_part, &j);
+	par_run(par, data_part, &j);
+}
+
+void convpos_backward_weights(const struct par *par, const struct convpos *g, const real *x, const real *dy, real *dw,
+	void *work)
+{
+	struct map m;
+	struct job j = { .g = g, .m = &m, .x = x, .dy = dy, .dw = dw };
+
+	map_of(g, par->cpu, &m);
+	(void)areas(g, &m, work, &j);
+	par_run(par, channels_part, &j);
+	par_run(par, slopes_images_part, &j);
+	par_run(par, gradient_part, &j);
+}
