@@ -5,12 +5,17 @@
  * [S, width]); then perhaps a mask [S], whose zeros hide keys. A query that may see no key gives zeros. */
 #include <math.h>
 #include <string.h>
+#include "kernels/arena.h"
 #include "kernels/fastmath.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_tile.h"
+#include "kernels/isa.h"
 #include "kernels/layer.h"
 
 enum { HEADS, CAUSAL, DROPOUT };
-#define BLOCK ((size_t)128)
+#define QUERIES ((size_t)48)                    /* of a block: what lies above the diagonal is left out by blocks */
+#define KEYS ((size_t)128)
+#define LANES 16
 #define HIDDEN ((real)-INFINITY)
 
 struct geom {
@@ -70,174 +75,284 @@ struct head {
 	const real *x[3], *mask, *y, *dy;
 	real *dx[3], *lse;              /* lse: log of the sum of exp of each query's scores */
 	real scale;
-	real *score, *slope, *most;     /* scratch: two blocks and a row */
+	real *score, *slope;            /* scratch: [QUERIES][KEYS] */
+	real *most, *sum;               /* of each query of a block */
+	void *tiles;                    /* scratch of products by tiles; NULL: they go through the door */
 };
 
-struct job { const struct layer_call *c; struct geom g; struct par one; size_t bytes; bool backward; };
+struct job { const struct layer_call *c; struct geom g; struct par one; bool backward; };
 
-static void head_of(const struct job *j, size_t index, real *scratch, struct head *ret)
+#define BLOCK_BYTES (QUERIES * KEYS * sizeof(real))
+#define ROW_BYTES (QUERIES * sizeof(real))
+
+/* Of one worker: two blocks, two rows, and what products by tiles need. */
+static size_t scratch_bytes(const struct layer *l)
+{
+	size_t each = l->out.d[1] / (size_t)l->attr[HEADS], most = each > KEYS ? each : KEYS;
+
+	return 2 * BLOCK_BYTES + 2 * ROW_BYTES + arena_round(gemm_tile_work(most, most, most));
+}
+
+static void head_of(const struct job *j, size_t index, unsigned char *at, struct head *ret)
 {
 	const struct layer_call *c = j->c;
 	const struct geom *g = &j->g;
-	size_t b = index / g->heads, at = index % g->heads * g->each, rows[3] = { g->t, g->s, g->s };
+	size_t b = index / g->heads, from_head = index % g->heads * g->each, rows[3] = { g->t, g->s, g->s };
 
-	*ret = (struct head){ .c = c, .g = g, .one = j->one, .index = index, .score = scratch,
-		.slope = scratch + BLOCK * BLOCK, .most = scratch + 2 * BLOCK * BLOCK,
-		.scale = (real)(1 / sqrt((double)g->each)) };
+	*ret = (struct head){ .c = c, .g = g, .one = j->one, .index = index, .score = (real *)at,
+		.slope = (real *)(at + BLOCK_BYTES), .most = (real *)(at + 2 * BLOCK_BYTES),
+		.sum = (real *)(at + 2 * BLOCK_BYTES + ROW_BYTES), .scale = (real)(1 / sqrt((double)g->each)),
+		.tiles = j->one.blas && gemm_tile_has(j->one.cpu) ? at + 2 * BLOCK_BYTES + 2 * ROW_BYTES : NULL };
 	for (int i = 0; i < 3; i++) {
-		size_t from = b * rows[i] * g->ld[i] + g->start[i] + at;
+		size_t from = b * rows[i] * g->ld[i] + g->start[i] + from_head;
 
 		ret->x[i] = c->xs[g->in[i]] + from;
 		ret->dx[i] = c->dxs[g->in[i]] ? c->dxs[g->in[i]] + from : NULL;
 	}
 	ret->mask = g->mask < 0 ? NULL : c->xs[g->mask] + b * g->s;
-	ret->y = c->y + b * g->t * g->width + at;
-	ret->dy = c->dy ? c->dy + b * g->t * g->width + at : NULL;
+	ret->y = c->y + b * g->t * g->width + from_head;
+	ret->dy = c->dy ? c->dy + b * g->t * g->width + from_head : NULL;
 	ret->lse = c->extra ? (real *)c->extra + index * g->t : NULL;
 }
+
+/* C = alpha op(A) op(B) (+ C) */
+static void product(const struct head *h, bool ta, bool tb, size_t m, size_t n, size_t k, real alpha, const real *a,
+	size_t lda, const real *b, size_t ldb, bool add, real *c, size_t ldc)
+{
+	if (h->tiles)
+		gemm_tile(h->one.cpu, &(struct gemm_tile){ .trans_a = ta, .trans_b = tb, .add = add, .m = m, .n = n, .k = k,
+			.alpha = alpha, .a = a, .lda = lda, .b = b, .ldb = ldb, .c = c, .ldc = ldc }, h->tiles);
+	else
+		gemm(&h->one, ta, tb, m, n, k, alpha, a, lda, b, ldb, add ? 1 : 0, c, ldc);
+}
+
+static bool causal(const struct head *h) { return h->c->l->attr[CAUSAL] != 0; }
 
 /* Scores of queries [i, i + n) and keys [k, k + m), hidden ones as -infinity. */
 static void scores(const struct head *h, size_t i, size_t n, size_t k, size_t m)
 {
 	const struct geom *g = h->g;
 
-	gemm(&h->one, false, true, n, m, g->each, h->scale, h->x[0] + i * g->ld[0], g->ld[0], h->x[1] + k * g->ld[1],
-		g->ld[1], 0, h->score, m);
-	for (size_t a = 0; a < n; a++)
-		for (size_t b = 0; b < m; b++)
-			if ((h->c->l->attr[CAUSAL] != 0 && k + b > i + a) || (h->mask && h->mask[k + b] == 0))
-				h->score[a * m + b] = HIDDEN;
+	product(h, false, true, n, m, g->each, h->scale, h->x[0] + i * g->ld[0], g->ld[0], h->x[1] + k * g->ld[1],
+		g->ld[1], false, h->score, KEYS);
+	for (size_t a = 0; a < n; a++) {
+		real *s = h->score + a * KEYS;
+
+		for (size_t b = 0; b < m && h->mask; b++)
+			s[b] = h->mask[k + b] == 0 ? HIDDEN : s[b];
+		for (size_t b = i + a + 1 > k ? i + a + 1 - k : 0; b < m && causal(h); b++)
+			s[b] = HIDDEN;
+	}
 }
 
 static size_t keys_seen(const struct head *h, size_t i, size_t n)
 {
-	return h->c->l->attr[CAUSAL] != 0 && i + n < h->g->s ? i + n : h->g->s;
+	return causal(h) && i + n < h->g->s ? i + n : h->g->s;
 }
 
 /* Dropout of the weights: by the number of the pair, so that backward finds the same. */
-static real thinned(const struct head *h, size_t i, size_t k)
+static real thinned(const struct head *h, double p, size_t i, size_t k)
 {
-	double p = h->c->train ? h->c->l->attr[DROPOUT] : 0;
-
-	if (p == 0)
-		return 1;
 	return rand_unit(h->c->key, (h->index * h->g->t + i) * h->g->s + k) < p ? 0 : (real)(1 / (1 - p));
 }
 
-/* Scores to weights against the running maximum of their row; what was summed before shrinks with it. */
-static void weigh_row(const struct head *h, size_t row, size_t k, size_t m, real *s, real *most, real *sum, real *y)
-{
-	real high = *most, shrink;
+static double dropped(const struct head *h) { return h->c->train ? h->c->l->attr[DROPOUT] : 0; }
 
-	for (size_t b = 0; b < m; b++)
-		high = s[b] > high ? s[b] : high;
-	if (high == HIDDEN) {
-		memset(s, 0, m * sizeof(real));
-		return;
+/* Rows of a block: a row of scores has KEYS reals, m of them in use; rows of y are ld apart. */
+struct rows { size_t m, each, ld; real *score, *most, *sum, *y; };
+
+#define INLINE static inline __attribute__((always_inline)) real
+
+/* In sixteen lanes, folded in one order whatever the width of vectors. */
+INLINE fold(real *v)
+{
+	for (int half = LANES / 2; half; half /= 2)
+		for (int j = 0; j < half; j++)
+			v[j] += v[j + half];
+	return v[0];
+}
+
+INLINE highest(const real *s, size_t m, real most)
+{
+	real v[LANES];
+	size_t b = 0;
+
+	for (int j = 0; j < LANES; j++)
+		v[j] = most;
+	for (; b + LANES <= m; b += LANES)
+		for (int j = 0; j < LANES; j++)
+			v[j] = s[b + j] > v[j] ? s[b + j] : v[j];
+	for (int j = 0; b < m; b++, j++)
+		v[j] = s[b] > v[j] ? s[b] : v[j];
+	for (int half = LANES / 2; half; half /= 2)
+		for (int j = 0; j < half; j++)
+			v[j] = v[j + half] > v[j] ? v[j + half] : v[j];
+	return v[0];
+}
+
+INLINE weight(real s, real high) { return s == HIDDEN ? 0 : fast_exp_negative(s - high); }
+
+/* Scores become weights against the running maximum of their row; what was summed before shrinks with it. */
+ISA_BODY weigh_body(const void *arg, size_t lo, size_t hi)
+{
+	const struct rows *r = arg;
+
+	for (size_t a = lo; a < hi; a++) {
+		real *s = r->score + a * KEYS, *y = r->y + a * r->ld, v[LANES] = { 0 }, shrink;
+		real high = highest(s, r->m, r->most[a]);
+		size_t b = 0;
+
+		if (high == HIDDEN) {
+			for (; b < r->m; b++)
+				s[b] = 0;
+			continue;
+		}
+		shrink = weight(r->most[a], high);
+		for (; b + LANES <= r->m; b += LANES)
+			for (int j = 0; j < LANES; j++) {
+				s[b + j] = weight(s[b + j], high);
+				v[j] += s[b + j];
+			}
+		for (int j = 0; b < r->m; b++, j++) {
+			s[b] = weight(s[b], high);
+			v[j] += s[b];
+		}
+		r->sum[a] = r->sum[a] * shrink + fold(v);
+		for (size_t j = 0; j < r->each && shrink != 1 && r->most[a] != HIDDEN; j++)
+			y[j] *= shrink;
+		r->most[a] = high;
 	}
-	shrink = *most == HIDDEN ? 0 : fast_exp_negative(*most - high);
-	for (size_t b = 0; b < m; b++)
-		s[b] = s[b] == HIDDEN ? 0 : fast_exp_negative(s[b] - high);
-	*sum *= shrink;
-	for (size_t b = 0; b < m; b++)
-		*sum += s[b];
-	for (size_t b = 0; b < m && h->c->train && h->c->l->attr[DROPOUT] > 0; b++)
-		s[b] *= thinned(h, row, k + b);
-	for (size_t j = 0; j < h->g->each && shrink != 1; j++)
-		y[j] *= shrink;
-	*most = high;
+}
+ISA_KERNEL(weigh);
+
+static void thin(const struct head *h, size_t i, size_t n, size_t k, size_t m)
+{
+	double p = dropped(h);
+
+	for (size_t a = 0; a < n && p > 0; a++)
+		for (size_t b = 0; b < m; b++)
+			h->score[a * KEYS + b] *= thinned(h, p, i + a, k + b);
 }
 
 static void forward_head(const struct head *h)
 {
 	const struct geom *g = h->g;
-	real *out = (real *)h->y, *sum = h->most + BLOCK;
+	real *out = (real *)h->y;
 
-	for (size_t i = 0; i < g->t; i += BLOCK) {
-		size_t n = g->t - i < BLOCK ? g->t - i : BLOCK, keys = keys_seen(h, i, n);
-		real *y = out + i * g->width;
+	for (size_t i = 0; i < g->t; i += QUERIES) {
+		size_t n = g->t - i < QUERIES ? g->t - i : QUERIES, keys = keys_seen(h, i, n);
+		struct rows r = { .each = g->each, .ld = g->width, .score = h->score, .most = h->most, .sum = h->sum,
+			.y = out + i * g->width };
 
 		for (size_t a = 0; a < n; a++) {
 			h->most[a] = HIDDEN;
-			sum[a] = 0;
-			memset(y + a * g->width, 0, g->each * sizeof(real));
+			h->sum[a] = 0;
 		}
-		for (size_t k = 0; k < keys; k += BLOCK) {
-			size_t m = keys - k < BLOCK ? keys - k : BLOCK;
-
-			scores(h, i, n, k, m);
-			for (size_t a = 0; a < n; a++)
-				weigh_row(h, i + a, k, m, h->score + a * m, &h->most[a], &sum[a], y + a * g->width);
-			gemm(&h->one, false, false, n, g->each, m, 1, h->score, m, h->x[2] + k * g->ld[2], g->ld[2], 1, y,
-				g->width);
+		for (size_t k = 0; k < keys; k += KEYS) {
+			r.m = keys - k < KEYS ? keys - k : KEYS;
+			scores(h, i, n, k, r.m);
+			weigh.fn[h->one.cpu](&r, 0, n);
+			thin(h, i, n, k, r.m);
+			product(h, false, false, n, g->each, r.m, 1, h->score, KEYS, h->x[2] + k * g->ld[2], g->ld[2], k > 0,
+				r.y, g->width);
 		}
 		for (size_t a = 0; a < n; a++) {
-			real part = sum[a] > 0 ? 1 / sum[a] : 0;
+			real part = h->sum[a] > 0 ? 1 / h->sum[a] : 0;
 
 			for (size_t j = 0; j < g->each; j++)
-				y[a * g->width + j] *= part;
+				r.y[a * g->width + j] *= part;
 			if (h->lse)
-				h->lse[i + a] = sum[a] > 0 ? h->most[a] + (real)log((double)sum[a]) : INFINITY;
+				h->lse[i + a] = h->sum[a] > 0 ? h->most[a] + (real)log((double)h->sum[a]) : INFINITY;
 		}
 	}
 }
 
-/* dQ, dK, dV of one block of queries and keys: P = exp(S - lse), dP = dO V^T, dS = P (dP - dO . O). */
+/* most: dO . O of each query. */
+struct slopes { size_t m; real *p, *d, scale; const real *lse, *most; };
+
+/* P = exp(S - lse), dS = P (dP - dO . O), without dropout. */
+ISA_BODY slope_body(const void *arg, size_t lo, size_t hi)
+{
+	const struct slopes *r = arg;
+
+	for (size_t a = lo; a < hi; a++) {
+		real *restrict p = r->p + a * KEYS, *restrict d = r->d + a * KEYS, lse = r->lse[a], most = r->most[a];
+		real scale = r->scale;
+
+		for (size_t b = 0; b < r->m; b++) {
+			p[b] = weight(p[b], lse);
+			d[b] = p[b] * (d[b] - most) * scale;
+		}
+	}
+}
+ISA_KERNEL(slope);
+
+static void thin_slopes(const struct head *h, double p, size_t i, size_t n, size_t k, size_t m)
+{
+	for (size_t a = 0; a < n; a++)
+		for (size_t b = 0; b < m; b++) {
+			real *s = h->score + a * KEYS + b, *d = h->slope + a * KEYS + b;
+			real w = weight(*s, h->lse[i + a]), keep = thinned(h, p, i + a, k + b);
+
+			*s = w * keep;
+			*d = w * (*d * keep - h->most[a]) * h->scale;
+		}
+}
+
+/* dQ, dK, dV of one block of queries and keys. */
 static void backward_block(const struct head *h, size_t i, size_t n, size_t k, size_t m)
 {
 	const struct geom *g = h->g;
 	const real *dy = h->dy + i * g->width;
 
 	scores(h, i, n, k, m);
-	gemm(&h->one, false, true, n, m, g->each, 1, dy, g->width, h->x[2] + k * g->ld[2], g->ld[2], 0, h->slope, m);
-	for (size_t a = 0; a < n; a++) {
-		real *p = h->score + a * m, *d = h->slope + a * m;
-
-		for (size_t b = 0; b < m; b++) {
-			real w = p[b] == HIDDEN ? 0 : fast_exp_negative(p[b] - h->lse[i + a]), keep = thinned(h, i + a, k + b);
-
-			p[b] = w * keep;
-			d[b] = w * (d[b] * keep - h->most[a]) * h->scale;
-		}
-	}
+	product(h, false, true, n, m, g->each, 1, dy, g->width, h->x[2] + k * g->ld[2], g->ld[2], false, h->slope, KEYS);
+	if (dropped(h) > 0)
+		thin_slopes(h, dropped(h), i, n, k, m);
+	else
+		slope.fn[h->one.cpu](&(struct slopes){ m, h->score, h->slope, h->scale, h->lse + i, h->most }, 0, n);
 	if (h->dx[2])
-		gemm(&h->one, true, false, m, g->each, n, 1, h->score, m, dy, g->width, 1, h->dx[2] + k * g->ld[2],
+		product(h, true, false, m, g->each, n, 1, h->score, KEYS, dy, g->width, true, h->dx[2] + k * g->ld[2],
 			g->ld[2]);
 	if (h->dx[0])
-		gemm(&h->one, false, false, n, g->each, m, 1, h->slope, m, h->x[1] + k * g->ld[1], g->ld[1], 1,
+		product(h, false, false, n, g->each, m, 1, h->slope, KEYS, h->x[1] + k * g->ld[1], g->ld[1], k > 0,
 			h->dx[0] + i * g->ld[0], g->ld[0]);
 	if (h->dx[1])
-		gemm(&h->one, true, false, m, g->each, n, 1, h->slope, m, h->x[0] + i * g->ld[0], g->ld[0], 1,
+		product(h, true, false, m, g->each, n, 1, h->slope, KEYS, h->x[0] + i * g->ld[0], g->ld[0], true,
 			h->dx[1] + k * g->ld[1], g->ld[1]);
 }
 
 static void backward_head(const struct head *h)
 {
 	const struct geom *g = h->g;
-	size_t rows[3] = { g->t, g->s, g->s };
 
-	for (int x = 0; x < 3; x++)
-		for (size_t r = 0; r < rows[x] && h->dx[x]; r++)
+	for (int x = 1; x < 3; x++)
+		for (size_t r = 0; r < g->s && h->dx[x]; r++)
 			memset(h->dx[x] + r * g->ld[x], 0, g->each * sizeof(real));
-	for (size_t i = 0; i < g->t; i += BLOCK) {
-		size_t n = g->t - i < BLOCK ? g->t - i : BLOCK, keys = keys_seen(h, i, n);
+	for (size_t i = 0; i < g->t; i += QUERIES) {
+		size_t n = g->t - i < QUERIES ? g->t - i : QUERIES, keys = keys_seen(h, i, n);
 
 		for (size_t a = 0; a < n; a++) {
 			const real *y = h->y + (i + a) * g->width, *dy = h->dy + (i + a) * g->width;
+			real v[LANES] = { 0 };
+			size_t j = 0;
 
-			h->most[a] = 0;
-			for (size_t j = 0; j < g->each; j++)
-				h->most[a] += y[j] * dy[j];
+			for (; j + LANES <= g->each; j += LANES)
+				for (int l = 0; l < LANES; l++)
+					v[l] += y[j + l] * dy[j + l];
+			for (int l = 0; j < g->each; j++, l++)
+				v[l] += y[j] * dy[j];
+			h->most[a] = fold(v);
 		}
-		for (size_t k = 0; k < keys; k += BLOCK)
-			backward_block(h, i, n, k, keys - k < BLOCK ? keys - k : BLOCK);
+		for (size_t k = 0; k < keys; k += KEYS)
+			backward_block(h, i, n, k, keys - k < KEYS ? keys - k : KEYS);
 	}
 }
 
 static void heads_part(void *arg, int part, int parts)
 {
 	const struct job *j = arg;
-	real *scratch = (real *)((unsigned char *)j->c->work + (size_t)part * j->bytes);
+	unsigned char *scratch = (unsigned char *)j->c->work + (size_t)part * scratch_bytes(j->c->l);
 	size_t lo, hi;
 
 	par_slice(j->c->batch * j->g.heads, 1, part, parts, &lo, &hi);
@@ -252,18 +367,16 @@ static void heads_part(void *arg, int part, int parts)
 	}
 }
 
-static size_t scratch_bytes(void) { return (2 * BLOCK * BLOCK + 2 * BLOCK) * sizeof(real); }
-
 static void forward(const struct par *par, const struct layer_call *c)
 {
-	struct job j = { c, geom_of(c->l), par_serial(par->cpu, par->blas), scratch_bytes(), false };
+	struct job j = { c, geom_of(c->l), par_serial(par->cpu, par->blas), false };
 
 	par_run(par, heads_part, &j);
 }
 
 static void backward(const struct par *par, const struct layer_call *c)
 {
-	struct job j = { c, geom_of(c->l), par_serial(par->cpu, par->blas), scratch_bytes(), true };
+	struct job j = { c, geom_of(c->l), par_serial(par->cpu, par->blas), true };
 	size_t mask = c->l->nin % 2 ? 0 : shape_count(&c->l->ins[c->l->nin - 1]);
 
 	par_run(par, heads_part, &j);
@@ -285,7 +398,7 @@ static size_t extra(const struct layer *l, size_t batch)
 
 static size_t work(const struct layer *l, size_t batch, int parts, bool backward)
 {
-	return scratch_bytes() * (size_t)parts;
+	return scratch_bytes(l) * (size_t)parts;
 }
 
 const struct layer_ops layer_attention = {
