@@ -79,6 +79,11 @@ struct files {
 	int64_t (*free_bytes)(struct files *f, const char *path, struct err *e);
 	int (*mkdir)(struct files *f, const char *path, int mode, struct err *e);              /* existing is fine */
 	int (*list)(struct files *f, const char *dir, int (*row)(void *arg, const char *name), void *arg, struct err *e);
+	/* The rest may be NULL. The file's first n bytes, to be read only, until unmap; NULL and e. */
+	const void *(*map)(struct files *f, int fd, size_t n, struct err *e);
+	void (*unmap)(struct files *f, const void *p, size_t n);
+	int64_t (*changed_ns)(struct files *f, const char *path, struct err *e);        /* time of the last change */
+	uint64_t (*ticks_ns)(struct files *f);          /* to measure what takes how long, from any thread; not the time */
 };
 
 struct linkinfo { bool connected, maybe_dead; uint64_t rtt_us; /* 0 = unknown */ uint64_t queued_bytes; };

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 #include "files.h"
 
@@ -146,9 +148,40 @@ static int file_list(struct files *f, const char *dir, int (*row)(void *arg, con
 	return rc ? -1 : 0;
 }
 
+static const void *file_map(struct files *f, int fd, size_t n, struct err *e)
+{
+	void *p = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED) {
+		(void)err_set(e, ERR_IO, "map descriptor %d, %zu bytes: %s", fd, n, strerror(errno));
+		return NULL;
+	}
+	return p;
+}
+
+static void file_unmap(struct files *f, const void *p, size_t n)
+{
+	munmap((void *)(uintptr_t)p, n);
+}
+
+static int64_t file_changed_ns(struct files *f, const char *path, struct err *e)
+{
+	struct stat st;
+	if (stat(path, &st))
+		return fail(e, "stat", path);
+	return (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+}
+
+static uint64_t file_ticks_ns(struct files *f)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 struct files *files_real(void)
 {
 	static const struct files real = { file_open, file_pread, file_pwrite, file_fsync, file_close, file_rename,
-		file_unlink, file_size, file_free_bytes, file_mkdir, file_list };
+		file_unlink, file_size, file_free_bytes, file_mkdir, file_list, file_map, file_unmap, file_changed_ns,
+		file_ticks_ns };
 	return (struct files *)(uintptr_t)&real;        /* a table: nobody writes to it */
 }

@@ -124,6 +124,7 @@ static void put_long(struct run *r, json_t *o)
 			"abandoned", (json_int_t)v.abandoned, "load_wait_us", (json_int_t)v.load_wait_us);
 		json_object_set_new(o, "trainer", t);
 		json_object_set_new(o, "times", times_json(r));
+		json_object_set_new(o, "data", trainer_data_json(r->trainer));
 		json_object_set_new(o, "traffic", trainer_traffic_json(r->trainer));
 		json_object_set_new(o, "log", trace_json(r));
 		put_count(o, "parameters", trainer_model(r->trainer)->nparam);

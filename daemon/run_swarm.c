@@ -295,13 +295,25 @@ static void on_broken(void *arg, const struct err *e)
 	run_fail(arg, e);
 }
 
+/* Too many broken files: this peer holds, and says why, until somebody has looked at them. */
+static void on_halted(void *arg, const struct err *e)
+{
+	struct run *r = arg;
+	r->error = *e;
+	r->held = true;
+	run_log(r, LOG_ERROR_, "run.hold", "held on this peer: %s; mend or remove them, or go on without: hivectl run hold "
+		"%s --off", e->text, r->name);
+	run_effective_pause(r);
+}
+
 static void on_trainer_event(void *arg, enum log_level level, const char *code, const char *text)
 {
 	run_log(arg, level, code, "%s", text);
 }
 
 const struct trainer_cb run_trainer_cb = { .progress = on_progress, .contribute = on_contribute, .applied = on_applied,
-	.validated = on_validated, .idle = on_idle, .broken = on_broken, .event = on_trainer_event };
+	.validated = on_validated, .idle = on_idle, .broken = on_broken, .event = on_trainer_event,
+	.halted = on_halted };
 
 /* ---- entering ---- */
 

@@ -380,6 +380,8 @@ void runs_hold(struct runs *rs, const json_t *params, struct reply *reply)
 		return;
 	}
 	r->held = !json_is_true(json_object_get(params, "off"));
+	if (!r->held)
+		r->error.code = ERR_NONE;       /* of too many broken files: it was seen */
 	run_log(r, LOG_INFO_, "run.hold", "%s on this peer", r->held ? "held" : "goes on");
 	run_effective_pause(r);
 	reply_ok(reply, run_json(r, false));

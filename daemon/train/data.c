@@ -156,7 +156,9 @@ struct data *data_open(struct files *f, const char *path, const struct spec *s, 
 	d->shape = s->input;
 	d->nsteps = s->nsteps;
 	d->labels = src->labels ? src->labels : 1;
+	d->f = f;
 	d->broken_max = s->broken_max;
+	atomic_init(&d->broken_allowed, s->broken_max);
 	for (int part = 0; part < DATA_PARTS; part++)
 		d->bad[part] = xcalloc(src->count[part] / 8 + 1, 1);
 	memcpy(d->step, s->step, sizeof(d->step));

@@ -70,6 +70,12 @@ int data_read(struct data *d, enum data_part part, const uint64_t *position, siz
 	struct err *e);
 /* Samples of the files that could not be read so far; *ret_latest is the error of one of the latest (0: untouched). */
 uint64_t data_broken(struct data *d, struct err *ret_latest);
+#define DATA_BROKEN_TOLD 16
+/* With more than data.broken_max of them data_read fails with ERR_LIMIT, until this allows as many again. */
+void data_forgive(struct data *d);
+/* What was done so far and what it took: {stages: [{stage, samples, bytes, us}], broken, broken_max, broken_files}.
+ * Stages: read, decode, each step, batch. us is of all workers together; 0 without a clock (simulator). */
+json_t *data_json(struct data *d);
 
 /* --- prefetching: prepared training batches, in order of position, made on lane "data" */
 struct batch {
@@ -97,5 +103,7 @@ struct batch *loader_next(struct loader *l, struct err *e);
 void loader_done(struct loader *l, struct batch *b);    /* consumed: its memory is free again */
 void loader_back(struct loader *l, struct batch *b);    /* not consumed (an interrupt): it will come next again */
 uint64_t loader_left(const struct loader *l);           /* granted and not handed out */
+void loader_retry(struct loader *l);                    /* reads again what could not be read */
+uint64_t loader_wait_us(const struct loader *l);        /* that its owner waited for a batch that was being prepared */
 
 #endif

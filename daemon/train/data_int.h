@@ -18,11 +18,13 @@ struct data {
 	int nsteps;
 	struct spec_step step[SPEC_STEPS_MAX];
 	struct shape shape;
-	/* samples that cannot be read: one bit each, how many, and the latest one's error; workers share it */
-	uint64_t broken_max;
+	struct files *f;
+	/* samples that cannot be read: one bit each, how many, and what was said of the first; workers share it */
+	uint64_t broken_max; _Atomic uint64_t broken_allowed;   /* of the spec; and that again after each data_forgive */
 	_Atomic uint8_t *bad[DATA_PARTS];
 	_Atomic uint64_t broken;
-	atomic_flag telling; struct err broken_error;
+	atomic_flag telling; size_t ntold; char told[DATA_BROKEN_TOLD][160]; struct err broken_error;
+	struct { _Atomic uint64_t ns, bytes, n; } stage[STAGES_MAX];
 };
 
 /* Sample i of the held out ones (i < held), then of those that are trained on. */

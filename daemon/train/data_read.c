@@ -2,6 +2,7 @@
  * spec, positions). A sample that cannot be read is replaced by the next one of the files that can, so every peer puts
  * the same one in its place. */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -11,8 +12,27 @@
 #define TRIES_MAX 1000
 #define READ_MAX 64                             /* samples at once */
 
-/* Counts each broken sample once; -1 when there are more than the spec allows. */
-static int broken(struct data *d, enum data_part part, uint64_t index, struct err *e)
+static void lock(struct data *d)
+{
+	while (atomic_flag_test_and_set_explicit(&d->telling, memory_order_acquire))
+		;                               /* for the time of a copy */
+}
+
+static void unlock(struct data *d)
+{
+	atomic_flag_clear_explicit(&d->telling, memory_order_release);
+}
+
+static int too_many(struct data *d, uint64_t n, struct err *e)
+{
+	e->code = ERR_LIMIT;
+	return err_wrap(e, "%llu broken samples, and data.broken_max is %llu", (unsigned long long)n,
+		(unsigned long long)d->broken_max);
+}
+
+/* Counts each broken sample once; -1 when there are more than the spec allows. Validation goes on then: training is
+ * what stops, at its next batch. */
+static int broken(struct data *d, enum data_part for_part, enum data_part part, uint64_t index, struct err *e)
 {
 	uint8_t bit = (uint8_t)(1 << index % 8);
 	uint64_t n;
@@ -20,25 +40,67 @@ static int broken(struct data *d, enum data_part part, uint64_t index, struct er
 	if (atomic_fetch_or(&d->bad[part][index / 8], bit) & bit)
 		return 0;
 	n = atomic_fetch_add(&d->broken, 1) + 1;
-	if (!atomic_flag_test_and_set(&d->telling)) {   /* two at once: one is named, both are counted */
-		d->broken_error = *e;
-		atomic_flag_clear(&d->telling);
-	}
-	if (n > d->broken_max)
-		return err_wrap(e, "%llu broken samples, and data.broken_max is %llu", (unsigned long long)n,
-			(unsigned long long)d->broken_max);
-	return 0;
+	lock(d);
+	d->broken_error = *e;
+	if (d->ntold < DATA_BROKEN_TOLD)
+		(void)snprintf(d->told[d->ntold++], sizeof(d->told[0]), "%.150s", e->text);
+	unlock(d);
+	if (n <= atomic_load(&d->broken_allowed) || for_part == DATA_VALIDATION)
+		return 0;
+	return too_many(d, n, e);
 }
 
 uint64_t data_broken(struct data *d, struct err *ret_latest)
 {
 	uint64_t n = atomic_load(&d->broken);
 
-	if (n && !atomic_flag_test_and_set(&d->telling)) {
+	if (n) {
+		lock(d);
 		*ret_latest = d->broken_error;
-		atomic_flag_clear(&d->telling);
+		unlock(d);
 	}
 	return n;
+}
+
+void data_forgive(struct data *d)
+{
+	atomic_store(&d->broken_allowed, atomic_load(&d->broken) + d->broken_max);
+}
+
+/* What one worker measured, into what all have. */
+static void add_up(struct data *d, const struct meter *m)
+{
+	for (int i = 0; i < STAGES_MAX; i++) {
+		if (!m->stage[i].n && !m->stage[i].ns)
+			continue;
+		atomic_fetch_add_explicit(&d->stage[i].ns, m->stage[i].ns, memory_order_relaxed);
+		atomic_fetch_add_explicit(&d->stage[i].bytes, m->stage[i].bytes, memory_order_relaxed);
+		atomic_fetch_add_explicit(&d->stage[i].n, m->stage[i].n, memory_order_relaxed);
+	}
+}
+
+static json_t *stage_json(struct data *d, int i, const char *name)
+{
+	return json_pack("{s:s,s:I,s:I,s:I}", "stage", name, "samples", (json_int_t)atomic_load(&d->stage[i].n), "bytes",
+		(json_int_t)atomic_load(&d->stage[i].bytes), "us", (json_int_t)(atomic_load(&d->stage[i].ns) / 1000));
+}
+
+json_t *data_json(struct data *d)
+{
+	json_t *stages = json_array(), *files = json_array();
+
+	(void)json_array_append_new(stages, stage_json(d, STAGE_READ, "read"));
+	if (d->source->ops->image)
+		(void)json_array_append_new(stages, stage_json(d, STAGE_DECODE, "decode"));
+	for (int i = 0; i < d->nsteps; i++)
+		(void)json_array_append_new(stages, stage_json(d, STAGE_STEPS + i, d->step[i].ops->name));
+	(void)json_array_append_new(stages, stage_json(d, STAGES_MAX - 1, "batch"));
+	lock(d);
+	for (size_t i = 0; i < d->ntold; i++)
+		(void)json_array_append_new(files, json_string(d->told[i]));
+	unlock(d);
+	return json_pack("{s:o,s:I,s:I,s:o}", "stages", stages, "broken", (json_int_t)atomic_load(&d->broken), "broken_max",
+		(json_int_t)d->broken_max, "broken_files", files);
 }
 
 static uint64_t step_key(const struct data *d, int i, uint64_t position)
@@ -54,6 +116,7 @@ static int steps(const struct data *d, enum data_part part, uint64_t position, s
 		s->out = i + 1 == d->nsteps && sample_count(s) == d->nx ? out : NULL;
 		if (d->step[i].ops->run(&d->step[i], s, step_key(d, i, position), part == DATA_TRAIN, e) < 0)
 			return -1;
+		meter_mark(s->meter, STAGE_STEPS + i, 1, sample_count(s) * sample_unit(s));
 	}
 	s->out = out;
 	if (sample_count(s) != d->nx)
@@ -64,7 +127,7 @@ static int steps(const struct data *d, enum data_part part, uint64_t position, s
 }
 
 /* The prepared sample at its place in the batch. */
-static void finish(const struct sample *s, size_t n, real *x)
+static void finish(struct sample *s, size_t n, real *x)
 {
 	const uint8_t *b = s->p;
 
@@ -72,6 +135,7 @@ static void finish(const struct sample *s, size_t n, real *x)
 		memcpy(x, s->p, n * sizeof(*x));
 	for (size_t i = 0; s->bytes && i < n; i++)
 		x[i] = (real)b[i];
+	meter_mark(s->meter, STAGES_MAX - 1, 1, n * sizeof(*x));
 }
 
 /* The shape of a sample as planes, rows and columns. */
@@ -107,10 +171,12 @@ static bool wants_bytes(const struct data *d)
 static int read_images(struct data *d, enum data_part part, enum data_part from, const uint64_t *position,
 	const uint64_t *index, size_t n, real *x, void *y, struct err *e)
 {
-	struct sample s = { .first = d->nsteps ? &d->step[0] : NULL, .train = part == DATA_TRAIN };
+	struct meter m = { .f = d->f };
+	struct sample s = { .first = d->nsteps ? &d->step[0] : NULL, .train = part == DATA_TRAIN, .meter = &m };
 	uint64_t count = d->source->count[from];
 	int rc = 0;
 
+	meter_start(&m);
 	for (size_t i = 0; i < n && !rc; i++) {
 		uint64_t k = index[i];
 		int tries = 0;
@@ -121,7 +187,7 @@ static int read_images(struct data *d, enum data_part part, enum data_part from,
 			rc = d->source->ops->image(d->source, from, k, &s, (int32_t *)y + i, e);
 			if (!rc || e->code != ERR_CORRUPT)
 				break;
-			rc = broken(d, from, k, e);
+			rc = broken(d, part, from, k, e);
 			k = (k + 1) % count;
 		} while (!rc && ++tries < TRIES_MAX);
 		if (!rc && tries == TRIES_MAX)
@@ -132,6 +198,7 @@ static int read_images(struct data *d, enum data_part part, enum data_part from,
 		if (!rc)
 			finish(&s, d->nx, x + i * d->nx);
 	}
+	add_up(d, &m);
 	sample_free(&s);
 	return rc;
 }
@@ -152,11 +219,15 @@ static int rows_of(struct data *d, enum data_part from, const uint64_t *position
 static int read_rows(struct data *d, enum data_part part, enum data_part from, const uint64_t *position,
 	const uint64_t *index, size_t n, real *x, void *y, struct err *e)
 {
-	struct sample s = { .room = { NULL } };
+	struct meter m = { .f = d->f };
+	struct sample s = { .meter = &m };
 	size_t nx = shape_count(&d->source->shape);
 	real *raw = nx == d->nx ? x : xmalloc(n * nx * sizeof(*raw));
-	int rc = rows_of(d, from, position, index, n, raw, y, e);
+	int rc;
 
+	meter_start(&m);
+	rc = rows_of(d, from, position, index, n, raw, y, e);
+	meter_mark(&m, STAGE_READ, rc ? 0 : n, n * nx * sizeof(*raw));
 	for (size_t i = 0; i < n && !rc; i++) {
 		planes(nx == d->nx ? &d->shape : &d->source->shape, &s);
 		s.p = raw + i * nx;
@@ -172,6 +243,7 @@ static int read_rows(struct data *d, enum data_part part, enum data_part from, c
 	}
 	if (raw != x)
 		free(raw);
+	add_up(d, &m);
 	sample_free(&s);
 	return rc;
 }
@@ -199,7 +271,10 @@ int data_read(struct data *d, enum data_part part, const uint64_t *position, siz
 {
 	uint64_t index[READ_MAX];
 	enum data_part from = part == DATA_VALIDATION && d->held ? DATA_TRAIN : part;
+	uint64_t lost = data_broken(d, e);
 
+	if (part == DATA_TRAIN && lost > atomic_load(&d->broken_allowed))
+		return too_many(d, lost, e);
 	for (size_t at = 0; at < n; ) {
 		size_t k = n - at < READ_MAX ? n - at : READ_MAX;
 		void *to = (char *)y + at * data_y_bytes(d);

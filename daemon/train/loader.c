@@ -23,7 +23,7 @@ struct loader {
 	struct env *env;
 	struct data *data;
 	uint32_t batch, depth, workers, running;
-	uint64_t broken;                        /* samples told of */
+	uint64_t wait_us, wait_from_us;         /* from: 0 when nobody waits for what is being prepared */
 	struct slot *slot;
 	struct list order;                      /* cut and not handed out, in order */
 	struct ranges todo;                     /* granted, not cut */
@@ -132,17 +132,11 @@ static bool cut(struct loader *l, struct slot *s)
 
 static void fill(struct loader *l);
 
-/* Samples that could not be read are skipped, but not silently. */
-static void tell_broken(struct loader *l)
+static void waited(struct loader *l)
 {
-	struct err e = { .code = ERR_NONE };
-	uint64_t n = data_broken(l->data, &e);
-
-	if (n > l->broken)
-		log_write(l->env->log, LOG_WARN_, "data",
-			"%llu samples cannot be read, others stand in for them; one of them: %s",
-			(unsigned long long)n, e.text);
-	l->broken = n;
+	if (l->wait_from_us)
+		l->wait_us += env_now(l->env) - l->wait_from_us;
+	l->wait_from_us = 0;
 }
 
 static void slot_done(struct job *j)
@@ -151,7 +145,6 @@ static void slot_done(struct job *j)
 	struct loader *l = s->owner;
 
 	l->running--;
-	tell_broken(l);
 	s->b.took_us = env_now(l->env) - s->b.took_us;
 	s->state = s->dropped ? SLOT_FREE : SLOT_READY;
 	s->dropped = false;
@@ -163,6 +156,7 @@ static void slot_done(struct job *j)
 	fill(l);
 	if (l->asked && !list_empty(&l->order) && ((struct slot *)l->order.next)->state == SLOT_READY) {
 		l->asked = false;
+		waited(l);
 		l->ready(l->arg);
 	}
 }
@@ -233,12 +227,15 @@ struct batch *loader_next(struct loader *l, struct err *e)
 	s = list_empty(&l->order) ? NULL : (struct slot *)list_entry(l->order.next, struct batch, link);
 	if (!s || s->state != SLOT_READY) {
 		l->asked = true;
+		if (s && !l->wait_from_us)
+			l->wait_from_us = env_now(l->env);
 		return NULL;
 	}
 	if (s->rc < 0) {
 		*e = s->error;
 		return NULL;
 	}
+	waited(l);
 	list_del(&s->b.link);
 	s->state = SLOT_OUT;
 	return &s->b;
@@ -269,4 +266,20 @@ uint64_t loader_left(const struct loader *l)
 	list_each(it, &l->order)
 		n += list_entry(it, struct batch, link)->n;
 	return n;
+}
+
+void loader_retry(struct loader *l)
+{
+	list_each(it, &l->order) {
+		struct slot *s = (struct slot *)list_entry(it, struct batch, link);
+
+		if (s->state == SLOT_READY && s->rc < 0)
+			s->state = SLOT_WAITING;
+	}
+	fill(l);
+}
+
+uint64_t loader_wait_us(const struct loader *l)
+{
+	return l->wait_us + (l->wait_from_us ? env_now(l->env) - l->wait_from_us : 0);
 }

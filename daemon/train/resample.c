@@ -97,7 +97,8 @@ static void sums_avx2(const struct sums *a)
 			s0 = _mm256_add_epi32(s0, _mm256_mullo_epi32(_mm256_cvtepu8_epi32(p), weight));
 			s1 = _mm256_add_epi32(s1, _mm256_mullo_epi32(_mm256_cvtepu8_epi32(_mm_srli_si128(p, 8)), weight));
 		}
-		s0 = _mm256_permute4x64_epi64(_mm256_packs_epi32(_mm256_srai_epi32(s0, BITS), _mm256_srai_epi32(s1, BITS)), 0xd8);
+		s0 = _mm256_packs_epi32(_mm256_srai_epi32(s0, BITS), _mm256_srai_epi32(s1, BITS));
+		s0 = _mm256_permute4x64_epi64(s0, 0xd8);
 		words = _mm_packus_epi16(_mm256_castsi256_si128(s0), _mm256_extracti128_si256(s0, 1));
 		_mm_storeu_si128((__m128i *)(a->to + i * a->to_step), words);
 	}

@@ -34,6 +34,27 @@ const char *step_names(char *out, size_t cap)
 	return out;
 }
 
+void meter_start(struct meter *m)
+{
+	if (m->f->ticks_ns)
+		m->at = m->f->ticks_ns(m->f);
+}
+
+void meter_mark(struct meter *m, int stage, uint64_t n, uint64_t bytes)
+{
+	uint64_t now;
+
+	if (!m)
+		return;
+	m->stage[stage].n += n;
+	m->stage[stage].bytes += bytes;
+	if (!m->f->ticks_ns)
+		return;
+	now = m->f->ticks_ns(m->f);
+	m->stage[stage].ns += now - m->at;
+	m->at = now;
+}
+
 void *sample_room(struct sample *s, size_t bytes)
 {
 	int i = s->room[0] && s->p == s->room[0];

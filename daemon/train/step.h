@@ -5,10 +5,17 @@
  * To add one: step/NAME.c with `const struct step_ops step_NAME` and a line in step/list.h. */
 #ifndef TRAIN_STEP_H
 #define TRAIN_STEP_H
+#include "env.h"
 #include "train/spec.h"
 #include "train/spec_read.h"
 
 struct window { size_t y, x, h, w; };           /* rows y to y + h - 1, columns x to x + w - 1 */
+
+/* What preparing takes, by stage: READ, DECODE, one for each step, BATCH. One worker's own, while it reads. */
+enum { STAGE_READ, STAGE_DECODE, STAGE_STEPS, STAGES_MAX = STAGE_STEPS + SPEC_STEPS_MAX + 1 };
+struct meter { struct files *f; uint64_t at; struct { uint64_t ns, bytes, n; } stage[STAGES_MAX]; };
+void meter_start(struct meter *m);
+void meter_mark(struct meter *m, int stage, uint64_t n, uint64_t bytes);        /* what came out; m may be NULL */
 
 /* A sample on its way: planes of h rows of w values (one plane, one row for what is no image). As bytes 0..255 from
  * image files until a step wants reals. When the first step cuts a piece out of the image, p may be no more than that
@@ -25,6 +32,7 @@ struct sample {
 	const struct spec_step *first; uint64_t key; bool train;        /* the first step, for sample_window; NULL: none */
 	uint8_t *file; size_t file_cap;
 	void *decoder; void (*decoder_free)(void *decoder);
+	struct meter *meter;                    /* NULL: nobody measures */
 };
 /* Memory for a next version of the sample, apart from p. Small and bounded: aborts when there is none. */
 void *sample_room(struct sample *s, size_t bytes);

@@ -317,6 +317,7 @@ struct trainer *trainer_new(const struct trainer_conf *conf, const struct traine
 	memcpy(t->hyper, conf->spec->hyper, sizeof(t->hyper));
 	t->clip_norm = conf->spec->clip_norm;
 	t->later = (struct timer){ .fire = later_fire, .name = "trainer" };
+	t->halt = (struct timer){ .fire = load_halt_fire, .name = "trainer.halt" };
 	list_init(&t->commits);
 	list_init(&t->copies);
 	trainer_reset_epoch(t);
@@ -376,6 +377,7 @@ void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
 	t->gone = done;
 	t->gone_arg = arg;
 	env_timer(t->env, &t->later, 0);
+	env_timer(t->env, &t->halt, 0);
 	copies_drop(t);
 	t->parts = 2 + t->copies_running + (t->check ? 1 : 0) + valid_parts(t);
 	valid_stop(t);
@@ -390,6 +392,7 @@ void trainer_start(struct trainer *t)
 {
 	t->started = true;
 	t->paused = t->lent = false;
+	load_resume(t);
 	exec_wake(t->x);
 }
 

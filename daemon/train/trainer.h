@@ -58,6 +58,9 @@ struct trainer_cb {
 	void (*event)(void *arg, enum log_level level, const char *code, const char *text);
 	/* The run log (T10), one JSON object a line without newline; NULL: none is kept. */
 	void (*log)(void *arg, const char *line, size_t len);
+	/* More files are broken than the spec allows: no batch comes any more, until trainer_start, which allows as many
+	 * again. The owner pauses. NULL: broken is called instead. */
+	void (*halted)(void *arg, const struct err *e);
 };
 
 struct trainer_conf {
@@ -139,6 +142,9 @@ struct trainer_times {
 	uint64_t took_us;                       /* median of the latest micro-batches; 0: too few */
 };
 void trainer_times(struct trainer *t, struct trainer_times *ret);
+/* data_json and {wait_us, workers, prefetch, bottleneck: "data" or "compute"}: data, when more than a fifth of the time
+ * of training went by waiting for batches. */
+json_t *trainer_data_json(const struct trainer *t);
 json_t *trainer_traffic_json(const struct trainer *t);          /* bytes by class (T4) */
 
 #endif

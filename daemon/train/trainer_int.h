@@ -60,6 +60,8 @@ struct trainer {
 	struct exec *x;
 	struct loader *loader;
 	struct exec_wait *load_wait;
+	bool halted; struct err halt_error; struct timer halt;  /* too many broken files: it is told from the loop */
+	uint64_t broken_told;
 	struct ranges grant, claimed, out;      /* out: batches that were handed out and not counted */
 	uint64_t samples, batches, hold_at; double unit, loss_sum;
 	double batch_loss, batch_correct, skipped;
@@ -96,6 +98,10 @@ void trainer_line(struct trainer *t, const char *fmt, ...) __attribute__((format
 uint64_t trainer_generation(const struct trainer *t);
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first);
 void trainer_reset_epoch(struct trainer *t);
+
+/* trainer_load.c */
+void load_halt_fire(struct timer *tm);
+void load_resume(struct trainer *t);            /* after a halt */
 
 /* trainer_measure.c */
 bool measured_profile(struct trainer *t, struct profile *ret);  /* profile_free it; false: too little has run */

@@ -3,6 +3,35 @@
 #include <stdlib.h>
 #include "train/trainer_int.h"
 
+/* Samples that could not be read are skipped, but not silently. */
+static void tell_broken(struct trainer *t)
+{
+	struct err e = { .code = ERR_NONE };
+	uint64_t n = data_broken(t->c.data, &e);
+
+	if (n > t->broken_told)
+		trainer_event(t, LOG_WARN_, "data.broken", "%llu samples cannot be read, others stand in for them; one of "
+			"them: %s", (unsigned long long)n, e.text);
+	t->broken_told = n;
+}
+
+void load_halt_fire(struct timer *tm)
+{
+	struct trainer *t = container_of(tm, struct trainer, halt);
+
+	if (t->halted && t->cb.halted)
+		t->cb.halted(t->arg, &t->halt_error);
+}
+
+void load_resume(struct trainer *t)
+{
+	if (!t->halted)
+		return;
+	t->halted = false;
+	data_forgive(t->c.data);
+	loader_retry(t->loader);
+}
+
 static void ready(void *arg)
 {
 	struct trainer *t = arg;
@@ -13,8 +42,16 @@ static void ready(void *arg)
 	if (!w || t->dying)
 		return;
 	b = loader_next(t->loader, &e);
+	tell_broken(t);
 	if (!b && e.code == ERR_NONE)
 		return;
+	if (!b && e.code == ERR_LIMIT && t->cb.halted) {
+		if (!t->halted)
+			env_after(t->env, &t->halt, 0);
+		t->halted = true;
+		t->halt_error = e;
+		return;
+	}
 	t->load_wait = NULL;
 	if (!b) {
 		exec_loaded(w, NULL, &e);

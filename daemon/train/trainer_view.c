@@ -101,6 +101,20 @@ json_t *trainer_plan_json(struct trainer *t, struct err *e)
 	return o;
 }
 
+json_t *trainer_data_json(const struct trainer *t)
+{
+	json_t *o = data_json(t->c.data);
+	uint64_t wait = loader_wait_us(t->loader);
+	struct exec_view x;
+
+	exec_view(t->x, &x);
+	(void)json_object_set_new(o, "wait_us", json_integer((json_int_t)wait));
+	(void)json_object_set_new(o, "workers", json_integer(t->s->local.workers));
+	(void)json_object_set_new(o, "prefetch", json_integer(t->s->local.prefetch));
+	(void)json_object_set_new(o, "bottleneck", json_string(wait > (wait + x.busy_us) / 5 ? "data" : "compute"));
+	return o;
+}
+
 json_t *trainer_traffic_json(const struct trainer *t)
 {
 	json_t *o = json_object();

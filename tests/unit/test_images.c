@@ -224,6 +224,7 @@ static void test_broken(void **state)
 	int32_t y[8];
 	struct data *d;
 	struct err e = { 0 };
+	json_t *told;
 
 	world_open(&w);
 	folder(&w, "cat");
@@ -242,7 +243,57 @@ static void test_broken(void **state)
 	assert_err(e, ERR_CORRUPT, ".jpg: damaged JPEG: ");
 	put(&w, "cat/6.jpg", "nonsense", sizeof(file_jpeg) < 8 ? 0 : 8);
 	assert_int_equal(data_read(d, DATA_TRAIN, position, 8, x, y, &e), -1);
-	assert_err(e, ERR_CORRUPT, "3 broken samples, and data.broken_max is 2: cat/6.jpg");
+	assert_err(e, ERR_LIMIT, "3 broken samples, and data.broken_max is 2: cat/6.jpg");
+	assert_int_equal(data_read(d, DATA_TRAIN, position, 1, x, y, &e), -1);  /* whoever reads, whatever it reads */
+	assert_err(e, ERR_LIMIT, "3 broken samples, and data.broken_max is 2: ");
+	data_forgive(d);                                /* two more are allowed */
+	assert_int_equal(data_read(d, DATA_TRAIN, position, 8, x, y, &e), 0);
+	put(&w, "cat/0.jpg", "nonsense", 8);
+	assert_int_equal(data_read(d, DATA_TRAIN, position, 8, x, y, &e), 0);
+	told = data_json(d);
+	assert_int_equal(json_integer_value(json_object_get(told, "broken")), 4);
+	assert_int_equal(json_array_size(json_object_get(told, "broken_files")), 4);
+	assert_non_null(strstr(json_string_value(json_array_get(json_object_get(told, "broken_files"), 3)), "cat/0.jpg"));
+	json_decref(told);
+	data_free(d);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+static json_int_t figure(const json_t *j, size_t stage, const char *name, const char *key)
+{
+	const json_t *o = json_array_get(json_object_get(j, "stages"), stage);
+
+	assert_string_equal(json_string_value(json_object_get(o, "stage")), name);
+	return json_integer_value(json_object_get(o, key));
+}
+
+/* What each stage made, to the byte; time is only measured where there is a clock. */
+static void test_stages(void **state)
+{
+	struct world w;
+	struct spec *s = images_spec("folder", STEPS, "");
+	real x[5 * 192];
+	int32_t y[5];
+	struct data *d;
+	struct err e;
+	json_t *j;
+
+	world_open(&w);
+	folder(&w, "cat");
+	put(&w, "cat/1.png", file_png, sizeof(file_png));
+	d = opened(&w, s);
+	assert_int_equal(data_read(d, DATA_TRAIN, (uint64_t[]){ 0, 1, 2, 3, 4 }, 5, x, y, &e), 0);
+	j = data_json(d);
+	assert_int_equal(figure(j, 0, "read", "bytes"), 5 * sizeof(file_png));
+	assert_int_equal(figure(j, 1, "decode", "bytes"), 5 * 3 * W * H);
+	assert_int_equal(figure(j, 2, "resize", "bytes"), 5 * 3 * 10 * 16);
+	assert_int_equal(figure(j, 3, "crop", "bytes"), 5 * 192);
+	assert_int_equal(figure(j, 4, "flip", "samples"), 5);
+	assert_int_equal(figure(j, 5, "normalize", "bytes"), 5 * 192 * sizeof(real));
+	assert_int_equal(figure(j, 6, "batch", "samples"), 5);
+	assert_int_equal(figure(j, 6, "batch", "us"), 0);
+	json_decref(j);
 	data_free(d);
 	spec_free(s);
 	sim_free(w.sim);
@@ -434,7 +485,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_decode), cmocka_unit_test(test_damage), cmocka_unit_test(test_bomb),
 		cmocka_unit_test(test_resize),
-		cmocka_unit_test(test_folder), cmocka_unit_test(test_broken), cmocka_unit_test(test_tar),
+		cmocka_unit_test(test_folder), cmocka_unit_test(test_broken), cmocka_unit_test(test_stages),
+		cmocka_unit_test(test_tar),
 		cmocka_unit_test(test_tar_damage), cmocka_unit_test(test_any_cut),
 	};
 

@@ -120,9 +120,103 @@ static void test_regrant(void **state)
 	sim_free(w.sim);
 }
 
+/* A09: decoding takes 20 ms a batch and training 10: one worker gives 20 ms a step, all of it waiting for data but the
+ * 10 that training takes; two workers give 10. */
+struct trainee { struct world w; struct env env; struct env_ops ops; struct loader *l; struct timer done;
+	struct batch *b; int steps; uint64_t begun_us; };
+
+static void slow_work(struct env *env, struct job *j)
+{
+	struct trainee *t = container_of(env, struct trainee, env);
+
+	j->cost_us = 20000;
+	env_work(t->w.env, j);
+}
+
+static uint64_t outer_now(struct env *env) { return env_now(container_of(env, struct trainee, env)->w.env); }
+static int outer_lane(struct env *env, const char *name)
+{
+	return env_lane(container_of(env, struct trainee, env)->w.env, name);
+}
+
+static void step_begin(void *arg)
+{
+	struct trainee *t = arg;
+	struct err e;
+
+	if (t->b)
+		return;
+	t->b = loader_next(t->l, &e);
+	if (t->b)
+		env_after(t->w.env, &t->done, 10000);
+}
+
+static void step_end(struct timer *tm)
+{
+	struct trainee *t = container_of(tm, struct trainee, done);
+
+	loader_done(t->l, t->b);
+	t->b = NULL;
+	t->steps++;
+	step_begin(t);
+}
+
+static bool forty(struct sim *s, void *arg) { return ((struct trainee *)arg)->steps == 40; }
+
+static void bottleneck(uint32_t workers, double *ret_ms, double *ret_wait_ms)
+{
+	struct trainee t = { .steps = 0 };
+	struct spec *s = spec("", "");
+	struct ranges g = { 0 };
+	struct sim_app app = { start, stop, &t };
+	struct data *d;
+	struct err e;
+
+	t.w.sim = sim_new(3);
+	(void)sim_node_add(t.w.sim, NULL, &app);
+	t.w.env = sim_env(t.w.sim, 0);
+	assert_int_equal(t.w.env->files->mkdir(t.w.env->files, "d", 0755, &e), 0);
+	put_set(&t.w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 300, 2);
+	d = opened(&t.w, s);
+	t.env = *t.w.env;
+	t.ops = *t.w.env->ops;
+	t.ops.work = slow_work;
+	t.ops.now = outer_now;
+	t.ops.lane = outer_lane;
+	t.env.ops = &t.ops;
+	t.done = (struct timer){ .fire = step_end, .name = "step" };
+	t.l = loader_new(&t.env, d, 4, 4, workers, step_begin, &t, &e);
+	ranges_add(&g, 0, 400);
+	loader_grant(t.l, &g);
+	t.begun_us = env_now(t.w.env);
+	step_begin(&t);
+	assert_true(sim_run_until(t.w.sim, forty, &t, 100000000));
+	*ret_ms = (double)(env_now(t.w.env) - t.begun_us) / 40e3;
+	*ret_wait_ms = (double)loader_wait_us(t.l) / 40e3;
+	loader_free(t.l, NULL, NULL);
+	sim_run_for(t.w.sim, 100000);
+	ranges_free(&g);
+	data_free(d);
+	spec_free(s);
+	sim_free(t.w.sim);
+}
+
+static void test_bottleneck(void **state)
+{
+	double ms, wait;
+
+	bottleneck(1, &ms, &wait);
+	assert_true(ms > 19.5 && ms < 20.8);
+	assert_true(wait > 9.5 && wait < 10.5);
+	bottleneck(2, &ms, &wait);
+	assert_true(ms > 9.9 && ms < 10.8);
+	assert_true(wait < 0.8);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_workers), cmocka_unit_test(test_regrant) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_workers), cmocka_unit_test(test_regrant),
+		cmocka_unit_test(test_bottleneck) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,8 +98,8 @@ static void test_pieces(void **state)
 {
 	static const struct form forms[] = { { 1, 1, false, false, 0, "4:4:4" }, { 2, 1, false, false, 0, "4:2:2" },
 		{ 2, 2, false, false, 0, "4:2:0" }, { 1, 2, false, false, 0, "4:4:0" }, { 4, 1, false, false, 0, "4:1:1" },
-		{ 1, 1, true, false, 0, "grey" }, { 2, 2, false, true, 0, "progressive" }, { 2, 2, false, false, 2, "restarts" },
-		{ 2, 1, false, true, 0, "progressive 4:2:2" } };
+		{ 1, 1, true, false, 0, "grey" }, { 2, 2, false, true, 0, "progressive" },
+		{ 2, 2, false, false, 2, "restarts" }, { 2, 1, false, true, 0, "progressive 4:2:2" } };
 	static const int sizes[][2] = { { 130, 101 }, { 64, 48 }, { 33, 17 }, { 7, 90 }, { 200, 5 } };
 	struct rng r;
 

@@ -175,11 +175,13 @@ int images_read(struct data_source *d, enum data_part part, uint64_t index, stru
 	char shown[160];
 	int rc = x->fetch(x, f, 0, (size_t)f->bytes, p, e);
 
+	meter_mark(s->meter, STAGE_READ, 1, f->bytes);
 	if (!rc && image_decode(p, (size_t)f->bytes, x->channels, s, e) < 0) {
 		(void)snprintf(shown, sizeof(shown), "%.150s", f->path);
 		text_clean(shown);
 		rc = err_wrap(e, "%s", shown);
 	}
+	meter_mark(s->meter, STAGE_DECODE, !rc, rc ? 0 : sample_count(s));
 	*ret_label = f->label;
 	return rc;
 }

@@ -1,0 +1,52 @@
+#!/bin/bash
+# Pictures from files: broken ones are skipped, counted and named; too many hold the peer until somebody has looked; the
+# figures of each stage are in run show.
+. "$(dirname "$0")/lib.sh"
+mkdir -p "$work/set/ant" "$work/set/bee"
+python3 - "$work" <<'END'
+import json, random, struct, sys, zlib
+top, r = sys.argv[1], random.Random(7)
+
+def png(w, h, of):
+    rows = b"".join(b"\0" + bytes((of * 90 + (x + y) * 5 + r.randrange(60)) % 256 for x in range(w) for _ in range(3)) for y in range(h))
+    part = lambda kind, body: struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    return (b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)) +
+            part(b"IDAT", zlib.compress(rows, 1)) + part(b"IEND", b""))
+
+for i in range(40):
+    p = png(40 + i % 7, 36 + i % 5, i % 2)
+    open(f"{top}/set/{('ant', 'bee')[i % 2]}/{i:02}.png", "wb").write(p[:200] if i in (4, 17, 30) else p)
+json.dump({"name": "pics", "input": [3, 16, 16], "model": [{"type": "flatten"}, {"type": "linear", "out": 2}],
+    "loss": "cross_entropy", "optimizer": {"name": "sgd", "lr": 0.001}, "target_batch": 16, "validation": {"every": 0},
+    "data": {"name": "set", "kind": "folder", "broken_max": 2, "steps": [{"type": "resize", "size": [20, 20]},
+        {"type": "crop", "size": 16}, {"type": "flip"}, {"type": "normalize", "mean": 128, "std": 64}]},
+    "local": {"batch": 8}}, open(f"{top}/spec.json", "w"))
+END
+past() { [ "$(json a epoch run show pics 2>/dev/null || echo 0)" -gt "$1" ]; }
+daemon_start a
+hive a run start "$work/spec.json" --data "folder:$work/set" >/dev/null || fail "the run was refused"
+wait_for 20 json_is held a state run show pics
+expect "3 broken samples, and data.broken_max is 2" hive a run show pics
+expect "damaged PNG" hive a run show pics
+for i in ant/04 bee/17 ant/30; do expect "$i.png" hive a --json run show pics; done
+expect "hivectl run hold pics --off" hive a query "select text from events where kind = 'run.hold'"
+at=$(json a epoch run show pics)
+hive a run hold pics --off >/dev/null || fail "hold --off was refused"
+wait_for 20 past $((at + 20))
+case $(hive a run show pics) in *"broken samples, and"*) fail "the error of the hold is still there" ;; esac
+expect "truncated" hive a query "select text from events where kind = 'data.broken'"
+json a data run show pics >"$work/data.json"
+python3 - "$work/data.json" <<'END' || fail "the figures of the stages"
+import json, sys
+d = json.load(open(sys.argv[1]))
+names = [s["stage"] for s in d["stages"]]
+assert names == ["read", "decode", "resize", "crop", "flip", "normalize", "batch"], names
+samples = [s["samples"] for s in d["stages"]]
+assert samples[0] >= samples[1] >= samples[-1] >= 320, samples
+assert all(s["us"] > 0 and s["bytes"] > 0 for s in d["stages"] if s["stage"] != "flip"), d
+assert d["broken"] == 3 and d["broken_max"] == 2 and len(d["broken_files"]) == 3, d
+assert d["bottleneck"] in ("data", "compute") and d["wait_us"] >= 0 and d["workers"] == 1
+END
+say "held and went on; stages: $(python3 -c 'import json,sys; print(*("%s %.1f us" % (s["stage"], s["us"] / max(1, s["samples"])) for s in json.load(open(sys.argv[1]))["stages"]), sep=", ")' "$work/data.json"), bottleneck $(json a data.bottleneck run show pics)"
+daemon_stop a
+say done
