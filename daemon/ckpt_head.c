@@ -11,14 +11,31 @@
 #include "common/jrpc.h"
 #include "common/mem.h"
 
+static const struct { const char *name; size_t size; } dtypes[CKPT_DTYPES] = {
+	[CKPT_F32] = { "F32", 4 }, [CKPT_F64] = { "F64", 8 }, [CKPT_F16] = { "F16", 2 }, [CKPT_BF16] = { "BF16", 2 },
+	[CKPT_I64] = { "I64", 8 }, [CKPT_I32] = { "I32", 4 }, [CKPT_I16] = { "I16", 2 }, [CKPT_I8] = { "I8", 1 },
+	[CKPT_U64] = { "U64", 8 }, [CKPT_U32] = { "U32", 4 }, [CKPT_U16] = { "U16", 2 }, [CKPT_U8] = { "U8", 1 },
+	[CKPT_BOOL] = { "BOOL", 1 }, [CKPT_F8_E4M3] = { "F8_E4M3", 1 }, [CKPT_F8_E5M2] = { "F8_E5M2", 1 },
+};
+
 static size_t dtype_size(enum ckpt_dtype t)
 {
-	return t == CKPT_F32 ? 4 : 8;
+	return dtypes[t].size;
 }
 
 const char *ckpt_dtype_name(enum ckpt_dtype t)
 {
-	return t == CKPT_F32 ? "F32" : "F64";
+	return dtypes[t].name;
+}
+
+static int dtype_find(const char *name, enum ckpt_dtype *ret)
+{
+	for (int i = 0; i < CKPT_DTYPES; i++)
+		if (strcmp(name, dtypes[i].name) == 0) {
+			*ret = (enum ckpt_dtype)i;
+			return 0;
+		}
+	return -1;
 }
 
 /* Product of the shape times the size; -1 when it does not fit into 63 bits. */
@@ -85,12 +102,8 @@ static int parse_tensor(struct ckpt_tensor *t, const char *name, const json_t *o
 	memcpy(t->name, name, strlen(name) + 1);
 	if (!json_is_object(o) || json_only(o, known, name, e) < 0 || json_get_str(o, "dtype", &dtype, e) < 0)
 		return err_set(e, ERR_CORRUPT, "tensor %s: expected {dtype, shape, data_offsets}", name);
-	if (strcmp(dtype, "F32") == 0)
-		t->dtype = CKPT_F32;
-	else if (strcmp(dtype, "F64") == 0)
-		t->dtype = CKPT_F64;
-	else
-		return err_set(e, ERR_MISMATCH, "tensor %s: dtype %.16s is not known here; F32 and F64 are", name, dtype);
+	if (dtype_find(dtype, &t->dtype) < 0)
+		return err_set(e, ERR_MISMATCH, "tensor %s: dtype %.16s is not known here", name, dtype);
 	if (parse_dims(t, json_object_get(o, "shape"), e) < 0)
 		return -1;
 	off = json_object_get(o, "data_offsets");

@@ -263,6 +263,8 @@ static void enter_leave(struct run *r)
 {
 	run_wake(r);
 	sync_free(r->sync);
+	origin_free(r->weights);
+	r->weights = NULL;
 	r->sync = NULL;
 	if (r->trainer)
 		trainer_pause(r->trainer);

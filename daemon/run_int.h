@@ -45,6 +45,7 @@ struct run {
 
 	struct data *data;
 	struct trainer *trainer;
+	struct origin *weights;        /* run_weights.c: what the run begins with, until it has begun; NULL: none */
 	struct carry *carry;            /* what the plans send to other members, and strict groups */
 	struct rest *rest;              /* who waits for sleep layers; NULL: nobody */
 	struct avg *avg;                /* NULL: the strategy needs no swarm */
@@ -121,6 +122,14 @@ void ctl_publish(struct run *r);
 void ctl_unpublish(struct run *r);
 void ctl_watch(struct run *r);                  /* asks the DHT for the author's last word, now and then */
 void runs_asks_free(struct runs *rs);
+
+/* ---- run_weights.c ---- */
+/* Blocking: reads local.weights, if the spec has one, and compares the spec's digest. *ret may stay NULL: there are none, or a
+ * member must be asked for them (why says why this machine's file was of no use). */
+int origin_read(struct files *f, const struct spec *s, struct origin **ret, struct err *ret_why, struct err *e);
+const uint8_t *origin_digest(const struct origin *w);                 /* SHA-256 */
+void origin_apply(const struct origin *w, struct trainer *t);        /* into fresh parameters */
+void origin_free(struct origin *w);                                   /* NULL is fine */
 
 /* ---- run_trace.c ---- */
 struct trace *trace_new(struct run *r);         /* local.log_bytes of lines; r has its id */

@@ -84,14 +84,15 @@ int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct
 
 struct opening { struct job job; struct run *r; struct compute compute;
 	struct files *files; struct spec *spec; char path[4096];
-	struct data *data; struct err e; int rc; };
+	struct data *data; struct origin *weights; struct err e, why; int rc; bool data_bad; };
 
 static void open_run(struct job *j)
 {
 	struct opening *o = container_of(j, struct opening, job);
 	o->data = data_open(o->files, o->path, o->spec, &o->e);
-	o->rc = o->data ? 0 : -1;
-	if (o->data && o->compute.load)
+	o->data_bad = !o->data;
+	o->rc = o->data ? origin_read(o->files, o->spec, &o->weights, &o->why, &o->e) : -1;
+	if (!o->rc && o->compute.load)
 		o->compute.load(o->compute.arg);
 }
 
@@ -133,25 +134,33 @@ static void opened(struct job *j)
 	struct err e = o->e;
 	if (!r) {                               /* the run went while its data was being opened */
 		data_free(o->data);
+		origin_free(o->weights);
 		spec_free(o->spec);
 		free(o);
 		return;
 	}
 	r->data = o->data;
+	r->weights = o->weights;
 	r->opening = NULL;
 	int rc = o->rc;
+	bool data_bad = o->data_bad;
+	if (o->why.code)
+		run_log(r, LOG_WARN_, "run.weights", "%s", o->why.text);
 	char path[4096];
 	snprintf(path, sizeof path, "%s", o->path);
 	free(o);
 	if (r->state != RUN_OPEN)
 		return;
 	if (rc) {
-		err_wrap(&e, "data %s", path);
+		if (data_bad)
+			err_wrap(&e, "data %s", path);
 		run_fail(r, &e);
 		return;
 	}
 	if (id_zero(&r->id)) {
 		spec_set_data_digest(r->spec, data_digest(r->data));
+		if (r->weights && !r->spec->has_weights_digest)
+			spec_set_weights_digest(r->spec, origin_digest(r->weights));
 		spec_run_id(r->spec, &r->author, &r->id);
 		id_hex(&r->id, r->hex);
 		struct run *same = runs_by_id(r->rs, &r->id);

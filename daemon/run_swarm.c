@@ -354,9 +354,15 @@ void run_grant_local(struct run *r)
 
 void run_enter(struct run *r)
 {
+	bool fetch = false;                     /* what the run begins with is not here */
 	struct err e;
 	if (!r->point.params) {                 /* no checkpoint: fresh parameters, the same bytes on every peer */
 		trainer_init_params(r->trainer);
+		if (r->weights)
+			origin_apply(r->weights, r->trainer);
+		fetch = r->spec->has_weights && !r->weights;
+		origin_free(r->weights);
+		r->weights = NULL;
 		r->point.params = spec_live(r->spec);
 		if (trainer_loaded(r->trainer, 0, r->point.params, &e)) {
 			run_fail(r, &e);
@@ -369,12 +375,23 @@ void run_enter(struct run *r)
 		run_event(r, EV_REACHED);
 		return;
 	}
+	if (fetch && !r->avg) {
+		err_set(&e, ERR_NOT_FOUND, "the run begins with weights from a file, and this strategy has no members to ask: "
+			"give it with --weights=/PATH");
+		run_fail(r, &e);
+		return;
+	}
 	if (!r->avg) {
 		run_grant_local(r);
 		run_event(r, EV_GRANTED);
 		return;
 	}
 	ctl_watch(r);
-	if (avg_enter(r->avg, &r->point, false, &e))
+	if (fetch) {
+		run_log(r, LOG_INFO_, "run.weights", "the weights that the run begins with come from another member");
+		run_event(r, EV_BEHIND);
+		if (r->state == RUN_SYNC)
+			sync_start(r, NULL);
+	} else if (avg_enter(r->avg, &r->point, false, &e))
 		run_fail(r, &e);
 }

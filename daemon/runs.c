@@ -64,7 +64,7 @@ struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply
 /* The local part: of the spec (may be NULL), over it --local, over it --data, --batch and so on. New reference. */
 json_t *runs_local(const json_t *of_spec, const json_t *params)
 {
-	static const char *const over[] = { "data", "vocab", "batch", "threads", "log" };
+	static const char *const over[] = { "data", "vocab", "batch", "threads", "log", "weights" };
 	json_t *out = json_is_object(of_spec) ? json_deep_copy(of_spec) : json_object(), *local = json_object_get(params,
 		"local");
 	if (local)
@@ -111,6 +111,8 @@ static struct spec *spec_from(const json_t *params, struct err *e)
 		json_object_set_new(whole, "name", json_string(name));
 	json_object_set_new(whole, "local", runs_local(json_object_get(whole, "local"), params));
 	draft_over(whole, params);
+	if (json_string_length(json_object_get(json_object_get(whole, "local"), "weights")) && !json_object_get(whole, "weights"))
+		json_object_set_new(whole, "weights", json_object());
 	struct spec *s = place_data(whole, params, e) ? NULL : spec_of_json(whole, e);
 	json_decref(whole);
 	return s;

@@ -86,14 +86,14 @@ static int read_shared(struct spec *s, struct err *e)
 {
 	static const char *const known[] = { "input", "model", "loss", "optimizer", "clip_norm", "schedule", "target_batch",
 		"strategy", "averaging", "data", "validation", "seed", "stop", "nonfinite_max", "redundancy", "admins",
-		"name", "local", NULL };
+		"weights", "name", "local", NULL };
 	const struct place top = { "" }, tb = place_key(&top, "target_batch");
 	const json_t *o = s->shared;
 
 	s->nonfinite_max = 3;
 	s->redundancy = 1;
 	if (read_known(o, &top, known, e) < 0 || spec_read_model(s, o, e) < 0 || spec_read_optim(s, o, e) < 0 ||
-	    read_strategy(s, o, e) < 0 || read_averaging(s, o, e) < 0 || spec_read_data(s, o, e) < 0 ||
+	    read_strategy(s, o, e) < 0 || read_averaging(s, o, e) < 0 || spec_read_data(s, o, e) < 0 || spec_read_weights(s, o, e) < 0 ||
 	    read_stop(s, o, e) < 0 || read_admins(s, o, e) < 0 ||
 	    read_u64(o, &top, "seed", 0, INT64_MAX, &s->seed, e) < 0 ||
 	    read_u64(o, &top, "target_batch", 1, 1ull << 40, &s->target_batch, e) < 0 ||
@@ -187,16 +187,26 @@ int spec_set_local(struct spec *s, const json_t *local, struct err *e)
 	return 0;
 }
 
-void spec_set_data_digest(struct spec *s, const uint8_t digest[32])
+/* The digest of what the author's machine has, into the shared part. */
+static void fill(struct spec *s, const char *key, const uint8_t digest[32], uint8_t *ret, bool *ret_has)
 {
-	json_t *data = json_object_get(s->shared, "data");
 	struct id id;
 	char hex[ID_HEX];
 
 	memcpy(id.b, digest, 32);
 	id_hex(&id, hex);
-	(void)json_object_set_new(data, "digest", json_string(hex));
-	memcpy(s->data_digest, digest, 32);
-	s->has_data_digest = true;
+	(void)json_object_set_new(json_object_get(s->shared, key), "digest", json_string(hex));
+	memcpy(ret, digest, 32);
+	*ret_has = true;
 	digest_shared(s);
+}
+
+void spec_set_data_digest(struct spec *s, const uint8_t digest[32])
+{
+	fill(s, "data", digest, s->data_digest, &s->has_data_digest);
+}
+
+void spec_set_weights_digest(struct spec *s, const uint8_t digest[32])
+{
+	fill(s, "weights", digest, s->weights_digest, &s->has_weights_digest);
 }

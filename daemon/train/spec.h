@@ -37,6 +37,7 @@
  *     "validation": {"split":0.1, "every":5},          share of the data held out (absent or 0: the data set's own
  *                                                      validation files, if any); every n epochs, 0: only at the end
  *     "seed": 1,                                       parameters, order, augmentation
+ *     "weights": {"digest":"64 hex digits"},           begin with local.weights of the author instead of the seed's parameters
  *     "stop": {"epochs":300, "samples":100000, "accuracy":0.97},  whichever comes first; absent: endless
  *     "nonfinite_max": 3,                              steps in a row with NaN or infinity before the run fails
  *     "redundancy": 1, "admins": ["64 hex digits"],
@@ -70,6 +71,7 @@ struct spec_step { const struct step_ops *ops; double mean[STEP_CHANNELS], std[S
 struct spec_local {
 	char data[512];                         /* "" = the data's name */
 	char vocab[512];                        /* of text: a tokenizer.json; "" = the folder's own, else bytes */
+	char weights[512];                      /* "" or the path of a safetensors file to begin with */
 	uint32_t batch;                         /* samples per micro-batch */
 	uint32_t threads;                       /* of the train team; 0 = as the daemon is configured */
 	uint32_t workers, prefetch;             /* data lane jobs at once; batches prepared ahead */
@@ -97,6 +99,9 @@ struct spec {
 	uint32_t group_max; double minority_wait;
 	char data_name[SPEC_NAME], data_kind[32];
 	bool has_data_digest; uint8_t data_digest[32];
+	/* The run begins with weights from a file that its author had, not from the seed; who has no such file gets them from a
+	 * member. The digest is SHA-256 of parameters and running statistics as F32. */
+	bool has_weights, has_weights_digest; uint8_t weights_digest[32];
 	uint64_t data_count;                    /* of synthetic data */
 	uint64_t broken_max;
 	int nsteps; struct spec_step step[SPEC_STEPS_MAX];
@@ -118,6 +123,7 @@ void spec_free(struct spec *s);                                         /* NULL 
 
 /* replaces the local part; unchanged on error */
 int spec_set_local(struct spec *s, const json_t *local, struct err *e);
+void spec_set_weights_digest(struct spec *s, const uint8_t digest[32]);        /* likewise */
 void spec_set_data_digest(struct spec *s, const uint8_t digest[32]);    /* author only, before the run id is made */
 json_t *spec_local_json(const struct spec *s);                          /* new reference */
 /* RFC 8785's idea: keys sorted by bytes, no blanks, whole numbers without a point, other reals with 17 digits.

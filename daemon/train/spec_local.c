@@ -60,7 +60,8 @@ static int read_validation(struct spec *s, const json_t *shared, struct err *e)
 		read_u64(o, &at, "every", 0, 1ull << 40, &s->validation_every, e) < 0 ? -1 : 0;
 }
 
-static int read_digest(struct spec *s, const json_t *o, const struct place *at, struct err *e)
+/* "digest" of o: what the author's files hold, filled in by the author's daemon. */
+static int read_digest(const json_t *o, const struct place *at, uint8_t ret[32], bool *ret_has, struct err *e)
 {
 	const struct place p = place_key(at, "digest");
 	const json_t *v = json_object_get(o, "digest");
@@ -70,10 +71,21 @@ static int read_digest(struct spec *s, const json_t *o, const struct place *at, 
 	if (!v)
 		return 0;
 	if (!json_is_string(v) || id_parse(&id, json_string_value(v), &why) < 0)
-		return place_err(&p, e, "must be the manifest's digest, 64 hex digits (leave it out: it is filled in)");
-	memcpy(s->data_digest, id.b, 32);
-	s->has_data_digest = true;
+		return place_err(&p, e, "must be 64 hex digits (leave it out: it is filled in)");
+	memcpy(ret, id.b, 32);
+	*ret_has = true;
 	return 0;
+}
+
+int spec_read_weights(struct spec *s, const json_t *shared, struct err *e)
+{
+	static const char *const known[] = { "digest", NULL };
+	const struct place top = { "" }, at = place_key(&top, "weights");
+	const json_t *o = json_object_get(shared, "weights");
+
+	s->has_weights = o != NULL;
+	return !o ? 0 : read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ? -1 :
+		read_digest(o, &at, s->weights_digest, &s->has_weights_digest, e);
 }
 
 int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
@@ -103,13 +115,14 @@ int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
 		return -1;
 	if (json_object_get(o, "count") && strcmp(s->data_kind, "synthetic"))
 		return place_err(&at, e, "\"count\" is for synthetic data; %s files know their own", s->data_kind);
-	return read_digest(s, o, &at, e) < 0 || read_steps(s, o, &at, e) < 0 ? -1 : read_validation(s, shared, e);
+	return read_digest(o, &at, s->data_digest, &s->has_data_digest, e) < 0 || read_steps(s, o, &at,
+		e) < 0 ? -1 : read_validation(s, shared, e);
 }
 
 int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 {
 	static const char *const known[] = { "data", "batch", "threads", "workers", "prefetch", "memory", "deterministic",
-		"checkpoint_every", "checkpoint_keep", "log", "vocab", NULL };
+		"checkpoint_every", "checkpoint_keep", "log", "vocab", "weights", NULL };
 	const struct place top = { "" }, at = place_key(&top, "local");
 
 	*l = (struct spec_local){ .batch = 32, .workers = 1, .prefetch = 4, .checkpoint_every = 20, .checkpoint_keep = 3 };
@@ -117,6 +130,7 @@ int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 		return 0;
 	return read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ||
 		read_text(o, &at, "data", l->data, sizeof(l->data), e) < 0 ||
+		read_text(o, &at, "weights", l->weights, sizeof(l->weights), e) < 0 ||
 		read_text(o, &at, "vocab", l->vocab, sizeof(l->vocab), e) < 0 ||
 		read_u32(o, &at, "batch", 1, 1 << 20, &l->batch, e) < 0 ||
 		read_u32(o, &at, "threads", 0, 1024, &l->threads, e) < 0 ||
@@ -136,6 +150,8 @@ json_t *spec_local_json(const struct spec *s)
 
 	if (l->data[0])
 		(void)json_object_set_new(o, "data", json_string(l->data));
+	if (l->weights[0])
+		(void)json_object_set_new(o, "weights", json_string(l->weights));
 	if (l->vocab[0])
 		(void)json_object_set_new(o, "vocab", json_string(l->vocab));
 	(void)json_object_set_new(o, "batch", json_integer(l->batch));

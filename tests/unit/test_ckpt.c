@@ -200,7 +200,7 @@ static void lying_headers_are_refused(void **state)
 		{ "{\"a\":1}", ERR_CORRUPT, "tensor a" },
 		{ "{", ERR_CORRUPT, "header" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"a\":{}}", ERR_CORRUPT, "header" },
-		{ "{\"a\":{\"dtype\":\"BF16\",\"shape\":[4],\"data_offsets\":[0,8]}}", ERR_MISMATCH, "BF16" },
+		{ "{\"a\":{\"dtype\":\"F128\",\"shape\":[4],\"data_offsets\":[0,8]}}", ERR_MISMATCH, "F128" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"x\":1}}", ERR_CORRUPT, "tensor a" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}}", ERR_CORRUPT, "shape" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", ERR_CORRUPT, "shape[0]" },

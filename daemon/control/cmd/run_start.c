@@ -17,6 +17,7 @@ static const struct cmd_param params[] = {
 	{ "data", CMD_STR, CMD_OPTION, "KIND:PATH, or where this machine keeps the data that the spec "
 		"names: an absolute path, or a name of [data]" },
 	{ "vocab", CMD_STR, CMD_OPTION, "of text: the absolute path of a tokenizer.json; without it bytes" },
+	{ "weights", CMD_STR, CMD_OPTION, "absolute path of a safetensors file with the parameters to begin with" },
 	{ "batch", CMD_INT, CMD_OPTION, "samples per micro-batch on this machine" },
 	{ "threads", CMD_INT, CMD_OPTION, "threads of the train lane for this run" },
 	{ "log", CMD_STR, CMD_OPTION, "keep a run log of at most this size (64MiB) in the run's state folder" },
