@@ -1,7 +1,7 @@
 /* Convolutions of small images as matrix products over the batch, one for each pair of positions with a tap between.
  *
- * Layouts: weights [tap][oc][ic]; a tensor by images [position][channel][batch], by channels [position][batch][channel];
- * the last dimension is filled up with zeros to whole vectors. */
+ * Layouts: weights [tap][oc][ic]; a tensor by images [position][channel][batch], by channels
+ * [position][batch][channel]; the last dimension is filled up with zeros to whole vectors. */
 #include "kernels/convpos.h"
 #include <string.h>
 #include "kernels/wino_tile.h"

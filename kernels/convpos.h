@@ -3,7 +3,7 @@
  * nothing. A 3x3 kernel on an image of 1x1 has one tap of nine, on 2x2 four.
  *
  * Images are [batch, channels, height, width], weights [oc, ic, k, k]. Sums of weight gradients run over the batch
- * and then over positions. Bits depend on the instruction set, never on the number of workers. Nothing here allocates. */
+ * and then over positions. Bits depend on the instruction set, never on the number of workers. Nothing allocates. */
 #ifndef KERNELS_CONVPOS_H
 #define KERNELS_CONVPOS_H
 #include <stdbool.h>

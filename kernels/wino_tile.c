@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 #include "kernels/isa.h"
+#include "kernels/wino_1d.h"
 #if defined(__x86_64__) && !defined(REAL_DOUBLE)
 #include <immintrin.h>
 #define X86 1
@@ -11,170 +12,60 @@
 #define X86 0
 #endif
 
-#define L WINO_LANES
-#define BODY static inline __attribute__((always_inline)) void
-#define LANES for (int j = 0; j < L; j++)
+/* --- transforms of both dimensions: columns of from[n][n] into tmp[to][n], then its rows into ret[to][to] */
 
-/* --- transforms of one dimension: elements ds and os apart */
-
-BODY in_1d(int m, const real *restrict d, size_t ds, real *restrict o, size_t os)
-{
-	if (m == 2) {
-		LANES {
-			real d0 = d[j], d1 = d[ds + (size_t)j], d2 = d[2 * ds + (size_t)j], d3 = d[3 * ds + (size_t)j];
-
-			o[j] = d0 - d2;
-			o[os + (size_t)j] = d1 + d2;
-			o[2 * os + (size_t)j] = d2 - d1;
-			o[3 * os + (size_t)j] = d1 - d3;
-		}
-		return;
-	}
-	LANES {
-		real d0 = d[j], d1 = d[ds + (size_t)j], d2 = d[2 * ds + (size_t)j], d3 = d[3 * ds + (size_t)j];
-		real d4 = d[4 * ds + (size_t)j], d5 = d[5 * ds + (size_t)j];
-		real even = d4 - 4 * d2, odd = d3 - 4 * d1, far = d4 - d2, side = 2 * (d3 - d1);
-
-		o[j] = 4 * d0 - 5 * d2 + d4;
-		o[os + (size_t)j] = even + odd;
-		o[2 * os + (size_t)j] = even - odd;
-		o[3 * os + (size_t)j] = far + side;
-		o[4 * os + (size_t)j] = far - side;
-		o[5 * os + (size_t)j] = 4 * d1 - 5 * d3 + d5;
-	}
-}
-
-BODY out_1d(int m, const real *restrict x, size_t xs, real *restrict o, size_t os)
-{
-	if (m == 2) {
-		LANES {
-			real x0 = x[j], x1 = x[xs + (size_t)j], x2 = x[2 * xs + (size_t)j], x3 = x[3 * xs + (size_t)j];
-
-			o[j] = x0 + x1 + x2;
-			o[os + (size_t)j] = x1 - x2 - x3;
-		}
-		return;
-	}
-	LANES {
-		real x1 = x[xs + (size_t)j], x2 = x[2 * xs + (size_t)j], x3 = x[3 * xs + (size_t)j], x4 = x[4 * xs + (size_t)j];
-		real a = x1 + x2, b = x1 - x2, c = x3 + x4, d = x3 - x4;
-
-		o[j] = x[j] + a + c;
-		o[os + (size_t)j] = b + 2 * d;
-		o[2 * os + (size_t)j] = a + 4 * c;
-		o[3 * os + (size_t)j] = b + 8 * d + x[5 * xs + (size_t)j];
-	}
-}
-
-/* The transpose of out_1d: m elements to a. */
-BODY grad_1d(int m, const real *restrict y, size_t ys, real *restrict o, size_t os)
-{
-	if (m == 2) {
-		LANES {
-			real y0 = y[j], y1 = y[ys + (size_t)j];
-
-			o[j] = y0;
-			o[os + (size_t)j] = y0 + y1;
-			o[2 * os + (size_t)j] = y0 - y1;
-			o[3 * os + (size_t)j] = -y1;
-		}
-		return;
-	}
-	LANES {
-		real y0 = y[j], y1 = y[ys + (size_t)j], y2 = y[2 * ys + (size_t)j], y3 = y[3 * ys + (size_t)j];
-		real a = y0 + y2, b = y1 + y3, c = y0 + 4 * y2, d = 2 * y1 + 8 * y3;
-
-		o[j] = y0;
-		o[os + (size_t)j] = a + b;
-		o[2 * os + (size_t)j] = a - b;
-		o[3 * os + (size_t)j] = c + d;
-		o[4 * os + (size_t)j] = c - d;
-		o[5 * os + (size_t)j] = y3;
-	}
-}
-
-BODY weight_1d(int m, const real *restrict w, size_t ws, real *restrict o, size_t os)
-{
-	if (m == 2) {
-		LANES {
-			real w0 = w[j], w1 = w[ws + (size_t)j], w2 = w[2 * ws + (size_t)j];
-			real a = (real)0.5 * (w0 + w2), b = (real)0.5 * w1;
-
-			o[j] = w0;
-			o[os + (size_t)j] = a + b;
-			o[2 * os + (size_t)j] = a - b;
-			o[3 * os + (size_t)j] = w2;
-		}
-		return;
-	}
-	LANES {
-		real w0 = w[j], w1 = w[ws + (size_t)j], w2 = w[2 * ws + (size_t)j];
-		real a = (w0 + w2) * (real)(-1.0 / 6), b = w1 * (real)(-1.0 / 6);
-		real c = w0 * (real)(1.0 / 24) + w2 * (real)(1.0 / 6), d = w1 * (real)(1.0 / 12);
-
-		o[j] = w0 * (real)0.25;
-		o[os + (size_t)j] = a + b;
-		o[2 * os + (size_t)j] = a - b;
-		o[3 * os + (size_t)j] = c + d;
-		o[4 * os + (size_t)j] = c - d;
-		o[5 * os + (size_t)j] = w2;
-	}
-}
-
-/* The transpose of weight_1d: a elements to three. */
-BODY dweight_1d(int m, const real *restrict u, size_t us, real *restrict o, size_t os)
-{
-	if (m == 2) {
-		LANES {
-			real u1 = u[us + (size_t)j], u2 = u[2 * us + (size_t)j], a = (real)0.5 * (u1 + u2);
-
-			o[j] = u[j] + a;
-			o[os + (size_t)j] = (real)0.5 * (u1 - u2);
-			o[2 * os + (size_t)j] = a + u[3 * us + (size_t)j];
-		}
-		return;
-	}
-	LANES {
-		real u1 = u[us + (size_t)j], u2 = u[2 * us + (size_t)j], u3 = u[3 * us + (size_t)j], u4 = u[4 * us + (size_t)j];
-		real a = (u1 + u2) * (real)(-1.0 / 6), b = (u1 - u2) * (real)(-1.0 / 6), c = u3 + u4, d = u3 - u4;
-
-		o[j] = u[j] * (real)0.25 + a + c * (real)(1.0 / 24);
-		o[os + (size_t)j] = b + d * (real)(1.0 / 12);
-		o[2 * os + (size_t)j] = a + c * (real)(1.0 / 6) + u[5 * us + (size_t)j];
-	}
-}
-
-/* Both dimensions: columns of from[n][n] into tmp[to][n], then its rows into ret[to][to]. */
-#define TWO_D(one, n, to, src, ss, dst, step) do { \
+#define TWO_D(one, kind, n, to, src, ss, dst, step) do { \
 		real tmp[WINO_E][L]; \
 		for (int i = 0; i < (n); i++) \
-			one(m, (src) + (size_t)i * (ss), (size_t)(n) * (ss), tmp[i], (size_t)(n) * L); \
+			one(kind, (src) + (size_t)i * (ss), (size_t)(n) * (ss), tmp[i], (size_t)(n) * L); \
 		for (int i = 0; i < (to); i++) \
-			one(m, tmp[i * (n)], L, (dst) + (size_t)(i * (to)) * (step), step); \
+			one(kind, tmp[i * (n)], L, (dst) + (size_t)(i * (to)) * (step), step); \
 	} while (0)
 
-BODY in_body(int m, real (*d)[L], real *ret, size_t step) { TWO_D(in_1d, m + 2, m + 2, d[0], (size_t)L, ret, step); }
-BODY out_body(int m, const real *x, real (*ret)[L]) { TWO_D(out_1d, m + 2, m, x, (size_t)L, ret[0], (size_t)L); }
-BODY grad_body(int m, real (*y)[L], real *ret, size_t step) { TWO_D(grad_1d, m, m + 2, y[0], (size_t)L, ret, step); }
-BODY weight_body(int m, real (*w)[L], real *ret, size_t step) { TWO_D(weight_1d, 3, m + 2, w[0], (size_t)L, ret, step);
-	}
-BODY dweight_body(int m, const real *u, size_t step, real (*ret)[L])
+/* kind is a constant where these are called, so that loops over tiles unroll. */
+BODY in_body(int kind, real (*d)[L], real *ret, size_t step)
 {
-	TWO_D(dweight_1d, m + 2, 3, u, step, ret[0], (size_t)L);
+	TWO_D(in_1d, kind, wino_shape[kind].in, wino_shape[kind].side, d[0], (size_t)L, ret, step);
+}
+BODY out_body(int kind, const real *x, real (*ret)[L])
+{
+	TWO_D(out_1d, kind, wino_shape[kind].side, wino_shape[kind].out, x, (size_t)L, ret[0], (size_t)L);
+}
+BODY grad_body(int kind, real (*y)[L], real *ret, size_t step)
+{
+	TWO_D(grad_1d, kind, wino_shape[kind].out, wino_shape[kind].side, y[0], (size_t)L, ret, step);
+}
+BODY weight_body(int kind, real (*w)[L], real *ret, size_t step)
+{
+	TWO_D(weight_1d, kind, 3, wino_shape[kind].weights, w[0], (size_t)L, ret, step);
+}
+BODY dweight_body(int kind, const real *u, size_t step, real (*ret)[L])
+{
+	TWO_D(dweight_1d, kind, wino_shape[kind].weights, 3, u, step, ret[0], (size_t)L);
 }
 
-/* m is a constant in each branch, so that loops over tiles unroll. */
+#define EACH(kind, call) do { \
+		switch (kind) { \
+		case WINO_F2: call(WINO_F2); break; \
+		case WINO_F4: call(WINO_F4); break; \
+		case WINO_STRIDED: call(WINO_STRIDED); break; \
+		case WINO_SPREAD: call(WINO_SPREAD); break; \
+		} \
+	} while (0)
+
+#define IN(k) in_body(k, d, ret, step)
+#define OUT(k) out_body(k, x, ret)
+#define GRAD(k) grad_body(k, y, ret, step)
+#define WEIGHT(k) weight_body(k, w, ret, step)
+#define DWEIGHT(k) dweight_body(k, u, step, ret)
 #define TRANSFORMS(isa, attribute) \
-	attribute static void in_##isa(int m, real (*d)[L], real *ret, size_t step) \
-	{ if (m == 4) in_body(4, d, ret, step); else in_body(2, d, ret, step); } \
-	attribute static void out_##isa(int m, const real *x, real (*ret)[L]) \
-	{ if (m == 4) out_body(4, x, ret); else out_body(2, x, ret); } \
-	attribute static void grad_##isa(int m, real (*y)[L], real *ret, size_t step) \
-	{ if (m == 4) grad_body(4, y, ret, step); else grad_body(2, y, ret, step); } \
-	attribute static void weight_##isa(int m, real (*w)[L], real *ret, size_t step) \
-	{ if (m == 4) weight_body(4, w, ret, step); else weight_body(2, w, ret, step); } \
-	attribute static void dweight_##isa(int m, const real *u, size_t step, real (*ret)[L]) \
-	{ if (m == 4) dweight_body(4, u, step, ret); else dweight_body(2, u, step, ret); }
+	attribute static void in_##isa(enum wino_kind kind, real (*d)[L], real *ret, size_t step) { EACH(kind, IN); } \
+	attribute static void out_##isa(enum wino_kind kind, const real *x, real (*ret)[L]) { EACH(kind, OUT); } \
+	attribute static void grad_##isa(enum wino_kind kind, real (*y)[L], real *ret, size_t step) { EACH(kind, GRAD); } \
+	attribute static void weight_##isa(enum wino_kind kind, real (*w)[L], real *ret, size_t step) \
+	{ EACH(kind, WEIGHT); } \
+	attribute static void dweight_##isa(enum wino_kind kind, const real *u, size_t step, real (*ret)[L]) \
+	{ EACH(kind, DWEIGHT); }
 
 /* --- plain */
 
@@ -247,16 +138,20 @@ INLINE void turn_8(__m256 r[8])
 
 INLINE void gather_body(int side, const real *src, size_t ld, const uint32_t *off, real (*ret)[L])
 {
-	for (int r = 0; r < side; r++)
+	for (int r = 0; r < side; r++) {
 		for (int h = 0; h < L; h += 8) {
 			__m256 v[8];
 
 			for (int t = 0; t < 8; t++)
 				v[t] = _mm256_loadu_ps(src + off[h + t] + (size_t)r * ld);
 			turn_8(v);
-			for (int i = 0; i < side; i++)
+			for (int i = 0; i < side && i < 8; i++)
 				_mm256_storeu_ps(&ret[r * side + i][h], v[i]);
 		}
+		if (side > 8)
+			LANES
+				ret[r * side + 8][j] = src[off[j] + (size_t)r * ld + 8];
+	}
 }
 
 AVX2 static void gather_avx2(int side, const real *src, size_t ld, const uint32_t *off, real (*ret)[L])
@@ -265,37 +160,56 @@ AVX2 static void gather_avx2(int side, const real *src, size_t ld, const uint32_
 		gather_body(6, src, ld, off, ret);
 	else if (side == 4)
 		gather_body(4, src, ld, off, ret);
+	else if (side == 9)
+		gather_body(9, src, ld, off, ret);
+	else if (side == 5)
+		gather_body(5, src, ld, off, ret);
 	else
 		gather_body(2, src, ld, off, ret);
 }
 
-/* Whole tiles of four columns leave four at a time. */
+INLINE void scatter_row_8(real (*y)[L], int q, real *to, const size_t *off)
+{
+	__m256 v[8];
+
+	for (int i = 0; i < 8; i++)
+		v[i] = _mm256_loadu_ps(&y[i][q]);
+	turn_8(v);
+	for (int i = 0; i < 8; i++)
+		_mm256_storeu_ps(to + off[q + i], v[i]);
+}
+
+INLINE void scatter_row_4(real (*y)[L], int q, real *to, const size_t *off)
+{
+	__m128 v0 = _mm_loadu_ps(&y[0][q]), v1 = _mm_loadu_ps(&y[1][q]);
+	__m128 v2 = _mm_loadu_ps(&y[2][q]), v3 = _mm_loadu_ps(&y[3][q]);
+
+	_MM_TRANSPOSE4_PS(v0, v1, v2, v3);
+	_mm_storeu_ps(to + off[q], v0);
+	_mm_storeu_ps(to + off[q + 1], v1);
+	_mm_storeu_ps(to + off[q + 2], v2);
+	_mm_storeu_ps(to + off[q + 3], v3);
+}
+
+/* Whole tiles of four or eight columns leave as many at a time. */
 AVX2 static void scatter_avx2(int m, real (*y)[L], real *dst, size_t ld, const size_t *off, const uint8_t *rows,
 	const uint8_t *cols, int n)
 {
-	for (int q = 0; q < n; q += 4) {
-		int whole = 0;
+	int step = m == 8 ? 8 : 4;
 
-		for (int t = q; t < q + 4 && t < n; t++)
+	for (int q = 0; q < n; q += step) {
+		int whole = m == 2 ? -1 : 0;
+
+		for (int t = q; t < q + step && t < n; t++)
 			whole += rows[t] == m && cols[t] == m;
-		if (m != 4 || whole != 4) {
-			for (int t = q; t < q + 4 && t < n; t++)
-				for (int r = 0; r < rows[t]; r++)
-					for (int i = 0; i < cols[t]; i++)
-						dst[off[t] + (size_t)r * ld + (size_t)i] = y[r * m + i][t];
-			continue;
-		}
-		for (int r = 0; r < 4; r++) {
-			__m128 v0 = _mm_loadu_ps(&y[r * 4][q]), v1 = _mm_loadu_ps(&y[r * 4 + 1][q]);
-			__m128 v2 = _mm_loadu_ps(&y[r * 4 + 2][q]), v3 = _mm_loadu_ps(&y[r * 4 + 3][q]);
-			real *to = dst + (size_t)r * ld;
-
-			_MM_TRANSPOSE4_PS(v0, v1, v2, v3);
-			_mm_storeu_ps(to + off[q], v0);
-			_mm_storeu_ps(to + off[q + 1], v1);
-			_mm_storeu_ps(to + off[q + 2], v2);
-			_mm_storeu_ps(to + off[q + 3], v3);
-		}
+		for (int t = q; whole != step && t < q + step && t < n; t++)
+			for (int r = 0; r < rows[t]; r++)
+				for (int i = 0; i < cols[t]; i++)
+					dst[off[t] + (size_t)r * ld + (size_t)i] = y[r * m + i][t];
+		for (int r = 0; whole == step && m == 4 && r < 4; r++)
+			scatter_row_4(y + r * 4, q, dst + (size_t)r * ld, off);
+		for (int r = 0; whole == step && m == 8 && r < 8; r++)
+			scatter_row_8(y + r * 8, q, dst + (size_t)r * ld, off);
 	}
 }
 

@@ -66,10 +66,11 @@ static void geom_of(const struct layer *l, size_t batch, struct geom *ret)
 	spans(ret, ret->ih, ret->oh, ret->y);
 }
 
-static bool tileable(const struct layer *l)
+/* By tiles of this side? */
+static bool tileable(const struct layer *l, int m)
 {
-	return l->attr[KERNEL] == 3 && l->attr[STRIDE] == 1 && l->attr[DILATION] == 1 && l->attr[GROUPS] == 1 &&
-		l->attr[PADDING] <= 2;
+	return l->attr[KERNEL] == 3 && l->attr[DILATION] == 1 && l->attr[GROUPS] == 1 && ((l->attr[STRIDE] == 1 &&
+		l->attr[PADDING] <= 2) || (l->attr[STRIDE] == 2 && l->attr[PADDING] == 1 && m == 4));
 }
 
 static int shape(struct layer *l, struct kerr *e)
@@ -94,9 +95,9 @@ static int shape(struct layer *l, struct kerr *e)
 	if (l->attr[WINOGRAD] == 1 || l->attr[WINOGRAD] == 3)
 		return kerr_set(e, "conv2d: winograd = %d is no size of a tile: 2, 4, 0 (none) or -1 (what is fastest)",
 			(int)l->attr[WINOGRAD]);
-	if (l->attr[WINOGRAD] > 0 && !tileable(l))
-		return kerr_set(e, "conv2d: winograd = %d needs kernel = 3, stride, dilation and groups = 1, and padding of at "
-			"most 2", (int)l->attr[WINOGRAD]);
+	if (l->attr[WINOGRAD] > 0 && !tileable(l, (int)l->attr[WINOGRAD]))
+		return kerr_set(e, "conv2d: winograd = %d needs kernel = 3, dilation and groups = 1, stride = 1 and padding "
+			"of at most 2%s", (int)l->attr[WINOGRAD], l->attr[WINOGRAD] == 4 ? ", or stride = 2 and padding = 1" : "");
 	l->out = (struct shape){ 3, { out, (l->in.d[1] + 2 * pad - reach) / s + 1,
 		(l->in.d[2] + 2 * pad - reach) / s + 1 } };
 	layer_param_add(l, "weight", 4, (size_t[]){ out, l->in.d[0] / groups, k, k });
@@ -230,8 +231,8 @@ static bool by_tiles(const struct layer *l, size_t batch, struct wino *ret)
 	int m = (int)l->attr[WINOGRAD];
 
 	*ret = (struct wino){ batch, l->in.d[0], l->out.d[0], l->in.d[1], l->in.d[2], (int)l->attr[PADDING],
-		m < 0 ? 4 : m };
-	if (m == 0 || !tileable(l))
+		m < 0 ? 4 : m, (int)l->attr[STRIDE] };
+	if (m == 0 || !tileable(l, ret->m))
 		return false;
 	return m > 0 || (ret->ic >= TILES_CHANNELS && ret->oc >= TILES_CHANNELS && l->out.d[1] >= TILES_SIDE &&
 		l->out.d[2] >= TILES_SIDE);

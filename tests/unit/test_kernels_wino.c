@@ -13,7 +13,7 @@ static void naive(struct bed *b, size_t n, size_t k, size_t c, size_t i, size_t 
 
 	for (size_t p = 0; p < 3; p++)
 		for (size_t q = 0; q < 3; q++) {
-			size_t y = i + p - (size_t)g->pad, x = j + q - (size_t)g->pad;
+			size_t s = g->stride == 2 ? 2 : 1, y = s * i + p - (size_t)g->pad, x = s * j + q - (size_t)g->pad;
 			size_t from = ((n * g->ic + c) * g->ih + y) * g->iw + x, w = (k * g->ic + c) * 9 + 3 * p + q;
 
 			if (y >= g->ih || x >= g->iw)   /* below zero wraps around */
@@ -26,7 +26,8 @@ static void naive(struct bed *b, size_t n, size_t k, size_t c, size_t i, size_t 
 
 static void open_bed(struct bed *b, struct wino g)
 {
-	*b = (struct bed){ .g = g, .oh = g.ih + 2 * (size_t)g.pad - 2, .ow = g.iw + 2 * (size_t)g.pad - 2 };
+	*b = (struct bed){ .g = g };
+	wino_out(&g, &b->oh, &b->ow);
 	b->nx = g.batch * g.ic * g.ih * g.iw;
 	b->ny = g.batch * g.oc * b->oh * b->ow;
 	b->nw = g.oc * g.ic * 9;
@@ -95,8 +96,8 @@ static void check(const struct bed *b, enum cpu cpu)
 
 	for (int i = 0; i < 3; i++)
 		if (!(err[i] < most))
-			fail_msg("F(%d), %zux%zu to %zu channels, pad %d, %s: %s off by %g", b->g.m, b->g.ih, b->g.iw, b->g.oc,
-				b->g.pad, cpu_name(cpu), i == 0 ? "y" : i == 1 ? "dx" : "dw", err[i]);
+			fail_msg("F(%d)/%d, %zux%zu to %zu channels, pad %d, %s: %s off by %g", b->g.m, b->g.stride, b->g.ih,
+				b->g.iw, b->g.oc, b->g.pad, cpu_name(cpu), i == 0 ? "y" : i == 1 ? "dx" : "dw", err[i]);
 	assert_memory_equal(one, three, (b->ny + b->nx + b->nw) * sizeof(real));
 	free(one);
 	free(three);
@@ -126,6 +127,28 @@ static void test_all(void **state)
 			}
 }
 
+/* Borders of one, sizes that are odd, even, and smaller than a tile; few tiles of many channels. */
+static void test_strided(void **state)
+{
+	static const struct wino shapes[] = {
+		{ 2, 3, 5, 7, 9, 1, 4, 2 }, { 3, 17, 20, 8, 8, 1, 4, 2 }, { 19, 16, 16, 4, 4, 1, 4, 2 },
+		{ 1, 16, 33, 23, 30, 1, 4, 2 }, { 5, 1, 1, 3, 3, 1, 4, 2 }, { 1, 40, 13, 17, 5, 1, 4, 2 },
+		{ 2, 2, 3, 1, 1, 1, 4, 2 }, { 2, 5, 18, 16, 64, 1, 4, 2 }, { 3, 200, 190, 6, 5, 1, 4, 2 },
+		{ 3, 200, 190, 6, 5, 1, 4, 1 }, { 1, 193, 301, 4, 4, 1, 2, 1 },
+	};
+	enum cpu best;
+
+	assert_int_equal(cpu_pick(NULL, &best, NULL), 0);
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
+		struct bed b;
+
+		open_bed(&b, shapes[i]);
+		for (enum cpu cpu = CPU_PLAIN; cpu <= best; cpu++)
+			check(&b, cpu);
+		close_bed(&b);
+	}
+}
+
 /* A batch of none does nothing. */
 static void test_none(void **state)
 {
@@ -141,7 +164,9 @@ static void test_none(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_all), cmocka_unit_test(test_none) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_all), cmocka_unit_test(test_strided), cmocka_unit_test(test_none)
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
