@@ -11,6 +11,7 @@
 #include "common/mem.h"
 #include "common/text.h"
 #include "conn.h"
+#include "generate.h"
 #include "print.h"
 #include "watch.h"
 #include "words.h"
@@ -345,6 +346,7 @@ static int command(struct ctl *c)
 	const json_t *cmd = words_command(c->table, c->words, c->n, &used, &e);
 	const char *method = str(cmd, "method");
 	json_t *params, *result;
+	char *prompt;
 	bool follows;
 	int code;
 
@@ -363,16 +365,22 @@ static int command(struct ctl *c)
 		return USAGE;
 	}
 	follows = strcmp(method, "log") == 0 && json_is_true(json_object_get(params, "follow"));
+	prompt = xstrdup(str(params, "prompt"));
 	result = ask(c, method, params, c->timeout_ms, &code);
-	if (!result)
+	if (!result) {
+		free(prompt);
 		return code;
+	}
 	if (strcmp(method, "run.watch") == 0) {
 		code = watch_run(&c->conn, result, c->json, isatty(STDOUT_FILENO));
+	} else if (strcmp(method, "generate") == 0) {
+		code = generate_show(&c->conn, result, prompt, c->json);
 	} else {
 		show(c, cmd, result);
 		code = strcmp(method, "stop") == 0 ? follow(c, true) : follows ? follow(c, false) : DONE;
 	}
 	json_decref(result);
+	free(prompt);
 	return code;
 }
 

@@ -53,7 +53,8 @@ static void number(const char *key, const json_t *v, char *out, size_t cap)
 		text_print_time((uint64_t)d, out, cap);
 	else if ((ends(key, "_bytes") || strcmp(key, "bytes") == 0 || strncmp(key, "bytes_", 6) == 0) && d >= 0)
 		text_print_size((uint64_t)d, out, cap);
-	else if ((ends(key, "accuracy") || strcmp(key, "progress") == 0) && d >= 0 && d <= 1)
+	else if ((ends(key, "accuracy") || strcmp(key, "progress") == 0 || strcmp(key, "probability") == 0) && d >= 0 &&
+		d <= 1)
 		snprintf(out, cap, "%.2f %%", 100 * d);
 	else if (json_is_integer(v))
 		snprintf(out, cap, "%lld", (long long)json_integer_value(v));

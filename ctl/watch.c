@@ -66,7 +66,8 @@ static void bar(struct buf *b, const json_t *run, int cols)
 static void figures(struct buf *b, const json_t *run)
 {
 	static const char *const v[][2] = { { "samples", "samples" }, { "samples_per_s", "rate" }, { "loss", "loss" },
-		{ "val_loss", "val loss" }, { "val_accuracy", "val accuracy" }, { "members", "members" } };
+		{ "val_loss", "val loss" }, { "val_perplexity", "val perplexity" }, { "val_accuracy", "val accuracy" },
+		{ "members", "members" } };
 	size_t before = b->len;
 
 	for (size_t i = 0; i < sizeof v / sizeof *v; i++)
@@ -135,7 +136,9 @@ void watch_line(const json_t *run, struct buf *out)
 	add(out, run, "samples", "samples");
 	add(out, run, "samples_per_s", "rate");
 	add(out, run, "loss", "loss");
+	add(out, run, "perplexity", "perplexity");
 	add(out, run, "val_loss", "val loss");
+	add(out, run, "val_perplexity", "val perplexity");
 	add(out, run, "val_accuracy", "val accuracy");
 	add(out, run, "members", "members");
 	add(out, run, "eta_s", "ETA");

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/stat.h>
 
 #include "common/buf.h"
@@ -264,6 +265,25 @@ static int take_pair(json_t *out, const char *name, const char *word, struct err
 	return 0;
 }
 
+/* The daemon lives elsewhere: it gets whole paths. */
+static int take_path(json_t *out, const char *name, const char *word, struct err *e)
+{
+	json_t *all = json_object_get(out, name);
+	char *here = *word == '/' ? NULL : getcwd(NULL, 0), *path;
+
+	if (!*word || (*word != '/' && !here))
+		return err_set(e, ERR_INVALID, "%s: expected a file%s", name, *word ? ", and this folder is gone" : "");
+	path = here ? xasprintf("%s/%s", here, word) : xstrdup(word);
+	if (!all) {
+		all = json_array();
+		json_object_set_new(out, name, all);
+	}
+	json_array_append_new(all, json_text(path));
+	free(path);
+	free(here);
+	return 0;
+}
+
 /* The first positional parameter that still wants words; NULL: none. */
 static const json_t *next_position(const json_t *params, const json_t *out)
 {
@@ -286,6 +306,8 @@ static int take_word(const json_t *cmd, json_t *out, const char *word, struct er
 		return err_set(e, ERR_INVALID, "%s: \"%.60s\" is one word too many", text_of(cmd, "name"), word);
 	if (strcmp(text_of(p, "type"), "pairs") == 0)
 		return take_pair(out, name, word, e);
+	if (strcmp(text_of(p, "type"), "paths") == 0)
+		return take_path(out, name, word, e);
 	had = json_string_value(json_object_get(out, name));
 	if (had) {
 		char *all = xasprintf("%s %s", had, word);

@@ -97,7 +97,8 @@ struct env_ops {
 	void (*close_link)(struct env *, const struct endpoint *to);    /* fresh sockets on next send (C17) */
 	bool (*linkinfo)(struct env *, const struct endpoint *to, struct linkinfo *ret);   /* false: no socket to it */
 	void (*work)(struct env *, struct job *);
-	int (*lane)(struct env *, const char *name);            /* train reduce disk data copy-in copy-out; -1 unknown */
+	/* train reduce disk data copy-in copy-out serve; -1 unknown */
+	int (*lane)(struct env *, const char *name);
 	uint64_t (*rand)(struct env *);                         /* jitter; seeded in the simulator */
 	void (*secure)(struct env *, void *out, size_t n);      /* keys and nonces; seeded in the simulator */
 	void (*resolve)(struct env *, struct resolving *);

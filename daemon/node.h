@@ -25,6 +25,7 @@ struct node_opts {
 	/* News for followers (control's api_news_fn); key: run id or event kind. May be NULL. */
 	void (*news)(void *arg, const char *topic, const char *key, const json_t *news);
 	void *news_arg;
+	bool (*heard)(void *arg, const char *topic, const char *key);   /* arg: news_arg; NULL: everything is */
 };
 
 struct node;
@@ -47,7 +48,8 @@ void node_dht_put(void *arg, const json_t *params, struct reply *r);
 void node_drain(void *arg, const json_t *params, struct reply *r);
 /* Runs: the same, with the node as arg. */
 #define NODE_RUN_OPS(X) X(run_start) X(run_join) X(run_list) X(run_show) X(run_watch) X(run_pause) X(run_resume) \
-	X(run_stop) X(run_leave) X(run_hold) X(run_plan) X(run_rm) X(memory) X(set) X(get) X(checkpoint)
+	X(run_stop) X(run_leave) X(run_hold) X(run_plan) X(run_rm) X(memory) X(generate) X(predict) \
+	X(set) X(get) X(checkpoint)
 #define X(name) void node_##name(void *arg, const json_t *params, struct reply *r);
 NODE_RUN_OPS(X)
 #undef X

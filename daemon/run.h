@@ -29,6 +29,7 @@ struct runs_ctx {
 	struct env *env; struct net *net; struct chunks *chunks; struct dht *dht; struct store *store; /* may be NULL */
 	const struct conf *conf; const char *state_dir; struct compute compute; const char *version;
 	void (*news)(void *arg, const char *topic, const char *key, const json_t *news); void *news_arg;
+	bool (*heard)(void *arg, const char *topic, const char *key);   /* does anybody follow this? NULL: yes */
 };
 struct runs;
 struct runs *runs_new(const struct runs_ctx *ctx, struct err *e);       /* resumes what the store says was running */
@@ -45,6 +46,6 @@ void runs_describe_peer(struct runs *rs, const struct id *peer, json_t *obj);
 typedef void run_op(struct runs *rs, const json_t *params, struct reply *r);
 run_op runs_start, runs_join, runs_list, runs_show, runs_watch, runs_pause, runs_resume, runs_stop, runs_leave,
 	runs_hold,
-	runs_plan, runs_rm, runs_memory, runs_set, runs_get, runs_checkpoint;
+	runs_plan, runs_rm, runs_memory, runs_generate, runs_predict, runs_set, runs_get, runs_checkpoint;
 
 #endif

@@ -26,6 +26,7 @@ struct runs {
 	struct list list;               /* struct run, oldest first */
 	struct list graves;             /* trainers that still have a job running */
 	struct list asks;               /* operators' requests that wait for the network */
+	struct list serving;            /* texts being continued, pictures being looked at */
 	struct timer drain_timer;
 	void (*drained)(void *arg); void *drained_arg;
 	uint64_t drain_deadline_us;
@@ -137,6 +138,9 @@ void trace_line(void *run, const char *line, size_t len);       /* trainer_cb.lo
 void trace_state(struct run *r);
 void trace_close(struct trace *t);              /* what has come is written, then it frees itself */
 json_t *trace_json(const struct run *r);        /* {path, bytes, bytes_max, ended}; null: none is kept */
+
+/* ---- run_serve.c ---- */
+void runs_serving_free(struct runs *rs);               /* the daemon ends: answers whoever waits */
 
 /* ---- run_json.c ---- */
 json_t *run_json(struct run *r, bool longer);

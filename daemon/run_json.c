@@ -14,6 +14,13 @@ static void put_real(json_t *o, const char *key, double v)
 		json_object_set_new(o, key, json_real(v));
 }
 
+/* Of text the loss is nats per token, and people know exp of that: among how many tokens the model still hesitates. */
+static void put_perplexity(const struct run *r, json_t *o, const char *key, double loss)
+{
+	if (!strcmp(r->spec->data_kind, "text") && r->spec->loss->target == TARGET_CLASS && !r->spec->objective.smoothing)
+		put_real(o, key, exp(loss));
+}
+
 static void put_count(json_t *o, const char *key, uint64_t v)
 {
 	json_object_set_new(o, key, json_integer((json_int_t)v));
@@ -159,8 +166,10 @@ json_t *run_json(struct run *r, bool longer)
 	put_real(o, "samples_per_s", rate);
 	put_count(o, "samples_epoch", in_epoch);
 	put_real(o, "loss", isfinite(r->epoch_loss) ? r->epoch_loss : r->loss);
+	put_perplexity(r, o, "perplexity", isfinite(r->epoch_loss) ? r->epoch_loss : r->loss);
 	put_real(o, "accuracy", r->accuracy);
 	put_real(o, "val_loss", r->val_loss);
+	put_perplexity(r, o, "val_perplexity", r->val_loss);
 	put_real(o, "val_accuracy", r->val_accuracy);
 	put_real(o, "best_accuracy", r->best_accuracy);
 	put_real(o, "progress", progress_of(r, rate, in_epoch, &eta));

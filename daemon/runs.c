@@ -197,6 +197,7 @@ struct runs *runs_new(const struct runs_ctx *ctx, struct err *e)
 	list_init(&rs->list);
 	list_init(&rs->graves);
 	list_init(&rs->asks);
+	list_init(&rs->serving);
 	sync_serve(rs);
 	ctl_serve(rs);
 	json_t *rows = ctx->store ? store_list(ctx->store, STORE_RUNS, NULL, RUNS_MAX) : json_array(), *row;
@@ -213,6 +214,7 @@ void runs_free(struct runs *rs)
 	if (!rs)
 		return;
 	rs->closing = true;
+	runs_serving_free(rs);
 	net_on(rs->ctx.net, KIND_RUN_STATE, NULL, NULL);
 	net_on(rs->ctx.net, KIND_RUN_CTL, NULL, NULL);
 	env_timer(rs->ctx.env, &rs->drain_timer, 0);

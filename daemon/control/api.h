@@ -42,6 +42,12 @@ struct api {
 	/* {model?, with?, spec?, batch?, optimizer?} -> {parameter_bytes, statistics_bytes, optimizer_bytes, kept_bytes, rest_bytes,
 	 * loaded_bytes, training_bytes, use_bytes, ..., text}; {parameters} -> the same for a bare number */
 	api_fn *memory;
+	/* {run, prompt?, tokens?, temperature?, top_k?, seed?} -> {generate: id, run, name, epoch, seed, prompt_tokens};
+	 * then news with topic "generate" and this id: {generate, text, tokens, final?, tokens_per_s?, error?} */
+	api_fn *generate;
+	/* {run, files: [absolute paths]} -> {run, name, epoch, predictions: [{file, class, name?, probability,
+	 * top: [{class, name?, probability}], also: [text]} or {file, error}]} */
+	api_fn *predict;
 	/* {run, key?} -> {values: {..}, version, history: [{key, old, new, by, wall_ms, epoch, state}]} */
 	api_fn *get;
 	api_fn *dht_get;        /* {key, latest?: bool} -> {key, value | subkeys: {..}, expires_s, replicas} */
@@ -54,6 +60,7 @@ struct api {
 /* A run object, as in run_list, run_watch, run_show and in news with topic "run" (absent keys: not known):
  *   run (hex id), name, author, state, strategy, epoch, epochs (target; 0: none), samples, samples_epoch,
  *   target_batch, samples_per_s (swarm), own_samples_per_s, loss, accuracy, val_loss, val_accuracy, progress (0..1),
+ *   perplexity, val_perplexity (of text),
  *   eta_s, members, peers: [{id, samples_per_s, samples_epoch, state}], error, final (true: nothing more follows) */
 
 /* News from the node, fanned out to followers. topic "run": key is the run's hex id and news a run object;

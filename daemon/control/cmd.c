@@ -44,7 +44,7 @@ static const char *type_name(enum cmd_type t)
 {
 	static const char *const names[] = { [CMD_STR] = "string", [CMD_INT] = "integer", [CMD_NUM] = "number",
 		[CMD_BOOL] = "boolean", [CMD_DURATION] = "duration", [CMD_JSON] = "json", [CMD_FILE] = "file",
-			[CMD_SPEC] = "spec", [CMD_PAIRS] = "pairs" };
+			[CMD_SPEC] = "spec", [CMD_PAIRS] = "pairs", [CMD_PATHS] = "paths" };
 
 	return names[t];
 }
@@ -59,6 +59,7 @@ static bool fits(enum cmd_type t, const json_t *v)
 	case CMD_DURATION: return json_is_number(v) && json_number_value(v) >= 0;
 	case CMD_JSON: return v != NULL;
 	case CMD_FILE: case CMD_PAIRS: return json_is_object(v);
+	case CMD_PATHS: return json_is_array(v);
 	case CMD_SPEC: return json_is_object(v) || json_is_string(v);
 	}
 	return false;
@@ -70,6 +71,7 @@ static const char *wanted(enum cmd_type t)
 	case CMD_DURATION: return "a number of seconds, not negative";
 	case CMD_FILE: case CMD_PAIRS: return "an object";
 	case CMD_SPEC: return "an object or a name";
+	case CMD_PATHS: return "an array of absolute paths";
 	default: return type_name(t);
 	}
 }

@@ -22,6 +22,7 @@ enum cmd_type {
 	CMD_FILE,               /* a JSON file that hivectl reads; sent as the object in it */
 	CMD_SPEC,               /* a word, or a JSON file of that name: sent as a string or as the object in it */
 	CMD_PAIRS,              /* key=value words, sent as an object */
+	CMD_PATHS,              /* words that are files, sent as an array of absolute paths */
 };
 enum { CMD_REQUIRED = 1, CMD_REST = 2 /* takes the remaining words, joined by blanks */,
 	CMD_OPTION = 4 /* only as --name, never by position; CMD_BOOL always is */ };

@@ -307,6 +307,16 @@ void control_news(void *arg, const char *topic, const char *key, const json_t *n
 	}
 }
 
+bool control_heard(void *arg, const char *topic, const char *key)
+{
+	struct control *c = arg;
+
+	list_each(i, &c->clients)
+		if (follows(list_entry(i, struct client, link), topic, key))
+			return true;
+	return false;
+}
+
 int control_follow(struct control *c, struct reply *r, const char *topic, const char *key, struct err *e)
 {
 	struct client *cl = container_of(r, struct call, reply)->client;

@@ -25,6 +25,7 @@ void control_free(struct control *c);           /* clients must be gone; NULL is
 void control_set_api(struct control *c, const struct api *api);     /* when the node comes up; NULL: it is going */
 /* api_news_fn: to everybody who follows topic and key. */
 void control_news(void *arg, const char *topic, const char *key, const json_t *news);
+bool control_heard(void *arg, const char *topic, const char *key);      /* does anybody? */
 
 /* --- one connection. wake: there are bytes to send, or the client is hungry again; never called from within
  * client_bytes or client_sent (look afterwards). */

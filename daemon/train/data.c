@@ -171,9 +171,15 @@ struct data *data_open(struct files *f, const char *path, const struct spec *s, 
 	return d;
 }
 
+struct data *data_ref(struct data *d)
+{
+	d->refs++;
+	return d;
+}
+
 void data_free(struct data *d)
 {
-	if (!d)
+	if (!d || d->refs-- > 0)
 		return;
 	d->source->ops->close(d->source);
 	for (int part = 0; part < DATA_PARTS; part++)

@@ -22,6 +22,7 @@ struct data_source {                            /* what ops->open fills in; embe
 	bool bytes;                             /* values are whole numbers 0..255 */
 	enum target target;
 	uint64_t classes;                       /* TARGET_CLASS: labels are 0..classes-1 */
+	const char *const *class_name;          /* TARGET_CLASS: classes of them; NULL: they have no names */
 	size_t labels;                          /* TARGET_CLASS: of one sample; 0: one */
 	bool split;                             /* validation.split has been held out by the source itself */
 	struct shape y;                         /* TARGET_REAL: one target */
@@ -59,6 +60,8 @@ struct data;
  * Blocking: call it in a job of the data lane, or from a test. f is used until data_free. */
 struct data *data_open(struct files *f, const char *path, const struct spec *s, struct err *e);
 void data_free(struct data *d);                         /* NULL is fine; no job may be reading */
+/* It stays until data_free has been called once more. On the loop. */
+struct data *data_ref(struct data *d);
 uint64_t data_count(const struct data *d, enum data_part part);        /* after the split */
 const uint8_t *data_digest(const struct data *d);
 const struct data_source *data_source(const struct data *d);
@@ -68,6 +71,9 @@ uint64_t data_index(const struct data *d, uint64_t position);          /* index 
 /* The samples at n training positions (or, DATA_VALIDATION, the position-th of the held-out ones), prepared. */
 int data_read(struct data *d, enum data_part part, const uint64_t *position, size_t n, real *x, void *y,
 	struct err *e);
+/* A picture (a JPEG or PNG file in memory) as a held-out sample would be prepared, into data_x_bytes. ERR_INVALID: the
+ * data are no pictures; ERR_CORRUPT, ERR_MISMATCH: this one is broken, or has the wrong size. */
+int data_prepare(struct data *d, const uint8_t *file, size_t n, real *x, struct err *e);
 /* Samples of the files that could not be read so far; *ret_latest is the error of one of the latest (0: untouched). */
 uint64_t data_broken(struct data *d, struct err *ret_latest);
 #define DATA_BROKEN_TOLD 16

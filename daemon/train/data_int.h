@@ -10,6 +10,7 @@ enum { KEY_SPLIT = 0x5b11, KEY_ORDER = 0x04de, KEY_STEP = 0x57e9, KEY_SOURCE = 0
 
 struct data {
 	struct data_source *source;
+	int refs;                               /* beside the one of data_open */
 	uint64_t held;                          /* of the training files, held out for validation by the split */
 	uint64_t key_split, key_order, seed;
 	size_t nx, ny;                          /* reals of one sample; targets of one sample (TARGET_REAL) */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "common/mem.h"
 #include "common/rng.h"
+#include "train/data/decode.h"
 #include "train/data_int.h"
 
 #define TRIES_MAX 1000
@@ -293,4 +294,31 @@ int data_read(struct data *d, enum data_part part, const uint64_t *position, siz
 		at += k;
 	}
 	return 0;
+}
+
+/* Planes of what the data's own pictures have: images of any size, or rows of bytes of one shape. */
+static size_t planes_of(const struct data *d)
+{
+	const struct shape *h = d->source->ops->image ? &d->shape : &d->source->shape;
+
+	if (h->nd < 2 || !(d->source->ops->image || d->source->bytes))
+		return 0;
+	return h->nd == 2 || h->d[0] == 1 ? 1 : h->nd == 3 && h->d[0] == 3 ? 3 : 0;
+}
+
+int data_prepare(struct data *d, const uint8_t *file, size_t n, real *x, struct err *e)
+{
+	struct sample s = { .first = d->nsteps ? &d->step[0] : NULL, .out = x };
+	size_t channels = planes_of(d);
+	int rc = channels ? 0 : err_set(e, ERR_INVALID, "its data are no pictures");
+
+	if (!rc)
+		rc = image_decode(file, n, channels, &s, e);
+	if (!rc && (rc = steps(d, DATA_VALIDATION, 0, &s, e)) < 0 && e->code == ERR_MISMATCH)
+		(void)err_set(e, ERR_MISMATCH, "the picture has %zux%zu pixels after the run's steps, and the model wants %zu "
+			"numbers: give it pictures of the size of its data", s.w, s.h, d->nx);
+	if (!rc)
+		finish(&s, d->nx, x);
+	sample_free(&s);
+	return rc;
 }

@@ -98,6 +98,9 @@ struct snapshot { uint64_t epoch; void *data; size_t bytes; struct trainer_tenso
 	uint8_t digest[TRAINER_DIGEST]; int refs; };
 typedef void trainer_snapshot_fn(void *arg, struct snapshot *s, const struct err *e);  /* s NULL: e says why */
 void trainer_snapshot(struct trainer *t, trainer_snapshot_fn *done, void *arg);
+/* The same of the parameters and the buffers behind them alone: no tensors, no digest. done is called in any case, with
+ * ERR_CANCELLED when the trainer is freed. */
+void trainer_weights(struct trainer *t, trainer_snapshot_fn *done, void *arg);
 void snapshot_unref(struct snapshot *s);
 
 /* --- life */

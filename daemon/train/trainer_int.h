@@ -25,6 +25,7 @@ struct copying {                                /* a copy of the state, made at 
 	struct trainer *t;
 	struct snapshot *s;                     /* NULL: the parameters, for validation */
 	trainer_snapshot_fn *done; void *arg;
+	bool weights;                           /* of the snapshot: nothing but parameters and buffers */
 	const void *from; void *to; size_t bytes, nparam_bytes;
 	const real *buffers;                    /* copied behind the parameters; NULL: they have been, or there are none */
 };

@@ -164,18 +164,22 @@ void snapshot_unref(struct snapshot *s)
 	free(s);
 }
 
-static struct snapshot *snapshot_new(struct trainer *t, struct err *e)
+static struct snapshot *snapshot_new(struct trainer *t, bool weights, struct err *e)
 {
+	size_t bytes = weights ? t->w_bytes + t->buffer_bytes + 1 : t->state_bytes;
 	struct snapshot *s = xcalloc(1, sizeof(*s));
 
-	s->data = big_alloc(t->state_bytes);
+	s->data = big_alloc(bytes);
 	if (!s->data) {
-		(void)err_set(e, ERR_NOMEM, "no memory for a copy of the state (%zu bytes)", t->state_bytes);
+		(void)err_set(e, ERR_NOMEM, "no memory for a copy of the %s (%zu bytes)", weights ? "parameters" : "state",
+			bytes);
 		free(s);
 		return NULL;
 	}
 	s->refs = 1;
-	s->bytes = t->state_bytes;
+	s->bytes = bytes;
+	if (weights)
+		return s;
 	s->ntensors = t->ntensors;
 	s->tensor = xmemdup(t->tensor, t->ntensors * sizeof(*t->tensor));
 	for (size_t i = 0; i < s->ntensors; i++)
@@ -190,8 +194,19 @@ static void copy_run(struct job *j)
 	memcpy(c->to, c->from, c->bytes);
 	if (c->buffers)
 		memcpy((char *)c->to + c->bytes, c->buffers, c->t->buffer_bytes);
-	if (c->s)
+	if (c->s && !c->weights)
 		xxh128_of(c->to, c->nparam_bytes, c->s->digest);
+}
+
+/* The trainer goes. Whoever wanted a checkpoint goes with it; whoever wanted weights is told. */
+static void copy_lost(struct copying *c)
+{
+	struct err e;
+
+	snapshot_unref(c->s);
+	(void)err_set(&e, ERR_CANCELLED, "the run has ended");
+	if (c->weights)
+		c->done(c->arg, NULL, &e);
 }
 
 static void copy_done(struct job *j)
@@ -203,7 +218,7 @@ static void copy_done(struct job *j)
 	if (c->s && !t->dying)
 		c->done(c->arg, c->s, NULL);
 	else if (c->s)
-		snapshot_unref(c->s);
+		copy_lost(c);
 	else if (!t->dying)
 		valid_run(t);
 	free(c);
@@ -219,7 +234,7 @@ static bool copy_launch(struct trainer *t, struct copying *c)
 
 	c->from = t->state;
 	if (c->done) {
-		c->s = snapshot_new(t, &e);
+		c->s = snapshot_new(t, c->weights, &e);
 		if (!c->s) {
 			c->done(c->arg, NULL, &e);
 			free(c);
@@ -227,7 +242,8 @@ static bool copy_launch(struct trainer *t, struct copying *c)
 		}
 		c->s->epoch = t->epoch;
 		c->to = c->s->data;
-		c->bytes = t->state_bytes;
+		c->bytes = c->weights ? t->w_bytes : t->state_bytes;
+		c->buffers = c->weights ? state_buffers(t) : NULL;
 		c->nparam_bytes = t->w_bytes;
 	} else {
 		c->to = t->v.w;
@@ -250,13 +266,14 @@ bool copies_start(struct trainer *t)
 	return t->copies_running > 0;
 }
 
-static void want_copy(struct trainer *t, trainer_snapshot_fn *done, void *arg)
+static void want_copy(struct trainer *t, trainer_snapshot_fn *done, void *arg, bool weights)
 {
 	struct copying *c = xcalloc(1, sizeof(*c));
 
 	c->t = t;
 	c->done = done;
 	c->arg = arg;
+	c->weights = weights;
 	list_push(&t->copies, &c->link);
 	if (t->load_wait && !t->round_prog)
 		exec_interrupt(t->x);           /* it waits for data: there may be no boundary for long */
@@ -267,7 +284,12 @@ static void want_copy(struct trainer *t, trainer_snapshot_fn *done, void *arg)
 
 void trainer_snapshot(struct trainer *t, trainer_snapshot_fn *done, void *arg)
 {
-	want_copy(t, done, arg);
+	want_copy(t, done, arg, false);
+}
+
+void trainer_weights(struct trainer *t, trainer_snapshot_fn *done, void *arg)
+{
+	want_copy(t, done, arg, true);
 }
 
 void trainer_validate(struct trainer *t)
@@ -276,7 +298,7 @@ void trainer_validate(struct trainer *t)
 		return;
 	t->v.wanted = true;
 	if (t->v.count)
-		want_copy(t, NULL, NULL);
+		want_copy(t, NULL, NULL, false);
 	else
 		trainer_later(t);
 }

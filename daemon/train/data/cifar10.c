@@ -16,6 +16,9 @@
 struct batch_file { uint8_t *p; uint64_t n; };
 struct cifar { struct data_source d; struct batch_file train[BATCHES], test; };
 
+static const char *const class_name[] = { "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse",
+	"ship", "truck", NULL };
+
 static int check(const struct batch_file *b, const char *path, struct err *e)
 {
 	if (!b->n || b->n % RECORD)
@@ -101,6 +104,7 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 
 	c->d.target = TARGET_CLASS;
 	c->d.classes = 10;
+	c->d.class_name = class_name;
 	c->d.shape = (struct shape){ 3, { 3, 32, 32 } };
 	c->d.bytes = true;
 	if (load_all(c, f, path, e) < 0) {

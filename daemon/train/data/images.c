@@ -95,6 +95,10 @@ static int number(struct images *x, bool parts, struct err *e)
 		}
 	}
 	x->d.classes = n;
+	x->name = xcalloc(n + 1, sizeof(*x->name));
+	for (size_t i = 0; i < n; i++)
+		x->name[i] = xasprintf("%.*s", (int)len[i], name[i]);
+	x->d.class_name = (const char *const *)x->name;
 	free(name);
 	free(len);
 	return rc;
@@ -191,6 +195,9 @@ void images_free(struct images *x)
 	for (size_t i = 0; i < x->n; i++)
 		free(x->all[i].path);
 	free(x->all);
+	for (size_t i = 0; x->name && x->name[i]; i++)
+		free(x->name[i]);
+	free(x->name);
 	for (int part = 0; part < DATA_PARTS; part++)
 		free(x->file[part]);
 }

@@ -18,6 +18,7 @@ struct images {
 	struct data_source d;
 	struct files *f;
 	size_t channels;
+	char **name;                            /* of the classes; ends with NULL */
 	struct image_file *file[DATA_PARTS];
 	struct image_file *all; size_t n, cap;  /* as they were found, until images_ready */
 	/* n bytes of one file from `at` on; called by several workers at once */
