@@ -47,6 +47,8 @@ const struct conf_row conf_rows[] = {
 		"runs that would need more are refused; 0: no limit" },
 	{ "compute", "cpu", CONF_STR, "auto", 0, 0, false, "instruction set of the kernels: auto, avx512, avx2, plain" },
 	{ "data", "dir", CONF_STR, "", 0, 0, true, "folder below which data names of specs are looked up" },
+	{ "data", "cache", CONF_STR, "", 0, 0, true,
+		"folder of prepared data (materialize_after), shared by the machine's daemons; empty: in the state folder" },
 	{ "data", "*", CONF_STR, "", 0, 0, true, "NAME = KIND:PATH, a data set of this machine that specs name" },
 	{ "log", "level", CONF_STR, "info", 0, 0, true, "debug, info, warn or error" },
 	{ "log", "lines", CONF_INT, "2000", 10, 1e6, false, "recent lines kept in memory for hivectl log" },

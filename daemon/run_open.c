@@ -198,6 +198,11 @@ void run_open(struct run *r)
 		run_fail(r, &e);
 		return;
 	}
+	const char *cache = conf_str(r->rs->ctx.conf, "data", "cache"), *state = r->rs->ctx.state_dir;
+	if (cache[0])
+		snprintf(r->spec->cache_dir, sizeof r->spec->cache_dir, "%s", cache);
+	else if (state)
+		snprintf(r->spec->cache_dir, sizeof r->spec->cache_dir, "%s/cache", state);
 	o->r = r;
 	o->spec = r->spec;
 	o->files = r->rs->ctx.env->files;

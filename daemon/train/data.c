@@ -162,6 +162,7 @@ struct data *data_open(struct files *f, const char *path, const struct spec *s, 
 	for (int part = 0; part < DATA_PARTS; part++)
 		d->bad[part] = xcalloc(src->count[part] / 8 + 1, 1);
 	memcpy(d->step, s->step, sizeof(d->step));
+	data_cache_open(d, path, s);
 	if (!data_count(d, DATA_TRAIN)) {
 		(void)err_set(e, ERR_INVALID, "validation.split: nothing is left to train on (%llu samples in all)",
 			(unsigned long long)src->count[DATA_TRAIN]);
@@ -181,6 +182,7 @@ void data_free(struct data *d)
 {
 	if (!d || d->refs-- > 0)
 		return;
+	data_cache_close(d);
 	d->source->ops->close(d->source);
 	for (int part = 0; part < DATA_PARTS; part++)
 		free(d->bad[part]);

@@ -26,6 +26,7 @@ struct data_source {                            /* what ops->open fills in; embe
 	size_t labels;                          /* TARGET_CLASS: of one sample; 0: one */
 	bool split;                             /* validation.split has been held out by the source itself */
 	struct shape y;                         /* TARGET_REAL: one target */
+	uint64_t stamp;                         /* of the files' times of change (data_stamp), when the spec has a cache */
 	uint8_t digest[32];                     /* manifest (C8): files in order, each name, bytes, first and last 4 KiB */
 };
 
@@ -48,6 +49,8 @@ struct data_ops {
 		struct err *e);
 	void (*close)(struct data_source *d);
 };
+/* `before` mixed with the time of the file's last change. */
+uint64_t data_stamp(struct files *f, const char *path, uint64_t before);
 const struct data_ops *data_find(const char *name);     /* NULL: unknown */
 const struct data_ops *data_at(int i);                  /* NULL past the end */
 const char *data_names(char *out, size_t cap);
@@ -82,6 +85,12 @@ void data_forgive(struct data *d);
 /* What was done so far and what it took: {stages: [{stage, samples, bytes, us}], broken, broken_max, broken_files}.
  * Stages: read, decode, each step, batch. us is of all workers together; 0 without a clock (simulator). */
 json_t *data_json(struct data *d);
+
+/* Prepared data in a file ("materialize_after", train/cache.h). While one is wanted, somebody calls data_cache_make
+ * again and again in jobs, one at a time; each makes a few samples. */
+bool data_cache_wanted(const struct data *d);
+void data_cache_make(struct data *d);
+bool data_cache_news(struct data *d, char *out, size_t cap);   /* a line for the operator; false: nothing new */
 
 /* --- prefetching: prepared training batches, in order of position, made on lane "data" */
 struct batch {

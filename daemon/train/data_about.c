@@ -15,7 +15,7 @@ struct sums { double sum[STEP_CHANNELS], square[STEP_CHANNELS]; uint64_t n; };
 /* A table has no shape of its own: all fields but the last, which is a label when it is a small whole number. */
 static int table(struct files *f, const char *path, struct data_about *a, struct err *e)
 {
-	struct whole part[DATA_PARTS] = { { NULL, 0 } };
+	struct whole part[DATA_PARTS] = { { .p = NULL } };
 	struct csv c = { 0 };
 	struct sha256 h;
 	int rc;
@@ -124,7 +124,7 @@ int data_about(struct files *f, const char *kind, const char *path, const char *
 	struct err *e)
 {
 	const struct data_ops *ops = data_find(kind);
-	struct spec stub = { .data_name = "data" };
+	struct spec stub = { .data_name = "data", .materialize = -1 };
 	struct data_source *d;
 	int rc = 0;
 

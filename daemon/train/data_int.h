@@ -2,11 +2,15 @@
 #ifndef TRAIN_DATA_INT_H
 #define TRAIN_DATA_INT_H
 #include <stdatomic.h>
+#include "train/cache.h"
 #include "train/data.h"
 #include "train/step.h"
 
 /* Parts of the seed, so that order, split and augmentation are independent of each other. */
 enum { KEY_SPLIT = 0x5b11, KEY_ORDER = 0x04de, KEY_STEP = 0x57e9, KEY_SOURCE = 0x50c3 };
+
+#define DATA_CACHES_MAX 4
+enum cache_state { CACHE_OFF, CACHE_MAKING, CACHE_READY, CACHE_FAILED };
 
 struct data {
 	struct data_source *source;
@@ -26,9 +30,33 @@ struct data {
 	_Atomic uint64_t broken;
 	atomic_flag telling; size_t ntold; char told[DATA_BROKEN_TOLD][160]; struct err broken_error;
 	struct { _Atomic uint64_t ns, bytes, n; } stage[STAGES_MAX];
+	/* prepared data (data_cache.c): after so many steps, -1: none. Readers see `cache`; the rest is the making job's,
+	 * one at a time. A cache that was found damaged is not read any more and stays mapped until data_free. */
+	int materialize;
+	char cache_dir[512]; struct cache_id cache_id;
+	_Atomic(struct cache *) cache; struct cache *caches[DATA_CACHES_MAX]; int ncaches;
+	_Atomic int cache_state; enum cache_state cache_state_told; struct err cache_error;
+	struct cache_maker *maker; uint64_t made;
 };
 
 /* Sample i of the held out ones (i < held), then of those that are trained on. */
 uint64_t data_split_index(const struct data *d, uint64_t i);
+
+/* data_read.c */
+void data_lock(struct data *d);                 /* told, broken_error, cache_error: for the time of a copy */
+void data_unlock(struct data *d);
+/* A sample as the source has it; ERR_CORRUPT: it is broken. */
+int data_source_one(struct data *d, enum data_part part, uint64_t index, struct sample *s, void *y, struct err *e);
+/* Steps [from, to). */
+int data_steps(const struct data *d, enum data_part part, uint64_t position, struct sample *s, int from, int to,
+	struct err *e);
+
+/* data_cache.c */
+size_t data_source_y_bytes(const struct data *d);       /* of one sample as the source has it */
+uint64_t data_cache_entry(const struct data *d, enum data_part part, uint64_t index);
+void data_cache_open(struct data *d, const char *path, const struct spec *s);
+void data_cache_close(struct data *d);
+void data_cache_damaged(struct data *d, struct cache *c, const struct err *e);
+json_t *data_cache_json(struct data *d);        /* NULL: none is asked for */
 
 #endif

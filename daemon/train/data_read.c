@@ -13,13 +13,13 @@
 #define TRIES_MAX 1000
 #define READ_MAX 64                             /* samples at once */
 
-static void lock(struct data *d)
+void data_lock(struct data *d)
 {
 	while (atomic_flag_test_and_set_explicit(&d->telling, memory_order_acquire))
 		;                               /* for the time of a copy */
 }
 
-static void unlock(struct data *d)
+void data_unlock(struct data *d)
 {
 	atomic_flag_clear_explicit(&d->telling, memory_order_release);
 }
@@ -41,11 +41,11 @@ static int broken(struct data *d, enum data_part for_part, enum data_part part, 
 	if (atomic_fetch_or(&d->bad[part][index / 8], bit) & bit)
 		return 0;
 	n = atomic_fetch_add(&d->broken, 1) + 1;
-	lock(d);
+	data_lock(d);
 	d->broken_error = *e;
 	if (d->ntold < DATA_BROKEN_TOLD)
 		(void)snprintf(d->told[d->ntold++], sizeof(d->told[0]), "%.150s", e->text);
-	unlock(d);
+	data_unlock(d);
 	if (n <= atomic_load(&d->broken_allowed) || for_part == DATA_VALIDATION)
 		return 0;
 	return too_many(d, n, e);
@@ -56,9 +56,9 @@ uint64_t data_broken(struct data *d, struct err *ret_latest)
 	uint64_t n = atomic_load(&d->broken);
 
 	if (n) {
-		lock(d);
+		data_lock(d);
 		*ret_latest = d->broken_error;
-		unlock(d);
+		data_unlock(d);
 	}
 	return n;
 }
@@ -88,7 +88,7 @@ static json_t *stage_json(struct data *d, int i, const char *name)
 
 json_t *data_json(struct data *d)
 {
-	json_t *stages = json_array(), *files = json_array();
+	json_t *stages = json_array(), *files = json_array(), *cache = data_cache_json(d), *o;
 
 	(void)json_array_append_new(stages, stage_json(d, STAGE_READ, "read"));
 	if (d->source->ops->image)
@@ -96,12 +96,15 @@ json_t *data_json(struct data *d)
 	for (int i = 0; i < d->nsteps; i++)
 		(void)json_array_append_new(stages, stage_json(d, STAGE_STEPS + i, d->step[i].ops->name));
 	(void)json_array_append_new(stages, stage_json(d, STAGES_MAX - 1, "batch"));
-	lock(d);
+	data_lock(d);
 	for (size_t i = 0; i < d->ntold; i++)
 		(void)json_array_append_new(files, json_string(d->told[i]));
-	unlock(d);
-	return json_pack("{s:o,s:I,s:I,s:o}", "stages", stages, "broken", (json_int_t)atomic_load(&d->broken), "broken_max",
+	data_unlock(d);
+	o = json_pack("{s:o,s:I,s:I,s:o}", "stages", stages, "broken", (json_int_t)atomic_load(&d->broken), "broken_max",
 		(json_int_t)d->broken_max, "broken_files", files);
+	if (cache)
+		(void)json_object_set_new(o, "cache", cache);
+	return o;
 }
 
 static uint64_t step_key(const struct data *d, int i, uint64_t position)
@@ -109,21 +112,18 @@ static uint64_t step_key(const struct data *d, int i, uint64_t position)
 	return rng_mix(rng_mix(d->seed, KEY_STEP + (uint64_t)i), position);
 }
 
-static int steps(const struct data *d, enum data_part part, uint64_t position, struct sample *s, struct err *e)
+int data_steps(const struct data *d, enum data_part part, uint64_t position, struct sample *s, int from, int to,
+	struct err *e)
 {
 	real *out = s->out;
 
-	for (int i = 0; i < d->nsteps; i++) {   /* a last step that keeps the size may write to the batch */
+	for (int i = from; i < to; i++) {       /* a last step that keeps the size may write to the batch */
 		s->out = i + 1 == d->nsteps && sample_count(s) == d->nx ? out : NULL;
 		if (d->step[i].ops->run(&d->step[i], s, step_key(d, i, position), part == DATA_TRAIN, e) < 0)
 			return -1;
 		meter_mark(s->meter, STAGE_STEPS + i, 1, sample_count(s) * sample_unit(s));
 	}
 	s->out = out;
-	if (sample_count(s) != d->nx)
-		return err_set(e, ERR_MISMATCH,
-			"data: a sample is [%zu, %zu, %zu] after the steps, and %zu numbers are asked for: "
-			"resize or crop it to the input's size", s->c, s->h, s->w, d->nx);
 	return 0;
 }
 
@@ -137,6 +137,21 @@ static void finish(struct sample *s, size_t n, real *x)
 	for (size_t i = 0; s->bytes && i < n; i++)
 		x[i] = (real)b[i];
 	meter_mark(s->meter, STAGES_MAX - 1, 1, n * sizeof(*x));
+}
+
+/* The steps that are left, and the sample at its place in the batch. */
+static int complete(const struct data *d, enum data_part part, uint64_t position, struct sample *s, int done, real *x,
+	struct err *e)
+{
+	s->out = x;
+	if (data_steps(d, part, position, s, done, d->nsteps, e) < 0)
+		return -1;
+	if (sample_count(s) != d->nx)
+		return err_set(e, ERR_MISMATCH,
+			"data: a sample is [%zu, %zu, %zu] after the steps, and %zu numbers are asked for: "
+			"resize or crop it to the input's size", s->c, s->h, s->w, d->nx);
+	finish(s, d->nx, x);
+	return 0;
 }
 
 /* The shape of a sample as planes, rows and columns. */
@@ -168,24 +183,63 @@ static bool wants_bytes(const struct data *d)
 	return false;
 }
 
-/* Sources of images: one at a time, each of its own size. */
-static int read_images(struct data *d, enum data_part part, enum data_part from, const uint64_t *position,
+int data_source_one(struct data *d, enum data_part part, uint64_t index, struct sample *s, void *y, struct err *e)
+{
+	const struct data_source *src = d->source;
+	size_t n = shape_count(&src->shape);
+
+	memset(s->zero, 0, sizeof(s->zero));
+	if (src->ops->image)
+		return src->ops->image(d->source, part, index, s, y, e);
+	s->p = NULL;
+	s->p = sample_room(s, n * sizeof(real));
+	planes(n == d->nx ? &d->shape : &src->shape, s);
+	s->bytes = false;
+	sample_whole(s);
+	if (src->ops->read(d->source, part, &index, 1, s->p, y, e) < 0)
+		return -1;
+	if (src->bytes && wants_bytes(d))
+		sample_bytes(s);
+	return 0;
+}
+
+/* From the cache, if there is one and it is sound here. */
+static int one(struct data *d, enum data_part part, uint64_t index, struct sample *s, void *y, int *ret_done,
+	struct err *e)
+{
+	struct cache *c = atomic_load(&d->cache);
+
+	*ret_done = c ? d->materialize : 0;
+	if (c) {
+		int rc = cache_get(c, data_cache_entry(d, part, index), s, y, e);
+
+		meter_mark(s->meter, STAGE_READ, !rc, rc ? 0 : sample_count(s) * sample_unit(s));
+		if (!rc || e->code == ERR_CORRUPT)
+			return rc;
+		data_cache_damaged(d, c, e);
+		*ret_done = 0;
+	}
+	return data_source_one(d, part, index, s, y, e);
+}
+
+/* One at a time: images, each of its own size, and what is in a cache. */
+static int read_each(struct data *d, enum data_part part, enum data_part from, const uint64_t *position,
 	const uint64_t *index, size_t n, real *x, void *y, struct err *e)
 {
 	struct meter m = { .f = d->f };
 	struct sample s = { .first = d->nsteps ? &d->step[0] : NULL, .train = part == DATA_TRAIN, .meter = &m };
 	uint64_t count = d->source->count[from];
+	size_t ny = data_source_y_bytes(d);
 	int rc = 0;
 
 	meter_start(&m);
 	for (size_t i = 0; i < n && !rc; i++) {
 		uint64_t k = index[i];
-		int tries = 0;
+		int tries = 0, done;
 
 		do {
-			memset(s.zero, 0, sizeof(s.zero));
 			s.key = step_key(d, 0, position[i]);
-			rc = d->source->ops->image(d->source, from, k, &s, (int32_t *)y + i, e);
+			rc = one(d, from, k, &s, (char *)y + i * ny, &done, e);
 			if (!rc || e->code != ERR_CORRUPT)
 				break;
 			rc = broken(d, part, from, k, e);
@@ -193,11 +247,8 @@ static int read_images(struct data *d, enum data_part part, enum data_part from,
 		} while (!rc && ++tries < TRIES_MAX);
 		if (!rc && tries == TRIES_MAX)
 			rc = -1;                        /* e names the last of a thousand in a row */
-		s.out = x + i * d->nx;
 		if (!rc)
-			rc = steps(d, part, position[i], &s, e);
-		if (!rc)
-			finish(&s, d->nx, x + i * d->nx);
+			rc = complete(d, part, position[i], &s, done, x + i * d->nx, e);
 	}
 	add_up(d, &m);
 	sample_free(&s);
@@ -233,14 +284,11 @@ static int read_rows(struct data *d, enum data_part part, enum data_part from, c
 		planes(nx == d->nx ? &d->shape : &d->source->shape, &s);
 		s.p = raw + i * nx;
 		s.bytes = false;
-		s.out = x + i * d->nx;
 		sample_whole(&s);
 		memset(s.zero, 0, sizeof(s.zero));
 		if (d->source->bytes && wants_bytes(d))
 			sample_bytes(&s);
-		rc = steps(d, part, position[i], &s, e);
-		if (!rc)
-			finish(&s, d->nx, x + i * d->nx);
+		rc = complete(d, part, position[i], &s, 0, x + i * d->nx, e);
 	}
 	if (raw != x)
 		free(raw);
@@ -273,6 +321,7 @@ int data_read(struct data *d, enum data_part part, const uint64_t *position, siz
 	uint64_t index[READ_MAX];
 	enum data_part from = part == DATA_VALIDATION && d->held ? DATA_TRAIN : part;
 	uint64_t lost = data_broken(d, e);
+	bool each;
 
 	if (part == DATA_TRAIN && lost > atomic_load(&d->broken_allowed))
 		return too_many(d, lost, e);
@@ -286,8 +335,8 @@ int data_read(struct data *d, enum data_part part, const uint64_t *position, siz
 			assert(part == DATA_TRAIN || p < data_count(d, part));
 			index[i] = part == DATA_TRAIN ? data_index(d, p) : data_split_index(d, p);
 		}
-		if ((d->source->ops->image ? read_images : read_rows)(d, part, from, position + at, index, k, x + at * d->nx,
-			to, e) < 0)
+		each = d->source->ops->image || atomic_load(&d->cache);
+		if ((each ? read_each : read_rows)(d, part, from, position + at, index, k, x + at * d->nx, to, e) < 0)
 			return -1;
 		if (d->target == TARGET_REAL && d->source->target == TARGET_CLASS)
 			one_hot(d, k, to);

@@ -31,6 +31,7 @@ struct loader {
 	bool asked;                             /* somebody waits for `ready` */
 	bool dying; void (*gone)(void *arg); void *gone_arg;
 	int lane;
+	struct job make; bool making;           /* prepared data, a few samples at a time */
 };
 
 static size_t aligned(size_t n)
@@ -104,8 +105,37 @@ void loader_free(struct loader *l, void (*gone)(void *arg), void *arg)
 	l->dying = true;
 	l->gone = gone;
 	l->gone_arg = arg;
-	if (!l->running)
+	if (!l->running && !l->making)
 		release(l);
+}
+
+static void make_run(struct job *j)
+{
+	data_cache_make(container_of(j, struct loader, make)->data);
+}
+
+static void make_some(struct loader *l);
+
+static void make_done(struct job *j)
+{
+	struct loader *l = container_of(j, struct loader, make);
+
+	l->making = false;
+	if (l->dying && !l->running)
+		release(l);
+	else
+		make_some(l);
+}
+
+/* Between two batches: one job of the lane after the other. */
+static void make_some(struct loader *l)
+{
+	if (l->making || l->dying || !data_cache_wanted(l->data))
+		return;
+	l->making = true;
+	l->make = (struct job){ .name = "load.cache", .lane = l->lane, .run = make_run, .done = make_done,
+		.cost_us = 1000 };
+	env_work(l->env, &l->make);
 }
 
 static void slot_run(struct job *j)
@@ -149,10 +179,11 @@ static void slot_done(struct job *j)
 	s->state = s->dropped ? SLOT_FREE : SLOT_READY;
 	s->dropped = false;
 	if (l->dying) {
-		if (!l->running)
+		if (!l->running && !l->making)
 			release(l);
 		return;
 	}
+	make_some(l);
 	fill(l);
 	if (l->asked && !list_empty(&l->order) && ((struct slot *)l->order.next)->state == SLOT_READY) {
 		l->asked = false;

@@ -33,7 +33,11 @@
  *              "steps":[{"type":"resize","size":256}, {"type":"crop","size":[224,224],"padding":0}, {"type":"flip"},
  *                       {"type":"resized_crop","size":224,"scale":[0.08,1],"ratio":[0.75,1.333]},
  *                       {"type":"center_crop","size":224}, {"type":"shift","pixels":1},
- *                       {"type":"normalize","mean":[124,116,104],"std":58}]},
+ *                       {"type":"normalize","mean":[124,116,104],"std":58}],
+ *                                                      a step without numbers may be just its name; "read", "decode"
+ *                                                      first and "batch" last may be listed
+ *              "materialize_after":1},                 what the first so many steps of the list make of each sample is
+ *                                                      kept in a file (train/cache.h): none of them by chance
  *     "validation": {"split":0.1, "every":5},          share of the data held out (absent or 0: the data set's own
  *                                                      validation files, if any); every n epochs, 0: only at the end
  *     "seed": 1,                                       parameters, order, augmentation
@@ -41,7 +45,7 @@
  *     "stop": {"epochs":300, "samples":100000, "accuracy":0.97},  whichever comes first; absent: endless
  *     "nonfinite_max": 3,                              steps in a row with NaN or infinity before the run fails
  *     "redundancy": 1, "admins": ["64 hex digits"],
- *     "local": {"data":"PATH or name", "vocab":"PATH", "batch":32, "threads":0, "workers":1, "prefetch":4,
+ *     "local": {"data":"PATH or name", "vocab":"PATH", "cache":"DIR", "batch":32, "threads":0, "workers":1, "prefetch":4,
  *               "memory":"1GiB", "deterministic":false, "checkpoint_every":20, "checkpoint_keep":3, "log":"64MiB"} }
  *
  * Unknown keys are errors. Every error names its place: "model[2].kernel: ...". */
@@ -72,6 +76,7 @@ struct spec_local {
 	char data[512];                         /* "" = the data's name */
 	char vocab[512];                        /* of text: a tokenizer.json; "" = the folder's own, else bytes */
 	char weights[512];                      /* "" or the path of a safetensors file to begin with */
+	char cache[512];                        /* folder of prepared data; "" = as the daemon is configured */
 	uint32_t batch;                         /* samples per micro-batch */
 	uint32_t threads;                       /* of the train team; 0 = as the daemon is configured */
 	uint32_t workers, prefetch;             /* data lane jobs at once; batches prepared ahead */
@@ -105,6 +110,7 @@ struct spec {
 	uint64_t data_count;                    /* of synthetic data */
 	uint64_t broken_max;
 	int nsteps; struct spec_step step[SPEC_STEPS_MAX];
+	int materialize; size_t materialize_listed;     /* steps that are kept (-1: none are); entries of the list */
 	double validation_split; uint64_t validation_every;
 	uint64_t seed;
 	uint64_t stop_epochs, stop_samples;     /* 0 = none */
@@ -112,6 +118,7 @@ struct spec {
 	uint32_t nonfinite_max, redundancy;
 	size_t nadmins; struct id admin[SPEC_ADMINS_MAX];
 	struct spec_local local;
+	char cache_dir[512];                    /* where prepared data goes when local.cache does not say; set by the owner */
 };
 
 /* A whole spec from text (a file that an operator wrote). NULL and e. */

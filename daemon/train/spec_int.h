@@ -10,6 +10,8 @@ int spec_read_loss(struct spec *s, const json_t *shared, struct err *e);        
 int spec_read_optim(struct spec *s, const json_t *shared, struct err *e);       /* optimizer, clip_norm, schedule */
 int spec_read_data(struct spec *s, const json_t *shared, struct err *e);        /* data, validation */
 int spec_read_weights(struct spec *s, const json_t *shared, struct err *e);     /* weights */
+/* data.steps, data.materialize_after */
+int spec_read_steps(struct spec *s, const json_t *data, const struct place *data_at, struct err *e);
 int spec_read_local(struct spec_local *l, const json_t *local, struct err *e);
 /* A name out of a list of names separated by blanks: "unknown ...; did you mean ...". */
 int place_unknown(const struct place *at, const char *what, const char *word, const char *names, struct err *e);

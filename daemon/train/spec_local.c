@@ -3,48 +3,6 @@
 #include <string.h>
 #include "train/data.h"
 #include "train/spec_int.h"
-#include "train/step.h"
-
-static int read_step(struct spec_step *st, const json_t *o, const struct place *at, struct err *e)
-{
-	const struct place p = place_key(at, "type");
-	const char *type;
-	char names[200];
-
-	if (read_object(o, at, e) < 0)
-		return -1;
-	type = json_string_value(json_object_get(o, "type"));
-	if (!type)
-		return place_err(&p, e, "must be the name of a step, and is %s", json_kind(json_object_get(o, "type")));
-	st->ops = step_find(type);
-	if (!st->ops)
-		return place_unknown(&p, "step", type, step_names(names, sizeof(names)), e);
-	return st->ops->read(st, o, at, e);
-}
-
-static int read_steps(struct spec *s, const json_t *data, const struct place *data_at, struct err *e)
-{
-	const struct place at = place_key(data_at, "steps");
-	const json_t *v = json_object_get(data, "steps");
-	bool real_now = false;
-
-	if (!v)
-		return 0;
-	if (!json_is_array(v) || json_array_size(v) > SPEC_STEPS_MAX)
-		return place_err(&at, e, "must be an array of at most %d steps, and is %s", SPEC_STEPS_MAX, json_kind(v));
-	for (size_t i = 0; i < json_array_size(v); i++) {
-		const struct place p = place_index(&at, i);
-
-		if (read_step(&s->step[s->nsteps++], json_array_get(v, i), &p, e) < 0)
-			return -1;
-		real_now |= !strcmp(s->step[i].ops->name, "normalize");
-		if (s->step[i].ops->bytes && real_now)
-			return place_err(&p, e, "must stand before normalize: it works on bytes");
-		if (s->step[i].ops->image && s->input.nd < 2)
-			return place_err(&p, e, "works on images, and the input has one dimension");
-	}
-	return 0;
-}
 
 static int read_validation(struct spec *s, const json_t *shared, struct err *e)
 {
@@ -90,7 +48,8 @@ int spec_read_weights(struct spec *s, const json_t *shared, struct err *e)
 
 int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
 {
-	static const char *const known[] = { "name", "kind", "digest", "count", "steps", "broken_max", NULL };
+	static const char *const known[] = { "name", "kind", "digest", "count", "steps", "broken_max",
+		"materialize_after", NULL };
 	const struct place top = { "" }, at = place_key(&top, "data"), nm = place_key(&at, "name");
 	const struct place kd = place_key(&at, "kind");
 	const json_t *o = json_object_get(shared, "data");
@@ -115,14 +74,14 @@ int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
 		return -1;
 	if (json_object_get(o, "count") && strcmp(s->data_kind, "synthetic"))
 		return place_err(&at, e, "\"count\" is for synthetic data; %s files know their own", s->data_kind);
-	return read_digest(o, &at, s->data_digest, &s->has_data_digest, e) < 0 || read_steps(s, o, &at,
-		e) < 0 ? -1 : read_validation(s, shared, e);
+	return read_digest(o, &at, s->data_digest, &s->has_data_digest, e) < 0 || spec_read_steps(s, o, &at, e) < 0 ? -1 :
+		read_validation(s, shared, e);
 }
 
 int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 {
 	static const char *const known[] = { "data", "batch", "threads", "workers", "prefetch", "memory", "deterministic",
-		"checkpoint_every", "checkpoint_keep", "log", "vocab", "weights", NULL };
+		"checkpoint_every", "checkpoint_keep", "log", "vocab", "weights", "cache", NULL };
 	const struct place top = { "" }, at = place_key(&top, "local");
 
 	*l = (struct spec_local){ .batch = 32, .workers = 1, .prefetch = 4, .checkpoint_every = 20, .checkpoint_keep = 3 };
@@ -132,6 +91,7 @@ int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 		read_text(o, &at, "data", l->data, sizeof(l->data), e) < 0 ||
 		read_text(o, &at, "weights", l->weights, sizeof(l->weights), e) < 0 ||
 		read_text(o, &at, "vocab", l->vocab, sizeof(l->vocab), e) < 0 ||
+		read_text(o, &at, "cache", l->cache, sizeof(l->cache), e) < 0 ||
 		read_u32(o, &at, "batch", 1, 1 << 20, &l->batch, e) < 0 ||
 		read_u32(o, &at, "threads", 0, 1024, &l->threads, e) < 0 ||
 		read_u32(o, &at, "workers", 1, 64, &l->workers, e) < 0 ||
@@ -152,6 +112,8 @@ json_t *spec_local_json(const struct spec *s)
 		(void)json_object_set_new(o, "data", json_string(l->data));
 	if (l->weights[0])
 		(void)json_object_set_new(o, "weights", json_string(l->weights));
+	if (l->cache[0])
+		(void)json_object_set_new(o, "cache", json_string(l->cache));
 	if (l->vocab[0])
 		(void)json_object_set_new(o, "vocab", json_string(l->vocab));
 	(void)json_object_set_new(o, "batch", json_integer(l->batch));

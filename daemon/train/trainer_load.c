@@ -1,18 +1,22 @@
 /* Between the loader and the executor: which positions may be processed, which batch comes next, and what happens to
  * one that was not counted. */
 #include <stdlib.h>
+#include <string.h>
 #include "train/trainer_int.h"
 
 /* Samples that could not be read are skipped, but not silently. */
 static void tell_broken(struct trainer *t)
 {
 	struct err e = { .code = ERR_NONE };
+	char line[900];
 	uint64_t n = data_broken(t->c.data, &e);
 
 	if (n > t->broken_told)
 		trainer_event(t, LOG_WARN_, "data.broken", "%llu samples cannot be read, others stand in for them; one of "
 			"them: %s", (unsigned long long)n, e.text);
 	t->broken_told = n;
+	if (data_cache_news(t->c.data, line, sizeof(line)))
+		trainer_event(t, strstr(line, "goes on from the source") ? LOG_WARN_ : LOG_INFO_, "data.cache", "%s", line);
 }
 
 void load_halt_fire(struct timer *tm)

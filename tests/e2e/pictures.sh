@@ -48,5 +48,28 @@ assert d["broken"] == 3 and d["broken_max"] == 2 and len(d["broken_files"]) == 3
 assert d["bottleneck"] in ("data", "compute") and d["wait_us"] >= 0 and d["workers"] == 1
 END
 say "held and went on; stages: $(python3 -c 'import json,sys; print(*("%s %.1f us" % (s["stage"], s["us"] / max(1, s["samples"])) for s in json.load(open(sys.argv[1]))["stages"]), sep=", ")' "$work/data.json"), bottleneck $(json a data.bottleneck run show pics)"
-daemon_stop a
+hive a run stop pics --yes >/dev/null || fail "it does not stop"
+
+# What resize makes is kept, by two daemons in one folder; the third finds it, and finds a damaged one, too.
+sed -e 's/"broken_max": 2/"broken_max": 9, "materialize_after": 1/' -e 's/"pics"/"kept"/' "$work/spec.json" >"$work/kept.json"
+printf '[data]\ncache = %s\n' "$work/cache" >"$work/cache.conf"
+ready() { json_is ready "$1" data.cache.state run show kept; }
+for n in b c d; do
+	daemon_start $n --config "$work/cache.conf"
+	hive $n run start "$work/kept.json" --data "folder:$work/set" >/dev/null || fail "$n: the run was refused"
+	wait_for 20 ready $n
+	[ "$(ls "$work/cache" | wc -l)" = 1 ] || fail "more than one file: $(ls "$work/cache")"
+	expect "prepared data is read from $work/cache" hive $n query "select text from events where kind = 'data.cache'"
+done
+expect "hivemind" hive b run show kept
+for n in c d; do daemon_stop $n; done
+file=$(ls "$work"/cache/*.cache)
+cp "$file" "$work/before"
+printf 'x' | dd of="$file" bs=1 seek=20 conv=notrunc 2>/dev/null
+daemon_start d --config "$work/cache.conf"
+wait_for 20 ready d
+expect "its header is damaged" hive d query "select text from events where kind = 'data.cache'"
+cmp "$work/before" "$file" || fail "made again it is another"
+refuse 1 "crop of data.steps depends on chance" hive a run start <(sed 's/"materialize_after": 1/"materialize_after": 2/' "$work/kept.json")
+for n in a b d; do daemon_stop $n; done
 say done

@@ -27,10 +27,15 @@ static bool taken(struct sim *s, void *arg) { return ((struct reader *)arg)->sam
 static void gone(void *arg) { ((struct reader *)arg)->gone = true; }
 static bool is_gone(struct sim *s, void *arg) { return ((struct reader *)arg)->gone; }
 
-static void read_all(uint32_t workers, uint32_t depth, uint64_t back, struct reader *r)
+#define PREPARED "{\"type\":\"normalize\",\"mean\":9,\"std\":3}"
+#define CHANCE "{\"type\":\"shift\",\"pixels\":2},{\"type\":\"flip\"}"
+
+/* kept: with prepared data in a file, which is made meanwhile. */
+static void read_all(uint32_t workers, uint32_t depth, uint64_t back, bool kept, struct reader *r)
 {
 	struct world w;
-	struct spec *s = spec("", ",\"steps\":[{\"type\":\"shift\",\"pixels\":2},{\"type\":\"flip\"}]");
+	struct spec *s = spec(kept ? "\"local\":{\"cache\":\"c\"}," : "", kept ? ",\"steps\":[" PREPARED "," CHANCE "],"
+		"\"materialize_after\":1" : ",\"steps\":[" PREPARED "," CHANCE "]");
 	struct ranges g = { 0 };
 	struct data *d;
 	struct err e;
@@ -47,6 +52,9 @@ static void read_all(uint32_t workers, uint32_t depth, uint64_t back, struct rea
 	loader_grant(r->l, &g);
 	take(r);
 	assert_true(sim_run_until(w.sim, taken, r, 1000000));
+	if (kept)
+		sim_run_for(w.sim, 1000000);
+	assert_false(data_cache_wanted(d));
 	assert_int_equal(loader_left(r->l), 0);
 	loader_free(r->l, gone, r);
 	assert_true(r->gone || sim_run_until(w.sim, is_gone, r, 1000000));
@@ -61,11 +69,11 @@ static void test_workers(void **state)
 	static const uint32_t workers[] = { 1, 2, 4 };
 	struct reader one, r;
 
-	read_all(1, 1, 0, &one);
+	read_all(1, 1, 0, false, &one);
 	for (int i = 0; i < 3; i++)
 		for (uint32_t depth = 1; depth < 6; depth += 2)
 			for (uint64_t back = 0; back < 9; back += 4) {
-				read_all(workers[i], depth, back, &r);
+				read_all(workers[i], depth, back, (back + depth) % 3 == 2, &r);
 				assert_int_equal(r.n, one.n);
 				assert_memory_equal(r.bytes, one.bytes, one.n);
 				free(r.bytes);

@@ -13,7 +13,7 @@
 #define BATCHES 5
 #define FILE_MAX ((int64_t)1 << 32)
 
-struct batch_file { uint8_t *p; uint64_t n; };
+struct batch_file { uint8_t *p; uint64_t n, stamp; };
 struct cifar { struct data_source d; struct batch_file train[BATCHES], test; };
 
 static const char *const class_name[] = { "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse",
@@ -50,6 +50,7 @@ static int load(struct files *f, const char *dir, const char *name, struct batch
 	if (!to->p)
 		return err_set(e, ERR_NOMEM, "%s: no memory for %lld bytes", path, (long long)n);
 	to->n = (uint64_t)n;
+	to->stamp = data_stamp(f, path, 0);
 	fd = f->open(f, path, O_RDONLY, 0, e);
 	got = fd < 0 ? -1 : f->pread(f, fd, to->p, (size_t)n, 0, e);
 	if (fd >= 0)
@@ -87,10 +88,12 @@ static int load_all(struct cifar *c, struct files *f, const char *path, struct e
 		(void)snprintf(name, sizeof(name), "data_batch_%d.bin", i + 1);
 		rc = load(f, path, name, &c->train[i], &h, e);
 		c->d.count[DATA_TRAIN] += c->train[i].n / RECORD;
+		c->d.stamp = 3 * c->d.stamp + c->train[i].stamp;
 	}
 	if (rc >= 0)
 		rc = load(f, path, "test_batch.bin", &c->test, &h, e);
 	c->d.count[DATA_VALIDATION] = c->test.n / RECORD;
+	c->d.stamp = 3 * c->d.stamp + c->test.stamp;
 	sha256_end(&h, c->d.digest);
 	if (rc >= 0 && !c->d.count[DATA_TRAIN])
 		rc = err_set(e, ERR_NOT_FOUND, "%s: no data_batch_1.bin ... data_batch_5.bin; put the files of "

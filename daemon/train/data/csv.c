@@ -48,13 +48,14 @@ static int check(struct table *t, int part, struct err *e)
 static int load(struct table *t, struct files *f, const char *path, struct err *e)
 {
 	static const char *const names[] = { "training", "validation" };
-	struct whole part[DATA_PARTS] = { { NULL, 0 } };
+	struct whole part[DATA_PARTS] = { { .p = NULL } };
 	struct sha256 h;
 	int rc;
 
 	sha256_init(&h);
 	rc = whole_parts(f, path, "csv", part, &h, e);
 	sha256_end(&h, t->d.digest);
+	t->d.stamp = part[DATA_TRAIN].stamp + 3 * part[DATA_VALIDATION].stamp;
 	for (int i = 0; i < DATA_PARTS; i++) {
 		if (!rc && part[i].p && (csv_parse(&t->part[i], part[i].p, part[i].n, e) < 0 || check(t, i, e) < 0))
 			rc = err_wrap(e, "%.200s (%s)", path, names[i]);

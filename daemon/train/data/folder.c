@@ -4,10 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/hash.h"
 #include "common/mem.h"
 #include "train/data/images.h"
 
-struct folder { struct images x; char *root; };
+struct folder { struct images x; char *root; bool stamped; };
 struct names { char **v; size_t n; };
 
 static int name_row(void *arg, const char *name)
@@ -34,6 +35,8 @@ static int walk(struct folder *d, const char *path, int depth, struct err *e)
 		struct err none;
 		int64_t n = !rc && (image_name(l.v[i]) || depth < 3) ? f->size(f, at, image_name(l.v[i]) ? e : &none) : -1;
 
+		if (!rc && d->stamped && image_name(l.v[i]))    /* a sum: files come in any order */
+			d->x.d.stamp += data_stamp(f, at, siphash(0, 0, below, strlen(below)));
 		if (!rc && image_name(l.v[i]))
 			rc = n < 0 ? -1 : images_add(&d->x, below, 0, (uint64_t)n, e);
 		else if (!rc && n < 0 && depth < 3)
@@ -78,6 +81,7 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 	d->root = xstrdup(path);
 	d->x.f = f;
 	d->x.fetch = fetch;
+	d->stamped = s->materialize >= 0;
 	if (walk(d, "", 1, e) < 0 || images_ready(&d->x, path, s, e) < 0) {
 		close_(&d->x.d);
 		return NULL;

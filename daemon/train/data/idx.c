@@ -14,7 +14,7 @@
 #define FILE_MAX ((int64_t)1 << 36)
 #define MANIFEST_PIECE 4096
 
-struct file { char name[128]; struct idx_head head; uint8_t *p; };
+struct file { char name[128]; struct idx_head head; uint8_t *p; uint64_t stamp; };
 struct idx {
 	struct data_source d;
 	struct file images[DATA_PARTS], labels[DATA_PARTS];
@@ -50,6 +50,7 @@ static int read_file(struct files *f, const char *path, struct file *to, struct 
 
 	if (n < 0)
 		return -1;
+	to->stamp = data_stamp(f, path, 0);
 	if (n > FILE_MAX)
 		return err_set(e, ERR_LIMIT, "%s: %lld bytes; at most %lld are read", path, (long long)n, (long long)FILE_MAX);
 	fd = f->open(f, path, O_RDONLY, 0, e);
@@ -221,6 +222,7 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 	for (int part = 0; part < DATA_PARTS && x->images[part].p; part++) {
 		add_manifest(&h, &x->images[part]);
 		add_manifest(&h, &x->labels[part]);
+		x->d.stamp += x->images[part].stamp + 3 * x->labels[part].stamp;
 	}
 	sha256_end(&h, x->d.digest);
 	return &x->d;

@@ -128,6 +128,7 @@ static int load(struct tar *t, const char *path, struct err *e)
 	if (n < 0)
 		return -1;
 	in.bytes = t->bytes = (uint64_t)n;
+	t->x.d.stamp = data_stamp(t->x.f, path, 0);
 	t->fd = t->x.f->open(t->x.f, path, O_RDONLY, 0, e);
 	if (t->fd < 0 || (n >= 2 && from_file(t, magic, 2, 0, e) < 0))
 		return -1;

@@ -36,6 +36,7 @@ int whole_read(struct files *f, const char *path, const char *name, struct whole
 	if (!ret->p)
 		return err_set(e, ERR_NOMEM, "%.200s: no memory for %lld bytes", path, (long long)n);
 	ret->n = (size_t)n;
+	ret->stamp = data_stamp(f, path, 0);
 	fd = f->open(f, path, O_RDONLY, 0, e);
 	got = fd < 0 ? -1 : f->pread(f, fd, ret->p, (size_t)n, 0, e);
 	if (fd >= 0)

@@ -4,7 +4,7 @@
 #include "train/data.h"
 
 struct sha256;
-struct whole { char *p; size_t n; };            /* p[n] is 0 */
+struct whole { char *p; size_t n; uint64_t stamp; };    /* p[n] is 0; stamp: of its time of change */
 /* 1: path is not there. Adds name, size, first and last 4 KiB to the manifest. */
 int whole_read(struct files *f, const char *path, const char *name, struct whole *ret, struct sha256 *h, struct err *e);
 void whole_free(struct whole *w);
