@@ -357,17 +357,15 @@ static size_t planes_of(const struct data *d)
 
 int data_prepare(struct data *d, const uint8_t *file, size_t n, real *x, struct err *e)
 {
-	struct sample s = { .first = d->nsteps ? &d->step[0] : NULL, .out = x };
+	struct sample s = { .first = d->nsteps ? &d->step[0] : NULL };
 	size_t channels = planes_of(d);
 	int rc = channels ? 0 : err_set(e, ERR_INVALID, "its data are no pictures");
 
 	if (!rc)
 		rc = image_decode(file, n, channels, &s, e);
-	if (!rc && (rc = steps(d, DATA_VALIDATION, 0, &s, e)) < 0 && e->code == ERR_MISMATCH)
+	if (!rc && (rc = complete(d, DATA_VALIDATION, 0, &s, 0, x, e)) < 0 && e->code == ERR_MISMATCH)
 		(void)err_set(e, ERR_MISMATCH, "the picture has %zux%zu pixels after the run's steps, and the model wants %zu "
 			"numbers: give it pictures of the size of its data", s.w, s.h, d->nx);
-	if (!rc)
-		finish(&s, d->nx, x);
 	sample_free(&s);
 	return rc;
 }
