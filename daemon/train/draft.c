@@ -146,6 +146,9 @@ void draft_over(json_t *spec, const json_t *params)
 	v = json_object_get(params, "tbs");
 	if (v)
 		(void)json_object_set(spec, "target_batch", v);
+	v = json_object_get(params, "conv");
+	if (v)
+		(void)json_object_set(spec, "conv", v);
 	v = json_object_get(params, "seed");
 	if (v)
 		(void)json_object_set(spec, "seed", v);

@@ -86,7 +86,7 @@ static int read_shared(struct spec *s, struct err *e)
 {
 	static const char *const known[] = { "input", "model", "loss", "optimizer", "clip_norm", "schedule", "target_batch",
 		"strategy", "averaging", "data", "validation", "seed", "stop", "nonfinite_max", "redundancy", "admins",
-		"weights", "name", "local", NULL };
+		"weights", "conv", "name", "local", NULL };
 	const struct place top = { "" }, tb = place_key(&top, "target_batch");
 	const json_t *o = s->shared;
 

@@ -9,6 +9,8 @@
  *                                                      earlier layers ("input": the model's own); "share":"NAME" uses
  *                                                      that layer's parameters. Not named: its number, from "0".
  *                                                      Or one of the zoo: "resnet18", {"zoo":"gpt2","layers":6}
+ *     "conv": "auto",                                  how convolutions compute: also winograd4, winograd2 or direct; a
+ *                                                      layer's own "winograd" goes first
  *     "loss": "cross_entropy",                         kernels/loss/; a model whose output is [T, V] gives one answer a
  *                                                      position, and the data has T labels a sample. With options:
  *                                                      {"type":"cross_entropy", "label_smoothing":0.1, "ignore":-100},

@@ -116,7 +116,26 @@ static int read_edge(struct layer_desc *d, const char *key, const json_t *v, con
 	return 0;
 }
 
-static int read_layer(struct spec *s, int i, const json_t *j, const struct place *at, struct err *e)
+/* How convolutions compute, as the attribute "winograd" of those layers that do not say so themselves. */
+static int read_conv(const json_t *shared, int *ret, struct err *e)
+{
+	static const struct { const char *name; int winograd; } known[] = {
+		{ "auto", -1 }, { "winograd4", -4 }, { "winograd2", -2 }, { "direct", 0 },
+	};
+	const struct place top = { "" }, at = place_key(&top, "conv");
+	char name[24] = "auto";
+
+	if (read_text(shared, &top, "conv", name, sizeof(name), e) < 0)
+		return -1;
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (!strcmp(name, known[i].name)) {
+			*ret = known[i].winograd;
+			return 0;
+		}
+	return place_unknown(&at, "kind of convolution", name, "auto winograd4 winograd2 direct", e);
+}
+
+static int read_layer(struct spec *s, int i, const json_t *j, int conv, const struct place *at, struct err *e)
 {
 	struct layer_desc *d = &s->layer[i];
 	const struct layer_ops *ops;
@@ -162,6 +181,10 @@ static int read_layer(struct spec *s, int i, const json_t *j, const struct place
 			return -1;
 		attr[d->nattrs++] = ops->attr[a].name;
 	}
+	if (conv != -1 && !strcmp(type, "conv2d") && !json_object_get(j, "winograd")) {
+		value[d->nattrs] = conv;
+		attr[d->nattrs++] = "winograd";
+	}
 	for (int a = 0; a < ops->nattrs; a++)
 		if (isnan(ops->attr[a].def) && !json_object_get(j, ops->attr[a].name))
 			return place_err(at, e, "%s needs \"%s\" (%s)", ops->name, ops->attr[a].name, ops->attr[a].help);
@@ -172,8 +195,9 @@ int spec_read_layers(struct spec *s, const json_t *shared, struct err *e)
 {
 	const struct place top = { "" }, at = place_key(&top, "model");
 	const json_t *v = json_object_get(shared, "model");
+	int conv = -1;
 
-	if (read_input(s, shared, e) < 0)
+	if (read_input(s, shared, e) < 0 || read_conv(shared, &conv, e) < 0)
 		return -1;
 	if (!json_is_array(v) || json_array_size(v) < 1 || json_array_size(v) > SPEC_LAYERS_MAX)
 		return place_err(&at, e, "must be an array of 1 to %d layers, and is %s%s", SPEC_LAYERS_MAX, json_kind(v),
@@ -183,7 +207,7 @@ int spec_read_layers(struct spec *s, const json_t *shared, struct err *e)
 		const struct place p = place_index(&at, i);
 
 		s->nlayers++;
-		if (read_layer(s, (int)i, json_array_get(v, i), &p, e) < 0)
+		if (read_layer(s, (int)i, json_array_get(v, i), conv, &p, e) < 0)
 			return -1;
 	}
 	return 0;

@@ -92,9 +92,9 @@ static int shape(struct layer *l, struct kerr *e)
 	if (l->in.d[1] + 2 * pad < reach || l->in.d[2] + 2 * pad < reach)
 		return kerr_set(e, "conv2d: kernel = %zu with dilation = %zu is larger than the input of shape %s with "
 			"padding = %zu", k, (size_t)l->attr[DILATION], shape_text(&l->in, text, sizeof text), pad);
-	if (l->attr[WINOGRAD] == 1 || l->attr[WINOGRAD] == 3)
-		return kerr_set(e, "conv2d: winograd = %d is no size of a tile: 2, 4, 0 (none) or -1 (what is fastest)",
-			(int)l->attr[WINOGRAD]);
+	if (l->attr[WINOGRAD] == 1 || l->attr[WINOGRAD] == 3 || l->attr[WINOGRAD] == -3)
+		return kerr_set(e, "conv2d: winograd = %d is no size of a tile: 2, 4, 0 (none), -1 (what is fastest), or -2 "
+			"and -4 (where they fit)", (int)l->attr[WINOGRAD]);
 	if (l->attr[WINOGRAD] > 0 && !tileable(l, (int)l->attr[WINOGRAD]))
 		return kerr_set(e, "conv2d: winograd = %d needs kernel = 3, dilation and groups = 1, stride = 1 and padding "
 			"of at most 2%s", (int)l->attr[WINOGRAD], l->attr[WINOGRAD] == 4 ? ", or stride = 2 and padding = 1" : "");
@@ -231,10 +231,10 @@ static bool by_tiles(const struct layer *l, size_t batch, struct wino *ret)
 	int m = (int)l->attr[WINOGRAD];
 
 	*ret = (struct wino){ batch, l->in.d[0], l->out.d[0], l->in.d[1], l->in.d[2], (int)l->attr[PADDING],
-		m < 0 ? 4 : m, (int)l->attr[STRIDE] };
+		m == -1 ? 4 : m < 0 ? -m : m, (int)l->attr[STRIDE] };
 	if (m == 0 || !tileable(l, ret->m))
 		return false;
-	return m > 0 || (ret->ic >= TILES_CHANNELS && ret->oc >= TILES_CHANNELS && l->out.d[1] >= TILES_SIDE &&
+	return m != -1 || (ret->ic >= TILES_CHANNELS && ret->oc >= TILES_CHANNELS && l->out.d[1] >= TILES_SIDE &&
 		l->out.d[2] >= TILES_SIDE);
 }
 
@@ -477,7 +477,8 @@ const struct layer_ops layer_conv2d = {
 		[DILATION] = { "dilation", 1, 1, 255, true, "distance of the kernel's elements" },
 		[GROUPS] = { "groups", 1, 1, 65536, true, "parts of the channels that do not see each other" },
 		[STD] = { "std", 0, 0, 1e3, false, "deviation of normal initial weights (bias 0); 0: PyTorch's uniform ones" },
-		[WINOGRAD] = { "winograd", -1, -1, 4, true, "tiles of a 3x3 convolution: 2, 4, 0 none, -1 what is fastest" },
+		[WINOGRAD] = { "winograd", -1, -4, 4, true, "tiles of a 3x3 convolution: 2, 4, 0 none, -1 what is fastest, -2 and -4 "
+			"where they fit" },
 	},
 	.needs_x = true, .shape = shape, .init = init, .forward = forward, .backward = backward, .macs = macs,
 	.work = work,

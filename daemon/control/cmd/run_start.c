@@ -12,6 +12,7 @@ static const struct cmd_param params[] = {
 	{ "optimizer", CMD_STR, CMD_OPTION, "such as sgd or adamw" },
 	{ "epochs", CMD_INT, CMD_OPTION, "stop after so many; without it the run is endless" },
 	{ "seed", CMD_INT, CMD_OPTION, "of parameters, order and augmentation" },
+	{ "conv", CMD_STR, CMD_OPTION, "how convolutions compute: auto, winograd4, winograd2 or direct" },
 	{ "name", CMD_STR, CMD_OPTION, "another name than the one in the spec" },
 	{ "local", CMD_FILE, CMD_OPTION, "JSON file with the local part: paths, batch, threads, memory" },
 	{ "data", CMD_STR, CMD_OPTION, "KIND:PATH, or where this machine keeps the data that the spec "
