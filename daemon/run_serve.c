@@ -267,7 +267,7 @@ static void pictures_ready(struct serving *s, const struct run *r, const struct 
 
 /* ---- both ---- */
 
-/* The copy of the weights, made between two micro-batches. */
+/* The copy of the weights, made between two micro-batches; of a run that catches up, when it has. */
 static void weighed(void *arg, struct snapshot *weights, const struct err *error)
 {
 	struct serving *s = arg;
@@ -306,7 +306,7 @@ static struct run *run_with_weights(struct runs *rs, const json_t *params, struc
 	if (run_over(r))
 		err_set(&e, ERR_STATE, "run %s is %s: its weights are no longer in memory, but in its last checkpoint "
 			"(hivectl run show %s)", r->name, run_state_name(r), r->name);
-	else if (!r->trainer || !r->data || (r->state != RUN_TRAIN && r->state != RUN_FINISH))
+	else if (!r->trainer || !r->data || (r->state != RUN_SYNC && r->state != RUN_TRAIN && r->state != RUN_FINISH))
 		err_set(&e, ERR_STATE, "run %s has no weights yet: its state is %s", r->name, run_state_name(r));
 	else if (n >= AT_ONCE)
 		err_set(&e, ERR_LIMIT, "%zu texts and pictures are under way: that is the most at once", n);
