@@ -12,7 +12,7 @@
 FAST real fast_sigmoid(real x) { return 1 / (1 + exp(-x)); }
 FAST real fast_tanh(real x) { return tanh(x); }
 FAST real fast_exp_negative(real x) { return exp(x); }
-FAST real fast_erf(real x) { return erf(x); }
+FAST real fast_erf_of(real x, real e) { return erf(x); }
 #else
 /* S. Moshier's Cephes: x = n ln 2 + r, a polynomial for r, n put into the exponent. For x <= 0 only. */
 FAST float fast_exp_negative(float x)
@@ -61,8 +61,8 @@ FAST float fast_tanh(float x)
 	return a < 0.625f ? small : big;
 }
 
-/* Abramowitz and Stegun 7.1.26: within 1.5e-7 absolutely. */
-FAST float fast_erf(float x)
+/* Abramowitz and Stegun 7.1.26: within 1.5e-7 absolutely. e: exp(-x x), which the caller may want as well. */
+FAST float fast_erf_of(float x, float e)
 {
 	float a = x < 0 ? -x : x, t = 1.0f / (1.0f + 0.3275911f * a), p;
 
@@ -71,9 +71,11 @@ FAST float fast_erf(float x)
 	p = p * t + 1.421413741f;
 	p = p * t - 0.284496736f;
 	p = p * t + 0.254829592f;
-	p = 1.0f - p * t * fast_exp_negative(-a * a);
+	p = 1.0f - p * t * e;
 	return x < 0 ? -p : p;
 }
 #endif
+
+FAST real fast_erf(real x) { return fast_erf_of(x, fast_exp_negative(-x * x)); }
 
 #endif

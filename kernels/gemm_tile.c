@@ -90,7 +90,8 @@ static inline __attribute__((always_inline)) void strip_rest(const struct strip 
 
 /* Rows of eight, transposed: ret[l * step + i] = x[i * from + l] for l < 8, i < rows. Writes zeros up to i = 8; lines
  * in the order of l, so that the next one mends what these leave in it. */
-static inline __attribute__((always_inline)) AVX2 void turn(int rows, const real *x, size_t from, real *ret, size_t step)
+static inline __attribute__((always_inline)) AVX2 void turn(int rows, const real *x, size_t from, real *ret,
+	size_t step)
 {
 	__m256 r[8], t[8], s[8];
 
@@ -118,7 +119,7 @@ static inline __attribute__((always_inline)) AVX2 void turn(int rows, const real
 }
 
 /* ret[l * width + i] = x[i * ld + l] for i < n, l < k, and zeros for the other i. A width that is no multiple of eight
- * has its last six rows first, because they spoil the start of the next line; 8 elements behind the last are spoiled. */
+ * has its last six rows first, because they spoil the start of the next line, and some elements behind the last. */
 AVX2 static void pack_turned(const real *x, size_t ld, size_t n, size_t k, size_t width, real *ret)
 {
 	size_t whole = n == width ? k / 8 * 8 : 0, eights = width / 8 * 8;
@@ -135,6 +136,7 @@ AVX2 static void pack_turned(const real *x, size_t ld, size_t n, size_t k, size_
 }
 
 #define SLACK 16                                /* behind a packed panel */
+#define AHEAD 16                                /* rows: each lies in a page of its own */
 #define ABREAST 8                               /* panels filled together: rows are far apart in memory */
 
 /* Whole panels next to each other: ret[p * step + l * width + i] = x[l * ld + p * width + i]. */
@@ -144,8 +146,10 @@ static inline __attribute__((always_inline)) AVX2 void pack_rows(const real *x, 
 	size_t step = width * k + SLACK;
 
 	for (size_t l = 0; l < k; l++)
-		for (size_t p = 0; p < panels; p++)
+		for (size_t p = 0; p < panels; p++) {
+			__builtin_prefetch(x + (l + AHEAD) * ld + p * width);
 			memcpy(ret + p * step + l * width, x + l * ld + p * width, width * sizeof(real));
+		}
 }
 
 /* Element (i, l) of n lines along k is x[l * ld + i]; those from n to a whole panel are zeros. */
@@ -179,7 +183,7 @@ static void pack(const real *x, bool by_k, size_t ld, size_t n, size_t k, size_t
 
 #define DEEP 384                                /* of k in a panel: with 16 columns three quarters of 32 KiB */
 #define MANY 168                                /* rows of packed A: a quarter of a MiB; a multiple of 6 and of 14 */
-#define FEW 96                                  /* rows that are not worth packing the other operand for */
+#define FEW GEMM_TILE_FEW
 #define PANELS_A 8                              /* of B: as many uses pay for packing A */
 #define WIDE 768                                /* columns of packed B */
 
@@ -260,8 +264,8 @@ static void walk(const struct walk *w)
 	}
 }
 
-/* Few rows against a transposed matrix, which must then be turned panel by panel for little use: its rows are read where
- * they lie, and the few rows are packed instead. */
+/* Few rows against a transposed matrix, which would have to be turned panel by panel for little use: its rows are read
+ * where they lie, and the few rows are packed instead. */
 static bool turns(const struct gemm_tile *g)
 {
 	return g->trans_b && g->m <= FEW && g->k >= 256 && g->n > g->m;
@@ -286,7 +290,7 @@ void gemm_tile(enum cpu cpu, const struct gemm_tile *g, void *work)
 		w.ldb = g->lda;
 	}
 	w.pack_a = w.n >= PANELS_A * w.cols && (w.a_by_k || w.lda % 256 == 0);
-	w.pack_b = !w.b_by_k || w.n % w.cols || w.m > FEW;
+	w.pack_b = !w.b_by_k || w.n % w.cols || w.m > FEW || (w.ldb > 512 && w.ldb % 256 == 0);        /* rows in one set */
 	w.pb = work;
 	w.pa = w.pb + smaller(up(w.n, w.cols), WIDE) * deep(g->k) + (smaller(up(w.n, w.cols), WIDE) / w.cols + 1) * SLACK;
 	walk(&w);

@@ -2,7 +2,10 @@
  * the Conv1D of GPT-2's checkpoints. */
 #include <math.h>
 #include <string.h>
+#include "kernels/arena.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_tile.h"
+#include "kernels/isa.h"
 #include "kernels/layer.h"
 
 enum { OUT, BIAS, IN, TRANSPOSED, STD };
@@ -35,20 +38,88 @@ static void init(const struct layer *l, uint64_t key, real *param)
 	layer_init(l, key, 1 / sqrt((double)features(&l->in)), l->attr[STD], param);    /* kaiming_uniform_(a = sqrt(5)) */
 }
 
+static size_t rows_of(const struct layer *l, size_t batch) { return batch * (shape_count(&l->in) / features(&l->in)); }
+
+/* Few rows: tiles of our own beat the packing of OpenBLAS. */
+static bool few(const struct layer *l, size_t rows)
+{
+	return rows > 4 && rows <= GEMM_TILE_FEW && features(&l->out) >= 16 && features(&l->in) >= 16;
+}
+
+struct job { const struct layer_call *c; struct gemm_tile g; enum cpu cpu; size_t bytes; };
+
+/* Columns of C are shared out. */
+static void tiles_part(void *arg, int part, int parts)
+{
+	const struct job *j = arg;
+	struct gemm_tile g = j->g;
+	size_t lo, hi;
+
+	par_slice(g.n, 32, part, parts, &lo, &hi);
+	if (lo == hi)
+		return;
+	g.n = hi - lo;
+	g.b += g.trans_b ? lo * g.ldb : lo;
+	g.c += lo;
+	g.bias = g.bias ? g.bias + lo : NULL;
+	gemm_tile(j->cpu, &g, (unsigned char *)j->c->work + (size_t)part * j->bytes);
+}
+
+static size_t tiles_bytes(const struct layer *l, size_t rows)
+{
+	size_t in = features(&l->in), out = features(&l->out), wide = in > out ? in : out;
+
+	return few(l, rows) ? arena_round(gemm_tile_work(rows, wide, wide)) : 0;
+}
+
+/* y = x op(W) + b: rows x n, sums of k. */
+static void product(const struct par *par, const struct layer_call *c, bool trans, size_t n, size_t k, const real *x,
+	const real *bias, real *y)
+{
+	size_t rows = rows_of(c->l, c->batch), ld = features(c->l->attr[TRANSPOSED] != 0 ? &c->l->out : &c->l->in);
+	struct job j = { .c = c, .cpu = par->cpu, .bytes = tiles_bytes(c->l, rows),
+		.g = { .trans_b = trans, .m = rows, .n = n, .k = k, .alpha = 1, .a = x, .lda = k, .b = c->param, .ldb = ld,
+		.c = y, .ldc = n, .bias = bias } };
+
+	/* not without OpenBLAS: then sums have a stated order */
+	if (par->blas && gemm_tile_has(par->cpu) && few(c->l, rows)) {
+		if (gemm_flops(rows, n, k) < 1e6)
+			tiles_part(&j, 0, 1);
+		else
+			par_run(par, tiles_part, &j);
+		return;
+	}
+	for (size_t r = 0; r < rows && bias; r++)
+		memcpy(y + r * n, bias, n * sizeof(real));
+	gemm(par, false, trans, rows, n, k, 1, x, k, c->param, ld, bias ? 1 : 0, y, n);
+}
+
 static void forward(const struct par *par, const struct layer_call *c)
 {
-	size_t in = features(&c->l->in), out = features(&c->l->out), rows = c->batch * (shape_count(&c->l->in) / in);
-	bool across = c->l->attr[TRANSPOSED] != 0;
-
-	if (c->l->nparams > 1)
-		for (size_t r = 0; r < rows; r++)
-			memcpy(c->y + r * out, c->param + c->l->param[1].offset, out * sizeof(real));
-	gemm(par, false, !across, rows, out, in, 1, c->x, in, c->param, across ? out : in, c->l->nparams > 1, c->y, out);
+	product(par, c, c->l->attr[TRANSPOSED] == 0, features(&c->l->out), features(&c->l->in), c->x,
+		c->l->nparams > 1 ? c->param + c->l->param[1].offset : NULL, c->y);
 }
+
+struct columns { const real *dy; real *db; size_t rows, n; };
+
+/* Sums of columns [lo, hi): in the order of the rows, whoever adds them. */
+ISA_BODY columns_body(const void *v, size_t lo, size_t hi)
+{
+	const struct columns *s = v;
+	real *restrict db = s->db;
+
+	for (size_t r = 0; r < s->rows; r++) {
+		const real *restrict dy = s->dy + r * s->n;
+
+		for (size_t j = lo; j < hi; j++)
+			db[j] += dy[j];
+	}
+}
+ISA_KERNEL(columns);
 
 static void backward(const struct par *par, const struct layer_call *c)
 {
-	size_t in = features(&c->l->in), out = features(&c->l->out), rows = c->batch * (shape_count(&c->l->in) / in);
+	size_t in = features(&c->l->in), out = features(&c->l->out), rows = rows_of(c->l, c->batch);
 	bool across = c->l->attr[TRANSPOSED] != 0;
 
 	if (c->dparam) {
@@ -56,16 +127,17 @@ static void backward(const struct par *par, const struct layer_call *c)
 			gemm(par, true, false, in, out, rows, 1, c->x, in, c->dy, out, 1, c->dparam, out);
 		else
 			gemm(par, true, false, out, in, rows, 1, c->dy, out, c->x, in, 1, c->dparam, in);
-		if (c->l->nparams > 1) {
-			real *db = c->dparam + c->l->param[1].offset;
-
-			for (size_t r = 0; r < rows; r++)
-				for (size_t j = 0; j < out; j++)
-					db[j] += c->dy[r * out + j];
-		}
+		if (c->l->nparams > 1)
+			isa_run(par, &columns, &(struct columns){ c->dy, c->dparam + c->l->param[1].offset, rows, out }, out, 16,
+				rows * out < 32768 ? out : 0);
 	}
 	if (c->dx)
-		gemm(par, false, across, rows, in, out, 1, c->dy, out, c->param, across ? out : in, 0, c->dx, in);
+		product(par, c, across, in, out, c->dy, NULL, c->dx);
+}
+
+static size_t work(const struct layer *l, size_t batch, int parts, bool backward)
+{
+	return tiles_bytes(l, rows_of(l, batch)) * (size_t)parts;
 }
 
 static uint64_t macs(const struct layer *l)
@@ -84,4 +156,5 @@ const struct layer_ops layer_linear = {
 		[STD] = { "std", 0, 0, 1e3, false, "deviation of normal initial weights (bias 0); 0: PyTorch's uniform ones" },
 	},
 	.needs_x = true, .shape = shape, .init = init, .forward = forward, .backward = backward, .macs = macs,
+	.work = work,
 };

@@ -1,10 +1,13 @@
 /* Root mean square normalization (Zhang and Sennrich, arXiv:1910.07467; torch.nn.RMSNorm) over the last dimension. */
+#include "kernels/isa.h"
 #include "kernels/layer/rows.h"
 
 enum { EPS };
 
 static size_t width(const struct layer *l) { return l->in.d[l->in.nd - 1]; }
 static size_t rows(const struct layer_call *c) { return c->batch * (shape_count(&c->l->in) / width(c->l)); }
+/* Below this, waking the team costs more than it saves. */
+static size_t serial_rows(const struct layer *l) { return 32768 / width(l); }
 
 static int shape(struct layer *l, struct kerr *e)
 {
@@ -21,14 +24,13 @@ static void init(const struct layer *l, uint64_t key, real *param)
 		param[i] = i < width(l);
 }
 
-static void forward_part(void *arg, int part, int parts)
+ISA_BODY normal_body(const void *arg, size_t lo, size_t hi)
 {
 	const struct layer_call *c = arg;
-	size_t lo, hi, n = width(c->l);
+	size_t n = width(c->l);
 	struct rows_stat *stat = c->extra;
 	const real *w = c->param;
 
-	par_slice(rows(c), 1, part, parts, &lo, &hi);
 	for (size_t r = lo; r < hi; r++) {
 		const real *x = c->x + r * n;
 		struct rows_stat s = rows_stat(x, n, c->l->attr[EPS], false);
@@ -40,20 +42,20 @@ static void forward_part(void *arg, int part, int parts)
 			y[i] = (x[i] * s.rstd) * w[i];
 	}
 }
+ISA_KERNEL(normal);
 
 static void forward(const struct par *par, const struct layer_call *c)
 {
-	par_run(par, forward_part, (void *)c);
+	isa_run(par, &normal, c, rows(c), 1, serial_rows(c->l));
 }
 
-static void dx_part(void *arg, int part, int parts)
+ISA_BODY slope_body(const void *arg, size_t lo, size_t hi)
 {
 	const struct layer_call *c = arg;
-	size_t lo, hi, n = width(c->l);
+	size_t n = width(c->l);
 	const struct rows_stat *stat = c->extra;
 	const real *w = c->param;
 
-	par_slice(rows(c), 1, part, parts, &lo, &hi);
 	for (size_t r = lo; r < hi; r++) {
 		const real *x = c->x + r * n, *dy = c->dy + r * n;
 		real *dx = c->dx + r * n, along;
@@ -66,16 +68,16 @@ static void dx_part(void *arg, int part, int parts)
 			dx[i] = s.rstd * (dx[i] - x[i] * along);
 	}
 }
+ISA_KERNEL(slope);
 
 /* Every worker sums its columns over all rows: the order does not depend on the team. */
-static void dparam_part(void *arg, int part, int parts)
+ISA_BODY scale_body(const void *arg, size_t lo, size_t hi)
 {
 	const struct layer_call *c = arg;
-	size_t lo, hi, n = width(c->l), all = rows(c);
+	size_t n = width(c->l), all = rows(c);
 	const struct rows_stat *stat = c->extra;
-	real *dw = c->dparam;
+	real *restrict dw = c->dparam;
 
-	par_slice(n, 16, part, parts, &lo, &hi);
 	for (size_t r = 0; r < all; r++) {
 		const real *x = c->x + r * n, *dy = c->dy + r * n;
 		struct rows_stat s = stat[r];
@@ -84,13 +86,14 @@ static void dparam_part(void *arg, int part, int parts)
 			dw[i] += dy[i] * (x[i] * s.rstd);
 	}
 }
+ISA_KERNEL(scale);
 
 static void backward(const struct par *par, const struct layer_call *c)
 {
 	if (c->dparam)
-		par_run(par, dparam_part, (void *)c);
+		isa_run(par, &scale, c, width(c->l), 16, rows(c) < serial_rows(c->l) ? width(c->l) : 0);
 	if (c->dx)
-		par_run(par, dx_part, (void *)c);
+		isa_run(par, &slope, c, rows(c), 1, serial_rows(c->l));
 }
 
 static size_t extra(const struct layer *l, size_t batch)

@@ -5,13 +5,14 @@
 #include "kernels/layer.h"
 
 #define ROWS_LANES 8
+#define ROWS static inline __attribute__((always_inline))     /* into the kernels of each instruction set */
 
-static inline double rows_fold(const double *v)
+ROWS double rows_fold(const double *v)
 {
 	return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
-static inline double rows_sum(const real *x, size_t n)
+ROWS double rows_sum(const real *x, size_t n)
 {
 	double v[ROWS_LANES] = { 0 };
 	size_t i = 0;
@@ -25,7 +26,7 @@ static inline double rows_sum(const real *x, size_t n)
 }
 
 /* Sum of (x - mean) (y - mean of y is not taken off). */
-static inline double rows_dot(const real *x, double mean, const real *y, size_t n)
+ROWS double rows_dot(const real *x, double mean, const real *y, size_t n)
 {
 	double v[ROWS_LANES] = { 0 };
 	size_t i = 0;
@@ -39,7 +40,7 @@ static inline double rows_dot(const real *x, double mean, const real *y, size_t 
 }
 
 /* Sum of (x - mean)^2. */
-static inline double rows_square(const real *x, double mean, size_t n)
+ROWS double rows_square(const real *x, double mean, size_t n)
 {
 	double v[ROWS_LANES] = { 0 };
 	size_t i = 0;
@@ -56,7 +57,7 @@ static inline double rows_square(const real *x, double mean, size_t n)
 struct rows_stat { real mean, rstd; };
 
 /* A row that is far from what a later layer expects is nothing special: eps keeps the root away from 0. */
-static inline struct rows_stat rows_stat(const real *x, size_t n, double eps, bool centered)
+ROWS struct rows_stat rows_stat(const real *x, size_t n, double eps, bool centered)
 {
 	double mean = centered ? rows_sum(x, n) / (double)n : 0, var = rows_square(x, mean, n) / (double)n;
 

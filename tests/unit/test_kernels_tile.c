@@ -8,8 +8,10 @@
 
 struct dims { size_t m, n, k; };
 static const struct dims dims[] = {
-	{ 1, 1, 1 }, { 6, 16, 8 }, { 14, 32, 8 }, { 5, 3, 9 }, { 13, 31, 16 }, { 17, 33, 300 }, { 64, 40, 256 }, { 64, 130, 784 },
-	{ 97, 10, 20 }, { 1, 70, 400 }, { 70, 1, 20 }, { 200, 150, 30 }, { 48, 128, 64 }, { 100, 20, 770 }, { 30, 800, 260 },
+	{ 1, 1, 1 }, { 6, 16, 8 }, { 14, 32, 8 }, { 5, 3, 9 }, { 13, 31, 16 }, { 17, 33, 300 }, { 64, 40, 256 },
+	{ 64, 130, 784 }, { 97, 10, 20 },
+	{ 1, 70, 400 }, { 70, 1, 20 }, { 200, 150, 30 }, { 48, 128, 64 }, { 100, 20, 770 },
+	{ 30, 800, 260 },
 };
 
 struct option { bool ta, tb, add, bias; real alpha; };
@@ -22,8 +24,8 @@ static double element(const real *x, bool trans, size_t ld, size_t i, size_t j)
 
 static struct gemm_tile operands(struct dims d, struct option o)
 {
-	struct gemm_tile g = { .trans_a = o.ta, .trans_b = o.tb, .add = o.add, .m = d.m, .n = d.n, .k = d.k, .alpha = o.alpha,
-		.lda = (o.ta ? d.m : d.k) + 1, .ldb = (o.tb ? d.k : d.n) + 2, .ldc = d.n + GAP };
+	struct gemm_tile g = { .trans_a = o.ta, .trans_b = o.tb, .add = o.add, .m = d.m, .n = d.n, .k = d.k,
+		.alpha = o.alpha, .lda = (o.ta ? d.m : d.k) + 1, .ldb = (o.tb ? d.k : d.n) + 2, .ldc = d.n + GAP };
 
 	g.a = noise(1, 1, g.lda * (o.ta ? d.k : d.m));
 	g.b = noise(2, 1, g.ldb * (o.tb ? d.n : d.k));
@@ -101,7 +103,8 @@ static void slices_change_nothing(void **state)
 
 	for (int t = 0; t < 4; t++)
 		for (int rows = 0; rows < 2; rows++) {
-			struct gemm_tile g = operands((struct dims){ 163, 163, 500 }, (struct option){ t & 1, t & 2, true, true, 1 });
+			struct option o = { t & 1, t & 2, true, true, 1 };
+			struct gemm_tile g = operands((struct dims){ 163, 163, 500 }, o);
 			struct gemm_tile s = g;
 			size_t n = g.ldc * g.m;
 			void *work = bytes(gemm_tile_work(g.m, g.n, g.k));
