@@ -18,11 +18,13 @@ static int pread_(void *arg, void *to, size_t n, uint64_t at, struct err *e)
 	return 0;
 }
 
-static int member(void *arg, const char *path, uint64_t at, uint64_t bytes, struct err *e)
+static int member(void *arg, const char *path, uint64_t at, uint64_t bytes, const uint8_t *body, struct err *e)
 {
 	struct input *i = arg;
 
 	if (at > i->n || bytes > i->n - at || strlen(path) >= TAR_PATH || !text_utf8_ok(path, strlen(path)))
+		abort();
+	if (body ? memcmp(body, i->p + at, bytes) : bytes <= TAR_BODY)
 		abort();
 	for (uint64_t k = 0; k < bytes; k++)
 		i->sum += i->p[at + k];

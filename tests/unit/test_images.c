@@ -399,7 +399,7 @@ static int from_memory(void *arg, void *to, size_t n, uint64_t at, struct err *e
 	return 0;
 }
 
-static int count(void *arg, const char *path, uint64_t at, uint64_t bytes, struct err *e)
+static int count(void *arg, const char *path, uint64_t at, uint64_t bytes, const uint8_t *body, struct err *e)
 {
 	(*(int *)arg)++;
 	return 0;

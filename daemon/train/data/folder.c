@@ -38,7 +38,7 @@ static int walk(struct folder *d, const char *path, int depth, struct err *e)
 		if (!rc && d->stamped && image_name(l.v[i]))    /* a sum: files come in any order */
 			d->x.d.stamp += data_stamp(f, at, siphash(0, 0, below, strlen(below)));
 		if (!rc && image_name(l.v[i]))
-			rc = n < 0 ? -1 : images_add(&d->x, below, 0, (uint64_t)n, e);
+			rc = n < 0 ? -1 : images_add(&d->x, below, 0, (uint64_t)n, NULL, e);
 		else if (!rc && n < 0 && depth < 3)
 			rc = walk(d, below, depth + 1, e);
 		free(below);

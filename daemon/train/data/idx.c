@@ -1,6 +1,6 @@
 /* A folder of IDX files as MNIST comes: train-images*, train-labels*, and for validation t10k-images*, t10k-labels*
- * (or test-, validation-), each plain or .gz. Everything is read at once and held as it is in the files (one byte a
- * pixel). */
+ * (or test-, validation-), each plain or .gz. Images of plain files are read where they lie, sample by sample;
+ * labels, and what was compressed, are held in memory as in the files (one byte a pixel). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +14,11 @@
 #define FILE_MAX ((int64_t)1 << 36)
 #define MANIFEST_PIECE 4096
 
-struct file { char name[128]; struct idx_head head; uint8_t *p; uint64_t stamp; };
+/* p: header and data in memory; NULL: they are read from fd */
+struct file { char name[128]; struct idx_head head; uint8_t *p; int fd; uint64_t stamp; };
 struct idx {
 	struct data_source d;
+	struct files *f;
 	struct file images[DATA_PARTS], labels[DATA_PARTS];
 };
 
@@ -35,13 +37,31 @@ static int list_row(void *arg, const char *name)
 	return 0;
 }
 
+static bool there(const struct file *f)
+{
+	return f->p || f->fd >= 0;
+}
+
 static int close_with(struct files *f, int fd, int rc)
 {
 	(void)f->close(f, fd, NULL);
 	return rc;
 }
 
-static int read_file(struct files *f, const char *path, struct file *to, struct err *e)
+/* 1: it is compressed. */
+static int plain(struct files *f, int fd, int64_t n, struct file *to, struct err *e)
+{
+	uint8_t head[4 + 4 * IDX_DIMS] = { 0 };
+	int64_t got = f->pread(f, fd, head, sizeof(head), 0, e);
+
+	if (got < 0)
+		return -1;
+	if (got >= 2 && head[0] == 0x1f && head[1] == 0x8b)
+		return 1;
+	return idx_head_parse(&to->head, head, (size_t)got, e) < 0 || idx_length_check(&to->head, (uint64_t)n, e) < 0 ? -1 : 0;
+}
+
+static int read_file(struct files *f, const char *path, bool in_place, struct file *to, struct err *e)
 {
 	int64_t n = f->size(f, path, e), got;
 	struct err why = { 0 };
@@ -56,6 +76,16 @@ static int read_file(struct files *f, const char *path, struct file *to, struct 
 	fd = f->open(f, path, O_RDONLY, 0, e);
 	if (fd < 0)
 		return -1;
+	if (in_place) {
+		int rc = plain(f, fd, n, to, &why);
+
+		if (rc < 0)
+			return close_with(f, fd, err_set(e, why.code, "%s: %s", path, why.text));
+		if (rc == 0) {
+			to->fd = fd;
+			return 0;
+		}
+	}
 	p = big_alloc(n ? (size_t)n : 1);
 	if (!p)
 		return close_with(f, fd, err_set(e, ERR_NOMEM, "%s: no memory for %lld bytes", path, (long long)n));
@@ -72,7 +102,8 @@ static int read_file(struct files *f, const char *path, struct file *to, struct 
 }
 
 /* 1: not there. */
-static int find_file(struct files *f, const char *dir, const char *prefix, struct file *to, struct err *e)
+static int find_file(struct files *f, const char *dir, const char *prefix, bool in_place, struct file *to,
+	struct err *e)
 {
 	struct listing l = { .prefix = prefix };
 	char path[700];
@@ -93,7 +124,7 @@ static int find_file(struct files *f, const char *dir, const char *prefix, struc
 	n = strlen(to->name);
 	if (n > 3 && !strcmp(to->name + n - 3, ".gz"))
 		to->name[n - 3] = 0;            /* compressed or not, it is the same data set */
-	return read_file(f, path, to, e);
+	return read_file(f, path, in_place, to, e);
 }
 
 static int check_pair(struct idx *x, int part, const char *dir, struct err *e)
@@ -141,18 +172,34 @@ static int check_labels(struct idx *x, int part, const char *dir, struct err *e)
 	return 0;
 }
 
-static void add_manifest(struct sha256 *h, const struct file *f)
+/* n bytes of the file as it was before compression. */
+static int piece(struct files *f, const struct file *from, uint64_t at, size_t n, void *to, struct err *e)
+{
+	int64_t got;
+
+	if (from->p) {
+		memcpy(to, from->p + at, n);
+		return 0;
+	}
+	got = f->pread(f, from->fd, to, n, at, e);
+	return got < 0 ? -1 : got == (int64_t)n ? 0 : err_set(e, ERR_IO, "%s became shorter while it was read", from->name);
+}
+
+static int add_manifest(struct sha256 *h, struct files *files, const struct file *f, struct err *e)
 {
 	uint64_t n = f->head.data_at + f->head.bytes;
-	uint64_t piece = n < MANIFEST_PIECE ? n : MANIFEST_PIECE;
-	uint8_t size[8];
+	size_t part = n < MANIFEST_PIECE ? (size_t)n : MANIFEST_PIECE;
+	uint8_t size[8], p[2][MANIFEST_PIECE];
 
+	if (piece(files, f, 0, part, p[0], e) < 0 || piece(files, f, n - part, part, p[1], e) < 0)
+		return -1;
 	for (int i = 0; i < 8; i++)
 		size[i] = (uint8_t)(n >> (8 * i));
 	sha256_add(h, f->name, strlen(f->name) + 1);
 	sha256_add(h, size, sizeof(size));
-	sha256_add(h, f->p, piece);
-	sha256_add(h, f->p + n - piece, piece);
+	sha256_add(h, p[0], part);
+	sha256_add(h, p[1], part);
+	return 0;
 }
 
 static void shape_of(const struct idx_head *h, struct shape *ret)
@@ -172,6 +219,8 @@ static void close_(struct data_source *d)
 	struct idx *x = (struct idx *)d;
 
 	for (int i = 0; i < DATA_PARTS; i++) {
+		if (x->images[i].fd >= 0)
+			(void)x->f->close(x->f, x->images[i].fd, NULL);
 		big_free(x->images[i].p, x->images[i].head.data_at + x->images[i].head.bytes);
 		big_free(x->labels[i].p, x->labels[i].head.data_at + x->labels[i].head.bytes);
 	}
@@ -180,27 +229,27 @@ static void close_(struct data_source *d)
 
 static int load(struct idx *x, struct files *f, const char *dir, struct err *e)
 {
-	int rc = find_file(f, dir, prefixes[0][0], &x->images[DATA_TRAIN], e), rl = 0;
+	int rc = find_file(f, dir, prefixes[0][0], true, &x->images[DATA_TRAIN], e), rl = 0;
 
 	if (rc >= 0)
-		rl = find_file(f, dir, prefixes[0][1], &x->labels[DATA_TRAIN], e);
+		rl = find_file(f, dir, prefixes[0][1], false, &x->labels[DATA_TRAIN], e);
 	if (rc < 0 || rl < 0)
 		return -1;
 	if (rc || rl)
 		return err_set(e, ERR_NOT_FOUND, "%s: no file %s*; put the IDX files there or set local.data", dir,
 			prefixes[0][rc ? 0 : 1]);
-	for (size_t k = 1; k < sizeof(prefixes) / sizeof(*prefixes) && !x->images[DATA_VALIDATION].p; k++) {
-		rc = find_file(f, dir, prefixes[k][0], &x->images[DATA_VALIDATION], e);
+	for (size_t k = 1; k < sizeof(prefixes) / sizeof(*prefixes) && !there(&x->images[DATA_VALIDATION]); k++) {
+		rc = find_file(f, dir, prefixes[k][0], true, &x->images[DATA_VALIDATION], e);
 		if (rc < 0)
 			return -1;
 		if (rc)
 			continue;
-		rl = find_file(f, dir, prefixes[k][1], &x->labels[DATA_VALIDATION], e);
+		rl = find_file(f, dir, prefixes[k][1], false, &x->labels[DATA_VALIDATION], e);
 		if (rl)
 			return rl < 0 ? -1 : err_set(e, ERR_NOT_FOUND, "%s: %s is there, and %s* is not", dir,
 				x->images[DATA_VALIDATION].name, prefixes[k][1]);
 	}
-	for (int part = 0; part < DATA_PARTS && x->images[part].p; part++)
+	for (int part = 0; part < DATA_PARTS && there(&x->images[part]); part++)
 		if (check_pair(x, part, dir, e) < 0 || check_labels(x, part, dir, e) < 0)
 			return -1;
 	return 0;
@@ -210,8 +259,12 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 {
 	struct idx *x = xcalloc(1, sizeof(*x));
 	struct sha256 h;
+	int rc = 0;
 
+	x->f = f;
 	x->d.target = TARGET_CLASS;
+	for (int part = 0; part < DATA_PARTS; part++)
+		x->images[part].fd = x->labels[part].fd = -1;
 	if (load(x, f, path, e) < 0) {
 		close_(&x->d);
 		return NULL;
@@ -219,12 +272,16 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 	shape_of(&x->images[DATA_TRAIN].head, &x->d.shape);
 	x->d.bytes = x->images[DATA_TRAIN].head.type == IDX_U8;
 	sha256_init(&h);
-	for (int part = 0; part < DATA_PARTS && x->images[part].p; part++) {
-		add_manifest(&h, &x->images[part]);
-		add_manifest(&h, &x->labels[part]);
+	for (int part = 0; part < DATA_PARTS && there(&x->images[part]); part++) {
+		if (!rc)
+			rc = add_manifest(&h, f, &x->images[part], e) < 0 || add_manifest(&h, f, &x->labels[part], e) < 0 ? -1 : 0;
 		x->d.stamp += x->images[part].stamp + 3 * x->labels[part].stamp;
 	}
 	sha256_end(&h, x->d.digest);
+	if (rc < 0) {
+		close_(&x->d);
+		return NULL;
+	}
 	return &x->d;
 }
 
@@ -244,21 +301,25 @@ static int read_(struct data_source *d, enum data_part part, const uint64_t *ind
 {
 	struct idx *s = (struct idx *)d;
 	const struct file *im = &s->images[part];
-	size_t per = (size_t)(im->head.count / im->head.dim[0]);
+	size_t per = (size_t)(im->head.count / im->head.dim[0]), bytes = per * im->head.elem;
+	uint8_t *room = im->p ? NULL : xmalloc(bytes);
+	int rc = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		const uint8_t *p = im->p + im->head.data_at + index[i] * per * im->head.elem;
+	for (size_t i = 0; i < n && !rc; i++) {
+		uint64_t at = im->head.data_at + index[i] * bytes;
+		const uint8_t *p = im->p ? im->p + at : room;
 		real *out = x + i * per;
 
+		if (room)
+			rc = piece(s->f, im, at, bytes, room, e);
 		((int32_t *)y)[i] = label_at(&s->labels[part], index[i]);
-		if (im->head.type == IDX_F32) {
+		if (!rc && im->head.type == IDX_F32)
 			floats(p, per, out);
-			continue;
-		}
-		for (size_t k = 0; k < per; k++)
+		for (size_t k = 0; !rc && im->head.type != IDX_F32 && k < per; k++)
 			out[k] = (real)p[k];
 	}
-	return 0;
+	free(room);
+	return rc;
 }
 
 const struct data_ops data_idx = {

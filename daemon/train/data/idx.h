@@ -14,6 +14,9 @@ struct idx_head { enum idx_type type; unsigned ndim, elem; uint64_t dim[IDX_DIMS
  * dimensions, bytes: of the data. Errors: ERR_CORRUPT. */
 int idx_head_parse(struct idx_head *ret, const void *p, size_t n, struct err *e);
 
+/* A plain file of n bytes has just what its header promises. */
+int idx_length_check(const struct idx_head *h, uint64_t n, struct err *e);
+
 /* A whole file in memory, decompressed if it was; *ret_data belongs to the caller (big_free, data_at + bytes). */
 int idx_parse(struct idx_head *ret, uint8_t **ret_data, const void *file, size_t n, struct err *e);
 

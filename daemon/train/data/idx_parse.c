@@ -68,12 +68,17 @@ static int wrong_length(const struct idx_head *h, uint64_t have, const char *uni
 		have < want ? "" : "at least ", (unsigned long long)have, unit);
 }
 
+int idx_length_check(const struct idx_head *h, uint64_t n, struct err *e)
+{
+	return h->data_at + h->bytes == n ? 0 : wrong_length(h, n, "", e);
+}
+
 static int parse_plain(struct idx_head *h, uint8_t **ret_data, const void *file, size_t n, struct err *e)
 {
 	if (idx_head_parse(h, file, n, e) < 0)
 		return -1;
-	if (h->data_at + h->bytes != n)
-		return wrong_length(h, n, "", e);
+	if (idx_length_check(h, n, e) < 0)
+		return -1;
 	*ret_data = big_alloc(n);
 	if (!*ret_data)
 		return err_set(e, ERR_NOMEM, "no memory for %zu bytes", n);

@@ -11,7 +11,22 @@
 
 static const char *const held_out[] = { "test", "val", "validation", NULL };
 
-int images_add(struct images *x, const char *path, uint64_t at, uint64_t bytes, struct err *e)
+/* first: bytes, or (when there are more than two pieces) a piece; last: the last piece. */
+static void sum_up(struct image_file *f, const uint8_t *first, const uint8_t *last)
+{
+	uint8_t both[2 * MANIFEST_PIECE];
+
+	f->summed = true;
+	if (f->bytes <= MANIFEST_PIECE) {
+		xxh128_of(first, (size_t)f->bytes, f->sum);
+		return;
+	}
+	memcpy(both, first, MANIFEST_PIECE);
+	memcpy(both + MANIFEST_PIECE, last, MANIFEST_PIECE);
+	xxh128_of(both, sizeof(both), f->sum);
+}
+
+int images_add(struct images *x, const char *path, uint64_t at, uint64_t bytes, const uint8_t *body, struct err *e)
 {
 	const char *base = strrchr(path, '/');
 
@@ -25,7 +40,10 @@ int images_add(struct images *x, const char *path, uint64_t at, uint64_t bytes, 
 		x->cap = x->cap ? 2 * x->cap : 1024;
 		x->all = xrealloc(x->all, x->cap * sizeof(*x->all));
 	}
-	x->all[x->n++] = (struct image_file){ .path = xstrdup(path), .at = at, .bytes = bytes };
+	x->all[x->n] = (struct image_file){ .path = xstrdup(path), .at = at, .bytes = bytes };
+	if (body)
+		sum_up(&x->all[x->n], body, body + (bytes > MANIFEST_PIECE ? bytes - MANIFEST_PIECE : 0));
+	x->n++;
 	return 0;
 }
 
@@ -118,33 +136,45 @@ static void share_out(struct images *x, bool parts)
 	}
 }
 
-/* C8: files in order, each name, size, and its first and last bytes. */
+/* C8: files in order, each name, size, and a hash of its first and last bytes. */
 static int manifest(struct images *x, struct err *e)
 {
-	uint8_t p[MANIFEST_PIECE], size[8];
+	uint8_t p[2][MANIFEST_PIECE], size[8];
 	struct sha256 h;
 	int rc = 0;
 
 	sha256_init(&h);
 	for (int part = 0; part < DATA_PARTS && !rc; part++)
 		for (uint64_t i = 0; i < x->d.count[part] && !rc; i++) {
-			const struct image_file *f = &x->file[part][i];
-			size_t piece = f->bytes < sizeof(p) ? (size_t)f->bytes : sizeof(p);
+			struct image_file *f = &x->file[part][i];
+			size_t piece = f->bytes < MANIFEST_PIECE ? (size_t)f->bytes : MANIFEST_PIECE;
 
+			if (!f->summed) {
+				rc = x->fetch(x, f, 0, piece, p[0], e);
+				if (!rc && f->bytes > piece)
+					rc = x->fetch(x, f, f->bytes - piece, piece, p[1], e);
+				if (rc)
+					break;
+				sum_up(f, p[0], p[1]);
+			}
 			for (int k = 0; k < 8; k++)
 				size[k] = (uint8_t)(f->bytes >> (8 * k));
 			sha256_add(&h, f->path, strlen(f->path) + 1);
 			sha256_add(&h, size, sizeof(size));
-			rc = x->fetch(x, f, 0, piece, p, e);
-			if (rc)
-				break;
-			sha256_add(&h, p, piece);
-			if (f->bytes > piece)
-				rc = x->fetch(x, f, f->bytes - piece, piece, p, e);
-			sha256_add(&h, p, piece);
+			sha256_add(&h, f->sum, sizeof(f->sum));
 		}
 	sha256_end(&h, x->d.digest);
 	return rc;
+}
+
+/* Most archives and folders come in order. */
+static void sort(struct images *x)
+{
+	for (size_t i = 1; i < x->n; i++)
+		if (strcmp(x->all[i - 1].path, x->all[i].path) > 0) {
+			qsort(x->all, x->n, sizeof(*x->all), by_path);
+			return;
+		}
 }
 
 int images_ready(struct images *x, const char *path, const struct spec *s, struct err *e)
@@ -154,8 +184,7 @@ int images_ready(struct images *x, const char *path, const struct spec *s, struc
 	if (s->input.nd != 3 || (s->input.d[0] != 1 && s->input.d[0] != 3))
 		return err_set(e, ERR_MISMATCH, "data %s: images want an input of [1 or 3, height, width]", s->data_name);
 	x->channels = s->input.d[0];
-	if (x->n)
-		qsort(x->all, x->n, sizeof(*x->all), by_path);
+	sort(x);
 	for (size_t i = 1; i < x->n; i++)
 		if (!strcmp(x->all[i - 1].path, x->all[i].path))
 			return err_set(e, ERR_CORRUPT, "%.200s is there twice", x->all[i].path);

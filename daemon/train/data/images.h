@@ -13,6 +13,7 @@ struct image_file {
 	char *path;                             /* "train/cat/1.jpg", from the root of the data set */
 	uint64_t at, bytes;                     /* where in the archive; folders: 0 */
 	int32_t label;
+	bool summed; uint8_t sum[16];           /* XXH3-128 of its first and last bytes, for the manifest */
 };
 struct images {
 	struct data_source d;
@@ -25,7 +26,8 @@ struct images {
 	int (*fetch)(struct images *x, const struct image_file *i, uint64_t at, size_t n, uint8_t *to, struct err *e);
 };
 /* Takes path (1 to 3 parts, without "./"); others than images in classes are left out. */
-int images_add(struct images *x, const char *path, uint64_t at, uint64_t bytes, struct err *e);
+/* body: all of its bytes, when they are at hand and not many; else NULL. */
+int images_add(struct images *x, const char *path, uint64_t at, uint64_t bytes, const uint8_t *body, struct err *e);
 /* Sorts, splits into parts, numbers the classes, computes the manifest's digest. */
 int images_ready(struct images *x, const char *path, const struct spec *s, struct err *e);
 int images_read(struct data_source *d, enum data_part part, uint64_t index, struct sample *s, int32_t *ret_label,

@@ -38,9 +38,9 @@ static int fetch(struct images *x, const struct image_file *i, uint64_t at, size
 	return (t->mem ? from_memory : from_file)(t, to, n, i->at + at, e);
 }
 
-static int add(void *arg, const char *path, uint64_t at, uint64_t bytes, struct err *e)
+static int add(void *arg, const char *path, uint64_t at, uint64_t bytes, const uint8_t *body, struct err *e)
 {
-	return images_add(arg, path, at, bytes, e);
+	return images_add(arg, path, at, bytes, body, e);
 }
 
 /* The whole archive, piece by piece from the file. */
@@ -119,19 +119,35 @@ static int zipped(struct tar *t, struct err *e)
 	return rc < 0 || tar_walk(&in, add, t, e) < 0 ? -1 : compact(t, e);
 }
 
+/* Other compressions than gzip, by their first bytes. */
+static const char *squeezed(const uint8_t *p)
+{
+	static const struct { const char *name; uint8_t magic[4]; } known[] = { { "zstd", { 0x28, 0xb5, 0x2f, 0xfd } },
+		{ "xz", { 0xfd, '7', 'z', 'X' } }, { "bzip2", { 'B', 'Z', 'h', 0 } }, { "lz4", { 0x04, 0x22, 0x4d, 0x18 } },
+		{ "zip, not tar,", { 'P', 'K', 3, 4 } } };
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (!memcmp(p, known[i].magic, known[i].magic[3] ? 4 : 3))
+			return known[i].name;
+	return NULL;
+}
+
 static int load(struct tar *t, const char *path, struct err *e)
 {
 	struct tar_input in = { .pread = from_file, .arg = t };
 	int64_t n = t->x.f->size(t->x.f, path, e);
-	uint8_t magic[2] = { 0 };
+	uint8_t magic[4] = { 0 };
 
 	if (n < 0)
 		return -1;
 	in.bytes = t->bytes = (uint64_t)n;
 	t->x.d.stamp = data_stamp(t->x.f, path, 0);
 	t->fd = t->x.f->open(t->x.f, path, O_RDONLY, 0, e);
-	if (t->fd < 0 || (n >= 2 && from_file(t, magic, 2, 0, e) < 0))
+	if (t->fd < 0 || (n >= 4 && from_file(t, magic, 4, 0, e) < 0))
 		return -1;
+	if (squeezed(magic))
+		return err_set(e, ERR_INVALID, "%.200s: compressed with %s: decompress it, a .tar is read in place (gzip would do, "
+			"too)", path, squeezed(magic));
 	if ((magic[0] == 0x1f && magic[1] == 0x8b ? zipped(t, e) : tar_walk(&in, add, t, e)) < 0)
 		return err_wrap(e, "%.200s", path);
 	return 0;

@@ -24,9 +24,10 @@ static int bad(const struct walk *w, struct err *e, const char *what)
 	return err_set(e, ERR_CORRUPT, "tar header at byte %llu: %s", (unsigned long long)w->at, what);
 }
 
-static const uint8_t *block(struct walk *w, uint64_t at, struct err *e)
+/* n bytes from `at` on, all inside; a pointer that was given before is no longer good. */
+static const uint8_t *span(struct walk *w, uint64_t at, uint64_t n, struct err *e)
 {
-	if (at < w->window_at || at + BLOCK > w->window_at + w->window_n) {
+	if (at < w->window_at || at + n > w->window_at + w->window_n) {
 		w->window_at = at;
 		w->window_n = w->in->bytes - at < WINDOW ? w->in->bytes - at : WINDOW;
 		if (w->in->pread(w->in->arg, w->window, (size_t)w->window_n, at, e) < 0)
@@ -60,12 +61,15 @@ static int number(const uint8_t *p, size_t n, uint64_t *ret)
 
 static int checksum(const uint8_t *p)
 {
-	uint64_t want, sum = 0;
+	uint64_t want;
+	unsigned sum = 8 * ' ';                 /* the sum itself counts as blanks */
 
 	if (number(p + 148, 8, &want))
 		return -1;
 	for (unsigned i = 0; i < BLOCK; i++)
-		sum += i >= 148 && i < 156 ? ' ' : p[i];
+		sum += p[i];
+	for (unsigned i = 148; i < 156; i++)
+		sum -= p[i];
 	return sum == want ? 0 : -1;
 }
 
@@ -132,7 +136,7 @@ static int extended(struct walk *w, char type, uint64_t bytes, struct err *e)
 	uint8_t *p;
 	int rc;
 
-	if (type == 'K' || type == 'g')         /* a link's target; of all members: no path, no size in practice */
+	if (type == 'K')                        /* a link's target */
 		return 0;
 	if (bytes > EXTENDED_MAX)
 		return bad(w, e, "an extended header of more than 1 MiB");
@@ -142,6 +146,8 @@ static int extended(struct walk *w, char type, uint64_t bytes, struct err *e)
 	if (!rc)
 		rc = type == 'L' ? set_path(w, p, (size_t)bytes, e) : pax(w, p, (size_t)bytes, e);
 	free(p);
+	if (!rc && type == 'g' && (w->has_path || w->has_size))
+		return bad(w, e, "a path or a size for all members; make the archive without --pax-option");
 	return rc;
 }
 
@@ -179,13 +185,13 @@ static int member(struct walk *w, const uint8_t *p, uint64_t bytes, tar_member_f
 		path += 2;
 	if (!text_utf8_ok(path, strlen(path)))
 		return bad(w, e, "a name that is not UTF-8");
-	return fn(arg, path, w->at + BLOCK, bytes, e);
+	return fn(arg, path, w->at + BLOCK, bytes, bytes <= TAR_BODY ? p + BLOCK : NULL, e);
 }
 
 static int walk(struct walk *w, tar_member_fn *fn, void *arg, struct err *e)
 {
 	while (w->at + BLOCK <= w->in->bytes) {
-		const uint8_t *p = block(w, w->at, e);
+		const uint8_t *p = span(w, w->at, BLOCK, e);
 		uint64_t bytes, room = w->in->bytes - w->at - BLOCK;
 		bool about_next;
 
@@ -202,6 +208,10 @@ static int walk(struct walk *w, tar_member_fn *fn, void *arg, struct err *e)
 			bytes = w->size;
 		if (bytes > room)
 			return bad(w, e, "truncated: its file goes on behind the end of the archive");
+		if (!about_next && bytes <= TAR_BODY)
+			p = span(w, w->at, BLOCK + bytes, e);
+		if (!p)
+			return -1;
 		if ((about_next ? extended(w, (char)p[156], bytes, e) : member(w, p, bytes, fn, arg, e)) < 0)
 			return -1;
 		w->at += BLOCK + (bytes + BLOCK - 1) / BLOCK * BLOCK;
