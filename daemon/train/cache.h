@@ -32,8 +32,8 @@ void cache_remove(struct files *f, const char *dir, const struct cache_id *id);
 /* --- making one: samples in order, by one job at a time */
 struct cache_maker;
 /* bytes_guess: what it will take, about. ERR_FULL: there is not so much, and 256 MiB more. */
-struct cache_maker *cache_begin(struct files *f, const char *dir, const struct cache_id *id, uint64_t entries, size_t y_bytes,
-	uint64_t bytes_guess, struct err *e);
+struct cache_maker *cache_begin(struct files *f, const char *dir, const struct cache_id *id, uint64_t entries,
+	size_t y_bytes, uint64_t bytes_guess, struct err *e);
 /* s NULL: broken, and why says how. */
 int cache_put(struct cache_maker *m, const struct sample *s, const void *y, const char *why, struct err *e);
 int cache_finish(struct cache_maker *m, struct err *e); /* after the last; then cache_drop it, too */

@@ -68,13 +68,13 @@ static int room(struct files *f, const char *dir, uint64_t want, struct err *e)
 	if (left < 0)
 		return -1;
 	if ((uint64_t)left < want + SPARE)
-		return err_set(e, ERR_FULL, "%s has %lld MB left, and the prepared data takes about %llu MB (256 more stay free)",
-			dir, (long long)left / 1000000, (unsigned long long)want / 1000000);
+		return err_set(e, ERR_FULL, "%s has %lld MB left, and the prepared data takes about %llu MB (256 more "
+			"stay free)", dir, (long long)left / 1000000, (unsigned long long)want / 1000000);
 	return 0;
 }
 
-struct cache_maker *cache_begin(struct files *f, const char *dir, const struct cache_id *id, uint64_t entries, size_t y_bytes,
-	uint64_t bytes_guess, struct err *e)
+struct cache_maker *cache_begin(struct files *f, const char *dir, const struct cache_id *id, uint64_t entries,
+	size_t y_bytes, uint64_t bytes_guess, struct err *e)
 {
 	struct cache_maker *m;
 
@@ -155,7 +155,8 @@ int cache_put(struct cache_maker *m, const struct sample *s, const void *y, cons
 		return -1;
 	*x = (struct cache_entry){ .at = m->at + m->n, .w = (uint32_t)n, .flags = CACHE_BROKEN };
 	if (s) {
-		*x = (struct cache_entry){ x->at, (uint32_t)s->c, (uint32_t)s->h, (uint32_t)s->w, s->bytes ? CACHE_BYTES : 0, 0 };
+		*x = (struct cache_entry){ x->at, (uint32_t)s->c, (uint32_t)s->h, (uint32_t)s->w,
+			s->bytes ? CACHE_BYTES : 0, 0 };
 		for (int k = 0; k < STEP_CHANNELS; k++)
 			m->head.zero[k] = (double)s->zero[k];
 	}

@@ -1,5 +1,5 @@
-/* data.steps and data.materialize_after of a spec. A step is an object {"type": NAME, ...} or, without numbers, its name.
- * "read", "decode" and "batch" may be listed for whoever wants to see the whole way; they are always done. */
+/* data.steps and data.materialize_after of a spec. A step is an object {"type": NAME, ...} or, without numbers, its
+ * name. "read", "decode" and "batch" may be listed for whoever wants to see the whole way; they are always done. */
 #include <string.h>
 #include "train/spec_int.h"
 #include "train/step.h"

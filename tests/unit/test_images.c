@@ -417,6 +417,8 @@ static void tar_says(struct archive *a, const char *text)
 
 static void test_tar_damage(void **state)
 {
+	int n = 0;
+	struct err e;
 	struct archive *a = malloc(sizeof(*a)), *b = malloc(sizeof(*b));
 
 	archive(a);
@@ -440,8 +442,67 @@ static void test_tar_damage(void **state)
 	b->n = 0;
 	tar_block(b, "a", 'x', "19 GNU.sparse.x=12\n", 19);
 	tar_says(b, "a sparse file");
+	b->n = 0;
+	tar_block(b, "a", 'g', "11 path=q/\n", 11);
+	tar_says(b, "a path or a size for all members");
+	b->n = 0;
+	tar_block(b, "a", 'g', "16 comment=some\n", 16);
+	tar_block(b, "a/b.png", '0', file_png, sizeof(file_png));
+	assert_int_equal(tar_walk(&(struct tar_input){ .bytes = b->n, .pread = from_memory, .arg = b }, count, &n, &e), 0);
+	assert_int_equal(n, 1);
 	free(a);
 	free(b);
+}
+
+/* A folder and an archive of the same files are the same data set, whether a file's bytes came along with its header or
+ * were read by themselves; other compressions are named. */
+static void test_same_set(void **state)
+{
+	static const size_t sizes[] = { 1, 4095, 4096, 4097, 8191, 8192, 8193, 20000 };
+	struct world w;
+	struct archive *a = calloc(1, sizeof(*a));
+	struct spec *s = images_spec("folder", RESIZE, ""), *t = images_spec("tar", RESIZE, "");
+	uint8_t *p = malloc(20000), digest[2][32];
+	struct data *d;
+	struct err e;
+
+	world_open(&w);
+	folder(&w, "set");
+	folder(&w, "set/cat");
+	for (size_t i = 0; i < 8; i++) {
+		char name[40];
+
+		for (size_t k = 0; k < sizes[i]; k++)
+			p[k] = (uint8_t)(k * k / 7 + i);
+		(void)snprintf(name, sizeof(name), "set/cat/%zu.jpg", 9 - i);
+		put(&w, name, p, sizes[i]);
+		tar_block(a, name + 4, '0', p, sizes[i]);
+	}
+	a->n += 1024;
+	put(&w, "set.tar", a->p, a->n);
+	d = data_open(w.env->files, "d/set", s, &e);
+	assert_non_null(d);
+	memcpy(digest[0], data_digest(d), 32);
+	data_free(d);
+	d = data_open(w.env->files, "d/set.tar", t, &e);
+	assert_non_null(d);
+	memcpy(digest[1], data_digest(d), 32);
+	data_free(d);
+	assert_memory_equal(digest[0], digest[1], 32);
+	a->p[512 + 512 + 512 + 100] ^= 1;               /* the second file */
+	put(&w, "set.tar", a->p, a->n);
+	d = data_open(w.env->files, "d/set.tar", t, &e);
+	assert_non_null(d);
+	assert_memory_not_equal(data_digest(d), digest[0], 32);
+	data_free(d);
+	put(&w, "set.tar.zst", "\x28\xb5\x2f\xfd....", 8);
+	assert_null(data_open(w.env->files, "d/set.tar.zst", t, &e));
+	assert_err(e, ERR_INVALID, "d/set.tar.zst: compressed with zstd: decompress it");
+	free(a);
+	free(p);
+	spec_free(s);
+	spec_free(t);
+	sim_free(w.sim);
 }
 
 /* A09: batches are bitwise equal however they are cut and whoever reads them. */
@@ -487,7 +548,7 @@ int main(void)
 		cmocka_unit_test(test_resize),
 		cmocka_unit_test(test_folder), cmocka_unit_test(test_broken), cmocka_unit_test(test_stages),
 		cmocka_unit_test(test_tar),
-		cmocka_unit_test(test_tar_damage), cmocka_unit_test(test_any_cut),
+		cmocka_unit_test(test_tar_damage), cmocka_unit_test(test_same_set), cmocka_unit_test(test_any_cut),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,7 +58,9 @@ static int plain(struct files *f, int fd, int64_t n, struct file *to, struct err
 		return -1;
 	if (got >= 2 && head[0] == 0x1f && head[1] == 0x8b)
 		return 1;
-	return idx_head_parse(&to->head, head, (size_t)got, e) < 0 || idx_length_check(&to->head, (uint64_t)n, e) < 0 ? -1 : 0;
+	if (idx_head_parse(&to->head, head, (size_t)got, e) < 0)
+		return -1;
+	return idx_length_check(&to->head, (uint64_t)n, e);
 }
 
 static int read_file(struct files *f, const char *path, bool in_place, struct file *to, struct err *e)

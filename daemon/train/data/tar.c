@@ -146,8 +146,8 @@ static int load(struct tar *t, const char *path, struct err *e)
 	if (t->fd < 0 || (n >= 4 && from_file(t, magic, 4, 0, e) < 0))
 		return -1;
 	if (squeezed(magic))
-		return err_set(e, ERR_INVALID, "%.200s: compressed with %s: decompress it, a .tar is read in place (gzip would do, "
-			"too)", path, squeezed(magic));
+		return err_set(e, ERR_INVALID, "%.200s: compressed with %s: decompress it, a .tar is read in place (gzip would "
+			"do, too)", path, squeezed(magic));
 	if ((magic[0] == 0x1f && magic[1] == 0x8b ? zipped(t, e) : tar_walk(&in, add, t, e)) < 0)
 		return err_wrap(e, "%.200s", path);
 	return 0;
