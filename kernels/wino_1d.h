@@ -1,9 +1,9 @@
-/* The transforms of Winograd's tiles in one dimension, for the sixteen lanes of a value; two dimensions are rows and then
- * columns. Only for wino_tile.c. Elements are ds, os, ... apart.
+/* The transforms of Winograd's tiles in one dimension, for the sixteen lanes of a value; two dimensions are rows and
+ * then columns. Only for wino_tile.c. Elements are ds, os, ... apart.
  *
- * Points: F2 0, 1, -1, infinity; F4 with 2 and -2 as well. A stride of two takes the input apart into its even elements,
- * for which the outer two weights are a filter F(4, 2) with the points 0, 1, -1, 2 and infinity, and its odd ones, for
- * which the middle weight is one product each: nine products where the sum needs twelve. */
+ * Points: F2 0, 1, -1, infinity; F4 with 2 and -2 as well. A stride of two takes the input apart into its even
+ * elements, for which the outer two weights are a filter F(4, 2) with the points 0, 1, -1, 2 and infinity, and its odd
+ * ones, for which the middle weight is one product each: nine products where the sum needs twelve. */
 #ifndef KERNELS_WINO_1D_H
 #define KERNELS_WINO_1D_H
 #include "kernels/wino_tile.h"

@@ -7,7 +7,7 @@
 #include "kernels/wino.h"
 #include "kernels/wino_int.h"
 
-#define PIECE 48                                /* output channels of a wide pass: a multiple of the rows of a product */
+#define PIECE 48                                /* output channels of a wide pass: whole rows of products */
 
 struct gradient {
 	const struct pass *p;

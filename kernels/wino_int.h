@@ -36,7 +36,7 @@ struct block {
 	size_t *to; uint8_t *rows, *cols;       /* in one channel of the output: corner, and how much is inside */
 };
 void wino_locate(const struct pass *p, const struct grid *g, struct block *b, size_t at);
-/* One channel of all images of a block, with its zeros. x: [h][w] of the channel in image 0; step: to the next image. */
+/* One channel of all images of a block, with its zeros. x: [h][w] of the channel in image 0; step: to the next. */
 void wino_strip(const struct pass *p, const struct grid *g, const struct block *b, const real *x, size_t step, size_t h,
 	size_t w, size_t pad, real *strip);
 static inline void strip_end(const struct grid *g, real *strip)         /* the rows of zeros */
