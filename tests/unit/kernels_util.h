@@ -49,7 +49,7 @@ static inline void *bytes(size_t n)
 }
 
 /* A model from text: layers parted by ';', each "TYPE attr=value ... :name <input,input @shared". Lines may break. */
-#define KIT_OPS 64
+#define KIT_OPS 96
 struct kit_op {
 	const char *attr[LAYER_ATTRS_MAX], *input[LAYER_INPUTS_MAX];
 	double value[LAYER_ATTRS_MAX];
