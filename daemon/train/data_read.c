@@ -83,7 +83,7 @@ static void add_up(struct data *d, const struct meter *m)
 static json_t *stage_json(struct data *d, int i, const char *name)
 {
 	return json_pack("{s:s,s:I,s:I,s:I}", "stage", name, "samples", (json_int_t)atomic_load(&d->stage[i].n), "bytes",
-		(json_int_t)atomic_load(&d->stage[i].bytes), "us", (json_int_t)(atomic_load(&d->stage[i].ns) / 1000));
+		(json_int_t)atomic_load(&d->stage[i].bytes), "took_us", (json_int_t)(atomic_load(&d->stage[i].ns) / 1000));
 }
 
 json_t *data_json(struct data *d)

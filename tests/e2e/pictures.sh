@@ -43,11 +43,11 @@ names = [s["stage"] for s in d["stages"]]
 assert names == ["read", "decode", "resize", "crop", "flip", "normalize", "batch"], names
 samples = [s["samples"] for s in d["stages"]]
 assert samples[0] >= samples[1] >= samples[-1] >= 320, samples
-assert all(s["us"] > 0 and s["bytes"] > 0 for s in d["stages"] if s["stage"] != "flip"), d
+assert all(s["took_us"] > 0 and s["bytes"] > 0 for s in d["stages"] if s["stage"] != "flip"), d
 assert d["broken"] == 3 and d["broken_max"] == 2 and len(d["broken_files"]) == 3, d
 assert d["bottleneck"] in ("data", "compute") and d["wait_us"] >= 0 and d["workers"] == 1
 END
-say "held and went on; stages: $(python3 -c 'import json,sys; print(*("%s %.1f us" % (s["stage"], s["us"] / max(1, s["samples"])) for s in json.load(open(sys.argv[1]))["stages"]), sep=", ")' "$work/data.json"), bottleneck $(json a data.bottleneck run show pics)"
+say "held and went on; stages: $(python3 -c 'import json,sys; print(*("%s %.1f us" % (s["stage"], s["took_us"] / max(1, s["samples"])) for s in json.load(open(sys.argv[1]))["stages"]), sep=", ")' "$work/data.json"), bottleneck $(json a data.bottleneck run show pics)"
 hive a run stop pics --yes >/dev/null || fail "it does not stop"
 
 # What resize makes is kept, by two daemons in one folder; the third finds it, and finds a damaged one, too.

@@ -254,7 +254,7 @@ static void test_stages(void **state)
 	assert_int_equal(figure(j, 4, "flip", "samples"), 5);
 	assert_int_equal(figure(j, 5, "normalize", "bytes"), 5 * 192 * sizeof(real));
 	assert_int_equal(figure(j, 6, "batch", "samples"), 5);
-	assert_int_equal(figure(j, 6, "batch", "us"), 0);
+	assert_int_equal(figure(j, 6, "batch", "took_us"), 0);
 	json_decref(j);
 	data_free(d);
 	spec_free(s);

@@ -56,6 +56,15 @@ static bool window(const struct spec_step *st, size_t h, size_t w, uint64_t key,
 	return true;
 }
 
+/* n values; zero is one of `unit` bytes. */
+static void fill(char *to, size_t n, size_t unit, const void *zero)
+{
+	if (unit == 1)
+		memset(to, *(const uint8_t *)zero, n);
+	for (size_t i = 0; unit != 1 && i < n; i++)
+		memcpy(to + i * unit, zero, unit);
+}
+
 /* The piece begins at (y, x) of the whole image; what lies outside of it is zero. */
 static void cut(const struct sample *s, size_t plane, long y, long x, size_t h, size_t w, char *to, const void *zero)
 {
@@ -67,12 +76,14 @@ static void cut(const struct sample *s, size_t plane, long y, long x, size_t h, 
 		bool in = y + r >= 0 && y + r < (long)s->full_h && hi > lo;
 		long from_y = y + r - (long)s->top, from_x = x + lo - (long)s->left;
 
-		for (long c = 0; c < (long)w; c++)
-			if (!in || c < lo || c >= hi)
-				memcpy(to + (size_t)c * unit, zero, unit);
-		if (in)
-			memcpy(to + (size_t)lo * unit, from + ((size_t)from_y * s->w + (size_t)from_x) * unit,
-				(size_t)(hi - lo) * unit);
+		if (!in) {
+			fill(to, w, unit, zero);
+			continue;
+		}
+		fill(to, (size_t)lo, unit, zero);
+		fill(to + (size_t)hi * unit, w - (size_t)hi, unit, zero);
+		memcpy(to + (size_t)lo * unit, from + ((size_t)from_y * s->w + (size_t)from_x) * unit,
+			(size_t)(hi - lo) * unit);
 	}
 }
 
