@@ -62,16 +62,17 @@ static size_t overlap(const struct model_param *t, size_t lo, size_t hi, size_t 
 	return to > from ? to - from : 0;
 }
 
-/* Neighbours that are treated alike are one call. */
+/* Neighbours that are treated alike are one call: without weight decay the whole vector is. */
 static void apply_elements(const struct optim_call *c, size_t lo, size_t hi)
 {
+	int key = optim_key_index(c->ops, "weight_decay"), same = key < 0 || c->hyper[key] == 0 || c->decay_all;
 	double copy[OPTIM_KEYS_MAX];
 	size_t from = lo, at;
 
 	for (int i = 0; i < c->ntensors && from < hi; i++) {
 		const struct model_param *t = &c->tensor[i];
 		size_t n = overlap(t, from, hi, &at);
-		int alike = i + 1 < c->ntensors && t->offset + t->count < hi && decays(c, t) == decays(c, t + 1);
+		int alike = i + 1 < c->ntensors && t->offset + t->count < hi && (same || decays(c, t) == decays(c, t + 1));
 
 		if (!n || alike)
 			continue;

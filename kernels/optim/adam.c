@@ -1,24 +1,25 @@
 /* Adam (torch.optim.Adam):
- *   g = g + wd p  (AdamW instead: p = p (1 - lr wd))
+ *   g = g + wd p (AdamW instead: the term in brackets)
  *   m = m + (1 - beta1)(g - m);  v = beta2 v + ((1 - beta2) g) g
- *   p = p - (lr / (1 - beta1^t)) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
- * The corrections are taken in double from the clock; the element loop is in real. */
+ *   p = p - ((lr / (1 - beta1^t)) m / (sqrt(v) / sqrt(1 - beta2^t) + eps) [+ lr wd p])
+ * The corrections are taken in double from the clock; the element loop is in real. Decay is taken off rather than
+ * multiplied by 1 - lr wd, whose rounding in single precision would be the same in every step and add up. */
 #include "kernels/optim/adam_step.h"
 #include <math.h>
 #include "kernels/isa.h"
 
-struct args { real shrink, wd, b1, b2, c2, root, eps, size; real *p, *m, *v; const real *g; };
+struct args { real decay, wd, b1, b2, c2, root, eps, size; real *p, *m, *v; const real *g; };
 
 ISA_BODY adam_body(const void *a, size_t lo, size_t hi)
 {
 	const struct args *s = a;
 	real *restrict p = s->p, *restrict m = s->m, *restrict v = s->v;
 	const real *restrict g = s->g;
-	real shrink = s->shrink, wd = s->wd, b1 = s->b1, b2 = s->b2, c2 = s->c2;
+	real decay = s->decay, wd = s->wd, b1 = s->b1, b2 = s->b2, c2 = s->c2;
 	real root = s->root, eps = s->eps, size = s->size;
 
 	for (size_t i = lo; i < hi; i++) {
-		real w = p[i] * shrink, d = g[i], t;
+		real w = p[i], d = g[i], t;
 
 		if (wd != 0)
 			d = d + wd * w;
@@ -29,7 +30,8 @@ ISA_BODY adam_body(const void *a, size_t lo, size_t hi)
 #else
 		t = __builtin_sqrtf(v[i]);
 #endif
-		p[i] = w - (size * m[i]) / (t / root + eps);
+		t = (size * m[i]) / (t / root + eps);
+		p[i] = w - (decay != 0 ? decay * w + t : t);
 	}
 }
 ISA_KERNEL(adam);
@@ -38,7 +40,7 @@ void adam_step(const struct par *par, int decoupled, const double *h, const stru
 	real *const *state, real *param, const real *grad, size_t lo, size_t n)
 {
 	struct args s = {
-		.shrink = decoupled ? (real)(1 - h[ADAM_LR] * h[ADAM_WEIGHT_DECAY]) : 1,
+		.decay = decoupled ? (real)(h[ADAM_LR] * h[ADAM_WEIGHT_DECAY]) : 0,
 		.wd = decoupled ? 0 : (real)h[ADAM_WEIGHT_DECAY],
 		.b1 = (real)(1 - h[ADAM_BETA1]), .b2 = (real)h[ADAM_BETA2], .c2 = (real)(1 - h[ADAM_BETA2]),
 		.root = (real)sqrt(1 - clock->power[1]), .eps = (real)h[ADAM_EPS],

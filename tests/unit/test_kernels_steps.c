@@ -15,7 +15,7 @@
 enum { FLAT = 40, NET = 5 * 6 + 5 + 3 * 5 + 3, SAMPLES = 8, KEPT = 3 };
 static const int kept[KEPT] = { 10, 100, 200 };
 
-/* The table of make-golden-optim.py, in its order. (A centered RMSProp that has forgotten its start subtracts two numbers
+/* The table of make-golden-optim.py, in its order. (A centered RMSProp that has forgotten its start subtracts numbers
  * that are nearly equal, so that every last bit shows: it keeps the long memory of the default.) */
 static const struct row { const char *optim, *hyper; } table[] = {
 	{ "sgd", "lr=0.05" },
