@@ -295,14 +295,18 @@ static void on_broken(void *arg, const struct err *e)
 	run_fail(arg, e);
 }
 
-/* Too many broken files: this peer holds, and says why, until somebody has looked at them. */
+/* Too many broken files, or losses that are no numbers: this peer holds, and says why, until somebody has looked. */
 static void on_halted(void *arg, const struct err *e)
 {
 	struct run *r = arg;
 	r->error = *e;
 	r->held = true;
-	run_log(r, LOG_ERROR_, "run.hold", "held on this peer: %s; mend or remove them, or go on without: hivectl run hold "
-		"%s --off", e->text, r->name);
+	if (e->code == ERR_NONFINITE)
+		run_log(r, LOG_ERROR_, "run.nonfinite", "held on this peer: %s; then: hivectl run hold %s --off", e->text,
+			r->name);
+	else
+		run_log(r, LOG_ERROR_, "run.hold", "held on this peer: %s; mend or remove them, or go on without: hivectl run "
+			"hold %s --off", e->text, r->name);
 	run_effective_pause(r);
 }
 

@@ -45,7 +45,7 @@
  *     "seed": 1,                                       parameters, order, augmentation
  *     "weights": {"digest":"64 hex digits"},           begin with local.weights of the author instead of the seed's parameters
  *     "stop": {"epochs":300, "samples":100000, "accuracy":0.97},  whichever comes first; absent: endless
- *     "nonfinite_max": 3,                              steps in a row with NaN or infinity before the run fails
+ *     "nonfinite_max": 3,                              steps in a row with NaN or infinity before the run holds
  *     "redundancy": 1, "admins": ["64 hex digits"],
  *     "local": {"data":"PATH or name", "vocab":"PATH", "cache":"DIR", "batch":32, "threads":0, "workers":1, "prefetch":4,
  *               "memory":"1GiB", "deterministic":false, "checkpoint_every":20, "checkpoint_keep":3, "log":"64MiB"} }

@@ -393,6 +393,7 @@ void trainer_start(struct trainer *t)
 	t->started = true;
 	t->paused = t->lent = false;
 	load_resume(t);
+	check_resume(t);
 	exec_wake(t->x);
 }
 

@@ -58,8 +58,9 @@ struct trainer_cb {
 	void (*event)(void *arg, enum log_level level, const char *code, const char *text);
 	/* The run log (T10), one JSON object a line without newline; NULL: none is kept. */
 	void (*log)(void *arg, const char *line, size_t len);
-	/* More files are broken than the spec allows: no batch comes any more, until trainer_start, which allows as many
-	 * again. The owner pauses. NULL: broken is called instead. */
+	/* More files are broken than the spec allows, or so many losses or steps in a row were not finite (ERR_NONFINITE;
+	 * e names the layer where it began): nothing is computed any more until trainer_start, which allows as many again.
+	 * The owner pauses. NULL: broken is called instead. */
 	void (*halted)(void *arg, const struct err *e);
 };
 

@@ -31,6 +31,25 @@ static bool bad_params(struct check *k)
 	return false;
 }
 
+/* Training waits for somebody who has looked; nothing is lost by that. Who cannot be told that stops for good. */
+static void halt(struct trainer *t, const struct err *e)
+{
+	if (!t->cb.halted) {
+		t->cb.broken(t->arg, e);
+		return;
+	}
+	t->halt_error = *e;
+	env_after(t->env, &t->halt, 0);
+}
+
+void check_resume(struct trainer *t)
+{
+	if (t->check)                   /* the search is not over: it will halt once more */
+		return;
+	t->sick = false;
+	t->bad_in_row = t->bad_steps = 0;
+}
+
 /* Two buffers of the widest cut take turns. What passes an op by is finite already, so a cut that is not finite
  * blames the op before it. Running statistics stay as they are, as in a replay. */
 static bool bad_layer(struct check *k, real *a, real *b, void *y, size_t widest)
@@ -107,7 +126,7 @@ static void check_done(struct job *j)
 	if (!t->dying) {
 		(void)err_set(&e, ERR_NONFINITE, "the loss of %u micro-batches in a row was not finite: %s", t->bad_in_row,
 			k->error.text);
-		t->cb.broken(t->arg, &e);
+		halt(t, &e);
 	}
 	free(k->position);
 	free(k);
@@ -120,7 +139,8 @@ static void search(struct trainer *t)
 {
 	struct check *k = xcalloc(1, sizeof(*k));
 
-	t->broken = true;
+	t->broken = !t->cb.halted;
+	t->sick = t->paused = true;
 	t->check = k;
 	exec_stop(t->x);
 	k->t = t;
@@ -148,9 +168,9 @@ void check_batch(struct trainer *t, double loss)
 	t->bad_in_row++;
 	trainer_event(t, LOG_WARN_, "nonfinite",
 		"epoch %llu: the loss of a micro-batch is not finite, it is left out of the "
-		"gradient (%u in a row; the run fails at %u)", (unsigned long long)t->epoch, t->bad_in_row,
+		"gradient (%u in a row; the run halts at %u)", (unsigned long long)t->epoch, t->bad_in_row,
 		t->s->nonfinite_max);
-	if (t->bad_in_row >= t->s->nonfinite_max && !t->check && !t->broken)
+	if (t->bad_in_row >= t->s->nonfinite_max && !t->check && !t->broken && !t->sick)
 		search(t);
 }
 
@@ -172,11 +192,16 @@ void check_step(struct trainer *t, double skipped)
 			name = p->name;
 	}
 	trainer_event(t, LOG_WARN_, "nonfinite", "epoch %llu: the mean gradient of %s is not finite, the step was skipped "
-		"(%u in a row; the run fails at %u)", (unsigned long long)t->epoch, name, t->bad_steps, t->s->nonfinite_max);
+		"(%u in a row; the run halts at %u)", (unsigned long long)t->epoch, name, t->bad_steps, t->s->nonfinite_max);
 	if (t->bad_steps < t->s->nonfinite_max)
 		return;
 	(void)err_set(&e, ERR_NONFINITE,
 		"the mean gradient was not finite for %u steps in a row, first in %s; lower lr or set "
 		"clip_norm", t->bad_steps, name);
-	trainer_break(t, &e);
+	if (!t->cb.halted) {
+		trainer_break(t, &e);
+		return;
+	}
+	t->sick = t->paused = true;
+	halt(t, &e);
 }

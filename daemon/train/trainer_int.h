@@ -68,6 +68,7 @@ struct trainer {
 	double batch_loss, batch_correct, skipped;
 	bool started, paused, broken, dying, round_prog, idle_told;
 	uint32_t bad_in_row, bad_steps;         /* micro-batches; steps */
+	bool sick;                              /* too many of them: it is paused until somebody says go on */
 	uint64_t skipped_steps;
 	double rate; uint64_t last_us;
 	uint64_t ntook, took[EXEC_TIMES_KEPT];  /* us of the latest micro-batches */
@@ -146,5 +147,6 @@ void valid_free(struct trainer *t);
 /* trainer_check.c */
 void check_batch(struct trainer *t, double loss);       /* after each micro-batch's loss */
 void check_step(struct trainer *t, double skipped);
+void check_resume(struct trainer *t);           /* after a halt */
 
 #endif

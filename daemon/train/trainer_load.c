@@ -23,7 +23,7 @@ void load_halt_fire(struct timer *tm)
 {
 	struct trainer *t = container_of(tm, struct trainer, halt);
 
-	if (t->halted && t->cb.halted)
+	if ((t->halted || t->sick) && t->cb.halted)
 		t->cb.halted(t->arg, &t->halt_error);
 }
 

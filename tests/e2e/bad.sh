@@ -91,11 +91,12 @@ port=${host##*:}
 dials() { (exec 3<>"/dev/tcp/127.0.0.1/$((port + 1))" && printf 'GET / HTTP/1.0\r\n\r\n' >&3) 2>/dev/null; happened a garbage "to port $((port + 1))"; }
 wait_for 20 dials
 
-# A learning rate with which nothing can be: the run ends with its reason, the daemon and the other run do not.
+# A learning rate with which nothing can be: the run holds and says why, the daemon and the other run go on.
 spec boom.json 'd.update(name="boom", strategy="single", optimizer={"name": "sgd", "lr": 1e6}, stop={"epochs": 40})'
 hive a run start "$work/boom.json" --data "$data/digits" >/dev/null || fail "the run was refused"
-wait_for 60 json_is failed a state run show boom
-was a run.failed finite
+wait_for 60 json_is held a state run show boom
+was a run.nonfinite finite
+hive a run stop boom --yes >/dev/null || fail "what holds cannot be stopped"
 goes_on a digits
 
 # Damaged checkpoints: the newest is left out, and named; with none left the run begins again, and says so.

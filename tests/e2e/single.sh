@@ -33,11 +33,16 @@ accuracy=$(json a val_accuracy run show digits)
 python3 -c "import sys; sys.exit(not float(sys.argv[1]) >= 0.95)" "$accuracy" || fail "held-out accuracy $accuracy, at least 0.95"
 say "kill -9 at epoch $before, resumed; accuracy $accuracy"
 
-# A loss that is no number: said with its name, recorded, and the daemon goes on.
+# A loss that is no number: the run holds and says where it began, which is recorded; it goes on when it is told to.
 hive a run start "$work/spec.json.boom" --data "$data/digits" >/dev/null || fail "the run was refused"
-wait_for 60 json_is failed a state run show boom
+wait_for 60 json_is held a state run show boom
 expect "finite" hive a run show boom
-expect "finite" hive a query "select text from events where kind = 'run.failed'"
+expect "run hold boom --off" hive a query "select text from events where kind = 'run.nonfinite'"
+stuck=$(json a epoch run show boom)
+hive a set boom lr=0.0001 >/dev/null || fail "lr cannot be set while the run holds"
+hive a run hold boom --off >/dev/null || fail "it cannot go on"
+again() { [ "$(hive a query "select count(*) from events where kind = 'run.nonfinite'" | tail -n 1)" -ge 2 ] || [ "$(json a epoch run show boom)" -gt "$stuck" ]; }
+wait_for 30 again
 alive a || fail "the daemon died"
 daemon_stop a
 say done

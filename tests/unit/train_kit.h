@@ -26,7 +26,7 @@ struct kit {
 	struct trainer_validated v;
 	struct err error;
 	double last_loss;
-	unsigned events;
+	unsigned events, halted;
 	char *log; size_t log_len;
 	const struct trainer_cb *also; void *also_arg;  /* told what comes, too; may be NULL */
 };
@@ -136,6 +136,15 @@ static inline struct spec *kit_spec(const char *json)
 	return s;
 }
 
+static inline void kit_halted(void *arg, const struct err *e)
+{
+	struct kit *k = arg;
+
+	k->halted++;
+	k->error = *e;
+}
+
+static bool kit_halts;                          /* the trainer halts where it could break */
 static const struct planner_ops *kit_strategy;  /* instead of the spec's; NULL: the spec's */
 
 static inline void kit_open(struct kit *k, const char *json, const struct layer_host *host, bool log)
@@ -146,6 +155,7 @@ static inline void kit_open(struct kit *k, const char *json, const struct layer_
 	struct trainer_conf conf;
 	struct err e;
 
+	cb.halted = kit_halts ? kit_halted : NULL;
 	memset(k, 0, sizeof(*k));
 	k->sim = sim_new(1);
 	(void)sim_node_add(k->sim, NULL, &app);
