@@ -104,6 +104,24 @@ void wino_locate(const struct pass *p, const struct grid *g, struct block *b, si
 		b->off[t] = (uint32_t)((g->rows - g->side) * g->ld);
 }
 
+/* Rows are short, often a few vectors: no call for each. The zeros go first, in whole vectors as well. */
+static void row_copy(const real *restrict x, size_t w, size_t pad, size_t ld, real *restrict to)
+{
+	size_t j = 0;
+
+	for (size_t i = 0; i < pad; i++)
+		to[i] = 0;
+	for (size_t i = ld - 8; ; i -= 8) {
+		memset(to + i, 0, 8 * sizeof(real));
+		if (i <= pad + w)
+			break;
+	}
+	for (; j + 8 <= w; j += 8)
+		memcpy(to + pad + j, x + j, 8 * sizeof(real));
+	for (; j < w; j++)
+		to[pad + j] = x[j];
+}
+
 void wino_strip(const struct pass *p, const struct grid *g, const struct block *b, const real *x, size_t step, size_t h,
 	size_t w, size_t pad, real *strip)
 {
@@ -119,11 +137,7 @@ void wino_strip(const struct pass *p, const struct grid *g, const struct block *
 				memset(to, 0, g->ld * sizeof(real));
 				continue;
 			}
-			for (size_t j = 0; j < pad; j++)
-				to[j] = 0;
-			memcpy(to + pad, image + (y - pad) * w, w * sizeof(real));
-			for (size_t j = pad + w; j < g->ld; j++)
-				to[j] = 0;
+			row_copy(image + (y - pad) * w, w, pad, g->ld, to);
 		}
 	}
 }
