@@ -83,7 +83,7 @@ static void same(const char *what, const real *a, const real *b, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (memcmp(&a[i], &b[i], sizeof(*a)))
-			fail_msg("%s: element %zu is %.9g fused and %.9g apart", what, i, (double)a[i], (double)b[i]);
+			fail_msg("%s: element %zu is %.9g here and %.9g there", what, i, (double)a[i], (double)b[i]);
 }
 
 /* Not more memory than apart either; returns how many bytes less are kept. */
@@ -173,11 +173,40 @@ static void awkward_graphs_have_the_same_bits(void **state)
 	}
 }
 
+/* A residual network with a layer for each way of computing convolutions but columns, whose sums follow the split. */
+static void workers_do_not_change_a_bit(void **state)
+{
+	struct model *m = expand("{\"zoo\":\"resnet18\",\"classes\":10,\"pixels\":32}");
+	struct par one = team(1, CPU_PLAIN, NULL);
+	real *param = reals(m->nparam);
+	struct model_need n;
+	struct run want;
+
+	(void)cpu_pick(NULL, &one.cpu, NULL);
+	model_init(m, 5, param);
+	model_need(m, 0, m->nops, 3, 1, &n);
+	want = run_of(m, &one, 3, 0, param);
+	for (int parts = 2; parts <= 5; parts += 3) {
+		struct par par = team(parts, one.cpu, NULL);
+		struct run got = run_of(m, &par, 3, 0, param);
+
+		same("outputs", got.y, want.y, n.y * 2 / sizeof(real));
+		same("dx", got.dx, want.dx, n.x / sizeof(real));
+		same("gradients", got.grad, want.grad, m->nparam);
+		same("statistics", got.buffer, want.buffer, m->nbuffer);
+		run_done(&got);
+	}
+	run_done(&want);
+	free(param);
+	model_free(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_zoo_has_the_same_bits),
 		cmocka_unit_test(awkward_graphs_have_the_same_bits),
+		cmocka_unit_test(workers_do_not_change_a_bit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
