@@ -97,6 +97,13 @@ static void clock_moved(void *arg, enum loop_clock what, int64_t by_us)
 			(double)by_us / 1e6);
 }
 
+static uint64_t machine_memory(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
 static int up_loop(struct app *a, struct err *e)
 {
 	const struct conf *c = a->o.conf;
@@ -185,7 +192,7 @@ static int up_node(struct app *a, struct err *e)
 	const char *key_file = conf_str(c, "network", "swarm_key_file");
 	struct node_opts no = { .conf = c, .store = a->store, .state_dir = a->o.state_dir, .version = HIVEMIND_VERSION,
 		.compute = engine_compute(a->engine), .news = control_news, .news_arg = a->control,
-		.heard = control_heard };
+		.heard = control_heard, .memory_bytes = machine_memory() };
 	char *id_file = xasprintf("%s/identity.key", a->o.state_dir);
 	int rc = key_identity(a->env, id_file, no.seed, e);
 

@@ -128,7 +128,8 @@ static int build(struct node *n, struct err *e)
 		return -1;
 	n->runs = runs_new(&(struct runs_ctx){ .env = n->env, .net = n->net, .chunks = n->chunks, .dht = n->dht,
 		.store = n->o.store, .conf = c, .state_dir = n->o.state_dir, .compute = n->o.compute, .version = n->o.version,
-		.news = n->o.news, .news_arg = n->o.news_arg, .heard = n->o.heard }, e);
+		.news = n->o.news, .news_arg = n->o.news_arg, .heard = n->o.heard,
+		.memory_bytes = n->o.memory_bytes }, e);
 	return n->runs ? 0 : -1;
 }
 

@@ -26,6 +26,7 @@ struct node_opts {
 	void (*news)(void *arg, const char *topic, const char *key, const json_t *news);
 	void *news_arg;
 	bool (*heard)(void *arg, const char *topic, const char *key);   /* arg: news_arg; NULL: everything is */
+	uint64_t memory_bytes;                  /* of this machine: runs that would need more are refused; 0: not known */
 };
 
 struct node;

@@ -44,7 +44,7 @@ const struct conf_row conf_rows[] = {
 		"least one" },
 	{ "compute", "data_threads", CONF_INT, "1", 1, 64, false, "threads that read and prepare data" },
 	{ "compute", "memory_max", CONF_SIZE, "0", 0, 1048576 * MIB, true,
-		"runs that would need more are refused; 0: no limit" },
+		"runs that would need more are refused; 0: what the machine has" },
 	{ "compute", "cpu", CONF_STR, "auto", 0, 0, false, "instruction set of the kernels: auto, avx512, avx2, plain" },
 	{ "data", "dir", CONF_STR, "", 0, 0, true, "folder below which data names of specs are looked up" },
 	{ "data", "cache", CONF_STR, "", 0, 0, true,

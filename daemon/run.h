@@ -30,6 +30,7 @@ struct runs_ctx {
 	const struct conf *conf; const char *state_dir; struct compute compute; const char *version;
 	void (*news)(void *arg, const char *topic, const char *key, const json_t *news); void *news_arg;
 	bool (*heard)(void *arg, const char *topic, const char *key);   /* does anybody follow this? NULL: yes */
+	uint64_t memory_bytes;                  /* of this machine; 0: not known */
 };
 struct runs;
 struct runs *runs_new(const struct runs_ctx *ctx, struct err *e);       /* resumes what the store says was running */

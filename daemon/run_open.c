@@ -59,27 +59,34 @@ const char *run_data_path(const struct runs *rs, const struct spec *s, char *out
 	return run_place_path(rs, s->data_kind, s->local.data[0] ? s->local.data : s->data_name, out, cap, e);
 }
 
-/* What all runs hold and this one would add, against compute.memory_max. */
+/* What a run takes when it trains: state, gradients, a micro-batch, batches ahead. */
+static uint64_t taken(const struct trainer *t)
+{
+	struct trainer_view v;
+	trainer_view(t, &v);
+	return (v.arena_predicted_bytes > v.state_bytes ? v.arena_predicted_bytes : v.state_bytes) + v.loader_bytes;
+}
+
+/* What all runs take and this one would add, against compute.memory_max, or what the machine has. */
 int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e)
 {
-	uint64_t most = (uint64_t)conf_int(rs->ctx.conf, "compute", "memory_max"), held = 0;
-	struct trainer_view v;
-	char need[32], have[32], max[32];
+	uint64_t stated = (uint64_t)conf_int(rs->ctx.conf, "compute", "memory_max"), held = 0;
+	uint64_t most = stated ? stated : rs->ctx.memory_bytes;
+	char need[32], have[32], max[32], fits[80];
 	list_each(it, &rs->list) {
 		struct run *r = list_entry(it, struct run, link);
 		if (!r->trainer || r->trainer == t)
 			continue;
-		trainer_view(r->trainer, &v);
-		held += v.state_bytes + v.arena_bytes + v.loader_bytes;
+		held += taken(r->trainer);
 	}
-	trainer_view(t, &v);
-	uint64_t wanted = v.state_bytes + v.arena_bytes + v.loader_bytes;
+	uint64_t wanted = taken(t);
 	if (!most || held + wanted <= most)
 		return 0;
-	return err_set(e, ERR_LIMIT,
-		"run %s needs %s, other runs hold %s, compute.memory_max is %s: a smaller batch or a higher limit would do",
-		name, text_print_size(wanted, need, sizeof need), text_print_size(held, have, sizeof have),
-		text_print_size(most, max, sizeof max));
+	return err_set(e, ERR_LIMIT, "run %s needs %llu bytes (%s), other runs hold %s, and %s %s: %s", name,
+		(unsigned long long)wanted, text_print_size(wanted, need, sizeof need),
+		text_print_size(held, have, sizeof have), stated ? "compute.memory_max is" : "this machine has",
+		text_print_size(most, max, sizeof max),
+		trainer_fits_text(t, most > held ? most - held : 0, fits, sizeof fits));
 }
 
 struct opening { struct job job; struct run *r; struct compute compute;

@@ -252,6 +252,7 @@ static int build(struct trainer *t, struct err *e)
 		.check = true };
 	size_t memory = t->s->local.memory_bytes, loader = loader_bytes(t->c.data, t->s->local.batch,
 		t->s->local.prefetch + 1);
+	char fits[80];
 
 	t->host.wait = t->c.host ? t->c.host->wait : wait_nobody;
 	t->host.arg = t->c.host ? t->c.host->arg : NULL;
@@ -266,8 +267,9 @@ static int build(struct trainer *t, struct err *e)
 	if (memory && t->predicted_bytes + loader > memory)
 		return err_set(e, ERR_LIMIT,
 		"local.memory: %zu bytes are allowed, and the run needs %zu (parameters, optimizer and "
-			"gradients %zu, one micro-batch %zu, batches ahead %zu)", memory, t->predicted_bytes + loader,
-			t->state_bytes + 2 * t->w_bytes, t->predicted_bytes - t->state_bytes - 2 * t->w_bytes, loader);
+			"gradients %zu, one micro-batch %zu, batches ahead %zu); %s", memory, t->predicted_bytes + loader,
+			t->state_bytes + 2 * t->w_bytes, t->predicted_bytes - t->state_bytes - 2 * t->w_bytes, loader,
+			trainer_fits_text(t, memory, fits, sizeof(fits)));
 	if (load_new(t, e) < 0 || valid_new(t, e) < 0)
 		return -1;
 	t->counts = t->s->loss->counts;

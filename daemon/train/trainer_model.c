@@ -49,11 +49,11 @@ static void op_profile(struct trainer *t, int i, uint32_t batch)
 			p->pred[p->npreds++] = (uint32_t)t->model->node[i].from[k] - 1;
 }
 
-void model_profile(struct trainer *t)
+static void profile_at(struct trainer *t, uint32_t batch)
 {
-	uint32_t batch = t->s->local.batch;
 	struct model_need need;
 
+	t->nsettings = 0;
 	t->profile = (struct profile){ .batch = batch, .nops = (uint32_t)t->model->nops, .params = t->model->nparam,
 		.batch_bytes = batch * (data_x_bytes(t->c.data) + data_y_bytes(t->c.data)), .state_bytes = t->opt_bytes };
 	t->profile.op = xcalloc((size_t)t->model->nops, sizeof(*t->profile.op));
@@ -67,6 +67,11 @@ void model_profile(struct trainer *t)
 	set(t, "opt_bytes", (double)t->opt_bytes);
 	set(t, "local_updates", t->s->local_updates);
 	set(t, "average_optimizer", t->s->average_optimizer);
+}
+
+void model_profile(struct trainer *t)
+{
+	profile_at(t, t->s->local.batch);
 }
 
 /* The tokens of one program, run in order: what is held at once is their count. */
@@ -116,4 +121,39 @@ size_t predict_bytes(struct trainer *t, struct err *e)
 	for (int i = 0; i < n; i++)
 		plan_free(&p[i]);
 	return peak;
+}
+
+/* The prediction grows with the batch. Afterwards everything is as it was. */
+uint32_t trainer_fits(struct trainer *t, uint64_t bytes)
+{
+	uint32_t lo = 0, hi = t->s->local.batch;        /* lo fits, hi does not */
+	struct err e;
+
+	while (hi - lo > 1) {
+		uint32_t batch = lo + (hi - lo) / 2;
+		size_t need;
+
+		profile_free(&t->profile);
+		profile_at(t, batch);
+		need = predict_bytes(t, &e);
+		if (need && need + loader_bytes(t->c.data, batch, t->s->local.prefetch + 1) <= bytes)
+			lo = batch;
+		else
+			hi = batch;
+	}
+	profile_free(&t->profile);
+	model_profile(t);
+	return lo;
+}
+
+/* "--batch 4 would fit", for errors. */
+const char *trainer_fits_text(struct trainer *t, uint64_t bytes, char *out, size_t cap)
+{
+	uint32_t n = trainer_fits(t, bytes);
+
+	if (n)
+		(void)snprintf(out, cap, "--batch %u would fit", n);
+	else
+		(void)snprintf(out, cap, "not even a batch of 1 would fit: a smaller model is needed");
+	return out;
 }

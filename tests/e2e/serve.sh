@@ -68,6 +68,10 @@ over() { json_is stopped a state run show fox; }
 wait_for 20 over
 refuse 1 "in its last checkpoint" hive a generate fox
 
+# More than this machine has: refused, with a batch that would fit.
+refuse 1 "this machine has" hive a run start huge --model gpt2 --data "text:$work/text.txt" --batch 100000 --tbs 100000
+refuse 1 " would fit" hive a run start huge --model gpt2 --data "text:$work/text.txt" --batch 100000 --tbs 100000
+
 # A vocabulary of its own: the other peer needs the same one.
 hive a run start bpe --model $gpt --data "text:$work/text.txt" --vocab "$root/tests/data/bpe/tokenizer.json" --tbs 8 --batch 8 \
 	--lr 0.01 >/dev/null || fail "refused"

@@ -1,8 +1,9 @@
 /* Losses and steps that are no numbers, too many in a row: training waits, names the layer or the tensor where it
- * began, and goes on when somebody says so. */
+ * began, and goes on when somebody says so. And what does not fit into memory. */
 #include "train_kit.h"
 
-static const char text[] = "{\"name\":\"t\",\"input\":[4],\"model\":[{\"type\":\"linear\",\"out\":5,\"name\":\"a\"},"
+static const char spec_text[] =
+	"{\"name\":\"t\",\"input\":[4],\"model\":[{\"type\":\"linear\",\"out\":5,\"name\":\"a\"},"
 	"{\"type\":\"tanh\"},{\"type\":\"linear\",\"out\":3,\"name\":\"b\"}],\"loss\":\"cross_entropy\",\"optimizer\":"
 	"{\"name\":\"sgd\",\"lr\":0.1},\"target_batch\":%d,"
 	"\"strategy\":\"%s\",\"nonfinite_max\":4,\"data\":{\"name\":\"d\","
@@ -13,7 +14,7 @@ static void open_(struct kit *k, int target, const char *strategy)
 	char json[800];
 
 	kit_halts = true;
-	(void)snprintf(json, sizeof json, text, target, strategy);
+	(void)snprintf(json, sizeof json, spec_text, target, strategy);
 	kit_open(k, json, NULL, false);
 }
 
@@ -147,12 +148,70 @@ static void steps_that_are_no_numbers_halt(void **state)
 	kit_close(&k);
 }
 
+/* What would not fit is refused with its bytes, and with a batch that does fit: exactly that one. */
+static void what_would_fit_is_said(void **state)
+{
+	static const char json[] = "{\"name\":\"t\",\"input\":[64],\"model\":[{\"type\":\"linear\",\"out\":512},"
+		"{\"type\":\"tanh\"},{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\",\"optimizer\":"
+		"{\"name\":\"adam\",\"lr\":0.1},\"target_batch\":4096,\"data\":{\"name\":\"d\",\"kind\":\"synthetic\",\"count\":400},"
+		"\"local\":{\"batch\":%u,\"memory\":%u,\"deterministic\":true}}";
+	static const unsigned memory[] = { 400000, 2000000, 9000000 };
+	char text[800];
+	struct kit k;
+
+	kit_halts = false;
+	(void)snprintf(text, sizeof text, json, 8u, 1u << 30);
+	kit_open(&k, text, NULL, false);
+	for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) {
+		static const struct trainer_cb nobody;
+		struct trainer_conf conf = { .env = k.env, .data = k.data, .par = &k.par };
+		unsigned fits = 0;
+		struct trainer *t;
+		struct spec *s;
+		struct err e;
+
+		for (unsigned batch = 4096; ; batch = fits) {
+			const char *at;
+
+			(void)snprintf(text, sizeof text, json, batch, memory[i]);
+			conf.spec = s = kit_spec(text);
+			t = trainer_new(&conf, &nobody, NULL, &e);
+			if (t)
+				break;
+			assert_int_equal(fits, 0);              /* the first word is right */
+			assert_err(e, ERR_LIMIT, "bytes are allowed, and the run needs");
+			if (strstr(e.text, "not even a batch of 1")) {
+				assert_int_equal(i, 0);
+				spec_free(s);
+				break;
+			}
+			at = strstr(e.text, "--batch ");
+			assert_non_null(at);
+			fits = (unsigned)strtoul(at + 8, NULL, 10);
+			assert_true(fits > 0 && fits < 4096);
+			spec_free(s);
+		}
+		if (!t)
+			continue;
+		assert_true(i > 0 && fits);
+		trainer_free(t, NULL, NULL);
+		sim_run_for(k.sim, 100000);
+		spec_free(s);
+		(void)snprintf(text, sizeof text, json, fits + 1, memory[i]);
+		conf.spec = s = kit_spec(text);
+		assert_null(trainer_new(&conf, &nobody, NULL, &e));
+		spec_free(s);
+	}
+	kit_close(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(losses_that_are_no_numbers_halt),
 		cmocka_unit_test(the_layer_where_it_began_is_named),
 		cmocka_unit_test(steps_that_are_no_numbers_halt),
+		cmocka_unit_test(what_would_fit_is_said),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
