@@ -231,7 +231,8 @@ static void thin(const struct head *h, size_t i, size_t n, size_t k, size_t m)
 
 	for (size_t a = 0; a < n && p > 0; a++)
 		for (size_t b = 0; b < m; b++)
-			h->score[a * KEYS + b] *= thinned(h, p, i + a, k + b);
+			if (h->score[a * KEYS + b] != 0)        /* hidden ones need no dice */
+				h->score[a * KEYS + b] *= thinned(h, p, i + a, k + b);
 }
 
 static void forward_head(const struct head *h)
@@ -292,7 +293,7 @@ static void thin_slopes(const struct head *h, double p, size_t i, size_t n, size
 	for (size_t a = 0; a < n; a++)
 		for (size_t b = 0; b < m; b++) {
 			real *s = h->score + a * KEYS + b, *d = h->slope + a * KEYS + b;
-			real w = weight(*s, h->lse[i + a]), keep = thinned(h, p, i + a, k + b);
+			real w = weight(*s, h->lse[i + a]), keep = w != 0 ? thinned(h, p, i + a, k + b) : 0;
 
 			*s = w * keep;
 			*d = w * (*d * keep - h->most[a]) * h->scale;
