@@ -83,6 +83,8 @@ static void finish(struct op *o, const struct token_news *news)
 	struct exec *x = o->x;
 
 	list_del(&o->link);
+	if (o->i->kind == PLAN_VEC && o->call.trade)
+		block_trade(o);
 	log_op(x, o, true);
 	tell(x, o);
 	work_count(o, false);

@@ -17,7 +17,8 @@ struct block {
 	uint32_t reading, writing;              /* by abandoned jobs */
 	struct batch *batch;                    /* class BATCH: the owner's, p is NULL */
 };
-struct bound { struct list link; char name[PLAN_NAME]; void *p; size_t bytes; };
+struct bound { struct list link; char name[PLAN_NAME]; void *p; size_t bytes;
+	void **lent; };                         /* where the owner keeps p; NULL: it never changes */
 
 struct exec_time { enum plan_kind kind; char fn[PLAN_NAME]; uint64_t n, us[EXEC_TIMES_KEPT]; };
 
@@ -82,6 +83,8 @@ int op_memory(struct op *o, struct err *e);
 void op_blocks(struct op *o);                   /* looks them up, takes references */
 void op_free(struct op *o);
 void block_unref(struct exec *x, struct block *b);
+bool block_may_trade(const struct op *o);       /* may the first input's memory become the first output's? */
+void block_trade(struct op *o);
 void exec_mem_done(struct exec *x);
 void work_count(struct op *o, bool taken);     /* scratch, from the start to the end that the tokens see */
 void batches_back(struct exec *x);

@@ -104,6 +104,49 @@ void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes)
 	list_push(&x->bounds, &b->link);
 }
 
+void exec_lend(struct exec *x, const char *buffer, void **p, size_t bytes)
+{
+	struct bound *b;
+
+	exec_bind(x, buffer, *p, bytes);
+	b = list_entry(x->bounds.prev, struct bound, link);
+	b->lent = p;
+}
+
+/* Every operand that has the same memory sees the same block, so that exchanging pointers exchanges the values. */
+static const struct bound *lent(const struct exec *x, const struct op *o)
+{
+	const struct bound *own = bound_find(x, o->prog->plan.buf[o->i->out[0].buf].name);
+
+	return own && own->lent && o->out[0]->bound && o->out[0]->p == own->p ? own : NULL;
+}
+
+bool block_may_trade(const struct op *o)
+{
+	const struct plan *p = &o->prog->plan;
+	const struct plan_instr *i = o->i;
+	uint32_t readers = 0;
+
+	if (!i->nin || !i->nout || o->own || !o->in[0] || !o->out[0] || o->in[0] == o->out[0] || o->in[0]->bound ||
+	    !o->in[0]->p || o->in[0]->bytes != o->out[0]->bytes || o->in[0]->reading || o->in[0]->writing ||
+	    o->out[0]->reading || o->out[0]->writing || !lent(o->x, o))
+		return false;
+	for (uint32_t k = 0; k < p->ninstrs; k++)
+		for (uint32_t j = 0; j < p->instr[k].nin; j++)
+			readers += p->instr[k].in[j].buf == i->in[0].buf;
+	return readers == 1 && !p->buf[i->in[0].buf].journal && !p->buf[i->out[0].buf].journal;
+}
+
+void block_trade(struct op *o)
+{
+	struct bound *own = (struct bound *)lent(o->x, o);
+	void *p = o->in[0]->p;
+
+	assert(own && block_may_trade(o));
+	o->in[0]->p = o->out[0]->p;
+	o->out[0]->p = own->p = *own->lent = p;
+}
+
 static struct block *block_new(void *p, size_t bytes, bool bound)
 {
 	struct block *b = xcalloc(1, sizeof(*b));

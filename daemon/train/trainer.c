@@ -280,7 +280,7 @@ static int build(struct trainer *t, struct err *e)
 	exec_bind(t->x, "w", t->state, t->w_bytes);
 	exec_bind(t->x, "opt", (char *)t->state + t->w_bytes, t->opt_bytes);
 	if (t->acc)
-		exec_bind(t->x, "acc", t->acc, t->w_bytes);
+		exec_lend(t->x, "acc", &t->acc, t->w_bytes);
 	return 0;
 }
 

@@ -18,6 +18,8 @@ static int run(struct vec_call *c)
 
 	if (blank && bad)
 		vec_fill(c->par, len, 0, vec_real(acc));
+	else if (blank && c->may_trade)
+		c->trade = true;
 	else if (blank)
 		vec_copy(c->par, len, g, vec_real(acc));
 	else if (!bad)
