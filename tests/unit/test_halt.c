@@ -153,7 +153,8 @@ static void what_would_fit_is_said(void **state)
 {
 	static const char json[] = "{\"name\":\"t\",\"input\":[64],\"model\":[{\"type\":\"linear\",\"out\":512},"
 		"{\"type\":\"tanh\"},{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\",\"optimizer\":"
-		"{\"name\":\"adam\",\"lr\":0.1},\"target_batch\":4096,\"data\":{\"name\":\"d\",\"kind\":\"synthetic\",\"count\":400},"
+		"{\"name\":\"adam\",\"lr\":0.1},"
+		"\"target_batch\":4096,\"data\":{\"name\":\"d\",\"kind\":\"synthetic\",\"count\":400},"
 		"\"local\":{\"batch\":%u,\"memory\":%u,\"deterministic\":true}}";
 	static const unsigned memory[] = { 400000, 2000000, 9000000 };
 	char text[800];
