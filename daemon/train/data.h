@@ -82,8 +82,9 @@ uint64_t data_broken(struct data *d, struct err *ret_latest);
 #define DATA_BROKEN_TOLD 16
 /* With more than data.broken_max of them data_read fails with ERR_LIMIT, until this allows as many again. */
 void data_forgive(struct data *d);
-/* What was done so far and what it took: {stages: [{stage, samples, bytes, took_us}], broken, broken_max, broken_files}.
- * Stages: read, decode, each step, batch. took_us is of all workers together; 0 without a clock (simulator). */
+/* What was done so far and what it took: {stages: [{stage, samples, bytes, took_us}], broken, broken_max,
+ * broken_files, cache?}. Stages: read, decode, each step, batch. took_us is of all workers together; 0 without a clock
+ * (simulator). */
 json_t *data_json(struct data *d);
 
 /* Prepared data in a file ("materialize_after", train/cache.h). While one is wanted, somebody calls data_cache_make

@@ -6,6 +6,7 @@
 #include "common/hash.h"
 #include "common/mem.h"
 #include "common/rng.h"
+#include "train/cache_int.h"
 #include "train/data_int.h"
 
 #define AT_ONCE 8                               /* samples of one job */
@@ -197,6 +198,7 @@ bool data_cache_wanted(const struct data *d)
 bool data_cache_news(struct data *d, char *out, size_t cap)
 {
 	enum cache_state state = (enum cache_state)atomic_load(&d->cache_state);
+	struct cache *c = atomic_load(&d->cache);
 	struct err e;
 
 	if (d->materialize < 0 || state == d->cache_state_told)
@@ -207,7 +209,7 @@ bool data_cache_news(struct data *d, char *out, size_t cap)
 	data_unlock(d);
 	if (state == CACHE_READY)
 		(void)snprintf(out, cap, "prepared data is read from %s (%llu bytes)", d->cache_dir,
-			(unsigned long long)cache_bytes(d->caches[d->ncaches - 1]));
+			(unsigned long long)(c ? cache_bytes(c) : 0));
 	else if (state == CACHE_FAILED)
 		(void)snprintf(out, cap, "no prepared data, training goes on from the source: %.300s", e.text);
 	else
@@ -220,12 +222,16 @@ json_t *data_cache_json(struct data *d)
 {
 	static const char *const names[] = { "off", "making", "ready", "failed" };
 	enum cache_state state = (enum cache_state)atomic_load(&d->cache_state);
+	char *file;
 	json_t *o;
 
 	if (d->materialize < 0)
 		return NULL;
 	o = json_pack("{s:s,s:I,s:I,s:s}", "state", names[state], "made", (json_int_t)(state == CACHE_READY ? entries(d) :
-		d->made), "samples", (json_int_t)entries(d), "folder", d->cache_dir);
+		atomic_load(&d->made)), "samples", (json_int_t)entries(d), "folder", d->cache_dir);
+	file = cache_path("", &d->cache_id, ".cache");
+	(void)json_object_set_new(o, "file", json_string(file + 1));
+	free(file);
 	data_lock(d);
 	if (d->cache_error.code)
 		(void)json_object_set_new(o, "error", json_string(d->cache_error.text));

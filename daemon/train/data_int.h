@@ -36,7 +36,7 @@ struct data {
 	char cache_dir[512]; struct cache_id cache_id;
 	_Atomic(struct cache *) cache; struct cache *caches[DATA_CACHES_MAX]; int ncaches;
 	_Atomic int cache_state; enum cache_state cache_state_told; struct err cache_error;
-	struct cache_maker *maker; uint64_t made;
+	struct cache_maker *maker; _Atomic uint64_t made;      /* samples; shown on the loop, too */
 };
 
 /* Sample i of the held out ones (i < held), then of those that are trained on. */

@@ -1,5 +1,5 @@
-/* Archives of images: members of all kinds, damage, a folder and an archive of the same files, and batches that are equal
- * however they are cut. */
+/* Archives of images: members of all kinds, damage, a folder and an archive of the same files, and batches that are
+ * equal however they are cut. */
 #include "images_kit.h"
 #include <zlib.h>
 #include "train/data/tar_parse.h"

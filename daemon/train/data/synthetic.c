@@ -1,6 +1,6 @@
-/* Samples made from the seed: for losses that want classes, one noisy cluster per class; for the others, targets that are a
- * fixed mixture of the input; for models that begin with an embedding, tokens that count upwards, each labelled with the
- * next. For tests, benchmarks and first runs without files. */
+/* Samples made from the seed: for losses that want classes, one noisy cluster per class; for the others, targets that
+ * are a fixed mixture of the input; for models that begin with an embedding, tokens that count upwards, each labelled
+ * with the next. For tests, benchmarks and first runs without files. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/hash.h"

@@ -5,9 +5,10 @@
  *
  * Why not libarchive: it reads archives as streams. It can say where a header was, but for a member's data one must
  * trust that header position and header bytes add up, which it does not promise (pax, sparse); a second reader of
- * headers would be needed for exactly the formats that one would use it for. Here an archive of 60 000 members is listed,
- * its manifest included, with 40 ms of one core in one pass over the file, every size is checked against the archive
- * before it is believed, and a fuzz target stands over it. Compression other than gzip is refused by its magic number. */
+ * headers would be needed for exactly the formats that one would use it for. Here an archive of 60 000 members is
+ * listed, its manifest included, with 40 ms of one core in one pass over the file, every size is checked against the
+ * archive before it is believed, and a fuzz target stands over it. Compression other than gzip is refused by its magic
+ * number. */
 #ifndef TRAIN_DATA_TAR_PARSE_H
 #define TRAIN_DATA_TAR_PARSE_H
 #include <stdint.h>
