@@ -128,6 +128,80 @@ static void test_regrant(void **state)
 	sim_free(w.sim);
 }
 
+/* A09: three peers with 1, 2 and 4 workers and other batches share two data epochs, dealt in ranges of chance: each sample
+ * comes once per epoch over all of them, and is the same bytes whoever had it. */
+enum { SAMPLES = 30, DEALT = 2 * SAMPLES };
+struct peer { struct loader *l; real *x; bool *seen; uint64_t total; };
+
+static void peer_take(void *arg)
+{
+	struct peer *p = arg;
+	struct batch *b;
+	struct err e;
+
+	while ((b = loader_next(p->l, &e))) {
+		for (uint32_t i = 0; i < b->n; i++) {
+			assert_true(b->position[i] < DEALT && !p->seen[b->position[i]]);
+			p->seen[b->position[i]] = true;
+			memcpy(p->x + b->position[i] * 16, b->x + i * 16, 16 * sizeof(real));
+		}
+		p->total += b->n;
+		loader_done(p->l, b);
+	}
+	assert_int_equal(e.code, ERR_NONE);
+}
+
+static void test_peers(void **state)
+{
+	struct world w;
+	struct spec *s = spec("", ",\"steps\":[" PREPARED "," CHANCE "]");
+	struct peer peer[3];
+	struct ranges grant[3] = { { 0 } };
+	real *x = calloc(DEALT * 16, sizeof(*x)), *alone = calloc(DEALT * 16, sizeof(*x));
+	bool seen[DEALT] = { false };
+	unsigned times[2][SAMPLES] = { { 0 } };
+	uint64_t position[DEALT];
+	int32_t y[DEALT];
+	struct data *d[3];
+	struct rng r;
+	struct err e;
+
+	world_open(&w);
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", SAMPLES, 2);
+	rng_seed(&r, 9);
+	for (uint64_t at = 0, n; at < DEALT; at += n) {
+		n = 1 + rng_below(&r, DEALT - at < 7 ? DEALT - at : 7);
+		ranges_add(&grant[rng_below(&r, 3)], at, at + n);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		d[i] = opened(&w, s);
+		peer[i] = (struct peer){ .x = x, .seen = seen };
+		peer[i].l = loader_new(w.env, d[i], 3 + 2 * i, 1 + i, 1u << i, peer_take, &peer[i], &e);
+		loader_grant(peer[i].l, &grant[i]);
+		peer_take(&peer[i]);
+	}
+	sim_run_for(w.sim, 1000000);
+	for (uint64_t i = 0; i < DEALT; i++) {
+		assert_true(seen[i]);
+		position[i] = i;
+		times[i / SAMPLES][data_index(d[i % 3], i)]++;
+	}
+	for (int i = 0; i < SAMPLES; i++)
+		assert_true(times[0][i] == 1 && times[1][i] == 1);
+	assert_int_equal(peer[0].total + peer[1].total + peer[2].total, DEALT);
+	assert_int_equal(data_read(d[1], DATA_TRAIN, position, DEALT, alone, y, &e), 0);
+	assert_memory_equal(x, alone, DEALT * 16 * sizeof(*x));
+	for (int i = 0; i < 3; i++) {
+		loader_free(peer[i].l, NULL, NULL);
+		ranges_free(&grant[i]);
+		data_free(d[i]);
+	}
+	free(x);
+	free(alone);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
 /* A09: decoding takes 20 ms a batch and training 10: one worker gives 20 ms a step, all of it waiting for data but the
  * 10 that training takes; two workers give 10. */
 struct trainee { struct world w; struct env env; struct env_ops ops; struct loader *l; struct timer done;
@@ -224,6 +298,7 @@ static void test_bottleneck(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_workers), cmocka_unit_test(test_regrant),
+		cmocka_unit_test(test_peers),
 		cmocka_unit_test(test_bottleneck) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
