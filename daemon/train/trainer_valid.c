@@ -151,13 +151,31 @@ static void broken(void *arg, const struct err *e)
 	trainer_break(arg, e);
 }
 
+/* Many at once, as long as that takes no more memory than a micro-batch of training does. */
+static uint64_t batch_size(const struct trainer *t)
+{
+	uint32_t local = t->s->local.batch;
+	uint64_t n = BATCH_MIN;
+	struct model_need need;
+	size_t room;
+
+	model_need(t->model, 0, t->model->nops, local, t->par.n, &need);
+	room = need.saved + need.y + (need.work_fwd > need.work_bwd ? need.work_fwd : need.work_bwd);
+	for (; n > local; n /= 2) {
+		model_need(t->model, 0, t->model->nops, n, t->par.n, &need);
+		if (need.y + need.work_eval <= room)
+			return n;
+	}
+	return local;
+}
+
 int valid_new(struct trainer *t, struct err *e)
 {
 	static const struct exec_ops ops = { .load = load, .unload = unload, .cancel = cancel };
 	const struct exec_cb cb = { .plan = plan, .scalar = scalar, .env = env, .broken = broken };
 	struct exec_conf conf = { .env = t->env, .model = t->model, .par = &t->par, .profile = &t->profile, .ops = &ops,
 		.ops_arg = t, .eval = true, .check = true };
-	uint64_t n = t->s->local.batch > BATCH_MIN ? t->s->local.batch : BATCH_MIN;
+	uint64_t n = batch_size(t);
 
 	t->v.t = t;
 	t->v.count = data_count(t->c.data, DATA_VALIDATION);
@@ -192,6 +210,15 @@ void valid_run(struct trainer *t)
 	t->v.loss = t->v.correct = 0;
 	t->v.begun_us = env_now(t->env);
 	exec_wake(t->v.x);
+}
+
+uint64_t trainer_valid_bytes(const struct trainer *t)
+{
+	struct exec_view v = { 0 };
+
+	if (t->v.x)
+		exec_view(t->v.x, &v);
+	return v.arena_peak_bytes;
 }
 
 /* What must end before the trainer's memory may go: jobs of the data lane, the executor. */
