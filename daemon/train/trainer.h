@@ -125,7 +125,8 @@ int trainer_set_live(struct trainer *t, const json_t *live, struct err *e);
 
 /* --- validation: a program of its own that takes turns with training; the result comes through cb.validated. */
 void trainer_validate(struct trainer *t);
-uint64_t trainer_valid_bytes(const struct trainer *t);          /* the most that its program took, copy of weights too */
+/* The most that its program took, with the copy of the weights. */
+uint64_t trainer_valid_bytes(const struct trainer *t);
 
 struct trainer_view {
 	/* samples and micro-batches of this epoch; positions granted and not loaded */

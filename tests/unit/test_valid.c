@@ -21,8 +21,8 @@ static void open_(struct kit *k, const struct row *r, unsigned batch)
 
 	(void)snprintf(json, sizeof json, "{\"name\":\"t\",\"input\":%s,\"model\":[%s],\"loss\":\"cross_entropy\","
 		"\"optimizer\":{\"name\":\"sgd\",\"lr\":0.05,\"momentum\":0.9},\"target_batch\":64,\"seed\":4,"
-		"\"validation\":{\"split\":0.3,\"every\":2},\"data\":{\"name\":\"d\",\"kind\":\"synthetic\",\"count\":300},\"local\":{\"batch\":%u,"
-		"\"deterministic\":true}}", r->input, r->model, batch);
+		"\"validation\":{\"split\":0.3,\"every\":2},\"data\":{\"name\":\"d\",\"kind\":\"synthetic\",\"count\":300},"
+		"\"local\":{\"batch\":%u,\"deterministic\":true}}", r->input, r->model, batch);
 	kit_open(k, json, NULL, false);
 	k->alone = true;
 	kit_grant(k, 0, 100000);
