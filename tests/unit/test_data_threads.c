@@ -1,5 +1,5 @@
-/* Many workers at once on one data set of real files, with broken ones among them, while its prepared data is made, read,
- * found damaged and made again: the same bytes as one worker alone reads, every time. */
+/* Many workers at once on one data set of real files, with broken ones among them, while its prepared data is made,
+ * read, found damaged and made again: the same bytes as one worker alone reads, every time. */
 #include "t.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,7 +13,8 @@
 enum { THREADS = 4, FILES = 40, N = 16, NX = 3 * 8 * 8, TURNS = 60 };
 #define FORM "{\"name\":\"a\",\"input\":[3,8,8],\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":3}]," \
 	"\"loss\":\"cross_entropy\",\"target_batch\":8,\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},\"seed\":5," \
-	"\"data\":{\"name\":\"d\",\"kind\":\"folder\",\"materialize_after\":1,\"steps\":[{\"type\":\"resize\",\"size\":[12,14]}," \
+	"\"data\":{\"name\":\"d\",\"kind\":\"folder\",\"materialize_after\":1,\"steps\":[" \
+	"{\"type\":\"resize\",\"size\":[12,14]}," \
 	"{\"type\":\"crop\",\"size\":8,\"padding\":1},\"flip\",{\"type\":\"normalize\",\"mean\":120,\"std\":50}]}," \
 	"\"local\":{\"cache\":\"%s\"}}"
 

@@ -128,8 +128,8 @@ static void test_regrant(void **state)
 	sim_free(w.sim);
 }
 
-/* A09: three peers with 1, 2 and 4 workers and other batches share two data epochs, dealt in ranges of chance: each sample
- * comes once per epoch over all of them, and is the same bytes whoever had it. */
+/* A09: three peers with 1, 2 and 4 workers and other batches share two data epochs, dealt in ranges of chance: each
+ * sample comes once per epoch over all of them, and is the same bytes whoever had it. */
 enum { SAMPLES = 30, DEALT = 2 * SAMPLES };
 struct peer { struct loader *l; real *x; bool *seen; uint64_t total; };
 

@@ -69,16 +69,15 @@ static const char *class_of(const char *path, bool parts, size_t *ret_n)
 	return c;
 }
 
-static bool of_part(const char *path, bool parts, int part)
+/* -1: it belongs to none. */
+static int part_of(const char *path, bool parts)
 {
-	if (!parts)
-		return part == DATA_TRAIN;
-	if (part == DATA_TRAIN)
-		return under(path, "train");
+	if (!parts || under(path, "train"))
+		return DATA_TRAIN;
 	for (int i = 0; held_out[i]; i++)
 		if (under(path, held_out[i]))
-			return true;
-	return false;
+			return DATA_VALIDATION;
+	return -1;
 }
 
 /* The files are sorted, so each class of a part is one run of them. Held-out classes must be among training's. */
@@ -124,15 +123,20 @@ static int number(struct images *x, bool parts, struct err *e)
 
 static void share_out(struct images *x, bool parts)
 {
+	for (size_t i = 0; i < x->n; i++) {
+		x->all[i].label = part_of(x->all[i].path, parts);
+		if (x->all[i].label >= 0)
+			x->d.count[x->all[i].label]++;
+	}
 	for (int part = 0; part < DATA_PARTS; part++) {
-		uint64_t n = 0;
+		x->file[part] = xcalloc(x->d.count[part] + 1, sizeof(*x->file[part]));
+		x->d.count[part] = 0;
+	}
+	for (size_t i = 0; i < x->n; i++) {
+		int part = x->all[i].label;
 
-		for (size_t i = 0; i < x->n; i++)
-			n += of_part(x->all[i].path, parts, part);
-		x->file[part] = xcalloc(n ? n : 1, sizeof(*x->file[part]));
-		for (size_t i = 0; i < x->n; i++)
-			if (of_part(x->all[i].path, parts, part))
-				x->file[part][x->d.count[part]++] = x->all[i];
+		if (part >= 0)
+			x->file[part][x->d.count[part]++] = x->all[i];
 	}
 }
 
@@ -168,13 +172,19 @@ static int manifest(struct images *x, struct err *e)
 }
 
 /* Most archives and folders come in order. */
-static void sort(struct images *x)
+static int sort(struct image_file *f, uint64_t n, struct err *e)
 {
-	for (size_t i = 1; i < x->n; i++)
-		if (strcmp(x->all[i - 1].path, x->all[i].path) > 0) {
-			qsort(x->all, x->n, sizeof(*x->all), by_path);
-			return;
-		}
+	uint64_t i = 1;
+
+	while (i < n && strcmp(f[i - 1].path, f[i].path) < 0)
+		i++;
+	if (i >= n)
+		return 0;
+	qsort(f, n, sizeof(*f), by_path);
+	for (i = 1; i < n; i++)
+		if (!strcmp(f[i - 1].path, f[i].path))
+			return err_set(e, ERR_CORRUPT, "%.200s is there twice", f[i].path);
+	return 0;
 }
 
 int images_ready(struct images *x, const char *path, const struct spec *s, struct err *e)
@@ -184,13 +194,12 @@ int images_ready(struct images *x, const char *path, const struct spec *s, struc
 	if (s->input.nd != 3 || (s->input.d[0] != 1 && s->input.d[0] != 3))
 		return err_set(e, ERR_MISMATCH, "data %s: images want an input of [1 or 3, height, width]", s->data_name);
 	x->channels = s->input.d[0];
-	sort(x);
-	for (size_t i = 1; i < x->n; i++)
-		if (!strcmp(x->all[i - 1].path, x->all[i].path))
-			return err_set(e, ERR_CORRUPT, "%.200s is there twice", x->all[i].path);
 	for (size_t i = 0; i < x->n && !parts; i++)
 		parts = under(x->all[i].path, "train");
 	share_out(x, parts);
+	for (int part = 0; part < DATA_PARTS; part++)
+		if (sort(x->file[part], x->d.count[part], e) < 0)
+			return -1;
 	if (!x->d.count[DATA_TRAIN])
 		return err_set(e, ERR_NOT_FOUND, "%.200s: no images; CLASS/*.jpg or train/CLASS/*.jpg (or .png) is looked for",
 			path);
