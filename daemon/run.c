@@ -311,8 +311,11 @@ static void release(struct run *r, bool keep_spec)
 	r->data = NULL;
 	r->spec = NULL;
 	list_push(&r->rs->graves, &g->link);
-	if (keep_spec)
-		r->spec = spec_of(r->name, g->spec->shared, NULL, NULL);
+	if (keep_spec) {
+		json_t *local = spec_local_json(g->spec);
+		r->spec = spec_of(r->name, g->spec->shared, local, NULL);
+		json_decref(local);
+	}
 	if (r->trainer)
 		trainer_free(r->trainer, buried, g);
 	else if (r->opening) {                  /* its job still reads the spec */

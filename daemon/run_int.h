@@ -139,6 +139,11 @@ void trace_state(struct run *r);
 void trace_close(struct trace *t);              /* what has come is written, then it frees itself */
 json_t *trace_json(const struct run *r);        /* {path, bytes, bytes_max, ended}; null: none is kept */
 
+/* ---- run_revive.c ---- */
+/* Both belong to the callee: data_free, snapshot_unref. Called once, perhaps at once. */
+typedef void run_revived(void *arg, struct data *data, struct snapshot *weights, const struct err *e);
+void run_revive(struct run *r, run_revived *done, void *arg);           /* r is over and has a spec */
+
 /* ---- run_serve.c ---- */
 void runs_serving_free(struct runs *rs);               /* the daemon ends: answers whoever waits */
 

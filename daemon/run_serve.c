@@ -25,6 +25,7 @@ struct serving {
 	struct reply *reply;            /* NULL: it has been answered */
 	struct id run;
 	struct data *data;              /* a reference */
+	json_t *params;                 /* of a text */
 	uint64_t epoch;
 	int rc; struct err e;           /* of the job */
 	/* a text */
@@ -47,6 +48,7 @@ static void serving_free(struct serving *s)
 	data_free(s->data);
 	free(s->prompt.v);
 	buf_free(&s->text);
+	json_decref(s->params);
 	json_decref(s->files);
 	json_decref(s->rows);
 	free(s);
@@ -165,10 +167,15 @@ static void next_done(struct job *j)
 		launch(s, next_run, next_done);
 }
 
+static int text_params(struct serving *s, const json_t *params, struct err *e);
+
 static void text_ready(struct serving *s, const struct run *r, const struct par *par, struct snapshot *weights)
 {
 	struct err e;
-	s->sampler = sampler_new(r->spec, data_source(s->data), par, weights, &s->prompt, &s->opts, &e);
+	if (sampler_can(r->spec, data_source(s->data), &e))
+		err_wrap(&e, "run %s continues no text", r->name);
+	else if (!text_params(s, s->params, &e))
+		s->sampler = sampler_new(r->spec, data_source(s->data), par, weights, &s->prompt, &s->opts, &e);
 	if (!s->sampler) {
 		answer_error(s, &e);
 		serving_free(s);
@@ -303,10 +310,8 @@ static struct run *run_with_weights(struct runs *rs, const json_t *params, struc
 		return NULL;
 	list_each(it, &rs->serving)
 		n++;
-	if (run_over(r))
-		err_set(&e, ERR_STATE, "run %s is %s: its weights are no longer in memory, but in its last checkpoint "
-			"(hivectl run show %s)", r->name, run_state_name(r), r->name);
-	else if (!r->trainer || !r->data || (r->state != RUN_SYNC && r->state != RUN_TRAIN && r->state != RUN_FINISH))
+	bool live = r->state == RUN_SYNC || r->state == RUN_TRAIN || r->state == RUN_FINISH;
+	if (run_over(r) ? !r->spec : !r->trainer || !r->data || !live)
 		err_set(&e, ERR_STATE, "run %s has no weights yet: its state is %s", r->name, run_state_name(r));
 	else if (n >= AT_ONCE)
 		err_set(&e, ERR_LIMIT, "%zu texts and pictures are under way: that is the most at once", n);
@@ -316,16 +321,31 @@ static struct run *run_with_weights(struct runs *rs, const json_t *params, struc
 	return NULL;
 }
 
-static struct serving *serving_new(struct run *r, struct reply *reply)
+static void from_checkpoint(void *arg, struct data *data, struct snapshot *weights, const struct err *error)
 {
-	struct serving *s = xcalloc(1, sizeof *s);
+	struct serving *s = arg;
+	struct err e;
+	s->data = data;
+	if (error) {
+		e = *error;
+		err_wrap(&e, "the run is over");
+	}
+	weighed(s, weights, error ? &e : NULL);
+}
+
+/* Weights for a request, then it goes on in weighed; it may be gone when this returns. */
+static void serve(struct run *r, struct serving *s)
+{
 	s->rs = r->rs;
 	s->env = r->rs->ctx.env;
-	s->reply = reply;
 	s->run = r->id;
-	s->data = data_ref(r->data);
 	list_push(&r->rs->serving, &s->link);
-	return s;
+	if (run_over(r)) {
+		run_revive(r, from_checkpoint, s);
+		return;
+	}
+	s->data = data_ref(r->data);
+	trainer_weights(r->trainer, weighed, s);
 }
 
 static int count_of(const json_t *params, const char *key, uint64_t none, uint64_t lo, uint64_t hi, uint64_t *ret,
@@ -362,23 +382,13 @@ static int text_params(struct serving *s, const json_t *params, struct err *e)
 void runs_generate(struct runs *rs, const json_t *params, struct reply *reply)
 {
 	struct run *r = run_with_weights(rs, params, reply);
-	struct err e;
 	if (!r)
 		return;
-	struct serving *s = serving_new(r, reply);
+	struct serving *s = xcalloc(1, sizeof *s);
+	s->reply = reply;
+	s->params = json_incref((json_t *)params);
 	snprintf(s->key, sizeof s->key, "%016llx", (unsigned long long)env_rand(rs->ctx.env));
-	if (sampler_can(r->spec, data_source(r->data), &e)) {
-		err_wrap(&e, "run %s continues no text", r->name);
-		answer_error(s, &e);
-		serving_free(s);
-		return;
-	}
-	if (text_params(s, params, &e)) {
-		answer_error(s, &e);
-		serving_free(s);
-		return;
-	}
-	trainer_weights(r->trainer, weighed, s);
+	serve(r, s);
 }
 
 void runs_predict(struct runs *rs, const json_t *params, struct reply *reply)
@@ -398,8 +408,9 @@ void runs_predict(struct runs *rs, const json_t *params, struct reply *reply)
 		reply_fail(reply, &e);
 		return;
 	}
-	struct serving *s = serving_new(r, reply);
+	struct serving *s = xcalloc(1, sizeof *s);
+	s->reply = reply;
 	s->files = json_incref(files);
 	s->rows = json_array();
-	trainer_weights(r->trainer, weighed, s);
+	serve(r, s);
 }

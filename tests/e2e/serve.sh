@@ -66,7 +66,9 @@ refuse 1 "names no pictures" hive a predict fox "$work/ant.png"
 hive a run stop fox --yes >/dev/null
 over() { json_is stopped a state run show fox; }
 wait_for 20 over
-refuse 1 "in its last checkpoint" hive a generate fox
+# What is over is read from its last checkpoint.
+expect "the quick brown" hive a generate fox --prompt "the quick" --tokens 10 --temperature 0
+refuse 1 "temperature must be" hive a generate fox --temperature 1000
 
 # More than this machine has: refused, with a batch that would fit.
 refuse 1 "this machine has" hive a run start huge --model gpt2 --data "text:$work/text.txt" --batch 100000 --tbs 100000
@@ -96,6 +98,12 @@ refuse 1 "cut.png" hive a predict pics cut.png
 refuse 1 "No such file" hive a predict pics nothing.png
 refuse 1 "continues no text" hive a generate pics
 refuse 3 "files is missing" hive a predict pics
+hive a run stop pics --yes >/dev/null
+ended() { json_is stopped a state run show pics; }
+wait_for 20 ended
+[ "$(json a predictions.0.name predict pics ant.png)" = ant ] || fail "an ant is $(hive a predict pics ant.png)"
+rm "$(state a)"/runs/*/*.safetensors
+refuse 1 "the run is over: there is no checkpoint" hive a predict pics ant.png
 daemon_stop b
 daemon_stop a
 say done
