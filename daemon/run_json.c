@@ -129,6 +129,9 @@ static void put_long(struct run *r, json_t *o)
 			"state_bytes", (json_int_t)v.state_bytes, "loader_bytes", (json_int_t)v.loader_bytes, "skipped",
 			(json_int_t)v.skipped,
 			"abandoned", (json_int_t)v.abandoned, "load_wait_us", (json_int_t)v.load_wait_us);
+		put_count(t, "flops", v.flops);
+		if (v.busy_us)
+			json_object_set_new(t, "gflops_per_s", json_real((double)v.flops / (double)v.busy_us / 1e3));
 		json_object_set_new(o, "trainer", t);
 		json_object_set_new(o, "times", times_json(r));
 		json_object_set_new(o, "data", trainer_data_json(r->trainer));

@@ -92,6 +92,7 @@ struct model_call {
 	void *saved;            /* need.saved bytes, 64-byte aligned; forward: NULL keeps nothing */
 	void *work;             /* need.work_* bytes, 64-byte aligned */
 	bool train, replay;
+	struct cost *count;     /* what is executed is added here (kernels/cost.h); NULL: nobody counts */
 };
 /* x -> y. y never overlaps x. */
 void model_forward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c,

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include "kernels/cost.h"
 #include "kernels/piece.h"
 #include "kernels/vec.h"
 
@@ -73,6 +74,8 @@ void model_forward(const struct par *par, const struct model *m, int a, int b, c
 		call.extra = v.keep && l->ops->extra ? p.saved + spot_of(&v, i + 1)->extra : NULL;
 		call.work = p.pool + v.pool;
 		l->ops->forward(par, &call);
+		for (int k = 0; k < chain.n && c->count; k++)
+			cost_forward(&m->op[i + k], c->batch, c->count);
 		i += chain.n - 1;
 	}
 	for (int t = v.lo; t <= b; t++) {
@@ -239,6 +242,13 @@ static void layer_back(struct back *k, int i, int id, const int *into)
 	call.extra = l->ops->extra ? k->places->saved + spot_of(v, i + 1)->extra : NULL;
 	call.work = k->work;
 	l->ops->backward(k->par, &call);
+	if (k->c->count) {
+		bool dx = false;
+
+		for (int in = 0; in < n->nin; in++)
+			dx |= call.dxs[in] != NULL;
+		cost_backward(l, v->batch, call.dparam != NULL, dx, k->c->count);
+	}
 }
 
 /* A rectifier right behind its head: the head's backward does both. */
@@ -281,6 +291,8 @@ static void back_op(struct back *k, int i)
 	}
 	if (k->run && !passes)
 		layer_back(k, i, id, into);
+	else if (k->run && k->c->count)
+		cost_backward(&k->v.m->op[i], k->v.batch, false, true, k->c->count);
 	for (int in = 0; in < n->nin; in++)
 		if (part[in])
 			collect(k, into[in], n->from[in]);

@@ -42,6 +42,8 @@ struct api {
 	/* {model?, with?, spec?, batch?, optimizer?} -> {parameter_bytes, statistics_bytes, optimizer_bytes, kept_bytes, rest_bytes,
 	 * loaded_bytes, training_bytes, use_bytes, ..., text}; {parameters} -> the same for a bare number */
 	api_fn *memory;
+	/* {model?, with?, spec?, batch?} -> {macs, flops, backward_macs, backward_flops, step_flops, layers, text} */
+	api_fn *flops;
 	/* {run, prompt?, tokens?, temperature?, top_k?, seed?} -> {generate: id, run, name, epoch, seed, prompt_tokens};
 	 * then news with topic "generate" and this id: {generate, text, tokens, final?, tokens_per_s?, error?} */
 	api_fn *generate;

@@ -90,6 +90,7 @@ static void finish(struct op *o, const struct token_news *news)
 	work_count(o, false);
 	tokens_end(x->prog->tokens, o->run, news);
 	x->v.instructions++;
+	x->v.flops += cost_flops(&o->cost);
 	op_free(o);
 }
 

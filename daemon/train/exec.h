@@ -78,6 +78,7 @@ void exec_why(struct exec *x, struct buf *out); /* what it waits for */
 struct exec_view {
 	uint64_t arena_bytes, arena_peak_bytes; /* T5: handed out now, and at most, rounded as plans state them */
 	uint64_t tokens_peak_bytes;             /* tier 0 of the program that runs, as the predictor counts */
+	uint64_t flops;                         /* of FWD and BWD (kernels/cost.h) */
 	uint64_t instructions, abandoned, programs, checks, busy_us, load_wait_us;
 	uint64_t bytes[PLAN_CLASSES_COUNT];     /* T4: by class, of what was loaded, sent, received or reduced */
 };

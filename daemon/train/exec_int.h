@@ -3,6 +3,7 @@
 #ifndef TRAIN_EXEC_INT_H
 #define TRAIN_EXEC_INT_H
 #include "common/list.h"
+#include "kernels/cost.h"
 #include "train/exec.h"
 
 #define EXEC_SCRATCH 4          /* work areas kept for the next instruction */
@@ -47,6 +48,7 @@ struct op {
 	uint32_t batch; uint64_t key;           /* FWD, BWD: samples; what their dropout is a function of */
 	real *buffers;
 	struct vec_call call; struct vec_arg *args;
+	struct cost cost;                       /* that FWD or BWD took */
 	struct par par;
 	struct kerr kerr; int rc;
 	const struct model *model; bool eval;

@@ -125,6 +125,7 @@ static void run_fwd(struct job *j)
 	struct pass p;
 
 	pass_of(o, &p);
+	p.call.count = &o->cost;
 	if (p.keep) {
 		struct model_need need;
 
@@ -146,6 +147,7 @@ static void run_bwd(struct job *j)
 	struct pass p;
 
 	pass_of(o, &p);
+	p.call.count = &o->cost;
 	for (uint32_t k = 0; k < o->i->nout && p.grad; k++)
 		if (buf_of(o, &o->i->out[k])->class == PLAN_WEIGHT_GRAD && starts_blank(o, k))
 			memset(p.grad + m->offset[p.a], 0, (m->offset[p.b] - m->offset[p.a]) * sizeof(real));

@@ -138,6 +138,7 @@ struct trainer_view {
 	uint64_t generation;                    /* of the plans that run now: one for each commit */
 	uint64_t programs, checks;              /* that ran; shapes of them that were checked */
 	uint64_t busy_us, load_wait_us;         /* train lane at work; waiting for data */
+	uint64_t flops;                         /* forward and backward so far (kernels/cost.h) */
 };
 void trainer_view(const struct trainer *t, struct trainer_view *ret);
 /* {text, plans: [micro-batch, round], predicted: [{us, peak_bytes, stuck}]}, for `run plan` */

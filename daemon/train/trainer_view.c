@@ -32,7 +32,8 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 		.loader_bytes = loader_bytes(t->c.data, t->s->local.batch, t->s->local.prefetch + 1),
 		.skipped = t->skipped_steps, .abandoned = x.abandoned,
 		.generation = trainer_generation(t), .programs = x.programs, .checks = x.checks,
-		.busy_us = x.busy_us, .load_wait_us = x.load_wait_us };
+		.busy_us = x.busy_us, .load_wait_us = x.load_wait_us,
+		.flops = x.flops };
 }
 
 /* Two programs: micro-batches of one epoch, then the step behind them. */

@@ -15,6 +15,7 @@
 #include <jansson.h>
 #include "common/err.h"
 
+struct model;
 struct reply;
 struct zoo_entry { const char *name, *text; };
 extern const struct zoo_entry zoo_entries[];            /* made from the files; ends with name NULL */
@@ -30,6 +31,10 @@ json_t *zoo_value(const char *expression, const json_t *vars, struct err *e);
  * none. */
 int zoo_resolve(json_t *shared, struct err *e);
 
+/* What `model show` and `flops` are asked about: {model, with?} or {spec}, and batch? (1). NULL and e. */
+struct model *zoo_asked(const json_t *params, size_t *ret_batch, struct err *e);
+/* hivectl flops: {model?, with?, spec?, batch?} -> {name, macs, flops, backward_macs, backward_flops, step_flops, layers, text} */
+void zoo_flops(void *arg, const json_t *params, struct reply *r);
 /* hivectl model show: api_fn of control/api.h. {model: name or array, with?: {..}, spec?: object, batch?: n} ->
  * {name, input, layers: [..], parameters, macs, ...} */
 void zoo_show(void *arg, const json_t *params, struct reply *r);

@@ -131,27 +131,36 @@ static json_t *asked(const json_t *params, struct err *e)
 	return NULL;
 }
 
-void zoo_show(void *arg, const json_t *params, struct reply *r)
+struct model *zoo_asked(const json_t *params, size_t *ret_batch, struct err *e)
 {
 	const struct layer_host host = { .wait = nobody_waits };
-	const char *name = json_string_value(json_object_get(params, "model"));
 	json_int_t batch = json_integer_value(json_object_get(params, "batch"));
 	struct spec *s = xcalloc(1, sizeof(*s));
 	struct model *m = NULL;
-	struct err e;
 
 	batch = json_object_get(params, "batch") ? batch : 1;
-	s->shared = asked(params, &e);
+	s->shared = asked(params, e);
 	if (batch < 1 || batch > BATCH_MAX)
-		(void)err_set(&e, ERR_INVALID, "batch: must be 1 to %d", BATCH_MAX);
-	else if (s->shared && spec_read_layers(s, s->shared, &e) == 0)
-		m = spec_model(s, &host, &e);
+		(void)err_set(e, ERR_INVALID, "batch: must be 1 to %d", BATCH_MAX);
+	else if (s->shared && spec_read_layers(s, s->shared, e) == 0)
+		m = spec_model(s, &host, e);
+	spec_free(s);
+	*ret_batch = (size_t)batch;
+	return m;
+}
+
+void zoo_show(void *arg, const json_t *params, struct reply *r)
+{
+	const char *name = json_string_value(json_object_get(params, "model"));
+	struct err e;
+	size_t batch;
+	struct model *m = zoo_asked(params, &batch, &e);
+
 	if (m)
-		reply_ok(r, describe(name ? name : "spec", m, (size_t)batch));
+		reply_ok(r, describe(name ? name : "spec", m, batch));
 	else
 		reply_fail(r, &e);
 	model_free(m);
-	spec_free(s);
 }
 
 void zoo_list(void *arg, const json_t *params, struct reply *r)

@@ -74,8 +74,13 @@ static void backward(const struct par *par, const struct layer_call *c)
 		par_run(par, part_run, (void *)c);
 }
 
+static uint64_t other(const struct layer *l)
+{
+	return (uint64_t)(shape_count(&l->in) + shape_count(&l->out));
+}
+
 const struct layer_ops layer_adaptiveavgpool2d = {
 	.name = "adaptiveavgpool2d", .help = "means over windows of an image, to a stated size",
 	.nattrs = 1, .attr = { [OUT] = { "out", NAN, 1, 1024, true, "side of the output" } },
-	.shape = shape, .forward = forward, .backward = backward,
+	.other = other, .shape = shape, .forward = forward, .backward = backward,
 };

@@ -42,7 +42,12 @@ static void forward(const struct par *par, const struct layer_call *c)
 			c->batch * shape_count(&c->l->out), 1024, 32768);
 }
 
+static uint64_t other(const struct layer *l)
+{
+	return (uint64_t)shape_count(&l->out) * (uint64_t)(l->nin - 1);
+}
+
 const struct layer_ops layer_add = {
 	.name = "add", .help = "sum of inputs of one shape", .inputs_min = 2, .inputs_max = LAYER_INPUTS_MAX,
-	.in_place = true, .spread = true, .fuse = FUSE_PLUS, .shape = shape, .forward = forward,
+	.in_place = true, .spread = true, .fuse = FUSE_PLUS, .other = other, .shape = shape, .forward = forward,
 };

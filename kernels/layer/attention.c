@@ -402,6 +402,13 @@ static size_t work(const struct layer *l, size_t batch, int parts, bool backward
 	return scratch_bytes(l) * (size_t)parts;
 }
 
+static uint64_t other(const struct layer *l)
+{
+	struct geom g = geom_of(l);
+
+	return (uint64_t)6 * (uint64_t)l->attr[HEADS] * g.t * g.s;     /* scale and softmax of every score */
+}
+
 const struct layer_ops layer_attention = {
 	.name = "attention", .help = "multi-head attention by blocks", .inputs_min = 1, .inputs_max = 4, .nattrs = 3,
 	.attr = {
@@ -409,6 +416,6 @@ const struct layer_ops layer_attention = {
 		[CAUSAL] = { "causal", 0, 0, 1, true, "a position sees none after it" },
 		[DROPOUT] = { "dropout", 0, 0, 0.99, false, "share of the weights that becomes zero in training" },
 	},
-	.needs_x = true, .needs_y = true, .shape = shape, .forward = forward, .backward = backward, .macs = macs,
+	.needs_x = true, .needs_y = true, .other = other, .shape = shape, .forward = forward, .backward = backward, .macs = macs,
 	.extra = extra, .work = work,
 };

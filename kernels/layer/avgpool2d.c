@@ -90,6 +90,11 @@ static void backward(const struct par *par, const struct layer_call *c)
 		par_run(par, part_run, (void *)c);
 }
 
+static uint64_t other(const struct layer *l)
+{
+	return (uint64_t)(shape_count(&l->out) * (size_t)l->attr[KERNEL] * (size_t)l->attr[KERNEL]);
+}
+
 const struct layer_ops layer_avgpool2d = {
 	.name = "avgpool2d", .help = "mean of each window",
 	.nattrs = 3,
@@ -98,5 +103,5 @@ const struct layer_ops layer_avgpool2d = {
 		[STRIDE] = { "stride", 0, 0, 1024, true, "step of the window; 0: as kernel" },
 		[PADDING] = { "padding", 0, 0, 512, true, "zeros around the image" },
 	},
-	.shape = shape, .forward = forward, .backward = backward,
+	.other = other, .shape = shape, .forward = forward, .backward = backward,
 };

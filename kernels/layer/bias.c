@@ -38,5 +38,5 @@ static void backward(const struct par *par, const struct layer_call *c)
 
 const struct layer_ops layer_bias = {
 	.name = "bias", .help = "adds a vector to the last dimension", .in_place = true,
-	.shape = shape, .init = init, .forward = forward, .backward = backward,
+	.each = 1, .shape = shape, .init = init, .forward = forward, .backward = backward,
 };

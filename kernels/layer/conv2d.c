@@ -215,6 +215,11 @@ static uint64_t macs(const struct layer *l)
 	return (uint64_t)l->param[0].count * l->out.d[1] * l->out.d[2];
 }
 
+static uint64_t other(const struct layer *l)
+{
+	return l->nparams > 1 ? (uint64_t)shape_count(&l->out) : 0;
+}
+
 const struct layer_ops layer_conv2d = {
 	.name = "conv2d", .help = "2-D convolution with a square kernel",
 	.nattrs = 10,
@@ -231,6 +236,6 @@ const struct layer_ops layer_conv2d = {
 		[WINOGRAD] = { "winograd", -1, -4, 4, true, "tiles of a 3x3 convolution: 2, 4, 0 none, -1 what is "
 			"fastest, -2 and -4 where they fit" },
 	},
-	.needs_x = true, .shape = shape, .init = init, .forward = forward, .backward = backward, .macs = macs,
+	.needs_x = true, .other = other, .shape = shape, .init = init, .forward = forward, .backward = backward, .macs = macs,
 	.work = work,
 };

@@ -54,5 +54,5 @@ static void backward(const struct par *par, const struct layer_call *c)
 const struct layer_ops layer_dropout = {
 	.name = "dropout", .help = "zeros a share of the values in training", .nattrs = 1, .in_place = true,
 	.attr = { [P] = { "p", 0.5, 0, 0.99, false, "share that becomes zero" } },
-	.shape = shape, .forward = forward, .backward = backward,
+	.each = 1, .shape = shape, .forward = forward, .backward = backward,
 };

@@ -104,8 +104,13 @@ static void backward(const struct par *par, const struct layer_call *c)
 			c->batch * shape_count(&c->l->in), 1024, 8192);
 }
 
+static uint64_t other(const struct layer *l)
+{
+	return (uint64_t)shape_count(&l->out) * (l->attr[TANH] != 0 ? 9 : 5);
+}
+
 const struct layer_ops layer_gelu = {
 	.name = "gelu", .help = "x Phi(x): Gaussian error linear unit", .needs_x = true,
 	.nattrs = 1, .attr = { [TANH] = { "tanh", 0, 0, 1, true, "the tanh form" } },
-	.shape = shape, .forward = forward, .backward = backward,
+	.other = other, .shape = shape, .forward = forward, .backward = backward,
 };

@@ -131,5 +131,5 @@ const struct layer_ops layer_groupnorm = {
 		[GROUPS] = { "groups", NAN, 1, 65536, true, "groups of channels" },
 		[EPS] = { "eps", 1e-5, 0, 1, false, "added to the variance" },
 	},
-	.needs_x = true, .shape = shape, .init = init, .forward = forward, .backward = backward, .extra = extra,
+	.needs_x = true, .each = 8, .shape = shape, .init = init, .forward = forward, .backward = backward, .extra = extra,
 };

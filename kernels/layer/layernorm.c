@@ -108,5 +108,5 @@ static size_t extra(const struct layer *l, size_t batch)
 const struct layer_ops layer_layernorm = {
 	.name = "layernorm", .help = "normalization of the last dimension", .nattrs = 1,
 	.attr = { [EPS] = { "eps", 1e-5, 0, 1, false, "added to the variance" } },
-	.needs_x = true, .shape = shape, .init = init, .forward = forward, .backward = backward, .extra = extra,
+	.needs_x = true, .each = 8, .shape = shape, .init = init, .forward = forward, .backward = backward, .extra = extra,
 };

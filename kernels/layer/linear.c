@@ -145,6 +145,11 @@ static uint64_t macs(const struct layer *l)
 	return (uint64_t)shape_count(&l->in) * features(&l->out);
 }
 
+static uint64_t other(const struct layer *l)
+{
+	return l->nparams > 1 ? (uint64_t)shape_count(&l->out) : 0;
+}
+
 const struct layer_ops layer_linear = {
 	.name = "linear", .help = "fully connected",
 	.nattrs = 5,
@@ -155,6 +160,6 @@ const struct layer_ops layer_linear = {
 		[TRANSPOSED] = { "transposed", 0, 0, 1, true, "the weight is kept as [in, out]" },
 		[STD] = { "std", 0, 0, 1e3, false, "deviation of normal initial weights (bias 0); 0: PyTorch's uniform ones" },
 	},
-	.needs_x = true, .shape = shape, .init = init, .forward = forward, .backward = backward, .macs = macs,
+	.needs_x = true, .other = other, .shape = shape, .init = init, .forward = forward, .backward = backward, .macs = macs,
 	.work = work,
 };

@@ -194,6 +194,11 @@ static size_t extra(const struct layer *l, size_t batch)
 	return batch * shape_count(&l->out) * sizeof(int32_t);
 }
 
+static uint64_t other(const struct layer *l)
+{
+	return (uint64_t)(shape_count(&l->out) * ((size_t)l->attr[KERNEL] * (size_t)l->attr[KERNEL] - 1));
+}
+
 const struct layer_ops layer_maxpool2d = {
 	.name = "maxpool2d", .help = "largest value of each window",
 	.nattrs = 3,
@@ -202,5 +207,5 @@ const struct layer_ops layer_maxpool2d = {
 		[STRIDE] = { "stride", 0, 0, 1024, true, "step of the window; 0: as kernel" },
 		[PADDING] = { "padding", 0, 0, 512, true, "border that never wins" },
 	},
-	.shape = shape, .forward = forward, .backward = backward, .extra = extra,
+	.other = other, .shape = shape, .forward = forward, .backward = backward, .extra = extra,
 };

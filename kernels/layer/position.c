@@ -51,5 +51,5 @@ const struct layer_ops layer_position = {
 		[MAX] = { "max", NAN, 1, 1 << 24, true, "rows of the table" },
 		[STD] = { "std", 1, 1e-9, 1e3, false, "deviation of the initial weights" },
 	},
-	.shape = shape, .init = init, .forward = forward, .backward = backward,
+	.each = 1, .shape = shape, .init = init, .forward = forward, .backward = backward,
 };

@@ -48,5 +48,5 @@ static void backward(const struct par *par, const struct layer_call *c)
 
 const struct layer_ops layer_relu = {
 	.name = "relu", .help = "max(x, 0)", .needs_y = true, .in_place = true, .fuse = FUSE_RECTIFY,
-	.shape = shape, .forward = forward, .backward = backward,
+	.each = 1, .shape = shape, .forward = forward, .backward = backward,
 };

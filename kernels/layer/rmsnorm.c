@@ -104,5 +104,5 @@ static size_t extra(const struct layer *l, size_t batch)
 const struct layer_ops layer_rmsnorm = {
 	.name = "rmsnorm", .help = "scales the last dimension by its root mean square", .nattrs = 1,
 	.attr = { [EPS] = { "eps", 1e-5, 0, 1, false, "added to the mean square" } },
-	.needs_x = true, .shape = shape, .init = init, .forward = forward, .backward = backward, .extra = extra,
+	.needs_x = true, .each = 4, .shape = shape, .init = init, .forward = forward, .backward = backward, .extra = extra,
 };

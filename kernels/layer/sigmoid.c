@@ -49,5 +49,5 @@ static void backward(const struct par *par, const struct layer_call *c)
 
 const struct layer_ops layer_sigmoid = {
 	.name = "sigmoid", .help = "1 / (1 + exp(-x))", .needs_y = true, .in_place = true,
-	.shape = shape, .forward = forward, .backward = backward,
+	.each = 4, .shape = shape, .forward = forward, .backward = backward,
 };

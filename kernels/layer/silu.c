@@ -57,5 +57,5 @@ static void backward(const struct par *par, const struct layer_call *c)
 
 const struct layer_ops layer_silu = {
 	.name = "silu", .help = "x sigmoid(x)", .needs_x = true,
-	.shape = shape, .forward = forward, .backward = backward,
+	.each = 5, .shape = shape, .forward = forward, .backward = backward,
 };

@@ -58,5 +58,5 @@ static void backward(const struct par *par, const struct layer_call *c)
 
 const struct layer_ops layer_softmax = {
 	.name = "softmax", .help = "exp(x) / sum exp(x) over the last dimension", .needs_y = true, .in_place = true,
-	.shape = shape, .forward = forward, .backward = backward,
+	.each = 5, .shape = shape, .forward = forward, .backward = backward,
 };
