@@ -91,15 +91,16 @@ static json_t *with(const json_t *entry, const struct data_about *a, const json_
 	return w;
 }
 
-/* The zoo's input, with as many channels as the data has and, where the model takes any size, as many pixels. */
-static json_t *input_of(const json_t *zoo, const struct data_about *a, bool any_size)
+/* The zoo's input; of models that take any size with as many channels as the data has and, unless they were given, as
+ * many pixels. */
+static json_t *input_of(const json_t *zoo, const struct data_about *a, bool any_size, bool given)
 {
 	json_t *in = json_deep_copy(zoo);
 
 	if (json_array_size(in) != 3 || a->shape.nd < 2 || !any_size)
 		return in;
 	(void)json_array_set_new(in, 0, json_integer(a->shape.nd == 3 ? (json_int_t)a->shape.d[0] : 1));
-	for (size_t i = 1; i < 3; i++)
+	for (size_t i = 1; i < 3 && !given; i++)
 		(void)json_array_set_new(in, i, json_integer((json_int_t)a->shape.d[(size_t)a->shape.nd - 3 + i]));
 	return in;
 }
@@ -182,7 +183,8 @@ json_t *draft_spec(const json_t *params, const struct data_about *a, struct err 
 		json_decref(w);
 		return NULL;
 	}
-	input = input_of(zoo_input, a, json_object_get(has, "pixels") != NULL);
+	input = input_of(zoo_input, a, json_object_get(has, "pixels") != NULL,
+		json_object_get(json_object_get(params, "with"), "pixels") != NULL);
 	(void)json_object_set_new(w, "zoo", json_string(model));
 	out = json_pack("{s:O,s:O,s:s,s:o,s:i,s:{s:s#,s:s,s:o}}", "model", w, "input", input, "loss",
 		a->classes ? "cross_entropy" : "mse", "optimizer", optimizer(NULL, transformer), "target_batch", TARGET_BATCH,
