@@ -321,7 +321,7 @@ static void wide_out_part(void *arg, int part, int parts)
 /* How many tiles at once: the products read all weights for each block, so many channels want large blocks. */
 static size_t forward_block(const struct pass *p)
 {
-	return p->c * p->k <= 64 * 64 ? 32 : 64;
+	return p->c * p->k <= 64 * 64 ? 32 : p->c * p->k <= 128 * 128 ? 64 : 128;
 }
 
 static size_t forward_bytes(const struct pass *p, int parts, struct area *a, struct forward *f)

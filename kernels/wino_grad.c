@@ -159,7 +159,7 @@ static size_t gradient_bytes(const struct pass *p, int parts, struct area *a, st
 
 static size_t gradient_block(const struct pass *p)
 {
-	return p->c * p->k <= 128 * 128 ? 128 : 64;
+	return p->e > 36 ? 32 : 64;     /* both sides of a block should stay near */
 }
 
 void wino_backward_weights(const struct par *par, const struct wino *w, const real *x, const real *dy, real *dw,
