@@ -21,8 +21,8 @@
 #define CKPT_TENSORS 65536
 #define CKPT_HEADER_MAX 4194304         /* bytes of JSON */
 
-/* We write the first two. What other programs write is known by its size, so that their files can be read around; weights
- * may also come as F16 or BF16 (ckpt_read_weights). */
+/* We write the first two. What other programs write is known by its size, so that their files can be read around;
+ * weights may also come as F16 or BF16 (ckpt_read_weights). */
 enum ckpt_dtype { CKPT_F32, CKPT_F64, CKPT_F16, CKPT_BF16, CKPT_I64, CKPT_I32, CKPT_I16, CKPT_I8, CKPT_U64,
 	CKPT_U32, CKPT_U16,
 	CKPT_U8, CKPT_BOOL, CKPT_F8_E4M3, CKPT_F8_E5M2, CKPT_DTYPES };
@@ -65,9 +65,10 @@ int ckpt_write(struct files *f, const char *path, const struct ckpt_tensor *v, s
  * undefined. meta (may be NULL) is new. */
 int ckpt_read(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n, json_t **ret_meta,
 	struct err *e);
-/* Weights from anywhere: the tensors v[0..n), all F32, from a file of any origin, by name and shape; F64, F16 and BF16 become F32.
- * Where the file's names lack the first part of ours ("transformer.h.0..." asked for, "h.0..." there), or have "model." or
- * "module." in front, that is bridged, for all names alike. What is not asked for is ignored. Errors as ckpt_read. */
+/* Weights from anywhere: the tensors v[0..n), all F32, from a file of any origin, by name and shape; F64, F16 and BF16
+ * become F32. Where the file's names lack the first part of ours ("transformer.h.0..." asked for, "h.0..." there), or
+ * have "model." or "module." in front, that is bridged, for all names alike. What is not asked for is ignored. Errors
+ * as ckpt_read. */
 int ckpt_read_weights(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n, struct err *e);
 /* Newest whole checkpoint's epoch numbers of dir, newest first, at most max; returns how many, -1 on error (a missing
  * folder is 0). Only names are looked at. */

@@ -125,8 +125,8 @@ void ctl_watch(struct run *r);                  /* asks the DHT for the author's
 void runs_asks_free(struct runs *rs);
 
 /* ---- run_weights.c ---- */
-/* Blocking: reads local.weights, if the spec has one, and compares the spec's digest. *ret may stay NULL: there are none, or a
- * member must be asked for them (why says why this machine's file was of no use). */
+/* Blocking: reads local.weights, if the spec has one, and compares the spec's digest. *ret may stay NULL: there are
+ * none, or a member must be asked for them (why says why this machine's file was of no use). */
 int origin_read(struct files *f, const struct spec *s, struct origin **ret, struct err *ret_why, struct err *e);
 const uint8_t *origin_digest(const struct origin *w);                 /* SHA-256 */
 void origin_apply(const struct origin *w, struct trainer *t);        /* into fresh parameters */

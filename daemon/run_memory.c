@@ -1,5 +1,5 @@
-/* memory: what a model needs to be trained and to be used, before anything is started. The trainer says the numbers: it is
- * made on data that are not there, and thrown away before its first step. */
+/* memory: what a model needs to be trained and to be used, before anything is started. The trainer says the numbers:
+ * it is made on data that are not there, and thrown away before its first step. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +135,8 @@ static void by_number(const json_t *params, struct reply *reply)
 		reply_fail(reply, &e);
 		return;
 	}
-	(void)snprintf(text, sizeof(text), "%.15g parameters of 4 bytes: %.6g GB\ngradients: %.6g GB more; state of sgd with momentum "
+	(void)snprintf(text, sizeof(text),
+		"%.15g parameters of 4 bytes: %.6g GB\ngradients: %.6g GB more; state of sgd with momentum "
 		"%.6g GB, of adam %.6g GB\ntraining with adam without activations: %.6g GB\n", n, n * 4e-9, n * 4e-9,
 			n * 4e-9, n * 8e-9,
 		n * 16e-9);

@@ -1,5 +1,5 @@
-/* Runs that begin with somebody's weights: a safetensors file with the names of torchvision or Hugging Face. The author's file
- * decides; its digest is in the spec, and who has no such file gets the state from a member. */
+/* Runs that begin with somebody's weights: a safetensors file with the names of torchvision or Hugging Face. The
+ * author's file decides; its digest is in the spec, and who has no such file gets the state from a member. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,8 @@ int origin_read(struct files *f, const struct spec *s, struct origin **ret, stru
 		return s->has_weights_digest ? 0 : err_set(e, ERR_INVALID,
 			"\"weights\": the file to begin with is missing: --weights=/PATH, or \"weights\" in \"local\"");
 	if (s->local.weights[0] != '/')
-		return err_set(e, ERR_INVALID, "weights %s: the path must be absolute: it is this machine's daemon that reads it",
+		return err_set(e, ERR_INVALID,
+			"weights %s: the path must be absolute: it is this machine's daemon that reads it",
 			s->local.weights);
 	w = load(f, s, &why);
 	if (w)

@@ -111,7 +111,8 @@ static struct spec *spec_from(const json_t *params, struct err *e)
 		json_object_set_new(whole, "name", json_string(name));
 	json_object_set_new(whole, "local", runs_local(json_object_get(whole, "local"), params));
 	draft_over(whole, params);
-	if (json_string_length(json_object_get(json_object_get(whole, "local"), "weights")) && !json_object_get(whole, "weights"))
+	if (json_string_length(json_object_get(json_object_get(whole, "local"), "weights")) && !json_object_get(whole,
+		"weights"))
 		json_object_set_new(whole, "weights", json_object());
 	struct spec *s = place_data(whole, params, e) ? NULL : spec_of_json(whole, e);
 	json_decref(whole);

@@ -1,9 +1,9 @@
 /* How many operations a model takes (systems.md N01): counted from the shapes, and counted again while it runs.
  *
- * A multiply-add counts two. exp, erf, tanh, a division, a square root and a comparison count one. Convolutions count as if they were
- * computed directly, however they are. Backward: a layer with parameters takes its multiply-adds once for their gradient and
- * once more for its input's, when that is wanted; one without twice; everything else counts twice. What optimizers do is not in
- * it. */
+ * A multiply-add counts two. exp, erf, tanh, a division, a square root and a comparison count one. Convolutions count
+ * as if they were computed directly, however they are. Backward: a layer with parameters takes its multiply-adds once
+ * for their gradient and once more for its input's, when that is wanted; one without twice; everything else counts
+ * twice. What optimizers do is not in it. */
 #ifndef KERNELS_COST_H
 #define KERNELS_COST_H
 #include "kernels/model.h"

@@ -81,8 +81,8 @@ struct layer_ops {
 	void (*forward)(const struct par *par, const struct layer_call *c);
 	void (*backward)(const struct par *par, const struct layer_call *c);
 	uint64_t (*macs)(const struct layer *l);        /* multiply-adds forward, one sample; NULL: 0 */
-	/* Operations forward of one sample beside the two of each multiply-add (kernels/cost.h): `each` per value of the output, or
-	 * as other says. */
+	/* Operations forward of one sample beside the two of each multiply-add (kernels/cost.h): `each` per value of the
+	 * output, or as other says. */
 	unsigned each;
 	uint64_t (*other)(const struct layer *l);
 	size_t (*extra)(const struct layer *l, size_t batch);                   /* bytes; NULL: 0 */

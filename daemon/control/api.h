@@ -39,8 +39,8 @@ struct api {
 	/* {model?: name, with?: {..}, spec?: object, batch?: n} -> {name, input, output, layers: [..], parameters, macs,
 	 * text} */
 	api_fn *model_show;
-	/* {model?, with?, spec?, batch?, optimizer?} -> {parameter_bytes, statistics_bytes, optimizer_bytes, kept_bytes, rest_bytes,
-	 * loaded_bytes, training_bytes, use_bytes, ..., text}; {parameters} -> the same for a bare number */
+	/* {model?, with?, spec?, batch?, optimizer?} -> {parameter_bytes, statistics_bytes, optimizer_bytes, kept_bytes,
+	 * rest_bytes, loaded_bytes, training_bytes, use_bytes, ..., text}; {parameters} -> the same for a bare number */
 	api_fn *memory;
 	/* {model?, with?, spec?, batch?} -> {macs, flops, backward_macs, backward_flops, step_flops, layers, text} */
 	api_fn *flops;

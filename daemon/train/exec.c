@@ -83,14 +83,12 @@ static void finish(struct op *o, const struct token_news *news)
 	struct exec *x = o->x;
 
 	list_del(&o->link);
-	if (o->i->kind == PLAN_VEC && o->call.trade)
-		block_trade(o);
+	op_settle(o);
 	log_op(x, o, true);
 	tell(x, o);
 	work_count(o, false);
 	tokens_end(x->prog->tokens, o->run, news);
 	x->v.instructions++;
-	x->v.flops += cost_flops(&o->cost);
 	op_free(o);
 }
 

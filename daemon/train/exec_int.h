@@ -86,7 +86,7 @@ void op_blocks(struct op *o);                   /* looks them up, takes referenc
 void op_free(struct op *o);
 void block_unref(struct exec *x, struct block *b);
 bool block_may_trade(const struct op *o);       /* may the first input's memory become the first output's? */
-void block_trade(struct op *o);
+void op_settle(struct op *o);                   /* it has ended and counts: trades, operations */
 void exec_mem_done(struct exec *x);
 void work_count(struct op *o, bool taken);     /* scratch, from the start to the end that the tokens see */
 void batches_back(struct exec *x);

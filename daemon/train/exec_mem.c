@@ -137,11 +137,16 @@ bool block_may_trade(const struct op *o)
 	return readers == 1 && !p->buf[i->in[0].buf].journal && !p->buf[i->out[0].buf].journal;
 }
 
-void block_trade(struct op *o)
+void op_settle(struct op *o)
 {
-	struct bound *own = (struct bound *)lent(o->x, o);
-	void *p = o->in[0]->p;
+	struct bound *own;
+	void *p;
 
+	o->x->v.flops += cost_flops(&o->cost);
+	if (o->i->kind != PLAN_VEC || !o->call.trade)
+		return;
+	own = (struct bound *)lent(o->x, o);
+	p = o->in[0]->p;
 	assert(own && block_may_trade(o));
 	o->in[0]->p = o->out[0]->p;
 	o->out[0]->p = own->p = *own->lent = p;

@@ -93,7 +93,8 @@ static int read_shared(struct spec *s, struct err *e)
 	s->nonfinite_max = 3;
 	s->redundancy = 1;
 	if (read_known(o, &top, known, e) < 0 || spec_read_model(s, o, e) < 0 || spec_read_optim(s, o, e) < 0 ||
-	    read_strategy(s, o, e) < 0 || read_averaging(s, o, e) < 0 || spec_read_data(s, o, e) < 0 || spec_read_weights(s, o, e) < 0 ||
+	    read_strategy(s, o, e) < 0 || read_averaging(s, o, e) < 0 || spec_read_data(s, o, e) < 0 ||
+	    spec_read_weights(s, o, e) < 0 ||
 	    read_stop(s, o, e) < 0 || read_admins(s, o, e) < 0 ||
 	    read_u64(o, &top, "seed", 0, INT64_MAX, &s->seed, e) < 0 ||
 	    read_u64(o, &top, "target_batch", 1, 1ull << 40, &s->target_batch, e) < 0 ||

@@ -43,12 +43,12 @@
  *     "validation": {"split":0.1, "every":5},          share of the data held out (absent or 0: the data set's own
  *                                                      validation files, if any); every n epochs, 0: only at the end
  *     "seed": 1,                                       parameters, order, augmentation
- *     "weights": {"digest":"64 hex digits"},           begin with local.weights of the author instead of the seed's parameters
+ *     "weights": {"digest":"64 hex digits"},           begin with the author's local.weights
  *     "stop": {"epochs":300, "samples":100000, "accuracy":0.97},  whichever comes first; absent: endless
  *     "nonfinite_max": 3,                              steps in a row with NaN or infinity before the run holds
  *     "redundancy": 1, "admins": ["64 hex digits"],
- *     "local": {"data":"PATH or name", "vocab":"PATH", "cache":"DIR", "batch":32, "threads":0, "workers":1, "prefetch":4,
- *               "memory":"1GiB", "deterministic":false, "checkpoint_every":20, "checkpoint_keep":3, "log":"64MiB"} }
+ *     "local": {"data":"PATH or name", "vocab":"PATH", "cache":"DIR", "batch":32, "threads":0, "workers":1,
+ *               "prefetch":4, "memory":"1GiB", "deterministic":false, "checkpoint_every":20, "checkpoint_keep":3, "log":"64MiB"} }
  *
  * Unknown keys are errors. Every error names its place: "model[2].kernel: ...". */
 #ifndef TRAIN_SPEC_H
@@ -106,8 +106,8 @@ struct spec {
 	uint32_t group_max; double minority_wait;
 	char data_name[SPEC_NAME], data_kind[32];
 	bool has_data_digest; uint8_t data_digest[32];
-	/* The run begins with weights from a file that its author had, not from the seed; who has no such file gets them from a
-	 * member. The digest is SHA-256 of parameters and running statistics as F32. */
+	/* The run begins with weights from a file that its author had, not from the seed; who has no such file gets them
+	 * from a member. The digest is SHA-256 of parameters and running statistics as F32. */
 	bool has_weights, has_weights_digest; uint8_t weights_digest[32];
 	uint64_t data_count;                    /* of synthetic data */
 	uint64_t broken_max;
@@ -120,7 +120,8 @@ struct spec {
 	uint32_t nonfinite_max, redundancy;
 	size_t nadmins; struct id admin[SPEC_ADMINS_MAX];
 	struct spec_local local;
-	char cache_dir[512];                    /* where prepared data goes when local.cache does not say; set by the owner */
+	/* where prepared data goes when local.cache does not say; set by the owner */
+	char cache_dir[512];
 };
 
 /* A whole spec from text (a file that an operator wrote). NULL and e. */

@@ -33,7 +33,8 @@ int zoo_resolve(json_t *shared, struct err *e);
 
 /* What `model show` and `flops` are asked about: {model, with?} or {spec}, and batch? (1). NULL and e. */
 struct model *zoo_asked(const json_t *params, size_t *ret_batch, struct err *e);
-/* hivectl flops: {model?, with?, spec?, batch?} -> {name, macs, flops, backward_macs, backward_flops, step_flops, layers, text} */
+/* hivectl flops: {model?, with?, spec?, batch?} -> {name, macs, flops, backward_macs, backward_flops, step_flops,
+ * layers, text} */
 void zoo_flops(void *arg, const json_t *params, struct reply *r);
 /* hivectl model show: api_fn of control/api.h. {model: name or array, with?: {..}, spec?: object, batch?: n} ->
  * {name, input, layers: [..], parameters, macs, ...} */

@@ -1,4 +1,5 @@
-/* hivectl flops: how many operations a model takes, forward and backward, layer by layer (kernels/cost.h says what counts). */
+/* hivectl flops: how many operations a model takes, forward and backward, layer by layer (kernels/cost.h says what
+ * counts). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -416,6 +416,7 @@ const struct layer_ops layer_attention = {
 		[CAUSAL] = { "causal", 0, 0, 1, true, "a position sees none after it" },
 		[DROPOUT] = { "dropout", 0, 0, 0.99, false, "share of the weights that becomes zero in training" },
 	},
-	.needs_x = true, .needs_y = true, .other = other, .shape = shape, .forward = forward, .backward = backward, .macs = macs,
+	.needs_x = true, .needs_y = true, .other = other, .shape = shape, .forward = forward, .backward = backward,
+		.macs = macs,
 	.extra = extra, .work = work,
 };

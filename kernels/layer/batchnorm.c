@@ -76,6 +76,7 @@ const struct layer_ops layer_batchnorm = {
 		[MOMENTUM] = { "momentum", 0.1, 0, 1, false, "share of a batch in the running statistics" },
 		[AFFINE] = { "affine", 1, 0, 1, true, "a weight and a bias per channel" },
 	},
-	.needs_x = true, .in_place = true, .fuse = FUSE_HEAD, .each = 8, .shape = shape, .init = init, .init_buffer = init_buffer,
+	.needs_x = true, .in_place = true, .fuse = FUSE_HEAD, .each = 8, .shape = shape, .init = init,
+		.init_buffer = init_buffer,
 	.forward = forward, .backward = backward, .extra = extra,
 };

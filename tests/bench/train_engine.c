@@ -1,7 +1,7 @@
-/* train_engine SPEC DATA [THREADS]: the trainer of a daemon alone with its loop and its lanes, for tests/bench/train. First
- * it prints {"ready", "params", "arena", "state", ...}; then for each number n that comes on standard input it trains n
- * micro-batches, each with its step of the optimizer, and prints {"samples", "us", "cpu_us", "loss", "wait_us"}; at the end the
- * memory that it took. All JSON, a line each. Times in us, memory in bytes. */
+/* train_engine SPEC DATA [THREADS]: the trainer of a daemon alone with its loop and its lanes, for tests/bench/train.
+ * First it prints {"ready", "params", "arena", "state", ...}; then for each number n that comes on standard input it
+ * trains n micro-batches, each with its step of the optimizer, and prints {"samples", "us", "cpu_us", "loss",
+ * "wait_us"}; at the end the memory that it took. All JSON, a line each. Times in us, memory in bytes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

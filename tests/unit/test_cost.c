@@ -1,5 +1,5 @@
-/* Row N01: operations counted from the shapes are those that are executed, for networks of every kind; the formulas for fully
- * connected layers to the unit, and what backward takes of them. */
+/* Row N01: operations counted from the shapes are those that are executed, for networks of every kind; the formulas
+ * for fully connected layers to the unit, and what backward takes of them. */
 #include "t.h"
 #include "kernels/cost.h"
 #include "kernels/gemm.h"
@@ -101,7 +101,8 @@ static void test_linear(void **state)
 	assert_true(c.macs == 20 * 30 && cost_flops(&c) == 2 * 20 * 30 + 30);
 	c = cost_of(m, 0, 2, 5, false, false);
 	assert_true(c.macs == 5 * (20 * 30 + 30 * 7) && cost_flops(&c) == 5 * (2 * 20 * 30 + 30 + 2 * 30 * 7 + 7));
-	/* forward and backward: three times the multiply-adds, and twice for the first layer, whose input wants no gradient */
+	/* forward and backward: three times the multiply-adds, and twice for the first layer, whose input wants no
+	 * gradient */
 	c = cost_of(m, 0, 2, 1, true, false);
 	assert_true(c.macs == 20 * 30 + 2 * 30 * 7);
 	c = cost_of(m, 0, 2, 1, true, true);

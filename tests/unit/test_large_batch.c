@@ -1,6 +1,6 @@
-/* What large batches need (systems.md B04, B05, L01, L02), shown by training: the linear scaling rule to second order, gradual
- * warmup, LARS and LAMB against their plain relatives, on the handwritten digits and on the text of a man page. The bare loop
- * with the reference kernels: the same outcome on every machine. */
+/* What large batches need (systems.md B04, B05, L01, L02), shown by training: the linear scaling rule to second order,
+ * gradual warmup, LARS and LAMB against their plain relatives, on the handwritten digits and on the text of a man
+ * page. The bare loop with the reference kernels: the same outcome on every machine. */
 #include "t.h"
 #include <math.h>
 #include "kernels/gemm.h"
@@ -169,8 +169,8 @@ static struct outcome digits(const char *optimizer, const char *schedule, int ba
 	return train(json, DIGITS_PATH, DIGITS_TRAIN, epochs);
 }
 
-/* B05: eight times the batch at eight times the rate. With the warmup the error is within a point of the small batch's; without
- * it the first epoch is worse in at least four of five seeds. */
+/* B05: eight times the batch at eight times the rate. With the warmup the error is within a point of the small
+ * batch's; without it the first epoch is worse in at least four of five seeds. */
 static void test_warmup(void **state)
 {
 	const char *sgd = "{\"name\":\"sgd\",\"lr\":0.02,\"momentum\":0.9}";
@@ -209,9 +209,10 @@ static void test_lars(void **state)
 	assert_true(better >= 4);
 }
 
-/* L02: sixteen times the batch on text, byte by byte: LAMB's last loss is at most Adam's after as many epochs, when Adam's rate
- * follows from its best one at batch 32 (0.01 of 0.001, 0.003, 0.01) by the linear rule, both with the same warmup. (Adam with a
- * rate found anew for the large batch, 0.048, reaches 1.92: this small network does not need LAMB.) */
+/* L02: sixteen times the batch on text, byte by byte: LAMB's last loss is at most Adam's after as many epochs, when
+ * Adam's rate follows from its best one at batch 32 (0.01 of 0.001, 0.003, 0.01) by the linear rule, both with the
+ * same warmup. (Adam with a rate found anew for the large batch, 0.048, reaches 1.92: this small network does not need
+ * LAMB.) */
 static void test_lamb(void **state)
 {
 	static const char *const optimizer[] = { "{\"name\":\"adam\",\"lr\":0.16}", "{\"name\":\"lamb\",\"lr\":0.04}" };

@@ -1,5 +1,6 @@
-/* The linear learning-rate scaling rule (systems.md B04; Goyal et al., arXiv:1706.02677, section 2.1) in double: one step with k
- * times the rate on k small batches at once against k small steps. Their difference is of second order in the rate. */
+/* The linear learning-rate scaling rule (systems.md B04; Goyal et al., arXiv:1706.02677, section 2.1) in double: one
+ * step with k times the rate on k small batches at once against k small steps. Their difference is of second order in
+ * the rate. */
 #include "t.h"
 #include <math.h>
 #include "kernels/gemm.h"
@@ -11,8 +12,8 @@
 
 static _Alignas(64) real x[K * SMALL * FEATURES], y[K * SMALL];
 
-/* w = w - rate * gradient of the mean logistic loss over n samples from `first` on; by the layers, loss and optimizer that a
- * run uses. */
+/* w = w - rate * gradient of the mean logistic loss over n samples from `first` on; by the layers, loss and optimizer
+ * that a run uses. */
 static void step(const struct model *m, real *w, size_t first, size_t n, double rate)
 {
 	static _Alignas(64) char saved[1 << 16], work[1 << 16];
