@@ -59,6 +59,11 @@ again() { hive a generate fox --tokens 1 >/dev/null 2>&1; }
 wait_for 10 again
 wait_for 30 past a fox $((before + 3))
 
+# Holding still, it still speaks.
+hive a run hold fox >/dev/null || fail "it cannot be held"
+expect "the quick brown" hive a generate fox --prompt "the quick" --tokens 10 --temperature 0
+hive a run hold fox --off >/dev/null || fail "it cannot go on"
+
 refuse 1 'no run "foxx" on this peer; did you mean fox?' hive a generate foxx
 refuse 1 "temperature must be 0 to 100" hive a generate fox --temperature=-1
 refuse 1 "tokens must be 1 to" hive a generate fox --tokens 0

@@ -210,8 +210,8 @@ static void what_continues_nothing_says_why(void **state)
 		"\"positions\":8,\"context\":8}",
 		"\"loss\":{\"type\":\"cross_entropy\",\"ignore\":-100}", "hidden tokens");
 	refused("[{\"type\":\"embedding\",\"vocab\":256,\"dim\":4},{\"type\":\"linear\",\"out\":12},"
-		"{\"type\":\"attention\",\"heads\":1,\"name\":\"all\"},{\"type\":\"linear\",\"out\":256}]", "\"loss\":\"cross_entropy\",\"input\":[8]",
-		"layer all sees what comes later");
+		"{\"type\":\"attention\",\"heads\":1,\"name\":\"all\"},{\"type\":\"linear\",\"out\":256}]",
+		"\"loss\":\"cross_entropy\",\"input\":[8]", "layer all sees what comes later");
 	refused("[{\"type\":\"embedding\",\"vocab\":256,\"dim\":4},{\"type\":\"flatten\"},"
 		"{\"type\":\"linear\",\"out\":256}]",
 		"\"loss\":\"cross_entropy\",\"input\":[8]", "a score for every token at every position");
