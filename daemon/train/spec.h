@@ -31,7 +31,7 @@
  *     "averaging": {"local_updates":false, "average_optimizer":false, "group_max":64, "minority_wait":3},
  *     "data": {"name":"digits", "kind":"idx", "digest":"64 hex digits (filled in by the author's daemon)",
  *              "count":4096,                           synthetic data only: samples
- *              "broken_max":100,                       samples that may be unreadable before the run fails
+ *              "broken_max":100,                       samples that may be unreadable before the peer holds
  *              "steps":[{"type":"resize","size":256}, {"type":"crop","size":[224,224],"padding":0}, {"type":"flip"},
  *                       {"type":"resized_crop","size":224,"scale":[0.08,1],"ratio":[0.75,1.333]},
  *                       {"type":"center_crop","size":224}, {"type":"shift","pixels":1},

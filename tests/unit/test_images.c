@@ -148,6 +148,9 @@ static void test_folder(void **state)
 	world_open(&w);
 	assert_null(data_open(w.env->files, "d", s, &e));
 	assert_err(e, ERR_NOT_FOUND, "d: no images; CLASS/*.jpg or train/CLASS/*.jpg (or .png) is looked for");
+	put(&w, "x.tar.gz", "x", 1);
+	assert_null(data_open(w.env->files, "d", s, &e));
+	assert_err(e, ERR_NOT_FOUND, "d: no images, but an archive; did you mean tar:d/x.tar.gz?");
 	folder(&w, "train");
 	folder(&w, "train/cat");
 	folder(&w, "train/ant");

@@ -8,7 +8,7 @@
 #include "common/mem.h"
 #include "train/data/images.h"
 
-struct folder { struct images x; char *root; bool stamped; };
+struct folder { struct images x; char *root, *archive; bool stamped; };     /* archive: one that lies there */
 struct names { char **v; size_t n; };
 
 static int name_row(void *arg, const char *name)
@@ -20,6 +20,17 @@ static int name_row(void *arg, const char *name)
 	l->v = xrealloc(l->v, (l->n + 1) * sizeof(*l->v));
 	l->v[l->n++] = xstrdup(name);
 	return 0;
+}
+
+static bool archive_name(const char *name)
+{
+	static const char *const ends[] = { ".tar", ".tar.gz", ".tgz", NULL };
+	size_t n = strlen(name);
+
+	for (int i = 0; ends[i]; i++)
+		if (n > strlen(ends[i]) && !strcmp(name + n - strlen(ends[i]), ends[i]))
+			return true;
+	return false;
 }
 
 /* Below root/path, at most three parts deep. A name that is no image is a folder if it is no regular file. */
@@ -35,6 +46,8 @@ static int walk(struct folder *d, const char *path, int depth, struct err *e)
 		struct err none;
 		int64_t n = !rc && (image_name(l.v[i]) || depth < 3) ? f->size(f, at, image_name(l.v[i]) ? e : &none) : -1;
 
+		if (!rc && !d->archive && archive_name(l.v[i]))
+			d->archive = xstrdup(at);
 		if (!rc && d->stamped && image_name(l.v[i]))    /* a sum: files come in any order */
 			d->x.d.stamp += data_stamp(f, at, siphash(0, 0, below, strlen(below)));
 		if (!rc && image_name(l.v[i]))
@@ -71,6 +84,7 @@ static void close_(struct data_source *d)
 
 	images_free(&f->x);
 	free(f->root);
+	free(f->archive);
 	free(f);
 }
 
@@ -83,6 +97,9 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 	d->x.fetch = fetch;
 	d->stamped = s->materialize >= 0;
 	if (walk(d, "", 1, e) < 0 || images_ready(&d->x, path, s, e) < 0) {
+		if (e->code == ERR_NOT_FOUND && !d->x.n && d->archive)
+			(void)err_set(e, ERR_NOT_FOUND, "%.150s: no images, but an archive; did you mean tar:%.150s?", path,
+				d->archive);
 		close_(&d->x.d);
 		return NULL;
 	}
