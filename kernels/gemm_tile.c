@@ -137,7 +137,7 @@ AVX2 static void pack_turned(const real *x, size_t ld, size_t n, size_t k, size_
 
 #define SLACK 16                                /* behind a packed panel */
 #define AHEAD 16                                /* rows: each lies in a page of its own */
-#define ABREAST 8                               /* panels filled together: rows are far apart in memory */
+#define ABREAST 48                              /* panels filled together: rows are far apart in memory */
 
 /* Whole panels next to each other: ret[p * step + l * width + i] = x[l * ld + p * width + i]. */
 static inline __attribute__((always_inline)) AVX2 void pack_rows(const real *x, size_t ld, size_t panels, size_t k,

@@ -9,6 +9,7 @@
 #include "kernels/layer.h"
 
 enum { OUT, BIAS, IN, TRANSPOSED, STD };
+#define MANY 512                                /* rows from which a transformer's forward pass gains from the bias */
 
 static int shape(struct layer *l, struct kerr *e)
 {
@@ -40,10 +41,11 @@ static void init(const struct layer *l, uint64_t key, real *param)
 
 static size_t rows_of(const struct layer *l, size_t batch) { return batch * (shape_count(&l->in) / features(&l->in)); }
 
-/* Few rows: tiles of our own beat the packing of OpenBLAS. */
-static bool few(const struct layer *l, size_t rows)
+/* Few rows: tiles of our own beat the packing of OpenBLAS. Many: as fast, and the bias costs no pass of its own. What
+ * is multiplied by tiles has the same bits for any number of workers. */
+static bool tiled(const struct layer *l, size_t rows)
 {
-	return rows > 4 && rows <= GEMM_TILE_FEW && features(&l->out) >= 16 && features(&l->in) >= 16;
+	return ((rows > 4 && rows <= GEMM_TILE_FEW) || rows >= MANY) && features(&l->out) >= 16 && features(&l->in) >= 16;
 }
 
 struct job { const struct layer_call *c; struct gemm_tile g; enum cpu cpu; size_t bytes; };
@@ -69,7 +71,7 @@ static size_t tiles_bytes(const struct layer *l, size_t rows)
 {
 	size_t in = features(&l->in), out = features(&l->out), wide = in > out ? in : out;
 
-	return few(l, rows) ? arena_round(gemm_tile_work(rows, wide, wide)) : 0;
+	return tiled(l, rows) ? arena_round(gemm_tile_work(rows, wide, wide)) : 0;
 }
 
 /* y = x op(W) + b: rows x n, sums of k. */
@@ -81,8 +83,8 @@ static void product(const struct par *par, const struct layer_call *c, bool tran
 		.g = { .trans_b = trans, .m = rows, .n = n, .k = k, .alpha = 1, .a = x, .lda = k, .b = c->param, .ldb = ld,
 		.c = y, .ldc = n, .bias = bias } };
 
-	/* not without OpenBLAS: then sums have a stated order */
-	if (par->blas && gemm_tile_has(par->cpu) && few(c->l, rows)) {
+	/* not without OpenBLAS: then sums have a stated order; many rows: measured with AVX2 only */
+	if (par->blas && gemm_tile_has(par->cpu) && tiled(c->l, rows) && (rows < MANY || par->cpu == CPU_AVX2)) {
 		if (gemm_flops(rows, n, k) < 1e6)
 			tiles_part(&j, 0, 1);
 		else
@@ -160,6 +162,6 @@ const struct layer_ops layer_linear = {
 		[TRANSPOSED] = { "transposed", 0, 0, 1, true, "the weight is kept as [in, out]" },
 		[STD] = { "std", 0, 0, 1e3, false, "deviation of normal initial weights (bias 0); 0: PyTorch's uniform ones" },
 	},
-	.needs_x = true, .other = other, .shape = shape, .init = init, .forward = forward, .backward = backward, .macs = macs,
-	.work = work,
+	.needs_x = true, .other = other, .shape = shape, .init = init, .forward = forward, .backward = backward,
+	.macs = macs, .work = work,
 };
