@@ -4,6 +4,9 @@
 #include "images_odd.h"
 #include "train/draft.h"
 
+#define SIXTEEN "{\"model\":\"resnet18\",\"with\":{\"width\":4,\"blocks\":[1],\"pixels\":16}," \
+	"\"data\":\"folder:/x\"}"
+
 static struct data_about look(struct world *w, const char *kind, const char *path)
 {
 	struct data_about a;
@@ -54,9 +57,10 @@ static void test_rows(void **state)
 			squares += v * v / 480;
 		}
 	assert_true(fabs(a.mean[0] - sum) < 1e-9 && fabs(a.std[0] - sqrt(squares - sum * sum)) < 1e-9);
-	s = drafted(&a, "{\"model\":\"mlp\",\"with\":{\"widths\":[5]},\"data\":\"idx:/d\",\"lr\":0.5,\"tbs\":12,\"epochs\":3,"
-		"\"seed\":4}");
-	assert_true(s->input.nd == 1 && s->input.d[0] == 16 && s->target_batch == 12 && s->stop_epochs == 3 && s->seed == 4);
+	s = drafted(&a, "{\"model\":\"mlp\",\"with\":{\"widths\":[5]},\"data\":\"idx:/d\",\"lr\":0.5,\"tbs\":12,"
+		"\"epochs\":3,\"seed\":4}");
+	assert_true(s->input.nd == 1 && s->input.d[0] == 16 && s->target_batch == 12 && s->stop_epochs == 3);
+	assert_int_equal(s->seed, 4);
 	assert_true(s->hyper[0] == 0.5 && !strcmp(s->optim->name, "sgd") && s->objective.n == 3);
 	assert_true(s->nsteps == 1 && !strcmp(s->step[0].ops->name, "normalize"));
 	assert_true(fabs(s->step[0].mean[0] - sum) < 0.006);
@@ -110,7 +114,7 @@ static void test_images(void **state)
 	assert_string_equal(s->data_name, "cifar10-jpeg");
 	assert_string_equal(s->data_kind, "folder");
 	spec_free(s);
-	s = drafted(&a, "{\"model\":\"resnet18\",\"with\":{\"width\":4,\"blocks\":[1],\"pixels\":16},\"data\":\"folder:/x\"}");
+	s = drafted(&a, SIXTEEN);
 	assert_true(fabs(s->step[s->nsteps - 1].mean[0] - mean) < 0.006);
 	assert_true(s->input.d[1] == 16 && s->step[0].h == 16 && !strcmp(s->step[0].ops->name, "resized_crop"));
 	spec_free(s);
@@ -118,7 +122,7 @@ static void test_images(void **state)
 	put(&w, "set/bee/4.jpg", odd_turned, sizeof(odd_turned));
 	a = look(&w, "folder", "d/set");
 	assert_int_equal(a.shape.nd, 0);                /* of several sizes */
-	s = drafted(&a, "{\"model\":\"resnet18\",\"with\":{\"width\":4,\"blocks\":[1],\"pixels\":16},\"data\":\"folder:/x\"}");
+	s = drafted(&a, SIXTEEN);
 	assert_true(s->nsteps == 3 && !strcmp(s->step[0].ops->name, "resized_crop") && s->step[0].h == 16);
 	spec_free(s);
 	sim_free(w.sim);
