@@ -279,7 +279,7 @@ static void what_does_not_fit_is_said(void **state)
 
 	world_open(&w);
 	put_text(&w, "short.txt", 8);
-	bad(&w, "d/short.txt", &next_each, "8 bytes to train on; a sample is 8 and the one after");
+	bad(&w, "d/short.txt", &next_each, "8 bytes to train on; a sample is 8 and the byte after");
 	bad(&w, "d/none.txt", &next_each, "no such file");
 	put_text(&w, "t.txt", 100);
 	count.loss = "\"cross_entropy\"";

@@ -109,7 +109,7 @@ static int cut(struct text *t, const char *path, const struct spec *s, bool two,
 {
 	size_t all = t->bpe ? t->ids[DATA_TRAIN].n : t->file[DATA_TRAIN].n, n = all, behind = t->masked ? 0 : 1;
 	double share = s->validation_split > 0 ? s->validation_split : two ? 0 : HELD;
-	const char *unit = t->bpe ? "tokens" : "bytes";
+	const char *unit = t->bpe ? "token" : "byte";
 
 	n -= (size_t)(share * (double)n);
 	part(t, DATA_TRAIN, DATA_TRAIN, 0, n);
@@ -118,8 +118,8 @@ static int cut(struct text *t, const char *path, const struct spec *s, bool two,
 	else
 		part(t, DATA_VALIDATION, DATA_VALIDATION, 0, t->bpe ? t->ids[DATA_VALIDATION].n : t->file[DATA_VALIDATION].n);
 	if (n < t->window + behind)
-		return err_set(e, ERR_INVALID, "%.200s: %zu %s to train on; a sample is %zu%s", path, n, unit, t->window,
-			behind ? " and the one after" : "");
+		return err_set(e, ERR_INVALID, "%.200s: %zu %ss to train on; a sample is %zu%s%s%s", path, n, unit,
+			t->window, behind ? " and the " : "", behind ? unit : "", behind ? " after" : "");
 	t->d.count[DATA_TRAIN] = t->each ? (n - behind) / t->window : n - t->window;
 	n = t->part[DATA_VALIDATION].n;
 	t->d.count[DATA_VALIDATION] = n > t->window || (t->masked && n == t->window) ? (n - behind) / t->window : 0;
