@@ -139,7 +139,10 @@ static void backward(const struct par *par, const struct layer_call *c)
 
 static size_t work(const struct layer *l, size_t batch, int parts, bool backward)
 {
-	return tiles_bytes(l, rows_of(l, batch)) * (size_t)parts;
+	size_t rows = rows_of(l, batch);
+
+	/* The last batch of a data set is smaller, and must not need more: few rows go by tiles. */
+	return tiles_bytes(l, rows > GEMM_TILE_FEW && rows < MANY ? GEMM_TILE_FEW : rows) * (size_t)parts;
 }
 
 static uint64_t macs(const struct layer *l)
