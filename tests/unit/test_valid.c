@@ -86,11 +86,37 @@ static void it_takes_no_more_memory_than_training(void **state)
 	kit_close(&k);
 }
 
+/* Batches at the end of a data set are smaller: no layer may need more for them than it was given for whole ones. */
+static void smaller_batches_need_no_more(void **state)
+{
+	static const struct row lines = { "lines", "[32]", "{\"type\":\"linear\",\"out\":64},{\"type\":\"gelu\"},"
+		"{\"type\":\"linear\",\"out\":48}" };
+
+	for (size_t i = 0; i < 3; i++) {
+		const struct row *r = i < 2 ? &rows[i] : &lines;
+		struct model_need last = { .x = 0 }, n;
+		const struct model *m;
+		struct kit k;
+
+		open_(&k, r, 4);
+		m = trainer_model(k.t);
+		for (size_t batch = 1; batch <= 1200; batch += batch < 300 ? 1 : 37) {
+			model_need(m, 0, m->nops, batch, 2, &n);
+			if (n.work_fwd < last.work_fwd || n.work_eval < last.work_eval || n.work_bwd < last.work_bwd ||
+			    n.saved < last.saved || n.y < last.y)
+				fail_msg("%s: a batch of %zu needs less than a smaller one", r->name, batch);
+			last = n;
+		}
+		kit_close(&k);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_batch_changes_nothing),
 		cmocka_unit_test(it_takes_no_more_memory_than_training),
+		cmocka_unit_test(smaller_batches_need_no_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
