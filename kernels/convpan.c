@@ -1,8 +1,9 @@
 /* Convolutions by panels of sixteen pixels. An image is first spread out with its zeros around and, for a stride of s,
  * every s-th column together, so that what one weight meets along a row of the output lies in one piece.
  *
- * Layouts: the image S[channel][row][column % s][column / s] (s = 1 for weight gradients); forward, a panel B[channel ky kx][16] and the product
- * with weights [oc][channel ky kx] goes right into y; weight gradients, lines R[pixel][channel ky kx]. */
+ * Layouts: the image S[channel][row][column % s][column / s] (s = 1 for weight gradients); forward, a panel
+ * B[channel ky kx][16], whose product with weights [oc][channel ky kx] goes right into y; weight gradients, lines
+ * R[pixel][channel ky kx]. */
 #include "kernels/convpan.h"
 #include <string.h>
 #include "kernels/wino_tile.h"
@@ -39,7 +40,7 @@ static struct plan plan_of(const struct convpan *g, enum cpu cpu, bool backward)
 
 struct job { const struct convpan *g; const struct plan *p; const real *x, *w, *bias, *dy; real *y, *dw, *own; };
 
-/* One image to S. Rows and columns that no weight meets are left out: with a stride beyond the kernel there are some. */
+/* One image to S. Rows and columns that no weight meets, with a stride beyond the kernel, are left out. */
 static void spread(const struct convpan *g, const struct plan *p, const real *x, real *to)
 {
 	size_t s = p->s;

@@ -3,7 +3,7 @@
  * of networks for images, kernels of one pixel.
  *
  * Images are [batch, channels, height, width], weights [oc, ic, k, k]. Sums of weight gradients run over some rows of
- * an image and then over those. Bits depend on the instruction set, never on the number of workers. Nothing allocates. */
+ * an image and then over those. Bits depend on the instruction set, never on the number of workers. */
 #ifndef KERNELS_CONVPAN_H
 #define KERNELS_CONVPAN_H
 #include <stdbool.h>

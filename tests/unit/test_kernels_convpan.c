@@ -1,4 +1,5 @@
-/* Convolution by panels of pixels against the sum of products in double: strides, borders, odd sizes, every instruction set and number of workers. */
+/* Convolution by panels of pixels against the sum of products in double: strides, borders, odd sizes, every
+ * instruction set and number of workers. */
 #include <math.h>
 #include "kernels_util.h"
 #include "kernels/convpan.h"

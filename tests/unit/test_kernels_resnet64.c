@@ -73,7 +73,9 @@ static const struct golden imagenet[] = {
 	{ "fc.weight", 60.304459222224153, -72.207340166458522 },
 	{ "fc.bias", 1.9532693247635109, -2.2133826931930796 },
 };
-static const double imagenet_y[] = { 0.13086747031671153, 0.11873066328643578, -0.67439199624127466, -0.20798687044267222 };
+static const double imagenet_y[] = {
+	0.13086747031671153, 0.11873066328643578, -0.67439199624127466, -0.20798687044267222
+};
 static const struct golden cifar[] = {
 	{ "conv1.weight", 82.249042330092124, 58.702759104975293 },
 	{ "bn1.weight", 8.789047676641605, 19.912471386469718 },
@@ -138,7 +140,9 @@ static const struct golden cifar[] = {
 	{ "fc.weight", 59.623516421145077, 117.85753150640141 },
 	{ "fc.bias", 1.9532693247635109, -2.2133826931930796 },
 };
-static const double cifar_y[] = { 0.39925056395210617, 0.25579461655947733, -0.67846320043352726, -0.042666302608522721 };
+static const double cifar_y[] = {
+	0.39925056395210617, 0.25579461655947733, -0.67846320043352726, -0.042666302608522721
+};
 
 static double noise_at(double i, double k)
 {
@@ -179,7 +183,8 @@ static struct model *resnet18(bool small, size_t side)
 			if (step == 2)
 				put(t, sizeof(t), "; conv2d out=%d kernel=1 stride=2 bias=0 <%s :%s.downsample.0; batchnorm "
 					":%s.downsample.1", out, x, l, l);
-			put(t, sizeof(t), "; add <%s.bn2,%s%s; relu :%s.r", l, step == 2 ? l : x, step == 2 ? ".downsample.1" : "", l);
+			put(t, sizeof(t), "; add <%s.bn2,%s%s; relu :%s.r", l, step == 2 ? l : x,
+				step == 2 ? ".downsample.1" : "", l);
 			(void)snprintf(x, sizeof(x), "%s.r", l);
 		}
 	put(t, sizeof(t), "; adaptiveavgpool2d out=1; flatten; linear out=10 :fc");
