@@ -48,7 +48,8 @@
  *     "nonfinite_max": 3,                              steps in a row with NaN or infinity before the run holds
  *     "redundancy": 1, "admins": ["64 hex digits"],
  *     "local": {"data":"PATH or name", "vocab":"PATH", "cache":"DIR", "batch":32, "threads":0, "workers":1,
- *               "prefetch":4, "memory":"1GiB", "deterministic":false, "checkpoint_every":20, "checkpoint_keep":3, "log":"64MiB"} }
+ *               "prefetch":4, "memory":"1GiB", "deterministic":false, "checkpoint_every":20,
+ *               "checkpoint_keep":3, "log":"64MiB"} }
  *
  * Unknown keys are errors. Every error names its place: "model[2].kernel: ...". */
 #ifndef TRAIN_SPEC_H
