@@ -373,7 +373,7 @@ void wino_backward_data(const struct par *par, const struct wino *g, const real 
 	convolve(par, g, true, dy, w, NULL, dx, work);
 }
 
-size_t wino_work(const struct wino *g, int parts, bool backward)
+static size_t work_of(const struct wino *g, int parts, bool backward)
 {
 	struct pass p;
 	struct forward f;
@@ -386,6 +386,24 @@ size_t wino_work(const struct wino *g, int parts, bool backward)
 		wino_block(&p, forward_block(&p));
 		if (forward_bytes(&p, parts, &a, &f) > most)
 			most = a.used;
+	}
+	return most;
+}
+
+/* Enough for smaller batches too: the largest wide pass may need more than one of many tiles. */
+size_t wino_work(const struct wino *g, int parts, bool backward)
+{
+	size_t most = work_of(g, parts, backward);
+
+	for (int data = 0; data < 2; data++) {
+		struct wino small = *g;
+		struct pass p;
+		size_t need;
+
+		wino_pass(&p, g, CPU_PLAIN, data);
+		small.batch = WIDE_TILES / (p.th * p.tw);
+		need = small.batch && small.batch < g->batch ? work_of(&small, parts, backward) : 0;
+		most = need > most ? need : most;
 	}
 	return most;
 }

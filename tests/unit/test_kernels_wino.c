@@ -149,6 +149,24 @@ static void test_strided(void **state)
 	}
 }
 
+/* The last batch of a data set is smaller and runs in the memory of a whole one. */
+static void test_smaller_batches_need_no_more(void **state)
+{
+	for (int stride = 1; stride <= 2; stride++)
+		for (int backward = 0; backward <= 1; backward++) {
+			size_t last = 0;
+
+			for (size_t batch = 1; batch <= 100; batch++) {
+				struct wino g = { batch, 192, 192, 14, 14, 1, 4, stride };
+				size_t need = wino_work(&g, 2, backward);
+
+				if (need < last)
+					fail_msg("stride %d: a batch of %zu needs %zu bytes, one less %zu", stride, batch, need, last);
+				last = need;
+			}
+		}
+}
+
 /* A batch of none does nothing. */
 static void test_none(void **state)
 {
@@ -165,7 +183,8 @@ static void test_none(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all), cmocka_unit_test(test_strided), cmocka_unit_test(test_none)
+		cmocka_unit_test(test_all), cmocka_unit_test(test_strided), cmocka_unit_test(test_none),
+		cmocka_unit_test(test_smaller_batches_need_no_more)
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
