@@ -61,7 +61,8 @@ static void measure(const struct par *par, const struct dims *d, int rounds, boo
 	double took[2][ROUNDS_MAX], flops = gemm_flops(d->m, d->n, d->k), blas, own;
 	float *a = floats(1, d->m * d->k), *b = floats(2, d->n * d->k), *c = floats(3, d->m * d->n);
 	void *work = aligned_alloc(64, (gemm_tile_work(d->m, d->n, d->k) + 63) / 64 * 64);
-	struct gemm_tile g = { .trans_a = d->ta, .trans_b = d->tb, .add = d->add, .m = d->m, .n = d->n, .k = d->k, .alpha = 1,
+	struct gemm_tile g = { .trans_a = d->ta, .trans_b = d->tb, .add = d->add, .m = d->m, .n = d->n, .k = d->k,
+		.alpha = 1,
 		.a = a, .lda = d->ta ? d->m : d->k, .b = b, .ldb = d->tb ? d->k : d->n, .c = c, .ldc = d->n };
 	int calls = (int)(5e7 / flops) + 1;
 
@@ -79,8 +80,10 @@ static void measure(const struct par *par, const struct dims *d, int rounds, boo
 		}
 	blas = median(took[0], rounds);
 	own = median(took[1], rounds);
-	printf("  {\"shape\": \"%s %zux%zux%zu\", \"openblas\": %.1f, \"tiles\": %.1f, \"ratio\": %.3f, \"used\": %s}%s\n", d->what,
-		d->m, d->n, d->k, flops / blas / 1e9, flops / own / 1e9, blas / own, d->used ? "true" : "false", last ? "" : ",");
+	printf("  {\"shape\": \"%s %zux%zux%zu\", \"openblas\": %.1f, \"tiles\": %.1f, \"ratio\": %.3f,"
+		" \"used\": %s}%s\n", d->what,
+		d->m, d->n, d->k, flops / blas / 1e9, flops / own / 1e9, blas / own, d->used ? "true" : "false",
+			last ? "" : ",");
 	free(a);
 	free(b);
 	free(c);
@@ -106,7 +109,8 @@ int main(int argc, char **argv)
 		blas_close(blas);
 		return 1;
 	}
-	printf("{\"bench\": \"tile\", \"rounds\": %d, \"threads\": 1, \"cpu\": \"%s\", \"unit\": \"GFLOP/s\", \"shapes\": [\n", rounds,
+	printf("{\"bench\": \"tile\", \"rounds\": %d, \"threads\": 1, \"cpu\": \"%s\", \"unit\": \"GFLOP/s\","
+		" \"shapes\": [\n", rounds,
 		cpu_name(cpu));
 	for (int i = 0; i < DIMS; i++)
 		measure(&par, &dims[i], rounds, i + 1 == DIMS);

@@ -182,7 +182,7 @@ static void test_crop(void **state)
 	struct err e;
 
 	for (uint64_t key = 0; key < 2000; key++) {
-		struct sample s = { .c = 2, .h = 6, .w = 8, .bytes = true }, r;
+		struct sample s = { .c = 2, .h = 6, .w = 8, .full_h = 6, .full_w = 8, .bytes = true }, r;
 		long y = -1, x = 0;
 
 		s.p = sample_room(&s, 96);
@@ -221,7 +221,7 @@ static void test_middle(void **state)
 {
 	struct spec_step st = step_of("{\"type\":\"crop\",\"size\":2,\"padding\":9}"),
 		big = step_of("{\"type\":\"crop\",\"size\":9}");
-	struct sample s = { .c = 1, .h = 5, .w = 6, .bytes = true };
+	struct sample s = { .c = 1, .h = 5, .w = 6, .full_h = 5, .full_w = 6, .bytes = true };
 	struct err e;
 
 	s.p = sample_room(&s, 30);
