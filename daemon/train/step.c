@@ -36,7 +36,7 @@ const char *step_names(char *out, size_t cap)
 
 void meter_start(struct meter *m)
 {
-	if (m->f->ticks_ns)
+	if (m->f && m->f->ticks_ns)
 		m->at = m->f->ticks_ns(m->f);
 }
 
@@ -48,7 +48,7 @@ void meter_mark(struct meter *m, int stage, uint64_t n, uint64_t bytes)
 		return;
 	m->stage[stage].n += n;
 	m->stage[stage].bytes += bytes;
-	if (!m->f->ticks_ns)
+	if (!m->f || !m->f->ticks_ns)
 		return;
 	now = m->f->ticks_ns(m->f);
 	m->stage[stage].ns += now - m->at;
