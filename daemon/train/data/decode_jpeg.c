@@ -117,19 +117,25 @@ static void rows(struct jpeg *j, struct sample *s, const struct window *v, size_
 {
 	struct jpeg_decompress_struct *d = &j->d;
 	JDIMENSION left = v->x < MARGIN ? 0 : (JDIMENSION)(v->x - MARGIN), right = (JDIMENSION)(v->x + v->w + MARGIN), n;
-	bool cmyk = d->out_color_space == JCS_CMYK, all = v->h == s->full_h;
+	/* Blocks of a progressive file that lacks scans are smoothed by their neighbours, all of which must be there. */
+	bool cmyk = d->out_color_space == JCS_CMYK, all = v->h == s->full_h, whole = d->progressive_mode;
 	size_t unit = cmyk ? 4 : channels;
 	uint8_t *row;
 
 	d->progress = &j->progress;
 	(void)jpeg_start_decompress(d);
 	n = right > d->output_width ? d->output_width - left : right - left;
-	if (n < d->output_width)
+	if (n < d->output_width && !whole)
 		jpeg_crop_scanline(d, &left, &n);
 	else
 		left = 0;
 	row = sample_room(s, (size_t)d->output_width * unit);
-	if (v->y)
+	for (size_t y = 0; y < v->y && whole; y++) {
+		JSAMPROW to = row;
+
+		(void)jpeg_read_scanlines(d, &to, 1);
+	}
+	if (v->y && !whole)
 		(void)jpeg_skip_scanlines(d, (JDIMENSION)v->y);
 	for (size_t y = 0; y < v->h; y++) {
 		JSAMPROW to = row;
