@@ -96,4 +96,7 @@ bad "tensor fc.bias is I32; weights are F32, F64, F16 or BF16" "$work/whole.safe
 bad "is not finite" "$work/nan.safetensors"
 bad "truncated" "$work/torn.safetensors"
 bad "not a safetensors file" "$work/junk.safetensors"
+# What was read for a run that cannot start is given back (the sanitized daemon would say so when it ends).
+echo '{"memory": "1KiB"}' >"$work/small.json"
+refuse 1 "local.memory" start bad --weights "$work/half.safetensors" --local "$work/small.json"
 for n in a b; do daemon_stop $n; done
