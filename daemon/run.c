@@ -263,8 +263,6 @@ static void enter_leave(struct run *r)
 {
 	run_wake(r);
 	sync_free(r->sync);
-	origin_free(r->weights);
-	r->weights = NULL;
 	r->sync = NULL;
 	if (r->trainer)
 		trainer_pause(r->trainer);
@@ -296,6 +294,8 @@ static void release(struct run *r, bool keep_spec)
 {
 	sync_free(r->sync);
 	r->sync = NULL;
+	origin_free(r->weights);
+	r->weights = NULL;
 	env_timer(r->rs->ctx.env, &r->leave_timer, 0);
 	if (r->avg)
 		avg_free(r->avg);

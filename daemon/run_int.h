@@ -46,7 +46,7 @@ struct run {
 
 	struct data *data;
 	struct trainer *trainer;
-	struct origin *weights;        /* run_weights.c: what the run begins with, until it has begun; NULL: none */
+	struct origin *weights;         /* run_weights.c: what the run begins with, until it has begun; NULL: none */
 	struct carry *carry;            /* what the plans send to other members, and strict groups */
 	struct rest *rest;              /* who waits for sleep layers; NULL: nobody */
 	struct avg *avg;                /* NULL: the strategy needs no swarm */
@@ -125,6 +125,8 @@ void ctl_watch(struct run *r);                  /* asks the DHT for the author's
 void runs_asks_free(struct runs *rs);
 
 /* ---- run_weights.c ---- */
+/* Parameters, then running statistics, in one vector at `at`, as a file's tensors. free(); NULL and e. */
+struct ckpt_tensor *weights_tensors(const struct model *m, float *at, size_t *ret_n, struct err *e);
 /* Blocking: reads local.weights, if the spec has one, and compares the spec's digest. *ret may stay NULL: there are
  * none, or a member must be asked for them (why says why this machine's file was of no use). */
 int origin_read(struct files *f, const struct spec *s, struct origin **ret, struct err *ret_why, struct err *e);

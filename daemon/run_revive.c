@@ -18,26 +18,10 @@ struct reviving {
 	run_revived *done; void *arg;
 };
 
-static int tensors_of(const struct model_param *p, int n, real *at, struct ckpt_tensor *out, struct err *e)
-{
-	for (int i = 0; i < n; i++) {
-		uint64_t shape[CKPT_DIMS];
-		for (int k = 0; k < p[i].shape.nd; k++)
-			shape[k] = p[i].shape.d[k];
-		if (ckpt_tensor(&out[i], p[i].name, CKPT_F32, (unsigned)p[i].shape.nd, shape, at + p[i].offset, e))
-			return -1;
-	}
-	return 0;
-}
-
-static void wait_nobody(void *arg, uint64_t us, bool backward)
-{
-}
-
 static int read_weights(struct reviving *v, const struct model *m, uint64_t epoch)
 {
-	size_t n = (size_t)(m->nparams + m->nbuffers);
-	struct ckpt_tensor *t = xcalloc(n + 1, sizeof *t);
+	struct ckpt_tensor *t = NULL;
+	size_t n;
 	char path[4200];
 	real *at;
 	int rc;
@@ -49,11 +33,8 @@ static int read_weights(struct reviving *v, const struct model *m, uint64_t epoc
 	ckpt_path(v->dir, epoch, path, sizeof path);
 	if (!at)
 		rc = err_set(&v->e, ERR_NOMEM, "no memory for the weights (%zu bytes)", v->weights->bytes);
-	else if (tensors_of(m->param, m->nparams, at, t, &v->e) ||
-			tensors_of(m->buffer, m->nbuffers, at + m->nparam, t + m->nparams, &v->e))
-		rc = -1;
 	else
-		rc = ckpt_read(v->files, path, t, n, NULL, &v->e);
+		rc = (t = weights_tensors(m, at, &n, &v->e)) ? ckpt_read(v->files, path, t, n, NULL, &v->e) : -1;
 	free(t);
 	return rc;
 }
@@ -61,14 +42,13 @@ static int read_weights(struct reviving *v, const struct model *m, uint64_t epoc
 static void revive(struct job *j)
 {
 	struct reviving *v = container_of(j, struct reviving, job);
-	const struct layer_host host = { .wait = wait_nobody };
 	struct model *m;
 	uint64_t epoch;
 	v->rc = -1;
 	int n = ckpt_list(v->files, v->dir, &epoch, 1, &v->e);
 	if (n == 0)
 		err_set(&v->e, ERR_NOT_FOUND, "there is no checkpoint of it on this machine");
-	if (n <= 0 || !(m = spec_model(v->spec, &host, &v->e)))
+	if (n <= 0 || !(m = spec_model(v->spec, NULL, &v->e)))
 		return;
 	v->data = data_open(v->files, v->path, v->spec, &v->e);
 	if (!v->data)

@@ -365,14 +365,14 @@ void run_enter(struct run *r)
 		if (r->weights)
 			origin_apply(r->weights, r->trainer);
 		fetch = r->spec->has_weights && !r->weights;
-		origin_free(r->weights);
-		r->weights = NULL;
 		r->point.params = spec_live(r->spec);
 		if (trainer_loaded(r->trainer, 0, r->point.params, &e)) {
 			run_fail(r, &e);
 			return;
 		}
 	}
+	origin_free(r->weights);                /* a checkpoint needs none */
+	r->weights = NULL;
 	run_applied_point(r);
 	if (goal(r)) {
 		r->reached = true;

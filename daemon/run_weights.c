@@ -8,17 +8,7 @@
 #include "kernels/vec.h"
 #include "run_int.h"
 
-struct origin { float *v; size_t n, nparam; struct model *model; uint8_t digest[32]; };   /* parameters,
-	then running statistics */
-
-void origin_free(struct origin *w)
-{
-	if (!w)
-		return;
-	big_free(w->v, (w->n ? w->n : 1) * sizeof *w->v);
-	model_free(w->model);
-	free(w);
-}
+struct origin { float *v; size_t n, nparam; struct model *model; uint8_t digest[32]; };     /* v: as weights_tensors */
 
 static int tensors_of(const struct model_param *p, int n, float *at, struct ckpt_tensor *out, struct err *e)
 {
@@ -33,16 +23,34 @@ static int tensors_of(const struct model_param *p, int n, float *at, struct ckpt
 	return 0;
 }
 
-static void wait_nobody(void *arg, uint64_t us, bool backward)
+struct ckpt_tensor *weights_tensors(const struct model *m, float *at, size_t *ret_n, struct err *e)
 {
+	struct ckpt_tensor *v = xcalloc((size_t)(m->nparams + m->nbuffers) + 1, sizeof *v);
+
+	*ret_n = (size_t)(m->nparams + m->nbuffers);
+	if (tensors_of(m->param, m->nparams, at, v, e) || tensors_of(m->buffer, m->nbuffers, at + m->nparam,
+		v + m->nparams, e)) {
+		free(v);
+		return NULL;
+	}
+	return v;
+}
+
+void origin_free(struct origin *w)
+{
+	if (!w)
+		return;
+	big_free(w->v, (w->n ? w->n : 1) * sizeof *w->v);
+	model_free(w->model);
+	free(w);
 }
 
 static struct origin *load(struct files *f, const struct spec *s, struct err *e)
 {
-	const struct layer_host host = { .wait = wait_nobody };
 	struct origin *w = xcalloc(1, sizeof *w);
-	struct model *m = w->model = spec_model(s, &host, e);
-	struct ckpt_tensor *v;
+	struct model *m = w->model = spec_model(s, NULL, e);
+	struct ckpt_tensor *v = NULL;
+	size_t n;
 	int rc;
 
 	if (!m) {
@@ -52,12 +60,10 @@ static struct origin *load(struct files *f, const struct spec *s, struct err *e)
 	w->nparam = m->nparam;
 	w->n = m->nparam + m->nbuffer;
 	w->v = big_alloc((w->n ? w->n : 1) * sizeof *w->v);
-	v = xcalloc((size_t)(m->nparams + m->nbuffers) + 1, sizeof *v);
 	if (!w->v)
 		rc = err_set(e, ERR_NOMEM, "no memory for the weights (%zu bytes)", w->n * sizeof *w->v);
 	else
-		rc = tensors_of(m->param, m->nparams, w->v, v, e) || tensors_of(m->buffer, m->nbuffers, w->v + m->nparam,
-			v + m->nparams, e) ? -1 : ckpt_read_weights(f, s->local.weights, v, (size_t)(m->nparams + m->nbuffers), e);
+		rc = (v = weights_tensors(m, w->v, &n, e)) ? ckpt_read_weights(f, s->local.weights, v, n, e) : -1;
 	free(v);
 	for (size_t i = 0; rc == 0 && i < w->n; i++)
 		if (!isfinite(w->v[i]))
@@ -111,15 +117,11 @@ const uint8_t *origin_digest(const struct origin *w)
 void origin_apply(const struct origin *w, struct trainer *t)
 {
 	const struct trainer_tensor *v;
-	size_t n = trainer_tensors(t, &v);
+	size_t n = trainer_tensors(t, &v), bytes;
 
-	for (size_t i = 0; i < n; i++)
-		for (int part = 0; part < 2; part++) {
-			const struct model_param *p = part ? w->model->buffer : w->model->param;
-			int np = part ? w->model->nbuffers : w->model->nparams;
-
-			for (int k = 0; k < np; k++)
-				if (!strcmp(p[k].name, v[i].name))
-					memcpy(v[i].data, w->v + (part ? w->nparam : 0) + p[k].offset, p[k].count * sizeof(float));
-		}
+	memcpy(trainer_state(t, &bytes), w->v, w->nparam * sizeof *w->v);       /* the block begins with them */
+	for (int k = 0; k < w->model->nbuffers; k++)
+		for (size_t i = 0; i < n; i++)
+			if (!strcmp(w->model->buffer[k].name, v[i].name))
+				memcpy(v[i].data, w->v + w->nparam + w->model->buffer[k].offset, v[i].bytes);
 }

@@ -15,10 +15,6 @@ struct classifier {
 	real *x, *y; void *work; size_t x_bytes, y_bytes, work_bytes;
 };
 
-static void wait_nobody(void *arg, uint64_t us, bool backward)
-{
-}
-
 static int can(const struct spec *s, const struct data *d, struct err *e)
 {
 	const struct data_source *src = data_source(d);
@@ -34,9 +30,8 @@ static int can(const struct spec *s, const struct data *d, struct err *e)
 struct classifier *classifier_new(const struct spec *s, struct data *d, const struct par *par, struct snapshot *weights,
 	struct err *e)
 {
-	static const struct layer_host host = { .wait = wait_nobody };
 	struct classifier *c;
-	struct model *m = can(s, d, e) < 0 ? NULL : spec_model(s, &host, e);
+	struct model *m = can(s, d, e) < 0 ? NULL : spec_model(s, NULL, e);
 	struct model_need need;
 
 	if (!m)

@@ -170,10 +170,6 @@ struct replayer {
 	bool used[OPTIM_STATES_MAX];
 };
 
-static void wait_nobody(void *arg, uint64_t us, bool backward)
-{
-}
-
 static void *zeros(size_t bytes)
 {
 	return big_alloc(bytes ? bytes : 1);
@@ -181,12 +177,11 @@ static void *zeros(size_t bytes)
 
 static int open_replayer(struct replayer *r, struct err *e)
 {
-	const struct layer_host host = { .wait = wait_nobody };
 	struct optim_clock c;
 	double clock[3];
 	size_t nused = 0;
 
-	r->model = spec_model(r->s, &host, e);
+	r->model = spec_model(r->s, NULL, e);
 	if (!r->model)
 		return -1;
 	r->n = r->model->nparam;

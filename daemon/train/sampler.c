@@ -21,12 +21,6 @@ struct sampler {
 	real *x, *y, *score, *room; void *work; size_t x_bytes, y_bytes, work_bytes;
 };
 
-static void wait_nobody(void *arg, uint64_t us, bool backward)
-{
-}
-
-static const struct layer_host nobody = { .wait = wait_nobody };
-
 /* What comes later must not be seen earlier. */
 static int looks_ahead(const struct model *m, struct err *e)
 {
@@ -47,7 +41,7 @@ int sampler_can(const struct spec *s, const struct data_source *source, struct e
 		return err_set(e, ERR_INVALID, "its data is %s, not text", s->data_kind);
 	if (text_masked(source) || s->loss->target != TARGET_CLASS)
 		return err_set(e, ERR_INVALID, "it guesses hidden tokens, not the next one");
-	m = spec_model(s, &nobody, e);
+	m = spec_model(s, NULL, e);
 	if (!m)
 		return -1;
 	if (m->in.nd != 1 || m->out.nd != 2 || m->out.d[0] != m->in.d[0])
@@ -73,8 +67,8 @@ static bool same_parameters(const struct model *a, const struct model *b)
 static struct model *model_of(const struct spec *s, size_t n, const struct model *like)
 {
 	const struct shape in = { 1, { n } };
-	struct kerr why;
-	struct model *m = model_new(&in, s->layer, s->nlayers, &nobody, &why);
+	struct err why;
+	struct model *m = spec_model_of(s, &in, NULL, &why);
 
 	return m && like && !same_parameters(m, like) ? model_free(m) : m;
 }
@@ -131,7 +125,7 @@ struct sampler *sampler_new(const struct spec *s, const struct data_source *sour
 	struct sampler *x;
 	struct model *full;
 
-	if (sampler_can(s, source, e) < 0 || !(full = spec_model(s, &nobody, e)))
+	if (sampler_can(s, source, e) < 0 || !(full = spec_model(s, NULL, e)))
 		return NULL;
 	x = xcalloc(1, sizeof(*x));
 	x->par = par_serial(par->cpu, s->local.deterministic ? NULL : par->blas);

@@ -145,7 +145,10 @@ void spec_run_id(const struct spec *s, const struct id *author, struct id *ret_r
 /* The first place where two shared parts differ: "optimizer.lr: 0.01 here, 0.1 there". false: equal. */
 bool spec_diff(const json_t *here, const json_t *there, char *ret_text, size_t cap);
 
-struct model *spec_model(const struct spec *s, const struct layer_host *host, struct err *e);  /* model_free() it */
+/* model_free() it. host NULL: nobody waits in sleep layers. The second: for an input of another shape. */
+struct model *spec_model(const struct spec *s, const struct layer_host *host, struct err *e);
+struct model *spec_model_of(const struct spec *s, const struct shape *input, const struct layer_host *host,
+	struct err *e);
 double spec_lr_factor(const struct spec *s, uint64_t epoch);            /* equal bits on every machine */
 
 /* Live hyperparameters: the optimizer's keys and clip_norm. The object that COMMITs carry starts as spec_live(). */

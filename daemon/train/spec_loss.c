@@ -5,10 +5,6 @@
 #include <string.h>
 #include "train/spec_int.h"
 
-static void wait_nobody(void *arg, uint64_t us, bool backward)
-{
-}
-
 /* What people write, beside the names of the files. */
 static const char *full_name(const char *name)
 {
@@ -95,8 +91,7 @@ static int read_options(struct loss *l, const json_t *o, const struct place *at,
 
 static int fit(struct spec *s, const json_t *o, const struct place *at, struct err *e)
 {
-	const struct layer_host host = { .wait = wait_nobody };
-	struct model *m = spec_model(s, &host, e);      /* every shape is checked here */
+	struct model *m = spec_model(s, NULL, e);      /* every shape is checked here */
 	struct kerr why;
 	char shape[80];
 	int rc = 0;

@@ -218,14 +218,25 @@ int spec_read_model(struct spec *s, const json_t *shared, struct err *e)
 	return spec_read_layers(s, shared, e) < 0 ? -1 : spec_read_loss(s, shared, e);
 }
 
-struct model *spec_model(const struct spec *s, const struct layer_host *host, struct err *e)
+static void wait_nobody(void *arg, uint64_t us, bool backward)
 {
+}
+
+struct model *spec_model_of(const struct spec *s, const struct shape *input, const struct layer_host *host,
+	struct err *e)
+{
+	static const struct layer_host nobody = { .wait = wait_nobody };
 	struct kerr why;
-	struct model *m = model_new(&s->input, s->layer, s->nlayers, host, &why);
+	struct model *m = model_new(input, s->layer, s->nlayers, host ? host : &nobody, &why);
 
 	if (!m)
 		(void)err_set(e, ERR_INVALID, "model: %s", why.text);
 	return m;
+}
+
+struct model *spec_model(const struct spec *s, const struct layer_host *host, struct err *e)
+{
+	return spec_model_of(s, &s->input, host, e);
 }
 
 static int read_hyper(struct spec *s, const json_t *o, const struct place *at, struct err *e)

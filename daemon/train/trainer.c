@@ -238,10 +238,6 @@ void trainer_later(struct trainer *t)
 
 /* --- life */
 
-static void wait_nobody(void *arg, uint64_t us, bool backward)
-{
-}
-
 static int build(struct trainer *t, struct err *e)
 {
 	static const struct exec_ops ops = { .load = load_op, .unload = load_back, .net = net_op, .cancel = cancel_op,
@@ -254,9 +250,7 @@ static int build(struct trainer *t, struct err *e)
 		t->s->local.prefetch + 1);
 	char fits[80];
 
-	t->host.wait = t->c.host ? t->c.host->wait : wait_nobody;
-	t->host.arg = t->c.host ? t->c.host->arg : NULL;
-	t->model = spec_model(t->s, &t->host, e);
+	t->model = spec_model(t->s, t->c.host, e);
 	if (!t->model || state_new(t, e) < 0)
 		return -1;
 	conf.model = t->model;

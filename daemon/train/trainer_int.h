@@ -45,7 +45,7 @@ struct trainer {
 	struct trainer_cb cb; void *arg;
 	const struct spec *s;
 	struct env *env;
-	struct model *model; struct layer_host host;
+	struct model *model;
 	const struct planner_ops *strategy;
 	struct par par;
 	struct profile profile;

@@ -12,10 +12,6 @@
 
 #define BATCH_MAX 1000000
 
-static void nobody_waits(void *arg, uint64_t us, bool backward)
-{
-}
-
 static json_t *shape_json(const struct shape *s)
 {
 	json_t *a = json_array();
@@ -133,7 +129,6 @@ static json_t *asked(const json_t *params, struct err *e)
 
 struct model *zoo_asked(const json_t *params, size_t *ret_batch, struct err *e)
 {
-	const struct layer_host host = { .wait = nobody_waits };
 	json_int_t batch = json_integer_value(json_object_get(params, "batch"));
 	struct spec *s = xcalloc(1, sizeof(*s));
 	struct model *m = NULL;
@@ -143,7 +138,7 @@ struct model *zoo_asked(const json_t *params, size_t *ret_batch, struct err *e)
 	if (batch < 1 || batch > BATCH_MAX)
 		(void)err_set(e, ERR_INVALID, "batch: must be 1 to %d", BATCH_MAX);
 	else if (s->shared && spec_read_layers(s, s->shared, e) == 0)
-		m = spec_model(s, &host, e);
+		m = spec_model(s, NULL, e);
 	spec_free(s);
 	*ret_batch = (size_t)batch;
 	return m;

@@ -11,10 +11,6 @@
 
 struct table { struct data_source d; struct csv part[DATA_PARTS]; size_t nx, ny; };
 
-static void wait_nobody(void *arg, uint64_t us, bool backward)
-{
-}
-
 static void close_(struct data_source *d)
 {
 	struct table *t = (struct table *)d;
@@ -66,8 +62,7 @@ static int load(struct table *t, struct files *f, const char *path, struct err *
 
 static struct data_source *open_(struct files *f, const char *path, const struct spec *s, struct err *e)
 {
-	const struct layer_host host = { .wait = wait_nobody };
-	struct model *m = spec_model(s, &host, e);
+	struct model *m = spec_model(s, NULL, e);
 	struct table *t;
 
 	if (!m)

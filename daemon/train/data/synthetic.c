@@ -15,14 +15,9 @@ struct synthetic {
 	uint64_t vocab;                         /* 0: inputs are no tokens */
 };
 
-static void wait_nobody(void *arg, uint64_t us, bool backward)
-{
-}
-
 static struct data_source *open_(struct files *f, const char *path, const struct spec *s, struct err *e)
 {
-	const struct layer_host host = { .wait = wait_nobody };
-	struct model *m = spec_model(s, &host, e);
+	struct model *m = spec_model(s, NULL, e);
 	struct synthetic *y;
 	uint64_t made[3];
 
