@@ -1,4 +1,5 @@
-/* run start --dry-run: everything that can be known without starting: data, memory, the plan and what it costs. */
+/* A trainer that is made and thrown away before its first step: for run start --dry-run (data, memory, the plan and
+ * what it costs), and for `memory` (run_memory.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,8 @@
 
 struct dry { struct job job; struct runs *rs; struct list link; struct spec *spec; struct data *data;
 	struct files *files;
-	struct trainer *trainer; struct reply *reply; char path[4096]; struct err e; };
+	struct trainer *trainer; struct reply *reply; char path[4096]; struct err e;
+	dry_describe *describe; };
 
 static void open_data(struct job *j)
 {
@@ -27,23 +29,29 @@ static void buried(void *arg)
 
 static const struct trainer_cb nobody;
 
-static json_t *describe(struct dry *d, struct err *e)
+static int make(struct dry *d, struct err *e)
 {
 	struct runs_ctx *c = &d->rs->ctx;
-	struct trainer_view v;
 	const struct par *par = c->compute.par(c->compute.arg, (int)d->spec->local.threads, e);
 	struct trainer_conf tc = { .env = c->env, .spec = d->spec, .data = d->data, .par = par, .self = *net_self(c->net),
 		.macs_per_us = run_macs_per_us(&c->compute) };
 	d->trainer = par ? trainer_new(&tc, &nobody, d, e) : NULL;
-	if (!d->trainer || run_admit(d->rs, d->trainer, d->spec->name, e))
+	return d->trainer ? 0 : -1;
+}
+
+static json_t *describe(struct runs *rs, const struct spec *s, const struct data *data, struct trainer *t,
+	struct err *e)
+{
+	struct trainer_view v;
+	if (run_admit(rs, t, s->name, e))
 		return NULL;
-	trainer_view(d->trainer, &v);
-	json_t *plan = trainer_plan_json(d->trainer, e);
+	trainer_view(t, &v);
+	json_t *plan = trainer_plan_json(t, e);
 	if (!plan)
 		return NULL;
-	uint64_t per_epoch = trainer_needs_swarm(d->trainer) ? 2 * trainer_contribution_len(d->trainer) * sizeof(float) : 0;
-	return json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "name", d->spec->name, "dry_run", 1, "training_samples",
-		(json_int_t)data_count(d->data, DATA_TRAIN), "parameters", (json_int_t)trainer_model(d->trainer)->nparam,
+	uint64_t per_epoch = trainer_needs_swarm(t) ? 2 * trainer_contribution_len(t) * sizeof(float) : 0;
+	return json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "name", s->name, "dry_run", 1, "training_samples",
+		(json_int_t)data_count(data, DATA_TRAIN), "parameters", (json_int_t)trainer_model(t)->nparam,
 		"state_bytes", (json_int_t)v.state_bytes, "arena_bytes", (json_int_t)v.arena_predicted_bytes, "loader_bytes",
 		(json_int_t)v.loader_bytes, "network_bytes_per_epoch", (json_int_t)per_epoch, "plan", plan);
 }
@@ -51,7 +59,7 @@ static json_t *describe(struct dry *d, struct err *e)
 static void opened(struct job *j)
 {
 	struct dry *d = container_of(j, struct dry, job);
-	json_t *out = d->data ? describe(d, &d->e) : NULL;
+	json_t *out = d->data && !make(d, &d->e) ? d->describe(d->rs, d->spec, d->data, d->trainer, &d->e) : NULL;
 	if (out)
 		reply_ok(d->reply, out);
 	else
@@ -64,10 +72,16 @@ static void opened(struct job *j)
 
 void runs_dry_run(struct runs *rs, struct spec *s, struct reply *reply)
 {
+	runs_dry(rs, s, describe, reply);
+}
+
+void runs_dry(struct runs *rs, struct spec *s, dry_describe *how, struct reply *reply)
+{
 	struct dry *d = xcalloc(1, sizeof *d);
 	d->rs = rs;
 	d->spec = s;
 	d->reply = reply;
+	d->describe = how;
 	d->files = rs->ctx.env->files;
 	if (!run_data_path(rs, s, d->path, sizeof d->path, &d->e)) {
 		reply_fail(reply, &d->e);

@@ -157,6 +157,10 @@ void run_tell(struct run *r, bool now);         /* news to followers, at most te
 /* run start with a model instead of a spec: a look at the data, then runs_start with the spec that comes of it. */
 void runs_draft(struct runs *rs, const json_t *params, struct reply *reply);
 void runs_dry_run(struct runs *rs, struct spec *s, struct reply *reply);  /* takes s */
+/* What is to be answered about a trainer that will never start; NULL and e. */
+typedef json_t *dry_describe(struct runs *rs, const struct spec *s, const struct data *data, struct trainer *t,
+	struct err *e);
+void runs_dry(struct runs *rs, struct spec *s, dry_describe *how, struct reply *reply);   /* takes s */
 struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply);      /* NULL: it has been answered */
 struct run *runs_by_id(struct runs *rs, const struct id *id);
 /* answers, logs, and records the event */

@@ -8,7 +8,6 @@
 #include "common/text.h"
 #include "run_int.h"
 
-struct asked { struct runs *rs; struct reply *reply; struct spec *spec; struct data *data; struct trainer *trainer; };
 struct sizes { uint64_t parameters, statistics, optimizer, kept, rest, loaded, training, use; };
 
 static json_t *sizes_json(const struct sizes *z)
@@ -48,17 +47,17 @@ static char *text_of(const struct sizes *z, const struct spec *s)
 	return text;
 }
 
-static json_t *measure(const struct asked *a)
+static json_t *measure(struct runs *rs, const struct spec *s, const struct data *data, struct trainer *t, struct err *e)
 {
-	const struct model *m = trainer_model(a->trainer);
+	const struct model *m = trainer_model(t);
 	struct model_need need;
 	struct trainer_view v;
 	struct sizes z = { 0 };
 	json_t *out;
 	char *text;
 
-	trainer_view(a->trainer, &v);
-	model_need(m, 0, m->nops, a->spec->local.batch, 1, &need);
+	trainer_view(t, &v);
+	model_need(m, 0, m->nops, s->local.batch, 1, &need);
 	z.parameters = m->nparam * sizeof(real);
 	z.statistics = m->nbuffer * sizeof(real);
 	z.optimizer = v.state_bytes - z.parameters - z.statistics;
@@ -67,22 +66,13 @@ static json_t *measure(const struct asked *a)
 	z.loaded = v.loader_bytes;
 	z.training = v.arena_predicted_bytes + v.loader_bytes;
 	z.use = z.parameters + z.statistics + need.x + need.y + need.work_eval;
-	text = text_of(&z, a->spec);
+	text = text_of(&z, s);
 	out = sizes_json(&z);
-	json_object_update_new(out, json_pack("{s:s,s:I,s:i,s:s,s:I,s:I,s:s}", "name", a->spec->name, "parameters",
-		(json_int_t)m->nparam, "batch", (int)a->spec->local.batch, "optimizer", a->spec->optim->name, "state_bytes",
+	json_object_update_new(out, json_pack("{s:s,s:I,s:i,s:s,s:I,s:I,s:s}", "name", s->name, "parameters",
+		(json_int_t)m->nparam, "batch", (int)s->local.batch, "optimizer", s->optim->name, "state_bytes",
 		(json_int_t)v.state_bytes, "arena_bytes", (json_int_t)v.arena_predicted_bytes, "text", text));
 	free(text);
 	return out;
-}
-
-static void buried(void *arg)
-{
-	struct asked *a = arg;
-
-	data_free(a->data);
-	spec_free(a->spec);
-	free(a);
 }
 
 /* The whole spec: a file's, or a model of the zoo with the commonest surroundings; its data do not exist. */
@@ -146,35 +136,19 @@ static void by_number(const json_t *params, struct reply *reply)
 
 void runs_memory(struct runs *rs, const json_t *params, struct reply *reply)
 {
-	struct trainer_cb nobody = { 0 };
-	struct asked *a;
-	struct err e = { 0 };
-	json_t *w, *out = NULL;
+	struct spec *s;
+	struct err e;
+	json_t *w;
 
 	if (json_object_get(params, "parameters")) {
 		by_number(params, reply);
 		return;
 	}
-	a = xcalloc(1, sizeof(*a));
 	w = whole(params, &e);
-	a->spec = w ? spec_of_json(w, &e) : NULL;
+	s = w ? spec_of_json(w, &e) : NULL;
 	json_decref(w);
-	a->data = a->spec ? data_open(rs->ctx.env->files, "", a->spec, &e) : NULL;
-	if (a->data) {
-		const struct par par = par_serial(CPU_PLAIN, NULL);
-		struct trainer_conf tc = { .env = rs->ctx.env, .spec = a->spec, .data = a->data, .par = &par,
-			.self = *net_self(rs->ctx.net), .macs_per_us = run_macs_per_us(&rs->ctx.compute) };
-
-		a->trainer = trainer_new(&tc, &nobody, a, &e);
-	}
-	if (a->trainer)
-		out = measure(a);
-	if (out)
-		reply_ok(reply, out);
+	if (s)
+		runs_dry(rs, s, measure, reply);
 	else
 		reply_fail(reply, &e);
-	if (a->trainer)
-		trainer_free(a->trainer, buried, a);
-	else
-		buried(a);
 }
