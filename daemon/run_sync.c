@@ -193,6 +193,10 @@ static void ask(struct sync *s)
 		again(s, "no live member to ask");
 		return;
 	}
+	if (FAILPOINT(c->env, "run.state.ask") < 0) {
+		again(s, "a fail point");
+		return;
+	}
 	void *state = trainer_state(r->trainer, &bytes);
 	s->has_donor = true;
 	s->answered = s->arrived = false;
