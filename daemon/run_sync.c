@@ -4,8 +4,7 @@
  *
  *   joiner  RUN_STATE {run, tag} ->  donor   snapshot between two micro-batches
  *           <- {epoch, bytes}                then a transfer under tag
- *           replay of the commits after epoch, then avg_enter as a full member                                       
- * */
+ *           replay of the commits after epoch, then avg_enter as a full member */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +16,8 @@
 #define ASK_US 20000000                 /* a snapshot waits for the micro-batch under way */
 #define QUEUE_MAX 64
 #define QUEUE_BYTES_MAX (1ull << 30)
-#define RETRY_MIN_US 50000
-#define RETRY_MAX_US 5000000
+#define RETRY_MIN_US 50000              /* also between looks for a live member: they cost nothing */
+#define RETRY_MAX_US 1000000
 #define RATE_FLOOR 1000000.0            /* bytes/s assumed until measured (B18) */
 
 struct kept { struct list link; uint64_t epoch; struct avg_point point; float *mean; };
@@ -91,7 +90,7 @@ static void again(struct sync *s, const char *why)
 	char who[9];
 	stop_transfer(s);
 	s->answered = s->arrived = false;
-	s->backoff_us = s->backoff_us ? s->backoff_us * 2 : RETRY_MIN_US;
+	s->backoff_us = s->backoff_us && s->has_donor ? s->backoff_us * 2 : RETRY_MIN_US;
 	if (s->backoff_us > RETRY_MAX_US)
 		s->backoff_us = RETRY_MAX_US;
 	if (s->tries++ % 5 == 0)
@@ -238,30 +237,43 @@ void sync_start(struct run *r, const struct id *donor)
 	trainer_quiet(r->trainer, is_quiet, r);
 }
 
+/* Room for one more: of what is kept the oldest goes, since a state that is asked for now is newer than that; but not the
+ * one that is being replayed. A hole that matters shows in replay. */
+static bool make_room(struct sync *s, size_t bytes)
+{
+	while (s->nkept && (s->nkept == QUEUE_MAX || (s->nkept + 1) * bytes > QUEUE_BYTES_MAX)) {
+		struct list *oldest = s->step == SYNC_REPLAY ? s->kept.next->next : s->kept.next;
+		if (oldest == &s->kept)
+			return false;
+		kept_free(s, list_entry(oldest, struct kept, link));
+	}
+	return true;
+}
+
 bool sync_commit(struct run *r, const struct avg_commit *c, const float *mean)
 {
 	struct sync *s = r->sync;
 	if (!s)
 		return false;
 	size_t bytes = trainer_contribution_len(r->trainer) * sizeof *mean;
-	struct kept *k = s->nkept < QUEUE_MAX && (s->nkept + 1) * bytes <= QUEUE_BYTES_MAX ? xcalloc(1, sizeof *k) : NULL;
-	if (k && mean)
-		k->mean = big_alloc(bytes);
-	if (!k || !k->mean) {                   /* the download is too slow for this queue: take a newer state */
+	struct kept *k = mean && make_room(s, bytes) ? xcalloc(1, sizeof *k) : NULL;
+	if (k && !(k->mean = big_alloc(bytes))) {
 		free(k);
-		drop_kept(s, UINT64_MAX);
-		if (s->step == SYNC_ASK && s->quiet)
-			again(s, "more epochs passed than could be kept");
-		return true;
+		k = NULL;
 	}
-	k->epoch = c->epoch;
-	avg_point_init(&k->point);
-	avg_point_copy(&k->point, c->point);
-	memcpy(k->mean, mean, bytes);
-	list_push(&s->kept, &k->link);
-	s->nkept++;
-	if (s->step == SYNC_REPLAY && s->nkept == 1)
+	if (k) {
+		k->epoch = c->epoch;
+		avg_point_init(&k->point);
+		avg_point_copy(&k->point, c->point);
+		memcpy(k->mean, mean, bytes);
+		list_push(&s->kept, &k->link);
+		s->nkept++;
+	}
+	if (s->step == SYNC_REPLAY && k && s->nkept == 1)
 		replay(s);
+	else if (s->step == SYNC_ASK && s->answered && s->nkept &&
+			list_entry(s->kept.next, struct kept, link)->epoch > s->point.epoch + 1)
+		again(s, "more epochs passed than could be kept");      /* the state that comes is too old by now */
 	return true;
 }
 
