@@ -17,7 +17,7 @@ static void put_real(json_t *o, const char *key, double v)
 /* Of text the loss is nats per token, and people know exp of that: among how many tokens the model still hesitates. */
 static void put_perplexity(const struct run *r, json_t *o, const char *key, double loss)
 {
-	if (!strcmp(r->spec->data_kind, "text") && r->spec->loss->target == TARGET_CLASS && !r->spec->objective.smoothing)
+	if (data_find(r->spec->data_kind)->tokens && r->spec->loss->target == TARGET_CLASS && !r->spec->objective.smoothing)
 		put_real(o, key, exp(loss));
 }
 

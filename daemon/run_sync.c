@@ -237,8 +237,8 @@ void sync_start(struct run *r, const struct id *donor)
 	trainer_quiet(r->trainer, is_quiet, r);
 }
 
-/* Room for one more: of what is kept the oldest goes, since a state that is asked for now is newer than that; but not the
- * one that is being replayed. A hole that matters shows in replay. */
+/* Room for one more: of what is kept the oldest goes, since a state that is asked for now is newer than that; but not
+ * the one that is being replayed. A hole that matters shows in replay. */
 static bool make_room(struct sync *s, size_t bytes)
 {
 	while (s->nkept && (s->nkept == QUEUE_MAX || (s->nkept + 1) * bytes > QUEUE_BYTES_MAX)) {

@@ -14,6 +14,7 @@
 
 enum data_part { DATA_TRAIN, DATA_VALIDATION, DATA_PARTS };
 
+struct data_about;
 struct sample;
 struct data_source {                            /* what ops->open fills in; embedded first in the kind's own struct */
 	const struct data_ops *ops;             /* set by data_open */
@@ -33,6 +34,9 @@ struct data_source {                            /* what ops->open fills in; embe
 struct data_ops {
 	const char *name, *help;
 	bool unplaced;                          /* needs no files, so no place */
+	bool tokens;                            /* labels are the tokens of a text: the loss is nats per token */
+	/* For a spec that is to be made (train/draft.h), when open cannot say it without a shape; NULL: open is asked. */
+	int (*about)(struct files *f, const char *path, struct data_about *ret, struct err *e);
 	/* Blocking (data lane). spec: shapes that are asked for. NULL and e. */
 	struct data_source *(*open)(struct files *f, const char *path, const struct spec *s, struct err *e);
 	/* One of the two, called by several workers at once. read: n samples by index: x is n * shape, y int32_t[n] or

@@ -4,48 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 #include "common/mem.h"
-#include "train/data/csv_parse.h"
 #include "train/data/images.h"
-#include "train/data/whole.h"
-#include "common/hash.h"
 #include "train/draft.h"
 
 struct sums { double sum[STEP_CHANNELS], square[STEP_CHANNELS]; uint64_t n; };
-
-/* A table has no shape of its own: all fields but the last, which is a label when it is a small whole number. */
-static int table(struct files *f, const char *path, struct data_about *a, struct err *e)
-{
-	struct whole part[DATA_PARTS] = { { .p = NULL } };
-	struct csv c = { 0 };
-	uint8_t digest[32];
-	struct sha256 h;
-	int rc;
-
-	sha256_init(&h);
-	rc = whole_parts(f, path, "csv", part, &h, e);
-	sha256_end(&h, digest);                 /* nobody asks for it here */
-	if (!rc && csv_parse(&c, part[DATA_TRAIN].p, part[DATA_TRAIN].n, e) < 0)
-		rc = err_wrap(e, "%.200s", path);
-	if (!rc && c.columns < 2)
-		rc = err_set(e, ERR_INVALID, "%.200s: %zu field a line; inputs and a label are wanted", path, c.columns);
-	for (size_t i = 0; !rc && i < c.rows; i++) {
-		float l = c.v[(i + 1) * c.columns - 1];
-
-		if (!(l >= 0 && l < 1 << 20) || l != (float)(int32_t)l) {
-			a->classes = 0;
-			break;
-		}
-		a->classes = (uint64_t)l >= a->classes ? (uint64_t)l + 1 : a->classes;
-	}
-	if (!rc) {
-		a->count[DATA_TRAIN] = c.rows;
-		a->shape = (struct shape){ 1, { c.columns - 1 } };
-	}
-	csv_free(&c);
-	for (int i = 0; i < DATA_PARTS; i++)
-		whole_free(&part[i]);
-	return rc;
-}
 
 static void add(struct sums *s, size_t channel, double v)
 {
@@ -126,20 +88,20 @@ int data_about(struct files *f, const char *kind, const char *path, const char *
 	struct err *e)
 {
 	const struct data_ops *ops = data_find(kind);
-	struct spec stub = { .data_name = "data", .materialize = -1 };
+	struct spec probe = { .data_name = "data", .materialize = -1 };
 	struct data_source *d;
 	int rc = 0;
 
 	*ret = (struct data_about){ .classes = 0 };
 	memcpy(ret->kind, ops->name, strlen(ops->name) + 1);
-	if (!strcmp(kind, "csv"))
-		return table(f, path, ret, e);
-	if (!strcmp(kind, "synthetic"))
-		return err_set(e, ERR_INVALID, "synthetic data is made for a spec: write one, or name another kind");
+	if (ops->about)
+		return ops->about(f, path, ret, e);
+	if (ops->unplaced)
+		return err_set(e, ERR_INVALID, "%s data is made for a spec: write one, or name another kind", kind);
 	ret->images = ops->image != NULL;
-	(void)snprintf(stub.local.vocab, sizeof(stub.local.vocab), "%s", vocab ? vocab : "");
-	stub.input = ret->images ? (struct shape){ 3, { 3, 1, 1 } } : (struct shape){ 1, { 1 } };
-	d = ops->open(f, path, &stub, e);
+	(void)snprintf(probe.local.vocab, sizeof(probe.local.vocab), "%s", vocab ? vocab : "");
+	probe.input = ret->images ? (struct shape){ 3, { 3, 1, 1 } } : (struct shape){ 1, { 1 } };
+	d = ops->open(f, path, &probe, e);
 	if (!d)
 		return -1;
 	d->ops = ops;
@@ -148,7 +110,7 @@ int data_about(struct files *f, const char *kind, const char *path, const char *
 	ret->shape = d->shape;
 	if (ret->images)
 		pictures(d, ret);
-	else if (strcmp(kind, "text"))
+	else if (ops->read)
 		rc = rows(d, ret, e);
 	ops->close(d);
 	return rc;

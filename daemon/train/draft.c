@@ -78,12 +78,12 @@ static json_t *with(const json_t *entry, const struct data_about *a, const json_
 	json_t *w = json_is_object(given) ? json_deep_copy(given) : json_object();
 	size_t n = a->shape.nd ? shape_count(&a->shape) : 0;
 	const char *by_classes[] = { "classes", "vocab" };
-	bool hides = !strcmp(a->kind, "text") && json_array_size(json_object_get(entry, "input")) == 2;
+	bool hides = data_find(a->kind)->tokens && json_array_size(json_object_get(entry, "input")) == 2;
 
 	for (int i = 0; i < 2; i++)
 		if (a->classes && json_object_get(has, by_classes[i]) && !json_object_get(w, by_classes[i]))
 			(void)json_object_set_new(w, by_classes[i], json_integer((json_int_t)a->classes + hides));
-	if (n && strcmp(a->kind, "text") && json_object_get(has, "inputs") && !json_object_get(w, "inputs"))
+	if (n && !data_find(a->kind)->tokens && json_object_get(has, "inputs") && !json_object_get(w, "inputs"))
 		(void)json_object_set_new(w, "inputs", json_integer((json_int_t)n));
 	if (a->shape.nd >= 2 && a->shape.d[a->shape.nd - 1] == a->shape.d[a->shape.nd - 2] &&
 	    json_object_get(has, "pixels") && !json_object_get(w, "pixels"))
@@ -189,7 +189,7 @@ json_t *draft_spec(const json_t *params, const struct data_about *a, struct err 
 	out = json_pack("{s:O,s:O,s:s,s:o,s:i,s:{s:s#,s:s,s:o}}", "model", w, "input", input, "loss",
 		a->classes ? "cross_entropy" : "mse", "optimizer", optimizer(NULL, transformer), "target_batch", TARGET_BATCH,
 		"data", "name", name, (int)len, "kind", a->kind, "steps", steps(a, name, input));
-	if (!strcmp(a->kind, "text") && dim(input, json_array_size(input) - 1))
+	if (data_find(a->kind)->tokens && dim(input, json_array_size(input) - 1))
 		text(out, input, a, params);
 	draft_over(out, params);
 	json_decref(entry);

@@ -94,37 +94,62 @@ def forward(p, m, ids):
     return norm(x, "transformer.ln_f") @ p["transformer.wte.weight"].T
 
 
+class Torch:
+    """The same training: the same windows in the same order, AdamW without decay of vectors, clipping."""
+
+    def __init__(self, spec, weights, text):
+        torch.set_num_threads(1)
+        self.spec, self.m, self.t = spec, spec["model"], spec["model"]["context"]
+        self.data = torch.tensor(list(open(text, "rb").read()))
+        n = len(self.data)
+        self.split = n - int(0.1 * n)
+        self.windows = (self.split - 1) // self.t
+        self.p = load(weights)
+        o = spec["optimizer"]
+        self.opt = torch.optim.AdamW([{"params": [x for x in self.p.values() if x.ndim > 1], "weight_decay": o["weight_decay"]},
+                                      {"params": [x for x in self.p.values() if x.ndim == 1], "weight_decay": 0}], lr=o["lr"])
+        self.key = mix(spec["seed"], 0x04de)
+
+    def loss(self, at):
+        x = torch.stack([self.data[a:a + self.t] for a in at])
+        y = torch.stack([self.data[a + 1:a + self.t + 1] for a in at])
+        return F.cross_entropy(forward(self.p, self.m, x).reshape(-1, self.m["vocab"]), y.reshape(-1))
+
+    def step(self, step, scale=1):
+        batch, t = self.spec["target_batch"], self.t
+        loss = self.loss([permute(mix(self.key, q // self.windows), self.windows, q % self.windows) * t
+                          for q in range(step * batch, (step + 1) * batch)])
+        for group in self.opt.param_groups:
+            group["lr"] = self.spec["optimizer"]["lr"] * scale
+        self.opt.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.p.values(), self.spec["clip_norm"])
+        self.opt.step()
+        return loss.item()
+
+    def validate(self, batch=32):
+        """The held tenth, windows side by side; the last one that fits, too."""
+        at = list(range(self.split, len(self.data) - self.t, self.t))
+        with torch.no_grad():
+            return sum(self.loss(at[i:i + batch]).item() * len(at[i:i + batch]) for i in range(0, len(at), batch)) / len(at)
+
+
 def compare(spec, weights, text, ours):
-    torch.set_num_threads(1)
-    m, t = spec["model"], spec["model"]["context"]
-    data = torch.tensor(list(open(text, "rb").read()))
-    n = len(data)
-    windows = (n - int(0.1 * n) - 1) // t
-    p = load(weights)
-    o = spec["optimizer"]
-    opt = torch.optim.AdamW([{"params": [x for x in p.values() if x.ndim > 1], "weight_decay": o["weight_decay"]},
-                             {"params": [x for x in p.values() if x.ndim == 1], "weight_decay": 0}], lr=o["lr"])
-    key, batch, worst = mix(spec["seed"], 0x04de), spec["target_batch"], 0
+    rival, worst = Torch(spec, weights, text), 0
     rows = [row[1] for row in json.load(open(ours))["rows"]]
     for step, loss_here in enumerate(rows):
-        at = [permute(mix(key, q // windows), windows, q % windows) * t for q in range(step * batch, (step + 1) * batch)]
-        x = torch.stack([data[a:a + t] for a in at])
-        y = torch.stack([data[a + 1:a + t + 1] for a in at])
-        loss = F.cross_entropy(forward(p, m, x).reshape(-1, m["vocab"]), y.reshape(-1))
-        opt.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(p.values(), spec["clip_norm"])
-        opt.step()
+        loss = rival.step(step)
         if step < 50:
-            worst = max(worst, abs(loss.item() - loss_here))
+            worst = max(worst, abs(loss - loss_here))
         if step < 3 or (step + 1) % 10 == 0 and (step < 50 or (step + 1) % 100 == 0):
-            print(f"step {step + 1}: {loss_here:.5f} here, {loss.item():.5f} PyTorch")
+            print(f"step {step + 1}: {loss_here:.5f} here, {loss:.5f} PyTorch")
     print(f"PyTorch {torch.__version__}: {len(rows)} steps, the first 50 differ by at most {worst:.2g}")
     return len(rows) >= 50 and worst < 1e-3 and rows[-1] < rows[0] - 1
 
 
-spec = json.load(open(sys.argv[2]))
-if sys.argv[1] == "init":
-    init(spec, sys.argv[3])
-else:
-    sys.exit(0 if compare(spec, *sys.argv[3:]) else 1)
+if __name__ == "__main__":
+    asked = json.load(open(sys.argv[2]))
+    if sys.argv[1] == "init":
+        init(asked, sys.argv[3])
+    else:
+        sys.exit(0 if compare(asked, *sys.argv[3:]) else 1)

@@ -6,6 +6,7 @@
 #include "common/mem.h"
 #include "train/data/csv_parse.h"
 #include "train/data/whole.h"
+#include "train/draft.h"
 
 #define LABEL_MAX (1 << 24)
 
@@ -99,7 +100,42 @@ static int read_(struct data_source *d, enum data_part part, const uint64_t *ind
 	return 0;
 }
 
+/* A table has no shape of its own: all fields but the last, which is a label when it is a small whole number. */
+static int about(struct files *f, const char *path, struct data_about *a, struct err *e)
+{
+	struct whole part[DATA_PARTS] = { { .p = NULL } };
+	struct csv c = { 0 };
+	uint8_t digest[32];
+	struct sha256 h;
+	int rc;
+
+	sha256_init(&h);
+	rc = whole_parts(f, path, "csv", part, &h, e);
+	sha256_end(&h, digest);                 /* nobody asks for it here */
+	if (!rc && csv_parse(&c, part[DATA_TRAIN].p, part[DATA_TRAIN].n, e) < 0)
+		rc = err_wrap(e, "%.200s", path);
+	if (!rc && c.columns < 2)
+		rc = err_set(e, ERR_INVALID, "%.200s: %zu field a line; inputs and a label are wanted", path, c.columns);
+	for (size_t i = 0; !rc && i < c.rows; i++) {
+		float l = c.v[(i + 1) * c.columns - 1];
+
+		if (!(l >= 0 && l < 1 << 20) || l != (float)(int32_t)l) {
+			a->classes = 0;
+			break;
+		}
+		a->classes = (uint64_t)l >= a->classes ? (uint64_t)l + 1 : a->classes;
+	}
+	if (!rc) {
+		a->count[DATA_TRAIN] = c.rows;
+		a->shape = (struct shape){ 1, { c.columns - 1 } };
+	}
+	csv_free(&c);
+	for (int i = 0; i < DATA_PARTS; i++)
+		whole_free(&part[i]);
+	return rc;
+}
+
 const struct data_ops data_csv = {
 	.name = "csv", .help = "a table of numbers, the label last: one file, or train.csv and test.csv in a folder",
-	.open = open_, .read = read_, .close = close_,
+	.about = about, .open = open_, .read = read_, .close = close_,
 };

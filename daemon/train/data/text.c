@@ -261,5 +261,5 @@ bool text_special(const struct data_source *d, int32_t id)
 
 const struct data_ops data_text = {
 	.name = "text", .help = "a text file or a folder of train.txt and test.txt: bytes, or tokens of local.vocab",
-	.open = open_, .read_keyed = read_keyed, .close = close_,
+	.tokens = true, .open = open_, .read_keyed = read_keyed, .close = close_,
 };
