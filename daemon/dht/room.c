@@ -37,21 +37,18 @@ static void nothing(void *arg, const struct dnode *near, size_t n, struct list *
 {
 }
 
-/* One stale bucket per tick: a search for a random id that falls into it (Kademlia 2.3, bucket refresh). */
+/* One stale subtree per tick: a search for a random id that falls into it (Kademlia 2.3, bucket refresh). */
 static void refresh_tick(struct dht *d, uint64_t now)
 {
 	uint64_t every = d->conf.refresh_us;
-	int stale = now > every ? table_stale(&d->table, now - every) : -1;
-	if (stale < 0)
+	struct id target;
+	unsigned bits;
+	if (now <= every || !table_stale(&d->table, now - every, now, &target, &bits))
 		return;
-	struct id target = d->table.self;
-	int byte = stale / 8, bit = 7 - stale % 8;
-	target.b[byte] ^= (uint8_t)(1u << bit);
-	for (int i = byte + 1; i < 32; i++)
+	if (bits % 8)
+		target.b[bits / 8] ^= (uint8_t)(env_rand(d->env) & (0xffu >> bits % 8));
+	for (unsigned i = (bits + 7) / 8; i < 32; i++)
 		target.b[i] = (uint8_t)env_rand(d->env);
-	if (!d->table.bucket[stale])
-		d->table.bucket[stale] = xcalloc(1, sizeof *d->table.bucket[stale]);
-	d->table.bucket[stale]->touched_us = now;
 	lookup_start(d, &target, LOOK_NODES, nothing, NULL);
 }
 

@@ -1,27 +1,42 @@
-/* Kademlia's routing table: buckets by shared prefix, least recently seen first. */
+/* Kademlia's routing table: a tree of buckets, least recently seen first. A bucket without children is a leaf. */
 #include "dht/table.h"
 #include <assert.h>
 #include <string.h>
 #include <stdlib.h>
 #include "common/mem.h"
 
+static int bit_of(const struct id *id, unsigned at)
+{
+	return id->b[at / 8] >> (7 - at % 8) & 1;
+}
+
 void table_init(struct table *t, const struct id *self)
 {
-	*t = (struct table){ .self = *self };
+	*t = (struct table){ .self = *self, .split = TABLE_SPLIT, .buckets = 1 };
+}
+
+static void leaf_free(struct bucket *b)
+{
+	for (int i = 0; i < 2; i++)
+		if (b->child[i]) {
+			leaf_free(b->child[i]);
+			free(b->child[i]);
+		}
+	free(b->node);
 }
 
 void table_done(struct table *t)
 {
-	for (int i = 0; i < 256; i++)
-		free(t->bucket[i]);
-	memset(t->bucket, 0, sizeof t->bucket);
-	t->n = 0;
+	leaf_free(&t->root);
+	table_init(t, &t->self);
 }
 
-static struct bucket *bucket_of(const struct table *t, const struct id *id)
+static struct bucket *leaf_of(const struct table *t, const struct id *id)
 {
-	int bits = id_prefix_bits(&t->self, id);
-	return bits >= 256 ? NULL : t->bucket[bits];
+	const struct bucket *b = &t->root;
+	while (b->child[0])
+		b = b->child[bit_of(id, b->depth)];
+	return (struct bucket *)(uintptr_t)b;
 }
 
 static int index_in(const struct dnode *v, size_t n, const struct id *id)
@@ -30,6 +45,16 @@ static int index_in(const struct dnode *v, size_t n, const struct id *id)
 		if (id_eq(&v[i].id, id))
 			return (int)i;
 	return -1;
+}
+
+static int live_index(const struct bucket *b, const struct id *id)
+{
+	return index_in(b->node, b->n, id);
+}
+
+static struct dnode *spare_of(struct bucket *b)
+{
+	return b->node + TABLE_BUCKET;
 }
 
 static void take_out(struct dnode *v, uint8_t *n, int at)
@@ -41,61 +66,100 @@ static void take_out(struct dnode *v, uint8_t *n, int at)
 /* Puts a node among the spares, newest last; the oldest spare makes room. */
 static void spare_put(struct bucket *b, const struct dnode *node)
 {
-	int at = index_in(b->spare, b->spares, &node->id);
+	struct dnode *spare = spare_of(b);
+	int at = index_in(spare, b->spares, &node->id);
 	if (at >= 0)
-		take_out(b->spare, &b->spares, at);
+		take_out(spare, &b->spares, at);
 	else if (b->spares == TABLE_SPARE)
-		take_out(b->spare, &b->spares, 0);
-	b->spare[b->spares++] = *node;
+		take_out(spare, &b->spares, 0);
+	spare[b->spares++] = *node;
+}
+
+static bool may_split(const struct table *t, const struct bucket *b)
+{
+	if (b->depth >= 255)
+		return false;
+	return b->depth % t->split || (unsigned)id_prefix_bits(&t->self, &b->node[0].id) >= b->depth;
+}
+
+static void leaf_put(struct bucket *b, const struct dnode *node)
+{
+	if (!b->node)
+		b->node = xcalloc(TABLE_BUCKET + TABLE_SPARE, sizeof *b->node);
+	if (b->n < TABLE_BUCKET)
+		b->node[b->n++] = *node;
+	else
+		spare_put(b, node);
+}
+
+/* Every node goes to the half that its next bit names; spares are live where there is room now. */
+static void split(struct table *t, struct bucket *b)
+{
+	struct dnode *node = b->node;
+	unsigned at = b->depth;
+	t->n -= b->n;
+	for (int i = 0; i < 2; i++) {
+		b->child[i] = xcalloc(1, sizeof *b->child[i]);
+		b->child[i]->depth = (uint16_t)(at + 1);
+		b->child[i]->touched_us = b->touched_us;
+	}
+	for (int i = 0; i < b->n; i++)
+		leaf_put(b->child[bit_of(&node[i].id, at)], &node[i]);
+	for (int i = 0; i < b->spares; i++)
+		leaf_put(b->child[bit_of(&node[TABLE_BUCKET + i].id, at)], &node[TABLE_BUCKET + i]);
+	t->n += (size_t)b->child[0]->n + b->child[1]->n;
+	t->buckets++;
+	free(node);
+	b->node = NULL;
+	b->n = b->spares = 0;
 }
 
 bool table_seen(struct table *t, const struct id *id, const struct endpoint *at, uint64_t now_us)
 {
-	int bits = id_prefix_bits(&t->self, id);
-	if (bits >= 256)
-		return false;
-	if (!t->bucket[bits])
-		t->bucket[bits] = xcalloc(1, sizeof *t->bucket[bits]);
-	struct bucket *b = t->bucket[bits];
 	struct dnode node = { .id = *id, .at = *at, .seen_us = now_us };
+	struct bucket *b = leaf_of(t, id);
+	if (id_eq(&t->self, id))
+		return false;
 	b->touched_us = now_us;
-	int i = index_in(b->live, b->n, id);
+	int i = live_index(b, id);
 	if (i >= 0) {
-		take_out(b->live, &b->n, i);
-		b->live[b->n++] = node;
+		take_out(b->node, &b->n, i);
+		b->node[b->n++] = node;
 		return false;
 	}
-	if (b->n == TABLE_BUCKET) {
-		spare_put(b, &node);
-		return false;
+	while (b->n == TABLE_BUCKET && may_split(t, b)) {
+		split(t, b);
+		b = leaf_of(t, id);
 	}
-	int s = index_in(b->spare, b->spares, id);
+	int s = b->node ? index_in(spare_of(b), b->spares, id) : -1;
 	if (s >= 0)
-		take_out(b->spare, &b->spares, s);
-	b->live[b->n++] = node;
+		take_out(spare_of(b), &b->spares, s);
+	leaf_put(b, &node);
+	if (b->spares && id_eq(&spare_of(b)[b->spares - 1].id, id))
+		return false;
 	t->n++;
 	return true;
 }
 
 void table_remove(struct table *t, const struct id *id)
 {
-	struct bucket *b = bucket_of(t, id);
-	int i = b ? index_in(b->live, b->n, id) : -1;
+	struct bucket *b = leaf_of(t, id);
+	int i = live_index(b, id);
 	if (i < 0)
 		return;
-	take_out(b->live, &b->n, i);
+	take_out(b->node, &b->n, i);
 	t->n--;
 	if (b->spares) {        /* the spare heard from last */
-		b->live[b->n++] = b->spare[--b->spares];
+		b->node[b->n++] = spare_of(b)[--b->spares];
 		t->n++;
 	}
 }
 
 bool table_failed(struct table *t, const struct id *id)
 {
-	struct bucket *b = bucket_of(t, id);
-	int i = b ? index_in(b->live, b->n, id) : -1;
-	if (i < 0 || ++b->live[i].fails < TABLE_FAILS_MAX)
+	struct bucket *b = leaf_of(t, id);
+	int i = live_index(b, id);
+	if (i < 0 || ++b->node[i].fails < TABLE_FAILS_MAX)
 		return false;
 	table_remove(t, id);
 	return true;
@@ -103,9 +167,15 @@ bool table_failed(struct table *t, const struct id *id)
 
 const struct dnode *table_find(const struct table *t, const struct id *id)
 {
-	const struct bucket *b = bucket_of(t, id);
-	int i = b ? index_in(b->live, b->n, id) : -1;
-	return i < 0 ? NULL : &b->live[i];
+	const struct bucket *b = leaf_of(t, id);
+	int i = live_index(b, id);
+	return i < 0 ? NULL : &b->node[i];
+}
+
+const struct dnode *table_oldest(const struct table *t, const struct id *id)
+{
+	const struct bucket *b = leaf_of(t, id);
+	return b->n && b->spares ? &b->node[0] : NULL;
 }
 
 static void keep_nearest(const struct id *target, struct dnode *out, size_t *n, size_t max, const struct dnode *c)
@@ -122,46 +192,75 @@ static void keep_nearest(const struct id *target, struct dnode *out, size_t *n, 
 		(*n)++;
 }
 
-/* Buckets hold ids in XOR shells: those at or deeper than the target's own shell first, then outward; a shell is only
- * opened while fewer than n have been found nearer. */
+/* Everything on the target's side of a branch is nearer than everything on the other. */
+static void nearest(const struct bucket *b, const struct id *target, struct dnode *out, size_t *found, size_t n)
+{
+	if (!b->child[0]) {
+		for (int k = 0; k < b->n; k++)
+			keep_nearest(target, out, found, n, &b->node[k]);
+		return;
+	}
+	int side = bit_of(target, b->depth);
+	nearest(b->child[side], target, out, found, n);
+	if (*found < n)
+		nearest(b->child[!side], target, out, found, n);
+}
+
 size_t table_nearest(const struct table *t, const struct id *target, struct dnode *out, size_t n)
 {
 	size_t found = 0;
-	if (!n)
-		return 0;
-	int own = id_prefix_bits(&t->self, target);
-	for (int i = own < 256 ? own : 255; i < 256; i++)
-		for (int k = 0; t->bucket[i] && k < t->bucket[i]->n; k++)
-			keep_nearest(target, out, &found, n, &t->bucket[i]->live[k]);
-	for (int i = (own < 256 ? own : 255) - 1; i >= 0 && found < n; i--)
-		for (int k = 0; t->bucket[i] && k < t->bucket[i]->n; k++)
-			keep_nearest(target, out, &found, n, &t->bucket[i]->live[k]);
+	if (n)
+		nearest(&t->root, target, out, &found, n);
 	return found;
 }
 
-int table_stale(const struct table *t, uint64_t before_us)
+static uint64_t touched(const struct bucket *b)
 {
-	int deepest = -1;
-	for (int i = 0; i < 256; i++)
-		if (t->bucket[i] && t->bucket[i]->n)
-			deepest = i;
-	for (int i = 0; i <= deepest; i++)
-		if (!t->bucket[i] || t->bucket[i]->touched_us < before_us)
-			return i;
-	return -1;
+	if (!b->child[0])
+		return b->touched_us;
+	uint64_t x = touched(b->child[0]), y = touched(b->child[1]);
+	return x > y ? x : y;
+}
+
+bool table_stale(struct table *t, uint64_t before_us, uint64_t now_us, struct id *ret_prefix, unsigned *ret_bits)
+{
+	struct bucket *b = &t->root, *stale = NULL;
+	*ret_prefix = t->self;
+	if (!t->n)
+		return false;
+	for (; b->child[0]; b = b->child[bit_of(&t->self, b->depth)]) {
+		struct bucket *beside = b->child[!bit_of(&t->self, b->depth)];
+		if (touched(beside) < before_us) {
+			ret_prefix->b[b->depth / 8] ^= (uint8_t)(1u << (7 - b->depth % 8));
+			stale = beside;
+			break;
+		}
+	}
+	if (!stale && b->touched_us < before_us)
+		stale = b;
+	if (!stale)
+		return false;
+	*ret_bits = stale->depth;
+	while (stale->child[0])                 /* one leaf stands for all of them */
+		stale = stale->child[0];
+	stale->touched_us = now_us;
+	return true;
 }
 
 size_t table_buckets(const struct table *t)
 {
-	size_t n = 0;
-	for (int i = 0; i < 256; i++)
-		n += t->bucket[i] && t->bucket[i]->n;
-	return n;
+	return t->buckets;
+}
+
+static void each(const struct bucket *b, void (*fn)(void *arg, const struct dnode *n), void *arg)
+{
+	for (int k = 0; k < b->n; k++)
+		fn(arg, &b->node[k]);
+	for (int i = 0; i < 2 && b->child[0]; i++)
+		each(b->child[i], fn, arg);
 }
 
 void table_each(const struct table *t, void (*fn)(void *arg, const struct dnode *n), void *arg)
 {
-	for (int i = 0; i < 256; i++)
-		for (int k = 0; t->bucket[i] && k < t->bucket[i]->n; k++)
-			fn(arg, &t->bucket[i]->live[k]);
+	each(&t->root, fn, arg);
 }
