@@ -19,7 +19,7 @@ const char *kind_name(enum kind k)
 	static const struct { enum kind k; const char *name; } names[] = {
 		{ KIND_HELLO1, "hello1" }, { KIND_HELLO2, "hello2" }, { KIND_RESET, "reset" },
 		{ KIND_TOO_OLD, "too_old" }, { KIND_REPLY, "reply" }, { KIND_REFUSE, "refuse" }, { KIND_PING, "ping" },
-		{ KIND_GOODBYE, "goodbye" }, { KIND_CHUNK, "chunk" }, { KIND_CHUNK_WANT, "chunk_want" },
+		{ KIND_GOODBYE, "goodbye" }, { KIND_VIEW, "view" }, { KIND_CHUNK, "chunk" }, { KIND_CHUNK_WANT, "chunk_want" },
 		{ KIND_DHT_FIND, "dht_find" }, { KIND_DHT_STORE, "dht_store" }, { KIND_DHT_GET, "dht_get" },
 		{ KIND_AVG_JOIN, "avg_join" }, { KIND_AVG_PROGRESS, "avg_progress" }, { KIND_AVG_BEGIN, "avg_begin" },
 		{ KIND_AVG_ATTEMPT, "avg_attempt" }, { KIND_AVG_MISSING, "avg_missing" }, { KIND_AVG_ACK, "avg_ack" },

@@ -88,15 +88,15 @@ static void answer(struct net *n, struct via via, const struct endpoint *at, con
 	(void)FAILPOINT(n->env, "net.hello2.after");
 }
 
-static void refuse(struct net *n, struct via via, const struct endpoint *at, enum refusal why, const uint8_t *m1,
-	size_t len)
+static void refuse(struct net *n, struct via via, const struct endpoint *at, enum refusal why, uint32_t key_no,
+	const uint8_t *m1, size_t len)
 {
 	struct too_old t = { .why = why, .version_min = n->version_min, .version_max = n->version_max };
 	uint8_t out[TOO_OLD_BYTES], hash[32];
 
 	sha256_of(m1, len, hash);
 	memcpy(t.ref, hash, HELLO_REF);
-	too_old_write(&t, n->mac_key, out);
+	too_old_write(&t, key_bytes(n, key_no), out);
 	answer(n, via, at, out, sizeof out);
 }
 
@@ -110,11 +110,11 @@ static void stranger(struct net *n, struct via via, const uint8_t *p, size_t len
 		"if it belongs to this swarm, give it the same --swarm-key-file", (unsigned long long)n->count.wrong_swarm_key);
 	/* Nothing is dialled on account of an M1 whose MAC does not fit; its own connection may hear why. */
 	if (via.chan == CHAN_DOOR)
-		refuse(n, via, &nowhere, REFUSAL_SWARM_KEY, p, len);
+		refuse(n, via, &nowhere, REFUSAL_SWARM_KEY, 0, p, len);
 }
 
 static void respond(struct net *n, struct via via, const struct hello1 *m1, const uint8_t *p, size_t len,
-	uint16_t version, unsigned suite)
+	uint16_t version, unsigned suite, uint32_t key_no)
 {
 	struct hello2 m2 = { .version = version, .suite = suite, .boot = n->conf.boot_id, .at = n->conf.self };
 	uint8_t priv[32], dh[32], hash[32];
@@ -141,12 +141,13 @@ static void respond(struct net *n, struct via via, const struct hello1 *m1, cons
 	m2.id = n->self.id;
 	m2.flags = h->through_door && (m1->flags & (HELLO_CLIENT | HELLO_UNREACHED)) ? HELLO_AS_CLIENT : 0;
 	memcpy(m2.software, n->software, sizeof m2.software);
-	hello2_write(&m2, hash, &n->self, n->mac_key, &h->m2);
+	hello2_write(&m2, hash, &n->self, key_bytes(n, key_no), &h->m2);
 	sha256_init(&sum);
 	sha256_add(&sum, p, len);
 	sha256_add(&sum, h->m2.p, h->m2.len);
 	sha256_end(&sum, h->transcript);
-	h->s = session_new(false, suite, dh, n->mac_key, h->transcript);
+	h->s = session_new(false, suite, dh, key_bytes(n, key_no), h->transcript);
+	h->s->key_no = key_no;
 	wipe(dh, sizeof dh);
 	h->s->half = h;
 	h->s->version = version;
@@ -157,6 +158,15 @@ static void respond(struct net *n, struct via via, const struct hello1 *m1, cons
 	answer(n, via, &m1->at, h->m2.p, h->m2.len);
 }
 
+struct m1_reading { struct hello1 *m1; const uint8_t *p; size_t len; struct err *e; };
+
+static int read_m1(void *arg, const uint8_t key[32])
+{
+	struct m1_reading *r = arg;
+
+	return hello1_read(r->m1, r->p, r->len, key, r->e);
+}
+
 void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len)
 {
 	struct hello1 m1;
@@ -165,8 +175,9 @@ void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len)
 	uint16_t version;
 	unsigned suite;
 	struct err e;
+	uint32_t key_no = key_try(n, read_m1, &(struct m1_reading){ &m1, p, len, &e });
 
-	if (hello1_read(&m1, p, len, n->mac_key, &e)) {
+	if (!key_no) {
 		if (e.code == ERR_AUTH)
 			stranger(n, via, p, len);
 		else
@@ -192,11 +203,11 @@ void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len)
 			"a daemon (%s) that speaks protocol versions %u to %u was refused, "
 			"this one speaks %u to %u: upgrade the older of the two", m1.software, m1.version_min, m1.version_max,
 			n->version_min, n->version_max);
-		refuse(n, via, &m1.at, REFUSAL_VERSION, p, len);
+		refuse(n, via, &m1.at, REFUSAL_VERSION, key_no, p, len);
 	} else if (!suite) {
-		refuse(n, via, &m1.at, REFUSAL_SUITE, p, len);
+		refuse(n, via, &m1.at, REFUSAL_SUITE, key_no, p, len);
 	} else {
-		respond(n, via, &m1, p, len, version, suite);
+		respond(n, via, &m1, p, len, version, suite, key_no);
 	}
 }
 
@@ -219,6 +230,13 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 				"another daemon (%s) runs with this daemon's own key: the "
 				"state directory was copied; stop one of the two, or delete its key file and start it again",
 				at_text(&h->m1.at, CHAN_CTRL, at));
+		half_free(h);
+		return NULL;
+	}
+	if (!guard_allowed(n, &id)) {
+		n->count.not_allowed++;
+		net_tell(n, LOG_WARN_, "not_allowed", &id, "a peer that is not on this daemon's list was refused (%s); if it "
+			"may come in, add its id to [network] allow", at_text(&h->m1.at, CHAN_CTRL, at));
 		half_free(h);
 		return NULL;
 	}
@@ -255,6 +273,6 @@ void greet_unknown(struct net *n, struct via via, const struct header *h)
 		return;
 	if (p)
 		p->reset_us = now + SECOND;
-	reset_write(&r, n->mac_key, out);
+	reset_write(&r, key_bytes(n, key_for(n, p)), out);
 	answer(n, via, p ? &p->at : &n->conf.self, out, sizeof out);
 }

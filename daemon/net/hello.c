@@ -45,7 +45,7 @@ static void make_m1(struct hello *h)
 	buf_clear(&h->m1);
 	memcpy(m.e, h->e, 32);
 	memcpy(m.software, n->software, sizeof m.software);
-	hello1_write(&m, n->mac_key, &h->m1);
+	hello1_write(&m, key_bytes(n, h->key_no), &h->m1);
 	sha256_of(h->m1.p, h->m1.len, h->m1_hash);
 	map_put(n->hellos, h->m1_hash, HELLO_REF, h);
 }
@@ -57,6 +57,7 @@ static struct hello *hello_new(struct net *n, struct peer *p, const struct endpo
 	h->net = n;
 	h->peer = p;
 	h->at = *at;
+	h->key_no = key_for(n, p);
 	h->through_door = at->port[CHAN_DOOR] &&
 		(n->conf.client || !at->port[CHAN_CTRL] || !p || p->as_client || !peer_partner(p));
 	h->timer = (struct timer){ .fire = hello_fire, .name = "net hello" };
@@ -163,6 +164,18 @@ static bool still_wanted(struct hello *h, uint64_t now)
 	return now < h->until_us;
 }
 
+/* While the swarm's key is replaced, nobody knows which one the other side has: one after the other. */
+static bool take_other_key(struct hello *h)
+{
+	uint32_t other = key_other(h->net, h->key_no);
+
+	if (!other)
+		return false;
+	h->key_no = other;
+	make_m1(h);
+	return true;
+}
+
 static void hello_fire(struct timer *t)
 {
 	struct hello *h = container_of(t, struct hello, timer);
@@ -188,6 +201,8 @@ static void hello_fire(struct timer *t)
 		h->through_door = !h->through_door;
 		make_m1(h);
 	}
+	if (h->tries >= 2 && h->tries % 2 == 0)
+		take_other_key(h);
 	send_m1(h);
 	if (h->peer || now + try_wait(h) < h->until_us)
 		env_after(n->env, &h->timer, try_wait(h));
@@ -277,6 +292,11 @@ static int check_m2(struct hello *h, const struct hello2 *m, struct err *e)
 		(m->suite & (m->suite - 1)))
 		return err_set(e, ERR_PROTOCOL, "an answer to HELLO that chose version %u and suite %u, which were not offered",
 			m->version, m->suite);
+	if (!guard_allowed(n, &m->id)) {
+		n->count.not_allowed++;
+		return err_set(e, ERR_REFUSED, "at %s is peer %s, which is not on this daemon's list ([network] allow)",
+			at_text(&h->at, CHAN_CTRL, at), id_short(&m->id, a));
+	}
 	if (h->peer && !id_eq(&h->peer->id, &m->id))
 		return err_set(e, ERR_AUTH, "at %s is peer %s now, not %s", at_text(&h->at, CHAN_CTRL, at), id_short(&m->id, a),
 			id_short(&h->peer->id, b));
@@ -296,7 +316,8 @@ static struct session *derive(struct hello *h, const struct hello2 *m, const uin
 	sha256_add(&sum, h->m1.p, h->m1.len);
 	sha256_add(&sum, p, len);
 	sha256_end(&sum, transcript);
-	s = session_new(true, m->suite, dh, n->mac_key, transcript);
+	s = session_new(true, m->suite, dh, key_bytes(n, h->key_no), transcript);
+	s->key_no = h->key_no;
 	wipe(dh, sizeof dh);
 	m3_make(s->m3, &n->self, transcript);
 	s->version = m->version;
@@ -335,7 +356,7 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	h = map_get(n->hellos, m.ref, HELLO_REF);
 	if (!h)
 		return;                         /* late, or somebody else's */
-	if (hello2_verify(&m, p, len, h->m1_hash, n->mac_key, &e)) {
+	if (hello2_verify(&m, p, len, h->m1_hash, key_bytes(n, h->key_no), &e)) {
 		n->count.bad_seal++;            /* anybody could have sent it: the true answer may still come */
 		return;
 	}
@@ -382,6 +403,12 @@ void hello_on_too_old(struct net *n, struct via via, const uint8_t *p, size_t le
 
 	if (too_old_read(&t, p, len, n->mac_key, &e) || !(h = map_get(n->hellos, t.ref, HELLO_REF)))
 		return;
+	too_old_read(&t, p, len, key_bytes(n, h->key_no), &e);
+	if (t.why == REFUSAL_SWARM_KEY && !h->other_key && take_other_key(h)) {
+		h->other_key = true;            /* once; then the timer goes on */
+		send_m1(h);
+		return;
+	}
 	at_text(&h->at, h->through_door ? CHAN_DOOR : CHAN_CTRL, at);
 	switch (t.why) {
 	case REFUSAL_VERSION:
@@ -413,7 +440,7 @@ void hello_on_reset(struct net *n, const uint8_t *p, size_t len)
 	struct session *s;
 	struct err e;
 
-	if (reset_read(&r, p, len, n->mac_key, &e)) {
+	if (reset_read(&r, p, len, n->mac_key, &e) && (!n->has_old || reset_read(&r, p, len, n->old_key, &e))) {
 		n->count.bad_seal += e.code == ERR_AUTH;
 		return;
 	}

@@ -4,6 +4,7 @@
  *   out.c    what leaves: messages, routes, the door       hello.c  HELLO as the one who dials
  *   rpc.c    calls                                         greet.c  HELLO as the one who is dialled, RESET, limits
  *   serve.c  requests, each run once                       live.c   care, pings, news, round trips
+ *   keys.c   the swarm's keys while they are replaced      guard.c  bans, the allow-list, who says too much
  */
 #ifndef NET_INNER_H
 #define NET_INNER_H
@@ -27,10 +28,18 @@
 #define FRESH_MIN_US (100 * MS)                 /* back-off of fresh sockets (C17) */
 #define FRESH_MAX_US (5 * SECOND)
 #define POST_WAIT_US (5 * SECOND)               /* a post waits that long for a session */
+#define PEER_FRAMES_PER_S 50000                 /* unasked for, of one peer; more is dropped */
 #define DOOR_FRAMES 10                          /* more than that and a partner gets mailboxes (C19) */
 
 enum at_level { AT_NONE, AT_HINT, AT_CLAIMED, AT_PROVEN };
 enum life { LIFE_UNKNOWN, LIFE_ALIVE, LIFE_DEAD, LIFE_LEFT };
+
+/* Token bucket; {0} is a full one. */
+struct limit { uint64_t at_us; double tokens; };
+bool limit_take(struct limit *l, uint64_t now_us, double per_s, double burst);  /* greet.c */
+
+/* What a peer may say unasked (guard.c), and since when it says more. */
+struct guard { struct limit frames, strikes; uint64_t over_us, last_us, ban_us; };
 
 struct rtt { uint64_t smooth_us, var_us; uint32_t samples, backoff; };
 
@@ -82,19 +91,22 @@ struct peer {
 	uint64_t heard_us, used_us, frames_out, misses, fresh_us, fresh_backoff_us;
 	enum life life; int care; struct call *probe; struct probe *probe_of;
 	uint64_t probe_next_us, link_next_us, rtt_min_us, up_us, left_us;
-	uint64_t banned_until_us; uint32_t failures;
+	uint64_t banned_until_us; uint32_t failures;    /* UINT64_MAX: for ever */
+	char *ban_why; struct guard guard;
+	uint32_t key_no;                        /* of the swarm key that it said HELLO with; 0: never */
+	bool key_asked;
 	struct net_bytes bytes; uint64_t bandwidth_bps;
 	uint64_t reset_us;                      /* the next RESET not before */
 	uint32_t pins;                          /* outs and kept requests that point here */
 };
 
-/* HELLO in progress, this side dialling. */
+/* HELLO in progress, this side dialling; key_no: of the swarm key under its M1. */
 struct dial { struct list link; uint64_t deadline_us; net_dial_fn *done; void *arg; };
 struct hello {
 	struct net *net; struct list link; struct peer *peer;   /* peer NULL: net_dial to an address */
 	struct endpoint at; bool through_door, unreached, proof;
 	uint8_t priv[32], e[32], m1_hash[32]; struct buf m1;
-	struct timer timer; uint64_t until_us, began_us; uint32_t tries;
+	struct timer timer; uint64_t until_us, began_us; uint32_t tries, key_no; bool other_key;
 	struct list dials;
 	struct err why;                         /* the last hint of a refusal */
 };
@@ -103,10 +115,6 @@ struct half {
 	struct net *net; struct list link; struct session *s; uint8_t ref[HELLO_REF], transcript[32];
 	struct hello1 m1; struct buf m2; uint64_t made_us; uint64_t token; bool through_door;
 };
-/* Token bucket of HELLOs per source address. */
-struct limit { uint64_t at_us; double tokens; };
-bool limit_take(struct limit *l, uint64_t now_us, double per_s, double burst);  /* greet.c; {0} is a full one */
-
 struct call {
 	struct list link; struct net *net; struct peer *peer; struct msg *m; struct out *cur;
 	struct timer timer; uint64_t deadline_us, sent_us, retry_us, stuck_us;
@@ -128,7 +136,10 @@ struct watcher { net_news_fn *fn; void *arg; };
 
 #define EVENT_CODES 16
 struct net {
-	struct env *env; struct net_conf conf; struct signer self; uint8_t mac_key[32];
+	struct env *env; struct net_conf conf; struct signer self;
+	uint8_t mac_key[32], old_key[32];       /* the swarm's key, and the one before while it is still good */
+	uint32_t key_no; bool has_old; uint64_t old_until_us, keys_next_us;
+	struct map *allow;                      /* ids; empty: everybody */
 	uint16_t version_min, version_max; unsigned suites; char software[24];
 	struct map *peers, *sessions, *hellos, *halves, *calls, *limits;
 	struct list peer_list, care_list, hello_list, half_list, outs, ending, kept, cached;
@@ -159,9 +170,27 @@ void peer_set_address(struct peer *p, const struct endpoint *at, enum at_level l
 void peer_install(struct peer *p, struct session *s, bool mailbox);
 struct session *peer_session(struct peer *p);                   /* the one to send with, or NULL */
 void peer_drop_sessions(struct peer *p);
+void peer_drop_keys(struct peer *p, uint32_t oldest);           /* sessions under swarm keys before that one */
+void peer_cut(struct peer *p, const struct err *e, const char *why);    /* calls end with e, later; watchers hear it */
 void peer_expire(struct peer *p, uint64_t now);
 void peer_rebooted(struct peer *p, uint64_t boot);
 bool endpoint_eq(const struct endpoint *a, const struct endpoint *b);
+
+/* ---- keys.c ---- */
+void keys_init(struct net *n);
+const uint8_t *key_bytes(const struct net *n, uint32_t no);     /* the current one when no is not known (any more) */
+/* The key under which check succeeds, 0: none. check is asked with each key that is good at the moment. */
+uint32_t key_try(const struct net *n, int (*check)(void *arg, const uint8_t key[32]), void *arg);
+uint32_t key_other(const struct net *n, uint32_t no);           /* the other good one; 0: there is only one */
+uint32_t key_for(const struct net *n, const struct peer *p);    /* to say HELLO with; p may be NULL */
+void keys_tick(struct net *n, uint64_t now);
+
+/* ---- guard.c ---- */
+void guard_load(struct net *n);                                 /* the bans of earlier lives */
+bool guard_frame(struct peer *p);                               /* may it be served? false: drop it */
+void guard_strike(struct peer *p, const char *what);            /* it has sent garbage under its own seal */
+bool guard_allowed(const struct net *n, const struct id *id);
+void guard_expire(struct peer *p, uint64_t now);
 
 /* ---- out.c ---- */
 struct msg *msg_new(enum kind k, enum net_class cls, json_t *json, struct blob blob);   /* steals json; too big: dead */
@@ -208,6 +237,7 @@ bool peer_partner(const struct peer *p);        /* worth the sockets of its mail
 /* token: it came through this daemon's door, and so goes the answer; 0 = by the mailboxes. */
 void serve_request(struct net *n, struct peer *p, uint64_t token, const struct header *h, const char *json,
 	const uint8_t *blob);
+void serve_view(void *arg, struct request *req);                /* KIND_VIEW */
 void serve_forget_boot(struct peer *p);
 void serve_free(struct peer *p);
 void serve_free_kept(struct net *n);            /* requests that nobody has answered */

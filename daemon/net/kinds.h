@@ -8,6 +8,7 @@ KIND(REPLY, 8, 's')
 KIND(REFUSE, 9, 's')
 KIND(PING, 10, 's')
 KIND(GOODBYE, 11, 's')          /* this peer leaves the network in an orderly way */
+KIND(VIEW, 12, 's')             /* how do you see me, and which swarm key do you have */
 KIND(CHUNK, 16, 's')            /* a piece of a transfer (net/chunk.h) */
 KIND(CHUNK_WANT, 17, 's')       /* receiver: resume at / I am ready now */
 KIND(DHT_FIND, 32, 's')

@@ -138,6 +138,8 @@ static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t 
 	}
 	if (h.pre.kind != KIND_GOODBYE)
 		live_heard(p);
+	if (h.pre.kind != KIND_REPLY && h.pre.kind != KIND_REFUSE && !guard_frame(p))
+		return;
 	dispatch(n, p, via, &h, body);
 }
 
@@ -195,6 +197,7 @@ static void on_tick(struct timer *t)
 	uint64_t now = env_now(n->env);
 
 	greet_expire(n, now);
+	keys_tick(n, now);
 	serve_expire(n, now);
 	list_each(it, &n->peer_list)
 		peer_expire(list_entry(it, struct peer, link), now);
@@ -207,6 +210,7 @@ static void defaults(struct net *n)
 
 	c->peers_max = c->peers_max ? c->peers_max : 4096;
 	c->calls_max = c->calls_max ? c->calls_max : 65536;
+	c->peer_frames = c->peer_frames ? c->peer_frames : PEER_FRAMES_PER_S;
 	c->rekey_frames = c->rekey_frames ? c->rekey_frames : SESSION_FRAMES_MAX;
 	c->rekey_bytes = c->rekey_bytes ? c->rekey_bytes : SESSION_BYTES_MAX;
 	n->suites = c->suites ? c->suites & SUITES_ALL : suites_of_cpu();
@@ -227,10 +231,7 @@ struct net *net_new(struct env *env, const struct net_conf *conf, struct err *e)
 		err_set(e, ERR_INTERNAL, "libcrypto cannot make an Ed25519 key");
 		return NULL;
 	}
-	if (conf->has_swarm_key)
-		memcpy(n->mac_key, conf->swarm_key, 32);
-	else                                    /* well known on purpose: such a daemon listens on loopback only */
-		sha256_of("hivemind without a swarm key", 28, n->mac_key);
+	keys_init(n);
 	env->ops->secure(env, &n->map_key, sizeof n->map_key);
 	n->peers = map_new(n->map_key);
 	n->sessions = map_new(n->map_key);
@@ -238,6 +239,7 @@ struct net *net_new(struct env *env, const struct net_conf *conf, struct err *e)
 	n->halves = map_new(n->map_key);
 	n->calls = map_new(n->map_key);
 	n->limits = map_new(n->map_key);
+	n->allow = map_new(n->map_key);
 	list_init(&n->peer_list);
 	list_init(&n->care_list);
 	list_init(&n->hello_list);
@@ -253,6 +255,8 @@ struct net *net_new(struct env *env, const struct net_conf *conf, struct err *e)
 	n->scratch = xmalloc(WIRE_MAX);
 	env->recv = on_message;
 	env->recv_arg = n;
+	net_on(n, KIND_VIEW, serve_view, n);
+	guard_load(n);
 	env_after(env, &n->tick, TICK_US);
 	return n;
 }
@@ -300,8 +304,10 @@ void net_free(struct net *n)
 	map_free(n->halves);
 	map_free(n->calls);
 	map_free(n->limits);
+	map_free(n->allow);
 	signer_done(&n->self);
 	wipe(n->mac_key, sizeof n->mac_key);
+	wipe(n->old_key, sizeof n->old_key);
 	wipe(&n->conf, sizeof n->conf);
 	json_decref(n->empty);
 	free(n->watches);
@@ -351,7 +357,8 @@ json_t *net_status(struct net *n)
 	char hex[ID_HEX], at[64];
 
 	id_hex(&n->self.id, hex);
-	return json_pack("{s:s,s:s,s:s,s:b,s:b,s:I,s:I,s:I,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}", "id", hex,
+	return json_pack("{s:s,s:s,s:s,s:b,s:b,s:I,s:I,s:I,s:{"
+		"s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}", "id", hex,
 		"address", at_text(&n->conf.self, CHAN_CTRL, at), "cipher", suite_name(suite_choose(n->suites, n->suites)),
 		"client", n->conf.client, "swarm_key", n->conf.has_swarm_key, "peers", (json_int_t)map_len(n->peers),
 		"sessions", (json_int_t)c->sessions, "calls_open", (json_int_t)c->calls_open, "counters",
@@ -361,5 +368,6 @@ json_t *net_status(struct net *n)
 		(json_int_t)c->bad_seal,
 		"replayed", (json_int_t)c->replayed, "bad_json", (json_int_t)c->bad_json,
 		"unknown_session", (json_int_t)c->unknown_session, "hello_limited", (json_int_t)c->hello_limited,
-		"wrong_swarm_key", (json_int_t)c->wrong_swarm_key);
+		"wrong_swarm_key", (json_int_t)c->wrong_swarm_key, "over_quota", (json_int_t)c->over_quota,
+		"not_allowed", (json_int_t)c->not_allowed, "bans", (json_int_t)c->bans);
 }

@@ -41,6 +41,8 @@ struct net_bytes { uint64_t out[CLASS_COUNT_], in[CLASS_COUNT_]; };
 struct net_conf {
 	uint8_t seed[32];                       /* Ed25519 private seed: identity */
 	uint8_t swarm_key[32]; bool has_swarm_key;
+	/* The key before, when the swarm's key is being replaced: good for so much longer (net_rotate). */
+	uint8_t old_key[32]; uint64_t old_key_us;
 	struct endpoint self;                   /* what others dial; port 0 = not reachable (client) */
 	uint64_t boot_id;                       /* from env.secure at start */
 	bool client;                            /* only dials out */
@@ -49,6 +51,7 @@ struct net_conf {
 	char software[24];                      /* shown to the other side, e.g. "hivemindd 0.1.0" */
 	uint16_t version_min, version_max; unsigned suites;
 	uint64_t rekey_frames, rekey_bytes;     /* a new HELLO after so many in one direction */
+	uint32_t peer_frames;                   /* of one peer per second, unasked for; UINT32_MAX: no limit */
 };
 
 struct net;
@@ -68,12 +71,21 @@ struct peer_info {
 	struct id id; struct endpoint at; char version[24];
 	bool session, client, maybe_dead; uint64_t rtt_us, last_seen_us, banned_until_us; uint32_t failures;
 	uint64_t bandwidth_bps;                 /* measured outgoing, bytes/s; 0 unknown */
+	bool proven;                            /* both sides have dialled the other's mailboxes since its boot */
+	bool old_key;                           /* its session was made under the swarm key before */
+	char ban_why[96];
 	struct net_bytes bytes;
 };
 bool net_peer(struct net *n, const struct id *peer, struct peer_info *ret);
 /* insertion order; returns how many there are */
 size_t net_peers(struct net *n, struct peer_info *out, size_t max);
-void net_ban(struct net *n, const struct id *peer, uint64_t us, const char *why);
+/* us: from now; UINT64_MAX: for ever; 0 lifts the ban. Kept on the shelf, so that a restart forgets no ban. At most
+ * NET_BANS_MAX; -1: there are as many (ERR_FULL), or it is this daemon itself. */
+#define NET_BANS_MAX 1024
+int net_ban(struct net *n, const struct id *peer, uint64_t us, const char *why, struct err *e);
+/* Only these may have a session with this daemon; count 0: everybody who has the swarm key. Others are cut off. */
+void net_allow(struct net *n, const struct id *ids, size_t count);
+void net_set_peer_frames(struct net *n, uint32_t per_s);        /* as in net_conf */
 /* Told when a peer looks dead (linkinfo, then one unanswered ping of 3 round trips), says goodbye, or comes back.
  * Many watchers. */
 enum net_news { NEWS_DEAD, NEWS_GOODBYE, NEWS_ALIVE, NEWS_RESTARTED /* new boot id */ };
@@ -86,6 +98,16 @@ void net_care(struct net *n, const struct id *peer, int delta);
 void net_measured(struct net *n, const struct id *peer, uint64_t bytes, uint64_t us);
 /* Smoothed round trip x 3, at least floor_us: the deadline rule of B18 for small calls. */
 uint64_t net_deadline(struct net *n, const struct id *peer, uint64_t floor_us);
+
+/* ---- the swarm's key (keys.c) ----
+ * While a key is replaced both are good: HELLO is said with the new one, to those who do not have it yet with the old
+ * one, and sessions move to the new key as soon as both sides have it. When window_us is over, or with 0 at once,
+ * sessions of the old key end. Rotating back to the old key is a rotation like any other. */
+void net_rotate(struct net *n, const uint8_t key[32], uint64_t window_us);
+#define KEY_PRINT 17                            /* 16 digits and NUL: names a key, tells nothing about it */
+void key_print(const uint8_t key[32], char out[KEY_PRINT]);
+struct net_keys { char now[KEY_PRINT], old[KEY_PRINT]; uint64_t old_left_us; size_t old_peers; };
+void net_keys(const struct net *n, struct net_keys *ret);       /* old is "" when one key is good */
 
 /* ---- calls and posts ---- */
 struct frame {                                  /* what handlers and callers get; valid during the callback only */
@@ -123,7 +145,7 @@ bool net_verify(const struct id *who, const void *p, size_t len, const uint8_t s
 typedef void net_event_fn(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text);
 void net_events(struct net *n, net_event_fn *fn, void *arg);
 struct net_counters { uint64_t frames_in, frames_out, bad_magic, bad_frame, bad_version, bad_seal, replayed, bad_json,
-	unknown_session, hello_limited, wrong_swarm_key, calls_open, sessions; };
+	unknown_session, hello_limited, wrong_swarm_key, over_quota, not_allowed, bans, calls_open, sessions; };
 void net_counters(const struct net *n, struct net_counters *ret);
 json_t *net_status(struct net *n);              /* for `status` and `peers`: new reference */
 

@@ -1,6 +1,7 @@
 /* The address book: who is where, with which sessions. Bounded: when it is full, the peer that was used longest ago
  * makes room, unless somebody still needs it. */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -95,6 +96,26 @@ void peer_drop_sessions(struct peer *p)
 		drop_session(list_entry(it, struct session, link));
 }
 
+void peer_drop_keys(struct peer *p, uint32_t oldest)
+{
+	list_each_safe(it, &p->sessions) {
+		struct session *s = list_entry(it, struct session, link);
+
+		if (s->key_no < oldest)
+			drop_session(s);
+	}
+}
+
+void peer_cut(struct peer *p, const struct err *e, const char *why)
+{
+	p->pins++;
+	rpc_end_peer(p, false, e);
+	out_drop_waiting(p, UINT64_MAX);
+	peer_drop_sessions(p);
+	live_dead(p, why);
+	p->pins--;
+}
+
 /* Nobody points here: no outs, no calls, no kept requests. */
 void peer_free(struct peer *p)
 {
@@ -110,6 +131,7 @@ void peer_free(struct peer *p)
 	list_del(&p->link);
 	list_del(&p->care_link);
 	map_del(n->peers, p->id.b, sizeof p->id.b);
+	free(p->ban_why);
 	free(p);
 }
 
@@ -151,6 +173,10 @@ struct session *peer_session(struct peer *p)
 			continue;
 		if (PLANTED(SESSION_CHOICE))
 			best = NULL;
+		if (best && s->key_no != best->key_no) {        /* the swarm's new key goes before its old one */
+			best = s->key_no > best->key_no ? s : best;
+			continue;
+		}
 		if (!best || s->made_us > best->made_us + BOTH_KEPT_US || s->initiator == best->initiator ||
 		    s->initiator == small)
 			best = s;
@@ -172,6 +198,7 @@ void peer_install(struct peer *p, struct session *s, bool mailbox)
 	if (p->boot != s->boot)
 		peer_rebooted(p, s->boot);
 	p->mailbox = p->mailbox || mailbox;
+	p->key_no = s->key_no;
 	list_push(&p->sessions, &s->link);
 	map_put(n->sessions, &s->id, sizeof s->id, s);
 	n->count.sessions++;
@@ -233,8 +260,7 @@ void peer_expire(struct peer *p, uint64_t now)
 			drop_session(s);
 	}
 	out_drop_waiting(p, now);
-	if (p->banned_until_us && p->banned_until_us <= now)
-		p->banned_until_us = 0;
+	guard_expire(p, now);
 }
 
 /* ---- the public part ---- */
@@ -278,6 +304,13 @@ static void info(struct peer *p, struct peer_info *ret)
 	ret->banned_until_us = p->banned_until_us;
 	ret->failures = p->failures;
 	ret->bandwidth_bps = p->bandwidth_bps;
+	ret->proven = p->mailbox && ret->session && !p->client && !p->as_client;
+	if (ret->session && p->net->has_old) {
+		const struct session *s = peer_session(p);
+
+		ret->old_key = s && s->key_no != p->net->key_no;
+	}
+	snprintf(ret->ban_why, sizeof ret->ban_why, "%s", p->ban_why ? p->ban_why : "");
 	ret->bytes = p->bytes;
 }
 
@@ -300,39 +333,6 @@ size_t net_peers(struct net *n, struct peer_info *out, size_t max)
 		k++;
 	}
 	return k;
-}
-
-/* Other peers live behind the same address (one machine, one NAT): it cannot be banned as a whole. */
-static bool shares_address(const struct peer *p)
-{
-	if (!memcmp(p->at.ip, p->net->conf.self.ip, 16))
-		return true;
-	list_each(it, &p->net->peer_list) {
-		const struct peer *o = list_entry(it, struct peer, link);
-
-		if (o != p && o->at_level != AT_NONE && !o->banned_until_us && !memcmp(o->at.ip, p->at.ip, 16))
-			return true;
-	}
-	return false;
-}
-
-void net_ban(struct net *n, const struct id *peer, uint64_t us, const char *why)
-{
-	struct peer *p = peer_make(n, peer);
-	struct err e;
-
-	if (!p)
-		return;
-	p->banned_until_us = us ? env_now(n->env) + us : 0;
-	if (p->at_level != AT_NONE && !shares_address(p))
-		env_ban(n->env, p->at.ip, p->banned_until_us);
-	if (!us)
-		return;
-	net_tell(n, LOG_WARN_, "peer_banned", peer, "banned: %s", why);
-	err_set(&e, ERR_REFUSED, "this daemon has banned the peer: %s", why);
-	rpc_end_peer(p, false, &e);
-	out_drop_waiting(p, UINT64_MAX);
-	peer_drop_sessions(p);
 }
 
 void net_measured(struct net *n, const struct id *peer, uint64_t bytes, uint64_t us)

@@ -325,6 +325,7 @@ void rpc_answer(struct net *n, struct peer *p, const struct header *h, const cha
 		err_wrap(&e, "the answer to %s", kind_name(c->m->kind));
 		e.code = ERR_PROTOCOL;
 		rpc_end(c, NULL, &e);
+		guard_strike(p, e.text);
 		return;
 	}
 	if (h->pre.kind == KIND_REFUSE) {

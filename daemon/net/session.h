@@ -29,6 +29,7 @@ struct session {
 	bool dead, doubted;                     /* doubted: the other side sent RESET */
 	uint16_t version;
 	unsigned suite;
+	uint32_t key_no;                        /* of the swarm key that HELLO was said with (keys.c) */
 	uint64_t boot;                          /* of the other side */
 	uint64_t made_us, retire_us;            /* retire: received on until then, 0 = in use */
 	struct aead tx[2], rx[2];               /* control (and door), bulk */

@@ -252,15 +252,15 @@ static void scn_reset(struct sim *s)
 	net_app_know(s, 0, 1);
 	expect(s, call(s, 0, 1, 2000000), ERR_NONE, NULL);
 	sim_run_for(s, 2000000);
-	net_ban(net_of(s, 1), net_self(net_of(s, 0)), 1000000, "a test");
-	net_ban(net_of(s, 1), net_self(net_of(s, 0)), 0, NULL);
+	net_ban(net_of(s, 1), net_self(net_of(s, 0)), 1000000, "a test", NULL);
+	net_ban(net_of(s, 1), net_self(net_of(s, 0)), 0, NULL, NULL);
 	at = sim_now(s);
 	expect(s, call(s, 0, 1, 3000000), ERR_NONE, NULL);
 	sim_check(s, net_of(s, 1)->count.unknown_session > 0);
 	if (d[1].at_us - at > 300000)           /* the door may have dropped M2 once */
 		sim_fail(s, "RESET saved nothing: %llu us", (unsigned long long)(d[1].at_us - at));
 	/* and by a ban that stays, nothing comes through */
-	net_ban(net_of(s, 1), net_self(net_of(s, 0)), 100000000, "a test");
+	net_ban(net_of(s, 1), net_self(net_of(s, 0)), 100000000, "a test", NULL);
 	expect(s, call(s, 1, 0, 1000000), ERR_REFUSED, "banned");
 	expect(s, call(s, 0, 1, 1000000), ERR_TIMEOUT, NULL);
 }

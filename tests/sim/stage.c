@@ -328,7 +328,7 @@ static bool play_one(struct stage *s, const char *verb, struct actor *a, struct 
 	if (!strcmp(verb, "fresh"))
 		return a->env->ops->close_link(a->env, &b->at), true;
 	if (!strcmp(verb, "ban"))
-		return net_ban(a->net, &id, (uint64_t)60 * 1000000, "script"), true;
+		return net_ban(a->net, &id, (uint64_t)60 * 1000000, "script", NULL), true;
 	if (!strcmp(verb, "kill"))
 		return s->ops->fell(s, a->index), true;
 	if (!strcmp(verb, "start"))

@@ -145,8 +145,8 @@ static void test_stale_session(void **state)
 	uint8_t w[512];
 	size_t n = fresh(b, w, &h, "{\"n\":5}", &b->a->net->self.id);
 
-	net_ban(b->b->net, net_self(b->a->net), 1000, "a test");        /* forgets its sessions */
-	net_ban(b->b->net, net_self(b->a->net), 0, NULL);
+	net_ban(b->b->net, net_self(b->a->net), 1000, "a test", NULL);        /* forgets its sessions */
+	net_ban(b->b->net, net_self(b->a->net), 0, NULL, NULL);
 	give(b->b, CHAN_CTRL, w, n);
 	assert_int_equal(counters(b->b).unknown_session, 1);
 	assert_int_equal(b->b->handled, 1);
