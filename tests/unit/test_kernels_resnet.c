@@ -1,0 +1,206 @@
+/* One training step of ResNet-18 against PyTorch's float64 (torchvision's resnet18; row A06), at images whose ReLUs are
+ * all away from 0: tests/data/make-golden-resnet.py. In double (test_kernels_resnet64) outputs and all 62 gradients
+ * agree to 1e-9; in float to 1e-4, whatever convolutions are computed by, and no worse than PyTorch's own float32. */
+#include <math.h>
+#include "kernels_util.h"
+#include "kernels/gemm.h"
+#include "resnet_golden.h"
+
+#ifdef REAL_DOUBLE
+#define TOLERANCE 1e-9
+#else
+#define TOLERANCE 1e-4
+#endif
+
+static double noise_at(double i, double k)
+{
+	double u = sin(12.9898 * i + k) * 43758.5453;
+
+	return 2 * (u - floor(u)) - 1;
+}
+
+static void put(char *to, size_t cap, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void put(char *to, size_t cap, const char *fmt, ...)
+{
+	size_t n = strlen(to);
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(to + n, cap - n, fmt, ap);
+	va_end(ap);
+}
+
+static struct model *resnet18(bool small, size_t side)
+{
+	char t[8000] = "", x[40];
+	struct kerr e;
+	struct model *m;
+
+	put(t, sizeof(t), small ? "conv2d out=64 kernel=3 padding=1 bias=0 :conv1; batchnorm :bn1; relu :r" :
+		"conv2d out=64 kernel=7 stride=2 padding=3 bias=0 :conv1; batchnorm :bn1; relu; maxpool2d kernel=3 stride=2 "
+		"padding=1 :r");
+	(void)snprintf(x, sizeof(x), "r");
+	for (int s = 1; s <= 4; s++)
+		for (int b = 0; b < 2; b++) {
+			int out = 32 << s, step = s > 1 && b == 0 ? 2 : 1;
+			char l[20];
+
+			(void)snprintf(l, sizeof(l), "layer%d.%d", s, b);
+			put(t, sizeof(t), "; conv2d out=%d kernel=3 stride=%d padding=1 bias=0 :%s.conv1; batchnorm :%s.bn1; relu; "
+				"conv2d out=%d kernel=3 padding=1 bias=0 :%s.conv2; batchnorm :%s.bn2", out, step, l, l, out, l, l);
+			if (step == 2)
+				put(t, sizeof(t), "; conv2d out=%d kernel=1 stride=2 bias=0 <%s :%s.downsample.0; batchnorm "
+					":%s.downsample.1", out, x, l, l);
+			put(t, sizeof(t), "; add <%s.bn2,%s%s; relu :%s.r", l, step == 2 ? l : x,
+				step == 2 ? ".downsample.1" : "", l);
+			(void)snprintf(x, sizeof(x), "%s.r", l);
+		}
+	put(t, sizeof(t), "; adaptiveavgpool2d out=1; flatten; linear out=10 :fc");
+	m = model_text((struct shape){ 3, { 3, side, side } }, t, NULL, &e);
+	if (!m)
+		fail_msg("%s", e.text);
+	return m;
+}
+
+/* The k-th of torchvision's parameters, which are the model's in the same order. */
+static void fill(const struct model_param *t, int k, real *to)
+{
+	size_t fan = t->shape.nd > 1 ? t->count / t->shape.d[0] : 1;
+	bool vector = t->shape.nd == 1, scale = vector && strstr(t->name, "weight");
+
+	for (size_t i = 0; i < t->count; i++) {
+		double v = noise_at((double)i, k) / sqrt((double)fan);
+
+		to[i] = (real)(float)(scale ? 1 + 0.2 * v : vector ? 0.2 * v : v);
+	}
+}
+
+/* How a step is computed: tiles as the attribute "winograd" says, by the library of matrix products or without it, the
+ * graph op by op (apart) or fused. `most`: the error of gradients, in PyTorch's float32 errors. */
+struct way { const char *name; int winograd; bool blas, apart; double most; };
+
+static void compare(const struct model *m, const real *grad, const struct golden_grad *g, size_t n, const struct way *w)
+{
+	double ours = 0, torch = 0;
+
+	assert_int_equal(m->nparams, n);
+	for (int k = 0; k < m->nparams; k++) {
+		const struct model_param *p = &m->param[k];
+		double square = 0, along = 0;
+
+		assert_string_equal(p->name, g[k].name);
+		for (size_t i = 0; i < p->count; i++) {
+			double v = (double)grad[p->offset + i];
+
+			square += v * v;
+			along += v * cos(0.7 * (double)i + 0.3);
+		}
+		if (!(fabs(sqrt(square) - g[k].norm) <= TOLERANCE * g[k].norm) ||
+		    !(fabs(along - g[k].along) <= TOLERANCE * g[k].norm))
+			fail_msg("%s, %s: norm %.17g, PyTorch's %.17g; along %.17g, PyTorch's %.17g", w->name, p->name,
+				sqrt(square), g[k].norm, along, g[k].along);
+		along = (along - g[k].along) / g[k].norm;
+		ours += 2 * along * along;              /* the direction has norm sqrt(n / 2) */
+		torch += g[k].float_off * g[k].float_off;
+	}
+	if (!(sqrt(ours / torch) <= w->most))
+		fail_msg("%s: gradients are %.2f of PyTorch's float32 errors off, at most %.2f", w->name, sqrt(ours / torch),
+			w->most);
+}
+
+static void tiles(struct model *m, int winograd)
+{
+	for (int i = 0; i < m->nops; i++)
+		for (int a = 0; a < m->op[i].ops->nattrs; a++)
+			if (!strcmp(m->op[i].ops->attr[a].name, "winograd"))
+				m->op[i].attr[a] = winograd;
+}
+
+/* A stem, its images, and what PyTorch has. */
+struct stem { bool small; size_t side, batch; double phase; const struct golden_grad *g; size_t n; const double *y; };
+
+static const struct stem stems[] = {
+	{ false, IMAGENET_SIDE, IMAGENET_BATCH, imagenet_phase, imagenet, sizeof(imagenet) / sizeof(*imagenet), imagenet_y },
+	{ true, CIFAR_SIDE, CIFAR_BATCH, cifar_phase, cifar, sizeof(cifar) / sizeof(*cifar), cifar_y },
+};
+
+static void step(const struct stem *s, const struct way *w)
+{
+	struct model *m = resnet18(s->small, s->side);
+	struct blas *blas = w->blas ? blas_open(NULL) : NULL;
+	struct par par = par_serial(CPU_PLAIN, blas);
+	size_t pixels = s->batch * 3 * s->side * s->side, ny = s->batch * 10;
+	real *param = reals(m->nparam), *grad = calloc(m->nparam, sizeof(real)), *buffer = buffers(m);
+	real *x = reals(pixels), *y = reals(ny), *dy = reals(ny);
+	struct model_call c = { .batch = s->batch, .param = param, .buffer = buffer, .train = true };
+	struct model_need need;
+
+	(void)cpu_pick(NULL, &par.cpu, NULL);
+	m->apart = w->apart;
+	tiles(m, w->winograd);
+	for (int k = 0; k < m->nparams; k++)
+		fill(&m->param[k], k, param + m->param[k].offset);
+	for (size_t i = 0; i < pixels; i++)
+		x[i] = (real)(float)noise_at((double)i, s->phase);
+	for (size_t i = 0; i < ny; i++)
+		dy[i] = (real)(float)sin(0.37 * (double)i + 0.9);
+	model_need(m, 0, m->nops, s->batch, 1, &need);
+	c.saved = bytes(need.saved);
+	c.work = bytes(need.work_fwd > need.work_bwd ? need.work_fwd : need.work_bwd);
+	model_forward(&par, m, 0, m->nops, &c, x, y);
+	for (int i = 0; i < 4; i++)
+		assert_true(fabs((double)y[i] - s->y[i]) <= TOLERANCE);
+	model_backward(&par, m, 0, m->nops, &c, x, dy, NULL, grad);
+	compare(m, grad, s->g, s->n, w);
+	blas_close(blas);
+	free(c.saved);
+	free(c.work);
+	free(param);
+	free(grad);
+	free(buffer);
+	free(x);
+	free(y);
+	free(dy);
+	model_free(m);
+}
+
+#ifdef REAL_DOUBLE
+static void torchvision_s(void **state)
+{
+	step(&stems[0], &(struct way){ "fused", -1, false, false, 1 });
+}
+
+static void with_the_small_stem(void **state)
+{
+	step(&stems[1], &(struct way){ "fused", -1, false, false, 1 });
+	step(&stems[1], &(struct way){ "op by op", -1, false, true, 1 });
+}
+#else
+static const struct way ways[] = {
+	{ "direct", 0, true, false, 1.6 },
+	{ "direct without a library", 0, false, false, 1.6 },
+	{ "winograd2", -2, true, false, 1.6 },
+	{ "winograd4", -4, true, false, 7 },
+	{ "auto", -1, true, false, 7 },
+	{ "auto, op by op", -1, true, true, 7 },
+};
+
+static void torchvision_s(void **state)
+{
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
+		step(&stems[0], &ways[i]);
+}
+
+static void with_the_small_stem(void **state)
+{
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
+		step(&stems[1], &ways[i]);
+}
+#endif
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(torchvision_s), cmocka_unit_test(with_the_small_stem) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
