@@ -58,7 +58,7 @@ def rows(stem, side, batch, phase):
     margin = min(float(a.abs().min() / (a - b).square().mean().sqrt()) for a, b in zip(seen, single[2]))
     out = ["/* %s stem: the nearest ReLU is %.1f roundings of PyTorch's float32 away */" % (stem, margin),
            "enum { %s_SIDE = %d, %s_BATCH = %d };" % (stem.upper(), side, stem.upper(), batch),
-           "static const double %s_phase = %r;" % (stem, phase), "static const struct golden_grad %s[] = {" % stem]
+           "#define %s_PHASE %r" % (stem.upper(), phase), "static const struct golden_grad %s[] = {" % stem]
     for key, g in grads.items():
         flat = g.flatten()
         along = float((flat * torch.cos(0.7 * torch.arange(len(flat), dtype=torch.float64) + 0.3)).sum())

@@ -8,7 +8,7 @@ struct golden_grad { const char *name; double norm, along, float_off; };
 
 /* imagenet stem: the nearest ReLU is 12.9 roundings of PyTorch's float32 away */
 enum { IMAGENET_SIDE = 64, IMAGENET_BATCH = 2 };
-static const double imagenet_phase = 96.5;
+#define IMAGENET_PHASE 96.5
 static const struct golden_grad imagenet[] = {
 	{ "conv1.weight", 179.6108152696286, 7.9014632023621783, 9.15e-06 },
 	{ "bn1.weight", 5.4981134955027287, 5.824181953950891, 1.19e-05 },
@@ -79,7 +79,7 @@ static const double imagenet_y[] = {
 
 /* cifar stem: the nearest ReLU is 9.4 roundings of PyTorch's float32 away */
 enum { CIFAR_SIDE = 16, CIFAR_BATCH = 4 };
-static const double cifar_phase = 12.5;
+#define CIFAR_PHASE 12.5
 static const struct golden_grad cifar[] = {
 	{ "conv1.weight", 88.275245524086657, 6.8473973860167892, 3.3e-06 },
 	{ "bn1.weight", 7.901426942287622, 6.7525877423257699, 3.41e-06 },

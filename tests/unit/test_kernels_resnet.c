@@ -120,8 +120,9 @@ static void tiles(struct model *m, int winograd)
 struct stem { bool small; size_t side, batch; double phase; const struct golden_grad *g; size_t n; const double *y; };
 
 static const struct stem stems[] = {
-	{ false, IMAGENET_SIDE, IMAGENET_BATCH, imagenet_phase, imagenet, sizeof(imagenet) / sizeof(*imagenet), imagenet_y },
-	{ true, CIFAR_SIDE, CIFAR_BATCH, cifar_phase, cifar, sizeof(cifar) / sizeof(*cifar), cifar_y },
+	{ false, IMAGENET_SIDE, IMAGENET_BATCH, IMAGENET_PHASE, imagenet, sizeof(imagenet) / sizeof(*imagenet),
+		imagenet_y },
+	{ true, CIFAR_SIDE, CIFAR_BATCH, CIFAR_PHASE, cifar, sizeof(cifar) / sizeof(*cifar), cifar_y },
 };
 
 static void step(const struct stem *s, const struct way *w)
