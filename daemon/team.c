@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include "common/mem.h"
 #include "work.h"
@@ -145,7 +146,16 @@ void team_free(struct team *t)
 	free(t);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 struct par team_par(struct team *t, enum cpu cpu, const struct blas *blas)
 {
-	return (struct par){ .n = t->n, .cpu = cpu, .blas = blas, .run = t->n > 1 ? team_run : NULL, .team = t };
+	return (struct par){ .n = t->n, .cpu = cpu, .blas = blas, .run = t->n > 1 ? team_run : NULL, .team = t,
+		.now_ns = now_ns };
 }

@@ -27,10 +27,11 @@ void cost_backward(const struct layer *l, size_t batch, bool dparam, bool dx, st
 	add->other += batch * other(l) * 2;
 }
 
-struct cost cost_of(const struct model *m, int a, int b, size_t batch, bool backward, bool want_dx)
+/* Adds op i's to v[i - a], or everything to v[0]. */
+static void walk(const struct model *m, int a, int b, size_t batch, bool backward, bool want_dx, bool each,
+	struct cost *v)
 {
 	bool *want = calloc((size_t)m->nops + 1, 1);    /* tensors whose gradient is wanted */
-	struct cost c = { 0 };
 
 	assert(want && a >= 0 && a <= b && b <= m->nops);
 	for (int t = 0; t <= a; t++)
@@ -43,10 +44,23 @@ struct cost cost_of(const struct model *m, int a, int b, size_t batch, bool back
 			dx |= want[n->from[k]];
 		want[i + 1] = dx || m->op[i].nparam;
 		if (!backward)
-			cost_forward(&m->op[i], batch, &c);
+			cost_forward(&m->op[i], batch, v);
 		else if (want[i + 1])
-			cost_backward(&m->op[i], batch, true, dx, &c);
+			cost_backward(&m->op[i], batch, true, dx, v);
+		v += each;
 	}
 	free(want);
+}
+
+struct cost cost_of(const struct model *m, int a, int b, size_t batch, bool backward, bool want_dx)
+{
+	struct cost c = { 0 };
+
+	walk(m, a, b, batch, backward, want_dx, false, &c);
 	return c;
+}
+
+void cost_each(const struct model *m, int a, int b, size_t batch, bool backward, bool want_dx, struct cost *add)
+{
+	walk(m, a, b, batch, backward, want_dx, true, add);
 }

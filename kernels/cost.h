@@ -16,5 +16,7 @@ void cost_forward(const struct layer *l, size_t batch, struct cost *add);
 void cost_backward(const struct layer *l, size_t batch, bool dparam, bool dx, struct cost *add);
 /* Of a piece; backward: of model_backward, with or without dx. */
 struct cost cost_of(const struct model *m, int a, int b, size_t batch, bool backward, bool want_dx);
+/* The same op by op: adds to add[i - a]. */
+void cost_each(const struct model *m, int a, int b, size_t batch, bool backward, bool want_dx, struct cost *add);
 
 #endif

@@ -73,6 +73,9 @@ const struct shape *model_shape(const struct model *m, int t);          /* of te
 /* Does the piece use only parameters that its own ops hold? Not when a shared one lies outside. */
 bool model_closed(const struct model *m, int a, int b);
 
+/* Whose forward pass op i of piece [a, b) runs in: an earlier op's when both go over memory at once, else its own. */
+int model_runs_in(const struct model *m, int a, int b, int i);
+
 /* Bytes for a piece, exact: the predictor and the arena use the same numbers. */
 struct model_need {
 	size_t x, y;            /* what flows in at cut a and out at cut b (dx and dy have the same sizes) */
@@ -93,6 +96,9 @@ struct model_call {
 	void *work;             /* need.work_* bytes, 64-byte aligned */
 	bool train, replay;
 	struct cost *count;     /* what is executed is added here (kernels/cost.h); NULL: nobody counts */
+	/* b - a of them: what op a + i took on par's clock is added to ns[i]. What runs in the pass of another op is there
+	 * (model_runs_in). NULL: nobody asks. */
+	uint64_t *ns;
 };
 /* x -> y. y never overlaps x. */
 void model_forward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c,

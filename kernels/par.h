@@ -19,6 +19,8 @@ struct par {
 	 * done. NULL: one after the other. A part never calls run again. */
 	void (*run)(const struct par *, void (*fn)(void *arg, int part, int parts), void *arg);
 	void *team;                             /* the owner's */
+	/* A clock for those who ask where time goes (model_call.ns); kernels have none of their own. NULL: there is none */
+	uint64_t (*now_ns)(void);
 };
 
 /* Best instruction set of this CPU, not above `limit`: NULL or "" or "auto" (no limit), "avx512", "avx2", "plain"

@@ -47,17 +47,39 @@ static struct layer_call call_of(const struct values *v, const struct model_call
 		.replay = c->replay };
 }
 
+int model_runs_in(const struct model *m, int a, int b, int i)
+{
+	return chain_with(m, a, b, i).head;
+}
+
+static uint64_t clock_of(const struct par *par, const struct model_call *c)
+{
+	return c->ns && par->now_ns ? par->now_ns() : 0;
+}
+
+/* Op a + i has ended now. */
+static void lap(const struct par *par, const struct model_call *c, int i, uint64_t *since)
+{
+	uint64_t now = clock_of(par, c);
+
+	if (c->ns)
+		c->ns[i] += now - *since;
+	*since = now;
+}
+
 void model_forward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c,
 	const real *x, real *y)
 {
 	struct values v = { .m = m, .a = a, .b = b, .lo = cut_low(m, a), .batch = c->batch, .keep = c->saved != NULL };
 	struct places p = { .x = (const unsigned char *)x, .y = (unsigned char *)y, .saved = c->saved };
 	unsigned char *work = c->work;
+	uint64_t since;
 
 	assert(!m->nbuffer || c->buffer);
 	values_in(&v, work);
 	values_plan(&v);
 	p.pool = work + values_bytes(m, a, b);
+	since = clock_of(par, c);
 	for (int i = a; i < b; i++) {
 		const struct layer *l = &m->op[i];
 		struct layer_call call = call_of(&v, c, i);
@@ -74,6 +96,7 @@ void model_forward(const struct par *par, const struct model *m, int a, int b, c
 		call.extra = v.keep && l->ops->extra ? p.saved + spot_of(&v, i + 1)->extra : NULL;
 		call.work = p.pool + v.pool;
 		l->ops->forward(par, &call);
+		lap(par, c, i - a, &since);
 		for (int k = 0; k < chain.n && c->count; k++)
 			cost_forward(&m->op[i + k], c->batch, c->count);
 		i += chain.n - 1;
@@ -321,6 +344,7 @@ static void wants(struct back *k)
 static void back_walk(struct back *k)
 {
 	const struct values *v = &k->v;
+	uint64_t since = k->run ? clock_of(k->par, k->c) : 0;
 
 	k->n = 0;
 	k->now = v->b - 1;
@@ -332,8 +356,11 @@ static void back_walk(struct back *k)
 			hand(k, id, t);
 			grad_drop(k, id);
 		}
-	for (int i = v->b - 1; i >= v->a; i--)
+	for (int i = v->b - 1; i >= v->a; i--) {
 		back_op(k, i);
+		if (k->run)
+			lap(k->par, k->c, i - v->a, &since);
+	}
 }
 
 /* Bytes of the pool of a pass; back_in has been called. */
