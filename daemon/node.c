@@ -380,6 +380,7 @@ void node_drain(void *arg, const json_t *params, struct reply *r)
 #define runs_run_leave runs_leave
 #define runs_run_hold runs_hold
 #define runs_run_plan runs_plan
+#define runs_run_layers runs_layers
 #define runs_run_rm runs_rm
 NODE_RUN_OPS(X)
 #undef X

@@ -186,6 +186,23 @@ json_t *run_json(struct run *r, bool longer)
 	return o;
 }
 
+void runs_layers(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find(rs, params, reply);
+	json_t *layers = NULL;
+	struct err e;
+	if (!r)
+		return;
+	if (r->trainer)
+		layers = trainer_layers_json(r->trainer, &e);
+	else
+		err_set(&e, ERR_STATE, "run %s is %s: nothing is computed for it now", r->name, run_state_name(r));
+	if (layers)
+		reply_ok(reply, layers);
+	else
+		reply_fail(reply, &e);
+}
+
 static void tell_fire(struct timer *t)
 {
 	struct run *r = container_of(t, struct run, tell);

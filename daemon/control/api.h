@@ -33,6 +33,9 @@ struct api {
 	api_fn *run_pause, *run_resume, *run_stop;      /* {run}: the swarm -> {run, state, peers_told} */
 	api_fn *run_leave, *run_hold;                   /* {run}: this peer; hold {run, off?: bool} */
 	api_fn *run_plan;       /* {run} -> {text, plan: object, predicted: {...}} */
+	/* {run} -> {batch, samples, layers_us, layers: [{name, type, forward_us, backward_us, share, gflops_per_s}],
+	 * micro_batch_us, step_us, text}: times of this peer */
+	api_fn *run_layers;
 	api_fn *run_rm;         /* {run} -> {removed: [paths]} */
 	api_fn *set;            /* {run, values: {key: value}, at?: epoch} -> {version, epoch, peers_told} */
 	api_fn *model_list;     /* {} -> {models: [{name, parameters, help}]} */

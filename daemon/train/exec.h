@@ -87,6 +87,12 @@ void exec_view(const struct exec *x, struct exec_view *ret);
 #define EXEC_TIMES_FEWEST 5
 /* Median time of an instruction, us; fn: of VEC, else "". UINT64_MAX: it has not run often enough. */
 uint64_t exec_took_us(struct exec *x, enum plan_kind kind, const char *fn);
+/* Where training passes have spent their time since the beginning, by op of the model. NULL: nothing was measured, or
+ * par has no clock. */
+struct exec_layer { struct { uint64_t ns, samples; } fwd, bwd; };
+const struct exec_layer *exec_layers(const struct exec *x);
+/* Mean time of an instruction in its lane, without the wait for it, us; likewise from the beginning. 0: not measured */
+double exec_ran_us(struct exec *x, enum plan_kind kind, const char *fn);
 uint64_t exec_median(uint64_t n, const uint64_t *us);   /* of the last KEPT of n; likewise */
 
 #endif

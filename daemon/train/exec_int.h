@@ -21,7 +21,7 @@ struct block {
 struct bound { struct list link; char name[PLAN_NAME]; void *p; size_t bytes;
 	void **lent; };                         /* where the owner keeps p; NULL: it never changes */
 
-struct exec_time { enum plan_kind kind; char fn[PLAN_NAME]; uint64_t n, us[EXEC_TIMES_KEPT]; };
+struct exec_time { enum plan_kind kind; char fn[PLAN_NAME]; uint64_t n, us[EXEC_TIMES_KEPT], ran_ns, ran; };
 
 struct program {
 	int refs;                               /* the executor, and abandoned jobs */
@@ -49,6 +49,8 @@ struct op {
 	real *buffers;
 	struct vec_call call; struct vec_arg *args;
 	struct cost cost;                       /* that FWD or BWD took */
+	uint64_t *ns; int nns;                  /* by op of its piece, where there is a clock; NULL */
+	uint64_t ran_ns;                        /* in its lane, likewise */
 	struct par par;
 	struct kerr kerr; int rc;
 	const struct model *model; bool eval;
@@ -72,6 +74,7 @@ struct exec {
 	struct { void *p; size_t bytes; bool busy; } scratch[EXEC_SCRATCH];
 	struct exec_view v;
 	uint32_t ntimes; struct exec_time time[EXEC_TIMES];
+	struct exec_layer *layer;               /* of the model's ops; NULL: nobody has measured yet */
 	uint64_t shape[EXEC_SHAPES];            /* 0: none */
 	uint64_t stall_us;                      /* since when a LOAD has been waiting with nothing else to do; 0: not */
 };

@@ -126,6 +126,7 @@ static void run_fwd(struct job *j)
 
 	pass_of(o, &p);
 	p.call.count = &o->cost;
+	p.call.ns = o->ns;
 	if (p.keep) {
 		struct model_need need;
 
@@ -148,6 +149,7 @@ static void run_bwd(struct job *j)
 
 	pass_of(o, &p);
 	p.call.count = &o->cost;
+	p.call.ns = o->ns;
 	for (uint32_t k = 0; k < o->i->nout && p.grad; k++)
 		if (buf_of(o, &o->i->out[k])->class == PLAN_WEIGHT_GRAD && starts_blank(o, k))
 			memset(p.grad + m->offset[p.a], 0, (m->offset[p.b] - m->offset[p.a]) * sizeof(real));
@@ -229,7 +231,16 @@ static int prepare_pass(struct op *o, struct err *e)
 		return err_set(e, ERR_INVALID, "plan %s: %s has no batch", o->prog->plan.strategy,
 			plan_kind_name(o->i->kind));
 	o->job.run = o->i->kind == PLAN_FWD ? run_fwd : run_bwd;
-	return check_pass(o, e);
+	if (check_pass(o, e) < 0)
+		return -1;
+	if (o->par.now_ns && !o->eval) {
+		struct pass p;
+
+		pass_of(o, &p);
+		o->nns = p.b - p.a;
+		o->ns = xcalloc((size_t)o->nns, sizeof(*o->ns));
+	}
+	return 0;
 }
 
 /* --- VEC, MOVE */
@@ -237,8 +248,10 @@ static int prepare_pass(struct op *o, struct err *e)
 static void run_vec(struct job *j)
 {
 	struct op *o = container_of(j, struct op, job);
+	uint64_t from = o->par.now_ns ? o->par.now_ns() : 0;
 
 	o->rc = vec_find(o->i->fn)->run(&o->call);
+	o->ran_ns = o->par.now_ns ? o->par.now_ns() - from : 0;
 }
 
 static struct vec_arg arg_of(const struct op *o, const struct plan_ref *r, const struct block *b)
@@ -334,6 +347,7 @@ int op_prepare(struct op *o, struct err *e)
 		return err_set(e, ERR_INVALID, "plan %s: lane \"%s\" is not there", o->prog->plan.strategy, lane);
 	o->par = !strcmp(lane, "train") && x->c.par ? *x->c.par : par_serial(x->c.par ? x->c.par->cpu : CPU_PLAIN,
 		x->c.par ? x->c.par->blas : NULL);
+	o->par.now_ns = x->c.par ? x->c.par->now_ns : NULL;
 	if (!x->c.model)
 		return 0;
 	if (i->kind == PLAN_VEC)

@@ -391,11 +391,13 @@ void op_free(struct op *o)
 	free(o->in);
 	free(o->out);
 	free(o->args);
+	free(o->ns);
 	free(o);
 }
 
 void exec_mem_done(struct exec *x)
 {
+	free(x->layer);
 	for (int k = 0; k < EXEC_SCRATCH; k++)
 		big_free(x->scratch[k].p, x->scratch[k].bytes);
 }

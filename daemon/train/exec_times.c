@@ -17,6 +17,30 @@ static struct exec_time *time_of(struct exec *x, enum plan_kind kind, const char
 	return &x->time[x->ntimes++];
 }
 
+static void layers_took(struct op *o)
+{
+	struct exec *x = o->x;
+
+	if (!x->layer)
+		x->layer = xcalloc((size_t)o->model->nops, sizeof(*x->layer));
+	for (int k = 0; k < o->nns; k++) {
+		struct exec_layer *l = &x->layer[o->i->piece[0].a + (uint32_t)k];
+
+		if (o->i->kind == PLAN_FWD) {
+			l->fwd.ns += o->ns[k];
+			l->fwd.samples += o->batch;
+		} else {
+			l->bwd.ns += o->ns[k];
+			l->bwd.samples += o->batch;
+		}
+	}
+}
+
+const struct exec_layer *exec_layers(const struct exec *x)
+{
+	return x->layer;
+}
+
 void op_took(struct op *o)
 {
 	struct exec *x = o->x;
@@ -25,9 +49,20 @@ void op_took(struct op *o)
 
 	if (o->is_job)
 		x->v.busy_us += us;
+	if (o->ns)
+		layers_took(o);
 	if (!o->run || !(t = time_of(x, o->i->kind, o->i->kind == PLAN_VEC ? o->i->fn : "", true)))
 		return;
 	t->us[t->n++ % EXEC_TIMES_KEPT] = us;
+	t->ran_ns += o->ran_ns;
+	t->ran++;
+}
+
+double exec_ran_us(struct exec *x, enum plan_kind kind, const char *fn)
+{
+	const struct exec_time *t = time_of(x, kind, fn, false);
+
+	return t && t->ran ? (double)t->ran_ns / (double)t->ran / 1e3 : 0;
 }
 
 static int order(const void *a, const void *b)

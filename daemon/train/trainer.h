@@ -156,6 +156,10 @@ void trainer_times(struct trainer *t, struct trainer_times *ret);
 /* data_json and {wait_us, workers, prefetch, bottleneck: "data" or "compute"}: data, when more than a fifth of the time
  * of training went by waiting for batches. */
 json_t *trainer_data_json(const struct trainer *t);
+/* {batch, samples, layers_us, layers: [{name, type, forward_us, backward_us, share, gflops_per_s, forward_in?}],
+ * micro_batch_us: {loss, ...}, step_us: {optimizer, ...}, text}, for `run layers`: times of this peer's
+ * micro-batches by layer, us. forward_in: the layer whose pass over memory this one's forward is part of. */
+json_t *trainer_layers_json(const struct trainer *t, struct err *e);
 json_t *trainer_traffic_json(const struct trainer *t);          /* bytes by class (T4) */
 
 #endif

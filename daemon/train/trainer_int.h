@@ -1,6 +1,6 @@
 /* Inside the trainer: trainer.c (life, programs), trainer_state.c (memory, tensors, copies), trainer_round.c
  * (rounds), trainer_load.c (batches), trainer_valid.c (validation), trainer_check.c (who made the NaN),
- * trainer_model.c (profile). */
+ * trainer_model.c (profile), trainer_layers.c (times by layer). */
 #ifndef TRAIN_TRAINER_INT_H
 #define TRAIN_TRAINER_INT_H
 #include "plan/planner.h"

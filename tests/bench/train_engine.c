@@ -146,6 +146,21 @@ static void describe(const struct engine *g, const struct blas *b, const struct 
 	(void)fflush(stdout);
 }
 
+/* NULL: nothing was trained. */
+static char *layers_text(const struct trainer *t)
+{
+	struct err e;
+	json_t *o = trainer_layers_json(t, &e);
+	char *text;
+
+	if (!o)
+		return NULL;
+	(void)json_object_del(o, "text");
+	text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(6));
+	json_decref(o);
+	return text;
+}
+
 static int bench(struct loop *l, const struct spec *s, struct data *d, const struct par *par, struct err *e)
 {
 	static const struct trainer_cb cb = { .progress = progress, .contribute = nothing, .applied = applied,
@@ -169,11 +184,14 @@ static int bench(struct loop *l, const struct spec *s, struct data *d, const str
 		if ((n = strtoull(line, NULL, 10)))
 			rc = steps(l, &g, s, n, &position);
 	trainer_view(g.t, &v);
-	(void)printf("{\"resident_peak_bytes\": %ld, \"arena_peak_bytes\": %llu, \"arena_predicted_bytes\": %llu,"
-		" \"state_bytes\": %llu, "
-		"\"loader_bytes\": %llu}\n", resident_peak(), (unsigned long long)v.arena_peak_bytes,
+	char *layers = layers_text(g.t);
+
+	(void)printf("{\"layers\": %s, \"resident_peak_bytes\": %ld, \"arena_peak_bytes\": %llu,"
+		" \"arena_predicted_bytes\": %llu, \"state_bytes\": %llu, "
+		"\"loader_bytes\": %llu}\n", layers ? layers : "null", resident_peak(), (unsigned long long)v.arena_peak_bytes,
 		(unsigned long long)v.arena_predicted_bytes, (unsigned long long)v.state_bytes,
 			(unsigned long long)v.loader_bytes);
+	free(layers);
 	trainer_free(g.t, freed, &gone);
 	(void)loop_run_until(l, is_freed, &gone, UINT64_MAX / 4);
 	return rc;

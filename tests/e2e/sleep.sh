@@ -37,6 +37,11 @@ END
 say "predicted and measured: $(json a times run show steady)"
 expect "from measured times" hive a run plan steady
 [ "$(json a predicted.1.stuck run plan steady)" = false ] || fail "the step is predicted to be stuck"
+# Who asks for the gradient of the data? Nobody: the wait backward of a first layer without parameters does not happen.
+python3 -c 'import sys; f, b, s = map(float, sys.argv[1:]); sys.exit(not (f >= 10000 and b < 10000 and s > 0.5))' \
+	"$(json a layers.0.forward_us run layers steady)" "$(json a layers.0.backward_us run layers steady)" \
+	"$(json a layers.0.share run layers steady)" || fail "a layer that waits 10 ms: $(hive a run layers steady)"
+expect "backward ms" hive a run layers steady
 hive a run stop steady --yes >/dev/null || fail "the run cannot be stopped"
 
 training() { json_is train a state run show "$1"; }

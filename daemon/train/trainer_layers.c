@@ -1,0 +1,124 @@
+/* `run layers`: where the time of training goes on this peer, layer by layer, measured on the train lane as means since
+ * the run has begun here. */
+#include <stdlib.h>
+#include <string.h>
+#include "common/buf.h"
+#include "common/mem.h"
+#include "kernels/cost.h"
+#include "train/trainer_int.h"
+
+struct row { double fwd_us, bwd_us, gflops; int in; };          /* of a micro-batch; gflops: 0 when there is no work */
+
+/* What stands beside the layers: instructions of a micro-batch, and those of a step. */
+static const struct part { const char *fn, *name; bool step; } parts[] = {
+	{ "loss", "loss", false }, { "accumulate", "accumulate", false }, { "mean", "mean", true },
+	{ "opt", "optimizer", true }, { "digest", "digest", true } };
+
+static double us_each(uint64_t ns, uint64_t samples, uint32_t batch)
+{
+	return samples ? (double)ns / (double)samples * batch / 1e3 : 0;
+}
+
+/* free() it. ret_sum_us: of all of them. */
+static struct row *rows_of(const struct trainer *t, double *ret_sum_us)
+{
+	const struct exec_layer *l = exec_layers(t->x);
+	const struct model *m = t->model;
+	uint32_t batch = t->s->local.batch;
+	struct cost *c = xcalloc((size_t)m->nops, sizeof(*c));
+	struct row *v = xcalloc((size_t)m->nops, sizeof(*v));
+
+	cost_each(m, 0, m->nops, batch, false, false, c);
+	cost_each(m, 0, m->nops, batch, true, false, c);
+	*ret_sum_us = 0;
+	for (int i = 0; i < m->nops; i++) {
+		struct row *r = &v[i];
+
+		*r = (struct row){ us_each(l[i].fwd.ns, l[i].fwd.samples, batch), us_each(l[i].bwd.ns, l[i].bwd.samples, batch),
+			0, model_runs_in(m, 0, m->nops, i) };
+		if (r->fwd_us + r->bwd_us > 0)
+			r->gflops = (double)cost_flops(&c[i]) / (r->fwd_us + r->bwd_us) / 1e3;
+		*ret_sum_us += r->fwd_us + r->bwd_us;
+	}
+	free(c);
+	return v;
+}
+
+static void print_row(const struct model *m, int i, int wide, const struct row *r, double sum, struct buf *text)
+{
+	buf_printf(text, "%-*s  %-17s  %10.3f  %11.3f  %6.1f %%", wide, m->op[i].name, m->op[i].ops->name, r->fwd_us / 1e3,
+		r->bwd_us / 1e3, sum > 0 ? (r->fwd_us + r->bwd_us) * 100 / sum : 0);
+	if (r->in != i)
+		buf_printf(text, "  forward in %s", m->op[r->in].name);
+	else if (r->gflops > 0)
+		buf_printf(text, "  %9.1f", r->gflops);
+	buf_printf(text, "\n");
+}
+
+static json_t *layers_json(const struct trainer *t, const struct row *v, double sum, struct buf *text)
+{
+	const struct model *m = t->model;
+	json_t *list = json_array();
+	int wide = 5;
+
+	for (int i = 0; i < m->nops; i++)
+		wide = (int)strlen(m->op[i].name) > wide ? (int)strlen(m->op[i].name) : wide;
+	buf_printf(text, "%-*s  %-17s  %10s  %11s  %8s  %9s\n", wide, "layer", "type", "forward ms", "backward ms", "share",
+		"GFLOP/s");
+	for (int i = 0; i < m->nops; i++) {
+		const struct row r = v[i];
+		json_t *o = json_pack("{s:s,s:s,s:f,s:f,s:f,s:f}", "name", m->op[i].name, "type", m->op[i].ops->name,
+			"forward_us", r.fwd_us, "backward_us", r.bwd_us, "share", sum > 0 ? (r.fwd_us + r.bwd_us) / sum : 0,
+			"gflops_per_s", r.gflops);
+
+		if (r.in != i)
+			(void)json_object_set_new(o, "forward_in", json_string(m->op[r.in].name));
+		print_row(m, i, wide, &r, sum, text);
+		(void)json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static json_t *parts_json(const struct trainer *t, bool step, struct buf *text)
+{
+	json_t *o = json_object();
+	const char *before = step ? ": " : ", ";
+
+	for (size_t k = 0; k < sizeof(parts) / sizeof(*parts); k++) {
+		double us = parts[k].step == step ? exec_ran_us(t->x, PLAN_VEC, parts[k].fn) : 0;
+
+		if (us <= 0)
+			continue;
+		buf_printf(text, "%s%s %.3f", before, parts[k].name, us / 1e3);
+		before = ", ";
+		(void)json_object_set_new(o, parts[k].name, json_real(us));
+	}
+	return o;
+}
+
+json_t *trainer_layers_json(const struct trainer *t, struct err *e)
+{
+	const struct exec_layer *v = exec_layers(t->x);
+	struct buf text = { 0 };
+	json_t *layers, *micro, *step;
+	struct row *rows;
+	double sum;
+
+	if (!v || !v[0].fwd.samples || !v[t->model->nops - 1].bwd.samples) {
+		(void)err_set(e, ERR_STATE, "this peer has not trained a micro-batch since the run was started or joined here");
+		return NULL;
+	}
+	rows = rows_of(t, &sum);
+	layers = layers_json(t, rows, sum, &text);
+	free(rows);
+	buf_printf(&text, "\na micro-batch of %u, ms: layers %.3f", t->s->local.batch, sum / 1e3);
+	micro = parts_json(t, false, &text);
+	buf_printf(&text, "\na step, ms");
+	step = parts_json(t, true, &text);
+	buf_printf(&text, "%s\n", t->strategy->needs_swarm ? "; and the round" : "");
+	json_t *o = json_pack("{s:I,s:I,s:f,s:o,s:o,s:o,s:s%}", "batch", (json_int_t)t->s->local.batch, "samples",
+		(json_int_t)v[0].fwd.samples, "layers_us", sum, "layers", layers, "micro_batch_us", micro, "step_us", step,
+		"text", text.p, text.len);
+	buf_free(&text);
+	return o;
+}
