@@ -1,4 +1,4 @@
-/* The room's face: putting, getting, keeping, and the tick that drives the upkeep. */
+/* Putting and keeping. */
 #include "dht/dht.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -17,11 +17,8 @@ struct put {
 	dht_stored_fn *done; void *arg;
 };
 struct put_call { struct list link; struct put *p; struct id to; struct call *call; };
-struct waiter { struct list link; dht_got_fn *done; void *arg; };
-struct get { struct list waiters; struct dht *d; struct id key; bool latest; struct timer now; };
 struct keep { struct list link; struct dht *d; char *key; char subkey[SUBKEY_MAX + 1]; json_t *value; uint64_t life_ms,
 	next_us; bool sign; };
-struct cached { struct list recs; uint64_t until_us; };
 
 /* ---- put ---- */
 
@@ -69,17 +66,22 @@ static void put_answered(void *arg, const struct frame *f, const struct err *e)
 		put_end(p);
 }
 
+size_t put_targets(struct dht *d, const struct rec *r, const struct dnode *near, size_t n, bool *ret_here)
+{
+	bool here = !d->conf.client && (n < d->conf.k || id_closer(&r->key, net_self(d->net), &near[n - 1].id) < 0);
+	*ret_here = here || !n;
+	return here && n == d->conf.k ? n - 1 : n;
+}
+
 static void put_found(void *arg, const struct dnode *near, size_t n, struct list *recs)
 {
 	struct put *p = arg;
 	struct dht *d = p->d;
-	bool here = !d->conf.client && (n < d->conf.k || id_closer(&p->rec->key, net_self(d->net), &near[n - 1].id) < 0);
-	p->wanted = 0;
-	if (here || !n) {
-		p->wanted++;
+	bool here;
+	size_t most = put_targets(d, p->rec, near, n, &here);
+	p->wanted = (uint32_t)most + here;
+	if (here)
 		p->accepted += store_local(d, rec_copy(p->rec), &p->last) > 0;
-	}
-	size_t most = here && n == d->conf.k ? n - 1 : n;
 	for (size_t i = 0; i < most; i++) {
 		struct buf b = { 0 };
 		struct put_call *c = xcalloc(1, sizeof *c);
@@ -87,14 +89,22 @@ static void put_found(void *arg, const struct dnode *near, size_t n, struct list
 		*c = (struct put_call){ .p = p, .to = near[i].id };
 		list_push(&p->calls, &c->link);
 		p->open++;
-		p->wanted++;
 		c->call = store_send(d, &near[i].id, &b, put_answered, c);
 	}
 	if (!p->open)
 		put_end(p);
 }
 
-static struct rec *rec_make(struct dht *d, const char *key, const char *subkey, const json_t *value, uint64_t life_ms,
+/* Two puts in one millisecond, or after our clock was set back, still come in their order. */
+static uint64_t next_rank(struct dht *d)
+{
+	uint64_t wall = env_wall(d->env), rank = wall;
+	if (d->last_rank >= wall && d->last_rank < wall + 3 * CLOCK_SLACK_MS)
+		rank = d->last_rank + 1;
+	return d->last_rank = rank;
+}
+
+struct rec *rec_make(struct dht *d, const char *key, const char *subkey, const json_t *value, uint64_t life_ms,
 	bool sign, struct err *e)
 {
 	size_t len = 0;
@@ -118,7 +128,7 @@ static struct rec *rec_make(struct dht *d, const char *key, const char *subkey, 
 	snprintf(r->subkey, sizeof r->subkey, "%s", subkey ? subkey : "");
 	r->value = text;
 	r->vlen = (uint32_t)len;
-	r->rank = env_wall(d->env);
+	r->rank = next_rank(d);
 	r->life_ms = life_ms;
 	r->ends_us = env_now(d->env) + life_ms * 1000;
 	r->owner = r->from = *net_self(d->net);
@@ -147,17 +157,6 @@ static void refuse_later(struct timer *t)
 		done(arg, 0, 0, &e);
 }
 
-static void forget_cached(struct dht *d, const struct id *key)
-{
-	struct cached *c = map_del(d->cache, key->b, 32);
-	if (!c)
-		return;
-	struct list *it;
-	while ((it = list_pop(&c->recs)))
-		rec_free(list_entry(it, struct rec, link));
-	free(c);
-}
-
 void dht_put(struct dht *d, const char *key, const char *subkey, json_t *value, uint64_t life_ms, bool sign,
 	dht_stored_fn *done, void *arg)
 {
@@ -172,7 +171,7 @@ void dht_put(struct dht *d, const char *key, const char *subkey, json_t *value, 
 		env_after(d->env, &r->t, 1);
 		return;
 	}
-	forget_cached(d, &rec->key);
+	cache_forget(d, &rec->key);
 	struct put *p = xcalloc(1, sizeof *p);
 	*p = (struct put){ .d = d, .rec = rec, .done = done, .arg = arg };
 	list_init(&p->calls);
@@ -241,160 +240,8 @@ void keeps_tick(struct dht *d, uint64_t now)
 	}
 }
 
-/* ---- get ---- */
-
-static void deliver(struct dht *d, struct list *waiters, struct list *recs)
-{
-	size_t n = list_len(recs), i = 0;
-	struct record *out = xcalloc(n + 1, sizeof *out);
-	uint64_t now = env_now(d->env);
-	list_each(it, recs) {
-		struct rec *r = list_entry(it, struct rec, link);
-		json_t *v = json_loadb(r->value, r->vlen, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
-		if (!v || r->ends_us <= now) {
-			json_decref(v);
-			continue;
-		}
-		struct record *o = &out[i++];
-		snprintf(o->subkey, sizeof o->subkey, "%s", r->subkey);
-		o->value = v;
-		o->rank = r->rank;
-		o->life_ms = (r->ends_us - now) / 1000;
-		o->owner = r->owner;
-		o->is_signed = r->is_signed;
-	}
-	struct list *it;
-	while ((it = list_pop(waiters))) {
-		struct waiter *w = list_entry(it, struct waiter, link);
-		w->done(w->arg, out, i, NULL);
-		free(w);
-	}
-	while (i > 0)
-		json_decref(out[--i].value);
-	free(out);
-}
-
-static void copy_recs(struct list *to, const struct list *from)
-{
-	list_init(to);
-	list_each(it, from)
-		list_push(to, &rec_copy(list_entry(it, struct rec, link))->link);
-}
-
-static void free_recs(struct list *recs)
-{
-	struct list *it;
-	while ((it = list_pop(recs)))
-		rec_free(list_entry(it, struct rec, link));
-}
-
-static void cache_put(struct dht *d, const struct id *key, const struct list *recs)
-{
-	if (list_empty(recs) || map_len(d->cache) >= CACHE_MAX)
-		return;
-	forget_cached(d, key);
-	struct cached *c = xcalloc(1, sizeof *c);
-	copy_recs(&c->recs, recs);
-	c->until_us = env_now(d->env) + CACHE_US;
-	map_put(d->cache, key->b, 32, c);
-}
-
-static void get_key(const struct id *key, bool latest, uint8_t out[33])
-{
-	memcpy(out, key->b, 32);
-	out[32] = latest;
-}
-
-static void get_end(struct get *g, struct list *recs)
-{
-	uint8_t key[33];
-	struct list waiters;
-	struct dht *d = g->d;
-	get_key(&g->key, g->latest, key);
-	map_del(d->gets, key, sizeof key);
-	list_init(&waiters);
-	struct list *it;
-	while ((it = list_pop(&g->waiters)))
-		list_push(&waiters, it);
-	env_timer(d->env, &g->now, 0);
-	free(g);
-	deliver(d, &waiters, recs);
-}
-
-/* What the others found, and what lies here. */
-static void get_found(void *arg, const struct dnode *near, size_t n, struct list *recs)
-{
-	struct get *g = arg;
-	struct entry *en = values_get(&g->d->values, &g->key, env_now(g->d->env));
-	if (en)
-		list_each(it, &en->recs) {
-			struct rec *mine = list_entry(it, struct rec, link);
-			bool add = true;
-			list_each_safe(o, recs) {
-				struct rec *r = list_entry(o, struct rec, link);
-				if (strcmp(r->subkey, mine->subkey) && r->subkey[0] && mine->subkey[0])
-					continue;
-				if (r->rank >= mine->rank) {
-					add = false;
-				} else {
-					list_del(&r->link);
-					rec_free(r);
-				}
-			}
-			if (add)
-				list_push(recs, &rec_copy(mine)->link);
-		}
-	if (!g->latest)
-		cache_put(g->d, &g->key, recs);
-	get_end(g, recs);
-}
-
-/* Without `latest`, what lies here or was found lately will do. */
-static void get_near(struct timer *t)
-{
-	struct get *g = container_of(t, struct get, now);
-	struct dht *d = g->d;
-	uint64_t now = env_now(d->env);
-	struct entry *en = g->latest ? NULL : values_get(&d->values, &g->key, now);
-	struct cached *c = g->latest ? NULL : map_get(d->cache, g->key.b, 32);
-	if (c && c->until_us <= now) {
-		forget_cached(d, &g->key);
-		c = NULL;
-	}
-	if (!en && !c) {
-		lookup_start(d, &g->key, g->latest ? LOOK_LATEST : LOOK_VALUE, get_found, g);
-		return;
-	}
-	struct list recs;
-	copy_recs(&recs, en ? &en->recs : &c->recs);
-	get_end(g, &recs);
-	free_recs(&recs);
-}
-
-void dht_get(struct dht *d, const char *key, bool latest, dht_got_fn *done, void *arg)
-{
-	struct id id;
-	uint8_t gk[33];
-	id_of(&id, key, strlen(key));
-	get_key(&id, latest, gk);
-	struct get *g = map_get(d->gets, gk, sizeof gk);
-	if (!g) {                               /* one search serves all who ask meanwhile (S21) */
-		g = xcalloc(1, sizeof *g);
-		*g = (struct get){ .d = d, .key = id, .latest = latest, .now = { .fire = get_near, .name = "dht.get" } };
-		list_init(&g->waiters);
-		map_put(d->gets, gk, sizeof gk, g);
-		env_after(d->env, &g->now, 1);
-	}
-	struct waiter *w = xcalloc(1, sizeof *w);
-	w->done = done;
-	w->arg = arg;
-	list_push(&g->waiters, &w->link);
-}
-
 void puts_free(struct dht *d)
 {
-	struct cached *c;
-	struct get *g;
 	struct err e;
 	err_set(&e, ERR_CANCELLED, "dht: this peer is stopping");
 	list_each_safe(it, &d->puts) {
@@ -411,20 +258,4 @@ void puts_free(struct dht *d)
 		list_del(&r->link);
 		free(r);
 	}
-	for (size_t i = 0; (g = map_next(d->gets, &i, NULL, NULL));) {
-		struct list *it;
-		while ((it = list_pop(&g->waiters))) {
-			struct waiter *w = list_entry(it, struct waiter, link);
-			w->done(w->arg, NULL, 0, &e);
-			free(w);
-		}
-		env_timer(d->env, &g->now, 0);
-		free(g);
-	}
-	for (size_t i = 0; (c = map_next(d->cache, &i, NULL, NULL));) {
-		free_recs(&c->recs);
-		free(c);
-	}
-	map_free(d->gets);
-	map_free(d->cache);
 }

@@ -16,7 +16,8 @@ void dht_free(struct dht *d);                   /* whoever still waits hears ERR
 /* Joins through these addresses, forever: unreachable ones are tried again with back-off 0.1 s .. 30 s and shown in
  * status. */
 void dht_join(struct dht *d, const struct endpoint *at, size_t n);
-struct dht_state { uint32_t nodes, buckets, records, lookups_open; bool joined; uint32_t join_addresses,
+/* silent: did not answer and are left out for a while */
+struct dht_state { uint32_t nodes, buckets, silent, records, lookups_open; bool joined; uint32_t join_addresses,
 	join_unreachable; uint64_t next_retry_us; char join_error[160]; };
 void dht_state(struct dht *d, struct dht_state *ret);
 /* One address given to dht_join. next_us: from now until it is tried again; 0: joined, or a try is under way.
@@ -41,6 +42,29 @@ void dht_unkeep(struct dht *d, const char *key, const char *subkey);
  * nearest. */
 typedef void dht_got_fn(void *arg, const struct record *r, size_t n, const struct err *e);
 void dht_get(struct dht *d, const char *key, bool latest, dht_got_fn *done, void *arg);
+/* Bulk: the questions of up to DHT_MANY keys to one node travel in one frame. done is called once, with the results in
+ * the order of the keys (borrowed); it is not called when the arguments are wrong: then -1 and e. */
+#define DHT_MANY 1024
+struct dht_many { const struct record *r; size_t n; };
+typedef void dht_got_many_fn(void *arg, const struct dht_many *v, size_t n, const struct err *e);
+int dht_get_many(struct dht *d, const char *const *keys, size_t n, bool latest, dht_got_many_fn *done, void *arg,
+	struct err *e);
+/* value: stolen, also on error. error.code 0: accepted by one replica at least. */
+struct dht_item { const char *key, *subkey /* NULL */; json_t *value; uint64_t life_ms; bool sign; };
+struct dht_item_end { uint32_t accepted, wanted; struct err error; };
+typedef void dht_stored_many_fn(void *arg, const struct dht_item_end *v, size_t n, const struct err *e);
+int dht_put_many(struct dht *d, const struct dht_item *items, size_t n, dht_stored_many_fn *done, void *arg,
+	struct err *e);
+/* One question of a search. hop: 1 from our own table, else one more than who named it. */
+struct dht_hop { struct id id; struct endpoint at; uint32_t hop; uint64_t asked_us /* after the start */, took_us;
+	enum { DHT_HOP_OPEN /* the search ended before */, DHT_HOP_ANSWERED, DHT_HOP_FAILED } state;
+	uint32_t nodes, records /* that it named and gave */; };
+/* A get that always asks others and tells each step, in the order of asking. here: records that this peer holds itself.
+ * found: records that the others gave, merged, those of here not among them. */
+struct dht_trace { const struct dht_hop *hop; size_t nhop; const struct record *found; size_t nfound; size_t here;
+	struct id key; uint64_t took_us; };
+typedef void dht_traced_fn(void *arg, const struct dht_trace *t, const struct err *e);
+void dht_trace(struct dht *d, const char *key, bool latest, dht_traced_fn *done, void *arg);
 /* The up to k nodes nearest to target. */
 typedef void dht_found_fn(void *arg, const struct id *peers, size_t n, const struct err *e);
 void dht_find(struct dht *d, const struct id *target, dht_found_fn *done, void *arg);

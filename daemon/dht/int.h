@@ -10,6 +10,11 @@
 #define SHORTLIST 64
 #define CACHE_MAX 1024
 #define CACHE_US 30000000
+#define CACHE_REFRESH_US 5000000                /* what was asked for is fetched again so long before it goes */
+#define CACHE_REFRESH_MAX 16                    /* at one time */
+#define NEGATIVE_US 1000000                     /* so long a key that nobody had is not searched again */
+#define SHUN_US 5000000                         /* the first time; doubled up to */
+#define SHUN_MAX_US 60000000
 #define VERIFY_INLINE 8                         /* more signatures than this go to the reduce lane (C29) */
 #define VERIFIED_SLOTS 2048
 
@@ -26,6 +31,10 @@ struct dht {
 	struct table table;
 	struct values values;
 	struct map *cache;                      /* key id -> struct cached */
+	struct map *shunned;                    /* id -> struct shun */
+	struct list traces, manies, fetching;
+	uint64_t cache_at_us, last_rank;
+	unsigned fetches;                       /* of the cache, under way */
 	struct list lookups, puts, keeps, handovers, batches, refusals, finds, dials;
 	struct map *gets;                       /* key id + latest -> open get */
 	struct boot boots[DHT_ADDRESSES]; size_t nboots;
@@ -40,6 +49,10 @@ struct dht {
 /* ---- nodes.c: what we know of others ---- */
 void dht_heard(struct dht *d, const struct id *id, bool client);        /* a peer answered or asked */
 void dht_lost(struct dht *d, const struct id *id);                      /* it did not answer */
+/* Whoever does not answer is left out of searches for a while, twice as long each time, until it is heard (S20). */
+bool dht_shunned(const struct dht *d, const struct id *id);
+void shun_sweep(struct dht *d, uint64_t now);
+void shun_free(struct dht *d);
 void node_write(struct buf *b, const struct id *id, const struct endpoint *at);
 bool node_read(struct rd *r, struct id *ret_id, struct endpoint *ret_at);
 void boots_tick(struct dht *d, uint64_t now);
@@ -48,7 +61,7 @@ void nodes_load(struct dht *d);
 void nodes_save(struct dht *d);
 void nodes_save_soon(struct dht *d);
 void dials_orphan(struct dht *d);
-void puts_free(struct dht *d);                  /* puts, keeps, gets, refusals, cache */
+void puts_free(struct dht *d);                  /* puts, keeps, refusals */
 void keeps_tick(struct dht *d, uint64_t now);
 
 /* ---- verify.c ---- */
@@ -67,7 +80,69 @@ enum look { LOOK_NODES, LOOK_VALUE, LOOK_LATEST };
 /* recs: verified; may be kept by moving out */
 typedef void look_fn(void *arg, const struct dnode *near, size_t n, struct list *recs);
 struct lookup *lookup_start(struct dht *d, const struct id *target, enum look what, look_fn *done, void *arg);
+/* In two parts: what is set in between (trail, bundle) holds from the first question on. */
+struct lookup *lookup_new(struct dht *d, const struct id *target, enum look what, look_fn *done, void *arg);
+void lookup_step(struct lookup *l);
+
+enum cand_state { CAND_NEW, CAND_ASKED, CAND_ANSWERED, CAND_FAILED };
+struct cand { struct dnode node; enum cand_state state; uint8_t hop /* 1: from our own table */; };
+struct trail { struct dht_hop *v; size_t n, cap; };
+struct bundle;
+struct lookup {
+	struct list link, asks;
+	struct dht *d;
+	struct id target;
+	enum look what;
+	struct cand cand[SHORTLIST]; size_t n;
+	struct list found;                      /* verified records */
+	uint32_t verifying;                     /* batches on their way */
+	uint32_t more;                          /* questions for the rest of a dictionary */
+	bool over, stepping;
+	struct timer later;                     /* so that done never runs inside lookup_start */
+	struct trail *trail;                    /* NULL: nobody follows the steps */
+	struct bundle *bundle;                  /* NULL: it asks for itself */
+	uint32_t packed;                        /* questions of it under way in the bundle's frames */
+	look_fn *done; void *arg;
+};
+struct cand *lookup_cand(struct lookup *l, const struct id *id);
+void lookup_ask(struct lookup *l, struct cand *c, uint32_t at);
+bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const struct id *key, bool with_recs,
+	struct rd *r, struct dht_hop *ret_hop);
+size_t trail_add(struct trail *t, const struct dnode *to, uint8_t hop, uint64_t now_us);        /* its index */
 void lookups_free(struct dht *d);
+void traces_free(struct dht *d);
+
+/* ---- bundle.c: many searches whose questions to one node travel in one frame ---- */
+#define PACK_KEYS 64
+struct bundle *bundle_new(struct dht *d);
+void bundle_add(struct bundle *b, struct lookup *l);
+void bundle_free(struct bundle *b);             /* its searches have ended */
+bool bundle_step(struct lookup *l);             /* false: it has nothing left to ask */
+void bundle_forget(struct lookup *l);
+
+/* ---- many.c ---- */
+void manies_free(struct dht *d);
+
+/* ---- get.c ---- */
+void cache_put(struct dht *d, const struct id *key, const struct list *recs);
+void cache_forget(struct dht *d, const struct id *key);
+struct list *cache_get(struct dht *d, const struct id *key);    /* NULL; empty: known to be nowhere */
+void cache_tick(struct dht *d, uint64_t now);
+void recs_copy(struct list *to, const struct list *from);
+void recs_free(struct list *recs);
+/* Adds what lies here to what others gave: the greatest rank of each subkey stays. */
+void recs_add_own(struct dht *d, const struct id *key, struct list *recs);
+void gets_free(struct dht *d);
+
+/* ---- dht.c ---- */
+/* The record of a put, NULL and e. */
+struct rec *rec_make(struct dht *d, const char *key, const char *subkey, const json_t *value, uint64_t life_ms,
+	bool sign, struct err *e);
+/* Of the n nearest that answered: to how many from the first on it goes, and whether it stays here too. */
+size_t put_targets(struct dht *d, const struct rec *r, const struct dnode *near, size_t n, bool *ret_here);
+/* Records as callers see them, without the ended ones; returns how many. */
+size_t records_out(const struct list *recs, uint64_t now_us, struct record **ret_v);
+void records_free(struct record *v, size_t n);
 
 /* ---- serve.c: what we answer ---- */
 void serve_init(struct dht *d);
@@ -77,6 +152,7 @@ bool store_add(struct buf *b, const struct rec *r, uint64_t now_us);
 struct call *store_send(struct dht *d, const struct id *to, struct buf *b /* taken */, net_done_fn *done, void *arg);
 /* The answer to a STORE: how many records were taken. */
 uint32_t store_accepted(const struct frame *f);
+bool store_took(const struct frame *f, size_t i, size_t n);     /* the i-th of the n that were sent */
 
 /* ---- keep.c: republishing, handing over, remembering ---- */
 void keep_tick(struct dht *d, uint64_t now);

@@ -5,26 +5,9 @@
 #include "common/mem.h"
 #include "dht/int.h"
 
-enum cand_state { CAND_NEW, CAND_ASKED, CAND_ANSWERED, CAND_FAILED };
-struct cand { struct dnode node; enum cand_state state; };
-struct ask { struct list link; struct lookup *l; struct id to; struct call *call; uint32_t at; };
+struct ask { struct list link; struct lookup *l; struct id to; struct call *call; uint32_t at; size_t step; };
 
-struct lookup {
-	struct list link, asks;
-	struct dht *d;
-	struct id target;
-	enum look what;
-	struct cand cand[SHORTLIST]; size_t n;
-	struct list found;                      /* verified records */
-	uint32_t verifying;                     /* batches on their way */
-	bool over, stepping;
-	struct timer later;                     /* so that done never runs inside lookup_start */
-	look_fn *done; void *arg;
-};
-
-static void step(struct lookup *l);
-
-static void add(struct lookup *l, const struct id *id, const struct endpoint *at)
+static void add(struct lookup *l, const struct id *id, const struct endpoint *at, uint8_t hop)
 {
 	if (id_eq(id, net_self(l->d->net)))
 		return;
@@ -38,11 +21,11 @@ static void add(struct lookup *l, const struct id *id, const struct endpoint *at
 		return;
 	size_t tail = l->n < SHORTLIST ? l->n - pos : SHORTLIST - 1 - pos;
 	memmove(l->cand + pos + 1, l->cand + pos, tail * sizeof *l->cand);
-	l->cand[pos] = (struct cand){ .node = { .id = *id, .at = *at } };
+	l->cand[pos] = (struct cand){ .node = { .id = *id, .at = *at }, .hop = hop };
 	l->n += l->n < SHORTLIST;
 }
 
-static struct cand *cand_of(struct lookup *l, const struct id *id)
+struct cand *lookup_cand(struct lookup *l, const struct id *id)
 {
 	for (size_t i = 0; i < l->n; i++)
 		if (id_eq(&l->cand[i].node.id, id))
@@ -59,6 +42,8 @@ static void drop_recs(struct list *recs)
 
 static void lookup_free(struct lookup *l)
 {
+	if (l->bundle)
+		bundle_forget(l);
 	list_each_safe(it, &l->asks) {
 		struct ask *a = list_entry(it, struct ask, link);
 		net_cancel(l->d->net, a->call);
@@ -129,50 +114,67 @@ static void verified(void *arg, struct list *good, size_t bad)
 	struct lookup *l = arg;
 	l->verifying--;
 	merge(l, good);
-	step(l);
+	lookup_step(l);
 }
 
-static bool read_nodes(struct lookup *l, struct rd *r)
+/* One key's part of an answer: nodes (u8 count), then, of a GET, records (u16 count). l NULL: read past it. */
+bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const struct id *key, bool with_recs,
+	struct rd *r, struct dht_hop *ret_hop)
 {
+	struct cand *c = l ? lookup_cand(l, from) : NULL;
+	uint8_t hop = c && c->hop < UINT8_MAX ? (uint8_t)(c->hop + 1) : UINT8_MAX;
+	struct list recs;
+	list_init(&recs);
 	unsigned n = rd_u8(r);
 	for (unsigned i = 0; i < n; i++) {
 		struct id id;
 		struct endpoint at;
 		if (!node_read(r, &id, &at))
 			return false;
-		if (!at.port[CHAN_CTRL])
+		if (!at.port[CHAN_CTRL] || !l)
 			continue;
-		net_learn(l->d->net, &id, &at);
-		add(l, &id, &at);
+		net_learn(d->net, &id, &at);
+		add(l, &id, &at, hop);
+		if (ret_hop)
+			ret_hop->nodes++;
 	}
-	return true;
-}
-
-static void read_recs(struct lookup *l, const struct id *from, struct rd *r)
-{
-	unsigned n = rd_u16(r);
-	struct list recs;
-	list_init(&recs);
+	n = with_recs ? rd_u16(r) : 0;
 	for (unsigned i = 0; i < n && !r->bad; i++) {
-		struct rec *rec = rec_read(r, &l->target, env_now(l->d->env));
+		struct rec *rec = rec_read(r, key, env_now(d->env));
 		if (!rec)
 			break;
 		rec->from = *from;
 		list_push(&recs, &rec->link);
+		if (ret_hop)
+			ret_hop->records++;
 	}
-	if (list_empty(&recs))
-		return;
+	if (!l || list_empty(&recs)) {
+		drop_recs(&recs);
+		return !r->bad;
+	}
 	l->verifying++;
-	dht_verify(l->d, &recs, verified, l);
+	dht_verify(d, &recs, verified, l);
+	return !r->bad;
 }
 
-static void ask(struct lookup *l, struct cand *c, uint32_t at);
+static struct dht_hop *hop_ended(struct ask *a, const struct err *e)
+{
+	struct trail *t = a->l->trail;
+	if (!t)
+		return NULL;
+	struct dht_hop *h = &t->v[a->step];
+	h->took_us = env_now(a->l->d->env) - h->asked_us;
+	h->state = e ? DHT_HOP_FAILED : DHT_HOP_ANSWERED;
+	return h;
+}
 
 static void answered(void *arg, const struct frame *f, const struct err *e)
 {
 	struct ask *a = arg;
 	struct lookup *l = a->l;
-	struct cand *c = cand_of(l, &a->to);
+	struct cand *c = lookup_cand(l, &a->to);
+	struct dht_hop *hop = hop_ended(a, e);
+	l->more -= a->at > 0;
 	list_del(&a->link);
 	if (!f) {
 		if (c)
@@ -185,18 +187,19 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		dht_heard(l->d, &a->to, false);
 		struct rd r = rd_of(f->blob, f->blob_len);
 		l->stepping = true;             /* records verified on the spot must not step in between */
-		if (!l->over && read_nodes(l, &r) && l->what != LOOK_NODES)
-			read_recs(l, &a->to, &r);
+		if (!l->over)
+			lookup_take(l->d, l, &a->to, &l->target, l->what != LOOK_NODES, &r, hop);
 		json_int_t next = json_integer_value(json_object_get(f->json, "next"));
+		c = lookup_cand(l, &a->to);         /* nearer ones may have moved it */
 		if (c && !l->over && next > (json_int_t)a->at && next < DICT_MAX)
-			ask(l, c, (uint32_t)next);
+			lookup_ask(l, c, (uint32_t)next);
 		l->stepping = false;
 	}
 	free(a);
-	step(l);
+	lookup_step(l);
 }
 
-static void ask(struct lookup *l, struct cand *c, uint32_t at)
+void lookup_ask(struct lookup *l, struct cand *c, uint32_t at)
 {
 	struct dht *d = l->d;
 	struct ask *a = xcalloc(1, sizeof *a);
@@ -207,7 +210,10 @@ static void ask(struct lookup *l, struct cand *c, uint32_t at)
 	if (at)
 		json_object_set_new(j, "at", json_integer(at));
 	*a = (struct ask){ .l = l, .to = c->node.id, .at = at };
+	if (l->trail)
+		a->step = trail_add(l->trail, &c->node, c->hop, env_now(d->env));
 	list_push(&l->asks, &a->link);
+	l->more += at > 0;
 	c->state = CAND_ASKED;
 	net_learn(d->net, &c->node.id, &c->node.at);
 	a->call = net_call(d->net, &c->node.id, l->what == LOOK_NODES ? KIND_DHT_FIND : KIND_DHT_GET, j,
@@ -215,21 +221,36 @@ static void ask(struct lookup *l, struct cand *c, uint32_t at)
 		net_deadline(d->net, &c->node.id, CALL_FLOOR_US), answered, a);
 }
 
-static void step(struct lookup *l)
+/* Asks nodes that were not asked yet until alpha calls are open; returns how many are. Whoever did not answer lately is
+ * left out, unless the others all failed: the last to know is better than nobody. */
+static size_t ask_more(struct lookup *l, bool shunned_too)
 {
 	size_t open = list_len(&l->asks), good = 0;
-	if (l->stepping || l->over)
-		return;
-	l->over = l->what == LOOK_VALUE && !list_empty(&l->found);
-	for (size_t i = 0; i < l->n && good < l->d->conf.k && open < l->d->conf.alpha && !l->over; i++) {
+	for (size_t i = 0; i < l->n && good < l->d->conf.k && open < l->d->conf.alpha; i++) {
 		struct cand *c = &l->cand[i];
+		if (c->state == CAND_NEW && !shunned_too && dht_shunned(l->d, &c->node.id))
+			continue;
 		if (c->state == CAND_NEW) {
-			ask(l, c, 0);
+			lookup_ask(l, c, 0);
 			open++;
 		}
 		good += c->state != CAND_FAILED;
 	}
-	if (open || l->verifying)
+	return open + good;
+}
+
+void lookup_step(struct lookup *l)
+{
+	if (l->stepping || l->over)
+		return;
+	l->over = l->what == LOOK_VALUE && !list_empty(&l->found) && !l->more;
+	if (!l->over && l->bundle) {
+		if (bundle_step(l))
+			return;
+	} else if (!l->over && !ask_more(l, false)) {
+		ask_more(l, true);
+	}
+	if (!list_empty(&l->asks) || l->verifying)
 		if (!l->over)
 			return;
 	if (l->verifying) {                     /* the batch still points at us */
@@ -245,7 +266,7 @@ static void later(struct timer *t)
 	finish(container_of(t, struct lookup, later));
 }
 
-struct lookup *lookup_start(struct dht *d, const struct id *target, enum look what, look_fn *done, void *arg)
+struct lookup *lookup_new(struct dht *d, const struct id *target, enum look what, look_fn *done, void *arg)
 {
 	struct lookup *l = xcalloc(1, sizeof *l);
 	struct dnode near[TABLE_BUCKET];
@@ -256,8 +277,14 @@ struct lookup *lookup_start(struct dht *d, const struct id *target, enum look wh
 	list_push(&d->lookups, &l->link);
 	size_t n = table_nearest(&d->table, target, near, TABLE_BUCKET);
 	for (size_t i = 0; i < n; i++)
-		add(l, &near[i].id, &near[i].at);
-	step(l);
+		add(l, &near[i].id, &near[i].at, 1);
+	return l;
+}
+
+struct lookup *lookup_start(struct dht *d, const struct id *target, enum look what, look_fn *done, void *arg)
+{
+	struct lookup *l = lookup_new(d, target, what, done, arg);
+	lookup_step(l);
 	return l;
 }
 

@@ -11,9 +11,67 @@
 #define SAVE_SOON_US 1000000
 #define SILENT_US 10000000              /* then whoever answered at an address of ours is asked whether it is there */
 
+/* ---- whoever does not answer ---- */
+
+#define SHUN_PEERS 4096
+
+struct shun { uint64_t until_us, us; };
+
+bool dht_shunned(const struct dht *d, const struct id *id)
+{
+	const struct shun *s = map_get(d->shunned, id->b, 32);
+	return s && s->until_us > env_now(d->env);
+}
+
+static void shun(struct dht *d, const struct id *id)
+{
+	struct shun *s = map_get(d->shunned, id->b, 32);
+	uint64_t now = env_now(d->env);
+	if (!s) {
+		if (map_len(d->shunned) >= SHUN_PEERS)
+			return;
+		s = xcalloc(1, sizeof *s);
+		map_put(d->shunned, id->b, 32, s);
+	}
+	if (s->until_us > now)                  /* several calls that fail together are one failure */
+		return;
+	s->us = s->us ? s->us * 2 : SHUN_US;
+	if (s->us > SHUN_MAX_US)
+		s->us = SHUN_MAX_US;
+	s->until_us = now + s->us;
+}
+
+static void unshun(struct dht *d, const struct id *id)
+{
+	if (map_len(d->shunned))
+		free(map_del(d->shunned, id->b, 32));
+}
+
+/* Forgets those who were silent long ago; the next failure starts from the beginning. */
+void shun_sweep(struct dht *d, uint64_t now)
+{
+	struct shun *s;
+	const void *key;
+	for (size_t i = 0; (s = map_next(d->shunned, &i, &key, NULL));)
+		if (s->until_us + 2 * SHUN_MAX_US < now) {
+			struct id id;
+			memcpy(id.b, key, 32);
+			unshun(d, &id);
+		}
+}
+
+void shun_free(struct dht *d)
+{
+	struct shun *s;
+	for (size_t i = 0; (s = map_next(d->shunned, &i, NULL, NULL));)
+		free(s);
+	map_free(d->shunned);
+}
+
 void dht_heard(struct dht *d, const struct id *id, bool client)
 {
 	struct endpoint at;
+	unshun(d, id);
 	if (client || !net_address(d->net, id, &at) || !at.port[CHAN_CTRL])
 		return;
 	if (table_seen(&d->table, id, &at, env_now(d->env))) {
@@ -24,6 +82,7 @@ void dht_heard(struct dht *d, const struct id *id, bool client)
 
 void dht_lost(struct dht *d, const struct id *id)
 {
+	shun(d, id);
 	table_failed(&d->table, id);
 }
 

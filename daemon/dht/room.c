@@ -59,9 +59,11 @@ static void tick(struct timer *t)
 	boots_tick(d, now);
 	keeps_tick(d, now);
 	keep_tick(d, now);
+	cache_tick(d, now);
 	refresh_tick(d, now);
 	if (now >= d->sweep_at_us) {
 		values_sweep(&d->values, now);
+		shun_sweep(d, now);
 		d->sweep_at_us = now + SWEEP_US;
 	}
 	if (now >= d->save_at_us) {
@@ -78,8 +80,10 @@ static void tick(struct timer *t)
 static void news(void *arg, const struct id *peer, enum net_news what)
 {
 	struct dht *d = arg;
-	if (what == NEWS_DEAD || what == NEWS_GOODBYE)
+	if (what == NEWS_DEAD || what == NEWS_GOODBYE) {
 		table_remove(&d->table, peer);
+		dht_lost(d, peer);      /* others will still name it for a while */
+	}
 }
 
 struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *conf, struct err *e)
@@ -105,9 +109,10 @@ struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *con
 	values_init(&d->values, &(struct values_conf){ .records_max = d->conf.records_max,
 		.per_peer_max = d->conf.per_peer_max, .bytes_max = d->conf.bytes_max }, d->hash_key);
 	d->cache = map_new(d->hash_key ^ 1);
+	d->shunned = map_new(d->hash_key ^ 3);
 	d->gets = map_new(d->hash_key ^ 2);
 	struct list *lists[] = { &d->lookups, &d->puts, &d->keeps, &d->handovers, &d->batches, &d->refusals, &d->finds,
-		&d->dials };
+		&d->dials, &d->traces, &d->manies, &d->fetching };
 	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 		list_init(lists[i]);
 	d->tick = (struct timer){ .fire = tick, .name = "dht.tick" };
@@ -132,9 +137,13 @@ void dht_free(struct dht *d)
 	env_timer(d->env, &d->tick, 0);
 	batches_orphan(d);
 	dials_orphan(d);
+	manies_free(d);
 	lookups_free(d);
+	traces_free(d);
 	keep_free(d);
 	puts_free(d);
+	gets_free(d);
+	shun_free(d);
 	list_each_safe(it, &d->finds)
 		free(list_entry(it, struct find, link));
 	table_done(&d->table);
@@ -147,12 +156,24 @@ void dht_join(struct dht *d, const struct endpoint *at, size_t n)
 	boots_add(d, at, n);
 }
 
+static size_t silent(const struct dht *d)
+{
+	size_t n = 0;
+	const void *key;
+	for (size_t i = 0; map_next(d->shunned, &i, &key, NULL);) {
+		struct id id;
+		memcpy(id.b, key, 32);
+		n += dht_shunned(d, &id);
+	}
+	return n;
+}
+
 void dht_state(struct dht *d, struct dht_state *ret)
 {
 	uint64_t now = env_now(d->env);
 	*ret = (struct dht_state){ .nodes = (uint32_t)d->table.n, .buckets = (uint32_t)table_buckets(&d->table),
 		.records = (uint32_t)d->values.records, .lookups_open = (uint32_t)list_len(&d->lookups),
-		.joined = d->table.n > 0, .join_addresses = (uint32_t)d->nboots };
+		.silent = (uint32_t)silent(d), .joined = d->table.n > 0, .join_addresses = (uint32_t)d->nboots };
 	for (size_t i = 0; i < d->nboots; i++) {
 		const struct boot *b = &d->boots[i];
 		if (b->joined || b->self || !b->error[0])
@@ -168,8 +189,9 @@ json_t *dht_status(struct dht *d)
 {
 	struct dht_state s;
 	dht_state(d, &s);
-	json_t *j = json_pack("{s:b,s:i,s:i,s:i,s:I,s:i,s:i}", "joined", s.joined, "nodes", s.nodes, "buckets", s.buckets,
-		"records", s.records, "bytes", (json_int_t)d->values.bytes, "lookups_open", s.lookups_open, "join_addresses",
+	json_t *j = json_pack("{s:b,s:i,s:i,s:i,s:i,s:I,s:i,s:i}", "joined", s.joined, "nodes", s.nodes, "buckets",
+		s.buckets, "silent", s.silent, "records", s.records,
+		"bytes", (json_int_t)d->values.bytes, "lookups_open", s.lookups_open, "join_addresses",
 		s.join_addresses);
 	if (s.join_unreachable) {
 		json_object_set_new(j, "join_unreachable", json_integer(s.join_unreachable));

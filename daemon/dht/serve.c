@@ -45,12 +45,65 @@ static void reply_buf(struct request *req, json_t *json, struct buf *b)
 	net_reply(req, json, (struct blob){ .data = b->p, .len = b->len, .release = free, .arg = b->p });
 }
 
+/* Records from the at-th on while there is room; *ret_more: where to go on, 0 when that was all. */
+static void write_recs(struct entry *en, uint64_t at, uint64_t now, struct buf *b, uint64_t *ret_more)
+{
+	size_t count_at = b->len, i = 0, written = 0;
+	*ret_more = 0;
+	buf_u16(b, 0);
+	if (en)
+		list_each(it, &en->recs) {
+			if (i++ < at)
+				continue;
+			if (b->len > GET_BYTES_MAX || written == STORE_RECS_MAX) {
+				*ret_more = i - 1;
+				break;
+			}
+			rec_write(b, list_entry(it, struct rec, link), now);
+			written++;
+		}
+	b->p[count_at] = (uint8_t)written;
+	b->p[count_at + 1] = (uint8_t)(written >> 8);
+}
+
+/* Several keys in one question: a part each, in their order, for as many as fit ("keys" says how many). A part of a GET
+ * that has records names no nodes, and ends with 1 when there are more records than it shows. */
+static bool many(struct dht *d, struct request *req, bool values)
+{
+	struct buf b = { 0 };
+	uint64_t now = env_now(d->env), more;
+	size_t n = req->f.blob_len / 32, i = 0;
+	if (req->f.blob_len % 32 || n > PACK_KEYS || !n || !json_is_true(json_object_get(req->f.json, "many")))
+		return false;
+	for (; i < n && b.len < GET_BYTES_MAX / 2; i++) {
+		struct id key;
+		memcpy(key.b, req->f.blob + 32 * i, 32);
+		struct entry *en = values ? values_get(&d->values, &key, now) : NULL;
+		size_t at = b.len;
+		if (en)
+			buf_u8(&b, 0);
+		else
+			write_near(d, &key, &req->f.from, &b);
+		if (!values)
+			continue;
+		write_recs(en, 0, now, &b, &more);
+		buf_u8(&b, more > 0);
+		if (b.len > GET_BYTES_MAX && i) {       /* it goes alone, next time */
+			b.len = at;
+			break;
+		}
+	}
+	note_asker(d, req);
+	reply_buf(req, json_pack("{s:I}", "keys", (json_int_t)i), &b);
+	return true;
+}
+
 static void on_find(void *arg, struct request *req)
 {
 	struct dht *d = arg;
 	struct id target;
 	struct buf b = { 0 };
-	if (!target_of(req, &target))
+	if (many(d, req, false) || !target_of(req, &target))
 		return;
 	write_near(d, &target, &req->f.from, &b);
 	note_asker(d, req);
@@ -62,30 +115,14 @@ static void on_get(void *arg, struct request *req)
 	struct dht *d = arg;
 	struct id key;
 	struct buf b = { 0 };
-	uint64_t at = 0, now = env_now(d->env);
-	if (!target_of(req, &key))
+	uint64_t at = 0, more, now = env_now(d->env);
+	if (many(d, req, true) || !target_of(req, &key))
 		return;
 	json_get_u64(req->f.json, "at", &at, NULL);
 	write_near(d, &key, &req->f.from, &b);
-	struct entry *en = values_get(&d->values, &key, now);
-	size_t count_at = b.len, i = 0, written = 0;
-	json_t *next = NULL;
-	buf_u16(&b, 0);
-	if (en)
-		list_each(it, &en->recs) {
-			if (i++ < at)
-				continue;
-			if (b.len > GET_BYTES_MAX || written == STORE_RECS_MAX) {
-				next = json_pack("{s:I}", "next", (json_int_t)(i - 1));
-				break;
-			}
-			rec_write(&b, list_entry(it, struct rec, link), now);
-			written++;
-		}
-	b.p[count_at] = (uint8_t)written;
-	b.p[count_at + 1] = (uint8_t)(written >> 8);
+	write_recs(values_get(&d->values, &key, now), at, now, &b, &more);
 	note_asker(d, req);
-	reply_buf(req, next, &b);
+	reply_buf(req, more ? json_pack("{s:I}", "next", (json_int_t)more) : NULL, &b);
 }
 
 /* ---- storing ---- */
@@ -101,26 +138,28 @@ int store_local(struct dht *d, struct rec *r, struct err *e)
 }
 
 /* A STORE whose signatures are being checked. */
-struct storing { struct dht *d; struct request *req; };
+struct storing { struct dht *d; struct request *req; size_t n; };
 
 static void store_all(void *arg, struct list *good, size_t bad)
 {
 	struct storing *s = arg;
 	struct err e = { 0 };
 	size_t accepted = 0, refused = bad;
+	uint8_t *how = xcalloc(s->n, 1);        /* of each record in their order: 0 refused, 1 new, 2 was here */
 	struct list *it;
 	if (bad)
 		err_set(&e, ERR_AUTH, "a record under a peer's id must be signed by that peer");
 	while ((it = list_pop(good))) {
-		if (store_local(s->d, list_entry(it, struct rec, link), &e))
-			accepted++;
-		else
-			refused++;
+		struct rec *r = list_entry(it, struct rec, link);
+		unsigned at = r->index;
+		how[at] = (uint8_t)store_local(s->d, r, &e);
+		accepted += how[at] > 0;
+		refused += !how[at];
 	}
 	json_t *j = json_pack("{s:I,s:I}", "accepted", (json_int_t)accepted, "refused", (json_int_t)refused);
 	if (refused)
 		json_object_set_new(j, "why", json_string(e.text));
-	net_reply(s->req, j, NO_BLOB);
+	net_reply(s->req, j, (struct blob){ .data = how, .len = s->n, .release = free, .arg = how });
 	free(s);
 }
 
@@ -142,6 +181,7 @@ static void on_store(void *arg, struct request *req)
 		if (!rec)
 			break;
 		rec->from = req->f.from;
+		rec->index = (uint16_t)i;
 		list_push(&recs, &rec->link);
 	}
 	note_asker(d, req);
@@ -156,7 +196,7 @@ static void on_store(void *arg, struct request *req)
 		return;
 	}
 	struct storing *s = xcalloc(1, sizeof *s);
-	*s = (struct storing){ .d = d, .req = net_keep(req) };
+	*s = (struct storing){ .d = d, .req = net_keep(req), .n = n };
 	dht_verify(d, &recs, store_all, s);
 }
 
@@ -182,6 +222,11 @@ struct call *store_send(struct dht *d, const struct id *to, struct buf *b, net_d
 	*b = (struct buf){ 0 };
 	return net_call(d->net, to, KIND_DHT_STORE, j, blob, CLASS_control, net_deadline(d->net, to, CALL_FLOOR_US), done,
 		arg);
+}
+
+bool store_took(const struct frame *f, size_t i, size_t n)
+{
+	return f->blob_len == n ? i < n && f->blob[i] : store_accepted(f) == n;
 }
 
 uint32_t store_accepted(const struct frame *f)

@@ -31,6 +31,7 @@ struct rec {
 	uint64_t ends_us;                       /* env time at which it is gone */
 	struct id owner; uint8_t sig[64]; bool is_signed;
 	struct id from;                         /* who stored it here: quotas */
+	uint16_t index;                         /* in the frame that brought it */
 };
 void rec_free(struct rec *r);
 struct rec *rec_copy(const struct rec *r);

@@ -1,0 +1,277 @@
+/* Getting: what lies here or was found lately, else one search for all who ask meanwhile; and the cache, whose entries
+ * that are in use are fetched again before they go (S21, S22). */
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "dht/int.h"
+
+struct waiter { struct list link; dht_got_fn *done; void *arg; };
+struct get { struct list waiters; struct dht *d; struct id key; bool latest; struct timer now; };
+struct cached { struct list recs; uint64_t until_us; bool used /* since it was fetched */; };
+struct fetch { struct list link; struct dht *d; struct id key; };
+
+/* ---- lists of records ---- */
+
+void recs_copy(struct list *to, const struct list *from)
+{
+	list_init(to);
+	list_each(it, from)
+		list_push(to, &rec_copy(list_entry(it, struct rec, link))->link);
+}
+
+void recs_free(struct list *recs)
+{
+	struct list *it;
+	while ((it = list_pop(recs)))
+		rec_free(list_entry(it, struct rec, link));
+}
+
+void recs_add_own(struct dht *d, const struct id *key, struct list *recs)
+{
+	struct entry *en = values_get(&d->values, key, env_now(d->env));
+	if (!en)
+		return;
+	list_each(it, &en->recs) {
+		struct rec *mine = list_entry(it, struct rec, link);
+		bool add = true;
+		list_each_safe(o, recs) {
+			struct rec *r = list_entry(o, struct rec, link);
+			if (strcmp(r->subkey, mine->subkey) && r->subkey[0] && mine->subkey[0])
+				continue;
+			if (r->rank >= mine->rank) {
+				add = false;
+			} else {
+				list_del(&r->link);
+				rec_free(r);
+			}
+		}
+		if (add)
+			list_push(recs, &rec_copy(mine)->link);
+	}
+}
+
+size_t records_out(const struct list *recs, uint64_t now_us, struct record **ret_v)
+{
+	struct record *out = xcalloc(list_len(recs) + 1, sizeof *out);
+	size_t i = 0;
+	list_each(it, recs) {
+		struct rec *r = list_entry(it, struct rec, link);
+		json_t *v = json_loadb(r->value, r->vlen, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+		if (!v || r->ends_us <= now_us) {
+			json_decref(v);
+			continue;
+		}
+		struct record *o = &out[i++];
+		snprintf(o->subkey, sizeof o->subkey, "%s", r->subkey);
+		o->value = v;
+		o->rank = r->rank;
+		o->life_ms = (r->ends_us - now_us) / 1000;
+		o->owner = r->owner;
+		o->is_signed = r->is_signed;
+	}
+	*ret_v = out;
+	return i;
+}
+
+void records_free(struct record *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		json_decref(v[i].value);
+	free(v);
+}
+
+/* ---- the cache ---- */
+
+void cache_forget(struct dht *d, const struct id *key)
+{
+	struct cached *c = map_del(d->cache, key->b, 32);
+	if (!c)
+		return;
+	recs_free(&c->recs);
+	free(c);
+}
+
+/* An empty list says for a moment that nobody has the key. The oldest entry makes room. */
+void cache_put(struct dht *d, const struct id *key, const struct list *recs)
+{
+	uint64_t now = env_now(d->env);
+	size_t first = 0;
+	const void *oldest;
+	cache_forget(d, key);
+	if (map_len(d->cache) >= CACHE_MAX && map_next(d->cache, &first, &oldest, NULL)) {
+		struct id id;
+		memcpy(id.b, oldest, 32);
+		cache_forget(d, &id);
+	}
+	struct cached *c = xcalloc(1, sizeof *c);
+	recs_copy(&c->recs, recs);
+	c->until_us = now + (list_empty(recs) ? NEGATIVE_US : CACHE_US);
+	map_put(d->cache, key->b, 32, c);
+}
+
+/* What has ended is no longer there; when all of it has, nothing is known. */
+struct list *cache_get(struct dht *d, const struct id *key)
+{
+	struct cached *c = map_get(d->cache, key->b, 32);
+	uint64_t now = env_now(d->env);
+	if (!c)
+		return NULL;
+	bool had = !list_empty(&c->recs);
+	list_each_safe(it, &c->recs) {
+		struct rec *r = list_entry(it, struct rec, link);
+		if (r->ends_us <= now) {
+			list_del(&r->link);
+			rec_free(r);
+		}
+	}
+	if (c->until_us <= now || (had && list_empty(&c->recs))) {
+		cache_forget(d, key);
+		return NULL;
+	}
+	c->used = true;
+	return &c->recs;
+}
+
+static void fetched(void *arg, const struct dnode *near, size_t n, struct list *recs)
+{
+	struct fetch *f = arg;
+	if (!list_empty(recs))
+		cache_put(f->d, &f->key, recs);
+	f->d->fetches--;
+	list_del(&f->link);
+	free(f);
+}
+
+/* Once a second: entries that end soon and were asked for are fetched again, the others go. */
+void cache_tick(struct dht *d, uint64_t now)
+{
+	struct cached *c;
+	const void *key;
+	if (now < d->cache_at_us || !map_len(d->cache))
+		return;
+	d->cache_at_us = now + 1000000;
+	for (size_t i = 0; (c = map_next(d->cache, &i, &key, NULL));) {
+		struct id id;
+		memcpy(id.b, key, 32);
+		if (c->until_us <= now) {
+			cache_forget(d, &id);
+		} else if (c->used && !list_empty(&c->recs) && c->until_us <= now + CACHE_REFRESH_US &&
+				d->fetches < CACHE_REFRESH_MAX) {
+			struct fetch *f = xcalloc(1, sizeof *f);
+			*f = (struct fetch){ .d = d, .key = id };
+			list_push(&d->fetching, &f->link);
+			c->used = false;
+			d->fetches++;
+			lookup_start(d, &id, LOOK_LATEST, fetched, f);
+		}
+	}
+}
+
+/* ---- get ---- */
+
+static void deliver(struct dht *d, struct list *waiters, struct list *recs)
+{
+	struct record *out;
+	size_t n = records_out(recs, env_now(d->env), &out);
+	struct list *it;
+	while ((it = list_pop(waiters))) {
+		struct waiter *w = list_entry(it, struct waiter, link);
+		w->done(w->arg, out, n, NULL);
+		free(w);
+	}
+	records_free(out, n);
+}
+
+static void get_key(const struct id *key, bool latest, uint8_t out[33])
+{
+	memcpy(out, key->b, 32);
+	out[32] = latest;
+}
+
+static void get_end(struct get *g, struct list *recs)
+{
+	uint8_t key[33];
+	struct list waiters;
+	struct dht *d = g->d;
+	get_key(&g->key, g->latest, key);
+	map_del(d->gets, key, sizeof key);
+	list_init(&waiters);
+	struct list *it;
+	while ((it = list_pop(&g->waiters)))
+		list_push(&waiters, it);
+	env_timer(d->env, &g->now, 0);
+	free(g);
+	deliver(d, &waiters, recs);
+}
+
+/* What the others found, and what lies here. */
+static void get_found(void *arg, const struct dnode *near, size_t n, struct list *recs)
+{
+	struct get *g = arg;
+	recs_add_own(g->d, &g->key, recs);
+	if (!g->latest)
+		cache_put(g->d, &g->key, recs);
+	get_end(g, recs);
+}
+
+/* Without `latest`, what lies here or was found lately will do. */
+static void get_near(struct timer *t)
+{
+	struct get *g = container_of(t, struct get, now);
+	struct dht *d = g->d;
+	struct entry *en = g->latest ? NULL : values_get(&d->values, &g->key, env_now(d->env));
+	struct list *known = g->latest ? NULL : en ? &en->recs : cache_get(d, &g->key), recs;
+	if (!known) {
+		lookup_start(d, &g->key, g->latest ? LOOK_LATEST : LOOK_VALUE, get_found, g);
+		return;
+	}
+	recs_copy(&recs, known);
+	get_end(g, &recs);
+	recs_free(&recs);
+}
+
+void dht_get(struct dht *d, const char *key, bool latest, dht_got_fn *done, void *arg)
+{
+	struct id id;
+	uint8_t gk[33];
+	id_of(&id, key, strlen(key));
+	get_key(&id, latest, gk);
+	struct get *g = map_get(d->gets, gk, sizeof gk);
+	if (!g) {                               /* one search serves all who ask meanwhile (S21) */
+		g = xcalloc(1, sizeof *g);
+		*g = (struct get){ .d = d, .key = id, .latest = latest, .now = { .fire = get_near, .name = "dht.get" } };
+		list_init(&g->waiters);
+		map_put(d->gets, gk, sizeof gk, g);
+		env_after(d->env, &g->now, 1);
+	}
+	struct waiter *w = xcalloc(1, sizeof *w);
+	w->done = done;
+	w->arg = arg;
+	list_push(&g->waiters, &w->link);
+}
+
+void gets_free(struct dht *d)
+{
+	struct cached *c;
+	struct get *g;
+	struct err e;
+	err_set(&e, ERR_CANCELLED, "dht: this peer is stopping");
+	for (size_t i = 0; (g = map_next(d->gets, &i, NULL, NULL));) {
+		struct list *it;
+		while ((it = list_pop(&g->waiters))) {
+			struct waiter *w = list_entry(it, struct waiter, link);
+			w->done(w->arg, NULL, 0, &e);
+			free(w);
+		}
+		env_timer(d->env, &g->now, 0);
+		free(g);
+	}
+	for (size_t i = 0; (c = map_next(d->cache, &i, NULL, NULL));) {
+		recs_free(&c->recs);
+		free(c);
+	}
+	list_each_safe(it, &d->fetching)
+		free(list_entry(it, struct fetch, link));
+	map_free(d->gets);
+	map_free(d->cache);
+}

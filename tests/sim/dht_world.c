@@ -1,0 +1,179 @@
+/* See dht_world.h. What a call ends with is on the heap: after a failure the end comes when the caller has gone. */
+#include "dht_world.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+
+static struct endpoint where(int node)
+{
+	struct endpoint at = { .ip = { [10] = 0xff, [11] = 0xff, [12] = 10 }, .port = { 4237, 4238, 4239 } };
+	at.ip[14] = (uint8_t)(node >> 8);
+	at.ip[15] = (uint8_t)(node + 1);
+	return at;
+}
+
+static void *start(struct env *env, int node, void *arg)
+{
+	struct dht_world *w = arg;
+	struct dht_peer *a = xcalloc(1, sizeof *a);
+	bool client = w->clients && node >= w->clients;
+	struct net_conf c = { .has_swarm_key = true, .client = client };
+	struct dht_conf conf = w->conf;
+	struct err e;
+	struct rng r;
+	rng_seed(&r, 1000 + (uint64_t)node);
+	if (!client)
+		c.self = where(node);
+	conf.client |= client;
+	for (int i = 0; i < 32; i++)
+		c.seed[i] = (uint8_t)rng_u64(&r);
+	env->ops->secure(env, &c.boot_id, sizeof c.boot_id);
+	a->env = env;
+	a->net = net_new(env, &c, &e);
+	a->dht = dht_new(env, a->net, &conf, &e);
+	if (!a->dht)
+		abort();
+	if (node > 0 && !w->no_boot)
+		dht_join(a->dht, &w->boot, 1);
+	return a;
+}
+
+static void stop(void *app)
+{
+	struct dht_peer *a = app;
+	a->env->ops->detach(a->env);
+	dht_free(a->dht);
+	net_free(a->net);
+	free(a);
+}
+
+void dht_add(struct sim *s, struct dht_world *w, int n)
+{
+	static const struct endpoint nowhere;
+	struct sim_app app = { start, stop, w };
+	w->boot = where(0);
+	for (int i = 0; i < n; i++) {
+		int node = sim_nodes(s);
+		struct endpoint at = where(node);
+		sim_node_add(s, w->clients && node >= w->clients ? &nowhere : &at, &app);
+		if (node < 64 && w->clock_ms[node])
+			sim_wall_jump(s, node, w->clock_ms[node]);
+	}
+}
+
+struct dht *dht_of(struct sim *s, int node)
+{
+	return ((struct dht_peer *)sim_app(s, node))->dht;
+}
+
+struct net *dht_net(struct sim *s, int node)
+{
+	return ((struct dht_peer *)sim_app(s, node))->net;
+}
+
+int dht_any(struct sim *s)
+{
+	for (;;) {
+		int i = (int)rng_below(sim_rng(s), (uint64_t)sim_nodes(s));
+		if (sim_alive(s, i))
+			return i;
+	}
+}
+
+bool dht_all_joined(struct sim *s, void *arg)
+{
+	for (int i = 0; i < sim_nodes(s); i++) {
+		struct dht_state d;
+		if (!sim_alive(s, i))
+			continue;
+		dht_state(dht_of(s, i), &d);
+		if (!d.joined || d.lookups_open)
+			return false;
+	}
+	return true;
+}
+
+bool dht_flag(struct sim *s, void *arg)
+{
+	return *(bool *)arg;
+}
+
+void dht_joined(struct sim *s)
+{
+	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
+}
+
+/* ---- asking and waiting ---- */
+
+static void on_stored(void *arg, uint32_t accepted, uint32_t wanted, const struct err *e)
+{
+	struct dht_put_end *p = arg;
+	*p = (struct dht_put_end){ true, accepted, wanted, e ? e->code : ERR_NONE, "" };
+	snprintf(p->text, sizeof p->text, "%.150s", e ? e->text : "");
+}
+
+struct dht_put_end dht_put_wait(struct sim *s, int node, const char *key, const char *sub, json_t *value,
+	uint64_t life_ms, bool sign)
+{
+	struct dht_put_end *p = xcalloc(1, sizeof *p), ret;
+	dht_put(dht_of(s, node), key, sub, value, life_ms, sign, on_stored, p);
+	sim_check(s, sim_run_until(s, dht_flag, &p->done, 60 * SEC));
+	ret = *p;
+	if (ret.done)
+		free(p);
+	return ret;
+}
+
+static void on_got(void *arg, const struct record *r, size_t n, const struct err *e)
+{
+	struct dht_get_end *g = arg;
+	g->done = true;
+	g->n = n;
+	if (!n)
+		return;
+	char *t = json_dumps(r[0].value, JSON_ENCODE_ANY | JSON_COMPACT);
+	snprintf(g->value, sizeof g->value, "%.63s", t);
+	free(t);
+	g->life_ms = r[0].life_ms;
+	g->owner = r[0].owner;
+}
+
+struct dht_get_end dht_get_wait(struct sim *s, int node, const char *key, bool latest)
+{
+	struct dht_get_end *g = xcalloc(1, sizeof *g), ret;
+	dht_get(dht_of(s, node), key, latest, on_got, g);
+	sim_check(s, sim_run_until(s, dht_flag, &g->done, 60 * SEC));
+	ret = *g;
+	if (ret.done)
+		free(g);
+	return ret;
+}
+
+void dht_expect(struct sim *s, int node, const char *key, int value)
+{
+	char text[16];
+	snprintf(text, sizeof text, "%d", value);
+	struct dht_get_end g = dht_get_wait(s, node, key, true);
+	if (g.n != 1 || strcmp(g.value, text))
+		sim_fail(s, "key %s from node %d: %zu records, value %s instead of %s", key, node, g.n, g.value, text);
+}
+
+static void on_found(void *arg, const struct id *peers, size_t n, const struct err *e)
+{
+	struct dht_find_end *f = arg;
+	f->done = true;
+	f->n = n;
+	memcpy(f->id, peers, n * sizeof *peers);
+}
+
+struct dht_find_end dht_find_wait(struct sim *s, int node, const struct id *target)
+{
+	struct dht_find_end *f = xcalloc(1, sizeof *f), ret;
+	dht_find(dht_of(s, node), target, on_found, f);
+	sim_check(s, sim_run_until(s, dht_flag, &f->done, 60 * SEC));
+	ret = *f;
+	if (ret.done)
+		free(f);
+	return ret;
+}

@@ -1,0 +1,401 @@
+/* The statements S1 to S31 of Hivemind's DHT, each in the scenario that is named after it, as far as one swarm is needed
+ * to see it; scn_dht.c has S14, S26 and S27, test_dht_table.c S18 and S19, test_dht_values.c the rules of one store. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "dht/int.h"
+#include "dht_world.h"
+
+static uint32_t records_of(struct sim *s, int node)
+{
+	struct dht_state d;
+	dht_state(dht_of(s, node), &d);
+	return d.records;
+}
+
+static uint32_t copies(struct sim *s)
+{
+	uint32_t n = 0;
+	for (int i = 0; i < sim_nodes(s); i++)
+		n += sim_alive(s, i) ? records_of(s, i) : 0;
+	return n;
+}
+
+/* S12: every JSON value, key and subkey comes back as it went in, from another node. */
+static void scn_S12_values(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	static const char *const keys[] = { "", "0", "false", "a key", "\xc3\xbc\xe2\x82\xac", "[]" };
+	static const char *const subs[] = { NULL, "0", "false", "s b", "\xe2\x82\xac" };
+	static const char *const values[] = { "0", "\"\"", "false", "null", "[]", "{}", "-1.5", "\"\xe2\x82\xac\"",
+		"{\"a\":[1,2,{\"b\":null}]}" };
+	dht_add(s, &w, 4);
+	dht_joined(s);
+	for (size_t i = 0; i < sizeof values / sizeof *values && !sim_failed(s); i++) {
+		const char *key = keys[i % (sizeof keys / sizeof *keys)], *sub = subs[i % (sizeof subs / sizeof *subs)];
+		json_t *v = json_loads(values[i], JSON_DECODE_ANY, NULL);
+		char name[64];
+		snprintf(name, sizeof name, "%s%zu", key, i);
+		struct dht_put_end p = dht_put_wait(s, 0, i ? name : "", sub, v, 60000, false);
+		sim_check(s, p.accepted == 4 && p.wanted == 4);
+		struct dht_get_end g = dht_get_wait(s, 3, i ? name : "", true);
+		if (g.n != 1 || strcmp(g.value, values[i]))
+			sim_fail(s, "%s came back as %s", values[i], g.value);
+	}
+}
+
+/* S13: a key lies on exactly k nodes, whatever k; storing it again adds none. S23: the answer counts who took it. */
+static void scn_S13_replicas(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 1 + (uint32_t)rng_below(sim_rng(s), 20) } };
+	dht_add(s, &w, 20);
+	dht_joined(s);
+	struct dht_put_end p = dht_put_wait(s, 3, "one", NULL, json_integer(1), 600000, false);
+	sim_check(s, p.wanted == w.conf.k && p.accepted == w.conf.k);
+	sim_check(s, copies(s) == w.conf.k);
+	sim_run_for(s, SEC);
+	p = dht_put_wait(s, 11, "one", NULL, json_integer(2), 600000, false);
+	sim_check(s, p.accepted == w.conf.k && copies(s) == w.conf.k);
+	p = dht_put_wait(s, 5, "two", NULL, json_integer(3), 600000, false);
+	sim_check(s, copies(s) == 2 * w.conf.k);
+	dht_expect(s, 17, "one", 2);
+}
+
+/* S15: asking for more than there are gives all of them. */
+static void scn_S15_few(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	struct id target = { { 1 } };
+	dht_add(s, &w, 5);
+	dht_joined(s);
+	sim_check(s, dht_find_wait(s, 2, &target).n == 4);
+}
+
+/* S16: alone, a peer finds nobody and keeps what it stores. */
+static void scn_S16_alone(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	struct id target = { { 1 } };
+	dht_add(s, &w, 1);
+	sim_run_for(s, SEC);
+	sim_check(s, dht_find_wait(s, 0, &target).n == 0);
+	sim_check(s, dht_get_wait(s, 0, "k", true).n == 0);
+	sim_check(s, dht_get_wait(s, 0, "k", false).n == 0);
+	struct dht_put_end p = dht_put_wait(s, 0, "k", NULL, json_integer(5), 60000, false);
+	sim_check(s, p.accepted == 1 && p.wanted == 1 && !p.code);
+	dht_expect(s, 0, "k", 5);
+}
+
+/* S17: a client stores and gets, is in nobody's table and holds nothing for others. */
+static void scn_S17_client(struct sim *s)
+{
+	struct dht_world w = { .clients = 6 };
+	dht_add(s, &w, 8);
+	dht_joined(s);
+	struct dht_put_end p = dht_put_wait(s, 7, "mine", NULL, json_integer(7), 60000, false);
+	sim_check(s, p.accepted == 6);
+	dht_expect(s, 2, "mine", 7);
+	dht_expect(s, 6, "mine", 7);
+	for (int i = 0; i < 6; i++)
+		for (int c = 6; c < 8; c++)
+			sim_check(s, !table_find(&dht_of(s, i)->table, net_self(dht_net(s, c))));
+	sim_check(s, !records_of(s, 6) && !records_of(s, 7));
+}
+
+struct traced { bool done; uint32_t hops, failed, here, found; uint64_t longest_us, took_us; bool asked[64];
+	struct sim *s; };
+static void on_traced(void *arg, const struct dht_trace *t, const struct err *e)
+{
+	struct traced *r = arg;
+	r->done = true;
+	for (size_t i = 0; t && i < t->nhop; i++) {
+		const struct dht_hop *h = &t->hop[i];
+		r->hops++;
+		r->failed += h->state == DHT_HOP_FAILED;
+		r->longest_us = h->took_us > r->longest_us ? h->took_us : r->longest_us;
+		for (int k = 0; k < sim_nodes(r->s); k++)
+			if (sim_alive(r->s, k) ? id_eq(&h->id, net_self(dht_net(r->s, k))) :
+					!memcmp(&h->at, sim_endpoint(r->s, k), sizeof h->at))
+				r->asked[k] = true;
+	}
+	r->here = t ? (uint32_t)t->here : 0;
+	r->found = t ? (uint32_t)t->nfound : 0;
+	r->took_us = t ? t->took_us : 0;
+}
+
+static struct traced trace(struct sim *s, int node, const char *key)
+{
+	struct traced *t = xcalloc(1, sizeof *t), ret;
+	t->s = s;
+	dht_trace(dht_of(s, node), key, true, on_traced, t);
+	sim_check(s, sim_run_until(s, dht_flag, &t->done, 60 * SEC));
+	ret = *t;
+	if (ret.done)
+		free(t);
+	return ret;
+}
+
+/* S20: exactly those who died are left out, longer each time, until they are heard again. */
+static void scn_S20_silent(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	struct dht_state d;
+	dht_add(s, &w, 5);
+	dht_joined(s);
+	sim_power_off(s, 3);
+	sim_power_off(s, 4);
+	dht_put_wait(s, 0, "k", NULL, json_integer(1), 600000, false);
+	dht_state(dht_of(s, 0), &d);
+	sim_check(s, d.silent == 2);
+	struct traced t = trace(s, 0, "k");
+	sim_check(s, !t.asked[3] && !t.asked[4] && t.asked[1] && t.asked[2] && !t.failed && t.found == 1);
+	sim_restart(s, 3);
+	sim_run_for(s, 2 * SEC);                /* it joins by asking: then it is back at once */
+	t = trace(s, 0, "k");
+	sim_check(s, t.asked[3] && !t.asked[4]);
+	dht_state(dht_of(s, 0), &d);
+	sim_check(s, d.silent == 1);
+	sim_run_for(s, 4 * SEC);                /* five seconds are over: tried again, in vain */
+	t = trace(s, 0, "k");
+	sim_check(s, t.asked[4] && t.failed == 1);
+	sim_run_for(s, 6 * SEC);                /* now it is ten */
+	t = trace(s, 0, "k");
+	sim_check(s, !t.asked[4]);
+}
+
+/* A trace says whom it asked, in what time, and what lies here. */
+static void scn_trace(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 3 } };
+	dht_add(s, &w, 30);
+	dht_joined(s);
+	dht_put_wait(s, 3, "k", NULL, json_integer(1), 600000, false);
+	int with = -1, without = -1;
+	for (int i = 0; i < 30; i++)
+		*(records_of(s, i) ? &with : &without) = i;
+	struct traced t = trace(s, with, "k");
+	sim_check(s, t.here == 1 && t.hops >= 3);
+	t = trace(s, without, "k");
+	sim_check(s, t.here == 0 && t.found == 1 && t.hops >= 3 && t.longest_us > 0 && t.longest_us <= t.took_us);
+	sim_check(s, trace(s, 2, "nowhere").found == 0);
+}
+
+struct counted { uint32_t ends; size_t n; };
+static void on_counted(void *arg, const struct record *r, size_t n, const struct err *e)
+{
+	struct counted *c = arg;
+	c->ends++;
+	c->n += n;
+}
+
+/* S21: those who ask for one key at one time share one search. */
+static void scn_S21_together(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	static struct counted c;                /* outlives a failed run */
+	struct dht_state d;
+	dht_add(s, &w, 12);
+	dht_joined(s);
+	dht_put_wait(s, 3, "k", NULL, json_integer(1), 600000, false);
+	int i = 0;
+	while (records_of(s, i))
+		i++;
+	memset(&c, 0, sizeof c);
+	for (int k = 0; k < 5; k++)
+		dht_get(dht_of(s, i), "k", false, on_counted, &c);
+	sim_run_for(s, 10);
+	dht_state(dht_of(s, i), &d);
+	sim_check(s, d.lookups_open == 1 && !c.ends);
+	sim_run_for(s, 10 * SEC);
+	sim_check(s, c.ends == 5 && c.n == 5);
+}
+
+/* S22: what was found, and what was found nowhere, is remembered; entries in use are fetched again before they go. */
+static void scn_S22_cache(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 2 } };
+	dht_add(s, &w, 12);
+	dht_joined(s);
+	dht_put_wait(s, 3, "k", NULL, json_integer(1), 600000, false);
+	int i = 0;
+	while (records_of(s, i))
+		i++;
+	sim_check(s, dht_get_wait(s, i, "k", false).n == 1);
+	sim_check(s, map_len(dht_of(s, i)->cache) == 1);
+	uint64_t at = sim_now(s);
+	sim_check(s, dht_get_wait(s, i, "k", false).n == 1 && sim_now(s) - at < 100);   /* nobody was asked */
+	sim_run_for(s, SEC);
+	dht_put_wait(s, 3, "k", NULL, json_integer(2), 600000, false);
+	sim_check(s, !strcmp(dht_get_wait(s, i, "k", false).value, "1"));
+	sim_run_for(s, 27 * SEC);               /* now it has been fetched again, because it was used */
+	at = sim_now(s);
+	sim_check(s, !strcmp(dht_get_wait(s, i, "k", false).value, "2") && sim_now(s) - at < 100);
+	sim_run_for(s, 70 * SEC);               /* once more because of that, then no more */
+	sim_check(s, map_len(dht_of(s, i)->cache) == 0);
+
+	sim_check(s, dht_get_wait(s, i, "none", false).n == 0);
+	at = sim_now(s);
+	sim_check(s, dht_get_wait(s, i, "none", false).n == 0 && sim_now(s) - at < 100);
+	dht_put_wait(s, 3, "none", NULL, json_integer(3), 600000, false);
+	sim_run_for(s, 1500000);                /* not for long */
+	sim_check(s, dht_get_wait(s, i, "none", false).n == 1);
+}
+
+/* S25 improved: clocks that are up to ten minutes apart hinder nobody, and every record ends after its life by any clock. */
+static void scn_S25_clocks(struct sim *s)
+{
+	struct dht_world w = { .clock_ms = { 0, 290000, -290000, 0, 120000, -120000 } };
+	char key[16];
+	dht_add(s, &w, 8);
+	dht_joined(s);
+	for (int i = 0; i < 8 && !sim_failed(s); i++) {
+		snprintf(key, sizeof key, "clock%d", i);
+		struct dht_put_end p = dht_put_wait(s, i, key, NULL, json_integer(i), 30000, false);
+		if (p.accepted != 8)
+			sim_fail(s, "the record of node %d was taken by %u: %s", i, p.accepted, p.text);
+		dht_expect(s, (i + 3) % 8, key, i);
+	}
+	/* a clock that is set back does not make the peer's own next record older */
+	dht_put_wait(s, 3, "step", NULL, json_integer(1), 600000, false);
+	sim_wall_jump(s, 3, -200000);
+	sim_check(s, dht_put_wait(s, 3, "step", NULL, json_integer(2), 600000, false).accepted == 8);
+	sim_check(s, dht_put_wait(s, 3, "step", NULL, json_integer(3), 600000, false).accepted == 8);
+	dht_expect(s, 6, "step", 3);
+	sim_run_for(s, 31 * SEC);
+	for (int i = 0; i < 8 && !sim_failed(s); i++) {
+		snprintf(key, sizeof key, "clock%d", i);
+		sim_check(s, dht_get_wait(s, (i + 5) % 8, key, true).n == 0);
+	}
+}
+
+/* ---- bulk ---- */
+
+#define BULK 150
+struct bulk { bool done; size_t n, found, records; uint32_t least; enum err_code code[BULK + 20];
+	size_t each[BULK + 20]; };
+
+static void on_stored_many(void *arg, const struct dht_item_end *v, size_t n, const struct err *e)
+{
+	struct bulk *b = arg;
+	b->done = true;
+	b->n = n;
+	b->least = UINT32_MAX;
+	for (size_t i = 0; i < n; i++) {
+		b->code[i] = v[i].error.code;
+		if (v[i].accepted < b->least)
+			b->least = v[i].accepted;
+	}
+}
+
+static void on_got_many(void *arg, const struct dht_many *v, size_t n, const struct err *e)
+{
+	struct bulk *b = arg;
+	b->done = true;
+	b->n = n;
+	for (size_t i = 0; i < n; i++) {
+		b->each[i] = v[i].n;
+		b->found += v[i].n > 0;
+		b->records += v[i].n;
+		if (v[i].n == 1 && (size_t)json_integer_value(v[i].r[0].value) != i)
+			b->found = SIZE_MAX / 2;        /* somebody else's value */
+	}
+}
+
+static struct bulk get_bulk(struct sim *s, int node, const char *const *keys, size_t n, bool latest)
+{
+	struct bulk *b = xcalloc(1, sizeof *b), ret;
+	struct err e;
+	sim_check(s, !dht_get_many(dht_of(s, node), keys, n, latest, on_got_many, b, &e));
+	sim_check(s, sim_run_until(s, dht_flag, &b->done, 60 * SEC));
+	ret = *b;
+	if (ret.done)
+		free(b);
+	return ret;
+}
+
+static struct bulk put_bulk(struct sim *s, int node, const struct dht_item *items, size_t n)
+{
+	struct bulk *b = xcalloc(1, sizeof *b), ret;
+	struct err e;
+	sim_check(s, !dht_put_many(dht_of(s, node), items, n, on_stored_many, b, &e));
+	sim_check(s, sim_run_until(s, dht_flag, &b->done, 60 * SEC));
+	ret = *b;
+	if (ret.done)
+		free(b);
+	return ret;
+}
+
+static uint64_t sent(struct sim *s)
+{
+	struct sim_stats st;
+	sim_stats(s, &st);
+	return st.sent;
+}
+
+/* Many keys: all stored on k nodes, all found, each with its own value, in a fraction of the frames, also after deaths. */
+static void scn_bulk(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 5 } };
+	static char name[BULK + 20][16];
+	static const char *keys[BULK + 20];
+	struct dht_item items[BULK];
+	dht_add(s, &w, 16);
+	dht_joined(s);
+	sim_run_for(s, SEC);
+	for (size_t i = 0; i < BULK + 20; i++) {
+		snprintf(name[i], sizeof name[i], "bulk%zu", i);
+		keys[i] = name[i];
+		if (i < BULK)
+			items[i] = (struct dht_item){ name[i], NULL, json_integer((json_int_t)i), i == 7 ? 0 : 600000, false };
+	}
+	struct bulk b = put_bulk(s, 2, items, BULK);
+	sim_check(s, b.n == BULK && b.code[7] == ERR_INVALID && !b.code[8] && b.least == 0);
+	sim_check(s, copies(s) == 5 * (BULK - 1));
+	uint64_t before = sent(s);
+	b = get_bulk(s, 9, keys, BULK + 20, false);
+	sim_check(s, b.n == BULK + 20 && b.found == BULK - 1 && b.each[7] == 0 && b.each[BULK] == 0);
+	if (sent(s) - before > 300)
+		sim_fail(s, "%llu messages for %d keys", (unsigned long long)(sent(s) - before), BULK + 20);
+	before = sent(s);
+	b = get_bulk(s, 9, keys, BULK, false);
+	sim_check(s, b.found == BULK - 1 && sent(s) - before <= 40);    /* from the cache, but for the missing one */
+	for (int i = 0; i < 4; i++)
+		sim_power_off(s, i);
+	b = get_bulk(s, 11, keys, BULK, true);
+	if (b.found + 3 < BULK - 1)
+		sim_fail(s, "%zu of %d found after 4 of 16 died", b.found, BULK - 1);
+}
+
+/* A dictionary that takes several frames comes whole, and beside it small ones. */
+static void scn_bulk_dictionary(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 2 } };
+	static char sub[BULK][16];
+	struct dht_item items[BULK];
+	static const char *keys[] = { "small", "large" };
+	char text[4000];
+	dht_add(s, &w, 6);
+	dht_joined(s);
+	memset(text, 'x', sizeof text - 1);
+	text[sizeof text - 1] = 0;
+	dht_put_wait(s, 1, "small", NULL, json_integer(0), 600000, false);
+	for (size_t i = 0; i < BULK; i++) {
+		snprintf(sub[i], sizeof sub[i], "s%zu", i);
+		items[i] = (struct dht_item){ "large", sub[i], json_string(text), 600000, false };
+	}
+	sim_check(s, put_bulk(s, 1, items, BULK).least == 2);
+	for (int i = 0; i < 6; i++) {
+		struct bulk b = get_bulk(s, i, keys, 2, i % 2);
+		if (b.each[0] != 1 || b.each[1] != BULK)
+			sim_fail(s, "node %d: %zu and %zu records", i, b.each[0], b.each[1]);
+		sim_check(s, dht_get_wait(s, i, "large", true).n == BULK);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scn list[] = { SCN(S12_values), SCN(S13_replicas), SCN(S15_few), SCN(S16_alone),
+		SCN(S17_client), SCN(S20_silent), SCN(trace), SCN(S21_together), SCN(S22_cache), SCN(S25_clocks), SCN(bulk), SCN(bulk_dictionary), { 0 } };
+	return scn_main(list, argc, argv);
+}
