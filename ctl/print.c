@@ -45,7 +45,11 @@ static void number(const char *key, const json_t *v, char *out, size_t cap)
 {
 	double d = json_number_value(v);
 
-	if (ends(key, "_per_s"))
+	char size[32];
+
+	if (ends(key, "_bytes_per_s") && d >= 0)
+		snprintf(out, cap, "%s/s", text_print_size((uint64_t)d, size, sizeof size));
+	else if (ends(key, "_per_s"))
 		snprintf(out, cap, "%.*f/s", d < 100 ? 1 : 0, d);
 	else if ((ends(key, "_us") || ends(key, "_s")) && d >= 0)
 		text_print_duration((uint64_t)(ends(key, "_us") ? d : d * 1e6), out, cap);

@@ -186,6 +186,22 @@ static int up_nano(struct app *a, struct err *e)
 	return a->nano ? 0 : -1;
 }
 
+/* The configured swarm key, or the newer one that this daemon was told of while it ran. */
+static int up_swarm_key(struct app *a, struct node_opts *no, const char *key_file, struct err *e)
+{
+	char *path = xasprintf("%s/" KEY_ROTATION_FILE, a->o.state_dir);
+	bool stale = false;
+	int rc = key_swarm(a->env, key_file, no->swarm_key, e);
+
+	if (rc == 0)
+		rc = key_rotation_apply(a->env, path, no->swarm_key, no->old_key, &no->old_key_us, &stale, e);
+	if (rc == 0 && stale)
+		log_write(a->log, LOG_WARN_, "main", "%s holds a swarm key that was replaced (hivectl key rotate): the newer "
+			"one is used; put it into that file", key_file);
+	free(path);
+	return rc;
+}
+
 static int up_node(struct app *a, struct err *e)
 {
 	const struct conf *c = a->o.conf;
@@ -198,7 +214,7 @@ static int up_node(struct app *a, struct err *e)
 
 	free(id_file);
 	if (rc == 0 && *key_file)
-		rc = key_swarm(a->env, key_file, no.swarm_key, e);
+		rc = up_swarm_key(a, &no, key_file, e);
 	no.has_swarm_key = *key_file != '\0';
 	no.njoin = conf_list(c, "network", "join", &no.join);
 	if (rc == 0)
@@ -211,6 +227,7 @@ static int up_node(struct app *a, struct err *e)
 	}
 	explicit_bzero(no.seed, sizeof no.seed);
 	explicit_bzero(no.swarm_key, sizeof no.swarm_key);
+	explicit_bzero(no.old_key, sizeof no.old_key);
 	return rc;
 }
 
@@ -244,6 +261,7 @@ static void fill_api(struct app *a)
 		.flops = zoo_flops };
 #define X(name) a->api.name = node_##name;
 	NODE_RUN_OPS(X)
+	NODE_NET_OPS(X)
 #undef X
 }
 
@@ -434,7 +452,7 @@ static int check(const struct options *o, struct err *e)
 	struct kerr ke = { 0 };
 	enum cpu cpu;
 
-	if (listen_conf(o->conf, &nc, e) < 0 || joins_check(o->conf, e) < 0)
+	if (listen_conf(o->conf, &nc, e) < 0 || joins_check(o->conf, e) < 0 || node_net_check_conf(o->conf, e) < 0)
 		return -1;
 	if (cpu_pick(conf_str(o->conf, "compute", "cpu"), &cpu, &ke) < 0)
 		return err_set(e, ERR_INVALID, "%s: [compute] cpu: %s", conf_origin(o->conf, "compute", "cpu"), ke.text);

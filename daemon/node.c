@@ -25,6 +25,7 @@ struct node {
 	struct dht *dht;
 	struct runs *runs;
 	struct joins *joins;
+	struct node_net *asked;                 /* what operators ask of the network */
 	struct timer presence, stopping;
 	void (*stopped)(void *arg); void *stopped_arg;
 	bool draining;
@@ -112,6 +113,8 @@ static int build(struct node *n, struct err *e)
 		"client") };
 	memcpy(nc.seed, n->o.seed, 32);
 	memcpy(nc.swarm_key, n->o.swarm_key, 32);
+	memcpy(nc.old_key, n->o.old_key, 32);
+	nc.old_key_us = n->o.old_key_us;
 	snprintf(nc.software, sizeof nc.software, "%s", n->o.version ? n->o.version : "");
 	n->env->ops->secure(n->env, &nc.boot_id, sizeof nc.boot_id);
 	n->net = net_new(n->env, &nc, e);
@@ -126,6 +129,8 @@ static int build(struct node *n, struct err *e)
 	n->joins = n->dht ? joins_new(n->env, n->dht, n->o.join, n->o.njoin, node_event, n, e) : NULL;
 	if (!n->joins)
 		return -1;
+	n->asked = node_net_new(&(struct node_net_ctx){ .env = n->env, .net = n->net, .joins = n->joins,
+		.store = n->o.store, .conf = c, .state_dir = n->o.state_dir, .event = node_event, .event_arg = n });
 	n->runs = runs_new(&(struct runs_ctx){ .env = n->env, .net = n->net, .chunks = n->chunks, .dht = n->dht,
 		.store = n->o.store, .conf = c, .state_dir = n->o.state_dir, .compute = n->o.compute, .version = n->o.version,
 		.news = n->o.news, .news_arg = n->o.news_arg, .heard = n->o.heard,
@@ -163,6 +168,7 @@ void node_free(struct node *n)
 	if (n->net)
 		net_unwatch(n->net, news, n);
 	net_free(n->net);
+	node_net_free(n->asked);
 	free(n);
 }
 
@@ -202,6 +208,7 @@ void node_stop(struct node *n, uint64_t deadline_us, void (*done)(void *arg), vo
 
 void node_reload(struct node *n)
 {
+	node_net_reload(n->asked);
 	log_write(n->env->log, LOG_INFO_, "node", "configuration reloaded");
 }
 
@@ -245,6 +252,13 @@ void node_status(void *arg, const json_t *params, struct reply *r)
 	reply_ok(r, j);
 }
 
+/* Only who was dialled and has dialled back counts; who has been spoken to through a door only has not been tried. */
+static json_t *reachable(const struct peer_info *p)
+{
+	return p->proven && !p->maybe_dead ? json_true() : p->client || p->maybe_dead || !p->session ? json_false() :
+		json_null();
+}
+
 static json_t *peer_json(struct node *n, const struct peer_info *p)
 {
 	char hex[ID_HEX], at[64];
@@ -255,14 +269,23 @@ static json_t *peer_json(struct node *n, const struct peer_info *p)
 		in += p->bytes.in[c];
 	}
 	const char *state = p->banned_until_us > now ? "banned" : p->maybe_dead ? "dead" : p->session ? "live" : "known";
-	json_t *o = json_pack("{s:s,s:s,s:s,s:b,s:b,s:f,s:I,s:I,s:I,s:i}", "id", hex, "address", endpoint_text(&p->at,
+	json_t *o = json_pack("{s:s,s:s,s:s,s:b,s:o,s:f,s:I,s:I,s:I,s:i}", "id", hex, "address", endpoint_text(&p->at,
 		CHAN_CTRL, at),
-		"state", state, "client", p->client, "reachable", p->session && !p->maybe_dead, "seen_s",
+		"state", state, "client", p->client, "reachable", reachable(p), "seen_s",
 		p->last_seen_us ? (double)(now - p->last_seen_us) / 1e6 : -1.0, "rtt_us", (json_int_t)p->rtt_us,
 		"sent_bytes", (json_int_t)out, "received_bytes", (json_int_t)in, "failures", (int)p->failures);
 	if (p->version[0])
 		json_object_set_new(o, "version", json_string(p->version));
+	if (p->bandwidth_bps)
+		json_object_set_new(o, "bandwidth_bytes_per_s", json_integer((json_int_t)p->bandwidth_bps));
+	if (p->old_key)
+		json_object_set_new(o, "old_swarm_key", json_true());
 	runs_describe_peer(n->runs, &p->id, o);
+	if (p->banned_until_us) {
+		json_object_set_new(o, "absent", json_sprintf("banned: %s", p->ban_why));
+		if (p->banned_until_us != UINT64_MAX)
+			json_object_set_new(o, "banned_s", json_real((double)(p->banned_until_us - now) / 1e6));
+	}
 	return o;
 }
 
@@ -275,7 +298,7 @@ void node_peers(void *arg, const json_t *params, struct reply *r)
 	struct peer_info *p = xcalloc(known + 1, sizeof *p);
 	known = net_peers(n->net, p, known);
 	for (size_t i = 0; i < known && i < PEERS_MAX; i++)
-		if (all || (p[i].session && !p[i].maybe_dead))
+		if (all || p[i].banned_until_us || (p[i].session && !p[i].maybe_dead))
 			json_array_append_new(list, peer_json(n, &p[i]));
 	free(p);
 	reply_ok(r, json_pack("{s:o,s:I}", "peers", list, "known", (json_int_t)known));
@@ -383,4 +406,12 @@ void node_drain(void *arg, const json_t *params, struct reply *r)
 #define runs_run_layers runs_layers
 #define runs_run_rm runs_rm
 NODE_RUN_OPS(X)
+#undef X
+
+#define X(name) \
+	void node_##name(void *arg, const json_t *params, struct reply *r) \
+	{ \
+		node_net_##name(((struct node *)arg)->asked, params, r); \
+	}
+NODE_NET_OPS(X)
 #undef X

@@ -9,6 +9,7 @@
 #include "common/id.h"
 #include "common/reply.h"
 #include "env.h"
+#include "node_net.h"
 #include "run.h"
 #include "store.h"
 
@@ -18,6 +19,7 @@ struct node_opts {
 	const char *state_dir;                  /* checkpoints go to STATE_DIR/runs/ID; NULL: none are written */
 	uint8_t seed[32];                       /* identity: Ed25519 private seed (key.h) */
 	uint8_t swarm_key[32]; bool has_swarm_key;
+	uint8_t old_key[32]; uint64_t old_key_us;       /* the swarm key before, and how long it is good; 0: not at all */
 	struct endpoint self;                   /* what others dial */
 	const char *const *join; size_t njoin;  /* "host:port" of other daemons; names are resolved, for ever */
 	struct compute compute;                 /* the numbers side: run.h */
@@ -53,6 +55,10 @@ void node_drain(void *arg, const json_t *params, struct reply *r);
 	X(set) X(get) X(checkpoint)
 #define X(name) void node_##name(void *arg, const json_t *params, struct reply *r);
 NODE_RUN_OPS(X)
+#undef X
+/* The network: likewise (node_net.c). */
+#define X(name) void node_##name(void *arg, const json_t *params, struct reply *r);
+NODE_NET_OPS(X)
 #undef X
 
 #endif

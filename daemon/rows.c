@@ -23,6 +23,11 @@ const struct conf_row conf_rows[] = {
 	{ "network", "client", CONF_BOOL, "no", 0, 0, false, "only dial out: for peers that nobody can reach" },
 	{ "network", "swarm_key_file", CONF_STR, "", 0, 0, false,
 		"file with the swarm's key, mode 0600; without one only loopback addresses are listened on" },
+	{ "network", "allow", CONF_LIST, "", 0, 0, true,
+		"ids of the only peers that may talk to this one; empty: everybody who has the swarm key" },
+	{ "network", "peer_frames_max", CONF_INT, "50000", 0, 1e9, true,
+		"frames a second that one peer may send unasked; more is dropped, and the peer banned if it goes on; "
+			"0: no limit" },
 	{ "dht", "replicas", CONF_INT, "8", 1, 64, false, "peers that hold each record" },
 	{ "dht", "records_max", CONF_INT, "100000", 100, 1e8, false, "records that this peer holds for others" },
 	{ "control", "socket", CONF_STR, "", 0, 0, false,

@@ -24,6 +24,13 @@ struct api {
 	api_fn *status;
 	api_fn *peers;          /* {all: bool} -> {peers: [{id, address, state, reachable, participating, rtt_us,
 	                           sent_bytes, received_bytes, samples_per_s, absent: reason}]} */
+	/* {peer, time?: s, why?} -> {peer, until, seconds}; {peer} -> {peer}. peer: an id or its first digits */
+	api_fn *peers_ban, *peers_unban;
+	/* {} -> {id, swarm_key, fingerprint, file, old_fingerprint?, old_good_for_s?, peers_with_old_key?: [id]} */
+	api_fn *key_show;
+	api_fn *key_new_swarm_key;      /* {} -> {key, fingerprint} */
+	api_fn *key_rotate;     /* {file: [path], window?: s} -> {fingerprint, old_fingerprint?, window_s, text} */
+	api_fn *net_check;      /* {} -> {ok, findings: [{level: ok | warning | error, what, text}], text} */
 	/* {spec: object, name?: string, local?: object, dry_run?: bool} -> {run, name, state, ...} */
 	api_fn *run_start;
 	api_fn *run_join;       /* {run, local?: object, author?: string} -> {run, name, state} */

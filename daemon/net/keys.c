@@ -171,6 +171,13 @@ void keys_tick(struct net *n, uint64_t now)
 	}
 }
 
+bool net_swarm_key(const struct net *n, uint8_t ret_key[32], uint8_t ret_old[32])
+{
+	memcpy(ret_key, n->mac_key, 32);
+	memcpy(ret_old, n->has_old ? n->old_key : n->mac_key, 32);
+	return n->has_old;
+}
+
 void net_keys(const struct net *n, struct net_keys *ret)
 {
 	uint64_t now = env_now(n->env);

@@ -336,6 +336,11 @@ const struct endpoint *net_endpoint(const struct net *n)
 	return &n->conf.self;
 }
 
+const char *net_endpoint_text(const struct endpoint *at, enum chan chan, char out[64])
+{
+	return at_text(at, chan, out);
+}
+
 void net_sign(const struct net *n, const void *p, size_t len, uint8_t ret_sig[SIG_BYTES])
 {
 	signer_sign(&n->self, p, len, ret_sig);

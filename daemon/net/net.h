@@ -59,6 +59,7 @@ struct net *net_new(struct env *env, const struct net_conf *conf, struct err *e)
 void net_free(struct net *n);                   /* every open call ends with CANCELLED, handlers are not called */
 const struct id *net_self(const struct net *n);
 const struct endpoint *net_endpoint(const struct net *n);
+const char *net_endpoint_text(const struct endpoint *at, enum chan chan, char out[64]);    /* "10.0.0.1:4237"; out */
 
 /* ---- peers ---- */
 /* Learns (or corrects) where a peer is; hints from third parties never replace an address proven by a session. */
@@ -106,6 +107,8 @@ uint64_t net_deadline(struct net *n, const struct id *peer, uint64_t floor_us);
 void net_rotate(struct net *n, const uint8_t key[32], uint64_t window_us);
 #define KEY_PRINT 17                            /* 16 digits and NUL: names a key, tells nothing about it */
 void key_print(const uint8_t key[32], char out[KEY_PRINT]);
+/* Secrets: the key in force, and the one before. False: there is none before (ret_old is the current one). */
+bool net_swarm_key(const struct net *n, uint8_t ret_key[32], uint8_t ret_old[32]);
 struct net_keys { char now[KEY_PRINT], old[KEY_PRINT]; uint64_t old_left_us; size_t old_peers; };
 void net_keys(const struct net *n, struct net_keys *ret);       /* old is "" when one key is good */
 

@@ -1,4 +1,4 @@
-/* Scenarios of who may come in: the swarm's key while it is replaced, bans, the allow-list, and a member that floods. */
+/* Scenarios of who may come in: a swarm's key while it is replaced, bans, the allow-list, and a member that floods. */
 #include "net/inner.h"
 #include "net_app.h"
 
@@ -258,7 +258,7 @@ static void post(struct sim *s, int from, int to, unsigned n, const char *json)
 	}
 }
 
-/* A member says ten times its share: that much is dropped, and it is banned when it goes on. The others feel nothing. */
+/* A member says ten times its share: that is dropped, and it is banned when it goes on. The others feel nothing. */
 static void scn_flood(struct sim *s)
 {
 	struct peer_info info;

@@ -1,6 +1,12 @@
 /* Every command, in the order of the help: one file cmd/NAME.c and one line here. */
 CMD(status)
 CMD(peers)
+CMD(peers_ban)
+CMD(peers_unban)
+CMD(net_check)
+CMD(key_show)
+CMD(key_new_swarm_key)
+CMD(key_rotate)
 CMD(run_start)
 CMD(run_join)
 CMD(run_list)

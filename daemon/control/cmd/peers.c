@@ -2,7 +2,7 @@
 #include "control/cmd.h"
 
 static const struct cmd_param params[] = {
-	{ "all", CMD_BOOL, 0, "also those not seen for a day" },
+	{ "all", CMD_BOOL, 0, "also those there is no session with" },
 	{ NULL, 0, 0, NULL }
 };
 
@@ -12,5 +12,6 @@ static void run(struct cmd_call *c)
 }
 
 const struct cmd cmd_peers = { "peers", "who is in the swarm, and whether they take part", params, CMD_VIEW,
-	"peers:id,address,state,reachable,participating,seen_s,rtt_us,sent_bytes,received_bytes,samples_per_s,absent",
+	"peers:id,address,state,reachable,participating,seen_s,rtt_us,bandwidth_bytes_per_s,sent_bytes,received_bytes,"
+	"samples_per_s,absent",
 	run };

@@ -1,0 +1,11 @@
+/* What node_net.c and node_check.c share. */
+#ifndef DAEMON_NODE_NET_INT_H
+#define DAEMON_NODE_NET_INT_H
+#include "common/list.h"
+#include "node_net.h"
+
+struct node_net { struct node_net_ctx x; bool rotating; struct list checks; };
+
+void node_check_end_all(struct node_net *nn);   /* net is gone: the questions under way are refused */
+
+#endif
