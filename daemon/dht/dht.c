@@ -207,7 +207,7 @@ void dht_keep(struct dht *d, const char *key, const char *subkey, json_t *value,
 	k->life_ms = life_ms;
 	k->sign = sign;
 	k->next_us = 0;
-	env_after(d->env, &d->tick, 1);
+	tick_by(d, env_now(d->env) + 1);
 }
 
 static void keep_drop(struct keep *k)
@@ -230,12 +230,15 @@ void keeps_tick(struct dht *d, uint64_t now)
 {
 	list_each(it, &d->keeps) {
 		struct keep *k = list_entry(it, struct keep, link);
-		if (now < k->next_us)
+		if (now < k->next_us) {
+			tick_by(d, k->next_us);
 			continue;
+		}
 		uint64_t every = k->life_ms * 1000 / 3;
 		k->next_us = now + every - env_rand(d->env) % (every / 8 + 1);
 		if (!d->table.n && k->next_us > now + 1000000)
 			k->next_us = now + 1000000;
+		tick_by(d, k->next_us);
 		dht_put(d, k->key, k->subkey[0] ? k->subkey : NULL, json_incref(k->value), k->life_ms, k->sign, NULL, NULL);
 	}
 }

@@ -33,7 +33,7 @@ struct dht {
 	struct map *cache;                      /* key id -> struct cached */
 	struct map *shunned;                    /* id -> struct shun */
 	struct list traces, manies, fetching;
-	uint64_t cache_at_us, last_rank;
+	uint64_t cache_at_us, stale_at_us, forget_at_us, saved_changes, last_rank;
 	unsigned fetches;                       /* of the cache, under way */
 	struct list lookups, puts, keeps, handovers, batches, refusals, finds, dials;
 	struct map *gets;                       /* key id + latest -> open get */
@@ -45,6 +45,8 @@ struct dht {
 	size_t republish_cursor; bool republishing;
 	bool closing;
 };
+
+void tick_by(struct dht *d, uint64_t at_us);    /* room.c: the upkeep runs then at the latest */
 
 /* ---- nodes.c: what we know of others ---- */
 void dht_heard(struct dht *d, const struct id *id, bool client);        /* a peer answered or asked */

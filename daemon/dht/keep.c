@@ -19,7 +19,7 @@ void handover_start(struct dht *d, const struct id *to)
 	struct handover *h = xcalloc(1, sizeof *h);
 	*h = (struct handover){ .to = *to };
 	list_push(&d->handovers, &h->link);
-	env_after(d->env, &d->tick, SLICE_US);
+	tick_by(d, env_now(d->env) + SLICE_US);
 }
 
 /* The newcomer belongs to the k nearest. Every holder gives: which of several newcomers has the record already cannot
@@ -164,9 +164,11 @@ static int load_record(void *arg, const void *key, size_t klen, const void *val,
 	struct rec *rec = NULL;
 	if (klen == 48)
 		memcpy(id.b, key, 32);
+	if (!l->load && klen == 48 && from && ends_ms > wall)
+		return 0;
 	if (klen == 48 && from && ends_ms > wall)
 		rec = rec_read(&r, &id, now);
-	if (rec && l->load) {
+	if (rec) {
 		uint64_t left_ms = ends_ms - wall < rec->life_ms ? ends_ms - wall : rec->life_ms;
 		rec->ends_us = now + left_ms * 1000;
 		memcpy(rec->from.b, from, 32);
@@ -175,7 +177,6 @@ static int load_record(void *arg, const void *key, size_t klen, const void *val,
 	}
 	if (!rec && klen == 48 && l->n < l->cap)
 		memcpy(l->gone[l->n++], key, 48);
-	rec_free(rec);
 	return 0;
 }
 

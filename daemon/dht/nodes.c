@@ -9,6 +9,7 @@
 #define BACKOFF_MAX_US 30000000
 #define DIAL_US 5000000
 #define SAVE_SOON_US 1000000
+#define CARE_US 100000
 #define SILENT_US 10000000              /* then whoever answered at an address of ours is asked whether it is there */
 
 /* ---- whoever does not answer ---- */
@@ -165,6 +166,7 @@ static void dialed(void *arg, const struct id *peer, const struct err *e)
 		b->next_us = env_now(d->env) + b->backoff_us / 2 + env_rand(d->env) % (b->backoff_us / 2 + 1);
 		if (b->self)
 			b->next_us = env_now(d->env) + BACKOFF_MAX_US;
+		tick_by(d, b->next_us);
 		if (first)
 			boot_tell(d, b);
 		return;
@@ -186,6 +188,8 @@ static void dialed(void *arg, const struct id *peer, const struct err *e)
 static void boot_ask(struct dht *d, struct boot *b, const struct peer_info *p, uint64_t now)
 {
 	bool silent = b->joined && p->session && now - p->last_seen_us > SILENT_US;
+	if (silent)
+		tick_by(d, now + CARE_US);      /* its sockets are polled meanwhile: not longer than needed */
 	if (silent == b->cared)
 		return;
 	b->cared = silent;
@@ -205,8 +209,12 @@ void boots_tick(struct dht *d, uint64_t now)
 		}
 		if (known)
 			boot_ask(d, b, &p, now);
-		if (b->joined || b->dialing || now < b->next_us)
+		if (b->joined || b->dialing)
 			continue;
+		if (now < b->next_us) {
+			tick_by(d, b->next_us);
+			continue;
+		}
 		b->dialing = true;
 		struct dialing *g = xcalloc(1, sizeof *g);
 		*g = (struct dialing){ .d = d, .boot = i };
@@ -225,7 +233,7 @@ void boots_add(struct dht *d, const struct endpoint *at, size_t n)
 			continue;
 		d->boots[d->nboots++] = (struct boot){ .at = at[i] };
 	}
-	env_after(d->env, &d->tick, 1);
+	tick_by(d, env_now(d->env) + 1);
 }
 
 void dials_orphan(struct dht *d)
@@ -270,8 +278,10 @@ void nodes_save_soon(struct dht *d)
 void nodes_save(struct dht *d)
 {
 	struct shelf *s = d->env->shelf;
-	if (!s || !d->table.n)          /* an empty table keeps the old list: it is what we rejoin through */
+	/* an empty table keeps the old list: it is what we rejoin through */
+	if (!s || !d->table.n || d->saved_changes == d->table.changes)
 		return;
+	d->saved_changes = d->table.changes;
 	struct names g = { .v = xcalloc(4096, sizeof(struct id)), .cap = 4096 };
 	s->each(s, "dht_nodes", collect_gone, &g, NULL);
 	for (size_t i = 0; i < g.n; i++)

@@ -5,10 +5,11 @@
 #include "common/text.h"
 #include "dht/int.h"
 
-#define TICK_US 250000
+#define TICK_US 2000000
 #define TICK_BUSY_US 20000
 #define SWEEP_US 5000000
 #define SAVE_US 60000000
+#define FORGET_US 600000000
 
 struct find { struct list link; struct dht *d; dht_found_fn *done; void *arg; };
 
@@ -43,13 +44,23 @@ static void refresh_tick(struct dht *d, uint64_t now)
 	uint64_t every = d->conf.refresh_us;
 	struct id target;
 	unsigned bits;
-	if (now <= every || !table_stale(&d->table, now - every, now, &target, &bits))
+	if (now <= every || now < d->stale_at_us)
 		return;
+	if (!table_stale(&d->table, now - every, now, &target, &bits)) {
+		d->stale_at_us = now + every / 32;
+		return;
+	}
 	if (bits % 8)
 		target.b[bits / 8] ^= (uint8_t)(env_rand(d->env) & (0xffu >> bits % 8));
 	for (unsigned i = (bits + 7) / 8; i < 32; i++)
 		target.b[i] = (uint8_t)env_rand(d->env);
 	lookup_start(d, &target, LOOK_NODES, nothing, NULL);
+}
+
+void tick_by(struct dht *d, uint64_t at_us)
+{
+	if (!d->tick.at_us || d->tick.at_us > at_us)
+		env_timer(d->env, &d->tick, at_us);
 }
 
 static void tick(struct timer *t)
@@ -67,14 +78,17 @@ static void tick(struct timer *t)
 		d->sweep_at_us = now + SWEEP_US;
 	}
 	if (now >= d->save_at_us) {
-		if (d->save_at_us) {
+		if (d->save_at_us)
 			nodes_save(d);
-			records_forget_ended(d);
-		}
 		d->save_at_us = now + SAVE_US;
 	}
+	if (now >= d->forget_at_us) {
+		if (d->forget_at_us)
+			records_forget_ended(d);
+		d->forget_at_us = now + FORGET_US;
+	}
 	bool busy = d->republishing || !list_empty(&d->handovers);
-	env_after(d->env, &d->tick, busy ? TICK_BUSY_US : TICK_US);
+	tick_by(d, now + (busy ? TICK_BUSY_US : TICK_US));
 }
 
 static void news(void *arg, const struct id *peer, enum net_news what)

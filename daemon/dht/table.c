@@ -123,6 +123,7 @@ bool table_seen(struct table *t, const struct id *id, const struct endpoint *at,
 	b->touched_us = now_us;
 	int i = live_index(b, id);
 	if (i >= 0) {
+		t->changes += memcmp(&b->node[i].at, at, sizeof *at) != 0;
 		take_out(b->node, &b->n, i);
 		b->node[b->n++] = node;
 		return false;
@@ -138,6 +139,7 @@ bool table_seen(struct table *t, const struct id *id, const struct endpoint *at,
 	if (b->spares && id_eq(&spare_of(b)[b->spares - 1].id, id))
 		return false;
 	t->n++;
+	t->changes++;
 	return true;
 }
 
@@ -149,6 +151,7 @@ void table_remove(struct table *t, const struct id *id)
 		return;
 	take_out(b->node, &b->n, i);
 	t->n--;
+	t->changes++;
 	if (b->spares) {        /* the spare heard from last */
 		b->node[b->n++] = spare_of(b)[--b->spares];
 		t->n++;

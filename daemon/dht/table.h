@@ -17,7 +17,8 @@
 struct dnode { struct id id; struct endpoint at; uint64_t seen_us; uint32_t fails; };
 struct bucket { struct bucket *child[2] /* both or none */; struct dnode *node /* live, then spares */;
 	uint16_t depth; uint8_t n, spares; uint64_t touched_us; };
-struct table { struct id self; struct bucket root; unsigned split; size_t n, buckets; };
+struct table { struct id self; struct bucket root; unsigned split; size_t n, buckets;
+	uint64_t changes; /* of who is live, and where */ };
 
 void table_init(struct table *t, const struct id *self);
 void table_done(struct table *t);

@@ -1,0 +1,168 @@
+/* The table in the simulator, as a figure. usage: bench_dht_sim hour [PEERS] | keys [PEERS KEYS]; JSON out.
+ * hour: so many peers for one virtual hour, each with a signed presence record of 3 minutes and one get a minute.
+ * keys: keys stored by and found from random peers, hops, then 30 % killed at once, then everything has ended. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "common/mem.h"
+#include "common/text.h"
+#include "dht_world.h"
+
+/* Processor time: the program has one thread, and others may use the machine. */
+static double now_s(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void join(struct sim *s, struct dht_world *w, int n)
+{
+	for (int i = 0; i < n; i++) {
+		dht_add(s, w, 1);
+		sim_run_for(s, 60 * SEC / (uint64_t)n);
+	}
+	dht_joined(s);
+}
+
+/* ---- one hour ---- */
+
+struct asked { uint64_t gets, found; };
+static void on_get(void *arg, const struct record *r, size_t n, const struct err *e)
+{
+	struct asked *a = arg;
+	a->gets++;
+	a->found += n > 0;
+}
+
+static void keep(struct sim *s, int i)
+{
+	char key[32];
+	snprintf(key, sizeof key, "presence%d", i);
+	dht_keep(dht_of(s, i), key, NULL, json_pack("{s:s,s:i}", "address", "10.0.0.1:4237", "runs", i), 180000, true);
+}
+
+static int hour(int n)
+{
+	struct sim *s = sim_new(1);
+	struct dht_world w = { 0 };
+	struct asked a = { 0 };
+	struct sim_stats st;
+	double begun = now_s(), joined;
+	join(s, &w, n);
+	joined = now_s();
+	for (int i = 0; i < n; i++)
+		keep(s, i);
+	for (int minute = 0; minute < 60 && !sim_failed(s); minute++)
+		for (int i = 0; i < n; i++) {
+			char key[32];
+			snprintf(key, sizeof key, "presence%d", (int)rng_below(sim_rng(s), (uint64_t)n));
+			dht_get(dht_of(s, i), key, true, on_get, &a);
+			sim_run_for(s, 60 * SEC / (uint64_t)n);
+		}
+	double took = now_s() - joined;
+	sim_stats(s, &st);
+	printf("{\"bench\": \"dht_sim_hour\", \"peers\": %d, \"virtual_s\": 3600, \"join_cpu_s\": %.2f, \"cpu_s\": %.2f,"
+		" \"times_real_time\": %.0f, \"events\": %llu, \"messages\": %llu, \"gets\": %llu, \"found\": %llu}\n", n,
+		joined - begun, took, 3600 / took, (unsigned long long)st.events, (unsigned long long)st.sent,
+		(unsigned long long)a.gets, (unsigned long long)a.found);
+	int bad = sim_failed(s) != NULL;
+	sim_free(s);
+	return bad;
+}
+
+/* ---- keys ---- */
+
+struct looked { uint64_t open, found, hops; uint32_t hops_max; };
+
+static void on_trace(void *arg, const struct dht_trace *t, const struct err *e)
+{
+	struct looked *l = arg;
+	uint32_t hop = UINT32_MAX;
+	l->open--;
+	for (size_t i = 0; t && i < t->nhop; i++)
+		if (t->hop[i].records && t->hop[i].hop < hop)
+			hop = t->hop[i].hop;
+	if (t && t->here)
+		hop = 0;
+	if (hop == UINT32_MAX)
+		return;
+	l->found++;
+	l->hops += hop;
+	l->hops_max = hop > l->hops_max ? hop : l->hops_max;
+}
+
+static bool all_back(struct sim *s, void *arg)
+{
+	return !((struct looked *)arg)->open;
+}
+
+static void on_put(void *arg, uint32_t accepted, uint32_t wanted, const struct err *e)
+{
+	struct looked *l = arg;
+	l->open--;
+	l->found += accepted == wanted;
+}
+
+/* in groups of 100, each from a random peer that lives */
+static struct looked look(struct sim *s, int keys, bool put, uint64_t life_ms)
+{
+	struct looked l = { 0 };
+	for (int i = 0; i < keys && !sim_failed(s); i++) {
+		char key[32];
+		snprintf(key, sizeof key, "key%d", i);
+		l.open++;
+		if (put)
+			dht_put(dht_of(s, dht_any(s)), key, NULL, json_integer(i), life_ms, false, on_put, &l);
+		else
+			dht_trace(dht_of(s, dht_any(s)), key, false, on_trace, &l);
+		if (i % 100 == 99)
+			sim_run_until(s, all_back, &l, 600 * SEC);
+	}
+	sim_run_until(s, all_back, &l, 600 * SEC);
+	return l;
+}
+
+static int keys(int n, int nkeys)
+{
+	struct sim *s = sim_new(1);
+	struct dht_world w = { 0 };
+	double begun = now_s();
+	join(s, &w, n);
+	struct looked put = look(s, nkeys, true, 3600000);
+	struct looked all = look(s, nkeys, false, 0);
+	uint64_t ended = sim_now(s);
+	for (int i = 0; i < n * 3 / 10; i++)
+		sim_kill(s, dht_any(s));
+	struct looked left = look(s, nkeys, false, 0);
+	sim_run_for(s, 3700 * SEC - (sim_now(s) - ended));
+	struct looked none = look(s, nkeys < 1000 ? nkeys : 1000, false, 0);
+	printf("{\"bench\": \"dht_sim_keys\", \"peers\": %d, \"keys\": %d, \"stored_on_all\": %llu, \"found\": %llu,"
+		" \"hops_mean\": %.3f, \"hops_max\": %u, \"killed\": %d, \"found_after\": %llu, \"share_after\": %.5f,"
+		" \"hops_mean_after\": %.3f, \"hops_max_after\": %u, \"found_when_ended\": %llu, \"cpu_s\": %.1f}\n", n, nkeys,
+		(unsigned long long)put.found, (unsigned long long)all.found, (double)all.hops / (double)(all.found + !all.found),
+		all.hops_max, n * 3 / 10, (unsigned long long)left.found, (double)left.found / nkeys,
+		(double)left.hops / (double)(left.found + !left.found), left.hops_max, (unsigned long long)none.found,
+		now_s() - begun);
+	int bad = sim_failed(s) != NULL;
+	sim_free(s);
+	return bad;
+}
+
+static int number(int argc, char **argv, int at, int def)
+{
+	uint64_t v = 0;
+	return argc > at && !text_u64(argv[at], &v, NULL) && v && v <= 100000 ? (int)v : def;
+}
+
+int main(int argc, char **argv)
+{
+	json_object_seed(1);
+	if (argc > 1 && !strcmp(argv[1], "hour"))
+		return hour(number(argc, argv, 2, 500));
+	if (argc > 1 && !strcmp(argv[1], "keys"))
+		return keys(number(argc, argv, 2, 1000), number(argc, argv, 3, 10000));
+	fprintf(stderr, "usage: bench_dht_sim hour [PEERS] | keys [PEERS KEYS]\n");
+	return 3;
+}
