@@ -10,6 +10,7 @@
 #define HELLOS_BURST 512.0
 #define RESETS_PER_S 20.0                       /* in all; one a second per peer */
 #define LIMITS_MAX 4096
+#define NOT_ALLOWED_US (60 * SECOND)
 
 bool limit_take(struct limit *l, uint64_t now_us, double per_s, double burst)
 {
@@ -234,9 +235,11 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 		return NULL;
 	}
 	if (!guard_allowed(n, &id)) {
-		n->count.not_allowed++;
-		net_tell(n, LOG_WARN_, "not_allowed", &id, "a peer that is not on this daemon's list was refused (%s); if it "
-			"may come in, add its id to [network] allow", at_text(&h->m1.at, CHAN_CTRL, at));
+		if (!n->count.not_allowed++ || env_now(n->env) >= n->not_allowed_us + NOT_ALLOWED_US) {
+			n->not_allowed_us = env_now(n->env);    /* it tries for ever */
+			net_tell(n, LOG_WARN_, "not_allowed", &id, "a peer that is not on this daemon's list was refused (%s); if it "
+				"may come in, add its id to [network] allow", at_text(&h->m1.at, CHAN_CTRL, at));
+		}
 		half_free(h);
 		return NULL;
 	}

@@ -139,7 +139,7 @@ struct net {
 	struct env *env; struct net_conf conf; struct signer self;
 	uint8_t mac_key[32], old_key[32];       /* the swarm's key, and the one before while it is still good */
 	uint32_t key_no; bool has_old; uint64_t old_until_us, keys_next_us;
-	struct map *allow;                      /* ids; empty: everybody */
+	struct map *allow; uint64_t not_allowed_us;     /* ids, empty: everybody; when it was told last */
 	uint16_t version_min, version_max; unsigned suites; char software[24];
 	struct map *peers, *sessions, *hellos, *halves, *calls, *limits;
 	struct list peer_list, care_list, hello_list, half_list, outs, ending, kept, cached;

@@ -294,6 +294,23 @@ static void braces(int fd)
 	printf("refusals %d\n", hear(KIND_REFUSE, a, sizeof a, 3000) != 0);
 }
 
+/* Ten thousand a second, sealed and sound, until the daemon has had enough. */
+static void flood(int fd)
+{
+	uint8_t w[1024], a[1024];
+	int sent = 0;
+
+	for (int i = 0; i < 65; i++) {
+		for (int k = 0; k < 1000; k++, sent++)
+			give(fd, w, seal(w, KIND_PING, 1000 + (uint64_t)sent, "{}", &me.id, true));
+		poll(NULL, 0, 100);
+	}
+	while (hear(KIND_REPLY, a, sizeof a, 300))
+		;
+	give(fd, w, seal(w, KIND_PING, 90000, "{}", &me.id, true));
+	printf("sent %d, then answers %d\n", sent, hear(KIND_REPLY, a, sizeof a, 500) != 0);
+}
+
 static void halves(int fd)
 {
 	struct buf b = {0};
@@ -363,7 +380,7 @@ int main(int argc, char **argv)
 		{ "forged", forged, true }, { "replayed", replayed, true }, { "reflected", reflected, true },
 		{ "flipped", flipped, true }, { "truncated", truncated, true }, { "reordered", reordered, true },
 		{ "other_key", other_key, true }, { "oversized", oversized, true }, { "stale", stale, true },
-		{ "braces", braces, true }, { "halves", halves, false }, { "wrong_key", wrong_key, false },
+		{ "braces", braces, true }, { "flood", flood, true }, { "halves", halves, false }, { "wrong_key", wrong_key, false },
 		{ "garbage", garbage, false }, { "idle", idle, false },
 	};
 	uint8_t seed[32] = { 66 }, w[1024], a[1024];

@@ -41,6 +41,19 @@ try halves hello_limited 5000 "sent 10000"
 expect wrong_swarm_key hive a query "SELECT * FROM events"
 grown=$(($(memory) - start))
 [ "$grown" -lt 20000000 ] || fail "$grown bytes more than before the attacks"
+# A member that floods is slowed, then banned for a while; nobody else notices.
+printf '[network]\npeer_frames_max = 1000\n' >"$work/f.conf"
+daemon_start f --config "$work/f.conf"
+flooded=$(address f)
+out=$("$attack" "$host" "${flooded##*:}" flood) || fail "flood: $out"
+[ "$out" = "sent 65000, then answers 0" ] || fail "flood: $out"
+[ "$(json f network.counters.over_quota status)" -ge 30000 ] || fail "little of the flood was dropped: $(hive f status)"
+expect "more than 1000 frames a second, for 5 s" hive f peers
+expect peer_slowed hive f events
+expect peer_banned hive f events
+worst=$(json f rows.0.0 query "select count(*) from events where kind = 'garbage'")
+[ "$worst" = 0 ] || fail "a member's flood was taken for garbage"
+daemon_stop f
 out=$("$attack" "$host" "$port" idle) || fail "idle: $out"
 expect "" hive a status
 # Honest newcomers are let in.
