@@ -92,7 +92,7 @@ void cache_forget(struct dht *d, const struct id *key)
 }
 
 /* An empty list says for a moment that nobody has the key. The oldest entry makes room. */
-void cache_put(struct dht *d, const struct id *key, const struct list *recs)
+void found_put(struct dht *d, const struct id *key, const struct list *recs)
 {
 	uint64_t now = env_now(d->env);
 	size_t first = 0;
@@ -110,7 +110,7 @@ void cache_put(struct dht *d, const struct id *key, const struct list *recs)
 }
 
 /* What has ended is no longer there; when all of it has, nothing is known. */
-struct list *cache_get(struct dht *d, const struct id *key)
+struct list *found_get(struct dht *d, const struct id *key)
 {
 	struct cached *c = map_get(d->cache, key->b, 32);
 	uint64_t now = env_now(d->env);
@@ -136,7 +136,7 @@ static void fetched(void *arg, const struct dnode *near, size_t n, struct list *
 {
 	struct fetch *f = arg;
 	if (!list_empty(recs))
-		cache_put(f->d, &f->key, recs);
+		found_put(f->d, &f->key, recs);
 	f->d->fetches--;
 	list_del(&f->link);
 	free(f);
@@ -210,7 +210,7 @@ static void get_found(void *arg, const struct dnode *near, size_t n, struct list
 	struct get *g = arg;
 	recs_add_own(g->d, &g->key, recs);
 	if (!g->latest)
-		cache_put(g->d, &g->key, recs);
+		found_put(g->d, &g->key, recs);
 	get_end(g, recs);
 }
 
@@ -220,7 +220,7 @@ static void get_near(struct timer *t)
 	struct get *g = container_of(t, struct get, now);
 	struct dht *d = g->d;
 	struct entry *en = g->latest ? NULL : values_get(&d->values, &g->key, env_now(d->env));
-	struct list *known = g->latest ? NULL : en ? &en->recs : cache_get(d, &g->key), recs;
+	struct list *known = g->latest ? NULL : en ? &en->recs : found_get(d, &g->key), recs;
 	if (!known) {
 		lookup_start(d, &g->key, g->latest ? LOOK_LATEST : LOOK_VALUE, get_found, g);
 		return;

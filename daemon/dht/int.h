@@ -126,9 +126,9 @@ void bundle_forget(struct lookup *l);
 void manies_free(struct dht *d);
 
 /* ---- get.c ---- */
-void cache_put(struct dht *d, const struct id *key, const struct list *recs);
+void found_put(struct dht *d, const struct id *key, const struct list *recs);
 void cache_forget(struct dht *d, const struct id *key);
-struct list *cache_get(struct dht *d, const struct id *key);    /* NULL; empty: known to be nowhere */
+struct list *found_get(struct dht *d, const struct id *key);    /* NULL; empty: known to be nowhere */
 void cache_tick(struct dht *d, uint64_t now);
 void recs_copy(struct list *to, const struct list *from);
 void recs_free(struct list *recs);

@@ -81,7 +81,7 @@ static void got_one(void *arg, const struct dnode *near, size_t n, struct list *
 	struct many *m = o->m;
 	recs_add_own(m->d, &o->key, recs);
 	if (!m->latest)
-		cache_put(m->d, &o->key, recs);
+		found_put(m->d, &o->key, recs);
 	recs_free(&o->recs);
 	recs_copy(&o->recs, recs);
 	if (!--m->open)
@@ -97,7 +97,7 @@ static void get_begin(struct timer *t)
 	for (size_t i = 0; i < m->n; i++) {
 		struct one *o = &m->v[i];
 		struct entry *en = m->latest ? NULL : values_get(&d->values, &o->key, env_now(d->env));
-		struct list *known = m->latest ? NULL : en ? &en->recs : cache_get(d, &o->key);
+		struct list *known = m->latest ? NULL : en ? &en->recs : found_get(d, &o->key);
 		if (known) {
 			recs_copy(&o->recs, known);
 			continue;
