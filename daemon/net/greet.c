@@ -237,8 +237,8 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 	if (!guard_allowed(n, &id)) {
 		if (!n->count.not_allowed++ || env_now(n->env) >= n->not_allowed_us + NOT_ALLOWED_US) {
 			n->not_allowed_us = env_now(n->env);    /* it tries for ever */
-			net_tell(n, LOG_WARN_, "not_allowed", &id, "a peer that is not on this daemon's list was refused (%s); if it "
-				"may come in, add its id to [network] allow", at_text(&h->m1.at, CHAN_CTRL, at));
+			net_tell(n, LOG_WARN_, "not_allowed", &id, "a peer that is not on this daemon's list was refused (%s); if "
+				"it may come in, add its id to [network] allow", at_text(&h->m1.at, CHAN_CTRL, at));
 		}
 		half_free(h);
 		return NULL;

@@ -380,8 +380,8 @@ int main(int argc, char **argv)
 		{ "forged", forged, true }, { "replayed", replayed, true }, { "reflected", reflected, true },
 		{ "flipped", flipped, true }, { "truncated", truncated, true }, { "reordered", reordered, true },
 		{ "other_key", other_key, true }, { "oversized", oversized, true }, { "stale", stale, true },
-		{ "braces", braces, true }, { "flood", flood, true }, { "halves", halves, false }, { "wrong_key", wrong_key, false },
-		{ "garbage", garbage, false }, { "idle", idle, false },
+		{ "braces", braces, true }, { "flood", flood, true }, { "halves", halves, false },
+		{ "wrong_key", wrong_key, false }, { "garbage", garbage, false }, { "idle", idle, false },
 	};
 	uint8_t seed[32] = { 66 }, w[1024], a[1024];
 	int fd;
