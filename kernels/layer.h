@@ -49,6 +49,7 @@ struct layer_call {
 	const real *dy;
 	real *dx;                               /* NULL: not wanted (the first layer) */
 	real *dparam;                           /* NULL: not wanted (frozen) */
+	bool fresh;                             /* only with ops->stores: dparam holds nothing, and is written */
 	real *buffer;                           /* NULL: the layer has none */
 	uint64_t key;                           /* of this layer in this micro-batch: what is random is a function of it */
 	void *extra;                            /* forward to backward: ops->extra bytes; NULL: not kept */
@@ -71,6 +72,7 @@ struct layer_ops {
 	bool needs_x, needs_y;                  /* what backward reads besides dy and extra */
 	bool in_place;                          /* y may be x (not while backward needs x), and dx may be dy */
 	enum fuse fuse;
+	bool stores;                            /* backward can write dparam instead of adding to it */
 	bool spread;                            /* the gradient of every input is dy itself: no backward code */
 	int inputs_min, inputs_max;             /* 0: exactly one */
 	bool view;                              /* y is x with another shape: no code runs, no memory */

@@ -128,6 +128,8 @@ static int share_find(struct model *m, int i, const char *name, struct kerr *e)
 			return kerr_set(e, "its %s has shape %s and that of '%.60s', which it shares, %s", l->param[j].name,
 				shape_text(&l->param[j].shape, a, sizeof a), name, shape_text(&o->param[j].shape, b, sizeof b));
 	m->node[i].owner = m->node[op].owner;
+	for (int j = 0; j < i; j++)
+		m->node[j].shared_later |= m->node[j].owner == m->node[i].owner;
 	m->node[i].param = m->node[op].param;
 	return 0;
 }

@@ -37,6 +37,7 @@ struct model_node {                     /* how an op hangs in the graph */
 	int owner;                              /* op whose parameters it uses: itself, or the one it shares with */
 	size_t param, buffer;                   /* where they start in the flat vectors */
 	int edges;                              /* inputs of all ops before it */
+	bool shared_later;                      /* an op behind it uses the same parameters */
 };
 struct model_tensor {
 	int last;                               /* last op that reads it; nops: it is the model's output */
@@ -95,6 +96,7 @@ struct model_call {
 	void *saved;            /* need.saved bytes, 64-byte aligned; forward: NULL keeps nothing */
 	void *work;             /* need.work_* bytes, 64-byte aligned */
 	bool train, replay;
+	bool fresh;             /* backward: grad holds nothing yet, whatever lies there; the piece must be closed */
 	struct cost *count;     /* what is executed is added here (kernels/cost.h); NULL: nobody counts */
 	/* b - a of them: what op a + i took on par's clock is added to ns[i]. What runs in the pass of another op is there
 	 * (model_runs_in). NULL: nobody asks. */
@@ -103,7 +105,8 @@ struct model_call {
 /* x -> y. y never overlaps x. */
 void model_forward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c,
 	const real *x, real *y);
-/* dy -> dx (NULL: not wanted), and ADDS to grad, the whole flat gradient vector. dy is left unchanged. */
+/* dy -> dx (NULL: not wanted), and ADDS to grad, the whole flat gradient vector; with fresh it writes all elements of
+ * the parameters that the piece holds instead. dy is left unchanged. */
 void model_backward(const struct par *par, const struct model *m, int a, int b, const struct model_call *c,
 	const real *x, const real *dy, real *dx, real *grad);
 

@@ -244,6 +244,21 @@ static void collect(struct back *k, int part, int t)
 	s->grad = part;
 }
 
+/* The first op of this pass that has something for these parameters. Zeros are written right before they are added to,
+ * while they are near. */
+static bool begins_grad(const struct back *k, int i)
+{
+	const struct model *m = k->v.m;
+
+	return k->c->fresh && k->ret_grad && m->op[i].nparam && !m->node[i].shared_later;
+}
+
+static void grad_zero(const struct back *k, int i)
+{
+	if (begins_grad(k, i))
+		vec_fill(k->par, k->v.m->op[i].nparam, 0, k->ret_grad + k->v.m->node[i].param);
+}
+
 static void layer_back(struct back *k, int i, int id, const int *into)
 {
 	const struct values *v = &k->v;
@@ -262,6 +277,9 @@ static void layer_back(struct back *k, int i, int id, const int *into)
 	call.dy = grad_at(k, id);
 	call.rectify = chain_at(v->m, v->b, i).rectify && chain_at(v->m, v->b, i).plus < 0;
 	call.dparam = k->ret_grad ? k->ret_grad + n->param : NULL;
+	call.fresh = begins_grad(k, i) && l->ops->stores;
+	if (!call.fresh)
+		grad_zero(k, i);
 	call.extra = l->ops->extra ? k->places->saved + spot_of(v, i + 1)->extra : NULL;
 	call.work = k->work;
 	l->ops->backward(k->par, &call);
@@ -293,6 +311,8 @@ static void back_op(struct back *k, int i)
 	k->now = i;
 	out->grad = -1;
 	if (!out->want || id < 0) {
+		if (k->run)
+			grad_zero(k, i);                /* nobody asks for its output */
 		grad_drop(k, id);
 		return;
 	}

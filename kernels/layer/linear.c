@@ -71,7 +71,7 @@ static size_t tiles_bytes(const struct layer *l, size_t rows)
 {
 	size_t in = features(&l->in), out = features(&l->out), wide = in > out ? in : out;
 
-	return tiled(l, rows) ? arena_round(gemm_tile_work(rows, wide, wide)) : 0;
+	return tiled(l, rows) ? arena_round(gemm_tile_work(rows, wide, wide > rows ? wide : rows)) : 0;
 }
 
 /* y = x op(W) + b: rows x n, sums of k. */
@@ -119,6 +119,24 @@ ISA_BODY columns_body(const void *v, size_t lo, size_t hi)
 }
 ISA_KERNEL(columns);
 
+/* dW (+)= a^T b: m x n, sums over the rows. Where nothing is there yet the tiles only write, which OpenBLAS cannot: it
+ * clears what it will add to. */
+static void weight_grad(const struct par *par, const struct layer_call *c, size_t m, size_t n, const real *a,
+	const real *b)
+{
+	size_t rows = rows_of(c->l, c->batch);
+	struct job j = { .c = c, .cpu = par->cpu, .bytes = tiles_bytes(c->l, rows),
+		.g = { .trans_a = true, .m = m, .n = n, .k = rows, .alpha = 1, .a = a, .lda = m, .b = b, .ldb = n,
+		.c = c->dparam, .ldc = n } };
+
+	if (!c->fresh || !par->blas || !gemm_tile_has(par->cpu) || !tiled(c->l, rows) || rows >= MANY)
+		gemm(par, true, false, m, n, rows, 1, a, m, b, n, c->fresh ? 0 : 1, c->dparam, n);
+	else if (gemm_flops(rows, m, n) < 1e6)
+		tiles_part(&j, 0, 1);
+	else
+		par_run(par, tiles_part, &j);
+}
+
 static void backward(const struct par *par, const struct layer_call *c)
 {
 	size_t in = features(&c->l->in), out = features(&c->l->out), rows = rows_of(c->l, c->batch);
@@ -126,9 +144,11 @@ static void backward(const struct par *par, const struct layer_call *c)
 
 	if (c->dparam) {
 		if (across)
-			gemm(par, true, false, in, out, rows, 1, c->x, in, c->dy, out, 1, c->dparam, out);
+			weight_grad(par, c, in, out, c->x, c->dy);
 		else
-			gemm(par, true, false, out, in, rows, 1, c->dy, out, c->x, in, 1, c->dparam, in);
+			weight_grad(par, c, out, in, c->dy, c->x);
+		if (c->l->nparams > 1 && c->fresh)
+			memset(c->dparam + c->l->param[1].offset, 0, out * sizeof(real));
 		if (c->l->nparams > 1)
 			isa_run(par, &columns, &(struct columns){ c->dy, c->dparam + c->l->param[1].offset, rows, out }, out, 16,
 				rows * out < 32768 ? out : 0);
@@ -165,6 +185,6 @@ const struct layer_ops layer_linear = {
 		[TRANSPOSED] = { "transposed", 0, 0, 1, true, "the weight is kept as [in, out]" },
 		[STD] = { "std", 0, 0, 1e3, false, "deviation of normal initial weights (bias 0); 0: PyTorch's uniform ones" },
 	},
-	.needs_x = true, .other = other, .shape = shape, .init = init, .forward = forward, .backward = backward,
-	.macs = macs, .work = work,
+	.needs_x = true, .stores = true, .other = other, .shape = shape, .init = init, .forward = forward,
+	.backward = backward, .macs = macs, .work = work,
 };

@@ -15,7 +15,10 @@ static const struct dims { const char *what; size_t m, n, k; bool ta, tb, add, u
 	{ "mlp forward", 64, 512, 784, false, true, false, true },
 	{ "mlp forward", 64, 512, 512, false, true, false, true },
 	{ "mlp data gradient", 64, 512, 512, false, false, false, true },
-	{ "mlp weight gradient", 512, 784, 64, true, false, true, false },
+	{ "mlp weight gradient, added", 512, 784, 64, true, false, true, false },
+	{ "mlp weight gradient", 512, 784, 64, true, false, false, true },
+	{ "16 rows weight gradient", 512, 512, 16, true, false, false, true },
+	{ "96 rows weight gradient", 512, 512, 96, true, false, false, true },
 	{ "16 rows", 16, 512, 512, false, true, false, true },
 	{ "96 rows", 96, 512, 512, false, true, false, true },
 	{ "attention scores", 48, 128, 64, false, true, false, true },
@@ -23,7 +26,9 @@ static const struct dims { const char *what; size_t m, n, k; bool ta, tb, add, u
 	{ "attention key gradient", 128, 64, 48, true, false, true, true },
 	{ "gpt forward", 1024, 1536, 384, false, false, false, false },
 	{ "gpt data gradient", 1024, 384, 1536, false, true, false, false },
-	{ "gpt weight gradient", 384, 1536, 1024, true, false, true, false },
+	{ "gpt weight gradient, added", 384, 1536, 1024, true, false, true, false },
+	{ "gpt weight gradient", 384, 1536, 1024, true, false, false, false },
+	{ "gpt2 weight gradient", 768, 3072, 256, true, false, false, false },
 };
 enum { DIMS = sizeof dims / sizeof *dims };
 
