@@ -152,7 +152,7 @@ static void run_bwd(struct job *j)
 	p.call.ns = o->ns;
 	for (uint32_t k = 0; k < o->i->nout && p.grad; k++)
 		if (buf_of(o, &o->i->out[k])->class == PLAN_WEIGHT_GRAD && starts_blank(o, k))
-			memset(p.grad + m->offset[p.a], 0, (m->offset[p.b] - m->offset[p.a]) * sizeof(real));
+			p.call.fresh = true;
 	model_backward(&o->par, m, p.a, p.b, &p.call, p.x, p.dy, p.dx, p.grad);
 }
 
