@@ -1,4 +1,4 @@
-/* The table in the simulator, as a figure. usage: bench_dht_sim hour [PEERS] | keys [PEERS KEYS]; JSON out.
+/* The table in the simulator, as a figure. usage: bench_dht_sim hour [PEERS [MINUTES]] | keys [PEERS KEYS]; JSON out.
  * hour: so many peers for one virtual hour, each with a signed presence record of 3 minutes and one get a minute.
  * keys: keys stored by and found from random peers, hops, then 30 % killed at once, then everything has ended. */
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void keep(struct sim *s, int i)
 	dht_keep(dht_of(s, i), key, NULL, json_pack("{s:s,s:i}", "address", "10.0.0.1:4237", "runs", i), 180000, true);
 }
 
-static int hour(int n)
+static int hour(int n, int minutes)
 {
 	struct sim *s = sim_new(1);
 	struct dht_world w = { 0 };
@@ -54,7 +54,7 @@ static int hour(int n)
 	joined = now_s();
 	for (int i = 0; i < n; i++)
 		keep(s, i);
-	for (int minute = 0; minute < 60 && !sim_failed(s); minute++)
+	for (int minute = 0; minute < minutes && !sim_failed(s); minute++)
 		for (int i = 0; i < n; i++) {
 			char key[32];
 			snprintf(key, sizeof key, "presence%d", (int)rng_below(sim_rng(s), (uint64_t)n));
@@ -63,9 +63,9 @@ static int hour(int n)
 		}
 	double took = now_s() - joined;
 	sim_stats(s, &st);
-	printf("{\"bench\": \"dht_sim_hour\", \"peers\": %d, \"virtual_s\": 3600, \"join_cpu_s\": %.2f, \"cpu_s\": %.2f,"
+	printf("{\"bench\": \"dht_sim_hour\", \"peers\": %d, \"virtual_s\": %d, \"join_cpu_s\": %.2f, \"cpu_s\": %.2f,"
 		" \"times_real_time\": %.0f, \"events\": %llu, \"messages\": %llu, \"gets\": %llu, \"found\": %llu}\n", n,
-		joined - begun, took, 3600 / took, (unsigned long long)st.events, (unsigned long long)st.sent,
+		60 * minutes, joined - begun, took, 60 * minutes / took, (unsigned long long)st.events, (unsigned long long)st.sent,
 		(unsigned long long)a.gets, (unsigned long long)a.found);
 	int bad = sim_failed(s) != NULL;
 	sim_free(s);
@@ -130,13 +130,13 @@ static int keys(int n, int nkeys)
 	struct dht_world w = { 0 };
 	double begun = now_s();
 	join(s, &w, n);
-	struct looked put = look(s, nkeys, true, 3600000);
+	struct looked put = look(s, nkeys, true, 1800000);
 	struct looked all = look(s, nkeys, false, 0);
 	uint64_t ended = sim_now(s);
 	for (int i = 0; i < n * 3 / 10; i++)
 		sim_kill(s, dht_any(s));
 	struct looked left = look(s, nkeys, false, 0);
-	sim_run_for(s, 3700 * SEC - (sim_now(s) - ended));
+	sim_run_for(s, 1900 * SEC - (sim_now(s) - ended));
 	struct looked none = look(s, nkeys < 1000 ? nkeys : 1000, false, 0);
 	printf("{\"bench\": \"dht_sim_keys\", \"peers\": %d, \"keys\": %d, \"stored_on_all\": %llu, \"found\": %llu,"
 		" \"hops_mean\": %.3f, \"hops_max\": %u, \"killed\": %d, \"found_after\": %llu, \"share_after\": %.5f,"
@@ -160,9 +160,9 @@ int main(int argc, char **argv)
 {
 	json_object_seed(1);
 	if (argc > 1 && !strcmp(argv[1], "hour"))
-		return hour(number(argc, argv, 2, 500));
+		return hour(number(argc, argv, 2, 500), number(argc, argv, 3, 60));
 	if (argc > 1 && !strcmp(argv[1], "keys"))
 		return keys(number(argc, argv, 2, 1000), number(argc, argv, 3, 10000));
-	fprintf(stderr, "usage: bench_dht_sim hour [PEERS] | keys [PEERS KEYS]\n");
+	fprintf(stderr, "usage: bench_dht_sim hour [PEERS [MINUTES]] | keys [PEERS KEYS]\n");
 	return 3;
 }

@@ -242,7 +242,7 @@ static void scn_S22_cache(struct sim *s)
 	sim_check(s, dht_get_wait(s, i, "none", false).n == 1);
 }
 
-/* S25 improved: clocks that are up to ten minutes apart hinder nobody, and every record ends after its life by any clock. */
+/* S25 improved: clocks up to ten minutes apart hinder nobody, and every record ends after its life by any clock. */
 static void scn_S25_clocks(struct sim *s)
 {
 	struct dht_world w = { .clock_ms = { 0, 290000, -290000, 0, 120000, -120000 } };
@@ -333,7 +333,7 @@ static uint64_t sent(struct sim *s)
 	return st.sent;
 }
 
-/* Many keys: all stored on k nodes, all found, each with its own value, in a fraction of the frames, also after deaths. */
+/* Many keys: all stored on k nodes, all found, each with its own value, in few frames, also after deaths. */
 static void scn_bulk(struct sim *s)
 {
 	struct dht_world w = { .conf = { .k = 5 } };
@@ -396,6 +396,7 @@ static void scn_bulk_dictionary(struct sim *s)
 int main(int argc, char **argv)
 {
 	static const struct scn list[] = { SCN(S12_values), SCN(S13_replicas), SCN(S15_few), SCN(S16_alone),
-		SCN(S17_client), SCN(S20_silent), SCN(trace), SCN(S21_together), SCN(S22_cache), SCN(S25_clocks), SCN(bulk), SCN(bulk_dictionary), { 0 } };
+		SCN(S17_client), SCN(S20_silent), SCN(trace), SCN(S21_together), SCN(S22_cache), SCN(S25_clocks), SCN(bulk),
+		SCN(bulk_dictionary), { 0 } };
 	return scn_main(list, argc, argv);
 }
