@@ -28,6 +28,7 @@
 #include "node.h"
 #include "node_join.h"
 #include "options.h"
+#include "options_net.h"
 #include "reach.h"
 #include "sd.h"
 #include "store.h"
@@ -148,24 +149,6 @@ static int up_store(struct app *a, struct err *e)
 
 /* --- 5. transport and node */
 
-/* Where to listen, and whether that may be. */
-static int listen_conf(const struct conf *c, struct nano_conf *nc, struct err *e)
-{
-	const char *listen = conf_str(c, "network", "listen");
-	bool has_key = *conf_str(c, "network", "swarm_key_file") != '\0';
-
-	memset(nc, 0, sizeof *nc);
-	if (nano_listen_parse(listen, nc, e) < 0)
-		return err_wrap(e, "%s: [network] listen", conf_origin(c, "network", "listen"));
-	nc->client = conf_bool(c, "network", "client");
-	if (!has_key && !nc->client && !reach_is_loopback(nc->listen))
-		return err_set(e, ERR_INVALID, "[network] listen = %s, but there is no swarm key: anybody could join. Make "
-			"one and "
-			"copy it to every peer (umask 077; openssl rand -hex 32 >swarm.key), then say --swarm-key-file swarm.key; "
-			"or listen on 127.0.0.1", listen);
-	return 0;
-}
-
 static void told(void *arg, enum log_level level, const char *code, const char *text)
 {
 	const struct app *a = arg;
@@ -178,7 +161,7 @@ static int up_nano(struct app *a, struct err *e)
 {
 	struct nano_conf nc;
 
-	if (listen_conf(a->o.conf, &nc, e) < 0)
+	if (options_listen(a->o.conf, &nc, e) < 0)
 		return -1;
 	nc.told = told;
 	nc.told_arg = a;
@@ -235,6 +218,18 @@ static int up_node(struct app *a, struct err *e)
 
 static void stop(void *arg);
 
+/* What is refused leaves the limits as they were. */
+static void reload_rates(struct app *a)
+{
+	uint64_t up, down;
+	struct err e;
+
+	if (options_rates(a->o.conf, &up, &down, &e) == 0)
+		nano_set_rates(a->nano, up, down);
+	else
+		told(a, LOG_ERROR_, "config.refused", e.text);
+}
+
 static int reload(void *arg, json_t **ret_changed, struct err *e)
 {
 	struct app *a = arg;
@@ -244,6 +239,7 @@ static int reload(void *arg, json_t **ret_changed, struct err *e)
 	rc = options_reload(&a->o, ret_changed, e);
 	if (rc == 0) {
 		log_set_min(a->log, (enum log_level)log_level_parse(conf_str(a->o.conf, "log", "level")));
+		reload_rates(a);
 		node_reload(a->node);
 		log_write(a->log, LOG_INFO_, "main", "%s was read again", a->o.config);
 	} else {
@@ -452,7 +448,7 @@ static int check(const struct options *o, struct err *e)
 	struct kerr ke = { 0 };
 	enum cpu cpu;
 
-	if (listen_conf(o->conf, &nc, e) < 0 || joins_check(o->conf, e) < 0 || node_net_check_conf(o->conf, e) < 0)
+	if (options_listen(o->conf, &nc, e) < 0 || joins_check(o->conf, e) < 0 || node_net_check_conf(o->conf, e) < 0)
 		return -1;
 	if (cpu_pick(conf_str(o->conf, "compute", "cpu"), &cpu, &ke) < 0)
 		return err_set(e, ERR_INVALID, "%s: [compute] cpu: %s", conf_origin(o->conf, "compute", "cpu"), ke.text);

@@ -1,11 +1,15 @@
 /* Which address of this machine others can dial. Called once, at start. */
 #include "reach.h"
 
+#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+
+#include "common/text.h"
 
 bool reach_is_loopback(const uint8_t ip[16])
 {
@@ -21,6 +25,13 @@ static bool is_any(const uint8_t ip[16])
 	return memcmp(ip, mapped, 16) == 0 || memcmp(ip, zero, 16) == 0;
 }
 
+static bool is_v6(const char *text)
+{
+	struct in6_addr a;
+
+	return inet_pton(AF_INET6, text, &a) == 1;
+}
+
 static void ip_of(const struct sockaddr *sa, uint8_t out[16])
 {
 	memset(out, 0, 16);
@@ -32,24 +43,41 @@ static void ip_of(const struct sockaddr *sa, uint8_t out[16])
 	}
 }
 
+/* HOST, an address of version 6 as it is, or HOST:PORT where a router forwards that port and the next two. */
+static int advertised(const char *text, struct endpoint *at, struct err *e)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
+	char host[256];
+	uint16_t port = 0;
+	int rc;
+
+	snprintf(host, sizeof host, "%s", text);
+	if (strchr(text, ':') && !is_v6(text)) {
+		if (text_hostport(text, host, sizeof host, &port, e))
+			return err_wrap(e, "[network] advertise");
+		if (!port || port > UINT16_MAX - CHANS)
+			return err_set(e, ERR_INVALID, "[network] advertise: %s: a port from 1 to %d", text, UINT16_MAX - CHANS);
+	}
+	rc = getaddrinfo(host, NULL, &hints, &found);
+	if (rc != 0)
+		return err_set(e, ERR_INVALID, "[network] advertise: %s: %s", host, gai_strerror(rc));
+	ip_of(found->ai_addr, at->ip);
+	freeaddrinfo(found);
+	for (int c = 0; port && c < CHANS && at->port[c]; c++)
+		at->port[c] = (uint16_t)(port + c);
+	return 0;
+}
+
 /* The address that others dial: advertise, else listen's, else the first one of this machine that is not loopback. */
 int reach_self(const struct conf *c, const struct endpoint *bound, struct endpoint *at, struct err *e)
 {
 	const char *host = conf_str(c, "network", "advertise");
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
 	struct ifaddrs *all = NULL;
 	uint8_t ip[16];
-	int rc;
 
 	*at = *bound;
-	if (*host) {
-		rc = getaddrinfo(host, NULL, &hints, &found);
-		if (rc != 0)
-			return err_set(e, ERR_INVALID, "[network] advertise: %s: %s", host, gai_strerror(rc));
-		ip_of(found->ai_addr, at->ip);
-		freeaddrinfo(found);
-		return 0;
-	}
+	if (*host)
+		return advertised(host, at, e);
 	if (!is_any(at->ip) || conf_bool(c, "network", "client"))
 		return 0;
 	if (getifaddrs(&all) == 0)

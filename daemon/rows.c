@@ -12,17 +12,21 @@
 #define GIB (1024 * MIB)
 
 const struct conf_row conf_rows[] = {
-	{ "network", "listen", CONF_STR, "127.0.0.1:auto", 0, 0, false,
+	{ "network", "listen", CONF_LIST, "127.0.0.1:auto", 0, 0, false,
 		"numeric address and port of the control mailbox; bulk and door are the next two ports; auto looks for free "
-			"ones" },
+			"ones; further addresses have the same ports" },
 	{ "network", "advertise", CONF_STR, "", 0, 0, false,
-		"host that other peers dial, when it differs from listen (for 0.0.0.0: the first address that is not "
-			"loopback)" },
+		"host, or host:port, that other peers dial, when it differs from listen (for 0.0.0.0: the first address that "
+			"is not loopback)" },
 	{ "network", "join", CONF_LIST, "", 0, 0, false, "addresses of other peers, host:port; tried for ever with "
 		"back-off" },
 	{ "network", "client", CONF_BOOL, "no", 0, 0, false, "only dial out: for peers that nobody can reach" },
 	{ "network", "swarm_key_file", CONF_STR, "", 0, 0, false,
 		"file with the swarm's key, mode 0600; without one only loopback addresses are listened on" },
+	{ "network", "rate_limit_up", CONF_SIZE, "0", 0, 0, true,
+		"bytes a second to other peers, all together; bulk waits, control does not; 0: no limit" },
+	{ "network", "rate_limit_down", CONF_SIZE, "0", 0, 0, true,
+		"bytes a second from other peers, all together; 0: no limit" },
 	{ "network", "allow", CONF_LIST, "", 0, 0, true,
 		"ids of the only peers that may talk to this one; empty: everybody who has the swarm key" },
 	{ "network", "peer_frames_max", CONF_INT, "50000", 0, 1e9, true,

@@ -54,6 +54,20 @@ int nano_listen_parse(const char *text, struct nano_conf *ret, struct err *e)
 	return 0;
 }
 
+int nano_listen_also(const char *text, struct nano_conf *c, struct err *e)
+{
+	struct nano_conf one = { .nalso = 0 };
+
+	if (nano_listen_parse(text, &one, e))
+		return -1;
+	if (one.port && one.port != c->port)
+		return err_set(e, ERR_INVALID, "listen: %s: all addresses have the ports of the first one", text);
+	if (c->nalso == NANO_ALSO)
+		return err_set(e, ERR_INVALID, "listen: more than %d addresses", NANO_ALSO + 1);
+	memcpy(c->also[c->nalso++], one.listen, 16);
+	return 0;
+}
+
 /* ---- sockets ---- */
 static int option(int s, int level, int name, int value)
 {
@@ -78,6 +92,7 @@ void nano_got(struct nano *n, struct via via, const void *msg, size_t len)
 {
 	n->stats.in[via.chan]++;
 	n->stats.bytes_in[via.chan] += len;
+	rate_spend(&n->down, len);
 	if (n->env->recv && len)
 		n->env->recv(n->env->recv_arg, via, msg, len);
 }
@@ -88,7 +103,13 @@ static void mailbox_ready(struct watch *w, int what)
 
 	for (int i = 0; i < MESSAGES_AT_ONCE; i++) {
 		void *msg;
-		int len = nn_recv(b->s, &msg, NN_MSG, NN_DONTWAIT);
+		int len;
+
+		if (b->chan == CHAN_BULK && !rate_may(b->n, &b->n->down)) {
+			loop_watch_fd(b->n->loop, &b->in, 0);
+			return;
+		}
+		len = nn_recv(b->s, &msg, NN_MSG, NN_DONTWAIT);
 		if (len < 0)
 			return;
 		if (i)
@@ -98,24 +119,41 @@ static void mailbox_ready(struct watch *w, int what)
 	}
 }
 
-static int bind_one(struct nano *n, enum chan chan, uint16_t port, struct err *e)
+static const char *const names[] = { "control frames", "bulk frames", "door" };
+
+static int bind_at(struct nano *n, enum chan chan, const uint8_t ip[16], uint16_t port, struct err *e)
 {
-	static const char *const names[] = { "control frames", "bulk frames", "door" };
-	struct box *b = &n->box[chan];
 	struct endpoint at = n->at;
 	char text[ENDPOINT_TEXT], url[ENDPOINT_TEXT + 8];
-	size_t size = sizeof(b->in.fd);
 
+	memcpy(at.ip, ip, 16);
 	at.port[chan] = port;
 	snprintf(url, sizeof(url), "tcp://%s", endpoint_text(&at, chan, text));
+	if (nn_bind(n->box[chan].s, url) >= 0)
+		return 0;
+	return nn_errno() == EADDRINUSE ?
+		err_set(e, ERR_EXISTS, "listen on %s for %s: another program has the port: choose one with listen = "
+			"ADDRESS:PORT, or ADDRESS:auto", text, names[chan]) :
+		err_set(e, ERR_IO, "listen on %s for %s: %s", text, names[chan], nn_strerror(nn_errno()));
+}
+
+static int bind_one(struct nano *n, enum chan chan, uint16_t port, struct err *e)
+{
+	struct box *b = &n->box[chan];
+	struct endpoint at = n->at;
+	size_t size = sizeof(b->in.fd);
+
+	for (unsigned i = 0; i < n->conf.nalso; i++)    /* one address of version 6, and the socket must take both */
+		if (memcmp(n->conf.also[i], mapped, sizeof(mapped)))
+			memcpy(at.ip, n->conf.also[i], 16);
 	b->s = chan == CHAN_DOOR ? nn_socket(AF_SP_RAW, NN_REP) : nn_socket(AF_SP, NN_PULL);
 	if (b->s < 0 || nano_options(b->s, &at, chan, &n->conf))
 		return err_set(e, ERR_IO, "socket for %s: %s", names[chan], nn_strerror(nn_errno()));
-	if (nn_bind(b->s, url) < 0)
-		return nn_errno() == EADDRINUSE ?
-			err_set(e, ERR_EXISTS, "listen on %s for %s: another program has the port: choose one with listen = "
-				"ADDRESS:PORT, or ADDRESS:auto", text, names[chan]) :
-			err_set(e, ERR_IO, "listen on %s for %s: %s", text, names[chan], nn_strerror(nn_errno()));
+	if (bind_at(n, chan, n->at.ip, port, e))
+		return -1;
+	for (unsigned i = 0; i < n->conf.nalso; i++)
+		if (bind_at(n, chan, n->conf.also[i], port, e))
+			return -1;
 	if (nn_getsockopt(b->s, NN_SOL_SOCKET, NN_RCVFD, &b->in.fd, &size))
 		return err_set(e, ERR_IO, "socket for %s: %s", names[chan], nn_strerror(nn_errno()));
 	n->at.port[chan] = port;
@@ -255,6 +293,7 @@ static void nano_detach(struct transport *t)
 	for (int c = 0; c < CHANS; c++)
 		loop_unwatch(&n->box[c].in);
 	env_timer(n->env, &n->sweep, 0);
+	rate_stop(n);
 	env_timer(n->env, &n->door_timer, 0);
 	while (!list_empty(&n->links))
 		nlink_free(list_entry(n->links.next, struct nlink, link));
@@ -319,6 +358,7 @@ struct nano *nano_new(struct loop *l, const struct nano_conf *conf, struct err *
 	n->sweep.name = "descriptor sweep";
 	n->sweep.fire = sweep_fire;
 	n->transport = (struct transport){ nano_send, nano_close_link, nano_linkinfo, nano_detach, nano_heard, nano_ban };
+	rate_init(n);
 	if (!n->conf.client && bind_all(n, e)) {
 		nano_free(n);
 		return NULL;

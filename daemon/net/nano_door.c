@@ -125,6 +125,10 @@ void door_dialled_ready(struct watch *w, int what)
 		nn_freemsg(msg);
 		if (map_get(n->by_serial, &serial, sizeof(serial)) != l)
 			return;                 /* the receiver has closed this link */
+		if (rate_waits(CHAN_DOOR, (size_t)len) && !rate_may(n, &n->down)) {
+			loop_watch_fd(n->loop, &l->in, 0);
+			return;
+		}
 	}
 }
 
@@ -155,6 +159,7 @@ static void door_send(struct nano *n, struct packet *p)
 		sent = send_with_header(n->box[CHAN_DOOR].s, &msg, head, sizeof(head)) >= 0;
 	}
 	if (sent) {
+		rate_spend(&n->up, p->wire_len);
 		n->stats.out[CHAN_DOOR]++;
 		n->stats.bytes_out[CHAN_DOOR] += p->wire_len;
 	} else if (msg) {

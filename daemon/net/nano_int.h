@@ -1,5 +1,5 @@
 /* The real transport's own: nano.c (ports, receiving), nano_link.c (sending sockets), nano_door.c (raw REP and REQ),
- * nano_sweep.c (what nanomsg does not manage: its own descriptors). */
+ * nano_sweep.c (what nanomsg does not manage: its own descriptors), nano_rate.c (limits). */
 #ifndef NET_NANO_INT_H
 #define NET_NANO_INT_H
 #include "common/heap.h"
@@ -25,7 +25,7 @@ struct nlink {
 	struct list queue; size_t queued;
 	struct packet *held; void *sealed;      /* sealed, but nanomsg said "not now" */
 	struct watch out, in;                   /* NN_SNDFD while something waits; NN_RCVFD of a dialled door */
-	bool dirty;
+	bool dirty, parked;                     /* parked: what is next waits for the upload limit */
 };
 
 /* A bound socket; what the last sweep saw of it: connections that nanomsg accepted, packets, and how many
@@ -35,6 +35,9 @@ struct box { struct nano *n; enum chan chan; int s; struct watch in; uint64_t ac
 
 /* One inbound connection as the sweep sees it. */
 struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t since, received, sent; };
+
+/* A token bucket in bytes. */
+struct rate { uint64_t per_s, at_us; double tokens; struct timer timer; };
 
 struct nano {
 	struct transport transport;
@@ -57,8 +60,15 @@ struct nano {
 	struct timer sweep;
 	struct map *known, *banned;             /* ip -> struct until */
 	struct inbound *inbound; size_t ninbound, cap_inbound;
+	struct rate up, down;
 	struct nano_stats stats;
 };
+
+void rate_init(struct nano *n);
+void rate_stop(struct nano *n);
+bool rate_may(struct nano *n, struct rate *r);  /* false: not now, and its timer will say when */
+void rate_spend(struct rate *r, size_t bytes);
+bool rate_waits(enum chan chan, size_t bytes);  /* is it bulk? */
 
 struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan chan);      /* NULL: no socket left */
 struct nlink *nlink_find(struct nano *n, const struct endpoint *to, enum chan chan);

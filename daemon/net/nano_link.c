@@ -186,6 +186,10 @@ static bool next_sealed(struct nlink *l)
 		nlink_look(l);
 		if (!l->current)
 			return false;
+		if (rate_waits(l->chan, p->wire_len) && !rate_may(l->n, &l->n->up)) {
+			l->parked = true;
+			return false;
+		}
 		msg = nn_allocmsg(p->wire_len, 0);
 		list_del(&p->link);
 		if (!msg || p->seal(p, l->number, msg)) {
@@ -207,6 +211,7 @@ void nlink_flush(struct nlink *l)
 	struct list sent = LIST_INIT(sent);
 	struct list *k;
 
+	l->parked = false;
 	for (int i = 0; i < PACKETS_AT_ONCE && next_sealed(l); i++) {
 		struct packet *p = l->held;
 		int rc = l->chan == CHAN_DOOR ? door_send_dialled(l, &l->sealed) :
@@ -217,12 +222,13 @@ void nlink_flush(struct nlink *l)
 		l->held = NULL;
 		l->sealed = NULL;
 		l->queued -= p->wire_len;
+		rate_spend(&n->up, p->wire_len);
 		n->stats.out[l->chan]++;
 		n->stats.bytes_out[l->chan] += p->wire_len;
 		nlink_used(l);
 		list_push(&sent, &p->link);
 	}
-	loop_watch_fd(n->loop, &l->out, l->held || !list_empty(&l->queue) ? WATCH_READ : 0);
+	loop_watch_fd(n->loop, &l->out, !l->parked && (l->held || !list_empty(&l->queue)) ? WATCH_READ : 0);
 	while ((k = list_pop(&sent))) {         /* last: an owner may close this link */
 		struct packet *p = list_entry(k, struct packet, link);
 		p->gone(p, true);

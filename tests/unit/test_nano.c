@@ -315,10 +315,99 @@ static void test_port_in_use(void **state)
 	loop_free(l);
 }
 
+static bool bulk_there(struct bed *b) { return b->p[1].got[CHAN_BULK] >= 20 && came_back(b); }
+static bool ctrl_there(struct bed *b) { return b->p[1].got[CHAN_CTRL] >= 1; }
+static bool first_bulk(struct bed *b) { return b->p[1].got[CHAN_BULK] >= 1; }
+
+static double since(const struct timespec *a)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)(t.tv_sec - a->tv_sec) + (double)(t.tv_nsec - a->tv_nsec) * 1e-9;
+}
+
+/* Four million bytes of bulk under a limit of eight million a second; a control frame does not wait behind them. */
+static void limited(struct bed *b, struct peer *x, struct peer *y)
+{
+	struct timespec begun;
+
+	say(x, at(y), CHAN_BULK, 0, 1, 200000);
+	assert_true(spin(b, first_bulk, 5 * SECOND));
+	clock_gettime(CLOCK_MONOTONIC, &begun);
+	for (uint32_t i = 2; i <= 20; i++)
+		say(x, at(y), CHAN_BULK, 0, i, 200000);
+	say(x, at(y), CHAN_CTRL, 0, 1, 100);
+	assert_true(spin(b, ctrl_there, 2 * SECOND));
+	assert_true(y->got[CHAN_BULK] < 15);
+	assert_true(spin(b, bulk_there, 10 * SECOND));
+	if (since(&begun) < 0.30)               /* 3.8 MB less a burst of 0.4 MB */
+		fail_msg("%.2f s: there is no limit", since(&begun));
+	assert_int_equal(y->disorder, 0);
+	assert_int_equal(x->unsent, 0);
+}
+
+static void test_limit_up(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf slow = { .rate_up = 8000000 };
+	struct peer *x = open_peer(b, "127.0.0.1:auto", false, &slow), *y = open_peer(b, "127.0.0.1:auto", false, NULL);
+
+	limited(b, x, y);
+}
+
+static void test_limit_down(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf slow = { .rate_down = 8000000 };
+	struct peer *x = open_peer(b, "127.0.0.1:auto", false, NULL), *y = open_peer(b, "127.0.0.1:auto", false, &slow);
+
+	limited(b, x, y);
+	/* Without a limit the same is there at once; and what waited goes when the limit is lifted. */
+	y->got[CHAN_BULK] = 0;
+	for (uint32_t i = 21; i <= 41; i++)
+		say(x, at(y), CHAN_BULK, 0, i, 200000);
+	nano_set_rates(y->nano, 0, 0);
+	assert_true(spin(b, bulk_there, 5 * SECOND));
+}
+
+static bool both_there(struct bed *b) { return b->p[1].got[CHAN_CTRL] == 2 && b->p[0].got[CHAN_DOOR] == 2; }
+
+/* Two addresses, of both versions where there are both; whoever dials either is served. */
+static void test_two_addresses(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf two = { .nalso = 0 };
+	struct endpoint other;
+	struct err e;
+	int fd = socket(AF_INET6, SOCK_STREAM, 0);
+	struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	bool v6 = fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof(a));
+
+	if (fd >= 0)
+		close(fd);
+	assert_int_equal(nano_listen_also(v6 ? "[::1]:auto" : "127.0.0.2:auto", &two, &e), 0);
+	assert_int_equal(nano_listen_also("127.0.0.3:99", &two, &e), -1);
+	assert_non_null(strstr(e.text, "ports of the first"));
+	struct peer *x = open_peer(b, "127.0.0.1:auto", false, NULL);
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &two);
+
+	y->echo_door = true;
+	other = *at(y);
+	memcpy(other.ip, two.also[0], 16);
+	say(x, at(y), CHAN_CTRL, 0, 1, 100);
+	say(x, &other, CHAN_CTRL, 0, 1, 100);
+	say(x, at(y), CHAN_DOOR, 0, 1, 100);
+	say(x, &other, CHAN_DOOR, 0, 1, 100);
+	assert_true(spin(b, both_there, 3 * SECOND));
+	assert_int_equal(x->unsent, 0);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = { T(test_death), T(test_listen), T(test_order), T(test_v6), T(test_refused),
-		T(test_again), T(test_many_fresh), T(test_door), T(test_lru), T(test_port_in_use) };
+		T(test_again), T(test_many_fresh), T(test_door), T(test_lru), T(test_port_in_use),
+		T(test_limit_up), T(test_limit_down), T(test_two_addresses) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
