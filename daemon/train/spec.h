@@ -51,6 +51,7 @@
  *               "prefetch":4, "memory":"1GiB", "deterministic":false, "checkpoint_every":20,
  *               "checkpoint_keep":3, "log":"64MiB"} }
  *
+ * For operators, with every range: man/hivemind-spec.5, which tests/unit/test_man_spec.c holds against the code.
  * Unknown keys are errors. Every error names its place: "model[2].kernel: ...". */
 #ifndef TRAIN_SPEC_H
 #define TRAIN_SPEC_H

@@ -16,7 +16,7 @@ there() {               # MODE PATH
 DESTDIR=$work/to meson install -C "$build" --no-rebuild --quiet >"$work/install.log" 2>&1 || { cat "$work/install.log"; fail "meson install"; }
 there 755 "$prefix/$(option sbindir)/hivemindd"
 there 755 "$prefix/$(option bindir)/hivectl"
-for page in man8/hivemindd.8 man1/hivectl.1 man5/hivemindd.conf.5 man7/hivemind-protocol.7; do
+for page in man8/hivemindd.8 man1/hivectl.1 man5/hivemindd.conf.5 man5/hivemind-spec.5 man7/hivemind-protocol.7; do
 	[ -f "$work/to$prefix/$(option mandir)/$page" ] || there 644 "$prefix/$(option mandir)/$page.gz"
 done
 there 644 "$prefix/$(option datadir)/bash-completion/completions/hivectl"
@@ -27,7 +27,7 @@ there 644 /usr/lib/sysusers.d/hivemindd.conf
 there 644 /usr/lib/tmpfiles.d/hivemindd.conf
 there 644 /usr/lib/sysctl.d/50-hivemindd.conf
 there 640 /etc/hivemindd/hivemindd.conf
-extra=$(cd "$work/to" && find . -type f | grep -Ev '/(hivemindd|hivectl|hivemindd\.(8|conf\.5)(\.gz)?|hivectl\.1(\.gz)?|hivemind-protocol\.7(\.gz)?|hivemindd\.(service|conf)|50-hivemindd\.conf|hivemind/models/[a-z0-9]*\.json)$')
+extra=$(cd "$work/to" && find . -type f | grep -Ev '/(hivemindd|hivectl|hivemindd\.(8|conf\.5)(\.gz)?|hivectl\.1(\.gz)?|hivemind-spec\.5(\.gz)?|hivemind-protocol\.7(\.gz)?|hivemindd\.(service|conf)|50-hivemindd\.conf|hivemind/models/[a-z0-9]*\.json)$')
 [ -z "$extra" ] || fail "also installed: $extra"
 bash -n "$work/to$prefix/$(option datadir)/bash-completion/completions/hivectl" || fail "the completion is no shell script"
 "$work/to$prefix/$(option sbindir)/hivemindd" --version >/dev/null || fail "the installed daemon does not run"
