@@ -48,6 +48,7 @@ void node_status(void *arg, const json_t *params, struct reply *r);
 void node_peers(void *arg, const json_t *params, struct reply *r);
 void node_dht_get(void *arg, const json_t *params, struct reply *r);
 void node_dht_put(void *arg, const json_t *params, struct reply *r);
+void node_dht_trace(void *arg, const json_t *params, struct reply *r);
 void node_drain(void *arg, const json_t *params, struct reply *r);
 /* Runs: the same, with the node as arg. */
 #define NODE_RUN_OPS(X) X(run_start) X(run_join) X(run_list) X(run_show) X(run_watch) X(run_pause) X(run_resume) \

@@ -62,8 +62,15 @@ struct api {
 	api_fn *predict;
 	/* {run, key?} -> {values: {..}, version, history: [{key, old, new, by, wall_ms, epoch, state}]} */
 	api_fn *get;
-	api_fn *dht_get;        /* {key, latest?: bool} -> {key, value | subkeys: {..}, expires_s, replicas} */
-	api_fn *dht_put;        /* {key, value, subkey?, life_s} -> {accepted, replicas} */
+	/* {key, latest?: bool} -> {key, value | subkeys: {..}, expires_s, replicas}; {keys: [..]} -> {keys: [the same], asked,
+	 * found} */
+	api_fn *dht_get;
+	/* {key, value, subkey?, life_s?} -> {accepted, replicas}; {records: {key: value}} -> {records, accepted_at_least,
+	 * refused: {key: why}} */
+	api_fn *dht_put;
+	/* {key, latest?: bool} -> {key, id, took_us, found, here, hops, steps: [{hop, peer, address, asked_us, took_us?,
+	 * state, nodes, records}], text} */
+	api_fn *dht_trace;
 	api_fn *checkpoint;     /* {run?} -> {checkpoints: [{run, epoch, path, bytes}]} when they are on the disk */
 	/* {in_s?} -> finish the micro-batch, hand back ranges, goodbye; {} when done; the daemon stays */
 	api_fn *drain;

@@ -1,8 +1,9 @@
-/* dht get: an uncached look at the swarm's table. */
+/* dht get: records of one key, or of many at once. */
 #include "control/cmd.h"
 
 static const struct cmd_param params[] = {
-	{ "key", CMD_STR, CMD_REQUIRED, "text; hashed to the 256-bit key" },
+	{ "key", CMD_STR, 0, "text; hashed to the 256-bit key" },
+	{ "keys", CMD_JSON, CMD_OPTION, "instead: an array of up to 1024 keys, asked for together" },
 	{ "latest", CMD_BOOL, 0, "ask every replica and take the newest" },
 	{ NULL, 0, 0, NULL }
 };

@@ -2,8 +2,9 @@
 #include "control/cmd.h"
 
 static const struct cmd_param params[] = {
-	{ "key", CMD_STR, CMD_REQUIRED, "text; hashed to the 256-bit key" },
-	{ "value", CMD_JSON, CMD_REQUIRED, "any JSON value, or a word" },
+	{ "key", CMD_STR, 0, "text; hashed to the 256-bit key" },
+	{ "value", CMD_JSON, 0, "any JSON value, or a word" },
+	{ "records", CMD_JSON, CMD_OPTION, "instead: an object of up to 1024 keys and values, stored together" },
 	{ "subkey", CMD_STR, CMD_OPTION, "entry of a dictionary record" },
 	{ "life_s", CMD_DURATION, CMD_OPTION, "how long it lives (default 1h)" },
 	{ NULL, 0, 0, NULL }
