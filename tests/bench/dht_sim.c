@@ -63,7 +63,8 @@ static int hour(int n, int minutes)
 		}
 	double took = now_s() - joined;
 	sim_stats(s, &st);
-	printf("{\"bench\": \"dht_sim_hour\", \"peers\": %d, \"virtual_s\": %d, \"join_cpu_s\": %.2f, \"cpu_s\": %.2f,"
+	printf("{\"bench\": \"dht_sim_hour\", \"peers\": %d, \"virtual_s\": %d, \"join_cpu_s\": %.2f, "
+		"\"cpu_s\": %.2f,"
 		" \"times_real_time\": %.0f, \"events\": %llu, \"messages\": %llu, \"gets\": %llu, \"found\": %llu}\n", n,
 		60 * minutes, joined - begun, took, 60 * minutes / took, (unsigned long long)st.events, (unsigned long long)st.sent,
 		(unsigned long long)a.gets, (unsigned long long)a.found);
@@ -141,7 +142,8 @@ static int keys(int n, int nkeys)
 	printf("{\"bench\": \"dht_sim_keys\", \"peers\": %d, \"keys\": %d, \"stored_on_all\": %llu, \"found\": %llu,"
 		" \"hops_mean\": %.3f, \"hops_max\": %u, \"killed\": %d, \"found_after\": %llu, \"share_after\": %.5f,"
 		" \"hops_mean_after\": %.3f, \"hops_max_after\": %u, \"found_when_ended\": %llu, \"cpu_s\": %.1f}\n", n, nkeys,
-		(unsigned long long)put.found, (unsigned long long)all.found, (double)all.hops / (double)(all.found + !all.found),
+		(unsigned long long)put.found, (unsigned long long)all.found,
+		(double)all.hops / (double)(all.found + !all.found),
 		all.hops_max, n * 3 / 10, (unsigned long long)left.found, (double)left.found / nkeys,
 		(double)left.hops / (double)(left.found + !left.found), left.hops_max, (unsigned long long)none.found,
 		now_s() - begun);

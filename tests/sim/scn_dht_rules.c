@@ -1,4 +1,4 @@
-/* The statements S1 to S31 of Hivemind's DHT, each in the scenario that is named after it, as far as one swarm is needed
+/* The statements S1 to S31 of Hivemind's DHT, each in the scenario that is named after it, as far as a swarm is needed
  * to see it; scn_dht.c has S14, S26 and S27, test_dht_table.c S18 and S19, test_dht_values.c the rules of one store. */
 #include <stdio.h>
 #include <stdlib.h>
