@@ -14,7 +14,8 @@
 
 struct check;
 struct asked {
-	struct check *c; struct id id; bool answered, mailbox, client, dials_out; char at[64], error[sizeof ((struct err *)0)->text];
+	struct check *c; struct id id; bool answered, mailbox, client, dials_out;
+	char at[64], error[sizeof ((struct err *)0)->text];
 	uint64_t asked_us, rtt_us; int64_t ahead_ms;    /* this machine's clock, before the peer's */
 };
 struct check {
@@ -106,8 +107,9 @@ static void about_keys(struct check *c)
 	if (!*conf_str(c->nn->x.conf, "network", "swarm_key_file"))
 		find(c, WARN, "key", "there is no swarm key: whoever can dial this daemon is in the swarm");
 	else if (k.old[0])
-		find(c, k.old_peers ? WARN : OK, "key", "the swarm key is being replaced: %s is new, %s is good for %.0f s more, "
-			"%zu peers have not changed yet (hivectl key show)", k.now, k.old, (double)k.old_left_us / 1e6, k.old_peers);
+		find(c, k.old_peers ? WARN : OK, "key", "the swarm key is being replaced: %s is new, %s is good for %.0f s "
+			"more, %zu peers have not changed yet (hivectl key show)", k.now, k.old,
+			(double)k.old_left_us / 1e6, k.old_peers);
 	else
 		find(c, OK, "key", "the swarm key is %s (hivectl key show on another machine must say the same)", k.now);
 	if (n.wrong_swarm_key)
@@ -139,14 +141,14 @@ static void about_joining(struct check *c)
 			find(c, ERROR, "join", "%s: it has another swarm key than this daemon: copy the swarm's key file to this "
 				"machine, or if the swarm's key was replaced, hivectl key rotate", address);
 		else if (error)
-			find(c, ERROR, "join", "%s: %s. If one runs there, its firewall or one on the way may drop packets: this port "
-				"and the next two are needed", address, error);
+			find(c, ERROR, "join", "%s: %s. If one runs there, its firewall or one on the way may drop packets: this "
+				"port and the next two are needed", address, error);
 		else
 			find(c, WARN, "join", "%s: %s", address, state);
 	}
 	if (!json_array_size(all) && !c->known)
-		find(c, ERROR, "join", "there is nobody to talk to: no peer is known, and no address to join is configured: set "
-			"[network] join = HOST:4237, or wait until somebody joins through this one");
+		find(c, ERROR, "join", "there is nobody to talk to: no peer is known, and no address to join is configured: "
+			"set [network] join = HOST:4237, or wait until somebody joins through this one");
 	json_decref(all);
 }
 
@@ -177,17 +179,22 @@ static void about_reaching(struct check *c)
 		find(c, OK, "peers", "%zu of %zu peers answered, within %.1f ms", answered, c->n, (double)rtt / 1e3);
 	else if (c->known)
 		find(c, ERROR, "peers", "%zu peers are known, but there is a session with none of them", c->known);
-	if (is_client(c) || !could)
+	if (is_client(c) || !answered)
 		return;
+	if (!could) {
+		find(c, WARN, "reach", "nobody could try to dial this daemon: the peers that were asked only dial out "
+			"themselves");
+		return;
+	}
 	if (is_private(self->ip))
 		nat = " That address is a private one: if peers are in other networks, this machine is behind a NAT.";
 	if (!reached)
 		find(c, ERROR, "reach", "no peer can dial this daemon at %s (%zu tried): open tcp ports %u, %u and %u in its "
-			"firewall. Behind a NAT forward them, and set [network] advertise to the outer address; when that cannot be "
-			"done: client = yes.%s", self_text(c, at), could, self->port[0], self->port[1], self->port[2], nat);
+			"firewall. Behind a NAT forward them, and set [network] advertise to the outer address; when that cannot "
+			"be done: client = yes.%s", self_text(c, at), could, self->port[0], self->port[1], self->port[2], nat);
 	else if (reached < could)
-		find(c, WARN, "reach", "%zu of %zu peers can dial this daemon at %s, the others cannot: a firewall between them, "
-			"or they are behind a NAT of their own.%s", reached, could, self_text(c, at), nat);
+		find(c, WARN, "reach", "%zu of %zu peers can dial this daemon at %s, the others cannot: a firewall between "
+			"them, or they are behind a NAT of their own.%s", reached, could, self_text(c, at), nat);
 	else
 		find(c, OK, "reach", "%zu peers have dialled this daemon at %s", reached, self_text(c, at));
 }
@@ -276,6 +283,7 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	struct asked *a = arg;
 	struct check *c = a->c;
 	struct env *env = c->nn->x.env;
+	struct peer_info info;
 	const char *at;
 
 	c->open--;
@@ -288,7 +296,9 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 			(int64_t)json_integer_value(json_object_get(f->json, "wall_ms"));
 		a->mailbox = json_is_true(json_object_get(f->json, "mailbox"));
 		a->client = json_is_true(json_object_get(f->json, "client"));
-		a->dials_out = json_is_true(json_object_get(f->json, "i_am_client"));
+		/* Who cannot be dialled from here hears no answer at its mailbox, whatever it can dial: it cannot judge. */
+		a->dials_out = json_is_true(json_object_get(f->json, "i_am_client")) ||
+			(net_peer(c->nn->x.net, &a->id, &info) && info.client);
 		at = json_string_value(json_object_get(f->json, "at"));
 		snprintf(a->at, sizeof a->at, "%s", at ? at : "");
 	} else {

@@ -48,8 +48,8 @@ static int find(struct node_net *nn, const char *text, struct id *ret, struct er
 	if (hits == 1)
 		return 0;
 	return hits ? err_set(e, ERR_STATE, "%zu peers begin with %s: give more digits", hits, text) :
-		err_set(e, ERR_NOT_FOUND, "no peer begins with %s (hivectl peers --all); one that is not known yet is banned by "
-			"its whole id", text);
+		err_set(e, ERR_NOT_FOUND, "no peer begins with %s (hivectl peers --all); one that is not known yet is banned "
+			"by its whole id", text);
 }
 
 /* ---- bans ---- */
@@ -266,12 +266,12 @@ static int read_allow(const struct conf *c, struct id *out, size_t *ret_n, struc
 	size_t n = conf_list(c, "network", "allow", &word);
 
 	if (n > ALLOW_MAX)
-		return err_set(e, ERR_INVALID, "%s: [network] allow: %zu ids, at most %d", conf_origin(c, "network", "allow"), n,
-			ALLOW_MAX);
+		return err_set(e, ERR_INVALID, "%s: [network] allow: %zu ids, at most %d",
+			conf_origin(c, "network", "allow"), n, ALLOW_MAX);
 	for (size_t i = 0; i < n; i++)
 		if (id_parse(&out[i], word[i], NULL))
-			return err_set(e, ERR_INVALID, "%s: [network] allow: %.70s is no id: expected 64 hex digits (hivectl status "
-				"on that machine shows its id)", conf_origin(c, "network", "allow"), word[i]);
+			return err_set(e, ERR_INVALID, "%s: [network] allow: %.70s is no id: expected 64 hex digits (hivectl "
+				"status on that machine shows its id)", conf_origin(c, "network", "allow"), word[i]);
 	*ret_n = n;
 	return 0;
 }

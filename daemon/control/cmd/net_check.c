@@ -10,5 +10,5 @@ static void run(struct cmd_call *c)
 	cmd_forward(c, c->ctx->api ? c->ctx->api->net_check : NULL);
 }
 
-const struct cmd cmd_net_check = { "net check", "what is wrong with connectivity, and what to do about it", params, CMD_VIEW,
-	"text", run };
+const struct cmd cmd_net_check = { "net check", "what is wrong with connectivity, and what to do about it", params,
+	CMD_VIEW, "text", run };
