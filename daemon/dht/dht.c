@@ -139,6 +139,10 @@ struct rec *rec_make(struct dht *d, const char *key, const char *subkey, const j
 		rec_free(r);
 		return NULL;
 	}
+	if (schema_check(d, r, e)) {
+		rec_free(r);
+		return NULL;
+	}
 	return r;
 }
 

@@ -65,6 +65,15 @@ struct dht_trace { const struct dht_hop *hop; size_t nhop; const struct record *
 	struct id key; uint64_t took_us; };
 typedef void dht_traced_fn(void *arg, const struct dht_trace *t, const struct err *e);
 void dht_trace(struct dht *d, const char *key, bool latest, dht_traced_fn *done, void *arg);
+/* Records under that key must look so, from now on, here: others are refused when they are put or stored, and not taken
+ * from the answers of others. Several rules for one key: one must fit. rule is borrowed until dht_unexpect. Only peers
+ * that know a key can check it: what travels is its hash. */
+enum dht_type { DHT_TEXT, DHT_COUNT, DHT_NUMBER, DHT_BOOL, DHT_OBJECT };
+struct dht_field { const char *name; enum dht_type type; bool optional; };      /* ends with name NULL */
+struct dht_schema { const char *name; bool per_peer /* subkeys are ids of peers, signed by them */;
+	uint64_t life_ms_max /* 0: 7 days */; const struct dht_field *fields; };
+void dht_expect(struct dht *d, const char *key, const struct dht_schema *rule);
+void dht_unexpect(struct dht *d, const char *key, const struct dht_schema *rule);
 /* The up to k nodes nearest to target. */
 typedef void dht_found_fn(void *arg, const struct id *peers, size_t n, const struct err *e);
 void dht_find(struct dht *d, const struct id *target, dht_found_fn *done, void *arg);

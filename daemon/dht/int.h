@@ -32,7 +32,7 @@ struct dht {
 	struct values values;
 	struct map *cache;                      /* key id -> struct cached */
 	struct map *shunned;                    /* id -> struct shun */
-	struct list traces, manies, fetching;
+	struct list traces, manies, fetching, schemas;
 	uint64_t cache_at_us, stale_at_us, forget_at_us, saved_changes, last_rank;
 	unsigned fetches;                       /* of the cache, under way */
 	struct list lookups, puts, keeps, handovers, batches, refusals, finds, dials;
@@ -135,6 +135,10 @@ void recs_free(struct list *recs);
 /* Adds what lies here to what others gave: the greatest rank of each subkey stays. */
 void recs_add_own(struct dht *d, const struct id *key, struct list *recs);
 void gets_free(struct dht *d);
+
+/* ---- schema.c ---- */
+int schema_check(const struct dht *d, const struct rec *r, struct err *e);
+void schemas_free(struct dht *d);
 
 /* ---- dht.c ---- */
 /* The record of a put, NULL and e. */

@@ -126,7 +126,7 @@ struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *con
 	d->shunned = map_new(d->hash_key ^ 3);
 	d->gets = map_new(d->hash_key ^ 2);
 	struct list *lists[] = { &d->lookups, &d->puts, &d->keeps, &d->handovers, &d->batches, &d->refusals, &d->finds,
-		&d->dials, &d->traces, &d->manies, &d->fetching };
+		&d->dials, &d->traces, &d->manies, &d->fetching, &d->schemas };
 	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 		list_init(lists[i]);
 	d->tick = (struct timer){ .fire = tick, .name = "dht.tick" };
@@ -158,6 +158,7 @@ void dht_free(struct dht *d)
 	puts_free(d);
 	gets_free(d);
 	shun_free(d);
+	schemas_free(d);
 	list_each_safe(it, &d->finds)
 		free(list_entry(it, struct find, link));
 	table_done(&d->table);

@@ -138,7 +138,7 @@ int store_local(struct dht *d, struct rec *r, struct err *e)
 }
 
 /* A STORE whose signatures are being checked. */
-struct storing { struct dht *d; struct request *req; size_t n; };
+struct storing { struct dht *d; struct request *req; size_t n; struct err why /* of the first ill-formed one */; };
 
 static void store_all(void *arg, struct list *good, size_t bad)
 {
@@ -147,7 +147,9 @@ static void store_all(void *arg, struct list *good, size_t bad)
 	size_t accepted = 0, refused = bad;
 	uint8_t *how = xcalloc(s->n, 1);        /* of each record in their order: 0 refused, 1 new, 2 was here */
 	struct list *it;
-	if (bad)
+	if (bad && s->why.code)
+		e = s->why;
+	else if (bad)
 		err_set(&e, ERR_AUTH, "a record under a peer's id must be signed by that peer");
 	while ((it = list_pop(good))) {
 		struct rec *r = list_entry(it, struct rec, link);
@@ -169,6 +171,7 @@ static void on_store(void *arg, struct request *req)
 	struct rd r = rd_of(req->f.blob, req->f.blob_len);
 	unsigned n = rd_u16(&r);
 	struct list recs;
+	struct err why = { 0 };
 	list_init(&recs);
 	for (unsigned i = 0; i < n && n <= STORE_RECS_MAX && !r.bad; i++) {
 		struct id key = { 0 };
@@ -182,6 +185,8 @@ static void on_store(void *arg, struct request *req)
 			break;
 		rec->from = req->f.from;
 		rec->index = (uint16_t)i;
+		if (!why.code)
+			schema_check(d, rec, &why);
 		list_push(&recs, &rec->link);
 	}
 	note_asker(d, req);
@@ -196,7 +201,7 @@ static void on_store(void *arg, struct request *req)
 		return;
 	}
 	struct storing *s = xcalloc(1, sizeof *s);
-	*s = (struct storing){ .d = d, .req = net_keep(req), .n = n };
+	*s = (struct storing){ .d = d, .req = net_keep(req), .n = n, .why = why };
 	dht_verify(d, &recs, store_all, s);
 }
 

@@ -118,7 +118,8 @@ void dht_verify(struct dht *d, struct list *recs, batch_fn *done, void *arg)
 		struct rec *r = list_entry(it, struct rec, link);
 		size_t i = b->n++;
 		b->rec[i] = r;
-		if (!rec_owner_ok(r)) {
+		struct err ignored;
+		if (!rec_owner_ok(r) || schema_check(d, r, &ignored)) {
 			rec_free(r);
 			b->rec[i] = NULL;
 			continue;

@@ -66,7 +66,8 @@ static int hour(int n, int minutes)
 	printf("{\"bench\": \"dht_sim_hour\", \"peers\": %d, \"virtual_s\": %d, \"join_cpu_s\": %.2f, "
 		"\"cpu_s\": %.2f,"
 		" \"times_real_time\": %.0f, \"events\": %llu, \"messages\": %llu, \"gets\": %llu, \"found\": %llu}\n", n,
-		60 * minutes, joined - begun, took, 60 * minutes / took, (unsigned long long)st.events, (unsigned long long)st.sent,
+		60 * minutes, joined - begun, took, 60 * minutes / took, (unsigned long long)st.events,
+		(unsigned long long)st.sent,
 		(unsigned long long)a.gets, (unsigned long long)a.found);
 	int bad = sim_failed(s) != NULL;
 	sim_free(s);

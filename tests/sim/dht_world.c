@@ -150,7 +150,7 @@ struct dht_get_end dht_get_wait(struct sim *s, int node, const char *key, bool l
 	return ret;
 }
 
-void dht_expect(struct sim *s, int node, const char *key, int value)
+void dht_want(struct sim *s, int node, const char *key, int value)
 {
 	char text[16];
 	snprintf(text, sizeof text, "%d", value);

@@ -25,7 +25,7 @@ struct dht_put_end dht_put_wait(struct sim *s, int node, const char *key, const 
 struct dht_get_end { bool done; size_t n; char value[64]; uint64_t life_ms; struct id owner; };
 struct dht_get_end dht_get_wait(struct sim *s, int node, const char *key, bool latest);
 /* one record with this value */
-void dht_expect(struct sim *s, int node, const char *key, int value);
+void dht_want(struct sim *s, int node, const char *key, int value);
 struct dht_find_end { bool done; size_t n; struct id id[32]; };
 struct dht_find_end dht_find_wait(struct sim *s, int node, const struct id *target);
 

@@ -53,7 +53,7 @@ static void scn_kill_third(struct sim *s)
 	}
 	for (int i = 0; i < 40; i++) {
 		snprintf(key, sizeof key, "key%d", i);
-		dht_expect(s, dht_any(s), key, i);
+		dht_want(s, dht_any(s), key, i);
 	}
 	for (int i = 0; i < 9; i++) {
 		int v = dht_any(s);
@@ -73,17 +73,17 @@ static void scn_records(struct sim *s)
 	dht_add(s, &w, 10);
 	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
 	dht_put_wait(s, 3, "short", NULL, json_integer(1), 2000, false);
-	dht_expect(s, 7, "short", 1);
+	dht_want(s, 7, "short", 1);
 	sim_run_for(s, 3 * SEC);
 	sim_check(s, dht_get_wait(s, 7, "short", true).n == 0);
 	sim_check(s, dht_get_wait(s, 7, "short", false).n == 0);
 	dht_put_wait(s, 1, "k", NULL, json_integer(1), 100000, false);
 	sim_run_for(s, SEC);
 	dht_put_wait(s, 2, "k", NULL, json_integer(2), 50000, false);          /* later wins, whatever its life */
-	dht_expect(s, 8, "k", 2);
+	dht_want(s, 8, "k", 2);
 	sim_wall_jump(s, 4, -30000);                    /* a clock half a minute slow writes older ranks */
 	sim_check(s, dht_put_wait(s, 4, "k", NULL, json_integer(3), 100000, false).accepted == 0);
-	dht_expect(s, 5, "k", 2);
+	dht_want(s, 5, "k", 2);
 	for (int i = 0; i < 10; i++) {
 		char sub[8];
 		snprintf(sub, sizeof sub, "s%d", i);
@@ -189,7 +189,7 @@ static void scn_restart(struct sim *s)
 	for (int i = 0; i < 6; i++)
 		sim_restart(s, i);
 	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
-	dht_expect(s, 4, "long", 11);
+	dht_want(s, 4, "long", 11);
 }
 
 /* A kept record is there from every side after a partition has healed, and ends when it is kept no longer. */
@@ -236,7 +236,7 @@ static void scn_handover(struct sim *s)
 	for (int i = 0; i < 10 && !sim_failed(s); i++) {
 		char key[16];
 		snprintf(key, sizeof key, "h%d", i);
-		dht_expect(s, 4 + (i % 8), key, i);
+		dht_want(s, 4 + (i % 8), key, i);
 	}
 	for (int i = 0; i < 4; i++)             /* the newcomers have all of it */
 		sim_kill(s, i);
