@@ -201,6 +201,95 @@ static void a_spec_may_name_a_model(void **state)
 	spec_free(b);
 }
 
+/* Initial weights, as torchvision's resnet.py and vgg.py and Hugging Face's GPT-2 and BERT draw them: normal with this
+ * deviation, or uniform within +-bound (PyTorch's default of linear: 1 / sqrt(inputs)). */
+struct start { const char *json, *name; double std, bound; };
+
+#define R18 "{\"zoo\":\"resnet18\",\"stem\":\"cifar\",\"classes\":10,\"width\":32}"
+#define R50 "{\"zoo\":\"resnet50\",\"width\":16}"
+#define VGG "{\"zoo\":\"vgg16\",\"hidden\":64,\"widths\":[16,32,64,64,64]}"
+#define GPT "{\"zoo\":\"gpt2\",\"layers\":2,\"width\":96,\"heads\":3,\"vocab\":300}"
+#define BERT "{\"zoo\":\"bert\",\"layers\":1,\"width\":96,\"heads\":3,\"vocab\":300}"
+
+static const struct start starts[] = {
+	{ R18, "conv1.weight", 0.083333, 0 },                   /* sqrt(2 / (9 32)) */
+	{ R18, "layer2.0.conv1.weight", 0.058926, 0 },          /* sqrt(2 / (9 64)) */
+	{ R18, "layer2.0.downsample.0.weight", 0.176777, 0 },   /* sqrt(2 / 64) */
+	{ R18, "fc.weight", 0, 0.0625 },                        /* 1 / sqrt(256) */
+	{ R50, "conv1.weight", 0.050508, 0 },                   /* sqrt(2 / (49 16)) */
+	{ R50, "layer1.0.conv1.weight", 0.353553, 0 },          /* sqrt(2 / 16) */
+	{ R50, "layer1.0.conv3.weight", 0.176777, 0 },          /* sqrt(2 / 64) */
+	{ VGG, "features.2.weight", 0.117851, 0 },              /* sqrt(2 / (9 16)) */
+	{ VGG, "classifier.0.weight", 0.01, 0 },
+	{ GPT, "transformer.wte.weight", 0.02, 0 },
+	{ GPT, "transformer.h.1.attn.c_attn.weight", 0.02, 0 },
+	{ GPT, "transformer.h.1.mlp.c_proj.weight", 0.01, 0 },  /* 0.02 / sqrt(2 layers) */
+	{ BERT, "bert.encoder.layer.0.intermediate.dense.weight", 0.02, 0 },
+	{ "\"lenet5\"", "conv1.weight", 0, 0.2 },
+};
+
+static struct model *model_of(const char *json)
+{
+	char text[400];
+	struct err e;
+	struct spec *s;
+	struct model *m;
+
+	(void)snprintf(text, sizeof(text), "{\"name\":\"a\",\"model\":%s,\"loss\":\"mse\","
+		"\"optimizer\":{\"name\":\"sgd\"},\"target_batch\":1,\"data\":{\"name\":\"s\",\"kind\":\"synthetic\"}}", json);
+	s = spec_parse(text, strlen(text), &e);
+	m = s ? spec_model(s, NULL, &e) : NULL;
+	if (!m)
+		fail_msg("%s: %s", json, e.text);
+	spec_free(s);
+	return m;
+}
+
+/* Within six standard errors: deviation, mean, and the fourth moment, which tells normal (3) from uniform (1.8). */
+static void drawn(const struct start *t, const real *w, size_t n)
+{
+	double mean = 0, square = 0, fourth = 0, most = 0, std = t->std > 0 ? t->std : t->bound / sqrt(3);
+	double shape = t->std > 0 ? 3 : 1.8, at = (double)n;
+
+	for (size_t i = 0; i < n; i++) {
+		double v = (double)w[i];
+
+		mean += v / at;
+		square += v * v / at;
+		fourth += v * v * v * v / at;
+		most = fmax(most, fabs(v));
+	}
+	fourth /= square * square;
+	if (!(fabs(mean) <= 6 * std / sqrt(at)) ||
+	    !(fabs(sqrt(square) / std - 1) <= 6 * sqrt((shape - 1) / 4 / at) + 1e-5) ||
+	    !(fabs(fourth - shape) <= 6 * sqrt(24 / at)) || (t->bound > 0 && !(most <= t->bound * 1.0001)))
+		fail_msg("%s %s: mean %g, deviation %g, fourth moment %.3f, largest %g; should have deviation %g, %g", t->json,
+			t->name, mean, sqrt(square), fourth, most, std, shape);
+}
+
+static void weights_begin_as_in_pytorch(void **state)
+{
+	for (size_t i = 0; i < sizeof(starts) / sizeof(*starts); i++) {
+		struct model *m = model_of(starts[i].json);
+		const struct model_param *p = model_param_find(m, starts[i].name);
+		real *w = malloc(m->nparam * sizeof(*w));
+
+		if (!p)
+			fail_msg("%s has no %s", starts[i].json, starts[i].name);
+		model_init(m, 5, w);
+		drawn(&starts[i], w + p->offset, p->count);
+		for (int k = 0; k < m->nparams; k++) {         /* norms begin as the identity */
+			const struct model_param *q = &m->param[k];
+			bool norm = strstr(q->name, "bn1.") || strstr(q->name, "ln_1.") || strstr(q->name, "LayerNorm.");
+
+			for (size_t j = 0; norm && j < q->count; j++)
+				assert_true(w[q->offset + j] == (strstr(q->name, "weight") ? 1 : 0));
+		}
+		free(w);
+		model_free(m);
+	}
+}
+
 static void every_entry_is_listed(void **state)
 {
 	struct answer a = { .reply = { answered } };
@@ -226,6 +315,7 @@ int main(void)
 		cmocka_unit_test(what_is_wrong_is_named),
 		cmocka_unit_test(expressions_are_computed),
 		cmocka_unit_test(a_spec_may_name_a_model),
+		cmocka_unit_test(weights_begin_as_in_pytorch),
 		cmocka_unit_test(every_entry_is_listed),
 	};
 
