@@ -36,11 +36,10 @@ void recs_add_own(struct dht *d, const struct id *key, struct list *recs)
 		bool add = true;
 		list_each_safe(o, recs) {
 			struct rec *r = list_entry(o, struct rec, link);
-			if (strcmp(r->subkey, mine->subkey) && r->subkey[0] && mine->subkey[0])
-				continue;
-			if (r->rank >= mine->rank) {
+			int order = rec_order(r, mine);
+			if (order > 0)
 				add = false;
-			} else {
+			if (order < 0) {
 				list_del(&r->link);
 				rec_free(r);
 			}

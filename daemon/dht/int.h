@@ -72,7 +72,6 @@ struct batch;
 typedef void batch_fn(void *arg, struct list *good, size_t bad);
 void dht_verify(struct dht *d, struct list *recs, batch_fn *done, void *arg);
 void batches_orphan(struct dht *d);             /* the room closes: results of running jobs are dropped */
-bool rec_must_sign(const struct rec *r);        /* its subkey is a peer's id */
 /* the signer of a protected record is the peer that its subkey names */
 bool rec_owner_ok(const struct rec *r);
 void rec_sign(struct dht *d, struct rec *r);

@@ -84,10 +84,7 @@ static void merge(struct lookup *l, struct list *good)
 		bool keep = true;
 		list_each_safe(o, &l->found) {
 			struct rec *c = list_entry(o, struct rec, link);
-			bool rivals = !strcmp(c->subkey, r->subkey) || !c->subkey[0] || !r->subkey[0];
-			if (!rivals)
-				continue;
-			if (c->rank >= r->rank) {
+			if (rec_order(c, r) > 0) {
 				if (c->rank == r->rank && !strcmp(c->subkey, r->subkey) && r->ends_us < c->ends_us)
 					c->ends_us = r->ends_us;
 				keep = false;
@@ -100,7 +97,7 @@ static void merge(struct lookup *l, struct list *good)
 		}
 		list_each_safe(o, &l->found) {
 			struct rec *c = list_entry(o, struct rec, link);
-			if (!strcmp(c->subkey, r->subkey) || !c->subkey[0] || !r->subkey[0]) {
+			if (rec_order(c, r) < 0) {
 				list_del(&c->link);
 				rec_free(c);
 			}

@@ -49,7 +49,8 @@ static bool type_is(const json_t *v, enum dht_type type)
 
 static int fits(const struct dht_schema *rule, const struct rec *r, const json_t *value, struct err *e)
 {
-	static const char *const name[] = { "a text", "a whole number from 0 on", "a number", "true or false", "an object" };
+	static const char *const name[] = { "a text", "a whole number from 0 on", "a number", "true or false",
+		"an object" };
 	if (rule->per_peer && !rec_must_sign(r))
 		return err_set(e, ERR_INVALID, "%s: the subkey must be the id of the peer whose record it is", rule->name);
 	if (rule->life_ms_max && r->life_ms > rule->life_ms_max)

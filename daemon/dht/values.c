@@ -1,6 +1,7 @@
 /* Records: rank rules, lives, quotas, and their wire form. */
 #include "dht/values.h"
 #include <assert.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -22,6 +23,27 @@ struct rec *rec_copy(const struct rec *r)
 	c->value = xmemdup(r->value, r->vlen + 1u);
 	list_init(&c->link);
 	return c;
+}
+
+bool rec_must_sign(const struct rec *r)
+{
+	if (strlen(r->subkey) != 64)
+		return false;
+	for (int i = 0; i < 64; i++)
+		if (!isxdigit((unsigned char)r->subkey[i]))
+			return false;
+	return true;
+}
+
+int rec_order(const struct rec *a, const struct rec *b)
+{
+	if (strcmp(a->subkey, b->subkey)) {
+		if (a->subkey[0] && b->subkey[0])
+			return 0;
+		if (rec_must_sign(a) || rec_must_sign(b))
+			return rec_must_sign(a) ? 1 : -1;
+	}
+	return a->rank >= b->rank ? 1 : -1;
 }
 
 void values_init(struct values *v, const struct values_conf *conf, uint64_t hash_key)
@@ -144,13 +166,15 @@ static int sane(const struct rec *r, uint64_t now_us, uint64_t wall_ms, struct e
 /* Compares with what the key holds: 0 may enter (ret_old = the record it replaces), 1 the same is here, -1 refused. */
 static int against(struct entry *en, const struct rec *r, struct rec **ret_old, struct err *e)
 {
-	bool plain = !r->subkey[0];
 	*ret_old = NULL;
 	list_each(it, &en->recs) {
 		struct rec *c = list_entry(it, struct rec, link);
 		bool same_key = !strcmp(c->subkey, r->subkey);
-		if (!same_key && !plain && c->subkey[0])
-			continue;               /* two subkeys of one dictionary live side by side */
+		int order = rec_order(c, r);
+		if (!order || (order < 0 && !same_key))
+			continue;               /* side by side, or it will be replaced */
+		if (!same_key && rec_must_sign(c))
+			return err_set(e, ERR_AUTH, "records of peers are under this key: a plain value cannot replace them");
 		if (same_key && c->rank == r->rank && c->vlen == r->vlen && !memcmp(c->value, r->value, r->vlen))
 			return 1;
 		if (c->rank >= r->rank && !PLANTED(DHT_OLDER_WINS))

@@ -2,7 +2,8 @@
  *
  * Strictly greater rank wins; a rejected store changes nothing (Hivemind's X1). A dictionary is a key whose records
  * have subkeys; a plain value is the record with the empty subkey. A plain value replaces a dictionary when its rank
- * is greater than all of it, and the other way round (semantics S6-S9 of Hivemind). A node never lengthens the
+ * is greater than all of it, and the other way round (semantics S6-S9 of Hivemind); but records under peers' ids win
+ * over any plain value. A node never lengthens the
  * remaining time of a rank that it knows (C28). */
 #ifndef DHT_VALUES_H
 #define DHT_VALUES_H
@@ -35,6 +36,10 @@ struct rec {
 };
 void rec_free(struct rec *r);
 struct rec *rec_copy(const struct rec *r);
+bool rec_must_sign(const struct rec *r);        /* its subkey is a peer's id */
+/* Of two records of one key: 0 both stay, 1 a stays, -1 b does. What belongs to a peer never gives way to a plain
+ * value, whose rank anybody can choose. */
+int rec_order(const struct rec *a, const struct rec *b);
 
 struct entry { struct id key; struct list recs; size_t n; };
 struct values_conf { size_t records_max, per_peer_max, bytes_max; };

@@ -1,5 +1,4 @@
 /* Signatures of records: a few at once on the loop, many as one job; what was verified is remembered. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/hash.h"
@@ -15,16 +14,6 @@ struct batch {
 	size_t n;
 	batch_fn *done; void *arg;
 };
-
-bool rec_must_sign(const struct rec *r)
-{
-	if (strlen(r->subkey) != 64)
-		return false;
-	for (int i = 0; i < 64; i++)
-		if (!isxdigit((unsigned char)r->subkey[i]))
-			return false;
-	return true;
-}
 
 void rec_sign(struct dht *d, struct rec *r)
 {
