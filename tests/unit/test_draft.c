@@ -7,6 +7,8 @@
 #define SIXTEEN "{\"model\":\"resnet18\",\"with\":{\"width\":4,\"blocks\":[1],\"pixels\":16}," \
 	"\"data\":\"folder:/x\"}"
 
+#define R18 "{\"model\":\"resnet18\",\"with\":{\"stem\":\"cifar\"},\"data\":\"cifar10-jpeg:/x\""
+
 static struct data_about look(struct world *w, const char *kind, const char *path)
 {
 	struct data_about a;
@@ -128,6 +130,30 @@ static void test_images(void **state)
 	sim_free(w.sim);
 }
 
+/* Held-out samples are looked at as often as takes a tenth of the time, whatever the data: forward is a third of a
+ * step, so that V of them cost as much as V / 3 samples of training. */
+static void test_validation_takes_a_tenth(void **state)
+{
+	static const struct { const char *words; uint64_t held, every; } rows[] = {
+		{ R18 ",\"tbs\":1250}", 10000, 25 },
+		{ R18 "}", 10000, 118 },
+		{ R18 ",\"tbs\":50000}", 10000, 1 },
+		{ R18 "}", 0, 1 },
+	};
+	struct data_about a = { .kind = "tar", .classes = 10, .images = true, .shape = { 3, { 3, 32, 32 } },
+		.channels = 3, .mean = { 1, 1, 1 }, .std = { 1, 1, 1 } };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct spec *s;
+
+		a.count[DATA_TRAIN] = 50000;
+		a.count[DATA_VALIDATION] = rows[i].held;
+		s = drafted(&a, rows[i].words);
+		assert_int_equal(s->validation_every, rows[i].every);
+		spec_free(s);
+	}
+}
+
 static void says(const char *kind, const char *path, enum err_code code, const char *text)
 {
 	struct data_about a;
@@ -152,7 +178,7 @@ static void test_wrong(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_rows), cmocka_unit_test(test_images),
-		cmocka_unit_test(test_wrong) };
+		cmocka_unit_test(test_validation_takes_a_tenth), cmocka_unit_test(test_wrong) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
