@@ -11,6 +11,7 @@
 #include <string.h>
 #include "common/jrpc.h"
 #include "common/mem.h"
+#include "common/text.h"
 #include "node_join.h"
 
 #define PRESENCE_KEY "peers"
@@ -259,6 +260,19 @@ static json_t *reachable(const struct peer_info *p)
 		json_null();
 }
 
+static void describe_ban(json_t *o, const struct peer_info *p, uint64_t now)
+{
+	char left[32];
+
+	if (p->banned_until_us == UINT64_MAX) {
+		json_object_set_new(o, "absent", json_sprintf("banned: %s", p->ban_why));
+		return;
+	}
+	json_object_set_new(o, "banned_s", json_real((double)(p->banned_until_us - now) / 1e6));
+	text_print_duration(p->banned_until_us - now, left, sizeof left);
+	json_object_set_new(o, "absent", json_sprintf("banned for %s more: %s", left, p->ban_why));
+}
+
 static json_t *peer_json(struct node *n, const struct peer_info *p)
 {
 	char hex[ID_HEX], at[64];
@@ -269,11 +283,11 @@ static json_t *peer_json(struct node *n, const struct peer_info *p)
 		in += p->bytes.in[c];
 	}
 	const char *state = p->banned_until_us > now ? "banned" : p->maybe_dead ? "dead" : p->session ? "live" : "known";
-	json_t *o = json_pack("{s:s,s:s,s:s,s:b,s:o,s:f,s:I,s:I,s:I,s:i}", "id", hex, "address", endpoint_text(&p->at,
-		CHAN_CTRL, at),
-		"state", state, "client", p->client, "reachable", reachable(p), "seen_s",
-		p->last_seen_us ? (double)(now - p->last_seen_us) / 1e6 : -1.0, "rtt_us", (json_int_t)p->rtt_us,
-		"sent_bytes", (json_int_t)out, "received_bytes", (json_int_t)in, "failures", (int)p->failures);
+	json_t *o = json_pack("{s:s,s:s,s:s,s:b,s:o,s:f,s:o,s:I,s:I,s:i}", "id", hex, "address",
+		p->at.port[CHAN_CTRL] ? endpoint_text(&p->at, CHAN_CTRL, at) : "", "state", state, "client", p->client,
+		"reachable", reachable(p), "seen_s", p->last_seen_us ? (double)(now - p->last_seen_us) / 1e6 : -1.0,
+		"rtt_us", p->rtt_us ? json_integer((json_int_t)p->rtt_us) : json_null(), "sent_bytes", (json_int_t)out,
+		"received_bytes", (json_int_t)in, "failures", (int)p->failures);
 	if (p->version[0])
 		json_object_set_new(o, "version", json_string(p->version));
 	if (p->bandwidth_bps)
@@ -281,11 +295,8 @@ static json_t *peer_json(struct node *n, const struct peer_info *p)
 	if (p->old_key)
 		json_object_set_new(o, "old_swarm_key", json_true());
 	runs_describe_peer(n->runs, &p->id, o);
-	if (p->banned_until_us) {
-		json_object_set_new(o, "absent", json_sprintf("banned: %s", p->ban_why));
-		if (p->banned_until_us != UINT64_MAX)
-			json_object_set_new(o, "banned_s", json_real((double)(p->banned_until_us - now) / 1e6));
-	}
+	if (p->banned_until_us > now)
+		describe_ban(o, p, now);
 	return o;
 }
 

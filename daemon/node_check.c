@@ -108,7 +108,7 @@ static void about_keys(struct check *c)
 		find(c, WARN, "key", "there is no swarm key: whoever can dial this daemon is in the swarm");
 	else if (k.old[0])
 		find(c, k.old_peers ? WARN : OK, "key", "the swarm key is being replaced: %s is new, %s is good for %.0f s "
-			"more, %zu peers have not changed yet (hivectl key show)", k.now, k.old,
+			"more; peers that have not changed yet: %zu (hivectl key show)", k.now, k.old,
 			(double)k.old_left_us / 1e6, k.old_peers);
 	else
 		find(c, OK, "key", "the swarm key is %s (hivectl key show on another machine must say the same)", k.now);
@@ -119,7 +119,7 @@ static void about_keys(struct check *c)
 		find(c, WARN, "allow", "%" PRIu64 " times a peer was refused that is not in [network] allow (hivectl events)",
 			n.not_allowed);
 	if (n.bans)
-		find(c, WARN, "bans", "%" PRIu64 " peers are banned (hivectl peers shows them and why)", n.bans);
+		find(c, WARN, "bans", "banned peers: %" PRIu64 " (hivectl peers shows them and why)", n.bans);
 }
 
 static void about_joining(struct check *c)
@@ -196,7 +196,7 @@ static void about_reaching(struct check *c)
 		find(c, WARN, "reach", "%zu of %zu peers can dial this daemon at %s, the others cannot: a firewall between "
 			"them, or they are behind a NAT of their own.%s", reached, could, self_text(c, at), nat);
 	else
-		find(c, OK, "reach", "%zu peers have dialled this daemon at %s", reached, self_text(c, at));
+		find(c, OK, "reach", "dialled at %s by %zu of %zu peers", self_text(c, at), reached, could);
 }
 
 static int by_ahead(const void *a, const void *b)
@@ -341,7 +341,7 @@ void node_net_net_check(struct node_net *nn, const json_t *params, struct reply 
 	list_push(&nn->checks, &c->link);
 	known = net_peers(nn->x.net, p, known);
 	for (size_t i = 0; i < known; i++) {
-		c->known += !p[i].banned_until_us && p[i].at.port[0];
+		c->known += !p[i].banned_until_us && (p[i].session || p[i].at.port[0]);
 		if (p[i].session && !p[i].maybe_dead && !p[i].banned_until_us && c->n < ASKED_MAX)
 			c->v[c->n++] = (struct asked){ .c = c, .id = p[i].id };
 	}

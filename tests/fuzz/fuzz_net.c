@@ -72,6 +72,7 @@ static void init(struct nowhere *w, uint8_t who)
 	struct net_conf c = { .seed = { who }, .boot_id = who, .suites = SUITE_CHACHA20_POLY1305 };
 	struct err e;
 
+	memset(w, 0, sizeof *w);
 	c.self.ip[15] = who;
 	c.self.port[0] = 1;
 	w->env.ops = &ops;
@@ -80,7 +81,6 @@ static void init(struct nowhere *w, uint8_t who)
 	w->chance = who;
 	heap_init(&w->timers);
 	list_init(&w->queue);
-	w->peer = NULL;
 	if (!net_new(&w->env, &c, &e))
 		abort();
 	net_on(w->env.recv_arg, KIND_DHT_FIND, echo, NULL);
@@ -133,7 +133,8 @@ static void sealed(struct net *a, struct net *b, struct session *s, const uint8_
 
 	if (n < 8)
 		return;
-	h.pre = (struct prelude){ .version = 1, .kind = reply ? KIND_REPLY + (p[0] & 1) : kinds[p[0] % sizeof kinds],
+	h.pre = (struct prelude){ .version = 1, .kind = reply ? KIND_REPLY + (p[0] & 1) : p[0] == 255 ? KIND_VIEW :
+			kinds[p[0] % sizeof kinds],
 		.flags = p[1] & (FLAG_CALL | FLAG_PROMPT | FLAG_PENDING | FLAG_ACK), .oldest = 1 };
 	h.request = reply ? 1 + p[2] % 3 : p[2];
 	h.span = p[3];

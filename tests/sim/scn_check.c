@@ -162,7 +162,7 @@ static void scn_well(struct sim *s)
 	memset(&w, 0, sizeof w);
 	w.join[1] = w.join[2] = "203.0.0.1:4237";
 	begin(s, 3);
-	finds(s, 2, true, "ok", "reach", "2 peers have dialled this daemon at 203.0.0.3:4237");
+	finds(s, 2, true, "ok", "reach", "dialled at 203.0.0.3:4237 by 2 of 2 peers");
 	finds(s, 2, true, "ok", "clock", "agrees");
 	finds(s, 2, true, "ok", "join", "203.0.0.1:4237: joined");
 	finds(s, 2, true, "ok", "peers", "2 of 2 peers answered");
@@ -218,7 +218,7 @@ static void scn_strangers(struct sim *s)
 	id_hex(&self, hex);
 	ask(s, 0, node_net_peers_ban, json_pack("{s:s,s:f,s:s}", "peer", hex, "time", 3600.0, "why", "a test"));
 	sim_check(s, !q.e.code);
-	finds(s, 0, false, "warning", "bans", "1 peers are banned");
+	finds(s, 0, false, "warning", "bans", "banned peers: 1");
 	hex[8] = 0;
 	ask(s, 0, node_net_peers_unban, json_pack("{s:s}", "peer", hex));
 	sim_check(s, !q.e.code && told("peer_unbanned"));
@@ -277,7 +277,7 @@ static void scn_keys(struct sim *s)
 	sim_check(s, q.e.code == ERR_INVALID);
 	ask(s, 0, node_net_key_rotate, json_pack("{s:[s],s:f}", "file", "/new.key", "window", 600.0));
 	sim_check(s, !q.e.code && told("key.rotated"));
-	finds(s, 0, true, "warning", "key", "1 peers have not changed yet");
+	finds(s, 0, true, "warning", "key", "peers that have not changed yet: 1");
 	/* The file of the configuration has the old key still, then the new one, then a third one. */
 	memcpy(k, key[0], 32);
 	sim_check(s, !key_rotation_apply(env, "/state/" KEY_ROTATION_FILE, k, old, &us, &stale, &e));
