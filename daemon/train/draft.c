@@ -116,18 +116,25 @@ static json_t *optimizer(const char *name, bool transformer)
 	return json_pack("{s:s}", "name", name);
 }
 
-/* What else is different for text: samples are long, models of two rows guess hidden tokens, and there is much to
- * validate: a tenth of the time is spent on it (forward is a third of a step). */
-static void text(json_t *spec, const json_t *input, const struct data_about *a, const json_t *params)
+/* A tenth of the time is spent on validation (forward is a third of a step). */
+static void validate(json_t *spec, uint64_t held_out, uint64_t target, const json_t *params)
 {
 	const json_t *tbs = json_object_get(params, "tbs");
-	uint64_t target = json_integer_value(tbs) > 0 ? (uint64_t)json_integer_value(tbs) : TARGET_TEXTS;
+	uint64_t samples = json_integer_value(tbs) > 0 ? (uint64_t)json_integer_value(tbs) : target;
+
+	if (held_out)
+		(void)json_object_set_new(spec, "validation", json_pack("{s:I}", "every",
+			(json_int_t)(3 * held_out / samples + 1)));
+}
+
+/* What else is different for text: samples are long, and models of two rows guess hidden tokens. */
+static void text(json_t *spec, const json_t *input, const struct data_about *a, const json_t *params)
+{
 	size_t rows = json_array_size(input);
 	uint64_t n = dim(input, rows - 1), batch = n < BATCH_TOKENS ? BATCH_TOKENS / n : 1;
-	uint64_t every = 3 * (a->count[DATA_VALIDATION] / n) / target + 1;
 
 	(void)json_object_set_new(spec, "target_batch", json_integer(TARGET_TEXTS));
-	(void)json_object_set_new(spec, "validation", json_pack("{s:I}", "every", (json_int_t)every));
+	validate(spec, a->count[DATA_VALIDATION] / n, TARGET_TEXTS, params);
 	(void)json_object_set_new(spec, "local", json_pack("{s:I}", "batch", (json_int_t)(batch < 32 ? batch : 32)));
 	if (rows == 2)
 		(void)json_object_set_new(spec, "loss", json_pack("{s:s,s:i}", "type", "cross_entropy", "ignore", -100));
@@ -191,6 +198,8 @@ json_t *draft_spec(const json_t *params, const struct data_about *a, struct err 
 		"data", "name", name, (int)len, "kind", a->kind, "steps", steps(a, name, input));
 	if (data_find(a->kind)->tokens && dim(input, json_array_size(input) - 1))
 		text(out, input, a, params);
+	else
+		validate(out, a->count[DATA_VALIDATION], TARGET_BATCH, params);
 	draft_over(out, params);
 	json_decref(entry);
 	json_decref(w);
