@@ -58,8 +58,8 @@ def make(workload):
 		model = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
 		return model, torch.rand(64, 784), torch.randint(10, (64,)), 'sgd'
 	if workload == 'lenet':
-		model = nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Tanh(),
-			nn.AvgPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, 10))
+		model = nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.Tanh(),
+			nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, 10))
 		return model, torch.rand(64, 1, 28, 28), torch.randint(10, (64,)), 'sgd'
 	if workload.startswith('resnet18'):
 		pixels = 224 if '224' in workload else 32
