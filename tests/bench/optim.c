@@ -1,6 +1,7 @@
 /* Optimizer steps: the fused pass of every optimizer on every instruction set against a scalar loop of Adam in C, in
  * the cache and in memory, as a share of what a copy moves; and a thousand small tensors in one pass against one call
- * per tensor, with one worker and with two. Readings alternate; medians of ROUNDS. JSON out: `optim [ROUNDS]`. */
+ * per tensor and against one pass for each operation of each tensor (row I05: what is not fused reads and writes its
+ * tensors seven times), with one worker and with two. Readings alternate; medians of ROUNDS. JSON: `optim [ROUNDS]`. */
 #include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -66,6 +67,35 @@ __attribute__((noinline, optimize("no-tree-vectorize"))) static void adam_scalar
 		v[i] = v[i] * b2 + (c2 * g[i]) * g[i];
 		p[i] = p[i] - (size * m[i]) / (sqrtf(v[i]) / root + eps);
 	}
+}
+
+#ifdef __x86_64__
+#define VECTORS __attribute__((noinline, target("avx2"), optimize("O3")))
+#else
+#define VECTORS __attribute__((noinline, optimize("O3")))
+#endif
+
+/* The same, as separate operations on whole tensors: how Adam is put together from a library of arrays. */
+VECTORS static void adam_passes(size_t n, const double *h, const struct optim_clock *c, float *restrict m,
+	float *restrict v, float *restrict p, const float *restrict g)
+{
+	float b1 = (float)(1 - h[1]), b2 = (float)h[2], c2 = (float)(1 - h[2]), eps = (float)h[3];
+	float size = (float)(h[0] / (1 - c->power[0])), root = (float)sqrt(1 - c->power[1]), t[EACH];
+
+	for (size_t i = 0; i < n; i++)
+		m[i] = m[i] + b1 * (g[i] - m[i]);
+	for (size_t i = 0; i < n; i++)
+		v[i] = v[i] * b2;
+	for (size_t i = 0; i < n; i++)
+		v[i] = v[i] + (c2 * g[i]) * g[i];
+	for (size_t i = 0; i < n; i++)
+		t[i] = sqrtf(v[i]);
+	for (size_t i = 0; i < n; i++)
+		t[i] = t[i] / root;
+	for (size_t i = 0; i < n; i++)
+		t[i] = t[i] + eps;
+	for (size_t i = 0; i < n; i++)
+		p[i] = p[i] - (size * m[i]) / t[i];
 }
 
 struct bed { float *p, *g, *state[OPTIM_STATES_MAX], *copy; double hyper[OPTIM_KEYS_MAX]; struct optim_clock clock; };
@@ -147,27 +177,49 @@ static void sizes(struct bed *b, size_t n, int rounds, bool last)
 	printf("}%s\n", last ? "" : ",");
 }
 
-/* A thousand tensors: one pass, or one call for each. */
+/* One tensor both ways: the same bits? Three steps from where the bed is. */
+static bool same_bits(const struct bed *b, const struct par *par, const struct optim_ops *adam)
+{
+	float x[2][3][EACH];
+
+	for (int w = 0; w < 2; w++) {
+		float *p = x[w][0], *state[2] = { x[w][1], x[w][2] };
+
+		memcpy(p, b->p, sizeof x[w][0]);
+		memcpy(state[0], b->state[0], sizeof x[w][1]);
+		memcpy(state[1], b->state[1], sizeof x[w][2]);
+		for (int i = 0; i < 3; i++)
+			if (w)
+				adam_passes(EACH, b->hyper, &b->clock, state[0], state[1], p, b->g);
+			else
+				adam->step(par, b->hyper, &b->clock, state, p, b->g, 0, EACH);
+	}
+	return !memcmp(x[0], x[1], sizeof x[0]);
+}
+
+/* A thousand tensors: one pass, one call for each, one pass for each operation of each. */
 static void tensors(struct bed *b, int workers, int rounds, struct two *team, bool last)
 {
 	static struct model_param t[TENSORS];
-	static double took[2][ROUNDS_MAX];
-	const struct optim_ops *adam = optim_find("adamw");
+	static double took[3][ROUNDS_MAX];
+	const struct optim_ops *adam = optim_find("adam");
 	struct par par = { .n = workers, .run = workers > 1 ? two_run : NULL, .team = team };
 	struct optim_call c = { .par = &par, .ops = adam, .hyper = b->hyper, .clock = &b->clock, .state = b->state,
 		.param = b->p, .grad = b->g, .tensor = t, .ntensors = TENSORS };
-	double one, each;
+	double one, each, passes;
 
 	cpu_pick(NULL, &par.cpu, NULL);
 	start(b, adam);
 	for (size_t i = 0; i < TENSORS; i++)
 		t[i] = (struct model_param){ .shape = { 2, { EACH, 1 } }, .offset = i * EACH, .count = EACH };
 	for (int r = -1; r < rounds; r++)
-		for (int w = 0; w < 2; w++) {
+		for (int w = 0; w < 3; w++) {
 			double from = now();
 
-			for (size_t i = 0; i < TENSORS && w; i++)
+			for (size_t i = 0; i < TENSORS && w == 1; i++)
 				adam->step(&par, b->hyper, &b->clock, b->state, b->p, b->g, t[i].offset, t[i].count);
+			for (size_t at = 0; at < TENSORS * EACH && w == 2; at += EACH)
+				adam_passes(EACH, b->hyper, &b->clock, b->state[0] + at, b->state[1] + at, b->p + at, b->g + at);
 			if (!w)
 				optim_step(&c);
 			if (r >= 0)
@@ -175,8 +227,11 @@ static void tensors(struct bed *b, int workers, int rounds, struct two *team, bo
 		}
 	one = median(took[0], rounds);
 	each = median(took[1], rounds);
+	passes = median(took[2], rounds);
 	printf("  {\"tensors\": %d, \"elements_each\": %d, \"workers\": %d, \"fused_us\": %.0f, \"each_us\": %.0f, "
-		"\"ratio\": %.2f}%s\n", TENSORS, EACH, workers, one * 1e6, each * 1e6, each / one, last ? "" : ",");
+		"\"each_ratio\": %.2f, \"passes_us\": %.0f, \"passes_ratio\": %.2f, \"same_bits\": %s}%s\n", TENSORS, EACH,
+		workers, one * 1e6, each * 1e6, each / one, passes * 1e6, passes / one, same_bits(b, &par, adam) ? "true" : "false",
+		last ? "" : ",");
 }
 
 static void optimizers(struct bed *b, int rounds)
