@@ -8,6 +8,7 @@
 #define NODE_BYTES 54                           /* id 32, IPv6 16, three ports */
 #define CALL_FLOOR_US 1500000
 #define SHORTLIST 64
+#define SEARCHES_MAX 16                         /* at one time: thousands would time each other out */
 #define CACHE_MAX 1024
 #define CACHE_US 30000000
 #define CACHE_REFRESH_US 5000000                /* what was asked for is fetched again so long before it goes */
@@ -32,7 +33,8 @@ struct dht {
 	struct values values;
 	struct map *cache;                      /* key id -> struct cached */
 	struct map *shunned;                    /* id -> struct shun */
-	struct list traces, manies, fetching, schemas;
+	struct list traces, manies, fetching, schemas, queued /* searches */;
+	size_t searching;                       /* that are not in a bundle */
 	uint64_t cache_at_us, stale_at_us, forget_at_us, saved_changes, last_rank;
 	unsigned fetches;                       /* of the cache, under way */
 	struct list lookups, puts, keeps, handovers, batches, refusals, finds, dials;
@@ -84,6 +86,7 @@ struct lookup *lookup_start(struct dht *d, const struct id *target, enum look wh
 /* In two parts: what is set in between (trail, bundle) holds from the first question on. */
 struct lookup *lookup_new(struct dht *d, const struct id *target, enum look what, look_fn *done, void *arg);
 void lookup_step(struct lookup *l);
+void lookup_begin(struct lookup *l);            /* the first step, now or when its turn comes */
 
 enum cand_state { CAND_NEW, CAND_ASKED, CAND_ANSWERED, CAND_FAILED };
 struct cand { struct dnode node; enum cand_state state; uint8_t hop /* 1: from our own table */; };
@@ -98,7 +101,7 @@ struct lookup {
 	struct list found;                      /* verified records */
 	uint32_t verifying;                     /* batches on their way */
 	uint32_t more;                          /* questions for the rest of a dictionary */
-	bool over, stepping;
+	bool over, stepping, counted;
 	struct timer later;                     /* so that done never runs inside lookup_start */
 	struct trail *trail;                    /* NULL: nobody follows the steps */
 	struct bundle *bundle;                  /* NULL: it asks for itself */

@@ -53,6 +53,7 @@ static void lookup_free(struct lookup *l)
 	env_timer(l->d->env, &l->later, 0);
 	list_del(&l->link);
 	drop_recs(&l->found);
+	l->d->searching -= l->counted;
 	free(l);
 }
 
@@ -70,7 +71,10 @@ static void finish(struct lookup *l)
 	struct list *it;
 	while ((it = list_pop(&l->found)))
 		list_push(&found, it);
+	struct dht *d = l->d;
 	lookup_free(l);
+	while (d->searching < SEARCHES_MAX && (it = list_pop(&d->queued)))
+		lookup_begin(list_entry(it, struct lookup, link));
 	done(arg, near, n, &found);
 	drop_recs(&found);
 }
@@ -278,15 +282,31 @@ struct lookup *lookup_new(struct dht *d, const struct id *target, enum look what
 	return l;
 }
 
+void lookup_begin(struct lookup *l)
+{
+	struct dht *d = l->d;
+	list_del(&l->link);
+	if (d->searching >= SEARCHES_MAX) {
+		list_push(&d->queued, &l->link);
+		return;
+	}
+	list_push(&d->lookups, &l->link);
+	l->counted = true;
+	d->searching++;
+	lookup_step(l);
+}
+
 struct lookup *lookup_start(struct dht *d, const struct id *target, enum look what, look_fn *done, void *arg)
 {
 	struct lookup *l = lookup_new(d, target, what, done, arg);
-	lookup_step(l);
+	lookup_begin(l);
 	return l;
 }
 
 void lookups_free(struct dht *d)
 {
 	list_each_safe(it, &d->lookups)
+		lookup_free(list_entry(it, struct lookup, link));
+	list_each_safe(it, &d->queued)
 		lookup_free(list_entry(it, struct lookup, link));
 }

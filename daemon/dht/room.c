@@ -126,7 +126,8 @@ struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *con
 	d->shunned = map_new(d->hash_key ^ 3);
 	d->gets = map_new(d->hash_key ^ 2);
 	struct list *lists[] = { &d->lookups, &d->puts, &d->keeps, &d->handovers, &d->batches, &d->refusals, &d->finds,
-		&d->dials, &d->traces, &d->manies, &d->fetching, &d->schemas };
+		&d->dials, &d->traces, &d->manies, &d->fetching, &d->schemas,
+		&d->queued };
 	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 		list_init(lists[i]);
 	d->tick = (struct timer){ .fire = tick, .name = "dht.tick" };
@@ -187,7 +188,8 @@ void dht_state(struct dht *d, struct dht_state *ret)
 {
 	uint64_t now = env_now(d->env);
 	*ret = (struct dht_state){ .nodes = (uint32_t)d->table.n, .buckets = (uint32_t)table_buckets(&d->table),
-		.records = (uint32_t)d->values.records, .lookups_open = (uint32_t)list_len(&d->lookups),
+		.records = (uint32_t)d->values.records,
+		.lookups_open = (uint32_t)(list_len(&d->lookups) + list_len(&d->queued)),
 		.silent = (uint32_t)silent(d), .joined = d->table.n > 0, .join_addresses = (uint32_t)d->nboots };
 	for (size_t i = 0; i < d->nboots; i++) {
 		const struct boot *b = &d->boots[i];

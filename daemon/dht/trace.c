@@ -50,7 +50,7 @@ void dht_trace(struct dht *d, const char *key, bool latest, dht_traced_fn *done,
 	list_push(&d->traces, &t->link);
 	struct lookup *l = lookup_new(d, &t->key, latest ? LOOK_LATEST : LOOK_VALUE, traced, t);
 	l->trail = &t->trail;
-	lookup_step(l);
+	lookup_begin(l);
 }
 
 void traces_free(struct dht *d)

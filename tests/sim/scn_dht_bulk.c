@@ -1,0 +1,186 @@
+/* Many keys at once: bulk get and store, dictionaries of several frames, a crowd of single gets. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "dht/int.h"
+#include "dht_world.h"
+
+static uint32_t records_of(struct sim *s, int node)
+{
+	struct dht_state d;
+	dht_state(dht_of(s, node), &d);
+	return d.records;
+}
+
+static uint32_t copies(struct sim *s)
+{
+	uint32_t n = 0;
+	for (int i = 0; i < sim_nodes(s); i++)
+		n += sim_alive(s, i) ? records_of(s, i) : 0;
+	return n;
+}
+
+struct counted { uint32_t ends; size_t n; };
+static void on_counted(void *arg, const struct record *r, size_t n, const struct err *e)
+{
+	struct counted *c = arg;
+	c->ends++;
+	c->n += n;
+}
+
+#define BULK 150
+struct bulk { bool done; size_t n, found, records; uint32_t least; enum err_code code[BULK + 20];
+	size_t each[BULK + 20]; };
+
+static void on_stored_many(void *arg, const struct dht_item_end *v, size_t n, const struct err *e)
+{
+	struct bulk *b = arg;
+	b->done = true;
+	b->n = n;
+	b->least = UINT32_MAX;
+	for (size_t i = 0; i < n; i++) {
+		b->code[i] = v[i].error.code;
+		if (v[i].accepted < b->least)
+			b->least = v[i].accepted;
+	}
+}
+
+static void on_got_many(void *arg, const struct dht_many *v, size_t n, const struct err *e)
+{
+	struct bulk *b = arg;
+	b->done = true;
+	b->n = n;
+	for (size_t i = 0; i < n; i++) {
+		b->each[i] = v[i].n;
+		b->found += v[i].n > 0;
+		b->records += v[i].n;
+		if (v[i].n == 1 && (size_t)json_integer_value(v[i].r[0].value) != i)
+			b->found = SIZE_MAX / 2;        /* somebody else's value */
+	}
+}
+
+static struct bulk get_bulk(struct sim *s, int node, const char *const *keys, size_t n, bool latest)
+{
+	struct bulk *b = xcalloc(1, sizeof *b), ret;
+	struct err e;
+	sim_check(s, !dht_get_many(dht_of(s, node), keys, n, latest, on_got_many, b, &e));
+	sim_check(s, sim_run_until(s, dht_flag, &b->done, 60 * SEC));
+	ret = *b;
+	if (ret.done)
+		free(b);
+	return ret;
+}
+
+static struct bulk put_bulk(struct sim *s, int node, const struct dht_item *items, size_t n)
+{
+	struct bulk *b = xcalloc(1, sizeof *b), ret;
+	struct err e;
+	sim_check(s, !dht_put_many(dht_of(s, node), items, n, on_stored_many, b, &e));
+	sim_check(s, sim_run_until(s, dht_flag, &b->done, 60 * SEC));
+	ret = *b;
+	if (ret.done)
+		free(b);
+	return ret;
+}
+
+static uint64_t sent(struct sim *s)
+{
+	struct sim_stats st;
+	sim_stats(s, &st);
+	return st.sent;
+}
+
+/* Many keys: all stored on k nodes, all found, each with its own value, in few frames, also after deaths. */
+static void scn_bulk(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 5 } };
+	static char name[BULK + 20][16];
+	static const char *keys[BULK + 20];
+	struct dht_item items[BULK];
+	dht_add(s, &w, 16);
+	dht_joined(s);
+	sim_run_for(s, SEC);
+	for (size_t i = 0; i < BULK + 20; i++) {
+		snprintf(name[i], sizeof name[i], "bulk%zu", i);
+		keys[i] = name[i];
+		if (i < BULK)
+			items[i] = (struct dht_item){ name[i], NULL, json_integer((json_int_t)i), i == 7 ? 0 : 600000, false };
+	}
+	struct bulk b = put_bulk(s, 2, items, BULK);
+	sim_check(s, b.n == BULK && b.code[7] == ERR_INVALID && !b.code[8] && b.least == 0);
+	sim_check(s, copies(s) == 5 * (BULK - 1));
+	uint64_t before = sent(s);
+	b = get_bulk(s, 9, keys, BULK + 20, false);
+	sim_check(s, b.n == BULK + 20 && b.found == BULK - 1 && b.each[7] == 0 && b.each[BULK] == 0);
+	if (sent(s) - before > 300)
+		sim_fail(s, "%llu messages for %d keys", (unsigned long long)(sent(s) - before), BULK + 20);
+	before = sent(s);
+	b = get_bulk(s, 9, keys, BULK, false);
+	sim_check(s, b.found == BULK - 1 && sent(s) - before <= 40);    /* from the cache, but for the missing one */
+	for (int i = 0; i < 4; i++)
+		sim_power_off(s, i);
+	b = get_bulk(s, 11, keys, BULK, true);
+	if (b.found + 3 < BULK - 1)
+		sim_fail(s, "%zu of %d found after 4 of 16 died", b.found, BULK - 1);
+}
+
+/* A dictionary that takes several frames comes whole, and beside it small ones. */
+static void scn_bulk_dictionary(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 2 } };
+	static char sub[BULK][16];
+	struct dht_item items[BULK];
+	static const char *keys[] = { "small", "large" };
+	char text[4000];
+	dht_add(s, &w, 6);
+	dht_joined(s);
+	memset(text, 'x', sizeof text - 1);
+	text[sizeof text - 1] = 0;
+	dht_put_wait(s, 1, "small", NULL, json_integer(0), 600000, false);
+	for (size_t i = 0; i < BULK; i++) {
+		snprintf(sub[i], sizeof sub[i], "s%zu", i);
+		items[i] = (struct dht_item){ "large", sub[i], json_string(text), 600000, false };
+	}
+	sim_check(s, put_bulk(s, 1, items, BULK).least == 2);
+	for (int i = 0; i < 6; i++) {
+		struct bulk b = get_bulk(s, i, keys, 2, i % 2);
+		if (b.each[0] != 1 || b.each[1] != BULK)
+			sim_fail(s, "node %d: %zu and %zu records", i, b.each[0], b.each[1]);
+		sim_check(s, dht_get_wait(s, i, "large", true).n == BULK);
+	}
+}
+
+/* Whoever asks for a thousand keys at once gets all of them, a few at a time. */
+static void scn_crowd(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 2 } };
+	static struct counted c;                /* outlives a failed run */
+	char key[16];
+	dht_add(s, &w, 10);
+	dht_joined(s);
+	memset(&c, 0, sizeof c);
+	for (int i = 0; i < 1000; i++) {
+		snprintf(key, sizeof key, "crowd%d", i);
+		dht_put(dht_of(s, i % 3), key, NULL, json_integer(i), 600000, false, NULL, NULL);
+	}
+	sim_run_for(s, 10 * SEC);
+	for (int i = 0; i < 1000; i++) {
+		snprintf(key, sizeof key, "crowd%d", i);
+		dht_get(dht_of(s, 5), key, true, on_counted, &c);
+	}
+	sim_run_for(s, 1000);
+	size_t asked = 0;
+	list_each(it, &dht_of(s, 5)->lookups)
+		asked++;
+	sim_check(s, asked <= SEARCHES_MAX);
+	sim_run_for(s, 20 * SEC);
+	if (c.ends != 1000 || c.n != 1000)
+		sim_fail(s, "%u answers with %zu records", c.ends, c.n);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scn list[] = { SCN(bulk), SCN(bulk_dictionary), SCN(crowd), { 0 } };
+	return scn_main(list, argc, argv);
+}
