@@ -82,7 +82,8 @@ void reset_write(const struct reset *r, const uint8_t mac_key[32], uint8_t out[R
 int reset_read(struct reset *ret, const uint8_t *p, size_t len, const uint8_t mac_key[32], struct err *e);
 
 /* KIND_TOO_OLD: the refusal of a HELLO that any version can read. */
-enum refusal { REFUSAL_VERSION = 1, REFUSAL_SWARM_KEY = 2, REFUSAL_SUITE = 3, REFUSAL_BUSY = 4 };
+enum refusal { REFUSAL_VERSION = 1, REFUSAL_SWARM_KEY = 2, REFUSAL_SUITE = 3, REFUSAL_BUSY = 4,
+	REFUSAL_BARRED = 5 /* to M3: banned, or not on the list */ };
 struct too_old { uint16_t why, version_min, version_max; uint8_t ref[HELLO_REF]; bool authentic; };
 #define TOO_OLD_BYTES (PRELUDE_BYTES + 8 + HELLO_REF + 32)
 void too_old_write(const struct too_old *t, const uint8_t mac_key[32], uint8_t out[TOO_OLD_BYTES]);

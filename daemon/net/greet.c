@@ -90,13 +90,12 @@ static void answer(struct net *n, struct via via, const struct endpoint *at, con
 }
 
 static void refuse(struct net *n, struct via via, const struct endpoint *at, enum refusal why, uint32_t key_no,
-	const uint8_t *m1, size_t len)
+	const uint8_t ref[HELLO_REF])
 {
 	struct too_old t = { .why = why, .version_min = n->version_min, .version_max = n->version_max };
-	uint8_t out[TOO_OLD_BYTES], hash[32];
+	uint8_t out[TOO_OLD_BYTES];
 
-	sha256_of(m1, len, hash);
-	memcpy(t.ref, hash, HELLO_REF);
+	memcpy(t.ref, ref, HELLO_REF);
 	too_old_write(&t, key_bytes(n, key_no), out);
 	answer(n, via, at, out, sizeof out);
 }
@@ -104,14 +103,16 @@ static void refuse(struct net *n, struct via via, const struct endpoint *at, enu
 static void stranger(struct net *n, struct via via, const uint8_t *p, size_t len)
 {
 	static const struct endpoint nowhere;
+	uint8_t hash[32];
 
 	n->count.wrong_swarm_key++;
 	net_tell(n, LOG_WARN_, "wrong_swarm_key", NULL,
 		"a daemon with another swarm key tried to connect (%llu times so far): "
 		"if it belongs to this swarm, give it the same --swarm-key-file", (unsigned long long)n->count.wrong_swarm_key);
 	/* Nothing is dialled on account of an M1 whose MAC does not fit; its own connection may hear why. */
+	sha256_of(p, len, hash);
 	if (via.chan == CHAN_DOOR)
-		refuse(n, via, &nowhere, REFUSAL_SWARM_KEY, 0, p, len);
+		refuse(n, via, &nowhere, REFUSAL_SWARM_KEY, 0, hash);
 }
 
 static void respond(struct net *n, struct via via, const struct hello1 *m1, const uint8_t *p, size_t len,
@@ -204,12 +205,20 @@ void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len)
 			"a daemon (%s) that speaks protocol versions %u to %u was refused, "
 			"this one speaks %u to %u: upgrade the older of the two", m1.software, m1.version_min, m1.version_max,
 			n->version_min, n->version_max);
-		refuse(n, via, &m1.at, REFUSAL_VERSION, key_no, p, len);
+		refuse(n, via, &m1.at, REFUSAL_VERSION, key_no, hash);
 	} else if (!suite) {
-		refuse(n, via, &m1.at, REFUSAL_SUITE, key_no, p, len);
+		refuse(n, via, &m1.at, REFUSAL_SUITE, key_no, hash);
 	} else {
 		respond(n, via, &m1, p, len, version, suite, key_no);
 	}
+}
+
+/* Now that it has said who it is it may hear that it is not wanted; NULL. */
+static struct peer *barred(struct net *n, struct half *h, struct via via)
+{
+	refuse(n, via, &h->m1.at, REFUSAL_BARRED, h->s->key_no, h->ref);
+	half_free(h);
+	return NULL;
 }
 
 struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const struct header *hd, const uint8_t *m3)
@@ -240,15 +249,13 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 			net_tell(n, LOG_WARN_, "not_allowed", &id, "a peer that is not on this daemon's list was refused (%s); if "
 				"it may come in, add its id to [network] allow", at_text(&h->m1.at, CHAN_CTRL, at));
 		}
-		half_free(h);
-		return NULL;
+		return barred(n, h, via);
 	}
 	p = peer_make(n, &id);
-	if (!p || p->banned_until_us) {
-		half_free(h);
-		return NULL;
-	}
+	if (!p || p->banned_until_us)
+		return barred(n, h, via);
 	memcpy(p->software, h->m1.software, sizeof p->software);
+	p->barred_us = p->barred_told = 0;      /* whoever dials us wants us */
 	p->client = h->through_door && (h->m1.flags & (HELLO_CLIENT | HELLO_UNREACHED));
 	if (!(h->m1.flags & HELLO_CLIENT))
 		peer_set_address(p, &h->m1.at, h->through_door ? AT_CLAIMED : AT_PROVEN);

@@ -215,6 +215,7 @@ void hello_start(struct peer *p)
 	struct net *n = p->net;
 
 	if (p->hello || p->at_level == AT_NONE || n->freeing || p->banned_until_us ||
+	    p->barred_us > env_now(n->env) ||
 	    (p->client && !p->at.port[CHAN_DOOR]) ||
 	    map_len(n->hellos) >= HELLOS_MAX)
 		return;
@@ -377,6 +378,7 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	if (h->tries == 1)
 		live_sample(peer, false, env_now(n->env) - h->began_us);
 	memcpy(peer->software, m.software, sizeof peer->software);
+	memcpy(peer->m1_ref, h->m1_hash, HELLO_REF);
 	peer->as_client = h->through_door && (m.flags & HELLO_AS_CLIENT);
 	peer_set_address(peer, &h->at, AT_PROVEN);
 	peer->hello_next_us = env_now(n->env) + AGAIN_US;
@@ -394,6 +396,30 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	end(h, &m.id, NULL);
 }
 
+/* M2 was fine, but who we are was not: the other side has banned this daemon, or has a list without it. */
+static void barred(struct net *n, const uint8_t ref[HELLO_REF])
+{
+	struct peer *p = NULL;
+	char who[9], at[64];
+	struct err e;
+
+	list_each(it, &n->peer_list) {
+		struct peer *x = list_entry(it, struct peer, link);
+
+		if (!memcmp(x->m1_ref, ref, HELLO_REF))
+			p = x;
+	}
+	if (!p)
+		return;
+	memset(p->m1_ref, 0, HELLO_REF);
+	p->barred_us = env_now(n->env) + BARRED_US;
+	err_set(&e, ERR_REFUSED, "peer %s at %s does not let this daemon in: it has banned it (hivectl peers unban there), "
+		"or has a list without its id ([network] allow)", id_short(&p->id, who), at_text(&p->at, CHAN_CTRL, at));
+	if (!p->barred_told++)
+		net_tell(n, LOG_WARN_, "barred", &p->id, "%s", e.text);
+	peer_cut(p, &e, "it does not let this daemon in");
+}
+
 void hello_on_too_old(struct net *n, struct via via, const uint8_t *p, size_t len)
 {
 	struct too_old t;
@@ -401,7 +427,14 @@ void hello_on_too_old(struct net *n, struct via via, const uint8_t *p, size_t le
 	struct err e;
 	char at[64];
 
-	if (too_old_read(&t, p, len, n->mac_key, &e) || !(h = map_get(n->hellos, t.ref, HELLO_REF)))
+	if (too_old_read(&t, p, len, n->mac_key, &e))
+		return;
+	if (t.why == REFUSAL_BARRED) {
+		if (t.authentic || (n->has_old && !too_old_read(&t, p, len, n->old_key, &e) && t.authentic))
+			barred(n, t.ref);
+		return;
+	}
+	if (!(h = map_get(n->hellos, t.ref, HELLO_REF)))
 		return;
 	too_old_read(&t, p, len, key_bytes(n, h->key_no), &e);
 	if (t.why == REFUSAL_SWARM_KEY && !h->other_key && take_other_key(h)) {

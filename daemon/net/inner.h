@@ -29,6 +29,7 @@
 #define FRESH_MAX_US (5 * SECOND)
 #define POST_WAIT_US (5 * SECOND)               /* a post waits that long for a session */
 #define PEER_FRAMES_PER_S 50000                 /* unasked for, of one peer; more is dropped */
+#define BARRED_US (10 * SECOND)
 #define DOOR_FRAMES 10                          /* more than that and a partner gets mailboxes (C19) */
 
 enum at_level { AT_NONE, AT_HINT, AT_CLAIMED, AT_PROVEN };
@@ -95,6 +96,9 @@ struct peer {
 	char *ban_why; struct guard guard;
 	uint32_t key_no;                        /* of the swarm key that it said HELLO with; 0: never */
 	bool key_asked;
+	uint8_t m1_ref[HELLO_REF];              /* of the HELLO that this side dialled last */
+	uint64_t barred_us;                     /* it does not let this daemon in: not asked again before */
+	uint32_t barred_told;                   /* once, until it lets us in again */
 	struct net_bytes bytes; uint64_t bandwidth_bps;
 	uint64_t reset_us;                      /* the next RESET not before */
 	uint32_t pins;                          /* outs and kept requests that point here */

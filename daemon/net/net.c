@@ -127,6 +127,7 @@ static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t 
 	if (p->banned_until_us)
 		return;
 	s->confirmed = true;
+	p->barred_us = p->barred_told = 0;
 	n->count.frames_in++;
 	p->bytes.in[h.cls] += len;
 	p->used_us = env_now(n->env);

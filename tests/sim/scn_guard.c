@@ -184,7 +184,8 @@ static void scn_ban(struct sim *s)
 	sim_check(s, !net_ban(a->net, &id, UINT64_MAX, "it bores us", &e));
 	sim_check(s, a->news[NEWS_DEAD] == 1);
 	bad(s, 0, 1, ERR_REFUSED);
-	bad(s, 1, 0, ERR_TIMEOUT);
+	bad(s, 1, 0, ERR_REFUSED);              /* and is told why */
+	sim_check(s, net_app_told(&w, "barred"));
 	good(s, 1, 2);
 	good(s, 0, 2);
 	sim_restart(s, 0);
@@ -226,7 +227,7 @@ static void scn_allow(struct sim *s)
 	list[1] = *net_self(net_of(s, 2));
 	net_allow(net_of(s, 0), list, 1);
 	good(s, 1, 0);
-	bad(s, 2, 0, ERR_TIMEOUT);
+	bad(s, 2, 0, ERR_REFUSED);
 	bad(s, 0, 2, ERR_REFUSED);
 	sim_check(s, net_of(s, 0)->count.not_allowed > 0 && net_app_told(&w, "not_allowed"));
 	net_allow(net_of(s, 0), list, 2);
@@ -234,7 +235,7 @@ static void scn_allow(struct sim *s)
 	good(s, 2, 0);
 	net_allow(net_of(s, 0), list + 1, 1);
 	sim_check(s, list_empty(&peer_of(s, 0, 1)->sessions));
-	bad(s, 1, 0, ERR_TIMEOUT);
+	bad(s, 1, 0, ERR_REFUSED);
 	good(s, 0, 2);
 	net_allow(net_of(s, 0), NULL, 0);
 	sim_run_for(s, 10000000);
