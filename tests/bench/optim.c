@@ -230,8 +230,8 @@ static void tensors(struct bed *b, int workers, int rounds, struct two *team, bo
 	passes = median(took[2], rounds);
 	printf("  {\"tensors\": %d, \"elements_each\": %d, \"workers\": %d, \"fused_us\": %.0f, \"each_us\": %.0f, "
 		"\"each_ratio\": %.2f, \"passes_us\": %.0f, \"passes_ratio\": %.2f, \"same_bits\": %s}%s\n", TENSORS, EACH,
-		workers, one * 1e6, each * 1e6, each / one, passes * 1e6, passes / one, same_bits(b, &par, adam) ? "true" : "false",
-		last ? "" : ",");
+		workers, one * 1e6, each * 1e6, each / one, passes * 1e6, passes / one,
+		same_bits(b, &par, adam) ? "true" : "false", last ? "" : ",");
 }
 
 static void optimizers(struct bed *b, int rounds)
