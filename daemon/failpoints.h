@@ -2,6 +2,8 @@
 FP("store.commit.before")
 FP("store.commit.after")
 FP("ckpt.done.before")
+FP("key.rotate.after")
+FP("key.rotate.before")
 FP("avg.ack.after")
 FP("avg.ack.before")
 FP("avg.attempt.after")

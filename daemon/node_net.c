@@ -213,6 +213,8 @@ static void rotate_done(struct job *j)
 	struct rotating *q = container_of(j, struct rotating, job);
 
 	q->nn->rotating = false;
+	if (!q->rc)                             /* kept on the disk, told to nobody yet */
+		(void)FAILPOINT(q->env, "key.rotate.after");
 	if (q->rc)
 		reply_fail(q->r, &q->e);
 	else
@@ -239,6 +241,8 @@ void node_net_key_rotate(struct node_net *nn, const json_t *params, struct reply
 		err_set(&e, ERR_INVALID, "window: from 0 (the old key ends at once) to 30d");
 	else if (nn->rotating)
 		err_set(&e, ERR_BUSY, "the key is being replaced at this moment");
+	else if (FAILPOINT(nn->x.env, "key.rotate.before"))
+		err_set(&e, ERR_IO, "fail point key.rotate.before");
 	else
 		e.code = ERR_NONE;
 	if (e.code) {

@@ -77,6 +77,14 @@ cp -p "$work/second.key" "$work/c.key"
 daemon_start c --swarm-key-file "$work/c.key" --join "$listen"
 [ ! -e "$(state c)/swarm-key.rotation" ] || fail "c keeps a rotation that is over"
 [ "$(json c fingerprint key show)" = "$new" ] || fail "c has another key"
+# One that dies between keeping the new key and telling of it knows it at the next start.
+daemon_start x --swarm-key-file "$work/first.key" --failpoint key.rotate.before=error,key.rotate.after=kill
+refuse 1 "key.rotate.before" hive x key rotate "$work/second.key"
+hive x key rotate "$work/second.key" >/dev/null 2>&1
+daemon_ends 137 x 10
+daemon_start x --swarm-key-file "$work/first.key"
+[ "$(json x fingerprint key show)" = "$new" ] || fail "x forgot what it had kept"
+[ "$(json x old_fingerprint key show)" = "$old" ] || fail "x forgot its old key"
 for k in first second; do ! grep -qFf "$work/$k.key" "$work"/*.log || fail "a swarm key is in a log"; done
-for n in d c b a; do daemon_stop $n; done
+for n in x d c b a; do daemon_stop $n; done
 say done
