@@ -151,7 +151,7 @@ const char *loss_names(char *out, size_t cap);
 struct loss loss_plain(const struct loss_ops *ops, const struct shape *out);
 /* Split over par, summed in an order that does not depend on it. scale = 1 / batch gives the gradient of the mean.
  * Labels must be in 0..n-1 or ignored: loss_check_labels says which is not (data is checked when it is read, not
- * here). ret_right may be NULL. */
+ * here). ret_right may be NULL; dout may be out itself, or NULL. */
 double loss_sum(const struct par *par, const struct loss *loss, size_t batch, const real *out, const void *target,
 	double scale, real *dout, double *ret_right);
 int loss_check_labels(const struct loss *loss, size_t batch, const int32_t *target, struct kerr *e);

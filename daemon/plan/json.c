@@ -140,6 +140,7 @@ static json_t *instr_json(const struct plan *p, const struct plan_instr *i)
 	put_s(o, "on_missing", i->on_missing == PLAN_FAIL ? "" : missing[i->on_missing]);
 	put_s(o, "scope", i->scope == PLAN_SELF ? "" : scope[i->scope]);
 	put_u(o, "work_bytes", i->work_bytes, 0);
+	put_b(o, "inplace", i->inplace);
 	if (i->scale != 0)
 		json_object_set_new(o, "scale", json_real(i->scale));
 	return o;

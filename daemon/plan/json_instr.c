@@ -78,6 +78,7 @@ static void read_options(struct get *g, struct plan_instr *i)
 	i->on_missing = (enum plan_missing)get_enum(g, "on_missing", missing, COUNT(missing));
 	i->scope = (enum plan_scope)get_enum(g, "scope", scope, COUNT(scope));
 	i->work_bytes = get_u(g, "work_bytes", 0, PLAN_BYTES_MAX);
+	i->inplace = get_b(g, "inplace");
 	const json_t *v = get_key(g, "scale");
 	i->scale = json_number_value(v);
 	if (v && (!json_is_number(v) || !isfinite(i->scale)))

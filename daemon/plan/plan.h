@@ -147,6 +147,9 @@ struct plan_instr {
 	enum plan_missing on_missing;
 	enum plan_scope scope;          /* COMMIT */
 	uint64_t work_bytes;            /* scratch in tier 0 while it runs */
+	/* VEC: when its first output has no memory yet, it gets that of the first input, which must be dropped here and
+	 * have as many bytes; the function then sees one operand. */
+	bool inplace;
 	double scale;                   /* VEC: a constant (learning rate, step length); 0 when unused */
 };
 

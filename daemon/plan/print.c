@@ -45,6 +45,8 @@ static void options(const struct plan *p, const struct plan_instr *i, struct buf
 	buf_printf(out, "%s", missing[i->on_missing]);
 	if (i->work_bytes > 0)
 		buf_printf(out, " scratch %llu", (unsigned long long)i->work_bytes);
+	if (i->inplace)
+		buf_printf(out, " in place");
 	if (i->scale != 0)
 		buf_printf(out, " scale %g", i->scale);
 }

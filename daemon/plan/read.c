@@ -129,6 +129,15 @@ static const char *wrong_refs(const struct plan *p, const struct plan_instr *i)
 	return NULL;
 }
 
+static bool may_be_in_place(const struct plan *p, const struct plan_instr *i)
+{
+	if (i->kind != PLAN_VEC || !i->nin || !i->nout || !i->in[0].drop || i->in[0].age != PLAN_EXACT)
+		return false;
+	const struct plan_buf *from = &p->buf[i->in[0].buf], *to = &p->buf[i->out[0].buf];
+	return from != to && from->bytes == to->bytes && from->tier == to->tier && !from->shared && !to->shared &&
+		!from->journal && !to->journal;
+}
+
 const char *plan_instr_wrong(const struct plan *p, const struct plan_instr *i)
 {
 	if (plan_leaves(i->kind) && i->with == PLAN_ALONE)
@@ -154,6 +163,9 @@ const char *plan_instr_wrong(const struct plan *p, const struct plan_instr *i)
 		for (uint32_t k = 0; k < i->nin; k++)
 			if (i->in[k].age != PLAN_EXACT || p->buf[i->in[k].buf].shared)
 				return "only an exact value of this stream can be dropped";
+	if (i->inplace && !may_be_in_place(p, i))
+		return "in place: VEC drops its first input, an exact value with the bytes, the tier and the stream of its "
+			"first output";
 	return wrong_refs(p, i);
 }
 

@@ -49,6 +49,22 @@ void ring_take(struct tokens *t, const struct token_bind *b)
 	count(t, b->stream, b->buf, b->slot, true);
 }
 
+void ring_move(struct tokens *t, const struct token_bind *from, const struct token_bind *to)
+{
+	struct ring *r = ring_of(t, to->stream, to->buf);
+	ring_slot(t, from)->bytes = false;
+	ring_slot(t, to)->bytes = true;
+	ring_of(t, from->stream, from->buf)->live--;
+	if (++r->live > t->peak_values[to->buf])
+		t->peak_values[to->buf] = r->live;
+	if (t->hooks.moved) {
+		t->hooks.moved(t->hooks.arg, from, to);
+	} else if (t->hooks.memory) {
+		t->hooks.memory(t->hooks.arg, from->stream, from->buf, from->slot, false);
+		t->hooks.memory(t->hooks.arg, to->stream, to->buf, to->slot, true);
+	}
+}
+
 void rings_init(struct tokens *t)
 {
 	const struct plan *p = t->plan;

@@ -118,6 +118,12 @@ static enum token_wait slots(struct tokens *t, struct token_run *r, uint32_t *wh
 	return WAIT_NOTHING;
 }
 
+/* Its first output takes over the memory of its first input. */
+static bool moves(const struct tokens *t, const struct token_run *r)
+{
+	return r->instr->inplace && ring_slot(t, &r->in[0])->bytes && !ring_slot(t, &r->out[0])->bytes;
+}
+
 /* Bytes that starting r takes, per tier. */
 static void needs(const struct tokens *t, const struct token_run *r, uint64_t need[PLAN_TIERS_MAX])
 {
@@ -125,7 +131,7 @@ static void needs(const struct tokens *t, const struct token_run *r, uint64_t ne
 	need[0] = r->instr->work_bytes;
 	for (uint32_t k = 0; k < r->instr->nout; k++) {
 		const struct plan_buf *b = &t->plan->buf[r->out[k].buf];
-		if (!ring_slot(t, &r->out[k])->bytes)
+		if (!ring_slot(t, &r->out[k])->bytes && !(k == 0 && moves(t, r)))
 			need[b->tier] += ring_bytes(b);
 	}
 }
@@ -145,6 +151,11 @@ static bool *rehearsed(struct tokens *t, const struct token_bind *b)
 static bool rehearse(struct tokens *t, const struct token_run *e, uint64_t used[PLAN_TIERS_MAX])
 {
 	const struct plan *p = t->plan;
+	if (e->instr->inplace && !e->running && e->in[0].slot != PLAN_NONE && e->out[0].slot != PLAN_NONE &&
+			*rehearsed(t, &e->in[0]) && !*rehearsed(t, &e->out[0])) {
+		*rehearsed(t, &e->in[0]) = false;
+		*rehearsed(t, &e->out[0]) = true;
+	}
 	for (uint32_t k = 0; k < e->instr->nout; k++) {
 		const struct plan_buf *b = &p->buf[e->out[k].buf];
 		if (e->running || b->shared || e->out[k].slot == PLAN_NONE || *rehearsed(t, &e->out[k]))
@@ -297,6 +308,7 @@ static void begin(struct tokens *t, struct token_run *r)
 	t->stream[r->stream].unstarted[i->lane]--;
 	if (i->nin > 0)
 		r->version = ring_slot(t, &r->in[0])->version;
+	r->moved = moves(t, r);
 	for (uint32_t k = i->nin; k-- > 0;) {
 		struct token_slot *s = ring_slot(t, &r->in[k]);
 		/* weights that came from elsewhere keep the version of their owner */
@@ -314,6 +326,8 @@ static void begin(struct tokens *t, struct token_run *r)
 		s->state = SLOT_WRITING;
 		s->key = r->out[k].key;
 		s->used = t->clock;
+		if (k == 0 && r->moved)
+			ring_move(t, &r->in[0], &r->out[0]);
 		ring_take(t, &r->out[k]);
 	}
 	t->used[0] += i->work_bytes;

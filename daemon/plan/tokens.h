@@ -43,6 +43,7 @@ struct token_run {
 	uint64_t iteration;
 	int64_t index;
 	bool running, inserted, asked;
+	bool moved;                     /* its first input's memory is its first output's (plan_instr.inplace) */
 	uint64_t seq;
 	int64_t version;                /* key of the weights it reads; of input 0 when it reads none */
 	struct token_bind *in, *out;    /* as many as instr has */
@@ -61,6 +62,8 @@ struct token_hooks {
 	void (*lost)(void *arg, struct tokens *t, uint32_t rank);
 	/* Memory of a slot is taken or given back. */
 	void (*memory)(void *arg, uint32_t stream, uint32_t buf, uint32_t slot, bool taken);
+	/* Or it goes from one to the other; NULL: memory is called, given back first. */
+	void (*moved)(void *arg, const struct token_bind *from, const struct token_bind *to);
 };
 
 /* The plan must outlive it and not change. before (may be NULL): the tokens of the program before, nothing running; the

@@ -46,6 +46,7 @@ bool ring_bind_newest(struct tokens *t, const struct plan_ref *r, int64_t index,
 bool ring_bind_same(struct tokens *t, const struct token_bind *base, struct token_bind *b);
 bool ring_bind_shared_out(struct tokens *t, const struct plan_ref *r, struct token_bind *b);
 void ring_take(struct tokens *t, const struct token_bind *b);           /* memory, if it has none */
+void ring_move(struct tokens *t, const struct token_bind *from, const struct token_bind *to);   /* its memory */
 void ring_release(struct tokens *t, const struct token_bind *b, bool evict);
 void ring_forget(struct tokens *t, struct token_slot *s);               /* pins and senders of the value */
 void ring_pin(struct tokens *t, struct token_slot *s, const struct token_bind *weight);

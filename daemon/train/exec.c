@@ -83,7 +83,7 @@ static void finish(struct op *o, const struct token_news *news)
 	struct exec *x = o->x;
 
 	list_del(&o->link);
-	op_settle(o);
+	x->v.flops += cost_flops(&o->cost);
 	log_op(x, o, true);
 	tell(x, o);
 	work_count(o, false);
@@ -112,14 +112,6 @@ static void op_init(struct op *o, struct exec *x, struct token_run *r)
 }
 
 /* --- abandoning */
-
-static bool writes_bound(const struct op *o)
-{
-	for (uint32_t k = 0; k < o->i->nout; k++)
-		if (o->out && o->out[k] && o->out[k]->bound)
-			return true;
-	return false;
-}
 
 static void abandon(struct op *o)
 {
@@ -155,7 +147,7 @@ static void unstart(struct op *o)
 	op_free(o);
 }
 
-/* Parked ones have not begun: they leave at once. True when one of them would have written a bound buffer. */
+/* Parked ones have not begun: they leave at once. True when one of them would have written what counts. */
 static bool drop_parked(struct exec *x)
 {
 	bool bound = false;
@@ -163,13 +155,13 @@ static bool drop_parked(struct exec *x)
 	list_each_safe(it, &x->parked) {
 		struct op *o = list_entry(it, struct op, link);
 
-		bound = bound || writes_bound(o);
+		bound = bound || op_counts(o);
 		unstart(o);
 	}
 	return bound;
 }
 
-/* Everything but what is writing a bound buffer; true when nothing is left of the program. */
+/* Everything but what is writing what counts; true when nothing is left of the program. */
 static bool abandon_all(struct exec *x)
 {
 	struct token_run *r;
@@ -178,7 +170,7 @@ static bool abandon_all(struct exec *x)
 	list_each_safe(it, &x->ops) {
 		struct op *o = list_entry(it, struct op, link);
 
-		if (!o->is_job || !writes_bound(o))
+		if (!o->is_job || !op_counts(o))
 			abandon(o);
 	}
 	if (!list_empty(&x->ops))

@@ -56,9 +56,8 @@ void exec_free(struct exec *x, void (*gone)(void *arg), void *arg);
 /* Values of this buffer live in memory of the owner (depth 1). Before the first program. What is written there
  * counts at once: an interrupt waits for a running instruction that writes it. */
 void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes);
-/* The same for memory from big_alloc(bytes): instead of being copied to, it may be exchanged for another piece of that
- * size, which the owner then has to free in its place: *p is kept up to date. */
-void exec_lend(struct exec *x, const char *buffer, void **p, size_t bytes);
+/* The executor's memory, but what is written there counts at once, too. */
+void exec_count(struct exec *x, const char *buffer);
 void exec_wake(struct exec *x);                 /* something has changed: ask plan() again, if nothing runs. Later. */
 /* Abandons the program without a trace in bound buffers, then asks plan(). An instruction that is writing a bound
  * buffer ends first, with the COMMIT behind it. Jobs that run end unheard; what needs their memory waits for them. */

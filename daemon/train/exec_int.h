@@ -7,6 +7,8 @@
 #include "train/exec.h"
 
 #define EXEC_SCRATCH 4          /* work areas kept for the next instruction */
+#define EXEC_SPARE 16            /* pieces of memory kept for the next value of that size */
+#define EXEC_SPARE_BYTES ((size_t)8 << 20)      /* that much more than was ever in use */
 #define EXEC_TIMES 32           /* kinds and functions that are timed */
 #define EXEC_SHAPES 128         /* shapes of programs that are known to be right */
 
@@ -18,8 +20,7 @@ struct block {
 	uint32_t reading, writing;              /* by abandoned jobs */
 	struct batch *batch;                    /* class BATCH: the owner's, p is NULL */
 };
-struct bound { struct list link; char name[PLAN_NAME]; void *p; size_t bytes;
-	void **lent; };                         /* where the owner keeps p; NULL: it never changes */
+struct bound { struct list link; char name[PLAN_NAME]; void *p; size_t bytes; };        /* p NULL: ours, it counts */
 
 struct exec_time { enum plan_kind kind; char fn[PLAN_NAME]; uint64_t n, us[EXEC_TIMES_KEPT], ran_ns, ran; };
 
@@ -70,8 +71,9 @@ struct exec {
 	void (*gone)(void *arg); void *gone_arg;
 	uint64_t programs;
 	uint32_t nresults; struct plan_result result[EXEC_RESULTS_MAX];
-	size_t used, peak;
+	size_t used, peak, working;             /* working: the scratch in used */
 	struct { void *p; size_t bytes; bool busy; } scratch[EXEC_SCRATCH];
+	struct { void *p; size_t bytes; } spare[EXEC_SPARE]; uint32_t nspare; size_t spare_bytes;
 	struct exec_view v;
 	uint32_t ntimes; struct exec_time time[EXEC_TIMES];
 	struct exec_layer *layer;               /* of the model's ops; NULL: nobody has measured yet */
@@ -88,8 +90,7 @@ int op_memory(struct op *o, struct err *e);
 void op_blocks(struct op *o);                   /* looks them up, takes references */
 void op_free(struct op *o);
 void block_unref(struct exec *x, struct block *b);
-bool block_may_trade(const struct op *o);       /* may the first input's memory become the first output's? */
-void op_settle(struct op *o);                   /* it has ended and counts: trades, operations */
+bool op_counts(const struct op *o);             /* it writes what counts at once */
 void exec_mem_done(struct exec *x);
 void work_count(struct op *o, bool taken);     /* scratch, from the start to the end that the tokens see */
 void batches_back(struct exec *x);

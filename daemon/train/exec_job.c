@@ -285,7 +285,6 @@ static int prepare_vec(struct op *o, struct err *e)
 		o->x->cb.env(o->x->arg, &o->call.env);
 	o->call.env.model = o->x->c.model;
 	o->call.env.eval = o->x->c.eval;
-	o->call.may_trade = block_may_trade(o);
 	o->job.run = run_vec;
 	return 0;
 }

@@ -22,6 +22,64 @@ static void count(struct exec *x, const struct plan_buf *b, bool taken)
 		x->peak = x->used;
 }
 
+static void spare_drop(struct exec *x, uint32_t k)
+{
+	big_free(x->spare[k].p, x->spare[k].bytes);
+	x->spare_bytes -= x->spare[k].bytes;
+	memmove(&x->spare[k], &x->spare[k + 1], (--x->nspare - k) * sizeof(x->spare[0]));
+}
+
+/* What is kept and what is in use are hardly ever more than what was once in use: the prediction holds for both. The
+ * smallest piece that is enough goes, else the largest. */
+static void spare_trim(struct exec *x)
+{
+	size_t held = x->used - x->working, over;
+
+	for (int k = 0; k < EXEC_SCRATCH; k++)
+		held += x->scratch[k].bytes;
+	while (x->nspare && held + x->spare_bytes > x->peak + EXEC_SPARE_BYTES) {
+		uint32_t pick = 0;
+
+		over = held + x->spare_bytes - x->peak - EXEC_SPARE_BYTES;
+		for (uint32_t k = 1; k < x->nspare; k++) {
+			size_t best = x->spare[pick].bytes, this = x->spare[k].bytes;
+
+			if (best >= over ? this >= over && this < best : this > best)
+				pick = k;
+		}
+		spare_drop(x, pick);
+	}
+}
+
+static void spare_put(struct exec *x, void *p, size_t bytes)
+{
+	if (!p)
+		return;
+#ifdef __SANITIZE_ADDRESS__
+	memset(p, 0xff, bytes);                 /* not a number: whoever counts on zeros is found */
+#endif
+	if (x->nspare == EXEC_SPARE)
+		spare_drop(x, 0);
+	x->spare[x->nspare].p = p;
+	x->spare[x->nspare++].bytes = bytes;
+	x->spare_bytes += bytes;
+	spare_trim(x);
+}
+
+/* No malloc per step: each value of the next micro-batch finds the memory of one of this. */
+static void *spare_take(struct exec *x, size_t bytes)
+{
+	void *p = NULL;
+
+	for (uint32_t k = x->nspare; k-- > 0 && !p;)
+		if (x->spare[k].bytes == bytes) {
+			p = x->spare[k].p;
+			x->spare[k].p = NULL;
+			spare_drop(x, k);
+		}
+	return p ? p : big_alloc(bytes);
+}
+
 void block_unref(struct exec *x, struct block *b)
 {
 	if (!b || --b->refs)
@@ -29,7 +87,7 @@ void block_unref(struct exec *x, struct block *b)
 	if (b->batch)
 		x->c.ops->unload(x->c.ops_arg, b->batch);
 	if (!b->bound)
-		big_free(b->p, b->bytes);
+		spare_put(x, b->p, b->bytes);
 	free(b);
 }
 
@@ -57,6 +115,18 @@ static void memory(void *arg, uint32_t stream, uint32_t buf, uint32_t slot, bool
 	if (taken || !*at || (*at)->bound)
 		return;
 	block_unref(x, *at);
+	*at = NULL;
+}
+
+/* A value that becomes another in place keeps its memory. */
+static void moved(void *arg, const struct token_bind *from, const struct token_bind *to)
+{
+	struct exec *x = arg;
+	struct block **at = cell(x->prog, from->stream, from->buf, from->slot);
+
+	if (!*at || (*at)->bound)
+		return;
+	*cell(x->prog, to->stream, to->buf, to->slot) = *at;
 	*at = NULL;
 }
 
@@ -104,52 +174,17 @@ void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes)
 	list_push(&x->bounds, &b->link);
 }
 
-void exec_lend(struct exec *x, const char *buffer, void **p, size_t bytes)
+void exec_count(struct exec *x, const char *buffer)
 {
-	struct bound *b;
-
-	exec_bind(x, buffer, *p, bytes);
-	b = list_entry(x->bounds.prev, struct bound, link);
-	b->lent = p;
+	exec_bind(x, buffer, NULL, 0);
 }
 
-/* Every operand that has the same memory sees the same block, so that exchanging pointers exchanges the values. */
-static const struct bound *lent(const struct exec *x, const struct op *o)
+bool op_counts(const struct op *o)
 {
-	const struct bound *own = bound_find(x, o->prog->plan.buf[o->i->out[0].buf].name);
-
-	return own && own->lent && o->out[0]->bound && o->out[0]->p == own->p ? own : NULL;
-}
-
-bool block_may_trade(const struct op *o)
-{
-	const struct plan *p = &o->prog->plan;
-	const struct plan_instr *i = o->i;
-	uint32_t readers = 0;
-
-	if (!i->nin || !i->nout || o->own || !o->in[0] || !o->out[0] || o->in[0] == o->out[0] || o->in[0]->bound ||
-	    !o->in[0]->p || o->in[0]->bytes != o->out[0]->bytes || o->in[0]->reading || o->in[0]->writing ||
-	    o->out[0]->reading || o->out[0]->writing || !lent(o->x, o))
-		return false;
-	for (uint32_t k = 0; k < p->ninstrs; k++)
-		for (uint32_t j = 0; j < p->instr[k].nin; j++)
-			readers += p->instr[k].in[j].buf == i->in[0].buf;
-	return readers == 1 && !p->buf[i->in[0].buf].journal && !p->buf[i->out[0].buf].journal;
-}
-
-void op_settle(struct op *o)
-{
-	struct bound *own;
-	void *p;
-
-	o->x->v.flops += cost_flops(&o->cost);
-	if (o->i->kind != PLAN_VEC || !o->call.trade)
-		return;
-	own = (struct bound *)lent(o->x, o);
-	p = o->in[0]->p;
-	assert(own && block_may_trade(o));
-	o->in[0]->p = o->out[0]->p;
-	o->out[0]->p = own->p = *own->lent = p;
+	for (uint32_t k = 0; k < o->i->nout; k++)
+		if (o->out && o->out[k] && bound_find(o->x, o->prog->plan.buf[o->i->out[k].buf].name))
+			return true;
+	return false;
 }
 
 static struct block *block_new(void *p, size_t bytes, bool bound)
@@ -171,7 +206,7 @@ static struct block *block_make(struct exec *x, const struct plan_buf *b, struct
 	void *p = NULL;
 
 	if (b->class != PLAN_BATCH && !dry(x, b)) {
-		p = big_alloc(bytes ? bytes : 1);
+		p = spare_take(x, bytes ? bytes : 1);
 		if (!p) {
 			(void)err_set(e, ERR_NOMEM, "no memory for %zu bytes of %s", bytes, b->name);
 			return NULL;
@@ -215,7 +250,7 @@ static void bind_all(struct exec *x, struct program *p)
 		const struct bound *own = bound_find(x, b->name);
 		struct block **at = cell(p, 0, i, 0);
 
-		if (own) {
+		if (own && own->p) {
 			assert(plan_depth(b) == 1 && own->bytes >= b->bytes);
 			if (!*at)
 				*at = block_new(own->p, own->bytes, true);
@@ -230,7 +265,8 @@ struct program *program_new(struct exec *x, struct plan *stolen, struct program 
 	struct program *p = xcalloc(1, sizeof(*p));
 	const struct token_hooks hooks = { .arg = x, .miss = x->c.hooks && x->c.hooks->miss ? miss : NULL,
 		.pressure = x->c.hooks && x->c.hooks->pressure ? pressure : NULL,
-		.lost = x->c.hooks && x->c.hooks->lost ? lost : NULL, .memory = memory };
+		.lost = x->c.hooks && x->c.hooks->lost ? lost : NULL, .memory = memory,
+		.moved = moved };
 	uint32_t n = 0;
 
 	p->refs = 1;
@@ -271,6 +307,7 @@ void work_count(struct op *o, bool taken)
 	struct exec *x = o->x;
 
 	x->used = taken ? x->used + o->i->work_bytes : x->used - o->i->work_bytes;
+	x->working = taken ? x->working + o->i->work_bytes : x->working - o->i->work_bytes;
 	if (x->used > x->peak)
 		x->peak = x->used;
 }
@@ -301,6 +338,8 @@ void op_blocks(struct op *o)
 	for (uint32_t k = 0; k < i->nout; k++)
 		if ((o->out[k] = block_at(o->prog, &o->run->out[k])))
 			o->out[k]->refs++;
+	if (o->run->moved && !o->in[0] && (o->in[0] = o->out[0]))
+		o->in[0]->refs++;
 }
 
 static bool must_wait(const struct op *o)
@@ -367,6 +406,7 @@ int op_memory(struct op *o, struct err *e)
 			o->out[k]->refs++;
 		}
 	}
+	spare_trim(x);
 	return take_scratch(o, e);
 }
 
@@ -398,6 +438,8 @@ void op_free(struct op *o)
 void exec_mem_done(struct exec *x)
 {
 	free(x->layer);
+	while (x->nspare)
+		spare_drop(x, 0);
 	for (int k = 0; k < EXEC_SCRATCH; k++)
 		big_free(x->scratch[k].p, x->scratch[k].bytes);
 }

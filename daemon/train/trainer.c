@@ -260,10 +260,9 @@ static int build(struct trainer *t, struct err *e)
 		return -1;
 	if (memory && t->predicted_bytes + loader > memory)
 		return err_set(e, ERR_LIMIT,
-		"local.memory: %zu bytes are allowed, and the run needs %zu (parameters, optimizer and "
-			"gradients %zu, one micro-batch %zu, batches ahead %zu); %s", memory, t->predicted_bytes + loader,
-			t->state_bytes + 2 * t->w_bytes, t->predicted_bytes - t->state_bytes - 2 * t->w_bytes, loader,
-			trainer_fits_text(t, memory, fits, sizeof(fits)));
+			"local.memory: %zu bytes are allowed, and the run needs %zu (parameters and optimizer %zu, gradients and "
+			"one micro-batch %zu, batches ahead %zu); %s", memory, t->predicted_bytes + loader, t->state_bytes,
+			t->predicted_bytes - t->state_bytes, loader, trainer_fits_text(t, memory, fits, sizeof(fits)));
 	if (load_new(t, e) < 0 || valid_new(t, e) < 0)
 		return -1;
 	t->counts = t->s->loss->counts;
@@ -273,8 +272,7 @@ static int build(struct trainer *t, struct err *e)
 	t->x = exec_new(&conf, &cb, t);
 	exec_bind(t->x, "w", t->state, t->w_bytes);
 	exec_bind(t->x, "opt", (char *)t->state + t->w_bytes, t->opt_bytes);
-	if (t->acc)
-		exec_lend(t->x, "acc", &t->acc, t->w_bytes);
+	exec_count(t->x, "acc");        /* an interrupt loses no micro-batch that is being added */
 	return 0;
 }
 

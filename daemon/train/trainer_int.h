@@ -52,7 +52,6 @@ struct trainer {
 	uint32_t nsettings; struct plan_result setting[SETTINGS_MAX];
 	/* state: parameters, optimizer vectors in use, clock; and the gradient sum */
 	void *state; size_t state_bytes, w_bytes, opt_bytes, buffer_bytes;
-	void *acc;
 	bool used[OPTIM_STATES_MAX]; int nused;
 	struct trainer_tensor *tensor; size_t ntensors;
 	double hyper[OPTIM_KEYS_MAX], clip_norm; bool counts;

@@ -226,7 +226,7 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 	t->applying = NULL;
 	t->epoch = c->epoch;
 	log_applied(t, t->epoch, digest);
-	if (t->acc)
+	if (!t->s->local_updates)
 		check_step(t, t->skipped);
 	t->skipped = 0;
 	t->cb.applied(t->arg, &a);

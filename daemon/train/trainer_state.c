@@ -89,10 +89,8 @@ int state_new(struct trainer *t, struct err *e)
 	t->state_bytes = ((size_t)(1 + t->nused) * t->w_bytes + t->buffer_bytes + 7) / 8 * 8 + CLOCK * sizeof(double);
 	t->opt_bytes = t->state_bytes - t->w_bytes;
 	t->state = big_alloc(t->state_bytes);
-	t->acc = t->s->local_updates ? NULL : big_alloc(t->w_bytes ? t->w_bytes : 1);
-	if (!t->state || (!t->acc && !t->s->local_updates))
-		return err_set(e, ERR_NOMEM, "no memory for the state of %zu parameters (%zu bytes and %zu for gradients)", np,
-			t->state_bytes, t->w_bytes);
+	if (!t->state)
+		return err_set(e, ERR_NOMEM, "no memory for the state of %zu parameters (%zu bytes)", np, t->state_bytes);
 	clock_reset(t);
 	name_tensors(t);
 	return 0;
@@ -101,7 +99,6 @@ int state_new(struct trainer *t, struct err *e)
 void state_free(struct trainer *t)
 {
 	big_free(t->state, t->state_bytes);
-	big_free(t->acc, t->w_bytes ? t->w_bytes : 1);
 	free(t->tensor);
 }
 

@@ -37,8 +37,6 @@ struct vec_call {
 	double scale;
 	uint32_t nin, nout;
 	struct vec_arg *in, *out;
-	bool may_trade;                         /* in[0] and out[0] may exchange their memory: nobody reads in[0] later */
-	bool trade;                             /* set by the function instead of copying one to the other */
 	struct kerr *e;
 };
 struct vec_ops { const char *name, *help; uint32_t nin, nout; int (*run)(struct vec_call *c); };

@@ -85,8 +85,8 @@ ISA_BODY row_exp_body(const void *args, size_t lo, size_t hi)
 		if (r->smooth) {
 			ISA_INDEPENDENT
 			for (size_t i = 0; i < n; i++)
-				e[i] = z[i] - most;
-			r->plain += block_sum(e, n);
+				room[i] = z[i] - most;
+			r->plain += block_sum(room, n);
 		}
 		ISA_INDEPENDENT
 		for (size_t i = 0; i < n; i++) {
@@ -187,8 +187,8 @@ void cross_entropy_rows(const struct loss_call *c, size_t lo, size_t hi, double 
 			nothing(c, i);
 			continue;
 		}
-		row_exp.fn[c->cpu](&r, 0, n);
 		score = (double)r.z[t] - (double)r.most;
+		row_exp.fn[c->cpu](&r, 0, n);
 		nll = log(r.total) - score;
 		if (r.smooth)
 			nll += l->smoothing * (score - r.plain / (double)n);

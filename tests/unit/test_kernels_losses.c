@@ -259,6 +259,42 @@ static void batching_changes_nothing(void **state)
 	free(part);
 }
 
+/* The gradient may take the place of the scores that it is made from. */
+static void in_place_changes_nothing(void **state)
+{
+	enum { BATCH = 12, T = 3, V = 600 };
+	static const char *const name[] = { "cross_entropy", "parts", "bce_with_logits", "mse" };
+	struct par par = team(2, CPU_PLAIN, NULL);
+	real *z = noise(6, 5, BATCH * T * V), *dz = bytes(BATCH * T * V * sizeof(real));
+	real *want = noise(7, 1, BATCH * T * V);
+	int32_t label[BATCH * T];
+
+	for (size_t i = 0; i < BATCH * T; i++)
+		label[i] = i % 5 ? (int32_t)(rand_bits(8, i) % V) : -1;
+	for (int k = 0; k < 8; k++) {
+		struct loss l = sequence(name[k / 2], T, V);
+		const void *target = l.ops->target == TARGET_CLASS ? (const void *)label : want;
+		double right[2], sum[2];
+
+		l.smoothing = k % 2 && l.ops->target == TARGET_CLASS ? 0.1 : 0;
+		l.ignores = true;
+		l.ignore = -1;
+		for (size_t i = 0; k == 4 && i < BATCH * T * V; i++)
+			want[i] = want[i] > 0;
+		sum[0] = loss_sum(&par, &l, BATCH, z, target, 1.0 / BATCH, dz, &right[0]);
+		real *x = bytes(BATCH * T * V * sizeof(real));
+		memcpy(x, z, BATCH * T * V * sizeof(real));
+		sum[1] = loss_sum(&par, &l, BATCH, x, target, 1.0 / BATCH, x, &right[1]);
+		assert_memory_equal(sum, &sum[1], sizeof sum[0]);
+		assert_memory_equal(right, &right[1], sizeof right[0]);
+		assert_memory_equal(x, dz, BATCH * T * V * sizeof(real));
+		free(x);
+	}
+	free(z);
+	free(dz);
+	free(want);
+}
+
 static void labels_are_checked_with_their_place(void **state)
 {
 	struct loss l = sequence("cross_entropy", 5, 4);
@@ -309,6 +345,7 @@ int main(void)
 		cmocka_unit_test(gradients_are_those_of_differences),
 		cmocka_unit_test(large_vocabularies_are_exact),
 		cmocka_unit_test(batching_changes_nothing),
+		cmocka_unit_test(in_place_changes_nothing),
 		cmocka_unit_test(labels_are_checked_with_their_place),
 		cmocka_unit_test(answers_are_counted_by_share),
 	};

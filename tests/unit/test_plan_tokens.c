@@ -249,6 +249,67 @@ static void budget_and_text(void **state)
 	kit_plans_free(&k);
 }
 
+struct moves { uint32_t from, to, taken; };
+
+static void on_moved(void *arg, const struct token_bind *from, const struct token_bind *to)
+{
+	struct moves *m = arg;
+
+	m->from = from->buf;
+	m->to = to->buf;
+}
+
+static void on_memory(void *arg, uint32_t stream, uint32_t buf, uint32_t slot, bool taken)
+{
+	((struct moves *)arg)->taken += taken;
+}
+
+/* What is made in place takes the memory of what it is made from, when it has none of its own; else it does not. */
+static void in_place_moves_memory(void **state)
+{
+	struct kit k;
+	struct moves m = { 9, 9, 0 };
+	const struct token_hooks hooks = { .arg = &m, .memory = on_memory, .moved = on_moved };
+	struct plan *p = small(&k);
+	text(p, "g", false, 1);
+	text(p, "sum", false, 1);
+	p->tier[0].budget = 20;
+	plan_vec(p, 0, "make", "-> g");
+	plan_vec(p, 0, "add", "g! -> sum+")->inplace = true;
+	plan_vec(p, 0, "make", "-> g");
+	plan_vec(p, 0, "add", "g! -> sum+")->inplace = true;
+	plan_vec(p, 0, "use", "sum! ->");
+	struct tokens *t = tokens_new(p, &hooks, NULL);
+	tokens_end(t, starts(t, 0, 0), NULL);
+	struct token_run *r = starts(t, 1, 0);
+	assert_true(r->moved && r->out[0].blank);
+	assert_int_equal(m.from, r->in[0].buf);
+	assert_int_equal(m.to, r->out[0].buf);
+	assert_int_equal(tokens_used(t, 0), 10);
+	tokens_end(t, r, NULL);
+	assert_int_equal(tokens_used(t, 0), 10);
+	assert_int_equal(tokens_peak(t, 0), 10);
+	tokens_end(t, starts(t, 2, 0), NULL);
+	r = starts(t, 3, 0);
+	assert_false(r->moved || r->out[0].blank);
+	assert_int_equal(tokens_used(t, 0), 20);
+	tokens_end(t, r, NULL);
+	assert_int_equal(tokens_used(t, 0), 10);
+	tokens_end(t, starts(t, 4, 0), NULL);
+	assert_int_equal(tokens_used(t, 0), 0);
+	assert_int_equal(m.taken, 2);
+	assert_true(tokens_finished(t));
+	tokens_free(t);
+
+	p->instr[1].in[0].drop = false;
+	assert_non_null(plan_instr_wrong(p, &p->instr[1]));
+	p->instr[1].in[0].drop = true;
+	assert_null(plan_instr_wrong(p, &p->instr[1]));
+	p->buf[p->instr[1].in[0].buf].bytes++;
+	assert_non_null(plan_instr_wrong(p, &p->instr[1]));
+	kit_plans_free(&k);
+}
+
 static void commit_waits_for_everything(void **state)
 {
 	struct kit k;
@@ -280,6 +341,7 @@ int main(void)
 		cmocka_unit_test(stop_ends_at_an_iteration),
 		cmocka_unit_test(streams_share_weights),
 		cmocka_unit_test(budget_and_text),
+		cmocka_unit_test(in_place_moves_memory),
 		cmocka_unit_test(commit_waits_for_everything),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

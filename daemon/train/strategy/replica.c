@@ -61,13 +61,13 @@ void replica_micro_batches(struct plan *p, const struct view *v, uint64_t n, boo
 	i = plan_piece(plan_do(p, PLAN_FWD, 0, "batch w -> y save:saved"), 0, last);
 	i->keep = PLAN_KEEP_ALL;
 	i->work_bytes = number(v, "fwd_work", 0);
-	plan_vec(p, 0, "loss", "y batch -> dy loss correct");
-	i = plan_piece(plan_do(p, PLAN_BWD, 0, "save:saved dy batch w -> g"), 0, last);
+	plan_vec(p, 0, "loss", "y! batch -> dy loss correct")->inplace = true;
+	i = plan_piece(plan_do(p, PLAN_BWD, 0, "save:saved! dy! batch w -> g"), 0, last);
 	i->work_bytes = number(v, "bwd_work", 0);
 	if (local)
-		plan_vec(p, 0, "opt", "g w opt loss -> w opt skipped");
+		plan_vec(p, 0, "opt", "g! w opt loss -> w opt skipped");
 	else
-		plan_vec(p, 0, "accumulate", "g batch loss -> acc+ unit");
+		plan_vec(p, 0, "accumulate", "g! batch loss -> acc+ unit")->inplace = true;
 	i = plan_do(p, PLAN_COMMIT, 0, "batch!");
 	i->priority = 1;        /* samples count the moment they are in the sum */
 }

@@ -1,4 +1,4 @@
-/* "g batch loss -> acc+ unit": adds the mean gradient of a micro-batch to the sum of the epoch, in units of the first
+/* "g! batch loss -> acc+ unit": adds the mean gradient of a micro-batch to the sum of the epoch, in units of the first
  * micro-batch: equal micro-batches add up without a rounding of their own, and one alone keeps its bits (row C02). A
  * micro-batch whose loss is not finite adds nothing. unit: samples of the unit. A sum whose unit is 0 is nothing yet,
  * whatever lies in its memory: a round that this peer had nothing for, and that failed, leaves such a one. */
@@ -18,11 +18,9 @@ static int run(struct vec_call *c)
 
 	if (blank && bad)
 		vec_fill(c->par, len, 0, vec_real(acc));
-	else if (blank && c->may_trade)
-		c->trade = true;
-	else if (blank)
+	else if (blank && g != vec_real(acc))    /* in place: it is there already */
 		vec_copy(c->par, len, g, vec_real(acc));
-	else if (!bad)
+	else if (!blank && !bad)
 		vec_axpy(c->par, len, factor, g, vec_real(acc));
 	*vec_scalar(&c->out[1]) = unit;
 	return 0;

@@ -1,4 +1,4 @@
-/* "y batch -> dy loss correct": the loss of a micro-batch as a sum over its samples, right answers, and the gradient
+/* "y! batch -> dy loss correct": the loss of a micro-batch as a sum over its samples, right answers, and the gradient
  * of the mean (without dy: evaluation). correct is negative for losses without that notion. */
 #include "kernels/layer.h"
 #include "train/data.h"
