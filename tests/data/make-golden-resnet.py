@@ -68,6 +68,26 @@ def rows(stem, side, batch, phase):
     return out
 
 
+def losses(stem, side, batch, phase):
+    """Five steps as people train: SGD with momentum, no decay of biases and norms; then the output in evaluation mode."""
+    m, out = model(stem).train(), []
+    x, y = noise((batch, 3, side, side), phase).float().double(), torch.arange(batch) % 10
+    parts = [{"params": [p for p in m.parameters() if p.dim() > 1], "weight_decay": 0.05},
+             {"params": [p for p in m.parameters() if p.dim() == 1], "weight_decay": 0}]
+    opt = torch.optim.SGD(parts, lr=0.01, momentum=0.9)
+    for _ in range(5):
+        opt.zero_grad()
+        loss = torch.nn.functional.cross_entropy(m(x), y)
+        loss.backward()
+        opt.step()
+        out.append(float(loss.detach()))
+    with torch.no_grad():
+        out += m.eval()(x)[0, :4].tolist()
+    return ["/* losses of five steps of SGD, lr 0.01, momentum 0.9, weight decay 0.05; then the first outputs in evaluation */",
+            "static const double %s_steps[] = {" % stem, "\t" + ", ".join("%.17g" % v for v in out[:5]) + ",",
+            "\t" + ", ".join("%.17g" % v for v in out[5:]), "};", ""]
+
+
 torch.set_num_threads(1)
 text = ["/* Written by tests/data/make-golden-resnet.py. Do not edit. */", "#ifndef TESTS_RESNET_GOLDEN_H",
         "#define TESTS_RESNET_GOLDEN_H", "",
@@ -76,5 +96,6 @@ text = ["/* Written by tests/data/make-golden-resnet.py. Do not edit. */", "#ifn
         "struct golden_grad { const char *name; double norm, along, float_off; };", ""]
 for case in CASES:
     text += rows(*case)
+text += losses(*CASES[1])
 with open(sys.argv[1], "w") as f:
     f.write("\n".join(text + ["#endif"]) + "\n")
