@@ -137,7 +137,7 @@ def main():
 		out['storm_cpu_s'] = round(sum(d.cpu_s() for d in daemons), 2)
 		daemons.append(Daemon(program, work, n - 1, first, key))
 		out['join_ms'] = round(daemons[-1].joined() * 1e3, 1)
-		time.sleep(2)
+		time.sleep(10)                          # tables are filled at leisure
 		out['nodes_known'] = spread([d.ask('status')['dht']['nodes'] for d in daemons])
 		for i in range(0, KEYS, 640):
 			daemons[i // 640 % n].ask('dht.put', records={f'key{k}': k for k in range(i, i + 640)}, life_s=600)

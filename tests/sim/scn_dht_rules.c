@@ -51,6 +51,7 @@ static void scn_S13_replicas(struct sim *s)
 	struct dht_world w = { .conf = { .k = 1 + (uint32_t)rng_below(sim_rng(s), 20) } };
 	dht_add(s, &w, 20);
 	dht_joined(s);
+	sim_run_for(s, 10 * SEC);               /* until all tables are complete: who seems new gets copies too */
 	struct dht_put_end p = dht_put_wait(s, 3, "one", NULL, json_integer(1), 600000, false);
 	sim_check(s, p.wanted == w.conf.k && p.accepted == w.conf.k);
 	sim_check(s, copies(s) == w.conf.k);
