@@ -140,6 +140,9 @@ static void about_joining(struct check *c)
 		else if (error && strstr(error, "another swarm key"))
 			find(c, ERROR, "join", "%s: it has another swarm key than this daemon: copy the swarm's key file to this "
 				"machine, or if the swarm's key was replaced, hivectl key rotate", address);
+		else if (error && strstr(error, "does not let this daemon in"))
+			find(c, ERROR, "join", "%s: %s. Whoever runs that machine can change it: hivectl peers unban, or [network] "
+				"allow", address, error);
 		else if (error)
 			find(c, ERROR, "join", "%s: %s. If one runs there, its firewall or one on the way may drop packets: this "
 				"port and the next two are needed", address, error);

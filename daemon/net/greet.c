@@ -255,7 +255,8 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 	if (!p || p->banned_until_us)
 		return barred(n, h, via);
 	memcpy(p->software, h->m1.software, sizeof p->software);
-	p->barred_us = p->barred_told = 0;      /* whoever dials us wants us */
+	if (p->barred_told)                     /* whoever dials us wants us */
+		hello_let_in(p);
 	p->client = h->through_door && (h->m1.flags & (HELLO_CLIENT | HELLO_UNREACHED));
 	if (!(h->m1.flags & HELLO_CLIENT))
 		peer_set_address(p, &h->m1.at, h->through_door ? AT_CLAIMED : AT_PROVEN);

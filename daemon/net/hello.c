@@ -99,18 +99,11 @@ static void begin(struct hello *h)
 static void end(struct hello *h, const struct id *peer, const struct err *e)
 {
 	struct list dials;
-	struct list *x;
 
 	list_init(&dials);
-	while ((x = list_pop(&h->dials)))
-		list_push(&dials, x);
+	list_move(&h->dials, &dials);
 	hello_free(h);
-	while ((x = list_pop(&dials))) {
-		struct dial *d = list_entry(x, struct dial, link);
-
-		d->done(d->arg, peer, e);
-		free(d);
-	}
+	dials_end(&dials, peer, e);
 }
 
 void hello_cancel(struct hello *h, const struct err *e)
@@ -255,7 +248,7 @@ void net_dial(struct net *n, const struct endpoint *at, uint64_t timeout_us, net
 	d->done = done;
 	d->arg = arg;
 	list_push(&h->dials, &d->link);
-	h->until_us = env_now(n->env) + (timeout_us ? timeout_us : 1);
+	h->until_us = d->deadline_us = env_now(n->env) + (timeout_us ? timeout_us : 1);
 	if (endpoint_eq(at, &n->conf.self)) {
 		err_set(&h->why, ERR_INVALID, "that is this daemon's own address");
 		h->until_us = 0;
@@ -349,6 +342,7 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	struct peer *peer;
 	struct session *s;
 	struct err e;
+	char who[9];
 
 	if (hello2_look(&m, p, len, &e)) {
 		n->count.bad_frame++;
@@ -368,6 +362,12 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 		return;
 	}
 	peer = h->peer ? h->peer : peer_make(n, &m.id);
+	if (peer && peer->barred_us > env_now(n->env)) {
+		err_set(&e, ERR_REFUSED, "peer %s does not let this daemon in: it is banned there, or not on the list",
+			id_short(&peer->id, who));
+		fail(h, &e);
+		return;
+	}
 	s = peer && !peer->banned_until_us ? derive(h, &m, p, len) : NULL;
 	if (!s) {
 		err_set(&e, peer ? ERR_REFUSED : ERR_FULL, peer ? "the peer is banned" :
@@ -393,31 +393,9 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	live_probe(peer, 2 * SECOND);
 	if (peer_session(peer) == s && s->refs == 1)
 		net_post(n, &peer->id, KIND_PING, NULL, NO_BLOB, CLASS_control);
+	if (peer->barred_told)
+		list_move(&h->dials, &peer->unsure);
 	end(h, &m.id, NULL);
-}
-
-/* M2 was fine, but who we are was not: the other side has banned this daemon, or has a list without it. */
-static void barred(struct net *n, const uint8_t ref[HELLO_REF])
-{
-	struct peer *p = NULL;
-	char who[9], at[64];
-	struct err e;
-
-	list_each(it, &n->peer_list) {
-		struct peer *x = list_entry(it, struct peer, link);
-
-		if (!memcmp(x->m1_ref, ref, HELLO_REF))
-			p = x;
-	}
-	if (!p)
-		return;
-	memset(p->m1_ref, 0, HELLO_REF);
-	p->barred_us = env_now(n->env) + BARRED_US;
-	err_set(&e, ERR_REFUSED, "peer %s at %s does not let this daemon in: it has banned it (hivectl peers unban there), "
-		"or has a list without its id ([network] allow)", id_short(&p->id, who), at_text(&p->at, CHAN_CTRL, at));
-	if (!p->barred_told++)
-		net_tell(n, LOG_WARN_, "barred", &p->id, "%s", e.text);
-	peer_cut(p, &e, "it does not let this daemon in");
 }
 
 void hello_on_too_old(struct net *n, struct via via, const uint8_t *p, size_t len)
@@ -431,7 +409,7 @@ void hello_on_too_old(struct net *n, struct via via, const uint8_t *p, size_t le
 		return;
 	if (t.why == REFUSAL_BARRED) {
 		if (t.authentic || (n->has_old && !too_old_read(&t, p, len, n->old_key, &e) && t.authentic))
-			barred(n, t.ref);
+			hello_barred(n, t.ref);
 		return;
 	}
 	if (!(h = map_get(n->hellos, t.ref, HELLO_REF)))

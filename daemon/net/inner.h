@@ -5,6 +5,7 @@
  *   rpc.c    calls                                         greet.c  HELLO as the one who is dialled, RESET, limits
  *   serve.c  requests, each run once                       live.c   care, pings, news, round trips
  *   keys.c   the swarm's keys while they are replaced      guard.c  bans, the allow-list, who says too much
+ *   barred.c when the other side does not let us in
  */
 #ifndef NET_INNER_H
 #define NET_INNER_H
@@ -99,6 +100,7 @@ struct peer {
 	uint8_t m1_ref[HELLO_REF];              /* of the HELLO that this side dialled last */
 	uint64_t barred_us;                     /* it does not let this daemon in: not asked again before */
 	uint32_t barred_told;                   /* once, until it lets us in again */
+	struct list unsure;                     /* dials that wait for the sign that it has */
 	struct net_bytes bytes; uint64_t bandwidth_bps;
 	uint64_t reset_us;                      /* the next RESET not before */
 	uint32_t pins;                          /* outs and kept requests that point here */
@@ -215,6 +217,12 @@ void out_detach(struct net *n);                 /* net is going: what the transp
 void hello_start(struct peer *p);               /* once a time; nothing when one is on its way */
 bool hello_prove(struct peer *p);               /* can its mailboxes be reached? true: that is being found out */
 void hello_free(struct hello *h);
+/* ---- barred.c ---- */
+void list_move(struct list *from, struct list *to);
+void dials_end(struct list *dials, const struct id *peer, const struct err *e);
+void hello_barred(struct net *n, const uint8_t ref[HELLO_REF]); /* M1 with that reference was refused after M3 */
+void hello_let_in(struct peer *p);              /* a frame of its has come: we are not barred, or no longer */
+void hello_unsure(struct peer *p, uint64_t now, const struct err *e);   /* ends dials whose time is over; e: all */
 void hello_cancel(struct hello *h, const struct err *e);         /* its dials end with e */
 void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len);
 void hello_on_too_old(struct net *n, struct via via, const uint8_t *p, size_t len);

@@ -72,6 +72,8 @@ static void dispatch(struct net *n, struct peer *p, struct via via, const struct
 	struct msg *m;
 
 	p->pins++;
+	if (p->barred_told)
+		hello_let_in(p);
 	if (h->pre.kind == KIND_GOODBYE)
 		live_left(p);
 	else if (h->pre.kind == KIND_REPLY || h->pre.kind == KIND_REFUSE)
@@ -127,7 +129,6 @@ static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t 
 	if (p->banned_until_us)
 		return;
 	s->confirmed = true;
-	p->barred_us = p->barred_told = 0;
 	n->count.frames_in++;
 	p->bytes.in[h.cls] += len;
 	p->used_us = env_now(n->env);
@@ -270,6 +271,7 @@ static void end_everything(struct net *n)
 	list_each(it, &n->peer_list) {
 		struct peer *p = list_entry(it, struct peer, link);
 
+		hello_unsure(p, 0, &e);
 		while (!list_empty(&p->calls))
 			rpc_end(list_entry(p->calls.next, struct call, link), NULL, &e);
 	}

@@ -26,7 +26,7 @@ struct peer *peer_find(struct net *n, const struct id *id)
 bool peer_busy(const struct peer *p)
 {
 	return p->pins || p->care > 0 || p->hello || !list_empty(&p->calls) || !list_empty(&p->waiting) ||
-		p->banned_until_us;
+		p->banned_until_us || !list_empty(&p->unsure);
 }
 
 static bool make_room(struct net *n)
@@ -73,6 +73,7 @@ struct peer *peer_make(struct net *n, const struct id *id)
 	list_init(&p->calls);
 	list_init(&p->served_list);
 	list_init(&p->door_queue);
+	list_init(&p->unsure);
 	list_push(&n->peer_list, &p->link);
 	map_put(n->peers, id->b, sizeof id->b, p);
 	return p;
@@ -261,6 +262,7 @@ void peer_expire(struct peer *p, uint64_t now)
 	}
 	out_drop_waiting(p, now);
 	guard_expire(p, now);
+	hello_unsure(p, now, NULL);
 }
 
 /* ---- the public part ---- */

@@ -248,7 +248,8 @@ struct call *net_call(struct net *n, const struct id *to, enum kind k, json_t *j
 	else if (c->peer->banned_until_us)
 		err_set(&e, ERR_REFUSED, "peer %s is banned", id_short(to, who));
 	else if (c->peer->barred_us > env_now(n->env))
-		err_set(&e, ERR_REFUSED, "peer %s does not let this daemon in (hivectl events)", id_short(to, who));
+		err_set(&e, ERR_REFUSED, "peer %s does not let this daemon in: it is banned there, or not on the list",
+			id_short(to, who));
 	else if (c->peer->at_level == AT_NONE && !peer_session(c->peer))
 		err_set(&e, ERR_UNREACHABLE, "no address of peer %s is known", id_short(to, who));
 	else

@@ -44,6 +44,8 @@ hold 1 sees a "$b" banned
 sees c "$b" live || fail "c has lost b"
 wait_for 20 count b barred 1
 expect "peers unban there" hive b events
+barred() { hive b net check | grep -q 'error *join.*does not let this daemon in'; }
+wait_for 30 barred
 daemon_kill a
 daemon_start a --config "$work/a.conf" --listen 127.0.0.1:24320
 sees a "$b" banned || fail "the ban did not survive a restart: $(hive a peers)"

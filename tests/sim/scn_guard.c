@@ -217,6 +217,54 @@ static void scn_ban(struct sim *s)
 	good(s, 0, 1);
 }
 
+static struct { unsigned times; bool ok; enum err_code code; } dialled;
+
+static void on_dial(void *arg, const struct id *peer, const struct err *e)
+{
+	dialled.times++;
+	dialled.ok = peer;
+	dialled.code = e ? e->code : ERR_NONE;
+}
+
+static bool dial_unsure(struct sim *s, void *arg) { return !list_empty(&peer_of(s, 1, 0)->unsure); }
+static bool dial_over(struct sim *s, void *arg) { return dialled.times; }
+
+/* Who dials and is barred hears it, every time but the first; nobody dials in circles; and a lifted ban is noticed. */
+static void scn_barred(struct sim *s)
+{
+	uint64_t before;
+	struct err e;
+
+	begin(s, 2);
+	everybody(s, 2);
+	sim_check(s, !net_ban(net_of(s, 0), net_self(net_of(s, 1)), UINT64_MAX, "a test", &e));
+	bad(s, 1, 0, ERR_REFUSED);
+	before = net_of(s, 1)->count.frames_out;
+	for (int i = 0; i < 6; i++) {
+		memset(&dialled, 0, sizeof dialled);
+		net_dial(net_of(s, 1), sim_endpoint(s, 0), 2000000, on_dial, NULL);
+		sim_check(s, sim_run_until(s, dial_over, NULL, 5000000) && dialled.times == 1);
+		if (dialled.ok || dialled.code != ERR_REFUSED)
+			sim_fail(s, "dial %d of a barred peer: %s", i, dialled.ok ? "done" : err_name(dialled.code));
+		sim_run_for(s, 6000000);
+	}
+	sim_check(s, net_of(s, 1)->count.frames_out < before + 12);
+	sim_check(s, !net_ban(net_of(s, 0), net_self(net_of(s, 1)), 0, NULL, &e));
+	sim_run_for(s, 10000000);
+	memset(&dialled, 0, sizeof dialled);
+	net_dial(net_of(s, 1), sim_endpoint(s, 0), 2000000, on_dial, NULL);
+	sim_check(s, sim_run_until(s, dial_over, NULL, 5000000) && dialled.ok);
+	everybody(s, 2);
+	/* One that answers HELLO and dies then: the dial ends all the same. */
+	peer_drop_sessions(peer_of(s, 1, 0));
+	peer_of(s, 1, 0)->barred_told = 1;
+	memset(&dialled, 0, sizeof dialled);
+	net_dial(net_of(s, 1), sim_endpoint(s, 0), 2000000, on_dial, NULL);
+	sim_check(s, sim_run_until(s, dial_unsure, NULL, 2000000) && !dialled.times);
+	sim_power_off(s, 0);
+	sim_check(s, sim_run_until(s, dial_over, NULL, 8000000) && dialled.code == ERR_UNREACHABLE);
+}
+
 /* Only who is on the list; who is taken off it is cut. */
 static void scn_allow(struct sim *s)
 {
@@ -318,6 +366,6 @@ static void scn_garbage(struct sim *s)
 	good(s, 2, 0);
 }
 
-static const struct scn list[] = { SCN(rotate), SCN(rotate_busy), SCN(rotate_again), SCN(ban), SCN(allow), SCN(flood),
-	SCN(garbage), {0} };
+static const struct scn list[] = { SCN(rotate), SCN(rotate_busy), SCN(rotate_again), SCN(ban), SCN(barred), SCN(allow),
+	SCN(flood), SCN(garbage), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
