@@ -69,29 +69,32 @@ static void spread(const struct convpan *g, const struct plan *p, const real *x,
 		}
 }
 
-/* The panel of the pixels at .. at + 16; behind the last one, whatever lies there or nothing new. */
+/* The panel of the pixels at .. at + 16; behind the last one, whatever lies there. Pixels of one row of the output lie
+ * side by side in S as well: every piece of a row is copied as a whole vector, and what is too much is written over by
+ * the next piece, by the next line, or by nobody behind the last. */
 static void panel(const struct convpan *g, const struct plan *p, const real *s, size_t at, real *b)
 {
-	for (size_t done = 0; done < L && at + done < g->oh * g->ow; ) {
-		size_t i = (at + done) / g->ow, j = (at + done) % g->ow, n = g->ow - j < L - done ? g->ow - j : L - done;
-		real *to = b + done;
+	struct { size_t from, to; } piece[L];
+	size_t n = 0, stride = g->stride;
 
-		for (size_t c = 0; c < g->ic; c++)
-			for (size_t ky = 0; ky < g->k; ky++) {
-				const real *row = s + (c * p->rows + i * g->stride + ky) * g->stride * p->len + j;
+	for (size_t done = 0; done < L && at + done < g->oh * g->ow; n++) {
+		size_t i = (at + done) / g->ow, j = (at + done) % g->ow;
 
-				for (size_t kx = 0; kx < g->k; kx++, to += L) {
-					const real *from = row + kx % g->stride * p->len + kx / g->stride;
-
-					if (n == L)
-						memcpy(to, from, L * sizeof(real));
-					else
-						for (size_t l = 0; l < n; l++)
-							to[l] = from[l];
-				}
-			}
-		done += n;
+		piece[n].from = i * stride * stride * p->len + j;
+		piece[n].to = done;
+		done += g->ow - j;
 	}
+	for (size_t c = 0; c < g->ic; c++)
+		for (size_t ky = 0; ky < g->k; ky++) {
+			const real *row = s + (c * p->rows + ky) * stride * p->len;
+
+			for (size_t kx = 0; kx < g->k; kx++, b += L) {
+				const real *tap = row + kx % stride * p->len + kx / stride;
+
+				for (size_t q = 0; q < n; q++)
+					memcpy(b + piece[q].to, tap + piece[q].from, L * sizeof(real));
+			}
+		}
 }
 
 /* --- forward */
