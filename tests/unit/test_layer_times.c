@@ -91,11 +91,11 @@ static void test_trainer(void **state)
 	assert_null(trainer_layers_json(r.t, &e));
 	assert_err(e, ERR_STATE, "has not trained");
 	trainer_start(r.t);
-	run_to(&r, 20);
+	run_to(&r, 6);
 	o = trainer_layers_json(r.t, &e);
 	assert_non_null(o);
 	assert_int_equal(json_array_size(json_object_get(o, "layers")), trainer_model(r.t)->nops);
-	assert_true(json_integer_value(json_object_get(o, "samples")) >= 20 * 256);
+	assert_true(json_integer_value(json_object_get(o, "samples")) >= 6 * 256);
 	json_array_foreach(json_object_get(o, "layers"), i, l) {
 		double fwd = json_real_value(json_object_get(l, "forward_us")), bwd = json_real_value(json_object_get(l, "backward_us"));
 
