@@ -9,7 +9,8 @@ static uint64_t tick(void) { return ++ticks; }
 
 static const char *const small = "{\"name\":\"x\",\"input\":[2,6,6],\"model\":["
 	"{\"type\":\"conv2d\",\"name\":\"c\",\"out\":4,\"kernel\":3,\"padding\":1},{\"type\":\"batchnorm\",\"name\":\"n\"},"
-	"{\"type\":\"relu\",\"name\":\"r\"},{\"type\":\"flatten\",\"name\":\"f\"},{\"type\":\"linear\",\"name\":\"l\",\"out\":3}],"
+	"{\"type\":\"relu\",\"name\":\"r\"},{\"type\":\"flatten\",\"name\":\"f\"},"
+	"{\"type\":\"linear\",\"name\":\"l\",\"out\":3}],"
 	"\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"sgd\"},\"target_batch\":4,"
 	"\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":8}}";
 
@@ -97,7 +98,8 @@ static void test_trainer(void **state)
 	assert_int_equal(json_array_size(json_object_get(o, "layers")), trainer_model(r.t)->nops);
 	assert_true(json_integer_value(json_object_get(o, "samples")) >= 6 * 256);
 	json_array_foreach(json_object_get(o, "layers"), i, l) {
-		double fwd = json_real_value(json_object_get(l, "forward_us")), bwd = json_real_value(json_object_get(l, "backward_us"));
+		double fwd = json_real_value(json_object_get(l, "forward_us"));
+		double bwd = json_real_value(json_object_get(l, "backward_us"));
 
 		sum += fwd + bwd;
 		share += json_real_value(json_object_get(l, "share"));
