@@ -314,7 +314,7 @@ static void resnet18_is_torchvision_s(void **state)
 static void resnet18_with_the_small_stem(void **state)
 {
 	resnet("resnet18-cifar",
-		"{\"zoo\":\"resnet18\",\"classes\":10,\"pixels\":16,\"stem\":\"cifar\"}", 16, 4, 12.5, 1e-4);
+		"{\"zoo\":\"resnet18\",\"classes\":10,\"pixels\":16,\"stem\":\"cifar\"}", 16, 2, 92.5, 1e-4);
 }
 
 static void resnet50_is_torchvision_s(void **state)
