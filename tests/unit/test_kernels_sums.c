@@ -22,7 +22,7 @@ static const struct row rows[] = {
 	{ "conv2d out=64 kernel=1 stride=2 bias=0", 64, 56, 8, 1, 2, 0, 7e-7, 2.4e-7 },
 };
 
-#define CHANNELS 2              /* of the output, that are summed in double here */
+#define CHANNELS 1              /* of the output, that are summed in double here */
 
 /* One weight's gradient in double. */
 static double exact(const struct row *r, const real *x, const real *dy, size_t side_out, size_t c, const int *at)
@@ -116,7 +116,7 @@ static void weight_gradients_are_near_double(void **state)
 	struct blas *blas = blas_open(NULL);
 	size_t n = sizeof(rows) / sizeof(*rows);
 
-	for (size_t i = 0; i < 2 * n; i++) {            /* with a library of matrix products, and without */
+	for (size_t i = 0; i <= n; i++) {               /* the longest sum without a library of matrix products, too */
 		const struct row *r = &rows[i % n];
 		double off = distance(r, i < n ? blas : NULL);
 
