@@ -253,8 +253,8 @@ static int reload(void *arg, json_t **ret_changed, struct err *e)
 static void fill_api(struct app *a)
 {
 	a->api = (struct api){ .arg = a->node, .status = node_status, .peers = node_peers, .dht_get = node_dht_get,
-		.dht_put = node_dht_put, .dht_trace = node_dht_trace, .drain = node_drain, .model_list = zoo_list, .model_show = zoo_show,
-		.flops = zoo_flops };
+		.dht_put = node_dht_put, .dht_trace = node_dht_trace, .drain = node_drain, .model_list = zoo_list,
+		.model_show = zoo_show, .flops = zoo_flops };
 #define X(name) a->api.name = node_##name;
 	NODE_RUN_OPS(X)
 	NODE_NET_OPS(X)

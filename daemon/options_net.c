@@ -42,7 +42,7 @@ int options_listen(const struct conf *c, struct nano_conf *nc, struct err *e)
 		outside = outside || !reach_is_loopback(nc->also[i]);
 	if (!has_key && !nc->client && outside)
 		return err_set(e, ERR_INVALID, "[network] listen = %s, but there is no swarm key: anybody could join. Make "
-			"one and copy it to every peer (umask 077; openssl rand -hex 32 >swarm.key), then say --swarm-key-file swarm.key; "
-			"or listen on 127.0.0.1", listen);
+			"one and copy it to every peer (umask 077; openssl rand -hex 32 >swarm.key), then say --swarm-key-file "
+			"swarm.key; or listen on 127.0.0.1", listen);
 	return 0;
 }

@@ -62,8 +62,8 @@ struct api {
 	api_fn *predict;
 	/* {run, key?} -> {values: {..}, version, history: [{key, old, new, by, wall_ms, epoch, state}]} */
 	api_fn *get;
-	/* {key, latest?: bool} -> {key, value | subkeys: {..}, expires_s, replicas}; {keys: [..]} -> {keys: [the same], asked,
-	 * found} */
+	/* {key, latest?: bool} -> {key, value | subkeys: {..}, expires_s, replicas};
+	 * {keys: [..]} -> {keys: [the same], asked, found} */
 	api_fn *dht_get;
 	/* {key, value, subkey?, life_s?} -> {accepted, replicas}; {records: {key: value}} -> {records, accepted_at_least,
 	 * refused: {key: why}} */

@@ -10,5 +10,6 @@ static void run(struct cmd_call *c)
 	cmd_forward(c, c->ctx->api ? c->ctx->api->key_show : NULL);
 }
 
-const struct cmd cmd_key_show = { "key show", "this peer's id, the swarm key's fingerprint, and who still has an old key", params, CMD_VIEW,
-	NULL, run };
+const struct cmd cmd_key_show = { "key show",
+	"this peer's id, the swarm key's fingerprint, and who still has an old key", params,
+	CMD_VIEW, NULL, run };
