@@ -8,8 +8,6 @@
 #define NODE_BYTES 54                           /* id 32, IPv6 16, three ports */
 #define CALL_FLOOR_US 1500000
 #define SHORTLIST 64
-#define FILL_MAX 32
-#define FILL_US 1000000
 #define SEARCHES_MAX 16                         /* at one time: thousands would time each other out */
 #define CACHE_MAX 1024
 #define CACHE_US 30000000
@@ -36,7 +34,6 @@ struct dht {
 	struct map *cache;                      /* key id -> struct cached */
 	struct map *shunned;                    /* id -> struct shun */
 	struct list traces, manies, fetching, schemas, queued /* searches */;
-	unsigned fill;                          /* subtrees beside our own that are still to be looked at after joining */
 	size_t searching;                       /* that are not in a bundle */
 	uint64_t cache_at_us, stale_at_us, forget_at_us, saved_changes, last_rank;
 	unsigned fetches;                       /* of the cache, under way */

@@ -109,15 +109,8 @@ bool node_read(struct rd *r, struct id *ret_id, struct endpoint *ret_at)
 
 /* ---- joining ---- */
 
-/* Whoever has found its neighbours looks around in the rest of the space too (Kademlia 2.3); see room.c. */
-static void neighbours_found(void *arg, const struct dnode *near, size_t n, struct list *recs)
+static void nothing(void *arg, const struct dnode *near, size_t n, struct list *recs)
 {
-	struct dht *d = arg;
-	if (n)
-		d->fill = (unsigned)id_prefix_bits(net_self(d->net), &near[0].id) + 1;
-	if (d->fill > FILL_MAX)
-		d->fill = FILL_MAX;
-	tick_by(d, env_now(d->env) + FILL_US);
 }
 
 static void boot_state(const struct dht *d, const struct boot *b, struct dht_address *ret)
@@ -188,7 +181,7 @@ static void dialed(void *arg, const struct id *peer, const struct err *e)
 	b->id = *peer;
 	boot_tell(d, b);
 	dht_heard(d, peer, false);
-	lookup_start(d, net_self(d->net), LOOK_NODES, neighbours_found, d);
+	lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
 }
 
 /* An operator reads in `status` that an address is joined: it must not have died long ago. */
@@ -317,5 +310,5 @@ void nodes_load(struct dht *d)
 	if (s)
 		s->each(s, "dht_nodes", load_one, d, NULL);
 	if (d->table.n)
-		lookup_start(d, net_self(d->net), LOOK_NODES, neighbours_found, d);
+		lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
 }

@@ -38,27 +38,6 @@ static void nothing(void *arg, const struct dnode *near, size_t n, struct list *
 {
 }
 
-/* A search for a random id that begins like ours for so many bits and differs in the next one, or not at all. */
-static void look_at(struct dht *d, struct id target, unsigned bits)
-{
-	if (bits % 8)
-		target.b[bits / 8] ^= (uint8_t)(env_rand(d->env) & (0xffu >> bits % 8));
-	for (unsigned i = (bits + 7) / 8; i < 32; i++)
-		target.b[i] = (uint8_t)env_rand(d->env);
-	lookup_start(d, &target, LOOK_NODES, nothing, NULL);
-}
-
-static void fill_tick(struct dht *d, uint64_t now)
-{
-	struct id target = d->table.self;
-	if (!d->fill)
-		return;
-	unsigned bit = --d->fill;
-	target.b[bit / 8] ^= (uint8_t)(1u << (7 - bit % 8));
-	look_at(d, target, bit + 1);
-	tick_by(d, now + FILL_US / 2 + env_rand(d->env) % FILL_US);
-}
-
 /* One stale subtree per tick: a search for a random id that falls into it (Kademlia 2.3, bucket refresh). */
 static void refresh_tick(struct dht *d, uint64_t now)
 {
@@ -71,7 +50,11 @@ static void refresh_tick(struct dht *d, uint64_t now)
 		d->stale_at_us = now + every / 32;
 		return;
 	}
-	look_at(d, target, bits);
+	if (bits % 8)
+		target.b[bits / 8] ^= (uint8_t)(env_rand(d->env) & (0xffu >> bits % 8));
+	for (unsigned i = (bits + 7) / 8; i < 32; i++)
+		target.b[i] = (uint8_t)env_rand(d->env);
+	lookup_start(d, &target, LOOK_NODES, nothing, NULL);
 }
 
 void tick_by(struct dht *d, uint64_t at_us)
@@ -88,7 +71,6 @@ static void tick(struct timer *t)
 	keeps_tick(d, now);
 	keep_tick(d, now);
 	cache_tick(d, now);
-	fill_tick(d, now);
 	refresh_tick(d, now);
 	if (now >= d->sweep_at_us) {
 		values_sweep(&d->values, now);

@@ -8,6 +8,7 @@ wall time stands what the daemons' processor time would allow on all cores of an
 import json
 import os
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -158,4 +159,5 @@ def main():
 		shutil.rmtree(work)
 
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))     # so that no daemon is left behind
 main()
