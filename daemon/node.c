@@ -48,6 +48,10 @@ static const char *endpoint_text(const struct endpoint *at, int chan, char out[6
 	return out;
 }
 
+static const struct dht_field presence_fields[] = { { "version", DHT_TEXT, false }, { "address", DHT_TEXT, false },
+	{ "runs", DHT_COUNT, false }, { "client", DHT_BOOL, false }, { 0 } };
+static const struct dht_schema presence_rule = { "presence", true, PRESENCE_MS, presence_fields };
+
 static void presence(struct timer *t)
 {
 	struct node *n = container_of(t, struct node, presence);
@@ -127,6 +131,8 @@ static int build(struct node *n, struct err *e)
 	n->dht = dht_new(n->env, n->net, &(struct dht_conf){ .client = nc.client, .k = (uint32_t)conf_int(c, "dht",
 		"replicas"),
 		.records_max = (uint32_t)conf_int(c, "dht", "records_max") }, e);
+	if (n->dht)
+		dht_expect(n->dht, PRESENCE_KEY, &presence_rule);
 	n->joins = n->dht ? joins_new(n->env, n->dht, n->o.join, n->o.njoin, node_event, n, e) : NULL;
 	if (!n->joins)
 		return -1;

@@ -47,6 +47,7 @@ struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, str
 	conf_defaults(&a->conf);
 	id_hex(&conf->run, a->hex);
 	snprintf(a->key, sizeof a->key, "run:%s:peers", a->hex);
+	meet_init(a);
 	list_init(&a->mates);
 	list_init(&a->tails);
 	list_init(&a->asks);

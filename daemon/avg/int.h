@@ -184,6 +184,7 @@ enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *p
 	const void *past, size_t n);
 void meet_fire(struct timer *t);
 void meet_now(struct avg *a);
+void meet_init(struct avg *a);                   /* says what the records of the run must look like */
 void meet_stop(struct avg *a);
 
 /* ---- progress.c ---- */

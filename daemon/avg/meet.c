@@ -163,6 +163,16 @@ void meet_fire(struct timer *t)
 		a->state = AVG_JOINING;
 }
 
+static const struct dht_field peers_fields[] = { { "epoch", DHT_COUNT, false }, { "samples", DHT_COUNT, false },
+	{ "rate", DHT_NUMBER, false }, { 0 } };
+static const struct dht_schema peers_rule = { "peers of a run", true, RECORD_MS, peers_fields };
+
+void meet_init(struct avg *a)
+{
+	if (a->dht)
+		dht_expect(a->dht, a->key, &peers_rule);
+}
+
 void meet_stop(struct avg *a)
 {
 	char self[ID_HEX];
@@ -173,5 +183,6 @@ void meet_stop(struct avg *a)
 	if (a->dht && a->me) {
 		id_hex(&a->me->id, self);
 		dht_unkeep(a->dht, a->key, self);
+		dht_unexpect(a->dht, a->key, &peers_rule);
 	}
 }
