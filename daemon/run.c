@@ -373,5 +373,6 @@ void run_free(struct run *r)
 	avg_point_done(&r->point);
 	for (unsigned i = 0; i < RUN_POINTS; i++)
 		avg_point_done(&r->recent[i]);
+	free(r->restored_from);
 	free(r);
 }

@@ -179,7 +179,34 @@ static int take(struct run *r, const struct ckpt_result *res, struct err *e)
 		return err_wrap(e, "%s: point", res->path);
 	avg_point_done(&r->point);
 	r->point = p;
-	return trainer_loaded(r->trainer, r->point.epoch, r->point.params, e);
+	return 0;
+}
+
+static void restored(struct run *r, const struct err *e, const char *path)
+{
+	if (!e) {
+		run_log(r, LOG_INFO_, "ckpt.restored", "epoch %llu from %s", (unsigned long long)r->point.epoch, path);
+	} else if (e->code == ERR_MISMATCH) {
+		run_fail(r, e);
+		return;
+	} else if (e->code != ERR_NOT_FOUND) {
+		run_log(r, LOG_ERROR_, "ckpt.failed", "%s; starting from the swarm's state or anew", e->text);
+	}
+	run_event(r, EV_RESTORED);
+}
+
+static void checked(void *arg, const struct err *e)
+{
+	struct run *r = arg;
+	char *path = r->restored_from;
+	r->restored_from = NULL;
+	if (e) {                                /* as if there had been none */
+		avg_point_done(&r->point);
+		avg_point_init(&r->point);
+	}
+	if (r->state == RUN_RESTORE)
+		restored(r, e, path);
+	free(path);
 }
 
 static void loaded(void *arg, const struct ckpt_result *res)
@@ -194,15 +221,13 @@ static void loaded(void *arg, const struct ckpt_result *res)
 	if (res->skipped)
 		run_log(r, LOG_ERROR_, "ckpt.corrupt", "%s: %s; %s", res->skip_path, res->skip_error.text,
 			res->error.code ? "no older one is whole: starting anew" : "an older one is used");
-	if (!res->error.code && !take(r, res, &e)) {
-		run_log(r, LOG_INFO_, "ckpt.restored", "epoch %llu from %s", (unsigned long long)r->point.epoch, res->path);
-	} else if (e.code == ERR_MISMATCH) {
-		run_fail(r, &e);
+	if (res->error.code || take(r, res, &e)) {
+		restored(r, &e, res->path);
 		return;
-	} else if (e.code != ERR_NOT_FOUND) {
-		run_log(r, LOG_ERROR_, "ckpt.failed", "%s; starting from the swarm's state or anew", e.text);
 	}
-	run_event(r, EV_RESTORED);
+	free(r->restored_from);
+	r->restored_from = xstrdup(res->path);
+	trainer_fill(r->trainer, &(struct trainer_fill){ .epoch = r->point.epoch, .live = r->point.params }, checked, r);
 }
 
 void ckpt_restore(struct run *r)

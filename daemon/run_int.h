@@ -46,6 +46,8 @@ struct run {
 
 	struct data *data;
 	struct trainer *trainer;
+	char *restored_from;            /* the checkpoint that is being looked through */
+	bool fetch;                     /* what the run begins with is not here */
 	struct origin *weights;         /* run_weights.c: what the run begins with, until it has begun; NULL: none */
 	struct carry *carry;            /* what the plans send to other members, and strict groups */
 	struct rest *rest;              /* who waits for sleep layers; NULL: nobody */

@@ -356,30 +356,16 @@ void run_grant_local(struct run *r)
 	ranges_free(&grant);
 }
 
-void run_enter(struct run *r)
+static void enter_ready(struct run *r)
 {
-	bool fetch = false;                     /* what the run begins with is not here */
 	struct err e;
-	if (!r->point.params) {                 /* no checkpoint: fresh parameters, the same bytes on every peer */
-		trainer_init_params(r->trainer);
-		if (r->weights)
-			origin_apply(r->weights, r->trainer);
-		fetch = r->spec->has_weights && !r->weights;
-		r->point.params = spec_live(r->spec);
-		if (trainer_loaded(r->trainer, 0, r->point.params, &e)) {
-			run_fail(r, &e);
-			return;
-		}
-	}
-	origin_free(r->weights);                /* a checkpoint needs none */
-	r->weights = NULL;
 	run_applied_point(r);
 	if (goal(r)) {
 		r->reached = true;
 		run_event(r, EV_REACHED);
 		return;
 	}
-	if (fetch && !r->avg) {
+	if (r->fetch && !r->avg) {
 		err_set(&e, ERR_NOT_FOUND, "the run begins with weights from a file, and this strategy has no members to ask: "
 			"give it with --weights=/PATH");
 		run_fail(r, &e);
@@ -391,11 +377,47 @@ void run_enter(struct run *r)
 		return;
 	}
 	ctl_watch(r);
-	if (fetch) {
+	if (r->fetch) {
 		run_log(r, LOG_INFO_, "run.weights", "the weights that the run begins with come from another member");
 		run_event(r, EV_BEHIND);
 		if (r->state == RUN_SYNC)
 			sync_start(r, NULL);
 	} else if (avg_enter(r->avg, &r->point, false, &e))
 		run_fail(r, &e);
+}
+
+static void filled(void *arg, const struct err *e)
+{
+	struct run *r = arg;
+	if (r->state != RUN_ENTER)
+		return;
+	if (e)
+		run_fail(r, e);
+	else
+		enter_ready(r);
+}
+
+static void origin_put(void *arg, struct trainer *t) { origin_apply(arg, t); }
+static void origin_drop(void *arg) { origin_free(arg); }
+
+/* Without a checkpoint: fresh parameters, the same bytes on every peer, or those of a file, which others may have. */
+void run_enter(struct run *r)
+{
+	struct trainer_fill how = { .fresh = true };
+	if (r->point.params) {
+		origin_free(r->weights);        /* a checkpoint needs none */
+		r->weights = NULL;
+		enter_ready(r);
+		return;
+	}
+	r->fetch = r->spec->has_weights && !r->weights;
+	r->point.params = spec_live(r->spec);
+	how.live = r->point.params;
+	if (r->weights) {
+		how.fill = origin_put;
+		how.drop = origin_drop;
+		how.arg = r->weights;
+		r->weights = NULL;
+	}
+	trainer_fill(r->trainer, &how, filled, r);
 }

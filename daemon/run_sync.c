@@ -21,7 +21,7 @@
 #define RATE_FLOOR 1000000.0            /* bytes/s assumed until measured (B18) */
 
 struct kept { struct list link; uint64_t epoch; struct avg_point point; float *mean; };
-enum sync_step { SYNC_ASK, SYNC_REPLAY };
+enum sync_step { SYNC_ASK, SYNC_CHECK, SYNC_REPLAY };
 struct sync {
 	struct run *r;
 	enum sync_step step;
@@ -39,6 +39,7 @@ struct sync {
 
 static void ask(struct sync *s);
 static void replay(struct sync *s);
+static void checked(void *arg, const struct err *e);
 
 static void kept_free(struct sync *s, struct kept *k)
 {
@@ -121,12 +122,22 @@ static bool pick(struct sync *s)
 
 static void both_here(struct sync *s)
 {
-	struct err e;
 	struct run *r = s->r;
 	if (!s->answered || !s->arrived)
 		return;
-	if (trainer_loaded(r->trainer, s->point.epoch, s->point.params, &e)) {
-		again(s, e.text);
+	s->step = SYNC_CHECK;
+	trainer_fill(r->trainer, &(struct trainer_fill){ .epoch = s->point.epoch, .live = s->point.params }, checked, r);
+}
+
+static void checked(void *arg, const struct err *e)
+{
+	struct run *r = arg;
+	struct sync *s = r->sync;
+	if (!s || s->step != SYNC_CHECK)
+		return;
+	if (e) {
+		s->step = SYNC_ASK;
+		again(s, e->text);
 		return;
 	}
 	avg_point_done(&r->point);

@@ -373,7 +373,7 @@ void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
 	env_timer(t->env, &t->later, 0);
 	env_timer(t->env, &t->halt, 0);
 	copies_drop(t);
-	t->parts = 2 + t->copies_running + (t->check ? 1 : 0) + valid_parts(t);
+	t->parts = 2 + t->copies_running + (t->check ? 1 : 0) + (t->filling ? 1 : 0) + valid_parts(t);
 	valid_stop(t);
 	if (t->x)
 		exec_free(t->x, exec_gone, t);
@@ -405,7 +405,7 @@ static void now_quiet(void *arg)
 	struct trainer *t = arg;
 	void (*done)(void *a) = t->quiet;
 
-	if (!done || t->copies_running)         /* the last copy comes back here */
+	if (!done || t->copies_running || t->filling)   /* whose ends come back here */
 		return;
 	exec_reset(t->x);
 	round_drop(t);

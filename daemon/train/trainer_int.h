@@ -80,6 +80,7 @@ struct trainer {
 	struct list copies; uint32_t copies_running;
 	struct valid v;
 	void (*quiet)(void *arg); void *quiet_arg;     /* quiet: asked for, and not yet so */
+	bool filling;                           /* trainer_fill is at it */
 	bool lent;                              /* the state is somebody else's, from quiet to loaded or start */
 	uint32_t parts;                         /* still alive after trainer_free */
 	void (*gone)(void *arg); void *gone_arg;
@@ -115,6 +116,8 @@ size_t predict_bytes(struct trainer *t, struct err *e);
 
 /* trainer_state.c */
 int state_new(struct trainer *t, struct err *e);
+int state_finite(struct trainer *t, struct err *e);
+int state_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
 void state_free(struct trainer *t);
 real *state_buffers(const struct trainer *t);   /* NULL: the model has none */
 bool copies_start(struct trainer *t);           /* at a boundary; true: copies run, wait for them */

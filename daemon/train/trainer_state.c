@@ -122,20 +122,25 @@ size_t trainer_tensors(struct trainer *t, const struct trainer_tensor **ret_v)
 	return t->ntensors;
 }
 
-int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e)
+/* Long: a pass over all of it. */
+int state_finite(struct trainer *t, struct err *e)
 {
 	size_t n = t->model->nparam * (size_t)(1 + t->nused) + t->model->nbuffer, bad = vec_nonfinite(&t->par, n, t->state);
+
+	for (size_t i = 0; bad < n && i < t->ntensors; i++) {
+		size_t at = (size_t)((real *)t->tensor[i].data - (real *)t->state);
+
+		if (bad >= at && bad < at + t->tensor[i].bytes / sizeof(real))
+			return err_set(e, ERR_NONFINITE, "state: %s has a value that is not finite (element %zu)",
+				t->tensor[i].name, bad - at);
+	}
+	return 0;
+}
+
+int state_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e)
+{
 	double clock[CLOCK];
 
-	if (bad < n) {
-		for (size_t i = 0; i < t->ntensors; i++) {
-			size_t at = (size_t)((real *)t->tensor[i].data - (real *)t->state);
-
-			if (bad >= at && bad < at + t->tensor[i].bytes / sizeof(real))
-				return err_set(e, ERR_NONFINITE, "state: %s has a value that is not finite (element %zu)",
-					t->tensor[i].name, bad - at);
-		}
-	}
 	memcpy(clock, (char *)t->state + t->state_bytes - sizeof(clock), sizeof(clock));
 	if (!(clock[0] >= 0 && clock[0] < 9007199254740992.0 && clock[0] == floor(clock[0])) || !isfinite(clock[1]) ||
 	    !isfinite(clock[2]))
@@ -148,6 +153,11 @@ int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct
 	if (!list_empty(&t->copies))
 		exec_wake(t->x);
 	return 0;
+}
+
+int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e)
+{
+	return state_finite(t, e) < 0 ? -1 : state_adopt(t, epoch, live, e);
 }
 
 /* --- copies */
