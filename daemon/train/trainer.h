@@ -94,9 +94,9 @@ size_t trainer_tensors(struct trainer *t, const struct trainer_tensor **ret_v); 
 /* After the block was filled from elsewhere: checks that it is finite and takes the clock. live: hyperparameters. */
 int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
 
-/* The same without holding the loop: fresh parameters (fresh), what fill puts over them (on the train lane; drop tells on
- * the loop that it is over), then the check. done: on the loop, e NULL or why not; it is not called when the trainer is
- * freed or made quiet before. Until then nothing else may touch the state. */
+/* The same without holding the loop: fresh parameters (fresh), what fill puts over them (on the train lane; drop tells
+ * on the loop that it is over), then the check. done: on the loop, e NULL or why not; it is not called when the trainer
+ * is freed or made quiet before. Until then nothing else may touch the state. */
 struct trainer_fill { bool fresh; void (*fill)(void *arg, struct trainer *t); void (*drop)(void *arg); void *arg;
 	uint64_t epoch; const json_t *live; };
 void trainer_fill(struct trainer *t, const struct trainer_fill *how, void (*done)(void *arg, const struct err *e),
