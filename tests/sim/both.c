@@ -63,7 +63,7 @@ static const struct script scripts[] = {
 };
 
 #define LINES_MAX 512
-#define ATTEMPTS 3
+#define ATTEMPTS 6
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 

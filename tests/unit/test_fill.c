@@ -2,9 +2,9 @@
  * happens when the trainer is made quiet or goes meanwhile. */
 #include "train_kit.h"
 
-static const char form[] = "{\"input\":[4],\"model\":[{\"type\":\"linear\",\"name\":\"fc\",\"out\":3}],"
-	"\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"adam\",\"lr\":0.1},\"target_batch\":4,"
-	"\"strategy\":\"single\",\"data\":{\"name\":\"d\",\"kind\":\"synthetic\",\"count\":64},\"seed\":3,\"name\":\"fill\","
+static const char form[] = "{\"name\":\"fill\",\"input\":[4],\"model\":[{\"type\":\"linear\",\"name\":\"fc\","
+	"\"out\":3}],\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"adam\",\"lr\":0.1},\"target_batch\":4,"
+	"\"strategy\":\"single\",\"data\":{\"name\":\"d\",\"kind\":\"synthetic\",\"count\":64},\"seed\":3,"
 	"\"local\":{\"batch\":4}}";
 
 struct seen { struct kit k; int done, dropped, quiet; struct err e; bool failed; real put; };
