@@ -245,23 +245,23 @@ static void steps_follow_pytorch(void **state)
 	model_free(m);
 }
 #else
-static const struct way ways[] = {
-	{ "direct", 0, true, false, 1.6 },
-	{ "direct without a library", 0, false, false, 1.6 },
-	{ "winograd2", -2, true, false, 1.6 },
-	{ "winograd4", -4, true, false, 7 },
-	{ "auto", -1, true, false, 7 },
-	{ "auto, op by op", -1, true, true, 7 },
-};
-
 static void torchvision_s(void **state)
 {
-	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
-		step(&stems[0], &ways[i]);
+	step(&stems[0], &(struct way){ "direct", 0, true, false, 1.6 });
+	step(&stems[0], &(struct way){ "winograd2", -2, true, false, 1.6 });
+	step(&stems[0], &(struct way){ "auto", -1, true, false, 7 });
 }
 
 static void with_the_small_stem(void **state)
 {
+	static const struct way ways[] = {
+		{ "direct without a library", 0, false, false, 1.6 },
+		{ "direct", 0, true, false, 1.6 },
+		{ "winograd2", -2, true, false, 1.6 },
+		{ "winograd4", -4, true, false, 7 },
+		{ "auto, op by op", -1, true, true, 7 },
+	};
+
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
 		step(&stems[1], &ways[i]);
 }
