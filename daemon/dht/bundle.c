@@ -6,7 +6,7 @@
 #include "common/mem.h"
 #include "dht/int.h"
 
-struct bundle { struct dht *d; struct timer t; struct list packs; struct lookup **l; size_t n, cap; };
+struct bundle { struct list link; struct dht *d; struct timer t; struct list packs; struct lookup **l; size_t n, cap; };
 /* One frame under way. */
 struct pack { struct list link; struct bundle *b; struct id to; struct call *call; struct lookup *l[PACK_KEYS];
 	struct id key[PACK_KEYS]; size_t n; bool values; };
@@ -20,6 +20,7 @@ struct bundle *bundle_new(struct dht *d)
 	struct bundle *b = xcalloc(1, sizeof *b);
 	*b = (struct bundle){ .d = d, .t = { .fire = fire, .name = "dht.bundle" } };
 	list_init(&b->packs);
+	list_push(&d->bundles, &b->link);
 	return b;
 }
 
@@ -48,8 +49,18 @@ void bundle_forget(struct lookup *l)
 	l->bundle = NULL;
 }
 
+/* A frame has ended: there is room for one of any bundle. */
+static void go_on(struct dht *d)
+{
+	list_each(it, &d->bundles)
+		env_after(d->env, &list_entry(it, struct bundle, link)->t, 1);
+}
+
 void bundle_free(struct bundle *b)
 {
+	list_del(&b->link);
+	b->d->packs -= list_len(&b->packs);
+	go_on(b->d);
 	for (size_t i = 0; i < b->n; i++)
 		if (b->l[i])
 			b->l[i]->bundle = NULL;
@@ -108,6 +119,8 @@ static void packed(void *arg, const struct frame *f, const struct err *e)
 	bool alone = e && e->code == ERR_PROTOCOL;      /* an older one, which takes one key at a time */
 	size_t told = f ? (size_t)json_integer_value(json_object_get(f->json, "keys")) : 0;
 	list_del(&p->link);
+	d->packs--;
+	go_on(d);
 	if (f || alone)
 		dht_heard(d, &p->to, false);
 	else if (e->code != ERR_CANCELLED)
@@ -160,6 +173,7 @@ static void pack_send(struct bundle *b, const struct dnode *to, struct wish *con
 	json_object_set_new(j, "many", json_true());
 	net_learn(d->net, &to->id, &to->at);
 	list_push(&b->packs, &p->link);
+	d->packs++;
 	p->call = net_call(d->net, &to->id, p->values ? KIND_DHT_GET : KIND_DHT_FIND, j,
 		(struct blob){ .data = keys.p, .len = keys.len, .release = free, .arg = keys.p }, CLASS_control,
 		net_deadline(d->net, &to->id, CALL_FLOOR_US), packed, p);
@@ -208,15 +222,17 @@ static bool send_best(struct bundle *b, struct wish *v, size_t n)
 static void fire(struct timer *t)
 {
 	struct bundle *b = container_of(t, struct bundle, t);
-	struct wish *v = xcalloc(b->n * TABLE_BUCKET + 1, sizeof *v);
 	size_t n = 0;
+	if (b->d->packs >= PACKS_MAX)
+		return;                         /* the next one that ends comes back to us */
+	struct wish *v = xcalloc(b->n * TABLE_BUCKET + 1, sizeof *v);
 	for (size_t i = 0; i < b->n; i++) {
 		struct lookup *l = b->l[i];
 		if (l && !l->over && !(l->what == LOOK_VALUE && (l->packed || l->verifying || !list_empty(&l->asks))))
 			n += wishes(l, i, v + n);
 	}
 	qsort(v, n, sizeof *v, by_node);
-	while (send_best(b, v, n))
+	while (b->d->packs < PACKS_MAX && send_best(b, v, n))
 		;
 	free(v);
 }

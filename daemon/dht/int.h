@@ -9,6 +9,7 @@
 #define CALL_FLOOR_US 1500000
 #define SHORTLIST 64
 #define SEARCHES_MAX 16                         /* at one time: thousands would time each other out */
+#define PACKS_MAX 16                            /* frames of bundles at one time */
 #define CACHE_MAX 1024
 #define CACHE_US 30000000
 #define CACHE_REFRESH_US 5000000                /* what was asked for is fetched again so long before it goes */
@@ -33,7 +34,8 @@ struct dht {
 	struct values values;
 	struct map *cache;                      /* key id -> struct cached */
 	struct map *shunned;                    /* id -> struct shun */
-	struct list traces, manies, fetching, schemas, queued /* searches */;
+	struct list traces, manies, fetching, schemas, queued /* searches */, bundles;
+	size_t packs;                           /* frames of bundles under way */
 	size_t searching;                       /* that are not in a bundle */
 	uint64_t cache_at_us, stale_at_us, forget_at_us, saved_changes, last_rank;
 	unsigned fetches;                       /* of the cache, under way */

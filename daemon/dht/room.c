@@ -127,7 +127,7 @@ struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *con
 	d->gets = map_new(d->hash_key ^ 2);
 	struct list *lists[] = { &d->lookups, &d->puts, &d->keeps, &d->handovers, &d->batches, &d->refusals, &d->finds,
 		&d->dials, &d->traces, &d->manies, &d->fetching, &d->schemas,
-		&d->queued };
+		&d->queued, &d->bundles };
 	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 		list_init(lists[i]);
 	d->tick = (struct timer){ .fire = tick, .name = "dht.tick" };
