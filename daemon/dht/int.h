@@ -8,7 +8,7 @@
 #define NODE_BYTES 54                           /* id 32, IPv6 16, three ports */
 #define CALL_FLOOR_US 1500000
 #define SHORTLIST 64
-#define SEARCHES_MAX 16                         /* at one time: thousands would time each other out */
+#define SEARCHES_MAX 8                          /* at one time: thousands would time each other out */
 #define PACKS_MAX 16                            /* frames of bundles at one time */
 #define CACHE_MAX 1024
 #define CACHE_US 30000000
