@@ -199,7 +199,8 @@ static size_t deep(size_t k)
 
 size_t gemm_tile_work(size_t m, size_t n, size_t k)
 {
-	size_t most = m > n ? m : n, rows = smaller(up(most, 42), MANY), cols = smaller(up(most, 32), WIDE), d = deep(k);
+	size_t most = m > n ? m : n, rows = smaller(up(most, 42), MANY), cols = smaller(up(most, 32), WIDE);
+	size_t d = smaller(up(k, 8), DEEP);     /* of all sums up to k: blocks of a longer one may be shorter */
 
 	return (rows * d + (rows / 6 + 1) * SLACK + cols * d + (cols / 16 + 1) * SLACK) * sizeof(real);
 }

@@ -7,7 +7,7 @@
 struct dims { size_t m, n, k; };
 static const struct dims dims[] = { { 1, 1, 1 }, { 3, 5, 7 }, { 16, 16, 16 }, { 17, 33, 300 }, { 64, 10, 128 }, { 1,
 	70, 20 },
-	{ 70, 1, 20 }, { 5, 6, 0 }, { 130, 140, 150 } };
+	{ 70, 1, 20 }, { 5, 6, 0 }, { 130, 140, 150 }, { 8200, 2, 3 } };
 
 static double element(const real *x, bool trans, size_t ld, size_t i, size_t j)
 {

@@ -130,9 +130,25 @@ static void slices_change_nothing(void **state)
 		}
 }
 
+/* What is enough for a product is enough for every smaller one. */
+static void scratch_never_shrinks(void **state)
+{
+	static const size_t size[] = { 1, 8, 96, 168, 384, 385, 500, 768, 769, 2000 };
+
+	for (size_t a = 0; a < sizeof size / sizeof *size; a++)
+		for (size_t k = 1; k < 1600; k++) {
+			size_t n = size[a];
+
+			assert_true(gemm_tile_work(n, n, k + 1) >= gemm_tile_work(n, n, k));
+			assert_true(gemm_tile_work(k + 1, 5, n) >= gemm_tile_work(k, 5, n));
+			assert_true(gemm_tile_work(5, k + 1, n) >= gemm_tile_work(5, k, n));
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(scratch_never_shrinks),
 		cmocka_unit_test(products_are_right),
 		cmocka_unit_test(slices_change_nothing),
 	};
