@@ -56,7 +56,7 @@ static void spare_put(struct exec *x, void *p, size_t bytes)
 	if (!p)
 		return;
 #ifdef __SANITIZE_ADDRESS__
-	memset(p, 0xff, bytes);                 /* not a number: whoever counts on zeros is found */
+	memset(p, 0x3f, bytes);                 /* 0.75: whoever counts on zeros is found */
 #endif
 	if (x->nspare == EXEC_SPARE)
 		spare_drop(x, 0);
