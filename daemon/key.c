@@ -23,16 +23,25 @@ static int check_mode(const char *path, struct err *e)
 	return 0;
 }
 
-static int read_key(struct env *env, const char *path, uint8_t ret[32], struct err *e)
+/* Up to cap - 1 bytes of it, with a 0 behind; how many, or -1. */
+static int64_t read_secret(struct env *env, const char *path, char *text, size_t cap, struct err *e)
 {
-	char text[KEY_TEXT + 3] = { 0 };
-	struct id id;
 	int fd = env->files->open(env->files, path, O_RDONLY | O_CLOEXEC, 0, e);
+
+	memset(text, 0, cap);
 	if (fd < 0)
 		return -1;
-	int64_t n = env->files->pread(env->files, fd, text, sizeof text - 1, 0, e);
+	int64_t n = env->files->pread(env->files, fd, text, cap - 1, 0, e);
 	env->files->close(env->files, fd, NULL);
-	if (n < 0 || check_mode(path, e))
+	return n < 0 || check_mode(path, e) ? -1 : n;
+}
+
+static int read_key(struct env *env, const char *path, uint8_t ret[32], struct err *e)
+{
+	char text[KEY_TEXT + 3];
+	struct id id;
+	int64_t n = read_secret(env, path, text, sizeof text, e);
+	if (n < 0)
 		return -1;
 	while (n > 0 && isspace((unsigned char)text[n - 1]))
 		text[--n] = 0;
@@ -134,14 +143,9 @@ static int parse_rotation(char *text, struct key_rotation *ret)
 
 static int rotation_read(struct env *env, const char *path, struct key_rotation *ret, struct err *e)
 {
-	char text[200] = { 0 };
-	int fd = env->files->open(env->files, path, O_RDONLY | O_CLOEXEC, 0, e);
+	char text[200];
 
-	if (fd < 0)
-		return -1;
-	int64_t n = env->files->pread(env->files, fd, text, sizeof text - 1, 0, e);
-	env->files->close(env->files, fd, NULL);
-	if (n < 0 || check_mode(path, e))
+	if (read_secret(env, path, text, sizeof text, e) < 0)
 		return -1;
 	int rc = parse_rotation(text, ret);
 	explicit_bzero(text, sizeof text);

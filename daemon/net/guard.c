@@ -79,12 +79,13 @@ static bool shares_address(const struct peer *p)
 
 int net_ban(struct net *n, const struct id *peer, uint64_t us, const char *why, struct err *e)
 {
-	struct peer *p = us ? peer_make(n, peer) : peer_find(n, peer);
 	uint64_t now = env_now(n->env);
+	struct peer *p;
 	struct err ended;
 
 	if (id_eq(peer, &n->self.id))
 		return err_set(e, ERR_INVALID, "that is this daemon itself");
+	p = us ? peer_make(n, peer) : peer_find(n, peer);
 	if (us && (!p || (!p->banned_until_us && n->count.bans >= NET_BANS_MAX)))
 		return err_set(e, ERR_FULL, "more than %d peers are banned: lift a ban (hivectl peers unban), or let only "
 			"those in who are on the list: [network] allow", NET_BANS_MAX);

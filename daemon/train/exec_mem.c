@@ -67,7 +67,7 @@ static void spare_put(struct exec *x, void *p, size_t bytes)
 	spare_trim(x);
 }
 
-/* No malloc per step: each value of the next micro-batch finds the memory of one of this. */
+/* Each value of the next micro-batch finds the memory of one of this: no pages are asked for and cleared per step. */
 static void *spare_take(struct exec *x, size_t bytes)
 {
 	void *p = NULL;

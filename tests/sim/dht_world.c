@@ -177,3 +177,18 @@ struct dht_find_end dht_find_wait(struct sim *s, int node, const struct id *targ
 		free(f);
 	return ret;
 }
+
+uint32_t dht_records(struct sim *s, int node)
+{
+	struct dht_state d;
+	dht_state(dht_of(s, node), &d);
+	return d.records;
+}
+
+uint32_t dht_copies(struct sim *s)
+{
+	uint32_t n = 0;
+	for (int i = 0; i < sim_nodes(s); i++)
+		n += sim_alive(s, i) ? dht_records(s, i) : 0;
+	return n;
+}

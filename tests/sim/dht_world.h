@@ -19,6 +19,9 @@ bool dht_all_joined(struct sim *s, void *arg);
 bool dht_flag(struct sim *s, void *arg);                /* arg: a bool */
 void dht_joined(struct sim *s);                         /* waits until all are, and are at rest */
 
+uint32_t dht_records(struct sim *s, int node);          /* that lie there */
+uint32_t dht_copies(struct sim *s);                     /* of all, with all who live */
+
 struct dht_put_end { bool done; uint32_t accepted, wanted; enum err_code code; char text[160]; };
 struct dht_put_end dht_put_wait(struct sim *s, int node, const char *key, const char *sub, json_t *value,
 	uint64_t life_ms, bool sign);

@@ -6,21 +6,6 @@
 #include "dht/int.h"
 #include "dht_world.h"
 
-static uint32_t records_of(struct sim *s, int node)
-{
-	struct dht_state d;
-	dht_state(dht_of(s, node), &d);
-	return d.records;
-}
-
-static uint32_t copies(struct sim *s)
-{
-	uint32_t n = 0;
-	for (int i = 0; i < sim_nodes(s); i++)
-		n += sim_alive(s, i) ? records_of(s, i) : 0;
-	return n;
-}
-
 struct counted { uint32_t ends; size_t n; };
 static void on_counted(void *arg, const struct record *r, size_t n, const struct err *e)
 {
@@ -109,7 +94,7 @@ static void scn_bulk(struct sim *s)
 	}
 	struct bulk b = put_bulk(s, 2, items, BULK);
 	sim_check(s, b.n == BULK && b.code[7] == ERR_INVALID && !b.code[8] && b.least == 0);
-	sim_check(s, copies(s) == 5 * (BULK - 1));
+	sim_check(s, dht_copies(s) == 5 * (BULK - 1));
 	uint64_t before = sent(s);
 	b = get_bulk(s, 9, keys, BULK + 20, false);
 	sim_check(s, b.n == BULK + 20 && b.found == BULK - 1 && b.each[7] == 0 && b.each[BULK] == 0);

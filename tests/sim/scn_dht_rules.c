@@ -7,21 +7,6 @@
 #include "dht/int.h"
 #include "dht_world.h"
 
-static uint32_t records_of(struct sim *s, int node)
-{
-	struct dht_state d;
-	dht_state(dht_of(s, node), &d);
-	return d.records;
-}
-
-static uint32_t copies(struct sim *s)
-{
-	uint32_t n = 0;
-	for (int i = 0; i < sim_nodes(s); i++)
-		n += sim_alive(s, i) ? records_of(s, i) : 0;
-	return n;
-}
-
 /* S12: every JSON value, key and subkey comes back as it went in, from another node. */
 static void scn_S12_values(struct sim *s)
 {
@@ -54,12 +39,12 @@ static void scn_S13_replicas(struct sim *s)
 	sim_run_for(s, 10 * SEC);               /* until all tables are complete: who seems new gets copies too */
 	struct dht_put_end p = dht_put_wait(s, 3, "one", NULL, json_integer(1), 600000, false);
 	sim_check(s, p.wanted == w.conf.k && p.accepted == w.conf.k);
-	sim_check(s, copies(s) == w.conf.k);
+	sim_check(s, dht_copies(s) == w.conf.k);
 	sim_run_for(s, SEC);
 	p = dht_put_wait(s, 11, "one", NULL, json_integer(2), 600000, false);
-	sim_check(s, p.accepted == w.conf.k && copies(s) == w.conf.k);
+	sim_check(s, p.accepted == w.conf.k && dht_copies(s) == w.conf.k);
 	p = dht_put_wait(s, 5, "two", NULL, json_integer(3), 600000, false);
-	sim_check(s, copies(s) == 2 * w.conf.k);
+	sim_check(s, dht_copies(s) == 2 * w.conf.k);
 	dht_want(s, 17, "one", 2);
 }
 
@@ -101,7 +86,7 @@ static void scn_S17_client(struct sim *s)
 	for (int i = 0; i < 6; i++)
 		for (int c = 6; c < 8; c++)
 			sim_check(s, !table_find(&dht_of(s, i)->table, net_self(dht_net(s, c))));
-	sim_check(s, !records_of(s, 6) && !records_of(s, 7));
+	sim_check(s, !dht_records(s, 6) && !dht_records(s, 7));
 }
 
 struct traced { bool done; uint32_t hops, failed, here, found; uint64_t longest_us, took_us; bool asked[64];
@@ -174,7 +159,7 @@ static void scn_trace(struct sim *s)
 	dht_put_wait(s, 3, "k", NULL, json_integer(1), 600000, false);
 	int with = -1, without = -1;
 	for (int i = 0; i < 30; i++)
-		*(records_of(s, i) ? &with : &without) = i;
+		*(dht_records(s, i) ? &with : &without) = i;
 	struct traced t = trace(s, with, "k");
 	sim_check(s, t.here == 1 && t.hops >= 3);
 	t = trace(s, without, "k");
@@ -200,7 +185,7 @@ static void scn_S21_together(struct sim *s)
 	dht_joined(s);
 	dht_put_wait(s, 3, "k", NULL, json_integer(1), 600000, false);
 	int i = 0;
-	while (records_of(s, i))
+	while (dht_records(s, i))
 		i++;
 	memset(&c, 0, sizeof c);
 	for (int k = 0; k < 5; k++)
@@ -220,7 +205,7 @@ static void scn_S22_cache(struct sim *s)
 	dht_joined(s);
 	dht_put_wait(s, 3, "k", NULL, json_integer(1), 600000, false);
 	int i = 0;
-	while (records_of(s, i))
+	while (dht_records(s, i))
 		i++;
 	sim_check(s, dht_get_wait(s, i, "k", false).n == 1);
 	sim_check(s, map_len(dht_of(s, i)->cache) == 1);
