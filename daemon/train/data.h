@@ -114,6 +114,9 @@ struct loader *loader_new(struct env *env, struct data *d, uint32_t batch, uint3
  * loop. */
 void loader_free(struct loader *l, void (*gone)(void *arg), void *arg);
 size_t loader_bytes(struct data *d, uint32_t batch, uint32_t depth);   /* memory it will hold */
+/* How many batches to hold: the one in use, and ahead of it as many as asked; 0: four, fewer when that is over 32 MiB,
+ * but one for each worker. */
+uint32_t loader_depth(struct data *d, uint32_t batch, uint32_t prefetch, uint32_t workers);
 /* The positions to process from now on, replacing the former ones (copied). Prepared batches that lie inside stay;
  * of the others everything is dropped. Positions of batches that were handed out must not be in it. */
 void loader_grant(struct loader *l, const struct ranges *grant);

@@ -48,7 +48,7 @@
  *     "nonfinite_max": 3,                              steps in a row with NaN or infinity before the run holds
  *     "redundancy": 1, "admins": ["64 hex digits"],
  *     "local": {"data":"PATH or name", "vocab":"PATH", "cache":"DIR", "batch":32, "threads":0, "workers":1,
- *               "prefetch":4, "memory":"1GiB", "deterministic":false, "checkpoint_every":20,
+ *               "prefetch":0, "memory":"1GiB", "deterministic":false, "checkpoint_every":20,
  *               "checkpoint_keep":3, "log":"64MiB"} }
  *
  * For operators, with every range: man/hivemind-spec.5, which tests/unit/test_man_spec.c holds against the code.

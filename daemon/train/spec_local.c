@@ -84,7 +84,7 @@ int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 		"checkpoint_every", "checkpoint_keep", "log", "vocab", "weights", "cache", NULL };
 	const struct place top = { "" }, at = place_key(&top, "local");
 
-	*l = (struct spec_local){ .batch = 32, .workers = 1, .prefetch = 4, .checkpoint_every = 20, .checkpoint_keep = 3 };
+	*l = (struct spec_local){ .batch = 32, .workers = 1, .checkpoint_every = 20, .checkpoint_keep = 3 };
 	if (!o)
 		return 0;
 	return read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ||
@@ -95,7 +95,7 @@ int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 		read_u32(o, &at, "batch", 1, 1 << 20, &l->batch, e) < 0 ||
 		read_u32(o, &at, "threads", 0, 1024, &l->threads, e) < 0 ||
 		read_u32(o, &at, "workers", 1, 64, &l->workers, e) < 0 ||
-		read_u32(o, &at, "prefetch", 1, 64, &l->prefetch, e) < 0 ||
+		read_u32(o, &at, "prefetch", 0, 64, &l->prefetch, e) < 0 ||
 		read_size(o, &at, "memory", &l->memory_bytes, e) < 0 ||
 		read_bool(o, &at, "deterministic", &l->deterministic, e) < 0 ||
 		read_u32(o, &at, "checkpoint_every", 0, UINT32_MAX, &l->checkpoint_every, e) < 0 ||

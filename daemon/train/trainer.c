@@ -247,7 +247,7 @@ static int build(struct trainer *t, struct err *e)
 	struct exec_conf conf = { .env = t->env, .par = &t->par, .profile = &t->profile, .ops = &ops, .ops_arg = t,
 		.check = true };
 	size_t memory = t->s->local.memory_bytes, loader = loader_bytes(t->c.data, t->s->local.batch,
-		t->s->local.prefetch + 1);
+		load_depth(t, t->s->local.batch));
 	char fits[80];
 
 	t->model = spec_model(t->s, t->c.host, e);

@@ -134,6 +134,7 @@ double round_lr(const struct trainer *t);
 
 /* trainer_load.c */
 int load_new(struct trainer *t, struct err *e);
+uint32_t load_depth(const struct trainer *t, uint32_t batch);    /* batches that the loader holds */
 void load_regrant(struct trainer *t);
 void load_op(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index);
 void load_back(void *arg, struct batch *b);

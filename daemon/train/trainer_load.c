@@ -70,11 +70,16 @@ static void ready(void *arg)
 	exec_loaded(w, b, NULL);
 }
 
+uint32_t load_depth(const struct trainer *t, uint32_t batch)
+{
+	return loader_depth(t->c.data, batch, t->s->local.prefetch, t->s->local.workers);
+}
+
 int load_new(struct trainer *t, struct err *e)
 {
 	const struct spec_local *l = &t->s->local;
 
-	t->loader = loader_new(t->env, t->c.data, l->batch, l->prefetch + 1, l->workers, ready, t, e);
+	t->loader = loader_new(t->env, t->c.data, l->batch, load_depth(t, l->batch), l->workers, ready, t, e);
 	return t->loader ? 0 : -1;
 }
 

@@ -136,7 +136,7 @@ uint32_t trainer_fits(struct trainer *t, uint64_t bytes)
 		profile_free(&t->profile);
 		profile_at(t, batch);
 		need = predict_bytes(t, &e);
-		if (need && need + loader_bytes(t->c.data, batch, t->s->local.prefetch + 1) <= bytes)
+		if (need && need + loader_bytes(t->c.data, batch, load_depth(t, batch)) <= bytes)
 			lo = batch;
 		else
 			hi = batch;

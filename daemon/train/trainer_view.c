@@ -29,7 +29,7 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 		.left = loader_left(t->loader), .rate = t->rate, .loss = t->samples ? t->loss_sum / (double)t->samples : NAN,
 		.lr = round_lr(t), .state = state_of(t), .arena_bytes = x.arena_bytes, .arena_peak_bytes = x.arena_peak_bytes,
 		.arena_predicted_bytes = t->predicted_bytes, .state_bytes = t->state_bytes,
-		.loader_bytes = loader_bytes(t->c.data, t->s->local.batch, t->s->local.prefetch + 1),
+		.loader_bytes = loader_bytes(t->c.data, t->s->local.batch, load_depth(t, t->s->local.batch)),
 		.skipped = t->skipped_steps, .abandoned = x.abandoned,
 		.generation = trainer_generation(t), .programs = x.programs, .checks = x.checks,
 		.busy_us = x.busy_us, .load_wait_us = x.load_wait_us,
@@ -111,7 +111,7 @@ json_t *trainer_data_json(const struct trainer *t)
 	exec_view(t->x, &x);
 	(void)json_object_set_new(o, "wait_us", json_integer((json_int_t)wait));
 	(void)json_object_set_new(o, "workers", json_integer(t->s->local.workers));
-	(void)json_object_set_new(o, "prefetch", json_integer(t->s->local.prefetch));
+	(void)json_object_set_new(o, "prefetch", json_integer(load_depth(t, t->s->local.batch) - 1));
 	(void)json_object_set_new(o, "bottleneck", json_string(wait > (wait + x.busy_us) / 5 ? "data" : "compute"));
 	return o;
 }

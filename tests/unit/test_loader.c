@@ -295,11 +295,32 @@ static void test_bottleneck(void **state)
 	assert_true(wait < 0.8);
 }
 
+/* Samples of 16 numbers, a label and a position: 76 bytes. */
+static void test_depth(void **state)
+{
+	struct world w;
+	struct spec *s = spec("", "");
+	struct data *d;
+
+	world_open(&w);
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
+	d = opened(&w, s);
+	assert_int_equal(s->local.prefetch, 0);
+	assert_int_equal(loader_depth(d, 64, 0, 1), 5);
+	assert_int_equal(loader_depth(d, 140000, 0, 1), 4);     /* three of 10.6 MB, and the one in use */
+	assert_int_equal(loader_depth(d, 1 << 20, 0, 1), 2);
+	assert_int_equal(loader_depth(d, 1 << 20, 0, 3), 4);    /* each worker has one to make */
+	assert_int_equal(loader_depth(d, 1 << 20, 7, 1), 8);    /* as asked */
+	data_free(d);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_workers), cmocka_unit_test(test_regrant),
 		cmocka_unit_test(test_peers),
-		cmocka_unit_test(test_bottleneck) };
+		cmocka_unit_test(test_bottleneck), cmocka_unit_test(test_depth) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
