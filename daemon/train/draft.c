@@ -92,11 +92,17 @@ static json_t *with(const json_t *entry, const struct data_about *a, const json_
 }
 
 /* The zoo's input; of models that take any size with as many channels as the data has and, unless they were given, as
- * many pixels. */
+ * many pixels. Models that begin by flattening take pictures as they are: what prepares them wants their shape. */
 static json_t *input_of(const json_t *zoo, const struct data_about *a, bool any_size, bool given)
 {
 	json_t *in = json_deep_copy(zoo);
 
+	if (json_array_size(in) == 1 && a->shape.nd == 3 && dim(in, 0) == shape_count(&a->shape)) {
+		json_array_clear(in);
+		for (int i = 0; i < 3; i++)
+			(void)json_array_append_new(in, json_integer((json_int_t)a->shape.d[i]));
+		return in;
+	}
 	if (json_array_size(in) != 3 || a->shape.nd < 2 || !any_size)
 		return in;
 	(void)json_array_set_new(in, 0, json_integer(a->shape.nd == 3 ? (json_int_t)a->shape.d[0] : 1));

@@ -116,6 +116,9 @@ static void test_images(void **state)
 	assert_string_equal(s->data_name, "cifar10-jpeg");
 	assert_string_equal(s->data_kind, "folder");
 	spec_free(s);
+	s = drafted(&a, "{\"model\":\"mlp\",\"data\":\"folder:/x\"}");       /* flattened by the model, not by the data */
+	assert_true(s->input.nd == 3 && s->input.d[0] == 3 && s->input.d[1] == H && s->nsteps == 3);
+	spec_free(s);
 	s = drafted(&a, SIXTEEN);
 	assert_true(fabs(s->step[s->nsteps - 1].mean[0] - mean) < 0.006);
 	assert_true(s->input.d[1] == 16 && s->step[0].h == 16 && !strcmp(s->step[0].ops->name, "resized_crop"));
