@@ -156,7 +156,8 @@ int cache_get(const struct cache *c, uint64_t i, struct sample *s, void *y, stru
 		return -1;
 	memcpy(y, from + n, c->head->y_bytes);
 	if (x->flags & CACHE_BROKEN)
-		return err_set(e, ERR_CORRUPT, "%.*s", (int)n, (const char *)from);
+		return err_set(e, ERR_CORRUPT, "%.*s", n && *from ? (int)n : 64, n && *from ? (const char *)from :
+			"it was broken when the cache was made");
 	s->c = x->c;
 	s->h = x->h;
 	s->w = x->w;
