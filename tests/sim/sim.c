@@ -41,6 +41,12 @@ static void env_secure(struct env *e, void *out, size_t size)
 	}
 }
 
+void sim_doom(struct snode *n)
+{
+	n->dying = true;
+	heap_set(&n->sim->heap, &n->doom, n->sim->now);
+}
+
 static int env_fail(struct env *e, const char *point)
 {
 	struct snode *n = snode_of(e);
@@ -57,10 +63,8 @@ static int env_fail(struct env *e, const char *point)
 			n->paused = true;
 			return 0;
 		}
-		if (f->fate == SIM_KILL) {
-			n->dying = true;
-			heap_set(&n->sim->heap, &n->doom, n->sim->now);
-		}
+		if (f->fate == SIM_KILL)
+			sim_doom(n);
 		return -1;
 	}
 	return 0;
@@ -202,6 +206,7 @@ static void wake_fire(struct timer *t)
 	uint64_t cost = s->costs.callback_us, since;
 
 	n->running = true;
+	s->on = n;
 	n->burn = 0;
 	if (i && (!due || i->at <= due->at_us)) {
 		since = i->at;
@@ -227,6 +232,7 @@ static void wake_fire(struct timer *t)
 	if (s->costs.stall_every && rng_below(&s->world, s->costs.stall_every) == 0)
 		n->stalled_until = n->busy_until += rng_below(&s->world, STALL_US_MAX);
 	n->running = false;
+	s->on = NULL;
 	sim_wake(n);
 }
 
@@ -251,9 +257,12 @@ int sim_start(struct snode *n)
 	rng_seed(&n->secret, rng_mix(rng_mix(s->seed, 0x736563), (uint64_t)n->index << 32 | n->life));
 	n->env.recv = NULL;
 	sim_mark(s, "start", (uint64_t)n->index, n->life);
+	struct snode *by = s->on;               /* one callback may start another node */
 	n->running = true;
+	s->on = n;
 	n->self = n->app.start(&n->env, n->index, n->app.arg);
 	n->running = false;
+	s->on = by;
 	if (!n->self && !n->struck)
 		sim_fail(s, "node %d did not start", n->index);
 	if (!n->self)
@@ -405,6 +414,8 @@ void sim_free(struct sim *s)
 	if (!s)
 		return;
 	s->ending = true;
+	if (s->starved)
+		sim_memory_fail(s, s->starved->index, 0);
 	for (int i = 0; i < s->nodes; i++)
 		sim_stop(s->node[i], true);
 	simnet_free(s);

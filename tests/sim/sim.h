@@ -78,7 +78,13 @@ void sim_heal(struct sim *s);                           /* all cuts */
 /* the nth file call from now, 1 = next; 0 = never */
 void sim_files_fail(struct sim *s, int node, int nth, enum err_code code);
 void sim_disk_full(struct sim *s, int node, int64_t free_bytes);                /* writes beyond fail; -1 = endless */
+/* at the nth file call from now the process is killed, inside that call */
+void sim_files_kill(struct sim *s, int node, int nth);
 void sim_shelf_fail(struct sim *s, int node, int nth, enum err_code code);
+/* The nth allocation from now of those that may fail (big_alloc in common/mem.h) finds no memory; 0 = never. One node
+ * at a time; small ones abort a process by design, and a simulated process shares its memory with the others. */
+void sim_memory_fail(struct sim *s, int node, int nth);
+bool sim_struck(const struct sim *s, int node);         /* has a fault hit it since it was started or armed last? */
 void sim_wall_jump(struct sim *s, int node, int64_t ms);
 enum sim_fate { SIM_ERROR, SIM_KILL, SIM_PAUSE };
 /* At the nth time that the node (-1 = any) passes the point (1 = next). A killed node does nothing more that anybody

@@ -15,6 +15,11 @@ static int enter(struct snode *n, const char *call, const char *path, struct err
 {
 	if (n->dying || !n->alive)
 		return err_set(e, ERR_IO, "%s %s: the process is gone", call, path);
+	if (n->disk.kill_in > 0 && --n->disk.kill_in == 0) {
+		n->struck = true;
+		sim_doom(n);
+		return err_set(e, ERR_IO, "%s %s: the process is gone", call, path);
+	}
 	if (n->disk.fail_in > 0 && --n->disk.fail_in == 0) {
 		n->struck = true;
 		return err_set(e, n->disk.fail_code, "%s %s: simulated failure", call, path);
@@ -313,7 +318,7 @@ void simdisk_crash(struct snode *n)
 {
 	for (int i = 0; i < n->disk.nfds; i++)
 		set(&n->disk.fds[i].inode, NULL);
-	n->disk.fail_in = 0;
+	n->disk.fail_in = n->disk.kill_in = 0;
 	list_each_safe(k, &n->disk.entries) {
 		struct entry *x = list_entry(k, struct entry, link);
 		if (x->dir)

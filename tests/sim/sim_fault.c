@@ -115,6 +115,13 @@ void sim_files_fail(struct sim *s, int node, int nth, enum err_code code)
 {
 	s->node[node]->disk.fail_in = nth;
 	s->node[node]->disk.fail_code = code;
+	s->node[node]->struck = false;
+}
+
+void sim_files_kill(struct sim *s, int node, int nth)
+{
+	s->node[node]->disk.kill_in = nth;
+	s->node[node]->struck = false;
 }
 
 void sim_disk_full(struct sim *s, int node, int64_t free_bytes) { s->node[node]->disk.free = free_bytes; }
@@ -123,7 +130,28 @@ void sim_shelf_fail(struct sim *s, int node, int nth, enum err_code code)
 {
 	s->node[node]->cupboard.fail_in = nth;
 	s->node[node]->cupboard.fail_code = code;
+	s->node[node]->struck = false;
 }
+
+/* The allocator knows no node: who runs is who asks. */
+static int starve(void *arg, size_t bytes, int big)
+{
+	struct sim *s = arg;
+	if (!big || s->on != s->starved || s->starve_in <= 0 || --s->starve_in > 0)
+		return 0;
+	s->starved->struck = true;
+	return -1;
+}
+
+void sim_memory_fail(struct sim *s, int node, int nth)
+{
+	s->starved = nth ? s->node[node] : NULL;
+	s->starve_in = nth;
+	s->node[node]->struck = false;
+	mem_set_fault(nth ? starve : NULL, s);
+}
+
+bool sim_struck(const struct sim *s, int node) { return s->node[node]->struck; }
 
 void sim_wall_jump(struct sim *s, int node, int64_t ms) { s->node[node]->wall_ms += ms; }
 

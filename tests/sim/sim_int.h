@@ -71,7 +71,8 @@ struct answer { struct item item; struct list link; struct timer t; struct snode
 struct inode { char *live, *safe; size_t len, safe_len; int refs; };
 struct entry { struct list link; char *path; struct inode *live, *safe; bool dir; };
 struct fd { struct inode *inode; int flags; };
-struct disk { struct list entries; struct fd *fds; int nfds; int fail_in; enum err_code fail_code; int64_t free; };
+struct disk { struct list entries; struct fd *fds; int nfds; int fail_in, kill_in; enum err_code fail_code;
+	int64_t free; };
 struct cupboard { struct map *tables; int fail_in; enum err_code fail_code; };
 
 struct snode {
@@ -114,6 +115,8 @@ struct sim {
 	struct map *ports, *doors;              /* (ip, port) -> node; token -> pipe */
 	uint64_t next_id; uint32_t next_number;
 	struct check checks[SIM_CHECKS_MAX]; int nchecks;
+	struct snode *on;                       /* whose code is running: loop, lane or start */
+	struct snode *starved; int starve_in;   /* sim_memory_fail */
 	bool ending;                            /* sim_free has begun: nobody is told of deaths */
 	struct sim_costs costs;
 	struct sim_stats stats;
@@ -128,6 +131,7 @@ void sim_unitem(struct item *i);
 void sim_wake(struct snode *n);
 void sim_mark(struct sim *s, const char *what, uint64_t a, uint64_t b); /* into the hash */
 int sim_start(struct snode *n);
+void sim_doom(struct snode *n);         /* SIGKILL in the middle of its own code */
 void sim_stop(struct snode *n, bool quiet);
 static inline struct snode *snode_of(struct env *e) { return (struct snode *)e; }
 static inline bool sim_is_cut(const struct sim *s, int from, int to) { return s->cut[from * SIM_NODES_MAX + to]; }

@@ -25,7 +25,9 @@ static void job_fire(struct timer *t)
 	if (!j->ran) {
 		j->ran = true;
 		n->sim->stats.jobs++;
+		n->sim->on = n;
 		j->job->run(j->job);
+		n->sim->on = NULL;
 		heap_set(&n->sim->heap, &j->t, n->sim->now + j->job->cost_us);
 		return;
 	}
