@@ -45,7 +45,9 @@ struct dht {
 	dht_address_fn *on_address; void *on_address_arg;
 	struct timer tick;
 	uint64_t verified[VERIFIED_SLOTS], hash_key;
-	uint64_t republish_at_us, sweep_at_us, save_at_us;
+	uint64_t republish_at_us, sweep_at_us, save_at_us, save_retry_us, save_failures;
+	struct err save_error;                  /* code 0: the shelf has all that belongs there */
+	bool unread;                            /* the shelf could not be read: nothing is written before it was */
 	size_t republish_cursor; bool republishing;
 	bool closing;
 };
@@ -63,8 +65,9 @@ void node_write(struct buf *b, const struct id *id, const struct endpoint *at);
 bool node_read(struct rd *r, struct id *ret_id, struct endpoint *ret_at);
 void boots_tick(struct dht *d, uint64_t now);
 void boots_add(struct dht *d, const struct endpoint *at, size_t n);
-void nodes_load(struct dht *d);
-void nodes_save(struct dht *d);
+int nodes_load(struct dht *d, struct err *e);
+int nodes_save(struct dht *d, struct err *e);
+void nodes_ask(struct dht *d);                  /* those of the table: who is near us? */
 void nodes_save_soon(struct dht *d);
 void dials_orphan(struct dht *d);
 void puts_free(struct dht *d);                  /* puts, keeps, refusals */
@@ -168,8 +171,9 @@ bool store_took(const struct frame *f, size_t i, size_t n);     /* the i-th of t
 void keep_tick(struct dht *d, uint64_t now);
 void keep_free(struct dht *d);
 void handover_start(struct dht *d, const struct id *to);
-void records_load(struct dht *d);
-void record_save(struct dht *d, const struct rec *r);
+void record_save(struct dht *d, struct rec *r);
 void records_forget_ended(struct dht *d);
+void shelf_read(struct dht *d);                 /* records and nodes; what fails is tried again */
+void shelf_write(struct dht *d);                /* nodes, and the records that could not be written when they came */
 
 #endif

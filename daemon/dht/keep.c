@@ -8,6 +8,8 @@
 
 #define SLICE_US 20000
 #define SLICE_KEYS 64
+#define RETRY_US 1000000
+#define RETRY_MAX_US 60000000
 #define SAVE_LIFE_MIN_MS (5ull * 60 * 1000)     /* shorter lives are not worth a write */
 
 /* ---- handing over: a new node that is now among the k nearest of a key gets its records ---- */
@@ -137,19 +139,53 @@ static void save_key(const struct rec *r, uint8_t out[48])
 	memcpy(out + 32, h, 16);
 }
 
-void record_save(struct dht *d, const struct rec *r)
+/* The operator reads it in `status`; it is tried again, less and less often. */
+static void shelf_failed(struct dht *d, const struct err *e)
+{
+	uint64_t now = env_now(d->env);
+	d->save_failures++;
+	d->save_error = *e;
+	d->save_retry_us = d->save_retry_us ? 2 * d->save_retry_us : RETRY_US;
+	if (d->save_retry_us > RETRY_MAX_US)
+		d->save_retry_us = RETRY_MAX_US;
+	d->save_at_us = now + d->save_retry_us;
+	tick_by(d, d->save_at_us);
+}
+
+static int save(struct dht *d, struct rec *r, struct err *e)
 {
 	struct buf b = { 0 };
 	uint8_t key[48];
-	if (!d->env->shelf || r->life_ms < SAVE_LIFE_MIN_MS)
-		return;
+	if (r->saved || r->life_ms < SAVE_LIFE_MIN_MS)
+		return 0;
 	uint64_t now = env_now(d->env);
 	save_key(r, key);
 	buf_u64(&b, env_wall(d->env) + (r->ends_us > now ? (r->ends_us - now) / 1000 : 0));
 	buf_put(&b, r->from.b, 32);
 	rec_write(&b, r, now);
-	d->env->shelf->put(d->env->shelf, "dht_records", key, sizeof key, b.p, b.len, NULL);
+	int rc = d->env->shelf->put(d->env->shelf, "dht_records", key, sizeof key, b.p, b.len, e);
+	r->saved = !rc;
 	buf_free(&b);
+	return rc;
+}
+
+void record_save(struct dht *d, struct rec *r)
+{
+	struct err e;
+	if (d->env->shelf && !d->save_error.code && save(d, r, &e))
+		shelf_failed(d, &e);
+}
+
+/* After a failure: everything that came since and is not there. */
+static int save_rest(struct dht *d, struct err *e)
+{
+	struct entry *en;
+	int rc = 0;
+	for (size_t i = 0; !rc && (en = map_next(d->values.keys, &i, NULL, NULL));)
+		list_each(it, &en->recs)
+			if (!rc)
+				rc = save(d, list_entry(it, struct rec, link), e);
+	return rc;
 }
 
 struct loading { struct dht *d; bool load; uint8_t (*gone)[48]; size_t n, cap; };
@@ -172,6 +208,7 @@ static int load_record(void *arg, const void *key, size_t klen, const void *val,
 		uint64_t left_ms = ends_ms - wall < rec->life_ms ? ends_ms - wall : rec->life_ms;
 		rec->ends_us = now + left_ms * 1000;
 		memcpy(rec->from.b, from, 32);
+		rec->saved = true;
 		values_put(&l->d->values, rec, now, wall, NULL);
 		return 0;
 	}
@@ -180,27 +217,53 @@ static int load_record(void *arg, const void *key, size_t klen, const void *val,
 	return 0;
 }
 
-static void walk_saved(struct dht *d, bool load)
+static int walk_saved(struct dht *d, bool load, struct err *e)
 {
 	struct shelf *s = d->env->shelf;
-	if (!s)
-		return;
 	struct loading l = { .d = d, .load = load, .cap = 4096 };
 	l.gone = xcalloc(l.cap, 48);
-	s->each(s, "dht_records", load_record, &l, NULL);
-	for (size_t i = 0; i < l.n; i++)
-		s->del(s, "dht_records", l.gone[i], 48, NULL);
+	int rc = s->each(s, "dht_records", load_record, &l, e);
+	for (size_t i = 0; i < l.n && !rc; i++)
+		rc = s->del(s, "dht_records", l.gone[i], 48, e);
 	free(l.gone);
-}
-
-void records_load(struct dht *d)
-{
-	walk_saved(d, true);
+	return rc;
 }
 
 void records_forget_ended(struct dht *d)
 {
-	walk_saved(d, false);
+	struct err e;
+	if (d->env->shelf && !d->unread && walk_saved(d, false, &e))
+		shelf_failed(d, &e);
+}
+
+/* A rank that lies there unread may be greater than one that has come since: so nothing is written over it before. */
+void shelf_read(struct dht *d)
+{
+	struct err e;
+	if (!d->env->shelf)
+		return;
+	d->unread = walk_saved(d, true, &e) || nodes_load(d, &e);
+	if (d->unread)
+		shelf_failed(d, &e);
+}
+
+void shelf_write(struct dht *d)
+{
+	struct err e;
+	if (!d->env->shelf)
+		return;
+	if (d->unread) {
+		shelf_read(d);
+		if (d->unread)
+			return;
+		nodes_ask(d);
+	}
+	if ((d->save_error.code && save_rest(d, &e)) || nodes_save(d, &e)) {
+		shelf_failed(d, &e);
+		return;
+	}
+	d->save_error = (struct err){ 0 };
+	d->save_retry_us = 0;
 }
 
 void keep_tick(struct dht *d, uint64_t now)

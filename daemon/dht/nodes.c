@@ -248,12 +248,16 @@ void dials_orphan(struct dht *d)
 
 /* ---- across a restart ---- */
 
+struct saving { struct dht *d; int rc; struct err *e; };
+
 static void save_one(void *arg, const struct dnode *n)
 {
-	struct dht *d = arg;
+	struct saving *g = arg;
+	struct shelf *s = g->d->env->shelf;
 	struct buf b = { 0 };
 	node_write(&b, &n->id, &n->at);
-	d->env->shelf->put(d->env->shelf, "dht_nodes", n->id.b, 32, b.p, b.len, NULL);
+	if (!g->rc)
+		g->rc = s->put(s, "dht_nodes", n->id.b, 32, b.p, b.len, g->e);
 	buf_free(&b);
 }
 
@@ -275,20 +279,23 @@ void nodes_save_soon(struct dht *d)
 		d->save_at_us = at;
 }
 
-void nodes_save(struct dht *d)
+int nodes_save(struct dht *d, struct err *e)
 {
 	struct shelf *s = d->env->shelf;
+	struct saving w = { .d = d, .e = e };
 	/* an empty table keeps the old list: it is what we rejoin through */
-	if (!s || !d->table.n || d->saved_changes == d->table.changes)
-		return;
-	d->saved_changes = d->table.changes;
+	if (!d->table.n || d->saved_changes == d->table.changes)
+		return 0;
 	struct names g = { .v = xcalloc(4096, sizeof(struct id)), .cap = 4096 };
-	s->each(s, "dht_nodes", collect_gone, &g, NULL);
-	for (size_t i = 0; i < g.n; i++)
+	w.rc = s->each(s, "dht_nodes", collect_gone, &g, e);
+	for (size_t i = 0; i < g.n && !w.rc; i++)
 		if (!table_find(&d->table, &g.v[i]))
-			s->del(s, "dht_nodes", g.v[i].b, 32, NULL);
+			w.rc = s->del(s, "dht_nodes", g.v[i].b, 32, e);
 	free(g.v);
-	table_each(&d->table, save_one, d);
+	table_each(&d->table, save_one, &w);
+	if (!w.rc)
+		d->saved_changes = d->table.changes;
+	return w.rc;
 }
 
 static int load_one(void *arg, const void *key, size_t klen, const void *val, size_t vlen)
@@ -304,11 +311,14 @@ static int load_one(void *arg, const void *key, size_t klen, const void *val, si
 	return 0;
 }
 
-void nodes_load(struct dht *d)
+int nodes_load(struct dht *d, struct err *e)
 {
 	struct shelf *s = d->env->shelf;
-	if (s)
-		s->each(s, "dht_nodes", load_one, d, NULL);
+	return s->each(s, "dht_nodes", load_one, d, e);
+}
+
+void nodes_ask(struct dht *d)
+{
 	if (d->table.n)
 		lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
 }

@@ -78,9 +78,10 @@ static void tick(struct timer *t)
 		d->sweep_at_us = now + SWEEP_US;
 	}
 	if (now >= d->save_at_us) {
-		if (d->save_at_us)
-			nodes_save(d);
+		bool first = !d->save_at_us;
 		d->save_at_us = now + SAVE_US;
+		if (!first)
+			shelf_write(d);
 	}
 	if (now >= d->forget_at_us) {
 		if (d->forget_at_us)
@@ -134,8 +135,8 @@ struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *con
 	d->republish_at_us = env_now(env) + d->conf.republish_us / 2 + env_rand(env) % d->conf.republish_us;
 	serve_init(d);
 	net_watch(net, news, d);
-	records_load(d);
-	nodes_load(d);
+	shelf_read(d);
+	nodes_ask(d);
 	env_after(env, &d->tick, 1);
 	return d;
 }
@@ -144,7 +145,8 @@ void dht_free(struct dht *d)
 {
 	if (!d)
 		return;
-	nodes_save(d);
+	if (!d->unread)
+		shelf_write(d);
 	net_unwatch(d->net, news, d);
 	net_on(d->net, KIND_DHT_FIND, NULL, NULL);
 	net_on(d->net, KIND_DHT_GET, NULL, NULL);
@@ -210,6 +212,10 @@ json_t *dht_status(struct dht *d)
 		s.buckets, "silent", s.silent, "records", s.records,
 		"bytes", (json_int_t)d->values.bytes, "lookups_open", s.lookups_open, "join_addresses",
 		s.join_addresses);
+	if (d->save_failures)
+		json_object_set_new(j, "save_failures", json_integer((json_int_t)d->save_failures));
+	if (d->save_error.code)
+		json_object_set_new(j, "save_error", json_string(d->save_error.text));
 	if (s.join_unreachable) {
 		json_object_set_new(j, "join_unreachable", json_integer(s.join_unreachable));
 		json_object_set_new(j, "join_error", json_string(s.join_error));

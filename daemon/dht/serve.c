@@ -129,11 +129,9 @@ static void on_get(void *arg, struct request *req)
 
 int store_local(struct dht *d, struct rec *r, struct err *e)
 {
-	struct rec *copy = rec_copy(r);
 	enum put_result rc = values_put(&d->values, r, env_now(d->env), env_wall(d->env), e);
-	if (rc == PUT_NEW)
-		record_save(d, copy);
-	rec_free(copy);
+	if (rc == PUT_NEW)                      /* r is in its entry now */
+		record_save(d, r);
 	return rc == PUT_REFUSED ? 0 : rc == PUT_NEW ? 1 : 2;
 }
 

@@ -33,6 +33,7 @@ struct rec {
 	struct id owner; uint8_t sig[64]; bool is_signed;
 	struct id from;                         /* who stored it here: quotas */
 	uint16_t index;                         /* in the frame that brought it */
+	bool saved;                             /* the shelf has it */
 };
 void rec_free(struct rec *r);
 struct rec *rec_copy(const struct rec *r);
