@@ -1,4 +1,4 @@
-/* The loop (2/2): struct env of the real world on top of it, and the fail points of test builds. */
+/* The loop: struct env of the real world on top of it. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -124,69 +124,7 @@ static void real_ban(struct env *e, const uint8_t ip[16], uint64_t until_us)
 
 void loop_plug(struct loop *l, struct transport *t) { l->transport = t; }
 
-/* ---- fail points ---- */
-enum fate { FATE_KILL, FATE_STOP, FATE_ERROR };
-struct point { struct list link; char name[96]; enum fate fate; uint64_t left; };
-
-static int real_fail(struct env *e, const char *point)
-{
-	list_each(i, &of(e)->points) {
-		struct point *p = list_entry(i, struct point, link);
-		if (!p->left || strcmp(p->name, point) || --p->left)
-			continue;
-		if (p->fate == FATE_ERROR)
-			return -1;
-		kill(getpid(), p->fate == FATE_KILL ? SIGKILL : SIGSTOP);
-	}
-	return 0;
-}
-
-static int add_point(struct loop *l, const char *word, struct err *e)
-{
-	static const char *const fates[] = { "kill", "stop", "error", NULL };
-	const char *eq = strchr(word, '='), *colon = eq ? strchr(eq, ':') : NULL;
-	struct point *p;
-	size_t len;
-
-	if (!eq || eq == word || (size_t)(eq - word) >= sizeof(p->name))
-		return err_set(e, ERR_INVALID, "fail point '%s': expected NAME=kill|stop|error[:N]", word);
-	p = xcalloc(1, sizeof(*p));
-	list_push(&l->points, &p->link);
-	memcpy(p->name, word, (size_t)(eq - word));
-	p->left = 1;
-	if (colon && (text_u64(colon + 1, &p->left, e) || !p->left))
-		return err_set(e, ERR_INVALID, "fail point '%s': after ':' stands the count, from 1", word);
-	len = colon ? (size_t)(colon - eq - 1) : strlen(eq + 1);
-	for (int k = 0; fates[k]; k++)
-		if (strlen(fates[k]) == len && !strncmp(fates[k], eq + 1, len)) {
-			p->fate = (enum fate)k;
-			return 0;
-		}
-	return err_set(e, ERR_INVALID, "fail point '%s': expected kill, stop or error after '='", word);
-}
-
-int loop_failpoints(struct loop *l, const char *text, struct err *e)
-{
-	char word[160];
-	while (*text) {
-		size_t n = strcspn(text, ",");
-		if (n >= sizeof(word))
-			return err_set(e, ERR_INVALID, "fail point '%.40s...': too long", text);
-		memcpy(word, text, n);
-		word[n] = 0;
-		if (n && add_point(l, word, e))
-			return -1;
-		text += n + (text[n] == ',');
-	}
-	return 0;
-}
-
-void loop_points_free(struct loop *l)
-{
-	struct list *i;
-	while ((i = list_pop(&l->points)))
-		free(list_entry(i, struct point, link));
-}
+static int real_fail(struct env *e, const char *point) { return loop_point(of(e), point); }
 
 static const struct env_ops ops = {
 	.now = real_now, .wall = real_wall, .timer = real_timer, .send = real_send, .close_link = real_close_link,

@@ -7,6 +7,7 @@
 #include "work.h"
 
 struct event;
+struct faulty;
 struct loop {
 	struct env env;                         /* first: an env is its loop */
 	struct loop_conf conf;
@@ -22,12 +23,15 @@ struct loop {
 	int depth;
 	bool stop, detached;
 	struct list deferred, points;
+	struct faulty *faulty;                  /* files with fail points before them; NULL */
 	struct timer tick;
 	uint64_t tick_boot, tick_mono, tick_wall, tick_due;
 	struct loop_stats stats;
 };
 
 void loop_env_init(struct loop *l);
+/* loop_fault.c */
+int loop_point(struct loop *l, const char *name);       /* 0, or -1: fail here; from any thread */
 void loop_points_free(struct loop *l);
 uint64_t loop_time(const struct loop *l);
 uint64_t loop_wall_us(const struct loop *l);

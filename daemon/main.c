@@ -462,6 +462,7 @@ int main(int argc, char **argv)
 	enum options_what what;
 	int rc = 0;
 
+	json_set_alloc_funcs(xmalloc, free);    /* JSON is small: without memory for it the daemon ends, as for the rest */
 	signal(SIGPIPE, SIG_IGN);
 	umask(0027);                    /* what the daemon writes is not for everybody */
 	what = options_read(&a.o, argc, argv, &e);

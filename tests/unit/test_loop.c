@@ -1,5 +1,6 @@
 /* The loop: timers in order and on time, deferred calls, descriptors, signals, jobs, slow callbacks, clock jumps,
  * names, fail points, what detach promises. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -322,6 +323,18 @@ static void test_failpoints(void **state)
 	assert_int_equal((env->ops->fail)(env, "a.before"), 0);
 	assert_int_equal((env->ops->fail)(env, "b"), -1);
 	assert_int_equal((env->ops->fail)(env, "c"), 0);
+#ifdef FAILPOINTS
+	assert_int_equal(loop_failpoints(l, "mem.big=error:2,file.open=error", &e), 0);
+	void *p = big_alloc(10);
+	assert_non_null(p);
+	assert_null(big_alloc(10));
+	big_free(p, 10);
+	struct files *f = env->files;
+	assert_int_equal(f->open(f, "/dev/null", O_RDONLY, 0, &e), -1);
+	int fd = f->open(f, "/dev/null", O_RDONLY, 0, &e);
+	assert_true(fd >= 0);
+	f->close(f, fd, NULL);
+#endif
 	assert_int_equal(loop_failpoints(l, "a", &e), -1);
 	assert_int_equal(loop_failpoints(l, "a=burn", &e), -1);
 	assert_int_equal(loop_failpoints(l, "a=kill:0", &e), -1);
