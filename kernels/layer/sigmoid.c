@@ -1,53 +1,20 @@
 /* 1 / (1 + exp(-x)), torch.nn.Sigmoid. Backward from the output, so that it may work in place. */
-#include "kernels/fastmath.h"
-#include "kernels/isa.h"
-#include "kernels/layer.h"
+#include "kernels/layer/curve.h"
 
-struct args { const real *x, *y, *dy; real *to; };
-
-ISA_BODY curve_body(const void *v, size_t lo, size_t hi)
-{
-	const struct args *s = v;
-	const real *x = s->x;
-	real *y = s->to;
-
-	ISA_INDEPENDENT
-	for (size_t i = lo; i < hi; i++)
-		y[i] = fast_sigmoid(x[i]);
-}
-ISA_KERNEL(curve);
-
-ISA_BODY slope_body(const void *v, size_t lo, size_t hi)
-{
-	const struct args *s = v;
-	const real *y = s->y, *dy = s->dy;
-	real *dx = s->to;
-
-	ISA_INDEPENDENT
-	for (size_t i = lo; i < hi; i++)
-		dx[i] = dy[i] * (y[i] * (1 - y[i]));
-}
-ISA_KERNEL(slope);
-
-static int shape(struct layer *l, struct kerr *e)
-{
-	l->out = l->in;
-	return 0;
-}
+CURVE(curve, fast_sigmoid(x));
+CURVE_SLOPE(slope, d * (v * (1 - v)));
 
 static void forward(const struct par *par, const struct layer_call *c)
 {
-	isa_run(par, &curve, &(struct args){ .x = c->x, .to = c->y }, c->batch * shape_count(&c->l->in), 1024, 8192);
+	curve_forward(par, c, &curve, CURVE_HEAVY);
 }
 
 static void backward(const struct par *par, const struct layer_call *c)
 {
-	if (c->dx)
-		isa_run(par, &slope, &(struct args){ .y = c->y, .dy = c->dy, .to = c->dx },
-			c->batch * shape_count(&c->l->in), 1024, 32768);
+	curve_backward(par, c, &slope, c->y, CURVE_LIGHT);
 }
 
 const struct layer_ops layer_sigmoid = {
 	.name = "sigmoid", .help = "1 / (1 + exp(-x))", .needs_y = true, .in_place = true,
-	.each = 4, .shape = shape, .forward = forward, .backward = backward,
+	.each = 4, .shape = curve_shape, .forward = forward, .backward = backward,
 };
