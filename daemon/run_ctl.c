@@ -208,7 +208,7 @@ static void told(void *arg, const struct frame *f, const struct err *e)
 
 static void say(struct runs *rs, const json_t *params, struct reply *reply, const char *op)
 {
-	struct run *r = runs_find(rs, params, reply);
+	struct run *r = runs_find_open(rs, params, reply);
 	struct net *net = rs->ctx.net;
 	struct err e;
 	struct buf b = { 0 };
@@ -216,11 +216,6 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 	char self[ID_HEX], key[160];
 	if (!r)
 		return;
-	if (run_over(r)) {
-		err_set(&e, ERR_STATE, "run %s is %s already", r->name, run_state_name(r));
-		reply_fail(reply, &e);
-		return;
-	}
 	if (!lawful(r, net_self(net))) {
 		err_set(&e, ERR_AUTH,
 			"only the author (%.8s) or an admin may %s run %s; on this peer alone: run leave, run hold", r->author_hex,

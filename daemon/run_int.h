@@ -164,6 +164,8 @@ typedef json_t *dry_describe(struct runs *rs, const struct spec *s, const struct
 	struct err *e);
 void runs_dry(struct runs *rs, struct spec *s, dry_describe *how, struct reply *reply);   /* takes s */
 struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply);      /* NULL: it has been answered */
+/* likewise, and when the run is over */
+struct run *runs_find_open(struct runs *rs, const json_t *params, struct reply *reply);
 struct run *runs_by_id(struct runs *rs, const struct id *id);
 /* answers, logs, and records the event */
 void runs_refuse(struct runs *rs, const char *what, const char *name, struct reply *reply, const struct err *e);

@@ -59,6 +59,17 @@ struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply
 	return NULL;
 }
 
+struct run *runs_find_open(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find(rs, params, reply);
+	struct err e;
+	if (!r || !run_over(r))
+		return r;
+	err_set(&e, ERR_STATE, "run %s is %s already", r->name, run_state_name(r));
+	reply_fail(reply, &e);
+	return NULL;
+}
+
 /* ---- starting ---- */
 
 /* The local part: of the spec (may be NULL), over it --local, over it --data, --batch and so on. New reference. */
@@ -360,30 +371,18 @@ void runs_watch(struct runs *rs, const json_t *params, struct reply *reply)
 
 void runs_leave(struct runs *rs, const json_t *params, struct reply *reply)
 {
-	struct run *r = runs_find(rs, params, reply);
-	struct err e;
+	struct run *r = runs_find_open(rs, params, reply);
 	if (!r)
 		return;
-	if (run_over(r)) {
-		err_set(&e, ERR_STATE, "run %s is %s already", r->name, run_state_name(r));
-		reply_fail(reply, &e);
-		return;
-	}
 	run_event(r, EV_LEAVE);
 	reply_ok(reply, run_json(r, false));
 }
 
 void runs_hold(struct runs *rs, const json_t *params, struct reply *reply)
 {
-	struct run *r = runs_find(rs, params, reply);
-	struct err e;
+	struct run *r = runs_find_open(rs, params, reply);
 	if (!r)
 		return;
-	if (run_over(r)) {
-		err_set(&e, ERR_STATE, "run %s is %s already", r->name, run_state_name(r));
-		reply_fail(reply, &e);
-		return;
-	}
 	r->held = !json_is_true(json_object_get(params, "off"));
 	if (!r->held)
 		r->error.code = ERR_NONE;       /* of too many broken files: it was seen */

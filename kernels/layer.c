@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "kernels/lookup.h"
 
 #define LAYER(name) extern const struct layer_ops layer_##name;
 #include "kernels/layer/list.h"
@@ -14,31 +15,7 @@ static const struct layer_ops *const all[] = {
 #include "kernels/layer/list.h"
 #undef LAYER
 };
-#define COUNT ((int)(sizeof all / sizeof *all))
-
-const struct layer_ops *layer_at(int i)
-{
-	return i >= 0 && i < COUNT ? all[i] : NULL;
-}
-
-const struct layer_ops *layer_find(const char *type)
-{
-	for (int i = 0; i < COUNT; i++)
-		if (!strcmp(all[i]->name, type))
-			return all[i];
-	return NULL;
-}
-
-const char *layer_names(char *out, size_t cap)
-{
-	size_t at = 0;
-
-	assert(cap > 0);
-	out[0] = 0;
-	for (int i = 0; i < COUNT && at < cap; i++)
-		at += (size_t)snprintf(out + at, cap - at, "%s%s", i ? " " : "", all[i]->name);
-	return out;
-}
+LOOKUP(layer);
 
 double layer_attr(const struct layer *l, const char *name)
 {

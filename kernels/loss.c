@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include "kernels/lookup.h"
 
 #define SEGMENTS 64
 
@@ -15,31 +16,7 @@ static const struct loss_ops *const all[] = {
 #include "kernels/loss/list.h"
 #undef LOSS
 };
-#define COUNT ((int)(sizeof all / sizeof *all))
-
-const struct loss_ops *loss_at(int i)
-{
-	return i >= 0 && i < COUNT ? all[i] : NULL;
-}
-
-const struct loss_ops *loss_find(const char *name)
-{
-	for (int i = 0; i < COUNT; i++)
-		if (!strcmp(all[i]->name, name))
-			return all[i];
-	return NULL;
-}
-
-const char *loss_names(char *out, size_t cap)
-{
-	size_t at = 0;
-
-	assert(cap > 0);
-	out[0] = 0;
-	for (int i = 0; i < COUNT && at < cap; i++)
-		at += (size_t)snprintf(out + at, cap - at, "%s%s", i ? " " : "", all[i]->name);
-	return out;
-}
+LOOKUP(loss);
 
 struct loss loss_plain(const struct loss_ops *ops, const struct shape *out)
 {

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "kernels/lookup.h"
 
 #define OPTIM(name) extern const struct optim_ops optim_##name;
 #include "kernels/optim/list.h"
@@ -14,31 +15,7 @@ static const struct optim_ops *const all[] = {
 #include "kernels/optim/list.h"
 #undef OPTIM
 };
-#define COUNT ((int)(sizeof all / sizeof *all))
-
-const struct optim_ops *optim_at(int i)
-{
-	return i >= 0 && i < COUNT ? all[i] : NULL;
-}
-
-const struct optim_ops *optim_find(const char *name)
-{
-	for (int i = 0; i < COUNT; i++)
-		if (!strcmp(all[i]->name, name))
-			return all[i];
-	return NULL;
-}
-
-const char *optim_names(char *out, size_t cap)
-{
-	size_t at = 0;
-
-	assert(cap > 0);
-	out[0] = 0;
-	for (int i = 0; i < COUNT && at < cap; i++)
-		at += (size_t)snprintf(out + at, cap - at, "%s%s", i ? " " : "", all[i]->name);
-	return out;
-}
+LOOKUP(optim);
 
 void optim_defaults(const struct optim_ops *o, double *ret_hyper)
 {
