@@ -1,5 +1,6 @@
 /* A file of prepared data (train/cache.h) that somebody else wrote: header, index and samples, as they are or, by the
- * first byte of the input, with digests that are right, so that what they say is looked at and not only that it changed. */
+ * first byte of the input, with digests that are right, so that what they say is looked at and not only that it
+ * changed. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -76,7 +77,8 @@ static void sign_samples(uint8_t *p, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct memory m = { { .open = open_it, .pread = read_it, .size = size_of, .close = close_it, .unlink = unlink_it } };
+	struct memory m = { { .open = open_it, .pread = read_it, .size = size_of, .close = close_it,
+		.unlink = unlink_it } };
 	struct cache_id id = { .name = { 1 }, .key = { 2 } };
 	struct err e = { .code = ERR_NONE };
 	uint8_t *p = NULL, y[Y_BYTES];

@@ -1,6 +1,6 @@
-/* A table whose only neighbour is hostile: a peer of the swarm asks it anything with any bytes, and answers its questions
- * with any bytes. The input is a list of pieces: what is done, two bytes of length, that many bytes. Everything that was
- * begun must end, once, and the store's counts and bounds must hold. Cryptography weighs nothing here. */
+/* A table whose only neighbour is hostile: a peer of the swarm asks it anything with any bytes, and answers its
+ * questions with any bytes. The input is a list of pieces: what is done, two bytes of length, that many bytes.
+ * Everything that was begun must end, once, and the store's counts and bounds must hold. Cryptography weighs nothing. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/jrpc.h"
@@ -232,8 +232,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		if (what & 128) {
 			calls++;
-			net_call(h.net, net_self(o.net), (enum kind)(KIND_DHT_FIND + what % 3), json, b, CLASS_control, SEC, answered,
-				&replies);
+			net_call(h.net, net_self(o.net), (enum kind)(KIND_DHT_FIND + what % 3), json, b, CLASS_control, SEC,
+				answered, &replies);
 		} else {
 			json_decref(json);
 			if (b.release)
