@@ -10,6 +10,7 @@ say "first answer after $(($(now_ms) - begun)) ms"
 id=$(json a id status)
 [ ${#id} = 64 ] || fail "status says no id: $id"
 expect "$(basename "$(state a)")" hive a status
+[ "$(json a loop.callbacks status)" -gt 0 ] && [ -n "$(json a loop.longest_in status)" ] || fail "status says nothing of the loop"
 
 # A second daemon on the same state folder is refused and says who holds it.
 pid=${daemon_pid[a]}
