@@ -1,4 +1,5 @@
 /* Digests: SHA-256 from libcrypto, XXH3-128 from libxxhash, SipHash-2-4 (Aumasson and Bernstein, 2012) by hand. */
+#include <endian.h>
 #include <openssl/evp.h>
 #include <openssl/sha.h>
 #include <stdlib.h>
@@ -47,14 +48,13 @@ void xxh128_of(const void *p, size_t n, uint8_t out[16])
 
 static uint64_t load64(const uint8_t *p)
 {
-	uint64_t v = 0;
+	uint64_t v;
 
-	for (int i = 7; i >= 0; i--)
-		v = v << 8 | p[i];
-	return v;
+	memcpy(&v, p, sizeof v);
+	return le64toh(v);
 }
 
-static void sip_round(uint64_t v[4])
+static inline __attribute__((always_inline)) void sip_round(uint64_t v[4])
 {
 #define ROTL(x, b) ((x) << (b) | (x) >> (64 - (b)))
 	v[0] += v[1]; v[1] = ROTL(v[1], 13); v[1] ^= v[0]; v[0] = ROTL(v[0], 32);

@@ -19,6 +19,7 @@ enum frame_flag {
 	FLAG_PROMPT = 4,                        /* REPLY, REFUSE: answered at once, so the round trip may be measured */
 	FLAG_PENDING = 8,                       /* REPLY: "I have your call and work on it" */
 	FLAG_ACK = 16,                          /* door: answer with something, so that the next frame may come */
+	FLAG_QUIET = 32,                        /* beside FLAG_ACK: no need, nothing more waits */
 };
 
 /* The first 16 bytes of everything, in every version. */

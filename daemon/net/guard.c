@@ -58,6 +58,7 @@ static void mark(struct peer *p, uint64_t until_us, const char *why)
 {
 	p->net->count.bans += !p->banned_until_us;
 	p->banned_until_us = until_us;
+	peer_tend(p);
 	free(p->ban_why);
 	p->ban_why = xasprintf("%.*s", (int)sizeof ((struct peer_info *)0)->ban_why - 1, why);
 	text_clean(p->ban_why);

@@ -393,8 +393,10 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	live_probe(peer, 2 * SECOND);
 	if (peer_session(peer) == s && s->refs == 1)
 		net_post(n, &peer->id, KIND_PING, NULL, NO_BLOB, CLASS_control);
-	if (peer->barred_told)
+	if (peer->barred_told) {
 		list_move(&h->dials, &peer->unsure);
+		peer_tend(peer);
+	}
 	end(h, &m.id, NULL);
 }
 

@@ -74,6 +74,7 @@ struct out {
 
 struct peer {
 	struct list link, care_link;            /* net->peer_list in the order of first sight; net->care_list */
+	struct list tend_link, serve_link;      /* net->tended and net->served, while something ends by time */
 	struct net *net; struct id id; uint64_t serial;
 	struct endpoint at; enum at_level at_level;
 	struct endpoint hint; bool has_hint;    /* told by others while `at` is better founded */
@@ -148,8 +149,8 @@ struct net {
 	struct map *allow; uint64_t not_allowed_us;     /* ids, empty: everybody; when it was told last */
 	uint16_t version_min, version_max; unsigned suites; char software[24];
 	struct map *peers, *sessions, *hellos, *halves, *calls, *limits;
-	struct list peer_list, care_list, hello_list, half_list, outs, ending, kept, cached;
-	size_t cached_bytes; uint64_t serial, map_key;
+	struct list peer_list, care_list, tended, served, hello_list, half_list, outs, ending, kept, cached;
+	size_t cached_bytes; uint64_t serial, map_key, served_us;
 	struct { net_handler_fn *fn; void *arg; } handlers[256];
 	struct watcher *watches; size_t nwatches;
 	struct timer later, tick, care_timer;
@@ -178,7 +179,8 @@ struct session *peer_session(struct peer *p);                   /* the one to se
 void peer_drop_sessions(struct peer *p);
 void peer_drop_keys(struct peer *p, uint32_t oldest);           /* sessions under swarm keys before that one */
 void peer_cut(struct peer *p, const struct err *e, const char *why);    /* calls end with e, later; watchers hear it */
-void peer_expire(struct peer *p, uint64_t now);
+void peer_tend(struct peer *p);                  /* waiting frames, bans, sessions: it has some that end by time */
+bool peer_expire(struct peer *p, uint64_t now); /* false: nothing of it will */
 void peer_rebooted(struct peer *p, uint64_t boot);
 bool endpoint_eq(const struct endpoint *a, const struct endpoint *b);
 

@@ -12,6 +12,7 @@
 #include "net/inner.h"
 
 #define TICK_US (2 * SECOND)
+#define SERVED_TICK_US (10 * SECOND)
 #define EVENT_EVERY_US (1 * SECOND)
 
 const char *at_text(const struct endpoint *at, enum chan c, char out[64])
@@ -133,7 +134,8 @@ static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t 
 	p->bytes.in[h.cls] += len;
 	p->used_us = env_now(n->env);
 	if (via.chan == CHAN_DOOR && (h.pre.flags & FLAG_ACK)) {
-		p->owes_ack = true;             /* pushed through the door that this side has dialled */
+		/* pushed through the door that this side has dialled */
+		p->owes_ack = !(h.pre.flags & FLAG_QUIET) || p->owes_ack;
 	} else if (via.chan == CHAN_DOOR) {
 		p->door_token = via.door_token;
 		out_door_free(p);
@@ -200,9 +202,13 @@ static void on_tick(struct timer *t)
 
 	greet_expire(n, now);
 	keys_tick(n, now);
-	serve_expire(n, now);
-	list_each(it, &n->peer_list)
-		peer_expire(list_entry(it, struct peer, link), now);
+	if (now >= n->served_us) {
+		serve_expire(n, now);
+		n->served_us = now + SERVED_TICK_US;
+	}
+	list_each_safe(it, &n->tended)
+		if (!peer_expire(list_entry(it, struct peer, tend_link), now))
+			list_del(it);
 	env_after(n->env, &n->tick, TICK_US);
 }
 
@@ -244,6 +250,8 @@ struct net *net_new(struct env *env, const struct net_conf *conf, struct err *e)
 	n->allow = map_new(n->map_key);
 	list_init(&n->peer_list);
 	list_init(&n->care_list);
+	list_init(&n->tended);
+	list_init(&n->served);
 	list_init(&n->hello_list);
 	list_init(&n->half_list);
 	list_init(&n->outs);

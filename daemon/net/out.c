@@ -75,6 +75,15 @@ static int seal_plain(struct packet *p, uint32_t connection, uint8_t *out)
 	return 0;
 }
 
+/* Only who has more to push needs a sign that the pipe is free: one answer alone costs no third frame. What comes a
+ * moment later waits for the client's next frame or for the timer, whichever is first. */
+static uint16_t door_flags(const struct out *o)
+{
+	if (!o->at_door)
+		return 0;
+	return list_empty(&o->peer->door_queue) ? FLAG_ACK | FLAG_QUIET : FLAG_ACK;
+}
+
 static int seal_frame(struct packet *p, uint32_t connection, uint8_t *out)
 {
 	struct out *o = container_of(p, struct out, p);
@@ -89,7 +98,7 @@ static int seal_frame(struct packet *p, uint32_t connection, uint8_t *out)
 	pieces[1] = (struct piece){ m->json, m->json_len };
 	pieces[2] = (struct piece){ m->blob.data, m->blob.len };
 	h.pre = (struct prelude){ .version = s->version, .kind = (uint16_t)m->kind, .oldest = o->net->version_min,
-		.flags = (o->flags & (uint16_t)~OUT_ACK) | (o->m3 ? FLAG_M3 : 0) | (o->at_door ? FLAG_ACK : 0),
+		.flags = (o->flags & (uint16_t)~OUT_ACK) | (o->m3 ? FLAG_M3 : 0) | door_flags(o),
 		.length = (uint32_t)p->wire_len };
 	h.request = m->request;
 	h.boot = o->net->conf.boot_id;
@@ -291,6 +300,7 @@ static void wait_for_session(struct out *o)
 	struct peer *p = o->peer;
 
 	list_push(&p->waiting, &o->wait);
+	peer_tend(p);
 	p->waiting_n++;
 	p->waiting_bulk += msg_bulk(o->m);
 	p->waiting_bytes += o->m->json_len + o->m->blob.len;

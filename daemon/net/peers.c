@@ -68,6 +68,8 @@ struct peer *peer_make(struct net *n, const struct id *id)
 	p->fresh_backoff_us = FRESH_MIN_US;
 	p->door_timer = (struct timer){ .fire = door_timer_fire, .name = "net door" };
 	list_init(&p->care_link);
+	list_init(&p->tend_link);
+	list_init(&p->serve_link);
 	list_init(&p->sessions);
 	list_init(&p->waiting);
 	list_init(&p->calls);
@@ -131,6 +133,8 @@ void peer_free(struct peer *p)
 	peer_drop_sessions(p);
 	list_del(&p->link);
 	list_del(&p->care_link);
+	list_del(&p->tend_link);
+	list_del(&p->serve_link);
 	map_del(n->peers, p->id.b, sizeof p->id.b);
 	free(p->ban_why);
 	free(p);
@@ -211,6 +215,8 @@ void peer_install(struct peer *p, struct session *s, bool mailbox)
 			o->retire_us = 0;
 		else if (!o->retire_us)
 			o->retire_us = s->made_us + BOTH_KEPT_US;
+		if (o->retire_us)
+			peer_tend(p);
 		k++;
 	}
 	list_each_safe(it, &p->sessions) {
@@ -252,17 +258,30 @@ void peer_rebooted(struct peer *p, uint64_t boot)
 	live_news(p, NEWS_RESTARTED);
 }
 
-void peer_expire(struct peer *p, uint64_t now)
+/* Of thousands of known peers few have anything that ends by time: the others cost nothing. */
+void peer_tend(struct peer *p)
 {
+	if (list_empty(&p->tend_link))
+		list_push(&p->net->tended, &p->tend_link);
+}
+
+bool peer_expire(struct peer *p, uint64_t now)
+{
+	bool retiring = false;
+
 	list_each_safe(it, &p->sessions) {
 		struct session *s = list_entry(it, struct session, link);
 
 		if (s->retire_us && s->retire_us < now)
 			drop_session(s);
+		else
+			retiring = retiring || s->retire_us;
 	}
 	out_drop_waiting(p, now);
 	guard_expire(p, now);
-	hello_unsure(p, now, NULL);
+	if (!list_empty(&p->unsure))
+		hello_unsure(p, now, NULL);
+	return retiring || p->banned_until_us || !list_empty(&p->waiting) || !list_empty(&p->unsure);
 }
 
 /* ---- the public part ---- */

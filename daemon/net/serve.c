@@ -83,8 +83,8 @@ void serve_expire(struct net *n, uint64_t now)
 			break;
 		uncache(n, sv);
 	}
-	list_each(it, &n->peer_list) {
-		struct peer *p = list_entry(it, struct peer, link);
+	list_each_safe(it, &n->served) {
+		struct peer *p = list_entry(it, struct peer, serve_link);
 
 		prune(p);
 		list_each_safe(x, &p->served_list) {
@@ -95,6 +95,8 @@ void serve_expire(struct net *n, uint64_t now)
 			else if (sv->done_us + TOMBSTONE_US >= now)
 				break;
 		}
+		if (list_empty(&p->served_list))
+			list_del(&p->serve_link);
 	}
 }
 
@@ -273,6 +275,8 @@ static void serve_call(struct net *n, struct peer *p, const struct header *h, co
 	sv->done_us = env_now(n->env);
 	list_init(&sv->cache);
 	list_push(&p->served_list, &sv->link);
+	if (list_empty(&p->serve_link))
+		list_push(&p->net->served, &p->serve_link);
 	map_put(p->served, &sv->request, sizeof sv->request, sv);
 	p->pins++;
 	run(n, p, h, j, blob, sv, token);
