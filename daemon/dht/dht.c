@@ -12,13 +12,16 @@ struct put {
 	struct list link, calls;
 	struct dht *d;
 	struct rec *rec;
+	struct keep *keep;                      /* it belongs to; NULL */
+	struct spares spares;
 	uint32_t accepted, wanted, open;
 	struct err last;
 	dht_stored_fn *done; void *arg;
 };
 struct put_call { struct list link; struct put *p; struct id to; struct call *call; };
+/* to: who took it last, nearest first, when a search had found them. */
 struct keep { struct list link; struct dht *d; char *key; char subkey[SUBKEY_MAX + 1]; json_t *value; uint64_t life_ms,
-	next_us; bool sign; };
+	next_us; bool sign; struct put *put; struct dnode to[TABLE_BUCKET]; size_t nto; uint64_t found_us; };
 
 /* ---- put ---- */
 
@@ -30,6 +33,8 @@ static void put_free(struct put *p)
 		list_del(&c->link);
 		free(c);
 	}
+	if (p->keep)
+		p->keep->put = NULL;
 	list_del(&p->link);
 	rec_free(p->rec);
 	free(p);
@@ -46,6 +51,20 @@ static void put_end(struct put *p)
 		done(arg, accepted, wanted, accepted ? NULL : &e);
 }
 
+static void put_answered(void *arg, const struct frame *f, const struct err *e);
+
+static void put_send(struct put *p, const struct id *to)
+{
+	struct buf b = { 0 };
+	struct put_call *c = xcalloc(1, sizeof *c);
+	store_add(&b, p->rec, env_now(p->d->env));
+	*c = (struct put_call){ .p = p, .to = *to };
+	list_push(&p->calls, &c->link);
+	p->open++;
+	c->call = store_send(p->d, to, &b, put_answered, c);
+}
+
+/* Who cannot be reached gives its place to the next nearest. */
 static void put_answered(void *arg, const struct frame *f, const struct err *e)
 {
 	struct put_call *c = arg;
@@ -59,6 +78,10 @@ static void put_answered(void *arg, const struct frame *f, const struct err *e)
 	} else {
 		p->last = *e;
 		dht_lost(p->d, &c->to);
+		if (p->keep)                    /* search again, next time */
+			p->keep->nto = 0;
+		if (p->spares.n)
+			put_send(p, &spare_take(&p->spares)->id);
 	}
 	list_del(&c->link);
 	free(c);
@@ -73,26 +96,51 @@ size_t put_targets(struct dht *d, const struct rec *r, const struct dnode *near,
 	return here && n == d->conf.k ? n - 1 : n;
 }
 
-static void put_found(void *arg, const struct dnode *near, size_t n, struct list *recs)
+static void put_to(struct put *p, const struct dnode *near, size_t n)
 {
-	struct put *p = arg;
 	struct dht *d = p->d;
 	bool here;
 	size_t most = put_targets(d, p->rec, near, n, &here);
 	p->wanted = (uint32_t)most + here;
 	if (here)
 		p->accepted += store_local(d, rec_copy(p->rec), &p->last) > 0;
-	for (size_t i = 0; i < most; i++) {
-		struct buf b = { 0 };
-		struct put_call *c = xcalloc(1, sizeof *c);
-		store_add(&b, p->rec, env_now(d->env));
-		*c = (struct put_call){ .p = p, .to = near[i].id };
-		list_push(&p->calls, &c->link);
-		p->open++;
-		c->call = store_send(d, &near[i].id, &b, put_answered, c);
-	}
+	for (size_t i = 0; i < most; i++)
+		put_send(p, &near[i].id);
 	if (!p->open)
 		put_end(p);
+}
+
+static void put_found(void *arg, const struct dnode *near, size_t n, struct list *recs)
+{
+	struct put *p = arg;
+	struct keep *k = p->keep;
+	if (k) {
+		memcpy(k->to, near, n * sizeof *near);
+		k->nto = n;
+		k->found_us = env_now(p->d->env);
+	}
+	put_to(p, near, n);
+}
+
+/* Those who took a kept record last take it again without a search, for a while: as long as this peer has heard of
+ * nobody nearer. */
+static bool put_again(struct put *p)
+{
+	struct keep *k = p->keep;
+	struct dht *d = p->d;
+	struct dnode near[TABLE_BUCKET];
+	if (!k || k->nto < d->conf.k || k->found_us + d->conf.refresh_us < env_now(d->env))
+		return false;
+	size_t n = table_nearest(&d->table, &p->rec->key, near, d->conf.k);
+	for (size_t i = 0; i < n; i++) {
+		bool known = id_closer(&p->rec->key, &near[i].id, &k->to[k->nto - 1].id) > 0;
+		for (size_t j = 0; j < k->nto; j++)
+			known |= id_eq(&near[i].id, &k->to[j].id);
+		if (!known)
+			return false;
+	}
+	put_to(p, k->to, k->nto);
+	return true;
 }
 
 /* Two puts in one millisecond, or after our clock was set back, still come in their order. */
@@ -161,8 +209,8 @@ static void refuse_later(struct timer *t)
 		done(arg, 0, 0, &e);
 }
 
-void dht_put(struct dht *d, const char *key, const char *subkey, json_t *value, uint64_t life_ms, bool sign,
-	dht_stored_fn *done, void *arg)
+static void put_start(struct dht *d, const char *key, const char *subkey, json_t *value, uint64_t life_ms, bool sign,
+	struct keep *keep, dht_stored_fn *done, void *arg)
 {
 	struct err e;
 	struct rec *rec = rec_make(d, key, subkey, value, life_ms, sign, &e);
@@ -181,7 +229,21 @@ void dht_put(struct dht *d, const char *key, const char *subkey, json_t *value, 
 	list_init(&p->calls);
 	list_push(&d->puts, &p->link);
 	err_set(&p->last, ERR_UNREACHABLE, "no node took the record");
-	lookup_start(d, &p->rec->key, LOOK_NODES, put_found, p);
+	if (keep && !keep->put) {
+		p->keep = keep;
+		keep->put = p;
+	}
+	if (put_again(p))
+		return;
+	struct lookup *l = lookup_new(d, &p->rec->key, LOOK_NODES, put_found, p);
+	l->spares = &p->spares;
+	lookup_begin(l);
+}
+
+void dht_put(struct dht *d, const char *key, const char *subkey, json_t *value, uint64_t life_ms, bool sign,
+	dht_stored_fn *done, void *arg)
+{
+	put_start(d, key, subkey, value, life_ms, sign, NULL, done, arg);
 }
 
 /* ---- keep ---- */
@@ -216,6 +278,8 @@ void dht_keep(struct dht *d, const char *key, const char *subkey, json_t *value,
 
 static void keep_drop(struct keep *k)
 {
+	if (k->put)
+		k->put->keep = NULL;
 	list_del(&k->link);
 	json_decref(k->value);
 	free(k->key);
@@ -243,7 +307,8 @@ void keeps_tick(struct dht *d, uint64_t now)
 		if (!d->table.n && k->next_us > now + 1000000)
 			k->next_us = now + 1000000;
 		tick_by(d, k->next_us);
-		dht_put(d, k->key, k->subkey[0] ? k->subkey : NULL, json_incref(k->value), k->life_ms, k->sign, NULL, NULL);
+		put_start(d, k->key, k->subkey[0] ? k->subkey : NULL, json_incref(k->value), k->life_ms, k->sign, k, NULL,
+			NULL);
 	}
 }
 

@@ -20,7 +20,7 @@
 #define VERIFY_INLINE 8                         /* more signatures than this go to the reduce lane (C29) */
 #define VERIFIED_SLOTS 2048
 
-struct boot { struct endpoint at; uint64_t backoff_us, next_us; bool dialing, joined, self, cared;
+struct boot { struct endpoint at; uint64_t backoff_us, next_us, look_us /* at who answered there */; bool dialing, joined, self, cared;
 	struct id id;
 	char error[160]; };
 struct dialing { struct list link; struct dht *d; /* NULL: the room is gone */ size_t boot; };
@@ -37,7 +37,7 @@ struct dht {
 	struct list traces, manies, fetching, schemas, queued /* searches */, bundles;
 	size_t packs;                           /* frames of bundles under way */
 	size_t searching;                       /* that are not in a bundle */
-	uint64_t cache_at_us, stale_at_us, forget_at_us, saved_changes, last_rank;
+	uint64_t cache_at_us, stale_at_us, forget_at_us, saved_changes, saved_removals, last_rank;
 	unsigned fetches;                       /* of the cache, under way */
 	struct list lookups, puts, keeps, handovers, batches, refusals, finds, dials;
 	struct map *gets;                       /* key id + latest -> open get */
@@ -111,8 +111,17 @@ struct lookup {
 	struct trail *trail;                    /* NULL: nobody follows the steps */
 	struct bundle *bundle;                  /* NULL: it asks for itself */
 	uint32_t packed;                        /* questions of it under way in the bundle's frames */
+	struct spares *spares;                  /* filled when it ends; NULL: nobody wants them */
 	look_fn *done; void *arg;
 };
+/* The next nearest behind the k that a search ends with: for a STORE whose target does not answer. */
+#define SPARES 8
+struct spares { struct dnode v[SPARES]; size_t n, taken; };
+static inline const struct dnode *spare_take(struct spares *s)  /* nearest first; s->n of them are left */
+{
+	s->n--;
+	return &s->v[s->taken++];
+}
 struct cand *lookup_cand(struct lookup *l, const struct id *id);
 void lookup_ask(struct lookup *l, struct cand *c, uint32_t at);
 bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const struct id *key, bool with_recs,

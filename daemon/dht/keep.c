@@ -94,6 +94,13 @@ static void ignored(void *arg, const struct frame *f, const struct err *e)
 {
 }
 
+/* Whoever stored it here has stored it on the other nearest nodes, too: nothing to do for a while (Kademlia 2.5). So one
+ * replica of k republishes, and none of a record whose owner keeps it. */
+static bool due(const struct dht *d, const struct rec *r, uint64_t now)
+{
+	return r->heard_us + d->conf.republish_us * 3 / 4 <= now;
+}
+
 static void republish_entry(struct dht *d, struct entry *en, uint64_t now)
 {
 	struct dnode near[TABLE_BUCKET];
@@ -103,7 +110,8 @@ static void republish_entry(struct dht *d, struct entry *en, uint64_t now)
 	for (size_t i = 0; i < n && i + 1 < d->conf.k; i++) {
 		struct buf b = { 0 };
 		list_each(it, &en->recs)
-			if (!store_add(&b, list_entry(it, struct rec, link), now))
+			if (due(d, list_entry(it, struct rec, link), now) &&
+			    !store_add(&b, list_entry(it, struct rec, link), now))
 				break;
 		if (b.len)
 			store_send(d, &near[i].id, &b, ignored, NULL);
@@ -209,7 +217,8 @@ static int load_record(void *arg, const void *key, size_t klen, const void *val,
 		rec->ends_us = now + left_ms * 1000;
 		memcpy(rec->from.b, from, 32);
 		rec->saved = true;
-		values_put(&l->d->values, rec, now, wall, NULL);
+		if (values_put(&l->d->values, rec, now, wall, NULL) == PUT_NEW)
+			rec->heard_us = 0;
 		return 0;
 	}
 	if (!rec && klen == 48 && l->n < l->cap)

@@ -61,9 +61,13 @@ static void finish(struct lookup *l)
 {
 	struct dnode near[TABLE_BUCKET];
 	size_t n = 0;
-	for (size_t i = 0; i < l->n && n < l->d->conf.k; i++)
-		if (l->cand[i].state == CAND_ANSWERED)
-			near[n++] = l->cand[i].node;
+	for (size_t i = 0; i < l->n; i++) {
+		const struct cand *c = &l->cand[i];
+		if (c->state == CAND_ANSWERED && n < l->d->conf.k)
+			near[n++] = c->node;
+		else if (l->spares && l->spares->n < SPARES && c->state != CAND_FAILED && !dht_shunned(l->d, &c->node.id))
+			l->spares->v[l->spares->n++] = c->node;
+	}
 	look_fn *done = l->done;
 	void *arg = l->arg;
 	struct list found;

@@ -10,7 +10,11 @@
 #define DIAL_US 5000000
 #define SAVE_SOON_US 1000000
 #define CARE_US 100000
-#define SILENT_US 10000000              /* then whoever answered at an address of ours is asked whether it is there */
+/* So long silent, and whoever answered at an address of ours is asked whether it is there; in a large swarm, where many
+ * ask the same few, less often. */
+#define SILENT_US 10000000
+#define SILENT_PER_NODE_US 250000
+#define SILENT_MAX_US 60000000
 
 /* ---- whoever does not answer ---- */
 
@@ -187,7 +191,11 @@ static void dialed(void *arg, const struct id *peer, const struct err *e)
 /* An operator reads in `status` that an address is joined: it must not have died long ago. */
 static void boot_ask(struct dht *d, struct boot *b, const struct peer_info *p, uint64_t now)
 {
-	bool silent = b->joined && p->session && now - p->last_seen_us > SILENT_US;
+	uint64_t patience = SILENT_US + d->table.n * SILENT_PER_NODE_US;
+	if (patience > SILENT_MAX_US)
+		patience = SILENT_MAX_US;
+	bool silent = b->joined && p->session && now - p->last_seen_us > patience;
+	b->look_us = p->last_seen_us + patience;
 	if (silent)
 		tick_by(d, now + CARE_US);      /* its sockets are polled meanwhile: not longer than needed */
 	if (silent == b->cared)
@@ -202,8 +210,11 @@ void boots_tick(struct dht *d, uint64_t now)
 	for (size_t i = 0; i < d->nboots; i++) {
 		struct boot *b = &d->boots[i];
 		struct peer_info p = { 0 };
+		bool in_table = b->joined && table_find(&d->table, &b->id);
+		if (in_table && !b->cared && now < b->look_us)
+			continue;
 		bool known = !id_zero(&b->id) && net_peer(d->net, &b->id, &p);
-		if (b->joined && !table_find(&d->table, &b->id) && !(known && p.session && !p.maybe_dead)) {
+		if (b->joined && !in_table && !(known && p.session && !p.maybe_dead)) {
 			b->joined = false;      /* alive, it would be among the spares of a full bucket */
 			b->next_us = now;
 		}
@@ -255,9 +266,11 @@ static void save_one(void *arg, const struct dnode *n)
 	struct saving *g = arg;
 	struct shelf *s = g->d->env->shelf;
 	struct buf b = { 0 };
+	if (n->saved || g->rc)
+		return;
 	node_write(&b, &n->id, &n->at);
-	if (!g->rc)
-		g->rc = s->put(s, "dht_nodes", n->id.b, 32, b.p, b.len, g->e);
+	g->rc = s->put(s, "dht_nodes", n->id.b, 32, b.p, b.len, g->e);
+	((struct dnode *)(uintptr_t)n)->saved = !g->rc;
 	buf_free(&b);
 }
 
@@ -279,19 +292,29 @@ void nodes_save_soon(struct dht *d)
 		d->save_at_us = at;
 }
 
-int nodes_save(struct dht *d, struct err *e)
+static int forget_gone(struct dht *d, struct err *e)
 {
 	struct shelf *s = d->env->shelf;
+	uint64_t removals = d->table.removals;
+	struct names g = { .v = xcalloc(4096, sizeof(struct id)), .cap = 4096 };
+	int rc = s->each(s, "dht_nodes", collect_gone, &g, e);
+	for (size_t i = 0; i < g.n && !rc; i++)
+		if (!table_find(&d->table, &g.v[i]))
+			rc = s->del(s, "dht_nodes", g.v[i].b, 32, e);
+	free(g.v);
+	if (!rc)
+		d->saved_removals = removals;
+	return rc;
+}
+
+int nodes_save(struct dht *d, struct err *e)
+{
 	struct saving w = { .d = d, .e = e };
 	/* an empty table keeps the old list: it is what we rejoin through */
 	if (!d->table.n || d->saved_changes == d->table.changes)
 		return 0;
-	struct names g = { .v = xcalloc(4096, sizeof(struct id)), .cap = 4096 };
-	w.rc = s->each(s, "dht_nodes", collect_gone, &g, e);
-	for (size_t i = 0; i < g.n && !w.rc; i++)
-		if (!table_find(&d->table, &g.v[i]))
-			w.rc = s->del(s, "dht_nodes", g.v[i].b, 32, e);
-	free(g.v);
+	if (d->saved_removals != d->table.removals)
+		w.rc = forget_gone(d, e);
 	table_each(&d->table, save_one, &w);
 	if (!w.rc)
 		d->saved_changes = d->table.changes;

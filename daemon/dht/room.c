@@ -131,6 +131,7 @@ struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *con
 		&d->queued, &d->bundles };
 	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 		list_init(lists[i]);
+	d->saved_removals = UINT64_MAX;         /* what an earlier life left on the shelf is looked through once */
 	d->tick = (struct timer){ .fire = tick, .name = "dht.tick" };
 	d->republish_at_us = env_now(env) + d->conf.republish_us / 2 + env_rand(env) % d->conf.republish_us;
 	serve_init(d);

@@ -123,7 +123,9 @@ bool table_seen(struct table *t, const struct id *id, const struct endpoint *at,
 	b->touched_us = now_us;
 	int i = live_index(b, id);
 	if (i >= 0) {
-		t->changes += memcmp(&b->node[i].at, at, sizeof *at) != 0;
+		bool moved = memcmp(&b->node[i].at, at, sizeof *at) != 0;
+		t->changes += moved;
+		node.saved = b->node[i].saved && !moved;
 		take_out(b->node, &b->n, i);
 		b->node[b->n++] = node;
 		return false;
@@ -152,6 +154,7 @@ void table_remove(struct table *t, const struct id *id)
 	take_out(b->node, &b->n, i);
 	t->n--;
 	t->changes++;
+	t->removals++;
 	if (b->spares) {        /* the spare heard from last */
 		b->node[b->n++] = spare_of(b)[--b->spares];
 		t->n++;

@@ -14,11 +14,11 @@
 #define TABLE_SPLIT 5
 #define TABLE_FAILS_MAX 2                       /* unanswered calls in a row before a node gives way */
 
-struct dnode { struct id id; struct endpoint at; uint64_t seen_us; uint32_t fails; };
+struct dnode { struct id id; struct endpoint at; uint64_t seen_us; uint32_t fails; bool saved /* so, on the shelf */; };
 struct bucket { struct bucket *child[2] /* both or none */; struct dnode *node /* live, then spares */;
 	uint16_t depth; uint8_t n, spares; uint64_t touched_us; };
 struct table { struct id self; struct bucket root; unsigned split; size_t n, buckets;
-	uint64_t changes; /* of who is live, and where */ };
+	uint64_t changes; /* of who is live, and where */ uint64_t removals; };
 
 void table_init(struct table *t, const struct id *self);
 void table_done(struct table *t);

@@ -175,8 +175,10 @@ static int against(struct entry *en, const struct rec *r, struct rec **ret_old, 
 			continue;               /* side by side, or it will be replaced */
 		if (!same_key && rec_must_sign(c))
 			return err_set(e, ERR_AUTH, "records of peers are under this key: a plain value cannot replace them");
-		if (same_key && c->rank == r->rank && c->vlen == r->vlen && !memcmp(c->value, r->value, r->vlen))
+		if (same_key && c->rank == r->rank && c->vlen == r->vlen && !memcmp(c->value, r->value, r->vlen)) {
+			c->heard_us = r->heard_us;
 			return 1;
+		}
 		if (c->rank >= r->rank && !PLANTED(DHT_OLDER_WINS))
 			return err_set(e, ERR_STATE, "rank %llu is here, %llu is not newer", (unsigned long long)c->rank,
 			(unsigned long long)r->rank);
@@ -200,6 +202,7 @@ enum put_result values_put(struct values *v, struct rec *r, uint64_t now_us, uin
 {
 	struct rec *old = NULL;
 	const struct id *key = &r->key;
+	r->heard_us = now_us;
 	if (sane(r, now_us, wall_ms, e)) {
 		rec_free(r);
 		return PUT_REFUSED;

@@ -34,6 +34,7 @@ struct rec {
 	struct id from;                         /* who stored it here: quotas */
 	uint16_t index;                         /* in the frame that brought it */
 	bool saved;                             /* the shelf has it */
+	uint64_t heard_us;                      /* when it was stored here last, the same one again included; 0: shelf */
 };
 void rec_free(struct rec *r);
 struct rec *rec_copy(const struct rec *r);
