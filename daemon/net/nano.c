@@ -293,6 +293,7 @@ static void nano_detach(struct transport *t)
 	for (int c = 0; c < CHANS; c++)
 		loop_unwatch(&n->box[c].in);
 	env_timer(n->env, &n->sweep, 0);
+	env_timer(n->env, &n->pace, 0);
 	rate_stop(n);
 	env_timer(n->env, &n->door_timer, 0);
 	while (!list_empty(&n->links))
@@ -359,6 +360,7 @@ struct nano *nano_new(struct loop *l, const struct nano_conf *conf, struct err *
 	n->sweep.fire = sweep_fire;
 	n->transport = (struct transport){ nano_send, nano_close_link, nano_linkinfo, nano_detach, nano_heard, nano_ban };
 	rate_init(n);
+	pace_init(n, key);
 	if (!n->conf.client && bind_all(n, e)) {
 		nano_free(n);
 		return NULL;
@@ -378,6 +380,7 @@ void nano_free(struct nano *n)
 	nano_detach(&n->transport);
 	unbind(n);
 	sweep_free(n);
+	pace_free(n);
 	map_free(n->by_address);
 	map_free(n->by_serial);
 	map_free(n->door_last);

@@ -3,7 +3,10 @@
  * into the loop; protocol code sees only struct env.
  *
  * Accepted is not delivered. Order holds within one connection number; the number changes whenever the TCP connection
- * below may have. linkinfo reads nanomsg's statistics at the moment of asking, so who cares polls it (C14: 5 ms). */
+ * below may have. linkinfo reads nanomsg's statistics at the moment of asking, so who cares polls it (C14: 5 ms).
+ *
+ * Congestion control: bulk connections may delay others by about 25 ms (nano_pace.c: LEDBAT's aim, RFC 6817, FAST TCP's
+ * law, BBR inside where the kernel lets us), so that heartbeats pass while bulk fills a link. */
 #ifndef NET_NANO_H
 #define NET_NANO_H
 #include <stdbool.h>

@@ -160,6 +160,7 @@ static void door_send(struct nano *n, struct packet *p)
 	}
 	if (sent) {
 		rate_spend(&n->up, p->wire_len);
+		pace_wake(n);
 		n->stats.out[CHAN_DOOR]++;
 		n->stats.bytes_out[CHAN_DOOR] += p->wire_len;
 	} else if (msg) {

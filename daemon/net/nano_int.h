@@ -1,5 +1,6 @@
 /* The real transport's own: nano.c (ports, receiving), nano_link.c (sending sockets), nano_door.c (raw REP and REQ),
- * nano_sweep.c (what nanomsg does not manage: its own descriptors), nano_rate.c (limits). */
+ * nano_sweep.c (what nanomsg does not manage: its own descriptors), nano_rate.c (limits), nano_pace.c (how much bulk
+ * may be on its way). */
 #ifndef NET_NANO_INT_H
 #define NET_NANO_INT_H
 #include "common/heap.h"
@@ -36,6 +37,11 @@ struct box { struct nano *n; enum chan chan; int s; struct watch in; uint64_t ac
 /* One inbound connection as the sweep sees it. */
 struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t since, received, sent; };
 
+/* A connection that carries bulk outwards, and the window that its delay allows (nano_pace.c). */
+struct paced { int fd; uint8_t ip[16]; uint16_t port, local; bool seen, begins; uint32_t window, buffer;
+	uint64_t next_us, busy_us; };
+struct pace_view { uint32_t window, window_max, segment; uint64_t on_way, rtt_us, base_us; };
+
 /* A token bucket in bytes. */
 struct rate { uint64_t per_s, at_us; double tokens; struct timer timer; };
 
@@ -58,9 +64,14 @@ struct nano {
 	struct timer door_timer;
 	/* the sweep */
 	struct timer sweep;
+	uint64_t counted_at;                    /* connections without a word were last counted then */
 	struct map *known, *banned;             /* ip -> struct until */
 	struct inbound *inbound; size_t ninbound, cap_inbound;
 	struct rate up, down;
+	/* bulk windows */
+	struct paced *paced; size_t npaced, cap_paced;
+	struct map *bases;                      /* ip -> smallest round trip */
+	struct timer pace;
 	struct nano_stats stats;
 };
 
@@ -94,5 +105,17 @@ void door_prune(struct nano *n);
 void sweep_fire(struct timer *t);
 void sweep_note(struct map *m, const uint8_t ip[16], uint64_t until_us);
 void sweep_free(struct nano *n);
+void sweep_soon(struct nano *n);
+bool sweep_same(int fd, const uint8_t ip[16], uint16_t port, uint16_t local);   /* still that connection? */
+
+void pace_init(struct nano *n, uint64_t key);
+void pace_free(struct nano *n);
+/* The sweep tells what it sees: round trips of any connection, connections that carry bulk, and that it is through. */
+void pace_path(struct nano *n, const uint8_t ip[16], uint32_t min_rtt_us);
+void pace_see(struct nano *n, int fd, const uint8_t ip[16], uint16_t port, uint16_t local);
+void pace_swept(struct nano *n);
+void pace_wake(struct nano *n);                 /* bulk is being sent */
+/* The next window in bytes; *begins: still doubling. Pure. */
+uint32_t pace_law(const struct pace_view *v, bool *begins);
 
 #endif

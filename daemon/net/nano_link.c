@@ -43,8 +43,11 @@ void nlink_look(struct nlink *l)
 	uint64_t broken = nn_get_statistic(l->s, NN_STAT_BROKEN_CONNECTIONS);
 
 	l->current = nn_get_statistic(l->s, NN_STAT_CURRENT_CONNECTIONS);
-	if (established != l->established)
+	if (established != l->established) {
 		l->number = ++l->n->next_number;        /* C11: order holds within one TCP connection only */
+		if (l->chan == CHAN_BULK && l->current) /* its window, before the first bytes have filled a queue */
+			sweep_soon(l->n);
+	}
 	if (broken != l->broken) {
 		l->broke_at = env_now(l->n->env);
 		l->n->stats.breaks += broken - l->broken;
@@ -228,6 +231,8 @@ void nlink_flush(struct nlink *l)
 		nlink_used(l);
 		list_push(&sent, &p->link);
 	}
+	if (l->chan == CHAN_BULK)
+		pace_wake(n);
 	loop_watch_fd(n->loop, &l->out, !l->parked && (l->held || !list_empty(&l->queue)) ? WATCH_READ : 0);
 	while ((k = list_pop(&sent))) {         /* last: an owner may close this link */
 		struct packet *p = list_entry(k, struct packet, link);

@@ -20,6 +20,7 @@
 #define USER_TIMEOUT_MS 30000
 #define KNOWN_ADDRESS_MAX 256           /* connections from one address that has peers: many daemons behind one NAT */
 #define NOTES_MAX 4096
+#define SOON_US 5000
 #define TELL_US ((uint64_t)60 * 1000000)
 
 struct until { uint64_t at; };
@@ -85,6 +86,15 @@ static int address_of(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), u
 static int ask_self(int fd, struct sockaddr *a, socklen_t *n) { return getsockname(fd, a, n); }
 static int ask_peer(int fd, struct sockaddr *a, socklen_t *n) { return getpeername(fd, a, n); }
 
+bool sweep_same(int fd, const uint8_t ip[16], uint16_t port, uint16_t local)
+{
+	uint8_t now_ip[16];
+	uint16_t now_port, now_local;
+
+	return !address_of(fd, ask_self, now_ip, &now_local) && now_local == local &&
+		!address_of(fd, ask_peer, now_ip, &now_port) && now_port == port && !memcmp(now_ip, ip, 16);
+}
+
 static void tune(int fd)
 {
 	int on = 1, idle = KEEPIDLE_S, timeout = USER_TIMEOUT_MS, was = 0;
@@ -121,6 +131,7 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 		return;
 	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len))
 		return;
+	pace_path(n, c.ip, info.tcpi_min_rtt);
 	while (chan < CHANS && (!n->at.port[chan] || n->at.port[chan] != local))
 		chan++;
 	if (chan == CHANS) {
@@ -128,10 +139,14 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 		if (l) {
 			l->rtt_us = info.tcpi_rtt;
 			tune(fd);
+			if (l->chan == CHAN_BULK)
+				pace_see(n, fd, c.ip, c.port, local);
 		}
 		return;
 	}
 	tune(fd);
+	if (chan == CHAN_DOOR)          /* bulk for clients leaves through it */
+		pace_see(n, fd, c.ip, c.port, local);
 	c.chan = (enum chan)chan;
 	c.received = info.tcpi_bytes_received;
 	c.sent = info.tcpi_bytes_acked;
@@ -229,13 +244,15 @@ static void check_links(struct nano *n, uint64_t now)
  * garbage. */
 static void count_unseen(struct nano *n, const uint64_t accepted[CHANS], uint64_t now)
 {
+	if (now - n->counted_at < n->conf.sweep_us / 2)         /* a sweep out of turn */
+		return;
 	for (int c = 0; c < CHANS; c++) {
 		struct box *b = &n->box[c];
 		char text[200];
 
 		b->unseen += (int64_t)(accepted[c] - b->accepted);
 		for (size_t i = 0; i < n->ninbound; i++)
-			b->unseen -= n->inbound[i].chan == b->chan && n->inbound[i].since == now;
+			b->unseen -= n->inbound[i].chan == b->chan && n->inbound[i].since > n->counted_at;
 		if (b->unseen > 0 && b->heard != n->stats.in[c])
 			b->unseen = 0;          /* peers come and go, too */
 		b->accepted = accepted[c];
@@ -248,6 +265,15 @@ static void count_unseen(struct nano *n, const uint64_t accepted[CHANS], uint64_
 		b->unseen = 0;
 		b->tell_next_us = now + TELL_US;
 	}
+	n->counted_at = now;
+}
+
+void sweep_soon(struct nano *n)
+{
+	uint64_t at = env_now(n->env) + SOON_US;
+
+	if (n->plugged && n->sweep.at_us > at)
+		env_timer(n->env, &n->sweep, at);
 }
 
 void sweep_fire(struct timer *t)
@@ -273,6 +299,7 @@ void sweep_fire(struct timer *t)
 	if (d)
 		closedir(d);
 	free(old);
+	pace_swept(n);
 	count_unseen(n, accepted, now);
 	judge(n, now);
 	check_links(n, now);

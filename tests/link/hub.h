@@ -1,5 +1,5 @@
-/* The link emulator: nodes, each a network namespace of its own whose only way out is a TUN device, and a hub that reads
- * every packet from there, sends it up the sender's link and down the receiver's (emu.h), and writes it to the
+/* The link emulator: nodes, each a network namespace of its own whose only way out is a TUN device, and a hub that
+ * reads every packet from there, sends it up the sender's link and down the receiver's (emu.h), and writes it to the
  * receiver's device. To the kernels' TCP that is a real network: it meets rates, queues, losses and cuts.
  *
  * Needs CAP_SYS_ADMIN (namespaces), CAP_NET_ADMIN and /dev/net/tun; nothing outside the process is changed, and when

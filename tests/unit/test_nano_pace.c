@@ -1,0 +1,128 @@
+/* The window of bulk (nano_pace.c) against a bottleneck with a queue, in a time of its own: how long the queue is, that
+ * the link is full all the same, that two share it, and that nothing is held back where there is no queue. */
+#include "t.h"
+#include "net/nano_int.h"
+
+#define SEGMENT 1448
+#define FLOWS 2
+
+/* A fluid model: what is on its way fills the wire (rate * base), the rest waits. The kernel sees the round trip of one
+ * round trip ago, and has what the window allows on its way as soon as it may. */
+struct flow { double window; bool begins; bool idle; };
+struct wire { double rate, base_s, seen_s; struct flow f[FLOWS]; int n; double queue_max, sent, time; };
+
+static double on_way(const struct flow *f) { return f->idle ? 1000 : 1.6 * f->window; }
+
+static void round_trip(struct wire *w, uint32_t window_max)
+{
+	double all = 0, waits, rtt;
+
+	for (int i = 0; i < w->n; i++)
+		all += on_way(&w->f[i]);
+	waits = all / w->rate - w->base_s;
+	waits = waits > 0 ? waits : 0;
+	rtt = w->base_s + waits;
+	w->queue_max = waits > w->queue_max ? waits : w->queue_max;
+	w->sent += all < w->rate * rtt ? all : w->rate * rtt;
+	w->time += rtt;
+	for (int i = 0; i < w->n; i++) {
+		struct pace_view v = { .window = (uint32_t)w->f[i].window, .window_max = window_max, .segment = SEGMENT,
+			.on_way = (uint64_t)on_way(&w->f[i]), .rtt_us = (uint64_t)(w->seen_s * 1e6),
+			.base_us = (uint64_t)(w->base_s * 1e6) };
+
+		w->f[i].window = pace_law(&v, &w->f[i].begins);
+	}
+	w->seen_s = rtt;
+}
+
+static struct wire begin(double mbit, double base_ms, int n)
+{
+	struct wire w = { .rate = mbit * 125e3, .base_s = base_ms * 1e-3, .seen_s = base_ms * 1e-3, .n = n };
+
+	for (int i = 0; i < n; i++)
+		w.f[i] = (struct flow){ 65536, true, false };
+	return w;
+}
+
+/* Forty round trips to find its place, then a hundred that count. */
+static void settle(struct wire *w, uint32_t window_max)
+{
+	for (int i = 0; i < 40; i++)
+		round_trip(w, window_max);
+	w->queue_max = w->sent = w->time = 0;
+	for (int i = 0; i < 100; i++)
+		round_trip(w, window_max);
+}
+
+static void test_one(void **state)
+{
+	static const struct { double mbit, base_ms; } links[] = { { 10, 100 }, { 100, 40 }, { 2, 200 }, { 33, 10 }, { 300, 50 } };
+
+	for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+		struct wire w = begin(links[i].mbit, links[i].base_ms, 1);
+
+		settle(&w, 2 << 20);
+		print_message("%g Mbit/s, %g ms: queue %.1f ms, %.1f %% of the rate\n", links[i].mbit, links[i].base_ms,
+			w.queue_max * 1e3, 100 * w.sent / w.time / w.rate);
+		assert_true(w.queue_max < 0.045);
+		assert_true(w.sent > 0.97 * w.time * w.rate);
+	}
+}
+
+/* One that began with everything, one that came later: they end within a factor of two. */
+static void test_two(void **state)
+{
+	struct wire w = begin(10, 100, 2);
+
+	w.f[0].window = 200000;
+	w.f[1].window = 5000;
+	w.f[1].begins = false;
+	for (int i = 0; i < 600; i++)
+		round_trip(&w, 2 << 20);
+	assert_true(w.f[0].window < 2 * w.f[1].window && w.f[1].window < 2 * w.f[0].window);
+	settle(&w, 2 << 20);
+	assert_true(w.queue_max < 0.045);
+}
+
+/* Many times too much at first: a few round trips later the queue is short. */
+static void test_flooded(void **state)
+{
+	struct wire w = begin(10, 50, 1);
+
+	w.f[0].window = 2 << 20;
+	w.f[0].begins = false;
+	for (int i = 0; i < 12; i++)
+		round_trip(&w, 2 << 20);
+	assert_true(w.seen_s < 0.05 + 0.045);
+}
+
+static void test_limits(void **state)
+{
+	struct wire w = begin(10000, 0.2, 1);
+	bool begins = true;
+	struct pace_view v = { .window = 8192, .window_max = 2 << 20, .segment = SEGMENT, .on_way = 8192, .rtt_us = 5000000,
+		.base_us = 1000 };
+
+	settle(&w, 2 << 20);                    /* a local network: the whole buffer */
+	assert_true(w.f[0].window == 2 << 20);
+	w = begin(10, 100, 1);
+	w.f[0].idle = true;                     /* nothing to send is no reason to grow */
+	settle(&w, 2 << 20);
+	assert_true(w.f[0].window == 65536);
+	for (int i = 0; i < 20; i++)
+		v.window = pace_law(&v, &begins);
+	assert_int_equal(v.window, 4096);       /* but never nothing */
+	assert_false(begins);
+	v.rtt_us = v.base_us = 0;               /* before anything is measured */
+	begins = true;
+	assert_in_range(pace_law(&v, &begins), 4096, 2 << 20);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one), cmocka_unit_test(test_two), cmocka_unit_test(test_flooded),
+		cmocka_unit_test(test_limits),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
