@@ -9,6 +9,11 @@
 #   wait_for SECONDS COMMAND...     until it succeeds, else fails              hold SECONDS COMMAND... must never fail
 #   expect TEXT COMMAND...          the output must contain TEXT               refuse STATUS TEXT COMMAND...
 #   json NAME PATH ARGUMENT...      one value of hivectl --json, as peers.0.id
+#   host NAME                       the address it listens on
+#
+# HM_LINK=wan, or words such as HM_LINK="rate=10mbit delay=50ms loss=1%", puts every daemon into a network namespace behind
+# a link of its own (tests/link/README); tests/run --full runs most scripts that way, too. Then:
+#   link_say COMMAND...             to the emulator: cut, heal, set, stats   wan_client=NAME  that one only dials out
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 HIVEMINDD=${HIVEMINDD:-$root/build/daemon/hivemindd}
@@ -21,6 +26,11 @@ test_name=$(basename "$0" .sh)
 work=$(mktemp -d "${TMPDIR:-/tmp}/hive.XXXXXX")
 declare -A daemon_pid=()
 exec {nothing}<> <(:)           # reading from it takes as long as one likes
+HM_LINK=${HM_LINK:-}
+wan_client=
+link_pid=
+declare -A link_ns=()
+
 # Other daemons of this machine may know ports that were theirs yesterday: a swarm key keeps them out. keyless=yes before
 # the first start goes without.
 keyless=
@@ -30,6 +40,7 @@ cleanup() {
 	trap - EXIT INT TERM
 	for name in "${!daemon_pid[@]}"; do kill -KILL "${daemon_pid[$name]}" 2>/dev/null; done
 	for name in "${!daemon_pid[@]}"; do wait "${daemon_pid[$name]}" 2>/dev/null; done
+	[ -z "$link_pid" ] || { kill -KILL "$link_pid" && wait "$link_pid"; } 2>/dev/null
 	if [ "$status" != 0 ] && [ "$status" != 77 ]; then
 		for name in "$work"/*.log; do
 			[ -s "$name" ] && printf -- '--- %s\n' "${name##*/}" && tail -n 25 "$name"
@@ -53,13 +64,66 @@ socket() { printf '%s/%s/control.sock' "$work" "$1"; }
 hive() { local name=$1; shift; timeout $((20 * HIVE_SLOW)) "$HIVECTL" -s "$(socket "$name")" "$@"; }
 alive() { kill -0 "${daemon_pid[$1]}" 2>/dev/null; }
 
+# Behind the emulator everybody has an address of its own; it follows from the name.
+host() {
+	local n
+	[ -n "$HM_LINK" ] || { printf 127.0.0.1; return; }
+	n=$(printf '%s' "$1" | cksum)
+	printf '10.77.%s.%s' "${#1}" $((${n%% *} % 250 + 1))
+}
+
+# A wide area: 20 ms each way, and one that has a third of the speed.
+link_words() {
+	case $HM_LINK in
+	wan) printf 'rate=100mbit delay=20ms jitter=5ms loss=0.5%%'; [ "$1" != c ] || printf ' rate=33mbit' ;;
+	*) printf '%s' "$HM_LINK" ;;
+	esac
+}
+
+link_open() {
+	local program
+	program=$(dirname "$HIVEMINDD")/../tests/link/link
+	[ -x "$program" ] || fail "build first: $program is not there"
+	"$program" --check >"$work/link.out" || skip "no link emulator here: $(cat "$work/link.out")"
+	mkfifo "$work/link.in"
+	: >"$work/link.out"
+	exec {link_in}<>"$work/link.in"
+	"$program" <"$work/link.in" >>"$work/link.out" 2>"$work/link.err.log" &
+	link_pid=$!
+}
+
+link_said() { [ "$(wc -l <"$work/link.out")" -gt "$1" ]; }
+link_say() {
+	local before reply
+	before=$(wc -l <"$work/link.out")
+	printf '%s\n' "$*" >&"$link_in"
+	wait_for 5 link_said "$before"
+	reply=$(tail -n 1 "$work/link.out")
+	case $reply in error:*) fail "link $*: $reply" ;; esac
+	printf '%s\n' "$reply"
+}
+
+link_enter() {
+	local reply
+	[ -n "$link_pid" ] || link_open
+	[ -z "${link_ns[$1]:-}" ] || return
+	reply=$(link_say "node $1 $(host "$1") $(link_words "$1")") || fail "$reply"
+	link_ns[$1]=${reply##* }
+}
+
 # The log of each start is appended, so that a restart keeps what came before.
 daemon_spawn() {
-	local name=$1
+	local name=$1 inside=()
 	shift
 	[ -d "$work/$name" ] || mkdir -m 700 "$work/$name"
 	[ -n "$keyless" ] || set -- --swarm-key-file "$(own_key)" "$@"          # the last of an option counts
-	"$HIVEMINDD" --config /dev/null --state-dir "$work/$name" --listen 127.0.0.1:auto "$@" >>"$work/$name.log" 2>&1 </dev/null &
+	if [ -n "$HM_LINK" ]; then
+		link_enter "$name"
+		inside=(nsenter --net="${link_ns[$name]}")
+		[ "$wan_client" != "$name" ] || set -- --client "$@"
+	fi
+	"${inside[@]}" "$HIVEMINDD" --config /dev/null --state-dir "$work/$name" --listen "$(host "$name"):auto" "$@" \
+		>>"$work/$name.log" 2>&1 </dev/null &
 	daemon_pid[$name]=$!
 }
 

@@ -1,0 +1,95 @@
+#!/bin/bash
+# A thin, long and lossy link (10 Mbit/s, 50 ms each way, 1 % lost each way, a queue of half a second) that averaging and
+# a state download fill: DHT, pings and hivectl stay within two round trips and 20 ms, nobody is taken for dead, rounds
+# go on with equal digests, and whoever comes late gets the state. Prints the figures.
+HM_LINK=${HM_LINK:-rate=10mbit delay=50ms loss=1% queue=625000}
+. "$(dirname "$0")/lib.sh"
+rtt_ms=${LINK_RTT_MS:-100}
+cat >"$work/run.json" <<'RUN'
+{"name": "wide", "input": [256], "model": [{"type": "sleep", "fwd_ms": 150, "bwd_ms": 150}, {"type": "linear", "out": 1024},
+ {"type": "relu"}, {"type": "linear", "out": 512}, {"type": "relu"}, {"type": "linear", "out": 4}], "loss": "cross_entropy",
+ "optimizer": {"name": "sgd", "lr": 0.01}, "target_batch": 192, "strategy": "hivemind", "stop": {"epochs": 1000000},
+ "data": {"name": "x", "kind": "synthetic", "count": 100000}, "local": {"batch": 16, "data": "/x"}}
+RUN
+# One question after another, turning from daemon to daemon. A put is two round trips, one after the other (search, then
+# store), and is allowed twice as much. The p95 may have met TCP's shortest retransmission (RFC 6298; Linux: 200 ms).
+cat >"$work/probe.py" <<'PROBE'
+import json, os, subprocess, sys, time
+slow = 20 * int(os.environ.get('HIVE_SLOW', '1'))
+hivectl, work, rounds, rtt, title = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
+trips = {'put': 2, 'get': 1, 'net check': 1, 'status': 0, 'peers': 0}
+def hive(name, *words):
+    t = time.monotonic()
+    p = subprocess.run([hivectl, '-s', f'{work}/{name}/control.sock', '--json', *words], capture_output=True, text=True)
+    if p.returncode:
+        sys.exit(f'{name} {" ".join(words)}: {p.stdout}{p.stderr}')
+    return (time.monotonic() - t) * 1e3, json.loads(p.stdout)
+took = {}
+def note(what, ms):
+    took.setdefault(what, []).append(ms)
+for i in range(rounds):
+    a, b = 'abc'[i % 3], 'abc'[(i + 1) % 3]
+    note('put', hive(a, 'dht', 'put', f'key{i}', str(i))[0])
+    ms, r = hive(b, 'dht', 'get', f'key{i}', '--latest')
+    note('get', ms)
+    if r['value'] != i:
+        sys.exit(f'a record that was put is not there: {r}')
+    note('status', hive(a, 'status')[0])
+    note('peers', hive(b, 'peers')[0])
+    note('net check', hive(a, 'net', 'check')[0])
+figures, late = {}, []
+for what, v in took.items():
+    v.sort()
+    m, p = v[len(v) // 2], v[min(int(len(v) * .95), len(v) - 2)]
+    figures[what] = {'median_ms': round(m, 1), 'p95_ms': round(p, 1), 'max_ms': round(v[-1], 1)}
+    limit = 2 * trips[what] * rtt + slow
+    if rtt and (m > limit or p > limit + 200):
+        late.append(f'{what}: median {m:.0f}, p95 {p:.0f} ms, at most {limit:.0f} and {limit + 200:.0f}')
+print(json.dumps({'what': title, 'n': rounds, **figures}))
+sys.exit('; '.join(late) or 0)
+PROBE
+probe() { HIVE_SLOW=$HIVE_SLOW python3 "$work/probe.py" "$HIVECTL" "$work" "$@"; }
+show() { json "$1" "$2" run show wide 2>/dev/null; }
+past() { local e; e=$(show "$1" epoch) && [ "$e" -ge "$2" ]; }
+members() { [ "$(show "$1" members)" = "$2" ]; }
+known() { [ "$(json "$1" dht.nodes status)" = "$2" ]; }
+chain() { hive "$1" --json query "select epoch, digest from epochs where discarded = 0 and epoch > $at"; }
+
+daemon_start a
+for n in b c; do daemon_start $n --join "$(address a)"; done
+for n in a b c; do wait_for 20 known $n 2; done
+say "$(probe 4 0 idle)" || fail "idle"
+hive a run start "$work/run.json" >/dev/null || fail "the run was refused"
+joined() { hive "$1" run join wide >/dev/null 2>&1; }
+for n in b c; do wait_for 30 joined $n; done
+for n in a b c; do wait_for 60 members $n 3; done
+at=$(show a epoch)
+for n in a b c; do wait_for 60 past $n $((at + 1)); link_say stats $n >/dev/null; done
+
+verdict=$(probe "${LINK_ROUNDS:-16}" "$rtt_ms" saturated 2>&1) || bad=yes
+say "$verdict"
+for n in a b c; do say "$(link_say stats $n)"; done
+[ -z "${bad:-}" ] || fail "starved by bulk data"
+
+# A fourth one downloads the state through the same links, and is a member.
+begun=$(now_ms)
+daemon_start d --join "$(address a)"
+wait_for 30 joined d
+for n in a d; do wait_for 60 members $n 4; done
+say "the fourth is a member after $(($(now_ms) - begun)) ms, at epoch $(show d epoch)"
+wait_for 60 past a $((at + 3))
+for n in a b c; do
+	lost=$(json $n rows.0.0 query "select count(*) from epochs where epoch > $at and members < 3")
+	[ "$lost" = 0 ] || fail "$n: $lost epochs without everybody: $(hive $n query 'select epoch, members, took_us from epochs')"
+	! hive $n events | grep -E "resync|fork" || fail "$n has lost its way"
+done
+say "epochs took $(json a rows query "select members, took_us / 1000 from epochs where epoch > $at") (members, ms)"
+for n in a b c d; do chain $n >"$work/chain.$n"; done
+python3 - "$work"/chain.? <<'SAME' || fail "two histories"
+import json, sys
+chains = [dict(json.load(open(f))["rows"]) for f in sys.argv[1:]]
+common = [e for e in set().union(*chains) if sum(e in c for c in chains) > 1]
+sys.exit(len(common) < 3 or any(len({c[e] for c in chains if e in c}) > 1 for e in common))
+SAME
+for n in d c b a; do daemon_stop $n; done
+say done
