@@ -106,6 +106,7 @@ void found_put(struct dht *d, const struct id *key, const struct list *recs)
 	recs_copy(&c->recs, recs);
 	c->until_us = now + (list_empty(recs) ? NEGATIVE_US : CACHE_US);
 	map_put(d->cache, key->b, 32, c);
+	tick_by(d, now + 1000000);
 }
 
 /* What has ended is no longer there; when all of it has, nothing is known. */

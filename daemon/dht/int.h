@@ -20,7 +20,8 @@
 #define VERIFY_INLINE 8                         /* more signatures than this go to the reduce lane (C29) */
 #define VERIFIED_SLOTS 2048
 
-struct boot { struct endpoint at; uint64_t backoff_us, next_us, look_us /* at who answered there */; bool dialing, joined, self, cared;
+struct boot { struct endpoint at; uint64_t backoff_us, next_us, look_us /* at who answered there */,
+	removals /* of the table, when it was in there last */; bool dialing, joined, self, cared;
 	struct id id;
 	char error[160]; };
 struct dialing { struct list link; struct dht *d; /* NULL: the room is gone */ size_t boot; };

@@ -9,6 +9,8 @@
 #define BACKOFF_MAX_US 30000000
 #define DIAL_US 5000000
 #define SAVE_SOON_US 1000000
+#define SAVE_SOON_NODES 16              /* when so many are known already, the next ones need not be written at once */
+#define SAVE_LATER_US 10000000
 #define CARE_US 100000
 /* So long silent, and whoever answered at an address of ours is asked whether it is there; in a large swarm, where many
  * ask the same few, less often. */
@@ -179,6 +181,7 @@ static void dialed(void *arg, const struct id *peer, const struct err *e)
 		net_care(d->net, &b->id, -1);
 	b->cared = false;
 	b->joined = true;
+	b->removals = UINT64_MAX;
 	b->self = false;
 	b->backoff_us = 0;
 	b->error[0] = 0;
@@ -210,7 +213,8 @@ void boots_tick(struct dht *d, uint64_t now)
 	for (size_t i = 0; i < d->nboots; i++) {
 		struct boot *b = &d->boots[i];
 		struct peer_info p = { 0 };
-		bool in_table = b->joined && table_find(&d->table, &b->id);
+		bool in_table = b->joined && (b->removals == d->table.removals || table_find(&d->table, &b->id));
+		b->removals = in_table ? d->table.removals : UINT64_MAX;
 		if (in_table && !b->cared && now < b->look_us)
 			continue;
 		bool known = !id_zero(&b->id) && net_peer(d->net, &b->id, &p);
@@ -242,7 +246,7 @@ void boots_add(struct dht *d, const struct endpoint *at, size_t n)
 			known |= !memcmp(&d->boots[k].at, &at[i], sizeof *at);
 		if (known || d->nboots == DHT_ADDRESSES)
 			continue;
-		d->boots[d->nboots++] = (struct boot){ .at = at[i] };
+		d->boots[d->nboots++] = (struct boot){ .at = at[i], .removals = UINT64_MAX };
 	}
 	tick_by(d, env_now(d->env) + 1);
 }
@@ -287,9 +291,10 @@ static int collect_gone(void *arg, const void *key, size_t klen, const void *val
 /* Whoever is killed a moment after it came must still know through whom to come back. */
 void nodes_save_soon(struct dht *d)
 {
-	uint64_t at = env_now(d->env) + SAVE_SOON_US;
+	uint64_t at = env_now(d->env) + (d->table.n <= SAVE_SOON_NODES ? SAVE_SOON_US : SAVE_LATER_US);
 	if (!d->save_at_us || d->save_at_us > at)
 		d->save_at_us = at;
+	tick_by(d, d->save_at_us);
 }
 
 static int forget_gone(struct dht *d, struct err *e)

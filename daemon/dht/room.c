@@ -5,9 +5,10 @@
 #include "common/text.h"
 #include "dht/int.h"
 
-#define TICK_US 2000000
+#define TICK_US 5000000
+#define TICK_CACHE_US 1000000           /* while something is in the cache */
 #define TICK_BUSY_US 20000
-#define SWEEP_US 5000000
+#define SWEEP_US 20000000               /* what has ended goes when it is asked for; this is for the memory */
 #define SAVE_US 60000000
 #define FORGET_US 600000000
 
@@ -89,7 +90,7 @@ static void tick(struct timer *t)
 		d->forget_at_us = now + FORGET_US;
 	}
 	bool busy = d->republishing || !list_empty(&d->handovers);
-	tick_by(d, now + (busy ? TICK_BUSY_US : TICK_US));
+	tick_by(d, now + (busy ? TICK_BUSY_US : map_len(d->cache) ? TICK_CACHE_US : TICK_US));
 }
 
 static void news(void *arg, const struct id *peer, enum net_news what)

@@ -224,6 +224,7 @@ enum put_result values_put(struct values *v, struct rec *r, uint64_t now_us, uin
 		list_init(&en->recs);
 		map_put(v->keys, key->b, 32, en);
 	}
+	quota_add(v, &r->from, 1);
 	list_each_safe(it, &en->recs) {         /* the same subkey; a plain value replaces all, and is replaced by any */
 		struct rec *c = list_entry(it, struct rec, link);
 		if (!r->subkey[0] || !c->subkey[0] || !strcmp(c->subkey, r->subkey))
@@ -233,7 +234,6 @@ enum put_result values_put(struct values *v, struct rec *r, uint64_t now_us, uin
 	en->n++;
 	v->records++;
 	v->bytes += r->vlen + REC_OVERHEAD;
-	quota_add(v, &r->from, 1);
 	return PUT_NEW;
 }
 

@@ -179,6 +179,7 @@ struct session *peer_session(struct peer *p);                   /* the one to se
 void peer_drop_sessions(struct peer *p);
 void peer_drop_keys(struct peer *p, uint32_t oldest);           /* sessions under swarm keys before that one */
 void peer_cut(struct peer *p, const struct err *e, const char *why);    /* calls end with e, later; watchers hear it */
+void net_tick_soon(struct net *n);
 void peer_tend(struct peer *p);                  /* waiting frames, bans, sessions: it has some that end by time */
 bool peer_expire(struct peer *p, uint64_t now); /* false: nothing of it will */
 void peer_rebooted(struct peer *p, uint64_t boot);

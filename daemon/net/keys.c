@@ -116,6 +116,7 @@ void net_rotate(struct net *n, const uint8_t key[32], uint64_t window_us)
 		close_window(n);
 	else if (n->has_old)
 		keys_tick(n, now);
+	net_tick_soon(n);
 }
 
 /* ---- moving sessions to the new key ---- */

@@ -13,6 +13,7 @@
 
 #define TICK_US (2 * SECOND)
 #define SERVED_TICK_US (10 * SECOND)
+#define IDLE_TICK_US (10 * SECOND)              /* nothing ends by time */
 #define EVENT_EVERY_US (1 * SECOND)
 
 const char *at_text(const struct endpoint *at, enum chan c, char out[64])
@@ -209,7 +210,13 @@ static void on_tick(struct timer *t)
 	list_each_safe(it, &n->tended)
 		if (!peer_expire(list_entry(it, struct peer, tend_link), now))
 			list_del(it);
-	env_after(n->env, &n->tick, TICK_US);
+	env_after(n->env, &n->tick, list_empty(&n->tended) && !n->has_old ? IDLE_TICK_US : TICK_US);
+}
+
+void net_tick_soon(struct net *n)
+{
+	if (n->tick.at_us > env_now(n->env) + TICK_US)
+		env_after(n->env, &n->tick, TICK_US);
 }
 
 static void defaults(struct net *n)

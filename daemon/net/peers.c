@@ -263,6 +263,7 @@ void peer_tend(struct peer *p)
 {
 	if (list_empty(&p->tend_link))
 		list_push(&p->net->tended, &p->tend_link);
+	net_tick_soon(p->net);
 }
 
 bool peer_expire(struct peer *p, uint64_t now)
