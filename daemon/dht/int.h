@@ -25,6 +25,7 @@ struct boot { struct endpoint at; uint64_t backoff_us, next_us, look_us /* at wh
 	struct id id;
 	char error[160]; };
 struct dialing { struct list link; struct dht *d; /* NULL: the room is gone */ size_t boot; };
+struct asking { struct list link; struct dht *d; struct id id; struct call *call; };
 struct handover { struct list link; struct id to; size_t cursor; bool busy; struct call *call; };
 
 struct dht {
@@ -35,7 +36,8 @@ struct dht {
 	struct values values;
 	struct map *cache;                      /* key id -> struct cached */
 	struct map *shunned;                    /* id -> struct shun */
-	struct list traces, manies, fetching, schemas, queued /* searches */, bundles;
+	struct list traces, manies, fetching, schemas, queued /* searches */, bundles, askings;
+	uint64_t asking_at_us;                  /* the oldest of a full bucket: not before */
 	size_t packs;                           /* frames of bundles under way */
 	size_t searching;                       /* that are not in a bundle */
 	uint64_t cache_at_us, stale_at_us, forget_at_us, saved_changes, saved_removals, last_rank;
@@ -71,6 +73,7 @@ int nodes_save(struct dht *d, struct err *e);
 void nodes_ask(struct dht *d);                  /* those of the table: who is near us? */
 void nodes_save_soon(struct dht *d);
 void dials_orphan(struct dht *d);
+void askings_free(struct dht *d);
 void puts_free(struct dht *d);                  /* puts, keeps, refusals */
 void keeps_tick(struct dht *d, uint64_t now);
 
@@ -95,7 +98,8 @@ void lookup_step(struct lookup *l);
 void lookup_begin(struct lookup *l);            /* the first step, now or when its turn comes */
 
 enum cand_state { CAND_NEW, CAND_ASKED, CAND_ANSWERED, CAND_FAILED };
-struct cand { struct dnode node; enum cand_state state; uint8_t hop /* 1: from our own table */; };
+struct cand { struct dnode node; enum cand_state state; uint8_t hop /* 1: from our own table */;
+	bool had /* it gave records */; };
 struct trail { struct dht_hop *v; size_t n, cap; };
 struct bundle;
 struct lookup {
@@ -173,6 +177,7 @@ int store_local(struct dht *d, struct rec *r, struct err *e);  /* takes r; 0 ref
 /* Writes a STORE's blob record by record; false when the frame is full. Send it with KIND_DHT_STORE. */
 bool store_add(struct buf *b, const struct rec *r, uint64_t now_us);
 struct call *store_send(struct dht *d, const struct id *to, struct buf *b /* taken */, net_done_fn *done, void *arg);
+void store_copy(struct dht *d, const struct id *to, const struct list *recs);  /* for its cache, no replica */
 /* The answer to a STORE: how many records were taken. */
 uint32_t store_accepted(const struct frame *f);
 bool store_took(const struct frame *f, size_t i, size_t n);     /* the i-th of the n that were sent */

@@ -24,8 +24,7 @@ void handover_start(struct dht *d, const struct id *to)
 	tick_by(d, env_now(d->env) + SLICE_US);
 }
 
-/* The newcomer belongs to the k nearest. Every holder gives: which of several newcomers has the record already cannot
- * be
+/* The newcomer belongs to the k nearest. Every holder gives: which of several newcomers has the record already cannot be
  * known, and one that comes twice changes nothing. */
 static bool mine_to_give(struct dht *d, const struct id *key, const struct id *to)
 {

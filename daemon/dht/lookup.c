@@ -57,6 +57,21 @@ static void lookup_free(struct lookup *l)
 	free(l);
 }
 
+/* Kademlia 2.3, Hivemind's cache_nearest = 1: the nearest that was asked and did not have the records gets a copy, so that
+ * whoever comes by the same way finds them there. */
+static void copy_to_nearest(struct lookup *l)
+{
+	if (l->what != LOOK_VALUE || list_empty(&l->found) || l->bundle)
+		return;
+	for (size_t i = 0; i < l->n; i++) {
+		const struct cand *c = &l->cand[i];
+		if (c->state != CAND_ANSWERED || c->had)
+			continue;
+		store_copy(l->d, &c->node.id, &l->found);
+		return;
+	}
+}
+
 static void finish(struct lookup *l)
 {
 	struct dnode near[TABLE_BUCKET];
@@ -68,6 +83,7 @@ static void finish(struct lookup *l)
 		else if (l->spares && l->spares->n < SPARES && c->state != CAND_FAILED && !dht_shunned(l->d, &c->node.id))
 			l->spares->v[l->spares->n++] = c->node;
 	}
+	copy_to_nearest(l);
 	look_fn *done = l->done;
 	void *arg = l->arg;
 	struct list found;
@@ -157,6 +173,9 @@ bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const s
 		drop_recs(&recs);
 		return !r->bad;
 	}
+	c = lookup_cand(l, from);               /* nearer ones may have moved it */
+	if (c)
+		c->had = true;
 	l->verifying++;
 	dht_verify(d, &recs, verified, l);
 	return !r->bad;

@@ -5,7 +5,7 @@
 #include "dht/int.h"
 
 struct one { struct many *m; struct id key; struct list recs /* found */; struct rec *rec /* to store */;
-	struct dnode to[TABLE_BUCKET]; size_t nto; struct dht_item_end end; };
+	struct dnode to[TABLE_BUCKET]; size_t nto; struct spares spares; struct dht_item_end end; };
 struct many { struct list link, sends; struct dht *d; struct bundle *bundle; struct one *v; size_t n, open; bool latest;
 	struct timer begin; dht_got_many_fn *got; dht_stored_many_fn *stored; void *arg; };
 /* Records to one node: a frame of at most FRAME_RECS at a time. */
@@ -141,6 +141,8 @@ static void stored_all(struct many *m, const struct err *e)
 	many_free(m);
 }
 
+static void send_elsewhere(const struct send *s);
+
 static void send_ended(void *arg, const struct frame *f, const struct err *e)
 {
 	struct send *s = arg;
@@ -160,6 +162,8 @@ static void send_ended(void *arg, const struct frame *f, const struct err *e)
 			o->end.error = *e;
 	}
 	list_del(&s->link);
+	if (!f)
+		send_elsewhere(s);
 	free(s);
 	if (!--m->open)
 		stored_all(m, NULL);
@@ -198,6 +202,24 @@ static void send_add(struct one *o, const struct id *to)
 	s->v[s->n++] = o;
 }
 
+static void send_rest(struct many *m)
+{
+	list_each(it, &m->sends) {
+		struct send *s = list_entry(it, struct send, link);
+		if (!s->call)
+			send_go(s);
+	}
+}
+
+/* That node is gone: each of its records goes to the next nearest of its key. */
+static void send_elsewhere(const struct send *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->v[i]->spares.n)
+			send_add(s->v[i], &spare_take(&s->v[i]->spares)->id);
+	send_rest(s->m);
+}
+
 static void send_all(struct many *m)
 {
 	m->open = 1;
@@ -213,11 +235,7 @@ static void send_all(struct many *m)
 		for (size_t k = 0; k < most; k++)
 			send_add(o, &o->to[k].id);
 	}
-	list_each(it, &m->sends) {
-		struct send *s = list_entry(it, struct send, link);
-		if (!s->call)
-			send_go(s);
-	}
+	send_rest(m);
 	if (!--m->open)
 		stored_all(m, NULL);
 }
@@ -242,6 +260,7 @@ static void put_begin(struct timer *t)
 			continue;
 		cache_forget(m->d, &o->key);
 		l[n] = lookup_new(m->d, &o->key, LOOK_NODES, put_near, o);
+		l[n]->spares = &o->spares;
 		bundle_add(m->bundle, l[n++]);
 	}
 	m->open = n;

@@ -18,6 +18,9 @@
 #define SILENT_PER_NODE_US 250000
 #define SILENT_MAX_US 60000000
 
+#define OLD_US 60000000                 /* silent for so long, the oldest of a full bucket is asked when a newcomer waits */
+#define ASK_OLDEST_US 1000000
+
 /* ---- whoever does not answer ---- */
 
 #define SHUN_PEERS 4096
@@ -75,6 +78,48 @@ void shun_free(struct dht *d)
 	map_free(d->shunned);
 }
 
+static void oldest_answered(void *arg, const struct frame *f, const struct err *e)
+{
+	struct asking *a = arg;
+	struct dht *d = a->d;
+	struct id id = a->id;
+	list_del(&a->link);
+	free(a);
+	if (f)
+		dht_heard(d, &id, false);
+	else if (e->code != ERR_CANCELLED)
+		dht_lost(d, &id);
+}
+
+/* A newcomer waits among the spares of a full bucket: whoever is longest there and silent is asked whether it still is
+ * (Kademlia 2.2). One at a time, so that a crowd of newcomers is no flood of questions. */
+static void ask_oldest(struct dht *d, const struct id *newcomer)
+{
+	uint64_t now = env_now(d->env);
+	if (now < d->asking_at_us || !list_empty(&d->askings))
+		return;
+	d->asking_at_us = now + ASK_OLDEST_US;
+	const struct dnode *oldest = table_oldest(&d->table, newcomer);
+	if (!oldest || oldest->seen_us + OLD_US > now || id_eq(&oldest->id, newcomer))
+		return;
+	struct asking *a = xcalloc(1, sizeof *a);
+	*a = (struct asking){ .d = d, .id = oldest->id };
+	list_push(&d->askings, &a->link);
+	net_learn(d->net, &oldest->id, &oldest->at);
+	a->call = net_call(d->net, &oldest->id, KIND_PING, NULL, NO_BLOB, CLASS_control,
+		net_deadline(d->net, &oldest->id, CALL_FLOOR_US), oldest_answered, a);
+}
+
+void askings_free(struct dht *d)
+{
+	list_each_safe(it, &d->askings) {
+		struct asking *a = list_entry(it, struct asking, link);
+		net_cancel(d->net, a->call);
+		list_del(&a->link);
+		free(a);
+	}
+}
+
 void dht_heard(struct dht *d, const struct id *id, bool client)
 {
 	struct endpoint at;
@@ -84,6 +129,8 @@ void dht_heard(struct dht *d, const struct id *id, bool client)
 	if (table_seen(&d->table, id, &at, env_now(d->env))) {
 		handover_start(d, id);
 		nodes_save_soon(d);
+	} else {
+		ask_oldest(d, id);
 	}
 }
 

@@ -129,7 +129,7 @@ struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *con
 	d->gets = map_new(d->hash_key ^ 2);
 	struct list *lists[] = { &d->lookups, &d->puts, &d->keeps, &d->handovers, &d->batches, &d->refusals, &d->finds,
 		&d->dials, &d->traces, &d->manies, &d->fetching, &d->schemas,
-		&d->queued, &d->bundles };
+		&d->queued, &d->bundles, &d->askings };
 	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 		list_init(lists[i]);
 	d->saved_removals = UINT64_MAX;         /* what an earlier life left on the shelf is looked through once */
@@ -156,6 +156,7 @@ void dht_free(struct dht *d)
 	env_timer(d->env, &d->tick, 0);
 	batches_orphan(d);
 	dials_orphan(d);
+	askings_free(d);
 	manies_free(d);
 	lookups_free(d);
 	traces_free(d);

@@ -46,13 +46,13 @@ static void reply_buf(struct request *req, json_t *json, struct buf *b)
 }
 
 /* Records from the at-th on while there is room; *ret_more: where to go on, 0 when that was all. */
-static void write_recs(struct entry *en, uint64_t at, uint64_t now, struct buf *b, uint64_t *ret_more)
+static void write_recs(const struct list *recs, uint64_t at, uint64_t now, struct buf *b, uint64_t *ret_more)
 {
 	size_t count_at = b->len, i = 0, written = 0;
 	*ret_more = 0;
 	buf_u16(b, 0);
-	if (en)
-		list_each(it, &en->recs) {
+	if (recs)
+		list_each(it, recs) {
 			if (i++ < at)
 				continue;
 			if (b->len > GET_BYTES_MAX || written == STORE_RECS_MAX) {
@@ -86,7 +86,7 @@ static bool many(struct dht *d, struct request *req, bool values)
 			write_near(d, &key, &req->f.from, &b);
 		if (!values)
 			continue;
-		write_recs(en, 0, now, &b, &more);
+		write_recs(en ? &en->recs : NULL, 0, now, &b, &more);
 		buf_u8(&b, more > 0);
 		if (b.len > GET_BYTES_MAX && i) {       /* it goes alone, next time */
 			b.len = at;
@@ -120,7 +120,8 @@ static void on_get(void *arg, struct request *req)
 		return;
 	json_get_u64(req->f.json, "at", &at, NULL);
 	write_near(d, &key, &req->f.from, &b);
-	write_recs(values_get(&d->values, &key, now), at, now, &b, &more);
+	struct entry *en = values_get(&d->values, &key, now);
+	write_recs(en ? &en->recs : found_get(d, &key), at, now, &b, &more);    /* a copy will do, too */
 	note_asker(d, req);
 	reply_buf(req, more ? json_pack("{s:I}", "next", (json_int_t)more) : NULL, &b);
 }
@@ -136,13 +137,29 @@ int store_local(struct dht *d, struct rec *r, struct err *e)
 }
 
 /* A STORE whose signatures are being checked. */
-struct storing { struct dht *d; struct request *req; size_t n; struct err why /* of the first ill-formed one */; };
+struct storing { struct dht *d; struct request *req; size_t n; struct err why /* of the first ill-formed one */;
+	bool copy; struct id key; };
+
+/* Copies of one key for the cache: no replica, and nothing that is known already gives way. */
+static void keep_copy(struct storing *s, struct list *good)
+{
+	struct dht *d = s->d;
+	struct list *known = values_get(&d->values, &s->key, env_now(d->env)) ? good : found_get(d, &s->key);
+	if (!list_empty(good) && (!known || list_empty(known)) && !d->conf.client)
+		found_put(d, &s->key, good);
+	net_reply(s->req, NULL, NO_BLOB);
+	free(s);
+}
 
 static void store_all(void *arg, struct list *good, size_t bad)
 {
 	struct storing *s = arg;
 	struct err e = { 0 };
 	size_t accepted = 0, refused = bad;
+	if (s->copy) {
+		keep_copy(s, good);
+		return;
+	}
 	uint8_t *how = xcalloc(s->n, 1);        /* of each record in their order: 0 refused, 1 new, 2 was here */
 	struct list *it;
 	if (bad && s->why.code)
@@ -152,6 +169,7 @@ static void store_all(void *arg, struct list *good, size_t bad)
 	while ((it = list_pop(good))) {
 		struct rec *r = list_entry(it, struct rec, link);
 		unsigned at = r->index;
+		cache_forget(s->d, &r->key);
 		how[at] = (uint8_t)store_local(s->d, r, &e);
 		accepted += how[at] > 0;
 		refused += !how[at];
@@ -170,6 +188,8 @@ static void on_store(void *arg, struct request *req)
 	unsigned n = rd_u16(&r);
 	struct list recs;
 	struct err why = { 0 };
+	struct id first = { 0 };
+	bool copy = json_is_true(json_object_get(req->f.json, "copy")), one = true;
 	list_init(&recs);
 	for (unsigned i = 0; i < n && n <= STORE_RECS_MAX && !r.bad; i++) {
 		struct id key = { 0 };
@@ -183,12 +203,14 @@ static void on_store(void *arg, struct request *req)
 			break;
 		rec->from = req->f.from;
 		rec->index = (uint16_t)i;
+		first = i ? first : key;
+		one = one && id_eq(&first, &key);
 		if (!why.code)
 			schema_check(d, rec, &why);
 		list_push(&recs, &rec->link);
 	}
 	note_asker(d, req);
-	if (r.bad || !n || n > STORE_RECS_MAX || rd_left(&r)) {
+	if (r.bad || !n || n > STORE_RECS_MAX || rd_left(&r) || (copy && !one)) {
 		struct err e;
 		struct list *it;
 		while ((it = list_pop(&recs)))
@@ -199,7 +221,7 @@ static void on_store(void *arg, struct request *req)
 		return;
 	}
 	struct storing *s = xcalloc(1, sizeof *s);
-	*s = (struct storing){ .d = d, .req = net_keep(req), .n = n, .why = why };
+	*s = (struct storing){ .d = d, .req = net_keep(req), .n = n, .why = why, .copy = copy, .key = first };
 	dht_verify(d, &recs, store_all, s);
 }
 
@@ -225,6 +247,26 @@ struct call *store_send(struct dht *d, const struct id *to, struct buf *b, net_d
 	*b = (struct buf){ 0 };
 	return net_call(d->net, to, KIND_DHT_STORE, j, blob, CLASS_control, net_deadline(d->net, to, CALL_FLOOR_US), done,
 		arg);
+}
+
+static void copied(void *arg, const struct frame *f, const struct err *e)
+{
+}
+
+void store_copy(struct dht *d, const struct id *to, const struct list *recs)
+{
+	struct buf b = { 0 };
+	uint64_t now = env_now(d->env);
+	list_each(it, recs)
+		if (!store_add(&b, list_entry(it, struct rec, link), now)) {
+			buf_free(&b);           /* half a dictionary is worse than none */
+			return;
+		}
+	json_t *j = json_pack("{s:b}", "copy", 1);
+	if (d->conf.client)
+		json_object_set_new(j, "client", json_true());
+	net_call(d->net, to, KIND_DHT_STORE, j, (struct blob){ .data = b.p, .len = b.len, .release = free, .arg = b.p },
+		CLASS_control, net_deadline(d->net, to, CALL_FLOOR_US), copied, NULL);
 }
 
 bool store_took(const struct frame *f, size_t i, size_t n)

@@ -12,7 +12,8 @@ static int bit_of(const struct id *id, unsigned at)
 
 void table_init(struct table *t, const struct id *self)
 {
-	*t = (struct table){ .self = *self, .split = TABLE_SPLIT, .buckets = 1 };
+	*t = (struct table){ .self = *self, .split = TABLE_SPLIT, .bucket = TABLE_BUCKET,
+		.buckets = 1 };
 }
 
 static void leaf_free(struct bucket *b)
@@ -52,9 +53,9 @@ static int live_index(const struct bucket *b, const struct id *id)
 	return index_in(b->node, b->n, id);
 }
 
-static struct dnode *spare_of(struct bucket *b)
+static struct dnode *spare_of(const struct table *t, struct bucket *b)
 {
-	return b->node + TABLE_BUCKET;
+	return b->node + t->bucket;
 }
 
 static void take_out(struct dnode *v, uint8_t *n, int at)
@@ -64,9 +65,9 @@ static void take_out(struct dnode *v, uint8_t *n, int at)
 }
 
 /* Puts a node among the spares, newest last; the oldest spare makes room. */
-static void spare_put(struct bucket *b, const struct dnode *node)
+static void spare_put(const struct table *t, struct bucket *b, const struct dnode *node)
 {
-	struct dnode *spare = spare_of(b);
+	struct dnode *spare = spare_of(t, b);
 	int at = index_in(spare, b->spares, &node->id);
 	if (at >= 0)
 		take_out(spare, &b->spares, at);
@@ -82,14 +83,14 @@ static bool may_split(const struct table *t, const struct bucket *b)
 	return b->depth % t->split || (unsigned)id_prefix_bits(&t->self, &b->node[0].id) >= b->depth;
 }
 
-static void leaf_put(struct bucket *b, const struct dnode *node)
+static void leaf_put(const struct table *t, struct bucket *b, const struct dnode *node)
 {
 	if (!b->node)
-		b->node = xcalloc(TABLE_BUCKET + TABLE_SPARE, sizeof *b->node);
-	if (b->n < TABLE_BUCKET)
+		b->node = xcalloc(t->bucket + TABLE_SPARE, sizeof *b->node);
+	if (b->n < t->bucket)
 		b->node[b->n++] = *node;
 	else
-		spare_put(b, node);
+		spare_put(t, b, node);
 }
 
 /* Every node goes to the half that its next bit names; spares are live where there is room now. */
@@ -104,9 +105,9 @@ static void split(struct table *t, struct bucket *b)
 		b->child[i]->touched_us = b->touched_us;
 	}
 	for (int i = 0; i < b->n; i++)
-		leaf_put(b->child[bit_of(&node[i].id, at)], &node[i]);
+		leaf_put(t, b->child[bit_of(&node[i].id, at)], &node[i]);
 	for (int i = 0; i < b->spares; i++)
-		leaf_put(b->child[bit_of(&node[TABLE_BUCKET + i].id, at)], &node[TABLE_BUCKET + i]);
+		leaf_put(t, b->child[bit_of(&node[t->bucket + i].id, at)], &node[t->bucket + i]);
 	t->n += (size_t)b->child[0]->n + b->child[1]->n;
 	t->buckets++;
 	free(node);
@@ -130,15 +131,15 @@ bool table_seen(struct table *t, const struct id *id, const struct endpoint *at,
 		b->node[b->n++] = node;
 		return false;
 	}
-	while (b->n == TABLE_BUCKET && may_split(t, b)) {
+	while (b->n == t->bucket && may_split(t, b)) {
 		split(t, b);
 		b = leaf_of(t, id);
 	}
-	int s = b->node ? index_in(spare_of(b), b->spares, id) : -1;
+	int s = b->node ? index_in(spare_of(t, b), b->spares, id) : -1;
 	if (s >= 0)
-		take_out(spare_of(b), &b->spares, s);
-	leaf_put(b, &node);
-	if (b->spares && id_eq(&spare_of(b)[b->spares - 1].id, id))
+		take_out(spare_of(t, b), &b->spares, s);
+	leaf_put(t, b, &node);
+	if (b->spares && id_eq(&spare_of(t, b)[b->spares - 1].id, id))
 		return false;
 	t->n++;
 	t->changes++;
@@ -156,7 +157,7 @@ void table_remove(struct table *t, const struct id *id)
 	t->changes++;
 	t->removals++;
 	if (b->spares) {        /* the spare heard from last */
-		b->node[b->n++] = spare_of(b)[--b->spares];
+		b->node[b->n++] = spare_of(t, b)[--b->spares];
 		t->n++;
 	}
 }

@@ -9,7 +9,7 @@
 #include "common/id.h"
 #include "env.h"
 
-#define TABLE_BUCKET 20
+#define TABLE_BUCKET 20                          /* nodes of a bucket, unless said otherwise; answers name no more */
 #define TABLE_SPARE 8
 #define TABLE_SPLIT 5
 #define TABLE_FAILS_MAX 2                       /* unanswered calls in a row before a node gives way */
@@ -17,7 +17,7 @@
 struct dnode { struct id id; struct endpoint at; uint64_t seen_us; uint32_t fails; bool saved /* so, on the shelf */; };
 struct bucket { struct bucket *child[2] /* both or none */; struct dnode *node /* live, then spares */;
 	uint16_t depth; uint8_t n, spares; uint64_t touched_us; };
-struct table { struct id self; struct bucket root; unsigned split; size_t n, buckets;
+struct table { struct id self; struct bucket root; unsigned split, bucket; size_t n, buckets;
 	uint64_t changes; /* of who is live, and where */ uint64_t removals; };
 
 void table_init(struct table *t, const struct id *self);
