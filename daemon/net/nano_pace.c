@@ -7,9 +7,10 @@
  *      window = window/2 + (window * (base + TARGET) / rtt + 2 segments)/2
  *
  * where rtt is the kernel's smoothed round trip of that connection and base the smallest that any connection to that
- * address has seen (kernel: within 5 minutes). It begins with 64 KiB and doubles until a quarter of TARGET is waiting.
+ * address has seen (kernel: within 5 minutes). It begins with 64 KiB and grows by half until half of TARGET is waiting.
  * The window is the socket's send buffer, which holds what is unacknowledged and what is unsent; it never grows over
- * nano_conf.bulk_buf nor while it is not used up. Connections share TARGET, not each its own: all see the same queue.
+ * what nano_conf.bulk_buf gives, nor while less than half of it is on its way. Connections share TARGET, not each its
+ * own: all see the same queue.
  *
  * Loss is not a sign of a full queue on such links, so where the kernel has BBR and lets us, bulk over paths of more
  * than 5 ms uses it; else the kernel's own congestion control goes on inside the window. */
@@ -24,7 +25,7 @@
 #define TARGET_US 25000
 #define FAR_US 5000                     /* paths longer than that begin with a small window */
 #define WINDOW_FIRST (64 * 1024)
-#define WINDOW_MIN 4096
+#define WINDOW_MIN 9216
 #define TICK_US 10000
 #define IDLE_US 1000000                 /* without anything on the way: nobody is looked at any more */
 
@@ -45,10 +46,10 @@ void pace_path(struct nano *n, const uint8_t ip[16], uint32_t min_rtt_us)
 	b->fresh = true;
 }
 
-/* The kernel doubles it, for its own bookkeeping. */
+/* The kernel doubles what it is told, and may keep the double: its own bookkeeping is counted, too, but is small. */
 static void set_buffer(struct paced *p, uint32_t bytes)
 {
-	int v = (int)bytes;
+	int v = (int)bytes / 2;
 
 	if (bytes != p->buffer && !setsockopt(p->fd, SOL_SOCKET, SO_SNDBUF, &v, sizeof v))
 		p->buffer = bytes;
@@ -56,7 +57,7 @@ static void set_buffer(struct paced *p, uint32_t bytes)
 
 static uint32_t window_max(const struct nano *n)
 {
-	return n->conf.bulk_buf;
+	return 2 * n->conf.bulk_buf;
 }
 
 void pace_see(struct nano *n, int fd, const uint8_t ip[16], uint16_t port, uint16_t local)
@@ -115,10 +116,10 @@ uint32_t pace_law(const struct pace_view *v, bool *begins)
 {
 	uint64_t base = v->base_us, rtt = v->rtt_us > v->base_us ? v->rtt_us : v->base_us, now = v->window, want;
 
-	if (4 * (rtt - base) >= TARGET_US)
+	if (2 * (rtt - base) >= TARGET_US)
 		*begins = false;
-	want = *begins ? 2 * now : (now + now * (base + TARGET_US) / (rtt ? rtt : 1) + 2 * v->segment) / 2;
-	if (want > now && 3 * v->on_way < now)  /* it is not what holds the sender back */
+	want = *begins ? now + now / 2 : (now + now * (base + TARGET_US) / (rtt ? rtt : 1) + 2 * v->segment) / 2;
+	if (want > now && 2 * v->on_way < now)  /* it is not what holds the sender back */
 		return v->window;
 	want = want < WINDOW_MIN ? WINDOW_MIN : want;
 	return (uint32_t)(want < v->window_max ? want : v->window_max);
@@ -136,7 +137,7 @@ static bool look_at(struct nano *n, struct paced *p, uint64_t now)
 	if (!sweep_same(p->fd, p->ip, p->port, p->local) || getsockopt(p->fd, IPPROTO_TCP, TCP_INFO, &info, &len))
 		return false;
 	out = info.tcpi_unacked > info.tcpi_sacked + info.tcpi_lost ? info.tcpi_unacked - info.tcpi_sacked - info.tcpi_lost : 0;
-	v.on_way = (uint64_t)(out + info.tcpi_retrans) * info.tcpi_snd_mss + info.tcpi_notsent_bytes;
+	v.on_way = (uint64_t)(out + info.tcpi_retrans) * info.tcpi_snd_mss;
 	if (!info.tcpi_unacked && !info.tcpi_notsent_bytes)
 		return now - p->busy_us < IDLE_US;
 	p->busy_us = now;
@@ -151,7 +152,7 @@ static bool look_at(struct nano *n, struct paced *p, uint64_t now)
 	p->window = pace_law(&v, &p->begins);
 apply:
 	/* What has arrived behind a loss is no longer on its way, but in the buffer until the loss is mended. */
-	arrived = info.tcpi_sacked * info.tcpi_snd_mss / 2;
+	arrived = info.tcpi_sacked * info.tcpi_snd_mss;
 	arrived += p->window;
 	set_buffer(p, arrived < window_max(n) ? arrived : window_max(n));
 	return true;

@@ -11,7 +11,7 @@
 struct flow { double window; bool begins; bool idle; };
 struct wire { double rate, base_s, seen_s; struct flow f[FLOWS]; int n; double queue_max, sent, time; };
 
-static double on_way(const struct flow *f) { return f->idle ? 1000 : 1.6 * f->window; }
+static double on_way(const struct flow *f) { return f->idle ? 1000 : 0.9 * f->window; }
 
 static void round_trip(struct wire *w, uint32_t window_max)
 {
@@ -100,7 +100,7 @@ static void test_limits(void **state)
 {
 	struct wire w = begin(10000, 0.2, 1);
 	bool begins = true;
-	struct pace_view v = { .window = 8192, .window_max = 2 << 20, .segment = SEGMENT, .on_way = 8192, .rtt_us = 5000000,
+	struct pace_view v = { .window = 16384, .window_max = 2 << 20, .segment = SEGMENT, .on_way = 8192, .rtt_us = 5000000,
 		.base_us = 1000 };
 
 	settle(&w, 2 << 20);                    /* a local network: the whole buffer */
@@ -111,11 +111,11 @@ static void test_limits(void **state)
 	assert_true(w.f[0].window == 65536);
 	for (int i = 0; i < 20; i++)
 		v.window = pace_law(&v, &begins);
-	assert_int_equal(v.window, 4096);       /* but never nothing */
+	assert_int_equal(v.window, 9216);       /* but never nothing */
 	assert_false(begins);
 	v.rtt_us = v.base_us = 0;               /* before anything is measured */
 	begins = true;
-	assert_in_range(pace_law(&v, &begins), 4096, 2 << 20);
+	assert_in_range(pace_law(&v, &begins), 9216, 2 << 20);
 }
 
 int main(void)
