@@ -365,6 +365,7 @@ void run_free(struct run *r)
 	env_timer(env, &r->tell, 0);
 	env_timer(env, &r->release_timer, 0);
 	env_timer(env, &r->ctl_timer, 0);
+	ctl_unexpect(r);
 	list_del(&r->link);
 	struct list *it;
 	while ((it = list_pop(&r->ckpt_waiters)))

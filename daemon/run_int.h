@@ -62,7 +62,7 @@ struct run {
 	double loss, accuracy, epoch_loss, val_loss, val_accuracy, best_accuracy;
 	uint64_t saved_us, own_samples, started_us, train_us, epoch_started_us;
 	uint64_t told_us; bool tell_again;
-	struct timer tell, leave_timer, release_timer, ctl_timer;
+	struct timer tell, leave_timer, release_timer, ctl_timer; bool expects;
 	struct opening *opening;
 	struct trace *trace;            /* NULL: no run log is kept */
 	struct reply *start_reply;      /* run start waits for the data */
@@ -121,6 +121,8 @@ void ckpt_waiter_end(struct list *waiter, const struct err *e); /* the run is ov
 
 /* ---- run_ctl.c: publishing, joining, and what the author tells the swarm ---- */
 void ctl_serve(struct runs *rs);
+void ctl_expect(struct run *r);                 /* rules for the records under its keys; idempotent */
+void ctl_unexpect(struct run *r);
 void ctl_publish(struct run *r);
 void ctl_unpublish(struct run *r);
 void ctl_watch(struct run *r);                  /* asks the DHT for the author's last word, now and then */

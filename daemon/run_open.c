@@ -185,6 +185,7 @@ static void opened(struct job *j)
 		return;
 	}
 	run_record(r);
+	ctl_expect(r);
 	if (r->mine)
 		ctl_publish(r);
 	run_log(r, LOG_INFO_, "run.open", "%s: %s, %llu training samples, %zu parameters", r->spec->strategy,

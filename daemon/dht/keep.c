@@ -24,8 +24,8 @@ void handover_start(struct dht *d, const struct id *to)
 	tick_by(d, env_now(d->env) + SLICE_US);
 }
 
-/* The newcomer belongs to the k nearest. Every holder gives: which of several newcomers has the record already cannot be
- * known, and one that comes twice changes nothing. */
+/* The newcomer belongs to the k nearest. Every holder gives: which of several newcomers has the record already cannot
+ * be known, and one that comes twice changes nothing. */
 static bool mine_to_give(struct dht *d, const struct id *key, const struct id *to)
 {
 	struct dnode near[TABLE_BUCKET];
@@ -93,8 +93,8 @@ static void ignored(void *arg, const struct frame *f, const struct err *e)
 {
 }
 
-/* Whoever stored it here has stored it on the other nearest nodes, too: nothing to do for a while (Kademlia 2.5). So one
- * replica of k republishes, and none of a record whose owner keeps it. */
+/* Whoever stored it here has stored it on the other nearest nodes, too: nothing to do for a while (Kademlia 2.5). So
+ * one replica of k republishes, and none of a record whose owner keeps it. */
 static bool due(const struct dht *d, const struct rec *r, uint64_t now)
 {
 	return r->heard_us + d->conf.republish_us * 3 / 4 <= now;

@@ -57,8 +57,8 @@ static void lookup_free(struct lookup *l)
 	free(l);
 }
 
-/* Kademlia 2.3, Hivemind's cache_nearest = 1: the nearest that was asked and did not have the records gets a copy, so that
- * whoever comes by the same way finds them there. */
+/* Kademlia 2.3, Hivemind's cache_nearest = 1: the nearest that was asked and did not have the records gets a copy, so
+ * that whoever comes by the same way finds them there. */
 static void copy_to_nearest(struct lookup *l)
 {
 	if (l->what != LOOK_VALUE || list_empty(&l->found) || l->bundle)

@@ -18,7 +18,7 @@
 #define SILENT_PER_NODE_US 250000
 #define SILENT_MAX_US 60000000
 
-#define OLD_US 60000000                 /* silent for so long, the oldest of a full bucket is asked when a newcomer waits */
+#define OLD_US 60000000                 /* silent for so long, the oldest of a full bucket is asked */
 #define ASK_OLDEST_US 1000000
 
 /* ---- whoever does not answer ---- */

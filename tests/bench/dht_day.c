@@ -1,4 +1,4 @@
-/* A swarm that lives for long in the simulator, with churn: does anything grow? usage: dht_day [PEERS [HOURS]]; JSON out.
+/* A swarm that lives for long in the simulator, with churn: does anything grow? usage: dht_day [PEERS [HOURS]]; JSON.
  * Each peer keeps a signed presence record, asks for one a minute and stores one of a random life every ten; every five
  * minutes somebody is killed, and whoever was killed before comes back with its shelf. What is allocated (mallinfo2) is
  * read at the end of each virtual hour; the status is 1 when it has grown after the first. */

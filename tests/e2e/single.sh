@@ -19,6 +19,8 @@ saved() { hive a --json run show digits | grep -q '"checkpoints":\[{'; }
 
 daemon_start a
 hive a run start "$work/spec.json" --data "$data/digits" >/dev/null || fail "the run was refused"
+# The swarm's word on a run cannot be replaced by anything else.
+refuse 1 "run: the subkey must be the id of the peer" hive a dht put run:digits 5
 wait_for 60 past a 20
 wait_for 20 saved
 before=$(epoch a)

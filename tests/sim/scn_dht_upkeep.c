@@ -22,7 +22,7 @@ static bool holds(struct sim *s, int node, const struct id *key)
 	return values_get(&dht_of(s, node)->values, key, sim_now(s)) != NULL;
 }
 
-/* ---- S11: any value that lives will do without `latest`; with it the newest of all replicas, dictionaries merged ---- */
+/* ---- S11: without `latest` any value that lives will do; with it the newest of all replicas, all subkeys ---- */
 
 static void scn_S11_latest(struct sim *s)
 {
@@ -163,7 +163,7 @@ static void scn_oldest_asked(struct sim *s)
 	hear(s, 0, &ghost);
 	sim_run_for(s, 5 * SEC);
 	sim_check(s, table_find(&d->table, b) && table_find(&d->table, b)->seen_us + 10 * SEC > sim_now(s));
-	for (int i = 0; i < 2 * TABLE_BUCKET; i++) {        /* the others do not: whoever is new and there takes their places */
+	for (int i = 0; i < 2 * TABLE_BUCKET; i++) {    /* the others do not: whoever is new takes their places */
 		sim_run_for(s, 10 * SEC);
 		ghost = beside(b, 101 + i);
 		hear(s, 0, &ghost);

@@ -1,6 +1,6 @@
 /* The n-th call to the disk or the shelf fails, n looped upward until nothing is struck any more (as SQLite's own tests
- * do it): over start-up and over one step of the work of a room. Whoever was struck goes on or says why not, and a start
- * without faults finds all that was acknowledged. */
+ * do it): over start-up and over one step of the work of a room. Whoever was struck goes on or says why not, and a
+ * start without faults finds all that was acknowledged. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
