@@ -1,6 +1,6 @@
 /* A table whose only neighbour is hostile: a peer of the swarm asks it anything with any bytes, and answers its
  * questions with any bytes. The input is a list of pieces: what is done, two bytes of length, that many bytes.
- * Everything that was begun must end, once, and the store's counts and bounds must hold. Cryptography weighs nothing. */
+ * Everything that was begun must end, once, and the store's counts and bounds must hold. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/jrpc.h"
