@@ -1,0 +1,73 @@
+/* The net room over long, thin and lossy links, behind the emulator: calls pass while bulk fills the link, whatever TCP's
+ * congestion control is; limits of upload and download are kept; IPv6. Skipped where namespaces are not to
+ * be had. Times are of a machine that has other things to do: medians, and limits with room. */
+#include "t.h"
+#include "link/far_kit.h"
+
+static struct far_result run(struct far_conf c)
+{
+	struct far_result r;
+	struct err e;
+
+	if (hub_possible(&e)) {
+		print_message("%s\n", e.text);
+		skip();
+	}
+	if (far_run(&c, &r))
+		fail_msg("%s: %s", c.a, r.error);
+	print_message("%s: %.2f Mbit/s, %.2f bytes sent a byte; a call %.1f ms before, median %.1f, p95 %.1f beside %d\n",
+		c.a, (double)c.bytes * 8e-6 / r.seconds, (double)r.wire_bytes / (double)c.bytes, r.idle * 1e3, r.median * 1e3,
+		r.p95 * 1e3, r.calls);
+	return r;
+}
+
+/* Without the window TCP would fill the queue, and a call take 600 ms. */
+static void test_queue_stays_short(void **state)
+{
+	struct far_result r = run((struct far_conf){ .a = "rate=10mbit delay=50ms queue=625000 cc=reno", .bytes = 2500000 });
+
+	assert_true(r.median <= 0.220);
+	assert_true(2.5e6 * 8 / r.seconds > 1.5e6);
+}
+
+static void test_loss(void **state)
+{
+	struct far_result r = run((struct far_conf){ .a = "rate=10mbit delay=50ms loss=1% queue=625000", .bytes = 2500000 });
+
+	assert_true(r.median <= 0.220);
+	assert_true(2.5e6 * 8 / r.seconds > 1.5e6);
+}
+
+static void test_rate_up(void **state)
+{
+	struct far_result r = run((struct far_conf){ .a = "rate=100mbit delay=2ms", .bytes = 3000000, .rate_up = 1 << 20 });
+	double rate = 3e6 / r.seconds / (1 << 20);
+
+	assert_true(rate > 0.85 && rate < 1.15);
+	assert_true(r.median < 0.050);          /* control does not wait for the limit */
+}
+
+static void test_rate_down(void **state)
+{
+	struct far_result r = run((struct far_conf){ .a = "rate=100mbit delay=2ms", .bytes = 6000000, .rate_down = 1 << 20 });
+	double rate = 6e6 / r.seconds / (1 << 20);
+
+	assert_true(rate > 0.8 && rate < 1.3);  /* what is in the sockets comes on top */
+	assert_true(r.median < 0.050);
+}
+
+static void test_ip6(void **state)
+{
+	struct far_result r = run((struct far_conf){ .a = "rate=50mbit delay=5ms", .bytes = 3000000, .ip6 = true });
+
+	assert_true(3e6 * 8 / r.seconds > 1e6);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_queue_stays_short), cmocka_unit_test(test_loss), cmocka_unit_test(test_rate_up),
+		cmocka_unit_test(test_rate_down), cmocka_unit_test(test_ip6),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
