@@ -230,9 +230,24 @@ static bool flying(const struct xfer *x, uint64_t i)
 	return false;
 }
 
+/* Chunks that may be unanswered: six fill what is near; what is far takes twice its bandwidth-delay product. */
+static uint32_t window(const struct xfer *x)
+{
+	uint64_t us = env_now(x->c->env) - x->began_us, n;
+	struct peer_info p;
+
+	if (x->far_credit <= x->credit || !us || !net_peer(x->c->net, &x->key.peer, &p) || p.rtt_us < FAR_US)
+		return x->credit;
+	n = 2 * (uint64_t)((double)x->bytes * (double)p.rtt_us / (double)us) / CHUNK_BYTES;
+	n = n < x->far_credit ? n : x->far_credit;
+	return n > x->credit ? (uint32_t)n : x->credit;
+}
+
 void send_pump(struct xfer *x)
 {
-	while (!x->waiting && !x->failed.code && x->in_flight < x->credit) {
+	uint32_t most = window(x);
+
+	while (!x->waiting && !x->failed.code && x->in_flight < most) {
 		while (x->next < x->nchunks && (bit(x->have, x->next) || flying(x, x->next)))
 			x->next++;
 		if (x->next == x->nchunks)
@@ -264,11 +279,22 @@ static void delivered(struct xfer *x)
 	xfer_end(x, NULL);
 }
 
+static void take_credit(struct xfer *x, const json_t *j)
+{
+	uint64_t credit, far;
+
+	if (!json_get_u64(j, "c", &credit, NULL) && credit)
+		x->credit = credit < WINDOW_MAX ? (uint32_t)credit : WINDOW_MAX;
+	x->far_credit = x->credit;
+	if (!json_get_u64(j, "f", &far, NULL) && far > x->credit)
+		x->far_credit = far < WINDOW_FAR ? (uint32_t)far : WINDOW_FAR;
+}
+
 static void flight_done(void *arg, const struct frame *f, const struct err *e)
 {
 	struct flight *fl = arg;
 	struct xfer *x = fl->x;
-	uint64_t i = fl->index, credit;
+	uint64_t i = fl->index;
 
 	flight_free(fl);
 	if (e && (e->code == ERR_BUSY || e->code == ERR_STATE)) {
@@ -285,8 +311,7 @@ static void flight_done(void *arg, const struct frame *f, const struct err *e)
 		xfer_end(x, e);
 		return;
 	}
-	if (!json_get_u64(f->json, "c", &credit, NULL) && credit)
-		x->credit = credit < WINDOW_MAX ? (uint32_t)credit : WINDOW_MAX;
+	take_credit(x, f->json);
 	if (json_is_true(json_object_get(f->json, "d"))) {
 		x->bytes = x->len;
 		delivered(x);
@@ -327,7 +352,6 @@ void on_want(void *arg, struct request *r)
 	struct chunks *c = arg;
 	struct xfer_key k = { .peer = r->f.from };
 	struct xfer *x;
-	uint64_t credit;
 	struct err e;
 
 	if (json_get_hex(r->f.json, "t", k.tag.b, 32, &e)) {
@@ -340,8 +364,7 @@ void on_want(void *arg, struct request *r)
 	x = map_get(c->sends, &k, sizeof k);
 	if (!x || x->failed.code)
 		return;
-	if (!json_get_u64(r->f.json, "c", &credit, NULL) && credit)
-		x->credit = credit < WINDOW_MAX ? (uint32_t)credit : WINDOW_MAX;
+	take_credit(x, r->f.json);
 	if (x->waiting)
 		x->began_us = env_now(c->env);
 	x->waiting = false;

@@ -46,6 +46,14 @@ static json_int_t credit(const struct chunks *c)
 	return k < WINDOW_FIRST ? WINDOW_FIRST : k;
 }
 
+/* ... and over a path where fewer could not fill the wire. */
+static json_int_t far_credit(const struct chunks *c)
+{
+	uint32_t k = c->receiving ? WINDOW_FAR / c->receiving : WINDOW_FAR;
+
+	return k < WINDOW_FIRST ? WINDOW_FIRST : k;
+}
+
 static void want_done(void *arg, const struct frame *f, const struct err *e)
 {
 	/* Nothing hangs on it: a sender that has not heard tries again by itself. */
@@ -67,14 +75,18 @@ struct xfer *xfer_recv(struct chunks *c, const struct id *from, const struct id 
 	if (!m)
 		return x;
 	memo_del(&c->waits, m);
-	net_call(c->net, from, KIND_CHUNK_WANT, json_pack("{s:o,s:I}", "t", json_hex(tag->b, 32), "c", credit(c)), NO_BLOB,
-		CLASS_control, WANT_US, want_done, NULL);
+	net_call(c->net, from, KIND_CHUNK_WANT, json_pack("{s:o,s:I,s:I}", "t", json_hex(tag->b, 32), "c", credit(c), "f",
+		far_credit(c)), NO_BLOB, CLASS_control, WANT_US, want_done, NULL);
 	return x;
 }
 
 static void acknowledge(struct chunks *c, struct request *r, const char *word)
 {
-	net_reply(r, word ? json_pack("{s:I,s:b}", "c", credit(c), word, 1) : json_pack("{s:I}", "c", credit(c)), NO_BLOB);
+	json_t *j = json_pack("{s:I,s:I}", "c", credit(c), "f", far_credit(c));
+
+	if (word)
+		json_object_set_new(j, word, json_true());
+	net_reply(r, j, NO_BLOB);
 }
 
 /* Everything is there: does it hash to what the sender said? */

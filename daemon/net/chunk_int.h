@@ -9,6 +9,9 @@
 #define CHUNK_BYTES (256 * 1024)
 #define WINDOW_FIRST 2                          /* until the receiver has stated its credit */
 #define WINDOW_MAX 6
+/* Where a round trip is long, twice what is on the wire at the rate of so far, up to this. */
+#define WINDOW_FAR 32
+#define FAR_US 5000
 
 struct xfer_key { struct id peer, tag; };
 struct flight { struct list link; struct xfer *x; struct call *call; uint64_t index; };
@@ -22,7 +25,7 @@ struct xfer {
 	XXH3_state_t *hash; uint64_t hashed;    /* bytes of the contiguous prefix that went into it */
 	uint8_t *have;                          /* a bit per chunk: acknowledged, or received */
 	/* sending */
-	const uint8_t *data; struct list flights; uint32_t in_flight, credit, tried; uint64_t next;
+	const uint8_t *data; struct list flights; uint32_t in_flight, credit, far_credit, tried; uint64_t next;
 	bool waiting; uint64_t wait_us, retry_us, began_us;
 	/* receiving */
 	uint8_t *out; bool has_digest; uint8_t want[16];

@@ -92,6 +92,7 @@ struct peer {
 	struct map *served; struct list served_list; uint64_t floor; uint64_t served_boot;
 	struct rtt rtt[2];                      /* control, bulk */
 	uint64_t heard_us, used_us, frames_out, misses, fresh_us, fresh_backoff_us;
+	bool broken;                            /* a connection to it was, when last looked at */
 	enum life life; int care; struct call *probe; struct probe *probe_of;
 	uint64_t probe_next_us, link_next_us, rtt_min_us, up_us, left_us;
 	uint64_t banned_until_us; uint32_t failures;    /* UINT64_MAX: for ever */

@@ -15,9 +15,11 @@
 #define SILENCE_US (500 * MS)                   /* then a cared-for peer is pinged */
 #define SILENCE_PROBE_US (1 * SECOND)
 #define RTO_UNKNOWN_US (250 * MS)
-#define RTO_UNKNOWN_BULK_US (1 * SECOND)
+#define RTO_UNKNOWN_BULK_US (2500 * MS)         /* a frame at 1 Mbit/s (B18 says 1 MB/s and 2 s) */
 #define RTO_MIN_US (100 * MS)
+#define RTO_MIN_BULK_US RTO_UNKNOWN_BULK_US
 #define RTO_MAX_US (5 * SECOND)
+#define RTO_MAX_BULK_US (30 * SECOND)
 #define LEAVING_US (3 * SECOND)
 #define MISSES_FRESH 2
 #define MISSES_DEAD 5
@@ -49,15 +51,20 @@ void live_backoff(struct peer *p, bool bulk)
 		p->rtt[bulk].backoff++;
 }
 
+/* Bulk waits in queues and for limits that change from one frame to the next, and every frame that is sent again
+ * without need takes the place of another; what a broken connection has lost is sent again when that shows (look_at). */
 uint64_t live_rto(const struct peer *p, bool bulk)
 {
 	const struct rtt *r = &p->rtt[bulk];
-	uint64_t us = r->smooth_us + 4 * r->var_us;
+	uint64_t us = r->smooth_us + 4 * r->var_us, least = bulk ? RTO_MIN_BULK_US : RTO_MIN_US;
+	uint64_t most = bulk ? RTO_MAX_BULK_US : RTO_MAX_US;
 
 	if (!r->samples)
 		us = bulk ? RTO_UNKNOWN_BULK_US : RTO_UNKNOWN_US;
-	us = (us < RTO_MIN_US ? RTO_MIN_US : us) << r->backoff;
-	return us < RTO_MAX_US ? us : RTO_MAX_US;
+	else if (bulk && us < 3 * r->smooth_us)
+		us = 3 * r->smooth_us;
+	us = (us < least ? least : us) << r->backoff;
+	return us < most ? us : most;
 }
 
 uint64_t net_deadline(struct net *n, const struct id *peer, uint64_t floor_us)
@@ -287,9 +294,14 @@ static bool needs_link(struct peer *p, uint64_t now)
 
 static void look_at(struct peer *p, uint64_t now)
 {
+	bool broken = looks_broken(p), mended = p->broken && !broken;
+
+	p->broken = broken;
 	if (p->life == LIFE_DEAD || p->life == LIFE_LEFT)
 		return;
-	if (looks_broken(p))
+	if (mended)
+		rpc_hurry(p);
+	if (broken)
 		live_probe(p, probe_deadline(p));
 	else if (needs_link(p, now) || now - p->heard_us > SILENCE_US)
 		live_probe(p, SILENCE_PROBE_US > 3 * p->rtt[0].smooth_us ? SILENCE_PROBE_US : 3 * p->rtt[0].smooth_us);

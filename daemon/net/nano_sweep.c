@@ -21,6 +21,7 @@
 #define KNOWN_ADDRESS_MAX 256           /* connections from one address that has peers: many daemons behind one NAT */
 #define NOTES_MAX 4096
 #define SOON_US 5000
+#define FAR_US 5000
 #define TELL_US ((uint64_t)60 * 1000000)
 
 struct until { uint64_t at; };
@@ -95,6 +96,16 @@ bool sweep_same(int fd, const uint8_t ip[16], uint16_t port, uint16_t local)
 		!address_of(fd, ask_peer, now_ip, &now_port) && now_port == port && !memcmp(now_ip, ip, 16);
 }
 
+/* On a long path the kernel finds out how much has to fit; else it keeps what nanomsg has set. The window of what is
+ * sent stays ours (nano_pace.c). */
+static void widen(int fd, uint32_t rtt_us)
+{
+	int keep = 1 /* SOCK_SNDBUF_LOCK */;
+
+	if (rtt_us > FAR_US)
+		setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &keep, sizeof(keep));
+}
+
 static void tune(int fd)
 {
 	int on = 1, idle = KEEPIDLE_S, timeout = USER_TIMEOUT_MS, was = 0;
@@ -148,6 +159,8 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 	if (chan == CHAN_DOOR)          /* bulk for clients leaves through it */
 		pace_see(n, fd, c.ip, c.port, local);
 	c.chan = (enum chan)chan;
+	if (chan == CHAN_BULK)
+		widen(fd, info.tcpi_min_rtt);
 	c.received = info.tcpi_bytes_received;
 	c.sent = info.tcpi_bytes_acked;
 	/* True behind a NAT too, where what a HELLO says about its own address is not. */
