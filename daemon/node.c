@@ -115,7 +115,7 @@ static int build(struct node *n, struct err *e)
 {
 	const struct conf *c = n->o.conf;
 	struct net_conf nc = { .self = n->o.self, .has_swarm_key = n->o.has_swarm_key, .client = conf_bool(c, "network",
-		"client") };
+		"client"), .version_min = n->o.version_min, .version_max = n->o.version_max };
 	memcpy(nc.seed, n->o.seed, 32);
 	memcpy(nc.swarm_key, n->o.swarm_key, 32);
 	memcpy(nc.old_key, n->o.old_key, 32);

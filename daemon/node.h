@@ -24,6 +24,7 @@ struct node_opts {
 	const char *const *join; size_t njoin;  /* "host:port" of other daemons; names are resolved, for ever */
 	struct compute compute;                 /* the numbers side: run.h */
 	const char *version;
+	uint16_t version_min, version_max;      /* of the protocol; 0: what this program speaks */
 	/* News for followers (control's api_news_fn); key: run id or event kind. May be NULL. */
 	void (*news)(void *arg, const char *topic, const char *key, const json_t *news);
 	void *news_arg;
