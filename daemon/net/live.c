@@ -52,7 +52,7 @@ void live_backoff(struct peer *p, bool bulk)
 }
 
 /* Bulk waits in queues and for limits that change from one frame to the next, and every frame that is sent again
- * without need takes the place of another; what a broken connection has lost is sent again when that shows (look_at). */
+ * without need takes the place of another; what a broken connection has lost is sent again when it shows (look_at). */
 uint64_t live_rto(const struct peer *p, bool bulk)
 {
 	const struct rtt *r = &p->rtt[bulk];

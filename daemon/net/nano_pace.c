@@ -1,8 +1,16 @@
-/* The real transport (6/6): bulk leaves room for heartbeats. All connections of a machine share the queue in front of its
- * slowest link, and TCP fills that queue; a question then waits behind a second of tensors. So what a bulk connection
- * may have on its way is bounded by the delay that it causes (the idea of LEDBAT, RFC 6817; the law is FAST TCP's: Wei,
- * Jin, Low, Hegde, "FAST TCP: motivation, architecture, algorithms, performance", IEEE/ACM ToN 14(6), 2006, eq. 3): once
- * a round trip
+/* The real transport (6/6): bulk leaves room for heartbeats. All connections of a machine share the queue in front of
+ * its slowest link, and TCP fills that queue; a question then waits behind a second of tensors. So what a bulk
+ * connection may have on its way is bounded by the delay that it causes (LEDBAT's aim, RFC 6817). */
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "common/mem.h"
+#include "net/nano_int.h"
+
+/* The law is FAST TCP's (Wei, Jin, Low, Hegde, "FAST TCP: motivation, architecture, algorithms, performance", IEEE/ACM
+ * ToN 14(6), 2006, eq. 3): once a round trip
  *
  *      window = window/2 + (window * (base + TARGET) / rtt + 2 segments)/2
  *
@@ -14,14 +22,6 @@
  *
  * Loss is not a sign of a full queue on such links, so where the kernel has BBR and lets us, bulk over paths of more
  * than 5 ms uses it; else the kernel's own congestion control goes on inside the window. */
-#include <linux/tcp.h>
-#include <netinet/in.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include "common/mem.h"
-#include "net/nano_int.h"
-
 #define TARGET_US 25000
 #define FAR_US 5000                     /* paths longer than that begin with a small window */
 #define WINDOW_FIRST (64 * 1024)
@@ -77,7 +77,8 @@ void pace_see(struct nano *n, int fd, const uint8_t ip[16], uint16_t port, uint1
 		n->paced = xrealloc(n->paced, n->cap_paced * sizeof *n->paced);
 	}
 	p = &n->paced[n->npaced++];
-	*p = (struct paced){ .fd = fd, .port = port, .local = local, .seen = true, .window = window_max(n), .buffer = window_max(n) };
+	*p = (struct paced){ .fd = fd, .port = port, .local = local, .seen = true, .window = window_max(n) };
+	p->buffer = p->window;
 	memcpy(p->ip, ip, 16);
 	p->begins = b && b->us > FAR_US;
 	if (p->begins) {
@@ -136,7 +137,8 @@ static bool look_at(struct nano *n, struct paced *p, uint64_t now)
 
 	if (!sweep_same(p->fd, p->ip, p->port, p->local) || getsockopt(p->fd, IPPROTO_TCP, TCP_INFO, &info, &len))
 		return false;
-	out = info.tcpi_unacked > info.tcpi_sacked + info.tcpi_lost ? info.tcpi_unacked - info.tcpi_sacked - info.tcpi_lost : 0;
+	arrived = info.tcpi_sacked + info.tcpi_lost;
+	out = info.tcpi_unacked > arrived ? info.tcpi_unacked - arrived : 0;
 	v.on_way = (uint64_t)(out + info.tcpi_retrans) * info.tcpi_snd_mss;
 	if (!info.tcpi_unacked && !info.tcpi_notsent_bytes)
 		return now - p->busy_us < IDLE_US;

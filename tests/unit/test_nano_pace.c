@@ -56,7 +56,8 @@ static void settle(struct wire *w, uint32_t window_max)
 
 static void test_one(void **state)
 {
-	static const struct { double mbit, base_ms; } links[] = { { 10, 100 }, { 100, 40 }, { 2, 200 }, { 33, 10 }, { 300, 50 } };
+	static const struct { double mbit, base_ms; } links[] = { { 10, 100 }, { 100, 40 }, { 2, 200 },
+		{ 33, 10 }, { 300, 50 } };
 
 	for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
 		struct wire w = begin(links[i].mbit, links[i].base_ms, 1);
@@ -100,8 +101,8 @@ static void test_limits(void **state)
 {
 	struct wire w = begin(10000, 0.2, 1);
 	bool begins = true;
-	struct pace_view v = { .window = 16384, .window_max = 2 << 20, .segment = SEGMENT, .on_way = 8192, .rtt_us = 5000000,
-		.base_us = 1000 };
+	struct pace_view v = { .window = 16384, .window_max = 2 << 20, .segment = SEGMENT, .on_way = 8192,
+		.rtt_us = 5000000, .base_us = 1000 };
 
 	settle(&w, 2 << 20);                    /* a local network: the whole buffer */
 	assert_true(w.f[0].window == 2 << 20);
