@@ -9,7 +9,7 @@
 #include "common/text.h"
 #include "sim.h"
 
-static char running[160];               /* for the handler: which seed crashed */
+static char running[700];               /* for the handler: which seed crashed, and how to see it again */
 
 static void crashed(int signo)
 {
@@ -41,15 +41,27 @@ static uint64_t once(const struct scn *c, uint64_t seed, char *why, size_t cap, 
 	return hash;
 }
 
-static int scenario(const struct scn *c, uint64_t first, uint64_t seeds)
+/* The command that runs one seed again, with what of the environment matters. */
+static void replay(const char *program, const struct scn *c, uint64_t seed, char *out, size_t cap)
+{
+	const char *planted = getenv("PLANTED"), *locale_ = getenv("LC_ALL");
+
+	snprintf(out, cap, "%s%s%s%s%s%sSEED=%llu %s %s", planted ? "PLANTED=" : "", planted ? planted : "",
+		planted ? " " : "", locale_ ? "LC_ALL=" : "", locale_ ? locale_ : "", locale_ ? " " : "",
+		(unsigned long long)seed, program, c->name);
+}
+
+static int scenario(const char *program, const struct scn *c, uint64_t first, uint64_t seeds)
 {
 	int failures = 0;
 	struct sim_stats st = {0};
 	uint64_t events = 0;
 
 	for (uint64_t seed = first; seed < first + seeds; seed++) {
-		char why[512] = "";
-		snprintf(running, sizeof(running), "SEED=%llu %s: crashed\n", (unsigned long long)seed, c->name);
+		char why[512] = "", again[512];
+		replay(program, c, seed, again, sizeof(again));
+		snprintf(running, sizeof(running), "SEED=%llu %s: crashed\nreplay: %s\n", (unsigned long long)seed, c->name,
+			again);
 		uint64_t a = once(c, seed, why, sizeof(why), &st), b;
 		events += st.events;
 		if (getenv("HASHES"))
@@ -59,6 +71,7 @@ static int scenario(const struct scn *c, uint64_t first, uint64_t seeds)
 				(unsigned long long)b);
 		if (why[0]) {
 			printf("SEED=%llu %s: %s\n", (unsigned long long)seed, c->name, why);
+			printf("replay: %s        (SIM_LOG=1 shows the nodes' logs)\n", again);
 			failures++;
 		}
 		fflush(stdout);
@@ -71,12 +84,18 @@ static int scenario(const struct scn *c, uint64_t first, uint64_t seeds)
 int scn_main(const struct scn *list, int argc, char **argv)
 {
 	uint64_t first = number("SEED", 1), seeds = number("SEEDS", getenv("SEED") ? 1 : 10);
+	uint64_t most = number("SEEDS_MOST", seeds);    /* of heavy ones, however many are asked for */
 	int failures = 0, ran = 0;
 
 	json_object_seed(1);
 	setlocale(LC_ALL, "");                  /* as the daemon's libraries might: nothing may depend on it */
 	signal(SIGABRT, crashed);
 	signal(SIGSEGV, crashed);
+	if (argc == 2 && !strcmp(argv[1], "--list")) {
+		for (const struct scn *c = list; c->name; c++)
+			puts(c->name);
+		return 0;
+	}
 	for (const struct scn *c = list; c->name; c++) {
 		bool wanted = argc < 2;
 		for (int i = 1; i < argc; i++)
@@ -84,7 +103,7 @@ int scn_main(const struct scn *list, int argc, char **argv)
 		if (!wanted)
 			continue;
 		ran++;
-		failures += scenario(c, first, seeds);
+		failures += scenario(argv[0], c, first, seeds < most ? seeds : most);
 	}
 	if (!ran) {
 		fprintf(stderr, "%s: no such scenario\n", argc > 1 ? argv[1] : "scn");

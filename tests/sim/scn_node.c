@@ -1,0 +1,156 @@
+/* Whole nodes in the simulator (node_world.h), everything sealed and signed by libcrypto: they train together while
+ * peers die, the swarm is divided, links are slow or deaf in one direction. tests/sim/README has the whole library. */
+#include <stdio.h>
+#include <string.h>
+#include "chain_check.h"
+#include "node_world.h"
+#include "table_check.h"
+
+static char spec[700];
+
+static struct node_world *begin(struct sim *s, int n, uint64_t epochs)
+{
+	struct node_world *w = node_world_new(s, node_naps(spec, 200, 16 * (unsigned)n));
+	node_world_add(w, n);
+	node_run_to(w, epochs, 60 * SEC);
+	return w;
+}
+
+static void end(struct node_world *w)
+{
+	node_in_time(w);
+	node_world_free(w);
+}
+
+/* Eight nodes find each other, join a run, average: every commit leaves the same bits on all of them. */
+static void scn_together(struct sim *s)
+{
+	struct node_world *w = begin(s, 8, 20);
+	node_same(w);
+	sim_check(s, chain_commits(w->chain) >= 20 && chain_states(w->chain) >= 18);
+	for (int i = 0; i < 8; i++)
+		sim_check(s, node_find_records(w, i, "peers") == 8);
+	sim_check(s, node_leader(w) >= 0);
+	end(w);
+}
+
+/* A third is killed at once: the others go on without a pause; the dead come back from their checkpoints. */
+static void scn_killed(struct sim *s)
+{
+	struct node_world *w = begin(s, 9, 5);
+	sim_run_for(s, rng_below(sim_rng(s), 2 * SEC));
+	for (int k = 0; k < 3; k++)
+		sim_kill(s, node_any(w));
+	node_goes_on(w, 5, 20 * SEC);
+	sim_run_for(s, 10 * SEC);
+	for (int i = 0; i < 9; i++)
+		if (!sim_alive(s, i))
+			sim_restart(s, i);
+	node_goes_on(w, 5, 30 * SEC);
+	for (int i = 0; i < 9; i++)
+		sim_check(s, node_find_records(w, i, "peers") == 9);
+	end(w);
+}
+
+/* Divided for 20 s, both sides go on; healed, there is one history, that with more samples, and everybody is on it
+ * and finds everybody's record. */
+static void scn_partition(struct sim *s)
+{
+	struct node_world *w = begin(s, 8, 5);
+	int side[8];
+	w->forks_allowed = true;
+	for (int i = 0; i < 8; i++)
+		side[i] = (i + (int)(sim_seed(s) % 8)) % 8 >= 5;
+	sim_partition(s, side, 8);
+	sim_run_for(s, 20 * SEC);
+	uint64_t most = 0, after = 0;
+	for (int i = 0; i < 8; i++)
+		if (node_run(w, i) && node_run(w, i)->point.samples > most)
+			most = node_run(w, i)->point.samples;
+	sim_heal(s);
+	sim_run_for(s, 15 * SEC);
+	node_goes_on(w, 3, 60 * SEC);
+	for (int i = 0; i < 8; i++) {
+		after = node_run(w, i)->point.samples;
+		sim_check(s, after >= most);
+		sim_check(s, node_find_records(w, i, "peers") == 8);
+	}
+	end(w);
+}
+
+/* A third sits behind slow links: 100 ms there and back, 60 kB/s. Their samples count, and nobody is left out
+ * for it. */
+static void scn_slow_third(struct sim *s)
+{
+	struct node_world *w = node_world_new(s, node_naps(spec, 200, 9 * 64));
+	struct sim_link slow = { .latency_us = 50 * MSEC, .jitter_us = 10 * MSEC, .bytes_per_s = 60000 };
+	struct avg_view v;
+	node_world_add(w, 9);
+	for (int i = 0; i < 6; i++)
+		for (int k = 6; k < 9; k++) {
+			sim_link(s, i, k, &slow);
+			sim_link(s, k, i, &slow);
+		}
+	node_run_to(w, 3, 120 * SEC);
+	node_goes_on(w, 12, 240 * SEC);
+	avg_view(node_run(w, 0)->avg, &v);
+	if (v.rounds_without > v.rounds_done / 4)
+		sim_fail(s, "%llu of %llu rounds left somebody out", (unsigned long long)v.rounds_without,
+			(unsigned long long)v.rounds_done);
+	for (int i = 6; i < 9; i++)
+		sim_check(s, node_run(w, i)->own_samples > 0);
+	end(w);
+}
+
+/* Some directions of some links carry nothing, and connections break everywhere: epochs go on all the same; when all is
+ * well again so is everybody. */
+static void scn_one_way(struct sim *s)
+{
+	struct node_world *w = begin(s, 8, 5);
+	struct sim_link bad = { .latency_us = 5 * MSEC, .jitter_us = 5 * MSEC, .break_every = 150 };
+	struct sim_link good = { .latency_us = 100, .jitter_us = 20 };
+	w->forks_allowed = true;
+	sim_link(s, -1, -1, &bad);
+	for (int k = 0; k < 6; k++) {
+		int from = (int)rng_below(sim_rng(s), 8), to = (int)rng_below(sim_rng(s), 8);
+		if (from != to)
+			sim_cut(s, from, to);
+	}
+	uint64_t at = node_newest(w);
+	sim_run_for(s, 20 * SEC);
+	if (node_newest(w) < at + 5)
+		sim_fail(s, "%llu epochs in 20 s", (unsigned long long)(node_newest(w) - at));
+	sim_heal(s);
+	sim_link(s, -1, -1, &good);
+	sim_run_for(s, 10 * SEC);
+	node_goes_on(w, 3, 60 * SEC);
+	end(w);
+}
+
+/* Wall clocks jump by up to nine minutes, forward and back, on half of the peers: epochs go on, records stay found,
+ * leases of the ledger are no matter of clocks; what is killed then comes back. */
+static void scn_clocks(struct sim *s)
+{
+	struct node_world *w = begin(s, 8, 5);
+	/* a restarted process has nothing but that clock to count lives by */
+	table_check_clocks(w->table, 18 * 60 * SEC);
+	for (int round = 0; round < 2; round++) {
+		for (int k = 0; k < 4; k++)
+			sim_wall_jump(s, node_any(w), (int64_t)rng_below(sim_rng(s), 18 * 60000) - 9 * 60000);
+		node_goes_on(w, 3, 20 * SEC);
+		sim_restart(s, node_any(w));
+		sim_run_for(s, 20 * SEC);
+		node_goes_on(w, 3, 30 * SEC);
+		for (int k = 0; k < 8; k++)
+			sim_check(s, node_find_records(w, k, "peers") == 8);
+	}
+	end(w);
+}
+
+static const struct scn list[] = { SCN(together), SCN(killed), SCN(partition), SCN(slow_third), SCN(one_way),
+	SCN(clocks), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
