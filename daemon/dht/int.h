@@ -52,10 +52,12 @@ struct dht {
 	struct err save_error;                  /* code 0: the shelf has all that belongs there */
 	bool unread;                            /* the shelf could not be read: nothing is written before it was */
 	size_t republish_cursor; bool republishing;
+	struct id around_by; unsigned around; uint64_t around_us;       /* looking around after joining: room.c */
 	bool closing;
 };
 
 void tick_by(struct dht *d, uint64_t at_us);    /* room.c: the upkeep runs then at the latest */
+void around_begin(struct dht *d, const struct id *by);
 
 /* ---- nodes.c: what we know of others ---- */
 void dht_heard(struct dht *d, const struct id *id, bool client);        /* a peer answered or asked */

@@ -236,6 +236,7 @@ static void dialed(void *arg, const struct id *peer, const struct err *e)
 	boot_tell(d, b);
 	dht_heard(d, peer, false);
 	lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
+	around_begin(d, peer);
 }
 
 /* An operator reads in `status` that an address is joined: it must not have died long ago. */

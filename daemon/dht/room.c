@@ -11,6 +11,7 @@
 #define SWEEP_US 20000000               /* what has ended goes when it is asked for; this is for the memory */
 #define SAVE_US 60000000
 #define FORGET_US 600000000
+#define AROUND_US 2000000
 
 struct find { struct list link; struct dht *d; dht_found_fn *done; void *arg; };
 
@@ -58,6 +59,51 @@ static void refresh_tick(struct dht *d, uint64_t now)
 	lookup_start(d, &target, LOOK_NODES, nothing, NULL);
 }
 
+/* Whoever has joined knows its neighbours, and they may know as little of the rest of the space as it does: a search that
+ * starts among them ends among them. So it looks at each subtree beside its own way down the tree, one at a time, by way
+ * of the peer that let it in, which knows whom it let in before. The neighbours come first (Kademlia 2.3). */
+void around_begin(struct dht *d, const struct id *by)
+{
+	if (d->around_us)
+		return;
+	d->around_by = *by;
+	d->around_us = env_now(d->env) + AROUND_US + env_rand(d->env) % AROUND_US;
+	tick_by(d, d->around_us);
+}
+
+static void around_tick(struct dht *d, uint64_t now)
+{
+	const struct id *self = net_self(d->net);
+	struct id target = *self;
+	struct dnode near[TABLE_BUCKET];
+	struct endpoint at;
+	if (!d->around_us || d->around_us == UINT64_MAX)
+		return;
+	if (now < d->around_us) {
+		tick_by(d, d->around_us);
+		return;
+	}
+	size_t n = table_nearest(&d->table, self, near, d->conf.k);
+	unsigned bit = d->around++;
+	if (n < d->conf.k || bit >= (unsigned)id_prefix_bits(self, &near[n - 1].id) ||
+			!net_address(d->net, &d->around_by, &at)) {
+		d->around_us = n ? UINT64_MAX : 0;      /* what is left are the neighbours */
+		return;
+	}
+	for (unsigned i = 0; i < 32; i++)
+		target.b[i] = i < bit / 8 ? self->b[i] : (uint8_t)env_rand(d->env);
+	for (unsigned i = bit / 8 * 8; i <= bit; i++) {
+		uint8_t mask = (uint8_t)(0x80 >> i % 8);
+		target.b[i / 8] = (uint8_t)((target.b[i / 8] & ~mask) | ((self->b[i / 8] ^ (i == bit ? mask : 0)) & mask));
+	}
+	struct lookup *l = lookup_new(d, &target, LOOK_NODES, nothing, NULL);
+	l->cand[0] = (struct cand){ .node = { .id = d->around_by, .at = at }, .hop = 1 };
+	l->n = 1;
+	lookup_begin(l);
+	d->around_us = now + AROUND_US + env_rand(d->env) % AROUND_US;
+	tick_by(d, d->around_us);
+}
+
 void tick_by(struct dht *d, uint64_t at_us)
 {
 	if (!d->tick.at_us || d->tick.at_us > at_us)
@@ -73,6 +119,7 @@ static void tick(struct timer *t)
 	keep_tick(d, now);
 	cache_tick(d, now);
 	refresh_tick(d, now);
+	around_tick(d, now);
 	if (now >= d->sweep_at_us) {
 		values_sweep(&d->values, now);
 		shun_sweep(d, now);
