@@ -16,7 +16,8 @@ static int one(const char *words, size_t megabytes, double rate_mbit)
 		(double)c.bytes * 8e-6 / r.seconds);
 	if (rate_mbit > 0)
 		printf("\"share_of_rate\":%.3f,", (double)c.bytes * 8e-6 / r.seconds / rate_mbit);
-	printf("\"call_ms\":{\"idle\":%.2f,\"median\":%.2f,\"p95\":%.2f,\"max\":%.2f,\"n\":%d},\"queue_ms_max\":%.1f,\"bytes_sent_a_byte\":%.3f}\n",
+	printf("\"call_ms\":{\"idle\":%.2f,\"median\":%.2f,\"p95\":%.2f,\"max\":%.2f,\"n\":%d},\"queue_ms_max\":%.1f,"
+		"\"bytes_sent_a_byte\":%.3f}\n",
 		r.idle * 1e3, r.median * 1e3, r.p95 * 1e3, r.max * 1e3, r.calls, (double)r.queue_us_max / 1e3,
 		(double)r.wire_bytes / (double)c.bytes);
 	fflush(stdout);

@@ -26,7 +26,8 @@
  * receiver's download (bytes/s, 0: none), which version of IP. */
 struct far_conf { const char *a, *b; size_t bytes; uint64_t rate_up, rate_down; bool ip6; uint64_t seed; };
 /* seconds of the transfer, of the calls before it and beside it; all bytes that went up the sender's link. */
-struct far_result { double seconds, idle, median, p95, max; int calls; uint64_t queue_us_max, wire_bytes; char error[320]; };
+struct far_result { double seconds, idle, median, p95, max; int calls; uint64_t queue_us_max, wire_bytes;
+	char error[320]; };
 
 struct far_side { struct loop *loop; struct env *env; struct nano *nano; struct net *net; struct chunks *chunks;
 	uint8_t *mem; size_t bytes; struct id other; bool over, moved; struct err e; };
@@ -145,7 +146,8 @@ static inline void far_measure(const struct far_conf *c, const struct endpoint *
 	far_calls = 0;
 	x->bytes = c->bytes;
 	t = far_seconds();
-	xfer_send(x->chunks, &x->other, &tag, x->mem, c->bytes, CLASS_weight, env_now(x->env) + FAR_LIMIT_US, far_moved, NULL);
+	xfer_send(x->chunks, &x->other, &tag, x->mem, c->bytes, CLASS_weight, env_now(x->env) + FAR_LIMIT_US, far_moved,
+		NULL);
 	far_ask();
 	if (!far_wait(r))
 		return;

@@ -86,7 +86,7 @@ static int cmd_node(struct hub *h, const struct words *w, struct reply r, struct
 	if (hub_node(h, w->v[1]) || strlen(w->v[1]) >= HUB_NAME_MAX)
 		return err_set(e, ERR_EXISTS, "node %s: the name is taken, or too long", w->v[1]);
 	memset(n, 0, sizeof *n);
-	if (inet_pton(AF_INET, w->v[2], n->ip) != 1 || n->ip[0] != 10)
+	if (inet_pton(AF_INET, w->v[2], n->ip) != 1 || n->ip[0] != 10 || n->ip[1] != 77)
 		return err_set(e, ERR_INVALID, "node %s: %s: expected an address such as 10.77.0.1", w->v[1], w->v[2]);
 	if (text && (text_u64(text, &mtu, e) || mtu < 1280 || mtu > 65535))
 		return err_set(e, ERR_INVALID, "mtu=%s: from 1280 to 65535", text);

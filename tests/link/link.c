@@ -21,7 +21,7 @@ static const char usage[] =
 "  stats NAME                            packets, bytes, losses, and the longest queue since the last stats\n"
 "  at SECONDS COMMAND...                 later, counted from the start\n"
 "\n"
-"ADDRESS is one of 10.0.0.0/8; fd77::ADDRESS is the node's, too. nsenter --net=NAMESPACE PROGRAM runs one there.\n"
+"ADDRESS is one of 10.77.0.0/16; fd77::ADDRESS is the node's, too. nsenter --net=NAMESPACE PROGRAM runs one there.\n"
 "--check says whether this machine can (0), or why not (77).\n";
 
 static void one_line(struct hub *h, const char *line)

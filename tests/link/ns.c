@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include "ns.h"
 
-#define PREFIX4 "\xff\0\0\0"
+#define PREFIX4 "\xff\xff\0\0"
 
 void ns_ip6(const uint8_t ip[4], uint8_t ret_ip6[16])
 {

@@ -1,6 +1,5 @@
-/* The net room over long, thin and lossy links, behind the emulator: calls pass while bulk fills the link, whatever TCP's
- * congestion control is; limits of upload and download are kept; IPv6. Skipped where namespaces are not to
- * be had. Times are of a machine that has other things to do: medians, and limits with room. */
+/* The net room over long, thin and lossy links, behind the emulator: calls pass while bulk fills the link, whatever
+ * TCP's congestion control is; limits of upload and download are kept; IPv6. Skipped where namespaces are not to be had. Times are of a machine that has other things to do: medians, and limits with room. */
 #include "t.h"
 #include "link/far_kit.h"
 
@@ -24,7 +23,8 @@ static struct far_result run(struct far_conf c)
 /* Without the window TCP would fill the queue, and a call take 600 ms. */
 static void test_queue_stays_short(void **state)
 {
-	struct far_result r = run((struct far_conf){ .a = "rate=10mbit delay=50ms queue=625000 cc=reno", .bytes = 2500000 });
+	struct far_result r = run((struct far_conf){ .bytes = 2500000,
+		.a = "rate=10mbit delay=50ms queue=625000 cc=reno" });
 
 	assert_true(r.median <= 0.220);
 	assert_true(2.5e6 * 8 / r.seconds > 1.5e6);
@@ -32,7 +32,8 @@ static void test_queue_stays_short(void **state)
 
 static void test_loss(void **state)
 {
-	struct far_result r = run((struct far_conf){ .a = "rate=10mbit delay=50ms loss=1% queue=625000", .bytes = 2500000 });
+	struct far_result r = run((struct far_conf){ .bytes = 2500000,
+		.a = "rate=10mbit delay=50ms loss=1% queue=625000" });
 
 	assert_true(r.median <= 0.220);
 	assert_true(2.5e6 * 8 / r.seconds > 1.5e6);
@@ -49,7 +50,8 @@ static void test_rate_up(void **state)
 
 static void test_rate_down(void **state)
 {
-	struct far_result r = run((struct far_conf){ .a = "rate=100mbit delay=2ms", .bytes = 6000000, .rate_down = 1 << 20 });
+	struct far_result r = run((struct far_conf){ .a = "rate=100mbit delay=2ms", .bytes = 6000000,
+		.rate_down = 1 << 20 });
 	double rate = 6e6 / r.seconds / (1 << 20);
 
 	assert_true(rate > 0.8 && rate < 1.3);  /* what is in the sockets comes on top */
