@@ -247,8 +247,8 @@ const char *node_naps(char out[700], unsigned nap_ms, unsigned target_batch)
 {
 	snprintf(out, 700, "{\"name\": \"naps\", \"input\": [4], \"model\": [{\"type\": \"sleep\", \"fwd_ms\": %u}, "
 		"{\"type\": \"linear\", \"out\": 3}], \"loss\": \"cross_entropy\", \"target_batch\": %u, "
-		"\"optimizer\": {\"name\": \"adam\", \"lr\": 0.01}, \"strategy\": \"hivemind\", \"validation\": {\"every\": 0}, "
-		"\"data\": {\"name\": \"x\", \"kind\": \"synthetic\", \"count\": 1000}, \"stop\": {\"epochs\": 1000000}, "
-		"\"local\": {\"batch\": 8}}", nap_ms, target_batch);
+		"\"optimizer\": {\"name\": \"adam\", \"lr\": 0.01}, \"strategy\": \"hivemind\", "
+		"\"validation\": {\"every\": 0}, \"data\": {\"name\": \"x\", \"kind\": \"synthetic\", \"count\": 1000}, "
+		"\"stop\": {\"epochs\": 1000000}, \"local\": {\"batch\": 8}}", nap_ms, target_batch);
 	return out;
 }
