@@ -141,6 +141,22 @@ uint64_t unmeasured_us(const struct avg *a)
 	return UNMEASURED_US + (uint64_t)a->conf.len * sizeof(float);   /* at 1 MB/s (B18) */
 }
 
+/* The longest round trip to a member. What was measured so far may have been rounds without those who are far away:
+ * they would never be in time again, and so never be measured. */
+static uint64_t farthest_us(const struct avg *a)
+{
+	struct peer_info info;
+	uint64_t us = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (m != a->me && m->member && m->live && net_peer(a->net, &m->id, &info) && info.rtt_us > us)
+			us = info.rtt_us;
+	}
+	return us;
+}
+
+static uint64_t later_of(uint64_t x, uint64_t y) { return x > y ? x : y; }
+
 static void begin_answered(void *arg, const struct frame *f, const struct err *e)
 {
 	struct lead_call *c = arg;
@@ -209,10 +225,11 @@ void lead_begin(struct avg *a)
 		.len = a->conf.len };
 	struct buf bytes = { 0 };
 	struct err e;
+	uint64_t far = farthest_us(a);
 	memcpy(b.prev, a->point.prev, DIGEST);
 	a->env->ops->secure(a->env, b.round, DIGEST);
-	b.ready_us = times_deadline(&a->ready_times, a->conf.round_floor_us, unmeasured_us(a));
-	b.data_us = times_deadline(&a->data_times, a->conf.round_floor_us, unmeasured_us(a));
+	b.ready_us = later_of(times_deadline(&a->ready_times, a->conf.round_floor_us, unmeasured_us(a)), 3 * far);
+	b.data_us = later_of(times_deadline(&a->data_times, a->conf.round_floor_us, unmeasured_us(a)), 6 * far);
 	gather(a, &b);
 	plan_parts(a, &b);
 	propose_into_begin(a, &b);
