@@ -59,9 +59,9 @@ static void refresh_tick(struct dht *d, uint64_t now)
 	lookup_start(d, &target, LOOK_NODES, nothing, NULL);
 }
 
-/* Whoever has joined knows its neighbours, and they may know as little of the rest of the space as it does: a search that
- * starts among them ends among them. So it looks at each subtree beside its own way down the tree, one at a time, by way
- * of the peer that let it in, which knows whom it let in before. The neighbours come first (Kademlia 2.3). */
+/* Whoever has joined knows its neighbours, and they may know as little of the rest of the space as it does: a search
+ * that starts among them ends among them. So it looks at each subtree beside its own way down the tree, one at a time,
+ * by way of the peer that let it in, which knows whom it let in before. The neighbours come first (Kademlia 2.3). */
 void around_begin(struct dht *d, const struct id *by)
 {
 	if (d->around_us)
