@@ -1,5 +1,6 @@
 /* The net room over long, thin and lossy links, behind the emulator: calls pass while bulk fills the link, whatever
- * TCP's congestion control is; limits of upload and download are kept; IPv6. Skipped where namespaces are not to be had. Times are of a machine that has other things to do: medians, and limits with room. */
+ * TCP's congestion control is; limits of upload and download are kept; IPv6. Skipped where namespaces are not to be
+ * had. Times are of a machine that has other things to do: medians, and limits with room. */
 #include "t.h"
 #include "link/far_kit.h"
 
