@@ -18,15 +18,15 @@ expect "the name is not known here" hive lone net check
 daemon_stop lone
 
 printf '' >"$work/a.conf"
-daemon_start a --config "$work/a.conf" --listen 127.0.0.1:24320
-daemon_start b --join 127.0.0.1:24320
-daemon_start c --join 127.0.0.1:24320
+daemon_start a --config "$work/a.conf" --listen "$(host a):24320"
+daemon_start b --join "$(host a):24320"
+daemon_start c --join "$(host a):24320"
 b=$(json b id status) c=$(json c id status) a=$(json a id status)
 wait_for 15 sees a "$b" live
 wait_for 15 sees a "$c" live
 wait_for 15 sees b "$c" live
 # Everybody has dialled everybody else, once asked to.
-dialled() { hive "$1" net check | grep -q "^ok *reach.*dialled at 127.0.0.1:[0-9]* by"; }
+dialled() { hive "$1" net check | grep -q "^ok *reach.*dialled at $(host "$1"):[0-9]* by"; }
 for n in a b c; do wait_for 15 dialled $n; done
 [ "$(json a ok net check)" = true ] || fail "$(hive a net check)"
 expect "agrees with the peers" hive b net check
@@ -47,7 +47,7 @@ expect "peers unban there" hive b events
 barred() { hive b net check | grep -q 'error *join.*does not let this daemon in'; }
 wait_for 30 barred
 daemon_kill a
-daemon_start a --config "$work/a.conf" --listen 127.0.0.1:24320
+daemon_start a --config "$work/a.conf" --listen "$(host a):24320"
 sees a "$b" banned || fail "the ban did not survive a restart: $(hive a peers)"
 wait_for 20 sees a "$c" live
 expect "banned peers: 1" hive a net check
@@ -74,12 +74,12 @@ hive a reload >/dev/null || fail "reload"
 wait_for 30 sees a "$b" live
 
 # One that nobody can dial, because it tells a wrong address; one that only dials out.
-daemon_start d --join 127.0.0.1:24320 --advertise 127.9.9.9
+daemon_start d --join "$(host a):24320" --advertise 127.9.9.9
 wait_for 20 json_is joined d join.0.state status
 cannot() { hive d net check | grep -q "^error *reach.*no peer can dial this daemon at 127.9.9.9"; }
 wait_for 30 cannot
 expect "client = yes" hive d net check
-daemon_start e --join 127.0.0.1:24320 --client
+daemon_start e --join "$(host a):24320" --client
 wait_for 20 json_is joined e join.0.state status
 expect "only dials out" hive e net check
 [ "$(json e ok net check)" = true ] || fail "$(hive e net check)"
