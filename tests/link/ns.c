@@ -6,6 +6,7 @@
 #include <linux/ipv6.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,9 +81,10 @@ static int set_ip4(int s, int what, const void *ip)
 	return ioctl(s, what, &r);
 }
 
-/* Kernels without IPv6 are fine, too. */
+/* Kernels without IPv6 are fine, too. The address can be used a moment later only, although nobody else can have it. */
 static void set_ip6(const uint8_t ip[4])
 {
+	struct sockaddr_in6 a = { .sin6_family = AF_INET6 };
 	struct in6_ifreq r = { .ifr6_prefixlen = 64, .ifr6_ifindex = (int)if_nametoindex("link0") };
 	int s = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
@@ -91,6 +93,9 @@ static void set_ip6(const uint8_t ip[4])
 	ns_ip6(ip, r.ifr6_addr.s6_addr);
 	if (ioctl(s, SIOCSIFADDR, &r))
 		perror("IPv6 address of link0");
+	a.sin6_addr = r.ifr6_addr;
+	for (int i = 0; i < 1000 && bind(s, (struct sockaddr *)&a, sizeof a); i++)
+		poll(NULL, 0, 1);
 	close(s);
 }
 
