@@ -115,6 +115,7 @@ struct lookup {
 	uint32_t more;                          /* questions for the rest of a dictionary */
 	bool over, stepping, counted;
 	struct timer later;                     /* so that done never runs inside lookup_start */
+	struct timer hedge; bool wide;          /* a value search asks one node, and alpha at a time from then on */
 	struct trail *trail;                    /* NULL: nobody follows the steps */
 	struct bundle *bundle;                  /* NULL: it asks for itself */
 	uint32_t packed;                        /* questions of it under way in the bundle's frames */

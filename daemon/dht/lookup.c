@@ -5,6 +5,10 @@
 #include "common/mem.h"
 #include "dht/int.h"
 
+#define HEDGE_MIN_US 3000
+#define HEDGE_MAX_US 50000
+#define HEDGE_UNKNOWN_US 20000          /* its round trip was never measured: a first contact takes five (C19) */
+
 struct ask { struct list link; struct lookup *l; struct id to; struct call *call; uint32_t at; size_t step; };
 
 static void add(struct lookup *l, const struct id *id, const struct endpoint *at, uint8_t hop)
@@ -51,6 +55,7 @@ static void lookup_free(struct lookup *l)
 		free(a);
 	}
 	env_timer(l->d->env, &l->later, 0);
+	env_timer(l->d->env, &l->hedge, 0);
 	list_del(&l->link);
 	drop_recs(&l->found);
 	l->d->searching -= l->counted;
@@ -201,6 +206,7 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	l->more -= a->at > 0;
 	list_del(&a->link);
 	if (!f) {
+		l->wide = true;
 		if (c)
 			c->state = CAND_FAILED;
 		if (e->code != ERR_CANCELLED)
@@ -214,6 +220,7 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		if (!l->over)
 			lookup_take(l->d, l, &a->to, &l->target, l->what != LOOK_NODES, &r, hop);
 		json_int_t next = json_integer_value(json_object_get(f->json, "next"));
+		l->wide = l->wide || (list_empty(&l->found) && !l->verifying);
 		c = lookup_cand(l, &a->to);         /* nearer ones may have moved it */
 		if (c && !l->over && next > (json_int_t)a->at && next < DICT_MAX)
 			lookup_ask(l, c, (uint32_t)next);
@@ -249,8 +256,8 @@ void lookup_ask(struct lookup *l, struct cand *c, uint32_t at)
  * left out, unless the others all failed: the last to know is better than nobody. */
 static size_t ask_more(struct lookup *l, bool shunned_too)
 {
-	size_t open = list_len(&l->asks), good = 0;
-	for (size_t i = 0; i < l->n && good < l->d->conf.k && open < l->d->conf.alpha; i++) {
+	size_t open = list_len(&l->asks), good = 0, most = l->wide ? l->d->conf.alpha : 1;
+	for (size_t i = 0; i < l->n && good < l->d->conf.k && open < most; i++) {
 		struct cand *c = &l->cand[i];
 		if (c->state == CAND_NEW && !shunned_too && dht_shunned(l->d, &c->node.id))
 			continue;
@@ -290,12 +297,34 @@ static void later(struct timer *t)
 	finish(container_of(t, struct lookup, later));
 }
 
+/* Mostly the nearest node that we know holds the record: two more questions at once would be for nothing, and are two
+ * thirds of what a swarm does that looks up keys. When it has not answered after a few of its round trips, or has
+ * nothing, the search goes on with alpha questions at a time. */
+static void hedge(struct timer *t)
+{
+	struct lookup *l = container_of(t, struct lookup, hedge);
+	l->wide = true;
+	lookup_step(l);
+}
+
+static void hedge_arm(struct lookup *l)
+{
+	struct peer_info p;
+	uint64_t us = HEDGE_UNKNOWN_US;
+	if (l->wide || !l->n)
+		return;
+	if (net_peer(l->d->net, &l->cand[0].node.id, &p) && p.rtt_us)
+		us = 3 * p.rtt_us < HEDGE_MIN_US ? HEDGE_MIN_US : 3 * p.rtt_us < HEDGE_MAX_US ? 3 * p.rtt_us : HEDGE_MAX_US;
+	env_after(l->d->env, &l->hedge, us);
+}
+
 struct lookup *lookup_new(struct dht *d, const struct id *target, enum look what, look_fn *done, void *arg)
 {
 	struct lookup *l = xcalloc(1, sizeof *l);
 	struct dnode near[TABLE_BUCKET];
 	*l = (struct lookup){ .d = d, .target = *target, .what = what, .done = done, .arg = arg,
-		.later = { .fire = later, .name = "dht.lookup" } };
+		.later = { .fire = later, .name = "dht.lookup" }, .hedge = { .fire = hedge, .name = "dht.hedge" },
+		.wide = what != LOOK_VALUE };
 	list_init(&l->asks);
 	list_init(&l->found);
 	list_push(&d->lookups, &l->link);
@@ -316,6 +345,8 @@ void lookup_begin(struct lookup *l)
 	list_push(&d->lookups, &l->link);
 	l->counted = true;
 	d->searching++;
+	if (!l->bundle)
+		hedge_arm(l);
 	lookup_step(l);
 }
 

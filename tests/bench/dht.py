@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The table with real daemons on one machine; JSON out. usage: tests/bench/dht.py HIVEMINDD [DAEMONS]
+"""The table with real daemons on one machine; JSON out. usage: tests/bench/dht.py HIVEMINDD [DAEMONS [REPLICAS]]
 
 join_ms: from the start of the last daemon until its table has peers. storm_s: from the start of all but the first until
-every table has peers. get_ms, store_ms: inside the daemon (dht trace) and over its socket. gets_per_s: keys that the
-asker neither has nor asked before, all daemons asked at once; bulk_keys_per_s: the same with 64 keys a call. Beside the
+every table has peers. get_ms, store_ms: inside the daemon (dht trace) and over its socket. gets: keys that the asker
+neither has nor asked before, all daemons asked at once, when all have met; gets_first: before that, with a HELLO and
+connections for most; bulk: as gets, with 64 keys a call. Beside the
 wall time stands what the daemons' processor time would allow on all cores of an idle machine (cpu_bound)."""
 import json
 import os
@@ -23,10 +24,10 @@ TICK = os.sysconf('SC_CLK_TCK')
 
 class Daemon:
 	"""One hivemindd and a connection to its control socket; requests may be sent ahead of their answers."""
-	def __init__(self, program, work, number, join, key):
+	def __init__(self, program, work, number, join, key, config):
 		self.path, self.buffer, self.next = f'{work}/{number}.sock', b'', 0
 		self.begun = time.monotonic()
-		args = [program, '--config', '/dev/null', '--state-dir', f'{work}/{number}', '--socket', self.path,
+		args = [program, '--config', config, '--state-dir', f'{work}/{number}', '--socket', self.path,
 			'--swarm-key-file', key, '--listen', f'127.0.0.1:{25000 + 3 * number}'] + (['--join', join] if join else [])
 		self.process = subprocess.Popen(args, stderr=subprocess.DEVNULL)
 		self.socket = None
@@ -89,12 +90,12 @@ def rate(daemons, work, count):
 		'cpu_bound_per_s': round(count * CORES / cpu) if cpu else None}
 
 
-def singles(daemons, each):
+def singles(daemons, each, name='key'):
 	"""Keys of a slice of its own for each daemon, one call a key."""
 	def work(d):
 		at = daemons.index(d)
 		for i in range(each):
-			d.send('dht.get', key=f'key{(at * each + i) % KEYS}')
+			d.send('dht.get', key=f'{name}{(at * each + i) % KEYS}')
 		d.take = lambda: sum('value' in d.receive() for _ in range(each))
 	return rate(daemons, work, each * len(daemons))
 
@@ -123,29 +124,33 @@ def timed_ms(d, method, **params):
 def main():
 	program, n = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 64
 	work = tempfile.mkdtemp(prefix='hm-dht.')
-	key = f'{work}/key'
+	replicas = int(sys.argv[3]) if len(sys.argv) > 3 else 8
+	key, config = f'{work}/key', f'{work}/conf'
+	with open(config, 'w', encoding='ascii') as f:
+		f.write(f'[dht]\nreplicas = {replicas}\n')
 	with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), 'w') as f:
 		f.write(os.urandom(32).hex() + '\n')
-	out, daemons, first = {'bench': 'dht', 'daemons': n, 'cores': CORES, 'load': os.getloadavg()[0]}, [], '127.0.0.1:25000'
+	out, daemons, first = {'bench': 'dht', 'daemons': n, 'replicas': replicas, 'cores': CORES, 'load': os.getloadavg()[0]}, [], '127.0.0.1:25000'
 	try:
-		daemons.append(Daemon(program, work, 0, None, key))
+		daemons.append(Daemon(program, work, 0, None, key, config))
 		daemons[0].connect()
 		begun = time.monotonic()
-		daemons += [Daemon(program, work, i, first, key) for i in range(1, n - 1)]
+		daemons += [Daemon(program, work, i, first, key, config) for i in range(1, n - 1)]
 		for d in daemons[1:]:
 			d.joined()
 		out['storm_s'] = round(time.monotonic() - begun, 3)
 		out['storm_cpu_s'] = round(sum(d.cpu_s() for d in daemons), 2)
-		daemons.append(Daemon(program, work, n - 1, first, key))
+		daemons.append(Daemon(program, work, n - 1, first, key, config))
 		out['join_ms'] = round(daemons[-1].joined() * 1e3, 1)
 		time.sleep(10)                          # tables are filled at leisure
 		out['nodes_known'] = spread([d.ask('status')['dht']['nodes'] for d in daemons])
 		for i in range(0, KEYS, 640):
-			daemons[i // 640 % n].ask('dht.put', records={f'key{k}': k for k in range(i, i + 640)}, life_s=600)
+			for name in ('key', 'first'):
+				daemons[i // 640 % n].ask('dht.put', records={f'{name}{k}': k for k in range(i, i + 640)}, life_s=600)
 		out['store_ms'] = spread([timed_ms(daemons[i % n], 'dht.put', key=f'own{i}', value=i) for i in range(101)])
 		out['get_ms'] = spread([daemons[(i + 7) % n].ask('dht.trace', key=f'own{i}')['took_us'] / 1e3 for i in range(101)])
 		out['get_over_socket_ms'] = spread([timed_ms(daemons[(i + 29) % n], 'dht.get', key=f'own{i}') for i in range(101)])
-		singles(daemons, 5)                     # sessions are there now
+		out['gets_first'] = singles(daemons, 100, 'first')
 		out['gets'] = singles(daemons, 100)
 		out['bulk'] = bulks(daemons, 8)
 		for what in ('Rss', 'Pss'):

@@ -76,11 +76,13 @@ static void knows_only(struct sim *s, int node, int other)
 	dht_heard(dht_of(s, node), self_of(s, other), false);
 }
 
-struct hops { bool done; size_t asked, found; };
+struct hops { bool done; size_t asked, found; uint64_t took_us; struct id first; };
 static void on_hops(void *arg, const struct dht_trace *t, const struct err *e)
 {
 	struct hops *h = arg;
-	*h = (struct hops){ true, t ? t->nhop : 0, t ? t->nfound : 0 };
+	*h = (struct hops){ true, t ? t->nhop : 0, t ? t->nfound : 0, t ? t->took_us : 0, { { 0 } } };
+	if (t && t->nhop)
+		h->first = t->hop[0].id;
 }
 
 static struct hops hops_of(struct sim *s, int node, const char *key)
@@ -126,6 +128,30 @@ static void scn_S22_nearest(struct sim *s)
 	sim_run_for(s, 90 * SEC);
 	sim_check(s, !map_get(dht_of(s, near)->cache, key.b, 32));
 	sim_check(s, dht_copies(s) == 4);
+}
+
+/* ---- one question is enough when the nearest has the record; when it is silent, others are asked soon ---- */
+
+static void scn_one_question(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 4 } };
+	struct id key = key_id("k");
+	int asker = 0, first = 0;
+	dht_add(s, &w, 16);
+	dht_joined(s);
+	for (int i = 0; i < 16; i++)
+		dht_find_wait(s, i, &key);
+	sim_check(s, dht_put_wait(s, 3, "k", NULL, json_integer(1), 600000, false).accepted == 4);
+	while (holds(s, asker, &key))
+		asker++;
+	struct hops h = hops_of(s, asker, "k");
+	sim_check(s, h.asked == 1 && h.found == 1);
+	while (!id_eq(self_of(s, first), &h.first))
+		first++;
+	sim_power_off(s, first);
+	h = hops_of(s, asker, "k");
+	if (h.found != 1 || h.asked < 2 || h.took_us > 60000)
+		sim_fail(s, "%zu asked, %zu found after %llu us", h.asked, h.found, (unsigned long long)h.took_us);
 }
 
 /* ---- Kademlia 2.2: the oldest of a full bucket is asked; if it is silent, a newcomer has its place ---- */
@@ -304,7 +330,7 @@ static void scn_S31_once(struct sim *s)
 
 int main(int argc, char **argv)
 {
-	static const struct scn list[] = { SCN(S11_latest), SCN(S22_nearest), SCN(oldest_asked),
+	static const struct scn list[] = { SCN(S11_latest), SCN(S22_nearest), SCN(one_question), SCN(oldest_asked),
 		SCN(next_nearest), SCN(S31_once), { 0 } };
 	return scn_main(list, argc, argv);
 }
