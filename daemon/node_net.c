@@ -2,6 +2,7 @@
 #include "node_net.h"
 #include <ctype.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,6 +263,44 @@ void node_net_key_rotate(struct node_net *nn, const json_t *params, struct reply
 	env_work(nn->x.env, &q->job);
 }
 
+/* ---- what was refused ---- */
+
+#define REFUSED_FIRST_US 10000000ull            /* then twice as long, while it goes on */
+#define REFUSED_MAX_US (600 * 1000000ull)
+
+/* How many frames and HELLOs were refused since the last time becomes an event, so that it outlives the daemon. */
+static void refused_fire(struct timer *t)
+{
+	static const struct { size_t at; const char *what; } kinds[] = {
+#define K(field, text) { offsetof(struct net_counters, field), text }
+		K(bad_magic, "no frames of this protocol"), K(bad_frame, "broken frames"), K(bad_version, "of another version"),
+		K(bad_seal, "with a wrong seal"), K(replayed, "replayed"), K(bad_json, "with bad JSON"),
+		K(wrong_swarm_key, "under another swarm key"), K(hello_limited, "HELLOs too many"),
+		K(over_quota, "over a peer's quota"), K(not_allowed, "of peers that are not allowed") };
+#undef K
+	struct node_net *nn = container_of(t, struct node_net, refused.timer);
+	struct node_refused *r = &nn->refused;
+	struct net_counters now;
+	char text[512];
+	size_t len = 0;
+
+	net_counters(nn->x.net, &now);
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		uint64_t a, b;
+
+		memcpy(&a, (const char *)&r->was + kinds[i].at, sizeof a);
+		memcpy(&b, (const char *)&now + kinds[i].at, sizeof b);
+		if (b > a)
+			len += (size_t)snprintf(text + len, sizeof text - len, "%s%" PRIu64 " %s", len ? ", " : "", b - a,
+				kinds[i].what);
+	}
+	r->was = now;
+	if (len)
+		nn->x.event(nn->x.event_arg, LOG_INFO_, "net_refused", NULL, text);
+	r->every_us = !len ? REFUSED_FIRST_US : 2 * r->every_us < REFUSED_MAX_US ? 2 * r->every_us : REFUSED_MAX_US;
+	env_after(nn->x.env, &r->timer, r->every_us);
+}
+
 /* ---- settings ---- */
 
 static int read_allow(const struct conf *c, struct id *out, size_t *ret_n, struct err *e)
@@ -311,6 +350,9 @@ struct node_net *node_net_new(const struct node_net_ctx *x)
 
 	nn->x = *x;
 	list_init(&nn->checks);
+	nn->refused = (struct node_refused){ .timer = { .fire = refused_fire, .name = "node.refused" },
+		.every_us = REFUSED_FIRST_US };
+	env_after(nn->x.env, &nn->refused.timer, REFUSED_FIRST_US);
 	node_net_reload(nn);
 	return nn;
 }
@@ -320,5 +362,6 @@ void node_net_free(struct node_net *nn)
 	if (!nn)
 		return;
 	node_check_end_all(nn);
+	env_timer(nn->x.env, &nn->refused.timer, 0);
 	free(nn);
 }

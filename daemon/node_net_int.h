@@ -4,7 +4,9 @@
 #include "common/list.h"
 #include "node_net.h"
 
-struct node_net { struct node_net_ctx x; bool rotating; struct list checks; };
+/* What was refused, as it was last written down. */
+struct node_refused { struct timer timer; struct net_counters was; uint64_t every_us; };
+struct node_net { struct node_net_ctx x; bool rotating; struct list checks; struct node_refused refused; };
 
 void node_check_end_all(struct node_net *nn);   /* net is gone: the questions under way are refused */
 

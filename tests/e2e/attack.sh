@@ -39,6 +39,8 @@ try wrong_key wrong_swarm_key 1 "answers 0"
 try garbage bad_magic 2000 "sent 5000"
 try halves hello_limited 5000 "sent 10000"
 expect wrong_swarm_key hive a query "SELECT * FROM events"
+written() { hive a query "select text from events where kind = 'net_refused'" | grep -q "$1"; }
+for what in 'with a wrong seal' replayed 'with bad JSON' 'HELLOs too many'; do wait_for 25 written "$what"; done
 grown=$(($(memory) - start))
 [ "$grown" -lt 20000000 ] || fail "$grown bytes more than before the attacks"
 # A member that floods is slowed, then banned for a while; nobody else notices.
