@@ -4,8 +4,7 @@
 usage: make-golden-models.py OUTDIR [resnets]
 
 Run once with torch, torchvision, transformers and safetensors, and commit the result; the tests need no Python.
-gpt2.safetensors and bert.safetensors are small models with all their weights, as Hugging Face writes them, an input and
-the output (golden.*). The resnet files hold no weights: element i of the k-th parameter, of fan-in f, is u / sqrt(f) with
+gpt2.safetensors is a small model with all its weights, as Hugging Face writes them, an input and the output (golden.*). The resnet files hold no weights: element i of the k-th parameter, of fan-in f, is u / sqrt(f) with
 u = 2 frac(43758.5453 sin(12.9898 i + k)) - 1 (norms: 1 + 0.2 u and 0.2 u), which the test computes by itself; golden.* are the output, the gradient of some parameters and the running statistics after one
 step in training mode, and the output in evaluation mode after it."""
 import math
@@ -48,23 +47,6 @@ def gpt2():
     save_file(state, out + "/gpt2.safetensors")
 
 
-def bert():
-    import transformers
-    conf = transformers.BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=40,
-                                   max_position_embeddings=24, type_vocab_size=2)
-    m = transformers.BertForMaskedLM(conf).eval()
-    for p in m.parameters():
-        p.data.add_(torch.randn_like(p) * 0.2)
-    ids = torch.tensor([[(5 * i + b) % 50 for i in range(12)] for b in range(2)])
-    kinds = torch.tensor([[int(i > 6 + b) for i in range(12)] for b in range(2)])
-    logits = m(ids, token_type_ids=kinds).logits
-    skip = ("position_ids", "decoder.weight", "decoder.bias")
-    state = {k: v.contiguous().clone() for k, v in m.state_dict().items() if not k.endswith(skip)}
-    state["golden.input"] = torch.stack([ids, kinds], 1).float().contiguous()
-    state["golden.output"] = logits.detach().contiguous()
-    save_file(state, out + "/bert.safetensors")
-
-
 def resnet(name, make, stem, pixels, batch=4, phase=0.5):
     m = make(num_classes=10).double()
     if stem == "cifar":
@@ -92,7 +74,6 @@ def resnet(name, make, stem, pixels, batch=4, phase=0.5):
 
 if len(sys.argv) < 3:
     gpt2()
-    bert()
 # No ReLU is near 0 at these phases, so that float and double are on one side of each: make-golden-resnet.py.
 resnet("resnet18", torchvision.models.resnet18, "imagenet", 64, 2, 96.5)
 resnet("resnet18-cifar", torchvision.models.resnet18, "cifar", 16, 2, 92.5)

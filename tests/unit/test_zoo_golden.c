@@ -194,22 +194,53 @@ static void gpt2_is_hugging_face_s(void **state)
 	file_close(&f);
 }
 
-static void bert_is_hugging_face_s(void **state)
+/* Output and every gradient, from a gradient that is given. */
+static void bert(const char *file, const char *norm)
 {
-	struct file f = file_open("bert");
-	struct model *m = expand("{\"zoo\":\"bert\",\"layers\":2,\"width\":16,\"heads\":2,\"inner\":40,\"vocab\":50,"
-		"\"positions\":24,"
-		"\"context\":12}");
-	real *param = weights(&f, m), *x = tensor(&f, "golden.input", 2 * 2 * 12);
-	struct pass p = pass_of(m, 2, param, NULL, NULL);
+	enum { BATCH = 2, T = 12, V = 50 };
+	struct file f = file_open(file);
+	char json[300];
+	struct model *m;
+	real *param, *x, *dy;
+	struct pass p;
 
+	(void)snprintf(json, sizeof(json), "{\"zoo\":\"bert\",\"layers\":3,\"width\":16,\"heads\":2,"
+		"\"inner\":40,\"vocab\":50,\"positions\":24,\"context\":12,\"dropout\":0,\"norm\":\"%s\"}", norm);
+	m = expand(json);
+	param = weights(&f, m);
+	x = tensor(&f, "golden.input", BATCH * 2 * T);
+	dy = tensor(&f, "golden.dy", BATCH * T * V);
+	p = pass_of(m, BATCH, param, NULL, NULL);
+	p.call.train = true;
 	model_forward(&p.par, m, 0, m->nops, &p.call, x, p.y);
-	check(&f, "golden.output", p.y, 2 * 12 * 50, 1e-4);
+	check(&f, "golden.output", p.y, BATCH * T * V, 1e-5);
+	model_backward(&p.par, m, 0, m->nops, &p.call, x, dy, NULL, p.grad);
+	for (int i = 0; i < m->nparams; i++) {
+		const struct model_param *t = &m->param[i];
+
+		if (!strstr(t->name, "key.bias")) {
+			check_grad(&f, &p, t->name, 1e-5);
+			continue;
+		}
+		for (size_t k = 0; k < t->count; k++)   /* softmax does not feel it: 0, but for rounding */
+			assert_true(fabs((double)p.grad[t->offset + k]) < 1e-5);
+	}
 	pass_done(&p);
 	free(param);
 	free(x);
+	free(dy);
 	model_free(m);
 	file_close(&f);
+}
+
+static void bert_is_hugging_face_s(void **state)
+{
+	bert("bert", "post");
+}
+
+static void bert_in_megatrons_order(void **state)
+{
+	bert("bert-pre", "pre");
 }
 
 static double noise(double i, double k)
@@ -327,6 +358,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gpt2_is_hugging_face_s),
 		cmocka_unit_test(bert_is_hugging_face_s),
+		cmocka_unit_test(bert_in_megatrons_order),
 		cmocka_unit_test(resnet18_is_torchvision_s),
 		cmocka_unit_test(resnet18_with_the_small_stem),
 		cmocka_unit_test(resnet50_is_torchvision_s),
