@@ -21,6 +21,7 @@
 #define KNOWN_ADDRESS_MAX 256           /* connections from one address that has peers: many daemons behind one NAT */
 #define NOTES_MAX 4096
 #define SOON_US 5000
+#define UNSEEN_LEAST 3                  /* a peer may be cut off while it dials, or only look whether we are here */
 #define FAR_US 5000
 #define TELL_US ((uint64_t)60 * 1000000)
 
@@ -253,8 +254,8 @@ static void check_links(struct nano *n, uint64_t now)
 }
 
 /* What does not speak nanomsg's protocol is dropped by nanomsg and never gets here; its counter tells that somebody
- * dialled. A connection that lives longer than a sweep is seen; one that is not, in a second without any packet, was
- * garbage. */
+ * dialled. A connection that lives longer than a sweep is seen; several that are not, in a second without any packet,
+ * were garbage. */
 static void count_unseen(struct nano *n, const uint64_t accepted[CHANS], uint64_t now)
 {
 	if (now - n->counted_at < n->conf.sweep_us / 2)         /* a sweep out of turn */
@@ -270,7 +271,7 @@ static void count_unseen(struct nano *n, const uint64_t accepted[CHANS], uint64_
 			b->unseen = 0;          /* peers come and go, too */
 		b->accepted = accepted[c];
 		b->heard = n->stats.in[c];
-		if (b->unseen <= 0 || !n->conf.told || now < b->tell_next_us)
+		if (b->unseen < UNSEEN_LEAST || !n->conf.told || now < b->tell_next_us)
 			continue;
 		snprintf(text, sizeof(text), "%lld connections to port %u came and went without a word of this protocol: does "
 			"something else dial this port?", (long long)b->unseen, n->at.port[c]);

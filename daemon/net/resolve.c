@@ -1,19 +1,110 @@
-/* getaddrinfo as a job. The first address wins; IPv4 is mapped into 16 bytes. */
+/* getaddrinfo as a job. IPv4 is mapped into 16 bytes. A name with several addresses means the first of them that takes a
+ * connection (RFC 8305, happy eyeballs, without its cache): each is dialled a quarter of a second after the one before,
+ * so that a machine without IPv6, or with one that leads nowhere, still finds who has both. */
+#include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 #include "common/mem.h"
 #include "net/resolve.h"
 
+#define ADDRESSES_MAX 8
+#define STAGGER_MS 250
+#define DIAL_MS 2000                    /* then the first address it is, whether it answers or not */
+
 struct lookup { struct job job; struct resolving *r; };
+
+static uint16_t *port_of(struct sockaddr *a)
+{
+	return a->sa_family == AF_INET6 ? &((struct sockaddr_in6 *)(void *)a)->sin6_port :
+		&((struct sockaddr_in *)(void *)a)->sin_port;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* -1: cannot even begin. */
+static int dial(const struct addrinfo *a)
+{
+	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) && errno != EINPROGRESS) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* The first that is connected; those that have failed are taken out. -1: none so far. */
+static int connected(struct pollfd *p, int n)
+{
+	for (int i = 0; i < n; i++) {
+		int e = 0;
+		socklen_t len = sizeof(e);
+
+		if (p[i].fd < 0 || !p[i].revents)
+			continue;
+		if (!getsockopt(p[i].fd, SOL_SOCKET, SO_ERROR, &e, &len) && !e && !(p[i].revents & (POLLERR | POLLHUP)))
+			return i;
+		close(p[i].fd);
+		p[i].fd = -1;
+	}
+	return -1;
+}
+
+static int race(const struct addrinfo *const *v, int n)
+{
+	struct pollfd p[ADDRESSES_MAX];
+	int64_t end = now_ms() + DIAL_MS, next = 0;
+	int begun = 0, won = -1, open = 0;
+
+	while (won < 0 && now_ms() < end && (begun < n || open)) {
+		if (begun < n && (!open || now_ms() >= next)) {
+			p[begun] = (struct pollfd){ .fd = dial(v[begun]), .events = POLLOUT };
+			begun++;
+			next = now_ms() + STAGGER_MS;
+		}
+		poll(p, (nfds_t)begun, (int)((begun < n && next < end ? next : end) - now_ms()) + 1);
+		won = connected(p, begun);
+		open = 0;
+		for (int i = 0; i < begun; i++)
+			open += p[i].fd >= 0;
+	}
+	for (int i = 0; i < begun; i++)
+		if (p[i].fd >= 0)
+			close(p[i].fd);
+	return won < 0 ? 0 : won;
+}
+
+static const struct addrinfo *choose(const struct addrinfo *list, uint16_t port)
+{
+	const struct addrinfo *v[ADDRESSES_MAX];
+	int n = 0;
+
+	for (const struct addrinfo *i = list; i && n < ADDRESSES_MAX; i = i->ai_next)
+		if (i->ai_family == AF_INET || i->ai_family == AF_INET6) {
+			*port_of(i->ai_addr) = htons(port);
+			v[n++] = i;
+		}
+	return n > 1 && port ? v[race(v, n)] : n ? v[0] : NULL;
+}
 
 static void lookup_run(struct job *j)
 {
 	struct resolving *r = container_of(j, struct lookup, job)->r;
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC }, *list = NULL;
 	int rc = getaddrinfo(r->name, NULL, &hints, &list);
+	const struct addrinfo *a;
 
 	r->rc = 0;
 	if (rc) {
@@ -21,12 +112,15 @@ static void lookup_run(struct job *j)
 			r->name, gai_strerror(rc));
 		return;
 	}
+	a = choose(list, r->at.port[CHAN_CTRL]);
 	memset(r->at.ip, 0, sizeof(r->at.ip));
-	if (list->ai_family == AF_INET6) {
-		memcpy(r->at.ip, &((struct sockaddr_in6 *)(void *)list->ai_addr)->sin6_addr, 16);
+	if (!a) {
+		r->rc = err_set(&r->error, ERR_NOT_FOUND, "%s: it has no address of IPv4 or IPv6", r->name);
+	} else if (a->ai_family == AF_INET6) {
+		memcpy(r->at.ip, &((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr, 16);
 	} else {
 		r->at.ip[10] = r->at.ip[11] = 0xff;
-		memcpy(r->at.ip + 12, &((struct sockaddr_in *)(void *)list->ai_addr)->sin_addr, 4);
+		memcpy(r->at.ip + 12, &((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr, 4);
 	}
 	freeaddrinfo(list);
 }
