@@ -1,4 +1,4 @@
-/* getaddrinfo as a job. IPv4 is mapped into 16 bytes. A name with several addresses means the first of them that takes a
+/* getaddrinfo as a job. IPv4 is mapped into 16 bytes. A name with several addresses means the first that takes a
  * connection (RFC 8305, happy eyeballs, without its cache): each is dialled a quarter of a second after the one before,
  * so that a machine without IPv6, or with one that leads nowhere, still finds who has both. */
 #include <errno.h>
