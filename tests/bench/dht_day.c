@@ -1,7 +1,8 @@
 /* A swarm that lives for long in the simulator, with churn: does anything grow? usage: dht_day [PEERS [HOURS]]; JSON.
- * Each peer keeps a signed presence record, asks for one a minute and stores one of a random life every ten; every five
- * minutes somebody is killed, and whoever was killed before comes back with its shelf. What is allocated (mallinfo2) is
- * read at the end of each virtual hour; the status is 1 when it has grown after the first. */
+ * Each peer keeps a signed presence record, asks for one a minute (ten in the first hour, so that all have met: what is
+ * known of other peers is kept) and stores one of a random life every ten; every five minutes somebody is killed, and
+ * whoever was killed before comes back with its shelf. What is allocated (mallinfo2) is read at the end of each virtual
+ * hour; the status is 1 when it has grown after the first. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +13,20 @@
 
 #define HOURS_MAX 240
 #define MINUTE (60 * SEC)
-#define GROWTH_MAX 0.03                 /* a swarm of a few peers breathes that much with who happens to be away */
+#define GROWTH_MAX 0.01                 /* measured: 0.0009 with 64 peers over 24 hours */
 
 static double now_s(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Large blocks are mapped at first and lie in the heap later, when the allocator has seen some freed: both count. */
+static double allocated(void)
+{
+	struct mallinfo2 m = mallinfo2();
+	return (double)m.uordblks + (double)m.hblkhd;
 }
 
 static void present(struct sim *s, int i)
@@ -34,14 +42,17 @@ static void on_get(void *arg, const struct record *r, size_t n, const struct err
 	*found += n > 0;
 }
 
-static void minute(struct sim *s, int n, int at, uint64_t *found)
+static void minute(struct sim *s, int n, int at, uint64_t *asked, uint64_t *found)
 {
 	char key[32];
 	for (int i = 0; i < n; i++) {
 		if (!sim_alive(s, i))
 			continue;
-		snprintf(key, sizeof key, "presence%d", (int)rng_below(sim_rng(s), (uint64_t)n));
-		dht_get(dht_of(s, i), key, at % 2, on_get, found);
+		for (int k = 0; k < (at < 60 ? 10 : 1); k++) {
+			snprintf(key, sizeof key, "presence%d", (int)rng_below(sim_rng(s), (uint64_t)n));
+			dht_get(dht_of(s, i), key, (at + k) % 2, on_get, found);
+			++*asked;
+		}
 		snprintf(key, sizeof key, "work%d", (int)rng_below(sim_rng(s), 10u * (unsigned)n));
 		if ((i + at) % 10 == 0)
 			dht_put(dht_of(s, i), key, NULL, json_integer(at), 600000 + rng_below(sim_rng(s), 1800000), false, NULL,
@@ -97,10 +108,9 @@ int main(int argc, char **argv)
 	for (int at = 0; at < 60 * hours && !sim_failed(s); at++) {
 		if (at % 5 == 4)
 			churn(s, n, &away);
-		minute(s, n, at, &found);
-		asked += (uint64_t)n - (away >= 0);
+		minute(s, n, at, &asked, &found);
 		if (at % 60 == 59)
-			bytes[at / 60] = (double)mallinfo2().uordblks;
+			bytes[at / 60] = allocated();
 	}
 	int part = hours > 8 ? 4 : 1;           /* the last hours against those after the first */
 	double first = mean(bytes, 1, 1 + part), last = mean(bytes, hours - part, hours), growth = last / first - 1;
