@@ -53,6 +53,7 @@ out=$("$attack" "$host" "${flooded##*:}" flood) || fail "flood: $out"
 expect "more than 1000 frames a second, for 5 s" hive f peers
 expect peer_slowed hive f events
 expect peer_banned hive f events
+say "callbacks during the flood: longest $(json f loop.longest_us status) us in $(json f loop.longest_in status), 99.9 % under $(json f loop.p999_under_us status) us"
 worst=$(json f rows.0.0 query "select count(*) from events where kind = 'garbage'")
 [ "$worst" = 0 ] || fail "a member's flood was taken for garbage"
 daemon_stop f
