@@ -12,6 +12,7 @@
 #define SAVE_US 60000000
 #define FORGET_US 600000000
 #define AROUND_US 2000000
+#define AROUND_MAX 10                   /* subtrees: what lies deeper is near, whatever the size of the swarm */
 
 struct find { struct list link; struct dht *d; dht_found_fn *done; void *arg; };
 
@@ -85,7 +86,7 @@ static void around_tick(struct dht *d, uint64_t now)
 	}
 	size_t n = table_nearest(&d->table, self, near, d->conf.k);
 	unsigned bit = d->around++;
-	if (n < d->conf.k || bit >= (unsigned)id_prefix_bits(self, &near[n - 1].id) ||
+	if (n < d->conf.k || bit >= AROUND_MAX || bit >= (unsigned)id_prefix_bits(self, &near[n - 1].id) ||
 			!net_address(d->net, &d->around_by, &at)) {
 		d->around_us = n ? UINT64_MAX : 0;      /* what is left are the neighbours */
 		return;
