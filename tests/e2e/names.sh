@@ -53,5 +53,16 @@ wait_for 15 json_is joined d join.0.state status
 expect green hive d dht get colour --latest
 hive d dht put taste '"sour"' >/dev/null || fail "put through the one with version 4"
 expect sour hive c dht get taste --latest
-for n in d c b a; do daemon_stop $n; done
+
+# Nobody answers yet at any address of a name: it is looked up again, and joined when somebody does.
+hosts e <<HOSTS
+$(ip6 f) late.example
+$(host f) late.example
+HOSTS
+daemon_start e --listen "$(host e):4237" --join late.example:4237
+wait_for 10 json_is unresolved e join.0.state status
+expect "none of its 2 addresses answers at port 4237" hive e net check
+daemon_start f --listen "$(host f):4237"
+wait_for 30 json_is joined e join.0.state status
+for n in f e d c b a; do daemon_stop $n; done
 say done
