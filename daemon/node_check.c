@@ -134,6 +134,9 @@ static void about_joining(struct check *c)
 
 		if (!strcmp(state, "joined") || !strcmp(state, "this peer"))
 			find(c, OK, "join", "%s: %s", address, state);
+		else if (!strcmp(state, "unresolved") && error && strstr(error, "none of its"))
+			find(c, ERROR, "join", "%s: %s. If one runs there, its firewall or one on the way may drop packets: this "
+				"port and the next two are needed", address, error);
 		else if (!strcmp(state, "unresolved"))
 			find(c, ERROR, "join", "%s: the name is not known here: %s. Check the spelling and the name server (getent "
 				"hosts NAME)", address, error ? error : "");

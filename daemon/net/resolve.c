@@ -15,7 +15,7 @@
 
 #define ADDRESSES_MAX 8
 #define STAGGER_MS 250
-#define DIAL_MS 2000                    /* then the first address it is, whether it answers or not */
+#define DIAL_MS 2000
 
 struct lookup { struct job job; struct resolving *r; };
 
@@ -62,6 +62,7 @@ static int connected(struct pollfd *p, int n)
 	return -1;
 }
 
+/* -1: none answers. */
 static int race(const struct addrinfo *const *v, int n)
 {
 	struct pollfd p[ADDRESSES_MAX];
@@ -83,20 +84,28 @@ static int race(const struct addrinfo *const *v, int n)
 	for (int i = 0; i < begun; i++)
 		if (p[i].fd >= 0)
 			close(p[i].fd);
-	return won < 0 ? 0 : won;
+	return won;
 }
 
-static const struct addrinfo *choose(const struct addrinfo *list, uint16_t port)
+/* A single address is taken as it is: who is to be dialled there may come later. Of several that do not answer none is
+ * better than the others, so the name is looked up again later. */
+static const struct addrinfo *choose(const struct addrinfo *list, uint16_t port, struct resolving *r)
 {
 	const struct addrinfo *v[ADDRESSES_MAX];
-	int n = 0;
+	int n = 0, won = 0;
 
 	for (const struct addrinfo *i = list; i && n < ADDRESSES_MAX; i = i->ai_next)
 		if (i->ai_family == AF_INET || i->ai_family == AF_INET6) {
 			*port_of(i->ai_addr) = htons(port);
 			v[n++] = i;
 		}
-	return n > 1 && port ? v[race(v, n)] : n ? v[0] : NULL;
+	if (n > 1 && port)
+		won = race(v, n);
+	if (n && won >= 0)
+		return v[won];
+	r->rc = n ? err_set(&r->error, ERR_UNREACHABLE, "%s: none of its %d addresses answers", r->name, n) :
+		err_set(&r->error, ERR_NOT_FOUND, "%s: it has no address of IPv4 or IPv6", r->name);
+	return NULL;
 }
 
 static void lookup_run(struct job *j)
@@ -112,13 +121,11 @@ static void lookup_run(struct job *j)
 			r->name, gai_strerror(rc));
 		return;
 	}
-	a = choose(list, r->at.port[CHAN_CTRL]);
+	a = choose(list, r->at.port[CHAN_DOOR], r);     /* where it will be dialled first */
 	memset(r->at.ip, 0, sizeof(r->at.ip));
-	if (!a) {
-		r->rc = err_set(&r->error, ERR_NOT_FOUND, "%s: it has no address of IPv4 or IPv6", r->name);
-	} else if (a->ai_family == AF_INET6) {
+	if (a && a->ai_family == AF_INET6) {
 		memcpy(r->at.ip, &((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr, 16);
-	} else {
+	} else if (a) {
 		r->at.ip[10] = r->at.ip[11] = 0xff;
 		memcpy(r->at.ip + 12, &((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr, 4);
 	}
