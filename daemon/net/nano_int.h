@@ -39,7 +39,7 @@ struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t
 
 /* A connection that carries bulk outwards, and the window in bytes that its delay allows (nano_pace.c). */
 struct paced { int fd; uint8_t ip[16]; uint16_t port, local; bool seen, begins; uint32_t window, buffer;
-	uint64_t next_us, busy_us; };
+	uint64_t next_us, busy_us, rest_us; };
 struct pace_view { uint32_t window, window_max, segment; uint64_t on_way, rtt_us, base_us; };
 
 /* A token bucket in bytes. */

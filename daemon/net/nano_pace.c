@@ -27,6 +27,7 @@
 #define WINDOW_FIRST (64 * 1024)
 #define WINDOW_MIN 9216
 #define TICK_US 10000
+#define REST_US 50000                   /* one of many connections that has nothing to send is looked at so often */
 #define IDLE_US 1000000                 /* without anything on the way: nobody is looked at any more */
 
 struct base { uint32_t us; bool fresh; };
@@ -140,8 +141,10 @@ static bool look_at(struct nano *n, struct paced *p, uint64_t now)
 	arrived = info.tcpi_sacked + info.tcpi_lost;
 	out = info.tcpi_unacked > arrived ? info.tcpi_unacked - arrived : 0;
 	v.on_way = (uint64_t)(out + info.tcpi_retrans) * info.tcpi_snd_mss;
-	if (!info.tcpi_unacked && !info.tcpi_notsent_bytes)
+	if (!info.tcpi_unacked && !info.tcpi_notsent_bytes) {
+		p->rest_us = now + REST_US;
 		return now - p->busy_us < IDLE_US;
+	}
 	p->busy_us = now;
 	if (now < p->next_us)
 		goto apply;
@@ -167,7 +170,7 @@ static void pace_fire(struct timer *t)
 	bool busy = false;
 
 	for (size_t i = 0; i < n->npaced; i++)
-		busy |= look_at(n, &n->paced[i], now);
+		busy |= now < n->paced[i].rest_us ? now - n->paced[i].busy_us < IDLE_US : look_at(n, &n->paced[i], now);
 	if (busy)
 		env_after(n->env, &n->pace, TICK_US);
 }
