@@ -175,19 +175,20 @@ static int32_t token(const struct text *t, int of, size_t i)
 	return t->bpe ? t->part[of].ids[i] : t->part[of].bytes[i];
 }
 
-/* What is chosen does not depend on anything but the key; at least one token of a sample is. */
+/* What is chosen does not depend on anything but the key: as many of every sample (Algorithm S: Knuth, The Art of Computer
+ * Programming 2, 3.4.2), or tokens of samples that hide few would weigh more than others. */
 static void hide(const struct text *t, int of, size_t from, uint64_t key, real *x, int32_t *y)
 {
-	size_t n = t->window, sure = rand_bits(key, 3 * n) % n;
+	size_t n = t->window, left = (size_t)(HIDDEN * (double)n + 0.5);
 
-	for (size_t k = 0; k < n; k++)
-		sure = rand_unit(key, 3 * k) < HIDDEN ? n : sure;
+	left = left ? left : 1;
 	for (size_t k = 0; k < n; k++) {
 		int32_t is = token(t, of, from + k), shown = is;
 		double how = rand_unit(key, 3 * k + 1);
 
 		y[k] = t->ignore;
-		if (rand_unit(key, 3 * k) < HIDDEN || k == sure) {
+		if (rand_unit(key, 3 * k) * (double)(n - k) < (double)left) {
+			left--;
 			y[k] = is;
 			shown = how < MASKED ? t->mask : how < MASKED + RANDOM ?
 				(int32_t)(rand_bits(key, 3 * k + 2) % (uint64_t)t->tokens) : is;
