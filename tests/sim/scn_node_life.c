@@ -1,0 +1,185 @@
+/* The life of whole nodes in a swarm that trains: struck at any point of the code, sent away and back by their operators,
+ * told to pause, to change the learning rate, to stop. */
+#include <stdio.h>
+#include <string.h>
+#include "chain_check.h"
+#include "node_world.h"
+
+static char spec[700];
+
+static struct node_world *begin(struct sim *s, int n, uint64_t epochs)
+{
+	struct node_world *w = node_world_new(s, node_naps(spec, 200, 16 * (unsigned)n));
+	node_world_add(w, n);
+	node_run_to(w, epochs, 60 * SEC);
+	return w;
+}
+
+static void end(struct node_world *w)
+{
+	node_in_time(w);
+	node_world_free(w);
+}
+
+/* Starts again who has died, wakes who has stopped, as a service manager would. */
+static void supervise(struct sim *s, void *arg)
+{
+	for (int i = 0; i < sim_nodes(s); i++)
+		if (!sim_alive(s, i))
+			sim_restart(s, i);
+		else
+			sim_resume(s, i);
+	sim_at(s, sim_now(s) + 2 * SEC, supervise, arg);
+}
+
+/* Whoever comes to a point by chance dies there, stops there for a while, or hears that the call has failed; the others
+ * go on, and whoever died comes back from what its disk has. */
+static void scn_points(struct sim *s)
+{
+	static const char *const points[] = {
+#define FP(name) name,
+#include "failpoints.h"
+#undef FP
+	};
+	struct node_world *w = begin(s, 6, 2);
+	size_t n = sizeof points / sizeof *points;
+	w->forks_allowed = true;
+	sim_at(s, sim_now(s) + 2 * SEC, supervise, w);
+	for (int k = 0; k < 20 && !sim_failed(s); k++) {
+		const char *point;
+		do                              /* files, store and memory: scn_fault, tests/e2e/fault.sh */
+			point = points[rng_below(sim_rng(s), n)];
+		while (strncmp(point, "avg.", 4) && strncmp(point, "net.", 4) && strncmp(point, "run.", 4));
+		enum sim_fate fate = rng_below(sim_rng(s), 3) ? SIM_KILL : rng_below(sim_rng(s), 2) ? SIM_PAUSE : SIM_ERROR;
+		sim_failpoint(s, node_any(w), point, fate, 1 + (int)rng_below(sim_rng(s), 10));
+		sim_run_for(s, rng_below(sim_rng(s), 2 * SEC));
+	}
+	sim_run_for(s, 5 * SEC);
+	node_goes_on(w, 3, 90 * SEC);           /* what has not struck yet may strike now */
+#ifdef FAILPOINTS
+	struct sim_stats st;
+	sim_stats(s, &st);
+	if (st.fail_points < 6)
+		sim_fail(s, "only %llu of 20 points have struck", (unsigned long long)st.fail_points);
+#endif
+	node_world_free(w);                     /* who was stopped was late, of course */
+}
+
+/* ---- operators ---- */
+
+static double lr_of(struct node_world *w, int i)
+{
+	return json_number_value(json_object_get(node_run(w, i)->point.params, "lr"));
+}
+
+static json_t *say(struct node_world *w, int node, node_ask_fn *fn, json_t *params)
+{
+	struct err e = { 0 };
+	json_t *r = node_ask(w, node, fn, params, &e);
+	if (!r)
+		sim_fail(w->s, "node %d refuses: %s", node, e.text);
+	return r;
+}
+
+static void said(struct node_world *w, int node, node_ask_fn *fn, json_t *params)
+{
+	json_decref(say(w, node, fn, params));
+}
+
+static void refused(struct node_world *w, int node, node_ask_fn *fn, json_t *params, const char *why)
+{
+	struct err e = { 0 };
+	json_t *r = node_ask(w, node, fn, params, &e);
+	if (r || !strstr(e.text, why))
+		sim_fail(w->s, "node %d: \"%s\" instead of a refusal (%s)", node, r ? "done" : e.text, why);
+	json_decref(r);
+}
+
+static bool all_in(struct node_world *w, const char *state)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++)
+		if (strcmp(node_run(w, i) ? run_state_name(node_run(w, i)) : "-", state))
+			return false;
+	return true;
+}
+
+struct awaited { struct node_world *w; const char *state; };
+static bool is_so(struct sim *s, void *arg) { return all_in(((struct awaited *)arg)->w, ((struct awaited *)arg)->state); }
+
+static void wait_all(struct node_world *w, const char *state, uint64_t limit_us)
+{
+	struct awaited a = { w, state };
+	if (!sim_run_until(w->s, is_so, &a, limit_us))
+		sim_fail(w->s, "not everybody is in state %s", state);
+}
+
+/* What the author says holds for all with one epoch, and for who was away when it was said; others may not say it. */
+static void scn_words(struct sim *s)
+{
+	struct node_world *w = begin(s, 5, 3);
+	json_t *name = json_pack("{s:s}", "run", "naps");
+	uint64_t at;
+	refused(w, 3, node_run_pause, json_incref(name), "only the author");
+	refused(w, 3, node_set, json_pack("{s:s,s:{s:f}}", "run", "naps", "values", "lr", 0.5), "only the author");
+	refused(w, 0, node_set, json_pack("{s:s,s:{s:f}}", "run", "naps", "values", "lr", -1.0), "lr");
+	said(w, 0, node_set, json_pack("{s:s,s:{s:f}}", "run", "naps", "values", "lr", 0.5));
+	node_goes_on(w, 3, 30 * SEC);
+	for (int i = 0; i < 5; i++)
+		sim_check(s, lr_of(w, i) == 0.5 && node_run(w, i)->point.params_version == 1);
+	sim_kill(s, 4);
+	said(w, 0, node_run_pause, json_incref(name));
+	sim_restart(s, 4);
+	wait_all(w, "paused", 40 * SEC);
+	at = node_newest(w);
+	sim_run_for(s, 10 * SEC);
+	sim_check(s, node_newest(w) == at);
+	said(w, 0, node_run_resume, json_incref(name));
+	node_goes_on(w, 3, 60 * SEC);
+	sim_check(s, lr_of(w, 4) == 0.5);
+	said(w, 2, node_run_hold, json_incref(name));
+	for (int i = 0; i < 5; i++)
+		w->idle[i] = i == 2;
+	node_goes_on(w, 3, 30 * SEC);
+	sim_check(s, !strcmp(run_state_name(node_run(w, 2)), "held"));
+	said(w, 2, node_run_hold, json_pack("{s:s,s:b}", "run", "naps", "off", 1));
+	w->idle[2] = false;
+	node_goes_on(w, 3, 30 * SEC);
+	for (int i = 0; i < 5; i++)
+		w->idle[i] = true;              /* its operators do not join it again */
+	said(w, 0, node_run_stop, name);
+	wait_all(w, "stopped", 30 * SEC);
+	end(w);
+}
+
+/* Peers leave, one after the other, with or without a drained daemon, and come back: no sample of theirs is lost, and
+ * nobody waits for them. */
+static void scn_come_and_go(struct sim *s)
+{
+	struct node_world *w = begin(s, 6, 3);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		int i = k == 1 ? node_leader(w) : node_any(w);
+		uint64_t from = sim_now(s), at = node_newest(w);
+		if (i < 0)
+			continue;
+		w->idle[i] = true;
+		if (k % 2)
+			said(w, i, node_drain, json_object());
+		else
+			said(w, i, node_run_leave, json_pack("{s:s}", "run", "naps"));
+		node_run_to(w, at + 4, 20 * SEC);
+		if (sim_now(s) - from > 10 * SEC)
+			sim_fail(s, "four epochs took %llu ms when node %d had left", (unsigned long long)(sim_now(s) - from) / 1000, i);
+		if (k % 2)
+			sim_restart(s, i);
+		w->idle[i] = false;
+		node_goes_on(w, 2, 30 * SEC);
+	}
+	end(w);
+}
+
+static const struct scn list[] = { SCN(points), SCN(words), SCN(come_and_go), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
