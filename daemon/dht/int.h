@@ -8,14 +8,15 @@
 #define NODE_BYTES 54                           /* id 32, IPv6 16, three ports */
 #define CALL_FLOOR_US 1500000
 #define SHORTLIST 64
-/* How many searches, and frames of bundles, a peer has under way at one time; the others wait here, where waiting costs
- * nothing. What matters is the sum over a machine: a question must be answered in CALL_FLOOR_US, and takes 60 to 130 us
- * of processor time at both ends together (a first contact 900, a frame of 64 keys 6 000). With N daemons on C cores the
- * last of those asked at once is answered after N * alpha * SEARCHES_MAX * 130 us / C: 64 daemons on 2 cores wait 100 ms,
- * or 0.7 s when all are first contacts. Measured there, 6 400 keys asked of all at once: with 4 searches and 4 frames
- * 3 900 keys/s one by one and 16 400/s in bulk, with 8 and 16 the same within the noise, with 32 and 64 2 300 and 11 300,
- * and a quarter of the first keys is not found because questions time out. More than 4 are for long links, where a search
- * is mostly waiting: 8 keep 80 searches/s going at 100 ms, 16 frames 10 000 keys/s. */
+/* How many searches, and frames of bundles, a peer has under way at one time; the others wait here, where waiting
+ * costs nothing. What matters is the sum over a machine: a question must be answered in CALL_FLOOR_US, and takes 60
+ * to 130 us of processor time at both ends together (a first contact 900, a frame of 64 keys 6 000). With N daemons
+ * on C cores the last of those asked at once is answered after N * alpha * SEARCHES_MAX * 130 us / C: 64 daemons on
+ * 2 cores wait 100 ms, or 0.7 s when all are first contacts. Measured there, 6 400 keys asked of all at once: with
+ * 4 searches and 4 frames 3 900 keys/s one by one and 16 400/s in bulk, with 8 and 16 the same within the noise,
+ * with 32 and 64 2 300 and 11 300, and a quarter of the first keys is not found because questions time out. More
+ * than 4 are for long links, where a search is mostly waiting: 8 keep 80 searches/s going at 100 ms, 16 frames 10
+ * 000 keys/s. */
 #define SEARCHES_MAX 8
 #define PACKS_MAX 16
 #define CACHE_MAX 1024

@@ -1,8 +1,9 @@
-/* nanomsg binds each outgoing connection to port 0 before it connects, and sets SO_REUSEADDR. The kernel must then find a
- * port that nobody uses for anything, among a quarter of them first: with a few thousand connections on one machine, those
- * in TIME-WAIT included, each bind() walks all of them (measured: 60 to 90 ms on the loop, half of the processor time of 64
- * daemons). With IP_BIND_ADDRESS_NO_PORT the port is chosen by connect(), which only needs the pair of ends to be new.
- * nanomsg has no option for it, so this bind() stands before libc's; it does nothing else. */
+/* nanomsg binds each outgoing connection to port 0 before it connects, and sets SO_REUSEADDR. The kernel must then
+ * find a port that nobody uses for anything, among a quarter of them first: with a few thousand connections on one
+ * machine, those in TIME-WAIT included, each bind() walks all of them (measured: 60 to 90 ms on the loop, half of
+ * the processor time of 64 daemons). With IP_BIND_ADDRESS_NO_PORT the port is chosen by connect(), which only needs
+ * the pair of ends to be new. nanomsg has no option for it, so this bind() stands before libc's; it does nothing
+ * else. */
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -1,0 +1,94 @@
+/* Whole nodes: one of three finds no memory for the n-th big thing, or the n-th call to its files or its shelf fails, n
+ * looped upward until nothing is struck any more: while it starts with a checkpoint and takes part again, and over the
+ * epochs of a run it is in. The others go on; it goes on or says why not; after a start without faults all three hold
+ * the same. */
+#include <stdio.h>
+#include <string.h>
+#include "chain_check.h"
+#include "node_world.h"
+
+#define N_MAX 120
+#define VICTIM 1
+
+enum harm { HARM_MEMORY, HARM_FILES, HARM_SHELF, HARMS };
+static const char *const harm_name[] = { "allocation", "file call", "shelf call" };
+
+static void arm(struct sim *s, enum harm how, int n)
+{
+	if (how == HARM_MEMORY)
+		sim_memory_fail(s, VICTIM, n);
+	else if (how == HARM_FILES)
+		sim_files_fail(s, VICTIM, n, n % 2 ? ERR_IO : ERR_FULL);
+	else
+		sim_shelf_fail(s, VICTIM, n, ERR_IO);
+}
+
+/* It takes part, or an operator can read why not. */
+static bool says_why(struct node_world *w)
+{
+	struct node_peer *p = node_peer(w, VICTIM);
+	struct run *r = p ? node_run(w, VICTIM) : NULL;
+	return !p || !r || !run_over(r) || r->error.code || p->why[0] || p->events;
+}
+
+struct goal { struct node_world *w; uint64_t epoch; };
+
+static bool reached(struct sim *s, void *arg)
+{
+	struct goal *g = arg;
+	return node_run(g->w, 0) && node_run(g->w, 0)->point.epoch >= g->epoch;
+}
+
+/* False: nothing was struck. */
+static bool struck(struct sim *s, enum harm how, int n, bool starting)
+{
+	static char spec[700];
+	struct node_world *w = node_world_new(s, node_naps(spec, 50, 48));
+	node_world_add(w, 3);
+	node_run_to(w, 3, 60 * SEC);
+	if (starting)
+		sim_kill(s, VICTIM);
+	arm(s, how, n);
+	if (starting)
+		sim_restart(s, VICTIM);
+	uint64_t at = node_run(w, 0) ? node_run(w, 0)->point.epoch : 0;
+	struct goal g = { w, at + (starting ? 5 : 25) };        /* a checkpoint is made every 20 epochs */
+	if (!sim_run_until(s, reached, &g, 30 * SEC))
+		sim_fail(s, "the others stand still at epoch %llu", (unsigned long long)at);
+	sim_run_for(s, SEC);
+	bool hit = sim_struck(s, VICTIM);
+	if (!says_why(w))
+		sim_fail(s, "it takes no part and does not say why");
+	arm(s, how, 0);
+	sim_kill(s, VICTIM);
+	sim_restart(s, VICTIM);
+	node_goes_on(w, 2, 60 * SEC);
+	node_world_free(w);
+	return hit;
+}
+
+static void loop(struct sim *s, bool starting)
+{
+	enum harm how = (enum harm)(sim_seed(s) % HARMS);
+	bool hit = true;
+	int n = 0;
+	while (hit && n++ < N_MAX && !sim_failed(s)) {
+		struct sim *own = sim_new(sim_seed(s) * 1000 + (uint64_t)n);
+		hit = struck(own, how, n, starting);
+		if (sim_failed(own))
+			sim_fail(s, "%s %d: %s", harm_name[how], n, sim_failed(own));
+		uint64_t hash = sim_hash(own);
+		sim_trace(s, &hash, sizeof hash);
+		sim_free(own);
+	}
+	sim_check(s, n > 1 && n < N_MAX);
+}
+
+static void scn_starting(struct sim *s) { loop(s, true); }
+static void scn_training(struct sim *s) { loop(s, false); }
+
+int main(int argc, char **argv)
+{
+	static const struct scn list[] = { SCN(starting), SCN(training), { 0 } };
+	return scn_main(list, argc, argv);
+}
