@@ -175,8 +175,8 @@ static int32_t token(const struct text *t, int of, size_t i)
 	return t->bpe ? t->part[of].ids[i] : t->part[of].bytes[i];
 }
 
-/* What is chosen does not depend on anything but the key: as many of every sample (Algorithm S: Knuth, The Art of Computer
- * Programming 2, 3.4.2), or tokens of samples that hide few would weigh more than others. */
+/* What is chosen does not depend on anything but the key: as many of every sample (Algorithm S: Knuth, The Art of
+ * Computer Programming 2, 3.4.2), or tokens of samples that hide few would weigh more than others. */
 static void hide(const struct text *t, int of, size_t from, uint64_t key, real *x, int32_t *y)
 {
 	size_t n = t->window, left = (size_t)(HIDDEN * (double)n + 0.5);
