@@ -197,8 +197,8 @@ void out_plain(struct net *n, const struct endpoint *to, enum chan c, uint64_t t
 
 /* ---- routes ---- */
 
-/* The client's sign ends the wait (out_door_free). Without one the next frame goes when a thin link must be through with
- * this one: earlier it would find the pipe busy, and be lost. */
+/* The client's sign ends the wait (out_door_free). Without one the next frame goes when a thin link must be through
+ * with this one: earlier it would find the pipe busy, and be lost. */
 static void door_send(struct out *o)
 {
 	struct peer *p = o->peer;

@@ -23,8 +23,9 @@
 #define FAR_LIMIT_US 120000000
 
 /* How it is to be: words for the links of both sides, the transfer's size, limits of the sender's upload and the
- * receiver's download (bytes/s, 0: none), which version of IP. */
-struct far_conf { const char *a, *b; size_t bytes; uint64_t rate_up, rate_down; bool ip6; uint64_t seed; };
+ * receiver's download (bytes/s, 0: none), which version of IP. client: who dials listens on nothing, and gets the
+ * transfer instead of sending it, through the other's door. */
+struct far_conf { const char *a, *b; size_t bytes; uint64_t rate_up, rate_down; bool ip6, client; uint64_t seed; };
 /* seconds of the transfer, of the calls before it and beside it; all bytes that went up the sender's link. */
 struct far_result { double seconds, idle, median, p95, max; int calls; uint64_t queue_us_max, wire_bytes;
 	char error[320]; };
@@ -48,9 +49,9 @@ static inline int far_by_value(const void *a, const void *b)
 static inline int far_start(const struct far_conf *c, uint8_t who, const char *ip, struct err *e)
 {
 	struct far_side *x = &far_me;
-	struct nano_conf nc = { .rate_up = who == 1 ? c->rate_up : 0,
+	struct nano_conf nc = { .client = who == 1 && c->client, .rate_up = who == 1 ? c->rate_up : 0,
 		.rate_down = who == 2 ? c->rate_down : 0 };
-	struct net_conf conf = { .boot_id = 1000 + who };
+	struct net_conf conf = { .boot_id = 1000 + who, .client = nc.client };
 	struct log *log = log_new(64, LOG_ERROR_, NULL, NULL);
 	struct loop_conf lc = { .log = log };
 	char text[64];
@@ -81,6 +82,15 @@ static inline void far_offered(void *arg, const struct id *from, const struct id
 {
 	if (len == far_me.bytes)
 		xfer_recv(far_me.chunks, from, tag, far_me.mem, len, 0, far_nothing, NULL);
+}
+
+static inline void far_send_it(void *arg, struct request *r)
+{
+	struct id tag = { .b = { 1 } }, to = r->f.from;
+
+	net_reply(r, NULL, NO_BLOB);
+	xfer_send(far_me.chunks, &to, &tag, far_me.mem, far_me.bytes, CLASS_weight, env_now(far_me.env) + FAR_LIMIT_US,
+		far_nothing, NULL);
 }
 
 /* ---- the one who dials and asks ---- */
@@ -118,6 +128,7 @@ static inline void far_dialled(void *arg, const struct id *peer, const struct er
 		far_me.other = *peer;
 	far_done(e);
 }
+static inline void far_heard_go(void *arg, const struct frame *f, const struct err *e) { }
 static inline bool far_wait(struct far_result *r)
 {
 	bool ok = loop_run_until(far_me.loop, far_is_over, NULL, FAR_LIMIT_US) && !far_me.e.code;
@@ -146,8 +157,13 @@ static inline void far_measure(const struct far_conf *c, const struct endpoint *
 	far_calls = 0;
 	x->bytes = c->bytes;
 	t = far_seconds();
-	xfer_send(x->chunks, &x->other, &tag, x->mem, c->bytes, CLASS_weight, env_now(x->env) + FAR_LIMIT_US, far_moved,
-		NULL);
+	if (c->client) {
+		xfer_recv(x->chunks, &x->other, &tag, x->mem, c->bytes, env_now(x->env) + FAR_LIMIT_US, far_moved, NULL);
+		net_call(x->net, &x->other, KIND_PLAN_LIST, NULL, NO_BLOB, CLASS_control, FAR_LIMIT_US, far_heard_go, NULL);
+	} else {
+		xfer_send(x->chunks, &x->other, &tag, x->mem, c->bytes, CLASS_weight, env_now(x->env) + FAR_LIMIT_US,
+			far_moved, NULL);
+	}
 	far_ask();
 	if (!far_wait(r))
 		return;
@@ -174,6 +190,7 @@ static inline void far_child(const struct hub_node *n, const struct far_conf *c,
 	}
 	if (who == 2) {
 		net_on(far_me.net, KIND_RUN_STATE, far_echo, NULL);
+		net_on(far_me.net, KIND_PLAN_LIST, far_send_it, NULL);
 		chunks_offer(far_me.chunks, far_offered, NULL);
 		if (write(fd, "ready", 5) == 5)
 			loop_run(far_me.loop);
@@ -226,7 +243,7 @@ static inline int far_run(const struct far_conf *c, struct far_result *ret)
 	}
 	rc = far_heard(h, fd[0][0], ret, sizeof *ret) && !ret->error[0] ? 0 : -1;
 	ret->queue_us_max = hub_node(h, "a")->up.stats.queue_us_max;
-	ret->wire_bytes = hub_node(h, "a")->up.stats.bytes;
+	ret->wire_bytes = hub_node(h, c->client ? "b" : "a")->up.stats.bytes;
 out:
 	if (rc && !ret->error[0])
 		snprintf(ret->error, sizeof ret->error, "%s", e.code ? e.text : "a process ended without a word");
