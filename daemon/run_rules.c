@@ -1,5 +1,5 @@
-/* Rules for the records of a run in the DHT: what lies under its keys must look so, as far as its members can tell. They
- * hold and believe nothing else. */
+/* Rules for the records of a run in the DHT: what lies under its keys must look so, as far as its members can tell.
+ * They hold and believe nothing else. */
 #include <stdio.h>
 #include "run_int.h"
 

@@ -35,7 +35,7 @@ static void at_once(void **s)
 	assert_int_equal(bind(udp, (struct sockaddr *)&any, sizeof any), 0);    /* datagrams never connect */
 	assert_int_not_equal(port_of(udp), 0);
 	same.sin_port = port_of(udp);
-	if (bind(tcp, (struct sockaddr *)&same, sizeof same) == 0)              /* else somebody else has that port */
+	if (bind(tcp, (struct sockaddr *)&same, sizeof same) == 0)     /* else somebody else has that port */
 		assert_int_equal(port_of(tcp), same.sin_port);
 	assert_int_equal(bind(-1, (struct sockaddr *)&any, sizeof any), -1);
 	close(udp);
