@@ -1,4 +1,4 @@
-/* A connection chooses its port when it connects, not when it is bound; whoever wants a certain port gets it as ever. */
+/* A connection chooses its port when it connects, not when it is bound; who wants a certain port gets it as ever. */
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
