@@ -1,5 +1,5 @@
-/* The life of whole nodes in a swarm that trains: struck at any point of the code, sent away and back by their operators,
- * told to pause, to change the learning rate, to stop. */
+/* The life of whole nodes in a swarm that trains: struck at any point of the code, sent away and back by their
+ * operators, told to pause, to change the learning rate, to stop. */
 #include <stdio.h>
 #include <string.h>
 #include "chain_check.h"
@@ -104,7 +104,12 @@ static bool all_in(struct node_world *w, const char *state)
 }
 
 struct awaited { struct node_world *w; const char *state; };
-static bool is_so(struct sim *s, void *arg) { return all_in(((struct awaited *)arg)->w, ((struct awaited *)arg)->state); }
+static bool is_so(struct sim *s, void *arg)
+{
+	struct awaited *a = arg;
+	return all_in(a->w, a->state);
+}
+
 
 static void wait_all(struct node_world *w, const char *state, uint64_t limit_us)
 {
@@ -168,7 +173,8 @@ static void scn_come_and_go(struct sim *s)
 			said(w, i, node_run_leave, json_pack("{s:s}", "run", "naps"));
 		node_run_to(w, at + 4, 20 * SEC);
 		if (sim_now(s) - from > 10 * SEC)
-			sim_fail(s, "four epochs took %llu ms when node %d had left", (unsigned long long)(sim_now(s) - from) / 1000, i);
+			sim_fail(s, "four epochs took %llu ms when node %d had left",
+				(unsigned long long)(sim_now(s) - from) / 1000, i);
 		if (k % 2)
 			sim_restart(s, i);
 		w->idle[i] = false;
