@@ -24,6 +24,7 @@
 #include "kernels/par.h"
 #include "key.h"
 #include "loop.h"
+#include "loop_told.h"
 #include "net/nano.h"
 #include "node.h"
 #include "node_join.h"
@@ -217,7 +218,7 @@ static int up_node(struct app *a, struct err *e)
 /* --- 6. control */
 
 static void stop(void *arg);
-static void stats(void *arg, struct loop_stats *ret) { loop_stats(((struct app *)arg)->loop, ret); }
+static json_t *told_loop(void *arg) { return loop_told(((struct app *)arg)->loop); }
 
 /* What is refused leaves the limits as they were. */
 static void reload_rates(struct app *a)
@@ -368,7 +369,7 @@ static void up_signals(struct app *a)
 static int app_up(struct app *a, struct err *e)
 {
 	struct cmd_ctx cx = { .log = a->log, .conf = a->o.conf, .version = HIVEMIND_VERSION, .socket = a->o.socket,
-		.state_dir = a->o.state_dir, .stop = stop, .reload = reload, .loop = stats, .main = a };
+		.state_dir = a->o.state_dir, .stop = stop, .reload = reload, .loop = told_loop, .main = a };
 
 	if (files_state_take(a->o.state_dir, a->log, &a->lock_fd, e) < 0 || up_loop(a, e) < 0 || up_store(a, e) < 0)
 		return -1;

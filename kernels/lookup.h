@@ -1,4 +1,4 @@
-/* LOOKUP(kind): kind_at, kind_find and kind_names of a file's list `all` of struct kind_ops, which begin with a name. */
+/* LOOKUP(kind): kind_at, kind_find and kind_names of a file's list `all` of struct kind_ops, which have names. */
 #ifndef KERNELS_LOOKUP_H
 #define KERNELS_LOOKUP_H
 #include <assert.h>

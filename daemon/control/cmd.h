@@ -32,7 +32,6 @@ struct cmd_param { const char *name; enum cmd_type type; unsigned flags; const c
 enum { CMD_VIEW = 1 /* allowed on status.sock */, CMD_STREAM = 2 /* notifications follow the reply */,
 	CMD_ASK = 4 /* hivectl asks yes or no on a terminal, and demands --yes elsewhere */ };
 
-struct loop_stats;
 struct control;
 struct store;
 /* What commands may use. All borrowed from main, live as long as the control room. */
@@ -47,7 +46,7 @@ struct cmd_ctx {
 	uint64_t started_us;
 	void (*stop)(void *arg);        /* drain and end the daemon */
 	int (*reload)(void *arg, json_t **ret_changed, struct err *e);
-	void (*loop)(void *arg, struct loop_stats *ret);        /* NULL: no figures of the loop in status */
+	json_t *(*loop)(void *arg);     /* how long callbacks hold it; NULL: status does not say */
 	void *main;                     /* arg of these three */
 };
 

@@ -1,5 +1,5 @@
-/* As much of cmocka as the tests of the kernels use, for machines whose libraries are not here: the same names, the same
- * meaning (cmocka.org, API of 1.1). A failing assertion ends its test, and the others go on. */
+/* As much of cmocka as the tests of the kernels use, for machines whose libraries are not here: the same names, the
+ * same meaning (cmocka.org, API of 1.1). A failing assertion ends its test, and the others go on. */
 #ifndef TESTS_ARM_CMOCKA_H
 #define TESTS_ARM_CMOCKA_H
 #include <setjmp.h>

@@ -8,7 +8,6 @@
 
 #include "common/list.h"
 #include "common/mem.h"
-#include "loop.h"
 #include "store.h"
 
 static const struct cmd_param params[] = { { NULL, 0, 0, NULL } };
@@ -30,31 +29,6 @@ static uint64_t resident(struct env *env)
 	return sscanf(text, "%lu %lu", &total, &pages) == 2 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Upper bound of what so many of a thousand callbacks took at most. */
-static json_int_t took_at_most(const struct loop_stats *s, unsigned per_mille)
-{
-	uint64_t seen = 0;
-	int i;
-
-	for (i = 0; i < LOOP_BUCKETS - 1; i++) {
-		seen += s->bucket[i];
-		if (seen * 1000 >= s->callbacks * per_mille)
-			break;
-	}
-	return (uint64_t)1 << i < s->worst_us ? (json_int_t)1 << i : (json_int_t)s->worst_us;
-}
-
-/* How long callbacks held the loop: nothing else is done meanwhile. */
-static json_t *loop_json(const struct cmd_ctx *x)
-{
-	struct loop_stats s;
-
-	x->loop(x->main, &s);
-	return json_pack("{s:I,s:I,s:I,s:I,s:s,s:I}", "callbacks", (json_int_t)s.callbacks, "half_under_us",
-		took_at_most(&s, 500), "p999_under_us", took_at_most(&s, 999), "longest_us", (json_int_t)s.worst_us,
-		"longest_in", s.worst, "slow", (json_int_t)s.slow);
-}
-
 static json_t *own(const struct cmd_ctx *x)
 {
 	json_t *j = json_pack("{s:s, s:i, s:f, s:s, s:s}", "version", x->version, "pid", (int)getpid(), "uptime_s",
@@ -64,7 +38,7 @@ static json_t *own(const struct cmd_ctx *x)
 	if (bytes)
 		json_object_set_new(j, "memory_bytes", json_integer((json_int_t)bytes));
 	if (x->loop)
-		json_object_set_new(j, "loop", loop_json(x));
+		json_object_set_new(j, "loop", x->loop(x->main));
 	if (x->store)
 		json_object_set_new(j, "store", store_json(x->store));
 	return j;
