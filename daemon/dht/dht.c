@@ -7,6 +7,8 @@
 #include "common/mem.h"
 #include "dht/int.h"
 
+#define KEEP_AGAIN_US 1000000
+
 /* A put on its way: the search for the k nearest, then one STORE each. */
 struct put {
 	struct list link, calls;
@@ -53,6 +55,16 @@ static void put_end(struct put *p)
 
 static void put_answered(void *arg, const struct frame *f, const struct err *e);
 
+/* One of those who had it is gone: who has it now is searched for soon, not at the next third of its life. */
+static void keep_again(struct keep *k)
+{
+	uint64_t at = env_now(k->d->env) + KEEP_AGAIN_US + env_rand(k->d->env) % KEEP_AGAIN_US;
+	k->nto = 0;
+	if (k->next_us > at)
+		k->next_us = at;
+	tick_by(k->d, k->next_us);
+}
+
 static void put_send(struct put *p, const struct id *to)
 {
 	struct buf b = { 0 };
@@ -78,8 +90,8 @@ static void put_answered(void *arg, const struct frame *f, const struct err *e)
 	} else {
 		p->last = *e;
 		dht_lost(p->d, &c->to);
-		if (p->keep)                    /* search again, next time */
-			p->keep->nto = 0;
+		if (p->keep)
+			keep_again(p->keep);
 		if (p->spares.n)
 			put_send(p, &spare_take(&p->spares)->id);
 	}
