@@ -57,6 +57,8 @@ static int check(const struct cache *c, const struct cache_id *id, uint64_t entr
 		return err_set(e, ERR_CORRUPT, "it is stale");
 	if (h->bytes != c->n || h->index_at > c->n || (c->n - h->index_at) / sizeof(*c->entry) != entries)
 		return err_set(e, ERR_CORRUPT, "%zu bytes, and its header says %llu", c->n, (unsigned long long)h->bytes);
+	if (h->index_at % _Alignof(struct cache_entry))
+		return err_set(e, ERR_CORRUPT, "its index is at byte %llu, where none can be", (unsigned long long)h->index_at);
 	if (cache_sum(c->p + h->index_at, entries * sizeof(*c->entry)) != h->index_sum)
 		return err_set(e, ERR_CORRUPT, "its index is damaged");
 	return 0;
@@ -135,11 +137,18 @@ uint64_t cache_bytes(const struct cache *c)
 static int find(const struct cache *c, uint64_t i, size_t *ret_values, struct err *e)
 {
 	const struct cache_entry *x = &c->entry[i];
-	uint64_t room = c->head->index_at, unit = x->flags & CACHE_BYTES ? 1 : sizeof(real);
+	uint64_t room = c->head->index_at, row = x->flags & CACHE_BYTES ? 1 : sizeof(real), rows = 1;
+	bool sides = x->c <= CACHE_SIDE_MAX && x->h <= CACHE_SIDE_MAX && x->w <= CACHE_SIDE_MAX;
 
-	*ret_values = x->flags & CACHE_BROKEN ? x->w : (size_t)x->c * x->h * x->w * unit;
-	if (x->c > CACHE_SIDE_MAX || x->h > CACHE_SIDE_MAX || x->w > CACHE_SIDE_MAX || x->at > room ||
-	    *ret_values + c->head->y_bytes > room - x->at)
+	if (x->flags & CACHE_BROKEN) {
+		*ret_values = x->w;
+	} else {
+		row *= x->w;
+		rows = (uint64_t)x->c * x->h;
+		sides = sides && rows && row && row <= room / rows;     /* the product may be more than 64 bits hold */
+		*ret_values = (size_t)(rows * row);
+	}
+	if (!sides || x->at > room || *ret_values > room - x->at || c->head->y_bytes > room - x->at - *ret_values)
 		return err_set(e, ERR_MISMATCH, "sample %llu of the cache lies outside of it", (unsigned long long)i);
 	if (cache_sum(c->p + x->at, *ret_values + c->head->y_bytes) != x->sum)
 		return err_set(e, ERR_MISMATCH, "sample %llu of the cache is damaged", (unsigned long long)i);
@@ -149,11 +158,12 @@ static int find(const struct cache *c, uint64_t i, size_t *ret_values, struct er
 int cache_get(const struct cache *c, uint64_t i, struct sample *s, void *y, struct err *e)
 {
 	const struct cache_entry *x = &c->entry[i];
-	const uint8_t *from = c->p + x->at;
+	const uint8_t *from;
 	size_t n;
 
 	if (find(c, i, &n, e) < 0)
 		return -1;
+	from = c->p + x->at;
 	memcpy(y, from + n, c->head->y_bytes);
 	if (x->flags & CACHE_BROKEN)
 		return err_set(e, ERR_CORRUPT, "%.*s", n && *from ? (int)n : 64, n && *from ? (const char *)from :
