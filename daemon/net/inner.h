@@ -30,7 +30,7 @@
 #define FRESH_MAX_US (5 * SECOND)
 #define POST_WAIT_US (5 * SECOND)               /* a post waits that long for a session */
 #define PEER_FRAMES_PER_S 50000                 /* unasked for, of one peer; more is dropped */
-#define BARRED_US (10 * SECOND)
+#define BARRED_US (5 * SECOND)
 #define DOOR_FRAMES 10                          /* more than that and a partner gets mailboxes (C19) */
 
 enum at_level { AT_NONE, AT_HINT, AT_CLAIMED, AT_PROVEN };
