@@ -252,3 +252,18 @@ const char *node_naps(char out[700], unsigned nap_ms, unsigned target_batch)
 		"\"stop\": {\"epochs\": 1000000}, \"local\": {\"batch\": 8}}", nap_ms, target_batch);
 	return out;
 }
+
+struct node_world *node_begin(struct sim *s, int n, uint64_t epochs)
+{
+	static char spec[700];                  /* one scenario at a time */
+	struct node_world *w = node_world_new(s, node_naps(spec, 200, 16 * (unsigned)n));
+	node_world_add(w, n);
+	node_run_to(w, epochs, 60 * SEC);
+	return w;
+}
+
+void node_end(struct node_world *w)
+{
+	node_in_time(w);
+	node_world_free(w);
+}

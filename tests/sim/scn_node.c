@@ -6,38 +6,22 @@
 #include "node_world.h"
 #include "table_check.h"
 
-static char spec[700];
-
-static struct node_world *begin(struct sim *s, int n, uint64_t epochs)
-{
-	struct node_world *w = node_world_new(s, node_naps(spec, 200, 16 * (unsigned)n));
-	node_world_add(w, n);
-	node_run_to(w, epochs, 60 * SEC);
-	return w;
-}
-
-static void end(struct node_world *w)
-{
-	node_in_time(w);
-	node_world_free(w);
-}
-
 /* Eight nodes find each other, join a run, average: every commit leaves the same bits on all of them. */
 static void scn_together(struct sim *s)
 {
-	struct node_world *w = begin(s, 8, 20);
+	struct node_world *w = node_begin(s, 8, 20);
 	node_same(w);
 	sim_check(s, chain_commits(w->chain) >= 20 && chain_states(w->chain) >= 18);
 	for (int i = 0; i < 8; i++)
 		sim_check(s, node_find_records(w, i, "peers") == 8);
 	sim_check(s, node_leader(w) >= 0);
-	end(w);
+	node_end(w);
 }
 
 /* A third is killed at once: the others go on without a pause; the dead come back from their checkpoints. */
 static void scn_killed(struct sim *s)
 {
-	struct node_world *w = begin(s, 9, 5);
+	struct node_world *w = node_begin(s, 9, 5);
 	sim_run_for(s, rng_below(sim_rng(s), 2 * SEC));
 	for (int k = 0; k < 3; k++)
 		sim_kill(s, node_any(w));
@@ -49,14 +33,14 @@ static void scn_killed(struct sim *s)
 	node_goes_on(w, 5, 30 * SEC);
 	for (int i = 0; i < 9; i++)
 		sim_check(s, node_find_records(w, i, "peers") == 9);
-	end(w);
+	node_end(w);
 }
 
 /* Divided for 20 s, both sides go on; healed, there is one history, that with more samples, and everybody is on it
  * and finds everybody's record. */
 static void scn_partition(struct sim *s)
 {
-	struct node_world *w = begin(s, 8, 5);
+	struct node_world *w = node_begin(s, 8, 5);
 	int side[8];
 	w->forks_allowed = true;
 	for (int i = 0; i < 8; i++)
@@ -75,13 +59,14 @@ static void scn_partition(struct sim *s)
 		sim_check(s, after >= most);
 		sim_check(s, node_find_records(w, i, "peers") == 8);
 	}
-	end(w);
+	node_end(w);
 }
 
 /* A third sits behind slow links: 100 ms there and back, 60 kB/s. Their samples count, and nobody is left out
  * for it. */
 static void scn_slow_third(struct sim *s)
 {
+	static char spec[700];
 	struct node_world *w = node_world_new(s, node_naps(spec, 200, 9 * 64));
 	struct sim_link slow = { .latency_us = 50 * MSEC, .jitter_us = 10 * MSEC, .bytes_per_s = 60000 };
 	struct avg_view v;
@@ -99,14 +84,14 @@ static void scn_slow_third(struct sim *s)
 			(unsigned long long)v.rounds_done);
 	for (int i = 6; i < 9; i++)
 		sim_check(s, node_run(w, i)->own_samples > 0);
-	end(w);
+	node_end(w);
 }
 
 /* Some directions of some links carry nothing, and connections break everywhere: epochs go on all the same; when all is
  * well again so is everybody. */
 static void scn_one_way(struct sim *s)
 {
-	struct node_world *w = begin(s, 8, 5);
+	struct node_world *w = node_begin(s, 8, 5);
 	struct sim_link bad = { .latency_us = 5 * MSEC, .jitter_us = 5 * MSEC, .break_every = 150 };
 	struct sim_link good = { .latency_us = 100, .jitter_us = 20 };
 	w->forks_allowed = true;
@@ -124,14 +109,14 @@ static void scn_one_way(struct sim *s)
 	sim_link(s, -1, -1, &good);
 	sim_run_for(s, 10 * SEC);
 	node_goes_on(w, 3, 60 * SEC);
-	end(w);
+	node_end(w);
 }
 
 /* Wall clocks jump by up to nine minutes, forward and back, on half of the peers: epochs go on, records stay found,
  * leases of the ledger are no matter of clocks; what is killed then comes back. */
 static void scn_clocks(struct sim *s)
 {
-	struct node_world *w = begin(s, 8, 5);
+	struct node_world *w = node_begin(s, 8, 5);
 	/* a restarted process has nothing but that clock to count lives by */
 	table_check_clocks(w->table, 18 * 60 * SEC);
 	for (int round = 0; round < 2; round++) {
@@ -144,7 +129,7 @@ static void scn_clocks(struct sim *s)
 		for (int k = 0; k < 8; k++)
 			sim_check(s, node_find_records(w, k, "peers") == 8);
 	}
-	end(w);
+	node_end(w);
 }
 
 static const struct scn list[] = { SCN(together), SCN(killed), SCN(partition), SCN(slow_third), SCN(one_way),

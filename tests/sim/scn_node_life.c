@@ -5,22 +5,6 @@
 #include "chain_check.h"
 #include "node_world.h"
 
-static char spec[700];
-
-static struct node_world *begin(struct sim *s, int n, uint64_t epochs)
-{
-	struct node_world *w = node_world_new(s, node_naps(spec, 200, 16 * (unsigned)n));
-	node_world_add(w, n);
-	node_run_to(w, epochs, 60 * SEC);
-	return w;
-}
-
-static void end(struct node_world *w)
-{
-	node_in_time(w);
-	node_world_free(w);
-}
-
 /* Starts again who has died, wakes who has stopped, as a service manager would. */
 static void supervise(struct sim *s, void *arg)
 {
@@ -41,7 +25,7 @@ static void scn_points(struct sim *s)
 #include "failpoints.h"
 #undef FP
 	};
-	struct node_world *w = begin(s, 6, 2);
+	struct node_world *w = node_begin(s, 6, 2);
 	size_t n = sizeof points / sizeof *points;
 	w->forks_allowed = true;
 	sim_at(s, sim_now(s) + 2 * SEC, supervise, w);
@@ -121,7 +105,7 @@ static void wait_all(struct node_world *w, const char *state, uint64_t limit_us)
 /* What the author says holds for all with one epoch, and for who was away when it was said; others may not say it. */
 static void scn_words(struct sim *s)
 {
-	struct node_world *w = begin(s, 5, 3);
+	struct node_world *w = node_begin(s, 5, 3);
 	json_t *name = json_pack("{s:s}", "run", "naps");
 	uint64_t at;
 	refused(w, 3, node_run_pause, json_incref(name), "only the author");
@@ -153,14 +137,14 @@ static void scn_words(struct sim *s)
 		w->idle[i] = true;              /* its operators do not join it again */
 	said(w, 0, node_run_stop, name);
 	wait_all(w, "stopped", 30 * SEC);
-	end(w);
+	node_end(w);
 }
 
 /* Peers leave, one after the other, with or without a drained daemon, and come back: no sample of theirs is lost, and
  * nobody waits for them. */
 static void scn_come_and_go(struct sim *s)
 {
-	struct node_world *w = begin(s, 6, 3);
+	struct node_world *w = node_begin(s, 6, 3);
 	for (int k = 0; k < 4 && !sim_failed(s); k++) {
 		int i = k == 1 ? node_leader(w) : node_any(w);
 		uint64_t from = sim_now(s), at = node_newest(w);
@@ -180,7 +164,7 @@ static void scn_come_and_go(struct sim *s)
 		w->idle[i] = false;
 		node_goes_on(w, 2, 30 * SEC);
 	}
-	end(w);
+	node_end(w);
 }
 
 static const struct scn list[] = { SCN(points), SCN(words), SCN(come_and_go), {0} };
