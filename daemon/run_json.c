@@ -116,9 +116,9 @@ static void put_long(struct run *r, json_t *o)
 	struct trainer_view v;
 	json_object_set(o, "spec", r->spec->shared);
 	json_object_set_new(o, "local", spec_local_json(r->spec));
-	json_object_set_new(o, "equality", json_string(!r->avg ? "alone" : r->spec->local_updates ?
-		"equal right after each averaging of parameters" :
-		"parameters, optimizer state and buffers are equal after every commit"));
+	json_object_set_new(o, "equality", json_string(r->spec->mode.equality));
+	if (r->spec->mode.under_way)
+		json_object_set_new(o, "under_way", json_string(r->spec->mode.under_way));
 	if (r->trainer) {
 		trainer_view(r->trainer, &v);
 		json_t *t = json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "state", v.state, "generation",

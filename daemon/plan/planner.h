@@ -46,14 +46,41 @@ struct view {
 	/* the round, as data: nobody calls the averager but the executor */
 	uint64_t epoch, samples, target_batch;  /* accumulated by this peer in this epoch; of the swarm */
 	bool begun;                     /* a round has begun: contribute now */
+	/* What this peer gave to the round is with the averager still, in a buffer that lives on (`sent`): rounds beside
+	 * micro-batches. agreed: the mean has come; gave: something of this peer's is in `sent`. */
+	bool sent, agreed, gave;
 	bool granted;                   /* there are sample positions to load */
 	uint64_t micro_batches;         /* how many the program may run before it asks again; 0: the planner chooses */
 	struct plan_results settings;   /* the strategy's own numbers from the spec ("stages" 4, "prefetch" 2) */
 };
 
+/* A strategy's own numbers in a spec's "averaging"; they reach plan() as view.settings. */
+enum planner_kind { PLANNER_FLAG, PLANNER_COUNT, PLANNER_NUMBER };
+struct planner_key { const char *name; enum planner_kind kind; double min, max, def; };
+#define PLANNER_KEYS_MAX 8
+#define PLANNER_STATE_MAX 2
+
+/* What follows from the settings for those who carry a run and never ask which strategy it has. */
+struct planner_mode {
+	bool local;                     /* every micro-batch is a step of this peer's own: replicas part between commits */
+	bool both;                      /* the optimizer's vectors are averaged, too */
+	bool patient;                   /* a round that begins lets the micro-batch under way end */
+	bool any;                       /* a round begins as soon as anybody has something for it, and nobody waits for it */
+	uint32_t steps;                 /* micro-batches of every peer in an epoch; 0: the target batch says */
+	double targets;                 /* target batches in an epoch; 0 is taken as 1 */
+	/* Vectors of state beside the optimizer's, each as long as the parameters; the first nparams of them begin as a
+	 * copy of these, the others as zeros. */
+	uint32_t nstate, nparams; const char *state[PLANNER_STATE_MAX];
+	const char *equality;           /* what is promised to be equal, and when (amendments A10) */
+	const char *under_way;          /* what a checkpoint or a death does to what is under way; NULL: nothing ever is */
+};
+
 struct planner_ops {
 	const char *name, *help;
 	bool needs_swarm;               /* commits through the averager */
+	uint32_t nkeys; const struct planner_key *key;
+	/* 0, or -1 and e: settings that do not go together. NULL: all is as in a mode of zeros. */
+	int (*mode)(const struct plan_results *settings, struct planner_mode *ret, struct err *e);
 	uint32_t redundancy;            /* default of the run's redundancy; 2 where state is sharded */
 	/* Fills *ret (not initialised) with the next program; an empty one (no instructions) means: wait for news, then ask
 	 * again. results: of the program before, n 0 at first. */

@@ -9,28 +9,6 @@
 #include "train/strategy.h"
 #include "train/zoo.h"
 
-static int read_averaging(struct spec *s, const json_t *shared, struct err *e)
-{
-	static const char *const known[] = { "local_updates", "average_optimizer", "group_max", "minority_wait", NULL };
-	const struct place top = { "" }, at = place_key(&top, "averaging");
-	const json_t *o = json_object_get(shared, "averaging");
-
-	s->group_max = 64;
-	s->minority_wait = 3;
-	if (!o)
-		return 0;
-	if (read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ||
-	    read_bool(o, &at, "local_updates", &s->local_updates, e) < 0 ||
-	    read_bool(o, &at, "average_optimizer", &s->average_optimizer, e) < 0 ||
-	    read_u32(o, &at, "group_max", 2, 1024, &s->group_max, e) < 0 ||
-	    read_real(o, &at, "minority_wait", 0, 1000, &s->minority_wait, e) < 0)
-		return -1;
-	if (s->average_optimizer && !s->local_updates)
-		return place_err(&at, e,
-		"average_optimizer needs local_updates: without it every peer has the same optimizer state");
-	return 0;
-}
-
 static int read_strategy(struct spec *s, const json_t *shared, struct err *e)
 {
 	const struct place top = { "" }, at = place_key(&top, "strategy");
@@ -93,7 +71,7 @@ static int read_shared(struct spec *s, struct err *e)
 	s->nonfinite_max = 3;
 	s->redundancy = 1;
 	if (read_known(o, &top, known, e) < 0 || spec_read_model(s, o, e) < 0 || spec_read_optim(s, o, e) < 0 ||
-	    read_strategy(s, o, e) < 0 || read_averaging(s, o, e) < 0 || spec_read_data(s, o, e) < 0 ||
+	    read_strategy(s, o, e) < 0 || spec_read_averaging(s, o, e) < 0 || spec_read_data(s, o, e) < 0 ||
 	    spec_read_weights(s, o, e) < 0 ||
 	    read_stop(s, o, e) < 0 || read_admins(s, o, e) < 0 ||
 	    read_u64(o, &top, "seed", 0, INT64_MAX, &s->seed, e) < 0 ||

@@ -62,6 +62,7 @@
 #include "kernels/layer.h"
 #include "kernels/model.h"
 #include "kernels/optim.h"
+#include "plan/planner.h"
 #include "train/schedule.h"
 
 #define SPEC_NAME 64
@@ -104,7 +105,8 @@ struct spec {
 	struct schedule schedule;
 	uint64_t target_batch;
 	char strategy[32];
-	bool local_updates, average_optimizer;
+	struct planner_mode mode;               /* what the strategy's settings come to */
+	uint32_t nsettings; struct plan_result setting[PLANNER_KEYS_MAX];       /* "averaging": the strategy's keys */
 	uint32_t group_max; double minority_wait;
 	char data_name[SPEC_NAME], data_kind[32];
 	bool has_data_digest; uint8_t data_digest[32];

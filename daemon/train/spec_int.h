@@ -9,6 +9,7 @@ int spec_read_layers(struct spec *s, const json_t *shared, struct err *e);      
 int spec_read_loss(struct spec *s, const json_t *shared, struct err *e);        /* loss; model has been read */
 int spec_read_optim(struct spec *s, const json_t *shared, struct err *e);       /* optimizer, clip_norm, schedule */
 int spec_read_data(struct spec *s, const json_t *shared, struct err *e);        /* data, validation */
+int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e);   /* averaging; strategy has been read */
 int spec_read_weights(struct spec *s, const json_t *shared, struct err *e);     /* weights */
 /* data.steps, data.materialize_after */
 int spec_read_steps(struct spec *s, const json_t *data, const struct place *data_at, struct err *e);

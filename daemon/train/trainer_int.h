@@ -8,7 +8,7 @@
 #include "train/strategy.h"
 #include "train/trainer.h"
 
-#define SETTINGS_MAX 16
+#define SETTINGS_MAX (8 + PLANNER_KEYS_MAX)
 #define COMMITS_MAX 64
 
 struct commit {                                 /* a commit that is to be applied */

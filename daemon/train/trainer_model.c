@@ -65,8 +65,8 @@ static void profile_at(struct trainer *t, uint32_t batch)
 	set(t, "fwd_work", (double)need.work_fwd);
 	set(t, "bwd_work", (double)need.work_bwd);
 	set(t, "opt_bytes", (double)t->opt_bytes);
-	set(t, "local_updates", t->s->local_updates);
-	set(t, "average_optimizer", t->s->average_optimizer);
+	for (uint32_t k = 0; k < t->s->nsettings; k++)
+		set(t, t->s->setting[k].name, t->s->setting[k].value);
 }
 
 void model_profile(struct trainer *t)

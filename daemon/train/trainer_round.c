@@ -9,7 +9,7 @@
 
 size_t trainer_contribution_len(const struct trainer *t)
 {
-	return t->model->nparam * (size_t)(t->s->average_optimizer ? 1 + t->nused : 1);
+	return t->model->nparam * (size_t)(t->s->mode.both ? 1 + t->nused : 1);
 }
 
 bool trainer_needs_swarm(const struct trainer *t)
@@ -226,7 +226,7 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 	t->applying = NULL;
 	t->epoch = c->epoch;
 	log_applied(t, t->epoch, digest);
-	if (!t->s->local_updates)
+	if (!t->s->mode.local)
 		check_step(t, t->skipped);
 	t->skipped = 0;
 	t->cb.applied(t->arg, &a);

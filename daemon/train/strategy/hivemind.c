@@ -48,5 +48,21 @@ static int plan(const struct view *v, const struct plan_results *results, struct
 	return 0;
 }
 
+static const struct planner_key keys[] = {
+	{ "local_updates", PLANNER_FLAG, 0, 1, 0 }, { "average_optimizer", PLANNER_FLAG, 0, 1, 0 },
+};
+
+static int mode(const struct plan_results *settings, struct planner_mode *ret, struct err *e)
+{
+	ret->local = plan_result(settings, "local_updates", 0) != 0;
+	ret->both = plan_result(settings, "average_optimizer", 0) != 0;
+	ret->equality = ret->local ? "equal right after each averaging of parameters" :
+		"parameters, optimizer state and buffers are equal after every commit";
+	if (ret->both && !ret->local)
+		return err_set(e, ERR_INVALID,
+			"average_optimizer needs local_updates: without it every peer has the same optimizer state");
+	return 0;
+}
+
 const struct planner_ops strategy_hivemind = { .name = "hivemind", .help = "target batch of a swarm, elastic rounds",
-	.needs_swarm = true, .plan = plan };
+	.needs_swarm = true, .nkeys = sizeof(keys) / sizeof(*keys), .key = keys, .mode = mode, .plan = plan };

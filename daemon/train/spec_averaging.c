@@ -1,0 +1,74 @@
+/* "averaging" in a spec: what every swarm can be told, and the numbers of its strategy, which the strategy itself declares
+ * (plan/planner.h) and judges. */
+#include <stdio.h>
+#include <string.h>
+#include "train/spec_int.h"
+#include "train/strategy.h"
+
+#define COMMON 2
+
+/* A key that another strategy knows: say which. */
+static int foreign(const json_t *o, const struct place *at, const struct planner_ops *own, struct err *e)
+{
+	for (int i = 0; strategy_at(i); i++) {
+		const struct planner_ops *p = strategy_at(i);
+
+		for (uint32_t k = 0; k < p->nkeys; k++) {
+			const struct place key = place_key(at, p->key[k].name);
+			bool mine = false;
+
+			for (uint32_t n = 0; n < own->nkeys; n++)
+				mine = mine || !strcmp(own->key[n].name, p->key[k].name);
+			if (!mine && json_object_get(o, p->key[k].name))
+				return place_err(&key, e, "belongs to strategy %s, and this run's strategy is %s", p->name, own->name);
+		}
+	}
+	return 0;
+}
+
+static int read_key(struct spec *s, const json_t *o, const struct place *at, const struct planner_key *k, struct err *e)
+{
+	struct plan_result *r = &s->setting[s->nsettings++];
+	uint64_t count = (uint64_t)k->def;
+	bool flag = k->def > 0;
+
+	(void)snprintf(r->name, sizeof(r->name), "%s", k->name);
+	r->value = k->def;
+	if (!o)
+		return 0;
+	if (k->kind == PLANNER_NUMBER)
+		return read_real(o, at, k->name, k->min, k->max, &r->value, e) < 0 ? -1 : 0;
+	if (k->kind == PLANNER_FLAG ? read_bool(o, at, k->name, &flag, e) < 0 :
+	    read_u64(o, at, k->name, (uint64_t)k->min, (uint64_t)k->max, &count, e) < 0)
+		return -1;
+	r->value = k->kind == PLANNER_FLAG ? flag : (double)count;
+	return 0;
+}
+
+int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e)
+{
+	const struct place top = { "" }, at = place_key(&top, "averaging");
+	const json_t *o = json_object_get(shared, "averaging");
+	const struct planner_ops *p = strategy_find(s->strategy);
+	const char *known[PLANNER_KEYS_MAX + COMMON + 1] = { NULL };
+	struct err why;
+	uint32_t n = 0;
+
+	s->group_max = 64;
+	s->minority_wait = 3;
+	for (; n < p->nkeys; n++)
+		known[n] = p->key[n].name;
+	known[n++] = "group_max";
+	known[n] = "minority_wait";
+	if (o && (read_object(o, &at, e) < 0 || foreign(o, &at, p, e) < 0 || read_known(o, &at, known, e) < 0 ||
+	    read_u32(o, &at, "group_max", 2, 1024, &s->group_max, e) < 0 ||
+	    read_real(o, &at, "minority_wait", 0, 1000, &s->minority_wait, e) < 0))
+		return -1;
+	for (uint32_t k = 0; k < p->nkeys; k++)
+		if (read_key(s, o, &at, &p->key[k], e) < 0)
+			return -1;
+	s->mode = (struct planner_mode){ .equality = "alone" };
+	if (p->mode && p->mode(&(struct plan_results){ s->nsettings, s->setting }, &s->mode, &why) < 0)
+		return place_err(&at, e, "%s", why.text);
+	return 0;
+}
