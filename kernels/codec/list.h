@@ -1,0 +1,8 @@
+CODEC(none)
+CODEC(fp16)
+CODEC(fp16_scaled)
+CODEC(bf16)
+CODEC(uniform8)
+CODEC(quantile8)
+CODEC(blockwise8)
+CODEC(blockwise4)
