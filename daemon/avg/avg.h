@@ -19,6 +19,10 @@
 struct avg_conf {
 	struct id run;                          /* names the group; peers of another run never meet */
 	uint64_t target_batch;                  /* samples per epoch */
+	/* Instead of the target: every member brings so many micro-batches of its own size. Who is much later than the
+	 * others are used to (three epochs' time, 2 s at least) is not waited for. 0: the target says. */
+	uint32_t each;
+	bool any;                               /* instead of both: a round begins as soon as anybody has a sample */
 	size_t len;                             /* floats of a contribution (gradients, then averaged buffers) */
 	uint64_t data_samples;                  /* size of the data set: pool positions are (data epoch * n + i) */
 	uint64_t data_limit;                    /* the pool ends at this position; 0 = endless */
@@ -104,7 +108,7 @@ void avg_propose(struct avg *a, json_t *patch, uint64_t from_epoch, avg_proposed
 struct avg_member { struct id id; uint64_t samples, epoch; double rate; bool leader, live, follower, hold, client;
 	char absent[48]; };
 struct avg_view {
-	uint64_t epoch; uint32_t term; bool in_round, alone; struct id leader; uint64_t total_samples, target;
+	uint64_t epoch; uint32_t term; bool in_round, alone, following; struct id leader; uint64_t total_samples, target;
 	/* "joining" "accumulating" "averaging" "recovering" "following" */
 	double rate_total; uint64_t eta_us; const char *state;
 	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us;

@@ -196,6 +196,7 @@ void grant_on(struct avg *a, struct request *req);
 void grant_tell(struct avg *a);                 /* cb.grant with what this peer may process */
 void grant_need(struct avg *a);                 /* asks for more when it runs low */
 void grant_top_up(struct avg *a, struct mate *m, uint64_t more);
+uint64_t progress_goal(const struct avg *a);    /* samples of an epoch, as the members stand */
 double share_of(const struct avg *a, const struct mate *m);     /* samples of an epoch that m will bring */
 void taken_all(const struct avg *a, struct ranges *ret);        /* done and promised */
 

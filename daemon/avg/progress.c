@@ -8,13 +8,39 @@
 #define GRANT_US (2 * SECOND)
 #define GRACE_US (3 * MS)
 
+static bool takes_part(const struct mate *m)
+{
+	return m->member && m->live && !(m->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD));
+}
+
+static uint64_t quota(const struct avg *a, const struct mate *m)
+{
+	uint32_t micro = m == a->me ? a->conf.micro_batch : m->micro;
+	return (uint64_t)a->conf.each * (micro ? micro : 1);
+}
+
+uint64_t progress_goal(const struct avg *a)
+{
+	uint64_t sum = 0;
+	if (!a->conf.each)
+		return a->conf.any ? 1 : a->conf.target_batch;
+	list_each(it, &a->mates) {
+		const struct mate *m = list_entry(it, struct mate, link);
+		if (takes_part(m))
+			sum += quota(a, m);
+	}
+	return sum ? sum : quota(a, a->me);
+}
+
 double share_of(const struct avg *a, const struct mate *m)
 {
 	double rates = 0;
 	size_t n = 0, unknown = 0;
+	if (a->conf.each)
+		return (double)quota(a, m);
 	list_each(it, &a->mates) {
 		struct mate *o = list_entry(it, struct mate, link);
-		if (!o->member || !o->live || (o->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD)))
+		if (!takes_part(o))
 			continue;
 		n++;
 		rates += o->rate;
@@ -101,7 +127,7 @@ void progress_send(struct avg *a, bool now)
 		progress_trigger(a);
 		return;
 	}
-	now = now || a->tell || (double)a->samples >= 0.85 * share_of(a, a->me);
+	now = now || a->tell || a->conf.any || (double)a->samples >= 0.85 * share_of(a, a->me);
 	next = a->told_us + interval(a);
 	if (now || now_of(a) >= next)
 		post(a, false);
@@ -164,18 +190,41 @@ static bool about_to_report(struct avg *a)
 	return true;
 }
 
+/* Every member has its micro-batches, or whoever has not is far too late. Who was left out of the last round is waited
+ * for when it has reported again. */
+static bool all_there(struct avg *a)
+{
+	uint64_t begun = a->commit_us > a->enter_us ? a->commit_us : a->enter_us, late = 3 * a->epoch_us;
+	size_t done = 0, missing = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (!takes_part(m) || (!m->awaited && m != a->me))
+			continue;
+		bool has = (m == a->me || m->counted) && m->samples >= quota(a, m);
+		done += has;
+		missing += !has;
+	}
+	if (!missing || !done)
+		return done > 0;
+	late = late > 2 * SECOND ? late : 2 * SECOND;
+	if (now_of(a) >= begun + late)
+		return true;
+	env_after(a->env, &a->beat, begun + late - now_of(a) < HEARTBEAT_US ? begun + late - now_of(a) : HEARTBEAT_US);
+	return false;
+}
+
 void progress_trigger(struct avg *a)
 {
 	if (a->state != AVG_IN || !is_leader(a) || a->round || a->recover || a->leaving || a->lost_pending ||
-		a->sum < a->conf.target_batch)
+		(a->conf.each ? !all_there(a) : a->sum < progress_goal(a)))
 		return;
 	if (a->samples == 0 && roster_others(a, false) == 0)
 		return;
 	if (now_of(a) < a->wait_us)             /* the last round came to nothing */
 		return;
-	if (about_to_report(a))
+	if (!a->conf.each && !a->conf.any && about_to_report(a))
 		return;
-	if (now_of(a) - a->short_told_us > 60 * SECOND && a->rounds_done > 10)
+	if (!a->conf.any && now_of(a) - a->short_told_us > 60 * SECOND && a->rounds_done > 10)
 		too_short(a);
 	lead_begin(a);
 }
@@ -366,7 +415,7 @@ void grant_on(struct avg *a, struct request *req)
 		return;
 	}
 	if (a->state != AVG_IN || !is_leader(a) || !m || !m->member || a->round || !same_point(a, epoch, prev) ||
-			used > 16 * a->conf.target_batch + 16 * (uint64_t)m->micro) {
+			used > 16 * (a->conf.target_batch + progress_goal(a)) + 16 * (uint64_t)m->micro) {
 		err_set(&e, ERR_STATE, "positions come from the leader of this epoch, between rounds");
 		net_refuse(req, &e);
 		return;

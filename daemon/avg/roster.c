@@ -191,6 +191,8 @@ void mate_gone(struct avg *a, struct mate *m, const char *why)
 		recover_start(a);
 	else
 		roster_elect(a);
+	if (a->conf.each)
+		kick(a);                        /* it may be the one that was waited for */
 }
 
 void roster_news(void *arg, const struct id *peer, enum net_news what)

@@ -16,10 +16,11 @@ static const char *state_name(const struct avg *a)
 void avg_view(struct avg *a, struct avg_view *ret)
 {
 	*ret = (struct avg_view){ .epoch = a->point.epoch, .term = a->term, .in_round = a->round != NULL,
-		.target = a->conf.target_batch,
+		.target = progress_goal(a),
 		.state = state_name(a), .rounds_done = a->rounds_done, .rounds_without = a->rounds_without,
 		.rounds_failed = a->rounds_failed,
-		.last_round_us = a->last_round_us, .alone = roster_others(a, false) == 0 };
+		.last_round_us = a->last_round_us, .alone = roster_others(a, false) == 0,
+		.following = a->state == AVG_IN && (a->me->flags & MATE_FOLLOWER) };
 	if (a->leader)
 		ret->leader = a->leader->id;
 	list_each(it, &a->mates) {
