@@ -65,7 +65,7 @@ struct planner_mode {
 	bool local;                     /* every micro-batch is a step of this peer's own: replicas part between commits */
 	bool both;                      /* the optimizer's vectors are averaged, too */
 	bool patient;                   /* a round that begins lets the micro-batch under way end */
-	bool any;                       /* a round begins as soon as anybody has something for it, and nobody waits for it */
+	bool any;                       /* a round begins as soon as anybody has something for it; nobody waits */
 	uint32_t steps;                 /* micro-batches of every peer in an epoch; 0: the target batch says */
 	double targets;                 /* target batches in an epoch; 0 is taken as 1 */
 	/* Vectors of state beside the optimizer's, each as long as the parameters; the first nparams of them begin as a

@@ -1,5 +1,5 @@
-/* "averaging" in a spec: what every swarm can be told, and the numbers of its strategy, which the strategy itself declares
- * (plan/planner.h) and judges. */
+/* "averaging" in a spec: what every swarm can be told, and the numbers of its strategy, which the strategy itself
+ * declares (plan/planner.h) and judges. */
 #include <stdio.h>
 #include <string.h>
 #include "train/spec_int.h"
