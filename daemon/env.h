@@ -19,6 +19,10 @@ struct endpoint { uint8_t ip[16]; uint16_t port[3]; };
 enum chan { CHAN_CTRL, CHAN_BULK, CHAN_DOOR, CHANS };
 #define WIRE_MAX (322 * 1024)                   /* the largest wire message; a longer one breaks the connection */
 
+/* A token that dials: the k-th connection besides the first to the door of `to`, k = 1 .. 255. */
+#define DOOR_LANE(k) ((uint64_t)1 << 62 | (k))
+static inline unsigned door_lane(uint64_t token) { return token >> 8 == (uint64_t)1 << 54 ? token & 255 : 0; }
+
 /* A received wire message knows its way back only through the door; elsewhere token is 0. A token stays good while
  * that connection lives (then a message sent to it is lost); it works both for who dialled and for who was dialled. */
 struct via { enum chan chan; uint64_t door_token; };
@@ -34,7 +38,7 @@ struct packet {
 	void (*gone)(struct packet *p, bool sent);
 	struct endpoint to;                     /* set by send */
 	enum chan chan;
-	uint64_t door_token;                    /* CHAN_DOOR: 0 = dial the door of `to`; else answer on that connection */
+	uint64_t door_token;                    /* CHAN_DOOR: 0 or DOOR_LANE = dial the door of `to`; else answer there */
 };
 
 /* Work off the loop. The job and all it points to belong to the lane from work() until done(). Cancelling is

@@ -20,6 +20,7 @@ enum frame_flag {
 	FLAG_PENDING = 8,                       /* REPLY: "I have your call and work on it" */
 	FLAG_ACK = 16,                          /* door: answer with something, so that the next frame may come */
 	FLAG_QUIET = 32,                        /* beside FLAG_ACK: no need, nothing more waits */
+	FLAG_LANE = 64,                         /* door: about connections for bulk (door.c) */
 };
 
 /* The first 16 bytes of everything, in every version. */

@@ -5,7 +5,7 @@
  *   rpc.c    calls                                         greet.c  HELLO as the one who is dialled, RESET, limits
  *   serve.c  requests, each run once                       live.c   care, pings, news, round trips
  *   keys.c   the swarm's keys while they are replaced      guard.c  bans, the allow-list, who says too much
- *   barred.c when the other side does not let us in
+ *   barred.c when the other side does not let us in        door.c   through our own door: calls, bulk
  */
 #ifndef NET_INNER_H
 #define NET_INNER_H
@@ -32,6 +32,7 @@
 #define PEER_FRAMES_PER_S 50000                 /* unasked for, of one peer; more is dropped */
 #define BARRED_US (5 * SECOND)
 #define DOOR_FRAMES 10                          /* more than that and a partner gets mailboxes (C19) */
+#define LANES_MAX 6                             /* connections for bulk through a door, of one client */
 
 enum at_level { AT_NONE, AT_HINT, AT_CLAIMED, AT_PROVEN };
 enum life { LIFE_UNKNOWN, LIFE_ALIVE, LIFE_DEAD, LIFE_LEFT };
@@ -64,7 +65,8 @@ struct out {
 	struct net *net; struct peer *peer;     /* peer NULL: a plain message to an address */
 	struct session *s; struct msg *m;
 	uint8_t *plain;
-	bool m3, submitted, at_door;            /* at_door: pushed through this daemon's own door */
+	bool m3, submitted, at_door;            /* at_door: pushed through this daemon's own door, */
+	uint64_t lane;                          /* by this connection for bulk; 0: by the one for calls */
 	uint8_t tries; uint16_t flags;
 	bool *early;                            /* set when it is freed inside send */
 	uint64_t token;                         /* answer through the door, if that connection is still the peer's */
@@ -85,6 +87,7 @@ struct peer {
 	/* it answers through its own door only: this daemon cannot be dialled from there */
 	bool as_client;
 	uint64_t door_token; bool door_busy; struct timer door_timer; struct list door_queue;
+	unsigned door_small; struct lanes *lanes;               /* door.c */
 	bool owes_ack;                          /* it pushed through its door and waits for a sign */
 	struct list sessions; struct hello *hello; uint64_t hello_next_us, prove_next_us;
 	struct list waiting; uint32_t waiting_n, waiting_bulk; size_t waiting_bytes;
@@ -214,8 +217,17 @@ void out_plain(struct net *n, const struct endpoint *to, enum chan c, uint64_t t
 void out_forget(struct out *o);                 /* its owner no longer wants to hear; a waiting one is freed */
 void out_flush(struct peer *p);                 /* a session is there */
 void out_drop_waiting(struct peer *p, uint64_t now);    /* those whose time is over; now = UINT64_MAX: all */
-void out_door_free(struct peer *p);             /* the client has shown that its pipe is free */
+void out_finish(struct out *o, bool sent);      /* tells its owner; frees */
 void out_detach(struct net *n);                 /* net is going: what the transport still holds will free itself */
+
+/* ---- door.c ---- */
+void door_push(struct out *o);                  /* through this daemon's own door, when its pipe is free */
+void door_fire(struct timer *t);                /* peer.door_timer */
+uint16_t door_flags(const struct out *o);
+void door_heard(struct peer *p, struct via via, const struct header *h);
+void door_lost(struct out *o);
+void door_give_up(struct peer *p);              /* what waits ends unsent */
+void door_done(struct peer *p);
 
 /* ---- hello.c, greet.c ---- */
 void hello_start(struct peer *p);               /* once a time; nothing when one is on its way */

@@ -239,17 +239,17 @@ static void nano_send(struct transport *t, const struct endpoint *to, enum chan 
 	p->to = to ? *to : nowhere;
 	p->chan = chan;
 	p->door_token = token;
-	if (chan == CHAN_DOOR && token && !(token & DIALLED)) {
+	if (chan == CHAN_DOOR && token && !(token & DIALLED) && !door_lane(token)) {
 		if (n->box[CHAN_DOOR].s >= 0 && p->wire_len <= WIRE_MAX && n->door_queued + p->wire_len <= max)
 			door_answer(n, p);
 		else
 			nano_return(n, p);
 		return;
 	}
-	if (chan == CHAN_DOOR && token)
+	if (chan == CHAN_DOOR && (token & DIALLED))
 		l = map_get(n->by_serial, &serial, sizeof(serial));
 	else if (to && to->port[chan])
-		l = nlink_get(n, to, chan);
+		l = nlink_get(n, to, chan, chan == CHAN_DOOR ? door_lane(token) : 0);
 	if (!l || p->wire_len > WIRE_MAX || l->queued + p->wire_len > max)
 		nano_return(n, p);
 	else
@@ -258,9 +258,11 @@ static void nano_send(struct transport *t, const struct endpoint *to, enum chan 
 
 static void nano_close_link(struct transport *t, const struct endpoint *to)
 {
-	for (int c = 0; c < CHANS; c++) {
-		struct nlink *l = nlink_find(of(t), to, (enum chan)c);
-		if (l)
+	struct nano *n = of(t);
+
+	list_each_safe(i, &n->links) {
+		struct nlink *l = list_entry(i, struct nlink, link);
+		if (!memcmp(l->to.ip, to->ip, 16) && !memcmp(l->to.port, to->port, sizeof(to->port)))
 			nlink_free(l);
 	}
 }
@@ -271,7 +273,7 @@ static bool nano_linkinfo(struct transport *t, const struct endpoint *to, struct
 	bool any = false;
 
 	for (int c = 0; c < CHANS; c++) {
-		struct nlink *l = nlink_find(n, to, (enum chan)c);
+		struct nlink *l = nlink_find(n, to, (enum chan)c, 0);
 		if (!l)
 			continue;
 		nlink_look(l);

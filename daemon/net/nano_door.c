@@ -14,7 +14,9 @@
 #define REQUEST_ID 0x80000001u          /* the high bit ends the header (SP's rule) */
 #define MESSAGES_AT_ONCE 64
 
-struct door_last { uint64_t sent_at, free_at; };
+#define SWEPT_US 60000000               /* a connection that has had bulk is remembered so long */
+
+struct door_last { uint64_t sent_at, free_at; bool swept; };
 
 static void put_u32(uint8_t *p, uint32_t v)
 {
@@ -169,6 +171,19 @@ static void door_send(struct nano *n, struct packet *p)
 	p->gone(p, sent);
 }
 
+/* Before the first bulk goes through a connection the sweep gives it a window (nano_pace.c): what is in the kernel's
+ * buffer by then goes out all the same. */
+static bool needs_sweep(struct nano *n, const struct packet *p, struct door_last *last, uint64_t now)
+{
+	if (last->swept || !rate_waits(CHAN_DOOR, p->wire_len))
+		return false;
+	last->swept = true;
+	last->sent_at = now;
+	last->free_at = now + 2 * SOON_US;
+	sweep_soon(n);
+	return true;
+}
+
 static void door_fire(struct timer *t) { door_flush(container_of(t, struct nano, door_timer)); }
 
 void door_flush(struct nano *n)
@@ -181,13 +196,13 @@ void door_flush(struct nano *n)
 		struct packet *p = list_entry(k, struct packet, link);
 		struct door_last *last = map_get(n->door_last, &p->door_token, sizeof(p->door_token));
 
-		if (last && last->free_at > now) {
-			next = next && next < last->free_at ? next : last->free_at;
-			continue;
-		}
 		if (!last) {
 			last = xcalloc(1, sizeof(*last));
 			map_put(n->door_last, &p->door_token, sizeof(p->door_token), last);
+		}
+		if (last->free_at > now || needs_sweep(n, p, last, now)) {
+			next = next && next < last->free_at ? next : last->free_at;
+			continue;
 		}
 		last->sent_at = now;
 		last->free_at = now + GAP_US + p->wire_len / 1000;
@@ -210,7 +225,7 @@ void door_prune(struct nano *n)
 	struct door_last *last;
 
 	while ((last = map_next(n->door_last, &it, &key, &klen)))
-		if (last->free_at < env_now(n->env)) {
+		if (last->free_at + (last->swept ? SWEPT_US : 0) < env_now(n->env)) {
 			map_del(n->door_last, key, klen);
 			free(last);
 		}

@@ -18,6 +18,7 @@ struct nlink {
 	struct nano *n;
 	struct endpoint to;
 	enum chan chan;
+	unsigned lane;                          /* of several to one door, env.h */
 	uint64_t serial;
 	int s;                                  /* the nanomsg socket */
 	uint32_t number;                        /* connection number */
@@ -38,7 +39,7 @@ struct box { struct nano *n; enum chan chan; int s; struct watch in; uint64_t ac
 struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t since, received, sent; };
 
 /* A connection that carries bulk outwards, and the window in bytes that its delay allows (nano_pace.c). */
-struct paced { int fd; uint8_t ip[16]; uint16_t port, local; bool seen, begins; uint32_t window, buffer;
+struct paced { int fd; uint8_t ip[16]; uint16_t port, local; bool seen, begins, rested; uint32_t window, buffer;
 	uint64_t next_us, busy_us, rest_us; };
 struct pace_view { uint32_t window, window_max, segment; uint64_t on_way, rtt_us, base_us; };
 
@@ -81,8 +82,9 @@ bool rate_may(struct nano *n, struct rate *r);  /* false: not now, and its timer
 void rate_spend(struct rate *r, size_t bytes);
 bool rate_waits(enum chan chan, size_t bytes);  /* is it bulk? */
 
-struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan chan);      /* NULL: no socket left */
-struct nlink *nlink_find(struct nano *n, const struct endpoint *to, enum chan chan);
+/* NULL: no socket left */
+struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan chan, unsigned lane);
+struct nlink *nlink_find(struct nano *n, const struct endpoint *to, enum chan chan, unsigned lane);
 struct nlink *nlink_at(struct nano *n, const uint8_t ip[16], uint16_t port);            /* the sweep's question */
 void nlink_free(struct nlink *l);               /* what waits comes back unsent, later */
 void nlink_put(struct nlink *l, struct packet *p);
@@ -105,7 +107,8 @@ void door_prune(struct nano *n);
 void sweep_fire(struct timer *t);
 void sweep_note(struct map *m, const uint8_t ip[16], uint64_t until_us);
 void sweep_free(struct nano *n);
-void sweep_soon(struct nano *n);
+#define SOON_US 5000
+void sweep_soon(struct nano *n);                /* within SOON_US */
 bool sweep_same(int fd, const uint8_t ip[16], uint16_t port, uint16_t local);   /* still that connection? */
 
 void pace_init(struct nano *n, uint64_t key);

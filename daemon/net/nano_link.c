@@ -12,18 +12,19 @@
 
 #define PACKETS_AT_ONCE 32
 
-static size_t address_key(const struct endpoint *to, enum chan chan, uint8_t out[24])
+static size_t address_key(const struct endpoint *to, enum chan chan, unsigned lane, uint8_t out[24])
 {
 	memcpy(out, to->ip, 16);
 	memcpy(out + 16, to->port, 6);
 	out[22] = (uint8_t)chan;
-	return 23;
+	out[23] = (uint8_t)lane;
+	return 24;
 }
 
-struct nlink *nlink_find(struct nano *n, const struct endpoint *to, enum chan chan)
+struct nlink *nlink_find(struct nano *n, const struct endpoint *to, enum chan chan, unsigned lane)
 {
 	uint8_t key[24];
-	size_t len = address_key(to, chan, key);
+	size_t len = address_key(to, chan, lane, key);
 	return map_get(n->by_address, key, len);
 }
 
@@ -108,11 +109,11 @@ static int dial(struct nlink *l)
 	return 0;
 }
 
-struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan chan)
+struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan chan, unsigned lane)
 {
-	struct nlink *l = nlink_find(n, to, chan);
+	struct nlink *l = nlink_find(n, to, chan, lane);
 	uint8_t key[24];
-	size_t len = address_key(to, chan, key);
+	size_t len = address_key(to, chan, lane, key);
 
 	if (l)
 		return l;
@@ -122,6 +123,7 @@ struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan cha
 	l->n = n;
 	l->to = *to;
 	l->chan = chan;
+	l->lane = lane;
 	l->serial = ++n->next_serial;
 	l->number = ++n->next_number;
 	l->s = -1;
@@ -142,7 +144,7 @@ void nlink_free(struct nlink *l)
 {
 	struct nano *n = l->n;
 	uint8_t key[24];
-	size_t len = address_key(&l->to, l->chan, key);
+	size_t len = address_key(&l->to, l->chan, l->lane, key);
 	struct list *i;
 
 	if (l->held)

@@ -17,8 +17,11 @@
  * where rtt is the kernel's smoothed round trip of that connection and base the smallest that any connection to that
  * address has seen (kernel: within 5 minutes). It begins with 64 KiB and grows by half until half of TARGET is waiting.
  * The window is the socket's send buffer, which holds what is unacknowledged and what is unsent; it never grows over
- * what nano_conf.bulk_buf gives, nor while less than half of it is on its way. Connections share TARGET, not each its
- * own: all see the same queue.
+ * what nano_conf.bulk_buf gives, nor while less than half of it is on its way; with less than a quarter on its way it
+ * does not shrink. Connections share TARGET, not each its
+ * own: all see the same queue. So one that joins others to the same address begins with a share of the 64 KiB, and one
+ * that has rested goes on with half of what it had, since others may have taken its place: several that begin a round
+ * at once would fill the queue until the law has seen it.
  *
  * Loss is not a sign of a full queue on such links, so where the kernel has BBR and lets us, bulk over paths of more
  * than 5 ms uses it; else the kernel's own congestion control goes on inside the window. */
@@ -28,6 +31,7 @@
 #define WINDOW_MIN 9216
 #define TICK_US 10000
 #define REST_US 50000                   /* one of many connections that has nothing to send is looked at so often */
+#define RESTED_US 250000                /* without anything on the way: half the window */
 #define IDLE_US 1000000                 /* without anything on the way: nobody is looked at any more */
 
 struct base { uint32_t us; bool fresh; };
@@ -61,6 +65,16 @@ static uint32_t window_max(const struct nano *n)
 	return 2 * n->conf.bulk_buf;
 }
 
+/* Its share among all that go there, itself included. */
+static uint32_t first_window(const struct nano *n, const uint8_t ip[16])
+{
+	uint32_t all = 0;
+
+	for (size_t i = 0; i < n->npaced; i++)
+		all += !memcmp(n->paced[i].ip, ip, 16);
+	return WINDOW_FIRST / all > WINDOW_MIN ? WINDOW_FIRST / all : WINDOW_MIN;
+}
+
 void pace_see(struct nano *n, int fd, const uint8_t ip[16], uint16_t port, uint16_t local)
 {
 	const struct base *b = map_get(n->bases, ip, 16);
@@ -84,7 +98,7 @@ void pace_see(struct nano *n, int fd, const uint8_t ip[16], uint16_t port, uint1
 	p->begins = b && b->us > FAR_US;
 	if (p->begins) {
 		(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3);
-		p->window = WINDOW_FIRST;
+		p->window = first_window(n, ip);
 		set_buffer(p, p->window);
 	}
 	pace_wake(n);
@@ -121,10 +135,22 @@ uint32_t pace_law(const struct pace_view *v, bool *begins)
 	if (2 * (rtt - base) >= TARGET_US)
 		*begins = false;
 	want = *begins ? now + now / 2 : (now + now * (base + TARGET_US) / (rtt ? rtt : 1) + 2 * v->segment) / 2;
-	if (want > now && 2 * v->on_way < now)  /* it is not what holds the sender back */
+	if (want > now && 2 * v->on_way < now)  /* it is not what holds the sender back, */
+		return v->window;
+	if (want < now && 4 * v->on_way < now)  /* or what fills the queue: calls go through it, say */
 		return v->window;
 	want = want < WINDOW_MIN ? WINDOW_MIN : want;
 	return (uint32_t)(want < v->window_max ? want : v->window_max);
+}
+
+static void rest(struct paced *p, const struct base *b)
+{
+	p->rested = true;
+	if (!b || b->us <= FAR_US || p->window < 2 * WINDOW_MIN)
+		return;
+	p->window /= 2;
+	p->begins = true;
+	set_buffer(p, p->window);
 }
 
 /* False: it is idle, or another connection by now. */
@@ -142,10 +168,13 @@ static bool look_at(struct nano *n, struct paced *p, uint64_t now)
 	out = info.tcpi_unacked > arrived ? info.tcpi_unacked - arrived : 0;
 	v.on_way = (uint64_t)(out + info.tcpi_retrans) * info.tcpi_snd_mss;
 	if (!info.tcpi_unacked && !info.tcpi_notsent_bytes) {
+		if (!p->rested && now - p->busy_us > RESTED_US)
+			rest(p, b);
 		p->rest_us = now + REST_US;
 		return now - p->busy_us < IDLE_US;
 	}
 	p->busy_us = now;
+	p->rested = false;
 	if (now < p->next_us)
 		goto apply;
 	p->next_us = now + info.tcpi_rtt;

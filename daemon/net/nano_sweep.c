@@ -20,7 +20,6 @@
 #define USER_TIMEOUT_MS 30000
 #define KNOWN_ADDRESS_MAX 256           /* connections from one address that has peers: many daemons behind one NAT */
 #define NOTES_MAX 4096
-#define SOON_US 5000
 #define UNSEEN_LEAST 3                  /* a peer may be cut off while it dials, or only look whether we are here */
 #define FAR_US 5000
 #define TELL_US ((uint64_t)60 * 1000000)
@@ -153,6 +152,8 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 			tune(fd);
 			if (l->chan == CHAN_BULK)
 				pace_see(n, fd, c.ip, c.port, local);
+			if (l->chan == CHAN_DOOR)       /* bulk for us comes through it */
+				widen(fd, info.tcpi_min_rtt);
 		}
 		return;
 	}

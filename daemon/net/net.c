@@ -134,13 +134,8 @@ static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t 
 	n->count.frames_in++;
 	p->bytes.in[h.cls] += len;
 	p->used_us = env_now(n->env);
-	if (via.chan == CHAN_DOOR && (h.pre.flags & FLAG_ACK)) {
-		/* pushed through the door that this side has dialled */
-		p->owes_ack = !(h.pre.flags & FLAG_QUIET) || p->owes_ack;
-	} else if (via.chan == CHAN_DOOR) {
-		p->door_token = via.door_token;
-		out_door_free(p);
-	}
+	if (via.chan == CHAN_DOOR)
+		door_heard(p, via, &h);
 	if (h.pre.kind != KIND_GOODBYE)
 		live_heard(p);
 	if (h.pre.kind != KIND_REPLY && h.pre.kind != KIND_REFUSE && !guard_frame(p))

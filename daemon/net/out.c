@@ -10,8 +10,6 @@
 
 static_assert(HEADER_BYTES + M3_BYTES + NET_JSON_MAX + NET_BLOB_MAX + AEAD_TAG <= WIRE_MAX,
 	"a frame fits the transport");
-#define DOOR_WAIT_MIN_US (5 * MS)
-#define DOOR_BYTE_US 8                          /* 1 Mbit/s */
 
 /* ---- messages ---- */
 
@@ -76,15 +74,6 @@ static int seal_plain(struct packet *p, uint32_t connection, uint8_t *out)
 	return 0;
 }
 
-/* Only who has more to push needs a sign that the pipe is free: one answer alone costs no third frame. What comes a
- * moment later waits for the client's next frame or for the timer, whichever is first. */
-static uint16_t door_flags(const struct out *o)
-{
-	if (!o->at_door)
-		return 0;
-	return list_empty(&o->peer->door_queue) ? FLAG_ACK | FLAG_QUIET : FLAG_ACK;
-}
-
 static int seal_frame(struct packet *p, uint32_t connection, uint8_t *out)
 {
 	struct out *o = container_of(p, struct out, p);
@@ -129,7 +118,7 @@ static void out_free(struct out *o)
 	free(o);
 }
 
-static void finish(struct out *o, bool sent)
+void out_finish(struct out *o, bool sent)
 {
 	void (*gone)(void *arg, bool sent) = o->gone;
 	void *arg = o->arg;
@@ -154,21 +143,22 @@ static void packet_gone(struct packet *p, bool sent)
 		free(o);
 		return;
 	}
-	if (!sent && o->at_door && peer->door_token == p->door_token)
-		peer->door_token = 0;           /* that connection is over; the client dials again when it needs something */
+	if (!sent && o->at_door)
+		door_lost(o);
 	if (!sent && o->s && o->s->dead && !o->m->dead && !o->net->freeing && o->tries++ < 3) {
 		struct session *s = peer_session(peer);
 
 		session_unref(o->s);
 		o->s = NULL;
 		o->at_door = false;
+		o->lane = 0;
 		if (s)
 			submit(o, s);
 		else
 			wait_for_session(o);
 		return;
 	}
-	finish(o, sent);
+	out_finish(o, sent);
 }
 
 static struct out *out_new(struct net *n, void (*gone)(void *arg, bool sent), void *arg)
@@ -196,53 +186,6 @@ void out_plain(struct net *n, const struct endpoint *to, enum chan c, uint64_t t
 }
 
 /* ---- routes ---- */
-
-/* The client's sign ends the wait (out_door_free). Without one the next frame goes when a thin link must be through
- * with this one: earlier it would find the pipe busy, and be lost. */
-static void door_send(struct out *o)
-{
-	struct peer *p = o->peer;
-	uint64_t us = 2 * p->rtt[0].smooth_us + DOOR_BYTE_US * o->p.wire_len;
-
-	p->door_busy = true;
-	env_after(p->net->env, &p->door_timer, us > DOOR_WAIT_MIN_US ? us : DOOR_WAIT_MIN_US);
-	o->submitted = true;
-	p->net->env->ops->send(p->net->env, &p->at, CHAN_DOOR, p->door_token, &o->p);
-}
-
-/* Through this daemon's own door one frame at a time goes to a client: raw REP drops what finds its pipe busy. */
-static void door_push(struct out *o)
-{
-	struct peer *p = o->peer;
-
-	o->at_door = true;
-	if (!p->door_busy) {
-		door_send(o);
-		return;
-	}
-	if (!msg_bulk(o->m))                    /* control before bulk */
-		list_each(it, &p->door_queue)
-			if (msg_bulk(list_entry(it, struct out, wait)->m)) {
-				list_push(it, &o->wait);
-				return;
-			}
-	list_push(&p->door_queue, &o->wait);
-}
-
-void out_door_free(struct peer *p)
-{
-	struct list *next;
-
-	p->door_busy = false;
-	env_timer(p->net->env, &p->door_timer, 0);
-	next = list_pop(&p->door_queue);
-	if (!next)
-		return;
-	if (p->door_token)
-		door_send(list_entry(next, struct out, wait));
-	else
-		finish(list_entry(next, struct out, wait), false);
-}
 
 /* C19: mailboxes for partners, the door for those who are asked once. */
 bool peer_partner(const struct peer *p)
@@ -286,6 +229,11 @@ static void submit(struct out *o, struct session *s)
 	o->p.wire_len = frame_bytes(o->m->json_len, o->m->blob.len, o->m3);
 	p->frames_out++;
 	p->used_us = env_now(n->env);
+	if ((o->flags & FLAG_LANE) && o->token) {       /* a sign goes back by the connection that waits for it */
+		o->submitted = true;
+		n->env->ops->send(n->env, &p->at, CHAN_DOOR, o->token, &o->p);
+		return;
+	}
 	if (wants_mailbox(p, o->m))
 		hello_prove(p);
 	/* The sign goes back by the connection that waits for it; pushed through a door it would ask for one itself. */
@@ -390,11 +338,10 @@ void out_drop_waiting(struct peer *p, uint64_t now)
 		if (now != UINT64_MAX && (!o->expire_us || o->expire_us > now))
 			continue;
 		stop_waiting(o);
-		finish(o, false);
+		out_finish(o, false);
 	}
 	if (now == UINT64_MAX)
-		list_each_safe(it, &p->door_queue)
-			finish(list_entry(it, struct out, wait), false);
+		door_give_up(p);
 }
 
 /* What the transport still holds will come back through packet_gone, which then only frees. */

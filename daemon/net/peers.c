@@ -46,11 +46,6 @@ static bool make_room(struct net *n)
 	return old;
 }
 
-static void door_timer_fire(struct timer *t)
-{
-	out_door_free(container_of(t, struct peer, door_timer));
-}
-
 struct peer *peer_make(struct net *n, const struct id *id)
 {
 	struct peer *p = peer_find(n, id);
@@ -66,7 +61,7 @@ struct peer *peer_make(struct net *n, const struct id *id)
 	p->next_request = 1;
 	p->used_us = env_now(n->env);
 	p->fresh_backoff_us = FRESH_MIN_US;
-	p->door_timer = (struct timer){ .fire = door_timer_fire, .name = "net door" };
+	p->door_timer = (struct timer){ .fire = door_fire, .name = "net door" };
 	list_init(&p->care_link);
 	list_init(&p->tend_link);
 	list_init(&p->serve_link);
@@ -127,8 +122,8 @@ void peer_free(struct peer *p)
 	assert(!p->pins && list_empty(&p->calls));
 	if (p->hello)
 		hello_free(p->hello);
-	env_timer(n->env, &p->door_timer, 0);
 	out_drop_waiting(p, UINT64_MAX);
+	door_done(p);
 	serve_free(p);
 	peer_drop_sessions(p);
 	list_del(&p->link);

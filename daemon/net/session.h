@@ -9,7 +9,7 @@
 #define SESSION_FRAMES_MAX ((uint64_t)1 << 32)          /* then a new HELLO ... */
 #define SESSION_BYTES_MAX ((uint64_t)64 << 30)
 #define SESSION_AGE_MAX_US ((uint64_t)3600 * 1000000)
-#define CONNECTIONS_KEPT 4
+#define CONNECTIONS_KEPT 16                     /* a client has up to seven at a time to one door */
 
 /* Door frames use the control keys with their own memory of connections. */
 struct seen { uint32_t connection; uint64_t counter; };

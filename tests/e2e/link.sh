@@ -5,6 +5,7 @@
 HM_LINK=${HM_LINK:-rate=10mbit delay=50ms loss=1% queue=625000}
 . "$(dirname "$0")/lib.sh"
 rtt_ms=${LINK_RTT_MS:-100}
+wan_client=${LINK_CLIENT:-}             # that one only dials out (link_client.sh)
 cat >"$work/run.json" <<'RUN'
 {"name": "wide", "input": [256], "model": [{"type": "sleep", "fwd_ms": 150, "bwd_ms": 150}, {"type": "linear", "out": 1024},
  {"type": "relu"}, {"type": "linear", "out": 512}, {"type": "relu"}, {"type": "linear", "out": 4}], "loss": "cross_entropy",
@@ -58,7 +59,7 @@ chain() { hive "$1" --json query "select epoch, digest from epochs where discard
 
 daemon_start a
 for n in b c; do daemon_start $n --join "$(address a)"; done
-for n in a b c; do wait_for 20 known $n 2; done
+for n in a b c; do others=$([ -z "$wan_client" ] || [ $n = "$wan_client" ] && echo 2 || echo 1); wait_for 20 known $n $others; done
 say "$(probe 4 0 idle)" || fail "idle"
 hive a run start "$work/run.json" >/dev/null || fail "the run was refused"
 joined() { hive "$1" run join wide >/dev/null 2>&1; }

@@ -53,6 +53,7 @@ struct slink {
 	struct item flush;
 	struct endpoint to;
 	enum chan chan;
+	unsigned lane;
 	uint64_t serial;
 	enum slink_state state;
 	uint32_t number;

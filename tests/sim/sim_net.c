@@ -116,26 +116,27 @@ static void dial(struct slink *l, uint64_t after_us)
 	heap_set(&s->heap, &l->connect, s->now + after_us + 2 * trip);
 }
 
-static size_t link_key(const struct endpoint *to, enum chan chan, uint8_t out[24])
+static size_t link_key(const struct endpoint *to, enum chan chan, unsigned lane, uint8_t out[24])
 {
 	memcpy(out, to->ip, 16);
 	memcpy(out + 16, to->port, 6);
 	out[22] = (uint8_t)chan;
-	return 23;
+	out[23] = (uint8_t)lane;
+	return 24;
 }
 
-static struct slink *link_find(struct snode *n, const struct endpoint *to, enum chan chan)
+static struct slink *link_find(struct snode *n, const struct endpoint *to, enum chan chan, unsigned lane)
 {
 	uint8_t key[24];
-	size_t len = link_key(to, chan, key);
+	size_t len = link_key(to, chan, lane, key);
 	return map_get(n->link_map, key, len);
 }
 
-static struct slink *link_get(struct snode *n, const struct endpoint *to, enum chan chan)
+static struct slink *link_get(struct snode *n, const struct endpoint *to, enum chan chan, unsigned lane)
 {
-	struct slink *l = link_find(n, to, chan);
+	struct slink *l = link_find(n, to, chan, lane);
 	uint8_t key[24];
-	size_t len = link_key(to, chan, key);
+	size_t len = link_key(to, chan, lane, key);
 
 	if (l)
 		return l;
@@ -143,6 +144,7 @@ static struct slink *link_get(struct snode *n, const struct endpoint *to, enum c
 	l->node = n;
 	l->to = *to;
 	l->chan = chan;
+	l->lane = lane;
 	l->serial = ++n->sim->next_id;
 	l->connect.fire = connect_fire;
 	list_init(&l->queue);
@@ -156,7 +158,7 @@ static void link_free(struct slink *l)
 {
 	struct snode *n = l->node;
 	uint8_t key[24];
-	size_t len = link_key(&l->to, l->chan, key);
+	size_t len = link_key(&l->to, l->chan, l->lane, key);
 
 	give_back(l);
 	if (l->pipe) {
@@ -290,13 +292,13 @@ void simnet_send(struct env *e, const struct endpoint *to, enum chan chan, uint6
 		simnet_return(n, p);
 		return;
 	}
-	if (chan == CHAN_DOOR && token && !(token & DIALLED)) {
-		l = link_get(n, &nowhere, CHAN_DOOR);   /* one queue for all answers, as in nano.c */
-	} else if (chan == CHAN_DOOR && token) {
+	if (chan == CHAN_DOOR && token && !(token & DIALLED) && !door_lane(token)) {
+		l = link_get(n, &nowhere, CHAN_DOOR, 0);        /* one queue for all answers, as in nano.c */
+	} else if (chan == CHAN_DOOR && (token & DIALLED)) {
 		uint64_t serial = token & ~DIALLED;
 		l = map_get(n->serial_map, &serial, sizeof(serial));
 	} else {
-		l = to && to->port[chan] ? link_get(n, to, chan) : NULL;
+		l = to && to->port[chan] ? link_get(n, to, chan, chan == CHAN_DOOR ? door_lane(token) : 0) : NULL;
 	}
 	if (!l || l->queued + p->wire_len > n->sim->costs.queue_max) {
 		simnet_return(n, p);
@@ -394,9 +396,11 @@ void simnet_died(struct snode *n, bool quiet)
 void simnet_close_link(struct env *e, const struct endpoint *to)
 {
 	struct snode *n = snode_of(e);
-	for (int c = 0; c < CHANS; c++) {
-		struct slink *l = to->port[c] ? link_find(n, to, (enum chan)c) : NULL;
-		if (l)
+
+	list_each_safe(i, &n->links) {
+		struct slink *l = list_entry(i, struct slink, link);
+
+		if (!memcmp(l->to.ip, to->ip, 16) && !memcmp(l->to.port, to->port, sizeof(to->port)))
 			link_free(l);
 	}
 }
@@ -408,7 +412,7 @@ bool simnet_linkinfo(struct env *e, const struct endpoint *to, struct linkinfo *
 
 	memset(ret, 0, sizeof(*ret));
 	for (int c = 0; c < CHANS; c++) {
-		struct slink *l = to->port[c] ? link_find(n, to, (enum chan)c) : NULL;
+		struct slink *l = to->port[c] ? link_find(n, to, (enum chan)c, 0) : NULL;
 		if (!l)
 			continue;
 		any = true;
