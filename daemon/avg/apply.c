@@ -134,6 +134,8 @@ void apply_commit(struct round *r)
 	next_leader(a);
 	measure(a, r);
 	propose_applied(a, c);
+	sum_odd(r);
+	r->applied = true;
 	round_close(r);                         /* results on their way go on from the tail */
 	struct ranges grant = { 0 };            /* the callback may enter elsewhere */
 	ranges_copy(&grant, &a->me->grant);

@@ -26,6 +26,11 @@ static void conf_defaults(struct avg_conf *c)
 		c->round_floor_us = 200 * MS;
 	if (!c->micro_batch)
 		c->micro_batch = 1;
+	if (!c->slice)
+		c->slice = 1u << 20;
+	c->tensors = xmemdup(c->tensors ? c->tensors : &(struct avg_tensor){ 0 }, (c->ntensors + !c->ntensors) *
+		sizeof *c->tensors);
+	json_incref(c->codec);
 }
 
 struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, struct dht *dht,
@@ -63,6 +68,8 @@ struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, str
 	a->me->flags = (uint8_t)((conf->client ? MATE_CLIENT : 0) | (conf->aux ? MATE_AUX : 0));
 	if (hub_enter(a, e)) {
 		mate_free(a, a->me);
+		free((void *)a->conf.tensors);
+		json_decref(a->conf.codec);
 		free(a);
 		return NULL;
 	}
@@ -78,8 +85,11 @@ bool avg_busy(const struct avg *a)
 static void avg_end(struct avg *a)
 {
 	round_reap(a, true);
+	residuals_clear(a);
 	for (size_t i = 0; i < SPARES; i++)
 		big_free(a->spare[i].p, a->spare[i].bytes);
+	free((void *)a->conf.tensors);
+	json_decref(a->conf.codec);
 	free(a);
 }
 
@@ -146,6 +156,7 @@ int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct e
 		round_close(a->round);
 	roster_clear(a);
 	avg_point_copy(&a->point, at);
+	residuals_clear(a);
 	a->npast = 0;
 	a->term = 0;
 	a->gen++;

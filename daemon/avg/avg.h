@@ -11,6 +11,7 @@
  * The owner (run) supplies a contribution and applies the mean; this room decides who, when and with which weights. */
 #ifndef AVG_AVG_H
 #define AVG_AVG_H
+#include "avg/reduce.h"
 #include "avg/ranges.h"
 #include "dht/dht.h"
 #include "net/chunk.h"
@@ -32,6 +33,11 @@ struct avg_conf {
 	uint32_t part_min;                      /* smallest part, floats; 0 = 1024 */
 	bool client, aux;                       /* no part to reduce / no samples */
 	uint32_t micro_batch;                   /* ranges are cut in multiples of it */
+	/* How the vector travels, unless the live hyperparameters say otherwise ("codec", "robust", "error_feedback"). */
+	const struct avg_tensor *tensors; size_t ntensors;      /* the vector's, in order; copied */
+	json_t *codec;                          /* as coding_check takes it; NULL: none; a reference is taken */
+	enum robust robust; bool error_feedback;
+	uint32_t slice;                         /* a part is cut into pieces of at most so many floats; 0 = 1 Mi */
 };
 
 /* Where in the history a peer stands: all that must travel with a checkpoint or a state download. */
@@ -106,12 +112,14 @@ typedef void avg_proposed_fn(void *arg, uint64_t epoch, uint64_t version, const 
 void avg_propose(struct avg *a, json_t *patch, uint64_t from_epoch, avg_proposed_fn *done, void *arg);
 
 struct avg_member { struct id id; uint64_t samples, epoch; double rate; bool leader, live, follower, hold, client;
+	unsigned odd; /* rounds in a row with a contribution far from all others, as this peer has seen it */
 	char absent[48]; };
 struct avg_view {
 	uint64_t epoch; uint32_t term; bool in_round, alone, following; struct id leader; uint64_t total_samples, target;
 	/* "joining" "accumulating" "averaging" "recovering" "following" */
 	double rate_total; uint64_t eta_us; const char *state;
-	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us;
+	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, bytes_out, bytes_in;
+	uint64_t residuals_dropped;             /* elements whose error feedback was lost with their reducer */
 };
 void avg_view(struct avg *a, struct avg_view *ret);
 size_t avg_members(struct avg *a, struct avg_member *out, size_t max);

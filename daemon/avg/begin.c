@@ -96,21 +96,33 @@ static bool keep(struct avg *a, struct body *b, const double *bw, uint64_t *size
 	return same;
 }
 
+/* Each reducer's share in pieces: while one is summed the next is on its way, and the one before it on its way back. */
+static void slice(struct avg *a, struct body *b, const uint64_t *size)
+{
+	uint64_t most = a->conf.slice, at = 0;
+	size_t cut = WIRE_MEMBERS_MAX / 2 > b->n ? WIRE_MEMBERS_MAX / 2 - b->n : 1;
+	if (a->conf.len / cut >= most)
+		most = a->conf.len / cut + 1;
+	b->part = xcalloc(b->n + cut, sizeof *b->part);
+	for (size_t i = 0; i < b->n; i++) {
+		uint64_t pieces = (size[i] + most - 1) / most, end = at + size[i];
+		for (uint64_t k = 0; k < pieces; k++) {
+			uint64_t len = (end - at) / (pieces - k);
+			b->part[b->parts++] = (struct wire_part){ .owner = (uint16_t)i, .off = at, .len = len };
+			at += len;
+		}
+	}
+}
+
 static void plan_parts(struct avg *a, struct body *b)
 {
 	double *bw = xcalloc(b->n, sizeof *bw);
-	uint64_t *size = xcalloc(b->n, sizeof *size), at = 0;
+	uint64_t *size = xcalloc(b->n, sizeof *size);
 	for (size_t i = 0; i < b->n; i++)
 		bw[i] = !can_reduce(&b->m[i]) ? 0 : b->m[i].bandwidth ? (double)b->m[i].bandwidth : -1;
 	cut(a, b, bw, size);
 	keep(a, b, bw, size);
-	b->part = xcalloc(b->n, sizeof *b->part);
-	for (size_t i = 0; i < b->n; i++) {
-		if (!size[i])
-			continue;
-		b->part[b->parts++] = (struct wire_part){ .owner = (uint16_t)i, .off = at, .len = size[i] };
-		at += size[i];
-	}
+	slice(a, b, size);
 	free(bw);
 	free(size);
 }

@@ -5,13 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/int.h"
-#include "avg/reduce.h"
-#include "common/hash.h"
 
-struct sum_job {
-	struct job job; struct round *r; size_t part; uint32_t attempt;
-	struct reduce_term *t; size_t terms; uint64_t total; float *out; size_t n; uint8_t hash[16];
-};
+#define AHEAD 3                                 /* pieces at once on their way to one owner */
 
 /* ---- buffers that go from round to round: fresh pages cost more than the sum ---- */
 
@@ -97,7 +92,7 @@ static void raw_arrived(void *arg, struct xfer *x, const struct err *e)
 	if (e)
 		return;                         /* the deadline, or the news of a death, makes it missing */
 	f->done = true;
-	r->bytes_in += r->part[f->part].len * sizeof(float);
+	r->bytes_in += r->part[f->part].bytes;
 	flow_try(r, f->part);
 	flow_missing(r);
 }
@@ -111,12 +106,12 @@ static int open_raw(struct round *r, size_t p)
 		struct id tag;
 		if (!may_bring(r, i))
 			continue;
-		rp->raw[i] = spare_get(r->a, rp->len * sizeof(float));
+		rp->raw[i] = spare_get(r->a, rp->bytes);
 		if (!rp->raw[i])
 			return -1;              /* stays missing: the leader gives the part to another */
 		rp->in[i] = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
 		tag_of(r, 'x', 0, p, who(r, i), who(r, (size_t)r->me), &tag);
-		rp->in[i].x = xfer_recv(r->a->chunks, who(r, i), &tag, rp->raw[i], rp->len * sizeof(float), 0, raw_arrived,
+		rp->in[i].x = xfer_recv(r->a->chunks, who(r, i), &tag, rp->raw[i], rp->bytes, 0, raw_arrived,
 			&rp->in[i]);
 	}
 	return 0;
@@ -127,7 +122,7 @@ static void close_raw(struct round *r, size_t p)
 	struct rpart *rp = &r->part[p];
 	for (size_t i = 0; rp->raw && i < r->b.n; i++) {
 		flow_cancel(&rp->in[i]);
-		spare_put(r->a, rp->raw[i], rp->len * sizeof(float));
+		spare_put(r->a, rp->raw[i], rp->bytes);
 	}
 	free(rp->raw);
 	free(rp->in);
@@ -147,31 +142,55 @@ void flow_open(struct round *r)
 static void piece_sent(void *arg, struct xfer *x, const struct err *e)
 {
 	struct flow *f = arg;
+	struct rpart *rp = &f->r->part[f->part];
 	f->x = NULL;
 	f->done = !e;
+	rp->x_failed = e != NULL;
 	if (!e)
-		f->r->bytes_out += f->r->part[f->part].len * sizeof(float);
+		f->r->bytes_out += rp->bytes;
+	if (!f->r->closed)
+		flow_send_x(f->r);
 }
 
 static void send_piece(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
 	struct id tag;
-	if (rp->owner == r->me || !r->samples || !r->x || rp->x_out.x || rp->x_out.done)
-		return;                         /* a successor asks again for what is on its way or there */
+	const void *data = rp->plain ? (const void *)(r->x + rp->off) : rp->x_enc;
+	if (!data) {
+		sum_encode(r, p);               /* it comes back here */
+		return;
+	}
 	rp->x_out = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->owner };
 	tag_of(r, 'x', 0, p, who(r, (size_t)r->me), who(r, rp->owner), &tag);
 	MARK(r->a, "avg.data.before");
-	rp->x_out.x = xfer_send(r->a->chunks, who(r, rp->owner), &tag, r->x + rp->off, rp->len * sizeof(float),
-		CLASS_weight_grad,
+	rp->x_out.x = xfer_send(r->a->chunks, who(r, rp->owner), &tag, data, rp->bytes, CLASS_weight_grad,
 		give_up_at(r), piece_sent, &rp->x_out);
 	MARK(r->a, "avg.data.after");
 }
 
+/* A few pieces at a time to each owner, in order, so that the first can be summed while the last are still here; what
+ * is on its way or there is not sent again. The owners behind this peer come first: not everybody begins with one. */
 void flow_send_x(struct round *r)
 {
+	if (!r->samples || !r->x || (r->attempted && !r->w[r->me]))
+		return;
+	uint8_t *busy = xcalloc(r->b.n, sizeof *busy);
 	for (size_t p = 0; p < r->b.parts; p++)
+		busy[r->part[p].owner] += r->part[p].x_out.x || r->part[p].encoding;
+	size_t first = 0;
+	while (first < r->b.parts && (int)r->part[first].owner <= r->me)
+		first++;
+	for (size_t k = 0; k < r->b.parts; k++) {
+		size_t p = (first + k) % r->b.parts;
+		struct rpart *rp = &r->part[p];
+		if (rp->owner == r->me || rp->x_out.x || rp->x_out.done || rp->encoding || rp->x_failed ||
+				busy[rp->owner] >= AHEAD)
+			continue;
+		busy[rp->owner]++;
 		send_piece(r, p);
+	}
+	free(busy);
 }
 
 static void result_sent(void *arg, struct xfer *x, const struct err *e)
@@ -180,7 +199,7 @@ static void result_sent(void *arg, struct xfer *x, const struct err *e)
 	f->x = NULL;
 	f->done = !e;
 	if (!e)
-		f->r->bytes_out += f->r->part[f->part].len * sizeof(float);
+		f->r->bytes_out += f->r->part[f->part].bytes;
 	if (f->r->closed)
 		kick(f->r->a);                  /* perhaps the last thing that kept the round */
 }
@@ -199,47 +218,19 @@ static void send_results(struct round *r, size_t p)
 		*f = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
 		tag_of(r, 'r', r->attempt, p, who(r, (size_t)r->me), who(r, i), &tag);
 		MARK(r->a, "avg.result.before");
-		f->x = xfer_send(r->a->chunks, who(r, i), &tag, r->mean + rp->off, rp->len * sizeof(float), CLASS_weight_grad,
-			give_up_at(r), result_sent, f);
+		f->x = xfer_send(r->a->chunks, who(r, i), &tag, rp->plain ? (const void *)(r->mean + rp->off) : rp->r_enc,
+			rp->bytes, CLASS_weight_grad, give_up_at(r), result_sent, f);
 		MARK(r->a, "avg.result.after");
 	}
 }
 
-/* ---- sums ---- */
-
-static void summed(struct round *r, size_t p, const uint8_t *hash)
+void flow_summed(struct round *r, size_t p)
 {
-	struct rpart *rp = &r->part[p];
-	rp->ready = true;
-	memcpy(rp->hash, hash, 16);
+	r->part[p].ready = true;
 	send_results(r, p);
 	if (PLANTED(OWN_SUM))             /* not the bytes that it sent to the others */
-		r->mean[rp->off] += r->mean[rp->off] * 1e-6f;
+		r->mean[r->part[p].off] += r->mean[r->part[p].off] * 1e-6f;
 	member_check(r);
-}
-
-static void sum_run(struct job *j)
-{
-	struct sum_job *s = container_of(j, struct sum_job, job);
-	reduce_mean(s->out, s->n, s->t, s->terms, s->total, s->hash);
-}
-
-static void sum_done(struct job *j)
-{
-	struct sum_job *s = container_of(j, struct sum_job, job);
-	struct round *r = s->r;
-	struct avg *a = r->a;
-	bool current = !r->closed && s->attempt == r->attempt;
-	r->jobs--;
-	a->x_jobs--;
-	r->part[s->part].summing = false;
-	if (current)
-		summed(r, s->part, s->hash);
-	else if (!r->closed)
-		flow_try(r, s->part);
-	free(s->t);
-	free(s);
-	avg_job_over(a);
 }
 
 static bool all_there(const struct round *r, const struct rpart *rp)
@@ -247,7 +238,7 @@ static bool all_there(const struct round *r, const struct rpart *rp)
 	for (size_t i = 0; i < r->b.n; i++) {
 		if (!r->w[i])
 			continue;
-		if ((int)i == r->me ? !r->x : !rp->in || !rp->in[i].done)
+		if ((int)i == r->me ? !r->x : !rp->in || !rp->in[i].done || r->bad[i])
 			return false;
 	}
 	return true;
@@ -256,57 +247,13 @@ static bool all_there(const struct round *r, const struct rpart *rp)
 void flow_try(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
-	if (!r->attempted || r->closed || rp->owner != r->me || rp->ready || rp->summing || !all_there(r, rp))
+	if (!r->attempted || r->closed || rp->owner != r->me || rp->ready || rp->summing || r->bad[r->me] ||
+			!all_there(r, rp))
 		return;
-	struct sum_job *s = xcalloc(1, sizeof *s);
-	*s = (struct sum_job){ .r = r, .part = p, .attempt = r->attempt, .total = r->total, .out = r->mean + rp->off,
-		.n = rp->len,
-		.t = xcalloc(r->b.n, sizeof *s->t) };
-	for (size_t i = 0; i < r->b.n; i++)
-		if (r->w[i])
-			s->t[s->terms++] = (struct reduce_term){ .x = (int)i == r->me ? r->x + rp->off : rp->raw[i],
-			.weight = r->w[i] };
-	rp->summing = true;
-	r->jobs++;
-	r->a->x_jobs++;
-	s->job = (struct job){ .name = "avg.sum", .lane = env_lane(r->a->env, "reduce"), .run = sum_run, .done = sum_done,
-		.cost_us = rp->len * sizeof(float) * s->terms / 2000 };
-	if (rp->len * sizeof(float) > FEW) {
-		env_work(r->a->env, &s->job);
-		return;
-	}
-	sum_run(&s->job);
-	sum_done(&s->job);
+	sum_start(r, p);
 }
 
 /* ---- results ---- */
-
-/* The hash of a large part is a job: nothing on the loop is as long as the vector. */
-struct hash_job { struct job job; struct round *r; size_t part; uint32_t attempt; const float *p; size_t bytes;
-	uint8_t hash[16]; };
-
-static void hash_run(struct job *j)
-{
-	struct hash_job *h = container_of(j, struct hash_job, job);
-	xxh128_of(h->p, h->bytes, h->hash);
-}
-
-static void hash_done(struct job *j)
-{
-	struct hash_job *h = container_of(j, struct hash_job, job);
-	struct round *r = h->r;
-	struct avg *a = r->a;
-	struct rpart *rp = &r->part[h->part];
-	r->jobs--;
-	if (!r->closed && h->attempt == r->attempt) {
-		rp->ready = true;
-		memcpy(rp->hash, h->hash, 16);
-		round_touch(r);
-		member_check(r);
-	}
-	free(h);
-	avg_job_over(a);
-}
 
 static void result_arrived(void *arg, struct xfer *x, const struct err *e)
 {
@@ -317,20 +264,8 @@ static void result_arrived(void *arg, struct xfer *x, const struct err *e)
 	if (e || r->closed)
 		return;
 	f->done = true;
-	r->bytes_in += rp->len * sizeof(float);
-	struct hash_job *h = xcalloc(1, sizeof *h);
-	*h = (struct hash_job){ .r = r, .part = f->part, .attempt = r->attempt, .p = r->mean + rp->off,
-		.bytes = rp->len * sizeof(float) };
-	h->job = (struct job){ .name = "avg.hash", .lane = env_lane(r->a->env, "reduce"), .run = hash_run,
-		.done = hash_done,
-		.cost_us = h->bytes / 8000 };
-	r->jobs++;
-	if (h->bytes > FEW) {
-		env_work(r->a->env, &h->job);
-		return;
-	}
-	hash_run(&h->job);
-	hash_done(&h->job);
+	r->bytes_in += rp->bytes;
+	sum_take(r, f->part);
 }
 
 static void want_result(struct round *r, size_t p)
@@ -339,8 +274,12 @@ static void want_result(struct round *r, size_t p)
 	struct id tag;
 	rp->result_in = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->owner };
 	tag_of(r, 'r', r->attempt, p, who(r, rp->owner), who(r, (size_t)r->me), &tag);
-	rp->result_in.x = xfer_recv(r->a->chunks, who(r, rp->owner), &tag, r->mean + rp->off, rp->len * sizeof(float), 0,
-		result_arrived, &rp->result_in);
+	if (!rp->plain && !rp->in_enc)
+		rp->in_enc = spare_get(r->a, rp->bytes);
+	if (!rp->plain && !rp->in_enc)
+		return;                         /* no memory: the leader finds this peer late */
+	rp->result_in.x = xfer_recv(r->a->chunks, who(r, rp->owner), &tag, rp->plain ? (void *)(r->mean + rp->off) :
+		rp->in_enc, rp->bytes, 0, result_arrived, &rp->result_in);
 }
 
 /* Weights, attempt number and total are set; the owners change here. */
@@ -355,20 +294,19 @@ void flow_attempt(struct round *r, const uint16_t *owner)
 			flow_cancel(&rp->result_out[i]);
 		if (moved) {
 			flow_cancel(&rp->x_out);
-			rp->x_out.done = false;
+			rp->x_out.done = rp->x_failed = false;
 			if (rp->owner == r->me)
 				close_raw(r, p);
 			rp->owner = owner[p];
 			if (rp->owner == r->me)
 				open_raw(r, p);
-			else if (r->w[r->me])
-				send_piece(r, p);
 		}
 		if (!r->w[r->me])
 			flow_cancel(&rp->x_out);
 		if (rp->owner != r->me)
 			want_result(r, p);
 	}
+	flow_send_x(r);
 	for (size_t p = 0; p < r->b.parts && !r->closed; p++)
 		flow_try(r, p);
 }
@@ -408,53 +346,65 @@ static size_t culprits(const struct round *r, bool *bad)
 	return n;
 }
 
+/* Ids of who keeps us from going on, then of those whose contributions are no numbers. */
+static size_t complaint(const struct round *r, struct buf *b, size_t *ret_bad)
+{
+	bool *bad = xcalloc(r->b.n, sizeof *bad);
+	size_t n = culprits(r, bad);
+	*ret_bad = 0;
+	for (size_t i = 0; i < r->b.n; i++)
+		if (bad[i])
+			buf_put(b, who(r, i)->b, 32);
+	for (size_t i = 0; i < r->b.n; i++)
+		if (r->bad[i] && r->w[i]) {
+			buf_put(b, who(r, i)->b, 32);
+			++*ret_bad;
+		}
+	free(bad);
+	return n + *ret_bad;
+}
+
 void flow_missing(struct round *r)
 {
 	struct avg *a = r->a;
 	struct buf b = { 0 };
+	size_t nonfinite, n;
 	if (!r->attempted || r->closed || r->commit || r->fail || r->acked || r->mean_is_x)
 		return;
-	bool *bad = xcalloc(r->b.n, sizeof *bad);
-	size_t n = culprits(r, bad);
+	n = complaint(r, &b, &nonfinite);
 	if (n > r->missing_told) {
 		r->missing_told = (unsigned)n;
-		for (size_t i = 0; i < r->b.n; i++)
-			if (bad[i])
-				buf_put(&b, who(r, i)->b, 32);
 		MARK(a, "avg.missing.before");
 		if (r->lead) {
 			r->lead->missing_self = true;
 			kick(a);
 		} else if (r->ack_req) {
-			net_reply(r->ack_req, json_pack("{s:b}", "missing", 1), blob_steal(&b));
+			net_reply(r->ack_req, json_pack("{s:b,s:I}", "missing", 1, "nonfinite", (json_int_t)nonfinite),
+				blob_steal(&b));
 			r->ack_req = NULL;
 		} else if (a->leader) {
 			json_t *j = hub_json(a);
 			json_object_set_new(j, "attempt", json_integer(r->attempt));
 			json_object_set_new(j, "round", json_hex(r->id, DIGEST));
+			json_object_set_new(j, "nonfinite", json_integer((json_int_t)nonfinite));
 			net_post(a->net, &a->leader->id, KIND_AVG_MISSING, j, blob_steal(&b), CLASS_control);
 		}
 		MARK(a, "avg.missing.after");
-		buf_free(&b);
 	}
-	free(bad);
+	buf_free(&b);
 }
 
 /* The leader's own report, from the kick so that it does not run inside a callback of what it changes. */
 void flow_missing_self(struct round *r)
 {
 	struct buf b = { 0 };
+	size_t nonfinite;
 	if (r->closed || !r->lead || !r->lead->missing_self)
 		return;
 	r->lead->missing_self = false;
-	bool *bad = xcalloc(r->b.n, sizeof *bad);
-	culprits(r, bad);
-	for (size_t i = 0; i < r->b.n; i++)
-		if (bad[i])
-			buf_put(&b, who(r, i)->b, 32);
-	free(bad);
+	complaint(r, &b, &nonfinite);
 	if (b.len && !r->acked)
-		lead_missing(r, (size_t)r->me, b.p, b.len);
+		lead_missing(r, (size_t)r->me, b.p, b.len, nonfinite);
 	buf_free(&b);
 }
 
@@ -485,5 +435,6 @@ void flow_free(struct round *r)
 	for (size_t p = 0; p < r->b.parts; p++) {
 		close_raw(r, p);
 		free(r->part[p].result_out);
+		sum_free(r, p);
 	}
 }

@@ -13,6 +13,7 @@
 #define AVG_INT_H
 #include <string.h>
 #include "avg/avg.h"
+#include "avg/reduce.h"
 #include "avg/wire.h"
 #include "common/jrpc.h"
 #include "common/list.h"
@@ -27,7 +28,7 @@
 #define MATES_MAX 1024
 #define MARK(a, name) ((void)FAILPOINT((a)->env, name))    /* a fail point that can only kill or stop */
 #define TIMES 64
-#define SPARES 16
+#define SPARES 96
 #define SPENT 8
 #define BELIEF_US SECOND
 
@@ -47,6 +48,7 @@ struct mate {
 	struct call *join, *leave; void *join_arg; unsigned misses; uint64_t skip_epoch;
 	uint64_t probe_us, asked_us, heard_us, gone_us, backoff_us, redirect_us;
 	int cares;
+	unsigned odd;                           /* rounds in a row out of line (sum.c) */
 	char absent[48];
 };
 
@@ -96,14 +98,20 @@ struct avg {
 	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, short_told_us, wait_us, ahead_epoch;
 		uint32_t fails; uint64_t bytes_out, bytes_in;
 	struct { void *p; size_t bytes; } spare[SPARES];
+	struct residual *res; size_t nres; uint64_t res_dropped /* elements */;
 	unsigned x_jobs;                        /* jobs that read the owner's vector */
 };
 
 /* ---- one round ---- */
+/* What encoding left out of a range: of this peer's mean (mine) or of its pieces for another's. */
+struct residual { uint64_t off, len; bool mine; float *v; };
 struct flow { struct round *r; uint16_t part, member; struct xfer *x; bool done; };
 struct rpart {
 	uint64_t off, len; uint16_t owner;
-	float **raw; struct flow *in;           /* owner: what the members sent, by member */
+	size_t bytes; bool plain;               /* on the wire; they are the floats' own */
+	void **raw; struct flow *in;            /* owner: what the members sent, by member */
+	uint8_t *x_enc, *r_enc, *in_enc;        /* encoded: this peer's piece, its mean, a result on its way */
+	bool encoding, x_failed; struct residual was, now;
 	struct flow x_out;                      /* this peer's piece on its way to the owner */
 	struct flow result_in, *result_out;
 	bool ready;                             /* mean[part] is that of this attempt */
@@ -113,6 +121,7 @@ struct round {
 	struct list link; struct avg *a;
 	struct body b; struct buf bytes;        /* BEGIN with signature */
 	uint8_t id[DIGEST];                     /* SHA-256 of the BEGIN */
+	bool applied;                           /* its COMMIT is this peer's state now */
 	bool from_commit;                       /* made from a COMMIT: BEGIN never came */
 	int me; uint32_t term, attempt; bool attempted, closed, told_begin;
 	const float *x; bool contributed, told_x; uint64_t samples; struct ranges claimed;
@@ -120,6 +129,8 @@ struct round {
 	bool *cared;                            /* whose death is watched for, by member */
 	uint64_t *w, total;                     /* weights of this attempt by member */
 	struct rpart *part; float *mean; size_t mean_bytes; bool mean_is_x;
+	struct coding coding; enum robust robust; bool feedback;
+	bool *bad; unsigned *odd, judged;       /* by member: not finite; parts far from the others */
 	int jobs; uint64_t begun_us, data_us, attempt_us, bytes_out, bytes_in;
 	struct timer late, silent;
 	struct body *commit; struct buf commit_bytes;   /* decided, waits for parts or jobs */
@@ -127,7 +138,8 @@ struct round {
 	struct lead *lead;
 };
 enum lead_phase { LEAD_READY, LEAD_DATA, LEAD_WAIT /* minority */, LEAD_OVER };
-struct lead_member { struct ready ready; bool is_ready, awaited, answered, refused, acked, gone; struct call *call;
+struct lead_member { struct ready ready; bool is_ready, awaited, answered, refused, acked, gone, nonfinite;
+	struct call *call;
 	uint8_t *hash; };
 struct lead {
 	enum lead_phase phase; struct round *r; struct lead_member *m; uint64_t *samples; uint16_t *owner;
@@ -206,7 +218,8 @@ void lead_resume(struct avg *a, struct round *r, uint32_t attempt);      /* afte
 void lead_free(struct round *r);
 void lead_ready(struct round *r, size_t member, const struct ready *ready);
 void lead_ack(struct round *r, size_t member, const uint8_t *hashes, size_t n);
-void lead_missing(struct round *r, size_t member, const uint8_t *list, size_t n);
+/* The last `nonfinite` of the ids have sent what is no number: left out, but not gone. */
+void lead_missing(struct round *r, size_t member, const uint8_t *list, size_t n, size_t nonfinite);
 void lead_dead(struct round *r, const struct id *who);
 void lead_step(struct round *r);
 void lead_send_begin(struct round *r, size_t i);
@@ -245,6 +258,14 @@ void flow_stop(struct round *r, bool results_too);
 bool flow_idle(const struct round *r);
 void flow_free(struct round *r);
 void flow_missing_self(struct round *r);
+void flow_summed(struct round *r, size_t part); /* the mean and its hash are there */
+void sum_encode(struct round *r, size_t part);  /* this peer's piece; flow_send_x again when it takes a while */
+void sum_start(struct round *r, size_t part);
+void sum_take(struct round *r, size_t part);    /* a result has come */
+void sum_settle(struct round *r, bool committed);
+void sum_odd(struct round *r);
+void sum_free(struct round *r, size_t part);
+void residuals_clear(struct avg *a);
 void *spare_get(struct avg *a, size_t bytes);
 void spare_put(struct avg *a, void *p, size_t bytes);
 

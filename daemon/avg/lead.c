@@ -152,7 +152,9 @@ static void attempt_answered(void *arg, const struct frame *f, const struct err 
 		err_set(&why, ERR_STATE, "another leads this epoch now");
 		member_fail(r, &why);
 	} else if (json_object_get(f->json, "missing")) {
-		lead_missing(r, i, f->blob, f->blob_len);
+		uint64_t nonfinite = 0;
+		json_get_u64(f->json, "nonfinite", &nonfinite, NULL);
+		lead_missing(r, i, f->blob, f->blob_len, nonfinite);
 	} else {
 		lead_ack(r, i, f->blob, f->blob_len);
 	}
@@ -176,7 +178,10 @@ static void attempt_send(struct round *r)
 		*c = (struct lead_call){ .r = r, .member = i, .attempt = at.no };
 		list_push(&l->calls, &c->link);
 		MARK(a, "avg.attempt.before");
-		c->call = net_call(a->net, &r->b.m[i].id, KIND_AVG_ATTEMPT, hub_json(a), blob_copy(b.p, b.len), CLASS_control,
+		json_t *j = hub_json(a);
+		if (l->m[i].nonfinite)
+			json_object_set_new(j, "nonfinite", json_true());
+		c->call = net_call(a->net, &r->b.m[i].id, KIND_AVG_ATTEMPT, j, blob_copy(b.p, b.len), CLASS_control,
 			3 * r->b.data_us + SECOND, attempt_answered, c);
 		MARK(a, "avg.attempt.after");
 	}
@@ -218,9 +223,24 @@ void lead_ack(struct round *r, size_t i, const uint8_t *hashes, size_t n)
 	lead_step(r);
 }
 
-void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n)
+/* What it brought cannot be averaged: without it, and it is told. What it sums of others' is as good as before. */
+static void left_out(struct round *r, size_t j, size_t reporter)
 {
 	struct lead *l = r->lead;
+	if (l->m[j].nonfinite)
+		return;
+	l->m[j].nonfinite = true;
+	l->samples[j] = 0;
+	l->again = true;
+	hub_event(r->a, LOG_WARN_, "nonfinite", &r->b.m[j].id,
+		"epoch %llu: its contribution holds numbers that are not finite (found by %s): left out",
+		(unsigned long long)r->b.epoch, (int)reporter == r->me ? "this peer" : "another member");
+}
+
+void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size_t nonfinite)
+{
+	struct lead *l = r->lead;
+	size_t silent = n / 32 - (nonfinite < n / 32 ? nonfinite : n / 32);
 	l->m[i].answered = true;
 	if (l->m[i].gone || n % 32 || n / 32 > r->b.n)
 		return;                         /* who is out of the round is not waited for: what it misses counts no more */
@@ -230,6 +250,10 @@ void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n)
 		int j = round_member(r, &id);
 		if (j < 0)
 			continue;
+		if (k >= silent) {
+			left_out(r, (size_t)j, i);
+			continue;
+		}
 		if (j == r->me)                 /* who cannot hear the leader cannot stay in the round */
 			j = (int)i;
 		bool owns = false;

@@ -71,6 +71,19 @@ static void know_all(struct avg *a, const struct body *b)
 	}
 }
 
+/* What the round's hyperparameters say of the wire, or else the spec. */
+static int read_coding(struct round *r, const struct body *b, struct err *e)
+{
+	const struct avg_conf *c = &r->a->conf;
+	const json_t *codec = json_object_get(b->params, "codec"), *robust = json_object_get(b->params, "robust"),
+		*feedback = json_object_get(b->params, "error_feedback");
+	r->robust = c->robust;
+	r->feedback = feedback ? json_is_true(feedback) : c->error_feedback;
+	if (robust && robust_parse(json_string_value(robust), &r->robust, e))
+		return -1;
+	return coding_make(&r->coding, codec ? codec : c->codec, c->tensors, c->ntensors, c->len, e);
+}
+
 struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t n, struct err *e)
 {
 	struct round *r = xcalloc(1, sizeof *r);
@@ -80,9 +93,12 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 	r->mean_is_x = b->n == 1 && r->me == 0;
 	r->mean_bytes = a->conf.len * sizeof(float);
 	r->mean = r->mean_is_x || r->me < 0 ? NULL : spare_get(a, r->mean_bytes);
-	if (r->me < 0 || (!r->mean && !r->mean_is_x)) {
+	bool ready = r->me >= 0 && (r->mean || r->mean_is_x);
+	if (!ready)
 		err_set(e, r->me < 0 ? ERR_STATE : ERR_NOMEM, r->me < 0 ? "this peer is not in the round" :
 			"no memory for a mean of %zu bytes", r->mean_bytes);
+	if (!ready || read_coding(r, b, e)) {
+		spare_put(a, r->mean, r->mean_bytes);
 		free(r);
 		return NULL;
 	}
@@ -94,11 +110,15 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 	*b = (struct body){ 0 };
 	r->term = r->b.term;
 	r->w = xcalloc(r->b.n, sizeof *r->w);
+	r->bad = xcalloc(r->b.n, sizeof *r->bad);
+	r->odd = xcalloc(r->b.n, sizeof *r->odd);
 	r->part = xcalloc(r->b.parts + 1, sizeof *r->part);
 	for (size_t p = 0; p < r->b.parts; p++) {
 		r->part[p].off = r->b.part[p].off;
 		r->part[p].len = r->b.part[p].len;
 		r->part[p].owner = r->b.part[p].owner;
+		r->part[p].plain = coding_plain(&r->coding, r->part[p].off, r->part[p].len);
+		r->part[p].bytes = coding_bytes(&r->coding, r->part[p].off, r->part[p].len);
 	}
 	r->begun_us = now_of(a);
 	r->late = (struct timer){ .fire = late_fire, .name = "avg.late" };
@@ -161,6 +181,8 @@ void round_close(struct round *r)
 	refuse(&r->ready_req, "the round is over");
 	refuse(&r->ack_req, "the round is over");
 	flow_stop(r, false);
+	if (!a->x_jobs && !r->mean_is_x)
+		sum_settle(r, r->applied);
 	if (r->lead) {
 		lead_calls_drop(r->lead);
 		env_timer(a->env, &r->lead->timer, 0);
@@ -193,6 +215,9 @@ void round_reap(struct avg *a, bool force)
 		free(r->fail);
 		ranges_free(&r->claimed);
 		free(r->w);
+		free(r->bad);
+		free(r->odd);
+		coding_free(&r->coding);
 		free(r->cared);
 		free(r->part);
 		free(r);
@@ -391,6 +416,9 @@ void member_attempt_on(struct avg *a, struct request *req)
 		return;
 	}
 	bool mine = r && !r->closed && !memcmp(at.round, r->id, DIGEST) && !r->from_commit;
+	if (mine && json_is_true(json_object_get(req->f.json, "nonfinite")))
+		hub_event(a, LOG_ERROR_, "nonfinite", &a->me->id, "epoch %llu: this peer's contribution holds numbers that are "
+			"not finite: left out, its samples go back to the pool", (unsigned long long)r->b.epoch);
 	if (a->term > at.term && req->wants_reply && !PLANTED(TERM_IGNORED)) {
 		json_t *j = json_pack("{s:I}", "term", (json_int_t)a->term);
 		net_reply(req, j, NO_BLOB);
@@ -423,7 +451,9 @@ void member_missing_on(struct avg *a, struct request *req)
 			json_get_u64(req->f.json, "attempt", &attempt, NULL) || attempt != r->attempt ||
 			r->lead->phase != LEAD_DATA)
 		return;
-	lead_missing(r, (size_t)i, req->f.blob, req->f.blob_len);
+	uint64_t nonfinite = 0;
+	json_get_u64(req->f.json, "nonfinite", &nonfinite, NULL);
+	lead_missing(r, (size_t)i, req->f.blob, req->f.blob_len, nonfinite);
 }
 
 static void late_fire(struct timer *t)

@@ -1,12 +1,19 @@
-/* One contributor set, one order, one arithmetic: alpha_i = w_i / sum(w) in double, t = (float)(alpha x), acc += t.
- * The result depends on nothing else, so every peer that sums the same terms gets the same bytes (amendments B1). */
+/* The weighted mean of a part, in blocks that stay in cache over all terms; encoded terms are decoded so, too. */
 #include <assert.h>
+#include <string.h>
 #include "common/planted.h"
 #include "avg/reduce.h"
-#include "common/hash.h"
+#include "avg/robust.h"
 #include "kernels/vec.h"
 
-#define BLOCK 16384                             /* floats: 64 KiB of result stay in cache over all terms */
+#define BLOCK CODEC_BLOCK_MAX                   /* floats: 64 KiB of result */
+
+static struct par best(void)
+{
+	enum cpu cpu = CPU_PLAIN;
+	(void)cpu_pick(NULL, &cpu, NULL);
+	return par_serial(cpu, NULL);
+}
 
 void accum_begin(struct accum *a, float *out, size_t n, uint64_t total_weight)
 {
@@ -15,21 +22,68 @@ void accum_begin(struct accum *a, float *out, size_t n, uint64_t total_weight)
 
 void accum_add(struct accum *a, const float *x, uint64_t weight)
 {
-	struct par par = par_serial(CPU_PLAIN, NULL);
+	struct par par = best();
 	assert(a->total > 0);
 	vec_mean_add(&par, a->n, (double)weight / a->total, x, a->out, a->terms++ == 0);
 }
 
-void reduce_mean(float *out, size_t n, const struct reduce_term *t, size_t terms, uint64_t total_weight,
-	uint8_t ret_hash[16])
+/* ---- where a block of a term is ---- */
+
+void blocks_begin(struct blocks *b, const struct coding *c, uint64_t off, size_t n)
 {
-	for (size_t at = 0; at < n; at += BLOCK) {
+	*b = (struct blocks){ .c = c, .off = off, .n = n, .par = best() };
+}
+
+bool blocks_next(struct blocks *b)
+{
+	uint64_t inside = b->len + b->at - b->piece.at;
+	if (!b->piece.codec || inside >= b->piece.len) {
+		if (!coding_next(b->c, b->off, b->n, &b->piece))
+			return false;
+		inside = 0;
+	}
+	b->at = b->piece.at + inside;
+	b->len = b->piece.len - inside < BLOCK ? b->piece.len - inside : BLOCK;
+	b->byte = b->piece.byte + b->piece.codec->bytes(inside);
+	return true;
+}
+
+const float *blocks_of(const struct blocks *b, struct reduce_term *t, float *room)
+{
+	const float *x = t->x ? t->x + b->at : room;
+	if (!t->x)
+		b->piece.codec->decode(&b->par, b->len, t->coded + b->byte, room);
+	t->bad = t->bad || vec_nonfinite(&b->par, b->len, x) < b->len;
+	return x;
+}
+
+/* ---- means ---- */
+
+static void plain(const struct coding *c, uint64_t off, size_t n, struct reduce_term *t, size_t terms, uint64_t total,
+	float *out)
+{
+	float room[BLOCK];
+	struct blocks b;
+	blocks_begin(&b, c, off, n);
+	while (blocks_next(&b)) {
 		struct accum a;
-		accum_begin(&a, out + at, n - at < BLOCK ? n - at : BLOCK, total_weight);
+		accum_begin(&a, out + b.at, b.len, total);
 		for (size_t k = 0; k < terms; k++) {
 			size_t i = PLANTED(WRONG_ORDER) ? terms - 1 - k : k;
-			accum_add(&a, t[i].x + at, t[i].weight);
+			accum_add(&a, blocks_of(&b, &t[i], room), t[i].weight);
 		}
 	}
-	xxh128_of(out, n * sizeof *out, ret_hash);
+}
+
+int reduce_part(const struct coding *c, uint64_t off, size_t n, struct reduce_term *t, size_t terms,
+	uint64_t total_weight, enum robust robust, float *out)
+{
+	if (robust == ROBUST_NONE || terms < 3)
+		plain(c, off, n, t, terms, total_weight, out);
+	else if (robust_part(c, off, n, t, terms, total_weight, robust, out))
+		return -1;
+	for (size_t i = 0; i < terms; i++)
+		if (t[i].bad)
+			return -1;
+	return 0;
 }

@@ -19,7 +19,8 @@ void avg_view(struct avg *a, struct avg_view *ret)
 		.target = progress_goal(a),
 		.state = state_name(a), .rounds_done = a->rounds_done, .rounds_without = a->rounds_without,
 		.rounds_failed = a->rounds_failed,
-		.last_round_us = a->last_round_us, .alone = roster_others(a, false) == 0,
+		.last_round_us = a->last_round_us, .bytes_out = a->bytes_out, .bytes_in = a->bytes_in,
+		.residuals_dropped = a->res_dropped, .alone = roster_others(a, false) == 0,
 		.following = a->state == AVG_IN && (a->me->flags & MATE_FOLLOWER) };
 	if (a->leader)
 		ret->leader = a->leader->id;
@@ -54,7 +55,8 @@ size_t avg_members(struct avg *a, struct avg_member *out, size_t max)
 			*o = (struct avg_member){ .id = m->id, .samples = m == a->me ? a->samples : here ? m->samples : 0,
 				.epoch = m->member ? a->point.epoch : m->epoch,
 				.rate = m == a->me ? a->rate : m->rate, .leader = m == a->leader, .live = m->member && m->live,
-				.follower = m->flags & MATE_FOLLOWER, .hold = m->flags & MATE_HOLD, .client = m->flags & MATE_CLIENT };
+				.follower = m->flags & MATE_FOLLOWER, .hold = m->flags & MATE_HOLD, .client = m->flags & MATE_CLIENT,
+				.odd = m->odd };
 			snprintf(o->absent, sizeof o->absent, "%s", m->absent[0] ? m->absent : m->member ? "" :
 				"not in this run now");
 		}

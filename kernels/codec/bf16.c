@@ -17,5 +17,6 @@ static void decode(const struct par *par, size_t n, const uint8_t *in, real *y)
 		half_decode(par, n - at < HALF_BLOCK ? n - at : HALF_BLOCK, in + 2 * at, 1, vec_from_bf16, y + at);
 }
 
-const struct codec_ops codec_bf16 = { .name = "bf16", .help = "the upper half of a float: relative error at most 2^-8", .block = 1, .lossy = 1,
+const struct codec_ops codec_bf16 = { .name = "bf16",
+	.help = "the upper half of a float: relative error at most 2^-8", .block = 1, .lossy = 1,
 	.bytes = bytes, .encode = encode, .decode = decode };

@@ -17,5 +17,6 @@ static void decode(const struct par *par, size_t n, const uint8_t *in, real *y)
 		half_decode(par, n - at < HALF_BLOCK ? n - at : HALF_BLOCK, in + 2 * at, 1, vec_from_f16, y + at);
 }
 
-const struct codec_ops codec_fp16 = { .name = "fp16", .help = "IEEE half precision; larger numbers become 65504: relative error at most 2^-11 from 2^-14 on", .block = 1, .lossy = 1,
+const struct codec_ops codec_fp16 = { .name = "fp16",
+	.help = "IEEE half precision; larger numbers become 65504: relative error at most 2^-11 from 2^-14 on", .block = 1, .lossy = 1,
 	.bytes = bytes, .encode = encode, .decode = decode };

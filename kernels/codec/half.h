@@ -1,4 +1,4 @@
-/* The 16-bit encodings: a block is scaled, clamped to what the format holds and cast (vec.h), through buffers of its own
+/* The 16-bit encodings: a block is scaled, clamped to what the format holds and cast (vec.h), through its own buffers
  * because the bytes on the wire are aligned to nothing. */
 #ifndef KERNELS_CODEC_HALF_H
 #define KERNELS_CODEC_HALF_H

@@ -1,4 +1,4 @@
-/* A byte that names one of 256 numbers: the means of the 256 quantile groups of each 16384 elements, so that each number
+/* A byte that names one of 256 numbers: the means of the 256 quantile groups of each 16384 elements, so that each
  * stands for as many elements. A block: the numbers ascending (256 floats), the bytes; a rest of up to 256 elements
  * travels as floats. */
 #include "kernels/codec/block.h"

@@ -1,4 +1,4 @@
-/* The encodings for the wire: stated errors, the same bytes on every CPU, sizes, what is not finite, bytes of strangers,
+/* The encodings for the wire: stated errors, the same bytes on every CPU, sizes, what is not finite, strange bytes,
  * and that error feedback loses nothing (K10). */
 #include <math.h>
 #include <setjmp.h>
@@ -11,8 +11,8 @@
 #include "common/mem.h"
 #include "common/rng.h"
 
-static const size_t sizes[] = { 0, 1, 2, 3, 127, 128, 129, 255, 256, 257, 1023, 1025, 4095, 4096, 4097, 16384, 16385, 16641,
-	40001 };
+static const size_t sizes[] = { 0, 1, 2, 3, 127, 128, 129, 255, 256, 257, 1023, 1025, 4095, 4096, 4097, 16384, 16385,
+	16641, 40001 };
 #define SIZES (sizeof sizes / sizeof *sizes)
 
 static double normal(struct rng *r)
@@ -132,7 +132,8 @@ static void test_mean_square(void **state)
 		for (size_t i = 0; i < n; i++)
 			sum += ((double)y[i] - x[i]) * ((double)y[i] - x[i]);
 		if (sum / (double)n > want[k].most || 8.0 * (double)c->bytes(n) / (double)n > want[k].bits)
-			fail_msg("%s: mean square error %g, %g bits", c->name, sum / (double)n, 8.0 * (double)c->bytes(n) / (double)n);
+			fail_msg("%s: mean square error %g, %g bits", c->name, sum / (double)n,
+				8.0 * (double)c->bytes(n) / (double)n);
 	}
 	free(x);
 	free(y);

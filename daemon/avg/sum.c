@@ -1,0 +1,357 @@
+/* What the reduce lane does for a round: encode this peer's pieces, sum the pieces of a part and encode the mean, decode
+ * what others have summed. Small parts stay on the loop. A part whose bytes are the floats' own is never copied.
+ *
+ * Error feedback (Seide et al., 1-Bit Stochastic Gradient Descent, Interspeech 2014; Karimireddy et al., Error Feedback
+ * Fixes SignSGD, ICML 2019): what encoding left out of a range is added to it in the next round: by a member to its
+ * pieces, by the reducer to its mean. The residual of a round counts only when its COMMIT does; a range that has got
+ * another reducer, or is cut differently, has none any more (amendments C5). */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/int.h"
+#include "avg/robust.h"
+#include "common/hash.h"
+#include "kernels/vec.h"
+
+#define ODD_ROUNDS 3                            /* as often in a row out of line: somebody should look */
+
+struct sum_job {
+	struct job job; struct round *r; size_t part; uint32_t attempt; int rc; uint64_t total;
+	struct reduce_term *t; uint16_t *member; size_t terms;
+	const float *x; float *out, *was, *now; uint8_t *coded; uint8_t hash[16];
+};
+
+/* ---- what encoding left out ---- */
+
+static void residual_free(struct avg *a, struct residual *s)
+{
+	spare_put(a, s->v, s->len * sizeof(float));
+	*s = (struct residual){ 0 };
+}
+
+void residuals_clear(struct avg *a)
+{
+	for (size_t i = 0; i < a->nres; i++) {
+		a->res_dropped += a->res[i].len;
+		residual_free(a, &a->res[i]);
+	}
+	free(a->res);
+	a->res = NULL;
+	a->nres = 0;
+}
+
+static void residual_del(struct avg *a, size_t i)
+{
+	a->res[i] = a->res[--a->nres];
+}
+
+/* The one of exactly this range and side, out of the list. */
+static struct residual residual_take(struct avg *a, uint64_t off, uint64_t len, bool mine)
+{
+	for (size_t i = 0; i < a->nres; i++)
+		if (a->res[i].off == off && a->res[i].len == len && a->res[i].mine == mine) {
+			struct residual s = a->res[i];
+			residual_del(a, i);
+			return s;
+		}
+	return (struct residual){ 0 };
+}
+
+static void residual_put(struct avg *a, struct residual *s)
+{
+	for (size_t i = a->nres; i-- > 0;) {
+		struct residual *o = &a->res[i];
+		if (o->off >= s->off + s->len || s->off >= o->off + o->len)
+			continue;
+		a->res_dropped += o->len;
+		residual_free(a, o);
+		residual_del(a, i);
+	}
+	a->res = xrealloc(a->res, (a->nres + 1) * sizeof *a->res);
+	a->res[a->nres++] = *s;
+	*s = (struct residual){ 0 };
+}
+
+/* Memory for what this round leaves out, and what the last one did; without memory there is no feedback. */
+static void residual_begin(struct round *r, struct rpart *rp, bool mine, struct sum_job *j)
+{
+	if (!r->feedback || rp->plain)
+		return;
+	if (!rp->was.v)
+		rp->was = residual_take(r->a, rp->off, rp->len, mine);
+	if (!rp->now.v)
+		rp->now = (struct residual){ .off = rp->off, .len = rp->len, .v = spare_get(r->a, rp->len * sizeof(float)) };
+	rp->now.mine = mine;
+	j->now = rp->now.v;
+	j->was = rp->was.v && rp->was.mine == mine ? rp->was.v : NULL;
+}
+
+/* The round is over here, and no job reads: which residuals hold now? */
+void sum_settle(struct round *r, bool committed)
+{
+	struct avg *a = r->a;
+	bool in = committed && r->me >= 0 && r->commit && (r->commit->m[r->me].flags & MATE_IN);
+	for (size_t p = 0; p < r->b.parts; p++) {
+		struct rpart *rp = &r->part[p];
+		bool kept = rp->now.mine ? committed && rp->owner == r->me && rp->ready : in;
+		if (rp->now.v && kept)
+			residual_put(a, &rp->now);
+		else if (rp->was.v && !a->freeing)
+			residual_put(a, &rp->was);
+		if (rp->now.v)
+			residual_free(a, &rp->now);
+		if (rp->was.v) {
+			a->res_dropped += rp->was.mine == (rp->owner == r->me) ? 0 : rp->was.len;
+			residual_free(a, &rp->was);
+		}
+	}
+}
+
+void sum_free(struct round *r, size_t p)
+{
+	struct rpart *rp = &r->part[p];
+	spare_put(r->a, rp->x_enc, rp->bytes);
+	spare_put(r->a, rp->r_enc, rp->bytes);
+	spare_put(r->a, rp->in_enc, rp->bytes);
+	if (rp->now.v)
+		residual_free(r->a, &rp->now);
+	if (rp->was.v)
+		residual_free(r->a, &rp->was);
+}
+
+/* ---- jobs ---- */
+
+static struct sum_job *job_new(struct round *r, size_t p, const char *name, void (*run)(struct job *),
+	void (*done)(struct job *))
+{
+	struct sum_job *s = xcalloc(1, sizeof *s);
+	struct rpart *rp = &r->part[p];
+	*s = (struct sum_job){ .r = r, .part = p, .attempt = r->attempt };
+	s->job = (struct job){ .name = name, .lane = env_lane(r->a->env, "reduce"), .run = run, .done = done,
+		.cost_us = rp->len * sizeof(float) / 2000 };
+	r->jobs++;
+	return s;
+}
+
+static bool few(const struct round *r, size_t p) { return r->part[p].len * sizeof(float) <= FEW; }
+
+static void job_start(struct sum_job *s)
+{
+	if (!few(s->r, s->part)) {
+		env_work(s->r->a->env, &s->job);
+		return;
+	}
+	s->job.run(&s->job);
+	s->job.done(&s->job);
+}
+
+/* ---- this peer's pieces ---- */
+
+static void encode_run(struct job *j)
+{
+	struct sum_job *s = container_of(j, struct sum_job, job);
+	const struct rpart *rp = &s->r->part[s->part];
+	const struct coding *c = &s->r->coding;
+	struct par par = par_serial(CPU_PLAIN, NULL);
+	float room[CODEC_BLOCK_MAX];
+	struct reduce_term t = { .coded = s->coded };
+	struct blocks b;
+	if (!s->now) {
+		coding_encode(c, rp->off, rp->len, s->x, s->coded);
+		return;
+	}
+	vec_copy(&par, rp->len, s->x, s->now);
+	if (s->was)
+		vec_axpy(&par, rp->len, 1, s->was, s->now);
+	coding_encode(c, rp->off, rp->len, s->now, s->coded);
+	blocks_begin(&b, c, rp->off, rp->len);
+	while (blocks_next(&b))
+		vec_axpy(&par, b.len, -1, blocks_of(&b, &t, room), s->now + b.at);
+}
+
+static void encode_done(struct job *j)
+{
+	struct sum_job *s = container_of(j, struct sum_job, job);
+	struct round *r = s->r;
+	struct avg *a = r->a;
+	struct rpart *rp = &r->part[s->part];
+	bool small = few(r, s->part);
+	rp->encoding = false;
+	rp->x_enc = s->coded;
+	r->jobs--;
+	a->x_jobs--;
+	free(s);
+	if (small)
+		return;
+	if (!r->closed)
+		flow_send_x(r);
+	avg_job_over(a);
+}
+
+void sum_encode(struct round *r, size_t p)
+{
+	struct rpart *rp = &r->part[p];
+	uint8_t *to = spare_get(r->a, rp->bytes);
+	if (!to) {
+		hub_event(r->a, LOG_ERROR_, "memory", NULL, "no memory to encode a part of %zu bytes", rp->bytes);
+		rp->x_failed = true;
+		return;
+	}
+	struct sum_job *s = job_new(r, p, "avg.encode", encode_run, encode_done);
+	s->x = r->x + rp->off;
+	s->coded = to;
+	residual_begin(r, rp, false, s);
+	rp->encoding = true;
+	r->a->x_jobs++;
+	job_start(s);
+}
+
+/* ---- sums ---- */
+
+static void encode_mean(struct sum_job *s, const struct rpart *rp)
+{
+	struct par par = par_serial(CPU_PLAIN, NULL);
+	const struct coding *c = &s->r->coding;
+	if (s->was)
+		vec_axpy(&par, rp->len, 1, s->was, s->out);
+	if (s->now)
+		vec_copy(&par, rp->len, s->out, s->now);
+	coding_encode(c, rp->off, rp->len, s->out, s->coded);
+	coding_decode(c, rp->off, rp->len, s->coded, s->out);
+	if (s->now)
+		vec_axpy(&par, rp->len, -1, s->out, s->now);
+	xxh128_of(s->coded, rp->bytes, s->hash);
+}
+
+static void sum_run(struct job *j)
+{
+	struct sum_job *s = container_of(j, struct sum_job, job);
+	const struct round *r = s->r;
+	const struct rpart *rp = &r->part[s->part];
+	s->rc = reduce_part(&r->coding, rp->off, rp->len, s->t, s->terms, s->total, r->robust, s->out);
+	if (s->rc)
+		return;
+	if (s->coded)
+		encode_mean(s, rp);
+	else
+		xxh128_of(s->out, rp->len * sizeof(float), s->hash);
+}
+
+static void judge(struct round *r, const struct sum_job *s)
+{
+	bool any = false;
+	for (size_t k = 0; k < s->terms; k++) {
+		any = any || s->t[k].bad;
+		r->bad[s->member[k]] = r->bad[s->member[k]] || s->t[k].bad;
+		r->odd[s->member[k]] += s->t[k].odd;
+	}
+	r->judged += !any && r->robust != ROBUST_NONE && s->terms > 2;
+}
+
+static void sum_done(struct job *j)
+{
+	struct sum_job *s = container_of(j, struct sum_job, job);
+	struct round *r = s->r;
+	struct avg *a = r->a;
+	struct rpart *rp = &r->part[s->part];
+	size_t p = s->part;
+	int rc = s->rc;
+	bool current = !r->closed && s->attempt == r->attempt;
+	r->jobs--;
+	a->x_jobs--;
+	rp->summing = false;
+	memcpy(rp->hash, s->hash, 16);
+	if (current)
+		judge(r, s);
+	free(s->t);
+	free(s->member);
+	free(s);
+	if (current && rc)
+		flow_missing(r);                /* the leader leaves them out, and another attempt comes */
+	else if (current)
+		flow_summed(r, p);
+	else if (!r->closed)
+		flow_try(r, p);
+	avg_job_over(a);
+}
+
+void sum_start(struct round *r, size_t p)
+{
+	struct rpart *rp = &r->part[p];
+	if (!rp->plain && !rp->r_enc && !(rp->r_enc = spare_get(r->a, rp->bytes))) {
+		hub_event(r->a, LOG_ERROR_, "memory", NULL, "no memory to encode a mean of %zu bytes", rp->bytes);
+		return;                         /* the others find this reducer late */
+	}
+	struct sum_job *s = job_new(r, p, "avg.sum", sum_run, sum_done);
+	s->total = r->total;
+	s->out = r->mean + rp->off;
+	s->coded = rp->plain ? NULL : rp->r_enc;
+	s->t = xcalloc(r->b.n, sizeof *s->t);
+	s->member = xcalloc(r->b.n, sizeof *s->member);
+	for (size_t i = 0; i < r->b.n; i++) {
+		bool own = (int)i == r->me;
+		if (!r->w[i])
+			continue;
+		s->member[s->terms] = (uint16_t)i;
+		s->t[s->terms++] = (struct reduce_term){ .weight = r->w[i],
+			.x = own ? r->x + rp->off : rp->plain ? rp->raw[i] : NULL, .coded = own ? NULL : rp->raw[i] };
+	}
+	s->job.cost_us *= s->terms;
+	residual_begin(r, rp, true, s);
+	rp->summing = true;
+	r->a->x_jobs++;
+	job_start(s);
+}
+
+/* Every reducer judges by the parts that it sums; what it says of a member is its own observation. */
+void sum_odd(struct round *r)
+{
+	for (size_t i = 0; r->judged && i < r->b.n; i++) {
+		struct mate *m = r->w[i] ? mate_find(r->a, &r->b.m[i].id) : NULL;
+		if (!m)
+			continue;
+		m->odd = 2 * r->odd[i] > r->judged ? m->odd + 1 : 0;
+		if (m->odd == ODD_ROUNDS)
+			hub_event(r->a, LOG_WARN_, "out of line", &m->id,
+				"in %d rounds its contribution was more than %g times as far from the median as most", ODD_ROUNDS,
+				REDUCE_ODD);
+	}
+}
+
+/* ---- what others have summed ---- */
+
+static void take_run(struct job *j)
+{
+	struct sum_job *s = container_of(j, struct sum_job, job);
+	const struct rpart *rp = &s->r->part[s->part];
+	if (s->coded)
+		coding_decode(&s->r->coding, rp->off, rp->len, s->coded, s->out);
+	xxh128_of(s->coded ? (const void *)s->coded : s->out, rp->bytes, s->hash);
+}
+
+static void take_done(struct job *j)
+{
+	struct sum_job *s = container_of(j, struct sum_job, job);
+	struct round *r = s->r;
+	struct avg *a = r->a;
+	struct rpart *rp = &r->part[s->part];
+	r->jobs--;
+	spare_put(a, s->coded, rp->bytes);
+	if (!r->closed && s->attempt == r->attempt) {
+		rp->ready = true;
+		memcpy(rp->hash, s->hash, 16);
+		round_touch(r);
+		member_check(r);
+	}
+	free(s);
+	avg_job_over(a);
+}
+
+void sum_take(struct round *r, size_t p)
+{
+	struct rpart *rp = &r->part[p];
+	struct sum_job *s = job_new(r, p, "avg.take", take_run, take_done);
+	s->out = r->mean + rp->off;
+	s->coded = rp->plain ? NULL : rp->in_enc;
+	rp->in_enc = NULL;
+	job_start(s);
+}
