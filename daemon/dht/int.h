@@ -158,15 +158,22 @@ void bundle_forget(struct lookup *l);
 /* ---- many.c ---- */
 void manies_free(struct dht *d);
 
+/* ---- recs.c ---- */
+void recs_copy(struct list *to, const struct list *from);
+void recs_free(struct list *recs);
+/* Takes all of `from`: the greatest rank of each subkey stays; of one rank, the life that ends first. */
+void recs_merge(struct dht *d, struct list *to, struct list *from);
+/* Adds what lies here to what others gave. */
+void recs_add_own(struct dht *d, const struct id *key, struct list *recs);
+/* Records as callers see them, without the ended ones; returns how many. */
+size_t records_out(const struct list *recs, uint64_t now_us, struct record **ret_v);
+void records_free(struct record *v, size_t n);
+
 /* ---- get.c ---- */
 void found_put(struct dht *d, const struct id *key, const struct list *recs);
 void cache_forget(struct dht *d, const struct id *key);
 struct list *found_get(struct dht *d, const struct id *key);    /* NULL; empty: known to be nowhere */
 void cache_tick(struct dht *d, uint64_t now);
-void recs_copy(struct list *to, const struct list *from);
-void recs_free(struct list *recs);
-/* Adds what lies here to what others gave: the greatest rank of each subkey stays. */
-void recs_add_own(struct dht *d, const struct id *key, struct list *recs);
 void gets_free(struct dht *d);
 
 /* ---- schema.c ---- */
@@ -179,9 +186,6 @@ struct rec *rec_make(struct dht *d, const char *key, const char *subkey, const j
 	bool sign, struct err *e);
 /* Of the n nearest that answered: to how many from the first on it goes, and whether it stays here too. */
 size_t put_targets(struct dht *d, const struct rec *r, const struct dnode *near, size_t n, bool *ret_here);
-/* Records as callers see them, without the ended ones; returns how many. */
-size_t records_out(const struct list *recs, uint64_t now_us, struct record **ret_v);
-void records_free(struct record *v, size_t n);
 
 /* ---- serve.c: what we answer ---- */
 void serve_init(struct dht *d);

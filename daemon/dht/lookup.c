@@ -37,13 +37,6 @@ struct cand *lookup_cand(struct lookup *l, const struct id *id)
 	return NULL;
 }
 
-static void drop_recs(struct list *recs)
-{
-	struct list *it;
-	while ((it = list_pop(recs)))
-		rec_free(list_entry(it, struct rec, link));
-}
-
 static void lookup_free(struct lookup *l)
 {
 	if (l->bundle)
@@ -57,7 +50,7 @@ static void lookup_free(struct lookup *l)
 	env_timer(l->d->env, &l->later, 0);
 	env_timer(l->d->env, &l->hedge, 0);
 	list_del(&l->link);
-	drop_recs(&l->found);
+	recs_free(&l->found);
 	l->d->searching -= l->counted;
 	free(l);
 }
@@ -101,45 +94,14 @@ static void finish(struct lookup *l)
 	while (d->searching < SEARCHES_MAX && (it = list_pop(&d->queued)))
 		lookup_begin(list_entry(it, struct lookup, link));
 	done(arg, near, n, &found);
-	drop_recs(&found);
-}
-
-/* Merges by rank: strictly greater wins; a plain value and a dictionary exclude each other. */
-static void merge(struct lookup *l, struct list *good)
-{
-	struct list *it;
-	while ((it = list_pop(good))) {
-		struct rec *r = list_entry(it, struct rec, link);
-		bool keep = true;
-		list_each_safe(o, &l->found) {
-			struct rec *c = list_entry(o, struct rec, link);
-			if (rec_order(c, r) > 0) {
-				if (c->rank == r->rank && !strcmp(c->subkey, r->subkey) && r->ends_us < c->ends_us)
-					c->ends_us = r->ends_us;
-				keep = false;
-				break;
-			}
-		}
-		if (!keep) {
-			rec_free(r);
-			continue;
-		}
-		list_each_safe(o, &l->found) {
-			struct rec *c = list_entry(o, struct rec, link);
-			if (rec_order(c, r) < 0) {
-				list_del(&c->link);
-				rec_free(c);
-			}
-		}
-		list_push(&l->found, &r->link);
-	}
+	recs_free(&found);
 }
 
 static void verified(void *arg, struct list *good, size_t bad)
 {
 	struct lookup *l = arg;
 	l->verifying--;
-	merge(l, good);
+	recs_merge(l->d, &l->found, good);
 	lookup_step(l);
 }
 
@@ -175,7 +137,7 @@ bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const s
 			ret_hop->records++;
 	}
 	if (!l || list_empty(&recs)) {
-		drop_recs(&recs);
+		recs_free(&recs);
 		return !r->bad;
 	}
 	c = lookup_cand(l, from);               /* nearer ones may have moved it */

@@ -8,6 +8,7 @@
 #include "common/planted.h"
 
 #define REC_OVERHEAD 200                        /* bytes counted per record beside its value */
+#define INDEX_MIN 16                            /* records under a key from which on they are found by a map */
 
 void rec_free(struct rec *r)
 {
@@ -21,6 +22,7 @@ struct rec *rec_copy(const struct rec *r)
 {
 	struct rec *c = xmemdup(r, sizeof *r);
 	c->value = xmemdup(r->value, r->vlen + 1u);
+	c->end = (struct timer){ 0 };
 	list_init(&c->link);
 	return c;
 }
@@ -48,7 +50,8 @@ int rec_order(const struct rec *a, const struct rec *b)
 
 void values_init(struct values *v, const struct values_conf *conf, uint64_t hash_key)
 {
-	*v = (struct values){ .conf = *conf, .keys = map_new(hash_key), .quota = map_new(hash_key + 1) };
+	*v = (struct values){ .conf = *conf, .keys = map_new(hash_key), .quota = map_new(hash_key + 1),
+		.hash_key = hash_key };
 }
 
 static void quota_add(struct values *v, const struct id *peer, long by)
@@ -64,6 +67,9 @@ static void quota_add(struct values *v, const struct id *peer, long by)
 static void drop(struct values *v, struct entry *en, struct rec *r)
 {
 	list_del(&r->link);
+	if (en->by_subkey)
+		map_del(en->by_subkey, r->subkey, strlen(r->subkey));
+	heap_set(&v->ends, &r->end, 0);
 	en->n--;
 	v->records--;
 	v->bytes -= r->vlen + REC_OVERHEAD;
@@ -75,6 +81,7 @@ static void entry_free(struct values *v, struct entry *en)
 {
 	list_each_safe(it, &en->recs)
 		drop(v, en, list_entry(it, struct rec, link));
+	map_free(en->by_subkey);
 	free(en);
 }
 
@@ -85,66 +92,42 @@ void values_done(struct values *v)
 		entry_free(v, en);
 	map_free(v->keys);
 	map_free(v->quota);
+	heap_done(&v->ends);
 	*v = (struct values){ 0 };
 }
 
-static void drop_ended(struct values *v, struct entry *en, uint64_t now_us)
+/* With its entry, when it was the last one there. */
+static void drop_first(struct values *v)
 {
-	list_each_safe(it, &en->recs) {
-		struct rec *r = list_entry(it, struct rec, link);
-		if (r->ends_us <= now_us && !PLANTED(DHT_ENDED))
-			drop(v, en, r);
-	}
-}
-
-struct entry *values_get(struct values *v, const struct id *key, uint64_t now_us)
-{
-	struct entry *en = map_get(v->keys, key->b, 32);
-	if (!en)
-		return NULL;
-	drop_ended(v, en, now_us);
+	struct rec *r = container_of(heap_peek(&v->ends), struct rec, end);
+	struct entry *en = map_get(v->keys, r->key.b, 32);
+	drop(v, en, r);
 	if (en->n)
-		return en;
-	map_del(v->keys, key->b, 32);
-	free(en);
-	return NULL;
+		return;
+	map_del(v->keys, en->key.b, 32);
+	entry_free(v, en);
 }
 
 void values_sweep(struct values *v, uint64_t now_us)
 {
-	struct entry *en;
-	const void *key;
-	for (size_t i = 0; (en = map_next(v->keys, &i, &key, NULL));) {
-		drop_ended(v, en, now_us);
-		if (!en->n) {
-			struct id k = en->key;
-			map_del(v->keys, k.b, 32);
-			free(en);
-		}
-	}
+	const struct timer *first;
+	while ((first = heap_peek(&v->ends)) && first->at_us <= now_us && !PLANTED(DHT_ENDED))
+		drop_first(v);
+}
+
+struct entry *values_get(struct values *v, const struct id *key, uint64_t now_us)
+{
+	values_sweep(v, now_us);
+	return map_get(v->keys, key->b, 32);
 }
 
 /* Makes room by dropping the record that ends first (S10), unless the newcomer would be that one. */
 static bool evict_for(struct values *v, const struct rec *r)
 {
-	struct entry *en, *at = NULL;
-	struct rec *first = NULL;
-	for (size_t i = 0; (en = map_next(v->keys, &i, NULL, NULL));)
-		list_each(it, &en->recs) {
-			struct rec *c = list_entry(it, struct rec, link);
-			if (!first || c->ends_us < first->ends_us) {
-				first = c;
-				at = en;
-			}
-		}
-	if (!first || first->ends_us >= r->ends_us)
+	const struct timer *first = heap_peek(&v->ends);
+	if (!first || first->at_us >= r->ends_us)
 		return false;
-	drop(v, at, first);
-	if (!at->n) {
-		struct id k = at->key;
-		map_del(v->keys, k.b, 32);
-		free(at);
-	}
+	drop_first(v);
 	return true;
 }
 
@@ -163,29 +146,48 @@ static int sane(const struct rec *r, uint64_t now_us, uint64_t wall_ms, struct e
 	return 0;
 }
 
+static struct rec *find(const struct entry *en, const char *subkey)
+{
+	if (en->by_subkey)
+		return map_get(en->by_subkey, subkey, strlen(subkey));
+	list_each(it, &en->recs)
+		if (!strcmp(list_entry(it, struct rec, link)->subkey, subkey))
+			return list_entry(it, struct rec, link);
+	return NULL;
+}
+
+/* Against one that it would replace: 0 it may, 1 it is the same, -1 refused. */
+static int against_one(struct rec *c, const struct rec *r, struct err *e)
+{
+	bool same_key = !strcmp(c->subkey, r->subkey);
+	if (!same_key && rec_order(c, r) < 0)
+		return 0;
+	if (!same_key && rec_must_sign(c))
+		return err_set(e, ERR_AUTH, "records of peers are under this key: a plain value cannot replace them");
+	if (same_key && c->rank == r->rank && c->vlen == r->vlen && !memcmp(c->value, r->value, r->vlen)) {
+		c->heard_us = r->heard_us;
+		return 1;
+	}
+	if (c->rank >= r->rank && !PLANTED(DHT_OLDER_WINS))
+		return err_set(e, ERR_STATE, "rank %llu is here, %llu is not newer", (unsigned long long)c->rank,
+			(unsigned long long)r->rank);
+	return 0;
+}
+
 /* Compares with what the key holds: 0 may enter (ret_old = the record it replaces), 1 the same is here, -1 refused. */
 static int against(struct entry *en, const struct rec *r, struct rec **ret_old, struct err *e)
 {
-	*ret_old = NULL;
-	list_each(it, &en->recs) {
-		struct rec *c = list_entry(it, struct rec, link);
-		bool same_key = !strcmp(c->subkey, r->subkey);
-		int order = rec_order(c, r);
-		if (!order || (order < 0 && !same_key))
-			continue;               /* side by side, or it will be replaced */
-		if (!same_key && rec_must_sign(c))
-			return err_set(e, ERR_AUTH, "records of peers are under this key: a plain value cannot replace them");
-		if (same_key && c->rank == r->rank && c->vlen == r->vlen && !memcmp(c->value, r->value, r->vlen)) {
-			c->heard_us = r->heard_us;
-			return 1;
-		}
-		if (c->rank >= r->rank && !PLANTED(DHT_OLDER_WINS))
-			return err_set(e, ERR_STATE, "rank %llu is here, %llu is not newer", (unsigned long long)c->rank,
-			(unsigned long long)r->rank);
-		if (same_key)
-			*ret_old = c;
-	}
-	return 0;
+	struct rec *plain = list_entry(en->recs.next, struct rec, link);
+	int rc = 0;
+	*ret_old = find(en, r->subkey);
+	if (*ret_old)
+		return against_one(*ret_old, r, e);
+	if (r->subkey[0])                       /* beside what has other subkeys, instead of a plain value */
+		return plain->subkey[0] ? 0 : against_one(plain, r, e);
+	list_each(it, &en->recs)
+		if (!rc)
+			rc = against_one(list_entry(it, struct rec, link), r, e);
+	return rc;
 }
 
 static int room_for(struct values *v, const struct rec *r, struct rec *old, struct err *e)
@@ -196,6 +198,35 @@ static int room_for(struct values *v, const struct rec *r, struct rec *old, stru
 		if (!evict_for(v, r))
 			return err_set(e, ERR_FULL, "storage is full with records that live longer");
 	return 0;
+}
+
+/* Instead of what it replaces: the same subkey; a plain value replaces all, and is replaced by any. */
+static void enter(struct values *v, struct entry *en, struct rec *r)
+{
+	struct rec *old = find(en, r->subkey);
+	quota_add(v, &r->from, 1);              /* first, so that who replaces its only record is not forgotten between */
+	if (old)
+		drop(v, en, old);
+	list_each_safe(it, &en->recs) {
+		struct rec *c = list_entry(it, struct rec, link);
+		if (r->subkey[0] && c->subkey[0])
+			break;                  /* a dictionary */
+		drop(v, en, c);
+	}
+	list_push(&en->recs, &r->link);
+	en->n++;
+	v->records++;
+	v->bytes += r->vlen + REC_OVERHEAD;
+	heap_set(&v->ends, &r->end, r->ends_us);
+	if (en->n == INDEX_MIN && !en->by_subkey) {
+		en->by_subkey = map_new(v->hash_key + 2);
+		list_each(it, &en->recs) {
+			struct rec *c = list_entry(it, struct rec, link);
+			map_put(en->by_subkey, c->subkey, strlen(c->subkey), c);
+		}
+	} else if (en->by_subkey) {
+		map_put(en->by_subkey, r->subkey, strlen(r->subkey), r);
+	}
 }
 
 enum put_result values_put(struct values *v, struct rec *r, uint64_t now_us, uint64_t wall_ms, struct err *e)
@@ -224,16 +255,7 @@ enum put_result values_put(struct values *v, struct rec *r, uint64_t now_us, uin
 		list_init(&en->recs);
 		map_put(v->keys, key->b, 32, en);
 	}
-	quota_add(v, &r->from, 1);
-	list_each_safe(it, &en->recs) {         /* the same subkey; a plain value replaces all, and is replaced by any */
-		struct rec *c = list_entry(it, struct rec, link);
-		if (!r->subkey[0] || !c->subkey[0] || !strcmp(c->subkey, r->subkey))
-			drop(v, en, c);
-	}
-	list_push(&en->recs, &r->link);
-	en->n++;
-	v->records++;
-	v->bytes += r->vlen + REC_OVERHEAD;
+	enter(v, en, r);
 	return PUT_NEW;
 }
 

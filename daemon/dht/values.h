@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include "common/buf.h"
 #include "common/err.h"
+#include "common/heap.h"
 #include "common/id.h"
 #include "common/list.h"
 #include "common/map.h"
@@ -35,6 +36,7 @@ struct rec {
 	uint16_t index;                         /* in the frame that brought it */
 	bool saved;                             /* the shelf has it */
 	uint64_t heard_us;                      /* when it was stored here last, the same one again included; 0: shelf */
+	struct timer end;                       /* in values.ends, at ends_us, while it lies there */
 };
 void rec_free(struct rec *r);
 struct rec *rec_copy(const struct rec *r);
@@ -43,16 +45,18 @@ bool rec_must_sign(const struct rec *r);        /* its subkey is a peer's id */
  * value, whose rank anybody can choose. */
 int rec_order(const struct rec *a, const struct rec *b);
 
-struct entry { struct id key; struct list recs; size_t n; };
+/* by_subkey: NULL while there are few. A plain value is alone. */
+struct entry { struct id key; struct list recs; size_t n; struct map *by_subkey; };
 struct values_conf { size_t records_max, per_peer_max, bytes_max; };
-struct values { struct map *keys; struct map *quota; struct values_conf conf; size_t records, bytes; };
+struct values { struct map *keys; struct map *quota; struct heap ends; struct values_conf conf; size_t records, bytes;
+	uint64_t hash_key; };
 
 void values_init(struct values *v, const struct values_conf *conf, uint64_t hash_key);
 void values_done(struct values *v);
 enum put_result { PUT_NEW, PUT_SAME /* this rank and value were here: nothing changed, counts as held */, PUT_REFUSED };
 /* Takes r (frees it when it is not kept). e says why it was refused. */
 enum put_result values_put(struct values *v, struct rec *r, uint64_t now_us, uint64_t wall_ms, struct err *e);
-/* The entry without its ended records, or NULL. */
+/* The entry without its ended records, or NULL. Ended ones of all keys go with it: no other entry may be held. */
 struct entry *values_get(struct values *v, const struct id *key, uint64_t now_us);
 void values_sweep(struct values *v, uint64_t now_us);   /* drops what has ended */
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/rng.h"
 #include "dht/values.h"
 
 #define WALL 1800000000000ull
@@ -137,6 +138,90 @@ static void test_bounds(void **state)
 	values_done(&v);
 }
 
+/* ---- against a plain list of what should be there ---- */
+
+struct held { char sub[8]; uint64_t rank, ends_us; };
+struct shadow { struct held v[64]; size_t n; };
+
+static void shadow_end(struct shadow *w, uint64_t now)
+{
+	size_t k = 0;
+	for (size_t i = 0; i < w->n; i++)
+		if (w->v[i].ends_us > now)
+			w->v[k++] = w->v[i];
+	w->n = k;
+}
+
+/* True when it enters. No subkey is a peer's here. */
+static bool shadow_put(struct shadow *w, const struct held *x)
+{
+	size_t k = 0;
+	for (size_t i = 0; i < w->n; i++) {
+		const struct held *c = &w->v[i];
+		bool rival = !c->sub[0] || !x->sub[0] || !strcmp(c->sub, x->sub);
+		if (rival && c->rank >= x->rank)
+			return false;
+	}
+	for (size_t i = 0; i < w->n; i++)
+		if (w->v[i].sub[0] && x->sub[0] && strcmp(w->v[i].sub, x->sub))
+			w->v[k++] = w->v[i];
+	w->v[k] = *x;
+	w->n = k + 1;
+	return true;
+}
+
+static void same_as_shadow(struct values *v, const struct shadow *w, uint64_t now)
+{
+	struct id id;
+	size_t i = 0;
+	id_of(&id, "k", 1);
+	struct entry *en = values_get(v, &id, now);
+	assert_int_equal(en ? en->n : 0, w->n);
+	assert_int_equal(v->records, w->n);
+	if (en)
+		list_each(it, &en->recs) {
+			assert_string_equal(list_entry(it, struct rec, link)->subkey, w->v[i].sub);
+			assert_int_equal(list_entry(it, struct rec, link)->rank, WALL + w->v[i++].rank);
+		}
+}
+
+/* Dictionaries small and large, by turns replaced by a plain value and back, while records end. */
+static void test_like_a_list(void **state)
+{
+	struct values v = fresh(1000, 1000);
+	struct shadow w = { .n = 0 };
+	struct rng r;
+	size_t most = 0, plain = 0, refused = 0;
+	rng_seed(&r, 1);
+	for (uint64_t step = 1; step <= 20000; step++) {
+		struct held x = { .rank = step / 2 + rng_below(&r, 60) };
+		struct err e;
+		uint64_t now = step * 1000, life_ms = 1 + rng_below(&r, 400);
+		x.ends_us = now + life_ms * 1000;
+		if (rng_below(&r, 300))
+			snprintf(x.sub, sizeof x.sub, "s%u", (unsigned)rng_below(&r, step % 8000 < 4000 ? 50 : 5));
+		else
+			x.rank += 30;           /* mostly greater than all of the others */
+		shadow_end(&w, now);
+		bool in = shadow_put(&w, &x);
+		char value[24];                 /* never the same record twice */
+		snprintf(value, sizeof value, "%llu", (unsigned long long)step);
+		assert_int_equal(values_put(&v, rec("k", x.sub, value, x.rank, life_ms, now), now, WALL, &e),
+			in ? PUT_NEW : PUT_REFUSED);
+		same_as_shadow(&v, &w, now);
+		most = w.n > most ? w.n : most;
+		plain += in && !x.sub[0];
+		refused += !in;
+	}
+	assert_true(most > 40 && plain > 20 && refused > 100);
+	values_sweep(&v, UINT64_MAX);
+	assert_int_equal(v.records, 0);
+	assert_int_equal(v.bytes, 0);
+	assert_int_equal(map_len(v.keys), 0);
+	assert_int_equal(map_len(v.quota), 0);
+	values_done(&v);
+}
+
 static void test_wire_form(void **state)
 {
 	struct buf b = { 0 };
@@ -170,6 +255,7 @@ int main(void)
 		cmocka_unit_test(test_strictly_later_wins), cmocka_unit_test(test_refused_store_changes_nothing),
 		cmocka_unit_test(test_ended_is_gone), cmocka_unit_test(test_dictionaries),
 		cmocka_unit_test(test_bounds), cmocka_unit_test(test_wire_form),
+		cmocka_unit_test(test_like_a_list),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
