@@ -197,6 +197,14 @@ static struct item *next_item(struct snode *n)
 	return pick;
 }
 
+void sim_touch(struct snode *n)
+{
+	struct sim *s = n->sim;
+	s->touched = s->touched == SIM_NOBODY || s->touched == n->index ? n->index : SIM_ANYBODY;
+}
+
+int sim_touched(const struct sim *s) { return s->touched; }
+
 static void wake_fire(struct timer *t)
 {
 	struct snode *n = container_of(t, struct snode, wake);
@@ -205,6 +213,7 @@ static void wake_fire(struct timer *t)
 	struct item *i = next_item(n);
 	uint64_t cost = s->costs.callback_us, since;
 
+	sim_touch(n);
 	n->running = true;
 	s->on = n;
 	n->burn = 0;
@@ -258,6 +267,7 @@ int sim_start(struct snode *n)
 	n->env.recv = NULL;
 	sim_mark(s, "start", (uint64_t)n->index, n->life);
 	struct snode *by = s->on;               /* one callback may start another node */
+	sim_touch(n);
 	n->running = true;
 	s->on = n;
 	n->self = n->app.start(&n->env, n->index, n->app.arg);
@@ -285,6 +295,7 @@ void sim_stop(struct snode *n, bool quiet)
 		return;
 	}
 	n->quiet = quiet;
+	sim_touch(n);
 	sim_mark(s, "stop", (uint64_t)n->index, quiet);
 	heap_set(&s->heap, &n->doom, 0);
 	n->dying = true;
@@ -454,6 +465,8 @@ static bool step(struct sim *s, uint64_t until)
 	}
 	heap_pop(&s->heap);
 	s->stats.events++;
+	s->touched = s->outside ? SIM_ANYBODY : SIM_NOBODY;
+	s->outside = false;
 	t->fire(t);
 	for (int i = 0; i < s->nchecks; i++)
 		if (s->checks[i].fn(s, s->checks[i].arg, &e))
@@ -465,6 +478,7 @@ bool sim_run_until(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *
 {
 	uint64_t until = s->now + limit_us;
 
+	s->outside = true;
 	while (!s->failed[0]) {
 		if (cond && cond(s, arg))
 			return true;
@@ -477,22 +491,3 @@ bool sim_run_until(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *
 }
 
 void sim_run_for(struct sim *s, uint64_t us) { sim_run_until(s, NULL, NULL, us); }
-
-static void script_fire(struct timer *t)
-{
-	struct script *c = container_of(t, struct script, t);
-	list_del(&c->link);
-	c->fn(c->sim, c->arg);
-	free(c);
-}
-
-void sim_at(struct sim *s, uint64_t at_us, void (*fn)(struct sim *s, void *arg), void *arg)
-{
-	struct script *c = xcalloc(1, sizeof(*c));
-	c->sim = s;
-	c->fn = fn;
-	c->arg = arg;
-	c->t.fire = script_fire;
-	list_push(&s->scripts, &c->link);
-	heap_set(&s->heap, &c->t, at_us < s->now ? s->now : at_us);
-}

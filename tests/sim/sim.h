@@ -21,6 +21,7 @@
 #include "common/rng.h"
 #include "env.h"
 
+#define SIM_NODES_MAX 1024
 struct sim;
 struct sim *sim_new(uint64_t seed);
 void sim_free(struct sim *s);                           /* stops all nodes; NULL is fine */
@@ -45,6 +46,10 @@ int sim_node_of(const struct sim *s, const struct env *env);
 bool sim_run_until(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us);
 void sim_run_for(struct sim *s, uint64_t us);
 void sim_at(struct sim *s, uint64_t at_us, void (*fn)(struct sim *s, void *arg), void *arg);
+/* Whose code has run in the last event: a node's, nobody's, or anybody's may have (several, or the scenario's). */
+#define SIM_NOBODY (-1)
+#define SIM_ANYBODY (-2)
+int sim_touched(const struct sim *s);
 /* Asked after every event: 0, or -1 and why. Several may be set. */
 void sim_after_event(struct sim *s, int (*check)(struct sim *s, void *arg, struct err *e), void *arg);
 /* the first one stays */

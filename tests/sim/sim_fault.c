@@ -1,6 +1,7 @@
 /* What a scenario does to its world: kills, pauses, cuts, broken links, full disks, jumping clocks, fail points. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include "common/hash.h"
 #include "sim_int.h"
 
@@ -206,4 +207,26 @@ void sim_fail(struct sim *s, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(s->failed, sizeof(s->failed), fmt, ap);
 	va_end(ap);
+}
+
+/* ---- scripts ---- */
+
+static void script_fire(struct timer *t)
+{
+	struct script *c = container_of(t, struct script, t);
+	list_del(&c->link);
+	c->sim->touched = SIM_ANYBODY;
+	c->fn(c->sim, c->arg);
+	free(c);
+}
+
+void sim_at(struct sim *s, uint64_t at_us, void (*fn)(struct sim *s, void *arg), void *arg)
+{
+	struct script *c = xcalloc(1, sizeof(*c));
+	c->sim = s;
+	c->fn = fn;
+	c->arg = arg;
+	c->t.fire = script_fire;
+	list_push(&s->scripts, &c->link);
+	heap_set(&s->heap, &c->t, at_us < s->now ? s->now : at_us);
 }

@@ -10,7 +10,6 @@
 #include "common/rng.h"
 #include "sim.h"
 
-#define SIM_NODES_MAX 1024
 #define SIM_LANES 8
 #define SIM_CHECKS_MAX 16
 #define DIALLED ((uint64_t)1 << 63)             /* a token that names a door this node dialled */
@@ -117,6 +116,7 @@ struct sim {
 	uint64_t next_id; uint32_t next_number;
 	struct check checks[SIM_CHECKS_MAX]; int nchecks;
 	struct snode *on;                       /* whose code is running: loop, lane or start */
+	int touched; bool outside;              /* sim_touched; the scenario has had its say since the last event */
 	struct snode *starved; int starve_in;   /* sim_memory_fail */
 	bool ending;                            /* sim_free has begun: nobody is told of deaths */
 	struct sim_costs costs;
@@ -134,6 +134,7 @@ void sim_mark(struct sim *s, const char *what, uint64_t a, uint64_t b); /* into 
 int sim_start(struct snode *n);
 void sim_doom(struct snode *n);         /* SIGKILL in the middle of its own code */
 void sim_stop(struct snode *n, bool quiet);
+void sim_touch(struct snode *n);        /* its code runs in this event */
 static inline struct snode *snode_of(struct env *e) { return (struct snode *)e; }
 static inline bool sim_is_cut(const struct sim *s, int from, int to) { return s->cut[from * SIM_NODES_MAX + to]; }
 

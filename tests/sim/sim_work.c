@@ -26,6 +26,7 @@ static void job_fire(struct timer *t)
 		j->ran = true;
 		n->sim->stats.jobs++;
 		n->sim->on = n;
+		sim_touch(n);
 		j->job->run(j->job);
 		n->sim->on = NULL;
 		heap_set(&n->sim->heap, &j->t, n->sim->now + j->job->cost_us);
