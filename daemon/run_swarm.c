@@ -329,13 +329,19 @@ int run_swarm_open(struct run *r, struct err *e)
 {
 	struct runs_ctx *c = &r->rs->ctx;
 	const struct spec *s = r->spec;
+	struct avg_tensor *tensors;
 	if (!trainer_needs_swarm(r->trainer))
 		return 0;
 	struct avg_conf conf = { .run = r->id, .target_batch = s->target_batch, .len = trainer_contribution_len(r->trainer),
 		.data_samples = data_count(r->data, DATA_TRAIN), .group_max = s->group_max,
 		.minority_wait_rounds = s->minority_wait,
 		.client = conf_bool(c->conf, "network", "client"), .micro_batch = s->local.batch };
+	conf.tensors = tensors = trainer_roles(r->trainer, &conf.ntensors);
+	conf.codec = (json_t *)s->codec;
+	conf.robust = s->robust;
+	conf.error_feedback = s->error_feedback;
 	r->avg = avg_new(c->env, c->net, c->chunks, c->dht, &conf, &swarm_cb, r, e);
+	free(tensors);
 	return r->avg ? 0 : -1;
 }
 

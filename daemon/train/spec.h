@@ -57,6 +57,7 @@
 #define TRAIN_SPEC_H
 #include <stdbool.h>
 #include <jansson.h>
+#include "avg/reduce.h"
 #include "common/err.h"
 #include "common/id.h"
 #include "kernels/layer.h"
@@ -105,6 +106,7 @@ struct spec {
 	struct schedule schedule;
 	uint64_t target_batch;
 	char strategy[32];
+	const json_t *codec; enum robust robust; bool error_feedback;   /* "averaging": how vectors travel */
 	struct planner_mode mode;               /* what the strategy's settings come to */
 	uint32_t nsettings; struct plan_result setting[PLANNER_KEYS_MAX];       /* "averaging": the strategy's keys */
 	uint32_t group_max; double minority_wait;
@@ -154,7 +156,7 @@ struct model *spec_model_of(const struct spec *s, const struct shape *input, con
 	struct err *e);
 double spec_lr_factor(const struct spec *s, uint64_t epoch);            /* equal bits on every machine */
 
-/* Live hyperparameters: the optimizer's keys and clip_norm. The object that COMMITs carry starts as spec_live(). */
+/* Live hyperparameters: the optimizer's keys, clip_norm, and of "averaging" codec, robust and error_feedback. The object that COMMITs carry starts as spec_live(). */
 json_t *spec_live(const struct spec *s);                                /* new reference */
 int spec_live_check(const struct spec *s, const json_t *patch, struct err *e);  /* a patch for `set` */
 /* Applies a whole live object (as from a COMMIT) to values; unknown keys are errors. */

@@ -5,7 +5,7 @@
 #include "train/spec_int.h"
 #include "train/strategy.h"
 
-#define COMMON 2
+#define COMMON 5
 
 /* A key that another strategy knows: say which. */
 static int foreign(const json_t *o, const struct place *at, const struct planner_ops *own, struct err *e)
@@ -45,6 +45,19 @@ static int read_key(struct spec *s, const json_t *o, const struct place *at, con
 	return 0;
 }
 
+/* How vectors travel between members. */
+static int read_wire(struct spec *s, const json_t *o, const struct place *at, struct err *e)
+{
+	const json_t *robust = json_object_get(o, "robust");
+
+	s->codec = json_object_get(o, "codec");
+	if (s->codec && coding_check(s->codec, e) < 0)
+		return -1;
+	if (robust && robust_parse(json_string_value(robust), &s->robust, e) < 0)
+		return -1;
+	return read_bool(o, at, "error_feedback", &s->error_feedback, e) < 0 ? -1 : 0;
+}
+
 int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e)
 {
 	const struct place top = { "" }, at = place_key(&top, "averaging");
@@ -56,13 +69,17 @@ int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e)
 
 	s->group_max = 64;
 	s->minority_wait = 3;
+	s->error_feedback = true;
 	for (; n < p->nkeys; n++)
 		known[n] = p->key[n].name;
 	known[n++] = "group_max";
-	known[n] = "minority_wait";
+	known[n++] = "minority_wait";
+	known[n++] = "codec";
+	known[n++] = "robust";
+	known[n] = "error_feedback";
 	if (o && (read_object(o, &at, e) < 0 || foreign(o, &at, p, e) < 0 || read_known(o, &at, known, e) < 0 ||
 	    read_u32(o, &at, "group_max", 2, 1024, &s->group_max, e) < 0 ||
-	    read_real(o, &at, "minority_wait", 0, 1000, &s->minority_wait, e) < 0))
+	    read_real(o, &at, "minority_wait", 0, 1000, &s->minority_wait, e) < 0 || read_wire(s, o, &at, e) < 0))
 		return -1;
 	for (uint32_t k = 0; k < p->nkeys; k++)
 		if (read_key(s, o, &at, &p->key[k], e) < 0)

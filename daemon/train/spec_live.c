@@ -1,4 +1,4 @@
-/* What may change while a run is going: the optimizer's hyperparameters and clip_norm. */
+/* What may change while a run is going: the optimizer's hyperparameters, clip_norm, and how vectors travel. */
 #include <string.h>
 #include "common/text.h"
 #include "train/spec_int.h"
@@ -8,24 +8,47 @@ double spec_lr_factor(const struct spec *s, uint64_t epoch)
 	return schedule_factor(&s->schedule, s->target_batch, epoch);
 }
 
+static const char *const wire_key[] = { "codec", "robust", "error_feedback" };
+#define WIRE_KEYS (sizeof(wire_key) / sizeof(*wire_key))
+
+/* 1: not one of these. The averager reads them out of BEGIN itself. */
+static int wire_set(const char *key, const json_t *v, struct err *e)
+{
+	const struct place top = { "" }, at = place_key(&top, key);
+	enum robust robust;
+
+	if (!strcmp(key, "codec"))
+		return coding_check(v, e);
+	if (!strcmp(key, "robust"))
+		return robust_parse(json_string_value(v), &robust, e);
+	if (strcmp(key, "error_feedback"))
+		return 1;
+	return json_is_boolean(v) ? 0 : place_err(&at, e, "must be true or false, and is %s", json_kind(v));
+}
+
 json_t *spec_live(const struct spec *s)
 {
-	json_t *o = json_object();
+	json_t *o = json_object(), *averaging = json_object_get(s->shared, "averaging");
 
 	for (int i = 0; i < s->optim->nkeys; i++)
 		(void)json_object_set_new(o, s->optim->key[i].name, json_real(s->hyper[i]));
 	(void)json_object_set_new(o, "clip_norm", json_real(s->clip_norm));
+	for (size_t i = 0; i < WIRE_KEYS; i++)  /* what the author does not mention is not live before somebody sets it */
+		if (json_object_get(averaging, wire_key[i]))
+			(void)json_object_set_new(o, wire_key[i], json_deep_copy(json_object_get(averaging, wire_key[i])));
 	return o;
 }
 
 static int live_set(const struct spec *s, const char *key, const json_t *v, double *hyper, double *clip, struct err *e)
 {
-	const char *names[OPTIM_KEYS_MAX + 2];
+	const char *names[OPTIM_KEYS_MAX + WIRE_KEYS + 2];
 	const struct place top = { "" }, at = place_key(&top, key);
-	int i = optim_key_index(s->optim, key), n = 0;
+	int i = optim_key_index(s->optim, key), n = 0, wire = wire_set(key, v, e);
 	struct kerr why;
 	double x = json_is_true(v) ? 1 : 0;
 
+	if (wire <= 0)
+		return wire;
 	if (!strcmp(key, "clip_norm"))
 		return read_number(v, &at, 0, 1e30, clip, e);
 	if (i < 0) {
@@ -34,10 +57,12 @@ static int live_set(const struct spec *s, const char *key, const json_t *v, doub
 		for (; n < s->optim->nkeys; n++)
 			names[n] = s->optim->key[n].name;
 		names[n++] = "clip_norm";
+		for (size_t k = 0; k < WIRE_KEYS; k++)
+			names[n++] = wire_key[k];
 		names[n] = NULL;
 		near = text_nearest(key, names);
 		return place_err(&at, e, "cannot be changed while the run is going%s%s%s", near ? "; did you mean \"" : "",
-			near ? near : "", near ? "\"?" : "; clip_norm and the optimizer's hyperparameters can");
+			near ? near : "", near ? "\"?" : "; clip_norm, codec, robust, error_feedback and the optimizer's hyperparameters can");
 	}
 	if (!(json_is_boolean(v) && s->optim->key[i].flag) &&
 	    read_number(v, &at, s->optim->key[i].min, s->optim->key[i].max, &x, e) < 0)

@@ -82,6 +82,7 @@ struct trainer *trainer_new(const struct trainer_conf *conf, const struct traine
  * after it. */
 void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg);
 const struct model *trainer_model(const struct trainer *t);
+struct avg_tensor *trainer_roles(const struct trainer *t, size_t *ret_n);      /* of it, in order; free() */
 size_t trainer_contribution_len(const struct trainer *t);       /* reals that are averaged: avg_conf.len */
 bool trainer_needs_swarm(const struct trainer *t);              /* the strategy commits through the averager */
 
