@@ -316,9 +316,10 @@ static void release(struct run *r, bool keep_spec)
 		r->spec = spec_of(r->name, g->spec->shared, local, NULL);
 		json_decref(local);
 	}
-	if (r->trainer)
+	if (r->trainer) {
 		trainer_free(r->trainer, buried, g);
-	else if (r->opening) {                  /* its job still reads the spec */
+		donors_forget(r->rs->donors, &r->id);
+	} else if (r->opening) {                /* its job still reads the spec */
 		run_open_orphan(r);
 		g->spec = NULL;
 		buried(g);

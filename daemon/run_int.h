@@ -21,11 +21,14 @@ enum run_event { EV_OPENED, EV_RESTORED, EV_GRANTED, EV_BEHIND, EV_SYNCED, EV_RE
 
 struct trace;                           /* run_trace.c: the run log on disk */
 struct sync;                            /* run_sync.c: a state download under way */
+struct fetch;                           /* run_fetch.c: its pieces */
+struct donors;                          /* run_donor.c: those of others */
 struct runs {
 	struct runs_ctx ctx;
 	struct list list;               /* struct run, oldest first */
 	struct list graves;             /* trainers that still have a job running */
 	struct list asks;               /* operators' requests that wait for the network */
+	struct donors *donors;
 	struct list serving;            /* texts being continued, pictures being looked at */
 	struct timer drain_timer;
 	void (*drained)(void *arg); void *drained_arg;
@@ -107,12 +110,27 @@ void run_enter(struct run *r);
 extern const struct trainer_cb run_trainer_cb;
 
 /* ---- run_sync.c ---- */
-void sync_serve(struct runs *rs);               /* answers RUN_STATE */
-void sync_start(struct run *r, const struct id *donor);
+void sync_start(struct run *r);
 void sync_free(struct sync *s);
 /* A commit while this peer has no parameters yet: kept for the replay. true: taken. */
 bool sync_commit(struct run *r, const struct avg_commit *c, const float *mean);
 bool sync_applied(struct run *r, const struct trainer_applied *a);      /* true: it was part of the replay */
+
+bool sync_follows(struct run *r, uint64_t *ret_from);   /* every commit after that epoch is kept, or will come */
+bool sync_fits(struct run *r, const struct avg_point *p);       /* is it of the history that is being followed? */
+void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors);   /* the state of that point is here */
+
+/* ---- run_fetch.c ---- */
+struct fetch *fetch_new(struct run *r);         /* into the trainer's state, which must be quiet; then sync_fetched */
+void fetch_again(struct fetch *f, const char *why);     /* what has come is of no use; pieces of it may be */
+uint64_t fetch_epoch(const struct fetch *f);    /* of the state that comes; UINT64_MAX: not agreed yet */
+void fetch_free(struct fetch *f);               /* NULL is fine */
+
+/* ---- run_donor.c ---- */
+size_t state_piece(size_t bytes);               /* how many bytes a piece of a state of that size has */
+struct donors *donors_new(struct runs *rs);     /* answers RUN_STATE */
+void donors_forget(struct donors *d, const struct id *run);     /* its trainer is gone */
+void donors_free(struct donors *d);
 
 /* ---- run_ckpt.c ---- */
 void ckpt_restore(struct run *r);               /* then EV_RESTORED, also when there is none */

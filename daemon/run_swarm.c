@@ -146,7 +146,7 @@ static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint6
 		store_epoch_discard(r->rs->ctx.store, r->hex, epoch);
 	run_event(r, EV_BEHIND);
 	if (r->state == RUN_SYNC)
-		sync_start(r, donor);
+		sync_start(r);
 }
 
 static void on_grant(void *arg, const struct ranges *grant)
@@ -387,7 +387,7 @@ static void enter_ready(struct run *r)
 		run_log(r, LOG_INFO_, "run.weights", "the weights that the run begins with come from another member");
 		run_event(r, EV_BEHIND);
 		if (r->state == RUN_SYNC)
-			sync_start(r, NULL);
+			sync_start(r);
 	} else if (avg_enter(r->avg, &r->point, false, &e))
 		run_fail(r, &e);
 }

@@ -210,7 +210,7 @@ struct runs *runs_new(const struct runs_ctx *ctx, struct err *e)
 	list_init(&rs->graves);
 	list_init(&rs->asks);
 	list_init(&rs->serving);
-	sync_serve(rs);
+	rs->donors = donors_new(rs);
 	ctl_serve(rs);
 	json_t *rows = ctx->store ? store_list(ctx->store, STORE_RUNS, NULL, RUNS_MAX) : json_array(), *row;
 	size_t i;
@@ -227,11 +227,11 @@ void runs_free(struct runs *rs)
 		return;
 	rs->closing = true;
 	runs_serving_free(rs);
-	net_on(rs->ctx.net, KIND_RUN_STATE, NULL, NULL);
 	net_on(rs->ctx.net, KIND_RUN_CTL, NULL, NULL);
 	env_timer(rs->ctx.env, &rs->drain_timer, 0);
 	list_each_safe(it, &rs->list)
 		run_free(list_entry(it, struct run, link));
+	donors_free(rs->donors);
 	runs_asks_free(rs);
 	list_each_safe(it, &rs->graves) {       /* jobs still running: their memory goes when they are done */
 		list_del(it);

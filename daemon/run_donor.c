@@ -1,0 +1,413 @@
+/* The donor's side of a state download (run_fetch.c is the other): a copy of the state between two micro-batches, cut
+ * into pieces and hashed, is held while anybody takes pieces of it. So newcomers who come together share one copy, and
+ * several donors give one newcomer the same bytes. A few pieces at a time are on their way, the others wait in line. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/buf.h"
+#include "common/hash.h"
+#include "common/jrpc.h"
+#include "common/mem.h"
+#include "run_int.h"
+
+#define IDLE_US 20000000                /* a copy of which nobody takes pieces is let go after this ... */
+#define SPARE_US 3000000                /* ... or after this, when another epoch is asked for and there is no room */
+#define SWEEP_US 1000000
+#define HELD_MAX 2                      /* copies of one run at one time */
+#define AT_ONCE 4                       /* pieces on their way, of all runs, to everybody together */
+#define QUEUE_MAX 512
+#define PIECE_UNIT 16384u
+#define PIECE_MAX (1u << 20)
+#define PIECES 64                       /* so many of a state that is not too large for it */
+#define PIECES_MAX 8192
+#define RATE_FLOOR 30000.0              /* bytes/s of one piece, assumed of the slowest link (B18) */
+#define PATIENCE_US 10000000
+
+struct held {
+	struct list link;
+	struct donors *d;
+	struct id run;
+	struct snapshot *snap;          /* NULL: it is being made */
+	size_t piece, n;                /* bytes of one; pieces */
+	struct buf answer;              /* the hashes of all pieces, 16 bytes each, then the point as JSON */
+	uint8_t list[16];               /* XXH3-128 of the hashes: names this copy */
+	bool ready, gone;               /* gone: its hashing job still runs */
+	unsigned lent;                  /* pieces on their way or in line */
+	uint64_t used_us;
+	struct list waiters;
+	struct job job;
+};
+struct waiter { struct list link; struct request *req; uint64_t from; };
+struct given { struct list link; struct held *h; struct id to, tag; size_t piece; struct xfer *x; };
+struct donors { struct runs *rs; struct list held, line, sending; size_t nline, nsending; struct timer sweep; };
+
+static uint64_t now_of(const struct donors *d) { return env_now(d->rs->ctx.env); }
+
+size_t state_piece(size_t bytes)
+{
+	size_t piece = (bytes / PIECES + PIECE_UNIT) / PIECE_UNIT * PIECE_UNIT;
+	if (piece > PIECE_MAX)
+		piece = PIECE_MAX;
+	if (bytes / piece >= PIECES_MAX)
+		piece = (bytes / PIECES_MAX / PIECE_UNIT + 1) * PIECE_UNIT;
+	return piece;
+}
+
+/* ---- copies ---- */
+
+static void held_free(struct held *h)
+{
+	snapshot_unref(h->snap);
+	buf_free(&h->answer);
+	free(h);
+}
+
+static void refuse_all(struct held *h, const struct err *e)
+{
+	struct list *it;
+	while ((it = list_pop(&h->waiters))) {
+		struct waiter *w = list_entry(it, struct waiter, link);
+		net_refuse(w->req, e);
+		free(w);
+	}
+}
+
+static void given_end(struct given *g)
+{
+	struct donors *d = g->h->d;
+	g->h->lent--;
+	g->h->used_us = now_of(d);
+	list_del(&g->link);
+	if (g->x)
+		d->nsending--;
+	else
+		d->nline--;
+	free(g);
+}
+
+static void stop_given(struct list *of, const struct held *h, const struct id *to)
+{
+	list_each_safe(it, of) {
+		struct given *g = list_entry(it, struct given, link);
+		if ((h && g->h != h) || (to && !id_eq(&g->to, to)))
+			continue;
+		if (g->x)
+			xfer_cancel(g->x);
+		given_end(g);
+	}
+}
+
+static void let_go(struct held *h, const struct err *e)
+{
+	stop_given(&h->d->line, h, NULL);
+	stop_given(&h->d->sending, h, NULL);
+	refuse_all(h, e);
+	list_del(&h->link);
+	if (h->snap && !h->ready)
+		h->gone = true;                 /* the job that hashes it frees it */
+	else
+		held_free(h);
+}
+
+/* ---- answering with the list ---- */
+
+static void answer(struct held *h, struct request *req)
+{
+	json_t *j = json_pack("{s:I,s:I,s:I,s:o}", "epoch", (json_int_t)h->snap->epoch, "bytes",
+		(json_int_t)h->snap->bytes, "piece", (json_int_t)h->piece, "list", json_hex(h->list, sizeof h->list));
+	void *copy = xmemdup(h->answer.p, h->answer.len);
+	h->used_us = now_of(h->d);
+	net_reply(req, j, (struct blob){ .data = copy, .len = h->answer.len, .release = free, .arg = copy });
+}
+
+static void hash_run(struct job *j)
+{
+	struct held *h = container_of(j, struct held, job);
+	const char *at = h->snap->data;
+	for (size_t i = 0; i < h->n; i++) {
+		size_t off = i * h->piece, left = h->snap->bytes - off;
+		uint8_t hash[16];
+		xxh128_of(at + off, left < h->piece ? left : h->piece, hash);
+		buf_put(&h->answer, hash, 16);
+	}
+	xxh128_of(h->answer.p, h->answer.len, h->list);
+}
+
+static void hash_done(struct job *j)
+{
+	struct held *h = container_of(j, struct held, job);
+	struct donors *d = h->d;
+	struct err e;
+	if (h->gone) {
+		held_free(h);
+		return;
+	}
+	h->ready = true;
+	struct run *r = runs_by_id(d->rs, &h->run);
+	const struct avg_point *p = r ? run_point_at(r, h->snap->epoch) : NULL;
+	if (!p) {
+		err_set(&e, ERR_BUSY, "the run moved on; ask again");
+		let_go(h, &e);
+		return;
+	}
+	json_t *point = avg_point_json(p);
+	char *text = json_dumps(point, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	json_decref(point);
+	buf_put(&h->answer, text, strlen(text));
+	free(text);
+	if (h->answer.len > NET_BLOB_MAX) {
+		err_set(&e, ERR_LIMIT, "the ledger has too many holes to send (%zu bytes)", h->answer.len);
+		let_go(h, &e);
+		return;
+	}
+	list_each_safe(it, &h->waiters) {
+		struct waiter *w = list_entry(it, struct waiter, link);
+		if (h->snap->epoch >= w->from) {
+			answer(h, w->req);
+		} else {
+			err_set(&e, ERR_BUSY, "this peer is at epoch %llu itself", (unsigned long long)h->snap->epoch);
+			net_refuse(w->req, &e);
+		}
+		list_del(&w->link);
+		free(w);
+	}
+}
+
+static void snapped(void *arg, struct snapshot *snap, const struct err *e)
+{
+	struct held *h = arg;
+	if (!snap) {
+		let_go(h, e);
+		return;
+	}
+	h->snap = snap;
+	h->piece = state_piece(snap->bytes);
+	h->n = (snap->bytes + h->piece - 1) / h->piece;
+	h->used_us = now_of(h->d);
+	h->job = (struct job){ .name = "run.hash", .lane = env_lane(h->d->rs->ctx.env, "disk"), .run = hash_run,
+		.done = hash_done, .cost_us = 1 + snap->bytes / 8000 };
+	env_work(h->d->rs->ctx.env, &h->job);
+}
+
+/* A copy that will do, made or being made; else room for one more is looked for. */
+static struct held *find(struct donors *d, const struct id *run, uint64_t from, size_t *ret_n, struct held **ret_idle)
+{
+	*ret_n = 0;
+	*ret_idle = NULL;
+	list_each(it, &d->held) {
+		struct held *h = list_entry(it, struct held, link);
+		if (!id_eq(&h->run, run))
+			continue;
+		if (!h->snap || h->snap->epoch >= from)
+			return h;
+		(*ret_n)++;
+		if (h->ready && !h->lent && now_of(d) - h->used_us >= SPARE_US)
+			*ret_idle = h;
+	}
+	return NULL;
+}
+
+/* Of a run that has begun with fresh parameters there is nothing to give before its first epoch: whoever asks then
+ * either has the same or belongs to a swarm that is further on. */
+static bool may_give(struct donors *d, const struct id *run, struct run **ret, struct err *e)
+{
+	struct run *r = *ret = runs_by_id(d->rs, run);
+	if (!r || !r->trainer || r->sync || (r->state != RUN_TRAIN && r->state != RUN_FINISH))
+		err_set(e, ERR_STATE, "this peer has no state of that run to give (%s)", r ? run_state_name(r) : "not in it");
+	else if (!r->point.epoch && !r->spec->has_weights)
+		err_set(e, ERR_BUSY, "this peer's parameters are fresh: nothing has been learned that it could give");
+	else
+		return true;
+	return false;
+}
+
+static void sweep(struct timer *t)
+{
+	struct donors *d = container_of(t, struct donors, sweep);
+	struct err e;
+	err_set(&e, ERR_CANCELLED, "nobody took it");
+	list_each_safe(it, &d->held) {
+		struct held *h = list_entry(it, struct held, link);
+		if (h->ready && !h->lent && now_of(d) - h->used_us >= IDLE_US)
+			let_go(h, &e);
+	}
+	if (!list_empty(&d->held))
+		env_after(d->rs->ctx.env, t, SWEEP_US);
+}
+
+static void give_list(struct donors *d, struct request *req, const struct id *run)
+{
+	uint64_t from = 0;
+	size_t n;
+	struct run *r;
+	struct held *idle, *h;
+	struct err e;
+	json_get_u64(req->f.json, "from", &from, NULL);
+	if (!may_give(d, run, &r, &e)) {
+		net_refuse(req, &e);
+		return;
+	}
+	h = find(d, run, from, &n, &idle);
+	if (h && h->ready) {
+		answer(h, req);
+		return;
+	}
+	if (!h && n >= HELD_MAX && !idle) {
+		err_set(&e, ERR_BUSY, "this peer gives the state of %zu epochs already", n);
+		net_refuse(req, &e);
+		return;
+	}
+	struct waiter *w = xcalloc(1, sizeof *w);
+	w->from = from;
+	w->req = net_keep(req);
+	if (h) {
+		list_push(&h->waiters, &w->link);
+		return;
+	}
+	if (n >= HELD_MAX) {
+		err_set(&e, ERR_CANCELLED, "a newer one is asked for");
+		let_go(idle, &e);
+	}
+	h = xcalloc(1, sizeof *h);
+	h->d = d;
+	h->run = *run;
+	list_init(&h->waiters);
+	list_push(&h->waiters, &w->link);
+	list_push(&d->held, &h->link);
+	env_after(d->rs->ctx.env, &d->sweep, SWEEP_US);
+	trainer_snapshot(r->trainer, snapped, h);
+}
+
+/* ---- pieces ---- */
+
+static void send_some(struct donors *d);
+
+static void sent(void *arg, struct xfer *x, const struct err *e)
+{
+	struct given *g = arg;
+	struct donors *d = g->h->d;
+	given_end(g);
+	send_some(d);
+}
+
+static void send_some(struct donors *d)
+{
+	struct runs_ctx *c = &d->rs->ctx;
+	while (d->nsending < AT_ONCE && !list_empty(&d->line)) {
+		struct given *g = list_entry(list_pop(&d->line), struct given, link);
+		struct snapshot *s = g->h->snap;
+		size_t off = g->piece * g->h->piece, len = s->bytes - off < g->h->piece ? s->bytes - off : g->h->piece;
+		uint64_t deadline = now_of(d) + PATIENCE_US + (uint64_t)((double)len * AT_ONCE / RATE_FLOOR * 1e6);
+		d->nline--;
+		list_push(&d->sending, &g->link);
+		d->nsending++;
+		g->x = xfer_send(c->chunks, &g->to, &g->tag, (const char *)s->data + off, len, CLASS_weight, deadline, sent, g);
+	}
+}
+
+static void give_piece(struct donors *d, struct request *req, const struct id *run)
+{
+	uint64_t piece;
+	uint8_t list[16];
+	struct id tag;
+	struct err e;
+	struct held *h = NULL;
+	if (json_get_u64(req->f.json, "piece", &piece, &e) || json_get_hex(req->f.json, "list", list, sizeof list, &e) ||
+			json_get_hex(req->f.json, "tag", tag.b, 32, &e)) {
+		net_refuse(req, &e);
+		return;
+	}
+	list_each(it, &d->held) {
+		struct held *o = list_entry(it, struct held, link);
+		if (o->ready && id_eq(&o->run, run) && !memcmp(o->list, list, sizeof list))
+			h = o;
+	}
+	if (!h)
+		err_set(&e, ERR_NOT_FOUND, "this peer holds that copy no more");
+	else if (piece >= h->n)
+		err_set(&e, ERR_INVALID, "piece %llu of %zu", (unsigned long long)piece, h->n);
+	else if (d->nline >= QUEUE_MAX)
+		err_set(&e, ERR_BUSY, "%d pieces wait in line already", QUEUE_MAX);
+	else if (FAILPOINT(d->rs->ctx.env, "run.state.give") < 0)
+		err_set(&e, ERR_BUSY, "a fail point");
+	else {
+		struct given *g = xcalloc(1, sizeof *g);
+		*g = (struct given){ .h = h, .to = req->f.from, .tag = tag, .piece = (size_t)piece };
+		h->lent++;
+		h->used_us = now_of(d);
+		list_push(&d->line, &g->link);
+		d->nline++;
+		net_reply(req, NULL, NO_BLOB);
+		send_some(d);
+		return;
+	}
+	net_refuse(req, &e);
+}
+
+static void nobody(struct donors *d, const struct id *who)
+{
+	stop_given(&d->line, NULL, who);
+	stop_given(&d->sending, NULL, who);
+	send_some(d);
+}
+
+static void on_state(void *arg, struct request *req)
+{
+	struct donors *d = arg;
+	struct id run;
+	struct err e;
+	if (!req->wants_reply) {                /* it takes no more, from whatever run */
+		nobody(d, &req->f.from);
+		return;
+	}
+	if (json_get_hex(req->f.json, "run", run.b, 32, &e))
+		net_refuse(req, &e);
+	else if (json_object_get(req->f.json, "piece"))
+		give_piece(d, req, &run);
+	else
+		give_list(d, req, &run);
+}
+
+static void news(void *arg, const struct id *peer, enum net_news what)
+{
+	if (what != NEWS_ALIVE)
+		nobody(arg, peer);
+}
+
+/* ---- life ---- */
+
+struct donors *donors_new(struct runs *rs)
+{
+	struct donors *d = xcalloc(1, sizeof *d);
+	d->rs = rs;
+	list_init(&d->held);
+	list_init(&d->line);
+	list_init(&d->sending);
+	d->sweep = (struct timer){ .fire = sweep, .name = "run.donor" };
+	net_on(rs->ctx.net, KIND_RUN_STATE, on_state, d);
+	net_watch(rs->ctx.net, news, d);
+	return d;
+}
+
+void donors_forget(struct donors *d, const struct id *run)
+{
+	struct err e;
+	err_set(&e, ERR_STATE, "this peer leaves the run");
+	list_each_safe(it, &d->held) {
+		struct held *h = list_entry(it, struct held, link);
+		if (!run || id_eq(&h->run, run))
+			let_go(h, &e);
+	}
+	if (!run)
+		return;
+	send_some(d);
+}
+
+void donors_free(struct donors *d)
+{
+	net_on(d->rs->ctx.net, KIND_RUN_STATE, NULL, NULL);
+	net_unwatch(d->rs->ctx.net, news, d);
+	donors_forget(d, NULL);
+	env_timer(d->rs->ctx.env, &d->sweep, 0);
+	free(d);
+}
