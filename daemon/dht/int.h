@@ -89,10 +89,11 @@ void puts_free(struct dht *d);                  /* puts, keeps, refusals */
 void keeps_tick(struct dht *d, uint64_t now);
 
 /* ---- verify.c ---- */
-/* Checks the signatures of recs; done gets the list without the bad ones, now or after a job. Takes the list. */
+/* Checks the signatures of recs; done gets the list without the bad ones, now or after a job. Takes the list. ret_why,
+ * at once, may be NULL: what is wrong with the first ill-formed one. */
 struct batch;
 typedef void batch_fn(void *arg, struct list *good, size_t bad);
-void dht_verify(struct dht *d, struct list *recs, batch_fn *done, void *arg);
+void dht_verify(struct dht *d, struct list *recs, struct err *ret_why, batch_fn *done, void *arg);
 void batches_orphan(struct dht *d);             /* the room closes: results of running jobs are dropped */
 /* the signer of a protected record is the peer that its subkey names */
 bool rec_owner_ok(const struct rec *r);

@@ -144,7 +144,7 @@ bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const s
 	if (c)
 		c->had = true;
 	l->verifying++;
-	dht_verify(d, &recs, verified, l);
+	dht_verify(d, &recs, NULL, verified, l);
 	return !r->bad;
 }
 

@@ -14,6 +14,7 @@ void dht_expect(struct dht *d, const char *key, const struct dht_schema *rule)
 	s->rule = rule;
 	id_of(&s->key, key, strlen(key));
 	list_push(&d->schemas, &s->link);
+	memset(d->verified, 0, sizeof d->verified);     /* by fewer rules */
 }
 
 void dht_unexpect(struct dht *d, const char *key, const struct dht_schema *rule)

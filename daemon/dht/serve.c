@@ -187,7 +187,6 @@ static void on_store(void *arg, struct request *req)
 	struct rd r = rd_of(req->f.blob, req->f.blob_len);
 	unsigned n = rd_u16(&r);
 	struct list recs;
-	struct err why = { 0 };
 	struct id first = { 0 };
 	bool copy = json_is_true(json_object_get(req->f.json, "copy")), one = true;
 	list_init(&recs);
@@ -205,8 +204,6 @@ static void on_store(void *arg, struct request *req)
 		rec->index = (uint16_t)i;
 		first = i ? first : key;
 		one = one && id_eq(&first, &key);
-		if (!why.code)
-			schema_check(d, rec, &why);
 		list_push(&recs, &rec->link);
 	}
 	note_asker(d, req);
@@ -221,8 +218,8 @@ static void on_store(void *arg, struct request *req)
 		return;
 	}
 	struct storing *s = xcalloc(1, sizeof *s);
-	*s = (struct storing){ .d = d, .req = net_keep(req), .n = n, .why = why, .copy = copy, .key = first };
-	dht_verify(d, &recs, store_all, s);
+	*s = (struct storing){ .d = d, .req = net_keep(req), .n = n, .copy = copy, .key = first };
+	dht_verify(d, &recs, &s->why, store_all, s);
 }
 
 bool store_add(struct buf *b, const struct rec *r, uint64_t now_us)

@@ -185,26 +185,26 @@ const struct dnode *table_oldest(const struct table *t, const struct id *id)
 	return b->n && b->spares ? &b->node[0] : NULL;
 }
 
-static void keep_nearest(const struct id *target, struct dnode *out, size_t *n, size_t max, const struct dnode *c)
+/* The nodes of one bucket, nearest first, behind those of nearer ones. */
+static void sort_in(const struct bucket *b, const struct id *target, struct dnode *out, size_t *found, size_t max)
 {
-	size_t at = *n;
-	while (at > 0 && id_closer(target, &c->id, &out[at - 1].id) < 0)
-		at--;
-	if (at >= max)
-		return;
-	size_t tail = *n < max ? *n - at : max - 1 - at;
-	memmove(out + at + 1, out + at, sizeof *out * tail);
-	out[at] = *c;
-	if (*n < max)
-		(*n)++;
+	const struct dnode *v[UINT8_MAX];
+	size_t n = 0;
+	for (int k = 0; k < b->n; k++) {
+		size_t at = n++;
+		for (; at > 0 && id_closer(target, &b->node[k].id, &v[at - 1]->id) < 0; at--)
+			v[at] = v[at - 1];
+		v[at] = &b->node[k];
+	}
+	for (size_t k = 0; k < n && *found < max; k++)
+		out[(*found)++] = *v[k];
 }
 
 /* Everything on the target's side of a branch is nearer than everything on the other. */
 static void nearest(const struct bucket *b, const struct id *target, struct dnode *out, size_t *found, size_t n)
 {
 	if (!b->child[0]) {
-		for (int k = 0; k < b->n; k++)
-			keep_nearest(target, out, found, n, &b->node[k]);
+		sort_in(b, target, out, found, n);
 		return;
 	}
 	int side = bit_of(target, b->depth);

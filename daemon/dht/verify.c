@@ -34,32 +34,30 @@ bool rec_owner_ok(const struct rec *r)
 	return r->is_signed && !id_parse(&named, r->subkey, NULL) && id_eq(&named, &r->owner);
 }
 
-static bool check(const struct rec *r)
+static bool check(const struct rec *r, struct buf *room)
 {
-	struct buf b = { 0 };
-	rec_signed_bytes(&b, r);
-	bool ok = net_verify(&r->owner, b.p, b.len, r->sig) || PLANTED(DHT_FORGED);
-	buf_free(&b);
-	return ok;
+	buf_clear(room);
+	rec_signed_bytes(room, r);
+	return net_verify(&r->owner, room->p, room->len, r->sig) || PLANTED(DHT_FORGED);
 }
 
-static uint64_t mark_of(struct dht *d, const struct rec *r)
+static uint64_t mark_of(struct dht *d, const struct rec *r, struct buf *room)
 {
-	struct buf b = { 0 };
-	rec_signed_bytes(&b, r);
-	buf_put(&b, r->owner.b, 32);
-	buf_put(&b, r->sig, 64);
-	uint64_t m = siphash(d->hash_key, 7, b.p, b.len);
-	buf_free(&b);
-	return m;
+	buf_clear(room);
+	rec_signed_bytes(room, r);
+	buf_put(room, r->owner.b, 32);
+	buf_put(room, r->sig, 64);
+	return siphash(d->hash_key, 7, room->p, room->len);
 }
 
 static void run(struct job *j)
 {
 	struct batch *b = container_of(j, struct batch, job);
+	struct buf room = { 0 };
 	for (size_t i = 0; i < b->n; i++)
 		if (!b->good[i] && b->rec[i])
-			b->good[i] = check(b->rec[i]);
+			b->good[i] = check(b->rec[i], &room);
+	buf_free(&room);
 }
 
 static void finish(struct batch *b)
@@ -94,29 +92,45 @@ static void job_done(struct job *j)
 	finish(container_of(j, struct batch, job));
 }
 
-void dht_verify(struct dht *d, struct list *recs, batch_fn *done, void *arg)
+/* What was verified once, bit for bit, was in order then. */
+static bool well_formed(struct dht *d, struct batch *b, size_t i, struct buf *room, struct err *ret_why)
+{
+	const struct rec *r = b->rec[i];
+	struct err e = { 0 };
+	b->mark[i] = r->is_signed ? mark_of(d, r, room) : 0;
+	b->good[i] = r->is_signed && d->verified[b->mark[i] % VERIFIED_SLOTS] == b->mark[i];
+	if (b->good[i])
+		return true;
+	b->good[i] = !r->is_signed;
+	int rc = schema_check(d, r, &e);
+	if (rc && ret_why && !ret_why->code)
+		*ret_why = e;
+	return !rc && rec_owner_ok(r);
+}
+
+void dht_verify(struct dht *d, struct list *recs, struct err *ret_why, batch_fn *done, void *arg)
 {
 	size_t n = list_len(recs);
 	struct batch *b = xcalloc(1, sizeof *b);
 	*b = (struct batch){ .d = d, .done = done, .arg = arg, .rec = xcalloc(n + 1, sizeof *b->rec),
 		.good = xcalloc(n + 1, 1), .mark = xcalloc(n + 1, sizeof *b->mark) };
 	size_t open = 0;
+	struct buf room = { 0 };
 	struct list *it;
 	list_push(&d->batches, &b->link);
 	while ((it = list_pop(recs))) {
 		struct rec *r = list_entry(it, struct rec, link);
 		size_t i = b->n++;
 		b->rec[i] = r;
-		struct err ignored;
-		if (!rec_owner_ok(r) || schema_check(d, r, &ignored)) {
+		if (!well_formed(d, b, i, &room, ret_why)) {
 			rec_free(r);
 			b->rec[i] = NULL;
+			b->good[i] = false;
 			continue;
 		}
-		b->mark[i] = r->is_signed ? mark_of(d, r) : 0;
-		b->good[i] = !r->is_signed || d->verified[b->mark[i] % VERIFIED_SLOTS] == b->mark[i];
 		open += !b->good[i];
 	}
+	buf_free(&room);
 	b->job = (struct job){ .name = "dht.verify", .run = run, .done = job_done, .cost_us = 95 * open };
 	if (open > VERIFY_INLINE) {
 		b->job.lane = env_lane(d->env, "reduce");
