@@ -332,7 +332,8 @@ int run_swarm_open(struct run *r, struct err *e)
 	struct avg_tensor *tensors;
 	if (!trainer_needs_swarm(r->trainer))
 		return 0;
-	struct avg_conf conf = { .run = r->id, .target_batch = s->target_batch, .len = trainer_contribution_len(r->trainer),
+	struct avg_conf conf = { .run = r->id, .target_batch = spec_epoch_samples(s), .each = s->mode.steps,
+		.any = s->mode.any, .len = trainer_contribution_len(r->trainer),
 		.data_samples = data_count(r->data, DATA_TRAIN), .group_max = s->group_max,
 		.minority_wait_rounds = s->minority_wait,
 		.client = conf_bool(c->conf, "network", "client"), .micro_batch = s->local.batch };

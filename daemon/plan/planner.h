@@ -49,6 +49,7 @@ struct view {
 	/* What this peer gave to the round is with the averager still, in a buffer that lives on (`sent`): rounds beside
 	 * micro-batches. agreed: the mean has come; gave: something of this peer's is in `sent`. */
 	bool sent, agreed, gave;
+	bool fresh;                     /* what is derived from the state (working copies) is not there yet */
 	bool granted;                   /* there are sample positions to load */
 	uint64_t micro_batches;         /* how many the program may run before it asks again; 0: the planner chooses */
 	struct plan_results settings;   /* the strategy's own numbers from the spec ("stages" 4, "prefetch" 2) */

@@ -367,8 +367,9 @@ int replay(const struct spec *s, struct data *d, const struct par *par, const st
 	int rc = 0;
 
 	*ret = (struct replay_result){ 0 };
-	if (s->mode.local || !n)
-		rc = err_set(e, ERR_INVALID, "replay: %s", n ? "local updates are not replayed" : "there is no log");
+	if (s->mode.local || s->mode.under_way || !n)
+		rc = err_set(e, ERR_INVALID, "replay: %s",
+			n ? "steps of its own or a delay are not replayed" : "there is no log");
 	for (size_t i = 0; i < n && !rc; i++) {
 		rc = read_log(&peer[i], &log[i], s, e);
 		if (rc < 0)

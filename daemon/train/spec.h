@@ -154,6 +154,7 @@ bool spec_diff(const json_t *here, const json_t *there, char *ret_text, size_t c
 struct model *spec_model(const struct spec *s, const struct layer_host *host, struct err *e);
 struct model *spec_model_of(const struct spec *s, const struct shape *input, const struct layer_host *host,
 	struct err *e);
+uint64_t spec_epoch_samples(const struct spec *s);                      /* of the whole swarm */
 double spec_lr_factor(const struct spec *s, uint64_t epoch);            /* equal bits on every machine */
 
 /* Live hyperparameters: the optimizer's keys, clip_norm, and of "averaging" codec, robust and error_feedback. The object that COMMITs carry starts as spec_live(). */

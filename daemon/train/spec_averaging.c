@@ -7,6 +7,11 @@
 
 #define COMMON 5
 
+uint64_t spec_epoch_samples(const struct spec *s)
+{
+	return s->mode.targets > 1 ? (uint64_t)((double)s->target_batch * s->mode.targets) : s->target_batch;
+}
+
 /* A key that another strategy knows: say which. */
 static int foreign(const json_t *o, const struct place *at, const struct planner_ops *own, struct err *e)
 {

@@ -73,19 +73,18 @@ static int make_plan(void *arg, const struct plan_results *results, uint64_t fir
 	struct view_member me = { .id = t->c.self, .speed = 1 };
 	struct view v = trainer_plan_view(t, &me, first);
 
-	t->round_prog = false;
-	v.begun = t->in_begin || !list_empty(&t->commits);
-	v.granted = loader_left(t->loader) > 0;
+	round_view(t, &v);
 	v.target_batch = t->hold_at;
-	if (t->broken || t->quiet || t->lent || copies_start(t) || (!v.begun && (!t->started || t->paused))) {
+	if (t->broken || t->quiet || t->lent || copies_start(t) ||
+	    (!v.begun && !v.sent && !v.agreed && (!t->started || t->paused))) {
 		plan_init(ret, t->strategy->name, 0, 1, &t->c.self);
 		return 0;
 	}
-	if (!v.granted && !v.begun)
+	if (!loader_left(t->loader) && !v.begun)
 		load_told_idle(t);
 	if (t->strategy->plan(&v, results, ret, e) < 0)
 		return -1;
-	t->round_prog = v.begun && ret->ninstrs;
+	round_planned(t, &v, ret);
 	t->last_us = env_now(t->env);
 	return 0;
 }
@@ -106,6 +105,7 @@ static void vec_env(void *arg, struct vec_env *ret)
 	ret->counts = t->counts;
 	ret->unit = t->samples ? t->unit : 0;   /* nothing counts yet, whatever a stopped round has left */
 	ret->samples = t->samples;
+	ret->settings = (struct plan_results){ t->nsettings, t->setting };
 }
 
 static void on_scalar(void *arg, const char *name, int64_t index, const void *p, size_t bytes)
@@ -119,6 +119,10 @@ static void on_scalar(void *arg, const char *name, int64_t index, const void *p,
 		t->batch_correct = *(const double *)p;
 	} else if (!strcmp(name, "unit")) {
 		t->unit = *(const double *)p;
+	} else if (!strcmp(name, "parcel")) {
+		round_parcel(t);
+	} else if (!strcmp(name, "renewed")) {
+		round_renewed(t);
 	} else if (!strcmp(name, "skipped")) {
 		t->skipped = *(const double *)p;
 	} else if (!strcmp(name, "digest")) {
@@ -136,11 +140,30 @@ static void measure(struct trainer *t, uint32_t n)
 	t->last_us = now;
 }
 
+/* What the averager does not know to be decided: this epoch's samples, and those that fly. */
+static void tell_progress(struct trainer *t, uint32_t batch, double loss)
+{
+	bool flies = round_carries(t);
+	struct ranges all = { 0 };
+	struct trainer_progress p = { .epoch = t->epoch, .samples = t->samples + (flies ? t->flight.samples : 0),
+		.claimed = &t->claimed, .loss = loss, .correct = t->batch_correct > 0 ? t->batch_correct : 0, .batch = batch,
+		.rate = t->rate };
+
+	if (flies) {
+		ranges_copy(&all, &t->claimed);
+		ranges_add_all(&all, &t->flight.claimed);
+		p.claimed = &all;
+	}
+	if (t->cb.progress)
+		t->cb.progress(t->arg, &p);
+	ranges_free(&all);
+}
+
 /* The samples of b count from now on. */
 static void count_batch(struct trainer *t, struct batch *b)
 {
-	struct trainer_progress p;
-
+	if (!t->samples)
+		t->oldest = t->renewed ? t->work_epoch : t->epoch;
 	b->counted = true;
 	for (uint32_t i = 0; i < b->n; i++)
 		ranges_add(&t->claimed, b->position[i], b->position[i] + 1);
@@ -149,11 +172,7 @@ static void count_batch(struct trainer *t, struct batch *b)
 	if (isfinite(t->batch_loss))
 		t->loss_sum += t->batch_loss;
 	measure(t, b->n);
-	p = (struct trainer_progress){ .epoch = t->epoch, .samples = t->samples, .claimed = &t->claimed,
-		.loss = t->batch_loss / b->n, .correct = t->batch_correct > 0 ? t->batch_correct : 0, .batch = b->n,
-		.rate = t->rate };
-	if (t->cb.progress)
-		t->cb.progress(t->arg, &p);
+	tell_progress(t, b->n, t->batch_loss / b->n);
 }
 
 static void on_commit(void *arg, const struct plan_instr *i, int64_t index, const struct batch *b)
@@ -185,7 +204,7 @@ static void net_op(void *arg, struct exec_wait *w, const struct exec_net *n, con
 	struct err e;
 
 	if (n->instr->kind == PLAN_SUM && n->group && n->group->elastic) {
-		round_sum(t, w, out[0].p, n->instr->nin ? t->samples : 0);
+		round_sum(t, w, out[0].p, nin ? in[0].p : NULL);
 		return;
 	}
 	if (t->c.ops && t->c.ops->net) {
@@ -224,6 +243,9 @@ static void later_fire(struct timer *tm)
 	struct trainer_validated v = { .epoch = t->epoch, .loss = NAN, .accuracy = NAN };
 
 	round_again(t);
+	if (t->tell && t->samples)
+		tell_progress(t, 0, t->batch_loss);
+	t->tell = false;
 	if (t->v.wanted && !t->v.count) {       /* nothing is held out: say so */
 		t->v.wanted = false;
 		if (t->cb.validated)
@@ -273,6 +295,11 @@ static int build(struct trainer *t, struct err *e)
 	exec_bind(t->x, "w", t->state, t->w_bytes);
 	exec_bind(t->x, "opt", (char *)t->state + t->w_bytes, t->opt_bytes);
 	exec_count(t->x, "acc");        /* an interrupt loses no micro-batch that is being added */
+	exec_count(t->x, "sent");       /* the averager reads it */
+	exec_count(t->x, "mean");
+	exec_count(t->x, "work");
+	for (uint32_t k = 0; k < t->s->mode.nstate; k++)
+		exec_bind(t->x, t->s->mode.state[k], (char *)state_extra(t) + k * t->w_bytes, t->w_bytes);
 	return 0;
 }
 
@@ -288,6 +315,7 @@ static void release(struct trainer *t)
 	ranges_free(&t->claimed);
 	ranges_free(&t->out);
 	ranges_free(&t->last);
+	ranges_free(&t->flight.claimed);
 	model_free(t->model);
 	profile_free(&t->profile);
 	free(t);
@@ -388,16 +416,15 @@ void trainer_start(struct trainer *t)
 	t->paused = t->lent = false;
 	load_resume(t);
 	check_resume(t);
+	if (t->splits && t->sum_wait && t->round_prog)
+		exec_interrupt(t->x);   /* its SUM goes on, with micro-batches beside it */
 	exec_wake(t->x);
 }
 
 void trainer_pause(struct trainer *t)
 {
 	t->paused = true;
-	if (t->load_wait && !t->round_prog)
-		exec_interrupt(t->x);
-	else if (!t->round_prog)
-		exec_wind_down(t->x);
+	round_boundary(t);
 }
 
 static void now_quiet(void *arg)
@@ -410,7 +437,7 @@ static void now_quiet(void *arg)
 	exec_reset(t->x);
 	round_drop(t);
 	trainer_reset_epoch(t);
-	t->round_prog = false;
+	t->round_prog = t->renewed = false;
 	t->quiet = NULL;
 	t->lent = true;                         /* copies that were asked for wait until it is loaded */
 	done(t->quiet_arg);

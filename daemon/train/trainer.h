@@ -148,6 +148,9 @@ struct trainer_view {
 	uint64_t programs, checks;              /* that ran; shapes of them that were checked */
 	uint64_t busy_us, load_wait_us;         /* train lane at work; waiting for data */
 	uint64_t flops;                         /* forward and backward so far (kernels/cost.h) */
+	/* this peer's contributions that were gradients of older parameters than those they changed; how many epochs older
+	 * at most */
+	uint64_t stale, stale_most;
 };
 void trainer_view(const struct trainer *t, struct trainer_view *ret);
 /* {text, plans: [micro-batch, round], predicted: [{us, peak_bytes, stuck}]}, for `run plan` */

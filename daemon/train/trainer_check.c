@@ -142,7 +142,10 @@ static void search(struct trainer *t)
 	t->broken = !t->cb.halted;
 	t->sick = t->paused = true;
 	t->check = k;
-	exec_stop(t->x);
+	if (t->stepping)
+		exec_wind_down(t->x);   /* the step of a commit is not parted */
+	else
+		exec_stop(t->x);
 	k->t = t;
 	k->model = t->model;
 	k->par = &t->par;

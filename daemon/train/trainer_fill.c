@@ -20,6 +20,8 @@ static void fill_run(struct job *j)
 		trainer_init_params(f->t);
 	if (f->how.fill)
 		f->how.fill(f->how.arg, f->t);
+	if (f->how.fresh)
+		state_begin(f->t);
 	f->rc = state_finite(f->t, &f->e);
 }
 

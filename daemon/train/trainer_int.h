@@ -15,6 +15,7 @@ struct commit {                                 /* a commit that is to be applie
 	struct list link;
 	uint64_t epoch, samples;                /* samples: this peer's part */
 	struct ranges claimed;
+	bool flew;                              /* it decides what is in trainer.flight */
 	double loss;                            /* sum over them */
 	double hyper[OPTIM_KEYS_MAX], clip_norm;
 	float *mean; size_t bytes;              /* NULL: it is where it belongs */
@@ -38,6 +39,15 @@ struct valid {
 	double loss; double correct;
 	bool wanted, running, planned; uint64_t begun_us;
 	struct valid_batch *slot[2];
+};
+
+/* What was given to a round that goes on beside micro-batches: it lies in the plan's buffer `sent` until a commit
+ * decides it. A round that fails leaves it there for the next one. */
+struct flight {
+	bool out;                               /* there is something */
+	bool taken;                             /* its commit has come, and waits in trainer.commits */
+	uint64_t samples, version; double loss_sum;    /* version: the epoch whose parameters it is a gradient of */
+	struct ranges claimed;
 };
 
 struct trainer {
@@ -73,7 +83,18 @@ struct trainer {
 	uint64_t ntook, took[EXEC_TIMES_KEPT];  /* us of the latest micro-batches */
 	/* rounds */
 	bool in_begin; uint64_t begin_epoch;
-	struct exec_wait *sum_wait; void *sum_to;
+	bool given;                             /* the flight was contributed to the round that has begun */
+	bool passed;                            /* nothing was */
+	struct flight flight;
+	bool splits;                            /* the program's SUM ends it; what follows the commit is another program */
+	bool agreed, gave;                      /* that other program is to come; this peer's flight was in the round */
+	bool stepping;                          /* what follows a commit is being done: no interrupt may part it */
+	bool break_later;                       /* one was asked for meanwhile */
+	bool tell;                              /* progress is to be told anew: the averager has begun to count again */
+	bool renewed;                           /* working copies are there */
+	uint64_t work_epoch, oldest;            /* of the working copy; of the oldest gradient in the sum */
+	uint64_t stale, stale_most;             /* trainer_view */
+	struct exec_wait *sum_wait; void *sum_to; const void *sum_from;
 	struct list commits; struct commit *applying;
 	struct timer later; bool contribute_again;
 	/* copies */
@@ -120,11 +141,27 @@ int state_finite(struct trainer *t, struct err *e);
 int state_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
 void state_free(struct trainer *t);
 real *state_buffers(const struct trainer *t);   /* NULL: the model has none */
+void state_begin(struct trainer *t);
+void *state_extra(const struct trainer *t);     /* the strategy's vectors */
 bool copies_start(struct trainer *t);           /* at a boundary; true: copies run, wait for them */
 void copies_drop(struct trainer *t);
 
 /* trainer_round.c */
-void round_sum(struct trainer *t, struct exec_wait *w, void *to, uint64_t samples);
+void round_sum(struct trainer *t, struct exec_wait *w, void *to, const void *from);
+/* Fills in what a round means for the next program; then what the program says of it. */
+void round_view(struct trainer *t, struct view *v);
+void round_planned(struct trainer *t, const struct view *v, const struct plan *p);
+void round_parcel(struct trainer *t);           /* the sum of this epoch lies in `sent`, and the next one begins */
+void round_renewed(struct trainer *t);          /* the working copy is that of this epoch */
+/* The program ends as soon as nothing is lost by it: what follows a commit is never parted. */
+void round_break(struct trainer *t);
+/* The body ends; a SUM beside it goes on in the next program. */
+void round_boundary(struct trainer *t);
+bool round_waits(const struct trainer *t);      /* a begin or a commit wants a program of its own */
+void flight_decide(struct trainer *t, struct commit *c, bool mine);
+void flight_land(struct trainer *t);
+bool round_carries(const struct trainer *t);    /* there is a flight that no commit has decided */
+uint64_t trainer_goal(const struct trainer *t); /* samples of this peer in an epoch before it waits */
 void round_cancel(struct trainer *t);
 void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST]);
 void round_own_commit(struct trainer *t);       /* COMMIT of a strategy without a swarm */

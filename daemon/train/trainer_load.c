@@ -91,6 +91,10 @@ void load_regrant(struct trainer *t)
 	ranges_copy(&r, &t->grant);
 	ranges_sub_all(&r, &t->claimed);
 	ranges_sub_all(&r, &t->out);
+	if (round_carries(t))
+		ranges_sub_all(&r, &t->flight.claimed);
+	list_each(it, &t->commits)
+		ranges_sub_all(&r, &list_entry(it, struct commit, link)->claimed);
 	if (t->applying)
 		ranges_sub_all(&r, &t->applying->claimed);
 	loader_grant(t->loader, &r);

@@ -6,6 +6,8 @@
 #include "plan/tokens.h"
 #include "train/trainer_int.h"
 
+#define PROGRAMS 5                      /* micro-batches, the round, what follows it, micro-batches, the round */
+
 static void set(struct trainer *t, const char *name, double value)
 {
 	struct plan_result *r = &t->setting[t->nsettings++];
@@ -98,17 +100,20 @@ size_t predict_bytes(struct trainer *t, struct err *e)
 	struct view_member me = { .id = t->c.self, .speed = 1 };
 	const struct plan_results none = { 0, NULL };
 	struct tokens *before = NULL;
-	struct plan p[3];
+	struct plan p[PROGRAMS];
 	size_t peak = 0;
 	int n = 0;
 
-	for (; n < 3; n++) {            /* micro-batches, the step, micro-batches with what the step left */
+	for (; n < PROGRAMS; n++) {     /* each with what those before have left */
 		struct view v = trainer_plan_view(t, &me, before ? (uint64_t)tokens_next_index(before) : 0);
 		struct tokens *k;
 
 		v.granted = true;
-		v.samples = n == 1 ? t->s->target_batch : 0;
-		v.begun = n == 1 && t->strategy->needs_swarm;
+		v.samples = n % 3 == 1 ? t->s->target_batch : 0;
+		v.begun = n % 3 == 1 && t->strategy->needs_swarm;
+		v.agreed = n == 2;
+		v.gave = n > 0;
+		v.fresh = n == 0;
 		if (t->strategy->plan(&v, &none, &p[n], e) < 0)
 			break;
 		k = rehearse(&p[n], before, &peak);
@@ -116,7 +121,7 @@ size_t predict_bytes(struct trainer *t, struct err *e)
 		before = k;
 	}
 	tokens_free(before);
-	if (n < 3)
+	if (n < PROGRAMS)
 		peak = 0;
 	for (int i = 0; i < n; i++)
 		plan_free(&p[i]);

@@ -1,5 +1,7 @@
 /* Rounds: from begin to the applied step. A commit may come before this peer has contributed, while the step before is
- * still being applied, or with no begin at all (a follower): commits wait in a list, each is taken by one program. */
+ * still being applied, or with no begin at all (a follower): commits wait in a list, each is taken by one program. The
+ * round's SUM, COMMIT and step are one program; or, where micro-batches go on meanwhile, SUM is in one and what
+ * follows the commit in the next (trainer_flight.c). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,17 +62,23 @@ void trainer_reset_epoch(struct trainer *t)
 	t->samples = t->batches = 0;
 	t->loss_sum = 0;
 	t->skipped = 0;
-	t->hold_at = t->s->target_batch;
+	t->hold_at = trainer_goal(t);
 	ranges_clear(&t->claimed);
 }
 
 static void contribute(struct trainer *t)
 {
-	const real *x = t->samples ? t->sum_to : NULL;
+	bool flies = t->flight.out;
+	uint64_t samples = flies ? t->flight.samples : t->sum_wait && t->sum_from ? t->samples : 0;
+	const real *x = samples ? t->sum_from : NULL;
 
+	if (t->passed)                  /* it has been said that there is nothing */
+		return;
+	t->given = flies;
+	t->passed = !samples && (t->splits || t->s->mode.any);
 	trainer_line(t, "\"ev\":\"contribute\",\"epoch\":%llu,\"samples\":%llu", (unsigned long long)t->begin_epoch,
-		(unsigned long long)t->samples);
-	t->cb.contribute(t->arg, t->begin_epoch, x, t->samples, &t->claimed);
+		(unsigned long long)samples);
+	t->cb.contribute(t->arg, t->begin_epoch, x, samples, flies ? &t->flight.claimed : &t->claimed);
 }
 
 /* The first commit of the list goes where SUM wants it, over this peer's sum: a micro-batch that ended after the commit
@@ -80,7 +88,11 @@ static void deliver(struct trainer *t)
 	struct commit *c = list_entry(list_pop(&t->commits), struct commit, link);
 	struct exec_wait *w = t->sum_wait;
 
-	if (t->samples) {
+	t->applying = c;
+	t->gave = false;
+	if (c->flew)
+		flight_land(t);
+	if (!t->splits && t->samples) {
 		trainer_line(t, "\"ev\":\"dropped\",\"samples\":%llu", (unsigned long long)t->samples);
 		trainer_reset_epoch(t);
 		load_regrant(t);
@@ -89,19 +101,25 @@ static void deliver(struct trainer *t)
 		memcpy(t->sum_to, c->mean, c->bytes);
 	big_free(c->mean, c->bytes);
 	c->mean = NULL;
-	t->applying = c;
 	t->sum_wait = NULL;
+	t->agreed = t->splits;
+	t->stepping = !t->splits;
+	if (t->agreed && t->load_wait)          /* before the SUM ends: the next program may begin with that */
+		exec_interrupt(t->x);
+	else if (t->agreed)
+		exec_wind_down(t->x);
 	exec_done(w, NULL, NULL);
 }
 
 /* SUM of the elastic group: everything behind it waits for the commit. */
-void round_sum(struct trainer *t, struct exec_wait *w, void *to, uint64_t samples)
+void round_sum(struct trainer *t, struct exec_wait *w, void *to, const void *from)
 {
 	t->sum_wait = w;
 	t->sum_to = to;
-	if (!list_empty(&t->commits))
+	t->sum_from = from;
+	if (!list_empty(&t->commits) && !t->applying)
 		deliver(t);
-	else
+	else if (list_empty(&t->commits) && t->in_begin)
 		contribute(t);
 }
 
@@ -112,10 +130,12 @@ void round_cancel(struct trainer *t)
 
 void round_again(struct trainer *t)
 {
-	if (t->contribute_again && t->sum_wait && list_empty(&t->commits))
+	bool ready = t->sum_wait || (t->s->mode.any && !t->flight.out);
+
+	if (t->contribute_again && list_empty(&t->commits) && t->in_begin && ready)
 		contribute(t);
 	t->contribute_again = false;
-	if (t->sum_wait && !list_empty(&t->commits))
+	if (t->sum_wait && !list_empty(&t->commits) && !t->applying)
 		deliver(t);
 }
 
@@ -124,11 +144,12 @@ void trainer_begin(struct trainer *t, uint64_t epoch)
 	if (t->broken)
 		return;
 	t->in_begin = true;
+	t->given = t->passed = false;
 	t->begin_epoch = epoch;
 	trainer_line(t, "\"ev\":\"begin\",\"epoch\":%llu", (unsigned long long)epoch);
-	if (!t->round_prog) {
-		exec_interrupt(t->x);
-	} else if (t->sum_wait) {               /* another attempt */
+	if (!t->round_prog && !t->flight.out && !t->s->mode.any) {
+		round_break(t);
+	} else if (t->sum_wait || t->s->mode.any) {     /* another attempt, or it lies ready, or there is nothing */
 		t->contribute_again = true;
 		trainer_later(t);
 	}
@@ -141,13 +162,19 @@ static struct commit *commit_new(struct trainer *t, uint64_t epoch, bool mine)
 
 	c->epoch = epoch;
 	c->loss = NAN;
+	memcpy(c->hyper, t->hyper, sizeof(c->hyper));
+	c->clip_norm = t->clip_norm;
+	if (round_carries(t) && (t->given || !t->s->mode.any)) {
+		flight_decide(t, c, mine);
+		return c;
+	}
+	if (t->s->mode.any)             /* what there is was not in the round: it waits for the next */
+		return c;
 	if (mine) {
 		c->samples = t->samples;
 		ranges_copy(&c->claimed, &t->claimed);
 		c->loss = t->samples ? t->loss_sum / (double)t->samples : NAN;
 	}
-	memcpy(c->hyper, t->hyper, sizeof(c->hyper));
-	c->clip_norm = t->clip_norm;
 	trainer_reset_epoch(t);
 	return c;
 }
@@ -184,11 +211,12 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 	}
 	log_commit(t, c);
 	list_push(&t->commits, &c->link);
-	t->in_begin = false;
-	if (t->sum_wait)
+	t->in_begin = t->given = t->passed = false;
+	t->tell = t->samples > 0;
+	if (t->sum_wait || t->tell)
 		trainer_later(t);
-	else if (!t->round_prog)
-		exec_interrupt(t->x);
+	if (!t->sum_wait && !t->round_prog)
+		round_break(t);
 	return 0;
 }
 
@@ -197,10 +225,16 @@ void trainer_failed(struct trainer *t, uint64_t epoch)
 {
 	if (!t->in_begin)
 		return;
-	t->in_begin = t->contribute_again = false;
-	t->hold_at = t->samples + 1 > t->s->target_batch ? t->samples + 1 : t->s->target_batch;
+	t->in_begin = t->contribute_again = t->given = t->passed = false;
 	trainer_line(t, "\"ev\":\"failed\",\"epoch\":%llu", (unsigned long long)epoch);
-	if (t->round_prog && !t->applying && list_empty(&t->commits)) {
+	if (t->flight.out) {            /* it lies there for the next round */
+		t->tell = true;
+		trainer_later(t);
+		return;
+	}
+	if (!t->s->mode.steps && !t->s->mode.any)
+		t->hold_at = t->samples + 1 > trainer_goal(t) ? t->samples + 1 : trainer_goal(t);
+	if ((t->round_prog || t->splits) && !t->applying && list_empty(&t->commits)) {
 		t->sum_wait = NULL;             /* a commit that comes before the interrupt must not end this SUM */
 		exec_interrupt(t->x);
 	}
@@ -224,6 +258,7 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 	a = (struct trainer_applied){ .epoch = c->epoch, .samples = c->samples, .claimed = &c->claimed, .digest = digest,
 		.loss = c->loss, .lr = round_lr(t), .skipped = t->skipped > 0 };
 	t->applying = NULL;
+	t->agreed = t->stepping = false;
 	t->epoch = c->epoch;
 	log_applied(t, t->epoch, digest);
 	if (!t->s->mode.local)
@@ -231,6 +266,11 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 	t->skipped = 0;
 	t->cb.applied(t->arg, &a);
 	commit_free(c);
+	if (t->sum_wait && !list_empty(&t->commits))
+		trainer_later(t);
+	else if (!t->round_prog && (t->break_later || round_waits(t)))
+		round_break(t);
+	t->break_later = false;
 }
 
 void round_drop(struct trainer *t)
@@ -240,6 +280,9 @@ void round_drop(struct trainer *t)
 	list_init(&t->commits);
 	commit_free(t->applying);
 	t->applying = NULL;
-	t->in_begin = t->contribute_again = false;
+	t->in_begin = t->contribute_again = t->given = t->passed = false;
+	t->agreed = t->stepping = t->break_later = t->tell = t->splits = false;
+	ranges_clear(&t->flight.claimed);
+	t->flight = (struct flight){ .claimed = t->flight.claimed };
 	t->sum_wait = NULL;
 }

@@ -11,6 +11,11 @@
 
 #define CLOCK 3                                 /* doubles: step, powers */
 
+static void *clock_at(const struct trainer *t)
+{
+	return (char *)t->state + t->w_bytes + t->opt_bytes - CLOCK * sizeof(double);
+}
+
 static size_t add_params_of(struct trainer *t, size_t n, const struct model_param *p, int np, const char *prefix,
 	real *base)
 {
@@ -33,6 +38,19 @@ static size_t add_params(struct trainer *t, size_t n, const char *prefix, real *
 	return add_params_of(t, n, t->model->param, t->model->nparams, prefix, base);
 }
 
+/* Behind everything else: [parameters | optimizer vectors | running statistics | clock | these]. */
+void *state_extra(const struct trainer *t)
+{
+	return (char *)t->state + t->w_bytes + t->opt_bytes;
+}
+
+/* Fresh parameters: the strategy's vectors begin with them. */
+void state_begin(struct trainer *t)
+{
+	for (uint32_t k = 0; k < t->s->mode.nparams; k++)
+		memcpy((char *)state_extra(t) + k * t->w_bytes, t->state, t->w_bytes);
+}
+
 /* Running statistics lie behind the optimizer's vectors: they are part of the state, but nobody averages them. */
 real *state_buffers(const struct trainer *t)
 {
@@ -44,7 +62,8 @@ static void name_tensors(struct trainer *t)
 	size_t n = 0, np = t->model->nparam;
 	struct trainer_tensor *clock;
 
-	t->ntensors = (size_t)t->model->nparams * (1 + (size_t)t->nused) + (size_t)t->model->nbuffers + 1;
+	t->ntensors = (size_t)t->model->nparams * (1 + (size_t)t->nused + t->s->mode.nstate) +
+		(size_t)t->model->nbuffers + 1;
 	t->tensor = xcalloc(t->ntensors, sizeof(*t->tensor));
 	n = add_params(t, n, "", t->state);
 	for (int i = 0, k = 0; i < t->s->optim->nstates; i++) {
@@ -56,13 +75,19 @@ static void name_tensors(struct trainer *t)
 		n = add_params(t, n, prefix, (real *)t->state + (size_t)(++k) * np);
 	}
 	n = add_params_of(t, n, t->model->buffer, t->model->nbuffers, "", state_buffers(t));
+	for (uint32_t k = 0; k < t->s->mode.nstate; k++) {
+		char prefix[64];
+
+		(void)snprintf(prefix, sizeof(prefix), "averaging.%s.", t->s->mode.state[k]);
+		n = add_params(t, n, prefix, (real *)state_extra(t) + k * np);
+	}
 	clock = &t->tensor[n];
 	(void)snprintf(clock->name, sizeof(clock->name), "optimizer.clock");
 	clock->nd = 1;
 	clock->shape[0] = CLOCK;
 	clock->f64 = true;
 	clock->bytes = CLOCK * sizeof(double);
-	clock->data = (char *)t->state + t->state_bytes - clock->bytes;
+	clock->data = clock_at(t);
 }
 
 static void clock_reset(struct trainer *t)
@@ -74,7 +99,7 @@ static void clock_reset(struct trainer *t)
 	v[0] = (double)c.step;
 	v[1] = c.power[0];
 	v[2] = c.power[1];
-	memcpy((char *)t->state + t->state_bytes - sizeof(v), v, sizeof(v));
+	memcpy(clock_at(t), v, sizeof(v));
 }
 
 int state_new(struct trainer *t, struct err *e)
@@ -86,8 +111,9 @@ int state_new(struct trainer *t, struct err *e)
 			t->nused++;
 	t->w_bytes = np * sizeof(real);
 	t->buffer_bytes = t->model->nbuffer * sizeof(real);
-	t->state_bytes = ((size_t)(1 + t->nused) * t->w_bytes + t->buffer_bytes + 7) / 8 * 8 + CLOCK * sizeof(double);
-	t->opt_bytes = t->state_bytes - t->w_bytes;
+	t->opt_bytes = ((size_t)(1 + t->nused) * t->w_bytes + t->buffer_bytes + 7) / 8 * 8 + CLOCK * sizeof(double) -
+		t->w_bytes;
+	t->state_bytes = t->w_bytes + t->opt_bytes + t->s->mode.nstate * t->w_bytes;
 	t->state = big_alloc(t->state_bytes);
 	if (!t->state)
 		return err_set(e, ERR_NOMEM, "no memory for the state of %zu parameters (%zu bytes)", np, t->state_bytes);
@@ -108,6 +134,7 @@ void trainer_init_params(struct trainer *t)
 	model_init(t->model, t->s->seed, t->state);
 	model_init_buffers(t->model, state_buffers(t));
 	clock_reset(t);
+	state_begin(t);
 }
 
 void *trainer_state(struct trainer *t, size_t *ret_bytes)
@@ -127,6 +154,12 @@ int state_finite(struct trainer *t, struct err *e)
 {
 	size_t n = t->model->nparam * (size_t)(1 + t->nused) + t->model->nbuffer, bad = vec_nonfinite(&t->par, n, t->state);
 
+	if (bad == n && t->s->mode.nstate) {
+		size_t extra = t->model->nparam * t->s->mode.nstate, at = vec_nonfinite(&t->par, extra, state_extra(t));
+
+		bad = at < extra ? (size_t)((real *)state_extra(t) - (real *)t->state) + at : n;
+		n = at < extra ? bad + 1 : n;
+	}
 	for (size_t i = 0; bad < n && i < t->ntensors; i++) {
 		size_t at = (size_t)((real *)t->tensor[i].data - (real *)t->state);
 
@@ -141,14 +174,14 @@ int state_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct er
 {
 	double clock[CLOCK];
 
-	memcpy(clock, (char *)t->state + t->state_bytes - sizeof(clock), sizeof(clock));
+	memcpy(clock, clock_at(t), sizeof(clock));
 	if (!(clock[0] >= 0 && clock[0] < 9007199254740992.0 && clock[0] == floor(clock[0])) || !isfinite(clock[1]) ||
 	    !isfinite(clock[2]))
 		return err_set(e, ERR_CORRUPT, "state: optimizer.clock is no clock (step %g)", clock[0]);
 	if (live && spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e) < 0)
 		return -1;
 	t->epoch = epoch;
-	t->lent = false;
+	t->lent = t->renewed = false;
 	trainer_reset_epoch(t);
 	if (!list_empty(&t->copies))
 		exec_wake(t->x);
@@ -282,10 +315,7 @@ static void want_copy(struct trainer *t, trainer_snapshot_fn *done, void *arg, b
 	c->arg = arg;
 	c->weights = weights;
 	list_push(&t->copies, &c->link);
-	if (t->load_wait && !t->round_prog)
-		exec_interrupt(t->x);           /* it waits for data: there may be no boundary for long */
-	else if (!t->round_prog)
-		exec_wind_down(t->x);
+	round_boundary(t);
 	exec_wake(t->x);
 }
 

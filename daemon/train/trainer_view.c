@@ -33,7 +33,7 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 		.skipped = t->skipped_steps, .abandoned = x.abandoned,
 		.generation = trainer_generation(t), .programs = x.programs, .checks = x.checks,
 		.busy_us = x.busy_us, .load_wait_us = x.load_wait_us,
-		.flops = x.flops };
+		.flops = x.flops, .stale = t->stale, .stale_most = t->stale_most };
 }
 
 /* Two programs: micro-batches of one epoch, then the step behind them. */

@@ -8,7 +8,7 @@
 #include "kernels/layer.h"
 #include "kernels/model.h"
 #include "kernels/optim.h"
-#include "plan/plan.h"
+#include "plan/planner.h"
 
 struct batch;
 struct vec_arg {
@@ -30,6 +30,7 @@ struct vec_env {
 	double unit;                            /* samples that the gradient sum is a mean over */
 	uint64_t samples;                       /* accumulated in this epoch */
 	bool eval;
+	struct plan_results settings;           /* the strategy's numbers */
 };
 struct vec_call {
 	const struct par *par;

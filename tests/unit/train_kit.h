@@ -36,7 +36,7 @@ static inline void kit_progress(void *arg, const struct trainer_progress *p)
 	struct kit *k = arg;
 
 	assert_int_equal(ranges_count(p->claimed), p->samples);
-	k->progress++;
+	k->progress += p->batch > 0;            /* else it is only told again */
 	k->last_loss = p->loss;
 	if (k->also)
 		k->also->progress(k->also_arg, p);

@@ -1,6 +1,8 @@
 /* Buffers and instructions of a whole model on one peer. */
 #include "train/strategy/replica.h"
 
+#define EXACT 16
+#define MOST 65536                      /* micro-batches of a program */
 #define ALIGN(n) (((uint64_t)(n) + 63) / 64 * 64)
 
 static uint64_t number(const struct view *v, const char *name, double otherwise)
@@ -48,9 +50,11 @@ void replica_buffers(struct plan *p, const struct view *v, bool accumulate)
 	add(p, "unit", PLAN_SCALAR, 8, false);
 	add(p, "skipped", PLAN_SCALAR, 8, false);
 	add(p, "digest", PLAN_SCALAR, 16, false);
+	add(p, "parcel", PLAN_SCALAR, 8, false);
+	add(p, "renewed", PLAN_SCALAR, 8, false);
 }
 
-void replica_micro_batches(struct plan *p, const struct view *v, uint64_t n, bool local)
+static void micro_batches(struct plan *p, const struct view *v, uint64_t n, bool local, const char *w)
 {
 	uint32_t last = v->profile->nops - 1;
 	struct plan_instr *i;
@@ -58,11 +62,11 @@ void replica_micro_batches(struct plan *p, const struct view *v, uint64_t n, boo
 	plan_section(p, PLAN_BODY);
 	p->iterations = n;
 	plan_do(p, PLAN_LOAD, 0, "-> batch");
-	i = plan_piece(plan_do(p, PLAN_FWD, 0, "batch w -> y save:saved"), 0, last);
+	i = plan_piece(plan_do(p, PLAN_FWD, 0, "batch %s -> y save:saved", w), 0, last);
 	i->keep = PLAN_KEEP_ALL;
 	i->work_bytes = number(v, "fwd_work", 0);
 	plan_vec(p, 0, "loss", "y! batch -> dy loss correct")->inplace = true;
-	i = plan_piece(plan_do(p, PLAN_BWD, 0, "save:saved! dy! batch w -> g"), 0, last);
+	i = plan_piece(plan_do(p, PLAN_BWD, 0, "save:saved! dy! batch %s -> g", w), 0, last);
 	i->work_bytes = number(v, "bwd_work", 0);
 	if (local)
 		plan_vec(p, 0, "opt", "g! w opt loss -> w opt skipped");
@@ -70,6 +74,69 @@ void replica_micro_batches(struct plan *p, const struct view *v, uint64_t n, boo
 		plan_vec(p, 0, "accumulate", "g! batch loss -> acc+ unit")->inplace = true;
 	i = plan_do(p, PLAN_COMMIT, 0, "batch!");
 	i->priority = 1;        /* samples count the moment they are in the sum */
+}
+
+void replica_micro_batches(struct plan *p, const struct view *v, uint64_t n, bool local)
+{
+	micro_batches(p, v, n, local, "w");
+}
+
+void replica_beside(struct plan *p, const struct view *v, uint64_t n)
+{
+	micro_batches(p, v, n, false, "work");
+}
+
+uint64_t replica_left(const struct view *v, uint64_t most)
+{
+	uint64_t left = v->samples < v->target_batch ? v->target_batch - v->samples : 0;
+	uint64_t n = (left + v->profile->batch - 1) / v->profile->batch;
+
+	return !v->granted ? 0 : n < most ? n : most;
+}
+
+uint64_t replica_beside_round(const struct view *v)
+{
+	uint64_t samples = v->begun ? 0 : v->samples, left = samples < v->target_batch ? v->target_batch - samples : 0;
+	uint64_t n = !v->granted ? 0 : (left + v->profile->batch - 1) / v->profile->batch, even = EXACT;
+
+	if (n <= EXACT)
+		return n;
+	while (even < n && even < MOST)
+		even *= 2;
+	return even;
+}
+
+uint32_t replica_group(struct plan *p, const struct view *v)
+{
+	uint32_t all = plan_group(p, "peers", PLAN_OP_MEAN, false, true);
+
+	for (uint32_t i = 0; i < v->nmembers; i++)
+		plan_join(p, all, i, 0);
+	return all;
+}
+
+void replica_buffer(struct plan *p, const char *name, enum plan_class class, uint64_t bytes, bool initial)
+{
+	plan_buf(p, &(struct plan_buf){ .class = class, .dtype = PLAN_F32, .bytes = bytes, .depth = 1, .per = UINT32_MAX,
+		.initial = initial }, "%s", name);
+}
+
+void replica_round(struct plan *p, const struct view *v, bool local, bool both)
+{
+	uint32_t all = replica_group(p, v);
+	bool some = v->samples > 0;
+
+	if (local) {
+		plan_coll(p, PLAN_SUM, 0, all, "%s", both ? "w opt -> w opt" : "w -> w");
+		plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
+		plan_vec(p, 0, "digest", "w -> digest")->lane = plan_lane(p, "reduce", 1, 1);
+		return;
+	}
+	if (some)       /* beside the abandoned micro-batch, which may still hold the train lane */
+		plan_vec(p, 0, "mean", "acc -> acc unit")->lane = plan_lane(p, "reduce", 1, 1);
+	plan_coll(p, PLAN_SUM, 0, all, "%s", some ? "acc -> acc" : "-> acc");
+	plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
+	replica_step(p);
 }
 
 void replica_step(struct plan *p)

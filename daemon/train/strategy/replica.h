@@ -12,7 +12,19 @@
 void replica_buffers(struct plan *p, const struct view *v, bool accumulate);
 /* The body: n micro-batches. local: each is a step of its own, else gradients are summed up in acc. */
 void replica_micro_batches(struct plan *p, const struct view *v, uint64_t n, bool local);
+/* The same with a working copy of the parameters, which is not what the optimizer changes. */
+void replica_beside(struct plan *p, const struct view *v, uint64_t n);
 void replica_step(struct plan *p);              /* optimizer step with acc, digest */
+/* A blocking round of all members: gradients, or (local) parameters, and (both) the optimizer's state. Samples may be
+ * none: then this peer only takes the mean. */
+void replica_round(struct plan *p, const struct view *v, bool local, bool both);
+/* Micro-batches until this peer has what it needs for an epoch (at most `most`); 0: it waits. */
+uint64_t replica_left(const struct view *v, uint64_t most);
+/* Beside a round, whose end ends them: what is missing of the epoch, or of the next one when this one is being given to
+ * the round. Many are rounded up to a power of two, so that few shapes of programs are checked. */
+uint64_t replica_beside_round(const struct view *v);
+uint32_t replica_group(struct plan *p, const struct view *v);   /* all members, elastic, mean */
+void replica_buffer(struct plan *p, const char *name, enum plan_class class, uint64_t bytes, bool initial);
 bool replica_flag(const struct view *v, const char *setting);
 
 #endif

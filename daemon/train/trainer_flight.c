@@ -1,0 +1,128 @@
+/* Rounds beside micro-batches. What this peer gives lies in the plan's buffer `sent` (a flight) and is with the averager
+ * while the next epoch's micro-batches run; its SUM may be abandoned and asked again as often as programs change. When
+ * the commit has come the body ends, and the next program (view.agreed) begins with what follows a commit. Nothing of
+ * a flight is in the state: whoever dies or fetches the state anew has lost it, and its samples come again. */
+#include <math.h>
+#include "train/trainer_int.h"
+
+uint64_t trainer_goal(const struct trainer *t)
+{
+	const struct planner_mode *m = &t->s->mode;
+
+	if (m->any)
+		return UINT64_MAX / 2;
+	return m->steps ? (uint64_t)m->steps * t->s->local.batch : spec_epoch_samples(t->s);
+}
+
+bool round_carries(const struct trainer *t)
+{
+	return t->flight.out && !t->flight.taken;
+}
+
+bool round_waits(const struct trainer *t)
+{
+	if (t->s->mode.any)
+		return !list_empty(&t->commits);
+	return (t->in_begin && !t->flight.out && !t->passed) || !list_empty(&t->commits);
+}
+
+/* A round that has begun wants this epoch's samples; a commit without a begin wants none. */
+void round_view(struct trainer *t, struct view *v)
+{
+	bool begun = t->in_begin && !t->flight.out && !t->passed && !t->s->mode.any && list_empty(&t->commits);
+
+	t->round_prog = t->splits = false;
+	v->sent = t->flight.out;
+	v->agreed = t->agreed;
+	v->gave = t->agreed ? t->gave : t->flight.out;
+	v->begun = !v->sent && !v->agreed && (begun || !list_empty(&t->commits));
+	v->fresh = !t->renewed;
+	/* beside a round a micro-batch may wait for its positions */
+	v->granted = t->started && !t->paused && (loader_left(t->loader) > 0 || v->begun || v->sent || v->agreed);
+	if (v->begun && !begun)
+		v->samples = 0;
+}
+
+void round_planned(struct trainer *t, const struct view *v, const struct plan *p)
+{
+	bool sum = false, commit = false;
+
+	for (uint32_t i = 0; i < p->ninstrs; i++) {
+		const struct plan_instr *n = &p->instr[i];
+
+		sum = sum || (n->kind == PLAN_SUM && p->group[n->group].elastic);
+		commit = commit || (n->kind == PLAN_COMMIT && !n->nin && n->scope == PLAN_GROUP);
+	}
+	t->splits = sum && (!commit || v->agreed);
+	t->stepping = v->agreed;
+	t->round_prog = p->ninstrs && !p->iterations && (sum || v->agreed);
+}
+
+void round_parcel(struct trainer *t)
+{
+	struct flight *f = &t->flight;
+
+	f->out = true;
+	f->taken = false;
+	f->samples = t->samples;
+	f->loss_sum = t->loss_sum;
+	f->version = t->oldest;
+	ranges_copy(&f->claimed, &t->claimed);
+	trainer_reset_epoch(t);
+}
+
+void round_renewed(struct trainer *t)
+{
+	t->renewed = true;
+	t->work_epoch = t->epoch;
+}
+
+/* The commit c says what became of it. */
+void flight_decide(struct trainer *t, struct commit *c, bool mine)
+{
+	struct flight *f = &t->flight;
+
+	c->flew = f->taken = true;
+	if (!mine)
+		return;
+	c->samples = f->samples;
+	ranges_copy(&c->claimed, &f->claimed);
+	c->loss = f->loss_sum / (double)f->samples;
+	if (c->epoch - 1 > f->version) {
+		t->stale++;
+		if (c->epoch - 1 - f->version > t->stale_most)
+			t->stale_most = c->epoch - 1 - f->version;
+	}
+}
+
+/* What it gave is in the mean now, or nowhere. */
+void flight_land(struct trainer *t)
+{
+	t->flight.out = t->flight.taken = false;
+	t->gave = true;
+	ranges_clear(&t->flight.claimed);
+	load_regrant(t);
+}
+
+void round_break(struct trainer *t)
+{
+	if (t->stepping)
+		t->break_later = true;
+	else if (t->s->mode.patient && !t->load_wait)
+		exec_wind_down(t->x);
+	else
+		exec_interrupt(t->x);
+	exec_wake(t->x);
+}
+
+void round_boundary(struct trainer *t)
+{
+	if (t->round_prog)
+		return;
+	if (t->stepping && t->load_wait)
+		t->break_later = true;
+	else if (t->load_wait || (t->splits && t->sum_wait))
+		exec_interrupt(t->x);           /* it waits for data, or for others: there may be no boundary for long */
+	else
+		exec_wind_down(t->x);
+}
