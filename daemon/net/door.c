@@ -1,8 +1,9 @@
 /* Through this daemon's own door, to peers that only dial out. Raw REP drops what finds its pipe busy, so what is
  * pushed through one connection waits for a sign of the client's: any frame of its. Calls have the connection that the
- * client has dialled first; bulk has others of its own, lanes, which the client dials when it is asked to (FLAG_LANE):
- * two of them, so that one frame is on the wire while the other's sign is on its way, and more while a round trip takes
- * longer than a frame (amendments C18: n doors per client for bulk). */
+ * client has dialled first; bulk has others of its own, lanes, which the client dials when it is asked to (FLAG_LANE).
+ * One is enough where a frame takes much longer than a round trip; a second one carries the next frame while the first
+ * one's sign is on its way; there are more while a frame takes less than a round trip (amendments C18: n doors per client
+ * for bulk). Not more than that: the kernel holds 64 KiB for each, however small its window is. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -13,11 +14,9 @@
 #define SMALL_BYTES 1024                        /* so small a frame fits into the socket's buffer: */
 #define SMALL_MAX 4                             /* so many of them may be without a sign, */
 #define SMALL_GAP_US (1 * MS)                   /* so far apart that nanomsg has given each to the socket */
-#define LANES_FIRST 2
 #define ASK_MIN_US (1 * SECOND)                  /* for lanes: then again, */
 #define ASKS_MAX 3                              /* so often in vain: an older client has no lanes, the door must do */
 #define SILENT_MAX 2                            /* frames without a sign: that connection is gone */
-#define FAR_US (5 * MS)
 
 struct lane { struct peer *peer; uint64_t token, sent_us; bool busy; unsigned silent; struct timer timer; };
 struct lanes {
@@ -125,6 +124,8 @@ static void ask(struct lanes *l)
 	uint64_t us = 4 * p->rtt[0].smooth_us;
 
 	lane_say(p, 0, l->wanted, FLAG_LANE);
+	if (!p->rtt[0].samples)
+		live_probe(p, 2 * SECOND);
 	env_after(p->net->env, &l->ask, us > ASK_MIN_US ? us : ASK_MIN_US);
 }
 
@@ -170,7 +171,7 @@ static struct lanes *lanes_of(struct peer *p)
 		return l;
 	l = p->lanes = xcalloc(1, sizeof *l);
 	l->peer = p;
-	l->wanted = LANES_FIRST;
+	l->wanted = 1;
 	l->ask = (struct timer){ .fire = ask_fire, .name = "net lanes" };
 	list_init(&l->queue);
 	for (unsigned i = 0; i < LANES_MAX; i++) {
@@ -208,21 +209,20 @@ static void lane_heard(struct peer *p, uint64_t token, uint64_t number)
 {
 	struct lanes *l = lanes_of(p);
 	struct lane *x = NULL;
-	uint64_t us, now = env_now(p->net->env);
+	uint64_t now = env_now(p->net->env), trip = p->rtt[0].samples ? p->rtt_min_us : 0;
 
 	for (unsigned i = 0; i < LANES_MAX && !x; i++)
 		if (l->v[i].token == token)
 			x = &l->v[i];
 	if (!x && number && number <= LANES_MAX)
 		x = &l->v[number - 1];
-	if (!x)
+	if (!x || (number && x->token == token))        /* announced before; what is on its way is still there */
 		return;
 	if (x->busy && x->token == token) {
-		us = now - x->sent_us;
-		/* The wire was free for most of that time: it takes more frames at once. */
-		if (!list_empty(&l->queue) && p->rtt_min_us > FAR_US && us < 2 * p->rtt_min_us && l->wanted < LANES_MAX &&
-		    lanes_there(l) == l->wanted)
-			l->wanted++;
+		/* The wire was free for much of that time: it takes more frames at once. */
+		if (!list_empty(&l->queue) && now - x->sent_us < (l->wanted > 1 ? 2 : 4) * trip &&
+		    l->wanted < LANES_MAX && lanes_there(l) == l->wanted)
+			l->wanted = 2 * l->wanted < LANES_MAX ? 2 * l->wanted : LANES_MAX;
 	}
 	x->token = token;
 	x->busy = false;

@@ -1,18 +1,18 @@
 /* What the net room gets out of long links, measured behind the emulator: prints JSON, one object a link. Without
- * arguments a list of links; else one: far WORDS MEGABYTES. */
+ * arguments a list of links; else one: far WORDS MEGABYTES [client], with client to a peer that only dials out. */
 #include "common/text.h"
 #include "link/far_kit.h"
 
-static int one(const char *words, size_t megabytes, double rate_mbit)
+static int one(const char *words, size_t megabytes, double rate_mbit, bool client)
 {
-	struct far_conf c = { .a = words, .bytes = megabytes * 1000000 };
+	struct far_conf c = { .a = words, .bytes = megabytes * 1000000, .client = client };
 	struct far_result r;
 
 	if (far_run(&c, &r)) {
 		fprintf(stderr, "%s: %s\n", words, r.error);
 		return 1;
 	}
-	printf("{\"link\":\"%s\",\"megabytes\":%zu,\"seconds\":%.3f,\"mbit_per_s\":%.2f,", words, megabytes, r.seconds,
+	printf("{\"link\":\"%s\",\"client\":%s,\"megabytes\":%zu,\"seconds\":%.3f,\"mbit_per_s\":%.2f,", words, client ? "true" : "false", megabytes, r.seconds,
 		(double)c.bytes * 8e-6 / r.seconds);
 	if (rate_mbit > 0)
 		printf("\"share_of_rate\":%.3f,", (double)c.bytes * 8e-6 / r.seconds / rate_mbit);
@@ -26,10 +26,12 @@ static int one(const char *words, size_t megabytes, double rate_mbit)
 
 int main(int argc, char **argv)
 {
-	static const struct { const char *words; size_t megabytes; double mbit; } links[] = {
+	static const struct { const char *words; size_t megabytes; double mbit; bool client; } links[] = {
 		{ "rate=10mbit delay=50ms loss=1% queue=625000", 6, 10 },
 		{ "rate=10mbit delay=50ms queue=625000", 6, 10 },
+		{ "rate=10mbit delay=50ms loss=1% queue=625000", 6, 10, true },
 		{ "rate=100mbit delay=20ms jitter=5ms loss=0.5%", 40, 100 },
+		{ "rate=100mbit delay=20ms jitter=5ms loss=0.5%", 40, 100, true },
 		{ "rate=1gbit delay=25ms mtu=9000", 400, 1000 },
 		{ "rate=1gbit delay=25ms loss=0.01% mtu=9000", 400, 1000 } };
 	uint64_t megabytes;
@@ -40,9 +42,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", e.text);
 		return 77;
 	}
-	if (argc == 3 && !text_u64(argv[2], &megabytes, &e))
-		return one(argv[1], megabytes, 0);
+	if (argc >= 3 && !text_u64(argv[2], &megabytes, &e))
+		return one(argv[1], megabytes, 0, argc > 3 && !strcmp(argv[3], "client"));
 	for (size_t i = 0; i < sizeof links / sizeof *links; i++)
-		rc |= one(links[i].words, links[i].megabytes, links[i].mbit);
+		rc |= one(links[i].words, links[i].megabytes, links[i].mbit, links[i].client);
 	return rc;
 }
