@@ -265,6 +265,27 @@ static void scn_barred(struct sim *s)
 	sim_check(s, sim_run_until(s, dial_over, NULL, 8000000) && dialled.code == ERR_UNREACHABLE);
 }
 
+/* Whoever was banned, by the operator's word or for a while, is dialled when that is over, and may call at once. */
+static void scn_lifted(struct sim *s)
+{
+	struct err e;
+
+	begin(s, 3);
+	everybody(s, 3);
+	sim_check(s, !net_ban(net_of(s, 0), net_self(net_of(s, 1)), UINT64_MAX, "a test", &e));
+	sim_check(s, !net_ban(net_of(s, 0), net_self(net_of(s, 2)), 4000000, "a while", &e));
+	bad(s, 1, 0, ERR_REFUSED);
+	bad(s, 2, 0, ERR_REFUSED);
+	sim_check(s, !net_ban(net_of(s, 0), net_self(net_of(s, 1)), 0, NULL, &e));
+	sim_run_for(s, 300000);
+	sim_check(s, peer_session(peer_of(s, 0, 1)) && peer_session(peer_of(s, 1, 0)));
+	good(s, 1, 0);
+	sim_check(s, !peer_session(peer_of(s, 0, 2)));
+	sim_run_for(s, 6500000);
+	sim_check(s, peer_session(peer_of(s, 0, 2)));
+	good(s, 2, 0);
+}
+
 /* Only who is on the list; who is taken off it is cut. */
 static void scn_allow(struct sim *s)
 {
@@ -366,6 +387,6 @@ static void scn_garbage(struct sim *s)
 	good(s, 2, 0);
 }
 
-static const struct scn list[] = { SCN(rotate), SCN(rotate_busy), SCN(rotate_again), SCN(ban), SCN(barred), SCN(allow),
-	SCN(flood), SCN(garbage), {0} };
+static const struct scn list[] = { SCN(rotate), SCN(rotate_busy), SCN(rotate_again), SCN(ban), SCN(barred), SCN(lifted),
+	SCN(allow), SCN(flood), SCN(garbage), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
