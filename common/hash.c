@@ -1,4 +1,4 @@
-/* Digests: SHA-256 from libcrypto, XXH3-128 from libxxhash, SipHash-2-4 (Aumasson and Bernstein, 2012) by hand. */
+/* Digests: SHA-256 from libcrypto, XXH3-128 from libxxhash, SipHash (Aumasson and Bernstein, 2012) by hand. */
 #include <endian.h>
 #include <openssl/evp.h>
 #include <openssl/sha.h>
@@ -64,7 +64,9 @@ static inline __attribute__((always_inline)) void sip_round(uint64_t v[4])
 #undef ROTL
 }
 
-uint64_t siphash(uint64_t k0, uint64_t k1, const void *data, size_t n)
+/* c rounds a word, d at the end */
+static inline __attribute__((always_inline)) uint64_t sip(int c, int d, uint64_t k0, uint64_t k1, const void *data,
+	size_t n)
 {
 	uint64_t v[4] = { k0 ^ 0x736f6d6570736575u, k1 ^ 0x646f72616e646f6du,
 		k0 ^ 0x6c7967656e657261u, k1 ^ 0x7465646279746573u };
@@ -76,18 +78,28 @@ uint64_t siphash(uint64_t k0, uint64_t k1, const void *data, size_t n)
 		uint64_t w = load64(p + i);
 
 		v[3] ^= w;
-		sip_round(v);
-		sip_round(v);
+		for (int r = 0; r < c; r++)
+			sip_round(v);
 		v[0] ^= w;
 	}
 	for (unsigned shift = 0; i < n; i++, shift += 8)
 		m |= (uint64_t)p[i] << shift;
 	v[3] ^= m;
-	sip_round(v);
-	sip_round(v);
+	for (int r = 0; r < c; r++)
+		sip_round(v);
 	v[0] ^= m;
 	v[2] ^= 0xff;
-	for (i = 0; i < 4; i++)
+	for (int r = 0; r < d; r++)
 		sip_round(v);
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+uint64_t siphash(uint64_t k0, uint64_t k1, const void *p, size_t n)
+{
+	return sip(2, 4, k0, k1, p, n);
+}
+
+uint64_t siphash13(uint64_t k0, uint64_t k1, const void *p, size_t n)
+{
+	return sip(1, 3, k0, k1, p, n);
 }

@@ -11,5 +11,7 @@ void sha256_end(struct sha256 *h, uint8_t out[32]);     /* frees the context */
 void sha256_of(const void *p, size_t n, uint8_t out[32]);
 void xxh128_of(const void *p, size_t n, uint8_t out[16]);
 uint64_t siphash(uint64_t k0, uint64_t k1, const void *p, size_t n);   /* SipHash-2-4 */
+/* SipHash-1-3: enough against floods of collisions in a map, as in Rust's and Python's */
+uint64_t siphash13(uint64_t k0, uint64_t k1, const void *p, size_t n);
 
 #endif

@@ -12,7 +12,9 @@ struct timer {
 	const char *name;                   /* shown when it runs for too long */
 };
 
-struct heap { struct timer **v; size_t n, cap; uint64_t seq; };
+/* at and seq again, so that the order is known without going to the timers */
+struct heap_slot { uint64_t at_us, seq; struct timer *t; };
+struct heap { struct heap_slot *v; size_t n, cap; uint64_t seq; };
 
 void heap_init(struct heap *h);
 void heap_done(struct heap *h);                               /* frees the array, not the timers */

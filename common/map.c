@@ -88,14 +88,14 @@ static void rebuild(struct map *m)
 
 void *map_get(const struct map *m, const void *key, size_t klen)
 {
-	struct entry *x = m->live ? find(m, key, klen, siphash(m->k0, m->k1, key, klen)) : NULL;
+	struct entry *x = m->live ? find(m, key, klen, siphash13(m->k0, m->k1, key, klen)) : NULL;
 
 	return x ? x->value : NULL;
 }
 
 void *map_put(struct map *m, const void *key, size_t klen, void *value)
 {
-	uint64_t hash = siphash(m->k0, m->k1, key, klen);
+	uint64_t hash = siphash13(m->k0, m->k1, key, klen);
 	struct entry *x = find(m, key, klen, hash);
 
 	assert(value);
@@ -115,7 +115,7 @@ void *map_put(struct map *m, const void *key, size_t klen, void *value)
 
 void *map_del(struct map *m, const void *key, size_t klen)
 {
-	struct entry *x = m->live ? find(m, key, klen, siphash(m->k0, m->k1, key, klen)) : NULL;
+	struct entry *x = m->live ? find(m, key, klen, siphash13(m->k0, m->k1, key, klen)) : NULL;
 	void *old = x ? x->value : NULL;
 
 	if (!x)

@@ -3,12 +3,14 @@
  * simulations of many peers, never for a daemon. A flipped bit or a wrong key is still refused. */
 #include <string.h>
 #include "common/hash.h"
+#include "common/rng.h"
 #include "net/crypt.h"
 
 static void fill(uint64_t k, const void *p, size_t len, uint8_t *out, size_t n)
 {
+	uint64_t h = siphash(k, n, p, len);
 	for (size_t i = 0; i < n; i += 8) {
-		uint64_t v = siphash(k, i, p, len);
+		uint64_t v = rng_mix(h, i);
 		memcpy(out + i, &v, n - i < 8 ? n - i : 8);
 	}
 }
@@ -114,9 +116,12 @@ static void tag(const struct aead *a, const uint8_t nonce[AEAD_NONCE], const voi
 	const uint8_t *body, size_t len, uint8_t ret[AEAD_TAG])
 {
 	uint64_t k, t[2];
+	uint8_t head[AEAD_NONCE + 16];
 	memcpy(&k, a->key, 8);
-	t[0] = siphash(siphash(k, 5, nonce, AEAD_NONCE), siphash(k, 6, aad, aad_len), body, len);
-	t[1] = siphash(t[0], k, nonce, AEAD_NONCE);
+	memcpy(head, nonce, AEAD_NONCE);
+	xxh128_of(body, len, head + AEAD_NONCE);
+	t[0] = siphash(k, siphash(k, 6, aad, aad_len), head, sizeof head);
+	t[1] = rng_mix(t[0], k);
 	memcpy(ret, t, AEAD_TAG);
 }
 

@@ -53,6 +53,8 @@ static void siphash_vectors(void **s)
 	for (size_t n = 0; n < sizeof want / sizeof *want; n++)
 		assert_true(siphash(0x0706050403020100u, 0x0f0e0d0c0b0a0908u, in, n) == want[n]);
 	assert_true(siphash(0x0706050403020100u, 0x0f0e0d0c0b0a0908u, in, 15) == 0xa129ca6149be45e5u);
+	assert_true(siphash13(0x0706050403020100u, 0x0f0e0d0c0b0a0908u, in, 0) == 0xabac0158050fc4dcu);
+	assert_true(siphash13(0x0706050403020100u, 0x0f0e0d0c0b0a0908u, in, 1) == 0xc9f49bf37d57ca93u);
 }
 
 int main(void)
