@@ -43,6 +43,7 @@ static void drop_ban(struct net *n, const struct id *id)
 		f->del(f, BANS, id->b, sizeof id->b, NULL);
 }
 
+/* The other side waits before it dials who has barred it; dialled it knows at once. */
 static void lift(struct peer *p)
 {
 	if (!p->banned_until_us)
@@ -52,6 +53,7 @@ static void lift(struct peer *p)
 	p->ban_why = NULL;
 	p->net->count.bans--;
 	drop_ban(p->net, &p->id);
+	hello_start(p);
 }
 
 static void mark(struct peer *p, uint64_t until_us, const char *why)
