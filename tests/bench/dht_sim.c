@@ -8,6 +8,7 @@
 #include "common/mem.h"
 #include "common/text.h"
 #include "dht_world.h"
+#include "kinds.h"
 
 /* Processor time: the program has one thread, and others may use the machine. */
 static double now_s(void)
@@ -43,26 +44,6 @@ static void keep(struct sim *s, int i)
 	dht_keep(dht_of(s, i), key, NULL, json_pack("{s:s,s:i}", "address", "10.0.0.1:4237", "runs", i), 180000, true);
 }
 
-/* What is said: messages by their kind. */
-static void on_wire(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len)
-{
-	uint64_t *kind = arg;
-	if (len > 8)
-		kind[wire[6]]++;
-}
-
-static void print_kinds(const uint64_t kind[256])
-{
-	const char *comma = "";
-	printf(", \"kinds\": {");
-	for (int k = 0; k < 256; k++)
-		if (kind[k]) {
-			printf("%s\"%s\": %llu", comma, kind_name((enum kind)k), (unsigned long long)kind[k]);
-			comma = ", ";
-		}
-	printf("}}\n");
-}
-
 static int hour(int n, int minutes)
 {
 	struct sim *s = sim_new(1);
@@ -73,7 +54,7 @@ static int hour(int n, int minutes)
 	double begun = now_s(), joined;
 	join(s, &w, n);
 	joined = now_s();
-	sim_tap(s, on_wire, kind);
+	sim_tap(s, count_kind, kind);
 	for (int i = 0; i < n; i++)
 		keep(s, i);
 	for (int minute = 0; minute < minutes && !sim_failed(s); minute++)
@@ -91,7 +72,9 @@ static int hour(int n, int minutes)
 		60 * minutes, joined - begun, took, 60 * minutes / took, (unsigned long long)st.events,
 		(unsigned long long)st.sent,
 		(unsigned long long)a.gets, (unsigned long long)a.found);
+	printf(", \"kinds\": {");
 	print_kinds(kind);
+	printf("}}\n");
 	int bad = sim_failed(s) != NULL;
 	sim_free(s);
 	return bad;
