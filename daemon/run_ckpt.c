@@ -95,6 +95,12 @@ static json_t *meta_of(struct run *r, const struct avg_point *p)
 	json_object_set_new(meta, "point", json_string(text));
 	snprintf(num, sizeof num, "%llu", (unsigned long long)p->samples);
 	json_object_set_new(meta, "samples", json_string(num));
+	if (r->avg) {
+		struct avg_view v;
+		avg_view(r->avg, &v);
+		snprintf(num, sizeof num, "%u", v.last_members ? v.last_members : r->was_members);
+		json_object_set_new(meta, "members", json_string(num));
+	}
 	json_decref(point);
 	free(text);
 	return meta;
@@ -177,6 +183,9 @@ static int take(struct run *r, const struct ckpt_result *res, struct err *e)
 	json_decref(j);
 	if (rc)
 		return err_wrap(e, "%s: point", res->path);
+	const char *members = json_string_value(json_object_get(res->meta, "members"));
+	uint64_t n = 0;
+	r->was_members = members && !text_u64(members, &n, NULL) && n <= UINT32_MAX ? (uint32_t)n : 0;
 	avg_point_done(&r->point);
 	r->point = p;
 	return 0;

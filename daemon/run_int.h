@@ -63,6 +63,8 @@ struct run {
 
 	/* what `run watch` shows */
 	double loss, accuracy, epoch_loss, val_loss, val_accuracy, best_accuracy;
+	uint64_t was_epoch;             /* how far it was, as the store has it */
+	uint32_t was_members;           /* of the last commit before the checkpoint that it comes from; 0: none */
 	uint64_t saved_us, own_samples, started_us, train_us, epoch_started_us;
 	uint64_t told_us; bool tell_again;
 	struct timer tell, leave_timer, release_timer, ctl_timer; bool expects;

@@ -391,6 +391,8 @@ static void enter_ready(struct run *r)
 			sync_start(r);
 	} else if (avg_enter(r->avg, &r->point, false, &e))
 		run_fail(r, &e);
+	else                                    /* without its checkpoint it is fresh, but others may have theirs */
+		avg_expect(r->avg, r->point.epoch ? r->was_members : r->was_epoch ? 2 : 0);
 }
 
 static void filled(void *arg, const struct err *e)

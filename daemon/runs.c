@@ -195,7 +195,7 @@ static void resume_one(struct runs *rs, const json_t *row)
 	if (!json_get_hex(row, "run", id.b, 32, &e) && !json_get_hex(row, "author", author.b, 32, &e) && name)
 		s = spec_of(name, shared, loc, &e);
 	if (s)
-		run_new(rs, s, &author, &id, NULL);
+		run_new(rs, s, &author, &id, NULL)->was_epoch = (uint64_t)json_integer_value(json_object_get(row, "epoch"));
 	else
 		log_write(rs->ctx.env->log, LOG_ERROR_, "runs", "run %s cannot be resumed: %s", name ? name : "?", e.text);
 	json_decref(shared);

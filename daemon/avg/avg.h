@@ -93,6 +93,10 @@ bool avg_busy(const struct avg *a);
 /* Enters at a point. follower: knows no parameters yet; is taken along with weight 0, gets commits (which its owner
  * queues) while it downloads state; call avg_enter again with follower = false and the caught-up point. */
 int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e);
+/* After avg_enter at a point that a checkpoint gave: so many members (this peer among them) made its last commit. A leader
+ * begins no round before as many are there again, followers too, or 10 s have passed: of a swarm that starts anew the
+ * newest checkpoint counts, whoever comes first. Over with the first commit. */
+void avg_expect(struct avg *a, uint32_t members);
 void avg_meet(struct avg *a, const struct id *peer);    /* a peer that may be in the run (found by other means) */
 /* samples accumulated in this epoch so far and the positions they came from (copied); rate in samples/s. Call after
  * every micro-batch. */
@@ -118,6 +122,7 @@ struct avg_view {
 	uint64_t epoch; uint32_t term; bool in_round, alone, following; struct id leader; uint64_t total_samples, target;
 	/* "joining" "accumulating" "averaging" "recovering" "following" */
 	double rate_total; uint64_t eta_us; const char *state;
+	uint32_t last_members;                  /* of the last commit; 0: none since avg_enter */
 	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, bytes_out, bytes_in;
 	uint64_t residuals_dropped;             /* elements whose error feedback was lost with their reducer */
 };

@@ -71,6 +71,7 @@ struct avg {
 	bool lost_pending; enum avg_why lost_why; struct id lost_donor; uint64_t lost_epoch;
 	unsigned unreachable; uint64_t heard_us;        /* who did not answer since avg_enter; when somebody did */
 	struct avg_point point; struct past past[HISTORY]; size_t npast;
+	uint32_t expects; uint64_t expects_until_us, expects_told_us;    /* members that a leader waits for after a restart */
 	uint32_t term, n_last;                  /* members of the last commit that counted */
 	struct mate *leader; uint64_t lead_us;  /* NULL: none known; since when */
 	struct wire_part *part; size_t parts; struct id *part_owner;    /* how the last round was cut */
@@ -195,6 +196,7 @@ enum relation { REL_SAME, REL_BEHIND, REL_AHEAD, REL_FORK_WON, REL_FORK_LOST };
 enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples,
 	const void *past, size_t n);
 void meet_fire(struct timer *t);
+bool meet_expects(struct avg *a);                /* after a restart: are others still waited for? */
 void meet_now(struct avg *a);
 void meet_init(struct avg *a);                   /* says what the records of the run must look like */
 void meet_stop(struct avg *a);

@@ -13,6 +13,7 @@
 #define LOOK_US (10 * SECOND)
 #define PATIENCE_US (20 * SECOND)               /* of a peer that others answer but nobody takes in */
 #define SLOW_US (200 * MS)
+#define EXPECT_US (10 * SECOND)
 #define PROBES 4                                /* JOINs of a leader at one time */
 
 struct look { struct avg *a; };
@@ -134,6 +135,27 @@ static void probe(struct avg *a)
 			return;
 		join_start(a, m);
 	}
+}
+
+void avg_expect(struct avg *a, uint32_t members)
+{
+	a->expects = members > 1 ? members : 0;
+	a->expects_until_us = now_of(a) + EXPECT_US;
+}
+
+bool meet_expects(struct avg *a)
+{
+	size_t here = roster_others(a, true) + 1;
+	if (!a->expects || a->n_last || here >= a->expects || now_of(a) >= a->expects_until_us) {
+		a->expects = 0;
+		return false;
+	}
+	if (a->expects_until_us - now_of(a) + SECOND < EXPECT_US && a->expects_told_us < a->expects_until_us) {
+		a->expects_told_us = a->expects_until_us;
+		hub_event(a, LOG_INFO_, "restart", NULL, "%zu of the last epoch's %u members are here: the others are waited "
+			"for, one of them may have a newer state", here, a->expects);
+	}
+	return true;
 }
 
 void meet_now(struct avg *a)

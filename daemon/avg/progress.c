@@ -220,6 +220,8 @@ void progress_trigger(struct avg *a)
 		return;
 	if (a->samples == 0 && roster_others(a, false) == 0)
 		return;
+	if (meet_expects(a))
+		return;
 	if (now_of(a) < a->wait_us)             /* the last round came to nothing */
 		return;
 	if (!a->conf.each && !a->conf.any && about_to_report(a))

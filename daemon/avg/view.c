@@ -21,7 +21,7 @@ void avg_view(struct avg *a, struct avg_view *ret)
 		.rounds_failed = a->rounds_failed,
 		.last_round_us = a->last_round_us, .bytes_out = a->bytes_out, .bytes_in = a->bytes_in,
 		.residuals_dropped = a->res_dropped, .alone = roster_others(a, false) == 0,
-		.following = a->state == AVG_IN && (a->me->flags & MATE_FOLLOWER) };
+		.last_members = a->n_last, .following = a->state == AVG_IN && (a->me->flags & MATE_FOLLOWER) };
 	if (a->leader)
 		ret->leader = a->leader->id;
 	list_each(it, &a->mates) {

@@ -17,17 +17,21 @@ static uint64_t weight_bytes(struct node_world *w, int node)
 }
 
 /* 50 000 parameters, 600 kB of state; two micro-batches of every peer an epoch. */
-static struct node_world *begin(struct sim *s, int n, unsigned nap_ms, uint64_t epochs)
+static struct node_world *world(struct sim *s, int n, unsigned nap_ms)
 {
 	static char spec[800];
-	struct node_world *w;
 	snprintf(spec, sizeof spec, "{\"name\": \"naps\", \"input\": [100], \"model\": [{\"type\": \"sleep\", "
 		"\"fwd_ms\": %u}, {\"type\": \"linear\", \"out\": 500}], \"loss\": \"cross_entropy\", \"target_batch\": %u, "
 		"\"optimizer\": {\"name\": \"adam\", \"lr\": 0.01}, \"strategy\": \"hivemind\", "
 		"\"averaging\": {\"group_max\": 128}, \"validation\": {\"every\": 0}, "
 		"\"data\": {\"name\": \"x\", \"kind\": \"synthetic\", \"count\": 1000}, "
 		"\"stop\": {\"epochs\": 1000000}, \"local\": {\"batch\": 8}}", nap_ms, 16 * (unsigned)n);
-	w = node_world_new(s, spec);
+	return node_world_new(s, spec);
+}
+
+static struct node_world *begin(struct sim *s, int n, unsigned nap_ms, uint64_t epochs)
+{
+	struct node_world *w = world(s, n, nap_ms);
 	node_world_add(w, n);
 	node_run_to(w, epochs, 60 * SEC);
 	return w;
@@ -138,7 +142,40 @@ static void scn_outlasted(struct sim *s)
 	node_end(w);
 }
 
-static const struct scn list[] = { SCN(several), SCN(donors_die), SCN(crowd), SCN(outlasted), {0} };
+/* The whole swarm is killed; each has another checkpoint: of epoch 60, 40 and 20. Whoever comes first waits for the
+ * others, and it goes on from the newest: no epoch up to that is committed twice. */
+static void whole(struct sim *s, const int *order)
+{
+	struct node_world *w = begin(s, 3, 200, 21);
+	uint8_t newest[DIGEST];
+	sim_disk_full(s, 2, 0);
+	node_run_to(w, 41, 60 * SEC);
+	sim_disk_full(s, 1, 0);
+	node_run_to(w, 60, 60 * SEC);
+	memcpy(newest, run_point_at(node_run(w, 0), 60)->prev, DIGEST);
+	node_run_to(w, 62, 60 * SEC);
+	w->forks_allowed = true;                /* epochs 61 and 62 are made anew */
+	for (int i = 0; i < 3; i++)
+		sim_kill(s, i);
+	for (int i = 0; i < 3; i++) {
+		sim_disk_full(s, order[i], -1);
+		sim_restart(s, order[i]);
+		sim_run_for(s, 2 * SEC);
+	}
+	node_run_to(w, 64, 60 * SEC);
+	for (int i = 0; i < 3 && !sim_failed(s); i++) {
+		const struct avg_point *p = run_point_at(node_run(w, i), 60);
+		if (p && memcmp(p->prev, newest, DIGEST))
+			sim_fail(s, "node %d goes on from another epoch 60", i);
+	}
+	node_end(w);
+}
+
+static void scn_whole_old_first(struct sim *s) { whole(s, (int[]){ 2, 1, 0 }); }
+static void scn_whole_new_first(struct sim *s) { whole(s, (int[]){ 0, 1, 2 }); }
+
+static const struct scn list[] = { SCN(several), SCN(donors_die), SCN(crowd), SCN(outlasted),
+	SCN(whole_old_first), SCN(whole_new_first), {0} };
 
 int main(int argc, char **argv)
 {
