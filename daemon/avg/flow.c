@@ -238,7 +238,7 @@ static bool all_there(const struct round *r, const struct rpart *rp)
 	for (size_t i = 0; i < r->b.n; i++) {
 		if (!r->w[i])
 			continue;
-		if ((int)i == r->me ? !r->x : !rp->in || !rp->in[i].done || r->bad[i])
+		if (r->bad[i] || ((int)i == r->me ? !r->x : !rp->in || !rp->in[i].done))
 			return false;
 	}
 	return true;
@@ -247,8 +247,7 @@ static bool all_there(const struct round *r, const struct rpart *rp)
 void flow_try(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
-	if (!r->attempted || r->closed || rp->owner != r->me || rp->ready || rp->summing || r->bad[r->me] ||
-			!all_there(r, rp))
+	if (!r->attempted || r->closed || rp->owner != r->me || rp->ready || rp->summing || !all_there(r, rp))
 		return;
 	sum_start(r, p);
 }

@@ -1,4 +1,4 @@
-/* What the reduce lane does for a round: encode this peer's pieces, sum the pieces of a part and encode the mean, decode
+/* What the reduce lane does for a round: encode this peer's pieces, sum a part's and encode the mean, decode
  * what others have summed. Small parts stay on the loop. A part whose bytes are the floats' own is never copied.
  *
  * Error feedback (Seide et al., 1-Bit Stochastic Gradient Descent, Interspeech 2014; Karimireddy et al., Error Feedback

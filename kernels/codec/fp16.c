@@ -18,5 +18,6 @@ static void decode(const struct par *par, size_t n, const uint8_t *in, real *y)
 }
 
 const struct codec_ops codec_fp16 = { .name = "fp16",
-	.help = "IEEE half precision; larger numbers become 65504: relative error at most 2^-11 from 2^-14 on", .block = 1, .lossy = 1,
+	.help = "IEEE half precision; larger numbers become 65504: relative error at most 2^-11 from 2^-14 on",
+	.block = 1, .lossy = 1,
 	.bytes = bytes, .encode = encode, .decode = decode };

@@ -94,6 +94,8 @@ static void contribute(struct apeer *p)
 				sum += world_gradient(pos, k);
 		p->x[k] = p->samples ? (float)(sum / (double)p->samples) : 0;
 	}
+	if (p->samples && p->w->twist)
+		p->w->twist(p->w, p->node, p->x);
 	avg_contribute(p->avg, p->round_epoch, p->samples ? p->x : NULL, p->samples, &p->claimed);
 }
 
@@ -165,6 +167,8 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 		return;
 	}
 	check_commit(p->w->check, p, &p->point, c, mean);
+	if (p->w->saw)
+		p->w->saw(p->w, p, c, mean);
 	p->my_total += c->my_samples;
 	forget(p);
 	apply(p, c->point, mean);
@@ -272,6 +276,8 @@ static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint6
 static void on_event(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text)
 {
 	struct apeer *p = arg;
+	if (p->w->heard)
+		p->w->heard(p->w, p->node, code, peer);
 	if (getenv("VERBOSE"))
 		fprintf(stderr, "%8llu node %d: %s: %s\n", (unsigned long long)env_now(p->env), p->node, code, text);
 }

@@ -33,6 +33,10 @@ struct world {
 	uint64_t max_epoch;                     /* trainers stop there; 0 = never */
 	uint64_t leave_at; bool left[WORLD_MAX];        /* whoever applies that epoch leaves at once; 0 = nobody */
 	uint64_t (*micro_of)(struct world *w, int node);
+	/* Lossy means may be so far from the samples' (0: 1e-4); what a member sends instead of its gradient. */
+	void *user; double slack; void (*twist)(struct world *w, int node, float *x);
+	void (*saw)(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean);
+	void (*heard)(struct world *w, int node, const char *code, const struct id *peer);
 };
 struct world *world_new(struct sim *s, size_t len, uint64_t target, uint32_t micro, uint64_t step_us);
 void world_free(struct world *w);               /* call after the simulator is no longer run; frees its check too */

@@ -56,7 +56,7 @@ static void check_mean(struct check *c, const struct ranges *fresh, const float 
 			for (uint64_t pos = fresh->v[i].lo; pos < fresh->v[i].hi; pos++)
 				sum += world_gradient(pos, k);
 		double want = sum / (double)weight;
-		if (!(fabs(want - mean[k]) < 1e-4))
+		if (!(fabs(want - mean[k]) < (c->w->slack > 0 ? c->w->slack : 1e-4)))
 			sim_fail(c->w->s, "node %d: element %zu of the mean is %.7g, the committed samples' is %.7g", node, k,
 			mean[k], want);
 	}

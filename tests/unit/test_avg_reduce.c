@@ -37,7 +37,8 @@ static void test_roles(void **state)
 {
 	static const struct { const char *spec; const char *codec[5]; } rows[] = {
 		{ "\"fp16\"", { "fp16", "fp16", "fp16", "fp16", "fp16" } },
-		{ "{\"default\":\"blockwise8\",\"small\":\"none\"}", { "blockwise8", "none", "none", "blockwise8", "blockwise8" } },
+		{ "{\"default\":\"blockwise8\",\"small\":\"none\"}", { "blockwise8", "none", "none",
+			"blockwise8", "blockwise8" } },
 		{ "{\"matrix\":\"bf16\",\"state\":\"uniform8\"}", { "bf16", "none", "bf16", "none", "uniform8" } },
 		{ "{\"default\":\"fp16\",\"vector\":\"none\",\"small\":\"bf16\",\"small_below\":301}", { "fp16", "bf16", "bf16",
 			"none", "fp16" } },
@@ -52,7 +53,8 @@ static void test_roles(void **state)
 			while (c.run[run].hi <= at)
 				run++;
 			if (strcmp(c.run[run].codec->name, rows[i].codec[t]))
-				fail_msg("%s: tensor %d travels as %s, not %s", rows[i].spec, t, c.run[run].codec->name, rows[i].codec[t]);
+				fail_msg("%s: tensor %d travels as %s, not %s", rows[i].spec, t, c.run[run].codec->name,
+					rows[i].codec[t]);
 			assert_true(c.run[run].hi >= at + tensors[t].len);
 		}
 		for (run = 0; run < c.n; run++)
@@ -99,7 +101,8 @@ static void test_coded_sums(void **state)
 		struct reduce_term coded[M] = { 0 }, floats[M] = { 0 };
 		uint64_t off = rng_below(&rng, N - 1), len = 1 + rng_below(&rng, N - off), total = 0;
 		uint8_t *wire[M];
-		make(&c, round % 2 ? "{\"default\":\"blockwise8\",\"vector\":\"fp16\",\"small\":\"none\"}" : "{\"matrix\":\"uniform8\","
+		make(&c, round % 2 ? "{\"default\":\"blockwise8\",\"vector\":\"fp16\",\"small\":\"none\"}" :
+			"{\"matrix\":\"uniform8\","
 			"\"state\":\"quantile8\",\"vector\":\"blockwise4\"}", tensors, 5, N);
 		for (int i = 0; i < M; i++) {
 			for (uint64_t k = 0; k < len; k++)
@@ -148,8 +151,8 @@ static void test_order(void **state)
 					x[i * N + (size_t)k] = noise(&rng);
 				t[i] = (struct reduce_term){ .x = x + i * N, .weight = i + 1 };
 			}
-			assert_int_equal(reduce_part(&c, 0, N, t, m, m * (m + 1) / 2, trimmed ? ROBUST_TRIMMED : ROBUST_MEDIAN, out),
-				0);
+			assert_int_equal(reduce_part(&c, 0, N, t, m, m * (m + 1) / 2, trimmed ? ROBUST_TRIMMED : ROBUST_MEDIAN,
+				out), 0);
 			for (size_t k = 0; k < N; k++) {
 				float v[9];
 				double want = 0;
