@@ -93,9 +93,9 @@ bool avg_busy(const struct avg *a);
 /* Enters at a point. follower: knows no parameters yet; is taken along with weight 0, gets commits (which its owner
  * queues) while it downloads state; call avg_enter again with follower = false and the caught-up point. */
 int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e);
-/* After avg_enter at a point that a checkpoint gave: so many members (this peer among them) made its last commit. A leader
- * begins no round before as many are there again, followers too, or 10 s have passed: of a swarm that starts anew the
- * newest checkpoint counts, whoever comes first. Over with the first commit. */
+/* After avg_enter at a point that a checkpoint gave: so many members (this peer among them) made its last commit. A
+ * leader begins no round before as many are there again, followers too, or 10 s have passed: of a swarm that starts anew
+ * the newest checkpoint counts, whoever comes first. Over with the first commit. */
 void avg_expect(struct avg *a, uint32_t members);
 void avg_meet(struct avg *a, const struct id *peer);    /* a peer that may be in the run (found by other means) */
 /* samples accumulated in this epoch so far and the positions they came from (copied); rate in samples/s. Call after
