@@ -83,7 +83,7 @@ static int scenario(const char *program, const struct scn *c, uint64_t first, ui
 
 int scn_main(const struct scn *list, int argc, char **argv)
 {
-	uint64_t first = number("SEED", 1), seeds = number("SEEDS", getenv("SEED") ? 1 : 10);
+	uint64_t first = number("SEED", 1), seeds = number("SEEDS", getenv("SEED") && !getenv("SEEDS_MOST") ? 1 : 10);
 	uint64_t most = number("SEEDS_MOST", seeds);    /* of heavy ones, however many are asked for */
 	int failures = 0, ran = 0;
 
