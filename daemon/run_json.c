@@ -130,6 +130,10 @@ static void put_long(struct run *r, json_t *o)
 			(json_int_t)v.skipped,
 			"abandoned", (json_int_t)v.abandoned, "load_wait_us", (json_int_t)v.load_wait_us);
 		put_count(t, "flops", v.flops);
+		if (r->spec->mode.under_way) {
+			put_count(t, "stale", v.stale);
+			put_count(t, "stale_most", v.stale_most);
+		}
 		if (v.busy_us)
 			json_object_set_new(t, "gflops_per_s", json_real((double)v.flops / (double)v.busy_us / 1e3));
 		json_object_set_new(o, "trainer", t);

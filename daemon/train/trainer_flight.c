@@ -1,8 +1,7 @@
-/* Rounds beside micro-batches. What this peer gives lies in the plan's buffer `sent` (a flight) and is with the averager
+/* Rounds beside micro-batches. What this peer gives lies in the plan's buffer `sent` (a flight), with the averager
  * while the next epoch's micro-batches run; its SUM may be abandoned and asked again as often as programs change. When
  * the commit has come the body ends, and the next program (view.agreed) begins with what follows a commit. Nothing of
  * a flight is in the state: whoever dies or fetches the state anew has lost it, and its samples come again. */
-#include <math.h>
 #include "train/trainer_int.h"
 
 uint64_t trainer_goal(const struct trainer *t)

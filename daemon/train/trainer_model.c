@@ -34,9 +34,9 @@ static void op_profile(struct trainer *t, int i, uint32_t batch)
 
 	model_need(t->model, i, i + 1, batch, t->par.n, &need);
 	(void)snprintf(p->name, sizeof(p->name), "%.47s", l->name);
-	p->out_bytes = batch * shape_count(&l->out) * sizeof(float);
+	p->out_bytes = batch * shape_count(&l->out) * sizeof(real);
 	p->saved_bytes = need.saved;
-	p->param_bytes = model_param_count(t->model, i, i + 1) * sizeof(float);
+	p->param_bytes = model_param_count(t->model, i, i + 1) * sizeof(real);
 	p->param_lo = t->model->offset[i];
 	p->nvariants = 1;
 	v->fwd_us = attr_us(l, "fwd_ms");

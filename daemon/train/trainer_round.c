@@ -71,6 +71,7 @@ static void contribute(struct trainer *t)
 	bool flies = t->flight.out;
 	uint64_t samples = flies ? t->flight.samples : t->sum_wait && t->sum_from ? t->samples : 0;
 	const real *x = samples ? t->sum_from : NULL;
+	const struct ranges none = { 0 }, *claimed = flies ? &t->flight.claimed : &t->claimed;
 
 	if (t->passed)                  /* it has been said that there is nothing */
 		return;
@@ -78,7 +79,7 @@ static void contribute(struct trainer *t)
 	t->passed = !samples && (t->splits || t->s->mode.any);
 	trainer_line(t, "\"ev\":\"contribute\",\"epoch\":%llu,\"samples\":%llu", (unsigned long long)t->begin_epoch,
 		(unsigned long long)samples);
-	t->cb.contribute(t->arg, t->begin_epoch, x, samples, flies ? &t->flight.claimed : &t->claimed);
+	t->cb.contribute(t->arg, t->begin_epoch, x, samples, samples ? claimed : &none);
 }
 
 /* The first commit of the list goes where SUM wants it, over this peer's sum: a micro-batch that ended after the commit

@@ -260,6 +260,8 @@ static void zoo(void **state)
 static const struct { const char *heading, *spec, *first; } objects[] = {
 	{ "The spec", HEAD LOSS REST "," ODD "}", "input" },
 	{ "averaging", HEAD LOSS REST ",\"averaging\":{" ODD "}}", "local_updates" },
+	{ "averaging", HEAD LOSS REST ",\"strategy\":\"allreduce\",\"averaging\":{" ODD "}}", "sync_every" },
+	{ "averaging", HEAD LOSS REST ",\"strategy\":\"diloco\",\"averaging\":{" ODD "}}", "inner_steps" },
 	{ "stop", HEAD LOSS REST ",\"stop\":{" ODD "}}", "epochs" },
 	{ "validation", HEAD LOSS REST ",\"validation\":{" ODD "}}", "split" },
 	{ "weights", HEAD LOSS REST ",\"weights\":{" ODD "}}", "digest" },

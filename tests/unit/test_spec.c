@@ -116,6 +116,24 @@ static const struct wrong wrongs[] = {
 		"schedule.name: unknown schedule \"cos\"" },
 	{ BASE ",\"averaging\":{\"average_optimizer\":true}}",
 		"averaging: average_optimizer needs" },
+	{ BASE ",\"averaging\":{\"every\":4}}", "averaging: every needs local_updates: " },
+	{ BASE ",\"averaging\":{\"every\":0,\"local_updates\":true}}", "averaging.every: 0 is out of range" },
+	{ BASE ",\"averaging\":{\"local_updates\":true,\"delay_grad\":true}}", "delay_state is for parameters" },
+	{ BASE ",\"averaging\":{\"delay_state\":true}}", "averaging: delay_state needs local_updates" },
+	{ BASE ",\"averaging\":{\"local_updates\":true,\"delay_state\":true,\"average_optimizer\":true}}",
+		"averaging: average_optimizer and delay_state do not go together" },
+	{ BASE ",\"averaging\":{\"sync_every\":4}}",
+		"averaging.sync_every: belongs to strategy allreduce, and this run's strategy is hivemind" },
+	{ BASE ",\"strategy\":\"allreduce\",\"averaging\":{\"outer_lr\":1}}",
+		"averaging.outer_lr: belongs to strategy diloco, and this run's strategy is allreduce" },
+	{ BASE ",\"strategy\":\"allreduce\",\"averaging\":{\"sync_every\":4,\"async\":true}}",
+		"averaging: async and sync_every 4 do not go together" },
+	{ BASE ",\"strategy\":\"allreduce\",\"averaging\":{\"average_optimizer\":true}}",
+		"averaging: average_optimizer needs sync_every of 2 or more" },
+	{ BASE ",\"strategy\":\"diloco\",\"averaging\":{\"inner_steps\":1.5}}",
+		"averaging.inner_steps: must be a whole number" },
+	{ BASE ",\"strategy\":\"diloco\",\"averaging\":{\"outer_momentum\":1}}",
+		"averaging.outer_momentum: 1 is out of range" },
 	{ BASE ",\"admins\":[\"12\"]}", "admins[0]: " },
 	{ BASE ",\"stop\":{\"epochs\":\"9\"}}",
 		"stop.epochs: must be a whole number, and is a string" },
@@ -348,7 +366,7 @@ static void test_strategies(void **state)
 {
 	char names[200];
 
-	assert_string_equal(strategy_names(names, sizeof(names)), "hivemind single");
+	assert_string_equal(strategy_names(names, sizeof(names)), "hivemind single allreduce diloco");
 	assert_non_null(strategy_find("single"));
 	assert_null(strategy_find("none"));
 }

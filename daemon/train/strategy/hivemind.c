@@ -35,8 +35,8 @@ static void delayed(struct plan *p, const struct view *v, bool grad, bool step)
 	bool renewed = false, waits = !grad && (v->begun || v->sent);
 	uint64_t n = replica_beside_round(v);
 
-	replica_buffer(p, "work", PLAN_WEIGHT, v->profile->params * sizeof(float), false);
-	replica_buffer(p, "sent", PLAN_WEIGHT_GRAD, v->profile->params * sizeof(float), false);
+	replica_buffer(p, "work", PLAN_WEIGHT, replica_bytes(v), false);
+	replica_buffer(p, "sent", PLAN_WEIGHT_GRAD, replica_bytes(v), false);
 	if (v->begun && v->samples)
 		plan_vec(p, 0, "mean", "acc! -> sent parcel")->lane = reduce;
 	if (v->begun || v->sent)
@@ -57,7 +57,7 @@ static void delayed(struct plan *p, const struct view *v, bool grad, bool step)
 static void delta(struct plan *p, const struct view *v)
 {
 	uint32_t all = replica_group(p, v);
-	uint64_t n = replica_beside_round(v), bytes = v->profile->params * sizeof(float);
+	uint64_t n = replica_beside_round(v), bytes = replica_bytes(v);
 
 	replica_buffer(p, "sent", PLAN_WEIGHT_GRAD, bytes, false);
 	replica_buffer(p, "mean", PLAN_WEIGHT_GRAD, bytes, false);

@@ -1,2 +1,4 @@
 STRATEGY(hivemind)
 STRATEGY(single)
+STRATEGY(allreduce)
+STRATEGY(diloco)

@@ -1,4 +1,5 @@
 /* Buffers and instructions of a whole model on one peer. */
+#include "kernels/real.h"
 #include "train/strategy/replica.h"
 
 #define EXACT 16
@@ -25,6 +26,11 @@ static uint64_t saved_bytes(const struct profile *m)
 	return sum;
 }
 
+uint64_t replica_bytes(const struct view *v)
+{
+	return v->profile->params * sizeof(real);
+}
+
 static void add(struct plan *p, const char *name, enum plan_class class, uint64_t bytes, bool state)
 {
 	plan_buf(p, &(struct plan_buf){ .class = class, .dtype = PLAN_F32, .bytes = bytes, .depth = 1,
@@ -34,7 +40,7 @@ static void add(struct plan *p, const char *name, enum plan_class class, uint64_
 void replica_buffers(struct plan *p, const struct view *v, bool accumulate)
 {
 	const struct profile *m = v->profile;
-	uint64_t w = m->params * sizeof(float), y = ALIGN(number(v, "y_bytes", m->nops ? m->op[m->nops - 1].out_bytes : 0));
+	uint64_t w = replica_bytes(v), y = ALIGN(number(v, "y_bytes", m->nops ? m->op[m->nops - 1].out_bytes : 0));
 
 	add(p, "w", PLAN_WEIGHT, w, true);
 	add(p, "opt", PLAN_OPTIMIZER, number(v, "opt_bytes", (double)m->state_bytes), true);

@@ -25,6 +25,7 @@ uint64_t replica_left(const struct view *v, uint64_t most);
 uint64_t replica_beside_round(const struct view *v);
 uint32_t replica_group(struct plan *p, const struct view *v);   /* all members, elastic, mean */
 void replica_buffer(struct plan *p, const char *name, enum plan_class class, uint64_t bytes, bool initial);
+uint64_t replica_bytes(const struct view *v);   /* of the parameters */
 bool replica_flag(const struct view *v, const char *setting);
 
 #endif

@@ -1,0 +1,372 @@
+/* Rows B01 and B03, and DiLoCo, at the trainer: the trajectory of N peers against the serial one of the same samples,
+ * equal bytes after every commit; steps of their own between averagings; the outer step against its reference; and
+ * peers that never wait. What the averager does is done by hand here; tests/sim has the whole. */
+#include "train_kit.h"
+
+static const char form[] =
+	"{\"name\":\"b01\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":8},{\"type\":\"tanh\"},"
+	"{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\",\"optimizer\":%s,\"target_batch\":64,\"seed\":11,"
+	"\"strategy\":\"%s\",\"averaging\":{%s},\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":4000},"
+	"\"local\":{\"batch\":%d}}";
+
+#define PEERS 8
+#define SGD "{\"name\":\"sgd\",\"lr\":0.2,\"momentum\":0.9}"
+#define ADAMW "{\"name\":\"adamw\",\"lr\":0.01}"
+
+static bool contributed(struct sim *s, void *arg) { struct kit *k = arg; return k->contributed_epoch == k->epoch + 1; }
+static bool applied(struct sim *s, void *arg) { struct kit *k = arg; return k->applied == k->epoch; }
+static bool worked(struct sim *s, void *arg) { struct kit *k = arg; return k->progress >= k->granted; }
+
+static void open_peer(struct kit *k, const char *optimizer, const char *strategy, const char *averaging, int batch)
+{
+	char json[1200];
+
+	(void)snprintf(json, sizeof(json), form, optimizer, strategy, averaging, batch);
+	kit_open(k, json, NULL, false);
+}
+
+/* Everything that peer has positions for; it stops by itself after `steps` of its own. */
+static void work(struct kit *k, uint64_t lo, uint64_t hi, unsigned steps)
+{
+	kit_grant(k, lo, hi);
+	k->granted += steps;
+	trainer_start(k->t);
+	assert_true(sim_run_until(k->sim, worked, k, 10000000));
+	sim_run_for(k->sim, 5000);
+	assert_int_equal(k->progress, k->granted);      /* it waits, whatever is granted */
+}
+
+static void begin(struct kit *k, uint64_t epoch)
+{
+	trainer_begin(k->t, epoch);
+	assert_true(sim_run_until(k->sim, contributed, k, 10000000));
+}
+
+static void commit(struct kit *k, const real *mean, uint64_t samples)
+{
+	struct err e;
+
+	if (trainer_commit(k->t, ++k->epoch, (const void *)mean, samples, NULL, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_true(sim_run_until(k->sim, applied, k, 10000000));
+	assert_false(k->broken);
+}
+
+static real *mean_of(struct kit *k, int n, size_t len)
+{
+	real *mean = calloc(len, sizeof(*mean));
+	double total = 0;
+
+	for (int i = 0; i < n; i++)
+		total += (double)k[i].contributed;
+	for (int i = 0; i < n; i++)
+		vec_mean_add(&k[i].par, len, (double)k[i].contributed / total, k[i].x, mean, i == 0);
+	return mean;
+}
+
+static void round_(struct kit *k, int n, uint64_t epoch)
+{
+	real *mean;
+
+	for (int i = 0; i < n; i++)
+		begin(&k[i], epoch);
+	mean = mean_of(k, n, trainer_contribution_len(k[0].t));
+	for (int i = 0; i < n; i++) {
+		commit(&k[i], mean, k[i].contributed);
+		assert_memory_equal(k[i].digest[epoch + 1], k[0].digest[epoch + 1], TRAINER_DIGEST);
+	}
+	free(mean);
+}
+
+/* 50 steps of N peers, whose batches differ, against one that takes all of a step's samples at once. */
+static void serial(int n, const int *batch)
+{
+	struct kit *k = calloc(PEERS, sizeof(*k));
+	struct bare b;
+	uint64_t at = 0;
+	size_t bytes;
+	double worst = 0;
+
+	for (int i = 0; i < n; i++)
+		open_peer(&k[i], SGD, "allreduce", "", batch[i]);
+	bare_open(&b, &k[0], trainer_model(k[0].t));
+	for (uint64_t e = 0; e < 50; e++) {
+		const real *w = trainer_state(k[0].t, &bytes);
+		uint64_t from = at;
+
+		for (int i = 0; i < n; i++) {
+			work(&k[i], at, at + (uint64_t)batch[i], 1);
+			at += (uint64_t)batch[i];
+		}
+		round_(k, n, e);
+		b.next = from;
+		bare_gradient(&b, &k[0], trainer_model(k[0].t), (uint32_t)(at - from));
+		bare_step(&b, &k[0], b.g, e);
+		for (size_t p = 0; p < b.n; p++) {
+			double d = fabs((double)w[p] - (double)b.w[p]) / (fabs((double)b.w[p]) + 1);
+
+			worst = d > worst ? d : worst;
+		}
+	}
+	print_message("%d peers: relative difference at most %.2g after 50 steps\n", n, worst);
+	assert_true(sizeof(real) == sizeof(double) ? worst < 1e-12 : worst < 1e-6);
+	if (n == 1)
+		assert_true(worst == 0);
+	bare_close(&b);
+	for (int i = 0; i < n; i++)
+		kit_close(&k[i]);
+	free(k);
+}
+
+static void test_serial(void **state)
+{
+	static const int even[PEERS] = { 8, 8, 8, 8, 8, 8, 8, 8 }, odd[PEERS] = { 3, 16, 8, 5, 1, 7, 12, 2 };
+
+	serial(1, even);
+	serial(2, even);
+	serial(3, odd);
+	serial(4, even);
+	serial(8, odd);
+}
+
+/* Of four peers one dies in the middle of a round: the others' step is the serial one of their samples. */
+static void test_death(void **state)
+{
+	struct kit *k = calloc(PEERS, sizeof(*k));
+	struct bare b;
+	size_t bytes;
+
+	for (int i = 0; i < 4; i++)
+		open_peer(&k[i], SGD, "allreduce", "", 8);
+	bare_open(&b, &k[0], trainer_model(k[0].t));
+	for (int i = 0; i < 4; i++) {
+		work(&k[i], 8 * (uint64_t)i, 8 * (uint64_t)i + 500, 1);
+		begin(&k[i], 0);
+	}
+	kit_close(&k[3]);
+	real *mean = mean_of(k, 3, b.n);
+	for (int i = 0; i < 3; i++)
+		commit(&k[i], mean, 8);
+	bare_gradient(&b, &k[0], trainer_model(k[0].t), 24);
+	bare_step(&b, &k[0], b.g, 0);
+	const real *w = trainer_state(k[0].t, &bytes);
+	for (size_t p = 0; p < b.n; p++)
+		assert_true(fabs((double)w[p] - (double)b.w[p]) < 1e-6);
+	trainer_failed(k[1].t, 1);
+	for (int i = 0; i < 3; i++)
+		work(&k[i], 100 + 8 * (uint64_t)i, 600, 1);
+	begin(&k[0], 1);                        /* a round that comes to nothing: the same batch is given again */
+	trainer_failed(k[0].t, 1);
+	k[0].contributed_epoch = 0;
+	sim_run_for(k[0].sim, 5000);
+	assert_int_equal(k[0].progress, 2);
+	round_(k, 3, 1);
+	free(mean);
+	bare_close(&b);
+	for (int i = 0; i < 3; i++)
+		kit_close(&k[i]);
+	free(k);
+}
+
+/* k steps of their own, then the mean of the parameters: against local SGD on kernels alone. */
+static void test_sync_every(void **state)
+{
+	struct kit *k = calloc(PEERS, sizeof(*k));
+	struct bare b[3];
+	real *mean;
+	size_t bytes;
+
+	for (int i = 0; i < 3; i++) {
+		open_peer(&k[i], SGD, "allreduce", "\"sync_every\":4", 8);
+		bare_open(&b[i], &k[i], trainer_model(k[i].t));
+	}
+	assert_int_equal(trainer_contribution_len(k[0].t), b[0].n);
+	for (uint64_t e = 0; e < 10; e++) {
+		for (int i = 0; i < 3; i++) {
+			b[i].next = (e * 3 + (uint64_t)i) * 32;
+			work(&k[i], b[i].next, b[i].next + 32, 4);
+			for (int n = 0; n < 4; n++) {
+				bare_gradient(&b[i], &k[i], trainer_model(k[i].t), 8);
+				bare_step(&b[i], &k[i], b[i].g, e);
+			}
+			assert_same_params(&k[i], &b[i]);
+		}
+		round_(k, 3, e);
+		mean = calloc(b[0].n, sizeof(real));
+		for (int i = 0; i < 3; i++)
+			vec_mean_add(&k[0].par, b[0].n, 32.0 / 96, b[i].w, mean, i == 0);
+		for (int i = 0; i < 3; i++)
+			memcpy(b[i].w, mean, b[i].n * sizeof(real));
+		assert_memory_equal(trainer_state(k[1].t, &bytes), mean, b[0].n * sizeof(real));
+		free(mean);
+	}
+	for (int i = 0; i < 3; i++) {
+		bare_close(&b[i]);
+		kit_close(&k[i]);
+	}
+	free(k);
+}
+
+/* DiLoCo: H AdamW steps each, the outer step in double by the paper's formula. */
+static void test_diloco(void **state)
+{
+	struct kit *k = calloc(PEERS, sizeof(*k));
+	const struct trainer_tensor *tensor;
+	struct bare b[3];
+	double *anchor, *m;
+	size_t bytes, n, found = 0;
+
+	for (int i = 0; i < 3; i++) {
+		open_peer(&k[i], ADAMW, "diloco", "\"inner_steps\":5,\"outer_lr\":0.6,\"outer_momentum\":0.8", 8);
+		bare_open(&b[i], &k[i], trainer_model(k[i].t));
+	}
+	n = b[0].n;
+	anchor = calloc(n, sizeof(*anchor));
+	m = calloc(n, sizeof(*m));
+	for (size_t p = 0; p < n; p++)
+		anchor[p] = b[0].w[p];
+	for (size_t i = 0; i < trainer_tensors(k[0].t, &tensor); i++)
+		found += !strncmp(tensor[i].name, "averaging.anchor.", 17) + !strncmp(tensor[i].name, "averaging.momentum.", 19);
+	assert_int_equal(found, 8);
+	for (uint64_t e = 0; e < 8; e++) {
+		const real *w = trainer_state(k[0].t, &bytes);
+
+		for (int i = 0; i < 3; i++) {
+			b[i].next = (e * 3 + (uint64_t)i) * 40;
+			work(&k[i], b[i].next, b[i].next + 40, 5);
+			for (int s = 0; s < 5; s++) {
+				bare_gradient(&b[i], &k[i], trainer_model(k[i].t), 8);
+				bare_step(&b[i], &k[i], b[i].g, e);
+			}
+			assert_same_params(&k[i], &b[i]);
+		}
+		round_(k, 3, e);
+		for (size_t p = 0; p < n; p++) {
+			double d = anchor[p] - ((double)b[0].w[p] + (double)b[1].w[p] + (double)b[2].w[p]) / 3;
+
+			m[p] = 0.8 * m[p] + d;
+			anchor[p] -= 0.6 * (d + 0.8 * m[p]);
+			assert_true(fabs((double)w[p] - anchor[p]) < (sizeof(real) == sizeof(double) ? 1e-13 : 2e-6));
+			anchor[p] = w[p];
+		}
+		for (int i = 0; i < 3; i++)
+			memcpy(b[i].w, w, n * sizeof(real));
+		for (int i = 1; i < 3; i++) {   /* anchor and outer momentum too; inner states are each peer's own */
+			size_t extra = bytes - 2 * n * sizeof(real);
+
+			assert_memory_equal((const char *)w + extra, (const char *)trainer_state(k[i].t, &bytes) + extra,
+				2 * n * sizeof(real));
+			assert_memory_not_equal((const char *)w + n * sizeof(real),
+				(const char *)trainer_state(k[i].t, &bytes) + n * sizeof(real), n * sizeof(real));
+		}
+	}
+	free(anchor);
+	free(m);
+	for (int i = 0; i < 3; i++) {
+		bare_close(&b[i]);
+		kit_close(&k[i]);
+	}
+	free(k);
+}
+
+/* A newcomer that takes a donor's state in the middle of an epoch, and the commit behind it, is where the others are. */
+static void test_diloco_joins(void **state)
+{
+	struct kit *k = calloc(PEERS, sizeof(*k));
+	size_t bytes;
+	struct err e;
+
+	for (int i = 0; i < 3; i++)
+		open_peer(&k[i], ADAMW, "diloco", "\"inner_steps\":3", 8);
+	for (int i = 0; i < 2; i++)
+		work(&k[i], 100 * (uint64_t)i, 500, 3);
+	round_(k, 2, 0);
+	for (int i = 0; i < 2; i++)
+		work(&k[i], 1000 + 100 * (uint64_t)i, 2000, 3);
+	const void *from = trainer_state(k[0].t, &bytes);
+	memcpy(trainer_state(k[2].t, &bytes), from, bytes);
+	assert_int_equal(trainer_loaded(k[2].t, 1, NULL, &e), 0);
+	k[2].epoch = k[2].applied = 1;
+	for (int i = 0; i < 2; i++)
+		begin(&k[i], 1);
+	real *mean = mean_of(k, 2, trainer_contribution_len(k[0].t));
+	for (int i = 0; i < 3; i++)
+		commit(&k[i], mean, i < 2 ? k[i].contributed : 0);
+	for (int i = 1; i < 3; i++)
+		assert_memory_equal(k[i].digest[2], k[0].digest[2], TRAINER_DIGEST);
+	free(mean);
+	for (int i = 0; i < 3; i++)
+		kit_close(&k[i]);
+	free(k);
+}
+
+/* async: rounds begin, end and fail at any moment; micro-batches never wait for them, every position counts once, and
+ * the parameters are those of the commits. */
+static void test_async(void **state)
+{
+	uint64_t stale = 0;
+
+	for (uint64_t at = 20; at < 1200; at += 97) {
+		struct kit k, quiet;
+		struct trainer_view v;
+		uint64_t counted = 0, busy;
+		size_t n, bytes;
+		real *mean;
+		struct err e;
+
+		open_peer(&k, SGD, "allreduce", "\"async\":true", 8);
+		open_peer(&quiet, SGD, "allreduce", "\"async\":true", 8);
+		n = trainer_model(k.t)->nparam;
+		mean = calloc(n, sizeof(real));
+		kit_grant(&k, 0, 100000);
+		trainer_start(k.t);
+		for (uint64_t r = 0; r < 30; r++) {
+			bool given;
+
+			sim_run_for(k.sim, at + 31 * r % 200);
+			trainer_begin(k.t, r);
+			assert_true(sim_run_until(k.sim, contributed, &k, 20));         /* at once */
+			given = k.x != NULL;
+			sim_run_for(k.sim, at * 7 % 400);
+			if (r % 7 == 3) {
+				trainer_failed(k.t, r);
+				k.contributed_epoch = 0;
+				sim_run_for(k.sim, at);
+				trainer_begin(k.t, r);
+				assert_true(sim_run_until(k.sim, contributed, &k, 20));
+				given = k.x != NULL;
+			}
+			for (size_t p = 0; p < n; p++)
+				mean[p] = given ? k.x[p] : (real)0.01;
+			counted += k.contributed;
+			k.epoch++;
+			if (trainer_commit(k.t, k.epoch, (const void *)mean, k.contributed, NULL, &e) < 0)
+				fail_msg("%s", e.text);
+			commit(&quiet, mean, 0);
+			sim_run_for(k.sim, 300);
+		}
+		assert_true(sim_run_until(k.sim, applied, &k, 10000000));
+		assert_memory_equal(trainer_state(k.t, &bytes), trainer_state(quiet.t, &bytes), n * sizeof(real));
+		trainer_view(k.t, &v);
+		busy = v.busy_us;
+		assert_true(counted > 0 && counted <= 8 * k.progress);
+		assert_true(8 * k.progress - counted < 80);     /* what has not been given yet */
+		assert_int_equal(v.abandoned, 0);               /* nothing was thrown away for a round */
+		assert_true(busy * 10 > env_now(k.env) * 8 - 8000000);  /* and it worked all the time */
+		stale += v.stale;
+		free(mean);
+		kit_close(&k);
+		kit_close(&quiet);
+	}
+	assert_true(stale > 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_serial), cmocka_unit_test(test_death), cmocka_unit_test(test_sync_every),
+		cmocka_unit_test(test_diloco), cmocka_unit_test(test_diloco_joins), cmocka_unit_test(test_async),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
