@@ -109,7 +109,13 @@ int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct
 int run_swarm_open(struct run *r, struct err *e);
 void run_grant_local(struct run *r);            /* strategies without a swarm cut their own positions */
 void run_enter(struct run *r);
+/* What after has that before has not, into the history of changes; author NULL or zeros: the run's. */
+void run_record_params(struct run *r, const struct avg_point *before, const struct avg_point *after,
+	const struct id *author);
 extern const struct trainer_cb run_trainer_cb;
+
+/* ---- run_discard.c ---- */
+void run_discard(struct run *r, uint64_t common);        /* what came after that epoch here has lost a fork */
 
 /* ---- run_sync.c ---- */
 void sync_start(struct run *r);

@@ -62,10 +62,13 @@ static void record_round(struct run *r, const struct avg_commit *c, const char *
 	json_decref(without);
 }
 
-static void record_params(struct run *r, const struct avg_point *before, const struct avg_point *after)
+void run_record_params(struct run *r, const struct avg_point *before, const struct avg_point *after,
+	const struct id *author)
 {
 	const char *key;
 	json_t *v;
+	char who[ID_HEX];
+	id_hex(author && !id_zero(author) ? author : &r->author, who);
 	if (!r->rs->ctx.store)
 		return;
 	json_object_foreach(after->params, key, v) {
@@ -76,7 +79,7 @@ static void record_params(struct run *r, const struct avg_point *before, const s
 			JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
 		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = a,
 			.new_value = b,
-			.author = r->author_hex, .state = "applied", .version = after->params_version, .epoch = after->epoch });
+			.author = who, .state = "applied", .version = after->params_version, .epoch = after->epoch });
 		free(a);
 		free(b);
 	}
@@ -99,7 +102,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	if (sync_commit(r, c, mean))
 		return;
 	if (c->changed_params)
-		record_params(r, &r->point, c->point);
+		run_record_params(r, &r->point, c->point, &c->params_author);
 	take_point(r, c->point);
 	r->commit_us = c->end_us - c->begin_us;
 	r->commit_members = c->members;
@@ -142,8 +145,8 @@ static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint6
 	run_log(r, why == AVG_BEHIND ? LOG_INFO_ : LOG_WARN_, "run.resync", "%s: fetching state of epoch %llu from %s",
 		word[why],
 		(unsigned long long)epoch, donor ? id_short(donor, who) : "the swarm");
-	if (why == AVG_FORK && r->rs->ctx.store)
-		store_epoch_discard(r->rs->ctx.store, r->hex, epoch);
+	if (why == AVG_FORK)
+		run_discard(r, avg_forked(r->avg));
 	run_event(r, EV_BEHIND);
 	if (r->state == RUN_SYNC)
 		sync_start(r);

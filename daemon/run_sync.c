@@ -107,6 +107,8 @@ static void checked(void *arg, const struct err *e)
 		again(s, e->text);
 		return;
 	}
+	if (r->point.params)
+		run_record_params(r, &r->point, &s->point, NULL);
 	avg_point_done(&r->point);
 	avg_point_init(&r->point);
 	avg_point_copy(&r->point, &s->point);
@@ -229,6 +231,8 @@ bool sync_applied(struct run *r, const struct trainer_applied *a)
 	struct kept *k = list_entry(s->kept.next, struct kept, link);
 	if (k->epoch != a->epoch)
 		return true;
+	if (r->point.params_version != k->point.params_version)
+		run_record_params(r, &r->point, &k->point, NULL);
 	avg_point_done(&r->point);
 	avg_point_init(&r->point);
 	avg_point_copy(&r->point, &k->point);

@@ -75,8 +75,11 @@ struct store_param {                        /* params: the history of hyperparam
 	const char *note;                       /* "superseded by PEER at epoch N"; may be NULL */
 	uint64_t version, epoch;                /* params version; first epoch that has it */
 };
-/* Key: run, version, key. "proposed" never replaces what has come of a proposal, in whatever order both are written. */
+/* Key: run, version, key. "proposed" never replaces what has come of a proposal, in whatever order both are written;
+ * what is applied in the place of a discarded change says so in its note. */
 void store_param_put(struct store *s, const struct store_param *p);
+/* Lost a fork: changes that were in force, or agreed, from this epoch on. */
+void store_param_discard(struct store *s, const char *run, uint64_t from_epoch, const char *note);
 
 struct store_epoch {                        /* epochs: one per committed epoch and digest */
 	const char *run, *digest;               /* hex of the commit's digest; "" when alone */

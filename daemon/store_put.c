@@ -49,6 +49,11 @@ void store_param_put(struct store *s, const struct store_param *p)
 		p->note, I(p->epoch), wall(s));
 }
 
+void store_param_discard(struct store *s, const char *run, uint64_t from_epoch, const char *note)
+{
+	store_push(s, ST_PARAM_DISCARD, "sis", run, I(from_epoch), note);
+}
+
 void store_epoch_put(struct store *s, const struct store_epoch *p)
 {
 	store_push(s, ST_EPOCH, "sissiiiiddddiii", p->run, I(p->epoch), p->digest ? p->digest : "", p->prev, I(p->samples),

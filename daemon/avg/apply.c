@@ -122,6 +122,9 @@ void apply_commit(struct round *r)
 		if (!in && i < r->b.n && !(m->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD)))
 			left[out.left_out_n++] = m->id;
 	}
+	for (size_t i = 0; i < c->props; i++)
+		if (c->prop[i].epoch <= c->epoch)
+			out.params_author = c->prop[i].author;
 	out.left_out = left;
 	a->rounds_without += out.left_out_n > 0;
 	take_point(a, c, &r->commit_bytes, &out.changed_params);

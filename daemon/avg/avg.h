@@ -61,6 +61,7 @@ struct avg_commit {
 	uint32_t members, contributors; uint64_t weight; /* sum of samples */
 	uint64_t my_samples;                    /* of these, this peer's; 0 = left out (samples went back to the pool) */
 	bool changed_params;                    /* point->params differs from before */
+	struct id params_author;                /* of the newest change among them; zeros: none */
 	uint32_t attempts, term; bool minority; struct id leader;      /* who wrote it */
 	uint64_t begin_us, end_us, bytes_out, bytes_in;
 	const struct id *left_out; size_t left_out_n;   /* members of BEGIN that are not in C */
@@ -76,7 +77,8 @@ struct avg_cb {
 	void (*commit)(void *arg, const struct avg_commit *c, const float *mean);
 	/* The round was given up; the contribution was not used and is the owner's again; keep accumulating. */
 	void (*failed)(void *arg, uint64_t epoch, const struct err *e);
-	/* This peer's state is not the swarm's: fetch state from donor (run's business), then avg_enter again. */
+	/* This peer's state is not the swarm's: fetch state from donor (run's business), then avg_enter again. AVG_FORK:
+	 * avg_forked says from which epoch on this peer's history is discarded. */
 	void (*resync)(void *arg, enum avg_why why, const struct id *donor, uint64_t epoch);
 	/* More (or first) positions to process. */
 	void (*grant)(void *arg, const struct ranges *grant);
@@ -94,8 +96,8 @@ bool avg_busy(const struct avg *a);
  * queues) while it downloads state; call avg_enter again with follower = false and the caught-up point. */
 int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e);
 /* After avg_enter at a point that a checkpoint gave: so many members (this peer among them) made its last commit. A
- * leader begins no round before as many are there again, followers too, or 10 s have passed: of a swarm that starts anew
- * the newest checkpoint counts, whoever comes first. Over with the first commit. */
+ * leader begins no round before as many are there again, followers too, or 10 s have passed: of a swarm that starts
+ * anew the newest checkpoint counts, whoever comes first. Over with the first commit. */
 void avg_expect(struct avg *a, uint32_t members);
 void avg_meet(struct avg *a, const struct id *peer);    /* a peer that may be in the run (found by other means) */
 /* samples accumulated in this epoch so far and the positions they came from (copied); rate in samples/s. Call after
@@ -128,6 +130,9 @@ struct avg_view {
 };
 void avg_view(struct avg *a, struct avg_view *ret);
 size_t avg_members(struct avg *a, struct avg_member *out, size_t max);
+/* After resync with AVG_FORK: the last epoch that both histories have; what came after it here has lost. When the fork
+ * lies further back than is remembered (256 epochs), the one before those that are. */
+uint64_t avg_forked(const struct avg *a);
 json_t *avg_ledger(struct avg *a);              /* for `run show --data` */
 
 #endif

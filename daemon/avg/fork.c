@@ -13,9 +13,10 @@ void past_add(struct avg *a)
 	memcpy(p->digest, a->point.prev, DIGEST);
 }
 
+/* Who may have gone its own way for long tells all it remembers, so that the common ancestor is found. */
 void past_put(const struct avg *a, struct buf *b)
 {
-	size_t n = a->npast < PAST_SENT ? a->npast : PAST_SENT;
+	size_t most = a->follower ? PAST_SENT : HISTORY, n = a->npast < most ? a->npast : most;
 	for (size_t i = a->npast - n; i < a->npast; i++) {
 		const struct past *p = &a->past[i % HISTORY];
 		buf_u64(b, p->epoch);
@@ -35,6 +36,21 @@ static bool in_past(const struct avg *a, uint64_t epoch, const uint8_t *digest)
 			return !memcmp(p->digest, digest, DIGEST);
 	}
 	return false;
+}
+
+uint64_t past_common(const struct avg *a, const void *past, size_t n)
+{
+	struct rd r = rd_of(past, n);
+	uint64_t best = 0, first = UINT64_MAX;
+	while (rd_left(&r) >= PAST_BYTES) {
+		uint64_t at = rd_u64(&r);
+		const uint8_t *digest = rd_bytes(&r, DIGEST);
+		rd_u64(&r);
+		first = at < first ? at : first;
+		if (at > best && in_past(a, at, digest))
+			best = at;
+	}
+	return best || first == UINT64_MAX || first <= 1 ? best : first - 1;
 }
 
 static uint64_t oldest(const struct avg *a)

@@ -68,10 +68,11 @@ struct avg {
 	struct list mates; size_t nmates; struct mate *me;
 	enum avg_state state; bool hold, freeing, follower /* wanted; me->flags has what is agreed */;
 	/* told when no job reads x */
+	uint64_t forked;
 	bool lost_pending; enum avg_why lost_why; struct id lost_donor; uint64_t lost_epoch;
 	unsigned unreachable; uint64_t heard_us;        /* who did not answer since avg_enter; when somebody did */
 	struct avg_point point; struct past past[HISTORY]; size_t npast;
-	uint32_t expects; uint64_t expects_until_us, expects_told_us;    /* members that a leader waits for after a restart */
+	uint32_t expects; uint64_t expects_until_us, expects_told_us;   /* members that are waited for after a restart */
 	uint32_t term, n_last;                  /* members of the last commit that counted */
 	struct mate *leader; uint64_t lead_us;  /* NULL: none known; since when */
 	struct wire_part *part; size_t parts; struct id *part_owner;    /* how the last round was cut */
@@ -191,6 +192,7 @@ void become_leader_alone(struct avg *a);
 void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoch);
 void past_add(struct avg *a);
 void past_put(const struct avg *a, struct buf *b);
+uint64_t past_common(const struct avg *a, const void *past, size_t n);  /* the last epoch of both */
 enum relation { REL_SAME, REL_BEHIND, REL_AHEAD, REL_FORK_WON, REL_FORK_LOST };
 /* The other's history against this peer's: BEHIND = the other is behind. */
 enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples,

@@ -212,8 +212,11 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		redirected(a, f->json, epoch);
 	else if (!strcmp(what, "wait") && m)
 		m->probe_us = now_of(a) + 10 * MS;
-	else if (!strcmp(what, "fork"))
+	else if (!strcmp(what, "fork")) {
+		a->forked = 0;
+		json_get_u64(f->json, "common", &a->forked, &mine);
 		lost(a, AVG_FORK, &donor, epoch);
+	}
 	else if (!strcmp(what, "diverged"))
 		lost(a, AVG_DIVERGED, &donor, epoch);
 	else if (!strcmp(what, "behind")) {
@@ -267,6 +270,14 @@ static void answer(struct request *req, const char *what, const struct mate *who
 		json_object_set_new(j, "at", json_endpoint(&who->at));
 	}
 	net_reply(req, j, blob && blob->len ? blob_steal(blob) : NO_BLOB);
+}
+
+static void answer_fork(struct avg *a, struct request *req)
+{
+	json_t *j = json_pack("{s:s,s:I,s:I}", "answer", "fork", "epoch", (json_int_t)a->point.epoch, "common",
+		(json_int_t)past_common(a, req->f.blob, req->f.blob_len));
+	json_object_set_new(j, "donor", json_hex(a->me->id.b, 32));
+	net_reply(req, j, NO_BLOB);
 }
 
 static void welcome(struct avg *a, struct request *req, struct mate *m)
@@ -351,7 +362,7 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 		buf_free(&b);
 		break;
 	case REL_FORK_WON:
-		answer(req, "fork", a->me, NULL, a->point.epoch);
+		answer_fork(a, req);
 		break;
 	case REL_AHEAD:
 		answer(req, "ahead", NULL, NULL, a->point.epoch);
@@ -362,6 +373,7 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 			"two histories of this run met; this one has fewer samples (%llu against %llu) and is given up",
 			(unsigned long long)a->point.samples, (unsigned long long)q->samples);
 		answer(req, "ahead", NULL, NULL, a->point.epoch);
+		a->forked = past_common(a, req->f.blob, req->f.blob_len);
 		lost(a, AVG_FORK, &m->id, q->epoch);
 		break;
 	}

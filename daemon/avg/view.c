@@ -65,6 +65,11 @@ size_t avg_members(struct avg *a, struct avg_member *out, size_t max)
 	return n;
 }
 
+uint64_t avg_forked(const struct avg *a)
+{
+	return a->forked;
+}
+
 json_t *avg_ledger(struct avg *a)
 {
 	json_t *granted = json_object();

@@ -82,6 +82,42 @@ static void an_outcome_is_not_undone_by_its_proposal(void **state)
 	}
 }
 
+/* A fork was lost: changes from the first epoch that is discarded on, whether in force or agreed; what takes the place
+ * of one says so. */
+static void changes_of_a_lost_history_are_discarded(void **state)
+{
+	struct t *t = *state;
+	struct store_param p = { .run = "r", .key = "lr", .new_value = "0.1", .author = "aa", .state = "applied",
+		.version = 1, .epoch = 4 };
+	json_t *r;
+
+	store_param_put(t->s, &p);
+	p.version = 2;
+	p.epoch = 5;
+	p.new_value = "0.2";
+	store_param_put(t->s, &p);
+	p.version = 3;
+	p.epoch = 9;
+	p.state = "proposed";
+	store_param_put(t->s, &p);
+	store_param_discard(t->s, "r", 5, "lost");
+	r = store_list(t->s, STORE_PARAMS, "r", 10);
+	assert_int_equal(json_array_size(r), 3);
+	assert_string_equal(text(r, 0, "state"), "discarded");
+	assert_string_equal(text(r, 1, "state"), "discarded");
+	assert_string_equal(text(r, 1, "note"), "lost");
+	assert_string_equal(text(r, 2, "state"), "applied");
+	json_decref(r);
+	p.version = 2;
+	p.state = "applied";
+	p.new_value = "0.3";
+	store_param_put(t->s, &p);
+	r = store_list(t->s, STORE_PARAMS, "r", 10);
+	assert_string_equal(text(r, 1, "state"), "applied");
+	assert_string_equal(text(r, 1, "note"), "in place of 0.2, which was discarded");
+	json_decref(r);
+}
+
 static json_int_t commits(struct t *t)
 {
 	json_t *j = store_json(t->s);
@@ -333,6 +369,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(every_table_reads_back), T(an_outcome_is_not_undone_by_its_proposal),
+		T(changes_of_a_lost_history_are_discarded),
 		T(one_event_is_one_transaction), T(shelf_keeps_bytes),
 		T(every_older_schema_comes_forward), T(newer_and_foreign_files_are_refused),
 		T(corruption_is_said_and_moved_only_when_told), T(old_rows_are_thinned), T(size_is_bounded),

@@ -1,0 +1,53 @@
+#!/bin/bash
+# Two histories of one run: a bans b and c, each side goes on, and a's operator turns a knob. When they speak again the
+# longer history wins; a's epochs and its change are recorded as discarded, its operator is told, and nothing is mixed.
+. "$(dirname "$0")/lib.sh"
+data=$root/tests/data
+python3 - "$data/digits.json" >"$work/spec.json" <<'END'
+import json, sys
+d = json.load(open(sys.argv[1]))
+d["schedule"], d["stop"], d["validation"] = {"name": "constant"}, {"epochs": 1000000}, {"every": 0}
+print(json.dumps(d))
+END
+show() { json "$1" "$2" run show digits 2>/dev/null; }
+past() { local e; e=$(show "$1" epoch) && [ "$e" -ge "$2" ]; }
+members() { [ "$(show "$1" members)" = "$2" ]; }
+joined() { hive "$1" run join digits --data "$data/digits" >/dev/null 2>&1; }
+rows() { json "$1" rows.0.0 query "$2"; }
+some() { [ "$(rows "$@")" -gt 0 ]; }
+lr_is() { [ "$(json "$1" values.lr get digits 2>/dev/null)" = "$2" ]; }
+
+daemon_start a
+for n in b c; do daemon_start $n --join "$(address a)"; done
+hive a run start "$work/spec.json" --data "$data/digits" >/dev/null || fail "the run was refused"
+for n in b c; do wait_for 20 joined $n; done
+for n in a b c; do wait_for 30 members $n 3; done
+lr=$(json a values.lr get digits)
+for n in b c; do hive a peers ban "$(json $n id status)" >/dev/null || fail "no ban"; done
+wait_for 30 members b 2
+wait_for 30 members a 1
+wait_for 30 past a $(($(show a epoch) + 3))
+hive a set digits lr=0.0123 >/dev/null || fail "the change was refused"
+wait_for 20 lr_is a 0.0123
+lr_is b "$lr" || fail "b has the change of a"
+wait_for 60 past b $(($(show a epoch) + 200))   # the longer history, whatever a does meanwhile
+for n in b c; do hive a peers unban "$(json $n id status)" >/dev/null || fail "no end of the ban"; done
+for n in a b c; do wait_for 30 members $n 3; done
+wait_for 10 lr_is a "$lr"
+some a "select count(*) from epochs where discarded = 1" || fail "no epoch is discarded"
+[ "$(rows b "select count(*) from epochs where discarded = 1")" = 0 ] || fail "epochs of the winner are discarded"
+some a "select count(*) from params where key = 'lr' and new_value = '0.0123' and state = 'discarded'" ||
+	fail "the change is not discarded: $(hive a query 'select * from params')"
+some a "select count(*) from events where kind = 'set.discarded' and level = 'warning'" || fail "nobody is told"
+hive a log | grep -q "lr=0.0123 from epoch" || fail "not in the log: $(hive a log)"
+# Where both have an epoch that is not discarded it is the same.
+hive b --json query "select epoch, digest from epochs order by epoch desc limit 9000" >"$work/chain.b"
+hive a --json query "select epoch, digest from epochs where discarded = 0 order by epoch desc limit 9000" >"$work/chain.a"
+python3 - "$work/chain.a" "$work/chain.b" <<'SAME' || fail "a mixes two histories"
+import json, sys
+a, b = (dict(json.load(open(f))["rows"]) for f in sys.argv[1:])
+both = a.keys() & b.keys()
+sys.exit(len(both) < 5 or any(a[e] != b[e] for e in both))
+SAME
+for n in c b a; do daemon_stop $n; done
+say done
