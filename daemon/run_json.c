@@ -83,6 +83,9 @@ static void put_swarm(struct run *r, json_t *o, double *ret_rate, uint64_t *ret_
 	put_count(o, "rounds_without", v.rounds_without);
 	put_count(o, "rounds_failed", v.rounds_failed);
 	put_count(o, "round_us", v.last_round_us);
+	put_real(o, "epoch_eta_s", (double)v.eta_us / 1e6);
+	if (r->commit_weight && v.target)       /* how far the last epoch went beyond its target */
+		put_real(o, "overshoot", (double)r->commit_weight / (double)v.target - 1);
 	*ret_rate = v.rate_total;
 	*ret_samples = v.total_samples;
 }

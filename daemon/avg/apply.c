@@ -5,6 +5,26 @@
 #include "avg/lead.h"
 #include "common/hash.h"
 
+/* Every member holds the leader to the ledger: a position that is committed already, or claimed by two, is a fault of
+ * whoever wrote the COMMIT. It is decided all the same (others have applied it), but not in silence. */
+static void take_claims(struct avg *a, const struct body *c)
+{
+	uint64_t twice = 0;
+	for (size_t i = 0; i < c->n; i++) {
+		if (!(c->m[i].flags & MATE_IN))
+			continue;
+		uint64_t before = ranges_count(&a->point.done);
+		ranges_add_all(&a->point.done, &c->m[i].claimed);
+		uint64_t added = ranges_count(&a->point.done) - before;
+		twice += c->m[i].samples > added ? c->m[i].samples - added : added - c->m[i].samples;
+	}
+	if (!twice)
+		return;
+	a->violations += twice;
+	hub_event(a, LOG_ERROR_, "ledger", &c->leader, "the commit of epoch %llu counts %llu samples that are committed "
+		"already or have no position", (unsigned long long)c->epoch, (unsigned long long)twice);
+}
+
 static void take_point(struct avg *a, const struct body *c, const struct buf *bytes, bool *ret_changed)
 {
 	struct avg_point *p = &a->point;
@@ -15,9 +35,7 @@ static void take_point(struct avg *a, const struct body *c, const struct buf *by
 	p->params_version = c->params_version;
 	json_decref(p->params);
 	p->params = json_deep_copy(c->params);
-	for (size_t i = 0; i < c->n; i++)
-		if (c->m[i].flags & MATE_IN)
-			ranges_add_all(&p->done, &c->m[i].claimed);
+	take_claims(a, c);
 	a->gen++;
 	past_add(a);
 	buf_clear(&a->last_commit);

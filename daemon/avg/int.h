@@ -97,6 +97,7 @@ struct avg {
 	struct list asks, commits /* COMMITs that are not answered */;
 	avg_left_fn *left; void *left_arg; struct timer leave_timer; uint32_t leave_calls; uint64_t leave_by_us;
 		bool leaving, leave_told, fresh_progress;
+	uint64_t violations;                    /* of the ledger, by commits that this peer took */
 	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, short_told_us, wait_us, ahead_epoch;
 		uint32_t fails; uint64_t bytes_out, bytes_in;
 	struct { void *p; size_t bytes; } spare[SPARES];

@@ -47,3 +47,52 @@ bool ledger_claim(const struct ranges *done, struct ranges *claimed, const struc
 	ranges_add_all(claimed, claim);
 	return true;
 }
+
+/* Positions of [lo, hi) that are done; ret_missing, at most OPEN_SHOWN of them: the others. */
+static uint64_t done_within(const struct ranges *done, uint64_t lo, uint64_t hi, json_t **ret_missing)
+{
+	struct ranges missing = { 0 }, shown = { 0 };
+	ranges_add(&missing, lo, hi);
+	ranges_sub_all(&missing, done);
+	uint64_t n = hi - lo - ranges_count(&missing);
+	for (size_t i = 0; i < missing.n && i < OPEN_SHOWN; i++)
+		ranges_add(&shown, missing.v[i].lo - lo, missing.v[i].hi - lo);
+	*ret_missing = ranges_json(&shown);
+	ranges_free(&missing);
+	ranges_free(&shown);
+	return n;
+}
+
+static json_t *data_epochs(const struct ranges *done, uint64_t n)
+{
+	struct ranges holes = { 0 };
+	json_t *open = json_array(), *missing;
+	uint64_t end = done->n ? done->v[done->n - 1].hi : 0, epochs = end / n + (end % n != 0), next = 0, incomplete = 0;
+	if (epochs <= UINT64_MAX / n)
+		ranges_add(&holes, 0, epochs * n);
+	ranges_sub_all(&holes, done);
+	for (size_t i = 0; i < holes.n; i++) {
+		uint64_t first = holes.v[i].lo / n, last = (holes.v[i].hi - 1) / n;
+		first = first < next ? next : first;
+		for (uint64_t e = first; e <= last && json_array_size(open) < OPEN_SHOWN; e++) {
+			uint64_t count = done_within(done, e * n, (e + 1) * n, &missing);
+			json_array_append_new(open, json_pack("{s:I,s:I,s:I,s:o}", "data_epoch", (json_int_t)e, "committed",
+				(json_int_t)count, "of", (json_int_t)n, "missing", missing));
+		}
+		if (last >= first)
+			incomplete += last - first + 1;
+		next = last + 1;
+	}
+	ranges_free(&holes);
+	return json_pack("{s:I,s:o}", "complete", (json_int_t)(epochs - incomplete), "open", open);
+}
+
+json_t *ledger_proof(const struct ranges *done, uint64_t samples, uint64_t per_epoch)
+{
+	uint64_t positions = ranges_count(done);
+	json_t *o = json_pack("{s:I,s:I,s:b}", "samples", (json_int_t)samples, "positions", (json_int_t)positions,
+		"exactly_once", samples == positions);
+	if (per_epoch)
+		json_object_set_new(o, "data_epochs", data_epochs(done, per_epoch));
+	return o;
+}

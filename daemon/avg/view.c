@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "avg/int.h"
+#include "avg/ledger.h"
 #include "common/jrpc.h"
 
 static const char *state_name(const struct avg *a)
@@ -70,6 +71,26 @@ uint64_t avg_forked(const struct avg *a)
 	return a->forked;
 }
 
+/* Who brought which positions into the last commit, and who has which next; null before the first one here. */
+static json_t *last_commit_json(const struct avg *a)
+{
+	struct body b;
+	char hex[ID_HEX];
+	if (a->last_commit.len <= SIG_BYTES || body_decode(&b, a->last_commit.p, a->last_commit.len - SIG_BYTES, NULL))
+		return json_null();
+	json_t *members = json_array();
+	for (size_t i = 0; i < b.n; i++) {
+		id_hex(&b.m[i].id, hex);
+		json_array_append_new(members, json_pack("{s:s,s:I,s:o,s:o}", "peer", hex, "samples",
+			(json_int_t)(b.m[i].flags & MATE_IN ? b.m[i].samples : 0), "contributed", ranges_json(&b.m[i].claimed),
+			"given_next", ranges_json(&b.m[i].grant)));
+	}
+	json_t *o = json_pack("{s:I,s:I,s:o}", "epoch", (json_int_t)b.epoch, "weight", (json_int_t)b.weight, "members",
+		members);
+	body_free(&b);
+	return o;
+}
+
 json_t *avg_ledger(struct avg *a)
 {
 	json_t *granted = json_object();
@@ -80,8 +101,11 @@ json_t *avg_ledger(struct avg *a)
 		if (m->grant.n)
 			json_object_set_new(granted, hex, ranges_json(&m->grant));
 	}
-	return json_pack("{s:I,s:I,s:o,s:o,s:o,s:o,s:I}", "epoch", (json_int_t)a->point.epoch, "samples",
+	json_t *last = last_commit_json(a);
+	return json_pack("{s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:I}", "epoch", (json_int_t)a->point.epoch, "samples",
 		(json_int_t)a->point.samples,
 		"chain", json_hex(a->point.prev, DIGEST), "committed", ranges_json(&a->point.done), "granted", granted,
-		"claimed_here", ranges_json(&a->claimed), "data_samples", (json_int_t)a->conf.data_samples);
+		"claimed_here", ranges_json(&a->claimed), "proof",
+		ledger_proof(&a->point.done, a->point.samples, a->conf.data_samples), "last_commit", last, "violations",
+		(json_int_t)a->violations, "data_samples", (json_int_t)a->conf.data_samples);
 }

@@ -49,5 +49,11 @@ a, b = (dict(json.load(open(f))["rows"]) for f in sys.argv[1:])
 both = a.keys() & b.keys()
 sys.exit(len(both) < 5 or any(a[e] != b[e] for e in both))
 SAME
+# Every sample once, at the winner and at who came back to it.
+for n in a b; do
+	[ "$(json $n ledger.proof.exactly_once run show digits --data)" = true ] ||
+		fail "$n: $(json $n ledger.proof run show digits --data)"
+	[ "$(json $n ledger.violations run show digits --data)" = 0 ] || fail "$n has seen a commit that breaks the ledger"
+done
 for n in c b a; do daemon_stop $n; done
 say done

@@ -119,6 +119,53 @@ static void test_ranges_bad(void **state)
 	ranges_free(&r);
 }
 
+/* ---- what commits prove ---- */
+
+static json_int_t of(const json_t *o, const char *key)
+{
+	return json_integer_value(json_object_get(o, key));
+}
+
+static void test_proof(void **state)
+{
+	struct ranges done = { 0 };
+	json_t *o, *d, *open;
+	ranges_add(&done, 0, 250);              /* data epochs 0 and 1 of 100, half of 2, a hole in 4, none of 3 */
+	ranges_add(&done, 400, 460);
+	ranges_add(&done, 470, 500);
+	o = ledger_proof(&done, 340, 100);
+	d = json_object_get(o, "data_epochs");
+	open = json_object_get(d, "open");
+	assert_true(json_is_true(json_object_get(o, "exactly_once")));
+	assert_int_equal(of(o, "positions"), 340);
+	assert_int_equal(of(d, "complete"), 2);
+	assert_int_equal(json_array_size(open), 3);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(of(json_array_get(open, (size_t)i), "data_epoch"), 2 + i);
+	assert_int_equal(of(json_array_get(open, 0), "committed"), 50);
+	assert_int_equal(of(json_array_get(open, 1), "committed"), 0);
+	assert_int_equal(of(json_array_get(open, 2), "committed"), 90);
+	char *text = json_dumps(json_object_get(json_array_get(open, 2), "missing"), JSON_COMPACT);
+	assert_string_equal(text, "[[60,70]]");
+	free(text);
+	json_decref(o);
+	o = ledger_proof(&done, 341, 0);        /* one sample counted twice */
+	assert_true(json_is_false(json_object_get(o, "exactly_once")) && !json_object_get(o, "data_epochs"));
+	json_decref(o);
+	ranges_clear(&done);
+	o = ledger_proof(&done, 0, 100);
+	assert_int_equal(of(json_object_get(o, "data_epochs"), "complete"), 0);
+	json_decref(o);
+	ranges_add(&done, 0, 1);                /* many epochs behind one hole */
+	ranges_add(&done, 100000000000, 100000000001);
+	o = ledger_proof(&done, 2, 100);
+	d = json_object_get(o, "data_epochs");
+	assert_int_equal(json_array_size(json_object_get(d, "open")), OPEN_SHOWN);
+	assert_int_equal(of(d, "complete"), 0);
+	json_decref(o);
+	ranges_free(&done);
+}
+
 /* ---- ledger: under any order of cuts, claims and deaths every position is committed once ---- */
 
 static void test_ledger(void **state)
@@ -424,7 +471,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ranges_model), cmocka_unit_test(test_ranges_two), cmocka_unit_test(test_ranges_bad),
-		cmocka_unit_test(test_ledger), cmocka_unit_test(test_part_vectors), cmocka_unit_test(test_part_random),
+		cmocka_unit_test(test_ledger), cmocka_unit_test(test_proof), cmocka_unit_test(test_part_vectors), cmocka_unit_test(test_part_random),
 		cmocka_unit_test(test_reduce), cmocka_unit_test(test_body), cmocka_unit_test(test_attempt_ready),
 		cmocka_unit_test(test_point),
 	};
