@@ -22,7 +22,7 @@ BATCH, MS = 16, 100                     # samples of a micro-batch, and how long
 def spec(peers, epoch, params):
 	return {'name': 'scaling', 'input': [8], 'model': [{'type': 'sleep', 'fwd_ms': MS, 'bwd_ms': 0}, {'type': 'linear', 'out': max(2, params // 9)}],
 		'loss': 'cross_entropy', 'optimizer': {'name': 'sgd', 'lr': 0.001}, 'target_batch': int(peers * epoch * 1000 / MS) * BATCH,
-		'strategy': 'hivemind', 'data': {'name': 'x', 'kind': 'synthetic', 'count': 1000000}, 'stop': {'epochs': 100000000},
+		'strategy': 'hivemind', 'data': {'name': 'x', 'kind': 'synthetic', 'count': 1000000}, 'validation': {'every': 0}, 'stop': {'epochs': 100000000},
 		'local': {'batch': BATCH, 'data': '/x'}}
 
 
@@ -35,7 +35,7 @@ def measure(program, peers, options):
 		for d in daemons[1:]:
 			d.start([daemons[0].address()])
 		for d in daemons[1:]:
-			d.join_run('scaling', '/x')
+			d.join_run('scaling', '/x', batch=BATCH)
 		first = daemons[0]
 		first.wait(lambda: first.show('scaling', 'members') == peers, 60, f'{peers} members')
 		at = first.show('scaling', 'epoch')

@@ -90,9 +90,9 @@ class Daemon:
 		answer = self.ask('run.show', run=run)
 		return answer.get(key, otherwise) if answer else otherwise
 
-	def join_run(self, run, data, seconds=60):
+	def join_run(self, run, data, seconds=60, **local):
 		"""Once it has heard of the run; one that was in it before a restart is in it again by itself."""
-		self.wait(lambda: self.show(run, 'epoch') is not None or 'error' not in (self.ask('run.join', run=run, data=data) or {'error': 1}),
+		self.wait(lambda: self.show(run, 'epoch') is not None or 'error' not in (self.ask('run.join', run=run, data=data, **local) or {'error': 1}),
 			seconds, f'run {run}')
 
 
