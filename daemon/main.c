@@ -158,8 +158,10 @@ static void told(void *arg, enum log_level level, const char *code, const char *
 	store_event(a->store, level, code, NULL, NULL, NULL, "%s", text);
 }
 
-static int up_nano(struct app *a, struct err *e)
+/* And says in *no where others can dial it. */
+static int up_nano(struct app *a, struct node_opts *no, struct err *e)
 {
+	uint8_t listen[1 + NANO_ALSO][16];
 	struct nano_conf nc;
 
 	if (options_listen(a->o.conf, &nc, e) < 0)
@@ -167,7 +169,13 @@ static int up_nano(struct app *a, struct err *e)
 	nc.told = told;
 	nc.told_arg = a;
 	a->nano = nano_new(a->loop, &nc, e);
-	return a->nano ? 0 : -1;
+	if (!a->nano || reach_self(a->o.conf, nano_endpoint(a->nano), &no->self, e))
+		return -1;
+	memcpy(listen[0], nc.listen, 16);
+	memcpy(listen[1], nc.also, sizeof nc.also);
+	if (!nc.client && !*conf_str(a->o.conf, "network", "advertise"))        /* the operator's word is the only one */
+		no->nalso = reach_others(listen, 1 + nc.nalso, nano_endpoint(a->nano), &no->self, no->also, NET_ALSO);
+	return 0;
 }
 
 /* The configured swarm key, or the newer one that this daemon was told of while it ran. */
@@ -202,9 +210,7 @@ static int up_node(struct app *a, struct err *e)
 	no.has_swarm_key = *key_file != '\0';
 	no.njoin = conf_list(c, "network", "join", &no.join);
 	if (rc == 0)
-		rc = up_nano(a, e);
-	if (rc == 0)
-		rc = reach_self(c, nano_endpoint(a->nano), &no.self, e);
+		rc = up_nano(a, &no, e);
 	if (rc == 0) {
 		a->node = node_new(a->env, &no, e);
 		rc = a->node ? 0 : -1;

@@ -116,6 +116,8 @@ static int build(struct node *n, struct err *e)
 	const struct conf *c = n->o.conf;
 	struct net_conf nc = { .self = n->o.self, .has_swarm_key = n->o.has_swarm_key, .client = conf_bool(c, "network",
 		"client"), .version_min = n->o.version_min, .version_max = n->o.version_max };
+	memcpy(nc.also, n->o.also, sizeof nc.also);
+	nc.nalso = n->o.nalso;
 	memcpy(nc.seed, n->o.seed, 32);
 	memcpy(nc.swarm_key, n->o.swarm_key, 32);
 	memcpy(nc.old_key, n->o.old_key, 32);
@@ -294,6 +296,13 @@ static json_t *peer_json(struct node *n, const struct peer_info *p)
 		"reachable", reachable(p), "seen_s", p->last_seen_us ? (double)(now - p->last_seen_us) / 1e6 : -1.0,
 		"rtt_us", p->rtt_us ? json_integer((json_int_t)p->rtt_us) : json_null(), "sent_bytes", (json_int_t)out,
 		"received_bytes", (json_int_t)in, "failures", (int)p->failures);
+	if (p->nalso) {
+		json_t *others = json_array();
+
+		for (unsigned i = 0; i < p->nalso; i++)
+			json_array_append_new(others, json_string(endpoint_text(&p->also[i], CHAN_CTRL, at)));
+		json_object_set_new(o, "other_addresses", others);
+	}
 	if (p->version[0])
 		json_object_set_new(o, "version", json_string(p->version));
 	if (p->bandwidth_bps)

@@ -20,7 +20,8 @@ struct node_opts {
 	uint8_t seed[32];                       /* identity: Ed25519 private seed (key.h) */
 	uint8_t swarm_key[32]; bool has_swarm_key;
 	uint8_t old_key[32]; uint64_t old_key_us;       /* the swarm key before, and how long it is good; 0: not at all */
-	struct endpoint self;                   /* what others dial */
+	struct endpoint self;                   /* what others dial, */
+	struct endpoint also[NET_ALSO]; unsigned nalso;         /* and what they try when it does not answer */
 	const char *const *join; size_t njoin;  /* "host:port" of other daemons; names are resolved, for ever */
 	struct compute compute;                 /* the numbers side: run.h */
 	const char *version;

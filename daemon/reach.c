@@ -95,3 +95,53 @@ int reach_self(const struct conf *c, const struct endpoint *bound, struct endpoi
 		"that others "
 		"could dial: set [network] advertise") : 0;
 }
+
+/* ---- the others ---- */
+
+struct others { const struct endpoint *bound, *self; struct endpoint *out; unsigned n, max; };
+
+static void add(struct others *o, const uint8_t ip[16])
+{
+	struct endpoint at = *o->bound;
+
+	if (is_any(ip) || (reach_is_loopback(ip) && !reach_is_loopback(o->self->ip)) || !memcmp(ip, o->self->ip, 16) ||
+	    o->n == o->max)
+		return;
+	for (unsigned i = 0; i < o->n; i++)
+		if (!memcmp(o->out[i].ip, ip, 16))
+			return;
+	memcpy(at.ip, ip, 16);
+	o->out[o->n++] = at;
+}
+
+/* Addresses of this machine of one kind that others could dial: no link-local ones, which need the interface's name. */
+static void add_machine(struct others *o, int family)
+{
+	struct ifaddrs *all = NULL;
+	uint8_t ip[16];
+
+	if (getifaddrs(&all))
+		return;
+	for (struct ifaddrs *i = all; i; i = i->ifa_next) {
+		if (!i->ifa_addr || i->ifa_addr->sa_family != family)
+			continue;
+		ip_of(i->ifa_addr, ip);
+		if (!reach_is_loopback(ip) && !(ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80))
+			add(o, ip);
+	}
+	freeifaddrs(all);
+}
+
+unsigned reach_others(const uint8_t (*listen)[16], unsigned n, const struct endpoint *bound,
+	const struct endpoint *self, struct endpoint *out, unsigned max)
+{
+	static const uint8_t every6[16];
+	struct others o = { .bound = bound, .self = self, .out = out, .max = max };
+
+	for (unsigned i = 0; i < n; i++)
+		if (is_any(listen[i]))
+			add_machine(&o, memcmp(listen[i], every6, 16) ? AF_INET : AF_INET6);
+		else
+			add(&o, listen[i]);
+	return o.n;
+}

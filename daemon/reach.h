@@ -10,5 +10,9 @@ bool reach_is_loopback(const uint8_t ip[16]);
 /* [network] advertise (with a port: it and the next two), else what is bound, else (bound to every address) the first
  * IPv4 address of this machine that is not loopback. Ports are those bound, unless advertise has one. */
 int reach_self(const struct conf *c, const struct endpoint *bound, struct endpoint *ret_at, struct err *e);
+/* Of what is listened on, n addresses, those besides self that others could dial: no loopback address beside one that
+ * is not; instead of every address of a kind those of this machine. Ports are those bound. How many, at most max. */
+unsigned reach_others(const uint8_t (*listen)[16], unsigned n, const struct endpoint *bound,
+	const struct endpoint *self, struct endpoint *out, unsigned max);
 
 #endif

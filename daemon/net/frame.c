@@ -208,6 +208,42 @@ static void read24(struct rd *r, char out[24])
 	text_clean(out);
 }
 
+/* Extensions of HELLO: type (2), bytes (2), content; unknown ones are passed over. 1: further endpoints, 22 bytes
+ * each. */
+#define EXT_OTHERS 1
+#define ENDPOINT_BYTES (16 + 2 * CHANS)
+
+static void extensions_write(const struct others *o, struct buf *out)
+{
+	uint16_t len = (uint16_t)(o->n * ENDPOINT_BYTES);
+
+	buf_u16(out, o->n ? len + 4 : 0);
+	if (!o->n)
+		return;
+	buf_u16(out, EXT_OTHERS);
+	buf_u16(out, len);
+	for (unsigned i = 0; i < o->n; i++)
+		endpoint_write(&o->v[i], out);
+}
+
+static void extensions_read(struct others *ret, struct rd *r)
+{
+	size_t len = rd_u16(r);
+	const uint8_t *p = rd_bytes(r, len);
+	struct rd x = rd_of(p, p ? len : 0);
+
+	ret->n = 0;
+	while (rd_left(&x) >= 4 && !x.bad) {
+		uint16_t type = rd_u16(&x);
+		size_t n = rd_u16(&x);
+		const uint8_t *body = rd_bytes(&x, n);
+		struct rd e = rd_of(body, body ? n : 0);
+
+		while (type == EXT_OTHERS && ret->n < NET_ALSO && rd_left(&e) >= ENDPOINT_BYTES)
+			endpoint_read(&ret->v[ret->n++], &e);
+	}
+}
+
 void hello1_write(const struct hello1 *h, const uint8_t mac_key[32], struct buf *out)
 {
 	size_t at = plain_begin(out);
@@ -220,7 +256,7 @@ void hello1_write(const struct hello1 *h, const uint8_t mac_key[32], struct buf 
 	buf_u64(out, h->boot);
 	endpoint_write(&h->at, out);
 	text24(out, h->software);
-	buf_u16(out, 0);                        /* bytes of extensions, ignored by who does not know them */
+	extensions_write(&h->also, out);
 	plain_head(out, at, KIND_HELLO1, h->version_max, 32);
 	buf_grow(out, 32);
 	mac_of(mac_key, out->p + at, out->len - at - 32, out->p + out->len - 32);
@@ -245,7 +281,7 @@ int hello1_read(struct hello1 *ret, const uint8_t *p, size_t len, const uint8_t 
 	ret->boot = rd_u64(&r);
 	endpoint_read(&ret->at, &r);
 	read24(&r, ret->software);
-	rd_bytes(&r, rd_u16(&r));
+	extensions_read(&ret->also, &r);
 	if (r.bad || rd_left(&r) != 32)
 		return err_set(e, ERR_PROTOCOL, "a HELLO of %zu bytes that does not add up", len);
 	mac_of(mac_key, p, len - 32, mac);
@@ -292,7 +328,7 @@ void hello2_write(const struct hello2 *h, const uint8_t m1_hash[32], const struc
 	buf_u64(out, h->boot);
 	endpoint_write(&h->at, out);
 	text24(out, h->software);
-	buf_u16(out, 0);
+	extensions_write(&h->also, out);
 	plain_head(out, at, KIND_HELLO2, h->version, SIG_BYTES + 32);
 	n = out->len - at;
 	buf_grow(out, SIG_BYTES + 32);
@@ -319,7 +355,7 @@ int hello2_look(struct hello2 *ret, const uint8_t *p, size_t len, struct err *e)
 	ret->boot = rd_u64(&r);
 	endpoint_read(&ret->at, &r);
 	read24(&r, ret->software);
-	rd_bytes(&r, rd_u16(&r));
+	extensions_read(&ret->also, &r);
 	if (r.bad || rd_left(&r) != SIG_BYTES + 32)
 		return err_set(e, ERR_PROTOCOL, "an answer to HELLO of %zu bytes that does not add up", len);
 	return 0;

@@ -53,18 +53,20 @@ enum hello_flag {
 	HELLO_UNREACHED = 2,                    /* M1: my return address did not work, answer through the door */
 	HELLO_AS_CLIENT = 4,                    /* M2: I shall answer you through the door only */
 };
+/* Where else the sender can be dialled; an extension of HELLO, empty from who does not know it. */
+struct others { unsigned n; struct endpoint v[NET_ALSO]; };
 #define HELLO_REF 16                            /* bytes of SHA-256(M1) that name a HELLO */
 #define HELLO1_MAX 768
 #define HELLO2_MAX 768
 struct hello1 {
 	uint8_t e[32];
 	uint16_t version_min, version_max, flags; uint32_t suites;
-	uint64_t boot; struct endpoint at; char software[24];
+	uint64_t boot; struct endpoint at; char software[24]; struct others also;
 };
 struct hello2 {
 	uint8_t ref[HELLO_REF], e[32]; struct id id;
 	uint16_t version, flags; uint32_t suite;
-	uint64_t boot; struct endpoint at; char software[24];
+	uint64_t boot; struct endpoint at; char software[24]; struct others also;
 };
 /* Appends the whole frame with its MAC under the swarm key. */
 void hello1_write(const struct hello1 *h, const uint8_t mac_key[32], struct buf *out);

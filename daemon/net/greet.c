@@ -118,7 +118,8 @@ static void stranger(struct net *n, struct via via, const uint8_t *p, size_t len
 static void respond(struct net *n, struct via via, const struct hello1 *m1, const uint8_t *p, size_t len,
 	uint16_t version, unsigned suite, uint32_t key_no)
 {
-	struct hello2 m2 = { .version = version, .suite = suite, .boot = n->conf.boot_id, .at = n->conf.self };
+	struct hello2 m2 = { .version = version, .suite = suite, .boot = n->conf.boot_id,
+		.at = *others_self(n, &m1->at) };
 	uint8_t priv[32], dh[32], hash[32];
 	struct half *h;
 	struct sha256 sum;
@@ -143,6 +144,7 @@ static void respond(struct net *n, struct via via, const struct hello1 *m1, cons
 	m2.id = n->self.id;
 	m2.flags = h->through_door && (m1->flags & (HELLO_CLIENT | HELLO_UNREACHED)) ? HELLO_AS_CLIENT : 0;
 	memcpy(m2.software, n->software, sizeof m2.software);
+	others_list(n, &m2.at, &m2.also);
 	hello2_write(&m2, hash, &n->self, key_bytes(n, key_no), &h->m2);
 	sha256_init(&sum);
 	sha256_add(&sum, p, len);
@@ -258,8 +260,10 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 	if (p->barred_told)                     /* whoever dials us wants us */
 		hello_let_in(p);
 	p->client = h->through_door && (h->m1.flags & (HELLO_CLIENT | HELLO_UNREACHED));
-	if (!(h->m1.flags & HELLO_CLIENT))
+	if (!(h->m1.flags & HELLO_CLIENT)) {
 		peer_set_address(p, &h->m1.at, h->through_door ? AT_CLAIMED : AT_PROVEN);
+		others_told(p, &h->m1.at, &h->m1.also);
+	}
 	h->s = NULL;
 	s->half = NULL;
 	s->confirmed = true;

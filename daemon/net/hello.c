@@ -38,13 +38,14 @@ static void make_m1(struct hello *h)
 {
 	struct net *n = h->net;
 	struct hello1 m = { .version_min = n->version_min, .version_max = n->version_max, .suites = n->suites,
-		.boot = n->conf.boot_id, .at = n->conf.self,
+		.boot = n->conf.boot_id, .at = *others_self(n, &h->at),
 		.flags = (n->conf.client ? HELLO_CLIENT : 0) | (h->unreached ? HELLO_UNREACHED : 0) };
 
 	forget_m1(h);
 	buf_clear(&h->m1);
 	memcpy(m.e, h->e, 32);
 	memcpy(m.software, n->software, sizeof m.software);
+	others_list(n, &m.at, &m.also);
 	hello1_write(&m, key_bytes(n, h->key_no), &h->m1);
 	sha256_of(h->m1.p, h->m1.len, h->m1_hash);
 	map_put(n->hellos, h->m1_hash, HELLO_REF, h);
@@ -181,7 +182,7 @@ static void hello_fire(struct timer *t)
 		fail(h, &e);
 		return;
 	}
-	if (h->peer && h->tries >= 3 && h->peer->has_hint && h->peer->at_level != AT_NONE) {
+	if (h->peer && h->tries >= 3 && h->peer->has_hint && h->peer->at_level != AT_NONE && !h->peer->also.n) {
 		struct endpoint old = h->peer->at;      /* somebody says that it is elsewhere: take turns */
 
 		h->peer->at = h->at = h->peer->hint;
@@ -189,7 +190,9 @@ static void hello_fire(struct timer *t)
 	}
 	if (h->tries >= 2)
 		n->env->ops->close_link(n->env, &h->at);
-	if (h->tries >= 2 && h->at.port[CHAN_DOOR] && h->at.port[CHAN_CTRL] && !n->conf.client) {
+	if (others_next(h)) {
+		make_m1(h);
+	} else if (h->tries >= 2 && h->at.port[CHAN_DOOR] && h->at.port[CHAN_CTRL] && !n->conf.client) {
 		h->unreached = !h->through_door;        /* the mailbox has been tried: answers do not find their way */
 		h->through_door = !h->through_door;
 		make_m1(h);
@@ -249,7 +252,7 @@ void net_dial(struct net *n, const struct endpoint *at, uint64_t timeout_us, net
 	d->arg = arg;
 	list_push(&h->dials, &d->link);
 	h->until_us = d->deadline_us = env_now(n->env) + (timeout_us ? timeout_us : 1);
-	if (endpoint_eq(at, &n->conf.self)) {
+	if (others_is_self(n, at)) {
 		err_set(&h->why, ERR_INVALID, "that is this daemon's own address");
 		h->until_us = 0;
 		env_after(n->env, &h->timer, 1);
@@ -381,6 +384,7 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	memcpy(peer->m1_ref, h->m1_hash, HELLO_REF);
 	peer->as_client = h->through_door && (m.flags & HELLO_AS_CLIENT);
 	peer_set_address(peer, &h->at, AT_PROVEN);
+	others_told(peer, &m.at, &m.also);
 	peer->hello_next_us = env_now(n->env) + AGAIN_US;
 	env_heard(n->env, h->at.ip);
 	if (h->peer) {

@@ -6,6 +6,7 @@
  *   serve.c  requests, each run once                       live.c   care, pings, news, round trips
  *   keys.c   the swarm's keys while they are replaced      guard.c  bans, the allow-list, who says too much
  *   barred.c when the other side does not let us in        door.c   through our own door: calls, bulk
+ *   others.c several addresses of one peer
  */
 #ifndef NET_INNER_H
 #define NET_INNER_H
@@ -80,6 +81,7 @@ struct peer {
 	struct net *net; struct id id; uint64_t serial;
 	struct endpoint at; enum at_level at_level;
 	struct endpoint hint; bool has_hint;    /* told by others while `at` is better founded */
+	struct others also;                     /* where else it can be dialled, it says itself */
 	char software[24];
 	uint64_t boot, boot_before, boot_since_us;
 	bool mailbox;                           /* a HELLO over the mailboxes has succeeded since its boot */
@@ -117,7 +119,7 @@ struct hello {
 	struct net *net; struct list link; struct peer *peer;   /* peer NULL: net_dial to an address */
 	struct endpoint at; bool through_door, unreached, proof;
 	uint8_t priv[32], e[32], m1_hash[32]; struct buf m1;
-	struct timer timer; uint64_t until_us, began_us; uint32_t tries, key_no; bool other_key;
+	struct timer timer; uint64_t until_us, began_us; uint32_t tries, here, key_no; bool other_key;
 	struct list dials;
 	struct err why;                         /* the last hint of a refusal */
 };
@@ -219,6 +221,14 @@ void out_flush(struct peer *p);                 /* a session is there */
 void out_drop_waiting(struct peer *p, uint64_t now);    /* those whose time is over; now = UINT64_MAX: all */
 void out_finish(struct out *o, bool sent);      /* tells its owner; frees */
 void out_detach(struct net *n);                 /* net is going: what the transport still holds will free itself */
+
+/* ---- others.c ---- */
+const struct endpoint *others_self(const struct net *n, const struct endpoint *to);     /* ours, of the same kind */
+bool others_is_self(const struct net *n, const struct endpoint *at);
+void others_list(const struct net *n, const struct endpoint *at, struct others *ret);
+void others_told(struct peer *p, const struct endpoint *at, const struct others *o);    /* by itself, in HELLO */
+void others_used(struct peer *p, const struct endpoint *at);
+bool others_next(struct hello *h);              /* true: h and its peer have another address now */
 
 /* ---- door.c ---- */
 void door_push(struct out *o);                  /* through this daemon's own door, when its pipe is free */

@@ -38,12 +38,15 @@ enum net_class {
 };
 struct net_bytes { uint64_t out[CLASS_COUNT_], in[CLASS_COUNT_]; };
 
+#define NET_ALSO 7                              /* addresses of one peer besides the one in use */
+
 struct net_conf {
 	uint8_t seed[32];                       /* Ed25519 private seed: identity */
 	uint8_t swarm_key[32]; bool has_swarm_key;
 	/* The key before, when the swarm's key is being replaced: good for so much longer (net_rotate). */
 	uint8_t old_key[32]; uint64_t old_key_us;
 	struct endpoint self;                   /* what others dial; port 0 = not reachable (client) */
+	struct endpoint also[NET_ALSO]; unsigned nalso;         /* and what they try when that does not answer */
 	uint64_t boot_id;                       /* from env.secure at start */
 	bool client;                            /* only dials out */
 	uint32_t peers_max, calls_max;          /* 0 = 4096, 65536 */
@@ -75,6 +78,7 @@ struct peer_info {
 	bool proven;                            /* both sides have dialled the other's mailboxes since its boot */
 	bool old_key;                           /* its session was made under the swarm key before */
 	char ban_why[96];
+	struct endpoint also[NET_ALSO]; unsigned nalso;         /* where else it says that it can be dialled */
 	struct net_bytes bytes;
 };
 bool net_peer(struct net *n, const struct id *peer, struct peer_info *ret);

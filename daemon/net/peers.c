@@ -145,6 +145,7 @@ void peer_set_address(struct peer *p, const struct endpoint *at, enum at_level l
 	if (level == AT_CLAIMED && p->at_level == AT_PROVEN && endpoint_eq(at, &p->at))
 		return;
 	if (level >= p->at_level || level == AT_CLAIMED || p->misses >= 4) {
+		others_used(p, at);
 		p->at = *at;
 		p->at_level = level;
 		p->has_hint = false;
@@ -329,6 +330,8 @@ static void info(struct peer *p, struct peer_info *ret)
 	}
 	snprintf(ret->ban_why, sizeof ret->ban_why, "%s", p->ban_why ? p->ban_why : "");
 	ret->bytes = p->bytes;
+	ret->nalso = p->also.n;
+	memcpy(ret->also, p->also.v, sizeof ret->also);
 }
 
 bool net_peer(struct net *n, const struct id *peer, struct peer_info *ret)

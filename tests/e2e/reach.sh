@@ -30,6 +30,16 @@ refused() { hive b net check | grep -q "no peer can dial this daemon at .*:24410
 wait_for 20 refused
 daemon_stop b
 
+# Two addresses on both sides: each knows the other's, and shows the one in use and the other.
+daemon_start b --join 127.0.0.1:24400 --listen "127.0.0.1:24430 $second:24430"
+wait_for 15 json_is joined b join.0.state status
+b=$(json b id status)
+other_is() { [ "$(peer "$1" "$2" other_addresses)" = "[\"$3\"]" ]; }
+wait_for 10 other_is a "$b" "$second:24430"
+wait_for 10 other_is b "$a" "$second:24400"
+peer_is b "$a" address '"127.0.0.1:24400"' || fail "$(hive b peers)"
+daemon_stop b
+
 # Clients.
 hive a run start "$work/run.json" >/dev/null || fail "the run was refused"
 for n in c d; do daemon_start $n --client --join 127.0.0.1:24400; done

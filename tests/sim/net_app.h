@@ -21,6 +21,7 @@ struct net_world {
 	struct net_conf conf; bool client[64]; uint8_t other_key[64];
 	bool behind_nat[64];                    /* its own idea of its address is one that nobody can dial */
 	bool twin[64];                          /* has the key of node 0 */
+	bool second[64];                        /* has a second address, of IPv6 */
 	uint16_t version[64];                   /* 0 = this program's */
 	char codes[64][32]; unsigned ncodes;    /* events of all nodes, each code once */
 };
@@ -78,6 +79,15 @@ static inline void net_app_news(void *arg, const struct id *peer, enum net_news 
 	((struct net_app *)arg)->news[what]++;
 }
 
+static inline struct endpoint net_app_second(int node)
+{
+	struct endpoint at = { .ip = { 0xfd, [15] = (uint8_t)(node + 1) } };
+
+	for (int i = 0; i < CHANS; i++)
+		at.port[i] = (uint16_t)(4237 + i);
+	return at;
+}
+
 static inline void *net_app_start(struct env *env, int node, void *arg)
 {
 	struct net_world *w = arg;
@@ -101,6 +111,8 @@ static inline void *net_app_start(struct env *env, int node, void *arg)
 	c.self.ip[15] = w->behind_nat[node] ? 250 : (uint8_t)(node + 1);
 	for (int i = 0; i < CHANS; i++)
 		c.self.port[i] = c.client ? 0 : (uint16_t)(4237 + i);
+	if (w->second[node])
+		c.also[c.nalso++] = net_app_second(node);
 	a->net = net_new(env, &c, &e);
 	if (!a->net) {
 		fprintf(stderr, "net_new: %s\n", e.text);
@@ -135,6 +147,10 @@ static inline struct net_app *net_app_add(struct sim *s, struct net_world *w)
 	for (int i = 0; i < CHANS; i++)
 		at.port[i] = w->client[node] ? 0 : (uint16_t)(4237 + i);
 	node = sim_node_add(s, &at, &app);
+	if (w->second[node]) {
+		at = net_app_second(node);
+		sim_address(s, node, &at, true);
+	}
 	return sim_app(s, node);
 }
 

@@ -69,8 +69,8 @@ static void chatter(struct sim *s, void *arg)
 	d = &calls[n];
 	d->sim = s;
 	d->n = sim_now(s);
-	net_app_call(sim_app(s, n % 2), net_self(((struct net_app *)sim_app(s, !(n % 2)))->net), sim_now(s), NO_BLOB, 20000000,
-		d);
+	net_app_call(sim_app(s, n % 2), net_self(((struct net_app *)sim_app(s, !(n % 2)))->net), sim_now(s), NO_BLOB,
+		20000000, d);
 	n++;
 	sim_at(s, sim_now(s) + 60000, chatter, NULL);
 }
@@ -166,7 +166,8 @@ static bool deaf(const uint8_t *wire, size_t len)
 	return !header_read(&h, wire, len, NULL) && h.pre.kind == KIND_PING && (h.pre.flags & FLAG_LANE);
 }
 
-static struct { void (*recv)(void *arg, struct via via, const uint8_t *msg, size_t len); void *arg; unsigned dropped; } old;
+static struct { void (*recv)(void *arg, struct via via, const uint8_t *msg, size_t len); void *arg;
+	unsigned dropped; } old;
 static void old_recv(void *arg, struct via via, const uint8_t *msg, size_t len)
 {
 	if (deaf(msg, len))

@@ -35,6 +35,9 @@ struct rng *sim_rng(struct sim *s);                     /* the scenario's own ch
 struct sim_app { void *(*start)(struct env *env, int node, void *arg); void (*stop)(void *app); void *arg; };
 /* Starts it at once. at NULL = 10.0.x.y with ports 4237, 4238, 4239; ports 0 = a client, whom nobody can dial. */
 int sim_node_add(struct sim *s, const struct endpoint *at, const struct sim_app *app);
+/* The node can be dialled at this address, too, or (up: false) at this one no longer: what is on its way there is lost
+ * without a word. Before anybody dials it. */
+void sim_address(struct sim *s, int node, const struct endpoint *at, bool up);
 int sim_nodes(const struct sim *s);
 void *sim_app(struct sim *s, int node);                 /* what start returned; NULL while it is dead */
 struct env *sim_env(struct sim *s, int node);

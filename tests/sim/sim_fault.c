@@ -112,6 +112,34 @@ void sim_heal(struct sim *s)
 	simnet_release(s);
 }
 
+void sim_address(struct sim *s, int node, const struct endpoint *at, bool up)
+{
+	uint8_t key[18];
+
+	sim_mark(s, up ? "up" : "down", (uint64_t)node, at->ip[15]);
+	memcpy(key, at->ip, 16);
+	for (int c = 0; c < CHANS; c++) {
+		memcpy(key + 16, &at->port[c], 2);
+		map_del(s->ports, key, sizeof(key));
+		if (up && at->port[c])
+			map_put(s->ports, key, sizeof(key), s->node[node]);
+	}
+	list_each(i, &s->pipes) {
+		struct pipe *p = list_entry(i, struct pipe, all);
+
+		if (p->to != node || !p->owner || memcmp(p->owner->to.ip, at->ip, 16))
+			continue;
+		if (up) {                       /* those of before are reset at their next message */
+			p->mute = false;
+			if (p->notice.at_us)
+				heap_set(&s->heap, &p->notice, s->now + 2 * simpipe_delay(s, p->from, p->to));
+			continue;
+		}
+		simpipe_lose(p, 0);
+		p->dead = p->mute = true;
+	}
+}
+
 void sim_files_fail(struct sim *s, int node, int nth, enum err_code code)
 {
 	s->node[node]->disk.fail_in = nth;

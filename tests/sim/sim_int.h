@@ -41,6 +41,7 @@ struct pipe {
 	uint64_t last_sent, free_at;            /* door, backward: last message taken; when nano.c sends the next */
 	int tries;
 	bool dead;                              /* the receiver is gone; what is sent is lost */
+	bool mute;                              /* ... and nothing says so, but TCP's own patience */
 	struct timer pump, notice;
 };
 

@@ -153,7 +153,7 @@ void simpipe_put(struct pipe *p, struct wire *w)
 		s->stats.lost++;
 		free(w);
 		if (!p->notice.at_us)           /* a reset, or nothing at all */
-			heap_set(&s->heap, &p->notice, s->now + (s->node[p->to]->alive || !s->node[p->to]->quiet ?
+			heap_set(&s->heap, &p->notice, s->now + (!p->mute && (s->node[p->to]->alive || !s->node[p->to]->quiet) ?
 				2 * simpipe_delay(s, p->from, p->to) : USER_TIMEOUT_US));
 		return;
 	}

@@ -164,9 +164,51 @@ static void test_hello1_extension(void **state)
 	buf_free(&b);
 }
 
+/* Further addresses are an extension; an odd one, too many of them, or one that is cut, harms nobody. */
+static void test_hello1_others(void **state)
+{
+	static const uint16_t bytes[] = { 0, 21, 44, 9 * 22 };
+	struct hello1 m = hello1_sample(), r;
+	struct buf b = {0};
+	struct prelude p;
+	struct err e;
+
+	for (m.also.n = 0; m.also.n <= NET_ALSO; m.also.n++) {
+		for (unsigned i = 0; i < m.also.n; i++)
+			m.also.v[i] = (struct endpoint){ .ip = { 0xfd, (uint8_t)i }, .port = { 1, 2, (uint16_t)(i + 3) } };
+		buf_clear(&b);
+		hello1_write(&m, swarm, &b);
+		memset(&r, 0xff, sizeof r);
+		assert_int_equal(hello1_read(&r, b.p, b.len, swarm, &e), 0);
+		assert_int_equal(r.also.n, m.also.n);
+		assert_memory_equal(r.also.v, m.also.v, m.also.n * sizeof *m.also.v);
+		assert_true(b.len <= HELLO1_MAX);
+	}
+	m.also.n = 0;
+	for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+		buf_clear(&b);
+		hello1_write(&m, swarm, &b);
+		b.len -= 32 + 2;
+		buf_u16(&b, (uint16_t)(4 + bytes[i] + 3));
+		buf_u16(&b, 1);
+		buf_u16(&b, bytes[i]);
+		memset(buf_grow(&b, bytes[i]), 7, bytes[i]);
+		buf_put(&b, "end", 3);
+		buf_grow(&b, 32);
+		(void)prelude_read(&p, b.p, b.len);
+		p.length = (uint32_t)b.len;
+		prelude_write(&p, b.p);
+		mac_of(swarm, b.p, b.len - 32, b.p + b.len - 32);
+		assert_int_equal(hello1_read(&r, b.p, b.len, swarm, &e), 0);
+		assert_int_equal(r.also.n, bytes[i] / 22 < NET_ALSO ? bytes[i] / 22 : NET_ALSO);
+	}
+	buf_free(&b);
+}
+
 static void test_hello2(void **state)
 {
-	struct hello2 m = { .version = 1, .suite = 1, .boot = 5, .flags = HELLO_AS_CLIENT, .software = "x" }, r;
+	struct hello2 m = { .version = 1, .suite = 1, .boot = 5, .flags = HELLO_AS_CLIENT, .software = "x",
+		.also = { .n = 2, .v = { [1] = { .port = { 7 } } } } }, r;
 	uint8_t seed[32] = { 3 }, m1_hash[32] = { 4 }, wrong_hash[32] = { 5 };
 	struct buf b = {0};
 	struct signer s;
@@ -178,6 +220,8 @@ static void test_hello2(void **state)
 	memset(m.ref, 0x66, HELLO_REF);
 	hello2_write(&m, m1_hash, &s, swarm, &b);
 	assert_int_equal(hello2_look(&r, b.p, b.len, &e), 0);
+	assert_int_equal(r.also.n, 2);
+	assert_int_equal(r.also.v[1].port[0], 7);
 	assert_int_equal(hello2_verify(&r, b.p, b.len, m1_hash, swarm, &e), 0);
 	assert_memory_equal(&r.id, &s.id, 32);
 	assert_int_equal(r.boot, 5);
@@ -239,6 +283,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_names), cmocka_unit_test(test_header),
 		cmocka_unit_test(test_header_limits), cmocka_unit_test(test_hello1), cmocka_unit_test(test_hello1_extension),
+		cmocka_unit_test(test_hello1_others),
 		cmocka_unit_test(test_hello2), cmocka_unit_test(test_small_ones) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

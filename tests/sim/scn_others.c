@@ -1,0 +1,141 @@
+/* Daemons with several addresses, IPv4 and IPv6: whoever has said HELLO knows all of them, and goes over to another when
+ * the one in use has stopped to answer, for calls and for bulk, in both directions, and back. */
+#include "net/inner.h"
+#include "net_app.h"
+
+#define BYTES (1u << 20)
+
+static struct net_world w;              /* outlives the nodes */
+
+static struct net *net_of(struct sim *s, int node) { return ((struct net_app *)sim_app(s, node))->net; }
+
+static void begin(struct sim *s, bool first_has)
+{
+	memset(&w, 0, sizeof w);
+	w.second[0] = first_has;
+	w.second[1] = true;
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 5000, .jitter_us = 1000 });
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	net_app_know(s, 0, 1);
+}
+
+/* Answered within limit_us; how long it took. */
+static uint64_t good(struct sim *s, int a, int b, uint64_t limit_us)
+{
+	static struct ended d;
+	uint64_t t = sim_now(s);
+
+	memset(&d, 0, sizeof d);
+	d.sim = s;
+	net_app_call(sim_app(s, a), net_self(net_of(s, b)), 1, NO_BLOB, limit_us, &d);
+	while (!d.times && sim_now(s) < t + limit_us + 1000000 && !sim_failed(s))
+		sim_run_for(s, 5000);
+	if (!d.ok)
+		sim_fail(s, "%d to %d: %s", a, b, d.text);
+	return sim_now(s) - t;
+}
+
+static bool uses_second(struct sim *s, int a, int b)
+{
+	struct endpoint at = net_app_second(b);
+	struct peer_info p;
+
+	sim_check(s, net_peer(net_of(s, a), net_self(net_of(s, b)), &p));
+	sim_check(s, p.nalso == 1 && !endpoint_eq(&p.at, &p.also[0]));
+	return endpoint_eq(&p.at, &at);
+}
+
+/* Enough calls that mailboxes are worth while, and some bulk. */
+static void bulk(struct sim *s, int a, int b)
+{
+	static uint8_t data[BYTES], out[BYTES];
+	static struct moved m[2];
+	struct net_app *x = sim_app(s, a), *y = sim_app(s, b);
+	struct id tag = { .b = { (uint8_t)a, (uint8_t)(sim_now(s) >> 10), (uint8_t)(sim_now(s) >> 18) } };
+	uint64_t end = sim_now(s) + 10000000;
+
+	memset(m, 0, sizeof m);
+	memset(out, 0, sizeof out);
+	for (unsigned i = 0; i < BYTES; i++)
+		data[i] = (uint8_t)(i * 2654435761u >> 11);
+	xfer_recv(y->chunks, net_self(x->net), &tag, out, BYTES, end, net_app_moved, &m[1]);
+	xfer_send(x->chunks, net_self(y->net), &tag, data, BYTES, CLASS_weight, end, net_app_moved, &m[0]);
+	while ((!m[0].times || !m[1].times) && sim_now(s) < end + 1000000 && !sim_failed(s))
+		sim_run_for(s, 10000);
+	if (!m[0].ok || !m[1].ok || memcmp(data, out, BYTES))
+		sim_fail(s, "bulk from %d to %d: %s / %s", a, b, m[0].text, m[1].text);
+}
+
+static void all(struct sim *s)
+{
+	for (int i = 0; i < 12; i++) {
+		good(s, 0, 1, 5000000);
+		good(s, 1, 0, 5000000);
+	}
+	bulk(s, 0, 1);
+	bulk(s, 1, 0);
+}
+
+/* Both know both addresses of the other; the first fails in silence; then the second, when the first is back. */
+static void scn_over(struct sim *s)
+{
+	begin(s, true);
+	all(s);
+	for (int turn = 0; turn < 3; turn++) {
+		for (int i = 0; i < 2; i++) {
+			struct endpoint first = *sim_endpoint(s, i), second = net_app_second(i);
+
+			sim_check(s, uses_second(s, i, !i) == (turn % 2 == 1));
+			sim_address(s, i, turn % 2 ? &first : &second, true);
+			sim_address(s, i, turn % 2 ? &second : &first, false);
+		}
+		good(s, 0, 1, 5000000);
+		good(s, 1, 0, 5000000);
+		all(s);
+		if (uses_second(s, 0, 1) != (turn % 2 == 0) || uses_second(s, 1, 0) != (turn % 2 == 0))
+			sim_fail(s, "turn %d: %d %d", turn, uses_second(s, 0, 1), uses_second(s, 1, 0));
+		sim_run_for(s, 5000000);
+	}
+}
+
+/* Only one of them has two. */
+static void scn_one(struct sim *s)
+{
+	struct peer_info p;
+
+	begin(s, false);
+	all(s);
+	sim_check(s, net_peer(net_of(s, 1), net_self(net_of(s, 0)), &p) && !p.nalso);
+	sim_address(s, 1, sim_endpoint(s, 1), false);
+	good(s, 0, 1, 5000000);
+	sim_check(s, uses_second(s, 0, 1));
+	all(s);
+}
+
+/* Two addresses are no reason to hold a dead peer for a living one. */
+static void scn_killed(struct sim *s)
+{
+	struct net_app *a;
+	struct id id;
+	uint64_t t;
+
+	begin(s, true);
+	all(s);
+	a = sim_app(s, 0);
+	id = *net_self(net_of(s, 1));
+	net_care(a->net, &id, 1);
+	sim_run_for(s, 1000000);
+	sim_kill(s, 1);
+	t = sim_now(s);
+	while (!a->news[NEWS_DEAD] && sim_now(s) < t + 2000000)
+		sim_run_for(s, 1000);
+	if (!a->news[NEWS_DEAD] || sim_now(s) > t + 150000)
+		sim_fail(s, "dead after %llu ms", (unsigned long long)(sim_now(s) - t) / 1000);
+	sim_restart(s, 1);
+	good(s, 0, 1, 5000000);
+	all(s);
+}
+
+static const struct scn list[] = { SCN(over), SCN(one), SCN(killed), {0} };
+int main(int argc, char **argv) { return scn_main(list, argc, argv); }
