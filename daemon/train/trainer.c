@@ -145,6 +145,7 @@ static void tell_progress(struct trainer *t, uint32_t batch, double loss)
 {
 	bool flies = round_carries(t);
 	struct ranges all = { 0 };
+	const struct ranges none = { 0 };
 	struct trainer_progress p = { .epoch = t->epoch, .samples = t->samples + (flies ? t->flight.samples : 0),
 		.claimed = &t->claimed, .loss = loss, .correct = t->batch_correct > 0 ? t->batch_correct : 0, .batch = batch,
 		.rate = t->rate };
@@ -153,6 +154,9 @@ static void tell_progress(struct trainer *t, uint32_t batch, double loss)
 		ranges_copy(&all, &t->claimed);
 		ranges_add_all(&all, &t->flight.claimed);
 		p.claimed = &all;
+	} else if (t->s->mode.any) {    /* a round that begins for it must find it ready */
+		p.claimed = &none;
+		p.samples = 0;
 	}
 	if (t->cb.progress)
 		t->cb.progress(t->arg, &p);
@@ -243,7 +247,7 @@ static void later_fire(struct timer *tm)
 	struct trainer_validated v = { .epoch = t->epoch, .loss = NAN, .accuracy = NAN };
 
 	round_again(t);
-	if (t->tell && t->samples)
+	if (t->tell && (t->samples || round_carries(t)))
 		tell_progress(t, 0, t->batch_loss);
 	t->tell = false;
 	if (t->v.wanted && !t->v.count) {       /* nothing is held out: say so */

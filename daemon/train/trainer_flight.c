@@ -68,6 +68,10 @@ void round_parcel(struct trainer *t)
 	f->version = t->oldest;
 	ranges_copy(&f->claimed, &t->claimed);
 	trainer_reset_epoch(t);
+	if (t->s->mode.any) {
+		t->tell = true;
+		trainer_later(t);
+	}
 }
 
 void round_renewed(struct trainer *t)

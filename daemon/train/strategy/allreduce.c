@@ -11,7 +11,7 @@ static void async(struct plan *p, const struct view *v)
 {
 	uint32_t all = replica_group(p, v);
 	uint64_t bytes = replica_bytes(v);
-	bool give = !v->sent && !v->begun && !v->agreed && v->samples > 0;
+	bool give = !v->sent && !v->begun && v->samples > 0;
 
 	replica_buffer(p, "sent", PLAN_WEIGHT_GRAD, bytes, false);
 	replica_buffer(p, "mean", PLAN_WEIGHT_GRAD, bytes, false);
