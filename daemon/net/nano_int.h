@@ -7,6 +7,7 @@
 #include "common/list.h"
 #include "common/map.h"
 #include "net/nano.h"
+#include "net/rate.h"
 
 /* a door token that names a link of ours; else pipe << 32 | request id */
 #define DIALLED ((uint64_t)1 << 63)
@@ -44,7 +45,6 @@ struct paced { int fd; uint8_t ip[16]; uint16_t port, local; bool seen, begins, 
 struct pace_view { uint32_t window, window_max, segment; uint64_t on_way, rtt_us, base_us; };
 
 /* A token bucket in bytes. */
-struct rate { uint64_t per_s, at_us; double tokens; struct timer timer; };
 
 struct nano {
 	struct transport transport;
@@ -79,8 +79,6 @@ struct nano {
 void rate_init(struct nano *n);
 void rate_stop(struct nano *n);
 bool rate_may(struct nano *n, struct rate *r);  /* false: not now, and its timer will say when */
-void rate_spend(struct rate *r, size_t bytes);
-bool rate_waits(enum chan chan, size_t bytes);  /* is it bulk? */
 
 /* NULL: no socket left */
 struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan chan, unsigned lane);

@@ -81,6 +81,8 @@ void sim_cut_both(struct sim *s, int a, int b);
 /* cuts both ways between nodes of different sides; n nodes */
 void sim_partition(struct sim *s, const int *side, int n);
 void sim_heal(struct sim *s);                           /* all cuts */
+/* [network] rate_limit_up and _down of the node, bytes/s, in force at once, also after its restart; 0 = none */
+void sim_rates(struct sim *s, int node, uint64_t up, uint64_t down);
 
 /* ---- faults: disk, chance, clock ---- */
 /* the nth file call from now, 1 = next; 0 = never */
@@ -119,7 +121,7 @@ uint64_t sim_hash(const struct sim *s);
 void sim_tap(struct sim *s, void (*fn)(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len),
 	void *arg);
 struct sim_stats {
-	uint64_t events, sent, delivered, lost, bytes_sent, breaks, refused, door_drops, jobs, fail_points;
+	uint64_t events, sent, delivered, lost, bytes_sent, bytes_read, breaks, refused, door_drops, jobs, fail_points;
 	uint64_t loop_alarms /* callbacks over slow_us */, lag_us_max /* longest wait of a due event for its loop */;
 };
 void sim_stats(const struct sim *s, struct sim_stats *ret);

@@ -8,6 +8,7 @@
 #include "common/map.h"
 #include "common/mem.h"
 #include "common/rng.h"
+#include "net/rate.h"
 #include "sim.h"
 
 #define SIM_LANES 8
@@ -89,6 +90,7 @@ struct snode {
 	uint64_t busy_until, burn;
 	struct heap timers;
 	struct timer wake, doom;
+	struct rate up, down;                   /* sim_rates */
 	struct list inbox, links, returned, jobs, answers;
 	struct item returns;
 	struct map *link_map, *serial_map;
@@ -163,6 +165,10 @@ void simpipe_free(struct pipe *p);
 struct pair *simpipe_pair(struct sim *s, int from, int to);
 uint64_t simpipe_delay(struct sim *s, int from, int to);        /* one latency with jitter */
 size_t simpipe_cap(const struct pipe *p);
+
+/* sim_rate.c */
+bool simrate_up(struct snode *n, enum chan chan, size_t bytes);         /* false: later; the links are flushed then */
+uint64_t simrate_down(struct pipe *p, size_t bytes);    /* 0: the receiver reads it now; else when to ask again */
 
 /* sim_work.c */
 void simwork_init(struct snode *n);

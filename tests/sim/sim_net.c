@@ -218,6 +218,7 @@ static void door_answer(struct snode *n, struct packet *p)
 		s->stats.door_drops++;
 		free(w);
 	} else if (w) {
+		rate_spend(&n->up, w->len);
 		simpipe_put(r, w);
 	}
 	p->gone(p, w != NULL);
@@ -270,11 +271,15 @@ void simnet_flush(struct slink *l)
 			dial(l, 0);
 		if (l->state != LINK_UP || (l->pipe->bytes >= simpipe_cap(l->pipe) && !l->pipe->dead))
 			return;
+		if (!simrate_up(l->node, l->chan, p->wire_len))
+			return;
 		list_del(&p->link);
 		l->queued -= p->wire_len;
 		w = sealed(p, l->number);
-		if (w)
+		if (w) {
+			rate_spend(&l->node->up, w->len);
 			simpipe_put(l->pipe, w);
+		}
 		p->gone(p, w != NULL);
 	}
 }

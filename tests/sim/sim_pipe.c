@@ -104,8 +104,16 @@ static void pump_fire(struct timer *t)
 	}
 	while (!list_empty(&p->flight)) {
 		struct wire *w = list_entry(p->flight.next, struct wire, link);
+		uint64_t later;
 		if (w->at > s->now)
 			break;
+		later = simrate_down(p, w->len);
+		if (later) {
+			heap_set(&s->heap, &p->pump, later);
+			return;
+		}
+		rate_spend(&s->node[p->to]->down, w->len);
+		s->stats.bytes_read += w->len;
 		list_del(&w->link);
 		p->refs++;
 		sim_item(s->node[p->to], &w->item, ITEM_RECV);
