@@ -285,8 +285,29 @@ static void scn_rekey(struct sim *s)
 	session_unref(first);
 }
 
+/* As far apart as the earth allows, 300 ms there and back: a HELLO over the mailboxes takes five round trips, and has
+ * the time for them; nobody is taken for one that only dials out. */
+static void scn_far(struct sim *s)
+{
+	begin();
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 150000, .jitter_us = 10000 });
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	net_app_know(s, 1, 0);
+	for (int i = 0; i < 16; i++) {
+		expect(s, call(s, 1, 0, 8000000), ERR_NONE, NULL);
+		expect(s, call(s, 0, 1, 8000000), ERR_NONE, NULL);
+		memset(d, 0, sizeof d);
+	}
+	sim_run_for(s, 4000000);
+	for (int i = 0; i < 2; i++) {
+		const struct peer *p = peer_find(net_of(s, i), net_self(net_of(s, !i)));
+
+		if (!p->mailbox || p->client || p->as_client)
+			sim_fail(s, "node %d: mailbox %d, client %d, as client %d", i, p->mailbox, p->client, p->as_client);
+	}
+}
+
 static const struct scn list[] = { SCN(door_gone), SCN(simultaneous), SCN(wrong_key), SCN(versions), SCN(dial),
-	SCN(client), SCN(nat),
-	SCN(reset),
-	SCN(rekey), {0} };
+	SCN(client), SCN(nat), SCN(reset), SCN(rekey), SCN(far), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
