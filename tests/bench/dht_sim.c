@@ -1,12 +1,16 @@
-/* The table in the simulator, as a figure. usage: bench_dht_sim hour [PEERS [MINUTES]] | keys [PEERS KEYS]; JSON out.
+/* The table in the simulator, as a figure. usage: bench_dht_sim hour [PEERS [MINUTES]] | keys [PEERS KEYS] | exact
+ * [PEERS]; JSON out.
  * hour: so many peers for one virtual hour, each with a signed presence record of 3 minutes and one get a minute.
- * keys: keys stored by and found from random peers, hops, then 30 % killed at once, then everything has ended. */
+ * keys: keys stored by and found from random peers, hops, then 30 % killed at once, then everything has ended.
+ * exact: the k nearest that searches find against the k nearest that exist (S14), and the routing table's buckets and
+ * k nearest against brute force (S18, S19), with Hivemind's bounds beside them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include "common/mem.h"
 #include "common/text.h"
+#include "dht/table.h"
 #include "dht_world.h"
 #include "kinds.h"
 
@@ -159,6 +163,139 @@ static int keys(int n, int nkeys)
 	return bad;
 }
 
+/* ---- exact ---- */
+
+/* The n nearest to target of all, nearest first. */
+static void brute(const struct id *target, struct id *all, size_t nall, size_t n)
+{
+	for (size_t i = 0; i < n && i < nall; i++)
+		for (size_t k = i + 1; k < nall; k++)
+			if (id_closer(target, &all[k], &all[i]) < 0) {
+				struct id x = all[i];
+				all[i] = all[k];
+				all[k] = x;
+			}
+}
+
+static void random_id(struct rng *r, struct id *ret)
+{
+	for (int i = 0; i < 32; i++)
+		ret->b[i] = (uint8_t)rng_u64(r);
+}
+
+struct score { unsigned queries, first; double jaccard; };
+
+/* Random targets from random peers; k of the search as configured. */
+static struct score searches(struct sim *s, unsigned k, unsigned queries)
+{
+	struct score sc = { .queries = queries };
+	struct id *all = xcalloc((size_t)sim_nodes(s), sizeof *all);
+	for (unsigned q = 0; q < queries && !sim_failed(s); q++) {
+		struct id target;
+		int from = dht_any(s);
+		size_t n = 0, both = 0;
+		random_id(sim_rng(s), &target);
+		for (int i = 0; i < sim_nodes(s); i++)
+			if (i != from)
+				all[n++] = *net_self(dht_net(s, i));
+		brute(&target, all, n, k);
+		struct dht_find_end f = dht_find_wait(s, from, &target);
+		for (size_t i = 0; i < f.n; i++)
+			for (size_t j = 0; j < k; j++)
+				both += id_eq(&f.id[i], &all[j]);
+		sc.first += f.n && id_eq(&f.id[0], &all[0]);
+		sc.jaccard += (double)both / (double)(f.n + k - both) / queries;
+	}
+	free(all);
+	return sc;
+}
+
+struct collected { struct id *v; size_t n; };
+
+static void collect(void *arg, const struct dnode *n)
+{
+	struct collected *c = arg;
+	c->v[c->n++] = n->id;
+}
+
+/* k nearest of the table that are not brute force's, over so many queries of 1 to 100. */
+static unsigned wrong_nearest(const struct table *t, struct rng *r, unsigned queries)
+{
+	struct collected c = { .v = xcalloc(t->n, sizeof(struct id)) };
+	struct dnode got[100];
+	unsigned wrong = 0;
+	table_each(t, collect, &c);
+	for (unsigned q = 0; q < queries; q++) {
+		struct id target;
+		size_t k = 1 + rng_below(r, 100);
+		random_id(r, &target);
+		if (q % 3 == 0)
+			target = c.v[rng_below(r, c.n)];
+		brute(&target, c.v, c.n, k);
+		bool same = table_nearest(t, &target, got, k) == k;
+		for (size_t i = 0; i < k && same; i++)
+			same = id_eq(&got[i].id, &c.v[i]);
+		wrong += !same;
+	}
+	free(c.v);
+	return wrong;
+}
+
+static int tables(void)
+{
+	static const struct { unsigned bucket, split, ids, least, most; } row[] = { { 20, 5, 10000, 45, 65 },
+		{ 50, 5, 10000, 35, 45 }, { 20, 10, 10000, 650, 800 }, { 20, 1, 10000, 7, 15 }, { 20, 5, 100, 3, 10 } };
+	int bad = 0;
+	size_t active = 0;
+	unsigned wrong = 0;
+	printf("\"S18\": [");
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		struct table t;
+		struct rng r;
+		struct id id;
+		struct endpoint at = { .port = { 1, 2, 3 } };
+		rng_seed(&r, 100 + i);
+		random_id(&r, &id);
+		table_init(&t, &id);
+		t.split = row[i].split;
+		t.bucket = row[i].bucket;
+		for (unsigned k = 0; k < row[i].ids; k++) {
+			random_id(&r, &id);
+			table_seen(&t, &id, &at, k + 1);
+		}
+		size_t n = table_buckets(&t);
+		bad |= n < row[i].least || n > row[i].most;
+		printf("%s{\"bucket\": %u, \"depth_modulo\": %u, \"ids\": %u, \"buckets\": %zu, \"hivemind\": [%u, %u]}",
+			i ? ", " : "", row[i].bucket, row[i].split, row[i].ids, n, row[i].least, row[i].most);
+		if (i == 0) {
+			active = t.n;
+			wrong = wrong_nearest(&t, &r, 1000);
+			bad |= wrong || active < 800 || active > 1100;
+		}
+		table_done(&t);
+	}
+	printf("], \"S19\": {\"ids\": 10000, \"active\": %zu, \"hivemind\": [800, 1100], \"nearest_queries\": 1000, "
+		"\"wrong\": %u}", active, wrong);
+	return bad;
+}
+
+static int exact(int n)
+{
+	struct sim *s = sim_new(1);
+	struct dht_world w = { .conf = { .k = 5 } };
+	double begun = now_s();
+	join(s, &w, n);
+	struct score sc = searches(s, 5, 1000);
+	bool bad = sim_failed(s) || sc.first < sc.queries;
+	printf("{\"bench\": \"dht_sim_exact\", \"peers\": %d, \"S14\": {\"k\": 5, \"queries\": %u, \"top1\": %.4f, "
+		"\"jaccard\": %.4f, \"hivemind_top1_min\": 0.8, \"hivemind_jaccard_min\": 0.9}, ", n, sc.queries,
+		(double)sc.first / sc.queries, sc.jaccard);
+	bad |= tables();
+	printf(", \"cpu_s\": %.1f}\n", now_s() - begun);
+	sim_free(s);
+	return bad;
+}
+
 static int number(int argc, char **argv, int at, int def)
 {
 	uint64_t v = 0;
@@ -172,6 +309,8 @@ int main(int argc, char **argv)
 		return hour(number(argc, argv, 2, 500), number(argc, argv, 3, 60));
 	if (argc > 1 && !strcmp(argv[1], "keys"))
 		return keys(number(argc, argv, 2, 1000), number(argc, argv, 3, 10000));
-	fprintf(stderr, "usage: bench_dht_sim hour [PEERS [MINUTES]] | keys [PEERS KEYS]\n");
+	if (argc > 1 && !strcmp(argv[1], "exact"))
+		return exact(number(argc, argv, 2, 21));
+	fprintf(stderr, "usage: bench_dht_sim hour [PEERS [MINUTES]] | keys [PEERS KEYS] | exact [PEERS]\n");
 	return 3;
 }
