@@ -120,7 +120,7 @@ void round_break(struct trainer *t)
 
 void round_boundary(struct trainer *t)
 {
-	if (t->round_prog)
+	if (t->round_prog && !(t->splits && t->sum_wait))
 		return;
 	if (t->stepping && t->load_wait)
 		t->break_later = true;

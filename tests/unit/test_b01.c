@@ -361,11 +361,45 @@ static void test_async(void **state)
 	assert_true(stale > 0);
 }
 
+static void copied(void *arg, struct snapshot *s, const struct err *e)
+{
+	assert_non_null(s);
+	*(struct snapshot **)arg = s;
+}
+static bool has_copy(struct sim *s, void *arg) { return *(struct snapshot **)arg != NULL; }
+
+/* What lies ready for a round that never begins does not keep anybody from the state; and it is still there. */
+static void test_async_paused(void **state)
+{
+	struct snapshot *snap = NULL;
+	struct kit k;
+
+	open_peer(&k, SGD, "allreduce", "\"async\":true", 8);
+	kit_grant(&k, 0, 1000);
+	trainer_start(k.t);
+	sim_run_for(k.sim, 2000);
+	for (int twice = 0; twice < 2; twice++) {
+		trainer_pause(k.t);
+		sim_run_for(k.sim, 1000);
+		trainer_snapshot(k.t, copied, &snap);
+		assert_true(sim_run_until(k.sim, has_copy, &snap, 10000));
+		snapshot_unref(snap);
+		snap = NULL;
+		begin(&k, (uint64_t)twice);
+		assert_non_null(k.x);
+		assert_true(k.contributed >= 8);
+		commit(&k, k.x, k.contributed);
+		trainer_start(k.t);
+		sim_run_for(k.sim, 2000);
+	}
+	kit_close(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_serial), cmocka_unit_test(test_death), cmocka_unit_test(test_sync_every),
-		cmocka_unit_test(test_diloco), cmocka_unit_test(test_diloco_joins), cmocka_unit_test(test_async),
+		cmocka_unit_test(test_diloco), cmocka_unit_test(test_diloco_joins), cmocka_unit_test(test_async), cmocka_unit_test(test_async_paused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
