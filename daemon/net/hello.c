@@ -81,10 +81,12 @@ static void send_m1(struct hello *h)
 	(void)FAILPOINT(h->net->env, "net.hello1.after");
 }
 
+/* Over fresh connections M2 takes five round trips through mailboxes, three through a door (C19). */
 static uint64_t try_wait(const struct hello *h)
 {
-	uint64_t us = TRY_FIRST_US << (h->tries > 5 ? 5 : h->tries ? h->tries - 1 : 0);
+	uint64_t us = TRY_FIRST_US, least = h->peer ? (h->through_door ? 4 : 6) * h->peer->rtt[0].smooth_us : 0;
 
+	us = (us > least ? us : least) << (h->tries > 5 ? 5 : h->tries ? h->tries - 1 : 0);
 	if (us > TRY_MAX_US)
 		us = TRY_MAX_US;
 	return us - us / 5 + env_rand(h->net->env) % (2 * us / 5 + 1);
@@ -170,6 +172,12 @@ static bool take_other_key(struct hello *h)
 	return true;
 }
 
+/* Tries that may be on their way yet before another route is taken: to who is as far as can be, when nobody knows. */
+static uint32_t patience(const struct hello *h)
+{
+	return h->peer && h->peer->rtt[0].samples ? 2 : 3;
+}
+
 static void hello_fire(struct timer *t)
 {
 	struct hello *h = container_of(t, struct hello, timer);
@@ -188,11 +196,11 @@ static void hello_fire(struct timer *t)
 		h->peer->at = h->at = h->peer->hint;
 		h->peer->hint = old;
 	}
-	if (h->tries >= 2)
+	if (h->tries >= patience(h))
 		n->env->ops->close_link(n->env, &h->at);
 	if (others_next(h)) {
 		make_m1(h);
-	} else if (h->tries >= 2 && h->at.port[CHAN_DOOR] && h->at.port[CHAN_CTRL] && !n->conf.client) {
+	} else if (h->tries >= patience(h) && h->at.port[CHAN_DOOR] && h->at.port[CHAN_CTRL] && !n->conf.client) {
 		h->unreached = !h->through_door;        /* the mailbox has been tried: answers do not find their way */
 		h->through_door = !h->through_door;
 		make_m1(h);
