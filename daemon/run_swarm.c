@@ -165,6 +165,10 @@ static void on_event(void *arg, enum log_level level, const char *code, const st
 {
 	struct run *r = arg;
 	char who[9] = "";
+	if (!strcmp(code, "refused")) {         /* at the door: `run show` says why it does not train */
+		err_set(&r->error, ERR_MISMATCH, "%s", text);
+		run_record(r);
+	}
 	run_log(r, level, code, "%s%s%s", text, peer ? " peer " : "", peer ? id_short(peer, who) : "");
 }
 

@@ -170,6 +170,7 @@ int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct e
 	a->state = AVG_JOINING;
 	a->enter_us = now_of(a);
 	a->unreachable = a->hops = 0;
+	a->turned_away = false;
 	a->look_us = 0;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);

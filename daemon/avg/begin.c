@@ -144,6 +144,7 @@ static void gather(struct avg *a, struct body *b)
 	for (size_t i = 0; i < n; i++) {
 		body_put_member(a, v[i], &b->m[i]);
 		b->m[i].grant = (struct ranges){ 0 };
+		b->m[i].flags |= v[i]->fresh ? MATE_NEW : 0;
 	}
 	free(v);
 }

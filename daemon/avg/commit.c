@@ -37,7 +37,7 @@ static void member_of(struct round *r, struct body *c, struct mate *m, size_t i,
 	else
 		*w = r->b.m[i];
 	w->grant = w->claimed = (struct ranges){ 0 };
-	w->flags &= (uint8_t)~(MATE_IN | MATE_GONE);
+	w->flags &= (uint8_t)~(MATE_IN | MATE_GONE | MATE_NEW);
 	if (!m || !m->live || !m->member)
 		w->flags |= MATE_GONE;
 	uint64_t samples = !listed ? 0 : PLANTED(LEFT_OUT_COUNTED) ? l->m[i].ready.samples : l->samples[i];

@@ -97,6 +97,7 @@ struct avg {
 	struct list asks, commits /* COMMITs that are not answered */;
 	avg_left_fn *left; void *left_arg; struct timer leave_timer; uint32_t leave_calls; uint64_t leave_by_us;
 		bool leaving, leave_told, fresh_progress;
+	bool turned_away;                       /* at the door; over when it enters anew */
 	uint64_t violations;                    /* of the ledger, by commits that this peer took */
 	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, short_told_us, wait_us, ahead_epoch;
 		uint32_t fails; uint64_t bytes_out, bytes_in;
@@ -183,6 +184,11 @@ size_t roster_others(const struct avg *a, bool followers);      /* live members 
 void roster_lead(struct avg *a, struct mate *to /* NULL: nobody */);
 bool roster_before(const struct avg *a, const struct mate *m);
 void roster_clear(struct avg *a);               /* nobody is a member */
+
+/* ---- door.c ---- */
+void door_put(const struct avg *a, json_t *join);       /* what must be the same on every member */
+int door_check(const struct avg *a, const json_t *join, struct err *e); /* ERR_MISMATCH names the key */
+bool door_refused(struct avg *a, const struct mate *by, const struct err *e);   /* true: for that; the owner is told */
 
 /* ---- join.c, fork.c, meet.c ---- */
 void join_start(struct avg *a, struct mate *to);

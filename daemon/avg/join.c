@@ -192,6 +192,8 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	kick(a);
 	if (f || e->code == ERR_BUSY)
 		a->heard_us = now_of(a);
+	if (!f && m && door_refused(a, m, e))
+		return;
 	if (!f || stale || json_get_str(f->json, "answer", &what, &mine)) {
 		bool silent = !f && m && (e->code == ERR_TIMEOUT || e->code == ERR_UNREACHABLE);
 		if (silent && a->state == AVG_JOINING)
@@ -251,6 +253,7 @@ void join_start(struct avg *a, struct mate *to)
 	json_object_set_new(q, "in", json_boolean(j->in));
 	json_object_set_new(q, "leading", json_boolean(j->leading));
 	json_object_set_new(q, "at", json_endpoint(net_endpoint(a->net)));
+	door_put(a, q);
 	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
 		json_object_set_new(q, "params", json_hex(a->digest, 16));
 	past_put(a, &b);
@@ -409,6 +412,10 @@ void join_on(struct avg *a, struct request *req)
 	json_get_u64(j, "term", &q.term, &e);
 	q.has_params = !json_get_hex(j, "params", q.params, 16, &e);
 	struct mate *m = mate_make(a, &req->f.from);
+	if (door_check(a, j, &e)) {
+		net_refuse(req, &e);
+		return;
+	}
 	if (a->state == AVG_OUT || a->state == AVG_LOST || !m || a->leaving || (a->state == AVG_JOINING && a->follower)) {
 		err_set(&e, m ? ERR_BUSY : ERR_FULL, m ? "this peer is not ready for others yet" :
 			"this peer knows too many others");
@@ -418,6 +425,7 @@ void join_on(struct avg *a, struct request *req)
 	if (m->member && a->round && !m->live)  /* it started anew: nothing of the old one is waited for */
 		lead_dead(a->round, &m->id);
 	m->live = true;
+	m->fresh = m->fresh || ((m->flags & MATE_FOLLOWER) && !(flags & MATE_FOLLOWER));        /* counts from now on */
 	m->flags = (uint8_t)(flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_AUX | MATE_HOLD));
 	m->micro = micro > UINT32_MAX ? UINT32_MAX : (uint32_t)micro;
 	if (endpoint_of(j, "at", &m->at) && m->at.port[0])

@@ -13,10 +13,10 @@ uint64_t ledger_cut(struct ranges *taken, uint64_t limit, uint64_t n, struct ran
 bool ledger_claim(const struct ranges *done, struct ranges *claimed, const struct ranges *claim, uint64_t samples,
 	uint64_t limit);
 
-/* What the commits prove: {samples: the sum of their weights, positions: how many different ones they name, exactly_once:
- * both are equal, data_epochs: {complete, open: [{data_epoch, committed, of, missing: [[lo, hi], ...]}, ...]}}. Epochs of
- * the data have per_epoch positions; the first OPEN_SHOWN that are not complete are shown, with up to as many holes each.
- * per_epoch 0: no data_epochs. */
+/* What the commits prove: {samples: the sum of their weights, positions: how many different ones they name,
+ * exactly_once: both are equal, data_epochs: {complete, open: [{data_epoch, committed, of, missing: [[lo, hi], ...]},
+ * ...]}}. Epochs of the data have per_epoch positions; the first OPEN_SHOWN that are not complete are shown, with up to
+ * as many holes each. per_epoch 0: no data_epochs. */
 #define OPEN_SHOWN 16
 json_t *ledger_proof(const struct ranges *done, uint64_t samples, uint64_t per_epoch);
 

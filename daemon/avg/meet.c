@@ -115,7 +115,7 @@ static void join_some(struct avg *a)
 		join_start(a, m);
 		return;
 	}
-	if (a->follower || asked || untried || (a->dht && !a->looks))
+	if (a->follower || asked || untried || (a->dht && !a->looks) || a->turned_away)
 		return;
 	/* Everybody known was asked and none of them took us in: unreachable, in another run, or not ready. While anybody
 	 * of the run answers, going on alone would only make a second history. */

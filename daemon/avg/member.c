@@ -61,7 +61,7 @@ static void know_all(struct avg *a, const struct body *b)
 		struct mate *m = mate_make(a, &w->id);
 		if (!m || m == a->me || (w->flags & MATE_GONE))
 			continue;
-		m->live = m->live || !known || believed(a, m);
+		m->live = m->live || !known || (w->flags & MATE_NEW) || believed(a, m);
 		if (!m->member) {
 			m->member = m->fresh = true;
 			m->flags = w->flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_AUX | MATE_HOLD);

@@ -195,6 +195,13 @@ void mate_gone(struct avg *a, struct mate *m, const char *why)
 		kick(a);                        /* it may be the one that was waited for */
 }
 
+/* The leader has taken it in since it started anew, and this peer meets its new life only now, in the round. */
+static bool joined_anew(const struct avg *a, const struct mate *m)
+{
+	int i = a->round ? round_member(a->round, &m->id) : -1;
+	return i >= 0 && m->live && (a->round->b.m[i].flags & MATE_NEW);
+}
+
 void roster_news(void *arg, const struct id *peer, enum net_news what)
 {
 	struct avg *a = arg;
@@ -202,7 +209,7 @@ void roster_news(void *arg, const struct id *peer, enum net_news what)
 	if (!m || m == a->me)
 		return;
 	if (what == NEWS_ALIVE) {
-		m->probe_us = 0;
+		m->probe_us = m->gone_us = 0;
 		/* A member that was only out of reach comes back as one; the others ask again by JOIN. */
 		if (!m->live && m->member) {
 			m->live = true;
@@ -212,6 +219,8 @@ void roster_news(void *arg, const struct id *peer, enum net_news what)
 		kick(a);
 		return;
 	}
+	if (what == NEWS_RESTARTED && joined_anew(a, m))
+		return;
 	mate_gone(a, m, what == NEWS_DEAD ? "does not answer" : what == NEWS_GOODBYE ? "said goodbye" : "started anew");
 	if (what != NEWS_DEAD)
 		m->member = false;
@@ -219,6 +228,7 @@ void roster_news(void *arg, const struct id *peer, enum net_news what)
 		m->epoch = 0;
 		memset(m->prev, 0xff, DIGEST);
 		m->digest_epoch = 0;
+		m->gone_us = 0;                 /* it lives: whoever says that it is in again is believed */
 	}
 	kick(a);
 }

@@ -10,7 +10,7 @@
 #define WIRE_PATCH_MAX 4096             /* bytes of JSON in a change of hyperparameters */
 
 enum mate_flag { MATE_FOLLOWER = 1, MATE_CLIENT = 2, MATE_AUX = 4, MATE_HOLD = 8, MATE_IN = 16 /* in C */,
-	MATE_GONE = 32 /* not live */ };
+	MATE_GONE = 32 /* not live */, MATE_NEW = 64 /* BEGIN: has joined since the last commit */ };
 
 struct wire_part { uint16_t owner; uint64_t off, len; uint8_t hash[16]; };     /* floats; owner: index of a member */
 struct wire_member {

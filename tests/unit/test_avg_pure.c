@@ -471,7 +471,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ranges_model), cmocka_unit_test(test_ranges_two), cmocka_unit_test(test_ranges_bad),
-		cmocka_unit_test(test_ledger), cmocka_unit_test(test_proof), cmocka_unit_test(test_part_vectors), cmocka_unit_test(test_part_random),
+		cmocka_unit_test(test_ledger), cmocka_unit_test(test_proof),
+		cmocka_unit_test(test_part_vectors), cmocka_unit_test(test_part_random),
 		cmocka_unit_test(test_reduce), cmocka_unit_test(test_body), cmocka_unit_test(test_attempt_ready),
 		cmocka_unit_test(test_point),
 	};
