@@ -1,5 +1,10 @@
 /* The averager's strict face: collectives in a fixed group, all members or an error (tensor parallelism, ZeRO,
- * pipelines; amendments A11). No rendezvous: the group, its order and a generation are agreed before. */
+ * pipelines; amendments A11). No rendezvous: the group, its order and a generation are agreed before.
+ *
+ * Every member calls the same function with the same group, seq, sizes and operation. done is called exactly once and
+ * never from inside the call; a dead member, or the deadline, is an error for all. The memory is the collective's until
+ * then. Any two collectives of a group with different seq may be under way at once. Part i of a vector of len elements
+ * belongs to member i: coll_part says which. */
 #ifndef AVG_COLL_H
 #define AVG_COLL_H
 #include "net/chunk.h"
@@ -12,11 +17,34 @@ struct coll *coll_new(struct env *env, struct net *net, struct chunks *chunks);
 /* drops what is open without a word; no sum may be in a lane (env detached, or all done) */
 void coll_free(struct coll *c);
 typedef void coll_done_fn(void *arg, const struct err *e);
-/* All-reduce of len floats in place, summed in member order: every member ends with the same bytes. seq: the
- * how-manieth
- * collective of this group. Ends exactly once; a dead member or the deadline is an error for all. */
+
+/* Where part i of len elements over n members begins and ends: sizes differ by one at most. */
+void coll_part(uint32_t n, uint32_t i, size_t len, size_t *ret_lo, size_t *ret_hi);
+
+/* All-reduce of len floats in place, summed in member order: every member ends with the same bytes. */
 void coll_allreduce(struct coll *c, const struct coll_group *g, uint64_t seq, float *x, size_t len, enum coll_op op,
 	uint64_t deadline_us, coll_done_fn *done, void *arg);
+/* Of x this member ends with its own part, reduced; the rest of x is as before. */
+void coll_reduce_scatter(struct coll *c, const struct coll_group *g, uint64_t seq, float *x, size_t len,
+	enum coll_op op, uint64_t deadline_us, coll_done_fn *done, void *arg);
+/* Of x this member brings its own part; all end with all. */
+void coll_allgather(struct coll *c, const struct coll_group *g, uint64_t seq, float *x, size_t len,
+	uint64_t deadline_us, coll_done_fn *done, void *arg);
+/* root's x becomes everybody's. */
+void coll_broadcast(struct coll *c, const struct coll_group *g, uint64_t seq, uint32_t root, float *x, size_t len,
+	uint64_t deadline_us, coll_done_fn *done, void *arg);
+/* Part i of x goes to member i; y, n times as long as this member's part of x, ends with what the members sent, in
+ * order. x and y do not overlap. */
+void coll_alltoall(struct coll *c, const struct coll_group *g, uint64_t seq, const float *x, size_t len, float *y,
+	uint64_t deadline_us, coll_done_fn *done, void *arg);
+/* From one member to one other; the rest of the group takes no part. */
+void coll_send(struct coll *c, const struct coll_group *g, uint64_t seq, uint32_t to, const float *x, size_t len,
+	uint64_t deadline_us, coll_done_fn *done, void *arg);
+void coll_recv(struct coll *c, const struct coll_group *g, uint64_t seq, uint32_t from, float *x, size_t len,
+	uint64_t deadline_us, coll_done_fn *done, void *arg);
+/* Ends when every member has begun it. */
+void coll_barrier(struct coll *c, const struct coll_group *g, uint64_t seq, uint64_t deadline_us, coll_done_fn *done,
+	void *arg);
 
 /* Ends the collective that was begun with arg. true: it is gone, done is not called and x is the caller's again;
  * false: a lane still sums, and done comes with an error. */

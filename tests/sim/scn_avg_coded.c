@@ -20,9 +20,9 @@ static bool settled(struct sim *s, void *arg)
 	return world_settled(arg);
 }
 
-static struct world *coded_world(struct sim *s, struct notes *n, const char *codec, double slack)
+static struct world *world_of(struct sim *s, struct notes *n, const char *codec, double slack, size_t len, uint32_t micro)
 {
-	struct world *w = world_new(s, LEN, PEERS * 32, 16, 10 * MSEC);
+	struct world *w = world_new(s, len, PEERS * 2 * micro, micro, 10 * MSEC);
 	static const struct avg_tensor tensors[] = { { 600, AVG_MATRIX }, { 60, AVG_VECTOR }, { 400, AVG_MATRIX },
 		{ 440, AVG_STATE } };
 	w->start_us = 3 * SEC;
@@ -36,6 +36,11 @@ static struct world *coded_world(struct sim *s, struct notes *n, const char *cod
 		.evil = -1 };
 	w->user = n;
 	return w;
+}
+
+static struct world *coded_world(struct sim *s, struct notes *n, const char *codec, double slack)
+{
+	return world_of(s, n, codec, slack, LEN, 16);
 }
 
 static void begin(struct world *w)
@@ -77,6 +82,20 @@ static void scn_deaths(struct sim *s)
 				at = world_peer(w, k)->point.epoch;
 		world_run_to(w, at + 6, 60 * SEC);
 	}
+	world_same(w);
+	over(&n);
+}
+
+/* Pieces that are encoded, summed and decoded in the lane, while owners die and attempts change under them. */
+static void scn_lanes(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, specs[sim_seed(s) % SPECS], 0.5, 150000, 1);
+	w->conf.slice = 17000;
+	w->conf.robust = sim_seed(s) % 5 == 1 ? ROBUST_CLIP : ROBUST_NONE;
+	begin(w);
+	sim_failpoint(s, -1, points[rng_below(sim_rng(s), POINTS)], SIM_KILL, 1 + (int)rng_below(sim_rng(s), 40));
+	world_run_to(w, 9, 60 * SEC);
 	world_same(w);
 	over(&n);
 }
@@ -262,7 +281,7 @@ static void scn_not_a_number(struct sim *s)
 	over(&n);
 }
 
-static const struct scn list[] = { SCN(deaths), SCN(feedback), SCN(changed), SCN(liar), SCN(not_a_number), {0} };
+static const struct scn list[] = { SCN(deaths), SCN(lanes), SCN(feedback), SCN(changed), SCN(liar), SCN(not_a_number), {0} };
 
 int main(int argc, char **argv)
 {

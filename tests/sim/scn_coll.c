@@ -112,7 +112,7 @@ static void run(struct sim *s, int n, struct world *w)
 
 static void scn_allreduce(struct sim *s)
 {
-	static const size_t lens[] = { 0, 1, 3, 1000, 4097, 50001, 100000 };
+	static const size_t lens[] = { 0, 1, 3, 1000, 4097, 50021, 100000 };
 	struct world w;
 	int n = 1 + (int)(sim_seed(s) % 5);
 	run(s, n, &w);
@@ -124,6 +124,169 @@ static void scn_allreduce(struct sim *s)
 				sim_check(s, ((struct peer *)sim_app(s, i))->ended == 1 && !((struct peer *)sim_app(s, i))->failed);
 			check(s, n, lens[k], op);
 		}
+}
+
+static struct coll_group group_of(struct world *w, int n, int i)
+{
+	return (struct coll_group){ .members = w->id, .n = (uint32_t)n, .me = (uint32_t)i, .tag = { { 9 } } };
+}
+
+static void finish(struct sim *s, int n, const char *what, size_t len)
+{
+	if (!sim_run_until(s, all_over, NULL, 20 * SEC))
+		sim_fail(s, "%s of %zu over %d: no end", what, len, n);
+	for (int i = 0; i < n; i++) {
+		struct peer *p = sim_app(s, i);
+		if (p->ended != 1 || p->failed)
+			sim_fail(s, "%s of %zu over %d: node %d ended %d times, %d with an error", what, len, n, i, p->ended, p->failed);
+		p->ended = p->failed = 0;
+	}
+}
+
+static void equal(struct sim *s, const char *what, size_t len, int i, float got, float want)
+{
+	if (memcmp(&got, &want, sizeof got))
+		sim_fail(s, "%s of %zu: node %d has %.9g, not %.9g", what, len, i, got, want);
+}
+
+static void fresh(struct sim *s, int n, size_t len)
+{
+	for (int i = 0; i < n; i++) {
+		struct peer *p = sim_app(s, i);
+		p->ended = p->failed = 0;
+		p->x = realloc(p->x, (2 * (size_t)n + 2) * (len + (size_t)n) * sizeof *p->x);
+		for (size_t k = 0; k < len; k++)
+			p->x[k] = value(i, k);
+	}
+}
+
+static void scatter_gather(struct sim *s, struct world *w, int n, size_t len, uint64_t seq)
+{
+	size_t lo, hi;
+	fresh(s, n, len);
+	for (int i = 0; i < n; i++) {
+		struct peer *p = sim_app(s, i);
+		struct coll_group g = group_of(w, n, i);
+		coll_reduce_scatter(p->coll, &g, seq, p->x, len, COLL_SUM, sim_now(s) + 9 * SEC, over, p);
+	}
+	finish(s, n, "reduce-scatter", len);
+	for (int i = 0; i < n; i++) {
+		struct peer *p = sim_app(s, i);
+		coll_part((uint32_t)n, (uint32_t)i, len, &lo, &hi);
+		for (size_t k = 0; k < len; k++) {
+			float want = k >= lo && k < hi ? value(0, k) : value(i, k);
+			for (int m = 1; m < n && k >= lo && k < hi; m++)
+				want += value(m, k);
+			equal(s, "reduce-scatter", len, i, p->x[k], want);
+		}
+		struct coll_group g = group_of(w, n, i);
+		coll_allgather(p->coll, &g, seq + 1, p->x, len, sim_now(s) + 9 * SEC, over, p);
+	}
+	finish(s, n, "all-gather", len);
+	check(s, n, len, COLL_SUM);
+}
+
+static void spread(struct sim *s, struct world *w, int n, size_t len, uint64_t seq)
+{
+	uint32_t root = (uint32_t)(len % (size_t)n);
+	fresh(s, n, len);
+	for (int i = 0; i < n; i++) {
+		struct peer *p = sim_app(s, i);
+		struct coll_group g = group_of(w, n, i);
+		coll_alltoall(p->coll, &g, seq, p->x, len, p->x + len, sim_now(s) + 9 * SEC, over, p);
+	}
+	finish(s, n, "all-to-all", len);
+	for (int i = 0; i < n; i++) {
+		struct peer *p = sim_app(s, i);
+		struct coll_group g = group_of(w, n, i);
+		size_t lo, hi;
+		coll_part((uint32_t)n, (uint32_t)i, len, &lo, &hi);
+		for (int m = 0; m < n; m++)
+			for (size_t k = lo; k < hi; k++)
+				equal(s, "all-to-all", len, i, p->x[len + (size_t)m * (hi - lo) + k - lo], value(m, k));
+		coll_broadcast(p->coll, &g, seq + 1, root, p->x, len, sim_now(s) + 9 * SEC, over, p);
+	}
+	finish(s, n, "broadcast", len);
+	for (int i = 0; i < n; i++)
+		for (size_t k = 0; k < len; k++)
+			equal(s, "broadcast", len, i, ((struct peer *)sim_app(s, i))->x[k], value((int)root, k));
+}
+
+/* Every other collective, every size: what came is what the definition says. */
+static void scn_others(struct sim *s)
+{
+	static const size_t lens[] = { 0, 1, 7, 10007, 150001 };
+	struct world w;
+	int n = 1 + (int)(sim_seed(s) % 6);
+	uint64_t seq = 0;
+	run(s, n, &w);
+	begin(s, &w, n, 5, COLL_SUM, 1000);
+	finish(s, n, "all-reduce", 5);
+	for (size_t k = 0; k < sizeof lens / sizeof *lens; k++, seq += 4) {
+		scatter_gather(s, &w, n, lens[k], seq);
+		spread(s, &w, n, lens[k], seq + 2);
+	}
+	if (n < 2)
+		return;
+	fresh(s, n, 5000);
+	struct peer *a = sim_app(s, 0), *b = sim_app(s, n - 1);
+	struct coll_group ga = group_of(&w, n, 0), gb = group_of(&w, n, n - 1);
+	coll_send(a->coll, &ga, seq, (uint32_t)n - 1, a->x, 5000, sim_now(s) + 9 * SEC, over, a);
+	sim_run_for(s, SEC);
+	sim_check(s, !a->ended);                /* nobody takes it yet */
+	coll_recv(b->coll, &gb, seq, 0, b->x, 5000, sim_now(s) + 9 * SEC, over, b);
+	sim_run_for(s, 3 * SEC);
+	sim_check(s, a->ended == 1 && b->ended == 1 && !a->failed && !b->failed);
+	for (size_t k = 0; k < 5000; k++)
+		equal(s, "send", 5000, n - 1, b->x[k], value(0, k));
+}
+
+/* Nobody is through before the last has come. */
+static void scn_barrier(struct sim *s)
+{
+	struct world w;
+	int n = 2 + (int)(sim_seed(s) % 4);
+	run(s, n, &w);
+	begin(s, &w, n, 5, COLL_SUM, 1000);
+	finish(s, n, "all-reduce", 5);
+	for (int i = 0; i < n; i++) {
+		struct peer *p = sim_app(s, i);
+		struct coll_group g = group_of(&w, n, i);
+		coll_barrier(p->coll, &g, 1, sim_now(s) + 9 * SEC, over, p);
+		sim_run_for(s, SEC / 2);
+		for (int k = 0; k <= i && i + 1 < n; k++)
+			sim_check(s, !((struct peer *)sim_app(s, k))->ended);
+	}
+	finish(s, n, "barrier", 0);
+}
+
+/* Long enough for several steps at once; in the second, one is stopped for longer than the deadline: an error for all
+ * others, and the group is usable again when it is back. */
+static void scn_stopped(struct sim *s)
+{
+	struct world w;
+	int n = 2 + (int)(sim_seed(s) % 2);
+	size_t len = (size_t)n * 262144 * 3 + 77;
+	run(s, n, &w);
+	begin(s, &w, n, 5, COLL_SUM, 1000);
+	finish(s, n, "all-reduce", 5);
+	uint64_t took = sim_now(s);
+	begin(s, &w, n, len, COLL_SUM, 1);
+	finish(s, n, "all-reduce", len);
+	check(s, n, len, COLL_SUM);
+	took = sim_now(s) - took;
+	begin(s, &w, n, len, COLL_MAX, 2);
+	sim_run_for(s, 1 + rng_below(sim_rng(s), took / 2));
+	sim_pause(s, 0);
+	sim_run_for(s, 8 * SEC);
+	for (int i = 1; i < n; i++)
+		sim_check(s, ((struct peer *)sim_app(s, i))->ended == 1 && ((struct peer *)sim_app(s, i))->failed == 1);
+	sim_resume(s, 0);
+	sim_check(s, sim_run_until(s, all_over, NULL, 10 * SEC));
+	sim_run_for(s, 10 * SEC);
+	begin(s, &w, n, 40000, COLL_SUM, 3);
+	finish(s, n, "all-reduce after a stop", 40000);
+	check(s, n, 40000, COLL_SUM);
 }
 
 static void scn_dead_member(struct sim *s)
@@ -141,7 +304,7 @@ static void scn_dead_member(struct sim *s)
 			sim_check(s, ((struct peer *)sim_app(s, i))->ended == 1 && ((struct peer *)sim_app(s, i))->failed == 1);
 }
 
-static const struct scn list[] = { SCN(allreduce), SCN(dead_member), {0} };
+static const struct scn list[] = { SCN(allreduce), SCN(others), SCN(barrier), SCN(stopped), SCN(dead_member), {0} };
 
 int main(int argc, char **argv)
 {
