@@ -1,6 +1,6 @@
-/* Collectives in a fixed group, strict: everybody or an error. A collective is transfers between pairs, perhaps a sum in
+/* Collectives in a fixed group, strict: everybody or an error: transfers between pairs, perhaps a sum in
  * between, and transfers of results. Small vectors are exchanged directly (one message each way, latency first); larger
- * ones go through a butterfly: member j sums part j in member order and sends it to all, so that each byte crosses twice
+ * ones go through a butterfly: member j sums part j in member order and sends it to all: each byte crosses twice
  * and every member has the same bytes. Long vectors are cut into steps, a few of which are under way at once: while one
  * is summed the next is on its way, and the memory for what others send stays small. */
 #include <stdlib.h>

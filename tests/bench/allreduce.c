@@ -1,6 +1,6 @@
-/* What an all-reduce between N processes on loopback takes. usage: bench_allreduce round|coll|ring N BYTES TIMES [CODEC]
- * round: the averager's elastic rounds (begin to commit); coll: its strict face; ring: a bare TCP ring that sums, without
- * any protocol, as the rival. Linked with the real cryptography or with one that weighs nothing. Prints JSON. */
+/* What an all-reduce between N processes takes. usage: bench_allreduce round|coll|ring N BYTES TIMES [CODEC]
+ * round: the averager's elastic rounds (begin to commit); coll: its strict face; ring: a bare TCP ring, with no
+ * other protocol, as the rival. Linked with the real cryptography or with one that weighs nothing. Prints JSON. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -48,7 +48,8 @@ static double cpu_ms(void)
 {
 	struct rusage u;
 	getrusage(RUSAGE_SELF, &u);
-	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e3 + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-3;
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e3 +
+		(double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-3;
 }
 
 static void die(const char *what)
@@ -203,7 +204,7 @@ static void open_peer(struct peer *p)
 	p->s->id[p->who] = *net_self(p->net);
 	__sync_fetch_and_add(&p->s->there, 1);
 	while (p->s->there < p->n)
-		usleep(1000);
+		poll(NULL, 0, 1);
 	for (int i = 0; i < p->n; i++)
 		if (i != p->who)
 			net_learn(p->net, &p->s->id[i], &p->s->at[i]);
@@ -220,7 +221,7 @@ static void one_peer(struct peer *p, const char *mode, const char *codec)
 		next(p);
 	}
 	loop_run_until(p->loop, is_over, p->s, 120000000);
-	usleep(200000);                         /* the others' last answers */
+	poll(NULL, 0, 200);                     /* the others' last answers */
 	_exit(0);
 }
 
@@ -279,7 +280,8 @@ static void ring(struct peer *p, int *to, int *from)
 		socklen_t n = sizeof a;
 		setsockopt(server, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
 		setsockopt(client, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-		if (bind(server, (struct sockaddr *)&a, n) || listen(server, 1) || getsockname(server, (struct sockaddr *)&a, &n) ||
+		if (bind(server, (struct sockaddr *)&a, n) || listen(server, 1) ||
+				getsockname(server, (struct sockaddr *)&a, &n) ||
 				connect(client, (struct sockaddr *)&a, n))
 			die("no socket");
 		to[i] = client;
@@ -305,7 +307,8 @@ static void print(const struct peer *p, const char *mode, const char *codec, str
 		bytes += s->bytes[i];
 	}
 	json_t *j = json_pack("{s:s,s:i,s:I,s:s,s:f,s:f,s:f,s:f}", "mode", mode, "peers", p->n, "bytes",
-		(json_int_t)(p->len * 4), "codec", codec ? codec : "none", "ms_median", s->ms[p->times / 2], "ms_best", s->ms[0],
+		(json_int_t)(p->len * 4), "codec", codec ? codec : "none", "ms_median", s->ms[p->times / 2],
+		"ms_best", s->ms[0],
 		"ms_worst", s->ms[p->times - 1], "cpu_ms_per_peer", cpu / p->n);
 	if (bytes)
 		json_object_set_new(j, "sent_of_2g_n_1", json_real((double)bytes / (8.0 * (double)p->len * (p->n - 1))));

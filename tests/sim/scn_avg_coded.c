@@ -1,4 +1,4 @@
-/* Rounds whose vectors travel encoded, in pieces: everybody holds the same bytes whoever dies when, error feedback loses
+/* Rounds whose vectors travel encoded, in pieces: everybody holds the same bytes whoever dies, error feedback loses
  * nothing, the encoding changes at one epoch; and members that send nonsense. */
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@ static bool settled(struct sim *s, void *arg)
 	return world_settled(arg);
 }
 
-static struct world *world_of(struct sim *s, struct notes *n, const char *codec, double slack, size_t len, uint32_t micro)
+static struct world *world_of(struct sim *s, struct notes *n, const char *codec, double slack, size_t len,
+	uint32_t micro)
 {
 	struct world *w = world_new(s, len, PEERS * 2 * micro, micro, 10 * MSEC);
 	static const struct avg_tensor tensors[] = { { 600, AVG_MATRIX }, { 60, AVG_VECTOR }, { 400, AVG_MATRIX },
@@ -184,7 +185,8 @@ static void scn_changed(struct sim *s)
 	w->saw = count_bytes;
 	before = bytes_per_round(&n, 20);
 	if (before > plain * 102 / 100 || before * 100 < plain * 80)
-		sim_fail(s, "%llu bytes in a round, 2 |g| (N-1) is %llu", (unsigned long long)before, (unsigned long long)plain);
+		sim_fail(s, "%llu bytes in a round, 2 |g| (N-1) is %llu", (unsigned long long)before,
+			(unsigned long long)plain);
 	avg_propose(world_peer(w, 3)->avg, json_pack("{s:s}", "codec", "blockwise8"), 0, agreed, &epoch);
 	world_run_to(w, 30, 60 * SEC);
 	if (epoch <= 20 || epoch > 30)
@@ -260,7 +262,7 @@ static void scn_liar(struct sim *s)
 	over(&n);
 }
 
-/* NaN in one gradient: its owner is left out of the round and told, everybody else's samples count, the mean is finite. */
+/* NaN in one gradient: its owner is left out of the round and told, the others' samples count, the mean is finite. */
 static void scn_not_a_number(struct sim *s)
 {
 	struct notes n;
@@ -281,7 +283,8 @@ static void scn_not_a_number(struct sim *s)
 	over(&n);
 }
 
-static const struct scn list[] = { SCN(deaths), SCN(lanes), SCN(feedback), SCN(changed), SCN(liar), SCN(not_a_number), {0} };
+static const struct scn list[] = { SCN(deaths), SCN(lanes), SCN(feedback), SCN(changed), SCN(liar),
+	SCN(not_a_number), {0} };
 
 int main(int argc, char **argv)
 {

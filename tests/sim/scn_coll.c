@@ -138,7 +138,8 @@ static void finish(struct sim *s, int n, const char *what, size_t len)
 	for (int i = 0; i < n; i++) {
 		struct peer *p = sim_app(s, i);
 		if (p->ended != 1 || p->failed)
-			sim_fail(s, "%s of %zu over %d: node %d ended %d times, %d with an error", what, len, n, i, p->ended, p->failed);
+			sim_fail(s, "%s of %zu over %d: node %d ended %d times, %d with an error", what, len, n, i,
+				p->ended, p->failed);
 		p->ended = p->failed = 0;
 	}
 }
