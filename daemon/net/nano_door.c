@@ -162,7 +162,8 @@ static void door_send(struct nano *n, struct packet *p)
 	}
 	if (sent) {
 		rate_spend(&n->up, p->wire_len);
-		pace_wake(n);
+		if (rate_waits(CHAN_DOOR, p->wire_len))
+			pace_wake(n);           /* small answers leave nothing to pace, and looking at all costs more */
 		n->stats.out[CHAN_DOOR]++;
 		n->stats.bytes_out[CHAN_DOOR] += p->wire_len;
 	} else if (msg) {
