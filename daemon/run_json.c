@@ -66,6 +66,8 @@ static json_t *members_json(struct run *r, size_t *ret_n)
 			"state", state, "self", id_eq(&m[i].id, net_self(r->rs->ctx.net)));
 		if (m[i].absent[0])
 			json_object_set_new(o, "absent", json_string(m[i].absent));
+		if (m[i].odd > 1)
+			put_count(o, "out_of_line", m[i].odd);
 		json_array_append_new(list, o);
 	}
 	return list;
@@ -83,6 +85,7 @@ static void put_swarm(struct run *r, json_t *o, double *ret_rate, uint64_t *ret_
 	put_count(o, "rounds_without", v.rounds_without);
 	put_count(o, "rounds_failed", v.rounds_failed);
 	put_count(o, "round_us", v.last_round_us);
+	put_count(o, "residuals_dropped", v.residuals_dropped);
 	put_real(o, "epoch_eta_s", (double)v.eta_us / 1e6);
 	if (r->commit_weight && v.target)       /* how far the last epoch went beyond its target */
 		put_real(o, "overshoot", (double)r->commit_weight / (double)v.target - 1);

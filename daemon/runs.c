@@ -473,6 +473,7 @@ void runs_rm(struct runs *rs, const json_t *params, struct reply *reply)
 void runs_describe_peer(struct runs *rs, const struct id *peer, json_t *obj)
 {
 	bool takes_part = false;
+	unsigned out_of_line = 0;
 	double rate = 0;
 	list_each(it, &rs->list) {
 		struct run *r = list_entry(it, struct run, link);
@@ -485,8 +486,12 @@ void runs_describe_peer(struct runs *rs, const struct id *peer, json_t *obj)
 			rate += m[i].rate;
 			if (m[i].absent[0])
 				json_object_set_new(obj, "absent", json_string(m[i].absent));
+			if (m[i].odd > out_of_line)
+				out_of_line = m[i].odd;
 		}
 	}
+	if (out_of_line > 1)                    /* rounds running; one alone says little */
+		json_object_set_new(obj, "out_of_line", json_integer((json_int_t)out_of_line));
 	json_object_set_new(obj, "participating", json_boolean(takes_part));
 	if (takes_part)
 		json_object_set_new(obj, "samples_per_s", json_real(rate));

@@ -13,5 +13,5 @@ static void run(struct cmd_call *c)
 
 const struct cmd cmd_peers = { "peers", "who is in the swarm, and whether they take part", params, CMD_VIEW,
 	"peers:id,address,state,reachable,participating,seen_s,rtt_us,bandwidth_bytes_per_s,sent_bytes,received_bytes,"
-	"samples_per_s,absent",
+	"samples_per_s,out_of_line,absent",
 	run };
