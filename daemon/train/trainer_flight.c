@@ -30,7 +30,7 @@ void round_view(struct trainer *t, struct view *v)
 {
 	bool begun = t->in_begin && !t->flight.out && !t->passed && !t->s->mode.any && list_empty(&t->commits);
 
-	t->round_prog = t->splits = false;
+	t->round_prog = t->splits = t->winding = false;
 	v->sent = t->flight.out;
 	v->agreed = t->agreed;
 	v->gave = t->agreed ? t->gave : t->flight.out;
@@ -107,12 +107,22 @@ void flight_land(struct trainer *t)
 	load_regrant(t);
 }
 
+/* The iteration under way ends; unless it waits for data, now or later: there may be none for long. */
+void round_wind_down(struct trainer *t)
+{
+	t->winding = true;
+	if (t->load_wait)
+		exec_interrupt(t->x);
+	else
+		exec_wind_down(t->x);
+}
+
 void round_break(struct trainer *t)
 {
 	if (t->stepping)
 		t->break_later = true;
-	else if (t->s->mode.patient && !t->load_wait)
-		exec_wind_down(t->x);
+	else if (t->s->mode.patient)
+		round_wind_down(t);
 	else
 		exec_interrupt(t->x);
 	exec_wake(t->x);
@@ -124,8 +134,8 @@ void round_boundary(struct trainer *t)
 		return;
 	if (t->stepping && t->load_wait)
 		t->break_later = true;
-	else if (t->load_wait || (t->splits && t->sum_wait))
-		exec_interrupt(t->x);           /* it waits for data, or for others: there may be no boundary for long */
+	else if (t->splits && t->sum_wait)
+		exec_interrupt(t->x);           /* it waits for others: there may be no boundary for long */
 	else
-		exec_wind_down(t->x);
+		round_wind_down(t);
 }

@@ -90,6 +90,7 @@ struct trainer {
 	bool agreed, gave;                      /* that other program is to come; this peer's flight was in the round */
 	bool stepping;                          /* what follows a commit is being done: no interrupt may part it */
 	bool break_later;                       /* one was asked for meanwhile */
+	bool winding;                           /* the body is to end: it must not wait for data */
 	bool tell;                              /* progress is to be told anew: the averager has begun to count again */
 	bool renewed;                           /* working copies are there */
 	uint64_t work_epoch, oldest;            /* of the working copy; of the oldest gradient in the sum */
@@ -155,6 +156,7 @@ void round_parcel(struct trainer *t);           /* the sum of this epoch lies in
 void round_renewed(struct trainer *t);          /* the working copy is that of this epoch */
 /* The program ends as soon as nothing is lost by it: what follows a commit is never parted. */
 void round_break(struct trainer *t);
+void round_wind_down(struct trainer *t);
 /* The body ends; a SUM beside it goes on in the next program. */
 void round_boundary(struct trainer *t);
 bool round_waits(const struct trainer *t);      /* a begin or a commit wants a program of its own */

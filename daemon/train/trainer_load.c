@@ -126,6 +126,10 @@ void load_op(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t
 	ready(t);
 	if (t->load_wait && !loader_left(t->loader))
 		load_told_idle(t);
+	if (t->load_wait && t->winding && !t->stepping)
+		exec_interrupt(t->x);
+	else if (t->load_wait && t->winding)
+		t->break_later = true;
 }
 
 /* Nobody reads it any more. What was not counted comes again. */

@@ -105,10 +105,8 @@ static void deliver(struct trainer *t)
 	t->sum_wait = NULL;
 	t->agreed = t->splits;
 	t->stepping = !t->splits;
-	if (t->agreed && t->load_wait)          /* before the SUM ends: the next program may begin with that */
-		exec_interrupt(t->x);
-	else if (t->agreed)
-		exec_wind_down(t->x);
+	if (t->agreed)                          /* before the SUM ends: the next program may begin with that */
+		round_wind_down(t);
 	exec_done(w, NULL, NULL);
 }
 
@@ -213,7 +211,7 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 	log_commit(t, c);
 	list_push(&t->commits, &c->link);
 	t->in_begin = t->given = t->passed = false;
-	t->tell = t->samples > 0;
+	t->tell = t->samples > 0 || round_carries(t);
 	if (t->sum_wait || t->tell)
 		trainer_later(t);
 	if (!t->sum_wait && !t->round_prog)

@@ -85,7 +85,9 @@ static void ask(struct node_peer *p)
 		params = json_pack("{s:O}", "spec", spec);
 	else
 		params = json_pack("{s:O}", "run", json_object_get(spec, "name"));
-	if (w->batch)
+	if (w->batch_of[p->index])
+		json_object_set_new(params, "batch", json_integer(w->batch_of[p->index]));
+	else if (w->batch)
 		json_object_set_new(params, "batch", json_integer(w->batch));
 	else if (!start)
 		json_object_set(params, "batch", json_object_get(json_object_get(spec, "local"), "batch"));

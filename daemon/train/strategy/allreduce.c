@@ -3,7 +3,7 @@
  * those who die: the round is elastic, so the program ends as it is.
  * sync_every k: k steps of its own, then parameters are averaged: k times fewer bytes.
  * async: nobody waits for anybody. What a peer has is given to the next round while it goes on; whatever mean comes is
- * applied between two micro-batches. Gradients may be older than the parameters they change: stale updates are counted. */
+ * applied between two micro-batches. Gradients may be older than what they change: stale updates are counted. */
 #include "train/strategy/replica.h"
 
 /* `sent` lies ready for a round that has not begun yet, so that a BEGIN is answered at once. */
@@ -69,17 +69,17 @@ static int mode(const struct plan_results *settings, struct planner_mode *ret, s
 	ret->both = plan_result(settings, "average_optimizer", 0) != 0;
 	ret->steps = ret->any ? 0 : (uint32_t)every;
 	if (ret->any && ret->local)
-		return err_set(e, ERR_INVALID, "async and sync_every %g do not go together: who never waits has no step that all "
-			"make together; one of the two must go", every);
+		return err_set(e, ERR_INVALID, "async and sync_every %g do not go together: who never waits has no step that "
+			"all make together; one of the two must go", every);
 	if (ret->both && !ret->local)
 		return err_set(e, ERR_INVALID, "average_optimizer needs sync_every of 2 or more: every peer has the same "
 			"optimizer state without it");
-	ret->equality = ret->any ? "equal after the same commit; peers are never at the same one for long, and gradients may "
-		"be of older parameters" : ret->local ? "equal right after each averaging of parameters" :
+	ret->equality = ret->any ? "equal after the same commit; peers are never at the same one for long, and gradients "
+		"may be of older parameters" : ret->local ? "equal right after each averaging of parameters" :
 		"parameters, optimizer state and buffers are equal after every commit";
 	if (ret->any)
-		ret->under_way = "a checkpoint and a donor's state hold what is committed; a gradient that no round has taken is "
-			"dropped at a death or resync and its samples come again";
+		ret->under_way = "a checkpoint and a donor's state hold what is committed; a gradient that no round has taken "
+			"is dropped at a death or resync and its samples come again";
 	return 0;
 }
 

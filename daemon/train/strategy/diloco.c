@@ -1,7 +1,7 @@
 /* diloco (arXiv 2311.08105): every peer makes inner_steps steps of its own with the run's optimizer (AdamW in the
- * paper), then the mean of how far the peers have gone from the anchor is a gradient for the outer optimizer, Nesterov's
- * momentum; all go on from the new anchor. A round for inner_steps steps: bytes fall by that factor. Inner optimizer
- * states stay each peer's own; anchor and outer momentum are state, equal everywhere after every commit. */
+ * paper), then the mean of how far the peers have gone from the anchor is a gradient for the outer optimizer,
+ * Nesterov's momentum; all go on from the new anchor. A round for inner_steps steps: bytes fall by that factor. Inner
+ * optimizer states stay each peer's own; anchor and outer momentum are state, equal everywhere after a commit. */
 #include "train/strategy/replica.h"
 
 #define AHEAD 16
@@ -56,8 +56,8 @@ static int mode(const struct plan_results *settings, struct planner_mode *ret, s
 	ret->nparams = 1;
 	ret->state[0] = "anchor";
 	ret->state[1] = "momentum";
-	ret->equality = "anchor, outer momentum and parameters are equal right after each outer step; inner optimizer states "
-		"are each peer's own";
+	ret->equality = "anchor, outer momentum and parameters are equal right after each outer step; inner optimizer "
+		"states are each peer's own";
 	return 0;
 }
 

@@ -1,0 +1,137 @@
+/* Ways to average, in whole nodes (node_world.h): in each of them peers die in the middle of rounds and come back, others
+ * join, and what its mode promises to be equal is equal; peers of different speed contribute by their speed (row C09);
+ * an epoch of delayed averaging takes the longer of computing and communicating (row C08). */
+#include <stdio.h>
+#include <string.h>
+#include "avg/int.h"
+#include "chain_check.h"
+#include "node_world.h"
+#include "train/trainer_int.h"
+
+static const char *mode_spec(char out[900], const char *strategy, const char *averaging, unsigned nap_ms, unsigned target,
+	unsigned width)
+{
+	snprintf(out, 900, "{\"name\": \"naps\", \"input\": [4], \"model\": [{\"type\": \"sleep\", \"fwd_ms\": %u}, "
+		"{\"type\": \"linear\", \"out\": %u}], \"loss\": \"cross_entropy\", \"target_batch\": %u, "
+		"\"optimizer\": {\"name\": \"adam\", \"lr\": 0.01}, \"strategy\": \"%s\", \"averaging\": {%s}, "
+		"\"validation\": {\"every\": 0}, \"data\": {\"name\": \"x\", \"kind\": \"synthetic\", \"count\": 1000}, "
+		"\"stop\": {\"epochs\": 1000000}, \"local\": {\"batch\": 8}}", nap_ms, width, target, strategy, averaging);
+	return out;
+}
+
+static bool all_work(struct node_world *w, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (!node_run(w, i) || !node_run(w, i)->own_samples)
+			return false;
+	return true;
+}
+
+/* Of six two die, two that were never there join, the dead come back. */
+static void life(struct sim *s, const char *strategy, const char *averaging, unsigned nap_ms)
+{
+	static char spec[900];
+	struct node_world *w = node_world_new(s, mode_spec(spec, strategy, averaging, nap_ms, 96, 3));
+	int dead[2];
+	node_world_add(w, 6);
+	node_run_to(w, 4, 120 * SEC);
+	for (int k = 0; k < 2; k++) {
+		sim_run_for(s, rng_below(sim_rng(s), SEC));
+		dead[k] = node_any(w);
+		sim_kill(s, dead[k]);
+	}
+	node_goes_on(w, 6, 60 * SEC);
+	node_world_add(w, 2);
+	node_goes_on(w, 6, 60 * SEC);
+	for (int k = 0; k < 2; k++)
+		if (!sim_alive(s, dead[k]))
+			sim_restart(s, dead[k]);
+	node_goes_on(w, 8, 60 * SEC);
+	for (int k = 0; k < 10 && !all_work(w, 8); k++)
+		node_goes_on(w, 4, 60 * SEC);
+	sim_check(s, all_work(w, 8));
+	sim_check(s, chain_commits(w->chain) >= 20 && chain_states(w->chain) >= 16);
+	node_world_free(w);
+}
+
+static void scn_delayed(struct sim *s) { life(s, "hivemind", "\"delay_grad\": true, \"delay_step\": true", 200); }
+static void scn_delta(struct sim *s) { life(s, "hivemind", "\"local_updates\": true, \"delay_state\": true", 200); }
+static void scn_seldom(struct sim *s) { life(s, "hivemind", "\"local_updates\": true, \"every\": 3", 100); }
+static void scn_plain(struct sim *s) { life(s, "allreduce", "", 200); }
+static void scn_sync_every(struct sim *s) { life(s, "allreduce", "\"sync_every\": 3", 100); }
+static void scn_async(struct sim *s) { life(s, "allreduce", "\"async\": true", 200); }
+static void scn_diloco(struct sim *s) { life(s, "diloco", "\"inner_steps\": 4", 100); }
+
+/* ---- C09 ---- */
+
+/* Three peers whose micro-batches take as long and have 32, 16 and 8 samples. */
+static void scn_speeds(struct sim *s)
+{
+	static char spec[900];
+	struct node_world *w = node_world_new(s, mode_spec(spec, "hivemind", "\"delay_grad\": true", 50, 1792, 3));
+	uint64_t before[3], all = 0, begun, epoch;
+	for (int i = 0; i < 3; i++)
+		w->batch_of[i] = 32u >> i;
+	node_world_add(w, 3);
+	node_run_to(w, 3, 120 * SEC);
+	sim_run_for(s, 3 * SEC);
+	for (int i = 0; i < 3; i++)
+		before[i] = node_run(w, i)->own_samples;
+	begun = sim_now(s);
+	epoch = node_newest(w);
+	node_run_to(w, epoch + 15, 120 * SEC);
+	for (int i = 0; i < 3; i++)
+		all += node_run(w, i)->own_samples - before[i];
+	for (int i = 0; i < 3; i++) {
+		double share = (double)(node_run(w, i)->own_samples - before[i]) / (double)all, fair = (double)(4 >> i) / 7;
+		if (share < 0.9 * fair || share > 1.1 * fair)
+			sim_fail(s, "peer %d: a share of %.3f, and %.3f is its speed", i, share, fair);
+	}
+	/* 1792 samples at 56 samples in 50 ms: 1600 ms an epoch; what BEGIN interrupts is lost */
+	double ms = (double)(sim_now(s) - begun) / 1e3 / (double)(node_newest(w) - epoch);
+	if (ms < 1440 || ms > 1760)
+		sim_fail(s, "an epoch took %.1f ms, and all speeds together make 1600", ms);
+	node_world_free(w);
+}
+
+/* ---- C08 ---- */
+
+/* Virtual ms of an epoch of four peers: 8 naps of 50 ms together, two each, and 100 kB of gradients. */
+static double epoch_ms(struct sim *s, const char *averaging, uint64_t bytes_per_s)
+{
+	static char spec[900];
+	struct node_world *w = node_world_new(s, mode_spec(spec, "hivemind", averaging, 50, 64, 5000));
+	node_world_add(w, 4);
+	node_run_to(w, 2, 300 * SEC);
+	if (bytes_per_s)
+		sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 100, .jitter_us = 20, .bytes_per_s = bytes_per_s });
+	node_goes_on(w, 6, 300 * SEC);
+	uint64_t begun = sim_now(s), epoch = node_newest(w);
+	node_run_to(w, epoch + 20, 300 * SEC);
+	double ms = (double)(sim_now(s) - begun) / 1e3 / (double)(node_newest(w) - epoch);
+	node_world_free(w);
+	return ms;
+}
+
+static void scn_overlap(struct sim *s)
+{
+	struct sim *other[2] = { sim_new(sim_seed(s) + 100), sim_new(sim_seed(s) + 200) };
+	double alone = epoch_ms(s, "", 0), serial = epoch_ms(other[0], "", 400000), both;
+	double wire = serial - alone;
+	both = epoch_ms(other[1], "\"delay_grad\": true, \"delay_step\": true", 400000);
+	fprintf(stderr, "computing %.1f ms, in turns %.1f ms, delayed %.1f ms an epoch\n", alone, serial, both);
+	if (wire < 0.5 * alone || wire > 2 * alone)
+		sim_fail(s, "the wire takes %.1f ms and computing %.1f: nothing to compare", wire, alone);
+	if (both > 1.15 * (wire > alone ? wire : alone))
+		sim_fail(s, "an epoch takes %.1f ms; computing %.1f, communicating %.1f", both, alone, wire);
+	sim_free(other[0]);
+	sim_free(other[1]);
+}
+
+static const struct scn list[] = { SCN(delayed), SCN(delta), SCN(seldom), SCN(plain), SCN(sync_every), SCN(async),
+	SCN(diloco), SCN(speeds), SCN(overlap), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
