@@ -38,7 +38,6 @@ struct xfer *xfer_new(struct chunks *c, bool sending, const struct id *peer, con
 	XXH3_128bits_reset(x->hash);
 	list_init(&x->flights);
 	list_push(sending ? &c->send_list : &c->recv_list, &x->link);
-	c->receiving += !sending;
 	if (map_get(m, &x->key, sizeof x->key)) {
 		err_set(&e, ERR_EXISTS, "a transfer of that name is under way");
 		xfer_fail_later(x, &e);
@@ -94,7 +93,7 @@ void xfer_free(struct xfer *x)
 	if (x->listed)
 		map_del(x->sending ? c->sends : c->recvs, &x->key, sizeof x->key);
 	list_del(&x->link);
-	c->receiving -= !x->sending;
+	c->receiving -= x->counted;
 	XXH3_freeState(x->hash);
 	free(x->have);
 	free(x);

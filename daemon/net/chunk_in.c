@@ -122,6 +122,8 @@ static void take(struct xfer *x, struct request *r, uint64_t at, const char *has
 		return;
 	}
 	x->has_digest = x->has_digest || hash;
+	x->c->receiving += !x->counted;
+	x->counted = true;
 	if (!bit(x->have, i)) {
 		if (r->f.blob_len)
 			memcpy(x->out + at, r->f.blob, r->f.blob_len);

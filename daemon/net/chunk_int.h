@@ -28,7 +28,7 @@ struct xfer {
 	const uint8_t *data; struct list flights; uint32_t in_flight, credit, far_credit, tried; uint64_t next;
 	bool waiting; uint64_t wait_us, retry_us, began_us;
 	/* receiving */
-	uint8_t *out; bool has_digest; uint8_t want[16];
+	uint8_t *out; bool has_digest, counted /* has begun to come */; uint8_t want[16];
 };
 /* A name that is remembered for a while: refused for want of a taker, or finished. FIFO, bounded. */
 struct memo { struct list link; struct xfer_key key; uint64_t serial; struct err e; };
