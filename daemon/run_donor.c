@@ -11,7 +11,7 @@
 #include "run_int.h"
 
 #define IDLE_US 20000000                /* a copy of which nobody takes pieces is let go after this ... */
-#define SPARE_US 3000000                /* ... or after this, when another epoch is asked for and there is no room */
+#define SPARE_US 300000                 /* ... or after this, when another epoch is asked for and there is no room */
 #define SWEEP_US 1000000
 #define HELD_MAX 2                      /* copies of one run at one time */
 #define AT_ONCE 4                       /* pieces on their way, of all runs, to everybody together */

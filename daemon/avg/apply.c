@@ -165,5 +165,6 @@ void apply_commit(struct round *r)
 	ranges_free(&grant);
 	free(left);
 	a->tell = true;
+	join_caught_up(a);                      /* no round is under way: the best moment */
 	kick(a);
 }

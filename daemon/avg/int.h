@@ -190,8 +190,11 @@ void door_put(const struct avg *a, json_t *join);       /* what must be the same
 int door_check(const struct avg *a, const json_t *join, struct err *e); /* ERR_MISMATCH names the key */
 bool door_refused(struct avg *a, const struct mate *by, const struct err *e);   /* true: for that; the owner is told */
 
+bool door_passing(const struct avg *a);          /* behind by what is on its way: nothing is lost */
+
 /* ---- join.c, fork.c, meet.c ---- */
 void join_start(struct avg *a, struct mate *to);
+void join_caught_up(struct avg *a);              /* a follower that has caught up: a full member from now on */
 void join_on(struct avg *a, struct request *req);
 void redirect_on(struct avg *a, struct request *req);
 void redirect_to(struct avg *a, struct mate *m, const char *why);

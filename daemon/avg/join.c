@@ -221,7 +221,7 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	}
 	else if (!strcmp(what, "diverged"))
 		lost(a, AVG_DIVERGED, &donor, epoch);
-	else if (!strcmp(what, "behind")) {
+	else if (!strcmp(what, "behind") && !door_passing(a)) {
 		struct body c;
 		if (a->round && f->blob_len && !body_open(a, &c, f->blob, f->blob_len, &f->from, &mine)) {
 			int rc = member_commit(a, &c, f->blob, f->blob_len, &mine);

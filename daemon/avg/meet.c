@@ -179,8 +179,7 @@ void meet_fire(struct timer *t)
 	}
 	if (!a->round && !a->recover && is_leader(a))
 		probe(a);
-	if (a->leader && !is_leader(a) && !a->follower && (a->me->flags & MATE_FOLLOWER))
-		join_start(a, a->leader);       /* caught up: a full member from now on */
+	join_caught_up(a);
 	if (!a->leader || (a->follower && is_leader(a)))
 		a->state = AVG_JOINING;
 }

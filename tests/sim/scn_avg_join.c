@@ -52,8 +52,8 @@ static void scn_door(struct sim *s)
 	world_free(w);
 }
 
-/* One of four dies and is there again at once, however soon in the round the others meet its new life: it brings samples
- * within a second, and no round goes on without it more than twice. */
+/* One of four dies and is there again at once, however soon in the round the others meet its new life: it brings
+ * samples within a second, and no round goes on without it more than twice. */
 static void scn_back(struct sim *s)
 {
 	struct world *w = world_new(s, 400, 64, 8, 20 * MSEC);
