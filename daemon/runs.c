@@ -357,8 +357,9 @@ void runs_show(struct runs *rs, const json_t *params, struct reply *reply)
 	if (!r)
 		return;
 	json_t *o = run_json(r, true);
-	if (json_is_true(json_object_get(params, "data")) && r->avg)
-		json_object_set_new(o, "ledger", avg_ledger(r->avg));
+	if (json_is_true(json_object_get(params, "data")) && (r->avg || r->point.done.n))
+		json_object_set_new(o, "ledger", r->avg ? avg_ledger(r->avg) :
+			avg_point_ledger(&r->point, r->data ? data_count(r->data, DATA_TRAIN) : 0));
 	reply_ok(reply, o);
 }
 

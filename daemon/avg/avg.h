@@ -134,5 +134,7 @@ size_t avg_members(struct avg *a, struct avg_member *out, size_t max);
  * lies further back than is remembered (256 epochs), the one before those that are. */
 uint64_t avg_forked(const struct avg *a);
 json_t *avg_ledger(struct avg *a);              /* for `run show --data` */
+/* Of a run that is over: what was committed and its proof. data_samples 0: not known. */
+json_t *avg_point_ledger(const struct avg_point *p, uint64_t data_samples);
 
 #endif

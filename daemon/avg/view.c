@@ -91,9 +91,16 @@ static json_t *last_commit_json(const struct avg *a)
 	return o;
 }
 
+json_t *avg_point_ledger(const struct avg_point *p, uint64_t data_samples)
+{
+	return json_pack("{s:I,s:I,s:o,s:o,s:o,s:I}", "epoch", (json_int_t)p->epoch, "samples", (json_int_t)p->samples,
+		"chain", json_hex(p->prev, DIGEST), "committed", ranges_json(&p->done), "proof",
+		ledger_proof(&p->done, p->samples, data_samples), "data_samples", (json_int_t)data_samples);
+}
+
 json_t *avg_ledger(struct avg *a)
 {
-	json_t *granted = json_object();
+	json_t *granted = json_object(), *ret = avg_point_ledger(&a->point, a->conf.data_samples);
 	char hex[ID_HEX];
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
@@ -101,11 +108,9 @@ json_t *avg_ledger(struct avg *a)
 		if (m->grant.n)
 			json_object_set_new(granted, hex, ranges_json(&m->grant));
 	}
-	json_t *last = last_commit_json(a);
-	return json_pack("{s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:I}", "epoch", (json_int_t)a->point.epoch, "samples",
-		(json_int_t)a->point.samples,
-		"chain", json_hex(a->point.prev, DIGEST), "committed", ranges_json(&a->point.done), "granted", granted,
-		"claimed_here", ranges_json(&a->claimed), "proof",
-		ledger_proof(&a->point.done, a->point.samples, a->conf.data_samples), "last_commit", last, "violations",
-		(json_int_t)a->violations, "data_samples", (json_int_t)a->conf.data_samples);
+	json_object_set_new(ret, "granted", granted);
+	json_object_set_new(ret, "claimed_here", ranges_json(&a->claimed));
+	json_object_set_new(ret, "last_commit", last_commit_json(a));
+	json_object_set_new(ret, "violations", json_integer((json_int_t)a->violations));
+	return ret;
 }

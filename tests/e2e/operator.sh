@@ -105,6 +105,7 @@ for n in a b c; do goes_on $n; done
 # Stopped by the author at last; who comes back later hears that it is over.
 hive a --yes run stop digits >/dev/null || fail "stop was refused"
 for n in a b c; do wait_for 30 state_is $n stopped; done
+[ "$(json a ledger.proof.exactly_once run show digits --data)" = true ] || fail "no proof after the end: $(hive a run show digits --data)"
 wait_for 20 joined c
 wait_for 30 state_is c stopped
 for n in a b c; do daemon_stop $n; done
