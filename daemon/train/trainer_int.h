@@ -133,7 +133,7 @@ bool measured_profile(struct trainer *t, struct profile *ret);  /* profile_free 
 /* trainer_model.c */
 void model_profile(struct trainer *t);
 /* What p leaves when it has run; tokens_free it before p. The step reads the sums of the micro-batches before it. */
-struct tokens *model_rehearse(const struct plan *p);
+struct tokens *model_rehearse(const struct plan *p, const struct tokens *before);
 size_t predict_bytes(struct trainer *t, struct err *e);
 
 /* trainer_state.c */

@@ -63,7 +63,7 @@ static int plan_of(struct trainer *t, bool step, uint64_t first, struct plan *re
 	struct view v = trainer_plan_view(t, &me, first);
 	struct err e;
 
-	v.granted = true;
+	v.granted = v.fresh = !step;    /* the round alone, without what goes on beside it */
 	v.samples = step ? t->s->target_batch : 0;
 	v.begun = step && t->strategy->needs_swarm;
 	return t->strategy->plan(&v, &none, ret, &e);
@@ -84,7 +84,7 @@ static void predict_both(struct trainer *t, const struct profile *m, struct trai
 		ret->micro_batch_us = micro.iterations ? r.us / micro.iterations : r.us;
 		prediction_free(&r);
 	}
-	left = model_rehearse(&micro);
+	left = model_rehearse(&micro, NULL);
 	if (plan_of(t, true, (uint64_t)tokens_next_index(left), &step) == 0) {
 		v = &step;
 		c.before = (const struct tokens *const *)&left;

@@ -88,11 +88,11 @@ static struct tokens *rehearse(const struct plan *p, const struct tokens *before
 	return k;
 }
 
-struct tokens *model_rehearse(const struct plan *p)
+struct tokens *model_rehearse(const struct plan *p, const struct tokens *before)
 {
 	size_t peak = 0;
 
-	return rehearse(p, NULL, &peak);
+	return rehearse(p, before, &peak);
 }
 
 size_t predict_bytes(struct trainer *t, struct err *e)

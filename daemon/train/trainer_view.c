@@ -36,7 +36,6 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 		.flops = x.flops, .stale = t->stale, .stale_most = t->stale_most };
 }
 
-/* Two programs: micro-batches of one epoch, then the step behind them. */
 /* What the predictor says of one program, beside its table. */
 static json_t *predicted(struct trainer *t, const struct plan *p, const struct tokens *before, struct buf *text)
 {
@@ -61,43 +60,47 @@ static json_t *predicted(struct trainer *t, const struct plan *p, const struct t
 	return o;
 }
 
-/* Two programs: a micro-batch, and the round that ends an epoch. */
+/* A micro-batch, and the round that ends an epoch; where rounds go on beside micro-batches, what follows the commit. */
 json_t *trainer_plan_json(struct trainer *t, struct err *e)
 {
-	static const char *const title[] = { "a micro-batch:", "the round that ends an epoch:" };
+	static const char *const title[] = { "a micro-batch:", "the round that ends an epoch:",
+		"what follows the round's commit:" };
 	const struct plan_results none = { 0, NULL };
 	struct view_member me = { .id = t->c.self, .speed = 1 };
-	json_t *plans = json_array(), *costs = json_array();
+	json_t *plans = json_array(), *costs = json_array(), *o = NULL;
 	struct buf text = { 0 };
-	struct plan plan[2] = { 0 };
-	struct tokens *left = NULL;             /* what the first leaves for the second */
+	struct plan plan[3] = { 0 };
+	struct tokens *left = NULL;             /* what those before leave for the next */
+	int n = 0, most = t->s->mode.under_way ? 3 : 2, rc = 0;
 
-	for (int n = 0; n < 2; n++) {
+	for (; n < most && rc == 0; n++) {
 		struct view v = trainer_plan_view(t, &me, left ? (uint64_t)tokens_next_index(left) : 0);
 		struct plan *p = &plan[n];
+		struct tokens *before = left;
 
 		v.granted = true;
-		v.samples = n ? t->s->target_batch : 0;
-		v.begun = n && t->strategy->needs_swarm;
-		if (t->strategy->plan(&v, &none, p, e) < 0) {
-			tokens_free(left);
-			plan_free(&plan[0]);
-			json_decref(plans);
-			json_decref(costs);
-			buf_free(&text);
-			return NULL;
-		}
+		v.samples = n == 1 ? t->s->target_batch : 0;
+		v.begun = n == 1 && t->strategy->needs_swarm;
+		v.fresh = n == 0;
+		v.agreed = n == 2;
+		v.gave = n > 0;
+		rc = t->strategy->plan(&v, &none, p, e);
+		if (rc < 0)
+			break;
 		buf_printf(&text, "%s\n", title[n]);
 		plan_print(p, &text);
-		(void)json_array_append_new(costs, predicted(t, p, left, &text));
+		(void)json_array_append_new(costs, predicted(t, p, before, &text));
 		(void)json_array_append_new(plans, plan_to_json(p));
-		if (!n)
-			left = model_rehearse(p);
+		left = model_rehearse(p, before);
+		tokens_free(before);
 	}
+	if (rc == 0)
+		o = json_pack("{s:s%,s:O,s:O}", "text", text.p, text.len, "plans", plans, "predicted", costs);
 	tokens_free(left);
-	plan_free(&plan[0]);
-	plan_free(&plan[1]);
-	json_t *o = json_pack("{s:s%,s:o,s:o}", "text", text.p, text.len, "plans", plans, "predicted", costs);
+	while (n-- > 0)
+		plan_free(&plan[n]);
+	json_decref(plans);
+	json_decref(costs);
 	buf_free(&text);
 	return o;
 }

@@ -139,6 +139,12 @@ static void trajectory(const char *averaging, const unsigned when[], size_t nwhe
 			same(&k[i], &r);
 		free(mean);
 	}
+	struct err err;
+	json_t *plans = trainer_plan_json(k[0].t, &err);
+	assert_int_equal(json_array_size(json_object_get(plans, "plans")), 3);
+	for (size_t i = 0; i < 3; i++)
+		assert_true(json_is_false(json_object_get(json_array_get(json_object_get(plans, "predicted"), i), "stuck")));
+	json_decref(plans);
 	trainer_view(k[0].t, &v);
 	assert_int_equal(v.stale, 11);                  /* all but the first */
 	assert_int_equal(v.stale_most, 1);
