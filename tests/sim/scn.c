@@ -57,7 +57,8 @@ static int scenario(const char *program, const struct scn *c, uint64_t first, ui
 	struct sim_stats st = {0};
 	uint64_t events = 0;
 
-	for (uint64_t seed = first; seed < first + seeds; seed++) {
+	bool planted = getenv("PLANTED") != NULL;       /* a bug has been seen when one seed has shown it */
+	for (uint64_t seed = first; seed < first + seeds && !(planted && failures); seed++) {
 		char why[512] = "", again[512];
 		replay(program, c, seed, again, sizeof(again));
 		snprintf(running, sizeof(running), "SEED=%llu %s: crashed\nreplay: %s\n", (unsigned long long)seed, c->name,

@@ -317,7 +317,29 @@ static void scn_transfer_again(struct sim *s)
 	}
 }
 
+/* What a broken connection took with it is sent again as soon as the measured round trip says so, though nobody cares
+ * for that peer and the call has time. */
+static void scn_lost(struct sim *s)
+{
+	struct id id = pair(s);
+
+	net_care(app(s, 0)->net, &id, -1);
+	for (unsigned i = 0; i < 40 && !sim_failed(s); i++) {
+		bool lost = i % 2;              /* by turns with one that is not, by which the round trip is measured */
+		uint64_t at = sim_now(s);
+
+		d[0] = (struct ended){ .sim = s };
+		net_app_call(app(s, 0), &id, 2 + i, NO_BLOB, 20000000, &d[0]);
+		sim_run_for(s, 50 + rng_below(sim_rng(s), 150));
+		if (lost)
+			sim_break(s, 0, 1);
+		sim_check(s, sim_run_until(s, first_ended, NULL, 21000000) && d[0].ok);
+		within(s, at, 500000, "a call whose frame was lost ended");
+		sim_run_for(s, 100000);
+	}
+}
+
 static const struct scn list[] = { SCN(kill), SCN(kill_dialler), SCN(power), SCN(flicker), SCN(pause), SCN(leave),
-	SCN(restart), SCN(late), SCN(torn),
+	SCN(restart), SCN(late), SCN(lost), SCN(torn),
 	SCN(narrow), SCN(transfer_kill), SCN(transfer_wrong), SCN(transfer_again), SCN(transfer_changed), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
