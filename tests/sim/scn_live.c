@@ -317,6 +317,64 @@ static void scn_transfer_again(struct sim *s)
 	}
 }
 
+/* Killed, and back a moment later at the same address: whoever cares for it knows within 250 ms that what it had of it
+ * is gone, however short the moment was, and goes on talking to the others meanwhile. */
+static void revive(struct sim *s, void *arg)
+{
+	sim_restart(s, 2);
+	for (int i = 0; i < 2; i++) {
+		net_app_know(s, 2, i);
+		net_care(app(s, 2)->net, net_self(app(s, i)->net), 1);
+	}
+}
+
+static void scn_back_at_once(struct sim *s)
+{
+	struct net_app *a[3];
+	struct id id;
+	uint64_t t, back;
+
+	begin(s);
+	for (int i = 0; i < 3; i++)
+		a[i] = net_app_add(s, &w);
+	for (int i = 0; i < 3; i++)
+		for (int k = 0; k < 3; k++)
+			if (i != k) {
+				net_app_know(s, i, k);
+				net_care(a[i]->net, net_self(a[k]->net), 1);
+			}
+	id = *net_self(a[2]->net);
+	sim_run_for(s, 2000000);
+	for (int round = 0; round < 5 && !sim_failed(s); round++) {
+		back = rng_below(sim_rng(s), 2) ? rng_below(sim_rng(s), 60000) : rng_below(sim_rng(s), 600000);
+		memset(a[0]->news, 0, sizeof a[0]->news);
+		memset(a[1]->news, 0, sizeof a[1]->news);
+		memset(d, 0, sizeof d);
+		t = sim_now(s);
+		sim_kill(s, 2);
+		sim_at(s, t + back, revive, NULL);
+		while (sim_now(s) < t + 250000 && !sim_failed(s)) {
+			if (!d[0].times || (d[0].ok && d[0].n)) {
+				memset(d, 0, sizeof d);
+				net_app_call(a[0], net_self(a[1]->net), 1, NO_BLOB, 100000, d);
+			}
+			sim_run_for(s, 20000);
+			if (!d[0].ok)
+				sim_fail(s, "one survivor to the other: %s", d[0].text);
+		}
+		for (int i = 0; i < 2; i++)
+			if (!a[i]->news[NEWS_DEAD] && !a[i]->news[NEWS_RESTARTED])
+				sim_fail(s, "back after %llu ms: node %d has not heard of it", (unsigned long long)back / 1000, i);
+		sim_run_for(s, 3000000);
+		for (int i = 0; i < 2; i++) {
+			struct peer_info p;
+
+			if (!net_peer(a[i]->net, &id, &p) || p.maybe_dead)
+				sim_fail(s, "back after %llu ms: node %d holds it for dead", (unsigned long long)back / 1000, i);
+		}
+	}
+}
+
 /* What a broken connection took with it is sent again as soon as the measured round trip says so, though nobody cares
  * for that peer and the call has time. */
 static void scn_lost(struct sim *s)
@@ -340,6 +398,6 @@ static void scn_lost(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(kill), SCN(kill_dialler), SCN(power), SCN(flicker), SCN(pause), SCN(leave),
-	SCN(restart), SCN(late), SCN(lost), SCN(torn),
-	SCN(narrow), SCN(transfer_kill), SCN(transfer_wrong), SCN(transfer_again), SCN(transfer_changed), {0} };
+	SCN(restart), SCN(back_at_once), SCN(late), SCN(lost), SCN(torn), SCN(narrow), SCN(transfer_kill),
+	SCN(transfer_wrong), SCN(transfer_again), SCN(transfer_changed), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
