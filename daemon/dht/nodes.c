@@ -332,7 +332,7 @@ void dials_orphan(struct dht *d)
 
 struct saving { struct dht *d; int rc; struct err *e; };
 
-static void save_one(void *arg, const struct dnode *n)
+static void save_one(void *arg, struct dnode *n)
 {
 	struct saving *g = arg;
 	struct shelf *s = g->d->env->shelf;
@@ -341,7 +341,7 @@ static void save_one(void *arg, const struct dnode *n)
 		return;
 	node_write(&b, &n->id, &n->at);
 	g->rc = s->put(s, "dht_nodes", n->id.b, 32, b.p, b.len, g->e);
-	((struct dnode *)(uintptr_t)n)->saved = !g->rc;
+	n->saved = !g->rc;
 	buf_free(&b);
 }
 

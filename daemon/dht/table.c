@@ -259,7 +259,7 @@ size_t table_buckets(const struct table *t)
 	return t->buckets;
 }
 
-static void each(const struct bucket *b, void (*fn)(void *arg, const struct dnode *n), void *arg)
+static void each(struct bucket *b, void (*fn)(void *arg, struct dnode *n), void *arg)
 {
 	for (int k = 0; k < b->n; k++)
 		fn(arg, &b->node[k]);
@@ -267,7 +267,7 @@ static void each(const struct bucket *b, void (*fn)(void *arg, const struct dnod
 		each(b->child[i], fn, arg);
 }
 
-void table_each(const struct table *t, void (*fn)(void *arg, const struct dnode *n), void *arg)
+void table_each(struct table *t, void (*fn)(void *arg, struct dnode *n), void *arg)
 {
 	each(&t->root, fn, arg);
 }

@@ -36,6 +36,6 @@ size_t table_nearest(const struct table *t, const struct id *target, struct dnod
  * begin with ret_bits bits of ret_prefix. It counts as touched now. False: there is none. */
 bool table_stale(struct table *t, uint64_t before_us, uint64_t now_us, struct id *ret_prefix, unsigned *ret_bits);
 size_t table_buckets(const struct table *t);
-void table_each(const struct table *t, void (*fn)(void *arg, const struct dnode *n), void *arg);
+void table_each(struct table *t, void (*fn)(void *arg, struct dnode *n), void *arg);
 
 #endif

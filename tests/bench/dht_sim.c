@@ -212,14 +212,14 @@ static struct score searches(struct sim *s, unsigned k, unsigned queries)
 
 struct collected { struct id *v; size_t n; };
 
-static void collect(void *arg, const struct dnode *n)
+static void collect(void *arg, struct dnode *n)
 {
 	struct collected *c = arg;
 	c->v[c->n++] = n->id;
 }
 
 /* k nearest of the table that are not brute force's, over so many queries of 1 to 100. */
-static unsigned wrong_nearest(const struct table *t, struct rng *r, unsigned queries)
+static unsigned wrong_nearest(struct table *t, struct rng *r, unsigned queries)
 {
 	struct collected c = { .v = xcalloc(t->n, sizeof(struct id)) };
 	struct dnode got[100];

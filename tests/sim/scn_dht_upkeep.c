@@ -96,18 +96,25 @@ static struct hops hops_of(struct sim *s, int node, const char *key)
 	return ret;
 }
 
+/* Sixteen peers know the way to the key, four hold it; returns the first of those who do not. */
+static int four_hold(struct sim *s, struct dht_world *w, const struct id *key)
+{
+	int asker = 0;
+	dht_add(s, w, 16);
+	dht_joined(s);
+	for (int i = 0; i < 16; i++)
+		dht_find_wait(s, i, key);
+	sim_check(s, dht_put_wait(s, 3, "k", NULL, json_integer(1), 600000, false).accepted == 4);
+	while (holds(s, asker, key))
+		asker++;
+	return asker;
+}
+
 static void scn_S22_nearest(struct sim *s)
 {
 	struct dht_world w = { .conf = { .k = 4, .alpha = 1 } };
 	struct id key = key_id("k");
-	int asker = 0, other = 0;
-	dht_add(s, &w, 16);
-	dht_joined(s);
-	for (int i = 0; i < 16; i++)
-		dht_find_wait(s, i, &key);
-	sim_check(s, dht_put_wait(s, 3, "k", NULL, json_integer(1), 600000, false).accepted == 4);
-	while (holds(s, asker, &key))
-		asker++;
+	int asker = four_hold(s, &w, &key), other = 0;
 	no_holder_known(s, asker, &key);
 	sim_check(s, dht_get_wait(s, asker, "k", false).n == 1);
 	sim_run_for(s, SEC);
@@ -136,14 +143,7 @@ static void scn_one_question(struct sim *s)
 {
 	struct dht_world w = { .conf = { .k = 4 } };
 	struct id key = key_id("k");
-	int asker = 0, first = 0;
-	dht_add(s, &w, 16);
-	dht_joined(s);
-	for (int i = 0; i < 16; i++)
-		dht_find_wait(s, i, &key);
-	sim_check(s, dht_put_wait(s, 3, "k", NULL, json_integer(1), 600000, false).accepted == 4);
-	while (holds(s, asker, &key))
-		asker++;
+	int asker = four_hold(s, &w, &key), first = 0;
 	struct hops h = hops_of(s, asker, "k");
 	sim_check(s, h.asked == 1 && h.found == 1);
 	while (!id_eq(self_of(s, first), &h.first))

@@ -76,8 +76,8 @@ static uint64_t move(struct sim *s, bool up)
 	return t;
 }
 
-/* What was read since the first byte of all this, calls and frames that came twice too, is what the limit lets through in
- * that time, and the burst that it begins with. */
+/* What was read since the first byte of all this, calls and frames that came twice too, is what the limit lets through
+ * in that time, and the burst that it begins with. */
 static void keeps_to(struct sim *s, uint64_t before, uint64_t us)
 {
 	struct sim_stats st;

@@ -27,13 +27,13 @@ static int by_distance(const void *a, const void *b)
 	return id_closer(target_g(NULL), &((const struct dnode *)a)->id, &((const struct dnode *)b)->id);
 }
 
-static void collect(void *arg, const struct dnode *n)
+static void collect(void *arg, struct dnode *n)
 {
 	struct dnode **at = arg;
 	*(*at)++ = *n;
 }
 
-static void count_one(void *arg, const struct dnode *n)
+static void count_one(void *arg, struct dnode *n)
 {
 	(*(size_t *)arg)++;
 }
