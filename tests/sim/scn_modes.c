@@ -1,6 +1,6 @@
-/* Ways to average, in whole nodes (node_world.h): in each of them peers die in the middle of rounds and come back, others
- * join, and what its mode promises to be equal is equal; peers of different speed contribute by their speed (row C09);
- * an epoch of delayed averaging takes the longer of computing and communicating (row C08). */
+/* Ways to average, in whole nodes (node_world.h): in each of them peers die in the middle of rounds and come back,
+ * others join, and what its mode promises to be equal is equal; peers of different speed contribute by their speed (row
+ * C09); an epoch of delayed averaging takes the longer of computing and communicating (row C08). */
 #include <stdio.h>
 #include <string.h>
 #include "avg/int.h"
@@ -8,8 +8,8 @@
 #include "node_world.h"
 #include "train/trainer_int.h"
 
-static const char *mode_spec(char out[900], const char *strategy, const char *averaging, unsigned nap_ms, unsigned target,
-	unsigned width)
+static const char *mode_spec(char out[900], const char *strategy, const char *averaging, unsigned nap_ms,
+	unsigned target, unsigned width)
 {
 	snprintf(out, 900, "{\"name\": \"naps\", \"input\": [4], \"model\": [{\"type\": \"sleep\", \"fwd_ms\": %u}, "
 		"{\"type\": \"linear\", \"out\": %u}], \"loss\": \"cross_entropy\", \"target_batch\": %u, "
