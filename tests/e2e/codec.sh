@@ -26,7 +26,7 @@ daemon_start a
 for n in b c; do daemon_start $n --join "$(address a)"; done
 refuse 1 "blockwise8" hive a run start "$work/bad.json" --data "$data/digits"
 hive a run start "$work/spec.json" --data "$data/digits" >/dev/null || fail "the run was refused"
-for n in b c; do wait_for 20 joined $n; done
+for n in b c; do wait_for 30 joined $n; done
 for n in a b c; do wait_for 60 members $n 3; done
 wait_for 60 past a $(($(epoch a) + 20))
 refuse 1 "fp16_scaled" hive a set digits codec=fp17
@@ -44,7 +44,14 @@ daemon_kill c
 for n in a b; do wait_for 120 finished $n; done
 chain a 20 >"$work/chain.a"
 chain b 20 >"$work/chain.b"
-cmp -s "$work/chain.a" "$work/chain.b" || fail "other digests: $(diff "$work/chain.a" "$work/chain.b" | head -3)"
+python3 - "$work/chain.a" "$work/chain.b" <<'END' || fail "the chains differ"
+import json, sys
+a, b = (dict(json.load(open(f))["rows"]) for f in sys.argv[1:])
+both = a.keys() & b.keys()              # who fetched state has no row of the epochs between
+differ = [e for e in sorted(both) if a[e] != b[e]]
+print(f"codec: {len(both)} epochs known to both, {len(differ)} differ", differ[:3])
+sys.exit(len(both) < 100 or bool(differ))
+END
 for n in a b; do
 	accuracy=$(show $n val_accuracy)
 	python3 -c "import sys; sys.exit(not float(sys.argv[1]) >= 0.95)" "$accuracy" || fail "$n: held-out accuracy $accuracy"
