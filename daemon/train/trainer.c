@@ -259,7 +259,8 @@ static void later_fire(struct timer *tm)
 
 void trainer_later(struct trainer *t)
 {
-	env_after(t->env, &t->later, 0);
+	if (!t->dying)                          /* a job that ends late may ask for it */
+		env_after(t->env, &t->later, 0);
 }
 
 /* --- life */

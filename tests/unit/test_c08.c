@@ -267,6 +267,7 @@ static void test_failed(void **state)
 static void copied(void *arg, struct snapshot *s, const struct err *e)
 {
 	assert_non_null(s);
+	snapshot_unref(*(struct snapshot **)arg);
 	*(struct snapshot **)arg = s;
 }
 
