@@ -402,8 +402,7 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	live_heard(peer);
 	peer_install(peer, s, !h->through_door);
 	/* Something has to carry M3, so that the other side has the session too: what waited, a ping, or a bare sign. */
-	if (peer_session(peer) != s || s->refs == 1)
-		live_probe(peer, 2 * SECOND);
+	live_probe(peer, 2 * SECOND);
 	if (peer_session(peer) == s && s->refs == 1)
 		net_post(n, &peer->id, KIND_PING, NULL, NO_BLOB, CLASS_control);
 	if (peer->barred_told) {
