@@ -128,7 +128,45 @@ static void scn_overlap(struct sim *s)
 	sim_free(other[1]);
 }
 
-static const struct scn list[] = { SCN(delayed), SCN(delta), SCN(seldom), SCN(plain), SCN(sync_every), SCN(async),
+/* ---- B01, B03, DiLoCo: bytes ---- */
+
+/* Of all four peers, an epoch. */
+static double epoch_bytes(struct sim *s, const char *strategy, const char *averaging)
+{
+	static char spec[900];
+	struct node_world *w = node_world_new(s, mode_spec(spec, strategy, averaging, 20, 64, 5000));
+	double bytes = 0;
+	uint64_t epoch;
+	node_world_add(w, 4);
+	node_run_to(w, 5, 60 * SEC);
+	epoch = node_newest(w);
+	for (int i = 0; i < 4; i++)
+		bytes -= (double)node_run(w, i)->avg->bytes_out;
+	uint64_t rounds = node_run(w, 0)->avg->rounds_done;
+	node_run_to(w, epoch + 20, 60 * SEC);
+	for (int i = 0; i < 4; i++)
+		bytes += (double)node_run(w, i)->avg->bytes_out;
+	rounds = node_run(w, 0)->avg->rounds_done - rounds;
+	node_world_free(w);
+	return bytes / (double)rounds;
+}
+
+/* A round costs the same whatever its epoch holds: so four steps an epoch are a quarter of the bytes a step. */
+static void scn_bytes(struct sim *s)
+{
+	struct sim *other[2] = { sim_new(sim_seed(s) + 100), sim_new(sim_seed(s) + 200) };
+	double g = 25000 * sizeof(float), plain = epoch_bytes(s, "allreduce", "");
+	double four = epoch_bytes(other[0], "allreduce", "\"sync_every\": 4");
+	double inner = epoch_bytes(other[1], "diloco", "\"inner_steps\": 4");
+	if (plain > 2 * g * 3 * 1.02 || plain < 2 * g * 3 * 0.9)
+		sim_fail(s, "a step sends %.0f bytes, and 2 |g| (n - 1) are %.0f", plain, 2 * g * 3);
+	if (four > 1.02 * plain || four < 0.98 * plain || inner > 1.02 * plain || inner < 0.98 * plain)
+		sim_fail(s, "a round sends %.0f bytes, %.0f after four steps, %.0f in DiLoCo", plain, four, inner);
+	sim_free(other[0]);
+	sim_free(other[1]);
+}
+
+static const struct scn list[] = { SCN(bytes), SCN(delayed), SCN(delta), SCN(seldom), SCN(plain), SCN(sync_every), SCN(async),
 	SCN(diloco), SCN(speeds), SCN(overlap), {0} };
 
 int main(int argc, char **argv)
