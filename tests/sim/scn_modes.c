@@ -166,8 +166,8 @@ static void scn_bytes(struct sim *s)
 	sim_free(other[1]);
 }
 
-static const struct scn list[] = { SCN(bytes), SCN(delayed), SCN(delta), SCN(seldom), SCN(plain), SCN(sync_every), SCN(async),
-	SCN(diloco), SCN(speeds), SCN(overlap), {0} };
+static const struct scn list[] = { SCN(bytes), SCN(delayed), SCN(delta), SCN(seldom), SCN(plain), SCN(sync_every),
+	SCN(async), SCN(diloco), SCN(speeds), SCN(overlap), {0} };
 
 int main(int argc, char **argv)
 {
