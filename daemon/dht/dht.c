@@ -9,6 +9,12 @@
 
 #define KEEP_AGAIN_US 1000000
 
+/* In a swarm of so many everybody knows everybody: who seems nearest is sent the record while it is still searched for
+ * nearer ones, which saves a round trip. */
+#define EARLY_NODES 48
+enum early_state { EARLY_OPEN, EARLY_TOOK, EARLY_REFUSED, EARLY_GONE };
+struct early { struct id to; enum early_state state; };
+
 /* A put on its way: the search for the k nearest, then one STORE each. */
 struct put {
 	struct list link, calls;
@@ -16,11 +22,13 @@ struct put {
 	struct rec *rec;
 	struct keep *keep;                      /* it belongs to; NULL */
 	struct spares spares;
+	struct early early[TABLE_BUCKET]; size_t nearly;
 	uint32_t accepted, wanted, open;
 	struct err last;
 	dht_stored_fn *done; void *arg;
 };
-struct put_call { struct list link; struct put *p; struct id to; struct call *call; };
+/* early: of the put's; NULL: it counts. */
+struct put_call { struct list link; struct put *p; struct id to; struct call *call; struct early *early; };
 /* to: who took it last, nearest first, when a search had found them. */
 struct keep { struct list link; struct dht *d; char *key; char subkey[SUBKEY_MAX + 1]; json_t *value; uint64_t life_ms,
 	next_us; bool sign; struct put *put; struct dnode to[TABLE_BUCKET]; size_t nto; uint64_t found_us; };
@@ -65,39 +73,52 @@ static void keep_again(struct keep *k)
 	tick_by(k->d, k->next_us);
 }
 
-static void put_send(struct put *p, const struct id *to)
+static void put_send(struct put *p, const struct id *to, struct early *early)
 {
 	struct buf b = { 0 };
 	struct put_call *c = xcalloc(1, sizeof *c);
 	store_add(&b, p->rec, env_now(p->d->env));
-	*c = (struct put_call){ .p = p, .to = *to };
+	*c = (struct put_call){ .p = p, .to = *to, .early = early };
 	list_push(&p->calls, &c->link);
-	p->open++;
+	p->open += !early;
 	c->call = store_send(p->d, to, &b, put_answered, c);
 }
 
 /* Who cannot be reached gives its place to the next nearest. */
+static void put_gone(struct put *p)
+{
+	if (p->keep)
+		keep_again(p->keep);
+	if (p->spares.n)
+		put_send(p, &spare_take(&p->spares)->id, NULL);
+}
+
 static void put_answered(void *arg, const struct frame *f, const struct err *e)
 {
 	struct put_call *c = arg;
 	struct put *p = c->p;
+	struct early *early = c->early;
 	if (f) {
 		const char *why = json_string_value(json_object_get(f->json, "why"));
+		bool took = store_accepted(f) > 0;
 		dht_heard(p->d, &c->to, false);
-		p->accepted += store_accepted(f) > 0;
+		if (early)
+			early->state = took ? EARLY_TOOK : EARLY_REFUSED;
+		else
+			p->accepted += took;
 		if (why)
 			err_set(&p->last, ERR_REFUSED, "%s", why);
 	} else {
 		p->last = *e;
 		dht_lost(p->d, &c->to);
-		if (p->keep)
-			keep_again(p->keep);
-		if (p->spares.n)
-			put_send(p, &spare_take(&p->spares)->id);
+		if (early)
+			early->state = EARLY_GONE;
+		else
+			put_gone(p);
 	}
 	list_del(&c->link);
 	free(c);
-	if (--p->open == 0)
+	if (!early && --p->open == 0)
 		put_end(p);
 }
 
@@ -106,6 +127,44 @@ size_t put_targets(struct dht *d, const struct rec *r, const struct dnode *near,
 	bool here = !d->conf.client && (n < d->conf.k || id_closer(&r->key, net_self(d->net), &near[n - 1].id) < 0);
 	*ret_here = here || !n;
 	return here && n == d->conf.k ? n - 1 : n;
+}
+
+static void put_early(struct put *p)
+{
+	struct dht *d = p->d;
+	struct dnode near[TABLE_BUCKET];
+	bool here;
+	if (d->table.n > EARLY_NODES)
+		return;
+	size_t n = put_targets(d, p->rec, near, table_nearest(&d->table, &p->rec->key, near, d->conf.k), &here);
+	for (size_t i = 0; i < n; i++) {
+		if (dht_shunned(d, &near[i].id))
+			continue;
+		struct early *e = &p->early[p->nearly++];
+		e->to = near[i].id;
+		put_send(p, &e->to, e);
+	}
+}
+
+/* It is one of the nearest indeed. False: nothing was sent to it. */
+static bool put_early_counts(struct put *p, const struct id *to)
+{
+	struct early *e = p->early;
+	while (e < p->early + p->nearly && !id_eq(&e->to, to))
+		e++;
+	if (e == p->early + p->nearly)
+		return false;
+	p->accepted += e->state == EARLY_TOOK;
+	if (e->state == EARLY_GONE)
+		put_gone(p);
+	list_each(it, &p->calls) {
+		struct put_call *c = list_entry(it, struct put_call, link);
+		if (c->early == e) {
+			c->early = NULL;
+			p->open++;
+		}
+	}
+	return true;
 }
 
 static void put_to(struct put *p, const struct dnode *near, size_t n)
@@ -117,7 +176,8 @@ static void put_to(struct put *p, const struct dnode *near, size_t n)
 	if (here)
 		p->accepted += store_local(d, rec_copy(p->rec), &p->last) > 0;
 	for (size_t i = 0; i < most; i++)
-		put_send(p, &near[i].id);
+		if (!put_early_counts(p, &near[i].id))
+			put_send(p, &near[i].id, NULL);
 	if (!p->open)
 		put_end(p);
 }
@@ -249,6 +309,7 @@ static void put_start(struct dht *d, const char *key, const char *subkey, json_t
 		return;
 	struct lookup *l = lookup_new(d, &p->rec->key, LOOK_NODES, put_found, p);
 	l->spares = &p->spares;
+	put_early(p);
 	lookup_begin(l);
 }
 

@@ -12,14 +12,13 @@ cat >"$work/run.json" <<'RUN'
  "optimizer": {"name": "sgd", "lr": 0.01}, "target_batch": 192, "strategy": "hivemind", "stop": {"epochs": 1000000},
  "data": {"name": "x", "kind": "synthetic", "count": 100000}, "local": {"batch": 16, "data": "/x"}}
 RUN
-# One question after another, turning from daemon to daemon. A put is two round trips, one after the other (search, then
-# store), and is allowed twice as much. The p95, the third worst of 48, may have met one loss: TCP's shortest
+# One question after another, turning from daemon to daemon. The p95, the third worst of 48, may have met one loss: TCP's shortest
 # retransmission (RFC 6298; Linux: 200 ms).
 cat >"$work/probe.py" <<'PROBE'
 import json, os, subprocess, sys, time
 slow = 20 * int(os.environ.get('HIVE_SLOW', '1'))
 hivectl, work, rounds, rtt, title = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
-trips = {'put': 2, 'get': 1, 'net check': 1, 'status': 0, 'peers': 0}
+trips = {'put': 1, 'get': 1, 'net check': 1, 'status': 0, 'peers': 0}
 def hive(name, *words):
     t = time.monotonic()
     p = subprocess.run([hivectl, '-s', f'{work}/{name}/control.sock', '--json', *words], capture_output=True, text=True)
