@@ -130,8 +130,9 @@ struct avg_view {
 };
 void avg_view(struct avg *a, struct avg_view *ret);
 size_t avg_members(struct avg *a, struct avg_member *out, size_t max);
-/* After resync with AVG_FORK: the last epoch that both histories have; what came after it here has lost. When the fork
- * lies further back than is remembered (256 epochs), the one before those that are. */
+/* After resync with AVG_FORK: the last epoch that is known to be in both histories (exact up to 64 epochs back, then to
+ * 2, 4, 8); what came after it here has lost. When the fork lies further back than is remembered (1000 epochs), the one
+ * before those that are. */
 uint64_t avg_forked(const struct avg *a);
 json_t *avg_ledger(struct avg *a);              /* for `run show --data` */
 /* Of a run that is over: what was committed and its proof. data_samples 0: not known. */

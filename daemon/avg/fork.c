@@ -3,7 +3,8 @@
 #include <string.h>
 #include "avg/int.h"
 
-#define PAST_SENT 32
+#define PAST_SENT 32                            /* of a follower's */
+#define PAST_STRIDE 64
 #define PAST_BYTES 48
 
 void past_add(struct avg *a)
@@ -13,15 +14,18 @@ void past_add(struct avg *a)
 	memcpy(p->digest, a->point.prev, DIGEST);
 }
 
-/* Who may have gone its own way for long tells all it remembers, so that the common ancestor is found. */
+/* The newest epochs one by one, then every second, fourth, eighth: who may have gone its own way for long shows where
+ * its history has come from without telling all of it. */
 void past_put(const struct avg *a, struct buf *b)
 {
-	size_t most = a->follower ? PAST_SENT : HISTORY, n = a->npast < most ? a->npast : most;
-	for (size_t i = a->npast - n; i < a->npast; i++) {
-		const struct past *p = &a->past[i % HISTORY];
+	size_t have = a->npast < HISTORY ? a->npast : HISTORY, step = 1, sent = 0;
+	for (size_t back = 1; back <= have && !(a->follower && sent == PAST_SENT); back += step) {
+		const struct past *p = &a->past[(a->npast - back) % HISTORY];
 		buf_u64(b, p->epoch);
 		buf_put(b, p->digest, DIGEST);
 		buf_u64(b, p->samples);
+		if (++sent % PAST_STRIDE == 0)
+			step *= 2;
 	}
 }
 
@@ -62,7 +66,8 @@ static uint64_t oldest(const struct avg *a)
 enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples,
 	const void *past, size_t n)
 {
-	uint64_t theirs_oldest = epoch;
+	uint64_t theirs_oldest = epoch, near = 0;
+	bool shared = false;
 	if (same_point(a, epoch, prev))
 		return REL_SAME;
 	if (epoch < a->point.epoch && in_past(a, epoch, prev))
@@ -74,9 +79,13 @@ enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *p
 		rd_u64(&r);
 		if (at < theirs_oldest)
 			theirs_oldest = at;
-		if (at == a->point.epoch && epoch > at && !memcmp(digest, a->point.prev, DIGEST))
-			return REL_AHEAD;
+		if (at <= a->point.epoch && at >= near) {
+			near = at;
+			shared = at == a->point.epoch ? !memcmp(digest, a->point.prev, DIGEST) : in_past(a, at, digest);
+		}
 	}
+	if (epoch > a->point.epoch && shared && samples >= a->point.samples) /* as far as it shows: no fork */
+		return REL_AHEAD;
 	if (!a->point.epoch)
 		return REL_AHEAD;
 	if (epoch < oldest(a))                  /* nothing is known that far back: not provably a fork */

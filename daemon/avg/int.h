@@ -22,7 +22,7 @@
 
 #define MS 1000ull
 #define SECOND 1000000ull
-#define HISTORY 256
+#define HISTORY 1024
 #define FEW 65536                               /* bytes: below it work stays on the loop (B11) */
 #define HEARTBEAT_US (500 * MS)
 #define MATES_MAX 1024
