@@ -62,7 +62,8 @@ static int live_set(const struct spec *s, const char *key, const json_t *v, doub
 		names[n] = NULL;
 		near = text_nearest(key, names);
 		return place_err(&at, e, "cannot be changed while the run is going%s%s%s", near ? "; did you mean \"" : "",
-			near ? near : "", near ? "\"?" : "; clip_norm, codec, robust, error_feedback and the optimizer's hyperparameters can");
+			near ? near : "", near ? "\"?" :
+			"; clip_norm, codec, robust, error_feedback and the optimizer's hyperparameters can");
 	}
 	if (!(json_is_boolean(v) && s->optim->key[i].flag) &&
 	    read_number(v, &at, s->optim->key[i].min, s->optim->key[i].max, &x, e) < 0)

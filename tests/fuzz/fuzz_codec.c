@@ -1,5 +1,5 @@
 /* Encoded vectors as they come from other machines. First byte: which encoding; second and third: how many elements;
- * the rest are the bytes, in memory of exactly that size. Whatever they say, so many floats come out and nothing else is
+ * the rest are the bytes, in memory of just that size. Whatever they say, so many floats come out and nothing else is
  * touched; floats that came out can be encoded and decoded again, and what was not finite stays so. */
 #include <math.h>
 #include <stdlib.h>
