@@ -340,9 +340,6 @@ void dht_keep(struct dht *d, const char *key, const char *subkey, json_t *value,
 		k->key = xstrdup(key);
 		snprintf(k->subkey, sizeof k->subkey, "%s", subkey ? subkey : "");
 		list_push(&d->keeps, &k->link);
-	} else if (json_equal(k->value, value) && k->life_ms == life_ms && k->sign == sign) {
-		json_decref(value);             /* it is kept alive already */
-		return;
 	}
 	json_decref(k->value);
 	k->value = value;

@@ -61,7 +61,6 @@ struct dht {
 	struct err save_error;                  /* code 0: the shelf has all that belongs there */
 	bool unread;                            /* the shelf could not be read: nothing is written before it was */
 	size_t republish_cursor; bool republishing;
-	uint64_t self_looked_us, self_at_us;    /* our neighbours were searched, and will be again; 0: never */
 	struct id around_by; unsigned around; uint64_t around_us;       /* looking around after joining: room.c */
 	bool closing;
 };

@@ -24,17 +24,13 @@ void handover_start(struct dht *d, const struct id *to)
 	tick_by(d, env_now(d->env) + SLICE_US);
 }
 
-/* The newcomer belongs to the k nearest. Every holder near the key gives: which of several newcomers has the record
- * already cannot be known, and one that comes twice changes nothing. Who holds it from the time when the swarm was
- * small, and has been left behind since, does not. */
+/* The newcomer belongs to the k nearest. Every holder gives: which of several newcomers has the record already cannot
+ * be known, and one that comes twice changes nothing. */
 static bool mine_to_give(struct dht *d, const struct id *key, const struct id *to)
 {
 	struct dnode near[TABLE_BUCKET];
-	size_t most = 2 * d->conf.k < TABLE_BUCKET ? 2 * d->conf.k : TABLE_BUCKET;
-	size_t n = table_nearest(&d->table, key, near, most);
-	if (n == most && id_closer(key, &near[n - 1].id, net_self(d->net)) < 0)
-		return false;
-	for (size_t i = 0; i < n && i < d->conf.k; i++)
+	size_t n = table_nearest(&d->table, key, near, d->conf.k);
+	for (size_t i = 0; i < n; i++)
 		if (id_eq(&near[i].id, to))
 			return true;
 	return false;

@@ -12,7 +12,6 @@
 #define SAVE_SOON_NODES 16              /* when so many are known already, the next ones need not be written at once */
 #define SAVE_LATER_US 10000000
 #define CARE_US 100000
-#define SELF_AGAIN_US 1000000
 /* So long silent, and whoever answered at an address of ours is asked whether it is there; in a large swarm, where many
  * ask the same few, less often. */
 #define SILENT_US 10000000
@@ -167,20 +166,6 @@ static void nothing(void *arg, const struct dnode *near, size_t n, struct list *
 {
 }
 
-/* Several addresses are mostly joined at the same moment: one search now, and one for all that came since. */
-static void look_self(struct dht *d)
-{
-	uint64_t now = env_now(d->env);
-	if (d->self_looked_us && now < d->self_looked_us + SELF_AGAIN_US) {
-		d->self_at_us = d->self_looked_us + SELF_AGAIN_US;
-		tick_by(d, d->self_at_us);
-		return;
-	}
-	d->self_looked_us = now;
-	d->self_at_us = 0;
-	lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
-}
-
 static void boot_state(const struct dht *d, const struct boot *b, struct dht_address *ret)
 {
 	uint64_t now = env_now(d->env);
@@ -250,7 +235,7 @@ static void dialed(void *arg, const struct id *peer, const struct err *e)
 	b->id = *peer;
 	boot_tell(d, b);
 	dht_heard(d, peer, false);
-	look_self(d);
+	lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
 	around_begin(d, peer);
 }
 
@@ -273,10 +258,6 @@ static void boot_ask(struct dht *d, struct boot *b, const struct peer_info *p, u
 /* An address that led to a node counts as joined until the table forgets that node; then it is dialled again. */
 void boots_tick(struct dht *d, uint64_t now)
 {
-	if (d->self_at_us && now >= d->self_at_us)
-		look_self(d);
-	else if (d->self_at_us)
-		tick_by(d, d->self_at_us);
 	for (size_t i = 0; i < d->nboots; i++) {
 		struct boot *b = &d->boots[i];
 		struct peer_info p = { 0 };
@@ -415,5 +396,5 @@ int nodes_load(struct dht *d, struct err *e)
 void nodes_ask(struct dht *d)
 {
 	if (d->table.n)
-		look_self(d);
+		lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
 }
