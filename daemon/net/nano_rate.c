@@ -1,5 +1,5 @@
-/* The real transport (5/5): limits of upload and download (net/rate.h). What waits to be sent stays in its link's bounded
- * queue; what is not read stays in the sockets, and TCP holds the sender back. */
+/* The real transport (5/5): limits of upload and download (net/rate.h). What waits to be sent stays in its link's
+ * bounded queue; what is not read stays in the sockets, and TCP holds the sender back. */
 #include "net/nano_int.h"
 
 bool rate_may(struct nano *n, struct rate *r)

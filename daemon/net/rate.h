@@ -1,6 +1,6 @@
 /* A limit of bytes/s as a bucket of tokens, for the real transport and the simulated one: it fills with time up to a
- * burst; what is sent or read takes its bytes out, below zero too; what has to wait waits until none are owed. All bytes
- * are counted, but only bulk waits: a heartbeat goes at once, and what it took is missing for the bulk behind it. */
+ * burst; what is sent or read takes its bytes out, below zero too; what has to wait waits until none are owed. All
+ * bytes are counted, but only bulk waits: a heartbeat goes at once, and what it took is missing for the bulk behind. */
 #ifndef NET_RATE_H
 #define NET_RATE_H
 #include "common/heap.h"

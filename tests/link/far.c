@@ -12,8 +12,8 @@ static int one(const char *words, size_t megabytes, double rate_mbit, bool clien
 		fprintf(stderr, "%s: %s\n", words, r.error);
 		return 1;
 	}
-	printf("{\"link\":\"%s\",\"client\":%s,\"megabytes\":%zu,\"seconds\":%.3f,\"mbit_per_s\":%.2f,", words, client ? "true" : "false", megabytes, r.seconds,
-		(double)c.bytes * 8e-6 / r.seconds);
+	printf("{\"link\":\"%s\",\"client\":%s,\"megabytes\":%zu,\"seconds\":%.3f,\"mbit_per_s\":%.2f,", words,
+		client ? "true" : "false", megabytes, r.seconds, (double)c.bytes * 8e-6 / r.seconds);
 	if (rate_mbit > 0)
 		printf("\"share_of_rate\":%.3f,", (double)c.bytes * 8e-6 / r.seconds / rate_mbit);
 	printf("\"call_ms\":{\"idle\":%.2f,\"median\":%.2f,\"p95\":%.2f,\"max\":%.2f,\"n\":%d},\"queue_ms_max\":%.1f,"

@@ -1,5 +1,5 @@
-/* Daemons with several addresses, IPv4 and IPv6: whoever has said HELLO knows all of them, and goes over to another when
- * the one in use has stopped to answer, for calls and for bulk, in both directions, and back. */
+/* Daemons with several addresses, IPv4 and IPv6: whoever has said HELLO knows all of them, and goes over to another
+ * when the one in use has stopped to answer, for calls and for bulk, in both directions, and back. */
 #include "net/inner.h"
 #include "net_app.h"
 

@@ -226,7 +226,8 @@ static void test_diloco(void **state)
 	for (size_t p = 0; p < n; p++)
 		anchor[p] = b[0].w[p];
 	for (size_t i = 0; i < trainer_tensors(k[0].t, &tensor); i++)
-		found += !strncmp(tensor[i].name, "averaging.anchor.", 17) + !strncmp(tensor[i].name, "averaging.momentum.", 19);
+		found += !strncmp(tensor[i].name, "averaging.anchor.", 17) +
+			!strncmp(tensor[i].name, "averaging.momentum.", 19);
 	assert_int_equal(found, 8);
 	for (uint64_t e = 0; e < 8; e++) {
 		const real *w = trainer_state(k[0].t, &bytes);
@@ -269,7 +270,7 @@ static void test_diloco(void **state)
 	free(k);
 }
 
-/* A newcomer that takes a donor's state in the middle of an epoch, and the commit behind it, is where the others are. */
+/* A newcomer that takes a donor's state in the middle of an epoch, and the commit behind it, is where they are. */
 static void test_diloco_joins(void **state)
 {
 	struct kit *k = calloc(PEERS, sizeof(*k));
@@ -350,7 +351,8 @@ static void test_async(void **state)
 		trainer_view(k.t, &v);
 		busy = v.busy_us;
 		assert_true(counted > 0 && counted <= 8 * k.progress);
-		if (8 * k.progress - counted >= 160) fail_msg("%llu samples", (unsigned long long)(8 * k.progress - counted));      /* what has not been given yet */
+		if (8 * k.progress - counted >= 160)    /* what has not been given yet */
+			fail_msg("%llu samples", (unsigned long long)(8 * k.progress - counted));
 		assert_int_equal(v.abandoned, 0);               /* nothing was thrown away for a round */
 		assert_true(busy * 10 > env_now(k.env) * 8 - 8000000);  /* and it worked all the time */
 		stale += v.stale;
@@ -399,7 +401,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_serial), cmocka_unit_test(test_death), cmocka_unit_test(test_sync_every),
-		cmocka_unit_test(test_diloco), cmocka_unit_test(test_diloco_joins), cmocka_unit_test(test_async), cmocka_unit_test(test_async_paused),
+		cmocka_unit_test(test_diloco), cmocka_unit_test(test_diloco_joins), cmocka_unit_test(test_async),
+		cmocka_unit_test(test_async_paused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
