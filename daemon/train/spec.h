@@ -157,8 +157,8 @@ struct model *spec_model_of(const struct spec *s, const struct shape *input, con
 uint64_t spec_epoch_samples(const struct spec *s);                      /* of the whole swarm */
 double spec_lr_factor(const struct spec *s, uint64_t epoch);            /* equal bits on every machine */
 
-/* Live hyperparameters: the optimizer's keys, clip_norm, and of "averaging" codec, robust and error_feedback. The object
- * that COMMITs carry starts as spec_live(). */
+/* Live hyperparameters: the optimizer's keys, clip_norm, and of "averaging" codec, robust and error_feedback. The
+ * object that COMMITs carry starts as spec_live(). */
 json_t *spec_live(const struct spec *s);                                /* new reference */
 int spec_live_check(const struct spec *s, const json_t *patch, struct err *e);  /* a patch for `set` */
 /* Applies a whole live object (as from a COMMIT) to values; unknown keys are errors. */
