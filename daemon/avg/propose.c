@@ -10,7 +10,7 @@
 #define PROPOSE_US (2 * SECOND)
 
 struct ask {
-	struct list link; struct avg *a; struct wire_proposal p; struct call *call; uint64_t next_us; bool over;
+	struct list link; struct avg *a; struct wire_proposal p; struct call *call; struct id to; uint64_t next_us; bool over;
 	uint64_t agreed; struct err why; avg_proposed_fn *done; void *arg;
 };
 
@@ -172,6 +172,7 @@ void propose_applied(struct avg *a, const struct body *c)
 				k->over = true;
 				k->agreed = c->prop[i].epoch;
 			}
+		k->next_us = 0;                 /* whoever had accepted it did not write this COMMIT: the next is asked */
 	}
 	for (size_t i = 0; i < a->props; i++)
 		json_decref(a->prop[i].patch);
@@ -218,6 +219,7 @@ static void send_ask(struct avg *a, struct ask *k)
 	json_object_set_new(j, "epoch", json_integer((json_int_t)k->p.epoch));
 	json_object_set_new(j, "sig", json_hex(k->p.sig, SIG_BYTES));
 	json_object_set(j, "patch", k->p.patch);
+	k->to = a->leader->id;
 	MARK(a, "avg.propose.before");
 	k->call = net_call(a->net, &a->leader->id, KIND_AVG_PROPOSE, j, NO_BLOB, CLASS_control, PROPOSE_US, asked, k);
 	MARK(a, "avg.propose.after");
@@ -228,6 +230,11 @@ void propose_send(struct avg *a)
 {
 	list_each_safe(it, &a->asks) {
 		struct ask *k = list_entry(it, struct ask, link);
+		if (k->call && a->leader && !id_eq(&k->to, &a->leader->id)) {
+			net_cancel(a->net, k->call);
+			k->call = NULL;
+			k->next_us = 0;
+		}
 		if (!k->over && !k->call && a->state == AVG_IN && a->leader && now_of(a) >= k->next_us)
 			send_ask(a, k);
 		if (!k->over)

@@ -9,9 +9,10 @@
 
 #define KEEP_AGAIN_US 1000000
 
-/* In a swarm of so many everybody knows everybody: who seems nearest is sent the record while it is still searched for
- * nearer ones, which saves a round trip. */
+/* In a swarm of so many, of which nobody has come or gone for a while, everybody knows everybody: who seems nearest is
+ * sent the record while it is still searched for nearer ones, which saves a round trip. */
 #define EARLY_NODES 48
+#define EARLY_STILL_US 10000000
 enum early_state { EARLY_OPEN, EARLY_TOOK, EARLY_REFUSED, EARLY_GONE };
 struct early { struct id to; enum early_state state; };
 
@@ -134,7 +135,12 @@ static void put_early(struct put *p)
 	struct dht *d = p->d;
 	struct dnode near[TABLE_BUCKET];
 	bool here;
-	if (d->table.n > EARLY_NODES)
+	uint64_t now = env_now(d->env);
+	if (d->table.changes != d->still_changes) {
+		d->still_changes = d->table.changes;
+		d->still_since_us = now;
+	}
+	if (d->table.n > EARLY_NODES || now < d->still_since_us + EARLY_STILL_US)
 		return;
 	size_t n = put_targets(d, p->rec, near, table_nearest(&d->table, &p->rec->key, near, d->conf.k), &here);
 	for (size_t i = 0; i < n; i++) {

@@ -62,6 +62,7 @@ struct dht {
 	bool unread;                            /* the shelf could not be read: nothing is written before it was */
 	size_t republish_cursor; bool republishing;
 	struct id around_by; unsigned around; uint64_t around_us;       /* looking around after joining: room.c */
+	uint64_t still_changes, still_since_us; /* of the table: nobody has come or gone since */
 	bool closing;
 };
 
