@@ -10,7 +10,8 @@
 #define PROPOSE_US (2 * SECOND)
 
 struct ask {
-	struct list link; struct avg *a; struct wire_proposal p; struct call *call; struct id to; uint64_t next_us; bool over;
+	struct list link; struct avg *a; struct wire_proposal p;
+	struct call *call; struct id to; uint64_t next_us; bool over;
 	uint64_t agreed; struct err why; avg_proposed_fn *done; void *arg;
 };
 
