@@ -121,6 +121,7 @@ struct lookup {
 	struct id target;
 	enum look what;
 	struct cand cand[SHORTLIST]; size_t n;
+	size_t added; unsigned refills;         /* candidates so far; times that our own table was asked again */
 	struct list found;                      /* verified records */
 	uint32_t verifying;                     /* batches on their way */
 	uint32_t more;                          /* questions for the rest of a dictionary */

@@ -5,11 +5,26 @@
 #include "common/mem.h"
 #include "dht/int.h"
 
+#define REFILLS_MAX 4
 #define HEDGE_MIN_US 3000
 #define HEDGE_MAX_US 50000
 #define HEDGE_UNKNOWN_US 20000          /* its round trip was never measured: a first contact takes five (C19) */
 
 struct ask { struct list link; struct lookup *l; struct id to; struct call *call; uint32_t at; size_t step; };
+
+/* The farthest that did not answer, now or lately, makes room: a dead crowd around the target must not fill the list. */
+static bool dead_out(struct lookup *l, size_t *pos)
+{
+	for (size_t i = l->n; i-- > 0;) {
+		const struct cand *c = &l->cand[i];
+		if (c->state != CAND_FAILED && !(c->state == CAND_NEW && dht_shunned(l->d, &c->node.id)))
+			continue;
+		memmove(l->cand + i, l->cand + i + 1, (l->n - 1 - i) * sizeof *l->cand);
+		*pos -= i < *pos;
+		return true;
+	}
+	return false;
+}
 
 static void add(struct lookup *l, const struct id *id, const struct endpoint *at, uint8_t hop)
 {
@@ -21,11 +36,14 @@ static void add(struct lookup *l, const struct id *id, const struct endpoint *at
 			return;
 	while (pos > 0 && id_closer(&l->target, id, &l->cand[pos - 1].node.id) < 0)
 		pos--;
+	if (l->n == SHORTLIST && dead_out(l, &pos))
+		l->n--;
 	if (pos >= SHORTLIST || (l->n == SHORTLIST && l->cand[l->n - 1].state == CAND_ASKED))
 		return;
 	size_t tail = l->n < SHORTLIST ? l->n - pos : SHORTLIST - 1 - pos;
 	memmove(l->cand + pos + 1, l->cand + pos, tail * sizeof *l->cand);
 	l->cand[pos] = (struct cand){ .node = { .id = *id, .at = *at }, .hop = hop };
+	l->added++;
 	l->n += l->n < SHORTLIST;
 }
 
@@ -232,6 +250,23 @@ static size_t ask_more(struct lookup *l, bool shunned_too)
 	return open + good;
 }
 
+/* Too few have answered and nobody is left to ask: from our own table those behind the nearest, who may know better. */
+static bool refill(struct lookup *l)
+{
+	struct dnode near[SHORTLIST];
+	size_t good = 0, before = l->added;
+	for (size_t i = 0; i < l->n; i++)
+		good += l->cand[i].state == CAND_ANSWERED;
+	if (good >= l->d->conf.k || l->refills >= REFILLS_MAX)
+		return false;
+	l->refills++;
+	size_t n = table_nearest(&l->d->table, &l->target, near, SHORTLIST);
+	for (size_t i = 0; i < n; i++)
+		if (!dht_shunned(l->d, &near[i].id))
+			add(l, &near[i].id, &near[i].at, 1);
+	return l->added > before;
+}
+
 void lookup_step(struct lookup *l)
 {
 	if (l->stepping || l->over)
@@ -240,8 +275,12 @@ void lookup_step(struct lookup *l)
 	if (!l->over && l->bundle) {
 		if (bundle_step(l))
 			return;
-	} else if (!l->over && !ask_more(l, false)) {
+	} else if (!l->over && !ask_more(l, false) && !(refill(l) && ask_more(l, false))) {
 		ask_more(l, true);
+	}
+	if (!l->over && list_empty(&l->asks) && !l->verifying && refill(l)) {
+		lookup_step(l);
+		return;
 	}
 	if (!list_empty(&l->asks) || l->verifying)
 		if (!l->over)
