@@ -12,7 +12,7 @@
 
 struct ask { struct list link; struct lookup *l; struct id to; struct call *call; uint32_t at; size_t step; };
 
-/* The farthest that did not answer, now or lately, makes room: a dead crowd around the target must not fill the list. */
+/* The farthest that did not answer, now or lately, makes room: a dead crowd around the target must not fill a list. */
 static bool dead_out(struct lookup *l, size_t *pos)
 {
 	for (size_t i = l->n; i-- > 0;) {
