@@ -123,7 +123,7 @@ static void why_not(const struct hello *h, struct err *e)
 	else
 		err_set(e, ERR_UNREACHABLE, "no answer from %s after %u HELLOs in %.1f s: is a daemon listening there, with "
 			"the same swarm key, and may packets pass both ways?",
-			at_text(&h->at, h->through_door ? CHAN_DOOR : CHAN_CTRL, at), h->tries,
+			at_text(&h->at, h->at.port[CHAN_CTRL] ? CHAN_CTRL : CHAN_DOOR, at), h->tries,
 			(double)(env_now(h->net->env) - h->began_us) / 1e6);
 }
 

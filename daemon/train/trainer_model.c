@@ -6,7 +6,8 @@
 #include "plan/tokens.h"
 #include "train/trainer_int.h"
 
-#define PROGRAMS 5                      /* micro-batches, the round, what follows it, micro-batches, the round */
+#define PROGRAMS_PLAIN 3                /* micro-batches, the round, micro-batches */
+#define PROGRAMS 5                      /* with rounds beside: what follows it, micro-batches and the round again */
 
 static void set(struct trainer *t, const char *name, double value)
 {
@@ -102,9 +103,9 @@ size_t predict_bytes(struct trainer *t, struct err *e)
 	struct tokens *before = NULL;
 	struct plan p[PROGRAMS];
 	size_t peak = 0;
-	int n = 0;
+	int n = 0, programs = t->s->mode.under_way ? PROGRAMS : PROGRAMS_PLAIN;
 
-	for (; n < PROGRAMS; n++) {     /* each with what those before have left */
+	for (; n < programs; n++) {     /* each with what those before have left */
 		struct view v = trainer_plan_view(t, &me, before ? (uint64_t)tokens_next_index(before) : 0);
 		struct tokens *k;
 
@@ -121,7 +122,7 @@ size_t predict_bytes(struct trainer *t, struct err *e)
 		before = k;
 	}
 	tokens_free(before);
-	if (n < PROGRAMS)
+	if (n < programs)
 		peak = 0;
 	for (int i = 0; i < n; i++)
 		plan_free(&p[i]);
