@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include "common/err.h"
 #include "common/heap.h"
 #include "common/list.h"
@@ -16,6 +17,18 @@
 
 /* Where a peer's three sockets are (amendments C18-C20). IPv4 is mapped (::ffff:a.b.c.d). Ports 0: none. */
 struct endpoint { uint8_t ip[16]; uint16_t port[3]; };
+static inline bool ip_is_v4(const uint8_t ip[16])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	return !memcmp(ip, mapped, sizeof mapped);
+}
+static inline bool ip_is_loopback(const uint8_t ip[16])
+{
+	static const uint8_t one[16] = { [15] = 1 };
+
+	return ip_is_v4(ip) ? ip[12] == 127 : !memcmp(ip, one, sizeof one);
+}
 enum chan { CHAN_CTRL, CHAN_BULK, CHAN_DOOR, CHANS };
 #define WIRE_MAX (322 * 1024)                   /* the largest wire message; a longer one breaks the connection */
 

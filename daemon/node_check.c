@@ -45,24 +45,10 @@ static void __attribute__((format(printf, 4, 5))) find(struct check *c, enum lev
 	c->text = all;
 }
 
-static bool is_v4(const uint8_t ip[16])
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-	return !memcmp(ip, mapped, 12);
-}
-
-static bool is_loopback(const uint8_t ip[16])
-{
-	static const uint8_t one[16] = { [15] = 1 };
-
-	return is_v4(ip) ? ip[12] == 127 : !memcmp(ip, one, 16);
-}
-
 /* RFC 1918, RFC 6598, RFC 4193 and link-local: nobody outside can dial it. */
 static bool is_private(const uint8_t ip[16])
 {
-	if (!is_v4(ip))
+	if (!ip_is_v4(ip))
 		return (ip[0] & 0xfe) == 0xfc || (ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80);
 	return ip[12] == 10 || (ip[12] == 172 && (ip[13] & 0xf0) == 16) || (ip[12] == 192 && ip[13] == 168) ||
 		(ip[12] == 100 && (ip[13] & 0xc0) == 64) || (ip[12] == 169 && ip[13] == 254);
@@ -86,10 +72,10 @@ static void about_listening(struct check *c)
 		outside += strncmp(join[i], "127.", 4) && strncmp(join[i], "localhost", 9) && strncmp(join[i], "[::1]", 5);
 	if (is_client(c))
 		find(c, OK, "listen", "this daemon only dials out (client = yes); it needs peers that can be dialled");
-	else if (is_loopback(self->ip) && outside)
+	else if (ip_is_loopback(self->ip) && outside)
 		find(c, ERROR, "listen", "it listens on %s, which only this machine can reach, but is to join peers elsewhere: "
 			"set [network] listen = 0.0.0.0:4237 (and a swarm key), or client = yes", self_text(c, at));
-	else if (is_loopback(self->ip))
+	else if (ip_is_loopback(self->ip))
 		find(c, WARN, "listen", "it listens on %s: only daemons of this machine can reach it. For others: [network] "
 			"listen = 0.0.0.0:4237 and a swarm key", self_text(c, at));
 	else

@@ -37,9 +37,9 @@ int options_listen(const struct conf *c, struct nano_conf *nc, struct err *e)
 	nc->client = conf_bool(c, "network", "client");
 	if (options_rates(c, &nc->rate_up, &nc->rate_down, e) < 0)
 		return -1;
-	outside = !reach_is_loopback(nc->listen);
+	outside = !ip_is_loopback(nc->listen);
 	for (unsigned i = 0; i < nc->nalso; i++)
-		outside = outside || !reach_is_loopback(nc->also[i]);
+		outside = outside || !ip_is_loopback(nc->also[i]);
 	if (!has_key && !nc->client && outside)
 		return err_set(e, ERR_INVALID, "[network] listen = %s, but there is no swarm key: anybody could join. Make "
 			"one and copy it to every peer (umask 077; openssl rand -hex 32 >swarm.key), then say --swarm-key-file "

@@ -11,13 +11,6 @@
 
 #include "common/text.h"
 
-bool reach_is_loopback(const uint8_t ip[16])
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff }, one[16] = { [15] = 1 };
-
-	return memcmp(ip, one, 16) == 0 || (memcmp(ip, mapped, 12) == 0 && ip[12] == 127);
-}
-
 static bool is_any(const uint8_t ip[16])
 {
 	static const uint8_t mapped[16] = { [10] = 0xff, [11] = 0xff }, zero[16];
@@ -85,7 +78,7 @@ int reach_self(const struct conf *c, const struct endpoint *bound, struct endpoi
 			if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
 				continue;
 			ip_of(i->ifa_addr, ip);
-			if (!reach_is_loopback(ip)) {
+			if (!ip_is_loopback(ip)) {
 				memcpy(at->ip, ip, 16);
 				break;
 			}
@@ -104,7 +97,7 @@ static void add(struct others *o, const uint8_t ip[16])
 {
 	struct endpoint at = *o->bound;
 
-	if (is_any(ip) || (reach_is_loopback(ip) && !reach_is_loopback(o->self->ip)) || !memcmp(ip, o->self->ip, 16) ||
+	if (is_any(ip) || (ip_is_loopback(ip) && !ip_is_loopback(o->self->ip)) || !memcmp(ip, o->self->ip, 16) ||
 	    o->n == o->max)
 		return;
 	for (unsigned i = 0; i < o->n; i++)
@@ -126,7 +119,7 @@ static void add_machine(struct others *o, int family)
 		if (!i->ifa_addr || i->ifa_addr->sa_family != family)
 			continue;
 		ip_of(i->ifa_addr, ip);
-		if (!reach_is_loopback(ip) && !(ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80))
+		if (!ip_is_loopback(ip) && !(ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80))
 			add(o, ip);
 	}
 	freeifaddrs(all);

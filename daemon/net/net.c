@@ -18,10 +18,9 @@
 
 const char *at_text(const struct endpoint *at, enum chan c, char out[64])
 {
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 	char ip[INET6_ADDRSTRLEN] = "?";
 
-	if (!memcmp(at->ip, mapped, 12)) {
+	if (ip_is_v4(at->ip)) {
 		inet_ntop(AF_INET, at->ip + 12, ip, sizeof ip);
 		snprintf(out, 64, "%s:%u", ip, at->port[c]);
 	} else {

@@ -4,20 +4,6 @@
 #include <string.h>
 #include "net/inner.h"
 
-static bool is_v4(const uint8_t ip[16])
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-	return !memcmp(ip, mapped, 12);
-}
-
-static bool is_loopback(const uint8_t ip[16])
-{
-	static const uint8_t one[16] = { [15] = 1 };
-
-	return is_v4(ip) ? ip[12] == 127 : !memcmp(ip, one, 16);
-}
-
 const struct endpoint *others_self(const struct net *n, const struct endpoint *to)
 {
 	const struct endpoint *best = &n->conf.self;
@@ -25,7 +11,7 @@ const struct endpoint *others_self(const struct net *n, const struct endpoint *t
 
 	for (unsigned i = 0; i <= n->conf.nalso; i++) {
 		const struct endpoint *at = i ? &n->conf.also[i - 1] : &n->conf.self;
-		int s = 2 * (is_v4(at->ip) == is_v4(to->ip)) + (is_loopback(at->ip) == is_loopback(to->ip));
+		int s = 2 * (ip_is_v4(at->ip) == ip_is_v4(to->ip)) + (ip_is_loopback(at->ip) == ip_is_loopback(to->ip));
 
 		if (s > score) {
 			best = at;

@@ -55,6 +55,12 @@ INLINE uint32_t most_bits(const real *x, size_t n)
 INLINE int32_t nearest(float v) { return (int32_t)(bits_of(v + 12582912.0f) - bits_of(12582912.0f)); }
 
 INLINE size_t blocks_of(size_t n, size_t block) { return (n + block - 1) / block; }
+/* One after the other, or by the team: each block is one's own work. */
+INLINE void blocks_run(const struct par *par, const struct isa *k, size_t block, const struct codec_args *a)
+{
+	isa_run(par, k, a, blocks_of(a->n, block), 1, SERIAL_BLOCKS(block));
+}
+
 INLINE size_t block_len(size_t n, size_t block, size_t b) { return n - b * block < block ? n - b * block : block; }
 
 #endif

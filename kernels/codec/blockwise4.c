@@ -64,14 +64,12 @@ ISA_KERNEL(decode_isa);
 
 static void encode(const struct par *par, size_t n, const real *x, uint8_t *out)
 {
-	isa_run(par, &encode_isa, &(struct codec_args){ .n = n, .x = x, .out = out }, blocks_of(n, BLOCK), 1,
-		SERIAL_BLOCKS(BLOCK));
+	blocks_run(par, &encode_isa, BLOCK, &(struct codec_args){ .n = n, .x = x, .out = out });
 }
 
 static void decode(const struct par *par, size_t n, const uint8_t *in, real *y)
 {
-	isa_run(par, &decode_isa, &(struct codec_args){ .n = n, .in = in, .y = y }, blocks_of(n, BLOCK), 1,
-		SERIAL_BLOCKS(BLOCK));
+	blocks_run(par, &decode_isa, BLOCK, &(struct codec_args){ .n = n, .in = in, .y = y });
 }
 
 const struct codec_ops codec_blockwise4 = { .name = "blockwise4",

@@ -16,6 +16,22 @@ static uint64_t weight_bytes(struct node_world *w, int node)
 	return sum;
 }
 
+/* What each of the first n has given since `before`; nobody more than twice its share. */
+static uint64_t shares(struct sim *s, struct node_world *w, int n, const uint64_t *before, uint64_t least)
+{
+	uint64_t most = 0, sum = 0;
+	for (int i = 0; i < n; i++) {
+		uint64_t gave = weight_bytes(w, i) - before[i];
+		sum += gave;
+		most = gave > most ? gave : most;
+		if (gave < least)
+			sim_fail(s, "node %d gave %llu bytes of the state", i, (unsigned long long)gave);
+	}
+	if (most > sum / (unsigned)n * 2)
+		sim_fail(s, "one donor gave %llu of %llu bytes", (unsigned long long)most, (unsigned long long)sum);
+	return sum;
+}
+
 /* 50 000 parameters, 600 kB of state; two micro-batches of every peer an epoch. */
 static struct node_world *world(struct sim *s, int n, unsigned nap_ms)
 {
@@ -64,19 +80,11 @@ static void join(struct node_world *w, int n, uint64_t limit_us)
 static void scn_several(struct sim *s)
 {
 	struct node_world *w = begin(s, 6, 200, 3);
-	uint64_t before[6], most = 0, sum = 0;
+	uint64_t before[6];
 	for (int i = 0; i < 6; i++)
 		before[i] = weight_bytes(w, i);
 	join(w, 1, 5 * SEC);
-	for (int i = 0; i < 6; i++) {
-		uint64_t gave = weight_bytes(w, i) - before[i];
-		sum += gave;
-		most = gave > most ? gave : most;
-		if (gave < 32768)
-			sim_fail(s, "node %d gave %llu bytes of the state", i, (unsigned long long)gave);
-	}
-	if (most > sum / 6 * 2)
-		sim_fail(s, "one donor gave %llu of %llu bytes", (unsigned long long)most, (unsigned long long)sum);
+	shares(s, w, 6, before, 32768);
 	node_goes_on(w, 2, 20 * SEC);
 	node_end(w);
 }
@@ -110,20 +118,14 @@ static void scn_donors_die(struct sim *s)
 static void scn_crowd(struct sim *s)
 {
 	struct node_world *w = begin(s, 8, 200, 3);
-	uint64_t before[8], most = 0, sum = 0;
+	uint64_t before[8];
 	w->forks_allowed = true;                /* among so many at once a peer may seem dead to some for a moment (C3) */
 	for (int i = 0; i < 8; i++)
 		before[i] = weight_bytes(w, i);
 	join(w, 64, 60 * SEC);
-	for (int i = 0; i < 8; i++) {
-		uint64_t gave = weight_bytes(w, i) - before[i];
-		sum += gave;
-		most = gave > most ? gave : most;
-	}
+	uint64_t sum = shares(s, w, 8, before, 0);
 	if (sum < 64 * 500000ull / 2)
 		sim_fail(s, "only %llu bytes of state were given", (unsigned long long)sum);
-	if (most > sum / 8 * 2)
-		sim_fail(s, "one donor gave %llu of %llu bytes", (unsigned long long)most, (unsigned long long)sum);
 	node_goes_on(w, 2, 60 * SEC);
 	node_world_free(w);
 }
