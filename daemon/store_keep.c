@@ -51,10 +51,7 @@ static void wal_run(struct job *j)
 	struct wal_job *w = container_of(j, struct wal_job, job);
 	sqlite3 *db = NULL;
 
-	/* A connection that has read nothing does not know that there is a log, and copies nothing without a word. */
 	w->rc = sqlite3_open_v2(w->path, &db, SQLITE_OPEN_READWRITE, w->vfs);
-	if (w->rc == SQLITE_OK)
-		w->rc = sqlite3_exec(db, "SELECT 1 FROM sqlite_master LIMIT 1", NULL, NULL, NULL);
 	if (w->rc == SQLITE_OK)
 		w->rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 	if (w->rc != SQLITE_OK)

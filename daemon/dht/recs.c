@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/jrpc.h"
 #include "common/mem.h"
 #include "dht/int.h"
 
@@ -23,7 +22,7 @@ void recs_free(struct list *recs)
 }
 
 /* What is there already; by subkey, unless few come. */
-struct set { struct list *recs; struct map *by; size_t n; };
+struct set { struct list *recs; struct map *by; };
 
 static struct rec *set_find(const struct set *s, const char *subkey)
 {
@@ -38,7 +37,6 @@ static struct rec *set_find(const struct set *s, const char *subkey)
 static void set_drop(struct set *s, struct rec *c)
 {
 	list_del(&c->link);
-	s->n--;
 	if (s->by)
 		map_del(s->by, c->subkey, strlen(c->subkey));
 	rec_free(c);
@@ -72,8 +70,7 @@ static bool set_room(struct set *s, const struct rec *r)
 
 void recs_merge(struct dht *d, struct list *to, struct list *from)
 {
-	struct set s = { .recs = to, .by = list_len(from) > FEW ? map_new(d->hash_key ^ 4) : NULL,
-		.n = list_len(to) };
+	struct set s = { .recs = to, .by = list_len(from) > FEW ? map_new(d->hash_key ^ 4) : NULL };
 	struct list *it;
 	list_each(i, to) {
 		struct rec *c = list_entry(i, struct rec, link);
@@ -82,12 +79,11 @@ void recs_merge(struct dht *d, struct list *to, struct list *from)
 	}
 	while ((it = list_pop(from))) {
 		struct rec *r = list_entry(it, struct rec, link);
-		if (!set_room(&s, r) || s.n == DICT_MAX) {      /* no more than a key may have, whatever they answer */
+		if (!set_room(&s, r)) {
 			rec_free(r);
 			continue;
 		}
 		list_push(to, &r->link);
-		s.n++;
 		if (s.by)
 			map_put(s.by, r->subkey, strlen(r->subkey), r);
 	}
@@ -110,7 +106,7 @@ size_t records_out(const struct list *recs, uint64_t now_us, struct record **ret
 	size_t i = 0;
 	list_each(it, recs) {
 		struct rec *r = list_entry(it, struct rec, link);
-		json_t *v = json_any(r->value, r->vlen, JSON_RECORD, NULL);
+		json_t *v = json_loadb(r->value, r->vlen, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
 		if (!v || r->ends_us <= now_us) {
 			json_decref(v);
 			continue;

@@ -3,9 +3,15 @@
 #include "avg_world.h"
 #include "check.h"
 
+static bool settled(struct sim *s, void *arg)
+{
+	return world_settled(arg);
+}
+
 static void settle(struct world *w)
 {
-	world_settle(w, 20 * SEC);
+	if (!sim_run_until(w->s, settled, w, 20 * SEC))
+		sim_fail(w->s, "the peers did not find each other");
 }
 
 /* Alone: an epoch is a round of one, at once, with its own bits. */

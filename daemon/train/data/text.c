@@ -8,7 +8,6 @@
 #include "common/mem.h"
 #include "train/data/text.h"
 #include "train/data/whole.h"
-#include "train/manifest.h"
 
 #define HELD 0.1                                /* of a single file, when validation.split says nothing */
 #define HIDDEN 0.15                             /* of the tokens (Devlin et al., arXiv:1810.04805, section 3.1); of */
@@ -42,18 +41,18 @@ static void close_(struct data_source *d)
 }
 
 /* The vocabulary is part of the manifest, every byte of it: one merge more is another text. */
-static int read_vocab(struct text *t, struct files *f, const char *path, bool must, struct manifest *m, struct err *e)
+static int read_vocab(struct text *t, struct files *f, const char *path, bool must, struct sha256 *h, struct err *e)
 {
 	struct whole w = { NULL, 0 };
 	uint8_t digest[32];
 	int rc;
 
-	rc = whole_read(f, path, "tokenizer.json", &w, m, e);
+	rc = whole_read(f, path, "tokenizer.json", &w, h, e);
 	if (rc > 0 && must)
 		rc = err_set(e, ERR_NOT_FOUND, "local.vocab: %.200s: no such file", path);
 	if (!rc) {
 		sha256_of(w.p, w.n, digest);
-		manifest_add_whole(m, digest);
+		sha256_add(h, digest, sizeof(digest));
 		t->bpe = bpe_read(w.p, w.n, e);
 		rc = t->bpe ? 0 : err_wrap(e, "vocabulary %.200s", path);
 	}
@@ -61,7 +60,7 @@ static int read_vocab(struct text *t, struct files *f, const char *path, bool mu
 	return rc < 0 ? -1 : 0;
 }
 
-static int find_vocab(struct text *t, struct files *f, const char *path, const struct spec *s, struct manifest *m,
+static int find_vocab(struct text *t, struct files *f, const char *path, const struct spec *s, struct sha256 *h,
 	struct err *e)
 {
 	struct err none;
@@ -71,11 +70,11 @@ static int find_vocab(struct text *t, struct files *f, const char *path, const s
 	if (s->local.vocab[0] && s->local.vocab[0] != '/')
 		return err_set(e, ERR_INVALID, "local.vocab: \"%.200s\" must be an absolute path", s->local.vocab);
 	if (s->local.vocab[0])
-		return read_vocab(t, f, s->local.vocab, true, m, e);
+		return read_vocab(t, f, s->local.vocab, true, h, e);
 	if (f->size(f, path, &none) >= 0)
 		return 0;
 	beside = xasprintf("%s/tokenizer.json", path);
-	rc = read_vocab(t, f, beside, false, m, e);
+	rc = read_vocab(t, f, beside, false, h, e);
 	free(beside);
 	return rc;
 }
@@ -145,7 +144,7 @@ static int shape_of(struct text *t, const struct spec *s, struct err *e)
 static struct data_source *open_(struct files *f, const char *path, const struct spec *s, struct err *e)
 {
 	struct text *t = xcalloc(1, sizeof(*t));
-	struct manifest m;
+	struct sha256 h;
 	bool two;
 	int rc;
 
@@ -154,13 +153,13 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 	t->d.shape = s->input;
 	t->d.split = true;
 	rc = shape_of(t, s, e);
-	manifest_begin(&m);
+	sha256_init(&h);
 	if (!rc)
-		rc = whole_parts(f, path, "txt", t->file, &m, e);
+		rc = whole_parts(f, path, "txt", t->file, &h, e);
 	two = t->file[DATA_VALIDATION].p != NULL;
 	if (!rc)
-		rc = find_vocab(t, f, path, s, &m, e);
-	manifest_end(&m, &t->d);
+		rc = find_vocab(t, f, path, s, &h, e);
+	sha256_end(&h, t->d.digest);
 	if (!rc)
 		alphabet(t);
 	t->d.bytes = !t->bpe;

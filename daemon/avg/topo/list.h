@@ -1,3 +1,0 @@
-TOPO(flat)
-TOPO(two_level)
-TOPO(moshpit)
