@@ -57,16 +57,20 @@ static int shim_open(sqlite3_vfs *v, const char *name, sqlite3_file *f, int flag
 	return rc;
 }
 
-static void register_shim(sqlite3_vfs *shim)
+/* It outlives a case that fails in the middle, which cannot unregister it. */
+static sqlite3_vfs shim;
+
+static void register_shim(void)
 {
 	sqlite3_vfs *real = sqlite3_vfs_find(NULL);
 
-	*shim = *real;
-	shim->zName = "shim";
-	shim->pAppData = real;
-	shim->szOsFile = (int)sizeof(struct shim_file) + real->szOsFile;
-	shim->xOpen = shim_open;
-	sqlite3_vfs_register(shim, 0);
+	sqlite3_vfs_unregister(&shim);
+	shim = *real;
+	shim.zName = "shim";
+	shim.pAppData = real;
+	shim.szOsFile = (int)sizeof(struct shim_file) + real->szOsFile;
+	shim.xOpen = shim_open;
+	sqlite3_vfs_register(&shim, 0);
 }
 
 static void check_state(struct t *t, const char *state, json_int_t queued, json_int_t lost)
@@ -124,9 +128,8 @@ static void refusing_disk(struct t *t, int rc, enum err_code code)
 static void a_full_or_failing_disk_loses_nothing(void **state)
 {
 	struct t *t = *state;
-	sqlite3_vfs shim;
 
-	register_shim(&shim);
+	register_shim();
 	assert_non_null(reopen(t, &(struct store_opts){ .vfs = "shim" }));
 	refusing_disk(t, SQLITE_FULL, ERR_FULL);
 	store_free(t->s);
@@ -142,12 +145,11 @@ static void a_full_or_failing_disk_loses_nothing(void **state)
 static void the_queue_is_bounded(void **state)
 {
 	struct t *t = *state;
-	sqlite3_vfs shim;
 	struct shelf *sh;
 	struct err e;
 	json_t *r;
 
-	register_shim(&shim);
+	register_shim();
 	assert_non_null(reopen(t, &(struct store_opts){ .vfs = "shim" }));
 	sh = store_shelf(t->s);
 	fault = (struct fault){ .on = true, .rc = SQLITE_FULL };
