@@ -129,8 +129,9 @@ void sim_stats(const struct sim *s, struct sim_stats *ret);
 /* ---- scenario programs ---- a file scn_x.c ends with
  *	static const struct scn list[] = { SCN(join), SCN(churn), {0} };
  *	int main(int argc, char **argv) { return scn_main(list, argc, argv); }
- * and is one row in tests/sim/meson.build. Each scenario runs with 10 seeds (SEEDS=n, SEED=first in the environment),
- * each twice with equal hashes; arguments name scenarios. A failure prints "SEED=n name: why". */
+ * and is one row in tests/sim/meson.build. Each scenario runs with 10 seeds (SEEDS=n, SEED=first in the
+ * environment), each in a process of its own and twice with equal hashes; arguments name scenarios. A failure prints
+ * "SEED=n name: why", the end of a scenario how many seeds ran and failed (tests/verdict.py reads both). */
 struct scn { const char *name; void (*run)(struct sim *s); };
 #define SCN(name) { #name, scn_##name }
 int scn_main(const struct scn *list, int argc, char **argv);
