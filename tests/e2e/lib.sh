@@ -6,13 +6,13 @@
 #   daemon_kill NAME [SIGNAL]       SIGKILL unless said, and waits             log_of NAME             its standard error
 #   daemon_stop NAME                SIGTERM; fails unless it exits with 0      address NAME            HOST:PORT to join
 #   daemon_ends STATUS NAME SECONDS it ends by itself with STATUS              socket NAME             its control socket
-#   wait_for SECONDS COMMAND...     until it succeeds, else fails              hold SECONDS COMMAND... must never fail
+#   wait_for SECONDS COMMAND...     until it succeeds, else leaves with 75     hold SECONDS COMMAND... must never fail
 #   expect TEXT COMMAND...          the output must contain TEXT               refuse STATUS TEXT COMMAND...
 #   json NAME PATH ARGUMENT...      one value of hivectl --json, as peers.0.id
 #   host NAME                       the address it listens on
 #
 # HM_LINK=wan, or words such as HM_LINK="rate=10mbit delay=50ms loss=1%", puts every daemon into a network namespace behind
-# a link of its own (tests/link/README); tests/run --full runs most scripts that way, too. Then:
+# a link of its own (tests/link/README); tests/nightly runs some scripts that way, too. Then:
 #   link_say COMMAND...             to the emulator: cut, heal, set, stats   wan_client=NAME  that one only dials out
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -35,9 +35,23 @@ declare -A link_ns=()
 # the first start goes without.
 keyless=
 
+# Has a daemon that should still be there died by a signal of its own, or has a sanitizer spoken?
+crashed() {
+	local name status
+	for name in "${!daemon_pid[@]}"; do
+		kill -0 "${daemon_pid[$name]}" 2>/dev/null && continue
+		status=0
+		wait "${daemon_pid[$name]}" 2>/dev/null || status=$?
+		case $status in 132|134|135|136|139) printf '%s: daemon %s crashed, status %s\n' "$test_name" "$name" "$status"; return 0 ;; esac
+	done
+	grep -lE 'ERROR: [A-Za-z]+Sanitizer|WARNING: ThreadSanitizer|runtime error: |Assertion .* failed' "$work"/*.log 2>/dev/null
+}
+
+# Status 75 says that time ran out and nothing worse is known: tests/run runs the script again.
 cleanup() {
 	local status=$? name
 	trap - EXIT INT TERM
+	[ "$status" != 75 ] || ! crashed || status=1
 	for name in "${!daemon_pid[@]}"; do kill -KILL "${daemon_pid[$name]}" 2>/dev/null; done
 	for name in "${!daemon_pid[@]}"; do wait "${daemon_pid[$name]}" 2>/dev/null; done
 	[ -z "$link_pid" ] || { kill -KILL "$link_pid" && wait "$link_pid"; } 2>/dev/null
@@ -53,6 +67,7 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 fail() { printf '%s: %s\n' "$test_name" "$*"; exit 1; }
+late() { printf '%s: %s\n' "$test_name" "$*"; exit 75; }
 skip() { printf '%s\n' "$*"; exit 77; }
 say() { printf '%s: %s\n' "$test_name" "$*"; }
 now_ms() { date +%s%3N; }
@@ -167,7 +182,7 @@ wait_for() {
 	shift
 	end=$(($(now_ms) + seconds * 1000 * HIVE_SLOW))
 	until "$@"; do
-		[ "$(now_ms)" -lt "$end" ] || fail "waited $((seconds * HIVE_SLOW)) s for: $*"
+		[ "$(now_ms)" -lt "$end" ] || late "waited $((seconds * HIVE_SLOW)) s for: $*"
 		read -r -t 0.03 -u "$nothing"   # a pause without a process
 	done
 }

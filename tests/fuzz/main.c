@@ -12,8 +12,8 @@
 #include "common/rng.h"
 
 #define INPUT_MAX ((size_t)1 << 20)
-#define MUTATIONS 400u
-#define SECONDS 6.0
+#define MUTATIONS 400u              /* of a file, at most */
+#define SECONDS "2"                 /* of all mutations, when FUZZ_SECONDS does not say */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 void __sanitizer_set_death_callback(void (*fn)(void)) __attribute__((weak));
@@ -113,7 +113,8 @@ static bool run_file(const char *path, double deadline, unsigned *count)
 	return true;
 }
 
-static bool run_dir(const char *dir, double deadline, unsigned *files, unsigned *count)
+/* Every file has its share of the time for mutations, whatever its name. */
+static bool run_dir(const char *dir, double start, double most, unsigned *files, unsigned *count)
 {
 	struct dirent **list;
 	int n = scandir(dir, &list, NULL, alphasort);
@@ -125,7 +126,7 @@ static bool run_dir(const char *dir, double deadline, unsigned *files, unsigned 
 	for (int i = 0; i < n; i++) {
 		if (list[i]->d_name[0] != '.') {
 			snprintf(path, sizeof path, "%s/%s", dir, list[i]->d_name);
-			ok = run_file(path, deadline, count) && ok;
+			ok = run_file(path, start + most * (i + 1) / n, count) && ok;
 			++*files;
 		}
 		free(list[i]);
@@ -137,6 +138,7 @@ static bool run_dir(const char *dir, double deadline, unsigned *files, unsigned 
 
 int main(int argc, char **argv)
 {
+	const char *most = getenv("FUZZ_SECONDS");
 	double start = seconds();
 	unsigned files = 0, count = 0;
 	bool ok = argc > 1;
@@ -147,7 +149,7 @@ int main(int argc, char **argv)
 	else
 		signal(SIGSEGV, on_signal);
 	for (int i = 1; i < argc; i++)
-		ok = run_dir(argv[i], start + SECONDS, &files, &count) && ok;
+		ok = run_dir(argv[i], seconds(), strtod(most ? most : SECONDS, NULL) / (argc - 1), &files, &count) && ok;
 	printf("%u files, %u inputs, %.2f s\n", files, count, seconds() - start);
 	return ok && files ? 0 : 1;
 }

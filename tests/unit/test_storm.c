@@ -1,7 +1,7 @@
 /* A storm of calls: start, pause, begin, commit with and without begin, failed, snapshot, validate, grant and quiet, in
  * any order, at any virtual moment. Whatever comes, every contribution has the bits of the bare loop over the positions
  * that it claims, every step those of the bare optimizer, every snapshot is that of one epoch, and training goes on
- * afterwards. A failure names its seed: SEED=n SEEDS=1 runs it alone. */
+ * afterwards. A failure names its seed: STORM_SEED=n STORM_SEEDS=1 runs it alone. */
 #include "train_kit.h"
 #include <stdlib.h>
 #include "common/hash.h"
@@ -374,7 +374,7 @@ static uint64_t from_env(const char *name, uint64_t otherwise)
 
 static void test_storm(void **state)
 {
-	uint64_t first = from_env("SEED", 1), n = from_env("SEEDS", SEQUENCES);
+	uint64_t first = from_env("STORM_SEED", 1), n = from_env("STORM_SEEDS", SEQUENCES);
 	unsigned contributions = 0, steps = 0;
 
 	for (uint64_t seed = first; seed < first + n; seed++)
