@@ -18,7 +18,7 @@
 
 #define RETRY_MIN_US 100000u
 #define RETRY_MAX_US 30000000u
-#define WAL_PAGES 1000                  /* 4 MiB of log */
+#define TOGETHER_US 50000u              /* events that follow each other within this share a transaction */
 #define CHECK_BYTES (16u << 20)         /* a file up to this size is checked whole at start */
 
 static const char *const sqls[] = {
@@ -182,6 +182,7 @@ struct store *store_open(struct env *env, const struct store_opts *o, struct err
 	s->keep_ms = o->keep_ms ? o->keep_ms : 30ull * 86400000;
 	s->keep_bytes = o->keep_bytes ? o->keep_bytes : 1ull << 30;
 	s->retry_us = RETRY_MIN_US;
+	s->wal_full = STORE_WAL_PAGES;
 	list_init(&s->queue);
 	s->settle_timer = (struct timer){ .fire = fire_settle, .name = "store settle" };
 	s->retry_timer = (struct timer){ .fire = fire_retry, .name = "store retry" };
@@ -249,6 +250,14 @@ static size_t take_args(const char *fmt, va_list ap, struct op *op)
 	return at;
 }
 
+/* At once after a quiet while; else so that a disk has TOGETHER_US between two transactions. Memory needs no rest. */
+static uint64_t settle_in(const struct store *s)
+{
+	uint64_t since = env_now(s->env) - s->committed_us;
+
+	return s->memory || !s->commits || since >= TOGETHER_US ? 0 : TOGETHER_US - since;
+}
+
 void store_push(struct store *s, enum store_stmt stmt, const char *fmt, ...)
 {
 	struct op *op;
@@ -275,7 +284,7 @@ void store_push(struct store *s, enum store_stmt stmt, const char *fmt, ...)
 	list_push(&s->queue, &op->link);
 	s->queued++;
 	if (!s->failing && s->settle_timer.at_us == 0)
-		env_after(s->env, &s->settle_timer, 0);
+		env_after(s->env, &s->settle_timer, settle_in(s));
 }
 
 static int bind_op(sqlite3_stmt *st, const struct op *op)
@@ -393,6 +402,7 @@ int store_commit(struct store *s, bool full)
 		drop_op(s, list_entry(s->queue.next, struct op, link));
 	if (rc == SQLITE_OK) {
 		s->commits++;
+		s->committed_us = env_now(s->env);
 		(void)FAILPOINT(s->env, "store.commit.after");
 		s->unsynced = !full;
 	}
@@ -401,8 +411,7 @@ int store_commit(struct store *s, bool full)
 	s->settling = false;
 	if (rc == SQLITE_OK && s->failing)
 		recovered(s);
-	if (s->wal_pages >= WAL_PAGES && !s->wal)
-		store_wal_start(s);
+	store_wal_look(s);
 	return rc == SQLITE_OK ? 0 : -1;
 }
 
@@ -428,7 +437,11 @@ static void fire_settle(struct timer *t)
 {
 	struct store *s = container_of(t, struct store, settle_timer);
 
-	if (!s->failing)
+	if (s->failing)
+		return;
+	if (store_wal_waits(s))
+		env_after(s->env, t, TOGETHER_US);
+	else
 		store_commit(s, false);
 }
 

@@ -93,16 +93,20 @@ struct store {
 	uint64_t retry_us;
 	struct timer settle_timer, retry_timer, keep_timer;
 
-	int wal_pages;
+	uint64_t committed_us;                  /* when the last transaction ended */
+	int wal_pages, wal_full;                /* in the log; from how many on it is copied */
+	uint64_t wal_since;
 	struct wal_job *wal;                    /* under way on the disk lane */
 };
 
 /* Queues one write. fmt: s text or NULL, i int64_t, d double (NAN is NULL), b const void * + size_t. */
 void store_push(struct store *s, enum store_stmt stmt, const char *fmt, ...);
 #define STORE_KEEP_US 60000000u         /* between two looks of the retention */
+#define STORE_WAL_PAGES 1000            /* 4 MiB of log */
 int store_commit(struct store *s, bool full);   /* one transaction with everything that waits */
 void store_keep_fire(struct timer *t);
-void store_wal_start(struct store *s);
+void store_wal_look(struct store *s);           /* after each commit: is it time to copy the log? */
+bool store_wal_waits(const struct store *s);    /* commits that nobody waits for had better come after the copying */
 void store_wal_forget(struct store *s);         /* the job under way frees itself */
 int64_t store_number(struct store *s, const char *sql);
 int64_t store_live_bytes(struct store *s);

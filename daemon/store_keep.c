@@ -36,13 +36,17 @@ void store_keep_fire(struct timer *t)
 	env_after(s->env, &s->keep_timer, again);
 }
 
-/* --- the write-ahead log is copied into the file by the disk lane, through its own connection */
+/* --- the write-ahead log is copied into the file by the disk lane, through its own connection. SQLite begins the log
+ * anew when a commit finds all of it copied and nobody reading: commits that nobody waits for are kept back meanwhile,
+ * or a run of quick epochs would always be ahead of the copying, and the log would grow for ever. */
+
+#define WAIT_US 2000000u                /* kept back no longer than this, nor with half of the queue full */
 
 struct wal_job {
 	struct job job;
 	struct store *s;                    /* NULL: the store is gone */
 	char *path, *vfs;
-	int rc;
+	int rc, copied;
 	char text[160];
 };
 
@@ -52,8 +56,11 @@ static void wal_run(struct job *j)
 	sqlite3 *db = NULL;
 
 	w->rc = sqlite3_open_v2(w->path, &db, SQLITE_OPEN_READWRITE, w->vfs);
+	/* A connection that has read nothing does not know of the log, and copies nothing. */
 	if (w->rc == SQLITE_OK)
-		w->rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+		w->rc = sqlite3_exec(db, "PRAGMA schema_version", NULL, NULL, NULL);
+	if (w->rc == SQLITE_OK)
+		w->rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, &w->copied);
 	if (w->rc != SQLITE_OK)
 		snprintf(w->text, sizeof w->text, "%s", db ? sqlite3_errmsg(db) : "no memory");
 	sqlite3_close(db);
@@ -63,22 +70,33 @@ static void wal_done(struct job *j)
 {
 	struct wal_job *w = container_of(j, struct wal_job, job);
 
-	if (w->s) {
-		w->s->wal = NULL;
-		w->s->wal_pages = 0;        /* counted anew by the next commit */
+	struct store *s = w->s;
+
+	if (s) {
+		s->wal = NULL;
+		/* A reader or a commit in between: then it needs another look, later. */
+		s->wal_full = STORE_WAL_PAGES + (w->rc == SQLITE_OK && w->copied == s->wal_pages ? 0 : s->wal_pages);
+		s->wal_pages = 0;           /* counted anew by the next commit */
 		if (w->rc != SQLITE_OK && (w->rc & 0xff) != SQLITE_BUSY)
-			log_write(w->s->env->log, LOG_WARN_, "store", "%s: copying the log into the file: %s", w->path, w->text);
+			log_write(s->env->log, LOG_WARN_, "store", "%s: copying the log into the file: %s", w->path, w->text);
+		if (!s->failing)
+			store_commit(s, false);
 	}
 	free(w->path);
 	free(w->vfs);
 	free(w);
 }
 
-void store_wal_start(struct store *s)
+bool store_wal_waits(const struct store *s)
+{
+	return s->wal && env_now(s->env) - s->wal_since < WAIT_US && s->queued < STORE_QUEUE_MAX / 2;
+}
+
+void store_wal_look(struct store *s)
 {
 	struct wal_job *w;
 
-	if (s->memory)
+	if (s->memory || s->wal || s->wal_pages < s->wal_full)
 		return;
 	w = xcalloc(1, sizeof *w);
 	w->job = (struct job){ .name = "store checkpoint", .lane = env_lane(s->env, "disk"), .cost_us = 1000,
@@ -87,6 +105,7 @@ void store_wal_start(struct store *s)
 	w->path = xstrdup(s->path);
 	w->vfs = s->vfs ? xstrdup(s->vfs) : NULL;
 	s->wal = w;
+	s->wal_since = env_now(s->env);
 	env_work(s->env, &w->job);
 }
 

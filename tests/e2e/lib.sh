@@ -200,6 +200,7 @@ expect() {
 	local text=$1 out status=0
 	shift
 	out=$("$@" 2>&1) || status=$?
+	[ "$status" != 124 ] || late "no answer in time from: $*"
 	[ "$status" = 0 ] || fail "status $status from: $*: $out"
 	case $out in *"$text"*) ;; *) fail "expected \"$text\" from: $*, got: $out" ;; esac
 }
@@ -208,6 +209,7 @@ refuse() {
 	local want=$1 text=$2 out status=0
 	shift 2
 	out=$("$@" 2>&1) || status=$?
+	[ "$status" != 124 ] || late "no answer in time from: $*"
 	[ "$status" = "$want" ] || fail "expected status $want, got $status from: $*: $out"
 	case $out in *"$text"*) ;; *) fail "expected \"$text\" from: $*, got: $out" ;; esac
 }

@@ -164,7 +164,8 @@ static void log_stays_small(void **state)
 	store_settle(t.store);
 	bytes = bytes_of(h.path, "-wal");
 	if (bytes > LOG_BYTES)
-		fail_msg("the write-ahead log has %lld bytes, the file %lld", (long long)bytes, (long long)bytes_of(h.path, ""));
+		fail_msg("the write-ahead log has %lld bytes, the file %lld", (long long)bytes,
+			(long long)bytes_of(h.path, ""));
 	assert_in_range(bytes_of(h.path, ""), 1 << 20, 100 << 20);
 	house_close(&t);
 	house_leave(&h);
