@@ -250,12 +250,26 @@ static size_t take_args(const char *fmt, va_list ap, struct op *op)
 	return at;
 }
 
-/* At once after a quiet while; else so that a disk has TOGETHER_US between two transactions. Memory needs no rest. */
-static uint64_t settle_in(const struct store *s)
+/* What quick epochs write again and again. Losing the last of it with a crash hurts nobody; everything else may be what
+ * somebody was told is done. */
+static bool is_history(const struct op *op)
+{
+	switch (op->stmt) {
+	case ST_EPOCH: case ST_EPOCH_VALIDATED: case ST_ROUND: case ST_EVENT: return true;
+	case ST_RUN_UPDATE: return op->v[1].type == VAL_NULL && op->v[2].type == VAL_NULL;
+	default: return false;
+	}
+}
+
+/* Right after this event; history alone so that a disk has TOGETHER_US between two transactions. Memory needs none. */
+static void settle_soon(struct store *s)
 {
 	uint64_t since = env_now(s->env) - s->committed_us;
 
-	return s->memory || !s->commits || since >= TOGETHER_US ? 0 : TOGETHER_US - since;
+	if (s->urgent || s->memory || !s->commits || since >= TOGETHER_US)
+		env_after(s->env, &s->settle_timer, 0);
+	else if (s->settle_timer.at_us == 0)
+		env_after(s->env, &s->settle_timer, TOGETHER_US - since);
 }
 
 void store_push(struct store *s, enum store_stmt stmt, const char *fmt, ...)
@@ -283,8 +297,12 @@ void store_push(struct store *s, enum store_stmt stmt, const char *fmt, ...)
 	va_end(ap);
 	list_push(&s->queue, &op->link);
 	s->queued++;
-	if (!s->failing && s->settle_timer.at_us == 0)
-		env_after(s->env, &s->settle_timer, settle_in(s));
+	if (s->failing)
+		return;
+	if (s->settle_timer.at_us == 0 || (!s->urgent && !is_history(op))) {
+		s->urgent = s->urgent || !is_history(op);
+		settle_soon(s);
+	}
 }
 
 static int bind_op(sqlite3_stmt *st, const struct op *op)
@@ -401,6 +419,7 @@ int store_commit(struct store *s, bool full)
 	while (!list_empty(&s->queue) && (rc == SQLITE_OK || PLANTED(STORE_LOST_WRITE)))
 		drop_op(s, list_entry(s->queue.next, struct op, link));
 	if (rc == SQLITE_OK) {
+		s->urgent = false;
 		s->commits++;
 		s->committed_us = env_now(s->env);
 		(void)FAILPOINT(s->env, "store.commit.after");
@@ -453,35 +472,6 @@ static void fire_retry(struct timer *t)
 bool store_healthy(const struct store *s)
 {
 	return !s->failing;
-}
-
-int64_t store_number(struct store *s, const char *sql)
-{
-	sqlite3_stmt *st = NULL;
-	int64_t v = 0;
-
-	if (sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
-		v = sqlite3_column_int64(st, 0);
-	sqlite3_finalize(st);
-	return v;
-}
-
-int64_t store_live_bytes(struct store *s)
-{
-	return (store_number(s, "PRAGMA page_count") - store_number(s, "PRAGMA freelist_count")) * store_number(s,
-		"PRAGMA page_size");
-}
-
-json_t *store_json(struct store *s)
-{
-	json_t *j = json_pack("{s:s, s:I, s:i, s:s, s:I, s:I, s:I}", "path", s->path, "bytes",
-		(json_int_t)store_live_bytes(s),
-		"schema", migrate_newest(), "state", !s->failing ? "recording" : s->lost ? "stopped" : "waiting",
-		"queued", (json_int_t)s->queued, "lost", (json_int_t)s->lost, "commits", (json_int_t)s->commits);
-
-	if (s->failing)
-		json_object_set_new(j, "error", json_string(s->error.text));
-	return j;
 }
 
 void store_free(struct store *s)

@@ -2,9 +2,9 @@
  *
  * Writes never fail in the caller's face and never wait for a disk: each is an entry in a queue, and store_settle()
  * writes the whole queue as ONE transaction. A timer of the env calls it right after the event that wrote first, so
- * what an event wrote is there whole or not at all, without bookkeeping by the caller; events that follow each other
- * within 50 ms share a transaction, because quick epochs would wear out a disk. Reads settle first, so they see what
- * was written; store_sync() is for what must not be lost.
+ * what an event wrote is there whole or not at all, without bookkeeping by the caller; epochs, rounds and events
+ * alone wait until 50 ms after the last transaction, because quick epochs would wear out a disk. Reads settle first, so
+ * they see what was written.
  * When the disk is full or failing, the queue waits (at most STORE_QUEUE_MAX entries, retried with back-off), then
  * recording stops and is counted; training never stops. store_json() shows all of it for `status`.
  *

@@ -89,6 +89,7 @@ struct store {
 	size_t queued;
 	uint64_t lost, commits, changed;        /* changed: rows of the last settle */
 	bool failing, unsynced, settling;
+	bool urgent;                            /* more than history waits */
 	struct err error;                       /* why it is failing */
 	uint64_t retry_us;
 	struct timer settle_timer, retry_timer, keep_timer;

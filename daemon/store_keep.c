@@ -89,7 +89,7 @@ static void wal_done(struct job *j)
 
 bool store_wal_waits(const struct store *s)
 {
-	return s->wal && env_now(s->env) - s->wal_since < WAIT_US && s->queued < STORE_QUEUE_MAX / 2;
+	return s->wal && !s->urgent && env_now(s->env) - s->wal_since < WAIT_US && s->queued < STORE_QUEUE_MAX / 2;
 }
 
 void store_wal_look(struct store *s)

@@ -11,6 +11,7 @@
 #include "common/buf.h"
 #include "common/mem.h"
 #include "common/text.h"
+#include "migrate.h"
 
 #define QUERY_BYTES_MAX 1048576u        /* of a reply's cells together */
 #define QUERY_ROWS_MAX 10000u
@@ -91,6 +92,37 @@ json_t *store_list(struct store *s, enum store_table t, const char *run, size_t 
 			sqlite3_errmsg(s->db));
 	sqlite3_finalize(st);
 	return rows;
+}
+
+/* --- the store itself */
+
+int64_t store_number(struct store *s, const char *sql)
+{
+	sqlite3_stmt *st = NULL;
+	int64_t v = 0;
+
+	if (sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+		v = sqlite3_column_int64(st, 0);
+	sqlite3_finalize(st);
+	return v;
+}
+
+int64_t store_live_bytes(struct store *s)
+{
+	return (store_number(s, "PRAGMA page_count") - store_number(s, "PRAGMA freelist_count")) * store_number(s,
+		"PRAGMA page_size");
+}
+
+json_t *store_json(struct store *s)
+{
+	json_t *j = json_pack("{s:s, s:I, s:i, s:s, s:I, s:I, s:I}", "path", s->path, "bytes",
+		(json_int_t)store_live_bytes(s),
+		"schema", migrate_newest(), "state", !s->failing ? "recording" : s->lost ? "stopped" : "waiting",
+		"queued", (json_int_t)s->queued, "lost", (json_int_t)s->lost, "commits", (json_int_t)s->commits);
+
+	if (s->failing)
+		json_object_set_new(j, "error", json_string(s->error.text));
+	return j;
 }
 
 /* --- the shelf */

@@ -1,6 +1,7 @@
 /* The store: what is written is read back, one transaction per event, every older schema is brought forward after
  * a copy, a newer one and a foreign one are refused, a disk that refuses costs nothing that fits into the queue,
  * corruption is said and moved aside only when asked, queries can read and nothing else. */
+#include <math.h>
 #include <sqlite3.h>
 #include "migrate.h"
 #include "store.h"
@@ -336,6 +337,39 @@ static void size_is_bounded(void **state)
 	json_decref(j);
 }
 
+/* Epochs that follow each other closely share a transaction; what somebody may be told is done does not wait for it. */
+static void history_waits_and_promises_do_not(void **state)
+{
+	struct t *t = *state;
+	struct store_epoch p = { .run = "aa", .weight = 1, .loss = 1, .val_loss = NAN, .val_accuracy = NAN };
+	struct shelf *sh = store_shelf(t->s);
+	json_int_t before;
+	struct err e;
+
+	world_turn(t->w, 1000000);
+	before = commits(t);
+	store_epoch_put(t->s, &p);
+	world_turn(t->w, 10);
+	assert_int_equal(commits(t), before + 1);       /* after a quiet while at once */
+	for (p.epoch = 1; p.epoch < 50; p.epoch++) {
+		store_epoch_put(t->s, &p);
+		store_run_update(t->s, "aa", NULL, NULL, p.epoch, 0);
+		world_turn(t->w, 500);
+	}
+	assert_int_equal(commits(t), before + 1);
+	assert_int_equal(sh->put(sh, "dht", "k", 1, "v", 1, &e), 0);
+	world_turn(t->w, 10);
+	assert_int_equal(commits(t), before + 2);
+	store_run_update(t->s, "aa", "pause", NULL, p.epoch, 0);
+	world_turn(t->w, 10);
+	assert_int_equal(commits(t), before + 3);
+	store_epoch_put(t->s, &p);
+	world_turn(t->w, 49900);
+	assert_int_equal(commits(t), before + 3);
+	world_turn(t->w, 1000);
+	assert_int_equal(commits(t), before + 4);
+}
+
 static void the_log_is_copied_into_the_file_by_a_job(void **state)
 {
 	struct t *t = *state;
@@ -373,7 +407,7 @@ int main(void)
 		T(one_event_is_one_transaction), T(shelf_keeps_bytes),
 		T(every_older_schema_comes_forward), T(newer_and_foreign_files_are_refused),
 		T(corruption_is_said_and_moved_only_when_told), T(old_rows_are_thinned), T(size_is_bounded),
-		T(the_log_is_copied_into_the_file_by_a_job),
+		T(the_log_is_copied_into_the_file_by_a_job), T(history_waits_and_promises_do_not),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
