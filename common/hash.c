@@ -4,8 +4,8 @@
 #include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 #include "common/hash.h"
+#include "common/xxh.h"
 
 /* libcrypto fails here only without memory or with a broken provider configuration: nothing can go on
  * without SHA-256. */

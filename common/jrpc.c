@@ -80,17 +80,27 @@ static int check_limits(const char *p, size_t n, struct json_limits lim, struct 
 	return 0;
 }
 
-json_t *json_read(const char *p, size_t n, struct json_limits lim, struct err *e)
+static json_t *read_as(const char *p, size_t n, size_t flags, struct json_limits lim, struct err *e)
 {
 	json_error_t je;
 	json_t *j;
 
 	if (check_limits(p, n, lim, e))
 		return NULL;
-	j = json_loadb(p, n, JSON_REJECT_DUPLICATES, &je);
+	j = json_loadb(p, n, JSON_REJECT_DUPLICATES | flags, &je);
 	if (!j)
 		err_set(e, ERR_PARSE, "line %d, column %d: %s", je.line > 0 ? je.line : 1, je.column, je.text);
 	return j;
+}
+
+json_t *json_read(const char *p, size_t n, struct json_limits lim, struct err *e)
+{
+	return read_as(p, n, 0, lim, e);
+}
+
+json_t *json_any(const char *p, size_t n, struct json_limits lim, struct err *e)
+{
+	return read_as(p, n, JSON_DECODE_ANY, lim, e);
 }
 
 char *json_line(const json_t *j, size_t *ret_len)

@@ -12,8 +12,12 @@ struct json_limits { size_t bytes, depth, values; };                /* checked b
 #define JSON_BULK ((struct json_limits){ 65536, 8, 4096 })          /* frames of the rooms that need more */
 #define JSON_SOCK ((struct json_limits){ 65536, 16, 16384 })        /* the Unix socket */
 #define JSON_FILE ((struct json_limits){ 4194304, 32, 262144 })     /* specs */
+#define JSON_RECORD ((struct json_limits){ 16384, 8, 4096 })        /* the value of a DHT record */
+#define JSON_POINT ((struct json_limits){ 262144, 8, 131072 })       /* where a run stands, with its ledger */
 /* Strict: UTF-8, no duplicate keys, whole input, limits. Errors say line and column. New reference. */
 json_t *json_read(const char *p, size_t n, struct json_limits lim, struct err *e);
+/* The same for what may be a bare number, string, or word. */
+json_t *json_any(const char *p, size_t n, struct json_limits lim, struct err *e);
 /* compact, keys in insertion order, reals with 17 digits; free() it */
 char *json_line(const json_t *j, size_t *ret_len);
 

@@ -8,10 +8,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "common/mem.h"
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #define BIG_MMAP_MIN ((size_t)1 << 20)      /* below this a heap block is cheaper than a mapping */
 #define BIG_HUGE_MIN ((size_t)4 << 20)
 #define BIG_ALIGN 64u
+#define KEEP_BLOCK (1 << 20)
+#define KEEP_BYTES (32 << 20)
 
 #if defined(__SANITIZE_ADDRESS__)
 #define BIG_USES_MMAP 0                     /* so that an overrun lands in a red zone */
@@ -94,6 +99,21 @@ char *xasprintf(const char *fmt, ...)
 	vsnprintf(s, (size_t)n + 1, fmt, ap);
 	va_end(ap);
 	return s;
+}
+
+void mem_keep(void)
+{
+#ifdef __GLIBC__
+	(void)mallopt(M_MMAP_THRESHOLD, KEEP_BLOCK);
+	(void)mallopt(M_TRIM_THRESHOLD, KEEP_BYTES);
+#endif
+}
+
+void mem_give_back(void)
+{
+#ifdef __GLIBC__
+	(void)malloc_trim(0);
+#endif
 }
 
 void *big_alloc(size_t bytes)

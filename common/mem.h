@@ -13,6 +13,11 @@ void *xmemdup(const void *p, size_t n);
 void *big_alloc(size_t bytes);
 void big_free(void *p, size_t bytes);       /* same size as asked; NULL is fine */
 
+/* What is freed stays here for the next use, up to 32 MiB (blocks over 1 MiB go back at once): frames of 256 KiB come
+ * and go, and a fresh page costs more than what is copied into it. For the whole process; once is enough. */
+void mem_keep(void);
+void mem_give_back(void);                   /* what mem_keep kept, while nothing comes and goes */
+
 /* Test hook: when set, called before each allocation; returning non-zero makes it fail. Never set in production. */
 typedef int mem_fault_fn(void *arg, size_t bytes, int big);
 void mem_set_fault(mem_fault_fn *fn, void *arg);

@@ -252,6 +252,7 @@ int text_hostport(const char *s, char *host, size_t cap, uint16_t *ret_port, str
 }
 
 #define WORD_MAX 48
+#define BEGINS_MIN 3
 
 /* Edit distance with swaps of neighbours (optimal string alignment). */
 static unsigned distance(const char *a, size_t n, const char *b, size_t m)
@@ -274,9 +275,23 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m)
 	return d[n][m];
 }
 
-const char *text_nearest(const char *word, const char *const *list)
+/* The one that begins with word; NULL when there are two. The same name may be there many times. */
+static const char *begins_with(const char *word, size_t n, const char *const *list)
 {
 	const char *found = NULL;
+
+	for (; *list; list++)
+		if (!strncmp(word, *list, n)) {
+			if (found && strcmp(found, *list))
+				return NULL;
+			found = *list;
+		}
+	return found;
+}
+
+const char *text_nearest(const char *word, const char *const *list)
+{
+	const char *found = NULL, *const *all = list;
 	size_t n = strlen(word);
 	unsigned best = 4;
 
@@ -289,7 +304,7 @@ const char *text_nearest(const char *word, const char *const *list)
 			found = *list;
 		}
 	}
-	return found;
+	return found || n < BEGINS_MIN ? found : begins_with(word, n, all);
 }
 
 /* Bytes of the UTF-8 character at p, or 0 when it is not one (Unicode 15, table 3-7). */

@@ -17,7 +17,8 @@ int text_double(const char *s, double *ret, struct err *e);         /* whole str
 int text_bool(const char *s, bool *ret, struct err *e);             /* yes no true false on off 1 0 */
 /* "host:port", "[v6]:port"; port may be "auto" (then 0). */
 int text_hostport(const char *s, char *host, size_t cap, uint16_t *ret_port, struct err *e);
-/* The name of list[] (NULL-terminated) nearest to word by edit distance (at most 3), or NULL: for "did you mean". */
+/* The name of list[] (NULL-terminated) nearest to word by edit distance (at most 3), else the only one that begins with
+ * word (of at least 3 letters), or NULL: for "did you mean". */
 const char *text_nearest(const char *word, const char *const *list);
 bool text_utf8_ok(const char *s, size_t n);
 /* In place: control bytes and broken UTF-8 (a cut tail too) become '?', so that s may be logged, shown

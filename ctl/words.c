@@ -128,6 +128,16 @@ static json_t *file_json(const char *path, struct err *e)
 	return j;
 }
 
+/* What was typed, and nothing else. */
+static json_t *word_json(const char *word, struct err *e)
+{
+	json_t *j = json_string(word);
+
+	if (!j)
+		err_set(e, ERR_INVALID, "not UTF-8: \"%.60s\"", word);
+	return j;
+}
+
 /* What looks like a file is one; else it is a name. */
 static json_t *file_or_word(const char *word, struct err *e)
 {
@@ -136,17 +146,17 @@ static json_t *file_or_word(const char *word, struct err *e)
 	bool file = strcmp(word, "-") == 0 || strchr(word, '/') || (n > 5 && strcmp(word + n - 5, ".json") == 0) ||
 		(stat(word, &st) == 0 && S_ISREG(st.st_mode));
 
-	return file ? file_json(word, e) : json_text(word);
+	return file ? file_json(word, e) : word_json(word, e);
 }
 
-static json_t *any_json(const char *word)
+static json_t *any_json(const char *word, struct err *e)
 {
 	json_t *j = json_loads(word, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
 
-	return j ? j : json_text(word);
+	return j ? j : word_json(word, e);
 }
 
-static json_t *convert(const char *type, const char *name, const char *word, struct err *e)
+static json_t *convert(const char *type, const char *word, struct err *e)
 {
 	uint64_t us;
 	double d;
@@ -155,9 +165,9 @@ static json_t *convert(const char *type, const char *name, const char *word, str
 	long long i;
 
 	if (strcmp(type, "string") == 0)
-		return json_text(word);
+		return word_json(word, e);
 	if (strcmp(type, "json") == 0)
-		return any_json(word);
+		return any_json(word, e);
 	if (strcmp(type, "file") == 0)
 		return file_json(word, e);
 	if (strcmp(type, "spec") == 0)
@@ -172,7 +182,7 @@ static json_t *convert(const char *type, const char *name, const char *word, str
 	i = strtoll(word, &end, 10);
 	if (errno == 0 && end != word && *end == '\0')
 		return json_integer(i);
-	err_set(e, ERR_INVALID, "%s: expected an integer, found \"%.60s\"", name, word);
+	err_set(e, ERR_INVALID, "expected an integer, found \"%.60s\"", word);
 	return NULL;
 }
 
@@ -240,7 +250,7 @@ static int take_option(const json_t *cmd, json_t *out, const char *const *w, siz
 	if (!eq && !is_bool && at + 1 >= n)
 		return err_set(e, ERR_INVALID, "%s needs a value (%s)", w[at], text_of(p, "help"));
 	value = eq ? eq + 1 : is_bool ? "yes" : w[at + 1];
-	v = convert(text_of(p, "type"), text_of(p, "name"), value, e);
+	v = convert(text_of(p, "type"), value, e);
 	if (!v)
 		return err_wrap(e, "%s", text_of(p, "name"));
 	json_object_set_new(out, text_of(p, "name"), v);
@@ -252,16 +262,20 @@ static int take_pair(json_t *out, const char *name, const char *word, struct err
 	json_t *all = json_object_get(out, name);
 	const char *eq = strchr(word, '=');
 	char key[128];
+	json_t *v;
 
 	if (!eq || eq == word || (size_t)(eq - word) >= sizeof key)
 		return err_set(e, ERR_INVALID, "%s: expected key=value, found \"%.60s\"", name, word);
 	memcpy(key, word, (size_t)(eq - word));
 	key[eq - word] = '\0';
+	v = text_utf8_ok(word, strlen(word)) ? any_json(eq + 1, e) : word_json(word, e);
+	if (!v)
+		return err_wrap(e, "%s", name);
 	if (!all) {
 		all = json_object();
 		json_object_set_new(out, name, all);
 	}
-	json_object_set_new(all, key, any_json(eq + 1));
+	json_object_set_new(all, key, v);
 	return 0;
 }
 
@@ -270,17 +284,21 @@ static int take_path(json_t *out, const char *name, const char *word, struct err
 {
 	json_t *all = json_object_get(out, name);
 	char *here = *word == '/' ? NULL : getcwd(NULL, 0), *path;
+	json_t *v;
 
 	if (!*word || (*word != '/' && !here))
 		return err_set(e, ERR_INVALID, "%s: expected a file%s", name, *word ? ", and this folder is gone" : "");
 	path = here ? xasprintf("%s/%s", here, word) : xstrdup(word);
+	v = word_json(path, e);
+	free(path);
+	free(here);
+	if (!v)
+		return err_wrap(e, "%s", name);
 	if (!all) {
 		all = json_array();
 		json_object_set_new(out, name, all);
 	}
-	json_array_append_new(all, json_text(path));
-	free(path);
-	free(here);
+	json_array_append_new(all, v);
 	return 0;
 }
 
@@ -312,11 +330,10 @@ static int take_word(const json_t *cmd, json_t *out, const char *word, struct er
 	if (had) {
 		char *all = xasprintf("%s %s", had, word);
 
-		json_object_set_new(out, name, json_text(all));
+		v = word_json(all, e);
 		free(all);
-		return 0;
-	}
-	v = convert(text_of(p, "type"), name, word, e);
+	} else
+		v = convert(text_of(p, "type"), word, e);
 	if (!v)
 		return err_wrap(e, "%s", name);
 	json_object_set_new(out, name, v);

@@ -8,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
 #include "common/buf.h"
 #include "common/jrpc.h"
 #include "common/mem.h"
 #include "common/planted.h"
+#include "common/xxh.h"
 
 #define PIECE (1u << 20)                /* bytes hashed and written at a time: they stay in the cache */
 #define ALIGN 64

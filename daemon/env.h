@@ -30,7 +30,7 @@ static inline bool ip_is_loopback(const uint8_t ip[16])
 	return ip_is_v4(ip) ? ip[12] == 127 : !memcmp(ip, one, sizeof one);
 }
 enum chan { CHAN_CTRL, CHAN_BULK, CHAN_DOOR, CHANS };
-#define WIRE_MAX (322 * 1024)                   /* the largest wire message; a longer one breaks the connection */
+#define WIRE_MAX (322 * 1024)                   /* longer is refused, much longer breaks the connection */
 
 /* A token that dials: the k-th connection besides the first to the door of `to`, k = 1 .. 255. */
 #define DOOR_LANE(k) ((uint64_t)1 << 62 | (k))

@@ -169,7 +169,7 @@ static int up_nano(struct app *a, struct node_opts *no, struct err *e)
 	nc.told = told;
 	nc.told_arg = a;
 	a->nano = nano_new(a->loop, &nc, e);
-	if (!a->nano || reach_self(a->o.conf, nano_endpoint(a->nano), &no->self, e))
+	if (!a->nano || reach_self(a->o.conf, nano_endpoint(a->nano), &no->self, no->also, &no->nalso, e))
 		return -1;
 	memcpy(listen[0], nc.listen, 16);
 	memcpy(listen[1], nc.also, sizeof nc.also);
@@ -456,7 +456,8 @@ static int check(const struct options *o, struct err *e)
 	struct kerr ke = { 0 };
 	enum cpu cpu;
 
-	if (options_listen(o->conf, &nc, e) < 0 || joins_check(o->conf, e) < 0 || node_net_check_conf(o->conf, e) < 0)
+	if (options_listen(o->conf, &nc, e) < 0 || reach_check_conf(o->conf, e) < 0 || joins_check(o->conf, e) < 0 ||
+	    node_net_check_conf(o->conf, e) < 0)
 		return -1;
 	if (cpu_pick(conf_str(o->conf, "compute", "cpu"), &cpu, &ke) < 0)
 		return err_set(e, ERR_INVALID, "%s: [compute] cpu: %s", conf_origin(o->conf, "compute", "cpu"), ke.text);

@@ -47,6 +47,20 @@ static const char *const migrations[] = {
 	"CREATE TABLE shelf(tab TEXT NOT NULL, key BLOB NOT NULL, val BLOB NOT NULL, PRIMARY KEY(tab, key)) WITHOUT ROWID;"
 	"CREATE TABLE barrier(id INTEGER PRIMARY KEY CHECK(id = 1), n INTEGER NOT NULL);"
 	"INSERT INTO barrier VALUES(1, 0);",
+	/* 3: the newest of a run, however many there are */
+	"CREATE INDEX epochs_newest ON epochs(run, wall_ms);"
+	"DROP INDEX rounds_run;"
+	"CREATE INDEX rounds_newest ON rounds(run);",
+	/* 4: a change that gave way stands beside the one that holds; which positions a commit took */
+	"CREATE TABLE params_new(run TEXT NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL, old_value TEXT,"
+	" new_value TEXT, author TEXT, state TEXT NOT NULL, note TEXT, epoch INTEGER NOT NULL, wall_ms INTEGER NOT NULL);"
+	"INSERT INTO params_new SELECT * FROM params ORDER BY rowid;"
+	"DROP TABLE params;"
+	"ALTER TABLE params_new RENAME TO params;"
+	"CREATE INDEX params_newest ON params(run, version);"
+	"CREATE UNIQUE INDEX params_holds ON params(run, version, key) WHERE state <> 'superseded';"
+	"ALTER TABLE epochs ADD COLUMN positions TEXT;"
+	"CREATE INDEX epochs_discarded ON epochs(run, epoch) WHERE discarded <> 0;",
 };
 
 int migrate_newest(void)

@@ -34,20 +34,6 @@ struct node {
 
 /* ---- presence: what `hivectl peers` of others shows of us ---- */
 
-static const char *endpoint_text(const struct endpoint *at, int chan, char out[64])
-{
-	char ip[INET6_ADDRSTRLEN] = "?";
-	static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-	if (!memcmp(at->ip, mapped, 12)) {
-		inet_ntop(AF_INET, at->ip + 12, ip, sizeof ip);
-		snprintf(out, 64, "%s:%u", ip, at->port[chan]);
-	} else {
-		inet_ntop(AF_INET6, at->ip, ip, sizeof ip);
-		snprintf(out, 64, "[%s]:%u", ip, at->port[chan]);
-	}
-	return out;
-}
-
 static const struct dht_field presence_fields[] = { { "version", DHT_TEXT, false }, { "address", DHT_TEXT, false },
 	{ "runs", DHT_COUNT, false }, { "client", DHT_BOOL, false }, { 0 } };
 static const struct dht_schema presence_rule = { "presence", true, PRESENCE_MS, presence_fields };
@@ -57,8 +43,8 @@ static void presence(struct timer *t)
 	struct node *n = container_of(t, struct node, presence);
 	char hex[ID_HEX], at[64];
 	id_hex(net_self(n->net), hex);
-	json_t *v = json_pack("{s:s,s:s,s:i,s:b}", "version", n->o.version, "address", endpoint_text(&n->o.self, CHAN_CTRL,
-		at),
+	net_endpoint_text(&n->o.self, CHAN_CTRL, at);
+	json_t *v = json_pack("{s:s,s:s,s:i,s:b}", "version", n->o.version, "address", at,
 		"runs", (int)runs_active(n->runs), "client", conf_bool(n->o.conf, "network", "client"));
 	dht_keep(n->dht, PRESENCE_KEY, hex, v, PRESENCE_MS, true);
 	env_after(n->env, &n->presence, PRESENCE_MS * 1000ull / 3);
@@ -94,7 +80,7 @@ static void record_peer(struct node *n, const struct peer_info *p, const char *s
 		out += p->bytes.out[c];
 		in += p->bytes.in[c];
 	}
-	store_peer_put(n->o.store, &(struct store_peer){ .peer = hex, .address = endpoint_text(&p->at, CHAN_CTRL, at),
+	store_peer_put(n->o.store, &(struct store_peer){ .peer = hex, .address = net_endpoint_text(&p->at, CHAN_CTRL, at),
 		.version = p->version[0] ? p->version : NULL, .state = state, .rtt_us = p->rtt_us, .bytes_sent = out,
 		.bytes_received = in, .failures = p->failures });
 }
@@ -250,7 +236,7 @@ void node_status(void *arg, const json_t *params, struct reply *r)
 	id_hex(net_self(n->net), hex);
 	for (int c = 0; c < CHANS; c++)
 		if (n->o.self.port[c])
-			json_array_append_new(listen, json_string(endpoint_text(&n->o.self, c, at[c])));
+			json_array_append_new(listen, json_string(net_endpoint_text(&n->o.self, c, at[c])));
 	json_t *j = json_pack("{s:s,s:s,s:b,s:o,s:o,s:o,s:o,s:o,s:o}", "id", hex,
 		"mode", n->draining ? "draining" : conf_bool(n->o.conf, "network", "client") ? "client" : "peer", "swarm_key",
 		n->o.has_swarm_key,
@@ -292,7 +278,7 @@ static json_t *peer_json(struct node *n, const struct peer_info *p)
 	}
 	const char *state = p->banned_until_us > now ? "banned" : p->maybe_dead ? "dead" : p->session ? "live" : "known";
 	json_t *o = json_pack("{s:s,s:s,s:s,s:b,s:o,s:f,s:o,s:I,s:I,s:i}", "id", hex, "address",
-		p->at.port[CHAN_CTRL] ? endpoint_text(&p->at, CHAN_CTRL, at) : "", "state", state, "client", p->client,
+		p->at.port[CHAN_CTRL] ? net_endpoint_text(&p->at, CHAN_CTRL, at) : "", "state", state, "client", p->client,
 		"reachable", reachable(p), "seen_s", p->last_seen_us ? (double)(now - p->last_seen_us) / 1e6 : -1.0,
 		"rtt_us", p->rtt_us ? json_integer((json_int_t)p->rtt_us) : json_null(), "sent_bytes", (json_int_t)out,
 		"received_bytes", (json_int_t)in, "failures", (int)p->failures);
@@ -300,7 +286,7 @@ static json_t *peer_json(struct node *n, const struct peer_info *p)
 		json_t *others = json_array();
 
 		for (unsigned i = 0; i < p->nalso; i++)
-			json_array_append_new(others, json_string(endpoint_text(&p->also[i], CHAN_CTRL, at)));
+			json_array_append_new(others, json_string(net_endpoint_text(&p->also[i], CHAN_CTRL, at)));
 		json_object_set_new(o, "other_addresses", others);
 	}
 	if (p->version[0])

@@ -1,5 +1,5 @@
-/* hivectl net check: looks at what is configured, asks up to eight peers how they see this daemon (and to dial it, when
- * they have not yet), and says in plain words what is wrong and what to do about it. */
+/* hivectl net check: looks at what is configured, asks up to eight peers how they see this daemon (and to dial its
+ * mailboxes, when they have not yet), and says in plain words what is wrong and what to do about it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,17 +9,19 @@
 
 #define ASKED_MAX 8
 #define ASK_US (5 * 1000000ull)
-#define DIALLED_US (2 * 1000000ull)             /* then those who were to dial this daemon are asked how it went */
+#define DIALLED_US (2 * 1000000ull)             /* so long those who were to dial this daemon are asked how it went: */
+#define DIALLED_MIN_US 20000                    /* first after four round trips, then after twice as long each time */
+#define NEAR_US 30000                           /* for bulk nobody waits whose round trip is longer */
 #define CLOCK_OFF_MS 60000
 
 struct check;
 struct asked {
-	struct check *c; struct id id; bool answered, mailbox, client, dials_out;
+	struct check *c; struct id id; bool answered, mailbox, client, dials_out, trying, no_bulk;
 	char at[64], error[sizeof ((struct err *)0)->text];
 	uint64_t asked_us, rtt_us; int64_t ahead_ms;    /* this machine's clock, before the peer's */
 };
 struct check {
-	struct list link; struct node_net *nn; struct reply *r; struct timer again; unsigned open, round;
+	struct list link; struct node_net *nn; struct reply *r; struct timer again; unsigned open; uint64_t waited_us;
 	size_t n, known; struct asked v[ASKED_MAX]; json_t *findings; char *text; bool bad;
 };
 
@@ -147,7 +149,7 @@ static void about_joining(struct check *c)
 static void about_reaching(struct check *c)
 {
 	const struct endpoint *self = net_endpoint(c->nn->x.net);
-	size_t answered = 0, reached = 0, could = 0;
+	size_t answered = 0, reached = 0, could = 0, no_bulk = 0, tried = 0;
 	uint64_t rtt = 0;
 	char at[64], who[9];
 	const char *nat = "";
@@ -161,6 +163,8 @@ static void about_reaching(struct check *c)
 		rtt = a->rtt_us > rtt ? a->rtt_us : rtt;
 		could += !a->dials_out;
 		reached += a->mailbox && !a->client;
+		no_bulk += a->mailbox && !a->client && a->no_bulk;
+		tried += a->mailbox && !a->client && a->trying;
 	}
 	for (size_t i = 0; i < c->n; i++)
 		if (!c->v[i].answered)
@@ -189,6 +193,13 @@ static void about_reaching(struct check *c)
 			"them, or they are behind a NAT of their own.%s", reached, could, self_text(c, at), nat);
 	else
 		find(c, OK, "reach", "dialled at %s by %zu of %zu peers", self_text(c, at), reached, could);
+	if (no_bulk)
+		find(c, ERROR, "reach", "%zu of %zu peers that reach tcp port %u do not reach port %u, the next, through which "
+			"gradients and state come: open it in the firewall, or forward it, too, and port %u", no_bulk, reached,
+			self->port[CHAN_CTRL], self->port[CHAN_BULK], self->port[CHAN_DOOR]);
+	else if (tried)
+		find(c, OK, "reach", "whether port %u, for gradients and state, is reached, too, is being tried: ask again in "
+			"two seconds", self->port[CHAN_BULK]);
 }
 
 static int by_ahead(const void *a, const void *b)
@@ -259,15 +270,22 @@ static void ask_again(struct timer *t);
 static void all_answered(struct check *c)
 {
 	bool wait = false;
+	uint64_t us = DIALLED_MIN_US;
 
-	for (size_t i = 0; i < c->n; i++)
-		wait |= c->v[i].answered && !c->v[i].mailbox && !c->v[i].client && !c->v[i].dials_out;
-	if (c->round++ || !wait || is_client(c)) {
+	for (size_t i = 0; i < c->n; i++) {
+		wait |= c->v[i].answered && !c->v[i].client && !c->v[i].dials_out &&
+			(!c->v[i].mailbox || (c->v[i].trying && c->v[i].rtt_us < NEAR_US));
+		us = c->v[i].answered && 4 * c->v[i].rtt_us > us ? 4 * c->v[i].rtt_us : us;
+	}
+	if (c->waited_us >= DIALLED_US || !wait || is_client(c)) {
 		conclude(c);
 		return;
 	}
+	us = c->waited_us > us ? c->waited_us : us;
+	us = us < DIALLED_US - c->waited_us ? us : DIALLED_US - c->waited_us;
+	c->waited_us += us;
 	c->again = (struct timer){ .fire = ask_again, .name = "net check" };
-	env_after(c->nn->x.env, &c->again, DIALLED_US);
+	env_after(c->nn->x.env, &c->again, us);
 }
 
 static void answered(void *arg, const struct frame *f, const struct err *e)
@@ -276,7 +294,7 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	struct check *c = a->c;
 	struct env *env = c->nn->x.env;
 	struct peer_info info;
-	const char *at;
+	const char *at, *bulk;
 
 	c->open--;
 	if (e && e->code == ERR_CANCELLED)      /* the daemon is stopping */
@@ -288,6 +306,9 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 			(int64_t)json_integer_value(json_object_get(f->json, "wall_ms"));
 		a->mailbox = json_is_true(json_object_get(f->json, "mailbox"));
 		a->client = json_is_true(json_object_get(f->json, "client"));
+		bulk = json_string_value(json_object_get(f->json, "bulk"));     /* an older one does not say */
+		a->trying = bulk && (!strcmp(bulk, "unknown") || !strcmp(bulk, "trying"));
+		a->no_bulk = bulk && !strcmp(bulk, "no");
 		/* Who cannot be dialled from here hears no answer at its mailbox, whatever it can dial: it cannot judge. */
 		a->dials_out = json_is_true(json_object_get(f->json, "i_am_client")) ||
 			(net_peer(c->nn->x.net, &a->id, &info) && info.client);

@@ -67,8 +67,11 @@ static void got_many(void *arg, const struct dht_many *v, size_t n, const struct
 	json_t *list = json_array();
 	size_t found = 0;
 	for (size_t i = 0; i < n; i++) {
+		json_t *one = records_json(a->keys[i], v[i].r, v[i].n);
 		found += v[i].n > 0;
-		json_array_append_new(list, records_json(a->keys[i], v[i].r, v[i].n));
+		if (v[i].silent)
+			json_object_set_new(one, "silent", json_integer(v[i].silent));
+		json_array_append_new(list, one);
 	}
 	json_t *out = json_pack("{s:o,s:I,s:I}", "keys", list, "asked", (json_int_t)n, "found", (json_int_t)found);
 	if (e) {
@@ -115,7 +118,7 @@ void node_dht_get(void *arg, const json_t *params, struct reply *r)
 	if (keys)
 		get_many(node_dht(arg), a, keys, latest);
 	else
-		dht_get(node_dht(arg), key, latest, got, a);
+		dht_get_patient(node_dht(arg), key, latest, got, a);
 }
 
 /* ---- put ---- */

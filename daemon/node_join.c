@@ -8,9 +8,12 @@
 
 #define BACKOFF_MIN_US 100000
 #define BACKOFF_MAX_US 30000000
+#define ANEW_MIN_US 10000000            /* nobody answers where the name led to: it may lead elsewhere now */
+#define ANEW_MAX_US 300000000
 
 struct joining { struct resolving r; struct joins *js /* NULL: closed */; struct timer again;
-	uint64_t backoff_us, next_us; bool resolved, open; char text[300]; };
+	uint64_t backoff_us, next_us, anew_us; bool resolved, open; char text[300];
+	struct endpoint at /* once it is resolved */; };
 struct joins { struct env *env; struct dht *dht; struct joining **v; size_t n; join_event_fn *event; void *arg; };
 
 static void resolve(struct joining *j)
@@ -35,6 +38,36 @@ static void __attribute__((format(printf, 5, 6))) tell(const struct joins *js, e
 	js->event(js->arg, level, code, peer, text);
 }
 
+static void anew(struct joining *j)
+{
+	j->anew_us = !j->anew_us ? ANEW_MIN_US : 2 * j->anew_us < ANEW_MAX_US ? 2 * j->anew_us : ANEW_MAX_US;
+	env_after(j->js->env, &j->again, j->anew_us);
+}
+
+/* It was resolved before, and nobody has answered there since. */
+static void resolved_again(struct joining *j)
+{
+	struct joins *js = j->js;
+	const struct endpoint *at = &j->r.at;
+	struct dht_address now = { 0 };
+	bool shared = false;
+	dht_address(js->dht, &j->at, &now);
+	if (now.joined)
+		return;
+	for (size_t i = 0; i < js->n; i++)
+		shared |= js->v[i] != j && js->v[i]->resolved && !memcmp(&js->v[i]->at, &j->at, sizeof j->at);
+	if (!j->r.rc && memcmp(at, &j->at, sizeof *at)) {
+		if (shared)
+			dht_join(js->dht, at, 1);
+		if (shared || dht_join_moved(js->dht, &j->at, at)) {
+			tell(js, LOG_INFO_, "join.moved", NULL, "join %s: the name leads to another address now", j->text);
+			j->at = *at;
+			j->anew_us = 0;
+		}
+	}
+	anew(j);
+}
+
 static void resolved(struct resolving *r)
 {
 	struct joining *j = container_of(r, struct joining, r);
@@ -44,8 +77,13 @@ static void resolved(struct resolving *r)
 		free(j);
 		return;
 	}
+	if (j->resolved) {
+		resolved_again(j);
+		return;
+	}
 	if (!r->rc) {
 		j->resolved = true;
+		j->at = r->at;
 		dht_join(js->dht, &r->at, 1);
 		return;
 	}
@@ -65,9 +103,13 @@ static void address_changed(void *arg, const struct endpoint *at, const struct d
 {
 	struct joins *js = arg;
 	for (size_t i = 0; i < js->n; i++) {
-		const struct joining *j = js->v[i];
-		if (!j->resolved || memcmp(&j->r.at, at, sizeof *at) || now->self)
+		struct joining *j = js->v[i];
+		if (!j->resolved || memcmp(&j->at, at, sizeof *at) || now->self)
 			continue;
+		j->anew_us = 0;
+		env_timer(js->env, &j->again, 0);
+		if (!now->joined && !j->open)
+			anew(j);
 		if (now->joined)
 			tell(js, LOG_INFO_, "join.joined", &now->id, "joined through %s", j->text);
 		else
@@ -172,7 +214,7 @@ json_t *joins_json(struct joins *js)
 				!j->open && j->next_us > now ? j->next_us - now : 0);
 			continue;
 		}
-		dht_address(js->dht, &j->r.at, &at);
+		dht_address(js->dht, &j->at, &at);
 		if (at.self)
 			json_object_set_new(o, "state", json_string("this peer"));
 		else if (!at.joined)

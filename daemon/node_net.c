@@ -273,7 +273,8 @@ static void refused_fire(struct timer *t)
 {
 	static const struct { size_t at; const char *what; } kinds[] = {
 #define K(field, text) { offsetof(struct net_counters, field), text }
-		K(bad_magic, "no frames of this protocol"), K(bad_frame, "broken frames"), K(bad_version, "of another version"),
+		K(bad_magic, "no frames of this protocol"), K(bad_frame, "broken frames"),
+		K(oversized, "too large"), K(bad_version, "of another version"),
 		K(bad_seal, "with a wrong seal"), K(replayed, "replayed"), K(bad_json, "with bad JSON"),
 		K(wrong_swarm_key, "under another swarm key"), K(hello_limited, "HELLOs too many"),
 		K(over_quota, "over a peer's quota"), K(not_allowed, "of peers that are not allowed") };

@@ -40,7 +40,7 @@ static const struct option longs[] = {
 
 static const char help_text[] =
 	"usage: hivemindd [--config FILE] [--state-dir DIR] [--socket PATH] [--listen ADDRESS:PORT]\n"
-	"                 [--advertise HOST] [--join HOST:PORT]... [--swarm-key-file FILE] [--client]\n"
+	"                 [--advertise HOST,...] [--join HOST:PORT]... [--swarm-key-file FILE] [--client]\n"
 	"                 [--log-level LEVEL] [--move-corrupt-aside]\n"
 	"       hivemindd --check-config [--config FILE]\n"
 	"       hivemindd --version | --list-failpoints | --help\n"

@@ -37,23 +37,31 @@ static void ip_of(const struct sockaddr *sa, uint8_t out[16])
 }
 
 /* HOST, an address of version 6 as it is, or HOST:PORT where a router forwards that port and the next two. */
-static int advertised(const char *text, struct endpoint *at, struct err *e)
+static int read_name(const char *text, char host[256], uint16_t *ret_port, struct err *e)
+{
+	*ret_port = 0;
+	snprintf(host, 256, "%s", text);
+	if (!strchr(text, ':') || is_v6(text))
+		return 0;
+	if (text_hostport(text, host, 256, ret_port, e))
+		return -1;
+	if (!*ret_port || *ret_port > UINT16_MAX - CHANS)
+		return err_set(e, ERR_INVALID, "%s: a port from 1 to %d", text, UINT16_MAX - CHANS);
+	return 0;
+}
+
+static int find(const char *text, struct endpoint *at, struct err *e)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
 	char host[256];
-	uint16_t port = 0;
+	uint16_t port;
 	int rc;
 
-	snprintf(host, sizeof host, "%s", text);
-	if (strchr(text, ':') && !is_v6(text)) {
-		if (text_hostport(text, host, sizeof host, &port, e))
-			return err_wrap(e, "[network] advertise");
-		if (!port || port > UINT16_MAX - CHANS)
-			return err_set(e, ERR_INVALID, "[network] advertise: %s: a port from 1 to %d", text, UINT16_MAX - CHANS);
-	}
+	if (read_name(text, host, &port, e))
+		return -1;
 	rc = getaddrinfo(host, NULL, &hints, &found);
 	if (rc != 0)
-		return err_set(e, ERR_INVALID, "[network] advertise: %s: %s", host, gai_strerror(rc));
+		return err_set(e, ERR_INVALID, "%s: %s", host, gai_strerror(rc));
 	ip_of(found->ai_addr, at->ip);
 	freeaddrinfo(found);
 	for (int c = 0; port && c < CHANS && at->port[c]; c++)
@@ -61,30 +69,87 @@ static int advertised(const char *text, struct endpoint *at, struct err *e)
 	return 0;
 }
 
-/* The address that others dial: advertise, else listen's, else the first one of this machine that is not loopback. */
-int reach_self(const struct conf *c, const struct endpoint *bound, struct endpoint *at, struct err *e)
+int reach_check_conf(const struct conf *c, struct err *e)
 {
-	const char *host = conf_str(c, "network", "advertise");
-	struct ifaddrs *all = NULL;
+	const char *from = conf_origin(c, "network", "advertise"), *const *word;
+	size_t n = conf_list(c, "network", "advertise", &word);
+	char host[256];
+	uint16_t port;
+
+	if (n > 1 + NET_ALSO)
+		return err_set(e, ERR_INVALID, "%s: [network] advertise: %zu addresses, at most %d", from, n, 1 + NET_ALSO);
+	for (size_t i = 0; i < n; i++) {
+		if (read_name(word[i], host, &port, e))
+			return err_wrap(e, "%s: [network] advertise", from);
+		for (size_t k = 0; k < i; k++)
+			if (!strcasecmp(word[i], word[k]))
+				return err_set(e, ERR_INVALID, "%s: [network] advertise: %s is there twice", from, word[i]);
+	}
+	return 0;
+}
+
+/* The first one into self, the others behind it. */
+static int advertised(const struct conf *c, const struct endpoint *bound, struct endpoint *self,
+	struct endpoint *also, unsigned *ret_n, struct err *e)
+{
+	const char *from = conf_origin(c, "network", "advertise"), *const *word;
+	size_t n = conf_list(c, "network", "advertise", &word);
+	struct endpoint all[1 + NET_ALSO];
+
+	if (reach_check_conf(c, e))
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		all[i] = *bound;
+		if (find(word[i], &all[i], e))
+			return err_wrap(e, "%s: [network] advertise", from);
+		for (size_t k = 0; k < i; k++)
+			if (!memcmp(&all[i], &all[k], sizeof all[i]))
+				return err_set(e, ERR_INVALID, "%s: [network] advertise: %s and %s are the same address", from,
+					word[k], word[i]);
+	}
+	*self = all[0];
+	*ret_n = conf_bool(c, "network", "client") ? 0 : (unsigned)n - 1;
+	memcpy(also, all + 1, *ret_n * sizeof *also);
+	return 0;
+}
+
+/* The first one of this machine of that kind that others could dial. */
+static bool first_of(const struct ifaddrs *all, int family, uint8_t ret[16])
+{
 	uint8_t ip[16];
 
+	for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+		if (!i->ifa_addr || i->ifa_addr->sa_family != family)
+			continue;
+		ip_of(i->ifa_addr, ip);
+		if (ip_is_loopback(ip) || (ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80))
+			continue;
+		memcpy(ret, ip, 16);
+		return true;
+	}
+	return false;
+}
+
+/* The address that others dial: advertise, else listen's, else the first one of this machine that is not loopback, of
+ * IPv4 if there is one. */
+int reach_self(const struct conf *c, const struct endpoint *bound, struct endpoint *at, struct endpoint *also,
+	unsigned *ret_n, struct err *e)
+{
+	static const uint8_t every6[16];
+	struct ifaddrs *all = NULL;
+	bool found = false;
+
 	*at = *bound;
-	if (*host)
-		return advertised(host, at, e);
+	*ret_n = 0;
+	if (*conf_str(c, "network", "advertise"))
+		return advertised(c, bound, at, also, ret_n, e);
 	if (!is_any(at->ip) || conf_bool(c, "network", "client"))
 		return 0;
 	if (getifaddrs(&all) == 0)
-		for (struct ifaddrs *i = all; i; i = i->ifa_next) {
-			if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
-				continue;
-			ip_of(i->ifa_addr, ip);
-			if (!ip_is_loopback(ip)) {
-				memcpy(at->ip, ip, 16);
-				break;
-			}
-		}
+		found = first_of(all, AF_INET, at->ip) ||
+			(memcmp(bound->ip, every6, 16) == 0 && first_of(all, AF_INET6, at->ip));
 	freeifaddrs(all);
-	return is_any(at->ip) ? err_set(e, ERR_INVALID, "[network] listen is every address and this machine has none "
+	return !found ? err_set(e, ERR_INVALID, "[network] listen is every address and this machine has none "
 		"that others "
 		"could dial: set [network] advertise") : 0;
 }

@@ -15,9 +15,9 @@ const struct conf_row conf_rows[] = {
 	{ "network", "listen", CONF_LIST, "127.0.0.1:auto", 0, 0, false,
 		"numeric address and port of the control mailbox; bulk and door are the next two ports; auto looks for free "
 			"ones; further addresses have the same ports" },
-	{ "network", "advertise", CONF_STR, "", 0, 0, false,
+	{ "network", "advertise", CONF_LIST, "", 0, 0, false,
 		"host, or host:port, that other peers dial, when it differs from listen (for 0.0.0.0: the first address that "
-			"is not loopback)" },
+			"is not loopback); further ones are tried when it does not answer" },
 	{ "network", "join", CONF_LIST, "", 0, 0, false, "addresses of other peers, host:port; tried for ever with "
 		"back-off" },
 	{ "network", "client", CONF_BOOL, "no", 0, 0, false, "only dial out: for peers that nobody can reach" },

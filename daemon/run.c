@@ -5,8 +5,9 @@
  *   ENTER    the averager looks for the swarm; alone is fine
  *   SYNC     the others are ahead: state is downloaded, commits that come meanwhile are replayed
  *   TRAIN    micro-batches and rounds
- *   FINISH   the goal is reached: last validation, last checkpoint
- *   LEAVE    out of the round, ranges handed back, goodbye */
+ *   FINISH   the goal is reached: last validation, last checkpoint; who downloads the state gets it
+ *   LEAVE    out of the round, ranges handed back, goodbye
+ *   AGAIN    what it was built with holds no longer: anew, from its checkpoint (run_again.c) */
 #include "run_int.h"
 #include <math.h>
 #include <stdarg.h>
@@ -15,6 +16,8 @@
 #include <string.h>
 #include "common/mem.h"
 #include "common/text.h"
+
+#define LOOK_US 200000                  /* between looks whether anybody still fetches the state of a finished run */
 
 static void enter_finish(struct run *r);
 static void enter_leave(struct run *r);
@@ -29,6 +32,7 @@ static const struct { const char *name; void (*enter)(struct run *); bool over, 
 	[RUN_TRAIN] = { "train", enter_train, false, true },
 	[RUN_FINISH] = { "finish", enter_finish, false, true },
 	[RUN_LEAVE] = { "leave", enter_leave, false, true },
+	[RUN_AGAIN] = { "again", run_again_enter, false, true },
 	[RUN_DONE] = { "done", enter_over, true, false },
 	[RUN_LEFT] = { "left", enter_over, true, false },
 	[RUN_STOPPED] = { "stopped", enter_over, true, false },
@@ -46,12 +50,18 @@ static const struct { enum run_event ev; enum run_state from, to; } nexttab[] = 
 	{ EV_REACHED, RUN_ENTER, RUN_FINISH },
 	{ EV_REACHED, RUN_SYNC, RUN_FINISH },
 	{ EV_FINISHED, RUN_FINISH, RUN_LEAVE },
+	{ EV_AGAIN, RUN_OPEN, RUN_AGAIN },
+	{ EV_AGAIN, RUN_RESTORE, RUN_AGAIN },
+	{ EV_AGAIN, RUN_TRAIN, RUN_LEAVE },
+	{ EV_AGAIN, RUN_SYNC, RUN_LEAVE },
+	{ EV_AGAIN, RUN_AGAIN, RUN_OPEN },
 	{ EV_LEAVE, RUN_OPEN, RUN_LEFT },
 	{ EV_LEAVE, RUN_RESTORE, RUN_LEFT },
 	{ EV_LEAVE, RUN_ENTER, RUN_LEAVE },
 	{ EV_LEAVE, RUN_SYNC, RUN_LEAVE },
 	{ EV_LEAVE, RUN_TRAIN, RUN_LEAVE },
 	{ EV_LEAVE, RUN_FINISH, RUN_LEAVE },
+	{ EV_LEAVE, RUN_AGAIN, RUN_LEFT },
 };
 
 const char *run_state_name(const struct run *r)
@@ -120,6 +130,8 @@ static void go(struct run *r, enum run_state to)
 
 void run_event(struct run *r, enum run_event ev)
 {
+	if (ev == EV_LEAVE)                     /* and not to come back */
+		r->again = false;
 	for (size_t i = 0; i < sizeof nexttab / sizeof *nexttab; i++)
 		if (nexttab[i].ev == ev && nexttab[i].from == r->state) {
 			go(r, nexttab[i].to);
@@ -132,7 +144,7 @@ void run_event(struct run *r, enum run_event ev)
 	else if (ev == EV_BROKEN)
 		go(r, RUN_FAILED);
 	else if (ev == EV_GONE && r->state == RUN_LEAVE)
-		go(r, r->reached ? RUN_DONE : RUN_LEFT);
+		go(r, r->again ? RUN_AGAIN : r->reached ? RUN_DONE : RUN_LEFT);
 }
 
 void run_fail(struct run *r, const struct err *e)
@@ -155,6 +167,7 @@ struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author,
 	r->rs = rs;
 	r->spec = spec;
 	r->author = *author;
+	r->held = spec->local.hold;
 	r->mine = id_eq(author, net_self(rs->ctx.net));
 	r->start_reply = start_reply;
 	r->created_ms = env_wall(rs->ctx.env);
@@ -178,7 +191,7 @@ struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author,
 
 void run_effective_pause(struct run *r)
 {
-	bool off = r->paused || r->held;
+	bool off = r->paused || r->held || r->again;
 	if (r->avg)
 		avg_hold(r->avg, off);
 	if (r->state == RUN_TRAIN && r->trainer) {
@@ -197,9 +210,15 @@ static void enter_train(struct run *r)
 		r->train_us = env_now(r->rs->ctx.env);
 	r->epoch_started_us = env_now(r->rs->ctx.env);
 	run_effective_pause(r);
+	run_again_check(r);
 }
 
 /* ---- remembering points, so that a snapshot of epoch e travels with the point of epoch e ---- */
+
+uint64_t run_target(const struct run *r)
+{
+	return spec_live_target(r->spec, r->point.params);
+}
 
 void run_applied_point(struct run *r)
 {
@@ -207,6 +226,8 @@ void run_applied_point(struct run *r)
 	avg_point_done(slot);
 	avg_point_init(slot);
 	avg_point_copy(slot, &r->point);
+	if (r->avg)
+		avg_target(r->avg, spec_epoch_samples(r->spec, run_target(r)));
 	if (r->nrecent < RUN_POINTS)
 		r->nrecent++;
 }
@@ -218,6 +239,11 @@ const struct avg_point *run_point_at(const struct run *r, uint64_t epoch)
 }
 
 /* ---- FINISH, LEAVE, the end ---- */
+
+static void finish_later(struct timer *t)
+{
+	run_finish_more(container_of(t, struct run, leave_timer));
+}
 
 static void enter_finish(struct run *r)
 {
@@ -234,7 +260,13 @@ static void enter_finish(struct run *r)
 		ckpt_now(r, NULL);
 		return;
 	}
-	run_event(r, EV_FINISHED);
+	if (!donors_stay(r)) {
+		run_event(r, EV_FINISHED);
+		return;
+	}
+	r->leave_timer.fire = finish_later;
+	r->leave_timer.name = "run.finish";
+	env_after(r->rs->ctx.env, &r->leave_timer, LOOK_US);
 }
 
 void run_finish_more(struct run *r)
@@ -294,6 +326,8 @@ static void release(struct run *r, bool keep_spec)
 {
 	sync_free(r->sync);
 	r->sync = NULL;
+	differ_free(r->differ);
+	r->differ = NULL;
 	origin_free(r->weights);
 	r->weights = NULL;
 	env_timer(r->rs->ctx.env, &r->leave_timer, 0);
@@ -331,6 +365,11 @@ static void release(struct run *r, bool keep_spec)
 	r->trace = NULL;
 }
 
+void run_release(struct run *r)
+{
+	release(r, true);
+}
+
 static void release_later(struct timer *t)
 {
 	struct run *r = container_of(t, struct run, release_timer);
@@ -350,6 +389,7 @@ static void enter_over(struct run *r)
 	struct list *it;
 	while ((it = list_pop(&r->ckpt_waiters)))
 		ckpt_waiter_end(it, &r->error);
+	env_timer(r->rs->ctx.env, &r->release_timer, 0);
 	r->release_timer = (struct timer){ .fire = release_later, .name = "run.release" };
 	env_after(r->rs->ctx.env, &r->release_timer, 1);
 	run_tell(r, true);
@@ -373,6 +413,7 @@ void run_free(struct run *r)
 		ckpt_waiter_end(it, &r->error);
 	release(r, false);
 	avg_point_done(&r->point);
+	ranges_free(&r->walked);
 	for (unsigned i = 0; i < RUN_POINTS; i++)
 		avg_point_done(&r->recent[i]);
 	free(r->restored_from);

@@ -56,6 +56,7 @@ static void finished(struct run *r)
 {
 	r->saving = false;
 	run_finish_more(r);
+	run_again_step(r);
 	runs_check_drained(r->rs);
 }
 
@@ -78,6 +79,7 @@ static void saved(void *arg, const struct ckpt_result *res)
 		if (r->rs->ctx.store)
 			store_ckpt_put(r->rs->ctx.store, &(struct store_ckpt){ .run = r->hex, .path = res->path,
 			.epoch = res->epoch, .bytes = res->bytes, .state = "whole" });
+		r->saved_epoch = res->epoch;
 		answer(r, json_pack("{s:[{s:s,s:I,s:s,s:I}]}", "checkpoints", "run", r->hex, "epoch", (json_int_t)res->epoch,
 			"path", res->path, "bytes", (json_int_t)res->bytes), NULL);
 	}
@@ -95,6 +97,13 @@ static json_t *meta_of(struct run *r, const struct avg_point *p)
 	json_object_set_new(meta, "point", json_string(text));
 	snprintf(num, sizeof num, "%llu", (unsigned long long)p->samples);
 	json_object_set_new(meta, "samples", json_string(num));
+	if (r->spec->independent) {             /* where this peer's own order stands */
+		json_t *walked = ranges_json(&r->walked);
+		char *list = json_dumps(walked, JSON_COMPACT);
+		json_object_set_new(meta, "walked", json_string(list));
+		json_decref(walked);
+		free(list);
+	}
 	if (r->avg) {
 		struct avg_view v;
 		avg_view(r->avg, &v);
@@ -170,6 +179,18 @@ void ckpt_now(struct run *r, struct reply *reply)
 
 struct restoring { struct runs *rs; struct id id; struct ckpt_tensor *v; };
 
+/* Without it (another peer's checkpoint, copied here) the order begins anew. */
+static void take_walked(struct run *r, const json_t *meta)
+{
+	const char *text = json_string_value(json_object_get(meta, "walked"));
+	json_t *j = text && r->spec->independent ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	struct err e;
+	if (j && ranges_parse(&r->walked, j, &e))
+		run_log(r, LOG_WARN_, "ckpt.failed", "where this peer's own order stood cannot be read (%s): it begins anew",
+			e.text);
+	json_decref(j);
+}
+
 static int take(struct run *r, const struct ckpt_result *res, struct err *e)
 {
 	const char *text = json_string_value(json_object_get(res->meta, "point"));
@@ -188,12 +209,14 @@ static int take(struct run *r, const struct ckpt_result *res, struct err *e)
 	r->was_members = members && !text_u64(members, &n, NULL) && n <= UINT32_MAX ? (uint32_t)n : 0;
 	avg_point_done(&r->point);
 	r->point = p;
+	take_walked(r, res->meta);
 	return 0;
 }
 
 static void restored(struct run *r, const struct err *e, const char *path)
 {
 	if (!e) {
+		r->saved_epoch = r->point.epoch;
 		run_log(r, LOG_INFO_, "ckpt.restored", "epoch %llu from %s", (unsigned long long)r->point.epoch, path);
 	} else if (e->code == ERR_MISMATCH) {
 		run_fail(r, e);
@@ -201,7 +224,12 @@ static void restored(struct run *r, const struct err *e, const char *path)
 	} else if (e->code != ERR_NOT_FOUND) {
 		run_log(r, LOG_ERROR_, "ckpt.failed", "%s; starting from the swarm's state or anew", e->text);
 	}
-	run_event(r, EV_RESTORED);
+	if (e) {                                /* as if there had been none */
+		avg_point_done(&r->point);
+		avg_point_init(&r->point);
+	}
+	run_again_check(r);
+	run_event(r, EV_RESTORED);              /* else it is on its way already */
 }
 
 static void checked(void *arg, const struct err *e)
@@ -209,10 +237,6 @@ static void checked(void *arg, const struct err *e)
 	struct run *r = arg;
 	char *path = r->restored_from;
 	r->restored_from = NULL;
-	if (e) {                                /* as if there had been none */
-		avg_point_done(&r->point);
-		avg_point_init(&r->point);
-	}
 	if (r->state == RUN_RESTORE)
 		restored(r, e, path);
 	free(path);

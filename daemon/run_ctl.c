@@ -3,7 +3,9 @@
  *
  *   run:NAME      subkey = author   {name, author, run, shared}       signed by the author
  *   run:ID        the same record, for joining by id
- *   runctl:ID     subkey = signer   {op, counter}                     signed; the lawful with the greatest counter */
+ *   runctl:ID     subkey = signer   {op, counter}                     signed; the lawful with the greatest counter
+ *
+ * The signer's epoch goes with the word, unsigned: whoever stops behind it says so. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,6 @@
 #define WATCH_US 15000000
 #define WATCH_PAUSED_US 3000000
 #define RECORD_MAX 16000
-#define DUMP (JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
 
 static void key_of(const char *what, const char *name, char out[160]) { snprintf(out, 160, "%s:%s", what, name); }
 
@@ -58,7 +59,7 @@ void ctl_unpublish(struct run *r)
 
 static const char *const op_name[] = { "pause", "resume", "stop" };
 
-static bool lawful(const struct run *r, const struct id *who)
+bool run_lawful(const struct run *r, const struct id *who)
 {
 	if (id_eq(who, &r->author))
 		return true;
@@ -76,10 +77,11 @@ static void signed_bytes(struct buf *b, const struct id *run, const char *op, ui
 	buf_u64(b, counter);
 }
 
-static int obey(struct run *r, const char *op, uint64_t counter, const struct id *by, struct err *e)
+static int obey(struct run *r, const char *op, uint64_t counter, uint64_t epoch, const struct id *by,
+	struct err *e)
 {
 	char who[9];
-	if (!lawful(r, by))
+	if (!run_lawful(r, by))
 		return err_set(e, ERR_AUTH, "%s may not %s run %s: only its author or its admins may", id_short(by, who), op,
 		r->name);
 	if (counter <= r->ctl_counter)
@@ -87,6 +89,10 @@ static int obey(struct run *r, const char *op, uint64_t counter, const struct id
 	r->ctl_counter = counter;
 	run_log(r, LOG_INFO_, "run.ctl", "%s by %s", op, id_short(by, who));
 	if (!strcmp(op, "stop")) {
+		if (epoch > r->point.epoch)
+			run_log(r, LOG_WARN_, "run.behind", "stopped here at epoch %llu, and at %s, who said it, at epoch %llu: "
+				"the state here is the older one", (unsigned long long)r->point.epoch, id_short(by, who),
+				(unsigned long long)epoch);
 		run_event(r, EV_STOP);
 		return 0;
 	}
@@ -108,7 +114,7 @@ static int hear(struct runs *rs, const json_t *j, struct err *e)
 	struct id run, by;
 	uint8_t sig[SIG_BYTES];
 	const char *op;
-	uint64_t counter;
+	uint64_t counter, epoch = 0;
 	struct buf b = { 0 };
 	if (json_get_hex(j, "run", run.b, 32, e) || json_get_str(j, "op", &op, e) ||
 			json_get_u64(j, "counter", &counter, e) || json_get_hex(j, "by", by.b, 32, e) ||
@@ -122,7 +128,8 @@ static int hear(struct runs *rs, const json_t *j, struct err *e)
 	signed_bytes(&b, &run, op, counter);
 	bool ok = net_verify(&by, b.p, b.len, sig);
 	buf_free(&b);
-	return ok ? obey(r, op, counter, &by, e) : err_set(e, ERR_AUTH, "the signature of %s is wrong", op);
+	json_get_u64(j, "epoch", &epoch, NULL);
+	return ok ? obey(r, op, counter, epoch, &by, e) : err_set(e, ERR_AUTH, "the signature of %s is wrong", op);
 }
 
 static void on_ctl(void *arg, struct request *req)
@@ -140,19 +147,7 @@ void ctl_serve(struct runs *rs)
 }
 
 /* An operator's word on its way to the members; also the slot in which other requests wait for the network. */
-struct ask {
-	struct list link;
-	struct runs *rs;
-	struct reply *reply;
-	struct id run;
-	unsigned open, told;
-	bool sending;
-	char what[SPEC_NAME + 8], author[ID_HEX];       /* join: name and whose */
-	json_t *local;
-	json_t *patch;
-};
-
-static struct ask *ask_new(struct runs *rs, struct run *r, struct reply *reply)
+struct ask *ask_new(struct runs *rs, struct run *r, struct reply *reply)
 {
 	struct ask *a = xcalloc(1, sizeof *a);
 	a->rs = rs;
@@ -163,7 +158,7 @@ static struct ask *ask_new(struct runs *rs, struct run *r, struct reply *reply)
 	return a;
 }
 
-static void ask_free(struct ask *a)
+void ask_free(struct ask *a)
 {
 	list_del(&a->link);
 	json_decref(a->local);
@@ -216,7 +211,7 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 	char self[ID_HEX], key[160];
 	if (!r)
 		return;
-	if (!lawful(r, net_self(net))) {
+	if (!run_lawful(r, net_self(net))) {
 		err_set(&e, ERR_AUTH,
 			"only the author (%.8s) or an admin may %s run %s; on this peer alone: run leave, run hold", r->author_hex,
 				op, r->name);
@@ -230,8 +225,8 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 	net_sign(net, b.p, b.len, sig);
 	buf_free(&b);
 	id_hex(net_self(net), self);
-	json_t *word = json_pack("{s:s,s:s,s:I,s:s,s:o}", "run", r->hex, "op", op, "counter", (json_int_t)counter, "by",
-		self, "sig", json_hex(sig, sizeof sig));
+	json_t *word = json_pack("{s:s,s:s,s:I,s:s,s:o,s:I}", "run", r->hex, "op", op, "counter", (json_int_t)counter, "by",
+		self, "sig", json_hex(sig, sizeof sig), "epoch", (json_int_t)r->point.epoch);
 	key_of("runctl", r->hex, key);
 	dht_put(rs->ctx.dht, key, self, json_incref(word), RUN_LIFE_MS, true, NULL, NULL);
 	struct ask *a = ask_new(rs, r, reply);
@@ -244,7 +239,7 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 			net_call(net, &m[i].id, KIND_RUN_CTL, json_incref(word), NO_BLOB, CLASS_control, CALL_US, told, a);
 		}
 	json_decref(word);
-	obey(r, op, counter, net_self(net), &e);
+	obey(r, op, counter, r->point.epoch, net_self(net), &e);
 	a->told++;                              /* ourselves */
 	a->sending = false;
 	if (!a->open)
@@ -334,7 +329,7 @@ static void join_found(void *arg, const struct record *rec, size_t n, const stru
 	dht_state(a->rs->ctx.dht, &d);
 	struct spec *s = fits == 1 ? spec_of_record(pick, a->local, &author, &run, &e) : NULL;
 	if (error)
-		e = *error;
+		err_set(&e, error->code, "no run %s in the DHT, as far as is known: %s", a->what, error->text);
 	else if (!fits)
 		err_set(&e, ERR_NOT_FOUND, "no run %s%s%s in the DHT%s", a->what, a->author[0] ? " of author " : "", a->author,
 			d.joined ? "" : "; this peer has not joined a swarm yet (see hivectl status)");
@@ -363,132 +358,5 @@ void runs_join(struct runs *rs, const json_t *params, struct reply *reply)
 	a->local = runs_local(NULL, params);
 	a->open++;
 	key_of("run", json_string_value(json_object_get(params, "run")), key);
-	dht_get(rs->ctx.dht, key, true, join_found, a);
-}
-
-/* ---- set ---- */
-
-static void record_change(struct run *r, const json_t *patch, uint64_t version, uint64_t epoch, const char *state,
-	const char *note)
-{
-	const char *key;
-	json_t *v;
-	char self[ID_HEX];
-	id_hex(net_self(r->rs->ctx.net), self);
-	if (!r->rs->ctx.store)
-		return;
-	json_object_foreach((json_t *)patch, key, v) {
-		json_t *old = json_object_get(r->point.params, key);
-		char *was = old ? json_dumps(old, DUMP) : NULL, *is = json_dumps(v, DUMP);
-		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = was,
-			.new_value = is, .author = self, .state = state, .note = note, .version = version, .epoch = epoch });
-		free(was);
-		free(is);
-	}
-}
-
-static void proposed(void *arg, uint64_t epoch, uint64_t version, const struct err *e)
-{
-	struct ask *a = arg;
-	struct run *r = a->rs ? runs_by_id(a->rs, &a->run) : NULL;
-	struct err mine;
-	a->open--;
-	if (r && !e) {
-		record_change(r, a->patch, version, epoch, "proposed", NULL);
-		run_log(r, LOG_INFO_, "run.set", "version %llu from epoch %llu on", (unsigned long long)version,
-			(unsigned long long)epoch);
-		if (r->rs->ctx.store && store_sync(r->rs->ctx.store, &mine))
-			run_log(r, LOG_WARN_, "store.failing", "%s", mine.text);
-	}
-	if (a->reply && e)
-		reply_fail(a->reply, e);
-	else if (a->reply)
-		reply_ok(a->reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)version, "epoch", (json_int_t)epoch,
-		"peers_told", r ? (int)avg_members(r->avg, NULL, 0) : 0));
-	ask_free(a);
-}
-
-static void set_alone(struct run *r, json_t *patch, struct reply *reply)
-{
-	struct err e;
-	json_t *all = json_deep_copy(r->point.params);
-	json_object_update(all, patch);
-	if (trainer_set_live(r->trainer, all, &e)) {
-		json_decref(all);
-		reply_fail(reply, &e);
-		return;
-	}
-	r->point.params_version++;
-	record_change(r, patch, r->point.params_version, r->point.epoch + 1, "applied", NULL);
-	json_decref(r->point.params);
-	r->point.params = all;
-	reply_ok(reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)r->point.params_version, "epoch",
-		(json_int_t)r->point.epoch + 1, "peers_told", 1));
-}
-
-void runs_set(struct runs *rs, const json_t *params, struct reply *reply)
-{
-	struct run *r = runs_find(rs, params, reply);
-	json_t *patch = json_object_get(params, "values");
-	struct err e;
-	uint64_t at = 0;
-	if (!r)
-		return;
-	int rc = 0;
-	if (run_over(r) || !r->trainer || !r->point.params)
-		rc = err_set(&e, ERR_STATE, "run %s is %s: nothing to set", r->name, run_state_name(r));
-	else if (!lawful(r, net_self(rs->ctx.net)))
-		rc = err_set(&e, ERR_AUTH, "only the author (%.8s) or an admin may change run %s", r->author_hex, r->name);
-	else if (json_object_get(params, "at"))
-		rc = json_get_u64(params, "at", &at, &e);
-	if (!rc && at && at <= r->point.epoch)
-		rc = err_set(&e, ERR_INVALID, "epoch %llu has passed; the run is at %llu", (unsigned long long)at,
-		(unsigned long long)r->point.epoch);
-	if (rc || spec_live_check(r->spec, patch, &e)) {
-		reply_fail(reply, &e);
-		return;
-	}
-	if (!r->avg) {
-		set_alone(r, patch, reply);
-		return;
-	}
-	struct ask *a = ask_new(rs, r, reply);
-	a->patch = json_incref(patch);
-	a->open++;
-	avg_propose(r->avg, json_incref(patch), at, proposed, a);
-}
-
-void runs_get(struct runs *rs, const json_t *params, struct reply *reply)
-{
-	struct run *r = runs_find(rs, params, reply);
-	const char *key = json_string_value(json_object_get(params, "key"));
-	struct err e;
-	if (!r)
-		return;
-	json_t *now = r->point.params ? json_incref(r->point.params) : spec_live(r->spec);
-	json_t *values = json_object(), *history = json_array(), *row;
-	json_t *v = key ? json_object_get(now, key) : NULL;
-	if (key && !v) {
-		err_set(&e, ERR_NOT_FOUND, "run %s has no hyperparameter \"%s\"; hivectl get %s lists them", r->name, key,
-			r->name);
-		reply_fail(reply, &e);
-	}
-	if (key && v)
-		json_object_set(values, key, v);
-	else if (!key)
-		json_object_update(values, now);
-	json_t *rows = rs->ctx.store ? store_list(rs->ctx.store, STORE_PARAMS, r->hex, 1000) : json_array();
-	size_t i;
-	json_array_foreach(rows, i, row)
-		if (!key || !strcmp(key, json_string_value(json_object_get(row, "key"))))
-			json_array_append(history, row);
-	json_decref(rows);
-	json_decref(now);
-	if (key && !v) {                        /* it has been answered */
-		json_decref(values);
-		json_decref(history);
-		return;
-	}
-	reply_ok(reply, json_pack("{s:o,s:I,s:o}", "values", values, "version", (json_int_t)r->point.params_version,
-		"history", history));
+	dht_get_patient(rs->ctx.dht, key, true, join_found, a);
 }

@@ -11,6 +11,7 @@
 #include "run_int.h"
 
 #define IDLE_US 20000000                /* a copy of which nobody takes pieces is let go after this ... */
+#define STAY_US 30000000                /* a finished run waits so long for who follows and takes nothing */
 #define SPARE_US 300000                 /* ... or after this, when another epoch is asked for and there is no room */
 #define SWEEP_US 1000000
 #define HELD_MAX 2                      /* copies of one run at one time */
@@ -372,6 +373,29 @@ static void news(void *arg, const struct id *peer, enum net_news what)
 {
 	if (what != NEWS_ALIVE)
 		nobody(arg, peer);
+}
+
+/* Who still downloads the state of a run that has reached its goal gets it from those who have it, or never: they stay
+ * while somebody takes pieces. A peer that follows itself waits for nobody. */
+bool donors_stay(struct run *r)
+{
+	uint64_t used = r->finish_us;
+	struct avg_view v = { 0 };
+	if (r->avg)
+		avg_view(r->avg, &v);
+	if (!v.followers || v.following)
+		return false;
+	if (!used)
+		used = r->finish_us = env_now(r->rs->ctx.env);
+	list_each(it, &r->rs->donors->held) {
+		struct held *h = list_entry(it, struct held, link);
+		if (!id_eq(&h->run, &r->id))
+			continue;
+		if (h->lent || !h->ready)
+			return true;
+		used = h->used_us > used ? h->used_us : used;
+	}
+	return env_now(r->rs->ctx.env) - used < STAY_US;
 }
 
 /* ---- life ---- */

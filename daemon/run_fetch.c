@@ -171,9 +171,9 @@ static int take_list(struct fetch *f, struct donor *d, const struct frame *a, st
 	xxh128_of(a->blob, n * 16, digest);
 	if (memcmp(digest, d->list, 16))
 		return err_set(e, ERR_CORRUPT, "the list of pieces has another hash than it should");
-	json_t *point = json_loadb((const char *)a->blob + n * 16, a->blob_len - n * 16, JSON_REJECT_DUPLICATES, NULL);
+	json_t *point = json_read((const char *)a->blob + n * 16, a->blob_len - n * 16, JSON_POINT, e);
 	avg_point_init(&d->point);
-	int rc = avg_point_parse(&d->point, point, e);
+	int rc = point ? avg_point_parse(&d->point, point, e) : -1;
 	json_decref(point);
 	if (!rc)
 		d->hash = xmemdup(a->blob, n * 16);
@@ -205,6 +205,8 @@ static void ask_all(struct fetch *f)
 {
 	struct runs_ctx *c = &f->r->rs->ctx;
 	uint64_t from;
+	if (sync_alone(f->r))                   /* f is gone */
+		return;
 	f->resting = false;
 	if (!sync_follows(f->r, &from)) {
 		f->resting = true;              /* not taken along yet: a commit would be missing */
@@ -238,10 +240,11 @@ static bool same_list(const struct donor *a, const struct donor *b)
 		!memcmp(a->point.prev, b->point.prev, DIGEST) && !memcmp(a->list, b->list, sizeof a->list);
 }
 
-/* Parameters are equal after a commit unless the run says otherwise; running statistics part in between. */
+/* Parameters and running statistics are equal after a commit unless the run says otherwise. */
 static void tell_different(struct fetch *f, const struct donor *d)
 {
-	size_t params = trainer_model(f->r->trainer)->nparam * sizeof(real), n = params / f->piece;
+	const struct model *m = trainer_model(f->r->trainer);
+	size_t n = (m->nparam + m->nbuffer) * sizeof(real) / f->piece;
 	char who[9], ours[9];
 	if (f->r->spec->mode.local || !memcmp(d->hash, f->ref->hash, n * 16))
 		return;

@@ -14,15 +14,16 @@
 #define RUN_PEERS_SHOWN 64
 
 /* The life of a run: run.c has the table. */
-enum run_state { RUN_OPEN, RUN_RESTORE, RUN_ENTER, RUN_SYNC, RUN_TRAIN, RUN_FINISH, RUN_LEAVE, RUN_DONE, RUN_LEFT,
-	RUN_STOPPED, RUN_FAILED, RUN_STATES };
+enum run_state { RUN_OPEN, RUN_RESTORE, RUN_ENTER, RUN_SYNC, RUN_TRAIN, RUN_FINISH, RUN_LEAVE, RUN_AGAIN, RUN_DONE,
+	RUN_LEFT, RUN_STOPPED, RUN_FAILED, RUN_STATES };
 enum run_event { EV_OPENED, EV_RESTORED, EV_GRANTED, EV_BEHIND, EV_SYNCED, EV_REACHED, EV_FINISHED, EV_LEAVE, EV_GONE,
-	EV_STOP, EV_BROKEN, RUN_EVENTS };
+	EV_AGAIN, EV_STOP, EV_BROKEN, RUN_EVENTS };
 
 struct trace;                           /* run_trace.c: the run log on disk */
 struct sync;                            /* run_sync.c: a state download under way */
 struct fetch;                           /* run_fetch.c: its pieces */
 struct donors;                          /* run_donor.c: those of others */
+struct differ;                          /* run_differ.c: where data begins to be another than the run's */
 struct runs {
 	struct runs_ctx ctx;
 	struct list list;               /* struct run, oldest first */
@@ -34,7 +35,10 @@ struct runs {
 	void (*drained)(void *arg); void *drained_arg;
 	uint64_t drain_deadline_us;
 	bool draining, closing;
+	unsigned differs;               /* stretches of manifests being hashed for others */
 };
+
+struct run_commit { uint64_t epoch, weight, target /* 0: none decides */; uint32_t members; bool minority; };
 
 struct run {
 	struct list link;
@@ -57,9 +61,16 @@ struct run {
 	struct avg *avg;                /* NULL: the strategy needs no swarm */
 	struct avg_point point;         /* after the last epoch that is applied here */
 	struct avg_point recent[RUN_POINTS]; unsigned nrecent;
+	struct run_commit commit, commits[RUN_POINTS];  /* the last one; recent ones, whose steps may come late */
+	struct ranges walked;           /* of an order of this peer's own: positions that commits have taken */
 	struct sync *sync;
 	uint64_t val_epoch;             /* validation asked for */
+	uint64_t val_took_us, val_done_us;      /* the last one; 0: none yet */
 	bool saving, final_saved, validating, reached;
+	uint64_t saved_epoch;           /* of the newest checkpoint of its own; 0: none that is known of */
+	uint64_t finish_us;             /* since when nothing but others keeps it from leaving; 0: not yet */
+	/* run_again.c; halfway: what it holds is partly another's; 0: the size of micro-batches stays */
+	bool again, halfway; uint32_t batch_next, batch_was;
 
 	/* what `run watch` shows */
 	double loss, accuracy, epoch_loss, val_loss, val_accuracy, best_accuracy;
@@ -69,12 +80,14 @@ struct run {
 	uint64_t told_us; bool tell_again;
 	struct timer tell, leave_timer, release_timer, ctl_timer; bool expects;
 	struct opening *opening;
+	struct differ *differ;          /* NULL: the data is the run's, or is being opened */
 	struct trace *trace;            /* NULL: no run log is kept */
 	struct reply *start_reply;      /* run start waits for the data */
 	struct list ckpt_waiters;       /* operators who asked for a checkpoint */
 	uint8_t last_prev[DIGEST];
+	uint64_t recorded;              /* the last commit whose step is made, as the store has it; 0: none */
+	uint64_t unsettled;             /* the first epoch that a change is agreed for and has not come */
 	uint64_t nepochs, epoch_took[EXEC_TIMES_KEPT];  /* us of the latest epochs */
-	uint64_t commit_us, commit_members, commit_weight; bool commit_minority;
 };
 
 /* ---- run.c ---- */
@@ -92,7 +105,16 @@ void run_log(struct run *r, enum log_level level, const char *kind, const char *
 	4, 5)));
 void run_record(struct run *r);                 /* its row in the store */
 void run_applied_point(struct run *r);          /* point is that of an applied epoch: remember it */
+uint64_t run_target(const struct run *r);       /* target batch size that is in force */
 const struct avg_point *run_point_at(const struct run *r, uint64_t epoch);
+void run_release(struct run *r);                /* trainer, averager and data go; the spec is read again */
+/* ---- run_again.c ---- */
+void run_again_check(struct run *r);            /* the point has changed: does the run still fit it? */
+void run_again_step(struct run *r);             /* something has been applied, or saved */
+int run_again_batch(struct run *r, uint64_t batch, struct err *e);
+void run_again_saved(struct run *r);            /* from its own checkpoint; its fetch and what came are dropped */
+bool run_again_undo(struct run *r, const struct err *e);        /* what was asked for cannot be built */
+void run_again_enter(struct run *r);
 /* ---- run_open.c ---- */
 void run_open(struct run *r);
 void run_open_orphan(struct run *r);
@@ -107,15 +129,26 @@ int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct
 
 /* ---- run_swarm.c: callbacks of the averager and of the trainer ---- */
 int run_swarm_open(struct run *r, struct err *e);
-void run_grant_local(struct run *r);            /* strategies without a swarm cut their own positions */
+/* Without a ledger (strategies without a swarm, an order of this peer's own) it cuts its own positions. */
+void run_grant_local(struct run *r, bool renew);
+bool run_reach(struct run *r);                  /* has it come to its goal just now? Then it ends (EV_REACHED) */
 void run_enter(struct run *r);
 /* What after has that before has not, into the history of changes; author NULL or zeros: the run's. */
+/* avg_cb's may_change: by whom, and what this run can do. */
+int run_may_change(void *arg, const struct id *author, const json_t *patch, struct err *e);
 void run_record_params(struct run *r, const struct avg_point *before, const struct avg_point *after,
 	const struct id *author);
 extern const struct trainer_cb run_trainer_cb;
 
 /* ---- run_discard.c ---- */
-void run_discard(struct run *r, uint64_t common);        /* what came after that epoch here has lost a fork */
+void run_discard(struct run *r, uint64_t common, uint64_t last);         /* what came in between here has lost a fork */
+
+/* ---- run_history.c ---- */
+void run_remember(struct run *r);        /* tells the averager, before it enters, which commits led to the point */
+void run_put_epoch(struct run *r, const struct trainer_applied *a, bool discarded);      /* its row in the store */
+/* {epochs: [[lo, hi], ...], samples, positions: [[lo, hi], ...]} of commits here that have lost a fork. */
+json_t *run_discarded_json(struct run *r);
+void run_settle(struct run *r);          /* of changes whose epoch has come nothing is left open in the store */
 
 /* ---- run_sync.c ---- */
 void sync_start(struct run *r);
@@ -125,6 +158,8 @@ bool sync_commit(struct run *r, const struct avg_commit *c, const float *mean);
 bool sync_applied(struct run *r, const struct trainer_applied *a);      /* true: it was part of the replay */
 
 bool sync_follows(struct run *r, uint64_t *ret_from);   /* every commit after that epoch is kept, or will come */
+/* Asked before every try: true when nobody is left to give the state, and the run begins anew with its own. */
+bool sync_alone(struct run *r);
 bool sync_fits(struct run *r, const struct avg_point *p);       /* is it of the history that is being followed? */
 void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors);   /* the state of that point is here */
 
@@ -139,6 +174,14 @@ size_t state_piece(size_t bytes);               /* how many bytes a piece of a s
 struct donors *donors_new(struct runs *rs);     /* answers RUN_STATE */
 void donors_forget(struct donors *d, const struct id *run);     /* its trainer is gone */
 void donors_free(struct donors *d);
+/* Is the state of a run that has reached its goal here still being fetched? */
+bool donors_stay(struct run *r);
+
+/* ---- run_differ.c ---- */
+/* e says that the data here is not the run's: asks members where it begins to differ, then the run fails with that. */
+void differ_start(struct run *r, struct data_source *here /* taken */, const char *path, const struct err *e);
+void differ_free(struct differ *d);                                     /* NULL is fine */
+void differ_serve(struct runs *rs);             /* answers RUN_DATA */
 
 /* ---- run_ckpt.c ---- */
 void ckpt_restore(struct run *r);               /* then EV_RESTORED, also when there is none */
@@ -153,6 +196,21 @@ void ctl_publish(struct run *r);
 void ctl_unpublish(struct run *r);
 void ctl_watch(struct run *r);                  /* asks the DHT for the author's last word, now and then */
 void runs_asks_free(struct runs *rs);
+/* An operator who waits for the network; open: calls under way. */
+struct ask {
+	struct list link;
+	struct runs *rs;
+	struct reply *reply;
+	struct id run;
+	unsigned open, told;
+	bool sending;
+	char what[SPEC_NAME + 8], author[ID_HEX];       /* join: name and whose */
+	json_t *local;
+	json_t *patch; uint64_t at;             /* set: what, from which epoch on; 0: the next */
+};
+struct ask *ask_new(struct runs *rs, struct run *r, struct reply *reply);
+void ask_free(struct ask *a);
+bool run_lawful(const struct run *r, const struct id *who);    /* the author, or an admin */
 
 /* ---- run_weights.c ---- */
 /* Parameters, then running statistics, in one vector at `at`, as a file's tensors. free(); NULL and e. */
@@ -181,6 +239,7 @@ void runs_serving_free(struct runs *rs);               /* the daemon ends: answe
 
 /* ---- run_json.c ---- */
 json_t *run_json(struct run *r, bool longer);
+void run_put_ledger(struct run *r, json_t *o);  /* "ledger", for `run show --data` */
 void run_tell(struct run *r, bool now);         /* news to followers, at most ten a second */
 
 /* ---- runs.c, run_dry.c, run_draft.c ---- */

@@ -30,10 +30,11 @@ static double progress_of(const struct run *r, double swarm_rate, uint64_t in_ep
 {
 	const struct spec *s = r->spec;
 	double done = 0, total = 0;
+	uint64_t target = run_target(r);
 	*ret_eta_s = NAN;
 	if (r->state == RUN_DONE)
 		return 1;
-	double part = s->target_batch ? (double)in_epoch / (double)s->target_batch : 0;
+	double part = target ? (double)in_epoch / (double)target : 0;
 	if (s->stop_epochs) {
 		total = (double)s->stop_epochs;
 		done = (double)r->point.epoch + (part < 1 ? part : 1);
@@ -42,7 +43,7 @@ static double progress_of(const struct run *r, double swarm_rate, uint64_t in_ep
 		done = (double)(r->point.samples + in_epoch);
 	} else
 		return NAN;
-	double left = (total - done) * (s->stop_epochs ? (double)s->target_batch : 1.0);
+	double left = (total - done) * (s->stop_epochs ? (double)target : 1.0);
 	if (swarm_rate > 0 && left >= 0)
 		*ret_eta_s = left / swarm_rate;
 	return done < total ? done / total : 1;
@@ -60,7 +61,7 @@ static json_t *members_json(struct run *r, size_t *ret_n)
 		*ret_n += m[i].live;
 		id_hex(&m[i].id, hex);
 		const char *state = !m[i].live ? "dead" : m[i].hold ? "held" : m[i].follower ? "syncing" : m[i].leader ?
-			"leader" : "training";
+			"leader" : m[i].aux ? "helping" : "training";
 		json_t *o = json_pack("{s:s,s:f,s:I,s:s,s:b}", "id", hex, "samples_per_s", m[i].rate, "samples_epoch",
 			(json_int_t)m[i].samples,
 			"state", state, "self", id_eq(&m[i].id, net_self(r->rs->ctx.net)));
@@ -87,8 +88,8 @@ static void put_swarm(struct run *r, json_t *o, double *ret_rate, uint64_t *ret_
 	put_count(o, "round_us", v.last_round_us);
 	put_count(o, "residuals_dropped", v.residuals_dropped);
 	put_real(o, "epoch_eta_s", (double)v.eta_us / 1e6);
-	if (r->commit_weight && v.target)       /* how far the last epoch went beyond its target */
-		put_real(o, "overshoot", (double)r->commit_weight / (double)v.target - 1);
+	if (r->commit.weight && r->commit.target)       /* how far the last epoch went beyond its target */
+		put_real(o, "overshoot", (double)r->commit.weight / (double)r->commit.target - 1);
 	*ret_rate = v.rate_total;
 	*ret_samples = v.total_samples;
 }
@@ -106,7 +107,7 @@ static json_t *times_json(struct run *r)
 		avg_view(r->avg, &a);
 	if (a.rate_total > v.rate && v.rate > 0)
 		share = v.rate / a.rate_total;
-	batches = ceil((double)r->spec->target_batch * share / r->spec->local.batch);
+	batches = ceil((double)run_target(r) * share / r->spec->local.batch);
 	json_t *o = json_pack("{s:b,s:I,s:I,s:I}", "measured", t.measured, "micro_batch_predicted_us",
 		(json_int_t)t.micro_batch_us, "step_predicted_us", (json_int_t)t.step_us, "epoch_predicted_us",
 		(json_int_t)(batches * (double)t.micro_batch_us + (double)t.step_us + (double)a.last_round_us));
@@ -123,8 +124,14 @@ static void put_long(struct run *r, json_t *o)
 	json_object_set(o, "spec", r->spec->shared);
 	json_object_set_new(o, "local", spec_local_json(r->spec));
 	json_object_set_new(o, "equality", json_string(r->spec->mode.equality));
+	if (r->avg)
+		json_object_set_new(o, "rounds_shape", avg_shape(r->avg));
 	if (r->spec->mode.under_way)
 		json_object_set_new(o, "under_way", json_string(r->spec->mode.under_way));
+	bool seldom = r->spec->validation_every == SPEC_VALIDATION_AUTO;
+	json_t *val = json_pack("{s:o,s:I}", "every", seldom ? json_string("auto") :
+		json_integer((json_int_t)r->spec->validation_every), "took_us", (json_int_t)r->val_took_us);
+	json_object_set_new(o, "validation", val);
 	if (r->trainer) {
 		trainer_view(r->trainer, &v);
 		json_t *t = json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "state", v.state, "generation",
@@ -144,7 +151,9 @@ static void put_long(struct run *r, json_t *o)
 			json_object_set_new(t, "gflops_per_s", json_real((double)v.flops / (double)v.busy_us / 1e3));
 		json_object_set_new(o, "trainer", t);
 		json_object_set_new(o, "times", times_json(r));
-		json_object_set_new(o, "data", trainer_data_json(r->trainer));
+		json_t *data = trainer_data_json(r->trainer);
+		json_object_set_new(data, "order", json_string(r->spec->independent ? "independent" : "ledger"));
+		json_object_set_new(o, "data", data);
 		json_object_set_new(o, "traffic", trainer_traffic_json(r->trainer));
 		json_object_set_new(o, "log", trace_json(r));
 		put_count(o, "parameters", trainer_model(r->trainer)->nparam);
@@ -164,7 +173,7 @@ json_t *run_json(struct run *r, bool longer)
 		r->author_hex,
 		"state", run_state_name(r), "strategy", r->spec->strategy, "epoch", (json_int_t)r->point.epoch,
 		"epochs", (json_int_t)r->spec->stop_epochs, "samples", (json_int_t)r->point.samples, "target_batch",
-		(json_int_t)r->spec->target_batch);
+		(json_int_t)run_target(r));
 	if (r->trainer) {
 		trainer_view(r->trainer, &v);
 		rate = v.rate;
@@ -194,6 +203,33 @@ json_t *run_json(struct run *r, bool longer)
 	if (longer)
 		put_long(r, o);
 	return o;
+}
+
+/* Where every peer has an order of its own, commits say how many samples each brought, not which. */
+static json_t *no_ledger(const struct run *r)
+{
+	json_t *proof = json_pack("{s:I,s:n,s:s}", "samples", (json_int_t)r->point.samples, "exactly_once", "why",
+		"there is no proof: data.order is independent, so every peer walks through the data in an order of its own, "
+		"several may process the same sample in one pass, and commits name no positions");
+	json_t *o = json_pack("{s:I,s:I,s:o}", "epoch", (json_int_t)r->point.epoch, "samples",
+		(json_int_t)r->point.samples, "proof", proof);
+	if (!run_over(r)) {                     /* what this peer's commits have taken of its own order */
+		json_object_set_new(o, "walked_here", ranges_json(&r->walked));
+		put_count(o, "data_samples", r->data ? data_count(r->data, DATA_TRAIN) : 0);
+	}
+	return o;
+}
+
+void run_put_ledger(struct run *r, json_t *o)
+{
+	if (r->spec->independent)
+		json_object_set_new(o, "ledger", no_ledger(r));
+	else if (r->avg)
+		json_object_set_new(o, "ledger", avg_ledger(r->avg));
+	else if (r->point.done.n)
+		json_object_set_new(o, "ledger", avg_point_ledger(&r->point, r->data ? data_count(r->data, DATA_TRAIN) : 0));
+	if (!r->spec->independent && r->rs->ctx.store && json_object_get(o, "ledger"))
+		json_object_set_new(json_object_get(o, "ledger"), "discarded", run_discarded_json(r));
 }
 
 void runs_layers(struct runs *rs, const json_t *params, struct reply *reply)

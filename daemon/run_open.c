@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/hash.h"
 #include "common/mem.h"
 #include "common/text.h"
 #include "run_int.h"
@@ -91,12 +92,14 @@ int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct
 
 struct opening { struct job job; struct run *r; struct compute compute;
 	struct files *files; struct spec *spec; char path[4096];
-	struct data *data; struct origin *weights; struct err e, why; int rc; bool data_bad; };
+	struct data *data; struct origin *weights; struct err e, why; int rc; bool data_bad, absent;
+	struct data_source *other; };           /* what is here instead of the run's data */
 
 static void open_run(struct job *j)
 {
 	struct opening *o = container_of(j, struct opening, job);
-	o->data = data_open(o->files, o->path, o->spec, &o->e);
+	o->data = o->absent ? data_absent(o->spec, &o->e) : data_open_or(o->files, o->path, o->spec, &o->other,
+		&o->e);
 	o->data_bad = !o->data;
 	o->rc = o->data ? origin_read(o->files, o->spec, &o->weights, &o->why, &o->e) : -1;
 	if (!o->rc && o->compute.load)
@@ -118,6 +121,8 @@ static int build(struct run *r, struct err *e)
 	const struct par *par = c->compute.par(c->compute.arg, (int)r->spec->local.threads, e);
 	if (!par)
 		return -1;
+	if (r->point.params && spec_mode_take(r->spec, r->point.params, e))
+		return -1;
 	r->rest = c->compute.rest ? c->compute.rest(c->compute.arg) : NULL;
 	r->carry = carry_new(&(struct carry_conf){ .env = c->env, .net = c->net, .chunks = c->chunks, .run = r->id });
 	struct trainer_conf tc = { .env = c->env, .spec = r->spec, .data = r->data, .par = par, .self = *net_self(c->net),
@@ -134,16 +139,23 @@ static int build(struct run *r, struct err *e)
 	return run_swarm_open(r, e);
 }
 
+/* The run went while its data was being opened. */
+static void orphaned(struct opening *o)
+{
+	data_free(o->data);
+	data_source_close(o->other);
+	origin_free(o->weights);
+	spec_free(o->spec);
+	free(o);
+}
+
 static void opened(struct job *j)
 {
 	struct opening *o = container_of(j, struct opening, job);
 	struct run *r = o->r;
 	struct err e = o->e;
-	if (!r) {                               /* the run went while its data was being opened */
-		data_free(o->data);
-		origin_free(o->weights);
-		spec_free(o->spec);
-		free(o);
+	if (!r) {
+		orphaned(o);
 		return;
 	}
 	r->data = o->data;
@@ -155,9 +167,17 @@ static void opened(struct job *j)
 		run_log(r, LOG_WARN_, "run.weights", "%s", o->why.text);
 	char path[4096];
 	snprintf(path, sizeof path, "%s", o->path);
+	struct data_source *other = o->other;
 	free(o);
-	if (r->state != RUN_OPEN)
+	if (r->state != RUN_OPEN) {
+		data_source_close(other);
 		return;
+	}
+	if (other && !id_zero(&r->id) && r->rs->ctx.dht) {
+		differ_start(r, other, path, &e);
+		return;
+	}
+	data_source_close(other);
 	if (rc) {
 		if (data_bad)
 			err_wrap(&e, "data %s", path);
@@ -165,7 +185,7 @@ static void opened(struct job *j)
 		return;
 	}
 	if (id_zero(&r->id)) {
-		spec_set_data_digest(r->spec, data_digest(r->data));
+		spec_set_data_digest(r->spec, data_digest(r->data), data_count(r->data, DATA_TRAIN));
 		if (r->weights && !r->spec->has_weights_digest)
 			spec_set_weights_digest(r->spec, origin_digest(r->weights));
 		spec_run_id(r->spec, &r->author, &r->id);
@@ -181,15 +201,17 @@ static void opened(struct job *j)
 		}
 	}
 	if (build(r, &e)) {
-		run_fail(r, &e);
+		if (!run_again_undo(r, &e))
+			run_fail(r, &e);
 		return;
 	}
+	r->batch_was = 0;
 	run_record(r);
 	ctl_expect(r);
 	if (r->mine)
 		ctl_publish(r);
 	run_log(r, LOG_INFO_, "run.open", "%s: %s, %llu training samples, %zu parameters", r->spec->strategy,
-		*path ? path : r->spec->data_kind,
+		data_is_absent(r->data) ? "no data here, only help" : *path ? path : r->spec->data_kind,
 		(unsigned long long)data_count(r->data, DATA_TRAIN), trainer_model(r->trainer)->nparam);
 	if (r->start_reply)
 		reply_ok(r->start_reply, run_json(r, false));
@@ -201,7 +223,9 @@ void run_open(struct run *r)
 {
 	struct opening *o = xcalloc(1, sizeof *o);
 	struct err e;
-	if (!run_data_path(r->rs, r->spec, o->path, sizeof o->path, &e)) {
+	/* its author counts the samples, so it must have them */
+	o->absent = r->spec->local.aux && !r->spec->local.data[0] && r->spec->has_data_digest;
+	if (!o->absent && !run_data_path(r->rs, r->spec, o->path, sizeof o->path, &e)) {
 		free(o);
 		run_fail(r, &e);
 		return;
@@ -211,6 +235,7 @@ void run_open(struct run *r)
 		snprintf(r->spec->cache_dir, sizeof r->spec->cache_dir, "%s", cache);
 	else if (state)
 		snprintf(r->spec->cache_dir, sizeof r->spec->cache_dir, "%s/cache", state);
+	r->spec->order_key = siphash(0, 0, net_self(r->rs->ctx.net)->b, sizeof(struct id));
 	o->r = r;
 	o->spec = r->spec;
 	o->files = r->rs->ctx.env->files;

@@ -311,7 +311,9 @@ static struct run *run_with_weights(struct runs *rs, const json_t *params, struc
 	list_each(it, &rs->serving)
 		n++;
 	bool live = r->state == RUN_SYNC || r->state == RUN_TRAIN || r->state == RUN_FINISH;
-	if (run_over(r) ? !r->spec : !r->trainer || !r->data || !live)
+	if (r->data && data_is_absent(r->data))
+		err_set(&e, ERR_STATE, "run %s is here without its data (run join --aux): ask another peer", r->name);
+	else if (run_over(r) ? !r->spec : !r->trainer || !r->data || !live)
 		err_set(&e, ERR_STATE, "run %s has no weights yet: its state is %s", r->name, run_state_name(r));
 	else if (n >= AT_ONCE)
 		err_set(&e, ERR_LIMIT, "%zu texts and pictures are under way: that is the most at once", n);

@@ -8,6 +8,7 @@
 #include "run_int.h"
 
 #define LOCAL_AHEAD_BATCHES 64          /* positions granted ahead when nobody else needs them */
+#define VALIDATION_RARE 20              /* times the last one's time between two */
 
 /* ---- has the run reached its goal? ---- */
 
@@ -21,13 +22,14 @@ static bool goal(const struct run *r)
 	return s->stop_accuracy > 0 && r->best_accuracy >= s->stop_accuracy;
 }
 
-static void reach(struct run *r)
+bool run_reach(struct run *r)
 {
 	if (!goal(r) || r->reached)
-		return;
+		return false;
 	r->reached = true;
 	trainer_pause(r->trainer);
 	run_event(r, EV_REACHED);
+	return true;
 }
 
 /* ---- averager -> trainer ---- */
@@ -97,23 +99,36 @@ static void take_point(struct run *r, const struct avg_point *p)
 static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 {
 	struct run *r = arg;
+	struct avg_view v;
 	struct err e;
 	record_round(r, c, c->left_out_n ? "done without" : "done", NULL);
 	if (sync_commit(r, c, mean))
 		return;
 	if (c->changed_params)
 		run_record_params(r, &r->point, c->point, &c->params_author);
+	avg_view(r->avg, &v);
 	take_point(r, c->point);
-	r->commit_us = c->end_us - c->begin_us;
-	r->commit_members = c->members;
-	r->commit_weight = c->weight;
-	r->commit_minority = c->minority;
-	if (trainer_commit(r->trainer, c->epoch, mean, c->my_samples, r->point.params, &e)) {
+	if (c->epoch >= r->unsettled)
+		run_settle(r);
+	r->commit = (struct run_commit){ .epoch = c->epoch, .weight = c->weight, .members = c->members,
+		.minority = c->minority, .target = r->spec->mode.any || r->spec->mode.steps ? 0 : v.target };
+	r->commits[c->epoch % RUN_POINTS] = r->commit;
+	int rc = FAILPOINT(r->rs->ctx.env, "run.commit.keep") < 0 ? err_set(&e, ERR_NOMEM, "a fail point") :
+		trainer_commit(r->trainer, c->epoch, mean, c->my_samples, r->point.params, &e);
+	if (rc && (e.code == ERR_LIMIT || e.code == ERR_NOMEM) && r->state == RUN_TRAIN) {
+		run_log(r, LOG_WARN_, "run.resync", "epoch %llu: %s: fetching the state", (unsigned long long)c->epoch, e.text);
+		run_event(r, EV_BEHIND);
+		sync_start(r);
+		return;
+	}
+	if (rc) {
 		err_wrap(&e, "epoch %llu", (unsigned long long)c->epoch);
 		run_fail(r, &e);
 		return;
 	}
-	if (c->grant)
+	if (r->spec->independent)
+		run_grant_local(r, true);
+	else if (c->grant)
 		trainer_grant(r->trainer, c->grant);
 }
 
@@ -145,11 +160,14 @@ static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint6
 	run_log(r, why == AVG_BEHIND ? LOG_INFO_ : LOG_WARN_, "run.resync", "%s: fetching state of epoch %llu from %s",
 		word[why],
 		(unsigned long long)epoch, donor ? id_short(donor, who) : "the swarm");
-	if (why == AVG_FORK)
-		run_discard(r, avg_forked(r->avg));
 	run_event(r, EV_BEHIND);
 	if (r->state == RUN_SYNC)
 		sync_start(r);
+}
+
+static void on_forked(void *arg, uint64_t common, uint64_t last)
+{
+	run_discard(arg, common, last);
 }
 
 static void on_grant(void *arg, const struct ranges *grant)
@@ -157,7 +175,12 @@ static void on_grant(void *arg, const struct ranges *grant)
 	struct run *r = arg;
 	if (!r->trainer || r->state == RUN_SYNC)
 		return;
-	trainer_grant(r->trainer, grant);
+	if (r->error.code == ERR_LIMIT)         /* there is a place now */
+		r->error = (struct err){ 0 };
+	if (r->spec->independent)
+		run_grant_local(r, true);
+	else
+		trainer_grant(r->trainer, grant);
 	run_event(r, EV_GRANTED);
 }
 
@@ -165,8 +188,8 @@ static void on_event(void *arg, enum log_level level, const char *code, const st
 {
 	struct run *r = arg;
 	char who[9] = "";
-	if (!strcmp(code, "refused")) {         /* at the door: `run show` says why it does not train */
-		err_set(&r->error, ERR_MISMATCH, "%s", text);
+	if (!strcmp(code, "refused") || !strcmp(code, "full")) {        /* at the door: `run show` says so */
+		err_set(&r->error, *code == 'f' ? ERR_LIMIT : ERR_MISMATCH, "%s", text);
 		run_record(r);
 	}
 	run_log(r, level, code, "%s%s%s", text, peer ? " peer " : "", peer ? id_short(peer, who) : "");
@@ -182,42 +205,26 @@ static void on_progress(void *arg, const struct trainer_progress *p)
 		r->accuracy = (double)p->correct / p->batch;
 	r->own_samples += p->batch;
 	if (r->avg)
-		avg_progress(r->avg, p->samples, p->rate, p->claimed);
+		avg_progress(r->avg, p->samples, p->rate, r->spec->independent ? NULL : p->claimed);
 	run_tell(r, false);
 }
 
 static void on_contribute(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed)
 {
 	struct run *r = arg;
-	avg_contribute(r->avg, epoch, x, samples, claimed);
+	avg_contribute(r->avg, epoch, x, samples, r->spec->independent ? NULL : claimed);
 }
 
 static void record_epoch(struct run *r, const struct trainer_applied *a)
 {
-	static const char hexdigit[] = "0123456789abcdef";
-	char digest[2 * DIGEST + 1] = "", prev[2 * DIGEST + 1] = "";
-	/* a commit may have come while this step was still being made: the point of its own epoch counts */
-	const struct avg_point *at = run_point_at(r, a->epoch), *before = a->epoch ? run_point_at(r, a->epoch - 1) : NULL;
-	const uint8_t *mine = at ? at->prev : r->point.prev, *last = before ? before->prev : r->last_prev;
 	uint64_t now = env_now(r->rs->ctx.env);
 	r->epoch_took[r->nepochs++ % EXEC_TIMES_KEPT] = now - r->epoch_started_us;
-	if (!r->rs->ctx.store) {
-		r->epoch_started_us = now;
-		return;
+	if (r->rs->ctx.store) {
+		run_put_epoch(r, a, false);
+		store_run_update(r->rs->ctx.store, r->hex, NULL, NULL, a->epoch, r->point.samples);
 	}
-	for (int i = 0; i < DIGEST && r->avg; i++) {
-		digest[2 * i] = hexdigit[mine[i] >> 4];
-		digest[2 * i + 1] = hexdigit[mine[i] & 15];
-		prev[2 * i] = hexdigit[last[i] >> 4];
-		prev[2 * i + 1] = hexdigit[last[i] & 15];
-	}
-	store_epoch_put(r->rs->ctx.store, &(struct store_epoch){ .run = r->hex, .digest = digest, .prev = prev,
-		.epoch = a->epoch, .samples = at ? at->samples : r->point.samples, .members = r->avg ? r->commit_members : 1,
-		.took_us = now - r->epoch_started_us,
-		.params_version = r->point.params_version, .weight = r->avg ? (double)r->commit_weight : (double)a->samples,
-		.loss = a->loss, .val_loss = NAN, .val_accuracy = NAN, .minority = r->commit_minority });
-	store_run_update(r->rs->ctx.store, r->hex, NULL, NULL, a->epoch, r->point.samples);
 	r->epoch_started_us = now;
+	r->recorded = a->epoch;
 }
 
 /* A strategy without a swarm commits by itself: the point advances with what was applied. */
@@ -227,7 +234,15 @@ static void advance_alone(struct run *r, const struct trainer_applied *a)
 	r->point.samples += a->samples;
 	if (a->claimed)
 		ranges_add_all(&r->point.done, a->claimed);
-	run_grant_local(r);
+	run_grant_local(r, false);
+}
+
+/* An order of this peer's own: what a commit has taken is behind it; what was left out comes again. */
+static void advance_own(struct run *r, const struct trainer_applied *a)
+{
+	if (a->samples && a->claimed)
+		ranges_add_all(&r->walked, a->claimed);
+	run_grant_local(r, true);
 }
 
 /* By epochs when the spec or the configuration says so, by time otherwise. */
@@ -245,6 +260,15 @@ static bool checkpoint_due(struct run *r, uint64_t epoch)
 	return true;
 }
 
+/* Where the spec is silent: a twentieth of the time, whatever a validation takes on this machine. */
+static bool validation_due(const struct run *r, uint64_t epoch)
+{
+	uint64_t every = r->spec->validation_every;
+	if (every != SPEC_VALIDATION_AUTO)
+		return every && epoch % every == 0;
+	return !r->val_took_us || env_now(r->rs->ctx.env) - r->val_done_us >= VALIDATION_RARE * r->val_took_us;
+}
+
 static void on_applied(void *arg, const struct trainer_applied *a)
 {
 	struct run *r = arg;
@@ -252,6 +276,8 @@ static void on_applied(void *arg, const struct trainer_applied *a)
 		return;
 	if (!r->avg)
 		advance_alone(r, a);
+	else if (r->spec->independent)
+		advance_own(r, a);
 	if (a->skipped)
 		run_log(r, LOG_WARN_, "step.nonfinite", "epoch %llu: the mean gradient is not finite; the step was skipped",
 		(unsigned long long)a->epoch);
@@ -261,8 +287,7 @@ static void on_applied(void *arg, const struct trainer_applied *a)
 	record_epoch(r, a);
 	if (r->avg)
 		avg_applied(r->avg, a->epoch, a->digest);
-	uint64_t every = r->spec->validation_every;
-	if (every && a->epoch % every == 0 && !r->validating && !goal(r) && r->state == RUN_TRAIN) {
+	if (validation_due(r, a->epoch) && !r->validating && !goal(r) && r->state == RUN_TRAIN) {
 		r->validating = true;
 		r->val_epoch = a->epoch;
 		trainer_validate(r->trainer);
@@ -270,13 +295,18 @@ static void on_applied(void *arg, const struct trainer_applied *a)
 	if (checkpoint_due(r, a->epoch) && !r->saving && !goal(r) && r->state == RUN_TRAIN && r->rs->ctx.state_dir)
 		ckpt_now(r, NULL);
 	run_tell(r, false);
-	reach(r);
+	run_reach(r);
+	if (a->epoch == r->point.epoch)
+		run_again_check(r);
+	run_again_step(r);
 }
 
 static void on_validated(void *arg, const struct trainer_validated *v)
 {
 	struct run *r = arg;
 	r->validating = false;
+	r->val_took_us = v->took_us;
+	r->val_done_us = env_now(r->rs->ctx.env);
 	r->val_loss = v->loss;
 	r->val_accuracy = v->accuracy;
 	if (!isnan(v->accuracy) && !(r->best_accuracy >= v->accuracy))
@@ -287,14 +317,14 @@ static void on_validated(void *arg, const struct trainer_validated *v)
 	if (r->state == RUN_FINISH)
 		run_finish_more(r);
 	else
-		reach(r);
+		run_reach(r);
 }
 
 static void on_idle(void *arg)
 {
 	struct run *r = arg;
-	if (!r->avg)
-		run_grant_local(r);
+	if (!r->avg || r->spec->independent)
+		run_grant_local(r, false);
 }
 
 static void on_broken(void *arg, const struct err *e)
@@ -307,7 +337,7 @@ static void on_halted(void *arg, const struct err *e)
 {
 	struct run *r = arg;
 	r->error = *e;
-	r->held = true;
+	r->held = r->spec->local.hold = true;
 	if (e->code == ERR_NONFINITE)
 		run_log(r, LOG_ERROR_, "run.nonfinite", "held on this peer: %s; then: hivectl run hold %s --off", e->text,
 			r->name);
@@ -329,8 +359,7 @@ const struct trainer_cb run_trainer_cb = { .progress = on_progress, .contribute 
 /* ---- entering ---- */
 
 static const struct avg_cb swarm_cb = { .begin = on_begin, .commit = on_commit, .failed = on_failed,
-	.resync = on_resync,
-	.grant = on_grant, .event = on_event };
+	.resync = on_resync, .forked = on_forked, .grant = on_grant, .event = on_event, .may_change = run_may_change };
 
 int run_swarm_open(struct run *r, struct err *e)
 {
@@ -338,12 +367,15 @@ int run_swarm_open(struct run *r, struct err *e)
 	const struct spec *s = r->spec;
 	struct avg_tensor *tensors;
 	if (!trainer_needs_swarm(r->trainer))
-		return 0;
-	struct avg_conf conf = { .run = r->id, .target_batch = spec_epoch_samples(s), .each = s->mode.steps,
-		.any = s->mode.any, .len = trainer_contribution_len(r->trainer),
-		.data_samples = data_count(r->data, DATA_TRAIN), .group_max = s->group_max,
+		return s->local.aux ? err_set(e, ERR_INVALID, "local.aux: the strategy %s has no members to help",
+			s->strategy) : 0;
+	struct avg_conf conf = { .run = r->id, .target_batch = spec_epoch_samples(s, s->target_batch),
+		.each = s->mode.steps, .any = s->mode.any, .len = trainer_contribution_len(r->trainer),
+		.data_samples = data_count(r->data, DATA_TRAIN), .unordered = s->independent, .group_max = s->group_max,
+		.group_size = s->group_size, .topology = s->topology, .agree_every = s->agree_every,
 		.minority_wait_rounds = s->minority_wait,
-		.client = conf_bool(c->conf, "network", "client"), .micro_batch = s->local.batch };
+		.client = conf_bool(c->conf, "network", "client"), .aux = s->local.aux,
+		.micro_batch = s->local.batch };
 	conf.tensors = tensors = trainer_roles(r->trainer, &conf.ntensors);
 	conf.codec = (json_t *)s->codec;
 	conf.robust = s->robust;
@@ -354,18 +386,21 @@ int run_swarm_open(struct run *r, struct err *e)
 }
 
 /* The lowest positions not processed yet, a stretch ahead of what was. */
-void run_grant_local(struct run *r)
+void run_grant_local(struct run *r, bool renew)
 {
+	if (r->spec->local.aux)                 /* it processes nothing */
+		return;
+	const struct ranges *done = r->avg ? &r->walked : &r->point.done;
 	struct ranges grant = { 0 };
 	uint64_t ahead = (uint64_t)r->spec->local.batch * LOCAL_AHEAD_BATCHES;
-	if (ahead < 2 * r->spec->target_batch)
-		ahead = 2 * r->spec->target_batch;
-	uint64_t end = r->point.done.n ? r->point.done.v[r->point.done.n - 1].hi : 0;
+	if (ahead < 2 * run_target(r))
+		ahead = 2 * run_target(r);
+	uint64_t end = done->n ? done->v[done->n - 1].hi : 0;
 	ranges_add(&grant, 0, end + ahead);
-	ranges_sub_all(&grant, &r->point.done);
+	ranges_sub_all(&grant, done);
 	struct trainer_view v;
 	trainer_view(r->trainer, &v);
-	if (v.left < ahead / 2)
+	if (renew || v.left < ahead / 2)
 		trainer_grant(r->trainer, &grant);
 	ranges_free(&grant);
 }
@@ -386,11 +421,13 @@ static void enter_ready(struct run *r)
 		return;
 	}
 	if (!r->avg) {
-		run_grant_local(r);
+		run_grant_local(r, false);
 		run_event(r, EV_GRANTED);
 		return;
 	}
 	ctl_watch(r);
+	run_remember(r);
+	run_settle(r);
 	if (r->fetch) {
 		run_log(r, LOG_INFO_, "run.weights", "the weights that the run begins with come from another member");
 		run_event(r, EV_BEHIND);

@@ -9,6 +9,7 @@
 #include "common/mem.h"
 #include "run_int.h"
 
+#define ALONE_US 10000000               /* nobody comes back after it: a swarm that starts anew waits as long */
 #define KEPT_BYTES_MIN (1ull << 30)     /* commits are kept up to this, or a quarter of the machine's memory */
 
 struct kept { struct list link; uint64_t epoch; struct avg_point point; float *mean; };
@@ -21,6 +22,7 @@ struct sync {
 	unsigned donors;
 	struct list kept; size_t nkept;
 	uint64_t begun_us;
+	uint64_t alone_us; bool told;   /* since when nobody is there who could give it; 0: somebody is */
 };
 
 static void replay(struct sync *s);
@@ -80,6 +82,42 @@ bool sync_fits(struct run *r, const struct avg_point *p)
 	return true;
 }
 
+static bool anybody(const struct run *r)
+{
+	struct avg_member m[RUN_PEERS_SHOWN];
+	size_t n = avg_members(r->avg, m, RUN_PEERS_SHOWN);
+	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++)
+		if (m[i].live && !m[i].follower && !id_eq(&m[i].id, net_self(r->rs->ctx.net)))
+			return true;
+	return false;
+}
+
+/* Those who had the state may be gone for good, and what this peer has saved is the newest there is. */
+bool sync_alone(struct run *r)
+{
+	struct sync *s = r->sync;
+	uint64_t now = env_now(r->rs->ctx.env);
+	if (anybody(r)) {
+		s->alone_us = 0;
+		s->told = false;
+		return false;
+	}
+	if (!s->alone_us)
+		s->alone_us = now;
+	if (now - s->alone_us < ALONE_US || s->told)
+		return false;
+	s->told = true;
+	if (!r->saved_epoch) {
+		run_log(r, LOG_WARN_, "sync.nobody", "nobody who holds the run's state is there, and this peer has saved "
+			"none: it waits for one of them");
+		return false;
+	}
+	run_log(r, LOG_WARN_, "sync.nobody", "nobody who holds the run's state is there any more: going on with epoch "
+		"%llu, which this peer has saved", (unsigned long long)r->saved_epoch);
+	run_again_saved(r);
+	return true;
+}
+
 void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors)
 {
 	struct sync *s = r->sync;
@@ -121,6 +159,7 @@ static void checked(void *arg, const struct err *e)
 static void is_quiet(void *arg)
 {
 	struct run *r = arg;
+	trainer_grant(r->trainer, &(struct ranges){ 0 });       /* what was promised here is the others' by now */
 	if (r->sync && !r->sync->fetch)
 		r->sync->fetch = fetch_new(r);
 }
@@ -194,6 +233,8 @@ static void caught_up(struct sync *s)
 		(unsigned long long)r->point.epoch, (double)took / 1e6, s->donors);
 	r->sync = NULL;
 	sync_free(s);
+	if (run_reach(r))                       /* what came is what the others have ended with */
+		return;
 	if (avg_enter(r->avg, &r->point, false, &e)) {
 		run_fail(r, &e);
 		return;

@@ -75,7 +75,7 @@ struct run *runs_find_open(struct runs *rs, const json_t *params, struct reply *
 /* The local part: of the spec (may be NULL), over it --local, over it --data, --batch and so on. New reference. */
 json_t *runs_local(const json_t *of_spec, const json_t *params)
 {
-	static const char *const over[] = { "data", "vocab", "batch", "threads", "log", "weights" };
+	static const char *const over[] = { "data", "vocab", "batch", "threads", "log", "weights", "aux" };
 	json_t *out = json_is_object(of_spec) ? json_deep_copy(of_spec) : json_object(), *local = json_object_get(params,
 		"local");
 	if (local)
@@ -212,6 +212,7 @@ struct runs *runs_new(const struct runs_ctx *ctx, struct err *e)
 	list_init(&rs->serving);
 	rs->donors = donors_new(rs);
 	ctl_serve(rs);
+	differ_serve(rs);
 	json_t *rows = ctx->store ? store_list(ctx->store, STORE_RUNS, NULL, RUNS_MAX) : json_array(), *row;
 	size_t i;
 	json_array_foreach(rows, i, row)
@@ -228,6 +229,7 @@ void runs_free(struct runs *rs)
 	rs->closing = true;
 	runs_serving_free(rs);
 	net_on(rs->ctx.net, KIND_RUN_CTL, NULL, NULL);
+	net_on(rs->ctx.net, KIND_RUN_DATA, NULL, NULL);
 	env_timer(rs->ctx.env, &rs->drain_timer, 0);
 	list_each_safe(it, &rs->list)
 		run_free(list_entry(it, struct run, link));
@@ -357,9 +359,8 @@ void runs_show(struct runs *rs, const json_t *params, struct reply *reply)
 	if (!r)
 		return;
 	json_t *o = run_json(r, true);
-	if (json_is_true(json_object_get(params, "data")) && (r->avg || r->point.done.n))
-		json_object_set_new(o, "ledger", r->avg ? avg_ledger(r->avg) :
-			avg_point_ledger(&r->point, r->data ? data_count(r->data, DATA_TRAIN) : 0));
+	if (json_is_true(json_object_get(params, "data")))
+		run_put_ledger(r, o);
 	reply_ok(reply, o);
 }
 
@@ -384,7 +385,7 @@ void runs_hold(struct runs *rs, const json_t *params, struct reply *reply)
 	struct run *r = runs_find_open(rs, params, reply);
 	if (!r)
 		return;
-	r->held = !json_is_true(json_object_get(params, "off"));
+	r->held = r->spec->local.hold = !json_is_true(json_object_get(params, "off"));  /* after a restart, too */
 	if (!r->held)
 		r->error.code = ERR_NONE;       /* of too many broken files: it was seen */
 	run_log(r, LOG_INFO_, "run.hold", "%s on this peer", r->held ? "held" : "goes on");

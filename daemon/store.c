@@ -124,7 +124,8 @@ static int open_db(struct store *s, struct err *e)
 	sqlite3_busy_timeout(s->db, 20);
 	/* Before the first table: afterwards auto_vacuum could only be changed by rewriting the file. */
 	if (run_sql(s, "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
-		"PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-1024", e) < 0)
+		"PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-1024; "
+		"PRAGMA journal_size_limit=8388608", e) < 0)
 		return -1;
 	if (check_file(s, e) < 0 || migrate_run(s->db, s->memory ? NULL : s->path, migrate_newest(), e) < 0 ||
 		prepare_all(s, e) < 0)

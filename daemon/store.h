@@ -74,14 +74,19 @@ struct store_param {                        /* params: the history of hyperparam
 	const char *run, *key, *old_value, *new_value;  /* JSON text; old_value may be NULL */
 	const char *author;                     /* hex of who asked */
 	const char *state;                      /* proposed applied superseded discarded */
-	const char *note;                       /* "superseded by PEER at epoch N"; may be NULL */
+	const char *note;                       /* "lr: superseded by PEER at epoch N"; may be NULL */
 	uint64_t version, epoch;                /* params version; first epoch that has it */
 };
-/* Key: run, version, key. "proposed" never replaces what has come of a proposal, in whatever order both are written;
- * what is applied in the place of a discarded change says so in its note. */
+/* Key: run, version, key; what is superseded has none and stands beside what holds. "proposed" never replaces what has
+ * come of a proposal, in whatever order both are written; what is applied in the place of a discarded change says so
+ * in its note. */
 void store_param_put(struct store *s, const struct store_param *p);
 /* Lost a fork: changes that were in force, or agreed, from this epoch on. */
-void store_param_discard(struct store *s, const char *run, uint64_t from_epoch, const char *note);
+void store_param_discard(struct store *s, const char *run, uint64_t from_epoch, uint64_t to_epoch, const char *note);
+
+/* What came of one that is "proposed"; of another nothing is changed. */
+void store_param_settle(struct store *s, const char *run, uint64_t version, const char *key, const char *state,
+	const char *note);
 
 struct store_epoch {                        /* epochs: one per committed epoch and digest */
 	const char *run, *digest;               /* hex of the commit's digest; "" when alone */
@@ -89,10 +94,11 @@ struct store_epoch {                        /* epochs: one per committed epoch a
 	uint64_t epoch, samples, members, took_us, params_version;
 	double weight, loss, val_loss, val_accuracy;    /* NAN: not measured, stored as NULL */
 	bool discarded, minority;
+	const char *positions;                  /* JSON: [[lo, hi], ...] that the commit took; may be NULL */
 };
 void store_epoch_put(struct store *s, const struct store_epoch *p);    /* key: run, epoch, digest */
 void store_epoch_validated(struct store *s, const char *run, uint64_t epoch, double loss, double accuracy);
-void store_epoch_discard(struct store *s, const char *run, uint64_t from_epoch);    /* lost a fork: this and later */
+void store_epoch_discard(struct store *s, const char *run, uint64_t from_epoch, uint64_t to_epoch);    /* lost a fork */
 
 struct store_round {                        /* rounds: every attempt to commit an epoch, with its explicit outcome */
 	const char *run, *leader;               /* hex; leader may be NULL */
@@ -126,8 +132,14 @@ void store_ckpt_put(struct store *s, const struct store_ckpt *c);      /* key: p
 /* --- what is read back: arrays of objects with the column names as keys, newest first except runs (oldest first).
  * run NULL: of every run. Never NULL: an empty array when reading fails (which is logged). */
 enum store_table { STORE_RUNS, STORE_PARAMS, STORE_EPOCHS, STORE_ROUNDS, STORE_PEERS, STORE_EVENTS, STORE_CKPTS,
-	STORE_TABLES };
+	STORE_TABLES, STORE_DISCARDED = STORE_TABLES /* epochs that have lost a fork */ };
 json_t *store_list(struct store *s, enum store_table t, const char *run, size_t rows_max);
+
+/* The commits that have led to the one with this epoch and digest, that one first and each epoch one less than the one
+ * before, as far as the table of epochs has them without a gap, at most max. Returns how many. */
+struct store_link { uint64_t epoch; uint8_t digest[32]; };
+size_t store_history(struct store *s, const char *run, uint64_t epoch, const uint8_t digest[32], struct store_link *ret,
+	size_t max);
 
 /* --- `hivectl query`: any SELECT, read-only, off the loop. done is called once, on the loop, later; result is
  * {columns, rows, truncated, took_us} and borrowed, or NULL with e. limits: rows and 2 s. */

@@ -22,18 +22,22 @@
 	X(RUN_RM_EVENTS, "DELETE FROM events WHERE run=?1") \
 	X(RUN_RM_CKPTS, "DELETE FROM checkpoints WHERE run=?1") \
 	X(PARAM, "INSERT INTO params(run, version, key, old_value, new_value, author, state, note, epoch, wall_ms)" \
-		" VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, version, key) DO UPDATE SET old_value=excluded.old_value," \
+		" VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(run, version, key) WHERE state<>'superseded'" \
+		" DO UPDATE SET old_value=excluded.old_value," \
 		" new_value=excluded.new_value, author=excluded.author, state=excluded.state, note=CASE WHEN" \
 		" params.state='discarded' AND excluded.state='applied' AND params.new_value<>excluded.new_value" \
 		" THEN 'in place of ' || params.new_value || ', which was discarded' ELSE excluded.note END," \
 		" epoch=excluded.epoch, wall_ms=excluded.wall_ms WHERE excluded.state<>'proposed' OR params.state='proposed'") \
 	X(EPOCH, "INSERT OR REPLACE INTO epochs(run, epoch, digest, prev, samples, members, took_us, params_version, " \
 		"weight, loss," \
-		" val_loss, val_accuracy, discarded, minority, wall_ms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)") \
+		" val_loss, val_accuracy, discarded, minority, wall_ms, positions)" \
+		" VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,max(?13,coalesce((SELECT discarded FROM epochs WHERE run=?1" \
+		" AND epoch=?2 AND digest=?3),0)),?14,?15,?16)") \
 	X(EPOCH_VALIDATED, "UPDATE epochs SET val_loss=?3, val_accuracy=?4 WHERE run=?1 AND epoch=?2 AND discarded=0") \
-	X(EPOCH_DISCARD, "UPDATE epochs SET discarded=1 WHERE run=?1 AND epoch>=?2") \
-	X(PARAM_DISCARD, "UPDATE params SET state='discarded', note=?3 WHERE run=?1 AND epoch>=?2 AND state IN" \
-		" ('applied','proposed')") \
+	X(EPOCH_DISCARD, "UPDATE epochs SET discarded=1 WHERE run=?1 AND epoch BETWEEN ?2 AND ?3") \
+	X(PARAM_DISCARD, "UPDATE params SET state='discarded', note=?4 WHERE run=?1 AND epoch BETWEEN ?2 AND ?3" \
+		" AND state IN ('applied','proposed')") \
+	X(PARAM_SETTLE, "UPDATE params SET state=?4, note=?5 WHERE run=?1 AND version=?2 AND key=?3 AND state='proposed'") \
 	X(ROUND, "INSERT INTO rounds(run, epoch, term, attempt, leader, outcome, reason, without, members, bytes_sent," \
 		" bytes_received, took_us, wall_ms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)") \
 	X(PEER, "INSERT INTO peers(peer, address, version, state, rtt_us, bytes_sent, bytes_received, failures, " \

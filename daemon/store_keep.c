@@ -55,8 +55,8 @@ static void wal_run(struct job *j)
 	struct wal_job *w = container_of(j, struct wal_job, job);
 	sqlite3 *db = NULL;
 
+	/* A connection that has read nothing does not know that there is a log, and copies nothing without a word. */
 	w->rc = sqlite3_open_v2(w->path, &db, SQLITE_OPEN_READWRITE, w->vfs);
-	/* A connection that has read nothing does not know of the log, and copies nothing. */
 	if (w->rc == SQLITE_OK)
 		w->rc = sqlite3_exec(db, "PRAGMA schema_version", NULL, NULL, NULL);
 	if (w->rc == SQLITE_OK)

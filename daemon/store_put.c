@@ -49,16 +49,22 @@ void store_param_put(struct store *s, const struct store_param *p)
 		p->note, I(p->epoch), wall(s));
 }
 
-void store_param_discard(struct store *s, const char *run, uint64_t from_epoch, const char *note)
+void store_param_discard(struct store *s, const char *run, uint64_t from_epoch, uint64_t to_epoch, const char *note)
 {
-	store_push(s, ST_PARAM_DISCARD, "sis", run, I(from_epoch), note);
+	store_push(s, ST_PARAM_DISCARD, "siis", run, I(from_epoch), I(to_epoch), note);
+}
+
+void store_param_settle(struct store *s, const char *run, uint64_t version, const char *key, const char *state,
+	const char *note)
+{
+	store_push(s, ST_PARAM_SETTLE, "sisss", run, I(version), key, state, note);
 }
 
 void store_epoch_put(struct store *s, const struct store_epoch *p)
 {
-	store_push(s, ST_EPOCH, "sissiiiiddddiii", p->run, I(p->epoch), p->digest ? p->digest : "", p->prev, I(p->samples),
+	store_push(s, ST_EPOCH, "sissiiiiddddiiis", p->run, I(p->epoch), p->digest ? p->digest : "", p->prev, I(p->samples),
 		I(p->members), I(p->took_us), I(p->params_version), p->weight, p->loss, p->val_loss, p->val_accuracy,
-		I(p->discarded), I(p->minority), wall(s));
+		I(p->discarded), I(p->minority), wall(s), p->positions);
 }
 
 void store_epoch_validated(struct store *s, const char *run, uint64_t epoch, double loss, double accuracy)
@@ -66,9 +72,9 @@ void store_epoch_validated(struct store *s, const char *run, uint64_t epoch, dou
 	store_push(s, ST_EPOCH_VALIDATED, "sidd", run, I(epoch), loss, accuracy);
 }
 
-void store_epoch_discard(struct store *s, const char *run, uint64_t from_epoch)
+void store_epoch_discard(struct store *s, const char *run, uint64_t from_epoch, uint64_t to_epoch)
 {
-	store_push(s, ST_EPOCH_DISCARD, "si", run, I(from_epoch));
+	store_push(s, ST_EPOCH_DISCARD, "sii", run, I(from_epoch), I(to_epoch));
 }
 
 void store_round_add(struct store *s, const struct store_round *r)

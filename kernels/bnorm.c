@@ -172,8 +172,8 @@ static struct bnorm_stat settle(const struct bnorm *g, size_t ch, double mean, d
 {
 	double n = (double)(g->batch * g->plane), var = square / n;
 
-	if (g->move) {          /* the running variance is the unbiased one */
-		double m = g->momentum, unbiased = n > 1 ? square / (n - 1) : var;
+	if (g->move && isfinite(square)) {      /* one batch of nonsense would stay in them for ever */
+		double m = g->momentum, unbiased = n > 1 ? square / (n - 1) : var;      /* as in torch */
 
 		g->run[ch] = (real)((1 - m) * (double)g->run[ch] + m * mean);
 		g->run[g->channels + ch] = (real)((1 - m) * (double)g->run[g->channels + ch] + m * unbiased);

@@ -82,6 +82,13 @@ size_t optim_parts(const struct optim_call *c);         /* length of part[]; 0: 
 void optim_measure(const struct optim_call *c, size_t lo, size_t n, double *part);
 void optim_apply(const struct optim_call *c, size_t lo, size_t n, const double *part);
 
+/* For the kernels: an average or a sum of squares that peers have averaged in few bits, or by the delta rule, may have
+ * come below zero; then it is zero. Not a number stays so. */
+static inline __attribute__((always_inline)) real optim_square(real v)
+{
+	return v < 0 ? 0 : v;
+}
+
 void optim_clock_init(struct optim_clock *c);                   /* step 0, powers 1 */
 void optim_tick(const struct optim_ops *o, const double *hyper, struct optim_clock *c);
 

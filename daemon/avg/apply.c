@@ -5,11 +5,15 @@
 #include "avg/lead.h"
 #include "common/hash.h"
 
+#define IDLE_MAX 3                              /* rounds without a sample that a member is waited for in */
+
 /* Every member holds the leader to the ledger: a position that is committed already, or claimed by two, is a fault of
  * whoever wrote the COMMIT. It is decided all the same (others have applied it), but not in silence. */
 static void take_claims(struct avg *a, const struct body *c)
 {
 	uint64_t twice = 0;
+	if (a->conf.unordered)
+		return;
 	for (size_t i = 0; i < c->n; i++) {
 		if (!(c->m[i].flags & MATE_IN))
 			continue;
@@ -37,12 +41,13 @@ static void take_point(struct avg *a, const struct body *c, const struct buf *by
 	p->params = json_deep_copy(c->params);
 	take_claims(a, c);
 	a->gen++;
+	a->apart = c->grid.dims > 0;
 	past_add(a);
 	buf_clear(&a->last_commit);
 	buf_put(&a->last_commit, bytes->p, bytes->len);
 }
 
-static void take_member(struct avg *a, const struct wire_member *w)
+static void take_member(struct avg *a, const struct wire_member *w, uint16_t row)
 {
 	struct mate *m = mate_make(a, &w->id);
 	if (!m)
@@ -52,7 +57,13 @@ static void take_member(struct avg *a, const struct wire_member *w)
 	if (m->live)
 		m->absent[0] = 0;
 	m->fresh = false;
-	m->awaited = w->flags & MATE_IN;
+	m->row = row;
+	m->idle = w->flags & MATE_IN ? 0 : m->idle + 1;
+	if (w->flags & MATE_IN)
+		m->rooms = 0;
+	/* The round in which a newcomer is there first may come before its first sample. */
+	bool next = w->flags & MATE_READY && m->idle < IDLE_MAX && !a->conf.each && !a->conf.any;
+	m->awaited = w->flags & MATE_IN || next;
 	if (m != a->me) {
 		m->at = w->at;
 		m->rate = w->rate;
@@ -76,19 +87,12 @@ static void take_roster(struct avg *a, const struct body *c)
 	for (size_t i = 0; i < c->n; i++) {
 		if (c->m[i].flags & MATE_GONE)
 			continue;
-		take_member(a, &c->m[i]);
+		take_member(a, &c->m[i], c->next ? c->next[i] : NO_ROW);
 		a->n_last += !(c->m[i].flags & MATE_FOLLOWER);
 	}
-	free(a->part);
-	free(a->part_owner);
-	a->parts = c->parts;
-	a->part = xmemdup(c->part, (c->parts + 1) * sizeof *c->part);
-	a->part_owner = xcalloc(c->parts + 1, sizeof *a->part_owner);
-	for (size_t p = 0; p < c->parts; p++)
-		a->part_owner[p] = c->m[c->part[p].owner].id;
 }
 
-static void next_leader(struct avg *a)
+void apply_leader(struct avg *a)
 {
 	roster_lead(a, NULL);
 	a->term = 0;
@@ -152,7 +156,7 @@ void apply_commit(struct round *r)
 	if (a->grant_call)
 		net_cancel(a->net, a->grant_call);
 	a->grant_call = NULL;
-	next_leader(a);
+	apply_leader(a);
 	measure(a, r);
 	propose_applied(a, c);
 	sum_odd(r);
@@ -165,6 +169,7 @@ void apply_commit(struct round *r)
 	ranges_free(&grant);
 	free(left);
 	a->tell = true;
+	early_next(a);
 	join_caught_up(a);                      /* no round is under way: the best moment */
 	kick(a);
 }

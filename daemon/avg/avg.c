@@ -19,7 +19,9 @@ void kick(struct avg *a)
 static void conf_defaults(struct avg_conf *c)
 {
 	if (!c->group_max)
-		c->group_max = 64;
+		c->group_max = WIRE_MEMBERS_MAX;
+	if (!c->group_size)
+		c->group_size = 64;
 	if (!(c->minority_wait_rounds > 0))
 		c->minority_wait_rounds = 3;
 	if (!c->round_floor_us)
@@ -27,7 +29,7 @@ static void conf_defaults(struct avg_conf *c)
 	if (!c->micro_batch)
 		c->micro_batch = 1;
 	if (!c->slice)
-		c->slice = 1u << 20;
+		c->slice = 1u << 17;
 	c->tensors = xmemdup(c->tensors ? c->tensors : &(struct avg_tensor){ 0 }, (c->ntensors + !c->ntensors) *
 		sizeof *c->tensors);
 	json_incref(c->codec);
@@ -47,6 +49,7 @@ struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, str
 	a->chunks = chunks;
 	a->dht = dht;
 	a->conf = *conf;
+	a->target = conf->target_batch;
 	a->cb = *cb;
 	a->arg = arg;
 	conf_defaults(&a->conf);
@@ -55,6 +58,7 @@ struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, str
 	meet_init(a);
 	list_init(&a->mates);
 	list_init(&a->tails);
+	list_init(&a->early);
 	list_init(&a->asks);
 	list_init(&a->commits);
 	list_init(&a->in_hub);
@@ -104,6 +108,8 @@ void avg_free(struct avg *a)
 	recover_free(a);
 	if (a->round)
 		round_close(a->round);
+	early_drop(a);
+	early_begin_drop(a);
 	round_reap(a, true);
 	propose_free(a);
 	commits_forget(a);
@@ -117,10 +123,9 @@ void avg_free(struct avg *a)
 	env_timer(a->env, &a->beat, 0);
 	env_timer(a->env, &a->leave_timer, 0);
 	avg_point_done(&a->point);
+	free(a->was);
 	ranges_free(&a->claimed);
 	buf_free(&a->last_commit);
-	free(a->part);
-	free(a->part_owner);
 	if (list_empty(&a->tails))
 		avg_end(a);                     /* else the last job's end does it (avg_job_over) */
 }
@@ -136,6 +141,26 @@ void avg_job_over(struct avg *a)
 		avg_end(a);
 }
 
+void avg_target(struct avg *a, uint64_t samples)
+{
+	assert(samples);
+	a->target = samples;
+}
+
+/* A state that is newer than what this peer has followed: the COMMIT of it is on its way, those behind it, too. */
+static void jump(struct avg *a, const struct avg_point *at)
+{
+	if (a->round)
+		round_close(a->round);
+	avg_point_copy(&a->point, at);
+	a->gen++;
+	past_enter(a);
+	buf_clear(&a->last_commit);
+	ranges_clear(&a->claimed);
+	a->samples = a->digest_epoch = 0;
+	apply_leader(a);
+}
+
 int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e)
 {
 	bool here = a->state == AVG_IN && same_point(a, at->epoch, at->prev);
@@ -146,8 +171,13 @@ int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct e
 	a->lost_pending = false;
 	if (a->me->flags & MATE_AUX)
 		ranges_clear(&a->me->grant);
+	if (!follower && !here && a->state == AVG_IN && (a->me->flags & MATE_FOLLOWER) && at->epoch > a->point.epoch) {
+		jump(a, at);
+		here = true;
+	}
 	if (here && a->leader && !is_leader(a)) {      /* a follower that has caught up: JOIN makes it a full member */
-		join_start(a, a->leader);
+		a->enter_us = now_of(a);
+		join_caught_up(a);
 		meet_now(a);
 		return 0;
 	}
@@ -157,10 +187,9 @@ int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct e
 	roster_clear(a);
 	avg_point_copy(&a->point, at);
 	residuals_clear(a);
-	a->npast = 0;
+	past_enter(a);
 	a->term = 0;
 	a->gen++;
-	past_add(a);
 	roster_reorder(a);
 	buf_clear(&a->last_commit);
 	a->samples = 0;
@@ -171,7 +200,9 @@ int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct e
 	a->enter_us = now_of(a);
 	a->unreachable = a->hops = 0;
 	a->turned_away = false;
+	a->full_us = 0;
 	a->look_us = 0;
+	a->lonely = 0;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
 		m->probe_us = m->backoff_us = 0;
@@ -219,7 +250,7 @@ void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samp
 
 void avg_applied(struct avg *a, uint64_t epoch, const uint8_t params_digest[16])
 {
-	a->digest_epoch = epoch;
+	a->digest_epoch = a->apart ? 0 : epoch; /* lines of a grid are compared by COMMIT, and with each other not at all */
 	memcpy(a->digest, params_digest, 16);
 	a->tell = true;
 	kick(a);
@@ -242,6 +273,15 @@ static void tell_lost(struct avg *a)
 	a->samples = 0;
 	ranges_clear(&a->claimed);
 	a->cb.resync(a->arg, a->lost_why, &a->lost_donor, a->lost_epoch);
+}
+
+static void tell_forked(struct avg *a)
+{
+	if (!a->forked_pending || a->lost_pending)
+		return;
+	a->forked_pending = false;
+	if (a->cb.forked)
+		a->cb.forked(a->arg, a->forked, a->forked_last);
 }
 
 static void tell_failed(struct avg *a, struct round *r)
@@ -277,8 +317,12 @@ static void kick_fire(struct timer *t)
 	struct avg *a = container_of(t, struct avg, kick);
 	a->kicked = false;
 	round_reap(a, false);
+	tell_forked(a);
 	tell_lost(a);
 	step_round(a);
+	if (!a->round)
+		join_kept(a);
+	early_begun(a);
 	if (a->leaving) {
 		leave_step(a);
 		return;

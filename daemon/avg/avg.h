@@ -12,6 +12,7 @@
 #ifndef AVG_AVG_H
 #define AVG_AVG_H
 #include "avg/reduce.h"
+#include "avg/topo.h"
 #include "avg/ranges.h"
 #include "dht/dht.h"
 #include "net/chunk.h"
@@ -19,7 +20,7 @@
 #define DIGEST 32
 struct avg_conf {
 	struct id run;                          /* names the group; peers of another run never meet */
-	uint64_t target_batch;                  /* samples per epoch */
+	uint64_t target_batch;                  /* samples per epoch, until avg_target */
 	/* Instead of the target: every member brings so many micro-batches of its own size. Who is much later than the
 	 * others are used to (three epochs' time, 2 s at least) is not waited for. 0: the target says. */
 	uint32_t each;
@@ -27,7 +28,11 @@ struct avg_conf {
 	size_t len;                             /* floats of a contribution (gradients, then averaged buffers) */
 	uint64_t data_samples;                  /* size of the data set: pool positions are (data epoch * n + i) */
 	uint64_t data_limit;                    /* the pool ends at this position; 0 = endless */
-	uint32_t group_max;                     /* 0 = 64 */
+	bool unordered;                         /* no pool: who contributes names no positions, nobody is given any */
+	uint32_t group_max;                     /* members of the run's swarm at most; 0 = 1024 */
+	/* Members that send each other everything: a larger round is in rows of so many at most. 0 = 64. */
+	uint32_t group_size; const struct topo_ops *topology;   /* NULL: auto */
+	uint32_t agree_every;                   /* with a topology whose means are apart: such epochs are not; 0: default */
 	double minority_wait_rounds;            /* C3; default 3 */
 	uint64_t round_floor_us;                /* smallest deadline; 0 = 200 ms (a death shows sooner by itself) */
 	uint32_t part_min;                      /* smallest part, floats; 0 = 1024 */
@@ -37,7 +42,7 @@ struct avg_conf {
 	const struct avg_tensor *tensors; size_t ntensors;      /* the vector's, in order; copied */
 	json_t *codec;                          /* as coding_check takes it; NULL: none; a reference is taken */
 	enum robust robust; bool error_feedback;
-	uint32_t slice;                         /* a part is cut into pieces of at most so many floats; 0 = 1 Mi */
+	uint32_t slice;                         /* a part is cut into pieces of at most so many floats; 0 = 128 Ki */
 };
 
 /* Where in the history a peer stands: all that must travel with a checkpoint or a state download. */
@@ -77,12 +82,17 @@ struct avg_cb {
 	void (*commit)(void *arg, const struct avg_commit *c, const float *mean);
 	/* The round was given up; the contribution was not used and is the owner's again; keep accumulating. */
 	void (*failed)(void *arg, uint64_t epoch, const struct err *e);
-	/* This peer's state is not the swarm's: fetch state from donor (run's business), then avg_enter again. AVG_FORK:
-	 * avg_forked says from which epoch on this peer's history is discarded. */
+	/* This peer's state is not the swarm's: fetch state from donor (run's business), then avg_enter again. */
 	void (*resync)(void *arg, enum avg_why why, const struct id *donor, uint64_t epoch);
 	/* More (or first) positions to process. */
 	void (*grant)(void *arg, const struct ranges *grant);
 	void (*event)(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text);
+	/* Or NULL. The history that it follows now has what this peer made up to epoch common, and nothing of what came
+	 * after it here, up to last. Exact up to 1024 epochs back; when the two part before that: the one before those. */
+	void (*forked)(void *arg, uint64_t common, uint64_t last);
+	/* Or NULL: everybody may change anything. Asked by the leader before a COMMIT carries it: 0, or why not (ERR_AUTH,
+	 * ERR_INVALID). */
+	int (*may_change)(void *arg, const struct id *author, const json_t *patch, struct err *e);
 };
 
 struct avg;
@@ -95,11 +105,15 @@ bool avg_busy(const struct avg *a);
 /* Enters at a point. follower: knows no parameters yet; is taken along with weight 0, gets commits (which its owner
  * queues) while it downloads state; call avg_enter again with follower = false and the caught-up point. */
 int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e);
+/* Before the first avg_enter, in ascending order: the digests of the commits that have led to its point. */
+void avg_remember(struct avg *a, uint64_t epoch, const uint8_t digest[DIGEST]);
 /* After avg_enter at a point that a checkpoint gave: so many members (this peer among them) made its last commit. A
  * leader begins no round before as many are there again, followers too, or 10 s have passed: of a swarm that starts
  * anew the newest checkpoint counts, whoever comes first. Over with the first commit. */
 void avg_expect(struct avg *a, uint32_t members);
 void avg_meet(struct avg *a, const struct id *peer);    /* a peer that may be in the run (found by other means) */
+/* Without an averager: the owner of a record under run:<hex>:peers, whose address net learns. false: it is none. */
+bool avg_peer_of(struct net *net, const struct record *r, struct id *ret);
 /* samples accumulated in this epoch so far and the positions they came from (copied); rate in samples/s. Call after
  * every micro-batch. */
 void avg_progress(struct avg *a, uint64_t samples, double rate, const struct ranges *claimed);
@@ -117,7 +131,11 @@ void avg_leave(struct avg *a, avg_left_fn *done, void *arg);    /* hands back ra
 typedef void avg_proposed_fn(void *arg, uint64_t epoch, uint64_t version, const struct err *e);
 void avg_propose(struct avg *a, json_t *patch, uint64_t from_epoch, avg_proposed_fn *done, void *arg);
 
-struct avg_member { struct id id; uint64_t samples, epoch; double rate; bool leader, live, follower, hold, client;
+/* Samples per epoch from now on. Every member says so when it takes the COMMIT that changes it, from inside the commit
+ * callback, and before it enters at a point behind that. */
+void avg_target(struct avg *a, uint64_t samples);
+
+struct avg_member { struct id id; uint64_t samples, epoch; double rate; bool leader, live, follower, hold, client, aux;
 	unsigned odd; /* rounds in a row with a contribution far from all others, as this peer has seen it */
 	char absent[48]; };
 struct avg_view {
@@ -125,15 +143,17 @@ struct avg_view {
 	/* "joining" "accumulating" "averaging" "recovering" "following" */
 	double rate_total; uint64_t eta_us; const char *state;
 	uint32_t last_members;                  /* of the last commit; 0: none since avg_enter */
+	uint32_t followers;                     /* live ones besides this peer, and one who left 5 s ago */
 	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, bytes_out, bytes_in;
 	uint64_t residuals_dropped;             /* elements whose error feedback was lost with their reducer */
 };
 void avg_view(struct avg *a, struct avg_view *ret);
 size_t avg_members(struct avg *a, struct avg_member *out, size_t max);
-/* After resync with AVG_FORK: the last epoch that is known to be in both histories (exact up to 64 epochs back, then to
- * 2, 4, 8); what came after it here has lost. When the fork lies further back than is remembered (1000 epochs), the one
- * before those that are. */
-uint64_t avg_forked(const struct avg *a);
+/* How the last committed round was put together, for `run show`: {"topology", "group_size", "rows": [{"peers": [short
+ * ids], "bridges": [{"peer", "sums", "owns"}]}]}, shares of the vector; with one row there are no bridges. In a grid
+ * rows are the lines of the last phase, without bridges, and "grid" is the lengths of its lines by phase. Null before
+ * the first commit here. */
+json_t *avg_shape(const struct avg *a);
 json_t *avg_ledger(struct avg *a);              /* for `run show --data` */
 /* Of a run that is over: what was committed and its proof. data_samples 0: not known. */
 json_t *avg_point_ledger(const struct avg_point *p, uint64_t data_samples);

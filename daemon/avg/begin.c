@@ -1,14 +1,13 @@
-/* The leader opens a round: BEGIN names the members in order, cuts the vector by measured bandwidth, fixes the
+/* The leader opens a round: BEGIN names the members in order, who sums what (shape.c), and the
  * hyperparameters; READY brings what each has. Who was with us last time or has reported is waited for, others not. */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/int.h"
 #include "avg/lead.h"
-#include "avg/part.h"
+#include "avg/near.h"
 #include "common/hash.h"
 
 #define UNMEASURED_US (2 * SECOND)
-#define PART_MIN 1024                           /* floats; smaller parts cost more messages than they save bytes */
 
 static int by_id(const void *x, const void *y)
 {
@@ -49,82 +48,6 @@ int body_open(struct avg *a, struct body *ret, const void *p, size_t n, const st
 		return -1;
 	}
 	return 0;
-}
-
-/* ---- parts ---- */
-
-static bool can_reduce(const struct wire_member *m)
-{
-	return !(m->flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_HOLD));
-}
-
-static void cut(struct avg *a, struct body *b, const double *bw, uint64_t *size)
-{
-	double *w = xcalloc(b->n, sizeof *w);
-	bool some = false;
-	for (size_t i = 0; i < b->n; i++)
-		some |= bw[i] != 0;
-	if (some && !part_shares(bw, b->n, w))
-		part_sizes(w, b->n, a->conf.len, a->conf.part_min ? a->conf.part_min : PART_MIN, size);
-	else
-		for (size_t i = 0; i < b->n; i++)
-			size[i] = id_eq(&b->m[i].id, &a->me->id) ? a->conf.len : 0;
-	free(w);
-}
-
-/* The split of the last round, when the same peers can do it and a new one would not gain 10 %. */
-static bool keep(struct avg *a, struct body *b, const double *bw, uint64_t *size)
-{
-	uint64_t *old = xcalloc(b->n, sizeof *old), sum = 0;
-	bool same = a->parts > 0;
-	for (size_t k = 0; k < a->parts && same; k++) {
-		size_t i = 0;
-		while (i < b->n && !id_eq(&b->m[i].id, &a->part_owner[k]))
-			i++;
-		same = i < b->n && bw[i] != 0;
-		if (same) {
-			old[i] += a->part[k].len;
-			sum += a->part[k].len;
-		}
-	}
-	for (size_t i = 0; i < b->n && same; i++)
-		same = (size[i] > 0) == (old[i] > 0);
-	same = same && sum == a->conf.len && part_cost(bw, old, b->n, sum) <= part_cost(bw, size, b->n, sum) * 1.1;
-	if (same)
-		memcpy(size, old, b->n * sizeof *old);
-	free(old);
-	return same;
-}
-
-/* Each reducer's share in pieces: while one is summed the next is on its way, and the one before it on its way back. */
-static void slice(struct avg *a, struct body *b, const uint64_t *size)
-{
-	uint64_t most = a->conf.slice, at = 0;
-	size_t cut = WIRE_MEMBERS_MAX / 2 > b->n ? WIRE_MEMBERS_MAX / 2 - b->n : 1;
-	if (a->conf.len / cut >= most)
-		most = a->conf.len / cut + 1;
-	b->part = xcalloc(b->n + cut, sizeof *b->part);
-	for (size_t i = 0; i < b->n; i++) {
-		uint64_t pieces = (size[i] + most - 1) / most, end = at + size[i];
-		for (uint64_t k = 0; k < pieces; k++) {
-			uint64_t len = (end - at) / (pieces - k);
-			b->part[b->parts++] = (struct wire_part){ .owner = (uint16_t)i, .off = at, .len = len };
-			at += len;
-		}
-	}
-}
-
-static void plan_parts(struct avg *a, struct body *b)
-{
-	double *bw = xcalloc(b->n, sizeof *bw);
-	uint64_t *size = xcalloc(b->n, sizeof *size);
-	for (size_t i = 0; i < b->n; i++)
-		bw[i] = !can_reduce(&b->m[i]) ? 0 : b->m[i].bandwidth ? (double)b->m[i].bandwidth : -1;
-	cut(a, b, bw, size);
-	keep(a, b, bw, size);
-	slice(a, b, size);
-	free(bw);
-	free(size);
 }
 
 /* ---- BEGIN ---- */
@@ -168,6 +91,25 @@ static uint64_t farthest_us(const struct avg *a)
 	return us;
 }
 
+/* What the longest micro-batch of a member may take, and a quarter. It may be in the middle of one, and a layer that
+ * has begun ends before it answers; rounds at which all happened to be between two have measured nothing of that. Who
+ * needs more than an epoch for one is not worth the wait. */
+static uint64_t busiest_us(const struct avg *a)
+{
+	uint64_t us = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		uint32_t micro = m == a->me ? a->conf.micro_batch : m->micro;
+		double rate = m == a->me ? a->rate : m->rate;
+		if (!m->member || !m->live || !m->awaited || (m->flags & (MATE_FOLLOWER | MATE_HOLD | MATE_AUX)) || !(rate > 0))
+			continue;
+		double step = (double)micro * 1e6 / rate;
+		if (step > (double)us)
+			us = step < (double)a->epoch_us ? (uint64_t)step : a->epoch_us;
+	}
+	return us * 5 / 4;
+}
+
 static uint64_t later_of(uint64_t x, uint64_t y) { return x > y ? x : y; }
 
 static void begin_answered(void *arg, const struct frame *f, const struct err *e)
@@ -177,6 +119,7 @@ static void begin_answered(void *arg, const struct frame *f, const struct err *e
 	struct ready ready;
 	list_del(&c->link);
 	if (f && !ready_decode(&ready, f->blob, f->blob_len, NULL)) {
+		near_take(r, c->member, f->json);
 		lead_ready(r, c->member, &ready);
 		ranges_free(&ready.claimed);
 	} else if (!r->lead->m[c->member].is_ready) {
@@ -216,9 +159,7 @@ struct lead *lead_new(struct round *r)
 	l->r = r;
 	l->m = xcalloc(r->b.n, sizeof *l->m);
 	l->samples = xcalloc(r->b.n, sizeof *l->samples);
-	l->owner = xcalloc(r->b.parts + 1, sizeof *l->owner);
-	for (size_t p = 0; p < r->b.parts; p++)
-		l->owner[p] = r->b.part[p].owner;
+	body_tree(&r->b, r->b.n, &l->tree);
 	l->timer = (struct timer){ .fire = lead_fire, .name = "avg.lead" };
 	l->phase_us = now_of(r->a);
 	list_init(&l->calls);
@@ -242,10 +183,11 @@ void lead_begin(struct avg *a)
 	memcpy(b.prev, a->point.prev, DIGEST);
 	a->env->ops->secure(a->env, b.round, DIGEST);
 	b.ready_us = later_of(times_deadline(&a->ready_times, a->conf.round_floor_us, unmeasured_us(a)), 3 * far);
+	b.ready_us = later_of(b.ready_us, busiest_us(a));
 	b.data_us = later_of(times_deadline(&a->data_times, a->conf.round_floor_us, unmeasured_us(a)), 6 * far);
 	gather(a, &b);
-	plan_parts(a, &b);
 	propose_into_begin(a, &b);
+	shape_make(a, &b);
 	body_sign(a, &b, &bytes);
 	struct round *r = round_new(a, &b, bytes.p, bytes.len, &e);
 	buf_free(&bytes);

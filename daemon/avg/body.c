@@ -3,10 +3,13 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include "avg/topo.h"
 #include "avg/wire.h"
 #include "common/mem.h"
 
 #define BODY_VERSION 1
+#define BODY_ROWS 2                             /* with rows behind it */
+#define BODY_GRID 3                             /* with a grid behind it */
 
 void body_free(struct body *b)
 {
@@ -19,6 +22,11 @@ void body_free(struct body *b)
 	free(b->m);
 	free(b->part);
 	free(b->prop);
+	free(b->row);
+	free(b->next);
+	free(b->sub);
+	free(b->line_hash);
+	grid_free(&b->grid);
 	json_decref(b->params);
 	*b = (struct body){ 0 };
 }
@@ -33,9 +41,48 @@ static void put_proposal(struct buf *b, const struct wire_proposal *p)
 	wire_put_json(b, p->patch);
 }
 
+static void put_u16s(struct buf *b, const uint16_t *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		buf_u16(b, v[i]);
+}
+
+static void put_rows(struct buf *b, const struct body *o)
+{
+	buf_u16(b, (uint16_t)o->rows);
+	put_u16s(b, o->row, o->n);
+	for (size_t i = 0; i < o->n; i++)
+		buf_u16(b, o->next ? o->next[i] : NO_ROW);
+	put_u16s(b, o->sub, o->parts * o->rows);
+}
+
+static void put_grid(struct buf *b, const struct body *o)
+{
+	const struct grid *g = &o->grid;
+	buf_u8(b, (uint8_t)g->dims);
+	put_u16s(b, g->size, g->dims);
+	buf_u16(b, (uint16_t)g->n);
+	put_u16s(b, g->cell, g->n);
+	buf_put(b, g->stand, g->n);
+	buf_u32(b, (uint32_t)o->lines);
+	buf_put(b, o->line_hash, o->lines * 16);
+}
+
+void body_tree(const struct body *b, size_t n, struct tree *ret)
+{
+	*ret = (struct tree){ .n = n, .parts = b->parts, .rows = b->rows > 1 ? b->rows : 1,
+		.owner = xcalloc(b->parts + 1, sizeof *ret->owner) };
+	for (size_t p = 0; p < b->parts; p++)
+		ret->owner[p] = b->part[p].owner;
+	if (ret->rows == 1)
+		return;
+	ret->row = xmemdup(b->row, n * sizeof *b->row);
+	ret->sub = xmemdup(b->sub, b->parts * b->rows * sizeof *b->sub);
+}
+
 void body_encode(const struct body *b, struct buf *ret)
 {
-	buf_u8(ret, BODY_VERSION);
+	buf_u8(ret, b->grid.dims ? BODY_GRID : b->rows > 1 ? BODY_ROWS : BODY_VERSION);
 	buf_u8(ret, b->what);
 	buf_put(ret, b->run.b, 32);
 	buf_put(ret, b->leader.b, 32);
@@ -65,6 +112,10 @@ void body_encode(const struct body *b, struct buf *ret)
 	buf_u32(ret, (uint32_t)b->props);
 	for (size_t i = 0; i < b->props; i++)
 		put_proposal(ret, &b->prop[i]);
+	if (b->grid.dims)
+		put_grid(ret, b);
+	else if (b->rows > 1)
+		put_rows(ret, b);
 }
 
 static bool get_bytes(struct rd *r, void *out, size_t n)
@@ -79,9 +130,11 @@ static int get_head(struct rd *r, struct body *b, struct err *e)
 {
 	uint8_t version = rd_u8(r);
 	b->what = rd_u8(r);
-	if (version != BODY_VERSION || (b->what != BODY_BEGIN && b->what != BODY_COMMIT))
-		return err_set(e, ERR_PROTOCOL, "body of version %u, kind %u; expected version %d", version, b->what,
-		BODY_VERSION);
+	b->rows = version == BODY_ROWS ? 2 : 1;
+	b->grid.dims = version == BODY_GRID;
+	if (version < BODY_VERSION || version > BODY_GRID || (b->what != BODY_BEGIN && b->what != BODY_COMMIT))
+		return err_set(e, ERR_PROTOCOL, "body of version %u, kind %u; expected version %d or %d", version, b->what,
+		BODY_VERSION, BODY_GRID);
 	get_bytes(r, b->run.b, 32);
 	get_bytes(r, b->leader.b, 32);
 	b->epoch = rd_u64(r);
@@ -166,11 +219,76 @@ static int get_proposals(struct rd *r, struct body *b, struct err *e)
 	return 0;
 }
 
+static uint16_t *get_u16s(struct rd *r, size_t n)
+{
+	uint16_t *v = xcalloc(n + 1, sizeof *v);
+	for (size_t i = 0; i < n; i++)
+		v[i] = rd_u16(r);
+	return v;
+}
+
+static int get_rows(struct rd *r, struct body *b, struct err *e)
+{
+	struct tree t;
+	if (b->rows < 2)
+		return 0;
+	b->rows = rd_u16(r);
+	if (b->rows < 2 || b->rows > TREE_ROWS_MAX || b->parts * b->rows > WIRE_SUBS_MAX ||
+			rd_left(r) < (2 * b->n + b->parts * b->rows) * 2)
+		return err_set(e, ERR_PROTOCOL, "body: %zu parts in %zu rows do not fit", b->parts, b->rows);
+	b->row = get_u16s(r, b->n);
+	b->next = get_u16s(r, b->n);
+	b->sub = get_u16s(r, b->parts * b->rows);
+	body_tree(b, b->n, &t);
+	int rc = tree_check(&t, e);
+	tree_free(&t);
+	return rc;
+}
+
+/* w: of a COMMIT, whose weights count. */
+static int check_grid(const struct body *b, struct err *e)
+{
+	uint64_t *w = xcalloc(b->n + 1, sizeof *w);
+	for (size_t i = 0; i < b->n; i++)
+		w[i] = b->what == BODY_COMMIT && b->m[i].flags & MATE_IN ? b->m[i].samples : 0;
+	int rc = grid_check(&b->grid, w, e);
+	for (size_t i = b->grid.n; i < b->n && !rc; i++)
+		if (w[i])
+			rc = err_set(e, ERR_PROTOCOL, "body: member %zu counts, but has no place in the grid", i);
+	free(w);
+	if (!rc && b->lines != (b->what == BODY_COMMIT ? grid_lines(&b->grid, (unsigned)b->grid.dims - 1) : 0))
+		rc = err_set(e, ERR_PROTOCOL, "body: hashes of %zu lines of the grid", b->lines);
+	return rc;
+}
+
+static int get_grid(struct rd *r, struct body *b, struct err *e)
+{
+	struct grid *g = &b->grid;
+	if (!g->dims)
+		return 0;
+	g->dims = rd_u8(r);
+	for (size_t k = 0; k < g->dims && k < GRID_DIMS_MAX; k++)
+		g->size[k] = rd_u16(r);
+	g->n = g->dims > 0 && g->dims <= GRID_DIMS_MAX ? rd_u16(r) : 0;
+	if (!g->n || g->n > b->n || rd_left(r) < g->n * 3)
+		return err_set(e, ERR_PROTOCOL, "body: a grid of %zu dimensions and %zu members does not fit", g->dims, g->n);
+	g->cell = get_u16s(r, g->n);
+	g->stand = xcalloc(g->n + 1, sizeof *g->stand);
+	get_bytes(r, g->stand, g->n);
+	b->lines = rd_u32(r);
+	if (b->lines > GRID_CELLS_MAX || rd_left(r) < b->lines * 16)
+		return err_set(e, ERR_PROTOCOL, "body: hashes of %zu lines do not fit", b->lines);
+	b->line_hash = xcalloc(b->lines * 16 + 1, 1);
+	get_bytes(r, b->line_hash, b->lines * 16);
+	return check_grid(b, e);
+}
+
 int body_decode(struct body *ret, const void *p, size_t n, struct err *e)
 {
 	struct rd r = rd_of(p, n);
 	*ret = (struct body){ 0 };
-	if (get_head(&r, ret, e) || get_members(&r, ret, e) || get_parts(&r, ret, e) || get_proposals(&r, ret, e)) {
+	if (get_head(&r, ret, e) || get_members(&r, ret, e) || get_parts(&r, ret, e) || get_proposals(&r, ret, e) ||
+			get_rows(&r, ret, e) || get_grid(&r, ret, e)) {
 		body_free(ret);
 		return -1;
 	}

@@ -101,7 +101,7 @@ int coding_make(struct coding *ret, const json_t *spec, const struct avg_tensor 
 	*ret = (struct coding){ .run = xcalloc(tensors + 1, sizeof *ret->run) };
 	for (size_t i = 0; i < tensors; i++) {
 		uint64_t n = t[i].len < len - at ? t[i].len : len - at;
-		add(ret, n, t[i].len < w.below ? w.small : w.role[t[i].role]);
+		add(ret, n, t[i].role == AVG_EXACT ? codec_find("none") : t[i].len < w.below ? w.small : w.role[t[i].role]);
 		at += n;
 	}
 	add(ret, len - at, w.role[AVG_MATRIX]);

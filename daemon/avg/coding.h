@@ -12,7 +12,7 @@
 #include "common/err.h"
 #include "kernels/codec.h"
 
-enum avg_role { AVG_MATRIX, AVG_VECTOR, AVG_STATE, AVG_ROLES };
+enum avg_role { AVG_MATRIX, AVG_VECTOR, AVG_STATE, AVG_ROLES, AVG_EXACT = AVG_ROLES /* never encoded: a variance */ };
 struct avg_tensor { uint64_t len; enum avg_role role; };        /* elements */
 
 /* Runs of elements [lo, hi) in order, without gaps; neighbours have different codecs. */

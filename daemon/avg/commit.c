@@ -3,8 +3,10 @@
  * the hyperparameters. Its bytes are signed and sent to all; the leader applies them like everybody else. */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/grid_flow.h"
 #include "avg/lead.h"
 #include "avg/ledger.h"
+#include "avg/near.h"
 
 #define COMMIT_US (5 * SECOND)
 
@@ -19,7 +21,7 @@ static void next_grant(struct avg *a, struct mate *m, const struct ranges *claim
 {
 	ranges_copy(ret, &m->grant);
 	ranges_sub_all(ret, claimed);
-	if (m->flags & (MATE_FOLLOWER | MATE_AUX)) {
+	if (a->conf.unordered || (m->flags & (MATE_FOLLOWER | MATE_AUX))) {
 		ranges_clear(ret);
 		return;
 	}
@@ -37,9 +39,11 @@ static void member_of(struct round *r, struct body *c, struct mate *m, size_t i,
 	else
 		*w = r->b.m[i];
 	w->grant = w->claimed = (struct ranges){ 0 };
-	w->flags &= (uint8_t)~(MATE_IN | MATE_GONE | MATE_NEW);
+	w->flags &= (uint8_t)~(MATE_IN | MATE_GONE | MATE_NEW | MATE_READY);
 	if (!m || !m->live || !m->member)
 		w->flags |= MATE_GONE;
+	if (listed && l->m[i].is_ready && !(w->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD | MATE_GONE)))
+		w->flags |= MATE_READY;
 	uint64_t samples = !listed ? 0 : PLANTED(LEFT_OUT_COUNTED) ? l->m[i].ready.samples : l->samples[i];
 	if (!samples)
 		return;
@@ -71,6 +75,21 @@ static void grants(struct avg *a, struct body *c)
 	ranges_free(&taken);
 }
 
+/* The rows of this round, and those of the next. */
+static void put_rows(struct round *r, struct body *c)
+{
+	c->rows = r->tree.rows;
+	if (c->rows == 1)
+		return;
+	c->row = xcalloc(c->n, sizeof *c->row);
+	c->next = xcalloc(c->n, sizeof *c->next);
+	c->sub = xmemdup(r->tree.sub, c->parts * c->rows * sizeof *c->sub);
+	memcpy(c->row, r->tree.row, r->b.n * sizeof *c->row);
+	near_rows(r, c->next);
+	for (size_t i = r->b.n; i < c->n; i++)
+		c->next[i] = NO_ROW;
+}
+
 static void build(struct round *r, struct body *c)
 {
 	struct avg *a = r->a;
@@ -92,8 +111,11 @@ static void build(struct round *r, struct body *c)
 	c->parts = r->b.parts;
 	for (size_t p = 0; p < c->parts; p++)
 		c->part[p] = (struct wire_part){ .owner = r->part[p].owner, .off = r->part[p].off, .len = r->part[p].len };
-	if (!r->mean_is_x)
+	if (r->flow)
+		grid_lead_commit(r, c);
+	else if (!r->mean_is_x)
 		lead_hashes(r, c->part);
+	put_rows(r, c);
 	grants(a, c);
 	propose_into_commit(a, c);
 }
@@ -132,8 +154,8 @@ void commit_send(struct avg *a, const struct body *c, const struct buf *bytes)
 		json_t *j = hub_json(a);
 		json_object_set_new(j, "term", json_integer(a->term));
 		MARK(a, "avg.commit.before");
-		net_call(a->net, &c->m[i].id, KIND_AVG_COMMIT, j, blob_copy(bytes->p, bytes->len), CLASS_control, COMMIT_US,
-			told, s);
+		net_call(a->net, &c->m[i].id, KIND_AVG_COMMIT, j, blob_copy(bytes->p, bytes->len), CLASS_control,
+			net_deadline(a->net, &c->m[i].id, COMMIT_US), told, s);
 		MARK(a, "avg.commit.after");
 	}
 }

@@ -1,53 +1,87 @@
 /* The door (amendments C8): members of one run have one specification, since its digest is in the run's name; but
  * another version of this program may make another vector or another epoch of it. What must be equal travels in every
  * JOIN; who differs is refused with the key named, is told so once, and does not go on alone under the run's name. */
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "avg/int.h"
 #include "common/jrpc.h"
 
 #define PATIENCE_US SECOND
 
-struct key { const char *name; uint64_t value; const char *what; };
-#define KEYS 4
+#define FULL_US (20 * SECOND)           /* that there was no place; longer than it takes to ask everybody again */
 
-static void keys_of(const struct avg *a, struct key ret[KEYS])
+static const struct key { const char *name, *what; } keys[] = {
+	{ "len", "values that are averaged (model, optimizer, running statistics)" },
+	{ "target", "samples of an epoch (target_batch)" },
+	{ "data", "training samples (data)" },
+	{ "part", "values of the smallest part" },
+	{ "codec", "encoding of the values (averaging.codec)" },
+	{ "robust", "kind of mean (averaging.robust)" },
+	{ "feedback", "what encoding leaves out comes later (averaging.error_feedback)" },
+};
+#define KEYS (sizeof keys / sizeof *keys)
+
+static json_t *same_of(const struct avg *a)
 {
-	ret[0] = (struct key){ "len", a->conf.len, "values that are averaged (model, optimizer, running statistics)" };
-	ret[1] = (struct key){ "target", a->conf.target_batch, "samples of an epoch (target_batch)" };
-	ret[2] = (struct key){ "data", a->conf.data_samples, "training samples (data)" };
-	ret[3] = (struct key){ "part", a->conf.part_min, "values of the smallest part" };
+	const struct avg_conf *c = &a->conf;
+	return json_pack("{s:I,s:I,s:I,s:I,s:o,s:s,s:b}", "len", (json_int_t)c->len, "target", (json_int_t)c->target_batch,
+		"data", (json_int_t)c->data_samples, "part", (json_int_t)c->part_min, "codec",
+		c->codec && !json_is_null(c->codec) ? json_incref(c->codec) : json_string("none"), "robust",
+		robust_name(c->robust), "feedback", c->error_feedback);
 }
 
 void door_put(const struct avg *a, json_t *join)
 {
-	struct key k[KEYS];
-	json_t *o = json_object();
-	keys_of(a, k);
-	for (size_t i = 0; i < KEYS; i++)
-		json_object_set_new(o, k[i].name, json_integer((json_int_t)k[i].value));
-	json_object_set_new(join, "same", o);
+	json_object_set_new(join, "same", same_of(a));
+}
+
+static int differs(const struct key *k, const json_t *here, const json_t *there, struct err *e)
+{
+	char *x = json_dumps(here, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS), *y = json_dumps(there,
+		JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+	err_set(e, ERR_MISMATCH, "%s: %s: the run has %.40s, who asks has %.40s; is it the same version of the program?",
+		k->name, k->what, x ? x : "another", y ? y : "another");
+	free(x);
+	free(y);
+	return -1;
 }
 
 /* Keys that an older program does not send are taken for equal: it is held to the same by BEGIN. */
 int door_check(const struct avg *a, const json_t *join, struct err *e)
 {
-	struct key k[KEYS];
 	const json_t *o = json_object_get(join, "same");
-	keys_of(a, k);
-	for (size_t i = 0; i < KEYS; i++) {
-		const json_t *v = json_object_get(o, k[i].name);
-		if (v && (!json_is_integer(v) || (uint64_t)json_integer_value(v) != k[i].value))
-			return err_set(e, ERR_MISMATCH, "%s: %s: the run has %llu, who asks has %lld; is it the same version of "
-				"the program?", k[i].name, k[i].what, (unsigned long long)k[i].value, (long long)json_integer_value(v));
+	json_t *mine = same_of(a);
+	int rc = 0;
+	for (size_t i = 0; i < KEYS && !rc; i++) {
+		const json_t *here = json_object_get(mine, keys[i].name), *there = json_object_get(o, keys[i].name);
+		if (there && !json_equal(here, there))
+			rc = differs(&keys[i], here, there, e);
 	}
-	return 0;
+	json_decref(mine);
+	return rc;
+}
+
+/* There is no place for it: it waits for one, as long as anybody says so. */
+static void no_place(struct avg *a, const struct mate *by, const struct err *e)
+{
+	uint64_t now = now_of(a);
+	a->heard_us = now;
+	if (!a->full_us)
+		hub_event(a, LOG_WARN_, "full", &by->id, "%s: this peer waits until one of them goes", e->text);
+	a->full_us = now;
+}
+
+bool door_full(const struct avg *a)
+{
+	return a->full_us && now_of(a) - a->full_us < FULL_US;
 }
 
 bool door_refused(struct avg *a, const struct mate *by, const struct err *e)
 {
+	if (e->code == ERR_LIMIT && a->state == AVG_JOINING)
+		no_place(a, by, e);
 	if (e->code != ERR_MISMATCH)
-		return false;
+		return e->code == ERR_LIMIT;
 	if (a->state != AVG_JOINING)            /* a leader has asked a stranger: that one is wrong, not the swarm */
 		return true;
 	a->heard_us = now_of(a);                /* there is a swarm: nobody goes on alone beside it */
@@ -66,9 +100,57 @@ void join_caught_up(struct avg *a)
 		join_start(a, a->leader);
 }
 
-/* An epoch has passed while its JOIN was on the way: as a follower it gets that COMMIT, too, and asks again then. */
-bool door_passing(const struct avg *a)
+/* An epoch has passed while its JOIN was on the way: as a follower it gets that COMMIT, too, and asks again then. One
+ * that is decided here only waits for its mean, if that is not long ago. */
+bool door_passing(const struct avg *a, const struct mate *by)
 {
-	return a->state == AVG_IN && !a->follower && (a->me->flags & MATE_FOLLOWER) && a->leader && !is_leader(a) &&
-		now_of(a) - a->commit_us < PATIENCE_US;
+	bool decided = a->round && a->round->commit && now_of(a) - a->round->begun_us < a->conf.round_floor_us;
+	return a->state == AVG_IN && by && by->member && !a->follower && a->leader && !is_leader(a) && (decided ||
+		((a->me->flags & MATE_FOLLOWER) && now_of(a) - a->commit_us < PATIENCE_US));
+}
+
+/* ---- to another leader ---- */
+
+void redirect_to(struct avg *a, struct mate *m, const char *why)
+{
+	uint64_t now = now_of(a);
+	struct mate *to = a->leader && a->leader != m ? a->leader : a->me;
+	if (m == a->me || now < m->redirect_us)
+		return;
+	m->redirect_us = now + 20 * MS;
+	json_t *j = hub_json(a);
+	json_object_set_new(j, "why", json_string(why));
+	json_object_set_new(j, "id", json_hex(to->id.b, 32));
+	json_object_set_new(j, "at", json_endpoint(&to->at));
+	json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
+	net_post(a->net, &m->id, KIND_AVG_REDIRECT, j, NO_BLOB, CLASS_control);
+}
+
+void redirect_on(struct avg *a, struct request *req)
+{
+	struct id id;
+	struct endpoint at;
+	const char *why = "";
+	uint64_t epoch = 0;
+	struct mate *m;
+	if (a->state != AVG_IN || !id_of_json(req->f.json, "id", &id) || json_get_str(req->f.json, "why", &why, NULL))
+		return;
+	json_get_u64(req->f.json, "epoch", &epoch, NULL);
+	struct mate *from = mate_find(a, &req->f.from);
+	if (!strcmp(why, "diverged")) {
+		if (from && from == a->leader && epoch == a->point.epoch)
+			lost(a, AVG_DIVERGED, &req->f.from, epoch);
+		return;
+	}
+	if (id_eq(&id, &a->me->id)) {
+		if (epoch == a->point.epoch)
+			recover_contradicted(a, from);
+		return;
+	}
+	if (endpoint_of(req->f.json, "at", &at) && at.port[0])
+		net_learn(a->net, &id, &at);
+	a->hops = 0;
+	m = mate_make(a, &id);
+	if (m && (!a->round || epoch > a->point.epoch))
+		join_start(a, m);
 }

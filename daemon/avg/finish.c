@@ -2,6 +2,7 @@
  * that have not come: it names the parts, their owners and C, so that a late member can still take the mean. */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/grid_flow.h"
 #include "avg/lead.h"
 #include "common/hash.h"
 
@@ -62,18 +63,28 @@ static void ack(struct round *r)
 	}
 }
 
+/* With what most have: in a grid, of this peer's line. */
+static bool agrees(const struct round *r)
+{
+	if (r->flow)
+		return grid_flow_agrees(r, r->commit);
+	for (size_t p = 0; p < r->b.parts && !r->mean_is_x; p++)
+		if (memcmp(r->part[p].hash, r->commit->part[p].hash, 16))
+			return false;
+	return true;
+}
+
 void member_check(struct round *r)
 {
 	struct avg *a = r->a;
 	if (r->closed || !flow_complete(r))
 		return;
 	if (r->commit) {
-		for (size_t p = 0; p < r->b.parts && !r->mean_is_x; p++)
-			if (memcmp(r->part[p].hash, r->commit->part[p].hash, 16)) {
-				struct id donor = r->commit->leader;
-				lost(a, AVG_DIVERGED, &donor, r->commit->epoch);
-				return;
-			}
+		if (!agrees(r)) {
+			struct id donor = r->commit->leader;
+			lost(a, AVG_DIVERGED, &donor, r->commit->epoch);
+			return;
+		}
 		kick(a);                        /* applied from there, when no job reads the owner's vector */
 		return;
 	}
@@ -113,6 +124,32 @@ static int commit_round(struct avg *a, struct body *c, const void *bytes, size_t
 	return 0;
 }
 
+bool attempt_fits(const struct round *r, const struct attempt *at)
+{
+	struct tree t = { .n = r->b.n, .parts = r->b.parts, .rows = r->tree.rows, .row = r->tree.row, .owner = at->owner,
+		.sub = at->sub };
+	struct err e;
+	if ((at->stand != NULL) != (r->flow != NULL))
+		return false;
+	return at->n == t.n && at->parts == t.parts && at->rows == t.rows && !tree_check(&t, &e);
+}
+
+/* The same parts in the same rows; who sums them may be others. */
+static bool fits(const struct round *r, const struct body *c)
+{
+	struct tree t;
+	struct err e;
+	if (!grid_same(&r->b.grid, &c->grid))
+		return false;
+	if (r->b.parts != c->parts || c->n < r->b.n || r->tree.rows != c->rows ||
+			(c->rows > 1 && memcmp(c->row, r->tree.row, r->b.n * sizeof *c->row)))
+		return false;
+	body_tree(c, r->b.n, &t);
+	bool ok = !tree_check(&t, &e);
+	tree_free(&t);
+	return ok;
+}
+
 int member_commit(struct avg *a, struct body *c, const void *bytes, size_t n, struct err *e)
 {
 	if (c->what != BODY_COMMIT)
@@ -122,12 +159,15 @@ int member_commit(struct avg *a, struct body *c, const void *bytes, size_t n, st
 		return err_set(e, ERR_STATE, "a COMMIT of epoch %llu on another history; this peer is at %llu",
 		(unsigned long long)c->epoch,
 			(unsigned long long)a->point.epoch);
-	if (a->round && a->round->commit)
-		return 0;
+	return a->round && a->round->commit ? 0 : commit_take(a, c, bytes, n, e);
+}
+
+int commit_take(struct avg *a, struct body *c, const void *bytes, size_t n, struct err *e)
+{
 	if (commit_round(a, c, bytes, n, e))
 		return -1;
 	struct round *r = a->round;
-	if (r->b.parts != c->parts || c->n < r->b.n)
+	if (!fits(r, c))
 		return err_set(e, ERR_PROTOCOL, "the COMMIT does not fit its BEGIN");
 	for (size_t i = 0; i < r->b.n; i++)
 		if (!id_eq(&c->m[i].id, &r->b.m[i].id))
@@ -141,7 +181,7 @@ int member_commit(struct avg *a, struct body *c, const void *bytes, size_t n, st
 	if (!r->mean_is_x && (!r->attempted || r->attempt != c->attempt)) {
 		uint16_t *owner = xcalloc(c->parts + 1, sizeof *owner);
 		for (size_t p = 0; p < c->parts; p++)
-			owner[p] = c->part[p].owner < r->b.n ? c->part[p].owner : 0;
+			owner[p] = c->part[p].owner;
 		r->attempted = true;
 		r->attempt = c->attempt;
 		r->total = 0;
@@ -149,7 +189,9 @@ int member_commit(struct avg *a, struct body *c, const void *bytes, size_t n, st
 			r->w[i] = c->m[i].flags & MATE_IN ? c->m[i].samples : 0;
 			r->total += r->w[i];
 		}
-		flow_attempt(r, owner);
+		if (r->flow)                    /* weights and stands are in order: the body was decoded */
+			grid_flow_stand(r, c->grid.stand, NULL, e);
+		flow_attempt(r, owner, c->sub);
 		free(owner);
 	}
 	round_touch(r);
@@ -171,7 +213,7 @@ void member_commit_on(struct avg *a, struct request *req)
 	bool lower = term < a->term && !PLANTED(TERM_IGNORED);
 	if (!old && lower && c.epoch == a->point.epoch + 1 && !memcmp(c.prev, a->point.prev, DIGEST)) {
 		net_reply(req, json_pack("{s:I}", "term", (json_int_t)a->term), NO_BLOB);
-	} else if (old) {
+	} else if (old || early_take(a, &c, req->f.blob, req->f.blob_len)) {
 		net_reply(req, NULL, NO_BLOB);
 	} else if (member_commit(a, &c, req->f.blob, req->f.blob_len, &e)) {
 		struct mate *from = mate_find(a, &req->f.from);

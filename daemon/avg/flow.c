@@ -1,10 +1,10 @@
-/* Parts on their way. A member sends piece p of its gradient to p's owner; the owner keeps what it got until COMMIT,
- * sums
- * over C in member order when all of C is there, and sends the same bytes to everybody; it reads its own result from
- * the same buffer. An attempt only changes owners and weights: what is there already is not sent again. */
+/* Parts on their way, up and down the round's tree (tree.h). A member sends piece p of its gradient to who sums it;
+ * that one keeps what it got until COMMIT and sums over C in member order when all of C is there: of a row it sends the
+ * sum to p's owner; the owner sends the same bytes to all who sent it something, and they pass them on. An attempt only
+ * changes the tree and weights: a member's piece that is there already is not sent again, a row's sum is. */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/int.h"
+#include "avg/grid_flow.h"
 
 #define AHEAD 3                                 /* pieces at once on their way to one owner */
 
@@ -64,7 +64,7 @@ static bool may_bring(const struct round *r, size_t i)
 	return (int)i != r->me && !(r->b.m[i].flags & (MATE_FOLLOWER | MATE_AUX));
 }
 
-static bool lives(const struct round *r, size_t i)
+bool flow_lives(const struct round *r, size_t i)
 {
 	const struct mate *m = mate_find(r->a, who(r, i));
 	return m && m->live;
@@ -97,22 +97,47 @@ static void raw_arrived(void *arg, struct xfer *x, const struct err *e)
 	flow_missing(r);
 }
 
+/* What member i sends this peer of part p: nothing, its piece, or its row's sum (of this attempt). */
+static char brings(const struct round *r, size_t p, size_t i)
+{
+	if ((int)i == r->me || tree_up(&r->tree, p, i) != (size_t)r->me)
+		return 0;
+	if (!tree_sums(&r->tree, p, i))
+		return may_bring(r, i) ? 'x' : 0;
+	return r->attempted && tree_weight(&r->tree, p, i, r->w) ? 'p' : 0;
+}
+
+static int open_one(struct round *r, size_t p, size_t i, char what)
+{
+	struct rpart *rp = &r->part[p];
+	struct id tag;
+	flow_cancel(&rp->in[i]);
+	if (!rp->raw[i] && !(rp->raw[i] = spare_get(r->a, rp->bytes)))
+		return -1;                      /* stays missing: the leader gives the part to another */
+	rp->in[i] = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
+	tag_of(r, what, what == 'x' ? 0 : r->attempt, p, who(r, i), who(r, (size_t)r->me), &tag);
+	rp->in[i].x = xfer_recv(r->a->chunks, who(r, i), &tag, rp->raw[i], rp->bytes, 0, raw_arrived, &rp->in[i]);
+	return 0;
+}
+
+/* Receivers of what comes, and of nothing else; pieces that are there or on their way stay so. */
 static int open_raw(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
-	rp->raw = xcalloc(r->b.n, sizeof *rp->raw);
-	rp->in = xcalloc(r->b.n, sizeof *rp->in);
+	if (!rp->raw) {
+		rp->raw = xcalloc(r->b.n, sizeof *rp->raw);
+		rp->in = xcalloc(r->b.n, sizeof *rp->in);
+	}
 	for (size_t i = 0; i < r->b.n; i++) {
-		struct id tag;
-		if (!may_bring(r, i))
-			continue;
-		rp->raw[i] = spare_get(r->a, rp->bytes);
-		if (!rp->raw[i])
-			return -1;              /* stays missing: the leader gives the part to another */
-		rp->in[i] = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
-		tag_of(r, 'x', 0, p, who(r, i), who(r, (size_t)r->me), &tag);
-		rp->in[i].x = xfer_recv(r->a->chunks, who(r, i), &tag, rp->raw[i], rp->bytes, 0, raw_arrived,
-			&rp->in[i]);
+		char what = brings(r, p, i);
+		if (!what && rp->raw[i]) {
+			flow_cancel(&rp->in[i]);
+			spare_put(r->a, rp->raw[i], rp->bytes);
+			rp->raw[i] = NULL;
+			rp->in[i].done = false;
+		}
+		if ((what == 'p' || (what && !rp->in[i].x && !rp->in[i].done)) && open_one(r, p, i, what))
+			return -1;
 	}
 	return 0;
 }
@@ -132,8 +157,10 @@ static void close_raw(struct round *r, size_t p)
 
 void flow_open(struct round *r)
 {
+	if (r->flow)
+		return;                         /* with the attempt, which says who plays for whom */
 	for (size_t p = 0; p < r->b.parts; p++)
-		if (r->part[p].owner == r->me && open_raw(r, p))
+		if (r->part[p].sums && open_raw(r, p))
 			hub_event(r->a, LOG_ERROR_, "memory", NULL, "no memory for the %zu contributions of a part", r->b.n);
 }
 
@@ -156,38 +183,42 @@ static void send_piece(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
 	struct id tag;
-	const void *data = rp->plain ? (const void *)(r->x + rp->off) : rp->x_enc;
+	char what = rp->sums ? 'p' : 'x';
+	const void *data = rp->sums ? rp->p_enc : rp->plain ? (const void *)(r->x + rp->off) : rp->x_enc;
 	if (!data) {
 		sum_encode(r, p);               /* it comes back here */
 		return;
 	}
-	rp->x_out = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->owner };
-	tag_of(r, 'x', 0, p, who(r, (size_t)r->me), who(r, rp->owner), &tag);
+	rp->x_out = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->up };
+	tag_of(r, what, rp->sums ? r->attempt : 0, p, who(r, (size_t)r->me), who(r, rp->up), &tag);
 	MARK(r->a, "avg.data.before");
-	rp->x_out.x = xfer_send(r->a->chunks, who(r, rp->owner), &tag, data, rp->bytes, CLASS_weight_grad,
+	rp->x_out.x = xfer_send(r->a->chunks, who(r, rp->up), &tag, data, rp->bytes, CLASS_weight_grad,
 		give_up_at(r), piece_sent, &rp->x_out);
 	MARK(r->a, "avg.data.after");
 }
 
-/* A few pieces at a time to each owner, in order, so that the first can be summed while the last are still here; what
- * is on its way or there is not sent again. The owners behind this peer come first: not everybody begins with one. */
+/* A few pieces at a time to each one above, in order, so that the first can be summed while the last are still here;
+ * what is on its way or there is not sent again. Those behind this peer come first: not everybody begins with one. */
 void flow_send_x(struct round *r)
 {
-	if (!r->samples || !r->x || (r->attempted && !r->w[r->me]))
+	if (r->flow) {
+		grid_flow_send(r);
 		return;
+	}
+	bool mine = r->samples && r->x && (!r->attempted || r->w[r->me]);
 	uint8_t *busy = xcalloc(r->b.n, sizeof *busy);
 	for (size_t p = 0; p < r->b.parts; p++)
-		busy[r->part[p].owner] += r->part[p].x_out.x || r->part[p].encoding;
+		busy[r->part[p].up] += r->part[p].x_out.x || r->part[p].encoding;
 	size_t first = 0;
-	while (first < r->b.parts && (int)r->part[first].owner <= r->me)
+	while (first < r->b.parts && (int)r->part[first].up <= r->me)
 		first++;
 	for (size_t k = 0; k < r->b.parts; k++) {
 		size_t p = (first + k) % r->b.parts;
 		struct rpart *rp = &r->part[p];
 		if (rp->owner == r->me || rp->x_out.x || rp->x_out.done || rp->encoding || rp->x_failed ||
-				busy[rp->owner] >= AHEAD)
+				busy[rp->up] >= AHEAD || !(rp->sums ? rp->passed : mine))
 			continue;
-		busy[rp->owner]++;
+		busy[rp->up]++;
 		send_piece(r, p);
 	}
 	free(busy);
@@ -204,7 +235,14 @@ static void result_sent(void *arg, struct xfer *x, const struct err *e)
 		kick(f->r->a);                  /* perhaps the last thing that kept the round */
 }
 
-static void send_results(struct round *r, size_t p)
+/* The leader has begun with it: news of its death that are older than that were of its earlier life. */
+static bool died(const struct round *r, size_t i)
+{
+	const struct mate *m = mate_find(r->a, who(r, i));
+	return !m || (!m->live && m->gone_us >= r->begun_us);
+}
+
+void flow_pass_on(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
 	if (!rp->result_out)
@@ -213,41 +251,58 @@ static void send_results(struct round *r, size_t p)
 		struct flow *f = &rp->result_out[i];
 		struct id tag;
 		/* Who counts in this attempt is alive by the leader's word: ours may be news of its earlier life. */
-		if ((int)i == r->me || (!lives(r, i) && !r->w[i]) || f->x)
+		if ((int)i == r->me || tree_up(&r->tree, p, i) != (size_t)r->me || f->x || (died(r, i) &&
+				!tree_weight(&r->tree, p, i, r->w)))
 			continue;
 		*f = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
 		tag_of(r, 'r', r->attempt, p, who(r, (size_t)r->me), who(r, i), &tag);
 		MARK(r->a, "avg.result.before");
-		f->x = xfer_send(r->a->chunks, who(r, i), &tag, rp->plain ? (const void *)(r->mean + rp->off) : rp->r_enc,
-			rp->bytes, CLASS_weight_grad, give_up_at(r), result_sent, f);
+		f->x = xfer_send_hashed(r->a->chunks, who(r, i), &tag, rp->plain ? (const void *)(r->mean + rp->off) :
+			rp->r_enc, rp->bytes, rp->hash, CLASS_weight_grad, give_up_at(r), result_sent, f);
 		MARK(r->a, "avg.result.after");
 	}
 }
 
 void flow_summed(struct round *r, size_t p)
 {
+	if (r->part[p].owner != r->me) {
+		r->part[p].passed = true;
+		flow_send_x(r);
+		return;
+	}
 	r->part[p].ready = true;
-	send_results(r, p);
+	flow_pass_on(r, p);
 	if (PLANTED(OWN_SUM))             /* not the bytes that it sent to the others */
 		r->mean[r->part[p].off] += r->mean[r->part[p].off] * 1e-6f;
 	member_check(r);
 }
 
-static bool all_there(const struct round *r, const struct rpart *rp)
+/* Does the sum of part p need something of member i that is not there? */
+bool flow_lacks(const struct round *r, size_t p, size_t i)
 {
-	for (size_t i = 0; i < r->b.n; i++) {
-		if (!r->w[i])
-			continue;
-		if (r->bad[i] || ((int)i == r->me ? !r->x : !rp->in || !rp->in[i].done))
+	const struct rpart *rp = &r->part[p];
+	if ((int)i == r->me)
+		return r->w[i] && !r->x;
+	char what = brings(r, p, i);
+	return what && (what == 'p' || r->w[i]) && (!rp->in || !rp->in[i].done);
+}
+
+static bool all_there(const struct round *r, size_t p)
+{
+	if (r->part[p].owner != r->me && !tree_weight(&r->tree, p, (size_t)r->me, r->w))
+		return false;                   /* a row that brings nothing */
+	for (size_t i = 0; i < r->b.n; i++)
+		if (flow_lacks(r, p, i) || (r->bad[i] && r->w[i] && (tree_up(&r->tree, p, i) == (size_t)r->me ||
+				(int)i == r->me)))
 			return false;
-	}
 	return true;
 }
 
 void flow_try(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
-	if (!r->attempted || r->closed || rp->owner != r->me || rp->ready || rp->summing || !all_there(r, rp))
+	if (!r->attempted || r->closed || !rp->sums || rp->ready || rp->passed || rp->summing ||
+			!all_there(r, p))
 		return;
 	sum_start(r, p);
 }
@@ -259,52 +314,82 @@ static void result_arrived(void *arg, struct xfer *x, const struct err *e)
 	struct flow *f = arg;
 	struct round *r = f->r;
 	struct rpart *rp = &r->part[f->part];
+	uint8_t hash[16];
 	f->x = NULL;
 	if (e || r->closed)
 		return;
 	f->done = true;
 	r->bytes_in += rp->bytes;
-	sum_take(r, f->part);
+	xfer_digest(x, hash);
+	sum_take(r, f->part, hash);
 }
 
 static void want_result(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
 	struct id tag;
-	rp->result_in = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->owner };
-	tag_of(r, 'r', r->attempt, p, who(r, rp->owner), who(r, (size_t)r->me), &tag);
+	rp->result_in = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->up };
+	tag_of(r, 'r', r->attempt, p, who(r, rp->up), who(r, (size_t)r->me), &tag);
 	if (!rp->plain && !rp->in_enc)
 		rp->in_enc = spare_get(r->a, rp->bytes);
 	if (!rp->plain && !rp->in_enc)
 		return;                         /* no memory: the leader finds this peer late */
-	rp->result_in.x = xfer_recv(r->a->chunks, who(r, rp->owner), &tag, rp->plain ? (void *)(r->mean + rp->off) :
+	rp->result_in.x = xfer_recv(r->a->chunks, who(r, rp->up), &tag, rp->plain ? (void *)(r->mean + rp->off) :
 		rp->in_enc, rp->bytes, 0, result_arrived, &rp->result_in);
 }
 
-/* Weights, attempt number and total are set; the owners change here. */
-void flow_attempt(struct round *r, const uint16_t *owner)
+/* This peer's place in part p, as the tree is now: true when it is another than before. */
+bool flow_place(struct round *r, size_t p)
 {
-	for (size_t p = 0; p < r->b.parts; p++) {
-		struct rpart *rp = &r->part[p];
-		bool moved = rp->owner != owner[p];
-		rp->ready = PLANTED(OLD_RESULT) && rp->ready;
-		flow_cancel(&rp->result_in);
-		for (size_t i = 0; rp->result_out && i < r->b.n; i++)
-			flow_cancel(&rp->result_out[i]);
-		if (moved) {
-			flow_cancel(&rp->x_out);
-			rp->x_out.done = rp->x_failed = false;
-			if (rp->owner == r->me)
-				close_raw(r, p);
-			rp->owner = owner[p];
-			if (rp->owner == r->me)
-				open_raw(r, p);
-		}
-		if (!r->w[r->me])
-			flow_cancel(&rp->x_out);
-		if (rp->owner != r->me)
-			want_result(r, p);
+	struct rpart *rp = &r->part[p];
+	uint16_t up = (uint16_t)tree_up(&r->tree, p, (size_t)r->me);
+	bool sums = tree_sums(&r->tree, p, (size_t)r->me), moved = up != rp->up || sums != rp->sums;
+	rp->owner = r->tree.owner[p];
+	rp->up = up;
+	rp->sums = sums;
+	return moved;
+}
+
+static void restart(struct round *r, size_t p)
+{
+	struct rpart *rp = &r->part[p];
+	rp->ready = PLANTED(OLD_RESULT) && rp->ready;
+	rp->passed = PLANTED(OLD_ROW) && rp->passed;
+	flow_cancel(&rp->result_in);
+	for (size_t i = 0; rp->result_out && i < r->b.n; i++)
+		flow_cancel(&rp->result_out[i]);
+	if (flow_place(r, p) || rp->sums) {
+		flow_cancel(&rp->x_out);
+		rp->x_out.done = rp->x_failed = false;
 	}
+	if (rp->sums)
+		open_raw(r, p);
+	else
+		close_raw(r, p);
+	if (!r->w[r->me] && !rp->sums)
+		flow_cancel(&rp->x_out);
+	if (rp->owner != r->me)
+		want_result(r, p);
+}
+
+/* Weights, attempt number and total are set; the tree changes here. */
+void flow_attempt(struct round *r, const uint16_t *owner, const uint16_t *sub)
+{
+	if (r->flow) {
+		grid_flow_attempt(r);
+		return;
+	}
+	memcpy(r->tree.owner, owner, r->b.parts * sizeof *owner);
+	if (r->tree.sub)
+		memcpy(r->tree.sub, sub, r->b.parts * r->tree.rows * sizeof *sub);
+	memset(r->broken, 0, r->b.n * sizeof *r->broken);
+	if (!r->came)
+		r->came = xcalloc(r->b.n, sizeof *r->came);
+	for (size_t i = 0; i < r->b.n; i++)
+		r->came[i] = flow_came(r, i);
+	for (size_t p = 0; p < r->b.parts; p++)
+		restart(r, p);
+	round_care(r);
 	flow_send_x(r);
 	for (size_t p = 0; p < r->b.parts && !r->closed; p++)
 		flow_try(r, p);
@@ -314,6 +399,8 @@ bool flow_complete(const struct round *r)
 {
 	if (r->mean_is_x)
 		return r->x != NULL;
+	if (r->flow)
+		return grid_flow_complete(r);
 	if (!r->attempted)
 		return false;
 	for (size_t p = 0; p < r->b.parts; p++)
@@ -322,93 +409,10 @@ bool flow_complete(const struct round *r)
 	return true;
 }
 
-/* Who keeps us from going on: dead, or past the deadline. A reducer waits one deadline for contributions, a receiver
- * two for results. */
-static size_t culprits(const struct round *r, bool *bad)
-{
-	size_t n = 0;
-	for (size_t p = 0; p < r->b.parts; p++) {
-		const struct rpart *rp = &r->part[p];
-		if (rp->ready || rp->summing)
-			continue;
-		if (rp->owner != r->me) {
-			if (!lives(r, rp->owner) || r->lateness >= 2)
-				bad[rp->owner] = true;
-			continue;
-		}
-		for (size_t i = 0; i < r->b.n; i++)
-			if (r->w[i] && (int)i != r->me && (!rp->in || !rp->in[i].done) && (!lives(r, i) || r->lateness >= 1))
-				bad[i] = true;
-	}
-	for (size_t i = 0; i < r->b.n; i++)
-		n += bad[i];
-	return n;
-}
-
-/* Ids of who keeps us from going on, then of those whose contributions are no numbers. */
-static size_t complaint(const struct round *r, struct buf *b, size_t *ret_bad)
-{
-	bool *bad = xcalloc(r->b.n, sizeof *bad);
-	size_t n = culprits(r, bad);
-	*ret_bad = 0;
-	for (size_t i = 0; i < r->b.n; i++)
-		if (bad[i])
-			buf_put(b, who(r, i)->b, 32);
-	for (size_t i = 0; i < r->b.n; i++)
-		if (r->bad[i] && r->w[i]) {
-			buf_put(b, who(r, i)->b, 32);
-			++*ret_bad;
-		}
-	free(bad);
-	return n + *ret_bad;
-}
-
-void flow_missing(struct round *r)
-{
-	struct avg *a = r->a;
-	struct buf b = { 0 };
-	size_t nonfinite, n;
-	if (!r->attempted || r->closed || r->commit || r->fail || r->acked || r->mean_is_x)
-		return;
-	n = complaint(r, &b, &nonfinite);
-	if (n > r->missing_told) {
-		r->missing_told = (unsigned)n;
-		MARK(a, "avg.missing.before");
-		if (r->lead) {
-			r->lead->missing_self = true;
-			kick(a);
-		} else if (r->ack_req) {
-			net_reply(r->ack_req, json_pack("{s:b,s:I}", "missing", 1, "nonfinite", (json_int_t)nonfinite),
-				blob_steal(&b));
-			r->ack_req = NULL;
-		} else if (a->leader) {
-			json_t *j = hub_json(a);
-			json_object_set_new(j, "attempt", json_integer(r->attempt));
-			json_object_set_new(j, "round", json_hex(r->id, DIGEST));
-			json_object_set_new(j, "nonfinite", json_integer((json_int_t)nonfinite));
-			net_post(a->net, &a->leader->id, KIND_AVG_MISSING, j, blob_steal(&b), CLASS_control);
-		}
-		MARK(a, "avg.missing.after");
-	}
-	buf_free(&b);
-}
-
-/* The leader's own report, from the kick so that it does not run inside a callback of what it changes. */
-void flow_missing_self(struct round *r)
-{
-	struct buf b = { 0 };
-	size_t nonfinite;
-	if (r->closed || !r->lead || !r->lead->missing_self)
-		return;
-	r->lead->missing_self = false;
-	complaint(r, &b, &nonfinite);
-	if (b.len && !r->acked)
-		lead_missing(r, (size_t)r->me, b.p, b.len, nonfinite);
-	buf_free(&b);
-}
-
 void flow_stop(struct round *r, bool results_too)
 {
+	if (r->flow)
+		grid_flow_stop(r, results_too);
 	for (size_t p = 0; p < r->b.parts; p++) {
 		struct rpart *rp = &r->part[p];
 		flow_cancel(&rp->x_out);
@@ -422,6 +426,8 @@ void flow_stop(struct round *r, bool results_too)
 
 bool flow_idle(const struct round *r)
 {
+	if (r->flow && !grid_flow_idle(r))
+		return false;
 	for (size_t p = 0; p < r->b.parts; p++)
 		for (size_t i = 0; r->part[p].result_out && i < r->b.n; i++)
 			if (r->part[p].result_out[i].x)
@@ -431,6 +437,9 @@ bool flow_idle(const struct round *r)
 
 void flow_free(struct round *r)
 {
+	grid_flow_free(r);
+	free(r->came);
+	r->came = NULL;
 	for (size_t p = 0; p < r->b.parts; p++) {
 		close_raw(r, p);
 		free(r->part[p].result_out);

@@ -1,91 +1,230 @@
 /* Two histories against each other (amendments C3): the same, one a prefix of the other, or a fork, in which the chain
  * with more samples wins (since the common ancestor, which is the same as in all), ties the smaller digest. */
+#include <stdlib.h>
 #include <string.h>
 #include "avg/int.h"
 
 #define PAST_SENT 32                            /* of a follower's */
-#define PAST_STRIDE 64
-#define PAST_BYTES 48
+
+static size_t held(const struct history *h)
+{
+	return h->n < HISTORY ? h->n : HISTORY;
+}
+
+/* 1: the newest. */
+static const struct past *nth(const struct history *h, size_t back)
+{
+	return &h->v[(h->n - back) % HISTORY];
+}
+
+static void put(struct history *h, uint64_t epoch, const uint8_t *mark, uint64_t us)
+{
+	struct past *p = &h->v[h->n++ % HISTORY];
+	*p = (struct past){ .epoch = epoch, .us = us };
+	memcpy(p->mark, mark, PAST_MARK);
+}
 
 void past_add(struct avg *a)
 {
-	struct past *p = &a->past[a->npast++ % HISTORY];
-	*p = (struct past){ .epoch = a->point.epoch, .samples = a->point.samples };
-	memcpy(p->digest, a->point.prev, DIGEST);
+	put(&a->past, a->point.epoch, a->point.prev, now_of(a));
 }
 
-/* The newest epochs one by one, then every second, fourth, eighth: who may have gone its own way for long shows where
- * its history has come from without telling all of it. */
-void past_put(const struct avg *a, struct buf *b)
+void avg_remember(struct avg *a, uint64_t epoch, const uint8_t digest[DIGEST])
 {
-	size_t have = a->npast < HISTORY ? a->npast : HISTORY, step = 1, sent = 0;
-	for (size_t back = 1; back <= have && !(a->follower && sent == PAST_SENT); back += step) {
-		const struct past *p = &a->past[(a->npast - back) % HISTORY];
-		buf_u64(b, p->epoch);
-		buf_put(b, p->digest, DIGEST);
-		buf_u64(b, p->samples);
-		if (++sent % PAST_STRIDE == 0)
-			step *= 2;
-	}
+	if (!a->past.n || nth(&a->past, 1)->epoch < epoch)
+		put(&a->past, epoch, digest, 0);
 }
 
-static bool in_past(const struct avg *a, uint64_t epoch, const uint8_t *digest)
+static const struct past *find(const struct history *h, uint64_t epoch)
 {
-	if (!epoch)
-		return true;                    /* everybody began there */
-	size_t n = a->npast < HISTORY ? a->npast : HISTORY;
-	for (size_t i = a->npast - n; i < a->npast; i++) {
-		const struct past *p = &a->past[i % HISTORY];
+	size_t lo = 1, hi = held(h);
+	while (lo <= hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		const struct past *p = nth(h, mid);
 		if (p->epoch == epoch)
-			return !memcmp(p->digest, digest, DIGEST);
+			return p;
+		if (p->epoch > epoch)
+			lo = mid + 1;
+		else
+			hi = mid - 1;
 	}
-	return false;
+	return NULL;
 }
 
-uint64_t past_common(const struct avg *a, const void *past, size_t n)
+const struct past *past_of(const struct avg *a, uint64_t epoch)
 {
-	struct rd r = rd_of(past, n);
-	uint64_t best = 0, first = UINT64_MAX;
-	while (rd_left(&r) >= PAST_BYTES) {
-		uint64_t at = rd_u64(&r);
-		const uint8_t *digest = rd_bytes(&r, DIGEST);
-		rd_u64(&r);
-		first = at < first ? at : first;
-		if (at > best && in_past(a, at, digest))
-			best = at;
-	}
-	return best || first == UINT64_MAX || first <= 1 ? best : first - 1;
+	return find(&a->past, epoch);
 }
 
 static uint64_t oldest(const struct avg *a)
 {
-	size_t n = a->npast < HISTORY ? a->npast : HISTORY;
-	return n ? a->past[(a->npast - n) % HISTORY].epoch : a->point.epoch;
+	return a->past.n ? nth(&a->past, held(&a->past))->epoch : a->point.epoch;
+}
+
+/* ---- told to others ---- */
+
+/* Stretches without a gap, newest first: epoch of the newest, how many, the mark of each. */
+void past_put(const struct avg *a, struct buf *b)
+{
+	const struct history *h = &a->past;
+	size_t have = held(h), n;
+	if (a->follower && have > PAST_SENT)
+		have = PAST_SENT;
+	for (size_t back = 1; back <= have; back += n) {
+		for (n = 1; back + n <= have && nth(h, back + n)->epoch + n == nth(h, back)->epoch; n++)
+			;
+		buf_u64(b, nth(h, back)->epoch);
+		buf_u16(b, (uint16_t)n);
+		for (size_t i = 0; i < n; i++)
+			buf_put(b, nth(h, back + i)->mark, PAST_MARK);
+	}
+}
+
+struct told { struct rd r; uint64_t epoch; unsigned left; };
+
+static const uint8_t *next(struct told *t)
+{
+	uint64_t before = t->epoch;
+	if (t->left) {
+		t->epoch--;
+	} else {
+		t->epoch = rd_u64(&t->r);
+		t->left = rd_u16(&t->r);
+		if (t->r.bad || !t->left || t->epoch >= before || t->left > t->epoch + 1)
+			return NULL;
+	}
+	t->left--;
+	return rd_bytes(&t->r, PAST_MARK);
+}
+
+static struct told told_by(const void *past, size_t n)
+{
+	return (struct told){ .r = rd_of(past, n), .epoch = UINT64_MAX };
+}
+
+bool past_deeper(const struct avg *a, const void *past, size_t n)
+{
+	struct told t = told_by(past, n);
+	uint64_t first = UINT64_MAX;
+	while (next(&t))
+		first = t.epoch;
+	return oldest(a) < first;
+}
+
+/* What is older than all that this peer has heard itself goes before it. */
+static void take(struct avg *a, const void *past, size_t n)
+{
+	struct history *mine = xmemdup(&a->past, sizeof a->past);
+	struct past *v = a->past.v;
+	struct told t = told_by(past, n);
+	const uint8_t *mark;
+	size_t have = held(mine), at = HISTORY - have;
+	uint64_t before = oldest(a);
+	for (size_t i = 0; i < have; i++)
+		v[at + i] = *nth(mine, have - i);
+	while (at && (mark = next(&t)))
+		if (t.epoch < before) {
+			v[--at] = (struct past){ .epoch = t.epoch };
+			memcpy(v[at].mark, mark, PAST_MARK);
+		}
+	memmove(v, v + at, (HISTORY - at) * sizeof *v);
+	a->past.n = HISTORY - at;
+	free(mine);
+}
+
+/* ---- compared ---- */
+
+/* UNKNOWN: it passed before all that this peer knows, or is one of those that it has leapt over. */
+enum known { UNKNOWN, SAME, OTHER };
+static enum known known(const struct history *h, uint64_t epoch, const uint8_t *mark)
+{
+	const struct past *p = find(h, epoch);
+	return !epoch ? SAME /* everybody began there */ : !p ? UNKNOWN : memcmp(p->mark, mark, PAST_MARK) ? OTHER : SAME;
+}
+
+/* The last epoch of both. When they part further back than is told: the one before those that are. */
+static uint64_t common(const struct history *h, const void *past, size_t n)
+{
+	struct told t = told_by(past, n);
+	uint64_t first = UINT64_MAX;
+	const uint8_t *mark;
+	while ((mark = next(&t))) {
+		first = t.epoch;
+		if (known(h, first, mark) == SAME)
+			return first + PLANTED(FORK_KEPT);
+	}
+	return first == UINT64_MAX || !first ? 0 : first - 1;
+}
+
+void past_enter(struct avg *a)
+{
+	struct history *was = xmemdup(&a->past, sizeof a->past);
+	const struct past *p;
+	a->past.n = 0;
+	for (size_t back = held(was); back; back--)
+		if ((p = nth(was, back))->epoch <= a->point.epoch)
+			a->past.v[a->past.n++] = *p;
+	p = a->past.n ? nth(&a->past, 1) : NULL;
+	if (p && p->epoch == a->point.epoch && !memcmp(p->mark, a->point.prev, PAST_MARK)) {
+		free(was);
+		return;
+	}
+	a->past.n = 0;
+	past_add(a);
+	if (a->was || !was->n)
+		free(was);                      /* the first one is what the owner held */
+	else
+		a->was = was;
+}
+
+/* The history that is followed now, and one of this peer's that does not lead to the point. What comes after `last` is
+ * of the new one already. */
+static void left_behind(struct avg *a, const struct history *h, uint64_t last, const void *past, size_t n)
+{
+	uint64_t both;
+	if (!held(h) || !n || (both = common(h, past, n)) >= nth(h, 1)->epoch || (a->forked_pending && both >= a->forked))
+		return;
+	a->forked = both;
+	a->forked_last = last;
+	a->forked_pending = true;
+	kick(a);
+}
+
+void past_welcomed(struct avg *a, const void *past, size_t n)
+{
+	const struct past *p = nth(&a->past, 1);
+	if (a->was)
+		left_behind(a, a->was, nth(a->was, 1)->epoch, past, n);
+	free(a->was);
+	a->was = NULL;
+	if (p->epoch != a->point.epoch || memcmp(p->mark, a->point.prev, PAST_MARK)) {
+		left_behind(a, &a->past, INT64_MAX, past, n);
+		a->past.n = 0;
+		past_add(a);
+	}
+	take(a, past, n);
 }
 
 enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples,
 	const void *past, size_t n)
 {
-	uint64_t theirs_oldest = epoch, near = 0;
-	bool shared = false;
+	struct told t = told_by(past, n);
+	uint64_t theirs_oldest = epoch;
+	enum known near = UNKNOWN, theirs = epoch < a->point.epoch ? known(&a->past, epoch, prev) : OTHER;
+	const uint8_t *mark;
 	if (same_point(a, epoch, prev))
 		return REL_SAME;
-	if (epoch < a->point.epoch && in_past(a, epoch, prev))
+	if (theirs == SAME)
 		return REL_BEHIND;
-	struct rd r = rd_of(past, n);
-	while (rd_left(&r) >= PAST_BYTES) {
-		uint64_t at = rd_u64(&r);
-		const uint8_t *digest = rd_bytes(&r, DIGEST);
-		rd_u64(&r);
-		if (at < theirs_oldest)
-			theirs_oldest = at;
-		if (at <= a->point.epoch && at >= near) {
-			near = at;
-			shared = at == a->point.epoch ? !memcmp(digest, a->point.prev, DIGEST) : in_past(a, at, digest);
-		}
+	while ((mark = next(&t))) {
+		theirs_oldest = t.epoch;
+		if (near == UNKNOWN && t.epoch <= a->point.epoch)
+			near = known(&a->past, t.epoch, mark);
 	}
-	if (epoch > a->point.epoch && shared && samples >= a->point.samples) /* as far as it shows: no fork */
+	if (epoch > a->point.epoch && near == SAME && samples >= a->point.samples)     /* as far as it shows: no fork */
 		return REL_AHEAD;
+	if (theirs == UNKNOWN && near == SAME)
+		return REL_BEHIND;
 	if (!a->point.epoch)
 		return REL_AHEAD;
 	if (epoch < oldest(a))                  /* nothing is known that far back: not provably a fork */

@@ -94,7 +94,7 @@ void hub_event(struct avg *a, enum log_level level, const char *code, const stru
 
 struct blob blob_copy(const void *p, size_t n)
 {
-	void *copy = xmemdup(p, n ? n : 1);
+	void *copy = xmemdup(p, n);
 	return (struct blob){ .data = copy, .len = n, .release = free, .arg = copy };
 }
 
@@ -134,19 +134,31 @@ bool id_of_json(const json_t *o, const char *key, struct id *ret)
 
 /* ---- measured times ---- */
 
+#define SHORT_MAX 5                             /* a third and half of that again */
+#define MEASURED 5                              /* times; fewer say nothing */
+
 void times_add(struct times *t, uint64_t us)
 {
 	t->v[t->n++ % TIMES] = us;
+	if (t->n >= MEASURED)
+		t->least_us = 0;
+}
+
+void times_short(struct times *t, uint64_t times, uint64_t us, uint64_t unmeasured_us)
+{
+	uint64_t least = us * (times < 2 ? 2 : times > SHORT_MAX ? SHORT_MAX : times);
+	least = least < 16 * unmeasured_us ? least : 16 * unmeasured_us;
+	t->least_us = least > t->least_us ? least : t->least_us;
 }
 
 uint64_t times_deadline(const struct times *t, uint64_t floor_us, uint64_t unmeasured_us)
 {
-	uint64_t worst = 0;
+	uint64_t worst = 0, least = t->least_us > floor_us ? t->least_us : floor_us;
 	unsigned n = t->n < TIMES ? t->n : TIMES;
 	for (unsigned i = 0; i < n; i++)
 		if (t->v[i] > worst)
 			worst = t->v[i];
-	if (n < 5)
-		return unmeasured_us;
-	return worst * 3 > floor_us ? worst * 3 : floor_us;
+	if (n < MEASURED)
+		return unmeasured_us > least ? unmeasured_us : least;
+	return worst * 3 > least ? worst * 3 : least;
 }

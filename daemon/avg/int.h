@@ -1,8 +1,11 @@
 /* The inside of the averager. Nothing outside daemon/avg includes this.
  *
- *   avg.c      the face                              begin.c    leader: BEGIN, READY
+ *   avg.c      the face                              begin.c    leader: BEGIN, READY      shape.c    who sums what
+ *   grid.c     lines in phases                       grid_*.c   rounds in a grid
+ *   tree.c     following a shape                     topo/      the shapes                near.c     rows of neighbours
  *   hub.c      one handler per kind for all runs     lead.c     leader: ATTEMPT, ACK, COMMIT
  *   roster.c   who is there, who leads               member.c   member: BEGIN, ATTEMPT, COMMIT
+ *   room.c     leader: waiting for who lags          early.c    COMMITs before their time
  *   join.c     JOIN, forks                           flow.c     parts on their way, sums
  *   meet.c     rendezvous: DHT, probes               recover.c  succession
  *   progress.c reports, the trigger, grants          apply.c    COMMIT to state          propose.c  hyperparameters
@@ -14,6 +17,7 @@
 #include <string.h>
 #include "avg/avg.h"
 #include "avg/reduce.h"
+#include "avg/tree.h"
 #include "avg/wire.h"
 #include "common/jrpc.h"
 #include "common/list.h"
@@ -45,19 +49,33 @@ struct mate {
 	uint8_t digest[16]; uint64_t digest_epoch;      /* of its parameters; epoch 0: none */
 	struct ranges grant;                    /* promised to it and not committed */
 	/* late for BEGIN so often: not waited for before that epoch */
+	struct request *join_req;               /* to follow, asked in the middle of a round */
 	struct call *join, *leave; void *join_arg; unsigned misses; uint64_t skip_epoch;
 	uint64_t probe_us, asked_us, heard_us, gone_us, backoff_us, redirect_us;
+	uint64_t report_us; bool silent;        /* at the leader: its last report; none has come for long */
 	int cares;
+	uint16_t row;                           /* the last commit would have it in that one; NO_ROW: nobody knows */
 	unsigned odd;                           /* rounds in a row out of line (sum.c) */
+	unsigned idle;                          /* rounds in a row that it was in time for with no samples */
+	/* room.c: how far behind it speaks, when it did last (0: it has been given room since), no room before, given so
+	 * often */
+	uint64_t lag_us, late_us, room_us; unsigned rooms;
 	char absent[48];
 };
 
 /* Measured times; deadlines are three times the worst of the last ones (B18). */
-struct times { uint64_t v[TIMES]; unsigned n; };
+/* least_us: something was under way when its deadline came (times_short); 0 when the times measured say more. */
+struct times { uint64_t v[TIMES], least_us; unsigned n; };
 void times_add(struct times *t, uint64_t us);
+/* A deadline of so much was too short: twice as long the next time, up to 16 times unmeasured_us. */
+/* `us` was too short: `times` as long, at least twice. */
+void times_short(struct times *t, uint64_t times, uint64_t us, uint64_t unmeasured_us);
 uint64_t times_deadline(const struct times *t, uint64_t floor_us, uint64_t unmeasured_us);
 
-struct past { uint64_t epoch, samples; uint8_t digest[DIGEST]; };
+/* us: when it came, 0: others told of it; mark: the beginning of the COMMIT's digest. */
+#define PAST_MARK 12
+struct past { uint64_t epoch, us; uint8_t mark[PAST_MARK]; };
+struct history { size_t n; struct past v[HISTORY]; };   /* a ring: n counts all that were ever put */
 
 enum avg_state { AVG_OUT, AVG_JOINING, AVG_IN, AVG_LOST /* told to resync; waits for avg_enter */ };
 struct avg {
@@ -68,28 +86,32 @@ struct avg {
 	struct list mates; size_t nmates; struct mate *me;
 	enum avg_state state; bool hold, freeing, follower /* wanted; me->flags has what is agreed */;
 	/* told when no job reads x */
-	uint64_t forked;
+	uint64_t forked, forked_last; bool forked_pending;
 	bool lost_pending; enum avg_why lost_why; struct id lost_donor; uint64_t lost_epoch;
 	unsigned unreachable; uint64_t heard_us;        /* who did not answer since avg_enter; when somebody did */
-	struct avg_point point; struct past past[HISTORY]; size_t npast;
+	struct avg_point point; struct history past, *was /* NULL, or left for a point that it does not lead to */;
 	uint32_t expects; uint64_t expects_until_us, expects_told_us;   /* members that are waited for after a restart */
 	uint32_t term, n_last;                  /* members of the last commit that counted */
 	struct mate *leader; uint64_t lead_us;  /* NULL: none known; since when */
-	struct wire_part *part; size_t parts; struct id *part_owner;    /* how the last round was cut */
+	uint64_t follower_left_us;              /* one who followed left, perhaps to ask anew; 0: nobody */
+	bool apart;                             /* the last commit was in a grid: others have means that differ in bits */
 	struct buf last_commit;                 /* with signature; the one that made point */
 	/* what the owner reported */
 	uint64_t samples; double rate; struct ranges claimed; uint8_t digest[16]; uint64_t digest_epoch;
 	uint64_t sum;                           /* leader: samples of everybody at this point */
 	uint64_t told_samples, told_us, grant_us; bool tell; struct call *grant_call, *beat_call; struct id beat_to;
 		unsigned beat_misses;
+	uint64_t target;                        /* samples of an epoch now */
 	uint64_t commit_us, epoch_us;           /* last commit; smoothed time between commits */
 	struct times ready_times, data_times, round_times;
 	struct timer kick, beat, meet; bool kicked;
 	/* rendezvous */
-	uint64_t enter_us, put_epoch; struct look *look; uint32_t gen /* grows with every new point */, looks;
+	uint64_t enter_us, put_epoch, put_samples /* as the table was told last */;
+	struct look *look; uint32_t gen /* grows with every new point */, looks;
 		uint64_t put_us, look_us;
-	unsigned hops;
-	struct round *round; struct list tails;
+	unsigned hops, lonely;                  /* redirects in a row; looks that have found nobody */
+	struct round *round; struct list tails, early /* early.c */; struct request *begin_req;
+	uint64_t due_us; uint32_t due_gen;      /* room.c: when the BEGIN of this point was due */
 	uint8_t spent[SPENT][DIGEST]; unsigned nspent;  /* rounds that this peer has sent its part of and left */
 	struct recover *recover;
 	/* proposals: those in the chain, those accepted since by this leader, those of this peer that wait */
@@ -98,6 +120,7 @@ struct avg {
 	avg_left_fn *left; void *left_arg; struct timer leave_timer; uint32_t leave_calls; uint64_t leave_by_us;
 		bool leaving, leave_told, fresh_progress;
 	bool turned_away;                       /* at the door; over when it enters anew */
+	uint64_t full_us;                       /* when the group had no place for it; 0: never since it entered */
 	uint64_t violations;                    /* of the ledger, by commits that this peer took */
 	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, short_told_us, wait_us, ahead_epoch;
 		uint32_t fails; uint64_t bytes_out, bytes_in;
@@ -107,16 +130,20 @@ struct avg {
 };
 
 /* ---- one round ---- */
-/* What encoding left out of a range: of this peer's mean (mine) or of its pieces for another's. */
-struct residual { uint64_t off, len; bool mine; float *v; };
+/* What encoding left out of a range: of this peer's pieces for another, of the sums of its row, or of its means. */
+enum residue { OF_PIECE, OF_ROW, OF_MEAN };
+struct residual { uint64_t off, len; enum residue of; float *v; };
 struct flow { struct round *r; uint16_t part, member; struct xfer *x; bool done; };
 struct rpart {
 	uint64_t off, len; uint16_t owner;
+	uint16_t up; bool sums;                 /* where it goes from here; summed here, for the row or as owner (tree.h) */
+	bool passed;                            /* the sum of the row is that of this attempt */
 	size_t bytes; bool plain;               /* on the wire; they are the floats' own */
-	void **raw; struct flow *in;            /* owner: what the members sent, by member */
-	uint8_t *x_enc, *r_enc, *in_enc;        /* encoded: this peer's piece, its mean, a result on its way */
+	void **raw; struct flow *in;            /* who sums: what the others sent, by member */
+	uint8_t *p_enc;                         /* the sum of the row as it travels */
+	uint8_t *x_enc, *r_enc, *in_enc;        /* encoded: this peer's piece, the mean, a result on its way */
 	bool encoding, x_failed; struct residual was, now;
-	struct flow x_out;                      /* this peer's piece on its way to the owner */
+	struct flow x_out;                      /* this peer's piece, or its row's sum, on its way up */
 	struct flow result_in, *result_out;
 	bool ready;                             /* mean[part] is that of this attempt */
 	bool summing; uint8_t hash[16];
@@ -127,14 +154,19 @@ struct round {
 	uint8_t id[DIGEST];                     /* SHA-256 of the BEGIN */
 	bool applied;                           /* its COMMIT is this peer's state now */
 	bool from_commit;                       /* made from a COMMIT: BEGIN never came */
+	bool early;                             /* in avg.early: link is that list's */
 	int me; uint32_t term, attempt; bool attempted, closed, told_begin;
 	const float *x; bool contributed, told_x; uint64_t samples; struct ranges claimed;
 	struct request *ready_req, *ack_req; bool acked; unsigned missing_told, lateness;
 	bool *cared;                            /* whose death is watched for, by member */
 	uint64_t *w, total;                     /* weights of this attempt by member */
+	struct tree tree;                       /* of this attempt */
+	struct grid_flow *flow;                 /* in a grid: takes the place of tree and of what moves along it */
 	struct rpart *part; float *mean; size_t mean_bytes; bool mean_is_x;
 	struct coding coding; enum robust robust; bool feedback;
-	bool *bad; unsigned *odd, judged;       /* by member: not finite; parts far from the others */
+	uint64_t *came;                         /* by member: bytes that it had sent when the attempt began */
+	bool *bad, *broken;                     /* by member: not finite what it brings, or what it summed of others' */
+	unsigned *odd, judged;                  /* by member: parts far from the others */
 	int jobs; uint64_t begun_us, data_us, attempt_us, bytes_out, bytes_in;
 	struct timer late, silent;
 	struct body *commit; struct buf commit_bytes;   /* decided, waits for parts or jobs */
@@ -146,7 +178,9 @@ struct lead_member { struct ready ready; bool is_ready, awaited, answered, refus
 	struct call *call;
 	uint8_t *hash; };
 struct lead {
-	enum lead_phase phase; struct round *r; struct lead_member *m; uint64_t *samples; uint16_t *owner;
+	enum lead_phase phase; struct round *r; struct lead_member *m; uint64_t *samples; struct tree tree;
+	uint8_t *stand;                         /* in a grid, by member: of the next attempt */
+	uint8_t *near;                          /* distances as the members say them (near.h), n * n; NULL: none */
 	uint32_t attempts, epoch_members; uint64_t phase_us; bool minority, again, missing_self; struct timer timer;
 		struct list calls;
 };
@@ -174,12 +208,14 @@ struct mate *mate_find(const struct avg *a, const struct id *id);
 struct mate *mate_make(struct avg *a, const struct id *id);     /* NULL: the book is full */
 void mate_free(struct avg *a, struct mate *m);
 void mate_gone(struct avg *a, struct mate *m, const char *why);
+bool believed(const struct avg *a, const struct mate *m);        /* when somebody says that it lives */
 void roster_news(void *arg, const struct id *peer, enum net_news what);
 void roster_reorder(struct avg *a);             /* after point.prev changed */
 void roster_elect(struct avg *a);               /* sets a->leader; acts on a change */
 void roster_sum(struct avg *a);                 /* recounts a->sum */
 struct mate *roster_first(const struct avg *a); /* who should lead */
 void roster_care(struct avg *a, struct mate *m, int delta);
+void roster_silent(struct avg *a, struct mate *m, bool silent);
 size_t roster_others(const struct avg *a, bool followers);      /* live members but this peer */
 void roster_lead(struct avg *a, struct mate *to /* NULL: nobody */);
 bool roster_before(const struct avg *a, const struct mate *m);
@@ -188,21 +224,30 @@ void roster_clear(struct avg *a);               /* nobody is a member */
 /* ---- door.c ---- */
 void door_put(const struct avg *a, json_t *join);       /* what must be the same on every member */
 int door_check(const struct avg *a, const json_t *join, struct err *e); /* ERR_MISMATCH names the key */
+bool door_full(const struct avg *a);            /* there is a group, and it has its members: nobody leads beside it */
 bool door_refused(struct avg *a, const struct mate *by, const struct err *e);   /* true: for that; the owner is told */
 
-bool door_passing(const struct avg *a);          /* behind by what is on its way: nothing is lost */
+/* by says that this peer is behind: by what is on its way, so nothing is lost? */
+bool door_passing(const struct avg *a, const struct mate *by);
 
 /* ---- join.c, fork.c, meet.c ---- */
 void join_start(struct avg *a, struct mate *to);
 void join_caught_up(struct avg *a);              /* a follower that has caught up: a full member from now on */
 void join_on(struct avg *a, struct request *req);
+void join_kept(struct avg *a);                  /* no round is under way: those who asked in the last one */
+void join_drop(struct mate *m);
 void redirect_on(struct avg *a, struct request *req);
 void redirect_to(struct avg *a, struct mate *m, const char *why);
 void become_leader_alone(struct avg *a);
 void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoch);
-void past_add(struct avg *a);
+void past_add(struct avg *a);                    /* the point */
+const struct past *past_of(const struct avg *a, uint64_t epoch);        /* NULL: not known (any more) */
 void past_put(const struct avg *a, struct buf *b);
-uint64_t past_common(const struct avg *a, const void *past, size_t n);  /* the last epoch of both */
+bool past_deeper(const struct avg *a, const void *past, size_t n);      /* mine reaches further back than that */
+void past_enter(struct avg *a);                  /* the point was set: of what is known, that which leads to it stays */
+/* Taken in at the point by one who tells this of what led to it. Is this peer's history not all in it, its owner hears
+ * so. */
+void past_welcomed(struct avg *a, const void *past, size_t n);
 enum relation { REL_SAME, REL_BEHIND, REL_AHEAD, REL_FORK_WON, REL_FORK_LOST };
 /* The other's history against this peer's: BEHIND = the other is behind. */
 enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples,
@@ -233,7 +278,8 @@ void lead_free(struct round *r);
 void lead_ready(struct round *r, size_t member, const struct ready *ready);
 void lead_ack(struct round *r, size_t member, const uint8_t *hashes, size_t n);
 /* The last `nonfinite` of the ids have sent what is no number: left out, but not gone. */
-void lead_missing(struct round *r, size_t member, const uint8_t *list, size_t n, size_t nonfinite);
+/* slow: how many times as long what some of them send would take that was on its way; 0: nothing was */
+void lead_missing(struct round *r, size_t member, const uint8_t *list, size_t n, size_t nonfinite, uint64_t slow);
 void lead_dead(struct round *r, const struct id *who);
 void lead_step(struct round *r);
 void lead_send_begin(struct round *r, size_t i);
@@ -262,20 +308,27 @@ int member_commit(struct avg *a, struct body *c /* moved when 0 */, const void *
 void member_contributed(struct round *r);
 void member_check(struct round *r);             /* all parts here? ACK, or apply what is decided */
 void member_fail(struct round *r, const struct err *e);
-void flow_open(struct round *r);                /* the owner's receivers */
+void flow_open(struct round *r);                /* the receivers of what this peer sums */
 void flow_send_x(struct round *r);
-void flow_attempt(struct round *r, const uint16_t *owner);
+void flow_attempt(struct round *r, const uint16_t *owner, const uint16_t *sub);
 void flow_try(struct round *r, size_t part);
 void flow_missing(struct round *r);             /* tells the leader who is missing, once an attempt */
 bool flow_complete(const struct round *r);
+bool flow_place(struct round *r, size_t part);
+bool flow_lacks(const struct round *r, size_t part, size_t i);   /* of what it sums, member i's is not there */
+bool flow_lives(const struct round *r, size_t i);
+uint64_t flow_came(const struct round *r, size_t i);      /* bytes of contributions and means, ever */
 void flow_stop(struct round *r, bool results_too);
 bool flow_idle(const struct round *r);
 void flow_free(struct round *r);
 void flow_missing_self(struct round *r);
-void flow_summed(struct round *r, size_t part); /* the mean and its hash are there */
+void flow_summed(struct round *r, size_t part); /* the mean and its hash are there, or the row's sum */
+void flow_pass_on(struct round *r, size_t part);        /* the mean is there: to those who sent this peer theirs */
+unsigned flow_patience(const struct round *r);  /* deadlines that the last in the tree waits for a result */
 void sum_encode(struct round *r, size_t part);  /* this peer's piece; flow_send_x again when it takes a while */
 void sum_start(struct round *r, size_t part);
-void sum_take(struct round *r, size_t part);    /* a result has come */
+/* a result has come, with that XXH3-128 */
+void sum_take(struct round *r, size_t part, const uint8_t hash[16]);
 void sum_settle(struct round *r, bool committed);
 void sum_odd(struct round *r);
 void sum_free(struct round *r, size_t part);
@@ -283,8 +336,23 @@ void residuals_clear(struct avg *a);
 void *spare_get(struct avg *a, size_t bytes);
 void spare_put(struct avg *a, void *p, size_t bytes);
 
+/* ---- room.c: the leader's, for who is late by what is on its way ---- */
+void room_late(struct avg *a, struct mate *m, uint64_t epoch, const uint8_t *prev);     /* m speaks from that point */
+bool room_wait(struct avg *a);                  /* BEGIN is due; true: not yet, the beat asks again */
+void room_came(struct avg *a, struct mate *m);  /* m is at this point */
+
+/* ---- early.c ---- */
+bool early_take(struct avg *a, struct body *c /* moved when true */, const void *bytes, size_t n);
+bool early_begin(struct avg *a, const struct body *b, struct request *req /* kept when true */);
+void early_begin_drop(struct avg *a);
+void early_begun(struct avg *a);                /* no round is under way: the BEGIN that was kept */
+void early_next(struct avg *a);                 /* the point is another: the round that stands on it */
+void early_drop(struct avg *a);
+const struct buf *early_commit(const struct avg *a, uint64_t epoch, const uint8_t *prev);       /* NULL: none */
+
 /* ---- apply.c, recover.c, propose.c ---- */
 void apply_commit(struct round *r);             /* r->commit is decided and its parts are here */
+void apply_leader(struct avg *a);               /* the point is another: who leads from there */
 void recover_start(struct avg *a);
 void recover_contradicted(struct avg *a, const struct mate *m);
 void recover_on(struct avg *a, struct request *req);

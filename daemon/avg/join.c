@@ -22,6 +22,7 @@ void become_leader_alone(struct avg *a)
 {
 	roster_clear(a);
 	a->me->member = a->me->live = a->me->awaited = true;
+	a->me->flags &= (uint8_t)~MATE_FOLLOWER;        /* it has caught up; who led when it asked is gone */
 	a->me->epoch = a->point.epoch;
 	memcpy(a->me->prev, a->point.prev, DIGEST);
 	a->me->samples = a->samples;
@@ -106,10 +107,8 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 	if (!same) {                            /* a follower takes whatever the swarm has */
 		avg_point_done(&a->point);
 		a->point = p;
-		a->npast = 0;
 		a->gen++;
 		a->samples = 0;
-		past_add(a);
 		roster_reorder(a);
 		buf_clear(&a->last_commit);
 	} else {
@@ -126,7 +125,8 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 			m->member = true;
 			m->live = m->live || believed(a, m);
 			m->at = w.at;
-			m->flags = m == a->me ? flags : w.flags;
+			m->flags = m == a->me ? flags : w.flags & (uint8_t)~MATE_NEW;
+			m->fresh = w.flags & MATE_NEW;
 			m->rate = w.rate;
 			m->micro = m == a->me ? a->conf.micro_batch : w.micro;
 			ranges_copy(&m->grant, &w.grant);
@@ -136,7 +136,8 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 		ranges_free(&w.claimed);
 		ranges_free(&w.grant);
 	}
-	a->me->member = a->me->fresh = true;
+	past_welcomed(a, r.p + r.at, rd_left(&r));
+	a->me->member = true;
 	a->me->flags = (uint8_t)((a->me->flags & ~MATE_FOLLOWER) | (follower ? MATE_FOLLOWER : 0));
 	a->term = term;
 	a->n_last = n_last;
@@ -167,7 +168,7 @@ static void redirected(struct avg *a, const json_t *j, uint64_t epoch)
 	if (endpoint_of(j, "at", &at))
 		net_learn(a->net, &id, &at);
 	struct mate *m = mate_make(a, &id);
-	if (m && (a->state == AVG_JOINING || is_leader(a)))
+	if (m && (a->state == AVG_JOINING || is_leader(a) || !a->round))        /* a ring of leaders ends at itself */
 		join_start(a, m);
 }
 
@@ -182,6 +183,7 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	struct err mine;
 	bool stale = j->gen != a->gen || j->follower != a->follower || (a->state != AVG_JOINING && a->state != AVG_IN),
 		follower = j->follower, changed = (a->state == AVG_IN) != j->in || (j->in && is_leader(a) != j->leading);
+	uint32_t gen = j->gen;
 	free(j);
 	if (m) {
 		m->join = NULL;
@@ -194,6 +196,8 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		a->heard_us = now_of(a);
 	if (!f && m && door_refused(a, m, e))
 		return;
+	if (f && gen != a->gen)
+		join_caught_up(a);              /* the point it was asked from is history here, too */
 	if (!f || stale || json_get_str(f->json, "answer", &what, &mine)) {
 		bool silent = !f && m && (e->code == ERR_TIMEOUT || e->code == ERR_UNREACHABLE);
 		if (silent && a->state == AVG_JOINING)
@@ -214,14 +218,11 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		redirected(a, f->json, epoch);
 	else if (!strcmp(what, "wait") && m)
 		m->probe_us = now_of(a) + 10 * MS;
-	else if (!strcmp(what, "fork")) {
-		a->forked = 0;
-		json_get_u64(f->json, "common", &a->forked, &mine);
+	else if (!strcmp(what, "fork"))
 		lost(a, AVG_FORK, &donor, epoch);
-	}
 	else if (!strcmp(what, "diverged"))
 		lost(a, AVG_DIVERGED, &donor, epoch);
-	else if (!strcmp(what, "behind") && !door_passing(a)) {
+	else if (!strcmp(what, "behind") && !door_passing(a, m)) {
 		struct body c;
 		if (a->round && f->blob_len && !body_open(a, &c, f->blob, f->blob_len, &f->from, &mine)) {
 			int rc = member_commit(a, &c, f->blob, f->blob_len, &mine);
@@ -259,7 +260,8 @@ void join_start(struct avg *a, struct mate *to)
 	past_put(a, &b);
 	to->join_arg = j;
 	to->asked_us = now_of(a);
-	to->join = net_call(a->net, &to->id, KIND_AVG_JOIN, q, blob_steal(&b), CLASS_control, JOIN_US, answered, j);
+	to->join = net_call(a->net, &to->id, KIND_AVG_JOIN, q, blob_steal(&b), CLASS_control,
+		net_deadline(a->net, &to->id, JOIN_US), answered, j);
 }
 
 /* ---- answering ---- */
@@ -273,14 +275,6 @@ static void answer(struct request *req, const char *what, const struct mate *who
 		json_object_set_new(j, "at", json_endpoint(&who->at));
 	}
 	net_reply(req, j, blob && blob->len ? blob_steal(blob) : NO_BLOB);
-}
-
-static void answer_fork(struct avg *a, struct request *req)
-{
-	json_t *j = json_pack("{s:s,s:I,s:I}", "answer", "fork", "epoch", (json_int_t)a->point.epoch, "common",
-		(json_int_t)past_common(a, req->f.blob, req->f.blob_len));
-	json_object_set_new(j, "donor", json_hex(a->me->id.b, 32));
-	net_reply(req, j, NO_BLOB);
 }
 
 static void welcome(struct avg *a, struct request *req, struct mate *m)
@@ -306,9 +300,12 @@ static void welcome(struct avg *a, struct request *req, struct mate *m)
 		if (o->member && o->live) {
 			struct wire_member w;
 			body_put_member(a, o, &w);
+			w.flags |= o->fresh ? MATE_NEW : 0;
 			wire_put_member(&b, &w);
 		}
 	}
+	if (follower || past_deeper(a, req->f.blob, req->f.blob_len))
+		past_put(a, &b);
 	roster_sum(a);
 	answer(req, "welcome", a->me, &b, a->point.epoch);
 	kick(a);
@@ -344,7 +341,9 @@ static void same_history(struct avg *a, struct request *req, struct mate *m, con
 		join_start(a, m);
 		return;
 	}
-	m->fresh = m->fresh || !m->member;
+	m->fresh = m->fresh || !m->member || (m->flags & MATE_FOLLOWER);        /* counts from now on */
+	m->flags &= (uint8_t)~MATE_FOLLOWER;
+	room_came(a, m);
 	m->epoch = q->epoch;
 	memcpy(m->prev, q->prev, DIGEST);
 	m->samples = 0;
@@ -362,21 +361,27 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 		if (q->epoch + 1 == a->point.epoch && a->last_commit.len)
 			buf_put(&b, a->last_commit.p, a->last_commit.len);
 		answer(req, "behind", a->me, &b, a->point.epoch);
+		if (q->in)
+			room_late(a, m, q->epoch, q->prev);
 		buf_free(&b);
 		break;
 	case REL_FORK_WON:
-		answer_fork(a, req);
+		answer(req, "fork", a->me, NULL, a->point.epoch);
 		break;
 	case REL_AHEAD:
+		if (a->round && a->round->commit && q->epoch == a->round->commit->epoch) {
+			answer(req, "wait", NULL, NULL, a->point.epoch);        /* decided here as well, and about to be applied */
+			break;
+		}
 		answer(req, "ahead", NULL, NULL, a->point.epoch);
-		lost(a, AVG_BEHIND, &m->id, q->epoch);
+		if (!door_passing(a, m))
+			lost(a, AVG_BEHIND, &m->id, q->epoch);
 		break;
 	case REL_FORK_LOST:
 		hub_event(a, LOG_WARN_, "fork", &m->id,
 			"two histories of this run met; this one has fewer samples (%llu against %llu) and is given up",
 			(unsigned long long)a->point.samples, (unsigned long long)q->samples);
 		answer(req, "ahead", NULL, NULL, a->point.epoch);
-		a->forked = past_common(a, req->f.blob, req->f.blob_len);
 		lost(a, AVG_FORK, &m->id, q->epoch);
 		break;
 	}
@@ -390,9 +395,36 @@ static bool knows_better(const struct avg *a, const struct request *req, const s
 	return rel == REL_BEHIND || (m == a->leader && rel != REL_SAME);
 }
 
-static size_t group_size(const struct avg *a)
+static size_t group_size(const struct avg *a) { return roster_others(a, true) + 1; }
+
+void join_drop(struct mate *m)
 {
-	return roster_others(a, true) + 1;
+	struct err e;
+	if (!m->join_req)
+		return;
+	err_set(&e, ERR_BUSY, "asked again, or too late");
+	net_refuse(m->join_req, &e);
+	m->join_req = NULL;
+}
+
+void join_kept(struct avg *a)
+{
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		struct request *req = m->join_req;
+		if (!req)
+			continue;
+		if (a->state != AVG_IN || a->leaving || !m->live || (is_leader(a) && group_size(a) >= a->conf.group_max)) {
+			join_drop(m);
+			continue;
+		}
+		m->join_req = NULL;
+		m->fresh = true;
+		if (is_leader(a))
+			welcome(a, req, m);
+		else
+			answer(req, "redirect", a->leader, NULL, a->point.epoch);
+	}
 }
 
 void join_on(struct avg *a, struct request *req)
@@ -425,12 +457,13 @@ void join_on(struct avg *a, struct request *req)
 	if (m->member && a->round && !m->live)  /* it started anew: nothing of the old one is waited for */
 		lead_dead(a->round, &m->id);
 	m->live = true;
-	m->fresh = m->fresh || ((m->flags & MATE_FOLLOWER) && !(flags & MATE_FOLLOWER));        /* counts from now on */
-	m->flags = (uint8_t)(flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_AUX | MATE_HOLD));
+	/* Who follows counts when it is welcomed as a member, not when it asks. */
+	m->flags = (uint8_t)((flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_AUX | MATE_HOLD)) | (m->member ? m->flags &
+		MATE_FOLLOWER : 0));
 	m->micro = micro > UINT32_MAX ? UINT32_MAX : (uint32_t)micro;
 	if (endpoint_of(j, "at", &m->at) && m->at.port[0])
 		net_learn(a->net, &m->id, &m->at);
-	bool full = !(m->flags & MATE_FOLLOWER);
+	bool full = !(flags & MATE_FOLLOWER);
 	if (a->state == AVG_IN && !is_leader(a) && full && knows_better(a, req, m, &q)) {
 		judge(a, req, m, &q);           /* whoever leads would say the same, and may be out of its reach */
 	} else if (a->state == AVG_IN && !is_leader(a)) {
@@ -443,7 +476,10 @@ void join_on(struct avg *a, struct request *req)
 	} else if (!m->member && group_size(a) >= a->conf.group_max) {
 		err_set(&e, ERR_LIMIT, "the group has its %u members", a->conf.group_max);
 		net_refuse(req, &e);
-	} else if (m->flags & MATE_FOLLOWER) {
+	} else if (!full && a->state == AVG_IN && a->round && !m->member) {
+		join_drop(m);                   /* the mean of this round would never come to it: when that is over */
+		m->join_req = net_keep(req);
+	} else if (!full) {
 		if (a->state != AVG_IN) {
 			err_set(&e, ERR_BUSY, "this peer is not ready for others yet");
 			net_refuse(req, &e);
@@ -454,47 +490,4 @@ void join_on(struct avg *a, struct request *req)
 	} else {
 		judge(a, req, m, &q);
 	}
-}
-
-void redirect_to(struct avg *a, struct mate *m, const char *why)
-{
-	uint64_t now = now_of(a);
-	struct mate *to = a->leader && a->leader != m ? a->leader : a->me;
-	if (m == a->me || now < m->redirect_us)
-		return;
-	m->redirect_us = now + 20 * MS;
-	json_t *j = hub_json(a);
-	json_object_set_new(j, "why", json_string(why));
-	json_object_set_new(j, "id", json_hex(to->id.b, 32));
-	json_object_set_new(j, "at", json_endpoint(&to->at));
-	json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
-	net_post(a->net, &m->id, KIND_AVG_REDIRECT, j, NO_BLOB, CLASS_control);
-}
-
-void redirect_on(struct avg *a, struct request *req)
-{
-	struct id id;
-	struct endpoint at;
-	const char *why = "";
-	uint64_t epoch = 0;
-	struct mate *m;
-	if (a->state != AVG_IN || !id_of_json(req->f.json, "id", &id) || json_get_str(req->f.json, "why", &why, NULL))
-		return;
-	json_get_u64(req->f.json, "epoch", &epoch, NULL);
-	struct mate *from = mate_find(a, &req->f.from);
-	if (!strcmp(why, "diverged")) {
-		if (from && from == a->leader && epoch == a->point.epoch)
-			lost(a, AVG_DIVERGED, &req->f.from, epoch);
-		return;
-	}
-	if (id_eq(&id, &a->me->id)) {
-		if (epoch == a->point.epoch)
-			recover_contradicted(a, from);
-		return;
-	}
-	if (endpoint_of(req->f.json, "at", &at) && at.port[0])
-		net_learn(a->net, &id, &at);
-	m = mate_make(a, &id);
-	if (m && (!a->round || epoch > a->point.epoch))
-		join_start(a, m);
 }

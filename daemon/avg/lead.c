@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "avg/int.h"
+#include "avg/grid_flow.h"
 #include "avg/lead.h"
 #include "avg/ledger.h"
+
+#define FAR 16                          /* epochs' samples, beside all micro-batches that may be in hand */
 
 static void attempt_send(struct round *r);
 
@@ -22,7 +24,9 @@ void lead_free(struct round *r)
 	}
 	free(l->m);
 	free(l->samples);
-	free(l->owner);
+	tree_free(&l->tree);
+	free(l->near);
+	free(l->stand);
 	free(l);
 	r->lead = NULL;
 }
@@ -44,18 +48,41 @@ void lead_ready(struct round *r, size_t i, const struct ready *ready)
 	lead_step(r);
 }
 
-/* C at attempt 0: who is ready with samples that nobody has claimed before it. */
+/* No honest claim reaches beyond: what is committed or promised, and what a leader that died may have promised since
+ * the last COMMIT, several times over. */
+static uint64_t horizon(const struct avg *a)
+{
+	struct ranges taken = { 0 };
+	uint64_t more = progress_goal(a), end, limit = a->conf.data_limit;
+	taken_all(a, &taken);
+	end = taken.n ? taken.v[taken.n - 1].hi : 0;
+	ranges_free(&taken);
+	list_each(it, &a->mates) {
+		const struct mate *m = list_entry(it, struct mate, link);
+		more += 8 * (uint64_t)(m == a->me ? a->conf.micro_batch : m->micro);
+	}
+	end += FAR * more;
+	return limit && limit < end ? limit : end;
+}
+
+/* C at attempt 0: who is ready with samples that somebody could have given it, and nobody has claimed before it. */
 static bool choose(struct round *r)
 {
 	struct lead *l = r->lead;
 	struct ranges claimed = { 0 };
-	uint64_t sum = 0;
+	uint64_t sum = 0, end = r->a->conf.unordered ? 0 : horizon(r->a);
 	for (size_t i = 0; i < r->b.n; i++) {
 		struct lead_member *m = &l->m[i];
 		l->samples[i] = 0;
 		if (!m->is_ready || m->gone || !m->ready.samples || (r->b.m[i].flags & (MATE_FOLLOWER | MATE_AUX)))
 			continue;
-		if (!ledger_claim(&r->a->point.done, &claimed, &m->ready.claimed, m->ready.samples, r->a->conf.data_limit)) {
+		if (!r->a->conf.unordered && m->ready.claimed.n && m->ready.claimed.v[m->ready.claimed.n - 1].hi > end) {
+			hub_event(r->a, LOG_WARN_, "claimed too far", &r->b.m[i].id, "its %llu samples of epoch %llu are some that "
+				"nobody was given: left out", (unsigned long long)m->ready.samples, (unsigned long long)r->b.epoch);
+			continue;
+		}
+		if (!r->a->conf.unordered && !ledger_claim(&r->a->point.done, &claimed, &m->ready.claimed, m->ready.samples,
+				r->a->conf.data_limit)) {
 			hub_event(r->a, LOG_INFO_, "claimed twice", &r->b.m[i].id,
 				"its %llu samples of epoch %llu were processed by others, too: left out",
 				(unsigned long long)m->ready.samples, (unsigned long long)r->b.epoch);
@@ -74,32 +101,34 @@ static bool required(const struct round *r, size_t i)
 	return m->is_ready && !m->gone && !(r->b.m[i].flags & MATE_FOLLOWER);
 }
 
-/* Parts of those who are gone go to whoever has the fewest floats so far. */
+/* Does the round wait for what i sums? In a grid all wait for each other. */
+static bool reduces(const struct round *r, size_t i)
+{
+	return r->flow || tree_reduces(&r->lead->tree, i);
+}
+
+/* What those who are gone summed goes to others; their own pieces of it exist nowhere else. */
 static bool reassign(struct round *r)
 {
 	struct lead *l = r->lead;
-	for (size_t p = 0; p < r->b.parts; p++) {
-		if (!l->m[l->owner[p]].gone && l->m[l->owner[p]].is_ready)
-			continue;
-		uint64_t least = UINT64_MAX;
-		size_t to = (size_t)r->me;
-		for (size_t i = 0; i < r->b.n; i++) {
-			uint64_t load = 0;
-			if (!required(r, i) || (r->b.m[i].flags & (MATE_CLIENT | MATE_HOLD)))
-				continue;
-			for (size_t q = 0; q < r->b.parts; q++)
-				load += l->owner[q] == i ? r->b.part[q].len : 0;
-			if (load < least) {
-				least = load;
-				to = i;
-			}
-		}
-		l->samples[l->owner[p]] = 0;    /* its own piece of that part exists nowhere else */
-		l->owner[p] = (uint16_t)to;
+	size_t n = r->b.n;
+	if (r->flow)
+		return grid_lead_reassign(r);
+	bool *gone = xcalloc(3 * n, sizeof *gone), *able = gone + n, *lost = able + n;
+	uint64_t *len = xcalloc(r->b.parts + 1, sizeof *len), sum = 0;
+	for (size_t p = 0; p < r->b.parts; p++)
+		len[p] = r->b.part[p].len;
+	for (size_t i = 0; i < n; i++) {
+		gone[i] = l->m[i].gone || !l->m[i].is_ready;
+		able[i] = required(r, i) && !(r->b.m[i].flags & (MATE_CLIENT | MATE_HOLD));
 	}
-	uint64_t sum = 0;
-	for (size_t i = 0; i < r->b.n; i++)
+	tree_mend(&l->tree, len, gone, able, (size_t)r->me, lost);
+	for (size_t i = 0; i < n; i++) {
+		l->samples[i] = lost[i] ? 0 : l->samples[i];
 		sum += l->samples[i];
+	}
+	free(gone);
+	free(len);
 	return sum > 0;
 }
 
@@ -143,8 +172,7 @@ static void attempt_answered(void *arg, const struct frame *f, const struct err 
 	if (!f) {                               /* does not know the round (back from the dead?), or is silent */
 		struct lead *l = r->lead;
 		l->m[i].answered = l->m[i].gone = true;
-		for (size_t p = 0; p < r->b.parts; p++)
-			l->again |= l->phase == LEAD_DATA && l->owner[p] == i;
+		l->again |= l->phase == LEAD_DATA && reduces(r, i);
 		lead_step(r);
 	} else if (!json_get_u64(f->json, "term", &term, NULL) && term > r->term) {
 		r->a->term = (uint32_t)term;    /* succeeded while we were silent: what we began is theirs now */
@@ -152,9 +180,10 @@ static void attempt_answered(void *arg, const struct frame *f, const struct err 
 		err_set(&why, ERR_STATE, "another leads this epoch now");
 		member_fail(r, &why);
 	} else if (json_object_get(f->json, "missing")) {
-		uint64_t nonfinite = 0;
+		uint64_t nonfinite = 0, slow = 0;
 		json_get_u64(f->json, "nonfinite", &nonfinite, NULL);
-		lead_missing(r, i, f->blob, f->blob_len, nonfinite);
+		json_get_u64(f->json, "slow", &slow, NULL);
+		lead_missing(r, i, f->blob, f->blob_len, nonfinite, slow);
 	} else {
 		lead_ack(r, i, f->blob, f->blob_len);
 	}
@@ -165,12 +194,13 @@ static void attempt_send(struct round *r)
 	struct lead *l = r->lead;
 	struct avg *a = r->a;
 	struct attempt at = { .term = r->term, .no = l->attempts++, .data_us = r->b.data_us, .samples = l->samples,
-		.owner = l->owner,
+		.owner = l->tree.owner, .sub = l->tree.sub, .rows = l->tree.rows, .stand = l->stand,
 		.n = r->b.n, .parts = r->b.parts };
+	uint64_t patience = (flow_patience(r) + 1) * r->b.data_us;
 	struct buf b = { 0 };
 	memcpy(at.round, r->id, DIGEST);
 	attempt_encode(&at, &b);
-	env_after(a->env, &l->timer, 3 * r->b.data_us);
+	env_after(a->env, &l->timer, patience);
 	for (size_t i = 0; i < r->b.n; i++) {
 		if ((int)i == r->me || l->m[i].gone)
 			continue;
@@ -182,7 +212,7 @@ static void attempt_send(struct round *r)
 		if (l->m[i].nonfinite)
 			json_object_set_new(j, "nonfinite", json_true());
 		c->call = net_call(a->net, &r->b.m[i].id, KIND_AVG_ATTEMPT, j, blob_copy(b.p, b.len), CLASS_control,
-			3 * r->b.data_us + SECOND, attempt_answered, c);
+			patience + SECOND, attempt_answered, c);
 		MARK(a, "avg.attempt.after");
 	}
 	buf_free(&b);
@@ -217,7 +247,7 @@ void lead_ack(struct round *r, size_t i, const uint8_t *hashes, size_t n)
 	m->answered = true;
 	if (n == r->b.parts * 16) {
 		free(m->hash);
-		m->hash = xmemdup(hashes, n ? n : 1);
+		m->hash = xmemdup(hashes, n);
 		m->acked = true;
 	}
 	lead_step(r);
@@ -237,13 +267,15 @@ static void left_out(struct round *r, size_t j, size_t reporter)
 		(unsigned long long)r->b.epoch, (int)reporter == r->me ? "this peer" : "another member");
 }
 
-void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size_t nonfinite)
+void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size_t nonfinite, uint64_t slow)
 {
 	struct lead *l = r->lead;
 	size_t silent = n / 32 - (nonfinite < n / 32 ? nonfinite : n / 32);
 	l->m[i].answered = true;
-	if (l->m[i].gone || n % 32 || n / 32 > r->b.n)
+	if (l->phase != LEAD_DATA || l->m[i].gone || n % 32 || n / 32 > r->b.n)
 		return;                         /* who is out of the round is not waited for: what it misses counts no more */
+	if (slow)                               /* the link is thinner than was known: the next round gives it time */
+		times_short(&r->a->data_times, slow, r->b.data_us, unmeasured_us(r->a));
 	for (size_t k = 0; k < n / 32; k++) {
 		struct id id;
 		memcpy(id.b, list + 32 * k, 32);
@@ -256,11 +288,12 @@ void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size
 		}
 		if (j == r->me)                 /* who cannot hear the leader cannot stay in the round */
 			j = (int)i;
-		bool owns = false;
-		for (size_t p = 0; p < r->b.parts; p++)
-			owns |= l->owner[p] == j;
+		if (j == (int)i && l->m[r->me].acked) {         /* but what it has brought is in every sum */
+			l->m[i].gone = true;
+			continue;
+		}
 		l->samples[j] = 0;
-		if (owns)
+		if (reduces(r, (size_t)j))
 			l->m[j].gone = true;
 		l->again = true;
 	}
@@ -278,8 +311,7 @@ void lead_dead(struct round *r, const struct id *who)
 		return;
 	}
 	l->m[i].gone = true;
-	for (size_t p = 0; p < r->b.parts; p++)
-		l->again |= l->phase == LEAD_DATA && l->owner[p] == i;
+	l->again |= l->phase == LEAD_DATA && reduces(r, (size_t)i);
 	flow_missing(r);
 	kick(r->a);
 }
@@ -318,6 +350,15 @@ static bool all_ready(const struct round *r)
 	return r->lead->m[r->me].is_ready;
 }
 
+/* Are the samples that the attempt sums those that would be committed? */
+static bool sums_count(const struct round *r)
+{
+	for (size_t i = 0; i < r->b.n; i++)
+		if (r->lead->samples[i] != r->w[i])
+			return false;
+	return true;
+}
+
 static size_t missing_acks(const struct round *r, size_t *ret_acks)
 {
 	size_t n = 0;
@@ -329,12 +370,22 @@ static size_t missing_acks(const struct round *r, size_t *ret_acks)
 	return n;
 }
 
+/* Where nobody waits for anybody ("async") most members bring nothing to most rounds, and on a busy machine are too
+ * late to say so. Whoever was heard since BEGIN is not on the other side of a partition. */
+static bool heard(const struct round *r, size_t i)
+{
+	const struct lead_member *m = &r->lead->m[i];
+	struct peer_info info;
+	return r->a->conf.any && !m->gone && !m->refused && !(r->b.m[i].flags & MATE_FOLLOWER) &&
+		net_peer(r->a->net, &r->b.m[i].id, &info) && info.last_seen_us >= r->begun_us;
+}
+
 /* Fewer than half of the last commit's members: perhaps the others go on without us, so wait for news (C3). */
 static bool minority(const struct round *r)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < r->b.n; i++)
-		n += required(r, i);
+		n += required(r, i) || heard(r, i);
 	return n * 2 < r->a->n_last;
 }
 
@@ -342,7 +393,7 @@ static void to_commit(struct round *r)
 {
 	struct lead *l = r->lead;
 	struct avg *a = r->a;
-	if (l->attempts == 1)
+	if (l->attempts == 1 && l->phase == LEAD_DATA)
 		times_add(&a->data_times, now_of(a) - l->phase_us);
 	if (minority(r) && l->phase != LEAD_WAIT) {
 		uint64_t us = times_deadline(&a->round_times, a->conf.round_floor_us, a->conf.round_floor_us * 3) / 3;
@@ -373,10 +424,13 @@ void lead_step(struct round *r)
 		else
 			lead_give_up(r, "nobody contributed");
 	} else if (l->phase == LEAD_DATA) {
-		if (!missing_acks(r, &acks) && acks)
+		if (!missing_acks(r, &acks) && acks && sums_count(r))
 			to_commit(r);
 		else if (l->again)
 			lead_next_attempt(r);
+	} else if (l->phase == LEAD_WAIT && r->a->conf.any && !minority(r)) {
+		l->minority = false;
+		to_commit(r);
 	}
 }
 

@@ -5,13 +5,15 @@
 #include "common/jrpc.h"
 
 struct lead_call { struct list link; struct round *r; size_t member; uint32_t attempt; struct call *call; };
+void shape_make(struct avg *a, struct body *b);  /* rows, parts, who sums them; members and hyperparameters are there */
 struct lead *lead_new(struct round *r);
 void lead_calls_drop(struct lead *l);
 void lead_hashes(struct round *r, struct wire_part *part);
 void lead_next_attempt(struct round *r);
 void commit_send(struct avg *a, const struct body *c, const struct buf *bytes);
 void round_inherit(struct round *r, const struct round *old);
-bool believed(const struct avg *a, const struct mate *m);
+int commit_take(struct avg *a, struct body *c /* moved when 0 */, const void *bytes, size_t n, struct err *e);
+bool attempt_fits(const struct round *r, const struct attempt *at);
 void tell_begin(struct round *r);
 void round_reap(struct avg *a, bool force);
 uint64_t unmeasured_us(const struct avg *a);

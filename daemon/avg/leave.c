@@ -90,6 +90,8 @@ void leave_on(struct avg *a, struct request *req)
 		return;
 	if (a->n_last && !(m->flags & MATE_FOLLOWER))
 		a->n_last--;
+	if (m->flags & MATE_FOLLOWER)
+		a->follower_left_us = now_of(a);
 	mate_gone(a, m, "left");
 	m->member = false;
 	ranges_clear(&m->grant);

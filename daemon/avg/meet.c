@@ -9,6 +9,7 @@
 #define RECORD_MS 60000
 #define TICK_US (100 * MS)
 #define PUT_US SECOND
+#define LOOK_FIRST_US (20 * MS)                 /* of one who finds nobody: then twice as long each time, up to */
 #define LOOK_ALONE_US SECOND
 #define LOOK_US (10 * SECOND)
 #define PATIENCE_US (20 * SECOND)               /* of a peer that others answer but nobody takes in */
@@ -18,15 +19,27 @@
 
 struct look { struct avg *a; };
 
+bool avg_peer_of(struct net *net, const struct record *r, struct id *ret)
+{
+	struct endpoint at;
+	json_t *other;
+	size_t i;
+	if (!r->is_signed || id_eq(&r->owner, net_self(net)) || !endpoint_of(r->value, "at", &at))
+		return false;
+	*ret = r->owner;
+	if (at.port[0] || at.port[CHAN_DOOR])
+		net_learn(net, ret, &at);
+	json_array_foreach(json_object_get(r->value, "also"), i, other)
+		if (i < NET_ALSO && endpoint_of(other, "at", &at))
+			net_learn_also(net, ret, &at);
+	return true;
+}
+
 static void learn(struct avg *a, const struct record *r)
 {
 	struct id id;
-	struct endpoint at;
-	if (!r->is_signed || id_eq(&r->owner, &a->me->id) || !endpoint_of(r->value, "at", &at))
+	if (!avg_peer_of(a->net, r, &id))
 		return;
-	id = r->owner;
-	if (at.port[0] || at.port[CHAN_DOOR])
-		net_learn(a->net, &id, &at);
 	struct mate *m = mate_make(a, &id);
 	if (m && !m->member && !m->live && !m->probe_us) {
 		m->live = true;
@@ -51,17 +64,24 @@ static void looked(void *arg, const struct record *r, size_t n, const struct err
 
 static void publish(struct avg *a)
 {
+	struct endpoint also[NET_ALSO];
 	char self[ID_HEX];
 	if (!a->dht || now_of(a) < a->put_us)
 		return;
 	a->put_us = now_of(a) + PUT_US;
-	if (a->put_epoch == a->point.epoch + 1)
+	if (a->put_epoch == a->point.epoch + 1 && a->put_samples == a->samples)
 		return;                         /* nothing new; the DHT keeps the last one alive */
 	a->put_epoch = a->point.epoch + 1;
+	a->put_samples = a->samples;
 	id_hex(&a->me->id, self);
 	json_t *v = json_pack("{s:I,s:I,s:f}", "epoch", (json_int_t)a->point.epoch, "samples", (json_int_t)a->samples,
 		"rate", a->rate);
 	json_object_set_new(v, "at", json_endpoint(net_endpoint(a->net)));
+	unsigned n = net_also(a->net, &a->me->id, also);
+	if (n)
+		json_object_set_new(v, "also", json_array());
+	for (unsigned i = 0; i < n; i++)
+		json_array_append_new(json_object_get(v, "also"), json_pack("{s:o}", "at", json_endpoint(&also[i])));
 	dht_keep(a->dht, a->key, self, v, RECORD_MS, true);
 }
 
@@ -69,7 +89,10 @@ static void look(struct avg *a)
 {
 	if (!a->dht || a->look || now_of(a) < a->look_us)
 		return;
-	a->look_us = now_of(a) + (a->state == AVG_JOINING || roster_others(a, false) == 0 ? LOOK_ALONE_US : LOOK_US);
+	bool lonely = a->state == AVG_JOINING || roster_others(a, false) == 0;
+	uint64_t us = LOOK_FIRST_US << (a->lonely < 8 ? a->lonely : 8);
+	a->lonely = lonely ? a->lonely + 1 : 0;
+	a->look_us = now_of(a) + (!lonely ? LOOK_US : us < LOOK_ALONE_US ? us : LOOK_ALONE_US);
 	a->look = xcalloc(1, sizeof *a->look);
 	a->look->a = a;
 	dht_get(a->dht, a->key, !a->looks, looked, a->look);
@@ -108,19 +131,21 @@ static void join_some(struct avg *a)
 		known += m != a->me;
 		untried += m != a->me && !m->backoff_us;
 	}
+	bool may_lead = !a->follower && !untried && !(a->dht && !a->looks) && !a->turned_away && !door_full(a);
+	bool patient = may_lead && now_of(a) - a->enter_us <= PATIENCE_US;
 	/* One at a time, unless it takes long: the dead must not keep the living from being asked. */
-	struct mate *m = asked == slow && asked < PROBES ? candidate(a, false) : NULL;
+	struct mate *m = (patient || !may_lead) && asked == slow && asked < PROBES ? candidate(a, false) : NULL;
 	if (m) {
 		a->hops = 0;
 		join_start(a, m);
 		return;
 	}
-	if (a->follower || asked || untried || (a->dht && !a->looks) || a->turned_away)
+	if (!may_lead || (patient && asked))
 		return;
 	/* Everybody known was asked and none of them took us in: unreachable, in another run, or not ready. While anybody
 	 * of the run answers, going on alone would only make a second history. */
 	uint64_t now = now_of(a), since = a->heard_us > a->enter_us ? a->heard_us : a->enter_us;
-	if (!known || a->unreachable >= known || now - since > SECOND || now - a->enter_us > PATIENCE_US)
+	if (!known || a->unreachable >= known || now - since > SECOND || !patient)
 		become_leader_alone(a);
 }
 
@@ -171,6 +196,8 @@ void meet_fire(struct timer *t)
 		return;
 	publish(a);
 	look(a);
+	if (a->dht && a->lonely && a->look_us > now_of(a) && a->look_us < a->meet.at_us)
+		env_timer(a->env, &a->meet, a->look_us);
 	if (a->state == AVG_JOINING) {
 		join_some(a);
 		if (a->state == AVG_JOINING)    /* answers come in milliseconds: do not sleep over them */

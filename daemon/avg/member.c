@@ -1,10 +1,11 @@
 /* The member's side of a round. BEGIN: stop, say what we have, send it. ATTEMPT: who counts and who sums. ACK: hashes
- * of
- * all parts. COMMIT: only now anything is applied. A round that is over is a tail until its last transfer and job
+ * of all parts. COMMIT: only now anything is applied. A round that is over is a tail until its last transfer and job
  * end. */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/grid_flow.h"
 #include "avg/lead.h"
+#include "avg/near.h"
 #include "common/hash.h"
 
 static void late_fire(struct timer *t);
@@ -18,18 +19,16 @@ int round_member(const struct round *r, const struct id *id)
 	return -1;
 }
 
-/* Whose death this peer must hear of at once: the leader's (always), the owners', and, as an owner, everybody's. */
+/* Whose death this peer must hear of at once: the leader's (always), those that it waits for, and those who wait for
+ * it; as the leader, everybody's. */
 void round_care(struct round *r)
 {
 	bool all = r->lead || id_eq(&r->b.leader, &r->a->me->id);
-	for (size_t p = 0; p < r->b.parts; p++)
-		all |= r->b.part[p].owner == r->me;
 	for (size_t i = 0; i < r->b.n; i++) {
-		struct mate *m = (int)i == r->me ? NULL : mate_find(r->a, &r->b.m[i].id);
-		bool theirs = all;
-		for (size_t p = 0; p < r->b.parts && !theirs; p++)
-			theirs = r->b.part[p].owner == i;
-		if (!m || !theirs || r->cared[i])
+		bool next = r->me >= 0 && !r->cared[i] && (int)i != r->me && (all || (r->flow ? grid_flow_touches(r, i) :
+			tree_touches(&r->tree, (size_t)r->me, i)));
+		struct mate *m = next ? mate_find(r->a, &r->b.m[i].id) : NULL;
+		if (!m)
 			continue;
 		r->cared[i] = true;
 		roster_care(r->a, m, 1);
@@ -46,12 +45,6 @@ static void care_no_more(struct round *r)
 	}
 }
 
-/* The leader says that it lives; we have heard that it died. News of the last moment count more than the leader's. */
-bool believed(const struct avg *a, const struct mate *m)
-{
-	return !m->absent[0] || now_of(a) - m->gone_us > BELIEF_US;
-}
-
 /* BEGIN tells of members that came since the last commit. */
 static void know_all(struct avg *a, const struct body *b)
 {
@@ -59,11 +52,13 @@ static void know_all(struct avg *a, const struct body *b)
 		const struct wire_member *w = &b->m[i];
 		bool known = mate_find(a, &w->id) != NULL;
 		struct mate *m = mate_make(a, &w->id);
+		if (m)                          /* who leads next depends on it: all must think the same, each of itself, too */
+			m->fresh = w->flags & MATE_NEW;
 		if (!m || m == a->me || (w->flags & MATE_GONE))
 			continue;
 		m->live = m->live || !known || (w->flags & MATE_NEW) || believed(a, m);
 		if (!m->member) {
-			m->member = m->fresh = true;
+			m->member = true;
 			m->flags = w->flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_AUX | MATE_HOLD);
 			m->at = w->at;
 		}
@@ -81,7 +76,12 @@ static int read_coding(struct round *r, const struct body *b, struct err *e)
 	r->feedback = feedback ? json_is_true(feedback) : c->error_feedback;
 	if (robust && robust_parse(json_string_value(robust), &r->robust, e))
 		return -1;
-	return coding_make(&r->coding, codec ? codec : c->codec, c->tensors, c->ntensors, c->len, e);
+	if ((r->tree.rows > 1 || b->grid.dims) && r->robust != ROBUST_NONE)
+		return err_set(e, ERR_INVALID, "a mean that is %s needs every contribution at its owner; the round is in %s",
+			robust_name(r->robust), b->grid.dims ? "a grid" : "rows");
+	if (coding_make(&r->coding, codec ? codec : c->codec, c->tensors, c->ntensors, c->len, e))
+		return -1;
+	return b->grid.dims ? grid_allowed(r, b, e) : 0;
 }
 
 struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t n, struct err *e)
@@ -97,8 +97,10 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 	if (!ready)
 		err_set(e, r->me < 0 ? ERR_STATE : ERR_NOMEM, r->me < 0 ? "this peer is not in the round" :
 			"no memory for a mean of %zu bytes", r->mean_bytes);
+	body_tree(b, b->n, &r->tree);
 	if (!ready || read_coding(r, b, e)) {
 		spare_put(a, r->mean, r->mean_bytes);
+		tree_free(&r->tree);
 		free(r);
 		return NULL;
 	}
@@ -111,15 +113,18 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 	r->term = r->b.term;
 	r->w = xcalloc(r->b.n, sizeof *r->w);
 	r->bad = xcalloc(r->b.n, sizeof *r->bad);
+	r->broken = xcalloc(r->b.n, sizeof *r->broken);
 	r->odd = xcalloc(r->b.n, sizeof *r->odd);
 	r->part = xcalloc(r->b.parts + 1, sizeof *r->part);
 	for (size_t p = 0; p < r->b.parts; p++) {
 		r->part[p].off = r->b.part[p].off;
 		r->part[p].len = r->b.part[p].len;
-		r->part[p].owner = r->b.part[p].owner;
+		flow_place(r, p);
 		r->part[p].plain = coding_plain(&r->coding, r->part[p].off, r->part[p].len);
 		r->part[p].bytes = coding_bytes(&r->coding, r->part[p].off, r->part[p].len);
 	}
+	if (r->b.grid.dims)
+		grid_flow_new(r);
 	r->begun_us = now_of(a);
 	r->late = (struct timer){ .fire = late_fire, .name = "avg.late" };
 	r->silent = (struct timer){ .fire = silent_fire, .name = "avg.silent" };
@@ -135,7 +140,7 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 void round_touch(struct round *r)
 {
 	struct avg *a = r->a;
-	uint64_t us = 2 * r->b.ready_us + 5 * r->b.data_us + a->conf.round_floor_us, rank = 0;
+	uint64_t us = 2 * r->b.ready_us + (flow_patience(r) + 3) * r->b.data_us + a->conf.round_floor_us, rank = 0;
 	if (!us || r->from_commit)
 		us = unmeasured_us(a);
 	list_each(it, &a->mates) {
@@ -187,8 +192,14 @@ void round_close(struct round *r)
 		lead_calls_drop(r->lead);
 		env_timer(a->env, &r->lead->timer, 0);
 	}
-	if (a->round == r)
+	if (r->early)
+		list_del(&r->link);
+	r->early = false;
+	if (a->round == r) {
 		a->round = NULL;
+		if (!r->applied)                /* nothing stands on it */
+			early_drop(a);
+	}
 	list_push(&a->tails, &r->link);
 	kick(a);
 }
@@ -216,6 +227,8 @@ void round_reap(struct avg *a, bool force)
 		ranges_free(&r->claimed);
 		free(r->w);
 		free(r->bad);
+		free(r->broken);
+		tree_free(&r->tree);
 		free(r->odd);
 		coding_free(&r->coding);
 		free(r->cared);
@@ -249,6 +262,7 @@ static void ready_answer(struct round *r)
 	if (r->a->leader && net_peer(r->a->net, &r->a->leader->id, &info))
 		ready.bandwidth = info.bandwidth_bps;
 	if (r->lead) {
+		near_take(r, (size_t)r->me, NULL);
 		lead_ready(r, (size_t)r->me, &ready);
 		return;
 	}
@@ -256,7 +270,7 @@ static void ready_answer(struct round *r)
 		return;
 	ready_encode(&ready, &b);
 	MARK(r->a, "avg.ready.before");
-	net_reply(r->ready_req, NULL, blob_steal(&b));
+	net_reply(r->ready_req, near_json(r), blob_steal(&b));
 	r->ready_req = NULL;
 	MARK(r->a, "avg.ready.after");
 }
@@ -355,6 +369,10 @@ void member_begin_on(struct avg *a, struct request *req)
 		return;
 	}
 	sha256_of(req->f.blob, req->f.blob_len - SIG_BYTES, id);
+	if (early_begin(a, &b, req)) {
+		body_free(&b);
+		return;
+	}
 	if (begin_check(a, &b, req, &e)) {
 		net_refuse(req, &e);
 	} else if (a->round && !memcmp(a->round->id, id, DIGEST)) {     /* asked again, by a successor */
@@ -375,7 +393,8 @@ void member_begin_on(struct avg *a, struct request *req)
 void member_attempt(struct round *r, const struct attempt *at, struct request *req)
 {
 	struct avg *a = r->a;
-	if (at->n != r->b.n || at->parts != r->b.parts) {
+	struct err e;
+	if (!attempt_fits(r, at) || (r->flow && grid_flow_stand(r, at->stand, at->samples, &e))) {
 		refuse(&req, "the attempt does not fit the round");
 		return;
 	}
@@ -398,7 +417,7 @@ void member_attempt(struct round *r, const struct attempt *at, struct request *r
 		member_check(r);
 		return;
 	}
-	flow_attempt(r, at->owner);
+	flow_attempt(r, at->owner, at->sub);
 	if (!r->closed) {
 		member_check(r);
 		flow_missing(r);
@@ -441,25 +460,10 @@ void member_attempt_on(struct avg *a, struct request *req)
 	attempt_free(&at);
 }
 
-void member_missing_on(struct avg *a, struct request *req)
-{
-	uint8_t round[DIGEST];
-	uint64_t attempt;
-	struct round *r = a->round;
-	int i = r ? round_member(r, &req->f.from) : -1;
-	if (i < 0 || !r->lead || json_get_hex(req->f.json, "round", round, DIGEST, NULL) || memcmp(round, r->id, DIGEST) ||
-			json_get_u64(req->f.json, "attempt", &attempt, NULL) || attempt != r->attempt ||
-			r->lead->phase != LEAD_DATA)
-		return;
-	uint64_t nonfinite = 0;
-	json_get_u64(req->f.json, "nonfinite", &nonfinite, NULL);
-	lead_missing(r, (size_t)i, req->f.blob, req->f.blob_len, nonfinite);
-}
-
 static void late_fire(struct timer *t)
 {
 	struct round *r = container_of(t, struct round, late);
-	if (++r->lateness < 2)
+	if (++r->lateness < flow_patience(r))
 		env_after(r->a->env, t, r->data_us);
 	flow_missing(r);
 }

@@ -23,7 +23,7 @@ uint64_t progress_goal(const struct avg *a)
 {
 	uint64_t sum = 0;
 	if (!a->conf.each)
-		return a->conf.any ? 1 : a->conf.target_batch;
+		return a->conf.any ? 1 : a->target;
 	list_each(it, &a->mates) {
 		const struct mate *m = list_entry(it, struct mate, link);
 		if (takes_part(m))
@@ -49,8 +49,8 @@ double share_of(const struct avg *a, const struct mate *m)
 	if (!n)
 		n = 1;
 	if (unknown || rates <= 0)
-		return (double)a->conf.target_batch / (double)n;
-	return (double)a->conf.target_batch * m->rate / rates;
+		return (double)a->target / (double)n;
+	return (double)a->target * m->rate / rates;
 }
 
 /* ---- member: telling ---- */
@@ -98,8 +98,8 @@ static void post(struct avg *a, bool beat)
 	MARK(a, "avg.progress.before");
 	if (beat && !a->beat_call) {
 		a->beat_to = a->leader->id;
-		a->beat_call = net_call(a->net, &a->leader->id, KIND_AVG_PROGRESS, j, NO_BLOB, CLASS_control, 2 * HEARTBEAT_US,
-			beat_answered, a);
+		a->beat_call = net_call(a->net, &a->leader->id, KIND_AVG_PROGRESS, j, NO_BLOB, CLASS_control,
+			net_deadline(a->net, &a->leader->id, 2 * HEARTBEAT_US), beat_answered, a);
 	} else {
 		net_post(a->net, &a->leader->id, KIND_AVG_PROGRESS, j, NO_BLOB, CLASS_control);
 	}
@@ -135,6 +135,17 @@ void progress_send(struct avg *a, bool now)
 		env_timer(a->env, &a->beat, next);
 }
 
+/* Members report every HEARTBEAT_US or sooner. The leader looks whether those live who do not: samples of a dead one
+ * must not be counted, or the epoch ends with fewer than its target. */
+static void look_at_silent(struct avg *a)
+{
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		uint64_t last = m->report_us > a->commit_us ? m->report_us : a->commit_us;
+		roster_silent(a, m, is_leader(a) && m != a->me && m->member && m->live && now_of(a) >= last + 2 * HEARTBEAT_US);
+	}
+}
+
 void progress_beat(struct timer *t)
 {
 	struct avg *a = container_of(t, struct avg, beat);
@@ -143,29 +154,33 @@ void progress_beat(struct timer *t)
 		post(a, true);                  /* in a round, too: should it be over elsewhere, the answer tells */
 	else if (a->state == AVG_IN && !a->round && !a->leaving)
 		progress_send(a, true);
+	if (a->state == AVG_IN && !a->round)
+		look_at_silent(a);
 	if (a->state == AVG_IN)
 		grant_need(a);
 }
 
 /* ---- leader: hearing ---- */
 
+/* What would do: enough to work at for three round trips, so that averaging is no longer what takes the time. */
 static void too_short(struct avg *a)
 {
 	uint64_t now = now_of(a), rtt = 0;
+	double rates = 0;
 	struct peer_info info;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
+		rates += takes_part(m) ? m->rate : 0;
 		if (m != a->me && m->member && m->live && net_peer(a->net, &m->id, &info) && info.rtt_us > rtt)
 			rtt = info.rtt_us;
 	}
-	if (!rtt || a->epoch_us >= 3 * rtt || !a->epoch_us)
+	if (!rtt || a->epoch_us >= 3 * rtt || !a->epoch_us || !(rates > 0))
 		return;
 	a->short_told_us = now;
-	uint64_t would = (uint64_t)((double)a->conf.target_batch * 3 * (double)rtt / (double)a->epoch_us) + 1;
 	hub_event(a, LOG_WARN_, "target batch size too small", NULL,
 		"an epoch takes %llu us and a round trip %llu us: most of the time goes into averaging; a target batch of %llu "
-		"samples would do",
-		(unsigned long long)a->epoch_us, (unsigned long long)rtt, (unsigned long long)would);
+		"samples would do", (unsigned long long)a->epoch_us, (unsigned long long)rtt,
+		(unsigned long long)(rates * 3e-6 * (double)rtt) + 1);
 }
 
 /* The target is reached, but a member's micro-batch ends within a moment: BEGIN would throw it away. Peers that work in
@@ -224,9 +239,9 @@ void progress_trigger(struct avg *a)
 		return;
 	if (now_of(a) < a->wait_us)             /* the last round came to nothing */
 		return;
-	if (!a->conf.each && !a->conf.any && about_to_report(a))
+	if (room_wait(a) || (!a->conf.each && !a->conf.any && about_to_report(a)))
 		return;
-	if (!a->conf.any && now_of(a) - a->short_told_us > 60 * SECOND && a->rounds_done > 10)
+	if (!a->conf.any && a->rounds_done > 10 && (!a->short_told_us || now_of(a) - a->short_told_us > 60 * SECOND))
 		too_short(a);
 	lead_begin(a);
 }
@@ -260,6 +275,7 @@ static void diverged(struct avg *a, struct mate *m)
 
 static void misplaced(struct avg *a, struct mate *m)
 {
+	room_late(a, m, m->epoch, m->prev);
 	if (m->epoch > a->point.epoch) {        /* a commit that has not reached this peer yet, or never will */
 		if (now_of(a) - a->commit_us > SECOND && m->epoch != a->ahead_epoch) {
 			a->ahead_epoch = m->epoch;
@@ -297,6 +313,7 @@ void progress_on(struct avg *a, struct request *req)
 		return;
 	if (!m && !(m = mate_make(a, &req->f.from)))
 		return;
+	m->report_us = now_of(a);
 	if (!m->live && m->member) {
 		m->live = true;
 		roster_elect(a);
@@ -325,6 +342,7 @@ void progress_on(struct avg *a, struct request *req)
 		return;
 	}
 	m->awaited = m->awaited || epoch >= m->skip_epoch;
+	room_came(a, m);
 	if (!json_get_hex(req->f.json, "params", m->digest, 16, &e)) {
 		m->digest_epoch = epoch;
 		if (epoch == a->digest_epoch && memcmp(m->digest, a->digest, 16))
@@ -348,7 +366,7 @@ void grant_top_up(struct avg *a, struct mate *m, uint64_t used)
 	struct ranges taken = { 0 };
 	uint64_t have = ranges_count(&m->grant), want = ledger_want(share_of(a, m), m->micro ? m->micro :
 		a->conf.micro_batch) + used;
-	if (have >= want || (m->flags & (MATE_AUX | MATE_FOLLOWER)))
+	if (a->conf.unordered || have >= want || (m->flags & (MATE_AUX | MATE_FOLLOWER)))
 		return;
 	taken_all(a, &taken);
 	ledger_cut(&taken, a->conf.data_limit, want - have, &m->grant);
@@ -382,7 +400,8 @@ static void granted(void *arg, const struct frame *f, const struct err *e)
 void grant_need(struct avg *a)
 {
 	uint64_t unit = a->conf.micro_batch ? a->conf.micro_batch : 1, have, used;
-	if (a->state != AVG_IN || (a->me->flags & (MATE_AUX | MATE_FOLLOWER)) || !a->leader || a->round)
+	if (a->conf.unordered || a->state != AVG_IN || (a->me->flags & (MATE_AUX | MATE_FOLLOWER)) || !a->leader ||
+			a->round)
 		return;
 	used = ranges_count(&a->claimed);
 	have = ranges_count(&a->me->grant);
@@ -402,7 +421,8 @@ void grant_need(struct avg *a)
 	json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
 	json_object_set_new(j, "prev", json_hex(a->point.prev, DIGEST));
 	json_object_set_new(j, "used", json_integer((json_int_t)used));
-	a->grant_call = net_call(a->net, &a->leader->id, KIND_AVG_GRANT, j, NO_BLOB, CLASS_control, GRANT_US, granted, a);
+	a->grant_call = net_call(a->net, &a->leader->id, KIND_AVG_GRANT, j, NO_BLOB, CLASS_control,
+		net_deadline(a->net, &a->leader->id, GRANT_US), granted, a);
 }
 
 void grant_on(struct avg *a, struct request *req)
@@ -417,7 +437,7 @@ void grant_on(struct avg *a, struct request *req)
 		return;
 	}
 	if (a->state != AVG_IN || !is_leader(a) || !m || !m->member || a->round || !same_point(a, epoch, prev) ||
-			used > 16 * (a->conf.target_batch + progress_goal(a)) + 16 * (uint64_t)m->micro) {
+			used > 16 * (a->target + progress_goal(a)) + 16 * (uint64_t)m->micro) {
 		err_set(&e, ERR_STATE, "positions come from the leader of this epoch, between rounds");
 		net_refuse(req, &e);
 		return;

@@ -93,6 +93,8 @@ static int accept(struct avg *a, const struct wire_proposal *p, uint64_t *ret_ep
 	const char *key;
 	json_t *v;
 	char who[9];
+	if (a->cb.may_change && a->cb.may_change(a->arg, &p->author, p->patch, e))
+		return -1;
 	for (size_t i = 0; i < a->props; i++) {
 		if (same(&a->prop[i], p)) {
 			*ret_epoch = a->prop[i].epoch;
@@ -222,8 +224,22 @@ static void send_ask(struct avg *a, struct ask *k)
 	json_object_set(j, "patch", k->p.patch);
 	k->to = a->leader->id;
 	MARK(a, "avg.propose.before");
-	k->call = net_call(a->net, &a->leader->id, KIND_AVG_PROPOSE, j, NO_BLOB, CLASS_control, PROPOSE_US, asked, k);
+	k->call = net_call(a->net, &a->leader->id, KIND_AVG_PROPOSE, j, NO_BLOB, CLASS_control,
+		net_deadline(a->net, &a->leader->id, PROPOSE_US), asked, k);
 	MARK(a, "avg.propose.after");
+}
+
+/* Of the parameters from that epoch on, as far as changes are known: every BEGIN that takes any makes one. */
+static uint64_t version_at(const struct avg *a, uint64_t epoch)
+{
+	uint64_t version = a->point.params_version;
+	for (size_t i = 0; i < a->props; i++) {
+		bool first = a->prop[i].epoch > a->point.epoch && a->prop[i].epoch <= epoch;
+		for (size_t k = 0; k < i && first; k++)
+			first = a->prop[k].epoch != a->prop[i].epoch;
+		version += first;
+	}
+	return version;
 }
 
 /* From the kick: sends what waits to whoever leads now, answers what is over. */
@@ -246,7 +262,7 @@ void propose_send(struct avg *a)
 		struct err why = k->why;
 		ask_end(k);
 		if (done)
-			done(arg, agreed, a->point.params_version, agreed ? NULL : &why);
+			done(arg, agreed, agreed ? version_at(a, agreed) : 0, agreed ? NULL : &why);
 		return;                         /* the owner may have done anything */
 	}
 }

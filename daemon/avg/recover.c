@@ -57,11 +57,16 @@ static void hold(struct recover *v, enum holds what, const void *p, size_t n, ui
 static void put_held(struct avg *a, const uint8_t *prev, uint64_t epoch, struct buf *b)
 {
 	struct round *r = a->round;
+	const struct buf *early = early_commit(a, epoch + 1, prev);
 	bool tell = !PLANTED(COMMIT_NOT_REPEATED);
 	if (epoch + 1 == a->point.epoch && a->last_commit.len && tell) {
 		buf_u8(b, HOLDS_COMMIT);
 		buf_u32(b, 0);
 		buf_put(b, a->last_commit.p, a->last_commit.len);
+	} else if (early && tell) {
+		buf_u8(b, HOLDS_COMMIT);
+		buf_u32(b, 0);
+		buf_put(b, early->p, early->len);
 	} else if (r && r->commit && tell) {
 		buf_u8(b, HOLDS_COMMIT);
 		buf_u32(b, 0);

@@ -48,11 +48,16 @@ bool blocks_next(struct blocks *b)
 	return true;
 }
 
-const float *blocks_of(const struct blocks *b, struct reduce_term *t, float *room)
+static const float *floats_of(const struct blocks *b, const struct reduce_term *t, float *room)
 {
-	const float *x = t->x ? t->x + b->at : room;
 	if (!t->x)
 		b->piece.codec->decode(&b->par, b->len, t->coded + b->byte, room);
+	return t->x ? t->x + b->at : room;
+}
+
+const float *blocks_of(const struct blocks *b, struct reduce_term *t, float *room)
+{
+	const float *x = floats_of(b, t, room);
 	t->bad = t->bad || vec_nonfinite(&b->par, b->len, x) < b->len;
 	return x;
 }
@@ -70,8 +75,12 @@ static void plain(const struct coding *c, uint64_t off, size_t n, struct reduce_
 		accum_begin(&a, out + b.at, b.len, total);
 		for (size_t k = 0; k < terms; k++) {
 			size_t i = PLANTED(WRONG_ORDER) ? terms - 1 - k : k;
-			accum_add(&a, blocks_of(&b, &t[i], room), t[i].weight);
+			accum_add(&a, floats_of(&b, &t[i], room), t[i].weight);
 		}
+		/* What is not finite stays so in a sum: whose it was is asked only then. */
+		if (vec_nonfinite(&b.par, b.len, out + b.at) < b.len)
+			for (size_t k = 0; k < terms; k++)
+				(void)blocks_of(&b, &t[k], room);
 	}
 }
 

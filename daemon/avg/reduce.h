@@ -33,6 +33,7 @@ struct reduce_term {
 	const float *x;                         /* the floats, or NULL and */
 	const uint8_t *coded;                   /* what coding_bytes() of them were sent */
 	uint64_t weight;
+	bool row;                               /* the sum of several members (the caller's note) */
 	bool bad;                               /* out: holds a number that is not finite */
 	bool odd;                               /* out: far from all others (with a robust mean only) */
 };

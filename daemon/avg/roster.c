@@ -45,6 +45,7 @@ struct mate *mate_make(struct avg *a, const struct id *id)
 	m->owner = a;
 	m->id = *id;
 	m->live = true;
+	m->row = NO_ROW;
 	order_of(a, m);
 	list_push(&a->mates, &m->link);
 	a->nmates++;
@@ -59,8 +60,17 @@ void roster_care(struct avg *a, struct mate *m, int delta)
 	net_care(a->net, &m->id, delta);
 }
 
+void roster_silent(struct avg *a, struct mate *m, bool silent)
+{
+	if (m->silent == silent)
+		return;
+	m->silent = silent;
+	roster_care(a, m, silent ? 1 : -1);
+}
+
 void mate_free(struct avg *a, struct mate *m)
 {
+	join_drop(m);
 	if (m->join)
 		net_cancel(a->net, m->join);
 	free(m->join_arg);
@@ -165,6 +175,7 @@ void roster_clear(struct avg *a)
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
 		m->member = m->fresh = m->awaited = m->counted = false;
+		m->row = NO_ROW;
 		ranges_clear(&m->grant);
 	}
 	a->sum = 0;
@@ -193,6 +204,12 @@ void mate_gone(struct avg *a, struct mate *m, const char *why)
 		roster_elect(a);
 	if (a->conf.each)
 		kick(a);                        /* it may be the one that was waited for */
+}
+
+/* The leader says that it lives; we have heard that it died. News of the last moment count more than the leader's. */
+bool believed(const struct avg *a, const struct mate *m)
+{
+	return !m->absent[0] || now_of(a) - m->gone_us > BELIEF_US;
 }
 
 /* The leader has taken it in since it started anew, and this peer meets its new life only now, in the round. */

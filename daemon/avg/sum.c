@@ -17,7 +17,7 @@
 struct sum_job {
 	struct job job; struct round *r; size_t part; uint32_t attempt; int rc; uint64_t total;
 	struct reduce_term *t; uint16_t *member; size_t terms;
-	const float *x; float *out, *was, *now; uint8_t *coded; uint8_t hash[16];
+	const float *x; float *out, *was, *now; uint8_t *coded; uint8_t hash[16]; bool owner;
 };
 
 /* ---- what encoding left out ---- */
@@ -45,10 +45,10 @@ static void residual_del(struct avg *a, size_t i)
 }
 
 /* The one of exactly this range and side, out of the list. */
-static struct residual residual_take(struct avg *a, uint64_t off, uint64_t len, bool mine)
+static struct residual residual_take(struct avg *a, uint64_t off, uint64_t len, enum residue of)
 {
 	for (size_t i = 0; i < a->nres; i++)
-		if (a->res[i].off == off && a->res[i].len == len && a->res[i].mine == mine) {
+		if (a->res[i].off == off && a->res[i].len == len && a->res[i].of == of) {
 			struct residual s = a->res[i];
 			residual_del(a, i);
 			return s;
@@ -72,17 +72,22 @@ static void residual_put(struct avg *a, struct residual *s)
 }
 
 /* Memory for what this round leaves out, and what the last one did; without memory there is no feedback. */
-static void residual_begin(struct round *r, struct rpart *rp, bool mine, struct sum_job *j)
+static void residual_begin(struct round *r, struct rpart *rp, enum residue of, struct sum_job *j)
 {
 	if (!r->feedback || rp->plain)
 		return;
 	if (!rp->was.v)
-		rp->was = residual_take(r->a, rp->off, rp->len, mine);
+		rp->was = residual_take(r->a, rp->off, rp->len, of);
 	if (!rp->now.v)
 		rp->now = (struct residual){ .off = rp->off, .len = rp->len, .v = spare_get(r->a, rp->len * sizeof(float)) };
-	rp->now.mine = mine;
+	rp->now.of = of;
 	j->now = rp->now.v;
-	j->was = rp->was.v && rp->was.mine == mine ? rp->was.v : NULL;
+	j->was = rp->was.v && rp->was.of == of ? rp->was.v : NULL;
+}
+
+static enum residue role(const struct round *r, const struct rpart *rp)
+{
+	return rp->owner == r->me ? OF_MEAN : rp->sums ? OF_ROW : OF_PIECE;
 }
 
 /* The round is over here, and no job reads: which residuals hold now? */
@@ -92,7 +97,9 @@ void sum_settle(struct round *r, bool committed)
 	bool in = committed && r->me >= 0 && r->commit && (r->commit->m[r->me].flags & MATE_IN);
 	for (size_t p = 0; p < r->b.parts; p++) {
 		struct rpart *rp = &r->part[p];
-		bool kept = rp->now.mine ? committed && rp->owner == r->me && rp->ready : in;
+		enum residue of = role(r, rp);
+		bool kept = rp->now.of == OF_PIECE ? in : committed && rp->now.of == of &&
+			(of == OF_ROW ? rp->passed : rp->ready);
 		if (rp->now.v && kept)
 			residual_put(a, &rp->now);
 		else if (rp->was.v && !a->freeing)
@@ -100,7 +107,7 @@ void sum_settle(struct round *r, bool committed)
 		if (rp->now.v)
 			residual_free(a, &rp->now);
 		if (rp->was.v) {
-			a->res_dropped += rp->was.mine == (rp->owner == r->me) ? 0 : rp->was.len;
+			a->res_dropped += rp->was.of == of ? 0 : rp->was.len;
 			residual_free(a, &rp->was);
 		}
 	}
@@ -109,6 +116,7 @@ void sum_settle(struct round *r, bool committed)
 void sum_free(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
+	spare_put(r->a, rp->p_enc, rp->bytes);
 	spare_put(r->a, rp->x_enc, rp->bytes);
 	spare_put(r->a, rp->r_enc, rp->bytes);
 	spare_put(r->a, rp->in_enc, rp->bytes);
@@ -199,7 +207,7 @@ void sum_encode(struct round *r, size_t p)
 	struct sum_job *s = job_new(r, p, "avg.encode", encode_run, encode_done);
 	s->x = r->x + rp->off;
 	s->coded = to;
-	residual_begin(r, rp, false, s);
+	residual_begin(r, rp, OF_PIECE, s);
 	rp->encoding = true;
 	r->a->x_jobs++;
 	job_start(s);
@@ -232,7 +240,7 @@ static void sum_run(struct job *j)
 		return;
 	if (s->coded)
 		encode_mean(s, rp);
-	else
+	else if (s->owner)
 		xxh128_of(s->out, rp->len * sizeof(float), s->hash);
 }
 
@@ -241,7 +249,8 @@ static void judge(struct round *r, const struct sum_job *s)
 	bool any = false;
 	for (size_t k = 0; k < s->terms; k++) {
 		any = any || s->t[k].bad;
-		r->bad[s->member[k]] = r->bad[s->member[k]] || s->t[k].bad;
+		bool *bad = s->t[k].row ? r->broken : r->bad;
+		bad[s->member[k]] = bad[s->member[k]] || s->t[k].bad;
 		r->odd[s->member[k]] += s->t[k].odd;
 	}
 	r->judged += !any && r->robust != ROBUST_NONE && s->terms > 2;
@@ -259,7 +268,8 @@ static void sum_done(struct job *j)
 	r->jobs--;
 	a->x_jobs--;
 	rp->summing = false;
-	memcpy(rp->hash, s->hash, 16);
+	if (s->owner)
+		memcpy(rp->hash, s->hash, 16);
 	if (current)
 		judge(r, s);
 	free(s->t);
@@ -274,29 +284,43 @@ static void sum_done(struct job *j)
 	avg_job_over(a);
 }
 
+static void terms(const struct round *r, size_t p, struct sum_job *s)
+{
+	const struct rpart *rp = &r->part[p];
+	s->total = tree_weight(&r->tree, p, (size_t)r->me, r->w);
+	s->t = xcalloc(r->b.n, sizeof *s->t);
+	s->member = xcalloc(r->b.n, sizeof *s->member);
+	for (size_t i = 0; i < r->b.n; i++) {
+		bool own = (int)i == r->me, row = !own && tree_sums(&r->tree, p, i);
+		if (!own && tree_up(&r->tree, p, i) != (size_t)r->me)
+			continue;
+		uint64_t w = row ? tree_weight(&r->tree, p, i, r->w) : r->w[i];
+		if (!w)
+			continue;
+		s->member[s->terms] = (uint16_t)i;
+		s->t[s->terms++] = (struct reduce_term){ .weight = w, .row = row,
+			.x = own ? r->x + rp->off : rp->plain ? rp->raw[i] : NULL, .coded = own ? NULL : rp->raw[i] };
+	}
+}
+
 void sum_start(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
-	if (!rp->plain && !rp->r_enc && !(rp->r_enc = spare_get(r->a, rp->bytes))) {
+	bool owner = rp->owner == r->me;
+	uint8_t **enc = owner ? &rp->r_enc : &rp->p_enc;
+	if ((!owner || !rp->plain) && !*enc && !(*enc = spare_get(r->a, rp->bytes))) {
 		hub_event(r->a, LOG_ERROR_, "memory", NULL, "no memory to encode a mean of %zu bytes", rp->bytes);
 		return;                         /* the others find this reducer late */
 	}
 	struct sum_job *s = job_new(r, p, "avg.sum", sum_run, sum_done);
-	s->total = r->total;
-	s->out = r->mean + rp->off;
-	s->coded = rp->plain ? NULL : rp->r_enc;
-	s->t = xcalloc(r->b.n, sizeof *s->t);
-	s->member = xcalloc(r->b.n, sizeof *s->member);
-	for (size_t i = 0; i < r->b.n; i++) {
-		bool own = (int)i == r->me;
-		if (!r->w[i])
-			continue;
-		s->member[s->terms] = (uint16_t)i;
-		s->t[s->terms++] = (struct reduce_term){ .weight = r->w[i],
-			.x = own ? r->x + rp->off : rp->plain ? rp->raw[i] : NULL, .coded = own ? NULL : rp->raw[i] };
-	}
+	s->owner = owner;
+	/* A row's sum has its own bytes; encoded, the mean's place is room to make it in: no result comes before it has
+	 * gone. */
+	s->out = owner || !rp->plain ? r->mean + rp->off : (float *)rp->p_enc;
+	s->coded = rp->plain ? NULL : *enc;
+	terms(r, p, s);
 	s->job.cost_us *= s->terms;
-	residual_begin(r, rp, true, s);
+	residual_begin(r, rp, role(r, rp), s);
 	rp->summing = true;
 	r->a->x_jobs++;
 	job_start(s);
@@ -323,9 +347,7 @@ static void take_run(struct job *j)
 {
 	struct sum_job *s = container_of(j, struct sum_job, job);
 	const struct rpart *rp = &s->r->part[s->part];
-	if (s->coded)
-		coding_decode(&s->r->coding, rp->off, rp->len, s->coded, s->out);
-	xxh128_of(s->coded ? (const void *)s->coded : s->out, rp->bytes, s->hash);
+	coding_decode(&s->r->coding, rp->off, rp->len, s->coded, s->out);
 }
 
 static void take_done(struct job *j)
@@ -334,11 +356,19 @@ static void take_done(struct job *j)
 	struct round *r = s->r;
 	struct avg *a = r->a;
 	struct rpart *rp = &r->part[s->part];
+	bool current = !r->closed && s->attempt == r->attempt, keep = current && rp->sums;
 	r->jobs--;
-	spare_put(a, s->coded, rp->bytes);
-	if (!r->closed && s->attempt == r->attempt) {
+	if (keep) {                             /* others wait for these bytes */
+		spare_put(a, rp->r_enc, rp->bytes);
+		rp->r_enc = s->coded;
+	} else {
+		spare_put(a, s->coded, rp->bytes);
+	}
+	if (current) {
 		rp->ready = true;
 		memcpy(rp->hash, s->hash, 16);
+		if (keep)
+			flow_pass_on(r, s->part);
 		round_touch(r);
 		member_check(r);
 	}
@@ -346,12 +376,17 @@ static void take_done(struct job *j)
 	avg_job_over(a);
 }
 
-void sum_take(struct round *r, size_t p)
+/* Floats that came as they are are where they belong already. */
+void sum_take(struct round *r, size_t p, const uint8_t hash[16])
 {
 	struct rpart *rp = &r->part[p];
 	struct sum_job *s = job_new(r, p, "avg.take", take_run, take_done);
 	s->out = r->mean + rp->off;
 	s->coded = rp->plain ? NULL : rp->in_enc;
 	rp->in_enc = NULL;
-	job_start(s);
+	memcpy(s->hash, hash, 16);
+	if (s->coded)
+		job_start(s);
+	else
+		take_done(&s->job);
 }

@@ -1,9 +1,11 @@
 /* What an operator may see of the averager. */
 #include <stdio.h>
 #include <string.h>
-#include "avg/int.h"
+#include "avg/grid_flow.h"
 #include "avg/ledger.h"
 #include "common/jrpc.h"
+
+#define ANEW_US (5 * SECOND)
 
 static const char *state_name(const struct avg *a)
 {
@@ -25,8 +27,11 @@ void avg_view(struct avg *a, struct avg_view *ret)
 		.last_members = a->n_last, .following = a->state == AVG_IN && (a->me->flags & MATE_FOLLOWER) };
 	if (a->leader)
 		ret->leader = a->leader->id;
+	/* Who has missed a commit leaves and follows anew; nobody is to go away between the two. */
+	ret->followers = a->follower_left_us && now_of(a) - a->follower_left_us < ANEW_US;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
+		ret->followers += m != a->me && m->member && m->live && (m->flags & MATE_FOLLOWER);
 		if (m != a->me && !(m->member && m->live && !(m->flags & (MATE_FOLLOWER | MATE_HOLD))))
 			continue;
 		ret->rate_total += m == a->me ? a->rate : m->rate;
@@ -57,18 +62,13 @@ size_t avg_members(struct avg *a, struct avg_member *out, size_t max)
 				.epoch = m->member ? a->point.epoch : m->epoch,
 				.rate = m == a->me ? a->rate : m->rate, .leader = m == a->leader, .live = m->member && m->live,
 				.follower = m->flags & MATE_FOLLOWER, .hold = m->flags & MATE_HOLD, .client = m->flags & MATE_CLIENT,
-				.odd = m->odd };
+				.aux = m->flags & MATE_AUX, .odd = m->odd };
 			snprintf(o->absent, sizeof o->absent, "%s", m->absent[0] ? m->absent : m->member ? "" :
 				"not in this run now");
 		}
 		n++;
 	}
 	return n;
-}
-
-uint64_t avg_forked(const struct avg *a)
-{
-	return a->forked;
 }
 
 /* Who brought which positions into the last commit, and who has which next; null before the first one here. */
@@ -87,6 +87,77 @@ static json_t *last_commit_json(const struct avg *a)
 	}
 	json_t *o = json_pack("{s:I,s:I,s:o}", "epoch", (json_int_t)b.epoch, "weight", (json_int_t)b.weight, "members",
 		members);
+	body_free(&b);
+	return o;
+}
+
+/* ---- rows ---- */
+
+static json_t *bridges_json(const struct body *b, const struct tree *t, size_t row)
+{
+	json_t *list = json_array();
+	char name[9];
+	for (size_t i = 0; i < t->n; i++) {
+		uint64_t sums = 0, owns = 0;
+		for (size_t p = 0; p < t->parts; p++) {
+			sums += tree_sums(t, p, i) ? b->part[p].len : 0;
+			owns += t->owner[p] == i ? b->part[p].len : 0;
+		}
+		if (t->row[i] == row && sums)
+			json_array_append_new(list, json_pack("{s:s,s:f,s:f}", "peer", id_short(&b->m[i].id, name), "sums",
+				(double)sums / (double)b->len, "owns", (double)owns / (double)b->len));
+	}
+	return list;
+}
+
+static json_t *rows_json(const struct body *b, const struct tree *t)
+{
+	json_t *rows = json_array();
+	char name[9];
+	for (size_t r = 0; r < t->rows; r++) {
+		json_t *peers = json_array(), *row = json_pack("{s:o}", "peers", peers);
+		for (size_t i = 0; i < t->n; i++)
+			if (t->rows == 1 || t->row[i] == r)
+				json_array_append_new(peers, json_string(id_short(&b->m[i].id, name)));
+		if (t->rows > 1)
+			json_object_set_new(row, "bridges", bridges_json(b, t, r));
+		json_array_append_new(rows, row);
+	}
+	return rows;
+}
+
+/* The lines of the last phase: who has the same bytes. */
+static json_t *lines_json(const struct grid *g, const struct body *b)
+{
+	json_t *lines = json_array();
+	char name[9];
+	for (size_t k = 0; k < grid_lines(g, (unsigned)g->dims - 1); k++) {
+		json_t *peers = json_array();
+		for (size_t i = 0; i < g->n; i++)
+			if (grid_last_line(g, i) == k)
+				json_array_append_new(peers, json_string(id_short(&b->m[i].id, name)));
+		json_array_append_new(lines, json_pack("{s:o}", "peers", peers));
+	}
+	return lines;
+}
+
+json_t *avg_shape(const struct avg *a)
+{
+	struct body b;
+	struct tree t;
+	if (a->last_commit.len <= SIG_BYTES || body_decode(&b, a->last_commit.p, a->last_commit.len - SIG_BYTES, NULL))
+		return json_null();
+	body_tree(&b, b.n, &t);
+	const struct topo_ops *topo = b.grid.dims ? &topo_moshpit : t.rows > 1 ? &topo_two_level : &topo_flat;
+	json_t *o = json_pack("{s:s,s:I,s:o}", "topology", topo->name, "group_size", (json_int_t)a->conf.group_size, "rows",
+		b.grid.dims ? lines_json(&b.grid, &b) : rows_json(&b, &t)), *sizes = json_array();
+	for (size_t k = 0; k < b.grid.dims; k++)
+		json_array_append_new(sizes, json_integer(b.grid.size[k]));
+	if (b.grid.dims)
+		json_object_set_new(o, "grid", sizes);
+	else
+		json_decref(sizes);
+	tree_free(&t);
 	body_free(&b);
 	return o;
 }

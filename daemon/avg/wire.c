@@ -135,6 +135,8 @@ void attempt_free(struct attempt *a)
 {
 	free(a->samples);
 	free(a->owner);
+	free(a->sub);
+	free(a->stand);
 	*a = (struct attempt){ 0 };
 }
 
@@ -152,6 +154,45 @@ void attempt_encode(const struct attempt *a, struct buf *ret)
 	buf_u32(ret, (uint32_t)a->parts);
 	for (size_t i = 0; i < a->parts; i++)
 		buf_u16(ret, a->owner[i]);
+	if (a->stand) {
+		buf_u16(ret, 0);
+		buf_put(ret, a->stand, a->n);
+	}
+	if (!a->sub)
+		return;
+	buf_u16(ret, (uint16_t)a->rows);
+	for (size_t i = 0; i < a->parts * a->rows; i++)
+		buf_u16(ret, a->sub[i]);
+}
+
+/* Held against the round's grid by whoever is in it (grid_check). */
+static int attempt_stand(struct rd *r, struct attempt *a)
+{
+	const uint8_t *p = a->n && rd_left(r) == a->n ? rd_bytes(r, a->n) : NULL;
+	a->rows = 1;
+	a->stand = p ? xmemdup(p, a->n) : NULL;
+	return p ? 0 : -1;
+}
+
+/* Held against the round's rows by whoever is in it (tree_check). */
+static int attempt_rows(struct rd *r, struct attempt *a)
+{
+	a->rows = 1;
+	if (!rd_left(r))
+		return 0;
+	a->rows = rd_u16(r);
+	if (!a->rows)
+		return attempt_stand(r, a);
+	if (a->rows < 2 || a->rows > TREE_ROWS_MAX || a->parts * a->rows > WIRE_SUBS_MAX ||
+			rd_left(r) != a->parts * a->rows * 2)
+		return -1;
+	a->sub = xcalloc(a->parts * a->rows + 1, sizeof *a->sub);
+	for (size_t i = 0; i < a->parts * a->rows; i++) {
+		a->sub[i] = rd_u16(r);
+		if (a->sub[i] >= a->n)
+			return -1;
+	}
+	return 0;
 }
 
 static int attempt_lists(struct rd *r, struct attempt *a)
@@ -168,7 +209,7 @@ static int attempt_lists(struct rd *r, struct attempt *a)
 		sum += a->samples[i];
 	}
 	a->parts = rd_u32(r);
-	if (a->parts > WIRE_MEMBERS_MAX || rd_left(r) != a->parts * 2)
+	if (a->parts > WIRE_MEMBERS_MAX || rd_left(r) < a->parts * 2)
 		return -1;
 	a->owner = xcalloc(a->parts + 1, sizeof *a->owner);
 	for (size_t i = 0; i < a->parts; i++) {
@@ -176,7 +217,7 @@ static int attempt_lists(struct rd *r, struct attempt *a)
 		if (a->owner[i] >= a->n)
 			return -1;
 	}
-	return a->give_up || sum ? 0 : -1;
+	return (a->give_up || sum) && !attempt_rows(r, a) ? 0 : -1;
 }
 
 int attempt_decode(struct attempt *ret, const void *p, size_t n, struct err *e)

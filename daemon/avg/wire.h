@@ -3,14 +3,18 @@
 #ifndef AVG_WIRE_H
 #define AVG_WIRE_H
 #include "avg/avg.h"
+#include "avg/grid.h"
+#include "avg/tree.h"
 #include "common/buf.h"
 
 #define WIRE_MEMBERS_MAX 1024
 #define WIRE_PROPOSALS_MAX 64
+#define WIRE_SUBS_MAX 16384             /* parts times rows, so that a body fits in a frame */
 #define WIRE_PATCH_MAX 4096             /* bytes of JSON in a change of hyperparameters */
 
 enum mate_flag { MATE_FOLLOWER = 1, MATE_CLIENT = 2, MATE_AUX = 4, MATE_HOLD = 8, MATE_IN = 16 /* in C */,
-	MATE_GONE = 32 /* not live */, MATE_NEW = 64 /* BEGIN: has joined since the last commit */ };
+	MATE_GONE = 32 /* not live */, MATE_NEW = 64 /* BEGIN, welcome: has joined since the last commit */,
+	MATE_READY = 128 /* COMMIT: has answered BEGIN, perhaps without a sample */ };
 
 struct wire_part { uint16_t owner; uint64_t off, len; uint8_t hash[16]; };     /* floats; owner: index of a member */
 struct wire_member {
@@ -34,14 +38,24 @@ struct body {
 	struct wire_member *m; size_t n;
 	struct wire_part *part; size_t parts;
 	struct wire_proposal *prop; size_t props;
+	/* In rows (rows > 1; else all NULL and the body is of version 1): of every member the row, and in COMMIT the one it
+	 * would be in next time (NO_ROW: nobody knows); sub as in tree.h. */
+	size_t rows; uint16_t *row, *next, *sub;
+	/* In a grid (dims > 0, rows 1; version 3) of its first grid.n members; owners of parts mean nothing then. COMMIT:
+	 * of every line of the last phase the XXH3-128 of its part hashes, 16 bytes each; zeros: it has no members. */
+	struct grid grid; uint8_t *line_hash; size_t lines;
 };
+/* The tree of a body's parts over its first n members. */
+void body_tree(const struct body *b, size_t n, struct tree *ret);
 void body_free(struct body *b);
 void body_encode(const struct body *b, struct buf *ret);
 int body_decode(struct body *ret, const void *p, size_t n, struct err *e);      /* checks every bound and index */
 
 /* ATTEMPT: who is in C and who owns which part now, or the end of the round. */
 struct attempt { uint8_t round[DIGEST]; uint32_t term, no; bool give_up; char why[160]; uint64_t data_us;
-	uint64_t *samples /* by member; 0 = not in C */; uint16_t *owner; size_t n, parts; };
+	uint64_t *samples /* by member; 0 = not in C */; uint16_t *owner; size_t n, parts;
+	size_t rows; uint16_t *sub /* as in tree.h; NULL: one row */;
+	uint8_t *stand /* by member, as in grid.h; NULL: no grid */; };
 void attempt_free(struct attempt *a);
 void attempt_encode(const struct attempt *a, struct buf *ret);
 int attempt_decode(struct attempt *ret, const void *p, size_t n, struct err *e);

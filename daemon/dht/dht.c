@@ -13,6 +13,7 @@
  * sent the record while it is still searched for nearer ones, which saves a round trip. */
 #define EARLY_NODES 48
 #define EARLY_STILL_US 10000000
+#define WHOLE_US 10000000
 enum early_state { EARLY_OPEN, EARLY_TOOK, EARLY_REFUSED, EARLY_GONE };
 struct early { struct id to; enum early_state state; };
 
@@ -130,17 +131,23 @@ size_t put_targets(struct dht *d, const struct rec *r, const struct dnode *near,
 	return here && n == d->conf.k ? n - 1 : n;
 }
 
+static bool is_still(struct dht *d)
+{
+	uint64_t now = env_now(d->env);
+	if (d->table.changes != d->still_changes) {
+		d->still_changes = d->table.changes;
+		d->still_since_us = now;
+		d->whole_us = 0;
+	}
+	return d->table.n <= EARLY_NODES && now >= d->still_since_us + EARLY_STILL_US;
+}
+
 static void put_early(struct put *p)
 {
 	struct dht *d = p->d;
 	struct dnode near[TABLE_BUCKET];
 	bool here;
-	uint64_t now = env_now(d->env);
-	if (d->table.changes != d->still_changes) {
-		d->still_changes = d->table.changes;
-		d->still_since_us = now;
-	}
-	if (d->table.n > EARLY_NODES || now < d->still_since_us + EARLY_STILL_US)
+	if (!is_still(d))
 		return;
 	size_t n = put_targets(d, p->rec, near, table_nearest(&d->table, &p->rec->key, near, d->conf.k), &here);
 	for (size_t i = 0; i < n; i++) {
@@ -188,16 +195,37 @@ static void put_to(struct put *p, const struct dnode *near, size_t n)
 		put_end(p);
 }
 
-static void put_found(void *arg, const struct dnode *near, size_t n, struct list *recs)
+static void put_found(void *arg, const struct look_end *l)
 {
 	struct put *p = arg;
 	struct keep *k = p->keep;
 	if (k) {
-		memcpy(k->to, near, n * sizeof *near);
-		k->nto = n;
+		memcpy(k->to, l->near, l->n * sizeof *l->near);
+		k->nto = l->n;
 		k->found_us = env_now(p->d->env);
 	}
+	if (is_still(p->d) && !l->silent && l->n >= p->d->table.n)
+		p->d->whole_us = env_now(p->d->env);
+	put_to(p, l->near, l->n);
+}
+
+/* Where records lie with everybody, and everybody has said lately that there is nobody else, a search would only hear
+ * that again; behind a link that loses packets it has twice as many to lose. Newcomers get what is theirs (keep.c). */
+static bool put_known(struct put *p)
+{
+	struct dht *d = p->d;
+	struct dnode near[TABLE_BUCKET];
+	bool here;
+	if (!is_still(d) || !d->whole_us || env_now(d->env) > d->whole_us + WHOLE_US)
+		return false;
+	size_t n = table_nearest(&d->table, &p->rec->key, near, d->conf.k);
+	if (n < d->table.n || !put_targets(d, p->rec, near, n, &here))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (dht_shunned(d, &near[i].id))
+			return false;
 	put_to(p, near, n);
+	return true;
 }
 
 /* Those who took a kept record last take it again without a search, for a while: as long as this peer has heard of
@@ -248,6 +276,13 @@ struct rec *rec_make(struct dht *d, const char *key, const char *subkey, const j
 		free(text);
 		return NULL;
 	}
+	json_t *same = json_any(text, len, JSON_RECORD, e);    /* who gets it reads it so */
+	if (!same) {
+		err_wrap(e, "value");
+		free(text);
+		return NULL;
+	}
+	json_decref(same);
 	struct rec *r = xcalloc(1, sizeof *r);
 	list_init(&r->link);
 	id_of(&r->key, key, strlen(key));
@@ -311,7 +346,7 @@ static void put_start(struct dht *d, const char *key, const char *subkey, json_t
 		p->keep = keep;
 		keep->put = p;
 	}
-	if (put_again(p))
+	if (put_again(p) || put_known(p))
 		return;
 	struct lookup *l = lookup_new(d, &p->rec->key, LOOK_NODES, put_found, p);
 	l->spares = &p->spares;

@@ -16,6 +16,8 @@ void dht_free(struct dht *d);                   /* whoever still waits hears ERR
 /* Joins through these addresses, forever: unreachable ones are tried again with back-off 0.1 s .. 30 s and shown in
  * status. */
 void dht_join(struct dht *d, const struct endpoint *at, size_t n);
+/* Not there but here from now on. False: it was not given. */
+bool dht_join_moved(struct dht *d, const struct endpoint *from, const struct endpoint *to);
 /* silent: did not answer and are left out for a while */
 struct dht_state { uint32_t nodes, buckets, silent, records, lookups_open; bool joined; uint32_t join_addresses,
 	join_unreachable; uint64_t next_retry_us; char join_error[160]; };
@@ -39,13 +41,15 @@ void dht_put(struct dht *d, const char *key, const char *subkey /* NULL */, json
 void dht_keep(struct dht *d, const char *key, const char *subkey, json_t *value, uint64_t life_ms, bool sign);
 void dht_unkeep(struct dht *d, const char *key, const char *subkey);
 /* done: n records (n == 0: nobody has it), subkeys merged over the nodes asked, greatest rank wins. latest: ask all k
- * nearest. */
+ * nearest. ERR_TIMEOUT: nobody who answered has it, and some of the nearest did not answer. */
 typedef void dht_got_fn(void *arg, const struct record *r, size_t n, const struct err *e);
 void dht_get(struct dht *d, const char *key, bool latest, dht_got_fn *done, void *arg);
+/* The same; but while nobody has it and some of the nearest are silent, it asks again, for more than a second. */
+void dht_get_patient(struct dht *d, const char *key, bool latest, dht_got_fn *done, void *arg);
 /* Bulk: the questions of up to DHT_MANY keys to one node travel in one frame. done is called once, with the results in
  * the order of the keys (borrowed); it is not called when the arguments are wrong: then -1 and e. */
 #define DHT_MANY 1024
-struct dht_many { const struct record *r; size_t n; };
+struct dht_many { const struct record *r; size_t n; uint32_t silent /* n == 0: of the nearest, did not answer */; };
 typedef void dht_got_many_fn(void *arg, const struct dht_many *v, size_t n, const struct err *e);
 int dht_get_many(struct dht *d, const char *const *keys, size_t n, bool latest, dht_got_many_fn *done, void *arg,
 	struct err *e);

@@ -3,11 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/planted.h"
 #include "dht/int.h"
 
+#define AGAIN_MAX 4                             /* whoever was silent is asked again when it has been heard, */
+#define AGAIN_US 300000                         /* which an answer under way for that long tells */
+
 struct waiter { struct list link; dht_got_fn *done; void *arg; };
-struct get { struct list waiters; struct dht *d; struct id key; bool latest; struct timer now; };
-struct cached { struct list recs; uint64_t until_us; bool used /* since it was fetched */; };
+struct get { struct list waiters; struct dht *d; struct id key; bool latest; unsigned again; struct timer now; };
 struct fetch { struct list link; struct dht *d; struct id key; };
 
 /* ---- the cache ---- */
@@ -35,7 +38,7 @@ void found_put(struct dht *d, const struct id *key, const struct list *recs)
 	}
 	struct cached *c = xcalloc(1, sizeof *c);
 	recs_copy(&c->recs, recs);
-	c->until_us = now + (list_empty(recs) ? NEGATIVE_US : CACHE_US);
+	c->until_us = now + (list_empty(recs) && !PLANTED(DHT_NOBODY_LONG) ? NEGATIVE_US : CACHE_US);
 	map_put(d->cache, key->b, 32, c);
 	tick_by(d, now + 1000000);
 }
@@ -63,11 +66,11 @@ struct list *found_get(struct dht *d, const struct id *key)
 	return &c->recs;
 }
 
-static void fetched(void *arg, const struct dnode *near, size_t n, struct list *recs)
+static void fetched(void *arg, const struct look_end *l)
 {
 	struct fetch *f = arg;
-	if (!list_empty(recs))
-		found_put(f->d, &f->key, recs);
+	if (!list_empty(l->recs))
+		found_put(f->d, &f->key, l->recs);
 	f->d->fetches--;
 	list_del(&f->link);
 	free(f);
@@ -100,14 +103,18 @@ void cache_tick(struct dht *d, uint64_t now)
 
 /* ---- get ---- */
 
-static void deliver(struct dht *d, struct list *waiters, struct list *recs)
+static void deliver(struct dht *d, struct list *waiters, struct list *recs, uint32_t silent)
 {
 	struct record *out;
+	struct err e;
 	size_t n = records_out(recs, env_now(d->env), &out);
 	struct list *it;
+	if (!n && silent)
+		err_set(&e, ERR_TIMEOUT, "dht: nobody who answered has it, but %u of the peers nearest to the key did not "
+			"answer; try again", silent);
 	while ((it = list_pop(waiters))) {
 		struct waiter *w = list_entry(it, struct waiter, link);
-		w->done(w->arg, out, n, NULL);
+		w->done(w->arg, out, n, !n && silent ? &e : NULL);
 		free(w);
 	}
 	records_free(out, n);
@@ -119,7 +126,7 @@ static void get_key(const struct id *key, bool latest, uint8_t out[33])
 	out[32] = latest;
 }
 
-static void get_end(struct get *g, struct list *recs)
+static void get_end(struct get *g, struct list *recs, uint32_t silent)
 {
 	uint8_t key[33];
 	struct list waiters;
@@ -132,17 +139,27 @@ static void get_end(struct get *g, struct list *recs)
 		list_push(&waiters, it);
 	env_timer(d->env, &g->now, 0);
 	free(g);
-	deliver(d, &waiters, recs);
+	deliver(d, &waiters, recs, silent);
 }
 
-/* What the others found, and what lies here. */
-static void get_found(void *arg, const struct dnode *near, size_t n, struct list *recs)
+/* What the others found, and what lies here; that nobody has it is known only when nobody was silent. */
+void get_looked(struct dht *d, const struct id *key, bool latest, const struct look_end *l)
+{
+	recs_add_own(d, key, l->recs);
+	if (!latest && !(list_empty(l->recs) && l->silent))
+		found_put(d, key, l->recs);
+}
+
+static void get_found(void *arg, const struct look_end *l)
 {
 	struct get *g = arg;
-	recs_add_own(g->d, &g->key, recs);
-	if (!g->latest)
-		found_put(g->d, &g->key, recs);
-	get_end(g, recs);
+	get_looked(g->d, &g->key, g->latest, l);
+	if (list_empty(l->recs) && l->silent && g->again) {
+		g->again--;
+		env_after(g->d->env, &g->now, AGAIN_US);
+		return;
+	}
+	get_end(g, l->recs, l->silent);
 }
 
 /* Without `latest`, what lies here or was found lately will do. */
@@ -157,11 +174,11 @@ static void get_near(struct timer *t)
 		return;
 	}
 	recs_copy(&recs, known);
-	get_end(g, &recs);
+	get_end(g, &recs, 0);
 	recs_free(&recs);
 }
 
-void dht_get(struct dht *d, const char *key, bool latest, dht_got_fn *done, void *arg)
+static void get_start(struct dht *d, const char *key, bool latest, unsigned again, dht_got_fn *done, void *arg)
 {
 	struct id id;
 	uint8_t gk[33];
@@ -175,10 +192,21 @@ void dht_get(struct dht *d, const char *key, bool latest, dht_got_fn *done, void
 		map_put(d->gets, gk, sizeof gk, g);
 		env_after(d->env, &g->now, 1);
 	}
+	g->again = again > g->again ? again : g->again;
 	struct waiter *w = xcalloc(1, sizeof *w);
 	w->done = done;
 	w->arg = arg;
 	list_push(&g->waiters, &w->link);
+}
+
+void dht_get(struct dht *d, const char *key, bool latest, dht_got_fn *done, void *arg)
+{
+	get_start(d, key, latest, 0, done, arg);
+}
+
+void dht_get_patient(struct dht *d, const char *key, bool latest, dht_got_fn *done, void *arg)
+{
+	get_start(d, key, latest, AGAIN_MAX, done, arg);
 }
 
 void gets_free(struct dht *d)

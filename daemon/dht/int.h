@@ -33,9 +33,14 @@ struct boot { struct endpoint at; uint64_t backoff_us, next_us, look_us /* at wh
 	removals /* of the table, when it was in there last */; bool dialing, joined, self, cared;
 	struct id id;
 	char error[160]; };
+#define DIAL_STALE SIZE_MAX                     /* the address has moved meanwhile */
 struct dialing { struct list link; struct dht *d; /* NULL: the room is gone */ size_t boot; };
 struct asking { struct list link; struct dht *d; struct id id; struct call *call; };
-struct handover { struct list link; struct id to; size_t cursor; bool busy; struct call *call; };
+struct handover { struct list link; struct id to; size_t cursor, given /* records of the key there */; bool busy;
+	struct call *call; };
+
+#define GET_BYTES_MAX (NET_BLOB_MAX - 16384)    /* of an answer: room for one more record and the nodes */
+#define STORE_RECS_MAX 512                      /* records in a frame */
 
 struct dht {
 	struct env *env;
@@ -51,7 +56,7 @@ struct dht {
 	size_t searching;                       /* that are not in a bundle */
 	uint64_t cache_at_us, stale_at_us, forget_at_us, saved_changes, saved_removals, last_rank;
 	unsigned fetches;                       /* of the cache, under way */
-	struct list lookups, puts, keeps, handovers, batches, refusals, finds, dials;
+	struct list lookups, puts, keeps, handovers, batches, refusals, finds, dials, storings;
 	struct map *gets;                       /* key id + latest -> open get */
 	struct boot boots[DHT_ADDRESSES]; size_t nboots;
 	dht_address_fn *on_address; void *on_address_arg;
@@ -63,6 +68,8 @@ struct dht {
 	size_t republish_cursor; bool republishing;
 	struct id around_by; unsigned around; uint64_t around_us;       /* looking around after joining: room.c */
 	uint64_t still_changes, still_since_us; /* of the table: nobody has come or gone since */
+	uint64_t whole_us;                      /* a search ended at everybody in it, and all have answered */
+	uint64_t self_looked_us, self_at_us;    /* our neighbours were searched, and will be again; 0: never */
 	bool closing;
 };
 
@@ -77,9 +84,14 @@ bool dht_shunned(const struct dht *d, const struct id *id);
 void shun_sweep(struct dht *d, uint64_t now);
 void shun_free(struct dht *d);
 void node_write(struct buf *b, const struct id *id, const struct endpoint *at);
+/* The same with its other addresses behind it, as entries of their own; how many were written. */
+size_t node_write_all(const struct dht *d, struct buf *b, const struct id *id, const struct endpoint *at);
+/* One entry of such a list: learnt as another address of the node before it (last), or as a node. True: a node. */
+bool node_learn(struct dht *d, const struct id *id, const struct endpoint *at, struct id *last);
 bool node_read(struct rd *r, struct id *ret_id, struct endpoint *ret_at);
 void boots_tick(struct dht *d, uint64_t now);
 void boots_add(struct dht *d, const struct endpoint *at, size_t n);
+bool boot_move(struct dht *d, const struct endpoint *from, const struct endpoint *to);
 int nodes_load(struct dht *d, struct err *e);
 int nodes_save(struct dht *d, struct err *e);
 void nodes_ask(struct dht *d);                  /* those of the table: who is near us? */
@@ -102,8 +114,10 @@ void rec_sign(struct dht *d, struct rec *r);
 
 /* ---- lookup.c: the iterative search ---- */
 enum look { LOOK_NODES, LOOK_VALUE, LOOK_LATEST };
-/* recs: verified; may be kept by moving out */
-typedef void look_fn(void *arg, const struct dnode *near, size_t n, struct list *recs);
+/* near: the nearest that answered, nearest first. silent: nearer than the last of them and did not. recs: verified; may
+ * be kept by moving out */
+struct look_end { const struct dnode *near; size_t n; uint32_t silent; struct list *recs; };
+typedef void look_fn(void *arg, const struct look_end *l);
 struct lookup *lookup_start(struct dht *d, const struct id *target, enum look what, look_fn *done, void *arg);
 /* In two parts: what is set in between (trail, bundle) holds from the first question on. */
 struct lookup *lookup_new(struct dht *d, const struct id *target, enum look what, look_fn *done, void *arg);
@@ -112,7 +126,7 @@ void lookup_begin(struct lookup *l);            /* the first step, now or when i
 
 enum cand_state { CAND_NEW, CAND_ASKED, CAND_ANSWERED, CAND_FAILED };
 struct cand { struct dnode node; enum cand_state state; uint8_t hop /* 1: from our own table */;
-	bool had /* it gave records */; };
+	bool had /* it gave records */, late /* asked long ago */; };
 struct trail { struct dht_hop *v; size_t n, cap; };
 struct bundle;
 struct lookup {
@@ -125,9 +139,11 @@ struct lookup {
 	struct list found;                      /* verified records */
 	uint32_t verifying;                     /* batches on their way */
 	uint32_t more;                          /* questions for the rest of a dictionary */
+	unsigned page;                          /* records in the answer that was read last */
 	bool over, stepping, counted;
 	struct timer later;                     /* so that done never runs inside lookup_start */
 	struct timer hedge; bool wide;          /* a value search asks one node, and alpha at a time from then on */
+	struct timer tardy; uint32_t late;      /* questions that are under way for long, and no longer counted */
 	struct trail *trail;                    /* NULL: nobody follows the steps */
 	struct bundle *bundle;                  /* NULL: it asks for itself */
 	uint32_t packed;                        /* questions of it under way in the bundle's frames */
@@ -173,7 +189,11 @@ size_t records_out(const struct list *recs, uint64_t now_us, struct record **ret
 void records_free(struct record *v, size_t n);
 
 /* ---- get.c ---- */
+/* In dht.cache; no records: nobody had the key. */
+struct cached { struct list recs; uint64_t until_us; bool used /* since it was fetched */; };
 void found_put(struct dht *d, const struct id *key, const struct list *recs);
+/* A search for a value has ended: adds our own records to its, and keeps them as found. */
+void get_looked(struct dht *d, const struct id *key, bool latest, const struct look_end *l);
 void cache_forget(struct dht *d, const struct id *key);
 struct list *found_get(struct dht *d, const struct id *key);    /* NULL; empty: known to be nowhere */
 void cache_tick(struct dht *d, uint64_t now);
@@ -191,6 +211,7 @@ struct rec *rec_make(struct dht *d, const char *key, const char *subkey, const j
 size_t put_targets(struct dht *d, const struct rec *r, const struct dnode *near, size_t n, bool *ret_here);
 
 /* ---- serve.c: what we answer ---- */
+void storings_free(struct dht *d);              /* after batches_orphan */
 void serve_init(struct dht *d);
 int store_local(struct dht *d, struct rec *r, struct err *e);  /* takes r; 0 refused, 1 new, 2 same */
 /* Writes a STORE's blob record by record; false when the frame is full. Send it with KIND_DHT_STORE. */
@@ -205,6 +226,7 @@ bool store_took(const struct frame *f, size_t i, size_t n);     /* the i-th of t
 void keep_tick(struct dht *d, uint64_t now);
 void keep_free(struct dht *d);
 void handover_start(struct dht *d, const struct id *to);
+void record_drop(void *dht, const struct rec *r);        /* values_conf.dropped */
 void record_save(struct dht *d, struct rec *r);
 void records_forget_ended(struct dht *d);
 void shelf_read(struct dht *d);                 /* records and nodes; what fails is tried again */

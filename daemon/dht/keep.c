@@ -8,6 +8,7 @@
 
 #define SLICE_US 20000
 #define SLICE_KEYS 64
+#define REPUBLISH_FRAMES 8                      /* of one key to one node at a time: DICT_MAX small records */
 #define RETRY_US 1000000
 #define RETRY_MAX_US 60000000
 #define SAVE_LIFE_MIN_MS (5ull * 60 * 1000)     /* shorter lives are not worth a write */
@@ -24,13 +25,17 @@ void handover_start(struct dht *d, const struct id *to)
 	tick_by(d, env_now(d->env) + SLICE_US);
 }
 
-/* The newcomer belongs to the k nearest. Every holder gives: which of several newcomers has the record already cannot
- * be known, and one that comes twice changes nothing. */
+/* The newcomer belongs to the k nearest. Every holder near the key gives: which of several newcomers has the record
+ * already cannot be known, and one that comes twice changes nothing. Who holds it from the time when the swarm was
+ * small, and has been left behind since, does not. */
 static bool mine_to_give(struct dht *d, const struct id *key, const struct id *to)
 {
 	struct dnode near[TABLE_BUCKET];
-	size_t n = table_nearest(&d->table, key, near, d->conf.k);
-	for (size_t i = 0; i < n; i++)
+	size_t most = 2 * d->conf.k < TABLE_BUCKET ? 2 * d->conf.k : TABLE_BUCKET;
+	size_t n = table_nearest(&d->table, key, near, most);
+	if (n == most && id_closer(key, &near[n - 1].id, net_self(d->net)) < 0)
+		return false;
+	for (size_t i = 0; i < n && i < d->conf.k; i++)
 		if (id_eq(&near[i].id, to))
 			return true;
 	return false;
@@ -47,6 +52,24 @@ static void handed(void *arg, const struct frame *f, const struct err *e)
 	free(h);
 }
 
+/* A key's records from the at-th on, of which nobody has told since, for as long as there is room. False: the frame is
+ * full, and *at is where the next one begins. */
+static bool give(struct buf *b, const struct entry *en, size_t *at, uint64_t now, uint64_t heard_until_us)
+{
+	size_t i = 0;
+	list_each(it, &en->recs) {
+		const struct rec *r = list_entry(it, struct rec, link);
+		if (i++ < *at || r->ends_us <= now || r->heard_us > heard_until_us || (PLANTED(DHT_LOST_SUBKEY) && i > 1))
+			continue;
+		if (!store_add(b, r, now)) {
+			*at = i - 1;
+			return false;
+		}
+	}
+	*at = 0;
+	return true;
+}
+
 /* One slice of keys; false when the end is reached with nothing to send. */
 static bool handover_slice(struct dht *d, struct handover *h)
 {
@@ -55,16 +78,9 @@ static bool handover_slice(struct dht *d, struct handover *h)
 	uint64_t now = env_now(d->env);
 	size_t seen = 0, at = h->cursor;
 	while (seen++ < SLICE_KEYS && (en = map_next(d->values.keys, &at, NULL, NULL))) {
-		bool full = false;
-		if (mine_to_give(d, &en->key, &h->to))
-			list_each(it, &en->recs) {
-				struct rec *r = list_entry(it, struct rec, link);
-				if (PLANTED(DHT_LOST_SUBKEY) && it != en->recs.next)
-					continue;
-				if (r->ends_us > now && !store_add(&b, r, now))
-					full = true;
-			}
-		if (full)
+		if (!mine_to_give(d, &en->key, &h->to))
+			h->given = 0;
+		else if (!give(&b, en, &h->given, now, UINT64_MAX))
 			break;
 		h->cursor = at;
 	}
@@ -95,25 +111,22 @@ static void ignored(void *arg, const struct frame *f, const struct err *e)
 
 /* Whoever stored it here has stored it on the other nearest nodes, too: nothing to do for a while (Kademlia 2.5). So
  * one replica of k republishes, and none of a record whose owner keeps it. */
-static bool due(const struct dht *d, const struct rec *r, uint64_t now)
-{
-	return r->heard_us + d->conf.republish_us * 3 / 4 <= now;
-}
-
 static void republish_entry(struct dht *d, struct entry *en, uint64_t now)
 {
 	struct dnode near[TABLE_BUCKET];
+	uint64_t quiet = d->conf.republish_us * 3 / 4;
 	size_t n = table_nearest(&d->table, &en->key, near, d->conf.k);
-	if (n == d->conf.k && id_closer(&en->key, &near[n - 1].id, net_self(d->net)) < 0)
+	if (now < quiet || (n == d->conf.k && id_closer(&en->key, &near[n - 1].id, net_self(d->net)) < 0))
 		return;                         /* others are nearer: theirs to do */
 	for (size_t i = 0; i < n && i + 1 < d->conf.k; i++) {
-		struct buf b = { 0 };
-		list_each(it, &en->recs)
-			if (due(d, list_entry(it, struct rec, link), now) &&
-			    !store_add(&b, list_entry(it, struct rec, link), now))
-				break;
-		if (b.len)
-			store_send(d, &near[i].id, &b, ignored, NULL);
+		bool all = false;
+		size_t at = 0;
+		for (int frames = 0; frames < REPUBLISH_FRAMES && !all; frames++) {
+			struct buf b = { 0 };
+			all = give(&b, en, &at, now, now - quiet);
+			if (b.len)
+				store_send(d, &near[i].id, &b, ignored, NULL);
+		}
 	}
 }
 
@@ -176,6 +189,19 @@ static int save(struct dht *d, struct rec *r, struct err *e)
 	return rc;
 }
 
+/* What is no longer held here is no longer there after a restart, and takes no room until then. */
+void record_drop(void *arg, const struct rec *r)
+{
+	struct dht *d = arg;
+	uint8_t key[48];
+	struct err e;
+	if (!r->saved || !d->env->shelf || d->unread || d->save_error.code)
+		return;                         /* then it goes when it has ended */
+	save_key(r, key);
+	if (d->env->shelf->del(d->env->shelf, "dht_records", key, sizeof key, &e))
+		shelf_failed(d, &e);
+}
+
 void record_save(struct dht *d, struct rec *r)
 {
 	struct err e;
@@ -229,10 +255,15 @@ static int walk_saved(struct dht *d, bool load, struct err *e)
 {
 	struct shelf *s = d->env->shelf;
 	struct loading l = { .d = d, .load = load, .cap = 4096 };
+	int rc;
 	l.gone = xcalloc(l.cap, 48);
-	int rc = s->each(s, "dht_records", load_record, &l, e);
-	for (size_t i = 0; i < l.n && !rc; i++)
-		rc = s->del(s, "dht_records", l.gone[i], 48, e);
+	do {
+		l.n = 0;
+		rc = s->each(s, "dht_records", load_record, &l, e);
+		l.load = false;                 /* once */
+		for (size_t i = 0; i < l.n && !rc; i++)
+			rc = s->del(s, "dht_records", l.gone[i], 48, e);
+	} while (!rc && l.n == l.cap);
 	free(l.gone);
 	return rc;
 }
@@ -250,6 +281,7 @@ void shelf_read(struct dht *d)
 	struct err e;
 	if (!d->env->shelf)
 		return;
+	d->unread = true;                       /* and nothing is written or deleted meanwhile */
 	d->unread = walk_saved(d, true, &e) || nodes_load(d, &e);
 	if (d->unread)
 		shelf_failed(d, &e);

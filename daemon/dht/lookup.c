@@ -10,7 +10,12 @@
 #define HEDGE_MAX_US 50000
 #define HEDGE_UNKNOWN_US 20000          /* its round trip was never measured: a first contact takes five (C19) */
 
-struct ask { struct list link; struct lookup *l; struct id to; struct call *call; uint32_t at; size_t step; };
+/* Who has not answered by then no longer keeps others from being asked: dead crowds around a key would, for seconds. */
+#define LATE_US 300000
+#define LATE_MAX 12                     /* of one search */
+
+struct ask { struct list link; struct lookup *l; struct id to; struct call *call; uint32_t at; size_t step;
+	uint64_t late_us; bool late; };
 
 /* The farthest that did not answer, now or lately, makes room: a dead crowd around the target must not fill a list. */
 static bool dead_out(struct lookup *l, size_t *pos)
@@ -67,6 +72,7 @@ static void lookup_free(struct lookup *l)
 	}
 	env_timer(l->d->env, &l->later, 0);
 	env_timer(l->d->env, &l->hedge, 0);
+	env_timer(l->d->env, &l->tardy, 0);
 	list_del(&l->link);
 	recs_free(&l->found);
 	l->d->searching -= l->counted;
@@ -92,8 +98,11 @@ static void finish(struct lookup *l)
 {
 	struct dnode near[TABLE_BUCKET];
 	size_t n = 0;
+	uint32_t silent = 0;
 	for (size_t i = 0; i < l->n; i++) {
 		const struct cand *c = &l->cand[i];
+		if (n < l->d->conf.k)
+			silent += c->state == CAND_FAILED || (c->state == CAND_NEW && dht_shunned(l->d, &c->node.id));
 		if (c->state == CAND_ANSWERED && n < l->d->conf.k)
 			near[n++] = c->node;
 		else if (l->spares && l->spares->n < SPARES && c->state != CAND_FAILED && !dht_shunned(l->d, &c->node.id))
@@ -111,7 +120,7 @@ static void finish(struct lookup *l)
 	lookup_free(l);
 	while (d->searching < SEARCHES_MAX && (it = list_pop(&d->queued)))
 		lookup_begin(list_entry(it, struct lookup, link));
-	done(arg, near, n, &found);
+	done(arg, &(struct look_end){ near, n, silent, &found });
 	recs_free(&found);
 }
 
@@ -129,6 +138,7 @@ bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const s
 {
 	struct cand *c = l ? lookup_cand(l, from) : NULL;
 	uint8_t hop = c && c->hop < UINT8_MAX ? (uint8_t)(c->hop + 1) : UINT8_MAX;
+	struct id last = { 0 };
 	struct list recs;
 	list_init(&recs);
 	unsigned n = rd_u8(r);
@@ -139,7 +149,8 @@ bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const s
 			return false;
 		if (!at.port[CHAN_CTRL] || !l)
 			continue;
-		net_learn(d->net, &id, &at);
+		if (!node_learn(d, &id, &at, &last))
+			continue;
 		add(l, &id, &at, hop);
 		if (ret_hop)
 			ret_hop->nodes++;
@@ -154,6 +165,8 @@ bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const s
 		if (ret_hop)
 			ret_hop->records++;
 	}
+	if (l)
+		l->page = n;
 	if (!l || list_empty(&recs)) {
 		recs_free(&recs);
 		return !r->bad;
@@ -184,6 +197,7 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	struct cand *c = lookup_cand(l, &a->to);
 	struct dht_hop *hop = hop_ended(a, e);
 	l->more -= a->at > 0;
+	l->late -= a->late;
 	list_del(&a->link);
 	if (!f) {
 		l->wide = true;
@@ -202,7 +216,9 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		json_int_t next = json_integer_value(json_object_get(f->json, "next"));
 		l->wide = l->wide || (list_empty(&l->found) && !l->verifying);
 		c = lookup_cand(l, &a->to);         /* nearer ones may have moved it */
-		if (c && !l->over && next > (json_int_t)a->at && next < DICT_MAX)
+		/* What is not all of it fills a frame: nobody keeps a search open a record at a time. */
+		bool full = l->page == STORE_RECS_MAX || f->blob_len > GET_BYTES_MAX;
+		if (c && !l->over && full && next == (json_int_t)a->at + l->page && next < DICT_MAX)
 			lookup_ask(l, c, (uint32_t)next);
 		l->stepping = false;
 	}
@@ -220,7 +236,9 @@ void lookup_ask(struct lookup *l, struct cand *c, uint32_t at)
 		json_object_set_new(j, "client", json_true());
 	if (at)
 		json_object_set_new(j, "at", json_integer(at));
-	*a = (struct ask){ .l = l, .to = c->node.id, .at = at };
+	*a = (struct ask){ .l = l, .to = c->node.id, .at = at, .late_us = env_now(d->env) + LATE_US };
+	if (!l->tardy.at_us)
+		env_timer(d->env, &l->tardy, a->late_us);
 	if (l->trail)
 		a->step = trail_add(l->trail, &c->node, c->hop, env_now(d->env));
 	list_push(&l->asks, &a->link);
@@ -232,11 +250,37 @@ void lookup_ask(struct lookup *l, struct cand *c, uint32_t at)
 		net_deadline(d->net, &c->node.id, CALL_FLOOR_US), answered, a);
 }
 
+/* In the order in which they were asked. */
+static void tardy(struct timer *t)
+{
+	struct lookup *l = container_of(t, struct lookup, tardy);
+	uint64_t now = env_now(l->d->env);
+	list_each(it, &l->asks) {
+		struct ask *a = list_entry(it, struct ask, link);
+		struct cand *c;
+		if (a->late)
+			continue;
+		if (a->late_us > now) {
+			env_timer(l->d->env, &l->tardy, a->late_us);
+			break;
+		}
+		if (l->late == LATE_MAX) {
+			env_timer(l->d->env, &l->tardy, now + LATE_US);
+			break;
+		}
+		a->late = true;
+		l->late++;
+		if ((c = lookup_cand(l, &a->to)))
+			c->late = true;
+	}
+	lookup_step(l);
+}
+
 /* Asks nodes that were not asked yet until alpha calls are open; returns how many are. Whoever did not answer lately is
  * left out, unless the others all failed: the last to know is better than nobody. */
 static size_t ask_more(struct lookup *l, bool shunned_too)
 {
-	size_t open = list_len(&l->asks), good = 0, most = l->wide ? l->d->conf.alpha : 1;
+	size_t open = list_len(&l->asks) - l->late, good = 0, most = l->wide ? l->d->conf.alpha : 1;
 	for (size_t i = 0; i < l->n && good < l->d->conf.k && open < most; i++) {
 		struct cand *c = &l->cand[i];
 		if (c->state == CAND_NEW && !shunned_too && dht_shunned(l->d, &c->node.id))
@@ -245,7 +289,7 @@ static size_t ask_more(struct lookup *l, bool shunned_too)
 			lookup_ask(l, c, 0);
 			open++;
 		}
-		good += c->state != CAND_FAILED;
+		good += c->state == CAND_ANSWERED || (c->state != CAND_FAILED && !c->late);
 	}
 	return open + good;
 }
@@ -275,7 +319,7 @@ void lookup_step(struct lookup *l)
 	if (!l->over && l->bundle) {
 		if (bundle_step(l))
 			return;
-	} else if (!l->over && !ask_more(l, false) && !(refill(l) && ask_more(l, false))) {
+	} else if (!l->over && !ask_more(l, false) && !(refill(l) && ask_more(l, false)) && !l->late) {
 		ask_more(l, true);
 	}
 	if (!l->over && list_empty(&l->asks) && !l->verifying && refill(l)) {
@@ -325,6 +369,7 @@ struct lookup *lookup_new(struct dht *d, const struct id *target, enum look what
 	struct dnode near[TABLE_BUCKET];
 	*l = (struct lookup){ .d = d, .target = *target, .what = what, .done = done, .arg = arg,
 		.later = { .fire = later, .name = "dht.lookup" }, .hedge = { .fire = hedge, .name = "dht.hedge" },
+		.tardy = { .fire = tardy, .name = "dht.late" },
 		.wide = what != LOOK_VALUE };
 	list_init(&l->asks);
 	list_init(&l->found);

@@ -5,7 +5,7 @@
 #include "dht/int.h"
 
 struct one { struct many *m; struct id key; struct list recs /* found */; struct rec *rec /* to store */;
-	struct dnode to[TABLE_BUCKET]; size_t nto; struct spares spares; struct dht_item_end end; };
+	struct dnode to[TABLE_BUCKET]; size_t nto; struct spares spares; uint32_t silent; struct dht_item_end end; };
 struct many { struct list link, sends; struct dht *d; struct bundle *bundle; struct one *v; size_t n, open; bool latest;
 	struct timer begin; dht_got_many_fn *got; dht_stored_many_fn *stored; void *arg; };
 /* Records to one node: a frame of at most FRAME_RECS at a time. */
@@ -66,6 +66,7 @@ static void got_all(struct many *m, const struct err *e)
 	for (size_t i = 0; i < m->n && !e; i++) {
 		v[i].n = records_out(&m->v[i].recs, now, &out[i]);
 		v[i].r = out[i];
+		v[i].silent = v[i].n ? 0 : m->v[i].silent;
 	}
 	m->got(m->arg, v, e ? 0 : m->n, e);
 	for (size_t i = 0; i < m->n && !e; i++)
@@ -75,15 +76,14 @@ static void got_all(struct many *m, const struct err *e)
 	many_free(m);
 }
 
-static void got_one(void *arg, const struct dnode *near, size_t n, struct list *recs)
+static void got_one(void *arg, const struct look_end *l)
 {
 	struct one *o = arg;
 	struct many *m = o->m;
-	recs_add_own(m->d, &o->key, recs);
-	if (!m->latest)
-		found_put(m->d, &o->key, recs);
+	get_looked(m->d, &o->key, m->latest, l);
+	o->silent = l->silent;
 	recs_free(&o->recs);
-	recs_copy(&o->recs, recs);
+	recs_copy(&o->recs, l->recs);
 	if (!--m->open)
 		got_all(m, NULL);
 }
@@ -240,11 +240,11 @@ static void send_all(struct many *m)
 		stored_all(m, NULL);
 }
 
-static void put_near(void *arg, const struct dnode *near, size_t n, struct list *recs)
+static void put_near(void *arg, const struct look_end *l)
 {
 	struct one *o = arg;
-	o->nto = n;
-	memcpy(o->to, near, n * sizeof *near);
+	o->nto = l->n;
+	memcpy(o->to, l->near, l->n * sizeof *l->near);
 	if (!--o->m->open)
 		send_all(o->m);
 }

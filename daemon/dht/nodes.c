@@ -12,6 +12,7 @@
 #define SAVE_SOON_NODES 16              /* when so many are known already, the next ones need not be written at once */
 #define SAVE_LATER_US 10000000
 #define CARE_US 100000
+#define SELF_AGAIN_US 1000000
 /* So long silent, and whoever answered at an address of ours is asked whether it is there; in a large swarm, where many
  * ask the same few, less often. */
 #define SILENT_US 10000000
@@ -148,6 +149,33 @@ void node_write(struct buf *b, const struct id *id, const struct endpoint *at)
 		buf_u16(b, at->port[i]);
 }
 
+/* Who knows nothing of several addresses reads the same node twice. */
+size_t node_write_all(const struct dht *d, struct buf *b, const struct id *id, const struct endpoint *at)
+{
+	struct endpoint also[NET_ALSO];
+	unsigned n = net_also(d->net, id, also);
+	size_t written = 1;
+	node_write(b, id, at);
+	for (unsigned i = 0; i < n; i++) {
+		if (!memcmp(&also[i], at, sizeof *at))
+			continue;
+		node_write(b, id, &also[i]);
+		written++;
+	}
+	return written;
+}
+
+bool node_learn(struct dht *d, const struct id *id, const struct endpoint *at, struct id *last)
+{
+	if (id_eq(id, last)) {
+		net_learn_also(d->net, id, at);
+		return false;
+	}
+	*last = *id;
+	net_learn(d->net, id, at);
+	return true;
+}
+
 bool node_read(struct rd *r, struct id *ret_id, struct endpoint *ret_at)
 {
 	const uint8_t *id = rd_bytes(r, 32), *ip = rd_bytes(r, 16);
@@ -162,8 +190,22 @@ bool node_read(struct rd *r, struct id *ret_id, struct endpoint *ret_at)
 
 /* ---- joining ---- */
 
-static void nothing(void *arg, const struct dnode *near, size_t n, struct list *recs)
+static void nothing(void *arg, const struct look_end *l)
 {
+}
+
+/* Several addresses are mostly joined at the same moment: one search now, and one for all that came since. */
+static void look_self(struct dht *d)
+{
+	uint64_t now = env_now(d->env);
+	if (d->self_looked_us && now < d->self_looked_us + SELF_AGAIN_US) {
+		d->self_at_us = d->self_looked_us + SELF_AGAIN_US;
+		tick_by(d, d->self_at_us);
+		return;
+	}
+	d->self_looked_us = now;
+	d->self_at_us = 0;
+	lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
 }
 
 static void boot_state(const struct dht *d, const struct boot *b, struct dht_address *ret)
@@ -203,10 +245,10 @@ static void dialed(void *arg, const struct id *peer, const struct err *e)
 {
 	struct dialing *g = arg;
 	struct dht *d = g->d;
-	struct boot *b = d ? &d->boots[g->boot] : NULL;
+	struct boot *b = d && g->boot != DIAL_STALE ? &d->boots[g->boot] : NULL;
 	list_del(&g->link);
 	free(g);
-	if (!d)
+	if (!b)
 		return;
 	b->dialing = false;
 	if (!peer) {
@@ -235,7 +277,7 @@ static void dialed(void *arg, const struct id *peer, const struct err *e)
 	b->id = *peer;
 	boot_tell(d, b);
 	dht_heard(d, peer, false);
-	lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
+	look_self(d);
 	around_begin(d, peer);
 }
 
@@ -258,6 +300,10 @@ static void boot_ask(struct dht *d, struct boot *b, const struct peer_info *p, u
 /* An address that led to a node counts as joined until the table forgets that node; then it is dialled again. */
 void boots_tick(struct dht *d, uint64_t now)
 {
+	if (d->self_at_us && now >= d->self_at_us)
+		look_self(d);
+	else if (d->self_at_us)
+		tick_by(d, d->self_at_us);
 	for (size_t i = 0; i < d->nboots; i++) {
 		struct boot *b = &d->boots[i];
 		struct peer_info p = { 0 };
@@ -284,6 +330,24 @@ void boots_tick(struct dht *d, uint64_t now)
 		list_push(&d->dials, &g->link);
 		net_dial(d->net, &b->at, DIAL_US, dialed, g);
 	}
+}
+
+bool boot_move(struct dht *d, const struct endpoint *from, const struct endpoint *to)
+{
+	for (size_t i = 0; i < d->nboots; i++) {
+		struct boot *b = &d->boots[i];
+		if (memcmp(&b->at, from, sizeof *from))
+			continue;
+		list_each(it, &d->dials)
+			if (list_entry(it, struct dialing, link)->boot == i)
+				list_entry(it, struct dialing, link)->boot = DIAL_STALE;
+		if (b->cared)
+			net_care(d->net, &b->id, -1);
+		*b = (struct boot){ .at = *to, .removals = UINT64_MAX };
+		tick_by(d, env_now(d->env) + 1);
+		return true;
+	}
+	return false;
 }
 
 void boots_add(struct dht *d, const struct endpoint *at, size_t n)
@@ -320,7 +384,7 @@ static void save_one(void *arg, struct dnode *n)
 	struct buf b = { 0 };
 	if (n->saved || g->rc)
 		return;
-	node_write(&b, &n->id, &n->at);
+	node_write_all(g->d, &b, &n->id, &n->at);
 	g->rc = s->put(s, "dht_nodes", n->id.b, 32, b.p, b.len, g->e);
 	n->saved = !g->rc;
 	buf_free(&b);
@@ -378,12 +442,14 @@ static int load_one(void *arg, const void *key, size_t klen, const void *val, si
 {
 	struct dht *d = arg;
 	struct rd r = rd_of(val, vlen);
-	struct id id;
+	struct id id, last = { 0 };
 	struct endpoint at;
-	if (!node_read(&r, &id, &at) || !at.port[CHAN_CTRL] || id_eq(&id, net_self(d->net)))
-		return 0;
-	net_learn(d->net, &id, &at);
-	table_seen(&d->table, &id, &at, env_now(d->env));
+	while (rd_left(&r) && node_read(&r, &id, &at)) {
+		if (!at.port[CHAN_CTRL] || id_eq(&id, net_self(d->net)))
+			return 0;
+		if (node_learn(d, &id, &at, &last))
+			table_seen(&d->table, &id, &at, env_now(d->env));
+	}
 	return 0;
 }
 
@@ -396,5 +462,5 @@ int nodes_load(struct dht *d, struct err *e)
 void nodes_ask(struct dht *d)
 {
 	if (d->table.n)
-		lookup_start(d, net_self(d->net), LOOK_NODES, nothing, NULL);
+		look_self(d);
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/jrpc.h"
 #include "common/mem.h"
 #include "dht/int.h"
 
@@ -22,7 +23,7 @@ void recs_free(struct list *recs)
 }
 
 /* What is there already; by subkey, unless few come. */
-struct set { struct list *recs; struct map *by; };
+struct set { struct list *recs; struct map *by; size_t n; };
 
 static struct rec *set_find(const struct set *s, const char *subkey)
 {
@@ -37,6 +38,7 @@ static struct rec *set_find(const struct set *s, const char *subkey)
 static void set_drop(struct set *s, struct rec *c)
 {
 	list_del(&c->link);
+	s->n--;
 	if (s->by)
 		map_del(s->by, c->subkey, strlen(c->subkey));
 	rec_free(c);
@@ -70,7 +72,8 @@ static bool set_room(struct set *s, const struct rec *r)
 
 void recs_merge(struct dht *d, struct list *to, struct list *from)
 {
-	struct set s = { .recs = to, .by = list_len(from) > FEW ? map_new(d->hash_key ^ 4) : NULL };
+	struct set s = { .recs = to, .by = list_len(from) > FEW ? map_new(d->hash_key ^ 4) : NULL,
+		.n = list_len(to) };
 	struct list *it;
 	list_each(i, to) {
 		struct rec *c = list_entry(i, struct rec, link);
@@ -79,11 +82,12 @@ void recs_merge(struct dht *d, struct list *to, struct list *from)
 	}
 	while ((it = list_pop(from))) {
 		struct rec *r = list_entry(it, struct rec, link);
-		if (!set_room(&s, r)) {
+		if (!set_room(&s, r) || s.n == DICT_MAX) {      /* no more than a key may have, whatever they answer */
 			rec_free(r);
 			continue;
 		}
 		list_push(to, &r->link);
+		s.n++;
 		if (s.by)
 			map_put(s.by, r->subkey, strlen(r->subkey), r);
 	}
@@ -106,7 +110,7 @@ size_t records_out(const struct list *recs, uint64_t now_us, struct record **ret
 	size_t i = 0;
 	list_each(it, recs) {
 		struct rec *r = list_entry(it, struct rec, link);
-		json_t *v = json_loadb(r->value, r->vlen, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+		json_t *v = json_any(r->value, r->vlen, JSON_RECORD, NULL);
 		if (!v || r->ends_us <= now_us) {
 			json_decref(v);
 			continue;

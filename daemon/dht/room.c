@@ -8,6 +8,8 @@
 #define TICK_US 5000000
 #define TICK_CACHE_US 1000000           /* while something is in the cache */
 #define TICK_BUSY_US 20000
+#define PEER_RECORDS 10000              /* of one peer at most, */
+#define PEER_SHARE 4                    /* and no more than a quarter of the records and of the bytes */
 #define SWEEP_US 20000000               /* what has ended goes when it is asked for; this is for the memory */
 #define SAVE_US 60000000
 #define FORGET_US 600000000
@@ -16,17 +18,17 @@
 
 struct find { struct list link; struct dht *d; dht_found_fn *done; void *arg; };
 
-static void found(void *arg, const struct dnode *near, size_t n, struct list *recs)
+static void found(void *arg, const struct look_end *l)
 {
 	struct find *f = arg;
 	struct id ids[TABLE_BUCKET];
 	dht_found_fn *done = f->done;
 	void *darg = f->arg;
-	for (size_t i = 0; i < n; i++)
-		ids[i] = near[i].id;
+	for (size_t i = 0; i < l->n; i++)
+		ids[i] = l->near[i].id;
 	list_del(&f->link);
 	free(f);
-	done(darg, ids, n, NULL);
+	done(darg, ids, l->n, NULL);
 }
 
 void dht_find(struct dht *d, const struct id *target, dht_found_fn *done, void *arg)
@@ -37,7 +39,7 @@ void dht_find(struct dht *d, const struct id *target, dht_found_fn *done, void *
 	lookup_start(d, target, LOOK_NODES, found, f);
 }
 
-static void nothing(void *arg, const struct dnode *near, size_t n, struct list *recs)
+static void nothing(void *arg, const struct look_end *l)
 {
 }
 
@@ -147,6 +149,8 @@ static void news(void *arg, const struct id *peer, enum net_news what)
 	if (what == NEWS_DEAD || what == NEWS_GOODBYE) {
 		table_remove(&d->table, peer);
 		dht_lost(d, peer);      /* others will still name it for a while */
+	} else if (what == NEWS_ALIVE) {
+		dht_heard(d, peer, false);      /* it only seemed so */
 	}
 }
 
@@ -159,7 +163,8 @@ struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *con
 	d->conf.k = conf->k ? conf->k : 8;
 	d->conf.alpha = conf->alpha ? conf->alpha : 3;
 	d->conf.records_max = conf->records_max ? conf->records_max : 100000;
-	d->conf.per_peer_max = conf->per_peer_max ? conf->per_peer_max : 10000;
+	d->conf.per_peer_max = conf->per_peer_max ? conf->per_peer_max : d->conf.records_max / PEER_SHARE < PEER_RECORDS ?
+		d->conf.records_max / PEER_SHARE : PEER_RECORDS;
 	d->conf.bytes_max = conf->bytes_max ? conf->bytes_max : 64u << 20;
 	d->conf.refresh_us = conf->refresh_us ? conf->refresh_us : 600ull * 1000000;
 	d->conf.republish_us = conf->republish_us ? conf->republish_us : 600ull * 1000000;
@@ -171,13 +176,14 @@ struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *con
 	env->ops->secure(env, &d->hash_key, sizeof d->hash_key);
 	table_init(&d->table, net_self(net));
 	values_init(&d->values, &(struct values_conf){ .records_max = d->conf.records_max,
-		.per_peer_max = d->conf.per_peer_max, .bytes_max = d->conf.bytes_max }, d->hash_key);
+		.per_peer_max = d->conf.per_peer_max, .bytes_max = d->conf.bytes_max,
+		.per_peer_bytes = d->conf.bytes_max / PEER_SHARE, .dropped = record_drop, .arg = d }, d->hash_key);
 	d->cache = map_new(d->hash_key ^ 1);
 	d->shunned = map_new(d->hash_key ^ 3);
 	d->gets = map_new(d->hash_key ^ 2);
 	struct list *lists[] = { &d->lookups, &d->puts, &d->keeps, &d->handovers, &d->batches, &d->refusals, &d->finds,
 		&d->dials, &d->traces, &d->manies, &d->fetching, &d->schemas,
-		&d->queued, &d->bundles, &d->askings };
+		&d->queued, &d->bundles, &d->askings, &d->storings };
 	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 		list_init(lists[i]);
 	d->saved_removals = UINT64_MAX;         /* what an earlier life left on the shelf is looked through once */
@@ -203,6 +209,7 @@ void dht_free(struct dht *d)
 	net_on(d->net, KIND_DHT_STORE, NULL, NULL);
 	env_timer(d->env, &d->tick, 0);
 	batches_orphan(d);
+	storings_free(d);
 	dials_orphan(d);
 	askings_free(d);
 	manies_free(d);
@@ -223,6 +230,11 @@ void dht_free(struct dht *d)
 void dht_join(struct dht *d, const struct endpoint *at, size_t n)
 {
 	boots_add(d, at, n);
+}
+
+bool dht_join_moved(struct dht *d, const struct endpoint *from, const struct endpoint *to)
+{
+	return boot_move(d, from, to);
 }
 
 static size_t silent(const struct dht *d)

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/jrpc.h"
 #include "common/mem.h"
 #include "dht/int.h"
 
@@ -79,7 +80,7 @@ int schema_check(const struct dht *d, const struct rec *r, struct err *e)
 		if (!id_eq(&s->key, &r->key))
 			continue;
 		if (!value)
-			value = json_loadb(r->value, r->vlen, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+			value = json_any(r->value, r->vlen, JSON_RECORD, NULL);
 		rc = fits(s->rule, r, value, e);
 		if (!rc)
 			break;

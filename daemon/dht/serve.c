@@ -5,8 +5,8 @@
 #include "common/mem.h"
 #include "dht/int.h"
 
-#define GET_BYTES_MAX (NET_BLOB_MAX - 16384)    /* room for one more record and the nodes */
-#define STORE_RECS_MAX 512
+#define STORING_MAX 128                 /* frames whose signatures are being checked, of all peers */
+#define STORING_OF_ONE 32
 
 static void write_near(struct dht *d, const struct id *target, const struct id *asker, struct buf *b)
 {
@@ -15,10 +15,8 @@ static void write_near(struct dht *d, const struct id *target, const struct id *
 	size_t at = b->len, written = 0;
 	buf_u8(b, 0);
 	for (size_t i = 0; i < n; i++)
-		if (!id_eq(&near[i].id, asker)) {
-			node_write(b, &near[i].id, &near[i].at);
-			written++;
-		}
+		if (!id_eq(&near[i].id, asker))
+			written += node_write_all(d, b, &near[i].id, &near[i].at);
 	b->p[at] = (uint8_t)written;
 }
 
@@ -137,7 +135,8 @@ int store_local(struct dht *d, struct rec *r, struct err *e)
 }
 
 /* A STORE whose signatures are being checked. */
-struct storing { struct dht *d; struct request *req; size_t n; struct err why /* of the first ill-formed one */;
+struct storing { struct list link; struct dht *d; struct id from; struct request *req; size_t n;
+	struct err why /* of the first ill-formed one */;
 	bool copy; struct id key; };
 
 /* Copies of one key for the cache: no replica, and nothing that is known already gives way. */
@@ -151,11 +150,25 @@ static void keep_copy(struct storing *s, struct list *good)
 	free(s);
 }
 
+/* The lane that checks is the one that averages: who brings more than it gets through is told so. */
+static bool too_many(struct dht *d, const struct id *from)
+{
+	size_t all = 0, of_one = 0;
+	list_each(it, &d->storings) {
+		all++;
+		of_one += id_eq(&list_entry(it, struct storing, link)->from, from);
+	}
+	return all >= STORING_MAX || of_one >= STORING_OF_ONE;
+}
+
 static void store_all(void *arg, struct list *good, size_t bad)
 {
 	struct storing *s = arg;
 	struct err e = { 0 };
 	size_t accepted = 0, refused = bad;
+	list_del(&s->link);
+	if (bad && !s->why.code)                /* no honest peer passes on what it has not checked */
+		net_strike(s->d->net, &s->from, "records whose signature is wrong");
 	if (s->copy) {
 		keep_copy(s, good);
 		return;
@@ -181,6 +194,18 @@ static void store_all(void *arg, struct list *good, size_t bad)
 	free(s);
 }
 
+void storings_free(struct dht *d)
+{
+	struct err e;
+	err_set(&e, ERR_CANCELLED, "this daemon is stopping");
+	list_each_safe(it, &d->storings) {
+		struct storing *s = list_entry(it, struct storing, link);
+		list_del(&s->link);
+		net_refuse(s->req, &e);
+		free(s);
+	}
+}
+
 static void on_store(void *arg, struct request *req)
 {
 	struct dht *d = arg;
@@ -188,6 +213,14 @@ static void on_store(void *arg, struct request *req)
 	unsigned n = rd_u16(&r);
 	struct list recs;
 	struct id first = { 0 };
+	struct err busy;
+	if (!req->wants_reply)                  /* nobody stores without asking whether it was taken */
+		return;
+	if (too_many(d, &req->f.from)) {
+		err_set(&busy, ERR_BUSY, "dht_store: more records than this peer can check at once");
+		net_refuse(req, &busy);
+		return;
+	}
 	bool copy = json_is_true(json_object_get(req->f.json, "copy")), one = true;
 	list_init(&recs);
 	for (unsigned i = 0; i < n && n <= STORE_RECS_MAX && !r.bad; i++) {
@@ -214,11 +247,13 @@ static void on_store(void *arg, struct request *req)
 			rec_free(list_entry(it, struct rec, link));
 		err_set(&e, ERR_PROTOCOL, "dht_store: malformed records (%u announced, at most %d; values at most %d bytes)",
 			n, STORE_RECS_MAX, VALUE_MAX);
+		net_strike(d->net, &req->f.from, e.text);
 		net_refuse(req, &e);
 		return;
 	}
 	struct storing *s = xcalloc(1, sizeof *s);
-	*s = (struct storing){ .d = d, .req = net_keep(req), .n = n, .copy = copy, .key = first };
+	*s = (struct storing){ .d = d, .from = req->f.from, .req = net_keep(req), .n = n, .copy = copy, .key = first };
+	list_push(&d->storings, &s->link);
 	dht_verify(d, &recs, &s->why, store_all, s);
 }
 

@@ -24,7 +24,7 @@ static void trace_free(struct trace *t)
 	free(t);
 }
 
-static void traced(void *arg, const struct dnode *near, size_t n, struct list *recs)
+static void traced(void *arg, const struct look_end *l)
 {
 	struct trace *t = arg;
 	struct dht *d = t->d;
@@ -35,7 +35,7 @@ static void traced(void *arg, const struct dnode *near, size_t n, struct list *r
 		.took_us = now - t->begun_us };
 	for (size_t i = 0; i < t->trail.n; i++)
 		t->trail.v[i].asked_us -= t->begun_us;
-	told.nfound = records_out(recs, now, &out);
+	told.nfound = records_out(l->recs, now, &out);
 	told.found = out;
 	t->done(t->arg, &told, NULL);
 	records_free(out, told.nfound);

@@ -7,7 +7,6 @@
 #include "common/mem.h"
 #include "common/planted.h"
 
-#define REC_OVERHEAD 200                        /* bytes counted per record beside its value */
 #define INDEX_MIN 16                            /* records under a key from which on they are found by a map */
 
 void rec_free(struct rec *r)
@@ -54,26 +53,45 @@ void values_init(struct values *v, const struct values_conf *conf, uint64_t hash
 		.hash_key = hash_key };
 }
 
-static void quota_add(struct values *v, const struct id *peer, long by)
+static size_t cost(const struct rec *r)
 {
-	uintptr_t have = (uintptr_t)map_get(v->quota, peer->b, 32);
-	uintptr_t now = (uintptr_t)((long)have + by);
-	if (now)
-		map_put(v->quota, peer->b, 32, (void *)now);
-	else
-		map_del(v->quota, peer->b, 32);
+	return r->vlen + REC_OVERHEAD;
+}
+
+static void quota_add(struct values *v, const struct rec *r)
+{
+	struct share *s = map_get(v->quota, r->from.b, 32);
+	if (!s) {
+		s = xcalloc(1, sizeof *s);
+		map_put(v->quota, r->from.b, 32, s);
+	}
+	s->records++;
+	s->bytes += cost(r);
+}
+
+static void quota_sub(struct values *v, const struct rec *r)
+{
+	struct share *s = map_get(v->quota, r->from.b, 32);
+	s->bytes -= cost(r);
+	if (--s->records)
+		return;
+	map_del(v->quota, r->from.b, 32);
+	free(s);
 }
 
 static void drop(struct values *v, struct entry *en, struct rec *r)
 {
+	if (v->conf.dropped)
+		v->conf.dropped(v->conf.arg, r);
 	list_del(&r->link);
 	if (en->by_subkey)
 		map_del(en->by_subkey, r->subkey, strlen(r->subkey));
 	heap_set(&v->ends, &r->end, 0);
 	en->n--;
 	v->records--;
-	v->bytes -= r->vlen + REC_OVERHEAD;
-	quota_add(v, &r->from, -1);
+	v->bytes -= cost(r);
+	if (!PLANTED(DHT_ACCOUNT_KEPT))
+		quota_sub(v, r);
 	rec_free(r);
 }
 
@@ -88,6 +106,7 @@ static void entry_free(struct values *v, struct entry *en)
 void values_done(struct values *v)
 {
 	struct entry *en;
+	v->conf.dropped = NULL;                 /* they go from memory only */
 	for (size_t i = 0; v->keys && (en = map_next(v->keys, &i, NULL, NULL));)
 		entry_free(v, en);
 	map_free(v->keys);
@@ -121,17 +140,35 @@ struct entry *values_get(struct values *v, const struct id *key, uint64_t now_us
 	return map_get(v->keys, key->b, 32);
 }
 
-/* Makes room by dropping the record that ends first (S10), unless the newcomer would be that one. */
-static bool evict_for(struct values *v, const struct rec *r)
+static bool is_full(const struct values *v, const struct rec *r, bool replaces, size_t without, size_t bytes_without)
 {
-	const struct timer *first = heap_peek(&v->ends);
-	if (!first || first->at_us >= r->ends_us)
-		return false;
-	drop_first(v);
-	return true;
+	return (!replaces && v->records - without >= v->conf.records_max) ||
+		v->bytes - bytes_without + cost(r) > v->conf.bytes_max;
 }
 
-static int sane(const struct rec *r, uint64_t now_us, uint64_t wall_ms, struct err *e)
+/* Makes room by dropping the records that end first (S10), unless the newcomer would be one of them. What is not enough
+ * is not begun: who is refused has taken nobody's place. */
+static bool evict_for(struct values *v, const struct rec *r, bool replaces)
+{
+	struct rec *out[VALUE_MAX / REC_OVERHEAD + 2];
+	size_t n = 0, bytes = 0;
+	while (is_full(v, r, replaces, n, bytes) && n < sizeof out / sizeof *out) {
+		struct timer *first = heap_peek(&v->ends);
+		if (!first || first->at_us >= r->ends_us)
+			break;
+		out[n] = container_of(first, struct rec, end);
+		bytes += cost(out[n++]);
+		heap_set(&v->ends, first, 0);
+	}
+	bool enough = !is_full(v, r, replaces, n, bytes);
+	for (size_t i = 0; i < n; i++)
+		heap_set(&v->ends, &out[i]->end, out[i]->ends_us);
+	for (size_t i = 0; i < n && enough; i++)
+		drop_first(v);
+	return enough;
+}
+
+int rec_sane(const struct rec *r, uint64_t now_us, uint64_t wall_ms, struct err *e)
 {
 	if (!r->life_ms || r->life_ms > LIFE_MAX_MS)
 		return err_set(e, ERR_INVALID, "life of %llu ms is outside 1 ms .. 7 days", (unsigned long long)r->life_ms);
@@ -192,19 +229,21 @@ static int against(struct entry *en, const struct rec *r, struct rec **ret_old, 
 
 static int room_for(struct values *v, const struct rec *r, struct rec *old, struct err *e)
 {
-	if (!old && (uintptr_t)map_get(v->quota, r->from.b, 32) >= v->conf.per_peer_max)
-		return err_set(e, ERR_LIMIT, "this peer stores %zu records here already", v->conf.per_peer_max);
-	while ((!old && v->records >= v->conf.records_max) || v->bytes + r->vlen + REC_OVERHEAD > v->conf.bytes_max)
-		if (!evict_for(v, r))
-			return err_set(e, ERR_FULL, "storage is full with records that live longer");
-	return 0;
+	const struct share *has = map_get(v->quota, r->from.b, 32);
+	size_t gives = old && id_eq(&old->from, &r->from) ? cost(old) : 0;
+	if (has && !old && has->records >= v->conf.per_peer_max)
+		return err_set(e, ERR_LIMIT, "this peer stores %zu records here already", has->records);
+	if (v->conf.per_peer_bytes && (has ? has->bytes - gives : 0) + cost(r) > v->conf.per_peer_bytes)
+		return err_set(e, ERR_LIMIT, "this peer stores %zu bytes here already, and may store %zu", has ? has->bytes : 0,
+			v->conf.per_peer_bytes);
+	return evict_for(v, r, old != NULL) ? 0 : err_set(e, ERR_FULL, "storage is full with records that live longer");
 }
 
 /* Instead of what it replaces: the same subkey; a plain value replaces all, and is replaced by any. */
 static void enter(struct values *v, struct entry *en, struct rec *r)
 {
 	struct rec *old = find(en, r->subkey);
-	quota_add(v, &r->from, 1);              /* first, so that who replaces its only record is not forgotten between */
+	quota_add(v, r);                        /* first, so that who replaces its only record is not forgotten between */
 	if (old)
 		drop(v, en, old);
 	list_each_safe(it, &en->recs) {
@@ -216,7 +255,7 @@ static void enter(struct values *v, struct entry *en, struct rec *r)
 	list_push(&en->recs, &r->link);
 	en->n++;
 	v->records++;
-	v->bytes += r->vlen + REC_OVERHEAD;
+	v->bytes += cost(r);
 	heap_set(&v->ends, &r->end, r->ends_us);
 	if (en->n == INDEX_MIN && !en->by_subkey) {
 		en->by_subkey = map_new(v->hash_key + 2);
@@ -234,7 +273,7 @@ enum put_result values_put(struct values *v, struct rec *r, uint64_t now_us, uin
 	struct rec *old = NULL;
 	const struct id *key = &r->key;
 	r->heard_us = now_us;
-	if (sane(r, now_us, wall_ms, e)) {
+	if (rec_sane(r, now_us, wall_ms, e)) {
 		rec_free(r);
 		return PUT_REFUSED;
 	}

@@ -22,6 +22,7 @@
 #define LIFE_MAX_MS (7ull * 86400 * 1000)
 #define DICT_MAX 4096                           /* records under one key */
 #define CLOCK_SLACK_MS (10ull * 60 * 1000)
+#define REC_OVERHEAD 200                        /* bytes counted per record beside its value */
 
 /* One record as it travels and as it is stored. */
 struct rec {
@@ -41,13 +42,19 @@ struct rec {
 void rec_free(struct rec *r);
 struct rec *rec_copy(const struct rec *r);
 bool rec_must_sign(const struct rec *r);        /* its subkey is a peer's id */
+/* Its life, its end and its rank, which is a time of day: an old record that its owner signed is no longer one. */
+int rec_sane(const struct rec *r, uint64_t now_us, uint64_t wall_ms, struct err *e);
 /* Of two records of one key: 0 both stay, 1 a stays, -1 b does. What belongs to a peer never gives way to a plain
  * value, whose rank anybody can choose. */
 int rec_order(const struct rec *a, const struct rec *b);
 
 /* by_subkey: NULL while there are few. A plain value is alone. */
 struct entry { struct id key; struct list recs; size_t n; struct map *by_subkey; };
-struct values_conf { size_t records_max, per_peer_max, bytes_max; };
+/* per_peer_bytes 0: as many as there are. */
+struct values_conf { size_t records_max, per_peer_max, bytes_max, per_peer_bytes;
+	void (*dropped)(void *arg, const struct rec *r); void *arg; };  /* NULL: nobody is told what goes */
+/* What one peer has stored here; in values.quota by its id. */
+struct share { size_t records, bytes; };
 struct values { struct map *keys; struct map *quota; struct heap ends; struct values_conf conf; size_t records, bytes;
 	uint64_t hash_key; };
 

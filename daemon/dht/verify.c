@@ -97,6 +97,11 @@ static bool well_formed(struct dht *d, struct batch *b, size_t i, struct buf *ro
 {
 	const struct rec *r = b->rec[i];
 	struct err e = { 0 };
+	if (rec_sane(r, env_now(d->env), env_wall(d->env), &e)) {
+		if (ret_why && !ret_why->code)
+			*ret_why = e;
+		return false;
+	}
 	b->mark[i] = r->is_signed ? mark_of(d, r, room) : 0;
 	b->good[i] = r->is_signed && d->verified[b->mark[i] % VERIFIED_SLOTS] == b->mark[i];
 	if (b->good[i])

@@ -149,22 +149,46 @@ static void xfer_fire(struct timer *t)
 		if (x->sending)
 			send_tell_over(x);
 		xfer_end(x, &e);
-	} else if (x->waiting) {                /* one chunk asks again whether there is a taker now */
+	} else if (x->waiting) {
 		x->retry_us = now + x->wait_us;
 		x->wait_us = 2 * x->wait_us < WAIT_MAX_US ? 2 * x->wait_us : WAIT_MAX_US;
-		if (!x->in_flight) {
-			x->waiting = false;
-			x->credit = 1;
-			send_pump(x);
-		} else {
-			xfer_arm(x);
-		}
+		if (!x->in_flight)
+			send_question(x);
+		xfer_arm(x);
 	}
 }
 
 /* ---- sending ---- */
 
 static void flight_done(void *arg, const struct frame *f, const struct err *e);
+
+static void fly(struct xfer *x, uint64_t index, json_t *j, struct blob blob, enum net_class cls)
+{
+	struct flight *f = xcalloc(1, sizeof *f);
+	uint64_t now = env_now(x->c->env);
+
+	*f = (struct flight){ .x = x, .index = index };
+	list_push(&x->flights, &f->link);
+	x->in_flight++;
+	f->call = net_call(x->c->net, &x->key.peer, KIND_CHUNK, j, blob, cls,
+		x->deadline_us > now ? x->deadline_us - now : 1, flight_done, f);
+}
+
+static json_t *name_of(const struct xfer *x, uint64_t at)
+{
+	return json_pack("{s:o,s:I,s:I,s:I}", "t", json_hex(x->key.tag.b, 32), "s", (json_int_t)x->serial, "o",
+		(json_int_t)at, "n", (json_int_t)x->len);
+}
+
+/* Is there a taker now? A chunk itself would ask as well, and fill a thin link with what nobody wants: members go on
+ * with the results of rounds that this peer has missed. */
+void send_question(struct xfer *x)
+{
+	json_t *j = name_of(x, 0);
+
+	json_object_set_new(j, "q", json_true());
+	fly(x, QUESTION, j, NO_BLOB, CLASS_control);
+}
 
 static void flight_free(struct flight *f)
 {
@@ -193,32 +217,21 @@ void send_tell_over(struct xfer *x)
 
 static void send_chunk(struct xfer *x, uint64_t i)
 {
-	struct chunks *c = x->c;
-	size_t len = chunk_len(x, i);
-	struct flight *f = xcalloc(1, sizeof *f);
-	uint64_t now = env_now(c->env);
-	json_t *j = json_pack("{s:o,s:I,s:I,s:I}", "t", json_hex(x->key.tag.b, 32), "s", (json_int_t)x->serial,
-		"o", (json_int_t)(i * CHUNK_BYTES), "n", (json_int_t)x->len);
+	json_t *j = name_of(x, i * CHUNK_BYTES);
 
-	(void)FAILPOINT(c->env, "net.chunk.before");
-	if (i == x->hashed)                     /* while it is on its way through the cache anyway */
+	(void)FAILPOINT(x->c->env, "net.chunk.before");
+	if (i == x->hashed && !x->has_digest)   /* while it is on its way through the cache anyway */
 		xfer_hash_prefix(x, x->data);
 	if (i == x->nchunks - 1) {
-		uint8_t d[16];
-
-		while (x->hashed < x->nchunks)
+		while (x->hashed < x->nchunks && !x->has_digest)
 			xfer_hash_prefix(x, x->data);
-		xfer_digest(x, d);
-		json_object_set_new(j, "h", json_hex(d, 16));
+		if (!x->has_digest)
+			xfer_digest(x, x->want);
+		x->has_digest = true;
+		json_object_set_new(j, "h", json_hex(x->want, 16));
 	}
-	f->x = x;
-	f->index = i;
-	list_push(&x->flights, &f->link);
-	x->in_flight++;
 	x->tried++;
-	f->call = net_call(c->net, &x->key.peer, KIND_CHUNK, j,
-		(struct blob){ .data = x->data + i * CHUNK_BYTES, .len = len }, x->cls,
-		x->deadline_us > now ? x->deadline_us - now : 1, flight_done, f);
+	fly(x, i, j, (struct blob){ .data = x->data + i * CHUNK_BYTES, .len = chunk_len(x, i) }, x->cls);
 }
 
 static bool flying(const struct xfer *x, uint64_t i)
@@ -254,6 +267,17 @@ void send_pump(struct xfer *x)
 		send_chunk(x, x->next++);
 	}
 	xfer_arm(x);
+}
+
+/* There is a taker. */
+static void go_on(struct xfer *x)
+{
+	if (x->waiting)
+		x->began_us = env_now(x->c->env);
+	x->waiting = false;
+	x->wait_us = 0;
+	x->next = 0;
+	send_pump(x);
 }
 
 /* Nobody takes it (or no longer: a new taker starts with nothing). */
@@ -296,6 +320,10 @@ static void flight_done(void *arg, const struct frame *f, const struct err *e)
 	uint64_t i = fl->index;
 
 	flight_free(fl);
+	if (i == QUESTION && e && e->code == ERR_PROTOCOL) {    /* a taker that knows no questions, and wants the data */
+		go_on(x);
+		return;
+	}
 	if (e && (e->code == ERR_BUSY || e->code == ERR_STATE)) {
 		x->next = i < x->next ? i : x->next;
 		x->waiting = true;              /* the same chunk again, a little later */
@@ -314,6 +342,11 @@ static void flight_done(void *arg, const struct frame *f, const struct err *e)
 	if (json_is_true(json_object_get(f->json, "d"))) {
 		x->bytes = x->len;
 		delivered(x);
+		return;
+	}
+	if (i == QUESTION) {                    /* CHUNK_WANT may have been faster */
+		if (x->waiting && !json_is_true(json_object_get(f->json, "w")))
+			go_on(x);
 		return;
 	}
 	if (json_is_true(json_object_get(f->json, "w"))) {
@@ -335,8 +368,17 @@ static void flight_done(void *arg, const struct frame *f, const struct err *e)
 struct xfer *xfer_send(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
 	enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg)
 {
+	return xfer_send_hashed(c, to, tag, data, len, NULL, cls, deadline_us, done, arg);
+}
+
+struct xfer *xfer_send_hashed(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
+	const uint8_t hash[16], enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg)
+{
 	struct xfer *x = xfer_new(c, true, to, tag, len, deadline_us, done, arg);
 
+	x->has_digest = hash;
+	if (hash)
+		memcpy(x->want, hash, 16);
 	x->data = data;
 	x->serial = ++c->serial;
 	x->cls = cls;
@@ -364,12 +406,7 @@ void on_want(void *arg, struct request *r)
 	if (!x || x->failed.code)
 		return;
 	take_credit(x, r->f.json);
-	if (x->waiting)
-		x->began_us = env_now(c->env);
-	x->waiting = false;
-	x->wait_us = 0;
-	x->next = 0;
-	send_pump(x);
+	go_on(x);
 }
 
 /* ---- life ---- */

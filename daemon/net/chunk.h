@@ -19,11 +19,16 @@ typedef void xfer_done_fn(void *arg, struct xfer *x, const struct err *e);
  * TIMEOUT. */
 struct xfer *xfer_send(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
 	enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg);
+/* The same, of data whose XXH3-128 (common/hash.h) is known: it is not hashed again. */
+struct xfer *xfer_send_hashed(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
+	const uint8_t hash[16], enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg);
 /* Writes what `from` sends under tag into out[0..len). A sender's length that differs is refused and told to both.
  * deadline_us 0 = none. */
 struct xfer *xfer_recv(struct chunks *c, const struct id *from, const struct id *tag, void *out, size_t len,
 	uint64_t deadline_us, xfer_done_fn *done, void *arg);
 void xfer_cancel(struct xfer *x);               /* done is not called; the memory is the caller's again at once */
+/* In the done of a transfer that came whole: XXH3-128 of its bytes. */
+void xfer_digest(const struct xfer *x, uint8_t ret[16]);
 uint64_t xfer_bytes(const struct xfer *x);      /* so far */
 const struct id *xfer_peer(const struct xfer *x);
 /* A transfer that nobody expects is offered here once (e.g. "may I send you the state?"); may call xfer_recv.

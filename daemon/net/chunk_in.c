@@ -201,6 +201,8 @@ void on_chunk(void *arg, struct request *r)
 		net_refuse(r, &e);
 		memo_put(&c->over, &k, serial, &e);
 		xfer_end(x, &e);
+	} else if (json_is_true(json_object_get(r->f.json, "q"))) {
+		acknowledge(c, r, NULL);        /* there is a taker: the data may come */
 	} else {
 		if (x->serial != serial)
 			start_over(x, serial);

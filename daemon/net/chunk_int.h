@@ -1,9 +1,9 @@
 /* What chunk.c (sending) and chunk_in.c (receiving) share. */
 #ifndef NET_CHUNK_INT_H
 #define NET_CHUNK_INT_H
-#include <xxhash.h>
 #include "common/list.h"
 #include "common/map.h"
+#include "common/xxh.h"
 #include "net/chunk.h"
 
 #define CHUNK_BYTES (256 * 1024)
@@ -12,9 +12,10 @@
 /* Where a round trip is long, twice what is on the wire at the rate of so far, up to this. */
 #define WINDOW_FAR 32
 #define FAR_US 5000
+#define QUESTION UINT64_MAX             /* the flight carries nothing: it asks whether there is a taker */
 
 struct xfer_key { struct id peer, tag; };
-struct flight { struct list link; struct xfer *x; struct call *call; uint64_t index; };
+struct flight { struct list link; struct xfer *x; struct call *call; uint64_t index; };      /* index: or QUESTION */
 struct xfer {
 	struct chunks *c; struct list link; struct xfer_key key; bool sending, listed;
 	uint64_t serial;                        /* of this sending: a name may be used again */
@@ -27,8 +28,9 @@ struct xfer {
 	/* sending */
 	const uint8_t *data; struct list flights; uint32_t in_flight, credit, far_credit, tried; uint64_t next;
 	bool waiting; uint64_t wait_us, retry_us, began_us;
+	bool has_digest; uint8_t want[16];      /* known before the data were hashed, or told by the sender */
 	/* receiving */
-	uint8_t *out; bool has_digest, counted /* has begun to come */; uint8_t want[16];
+	uint8_t *out; bool counted /* has begun to come */;
 };
 /* A name that is remembered for a while: refused for want of a taker, or finished. FIFO, bounded. */
 struct memo { struct list link; struct xfer_key key; uint64_t serial; struct err e; };
@@ -50,7 +52,6 @@ void xfer_fail_later(struct xfer *x, const struct err *e);
 void xfer_free(struct xfer *x);
 void xfer_arm(struct xfer *x);
 void xfer_hash_prefix(struct xfer *x, const uint8_t *data);     /* hashes the chunks that are there in one run */
-void xfer_digest(const struct xfer *x, uint8_t ret[16]);
 static inline bool bit(const uint8_t *v, uint64_t i) { return v[i / 8] >> i % 8 & 1; }
 static inline void bit_set(uint8_t *v, uint64_t i) { v[i / 8] |= (uint8_t)(1u << i % 8); }
 static inline size_t chunk_len(const struct xfer *x, uint64_t i)
@@ -63,6 +64,7 @@ struct memo *memo_get(struct memos *m, const struct xfer_key *k);
 void memo_put(struct memos *m, const struct xfer_key *k, uint64_t serial, const struct err *e);
 void memo_del(struct memos *m, struct memo *x);
 void send_pump(struct xfer *x);
+void send_question(struct xfer *x);
 void send_drop_flights(struct xfer *x);
 void send_tell_over(struct xfer *x);            /* the receiver need not wait for the rest */
 void on_chunk(void *arg, struct request *r);

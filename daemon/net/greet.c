@@ -8,6 +8,8 @@
 
 #define HELLOS_PER_S 100.0                      /* per source address; 0.2 ms each */
 #define HELLOS_BURST 512.0
+#define AGAIN_PER_S 10.0                        /* the same HELLO */
+#define AGAIN_BURST 20.0
 #define RESETS_PER_S 20.0                       /* in all; one a second per peer */
 #define LIMITS_MAX 4096
 #define NOT_ALLOWED_US (60 * SECOND)
@@ -119,7 +121,7 @@ static void respond(struct net *n, struct via via, const struct hello1 *m1, cons
 	uint16_t version, unsigned suite, uint32_t key_no)
 {
 	struct hello2 m2 = { .version = version, .suite = suite, .boot = n->conf.boot_id,
-		.at = *others_self(n, &m1->at) };
+		.at = *others_self(n, &m1->at, 0) };
 	uint8_t priv[32], dh[32], hash[32];
 	struct half *h;
 	struct sha256 sum;
@@ -188,14 +190,15 @@ void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len)
 			n->count.bad_frame++;
 		return;
 	}
-	if (!address_may(n, m1.at.ip)) {
+	/* Sent again, or replayed: the same answer, no new work, and nothing of what the address that it names may do. */
+	sha256_of(p, len, hash);
+	h = map_get(n->halves, hash, HELLO_REF);
+	if (h ? !limit_take(&h->again, env_now(n->env), AGAIN_PER_S, AGAIN_BURST) : !address_may(n, m1.at.ip)) {
 		n->count.hello_limited++;
 		return;
 	}
 	env_heard(n->env, m1.at.ip);
-	sha256_of(p, len, hash);
-	h = map_get(n->halves, hash, HELLO_REF);
-	if (h) {                                /* sent again: the same answer, no new work */
+	if (h) {
 		answer(n, via, &m1.at, h->m2.p, h->m2.len);
 		return;
 	}
@@ -259,7 +262,7 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 	memcpy(p->software, h->m1.software, sizeof p->software);
 	if (p->barred_told)                     /* whoever dials us wants us */
 		hello_let_in(p);
-	p->client = h->through_door && (h->m1.flags & (HELLO_CLIENT | HELLO_UNREACHED));
+	hello_by_door(p, h->through_door && (h->m1.flags & (HELLO_CLIENT | HELLO_UNREACHED)), p->as_client);
 	if (!(h->m1.flags & HELLO_CLIENT)) {
 		peer_set_address(p, &h->m1.at, h->through_door ? AT_CLAIMED : AT_PROVEN);
 		others_told(p, &h->m1.at, &h->m1.also);

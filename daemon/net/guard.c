@@ -119,7 +119,7 @@ static int load_ban(void *arg, const void *key, size_t klen, const void *val, si
 {
 	struct net *n = arg;
 	const uint8_t *v = val;
-	uint64_t until_ms = 0, wall = env_wall(n->env);
+	uint64_t until_ms = 0, wall = env_wall(n->env), now = env_now(n->env), left_ms;
 	struct peer *p;
 	struct id id;
 	char why[sizeof ((struct peer_info *)0)->ban_why];
@@ -132,7 +132,8 @@ static int load_ban(void *arg, const void *key, size_t klen, const void *val, si
 	if (until_ms <= wall || !(p = peer_make(n, &id)))
 		return 0;
 	snprintf(why, sizeof why, "%.*s", (int)(vlen - 8), (const char *)v + 8);
-	mark(p, until_ms == UINT64_MAX ? UINT64_MAX : env_now(n->env) + (until_ms - wall) * 1000, why);
+	left_ms = until_ms - wall;
+	mark(p, left_ms > (UINT64_MAX - now) / 1000 ? UINT64_MAX : now + left_ms * 1000, why);
 	return 0;
 }
 
@@ -221,6 +222,14 @@ void guard_strike(struct peer *p, const char *what)
 		return;
 	snprintf(why, sizeof why, "more than %.0f times garbage: %s", STRIKES, what);
 	ban_for_a_while(p, why);
+}
+
+void net_strike(struct net *n, const struct id *peer, const char *what)
+{
+	struct peer *p = peer_find(n, peer);
+
+	if (p)
+		guard_strike(p, what);
 }
 
 void net_set_peer_frames(struct net *n, uint32_t per_s)

@@ -10,6 +10,7 @@
 #define TRY_FIRST_US (200 * MS)
 #define TRY_MAX_US (5 * SECOND)
 #define PROOF_TRIES 3
+#define UNREACHED_US (1 * SECOND)               /* who could not be reached by its mailboxes may have been busy */
 #define PROOF_AGAIN_US (10 * SECOND)
 #define AGAIN_US (1 * SECOND)                   /* not more often per peer when it did not help */
 
@@ -38,7 +39,7 @@ static void make_m1(struct hello *h)
 {
 	struct net *n = h->net;
 	struct hello1 m = { .version_min = n->version_min, .version_max = n->version_max, .suites = n->suites,
-		.boot = n->conf.boot_id, .at = *others_self(n, &h->at),
+		.boot = n->conf.boot_id, .at = *others_self(n, &h->at, h->own),
 		.flags = (n->conf.client ? HELLO_CLIENT : 0) | (h->unreached ? HELLO_UNREACHED : 0) };
 
 	forget_m1(h);
@@ -59,6 +60,7 @@ static struct hello *hello_new(struct net *n, struct peer *p, const struct endpo
 	h->peer = p;
 	h->at = *at;
 	h->key_no = key_for(n, p);
+	h->own = p ? p->own : 0;
 	h->through_door = at->port[CHAN_DOOR] &&
 		(n->conf.client || !at->port[CHAN_CTRL] || !p || p->as_client || !peer_partner(p));
 	h->timer = (struct timer){ .fire = hello_fire, .name = "net hello" };
@@ -127,6 +129,14 @@ static void why_not(const struct hello *h, struct err *e)
 			(double)(env_now(h->net->env) - h->began_us) / 1e6);
 }
 
+void hello_by_door(struct peer *p, bool client, bool as_client)
+{
+	if ((client && !p->client) || (as_client && !p->as_client))
+		p->prove_next_us = env_now(p->net->env) + UNREACHED_US;
+	p->client = client;
+	p->as_client = as_client;
+}
+
 /* A refusal that settles the matter. */
 static void fail(struct hello *h, const struct err *e)
 {
@@ -139,7 +149,7 @@ static void fail(struct hello *h, const struct err *e)
 		return;
 	/* its mailboxes cannot be reached from here: the door it has dialled must do */
 	if (proof) {
-		p->client = p->door_token;
+		hello_by_door(p, p->door_token, p->as_client);
 		out_flush(p);
 		return;
 	}
@@ -196,9 +206,18 @@ static void hello_fire(struct timer *t)
 		h->peer->at = h->at = h->peer->hint;
 		h->peer->hint = old;
 	}
-	if (h->tries >= patience(h))
+	/* Whether the door can be done without: it goes on carrying everything meanwhile. */
+	if (h->proof && peer_by_door(h->peer)) {
+		send_m1(h);
+		env_after(n->env, &h->timer, try_wait(h));
+		return;
+	}
+	if (h->tries >= patience(h)) {
 		n->env->ops->close_link(n->env, &h->at);
-	if (others_next(h)) {
+		if (h->peer)
+			h->peer->torn = true;
+	}
+	if (others_next(h) || others_own(h, h->tries >= patience(h))) {
 		make_m1(h);
 	} else if (h->tries >= patience(h) && h->at.port[CHAN_DOOR] && h->at.port[CHAN_CTRL] && !n->conf.client) {
 		h->unreached = !h->through_door;        /* the mailbox has been tried: answers do not find their way */
@@ -232,7 +251,8 @@ void hello_start(struct peer *p)
 }
 
 /* The first frames go through a door (C19). Before much is sent, a HELLO over the mailboxes shows both sides that they
- * reach each other there; until it has succeeded the door's connection carries everything but bulk, which waits. */
+ * reach each other there; until it has succeeded the door's connection carries everything but bulk, which waits. Where
+ * answers have not found their way once, everything goes by the door, and it is tried again from time to time. */
 bool hello_prove(struct peer *p)
 {
 	struct net *n = p->net;
@@ -390,7 +410,8 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 		live_sample(peer, false, env_now(n->env) - h->began_us);
 	memcpy(peer->software, m.software, sizeof peer->software);
 	memcpy(peer->m1_ref, h->m1_hash, HELLO_REF);
-	peer->as_client = h->through_door && (m.flags & HELLO_AS_CLIENT);
+	peer->own = h->through_door ? peer->own : h->own;
+	hello_by_door(peer, h->through_door && peer->client, h->through_door && (m.flags & HELLO_AS_CLIENT));
 	peer_set_address(peer, &h->at, AT_PROVEN);
 	others_told(peer, &m.at, &m.also);
 	peer->hello_next_us = env_now(n->env) + AGAIN_US;
@@ -402,7 +423,8 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	live_heard(peer);
 	peer_install(peer, s, !h->through_door);
 	/* Something has to carry M3, so that the other side has the session too: what waited, a ping, or a bare sign. */
-	live_probe(peer, 2 * SECOND);
+	if (peer_session(peer) != s || s->refs == 1)
+		live_probe(peer, 2 * SECOND);
 	if (peer_session(peer) == s && s->refs == 1)
 		net_post(n, &peer->id, KIND_PING, NULL, NO_BLOB, CLASS_control);
 	if (peer->barred_told) {

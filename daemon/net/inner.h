@@ -82,9 +82,12 @@ struct peer {
 	struct endpoint at; enum at_level at_level;
 	struct endpoint hint; bool has_hint;    /* told by others while `at` is better founded */
 	struct others also;                     /* where else it can be dialled, it says itself */
+	unsigned own;                           /* which of ours has found its answers, others_self */
 	char software[24];
 	uint64_t boot, boot_before, boot_since_us;
 	bool mailbox;                           /* a HELLO over the mailboxes has succeeded since its boot */
+	enum { BULK_UNKNOWN, BULK_TRYING, BULK_YES, BULK_NO } bulk_view;        /* its other mailbox, view.c */
+	uint64_t bulk_view_us;
 	bool client;                            /* answers go through this daemon's door */
 	/* it answers through its own door only: this daemon cannot be dialled from there */
 	bool as_client;
@@ -96,8 +99,10 @@ struct peer {
 	struct list calls; uint64_t next_request;
 	struct map *served; struct list served_list; uint64_t floor; uint64_t served_boot;
 	struct rtt rtt[2];                      /* control, bulk */
-	uint64_t heard_us, used_us, frames_out, misses, fresh_us, fresh_backoff_us;
-	bool broken;                            /* a connection to it was, when last looked at */
+	uint64_t bulk_us, bulk_sent_us;         /* the last answer to bulk; when the newest that has one was sent */
+	uint64_t heard_us, used_us, frames_out, fresh_us, fresh_backoff_us;
+	uint64_t misses, missed_us;             /* since it was heard last; when what the first one lacks was sent */
+	bool broken, torn;                      /* a connection to it was, when last looked at; we closed one ourselves */
 	enum life life; int care; struct call *probe; struct probe *probe_of;
 	uint64_t probe_next_us, link_next_us, rtt_min_us, up_us, left_us;
 	uint64_t banned_until_us; uint32_t failures;    /* UINT64_MAX: for ever */
@@ -119,7 +124,7 @@ struct hello {
 	struct net *net; struct list link; struct peer *peer;   /* peer NULL: net_dial to an address */
 	struct endpoint at; bool through_door, unreached, proof;
 	uint8_t priv[32], e[32], m1_hash[32]; struct buf m1;
-	struct timer timer; uint64_t until_us, began_us; uint32_t tries, here, key_no; bool other_key;
+	struct timer timer; uint64_t until_us, began_us; uint32_t tries, here, own, key_no; bool other_key;
 	struct list dials;
 	struct err why;                         /* the last hint of a refusal */
 };
@@ -127,6 +132,7 @@ struct hello {
 struct half {
 	struct net *net; struct list link; struct session *s; uint8_t ref[HELLO_REF], transcript[32];
 	struct hello1 m1; struct buf m2; uint64_t made_us; uint64_t token; bool through_door;
+	struct limit again;                     /* answers to the same M1 */
 };
 struct call {
 	struct list link; struct net *net; struct peer *peer; struct msg *m; struct out *cur;
@@ -223,11 +229,14 @@ void out_finish(struct out *o, bool sent);      /* tells its owner; frees */
 void out_detach(struct net *n);                 /* net is going: what the transport still holds will free itself */
 
 /* ---- others.c ---- */
-const struct endpoint *others_self(const struct net *n, const struct endpoint *to);     /* ours, of the same kind */
+/* One of ours of the same kind; the first one in turn 0. */
+const struct endpoint *others_self(const struct net *n, const struct endpoint *to, unsigned turn);
+bool others_own(struct hello *h, bool patient); /* true: the next M1 is to name another one of ours */
 bool others_is_self(const struct net *n, const struct endpoint *at);
 void others_list(const struct net *n, const struct endpoint *at, struct others *ret);
+void others_hint(struct peer *p, const struct endpoint *at);            /* by somebody else, of one who never spoke */
 void others_told(struct peer *p, const struct endpoint *at, const struct others *o);    /* by itself, in HELLO */
-void others_used(struct peer *p, const struct endpoint *at);
+bool others_used(struct peer *p, const struct endpoint *at);
 bool others_next(struct hello *h);              /* true: h and its peer have another address now */
 
 /* ---- door.c ---- */
@@ -242,6 +251,8 @@ void door_done(struct peer *p);
 /* ---- hello.c, greet.c ---- */
 void hello_start(struct peer *p);               /* once a time; nothing when one is on its way */
 bool hello_prove(struct peer *p);               /* can its mailboxes be reached? true: that is being found out */
+/* Which side a door stands in for the mailboxes of; the mailboxes are tried again a moment after that has begun. */
+void hello_by_door(struct peer *p, bool client, bool as_client);
 void hello_free(struct hello *h);
 /* ---- barred.c ---- */
 void list_move(struct list *from, struct list *to);
@@ -265,11 +276,14 @@ void rpc_answer(struct net *n, struct peer *p, const struct header *h, const cha
 void rpc_end(struct call *c, const struct frame *f, const struct err *e);       /* calls done; frees */
 void rpc_end_later(struct call *c, const struct err *e);
 void rpc_end_peer(struct peer *p, bool only_sent, const struct err *e);         /* all its calls, later */
-void rpc_hurry(struct peer *p);                 /* a new session: send again what the old one may have lost */
+/* A new session or connection: send again what the old one may have lost, at once. */
+void rpc_hurry(struct peer *p, bool bulk_too);
 void rpc_hello_failed(struct peer *p, const struct err *e);
 void rpc_run_ending(struct net *n);
 bool peer_busy(const struct peer *p);
 bool peer_partner(const struct peer *p);        /* worth the sockets of its mailboxes */
+/* It has mailboxes, but one of the two could not reach the other there: a door does, until a HELLO shows better. */
+bool peer_by_door(const struct peer *p);
 
 /* ---- serve.c ---- */
 /* token: it came through this daemon's door, and so goes the answer; 0 = by the mailboxes. */

@@ -28,5 +28,6 @@ KIND(AVG_GRANT, 58, 's')       /* member to leader: more positions */
 KIND(AVG_REDIRECT, 59, 's')    /* to who reported to the wrong peer, or is not where the swarm is: JOIN that one */
 KIND(RUN_STATE, 64, 's')        /* ask a member for parameters, optimizer state, ledger */
 KIND(RUN_CTL, 65, 's')          /* signed swarm-wide pause, resume, stop */
+KIND(RUN_DATA, 66, 's')         /* hashes of stretches of a member's data manifest */
 KIND(PLAN_DATA, 72, 's')        /* SEND/RECV of the executor */
 KIND(PLAN_LIST, 73, 's')        /* a generation's plan or fragment */

@@ -1,7 +1,6 @@
-/* Is a peer there? Silence alone says little: a socket that breaks is a hint (maybe_dead), one ping that is not
- * answered
- * within three round trips settles it. Peers that somebody cares about are looked at every 5 ms and pinged when they
- * have been silent, because power loss and partitions say nothing at all. */
+/* Is a peer there? Silence alone says little: a socket that breaks is a hint (maybe_dead), a ping that is not answered
+ * within three round trips settles it. Peers that somebody cares about are looked at every 5 ms and pinged
+ * when they have been silent, because power loss and partitions say nothing at all. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -18,10 +17,14 @@
 #define RTO_UNKNOWN_BULK_US (2500 * MS)         /* a frame at 1 Mbit/s (B18 says 1 MB/s and 2 s) */
 #define RTO_MIN_US (100 * MS)
 #define RTO_MIN_BULK_US RTO_UNKNOWN_BULK_US
+#define RTO_WATCHED_BULK_US (10 * SECOND)
 #define RTO_MAX_US (5 * SECOND)
 #define RTO_MAX_BULK_US (30 * SECOND)
 #define LEAVING_US (3 * SECOND)
 #define MISSES_FRESH 2
+#define MEND_US (300 * MS)                      /* what TCP needs to send a frame again, and that again: */
+#define MEND_TRIPS 7                            /* so many round trips more; */
+#define MEND_UNKNOWN_US (1 * SECOND)            /* or this, as long as none has been measured */
 #define MISSES_DEAD 5
 
 /* ---- round trips: RFC 6298, apart for control and bulk ---- */
@@ -51,16 +54,24 @@ void live_backoff(struct peer *p, bool bulk)
 		p->rtt[bulk].backoff++;
 }
 
+/* A break of its connection would show: it is looked at (net_care), and is no door, which drops what finds no room. */
+static bool watched(const struct peer *p)
+{
+	return p->care > 0 && !p->client && !p->as_client && !p->net->conf.client;
+}
+
 /* Bulk waits in queues and for limits that change from one frame to the next, and every frame that is sent again
- * without need takes the place of another; what a broken connection has lost is sent again when it shows (look_at). */
+ * without need takes the place of another; what a broken connection has lost is sent again when it shows (look_at). So
+ * time alone says little of bulk for a peer that is watched: a dozen senders take turns at one download limit. */
 uint64_t live_rto(const struct peer *p, bool bulk)
 {
 	const struct rtt *r = &p->rtt[bulk];
-	uint64_t us = r->smooth_us + 4 * r->var_us, least = bulk ? RTO_MIN_BULK_US : RTO_MIN_US;
+	uint64_t us = r->smooth_us + 4 * r->var_us;
+	uint64_t least = !bulk ? RTO_MIN_US : watched(p) ? RTO_WATCHED_BULK_US : RTO_MIN_BULK_US;
 	uint64_t most = bulk ? RTO_MAX_BULK_US : RTO_MAX_US;
 
 	if (!r->samples)
-		us = bulk ? RTO_UNKNOWN_BULK_US : RTO_UNKNOWN_US;
+		us = bulk ? least : RTO_UNKNOWN_US;
 	else if (bulk && us < 3 * r->smooth_us)
 		us = 3 * r->smooth_us;
 	us = (us < least ? least : us) << r->backoff;
@@ -248,7 +259,18 @@ static uint64_t probe_deadline(const struct peer *p)
 	return us > PROBE_MIN_US ? us : PROBE_MIN_US;
 }
 
-/* A frame had no answer in its time. Two of them, and the peer gets fresh sockets (C17) and a new HELLO. */
+/* A lost frame holds up all behind it: a probe goes after two round trips (RFC 8985, 7.2), a retransmission when the
+ * estimate is over (RFC 6298), twice as long after the next. Who tears the connection down meanwhile loses all that is
+ * in it, other calls and bulk. Less when there are other addresses to try. */
+static uint64_t mending(const struct peer *p)
+{
+	if (!p->rtt[0].samples)
+		return MEND_UNKNOWN_US;
+	return (p->also.n ? 0 : MEND_US) + MEND_TRIPS * p->rtt[0].smooth_us;
+}
+
+/* A frame had no answer in its time. Two of them, and TCP has had the time to mend what can be mended: the peer gets
+ * fresh sockets (C17) and a new HELLO. */
 void live_missed(struct peer *p, uint64_t since_us)
 {
 	struct net *n = p->net;
@@ -256,7 +278,8 @@ void live_missed(struct peer *p, uint64_t since_us)
 
 	if (p->heard_us >= since_us && p->heard_us)
 		return;
-	p->misses++;
+	if (!p->misses++)
+		p->missed_us = since_us;
 	if (!p->client)                         /* the door connection that it had made may be gone: dial it instead */
 		p->door_token = 0;
 	if (looks_broken(p)) {
@@ -270,14 +293,15 @@ void live_missed(struct peer *p, uint64_t since_us)
 		p->client = p->mailbox = false;
 		p->door_token = 0;
 	}
-	if (now < p->fresh_us)
+	if (now < p->fresh_us || now < p->missed_us + mending(p))
 		return;
-	p->fresh_us = now + p->fresh_backoff_us;
+	p->fresh_us = now + (p->fresh_backoff_us > mending(p) ? p->fresh_backoff_us : mending(p));
 	p->fresh_backoff_us = 2 * p->fresh_backoff_us < FRESH_MAX_US ? 2 * p->fresh_backoff_us : FRESH_MAX_US;
+	p->torn = true;
 	if (p->at_level != AT_NONE)
 		n->env->ops->close_link(n->env, &p->at);
 	hello_start(p);
-	if (p->misses >= MISSES_DEAD && p->heard_us + 3 * SECOND < now)
+	if (p->misses >= MISSES_DEAD && p->missed_us + 3 * SECOND < now)
 		live_dead(p, "nothing has come from it for more than 3 s");
 }
 
@@ -300,7 +324,7 @@ static void look_at(struct peer *p, uint64_t now)
 	if (p->life == LIFE_DEAD || p->life == LIFE_LEFT)
 		return;
 	if (mended)
-		rpc_hurry(p);
+		rpc_hurry(p, true);
 	if (broken)
 		live_probe(p, probe_deadline(p));
 	else if (needs_link(p, now) || now - p->heard_us > SILENCE_US)

@@ -13,6 +13,7 @@
 #include "net/nano_int.h"
 
 #define MESSAGES_AT_ONCE 64
+#define TOO_LARGE (128 * 1024)          /* so much above the largest message is received, refused and counted */
 
 static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
 
@@ -85,7 +86,7 @@ int nano_options(int s, const struct endpoint *at, enum chan chan, const struct 
 	/* Only for IPv6: with it nanomsg 1.1.5 asserts in its worker when it connects to an IPv4 address. */
 	if (memcmp(at->ip, mapped, sizeof(mapped)) && option(s, NN_SOL_SOCKET, NN_IPV4ONLY, 0))
 		return -1;
-	return option(s, NN_SOL_SOCKET, NN_RCVMAXSIZE, WIRE_MAX + (chan == CHAN_DOOR ? 16 : 0));
+	return option(s, NN_SOL_SOCKET, NN_RCVMAXSIZE, WIRE_MAX + TOO_LARGE + (chan == CHAN_DOOR ? 16 : 0));
 }
 
 void nano_got(struct nano *n, struct via via, const void *msg, size_t len)
@@ -260,6 +261,7 @@ static void nano_close_link(struct transport *t, const struct endpoint *to)
 {
 	struct nano *n = of(t);
 
+	pace_drop(n, to->ip, to->port[CHAN_BULK]);
 	list_each_safe(i, &n->links) {
 		struct nlink *l = list_entry(i, struct nlink, link);
 		if (!memcmp(l->to.ip, to->ip, 16) && !memcmp(l->to.port, to->port, sizeof(to->port)))
@@ -339,6 +341,7 @@ struct nano *nano_new(struct loop *l, const struct nano_conf *conf, struct err *
 	struct nano *n = xcalloc(1, sizeof(*n));
 	uint64_t key;
 
+	mem_keep();
 	n->loop = l;
 	n->env = loop_env(l);
 	n->conf = *conf;

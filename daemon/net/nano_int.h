@@ -25,6 +25,7 @@ struct nlink {
 	uint32_t number;                        /* connection number */
 	uint64_t established, broken, current;  /* nanomsg's counters when last read */
 	uint64_t used_at, broke_at, waiting_since, rtt_us;
+	uint64_t stood; unsigned descriptors;   /* the sweep: `established` when it began, if connected; what it found */
 	struct list queue; size_t queued;
 	struct packet *held; void *sealed;      /* sealed, but nanomsg said "not now" */
 	struct watch out, in;                   /* NN_SNDFD while something waits; NN_RCVFD of a dialled door */
@@ -67,6 +68,7 @@ struct nano {
 	struct timer sweep;
 	uint64_t counted_at;                    /* connections without a word were last counted then */
 	struct map *known, *banned;             /* ip -> struct until */
+	uint64_t moved; unsigned quiet;         /* bytes of bulk at the last sweep; sweeps since they grew */
 	struct inbound *inbound; size_t ninbound, cap_inbound;
 	struct rate up, down;
 	/* bulk windows */
@@ -83,7 +85,6 @@ bool rate_may(struct nano *n, struct rate *r);  /* false: not now, and its timer
 /* NULL: no socket left */
 struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan chan, unsigned lane);
 struct nlink *nlink_find(struct nano *n, const struct endpoint *to, enum chan chan, unsigned lane);
-struct nlink *nlink_at(struct nano *n, const uint8_t ip[16], uint16_t port);            /* the sweep's question */
 void nlink_free(struct nlink *l);               /* what waits comes back unsent, later */
 void nlink_put(struct nlink *l, struct packet *p);
 void nlink_flush(struct nlink *l);
@@ -115,6 +116,10 @@ void pace_free(struct nano *n);
 void pace_path(struct nano *n, const uint8_t ip[16], uint32_t min_rtt_us);
 void pace_see(struct nano *n, int fd, const uint8_t ip[16], uint16_t port, uint16_t local);
 void pace_swept(struct nano *n);
+void pace_dial(struct nano *n, int s, const uint8_t ip[16]);    /* s is about to connect there, to send bulk */
+/* Connections to there are about to be closed: what the kernel holds for them is dropped, it would fill the path in
+ * front of whatever takes their place. */
+void pace_drop(struct nano *n, const uint8_t ip[16], uint16_t port);
 void pace_wake(struct nano *n);                 /* bulk is being sent */
 /* The next window in bytes; *begins: still doubling. Pure. */
 uint32_t pace_law(const struct pace_view *v, bool *begins);

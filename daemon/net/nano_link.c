@@ -28,16 +28,6 @@ struct nlink *nlink_find(struct nano *n, const struct endpoint *to, enum chan ch
 	return map_get(n->by_address, key, len);
 }
 
-struct nlink *nlink_at(struct nano *n, const uint8_t ip[16], uint16_t port)
-{
-	list_each(i, &n->links) {
-		struct nlink *l = list_entry(i, struct nlink, link);
-		if (l->to.port[l->chan] == port && !memcmp(l->to.ip, ip, 16))
-			return l;
-	}
-	return NULL;
-}
-
 void nlink_look(struct nlink *l)
 {
 	uint64_t established = nn_get_statistic(l->s, NN_STAT_ESTABLISHED_CONNECTIONS);
@@ -52,6 +42,8 @@ void nlink_look(struct nlink *l)
 	if (broken != l->broken) {
 		l->broke_at = env_now(l->n->env);
 		l->n->stats.breaks += broken - l->broken;
+		if (l->chan == CHAN_BULK)       /* nanomsg dials again */
+			pace_dial(l->n, l->s, l->to.ip);
 	}
 	l->established = established;
 	l->broken = broken;
@@ -96,7 +88,11 @@ static int dial(struct nlink *l)
 	if (l->s < 0)
 		return -1;
 	n->sockets++;
-	if (nano_options(l->s, &l->to, l->chan, &n->conf) || nn_connect(l->s, url) < 0 ||
+	if (nano_options(l->s, &l->to, l->chan, &n->conf))
+		return -1;
+	if (l->chan == CHAN_BULK)
+		pace_dial(n, l->s, l->to.ip);
+	if (nn_connect(l->s, url) < 0 ||
 	    nn_getsockopt(l->s, NN_SOL_SOCKET, NN_SNDFD, &l->out.fd, &size) ||
 	    (door && nn_getsockopt(l->s, NN_SOL_SOCKET, NN_RCVFD, &l->in.fd, &size)))
 		return -1;

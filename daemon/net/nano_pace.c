@@ -2,6 +2,7 @@
  * its slowest link, and TCP fills that queue; a question then waits behind a second of tensors. So what a bulk
  * connection may have on its way is bounded by the delay that it causes (LEDBAT's aim, RFC 6817). */
 #include <linux/tcp.h>
+#include <nanomsg/nn.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,9 +76,36 @@ static uint32_t first_window(const struct nano *n, const uint8_t ip[16])
 	return WINDOW_FIRST / all > WINDOW_MIN ? WINDOW_FIRST / all : WINDOW_MIN;
 }
 
-void pace_see(struct nano *n, int fd, const uint8_t ip[16], uint16_t port, uint16_t local)
+static bool far_away(const struct nano *n, const uint8_t ip[16])
 {
 	const struct base *b = map_get(n->bases, ip, 16);
+
+	return b && b->us > FAR_US;
+}
+
+/* Before the first byte: a new connection is in use before the sweep has seen it, and takes what there is. */
+void pace_dial(struct nano *n, int s, const uint8_t ip[16])
+{
+	int v = WINDOW_FIRST / 2;
+
+	if (far_away(n, ip))
+		(void)nn_setsockopt(s, NN_SOL_SOCKET, NN_SNDBUF, &v, sizeof v);
+}
+
+void pace_drop(struct nano *n, const uint8_t ip[16], uint16_t port)
+{
+	struct linger at_once = { .l_onoff = 1 };
+
+	for (size_t i = 0; i < n->npaced; i++) {
+		struct paced *p = &n->paced[i];
+
+		if (p->port == port && !memcmp(p->ip, ip, 16) && sweep_same(p->fd, p->ip, p->port, p->local))
+			(void)setsockopt(p->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+	}
+}
+
+void pace_see(struct nano *n, int fd, const uint8_t ip[16], uint16_t port, uint16_t local)
+{
 	struct paced *p;
 
 	for (size_t i = 0; i < n->npaced; i++) {
@@ -93,9 +121,9 @@ void pace_see(struct nano *n, int fd, const uint8_t ip[16], uint16_t port, uint1
 	}
 	p = &n->paced[n->npaced++];
 	*p = (struct paced){ .fd = fd, .port = port, .local = local, .seen = true, .window = window_max(n) };
-	p->buffer = p->window;
+	p->buffer = 0;                          /* pace_dial or nanomsg have set it: whatever is right is set anew */
 	memcpy(p->ip, ip, 16);
-	p->begins = b && b->us > FAR_US;
+	p->begins = far_away(n, ip);
 	if (p->begins) {
 		(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3);
 		p->window = first_window(n, ip);
@@ -143,10 +171,10 @@ uint32_t pace_law(const struct pace_view *v, bool *begins)
 	return (uint32_t)(want < v->window_max ? want : v->window_max);
 }
 
-static void rest(struct paced *p, const struct base *b)
+static void rest(struct nano *n, struct paced *p)
 {
 	p->rested = true;
-	if (!b || b->us <= FAR_US || p->window < 2 * WINDOW_MIN)
+	if (!far_away(n, p->ip) || p->window < 2 * WINDOW_MIN)
 		return;
 	p->window /= 2;
 	p->begins = true;
@@ -169,7 +197,7 @@ static bool look_at(struct nano *n, struct paced *p, uint64_t now)
 	v.on_way = (uint64_t)(out + info.tcpi_retrans) * info.tcpi_snd_mss;
 	if (!info.tcpi_unacked && !info.tcpi_notsent_bytes) {
 		if (!p->rested && now - p->busy_us > RESTED_US)
-			rest(p, b);
+			rest(n, p);
 		p->rest_us = now + REST_US;
 		return now - p->busy_us < IDLE_US;
 	}

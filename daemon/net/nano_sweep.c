@@ -18,11 +18,16 @@
 #define KNOWN_US ((uint64_t)3600 * 1000000)
 #define KEEPIDLE_S 15
 #define USER_TIMEOUT_MS 30000
+#ifndef TCP_RTO_MIN_US
+#define TCP_RTO_MIN_US 45               /* since 2025; older kernels refuse it, and go on with 200 ms */
+#endif
+#define PROMPT_US 50000                 /* above the delayed acknowledgement's 40 ms */
 #define KNOWN_ADDRESS_MAX 256           /* connections from one address that has peers: many daemons behind one NAT */
 #define NOTES_MAX 4096
 #define UNSEEN_LEAST 3                  /* a peer may be cut off while it dials, or only look whether we are here */
 #define FAR_US 5000
 #define TELL_US ((uint64_t)60 * 1000000)
+#define QUIET 10                        /* sweeps without bulk: what was kept for it goes back */
 
 struct until { uint64_t at; };
 
@@ -106,9 +111,10 @@ static void widen(int fd, uint32_t rtt_us)
 		setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &keep, sizeof(keep));
 }
 
-static void tune(int fd)
+/* A call or an answer that is lost has nothing behind it that would tell: only the retransmission timer does. */
+static void tune(int fd, bool calls)
 {
-	int on = 1, idle = KEEPIDLE_S, timeout = USER_TIMEOUT_MS, was = 0;
+	int on = 1, idle = KEEPIDLE_S, timeout = USER_TIMEOUT_MS, was = 0, prompt = PROMPT_US;
 	socklen_t len = sizeof(was);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &was, &len) || was)
@@ -117,6 +123,8 @@ static void tune(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle));
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+	if (calls)
+		setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &prompt, sizeof(prompt));
 }
 
 static uint64_t first_seen(const struct nano *n, const struct inbound *c, const struct inbound *old, size_t nold,
@@ -126,6 +134,21 @@ static uint64_t first_seen(const struct nano *n, const struct inbound *c, const 
 		if (old[i].fd == c->fd && old[i].port == c->port && !memcmp(old[i].ip, c->ip, 16))
 			return old[i].since;
 	return now;
+}
+
+/* The link that dialled there, and of several (lanes to one door) the least recently used; each is told. */
+static struct nlink *own_link(struct nano *n, const uint8_t ip[16], uint16_t port)
+{
+	struct nlink *first = NULL;
+
+	list_each(i, &n->links) {
+		struct nlink *l = list_entry(i, struct nlink, link);
+		if (l->to.port[l->chan] != port || memcmp(l->to.ip, ip, 16))
+			continue;
+		l->descriptors++;
+		first = first ? first : l;
+	}
+	return first;
 }
 
 /* One descriptor: a connection to one of our ports goes into the table, one of our own gets its round trip read. */
@@ -146,10 +169,10 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 	while (chan < CHANS && (!n->at.port[chan] || n->at.port[chan] != local))
 		chan++;
 	if (chan == CHANS) {
-		struct nlink *l = nlink_at(n, c.ip, c.port);
+		struct nlink *l = own_link(n, c.ip, c.port);
 		if (l) {
 			l->rtt_us = info.tcpi_rtt;
-			tune(fd);
+			tune(fd, l->chan != CHAN_BULK);
 			if (l->chan == CHAN_BULK)
 				pace_see(n, fd, c.ip, c.port, local);
 			if (l->chan == CHAN_DOOR)       /* bulk for us comes through it */
@@ -157,7 +180,7 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 		}
 		return;
 	}
-	tune(fd);
+	tune(fd, chan != CHAN_BULK);
 	if (chan == CHAN_DOOR)          /* bulk for clients leaves through it */
 		pace_see(n, fd, c.ip, c.port, local);
 	c.chan = (enum chan)chan;
@@ -237,15 +260,45 @@ static void judge(struct nano *n, uint64_t now)
 	n->ninbound = kept;
 }
 
+static void before_looking(struct nano *n)
+{
+	list_each(i, &n->links) {
+		struct nlink *l = list_entry(i, struct nlink, link);
+		nlink_look(l);
+		l->stood = l->current ? l->established : 0;
+		l->descriptors = 0;
+	}
+}
+
+/* nanomsg 1.1.5 misses the end of a connection that was reset between the other side's greeting and its own first look
+ * (a process that was stopped for a second finds all of its new ones so): it closes the descriptor, says for ever that
+ * the connection stands, and takes nothing more for it. So who stood during the whole look around has a descriptor. */
+static bool ghost(struct nano *n, const struct nlink *l)
+{
+	unsigned same = 0;
+
+	if (!l->stood || !l->current || l->established != l->stood)
+		return false;
+	list_each(i, &n->links) {
+		struct nlink *x = list_entry(i, struct nlink, link);
+		same += x->stood && x->chan == l->chan && x->to.port[x->chan] == l->to.port[l->chan] &&
+			!memcmp(x->to.ip, l->to.ip, 16);
+	}
+	return l->descriptors < same;
+}
+
 /* Links that wait in vain give their packets back; links to nobody go away. */
-static void check_links(struct nano *n, uint64_t now)
+static void check_links(struct nano *n, bool all_seen, uint64_t now)
 {
 	list_each_safe(i, &n->links) {
 		struct nlink *l = list_entry(i, struct nlink, link);
 		bool waits = l->held || !list_empty(&l->queue);
 
 		nlink_look(l);
-		if (l->current)
+		if (all_seen && ghost(n, l)) {
+			n->stats.ghosts++;
+			nlink_free(l);
+		} else if (l->current)
 			l->waiting_since = now;
 		else if (now - (waits ? l->waiting_since : l->used_at) > n->conf.stuck_us) {
 			n->stats.stuck += waits;
@@ -291,6 +344,18 @@ void sweep_soon(struct nano *n)
 		env_timer(n->env, &n->sweep, at);
 }
 
+/* The memory of frames is kept for the next ones while there are any (nano_new). */
+static void give_back(struct nano *n)
+{
+	uint64_t moved = n->stats.bytes_in[CHAN_BULK] + n->stats.bytes_out[CHAN_BULK];
+
+	if (moved != n->moved)
+		n->quiet = 0;
+	else if (n->quiet < QUIET && ++n->quiet == QUIET)
+		mem_give_back();
+	n->moved = moved;
+}
+
 void sweep_fire(struct timer *t)
 {
 	struct nano *n = container_of(t, struct nano, sweep);
@@ -298,6 +363,7 @@ void sweep_fire(struct timer *t)
 	struct inbound *old = n->inbound;
 	size_t nold = n->ninbound;
 	DIR *d = opendir("/proc/self/fd");
+	bool all_seen = d;
 	struct dirent *x;
 	uint64_t fd, accepted[CHANS] = {0};
 
@@ -306,6 +372,7 @@ void sweep_fire(struct timer *t)
 			accepted[c] = nn_get_statistic(n->box[c].s, NN_STAT_ACCEPTED_CONNECTIONS);
 	n->inbound = NULL;
 	n->ninbound = n->cap_inbound = 0;
+	before_looking(n);
 	while (d && (x = readdir(d)))
 		if (!text_u64(x->d_name, &fd, NULL))
 			look_at(n, (int)fd, old, nold, now);
@@ -317,10 +384,11 @@ void sweep_fire(struct timer *t)
 	pace_swept(n);
 	count_unseen(n, accepted, now);
 	judge(n, now);
-	check_links(n, now);
+	check_links(n, all_seen, now);
 	door_prune(n);
 	forget(n->known, now);
 	forget(n->banned, now);
+	give_back(n);
 	env_after(n->env, &n->sweep, n->conf.sweep_us);
 }
 

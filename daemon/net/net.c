@@ -147,6 +147,11 @@ static void on_message(void *arg, struct via via, const uint8_t *msg, size_t len
 	struct net *n = arg;
 	struct prelude pre;
 
+	if (len > WIRE_MAX) {
+		n->count.oversized++;
+		net_tell(n, LOG_DEBUG_, "oversized", NULL, "%zu bytes: the largest frame has %d", len, WIRE_MAX);
+		return;
+	}
 	switch (prelude_read(&pre, msg, len)) {
 	case PRELUDE_OK:
 		break;
@@ -375,13 +380,14 @@ json_t *net_status(struct net *n)
 
 	id_hex(&n->self.id, hex);
 	return json_pack("{s:s,s:s,s:s,s:b,s:b,s:I,s:I,s:I,s:{"
-		"s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}", "id", hex,
+		"s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}", "id", hex,
 		"address", at_text(&n->conf.self, CHAN_CTRL, at), "cipher", suite_name(suite_choose(n->suites, n->suites)),
 		"client", n->conf.client, "swarm_key", n->conf.has_swarm_key, "peers", (json_int_t)map_len(n->peers),
 		"sessions", (json_int_t)c->sessions, "calls_open", (json_int_t)c->calls_open, "counters",
 		"frames_in", (json_int_t)c->frames_in, "frames_out", (json_int_t)c->frames_out, "bad_magic",
 		(json_int_t)c->bad_magic,
-		"bad_frame", (json_int_t)c->bad_frame, "bad_version", (json_int_t)c->bad_version, "bad_seal",
+		"bad_frame", (json_int_t)c->bad_frame, "oversized", (json_int_t)c->oversized,
+		"bad_version", (json_int_t)c->bad_version, "bad_seal",
 		(json_int_t)c->bad_seal,
 		"replayed", (json_int_t)c->replayed, "bad_json", (json_int_t)c->bad_json,
 		"unknown_session", (json_int_t)c->unknown_session, "hello_limited", (json_int_t)c->hello_limited,

@@ -67,6 +67,10 @@ const char *net_endpoint_text(const struct endpoint *at, enum chan chan, char ou
 /* ---- peers ---- */
 /* Learns (or corrects) where a peer is; hints from third parties never replace an address proven by a session. */
 void net_learn(struct net *n, const struct id *peer, const struct endpoint *at);
+/* Another address of a peer of which nothing but hints is known: tried when the one that was learnt does not answer. */
+void net_learn_also(struct net *n, const struct id *peer, const struct endpoint *at);
+/* Where else the peer (or this daemon itself) says that it can be dialled; returns how many. */
+unsigned net_also(const struct net *n, const struct id *peer, struct endpoint ret[NET_ALSO]);
 bool net_address(const struct net *n, const struct id *peer, struct endpoint *ret);
 /* Says HELLO to an address whose id is not known yet. done gets the id, or NULL and why. */
 typedef void net_dial_fn(void *arg, const struct id *peer, const struct err *e);
@@ -90,6 +94,8 @@ size_t net_peers(struct net *n, struct peer_info *out, size_t max);
 int net_ban(struct net *n, const struct id *peer, uint64_t us, const char *why, struct err *e);
 /* Only these may have a session with this daemon; count 0: everybody who has the swarm key. Others are cut off. */
 void net_allow(struct net *n, const struct id *ids, size_t count);
+/* It has sent garbage that only a room above could tell for such: too often, and it is banned for a while. */
+void net_strike(struct net *n, const struct id *peer, const char *what);
 void net_set_peer_frames(struct net *n, uint32_t per_s);        /* as in net_conf */
 /* Told when a peer looks dead (linkinfo, then one unanswered ping of 3 round trips), says goodbye, or comes back.
  * Many watchers. */
@@ -151,8 +157,8 @@ bool net_verify(const struct id *who, const void *p, size_t len, const uint8_t s
 /* ---- events for the operator: (level, code such as "wrong_swarm_key", peer or NULL, text with the remedy) ---- */
 typedef void net_event_fn(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text);
 void net_events(struct net *n, net_event_fn *fn, void *arg);
-struct net_counters { uint64_t frames_in, frames_out, bad_magic, bad_frame, bad_version, bad_seal, replayed, bad_json,
-	unknown_session, hello_limited, wrong_swarm_key, over_quota, not_allowed, bans, calls_open, sessions; };
+struct net_counters { uint64_t frames_in, frames_out, bad_magic, bad_frame, oversized, bad_version, bad_seal, replayed,
+	bad_json, unknown_session, hello_limited, wrong_swarm_key, over_quota, not_allowed, bans, calls_open, sessions; };
 void net_counters(const struct net *n, struct net_counters *ret);
 json_t *net_status(struct net *n);              /* for `status` and `peers`: new reference */
 

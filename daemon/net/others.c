@@ -1,24 +1,59 @@
 /* A daemon that listens on several addresses says all of them in HELLO, first the one of the kind that was dialled:
- * whoever reached it by IPv6 is to be reached by IPv6 itself. The other side keeps the list and tries the next when the
- * one in use has stopped answering: first the mailbox there, then the door. */
+ * whoever reached it by IPv6 is to be reached by IPv6 itself. The other side keeps the list, passes it on, and tries
+ * the next when the one in use has stopped answering: first the mailbox there, then the door. */
 #include <string.h>
 #include "net/inner.h"
 
-const struct endpoint *others_self(const struct net *n, const struct endpoint *to)
+#define NEAR_US (30 * MS)                       /* an answer takes five round trips: it has had its time */
+
+/* How much ours is of the kind that was dialled. */
+static int alike(const struct endpoint *at, const struct endpoint *to)
 {
-	const struct endpoint *best = &n->conf.self;
-	int score = -1;
+	return 2 * (ip_is_v4(at->ip) == ip_is_v4(to->ip)) + (ip_is_loopback(at->ip) == ip_is_loopback(to->ip));
+}
 
-	for (unsigned i = 0; i <= n->conf.nalso; i++) {
-		const struct endpoint *at = i ? &n->conf.also[i - 1] : &n->conf.self;
-		int s = 2 * (ip_is_v4(at->ip) == ip_is_v4(to->ip)) + (ip_is_loopback(at->ip) == ip_is_loopback(to->ip));
+static const struct endpoint *own(const struct net *n, unsigned i)
+{
+	return i ? &n->conf.also[i - 1] : &n->conf.self;
+}
 
-		if (s > score) {
-			best = at;
-			score = s;
-		}
-	}
-	return best;
+/* How many of ours are of the best kind for it, and which is the turn-th of these. */
+static unsigned of_kind(const struct net *n, const struct endpoint *to, unsigned turn, const struct endpoint **ret)
+{
+	unsigned count = 0;
+	int best = -1;
+
+	for (unsigned i = 0; i <= n->conf.nalso; i++)
+		best = alike(own(n, i), to) > best ? alike(own(n, i), to) : best;
+	for (unsigned i = 0; i <= n->conf.nalso; i++)
+		if (alike(own(n, i), to) == best && count++ == turn)
+			*ret = own(n, i);
+	return count;
+}
+
+const struct endpoint *others_self(const struct net *n, const struct endpoint *to, unsigned turn)
+{
+	const struct endpoint *at = &n->conf.self;
+
+	of_kind(n, to, turn % of_kind(n, to, 0, &at), &at);
+	return at;
+}
+
+/* It is connected, but its answers do not come: they may not find the way to the address of ours that M1 has named. On
+ * a long path they may be on their way yet, and would fit no other M1. */
+bool others_own(struct hello *h, bool patient)
+{
+	struct net *n = h->net;
+	const struct endpoint *at;
+	struct linkinfo li = {0};
+	unsigned count = of_kind(n, &h->at, 0, &at);
+
+	if (count < 2 || h->through_door || n->conf.client || !n->env->ops->linkinfo(n->env, &h->at, &li) || !li.connected)
+		return false;
+	if (!patient && (!li.rtt_us || li.rtt_us > NEAR_US))
+		return false;
+	h->own = (h->own + 1) % count;
+	return h->own;                          /* through all of them: another route */
 }
 
 bool others_is_self(const struct net *n, const struct endpoint *at)
@@ -55,12 +90,17 @@ void others_told(struct peer *p, const struct endpoint *at, const struct others 
 	}
 }
 
-/* `at` is in use from now on: what was before it is one of the others. */
-void others_used(struct peer *p, const struct endpoint *at)
+/* `at` is in use from now on: what was before it is one of the others. False: it is none of those known. */
+bool others_used(struct peer *p, const struct endpoint *at)
 {
-	for (unsigned i = 0; i < p->also.n; i++)
-		if (endpoint_eq(&p->also.v[i], at))
+	bool known = endpoint_eq(at, &p->at);
+
+	for (unsigned i = 0; i < p->also.n && !known; i++)
+		if (endpoint_eq(&p->also.v[i], at)) {
 			p->also.v[i] = p->at;
+			known = true;
+		}
+	return known;
 }
 
 /* The address that this HELLO tries does not answer: takes the next one, after two tries; after one, when not even a
@@ -81,8 +121,42 @@ bool others_next(struct hello *h)
 	p->at = h->at = p->also.v[0];
 	memmove(p->also.v, p->also.v + 1, (p->also.n - 1) * sizeof *p->also.v);
 	p->also.v[p->also.n - 1] = old;
+	p->torn = true;
 	h->net->env->ops->close_link(h->net->env, &old);        /* what waits there goes to the new one */
 	h->through_door = h->net->conf.client;
 	h->unreached = false;
 	return true;
+}
+
+void others_hint(struct peer *p, const struct endpoint *at)
+{
+	if (p->at_level != AT_HINT || endpoint_eq(at, &p->at) || p->also.n == NET_ALSO)
+		return;
+	for (unsigned i = 0; i < p->also.n; i++)
+		if (endpoint_eq(&p->also.v[i], at))
+			return;
+	p->also.v[p->also.n++] = *at;
+}
+
+void net_learn_also(struct net *n, const struct id *peer, const struct endpoint *at)
+{
+	struct peer *p = at->port[CHAN_CTRL] ? peer_find(n, peer) : NULL;
+
+	if (p)
+		others_hint(p, at);
+}
+
+/* Only what the peer has said itself is passed on. */
+unsigned net_also(const struct net *n, const struct id *peer, struct endpoint ret[NET_ALSO])
+{
+	struct peer *p = map_get(n->peers, peer->b, sizeof peer->b);
+
+	if (id_eq(peer, &n->self.id)) {
+		memcpy(ret, n->conf.also, n->conf.nalso * sizeof *ret);
+		return n->conf.nalso;
+	}
+	if (!p || p->at_level <= AT_HINT)
+		return 0;
+	memcpy(ret, p->also.v, p->also.n * sizeof *ret);
+	return p->also.n;
 }

@@ -193,6 +193,11 @@ bool peer_partner(const struct peer *p)
 	return p->frames_out > DOOR_FRAMES || p->care > 0 || p->mailbox || p->waiting_bulk;
 }
 
+bool peer_by_door(const struct peer *p)
+{
+	return !p->net->conf.client && p->at.port[CHAN_CTRL] && (p->client || p->as_client);
+}
+
 /* By a connection of the peer's to this daemon's door (token), or else by dialling: its door, or its mailboxes. */
 static bool by_token(struct peer *p, const struct out *o)
 {
@@ -234,7 +239,7 @@ static void submit(struct out *o, struct session *s)
 		n->env->ops->send(n->env, &p->at, CHAN_DOOR, o->token, &o->p);
 		return;
 	}
-	if (wants_mailbox(p, o->m))
+	if (wants_mailbox(p, o->m) || (peer_by_door(p) && peer_partner(p)))
 		hello_prove(p);
 	/* The sign goes back by the connection that waits for it; pushed through a door it would ask for one itself. */
 	if (by_token(p, o) && !((o->flags & OUT_ACK) && p->at.port[CHAN_DOOR])) {

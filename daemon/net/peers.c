@@ -145,7 +145,8 @@ void peer_set_address(struct peer *p, const struct endpoint *at, enum at_level l
 	if (level == AT_CLAIMED && p->at_level == AT_PROVEN && endpoint_eq(at, &p->at))
 		return;
 	if (level >= p->at_level || level == AT_CLAIMED || p->misses >= 4) {
-		others_used(p, at);
+		if (!others_used(p, at) && level == AT_HINT)
+			p->also.n = 0;          /* hints that belong to another address */
 		p->at = *at;
 		p->at_level = level;
 		p->has_hint = false;
@@ -191,6 +192,7 @@ void peer_install(struct peer *p, struct session *s, bool mailbox)
 {
 	struct net *n = p->net;
 	struct session *best;
+	bool sound = false;
 	size_t k = 0;
 
 	(void)FAILPOINT(n->env, "net.session.before");
@@ -200,6 +202,11 @@ void peer_install(struct peer *p, struct session *s, bool mailbox)
 		peer_rebooted(p, s->boot);
 	p->mailbox = p->mailbox || mailbox;
 	p->key_no = s->key_no;
+	list_each(it, &p->sessions) {           /* both sides still take what is on its way under it */
+		const struct session *o = list_entry(it, struct session, link);
+
+		sound = sound || (!o->dead && !o->doubted);
+	}
 	list_push(&p->sessions, &s->link);
 	map_put(n->sessions, &s->id, sizeof s->id, s);
 	n->count.sessions++;
@@ -224,7 +231,8 @@ void peer_install(struct peer *p, struct session *s, bool mailbox)
 		}
 	}
 	out_flush(p);
-	rpc_hurry(p);
+	rpc_hurry(p, p->torn || !sound);
+	p->torn = false;
 	(void)FAILPOINT(n->env, "net.session.after");
 }
 

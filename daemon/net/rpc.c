@@ -149,14 +149,14 @@ void rpc_hello_failed(struct peer *p, const struct err *e)
 }
 
 /* What was sent with an older session and has no answer yet may have been lost with it. */
-void rpc_hurry(struct peer *p)
+void rpc_hurry(struct peer *p, bool bulk_too)
 {
 	uint64_t soon = env_now(p->net->env) + 1;
 
 	list_each(it, &p->calls) {
 		struct call *c = list_entry(it, struct call, link);
 
-		if (!c->cur && !c->pending && c->tries && c->retry_us > soon) {
+		if (!c->cur && !c->pending && c->tries && c->retry_us > soon && (bulk_too || !msg_bulk(c->m))) {
 			c->retry_us = soon;
 			c->sent_us = 0;         /* not a miss of the peer's */
 			arm(c);
@@ -186,16 +186,29 @@ static void give_up(struct call *c)
 	rpc_end(c, NULL, &e);
 }
 
-/* That may be the miss too many: the peer is dead. Or this is its ping, and is replaced by one that may lie at the same
- * address: only the number tells them apart. False when the call is over. */
+/* That may be the miss too many: the peer is dead, and whoever hears of it cancels calls to it, this one among them.
+ * False when the call is over; the memory of another may lie at its address. */
 static bool missed(struct call *c, uint64_t since_us)
 {
-	struct peer *p = c->peer;
-	bool probe = p->probe == c;
-	uint64_t request = c->m->request;
+	const struct net *n = c->net;
+	const struct call_key k = key_of(c);
 
-	live_missed(p, since_us);
-	return probe ? p->probe && p->probe->m->request == request : !c->ending;
+	live_missed(c->peer, since_us);
+	return map_get(n->calls, &k, sizeof k) == c;
+}
+
+/* One connection keeps its order: as long as bulk that was sent before this one is still being answered, this one is in
+ * the queue behind it, in a socket that the other side's download limit lets it read slowly. As in RFC 6298, 5.3 the
+ * time runs anew with every answer. What was sent later and has been answered has overtaken it: it is lost. */
+static bool in_queue(struct call *c, uint64_t now)
+{
+	const struct peer *p = c->peer;
+	uint64_t again = p->bulk_us + live_rto(p, true);
+
+	if (!msg_bulk(c->m) || !c->sent_us || p->bulk_us < c->sent_us || p->bulk_sent_us > c->sent_us || again <= now)
+		return false;
+	c->retry_us = again;
+	return true;
 }
 
 static void call_fire(struct timer *t)
@@ -213,7 +226,7 @@ static void call_fire(struct timer *t)
 		if (c->cur->submitted && !missed(c, now - STUCK_US))
 			return;
 	}
-	if (c->cur || now < c->retry_us) {
+	if (c->cur || now < c->retry_us || in_queue(c, now)) {
 		arm(c);
 		return;
 	}
@@ -308,8 +321,10 @@ void rpc_answer(struct net *n, struct peer *p, const struct header *h, const cha
 	json_t *j = NULL;
 	struct err e;
 
-	if (!c)
-		return;                         /* late: its call has ended */
+	if (!c) {                               /* late: its call has ended; or there was none */
+		guard_frame(p);
+		return;
+	}
 	if (h->pre.flags & FLAG_PENDING) {
 		c->pending = true;
 		c->timeout_tries = 0;
@@ -322,6 +337,11 @@ void rpc_answer(struct net *n, struct peer *p, const struct header *h, const cha
 		live_sample(p, msg_bulk(c->m), env_now(n->env) - c->sent_us);
 	else if (c->tries > 1 && c->timeout_tries)
 		live_backoff(p, msg_bulk(c->m));
+	if (msg_bulk(c->m)) {
+		p->bulk_us = env_now(n->env);
+		if (c->tries == 1 && c->sent_us > p->bulk_sent_us)
+			p->bulk_sent_us = c->sent_us;
+	}
 	lim.bytes = json_max(c->m->kind);
 	if (h->json_len && !(j = json_read(json, h->json_len, lim, &e))) {
 		n->count.bad_json++;

@@ -245,25 +245,6 @@ static bool again(struct peer *p, const struct header *h, uint64_t token)
 	return true;
 }
 
-/* How this daemon sees the one who asks: what net check and the replacing of keys want to know. With "dial" it finds
- * out whether the other's mailboxes can be reached; whoever asks again a moment later hears it. */
-void serve_view(void *arg, struct request *req)
-{
-	struct net *n = arg;
-	struct peer *p = peer_find(n, &req->f.from);
-	char print[KEY_PRINT], at[64];
-	bool trying = false;
-
-	if (!req->wants_reply || !p)
-		return;
-	if (json_is_true(json_object_get(req->f.json, "dial")) && !p->mailbox && !p->client && !n->conf.client)
-		trying = hello_prove(p);
-	key_print(n->mac_key, print);
-	net_reply(req, json_pack("{s:s,s:I,s:s,s:b,s:b,s:b,s:b}", "key", print, "wall_ms", (json_int_t)env_wall(n->env),
-		"at", p->at_level == AT_NONE ? "" : at_text(&p->at, CHAN_CTRL, at), "mailbox", p->mailbox,
-		"client", p->client, "i_am_client", n->conf.client, "trying", trying || p->hello), NO_BLOB);
-}
-
 static void serve_call(struct net *n, struct peer *p, const struct header *h, const json_t *j, const uint8_t *blob,
 	uint64_t token)
 {

@@ -66,9 +66,13 @@ struct planner_mode {
 	bool local;                     /* every micro-batch is a step of this peer's own: replicas part between commits */
 	bool both;                      /* the optimizer's vectors are averaged, too */
 	bool patient;                   /* a round that begins lets the micro-batch under way end */
+	bool loose;                     /* parameters are averaged and taken as they come: means that differ in the last
+	                                 * bits from member to member part nobody for good */
 	bool any;                       /* a round begins as soon as anybody has something for it; nobody waits */
 	uint32_t steps;                 /* micro-batches of every peer in an epoch; 0: the target batch says */
 	double targets;                 /* target batches in an epoch; 0 is taken as 1 */
+	uint32_t parts;                 /* fragments of the vector: epoch e is the round of e modulo parts; 0 is 1 */
+	uint32_t overlap;               /* what a round has agreed is taken so many micro-batches after it was given */
 	/* Vectors of state beside the optimizer's, each as long as the parameters; the first nparams of them begin as a
 	 * copy of these, the others as zeros. */
 	uint32_t nstate, nparams; const char *state[PLANNER_STATE_MAX];

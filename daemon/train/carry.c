@@ -322,8 +322,8 @@ static void allreduce(struct haul *h)
 		ids[k] = *h->member[k];
 	tag_of(h, 's', NULL, NULL, &g.tag);
 	h->summing = true;
-	coll_allreduce(h->c->coll, &g, (uint64_t)h->n.index, h->out.p, h->out.bytes / sizeof(float), op[h->n.group->op],
-		h->deadline_us, summed, h);
+	coll_allreduce(h->c->coll, &g, (uint64_t)h->n.index, COLL_F32, h->out.p, h->out.bytes / sizeof(float),
+		op[h->n.group->op], h->deadline_us, summed, h);
 	free(ids);
 }
 

@@ -116,42 +116,41 @@ static int check_source(const struct data_source *d, const struct spec *s, size_
 	if (d->target == TARGET_REAL && shape_count(&d->y) != nout)
 		return err_set(e, ERR_MISMATCH, "data %s: a target is %s, and the model has %zu outputs", s->data_name,
 			shape_text(&d->y, have, sizeof(have)), nout);
-	if (s->has_data_digest && memcmp(d->digest, s->data_digest, 32)) {
-		struct id a, b;
-		char ha[9], hb[9];
-
-		memcpy(a.b, d->digest, 32);
-		memcpy(b.b, s->data_digest, 32);
-		return err_set(e, ERR_MISMATCH, "data.digest: the data set %s here (manifest %s) is not the run's (%s): "
-			"get the same files as the run's author", s->data_name, id_short(&a, ha), id_short(&b, hb));
-	}
 	return 0;
 }
 
-struct data *data_open(struct files *f, const char *path, const struct spec *s, struct err *e)
+static int check_digest(const struct data_source *d, const struct spec *s, struct err *e)
 {
-	const struct data_ops *ops = data_find(s->data_kind);
-	struct data_source *src;
-	struct data *d;
-	size_t nout = s->objective.n;
+	struct id a, b;
+	char ha[9], hb[9];
 
-	assert(ops);
-	src = ops->open(f, path, s, e);
-	if (!src)
-		return NULL;
-	src->ops = ops;
-	if (check_source(src, s, nout, e) < 0) {
-		ops->close(src);
-		return NULL;
-	}
-	d = xcalloc(1, sizeof(*d));
+	if (!s->has_data_digest || !memcmp(d->digest, s->data_digest, 32))
+		return 0;
+	memcpy(a.b, d->digest, 32);
+	memcpy(b.b, s->data_digest, 32);
+	return err_set(e, ERR_MISMATCH, "data.digest: the data set %s here (manifest %s) is not the run's (%s): "
+		"get the same files as the run's author", s->data_name, id_short(&a, ha), id_short(&b, hb));
+}
+
+void data_source_close(struct data_source *d)
+{
+	if (d)
+		d->ops->close(d);
+}
+
+struct data *data_of(struct data_source *src, struct files *f, const struct spec *s)
+{
+	struct data *d = xcalloc(1, sizeof(*d));
+
 	d->source = src;
 	d->held = src->split ? 0 : (uint64_t)(s->validation_split * (double)src->count[DATA_TRAIN]);
 	d->seed = s->seed;
 	d->key_split = rng_mix(s->seed, KEY_SPLIT);
 	d->key_order = rng_mix(s->seed, KEY_ORDER);
+	if (s->independent)
+		d->key_order = rng_mix(d->key_order, s->order_key);
 	d->nx = shape_count(&s->input);
-	d->ny = nout;
+	d->ny = s->objective.n;
 	d->target = s->loss->target;
 	d->shape = s->input;
 	d->nsteps = s->nsteps;
@@ -162,14 +161,52 @@ struct data *data_open(struct files *f, const char *path, const struct spec *s, 
 	for (int part = 0; part < DATA_PARTS; part++)
 		d->bad[part] = xcalloc(src->count[part] / 8 + 1, 1);
 	memcpy(d->step, s->step, sizeof(d->step));
-	data_cache_open(d, path, s);
-	if (!data_count(d, DATA_TRAIN)) {
-		(void)err_set(e, ERR_INVALID, "validation.split: nothing is left to train on (%llu samples in all)",
-			(unsigned long long)src->count[DATA_TRAIN]);
-		data_free(d);
+	d->materialize = -1;
+	return d;
+}
+
+struct data *data_open(struct files *f, const char *path, const struct spec *s, struct err *e)
+{
+	return data_open_or(f, path, s, NULL, e);
+}
+
+struct data *data_open_or(struct files *f, const char *path, const struct spec *s, struct data_source **ret_other,
+	struct err *e)
+{
+	const struct data_ops *ops = data_find(s->data_kind);
+	struct data_source *src;
+	struct data *d;
+	uint64_t n;
+
+	assert(ops);
+	src = ops->open(f, path, s, e);
+	if (!src)
+		return NULL;
+	src->ops = ops;
+	if (check_source(src, s, s->objective.n, e) < 0) {
+		ops->close(src);
 		return NULL;
 	}
-	return d;
+	if (check_digest(src, s, e) < 0) {
+		if (ret_other)
+			*ret_other = src;
+		else
+			ops->close(src);
+		return NULL;
+	}
+	d = data_of(src, f, s);
+	data_cache_open(d, path, s);
+	n = data_count(d, DATA_TRAIN);
+	if (!n)
+		(void)err_set(e, ERR_INVALID, "validation.split: nothing is left to train on (%llu samples in all)",
+			(unsigned long long)src->count[DATA_TRAIN]);
+	else if (s->data_samples && s->data_samples != n)
+		(void)err_set(e, ERR_MISMATCH, "data.samples: the spec says %llu to train on, and there are %llu here (leave "
+			"it out: it is filled in)", (unsigned long long)s->data_samples, (unsigned long long)n);
+	else
+		return d;
+	data_free(d);
+	return NULL;
 }
 
 struct data *data_ref(struct data *d)

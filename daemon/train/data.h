@@ -16,6 +16,9 @@ enum data_part { DATA_TRAIN, DATA_VALIDATION, DATA_PARTS };
 
 struct data_about;
 struct sample;
+/* One file of a data set, as its manifest has it (train/manifest.h): sum is of its first and last 4 KiB. */
+#define DATA_FILES_FEW 8
+struct data_file { char name[256]; uint64_t bytes; uint8_t sum[16]; };
 struct data_source {                            /* what ops->open fills in; embedded first in the kind's own struct */
 	const struct data_ops *ops;             /* set by data_open */
 	uint64_t count[DATA_PARTS];             /* samples in the files; validation 0: no files of its own */
@@ -29,6 +32,9 @@ struct data_source {                            /* what ops->open fills in; embe
 	struct shape y;                         /* TARGET_REAL: one target */
 	uint64_t stamp;                         /* of the files' times of change (data_stamp), when the spec has a cache */
 	uint8_t digest[32];                     /* manifest (C8): files in order, each name, bytes, first and last 4 KiB */
+	/* Its files: a few, or one for every sample of the parts in order. */
+	uint32_t nfew; struct data_file few[DATA_FILES_FEW];
+	void (*file_at)(const struct data_source *d, uint64_t i, struct data_file *ret);
 };
 
 struct data_ops {
@@ -66,6 +72,14 @@ struct data;
 /* Opens what the spec names at path, checks shapes, labels, split and (if the spec has one) the manifest digest.
  * Blocking: call it in a job of the data lane, or from a test. f is used until data_free. */
 struct data *data_open(struct files *f, const char *path, const struct spec *s, struct err *e);
+/* For a peer that computes nothing: how many samples there are and what they are, as the spec says it; none can be
+ * read and none are held out here. An error when the spec does not say how many. */
+struct data *data_absent(const struct spec *s, struct err *e);
+bool data_is_absent(const struct data *d);
+/* The same; when the files are others than the run's, *ret_other is what is here: data_source_close it. */
+struct data *data_open_or(struct files *f, const char *path, const struct spec *s, struct data_source **ret_other,
+	struct err *e);
+void data_source_close(struct data_source *d);          /* NULL is fine */
 void data_free(struct data *d);                         /* NULL is fine; no job may be reading */
 /* It stays until data_free has been called once more. On the loop. */
 struct data *data_ref(struct data *d);

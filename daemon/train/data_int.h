@@ -39,6 +39,9 @@ struct data {
 	struct cache_maker *maker; _Atomic uint64_t made;      /* samples; shown on the loop, too */
 };
 
+/* data.c: everything of it but a cache; src has been checked. */
+struct data *data_of(struct data_source *src, struct files *f, const struct spec *s);
+
 /* Sample i of the held out ones (i < held), then of those that are trained on. */
 uint64_t data_split_index(const struct data *d, uint64_t i);
 

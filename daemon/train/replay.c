@@ -17,7 +17,7 @@ struct micro { uint32_t n; uint64_t *position; bool mean; };   /* mean: the sum 
 struct step {                                   /* one peer, one epoch */
 	struct micro *micro; size_t nmicro;
 	uint64_t epoch, samples;                /* samples: that were counted in the commit */
-	double hyper[OPTIM_KEYS_MAX], clip_norm;
+	double hyper[OPTIM_KEYS_MAX], clip_norm; uint64_t target;
 	char digest[33];
 };
 struct peer {
@@ -111,6 +111,7 @@ static int take_commit(struct peer *p, const json_t *j, const struct spec *s, st
 	p->open = (struct step){ 0 };
 	st->epoch = number(j, "epoch");
 	st->samples = number(j, "samples");
+	st->target = json_object_get(j, "target") ? number(j, "target") : s->target_batch;
 	st->clip_norm = strtod(text(j, "clip_norm"), NULL);
 	for (int i = 0; i < s->optim->nkeys; i++) {
 		const char *v = json_string_value(json_array_get(hyper, (size_t)i));
@@ -164,8 +165,8 @@ static int read_log(struct peer *p, const struct replay_log *log, const struct s
 struct replayer {
 	const struct spec *s; struct data *d; const struct par *par;
 	struct model *model;
-	real *buffers;
-	size_t n, opt_bytes;
+	real *stats;                            /* running statistics, as micro-batches move them */
+	size_t n, nparam, opt_bytes;            /* n: with those behind the parameters */
 	real *w, *g, *acc, *mean; char *opt;
 	bool used[OPTIM_STATES_MAX];
 };
@@ -184,20 +185,21 @@ static int open_replayer(struct replayer *r, struct err *e)
 	r->model = spec_model(r->s, NULL, e);
 	if (!r->model)
 		return -1;
-	r->n = r->model->nparam;
+	r->nparam = r->model->nparam;
+	r->n = r->nparam + r->model->nbuffer;
 	for (int i = 0; i < r->s->optim->nstates; i++)
 		nused += r->used[i] = optim_uses_state(r->s->optim, r->s->hyper, i);
-	r->opt_bytes = (nused * r->n * sizeof(real) + 7) / 8 * 8 + CLOCK;
+	r->opt_bytes = (nused * r->nparam * sizeof(real) + 7) / 8 * 8 + CLOCK;
 	r->w = zeros(r->n * sizeof(real));
 	r->g = zeros(r->n * sizeof(real));
 	r->acc = zeros(r->n * sizeof(real));
 	r->mean = zeros(r->n * sizeof(real));
 	r->opt = zeros(r->opt_bytes);
-	r->buffers = zeros(r->model->nbuffer * sizeof(real) + 1);
-	if (!r->w || !r->g || !r->acc || !r->mean || !r->opt || !r->buffers)
+	r->stats = zeros(r->model->nbuffer * sizeof(real) + 1);
+	if (!r->w || !r->g || !r->acc || !r->mean || !r->opt || !r->stats)
 		return err_set(e, ERR_NOMEM, "no memory to replay %zu parameters", r->n);
 	model_init(r->model, r->s->seed, r->w);
-	model_init_buffers(r->model, r->buffers);
+	model_init_buffers(r->model, r->w + r->nparam);
 	optim_clock_init(&c);
 	clock[0] = (double)c.step;
 	clock[1] = c.power[0];
@@ -213,7 +215,7 @@ static void close_replayer(struct replayer *r)
 	big_free(r->acc, r->n * sizeof(real));
 	big_free(r->mean, r->n * sizeof(real));
 	big_free(r->opt, r->opt_bytes);
-	big_free(r->buffers, r->buffers ? r->model->nbuffer * sizeof(real) + 1 : 1);
+	big_free(r->stats, r->stats ? r->model->nbuffer * sizeof(real) + 1 : 1);
 	model_free(r->model);
 }
 
@@ -223,7 +225,7 @@ static int gradient(struct replayer *r, const struct micro *m, double *ret_loss,
 	struct model_need need;
 	size_t x_bytes = m->n * data_x_bytes(r->d), y_bytes = m->n * data_y_bytes(r->d), work;
 	struct model_call c = { .batch = m->n, .param = r->w, .train = true,
-		.buffer = r->model->nbuffer ? r->buffers : NULL, .key = rand_key(r->s->seed, m->position[0]) };
+		.buffer = r->model->nbuffer ? r->stats : NULL, .key = rand_key(r->s->seed, m->position[0]) };
 	real *x, *y, *dy;
 	void *target;
 	int rc = -1;
@@ -241,7 +243,7 @@ static int gradient(struct replayer *r, const struct micro *m, double *ret_loss,
 	} else if (data_read(r->d, DATA_TRAIN, m->position, m->n, x, target, e) == 0) {
 		model_forward(r->par, r->model, 0, r->model->nops, &c, x, y);
 		*ret_loss = loss_sum(r->par, &r->s->objective, m->n, y, target, 1.0 / m->n, dy, NULL);
-		memset(r->g, 0, r->n * sizeof(real));
+		memset(r->g, 0, r->nparam * sizeof(real));
 		model_backward(r->par, r->model, 0, r->model->nops, &c, x, dy, NULL, r->g);
 		rc = 0;
 	}
@@ -270,14 +272,17 @@ static int contribution(struct replayer *r, const struct step *st, struct err *e
 	size_t bytes = r->n * sizeof(real);
 	double loss, unit;
 	struct vec_arg sum = { .p = r->acc, .bytes = bytes };
+	size_t stats = r->model->nbuffer * sizeof(real);
 
+	memcpy(r->stats, r->w + r->nparam, stats);
 	for (size_t i = 0; i < st->nmicro; i++) {
 		const struct batch b = { .n = st->micro[i].n };
-		struct vec_arg in[3] = { { .p = r->g, .bytes = bytes }, { .batch = &b }, { .p = &loss, .bytes = 8 } };
+		struct vec_arg in[4] = { { .p = r->g, .bytes = bytes }, { .batch = &b }, { .p = &loss, .bytes = 8 },
+			{ .p = r->stats, .bytes = stats } };
 		struct vec_arg out[2] = { { .p = r->acc, .bytes = bytes, .add = true, .blank = !i }, { .p = &unit,
 			.bytes = 8 } };
 
-		if (gradient(r, &st->micro[i], &loss, e) < 0 || call(r, "accumulate", &env, in, 3, out, 2, e) < 0)
+		if (gradient(r, &st->micro[i], &loss, e) < 0 || call(r, "accumulate", &env, in, 4, out, 2, e) < 0)
 			return -1;
 		env.unit = unit;
 		env.samples += b.n;
@@ -303,7 +308,7 @@ static int optimize(struct replayer *r, const struct step *st, struct err *e)
 		{ .p = &skipped, .bytes = 8 } };
 
 	memcpy(env.hyper, st->hyper, sizeof(env.hyper));
-	env.hyper[0] *= spec_lr_factor(r->s, st->epoch - 1);
+	env.hyper[0] *= spec_lr_factor_of(r->s, st->target, st->epoch - 1);
 	memcpy(env.state, r->used, sizeof(env.state));
 	return call(r, "opt", &env, in, 3, out, 3, e);
 }

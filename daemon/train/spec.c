@@ -180,8 +180,10 @@ static void fill(struct spec *s, const char *key, const uint8_t digest[32], uint
 	digest_shared(s);
 }
 
-void spec_set_data_digest(struct spec *s, const uint8_t digest[32])
+void spec_set_data_digest(struct spec *s, const uint8_t digest[32], uint64_t samples)
 {
+	s->data_samples = samples;
+	(void)json_object_set_new(json_object_get(s->shared, "data"), "samples", json_integer((json_int_t)samples));
 	fill(s, "data", digest, s->data_digest, &s->has_data_digest);
 }
 

@@ -28,10 +28,14 @@
  *                                                      "base_batch":256: lr is scaled by target_batch / base_batch;
  *                                                      "warmup_from":"base": from lr to that, "constant": lr, then that
  *     "target_batch": 256, "strategy": "hivemind",     samples per epoch of the swarm; train/strategy/
- *     "averaging": {"local_updates":false, "average_optimizer":false, "group_max":64, "minority_wait":3},
+ *     "averaging": {"local_updates":false, "average_optimizer":false, "group_max":1024,
+ *         "group_size":64, "topology":"auto", "minority_wait":3,
+ *         "agree_every":16},                           topology moshpit only
  *     "data": {"name":"digits", "kind":"idx", "digest":"64 hex digits (filled in by the author's daemon)",
  *              "count":4096,                           synthetic data only: samples
  *              "broken_max":100,                       samples that may be unreadable before the peer holds
+ *              "order":"ledger",                       positions come from the swarm's ledger, each to one peer; or
+ *                                                      "independent": every peer walks through an order of its own
  *              "steps":[{"type":"resize","size":256}, {"type":"crop","size":[224,224],"padding":0}, {"type":"flip"},
  *                       {"type":"resized_crop","size":224,"scale":[0.08,1],"ratio":[0.75,1.333]},
  *                       {"type":"center_crop","size":224}, {"type":"shift","pixels":1},
@@ -41,7 +45,8 @@
  *              "materialize_after":1},                 what the first so many steps of the list make of each sample is
  *                                                      kept in a file (train/cache.h): none of them by chance
  *     "validation": {"split":0.1, "every":5},          share of the data held out (absent or 0: the data set's own
- *                                                      validation files, if any); every n epochs, 0: only at the end
+ *                                                      validation files, if any); every n epochs, 0: only at the end;
+ *                                                      absent: when training has taken 20 times the last one's time
  *     "seed": 1,                                       parameters, order, augmentation
  *     "weights": {"digest":"64 hex digits"},           begin with the author's local.weights
  *     "stop": {"epochs":300, "samples":100000, "accuracy":0.97},  whichever comes first; absent: endless
@@ -49,7 +54,7 @@
  *     "redundancy": 1, "admins": ["64 hex digits"],
  *     "local": {"data":"PATH or name", "vocab":"PATH", "cache":"DIR", "batch":32, "threads":0, "workers":1,
  *               "prefetch":0, "memory":"1GiB", "deterministic":false, "checkpoint_every":20,
- *               "checkpoint_keep":3, "log":"64MiB"} }
+ *               "checkpoint_keep":3, "log":"64MiB", "aux":false, "hold":false} }
  *
  * For operators, with every range: man/hivemind-spec.5, which tests/unit/test_man_spec.c holds against the code.
  * Unknown keys are errors. Every error names its place: "model[2].kernel: ...". */
@@ -58,6 +63,7 @@
 #include <stdbool.h>
 #include <jansson.h>
 #include "avg/reduce.h"
+#include "avg/topo.h"
 #include "common/err.h"
 #include "common/id.h"
 #include "kernels/layer.h"
@@ -70,6 +76,7 @@
 #define SPEC_STEPS_MAX 8
 #define SPEC_LAYERS_MAX 1024
 #define SPEC_ADMINS_MAX 16
+#define SPEC_VALIDATION_AUTO UINT64_MAX         /* so seldom that it takes a twentieth of the time */
 
 #define STEP_CHANNELS 4
 /* One step of preparation (train/step/): which, and its numbers. */
@@ -87,6 +94,8 @@ struct spec_local {
 	uint32_t threads;                       /* of the train team; 0 = as the daemon is configured */
 	uint32_t workers, prefetch;             /* data lane jobs at once; batches prepared ahead */
 	uint64_t memory_bytes;                  /* budget of state and step arena; 0 = none stated */
+	bool aux;                               /* computes nothing and needs no data: it reduces and keeps the state */
+	bool hold;                              /* takes part, and computes nothing until it is told to */
 	bool deterministic;                     /* reference matrix products, one thread: the same bytes on every machine */
 	uint32_t checkpoint_every, checkpoint_keep;     /* epochs; 0 = only at the end */
 	uint64_t log_bytes;                     /* of the run log (T10) at most; 0 = none is kept */
@@ -109,17 +118,22 @@ struct spec {
 	const json_t *codec; enum robust robust; bool error_feedback;   /* "averaging": how vectors travel */
 	struct planner_mode mode;               /* what the strategy's settings come to */
 	uint32_t nsettings; struct plan_result setting[PLANNER_KEYS_MAX];       /* "averaging": the strategy's keys */
-	uint32_t group_max; double minority_wait;
+	uint32_t group_max, group_size; double minority_wait;
+	const struct topo_ops *topology;        /* NULL: auto */
+	uint32_t agree_every;                   /* epochs, with a topology whose members end apart */
 	char data_name[SPEC_NAME], data_kind[32];
 	bool has_data_digest; uint8_t data_digest[32];
+	uint64_t data_samples;                  /* to train on, as the author counted them; 0: not said */
 	/* The run begins with weights from a file that its author had, not from the seed; who has no such file gets them
 	 * from a member. The digest is SHA-256 of parameters and running statistics as F32. */
 	bool has_weights, has_weights_digest; uint8_t weights_digest[32];
 	uint64_t data_count;                    /* of synthetic data */
+	/* Every peer draws an order of its own from the seed and order_key, which its owner makes of its id. */
+	bool independent; uint64_t order_key;
 	uint64_t broken_max;
 	int nsteps; struct spec_step step[SPEC_STEPS_MAX];
 	int materialize; size_t materialize_listed;     /* steps that are kept (-1: none are); entries of the list */
-	double validation_split; uint64_t validation_every;
+	double validation_split; uint64_t validation_every;    /* epochs; 0: only at the end; SPEC_VALIDATION_AUTO */
 	uint64_t seed;
 	uint64_t stop_epochs, stop_samples;     /* 0 = none */
 	double stop_accuracy;                   /* 0 = none */
@@ -140,7 +154,8 @@ void spec_free(struct spec *s);                                         /* NULL 
 /* replaces the local part; unchanged on error */
 int spec_set_local(struct spec *s, const json_t *local, struct err *e);
 void spec_set_weights_digest(struct spec *s, const uint8_t digest[32]);        /* likewise */
-void spec_set_data_digest(struct spec *s, const uint8_t digest[32]);    /* author only, before the run id is made */
+/* author only, before the run id is made; samples: to train on */
+void spec_set_data_digest(struct spec *s, const uint8_t digest[32], uint64_t samples);
 json_t *spec_local_json(const struct spec *s);                          /* new reference */
 /* RFC 8785's idea: keys sorted by bytes, no blanks, whole numbers without a point, other reals with 17 digits.
  * free(). */
@@ -154,8 +169,16 @@ bool spec_diff(const json_t *here, const json_t *there, char *ret_text, size_t c
 struct model *spec_model(const struct spec *s, const struct layer_host *host, struct err *e);
 struct model *spec_model_of(const struct spec *s, const struct shape *input, const struct layer_host *host,
 	struct err *e);
-uint64_t spec_epoch_samples(const struct spec *s);                      /* of the whole swarm */
+uint64_t spec_epoch_samples(const struct spec *s, uint64_t target_batch);      /* of the whole swarm */
 double spec_lr_factor(const struct spec *s, uint64_t epoch);            /* equal bits on every machine */
+double spec_lr_factor_of(const struct spec *s, uint64_t target_batch, uint64_t epoch);  /* when that was changed live */
+/* The strategy's settings may be changed live, too: is s what live (all that holds) says; may it become that (the same
+ * vectors of state, the same contribution); it becomes that. Who carries the run then begins anew with it. */
+bool spec_mode_fits(const struct spec *s, const json_t *live);
+int spec_mode_check(const struct spec *s, const json_t *live, struct err *e);
+int spec_mode_take(struct spec *s, const json_t *live, struct err *e);
+/* The target batch that live says, else the spec's; live may be NULL. */
+uint64_t spec_live_target(const struct spec *s, const json_t *live);
 
 /* Live hyperparameters: the optimizer's keys, clip_norm, and of "averaging" codec, robust and error_feedback. The
  * object that COMMITs carry starts as spec_live(). */

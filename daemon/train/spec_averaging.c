@@ -5,11 +5,11 @@
 #include "train/spec_int.h"
 #include "train/strategy.h"
 
-#define COMMON 5
+#define COMMON 8
 
-uint64_t spec_epoch_samples(const struct spec *s)
+uint64_t spec_epoch_samples(const struct spec *s, uint64_t target_batch)
 {
-	return s->mode.targets > 1 ? (uint64_t)((double)s->target_batch * s->mode.targets) : s->target_batch;
+	return s->mode.targets > 1 ? (uint64_t)((double)target_batch * s->mode.targets) : target_batch;
 }
 
 /* A key that another strategy knows: say which. */
@@ -63,6 +63,72 @@ static int read_wire(struct spec *s, const json_t *o, const struct place *at, st
 	return read_bool(o, at, "error_feedback", &s->error_feedback, e) < 0 ? -1 : 0;
 }
 
+/* Would any tensor travel with less than its floats? */
+static bool leaves_out(const json_t *codec)
+{
+	const uint64_t big = 1ull << 40;
+	struct avg_tensor t[2 * AVG_ROLES];
+	struct coding c;
+
+	for (int i = 0; i < 2 * AVG_ROLES; i++)
+		t[i] = (struct avg_tensor){ .len = i < AVG_ROLES ? 1 : big, .role = (enum avg_role)(i % AVG_ROLES) };
+	if (!codec || coding_make(&c, codec, t, 2 * AVG_ROLES, AVG_ROLES * (big + 1), NULL) < 0)
+		return false;
+	bool plain = coding_plain(&c, 0, AVG_ROLES * (big + 1));
+	coding_free(&c);
+	return !plain;
+}
+
+/* Means that are not the same bytes everywhere are agreed anew from time to time. */
+static int read_apart(struct spec *s, const json_t *o, const struct place *at, struct err *e)
+{
+	const struct place key = place_key(at, "agree_every"), shape = place_key(at, "topology");
+	bool apart = s->topology && s->topology->apart;
+
+	s->agree_every = AVG_AGREE_EVERY;
+	if (json_object_get(o, "agree_every") && !apart)
+		return place_err(&key, e, "is for topology moshpit, whose means differ in the last bits; with any other all "
+			"agree in every epoch");
+	if (apart && leaves_out(s->codec))
+		return place_err(&shape, e, "\"%s\" does not go with a codec that leaves something out: members would be "
+			"apart by that, not only by the rounding of sums; codec none, or topology two_level", s->topology->name);
+	return read_u32(o, at, "agree_every", 1, 1000000, &s->agree_every, e) < 0 ? -1 : 0;
+}
+
+int spec_topology_fits(const struct spec *s, struct planner_mode *mode, struct err *e)
+{
+	if (!s->topology || !s->topology->apart)
+		return 0;
+	if (!mode->loose)
+		return err_set(e, ERR_INVALID, "topology \"%s\" leaves members with means that differ in the last bits, and "
+			"with these settings their parameters must be equal; it is for parameters that are averaged and taken as "
+			"they come: strategy hivemind with local_updates and without delay_state, allreduce with sync_every of 2 "
+			"or more", s->topology->name);
+	mode->equality = "in swarms above group_size parameters are within 1e-6 of each other right after an averaging in "
+		"the grid, and equal right after every one that agrees anew (averaging.agree_every)";
+	return 0;
+}
+
+/* Who sums what for whom; guarded means want every contribution at one place. */
+static int read_topology(struct spec *s, const json_t *o, const struct place *at, struct err *e)
+{
+	const json_t *v = json_object_get(o, "topology");
+	const struct place key = place_key(at, "topology");
+	const char *name = json_string_value(v);
+	char names[80];
+
+	if (!v || (name && !strcmp(name, "auto")))
+		return 0;
+	s->topology = topo_find(name);
+	if (!s->topology)
+		return place_err(&key, e, "%s%.40s%s is none of: %s", name ? "\"" : "", name ? name : "what is there",
+			name ? "\"" : "", topo_names(names, sizeof(names)));
+	if (s->robust != ROBUST_NONE && !s->topology->robust)
+		return place_err(&key, e, "\"%s\" does not go with robust \"%s\", which needs every contribution at its "
+			"reducer: auto or flat", name, robust_name(s->robust));
+	return 0;
+}
+
 int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e)
 {
 	const struct place top = { "" }, at = place_key(&top, "averaging");
@@ -72,19 +138,26 @@ int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e)
 	struct err why;
 	uint32_t n = 0;
 
-	s->group_max = 64;
+	s->group_max = 1024;
+	s->group_size = 64;
 	s->minority_wait = 3;
 	s->error_feedback = true;
 	for (; n < p->nkeys; n++)
 		known[n] = p->key[n].name;
 	known[n++] = "group_max";
+	known[n++] = "group_size";
+	known[n++] = "topology";
+	known[n++] = "agree_every";
 	known[n++] = "minority_wait";
 	known[n++] = "codec";
 	known[n++] = "robust";
 	known[n] = "error_feedback";
 	if (o && (read_object(o, &at, e) < 0 || foreign(o, &at, p, e) < 0 || read_known(o, &at, known, e) < 0 ||
+	    read_wire(s, o, &at, e) < 0 ||
 	    read_u32(o, &at, "group_max", 2, 1024, &s->group_max, e) < 0 ||
-	    read_real(o, &at, "minority_wait", 0, 1000, &s->minority_wait, e) < 0 || read_wire(s, o, &at, e) < 0))
+	    read_u32(o, &at, "group_size", 2, 256, &s->group_size, e) < 0 || read_topology(s, o, &at, e) < 0 ||
+	    read_apart(s, o, &at, e) < 0 ||
+	    read_real(o, &at, "minority_wait", 0, 1000, &s->minority_wait, e) < 0))
 		return -1;
 	for (uint32_t k = 0; k < p->nkeys; k++)
 		if (read_key(s, o, &at, &p->key[k], e) < 0)
@@ -92,5 +165,5 @@ int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e)
 	s->mode = (struct planner_mode){ .equality = "alone" };
 	if (p->mode && p->mode(&(struct plan_results){ s->nsettings, s->setting }, &s->mode, &why) < 0)
 		return place_err(&at, e, "%s", why.text);
-	return 0;
+	return spec_topology_fits(s, &s->mode, &why) < 0 ? place_err(&at, e, "%s", why.text) : 0;
 }

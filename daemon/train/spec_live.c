@@ -3,9 +3,35 @@
 #include "common/text.h"
 #include "train/spec_int.h"
 
+double spec_lr_factor_of(const struct spec *s, uint64_t target_batch, uint64_t epoch)
+{
+	return schedule_factor(&s->schedule, target_batch, epoch);
+}
+
 double spec_lr_factor(const struct spec *s, uint64_t epoch)
 {
-	return schedule_factor(&s->schedule, s->target_batch, epoch);
+	return spec_lr_factor_of(s, s->target_batch, epoch);
+}
+
+uint64_t spec_live_target(const struct spec *s, const json_t *live)
+{
+	const json_t *v = json_object_get(live, "target_batch");
+
+	return json_is_integer(v) && json_integer_value(v) > 0 ? (uint64_t)json_integer_value(v) : s->target_batch;
+}
+
+/* 1: not this key. */
+static int target_set(const struct spec *s, const char *key, const json_t *v, struct err *e)
+{
+	const struct place top = { "" }, at = place_key(&top, key);
+
+	if (strcmp(key, "target_batch"))
+		return 1;
+	if (s->mode.steps || s->mode.any)
+		return place_err(&at, e, "strategy %s counts steps: it has no target batch to reach", s->strategy);
+	if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > 1ll << 40)
+		return place_err(&at, e, "must be a whole number of samples, 1 to 2^40");
+	return 0;
 }
 
 static const char *const wire_key[] = { "codec", "robust", "error_feedback" };
@@ -39,16 +65,26 @@ json_t *spec_live(const struct spec *s)
 	return o;
 }
 
+/* What is no number of the optimizer's. 1: not one of these. */
+static int other_set(const struct spec *s, const char *key, const json_t *v, struct err *e)
+{
+	int rc = wire_set(key, v, e);
+
+	if (rc == 1)
+		rc = target_set(s, key, v, e);
+	return rc == 1 ? spec_mode_set(s, key, v, e) : rc;
+}
+
 static int live_set(const struct spec *s, const char *key, const json_t *v, double *hyper, double *clip, struct err *e)
 {
-	const char *names[OPTIM_KEYS_MAX + WIRE_KEYS + 2];
+	const char *names[OPTIM_KEYS_MAX + WIRE_KEYS + PLANNER_KEYS_MAX + 3];
 	const struct place top = { "" }, at = place_key(&top, key);
-	int i = optim_key_index(s->optim, key), n = 0, wire = wire_set(key, v, e);
+	int i = optim_key_index(s->optim, key), n = 0, other = other_set(s, key, v, e);
 	struct kerr why;
 	double x = json_is_true(v) ? 1 : 0;
 
-	if (wire <= 0)
-		return wire;
+	if (other <= 0)
+		return other;
 	if (!strcmp(key, "clip_norm"))
 		return read_number(v, &at, 0, 1e30, clip, e);
 	if (i < 0) {
@@ -57,13 +93,17 @@ static int live_set(const struct spec *s, const char *key, const json_t *v, doub
 		for (; n < s->optim->nkeys; n++)
 			names[n] = s->optim->key[n].name;
 		names[n++] = "clip_norm";
+		names[n++] = "target_batch";
 		for (size_t k = 0; k < WIRE_KEYS; k++)
 			names[n++] = wire_key[k];
+		for (uint32_t k = 0; k < s->nsettings; k++)
+			names[n++] = s->setting[k].name;
 		names[n] = NULL;
 		near = text_nearest(key, names);
 		return place_err(&at, e, "cannot be changed while the run is going%s%s%s", near ? "; did you mean \"" : "",
 			near ? near : "", near ? "\"?" :
-			"; clip_norm, codec, robust, error_feedback and the optimizer's hyperparameters can");
+			"; target_batch, clip_norm, codec, robust, error_feedback, the optimizer's hyperparameters "
+			"and the strategy's settings can");
 	}
 	if (!(json_is_boolean(v) && s->optim->key[i].flag) &&
 	    read_number(v, &at, s->optim->key[i].min, s->optim->key[i].max, &x, e) < 0)

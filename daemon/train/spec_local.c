@@ -3,6 +3,7 @@
 #include <string.h>
 #include "train/data.h"
 #include "train/spec_int.h"
+#include "train/strategy.h"
 
 static int read_validation(struct spec *s, const json_t *shared, struct err *e)
 {
@@ -10,7 +11,7 @@ static int read_validation(struct spec *s, const json_t *shared, struct err *e)
 	const struct place top = { "" }, at = place_key(&top, "validation");
 	const json_t *o = json_object_get(shared, "validation");
 
-	s->validation_every = 1;
+	s->validation_every = SPEC_VALIDATION_AUTO;
 	if (!o)
 		return 0;
 	return read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ||
@@ -46,10 +47,26 @@ int spec_read_weights(struct spec *s, const json_t *shared, struct err *e)
 		read_digest(o, &at, s->weights_digest, &s->has_weights_digest, e);
 }
 
+static int read_order(struct spec *s, const json_t *data, const struct place *data_at, struct err *e)
+{
+	const struct place at = place_key(data_at, "order");
+	char order[32] = "ledger";
+
+	if (read_text(data, data_at, "order", order, sizeof(order), e) < 0)
+		return -1;
+	s->independent = !strcmp(order, "independent");
+	if (!s->independent && strcmp(order, "ledger"))
+		return place_unknown(&at, "order", order, "ledger independent", e);
+	if (s->independent && !strategy_find(s->strategy)->needs_swarm)
+		return place_err(&at, e, "\"independent\" is for peers that average, and strategy %s has one peer, whose order "
+			"is its own anyway: leave it out", s->strategy);
+	return 0;
+}
+
 int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
 {
-	static const char *const known[] = { "name", "kind", "digest", "count", "steps", "broken_max",
-		"materialize_after", NULL };
+	static const char *const known[] = { "name", "kind", "digest", "samples", "count", "steps",
+		"broken_max", "materialize_after", "order", NULL };
 	const struct place top = { "" }, at = place_key(&top, "data"), nm = place_key(&at, "name");
 	const struct place kd = place_key(&at, "kind");
 	const json_t *o = json_object_get(shared, "data");
@@ -70,18 +87,20 @@ int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
 	s->broken_max = 100;
 	if (read_u64(o, &at, "broken_max", 0, 1ull << 40, &s->broken_max, e) < 0)
 		return -1;
-	if (read_u64(o, &at, "count", 1, 1ull << 40, &s->data_count, e) < 0)
+	if (read_u64(o, &at, "count", 1, 1ull << 40, &s->data_count, e) < 0 ||
+	    read_u64(o, &at, "samples", 1, 1ull << 40, &s->data_samples, e) < 0)
 		return -1;
 	if (json_object_get(o, "count") && strcmp(s->data_kind, "synthetic"))
 		return place_err(&at, e, "\"count\" is for synthetic data; %s files know their own", s->data_kind);
-	return read_digest(o, &at, s->data_digest, &s->has_data_digest, e) < 0 || spec_read_steps(s, o, &at, e) < 0 ? -1 :
+	return read_order(s, o, &at, e) < 0 || read_digest(o, &at, s->data_digest, &s->has_data_digest, e) < 0 ||
+		spec_read_steps(s, o, &at, e) < 0 ? -1 :
 		read_validation(s, shared, e);
 }
 
 int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 {
 	static const char *const known[] = { "data", "batch", "threads", "workers", "prefetch", "memory", "deterministic",
-		"checkpoint_every", "checkpoint_keep", "log", "vocab", "weights", "cache", NULL };
+		"checkpoint_every", "checkpoint_keep", "log", "vocab", "weights", "cache", "aux", "hold", NULL };
 	const struct place top = { "" }, at = place_key(&top, "local");
 
 	*l = (struct spec_local){ .batch = 32, .workers = 1, .checkpoint_every = 20, .checkpoint_keep = 3 };
@@ -98,6 +117,7 @@ int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 		read_u32(o, &at, "prefetch", 0, 64, &l->prefetch, e) < 0 ||
 		read_size(o, &at, "memory", &l->memory_bytes, e) < 0 ||
 		read_bool(o, &at, "deterministic", &l->deterministic, e) < 0 ||
+		read_bool(o, &at, "aux", &l->aux, e) < 0 || read_bool(o, &at, "hold", &l->hold, e) < 0 ||
 		read_u32(o, &at, "checkpoint_every", 0, UINT32_MAX, &l->checkpoint_every, e) < 0 ||
 		read_u32(o, &at, "checkpoint_keep", 1, 1000, &l->checkpoint_keep, e) < 0 ||
 		read_size(o, &at, "log", &l->log_bytes, e) < 0 ? -1 : 0;
@@ -122,6 +142,8 @@ json_t *spec_local_json(const struct spec *s)
 	(void)json_object_set_new(o, "prefetch", json_integer(l->prefetch));
 	(void)json_object_set_new(o, "memory", json_integer((json_int_t)l->memory_bytes));
 	(void)json_object_set_new(o, "deterministic", json_boolean(l->deterministic));
+	(void)json_object_set_new(o, "aux", json_boolean(l->aux));
+	(void)json_object_set_new(o, "hold", json_boolean(l->hold));
 	(void)json_object_set_new(o, "checkpoint_every", json_integer(l->checkpoint_every));
 	(void)json_object_set_new(o, "checkpoint_keep", json_integer(l->checkpoint_keep));
 	(void)json_object_set_new(o, "log", json_integer((json_int_t)l->log_bytes));

@@ -63,7 +63,7 @@ struct view trainer_plan_view(struct trainer *t, const struct view_member *me, u
 {
 	return (struct view){ .profile = &t->profile, .nmembers = 1, .member = me, .first = first, .epoch = t->epoch,
 		.generation = trainer_generation(t),
-		.redundancy = t->s->redundancy, .samples = t->samples, .target_batch = t->s->target_batch,
+		.redundancy = t->s->redundancy, .samples = t->samples, .target_batch = t->target,
 		.settings = { t->nsettings, t->setting } };
 }
 
@@ -106,6 +106,7 @@ static void vec_env(void *arg, struct vec_env *ret)
 	ret->unit = t->samples ? t->unit : 0;   /* nothing counts yet, whatever a stopped round has left */
 	ret->samples = t->samples;
 	ret->settings = (struct plan_results){ t->nsettings, t->setting };
+	round_part(t, &ret->part_lo, &ret->part_n);
 }
 
 static void on_scalar(void *arg, const char *name, int64_t index, const void *p, size_t bytes)
@@ -176,6 +177,8 @@ static void count_batch(struct trainer *t, struct batch *b)
 	if (isfinite(t->batch_loss))
 		t->loss_sum += t->batch_loss;
 	measure(t, b->n);
+	if (t->s->mode.overlap && !list_empty(&t->commits))
+		trainer_later(t);               /* it may be due now */
 	tell_progress(t, b->n, t->batch_loss / b->n);
 }
 
@@ -294,11 +297,12 @@ static int build(struct trainer *t, struct err *e)
 		return -1;
 	t->counts = t->s->loss->counts;
 	conf.budget_bytes = memory ? memory - loader : 0;
-	conf.buffers = state_buffers(t);
+	conf.buffers = t->model->nbuffer ? t->stats : NULL;
 	conf.seed = t->s->seed;
 	t->x = exec_new(&conf, &cb, t);
 	exec_bind(t->x, "w", t->state, t->w_bytes);
 	exec_bind(t->x, "opt", (char *)t->state + t->w_bytes, t->opt_bytes);
+	exec_bind(t->x, "stats", t->stats, t->stats_bytes);
 	exec_count(t->x, "acc");        /* an interrupt loses no micro-batch that is being added */
 	exec_count(t->x, "sent");       /* the averager reads it */
 	exec_count(t->x, "mean");
@@ -343,6 +347,7 @@ struct trainer *trainer_new(const struct trainer_conf *conf, const struct traine
 		t->par = par_serial(conf->par->cpu, NULL);
 	memcpy(t->hyper, conf->spec->hyper, sizeof(t->hyper));
 	t->clip_norm = conf->spec->clip_norm;
+	t->target = conf->spec->target_batch;
 	t->later = (struct timer){ .fire = later_fire, .name = "trainer" };
 	t->halt = (struct timer){ .fire = load_halt_fire, .name = "trainer.halt" };
 	list_init(&t->commits);
@@ -429,6 +434,8 @@ void trainer_start(struct trainer *t)
 void trainer_pause(struct trainer *t)
 {
 	t->paused = true;
+	if (t->s->mode.overlap)
+		trainer_later(t);
 	round_boundary(t);
 }
 
@@ -473,5 +480,9 @@ const struct model *trainer_model(const struct trainer *t)
 
 int trainer_set_live(struct trainer *t, const json_t *live, struct err *e)
 {
-	return spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e);
+	if (spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e) < 0)
+		return -1;
+	t->target = spec_live_target(t->s, live);
+	t->hold_at = trainer_goal(t);
+	return 0;
 }

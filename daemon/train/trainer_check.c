@@ -151,7 +151,7 @@ static void search(struct trainer *t)
 	k->par = &t->par;
 	k->data = t->c.data;
 	k->w = t->state;
-	k->buffers = state_buffers(t);
+	k->buffers = t->model->nbuffer ? t->stats : NULL;
 	k->seed = t->s->seed;
 	k->n = ranges_count(&t->last);
 	k->position = xcalloc(k->n + 1, sizeof(*k->position));
@@ -179,6 +179,7 @@ void check_batch(struct trainer *t, double loss)
 
 void check_step(struct trainer *t, double skipped)
 {
+	const struct model *m = t->model;
 	const char *name = "";
 	struct err e;
 
@@ -188,10 +189,11 @@ void check_step(struct trainer *t, double skipped)
 	}
 	t->skipped_steps++;
 	t->bad_steps++;
-	for (int i = 0; i < t->model->nparams; i++) {
-		const struct model_param *p = &t->model->param[i];
+	for (int i = 0; i < m->nparams + m->nbuffers; i++) {
+		const struct model_param *p = i < m->nparams ? &m->param[i] : &m->buffer[i - m->nparams];
+		double at = skipped - 1 - (double)(i < m->nparams ? 0 : m->nparam) - (double)p->offset;
 
-		if (skipped - 1 >= (double)p->offset && skipped - 1 < (double)(p->offset + p->count))
+		if (at >= 0 && at < (double)p->count)
 			name = p->name;
 	}
 	trainer_event(t, LOG_WARN_, "nonfinite", "epoch %llu: the mean gradient of %s is not finite, the step was skipped "

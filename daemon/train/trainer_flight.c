@@ -10,7 +10,7 @@ uint64_t trainer_goal(const struct trainer *t)
 
 	if (m->any)
 		return UINT64_MAX / 2;
-	return m->steps ? (uint64_t)m->steps * t->s->local.batch : spec_epoch_samples(t->s);
+	return m->steps ? (uint64_t)m->steps * t->s->local.batch : spec_epoch_samples(t->s, t->target);
 }
 
 bool round_carries(const struct trainer *t)
@@ -61,6 +61,8 @@ void round_parcel(struct trainer *t)
 {
 	struct flight *f = &t->flight;
 
+	if (!t->samples)        /* while it was copied its round was decided without it: nothing flies */
+		return;
 	f->out = true;
 	f->taken = false;
 	f->samples = t->samples;
@@ -96,6 +98,15 @@ void flight_decide(struct trainer *t, struct commit *c, bool mine)
 		if (c->epoch - 1 - f->version > t->stale_most)
 			t->stale_most = c->epoch - 1 - f->version;
 	}
+}
+
+/* The mean waits for the micro-batches of the overlap; not longer than they can come, nor into the next round. */
+bool flight_due(const struct trainer *t, bool begun)
+{
+	bool idle = t->load_wait && !loader_left(t->loader);
+
+	return !t->s->mode.overlap || !t->flight.out || t->batches >= t->s->mode.overlap || t->paused || !t->started ||
+		idle || begun || list_len(&t->commits) > 1;
 }
 
 /* What it gave is in the mean now, or nowhere. */

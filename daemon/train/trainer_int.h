@@ -17,7 +17,7 @@ struct commit {                                 /* a commit that is to be applie
 	struct ranges claimed;
 	bool flew;                              /* it decides what is in trainer.flight */
 	double loss;                            /* sum over them */
-	double hyper[OPTIM_KEYS_MAX], clip_norm;
+	double hyper[OPTIM_KEYS_MAX], clip_norm; uint64_t target;
 	float *mean; size_t bytes;              /* NULL: it is where it belongs */
 };
 struct copying {                                /* a copy of the state, made at a boundary */
@@ -26,15 +26,14 @@ struct copying {                                /* a copy of the state, made at 
 	struct trainer *t;
 	struct snapshot *s;                     /* NULL: the parameters, for validation */
 	trainer_snapshot_fn *done; void *arg;
-	bool weights;                           /* of the snapshot: nothing but parameters and buffers */
-	const void *from; void *to; size_t bytes, nparam_bytes;
-	const real *buffers;                    /* copied behind the parameters; NULL: they have been, or there are none */
+	bool weights;                           /* of the snapshot: nothing but parameters and running statistics */
+	const void *from; void *to; size_t bytes, w_bytes;
 };
 struct valid_batch;
 struct valid {
 	struct trainer *t;
 	struct exec *x;
-	real *w;                                /* copy of the parameters, and of the buffers behind them */
+	real *w;                                /* copy of the parameters and of the running statistics behind them */
 	uint64_t epoch, next, count; uint32_t batch;
 	double loss; double correct;
 	bool wanted, running, planned; uint64_t begun_us;
@@ -60,11 +59,13 @@ struct trainer {
 	struct par par;
 	struct profile profile;
 	uint32_t nsettings; struct plan_result setting[SETTINGS_MAX];
-	/* state: parameters, optimizer vectors in use, clock; and the gradient sum */
-	void *state; size_t state_bytes, w_bytes, opt_bytes, buffer_bytes;
+	/* state: parameters, running statistics, optimizer vectors in use, clock; w: the first two */
+	void *state; size_t state_bytes, w_bytes, opt_bytes;
+	real *stats; size_t stats_bytes;        /* running statistics as micro-batches move them, on the train lane */
 	bool used[OPTIM_STATES_MAX]; int nused;
 	struct trainer_tensor *tensor; size_t ntensors;
 	double hyper[OPTIM_KEYS_MAX], clip_norm; bool counts;
+	uint64_t target;                        /* target batch that is being worked for */
 	uint64_t epoch;
 	/* execution */
 	struct exec *x;
@@ -141,7 +142,7 @@ int state_new(struct trainer *t, struct err *e);
 int state_finite(struct trainer *t, struct err *e);
 int state_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
 void state_free(struct trainer *t);
-real *state_buffers(const struct trainer *t);   /* NULL: the model has none */
+real *state_buffers(const struct trainer *t);   /* running statistics as committed; NULL: the model has none */
 void state_begin(struct trainer *t);
 void *state_extra(const struct trainer *t);     /* the strategy's vectors */
 bool copies_start(struct trainer *t);           /* at a boundary; true: copies run, wait for them */
@@ -162,6 +163,8 @@ void round_boundary(struct trainer *t);
 bool round_waits(const struct trainer *t);      /* a begin or a commit wants a program of its own */
 void flight_decide(struct trainer *t, struct commit *c, bool mine);
 void flight_land(struct trainer *t);
+/* May what was agreed be taken now? begun: the next round has begun. */
+bool flight_due(const struct trainer *t, bool begun);
 bool round_carries(const struct trainer *t);    /* there is a flight that no commit has decided */
 uint64_t trainer_goal(const struct trainer *t); /* samples of this peer in an epoch before it waits */
 void round_cancel(struct trainer *t);
@@ -170,6 +173,8 @@ void round_own_commit(struct trainer *t);       /* COMMIT of a strategy without 
 void round_drop(struct trainer *t);
 void round_again(struct trainer *t);
 double round_lr(const struct trainer *t);
+/* Elements that the round is for, or that whose commit is being applied. */
+void round_part(const struct trainer *t, size_t *ret_lo, size_t *ret_n);
 
 /* trainer_load.c */
 int load_new(struct trainer *t, struct err *e);

@@ -124,8 +124,11 @@ void load_op(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t
 
 	t->load_wait = w;
 	ready(t);
-	if (t->load_wait && !loader_left(t->loader))
+	if (t->load_wait && !loader_left(t->loader)) {
 		load_told_idle(t);
+		if (t->s->mode.overlap)
+			trainer_later(t);
+	}
 	if (t->load_wait && t->winding && !t->stepping)
 		exec_interrupt(t->x);
 	else if (t->load_wait && t->winding)

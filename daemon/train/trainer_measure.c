@@ -64,7 +64,7 @@ static int plan_of(struct trainer *t, bool step, uint64_t first, struct plan *re
 	struct err e;
 
 	v.granted = v.fresh = !step;    /* the round alone, without what goes on beside it */
-	v.samples = step ? t->s->target_batch : 0;
+	v.samples = step ? t->target : 0;
 	v.begun = step && t->strategy->needs_swarm;
 	return t->strategy->plan(&v, &none, ret, &e);
 }

@@ -68,6 +68,7 @@ static void profile_at(struct trainer *t, uint32_t batch)
 	set(t, "fwd_work", (double)need.work_fwd);
 	set(t, "bwd_work", (double)need.work_bwd);
 	set(t, "opt_bytes", (double)t->opt_bytes);
+	set(t, "stats_bytes", (double)t->stats_bytes);
 	for (uint32_t k = 0; k < t->s->nsettings; k++)
 		set(t, t->s->setting[k].name, t->s->setting[k].value);
 }
@@ -110,7 +111,7 @@ size_t predict_bytes(struct trainer *t, struct err *e)
 		struct tokens *k;
 
 		v.granted = true;
-		v.samples = n % 3 == 1 ? t->s->target_batch : 0;
+		v.samples = n % 3 == 1 ? t->target : 0;
 		v.begun = n % 3 == 1 && t->strategy->needs_swarm;
 		v.agreed = n == 2;
 		v.gave = n > 0;

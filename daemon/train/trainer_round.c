@@ -11,7 +11,22 @@
 
 size_t trainer_contribution_len(const struct trainer *t)
 {
-	return t->model->nparam * (size_t)(t->s->mode.both ? 1 + t->nused : 1);
+	size_t n = t->model->nparam, parts = t->s->mode.parts;
+
+	return (parts > 1 ? (n + parts - 1) / parts : n * (size_t)(t->s->mode.both ? 1 + t->nused : 1)) +
+		t->model->nbuffer;
+}
+
+/* All parts have one length, but the last ones may have less of the parameters, or nothing. Behind each are all running
+ * statistics. */
+void round_part(const struct trainer *t, size_t *ret_lo, size_t *ret_n)
+{
+	uint64_t epoch = t->applying ? t->applying->epoch - 1 : t->epoch;
+	size_t n = t->model->nparam, len = trainer_contribution_len(t) - t->model->nbuffer, parts = t->s->mode.parts;
+	size_t lo = parts > 1 ? (size_t)(epoch % parts) * len : 0;
+
+	*ret_lo = lo < n ? lo : n;
+	*ret_n = parts <= 1 ? n : n - *ret_lo < len ? n - *ret_lo : len;
 }
 
 bool trainer_needs_swarm(const struct trainer *t)
@@ -24,7 +39,7 @@ double round_lr(const struct trainer *t)
 	uint64_t epoch = t->applying ? t->applying->epoch - 1 : t->epoch;
 	double lr = t->applying ? t->applying->hyper[0] : t->hyper[0];
 
-	return lr * spec_lr_factor(t->s, epoch);
+	return lr * spec_lr_factor_of(t->s, t->applying ? t->applying->target : t->target, epoch);
 }
 
 /* For the replay: what the step was made with. Numbers as they are, not as they look. */
@@ -35,8 +50,9 @@ static void log_commit(struct trainer *t, const struct commit *c)
 
 	for (int i = 0; i < t->s->optim->nkeys; i++)
 		n += (size_t)snprintf(hyper + n, sizeof(hyper) - n, "%s\"%a\"", i ? "," : "", c->hyper[i]);
-	trainer_line(t, "\"ev\":\"commit\",\"epoch\":%llu,\"samples\":%llu,\"clip_norm\":\"%a\",\"hyper\":[%s]",
-		(unsigned long long)c->epoch, (unsigned long long)c->samples, c->clip_norm, hyper);
+	trainer_line(t, "\"ev\":\"commit\",\"epoch\":%llu,\"samples\":%llu,\"target\":%llu,\"clip_norm\":\"%a\","
+		"\"hyper\":[%s]", (unsigned long long)c->epoch, (unsigned long long)c->samples,
+		(unsigned long long)c->target, c->clip_norm, hyper);
 }
 
 static void log_applied(struct trainer *t, uint64_t epoch, const uint8_t digest[TRAINER_DIGEST])
@@ -116,7 +132,7 @@ void round_sum(struct trainer *t, struct exec_wait *w, void *to, const void *fro
 	t->sum_wait = w;
 	t->sum_to = to;
 	t->sum_from = from;
-	if (!list_empty(&t->commits) && !t->applying)
+	if (!list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin))
 		deliver(t);
 	else if (list_empty(&t->commits) && t->in_begin)
 		contribute(t);
@@ -134,7 +150,7 @@ void round_again(struct trainer *t)
 	if (t->contribute_again && list_empty(&t->commits) && t->in_begin && ready)
 		contribute(t);
 	t->contribute_again = false;
-	if (t->sum_wait && !list_empty(&t->commits) && !t->applying)
+	if (t->sum_wait && !list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin))
 		deliver(t);
 }
 
@@ -163,6 +179,7 @@ static struct commit *commit_new(struct trainer *t, uint64_t epoch, bool mine)
 	c->loss = NAN;
 	memcpy(c->hyper, t->hyper, sizeof(c->hyper));
 	c->clip_norm = t->clip_norm;
+	c->target = t->target;
 	if (round_carries(t) && (t->given || !t->s->mode.any)) {
 		flight_decide(t, c, mine);
 		return c;
@@ -182,7 +199,8 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 	struct err *e)
 {
 	size_t bytes = trainer_contribution_len(t) * sizeof(real);
-	bool here = t->sum_wait && list_empty(&t->commits);
+	bool here = t->sum_wait && list_empty(&t->commits) && flight_due(t, false);
+	uint64_t target = t->target;            /* what this epoch was worked for */
 	struct commit *c;
 
 	if (t->broken)
@@ -193,7 +211,10 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 		return err_set(e, ERR_LIMIT, "%d commits wait to be applied: this peer is too slow for the swarm", COMMITS_MAX);
 	if (live && spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e) < 0)
 		return -1;
+	if (live)
+		t->target = spec_live_target(t->s, live);
 	c = commit_new(t, epoch, my_samples > 0);
+	c->target = target;
 	if (my_samples)
 		c->samples = my_samples;
 	c->bytes = bytes;

@@ -38,7 +38,7 @@ static size_t add_params(struct trainer *t, size_t n, const char *prefix, real *
 	return add_params_of(t, n, t->model->param, t->model->nparams, prefix, base);
 }
 
-/* Behind everything else: [parameters | optimizer vectors | running statistics | clock | these]. */
+/* Behind everything else: [parameters | running statistics | optimizer vectors | clock | these]. */
 void *state_extra(const struct trainer *t)
 {
 	return (char *)t->state + t->w_bytes + t->opt_bytes;
@@ -51,19 +51,20 @@ void state_begin(struct trainer *t)
 		memcpy((char *)state_extra(t) + k * t->w_bytes, t->state, t->w_bytes);
 }
 
-/* Running statistics lie behind the optimizer's vectors: they are part of the state, but nobody averages them. */
+/* Running statistics end every vector of weights: those of the latest commit, or of a step of one's own. What
+ * micro-batches move is t->stats, which each program sets anew. */
 real *state_buffers(const struct trainer *t)
 {
-	return t->model->nbuffer ? (real *)t->state + (size_t)(1 + t->nused) * t->model->nparam : NULL;
+	return t->model->nbuffer ? (real *)t->state + t->model->nparam : NULL;
 }
 
 static void name_tensors(struct trainer *t)
 {
-	size_t n = 0, np = t->model->nparam;
+	size_t n = 0, np = t->model->nparam, w = np + t->model->nbuffer;
 	struct trainer_tensor *clock;
 
 	t->ntensors = (size_t)t->model->nparams * (1 + (size_t)t->nused + t->s->mode.nstate) +
-		(size_t)t->model->nbuffers + 1;
+		(size_t)t->model->nbuffers * (1 + t->s->mode.nstate) + 1;
 	t->tensor = xcalloc(t->ntensors, sizeof(*t->tensor));
 	n = add_params(t, n, "", t->state);
 	for (int i = 0, k = 0; i < t->s->optim->nstates; i++) {
@@ -72,14 +73,15 @@ static void name_tensors(struct trainer *t)
 		if (!t->used[i])
 			continue;
 		(void)snprintf(prefix, sizeof(prefix), "optimizer.%s.", t->s->optim->state[i]);
-		n = add_params(t, n, prefix, (real *)t->state + (size_t)(++k) * np);
+		n = add_params(t, n, prefix, (real *)t->state + w + (size_t)k++ * np);
 	}
 	n = add_params_of(t, n, t->model->buffer, t->model->nbuffers, "", state_buffers(t));
 	for (uint32_t k = 0; k < t->s->mode.nstate; k++) {
 		char prefix[64];
 
 		(void)snprintf(prefix, sizeof(prefix), "averaging.%s.", t->s->mode.state[k]);
-		n = add_params(t, n, prefix, (real *)state_extra(t) + k * np);
+		n = add_params(t, n, prefix, (real *)state_extra(t) + k * w);
+		n = add_params_of(t, n, t->model->buffer, t->model->nbuffers, prefix, (real *)state_extra(t) + k * w + np);
 	}
 	clock = &t->tensor[n];
 	(void)snprintf(clock->name, sizeof(clock->name), "optimizer.clock");
@@ -109,13 +111,14 @@ int state_new(struct trainer *t, struct err *e)
 	for (int i = 0; i < t->s->optim->nstates; i++)
 		if ((t->used[i] = optim_uses_state(t->s->optim, t->s->hyper, i)))
 			t->nused++;
-	t->w_bytes = np * sizeof(real);
-	t->buffer_bytes = t->model->nbuffer * sizeof(real);
-	t->opt_bytes = ((size_t)(1 + t->nused) * t->w_bytes + t->buffer_bytes + 7) / 8 * 8 + CLOCK * sizeof(double) -
+	t->stats_bytes = t->model->nbuffer * sizeof(real);
+	t->w_bytes = np * sizeof(real) + t->stats_bytes;
+	t->opt_bytes = (t->w_bytes + (size_t)t->nused * np * sizeof(real) + 7) / 8 * 8 + CLOCK * sizeof(double) -
 		t->w_bytes;
 	t->state_bytes = t->w_bytes + t->opt_bytes + t->s->mode.nstate * t->w_bytes;
 	t->state = big_alloc(t->state_bytes);
-	if (!t->state)
+	t->stats = big_alloc(t->stats_bytes + 1);
+	if (!t->state || !t->stats)
 		return err_set(e, ERR_NOMEM, "no memory for the state of %zu parameters (%zu bytes)", np, t->state_bytes);
 	clock_reset(t);
 	name_tensors(t);
@@ -125,6 +128,7 @@ int state_new(struct trainer *t, struct err *e)
 void state_free(struct trainer *t)
 {
 	big_free(t->state, t->state_bytes);
+	big_free(t->stats, t->stats_bytes + 1);
 	free(t->tensor);
 }
 
@@ -155,7 +159,8 @@ int state_finite(struct trainer *t, struct err *e)
 	size_t n = t->model->nparam * (size_t)(1 + t->nused) + t->model->nbuffer, bad = vec_nonfinite(&t->par, n, t->state);
 
 	if (bad == n && t->s->mode.nstate) {
-		size_t extra = t->model->nparam * t->s->mode.nstate, at = vec_nonfinite(&t->par, extra, state_extra(t));
+		size_t extra = t->w_bytes / sizeof(real) * t->s->mode.nstate;
+		size_t at = vec_nonfinite(&t->par, extra, state_extra(t));
 
 		bad = at < extra ? (size_t)((real *)state_extra(t) - (real *)t->state) + at : n;
 		n = at < extra ? bad + 1 : n;
@@ -180,6 +185,7 @@ int state_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct er
 		return err_set(e, ERR_CORRUPT, "state: optimizer.clock is no clock (step %g)", clock[0]);
 	if (live && spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e) < 0)
 		return -1;
+	t->target = spec_live_target(t->s, live);
 	t->epoch = epoch;
 	t->lent = t->renewed = false;
 	trainer_reset_epoch(t);
@@ -206,7 +212,7 @@ void snapshot_unref(struct snapshot *s)
 
 static struct snapshot *snapshot_new(struct trainer *t, bool weights, struct err *e)
 {
-	size_t bytes = weights ? t->w_bytes + t->buffer_bytes + 1 : t->state_bytes;
+	size_t bytes = weights ? t->w_bytes + 1 : t->state_bytes;
 	struct snapshot *s = xcalloc(1, sizeof(*s));
 
 	s->data = big_alloc(bytes);
@@ -232,10 +238,8 @@ static void copy_run(struct job *j)
 	struct copying *c = container_of(j, struct copying, job);
 
 	memcpy(c->to, c->from, c->bytes);
-	if (c->buffers)
-		memcpy((char *)c->to + c->bytes, c->buffers, c->t->buffer_bytes);
 	if (c->s && !c->weights)
-		xxh128_of(c->to, c->nparam_bytes, c->s->digest);
+		xxh128_of(c->to, c->w_bytes, c->s->digest);
 }
 
 /* The trainer goes. Whoever wanted a checkpoint goes with it; whoever wanted weights is told. */
@@ -283,12 +287,10 @@ static bool copy_launch(struct trainer *t, struct copying *c)
 		c->s->epoch = t->epoch;
 		c->to = c->s->data;
 		c->bytes = c->weights ? t->w_bytes : t->state_bytes;
-		c->buffers = c->weights ? state_buffers(t) : NULL;
-		c->nparam_bytes = t->w_bytes;
+		c->w_bytes = t->w_bytes;
 	} else {
 		c->to = t->v.w;
 		c->bytes = t->w_bytes;
-		c->buffers = state_buffers(t);
 		t->v.epoch = t->epoch;
 	}
 	c->job = (struct job){ .name = "copy", .lane = env_lane(t->env, "train"), .run = copy_run, .done = copy_done };

@@ -182,7 +182,7 @@ int valid_new(struct trainer *t, struct err *e)
 	if (!t->v.count)
 		return 0;
 	t->v.batch = (uint32_t)(n < t->v.count ? n : t->v.count);
-	t->v.w = big_alloc(t->w_bytes + t->buffer_bytes + 1);
+	t->v.w = big_alloc(t->w_bytes + 1);
 	for (int k = 0; k < 2; k++) {
 		struct valid_batch *s = t->v.slot[k] = xcalloc(1, sizeof(*s));
 
@@ -250,5 +250,5 @@ void valid_free(struct trainer *t)
 		free(s->b.position);
 		free(s);
 	}
-	big_free(t->v.w, t->w_bytes + t->buffer_bytes + 1);
+	big_free(t->v.w, t->w_bytes + 1);
 }

@@ -79,7 +79,7 @@ json_t *trainer_plan_json(struct trainer *t, struct err *e)
 		struct tokens *before = left;
 
 		v.granted = true;
-		v.samples = n == 1 ? t->s->target_batch : 0;
+		v.samples = n == 1 ? t->target : 0;
 		v.begun = n == 1 && t->strategy->needs_swarm;
 		v.fresh = n == 0;
 		v.agreed = n == 2;

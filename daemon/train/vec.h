@@ -31,6 +31,7 @@ struct vec_env {
 	uint64_t samples;                       /* accumulated in this epoch */
 	bool eval;
 	struct plan_results settings;           /* the strategy's numbers */
+	size_t part_lo, part_n;                 /* elements that the round is for: all, or one fragment */
 };
 struct vec_call {
 	const struct par *par;
@@ -48,6 +49,12 @@ struct vec_arg *vec_arg_of(struct vec_arg *v, uint32_t n, enum plan_class class)
 
 static inline real *vec_real(const struct vec_arg *a) { return a->p; }
 static inline size_t vec_len(const struct vec_arg *a) { return a->bytes / sizeof(real); }
+/* Vectors of weights, of their gradients and what peers give of them end with the model's running statistics, which are
+ * averaged like the rest, but no step is made with them: elements before those. */
+static inline size_t vec_params(const struct vec_call *c, const struct vec_arg *a)
+{
+	return vec_len(a) - (c->env.model ? c->env.model->nbuffer : 0);
+}
 static inline double *vec_scalar(const struct vec_arg *a) { return a->p; }
 
 #endif

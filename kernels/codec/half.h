@@ -39,4 +39,18 @@ INLINE void half_decode(const struct par *par, size_t n, const uint8_t *in, floa
 		y[i] = (real)((float)y[i] * scale);
 }
 
+/* Any n, block by block. */
+INLINE void half_encode_all(const struct par *par, size_t n, const real *x, uint32_t most, half_cast_fn *cast,
+	uint8_t *out)
+{
+	for (size_t at = 0; at < n; at += HALF_BLOCK)
+		half_encode(par, n - at < HALF_BLOCK ? n - at : HALF_BLOCK, x + at, 1, most, cast, out + 2 * at);
+}
+
+INLINE void half_decode_all(const struct par *par, size_t n, const uint8_t *in, half_back_fn *back, real *y)
+{
+	for (size_t at = 0; at < n; at += HALF_BLOCK)
+		half_decode(par, n - at < HALF_BLOCK ? n - at : HALF_BLOCK, in + 2 * at, 1, back, y + at);
+}
+
 #endif

@@ -19,7 +19,7 @@ ISA_BODY adagrad_body(const void *v, size_t lo, size_t hi)
 
 		if (wd != 0)
 			d = d + wd * p[i];
-		sum[i] = (sum[i] + start) + d * d;
+		sum[i] = (optim_square(sum[i]) + start) + d * d;
 #ifdef REAL_DOUBLE
 		t = __builtin_sqrt(sum[i]);
 #else

@@ -24,7 +24,7 @@ ISA_BODY adam_body(const void *a, size_t lo, size_t hi)
 		if (wd != 0)
 			d = d + wd * w;
 		m[i] = m[i] + b1 * (d - m[i]);
-		v[i] = v[i] * b2 + (c2 * d) * d;
+		v[i] = optim_square(v[i]) * b2 + (c2 * d) * d;
 #ifdef REAL_DOUBLE
 		t = __builtin_sqrt(v[i]);
 #else

@@ -27,7 +27,7 @@ static inline __attribute__((always_inline)) double block(const struct args *arg
 
 	for (size_t i = 0; i < n; i++) {
 		m[i] = m[i] + s.b1 * (g[i] - m[i]);
-		v[i] = v[i] * s.b2 + (s.c2 * g[i]) * g[i];
+		v[i] = optim_square(v[i]) * s.b2 + (s.c2 * g[i]) * g[i];
 		r[i] = wanted(&s, m[i], v[i], w[i]);
 	}
 	return tree_block_dot(r, r, n);

@@ -30,10 +30,10 @@ static inline __attribute__((always_inline)) void loop(const struct args *s, siz
 
 		if (wd != 0)
 			d = d + wd * p[i];
-		v[i] = v[i] * alpha + (rest * d) * d;
+		v[i] = optim_square(v[i]) * alpha + (rest * d) * d;
 		if (centered) {
 			a[i] = a[i] + rest * (d - a[i]);
-			w = root(v[i] - a[i] * a[i]) + eps;
+			w = root(optim_square(v[i] - a[i] * a[i])) + eps;
 		} else {
 			w = root(v[i]) + eps;
 		}

@@ -244,12 +244,15 @@ static void other_key(int fd)
 	s = mine;
 }
 
-/* Larger than any frame: the connection breaks, and whatever else this member says goes on. */
+/* Larger than any frame: refused one by one; much larger: the connection breaks. Whatever else this member says goes
+ * on. */
 static void oversized(int fd)
 {
-	static uint8_t w[WIRE_MAX + 65536];
+	static uint8_t w[2 * WIRE_MAX];
 	uint8_t a[1024];
 
+	for (int i = 0; i < 20; i++)
+		give(fd, w, WIRE_MAX + (i ? 65536 : 1));
 	for (int i = 0; i < 20; i++) {
 		int other = dial();
 
@@ -286,12 +289,15 @@ static void braces(int fd)
 	static char text[8200];
 	static uint8_t w[16384];
 	uint8_t a[1024];
+	int refused = 0;
 
 	for (int i = 0; i + 3 < 8190; i += 3)
 		memcpy(text + i, "{},", 3);
 	for (int i = 0; i < 50; i++)
 		give(fd, w, seal(w, KIND_DHT_FIND, 100 + (uint64_t)i, text, &me.id, true));
-	printf("refusals %d\n", hear(KIND_REFUSE, a, sizeof a, 3000) != 0);
+	while (refused < 50 && hear(KIND_REFUSE, a, sizeof a, 3000))    /* closing loses what is still under way */
+		refused++;
+	printf("refusals %d\n", refused > 0);
 }
 
 /* Ten thousand a second, sealed and sound, until the daemon has had enough. */
@@ -309,6 +315,21 @@ static void flood(int fd)
 		;
 	give(fd, w, seal(w, KIND_PING, 90000, "{}", &me.id, true));
 	printf("sent %d, then answers %d\n", sent, hear(KIND_REPLY, a, sizeof a, 500) != 0);
+}
+
+/* As much as goes through, until the daemon bans us and takes nothing more. */
+static void torrent(int fd)
+{
+	int sent = 0, wait = 1000;
+	uint8_t w[1024];
+
+	nn_setsockopt(fd, NN_SOL_SOCKET, NN_SNDTIMEO, &wait, sizeof wait);
+	for (size_t n; sent < 400000; sent++) {
+		n = seal(w, KIND_PING, 1000 + (uint64_t)sent, "{}", &me.id, true);
+		if (nn_send(fd, w, n, 0) != (int)n)
+			break;
+	}
+	printf("sent %d\n", sent);
 }
 
 static void halves(int fd)
@@ -380,8 +401,9 @@ int main(int argc, char **argv)
 		{ "forged", forged, true }, { "replayed", replayed, true }, { "reflected", reflected, true },
 		{ "flipped", flipped, true }, { "truncated", truncated, true }, { "reordered", reordered, true },
 		{ "other_key", other_key, true }, { "oversized", oversized, true }, { "stale", stale, true },
-		{ "braces", braces, true }, { "flood", flood, true }, { "halves", halves, false },
-		{ "wrong_key", wrong_key, false }, { "garbage", garbage, false }, { "idle", idle, false },
+		{ "braces", braces, true }, { "flood", flood, true }, { "torrent", torrent, true },
+		{ "halves", halves, false }, { "wrong_key", wrong_key, false }, { "garbage", garbage, false },
+		{ "idle", idle, false },
 	};
 	uint8_t seed[32] = { 66 }, w[1024], a[1024];
 	int fd;

@@ -1,11 +1,16 @@
-/* What an all-reduce between N processes takes. usage: bench_allreduce round|coll|ring N BYTES TIMES [CODEC]
- * round: the averager's elastic rounds (begin to commit); coll: its strict face; ring: a bare TCP ring, with no
- * other protocol, as the rival. Linked with the real cryptography or with one that weighs nothing. Prints JSON. */
+/* What an all-reduce between N processes takes. usage: bench_allreduce round|coll|ring|stream|digest N BYTES TIMES
+ * [CODEC [NETNS=ADDRESS]...]: round: the averager's elastic rounds (begin to commit); coll: its strict face; ring: a
+ * bare TCP ring, with no other protocol, as the rival; stream: BYTES to the next, which is what a path carries; digest:
+ * no exchange, all hash BYTES from memory at once, piece by piece as a round does. A peer may live in a network
+ * namespace of its own (tests/bench/tbf.py). With the real cryptography or with one that weighs nothing */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +23,7 @@
 #include <unistd.h>
 #include "avg/avg.h"
 #include "avg/coll.h"
+#include "common/hash.h"
 #include "common/mem.h"
 #include "loop.h"
 #include "net/nano.h"
@@ -25,16 +31,19 @@
 #define PEERS_MAX 16
 #define TIMES_MAX 256
 #define WARM 3
+#define PIECE ((size_t)512 << 10)               /* avg_conf.slice */
 
 struct shared {
 	struct endpoint at[PEERS_MAX]; struct id id[PEERS_MAX]; volatile int there;
-	double ms[TIMES_MAX], cpu[PEERS_MAX]; volatile unsigned times; uint64_t bytes[PEERS_MAX]; volatile int over;
+	double ms[TIMES_MAX], cpu[PEERS_MAX]; volatile unsigned times; uint64_t bytes[PEERS_MAX];
+	volatile int over /* peers that have counted all */, n;
+	unsigned faults[PEERS_MAX], partial[PEERS_MAX];         /* page faults of all; rounds that not everybody was in */
 };
 struct peer {
 	struct loop *loop; struct env *env; struct nano *nano; struct net *net; struct chunks *chunks;
 	struct avg *avg; struct coll *coll; struct coll_group group; struct avg_point point; struct timer again;
 	float *x; size_t len; int who, n; unsigned times, done; uint64_t seq, samples; double begun, busy;
-	struct ranges claimed, grant; struct shared *s;
+	struct ranges claimed, grant; struct shared *s; long faulted; char **places;
 };
 
 static double now_ms(void)
@@ -52,6 +61,13 @@ static double cpu_ms(void)
 		(double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-3;
 }
 
+static long faults(void)
+{
+	struct rusage u;
+	getrusage(RUSAGE_SELF, &u);
+	return u.ru_minflt;
+}
+
 static void die(const char *what)
 {
 	fprintf(stderr, "%s\n", what);
@@ -62,20 +78,39 @@ static void die(const char *what)
 static void one_over(struct peer *p)
 {
 	struct shared *s = p->s;
-	if (p->done == WARM)
+	if (p->done == WARM) {
 		p->busy = cpu_ms();
+		p->faulted = faults();
+	}
 	if (p->done >= WARM && p->who == 0 && p->done - WARM < p->times)
 		s->ms[s->times++] = now_ms() - p->begun;
-	if (++p->done == p->times + WARM)
+	if (++p->done == p->times + WARM) {
 		s->cpu[p->who] = (cpu_ms() - p->busy) / p->times;
-	if (p->who == 0 && p->done == p->times + WARM)
-		s->over = 1;
+		s->faults[p->who] = (unsigned)(faults() - p->faulted) / p->times;
+		__sync_fetch_and_add(&s->over, 1);
+	}
 }
 
 static void fresh(struct peer *p)
 {
 	for (size_t k = 0; k < p->len; k += 1024)
 		p->x[k] = (float)(p->who + 1);
+}
+
+/* "NETNS=ADDRESS" of peer i, this process in that namespace from now on; loopback where nothing was said. */
+static const char *go_to(char **places, int i)
+{
+	const char *address = places && places[i] ? strchr(places[i], '=') : NULL;
+	char path[300];
+	int fd;
+	if (!address)
+		return "127.0.0.1";
+	snprintf(path, sizeof path, "/run/netns/%.*s", (int)(address - places[i]), places[i]);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || setns(fd, CLONE_NEWNET))
+		die(path);
+	close(fd);
+	return address + 1;
 }
 
 /* ---- rounds ---- */
@@ -111,6 +146,8 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 			die("a wrong mean");
 		p->s->bytes[p->who] = c->bytes_out;
 		one_over(p);
+	} else {
+		p->s->partial[p->who]++;
 	}
 	ranges_clear(&p->claimed);
 	p->samples = 0;
@@ -179,12 +216,13 @@ static void next(struct peer *p)
 {
 	fresh(p);
 	p->begun = now_ms();
-	coll_allreduce(p->coll, &p->group, p->seq++, p->x, p->len, COLL_SUM, env_now(p->env) + 60000000, reduced, p);
+	coll_allreduce(p->coll, &p->group, p->seq++, COLL_F32, p->x, p->len, COLL_SUM, env_now(p->env) + 60000000,
+		reduced, p);
 }
 
 /* ---- processes ---- */
 
-static bool is_over(void *arg) { return ((struct shared *)arg)->over; }
+static bool is_over(void *arg) { return ((struct shared *)arg)->over == ((struct shared *)arg)->n; }
 
 static void open_peer(struct peer *p)
 {
@@ -192,9 +230,11 @@ static void open_peer(struct peer *p)
 	struct net_conf c = { .boot_id = 1000 + (uint64_t)p->who, .peer_frames = UINT32_MAX };
 	struct loop_conf lc = { .log = log_new(64, LOG_WARN_, NULL, NULL) };
 	struct err e;
+	char at[80];
+	snprintf(at, sizeof at, "%s:auto", go_to(p->places, p->who));
 	c.seed[0] = (uint8_t)(p->who + 1);
 	p->loop = loop_new(&lc, &e);
-	if (!p->loop || nano_listen_parse("127.0.0.1:auto", &nc, &e) || !(p->nano = nano_new(p->loop, &nc, &e)))
+	if (!p->loop || nano_listen_parse(at, &nc, &e) || !(p->nano = nano_new(p->loop, &nc, &e)))
 		die(e.text);
 	p->env = loop_env(p->loop);
 	c.self = *nano_endpoint(p->nano);
@@ -223,6 +263,23 @@ static void one_peer(struct peer *p, const char *mode, const char *codec)
 	loop_run_until(p->loop, is_over, p->s, 120000000);
 	poll(NULL, 0, 200);                     /* the others' last answers */
 	_exit(0);
+}
+
+/* ---- digests alone ---- */
+
+static void digest_peer(struct peer *p)
+{
+	size_t bytes = p->len * sizeof *p->x;
+	uint8_t digest[16], all = 0;
+	for (unsigned i = 0; i < p->times + WARM; i++) {
+		p->begun = now_ms();
+		for (size_t at = 0; at < bytes; at += PIECE) {
+			xxh128_of((const char *)p->x + at, bytes - at < PIECE ? bytes - at : PIECE, digest);
+			all |= digest[0];
+		}
+		one_over(p);
+	}
+	_exit(all == 0);                        /* so that nothing can be left out */
 }
 
 /* ---- the bare ring ---- */
@@ -271,13 +328,31 @@ static void ring_peer(struct peer *p, int to, int from)
 	_exit(0);
 }
 
+static void stream_peer(struct peer *p, int to, int from)
+{
+	size_t bytes = p->len * sizeof *p->x;
+	char *in = big_alloc(bytes);
+	fcntl(to, F_SETFL, O_NONBLOCK);
+	fcntl(from, F_SETFL, O_NONBLOCK);
+	for (unsigned i = 0; i < p->times + WARM; i++) {
+		p->begun = now_ms();
+		swap(to, (char *)p->x, bytes, from, in, bytes);
+		one_over(p);
+	}
+	_exit(0);
+}
+
 static void ring(struct peer *p, int *to, int *from)
 {
-	int bytes = 2 << 20;
+	int bytes = 2 << 20, one = 1;
 	for (int i = 0; i < p->n; i++) {
-		int server = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
-		struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+		struct sockaddr_in a = { .sin_family = AF_INET,
+			.sin_addr.s_addr = inet_addr(go_to(p->places, (i + 1) % p->n)) };
+		int server = socket(AF_INET, SOCK_STREAM, 0), client;
 		socklen_t n = sizeof a;
+		go_to(p->places, i);
+		client = socket(AF_INET, SOCK_STREAM, 0);
+		setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 		setsockopt(server, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
 		setsockopt(client, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 		if (bind(server, (struct sockaddr *)&a, n) || listen(server, 1) ||
@@ -299,17 +374,21 @@ static void print(const struct peer *p, const char *mode, const char *codec, str
 {
 	double cpu = 0;
 	uint64_t bytes = 0;
+	unsigned faulted = 0, partial = 0;
 	if (s->times < p->times)
 		die("no end");
 	qsort(s->ms, p->times, sizeof *s->ms, by_value);
 	for (int i = 0; i < p->n; i++) {
 		cpu += s->cpu[i];
 		bytes += s->bytes[i];
+		faulted += s->faults[i];
+		partial += s->partial[i];
 	}
-	json_t *j = json_pack("{s:s,s:i,s:I,s:s,s:f,s:f,s:f,s:f}", "mode", mode, "peers", p->n, "bytes",
+	json_t *j = json_pack("{s:s,s:i,s:I,s:s,s:f,s:f,s:f,s:f,s:i,s:i}", "mode", mode, "peers", p->n, "bytes",
 		(json_int_t)(p->len * 4), "codec", codec ? codec : "none", "ms_median", s->ms[p->times / 2],
 		"ms_best", s->ms[0],
-		"ms_worst", s->ms[p->times - 1], "cpu_ms_per_peer", cpu / p->n);
+		"ms_worst", s->ms[p->times - 1], "cpu_ms_per_peer", cpu / p->n, "page_faults_per_peer", (int)faulted / p->n,
+		"partial_rounds", (int)partial);
 	if (bytes)
 		json_object_set_new(j, "sent_of_2g_n_1", json_real((double)bytes / (8.0 * (double)p->len * (p->n - 1))));
 	json_dumpf(j, stdout, JSON_REAL_PRECISION(4));
@@ -322,14 +401,18 @@ int main(int argc, char **argv)
 	const char *codec = argc > 5 ? argv[5] : NULL;
 	int to[PEERS_MAX], from[PEERS_MAX];
 	if (argc < 5 || p.n < 2 || p.n > PEERS_MAX)
-		die("usage: bench_allreduce round|coll|ring PEERS BYTES TIMES [CODEC]");
+		die("usage: bench_allreduce round|coll|ring|stream|digest PEERS BYTES TIMES [CODEC [NETNS=ADDRESS]...]");
+	bool bare = !strcmp(argv[1], "ring") || !strcmp(argv[1], "stream");
+	codec = codec && strcmp(codec, "none") ? codec : NULL;
+	p.places = argc == 6 + p.n ? argv + 6 : NULL;
 	p.len = strtoul(argv[3], NULL, 10) / 4;
 	p.times = (unsigned)strtoul(argv[4], NULL, 10);
 	if (!p.len || !p.times || p.times > TIMES_MAX)
 		die("between 4 bytes and what fits, between 1 and 256 times");
 	p.s = mmap(NULL, sizeof *p.s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	p.s->n = p.n;
 	signal(SIGPIPE, SIG_IGN);
-	if (!strcmp(argv[1], "ring"))
+	if (bare)
 		ring(&p, to, from);
 	for (p.who = 0; p.who < p.n; p.who++)
 		if (!fork()) {
@@ -337,8 +420,10 @@ int main(int argc, char **argv)
 			memset(p.x, 0, p.len * sizeof *p.x);
 			for (size_t k = 0; k < p.len; k++)
 				p.x[k] = (float)(p.who + 1);
-			if (!strcmp(argv[1], "ring"))
-				ring_peer(&p, to[p.who], from[p.who]);
+			if (!strcmp(argv[1], "digest"))
+				digest_peer(&p);
+			if (bare)
+				(*argv[1] == 'r' ? ring_peer : stream_peer)(&p, to[p.who], from[p.who]);
 			one_peer(&p, argv[1], codec);
 		}
 	while (wait(NULL) > 0 || errno == EINTR)

@@ -4,7 +4,7 @@
 join_ms: from the start of the last daemon until its table has peers. storm_s: from the start of all but the first until
 every table has peers. get_ms, store_ms: inside the daemon (dht trace) and over its socket. gets: keys that the asker
 neither has nor asked before, all daemons asked at once, when all have met; gets_first: before that, with a HELLO and
-connections for most; bulk: as gets, with 64 keys a call. Beside the
+connections for most; store_met: as store, when all have met; bulk: as gets, with 64 keys a call. Beside the
 wall time stands what the daemons' processor time would allow on all cores of an idle machine (cpu_bound)."""
 import json
 import os
@@ -153,6 +153,7 @@ def main():
 		out['gets_first'] = singles(daemons, 100, 'first')
 		out['gets'] = singles(daemons, 100)
 		out['bulk'] = bulks(daemons, 8)
+		out['store_met_ms'] = spread([timed_ms(daemons[i % n], 'dht.put', key=f'met{i}', value=i) for i in range(101)])
 		for what in ('Rss', 'Pss'):
 			out[what.lower() + '_mb'] = spread([d.memory_kb(what) / 1024 for d in daemons])
 		out['pss_total_mb'] = round(sum(d.memory_kb('Pss') for d in daemons) / 1024, 1)

@@ -96,7 +96,7 @@ int main(int argc, char **argv)
 {
 	int n = number(argc, argv, 1, 64, 1000), hours = number(argc, argv, 2, 24, HOURS_MAX), away = -1;
 	static double bytes[HOURS_MAX];
-	struct dht_world w = { 0 };
+	struct dht_world w = { .unchecked = true };
 	uint64_t found = 0, asked = 0;
 	json_object_seed(1);
 	struct sim *s = sim_new(1);

@@ -12,7 +12,7 @@ class Failed(Exception):
 
 
 class Daemon:
-	"""NAME lives in FOLDER/NAME on PORT to PORT + 2 of 127.0.0.1; log: FOLDER/NAME.log, appended."""
+	"""NAME lives in FOLDER/NAME on PORT to PORT + 2 of 127.0.0.1; key: of the swarm, or None; log: FOLDER/NAME.log, appended."""
 	def __init__(self, program, folder, name, port, key, options=()):
 		self.program, self.folder, self.name, self.port = os.path.abspath(program), folder, name, port
 		self.options, self.key, self.process, self.socket = list(options), key, None, None
@@ -22,8 +22,8 @@ class Daemon:
 
 	def spawn(self, join=()):
 		os.makedirs(f'{self.folder}/{self.name}', mode=0o700, exist_ok=True)
-		args = [self.program, '--config', '/dev/null', '--state-dir', f'{self.folder}/{self.name}', '--swarm-key-file', self.key,
-			'--listen', self.address()] + [w for j in join for w in ('--join', j)] + self.options
+		args = [self.program, '--config', '/dev/null', '--state-dir', f'{self.folder}/{self.name}', '--listen', self.address()] + (
+			['--swarm-key-file', self.key] if self.key else []) + [w for j in join for w in ('--join', j)] + self.options
 		with open(f'{self.folder}/{self.name}.log', 'a', encoding='utf-8') as log:
 			self.process = subprocess.Popen(args, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 

@@ -18,15 +18,12 @@ END
 }
 happened() { [ "$(json "$1" rows.0.0 query "select count(*) from events where kind = '$2' and text like '%$3%'")" -ge 1 ]; }
 was() { happened "$@" || fail "no event $2 with \"$3\": $(hive "$1" events)"; }
-epoch() { json "$1" epoch run show "$2" 2>/dev/null || echo 0; }
-past() { [ "$(epoch "$1" "$2")" -ge "$3" ]; }
-goes_on() { wait_for 60 past "$1" "$2" $(($(epoch "$1" "$2") + 2)); }
 
 daemon_start a
 daemon_start b --join "$(address a)"
 spec run.json pass
 hive a run start "$work/run.json" --data "$data/digits" >/dev/null || fail "the run was refused"
-wait_for 60 past a digits 2
+wait_for 60 past a 2
 
 # A spec that is none, a run that nobody has, a run that is here already.
 spec bad.json 'd["optimiser"] = d.pop("optimizer")'
@@ -122,11 +119,11 @@ renewed() { [ -n "$(find "$dir" -name '*.safetensors' -size +10k)" ]; }
 for f in "$dir"/*.safetensors; do head -c 100 "$f" >"$work/x"; cat "$work/x" >"$f"; done
 daemon_start a
 wait_for 20 happened a ckpt.corrupt "starting anew"
-wait_for 60 past a digits 12
+wait_for 60 past a 12
 wait_for 20 renewed
 daemon_kill a
 daemon_start a
-wait_for 20 past a digits 5
+wait_for 20 past a 5
 [ "$(json a rows.0.0 query "select count(*) from events where kind = 'ckpt.restored'")" = 2 ] || fail "what was saved after the damage was not taken: $(hive a events)"
 daemon_stop a
 say done

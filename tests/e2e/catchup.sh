@@ -12,13 +12,11 @@ d["target_batch"], d["validation"] = 64, {"every": 0}
 print(json.dumps(d))
 END
 state_is() { [ "$(json "$1" state run show digits 2>/dev/null)" = "$2" ]; }
-past() { [ "$(json "$1" epoch run show digits 2>/dev/null || echo 0)" -ge "$2" ]; }
 fails=; for i in 1 2 3 4 5 6 7; do fails=$fails,run.state.ask=error; done
 
 daemon_start a
 daemon_start b --join "$(address a)"
 hive a run start "$work/spec.json" --data "$data/digits" >/dev/null || fail "the run was refused"
-joined() { hive "$1" run join digits --data "$data/digits" >/dev/null 2>&1; }
 wait_for 20 joined b
 wait_for 30 past b 20
 

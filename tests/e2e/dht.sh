@@ -31,7 +31,10 @@ expect "0 records found in " hive c dht trace nobody
 [ "$(json c steps.0.state dht trace one --latest)" = answered ] || fail "$(hive c dht trace one)"
 [ "$(json c steps.1.took_us dht trace one --latest)" -gt 0 ] || fail "no time"
 
-# Whoever dies is left out as soon as somebody has asked it in vain.
+# Whoever is silent may have it: said as long as anybody names it. Whoever dies is left out as soon as somebody has asked
+# it in vain.
+kill -STOP "${daemon_pid[c]}"
+[ "$(json a keys.1.silent dht get '--keys=["one","nobody"]' --latest)" = 1 ] || fail "who is silent may have it: not said"
 daemon_kill c
 left_out() { hive a dht get one --latest >/dev/null; known a 1; }
 wait_for 20 left_out

@@ -10,6 +10,12 @@
 #   expect TEXT COMMAND...          the output must contain TEXT               refuse STATUS TEXT COMMAND...
 #   json NAME PATH ARGUMENT...      one value of hivectl --json, as peers.0.id
 #   host NAME                       the address it listens on
+#   digits_spec STATEMENT...        the digits' spec, endless, at one rate, without validation; STATEMENTs of Python change d
+#   show NAME FIELD [RUN]           of run show; RUN is $run      epoch NAME [RUN]        0 when it does not know the run
+#   past NAME EPOCH [RUN]           it has come so far            members NAME N [RUN]    in the last epoch
+#   joined NAME [OPTION...]         run join of $run with the data of $run_data
+#   goes_on NAME [RUN]              two more epochs               learned NAME            0.8 of held-out digits
+#   one_history RUN LEAST NAME...   these know at least LEAST epochs of the run in common, all with one digest
 #
 # HM_LINK=wan, or words such as HM_LINK="rate=10mbit delay=50ms loss=1%", puts every daemon into a network namespace behind
 # a link of its own (tests/link/README); tests/nightly runs some scripts that way, too. Then:
@@ -147,7 +153,12 @@ daemon_start() { daemon_spawn "$@"; wait_for 10 answers "$1"; }
 
 daemon_kill() {
 	kill -"${2:-KILL}" "${daemon_pid[$1]}" 2>/dev/null
+	daemon_ended "$1"
+}
+# Until it holds nothing any more; a shell does not wait for a child that it has disowned.
+daemon_ended() {
 	wait "${daemon_pid[$1]}" 2>/dev/null
+	wait_for 35 gone "${daemon_pid[$1]}"
 	unset "daemon_pid[$1]"
 }
 
@@ -177,12 +188,16 @@ daemon_ends() {
 # The log of a daemon contains TEXT.
 logged() { grep -qF -- "$2" "$work/$1.log"; }
 
+# What the host has kept from each of this machine's processors so far, in the mean: limits of time do not count it.
+processors=$(getconf _NPROCESSORS_ONLN)
+stolen_ms() { local v; read -r -a v </proc/stat; printf '%s' $((v[8] * 10 / processors)); }
+
 wait_for() {
 	local seconds=$1 end
 	shift
-	end=$(($(now_ms) + seconds * 1000 * HIVE_SLOW))
+	end=$(($(now_ms) + seconds * 1000 * HIVE_SLOW - $(stolen_ms)))
 	until "$@"; do
-		[ "$(now_ms)" -lt "$end" ] || late "waited $((seconds * HIVE_SLOW)) s for: $*"
+		[ $(($(now_ms) - $(stolen_ms))) -lt "$end" ] || late "waited $((seconds * HIVE_SLOW)) s for: $*"
 		read -r -t 0.03 -u "$nothing"   # a pause without a process
 	done
 }
@@ -226,3 +241,44 @@ print(v if isinstance(v, str) else json.dumps(v))' "$path"
 }
 json_is() { local want=$1; shift; [ "$(json "$@" 2>/dev/null)" = "$want" ]; }
 address() { json "$1" listen.0 status; }
+
+digits_spec() {
+	python3 - "$root/tests/data/digits.json" "$@" <<'END'
+import json, sys
+d = json.load(open(sys.argv[1]))
+d["schedule"], d["stop"], d["validation"] = {"name": "constant"}, {"epochs": 1000000}, {"every": 0}
+for statement in sys.argv[2:]:
+    exec(statement)
+print(json.dumps(d))
+END
+}
+
+# The run that a script is about, and the data of those who join it; another one says so.
+run=digits
+run_data=$root/tests/data/digits
+show() { json "$1" "$2" run show "${3:-$run}" 2>/dev/null; }
+epoch() { local e; e=$(show "$1" epoch "${2:-}") && echo "$e" || echo 0; }
+past() { local e; e=$(show "$1" epoch "${3:-}") && [ "$e" -ge "$2" ]; }
+members() { [ "$(show "$1" members "${3:-}")" = "$2" ]; }
+joined() { hive "$1" run join "$run" ${run_data:+--data "$run_data"} "${@:2}" >/dev/null 2>&1; }
+goes_on() { wait_for 60 past "$1" $(($(epoch "$1" "${2:-}") + 2)) "${2:-}"; }
+learned() { local v; v=$(show "$1" best_accuracy) && python3 -c "import sys; sys.exit(not float(sys.argv[1]) >= 0.8)" "$v"; }
+
+one_history() {
+	local run=$1 least=$2 number n chains=()
+	shift 2
+	for n; do
+		number=$(json "$n" run run show "$run") || fail "$n does not know $run"
+		hive "$n" --json query "select epoch, digest from epochs where discarded = 0 and run = '$number'" >"$work/$n.chain" ||
+			fail "$n cannot be asked"
+		chains+=("$work/$n.chain")
+	done
+	python3 - "$least" "${chains[@]}" <<'END' || fail "$run has two histories, or little in common"
+import json, sys
+chains = [dict(json.load(open(f))["rows"]) for f in sys.argv[2:]]
+common = [e for e in set().union(*chains) if sum(e in c for c in chains) > 1]
+wrong = [e for e in common if len({c[e] for c in chains if e in c}) > 1]
+if len(common) < int(sys.argv[1]) or wrong:
+    sys.exit(f"{len(common)} epochs are known to more than one, digests differ at {wrong}")
+END
+}

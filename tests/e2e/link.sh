@@ -12,8 +12,8 @@ cat >"$work/run.json" <<'RUN'
  "optimizer": {"name": "sgd", "lr": 0.01}, "target_batch": 192, "strategy": "hivemind", "stop": {"epochs": 1000000},
  "data": {"name": "x", "kind": "synthetic", "count": 100000}, "local": {"batch": 16, "data": "/x"}}
 RUN
-# One question after another, turning from daemon to daemon. The p95, the third worst of 48, may have met one loss: TCP's shortest
-# retransmission (RFC 6298; Linux: 200 ms).
+# One question after another, turning from daemon to daemon. The p95 may have met one loss: TCP's shortest retransmission (RFC
+# 6298; Linux: 200 ms). One question in forty meets a loss: of so many that is not a twentieth by chance.
 cat >"$work/probe.py" <<'PROBE'
 import json, os, subprocess, sys, time
 slow = 20 * int(os.environ.get('HIVE_SLOW', '1'))
@@ -25,7 +25,9 @@ def hive(name, *words):
     if p.returncode:
         sys.exit(f'{name} {" ".join(words)}: {p.stdout}{p.stderr}')
     return (time.monotonic() - t) * 1e3, json.loads(p.stdout)
-took = {}
+def stolen():
+    return int(open('/proc/stat').readline().split()[8]) / os.sysconf('SC_CLK_TCK')
+took, begun, before = {}, time.monotonic(), stolen()
 def note(what, ms):
     took.setdefault(what, []).append(ms)
 for i in range(rounds):
@@ -46,28 +48,28 @@ for what, v in took.items():
     limit = 2 * trips[what] * rtt + slow
     if rtt and slow == 20 and (m > limit or p > limit + 200):       # programs with sanitizers have their own pace
         late.append(f'{what}: median {m:.0f}, p95 {p:.0f} ms, at most {limit:.0f} and {limit + 200:.0f}')
-print(json.dumps({'what': title, 'n': rounds, **figures}))
+share = (stolen() - before) / (time.monotonic() - begun) / os.cpu_count()
+print(json.dumps({'what': title, 'n': rounds, 'stolen': round(share, 3), **figures}))
+if late and share > .05:
+    print(f'not judged, since the host took {share:.0%} of the processors: {"; ".join(late)}')
+    late = []
 sys.exit('; '.join(late) or 0)
 PROBE
 probe() { HIVE_SLOW=$HIVE_SLOW python3 "$work/probe.py" "$HIVECTL" "$work" "$@"; }
-show() { json "$1" "$2" run show wide 2>/dev/null; }
-past() { local e; e=$(show "$1" epoch) && [ "$e" -ge "$2" ]; }
-members() { [ "$(show "$1" members)" = "$2" ]; }
 known() { [ "$(json "$1" dht.nodes status)" = "$2" ]; }
-chain() { hive "$1" --json query "select epoch, digest from epochs where discarded = 0 and epoch > $at"; }
 
 daemon_start a
 for n in b c; do daemon_start $n --join "$(address a)"; done
 for n in a b c; do others=$([ -z "$wan_client" ] || [ $n = "$wan_client" ] && echo 2 || echo 1); wait_for 20 known $n $others; done
 say "$(probe 4 0 idle)" || fail "idle"
 hive a run start "$work/run.json" >/dev/null || fail "the run was refused"
-joined() { hive "$1" run join wide >/dev/null 2>&1; }
+run=wide run_data=
 for n in b c; do wait_for 30 joined $n; done
 for n in a b c; do wait_for 60 members $n 3; done
 at=$(show a epoch)
 for n in a b c; do wait_for 60 past $n $((at + 1)); link_say stats $n >/dev/null; done
 
-verdict=$(probe "${LINK_ROUNDS:-48}" "$rtt_ms" saturated 2>&1) || bad=yes
+verdict=$(probe "${LINK_ROUNDS:-144}" "$rtt_ms" saturated 2>&1) || bad=yes
 say "$verdict"
 for n in a b c; do say "$(link_say stats $n)"; done
 [ -z "${bad:-}" ] || fail "starved by bulk data"
@@ -85,12 +87,6 @@ for n in a b c; do
 	! hive $n events | grep -E "resync|fork" || fail "$n has lost its way"
 done
 say "epochs took $(json a rows query "select members, took_us / 1000 from epochs where epoch > $at") (members, ms)"
-for n in a b c d; do chain $n >"$work/chain.$n"; done
-python3 - "$work"/chain.? <<'SAME' || fail "two histories"
-import json, sys
-chains = [dict(json.load(open(f))["rows"]) for f in sys.argv[1:]]
-common = [e for e in set().union(*chains) if sum(e in c for c in chains) > 1]
-sys.exit(len(common) < 3 or any(len({c[e] for c in chains if e in c}) > 1 for e in common))
-SAME
+one_history wide 3 a b c d
 for n in d c b a; do daemon_stop $n; done
 say done

@@ -64,5 +64,28 @@ wait_for 10 json_is unresolved e join.0.state status
 expect "none of its 2 addresses answers" hive e net check
 daemon_start f --listen "$(host f):4237"
 wait_for 30 json_is joined e join.0.state status
-for n in f e d c b a; do daemon_stop $n; done
+
+# A machine that has version 6 only, and listens on every address.
+link_enter g
+nsenter --net="${link_ns[g]}" ip -4 address flush dev link0
+daemon_start g --listen "[::]:4237" --join "[$(ip6 a)]:4237"
+case $(json g network.address status) in "[$(ip6 g)]:4237") ;; *) fail "$(hive g status)" ;; esac
+wait_for 15 json_is joined g join.0.state status
+expect green hive g dht get colour --latest
+
+# The name that it came in by is given to another machine, and the first is gone: it is looked up again.
+hosts h <<HOSTS
+$(host f) moving.example
+HOSTS
+daemon_start h --listen "$(host h):4237" --join moving.example:4237
+wait_for 15 json_is joined h join.0.state status
+daemon_start i --listen "$(host i):4237"
+hosts h <<HOSTS
+$(host i) moving.example
+HOSTS
+for n in e f; do daemon_stop $n; done
+told() { hive h query "select text from events where kind = 'join.moved'" | grep -q "leads to another address now"; }
+wait_for 60 told
+wait_for 20 json_is "$(json i id status)" h join.0.peer status
+for n in i h g d c b a; do daemon_stop $n; done
 say done

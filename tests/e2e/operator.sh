@@ -9,13 +9,7 @@ d = json.load(open(sys.argv[1]))
 d["schedule"], d["stop"], d["local"] = {"name": "constant"}, {"epochs": 1000000}, {"batch": 32, "checkpoint_every": 5}
 print(json.dumps(d))
 END
-show() { json "$1" "$2" run show "${3:-digits}" 2>/dev/null; }
-epoch() { local e; e=$(show "$1" epoch "${2:-digits}") && echo "$e" || echo 0; }
-past() { [ "$(epoch "$1" "${3:-digits}")" -ge "$2" ]; }
-goes_on() { wait_for 60 past "$1" $(($(epoch "$1" "${2:-digits}") + 2)) "${2:-digits}"; }
-members() { [ "$(show "$1" members)" = "$2" ]; }
 state_is() { [ "$(show "$1" state "${3:-digits}")" = "$2" ]; }
-joined() { hive "$1" run join digits --data "$data/digits" >/dev/null 2>&1; }
 
 cp -r "$data/digits" "$work/digits"             # b's own copy: it will go away
 # Fixed ports: they are all that is remembered when everybody starts again at once.

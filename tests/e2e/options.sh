@@ -20,6 +20,11 @@ conf '[checkpoint]\nkeep = many\n' 'bad.conf:2: [checkpoint] keep: "many" is not
 conf '[checkpoint]\nkeep = 0\n' '0 is out of range: 1 to 1000'
 conf '[checkpoint]\nevery = soon\n' '"soon" is not a duration'
 conf '[network]\nlisten = 0.0.0.0:4237\n' 'there is no swarm key'
+conf '[network]\nadvertise = a.example, b.example:70000\n' 'bad.conf:2: [network] advertise: "b.example:70000": port "70000"'
+conf '[network]\nadvertise = a.example:65534\n' 'bad.conf:2: [network] advertise: a.example:65534: a port from 1 to 65532'
+conf '[network]\nadvertise = a.example:auto\n' 'a port from 1 to 65532'
+conf '[network]\nadvertise = a.example b.example\nadvertise = A.example\n' 'bad.conf:3: [network] advertise: A.example is there twice'
+conf '[network]\nadvertise = a, b, c, d, e, f, g, h, i\n' '[network] advertise: 9 addresses, at most 8'
 conf '[compute]\ncpu = 486\n' 'bad.conf:2: [compute] cpu: '
 conf '[log]\nlevel = loud\n' 'debug, info, warn or error, not loud'
 conf 'keep = 1\n' 'stands before the first [section]'
@@ -47,6 +52,14 @@ daemon_spawn loose --listen 0.0.0.0:auto --swarm-key-file "$work/swarm.key"
 daemon_ends $bad loose 10
 logged loose "swarm.key" || fail "the refusal does not name the key file"
 ! grep -qf "$work/swarm.key" "$work/loose.log" || fail "the key is in the log"
+
+# What is to be announced has to be known by name, and differ.
+daemon_spawn lost --advertise 127.0.0.1,no-such-host.invalid
+daemon_ends $bad lost 10
+logged lost "--advertise: [network] advertise: no-such-host.invalid: " || fail "the refusal does not name what was not found"
+daemon_spawn twins --listen 127.0.0.1:24440 --advertise 127.0.0.1,127.0.0.1:24440
+daemon_ends $bad twins 10
+logged twins "127.0.0.1 and 127.0.0.1:24440 are the same address" || fail "the refusal does not name the twins"
 
 # A port in use.
 daemon_start first

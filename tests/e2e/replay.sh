@@ -10,7 +10,7 @@ spec() {        # NAME STRATEGY LOG
 import json, sys
 d = json.load(open(sys.argv[1]))
 d["name"], d["strategy"], d["schedule"], d["stop"] = sys.argv[2], sys.argv[3], {"name": "constant"}, {"epochs": 12}
-d["model"] = [{"type": "conv2d", "out": 8, "kernel": 3}, {"type": "relu"}, {"type": "flatten"}, {"type": "linear", "out": 10}]
+d["model"] = [{"type": "conv2d", "out": 8, "kernel": 3}, {"type": "batchnorm"}, {"type": "relu"}, {"type": "flatten"}, {"type": "linear", "out": 10}]
 d["local"] = {"batch": 32, "deterministic": True, "log": sys.argv[4]}
 print(json.dumps(d))
 END
@@ -30,7 +30,10 @@ id() { json a run run show "$1"; }
 for n in alone swarm; do
 	log=$work/a/runs/$(id $n)/run.log
 	wait_for 5 grep -q '"ev":"applied","epoch":12,' "$log"
-	expect "12 epochs, 3072 samples: every digest is the same" "$again" "$work/$n.json" "$data/digits" "$log"
+	out=$("$again" "$work/$n.json" "$data/digits" "$log") || fail "$n: $out"
+	[[ $out =~ ^12\ epochs,\ ([0-9]+)\ samples:\ every\ digest\ is\ the\ same ]] || fail "$n: $out"
+	# a swarm's epoch may end with more than its target: a micro-batch that was under way
+	if [ $n = alone ]; then [ "${BASH_REMATCH[1]}" = 3072 ]; else [ "${BASH_REMATCH[1]}" -ge 3072 ]; fi || fail "$n: $out"
 	python3 - "$log" "$work/$n.lie" <<'END'
 import re, sys
 lines = open(sys.argv[1]).read().split('\n')

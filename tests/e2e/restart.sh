@@ -10,18 +10,14 @@ d["schedule"], d["stop"], d["validation"] = {"name": "constant"}, {"epochs": 100
 d["local"] = {"batch": 32, "checkpoint_every": 1000000}
 print(json.dumps(d))
 END
-show() { json "$1" "$2" run show digits 2>/dev/null; }
-past() { local e; e=$(show "$1" epoch) && [ "$e" -ge "$2" ]; }
-members() { [ "$(show "$1" members)" = "$2" ]; }
 printf '{"batch": 32, "checkpoint_every": 1000000}' >"$work/local.json"
-joined() { hive "$1" run join digits --local "$work/local.json" --data "$data/digits" >/dev/null 2>&1; }
 saved() { json "$1" checkpoints.0.epoch checkpoint digits; }
 row() { json "$1" rows.0.0 query "select digest from epochs where discarded = 0 and epoch = $2" 2>/dev/null; }
 
 daemon_start a
 for n in b c; do daemon_start $n --join "$(address a)"; done
 hive a run start "$work/spec.json" --data "$data/digits" >/dev/null || fail "the run was refused"
-for n in b c; do wait_for 20 joined $n; done
+for n in b c; do wait_for 20 joined $n --local "$work/local.json"; done
 for n in a b c; do wait_for 30 members $n 3; done
 for n in c b a; do
 	wait_for 30 past $n $(($(show a epoch) + 5))

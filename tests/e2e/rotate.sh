@@ -14,16 +14,13 @@ cat >"$work/run.json" <<'END'
  "local": {"batch": 16, "data": "/x"}}
 END
 for n in a b c; do cp -p "$work/first.key" "$work/$n.key"; done
+run=naps run_data=
 daemon_start a --swarm-key-file "$work/a.key"
 listen=$(address a)
 for n in b c; do daemon_start $n --swarm-key-file "$work/$n.key" --join "$listen"; done
 hive a run start "$work/run.json" >/dev/null || fail "the run was refused"
-joined() { hive "$1" run join naps >/dev/null 2>&1; }
 for n in b c; do wait_for 30 joined $n; done
-members() { [ "$(json "$1" members run show naps 2>/dev/null)" = "$2" ]; }
 wait_for 30 members a 3
-epoch() { json "$1" epoch run show naps; }
-past() { [ "$(epoch "$1")" -ge "$2" ]; }
 wait_for 30 past a $(($(epoch a) + 2))
 
 # A wrong file changes nothing.

@@ -23,7 +23,6 @@ open(f"{top}/cut.png", "wb").write(png(8, 8, 1)[:60])
 # a text that is learned in seconds: the same sentence again and again
 open(f"{top}/text.txt", "w").write("the quick brown fox jumps over the lazy dog. " * 400)
 END
-past() { [ "$(json "$1" epoch run show "$2" 2>/dev/null || echo 0)" -ge "$3" ]; }
 fluent() { python3 -c "import sys; sys.exit(not float(sys.argv[1]) < 1.3)" "$(json "$1" perplexity run show fox 2>/dev/null || echo 9e9)"; }
 
 daemon_start a
@@ -57,7 +56,7 @@ kill "${readers[@]}" 2>/dev/null
 wait "${readers[@]}" 2>/dev/null
 again() { hive a generate fox --tokens 1 >/dev/null 2>&1; }
 wait_for 10 again
-wait_for 30 past a fox $((before + 3))
+wait_for 30 past a $((before + 3)) fox
 
 # Holding still, it still speaks.
 hive a run hold fox >/dev/null || fail "it cannot be held"
@@ -82,7 +81,7 @@ refuse 1 " would fit" hive a run start huge --model gpt2 --data "text:$work/text
 # A vocabulary of its own: the other peer needs the same one.
 hive a run start bpe --model $gpt --data "text:$work/text.txt" --vocab "$root/tests/data/bpe/tokenizer.json" --tbs 8 --batch 8 \
 	--lr 0.01 >/dev/null || fail "refused"
-wait_for 60 past a bpe 15
+wait_for 60 past a 15 bpe
 expect "the quick" hive a generate bpe --prompt "the quick" --tokens 9 --top-k 3
 refuse 1 "data.digest" hive b run join bpe --data "$work/text.txt"
 refuse 1 "must be an absolute path" hive a run start c --model $gpt --data "text:$work/text.txt" --vocab tokenizer.json
@@ -92,7 +91,7 @@ hive a run stop bpe --yes >/dev/null
 
 # Pictures.
 hive a run start pics --model resnet18 stem=cifar width=4 "blocks=[1,1]" --data "folder:$work/pics" --tbs 16 --batch 8 >/dev/null || fail "refused"
-wait_for 60 past a pics 20
+wait_for 60 past a 20 pics
 cd "$work" || exit 1
 expect "ant.png" hive a predict pics ant.png
 [ "$(json a predictions.0.name predict pics ant.png)" = ant ] || fail "an ant is $(hive a predict pics ant.png)"

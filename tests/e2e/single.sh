@@ -13,8 +13,6 @@ json.dump(d, open(sys.argv[1], "w"))
 d["name"], d["optimizer"], d["stop"] = "boom", {"name": "sgd", "lr": 1e6}, {"epochs": 50}
 json.dump(d, open(sys.argv[1] + ".boom", "w"))
 END
-epoch() { json "$1" epoch run show digits 2>/dev/null || echo 0; }
-past() { [ "$(epoch "$1")" -ge "$2" ]; }
 saved() { hive a --json run show digits | grep -q '"checkpoints":\[{'; }
 
 daemon_start a

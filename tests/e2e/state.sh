@@ -43,7 +43,7 @@ daemon_stop a
 
 # A full disk (root may mount one): the daemon goes on and says so.
 if [ "$(id -u)" = 0 ] && mkdir "$work/small" && mount -t tmpfs -o size=1m,mode=700 none "$work/small" 2>/dev/null; then
-	trap 'umount -l "$work/small"; cleanup' EXIT
+	trap 'ended=$?; umount -l "$work/small"; (exit $ended); cleanup' EXIT
 	mkdir -m 700 "$work/small/f"
 	ln -s "$work/small/f" "$work/f"
 	daemon_start f

@@ -14,8 +14,7 @@ if epochs < 400:
     d["model"].insert(0, {"type": "sleep", "fwd_ms": 8, "bwd_ms": 8})
 print(json.dumps(d))
 END
-show() { json "$1" "$2" run show digits 2>/dev/null; }
-past() { local e; e=$(show "$1" epoch) && [ "$e" -ge "$2" ]; }
+# What the table of epochs says, not what the averager thinks.
 members() { [ "$(json "$1" rows.0.0 query 'select members from epochs order by epoch desc limit 1' 2>/dev/null)" = "$2" ]; }
 chain() { hive "$1" --json query 'select epoch, digest from epochs where discarded = 0 order by epoch desc limit 10000'; }
 
@@ -23,7 +22,6 @@ wan_client=b                            # behind links one of the three only dia
 daemon_start a
 for n in b c; do daemon_start $n --join "$(address a)"; done
 hive a run start "$work/spec.json" --data "$data/digits" >/dev/null || fail "the run was refused"
-joined() { hive "$1" run join digits --data "$data/digits" >/dev/null 2>&1; }
 for n in b c; do wait_for 20 joined $n; done
 for n in a b c; do wait_for 60 members $n 3; done
 at=$(show a epoch)
@@ -35,6 +33,16 @@ hive a set digits lr=0.002 >/dev/null || fail "set was refused"
 lr_is() { hive "$1" get digits lr 2>/dev/null | grep -q 0.002; }
 for n in a b c; do wait_for 30 lr_is $n; done
 refuse 1 "lr" hive a set digits lr=fast
+# So is the target batch: epochs after the one that carries it have as many samples, on every peer.
+target=$(show a target_batch)
+from=$(json a epoch set digits target_batch=$((2 * target))) || fail "set was refused"
+for n in a b c; do wait_for 30 past $n $((from + 3)); done
+for n in a b c; do
+	least=$(json $n rows.0.0 query "select min(weight) from epochs where discarded = 0 and epoch between $((from + 1)) and $((from + 3))")
+	python3 -c "import sys; sys.exit(not float(sys.argv[1]) >= float(sys.argv[2]))" "$least" $((2 * target)) ||
+		fail "$n: an epoch of $least samples after target_batch=$((2 * target))"
+done
+hive a set digits target_batch="$target" >/dev/null || fail "set was refused"
 refuse 1 "" hive b set digits lr=0.5
 
 # SIGKILL: the survivors go on in well under a second of extra time.

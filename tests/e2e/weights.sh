@@ -78,8 +78,8 @@ done
 spec together 150
 start together --weights "$work/half.safetensors" >/dev/null || fail "the common run was refused"
 daemon_start b --join "$(address a)"
-joined() { hive b run join together --data "$data/digits" >/dev/null 2>&1; }
-wait_for 20 joined
+run=together
+wait_for 20 joined b
 wait_for 20 logged b "come from another member"
 for n in a b; do wait_for 100 over $n together; done
 last() { json "$1" rows.0.0 query "select e.digest from epochs e join runs r on e.run = r.run where r.name = 'together' and e.epoch = 150"; }

@@ -96,6 +96,14 @@ static void contribute(struct apeer *p)
 	}
 	if (p->samples && p->w->twist)
 		p->w->twist(p->w, p->node, p->x);
+	uint64_t brags = p->samples ? p->w->brags[p->node] : 0;
+	if (brags) {
+		struct ranges far = { 0 };
+		ranges_add(&far, 1000000, 1000000 + brags);
+		avg_contribute(p->avg, p->round_epoch, p->x, brags, &far);
+		ranges_free(&far);
+		return;
+	}
 	avg_contribute(p->avg, p->round_epoch, p->samples ? p->x : NULL, p->samples, &p->claimed);
 }
 
@@ -106,6 +114,8 @@ static void on_begin(void *arg, const struct avg_begin *b)
 	give_back(p);
 	p->in_round = !p->syncing;
 	p->begun_us = env_now(p->env);
+	p->begins = b->epoch == p->round_epoch ? p->begins + 1 : 1;
+	p->deadline_us = b->deadline_us;
 	p->round_epoch = b->epoch;
 	p->contributed = false;
 	if (p->syncing)
@@ -130,7 +140,7 @@ static void apply(struct apeer *p, const struct avg_point *at, const float *mean
 {
 	uint8_t digest[16];
 	for (size_t k = 0; k < p->w->conf.len; k++)
-		p->model[k] = p->model[k] * 0.9f + mean[k];
+		p->model[k] = p->w->takes_mean ? mean[k] : p->model[k] * 0.9f + mean[k];
 	if (p->w->corrupt[p->node]) {
 		p->model[0] += 1;
 		p->w->corrupt[p->node] = false;
@@ -167,6 +177,10 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 		return;
 	}
 	check_commit(p->w->check, p, &p->point, c, mean);
+	if (!p->judged && env_now(p->env) - p->took_us > SEC) {        /* the welcome that tells what was before has come */
+		check_taken(p->w->check, p, &p->gave_up, p->forked);
+		p->judged = true;
+	}
 	if (p->w->saw)
 		p->w->saw(p->w, p, c, mean);
 	p->my_total += c->my_samples;
@@ -256,6 +270,7 @@ static void sync_fire(struct timer *t)
 	drop_kept(p);
 	p->syncing = false;
 	p->follower = false;
+	p->took_us = env_now(p->env);
 	if (avg_enter(p->avg, &p->point, false, &e))
 		sim_fail(p->w->s, "node %d: %s", p->node, e.text);
 }
@@ -265,6 +280,13 @@ static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint6
 	struct apeer *p = arg;
 	struct err e;
 	p->resyncs[why]++;
+	if (p->judged) {
+		avg_point_copy(&p->gave_up, &p->point);
+		p->forked = UINT64_MAX;
+		p->judged = false;
+		p->turns = 0;
+	}
+	p->turns++;
 	forget(p);
 	ranges_clear(&p->grant);
 	drop_kept(p);
@@ -276,13 +298,20 @@ static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint6
 static void on_event(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text)
 {
 	struct apeer *p = arg;
+	snprintf(p->said, sizeof p->said, "%s", text);
 	if (p->w->heard)
 		p->w->heard(p->w, p->node, code, peer);
 	if (getenv("VERBOSE"))
 		fprintf(stderr, "%8llu node %d: %s: %s\n", (unsigned long long)env_now(p->env), p->node, code, text);
 }
 
-static const struct avg_cb callbacks = { on_begin, on_commit, on_failed, on_resync, on_grant, on_event };
+static void on_forked(void *arg, uint64_t common, uint64_t last)
+{
+	struct apeer *p = arg;
+	p->forked = common < p->forked ? common : p->forked;
+}
+
+static const struct avg_cb callbacks = { on_begin, on_commit, on_failed, on_resync, on_grant, on_event, on_forked };
 
 /* ---- life ---- */
 
@@ -303,6 +332,11 @@ static void meet_others(struct apeer *p)
 	}
 }
 
+static void remember(void *avg, uint64_t epoch, const uint8_t *digest)
+{
+	avg_remember(avg, epoch, digest);
+}
+
 static void *start(struct env *env, int node, void *arg)
 {
 	struct world *w = arg;
@@ -310,7 +344,7 @@ static void *start(struct env *env, int node, void *arg)
 	struct net_conf c = { .has_swarm_key = true, .self = where(node), .client = w->client[node] };
 	struct avg_conf conf = w->conf;
 	struct err e;
-	*p = (struct apeer){ .env = env, .w = w, .node = node, .step_us = w->step_us[node] };
+	*p = (struct apeer){ .env = env, .w = w, .node = node, .step_us = w->step_us[node], .judged = true };
 	seed_of(node, c.seed);
 	if (w->client[node])
 		memset(c.self.port, 0, sizeof c.self.port);
@@ -328,10 +362,12 @@ static void *start(struct env *env, int node, void *arg)
 	p->model = xcalloc(conf.len, sizeof *p->model);
 	p->x = xcalloc(conf.len, sizeof *p->x);
 	avg_point_init(&p->point);
+	avg_point_init(&p->gave_up);
 	p->point.params = json_pack("{s:f}", "lr", 0.1);
 	if (w->keep_state && w->saved[node].epoch) {
 		avg_point_copy(&p->point, &w->saved[node]);
 		memcpy(p->model, w->saved_model[node], conf.len * sizeof *p->model);
+		check_history(w->check, &p->point, remember, p->avg);
 	}
 	meet_others(p);
 	if (avg_enter(p->avg, &p->point, false, &e))
@@ -350,6 +386,7 @@ static void stop(void *app)
 	net_free(p->net);
 	drop_kept(p);
 	avg_point_done(&p->point);
+	avg_point_done(&p->gave_up);
 	ranges_free(&p->grant);
 	ranges_free(&p->claimed);
 	ranges_free(&p->flying);

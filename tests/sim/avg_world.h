@@ -1,7 +1,5 @@
 /* Peers without mathematics for the averager's scenarios: a trainer that is a timer, a model of a few hundred floats
- * whose
- * gradient at a position is a hash of it, a state download that takes a few milliseconds. check.h watches all of
- * them. */
+ * whose gradient at a position is a hash of it, a state download that takes a few milliseconds. check.h watches all. */
 #ifndef TESTS_SIM_AVG_WORLD_H
 #define TESTS_SIM_AVG_WORLD_H
 #include "avg/avg.h"
@@ -9,7 +7,7 @@
 
 #define SEC 1000000ull
 #define MSEC 1000ull
-#define WORLD_MAX 64
+#define WORLD_MAX 512
 
 struct world;
 struct apeer {
@@ -21,7 +19,12 @@ struct apeer {
 	struct timer step, sync; struct id donor;
 	struct kept { uint64_t epoch; struct avg_point point; float *mean; } kept[32]; int nkept;
 	uint64_t commits, fails, resyncs[4], my_total;
+	/* What it held when it was lost, and keeps of it; when it took another state; how often it was lost before it was
+	 * asked what it has discarded. */
+	struct avg_point gave_up; uint64_t forked, took_us; bool judged; unsigned turns;
 	uint64_t applied_us;
+	char said[256];                         /* its latest event */
+	unsigned begins; uint64_t deadline_us;  /* BEGINs of round_epoch; until when the last of them waits */
 };
 struct world {
 	struct sim *s; struct check *check;
@@ -30,10 +33,13 @@ struct world {
 	int alone;                              /* a peer that may commit what nobody else adopts (stopped, cut off); -1 */
 	bool client[WORLD_MAX], aux[WORLD_MAX], keep_state, forks_allowed, corrupt[WORLD_MAX];
 	struct avg_point saved[WORLD_MAX]; float *saved_model[WORLD_MAX];
+	bool takes_mean;                        /* the model is the mean, as where parameters are averaged */
+	double apart;                           /* means of one commit may differ by so much; 0: not in a bit */
 	uint64_t max_epoch;                     /* trainers stop there; 0 = never */
 	uint64_t leave_at; bool left[WORLD_MAX];        /* whoever applies that epoch leaves at once; 0 = nobody */
 	uint64_t (*micro_of)(struct world *w, int node);
 	/* Lossy means may be so far from the samples' (0: 1e-4); what a member sends instead of its gradient. */
+	uint64_t brags[WORLD_MAX];              /* it says that it has processed so many samples, where nobody was sent */
 	void *user; double slack; void (*twist)(struct world *w, int node, float *x);
 	void (*saw)(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean);
 	void (*heard)(struct world *w, int node, const char *code, const struct id *peer);
@@ -47,6 +53,15 @@ float world_gradient(uint64_t position, size_t k);
 bool world_all_at(struct world *w, uint64_t epoch);
 bool world_run_to(struct world *w, uint64_t epoch, uint64_t limit_us);  /* sim_fail when not reached */
 bool world_settled(struct world *w);            /* all living ones agree on members and leader */
+void world_settle(struct world *w, uint64_t limit_us);  /* until they do; sim_fail when they do not */
+uint64_t world_newest(struct world *w);         /* the latest epoch that a living peer has applied */
+void world_go_on(struct world *w, uint64_t more);       /* so many epochs within a minute, and all are the same */
+/* Before the first n begin: some of them cannot be dialled, one brings no data. And after: they commit, the one brings
+ * nothing, and one whose contribution is slow holds nobody up. */
+void world_draw_roles(struct world *w, int n);
+void world_roles_hold(struct world *w, int n);
+/* Adds to every fifth of `truth` the mean gradient of the positions that commit c has taken beyond p's point. */
+void world_truth(const struct apeer *p, const struct avg_commit *c, size_t len, double *truth);
 void world_same(struct world *w);               /* sim_fail unless all living ones hold the same digest and model */
 void world_print(struct world *w);               /* to stderr */
 int world_leader(struct world *w);              /* node that a living peer believes to lead; -1 */

@@ -1,5 +1,6 @@
 /* What scenarios ask of all peers together: who leads, do they agree, is everything the same. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "avg_world.h"
 
@@ -29,6 +30,35 @@ bool world_settled(struct world *w)
 			return false;
 	}
 	return !id_zero(&leader);
+}
+
+static bool all_settled(struct sim *s, void *arg)
+{
+	return world_settled(arg);
+}
+
+void world_settle(struct world *w, uint64_t limit_us)
+{
+	if (sim_run_until(w->s, all_settled, w, limit_us))
+		return;
+	if (getenv("VERBOSE"))
+		world_print(w);
+	sim_fail(w->s, "the peers have not found each other within %llu s", (unsigned long long)(limit_us / SEC));
+}
+
+uint64_t world_newest(struct world *w)
+{
+	uint64_t at = 0;
+	for (int i = 0; i < sim_nodes(w->s); i++)
+		if (sim_alive(w->s, i) && world_peer(w, i)->point.epoch > at)
+			at = world_peer(w, i)->point.epoch;
+	return at;
+}
+
+void world_go_on(struct world *w, uint64_t more)
+{
+	world_run_to(w, world_newest(w) + more, 60 * SEC);
+	world_same(w);
 }
 
 int world_leader(struct world *w)
@@ -80,4 +110,44 @@ void world_print(struct world *w)
 			(unsigned long long)v.target, (unsigned long long)p->samples, (unsigned long long)ranges_count(&p->grant),
 			p->in_round ? "in round " : "", p->syncing ? "syncing" : "");
 	}
+}
+
+void world_draw_roles(struct world *w, int n)
+{
+	w->forks_allowed = true;                /* clients cannot dial each other: one may believe that it is alone */
+	for (int i = 0; i < 4; i++)
+		w->client[3 + rng_below(sim_rng(w->s), (uint64_t)n - 3)] = true;
+	for (int i = 0; i < n; i++)
+		if (!w->client[i]) {
+			w->aux[i] = true;
+			break;
+		}
+}
+
+void world_roles_hold(struct world *w, int n)
+{
+	world_run_to(w, 12, 60 * SEC);
+	for (int i = 0; i < n; i++)
+		sim_check(w->s, w->aux[i] == (world_peer(w, i)->my_total == 0));
+	int slow = (int)rng_below(sim_rng(w->s), (uint64_t)n);
+	w->slow_contribute_us[slow] = SEC;
+	uint64_t at = world_newest(w);
+	sim_run_for(w->s, 5 * SEC);
+	sim_check(w->s, world_newest(w) > at + 12);
+	w->slow_contribute_us[slow] = 0;
+}
+
+void world_truth(const struct apeer *p, const struct avg_commit *c, size_t len, double *truth)
+{
+	struct ranges fresh = { 0 };
+	ranges_copy(&fresh, &c->point->done);
+	ranges_sub_all(&fresh, &p->point.done);
+	for (size_t k = 0; k < len; k += 5) {
+		double sum = 0;
+		for (size_t i = 0; i < fresh.n; i++)
+			for (uint64_t pos = fresh.v[i].lo; pos < fresh.v[i].hi; pos++)
+				sum += world_gradient(pos, k);
+		truth[k] += sum / (double)c->weight;
+	}
+	ranges_free(&fresh);
 }

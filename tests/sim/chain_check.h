@@ -3,6 +3,7 @@
  *   history    a trainer goes from one commit to the next only; state comes only when state was asked for
  *   one        one commit an epoch, unless the swarm was divided (forks_allowed)
  *   samples    the positions of a history are as many as its samples: each counted once; no commit takes one back
+ *              (none at all, where every peer has an order of its own)
  *   same       equal digests of the chain: equal points, equal parameters and optimizer state, bit for bit
  *   rounds     every round ends within a minute */
 #ifndef TESTS_SIM_CHAIN_CHECK_H

@@ -9,7 +9,8 @@
 
 #define ROUND_MAX_US (60 * SEC)                 /* every round ends */
 
-struct link_ { uint8_t digest[DIGEST], prev[DIGEST], mean[16]; uint64_t epoch, samples, weight; struct ranges done; };
+struct link_ { uint8_t digest[DIGEST], prev[DIGEST], mean[16]; uint64_t epoch, samples, weight; struct ranges done;
+	float *values; /* with world.apart: the first one's mean */ };
 struct check { struct world *w; struct map *by_digest, *by_epoch; uint64_t n; };
 
 static int every_event(struct sim *s, void *arg, struct err *e)
@@ -39,6 +40,7 @@ void check_free(struct check *c)
 	struct link_ *l;
 	for (size_t i = 0; (l = map_next(c->by_digest, &i, NULL, NULL));) {
 		ranges_free(&l->done);
+		free(l->values);
 		free(l);
 	}
 	map_free(c->by_digest);
@@ -75,6 +77,7 @@ static void first_seen(struct check *c, struct apeer *p, const struct avg_point 
 	l->epoch = at->epoch;
 	l->samples = at->samples;
 	l->weight = m->weight;
+	l->values = c->w->apart > 0 ? xmemdup(mean, c->w->conf.len * sizeof *mean) : NULL;
 	ranges_copy(&l->done, &at->done);
 	map_put(c->by_digest, l->digest, DIGEST, l);
 	c->n++;
@@ -107,6 +110,14 @@ static void check_one(struct check *c, const struct apeer *p, struct link_ *l)
 		sim_fail(c->w->s, "node %d: a second commit of epoch %llu", p->node, (unsigned long long)l->epoch);
 }
 
+static bool same_mean(const struct check *c, const struct link_ *l, const float *mean, const uint8_t *hash)
+{
+	for (size_t k = 0; l->values && k < c->w->conf.len; k++)
+		if (!(fabs((double)mean[k] - (double)l->values[k]) <= c->w->apart))
+			return false;
+	return l->values || !memcmp(l->mean, hash, 16);
+}
+
 void check_commit(struct check *c, struct apeer *p, const struct avg_point *before, const struct avg_commit *m,
 	const float *mean)
 {
@@ -129,7 +140,7 @@ void check_commit(struct check *c, struct apeer *p, const struct avg_point *befo
 		return;
 	}
 	check_one(c, p, l);
-	if (memcmp(l->mean, hash, 16))
+	if (!same_mean(c, l, mean, hash))
 		sim_fail(s, "node %d: another mean under the same digest at epoch %llu", p->node,
 		(unsigned long long)at->epoch);
 	if (memcmp(l->prev, before->prev, DIGEST))
@@ -146,6 +157,38 @@ void check_begin(struct check *c, struct apeer *p, uint64_t epoch)
 	if (epoch != p->point.epoch && !p->syncing)
 		sim_fail(c->w->s, "node %d: BEGIN of epoch %llu at %llu", p->node, (unsigned long long)epoch,
 		(unsigned long long)p->point.epoch);
+}
+
+/* The last epoch of both histories. */
+static uint64_t common_of(const struct check *c, const struct avg_point *a, const struct avg_point *b)
+{
+	const struct link_ *x = map_get(c->by_digest, a->prev, DIGEST), *y = map_get(c->by_digest, b->prev, DIGEST);
+	while (x && y && x != y)
+		if (x->epoch >= y->epoch)
+			x = map_get(c->by_digest, x->prev, DIGEST);
+		else
+			y = map_get(c->by_digest, y->prev, DIGEST);
+	return x && y ? x->epoch : 0;
+}
+
+void check_taken(struct check *c, const struct apeer *p, const struct avg_point *before, uint64_t kept)
+{
+	uint64_t common = common_of(c, before, &p->point), keeps = kept < before->epoch ? kept : before->epoch;
+	if (keeps > common || (keeps < common && p->turns == 1))       /* it may have gone over and come back */
+		sim_fail(c->w->s, "node %d: of its %llu epochs %llu are in the history that it has joined, and it keeps %llu",
+			p->node, (unsigned long long)before->epoch, (unsigned long long)common, (unsigned long long)keeps);
+}
+
+void check_history(const struct check *c, const struct avg_point *at,
+	void (*each)(void *arg, uint64_t epoch, const uint8_t *digest), void *arg)
+{
+	const struct link_ *l = map_get(c->by_digest, at->prev, DIGEST), **v = NULL;
+	size_t n = 0;
+	for (v = l ? xcalloc(l->epoch, sizeof(void *)) : NULL; l && l->epoch; l = map_get(c->by_digest, l->prev, DIGEST))
+		v[n++] = l;
+	while (n--)
+		each(arg, v[n]->epoch, v[n]->digest);
+	free(v);
 }
 
 uint64_t check_commits(const struct check *c)

@@ -4,12 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "table_check.h"
+
+#define CHECKED_PER_EVENT 8             /* small tables at once */
 
 static struct endpoint where(int node)
 {
 	struct endpoint at = { .ip = { [10] = 0xff, [11] = 0xff, [12] = 10 }, .port = { 4237, 4238, 4239 } };
 	at.ip[14] = (uint8_t)(node >> 8);
 	at.ip[15] = (uint8_t)(node + 1);
+	return at;
+}
+
+struct endpoint dht_second(int node)
+{
+	struct endpoint at = where(node);
+	at.ip[12] = 11;
 	return at;
 }
 
@@ -25,6 +35,8 @@ static void *start(struct env *env, int node, void *arg)
 	rng_seed(&r, 1000 + (uint64_t)node);
 	if (!client)
 		c.self = where(node);
+	if (node < 64 && w->second[node])
+		c.also[c.nalso++] = dht_second(node);
 	conf.client |= client;
 	for (int i = 0; i < 32; i++)
 		c.seed[i] = (uint8_t)rng_u64(&r);
@@ -48,15 +60,34 @@ static void stop(void *app)
 	free(a);
 }
 
+static struct dht *table_of(void *sim, int node)
+{
+	struct dht_peer *a = sim_app(sim, node);
+	return a ? a->dht : NULL;
+}
+
+static void check_end(void *check) { table_check_free(check); }
+
+static void check_begin(struct sim *s, struct dht_world *w)
+{
+	w->check = table_check_new(s, table_of, s, CHECKED_PER_EVENT);
+	sim_at_end(s, check_end, w->check);
+}
+
 void dht_add(struct sim *s, struct dht_world *w, int n)
 {
 	static const struct endpoint nowhere;
 	struct sim_app app = { start, stop, w };
 	w->boot = where(0);
+	if (!w->check && !w->unchecked)
+		check_begin(s, w);
 	for (int i = 0; i < n; i++) {
 		int node = sim_nodes(s);
 		struct endpoint at = where(node);
 		sim_node_add(s, w->clients && node >= w->clients ? &nowhere : &at, &app);
+		at = dht_second(node);
+		if (node < 64 && w->second[node])
+			sim_address(s, node, &at, true);
 		if (node < 64 && w->clock_ms[node])
 			sim_wall_jump(s, node, w->clock_ms[node]);
 	}
@@ -130,6 +161,8 @@ static void on_got(void *arg, const struct record *r, size_t n, const struct err
 	struct dht_get_end *g = arg;
 	g->done = true;
 	g->n = n;
+	if (e)
+		g->e = *e;
 	if (!n)
 		return;
 	char *t = json_dumps(r[0].value, JSON_ENCODE_ANY | JSON_COMPACT);

@@ -22,6 +22,7 @@ struct net_world {
 	bool behind_nat[64];                    /* its own idea of its address is one that nobody can dial */
 	bool twin[64];                          /* has the key of node 0 */
 	bool second[64];                        /* has a second address, of IPv6 */
+	bool announces[64];                     /* two addresses, of which nobody can dial the first */
 	uint16_t version[64];                   /* 0 = this program's */
 	char codes[64][32]; unsigned ncodes;    /* events of all nodes, each code once */
 };
@@ -113,6 +114,10 @@ static inline void *net_app_start(struct env *env, int node, void *arg)
 		c.self.port[i] = c.client ? 0 : (uint16_t)(4237 + i);
 	if (w->second[node])
 		c.also[c.nalso++] = net_app_second(node);
+	if (w->announces[node]) {
+		c.also[c.nalso++] = c.self;
+		c.self.ip[13] = 9;
+	}
 	a->net = net_new(env, &c, &e);
 	if (!a->net) {
 		fprintf(stderr, "net_new: %s\n", e.text);

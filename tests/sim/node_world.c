@@ -197,7 +197,7 @@ struct node_world *node_world_new(struct sim *s, const char *spec)
 	w->alone = -1;
 	w->par = par_serial(CPU_PLAIN, NULL);
 	w->chain = spec ? chain_check_new(w) : NULL;
-	w->table = table_check_new(s, table_of, w);
+	w->table = table_check_new(s, table_of, w, 1);
 	return w;
 }
 

@@ -72,6 +72,8 @@ void node_print(struct node_world *w);          /* to stderr */
 
 /* A run of naps: each micro-batch takes that many virtual ms, each epoch that many samples. */
 const char *node_naps(char out[700], unsigned nap_ms, unsigned target_batch);
+/* 5 x width parameters; 15 else */
+const char *node_naps_of(char out[700], unsigned width, unsigned nap_ms, unsigned target_batch);
 /* n peers in a run of naps of 200 ms, two of each peer an epoch, all of them at that epoch. */
 struct node_world *node_begin(struct sim *s, int n, uint64_t epochs);
 void node_end(struct node_world *w);            /* no loop was late; frees it */

@@ -245,11 +245,16 @@ void node_print(struct node_world *w)
 
 const char *node_naps(char out[700], unsigned nap_ms, unsigned target_batch)
 {
+	return node_naps_of(out, 3, nap_ms, target_batch);
+}
+
+const char *node_naps_of(char out[700], unsigned width, unsigned nap_ms, unsigned target_batch)
+{
 	snprintf(out, 700, "{\"name\": \"naps\", \"input\": [4], \"model\": [{\"type\": \"sleep\", \"fwd_ms\": %u}, "
-		"{\"type\": \"linear\", \"out\": 3}], \"loss\": \"cross_entropy\", \"target_batch\": %u, "
+		"{\"type\": \"linear\", \"out\": %u}], \"loss\": \"cross_entropy\", \"target_batch\": %u, "
 		"\"optimizer\": {\"name\": \"adam\", \"lr\": 0.01}, \"strategy\": \"hivemind\", "
 		"\"validation\": {\"every\": 0}, \"data\": {\"name\": \"x\", \"kind\": \"synthetic\", \"count\": 1000}, "
-		"\"stop\": {\"epochs\": 1000000}, \"local\": {\"batch\": 8}}", nap_ms, target_batch);
+		"\"stop\": {\"epochs\": 1000000}, \"local\": {\"batch\": 8}}", nap_ms, width, target_batch);
 	return out;
 }
 

@@ -15,11 +15,6 @@ struct notes { struct world *w; double *true_sum, *sum; uint64_t epochs, bytes, 
 
 static struct notes *notes_of(struct world *w) { return w->user; }
 
-static bool settled(struct sim *s, void *arg)
-{
-	return world_settled(arg);
-}
-
 static struct world *world_of(struct sim *s, struct notes *n, const char *codec, double slack, size_t len,
 	uint32_t micro)
 {
@@ -47,8 +42,7 @@ static struct world *coded_world(struct sim *s, struct notes *n, const char *cod
 static void begin(struct world *w)
 {
 	world_add(w, PEERS);
-	if (!sim_run_until(w->s, settled, w, 20 * SEC))
-		sim_fail(w->s, "the peers did not find each other");
+	world_settle(w, 20 * SEC);
 	world_run_to(w, 3, 20 * SEC);
 }
 
@@ -104,22 +98,13 @@ static void scn_lanes(struct sim *s)
 static void add_up(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean)
 {
 	struct notes *n = notes_of(w);
-	struct ranges fresh = { 0 };
 	if (p->node)
 		return;
-	ranges_copy(&fresh, &c->point->done);
-	ranges_sub_all(&fresh, &p->point.done);
-	for (size_t k = 0; k < LEN; k += 5) {
-		double sum = 0;
-		for (size_t i = 0; i < fresh.n; i++)
-			for (uint64_t pos = fresh.v[i].lo; pos < fresh.v[i].hi; pos++)
-				sum += world_gradient(pos, k);
-		n->true_sum[k] += sum / (double)c->weight;
+	world_truth(p, c, LEN, n->true_sum);
+	for (size_t k = 0; k < LEN; k += 5)
 		n->sum[k] += mean[k];
-	}
 	n->epochs++;
 	n->bytes += c->bytes_out;
-	ranges_free(&fresh);
 }
 
 static double mean_distance(const struct notes *n)

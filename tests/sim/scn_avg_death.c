@@ -6,18 +6,12 @@
 #include "avg_world.h"
 #include "check.h"
 
-static bool settled(struct sim *s, void *arg)
-{
-	return world_settled(arg);
-}
-
 static struct world *settled_world(struct sim *s, int n, uint64_t step_us)
 {
 	struct world *w = world_new(s, 320, (uint64_t)n * 32, 16, step_us);
 	w->start_us = 3 * SEC;
 	world_add(w, n);
-	if (!sim_run_until(s, settled, w, 20 * SEC))
-		sim_fail(s, "the peers did not find each other");
+	world_settle(w, 20 * SEC);
 	world_run_to(w, 3, 20 * SEC);
 	return w;
 }

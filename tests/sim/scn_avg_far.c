@@ -34,7 +34,64 @@ static void scn_far(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(far), {0} };
+/* Links so thin that a vector takes twice as long as a first round waits: after a few rounds that were too short they
+ * are long enough, and nobody is left out. */
+static void scn_thin(struct sim *s)
+{
+	struct world *w = world_new(s, 250000, 3 * 32, 8, 200 * MSEC);
+	struct sim_link thin = { .latency_us = 50 * MSEC, .jitter_us = 2 * MSEC, .bytes_per_s = 85000 };
+	struct avg_view v;
+	sim_costs(s)->call_queue_us = 25 * MSEC;
+	sim_costs(s)->bulk_buf = 64 * 1024;     /* what nano_pace.c lets into so thin a link */
+	w->forks_allowed = true;                /* rounds of one side while the others are late */
+	for (int i = 0; i < 3; i++)
+		for (int k = 0; k < 3; k++)
+			if (i != k)
+				sim_link(s, i, k, &thin);
+	world_add(w, 3);
+	world_run_to(w, 5, 600 * SEC);
+	uint64_t had[3], without[3];
+	for (int i = 0; i < 3; i++) {
+		avg_view(world_peer(w, i)->avg, &v);
+		had[i] = world_peer(w, i)->my_total;
+		without[i] = v.rounds_without;
+	}
+	world_run_to(w, world_newest(w) + 4, 600 * SEC);
+	for (int i = 0; i < 3; i++) {
+		avg_view(world_peer(w, i)->avg, &v);
+		if (v.rounds_without != without[i] || world_peer(w, i)->my_total == had[i])
+			sim_fail(s, "node %d: %llu rounds without somebody, %llu of its samples count", i,
+				(unsigned long long)(v.rounds_without - without[i]),
+				(unsigned long long)(world_peer(w, i)->my_total - had[i]));
+	}
+	world_free(w);
+}
+
+static bool averages(struct sim *s, void *arg) { return ((struct apeer *)arg)->in_round; }
+
+/* One gets the leader's results too late and says so when the others have everything: what it has brought is in every
+ * mean, so it is in what is committed, or in neither (check.c). */
+static void scn_late_result(struct sim *s)
+{
+	struct world *w = world_new(s, 250000, 3 * 32, 8, 200 * MSEC);
+	struct sim_link thin = { .latency_us = MSEC, .bytes_per_s = 30000 }, wide = { .latency_us = MSEC };
+	sim_costs(s)->call_queue_us = 25 * MSEC;
+	sim_costs(s)->bulk_buf = 64 * 1024;
+	w->forks_allowed = true;
+	world_add(w, 3);
+	world_run_to(w, 2, 20 * SEC);
+	int leader = world_leader(w), late = (leader + 1) % 3;
+	w->slow_contribute_us[(leader + 2) % 3] = 2 * SEC;
+	sim_check(s, sim_run_until(s, averages, world_peer(w, late), 20 * SEC));
+	sim_run_for(s, SEC);                    /* its pieces are where they belong; the sum waits for the third */
+	sim_link(s, leader, late, &thin);
+	sim_run_for(s, 12 * SEC);
+	sim_link(s, leader, late, &wide);
+	world_run_to(w, world_newest(w) + 2, 120 * SEC);
+	world_free(w);
+}
+
+static const struct scn list[] = { SCN(far), SCN(late_result), SCN(thin), {0} };
 
 int main(int argc, char **argv)
 {

@@ -6,36 +6,20 @@
 
 #define PEERS 50
 
-static bool settled(struct sim *s, void *arg)
-{
-	return world_settled(arg);
-}
-
 static struct world *fifty(struct sim *s, uint64_t epochs, uint64_t step_us)
 {
 	struct world *w = world_new(s, 64, PEERS * 16, 8, step_us);
 	w->conf.part_min = 16;
 	w->start_us = 2 * SEC;
 	world_add(w, PEERS);
-	if (!sim_run_until(s, settled, w, 20 * SEC))
-		sim_fail(s, "the peers did not find each other");
+	world_settle(w, 20 * SEC);
 	world_run_to(w, epochs, 20 * SEC);
 	return w;
 }
 
-static uint64_t newest(struct world *w)
-{
-	uint64_t at = 0;
-	for (int i = 0; i < sim_nodes(w->s); i++)
-		if (sim_alive(w->s, i) && world_peer(w, i)->point.epoch > at)
-			at = world_peer(w, i)->point.epoch;
-	return at;
-}
-
 static void finish(struct world *w, uint64_t more)
 {
-	world_run_to(w, newest(w) + more, 60 * SEC);
-	world_same(w);
+	world_go_on(w, more);
 	world_free(w);
 }
 
@@ -69,10 +53,9 @@ static void scn_partition_heal(struct sim *s)
 	sim_run_for(s, 3 * SEC);
 	uint64_t big = world_peer(w, 0)->point.samples;
 	sim_heal(s);
-	w->max_epoch = newest(w) + 3;          /* the rest is about finding each other */
-	if (!sim_run_until(s, settled, w, 60 * SEC))
-		sim_fail(s, "fifty peers have not found each other a minute after the cut has healed");
-	world_run_to(w, newest(w), 20 * SEC);
+	w->max_epoch = world_newest(w) + 3;          /* the rest is about finding each other */
+	world_settle(w, 60 * SEC);
+	world_run_to(w, world_newest(w), 20 * SEC);
 	world_same(w);
 	sim_check(s, world_peer(w, PEERS - 1)->point.samples >= big);
 	world_free(w);
@@ -102,7 +85,7 @@ static void scn_late_joiner(struct sim *s)
 	struct world *w = fifty(s, 1, 40 * MSEC);
 	world_add(w, 6);
 	sim_run_for(s, 700 * MSEC);
-	world_run_to(w, newest(w) + 1, 10 * SEC);
+	world_run_to(w, world_newest(w) + 1, 10 * SEC);
 	for (int i = 0; i < 6; i++)
 		sim_check(s, !world_peer(w, PEERS + i)->syncing && world_peer(w, PEERS + i)->my_total > 0);
 	world_same(w);

@@ -1,17 +1,12 @@
 /* The averager in the simulator: fifty peers at once, one that does not fit, one that comes back. */
+#include <stdio.h>
 #include <string.h>
 #include "avg_world.h"
 #include "check.h"
 
-static bool settled(struct sim *s, void *arg)
-{
-	return world_settled(arg);
-}
-
 static void settle(struct world *w)
 {
-	if (!sim_run_until(w->s, settled, w, 20 * SEC))
-		sim_fail(w->s, "the peers did not find each other");
+	world_settle(w, 20 * SEC);
 }
 
 /* Fifty peers come in at the same moment and become one group. */
@@ -31,16 +26,68 @@ static void scn_join(struct sim *s)
 	world_free(w);
 }
 
-/* Who would make epochs of another size is not taken in, and does not go on alone beside the run either; the others do
- * not notice. When it comes again as one of them it is. */
+/* Who differs in what all must have in common is not taken in, is told in what, and does not go on alone beside the
+ * run either; the others do not notice. When it comes again as one of them it is. */
+static char turned_away[300];
+
+static void away_heard(struct world *w, int node, const char *code, const struct id *peer)
+{
+	(void)peer;
+	if (!strcmp(code, "refused"))
+		snprintf(turned_away, sizeof turned_away, "%d %s", node, world_peer(w, node)->said);
+}
+
+static bool is_away(struct sim *s, void *arg)
+{
+	(void)s;
+	(void)arg;
+	return turned_away[0];
+}
+
+static void set_len(struct avg_conf *c) { c->len++; }
+static void set_target(struct avg_conf *c) { c->target_batch++; }
+static void set_data(struct avg_conf *c) { c->data_samples = 1000; }
+static void set_part(struct avg_conf *c) { c->part_min *= 2; }
+static void set_codec(struct avg_conf *c) { c->codec = json_string("fp16_scaled"); }
+static void set_robust(struct avg_conf *c) { c->robust = ROBUST_MEDIAN; }
+static void set_feedback(struct avg_conf *c) { c->error_feedback = true; }
+
+static const struct unlike { void (*set)(struct avg_conf *c); const char *says; } unlikes[] = {
+	{ set_len, "len: values that are averaged (model, optimizer, running statistics): the run has 400, who asks has "
+		"401" },
+	{ set_target, "target: samples of an epoch (target_batch): the run has 64, who asks has 65" },
+	{ set_data, "data: training samples (data): the run has 0, who asks has 1000" },
+	{ set_part, "part: values of the smallest part: the run has 64, who asks has 128" },
+	{ set_codec, "codec: encoding of the values (averaging.codec): the run has \"fp16\", who asks has "
+		"\"fp16_scaled\"" },
+	{ set_robust, "robust: kind of mean (averaging.robust): the run has \"none\", who asks has \"median\"" },
+	{ set_feedback, "feedback: what encoding leaves out comes later (averaging.error_feedback): the run has false, who "
+		"asks has true" },
+};
+#define UNLIKES (sizeof unlikes / sizeof *unlikes)
+
 static void scn_door(struct sim *s)
 {
 	struct world *w = world_new(s, 400, 64, 8, 20 * MSEC);
+	const struct unlike *u = &unlikes[sim_seed(s) % UNLIKES];
+	json_t *codec = json_string("fp16");
+	char want[300];
+	w->slack = 1e-2;
+	w->conf.codec = codec;
+	w->heard = away_heard;
+	turned_away[0] = 0;
 	world_add(w, 3);
 	world_run_to(w, 3, 20 * SEC);
-	w->conf.target_batch = 65;
+	struct avg_conf same = w->conf;
+	u->set(&w->conf);
 	world_add(w, 1);
-	w->conf.target_batch = 64;
+	if (w->conf.codec != codec)
+		json_decref(w->conf.codec);
+	w->conf = same;
+	snprintf(want, sizeof want, "3 the run's members do not take this peer in: %s; is it the same", u->says);
+	sim_run_until(s, is_away, NULL, 5 * SEC);
+	if (strncmp(turned_away, want, strlen(want)))
+		sim_fail(s, "it is told \"%s\"; expected %s", turned_away, want);
 	sim_run_for(s, 5 * SEC);
 	struct apeer *p = world_peer(w, 3);
 	if (p->commits || p->point.epoch)
@@ -49,6 +96,48 @@ static void scn_door(struct sim *s)
 	for (int i = 0; i < 2; i++)             /* takes part, then brings something */
 		world_run_to(w, world_peer(w, 0)->point.epoch + 10, 20 * SEC);
 	sim_check(s, world_peer(w, 3)->my_total > 0);
+	world_free(w);
+	json_decref(codec);
+}
+
+/* The group has as many as it may have, and an epoch that takes seconds: one more waits, is told so, begins no history
+ * of its own, and takes the place of the first that goes. */
+static unsigned told_full;
+
+static void full_heard(struct world *w, int node, const char *code, const struct id *peer)
+{
+	(void)w;
+	(void)node;
+	(void)peer;
+	told_full += !strcmp(code, "full");
+}
+
+static void scn_full(struct sim *s)
+{
+	struct world *w = world_new(s, 400, 3200, 8, 20 * MSEC);
+	int waits = -1, victim;
+	w->conf.group_max = 3;
+	w->heard = full_heard;
+	told_full = 0;
+	world_add(w, 4);
+	sim_run_for(s, 30 * SEC);
+	for (int i = 0; i < 4; i++)
+		if (!world_peer(w, i)->commits) {
+			sim_check(s, waits < 0);
+			waits = i;
+		}
+	if (waits < 0 || !told_full || told_full > 3) {
+		sim_fail(s, "all of them commit, with a group of three; told %u times", told_full);
+		return;
+	}
+	do
+		victim = (int)rng_below(sim_rng(s), 4);
+	while (victim == waits);
+	sim_kill(s, victim);
+	for (int i = 0; i < 30 && !world_peer(w, waits)->my_total; i++)
+		sim_run_for(s, SEC);
+	if (!world_peer(w, waits)->my_total)
+		sim_fail(s, "a place is free, and it brings nothing");
 	world_free(w);
 }
 
@@ -74,7 +163,146 @@ static void scn_back(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(join), SCN(door), SCN(back), {0} };
+static bool first_round(struct sim *s, void *arg)
+{
+	for (int i = 1; i < 7; i++) {
+		const struct apeer *p = world_peer(arg, i);
+		struct avg_view v;
+		avg_view(p->avg, &v);
+		if (!p->in_round || v.following)
+			return false;
+	}
+	return true;
+}
+
+/* Six have come to one, and it dies in the first round of all of them: they agree on who leads then. */
+static void scn_orphans(struct sim *s)
+{
+	struct world *w = world_new(s, 400, 512, 8, 20 * MSEC);
+	w->forks_allowed = true;                /* newcomers may find each other before they find the run */
+	world_add(w, 1);
+	world_run_to(w, 2, 20 * SEC);
+	world_add(w, 6);
+	for (int i = 1; i < 7; i++)
+		w->slow_contribute_us[i] = 500 * MSEC;
+	sim_check(s, sim_run_until(s, first_round, w, 20 * SEC));
+	sim_run_for(s, rng_below(sim_rng(s), 400 * MSEC));
+	sim_kill(s, 0);
+	world_run_to(w, world_newest(w) + 1, 8 * SEC);
+	world_same(w);
+	world_free(w);
+}
+
+/* ---- epochs shorter than the way: 30 ms, and 55 ms to anybody else ---- */
+
+static struct world *hurried(struct sim *s, int near)
+{
+	struct world *w = world_new(s, 400, 64, 8, 3750);
+	struct sim_link far = { .latency_us = 55 * MSEC, .jitter_us = 5 * MSEC };
+	struct sim_link lan = { .latency_us = 100, .jitter_us = 20 };
+	sim_link(s, -1, -1, &far);
+	for (int i = 0; i < near; i++)
+		for (int k = 0; k < near; k++)
+			sim_link(s, i, k, &lan);
+	world_add(w, near);
+	world_run_to(w, 60, 20 * SEC);
+	return w;
+}
+
+/* From `from` on all nodes bring samples, and go on doing so. */
+static void all_contribute(struct world *w, int from, uint64_t within_us)
+{
+	uint64_t had[WORLD_MAX];
+	for (int turn = 0; turn < 2; turn++) {
+		for (int i = from; i < sim_nodes(w->s); i++)
+			had[i] = turn && world_peer(w, i) ? world_peer(w, i)->my_total : 0;
+		sim_run_for(w->s, within_us);
+		for (int i = from; i < sim_nodes(w->s); i++) {
+			struct apeer *p = world_peer(w, i);
+			if (sim_alive(w->s, i) && p->my_total <= had[i])
+				sim_fail(w->s, "node %d: nothing of it counts in %.1f s (%d)", i, (double)within_us / 1e6, turn);
+			if (sim_alive(w->s, i) && p->resyncs[AVG_BEHIND] > 5)
+				sim_fail(w->s, "node %d has fetched the state %llu times", i,
+					(unsigned long long)p->resyncs[AVG_BEHIND]);
+		}
+	}
+}
+
+/* Who comes to a peer that is alone, or to two that lead in turn, is counted within seconds. */
+static void scn_hurried(struct sim *s)
+{
+	struct world *w = hurried(s, 1 + (int)(sim_seed(s) % 2));
+	int near = sim_nodes(s);
+	world_add(w, 1);
+	all_contribute(w, near, 8 * SEC);
+	world_same(w);
+	world_free(w);
+}
+
+/* Five at once, one of them three times as slow. */
+static void scn_hurried_five(struct sim *s)
+{
+	struct world *w = hurried(s, 1);
+	w->forks_allowed = true;                /* they may find each other before they find the run */
+	w->step_us[3] *= 3;
+	world_add(w, 5);
+	all_contribute(w, 1, 8 * SEC);
+	world_same(w);
+	world_free(w);
+}
+
+static bool asks(struct sim *s, void *arg)
+{
+	const struct apeer *p = world_peer(arg, sim_nodes(s) - 1);
+	return p->resyncs[AVG_BEHIND] && !p->syncing && !p->follower;
+}
+
+/* A newcomer vanishes without a word while it is waited for, or a moment later: that costs a bounded pause, and then
+ * the other is as fast as before. */
+static void scn_hurried_dies(struct sim *s)
+{
+	struct world *w = hurried(s, 1);
+	struct apeer *p = world_peer(w, 0);
+	uint64_t pause = 0, before;
+	world_add(w, 1);
+	if (!sim_run_until(s, asks, w, 4 * SEC))
+		sim_fail(s, "it never asks to be counted");
+	sim_run_for(s, rng_below(sim_rng(s), 600 * MSEC));
+	sim_power_off(s, 1);
+	for (uint64_t end = sim_now(s) + 8 * SEC; sim_now(s) < end && !sim_failed(s); ) {
+		sim_run_for(s, 5 * MSEC);
+		pause = sim_now(s) - p->applied_us > pause ? sim_now(s) - p->applied_us : pause;
+	}
+	if (pause > 3 * SEC)
+		sim_fail(s, "no epoch for %.2f s", (double)pause / 1e6);
+	before = p->point.epoch;
+	sim_run_for(s, 3 * SEC);
+	if (p->point.epoch < before + 90)
+		sim_fail(s, "%llu epochs in 3 s", (unsigned long long)(p->point.epoch - before));
+	world_free(w);
+}
+
+/* Two that do not hear each other for a moment go on alone; when they meet again both are counted. */
+static void scn_hurried_hiccup(struct sim *s)
+{
+	struct world *w = hurried(s, 1);
+	world_add(w, 1);
+	all_contribute(w, 1, 4 * SEC);
+	uint64_t had = world_peer(w, 1)->my_total;
+	w->forks_allowed = true;                /* each is alone for that moment */
+	sim_cut_both(s, 0, 1);
+	sim_run_for(s, 700 * MSEC + rng_below(sim_rng(s), SEC));
+	sim_heal(s);
+	sim_run_for(s, 4 * SEC);
+	had = world_peer(w, 1)->my_total;
+	all_contribute(w, 0, 4 * SEC);
+	sim_check(s, world_peer(w, 1)->my_total > had);
+	world_free(w);
+}
+
+static const struct scn list[] = { SCN(join), SCN(door), SCN(full), SCN(back), SCN(orphans), SCN(hurried),
+	SCN(hurried_five),
+	SCN(hurried_dies), SCN(hurried_hiccup), {0} };
 
 int main(int argc, char **argv)
 {

@@ -7,31 +7,14 @@
 #include "avg_world.h"
 #include "check.h"
 
-static bool settled(struct sim *s, void *arg)
-{
-	return world_settled(arg);
-}
-
 static struct world *begin(struct sim *s, struct world *w, int n, uint64_t epochs)
 {
 	w->start_us = 2 * SEC;
 	world_add(w, n);
-	if (!sim_run_until(s, settled, w, 20 * SEC)) {
-		world_print(w);
-		sim_fail(s, "the peers did not find each other");
-	}
+	world_settle(w, 20 * SEC);
 	if (epochs)
 		world_run_to(w, epochs, 20 * SEC);
 	return w;
-}
-
-static uint64_t newest(struct world *w)
-{
-	uint64_t at = 0;
-	for (int i = 0; i < sim_nodes(w->s); i++)
-		if (sim_alive(w->s, i) && world_peer(w, i)->point.epoch > at)
-			at = world_peer(w, i)->point.epoch;
-	return at;
 }
 
 static int alive_one(struct world *w)
@@ -67,7 +50,7 @@ static void scn_churn(struct sim *s)
 		else if (sim_nodes(s) < 20)
 			world_add(w, 1);
 	}
-	world_run_to(w, newest(w) + 5, 60 * SEC);
+	world_run_to(w, world_newest(w) + 5, 60 * SEC);
 	sim_run_for(s, 2 * SEC);
 	world_same(w);
 	world_free(w);
@@ -89,10 +72,55 @@ static void scn_partition_heal(struct sim *s)
 	sim_check(s, world_peer(w, 0)->point.epoch > 5);
 	sim_heal(s);
 	sim_run_for(s, 12 * SEC);
-	world_run_to(w, newest(w) + 3, 60 * SEC);
-	world_same(w);
+	world_go_on(w, 3);
 	sim_check(s, world_peer(w, 6)->point.samples >= big);
-	sim_check(s, alive_count(w) == 7 && sim_run_until(s, settled, w, 20 * SEC));
+	sim_check(s, alive_count(w) == 7);
+	world_settle(w, 20 * SEC);
+	world_free(w);
+}
+
+struct at { int node; uint64_t epoch; };
+
+static bool is_at(struct sim *s, void *arg)
+{
+	const struct at *at = arg;
+	return ((const struct apeer *)sim_app(s, at->node))->point.epoch >= at->epoch;
+}
+
+static bool third_gave_up(struct sim *s, void *arg)
+{
+	return ((const struct apeer *)sim_app(s, 2))->resyncs[AVG_FORK];
+}
+
+/* A fork is told by one who came to the run later: it has not seen the epochs where the two parted, and yet the loser
+ * discards what only it has, also when it has started anew since then. */
+static void scn_fork_told(struct sim *s)
+{
+	struct world *w = world_new(s, 64, 140, 8, 10 * MSEC);
+	w->forks_allowed = w->keep_state = true;
+	begin(s, w, 4, 3);
+	sim_kill(s, 3);
+	world_go_on(w, 2);
+	uint64_t parted = world_peer(w, 2)->point.epoch, own = 1 + rng_below(sim_rng(s), 5);
+	uint64_t more = rng_below(sim_rng(s), 200);
+	sim_partition(s, (const int[]){ 0, 0, 1, 0 }, 4);
+	sim_check(s, sim_run_until(s, is_at, &(struct at){ 2, parted + own }, 20 * SEC));
+	world_peer(w, 2)->held = true;
+	if (sim_seed(s) % 2)
+		sim_restart(s, 2);
+	sim_check(s, sim_run_until(s, is_at, &(struct at){ 0, parted + own + 6 }, 20 * SEC));
+	avg_point_done(&w->saved[3]);           /* it comes anew */
+	sim_restart(s, 3);
+	sim_check(s, sim_run_until(s, is_at, &(struct at){ 3, parted + own + 9 + more }, 60 * SEC));
+	sim_kill(s, 0);
+	sim_kill(s, 1);
+	sim_heal(s);
+	sim_check(s, sim_run_until(s, third_gave_up, NULL, 20 * SEC));
+	struct apeer *loser = world_peer(w, 2);
+	loser->held = false;
+	world_go_on(w, 3);
+	sim_run_for(s, 2 * SEC);
+	sim_check(s, loser->forked == parted && loser->judged);
 	world_free(w);
 }
 
@@ -104,14 +132,57 @@ static void scn_slow(struct sim *s)
 	w->step_us[1] = 24 * MSEC;
 	begin(s, w, 4, 12);
 	w->slow_contribute_us[2] = SEC;
-	uint64_t from = sim_now(s), at = newest(w);
+	uint64_t from = sim_now(s), at = world_newest(w);
 	sim_run_for(s, 5 * SEC);
-	sim_check(s, newest(w) > at + 20);
+	sim_check(s, world_newest(w) > at + 20);
 	sim_check(s, world_peer(w, 1)->my_total > 0);
 	w->slow_contribute_us[2] = 0;
-	world_run_to(w, newest(w) + 10, 20 * SEC);
+	world_run_to(w, world_newest(w) + 10, 20 * SEC);
 	world_same(w);
 	sim_check(s, sim_now(s) > from);
+	world_free(w);
+}
+
+/* All are late for their rounds, the leader, too: nothing is committed meanwhile, and as soon as they are not any more
+ * everybody takes part again. */
+static void scn_all_slow(struct sim *s)
+{
+	struct world *w = world_new(s, 320, 128, 16, 10 * MSEC);
+	begin(s, w, 3, 12);
+	for (int i = 0; i < 3; i++)
+		w->slow_contribute_us[i] = 20 * SEC;
+	sim_run_for(s, 8 * SEC);
+	for (int i = 0; i < 3; i++)
+		w->slow_contribute_us[i] = 0;
+	sim_run_for(s, 15 * SEC);               /* what is under way ends */
+	uint64_t at = world_newest(w), mine[3];
+	for (int i = 0; i < 3; i++)
+		mine[i] = world_peer(w, i)->my_total;
+	world_run_to(w, at + 20, 10 * SEC);
+	for (int i = 0; i < 3; i++)
+		sim_check(s, world_peer(w, i)->my_total > mine[i]);
+	world_same(w);
+	world_free(w);
+}
+
+/* Where nobody waits for anybody, most of them being late (their machines are busy with other things) is no partition:
+ * rounds of the others do not wait for news of one. */
+static void scn_any_late(struct sim *s)
+{
+	struct world *w = world_new(s, 320, 128, 16, 10 * MSEC);
+	w->conf.any = true;
+	begin(s, w, 5, 12);
+	for (int i = 0; i < 3; i++)
+		w->slow_contribute_us[i] = SEC;
+	sim_run_for(s, 2 * SEC);
+	uint64_t at = world_newest(w);
+	sim_run_for(s, 5 * SEC);
+	if (world_newest(w) < at + 12)
+		sim_fail(s, "%llu epochs in 5 s", (unsigned long long)(world_newest(w) - at));
+	for (int i = 0; i < 3; i++)
+		w->slow_contribute_us[i] = 0;
+	world_run_to(w, world_newest(w) + 50, 20 * SEC);
+	world_same(w);
 	world_free(w);
 }
 
@@ -134,7 +205,7 @@ static void scn_diverged(struct sim *s)
 	begin(s, w, 4, 5);
 	int i = (int)rng_below(sim_rng(s), 4);
 	w->corrupt[i] = true;
-	world_run_to(w, newest(w) + 20, 20 * SEC);
+	world_run_to(w, world_newest(w) + 20, 20 * SEC);
 	world_same(w);
 	sim_check(s, world_peer(w, i)->resyncs[AVG_DIVERGED] == 1);
 	world_free(w);
@@ -191,12 +262,12 @@ static void scn_propose(struct sim *s)
 	struct world *w = world_new(s, 64, 128, 16, 10 * MSEC);
 	struct asked a = { 0 }, b = { 0 };
 	begin(s, w, 4, 5);
-	uint64_t at = newest(w) + 20;
+	uint64_t at = world_newest(w) + 20;
 	avg_propose(world_peer(w, 1)->avg, json_pack("{s:f}", "lr", 0.25), at, proposed, &a);
 	sim_run_for(s, 100 * MSEC);
 	avg_propose(world_peer(w, 2)->avg, json_pack("{s:f}", "lr", 0.5), at, proposed, &b);
 	world_run_to(w, at - 1, 20 * SEC);
-	sim_check(s, newest(w) >= at || lr_of(world_peer(w, 3)) == 0.1);
+	sim_check(s, world_newest(w) >= at || lr_of(world_peer(w, 3)) == 0.1);
 	world_run_to(w, at + 3, 20 * SEC);
 	sim_check(s, a.over && a.ok && a.epoch == at);
 	sim_check(s, b.over && !b.ok && strstr(b.why, "superseded by"));
@@ -208,7 +279,7 @@ static void scn_propose(struct sim *s)
 	int leader = world_leader(w);
 	if (leader != 3)
 		sim_kill(s, leader);            /* whoever has accepted it may die: it is asked again */
-	world_run_to(w, newest(w) + 40, 20 * SEC);
+	world_run_to(w, world_newest(w) + 40, 20 * SEC);
 	sim_check(s, c.over && c.ok);
 	for (int i = 0; i < 4; i++)
 		sim_check(s, !sim_alive(s, i) || lr_of(world_peer(w, i)) == 0.75);
@@ -230,7 +301,7 @@ static void scn_leave(struct sim *s)
 		bool gone = false;
 		int i = k == 0 ? world_leader(w) : alive_one(w);
 		avg_leave(world_peer(w, i)->avg, left, &gone);
-		uint64_t from = sim_now(s), at = newest(w);
+		uint64_t from = sim_now(s), at = world_newest(w);
 		while (!gone && sim_now(s) < from + 3 * SEC)
 			sim_run_for(s, MSEC);
 		sim_check(s, gone);
@@ -272,9 +343,8 @@ static void scn_finish(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(slow), SCN(client_aux), SCN(diverged),
-	SCN(ledger), SCN(propose),
-	SCN(leave), SCN(finish), {0} };
+static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(fork_told), SCN(slow), SCN(all_slow),
+	SCN(any_late), SCN(client_aux), SCN(diverged), SCN(ledger), SCN(propose), SCN(leave), SCN(finish), {0} };
 
 int main(int argc, char **argv)
 {

@@ -5,35 +5,19 @@
 #include "avg_world.h"
 #include "check.h"
 
-static bool settled(struct sim *s, void *arg)
-{
-	return world_settled(arg);
-}
-
 static struct world *settled_world(struct sim *s, int n)
 {
 	struct world *w = world_new(s, 320, (uint64_t)n * 32, 16, 10 * MSEC);
 	w->start_us = 3 * SEC;
 	world_add(w, n);
-	if (!sim_run_until(s, settled, w, 20 * SEC))
-		sim_fail(s, "the peers did not find each other");
+	world_settle(w, 20 * SEC);
 	world_run_to(w, 3, 20 * SEC);
 	return w;
 }
 
-static uint64_t newest(struct world *w)
-{
-	uint64_t at = 0;
-	for (int i = 0; i < sim_nodes(w->s); i++)
-		if (sim_alive(w->s, i) && world_peer(w, i)->point.epoch > at)
-			at = world_peer(w, i)->point.epoch;
-	return at;
-}
-
 static void finish(struct world *w, uint64_t more)
 {
-	world_run_to(w, newest(w) + more, 60 * SEC);
-	world_same(w);
+	world_go_on(w, more);
 	world_free(w);
 }
 
@@ -51,7 +35,7 @@ static void scn_half_told(struct sim *s)
 	struct world *w = settled_world(s, 5);
 	struct sim_link far = { .latency_us = 60 * MSEC, .jitter_us = MSEC };
 	int leader = world_leader(w), heir = (leader + 1 + (int)(sim_seed(s) % 4)) % 5;
-	struct until u = { w, heir, newest(w) + 1 };
+	struct until u = { w, heir, world_newest(w) + 1 };
 	for (int i = 0; i < 5; i++)
 		if (i != leader && i != heir)
 			sim_link(s, leader, i, &far);
@@ -100,10 +84,10 @@ static void scn_two_leaders(struct sim *s)
 	struct world *w = settled_world(s, 5);
 	struct sim_link far = { .latency_us = 10 * MSEC, .jitter_us = MSEC };
 	sim_link(s, -1, -1, &far);
-	world_run_to(w, newest(w) + 2, 20 * SEC);
+	world_run_to(w, world_newest(w) + 2, 20 * SEC);
 	int leader = struck_leader(w, "avg.commit.before", SIM_PAUSE);
 	w->alone = leader;
-	struct promise q = { w, leader, newest(w) };
+	struct promise q = { w, leader, world_newest(w) };
 	if (!sim_run_until(s, promised, &q, 30 * SEC))
 		sim_fail(s, "nobody took over");
 	sim_run_for(s, 40 * MSEC + rng_below(sim_rng(s), 30 * MSEC));   /* the other is about to decide */
@@ -119,7 +103,7 @@ static void scn_two_lives(struct sim *s)
 {
 	struct world *w = settled_world(s, 7);
 	w->keep_state = true;
-	world_run_to(w, newest(w) + 2, 20 * SEC);
+	world_run_to(w, world_newest(w) + 2, 20 * SEC);
 	int leader = struck_leader(w, "avg.attempt.before", SIM_KILL);
 	int back = (leader + 1 + (int)(sim_seed(s) % 6)) % 7, off = (back + 1) % 7;
 	sim_power_off(s, off == leader ? (off + 1) % 7 : off);

@@ -12,7 +12,7 @@
 /* A node without runs. */
 struct nnode { struct env *env; struct net *net; struct chunks *chunks; struct dht *dht; struct joins *joins;
 	struct conf *conf; struct node_net *asked; };
-static struct { bool client[8], nat[8], other_key[8], private_net; const char *join[8], *allow[8]; } w;
+static struct { bool client[8], nat[8], no_bulk[8], other_key[8], private_net; const char *join[8], *allow[8]; } w;
 static char events[64][32];
 static unsigned nevents;
 
@@ -70,6 +70,8 @@ static void *start(struct env *env, int node, void *arg)
 	address(node, &c.self);
 	if (w.nat[node])
 		c.self.ip[12] = 10;
+	if (w.no_bulk[node])
+		c.self.port[CHAN_BULK] = 9;     /* nobody listens there */
 	a->net = net_new(env, &c, &e);
 	net_events(a->net, on_event, NULL);
 	a->chunks = chunks_new(env, a->net);
@@ -201,6 +203,26 @@ static void scn_nat(struct sim *s)
 	finds(s, 2, true, "ok", "listen", "only dials out");
 	finds(s, 0, true, "ok", "peers", "answered");
 	finds(s, 0, true, "warning", "reach", "nobody could try");     /* both that it knows only dial out */
+}
+
+/* A router that forwards the first port only. */
+static void scn_bulk(struct sim *s)
+{
+	memset(&w, 0, sizeof w);
+	w.join[1] = w.join[2] = "203.0.0.1:4237";
+	w.no_bulk[1] = true;
+	begin(s, 3);
+	finds(s, 1, false, "ok", "reach", "dialled at 203.0.0.2:4237 by 2 of 2 peers");
+	finds(s, 1, false, "error", "reach", "2 of 2 peers that reach tcp port 4237 do not reach port 9");
+	finds(s, 0, true, "ok", "reach", "dialled at 203.0.0.1:4237 by 2 of 2 peers");
+	sim_run_for(s, 60000000);
+	finds(s, 1, false, "error", "reach", "do not reach port 9");
+	for (int i = 0; i < 3; i += 2) {        /* and nobody takes it for dead */
+		struct peer_info p;
+
+		sim_check(s, net_peer(((struct nnode *)sim_app(s, i))->net, net_self(((struct nnode *)sim_app(s, 1))->net),
+			&p) && p.session && !p.maybe_dead);
+	}
 }
 
 static void scn_strangers(struct sim *s)
@@ -348,7 +370,8 @@ static void scn_measured(struct sim *s)
 	sim_check(s, net_deadline(a->net, &p[1].id, 1000) == 3 * p[1].rtt_us);
 }
 
-static const struct scn list[] = { SCN(well), SCN(clock), SCN(nat), SCN(strangers), SCN(keys), SCN(measured), {0} };
+static const struct scn list[] = { SCN(well), SCN(clock), SCN(nat), SCN(bulk), SCN(strangers), SCN(keys),
+	SCN(measured), {0} };
 int main(int argc, char **argv)
 {
 	int rc = scn_main(list, argc, argv);

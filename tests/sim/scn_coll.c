@@ -4,6 +4,7 @@
 #include <string.h>
 #include "avg/coll.h"
 #include "common/mem.h"
+#include "kernels/vec.h"
 #include "sim.h"
 
 #define SEC 1000000ull
@@ -80,7 +81,7 @@ static void begin(struct sim *s, struct world *w, int n, size_t len, enum coll_o
 		p->ended = p->failed = 0;
 		for (size_t k = 0; k < len; k++)
 			p->x[k] = value(i, k);
-		coll_allreduce(p->coll, &g, seq, p->x, len, op, sim_now(s) + 5 * SEC, over, p);
+		coll_allreduce(p->coll, &g, seq, COLL_F32, p->x, len, op, sim_now(s) + 5 * SEC, over, p);
 	}
 }
 
@@ -168,7 +169,7 @@ static void scatter_gather(struct sim *s, struct world *w, int n, size_t len, ui
 	for (int i = 0; i < n; i++) {
 		struct peer *p = sim_app(s, i);
 		struct coll_group g = group_of(w, n, i);
-		coll_reduce_scatter(p->coll, &g, seq, p->x, len, COLL_SUM, sim_now(s) + 9 * SEC, over, p);
+		coll_reduce_scatter(p->coll, &g, seq, COLL_F32, p->x, len, COLL_SUM, sim_now(s) + 9 * SEC, over, p);
 	}
 	finish(s, n, "reduce-scatter", len);
 	for (int i = 0; i < n; i++) {
@@ -181,7 +182,7 @@ static void scatter_gather(struct sim *s, struct world *w, int n, size_t len, ui
 			equal(s, "reduce-scatter", len, i, p->x[k], want);
 		}
 		struct coll_group g = group_of(w, n, i);
-		coll_allgather(p->coll, &g, seq + 1, p->x, len, sim_now(s) + 9 * SEC, over, p);
+		coll_allgather(p->coll, &g, seq + 1, COLL_F32, p->x, len, sim_now(s) + 9 * SEC, over, p);
 	}
 	finish(s, n, "all-gather", len);
 	check(s, n, len, COLL_SUM);
@@ -194,7 +195,7 @@ static void spread(struct sim *s, struct world *w, int n, size_t len, uint64_t s
 	for (int i = 0; i < n; i++) {
 		struct peer *p = sim_app(s, i);
 		struct coll_group g = group_of(w, n, i);
-		coll_alltoall(p->coll, &g, seq, p->x, len, p->x + len, sim_now(s) + 9 * SEC, over, p);
+		coll_alltoall(p->coll, &g, seq, COLL_F32, p->x, len, p->x + len, sim_now(s) + 9 * SEC, over, p);
 	}
 	finish(s, n, "all-to-all", len);
 	for (int i = 0; i < n; i++) {
@@ -205,7 +206,7 @@ static void spread(struct sim *s, struct world *w, int n, size_t len, uint64_t s
 		for (int m = 0; m < n; m++)
 			for (size_t k = lo; k < hi; k++)
 				equal(s, "all-to-all", len, i, p->x[len + (size_t)m * (hi - lo) + k - lo], value(m, k));
-		coll_broadcast(p->coll, &g, seq + 1, root, p->x, len, sim_now(s) + 9 * SEC, over, p);
+		coll_broadcast(p->coll, &g, seq + 1, root, COLL_F32, p->x, len, sim_now(s) + 9 * SEC, over, p);
 	}
 	finish(s, n, "broadcast", len);
 	for (int i = 0; i < n; i++)
@@ -232,10 +233,10 @@ static void scn_others(struct sim *s)
 	fresh(s, n, 5000);
 	struct peer *a = sim_app(s, 0), *b = sim_app(s, n - 1);
 	struct coll_group ga = group_of(&w, n, 0), gb = group_of(&w, n, n - 1);
-	coll_send(a->coll, &ga, seq, (uint32_t)n - 1, a->x, 5000, sim_now(s) + 9 * SEC, over, a);
+	coll_send(a->coll, &ga, seq, (uint32_t)n - 1, COLL_F32, a->x, 5000, sim_now(s) + 9 * SEC, over, a);
 	sim_run_for(s, SEC);
 	sim_check(s, !a->ended);                /* nobody takes it yet */
-	coll_recv(b->coll, &gb, seq, 0, b->x, 5000, sim_now(s) + 9 * SEC, over, b);
+	coll_recv(b->coll, &gb, seq, 0, COLL_F32, b->x, 5000, sim_now(s) + 9 * SEC, over, b);
 	sim_run_for(s, 3 * SEC);
 	sim_check(s, a->ended == 1 && b->ended == 1 && !a->failed && !b->failed);
 	for (size_t k = 0; k < 5000; k++)
@@ -290,6 +291,91 @@ static void scn_stopped(struct sim *s)
 	check(s, n, 40000, COLL_SUM);
 }
 
+/* ---- every type of element ---- */
+
+/* Small whole numbers, which every type holds exactly; the sum of eight of them, too. */
+static int small(int node, size_t k)
+{
+	return (int)(rng_at((uint64_t)node + 77, k) % 31) - 15;
+}
+
+static void put(enum coll_type type, void *x, size_t k, int v)
+{
+	struct par par = par_serial(CPU_PLAIN, NULL);
+	float f = (float)v;
+	switch (type) {
+	case COLL_F32: ((float *)x)[k] = f; break;
+	case COLL_F64: ((double *)x)[k] = v; break;
+	case COLL_I32: ((int32_t *)x)[k] = v; break;
+	case COLL_I64: ((int64_t *)x)[k] = v; break;
+	case COLL_F16: vec_to_f16(&par, 1, &f, (uint16_t *)x + k); break;
+	case COLL_BF16: vec_to_bf16(&par, 1, &f, (uint16_t *)x + k); break;
+	}
+}
+
+/* What node i ends with: an all-reduce ('a'), a reduction to the root ('r') or in parts ('s'), a broadcast ('b'). */
+static int wanted(int n, int i, size_t k, size_t len, enum coll_op op, char what, uint32_t root)
+{
+	int v = small(0, k);
+	size_t lo, hi;
+	coll_part((uint32_t)n, (uint32_t)i, len, &lo, &hi);
+	if ((what == 'r' && (uint32_t)i != root) || (what == 's' && (k < lo || k >= hi)))
+		return small(i, k);
+	if (what == 'b')
+		return small((int)root, k);
+	for (int m = 1; m < n; m++)
+		v = op == COLL_MAX ? (small(m, k) > v ? small(m, k) : v) : v + small(m, k);
+	return v;
+}
+
+static void typed(struct sim *s, struct world *w, int n, enum coll_type type, size_t len, enum coll_op op, char what,
+	uint64_t seq)
+{
+	uint32_t root = (uint32_t)(seq % (uint64_t)n);
+	uint8_t want[8], *got;
+	fresh(s, n, 2 * len + 1);
+	for (int i = 0; i < n; i++) {
+		struct peer *p = sim_app(s, i);
+		struct coll_group g = group_of(w, n, i);
+		uint64_t end = sim_now(s) + 9 * SEC;
+		for (size_t k = 0; k < len; k++)
+			put(type, p->x, k, small(i, k));
+		switch (what) {
+		case 'a': coll_allreduce(p->coll, &g, seq, type, p->x, len, op, end, over, p); break;
+		case 'r': coll_reduce(p->coll, &g, seq, root, type, p->x, len, op, end, over, p); break;
+		case 's': coll_reduce_scatter(p->coll, &g, seq, type, p->x, len, op, end, over, p); break;
+		case 'b': coll_broadcast(p->coll, &g, seq, root, type, p->x, len, end, over, p); break;
+		}
+	}
+	finish(s, n, "a collective of a type", len);
+	for (int i = 0; i < n; i++)
+		for (size_t k = 0; k < len; k++) {
+			got = (uint8_t *)((struct peer *)sim_app(s, i))->x + k * coll_size(type);
+			put(type, want, 0, wanted(n, i, k, len, op, what, root));
+			if (memcmp(got, want, coll_size(type)))
+				sim_fail(s, "%c of type %d, op %d, %zu over %d, root %u: element %zu of node %d is wrong", what,
+					type, op, len, n, root, k, i);
+		}
+}
+
+/* Sums and maxima at everybody, at one and in parts, and broadcasts, of all types, below and above the sizes at which
+ * the way of exchange changes. */
+static void scn_types(struct sim *s)
+{
+	static const size_t lens[] = { 0, 1, 1021, 9001 };
+	static const char whats[] = { 'a', 'r', 's', 'b' };
+	struct world w;
+	int n = 1 + (int)(sim_seed(s) % 6);
+	uint64_t seq = 0;
+	run(s, n, &w);
+	begin(s, &w, n, 5, COLL_SUM, 1000);
+	finish(s, n, "all-reduce", 5);
+	for (enum coll_type type = COLL_F32; type <= COLL_BF16; type++)
+		for (size_t k = 0; k < sizeof lens / sizeof *lens; k++)
+			for (size_t i = 0; i < sizeof whats; i++, seq++)
+				typed(s, &w, n, type, lens[k], seq % 3 ? COLL_SUM : COLL_MAX, whats[i], seq);
+}
+
 static void scn_dead_member(struct sim *s)
 {
 	struct world w;
@@ -305,7 +391,8 @@ static void scn_dead_member(struct sim *s)
 			sim_check(s, ((struct peer *)sim_app(s, i))->ended == 1 && ((struct peer *)sim_app(s, i))->failed == 1);
 }
 
-static const struct scn list[] = { SCN(allreduce), SCN(others), SCN(barrier), SCN(stopped), SCN(dead_member), {0} };
+static const struct scn list[] = { SCN(allreduce), SCN(others), SCN(barrier), SCN(types), SCN(stopped),
+	SCN(dead_member), {0} };
 
 int main(int argc, char **argv)
 {

@@ -244,9 +244,39 @@ static void scn_handover(struct sim *s)
 	sim_check(s, dht_get_wait(s, 4, "dict", true).n == 6);
 }
 
+static bool knows(struct sim *s, void *arg)
+{
+	const int *pair = arg;
+	struct peer_info p;
+	return net_peer(dht_net(s, pair[0]), net_self(dht_net(s, pair[1])), &p) && p.session;
+}
+
+/* What others tell of a peer is all of its addresses: who only hears of it reaches it at the second when the first is
+ * unreachable; from the shelf as well. */
+static void scn_second_address(struct sim *s)
+{
+	struct dht_world w = { .second = { [2] = true } };
+	struct endpoint second = dht_second(2);
+	struct peer_info p;
+	dht_add(s, &w, 3);
+	dht_joined(s);
+	sim_run_for(s, 5 * SEC);
+	sim_address(s, 2, sim_endpoint(s, 2), false);
+	dht_add(s, &w, 1);
+	if (!sim_run_until(s, knows, (int[]){ 3, 2 }, 10 * SEC))
+		sim_fail(s, "who came later does not reach it");
+	sim_check(s, net_peer(dht_net(s, 3), net_self(dht_net(s, 2)), &p));
+	sim_check(s, p.nalso == 1 && !memcmp(&p.at, &second, sizeof second));
+	sim_run_for(s, 20 * SEC);               /* the shelf has it */
+	sim_power_off(s, 0);
+	sim_restart(s, 3);
+	if (!sim_run_until(s, knows, (int[]){ 3, 2 }, 20 * SEC))
+		sim_fail(s, "after a restart it is not reached");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scn list[] = { SCN(exact), SCN(kill_third), SCN(records), SCN(owner), SCN(forged), SCN(restart),
-		SCN(partition), SCN(handover), { 0 } };
+		SCN(partition), SCN(handover), SCN(second_address), { 0 } };
 	return scn_main(list, argc, argv);
 }

@@ -16,7 +16,7 @@ static void on_counted(void *arg, const struct record *r, size_t n, const struct
 
 #define BULK 150
 struct bulk { bool done; size_t n, found, records; uint32_t least; enum err_code code[BULK + 20];
-	size_t each[BULK + 20]; };
+	size_t each[BULK + 20]; uint32_t silent[BULK + 20]; };
 
 static void on_stored_many(void *arg, const struct dht_item_end *v, size_t n, const struct err *e)
 {
@@ -38,6 +38,7 @@ static void on_got_many(void *arg, const struct dht_many *v, size_t n, const str
 	b->n = n;
 	for (size_t i = 0; i < n; i++) {
 		b->each[i] = v[i].n;
+		b->silent[i] = v[i].silent;
 		b->found += v[i].n > 0;
 		b->records += v[i].n;
 		if (v[i].n == 1 && (size_t)json_integer_value(v[i].r[0].value) != i)
@@ -110,6 +111,34 @@ static void scn_bulk(struct sim *s)
 		sim_fail(s, "%zu of %d found after 4 of 16 died", b.found, BULK - 1);
 }
 
+/* What nobody has is told apart from what those may have who did not answer; what was found is found. */
+static void want_silent(struct sim *s, int node, const char *missing, uint32_t silent)
+{
+	const char *keys[] = { "k", missing };
+	for (int latest = 0; latest < 2; latest++) {
+		struct bulk b = get_bulk(s, node, keys, 2, latest);
+		if (b.found != 1 || b.each[0] != 1 || b.silent[0] || b.silent[1] != silent)
+			sim_fail(s, "%zu found, silent %u and %u, not 0 and %u", b.found, b.silent[0], b.silent[1], silent);
+	}
+}
+
+static void scn_bulk_silent(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	dht_add(s, &w, 5);
+	dht_joined(s);
+	dht_put_wait(s, 0, "k", NULL, json_integer(0), 600000, false);
+	want_silent(s, 1, "missing", 0);
+	sim_power_off(s, 3);
+	sim_power_off(s, 4);
+	want_silent(s, 1, "other", 2);          /* that nobody has the first is known there */
+	want_silent(s, 0, "other", 2);
+	sim_restart(s, 3);
+	sim_restart(s, 4);
+	sim_run_for(s, 2 * SEC);                /* they join by asking: then they are back at once */
+	want_silent(s, 1, "other", 0);
+}
+
 /* A dictionary that takes several frames comes whole, and beside it small ones. */
 static void scn_bulk_dictionary(struct sim *s)
 {
@@ -166,6 +195,6 @@ static void scn_crowd(struct sim *s)
 
 int main(int argc, char **argv)
 {
-	static const struct scn list[] = { SCN(bulk), SCN(bulk_dictionary), SCN(crowd), { 0 } };
+	static const struct scn list[] = { SCN(bulk), SCN(bulk_silent), SCN(bulk_dictionary), SCN(crowd), { 0 } };
 	return scn_main(list, argc, argv);
 }

@@ -126,6 +126,18 @@ static struct traced trace(struct sim *s, int node, const char *key)
 	return ret;
 }
 
+/* Nobody has that key, as far as can be known: so many of the nearest did not answer. */
+static void want_none(struct sim *s, int node, unsigned silent)
+{
+	char text[32];
+	snprintf(text, sizeof text, "but %u of the peers", silent);
+	for (int latest = 0; latest < 2; latest++) {
+		struct dht_get_end g = dht_get_wait(s, node, "missing", latest);
+		if (g.n || (silent ? g.e.code != ERR_TIMEOUT || !strstr(g.e.text, text) : g.e.code != 0))
+			sim_fail(s, "%u silent: %zu records, %s", silent, g.n, g.e.code ? g.e.text : "nobody has it");
+	}
+}
+
 /* S20: exactly those who died are left out, longer each time, until they are heard again. */
 static void scn_S20_silent(struct sim *s)
 {
@@ -138,6 +150,8 @@ static void scn_S20_silent(struct sim *s)
 	dht_put_wait(s, 0, "k", NULL, json_integer(1), 600000, false);
 	dht_state(dht_of(s, 0), &d);
 	sim_check(s, d.silent == 2);
+	want_none(s, 0, 2);
+	want_none(s, 1, 2);                     /* who did not know it yet: asked in vain */
 	struct traced t = trace(s, 0, "k");
 	sim_check(s, !t.asked[3] && !t.asked[4] && t.asked[1] && t.asked[2] && !t.failed && t.found == 1);
 	sim_restart(s, 3);
@@ -152,6 +166,113 @@ static void scn_S20_silent(struct sim *s)
 	sim_run_for(s, 6 * SEC);                /* now it is ten */
 	t = trace(s, 0, "k");
 	sim_check(s, !t.asked[4]);
+	want_none(s, 0, 1);
+	sim_restart(s, 4);
+	sim_run_for(s, 2 * SEC);
+	want_none(s, 0, 0);
+}
+
+static uint64_t all_sent(struct sim *s)
+{
+	struct sim_stats st;
+	sim_stats(s, &st);
+	return st.sent;
+}
+
+/* Where records lie with everybody, a put only stores, once a search has lately found nobody else; who comes gets what
+ * is its, who goes is found missing. */
+static void scn_known(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	dht_add(s, &w, 4);
+	dht_joined(s);
+	sim_check(s, dht_put_wait(s, 0, "a", NULL, json_integer(1), 600000, false).accepted == 4);
+	sim_run_for(s, 11 * SEC);               /* nobody has come or gone meanwhile */
+	sim_check(s, dht_put_wait(s, 0, "a", NULL, json_integer(2), 600000, false).accepted == 4);
+	uint64_t before = all_sent(s);
+	sim_check(s, dht_put_wait(s, 0, "b", NULL, json_integer(3), 600000, false).accepted == 4);
+	if (all_sent(s) - before > 6)
+		sim_fail(s, "%llu messages to store with three others", (unsigned long long)(all_sent(s) - before));
+	dht_add(s, &w, 1);
+	dht_joined(s);
+	dht_put_wait(s, 0, "c", NULL, json_integer(4), 600000, false);
+	sim_run_for(s, 30 * SEC);
+	sim_check(s, dht_records(s, 4) == 3);
+	sim_power_off(s, 1);
+	struct dht_put_end e = dht_put_wait(s, 0, "d", NULL, json_integer(5), 600000, false);
+	if (e.accepted != 4)
+		sim_fail(s, "%u of the four that are left have it", e.accepted);
+}
+
+static bool nobody_silent(struct sim *s, void *arg)
+{
+	struct dht_state d;
+	dht_state(arg, &d);
+	return !d.silent;
+}
+
+/* Who was taken for dead and is heard again, of whatever it speaks, is left out no longer. */
+static void scn_alive_again(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 1 } };
+	struct dht_state d;
+	dht_add(s, &w, 2);
+	dht_joined(s);
+	const struct id *self = net_self(dht_net(s, 0)), *other = net_self(dht_net(s, 1));
+	for (int i = 0; i < 40; i++) {
+		char key[16];
+		snprintf(key, sizeof key, "k%d", i);
+		dht_put_wait(s, 1, key, NULL, json_integer(i), 600000, false);
+	}
+	net_care(dht_net(s, 0), other, 1);
+	sim_cut_both(s, 0, 1);
+	sim_run_for(s, 2 * SEC);
+	dht_state(dht_of(s, 0), &d);
+	sim_check(s, d.silent == 1);
+	sim_heal(s);
+	net_post(dht_net(s, 1), self, KIND_PING, NULL, NO_BLOB, CLASS_control);
+	sim_check(s, sim_run_until(s, nobody_silent, dht_of(s, 0), 3 * SEC));
+	for (int i = 0; i < 40; i++) {
+		char key[16];
+		snprintf(key, sizeof key, "k%d", i);
+		sim_check(s, dht_get_wait(s, 0, key, true).n == 1);
+	}
+}
+
+static void on_patient(void *arg, const struct record *r, size_t n, const struct err *e)
+{
+	struct dht_get_end *g = arg;
+	g->done = true;
+	g->n = n;
+}
+
+/* A patient question that begins while the holder is silent has what it holds, when it is heard soon enough. */
+static void scn_patient(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 1 } };
+	struct dht_get_end g[20] = { { 0 } };
+	char key[16];
+	dht_add(s, &w, 3);
+	dht_joined(s);
+	for (int i = 0; i < 20; i++) {
+		snprintf(key, sizeof key, "k%d", i);
+		dht_put_wait(s, 2, key, NULL, json_integer(i), 600000, false);
+	}
+	net_care(dht_net(s, 0), net_self(dht_net(s, 1)), 1);
+	sim_cut_both(s, 0, 1);
+	sim_run_for(s, 2 * SEC);
+	for (int i = 0; i < 20; i++) {
+		snprintf(key, sizeof key, "k%d", i);
+		dht_get_patient(dht_of(s, 0), key, true, on_patient, &g[i]);
+	}
+	sim_run_for(s, SEC / 5);
+	sim_heal(s);
+	sim_break(s, 0, 1);
+	net_post(dht_net(s, 1), net_self(dht_net(s, 0)), KIND_PING, NULL, NO_BLOB, CLASS_control);
+	sim_run_for(s, 5 * SEC);
+	for (int i = 0; i < 20; i++)
+		if (!g[i].done || g[i].n != 1)
+			sim_fail(s, "k%d: %s, %zu records", i, g[i].done ? "answered" : "no answer", g[i].n);
 }
 
 /* A trace says whom it asked, in what time, and what lies here. */
@@ -343,7 +464,8 @@ static void scn_S28_schema(struct sim *s)
 int main(int argc, char **argv)
 {
 	static const struct scn list[] = { SCN(S12_values), SCN(S13_replicas), SCN(S15_few), SCN(S16_alone),
-		SCN(S17_client), SCN(S20_silent), SCN(trace), SCN(S21_together), SCN(S22_cache), SCN(S25_clocks),
+		SCN(S17_client), SCN(S20_silent), SCN(known), SCN(alive_again), SCN(patient), SCN(trace),
+		SCN(S21_together), SCN(S22_cache), SCN(S25_clocks),
 		SCN(S26_plain), SCN(S28_schema), { 0 } };
 	return scn_main(list, argc, argv);
 }

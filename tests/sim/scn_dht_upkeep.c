@@ -267,6 +267,79 @@ static void scn_next_nearest(struct sim *s)
 	sim_check(s, k.nhit == 1 && copies_alive(s, "m") == 4);
 }
 
+/* ---- the power of all who are near a key has gone, and nothing says so: who searches there does not wait for them
+ * three at a time ---- */
+
+static int nearness(const void *a, const void *b, void *target)
+{
+	return id_closer(target, a, b);
+}
+
+static void scn_dead_crowd(struct sim *s)
+{
+	enum { PEERS = 40, DEAD = 15 };
+	struct dht_world w = { .conf = { .k = 8 } };
+	struct id id[PEERS - 1], key = key_id("k");
+	dht_add(s, &w, PEERS);
+	dht_joined(s);
+	sim_run_for(s, 30 * SEC);               /* everybody has met everybody */
+	for (int i = 1; i < PEERS; i++)
+		id[i - 1] = *self_of(s, i);
+	qsort_r(id, PEERS - 1, sizeof *id, nearness, &key);
+	for (int i = 1; i < PEERS; i++)
+		for (int n = 0; n < DEAD; n++)
+			if (sim_alive(s, i) && id_eq(&id[n], self_of(s, i)))
+				sim_power_off(s, i);
+	uint64_t began = sim_now(s);
+	struct dht_find_end f = dht_find_wait(s, 0, &key);
+	sim_check(s, f.n == 8);
+	for (int i = 0; i < 8; i++)
+		sim_check(s, id_eq(&f.id[i], &id[DEAD + i]));
+	if (sim_now(s) - began > 4 * SEC)       /* a question waits a second and a half */
+		sim_fail(s, "the search took %llu ms", (unsigned long long)(sim_now(s) - began) / 1000);
+}
+
+/* ---- a dictionary that takes several frames is handed over whole, and once ---- */
+
+static void count_stores(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len)
+{
+	*(unsigned *)arg += len > 8 && (wire[6] | wire[7] << 8) == KIND_DHT_STORE;
+}
+
+static void on_large(void *arg, const struct dht_item_end *v, size_t n, const struct err *e)
+{
+	*(bool *)arg = !e;
+}
+
+static void scn_large_handover(struct sim *s)
+{
+	enum { SUBKEYS = 900, HOLDERS = 3 };
+	struct dht_world w = { .conf = { .k = 8, .republish_us = 3600 * SEC } };
+	static char sub[SUBKEYS][8];
+	static unsigned stores;
+	static bool done;
+	struct dht_item *item = xcalloc(SUBKEYS, sizeof *item);
+	struct err e;
+	dht_add(s, &w, HOLDERS);
+	dht_joined(s);
+	for (int i = 0; i < SUBKEYS; i++) {
+		snprintf(sub[i], sizeof sub[i], "s%d", i);
+		item[i] = (struct dht_item){ "d", sub[i], json_integer(i), 600000, false };
+	}
+	done = false;
+	sim_check(s, !dht_put_many(dht_of(s, 0), item, SUBKEYS, on_large, &done, &e));
+	sim_check(s, sim_run_until(s, dht_flag, &done, 60 * SEC));
+	free(item);
+	stores = 0;
+	sim_tap(s, count_stores, &stores);
+	dht_add(s, &w, 1);
+	sim_run_for(s, 20 * SEC);
+	sim_tap(s, NULL, NULL);
+	sim_check(s, dht_records(s, HOLDERS) == SUBKEYS);
+	if (stores > HOLDERS * 4)               /* two frames, and again what was lost */
+		sim_fail(s, "%u STOREs hand over %d records of %d peers", stores, SUBKEYS, HOLDERS);
+}
+
 /* ---- S31: a request counts when its sender signed it for this peer, now, and once ---- */
 
 struct taken { int to; enum chan chan; uint8_t bytes[4096]; size_t len; };
@@ -331,6 +404,7 @@ static void scn_S31_once(struct sim *s)
 int main(int argc, char **argv)
 {
 	static const struct scn list[] = { SCN(S11_latest), SCN(S22_nearest), SCN(one_question), SCN(oldest_asked),
-		SCN(next_nearest), SCN(S31_once), { 0 } };
+		SCN(next_nearest), SCN(dead_crowd), SCN(large_handover),
+		SCN(S31_once), { 0 } };
 	return scn_main(list, argc, argv);
 }

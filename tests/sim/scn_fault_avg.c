@@ -10,18 +10,13 @@
 #define PEERS 3
 #define EPOCHS 3
 
-static bool settled(struct sim *s, void *arg)
-{
-	return world_settled(arg);
-}
-
 /* False: nobody was struck. */
 static bool starved(struct sim *s, int node, int n, bool *ret_missed)
 {
 	struct world *w = world_new(s, 4096, 128, 16, 10 * MSEC);
 	w->start_us = 3 * SEC;
 	world_add(w, PEERS);
-	sim_check(s, sim_run_until(s, settled, w, 20 * SEC));
+	world_settle(w, 20 * SEC);
 	sim_memory_fail(s, node, n);            /* buffers go from round to round: only the first ones ask for them */
 	world_run_to(w, EPOCHS, 20 * SEC);
 	bool struck = sim_struck(s, node);

@@ -1,12 +1,13 @@
 /* Scenarios of life and death: how soon a death is told, that nothing is told twice or falsely, and that whatever
  * waited for the dead ends at once. Transfers under faults too: they end once on each side, and never with wrong
  * bytes. */
+#include "common/hash.h"
 #include "net/inner.h"
 #include "net_app.h"
 
 static struct net_world w;
 static struct ended d[64];
-static struct moved m[2];
+static struct moved m[3];
 
 static void begin(struct sim *s)
 {
@@ -241,6 +242,39 @@ static void scn_transfer_kill(struct sim *s)
 	within(s, at, 250000, "the survivor's side ended");
 }
 
+static uint64_t weight_out(struct sim *s)
+{
+	struct peer_info p = {0};
+
+	net_peer(app(s, 0)->net, net_self(app(s, 1)->net), &p);
+	return p.bytes.out[CLASS_weight];
+}
+
+/* Who waits for a taker and is not called (the receiver has forgotten its name over a thousand others) asks by itself:
+ * it costs no data, and the transfer begins within two seconds. */
+static void scn_transfer_asked(struct sim *s)
+{
+	struct id tag = { .b = { 7 } }, other = { .b = { 8 } };
+
+	pair(s);
+	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, sim_now(s) + 60000000,
+		net_app_moved, &m[0]);
+	sim_run_for(s, 100000);
+	for (unsigned i = 0; i < 1100; i++) {
+		other.b[1] = (uint8_t)i;
+		other.b[2] = (uint8_t)(i >> 8);
+		struct xfer *x = xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &other, data, 10, CLASS_weight,
+			sim_now(s) + 60000000, net_app_moved, &m[2]);
+		sim_run_for(s, 1000);
+		xfer_cancel(x);
+	}
+	uint64_t before = weight_out(s);
+	sim_run_for(s, 10000000);
+	sim_check(s, weight_out(s) == before && !m[0].times);
+	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, BIG, 0, net_app_moved, &m[1]);
+	sim_check(s, sim_run_until(s, both_moved, NULL, 4000000) && m[0].ok && m[1].ok && !memcmp(data, out, BIG));
+}
+
 static void scn_transfer_wrong(struct sim *s)
 {
 	struct id tag = { .b = { 2 } };
@@ -261,8 +295,11 @@ static void scn_transfer_wrong(struct sim *s)
 	at = sim_now(s);
 	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, at + 3000000, net_app_moved,
 		&m[0]);
+	uint64_t before = weight_out(s);
 	sim_check(s, sim_run_until(s, sent_moved, NULL, 4000000) && m[0].code == ERR_TIMEOUT && strstr(m[0].text,
 		"does not expect"));
+	if (weight_out(s) - before > 3 * 256 * 1024)
+		sim_fail(s, "%llu bytes went to who takes nothing", (unsigned long long)(weight_out(s) - before));
 	/* the sender gives up: the receiver hears of it */
 	begin(s);
 	tag.b[0] = 4;
@@ -296,6 +333,42 @@ static void scn_transfer_changed(struct sim *s)
 	data[5] ^= 1;                           /* it has been hashed, but not yet sealed */
 	sim_check(s, sim_run_until(s, both_moved, NULL, 6000000));
 	sim_check(s, m[0].code == ERR_CORRUPT && m[1].code == ERR_CORRUPT);
+}
+
+static uint8_t arrived_as[16];
+
+static void arrived_moved(void *arg, struct xfer *x, const struct err *e)
+{
+	if (!e)
+		xfer_digest(x, arrived_as);
+	net_app_moved(arg, x, e);
+}
+
+/* A hash that the sender knows already is believed by nobody but itself; the receiver tells what it got. */
+static void scn_transfer_hashed(struct sim *s)
+{
+	enum { N = 3 * 256 * 1024 + 17 };
+	uint8_t hash[16];
+
+	pair(s);
+	for (size_t i = 0; i < N; i++)
+		data[i] = (uint8_t)(rng_at(sim_seed(s), i / 8) >> i % 8 * 8);
+	for (int wrong = 0; wrong < 2; wrong++) {
+		struct id tag = { .b = { 12, (uint8_t)wrong } };
+
+		begin(s);
+		memset(arrived_as, 0, sizeof arrived_as);
+		xxh128_of(data, N, hash);
+		hash[15] ^= (uint8_t)wrong;
+		xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, N, 0, arrived_moved, &m[1]);
+		xfer_send_hashed(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, N, hash, CLASS_weight,
+			sim_now(s) + 5000000, net_app_moved, &m[0]);
+		sim_check(s, sim_run_until(s, both_moved, NULL, 6000000));
+		if (wrong)
+			sim_check(s, m[0].code == ERR_CORRUPT && m[1].code == ERR_CORRUPT);
+		else
+			sim_check(s, m[0].ok && m[1].ok && !memcmp(data, out, N) && !memcmp(arrived_as, hash, 16));
+	}
 }
 
 /* The same name used again carries the new bytes. */
@@ -397,7 +470,31 @@ static void scn_lost(struct sim *s)
 	}
 }
 
+/* How long an answer is waited for: the caller's floor where that is ample, three measured round trips where they are
+ * longer, two seconds as long as nothing is measured (B18). */
+static void scn_deadline(struct sim *s)
+{
+	struct id id = pair(s), nobody = { .b = { 9 } };
+	struct net *n = app(s, 0)->net;
+	struct sim_link far = { 0 };
+	sim_check(s, net_deadline(n, &nobody, 100000) == 2000000 && net_deadline(n, &nobody, 3000000) == 3000000);
+	sim_check(s, net_deadline(n, &id, 500000) == 500000);   /* a near one */
+	for (unsigned i = 0; i < 60 && !sim_failed(s); i++) {
+		if (far.latency_us < 900000)    /* all at once it would be taken for dead */
+			far.latency_us += 30000;
+		sim_link(s, 0, 1, &far);
+		sim_link(s, 1, 0, &far);
+		d[0] = (struct ended){ .sim = s };
+		net_app_call(app(s, 0), &id, 2 + i, NO_BLOB, 20000000, &d[0]);
+		sim_check(s, sim_run_until(s, first_ended, NULL, 21000000) && d[0].ok);
+	}
+	uint64_t us = net_deadline(n, &id, 2000000);
+	if (us < 5 * 1000000 || us > 3 * 2000000)
+		sim_fail(s, "1.8 s away, and an answer is waited for for %llu us", (unsigned long long)us);
+	sim_check(s, net_deadline(n, &id, 30000000) == 30000000);
+}
+
 static const struct scn list[] = { SCN(kill), SCN(kill_dialler), SCN(power), SCN(flicker), SCN(pause), SCN(leave),
-	SCN(restart), SCN(back_at_once), SCN(late), SCN(lost), SCN(torn), SCN(narrow), SCN(transfer_kill),
-	SCN(transfer_wrong), SCN(transfer_again), SCN(transfer_changed), {0} };
+	SCN(restart), SCN(back_at_once), SCN(late), SCN(lost), SCN(deadline), SCN(torn), SCN(narrow), SCN(transfer_kill),
+	SCN(transfer_wrong), SCN(transfer_asked), SCN(transfer_again), SCN(transfer_changed), SCN(transfer_hashed), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }

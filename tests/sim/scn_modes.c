@@ -62,6 +62,128 @@ static void scn_sync_every(struct sim *s) { life(s, "allreduce", "\"sync_every\"
 static void scn_async(struct sim *s) { life(s, "allreduce", "\"async\": true", 200); }
 static void scn_diloco(struct sim *s) { life(s, "diloco", "\"inner_steps\": 4", 100); }
 
+static void scn_fragments(struct sim *s) { life(s, "diloco", "\"inner_steps\": 4, \"fragments\": 2", 100); }
+static void scn_streaming(struct sim *s)
+{
+	life(s, "diloco", "\"inner_steps\": 8, \"fragments\": 2, \"overlap\": 2", 50);
+}
+
+/* Each way with encoded vectors: what must be equal is, though nobody gets what was sent to the bit. */
+static void scn_coded_sync(struct sim *s) { life(s, "hivemind", "\"codec\": \"blockwise8\"", 200); }
+static void scn_coded_delayed(struct sim *s)
+{
+	life(s, "hivemind", "\"delay_grad\": true, \"codec\": \"fp16\"", 200);
+}
+static void scn_coded_delta(struct sim *s)
+{
+	life(s, "hivemind", "\"local_updates\": true, \"delay_state\": true, \"codec\": \"uniform8\"", 200);
+}
+static void scn_coded_seldom(struct sim *s)
+{
+	life(s, "hivemind", "\"local_updates\": true, \"average_optimizer\": true, \"every\": 3, \"codec\": \"bf16\"", 100);
+}
+static void scn_coded_async(struct sim *s) { life(s, "allreduce", "\"async\": true, \"codec\": \"fp16_scaled\"", 200); }
+static void scn_coded_diloco(struct sim *s) { life(s, "diloco", "\"inner_steps\": 4, \"codec\": \"blockwise8\"", 100); }
+static void scn_coded_streaming(struct sim *s)
+{
+	life(s, "diloco", "\"inner_steps\": 8, \"fragments\": 2, \"overlap\": 2, \"codec\": \"blockwise4\"", 50);
+}
+
+/* ---- an order of each peer's own ---- */
+
+static const char *independent(char out[900], const char *strategy, const char *averaging)
+{
+	static const char data[] = "\"count\": 1000";
+	char spec[900];
+	mode_spec(spec, strategy, averaging, 200, 96, 3);
+	char *at = strstr(spec, data);
+	snprintf(out, 900, "%.*s\"order\": \"independent\", %s", (int)(at - spec), spec, at);
+	return out;
+}
+
+/* The first sample that each peer's order names. */
+static uint64_t first_of(struct node_world *w, int i)
+{
+	return data_index(node_run(w, i)->data, 0);
+}
+
+static uint64_t walked_to(struct node_world *w, int i)
+{
+	const struct ranges *v = &node_run(w, i)->walked;
+	return v->n ? v->v[v->n - 1].hi : 0;
+}
+
+/* A peer dies behind the checkpoint of epoch 20, others join, it comes back and goes on where its order stood then; who
+ * lives has behind it what its own commits took, without a hole wider than what is under way. */
+static void own_orders(struct sim *s, const char *strategy, const char *averaging)
+{
+	static char spec[900];
+	struct node_world *w = node_world_new(s, independent(spec, strategy, averaging));
+	bool differ = false;
+	node_world_add(w, 5);
+	if (!node_run_to(w, 24, 120 * SEC))
+		return;
+	for (int i = 1; i < 5; i++)
+		differ = differ || first_of(w, i) != first_of(w, 0);
+	sim_check(s, differ);                   /* five times the same of a thousand by chance: never */
+	int dead = node_any(w);
+	uint64_t first = first_of(w, dead), stood = walked_to(w, dead);
+	sim_kill(s, dead);
+	node_world_add(w, 1);
+	sim_restart(s, dead);
+	node_goes_on(w, 3, 120 * SEC);
+	if (first_of(w, dead) != first || 10 * walked_to(w, dead) < 7 * stood)
+		sim_fail(s, "peer %d stood at %llu of its order and is at %llu after its return", dead,
+			(unsigned long long)stood, (unsigned long long)walked_to(w, dead));
+	for (int k = 0; k < 10 && !all_work(w, 6); k++)
+		node_goes_on(w, 4, 60 * SEC);
+	sim_check(s, all_work(w, 6));
+	for (int i = 0; i < 6; i++) {
+		const struct run *r = node_run(w, i);
+		if (r->point.done.n || !r->walked.n || r->walked.v[0].lo ||
+				walked_to(w, i) - ranges_count(&r->walked) > 200)
+			sim_fail(s, "peer %d: %zu intervals in the ledger, %zu of its own up to %llu", i, r->point.done.n,
+				r->walked.n, (unsigned long long)walked_to(w, i));
+	}
+	node_world_free(w);
+}
+
+static void scn_own_orders(struct sim *s) { own_orders(s, "hivemind", ""); }
+static void scn_own_orders_delayed(struct sim *s) { own_orders(s, "hivemind", "\"delay_grad\": true"); }
+
+/* ---- validation where the spec is silent ---- */
+
+/* Half of the data is held out: a validation takes as long as several epochs do, and a twentieth of the time in all. */
+static void scn_validation(struct sim *s)
+{
+	static const char never[] = "\"every\": 0";
+	static char spec[900];
+	char plain[900];
+	mode_spec(plain, "hivemind", "", 20, 96, 3);
+	char *at = strstr(plain, never);
+	snprintf(spec, sizeof spec, "%.*s\"split\": 0.5%s", (int)(at - plain), plain, at + strlen(never));
+	struct node_world *w = node_world_new(s, spec);
+	uint64_t last = 0, times = 0, took = 0, begun;
+	node_world_add(w, 1);
+	if (!node_run_to(w, 1, 60 * SEC))
+		return;
+	begun = sim_now(s);
+	for (uint64_t e = 2; e < 200; e++) {
+		if (!node_run_to(w, e, 60 * SEC))
+			return;
+		const struct run *r = node_run(w, 0);
+		if (r->val_epoch != last && !r->validating) {
+			last = r->val_epoch;
+			times++;
+			took += r->val_took_us;
+		}
+	}
+	double share = (double)took / (double)(sim_now(s) - begun);
+	if (times < 3 || share > 0.06)
+		sim_fail(s, "%llu validations took %.3f of the time", (unsigned long long)times, share);
+	node_world_free(w);
+}
+
 /* ---- C09 ---- */
 
 /* Three peers whose micro-batches take as long and have 32, 16 and 8 samples. */
@@ -167,7 +289,11 @@ static void scn_bytes(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(bytes), SCN(delayed), SCN(delta), SCN(seldom), SCN(plain), SCN(sync_every),
-	SCN(async), SCN(diloco), SCN(speeds), SCN(overlap), {0} };
+	SCN(async), SCN(diloco), SCN(speeds), SCN(overlap),
+	SCN(own_orders), SCN(own_orders_delayed),
+	SCN(fragments), SCN(streaming), SCN(coded_sync), SCN(coded_delayed), SCN(coded_delta), SCN(coded_seldom),
+	SCN(coded_async), SCN(coded_diloco), SCN(coded_streaming),
+	SCN(validation), {0} };
 
 int main(int argc, char **argv)
 {

@@ -1,7 +1,7 @@
 /* Scenarios of the wire: whatever happens to links and processes, every call ends exactly once, and every request runs
  * at most once per process. */
 #include "common/map.h"
-#include "net/frame.h"
+#include "net/inner.h"
 #include "net_app.h"
 
 static bool all_ended(struct sim *s, void *arg)
@@ -343,6 +343,85 @@ static void scn_points(struct sim *s)
 	nonces_end(&v);
 }
 
+static void healed(struct sim *s, void *arg) { sim_link(s, 0, 1, arg); }
+
+static bool call_some(struct sim *s, struct net_app *a, const struct id *to, unsigned calls, uint64_t apart_us)
+{
+	struct ended d[9] = { {0} };
+	unsigned ok = 0;
+
+	for (unsigned i = 0; i < calls; i++) {
+		d[i].sim = s;
+		net_app_call(a, to, i, NO_BLOB, 20000000, &d[i]);
+		sim_run_for(s, 1 + apart_us);
+	}
+	sim_check(s, sim_run_until(s, all_ended, d, 21000000));
+	for (unsigned i = 0; i < calls; i++)
+		ok += d[i].ok;
+	return ok == calls;
+}
+
+/* A frame that TCP has to send again, perhaps twice, holds up all behind it: no reason to tear the connections to that
+ * peer down, with the bulk that is in them. Two calls of the same moment miss their answers together. */
+static void scn_stalled(struct sim *s)
+{
+	struct net_world w = {0};
+	struct net_app *a = net_app_add(s, &w);
+	struct id to = *net_self(net_app_add(s, &w)->net);
+	struct sim_link far = { .latency_us = 50000 }, slow = far;
+
+	net_app_know(s, 0, 1);
+	sim_link(s, -1, -1, &far);
+	for (unsigned i = 0; i < 30; i++)
+		sim_check(s, call_some(s, a, &to, 1, 0));
+	net_care(a->net, &to, 1);
+	for (unsigned i = 0; i < 30 && !sim_failed(s); i++) {
+		uint64_t torn = peer_find(a->net, &to)->fresh_us;
+
+		slow.latency_us = 300000 + rng_below(sim_rng(s), 400000);
+		sim_link(s, 0, 1, &slow);
+		sim_at(s, sim_now(s) + 50000, healed, &far);
+		sim_check(s, call_some(s, a, &to, 2, rng_below(sim_rng(s), 40000)));
+		if (peer_find(a->net, &to)->fresh_us != torn)
+			sim_fail(s, "held up for %llu ms: the connection was torn down",
+				(unsigned long long)slow.latency_us / 1000);
+		sim_check(s, !a->news[NEWS_DEAD]);
+		for (unsigned k = 0; k < 8; k++)        /* the estimate comes down again */
+			sim_check(s, call_some(s, a, &to, 1, 0));
+	}
+	sim_run_for(s, 100000);
+}
+
+static void woken(struct sim *s, void *arg) { sim_resume(s, 1); }
+
+/* Somebody who could not be reached for a moment is spoken to through a door, as those that only dial out. That is for
+ * the moment: soon both use the mailboxes again. */
+static void scn_mailboxes_again(struct sim *s)
+{
+	struct net_world w = {0};
+	struct net_app *a[2] = { net_app_add(s, &w), net_app_add(s, &w) };
+	struct id id[2] = { *net_self(a[0]->net), *net_self(a[1]->net) };
+	struct peer_info p;
+
+	net_app_know(s, 0, 1);
+	for (unsigned i = 0; i < 20; i++)
+		sim_check(s, call_some(s, a[i % 2], &id[!(i % 2)], 1, 0));
+	net_care(a[0]->net, &id[1], 1);
+	net_care(a[1]->net, &id[0], 1);
+	for (unsigned turn = 0; turn < 4 && !sim_failed(s); turn++) {
+		sim_pause(s, 1);
+		sim_at(s, sim_now(s) + 1000000 + rng_below(sim_rng(s), 4000000), woken, NULL);
+		call_some(s, a[0], &id[1], 3, 1000000); /* in vain, or not */
+		for (unsigned i = 0; i < 100; i++) {
+			sim_check(s, call_some(s, a[i % 2], &id[!(i % 2)], 1, 0));
+			sim_run_for(s, 50000);
+		}
+		for (unsigned i = 0; i < 2; i++)
+			if (!net_peer(a[i]->net, &id[!i], &p) || !p.proven)
+				sim_fail(s, "turn %u: node %u does not use the other's mailbox", turn, i);
+	}
+}
+
 static const struct scn list[] = { SCN(two), SCN(transfer), SCN(breaks), SCN(partition), SCN(restart), SCN(points),
-	{0} };
+	SCN(stalled), SCN(mailboxes_again), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }

@@ -62,20 +62,10 @@ static void scn_partition(struct sim *s)
 	node_end(w);
 }
 
-/* A third sits behind slow links: 100 ms there and back, 60 kB/s. Their samples count, and nobody is left out
- * for it. */
-static void scn_slow_third(struct sim *s)
+/* Nodes 6 to 8 of nine are behind something slow. */
+static void behind_slow(struct sim *s, struct node_world *w)
 {
-	static char spec[700];
-	struct node_world *w = node_world_new(s, node_naps(spec, 200, 9 * 64));
-	struct sim_link slow = { .latency_us = 50 * MSEC, .jitter_us = 10 * MSEC, .bytes_per_s = 60000 };
 	struct avg_view v;
-	node_world_add(w, 9);
-	for (int i = 0; i < 6; i++)
-		for (int k = 6; k < 9; k++) {
-			sim_link(s, i, k, &slow);
-			sim_link(s, k, i, &slow);
-		}
 	node_run_to(w, 3, 120 * SEC);
 	node_goes_on(w, 12, 240 * SEC);
 	avg_view(node_run(w, 0)->avg, &v);
@@ -85,6 +75,34 @@ static void scn_slow_third(struct sim *s)
 	for (int i = 6; i < 9; i++)
 		sim_check(s, node_run(w, i)->own_samples > 0);
 	node_end(w);
+}
+
+/* A third sits behind slow links: 100 ms there and back, 60 kB/s. Their samples count, and nobody is left out
+ * for it. */
+static void scn_slow_third(struct sim *s)
+{
+	static char spec[700];
+	struct node_world *w = node_world_new(s, node_naps(spec, 200, 9 * 64));
+	struct sim_link slow = { .latency_us = 50 * MSEC, .jitter_us = 10 * MSEC, .bytes_per_s = 60000 };
+	node_world_add(w, 9);
+	for (int i = 0; i < 6; i++)
+		for (int k = 6; k < 9; k++) {
+			sim_link(s, i, k, &slow);
+			sim_link(s, k, i, &slow);
+		}
+	behind_slow(s, w);
+}
+
+/* A third sits behind one line that it shares: 180 kB/s, 100 ms there and back; among themselves it is near. A round of
+ * 200 kB each way fills it for more than a second. */
+static void scn_shared_line(struct sim *s)
+{
+	static char spec[700];
+	struct node_world *w = node_world_new(s, node_naps_of(spec, 8000, 200, 9 * 64));
+	sim_costs(s)->call_queue_us = 25 * MSEC;
+	node_world_add(w, 9);
+	sim_line(s, (const int[]){ 6, 7, 8 }, 3, 50 * MSEC, 180000);
+	behind_slow(s, w);
 }
 
 /* Some directions of some links carry nothing, and connections break everywhere: epochs go on all the same; when all is
@@ -132,8 +150,8 @@ static void scn_clocks(struct sim *s)
 	node_end(w);
 }
 
-static const struct scn list[] = { SCN(together), SCN(killed), SCN(partition), SCN(slow_third), SCN(one_way),
-	SCN(clocks), {0} };
+static const struct scn list[] = { SCN(together), SCN(killed), SCN(partition), SCN(slow_third), SCN(shared_line),
+	SCN(one_way), SCN(clocks), {0} };
 
 int main(int argc, char **argv)
 {

@@ -82,7 +82,7 @@ static void refused(struct node_world *w, int node, node_ask_fn *fn, json_t *par
 static bool all_in(struct node_world *w, const char *state)
 {
 	for (int i = 0; i < sim_nodes(w->s); i++)
-		if (strcmp(node_run(w, i) ? run_state_name(node_run(w, i)) : "-", state))
+		if (sim_alive(w->s, i) && strcmp(node_run(w, i) ? run_state_name(node_run(w, i)) : "-", state))
 			return false;
 	return true;
 }
@@ -140,6 +140,57 @@ static void scn_words(struct sim *s)
 	node_end(w);
 }
 
+/* How many an operator's word has reached, and by how much an epoch went beyond its target, as answers say. */
+static void reaches(struct node_world *w, int node, node_ask_fn *fn, json_t *params, int peers)
+{
+	json_t *r = say(w, node, fn, params);
+	json_int_t told = json_integer_value(json_object_get(r, "peers_told"));
+	if (r && told != peers)
+		sim_fail(w->s, "node %d: %lld peers were told of %d", node, (long long)told, peers);
+	json_decref(r);
+}
+
+static void overshoots(struct node_world *w, double least, double most)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct run *r = node_run(w, i);
+		if (!r)
+			continue;
+		json_t *o = say(w, i, node_run_show, json_pack("{s:s}", "run", "naps"));
+		const struct avg_point *at = run_point_at(r, r->point.epoch), *before = run_point_at(r, r->point.epoch - 1);
+		const json_t *v = json_object_get(o, "overshoot");
+		double by = json_number_value(v), want = before ? (double)(at->samples - before->samples) /
+			(double)run_target(r) - 1 : -1;
+		if (!v || by < want - 1e-9 || by > want + 1e-9 || by < least || by > most)
+			sim_fail(w->s, "node %d: an overshoot of %.4f at epoch %llu; by its samples %.4f", i, by,
+				(unsigned long long)r->point.epoch, want);
+		json_decref(o);
+	}
+}
+
+static void scn_told(struct sim *s)
+{
+	struct node_world *w = node_begin(s, 5, 3);
+	json_t *name = json_pack("{s:s}", "run", "naps");
+	overshoots(w, 0, 0.2);                  /* two micro-batches of eight from each are the target */
+	reaches(w, 0, node_set, json_pack("{s:s,s:{s:f}}", "run", "naps", "values", "lr", 0.5), 5);
+	reaches(w, 0, node_set, json_pack("{s:s,s:{s:i}}", "run", "naps", "values", "target_batch", 42), 5);
+	node_goes_on(w, 4, 30 * SEC);
+	overshoots(w, 0.1, 1);                  /* eights: 48 are the least that is no less */
+	sim_kill(s, 4);
+	reaches(w, 0, node_run_pause, json_incref(name), 4);
+	wait_all(w, "paused", 40 * SEC);
+	reaches(w, 0, node_run_resume, json_incref(name), 4);
+	node_goes_on(w, 3, 60 * SEC);
+	reaches(w, 0, node_set, json_pack("{s:s,s:{s:f}}", "run", "naps", "values", "lr", 0.25), 4);
+	reaches(w, 3, node_set, json_pack("{s:s,s:{s:i}}", "run", "naps", "values", "batch", 4), 1);
+	node_goes_on(w, 3, 60 * SEC);
+	for (int i = 0; i < 5; i++)
+		w->idle[i] = true;              /* its operators do not join it again */
+	reaches(w, 0, node_run_stop, name, 4);
+	node_end(w);
+}
+
 /* Peers leave, one after the other, with or without a drained daemon, and come back: no sample of theirs is lost, and
  * nobody waits for them. */
 static void scn_come_and_go(struct sim *s)
@@ -167,7 +218,7 @@ static void scn_come_and_go(struct sim *s)
 	node_end(w);
 }
 
-static const struct scn list[] = { SCN(points), SCN(words), SCN(come_and_go), {0} };
+static const struct scn list[] = { SCN(points), SCN(words), SCN(come_and_go), SCN(told), {0} };
 
 int main(int argc, char **argv)
 {

@@ -137,5 +137,48 @@ static void scn_killed(struct sim *s)
 	all(s);
 }
 
-static const struct scn list[] = { SCN(over), SCN(one), SCN(killed), {0} };
+static bool both_proven(struct sim *s, void *arg)
+{
+	struct peer_info p;
+
+	for (int i = 0; i < 2; i++)
+		if (!net_peer(net_of(s, i), net_self(net_of(s, !i)), &p) || !p.proven ||
+		    !endpoint_eq(&p.at, sim_endpoint(s, !i)))
+			return false;
+	return true;
+}
+
+/* What is announced first cannot be dialled (the outer address of a router that does not lead back inside), what comes
+ * second can. Whoever of the two begins, and whether one or both are so: soon both use each other's mailboxes there. */
+static void announced(struct sim *s, int first, bool both)
+{
+	struct peer_info p;
+
+	memset(&w, 0, sizeof w);
+	w.announces[1] = true;
+	w.announces[0] = both;
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 5000, .jitter_us = 1000 });
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	net_learn(net_of(s, first), net_self(net_of(s, !first)), net_endpoint(net_of(s, !first)));
+	net_learn_also(net_of(s, first), net_self(net_of(s, !first)), sim_endpoint(s, !first));
+	for (int i = 0; i < 400 && !both_proven(s, NULL) && !sim_failed(s); i++) {
+		good(s, i & 1 ? !first : first, i & 1 ? first : !first, 5000000);
+		sim_run_for(s, 50000);
+	}
+	for (int i = 0; i < 2 && !sim_failed(s); i++) {
+		sim_check(s, net_peer(net_of(s, i), net_self(net_of(s, !i)), &p));
+		if (!both_proven(s, NULL))
+			sim_fail(s, "%d began: %d has %sproven that it reaches the other, at %u", first, i, p.proven ? "" : "not ",
+				p.at.ip[15]);
+	}
+	all(s);
+}
+
+static void scn_announced(struct sim *s) { announced(s, 0, false); }
+static void scn_announced_itself(struct sim *s) { announced(s, 1, false); }
+static void scn_announced_both(struct sim *s) { announced(s, (int)rng_below(sim_rng(s), 2), true); }
+
+static const struct scn list[] = { SCN(over), SCN(one), SCN(killed), SCN(announced), SCN(announced_itself),
+	SCN(announced_both), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }

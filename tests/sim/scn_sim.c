@@ -43,6 +43,27 @@ static void scn_break(struct sim *s)
 	sim_check(s, st.lost <= 40);
 }
 
+/* Two behind one line share its rate; among themselves, and beside it, nothing is slow; calls do not wait for bulk. */
+static void scn_line(struct sim *s)
+{
+	sim_costs(s)->call_queue_us = 25000;
+	add(s, 4);
+	sim_line(s, (const int[]){ 0, 1 }, 2, 20000, 1000000);
+	for (uint32_t i = 1; i <= 10; i++) {
+		say(of(s, 0), sim_endpoint(s, 2), CHAN_BULK, 0, 'S', i, 100000);
+		say(of(s, 1), sim_endpoint(s, 2), CHAN_BULK, 0, 'S', i, 100000);
+		say(of(s, 0), sim_endpoint(s, 1), CHAN_BULK, 0, 'S', i, 100000);
+		say(of(s, 2), sim_endpoint(s, 3), CHAN_BULK, 0, 'S', i, 100000);
+	}
+	say(of(s, 0), sim_endpoint(s, 3), CHAN_CTRL, 0, 'S', 1, 200);
+	sim_run_for(s, 100000);
+	sim_check(s, of(s, 1)->got == 10 && of(s, 3)->got == 11);
+	sim_run_for(s, 900000);
+	sim_check(s, of(s, 2)->got >= 8 && of(s, 2)->got <= 10);        /* a megabyte a second, both together */
+	sim_run_for(s, 1200000);
+	sim_check(s, of(s, 2)->got == 20);
+}
+
 static void scn_partition(struct sim *s)
 {
 	struct linkinfo li;
@@ -240,7 +261,7 @@ static void scn_stall(struct sim *s)
 	sim_check(s, runs[0] <= 2 && runs[1] > 20);
 }
 
-static const struct scn list[] = { SCN(delivery), SCN(break), SCN(partition), SCN(one_way), SCN(death), SCN(pause),
-	SCN(door), SCN(storm), SCN(stall), {0} };
+static const struct scn list[] = { SCN(delivery), SCN(break), SCN(line), SCN(partition), SCN(one_way), SCN(death),
+	SCN(pause), SCN(door), SCN(storm), SCN(stall), {0} };
 
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }

@@ -54,7 +54,8 @@ static int env_fail(struct env *e, const char *point)
 		return -1;
 	list_each(i, &n->sim->failpoints) {
 		struct failpoint *f = list_entry(i, struct failpoint, link);
-		if (f->left <= 0 || (f->node >= 0 && f->node != n->index) || strcmp(f->name, point) || --f->left > 0)
+		if (f->left <= 0 || (f->node >= 0 && f->node != n->index) || strcmp(f->name, point) ||
+				(f->who && !f->who(f->arg, n->index)) || --f->left > 0)
 			continue;
 		f->hit = n->struck = true;
 		n->sim->stats.fail_points++;
@@ -358,6 +359,7 @@ int sim_node_add(struct sim *s, const struct endpoint *at, const struct sim_app 
 	n->doom.fire = doom_fire;
 	list_init(&n->inbox);
 	list_init(&n->links);
+	list_init(&n->pipes);
 	list_init(&n->returned);
 	list_init(&n->jobs);
 	list_init(&n->answers);
@@ -411,6 +413,7 @@ struct sim *sim_new(uint64_t seed)
 	list_init(&s->pipes);
 	list_init(&s->scripts);
 	list_init(&s->failpoints);
+	list_init(&s->lasts);
 	s->ports = map_new(3);
 	s->doors = map_new(4);
 	s->costs = (struct sim_costs){ .recv_us = 10, .callback_us = 1, .slow_us = 50000, .ctrl_buf = 256 * 1024,
@@ -429,6 +432,7 @@ void sim_free(struct sim *s)
 		sim_memory_fail(s, s->starved->index, 0);
 	for (int i = 0; i < s->nodes; i++)
 		sim_stop(s->node[i], true);
+	sim_lasts(s);
 	simnet_free(s);
 	heap_done(&s->heap);                    /* it still points into nodes and scripts */
 	for (int i = 0; i < s->nodes; i++)

@@ -25,6 +25,8 @@
 struct sim;
 struct sim *sim_new(uint64_t seed);
 void sim_free(struct sim *s);                           /* stops all nodes; NULL is fine */
+/* Called by sim_free, when all of them have stopped. */
+void sim_at_end(struct sim *s, void (*fn)(void *arg), void *arg);
 uint64_t sim_seed(const struct sim *s);
 uint64_t sim_now(const struct sim *s);                  /* starts at 1 s */
 struct rng *sim_rng(struct sim *s);                     /* the scenario's own chance */
@@ -75,6 +77,9 @@ struct sim_link { uint64_t latency_us, jitter_us, bytes_per_s /* 0 = unlimited *
 	break_every /* mean messages; 0 = never */; };
 /* -1 = any; later calls win. Default 100 us, 20 us */
 void sim_link(struct sim *s, int from, int to, const struct sim_link *l);
+/* One line between these nodes and all others, which they share: bytes/s and latency each way. A node is behind one. */
+#define SIM_LINES_MAX 8
+void sim_line(struct sim *s, const int *nodes, int n, uint64_t latency_us, uint64_t bytes_per_s);
 void sim_break(struct sim *s, int a, int b);            /* resets the connections between them now */
 void sim_cut(struct sim *s, int from, int to);          /* one direction carries nothing (-1 = any); asymmetric */
 void sim_cut_both(struct sim *s, int a, int b);
@@ -100,11 +105,16 @@ enum sim_fate { SIM_ERROR, SIM_KILL, SIM_PAUSE };
 /* At the nth time that the node (-1 = any) passes the point (1 = next). A killed node does nothing more that anybody
  * could see, and is freed when its callback has returned. */
 void sim_failpoint(struct sim *s, int node, const char *point, enum sim_fate fate, int nth);
+/* The same of any node for which `who` says so at that moment; it is not asked again once this has struck. */
+typedef bool sim_who_fn(void *arg, int node);
+void sim_failpoint_of(struct sim *s, sim_who_fn *who, void *arg, const char *point, enum sim_fate fate, int nth);
 bool sim_failpoint_hit(const struct sim *s, const char *point);                 /* has one of that name struck? */
 
 /* ---- costs and limits ---- */
 struct sim_costs {
 	uint64_t recv_us, callback_us, slow_us;         /* 10, 1, 50 000 */
+	/* calls wait so long behind bulk on a thin link at most (nano_pace.c aims at 25 ms); 0 = for all of it */
+	uint64_t call_queue_us;
 	uint32_t ctrl_buf, bulk_buf, queue_max;         /* SNDBUF = RCVBUF; bytes that wait before a socket */
 	uint32_t door_drop;                             /* 1 of so many answers finds the pipe busy; 0 = none. 500 */
 	uint32_t stall_every;                           /* mean callbacks until a loop is held up for up to 5 ms, and finds

@@ -1,4 +1,5 @@
 /* What a scenario does to its world: kills, pauses, cuts, broken links, full disks, jumping clocks, fail points. */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,14 @@ void sim_link(struct sim *s, int from, int to, const struct sim_link *l)
 			if (p && (from < 0 || from == f) && (to < 0 || to == t))
 				p->l = *l;
 		}
+}
+
+void sim_line(struct sim *s, const int *nodes, int n, uint64_t latency_us, uint64_t bytes_per_s)
+{
+	assert(s->nlines < SIM_LINES_MAX && bytes_per_s);
+	s->lines[s->nlines++] = (struct line){ .latency_us = latency_us, .bytes_per_s = bytes_per_s };
+	for (int i = 0; i < n; i++)
+		s->node[nodes[i]]->line = s->nlines;
 }
 
 void sim_break(struct sim *s, int a, int b)
@@ -192,6 +201,14 @@ void sim_failpoint(struct sim *s, int node, const char *point, enum sim_fate fat
 	list_push(&s->failpoints, &f->link);
 }
 
+void sim_failpoint_of(struct sim *s, sim_who_fn *who, void *arg, const char *point, enum sim_fate fate, int nth)
+{
+	sim_failpoint(s, -1, point, fate, nth);
+	struct failpoint *f = list_entry(s->failpoints.prev, struct failpoint, link);
+	f->who = who;
+	f->arg = arg;
+}
+
 bool sim_failpoint_hit(const struct sim *s, const char *point)
 {
 	list_each(i, &s->failpoints) {
@@ -208,6 +225,23 @@ void sim_after_event(struct sim *s, int (*check)(struct sim *s, void *arg, struc
 		sim_fail(s, "more than %d checks", SIM_CHECKS_MAX);
 	else
 		s->checks[s->nchecks++] = (struct check){ check, arg };
+}
+
+void sim_at_end(struct sim *s, void (*fn)(void *arg), void *arg)
+{
+	struct last *x = xcalloc(1, sizeof *x);
+	*x = (struct last){ .fn = fn, .arg = arg };
+	list_push(&s->lasts, &x->link);
+}
+
+void sim_lasts(struct sim *s)
+{
+	struct list *l;
+	while ((l = list_pop(&s->lasts))) {
+		struct last *x = list_entry(l, struct last, link);
+		x->fn(x->arg);
+		free(x);
+	}
 }
 
 void sim_tap(struct sim *s, void (*fn)(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len),

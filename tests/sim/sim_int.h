@@ -24,7 +24,7 @@ struct wire { struct item item; struct list link; struct pipe *pipe; uint64_t at
 
 /* A TCP connection in one direction; lives until it is empty and nobody's. */
 struct pipe {
-	struct list all;                        /* sim->pipes */
+	struct list all, into;                  /* sim->pipes; node->pipes of the receiver */
 	struct sim *sim;
 	int from, to;
 	uint32_t to_life;                       /* the receiver's life number */
@@ -91,7 +91,8 @@ struct snode {
 	struct heap timers;
 	struct timer wake, doom;
 	struct rate up, down;                   /* sim_rates */
-	struct list inbox, links, returned, jobs, answers;
+	int line;                               /* of sim->lines, from 1; 0: none */
+	struct list inbox, links, pipes, returned, jobs, answers;
 	struct item returns;
 	struct map *link_map, *serial_map;
 	struct rng rng, secret;
@@ -102,10 +103,13 @@ struct snode {
 };
 
 struct pair { struct sim_link l; uint64_t free_at; };
+struct line { uint64_t latency_us, bytes_per_s, free_at[2] /* from the nodes that share it, to them */; };
 struct rule { struct list link; int from, to; struct sim_link l; };
-struct failpoint { struct list link; int node; char name[96]; enum sim_fate fate; int left; bool hit; };
+struct failpoint { struct list link; int node; char name[96]; enum sim_fate fate; int left; bool hit; sim_who_fn *who;
+	void *arg; };
 struct script { struct timer t; struct sim *sim; struct list link; void (*fn)(struct sim *s, void *arg); void *arg; };
 struct check { int (*fn)(struct sim *s, void *arg, struct err *e); void *arg; };
+struct last { struct list link; void (*fn)(void *arg); void *arg; };
 
 struct sim {
 	uint64_t seed, now, seq;
@@ -114,7 +118,8 @@ struct sim {
 	struct snode *node[SIM_NODES_MAX]; int nodes;
 	struct pair **pair;                     /* SIM_NODES_MAX squared, filled by need */
 	uint8_t *cut;                           /* the same */
-	struct list rules, pipes, scripts, failpoints;
+	struct line lines[SIM_LINES_MAX]; int nlines;
+	struct list rules, pipes, scripts, failpoints, lasts;
 	struct map *ports, *doors;              /* (ip, port) -> node; token -> pipe */
 	uint64_t next_id; uint32_t next_number;
 	struct check checks[SIM_CHECKS_MAX]; int nchecks;
@@ -178,6 +183,9 @@ void simwork_done(struct simjob *j);            /* from the inbox */
 void simwork_resolve(struct env *e, struct resolving *r);
 void simwork_resolved(struct answer *a);
 void simwork_drain(struct snode *n);
+
+/* sim_fault.c */
+void sim_lasts(struct sim *s);                  /* calls what sim_at_end was given, once */
 
 /* sim_disk.c */
 void simdisk_init(struct snode *n);

@@ -384,9 +384,9 @@ void simnet_died(struct snode *n, bool quiet)
 
 	if (s->ending)
 		return;
-	list_each_safe(i, &s->pipes) {
-		struct pipe *p = list_entry(i, struct pipe, all);
-		if (p->to == n->index && p->to_life == n->life) {
+	list_each_safe(i, &n->pipes) {
+		struct pipe *p = list_entry(i, struct pipe, into);
+		if (p->to_life == n->life) {
 			bool cut = sim_is_cut(s, p->to, p->from);
 			simpipe_lose(p, 0);
 			p->dead = true;

@@ -4,6 +4,7 @@
 #include "sim_int.h"
 
 #define USER_TIMEOUT_US 30000000        /* TCP_USER_TIMEOUT of nano.c */
+#define CALL_BYTES 16384                /* longer frames through a door are bulk */
 #define LATE_US_MAX 50000               /* how late leftovers of a broken connection arrive */
 
 /* TCP's retransmissions after data went unanswered, from the first sending (C17). */
@@ -87,6 +88,7 @@ static void pump_fire(struct timer *t)
 {
 	struct pipe *p = container_of(t, struct pipe, pump);
 	struct sim *s = p->sim;
+	bool served = false;
 
 	if (sim_is_cut(s, p->from, p->to)) {
 		blocked(p);
@@ -109,9 +111,11 @@ static void pump_fire(struct timer *t)
 			break;
 		later = simrate_down(p, w->len);
 		if (later) {
-			heap_set(&s->heap, &p->pump, later);
+			/* whoever waits for the same moment and was not served is next: PULL takes from all in turn */
+			heap_set(&s->heap, &p->pump, later + served);
 			return;
 		}
+		served = true;
 		rate_spend(&s->node[p->to]->down, w->len);
 		s->stats.bytes_read += w->len;
 		list_del(&w->link);
@@ -144,14 +148,39 @@ struct pipe *simpipe_new(struct sim *s, int from, int to, enum chan chan)
 	p->notice.fire = notice_fire;
 	list_init(&p->flight);
 	list_push(&s->pipes, &p->all);
+	list_push(&s->node[to]->pipes, &p->into);
 	return p;
+}
+
+/* When what comes to a queue of that rate at `at` is through it. */
+static uint64_t through(const struct pipe *p, uint64_t *free_at, uint64_t bytes_per_s, uint64_t at, size_t len)
+{
+	uint64_t us = (uint64_t)((double)len * 1e6 / (double)bytes_per_s), queue = *free_at > at ? *free_at - at : 0;
+
+	*free_at = at + queue + us;
+	if (p->sim->costs.call_queue_us && p->chan != CHAN_BULK && len <= CALL_BYTES && queue > p->sim->costs.call_queue_us)
+		queue = p->sim->costs.call_queue_us;
+	return at + queue + us;
+}
+
+static uint64_t along_lines(const struct pipe *p, uint64_t at, size_t len)
+{
+	struct sim *s = p->sim;
+	int line[2] = { s->node[p->from]->line, s->node[p->to]->line };
+
+	for (int k = 0; k < 2 && line[0] != line[1]; k++) {
+		struct line *l = line[k] ? &s->lines[line[k] - 1] : NULL;
+		if (l)
+			at = through(p, &l->free_at[k], l->bytes_per_s, at, len) + l->latency_us;
+	}
+	return at;
 }
 
 void simpipe_put(struct pipe *p, struct wire *w)
 {
 	struct sim *s = p->sim;
 	struct pair *pair = simpipe_pair(s, p->from, p->to);
-	uint64_t at = s->now > pair->free_at ? s->now : pair->free_at;
+	uint64_t at = s->now;
 
 	s->stats.sent++;
 	s->stats.bytes_sent += w->len;
@@ -165,10 +194,9 @@ void simpipe_put(struct pipe *p, struct wire *w)
 				2 * simpipe_delay(s, p->from, p->to) : USER_TIMEOUT_US));
 		return;
 	}
-	if (pair->l.bytes_per_s) {
-		at += (uint64_t)((double)w->len * 1e6 / (double)pair->l.bytes_per_s);
-		pair->free_at = at;
-	}
+	if (pair->l.bytes_per_s)
+		at = through(p, &pair->free_at, pair->l.bytes_per_s, at, w->len);
+	at = along_lines(p, at, w->len);
 	at += simpipe_delay(s, p->from, p->to);
 	if (at < p->last_at)
 		at = p->last_at;
@@ -225,6 +253,7 @@ void simpipe_free(struct pipe *p)
 	heap_set(&s->heap, &p->pump, 0);
 	heap_set(&s->heap, &p->notice, 0);
 	list_del(&p->all);
+	list_del(&p->into);
 	if (p->chan == CHAN_DOOR && !p->backward)
 		map_del(s->doors, &p->id, sizeof(p->id));
 	if (p->rev) {

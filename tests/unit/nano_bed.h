@@ -12,6 +12,7 @@
 #include "common/mem.h"
 #include "loop.h"
 #include "net/nano.h"
+#include "stolen.h"
 
 #define PEERS_MAX 8
 #define SECOND 1000000
@@ -133,13 +134,14 @@ static inline bool never(void *arg) { return false; }
 static inline bool spin(struct bed *b, bool (*cond)(struct bed *b), uint64_t limit_us)
 {
 	struct timespec a, t;
+	double before = stolen(), limit = (double)limit_us * 1e-6;
 	clock_gettime(CLOCK_MONOTONIC, &a);
 	for (;;) {
 		if (cond(b))
 			return true;
 		clock_gettime(CLOCK_MONOTONIC, &t);
-		if ((uint64_t)(t.tv_sec - a.tv_sec) * SECOND + (uint64_t)(t.tv_nsec / 1000) - (uint64_t)(a.tv_nsec / 1000) >
-			limit_us)
+		double took = (double)(t.tv_sec - a.tv_sec) + (double)(t.tv_nsec - a.tv_nsec) * 1e-9;
+		if (took > limit && took > limit + stolen() - before)
 			return false;
 		for (int i = 0; i < b->n; i++)
 			if (b->p[i].loop)

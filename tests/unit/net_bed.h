@@ -83,6 +83,21 @@ static inline const struct recorded *find(struct bed *b, int from, unsigned kind
 	return NULL;
 }
 
+/* A frame that has not arrived yet, so that nothing but the seal can refuse it. */
+static inline size_t fresh(struct bed *b, uint8_t *out, struct header *h, const char *json, struct id *sender)
+{
+	struct peer *p = peer_find(b->a->net, net_self(b->b->net));
+	struct session *s = peer_session(p);
+	struct piece piece = { json, strlen(json) };
+
+	*h = (struct header){ .pre = { .version = 1, .kind = KIND_DHT_FIND, .flags = FLAG_CALL, .oldest = 1,
+		.length = (uint32_t)frame_bytes(strlen(json), 0, false) }, .request = p->next_request++,
+		.boot = b->a->net->conf.boot_id,
+		.json_len = (uint32_t)strlen(json), .chan = CHAN_CTRL, .sender = *sender };
+	session_seal(s, h, 1000, &piece, 1, out);
+	return h->pre.length;
+}
+
 static inline struct net_counters counters(struct net_app *x)
 {
 	struct net_counters c;

@@ -66,4 +66,15 @@ static inline int count_row(void *arg, const void *key, size_t klen, const void 
 	return 0;
 }
 
+/* n events, each in a transaction of its own; jobs run after every each-th. */
+static inline void write_events(struct t *t, int n, int each)
+{
+	for (int i = 0; i < n; i++) {
+		store_event(t->s, LOG_INFO_, "x", NULL, NULL, NULL, "%d", i);
+		store_settle(t->s);
+		if (i % each == 0)
+			world_turn(t->w, 0);
+	}
+}
+
 #endif

@@ -1,5 +1,6 @@
 /* The reducer without a network: which element travels how, sums of encoded terms, means that few members cannot move,
  * and a descent that a liar ruins or does not. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -239,6 +240,38 @@ static void test_not_finite(void **state)
 	free(out);
 }
 
+/* Infinities of two members that would cancel, a NaN in the last float, and a sum that overflows by itself: only who
+ * brought something is named. */
+static void who_brought_what_is_not_finite(void **s)
+{
+	enum { N = 20000, M = 3 };
+	float *x = xcalloc(M * N, sizeof *x), *out = xcalloc(N, sizeof *out);
+	for (int what = 0; what < 4; what++) {
+		struct coding c;
+		struct reduce_term t[M] = { 0 };
+		for (int k = 0; k < M * N; k++)
+			x[k] = (float)(k % 7);
+		if (what == 1) {
+			x[17000] = INFINITY;
+			x[2 * N + 17000] = -INFINITY;
+		} else if (what == 2) {
+			x[2 * N - 1] = NAN;
+		} else if (what == 3) {
+			x[5] = x[N + 5] = x[2 * N + 5] = FLT_MAX;
+		}
+		make(&c, "\"none\"", NULL, 0, N);
+		for (int i = 0; i < M; i++)
+			t[i] = (struct reduce_term){ .x = x + i * N, .weight = (uint64_t)i + 1 };
+		assert_int_equal(reduce_part(&c, 0, N, t, M, 6, ROBUST_NONE, out), what == 1 || what == 2 ? -1 : 0);
+		assert_int_equal(t[0].bad, what == 1);
+		assert_int_equal(t[1].bad, what == 2);
+		assert_int_equal(t[2].bad, what == 1);
+		coding_free(&c);
+	}
+	free(x);
+	free(out);
+}
+
 /* Least squares, eight members, one of whom sends something else; what is left of the distance after 300 steps. */
 static double descent(enum robust robust, int evil, const char *codec)
 {
@@ -295,7 +328,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_roles), cmocka_unit_test(test_refused), cmocka_unit_test(test_coded_sums),
 		cmocka_unit_test(test_order), cmocka_unit_test(test_clip_and_odd), cmocka_unit_test(test_not_finite),
-		cmocka_unit_test(test_liar),
+		cmocka_unit_test(test_liar), cmocka_unit_test(who_brought_what_is_not_finite),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,82 +1,7 @@
 /* Rows B01 and B03, and DiLoCo, at the trainer: the trajectory of N peers against the serial one of the same samples,
  * equal bytes after every commit; steps of their own between averagings; the outer step against its reference; and
  * peers that never wait. What the averager does is done by hand here; tests/sim has the whole. */
-#include "train_kit.h"
-
-static const char form[] =
-	"{\"name\":\"b01\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":8},{\"type\":\"tanh\"},"
-	"{\"type\":\"linear\",\"out\":3}],\"loss\":\"cross_entropy\",\"optimizer\":%s,\"target_batch\":64,\"seed\":11,"
-	"\"strategy\":\"%s\",\"averaging\":{%s},\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":4000},"
-	"\"local\":{\"batch\":%d}}";
-
-#define PEERS 8
-#define SGD "{\"name\":\"sgd\",\"lr\":0.2,\"momentum\":0.9}"
-#define ADAMW "{\"name\":\"adamw\",\"lr\":0.01}"
-
-static bool contributed(struct sim *s, void *arg) { struct kit *k = arg; return k->contributed_epoch == k->epoch + 1; }
-static bool applied(struct sim *s, void *arg) { struct kit *k = arg; return k->applied == k->epoch; }
-static bool worked(struct sim *s, void *arg) { struct kit *k = arg; return k->progress >= k->granted; }
-
-static void open_peer(struct kit *k, const char *optimizer, const char *strategy, const char *averaging, int batch)
-{
-	char json[1200];
-
-	(void)snprintf(json, sizeof(json), form, optimizer, strategy, averaging, batch);
-	kit_open(k, json, NULL, false);
-}
-
-/* Everything that peer has positions for; it stops by itself after `steps` of its own. */
-static void work(struct kit *k, uint64_t lo, uint64_t hi, unsigned steps)
-{
-	kit_grant(k, lo, hi);
-	k->granted += steps;
-	trainer_start(k->t);
-	assert_true(sim_run_until(k->sim, worked, k, 10000000));
-	sim_run_for(k->sim, 5000);
-	assert_int_equal(k->progress, k->granted);      /* it waits, whatever is granted */
-}
-
-static void begin(struct kit *k, uint64_t epoch)
-{
-	trainer_begin(k->t, epoch);
-	assert_true(sim_run_until(k->sim, contributed, k, 10000000));
-}
-
-static void commit(struct kit *k, const real *mean, uint64_t samples)
-{
-	struct err e;
-
-	if (trainer_commit(k->t, ++k->epoch, (const void *)mean, samples, NULL, &e) < 0)
-		fail_msg("%s", e.text);
-	assert_true(sim_run_until(k->sim, applied, k, 10000000));
-	assert_false(k->broken);
-}
-
-static real *mean_of(struct kit *k, int n, size_t len)
-{
-	real *mean = calloc(len, sizeof(*mean));
-	double total = 0;
-
-	for (int i = 0; i < n; i++)
-		total += (double)k[i].contributed;
-	for (int i = 0; i < n; i++)
-		vec_mean_add(&k[i].par, len, (double)k[i].contributed / total, k[i].x, mean, i == 0);
-	return mean;
-}
-
-static void round_(struct kit *k, int n, uint64_t epoch)
-{
-	real *mean;
-
-	for (int i = 0; i < n; i++)
-		begin(&k[i], epoch);
-	mean = mean_of(k, n, trainer_contribution_len(k[0].t));
-	for (int i = 0; i < n; i++) {
-		commit(&k[i], mean, k[i].contributed);
-		assert_memory_equal(k[i].digest[epoch + 1], k[0].digest[epoch + 1], TRAINER_DIGEST);
-	}
-	free(mean);
-}
+#include "b01_kit.h"
 
 /* 50 steps of N peers, whose batches differ, against one that takes all of a step's samples at once. */
 static void serial(int n, const int *batch)
@@ -363,6 +288,50 @@ static void test_async(void **state)
 	assert_true(stale > 0);
 }
 
+/* A round that goes on without this peer while what it gives is still being copied: the commit is applied, whatever the
+ * moment, and the next round has its samples. */
+static void left_out(const char *strategy, const char *averaging)
+{
+	for (uint64_t at = 0; at < 40; at += at < 10 ? 1 : 6) {
+		struct kit k;
+		real *mean;
+		struct err e;
+
+		open_peer(&k, SGD, strategy, averaging, 8);
+		kit_grant(&k, 0, 10000);
+		mean = calloc(trainer_contribution_len(k.t), sizeof(real));
+		trainer_start(k.t);
+		sim_run_for(k.sim, 2000);
+		for (uint64_t r = 0; r < 3; r++) {
+			trainer_begin(k.t, r);
+			if (r != 1)
+				assert_true(sim_run_until(k.sim, contributed, &k, 1000000));
+			sim_run_for(k.sim, at);
+			k.epoch++;
+			if (trainer_commit(k.t, k.epoch, (const void *)mean, r == 1 ? 0 : k.contributed, NULL, &e) < 0)
+				fail_msg("%s", e.text);
+			if (!sim_run_until(k.sim, applied, &k, 1000000))
+				fail_msg("commit %llu, %llu us after BEGIN, is never applied", (unsigned long long)r + 1,
+					(unsigned long long)at);
+			kit_grant(&k, 10000 * (r + 1), 10000 * (r + 2));
+			sim_run_for(k.sim, 2000);
+		}
+		assert_true(k.contributed > 0 && !k.broken);
+		free(mean);
+		kit_close(&k);
+	}
+}
+
+static void test_left_out(void **state)
+{
+	left_out("hivemind", "\"local_updates\":true,\"delay_state\":true");
+	left_out("hivemind", "\"delay_grad\":true");
+	left_out("hivemind", "\"delay_step\":true");
+	left_out("hivemind", "\"delay_grad\":true,\"delay_step\":true");
+	left_out("allreduce", "\"async\":true");
+	left_out("diloco", "\"inner_steps\":6,\"fragments\":2,\"overlap\":2");
+}
+
 static void copied(void *arg, struct snapshot *s, const struct err *e)
 {
 	assert_non_null(s);
@@ -402,7 +371,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_serial), cmocka_unit_test(test_death), cmocka_unit_test(test_sync_every),
 		cmocka_unit_test(test_diloco), cmocka_unit_test(test_diloco_joins), cmocka_unit_test(test_async),
-		cmocka_unit_test(test_async_paused),
+		cmocka_unit_test(test_async_paused), cmocka_unit_test(test_left_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,7 @@ static int make_table(void **state)
 {
 	(void)state;
 	table = json_pack("[{s:s, s:[]}, {s:s, s:[o,o,o,o]}, {s:s, s:[o]}, {s:s, s:[o,o,o]}, {s:s, s:[o,o]}, {s:s, "
-		"s:[o,o,o]}]",
+		"s:[o,o,o]}, {s:s, s:[o]}]",
 		"name", "status", "params",
 		"name", "run start", "params", param("spec", "file", true, false, false), param("name", "string", false,
 			false, true),
@@ -38,7 +38,8 @@ static int make_table(void **state)
 			false, true),
 		"name", "log", "params", param("follow", "boolean", false, false, true), param("lines", "integer", false,
 			false, true),
-			param("level", "string", false, false, true));
+			param("level", "string", false, false, true),
+		"name", "show", "params", param("files", "paths", true, true, false));
 	return table ? 0 : -1;
 }
 
@@ -127,6 +128,7 @@ static void words_become_parameters(void **state)
 	expect_params(W("log", "--follow=no"), "{\"follow\":false}");
 	expect_params(W("query", "select", "-1", "as x"), "{\"sql\":\"select -1 as x\"}");
 	expect_params(W("query", "--rows", "3", "--", "select", "--x"), "{\"rows\":3,\"sql\":\"select --x\"}");
+	expect_params(W("query", "select 1,\n\t2"), "{\"sql\":\"select 1,\\n\\t2\"}");     /* what was typed arrives */
 	expect_params(W("set", "digits", "lr=0.01", "name=a b", "on=true", "--at=9"),
 		"{\"run\":\"digits\",\"values\":{\"lr\":0.01,\"name\":\"a b\",\"on\":true},\"at\":9}");
 	expect_params(W("run", "start", path, "--dry-run", "--life-s=2m"),
@@ -140,6 +142,11 @@ static void words_become_parameters(void **state)
 	expect_usage(W("run", "stop"), "usage: hivectl run stop RUN");
 	expect_usage(W("set", "digits"), "values is missing");
 	expect_usage(W("set", "digits", "lr"), "key=value");
+	expect_usage(W("query", "select '\xff'"), "sql: not UTF-8");
+	expect_usage(W("query", "select", "'\xff'"), "sql: not UTF-8");
+	expect_usage(W("set", "digits", "na\xffme=1"), "values: not UTF-8");
+	expect_usage(W("set", "digits", "name=\xc3"), "values: not UTF-8");
+	expect_usage(W("show", "cat\xff.png"), "files: not UTF-8");
 	expect_usage(W("run", "start", "/no/such/file"), "/no/such/file");
 	expect_usage(W("run", "start", "/dev/null"), "/dev/null");
 }

@@ -171,11 +171,53 @@ static void test_digest(void **state)
 	b = opened(&w, s);
 	assert_memory_equal(digest, data_digest(b), 32);
 	data_free(b);
-	spec_set_data_digest(s, digest);
+	spec_set_data_digest(s, digest, 0);
 	raw[10] = 0;
 	put(&w, "train-labels-idx1-ubyte.gz", zipped, gzip(raw, sizeof(raw), zipped, sizeof(zipped)));
 	assert_null(data_open(w.env->files, "d", s, &e));
 	assert_err(e, ERR_MISMATCH, "data.digest");
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+/* Who takes part without the data knows how many samples there are from the spec, and reads none. */
+static void test_absent(void **state)
+{
+	struct world w;
+	struct spec *s = spec("\"validation\":{\"split\":0.3},", "");
+	struct data *d;
+	uint8_t digest[32];
+	real x[64];
+	int32_t y;
+	struct err e;
+
+	world_open(&w);
+	assert_null(data_absent(s, &e));
+	assert_err(e, ERR_INVALID, "data.digest");
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
+	d = opened(&w, s);
+	assert_false(data_is_absent(d));
+	memcpy(digest, data_digest(d), 32);
+	assert_int_equal(data_count(d, DATA_TRAIN), 21);
+	data_free(d);
+	spec_set_data_digest(s, digest, 0);
+	assert_null(data_absent(s, &e));
+	assert_err(e, ERR_INVALID, "data.samples");
+	spec_set_data_digest(s, digest, 20);
+	assert_null(data_open(w.env->files, "d", s, &e));
+	assert_err(e, ERR_MISMATCH, "says 20 to train on, and there are 21");
+	spec_set_data_digest(s, digest, 21);
+	d = opened(&w, s);
+	data_free(d);
+	d = data_absent(s, &e);
+	assert_non_null(d);
+	assert_true(data_is_absent(d));
+	assert_int_equal(data_count(d, DATA_TRAIN), 21);
+	assert_int_equal(data_count(d, DATA_VALIDATION), 0);
+	assert_memory_equal(data_digest(d), digest, 32);
+	assert_int_equal(data_read(d, DATA_TRAIN, &(uint64_t){ 0 }, 1, x, &y, &e), -1);
+	assert_err(e, ERR_STATE, "without data");
+	data_free(d);
 	spec_free(s);
 	sim_free(w.sim);
 }
@@ -218,6 +260,40 @@ static void test_order(void **state)
 				assert_false(seen[k]);
 	}
 	data_free(d);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+/* Orders of their own: each a permutation of the same samples, each peer's another, and the same one again. */
+static void test_own_orders(void **state)
+{
+	struct world w;
+	struct spec *s = spec("\"validation\":{\"split\":0.3},", ",\"order\":\"independent\"");
+	struct data *d[3];
+	unsigned same = 0;
+
+	world_open(&w);
+	put_set(&w, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 30, 2);
+	for (int k = 0; k < 3; k++) {
+		s->order_key = k == 1 ? 7 : 5;
+		d[k] = opened(&w, s);
+	}
+	for (uint64_t epoch = 0; epoch < 5; epoch++) {
+		uint64_t sum[2] = { 0 }, mask[2] = { 0 };
+
+		for (uint64_t i = epoch * 21; i < epoch * 21 + 21; i++) {
+			for (int k = 0; k < 2; k++) {
+				sum[k] += data_index(d[k], i);
+				mask[k] |= 1ull << data_index(d[k], i);
+			}
+			same += data_index(d[0], i) == data_index(d[1], i);
+			assert_int_equal(data_index(d[0], i), data_index(d[2], i));
+		}
+		assert_true(mask[0] == mask[1] && sum[0] == sum[1] && __builtin_popcountll(mask[0]) == 21);
+	}
+	assert_true(same < 30);
+	for (int k = 0; k < 3; k++)
+		data_free(d[k]);
 	spec_free(s);
 	sim_free(w.sim);
 }
@@ -308,8 +384,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped), cmocka_unit_test(test_lying),
-		cmocka_unit_test(test_folder), cmocka_unit_test(test_digest), cmocka_unit_test(test_order),
-		cmocka_unit_test(test_augment),
+		cmocka_unit_test(test_folder), cmocka_unit_test(test_digest), cmocka_unit_test(test_absent),
+		cmocka_unit_test(test_order), cmocka_unit_test(test_own_orders), cmocka_unit_test(test_augment),
 		cmocka_unit_test(test_one_hot),
 	};
 

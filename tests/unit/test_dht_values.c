@@ -32,7 +32,7 @@ static struct rec *rec(const char *key, const char *sub, const char *value, uint
 static struct values fresh(size_t records, size_t per_peer)
 {
 	struct values v;
-	values_init(&v, &(struct values_conf){ records, per_peer, 1 << 20 }, 7);
+	values_init(&v, &(struct values_conf){ .records_max = records, .per_peer_max = per_peer, .bytes_max = 1 << 20 }, 7);
 	return v;
 }
 
@@ -134,6 +134,63 @@ static void test_bounds(void **state)
 	assert_int_equal(v.records, 0);
 	assert_int_equal(v.bytes, 0);
 	assert_int_equal(map_len(v.keys), 0);
+	assert_int_equal(map_len(v.quota), 0);
+	values_done(&v);
+}
+
+static struct rec *large(const char *key, size_t bytes, uint64_t life_ms, uint8_t from)
+{
+	char *text = xcalloc(bytes + 1, 1);
+	memset(text, 'x', bytes);
+	struct rec *r = rec(key, "", text, 1, life_ms, 0);
+	r->from.b[0] = from;
+	free(text);
+	return r;
+}
+
+/* A store that is refused takes nobody's place: all that would have to go is counted before anything goes. */
+static void test_refused_takes_nothing(void **state)
+{
+	struct values v;
+	struct err e;
+	char key[8];
+	values_init(&v, &(struct values_conf){ .records_max = 1000, .per_peer_max = 1000, .bytes_max = 16000 }, 7);
+	for (int i = 0; i < 20; i++) {
+		snprintf(key, sizeof key, "k%d", i);
+		assert_int_equal(values_put(&v, large(key, 100, 1000, 1), 1, WALL, &e), PUT_NEW);
+	}
+	assert_int_equal(values_put(&v, large("long", 9000, 90000, 2), 1, WALL, &e), PUT_NEW);
+	assert_int_equal(values_put(&v, large("big", 8000, 5000, 3), 1, WALL, &e), PUT_REFUSED);
+	assert_int_equal(e.code, ERR_FULL);
+	assert_int_equal(v.records, 21);
+	assert_int_equal(values_put(&v, large("fits", 5000, 5000, 3), 1, WALL, &e), PUT_NEW);
+	assert_true(v.records < 22 && v.records > 2);
+	assert_true(v.bytes <= 16000);
+	assert_non_null(value_of(&v, "long", "", 1));
+	values_done(&v);
+}
+
+/* Nobody fills more than its share of the bytes, however long its records live. */
+static void test_share_of_bytes(void **state)
+{
+	struct values v;
+	struct err e;
+	char key[8];
+	int mine = 0;
+	values_init(&v, &(struct values_conf){ .records_max = 1000, .per_peer_max = 1000, .bytes_max = 100000,
+		.per_peer_bytes = 25000 }, 7);
+	assert_int_equal(values_put(&v, large("other", 1000, 1000, 2), 1, WALL, &e), PUT_NEW);
+	for (int i = 0; i < 100; i++) {
+		snprintf(key, sizeof key, "k%d", i);
+		mine += values_put(&v, large(key, 1000, 900000, 1), 1, WALL, &e) == PUT_NEW;
+	}
+	assert_int_equal(e.code, ERR_LIMIT);
+	assert_in_range(mine, 15, 25);
+	assert_non_null(value_of(&v, "other", "", 1));
+	struct rec *again = large("k0", 1200, 900000, 1);       /* instead of its own: the difference counts */
+	again->rank++;
+	assert_int_equal(values_put(&v, again, 1, WALL, &e), PUT_NEW);
+	values_sweep(&v, 1000000 * S);
 	assert_int_equal(map_len(v.quota), 0);
 	values_done(&v);
 }
@@ -254,7 +311,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_strictly_later_wins), cmocka_unit_test(test_refused_store_changes_nothing),
 		cmocka_unit_test(test_ended_is_gone), cmocka_unit_test(test_dictionaries),
-		cmocka_unit_test(test_bounds), cmocka_unit_test(test_wire_form),
+		cmocka_unit_test(test_bounds), cmocka_unit_test(test_refused_takes_nothing),
+		cmocka_unit_test(test_share_of_bytes), cmocka_unit_test(test_wire_form),
 		cmocka_unit_test(test_like_a_list),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

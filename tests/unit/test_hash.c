@@ -1,6 +1,8 @@
 /* Digests against published vectors. */
 #include "common/hash.h"
+#include "common/xxh.h"
 #include "tests/unit/t.h"
+#undef XXH3_128bits                             /* the library's plain function */
 
 static void hex(const uint8_t *p, size_t n, char *out)
 {
@@ -40,6 +42,31 @@ static void xxh_vectors(void **s)
 	assert_string_equal(h, "99aa06d3014798d86001c324468d497f");
 }
 
+/* Whatever instructions it is made with, in one go and in pieces: checkpoints and transfers carry these hashes. */
+static void xxh_is_the_same_on_every_cpu(void **s)
+{
+	enum { N = 300001 };
+	static const size_t sizes[] = { 1, 16, 17, 128, 129, 240, 241, 1024, 1025, 65537, N };
+	uint8_t *p = malloc(N), d[16];
+	XXH3_state_t *x = XXH3_createState();
+	XXH128_canonical_t one, pieces;
+
+	for (size_t i = 0; i < N; i++)
+		p[i] = (uint8_t)(i * 2654435761u >> 11);
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		XXH128_canonicalFromHash(&one, XXH3_128bits(p, sizes[i]));
+		xxh128_of(p, sizes[i], d);
+		assert_memory_equal(d, one.digest, 16);
+		XXH3_128bits_reset(x);
+		for (size_t at = 0; at < sizes[i]; at += 4099)
+			XXH3_128bits_update(x, p + at, sizes[i] - at < 4099 ? sizes[i] - at : 4099);
+		XXH128_canonicalFromHash(&pieces, XXH3_128bits_digest(x));
+		assert_memory_equal(pieces.digest, one.digest, 16);
+	}
+	XXH3_freeState(x);
+	free(p);
+}
+
 /* The test vectors of the SipHash paper's appendix and reference code: key 00..0f, input 00 01 02 ... */
 static void siphash_vectors(void **s)
 {
@@ -61,6 +88,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sha256_vectors), cmocka_unit_test(xxh_vectors), cmocka_unit_test(siphash_vectors),
+		cmocka_unit_test(xxh_is_the_same_on_every_cpu),
 	};
 
 	return cmocka_run_group_tests_name("hash", tests, NULL, NULL);

@@ -223,6 +223,43 @@ static void all_minimise_a_bowl(void **state)
 	}
 }
 
+/* Averages of squares that came over the wire in few bits, or by the delta rule, may lie a little below zero. */
+static void squares_below_zero_are_zero(void **state)
+{
+	enum { N = 300 };
+	static const struct { const char *name, *keys, *square; } v[] = {
+		{ "adam", "", "exp_avg_sq" }, { "adamw", "", "exp_avg_sq" },
+		{ "lamb", "", "exp_avg_sq" }, { "adagrad", "", "sum" }, { "rmsprop", "", "square_avg" },
+		{ "rmsprop", "momentum=0.9 centered=1", "square_avg" } };
+	struct par par = par_serial(CPU_PLAIN, NULL);
+
+	(void)state;
+	for (size_t k = 0; k < sizeof v / sizeof *v; k++) {
+		struct sample s = parse(v[k].name, v[k].keys);
+		struct state below, zero;
+		real *a = reals(N), *b = reals(N), *g = reals(N);
+
+		state_new(&below, &s, N);
+		state_new(&zero, &s, N);
+		for (size_t i = 0; i < N; i++) {
+			a[i] = b[i] = wave(i, 0.3);
+			g[i] = (real)1e-4 * wave(i, 1.1);
+			for (int j = 0; j < s.ops->nstates; j++)
+				if (!strcmp(s.ops->state[j], v[k].square))
+					below.s[j][i] = (real)-0.01;
+		}
+		one_step(&par, &s, &below, a, g, N, 1, 0);
+		one_step(&par, &s, &zero, b, g, N, 1, 0);
+		if (vec_nonfinite(&par, N, a) < N || memcmp(a, b, N * sizeof *a))
+			fail_msg("%s %s: not as from zero", v[k].name, v[k].keys);
+		state_free(&below);
+		state_free(&zero);
+		free(a);
+		free(b);
+		free(g);
+	}
+}
+
 static void keys_and_ranges_are_checked(void **state)
 {
 	const struct optim_ops *sgd = optim_find("sgd"), *adam = optim_find("adam");
@@ -282,6 +319,7 @@ int main(void)
 		cmocka_unit_test(every_optimizer_has_golden_values),
 		cmocka_unit_test(slices_teams_and_cpus_change_nothing),
 		cmocka_unit_test(all_minimise_a_bowl),
+		cmocka_unit_test(squares_below_zero_are_zero),
 		cmocka_unit_test(keys_and_ranges_are_checked),
 		cmocka_unit_test(the_clock_multiplies),
 	};

@@ -181,10 +181,10 @@ static void test_warmup(void **state)
 		struct outcome s = digits(sgd, "", 16, seed, 12);
 		struct outcome w = digits(sgd, "{\"base_batch\":16,\"warmup\":5,\"unit\":11,\"warmup_from\":\"base\"}",
 			128, seed, 12);
-		struct outcome c = digits(sgd, "{\"base_batch\":16}", 128, seed, 12);
+		struct outcome c = digits(sgd, "{\"base_batch\":16}", 128, seed, 1);         /* only its first epoch counts */
 
-		print_message("seed %d: small %.4f %.3f, warm %.4f %.3f, cold %.4f %.3f\n", seed, s.accuracy, s.first_epoch,
-			w.accuracy, w.first_epoch, c.accuracy, c.first_epoch);
+		print_message("seed %d: small %.4f %.3f, warm %.4f %.3f, cold %.3f\n", seed, s.accuracy, s.first_epoch,
+			w.accuracy, w.first_epoch, c.first_epoch);
 		small += s.accuracy / SEEDS;
 		warm += w.accuracy / SEEDS;
 		worse += c.first_epoch > w.first_epoch;

@@ -1,4 +1,5 @@
 /* Allocation: zeroing, alignment, overflow, and the fault hook: big ones fail cleanly, small ones abort. */
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "common/mem.h"
@@ -106,11 +107,49 @@ static void small_ones_abort(void **s)
 	assert_false(aborts(do_nothing));
 }
 
+#define FRAMES 24
+#define FRAME_BYTES (256 * 1024)
+
+static long faults_of_frames(void)
+{
+	struct rusage before, after;
+	char *p[FRAMES];
+
+	getrusage(RUSAGE_SELF, &before);
+	for (int i = 0; i < FRAMES; i++)
+		memset(p[i] = xmalloc(FRAME_BYTES), i + 1, FRAME_BYTES);
+	for (int i = 0; i < FRAMES; i++)
+		free(p[i]);
+	getrusage(RUSAGE_SELF, &after);
+	return after.ru_minflt - before.ru_minflt;
+}
+
+/* In a process of its own: what it sets is for the whole process. */
+static void frames_come_and_go_without_fresh_pages(void **s)
+{
+	const long pages = FRAMES * FRAME_BYTES / 4096;
+	int status;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+	skip();                                 /* their allocators keep by rules of their own */
+#endif
+	fflush(NULL);
+	if (!fork()) {
+		mem_keep();
+		bool first = faults_of_frames() > pages / 2, kept = faults_of_frames() < pages / 10;
+		mem_give_back();
+		_exit(first << 2 | kept << 1 | (faults_of_frames() > pages / 2));
+	}
+	wait(&status);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 7);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(small_ones), cmocka_unit_test(big_ones), cmocka_unit_test(the_hook_fails_the_nth_big),
-		cmocka_unit_test(small_ones_abort),
+		cmocka_unit_test(small_ones_abort), cmocka_unit_test(frames_come_and_go_without_fresh_pages),
 	};
 
 	return cmocka_run_group_tests_name("mem", tests, NULL, NULL);

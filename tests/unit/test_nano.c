@@ -6,6 +6,10 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#ifndef TCP_RTO_MIN_US
+#define TCP_RTO_MIN_US 45
+#endif
 #include "nano_bed.h"
 
 /* ---- cases ---- */
@@ -403,11 +407,60 @@ static void test_two_addresses(void **state)
 	assert_int_equal(x->unsent, 0);
 }
 
+/* How soon what is lost on this connection is sent again, at the least; 0: no connection to or from that port. */
+static int prompt(int fd, uint16_t port)
+{
+	struct sockaddr_in here = {0}, there = {0};
+	socklen_t size = sizeof(here), peer = sizeof(there), n = sizeof(int);
+	int us = 0;
+
+	if (getsockname(fd, (struct sockaddr *)&here, &size) || getpeername(fd, (struct sockaddr *)&there, &peer) ||
+			(ntohs(here.sin_port) != port && ntohs(there.sin_port) != port) ||
+			getsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &us, &n))
+		return 0;
+	return us;
+}
+
+static int soon, late;
+static bool tuned(struct bed *b)
+{
+	soon = late = 0;
+	for (int fd = 3; fd < 256; fd++) {
+		int calls = prompt(fd, at(&b->p[1])->port[CHAN_CTRL]), bulk = prompt(fd, at(&b->p[1])->port[CHAN_BULK]);
+
+		soon += calls >= 50000 && calls < 70000;        /* the kernel counts in jiffies */
+		late += bulk >= 200000;
+	}
+	return b->p[1].got[CHAN_CTRL] && b->p[1].got[CHAN_BULK] && soon >= 2 && late >= 2;
+}
+
+/* Both ends of a connection for calls send again after a round trip and 50 ms; bulk, which has more behind it that
+ * tells of a loss, as the kernel thinks fit. */
+static void test_prompt(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf swept = { .sweep_us = 50000 };
+	int fd = socket(AF_INET, SOCK_STREAM, 0), us = 50000;
+	bool can = !setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &us, sizeof(us));
+
+	close(fd);
+	if (!can) {
+		print_message("this kernel has no TCP_RTO_MIN_US\n");
+		skip();
+	}
+	struct peer *x = open_peer(b, "127.0.0.1:auto", false, &swept), *y = open_peer(b, "127.0.0.1:auto", false, &swept);
+	say(x, at(y), CHAN_CTRL, 0, 1, 100);
+	say(x, at(y), CHAN_BULK, 0, 1, 100);
+	assert_true(spin(b, tuned, 5 * SECOND));
+	assert_int_equal(soon, 2);
+	assert_int_equal(late, 2);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = { T(test_death), T(test_listen), T(test_order), T(test_v6), T(test_refused),
 		T(test_again), T(test_many_fresh), T(test_door), T(test_lru), T(test_port_in_use),
-		T(test_limit_up), T(test_limit_down), T(test_two_addresses) };
+		T(test_limit_up), T(test_limit_down), T(test_two_addresses), T(test_prompt) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The window of bulk (nano_pace.c) against a bottleneck with a queue, in a time of its own: how long the queue is, that
- * the link is full all the same, that two share it, and that nothing is held back where there is no queue. */
-#include "t.h"
+ * the link is full all the same, that two share it, and that nothing is held back where there is no queue.
+ * Over loopback: what a connection takes at first, and what becomes of it when it is closed. */
+#include "nano_bed.h"
 #include "net/nano_int.h"
 
 #define SEGMENT 1448
@@ -119,11 +120,62 @@ static void test_limits(void **state)
 	assert_in_range(pace_law(&v, &begins), 9216, 2 << 20);
 }
 
+static bool came_back(struct bed *b) { return b->p[0].back == b->p[0].sent; }
+static bool some_there(struct bed *b) { return b->p[1].got[CHAN_BULK] >= 1; }
+static bool piled_up(struct bed *b) { return b->p[0].back - b->p[1].got[CHAN_BULK] >= 12; }
+static bool last_there(struct bed *b) { return b->p[1].last_len == 150000; }
+
+/* What a connection holds when it is closed for a fresh one is dropped: it would fill the path in front of what matters
+ * now. The other side has not read what was sent; when it does, it finds what its own buffers had taken. */
+static void test_dropped(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf swept = { .sweep_us = 20000 }, slow = { .rate_down = 100000, .bulk_buf = 16384 };
+	struct peer *x = open_peer(b, "127.0.0.1:auto", false, &swept), *y = open_peer(b, "127.0.0.1:auto", false, &slow);
+
+	for (uint32_t i = 1; i <= 60; i++)
+		say(x, at(y), CHAN_BULK, 0, i, 100000);
+	assert_true(spin(b, piled_up, 5 * SECOND));
+	spin(b, last_there, SECOND / 5);                        /* the sweep comes by; some more are taken */
+	int taken = x->back, before = y->got[CHAN_BULK];
+	x->env->ops->close_link(x->env, at(y));
+	say(x, at(y), CHAN_BULK, 0, 1000, 150000);
+	nano_set_rates(y->nano, 0, 0);
+	assert_true(spin(b, last_there, 5 * SECOND));
+	spin(b, came_back, SECOND);
+	if (y->got[CHAN_BULK] - before > 6)
+		fail_msg("%d of %d came after the connection was closed", y->got[CHAN_BULK] - before, taken - before);
+}
+
+/* Where the path is long, a new connection for bulk takes little at first, from its first byte on: once the sweep has
+ * seen it, what it has taken goes out all the same. And where the sweep finds that it is short, it takes what it may.
+ */
+static void test_first_bytes(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf slow = { .rate_down = 100000, .bulk_buf = 131072 };
+	struct peer *x = open_peer(b, "127.0.0.1:auto", false, NULL), *y = open_peer(b, "127.0.0.1:auto", false, &slow);
+
+	pace_path(x->nano, at(y)->ip, 100000);
+	for (uint32_t i = 1; i <= 60; i++)
+		say(x, at(y), CHAN_BULK, 0, i, 100000);
+	assert_true(spin(b, some_there, SECOND));
+	int at_first = x->back - y->got[CHAN_BULK];
+	if (at_first > 6)
+		fail_msg("%d frames at once", at_first);
+	assert_true(spin(b, piled_up, 2 * SECOND));
+	nano_set_rates(y->nano, 0, 0);
+	assert_true(spin(b, came_back, 5 * SECOND));
+	assert_int_equal(x->unsent, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one), cmocka_unit_test(test_two), cmocka_unit_test(test_flooded),
 		cmocka_unit_test(test_limits),
+		cmocka_unit_test_setup_teardown(test_dropped, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_first_bytes, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

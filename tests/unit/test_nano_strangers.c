@@ -1,8 +1,15 @@
 /* The real transport and those who do not belong: garbage on every port, a thousand idle connections, banned and known
- * addresses. Nothing crashes, memory stays, honest messages still arrive. */
+ * addresses, and connections of our own that are none any more. Nothing crashes, memory stays, honest messages still
+ * arrive. */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include "nano_bed.h"
 
 /* ---- strangers ---- */
@@ -171,10 +178,133 @@ static void test_unanswered(void **state)
 	assert_true(spin(b, heard_enough, 2 * SECOND));
 }
 
+/* ---- connections that end before nanomsg has looked at them ---- */
+#define GHOSTS 8
+static int listening[GHOSTS];
+static bool again[GHOSTS];
+
+static struct endpoint listen_raw(int *ret_fd)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	socklen_t len = sizeof(a);
+	struct endpoint at = {0};
+
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	*ret_fd = socket(AF_INET, SOCK_STREAM, 0);
+	assert_int_equal(bind(*ret_fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(*ret_fd, 4), 0);
+	assert_int_equal(getsockname(*ret_fd, (struct sockaddr *)&a, &len), 0);
+	endpoint_ip("127.0.0.1", at.ip);
+	at.port[CHAN_BULK] = ntohs(a.sin_port);
+	return at;
+}
+
+/* Every thread of it: the one that stops it is the first, nanomsg's goes on for a moment. */
+static bool stopped(pid_t pid)
+{
+	char name[40], path[sizeof(((struct dirent *)0)->d_name) + 48], line[300];
+	bool all = true;
+	struct dirent *x;
+	DIR *d;
+
+	snprintf(name, sizeof(name), "/proc/%d/task", (int)pid);
+	d = opendir(name);
+	while (d && all && (x = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/%s/stat", name, x->d_name);
+		FILE *f = x->d_name[0] == '.' ? NULL : fopen(path, "r");
+		if (!f)
+			continue;
+		all = fgets(line, sizeof(line), f) && strstr(line, ") T");
+		fclose(f);
+	}
+	if (d)
+		closedir(d);
+	return d && all;
+}
+
+/* The other process: hears the greetings, and while the test is stopped gives its own and resets the connections. */
+static void reset_all(pid_t test, int tell)
+{
+	static const uint8_t pull_hello[] = { 0, 'S', 'P', 0, 0, 81, 0, 0 };
+	struct linger now = { 1, 0 };
+	int fd[GHOSTS];
+	uint8_t theirs[8];
+
+	for (int i = 0; i < GHOSTS; i++) {
+		fd[i] = accept(listening[i], NULL, NULL);
+		(void)!recv(fd[i], theirs, sizeof(theirs), MSG_WAITALL);
+	}
+	(void)!write(tell, "", 1);
+	while (!stopped(test))
+		sched_yield();
+	for (int i = 0; i < GHOSTS; i++) {
+		int there = 0;
+
+		(void)!write(fd[i], pull_hello, sizeof(pull_hello));
+		while (!ioctl(fd[i], SIOCOUTQ, &there) && there)
+			sched_yield();
+		setsockopt(fd[i], SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+		close(fd[i]);
+	}
+	kill(test, SIGCONT);
+	_exit(0);
+}
+
+static bool dialled_again(struct bed *b)
+{
+	int n = 0;
+
+	for (int i = 0; i < GHOSTS; i++) {
+		int fd = again[i] ? -1 : accept4(listening[i], NULL, NULL, SOCK_NONBLOCK);
+
+		again[i] |= fd >= 0;
+		if (fd >= 0)
+			close(fd);
+		n += again[i];
+	}
+	return n == GHOSTS;
+}
+
+/* nanomsg 1.1.5 takes a connection that was reset between the other side's greeting and its own first look for one that
+ * stands, for ever, though it has closed the descriptor. */
+static void test_ghost(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf quick = { .sweep_us = 100000 };
+	struct peer *x = open_peer(b, "127.0.0.1:auto", true, &quick);
+	struct endpoint to[GHOSTS];
+	pid_t test = getpid(), other;
+	int how, told[2];
+	char byte;
+
+	memset(again, 0, sizeof(again));
+	for (int i = 0; i < GHOSTS; i++)
+		to[i] = listen_raw(&listening[i]);
+	assert_int_equal(pipe(told), 0);
+	other = fork();
+	if (!other)
+		reset_all(test, told[1]);
+	for (int i = 0; i < GHOSTS; i++)
+		say(x, &to[i], CHAN_BULK, 0, 1, 100);
+	assert_int_equal(read(told[0], &byte, 1), 1);
+	close(told[0]);
+	close(told[1]);
+	raise(SIGSTOP);
+	assert_int_equal(waitpid(other, &how, 0), other);
+	for (int i = 0; i < GHOSTS; i++)
+		fcntl(listening[i], F_SETFL, O_NONBLOCK);
+	for (uint32_t n = 2; n < 40 && !spin(b, dialled_again, SECOND / 10); n++)
+		for (int i = 0; i < GHOSTS; i++)
+			say(x, &to[i], CHAN_BULK, 0, n, 100);
+	assert_true(dialled_again(b));
+	for (int i = 0; i < GHOSTS; i++)
+		close(listening[i]);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = { T(test_garbage), T(test_thousand), T(test_known),
-		T(test_answered), T(test_unanswered) };
+		T(test_answered), T(test_unanswered), T(test_ghost) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,21 +35,6 @@ static void test_other_channel(void **state)
 	assert_int_equal(b->b->handled, 1);
 }
 
-/* A frame that has not arrived yet, so that nothing but the seal can refuse it. */
-static size_t fresh(struct bed *b, uint8_t *out, struct header *h, const char *json, struct id *sender)
-{
-	struct peer *p = peer_find(b->a->net, net_self(b->b->net));
-	struct session *s = peer_session(p);
-	struct piece piece = { json, strlen(json) };
-
-	*h = (struct header){ .pre = { .version = 1, .kind = KIND_DHT_FIND, .flags = FLAG_CALL, .oldest = 1,
-		.length = (uint32_t)frame_bytes(strlen(json), 0, false) }, .request = p->next_request++,
-		.boot = b->a->net->conf.boot_id,
-		.json_len = (uint32_t)strlen(json), .chan = CHAN_CTRL, .sender = *sender };
-	session_seal(s, h, 1000, &piece, 1, out);
-	return h->pre.length;
-}
-
 static void test_flipped(void **state)
 {
 	struct bed *b = *state;
@@ -122,6 +107,34 @@ static void test_oversized(void **state)
 	assert_int_equal(c.bad_magic + c.bad_frame + c.bad_seal, 2 * tries + 3);
 	give(b->b, CHAN_CTRL, w, n);
 	assert_int_equal(b->b->handled, 2);
+}
+
+/* What the transport lets through above the largest frame: counted for what it is, whatever stands in front of it. */
+static void test_above_the_largest(void **state)
+{
+	struct bed *b = *state;
+	uint8_t *w = calloc(1, WIRE_MAX + 65536);
+	struct net_counters c;
+	struct header h;
+	size_t n = fresh(b, w, &h, "{\"n\":5}", &b->a->net->self.id);
+
+	for (unsigned i = 0; i < 6; i++) {
+		size_t len = WIRE_MAX + (i & 1 ? 65536 : 1);
+
+		h.pre.length = (uint32_t)(i < 4 ? len : n);
+		h.blob_len = (uint32_t)(i < 2 ? len - n : 0);
+		header_write(&h, w);
+		give(b->b, (enum chan)(i / 2), w, len);
+	}
+	c = counters(b->b);
+	assert_int_equal(c.oversized, 6);
+	assert_int_equal(c.bad_frame + c.bad_seal + c.bad_magic, 0);
+	assert_int_equal(b->b->handled, 1);
+	memset(w, 0, 16);
+	give(b->b, CHAN_CTRL, w, WIRE_MAX);             /* as large as may be */
+	assert_int_equal(counters(b->b).oversized, 6);
+	assert_true(ask(b, b->a, b->b, 6).ok);
+	free(w);
 }
 
 /* A member of the swarm with a session of its own says to be another member. */
@@ -279,6 +292,28 @@ static void test_m1_again(void **state)
 	assert_int_equal(map_len(b->b->net->halves), 1);
 }
 
+/* Five thousand times: few answers, and whoever lives at the address that it names still comes in. */
+static void test_m1_replayed(void **state)
+{
+	struct bed *b = *state;
+	uint8_t w[HELLO1_MAX];
+	size_t n = make_m1(b, 5, 0, w, b->b->net->mac_key), before = b->n;
+	unsigned answers = 0;
+
+	for (int i = 0; i < 5000; i++)
+		give(b->b, CHAN_CTRL, w, n);
+	sim_run_for(b->s, 100000);
+	for (size_t i = before; i < b->n; i++) {
+		struct prelude p;
+
+		answers += b->v[i].from == 1 && prelude_read(&p, b->v[i].p, b->v[i].len) == PRELUDE_OK && p.kind == KIND_HELLO2;
+	}
+	assert_in_range(answers, 1, 40);
+	n = make_m1(b, 6, 0, w, b->b->net->mac_key);
+	give(b->b, CHAN_CTRL, w, n);
+	assert_int_equal(map_len(b->b->net->halves), 2);
+}
+
 /* Another swarm's M1 is answered by nothing at all on the mailboxes: nobody is dialled on its account. */
 static void test_m1_wrong_key(void **state)
 {
@@ -413,9 +448,9 @@ static void test_status(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(test_replay), T(test_reflected), T(test_other_channel), T(test_flipped),
-		T(test_reordered), T(test_oversized),
+		T(test_reordered), T(test_oversized), T(test_above_the_largest),
 		T(test_forged_sender), T(test_stale_session), T(test_bad_json), T(test_garbage), T(test_half_open),
-		T(test_m1_again),
+		T(test_m1_again), T(test_m1_replayed),
 		T(test_m1_wrong_key), T(test_hello_replay), T(test_m3_forged), T(test_peers_bounded), T(test_hints),
 		T(test_status) };
 

@@ -102,6 +102,12 @@ static const struct wrong wrongs[] = {
 		"strategy: unknown strategy \"hivemnd\"; did you mean \"hivemind\"?" },
 	{ BASE ",\"local\":{\"batch\":0}}", "local.batch: 0 is out of range" },
 	{ BASE ",\"local\":{\"memory\":\"many\"}}", "local.memory: " },
+	{ "{\"name\":\"a\"," MODEL "," OPT ",\"input\":[1,8,8],\"loss\":\"cross_entropy\",\"target_batch\":64,"
+		"\"data\":{\"name\":\"d\",\"order\":\"independant\"}}",
+		"data.order: unknown order \"independant\"; did you mean \"independent\"?" },
+	{ "{\"name\":\"a\"," MODEL "," OPT ",\"input\":[1,8,8],\"loss\":\"cross_entropy\",\"target_batch\":64,"
+		"\"strategy\":\"single\",\"data\":{\"name\":\"d\",\"order\":\"independent\"}}",
+		"data.order: \"independent\" is for peers that average, and strategy single has one peer" },
 	{ BASE ",\"validation\":{\"split\":1}}",
 		"validation.split: 1 is out of range" },
 	{ BASE ",\"schedule\":{\"name\":\"cosine\"}}",
@@ -116,6 +122,25 @@ static const struct wrong wrongs[] = {
 		"schedule.name: unknown schedule \"cos\"" },
 	{ BASE ",\"averaging\":{\"average_optimizer\":true}}",
 		"averaging: average_optimizer needs" },
+	{ BASE ",\"averaging\":{\"group_size\":1}}", "averaging.group_size: 1 is out of range" },
+	{ BASE ",\"averaging\":{\"group_size\":257}}", "averaging.group_size: 257 is out of range" },
+	{ BASE ",\"averaging\":{\"topology\":\"ring\"}}", "averaging.topology: \"ring\" is none of: auto flat two_level" },
+	{ BASE ",\"averaging\":{\"topology\":7}}", "averaging.topology: what is there is none of: auto" },
+	{ BASE ",\"averaging\":{\"topology\":\"two_level\",\"robust\":\"median\"}}", "does not go with robust \"median\"" },
+	{ BASE ",\"averaging\":{\"topology\":\"moshpit\"}}",
+		"it is for parameters that are averaged and taken as they come" },
+	{ BASE ",\"averaging\":{\"topology\":\"moshpit\",\"local_updates\":true,\"delay_state\":true}}",
+		"averaging: topology \"moshpit\" leaves members with means that differ" },
+	{ BASE ",\"strategy\":\"diloco\",\"averaging\":{\"topology\":\"moshpit\"}}",
+		"averaging: topology \"moshpit\" leaves" },
+	{ BASE ",\"averaging\":{\"topology\":\"moshpit\",\"local_updates\":true,\"robust\":\"median\"}}",
+		"does not go with robust \"median\"" },
+	{ BASE ",\"averaging\":{\"topology\":\"moshpit\",\"local_updates\":true,\"codec\":{\"vector\":\"fp16\"}}}",
+		"averaging.topology: \"moshpit\" does not go with a codec that leaves something out" },
+	{ BASE ",\"averaging\":{\"agree_every\":4,\"topology\":\"two_level\"}}",
+		"averaging.agree_every: is for topology moshpit" },
+	{ BASE ",\"averaging\":{\"agree_every\":0,\"topology\":\"moshpit\",\"local_updates\":true}}",
+		"averaging.agree_every: 0 is out of range" },
 	{ BASE ",\"averaging\":{\"every\":4}}", "averaging: every needs local_updates: " },
 	{ BASE ",\"averaging\":{\"every\":0,\"local_updates\":true}}", "averaging.every: 0 is out of range" },
 	{ BASE ",\"averaging\":{\"local_updates\":true,\"delay_grad\":true}}", "delay_state is for parameters" },
@@ -130,6 +155,11 @@ static const struct wrong wrongs[] = {
 		"averaging: async and sync_every 4 do not go together" },
 	{ BASE ",\"strategy\":\"allreduce\",\"averaging\":{\"average_optimizer\":true}}",
 		"averaging: average_optimizer needs sync_every of 2 or more" },
+	{ BASE ",\"strategy\":\"diloco\",\"averaging\":{\"inner_steps\":100,\"fragments\":3}}",
+		"averaging: inner_steps 100 cannot be shared out among 3 fragments: a multiple is needed, such as 99" },
+	{ BASE ",\"strategy\":\"diloco\",\"averaging\":{\"inner_steps\":2,\"fragments\":3}}", "such as 3" },
+	{ BASE ",\"strategy\":\"diloco\",\"averaging\":{\"inner_steps\":8,\"fragments\":2,\"overlap\":4}}",
+		"averaging: overlap 4: a fragment's round must be over before the next one begins, 4 steps later" },
 	{ BASE ",\"strategy\":\"diloco\",\"averaging\":{\"inner_steps\":1.5}}",
 		"averaging.inner_steps: must be a whole number" },
 	{ BASE ",\"strategy\":\"diloco\",\"averaging\":{\"outer_momentum\":1}}",
@@ -201,7 +231,7 @@ static void test_digest(void **state)
 	author.b[0] = 2;
 	spec_run_id(a, &author, &y);
 	assert_false(id_eq(&x, &y));            /* the author counts */
-	spec_set_data_digest(a, data);
+	spec_set_data_digest(a, data, 40);
 	assert_memory_not_equal(a->digest, b->digest, 32);
 	assert_true(spec_diff(a->shared, b->shared, text, sizeof(text)));
 	assert_non_null(strstr(text, "data.digest: "));
@@ -356,7 +386,39 @@ static void test_live(void **state)
 	json_object_set_new(patch, "momentum", json_real(0.9));
 	assert_int_equal(spec_live_check(s, patch, &e), -1);
 	assert_err(e, ERR_INVALID, "momentum_buffer");
+	json_object_clear(patch);
+	assert_int_equal(spec_live_target(s, NULL), s->target_batch);
+	assert_int_equal(spec_live_target(s, live), s->target_batch);
+	json_object_set_new(patch, "target_batch", json_integer(1000));
+	assert_int_equal(spec_live_check(s, patch, &e), 0);
+	assert_int_equal(spec_live_target(s, patch), 1000);
+	json_object_set_new(patch, "target_batch", json_integer(0));
+	assert_int_equal(spec_live_check(s, patch, &e), -1);
+	assert_err(e, ERR_INVALID, "target_batch: must be a whole number of samples");
 	json_decref(live);
+	json_decref(patch);
+	spec_free(s);
+}
+
+/* Means that differ from member to member: what is promised then, and that nothing can be set for which it is too
+ * little. */
+static void test_apart(void **state)
+{
+	struct spec *s = good("{\"name\":\"a\"," MODEL "," REST ",\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},"
+		"\"averaging\":{\"topology\":\"moshpit\",\"local_updates\":true,\"codec\":\"none\",\"agree_every\":5}}");
+	json_t *patch = json_pack("{s:b}", "local_updates", 0);
+	struct err e;
+
+	assert_true(s->topology->apart);
+	assert_int_equal(s->agree_every, 5);
+	assert_non_null(strstr(s->mode.equality, "within 1e-6"));
+	assert_int_equal(spec_mode_check(s, patch, &e), -1);
+	assert_err(e, ERR_INVALID, "their parameters must be equal");
+	json_object_set_new(patch, "local_updates", json_true());
+	json_object_set_new(patch, "every", json_integer(2));
+	assert_int_equal(spec_mode_check(s, patch, &e), 0);
+	assert_int_equal(spec_mode_take(s, patch, &e), 0);
+	assert_non_null(strstr(s->mode.equality, "within 1e-6"));
 	json_decref(patch);
 	spec_free(s);
 }
@@ -378,7 +440,7 @@ int main(void)
 		cmocka_unit_test(test_shapes), cmocka_unit_test(test_digest), cmocka_unit_test(test_canonical),
 		cmocka_unit_test(test_parts), cmocka_unit_test(test_schedule), cmocka_unit_test(test_warmup),
 		cmocka_unit_test(test_scaling), cmocka_unit_test(test_forms), cmocka_unit_test(test_live),
-		cmocka_unit_test(test_strategies),
+		cmocka_unit_test(test_apart), cmocka_unit_test(test_strategies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <sqlite3.h>
 #include "migrate.h"
-#include "store.h"
+#include "store_int.h"
 #include "tests/unit/store_kit.h"
 
 static void every_table_reads_back(void **state)
@@ -50,10 +50,12 @@ static void every_table_reads_back(void **state)
 		assert_int_equal(json_array_size(r), k == STORE_PEERS ? 1 : 0);
 		json_decref(r);
 	}
-	store_epoch_discard(t->s, "r1", 4);
-	r = store_list(t->s, STORE_EPOCHS, "r1", 10);
-	assert_int_equal(integer(r, 0, "discarded"), 1);
-	json_decref(r);
+	for (int k = 0; k < 3; k++) {           /* the row is of epoch 4: before, behind, and inside what is discarded */
+		store_epoch_discard(t->s, "r1", k == 1 ? 5 : 1, k ? INT64_MAX : 3);
+		r = store_list(t->s, STORE_EPOCHS, "r1", 10);
+		assert_int_equal(integer(r, 0, "discarded"), k == 2);
+		json_decref(r);
+	}
 	store_run_rm(t->s, "r1");
 	for (int k = 0; k < STORE_TABLES; k++) {
 		r = store_list(t->s, (enum store_table)k, NULL, 10);
@@ -101,7 +103,12 @@ static void changes_of_a_lost_history_are_discarded(void **state)
 	p.epoch = 9;
 	p.state = "proposed";
 	store_param_put(t->s, &p);
-	store_param_discard(t->s, "r", 5, "lost");
+	store_param_discard(t->s, "r", 5, 8, "lost");
+	r = store_list(t->s, STORE_PARAMS, "r", 10);
+	assert_string_equal(text(r, 0, "state"), "proposed");
+	assert_string_equal(text(r, 1, "state"), "discarded");
+	json_decref(r);
+	store_param_discard(t->s, "r", 5, INT64_MAX, "lost");
 	r = store_list(t->s, STORE_PARAMS, "r", 10);
 	assert_int_equal(json_array_size(r), 3);
 	assert_string_equal(text(r, 0, "state"), "discarded");
@@ -116,6 +123,58 @@ static void changes_of_a_lost_history_are_discarded(void **state)
 	r = store_list(t->s, STORE_PARAMS, "r", 10);
 	assert_string_equal(text(r, 1, "state"), "applied");
 	assert_string_equal(text(r, 1, "note"), "in place of 0.2, which was discarded");
+	json_decref(r);
+}
+
+/* Of two changes of one key one holds; the other stands beside it, and only what is open can be settled. */
+static void what_is_superseded_stands_beside_what_holds(void **state)
+{
+	struct t *t = *state;
+	struct store_param p = { .run = "r", .key = "lr", .new_value = "0.1", .author = "aa", .state = "proposed",
+		.version = 1, .epoch = 4 };
+	json_t *r;
+
+	store_param_put(t->s, &p);
+	for (int k = 0; k < 2; k++) {
+		p.new_value = k ? "0.3" : "0.2";
+		p.state = "superseded";
+		p.note = "lr: superseded by aa at epoch 4";
+		store_param_put(t->s, &p);
+	}
+	r = store_list(t->s, STORE_PARAMS, "r", 10);
+	assert_int_equal(json_array_size(r), 3);
+	assert_string_equal(text(r, 1, "new_value"), "0.2");
+	assert_string_equal(text(r, 1, "state"), "superseded");
+	assert_string_equal(text(r, 2, "state"), "proposed");
+	json_decref(r);
+	store_param_settle(t->s, "r", 1, "lr", "discarded", "lost");
+	store_param_settle(t->s, "r", 1, "lr", "applied", NULL);
+	r = store_list(t->s, STORE_PARAMS, "r", 10);
+	assert_string_equal(text(r, 0, "state"), "superseded");
+	assert_string_equal(text(r, 2, "state"), "discarded");
+	assert_string_equal(text(r, 2, "note"), "lost");
+	json_decref(r);
+}
+
+/* What a lost commit had taken is found by itself, and the commit stays lost when its step is recorded late. */
+static void what_lost_commits_took_stands_apart(void **state)
+{
+	struct t *t = *state;
+	struct store_epoch p = { .run = "r", .digest = "d4", .epoch = 4, .weight = 8, .positions = "[[0,8]]" };
+	json_t *r;
+
+	store_epoch_put(t->s, &p);
+	p = (struct store_epoch){ .run = "r", .digest = "d5", .epoch = 5, .weight = 16, .positions = "[[8,24]]" };
+	store_epoch_put(t->s, &p);
+	store_epoch_discard(t->s, "r", 5, 9);
+	store_epoch_put(t->s, &p);
+	r = store_list(t->s, STORE_DISCARDED, "r", 10);
+	assert_int_equal(json_array_size(r), 1);
+	assert_int_equal(integer(r, 0, "epoch"), 5);
+	assert_string_equal(text(r, 0, "positions"), "[[8,24]]");
+	json_decref(r);
+	r = store_list(t->s, STORE_DISCARDED, "other", 10);
+	assert_int_equal(json_array_size(r), 0);
 	json_decref(r);
 }
 
@@ -217,8 +276,21 @@ static void every_older_schema_comes_forward(void **state)
 		assert_int_equal(sqlite3_exec(db, "INSERT INTO events(wall_ms, level, kind, text) "
 			"VALUES(1,'info','k','old')", NULL,
 			NULL, NULL), SQLITE_OK);
+		assert_int_equal(sqlite3_exec(db, "INSERT INTO params(run, version, key, new_value, state, epoch, wall_ms) "
+			"VALUES('r',1,'lr','0.1','applied',3,1),('r',2,'lr','0.2','proposed',5,1); INSERT INTO epochs(run, epoch, "
+			"digest, discarded, wall_ms) VALUES('r',3,'d',1,1)", NULL, NULL, NULL), SQLITE_OK);
 		sqlite3_close(db);
 		assert_non_null(reopen(t, NULL));
+		store_param_put(t->s, &(struct store_param){ .run = "r", .key = "lr", .new_value = "0.2", .author = "aa",
+			.state = "applied", .version = 2, .epoch = 5 });
+		r = store_list(t->s, STORE_PARAMS, "r", 10);
+		assert_int_equal(json_array_size(r), 2);
+		assert_string_equal(text(r, 0, "state"), "applied");
+		assert_string_equal(text(r, 1, "new_value"), "0.1");
+		json_decref(r);
+		r = store_list(t->s, STORE_DISCARDED, "r", 10);
+		assert_int_equal(json_array_size(r), 1);
+		json_decref(r);
 		r = store_list(t->s, STORE_EVENTS, NULL, 10);
 		assert_string_equal(text(r, 0, "text"), "old");
 		json_decref(r);
@@ -376,17 +448,23 @@ static void the_log_is_copied_into_the_file_by_a_job(void **state)
 	char wal[160];
 	struct stat st;
 
-	for (int i = 0; i < 3000; i++) {
-		store_event(t->s, LOG_INFO_, "x", NULL, NULL, NULL, "%d", i);
-		if (i % 2 == 0)
-			store_settle(t->s);
-		if (i % 100 == 0)
-			world_turn(t->w, 0);
-	}
+	write_events(t, 6000, 100);
 	world_turn(t->w, 0);
+	assert_int_equal(stat(t->db, &st), 0);
+	assert_true(st.st_size > 100000);               /* what was written is in the file */
 	snprintf(wal, sizeof wal, "%s-wal", t->db);
 	assert_int_equal(stat(wal, &st), 0);
 	assert_true(st.st_size < 3 * 1000 * 4200);      /* it is used again from its beginning, not grown for ever */
+	/* Whoever reads holds it back; when that is over, what it has grown by is given back. */
+	sqlite3 *reader = raw(t->db);
+	assert_int_equal(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM events", NULL, NULL, NULL), SQLITE_OK);
+	write_events(t, 4000, 100);
+	assert_int_equal(stat(wal, &st), 0);
+	assert_true(st.st_size > 12 << 20);
+	sqlite3_close(reader);
+	write_events(t, 200, 1);
+	assert_int_equal(stat(wal, &st), 0);
+	assert_true(st.st_size <= 8 << 20);
 	/* Closed while the job is under way: the job frees itself. */
 	for (int i = 0; i < 3000 && list_empty(&t->w->jobs); i++) {
 		store_event(t->s, LOG_INFO_, "x", NULL, NULL, NULL, "%d", i);
@@ -404,6 +482,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(every_table_reads_back), T(an_outcome_is_not_undone_by_its_proposal),
 		T(changes_of_a_lost_history_are_discarded),
+		T(what_is_superseded_stands_beside_what_holds), T(what_lost_commits_took_stands_apart),
 		T(one_event_is_one_transaction), T(shelf_keeps_bytes),
 		T(every_older_schema_comes_forward), T(newer_and_foreign_files_are_refused),
 		T(corruption_is_said_and_moved_only_when_told), T(old_rows_are_thinned), T(size_is_bounded),

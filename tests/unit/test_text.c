@@ -134,8 +134,14 @@ static void addresses(void **s)
 
 static void nearest(void **s)
 {
-	static const char *const list[] = { "momentum", "lr", "weight_decay", "batch", NULL };
+	static const char *const list[] = { "momentum", "lr", "weight_decay", "batch", "checkpoint", "network", "network",
+		"weight_file", NULL };
 
+	assert_string_equal(text_nearest("net", list), "network");
+	assert_string_equal(text_nearest("mom", list), "momentum");
+	assert_string_equal(text_nearest("check", list), "checkpoint");
+	assert_null(text_nearest("weight", list));              /* which of the two? */
+	assert_null(text_nearest("ne", list));
 	assert_string_equal(text_nearest("momentun", list), "momentum");
 	assert_string_equal(text_nearest("rl", list), "lr");
 	assert_string_equal(text_nearest("weigth_decay", list), "weight_decay");

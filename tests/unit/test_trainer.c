@@ -2,6 +2,12 @@
  * jobs run. */
 #include "real_kit.h"
 
+#ifdef __SANITIZE_THREAD__
+#define EPOCHS 4                        /* forty times as slow; what threads do to each other shows in a few */
+#else
+#define EPOCHS 30
+#endif
+
 static void test_digits(void **state)
 {
 	struct trainer_view v;
@@ -9,14 +15,15 @@ static void test_digits(void **state)
 
 	open_real(&r, read_spec(SOURCE_ROOT "/tests/data/digits.json"), SOURCE_ROOT "/tests/data/digits", 1);
 	trainer_start(r.t);
-	run_to(&r, 30);
+	run_to(&r, EPOCHS);
 	trainer_validate(r.t);
 	assert_true(loop_run_until(r.loop, is_validated, &r, 20000000));
 	trainer_view(r.t, &v);
-	print_message("30 epochs: loss %.3f to %.3f, held out %.1f %%, %.0f samples/s, arena %zu of %zu predicted\n",
-		r.first_loss,
+	print_message("%d epochs: loss %.3f to %.3f, held out %.1f %%, %.0f samples/s, arena %zu of %zu predicted\n",
+		EPOCHS, r.first_loss,
 		r.last_loss, 100 * r.accuracy, v.rate, (size_t)v.arena_peak_bytes, (size_t)v.arena_predicted_bytes);
-	assert_true(r.accuracy > 0.85);
+	if (EPOCHS == 30)
+		assert_true(r.accuracy > 0.85);
 	assert_int_equal(r.samples, 256 * r.applied);
 	assert_int_equal(v.arena_peak_bytes, v.arena_predicted_bytes);          /* T5 */
 	close_real(&r);

@@ -222,6 +222,7 @@ static inline void kit_run(struct kit *k, uint64_t epoch)
 /* --- the bare loop: kernels and nothing else */
 
 struct bare { const struct model *model; real *w, *g, *sum, *state[OPTIM_STATES_MAX]; size_t n;
+	real *stats;                    /* running statistics, the caller's; NULL: the model has none */
 	struct optim_clock clock; uint64_t next; };
 
 static inline void bare_open(struct bare *b, const struct kit *k, const struct model *m)
@@ -256,7 +257,8 @@ static inline void bare_gradient(struct bare *b, const struct kit *k, const stru
 	for (uint32_t i = 0; i < n; i++)
 		position[i] = b->next++;
 	assert_int_equal(data_read(k->data, DATA_TRAIN, position, n, x, target, &e), 0);
-	struct model_call c = { .batch = n, .param = b->w, .saved = saved, .work = work, .train = true };
+	struct model_call c = { .batch = n, .param = b->w, .saved = saved, .work = work, .train = true,
+		.buffer = b->stats };
 	model_forward(&k->par, m, 0, m->nops, &c, x, y);
 	(void)loss_run(&k->par, k->spec->loss, n, shape_count(&m->out), y, target, 1.0 / n, dy, NULL);
 	memset(b->g, 0, b->n * sizeof(real));

@@ -21,6 +21,8 @@ static const struct cmd_param params[] = {
 	{ "weights", CMD_STR, CMD_OPTION, "absolute path of a safetensors file with the parameters to begin with" },
 	{ "batch", CMD_INT, CMD_OPTION, "samples per micro-batch on this machine" },
 	{ "threads", CMD_INT, CMD_OPTION, "threads of the train lane for this run" },
+	{ "aux", CMD_BOOL, 0, "this machine computes nothing: it reduces the others' vectors, keeps and gives the "
+		"state" },
 	{ "log", CMD_STR, CMD_OPTION, "keep a run log of at most this size (64MiB) in the run's state folder" },
 	{ "dry_run", CMD_BOOL, 0, "only say what it would need" },
 	{ NULL, 0, 0, NULL }

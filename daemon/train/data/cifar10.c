@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/hash.h"
 #include "common/mem.h"
 #include "train/data.h"
+#include "train/manifest.h"
 
 #define PIXELS 3072u
 #define RECORD (1 + PIXELS)
@@ -32,7 +32,7 @@ static int check(const struct batch_file *b, const char *path, struct err *e)
 }
 
 /* 1: not there */
-static int load(struct files *f, const char *dir, const char *name, struct batch_file *to, struct sha256 *h,
+static int load(struct files *f, const char *dir, const char *name, struct batch_file *to, struct manifest *m,
 	struct err *e)
 {
 	char path[1000];
@@ -59,10 +59,7 @@ static int load(struct files *f, const char *dir, const char *name, struct batch
 		return err_set(e, ERR_IO, "%s: it became shorter while it was read", path);
 	if (got < 0 || check(to, path, e) < 0)
 		return -1;
-	sha256_add(h, name, strlen(name) + 1);
-	sha256_add(h, &(uint64_t){ to->n }, 8);
-	sha256_add(h, to->p, n < 4096 ? (size_t)n : 4096);
-	sha256_add(h, to->p + (n < 4096 ? 0 : n - 4096), n < 4096 ? (size_t)n : 4096);
+	manifest_add(m, name, to->n, to->p, to->p + (to->n < MANIFEST_PIECE ? 0 : to->n - MANIFEST_PIECE));
 	return 0;
 }
 
@@ -78,23 +75,23 @@ static void close_(struct data_source *d)
 
 static int load_all(struct cifar *c, struct files *f, const char *path, struct err *e)
 {
-	struct sha256 h;
+	struct manifest m;
 	int rc = 0;
 
-	sha256_init(&h);
+	manifest_begin(&m);
 	for (int i = 0; i < BATCHES && rc >= 0; i++) {
 		char name[32];
 
 		(void)snprintf(name, sizeof(name), "data_batch_%d.bin", i + 1);
-		rc = load(f, path, name, &c->train[i], &h, e);
+		rc = load(f, path, name, &c->train[i], &m, e);
 		c->d.count[DATA_TRAIN] += c->train[i].n / RECORD;
 		c->d.stamp = 3 * c->d.stamp + c->train[i].stamp;
 	}
 	if (rc >= 0)
-		rc = load(f, path, "test_batch.bin", &c->test, &h, e);
+		rc = load(f, path, "test_batch.bin", &c->test, &m, e);
 	c->d.count[DATA_VALIDATION] = c->test.n / RECORD;
 	c->d.stamp = 3 * c->d.stamp + c->test.stamp;
-	sha256_end(&h, c->d.digest);
+	manifest_end(&m, &c->d);
 	if (rc >= 0 && !c->d.count[DATA_TRAIN])
 		rc = err_set(e, ERR_NOT_FOUND, "%s: no data_batch_1.bin ... data_batch_5.bin; put the files of "
 			"cifar-10-binary.tar.gz there or set local.data", path);

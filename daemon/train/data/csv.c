@@ -2,11 +2,11 @@
  * folder with train.csv, and test.csv or val.csv. */
 #include <stdlib.h>
 #include <string.h>
-#include "common/hash.h"
 #include "common/mem.h"
 #include "train/data/csv_parse.h"
 #include "train/data/whole.h"
 #include "train/draft.h"
+#include "train/manifest.h"
 
 #define LABEL_MAX (1 << 24)
 
@@ -46,12 +46,12 @@ static int load(struct table *t, struct files *f, const char *path, struct err *
 {
 	static const char *const names[] = { "training", "validation" };
 	struct whole part[DATA_PARTS] = { { .p = NULL } };
-	struct sha256 h;
+	struct manifest m;
 	int rc;
 
-	sha256_init(&h);
-	rc = whole_parts(f, path, "csv", part, &h, e);
-	sha256_end(&h, t->d.digest);
+	manifest_begin(&m);
+	rc = whole_parts(f, path, "csv", part, &m, e);
+	manifest_end(&m, &t->d);
 	t->d.stamp = part[DATA_TRAIN].stamp + 3 * part[DATA_VALIDATION].stamp;
 	for (int i = 0; i < DATA_PARTS; i++) {
 		if (!rc && part[i].p && (csv_parse(&t->part[i], part[i].p, part[i].n, e) < 0 || check(t, i, e) < 0))
@@ -105,13 +105,12 @@ static int about(struct files *f, const char *path, struct data_about *a, struct
 {
 	struct whole part[DATA_PARTS] = { { .p = NULL } };
 	struct csv c = { 0 };
-	uint8_t digest[32];
-	struct sha256 h;
+	struct manifest m;
 	int rc;
 
-	sha256_init(&h);
-	rc = whole_parts(f, path, "csv", part, &h, e);
-	sha256_end(&h, digest);                 /* nobody asks for it here */
+	manifest_begin(&m);
+	rc = whole_parts(f, path, "csv", part, &m, e);
+	manifest_end(&m, NULL);                 /* nobody asks for it here */
 	if (!rc && csv_parse(&c, part[DATA_TRAIN].p, part[DATA_TRAIN].n, e) < 0)
 		rc = err_wrap(e, "%.200s", path);
 	if (!rc && c.columns < 2)

@@ -5,14 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/hash.h"
 #include "common/mem.h"
 #include "common/text.h"
 #include "train/data.h"
 #include "train/data/idx.h"
+#include "train/manifest.h"
 
 #define FILE_MAX ((int64_t)1 << 36)
-#define MANIFEST_PIECE 4096
 
 /* p: header and data in memory; NULL: they are read from fd */
 struct file { char name[128]; struct idx_head head; uint8_t *p; int fd; uint64_t stamp; };
@@ -187,20 +186,15 @@ static int piece(struct files *f, const struct file *from, uint64_t at, size_t n
 	return got < 0 ? -1 : got == (int64_t)n ? 0 : err_set(e, ERR_IO, "%s became shorter while it was read", from->name);
 }
 
-static int add_manifest(struct sha256 *h, struct files *files, const struct file *f, struct err *e)
+static int add_manifest(struct manifest *m, struct files *files, const struct file *f, struct err *e)
 {
 	uint64_t n = f->head.data_at + f->head.bytes;
 	size_t part = n < MANIFEST_PIECE ? (size_t)n : MANIFEST_PIECE;
-	uint8_t size[8], p[2][MANIFEST_PIECE];
+	uint8_t p[2][MANIFEST_PIECE];
 
 	if (piece(files, f, 0, part, p[0], e) < 0 || piece(files, f, n - part, part, p[1], e) < 0)
 		return -1;
-	for (int i = 0; i < 8; i++)
-		size[i] = (uint8_t)(n >> (8 * i));
-	sha256_add(h, f->name, strlen(f->name) + 1);
-	sha256_add(h, size, sizeof(size));
-	sha256_add(h, p[0], part);
-	sha256_add(h, p[1], part);
+	manifest_add(m, f->name, n, p[0], p[1]);
 	return 0;
 }
 
@@ -260,7 +254,7 @@ static int load(struct idx *x, struct files *f, const char *dir, struct err *e)
 static struct data_source *open_(struct files *f, const char *path, const struct spec *s, struct err *e)
 {
 	struct idx *x = xcalloc(1, sizeof(*x));
-	struct sha256 h;
+	struct manifest m;
 	int rc = 0;
 
 	x->f = f;
@@ -273,13 +267,13 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 	}
 	shape_of(&x->images[DATA_TRAIN].head, &x->d.shape);
 	x->d.bytes = x->images[DATA_TRAIN].head.type == IDX_U8;
-	sha256_init(&h);
+	manifest_begin(&m);
 	for (int part = 0; part < DATA_PARTS && there(&x->images[part]); part++) {
 		if (!rc)
-			rc = add_manifest(&h, f, &x->images[part], e) < 0 || add_manifest(&h, f, &x->labels[part], e) < 0 ? -1 : 0;
+			rc = add_manifest(&m, f, &x->images[part], e) < 0 || add_manifest(&m, f, &x->labels[part], e) < 0 ? -1 : 0;
 		x->d.stamp += x->images[part].stamp + 3 * x->labels[part].stamp;
 	}
-	sha256_end(&h, x->d.digest);
+	manifest_end(&m, &x->d);
 	if (rc < 0) {
 		close_(&x->d);
 		return NULL;

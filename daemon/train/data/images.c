@@ -6,8 +6,8 @@
 #include "common/mem.h"
 #include "common/text.h"
 #include "train/data/images.h"
+#include "train/manifest.h"
 
-#define MANIFEST_PIECE 4096
 
 static const char *const held_out[] = { "test", "val", "validation", NULL };
 
@@ -171,6 +171,17 @@ static int manifest(struct images *x, struct err *e)
 	return rc;
 }
 
+static void file_at(const struct data_source *d, uint64_t i, struct data_file *ret)
+{
+	const struct images *x = (const struct images *)d;
+	int part = i < d->count[DATA_TRAIN] ? DATA_TRAIN : DATA_VALIDATION;
+	const struct image_file *f = &x->file[part][i - (part == DATA_TRAIN ? 0 : d->count[DATA_TRAIN])];
+
+	(void)snprintf(ret->name, sizeof(ret->name), "%s", f->path);
+	ret->bytes = f->bytes;
+	memcpy(ret->sum, f->sum, sizeof(ret->sum));
+}
+
 /* Most archives and folders come in order. */
 static int sort(struct image_file *f, uint64_t n, struct err *e)
 {
@@ -205,6 +216,7 @@ int images_ready(struct images *x, const char *path, const struct spec *s, struc
 			path);
 	x->d.target = TARGET_CLASS;
 	x->d.bytes = true;
+	x->d.file_at = file_at;
 	return number(x, parts, e) < 0 || manifest(x, e) < 0 ? -1 : 0;
 }
 

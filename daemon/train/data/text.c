@@ -8,6 +8,7 @@
 #include "common/mem.h"
 #include "train/data/text.h"
 #include "train/data/whole.h"
+#include "train/manifest.h"
 
 #define HELD 0.1                                /* of a single file, when validation.split says nothing */
 #define HIDDEN 0.15                             /* of the tokens (Devlin et al., arXiv:1810.04805, section 3.1); of */
@@ -41,18 +42,18 @@ static void close_(struct data_source *d)
 }
 
 /* The vocabulary is part of the manifest, every byte of it: one merge more is another text. */
-static int read_vocab(struct text *t, struct files *f, const char *path, bool must, struct sha256 *h, struct err *e)
+static int read_vocab(struct text *t, struct files *f, const char *path, bool must, struct manifest *m, struct err *e)
 {
 	struct whole w = { NULL, 0 };
 	uint8_t digest[32];
 	int rc;
 
-	rc = whole_read(f, path, "tokenizer.json", &w, h, e);
+	rc = whole_read(f, path, "tokenizer.json", &w, m, e);
 	if (rc > 0 && must)
 		rc = err_set(e, ERR_NOT_FOUND, "local.vocab: %.200s: no such file", path);
 	if (!rc) {
 		sha256_of(w.p, w.n, digest);
-		sha256_add(h, digest, sizeof(digest));
+		manifest_add_whole(m, digest);
 		t->bpe = bpe_read(w.p, w.n, e);
 		rc = t->bpe ? 0 : err_wrap(e, "vocabulary %.200s", path);
 	}
@@ -60,7 +61,7 @@ static int read_vocab(struct text *t, struct files *f, const char *path, bool mu
 	return rc < 0 ? -1 : 0;
 }
 
-static int find_vocab(struct text *t, struct files *f, const char *path, const struct spec *s, struct sha256 *h,
+static int find_vocab(struct text *t, struct files *f, const char *path, const struct spec *s, struct manifest *m,
 	struct err *e)
 {
 	struct err none;
@@ -70,11 +71,11 @@ static int find_vocab(struct text *t, struct files *f, const char *path, const s
 	if (s->local.vocab[0] && s->local.vocab[0] != '/')
 		return err_set(e, ERR_INVALID, "local.vocab: \"%.200s\" must be an absolute path", s->local.vocab);
 	if (s->local.vocab[0])
-		return read_vocab(t, f, s->local.vocab, true, h, e);
+		return read_vocab(t, f, s->local.vocab, true, m, e);
 	if (f->size(f, path, &none) >= 0)
 		return 0;
 	beside = xasprintf("%s/tokenizer.json", path);
-	rc = read_vocab(t, f, beside, false, h, e);
+	rc = read_vocab(t, f, beside, false, m, e);
 	free(beside);
 	return rc;
 }
@@ -144,7 +145,7 @@ static int shape_of(struct text *t, const struct spec *s, struct err *e)
 static struct data_source *open_(struct files *f, const char *path, const struct spec *s, struct err *e)
 {
 	struct text *t = xcalloc(1, sizeof(*t));
-	struct sha256 h;
+	struct manifest m;
 	bool two;
 	int rc;
 
@@ -153,13 +154,13 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 	t->d.shape = s->input;
 	t->d.split = true;
 	rc = shape_of(t, s, e);
-	sha256_init(&h);
+	manifest_begin(&m);
 	if (!rc)
-		rc = whole_parts(f, path, "txt", t->file, &h, e);
+		rc = whole_parts(f, path, "txt", t->file, &m, e);
 	two = t->file[DATA_VALIDATION].p != NULL;
 	if (!rc)
-		rc = find_vocab(t, f, path, s, &h, e);
-	sha256_end(&h, t->d.digest);
+		rc = find_vocab(t, f, path, s, &m, e);
+	manifest_end(&m, &t->d);
 	if (!rc)
 		alphabet(t);
 	t->d.bytes = !t->bpe;

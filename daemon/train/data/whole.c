@@ -2,27 +2,14 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/hash.h"
 #include "common/mem.h"
 #include "train/data/whole.h"
+#include "train/manifest.h"
 
 #define WHOLE_MAX ((int64_t)1 << 34)
-#define MANIFEST_PIECE 4096u
 
-static void add_manifest(struct sha256 *h, const char *name, const struct whole *w)
-{
-	size_t piece = w->n < MANIFEST_PIECE ? w->n : MANIFEST_PIECE;
-	uint8_t size[8];
-
-	for (int i = 0; i < 8; i++)
-		size[i] = (uint8_t)((uint64_t)w->n >> (8 * i));
-	sha256_add(h, name, strlen(name) + 1);
-	sha256_add(h, size, sizeof(size));
-	sha256_add(h, w->p, piece);
-	sha256_add(h, w->p + w->n - piece, piece);
-}
-
-int whole_read(struct files *f, const char *path, const char *name, struct whole *ret, struct sha256 *h, struct err *e)
+int whole_read(struct files *f, const char *path, const char *name, struct whole *ret, struct manifest *m,
+	struct err *e)
 {
 	int64_t n = f->size(f, path, e), got;
 	int fd;
@@ -46,7 +33,7 @@ int whole_read(struct files *f, const char *path, const char *name, struct whole
 	if (got < 0)
 		return -1;
 	ret->p[n] = 0;
-	add_manifest(h, name, ret);
+	manifest_add(m, name, ret->n, ret->p, ret->p + (ret->n < MANIFEST_PIECE ? 0 : ret->n - MANIFEST_PIECE));
 	return 0;
 }
 
@@ -58,18 +45,18 @@ void whole_free(struct whole *w)
 }
 
 static int named(struct files *f, const char *dir, const char *base, const char *suffix, struct whole *ret,
-	struct sha256 *h,
+	struct manifest *m,
 	struct err *e)
 {
 	char *name = xasprintf("%s.%s", base, suffix), *path = xasprintf("%s/%s", dir, name);
-	int rc = whole_read(f, path, name, ret, h, e);
+	int rc = whole_read(f, path, name, ret, m, e);
 
 	free(name);
 	free(path);
 	return rc;
 }
 
-int whole_parts(struct files *f, const char *path, const char *suffix, struct whole ret[DATA_PARTS], struct sha256 *h,
+int whole_parts(struct files *f, const char *path, const char *suffix, struct whole ret[DATA_PARTS], struct manifest *m,
 	struct err *e)
 {
 	static const char *const held_out[] = { "test", "val", "validation", NULL };
@@ -77,10 +64,10 @@ int whole_parts(struct files *f, const char *path, const char *suffix, struct wh
 	int rc;
 
 	if (f->size(f, path, &none) >= 0)
-		return whole_read(f, path, "data", &ret[DATA_TRAIN], h, e);
-	rc = named(f, path, "train", suffix, &ret[DATA_TRAIN], h, e);
+		return whole_read(f, path, "data", &ret[DATA_TRAIN], m, e);
+	rc = named(f, path, "train", suffix, &ret[DATA_TRAIN], m, e);
 	for (int i = 0; !rc && held_out[i]; i++) {
-		int found = named(f, path, held_out[i], suffix, &ret[DATA_VALIDATION], h, e);
+		int found = named(f, path, held_out[i], suffix, &ret[DATA_VALIDATION], m, e);
 
 		if (found <= 0)
 			return found;

@@ -12,6 +12,7 @@ static void async(struct plan *p, const struct view *v)
 	uint32_t all = replica_group(p, v);
 	uint64_t bytes = replica_bytes(v);
 	bool give = !v->sent && !v->begun && v->samples > 0;
+	struct view rest = *v;
 
 	replica_buffer(p, "sent", PLAN_WEIGHT_GRAD, bytes, false);
 	replica_buffer(p, "mean", PLAN_WEIGHT_GRAD, bytes, false);
@@ -26,8 +27,9 @@ static void async(struct plan *p, const struct view *v)
 		plan_coll(p, PLAN_SUM, 0, all, "%s", "sent -> mean");
 	else if (v->begun)
 		plan_coll(p, PLAN_SUM, 0, all, "%s", "-> mean");
+	rest.samples = give ? 0 : v->samples;
 	if (v->granted)         /* one, and it is given; beside a round as many as it lasts */
-		replica_micro_batches(p, v, give || v->sent ? 65536 : 1, false);
+		replica_micro_batches(p, &rest, give || v->sent ? 65536 : 1, false);
 }
 
 static int plan(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
@@ -65,7 +67,7 @@ static int mode(const struct plan_results *settings, struct planner_mode *ret, s
 	double every = plan_result(settings, "sync_every", 1);
 
 	ret->any = ret->patient = plan_result(settings, "async", 0) != 0;
-	ret->local = every > 1;
+	ret->local = ret->loose = every > 1;
 	ret->both = plan_result(settings, "average_optimizer", 0) != 0;
 	ret->steps = ret->any ? 0 : (uint32_t)every;
 	if (ret->any && ret->local)
@@ -76,7 +78,7 @@ static int mode(const struct plan_results *settings, struct planner_mode *ret, s
 			"optimizer state without it");
 	ret->equality = ret->any ? "equal after the same commit; peers are never at the same one for long, and gradients "
 		"may be of older parameters" : ret->local ? "equal right after each averaging of parameters" :
-		"parameters, optimizer state and buffers are equal after every commit";
+		"parameters, running statistics and optimizer state are equal after every commit";
 	if (ret->any)
 		ret->under_way = "a checkpoint and a donor's state hold what is committed; a gradient that no round has taken "
 			"is dropped at a death or resync and its samples come again";

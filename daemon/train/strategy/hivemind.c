@@ -114,6 +114,7 @@ static int mode(const struct plan_results *settings, struct planner_mode *ret, s
 	ret->local = plan_result(settings, "local_updates", 0) != 0;
 	ret->both = plan_result(settings, "average_optimizer", 0) != 0;
 	ret->targets = plan_result(settings, "every", 1);
+	ret->loose = ret->local && !state;
 	if (ret->both && !ret->local)
 		return err_set(e, ERR_INVALID,
 			"average_optimizer needs local_updates: without it every peer has the same optimizer state");
@@ -132,7 +133,7 @@ static int mode(const struct plan_results *settings, struct planner_mode *ret, s
 	ret->equality = delay ? "the committed parameters and optimizer state are equal after every commit; micro-batches "
 		"work with those of the epoch before" : state ? "no equality while peers train; every average is equal, and "
 		"each peer adds what it learned meanwhile" : ret->local ? "equal right after each averaging of parameters" :
-		"parameters, optimizer state and buffers are equal after every commit";
+		"parameters, running statistics and optimizer state are equal after every commit";
 	if (delay)
 		ret->under_way = "a checkpoint and a donor's state hold what is committed; the gradient that is being agreed "
 			"is dropped at a death or resync and its samples come again; a newcomer's first epoch has staleness 0";

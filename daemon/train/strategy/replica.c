@@ -26,9 +26,21 @@ static uint64_t saved_bytes(const struct profile *m)
 	return sum;
 }
 
+static uint64_t stats_bytes(const struct view *v)
+{
+	return number(v, "stats_bytes", 0);
+}
+
 uint64_t replica_bytes(const struct view *v)
 {
-	return v->profile->params * sizeof(real);
+	return v->profile->params * sizeof(real) + stats_bytes(v);
+}
+
+uint64_t replica_part_bytes(const struct view *v, uint64_t parts)
+{
+	uint64_t n = v->profile->params;
+
+	return (parts > 1 ? (n + parts - 1) / parts : n) * sizeof(real) + stats_bytes(v);
 }
 
 static void add(struct plan *p, const char *name, enum plan_class class, uint64_t bytes, bool state)
@@ -47,6 +59,8 @@ void replica_buffers(struct plan *p, const struct view *v, bool accumulate)
 	if (accumulate)
 		add(p, "acc", PLAN_WEIGHT_GRAD, w, true);
 	add(p, "g", PLAN_WEIGHT_GRAD, w, false);
+	if (stats_bytes(v))
+		replica_buffer(p, "stats", PLAN_WEIGHT, stats_bytes(v), false);
 	add(p, "batch", PLAN_BATCH, m->batch_bytes, false);
 	add(p, "y", PLAN_ACTIVATION, y, false);
 	add(p, "dy", PLAN_ACTIVATION_GRAD, y, false);
@@ -60,11 +74,15 @@ void replica_buffers(struct plan *p, const struct view *v, bool accumulate)
 	add(p, "renewed", PLAN_SCALAR, 8, false);
 }
 
+/* Running statistics go on from what the sum (or the weights) say: an abandoned micro-batch leaves no trace. */
 static void micro_batches(struct plan *p, const struct view *v, uint64_t n, bool local, const char *w)
 {
 	uint32_t last = v->profile->nops - 1;
+	const char *stats = stats_bytes(v) ? " stats" : "";
 	struct plan_instr *i;
 
+	if (*stats)
+		plan_vec(p, 0, "tail", "%s -> stats", !local && v->samples && !v->begun ? "acc" : w);
 	plan_section(p, PLAN_BODY);
 	p->iterations = n;
 	plan_do(p, PLAN_LOAD, 0, "-> batch");
@@ -75,9 +93,9 @@ static void micro_batches(struct plan *p, const struct view *v, uint64_t n, bool
 	i = plan_piece(plan_do(p, PLAN_BWD, 0, "save:saved! dy! batch %s -> g", w), 0, last);
 	i->work_bytes = number(v, "bwd_work", 0);
 	if (local)
-		plan_vec(p, 0, "opt", "g! w opt loss -> w opt skipped");
+		plan_vec(p, 0, "opt", "g! w opt loss%s -> w opt skipped", stats);
 	else
-		plan_vec(p, 0, "accumulate", "g! batch loss -> acc+ unit")->inplace = true;
+		plan_vec(p, 0, "accumulate", "g! batch loss%s -> acc+ unit", stats)->inplace = true;
 	i = plan_do(p, PLAN_COMMIT, 0, "batch!");
 	i->priority = 1;        /* samples count the moment they are in the sum */
 }

@@ -8,9 +8,10 @@
 #include "plan/planner.h"
 
 /* Numbers in view.settings, exact for this model and batch: bytes of saved, scratch of FWD and BWD, output,
- * optimizer. */
+ * optimizer, running statistics. */
 void replica_buffers(struct plan *p, const struct view *v, bool accumulate);
-/* The body: n micro-batches. local: each is a step of its own, else gradients are summed up in acc. */
+/* The body: n micro-batches. local: each is a step of its own, else gradients are summed up in acc, where those of
+ * view.samples lie. */
 void replica_micro_batches(struct plan *p, const struct view *v, uint64_t n, bool local);
 /* The same with a working copy of the parameters, which is not what the optimizer changes. */
 void replica_beside(struct plan *p, const struct view *v, uint64_t n);
@@ -25,7 +26,8 @@ uint64_t replica_left(const struct view *v, uint64_t most);
 uint64_t replica_beside_round(const struct view *v);
 uint32_t replica_group(struct plan *p, const struct view *v);   /* all members, elastic, mean */
 void replica_buffer(struct plan *p, const char *name, enum plan_class class, uint64_t bytes, bool initial);
-uint64_t replica_bytes(const struct view *v);   /* of the parameters */
+uint64_t replica_bytes(const struct view *v);   /* of the parameters and the running statistics behind them */
+uint64_t replica_part_bytes(const struct view *v, uint64_t parts);      /* of one of so many, and all the statistics */
 bool replica_flag(const struct view *v, const char *setting);
 
 #endif

@@ -1,6 +1,6 @@
 /* "acc -> acc unit": turns the sum of the epoch into this peer's mean. It stays a sum in units of all samples so
  * far, so that a round that fails can go on from here. "acc! -> sent parcel": the same as a copy, for a round that goes
- * on beside the next epoch's micro-batches. */
+ * on beside the next epoch's micro-batches. The running statistics behind it are as they are. */
 #include "kernels/vec.h"
 #include "train/vec.h"
 
@@ -11,7 +11,7 @@ static int run(struct vec_call *c)
 	if (c->in[0].p != c->out[0].p)
 		vec_copy(c->par, vec_len(&c->out[0]), vec_real(&c->in[0]), vec_real(&c->out[0]));
 	if (c->env.unit != n)
-		vec_scale(c->par, vec_len(&c->out[0]), c->env.unit / n, vec_real(&c->out[0]));
+		vec_scale(c->par, vec_params(c, &c->out[0]), c->env.unit / n, vec_real(&c->out[0]));
 	*vec_scalar(&c->out[1]) = n;
 	return 0;
 }

@@ -1,0 +1,32 @@
+/* Inside of a round in a grid: what grid_flow.c moves and grid_open.c lays out. */
+#ifndef AVG_GRID_INT_H
+#define AVG_GRID_INT_H
+#include "avg/grid_flow.h"
+
+struct pass { struct piece *c; uint16_t who /* a member */; struct xfer *x; bool done, failed; };
+
+/* One part in one line. */
+struct piece {
+	struct round *r; struct line *l; size_t part; uint16_t owner;
+	struct pass up, down, *in /* by player */, *out /* by native */; float **raw;
+	float *mean;                            /* of this line; NULL where it comes straight into the round's */
+	bool summing, summed; uint8_t hash[16];
+};
+struct line { struct grid_line is; bool player, native; struct piece *piece; };
+
+struct grid_flow {
+	struct grid grid; struct grid_plan plan; bool planned;
+	struct line *line; size_t lines; struct grid_flow *old /* of other attempts, while jobs may read them */;
+	const float **val;                      /* [k * parts + p]: what this peer holds before phase k; NULL: not yet */
+	size_t left;                            /* sums to make and means to get; SIZE_MAX: no place for this peer */
+};
+
+
+static inline size_t last_phase(const struct round *r) { return r->flow->grid.dims - 1; }
+static inline size_t bytes_of(const struct piece *c) { return c->r->part[c->part].bytes; }
+
+void grid_pump(struct round *r, size_t k);      /* what phase k can go on with */
+/* Into `to` comes what `from` sends under that word; NULL: no memory. */
+void grid_expect(struct piece *c, struct pass *p, char what, size_t from, void *to);
+
+#endif

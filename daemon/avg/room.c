@@ -1,0 +1,74 @@
+/* Room for who is late by what is on its way. Where an epoch is shorter than a round trip, the JOIN of a follower and
+ * the report of a member that was left out once arrive when their point is history, and so for ever. So who leads
+ * holds its next BEGIN until such a peer has come to the point: for three times as long as it has lagged at most, the
+ * time from the commit that it had last to its word of it, as measured here. The commit rule knows nothing of it:
+ * nobody is counted who has not said that it is at this point. What the others process meanwhile counts. */
+#include <string.h>
+#include "avg/lead.h"
+
+#define PATIENCE 3
+#define FAILS_MAX 6
+
+void room_late(struct avg *a, struct mate *m, uint64_t epoch, const uint8_t *prev)
+{
+	const struct past *p = m->member && epoch < a->point.epoch ? past_of(a, epoch) : NULL;
+	struct peer_info info;
+	uint64_t lag = p ? now_of(a) - p->us : 0;
+	if (!p || memcmp(p->mark, prev, PAST_MARK) || lag > unmeasured_us(a))   /* that is more than what is on its way */
+		return;
+	if (net_peer(a->net, &m->id, &info) && info.rtt_us > lag)
+		lag = info.rtt_us;
+	m->lag_us = lag > m->lag_us ? lag : (3 * m->lag_us + lag) / 4;
+	m->late_us = now_of(a);
+}
+
+/* It is late, has said so a moment before this BEGIN was due, and can be counted when it comes. A report that is late
+ * says little where epochs do not wait for the target. */
+static bool lags(const struct avg *a, const struct mate *m, uint64_t due_us)
+{
+	bool counts = m->flags & MATE_FOLLOWER || !((m->flags & MATE_AUX) || a->conf.each || a->conf.any);
+	return m != a->me && m->member && m->live && !m->awaited && counts && !(m->flags & MATE_HOLD) && m->late_us &&
+		m->late_us + PATIENCE * m->lag_us >= due_us && a->point.epoch >= m->skip_epoch && due_us >= m->room_us;
+}
+
+/* Whether it comes or not: the next time is later, until it has brought something. Who never does costs the others a
+ * third of their time at first, and soon next to nothing. */
+static void made(struct avg *a, struct mate *m)
+{
+	m->room_us = now_of(a) + (2 * PATIENCE * m->lag_us << m->rooms);
+	m->rooms += m->rooms < FAILS_MAX;
+	m->late_us = 0;
+}
+
+bool room_wait(struct avg *a)
+{
+	uint64_t now = now_of(a), until = now;
+	if (a->due_gen != a->gen) {
+		a->due_gen = a->gen;
+		a->due_us = now;
+	}
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		uint64_t end = a->due_us + PATIENCE * m->lag_us;
+		if (!lags(a, m, a->due_us))
+			continue;
+		if (a->due_us == now)
+			hub_event(a, LOG_INFO_, "room", &m->id, "epoch %llu: BEGIN waits for it, %llu ms at most: it lacks only "
+				"what is on its way", (unsigned long long)a->point.epoch,
+				(unsigned long long)(PATIENCE * m->lag_us / MS));
+		if (end <= now)
+			made(a, m);
+		else if (end > until)
+			until = end;
+	}
+	if (until == now)
+		return false;
+	env_after(a->env, &a->beat, until - now);
+	return true;
+}
+
+void room_came(struct avg *a, struct mate *m)
+{
+	if (m->late_us)
+		made(a, m);
+}

@@ -1,0 +1,3 @@
+TOPO(flat)
+TOPO(two_level)
+TOPO(moshpit)

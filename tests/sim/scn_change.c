@@ -1,0 +1,196 @@
+/* What is changed while a run goes and begins it anew in place: the swarm's way of averaging, one peer's micro-batches;
+ * whoever dies on the way comes back to what holds then. One history, every sample once (chain_check.h). */
+#include <string.h>
+#include "chain_check.h"
+#include "node_world.h"
+
+#define PEERS 5
+
+static bool asked(struct node_world *w, int node, json_t *values)
+{
+	struct err e;
+	json_t *r = node_ask(w, node, node_set, json_pack("{s:s,s:o}", "run", "naps", "values", values), &e);
+	if (!r)
+		sim_fail(w->s, "refused: %s", e.text);
+	json_decref(r);
+	return r != NULL;
+}
+
+struct wish { struct node_world *w; int node; bool delayed; uint64_t target; uint32_t batch; };
+
+/* Everybody trains as it was asked for. */
+static bool granted(struct sim *s, void *arg)
+{
+	struct wish *q = arg;
+	for (int i = 0; i < sim_nodes(s); i++) {
+		struct run *r = sim_alive(s, i) ? node_run(q->w, i) : NULL;
+		if (!r || r->state != RUN_TRAIN || r->again || !r->spec || (r->spec->mode.under_way != NULL) != q->delayed ||
+		    run_target(r) != q->target || (i == q->node && r->spec->local.batch != q->batch))
+			return false;
+	}
+	return true;
+}
+
+static void until(struct wish *q, const char *what)
+{
+	if (!sim_run_until(q->w->s, granted, q, 60 * SEC) && !sim_failed(q->w->s)) {
+		node_print(q->w);
+		sim_fail(q->w->s, "not everybody has it after a minute: %s", what);
+	}
+}
+
+/* By chance somebody dies at once, or within the moment that the change takes; after a while it is back. */
+static int strike(struct node_world *w, int but)
+{
+	struct sim *s = w->s;
+	int victim = but;
+	if (rng_below(sim_rng(s), 3) == 0)
+		return -1;
+	while (victim == but)
+		victim = node_any(w);
+	sim_run_for(s, rng_below(sim_rng(s), 400 * MSEC));
+	sim_kill(s, victim);
+	return victim;
+}
+
+static void back(struct node_world *w, int victim)
+{
+	if (victim < 0)
+		return;
+	sim_run_for(w->s, rng_below(sim_rng(w->s), 2 * SEC));
+	sim_restart(w->s, victim);
+}
+
+static void scn_modes(struct sim *s)
+{
+	struct node_world *w = node_begin(s, PEERS, 3);
+	struct wish q = { w, -1, false, 16 * PEERS, 0 };
+	w->forks_allowed = true;                /* all leave and come in one moment: halves may commit before they meet */
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		q.delayed = !q.delayed;
+		asked(w, w->author, json_pack("{s:b,s:b}", "delay_grad", q.delayed, "delay_step", q.delayed));
+		back(w, strike(w, -1));
+		until(&q, q.delayed ? "delayed" : "at once");
+		node_goes_on(w, 4, 60 * SEC);
+	}
+	node_same(w);
+	node_end(w);
+}
+
+/* The target batch with no pause at all; then one peer takes other micro-batches while others die. */
+static void scn_sizes(struct sim *s)
+{
+	struct node_world *w = node_begin(s, PEERS, 3);
+	struct wish q = { w, -1, false, 32 * PEERS, 0 };
+	uint64_t at = sim_now(s);
+	asked(w, w->author, json_pack("{s:i}", "target_batch", 32 * PEERS));
+	sim_check(s, sim_now(s) - at < 5 * SEC);
+	until(&q, "twice the target batch");
+	node_goes_on(w, 4, 60 * SEC);
+	q.node = (int)rng_below(sim_rng(s), PEERS);
+	q.batch = 4;
+	asked(w, q.node, json_pack("{s:i}", "batch", 4));
+	back(w, strike(w, q.node));
+	until(&q, "micro-batches of four");
+	node_goes_on(w, 4, 60 * SEC);
+	node_same(w);
+	node_end(w);
+}
+
+/* Before the first epoch there is no checkpoint to come back with: it begins as it did. */
+static void scn_early(struct sim *s)
+{
+	struct node_world *w = node_begin(s, 1, 0);
+	struct wish q = { w, 0, false, 16, 4 };
+	struct err e;
+	json_t *r = NULL;
+	for (int k = 0; k < 100 && !r; k++) {
+		sim_run_for(s, 10 * MSEC);
+		r = node_run(w, 0) ? node_ask(w, 0, node_set, json_pack("{s:s,s:{s:i}}", "run", "naps", "values", "batch", 4),
+			&e) : NULL;
+	}
+	sim_check(s, r != NULL);
+	json_decref(r);
+	until(&q, "micro-batches of four");
+	node_goes_on(w, 3, 60 * SEC);
+	node_end(w);
+}
+
+/* Who is no author says so behind its own daemon's back, and the author what cannot be: whoever leads takes neither. */
+struct reply_of { bool over; uint64_t epoch, version; enum err_code code; };
+
+static void told(void *arg, uint64_t epoch, uint64_t version, const struct err *e)
+{
+	struct reply_of *q = arg;
+	*q = (struct reply_of){ true, epoch, version, e ? e->code : 0 };
+}
+
+static bool is_told(struct sim *s, void *arg)
+{
+	(void)s;
+	return ((struct reply_of *)arg)->over;
+}
+
+static void refused(struct node_world *w, int node, json_t *patch, enum err_code code)
+{
+	struct reply_of q = { 0 };
+	avg_propose(node_run(w, node)->avg, patch, 0, told, &q);
+	if (!sim_run_until(w->s, is_told, &q, 30 * SEC))
+		sim_fail(w->s, "no answer to peer %d's change", node);
+	else if (q.code != code)
+		sim_fail(w->s, "peer %d's change: code %d instead of %d, epoch %llu", node, q.code, code,
+			(unsigned long long)q.epoch);
+}
+
+static void scn_unlawful(struct sim *s)
+{
+	struct node_world *w = node_begin(s, PEERS, 3);
+	for (int k = 0; k < PEERS && !sim_failed(s); k++)
+		if (k != w->author)
+			refused(w, k, json_pack("{s:f}", "lr", 1.5), ERR_AUTH);
+	if (!sim_failed(s))
+		refused(w, w->author, json_pack("{s:s}", "lr", "x"), ERR_INVALID);
+	if (!sim_failed(s))
+		refused(w, w->author, json_pack("{s:s}", "codec", "zip"), ERR_INVALID);
+	node_goes_on(w, 4, 60 * SEC);
+	for (int k = 0; k < PEERS && !sim_failed(s); k++) {
+		struct run *r = node_run(w, k);
+		if (r->state != RUN_TRAIN || r->point.params_version)
+			sim_fail(s, "peer %d: version %llu", k, (unsigned long long)r->point.params_version);
+	}
+	node_same(w);
+	node_end(w);
+}
+
+/* What the answer says of a change, some epochs ahead or at once and beside another, holds when its epoch has come. */
+static void scn_versions(struct sim *s)
+{
+	struct node_world *w = node_begin(s, PEERS, 3);
+	struct reply_of later = { 0 }, now = { 0 };
+	uint64_t at = node_newest(w) + 8 + rng_below(sim_rng(s), 4);
+	avg_propose(node_run(w, w->author)->avg, json_pack("{s:f}", "lr", 0.02), at, told, &later);
+	sim_check(s, sim_run_until(s, is_told, &later, 30 * SEC) && !later.code && later.epoch == at);
+	if (rng_below(sim_rng(s), 2)) {
+		avg_propose(node_run(w, w->author)->avg, json_pack("{s:f}", "weight_decay", 0.01), at, told, &now);
+		sim_check(s, sim_run_until(s, is_told, &now, 30 * SEC) && !now.code && now.epoch == at);
+		sim_check(s, now.version == later.version);     /* both with one BEGIN */
+	}
+	node_run_to(w, at + 2, 60 * SEC);
+	for (int k = 0; k < PEERS && !sim_failed(s); k++) {
+		const struct avg_point *before = run_point_at(node_run(w, k), at - 1), *p = run_point_at(node_run(w, k), at);
+		if (!p || !before)
+			continue;
+		if (p->params_version != later.version || before->params_version == later.version)
+			sim_fail(s, "version %llu at epoch %llu and %llu before, the answer said %llu",
+				(unsigned long long)p->params_version, (unsigned long long)at,
+				(unsigned long long)before->params_version, (unsigned long long)later.version);
+	}
+	node_end(w);
+}
+
+static const struct scn list[] = { SCN(modes), SCN(sizes), SCN(early), SCN(unlawful), SCN(versions), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}

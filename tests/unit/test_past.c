@@ -1,0 +1,157 @@
+/* What peers tell of their histories: whole, thinned by leaps, forgotten, cut off and garbage; against plain arrays. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "avg/int.h"
+#include "common/rng.h"
+
+#define ROUNDS 400
+
+static uint64_t no_time(struct env *e) { return 1; }
+static const struct env_ops ops = { .now = no_time };
+static struct env env = { .ops = &ops };
+
+/* The digest of an epoch of branch b. */
+static void digest_of(uint64_t epoch, uint64_t b, uint8_t out[DIGEST])
+{
+	memset(out, 0, DIGEST);
+	for (size_t i = 0; epoch && i < DIGEST; i++)
+		out[i] = (uint8_t)(rng_at(epoch * 7919 + b, i) >> 13);
+}
+
+/* A peer at `to` of branch b, which left branch 0 behind epoch `parted`; it remembers from `from` on. */
+static struct avg *peer(uint64_t from, uint64_t parted, uint64_t b, uint64_t to)
+{
+	struct avg *a = xcalloc(1, sizeof *a);
+	a->env = &env;
+	a->kicked = true;                       /* nobody listens */
+	for (uint64_t e = from; e <= to; e++) {
+		a->point.epoch = a->point.samples = e;
+		digest_of(e, e > parted ? b : 0, a->point.prev);
+		past_add(a);
+	}
+	return a;
+}
+
+static void done(struct avg *a)
+{
+	free(a->was);
+	free(a);
+}
+
+/* The loser is at the winner's point already, as when it is welcomed. */
+static void move(struct avg *a, const struct avg *to)
+{
+	a->point.epoch = to->point.epoch;
+	a->point.samples = to->point.samples;
+	memcpy(a->point.prev, to->point.prev, DIGEST);
+}
+
+static void forks(void **state)
+{
+	struct rng r;
+	rng_seed(&r, 1);
+	for (int k = 0; k < ROUNDS; k++) {
+		uint64_t parted = rng_below(&r, 60), mine = parted + 1 + rng_below(&r, 30);
+		uint64_t theirs = mine + 1 + rng_below(&r, 1400);
+		struct avg *x = peer(rng_below(&r, parted + 1), parted, 1, mine);
+		struct avg *y = peer(rng_below(&r, parted + 1), parted, 2, theirs), *z = peer(0, 1000000, 0, parted);
+		struct buf b = { 0 }, c = { 0 };
+		past_put(y, &b);
+		past_put(x, &c);
+		bool told = theirs < HISTORY + parted;
+		if (told) {
+			struct avg_point *px = &x->point, *py = &y->point;
+			assert_int_equal(past_compare(x, py->epoch, py->prev, py->samples, b.p, b.len), REL_FORK_LOST);
+			assert_int_equal(past_compare(y, px->epoch, px->prev, px->samples, c.p, c.len), REL_FORK_WON);
+			assert_int_equal(past_compare(y, z->point.epoch, z->point.prev, parted, NULL, 0), REL_BEHIND);
+		}
+		move(x, y);
+		past_welcomed(x, b.p, b.len);
+		if (told) {
+			assert_true(x->forked_pending);
+			assert_int_equal(x->forked, parted);
+		} else {                        /* it is kept or given up in part, never more than is known */
+			assert_true(!x->forked_pending || x->forked >= parted);
+		}
+		/* From now on x knows what y told, and tells it to the next. */
+		struct buf d = { 0 };
+		past_put(x, &d);
+		assert_int_equal(d.len, b.len);
+		assert_memory_equal(d.p, b.p, b.len);
+		buf_free(&b);
+		buf_free(&c);
+		buf_free(&d);
+		done(x);
+		done(y);
+		done(z);
+	}
+}
+
+/* Who leapt has gaps, which say nothing; who enters further back forgets what came after. */
+static void leaps(void **state)
+{
+	struct avg *x = peer(0, 10, 1, 20), *y = peer(0, 10, 1, 50);
+	struct buf b = { 0 };
+	move(x, y);
+	past_enter(x);
+	assert_non_null(x->was);
+	assert_null(past_of(x, 20));
+	past_put(y, &b);
+	past_welcomed(x, b.p, b.len);           /* the same history: nothing is lost */
+	assert_false(x->forked_pending);
+	assert_null(x->was);
+	for (uint64_t e = 0; e <= 50; e++)
+		assert_non_null(past_of(x, e));
+	assert_null(past_of(x, 51));
+	struct avg *z = peer(0, 10, 1, 30);
+	move(y, z);
+	past_enter(y);
+	assert_null(y->was);
+	assert_non_null(past_of(y, 30));
+	assert_null(past_of(y, 31));
+	buf_free(&b);
+	done(x);
+	done(y);
+	done(z);
+}
+
+static void garbage(void **state)
+{
+	struct rng r;
+	rng_seed(&r, 2);
+	struct avg *y = peer(3, 5, 2, 40);
+	struct buf b = { 0 };
+	past_put(y, &b);
+	for (int k = 0; k < ROUNDS; k++) {
+		struct avg *x = peer(0, 5, 1, 20);
+		size_t n = (size_t)rng_below(&r, b.len + 1);
+		uint8_t *v = malloc(n ? n : 1);         /* of the exact size, so that a read past the end is seen */
+		memcpy(v, b.p, n);
+		for (unsigned i = 0; n && i < (unsigned)k % 8; i++)
+			v[rng_below(&r, n)] = (uint8_t)rng_u64(&r);
+		past_compare(x, y->point.epoch, y->point.prev, y->point.samples, v, n);
+		past_deeper(x, v, n);
+		move(x, y);
+		past_welcomed(x, v, n);
+		assert_non_null(past_of(x, 40));
+		uint64_t last = 0;
+		for (size_t i = 0; i < x->past.n; i++) {        /* whatever was told, epochs ascend */
+			assert_true(!i || x->past.v[i].epoch > last);
+			last = x->past.v[i].epoch;
+		}
+		free(v);
+		done(x);
+	}
+	buf_free(&b);
+	done(y);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(forks), cmocka_unit_test(leaps), cmocka_unit_test(garbage) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
