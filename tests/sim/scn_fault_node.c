@@ -1,15 +1,17 @@
 /* Whole nodes: one of three finds no memory for the n-th big thing, or the n-th call to its files or its shelf fails, n
  * looped upward until nothing is struck any more: while it starts with a checkpoint and takes part again, and over the
  * epochs of a run it is in. The others go on; it goes on or says why not; after a start without faults all three hold
- * the same. */
+ * the same. Likewise for files where there is only one: its checkpoint is not lost. */
 #include <stdio.h>
 #include <string.h>
 #include "chain_check.h"
 #include "node_world.h"
 
 #define N_MAX 120
+#define N_ALONE 24                              /* calls of a start and of the first checkpoint after it */
 #define VICTIM 1
 
+enum when { STARTING, TRAINING, ALONE };
 enum harm { HARM_MEMORY, HARM_FILES, HARM_SHELF, HARMS };
 static const char *const harm_name[] = { "allocation", "file call", "shelf call" };
 
@@ -67,28 +69,75 @@ static bool struck(struct sim *s, enum harm how, int n, bool starting)
 	return hit;
 }
 
-static void loop(struct sim *s, bool starting)
+static bool trains(struct sim *s, void *world)
+{
+	struct run *r = node_peer(world, 0) ? node_run(world, 0) : NULL;
+	return r && r->state == RUN_TRAIN;
+}
+
+/* What it has begun has a checkpoint; a run that has failed makes none. */
+static bool saved_anew(struct sim *s, void *world)
+{
+	struct run *r = node_peer(world, 0) ? node_run(world, 0) : NULL;
+	return r && (run_over(r) || (r->saved_epoch && r->state == RUN_TRAIN && r->saved_epoch % 20 == 0 &&
+		r->point.epoch > r->saved_epoch + 2));
+}
+
+/* Nobody else has its state. Whatever the failing call made of that start: what its checkpoint had is not lost. */
+static bool struck_alone(struct sim *s, int n)
+{
+	static char spec[700];
+	struct node_world *w = node_world_new(s, node_naps(spec, 20, 16));
+	w->forks_allowed = true;                /* what it makes after its checkpoint it makes anew */
+	node_world_add(w, 1);
+	node_run_to(w, 47, 60 * SEC);           /* a checkpoint is made every 20 epochs */
+	uint64_t had = node_run(w, 0) ? node_run(w, 0)->saved_epoch : 0;
+	sim_check(s, had >= 40);
+	sim_kill(s, 0);
+	sim_files_fail(s, 0, n, n % 2 ? ERR_IO : ERR_NOMEM);
+	sim_restart(s, 0);
+	sim_run_until(s, saved_anew, w, 60 * SEC);
+	bool hit = sim_struck(s, 0);
+	sim_files_fail(s, 0, 0, ERR_IO);
+	sim_kill(s, 0);
+	sim_restart(s, 0);
+	if (!sim_run_until(s, trains, w, 10 * SEC))
+		sim_fail(s, "it does not train again");
+	else if (node_run(w, 0)->point.epoch < had)
+		sim_fail(s, "it begins again at epoch %llu, and had epoch %llu on its disk",
+			(unsigned long long)node_run(w, 0)->point.epoch, (unsigned long long)had);
+	node_world_free(w);
+	return hit;
+}
+
+static bool one(struct sim *s, enum harm how, int n, enum when when)
+{
+	return when == ALONE ? struck_alone(s, n) : struck(s, how, n, when == STARTING);
+}
+
+static void loop(struct sim *s, enum when when)
 {
 	enum harm how = (enum harm)(sim_seed(s) % HARMS);
 	bool hit = true;
-	int n = 0;
-	while (hit && n++ < N_MAX && !sim_failed(s)) {
+	int n = 0, most = when == ALONE ? N_ALONE : N_MAX;
+	while (hit && n++ < most && !sim_failed(s)) {
 		struct sim *own = sim_new(sim_seed(s) * 1000 + (uint64_t)n);
-		hit = struck(own, how, n, starting);
+		hit = one(own, how, n, when);
 		if (sim_failed(own))
-			sim_fail(s, "%s %d: %s", harm_name[how], n, sim_failed(own));
+			sim_fail(s, "%s %d: %s", harm_name[when == ALONE ? HARM_FILES : how], n, sim_failed(own));
 		uint64_t hash = sim_hash(own);
 		sim_trace(s, &hash, sizeof hash);
 		sim_free(own);
 	}
-	sim_check(s, n > 1 && n < N_MAX);
+	sim_check(s, n > 1 && (n < N_MAX || when == ALONE));
 }
 
-static void scn_starting(struct sim *s) { loop(s, true); }
-static void scn_training(struct sim *s) { loop(s, false); }
+static void scn_starting(struct sim *s) { loop(s, STARTING); }
+static void scn_training(struct sim *s) { loop(s, TRAINING); }
+static void scn_alone(struct sim *s) { loop(s, ALONE); }
 
 int main(int argc, char **argv)
 {
-	static const struct scn list[] = { SCN(starting), SCN(training), { 0 } };
+	static const struct scn list[] = { SCN(starting), SCN(training), SCN(alone), { 0 } };
 	return scn_main(list, argc, argv);
 }

@@ -2,6 +2,7 @@
  * operators, told to pause, to change the learning rate, to stop. */
 #include <stdio.h>
 #include <string.h>
+#include "avg/int.h"
 #include "chain_check.h"
 #include "node_world.h"
 
@@ -218,7 +219,38 @@ static void scn_come_and_go(struct sim *s)
 	node_end(w);
 }
 
-static const struct scn list[] = { SCN(points), SCN(words), SCN(come_and_go), SCN(told), {0} };
+struct victim { struct node_world *w; int node; };
+
+static bool sums(struct sim *s, void *arg)
+{
+	struct victim *v = arg;
+	struct run *r = node_run(v->w, v->node);
+	return r && r->avg && r->avg->x_jobs;
+}
+
+/* An operator stops the run on a peer while the reduce lane is summing what that peer has contributed: the vector stays
+ * until the sum has ended, although averager and trainer are gone. */
+static void scn_stopped_in_sum(struct sim *s)
+{
+	static char spec[700];
+	struct node_world *w = node_world_new(s, node_naps_of(spec, 60000, 50, 3 * 64));
+	node_world_add(w, 3);
+	node_run_to(w, 2, 60 * SEC);
+	for (int k = 0; k < 6 && !sim_failed(s); k++) {
+		struct victim v = { w, 1 + k % 2 };
+		sim_lane_slow(s, v.node, "reduce", 500);
+		if (!sim_run_until(s, sums, &v, 20 * SEC))
+			sim_fail(s, "node %d sums nothing", v.node);
+		run_event(node_run(w, v.node), EV_STOP);
+		sim_run_for(s, 2 * SEC);
+		sim_kill(s, v.node);
+		sim_restart(s, v.node);
+		node_run_to(w, node_newest(w) + 2, 60 * SEC);
+	}
+	node_world_free(w);
+}
+
+static const struct scn list[] = { SCN(points), SCN(words), SCN(come_and_go), SCN(told), SCN(stopped_in_sum), {0} };
 
 int main(int argc, char **argv)
 {

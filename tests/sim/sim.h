@@ -92,6 +92,8 @@ void sim_rates(struct sim *s, int node, uint64_t up, uint64_t down);
 /* ---- faults: disk, chance, clock ---- */
 /* the nth file call from now, 1 = next; 0 = never */
 void sim_files_fail(struct sim *s, int node, int nth, enum err_code code);
+/* Jobs of that lane take so many times as long, until the node starts anew. */
+void sim_lane_slow(struct sim *s, int node, const char *lane, unsigned times);
 void sim_disk_full(struct sim *s, int node, int64_t free_bytes);                /* writes beyond fail; -1 = endless */
 /* at the nth file call from now the process is killed, inside that call */
 void sim_files_kill(struct sim *s, int node, int nth);

@@ -66,8 +66,10 @@ struct slink {
 	bool ever_up;
 };
 
-struct simjob { struct item item; struct list link; struct timer t; struct snode *node; struct job *job; bool ran; };
-struct lane { const char *name; int threads, busy; struct list waiting; };
+struct simjob {
+	struct item item; struct list link; struct timer t; struct snode *node; struct job *job; bool begun, ran;
+};
+struct lane { const char *name; int threads, busy; unsigned slower; struct list waiting; };
 struct answer { struct item item; struct list link; struct timer t; struct snode *node; struct resolving *r; };
 
 struct inode { char *live, *safe; size_t len, safe_len; int refs; };

@@ -1,5 +1,7 @@
-/* Lanes in virtual time: a job runs when a thread of its lane is free, sees only itself, and its done comes cost_us
- * later through the node's loop. Name resolution: "n17" is node 17, numeric addresses are themselves. */
+/* Lanes in virtual time: a job has a thread of its lane for cost_us, sees only itself, and then its done comes through
+ * the node's loop. Every other job does its work at the end of that time instead of its beginning: what it reads must
+ * be there until its done, whatever the loop has done meanwhile. Name resolution: "n17" is node 17, numeric addresses
+ * are themselves. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,22 +18,32 @@ static void start_some(struct snode *n, struct lane *lane)
 	}
 }
 
+static void run_now(struct simjob *j)
+{
+	struct snode *n = j->node;
+
+	j->ran = true;
+	n->sim->on = n;
+	sim_touch(n);
+	j->job->run(j->job);
+	n->sim->on = NULL;
+}
+
 static void job_fire(struct timer *t)
 {
 	struct simjob *j = container_of(t, struct simjob, t);
 	struct snode *n = j->node;
 	struct lane *lane = &n->lanes[j->job->lane];
 
-	if (!j->ran) {
-		j->ran = true;
-		n->sim->stats.jobs++;
-		n->sim->on = n;
-		sim_touch(n);
-		j->job->run(j->job);
-		n->sim->on = NULL;
-		heap_set(&n->sim->heap, &j->t, n->sim->now + j->job->cost_us);
+	if (!j->begun) {
+		j->begun = true;
+		if (n->sim->stats.jobs++ % 2 == 0)
+			run_now(j);
+		heap_set(&n->sim->heap, &j->t, n->sim->now + j->job->cost_us * lane->slower);
 		return;
 	}
+	if (!j->ran)
+		run_now(j);
 	lane->busy--;
 	sim_item(n, &j->item, ITEM_DONE);
 	start_some(n, lane);
@@ -44,7 +56,7 @@ void simwork_init(struct snode *n)
 		{ "resolve", 1 }, { "serve", 1 },
 	};
 	for (int i = 0; i < SIM_LANES; i++) {
-		n->lanes[i] = (struct lane){ .name = rows[i].name, .threads = rows[i].threads };
+		n->lanes[i] = (struct lane){ .name = rows[i].name, .threads = rows[i].threads, .slower = 1 };
 		list_init(&n->lanes[i].waiting);
 	}
 }
@@ -55,6 +67,13 @@ int simwork_lane(struct env *e, const char *name)
 		if (!strcmp(snode_of(e)->lanes[i].name, name))
 			return i;
 	return -1;
+}
+
+void sim_lane_slow(struct sim *s, int node, const char *lane, unsigned times)
+{
+	int i = simwork_lane(&s->node[node]->env, lane);
+	if (i >= 0)
+		s->node[node]->lanes[i].slower = times;
 }
 
 void simwork_put(struct env *e, struct job *job)
@@ -141,7 +160,7 @@ void simwork_drain(struct snode *n)
 {
 	while (!list_empty(&n->jobs)) {
 		struct simjob *j = list_entry(n->jobs.next, struct simjob, link);
-		bool waiting = !j->t.at_us && !j->ran;
+		bool waiting = !j->t.at_us && !j->begun;
 		heap_set(&n->sim->heap, &j->t, 0);
 		sim_unitem(&j->item);
 		if (waiting)
