@@ -85,7 +85,7 @@ struct ckpt_result {
 	unsigned skipped;                   /* load: newer checkpoints that were corrupted */
 	struct err skip_error;              /* load: why the newest of them was skipped */
 	char skip_path[512];
-	unsigned removed;                   /* save: older ones that retention deleted */
+	unsigned removed, aside;            /* save: older ones, deleted; those of another history, renamed */
 };
 typedef void ckpt_done_fn(void *arg, const struct ckpt_result *r);
 
@@ -96,11 +96,19 @@ struct ckpt_save {
 	/* stolen; strings. "epoch" is added. By convention: run, prev, samples, params */
 	json_t *meta;
 	unsigned keep;                      /* newest ones that stay; 0: 3 */
+	/* Those that are there of later epochs than this one, or of `lost_from` (0: none) and later, are not of this
+	 * history: they become NAME.aside, NAME.aside2, ..., which nobody deletes. */
+	uint64_t lost_from;
 	uint64_t free_min_bytes;            /* refuse (ERR_FULL) when less would be free after writing; 0: no floor */
 };
 void ckpt_save(struct env *env, const struct ckpt_save *o, ckpt_done_fn *done, void *arg);
-/* Loads the newest checkpoint of dir that is whole and fits v; a corrupted one is renamed to NAME.corrupt and the next
- * older is tried. ERR_NOT_FOUND: there is none. ERR_MISMATCH does not fall back: the model is another. */
-void ckpt_load(struct env *env, const char *dir, const struct ckpt_tensor *v, size_t n, ckpt_done_fn *done, void *arg);
+/* Loads the newest checkpoint of dir that is whole and fits v; a corrupted one is renamed to NAME.corrupt (.corrupt2,
+ * ...) and the next older is tried; so is `reject`, the epoch of one whose contents turned out to be of no use
+ * (CKPT_NONE: of none), before anything is looked at. ERR_NOT_FOUND: there is no whole one. Any other error is of one
+ * that may be good (it cannot be read; ERR_MISMATCH: the model is another): nothing is set aside, and no older one is
+ * tried. */
+#define CKPT_NONE UINT64_MAX
+void ckpt_load(struct env *env, const char *dir, const struct ckpt_tensor *v, size_t n, uint64_t reject,
+	ckpt_done_fn *done, void *arg);
 
 #endif

@@ -11,6 +11,7 @@
 #include "common/text.h"
 
 #define EPOCHS_MAX 4096                 /* files of one folder that are looked at */
+#define ASIDE_MAX 99                    /* of one name */
 
 void ckpt_path(const char *dir, uint64_t epoch, char *out, size_t cap)
 {
@@ -84,7 +85,7 @@ struct ckpt_job {
 	struct ckpt_tensor *v;
 	size_t n;
 	json_t *meta;
-	uint64_t epoch, free_min, began_us;
+	uint64_t epoch, free_min, began_us, lost_from, reject;
 	unsigned keep;
 	struct ckpt_result r;
 	ckpt_done_fn *done;
@@ -108,15 +109,37 @@ static int room_for(struct ckpt_job *c, struct err *e)
 		text_print_size((uint64_t)left, have, sizeof have), text_print_size(c->free_min, floor, sizeof floor));
 }
 
-/* Older ones than the newest `keep`, and newer ones than this: they belong to a history that was given up. */
+/* Under a name that nothing has: what was set aside before stays, too. */
+static int set_aside(struct ckpt_job *c, uint64_t epoch, const char *as, struct err *e)
+{
+	char path[512], to[544];
+
+	ckpt_path(c->dir, epoch, path, sizeof path);
+	for (unsigned n = 1; n <= ASIDE_MAX; n++) {
+		struct err why;
+
+		snprintf(to, sizeof to, n == 1 ? "%s.%s" : "%s.%s%u", path, as, n);
+		if (c->files->size(c->files, to, &why) < 0 && why.code == ERR_NOT_FOUND)
+			return c->files->rename(c->files, path, to, e);
+	}
+	return err_set(e, ERR_LIMIT, "%s: %d were set aside under that name: look at them, and remove what is not needed",
+		path, ASIDE_MAX);
+}
+
+/* Of this history the newest `keep` stay; what another one has left is not this one's to delete. */
 static void retain(struct ckpt_job *c, struct names *l)
 {
+	uint64_t lost = c->lost_from && c->lost_from <= c->epoch ? c->lost_from : c->epoch + 1;
 	unsigned kept = 0;
 
 	for (size_t i = 0; i < l->n; i++) {
 		char path[512];
 
-		if (l->v[i] <= c->epoch && kept++ < c->keep)
+		if (l->v[i] >= lost && l->v[i] != c->epoch) {
+			c->r.aside += set_aside(c, l->v[i], "aside", NULL) == 0;
+			continue;
+		}
+		if (kept++ < c->keep)
 			continue;
 		ckpt_path(c->dir, l->v[i], path, sizeof path);
 		if (c->files->unlink(c->files, path, NULL) == 0)
@@ -178,8 +201,10 @@ static void load_run(struct job *j)
 	uint64_t epochs[EPOCHS_MAX];
 	struct names l = { .v = epochs, .max = EPOCHS_MAX };
 	struct err *e = &c->r.error;
-	char path[512], aside[544];
+	char path[512];
 
+	if (c->reject != CKPT_NONE && set_aside(c, c->reject, "corrupt", e) < 0 && e->code != ERR_NOT_FOUND)
+		return;
 	if (names_of(c->files, c->dir, &l, e) < 0)
 		return;
 	for (size_t i = 0; i < l.n; i++) {
@@ -193,6 +218,8 @@ static void load_run(struct job *j)
 			return;
 		}
 		if (e->code != ERR_CORRUPT) {
+			if (e->code == ERR_NOT_FOUND)   /* a tensor: there is a checkpoint */
+				e->code = ERR_MISMATCH;
 			snprintf(c->r.path, sizeof c->r.path, "%s", path);
 			return;
 		}
@@ -200,8 +227,8 @@ static void load_run(struct job *j)
 			c->r.skip_error = *e;
 			snprintf(c->r.skip_path, sizeof c->r.skip_path, "%s", path);
 		}
-		snprintf(aside, sizeof aside, "%s.corrupt", path);
-		c->files->rename(c->files, path, aside, NULL);
+		if (set_aside(c, l.v[i], "corrupt", e) < 0)
+			return;
 	}
 	err_set(e, ERR_NOT_FOUND, "%s: there is no %scheckpoint", c->dir, c->r.skipped ? "whole " : "");
 }
@@ -254,15 +281,18 @@ void ckpt_save(struct env *env, const struct ckpt_save *o, ckpt_done_fn *done, v
 	c->epoch = o->epoch;
 	c->keep = o->keep ? o->keep : 3;
 	c->free_min = o->free_min_bytes;
+	c->lost_from = o->lost_from;
 	c->job.name = "checkpoint save";
 	c->job.run = save_run;
 	env_work(env, &c->job);
 }
 
-void ckpt_load(struct env *env, const char *dir, const struct ckpt_tensor *v, size_t n, ckpt_done_fn *done, void *arg)
+void ckpt_load(struct env *env, const char *dir, const struct ckpt_tensor *v, size_t n, uint64_t reject,
+	ckpt_done_fn *done, void *arg)
 {
 	struct ckpt_job *c = job_new(env, dir, v, n, done, arg);
 
+	c->reject = reject;
 	c->job.name = "checkpoint load";
 	c->job.run = load_run;
 	env_work(env, &c->job);

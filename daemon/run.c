@@ -109,7 +109,8 @@ void run_record(struct run *r)
 		.state = run_state_name(r),
 		.spec = spec, .local = ltext, .error = r->error.code ? r->error.text : NULL, .epoch = r->point.epoch,
 		.samples = r->point.samples, .params_version = r->point.params_version, .created_ms = r->created_ms,
-		.resume = statetab[r->state].resume || (r->state == RUN_LEFT && r->drain) });
+		.resume = statetab[r->state].resume || (r->state == RUN_LEFT && r->drain) ||
+			(r->state == RUN_FAILED && r->resumes) });
 	json_decref(local);
 	free(spec);
 	free(ltext);
@@ -322,6 +323,12 @@ static void buried(void *arg)
 	free(g);
 }
 
+static void contribution_back(void *trainer)
+{
+	if (trainer)
+		trainer_returned(trainer);
+}
+
 static void release(struct run *r, bool keep_spec)
 {
 	sync_free(r->sync);
@@ -331,8 +338,10 @@ static void release(struct run *r, bool keep_spec)
 	origin_free(r->weights);
 	r->weights = NULL;
 	env_timer(r->rs->ctx.env, &r->leave_timer, 0);
+	if (r->avg && r->trainer)
+		trainer_lend(r->trainer);       /* a sum may be reading what it contributed */
 	if (r->avg)
-		avg_free(r->avg);
+		avg_free(r->avg, contribution_back, r->trainer);
 	r->avg = NULL;
 	struct grave *g = xcalloc(1, sizeof *g);
 	run_wake(r);

@@ -9,7 +9,13 @@
 
 
 struct waiter { struct list link; struct reply *reply; };
-struct saving { struct run *r; struct id id; struct runs *rs; struct snapshot *snap; struct ckpt_tensor *v; size_t n; };
+struct saving {
+	struct id id;
+	struct runs *rs;
+	struct snapshot *snap;
+	struct ckpt_tensor *v; size_t n;
+	uint64_t lost_from;
+};
 
 /* The run may have gone while its checkpoint was written: it is looked up again. */
 static struct run *still(struct runs *rs, const struct id *id)
@@ -64,6 +70,7 @@ static void saved(void *arg, const struct ckpt_result *res)
 {
 	struct saving *s = arg;
 	struct run *r = still(s->rs, &s->id);
+	uint64_t lost_from = s->lost_from;
 	snapshot_unref(s->snap);
 	free(s->v);
 	free(s);
@@ -80,6 +87,11 @@ static void saved(void *arg, const struct ckpt_result *res)
 			store_ckpt_put(r->rs->ctx.store, &(struct store_ckpt){ .run = r->hex, .path = res->path,
 			.epoch = res->epoch, .bytes = res->bytes, .state = "whole" });
 		r->saved_epoch = res->epoch;
+		if (r->lost_from == lost_from)
+			r->lost_from = 0;
+		if (res->aside)
+			run_log(r, LOG_WARN_, "ckpt.aside", "%u checkpoints that are not of this history are kept beside %s, as "
+				".aside; they are yours to remove", res->aside, res->path);
 		answer(r, json_pack("{s:[{s:s,s:I,s:s,s:I}]}", "checkpoints", "run", r->hex, "epoch", (json_int_t)res->epoch,
 			"path", res->path, "bytes", (json_int_t)res->bytes), NULL);
 	}
@@ -145,7 +157,9 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 		saved(s, &bad);
 		return;
 	}
+	s->lost_from = r->lost_from;
 	ckpt_save(r->rs->ctx.env, &(struct ckpt_save){ .dir = dir, .epoch = p->epoch, .v = s->v, .n = s->n,
+		.lost_from = r->lost_from,
 		.meta = meta_of(r, p),
 		.keep = r->spec->local.checkpoint_keep ? r->spec->local.checkpoint_keep : (unsigned)conf_int(r->rs->ctx.conf,
 		"checkpoint", "keep"), .free_min_bytes = (uint64_t)conf_int(r->rs->ctx.conf, "checkpoint", "free_min") },
@@ -178,6 +192,7 @@ void ckpt_now(struct run *r, struct reply *reply)
 /* ---- RESTORE ---- */
 
 struct restoring { struct runs *rs; struct id id; struct ckpt_tensor *v; };
+static void restore(struct run *r, uint64_t reject);
 
 /* Without it (another peer's checkpoint, copied here) the order begins anew. */
 static void take_walked(struct run *r, const json_t *meta)
@@ -191,54 +206,89 @@ static void take_walked(struct run *r, const json_t *meta)
 	json_decref(j);
 }
 
+static int take_point(struct run *r, const char *text, const char *path, struct err *e)
+{
+	json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	struct avg_point p;
+	avg_point_init(&p);
+	int rc = avg_point_parse(&p, j, e);
+	json_decref(j);
+	if (rc) {
+		e->code = ERR_CORRUPT;
+		return err_wrap(e, "%s: point", path);
+	}
+	avg_point_done(&r->point);
+	r->point = p;
+	return 0;
+}
+
 static int take(struct run *r, const struct ckpt_result *res, struct err *e)
 {
 	const char *text = json_string_value(json_object_get(res->meta, "point"));
 	const char *run = json_string_value(json_object_get(res->meta, "run"));
 	if (!text || !run || strcmp(run, r->hex))
 		return err_set(e, ERR_MISMATCH, "%s belongs to another run", res->path);
-	json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-	struct avg_point p;
-	avg_point_init(&p);
-	int rc = avg_point_parse(&p, j, e);
-	json_decref(j);
-	if (rc)
-		return err_wrap(e, "%s: point", res->path);
+	if (take_point(r, text, res->path, e))
+		return -1;
 	const char *members = json_string_value(json_object_get(res->meta, "members"));
 	uint64_t n = 0;
 	r->was_members = members && !text_u64(members, &n, NULL) && n <= UINT32_MAX ? (uint32_t)n : 0;
-	avg_point_done(&r->point);
-	r->point = p;
 	take_walked(r, res->meta);
 	return 0;
 }
 
-static void restored(struct run *r, const struct err *e, const char *path)
+static void forget_point(struct run *r)         /* as if there had been none */
 {
-	if (!e) {
-		r->saved_epoch = r->point.epoch;
-		run_log(r, LOG_INFO_, "ckpt.restored", "epoch %llu from %s", (unsigned long long)r->point.epoch, path);
-	} else if (e->code == ERR_MISMATCH) {
+	avg_point_done(&r->point);
+	avg_point_init(&r->point);
+}
+
+/* Perhaps a good one: nothing begins without it that could end up in its place. */
+static void unreadable(struct run *r, const struct err *e)
+{
+	struct err why;
+	if (e->code == ERR_MISMATCH) {
 		run_fail(r, e);
 		return;
-	} else if (e->code != ERR_NOT_FOUND) {
-		run_log(r, LOG_ERROR_, "ckpt.failed", "%s; starting from the swarm's state or anew", e->text);
 	}
-	if (e) {                                /* as if there had been none */
-		avg_point_done(&r->point);
-		avg_point_init(&r->point);
+	err_set(&why, e->code, "%.170s; the run does not begin without it: mend that and start the daemon again, or say "
+		"run join; to go on from an older one, move this one away", e->text);
+	r->resumes = true;
+	run_fail(r, &why);
+}
+
+static void restored(struct run *r, const char *path)
+{
+	if (path) {
+		r->saved_epoch = r->point.epoch;
+		run_log(r, LOG_INFO_, "ckpt.restored", "epoch %llu from %s", (unsigned long long)r->point.epoch, path);
+	} else {
+		forget_point(r);
 	}
 	run_again_check(r);
 	run_event(r, EV_RESTORED);              /* else it is on its way already */
 }
 
+/* Whole, but of no use: set aside, and the next older one is tried. */
+static void reject(struct run *r, uint64_t epoch, const struct err *e)
+{
+	run_log(r, LOG_ERROR_, "ckpt.corrupt", "%s; it is set aside, an older one is tried", e->text);
+	forget_point(r);
+	restore(r, epoch);
+}
+
+/* What was read was looked through. */
 static void checked(void *arg, const struct err *e)
 {
 	struct run *r = arg;
 	char *path = r->restored_from;
 	r->restored_from = NULL;
-	if (r->state == RUN_RESTORE)
-		restored(r, e, path);
+	if (r->state == RUN_RESTORE && !e)
+		restored(r, path);
+	else if (r->state == RUN_RESTORE && e->code == ERR_NONFINITE)
+		reject(r, r->point.epoch, e);
+	else if (r->state == RUN_RESTORE)
+		unreadable(r, e);
 	free(path);
 }
 
@@ -253,9 +303,17 @@ static void loaded(void *arg, const struct ckpt_result *res)
 		return;
 	if (res->skipped)
 		run_log(r, LOG_ERROR_, "ckpt.corrupt", "%s: %s; %s", res->skip_path, res->skip_error.text,
-			res->error.code ? "no older one is whole: starting anew" : "an older one is used");
-	if (res->error.code || take(r, res, &e)) {
-		restored(r, &e, res->path);
+			!e.code ? "an older one is used" : e.code == ERR_NOT_FOUND ? "no older one is whole: starting anew" :
+			"the next one cannot be read");
+	if (e.code == ERR_NOT_FOUND) {
+		restored(r, NULL);
+		return;
+	}
+	if (e.code || take(r, res, &e)) {
+		if (!res->error.code && e.code == ERR_CORRUPT)
+			reject(r, res->epoch, &e);
+		else
+			unreadable(r, &e);
 		return;
 	}
 	free(r->restored_from);
@@ -263,7 +321,7 @@ static void loaded(void *arg, const struct ckpt_result *res)
 	trainer_fill(r->trainer, &(struct trainer_fill){ .epoch = r->point.epoch, .live = r->point.params }, checked, r);
 }
 
-void ckpt_restore(struct run *r)
+static void restore(struct run *r, uint64_t reject)
 {
 	const struct trainer_tensor *t;
 	char dir[4096];
@@ -275,10 +333,15 @@ void ckpt_restore(struct run *r)
 	l->v = xcalloc(n, sizeof *l->v);
 	run_dir(r, dir, sizeof dir);
 	if (r->rs->ctx.state_dir && !tensors_of(t, n, l->v, &e)) {
-		ckpt_load(r->rs->ctx.env, dir, l->v, n, loaded, l);
+		ckpt_load(r->rs->ctx.env, dir, l->v, n, reject, loaded, l);
 		return;
 	}
 	free(l->v);
 	free(l);
 	run_event(r, EV_RESTORED);
+}
+
+void ckpt_restore(struct run *r)
+{
+	restore(r, CKPT_NONE);
 }

@@ -34,6 +34,8 @@ void run_discard(struct run *r, uint64_t common, uint64_t last)
 		run_log(r, LOG_WARN_, "fork.discarded", "epochs %llu to %llu of this peer are discarded: another history of "
 			"the run has more samples since epoch %llu", (unsigned long long)common + 1, (unsigned long long)made,
 			(unsigned long long)common);
+	if (made > common && (!r->lost_from || common < r->lost_from))
+		r->lost_from = common + 1;
 	if (!s)
 		return;
 	rows = store_list(s, STORE_PARAMS, r->hex, CHANGES_MAX);

@@ -68,6 +68,8 @@ struct run {
 	uint64_t val_took_us, val_done_us;      /* the last one; 0: none yet */
 	bool saving, final_saved, validating, reached;
 	uint64_t saved_epoch;           /* of the newest checkpoint of its own; 0: none that is known of */
+	uint64_t lost_from;             /* checkpoints of it and later lost a fork, until one is saved; 0: none did */
+	bool resumes;                   /* it has failed, and the daemon's next start tries again */
 	uint64_t finish_us;             /* since when nothing but others keeps it from leaving; 0: not yet */
 	/* run_again.c; halfway: what it holds is partly another's; 0: the size of micro-batches stays */
 	bool again, halfway; uint32_t batch_next, batch_was;
@@ -134,8 +136,6 @@ void run_grant_local(struct run *r, bool renew);
 bool run_reach(struct run *r);                  /* has it come to its goal just now? Then it ends (EV_REACHED) */
 void run_enter(struct run *r);
 /* What after has that before has not, into the history of changes; author NULL or zeros: the run's. */
-/* avg_cb's may_change: by whom, and what this run can do. */
-int run_may_change(void *arg, const struct id *author, const json_t *patch, struct err *e);
 void run_record_params(struct run *r, const struct avg_point *before, const struct avg_point *after,
 	const struct id *author);
 extern const struct trainer_cb run_trainer_cb;
@@ -210,7 +210,18 @@ struct ask {
 };
 struct ask *ask_new(struct runs *rs, struct run *r, struct reply *reply);
 void ask_free(struct ask *a);
-bool run_lawful(const struct run *r, const struct id *who);    /* the author, or an admin */
+
+/* ---- run_words.c ---- */
+bool run_lawful(const struct run *r, const struct id *who);    /* the author, an admin, or with `open` everybody */
+/* "the author (01234567) and the admin 89abcdef" */
+const char *run_who_may(const struct run *r, char *out, size_t cap);
+/* avg_cb's may_change: by whom, and what this run can do. */
+int run_may_change(void *arg, const struct id *author, const json_t *patch, struct err *e);
+/* What all settings together come to: each by itself is good (run_set.c). */
+int run_mode_check(struct run *r, const json_t *patch, struct err *e);
+/* Answers what an operator has told a run to do when it is on the disk; is that not to be had, the answer says so
+ * ("warning"). result is taken. */
+void run_answer(struct runs *rs, struct reply *reply, json_t *result);
 
 /* ---- run_weights.c ---- */
 /* Parameters, then running statistics, in one vector at `at`, as a file's tensors. free(); NULL and e. */

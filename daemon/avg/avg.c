@@ -81,11 +81,6 @@ struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, str
 	return a;
 }
 
-bool avg_busy(const struct avg *a)
-{
-	return a->x_jobs > 0;
-}
-
 static void avg_end(struct avg *a)
 {
 	round_reap(a, true);
@@ -97,11 +92,25 @@ static void avg_end(struct avg *a)
 	free(a);
 }
 
-void avg_free(struct avg *a)
+static void tell_quiet(struct avg *a)
 {
-	if (!a)
+	void (*quiet)(void *arg) = a->quiet;
+	if (a->x_jobs || !quiet)
 		return;
+	a->quiet = NULL;
+	quiet(a->quiet_arg);
+}
+
+void avg_free(struct avg *a, void (*quiet)(void *arg), void *arg)
+{
+	if (!a) {
+		if (quiet)
+			quiet(arg);
+		return;
+	}
 	a->freeing = true;
+	a->quiet = quiet;
+	a->quiet_arg = arg;
 	net_unwatch(a->net, roster_news, a);
 	hub_leave(a);
 	meet_stop(a);
@@ -126,6 +135,7 @@ void avg_free(struct avg *a)
 	free(a->was);
 	ranges_free(&a->claimed);
 	buf_free(&a->last_commit);
+	tell_quiet(a);
 	if (list_empty(&a->tails))
 		avg_end(a);                     /* else the last job's end does it (avg_job_over) */
 }
@@ -136,6 +146,7 @@ void avg_job_over(struct avg *a)
 		kick(a);
 		return;
 	}
+	tell_quiet(a);
 	round_reap(a, true);
 	if (list_empty(&a->tails))
 		avg_end(a);

@@ -98,10 +98,10 @@ struct avg_cb {
 struct avg;
 struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, struct dht *dht /* NULL in tests */,
 	const struct avg_conf *conf, const struct avg_cb *cb, void *arg, struct err *e);
-void avg_free(struct avg *a);                   /* without goodbye; see avg_leave */
-/* A sum in the reduce lane still reads the vector given to avg_contribute: keep it until this is false, should you free
- * the averager in the middle of a round. Callbacks that give the vector back wait for it by themselves. */
-bool avg_busy(const struct avg *a);
+/* Without goodbye; see avg_leave. A sum in the reduce lane may still read the vector given to avg_contribute: it must
+ * stay until quiet (may be NULL) is called, once, perhaps at once. Callbacks that give the vector back wait for that
+ * by themselves. */
+void avg_free(struct avg *a, void (*quiet)(void *arg), void *arg);
 /* Enters at a point. follower: knows no parameters yet; is taken along with weight 0, gets commits (which its owner
  * queues) while it downloads state; call avg_enter again with follower = false and the caught-up point. */
 int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e);

@@ -85,6 +85,7 @@ struct avg {
 	char hex[ID_HEX], key[96];
 	struct list mates; size_t nmates; struct mate *me;
 	enum avg_state state; bool hold, freeing, follower /* wanted; me->flags has what is agreed */;
+	void (*quiet)(void *arg); void *quiet_arg;      /* of avg_free */
 	/* told when no job reads x */
 	uint64_t forked, forked_last; bool forked_pending;
 	bool lost_pending; enum avg_why lost_why; struct id lost_donor; uint64_t lost_epoch;

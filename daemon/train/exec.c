@@ -26,7 +26,7 @@ static void maybe_quiet(struct exec *x)
 {
 	void (*fn)(void *arg) = x->quiet, (*gone)(void *arg) = x->gone, *arg = x->gone_arg;
 
-	if (!exec_quiet(x))
+	if (!exec_quiet(x) || (x->dying && x->lent))
 		return;
 	if (fn) {
 		x->quiet = NULL;
@@ -449,12 +449,8 @@ void exec_on_quiet(struct exec *x, void (*quiet)(void *arg), void *arg)
 }
 
 /* Waits are cancelled, jobs run out. */
-void exec_free(struct exec *x, void (*gone)(void *arg), void *arg)
+static void end(struct exec *x)
 {
-	x->dying = true;
-	x->gone = gone;
-	x->gone_arg = arg;
-	x->quiet = NULL;
 	(void)drop_parked(x);
 	list_each_safe(it, &x->ops) {
 		struct op *o = list_entry(it, struct op, link);
@@ -465,22 +461,29 @@ void exec_free(struct exec *x, void (*gone)(void *arg), void *arg)
 	maybe_quiet(x);
 }
 
+void exec_free(struct exec *x, void (*gone)(void *arg), void *arg)
+{
+	x->dying = true;
+	x->gone = gone;
+	x->gone_arg = arg;
+	x->quiet = NULL;
+	if (!x->lent)
+		end(x);
+}
+
+void exec_lend(struct exec *x) { x->lent++; }
+
+void exec_returned(struct exec *x)
+{
+	if (!--x->lent && x->dying)
+		end(x);
+}
+
 void exec_lost(struct exec *x, uint32_t rank)
 {
 	if (x->prog)
 		tokens_lost(x->prog->tokens, rank);
 	exec_interrupt(x);
-}
-
-const struct plan *exec_plan(const struct exec *x)
-{
-	return x->prog ? &x->prog->plan : NULL;
-}
-
-void exec_why(struct exec *x, struct buf *out)
-{
-	if (x->prog)
-		tokens_why(x->prog->tokens, out);
 }
 
 void exec_view(const struct exec *x, struct exec_view *ret)

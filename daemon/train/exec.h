@@ -53,6 +53,9 @@ struct exec_conf {
 struct exec *exec_new(const struct exec_conf *conf, const struct exec_cb *cb, void *arg);
 /* Starts nothing more; gone (may be NULL) is called when no job touches its memory, at once or later. */
 void exec_free(struct exec *x, void (*gone)(void *arg), void *arg);
+/* Somebody else's jobs read values of it: after exec_free, too, all stay until as many exec_returned. */
+void exec_lend(struct exec *x);
+void exec_returned(struct exec *x);
 /* Values of this buffer live in memory of the owner (depth 1). Before the first program. What is written there
  * counts at once: an interrupt waits for a running instruction that writes it. */
 void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes);
@@ -71,8 +74,6 @@ void exec_hold(struct exec *x, bool hold);
 bool exec_quiet(const struct exec *x);          /* no job of it runs */
 void exec_on_quiet(struct exec *x, void (*quiet)(void *arg), void *arg);        /* once, later, when it is */
 void exec_lost(struct exec *x, uint32_t rank);  /* a member of the plan has left */
-const struct plan *exec_plan(const struct exec *x);     /* the program that runs; NULL */
-void exec_why(struct exec *x, struct buf *out); /* what it waits for */
 
 struct exec_view {
 	uint64_t arena_bytes, arena_peak_bytes; /* T5: handed out now, and at most, rounded as plans state them */

@@ -64,6 +64,7 @@ struct exec {
 	struct list ops, parked, abandoned;     /* running; started but waiting for memory of abandoned ones; those */
 	struct list bounds;
 	struct timer kick;
+	uint32_t lent;                          /* exec_lend */
 	bool over;                              /* the program was abandoned: nothing more of it may start */
 	bool pumping, held, idle, stopped, interrupted, broken, dying, dead;  /* dead: the env completes work at once */
 	struct op *starting;

@@ -81,6 +81,9 @@ struct trainer *trainer_new(const struct trainer_conf *conf, const struct traine
 /* Stops, and frees once no job touches its memory; done (may be NULL) is called then. data, spec and par may go
  * after it. */
 void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg);
+/* Somebody else's jobs read what it has contributed: that stays, after trainer_free too, until trainer_returned. */
+void trainer_lend(struct trainer *t);
+void trainer_returned(struct trainer *t);
 const struct model *trainer_model(const struct trainer *t);
 struct avg_tensor *trainer_roles(const struct trainer *t, size_t *ret_n);      /* of it, in order; free() */
 size_t trainer_contribution_len(const struct trainer *t);       /* reals that are averaged: avg_conf.len */

@@ -2,6 +2,7 @@
  * while the next epoch's micro-batches run; its SUM may be abandoned and asked again as often as programs change. When
  * the commit has come the body ends, and the next program (view.agreed) begins with what follows a commit. Nothing of
  * a flight is in the state: whoever dies or fetches the state anew has lost it, and its samples come again. */
+#include <assert.h>
 #include "train/trainer_int.h"
 
 uint64_t trainer_goal(const struct trainer *t)
@@ -149,4 +150,21 @@ void round_boundary(struct trainer *t)
 		exec_interrupt(t->x);           /* it waits for others: there may be no boundary for long */
 	else
 		round_wind_down(t);
+}
+
+void trainer_lend(struct trainer *t)
+{
+	assert(!t->dying && !t->lender);
+	t->lender = t->x;
+	if (t->lender)
+		exec_lend(t->lender);
+}
+
+void trainer_returned(struct trainer *t)
+{
+	struct exec *x = t->lender;
+
+	t->lender = NULL;
+	if (x)
+		exec_returned(x);               /* which may be the last that keeps t */
 }

@@ -105,6 +105,7 @@ struct trainer {
 	void (*quiet)(void *arg); void *quiet_arg;     /* quiet: asked for, and not yet so */
 	bool filling;                           /* trainer_fill is at it */
 	bool lent;                              /* the state is somebody else's, from quiet to loaded or start */
+	struct exec *lender;                    /* trainer_lend; NULL: nothing is lent */
 	uint32_t parts;                         /* still alive after trainer_free */
 	void (*gone)(void *arg); void *gone_arg;
 	struct check *check;

@@ -125,5 +125,39 @@ daemon_kill a
 daemon_start a
 wait_for 20 past a 5
 [ "$(json a rows.0.0 query "select count(*) from events where kind = 'ckpt.restored'")" = 2 ] || fail "what was saved after the damage was not taken: $(hive a events)"
+
+# A point that nobody can read in a file that is whole: set aside, too.
+wait_for 30 saved
+daemon_stop a
+newest=$(ls "$dir"/*.safetensors | tail -n 1)
+python3 - "$newest" <<'END' || fail "see above"
+import sys
+with open(sys.argv[1], 'r+b') as f:
+	at = f.read(65536).index(b'"point":"') + 9
+	f.seek(at)
+	f.write(b'?')
+END
+daemon_start a
+wait_for 20 happened a ckpt.corrupt "point"
+goes_on a digits
+[ -e "$newest.corrupt" ] || fail "$newest was not set aside"
+happened a ckpt.restored "" || fail "nothing older was taken"
+
+# One that cannot be read may be good: the run does not begin without it, sets nothing aside, and goes on when that is mended.
+wait_for 30 saved
+daemon_stop a
+before=$(ls "$dir")
+mkdir "$dir/epoch-9999999999.safetensors"
+daemon_start a
+wait_for 20 json_is failed a state run show digits
+expect "does not begin without it" hive a run show digits
+daemon_stop a
+rmdir "$dir/epoch-9999999999.safetensors" || fail "it was moved"
+[ "$(ls "$dir")" = "$before" ] || fail "files have gone: $before, now $(ls "$dir")"
+last=$(ls "$dir"/*.safetensors | tail -n 1)
+last=${last##*epoch-} last=$((10#${last%.safetensors}))
+daemon_start a
+wait_for 20 happened a ckpt.restored "epoch $last from"
+goes_on a digits
 daemon_stop a
 say done

@@ -139,7 +139,7 @@ static void stop(void *app)
 	p->w->p[p->node] = NULL;
 	p->env->ops->detach(p->env);
 	env_timer(p->env, &p->step, 0);
-	avg_free(p->avg);
+	avg_free(p->avg, NULL, NULL);
 	chunks_free(p->chunks);
 	net_free(p->net);
 	avg_point_done(&p->point);

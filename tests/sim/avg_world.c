@@ -381,7 +381,7 @@ static void stop(void *app)
 	p->env->ops->detach(p->env);
 	env_timer(p->env, &p->step, 0);
 	env_timer(p->env, &p->sync, 0);
-	avg_free(p->avg);
+	avg_free(p->avg, NULL, NULL);
 	chunks_free(p->chunks);
 	net_free(p->net);
 	drop_kept(p);

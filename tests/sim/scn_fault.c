@@ -159,7 +159,7 @@ static void *saver_start(struct env *env, int node, void *arg)
 	struct err e;
 	a->env = env;
 	ckpt_tensor(&a->t, "x", CKPT_F32, 1, &n, a->x, &e);
-	ckpt_load(env, DIR, &a->t, 1, on_load, a);
+	ckpt_load(env, DIR, &a->t, 1, CKPT_NONE, on_load, a);
 	return a;
 }
 

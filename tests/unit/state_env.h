@@ -79,7 +79,8 @@ static inline int world_rename(struct files *f, const char *from, const char *to
 {
 	if (world_fault(f, e) < 0)
 		return -1;
-	return rename(from, to) == 0 ? 0 : err_set(e, ERR_IO, "%s: %s", from, strerror(errno));
+	return rename(from, to) == 0 ? 0 : err_set(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", from,
+		strerror(errno));
 }
 
 static inline int world_unlink(struct files *f, const char *path, struct err *e)
