@@ -371,6 +371,8 @@ static int command(struct ctl *c)
 		free(prompt);
 		return code;
 	}
+	if (*str(result, "warning"))
+		fprintf(stderr, "hivectl: %s\n", str(result, "warning"));
 	if (strcmp(method, "run.watch") == 0) {
 		code = watch_run(&c->conn, result, c->json, isatty(STDOUT_FILENO));
 	} else if (strcmp(method, "generate") == 0) {

@@ -59,16 +59,6 @@ void ctl_unpublish(struct run *r)
 
 static const char *const op_name[] = { "pause", "resume", "stop" };
 
-bool run_lawful(const struct run *r, const struct id *who)
-{
-	if (id_eq(who, &r->author))
-		return true;
-	for (size_t i = 0; i < r->spec->nadmins; i++)
-		if (id_eq(who, &r->spec->admin[i]))
-			return true;
-	return false;
-}
-
 static void signed_bytes(struct buf *b, const struct id *run, const char *op, uint64_t counter)
 {
 	buf_put(b, "hivemind-run-ctl-1", 18);
@@ -80,10 +70,10 @@ static void signed_bytes(struct buf *b, const struct id *run, const char *op, ui
 static int obey(struct run *r, const char *op, uint64_t counter, uint64_t epoch, const struct id *by,
 	struct err *e)
 {
-	char who[9];
+	char who[9], may[200];
 	if (!run_lawful(r, by))
-		return err_set(e, ERR_AUTH, "%s may not %s run %s: only its author or its admins may", id_short(by, who), op,
-		r->name);
+		return err_set(e, ERR_AUTH, "only %s may %s run %s, not %s", run_who_may(r, may, sizeof may), op, r->name,
+			id_short(by, who));
 	if (counter <= r->ctl_counter)
 		return 0;                       /* heard before, or older than what rules now */
 	r->ctl_counter = counter;
@@ -187,9 +177,9 @@ void runs_asks_free(struct runs *rs)
 static void told_all(struct ask *a)
 {
 	struct run *r = a->rs ? runs_by_id(a->rs, &a->run) : NULL;
-	if (a->reply)
-		reply_ok(a->reply, json_pack("{s:s,s:s,s:i}", "run", r ? r->hex : "", "state", r ? run_state_name(r) : "gone",
-		"peers_told", (int)a->told));
+	if (a->reply && a->rs)
+		run_answer(a->rs, a->reply, json_pack("{s:s,s:s,s:i}", "run", r ? r->hex : "", "state",
+			r ? run_state_name(r) : "gone", "peers_told", (int)a->told));
 	ask_free(a);
 }
 
@@ -208,13 +198,12 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 	struct err e;
 	struct buf b = { 0 };
 	uint8_t sig[SIG_BYTES];
-	char self[ID_HEX], key[160];
+	char self[ID_HEX], key[160], may[200];
 	if (!r)
 		return;
 	if (!run_lawful(r, net_self(net))) {
-		err_set(&e, ERR_AUTH,
-			"only the author (%.8s) or an admin may %s run %s; on this peer alone: run leave, run hold", r->author_hex,
-				op, r->name);
+		err_set(&e, ERR_AUTH, "only %s may %s run %s: say it there; on this peer alone: run leave, run hold",
+			run_who_may(r, may, sizeof may), op, r->name);
 		reply_fail(reply, &e);
 		return;
 	}

@@ -214,7 +214,7 @@ static void opened(struct job *j)
 		data_is_absent(r->data) ? "no data here, only help" : *path ? path : r->spec->data_kind,
 		(unsigned long long)data_count(r->data, DATA_TRAIN), trainer_model(r->trainer)->nparam);
 	if (r->start_reply)
-		reply_ok(r->start_reply, run_json(r, false));
+		run_answer(r->rs, r->start_reply, run_json(r, false));
 	r->start_reply = NULL;
 	run_event(r, EV_OPENED);
 }

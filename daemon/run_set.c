@@ -30,7 +30,6 @@ static void proposed(void *arg, uint64_t epoch, uint64_t version, const struct e
 {
 	struct ask *a = arg;
 	struct run *r = a->rs ? runs_by_id(a->rs, &a->run) : NULL;
-	struct err mine;
 	struct avg_view v = { 0 };
 	a->open--;
 	if (r && !e)
@@ -48,14 +47,12 @@ static void proposed(void *arg, uint64_t epoch, uint64_t version, const struct e
 			run_settle(r);
 		run_log(r, LOG_INFO_, "run.set", "version %llu from epoch %llu on", (unsigned long long)version,
 			(unsigned long long)epoch);
-		if (r->rs->ctx.store && store_sync(r->rs->ctx.store, &mine))
-			run_log(r, LOG_WARN_, "store.failing", "%s", mine.text);
 	}
 	if (a->reply && e)
 		reply_fail(a->reply, e);
-	else if (a->reply)
-		reply_ok(a->reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)version, "epoch", (json_int_t)epoch,
-		"peers_told", (int)v.last_members));    /* of the COMMIT that carried it */
+	else if (a->reply && a->rs)
+		run_answer(a->rs, a->reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)version, "epoch",
+			(json_int_t)epoch, "peers_told", (int)v.last_members));    /* of the COMMIT that carried it */
 	ask_free(a);
 }
 
@@ -73,7 +70,7 @@ static void set_alone(struct run *r, json_t *patch, struct reply *reply)
 	record_change(r, patch, r->point.params_version, r->point.epoch + 1, "applied", NULL);
 	json_decref(r->point.params);
 	r->point.params = all;
-	reply_ok(reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)r->point.params_version, "epoch",
+	run_answer(r->rs, reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)r->point.params_version, "epoch",
 		(json_int_t)r->point.epoch + 1, "peers_told", 1));
 }
 
@@ -93,12 +90,12 @@ static void set_batch(struct run *r, const json_t *patch, struct reply *reply)
 	if (rc)
 		reply_fail(reply, &e);
 	else
-		reply_ok(reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)r->point.params_version, "epoch",
+		run_answer(r->rs, reply, json_pack("{s:I,s:I,s:i}", "version", (json_int_t)r->point.params_version, "epoch",
 			(json_int_t)r->point.epoch + 1, "peers_told", 1));
 }
 
 /* What all settings together come to: each by itself is good. */
-static int mode_check(struct run *r, const json_t *patch, struct err *e)
+int run_mode_check(struct run *r, const json_t *patch, struct err *e)
 {
 	json_t *all = json_deep_copy(r->point.params);
 	json_object_update(all, (json_t *)patch);
@@ -106,20 +103,6 @@ static int mode_check(struct run *r, const json_t *patch, struct err *e)
 		"without a state folder the run cannot begin anew with that") : spec_mode_check(r->spec, all, e);
 	json_decref(all);
 	return rc;
-}
-
-int run_may_change(void *arg, const struct id *author, const json_t *patch, struct err *e)
-{
-	struct run *r = arg;
-	char who[9];
-	if (!run_lawful(r, author))
-		return err_set(e, ERR_AUTH, "only the author (%.8s) or an admin may change run %s, not %s", r->author_hex,
-			r->name, id_short(author, who));
-	if (spec_live_check(r->spec, patch, e) || mode_check(r, patch, e)) {
-		e->code = ERR_INVALID;
-		return -1;
-	}
-	return 0;
 }
 
 void runs_set(struct runs *rs, const json_t *params, struct reply *reply)

@@ -377,7 +377,7 @@ void runs_leave(struct runs *rs, const json_t *params, struct reply *reply)
 	if (!r)
 		return;
 	run_event(r, EV_LEAVE);
-	reply_ok(reply, run_json(r, false));
+	run_answer(rs, reply, run_json(r, false));
 }
 
 void runs_hold(struct runs *rs, const json_t *params, struct reply *reply)
@@ -390,7 +390,7 @@ void runs_hold(struct runs *rs, const json_t *params, struct reply *reply)
 		r->error.code = ERR_NONE;       /* of too many broken files: it was seen */
 	run_log(r, LOG_INFO_, "run.hold", "%s on this peer", r->held ? "held" : "goes on");
 	run_effective_pause(r);
-	reply_ok(reply, run_json(r, false));
+	run_answer(rs, reply, run_json(r, false));
 }
 
 void runs_plan(struct runs *rs, const json_t *params, struct reply *reply)
@@ -469,7 +469,7 @@ void runs_rm(struct runs *rs, const json_t *params, struct reply *reply)
 	if (rs->ctx.store)
 		store_run_rm(rs->ctx.store, r->hex);
 	run_free(r);
-	reply_ok(reply, json_pack("{s:o}", "removed", removed));
+	run_answer(rs, reply, json_pack("{s:o}", "removed", removed));
 }
 
 void runs_describe_peer(struct runs *rs, const struct id *peer, json_t *obj)

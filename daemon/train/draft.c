@@ -166,6 +166,12 @@ void draft_over(json_t *spec, const json_t *params)
 	v = json_object_get(params, "seed");
 	if (v)
 		(void)json_object_set(spec, "seed", v);
+	v = json_object_get(params, "open");
+	if (v)
+		(void)json_object_set(spec, "open", v);
+	v = json_object_get(params, "admins");
+	if (v)
+		(void)json_object_set(spec, "admins", v);
 	v = json_object_get(params, "epochs");
 	if (v) {
 		o = json_object_get(spec, "stop");

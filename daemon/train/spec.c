@@ -38,32 +38,54 @@ static int read_stop(struct spec *s, const json_t *shared, struct err *e)
 	return 0;
 }
 
-static int read_admins(struct spec *s, const json_t *shared, struct err *e)
+int spec_admins(const json_t *v, struct id ret[SPEC_ADMINS_MAX], size_t *ret_n, struct err *e)
 {
 	const struct place top = { "" }, at = place_key(&top, "admins");
-	const json_t *a = json_object_get(shared, "admins");
 	struct err why;
+	char hex[ID_HEX];
 
-	if (!a)
-		return 0;
-	if (!json_is_array(a) || json_array_size(a) > SPEC_ADMINS_MAX)
-		return place_err(&at, e, "must be an array of at most %d peer ids, and is %s", SPEC_ADMINS_MAX, json_kind(a));
-	for (size_t i = 0; i < json_array_size(a); i++) {
+	*ret_n = 0;
+	if (json_is_array(v) && json_array_size(v) > SPEC_ADMINS_MAX)
+		return place_err(&at, e, "must be at most %d peer ids", SPEC_ADMINS_MAX);
+	for (size_t i = 0; json_is_array(v) && i < json_array_size(v); i++) {
 		const struct place p = place_index(&at, i);
-		const char *hex = json_string_value(json_array_get(a, i));
+		const char *one = json_string_value(json_array_get(v, i));
 
-		if (!hex)
-			return place_err(&p, e, "must be a peer id (64 hex digits), and is %s", json_kind(json_array_get(a, i)));
-		if (id_parse(&s->admin[s->nadmins++], hex, &why) < 0)
+		if (!one)
+			return place_err(&p, e, "must be a peer id (64 hex digits), and is %s", json_kind(json_array_get(v, i)));
+		if (id_parse(&ret[(*ret_n)++], one, &why) < 0)
 			return place_err(&p, e, "%s", why.text);
 	}
+	if (json_is_array(v))
+		return 0;
+	if (!json_is_string(v))
+		return place_err(&at, e, "must be peer ids (64 hex digits each), an array or a text with commas between, "
+			"and is %s", json_kind(v));
+	for (const char *p = json_string_value(v); *p; p += strcspn(p, ","), p += *p == ',') {
+		if (*ret_n == SPEC_ADMINS_MAX)
+			return place_err(&at, e, "must be at most %d peer ids", SPEC_ADMINS_MAX);
+		snprintf(hex, sizeof hex, "%.*s", (int)strcspn(p, ","), p);
+		if (strcspn(p, ",") != ID_HEX - 1 || id_parse(&ret[(*ret_n)++], hex, &why) < 0)
+			return place_err(&at, e, "\"%.20s%s\" is no peer id: 64 hex digits, as hivectl key show prints them there",
+				hex, strlen(hex) > 20 ? "..." : "");
+	}
 	return 0;
+}
+
+static int read_authority(struct spec *s, const json_t *shared, struct err *e)
+{
+	const json_t *a = json_object_get(shared, "admins");
+	const struct place top = { "" };
+
+	if (read_bool(shared, &top, "open", &s->open, e) < 0)
+		return -1;
+	return a ? spec_admins(a, s->admin, &s->nadmins, e) : 0;
 }
 
 static int read_shared(struct spec *s, struct err *e)
 {
 	static const char *const known[] = { "input", "model", "loss", "optimizer", "clip_norm", "schedule", "target_batch",
-		"strategy", "averaging", "data", "validation", "seed", "stop", "nonfinite_max", "redundancy", "admins",
+		"strategy", "averaging", "data", "validation", "seed", "stop", "nonfinite_max", "redundancy", "admins", "open",
 		"weights", "conv", "name", "local", NULL };
 	const struct place top = { "" }, tb = place_key(&top, "target_batch");
 	const json_t *o = s->shared;
@@ -73,7 +95,7 @@ static int read_shared(struct spec *s, struct err *e)
 	if (read_known(o, &top, known, e) < 0 || spec_read_model(s, o, e) < 0 || spec_read_optim(s, o, e) < 0 ||
 	    read_strategy(s, o, e) < 0 || spec_read_averaging(s, o, e) < 0 || spec_read_data(s, o, e) < 0 ||
 	    spec_read_weights(s, o, e) < 0 ||
-	    read_stop(s, o, e) < 0 || read_admins(s, o, e) < 0 ||
+	    read_stop(s, o, e) < 0 || read_authority(s, o, e) < 0 ||
 	    read_u64(o, &top, "seed", 0, INT64_MAX, &s->seed, e) < 0 ||
 	    read_u64(o, &top, "target_batch", 1, 1ull << 40, &s->target_batch, e) < 0 ||
 	    read_u32(o, &top, "nonfinite_max", 1, 1000000, &s->nonfinite_max, e) < 0 ||

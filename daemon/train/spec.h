@@ -51,7 +51,7 @@
  *     "weights": {"digest":"64 hex digits"},           begin with the author's local.weights
  *     "stop": {"epochs":300, "samples":100000, "accuracy":0.97},  whichever comes first; absent: endless
  *     "nonfinite_max": 3,                              steps in a row with NaN or infinity before the run holds
- *     "redundancy": 1, "admins": ["64 hex digits"],
+ *     "redundancy": 1, "admins": ["64 hex digits"], "open": false,
  *     "local": {"data":"PATH or name", "vocab":"PATH", "cache":"DIR", "batch":32, "threads":0, "workers":1,
  *               "prefetch":0, "memory":"1GiB", "deterministic":false, "checkpoint_every":20,
  *               "checkpoint_keep":3, "log":"64MiB", "aux":false, "hold":false} }
@@ -139,6 +139,7 @@ struct spec {
 	double stop_accuracy;                   /* 0 = none */
 	uint32_t nonfinite_max, redundancy;
 	size_t nadmins; struct id admin[SPEC_ADMINS_MAX];
+	bool open;                              /* whoever is in the swarm may do what admins may */
 	struct spec_local local;
 	/* where prepared data goes when local.cache does not say; set by the owner */
 	char cache_dir[512];
@@ -180,8 +181,10 @@ int spec_mode_take(struct spec *s, const json_t *live, struct err *e);
 /* The target batch that live says, else the spec's; live may be NULL. */
 uint64_t spec_live_target(const struct spec *s, const json_t *live);
 
-/* Live hyperparameters: the optimizer's keys, clip_norm, and of "averaging" codec, robust and error_feedback. The
- * object that COMMITs carry starts as spec_live(). */
+/* Ids as "admins" has them: an array of texts, or one text with commas between. At most SPEC_ADMINS_MAX. */
+int spec_admins(const json_t *v, struct id ret[SPEC_ADMINS_MAX], size_t *ret_n, struct err *e);
+/* Live hyperparameters: the optimizer's keys, clip_norm, of "averaging" codec, robust and error_feedback, and admins.
+ * The object that COMMITs carry starts as spec_live(). */
 json_t *spec_live(const struct spec *s);                                /* new reference */
 int spec_live_check(const struct spec *s, const json_t *patch, struct err *e);  /* a patch for `set` */
 /* Applies a whole live object (as from a COMMIT) to values; unknown keys are errors. */

@@ -1,4 +1,5 @@
-/* What may change while a run is going: the optimizer's hyperparameters, clip_norm, and how vectors travel. */
+/* What may change while a run is going: the optimizer's hyperparameters, clip_norm, how vectors travel, who may say
+ * so. */
 #include <string.h>
 #include "common/text.h"
 #include "train/spec_int.h"
@@ -72,12 +73,18 @@ static int other_set(const struct spec *s, const char *key, const json_t *v, str
 
 	if (rc == 1)
 		rc = target_set(s, key, v, e);
+	if (rc == 1 && !strcmp(key, "admins")) {
+		struct id admin[SPEC_ADMINS_MAX];
+		size_t n;
+
+		rc = spec_admins(v, admin, &n, e);
+	}
 	return rc == 1 ? spec_mode_set(s, key, v, e) : rc;
 }
 
 static int live_set(const struct spec *s, const char *key, const json_t *v, double *hyper, double *clip, struct err *e)
 {
-	const char *names[OPTIM_KEYS_MAX + WIRE_KEYS + PLANNER_KEYS_MAX + 3];
+	const char *names[OPTIM_KEYS_MAX + WIRE_KEYS + PLANNER_KEYS_MAX + 4];
 	const struct place top = { "" }, at = place_key(&top, key);
 	int i = optim_key_index(s->optim, key), n = 0, other = other_set(s, key, v, e);
 	struct kerr why;
@@ -94,6 +101,7 @@ static int live_set(const struct spec *s, const char *key, const json_t *v, doub
 			names[n] = s->optim->key[n].name;
 		names[n++] = "clip_norm";
 		names[n++] = "target_batch";
+		names[n++] = "admins";
 		for (size_t k = 0; k < WIRE_KEYS; k++)
 			names[n++] = wire_key[k];
 		for (uint32_t k = 0; k < s->nsettings; k++)
@@ -102,7 +110,7 @@ static int live_set(const struct spec *s, const char *key, const json_t *v, doub
 		near = text_nearest(key, names);
 		return place_err(&at, e, "cannot be changed while the run is going%s%s%s", near ? "; did you mean \"" : "",
 			near ? near : "", near ? "\"?" :
-			"; target_batch, clip_norm, codec, robust, error_feedback, the optimizer's hyperparameters "
+			"; target_batch, admins, clip_norm, codec, robust, error_feedback, the optimizer's hyperparameters "
 			"and the strategy's settings can");
 	}
 	if (!(json_is_boolean(v) && s->optim->key[i].flag) &&

@@ -89,3 +89,18 @@ for point in mem.big file.write file.fsync file.rename file.open; do
 	done
 	say "$point: call $places, the run was finished after each"
 done
+
+# What an operator says is on the disk before it is answered: an answer whose commit has failed says so. One of the first
+# commits of a daemon is that of the answer.
+warned=
+for n in 1 2 3 4 5 6 7 8 9 10 11 12; do
+	rm -rf "$(state a)"
+	daemon_start a --failpoint "store.commit.before=error:$n"
+	hive a run start "$work/spec.json" --data "$data/digits" >"$work/said" 2>&1 || fail "commit $n: run start: $(cat "$work/said")"
+	hive a run hold digits >>"$work/said" 2>&1 || fail "commit $n: run hold: $(cat "$work/said")"
+	grep -q "could not be written down" "$work/said" && warned=yes
+	daemon_kill a
+	[ -z "$warned" ] || break
+done
+[ -n "$warned" ] || fail "a commit that fails is not told: $(cat "$work/said")"
+say "commit $n of a daemon was that of an answer, and the answer said that it had failed"

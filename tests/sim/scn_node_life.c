@@ -141,6 +141,77 @@ static void scn_words(struct sim *s)
 	node_end(w);
 }
 
+static void idle_all(struct node_world *w, bool idle)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++)
+		w->idle[i] = idle;
+}
+
+static json_t *admins(int node, struct node_world *w)
+{
+	char hex[ID_HEX];
+	id_hex(node_id(node_peer(w, node)->node), hex);
+	return json_pack("{s:s,s:{s:s}}", "run", "naps", "values", "admins", hex);
+}
+
+/* The author says who else may; whoever was told so may when the author is gone for good, nobody else. */
+static void scn_admins(struct sim *s)
+{
+	struct node_world *w = node_begin(s, 5, 3);
+	json_t *name = json_pack("{s:s}", "run", "naps");
+	json_t *lr = json_pack("{s:s,s:{s:f}}", "run", "naps", "values", "lr", 0.5);
+	char why[80], hex[ID_HEX];
+	refused(w, 1, node_run_pause, json_incref(name), "only the author (");
+	refused(w, 1, node_set, admins(1, w), "only the author (");
+	refused(w, 0, node_set, json_pack("{s:s,s:{s:s}}", "run", "naps", "values", "admins", "1234"), "64 hex digits");
+	said(w, 0, node_set, admins(1, w));
+	node_goes_on(w, 3, 30 * SEC);
+	refused(w, 1, node_set, admins(2, w), "who the admins of run naps are");
+	said(w, 1, node_set, json_incref(lr));
+	node_goes_on(w, 3, 30 * SEC);
+	for (int i = 0; i < 5; i++)
+		sim_check(s, lr_of(w, i) == 0.5);
+	w->idle[0] = true;
+	sim_kill(s, 0);
+	node_goes_on(w, 2, 60 * SEC);
+	id_hex(node_id(node_peer(w, 1)->node), hex);
+	snprintf(why, sizeof why, "and the admin %.8s may stop", hex);
+	refused(w, 3, node_run_stop, json_incref(name), why);
+	sim_kill(s, 2);                         /* it has it from its state when it is back */
+	sim_restart(s, 2);
+	node_goes_on(w, 2, 60 * SEC);
+	said(w, 1, node_run_pause, json_incref(name));
+	wait_all(w, "paused", 40 * SEC);
+	said(w, 1, node_run_resume, json_incref(name));
+	node_goes_on(w, 2, 60 * SEC);
+	idle_all(w, true);
+	said(w, 1, node_run_stop, name);
+	wait_all(w, "stopped", 30 * SEC);
+	json_decref(lr);
+	node_end(w);
+}
+
+/* Nobody in particular rules a run that is open. */
+static void scn_open(struct sim *s)
+{
+	static char spec[720];
+	char naps[700];
+	node_naps(naps, 200, 5 * 16);
+	snprintf(spec, sizeof spec, "{\"open\":true,%s", naps + 1);
+	struct node_world *w = node_world_new(s, spec);
+	node_world_add(w, 3);
+	node_run_to(w, 3, 60 * SEC);
+	said(w, 2, node_set, json_pack("{s:s,s:{s:f}}", "run", "naps", "values", "lr", 0.5));
+	node_goes_on(w, 3, 30 * SEC);
+	for (int i = 0; i < 3; i++)
+		sim_check(s, lr_of(w, i) == 0.5);
+	refused(w, 2, node_set, admins(2, w), "who the admins of run naps are");
+	idle_all(w, true);
+	said(w, 1, node_run_stop, json_pack("{s:s}", "run", "naps"));
+	wait_all(w, "stopped", 30 * SEC);
+	node_end(w);
+}
+
 /* How many an operator's word has reached, and by how much an epoch went beyond its target, as answers say. */
 static void reaches(struct node_world *w, int node, node_ask_fn *fn, json_t *params, int peers)
 {
@@ -250,7 +321,8 @@ static void scn_stopped_in_sum(struct sim *s)
 	node_world_free(w);
 }
 
-static const struct scn list[] = { SCN(points), SCN(words), SCN(come_and_go), SCN(told), SCN(stopped_in_sum), {0} };
+static const struct scn list[] = { SCN(points), SCN(words), SCN(come_and_go), SCN(told), SCN(stopped_in_sum),
+	SCN(admins), SCN(open), {0} };
 
 int main(int argc, char **argv)
 {

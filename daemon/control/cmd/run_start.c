@@ -11,6 +11,9 @@ static const struct cmd_param params[] = {
 	{ "lr", CMD_NUM, CMD_OPTION, "learning rate" },
 	{ "optimizer", CMD_STR, CMD_OPTION, "such as sgd or adamw" },
 	{ "epochs", CMD_INT, CMD_OPTION, "stop after so many; without it the run is endless" },
+	{ "admins", CMD_STR, CMD_OPTION, "peer ids, with commas between, that may set, pause and stop the run, as its "
+		"author may" },
+	{ "open", CMD_BOOL, 0, "everybody in the swarm may" },
 	{ "seed", CMD_INT, CMD_OPTION, "of parameters, order and augmentation" },
 	{ "conv", CMD_STR, CMD_OPTION, "how convolutions compute: auto, winograd4, winograd2 or direct" },
 	{ "name", CMD_STR, CMD_OPTION, "another name than the one in the spec" },
