@@ -245,9 +245,13 @@ static void step_end(struct timer *tm)
 
 static bool forty(struct sim *s, void *arg) { return ((struct trainee *)arg)->steps == 40; }
 
+static void set_flag(void *arg) { *(bool *)arg = true; }
+static bool flag_set(struct sim *s, void *arg) { return *(bool *)arg; }
+
 static void bottleneck(uint32_t workers, double *ret_ms, double *ret_wait_ms)
 {
 	struct trainee t = { .steps = 0 };
+	bool gone = false;
 	struct spec *s = spec("", "");
 	struct ranges g = { 0 };
 	struct sim_app app = { start, stop, &t };
@@ -275,8 +279,8 @@ static void bottleneck(uint32_t workers, double *ret_ms, double *ret_wait_ms)
 	assert_true(sim_run_until(t.w.sim, forty, &t, 100000000));
 	*ret_ms = (double)(env_now(t.w.env) - t.begun_us) / 40e3;
 	*ret_wait_ms = (double)loader_wait_us(t.l) / 40e3;
-	loader_free(t.l, NULL, NULL);
-	sim_run_for(t.w.sim, 100000);
+	loader_free(t.l, set_flag, &gone);
+	assert_true(sim_run_until(t.w.sim, flag_set, &gone, 1000000));  /* its jobs read the data */
 	ranges_free(&g);
 	data_free(d);
 	spec_free(s);
