@@ -371,6 +371,9 @@ static int command(struct ctl *c)
 		free(prompt);
 		return code;
 	}
+	if (json_is_true(json_object_get(result, "truncated")) && !c->json)
+		fprintf(stderr, "hivectl: cut after %zu rows; more with --rows=N (at most 10000), WHERE or LIMIT\n",
+			json_array_size(json_object_get(result, "rows")));
 	if (*str(result, "warning"))
 		fprintf(stderr, "hivectl: %s\n", str(result, "warning"));
 	if (strcmp(method, "run.watch") == 0) {

@@ -144,6 +144,7 @@ size_t store_history(struct store *s, const char *run, uint64_t epoch, const uin
 /* --- `hivectl query`: any SELECT, read-only, off the loop. done is called once, on the loop, later; result is
  * {columns, rows, truncated, took_us} and borrowed, or NULL with e. limits: rows and 2 s. */
 #define STORE_QUERY_MS 2000
+#define STORE_QUERY_MEMORY (64 << 20)   /* bytes that SQLite may take for one */
 void store_query(struct store *s, const char *sql, size_t rows_max,
 	void (*done)(void *arg, json_t *result, const struct err *e), void *arg);
 

@@ -15,6 +15,8 @@
 #include "migrate.h"
 
 #define QUERY_BYTES_MAX 1048576u        /* of a reply's cells together */
+#define QUERY_CELL_MAX 262144           /* bytes of a value on the way: so much may come between two looks */
+#define QUERY_STEPS 16                  /* of SQLite's machine, from look to look */
 #define QUERY_ROWS_MAX 10000u
 
 /* A cell as JSON; text that is not UTF-8 and blobs become hexadecimal digits. *bytes counts. */
@@ -312,6 +314,8 @@ struct query {
 	char *path, *vfs, *sql;
 	size_t rows_max;
 	struct timespec started;
+	sqlite3_int64 memory;               /* SQLite's in this process when it began */
+	bool greedy;                        /* stopped for memory */
 	json_t *result;
 	struct err error;
 	void (*done)(void *arg, json_t *result, const struct err *e);
@@ -326,9 +330,12 @@ static uint64_t ms_since(const struct timespec *a)
 	return (uint64_t)(b.tv_sec - a->tv_sec) * 1000 + (uint64_t)((b.tv_nsec - a->tv_nsec) / 1000000 + 1000) - 1000;
 }
 
-static int too_long(void *arg)
+static int too_much(void *arg)
 {
-	return ms_since(&((struct query *)arg)->started) > STORE_QUERY_MS;
+	struct query *q = arg;
+
+	q->greedy = sqlite3_memory_used() - q->memory > STORE_QUERY_MEMORY;
+	return q->greedy || ms_since(&q->started) > STORE_QUERY_MS;
 }
 
 /* Reading rows is allowed, and the plain functions; nothing that reaches outside of this file or changes settings. */
@@ -349,8 +356,14 @@ static int query_fail(struct query *q, sqlite3 *db)
 
 	switch (rc & 0xff) {
 	case SQLITE_INTERRUPT:
+		if (q->greedy)
+			return err_set(&q->error, ERR_LIMIT, "the query needed over %d MiB of memory and was stopped: sort less, "
+				"or shorter values", STORE_QUERY_MEMORY >> 20);
 		return err_set(&q->error, ERR_TIMEOUT, "the query took over %d s and was stopped: add a WHERE or a LIMIT",
 			STORE_QUERY_MS / 1000);
+	case SQLITE_TOOBIG:
+		return err_set(&q->error, ERR_LIMIT, "a value has more than %d KiB: ask for a part of it, substr(x, 1, 1000)",
+			QUERY_CELL_MAX >> 10);
 	case SQLITE_AUTH: case SQLITE_READONLY:
 		return err_set(&q->error, ERR_REFUSED, "only SELECT is allowed here (%s)", sqlite3_errmsg(db));
 	default:
@@ -398,18 +411,19 @@ static void query_run(struct job *j)
 	const char *tail = "";
 
 	clock_gettime(CLOCK_MONOTONIC, &q->started);
+	q->memory = sqlite3_memory_used();
 	if (sqlite3_open_v2(q->path, &db, SQLITE_OPEN_READONLY, q->vfs) != SQLITE_OK) {
 		err_set(&q->error, ERR_IO, "%s: %s", q->path, db ? sqlite3_errmsg(db) : "no memory");
 		sqlite3_close(db);
 		return;
 	}
 	sqlite3_busy_timeout(db, 500);
-	sqlite3_limit(db, SQLITE_LIMIT_LENGTH, (int)QUERY_BYTES_MAX);
+	sqlite3_limit(db, SQLITE_LIMIT_LENGTH, QUERY_CELL_MAX);
 	sqlite3_limit(db, SQLITE_LIMIT_ATTACHED, 0);
 	sqlite3_limit(db, SQLITE_LIMIT_WORKER_THREADS, 0);
 	sqlite3_exec(db, "PRAGMA temp_store=MEMORY; PRAGMA query_only=ON; PRAGMA cache_size=-2048", NULL, NULL, NULL);
 	sqlite3_set_authorizer(db, authorize, q);
-	sqlite3_progress_handler(db, 1000, too_long, q);
+	sqlite3_progress_handler(db, QUERY_STEPS, too_much, q);
 	if (sqlite3_prepare_v2(db, q->sql, -1, &st, &tail) != SQLITE_OK)
 		query_fail(q, db);
 	else if (!st)

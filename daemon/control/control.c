@@ -12,10 +12,16 @@
 #include "common/mem.h"
 #include "common/text.h"
 
+#define SILENT_US 2000000ull            /* half open for so long: another may have its place */
+#define IDLE_US 60000000ull
+
 struct control {
 	struct cmd_ctx ctx;
 	struct list clients;
+	struct list orphans;            /* struct call whose connection has gone */
 	int log_handle;                 /* -1: nobody follows the log */
+	size_t alone, alone_view;       /* CMD_ALONE under way, also of clients that have gone; those of view_only */
+	uint64_t view_paid_us;          /* until then the loop's time of view_only clients is used up */
 };
 
 struct follow { char *topic, *key; };
@@ -32,15 +38,21 @@ struct client {
 	size_t nfollow;
 	int log_min;                    /* -1: does not follow the log */
 	uint64_t lost;                  /* notifications dropped since the last one sent */
+	uint64_t heard_us;              /* when it came, or said something whole */
+	bool spoke;                     /* it has, once */
+	struct timer rest;              /* of view_only, until there is time for them again */
 	void (*wake)(void *arg);
 	void *arg;
 };
 
-/* One request under way. client is NULL when its connection has gone. */
+/* One request under way. client is NULL when its connection has gone, control when the whole room has. */
 struct call {
 	struct reply reply;
 	struct list link;
 	struct client *client;
+	struct control *control;
+	const struct cmd *cmd;          /* NULL: there is none of that name */
+	bool alone, view;               /* counted in control.alone and alone_view */
 	json_t *id;
 	json_t *params;
 };
@@ -53,6 +65,7 @@ struct control *control_new(const struct cmd_ctx *ctx)
 	c->ctx.control = c;
 	c->log_handle = -1;
 	list_init(&c->clients);
+	list_init(&c->orphans);
 	return c;
 }
 
@@ -61,6 +74,12 @@ void control_free(struct control *c)
 	if (!c)
 		return;
 	assert(list_empty(&c->clients));
+	while (!list_empty(&c->orphans)) {
+		struct call *k = list_entry(list_pop(&c->orphans), struct call, link);
+
+		k->control = NULL;
+		list_init(&k->link);
+	}
 	if (c->log_handle >= 0)
 		log_unwatch(c->ctx.log, c->log_handle);
 	free(c);
@@ -97,9 +116,29 @@ const void *client_out(const struct client *cl, size_t *ret_n)
 	return cl->out.p;
 }
 
+/* What must pass before it is looked at again. */
+static uint64_t rests_us(const struct client *cl)
+{
+	uint64_t now, paid = cl->control->view_paid_us;
+
+	if (!cl->view_only || !paid)
+		return 0;
+	now = env_now(cl->control->ctx.env) + CONTROL_VIEW_BURST_US;
+	return paid > now ? paid - now : 0;
+}
+
 bool client_hungry(const struct client *cl)
 {
-	return cl->out.len < CONTROL_OUT_MAX && cl->ncalls < CONTROL_CALLS_MAX;
+	return cl->out.len < CONTROL_OUT_MAX && cl->ncalls < CONTROL_CALLS_MAX && !rests_us(cl);
+}
+
+bool client_only_views(const struct client *cl) { return cl->view_only; }
+
+bool client_gives_way(const struct client *cl)
+{
+	uint64_t since = env_now(cl->control->ctx.env) - cl->heard_us;
+
+	return client_idle(cl) && !cl->nfollow && cl->log_min < 0 && since > (cl->spoke ? IDLE_US : SILENT_US);
 }
 
 bool client_idle(const struct client *cl)
@@ -130,8 +169,12 @@ static void call_done(struct reply *r, json_t *result, const struct err *e)
 	struct call *c = container_of(r, struct call, reply);
 	struct client *cl = c->client;
 
+	list_del(&c->link);
+	if (c->control) {
+		c->control->alone -= c->alone;
+		c->control->alone_view -= c->alone && c->view;
+	}
 	if (cl) {
-		list_del(&c->link);
 		cl->ncalls--;
 		assert(e || json_is_object(result));
 		put_line(cl, e ? jrpc_error(c->id, e, NULL) : jrpc_result(c->id, result));
@@ -143,6 +186,32 @@ static void call_done(struct reply *r, json_t *result, const struct err *e)
 	free(c);
 }
 
+/* A costly one begins: false when there are too many. */
+static bool begins_alone(struct call *c, struct err *e)
+{
+	struct control *r = c->control;
+	bool view = c->client->view_only;
+
+	list_each(i, &c->client->calls) {
+		struct call *other = list_entry(i, struct call, link);
+
+		if (other != c && other->cmd == c->cmd) {
+			err_set(e, ERR_BUSY, "%s: one at a time on a connection; the one before is not answered yet", c->cmd->name);
+			return false;
+		}
+	}
+	if (r->alone >= CONTROL_ALONE_MAX || (view && r->alone_view >= CONTROL_ALONE_MAX / 2)) {
+		err_set(e, ERR_BUSY, "%s: %zu of others are under way already; ask again in a moment", c->cmd->name,
+			view ? r->alone_view : r->alone);
+		return false;
+	}
+	c->alone = true;
+	c->view = view;
+	r->alone++;
+	r->alone_view += view;
+	return true;
+}
+
 static void call_start(struct client *cl, struct jrpc *m)
 {
 	const struct cmd *cmd = cmd_find(m->method);
@@ -152,6 +221,8 @@ static void call_start(struct client *cl, struct jrpc *m)
 
 	c->reply.done = call_done;
 	c->client = cl;
+	c->control = cl->control;
+	c->cmd = cmd;
 	c->id = json_incref(m->id);
 	c->params = m->params ? json_incref(m->params) : json_object();
 	list_push(&cl->calls, &c->link);
@@ -164,6 +235,8 @@ static void call_start(struct client *cl, struct jrpc *m)
 		err_set(&e, ERR_AUTH, "%s is not allowed on the read-only socket; use the control socket", cmd->name);
 		reply_fail(&c->reply, &e);
 	} else if (cmd_check(cmd, c->params, &e) < 0) {
+		reply_fail(&c->reply, &e);
+	} else if ((cmd->flags & CMD_ALONE) && !begins_alone(c, &e)) {
 		reply_fail(&c->reply, &e);
 	} else {
 		cmd->run(&call);
@@ -192,6 +265,20 @@ static void take_line(struct client *cl, const char *line, size_t n)
 	jrpc_done(&m);
 }
 
+/* A line, on the bill of all who may only look. */
+static void take_paid(struct client *cl, const char *line, size_t n)
+{
+	struct control *c = cl->control;
+	uint64_t begun = env_now(c->ctx.env), took;
+
+	cl->heard_us = begun;
+	cl->spoke = true;
+	take_line(cl, line, n);
+	took = env_now(c->ctx.env) - begun;
+	if (cl->view_only)
+		c->view_paid_us = (c->view_paid_us > begun ? c->view_paid_us : begun) + took * CONTROL_VIEW_SHARE;
+}
+
 static void too_long(struct client *cl)
 {
 	struct err e;
@@ -214,11 +301,13 @@ static void eat(struct client *cl)
 		if (n > CONTROL_LINE_MAX && !cl->skipping)
 			too_long(cl);
 		else if (!cl->skipping)
-			take_line(cl, (const char *)p, n);
+			take_paid(cl, (const char *)p, n);
 		cl->skipping = !end;
 		at += n + (end ? 1 : 0);
 	}
 	buf_drop(&cl->in, at);
+	if (rests_us(cl))
+		env_after(cl->control->ctx.env, &cl->rest, rests_us(cl));
 	if (cl->in.len == 0 && cl->in.cap > 2 * CONTROL_LINE_MAX)
 		buf_free(&cl->in);
 }
@@ -241,6 +330,16 @@ void client_sent(struct client *cl, size_t n)
 	cl->busy = false;
 }
 
+static void rested(struct timer *t)
+{
+	struct client *cl = container_of(t, struct client, rest);
+
+	cl->busy = true;
+	eat(cl);
+	cl->busy = false;
+	cl->wake(cl->arg);
+}
+
 struct client *client_new(struct control *c, bool view_only, void (*wake_fn)(void *arg), void *arg)
 {
 	struct client *cl = xcalloc(1, sizeof *cl);
@@ -248,6 +347,8 @@ struct client *client_new(struct control *c, bool view_only, void (*wake_fn)(voi
 	cl->control = c;
 	cl->view_only = view_only;
 	cl->log_min = -1;
+	cl->heard_us = env_now(c->ctx.env);
+	cl->rest = (struct timer){ .fire = rested, .name = "control rest" };
 	cl->wake = wake_fn;
 	cl->arg = arg;
 	list_init(&cl->calls);
@@ -269,10 +370,12 @@ void client_free(struct client *cl)
 {
 	if (!cl)
 		return;
+	env_timer(cl->control->ctx.env, &cl->rest, 0);
 	while (!list_empty(&cl->calls)) {
 		struct call *c = list_entry(list_pop(&cl->calls), struct call, link);
 
 		c->client = NULL;
+		list_push(&cl->control->orphans, &c->link);
 	}
 	for (size_t i = 0; i < cl->nfollow; i++) {
 		free(cl->follow[i].topic);

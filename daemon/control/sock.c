@@ -128,10 +128,25 @@ static void refuse(int fd)
 	close(fd);
 }
 
+/* Who has been half open, or silent, for long makes room for somebody who has something to say; the oldest first. */
+static void give_way(struct sock *s)
+{
+	list_each(it, &s->conns) {
+		struct conn *c = list_entry(it, struct conn, link);
+
+		if (client_gives_way(c->client)) {
+			conn_free(c);
+			return;
+		}
+	}
+}
+
 static void accept_one(struct sock *s, int fd)
 {
 	struct conn *c;
 
+	if (s->n >= SOCK_CLIENTS_MAX)
+		give_way(s);
 	if (s->n >= SOCK_CLIENTS_MAX) {
 		refuse(fd);
 		return;

@@ -205,6 +205,37 @@ static void there_is_room_for_so_many(void **state)
 
 static bool never(void *arg) { (void)arg; return false; }
 
+/* All places are taken by those who say nothing, or half a line: after two seconds the oldest makes room. */
+static void who_says_nothing_makes_room(void **state)
+{
+	struct t *t = *state;
+	int fd[SOCK_CLIENTS_MAX], more;
+	char text[65536] = "";
+	struct reading r = { .text = text, .cap = sizeof text - 1, .want = 1 };
+
+	for (int i = 0; i < SOCK_CLIENTS_MAX; i++) {
+		fd[i] = dial(t);
+		for (int tries = 0; fd[i] < 0 && tries < 100; tries++) {
+			loop_run_until(t->loop, never, NULL, 1000);
+			fd[i] = dial(t);
+		}
+		if (i % 2)
+			say(fd[i], "{\"jsonrpc\":");
+	}
+	loop_run_until(t->loop, never, NULL, 2200000);
+	more = dial(t);
+	say(more, ASK);
+	r.fd = more;
+	assert_true(loop_run_until(t->loop, has_read, &r, 5000000));
+	assert_non_null(strstr(text, "\"result\""));
+	r = (struct reading){ .fd = fd[0], .text = text, .cap = sizeof text - 1, .want = 1 };
+	assert_true(loop_run_until(t->loop, has_read, &r, 1000000));
+	assert_true(r.eof);
+	close(more);
+	for (int i = 0; i < SOCK_CLIENTS_MAX; i++)
+		close(fd[i]);
+}
+
 static void a_reader_that_stops_reading_is_not_read_either(void **state)
 {
 	struct t *t = *state;
@@ -237,7 +268,8 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(it_answers), T(a_half_closed_client_gets_its_answer), T(stale_files_go_and_living_ones_stay),
-		T(there_is_room_for_so_many), T(a_reader_that_stops_reading_is_not_read_either),
+		T(there_is_room_for_so_many), T(who_says_nothing_makes_room),
+		T(a_reader_that_stops_reading_is_not_read_either),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

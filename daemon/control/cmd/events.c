@@ -1,6 +1,7 @@
 /* events: what happened, from the database, newest first. */
 #include "control/cmd.h"
 
+#include "control/control.h"
 #include "store.h"
 
 static const struct cmd_param params[] = {
@@ -16,8 +17,8 @@ static void run(struct cmd_call *c)
 
 	if (!c->ctx->store)
 		cmd_fail(c, ERR_STATE, "this hivemindd has no database");
-	else if (n < 1 || n > 10000)
-		cmd_fail(c, ERR_INVALID, "events: lines must be 1 to 10000");
+	else if (n < 1 || n > CONTROL_LINES_MAX(c))
+		cmd_fail(c, ERR_INVALID, "events: lines must be 1 to %d here", CONTROL_LINES_MAX(c));
 	else
 		reply_ok(c->reply, json_pack("{s:o}", "events", store_list(c->ctx->store, STORE_EVENTS,
 			json_string_value(json_object_get(c->params, "run")), (size_t)n)));

@@ -7,7 +7,7 @@
 #include "common/mem.h"
 #include "control/control.h"
 
-#define LINES_MAX 10000
+#define KEPT 10000                      /* lines that are looked through for a level */
 
 static const struct cmd_param params[] = {
 	{ "follow", CMD_BOOL, 0, "go on with every new line" },
@@ -19,8 +19,8 @@ static const struct cmd_param params[] = {
 /* The newest `max` lines at or above min, oldest first. */
 static json_t *recent(struct log *log, size_t max, int min)
 {
-	struct log_line *v = xcalloc(LINES_MAX, sizeof *v);
-	size_t n = log_recent(log, 0, v, LINES_MAX), from = n, kept = 0;
+	struct log_line *v = xcalloc(KEPT, sizeof *v);
+	size_t n = log_recent(log, 0, v, KEPT), from = n, kept = 0;
 	json_t *lines = json_array();
 
 	while (from > 0 && kept < max)
@@ -51,8 +51,8 @@ static void run(struct cmd_call *c)
 		cmd_fail(c, ERR_INVALID, "log: level must be debug, info, warn or error");
 		return;
 	}
-	if (n < 0 || n > LINES_MAX) {
-		cmd_fail(c, ERR_INVALID, "log: lines must be 0 to %d", LINES_MAX);
+	if (n < 0 || n > CONTROL_LINES_MAX(c)) {
+		cmd_fail(c, ERR_INVALID, "log: lines must be 0 to %d here", CONTROL_LINES_MAX(c));
 		return;
 	}
 	out = recent(c->ctx->log, (size_t)n, min);

@@ -33,4 +33,5 @@ static void run(struct cmd_call *c)
 			rows ? (size_t)json_integer_value(rows) : ROWS, done, c->reply);
 }
 
-const struct cmd cmd_query = { "query", "read the daemon's history with SQL", params, CMD_VIEW, "rows", run };
+const struct cmd cmd_query = { "query", "read the daemon's history with SQL", params, CMD_VIEW | CMD_ALONE, "rows",
+	run };
