@@ -301,17 +301,22 @@ static json_t *peer_json(struct node *n, const struct peer_info *p)
 	return o;
 }
 
+#define LOOKED_AT 64                            /* peers that are asked at once whether they are there */
+
 void node_peers(void *arg, const json_t *params, struct reply *r)
 {
 	struct node *n = arg;
 	bool all = json_is_true(json_object_get(params, "all"));
 	json_t *list = json_array();
-	size_t known = net_peers(n->net, NULL, 0);
+	size_t known = net_peers(n->net, NULL, 0), looked = 0;
 	struct peer_info *p = xcalloc(known + 1, sizeof *p);
 	known = net_peers(n->net, p, known);
 	for (size_t i = 0; i < known && i < PEERS_MAX; i++)
-		if (all || p[i].banned_until_us || (p[i].session && !p[i].maybe_dead))
+		if (all || p[i].banned_until_us || (p[i].session && !p[i].maybe_dead)) {
 			json_array_append_new(list, peer_json(n, &p[i]));
+			if (p[i].session && looked++ < LOOKED_AT)
+				net_look(n->net, &p[i].id);     /* who is gone is not listed the next time */
+		}
 	free(p);
 	reply_ok(r, json_pack("{s:o,s:I}", "peers", list, "known", (json_int_t)known));
 }

@@ -13,6 +13,7 @@
 #define LINK_AGAIN_US (1 * SECOND)
 #define SILENCE_US (500 * MS)                   /* then a cared-for peer is pinged */
 #define SILENCE_PROBE_US (1 * SECOND)
+#define LOOK_US (5 * SECOND)                    /* an operator looks: who has been silent so long is asked */
 #define RTO_UNKNOWN_US (250 * MS)
 #define RTO_UNKNOWN_BULK_US (2500 * MS)         /* a frame at 1 Mbit/s (B18 says 1 MB/s and 2 s) */
 #define RTO_MIN_US (100 * MS)
@@ -341,6 +342,14 @@ void live_care_fire(struct timer *t)
 	list_each_safe(it, &n->care_list)       /* looking tells nobody anything at once: the list stays as it is */
 		look_at(list_entry(it, struct peer, care_link), now);
 	env_after(n->env, &n->care_timer, CARE_US);
+}
+
+void net_look(struct net *n, const struct id *peer)
+{
+	struct peer *p = peer_find(n, peer);
+
+	if (p && !p->care && env_now(n->env) - p->heard_us > LOOK_US)
+		live_probe(p, SILENCE_PROBE_US > 3 * p->rtt[0].smooth_us ? SILENCE_PROBE_US : 3 * p->rtt[0].smooth_us);
 }
 
 void net_care(struct net *n, const struct id *peer, int delta)

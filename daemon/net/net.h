@@ -105,6 +105,8 @@ void net_watch(struct net *n, net_news_fn *fn, void *arg);
 void net_unwatch(struct net *n, net_news_fn *fn, void *arg);
 /* While care > 0 the peer's sockets are polled every 5 ms so that its death shows in milliseconds (C14). Counted. */
 void net_care(struct net *n, const struct id *peer, int delta);
+/* Somebody looks now: is it still there? Asked once, when nothing has come from it for five seconds. */
+void net_look(struct net *n, const struct id *peer);
 /* Somebody has measured bytes to the peer in that time (chunk.h does): feeds bandwidth_bps. */
 void net_measured(struct net *n, const struct id *peer, uint64_t bytes, uint64_t us);
 /* Smoothed round trip x 3, at least floor_us: the deadline rule of B18 for small calls. */
