@@ -206,7 +206,7 @@ static void take_walked(struct run *r, const json_t *meta)
 	json_decref(j);
 }
 
-static int take_point(struct run *r, const char *text, const char *path, struct err *e)
+static int take_point(struct run *r, const char *text, struct err *e)
 {
 	json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 	struct avg_point p;
@@ -215,7 +215,7 @@ static int take_point(struct run *r, const char *text, const char *path, struct 
 	json_decref(j);
 	if (rc) {
 		e->code = ERR_CORRUPT;
-		return err_wrap(e, "%s: point", path);
+		return err_wrap(e, "point");
 	}
 	avg_point_done(&r->point);
 	r->point = p;
@@ -228,7 +228,7 @@ static int take(struct run *r, const struct ckpt_result *res, struct err *e)
 	const char *run = json_string_value(json_object_get(res->meta, "run"));
 	if (!text || !run || strcmp(run, r->hex))
 		return err_set(e, ERR_MISMATCH, "%s belongs to another run", res->path);
-	if (take_point(r, text, res->path, e))
+	if (take_point(r, text, e))
 		return -1;
 	const char *members = json_string_value(json_object_get(res->meta, "members"));
 	uint64_t n = 0;
@@ -270,9 +270,9 @@ static void restored(struct run *r, const char *path)
 }
 
 /* Whole, but of no use: set aside, and the next older one is tried. */
-static void reject(struct run *r, uint64_t epoch, const struct err *e)
+static void reject(struct run *r, uint64_t epoch, const char *path, const struct err *e)
 {
-	run_log(r, LOG_ERROR_, "ckpt.corrupt", "%s; it is set aside, an older one is tried", e->text);
+	run_log(r, LOG_ERROR_, "ckpt.corrupt", "%s: %s; it is set aside, an older one is tried", path, e->text);
 	forget_point(r);
 	restore(r, epoch);
 }
@@ -286,7 +286,7 @@ static void checked(void *arg, const struct err *e)
 	if (r->state == RUN_RESTORE && !e)
 		restored(r, path);
 	else if (r->state == RUN_RESTORE && e->code == ERR_NONFINITE)
-		reject(r, r->point.epoch, e);
+		reject(r, r->point.epoch, path, e);
 	else if (r->state == RUN_RESTORE)
 		unreadable(r, e);
 	free(path);
@@ -311,7 +311,7 @@ static void loaded(void *arg, const struct ckpt_result *res)
 	}
 	if (e.code || take(r, res, &e)) {
 		if (!res->error.code && e.code == ERR_CORRUPT)
-			reject(r, res->epoch, &e);
+			reject(r, res->epoch, res->path, &e);
 		else
 			unreadable(r, &e);
 		return;

@@ -55,6 +55,8 @@ bool world_run_to(struct world *w, uint64_t epoch, uint64_t limit_us);  /* sim_f
 bool world_settled(struct world *w);            /* all living ones agree on members and leader */
 void world_settle(struct world *w, uint64_t limit_us);  /* until they do; sim_fail when they do not */
 uint64_t world_newest(struct world *w);         /* the latest epoch that a living peer has applied */
+/* Whoever comes to some point of a round, at one of its next forty passings. */
+void world_strike(struct world *w, enum sim_fate fate);
 void world_go_on(struct world *w, uint64_t more);       /* so many epochs within a minute, and all are the same */
 /* Before the first n begin: some of them cannot be dialled, one brings no data. And after: they commit, the one brings
  * nothing, and one whose contribution is slow holds nobody up. */

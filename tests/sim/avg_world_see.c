@@ -55,6 +55,18 @@ uint64_t world_newest(struct world *w)
 	return at;
 }
 
+/* Where rounds in rows and in grids may be struck: at whoever comes there. */
+static const char *const points[] = { "avg.progress.after", "avg.begin.before", "avg.begin.after", "avg.ready.before",
+	"avg.ready.after", "avg.data.before", "avg.data.after", "avg.attempt.before", "avg.attempt.after",
+	"avg.result.before", "avg.result.after", "avg.ack.before", "avg.ack.after", "avg.commit.before",
+	"avg.commit.after" };
+
+void world_strike(struct world *w, enum sim_fate fate)
+{
+	size_t n = sizeof points / sizeof *points;
+	sim_failpoint(w->s, -1, points[rng_below(sim_rng(w->s), n)], fate, 1 + (int)rng_below(sim_rng(w->s), 40));
+}
+
 void world_go_on(struct world *w, uint64_t more)
 {
 	world_run_to(w, world_newest(w) + more, 60 * SEC);

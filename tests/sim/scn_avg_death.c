@@ -16,16 +16,6 @@ static struct world *settled_world(struct sim *s, int n, uint64_t step_us)
 	return w;
 }
 
-static void finish(struct world *w, uint64_t more)
-{
-	uint64_t at = 0;
-	for (int i = 0; i < sim_nodes(w->s); i++)
-		if (sim_alive(w->s, i) && world_peer(w, i)->point.epoch > at)
-			at = world_peer(w, i)->point.epoch;
-	world_run_to(w, at + more, 60 * SEC);
-	world_same(w);
-}
-
 /* Every point that a round passes, struck at its first, second, ... passing, at whoever comes there. */
 static const char *const points[] = { "avg.progress.before", "avg.progress.after", "avg.begin.before",
 	"avg.begin.after", "avg.ready.before",
@@ -49,7 +39,7 @@ static void struck_at(struct sim *s, const char *point, enum sim_fate fate, int 
 			world_print(w);
 		sim_check(s, world_peer(w, 0)->point.epoch > at + 10);
 	}
-	finish(w, 6);
+	world_go_on(w, 6);
 	if (!sim_failpoint_hit(s, point))
 		sim_fail(s, "%s was never passed", point);
 	world_free(w);
@@ -72,7 +62,7 @@ static void scn_two_killed(struct sim *s)
 	struct world *w = settled_world(s, 7, 10 * MSEC);
 	sim_failpoint(s, -1, points[rng_below(sim_rng(s), POINTS)], SIM_KILL, 1 + (int)rng_below(sim_rng(s), 20));
 	sim_failpoint(s, -1, points[rng_below(sim_rng(s), POINTS)], SIM_KILL, 1 + (int)rng_below(sim_rng(s), 20));
-	finish(w, 6);
+	world_go_on(w, 6);
 	world_free(w);
 }
 
@@ -105,7 +95,7 @@ static void scn_power(struct sim *s)
 	struct world *w = settled_world(s, 5, 10 * MSEC);
 	sim_run_for(s, rng_below(sim_rng(s), 60 * MSEC));
 	sim_power_off(s, (int)rng_below(sim_rng(s), 5));
-	finish(w, 6);
+	world_go_on(w, 6);
 	world_free(w);
 }
 
@@ -116,7 +106,7 @@ static void scn_breaking(struct sim *s)
 	w->forks_allowed = true;                /* a peer may seem dead to some for a moment */
 	struct sim_link l = { .latency_us = 2 * MSEC, .jitter_us = MSEC, .break_every = 200 };
 	sim_link(s, -1, -1, &l);
-	finish(w, 30);
+	world_go_on(w, 30);
 	world_free(w);
 }
 

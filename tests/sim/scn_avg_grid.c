@@ -125,21 +125,12 @@ static void begin(struct world *w, int peers)
 	world_run_to(w, 3, 20 * SEC);
 }
 
-static uint64_t newest(struct world *w)
-{
-	uint64_t at = 0;
-	for (int i = 0; i < sim_nodes(w->s); i++)
-		if (sim_alive(w->s, i) && world_peer(w, i)->point.epoch > at)
-			at = world_peer(w, i)->point.epoch;
-	return at;
-}
-
 /* So many epochs more, and then to one in which all agree: equal in every bit. Some may be further already. */
 static void finish(struct world *w, uint64_t more)
 {
 	struct notes *n = w->user;
 	struct apeer *first = NULL;
-	uint64_t to = newest(w) + more;
+	uint64_t to = world_newest(w) + more;
 	to += (AGREE - to % AGREE) % AGREE;
 	world_run_to(w, to, 60 * SEC);
 	for (int i = 0; i < sim_nodes(w->s); i++) {
@@ -217,25 +208,13 @@ static void scn_gaps(struct sim *s)
 
 /* ---- no bad time to die ---- */
 
-static const char *const points[] = { "avg.progress.after", "avg.begin.before", "avg.begin.after", "avg.ready.before",
-	"avg.ready.after", "avg.data.before", "avg.data.after", "avg.attempt.before", "avg.attempt.after",
-	"avg.result.before", "avg.result.after", "avg.ack.before", "avg.ack.after", "avg.commit.before",
-	"avg.commit.after" };
-#define POINTS (sizeof points / sizeof *points)
-
-static void strike(struct world *w, enum sim_fate fate)
-{
-	sim_failpoint(w->s, -1, points[rng_below(sim_rng(w->s), POINTS)], fate,
-		1 + (int)rng_below(sim_rng(w->s), 40));
-}
-
 static void scn_killed(struct sim *s)
 {
 	struct notes n;
 	struct world *w = world_of(s, &n, 11, 3);
 	begin(w, 11);
 	for (int k = 0; k < 3; k++) {
-		strike(w, SIM_KILL);
+		world_strike(w, SIM_KILL);
 		finish(w, 4);
 	}
 	world_free(w);
@@ -246,8 +225,8 @@ static void scn_two_killed(struct sim *s)
 	struct notes n;
 	struct world *w = world_of(s, &n, 10, 2);
 	begin(w, 10);
-	strike(w, SIM_KILL);
-	strike(w, SIM_KILL);
+	world_strike(w, SIM_KILL);
+	world_strike(w, SIM_KILL);
 	finish(w, 6);
 	world_free(w);
 }
@@ -259,13 +238,13 @@ static void scn_stopped(struct sim *s)
 	struct world *w = world_of(s, &n, 10, 3);
 	w->forks_allowed = true;
 	begin(w, 10);
-	uint64_t at = newest(w);
-	strike(w, SIM_PAUSE);
+	uint64_t at = world_newest(w);
+	world_strike(w, SIM_PAUSE);
 	sim_run_for(s, 3 * SEC);
 	for (int i = 0; i < sim_nodes(s); i++)
 		sim_resume(s, i);
 	sim_run_for(s, SEC);
-	sim_check(s, newest(w) > at + 10);
+	sim_check(s, world_newest(w) > at + 10);
 	finish(w, 6);
 	world_free(w);
 }
@@ -283,7 +262,7 @@ static void scn_lanes(struct sim *s)
 	for (int i = 0; i < WORLD_MAX; i++)
 		w->saved_model[i] = xrealloc(w->saved_model[i], w->conf.len * sizeof(float));
 	begin(w, 7);
-	strike(w, SIM_KILL);
+	world_strike(w, SIM_KILL);
 	finish(w, 4);
 	world_free(w);
 }
@@ -342,7 +321,7 @@ static void scn_grow(struct sim *s)
 	for (int k = 0; k < 10 && !sim_failed(s); k++) {
 		world_add(w, 1);
 		sim_run_for(s, 200 * MSEC);
-		world_run_to(w, newest(w) + 1, 60 * SEC);
+		world_run_to(w, world_newest(w) + 1, 60 * SEC);
 	}
 	finish(w, 1);
 	for (int k = 0; k < 8 && !sim_failed(s); k++) {

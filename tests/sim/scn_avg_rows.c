@@ -95,25 +95,13 @@ static void scn_bytes(struct sim *s)
 
 /* ---- no bad time to die ---- */
 
-static const char *const points[] = { "avg.progress.after", "avg.begin.before", "avg.begin.after", "avg.ready.before",
-	"avg.ready.after", "avg.data.before", "avg.data.after", "avg.attempt.before", "avg.attempt.after",
-	"avg.result.before", "avg.result.after", "avg.ack.before", "avg.ack.after", "avg.commit.before",
-	"avg.commit.after" };
-#define POINTS (sizeof points / sizeof *points)
-
-static void strike(struct world *w, enum sim_fate fate)
-{
-	sim_failpoint(w->s, -1, points[rng_below(sim_rng(w->s), POINTS)], fate,
-		1 + (int)rng_below(sim_rng(w->s), 40));
-}
-
 static void scn_killed(struct sim *s)
 {
 	struct notes n;
 	struct world *w = world_of(s, &n, 10);
 	begin(w, 10);
 	for (int k = 0; k < 3; k++) {
-		strike(w, SIM_KILL);
+		world_strike(w, SIM_KILL);
 		finish(w, 4);
 	}
 	world_free(w);
@@ -124,8 +112,8 @@ static void scn_two_killed(struct sim *s)
 	struct notes n;
 	struct world *w = world_of(s, &n, 11);
 	begin(w, 11);
-	strike(w, SIM_KILL);
-	strike(w, SIM_KILL);
+	world_strike(w, SIM_KILL);
+	world_strike(w, SIM_KILL);
 	finish(w, 6);
 	world_free(w);
 }
@@ -138,7 +126,7 @@ static void scn_stopped(struct sim *s)
 	w->forks_allowed = true;
 	begin(w, 10);
 	uint64_t at = world_newest(w);
-	strike(w, SIM_PAUSE);
+	world_strike(w, SIM_PAUSE);
 	sim_run_for(s, 3 * SEC);
 	for (int i = 0; i < sim_nodes(s); i++)
 		sim_resume(s, i);
@@ -161,7 +149,7 @@ static void scn_coded(struct sim *s)
 	w->conf.slice = 70;
 	w->slack = 0.5;
 	begin(w, 8);
-	strike(w, SIM_KILL);
+	world_strike(w, SIM_KILL);
 	finish(w, 6);
 	world_free(w);
 	json_decref(codec);
@@ -181,7 +169,7 @@ static void scn_lanes(struct sim *s)
 	for (int i = 0; i < WORLD_MAX; i++)
 		w->saved_model[i] = xrealloc(w->saved_model[i], w->conf.len * sizeof(float));
 	begin(w, 7);
-	strike(w, SIM_KILL);
+	world_strike(w, SIM_KILL);
 	finish(w, 4);
 	world_free(w);
 	json_decref(codec);

@@ -226,7 +226,7 @@ static size_t peak_kb(void)
 	return kb;
 }
 
-/* Each of these took as much memory as two seconds bring, 2.4 GiB. */
+/* Each of these takes as much memory as two seconds bring where nothing stops it. */
 static void a_query_has_bounded_memory(void **state)
 {
 	static const char *const greedy[] = {
