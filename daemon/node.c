@@ -121,7 +121,7 @@ static int build(struct node *n, struct err *e)
 		.records_max = (uint32_t)conf_int(c, "dht", "records_max") }, e);
 	if (n->dht)
 		dht_expect(n->dht, PRESENCE_KEY, &presence_rule);
-	n->joins = n->dht ? joins_new(n->env, n->dht, n->o.join, n->o.njoin, node_event, n, e) : NULL;
+	n->joins = n->dht ? joins_new(n->env, n->net, n->dht, n->o.join, n->o.njoin, node_event, n, e) : NULL;
 	if (!n->joins)
 		return -1;
 	n->asked = node_net_new(&(struct node_net_ctx){ .env = n->env, .net = n->net, .joins = n->joins,

@@ -14,7 +14,11 @@
 struct joining { struct resolving r; struct joins *js /* NULL: closed */; struct timer again;
 	uint64_t backoff_us, next_us, anew_us; bool resolved, open; char text[300];
 	struct endpoint at /* once it is resolved */; };
-struct joins { struct env *env; struct dht *dht; struct joining **v; size_t n; join_event_fn *event; void *arg; };
+struct joins {
+	struct env *env; struct net *net; struct dht *dht;
+	struct joining **v; size_t n;
+	join_event_fn *event; void *arg;
+};
 
 static void resolve(struct joining *j)
 {
@@ -161,13 +165,14 @@ static void add(struct joins *js, const char *name)
 	resolve(j);
 }
 
-struct joins *joins_new(struct env *env, struct dht *d, const char *const *name, size_t n, join_event_fn *event,
-	void *arg, struct err *e)
+struct joins *joins_new(struct env *env, struct net *net, struct dht *d, const char *const *name, size_t n,
+	join_event_fn *event, void *arg, struct err *e)
 {
 	if (check(name, n, e))
 		return NULL;
 	struct joins *js = xcalloc(1, sizeof *js);
-	*js = (struct joins){ .env = env, .dht = d, .v = xcalloc(n + 1, sizeof *js->v), .event = event, .arg = arg };
+	*js = (struct joins){ .env = env, .net = net, .dht = d, .v = xcalloc(n + 1, sizeof *js->v), .event = event,
+		.arg = arg };
 	dht_on_address(d, address_changed, js);
 	for (size_t i = 0; i < n; i++)
 		add(js, name[i]);
@@ -222,6 +227,7 @@ json_t *joins_json(struct joins *js)
 		else {
 			json_object_set_new(o, "state", json_string("joined"));
 			json_object_set_new(o, "peer", json_string((id_hex(&at.id, hex), hex)));
+			net_look(js->net, &at.id);      /* is it gone, the next answer says so */
 		}
 	}
 	return all;

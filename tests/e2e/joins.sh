@@ -5,12 +5,12 @@
 
 # One that finds nobody says so, goes on trying, and is in as soon as somebody is there.
 daemon_start e --join 127.0.0.1:9 --listen "$(host e):24300"
+daemon_start g --listen "$(host g):24303" --join "$(host h):24306" --join "$(host h):24309" \
+	--join "$(host g):24303" --join no.such.host.invalid:4237
 wait_for 20 json_is unreachable e join.0.state status
 case $(json e join.0.error status) in *"no answer from 127.0.0.1:9 "*) ;; *) fail "$(hive e status)" ;; esac
 retried() { [ -n "$(json e join.0.next_s status 2>/dev/null)" ]; }
 wait_for 20 retried
-daemon_start g --listen "$(host g):24303" --join "$(host h):24306" --join "$(host h):24309" \
-	--join "$(host g):24303" --join no.such.host.invalid:4237
 wait_for 20 json_is unreachable g join.0.state status
 daemon_start h --listen "$(host h):24306"
 wait_for 30 json_is joined g join.0.state status

@@ -77,7 +77,7 @@ static void *start(struct env *env, int node, void *arg)
 	a->chunks = chunks_new(env, a->net);
 	a->dht = dht_new(env, a->net, &(struct dht_conf){ .client = c.client }, &e);
 	n = conf_list(a->conf, "network", "join", &join);
-	a->joins = joins_new(env, a->dht, join, n, on_event, NULL, &e);
+	a->joins = joins_new(env, a->net, a->dht, join, n, on_event, NULL, &e);
 	a->asked = node_net_new(&(struct node_net_ctx){ .env = env, .net = a->net, .joins = a->joins, .conf = a->conf,
 		.state_dir = "/state", .event = on_event });
 	return a;
