@@ -67,13 +67,19 @@ static void signed_bytes(struct buf *b, const struct id *run, const char *op, ui
 	buf_u64(b, counter);
 }
 
+static int refuse_to_obey(const struct run *r, const char *op, const struct id *by, struct err *e)
+{
+	char who[9], may[200];
+	return err_set(e, ERR_AUTH, "only %s may %s run %s, not %s", run_who_may(r, may, sizeof may), op, r->name,
+		id_short(by, who));
+}
+
 static int obey(struct run *r, const char *op, uint64_t counter, uint64_t epoch, const struct id *by,
 	struct err *e)
 {
-	char who[9], may[200];
+	char who[9];
 	if (!run_lawful(r, by))
-		return err_set(e, ERR_AUTH, "only %s may %s run %s, not %s", run_who_may(r, may, sizeof may), op, r->name,
-			id_short(by, who));
+		return refuse_to_obey(r, op, by, e);
 	if (counter <= r->ctl_counter)
 		return 0;                       /* heard before, or older than what rules now */
 	r->ctl_counter = counter;
@@ -115,6 +121,10 @@ static int hear(struct runs *rs, const json_t *j, struct err *e)
 	struct run *r = runs_by_id(rs, &run);
 	if (!r || run_over(r))
 		return err_set(e, ERR_NOT_FOUND, "this peer is not in that run");
+	if (run_lawful(r, &by) && counter <= r->ctl_counter)
+		return 0;                       /* heard before, or older than what rules now */
+	if (!run_lawful(r, &by))                /* before the signature, which takes longer */
+		return refuse_to_obey(r, op, &by, e);
 	signed_bytes(&b, &run, op, counter);
 	bool ok = net_verify(&by, b.p, b.len, sig);
 	buf_free(&b);
@@ -303,7 +313,10 @@ static void join_found(void *arg, const struct record *rec, size_t n, const stru
 	char authors[256] = "";
 	a->open--;
 	for (size_t i = 0; i < n; i++) {
-		if (strncmp(rec[i].subkey, a->author, strlen(a->author)))
+		char owner[ID_HEX];
+		id_hex(&rec[i].owner, owner);
+		/* a run is offered by its author, or it is not that run */
+		if (!rec[i].is_signed || strcmp(rec[i].subkey, owner) || strncmp(owner, a->author, strlen(a->author)))
 			continue;
 		fits++;
 		pick = &rec[i];

@@ -216,9 +216,10 @@ bool run_lawful(const struct run *r, const struct id *who);    /* the author, an
 /* "the author (01234567) and the admin 89abcdef" */
 const char *run_who_may(const struct run *r, char *out, size_t cap);
 /* avg_cb's may_change: by whom, and what this run can do. */
-int run_may_change(void *arg, const struct id *author, const json_t *patch, struct err *e);
+int run_may_change(void *arg, const struct id *author, const json_t *patch, const json_t *params, struct err *e);
 /* What all settings together come to: each by itself is good (run_set.c). */
-int run_mode_check(struct run *r, const json_t *patch, struct err *e);
+/* here: on this machine, too; else whatever the machine */
+int run_mode_check(struct run *r, const json_t *patch, const json_t *params, bool here, struct err *e);
 /* Answers what an operator has told a run to do when it is on the disk; is that not to be had, the answer says so
  * ("warning"). result is taken. */
 void run_answer(struct runs *rs, struct reply *reply, json_t *result);

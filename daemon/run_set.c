@@ -95,11 +95,11 @@ static void set_batch(struct run *r, const json_t *patch, struct reply *reply)
 }
 
 /* What all settings together come to: each by itself is good. */
-int run_mode_check(struct run *r, const json_t *patch, struct err *e)
+int run_mode_check(struct run *r, const json_t *patch, const json_t *params, bool here, struct err *e)
 {
-	json_t *all = json_deep_copy(r->point.params);
+	json_t *all = params ? json_deep_copy(params) : json_object();
 	json_object_update(all, (json_t *)patch);
-	int rc = spec_mode_fits(r->spec, all) ? 0 : !r->rs->ctx.state_dir ? err_set(e, ERR_STATE,
+	int rc = spec_mode_fits(r->spec, all) ? 0 : here && !r->rs->ctx.state_dir ? err_set(e, ERR_STATE,
 		"without a state folder the run cannot begin anew with that") : spec_mode_check(r->spec, all, e);
 	json_decref(all);
 	return rc;
@@ -124,7 +124,7 @@ void runs_set(struct runs *rs, const json_t *params, struct reply *reply)
 	if (!rc && at && at <= r->point.epoch)
 		rc = err_set(&e, ERR_INVALID, "epoch %llu has passed; the run is at %llu", (unsigned long long)at,
 		(unsigned long long)r->point.epoch);
-	if (rc || run_may_change(r, net_self(rs->ctx.net), patch, &e)) {
+	if (rc || run_may_change(r, net_self(rs->ctx.net), patch, NULL, &e)) {
 		reply_fail(reply, &e);
 		return;
 	}

@@ -5,9 +5,9 @@
 #include <string.h>
 #include "run_int.h"
 
-static size_t admins_of(const struct run *r, struct id ret[SPEC_ADMINS_MAX])
+static size_t admins_of(const struct run *r, const json_t *params, struct id ret[SPEC_ADMINS_MAX])
 {
-	const json_t *set = json_object_get(r->point.params, "admins");
+	const json_t *set = json_object_get(params, "admins");
 	size_t n = 0;
 	struct err e;
 	if (set && !spec_admins(set, ret, &n, &e))
@@ -16,21 +16,26 @@ static size_t admins_of(const struct run *r, struct id ret[SPEC_ADMINS_MAX])
 	return r->spec->nadmins;
 }
 
-bool run_lawful(const struct run *r, const struct id *who)
+static bool may_at(const struct run *r, const json_t *params, const struct id *who)
 {
 	struct id admin[SPEC_ADMINS_MAX];
 	if (r->spec->open || id_eq(who, &r->author))
 		return true;
-	for (size_t i = 0, n = admins_of(r, admin); i < n; i++)
+	for (size_t i = 0, n = admins_of(r, params, admin); i < n; i++)
 		if (id_eq(who, &admin[i]))
 			return true;
 	return false;
 }
 
+bool run_lawful(const struct run *r, const struct id *who)
+{
+	return may_at(r, r->point.params, who);
+}
+
 const char *run_who_may(const struct run *r, char *out, size_t cap)
 {
 	struct id admin[SPEC_ADMINS_MAX];
-	size_t n = admins_of(r, admin), at;
+	size_t n = admins_of(r, r->point.params, admin), at;
 	char who[9];
 	at = (size_t)snprintf(out, cap, "the author (%.8s)", r->author_hex);
 	for (size_t i = 0; i < n && at < cap; i++)
@@ -39,17 +44,18 @@ const char *run_who_may(const struct run *r, char *out, size_t cap)
 	return out;
 }
 
-int run_may_change(void *arg, const struct id *author, const json_t *patch, struct err *e)
+int run_may_change(void *arg, const struct id *author, const json_t *patch, const json_t *params, struct err *e)
 {
 	struct run *r = arg;
 	char may[200], who[9];
-	if (!run_lawful(r, author))
+	const json_t *now = params ? params : r->point.params;
+	if (!may_at(r, now, author))
 		return err_set(e, ERR_AUTH, "only %s may change run %s, not %s", run_who_may(r, may, sizeof may), r->name,
 			id_short(author, who));
 	if (json_object_get(patch, "admins") && !id_eq(author, &r->author))
 		return err_set(e, ERR_AUTH, "only the author (%.8s) says who the admins of run %s are, not %s", r->author_hex,
 			r->name, id_short(author, who));
-	if (spec_live_check(r->spec, patch, e) || run_mode_check(r, patch, e)) {
+	if (spec_live_check(r->spec, patch, e) || run_mode_check(r, patch, now, !params, e)) {
 		e->code = ERR_INVALID;
 		return -1;
 	}

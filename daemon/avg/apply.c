@@ -33,7 +33,11 @@ static void take_point(struct avg *a, const struct body *c, const struct buf *by
 {
 	struct avg_point *p = &a->point;
 	*ret_changed = p->params_version != c->params_version;
-	sha256_of(bytes->p, bytes->len - SIG_BYTES, p->prev);
+	json_t *recent;
+	propose_in_force(a, c, &recent);
+	json_decref(p->recent);
+	p->recent = recent;
+	body_digest(bytes->p, bytes->len, p->prev);
 	p->epoch = c->epoch;
 	p->samples += c->weight;
 	p->params_version = c->params_version;
@@ -95,7 +99,9 @@ static void take_roster(struct avg *a, const struct body *c)
 void apply_leader(struct avg *a)
 {
 	roster_lead(a, NULL);
-	a->term = 0;
+	a->term = a->nled = 0;
+	a->claim = (struct term_claim){ 0 };
+	a->point_us = now_of(a);
 	roster_reorder(a);
 	a->me->epoch = a->point.epoch;
 	memcpy(a->me->prev, a->point.prev, DIGEST);
@@ -115,6 +121,9 @@ static void measure(struct avg *a, const struct round *r)
 	uint64_t now = now_of(a), took = now - r->begun_us;
 	times_add(&a->round_times, took);
 	a->last_round_us = took;
+	uint64_t epoch = a->commit_us ? now - a->commit_us : 0;
+	if (epoch)
+		a->quick_us = a->quick_us && a->quick_us < epoch / 2 ? 2 * a->quick_us : epoch;
 	if (a->commit_us)
 		a->epoch_us = a->epoch_us ? (a->epoch_us * 3 + now - a->commit_us) / 4 : now - a->commit_us;
 	a->commit_us = now;

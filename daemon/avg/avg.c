@@ -199,7 +199,9 @@ int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct e
 	avg_point_copy(&a->point, at);
 	residuals_clear(a);
 	past_enter(a);
-	a->term = 0;
+	a->term = a->nled = 0;
+	a->claim = (struct term_claim){ 0 };
+	a->point_us = now_of(a);
 	a->gen++;
 	roster_reorder(a);
 	buf_clear(&a->last_commit);

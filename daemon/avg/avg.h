@@ -52,6 +52,7 @@ struct avg_point {
 	uint64_t samples;                       /* committed on this chain */
 	uint64_t params_version; json_t *params;/* live hyperparameters: {"lr":0.01,...}; owned by the point */
 	struct ranges done;                     /* committed positions */
+	json_t *recent;                         /* {"author:nonce": epoch} of changes in force for less than 1024 epochs */
 };
 void avg_point_init(struct avg_point *p);
 void avg_point_copy(struct avg_point *to, const struct avg_point *from);
@@ -90,9 +91,10 @@ struct avg_cb {
 	/* Or NULL. The history that it follows now has what this peer made up to epoch common, and nothing of what came
 	 * after it here, up to last. Exact up to 1024 epochs back; when the two part before that: the one before those. */
 	void (*forked)(void *arg, uint64_t common, uint64_t last);
-	/* Or NULL: everybody may change anything. Asked by the leader before a COMMIT carries it: 0, or why not (ERR_AUTH,
-	 * ERR_INVALID). */
-	int (*may_change)(void *arg, const struct id *author, const json_t *patch, struct err *e);
+	/* Or NULL: everybody may change anything. 0, or why not (ERR_AUTH, ERR_INVALID). Asked by the leader when a change
+	 * is brought to it (params NULL), and by every member when it would come into force over `params`: then the answer
+	 * depends on nothing but what is given and the run's spec, so that all say the same. */
+	int (*may_change)(void *arg, const struct id *author, const json_t *patch, const json_t *params, struct err *e);
 };
 
 struct avg;

@@ -22,34 +22,6 @@ void body_put_member(const struct avg *a, const struct mate *m, struct wire_memb
 		.micro = m == a->me ? a->conf.micro_batch : m->micro, .grant = m->grant };
 }
 
-void body_sign(struct avg *a, const struct body *b, struct buf *ret)
-{
-	uint8_t sig[SIG_BYTES];
-	body_encode(b, ret);
-	net_sign(a->net, ret->p, ret->len, sig);
-	buf_put(ret, sig, SIG_BYTES);
-}
-
-int body_open(struct avg *a, struct body *ret, const void *p, size_t n, const struct id *from, struct err *e)
-{
-	if (n <= SIG_BYTES)
-		return err_set(e, ERR_PROTOCOL, "body without signature");
-	if (body_decode(ret, p, n - SIG_BYTES, e))
-		return -1;
-	if (!id_eq(&ret->run, &a->conf.run) || ret->len != a->conf.len) {
-		err_set(e, ERR_MISMATCH, "a round of another run or length (%llu, here %zu)", (unsigned long long)ret->len,
-			a->conf.len);
-		body_free(ret);
-		return -1;
-	}
-	if (!id_eq(&ret->leader, from) && !net_verify(&ret->leader, p, n - SIG_BYTES, (const uint8_t *)p + n - SIG_BYTES)) {
-		err_set(e, ERR_AUTH, "passed on by another, and its author's signature is wrong");
-		body_free(ret);
-		return -1;
-	}
-	return 0;
-}
-
 /* ---- BEGIN ---- */
 
 static void gather(struct avg *a, struct body *b)
@@ -135,8 +107,7 @@ void lead_send_begin(struct round *r, size_t i)
 	struct lead_call *c = xcalloc(1, sizeof *c);
 	*c = (struct lead_call){ .r = r, .member = i };
 	list_push(&r->lead->calls, &c->link);
-	json_t *j = hub_json(a);
-	json_object_set_new(j, "term", json_integer(r->term));
+	json_t *j = term_json(a, hub_json(a));
 	MARK(a, "avg.begin.before");
 	c->call = net_call(a->net, &r->b.m[i].id, KIND_AVG_BEGIN, j, blob_copy(r->bytes.p, r->bytes.len), CLASS_control,
 		r->b.ready_us + SECOND, begin_answered, c);

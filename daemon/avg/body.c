@@ -35,6 +35,7 @@ static void put_proposal(struct buf *b, const struct wire_proposal *p)
 {
 	buf_put(b, p->author.b, 32);
 	buf_u64(b, p->nonce);
+	buf_u64(b, p->asked);
 	buf_u64(b, p->epoch);
 	buf_u64(b, p->counter);
 	buf_put(b, p->sig, SIG_BYTES);
@@ -152,6 +153,8 @@ static int get_head(struct rd *r, struct body *b, struct err *e)
 		return -1;
 	b->ready_us = rd_u64(r);
 	b->data_us = rd_u64(r);
+	if (b->ready_us > WIRE_DEADLINE_US || b->data_us > WIRE_DEADLINE_US)
+		return err_set(e, ERR_PROTOCOL, "body: a deadline of more than a day");
 	return 0;
 }
 
@@ -210,6 +213,7 @@ static int get_proposals(struct rd *r, struct body *b, struct err *e)
 		struct wire_proposal *p = &b->prop[b->props];
 		get_bytes(r, p->author.b, 32);
 		p->nonce = rd_u64(r);
+		p->asked = rd_u64(r);
 		p->epoch = rd_u64(r);
 		p->counter = rd_u64(r);
 		get_bytes(r, p->sig, SIG_BYTES);

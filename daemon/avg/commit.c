@@ -3,6 +3,7 @@
  * the hyperparameters. Its bytes are signed and sent to all; the leader applies them like everybody else. */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/claims.h"
 #include "avg/grid_flow.h"
 #include "avg/lead.h"
 #include "avg/ledger.h"
@@ -17,7 +18,7 @@ static bool in_round(const struct round *r, const struct mate *m)
 
 /* What remains promised to m, brought up to its share; `taken` grows with it. */
 static void next_grant(struct avg *a, struct mate *m, const struct ranges *claimed, struct ranges *taken,
-	struct ranges *ret)
+	size_t pieces, struct ranges *ret)
 {
 	ranges_copy(ret, &m->grant);
 	ranges_sub_all(ret, claimed);
@@ -27,7 +28,7 @@ static void next_grant(struct avg *a, struct mate *m, const struct ranges *claim
 	}
 	uint64_t have = ranges_count(ret), want = ledger_want(share_of(a, m), m == a->me ? a->conf.micro_batch : m->micro);
 	if (want > have)
-		ledger_cut(taken, a->conf.data_limit, want - have, ret);
+		ledger_cut(taken, a->conf.data_limit, want - have, pieces > ret->n ? pieces - ret->n : 1, ret);
 }
 
 static void member_of(struct round *r, struct body *c, struct mate *m, size_t i, bool listed)
@@ -54,7 +55,7 @@ static void member_of(struct round *r, struct body *c, struct mate *m, size_t i,
 }
 
 /* Grants after claims: first what everybody keeps, then, from what nobody has, what each lacks, in member order. */
-static void grants(struct avg *a, struct body *c)
+static void grants(struct avg *a, struct body *c, size_t pieces)
 {
 	struct ranges claimed = { 0 }, taken = { 0 };
 	for (size_t i = 0; i < c->n; i++)
@@ -69,7 +70,7 @@ static void grants(struct avg *a, struct body *c)
 	for (size_t i = 0; i < c->n; i++) {
 		struct mate *m = c->m[i].flags & MATE_GONE ? NULL : mate_find(a, &c->m[i].id);
 		if (m)
-			next_grant(a, m, &claimed, &taken, &c->m[i].grant);
+			next_grant(a, m, &claimed, &taken, pieces, &c->m[i].grant);
 	}
 	ranges_free(&claimed);
 	ranges_free(&taken);
@@ -116,8 +117,8 @@ static void build(struct round *r, struct body *c)
 	else if (!r->mean_is_x)
 		lead_hashes(r, c->part);
 	put_rows(r, c);
-	grants(a, c);
-	propose_into_commit(a, c);
+	grants(a, c, claims_pieces(r, c->n));
+	propose_into_commit(r, c);
 }
 
 /* Only a goodbye waits for the answers: who has not got the COMMIT from a leader that stays finds out by its next
@@ -151,8 +152,7 @@ void commit_send(struct avg *a, const struct body *c, const struct buf *bytes)
 		struct sent *s = xcalloc(1, sizeof *s);
 		s->a = a;
 		list_push(&a->commits, &s->link);
-		json_t *j = hub_json(a);
-		json_object_set_new(j, "term", json_integer(a->term));
+		json_t *j = term_json(a, hub_json(a));
 		MARK(a, "avg.commit.before");
 		net_call(a->net, &c->m[i].id, KIND_AVG_COMMIT, j, blob_copy(bytes->p, bytes->len), CLASS_control,
 			net_deadline(a->net, &c->m[i].id, COMMIT_US), told, s);
@@ -168,6 +168,15 @@ void lead_commit(struct round *r)
 	struct err e;
 	build(r, &c);
 	body_sign(a, &c, &bytes);
+	if (bytes.len > NET_BLOB_MAX) {         /* choose() sees to it that this does not come */
+		hub_event(a, LOG_ERROR_, "round", NULL, "epoch %llu: its COMMIT has %zu bytes, at most %d can be sent",
+			(unsigned long long)r->b.epoch, bytes.len, NET_BLOB_MAX);
+		body_free(&c);
+		buf_free(&bytes);
+		lead_give_up(r, "its COMMIT is too large to be sent");
+		return;
+	}
+	acks_put(r, &c, &bytes);
 	commit_send(a, &c, &bytes);
 	if (member_commit(a, &c, bytes.p, bytes.len, &e)) {
 		hub_event(a, LOG_ERROR_, "round", NULL, "own COMMIT refused: %s", e.text);

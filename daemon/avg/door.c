@@ -91,6 +91,14 @@ bool door_refused(struct avg *a, const struct mate *by, const struct err *e)
 	return true;
 }
 
+/* Positions are given by the micro-batch: one that is larger than an epoch would hold all of them. */
+uint32_t door_micro(const struct avg *a, uint64_t micro)
+{
+	uint64_t most = a->conf.each || a->conf.any ? 64 * (uint64_t)a->conf.micro_batch : a->target;
+	most = most < a->conf.micro_batch ? a->conf.micro_batch : most;
+	return (uint32_t)(micro < most ? micro : most < UINT32_MAX ? most : UINT32_MAX);
+}
+
 /* ---- from follower to member ---- */
 
 void join_caught_up(struct avg *a)
@@ -142,8 +150,10 @@ void redirect_on(struct avg *a, struct request *req)
 			lost(a, AVG_DIVERGED, &req->f.from, epoch);
 		return;
 	}
+	if (!from || !from->member)             /* strangers send nobody anywhere */
+		return;
 	if (id_eq(&id, &a->me->id)) {
-		if (epoch == a->point.epoch)
+		if (epoch == a->point.epoch && from == a->leader)
 			recover_contradicted(a, from);
 		return;
 	}
@@ -153,4 +163,25 @@ void redirect_on(struct avg *a, struct request *req)
 	m = mate_make(a, &id);
 	if (m && (!a->round || epoch > a->point.epoch))
 		join_start(a, m);
+}
+
+/* Who followed this peer follows it into another group at once, not when its next report is redirected. */
+struct mate **door_followers(const struct avg *a, size_t *ret_n)
+{
+	struct mate **v = xcalloc(a->nmates + 1, sizeof(struct mate *));
+	*ret_n = 0;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (is_leader(a) && m != a->me && m->member && m->live)
+			v[(*ret_n)++] = m;
+	}
+	return v;
+}
+
+void door_take_along(struct avg *a, struct mate **v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!v[i]->member && v[i]->live)
+			redirect_to(a, v[i], "redirect");
+	free(v);
 }

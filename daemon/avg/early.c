@@ -3,6 +3,7 @@
  * follow. Each is a round of its own at once, so that its mean travels beside the one at hand; they become this peer's
  * state one after the other. And the BEGIN behind the last of them waits for that. */
 #include <string.h>
+#include "avg/claims.h"
 #include "avg/lead.h"
 #include "common/hash.h"
 
@@ -39,7 +40,7 @@ static bool stands_on(const struct round *r, uint64_t epoch, const uint8_t *prev
 	uint8_t digest[DIGEST];
 	if (!r || !r->commit || r->commit->epoch != epoch)
 		return false;
-	sha256_of(r->commit_bytes.p, r->commit_bytes.len - SIG_BYTES, digest);
+	body_digest(r->commit_bytes.p, r->commit_bytes.len, digest);
 	return !memcmp(prev, digest, DIGEST);
 }
 
@@ -49,8 +50,18 @@ bool early_begin(struct avg *a, const struct body *b, struct request *req)
 	if (a->state != AVG_IN || !stands_on(newest(a, &kept), b->epoch, b->prev))
 		return false;
 	early_begin_drop(a);
+	buf_put(&a->begin_bytes, req->f.blob, req->f.blob_len);
+	a->begin_json = json_deep_copy(req->f.json);
 	a->begin_req = net_keep(req);
 	return true;
+}
+
+static void forget_begin(struct avg *a)
+{
+	a->begin_req = NULL;
+	buf_free(&a->begin_bytes);
+	json_decref(a->begin_json);
+	a->begin_json = NULL;
 }
 
 void early_begin_drop(struct avg *a)
@@ -60,7 +71,7 @@ void early_begin_drop(struct avg *a)
 		return;
 	err_set(&e, ERR_BUSY, "another BEGIN came, or too late");
 	net_refuse(a->begin_req, &e);
-	a->begin_req = NULL;
+	forget_begin(a);
 }
 
 void early_begun(struct avg *a)
@@ -68,8 +79,24 @@ void early_begun(struct avg *a)
 	struct request *req = a->begin_req;
 	if (!req || a->round || !list_empty(&a->early))
 		return;
+	struct buf bytes = a->begin_bytes;      /* a kept request has neither blob nor JSON of its own */
+	json_t *j = a->begin_json;
+	a->begin_bytes = (struct buf){ 0 };
+	a->begin_json = NULL;
 	a->begin_req = NULL;
+	req->f.blob = bytes.p;
+	req->f.blob_len = bytes.len;
+	req->f.json = j;
 	member_begin_on(a, req);
+	buf_free(&bytes);
+	json_decref(j);
+}
+
+const struct body *early_on(const struct avg *a, const struct body *c)
+{
+	size_t kept;
+	const struct round *last = newest(a, &kept);
+	return a->state == AVG_IN && stands_on(last, c->epoch - 1, c->prev) ? last->commit : NULL;
 }
 
 bool early_take(struct avg *a, struct body *c, const void *bytes, size_t n)
@@ -100,7 +127,9 @@ void early_next(struct avg *a)
 	struct round *r = first(a);
 	if (!r)
 		return;
-	if (a->state != AVG_IN || a->round || !same_point(a, r->commit->epoch - 1, r->commit->prev)) {
+	struct err e;
+	if (a->state != AVG_IN || a->round || !same_point(a, r->commit->epoch - 1, r->commit->prev) ||
+			propose_check(a, r->commit, &e) || claims_check(a, r->commit, &e)) {
 		early_drop(a);
 		return;
 	}

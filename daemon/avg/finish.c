@@ -2,6 +2,7 @@
  * that have not come: it names the parts, their owners and C, so that a late member can still take the mean. */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/claims.h"
 #include "avg/grid_flow.h"
 #include "avg/lead.h"
 #include "common/hash.h"
@@ -14,7 +15,7 @@ static bool apply_without_commit(struct round *r)
 	struct body c;
 	struct buf bytes = { 0 };
 	struct err e;
-	if (body_decode(&c, r->bytes.p, r->bytes.len - SIG_BYTES, &e))
+	if (body_read(&c, r->bytes.p, r->bytes.len, &e))
 		return false;
 	c.what = BODY_COMMIT;
 	c.epoch++;
@@ -46,6 +47,11 @@ static void ack(struct round *r)
 		times_add(&a->data_times, now_of(a) - r->attempt_us);
 	for (size_t p = 0; p < r->b.parts; p++)
 		buf_put(&b, r->part[p].hash, 16);
+	if (r->ack_req && !r->lead) {
+		uint8_t sig[SIG_BYTES];
+		ack_sign(r, &r->ack_req->f.from, b.p, sig);
+		buf_put(&b, sig, SIG_BYTES);
+	}
 	if (PLANTED(APPLY_WITHOUT_COMMIT) && !r->lead && apply_without_commit(r)) {
 		buf_free(&b);
 		return;
@@ -112,7 +118,7 @@ static int commit_round(struct avg *a, struct body *c, const void *bytes, size_t
 	if (r)
 		return 0;
 	struct body copy;
-	if (body_decode(&copy, bytes, n - SIG_BYTES, e))
+	if (body_read(&copy, bytes, n, e))
 		return -1;
 	r = round_new(a, &copy, bytes, n, e);
 	if (!r) {
@@ -159,7 +165,9 @@ int member_commit(struct avg *a, struct body *c, const void *bytes, size_t n, st
 		return err_set(e, ERR_STATE, "a COMMIT of epoch %llu on another history; this peer is at %llu",
 		(unsigned long long)c->epoch,
 			(unsigned long long)a->point.epoch);
-	return a->round && a->round->commit ? 0 : commit_take(a, c, bytes, n, e);
+	if (a->round && a->round->commit)
+		return 0;
+	return propose_check(a, c, e) || claims_check(a, c, e) ? -1 : commit_take(a, c, bytes, n, e);
 }
 
 int commit_take(struct avg *a, struct body *c, const void *bytes, size_t n, struct err *e)
@@ -199,25 +207,35 @@ int commit_take(struct avg *a, struct body *c, const void *bytes, size_t n, stru
 	return 0;
 }
 
+/* It stands on what is decided here and not applied yet, or on this peer's state. */
+static int take(struct avg *a, struct body *c, const struct request *req, struct err *e)
+{
+	const struct body *on = early_on(a, c);
+	if (commit_lawful(a, c, req->f.blob, req->f.blob_len, on, e))
+		return -1;
+	if (on && early_take(a, c, req->f.blob, req->f.blob_len))
+		return 0;
+	return member_commit(a, c, req->f.blob, req->f.blob_len, e);
+}
+
 void member_commit_on(struct avg *a, struct request *req)
 {
 	struct body c;
 	struct err e;
-	uint64_t term = 0;
-	json_get_u64(req->f.json, "term", &term, NULL);
-	if (body_open(a, &c, req->f.blob, req->f.blob_len, &req->f.from, &e)) {
+	struct term_claim t;
+	if (body_open(a, &c, req->f.blob, req->f.blob_len, &e)) {
 		net_refuse(req, &e);
 		return;
 	}
-	bool old = c.epoch <= a->point.epoch;
-	bool lower = term < a->term && !PLANTED(TERM_IGNORED);
-	if (!old && lower && c.epoch == a->point.epoch + 1 && !memcmp(c.prev, a->point.prev, DIGEST)) {
-		net_reply(req, json_pack("{s:I}", "term", (json_int_t)a->term), NO_BLOB);
-	} else if (old || early_take(a, &c, req->f.blob, req->f.blob_len)) {
+	bool old = c.epoch <= a->point.epoch, next = c.epoch == a->point.epoch + 1;
+	bool here = next && !memcmp(c.prev, a->point.prev, DIGEST);
+	if (!old && here && a->term && !PLANTED(TERM_IGNORED) && (term_read(a, req->f.json, &t, &e) || t.term < a->term)) {
+		net_reply(req, term_json(a, json_object()), NO_BLOB);
+	} else if (old) {
 		net_reply(req, NULL, NO_BLOB);
-	} else if (member_commit(a, &c, req->f.blob, req->f.blob_len, &e)) {
+	} else if (take(a, &c, req, &e)) {
 		struct mate *from = mate_find(a, &req->f.from);
-		if (from && a->state == AVG_IN && c.epoch > a->point.epoch)
+		if (e.code != ERR_AUTH && from && a->state == AVG_IN && c.epoch > a->point.epoch)
 			join_start(a, from);
 		net_refuse(req, &e);
 	} else {

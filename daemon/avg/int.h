@@ -6,6 +6,7 @@
  *   hub.c      one handler per kind for all runs     lead.c     leader: ATTEMPT, ACK, COMMIT
  *   roster.c   who is there, who leads               member.c   member: BEGIN, ATTEMPT, COMMIT
  *   room.c     leader: waiting for who lags          early.c    COMMITs before their time
+ *   authority.c  who may say what about a round
  *   join.c     JOIN, forks                           flow.c     parts on their way, sums
  *   meet.c     rendezvous: DHT, probes               recover.c  succession
  *   progress.c reports, the trigger, grants          apply.c    COMMIT to state          propose.c  hyperparameters
@@ -35,6 +36,7 @@
 #define SPARES 96
 #define SPENT 8
 #define BELIEF_US SECOND
+#define SLEPT_US (400 * MS)                     /* between two ticks of 100 ms: this daemon was stopped, or starved */
 
 /* A peer of the run. */
 struct mate {
@@ -56,6 +58,7 @@ struct mate {
 	int cares;
 	uint16_t row;                           /* the last commit would have it in that one; NO_ROW: nobody knows */
 	unsigned odd;                           /* rounds in a row out of line (sum.c) */
+	uint32_t unfit;                         /* avg.gen when it was found not to lead well: not at this point again */
 	unsigned idle;                          /* rounds in a row that it was in time for with no samples */
 	/* room.c: how far behind it speaks, when it did last (0: it has been given room since), no room before, given so
 	 * often */
@@ -77,6 +80,12 @@ uint64_t times_deadline(const struct times *t, uint64_t floor_us, uint64_t unmea
 struct past { uint64_t epoch, us; uint8_t mark[PAST_MARK]; };
 struct history { size_t n; struct past v[HISTORY]; };   /* a ring: n counts all that were ever put */
 
+/* Who led this epoch as this peer saw it; a ring. */
+#define LED 16
+struct led { struct id id; uint32_t term; };
+/* That `by` takes the term at this point of the history; sig is its own. */
+struct term_claim { uint32_t term; struct id by; uint8_t sig[SIG_BYTES]; };
+
 enum avg_state { AVG_OUT, AVG_JOINING, AVG_IN, AVG_LOST /* told to resync; waits for avg_enter */ };
 struct avg {
 	struct env *env; struct net *net; struct chunks *chunks; struct dht *dht;
@@ -93,6 +102,7 @@ struct avg {
 	struct avg_point point; struct history past, *was /* NULL, or left for a point that it does not lead to */;
 	uint32_t expects; uint64_t expects_until_us, expects_told_us;   /* members that are waited for after a restart */
 	uint32_t term, n_last;                  /* members of the last commit that counted */
+	struct term_claim claim; struct led led[LED]; unsigned nled; uint64_t point_us; /* since when it is at point */
 	struct mate *leader; uint64_t lead_us;  /* NULL: none known; since when */
 	uint64_t follower_left_us;              /* one who followed left, perhaps to ask anew; 0: nobody */
 	bool apart;                             /* the last commit was in a grid: others have means that differ in bits */
@@ -100,18 +110,21 @@ struct avg {
 	/* what the owner reported */
 	uint64_t samples; double rate; struct ranges claimed; uint8_t digest[16]; uint64_t digest_epoch;
 	uint64_t sum;                           /* leader: samples of everybody at this point */
+	uint64_t idle_us; uint32_t idle_gen; unsigned idle_passed;      /* since when nothing is left but BEGIN */
 	uint64_t told_samples, told_us, grant_us; bool tell; struct call *grant_call, *beat_call; struct id beat_to;
 		unsigned beat_misses;
 	uint64_t target;                        /* samples of an epoch now */
 	uint64_t commit_us, epoch_us;           /* last commit; smoothed time between commits */
+	uint64_t quick_us;                      /* a short one: who is slow now and then does not make it long */
 	struct times ready_times, data_times, round_times;
-	struct timer kick, beat, meet; bool kicked;
+	struct timer kick, beat, meet; bool kicked; uint64_t awake_us /* when meet fired last */, woke_us;
 	/* rendezvous */
 	uint64_t enter_us, put_epoch, put_samples /* as the table was told last */;
 	struct look *look; uint32_t gen /* grows with every new point */, looks;
 		uint64_t put_us, look_us;
 	unsigned hops, lonely;                  /* redirects in a row; looks that have found nobody */
-	struct round *round; struct list tails, early /* early.c */; struct request *begin_req;
+	struct round *round; struct list tails, early /* early.c */;
+	struct request *begin_req; struct buf begin_bytes; json_t *begin_json;  /* early.c */
 	uint64_t due_us; uint32_t due_gen;      /* room.c: when the BEGIN of this point was due */
 	uint8_t spent[SPENT][DIGEST]; unsigned nspent;  /* rounds that this peer has sent its part of and left */
 	struct recover *recover;
@@ -177,12 +190,12 @@ struct round {
 enum lead_phase { LEAD_READY, LEAD_DATA, LEAD_WAIT /* minority */, LEAD_OVER };
 struct lead_member { struct ready ready; bool is_ready, awaited, answered, refused, acked, gone, nonfinite;
 	struct call *call;
-	uint8_t *hash; };
+	uint8_t *hash, sig[SIG_BYTES]; bool is_signed /* its ACK; not verified */; };
 struct lead {
 	enum lead_phase phase; struct round *r; struct lead_member *m; uint64_t *samples; struct tree tree;
 	uint8_t *stand;                         /* in a grid, by member: of the next attempt */
 	uint8_t *near;                          /* distances as the members say them (near.h), n * n; NULL: none */
-	uint32_t attempts, epoch_members; uint64_t phase_us; bool minority, again, missing_self; struct timer timer;
+	uint32_t attempts, epoch_members; uint64_t phase_us; bool minority, again, missing_self, slept; struct timer timer;
 		struct list calls;
 };
 
@@ -220,11 +233,17 @@ void roster_silent(struct avg *a, struct mate *m, bool silent);
 size_t roster_others(const struct avg *a, bool followers);      /* live members but this peer */
 void roster_lead(struct avg *a, struct mate *to /* NULL: nobody */);
 bool roster_before(const struct avg *a, const struct mate *m);
+/* At one point and in one term, should m lead rather than that one? m is heard now. */
+bool roster_rather(const struct avg *a, const struct mate *m, const struct mate *than);
+void roster_unfit(struct avg *a, struct mate *m, const char *why);      /* it does not lead at this point any more */
 void roster_clear(struct avg *a);               /* nobody is a member */
 
 /* ---- door.c ---- */
 void door_put(const struct avg *a, json_t *join);       /* what must be the same on every member */
 int door_check(const struct avg *a, const json_t *join, struct err *e); /* ERR_MISMATCH names the key */
+uint32_t door_micro(const struct avg *a, uint64_t said);        /* micro-batch of one who joins */
+struct mate **door_followers(const struct avg *a, size_t *ret_n);       /* of a leader; to be freed by the next: */
+void door_take_along(struct avg *a, struct mate **v, size_t n); /* those that did not come are told whom it follows */
 bool door_full(const struct avg *a);            /* there is a group, and it has its members: nobody leads beside it */
 bool door_refused(struct avg *a, const struct mate *by, const struct err *e);   /* true: for that; the owner is told */
 
@@ -277,7 +296,7 @@ void lead_begin(struct avg *a);
 void lead_resume(struct avg *a, struct round *r, uint32_t attempt);      /* after RECOVER */
 void lead_free(struct round *r);
 void lead_ready(struct round *r, size_t member, const struct ready *ready);
-void lead_ack(struct round *r, size_t member, const uint8_t *hashes, size_t n);
+void lead_ack(struct round *r, size_t member, const uint8_t *ack /* hashes and signature */, size_t n);
 /* The last `nonfinite` of the ids have sent what is no number: left out, but not gone. */
 /* slow: how many times as long what some of them send would take that was on its way; 0: nothing was */
 void lead_missing(struct round *r, size_t member, const uint8_t *list, size_t n, size_t nonfinite, uint64_t slow);
@@ -288,9 +307,26 @@ void lead_give_up(struct round *r, const char *why);
 void lead_fire(struct timer *t);
 void lead_commit(struct round *r);
 void body_put_member(const struct avg *a, const struct mate *m, struct wire_member *ret);
+
+/* ---- authority.c ---- */
+size_t body_size(const void *p, size_t n);      /* of a signed body: the bytes that are signed; 0: it is none */
+void body_digest(const void *p, size_t n, uint8_t ret[DIGEST]);
+int body_read(struct body *ret, const void *p, size_t n, struct err *e);        /* its own, or verified before */
 void body_sign(struct avg *a, const struct body *b, struct buf *ret);
-/* Decodes and, when it comes from another than its author, verifies. */
-int body_open(struct avg *a, struct body *ret, const void *p, size_t n, const struct id *from, struct err *e);
+int body_open(struct avg *a, struct body *ret, const void *p, size_t n, struct err *e); /* decodes and verifies */
+void ack_sign(const struct round *r, const struct id *leader, const uint8_t *hashes, uint8_t ret[SIG_BYTES]);
+void acks_put(const struct round *r, const struct body *c, struct buf *b);      /* behind the signed c in b */
+/* May its author decide? on: the COMMIT that it stands on, when that is not this peer's state yet; else NULL. */
+int commit_lawful(const struct avg *a, const struct body *c, const void *bytes, size_t n, const struct body *on,
+	struct err *e);
+int begin_lawful(const struct avg *a, const struct mate *from, const struct body *b, const json_t *j, struct err *e);
+bool attempt_lawful(const struct avg *a, const struct round *r, const struct attempt *at, const struct id *from);
+void led_note(struct avg *a);                   /* leader or term are others now */
+bool led_by(const struct avg *a, const struct id *id, uint32_t term);
+void term_take(struct avg *a);                  /* the next one, in this peer's name */
+json_t *term_json(const struct avg *a, json_t *j);      /* into j: the term and who has signed that it takes it */
+/* ERR_INVALID: no such term can be; ERR_AUTH: nobody has taken it. 0: that of the epoch, whoever leads. */
+int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, struct err *e);
 
 /* ---- member.c, flow.c ---- */
 struct round *round_new(struct avg *a, struct body *b /* moved */, const void *bytes, size_t n, struct err *e);
@@ -343,6 +379,7 @@ bool room_wait(struct avg *a);                  /* BEGIN is due; true: not yet, 
 void room_came(struct avg *a, struct mate *m);  /* m is at this point */
 
 /* ---- early.c ---- */
+const struct body *early_on(const struct avg *a, const struct body *c); /* decided here, not applied: c stands on it */
 bool early_take(struct avg *a, struct body *c /* moved when true */, const void *bytes, size_t n);
 bool early_begin(struct avg *a, const struct body *b, struct request *req /* kept when true */);
 void early_begin_drop(struct avg *a);
@@ -358,10 +395,14 @@ void recover_start(struct avg *a);
 void recover_contradicted(struct avg *a, const struct mate *m);
 void recover_on(struct avg *a, struct request *req);
 void recover_free(struct avg *a);
+void recover_follow(struct avg *a, struct mate *m, const struct term_claim *t);
 void propose_on(struct avg *a, struct request *req);
 void propose_send(struct avg *a);
 void propose_into_begin(struct avg *a, struct body *b);
-void propose_into_commit(struct avg *a, struct body *b);
+void propose_into_commit(struct round *r, struct body *c);
+/* Do the hyperparameters follow from this point's and the body's changes, each signed by one who may? */
+int propose_check(const struct avg *a, const struct body *b, struct err *e);
+void propose_in_force(const struct avg *a, const struct body *c, json_t **ret_recent /* of the point that c makes */);
 void propose_applied(struct avg *a, const struct body *b);
 void propose_free(struct avg *a);
 void leave_on(struct avg *a, struct request *req);

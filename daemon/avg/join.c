@@ -67,27 +67,6 @@ static bool outdated(const struct avg *a, const struct mate *to, uint32_t term)
 	return term < a->term || (term == a->term && is_leader(a) && to->member && to->live && !roster_before(a, to));
 }
 
-/* Who followed this peer follows it into another group at once, not when its next report is redirected. */
-static struct mate **followers_of(struct avg *a, size_t *ret_n)
-{
-	struct mate **v = xcalloc(a->nmates + 1, sizeof(struct mate *));
-	*ret_n = 0;
-	list_each(it, &a->mates) {
-		struct mate *m = list_entry(it, struct mate, link);
-		if (is_leader(a) && m != a->me && m->member && m->live)
-			v[(*ret_n)++] = m;
-	}
-	return v;
-}
-
-static void take_along(struct avg *a, struct mate **v, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!v[i]->member && v[i]->live)
-			redirect_to(a, v[i], "redirect");
-	free(v);
-}
-
 static void welcomed(struct avg *a, const struct frame *f, bool follower)
 {
 	struct avg_point p;
@@ -105,6 +84,8 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 		return;
 	}
 	if (!same) {                            /* a follower takes whatever the swarm has */
+		a->nled = 0;
+		a->point_us = now_of(a);
 		avg_point_done(&a->point);
 		a->point = p;
 		a->gen++;
@@ -115,8 +96,9 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 		avg_point_done(&p);
 	}
 	size_t followers;
-	struct mate **mine = followers_of(a, &followers);
+	struct mate **mine = door_followers(a, &followers);
 	roster_clear(a);
+	to->member = true;
 	for (uint32_t n = rd_u32(&r); n && !r.bad; n--) {
 		struct wire_member w = { 0 };
 		struct mate *m = wire_get_member(&r, &w, &e) ? NULL : mate_make(a, &w.id);
@@ -141,12 +123,15 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 	a->me->flags = (uint8_t)((a->me->flags & ~MATE_FOLLOWER) | (follower ? MATE_FOLLOWER : 0));
 	a->term = term;
 	a->n_last = n_last;
+	a->claim = (struct term_claim){ .term = term };
+	id_of_json(f->json, "by", &a->claim.by);        /* what it signed is for this peer's eyes when it passes it on */
+	json_get_hex(f->json, "sig", a->claim.sig, SIG_BYTES, NULL);
 	to->member = to->live = true;
 	roster_lead(a, to);
 	a->state = AVG_IN;
 	a->hops = 0;
 	a->tell = true;
-	take_along(a, mine, followers);
+	door_take_along(a, mine, followers);
 	if (!follower)
 		grant_tell(a);
 	kick(a);
@@ -224,8 +209,9 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		lost(a, AVG_DIVERGED, &donor, epoch);
 	else if (!strcmp(what, "behind") && !door_passing(a, m)) {
 		struct body c;
-		if (a->round && f->blob_len && !body_open(a, &c, f->blob, f->blob_len, &f->from, &mine)) {
-			int rc = member_commit(a, &c, f->blob, f->blob_len, &mine);
+		if (a->round && f->blob_len && !body_open(a, &c, f->blob, f->blob_len, &mine)) {
+			int rc = commit_lawful(a, &c, f->blob, f->blob_len, NULL, &mine) ||
+				member_commit(a, &c, f->blob, f->blob_len, &mine);
 			body_free(&c);          /* what it took is gone from c */
 			if (!rc)
 				return;
@@ -250,7 +236,7 @@ void join_start(struct avg *a, struct mate *to)
 	json_object_set_new(q, "flags", json_integer(my_flags(a)));
 	json_object_set_new(q, "micro", json_integer(a->conf.micro_batch));
 	json_object_set_new(q, "rate", json_real(a->rate));
-	json_object_set_new(q, "term", json_integer(a->term));
+	term_json(a, q);
 	json_object_set_new(q, "in", json_boolean(j->in));
 	json_object_set_new(q, "leading", json_boolean(j->leading));
 	json_object_set_new(q, "at", json_endpoint(net_endpoint(a->net)));
@@ -266,15 +252,23 @@ void join_start(struct avg *a, struct mate *to)
 
 /* ---- answering ---- */
 
-static void answer(struct request *req, const char *what, const struct mate *who, struct buf *blob, uint64_t epoch)
+static void answer_of(const struct avg *claim, struct request *req, const char *what, const struct mate *who,
+	struct buf *blob, uint64_t epoch)
 {
 	json_t *j = json_pack("{s:s,s:I}", "answer", what, "epoch", (json_int_t)epoch);
+	if (claim)
+		term_json(claim, j);
 	if (who) {
 		json_object_set_new(j, "id", json_hex(who->id.b, 32));
 		json_object_set_new(j, "donor", json_hex(who->id.b, 32));
 		json_object_set_new(j, "at", json_endpoint(&who->at));
 	}
 	net_reply(req, j, blob && blob->len ? blob_steal(blob) : NO_BLOB);
+}
+
+static void answer(struct request *req, const char *what, const struct mate *who, struct buf *blob, uint64_t epoch)
+{
+	answer_of(NULL, req, what, who, blob, epoch);
 }
 
 static void welcome(struct avg *a, struct request *req, struct mate *m)
@@ -307,7 +301,7 @@ static void welcome(struct avg *a, struct request *req, struct mate *m)
 	if (follower || past_deeper(a, req->f.blob, req->f.blob_len))
 		past_put(a, &b);
 	roster_sum(a);
-	answer(req, "welcome", a->me, &b, a->point.epoch);
+	answer_of(a, req, "welcome", a->me, &b, a->point.epoch);
 	kick(a);
 }
 
@@ -441,7 +435,8 @@ void join_on(struct avg *a, struct request *req)
 	}
 	json_get_bool(j, "in", &q.in, &e);
 	json_get_bool(j, "leading", &q.leading, &e);
-	json_get_u64(j, "term", &q.term, &e);
+	struct term_claim t;
+	q.term = term_read(a, j, &t, NULL) || !id_eq(&t.by, &req->f.from) ? 0 : t.term;
 	q.has_params = !json_get_hex(j, "params", q.params, 16, &e);
 	struct mate *m = mate_make(a, &req->f.from);
 	if (door_check(a, j, &e)) {
@@ -460,7 +455,7 @@ void join_on(struct avg *a, struct request *req)
 	/* Who follows counts when it is welcomed as a member, not when it asks. */
 	m->flags = (uint8_t)((flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_AUX | MATE_HOLD)) | (m->member ? m->flags &
 		MATE_FOLLOWER : 0));
-	m->micro = micro > UINT32_MAX ? UINT32_MAX : (uint32_t)micro;
+	m->micro = door_micro(a, micro);
 	if (endpoint_of(j, "at", &m->at) && m->at.port[0])
 		net_learn(a->net, &m->id, &m->at);
 	bool full = !(flags & MATE_FOLLOWER);

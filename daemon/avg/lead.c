@@ -3,11 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "avg/claims.h"
 #include "avg/grid_flow.h"
 #include "avg/lead.h"
-#include "avg/ledger.h"
-
-#define FAR 16                          /* epochs' samples, beside all micro-batches that may be in hand */
 
 static void attempt_send(struct round *r);
 
@@ -48,50 +46,20 @@ void lead_ready(struct round *r, size_t i, const struct ready *ready)
 	lead_step(r);
 }
 
-/* No honest claim reaches beyond: what is committed or promised, and what a leader that died may have promised since
- * the last COMMIT, several times over. */
-static uint64_t horizon(const struct avg *a)
-{
-	struct ranges taken = { 0 };
-	uint64_t more = progress_goal(a), end, limit = a->conf.data_limit;
-	taken_all(a, &taken);
-	end = taken.n ? taken.v[taken.n - 1].hi : 0;
-	ranges_free(&taken);
-	list_each(it, &a->mates) {
-		const struct mate *m = list_entry(it, struct mate, link);
-		more += 8 * (uint64_t)(m == a->me ? a->conf.micro_batch : m->micro);
-	}
-	end += FAR * more;
-	return limit && limit < end ? limit : end;
-}
-
-/* C at attempt 0: who is ready with samples that somebody could have given it, and nobody has claimed before it. */
+/* C at attempt 0: who is ready with samples that may count. */
 static bool choose(struct round *r)
 {
 	struct lead *l = r->lead;
-	struct ranges claimed = { 0 };
-	uint64_t sum = 0, end = r->a->conf.unordered ? 0 : horizon(r->a);
+	struct claims c;
+	uint64_t sum = 0;
+	claims_begin(&c, r);
 	for (size_t i = 0; i < r->b.n; i++) {
 		struct lead_member *m = &l->m[i];
-		l->samples[i] = 0;
-		if (!m->is_ready || m->gone || !m->ready.samples || (r->b.m[i].flags & (MATE_FOLLOWER | MATE_AUX)))
-			continue;
-		if (!r->a->conf.unordered && m->ready.claimed.n && m->ready.claimed.v[m->ready.claimed.n - 1].hi > end) {
-			hub_event(r->a, LOG_WARN_, "claimed too far", &r->b.m[i].id, "its %llu samples of epoch %llu are some that "
-				"nobody was given: left out", (unsigned long long)m->ready.samples, (unsigned long long)r->b.epoch);
-			continue;
-		}
-		if (!r->a->conf.unordered && !ledger_claim(&r->a->point.done, &claimed, &m->ready.claimed, m->ready.samples,
-				r->a->conf.data_limit)) {
-			hub_event(r->a, LOG_INFO_, "claimed twice", &r->b.m[i].id,
-				"its %llu samples of epoch %llu were processed by others, too: left out",
-				(unsigned long long)m->ready.samples, (unsigned long long)r->b.epoch);
-			continue;
-		}
-		l->samples[i] = m->ready.samples;
-		sum += m->ready.samples;
+		bool brings = m->is_ready && !m->gone && m->ready.samples && !(r->b.m[i].flags & (MATE_FOLLOWER | MATE_AUX));
+		l->samples[i] = brings && claims_take(&c, i, &m->ready) ? m->ready.samples : 0;
+		sum += l->samples[i];
 	}
-	ranges_free(&claimed);
+	claims_end(&c);
 	return sum > 0;
 }
 
@@ -162,23 +130,24 @@ static void attempt_answered(void *arg, const struct frame *f, const struct err 
 {
 	struct lead_call *c = arg;
 	struct round *r = c->r;
-	bool current = c->attempt + 1 == r->lead->attempts;
+	bool current = c->attempt + 1 == r->lead->attempts, other = f && json_object_get(f->json, "term");
 	size_t i = c->member;
-	uint64_t term = 0;
+	struct term_claim t = { 0 };
+	struct err why;
 	list_del(&c->link);
 	free(c);
 	if (!current)
 		return;
-	if (!f) {                               /* does not know the round (back from the dead?), or is silent */
+	bool succeeded = other && !term_read(r->a, f->json, &t, &why) && t.term > r->term;
+	if (!f || (other && !succeeded)) {      /* does not know the round (back from the dead?), is silent, or lies */
 		struct lead *l = r->lead;
 		l->m[i].answered = l->m[i].gone = true;
 		l->again |= l->phase == LEAD_DATA && reduces(r, i);
 		lead_step(r);
-	} else if (!json_get_u64(f->json, "term", &term, NULL) && term > r->term) {
-		r->a->term = (uint32_t)term;    /* succeeded while we were silent: what we began is theirs now */
-		struct err why;
+	} else if (succeeded) {                 /* while we were silent: what we began is theirs now */
 		err_set(&why, ERR_STATE, "another leads this epoch now");
 		member_fail(r, &why);
+		recover_follow(r->a, mate_find(r->a, &t.by), &t);
 	} else if (json_object_get(f->json, "missing")) {
 		uint64_t nonfinite = 0, slow = 0;
 		json_get_u64(f->json, "nonfinite", &nonfinite, NULL);
@@ -241,13 +210,17 @@ void lead_give_up(struct round *r, const char *why)
 
 /* ---- ACK ---- */
 
-void lead_ack(struct round *r, size_t i, const uint8_t *hashes, size_t n)
+void lead_ack(struct round *r, size_t i, const uint8_t *ack, size_t n)
 {
 	struct lead_member *m = &r->lead->m[i];
+	size_t hashes = r->b.parts * 16;
 	m->answered = true;
-	if (n == r->b.parts * 16) {
+	m->is_signed = (int)i != r->me;         /* what this peer holds it says by the COMMIT */
+	if (n == hashes + (m->is_signed ? SIG_BYTES : 0)) {
 		free(m->hash);
-		m->hash = xmemdup(hashes, n);
+		m->hash = xmemdup(ack, hashes);
+		if (m->is_signed)
+			memcpy(m->sig, ack + hashes, SIG_BYTES);
 		m->acked = true;
 	}
 	lead_step(r);
@@ -389,10 +362,26 @@ static bool minority(const struct round *r)
 	return n * 2 < r->a->n_last;
 }
 
+/* It was stopped, or its machine: others may have gone on without it, and what they said before is old. The tick that
+ * says so comes every 100 ms. Once a round: a machine that is always late must come to an end, too. */
+static bool slept(const struct round *r)
+{
+	const struct avg *a = r->a;
+	bool was = a->woke_us >= r->lead->phase_us || now_of(a) - a->awake_us > SLEPT_US;
+	return was && !r->lead->slept && r->b.n > 1 && !PLANTED(SLEPT_AND_DECIDED);
+}
+
 static void to_commit(struct round *r)
 {
 	struct lead *l = r->lead;
 	struct avg *a = r->a;
+	if (slept(r)) {
+		hub_event(a, LOG_WARN_, "slept", &a->me->id, "epoch %llu: this daemon has not run for a while: it asks the "
+			"others again before it commits", (unsigned long long)r->b.epoch);
+		l->slept = true;
+		lead_next_attempt(r);
+		return;
+	}
 	if (l->attempts == 1 && l->phase == LEAD_DATA)
 		times_add(&a->data_times, now_of(a) - l->phase_us);
 	if (minority(r) && l->phase != LEAD_WAIT) {

@@ -11,12 +11,12 @@ uint64_t ledger_want(double share, uint32_t micro)
 	return (want + unit - 1) / unit * unit;
 }
 
-uint64_t ledger_cut(struct ranges *taken, uint64_t limit, uint64_t n, struct ranges *ret)
+uint64_t ledger_cut(struct ranges *taken, uint64_t limit, uint64_t n, size_t pieces, struct ranges *ret)
 {
 	uint64_t at = PLANTED(LOST_RANGE) && taken->n ? taken->v[taken->n - 1].hi : 0, cut = 0, end = limit ? limit :
-		UINT64_MAX;
+		RANGES_END;
 	struct ranges fresh = { 0 };
-	for (size_t i = 0; cut < n && at < end && i <= taken->n; i++) {
+	for (size_t i = 0; cut < n && at < end && fresh.n < pieces && i <= taken->n; i++) {
 		uint64_t hi = i < taken->n ? taken->v[i].lo : end;
 		if (hi > end)
 			hi = end;

@@ -7,8 +7,9 @@
 /* How many positions a member should hold: twice what it will need in an epoch of `share` samples and at least four
  * micro-batches, in whole micro-batches. */
 uint64_t ledger_want(double share, uint32_t micro);
-/* Cuts n positions, the lowest that are not in taken and below limit (0 = endless), into ret and marks them taken. */
-uint64_t ledger_cut(struct ranges *taken, uint64_t limit, uint64_t n, struct ranges *ret);
+/* Cuts n positions, the lowest that are not in taken and below limit (0 = endless), into ret and marks them taken;
+ * fewer when they are in more than so many pieces. */
+uint64_t ledger_cut(struct ranges *taken, uint64_t limit, uint64_t n, size_t pieces, struct ranges *ret);
 /* May this claim count? samples positions, none of them done or claimed before, all below limit. Adds it to claimed. */
 bool ledger_claim(const struct ranges *done, struct ranges *claimed, const struct ranges *claim, uint64_t samples,
 	uint64_t limit);

@@ -191,6 +191,9 @@ void meet_now(struct avg *a)
 void meet_fire(struct timer *t)
 {
 	struct avg *a = container_of(t, struct avg, meet);
+	if (now_of(a) - a->awake_us > SLEPT_US)
+		a->woke_us = now_of(a);
+	a->awake_us = now_of(a);
 	env_after(a->env, &a->meet, TICK_US + env_rand(a->env) % (TICK_US / 4));
 	if (a->state == AVG_OUT || a->state == AVG_LOST || a->leaving)
 		return;

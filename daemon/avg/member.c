@@ -106,7 +106,7 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 	}
 	buf_put(&r->bytes, bytes, n);
 	if (b->what == BODY_BEGIN)
-		sha256_of(bytes, n - SIG_BYTES, r->id);
+		body_digest(bytes, n, r->id);
 	else
 		memcpy(r->id, b->round, DIGEST);
 	*b = (struct body){ 0 };
@@ -300,12 +300,14 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 		return err_set(e, ERR_STATE, "a BEGIN for epoch %llu; this peer is at %llu or has another history",
 			(unsigned long long)b->epoch, (unsigned long long)a->point.epoch);
 	}
-	uint64_t term = b->term;
-	json_get_u64(req->f.json, "term", &term, NULL);
-	if (term < a->term && !PLANTED(TERM_IGNORED))
-		return err_set(e, ERR_STATE, "term %llu is over, this is %u", (unsigned long long)term, a->term);
 	if (!from || !from->member)
 		return err_set(e, ERR_STATE, "the sender is no member here");
+	if (!PLANTED(TERMS_UNSIGNED) && begin_lawful(a, from, b, req->f.json, e))
+		return -1;
+	if (propose_check(a, b, e)) {
+		roster_unfit(a, from, e->text);
+		return -1;
+	}
 	return 0;
 }
 
@@ -333,9 +335,9 @@ static int begin_new(struct avg *a, struct request *req, struct body *b, const u
 {
 	struct mate *from = mate_find(a, &req->f.from);
 	struct round *old = a->round;
-	uint64_t term = b->term;
-	json_get_u64(req->f.json, "term", &term, NULL);
-	if (term != b->term && round_spent(a, id))
+	struct term_claim t = { .term = b->term };
+	term_read(a, req->f.json, &t, NULL);    /* begin_check has seen that it is good */
+	if (t.term != b->term && round_spent(a, id))
 		return err_set(e, ERR_STATE, "this peer came after that round began");
 	if (old && (old->commit || old->fail))
 		return err_set(e, ERR_BUSY, "the round before is not over here");
@@ -347,6 +349,10 @@ static int begin_new(struct avg *a, struct request *req, struct body *b, const u
 	if (!r)
 		return -1;
 	recover_free(a);
+	if (t.term > a->term) {
+		a->term = t.term;
+		a->claim = t;
+	}
 	roster_lead(a, from);
 	r->ready_req = net_keep(req);
 	flow_open(r);
@@ -364,11 +370,11 @@ void member_begin_on(struct avg *a, struct request *req)
 	struct body b;
 	struct err e;
 	uint8_t id[DIGEST];
-	if (body_open(a, &b, req->f.blob, req->f.blob_len, &req->f.from, &e)) {
+	if (body_open(a, &b, req->f.blob, req->f.blob_len, &e)) {
 		net_refuse(req, &e);
 		return;
 	}
-	sha256_of(req->f.blob, req->f.blob_len - SIG_BYTES, id);
+	body_digest(req->f.blob, req->f.blob_len, id);
 	if (early_begin(a, &b, req)) {
 		body_free(&b);
 		return;
@@ -435,13 +441,13 @@ void member_attempt_on(struct avg *a, struct request *req)
 		return;
 	}
 	bool mine = r && !r->closed && !memcmp(at.round, r->id, DIGEST) && !r->from_commit;
-	if (mine && json_is_true(json_object_get(req->f.json, "nonfinite")))
+	bool lawful = mine && attempt_lawful(a, r, &at, &req->f.from);
+	if (lawful && json_is_true(json_object_get(req->f.json, "nonfinite")))
 		hub_event(a, LOG_ERROR_, "nonfinite", &a->me->id, "epoch %llu: this peer's contribution holds numbers that are "
 			"not finite: left out, its samples go back to the pool", (unsigned long long)r->b.epoch);
 	if (a->term > at.term && req->wants_reply && !PLANTED(TERM_IGNORED)) {
-		json_t *j = json_pack("{s:I}", "term", (json_int_t)a->term);
-		net_reply(req, j, NO_BLOB);
-	} else if (!mine || r->commit || r->lead || (r->attempted && at.no <= r->attempt && !at.give_up)) {
+		net_reply(req, term_json(a, json_object()), NO_BLOB);
+	} else if (!lawful || r->commit || r->lead || (r->attempted && at.no <= r->attempt && !at.give_up)) {
 		struct mate *from = mate_find(a, &req->f.from);
 		err_set(&e, ERR_STATE, "no such round here, or a later attempt of it");
 		if (!r && from && a->state == AVG_IN)

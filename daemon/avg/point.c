@@ -17,6 +17,9 @@ void avg_point_copy(struct avg_point *to, const struct avg_point *from)
 	json_t *params = from->params ? json_deep_copy(from->params) : NULL;
 	json_decref(to->params);
 	to->params = params;
+	json_t *recent = from->recent ? json_deep_copy(from->recent) : NULL;
+	json_decref(to->recent);
+	to->recent = recent;
 	to->epoch = from->epoch;
 	memcpy(to->prev, from->prev, DIGEST);
 	to->samples = from->samples;
@@ -27,6 +30,7 @@ void avg_point_copy(struct avg_point *to, const struct avg_point *from)
 void avg_point_done(struct avg_point *p)
 {
 	json_decref(p->params);
+	json_decref(p->recent);
 	ranges_free(&p->done);
 	*p = (struct avg_point){ 0 };
 }
@@ -34,16 +38,19 @@ void avg_point_done(struct avg_point *p)
 json_t *avg_point_json(const struct avg_point *p)
 {
 	json_t *params = p->params ? json_deep_copy(p->params) : json_object();
-	return json_pack("{s:I,s:o,s:I,s:I,s:o,s:o}", "epoch", (json_int_t)p->epoch, "prev", json_hex(p->prev, DIGEST),
-		"samples", (json_int_t)p->samples, "params_version", (json_int_t)p->params_version, "params", params,
-		"done", ranges_json(&p->done));
+	json_t *j = json_pack("{s:I,s:o,s:I,s:I,s:o,s:o}", "epoch", (json_int_t)p->epoch, "prev",
+		json_hex(p->prev, DIGEST), "samples", (json_int_t)p->samples, "params_version", (json_int_t)p->params_version,
+		"params", params, "done", ranges_json(&p->done));
+	if (json_object_size(p->recent))
+		json_object_set_new(j, "recent", json_deep_copy(p->recent));
+	return j;
 }
 
 int avg_point_parse(struct avg_point *ret, const json_t *j, struct err *e)
 {
 	struct avg_point p;
 	avg_point_init(&p);
-	const json_t *params = json_object_get(j, "params");
+	const json_t *params = json_object_get(j, "params"), *recent = json_object_get(j, "recent");
 	int rc = json_get_u64(j, "epoch", &p.epoch, e) || json_get_hex(j, "prev", p.prev, DIGEST, e) ||
 		json_get_u64(j, "samples", &p.samples, e) || json_get_u64(j, "params_version", &p.params_version, e) ||
 		ranges_parse(&p.done, json_object_get(j, "done"), e);
@@ -54,6 +61,7 @@ int avg_point_parse(struct avg_point *ret, const json_t *j, struct err *e)
 		return err_wrap(e, "point of the history");
 	}
 	p.params = json_deep_copy(params);
+	p.recent = json_is_object(recent) ? json_deep_copy(recent) : NULL;
 	avg_point_done(ret);
 	*ret = p;
 	return 0;
@@ -68,6 +76,7 @@ void wire_put_point(struct buf *b, const struct avg_point *p)
 	buf_u64(b, p->samples);
 	buf_u64(b, p->params_version);
 	wire_put_json(b, p->params);
+	wire_put_json(b, p->recent);
 	wire_put_ranges(b, &p->done);
 }
 
@@ -79,7 +88,8 @@ int wire_get_point(struct rd *r, struct avg_point *ret, struct err *e)
 	const uint8_t *prev = rd_bytes(r, DIGEST);
 	p.samples = rd_u64(r);
 	p.params_version = rd_u64(r);
-	if (wire_get_json(r, &p.params, e) || wire_get_ranges(r, &p.done, e) || !prev || r->bad) {
+	if (wire_get_json(r, &p.params, e) || wire_get_json(r, &p.recent, e) || wire_get_ranges(r, &p.done, e) || !prev ||
+			r->bad) {
 		avg_point_done(&p);
 		return prev && !r->bad ? -1 : err_set(e, ERR_PROTOCOL, "point of the history: cut short");
 	}

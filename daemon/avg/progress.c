@@ -1,12 +1,14 @@
 /* Samples towards the target batch: members report straight to the leader, seldom while the target is far and at once
  * when it may be near; the leader begins the round. Positions to process are asked for before they run out. */
 #include <string.h>
+#include "avg/claims.h"
 #include "avg/int.h"
 #include "avg/ledger.h"
 #include "common/jrpc.h"
 
 #define GRANT_US (2 * SECOND)
 #define GRACE_US (3 * MS)
+#define IDLE_US (20 * SECOND)
 
 static bool takes_part(const struct mate *m)
 {
@@ -146,6 +148,34 @@ static void look_at_silent(struct avg *a)
 	}
 }
 
+/* This peer has brought what an epoch asks of it, or is given nothing more to bring. */
+static bool has_brought(const struct avg *a)
+{
+	if (a->conf.each || a->conf.any)
+		return a->samples >= (a->conf.any ? 1 : quota(a, a->me));
+	bool none = !a->conf.unordered && ranges_count(&a->me->grant) <= ranges_count(&a->claimed);
+	return a->samples && (none || (double)a->samples >= share_of(a, a->me));
+}
+
+/* A leader that answers, and does not begin: after eight epochs' time in which this peer has nothing to add it is
+ * passed over, and twice as long after the next. */
+static void look_at_leader(struct avg *a)
+{
+	bool idle = a->leader && !is_leader(a) && !a->round && !a->recover && !a->leaving &&
+		!(a->me->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD)) && has_brought(a);
+	uint64_t now = now_of(a);
+	if (a->idle_gen != a->gen || !idle || !a->idle_us || a->lead_us > a->idle_us) {
+		a->idle_passed = a->idle_gen == a->gen ? a->idle_passed : 0;
+		a->idle_gen = a->gen;
+		a->idle_us = idle ? now : 0;
+		return;
+	}
+	if (now - a->idle_us < (IDLE_US + 8 * a->quick_us) << a->idle_passed)
+		return;
+	a->idle_passed += a->idle_passed < 6;
+	roster_unfit(a, a->leader, "it answers, but it has not begun a round for long");
+}
+
 void progress_beat(struct timer *t)
 {
 	struct avg *a = container_of(t, struct avg, beat);
@@ -156,6 +186,8 @@ void progress_beat(struct timer *t)
 		progress_send(a, true);
 	if (a->state == AVG_IN && !a->round)
 		look_at_silent(a);
+	if (a->state == AVG_IN)
+		look_at_leader(a);
 	if (a->state == AVG_IN)
 		grant_need(a);
 }
@@ -369,7 +401,8 @@ void grant_top_up(struct avg *a, struct mate *m, uint64_t used)
 	if (a->conf.unordered || have >= want || (m->flags & (MATE_AUX | MATE_FOLLOWER)))
 		return;
 	taken_all(a, &taken);
-	ledger_cut(&taken, a->conf.data_limit, want - have, &m->grant);
+	ledger_cut(&taken, a->conf.data_limit, want - have, m->grant.n < CLAIMS_PIECES ? CLAIMS_PIECES - m->grant.n : 1,
+		&m->grant);
 	ranges_free(&taken);
 }
 

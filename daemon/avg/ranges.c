@@ -184,8 +184,8 @@ int ranges_parse(struct ranges *ret, const json_t *j, struct err *e)
 		json_int_t lo = json_integer_value(json_array_get(v, 0)), hi = json_integer_value(json_array_get(v, 1));
 		if (json_array_size(v) != 2 || !json_is_integer(json_array_get(v, 0)) || !json_is_integer(json_array_get(v,
 			1)) ||
-				lo < 0 || hi <= lo)
-			return err_set(e, ERR_INVALID, "ranges: entry %zu: expected [lo, hi] with 0 <= lo < hi", i);
+				lo < 0 || hi <= lo || (uint64_t)hi > RANGES_END)
+			return err_set(e, ERR_INVALID, "ranges: entry %zu: expected [lo, hi] with 0 <= lo < hi <= 2^62", i);
 		if (ret->n && (uint64_t)lo <= ret->v[ret->n - 1].hi)
 			return err_set(e, ERR_INVALID, "ranges: entry %zu: not behind the one before it", i);
 		ranges_add(ret, (uint64_t)lo, (uint64_t)hi);

@@ -9,6 +9,7 @@
 
 struct range { uint64_t lo, hi; };
 struct ranges { struct range *v; size_t n, cap; };      /* {0} is empty */
+#define RANGES_END (1ull << 62)                 /* positions are below */
 #define RANGES_MAX 4096                                 /* intervals in a set that came from the wire */
 
 void ranges_free(struct ranges *r);

@@ -12,12 +12,11 @@ enum holds { HOLDS_NOTHING, HOLDS_ROUND, HOLDS_COMMIT };
 struct recover_call { struct list link; struct recover *v; struct id who; struct call *call; };
 struct recover {
 	struct avg *a; struct list calls; struct timer timer;
-	enum holds best; struct buf bytes; struct id from;      /* the best that was found */
+	enum holds best; struct buf bytes;      /* the best that was found */
 	uint32_t attempt, begin_term; bool done;
 };
 
 static void finish(struct recover *v);
-static void follow(struct avg *a, struct mate *m, uint32_t term);
 
 void recover_free(struct avg *a)
 {
@@ -38,8 +37,7 @@ void recover_free(struct avg *a)
 
 /* ---- what is held ---- */
 
-static void hold(struct recover *v, enum holds what, const void *p, size_t n, uint32_t attempt, uint32_t term,
-	const struct id *from)
+static void hold(struct recover *v, enum holds what, const void *p, size_t n, uint32_t attempt, uint32_t term)
 {
 	bool better = what > v->best || (what == HOLDS_ROUND && v->best == HOLDS_ROUND && term > v->begin_term);
 	if (what == HOLDS_ROUND && attempt > v->attempt)
@@ -48,7 +46,6 @@ static void hold(struct recover *v, enum holds what, const void *p, size_t n, ui
 		return;
 	v->best = what;
 	v->begin_term = term;
-	v->from = *from;
 	buf_clear(&v->bytes);
 	buf_put(&v->bytes, p, n);
 }
@@ -81,7 +78,18 @@ static void put_held(struct avg *a, const uint8_t *prev, uint64_t epoch, struct 
 	}
 }
 
-static void take_held(struct recover *v, const void *p, size_t n, const struct id *from)
+/* A round of this epoch that somebody is in: its author is one who may lead, and it began before this term. What this
+ * peer is in counts more than what others say that they are in. */
+static bool resumable(const struct avg *a, const struct body *b)
+{
+	const struct mate *m = mate_find(a, &b->leader);
+	const struct round *r = a->round;
+	bool other = r && !r->fail && !r->from_commit && !id_eq(&r->b.leader, &b->leader);
+	return m && m->member && b->term < a->term &&
+		(!other || led_by(a, &b->leader, b->term));
+}
+
+static void take_held(struct recover *v, const void *p, size_t n)
 {
 	struct avg *a = v->a;
 	struct rd r = rd_of(p, n);
@@ -93,12 +101,13 @@ static void take_held(struct recover *v, const void *p, size_t n, const struct i
 		return;
 	size_t left = rd_left(&r);
 	const uint8_t *bytes = rd_bytes(&r, left);
-	if (body_open(a, &b, bytes, left, from, &e))
+	if (body_open(a, &b, bytes, left, &e))
 		return;
 	bool fits = what == HOLDS_COMMIT ? b.what == BODY_COMMIT && b.epoch == a->point.epoch + 1 : b.what == BODY_BEGIN &&
 		b.epoch == a->point.epoch;
-	if (fits && !memcmp(b.prev, a->point.prev, DIGEST))
-		hold(v, what, bytes, left, attempt, b.term, from);
+	fits = fits && !memcmp(b.prev, a->point.prev, DIGEST) && !propose_check(a, &b, &e);
+	if (fits && (what == HOLDS_COMMIT ? !commit_lawful(a, &b, bytes, left, NULL, &e) : resumable(a, &b)))
+		hold(v, what, bytes, left, attempt, b.term);
 	body_free(&b);
 }
 
@@ -106,16 +115,18 @@ static void take_held(struct recover *v, const void *p, size_t n, const struct i
 
 /* Somebody has promised another: follow that one when it comes before us in the order, else ask again in a higher
  * term. */
-static void refused(struct avg *a, const json_t *j, uint32_t term)
+static void refused(struct avg *a, const struct term_claim *t)
 {
-	struct id lead;
-	struct mate *m = id_of_json(j, "leader", &lead) ? mate_find(a, &lead) : NULL;
-	if (term > a->term)
-		a->term = term;
-	if (m && m != a->me && m->live && memcmp(m->order, a->me->order, 32) < 0)
-		follow(a, m, a->term);
-	else
-		recover_start(a);
+	struct mate *m = mate_find(a, &t->by);
+	if (m && m != a->me && m->live && memcmp(m->order, a->me->order, 32) < 0) {
+		recover_follow(a, m, t);
+		return;
+	}
+	if (t->term > a->term) {
+		a->term = t->term;
+		a->claim = *t;
+	}
+	recover_start(a);
 }
 
 static void told(void *arg, const struct frame *f, const struct err *e)
@@ -123,15 +134,16 @@ static void told(void *arg, const struct frame *f, const struct err *e)
 	struct recover_call *c = arg;
 	struct recover *v = c->v;
 	struct avg *a = v->a;
-	uint64_t term = 0;
+	struct term_claim t;
+	bool other = f && json_object_get(f->json, "term");
 	list_del(&c->link);
-	if (f && !json_get_u64(f->json, "term", &term, NULL)) {
-		refused(a, f->json, (uint32_t)term);
+	if (other && !term_read(a, f->json, &t, NULL) && t.term >= a->term && !id_eq(&t.by, &a->me->id)) {
+		refused(a, &t);
 		free(c);
 		return;
 	}
-	if (f)
-		take_held(v, f->blob, f->blob_len, &f->from);
+	if (f && !other)
+		take_held(v, f->blob, f->blob_len);
 	free(c);
 	if (list_empty(&v->calls))
 		env_after(a->env, &v->timer, 1);
@@ -151,7 +163,7 @@ static void ask_all(struct avg *a)
 	v->timer = (struct timer){ .fire = time_is_up, .name = "avg.recover" };
 	a->recover = v;
 	put_held(a, a->point.prev, a->point.epoch, &mine);
-	take_held(v, mine.p, mine.len, &a->me->id);
+	take_held(v, mine.p, mine.len);
 	buf_free(&mine);
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
@@ -163,7 +175,7 @@ static void ask_all(struct avg *a)
 		json_t *j = hub_json(a);
 		json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
 		json_object_set_new(j, "prev", json_hex(a->point.prev, DIGEST));
-		json_object_set_new(j, "term", json_integer(a->term));
+		term_json(a, j);
 		MARK(a, "avg.recover.before");
 		c->call = net_call(a->net, &m->id, KIND_AVG_RECOVER, j, NO_BLOB, CLASS_control, 2 * a->conf.round_floor_us,
 			told, c);
@@ -207,10 +219,10 @@ void recover_contradicted(struct avg *a, const struct mate *m)
 
 static void take_over(struct avg *a)
 {
+	term_take(a);
 	roster_lead(a, a->me);
 	if (a->round)
 		round_touch(a->round);
-	a->term++;
 	hub_event(a, LOG_INFO_, "succession", &a->me->id, "this peer leads epoch %llu in term %u",
 		(unsigned long long)a->point.epoch, a->term);
 	ask_all(a);
@@ -218,9 +230,10 @@ static void take_over(struct avg *a)
 
 /* ---- answering ---- */
 
-static void follow(struct avg *a, struct mate *m, uint32_t term)
+void recover_follow(struct avg *a, struct mate *m, const struct term_claim *t)
 {
-	a->term = term;
+	a->term = t->term;
+	a->claim = *t;
 	recover_free(a);
 	if (a->round && a->round->lead) {
 		lead_calls_drop(a->round->lead);
@@ -228,7 +241,7 @@ static void follow(struct avg *a, struct mate *m, uint32_t term)
 	}
 	roster_lead(a, m);
 	if (a->round) {
-		a->round->term = term;
+		a->round->term = a->term;
 		round_touch(a->round);
 	}
 	roster_sum(a);
@@ -236,16 +249,27 @@ static void follow(struct avg *a, struct mate *m, uint32_t term)
 	kick(a);
 }
 
+/* A member of the last commit, in a term that it has signed itself. */
+static int may_succeed(const struct avg *a, const struct mate *m, const json_t *j, struct term_claim *ret,
+	struct err *e)
+{
+	if (term_read(a, j, ret, e) || PLANTED(TERMS_UNSIGNED))
+		return PLANTED(TERMS_UNSIGNED) ? 0 : -1;
+	if (!ret->term || !id_eq(&ret->by, &m->id))
+		return err_set(e, ERR_AUTH, "who takes over says so in a term that it has signed itself");
+	return 0;
+}
+
 void recover_on(struct avg *a, struct request *req)
 {
-	uint64_t epoch, term;
+	uint64_t epoch;
 	uint8_t prev[DIGEST];
+	struct term_claim t;
 	struct err e;
 	struct buf b = { 0 };
 	struct mate *m = mate_find(a, &req->f.from);
 	const json_t *j = req->f.json;
-	if (json_get_u64(j, "epoch", &epoch, &e) || json_get_u64(j, "term", &term, &e) || json_get_hex(j, "prev", prev,
-		DIGEST, &e)) {
+	if (json_get_u64(j, "epoch", &epoch, &e) || json_get_hex(j, "prev", prev, DIGEST, &e)) {
 		net_refuse(req, &e);
 		return;
 	}
@@ -255,14 +279,16 @@ void recover_on(struct avg *a, struct request *req)
 		net_refuse(req, &e);
 		return;
 	}
+	if (same && may_succeed(a, m, j, &t, &e)) {
+		net_refuse(req, &e);
+		return;
+	}
 	json_t *answer = json_object();
-	if (same && (term < a->term || (term == a->term && a->leader != m))) {
-		json_object_set_new(answer, "term", json_integer(a->term));
-		if (a->leader)
-			json_object_set_new(answer, "leader", json_hex(a->leader->id.b, 32));
+	if (same && (t.term < a->term || (t.term == a->term && a->leader != m))) {
+		term_json(a, answer);
 	} else if (same) {
 		m->live = m->member = true;
-		follow(a, m, (uint32_t)term);
+		recover_follow(a, m, &t);
 	}
 	put_held(a, prev, epoch, &b);
 	MARK(a, "avg.recovered.before");
@@ -272,12 +298,12 @@ void recover_on(struct avg *a, struct request *req)
 
 /* ---- deciding ---- */
 
-static void repeat_commit(struct avg *a, const struct buf *bytes, const struct id *from)
+static void repeat_commit(struct avg *a, const struct buf *bytes)
 {
 	struct body c;
 	struct err e;
 	struct buf copy = { 0 };
-	if (body_open(a, &c, bytes->p, bytes->len, from, &e))
+	if (body_open(a, &c, bytes->p, bytes->len, &e))
 		return;
 	buf_put(&copy, bytes->p, bytes->len);
 	for (size_t i = 0; i < c.n; i++) {      /* who is dead now must not be waited for */
@@ -287,22 +313,22 @@ static void repeat_commit(struct avg *a, const struct buf *bytes, const struct i
 	}
 	commit_send(a, &c, &copy);
 	body_free(&c);
-	if (!body_open(a, &c, copy.p, copy.len, from, &e)) {
+	if (!body_open(a, &c, copy.p, copy.len, &e)) {
 		member_commit(a, &c, copy.p, copy.len, &e);
 		body_free(&c);                  /* what it took is gone from c */
 	}
 	buf_free(&copy);
 }
 
-static void finish_round(struct avg *a, const struct buf *bytes, const struct id *from, uint32_t attempt)
+static void finish_round(struct avg *a, const struct buf *bytes, uint32_t attempt)
 {
 	struct body b;
 	struct err e;
 	uint8_t id[DIGEST];
 	struct round *r = a->round, *old = r;
-	if (body_open(a, &b, bytes->p, bytes->len, from, &e))
+	if (body_open(a, &b, bytes->p, bytes->len, &e))
 		return;
-	sha256_of(bytes->p, bytes->len - SIG_BYTES, id);
+	body_digest(bytes->p, bytes->len, id);
 	if (!r || memcmp(r->id, id, DIGEST)) {
 		if (round_spent(a, id)) {       /* a new BEGIN, in this term, takes its place */
 			body_free(&b);
@@ -332,14 +358,13 @@ static void finish(struct recover *v)
 	struct avg *a = v->a;
 	struct buf bytes = v->bytes;
 	enum holds best = v->best;
-	struct id from = v->from;
 	uint32_t attempt = v->attempt;
 	v->bytes = (struct buf){ 0 };
 	recover_free(a);
 	if (best == HOLDS_COMMIT)
-		repeat_commit(a, &bytes, &from);
+		repeat_commit(a, &bytes);
 	else if (best == HOLDS_ROUND)
-		finish_round(a, &bytes, &from, attempt);
+		finish_round(a, &bytes, attempt);
 	buf_free(&bytes);
 	roster_sum(a);
 	a->tell = true;

@@ -25,22 +25,29 @@ static void order_of(const struct avg *a, struct mate *m)
 	sha256_of(v, sizeof v, m->order);
 }
 
+/* Forgets somebody who is no member: who has gone, else who was met first and has not come in since. Strangers may be
+ * as many as somebody likes, and take no member's place. */
+static bool make_room(struct avg *a)
+{
+	struct mate *out = NULL;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		bool kept = m->member || m == a->me || m->join || m->join_req || m->leave || m == a->leader;
+		if (!kept && (!out || (out->live && !m->live)))
+			out = m;
+	}
+	if (out)
+		mate_free(a, out);
+	return out != NULL;
+}
+
 struct mate *mate_make(struct avg *a, const struct id *id)
 {
 	struct mate *m = mate_find(a, id);
 	if (m)
 		return m;
-	if (a->nmates >= MATES_MAX) {           /* forget somebody who has long gone */
-		list_each(it, &a->mates) {
-			struct mate *old = list_entry(it, struct mate, link);
-			if (!old->member && !old->live && old != a->me && !old->join) {
-				mate_free(a, old);
-				break;
-			}
-		}
-		if (a->nmates >= MATES_MAX)
-			return NULL;
-	}
+	if (a->nmates >= MATES_MAX && !make_room(a))
+		return NULL;
 	m = xcalloc(1, sizeof *m);
 	m->owner = a;
 	m->id = *id;
@@ -92,11 +99,21 @@ void roster_reorder(struct avg *a)
 
 /* What one peer may be, from best to worst, for leading: client peers cannot be dialled, newcomers are not known to
  * all. */
+static int rank(const struct mate *m)
+{
+	return !m->member ? 0 : (m->flags & MATE_CLIENT ? 1 : 3) + (m->fresh ? 0 : 1);
+}
+
 static int fitness(const struct avg *a, const struct mate *m)
 {
-	if (!m->member || !m->live || (m->flags & MATE_FOLLOWER))
-		return 0;
-	return (m->flags & MATE_CLIENT ? 1 : 3) + (m->fresh ? 0 : 1);
+	return m->live && m->unfit != a->gen && !(m->flags & MATE_FOLLOWER) ? rank(m) : 0;
+}
+
+/* m says that it leads: since when it follows no more may not have come to this peer. */
+bool roster_rather(const struct avg *a, const struct mate *m, const struct mate *than)
+{
+	int x = m->unfit == a->gen ? 0 : rank(m), y = fitness(a, than);
+	return x > y || (x && x == y && memcmp(m->order, than->order, 32) < 0);
 }
 
 struct mate *roster_first(const struct avg *a)
@@ -137,14 +154,17 @@ void roster_sum(struct avg *a)
 
 void roster_lead(struct avg *a, struct mate *to)
 {
-	if (a->leader == to)
+	if (a->leader == to) {
+		led_note(a);
 		return;
+	}
 	if (a->leader)
 		roster_care(a, a->leader, -1);
 	a->leader = to;
 	a->lead_us = now_of(a);
 	if (to)
 		roster_care(a, to, 1);
+	led_note(a);
 }
 
 /* Of two peers at one point of the history, does m come before this one? */
@@ -204,6 +224,16 @@ void mate_gone(struct avg *a, struct mate *m, const char *why)
 		roster_elect(a);
 	if (a->conf.each)
 		kick(a);                        /* it may be the one that was waited for */
+}
+
+void roster_unfit(struct avg *a, struct mate *m, const char *why)
+{
+	bool led = a->leader == m;
+	hub_event(a, LOG_WARN_, "unfit", &m->id, "epoch %llu: %s: the next in order takes over",
+		(unsigned long long)a->point.epoch, why);
+	m->unfit = a->gen;
+	if (led && a->state == AVG_IN)
+		recover_start(a);
 }
 
 /* The leader says that it lives; we have heard that it died. News of the last moment count more than the leader's. */

@@ -100,7 +100,7 @@ static void keep(struct avg *a, struct body *b, const double *bw)
 {
 	struct body old, as = *b;
 	struct err e;
-	if (a->last_commit.len <= SIG_BYTES || body_decode(&old, a->last_commit.p, a->last_commit.len - SIG_BYTES, &e))
+	if (!a->last_commit.len || body_read(&old, a->last_commit.p, a->last_commit.len, &e))
 		return;
 	as.part = NULL;
 	as.sub = NULL;

@@ -76,7 +76,7 @@ static json_t *last_commit_json(const struct avg *a)
 {
 	struct body b;
 	char hex[ID_HEX];
-	if (a->last_commit.len <= SIG_BYTES || body_decode(&b, a->last_commit.p, a->last_commit.len - SIG_BYTES, NULL))
+	if (!a->last_commit.len || body_read(&b, a->last_commit.p, a->last_commit.len, NULL))
 		return json_null();
 	json_t *members = json_array();
 	for (size_t i = 0; i < b.n; i++) {
@@ -145,7 +145,7 @@ json_t *avg_shape(const struct avg *a)
 {
 	struct body b;
 	struct tree t;
-	if (a->last_commit.len <= SIG_BYTES || body_decode(&b, a->last_commit.p, a->last_commit.len - SIG_BYTES, NULL))
+	if (!a->last_commit.len || body_read(&b, a->last_commit.p, a->last_commit.len, NULL))
 		return json_null();
 	body_tree(&b, b.n, &t);
 	const struct topo_ops *topo = b.grid.dims ? &topo_moshpit : t.rows > 1 ? &topo_two_level : &topo_flat;

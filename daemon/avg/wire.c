@@ -24,7 +24,7 @@ int wire_get_ranges(struct rd *r, struct ranges *ret, struct err *e)
 		return err_set(e, ERR_PROTOCOL, "ranges: %u intervals do not fit (at most %d)", n, RANGES_MAX);
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t lo = rd_u64(r), hi = rd_u64(r);
-		if (lo >= hi || (ret->n && lo <= ret->v[ret->n - 1].hi))
+		if (lo >= hi || hi > RANGES_END || (ret->n && lo <= ret->v[ret->n - 1].hi))
 			return err_set(e, ERR_PROTOCOL, "ranges: interval %u is empty or out of order", i);
 		ranges_add(ret, lo, hi);
 	}
@@ -232,7 +232,7 @@ int attempt_decode(struct attempt *ret, const void *p, size_t n, struct err *e)
 	ret->give_up = rd_u8(&r);
 	rd_str(&r, ret->why, sizeof ret->why);
 	ret->data_us = rd_u64(&r);
-	if (r.bad || attempt_lists(&r, ret) || r.bad) {
+	if (r.bad || ret->data_us > WIRE_DEADLINE_US || attempt_lists(&r, ret) || r.bad) {
 		attempt_free(ret);
 		return err_set(e, ERR_PROTOCOL, "ATTEMPT: malformed");
 	}

@@ -8,8 +8,10 @@
 #include "common/buf.h"
 
 #define WIRE_MEMBERS_MAX 1024
-#define WIRE_PROPOSALS_MAX 64
+#define WIRE_PROPOSALS_MAX 64           /* in a body, of PATCHES_MAX bytes together */
+#define WIRE_PATCHES_MAX 32768
 #define WIRE_SUBS_MAX 16384             /* parts times rows, so that a body fits in a frame */
+#define WIRE_DEADLINE_US 86400000000ull
 #define WIRE_PATCH_MAX 4096             /* bytes of JSON in a change of hyperparameters */
 
 enum mate_flag { MATE_FOLLOWER = 1, MATE_CLIENT = 2, MATE_AUX = 4, MATE_HOLD = 8, MATE_IN = 16 /* in C */,
@@ -24,7 +26,11 @@ struct wire_member {
 	struct ranges claimed, grant;
 };
 /* A change of hyperparameters that was asked for and is not in force yet. */
-struct wire_proposal { struct id author; uint64_t nonce, epoch, counter; uint8_t sig[SIG_BYTES]; json_t *patch; };
+struct wire_proposal {
+	struct id author; uint64_t nonce;
+	uint64_t asked, epoch;          /* from which epoch on, as its author has signed; in force from */
+	uint64_t counter; uint8_t sig[SIG_BYTES]; json_t *patch;
+};
 
 /* BEGIN (epoch = the one under way) and COMMIT (epoch = the one it makes) share their shape. */
 enum body_what { BODY_BEGIN = 1, BODY_COMMIT = 2 };

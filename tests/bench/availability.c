@@ -133,9 +133,9 @@ static void look(struct bench *b)
 		struct run *r = node_run(b->w, i);
 		struct body c;
 		struct err e;
-		if (!r || !r->avg || r->avg->point.epoch <= b->newest || r->avg->last_commit.len <= SIG_BYTES)
+		if (!r || !r->avg || r->avg->point.epoch <= b->newest || !r->avg->last_commit.len)
 			continue;
-		if (body_decode(&c, r->avg->last_commit.p, r->avg->last_commit.len - SIG_BYTES, &e))
+		if (body_read(&c, r->avg->last_commit.p, r->avg->last_commit.len, &e))
 			continue;
 		if (c.epoch > b->newest) {
 			b->newest = c.epoch;

@@ -96,6 +96,15 @@ static void contribute(struct apeer *p)
 	}
 	if (p->samples && p->w->twist)
 		p->w->twist(p->w, p->node, p->x);
+	if (p->samples && p->w->claims) {
+		struct ranges c = { 0 };
+		uint64_t samples = p->samples;
+		ranges_copy(&c, &p->claimed);
+		p->w->claims(p->w, p->node, &c, &samples);
+		avg_contribute(p->avg, p->round_epoch, p->x, samples, &c);
+		ranges_free(&c);
+		return;
+	}
 	uint64_t brags = p->samples ? p->w->brags[p->node] : 0;
 	if (brags) {
 		struct ranges far = { 0 };
@@ -311,7 +320,14 @@ static void on_forked(void *arg, uint64_t common, uint64_t last)
 	p->forked = common < p->forked ? common : p->forked;
 }
 
-static const struct avg_cb callbacks = { on_begin, on_commit, on_failed, on_resync, on_grant, on_event, on_forked };
+static int on_may_change(void *arg, const struct id *author, const json_t *patch, const json_t *params, struct err *e)
+{
+	struct apeer *p = arg;
+	return p->w->may ? p->w->may(p->w, author, patch, e) : 0;
+}
+
+static const struct avg_cb callbacks = { on_begin, on_commit, on_failed, on_resync, on_grant, on_event, on_forked,
+	on_may_change };
 
 /* ---- life ---- */
 

@@ -42,6 +42,9 @@ struct world {
 	uint64_t brags[WORLD_MAX];              /* it says that it has processed so many samples, where nobody was sent */
 	void *user; double slack; void (*twist)(struct world *w, int node, float *x);
 	void (*saw)(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean);
+	void (*claims)(struct world *w, int node, struct ranges *c, uint64_t *samples);        /* instead of its own */
+	/* NULL: everybody may change anything. */
+	int (*may)(struct world *w, const struct id *author, const json_t *patch, struct err *e);
 	void (*heard)(struct world *w, int node, const char *code, const struct id *peer);
 };
 struct world *world_new(struct sim *s, size_t len, uint64_t target, uint32_t micro, uint64_t step_us);

@@ -187,7 +187,7 @@ static void test_ledger(void **state)
 				ranges_add_all(&taken, &grant[k]);
 			uint64_t before = ranges_count(&taken), want = ledger_want((double)rng_below(&rng, 100), 16);
 			assert_true(want % 16 == 0 && want >= 64);
-			uint64_t got = ledger_cut(&taken, LIMIT, want, &grant[i]);
+			uint64_t got = ledger_cut(&taken, LIMIT, want, SIZE_MAX, &grant[i]);
 			assert_int_equal(ranges_count(&taken), before + got);
 			assert_true(got == want || ranges_count(&taken) == LIMIT);
 			ranges_take(&grant[i], rng_below(&rng, 80), &claim);

@@ -1,0 +1,357 @@
+/* Who may say what (hivemind-protocol(7), "Authority"). Bodies are signed by their author, whoever passes them on. A
+ * COMMIT counts when its author led this epoch as this peer saw it and the BEGIN that it ends is held here; or when a
+ * majority of those that this peer knows have signed that they hold its parts. A term is taken by a member, in its own
+ * name, and may be ahead of this peer's by what members can have come to since the last commit. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/grid_flow.h"
+#include "avg/lead.h"
+#include "common/hash.h"
+
+#define ACK_BYTES (2 + SIG_BYTES)               /* u16 member, signature */
+#define TERMS_A_MEMBER 4
+#define TERMS_MORE 16
+#define TERMS_A_SECOND 8
+
+/* ---- signed bodies: body, signature of its leader, ACKs (COMMIT only), u16 how many ---- */
+
+size_t body_size(const void *p, size_t n)
+{
+	const uint8_t *b = p;
+	size_t acks = n >= 2 ? (size_t)(b[n - 2] | b[n - 1] << 8) : 0, behind = SIG_BYTES + acks * ACK_BYTES + 2;
+	return n > behind ? n - behind : 0;
+}
+
+void body_digest(const void *p, size_t n, uint8_t ret[DIGEST])
+{
+	sha256_of(p, body_size(p, n), ret);
+}
+
+int body_read(struct body *ret, const void *p, size_t n, struct err *e)
+{
+	size_t size = body_size(p, n);
+	return size ? body_decode(ret, p, size, e) : err_set(e, ERR_PROTOCOL, "body without signature");
+}
+
+void body_sign(struct avg *a, const struct body *b, struct buf *ret)
+{
+	uint8_t sig[SIG_BYTES];
+	body_encode(b, ret);
+	net_sign(a->net, ret->p, ret->len, sig);
+	buf_put(ret, sig, SIG_BYTES);
+	buf_u16(ret, 0);
+}
+
+int body_open(struct avg *a, struct body *ret, const void *p, size_t n, struct err *e)
+{
+	size_t size = body_size(p, n);
+	if (body_read(ret, p, n, e))
+		return -1;
+	if (!id_eq(&ret->run, &a->conf.run) || ret->len != a->conf.len)
+		err_set(e, ERR_MISMATCH, "a round of another run or length (%llu, here %zu)", (unsigned long long)ret->len,
+			a->conf.len);
+	else if (!net_verify(&ret->leader, p, size, (const uint8_t *)p + size))
+		err_set(e, ERR_AUTH, "the signature is not its author's");
+	else
+		return 0;
+	body_free(ret);
+	return -1;
+}
+
+/* ---- ACKs ---- */
+
+/* What a member holds when it acknowledges: of that attempt of that round these weights and parts. */
+struct held { const uint8_t *round; const struct id *leader; uint32_t term, attempt; const uint64_t *w; size_t n;
+	uint8_t parts[DIGEST]; };
+
+static void ack_bytes(const struct avg *a, const struct held *h, struct buf *b)
+{
+	static const char label[] = "hivemind-ack-1";
+	buf_put(b, label, sizeof label);
+	buf_put(b, a->conf.run.b, 32);
+	buf_put(b, h->round, DIGEST);
+	buf_put(b, h->leader->b, 32);
+	buf_u32(b, h->term);
+	buf_u32(b, h->attempt);
+	buf_put(b, h->parts, DIGEST);
+	for (size_t i = 0; i < h->n; i++) {
+		if (!h->w[i])
+			continue;
+		buf_u16(b, (uint16_t)i);
+		buf_u64(b, h->w[i]);
+	}
+}
+
+/* In a grid: of the member's line, which is all that it holds. */
+static void parts_digest(const uint8_t *hashes, size_t parts, const uint8_t *line, uint8_t ret[DIGEST])
+{
+	memset(ret, 0, DIGEST);
+	if (line)
+		memcpy(ret, line, 16);
+	else
+		sha256_of(hashes, parts * 16, ret);
+}
+
+void ack_sign(const struct round *r, const struct id *leader, const uint8_t *hashes, uint8_t ret[SIG_BYTES])
+{
+	struct held h = { .round = r->id, .leader = leader, .term = r->term, .attempt = r->attempt, .w = r->w,
+		.n = r->b.n };
+	struct buf b = { 0 };
+	uint8_t line[16];
+	if (r->flow)
+		grid_hash(hashes, r->b.parts, line);
+	parts_digest(hashes, r->b.parts, r->flow ? line : NULL, h.parts);
+	ack_bytes(r->a, &h, &b);
+	net_sign(r->a->net, b.p, b.len, ret);
+	buf_free(&b);
+}
+
+/* Of those who hold what the COMMIT says, as many as a frame has room for. */
+void acks_put(const struct round *r, const struct body *c, struct buf *b)
+{
+	uint8_t *hash = xcalloc(c->parts + 1, 16);
+	size_t n = 0, end = b->len - 2;
+	for (size_t p = 0; p < c->parts; p++)
+		memcpy(hash + 16 * p, c->part[p].hash, 16);
+	b->len = end;
+	for (size_t i = 0; i < r->b.n && b->len + ACK_BYTES + 2 <= NET_BLOB_MAX; i++) {
+		const struct lead_member *m = &r->lead->m[i];
+		if (!m->acked || !m->is_signed || (!r->flow && memcmp(m->hash, hash, c->parts * 16)))
+			continue;
+		buf_u16(b, (uint16_t)i);
+		buf_put(b, m->sig, SIG_BYTES);
+		n++;
+	}
+	buf_u16(b, (uint16_t)n);
+	free(hash);
+}
+
+/* Who may vote on what comes after a point: the members of its COMMIT that have not left since. */
+struct voters { const struct id **id; size_t n; };
+
+static void voters_here(const struct avg *a, struct voters *v)
+{
+	v->id = xcalloc(a->nmates + 1, sizeof *v->id);
+	list_each(it, &a->mates) {
+		const struct mate *m = list_entry(it, struct mate, link);
+		if (m->member && !m->fresh && !(m->flags & MATE_FOLLOWER))
+			v->id[v->n++] = &m->id;
+	}
+}
+
+static void voters_of(const struct body *c, struct voters *v)
+{
+	v->id = xcalloc(c->n + 1, sizeof *v->id);
+	for (size_t i = 0; i < c->n; i++)
+		if (!(c->m[i].flags & (MATE_FOLLOWER | MATE_GONE)))
+			v->id[v->n++] = &c->m[i].id;
+}
+
+static bool votes(const struct voters *v, const struct id *id)
+{
+	for (size_t i = 0; i < v->n; i++)
+		if (id_eq(v->id[i], id))
+			return true;
+	return false;
+}
+
+/* More than half of the voters say that they hold what c names; its author has said so by signing it. */
+static bool majority(const struct avg *a, const struct body *c, const uint8_t *bytes, size_t n, const struct voters *v)
+{
+	size_t said = votes(v, &c->leader), at = body_size(bytes, n) + SIG_BYTES, before = SIZE_MAX;
+	uint64_t *w = xcalloc(c->n + 1, sizeof *w);
+	uint8_t *hash = xcalloc(c->parts + 1, 16);
+	struct held h = { .round = c->round, .leader = &c->leader, .term = c->term, .attempt = c->attempt, .w = w,
+		.n = c->n };
+	for (size_t i = 0; i < c->n; i++)
+		w[i] = c->m[i].flags & MATE_IN ? c->m[i].samples : 0;
+	for (size_t p = 0; p < c->parts; p++)
+		memcpy(hash + 16 * p, c->part[p].hash, 16);
+	for (; at + 2 < n && said * 2 <= v->n; at += ACK_BYTES) {
+		size_t i = (size_t)(bytes[at] | bytes[at + 1] << 8);
+		struct buf b = { 0 };
+		if (i >= c->n || (before != SIZE_MAX && i <= before) || id_eq(&c->m[i].id, &c->leader) ||
+				!votes(v, &c->m[i].id) || (c->grid.dims && i >= c->grid.n))
+			continue;
+		before = i;
+		parts_digest(hash, c->parts, c->grid.dims ? c->line_hash + 16 * grid_last_line(&c->grid, i) : NULL, h.parts);
+		ack_bytes(a, &h, &b);
+		said += net_verify(&c->m[i].id, b.p, b.len, bytes + at + 2);
+		buf_free(&b);
+	}
+	free(w);
+	free(hash);
+	return said * 2 > v->n;
+}
+
+/* ---- who leads ---- */
+
+void led_note(struct avg *a)
+{
+	if (!a->leader)
+		return;
+	for (unsigned i = 0; i < LED && i < a->nled; i++)
+		if (id_eq(&a->led[i].id, &a->leader->id) && a->led[i].term == a->term)
+			return;
+	a->led[a->nled++ % LED] = (struct led){ a->leader->id, a->term };
+}
+
+bool led_by(const struct avg *a, const struct id *id, uint32_t term)
+{
+	for (unsigned i = 0; i < LED && i < a->nled; i++)
+		if (id_eq(&a->led[i].id, id) && a->led[i].term == term)
+			return true;
+	return false;
+}
+
+/* The bytes of the BEGIN with that digest, when it is held. */
+static bool holds(const struct avg *a, const uint8_t *round, struct id *ret_by, uint32_t *ret_term)
+{
+	struct body b;
+	const struct round *r = a->round;
+	if (r && !r->from_commit && !memcmp(r->id, round, DIGEST)) {
+		*ret_by = r->b.leader;
+		*ret_term = r->b.term;
+		return true;
+	}
+	if (!a->begin_bytes.len)
+		return false;
+	uint8_t id[DIGEST];
+	body_digest(a->begin_bytes.p, a->begin_bytes.len, id);
+	if (memcmp(id, round, DIGEST) || body_read(&b, a->begin_bytes.p, a->begin_bytes.len, NULL))
+		return false;
+	*ret_by = b.leader;
+	*ret_term = b.term;
+	body_free(&b);
+	return true;
+}
+
+int commit_lawful(const struct avg *a, const struct body *c, const void *bytes, size_t n, const struct body *on,
+	struct err *e)
+{
+	struct voters v = { 0 };
+	struct id by;
+	uint32_t term;
+	if (PLANTED(COMMIT_FROM_ANYBODY) || id_eq(&c->leader, &a->me->id))
+		return 0;
+	if (on)
+		voters_of(on, &v);
+	else
+		voters_here(a, &v);
+	const struct mate *m = mate_find(a, &c->leader);
+	bool known = on ? votes(&v, &c->leader) : m && m->member;
+	bool ok = holds(a, c->round, &by, &term) && ((id_eq(&by, &c->leader) && term == c->term) ||
+		(!on && led_by(a, &c->leader, c->term)));
+	ok = known && (ok || majority(a, c, bytes, n, &v));
+	free(v.id);
+	return ok ? 0 : err_set(e, ERR_AUTH, "a COMMIT of epoch %llu by one who does not lead it here, and no majority of "
+		"the members has signed that it holds it", (unsigned long long)c->epoch);
+}
+
+/* ---- terms ---- */
+
+static void term_bytes(const struct avg *a, uint32_t term, struct buf *b)
+{
+	static const char label[] = "hivemind-term-1";
+	buf_put(b, label, sizeof label);
+	buf_put(b, a->conf.run.b, 32);
+	buf_u64(b, a->point.epoch);
+	buf_put(b, a->point.prev, DIGEST);
+	buf_u32(b, term);
+}
+
+void term_take(struct avg *a)
+{
+	struct buf b = { 0 };
+	a->term++;
+	a->claim.by = a->me->id;
+	a->claim.term = a->term;
+	term_bytes(a, a->term, &b);
+	net_sign(a->net, b.p, b.len, a->claim.sig);
+	buf_free(&b);
+}
+
+json_t *term_json(const struct avg *a, json_t *j)
+{
+	json_object_set_new(j, "term", json_integer(a->term));
+	if (a->term && a->claim.term == a->term) {
+		json_object_set_new(j, "by", json_hex(a->claim.by.b, 32));
+		json_object_set_new(j, "sig", json_hex(a->claim.sig, SIG_BYTES));
+	}
+	return j;
+}
+
+/* Terms grow by one with everybody who takes over: four times as often as there are members, in a swarm that falls
+ * apart and meets again, and a few in every second that nothing is committed. */
+static uint64_t most(const struct avg *a)
+{
+	uint64_t members = 0;
+	list_each(it, &a->mates)
+		members += list_entry(it, struct mate, link)->member;
+	uint64_t us = now_of(a) - a->point_us;
+	return a->term + TERMS_A_MEMBER * members + TERMS_MORE + TERMS_A_SECOND * us / SECOND;
+}
+
+int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, struct err *e)
+{
+	uint64_t term;
+	struct buf b = { 0 };
+	*ret = (struct term_claim){ 0 };
+	if (json_get_u64(j, "term", &term, e))
+		return -1;
+	if (PLANTED(TERMS_UNSIGNED)) {
+		ret->term = (uint32_t)term;
+		id_of_json(j, "by", &ret->by);
+		return 0;
+	}
+	if (!term)
+		return 0;
+	if (term > UINT32_MAX - 1 || term > most(a))
+		return err_set(e, ERR_INVALID, "term %llu: the members cannot have come to it, at most to %llu",
+			(unsigned long long)term, (unsigned long long)most(a));
+	ret->term = (uint32_t)term;
+	if (!id_of_json(j, "by", &ret->by) || json_get_hex(j, "sig", ret->sig, SIG_BYTES, e))
+		return err_set(e, ERR_AUTH, "term %llu: nobody has signed that it takes it", (unsigned long long)term);
+	if (ret->term == a->claim.term && !memcmp(ret->sig, a->claim.sig, SIG_BYTES) && id_eq(&ret->by, &a->claim.by))
+		return 0;
+	const struct mate *m = mate_find(a, &ret->by);
+	if (m && m->unfit == a->gen)
+		return err_set(e, ERR_AUTH, "term %llu: who takes it has led this epoch, and not well",
+			(unsigned long long)term);
+	term_bytes(a, ret->term, &b);
+	bool ok = m && m->member && net_verify(&ret->by, b.p, b.len, ret->sig);
+	buf_free(&b);
+	return ok ? 0 : err_set(e, ERR_AUTH, "term %llu: it is signed by no member", (unsigned long long)term);
+}
+
+/* ---- BEGIN and ATTEMPT ---- */
+
+/* Its sender leads in that term: it is whom this peer follows, it has taken a higher term, or nobody comes before it.
+ * The BEGIN is its own of that term, or passed on from a member that led in a lower one. */
+int begin_lawful(const struct avg *a, const struct mate *from, const struct body *b, const json_t *j,
+	struct err *e)
+{
+	struct term_claim t;
+	const struct mate *author = mate_find(a, &b->leader), *led = a->leader;
+	if (term_read(a, j, &t, e))
+		return -1;
+	if (from->unfit == a->gen)
+		return err_set(e, ERR_AUTH, "it has led this epoch, and not well");
+	if (t.term < a->term && !PLANTED(TERM_IGNORED))
+		return err_set(e, ERR_STATE, "term %u is over, this is %u", t.term, a->term);
+	if (t.term && !id_eq(&t.by, &from->id))
+		return err_set(e, ERR_AUTH, "a BEGIN in term %u by one who has not taken it", t.term);
+	if (t.term == a->term && led && led != from && !roster_rather(a, from, led))
+		return err_set(e, ERR_STATE, "another leads this epoch here");
+	if (author == from ? b->term != t.term : b->term >= t.term || !author || !author->member)
+		return err_set(e, ERR_AUTH, "a BEGIN of term %u in term %u, by another than leads", b->term, t.term);
+	return 0;
+}
+
+/* Of whom this peer follows in its term, or of whoever began the round and has not been succeeded. */
+bool attempt_lawful(const struct avg *a, const struct round *r, const struct attempt *at, const struct id *from)
+{
+	bool leads = a->leader && id_eq(&a->leader->id, from) && at->term == a->term;
+	bool began = id_eq(&r->b.leader, from) && at->term == r->b.term && at->term >= a->term;
+	return leads || began || PLANTED(TERMS_UNSIGNED) || PLANTED(TERM_IGNORED);
+}
