@@ -165,6 +165,9 @@ void apply_commit(struct round *r)
 	if (a->grant_call)
 		net_cancel(a->net, a->grant_call);
 	a->grant_call = NULL;
+	struct mate *led = mate_find(a, &c->leader);
+	if (led)
+		led->unfits = 0;
 	apply_leader(a);
 	measure(a, r);
 	propose_applied(a, c);

@@ -51,7 +51,7 @@ uint64_t unmeasured_us(const struct avg *a)
 
 /* The longest round trip to a member. What was measured so far may have been rounds without those who are far away:
  * they would never be in time again, and so never be measured. */
-static uint64_t farthest_us(const struct avg *a)
+uint64_t farthest_us(const struct avg *a)
 {
 	struct peer_info info;
 	uint64_t us = 0;

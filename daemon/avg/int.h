@@ -59,6 +59,7 @@ struct mate {
 	uint16_t row;                           /* the last commit would have it in that one; NO_ROW: nobody knows */
 	unsigned odd;                           /* rounds in a row out of line (sum.c) */
 	uint32_t unfit;                         /* avg.gen when it was found not to lead well: not at this point again */
+	unsigned unfits;                        /* so often since it led a commit */
 	unsigned idle;                          /* rounds in a row that it was in time for with no samples */
 	/* room.c: how far behind it speaks, when it did last (0: it has been given room since), no room before, given so
 	 * often */
@@ -196,6 +197,7 @@ struct lead {
 	uint8_t *stand;                         /* in a grid, by member: of the next attempt */
 	uint8_t *near;                          /* distances as the members say them (near.h), n * n; NULL: none */
 	uint32_t attempts, epoch_members; uint64_t phase_us; bool minority, again, missing_self, slept; struct timer timer;
+		struct complaints *complaints;
 		struct list calls;
 };
 

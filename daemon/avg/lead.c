@@ -15,6 +15,7 @@ void lead_free(struct round *r)
 	if (!l)
 		return;
 	env_timer(r->a->env, &l->timer, 0);
+	complaints_free(l);
 	lead_calls_drop(l);
 	for (size_t i = 0; i < r->b.n; i++) {
 		ranges_free(&l->m[i].ready.claimed);
@@ -70,7 +71,7 @@ static bool required(const struct round *r, size_t i)
 }
 
 /* Does the round wait for what i sums? In a grid all wait for each other. */
-static bool reduces(const struct round *r, size_t i)
+bool lead_reduces(const struct round *r, size_t i)
 {
 	return r->flow || tree_reduces(&r->lead->tree, i);
 }
@@ -87,12 +88,13 @@ static bool reassign(struct round *r)
 	for (size_t p = 0; p < r->b.parts; p++)
 		len[p] = r->b.part[p].len;
 	for (size_t i = 0; i < n; i++) {
-		gone[i] = l->m[i].gone || !l->m[i].is_ready;
-		able[i] = required(r, i) && !(r->b.m[i].flags & (MATE_CLIENT | MATE_HOLD));
+		gone[i] = l->m[i].gone || !l->m[i].is_ready || complaints_heeded(l, i);
+		able[i] = !complaints_heeded(l, i) && required(r, i) && !(r->b.m[i].flags & (MATE_CLIENT | MATE_HOLD));
 	}
 	tree_mend(&l->tree, len, gone, able, (size_t)r->me, lost);
 	for (size_t i = 0; i < n; i++) {
-		l->samples[i] = lost[i] ? 0 : l->samples[i];
+		bool stays = !l->m[i].gone && l->m[i].is_ready;         /* and brings to others what it would have summed */
+		l->samples[i] = lost[i] && !stays ? 0 : l->samples[i];
 		sum += l->samples[i];
 	}
 	free(gone);
@@ -142,7 +144,7 @@ static void attempt_answered(void *arg, const struct frame *f, const struct err 
 	if (!f || (other && !succeeded)) {      /* does not know the round (back from the dead?), is silent, or lies */
 		struct lead *l = r->lead;
 		l->m[i].answered = l->m[i].gone = true;
-		l->again |= l->phase == LEAD_DATA && reduces(r, i);
+		l->again |= l->phase == LEAD_DATA && lead_reduces(r, i);
 		lead_step(r);
 	} else if (succeeded) {                 /* while we were silent: what we began is theirs now */
 		err_set(&why, ERR_STATE, "another leads this epoch now");
@@ -226,53 +228,6 @@ void lead_ack(struct round *r, size_t i, const uint8_t *ack, size_t n)
 	lead_step(r);
 }
 
-/* What it brought cannot be averaged: without it, and it is told. What it sums of others' is as good as before. */
-static void left_out(struct round *r, size_t j, size_t reporter)
-{
-	struct lead *l = r->lead;
-	if (l->m[j].nonfinite)
-		return;
-	l->m[j].nonfinite = true;
-	l->samples[j] = 0;
-	l->again = true;
-	hub_event(r->a, LOG_WARN_, "nonfinite", &r->b.m[j].id,
-		"epoch %llu: its contribution holds numbers that are not finite (found by %s): left out",
-		(unsigned long long)r->b.epoch, (int)reporter == r->me ? "this peer" : "another member");
-}
-
-void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size_t nonfinite, uint64_t slow)
-{
-	struct lead *l = r->lead;
-	size_t silent = n / 32 - (nonfinite < n / 32 ? nonfinite : n / 32);
-	l->m[i].answered = true;
-	if (l->phase != LEAD_DATA || l->m[i].gone || n % 32 || n / 32 > r->b.n)
-		return;                         /* who is out of the round is not waited for: what it misses counts no more */
-	if (slow)                               /* the link is thinner than was known: the next round gives it time */
-		times_short(&r->a->data_times, slow, r->b.data_us, unmeasured_us(r->a));
-	for (size_t k = 0; k < n / 32; k++) {
-		struct id id;
-		memcpy(id.b, list + 32 * k, 32);
-		int j = round_member(r, &id);
-		if (j < 0)
-			continue;
-		if (k >= silent) {
-			left_out(r, (size_t)j, i);
-			continue;
-		}
-		if (j == r->me)                 /* who cannot hear the leader cannot stay in the round */
-			j = (int)i;
-		if (j == (int)i && l->m[r->me].acked) {         /* but what it has brought is in every sum */
-			l->m[i].gone = true;
-			continue;
-		}
-		l->samples[j] = 0;
-		if (reduces(r, (size_t)j))
-			l->m[j].gone = true;
-		l->again = true;
-	}
-	lead_step(r);
-}
-
 void lead_dead(struct round *r, const struct id *who)
 {
 	struct lead *l = r->lead;
@@ -284,7 +239,7 @@ void lead_dead(struct round *r, const struct id *who)
 		return;
 	}
 	l->m[i].gone = true;
-	l->again |= l->phase == LEAD_DATA && reduces(r, (size_t)i);
+	l->again |= l->phase == LEAD_DATA && lead_reduces(r, (size_t)i);
 	flow_missing(r);
 	kick(r->a);
 }

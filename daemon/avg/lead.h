@@ -10,6 +10,10 @@ struct lead *lead_new(struct round *r);
 void lead_calls_drop(struct lead *l);
 void lead_hashes(struct round *r, struct wire_part *part);
 void lead_next_attempt(struct round *r);
+bool lead_reduces(const struct round *r, size_t member);        /* does the round wait for what it sums? */
+void complaints_free(struct lead *l);
+bool complaints_heeded(const struct lead *l, size_t member);    /* what it sums goes to another: it has said why */
+uint64_t farthest_us(const struct avg *a);      /* the longest round trip to a member */
 void commit_send(struct avg *a, const struct body *c, const struct buf *bytes);
 void round_inherit(struct round *r, const struct round *old);
 int commit_take(struct avg *a, struct body *c /* moved when 0 */, const void *bytes, size_t n, struct err *e);

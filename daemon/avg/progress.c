@@ -158,7 +158,7 @@ static bool has_brought(const struct avg *a)
 }
 
 /* A leader that answers, and does not begin: after eight epochs' time in which this peer has nothing to add it is
- * passed over, and twice as long after the next. */
+ * passed over, and twice as long after the next. Who has been passed over before has half as long. */
 static void look_at_leader(struct avg *a)
 {
 	bool idle = a->leader && !is_leader(a) && !a->round && !a->recover && !a->leaving &&
@@ -170,7 +170,8 @@ static void look_at_leader(struct avg *a)
 		a->idle_us = idle ? now : 0;
 		return;
 	}
-	if (now - a->idle_us < (IDLE_US + 8 * a->quick_us) << a->idle_passed)
+	unsigned before = a->leader->unfits < 4 ? a->leader->unfits : 4;        /* it has less time each time */
+	if (now - a->idle_us < (IDLE_US + 8 * a->quick_us) << a->idle_passed >> before)
 		return;
 	a->idle_passed += a->idle_passed < 6;
 	roster_unfit(a, a->leader, "it answers, but it has not begun a round for long");

@@ -14,6 +14,7 @@ struct recover {
 	struct avg *a; struct list calls; struct timer timer;
 	enum holds best; struct buf bytes;      /* the best that was found */
 	uint32_t attempt, begin_term; bool done;
+	unsigned answers, strangers;            /* those to whom this peer is no member */
 };
 
 static void finish(struct recover *v);
@@ -142,6 +143,8 @@ static void told(void *arg, const struct frame *f, const struct err *e)
 		free(c);
 		return;
 	}
+	v->answers += f != NULL;
+	v->strangers += !f && e->code == ERR_AUTH;
 	if (f && !other)
 		take_held(v, f->blob, f->blob_len);
 	free(c);
@@ -353,15 +356,37 @@ static void finish_round(struct avg *a, const struct buf *bytes, uint32_t attemp
 	kick(a);
 }
 
+/* Those who are left do not know this peer for a member: it was away when they took others in. It asks to be taken in
+ * like anybody else; alone it would only make a second history. */
+static void ask_anew(struct avg *a)
+{
+	struct err e;
+	err_set(&e, ERR_STATE, "this peer is no member any more, and asks to be taken in again");
+	hub_event(a, LOG_INFO_, "succession", &a->me->id, "epoch %llu: the others do not know this peer for a member: it "
+		"asks to be taken in again", (unsigned long long)a->point.epoch);
+	if (a->round)
+		member_fail(a->round, &e);
+	roster_lead(a, NULL);
+	a->term = 0;
+	a->claim = (struct term_claim){ 0 };
+	a->state = AVG_JOINING;
+	a->enter_us = now_of(a);
+	a->unreachable = 0;
+	meet_now(a);
+}
+
 static void finish(struct recover *v)
 {
 	struct avg *a = v->a;
+	bool stranger = v->strangers > v->answers;
 	struct buf bytes = v->bytes;
 	enum holds best = v->best;
 	uint32_t attempt = v->attempt;
 	v->bytes = (struct buf){ 0 };
 	recover_free(a);
-	if (best == HOLDS_COMMIT)
+	if (best == HOLDS_NOTHING && stranger)
+		ask_anew(a);
+	else if (best == HOLDS_COMMIT)
 		repeat_commit(a, &bytes);
 	else if (best == HOLDS_ROUND)
 		finish_round(a, &bytes, attempt);

@@ -232,6 +232,7 @@ void roster_unfit(struct avg *a, struct mate *m, const char *why)
 	hub_event(a, LOG_WARN_, "unfit", &m->id, "epoch %llu: %s: the next in order takes over",
 		(unsigned long long)a->point.epoch, why);
 	m->unfit = a->gen;
+	m->unfits++;
 	if (led && a->state == AVG_IN)
 		recover_start(a);
 }

@@ -8,7 +8,9 @@
 
 #define PEERS 6
 
-struct accuse { struct world *w; struct sim *s; int evil; bool nonfinite, answers; struct rng rng; unsigned said, out; };
+struct accuse {
+	struct world *w; struct sim *s; int evil; bool nonfinite, answers; struct rng rng; unsigned said, out;
+};
 
 /* Some of the others of the round that the leader leads; how many. */
 static size_t victims(struct accuse *x, const struct round *r, struct buf *ret)
