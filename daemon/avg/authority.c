@@ -239,7 +239,7 @@ int commit_lawful(const struct avg *a, const struct body *c, const void *bytes, 
 	else
 		voters_here(a, &v);
 	const struct mate *m = mate_find(a, &c->leader);
-	bool known = on ? votes(&v, &c->leader) : m && m->member;
+	bool known = on ? votes(&v, &c->leader) : (m && m->member) || led_by(a, &c->leader, c->term);
 	bool ok = holds(a, c->round, &by, &term) && ((id_eq(&by, &c->leader) && term == c->term) ||
 		(!on && led_by(a, &c->leader, c->term)));
 	ok = known && (ok || majority(a, c, bytes, n, &v));
@@ -343,7 +343,8 @@ int begin_lawful(const struct avg *a, const struct mate *from, const struct body
 		return err_set(e, ERR_AUTH, "a BEGIN in term %u by one who has not taken it", t.term);
 	if (t.term == a->term && led && led != from && !roster_rather(a, from, led))
 		return err_set(e, ERR_STATE, "another leads this epoch here");
-	if (author == from ? b->term != t.term : b->term >= t.term || !author || !author->member)
+	bool known = (author && author->member) || led_by(a, &b->leader, b->term);      /* it may have left since */
+	if (author == from ? b->term != t.term : b->term >= t.term || !known)
 		return err_set(e, ERR_AUTH, "a BEGIN of term %u in term %u, by another than leads", b->term, t.term);
 	return 0;
 }

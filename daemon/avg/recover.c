@@ -86,7 +86,7 @@ static bool resumable(const struct avg *a, const struct body *b)
 	const struct mate *m = mate_find(a, &b->leader);
 	const struct round *r = a->round;
 	bool other = r && !r->fail && !r->from_commit && !id_eq(&r->b.leader, &b->leader);
-	return m && m->member && b->term < a->term &&
+	return ((m && m->member) || led_by(a, &b->leader, b->term)) && b->term < a->term &&
 		(!other || led_by(a, &b->leader, b->term));
 }
 
