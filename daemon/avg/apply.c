@@ -71,13 +71,13 @@ static void take_member(struct avg *a, const struct wire_member *w, uint16_t row
 	if (m != a->me) {
 		m->at = w->at;
 		m->rate = w->rate;
-		m->micro = w->micro;
+		m->micro = door_micro(a, w->micro);
 		net_learn(a->net, &w->id, &w->at);
 	}
 	if (w->bandwidth)
 		m->bandwidth = w->bandwidth;
 	m->flags = w->flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_AUX | MATE_HOLD);
-	ranges_copy(&m->grant, &w->grant);
+	grant_take(a, m, &w->grant);
 }
 
 static void take_roster(struct avg *a, const struct body *c)
@@ -121,11 +121,11 @@ static void measure(struct avg *a, const struct round *r)
 	uint64_t now = now_of(a), took = now - r->begun_us;
 	times_add(&a->round_times, took);
 	a->last_round_us = took;
-	uint64_t epoch = a->commit_us ? now - a->commit_us : 0;
-	if (epoch)
+	if (a->commit_us) {
+		uint64_t epoch = now - a->commit_us;
+		a->epoch_us = a->epoch_us ? (a->epoch_us * 3 + epoch) / 4 : epoch;
 		a->quick_us = a->quick_us && a->quick_us < epoch / 2 ? 2 * a->quick_us : epoch;
-	if (a->commit_us)
-		a->epoch_us = a->epoch_us ? (a->epoch_us * 3 + now - a->commit_us) / 4 : now - a->commit_us;
+	}
 	a->commit_us = now;
 	a->rounds_done++;
 	a->fails = 0;

@@ -9,6 +9,7 @@
 #include "common/hash.h"
 
 #define ACK_BYTES (2 + SIG_BYTES)               /* u16 member, signature */
+#define ACKS_WRONG 8                            /* then no more are looked at; who leads does not verify them */
 #define TERMS_A_MEMBER 4
 #define TERMS_MORE 16
 #define TERMS_A_SECOND 8
@@ -106,14 +107,20 @@ void ack_sign(const struct round *r, const struct id *leader, const uint8_t *has
 	buf_free(&b);
 }
 
+static uint8_t *hashes_of(const struct body *c)
+{
+	uint8_t *hash = xcalloc(c->parts + 1, 16);
+	for (size_t p = 0; p < c->parts; p++)
+		memcpy(hash + 16 * p, c->part[p].hash, 16);
+	return hash;
+}
+
 /* Of those who hold what the COMMIT says, as many as a frame has room for. */
 void acks_put(const struct round *r, const struct body *c, struct buf *b)
 {
-	uint8_t *hash = xcalloc(c->parts + 1, 16);
-	size_t n = 0, end = b->len - 2;
-	for (size_t p = 0; p < c->parts; p++)
-		memcpy(hash + 16 * p, c->part[p].hash, 16);
-	b->len = end;
+	uint8_t *hash = hashes_of(c);
+	size_t n = 0;
+	b->len -= 2;
 	for (size_t i = 0; i < r->b.n && b->len + ACK_BYTES + 2 <= NET_BLOB_MAX; i++) {
 		const struct lead_member *m = &r->lead->m[i];
 		if (!m->acked || !m->is_signed || (!r->flow && memcmp(m->hash, hash, c->parts * 16)))
@@ -158,25 +165,25 @@ static bool votes(const struct voters *v, const struct id *id)
 /* More than half of the voters say that they hold what c names; its author has said so by signing it. */
 static bool majority(const struct avg *a, const struct body *c, const uint8_t *bytes, size_t n, const struct voters *v)
 {
-	size_t said = votes(v, &c->leader), at = body_size(bytes, n) + SIG_BYTES, before = SIZE_MAX;
+	size_t said = votes(v, &c->leader), at = body_size(bytes, n) + SIG_BYTES, next = 0, wrong = 0;
 	uint64_t *w = xcalloc(c->n + 1, sizeof *w);
-	uint8_t *hash = xcalloc(c->parts + 1, 16);
+	uint8_t *hash = hashes_of(c);
 	struct held h = { .round = c->round, .leader = &c->leader, .term = c->term, .attempt = c->attempt, .w = w,
 		.n = c->n };
 	for (size_t i = 0; i < c->n; i++)
 		w[i] = c->m[i].flags & MATE_IN ? c->m[i].samples : 0;
-	for (size_t p = 0; p < c->parts; p++)
-		memcpy(hash + 16 * p, c->part[p].hash, 16);
-	for (; at + 2 < n && said * 2 <= v->n; at += ACK_BYTES) {
+	for (; at + 2 < n && said * 2 <= v->n && wrong <= ACKS_WRONG; at += ACK_BYTES) {
 		size_t i = (size_t)(bytes[at] | bytes[at + 1] << 8);
 		struct buf b = { 0 };
-		if (i >= c->n || (before != SIZE_MAX && i <= before) || id_eq(&c->m[i].id, &c->leader) ||
-				!votes(v, &c->m[i].id) || (c->grid.dims && i >= c->grid.n))
+		if (i < next || i >= (c->grid.dims ? c->grid.n : c->n) || id_eq(&c->m[i].id, &c->leader) ||
+				!votes(v, &c->m[i].id))
 			continue;
-		before = i;
+		next = i + 1;
 		parts_digest(hash, c->parts, c->grid.dims ? c->line_hash + 16 * grid_last_line(&c->grid, i) : NULL, h.parts);
 		ack_bytes(a, &h, &b);
-		said += net_verify(&c->m[i].id, b.p, b.len, bytes + at + 2);
+		bool ok = net_verify(&c->m[i].id, b.p, b.len, bytes + at + 2);
+		said += ok;
+		wrong += !ok;
 		buf_free(&b);
 	}
 	free(w);
@@ -329,23 +336,22 @@ int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, stru
 /* Its sender leads in that term: it is whom this peer follows, it has taken a higher term, or nobody comes before it.
  * The BEGIN is its own of that term, or passed on from a member that led in a lower one. */
 int begin_lawful(const struct avg *a, const struct mate *from, const struct body *b, const json_t *j,
-	struct err *e)
+	struct term_claim *ret, struct err *e)
 {
-	struct term_claim t;
 	const struct mate *author = mate_find(a, &b->leader), *led = a->leader;
-	if (term_read(a, j, &t, e))
+	if (term_read(a, j, ret, e))
 		return -1;
 	if (from->unfit == a->gen)
 		return err_set(e, ERR_AUTH, "it has led this epoch, and not well");
-	if (t.term < a->term && !PLANTED(TERM_IGNORED))
-		return err_set(e, ERR_STATE, "term %u is over, this is %u", t.term, a->term);
-	if (t.term && !id_eq(&t.by, &from->id))
-		return err_set(e, ERR_AUTH, "a BEGIN in term %u by one who has not taken it", t.term);
-	if (t.term == a->term && led && led != from && !roster_rather(a, from, led))
+	if (ret->term < a->term && !PLANTED(TERM_IGNORED))
+		return err_set(e, ERR_STATE, "term %u is over, this is %u", ret->term, a->term);
+	if (ret->term && !id_eq(&ret->by, &from->id))
+		return err_set(e, ERR_AUTH, "a BEGIN in term %u by one who has not taken it", ret->term);
+	if (ret->term == a->term && led && led != from && !roster_rather(a, from, led))
 		return err_set(e, ERR_STATE, "another leads this epoch here");
 	bool known = (author && author->member) || led_by(a, &b->leader, b->term);      /* it may have left since */
-	if (author == from ? b->term != t.term : b->term >= t.term || !known)
-		return err_set(e, ERR_AUTH, "a BEGIN of term %u in term %u, by another than leads", b->term, t.term);
+	if (author == from ? b->term != ret->term : b->term >= ret->term || !known)
+		return err_set(e, ERR_AUTH, "a BEGIN of term %u in term %u, by another than leads", b->term, ret->term);
 	return 0;
 }
 

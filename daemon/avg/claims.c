@@ -44,8 +44,6 @@ void claims_begin(struct claims *c, const struct round *r)
 {
 	*c = (struct claims){ .r = r, .room = room(r), .end = horizon(r->a) };
 	ranges_copy(&c->done, &r->a->point.done);
-	if (r->a->last_commit.len && body_read(&c->last, r->a->last_commit.p, r->a->last_commit.len, NULL))
-		c->last = (struct body){ 0 };
 }
 
 void claims_end(struct claims *c)
@@ -58,7 +56,7 @@ void claims_end(struct claims *c)
 /* Whoever leads from the start of an epoch knows what everybody was given in it; one who has taken over, or has let
  * somebody in, does not know what others gave: at least it is
  * not what the last COMMIT promised to another. */
-static bool given(const struct claims *c, size_t i, const struct ranges *claim)
+static bool given(struct claims *c, size_t i, const struct ranges *claim)
 {
 	const struct round *r = c->r;
 	const struct avg *a = r->a;
@@ -68,6 +66,8 @@ static bool given(const struct claims *c, size_t i, const struct ranges *claim)
 	if (m)
 		ranges_sub_all(&rest, &m->grant);
 	bool ok = !rest.n || r->term || a->nled > 1 || (r->b.m[i].flags & MATE_NEW);
+	if (ok && rest.n && !c->last.n && a->last_commit.len)
+		body_read(&c->last, a->last_commit.p, a->last_commit.len, NULL);        /* its own: it can be read */
 	for (size_t k = 0; k < c->last.n && ok && rest.n; k++)
 		ok = id_eq(&c->last.m[k].id, &r->b.m[i].id) || !ranges_overlap(&rest, &c->last.m[k].grant);
 	ranges_free(&rest);
@@ -133,4 +133,18 @@ int claims_check(const struct avg *a, const struct body *c, struct err *e)
 	ranges_free(&all);
 	return n <= RANGES_MAX || n <= before ? 0 : err_set(e, ERR_LIMIT, "the COMMIT of epoch %llu leaves the committed "
 		"positions in %zu pieces, at most %d can be written down", (unsigned long long)c->epoch, n, RANGES_MAX);
+}
+
+uint64_t grant_most(const struct avg *a)
+{
+	return 16 * (a->target + progress_goal(a)) + 16 * (uint64_t)a->conf.micro_batch;
+}
+
+void grant_take(struct avg *a, struct mate *m, const struct ranges *grant)
+{
+	struct ranges all = { 0 };
+	ranges_copy(&all, grant);
+	ranges_clear(&m->grant);
+	ranges_take(&all, grant_most(a), &m->grant);
+	ranges_free(&all);
 }

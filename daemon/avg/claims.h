@@ -4,7 +4,7 @@
 #include "avg/int.h"
 
 #define CLAIMS_PIECES 64                        /* intervals that one is given at most */
-/* done: committed, and claimed by those that were taken; last: the COMMIT of this point, or empty */
+/* done: committed, and claimed by those that were taken; last: the COMMIT of this point, once it is needed */
 struct claims { const struct round *r; struct ranges done, claimed; size_t room; uint64_t end; struct body last; };
 void claims_begin(struct claims *c, const struct round *r);
 /* false: it does not count, and an event says so */

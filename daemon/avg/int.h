@@ -287,6 +287,8 @@ void progress_beat(struct timer *t);
 void progress_trigger(struct avg *a);
 void grant_on(struct avg *a, struct request *req);
 void grant_tell(struct avg *a);                 /* cb.grant with what this peer may process */
+uint64_t grant_most(const struct avg *a);       /* positions that anybody holds at most, whatever a leader writes */
+void grant_take(struct avg *a, struct mate *m, const struct ranges *grant);    /* promised to m; the rest is free */
 void grant_need(struct avg *a);                 /* asks for more when it runs low */
 void grant_top_up(struct avg *a, struct mate *m, uint64_t more);
 uint64_t progress_goal(const struct avg *a);    /* samples of an epoch, as the members stand */
@@ -321,7 +323,8 @@ void acks_put(const struct round *r, const struct body *c, struct buf *b);      
 /* May its author decide? on: the COMMIT that it stands on, when that is not this peer's state yet; else NULL. */
 int commit_lawful(const struct avg *a, const struct body *c, const void *bytes, size_t n, const struct body *on,
 	struct err *e);
-int begin_lawful(const struct avg *a, const struct mate *from, const struct body *b, const json_t *j, struct err *e);
+int begin_lawful(const struct avg *a, const struct mate *from, const struct body *b, const json_t *j,
+	struct term_claim *ret, struct err *e);
 bool attempt_lawful(const struct avg *a, const struct round *r, const struct attempt *at, const struct id *from);
 void led_note(struct avg *a);                   /* leader or term are others now */
 bool led_by(const struct avg *a, const struct id *id, uint32_t term);
@@ -382,6 +385,7 @@ void room_came(struct avg *a, struct mate *m);  /* m is at this point */
 
 /* ---- early.c ---- */
 const struct body *early_on(const struct avg *a, const struct body *c); /* decided here, not applied: c stands on it */
+/* c stands on one that is decided here (early_on). */
 bool early_take(struct avg *a, struct body *c /* moved when true */, const void *bytes, size_t n);
 bool early_begin(struct avg *a, const struct body *b, struct request *req /* kept when true */);
 void early_begin_drop(struct avg *a);

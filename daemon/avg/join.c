@@ -110,8 +110,8 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 			m->flags = m == a->me ? flags : w.flags & (uint8_t)~MATE_NEW;
 			m->fresh = w.flags & MATE_NEW;
 			m->rate = w.rate;
-			m->micro = m == a->me ? a->conf.micro_batch : w.micro;
-			ranges_copy(&m->grant, &w.grant);
+			m->micro = m == a->me ? a->conf.micro_batch : door_micro(a, w.micro);
+			grant_take(a, m, &w.grant);
 			if (m != a->me)
 				net_learn(a->net, &w.id, &w.at);
 		}

@@ -285,7 +285,9 @@ void member_contributed(struct round *r)
 	ready_answer(r);
 }
 
-static int begin_check(struct avg *a, const struct body *b, const struct request *req, struct err *e)
+/* ret: the term that its sender has taken. */
+static int begin_check(struct avg *a, const struct body *b, const struct request *req, struct term_claim *ret,
+	struct err *e)
 {
 	struct mate *from = mate_find(a, &req->f.from);
 	if (b->what != BODY_BEGIN)
@@ -302,7 +304,7 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 	}
 	if (!from || !from->member)
 		return err_set(e, ERR_STATE, "the sender is no member here");
-	if (!PLANTED(TERMS_UNSIGNED) && begin_lawful(a, from, b, req->f.json, e))
+	if (begin_lawful(a, from, b, req->f.json, ret, e) && !PLANTED(TERMS_UNSIGNED))
 		return -1;
 	if (propose_check(a, b, e)) {
 		roster_unfit(a, from, e->text);
@@ -331,13 +333,12 @@ void round_inherit(struct round *r, const struct round *old)
 	ranges_copy(&r->claimed, &old->claimed);
 }
 
-static int begin_new(struct avg *a, struct request *req, struct body *b, const uint8_t *id, struct err *e)
+static int begin_new(struct avg *a, struct request *req, struct body *b, const uint8_t *id,
+	const struct term_claim *t, struct err *e)
 {
 	struct mate *from = mate_find(a, &req->f.from);
 	struct round *old = a->round;
-	struct term_claim t = { .term = b->term };
-	term_read(a, req->f.json, &t, NULL);    /* begin_check has seen that it is good */
-	if (t.term != b->term && round_spent(a, id))
+	if (t->term != b->term && round_spent(a, id))
 		return err_set(e, ERR_STATE, "this peer came after that round began");
 	if (old && (old->commit || old->fail))
 		return err_set(e, ERR_BUSY, "the round before is not over here");
@@ -349,9 +350,9 @@ static int begin_new(struct avg *a, struct request *req, struct body *b, const u
 	if (!r)
 		return -1;
 	recover_free(a);
-	if (t.term > a->term) {
-		a->term = t.term;
-		a->claim = t;
+	if (t->term > a->term) {
+		a->term = t->term;
+		a->claim = *t;
 	}
 	roster_lead(a, from);
 	r->ready_req = net_keep(req);
@@ -370,6 +371,7 @@ void member_begin_on(struct avg *a, struct request *req)
 	struct body b;
 	struct err e;
 	uint8_t id[DIGEST];
+	struct term_claim t;
 	if (body_open(a, &b, req->f.blob, req->f.blob_len, &e)) {
 		net_refuse(req, &e);
 		return;
@@ -379,7 +381,7 @@ void member_begin_on(struct avg *a, struct request *req)
 		body_free(&b);
 		return;
 	}
-	if (begin_check(a, &b, req, &e)) {
+	if (begin_check(a, &b, req, &t, &e)) {
 		net_refuse(req, &e);
 	} else if (a->round && !memcmp(a->round->id, id, DIGEST)) {     /* asked again, by a successor */
 		struct round *r = a->round;
@@ -388,7 +390,7 @@ void member_begin_on(struct avg *a, struct request *req)
 		round_touch(r);
 		if (r->told_x)
 			ready_answer(r);
-	} else if (begin_new(a, req, &b, id, &e)) {
+	} else if (begin_new(a, req, &b, id, &t, &e)) {
 		net_refuse(req, &e);
 	}
 	body_free(&b);

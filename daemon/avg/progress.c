@@ -148,13 +148,20 @@ static void look_at_silent(struct avg *a)
 	}
 }
 
-/* This peer has brought what an epoch asks of it, or is given nothing more to bring. */
+/* This peer has brought what an epoch asks of it, or is given nothing more though there is some. */
 static bool has_brought(const struct avg *a)
 {
 	if (a->conf.each || a->conf.any)
 		return a->samples >= (a->conf.any ? 1 : quota(a, a->me));
-	bool none = !a->conf.unordered && ranges_count(&a->me->grant) <= ranges_count(&a->claimed);
-	return a->samples && (none || (double)a->samples >= share_of(a, a->me));
+	if (a->samples && (double)a->samples >= share_of(a, a->me))
+		return true;
+	if (a->conf.unordered || ranges_count(&a->me->grant) > ranges_count(&a->claimed))
+		return false;
+	struct ranges taken = { 0 };
+	taken_all(a, &taken);
+	bool more = !a->conf.data_limit || ranges_count(&taken) < a->conf.data_limit;
+	ranges_free(&taken);
+	return more || a->samples;
 }
 
 /* A leader that answers, and does not begin: after eight epochs' time in which this peer has nothing to add it is
@@ -471,7 +478,7 @@ void grant_on(struct avg *a, struct request *req)
 		return;
 	}
 	if (a->state != AVG_IN || !is_leader(a) || !m || !m->member || a->round || !same_point(a, epoch, prev) ||
-			used > 16 * (a->target + progress_goal(a)) + 16 * (uint64_t)m->micro) {
+			used > grant_most(a) + 16 * (uint64_t)m->micro) {
 		err_set(&e, ERR_STATE, "positions come from the leader of this epoch, between rounds");
 		net_refuse(req, &e);
 		return;

@@ -79,14 +79,15 @@ static int lawful(const struct avg *a, const struct wire_proposal *p, struct err
 	return a->cb.may_change ? a->cb.may_change(a->arg, &p->author, p->patch, a->point.params, e) : 0;
 }
 
-/* In the order of their counters, which is that of the list: who asked first is written first. */
+/* In the order of their counters, which is that of the list: who asked first is written first. No more of them than a
+ * point has room for: who may ask as often as it likes must not make one that nobody can read. */
 static json_t *next_params(const struct avg *a, const struct wire_proposal *p, size_t n, uint64_t epoch,
 	uint64_t *ret_version, json_t *recent)
 {
 	json_t *params = a->point.params ? json_deep_copy(a->point.params) : json_object();
-	bool changed = false;
+	size_t changed = 0, held = json_object_size(a->point.recent), room = held < RECENT_MAX ? RECENT_MAX - held : 0;
 	struct err e;
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n && changed < room; i++) {
 		char name[ID_HEX + 20];
 		if (p[i].epoch > epoch || lawful(a, &p[i], &e))
 			continue;
@@ -94,9 +95,9 @@ static json_t *next_params(const struct avg *a, const struct wire_proposal *p, s
 		name_of(&p[i], name);
 		if (recent)
 			json_object_set_new(recent, name, json_integer((json_int_t)epoch));
-		changed = true;
+		changed++;
 	}
-	*ret_version = a->point.params_version + changed;
+	*ret_version = a->point.params_version + (changed > 0);
 	return params;
 }
 

@@ -14,6 +14,7 @@ struct forge {
 };
 
 typedef void lie_fn(struct forge *f, struct apeer *victim);
+typedef int may_fn(struct world *w, const struct id *author, const json_t *patch, struct err *e);
 
 static void ignored(void *arg, const struct frame *f, const struct err *e)
 {
@@ -88,6 +89,16 @@ static void unmoved(struct forge *f)
 	world_free(f->w);
 }
 
+static void scene(struct sim *s, lie_fn *lie, unsigned times, uint64_t pause_us, may_fn *may)
+{
+	struct forge f;
+	world(s, &f, 2 * SEC)->may = may;
+	begin(&f);
+	f.pause_us = pause_us;
+	tell(&f, lie, times);
+	unmoved(&f);
+}
+
 /* What a leader says in its own rounds is its to say. */
 static bool leads(const struct forge *f, const struct apeer *v)
 {
@@ -136,15 +147,7 @@ static void forge_commit(struct forge *f, struct apeer *v)
 	say(f, v, KIND_AVG_COMMIT, head(f, c.term), &b);
 }
 
-static void scn_commit(struct sim *s)
-{
-	struct forge f;
-	world(s, &f, 2 * SEC);
-	begin(&f);
-	f.pause_us = 2 * MSEC;
-	tell(&f, forge_commit, 400);
-	unmoved(&f);
-}
+static void scn_commit(struct sim *s) { scene(s, forge_commit, 400, 2 * MSEC, NULL); }
 
 /* ---- terms ---- */
 
@@ -214,33 +217,11 @@ static void answer_term(void *arg, struct request *req)
 		net_reply(req, json_pack("{s:I}", "term", (json_int_t)much(f)), NO_BLOB);
 }
 
-static void scn_recover(struct sim *s)
-{
-	struct forge f;
-	world(s, &f, 2 * SEC);
-	begin(&f);
-	tell(&f, forge_recover, 100);
-	unmoved(&f);
-}
+static void scn_recover(struct sim *s) { scene(s, forge_recover, 100, 0, NULL); }
 
-static void scn_begin(struct sim *s)
-{
-	struct forge f;
-	world(s, &f, 2 * SEC);
-	begin(&f);
-	tell(&f, forge_begin, 100);
-	unmoved(&f);
-}
+static void scn_begin(struct sim *s) { scene(s, forge_begin, 100, 0, NULL); }
 
-static void scn_attempt(struct sim *s)
-{
-	struct forge f;
-	world(s, &f, 2 * SEC);
-	begin(&f);
-	f.pause_us = MSEC;                      /* a round is over in a few */
-	tell(&f, forge_attempt, 600);
-	unmoved(&f);
-}
+static void scn_attempt(struct sim *s) { scene(s, forge_attempt, 600, MSEC, NULL); }
 
 /* It answers every ATTEMPT with a term that nobody has. */
 static void scn_answer(struct sim *s)
@@ -288,15 +269,7 @@ static void forge_propose(struct forge *f, struct apeer *v)
 	say(f, v, KIND_AVG_PROPOSE, j, &none);
 }
 
-static void scn_propose(struct sim *s)
-{
-	struct forge f;
-	struct world *w = world(s, &f, 2 * SEC);
-	w->may = only_author;
-	begin(&f);
-	tell(&f, forge_propose, 100);
-	unmoved(&f);
-}
+static void scn_propose(struct sim *s) { scene(s, forge_propose, 100, 0, only_author); }
 
 static void agreed(void *arg, uint64_t epoch, uint64_t version, const struct err *e)
 {
@@ -377,6 +350,7 @@ static void scn_idle(struct sim *s)
 		sim_fail(s, "a leader that does not begin has held up epoch %llu for a minute",
 			(unsigned long long)world_newest(w));
 	f.said = 1;
+	f.e->avg->wait_us = sim_now(s) + 1000 * SEC;
 	unmoved(&f);
 }
 

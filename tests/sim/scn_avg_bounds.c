@@ -1,0 +1,211 @@
+/* What one member can take of others' memory, data and history: what cannot be sent is not applied, a micro-batch of
+ * any size does not take the pool, strangers take no member's place, changes without end do not make points that nobody
+ * can read; and what comes a moment early is not lost. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/int.h"
+#include "avg_world.h"
+#include "check.h"
+
+#define PEERS 4
+#define TARGET (PEERS * 32)
+
+static struct world *begun(struct sim *s, uint64_t epoch)
+{
+	struct world *w = world_new(s, 320, TARGET, 16, 10 * MSEC);
+	w->start_us = 2 * SEC;
+	world_add(w, PEERS);
+	world_settle(w, 20 * SEC);
+	world_run_to(w, epoch, 20 * SEC);
+	return w;
+}
+
+/* ---- a COMMIT too large to be sent ---- */
+
+static json_t *long_patch(void)
+{
+	char text[4070];
+	memset(text, 'x', sizeof text - 1);
+	text[sizeof text - 1] = 0;
+	return json_pack("{s:s}", "x", text);
+}
+
+static void fill(struct avg *a)
+{
+	if (a->props)
+		return;
+	free(a->prop);
+	a->prop = xcalloc(2 * WIRE_PROPOSALS_MAX, sizeof *a->prop);
+	while (a->props < 2 * WIRE_PROPOSALS_MAX)
+		a->prop[a->props++] = (struct wire_proposal){ .nonce = a->props, .asked = 1u << 20, .epoch = 1u << 20,
+			.patch = long_patch() };
+}
+
+static void empty(struct avg *a)
+{
+	while (a->props)
+		json_decref(a->prop[--a->props].patch);
+}
+
+/* Whoever leads has more to write than a frame takes: nobody, itself least of all, takes the epoch for made. */
+static void scn_large(struct sim *s)
+{
+	struct world *w = begun(s, 3);
+	uint64_t at = 0;
+	for (int k = 0; k < 2000; k++) {
+		sim_run_for(s, MSEC);
+		for (int i = 0; i < PEERS; i++)
+			fill(world_peer(w, i)->avg);
+		at = k == 300 ? world_newest(w) : at;   /* what was decided before is applied */
+	}
+	if (world_newest(w) > at)
+		sim_fail(s, "epoch %llu was made, and its COMMIT cannot be sent", (unsigned long long)world_newest(w));
+	for (int i = 0; i < PEERS; i++) {
+		sim_check(s, world_peer(w, i)->fails > 0);
+		empty(world_peer(w, i)->avg);
+	}
+	world_go_on(w, 6);
+	world_same(w);
+	world_free(w);
+}
+
+/* ---- a micro-batch of any size ---- */
+
+static uint64_t one_is_huge(struct world *w, int node)
+{
+	return node == PEERS ? 1u << 30 : 16;
+}
+
+static void scn_micro(struct sim *s)
+{
+	struct world *w = world_new(s, 320, TARGET, 16, 10 * MSEC);
+	w->start_us = 2 * SEC;
+	w->conf.data_limit = 100 * TARGET;
+	w->micro_of = one_is_huge;
+	w->step_us[PEERS] = 3600 * SEC;         /* it holds what it was given, and brings nothing */
+	world_add(w, PEERS);
+	world_settle(w, 20 * SEC);
+	world_run_to(w, 3, 60 * SEC);
+	world_add(w, 1);
+	world_run_to(w, 25, 200 * SEC);        /* one that leads and gives nothing is passed over after 20 s */
+	for (int i = 0; i < PEERS; i++) {
+		const struct mate *m = mate_find(world_peer(w, i)->avg, net_self(world_peer(w, PEERS)->net));
+		if (m && ranges_count(&m->grant) > 50 * TARGET)
+			sim_fail(s, "node %d of %d positions holds %llu: the others have nothing to do", PEERS, 100 * TARGET,
+				(unsigned long long)ranges_count(&m->grant));
+	}
+	world_free(w);
+}
+
+/* ---- strangers ---- */
+
+static void scn_strangers(struct sim *s)
+{
+	struct world *w = begun(s, 3);
+	for (int i = 0; i < PEERS; i++)
+		for (unsigned k = 0; k < 3 * MATES_MAX; k++) {
+			struct id id = { { 0 } };
+			memcpy(id.b, &k, sizeof k);
+			id.b[31] = 0x5a;
+			mate_make(world_peer(w, i)->avg, &id);
+		}
+	for (int i = 0; i < PEERS; i++)
+		sim_check(s, world_peer(w, i)->avg->nmates <= MATES_MAX && roster_others(world_peer(w, i)->avg, true) ==
+			PEERS - 1);
+	world_add(w, 1);
+	world_go_on(w, 6);
+	sim_check(s, world_peer(w, PEERS)->my_total > 0);
+	world_free(w);
+}
+
+/* ---- changes without end ---- */
+
+/* Everybody may change anything, and one does: as often as a body has room for, in every epoch that it leads. */
+static void many(struct avg *a)
+{
+	for (size_t i = 0; i < a->props; i++)
+		json_decref(a->prop[i].patch);
+	a->prop = xrealloc(a->prop, WIRE_PROPOSALS_MAX * sizeof *a->prop);
+	for (a->props = 0; a->props < WIRE_PROPOSALS_MAX; a->props++) {
+		struct wire_proposal *p = &a->prop[a->props];
+		struct buf b = { 0 };
+		*p = (struct wire_proposal){ .author = a->me->id, .nonce = env_rand(a->env) >> 1, .asked = a->point.epoch + 1,
+			.epoch = a->point.epoch + 1, .patch = json_pack("{s:i}", "x", (int)a->props) };
+		buf_put(&b, a->conf.run.b, 32);
+		buf_u64(&b, p->nonce);
+		buf_u64(&b, p->asked);
+		wire_put_json(&b, p->patch);
+		net_sign(a->net, b.p, b.len, p->sig);
+		buf_free(&b);
+	}
+}
+
+static void scn_many(struct sim *s)
+{
+	struct world *w = begun(s, 3);
+	size_t most = 0;
+	for (int k = 0; k < 4000; k++) {
+		struct avg *a = world_peer(w, 0)->avg;
+		sim_run_for(s, MSEC);
+		if (is_leader(a) && !a->round && a->props < WIRE_PROPOSALS_MAX)
+			many(a);
+		for (int i = 0; i < PEERS; i++) {
+			size_t n = json_object_size(world_peer(w, i)->avg->point.recent);
+			most = n > most ? n : most;
+		}
+	}
+	sim_check(s, most > WIRE_PROPOSALS_MAX);        /* in more than one epoch */
+	if (most > 256)
+		sim_fail(s, "%zu changes are part of the point", most);
+	world_go_on(w, 6);
+	world_same(w);
+	world_free(w);
+}
+
+/* ---- a moment early ---- */
+
+struct early { uint8_t round[DIGEST]; uint64_t epoch; bool kept; };
+
+/* A BEGIN that stands on what is decided, and whose mean is on its way, is that of a round when its turn comes. */
+static void watch(struct world *w, int node, struct early *e)
+{
+	const struct apeer *p = world_peer(w, node);
+	const struct avg *a = p ? p->avg : NULL;
+	struct body b;
+	if (!a)
+		return;
+	if (a->begin_req && !body_read(&b, a->begin_bytes.p, a->begin_bytes.len, NULL)) {
+		body_digest(a->begin_bytes.p, a->begin_bytes.len, e->round);
+		e->epoch = b.epoch;
+		body_free(&b);
+	} else if (e->kept && a->state == AVG_IN && a->point.epoch == e->epoch && list_empty(&a->early) &&
+			(!a->round || memcmp(a->round->id, e->round, DIGEST))) {
+		sim_fail(w->s, "node %d: the BEGIN of epoch %llu came early, and is lost", node, (unsigned long long)e->epoch);
+	}
+	e->kept = a->begin_req != NULL;
+}
+
+static void scn_early(struct sim *s)
+{
+	struct world *w = world_new(s, 400, 64, 8, 3750);
+	struct sim_link far = { .latency_us = 55 * MSEC, .jitter_us = 5 * MSEC };
+	struct early e[6] = { { { 0 } } };
+	sim_link(s, -1, -1, &far);
+	w->forks_allowed = true;
+	world_add(w, 1);
+	world_run_to(w, 60, 20 * SEC);
+	world_add(w, 5);
+	for (int k = 0; k < 40000; k++) {
+		sim_run_for(s, 200);
+		for (int i = 1; i < 6; i++)
+			watch(w, i, &e[i]);
+	}
+	world_free(w);
+}
+
+static const struct scn list[] = { SCN(large), SCN(micro), SCN(strangers), SCN(many), SCN(early), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
