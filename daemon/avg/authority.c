@@ -334,7 +334,8 @@ int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, stru
 /* ---- BEGIN and ATTEMPT ---- */
 
 /* Its sender leads in that term: it is whom this peer follows, it has taken a higher term, or nobody comes before it.
- * The BEGIN is its own of that term, or passed on from a member that led in a lower one. */
+ * The BEGIN is its own, of that term or of one in which it led before, or passed on from a member that led in a lower
+ * one. */
 int begin_lawful(const struct avg *a, const struct mate *from, const struct body *b, const json_t *j,
 	struct term_claim *ret, struct err *e)
 {
@@ -350,7 +351,7 @@ int begin_lawful(const struct avg *a, const struct mate *from, const struct body
 	if (ret->term == a->term && led && led != from && !roster_rather(a, from, led))
 		return err_set(e, ERR_STATE, "another leads this epoch here");
 	bool known = (author && author->member) || led_by(a, &b->leader, b->term);      /* it may have left since */
-	if (author == from ? b->term != ret->term : b->term >= ret->term || !known)
+	if (author == from ? b->term > ret->term : b->term >= ret->term || !known)
 		return err_set(e, ERR_AUTH, "a BEGIN of term %u in term %u, by another than leads", b->term, ret->term);
 	return 0;
 }
