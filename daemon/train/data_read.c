@@ -76,26 +76,28 @@ static void add_up(struct data *d, const struct meter *m)
 			continue;
 		atomic_fetch_add_explicit(&d->stage[i].ns, m->stage[i].ns, memory_order_relaxed);
 		atomic_fetch_add_explicit(&d->stage[i].bytes, m->stage[i].bytes, memory_order_relaxed);
-		atomic_fetch_add_explicit(&d->stage[i].n, m->stage[i].n, memory_order_relaxed);
+		atomic_fetch_add_explicit(&d->stage[i].n, m->stage[i].n, memory_order_release);
 	}
 }
 
-static json_t *stage_json(struct data *d, int i, const char *name)
+static void put_stage(struct data *d, int i, const char *name, json_t *stages)
 {
-	return json_pack("{s:s,s:I,s:I,s:I}", "stage", name, "samples", (json_int_t)atomic_load(&d->stage[i].n), "bytes",
-		(json_int_t)atomic_load(&d->stage[i].bytes), "took_us", (json_int_t)(atomic_load(&d->stage[i].ns) / 1000));
+	(void)json_array_insert_new(stages, 0, json_pack("{s:s,s:I,s:I,s:I}", "stage", name, "samples",
+		(json_int_t)atomic_load(&d->stage[i].n), "bytes", (json_int_t)atomic_load(&d->stage[i].bytes), "took_us",
+		(json_int_t)(atomic_load(&d->stage[i].ns) / 1000)));
 }
 
 json_t *data_json(struct data *d)
 {
 	json_t *stages = json_array(), *files = json_array(), *cache = data_cache_json(d), *o;
 
-	(void)json_array_append_new(stages, stage_json(d, STAGE_READ, "read"));
+	/* The last first: workers add while this reads, and no stage may seem to have had more than those before it. */
+	put_stage(d, STAGES_MAX - 1, "batch", stages);
+	for (int i = d->nsteps - 1; i >= 0; i--)
+		put_stage(d, STAGE_STEPS + i, d->step[i].ops->name, stages);
 	if (d->source->ops->image)
-		(void)json_array_append_new(stages, stage_json(d, STAGE_DECODE, "decode"));
-	for (int i = 0; i < d->nsteps; i++)
-		(void)json_array_append_new(stages, stage_json(d, STAGE_STEPS + i, d->step[i].ops->name));
-	(void)json_array_append_new(stages, stage_json(d, STAGES_MAX - 1, "batch"));
+		put_stage(d, STAGE_DECODE, "decode", stages);
+	put_stage(d, STAGE_READ, "read", stages);
 	data_lock(d);
 	for (size_t i = 0; i < d->ntold; i++)
 		(void)json_array_append_new(files, json_string(d->told[i]));
