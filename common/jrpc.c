@@ -40,7 +40,7 @@ static size_t skip_string(const char *p, size_t n, size_t i)
 	return i < n ? i + 1 : n;
 }
 
-static int check_limits(const char *p, size_t n, struct json_limits lim, struct err *e)
+int json_count(const char *p, size_t n, struct json_limits lim, size_t *ret, struct err *e)
 {
 	size_t depth = 0, values = 0;
 
@@ -77,6 +77,7 @@ static int check_limits(const char *p, size_t n, struct json_limits lim, struct 
 		if (++values > lim.values)
 			return fail_at(e, ERR_LIMIT, p, at, "too many values", lim.values);
 	}
+	*ret = values;
 	return 0;
 }
 
@@ -84,8 +85,9 @@ static json_t *read_as(const char *p, size_t n, size_t flags, struct json_limits
 {
 	json_error_t je;
 	json_t *j;
+	size_t values;
 
-	if (check_limits(p, n, lim, e))
+	if (json_count(p, n, lim, &values, e))
 		return NULL;
 	j = json_loadb(p, n, JSON_REJECT_DUPLICATES | flags, &je);
 	if (!j)

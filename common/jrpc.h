@@ -14,6 +14,8 @@ struct json_limits { size_t bytes, depth, values; };                /* checked b
 #define JSON_FILE ((struct json_limits){ 4194304, 32, 262144 })     /* specs */
 #define JSON_RECORD ((struct json_limits){ 16384, 8, 4096 })        /* the value of a DHT record */
 #define JSON_POINT ((struct json_limits){ 262144, 8, 131072 })       /* where a run stands, with its ledger */
+/* How many values it has; -1 and e when it is beyond a limit. Whether it is JSON is not looked at. */
+int json_count(const char *p, size_t n, struct json_limits lim, size_t *ret, struct err *e);
 /* Strict: UTF-8, no duplicate keys, whole input, limits. Errors say line and column. New reference. */
 json_t *json_read(const char *p, size_t n, struct json_limits lim, struct err *e);
 /* The same for what may be a bare number, string, or word. */

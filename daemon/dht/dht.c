@@ -289,6 +289,7 @@ struct rec *rec_make(struct dht *d, const char *key, const char *subkey, const j
 	snprintf(r->subkey, sizeof r->subkey, "%s", subkey ? subkey : "");
 	r->value = text;
 	r->vlen = (uint32_t)len;
+	rec_weigh(r);
 	r->rank = next_rank(d);
 	r->life_ms = life_ms;
 	r->ends_us = env_now(d->env) + life_ms * 1000;

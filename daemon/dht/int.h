@@ -40,6 +40,9 @@ struct handover { struct list link; struct id to; size_t cursor, given /* record
 	struct call *call; };
 
 #define GET_BYTES_MAX (NET_BLOB_MAX - 16384)    /* of an answer: room for one more record and the nodes */
+/* Of one node's dictionary. A page that is not the last has STORE_RECS_MAX records, or so many bytes of them that none
+ * of the largest would go in: 8 and 146 pages are the whole of what a key may have. */
+#define PAGES_MAX 160
 #define STORE_RECS_MAX 512                      /* records in a frame */
 
 struct dht {
@@ -68,6 +71,7 @@ struct dht {
 	size_t republish_cursor; bool republishing;
 	struct id around_by; unsigned around; uint64_t around_us;       /* looking around after joining: room.c */
 	uint64_t still_changes, still_since_us; /* of the table: nobody has come or gone since */
+	uint64_t surplus;                       /* records of answers beyond what a key may have: dropped */
 	uint64_t whole_us;                      /* a search ended at everybody in it, and all have answered */
 	uint64_t self_looked_us, self_at_us;    /* our neighbours were searched, and will be again; 0: never */
 	bool closing;
@@ -126,7 +130,8 @@ void lookup_begin(struct lookup *l);            /* the first step, now or when i
 
 enum cand_state { CAND_NEW, CAND_ASKED, CAND_ANSWERED, CAND_FAILED };
 struct cand { struct dnode node; enum cand_state state; uint8_t hop /* 1: from our own table */;
-	bool had /* it gave records */, late /* asked long ago */; };
+	bool had /* it gave records */, late /* asked long ago */, over /* more than a key may have */;
+	uint32_t pages, records; size_t weight /* that it gave */; };
 struct trail { struct dht_hop *v; size_t n, cap; };
 struct bundle;
 struct lookup {

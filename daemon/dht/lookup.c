@@ -132,6 +132,46 @@ static void verified(void *arg, struct list *good, size_t bad)
 	lookup_step(l);
 }
 
+/* Of one node no more than a key may have. NULL: it is no candidate any more, and is asked for no other page. */
+static bool within(struct cand *c, const struct rec *r)
+{
+	if (!c)
+		return true;
+	c->weight += r->weight == REC_UNREADABLE ? VALUE_MAX : r->weight;
+	c->over |= ++c->records > DICT_MAX || c->weight > DICT_WEIGHT_MAX;
+	return !c->over;
+}
+
+/* Records (u16 count). */
+static void take_recs(struct dht *d, struct lookup *l, const struct id *from, const struct id *key, struct rd *r,
+	struct list *recs, struct dht_hop *ret_hop)
+{
+	struct cand *c = l ? lookup_cand(l, from) : NULL;
+	unsigned n = rd_u16(r);
+	uint64_t surplus = 0;
+	for (unsigned i = 0; i < n && !r->bad; i++) {
+		struct rec *rec = rec_read(r, key, env_now(d->env));
+		if (!rec)
+			break;
+		if (ret_hop)
+			ret_hop->records++;
+		rec->from = *from;
+		if (within(c, rec)) {
+			list_push(recs, &rec->link);
+			continue;
+		}
+		surplus++;
+		rec_free(rec);
+	}
+	d->surplus += surplus;
+	if (surplus)
+		net_strike(d->net, from, "more records than a key may have");
+	if (c)
+		c->had |= !list_empty(recs);
+	if (l)
+		l->page = n;
+}
+
 /* One key's part of an answer: nodes (u8 count), then, of a GET, records (u16 count). l NULL: read past it. */
 bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const struct id *key, bool with_recs,
 	struct rd *r, struct dht_hop *ret_hop)
@@ -155,25 +195,14 @@ bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const s
 		if (ret_hop)
 			ret_hop->nodes++;
 	}
-	n = with_recs ? rd_u16(r) : 0;
-	for (unsigned i = 0; i < n && !r->bad; i++) {
-		struct rec *rec = rec_read(r, key, env_now(d->env));
-		if (!rec)
-			break;
-		rec->from = *from;
-		list_push(&recs, &rec->link);
-		if (ret_hop)
-			ret_hop->records++;
-	}
 	if (l)
-		l->page = n;
+		l->page = 0;
+	if (with_recs)
+		take_recs(d, l, from, key, r, &recs, ret_hop);
 	if (!l || list_empty(&recs)) {
 		recs_free(&recs);
 		return !r->bad;
 	}
-	c = lookup_cand(l, from);               /* nearer ones may have moved it */
-	if (c)
-		c->had = true;
 	l->verifying++;
 	dht_verify(d, &recs, NULL, verified, l);
 	return !r->bad;
@@ -217,8 +246,9 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		l->wide = l->wide || (list_empty(&l->found) && !l->verifying);
 		c = lookup_cand(l, &a->to);         /* nearer ones may have moved it */
 		/* What is not all of it fills a frame: nobody keeps a search open a record at a time. */
-		bool full = l->page == STORE_RECS_MAX || f->blob_len > GET_BYTES_MAX;
-		if (c && !l->over && full && next == (json_int_t)a->at + l->page && next < DICT_MAX)
+		bool full = l->page && !r.bad && (l->page == STORE_RECS_MAX || r.at + REC_WIRE_MAX >= NET_BLOB_MAX);
+		if (c && !l->over && full && next == (json_int_t)a->at + l->page && next < DICT_MAX && !c->over &&
+				++c->pages < PAGES_MAX)
 			lookup_ask(l, c, (uint32_t)next);
 		l->stepping = false;
 	}

@@ -6,6 +6,9 @@
 #include "common/mem.h"
 #include "dht/int.h"
 
+/* Of what several nodes answer: one whole dictionary of a liar does not crowd out the one of an honest node. */
+#define FOUND_MAX (2 * DICT_MAX)
+#define FOUND_WEIGHT_MAX (2 * DICT_WEIGHT_MAX)
 #define FEW 8                           /* so many are compared with all of the others, without a map */
 
 void recs_copy(struct list *to, const struct list *from)
@@ -23,7 +26,7 @@ void recs_free(struct list *recs)
 }
 
 /* What is there already; by subkey, unless few come. */
-struct set { struct list *recs; struct map *by; size_t n; };
+struct set { struct list *recs; struct map *by; size_t n, weight; };
 
 static struct rec *set_find(const struct set *s, const char *subkey)
 {
@@ -39,6 +42,7 @@ static void set_drop(struct set *s, struct rec *c)
 {
 	list_del(&c->link);
 	s->n--;
+	s->weight -= c->weight;
 	if (s->by)
 		map_del(s->by, c->subkey, strlen(c->subkey));
 	rec_free(c);
@@ -77,17 +81,21 @@ void recs_merge(struct dht *d, struct list *to, struct list *from)
 	struct list *it;
 	list_each(i, to) {
 		struct rec *c = list_entry(i, struct rec, link);
+		s.weight += c->weight;
 		if (s.by)
 			map_put(s.by, c->subkey, strlen(c->subkey), c);
 	}
 	while ((it = list_pop(from))) {
 		struct rec *r = list_entry(it, struct rec, link);
-		if (!set_room(&s, r) || s.n == DICT_MAX) {      /* no more than a key may have, whatever they answer */
+		bool room = set_room(&s, r), full = s.n == FOUND_MAX || s.weight + r->weight > FOUND_WEIGHT_MAX;
+		if (!room || full) {
+			d->surplus += room;
 			rec_free(r);
 			continue;
 		}
 		list_push(to, &r->link);
 		s.n++;
+		s.weight += r->weight;
 		if (s.by)
 			map_put(s.by, r->subkey, strlen(r->subkey), r);
 	}
@@ -101,7 +109,10 @@ void recs_add_own(struct dht *d, const struct id *key, struct list *recs)
 	if (!en)
 		return;
 	recs_copy(&mine, &en->recs);
-	recs_merge(d, recs, &mine);
+	recs_merge(d, &mine, recs);             /* ours have room, whatever the others gave */
+	struct list *it;
+	while ((it = list_pop(&mine)))
+		list_push(recs, it);
 }
 
 size_t records_out(const struct list *recs, uint64_t now_us, struct record **ret_v)

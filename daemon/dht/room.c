@@ -275,6 +275,8 @@ json_t *dht_status(struct dht *d)
 		s.buckets, "silent", s.silent, "records", s.records,
 		"bytes", (json_int_t)d->values.bytes, "lookups_open", s.lookups_open, "join_addresses",
 		s.join_addresses);
+	if (d->surplus)
+		json_object_set_new(j, "surplus", json_integer((json_int_t)d->surplus));
 	if (d->save_failures)
 		json_object_set_new(j, "save_failures", json_integer((json_int_t)d->save_failures));
 	if (d->save_error.code)

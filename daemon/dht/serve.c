@@ -53,11 +53,13 @@ static void write_recs(const struct list *recs, uint64_t at, uint64_t now, struc
 		list_each(it, recs) {
 			if (i++ < at)
 				continue;
-			if (b->len > GET_BYTES_MAX || written == STORE_RECS_MAX) {
+			const struct rec *r = list_entry(it, struct rec, link);
+			/* One byte is kept for who has to say that there is more. */
+			if (b->len > GET_BYTES_MAX || b->len + rec_bytes(r) >= NET_BLOB_MAX || written == STORE_RECS_MAX) {
 				*ret_more = i - 1;
 				break;
 			}
-			rec_write(b, list_entry(it, struct rec, link), now);
+			rec_write(b, r, now);
 			written++;
 		}
 	b->p[count_at] = (uint8_t)written;

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/jrpc.h"
 #include "common/mem.h"
 #include "common/planted.h"
 
@@ -24,6 +25,15 @@ struct rec *rec_copy(const struct rec *r)
 	c->end = (struct timer){ 0 };
 	list_init(&c->link);
 	return c;
+}
+
+void rec_weigh(struct rec *r)
+{
+	size_t values;
+	struct err e;
+	r->weight = REC_UNREADABLE;
+	if (!json_count(r->value, r->vlen, JSON_RECORD, &values, &e))
+		r->weight = r->vlen + REC_OVERHEAD + (uint32_t)values * JSON_VALUE_BYTES;
 }
 
 bool rec_must_sign(const struct rec *r)
@@ -88,6 +98,7 @@ static void drop(struct values *v, struct entry *en, struct rec *r)
 		map_del(en->by_subkey, r->subkey, strlen(r->subkey));
 	heap_set(&v->ends, &r->end, 0);
 	en->n--;
+	en->weight -= r->weight;
 	v->records--;
 	v->bytes -= cost(r);
 	if (!PLANTED(DHT_ACCOUNT_KEPT))
@@ -170,6 +181,9 @@ static bool evict_for(struct values *v, const struct rec *r, bool replaces)
 
 int rec_sane(const struct rec *r, uint64_t now_us, uint64_t wall_ms, struct err *e)
 {
+	if (r->weight == REC_UNREADABLE)
+		return err_set(e, ERR_INVALID, "the value is no JSON within %zu bytes, %zu values, and depth %zu",
+			JSON_RECORD.bytes, JSON_RECORD.values, JSON_RECORD.depth);
 	if (!r->life_ms || r->life_ms > LIFE_MAX_MS)
 		return err_set(e, ERR_INVALID, "life of %llu ms is outside 1 ms .. 7 days", (unsigned long long)r->life_ms);
 	if (r->ends_us <= now_us)
@@ -254,6 +268,7 @@ static void enter(struct values *v, struct entry *en, struct rec *r)
 	}
 	list_push(&en->recs, &r->link);
 	en->n++;
+	en->weight += r->weight;
 	v->records++;
 	v->bytes += cost(r);
 	heap_set(&v->ends, &r->end, r->ends_us);
@@ -281,6 +296,9 @@ enum put_result values_put(struct values *v, struct rec *r, uint64_t now_us, uin
 	int rc = en ? against(en, r, &old, e) : 0;
 	if (!rc && en && !old && en->n >= DICT_MAX)
 		rc = err_set(e, ERR_LIMIT, "the dictionary has %d subkeys already", DICT_MAX);
+	if (!rc && en && r->subkey[0] && en->weight - (old ? old->weight : 0) + r->weight > DICT_WEIGHT_MAX)
+		rc = err_set(e, ERR_LIMIT, "the dictionary has %zu bytes already, and may have %u", en->weight,
+			DICT_WEIGHT_MAX);
 	if (!rc)
 		rc = room_for(v, r, old, e);
 	if (rc) {
@@ -296,6 +314,11 @@ enum put_result values_put(struct values *v, struct rec *r, uint64_t now_us, uin
 	}
 	enter(v, en, r);
 	return PUT_NEW;
+}
+
+size_t rec_bytes(const struct rec *r)
+{
+	return 2 + strlen(r->subkey) + 4 + r->vlen + 3 * 8 + 32 + 1 + (r->is_signed ? 64 : 0);
 }
 
 void rec_write(struct buf *b, const struct rec *r, uint64_t now_us)
@@ -334,6 +357,7 @@ struct rec *rec_read(struct rd *rd, const struct id *key, uint64_t now_us)
 	r->value = xmalloc(r->vlen + 1u);
 	memcpy(r->value, text, r->vlen);
 	r->value[r->vlen] = 0;
+	rec_weigh(r);
 	memcpy(r->owner.b, owner, 32);
 	if (sig)
 		memcpy(r->sig, sig, 64);

@@ -9,16 +9,24 @@
 enum { READER, LIAR, OWNER, NODES };
 static struct rec *tale;                        /* what it answers whoever asks for a record */
 static unsigned asked; static int step;         /* the next page begins so many further; 0: there is none */
+static enum { ONE, JUNK, HEAVY, MANY } page;    /* what a page is: JUNK fills its frame with nothing */
 
 static void on_get(void *arg, struct request *req)
 {
 	struct dht *d = arg;
 	struct buf b = { 0 };
 	uint64_t at = json_integer_value(json_object_get(req->f.json, "at"));
+	unsigned n = page == JUNK || !tale ? 0 : page == HEAVY ? 20 : page == MANY ? STORE_RECS_MAX : 1;
 	asked++;
 	buf_u8(&b, 0);
-	buf_u16(&b, 1);
-	rec_write(&b, tale, env_now(d->env));
+	buf_u16(&b, (uint16_t)n);
+	for (unsigned i = 0; i < n; i++) {
+		if (page != ONE)
+			snprintf(tale->subkey, sizeof tale->subkey, "%u", (unsigned)at + i);
+		rec_write(&b, tale, env_now(d->env));
+	}
+	if (page == JUNK)
+		memset(buf_grow(&b, GET_BYTES_MAX), 7, GET_BYTES_MAX);
 	net_reply(req, step ? json_pack("{s:I}", "next", (json_int_t)at + step) : NULL,
 		(struct blob){ .data = b.p, .len = b.len, .release = free, .arg = b.p });
 }
@@ -29,6 +37,8 @@ static void begin(struct sim *s, struct dht_world *w)
 	dht_joined(s);
 	asked = 0;
 	step = 0;
+	page = ONE;
+	tale = NULL;
 	net_on(dht_net(s, LIAR), KIND_DHT_GET, on_get, dht_of(s, LIAR));
 }
 
@@ -79,6 +89,93 @@ static void scn_pages(struct sim *s)
 	rec_free(tale);
 }
 
+static struct rec *plain(struct sim *s, const char *key, const char *sub, json_t *value)
+{
+	struct err e;
+	struct rec *r = rec_make(dht_of(s, OWNER), key, sub, value, 60000, false, &e);
+	json_decref(value);
+	sim_check(s, r);
+	return r;
+}
+
+/* Pages as full as can be, of which each says that there is one more: of records that are a hundred times as large once
+ * they are read, of many, of none at all. Its share is what one key may have, and who is honest is heard beside it. */
+static void scn_endless(struct sim *s)
+{
+	static const struct { int page, step; unsigned most; } rows[] = { { JUNK, 0, 2 }, { HEAVY, 20, 4 },
+		{ MANY, STORE_RECS_MAX, DICT_MAX / STORE_RECS_MAX } };
+	struct dht_world w = { 0 };
+	json_t *dear = json_array();
+	begin(s, &w);
+	for (int i = 0; i < 4090; i++)
+		json_array_append_new(dear, json_object());
+	for (size_t i = 0; i < sizeof rows / sizeof *rows && !sim_failed(s); i++) {
+		char key[16];
+		snprintf(key, sizeof key, "key %zu", i);
+		sim_check(s, dht_put_wait(s, OWNER, key, "honest", json_integer(4), 60000, false).accepted >= 1);
+		page = (int)rows[i].page;
+		step = rows[i].step;
+		asked = 0;
+		tale = plain(s, key, "x", page == HEAVY ? json_incref(dear) : json_integer(1));
+		struct dht_get_end g = dht_get_wait(s, READER, key, true);
+		size_t dict = page == JUNK ? 0 : page == HEAVY ? DICT_WEIGHT_MAX / tale->weight : DICT_MAX;
+		if (asked > rows[i].most)
+			sim_fail(s, "%s: it was asked %u times", key, asked);
+		if (g.n != dict + 1)
+			sim_fail(s, "%s: %zu records instead of %zu", key, g.n, dict + 1);
+		rec_free(tale);
+	}
+	json_decref(dear);
+}
+
+/* The largest that a key may have, in number and in weight: it is read whole, and no record more is taken. */
+static void scn_largest(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	struct err e;
+	char sub[16];
+	json_t *value = json_array();
+	begin(s, &w);
+	for (int i = 0; i < 32; i++)                    /* 8 KiB once it is read */
+		json_array_append_new(value, json_integer(0));
+	struct dht *d = dht_of(s, OWNER);
+	for (unsigned i = 0; i <= DICT_MAX; i++) {
+		snprintf(sub, sizeof sub, "%u", i);
+		struct rec *r = plain(s, "large", sub, json_incref(value));
+		r->from.b[0] = (uint8_t)i;              /* of many peers */
+		enum put_result rc = values_put(&d->values, r, sim_now(s), env_wall(d->env), &e);
+		sim_check(s, (rc == PUT_NEW) == (i < DICT_MAX));
+	}
+	for (int i = 0; i < 256; i++)
+		json_array_append_new(value, json_integer(0));
+	struct rec *r = plain(s, "large", "7", value);  /* instead of what is there, and heavier */
+	sim_check(s, values_put(&d->values, r, sim_now(s), env_wall(d->env), &e) == PUT_REFUSED && e.code == ERR_LIMIT);
+	struct dht_get_end g = dht_get_wait(s, READER, "large", true);
+	if (g.n != DICT_MAX)
+		sim_fail(s, "%zu of %d records", g.n, DICT_MAX);
+}
+
+/* A page that is all but full, and a record of the largest as the next one: the frame is sent, and the next follows. */
+static void scn_full_page(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	struct err e;
+	char sub[SUBKEY_MAX + 1], text[VALUE_MAX - 1] = { 0 };
+	begin(s, &w);
+	struct dht *d = dht_of(s, OWNER);
+	for (unsigned i = 0; i < 20; i++) {
+		size_t len = i == 14 ? 14150 : sizeof text - 1;
+		memset(text, 'x', sizeof text);
+		text[len] = 0;
+		snprintf(sub, sizeof sub, "%079u", i);
+		sim_check(s, values_put(&d->values, plain(s, "large", sub, json_string(text)), sim_now(s), env_wall(d->env),
+			&e) == PUT_NEW);
+	}
+	struct dht_get_end g = dht_get_wait(s, READER, "large", true);
+	if (g.n != 20 || dht_shunned(dht_of(s, READER), net_self(d->net)))
+		sim_fail(s, "%zu of 20 records, %s", g.n, g.e.text);
+}
+
 static void stored(void *arg, const struct frame *f, const struct err *e)
 {
 	unsigned *good = arg;
@@ -120,6 +217,7 @@ static void scn_forged(struct sim *s)
 
 int main(int argc, char **argv)
 {
-	static const struct scn list[] = { SCN(old_record), SCN(pages), SCN(forged), { 0 } };
+	static const struct scn list[] = { SCN(old_record), SCN(pages), SCN(endless), SCN(largest),
+		SCN(full_page), SCN(forged), { 0 } };
 	return scn_main(list, argc, argv);
 }
