@@ -1,48 +1,28 @@
 /* The donor's side of a state download (run_fetch.c is the other): a copy of the state between two micro-batches, cut
  * into pieces and hashed, is held while anybody takes pieces of it. So newcomers who come together share one copy, and
- * several donors give one newcomer the same bytes. A few pieces at a time are on their way, the others wait in line. */
+ * several donors give one newcomer the same bytes. run_give.c gives the pieces. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/buf.h"
 #include "common/hash.h"
 #include "common/jrpc.h"
 #include "common/mem.h"
-#include "run_int.h"
+#include "run_give.h"
 
 #define IDLE_US 20000000                /* a copy of which nobody takes pieces is let go after this ... */
 #define STAY_US 30000000                /* a finished run waits so long for who follows and takes nothing */
+#define GIVING_US 100000000             /* and for pieces of which nothing has moved for so long */
 #define SPARE_US 300000                 /* ... or after this, when another epoch is asked for and there is no room */
 #define SWEEP_US 1000000
 #define HELD_MAX 2                      /* copies of one run at one time */
-#define AT_ONCE 4                       /* pieces on their way, of all runs, to everybody together */
-#define QUEUE_MAX 512
 #define PIECE_UNIT 16384u
 #define PIECE_MAX (1u << 20)
 #define PIECES 64                       /* so many of a state that is not too large for it */
 #define PIECES_MAX 8192
-#define RATE_FLOOR 30000.0              /* bytes/s of one piece, assumed of the slowest link (B18) */
-#define PATIENCE_US 10000000
+#define WAITERS_MAX 1024                /* for lists that are being made, of all runs */
+#define WAITERS_OF_ONE 8
 
-struct held {
-	struct list link;
-	struct donors *d;
-	struct id run;
-	struct snapshot *snap;          /* NULL: it is being made */
-	size_t piece, n;                /* bytes of one; pieces */
-	struct buf answer;              /* the hashes of all pieces, 16 bytes each, then the point as JSON */
-	uint8_t list[16];               /* XXH3-128 of the hashes: names this copy */
-	bool ready, gone;               /* gone: its hashing job still runs */
-	unsigned lent;                  /* pieces on their way or in line */
-	uint64_t used_us;
-	struct list waiters;
-	struct job job;
-};
-struct waiter { struct list link; struct request *req; uint64_t from; };
-struct given { struct list link; struct held *h; struct id to, tag; size_t piece; struct xfer *x; };
-struct donors { struct runs *rs; struct list held, line, sending; size_t nline, nsending; struct timer sweep; };
-
-static uint64_t now_of(const struct donors *d) { return env_now(d->rs->ctx.env); }
+struct waiter { struct list link; struct request *req; struct id who; uint64_t from; };
 
 size_t state_piece(size_t bytes)
 {
@@ -63,45 +43,25 @@ static void held_free(struct held *h)
 	free(h);
 }
 
+static void waiter_free(struct held *h, struct waiter *w)
+{
+	h->d->nwaiters--;
+	free(w);
+}
+
 static void refuse_all(struct held *h, const struct err *e)
 {
 	struct list *it;
 	while ((it = list_pop(&h->waiters))) {
 		struct waiter *w = list_entry(it, struct waiter, link);
 		net_refuse(w->req, e);
-		free(w);
-	}
-}
-
-static void given_end(struct given *g)
-{
-	struct donors *d = g->h->d;
-	g->h->lent--;
-	g->h->used_us = now_of(d);
-	list_del(&g->link);
-	if (g->x)
-		d->nsending--;
-	else
-		d->nline--;
-	free(g);
-}
-
-static void stop_given(struct list *of, const struct held *h, const struct id *to)
-{
-	list_each_safe(it, of) {
-		struct given *g = list_entry(it, struct given, link);
-		if ((h && g->h != h) || (to && !id_eq(&g->to, to)))
-			continue;
-		if (g->x)
-			xfer_cancel(g->x);
-		given_end(g);
+		waiter_free(h, w);
 	}
 }
 
 static void let_go(struct held *h, const struct err *e)
 {
-	stop_given(&h->d->line, h, NULL);
-	stop_given(&h->d->sending, h, NULL);
+	give_stop(h->d, h, NULL);
 	refuse_all(h, e);
 	list_del(&h->link);
 	if (h->snap && !h->ready)
@@ -112,12 +72,28 @@ static void let_go(struct held *h, const struct err *e)
 
 /* ---- answering with the list ---- */
 
+/* Nobody keeps a copy by asking for its list again and again: the first question does, until it takes some. */
+static void asked(struct held *h, const struct id *who)
+{
+	uint64_t now = donors_now(h->d);
+	struct asker *a = NULL;
+	for (size_t i = 0; i < h->asked && i < ASKERS && !a; i++)
+		if (id_eq(&h->asker[i].id, who))
+			a = &h->asker[i];
+	if (a && now - a->us < IDLE_US)
+		return;
+	if (!a)
+		a = &h->asker[h->asked++ % ASKERS];
+	*a = (struct asker){ *who, now };
+	h->used_us = now;
+}
+
 static void answer(struct held *h, struct request *req)
 {
 	json_t *j = json_pack("{s:I,s:I,s:I,s:o}", "epoch", (json_int_t)h->snap->epoch, "bytes",
 		(json_int_t)h->snap->bytes, "piece", (json_int_t)h->piece, "list", json_hex(h->list, sizeof h->list));
 	void *copy = xmemdup(h->answer.p, h->answer.len);
-	h->used_us = now_of(h->d);
+	asked(h, &req->f.from);
 	net_reply(req, j, (struct blob){ .data = copy, .len = h->answer.len, .release = free, .arg = copy });
 }
 
@@ -144,6 +120,7 @@ static void hash_done(struct job *j)
 		return;
 	}
 	h->ready = true;
+	h->used_us = donors_now(d);
 	struct run *r = runs_by_id(d->rs, &h->run);
 	const struct avg_point *p = r ? run_point_at(r, h->snap->epoch) : NULL;
 	if (!p) {
@@ -170,7 +147,7 @@ static void hash_done(struct job *j)
 			net_refuse(w->req, &e);
 		}
 		list_del(&w->link);
-		free(w);
+		waiter_free(h, w);
 	}
 }
 
@@ -184,7 +161,7 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 	h->snap = snap;
 	h->piece = state_piece(snap->bytes);
 	h->n = (snap->bytes + h->piece - 1) / h->piece;
-	h->used_us = now_of(h->d);
+	h->used_us = donors_now(h->d);
 	h->job = (struct job){ .name = "run.hash", .lane = env_lane(h->d->rs->ctx.env, "disk"), .run = hash_run,
 		.done = hash_done, .cost_us = 1 + snap->bytes / 8000 };
 	env_work(h->d->rs->ctx.env, &h->job);
@@ -202,7 +179,8 @@ static struct held *find(struct donors *d, const struct id *run, uint64_t from, 
 		if (!h->snap || h->snap->epoch >= from)
 			return h;
 		(*ret_n)++;
-		if (h->ready && !h->lent && now_of(d) - h->used_us >= SPARE_US)
+		/* Pieces that wait and do not move keep a copy for a while, not for ever. */
+		if (h->ready && donors_now(d) - h->used_us >= (h->lent ? IDLE_US : SPARE_US))
 			*ret_idle = h;
 	}
 	return NULL;
@@ -227,13 +205,23 @@ static void sweep(struct timer *t)
 	struct donors *d = container_of(t, struct donors, sweep);
 	struct err e;
 	err_set(&e, ERR_CANCELLED, "nobody took it");
+	give_tick(d);
 	list_each_safe(it, &d->held) {
 		struct held *h = list_entry(it, struct held, link);
-		if (h->ready && !h->lent && now_of(d) - h->used_us >= IDLE_US)
+		if (h->ready && !h->lent && donors_now(d) - h->used_us >= IDLE_US)
 			let_go(h, &e);
 	}
 	if (!list_empty(&d->held))
 		env_after(d->rs->ctx.env, t, SWEEP_US);
+}
+
+static bool too_many(const struct donors *d, const struct id *who)
+{
+	size_t of_one = 0;
+	list_each(it, &d->held)
+		list_each(k, &list_entry(it, struct held, link)->waiters)
+			of_one += id_eq(&list_entry(k, struct waiter, link)->who, who);
+	return d->nwaiters >= WAITERS_MAX || of_one >= WAITERS_OF_ONE;
 }
 
 static void give_list(struct donors *d, struct request *req, const struct id *run)
@@ -248,6 +236,11 @@ static void give_list(struct donors *d, struct request *req, const struct id *ru
 		net_refuse(req, &e);
 		return;
 	}
+	if (from > r->point.epoch) {            /* no copy would help */
+		err_set(&e, ERR_BUSY, "this peer is at epoch %llu itself", (unsigned long long)r->point.epoch);
+		net_refuse(req, &e);
+		return;
+	}
 	h = find(d, run, from, &n, &idle);
 	if (h && h->ready) {
 		answer(h, req);
@@ -258,9 +251,14 @@ static void give_list(struct donors *d, struct request *req, const struct id *ru
 		net_refuse(req, &e);
 		return;
 	}
+	if (too_many(d, &req->f.from)) {
+		err_set(&e, ERR_BUSY, "too many wait for a copy of a state");
+		net_refuse(req, &e);
+		return;
+	}
 	struct waiter *w = xcalloc(1, sizeof *w);
-	w->from = from;
-	w->req = net_keep(req);
+	*w = (struct waiter){ .from = from, .who = req->f.from, .req = net_keep(req) };
+	d->nwaiters++;
 	if (h) {
 		list_push(&h->waiters, &w->link);
 		return;
@@ -275,81 +273,16 @@ static void give_list(struct donors *d, struct request *req, const struct id *ru
 	list_init(&h->waiters);
 	list_push(&h->waiters, &w->link);
 	list_push(&d->held, &h->link);
-	env_after(d->rs->ctx.env, &d->sweep, SWEEP_US);
+	if (!d->sweep.at_us)                    /* who asks often does not put it off */
+		env_after(d->rs->ctx.env, &d->sweep, SWEEP_US);
+	d->made++;
 	trainer_snapshot(r->trainer, snapped, h);
-}
-
-/* ---- pieces ---- */
-
-static void send_some(struct donors *d);
-
-static void sent(void *arg, struct xfer *x, const struct err *e)
-{
-	struct given *g = arg;
-	struct donors *d = g->h->d;
-	given_end(g);
-	send_some(d);
-}
-
-static void send_some(struct donors *d)
-{
-	struct runs_ctx *c = &d->rs->ctx;
-	while (d->nsending < AT_ONCE && !list_empty(&d->line)) {
-		struct given *g = list_entry(list_pop(&d->line), struct given, link);
-		struct snapshot *s = g->h->snap;
-		size_t off = g->piece * g->h->piece, len = s->bytes - off < g->h->piece ? s->bytes - off : g->h->piece;
-		uint64_t deadline = now_of(d) + PATIENCE_US + (uint64_t)((double)len * AT_ONCE / RATE_FLOOR * 1e6);
-		d->nline--;
-		list_push(&d->sending, &g->link);
-		d->nsending++;
-		g->x = xfer_send(c->chunks, &g->to, &g->tag, (const char *)s->data + off, len, CLASS_weight, deadline, sent, g);
-	}
-}
-
-static void give_piece(struct donors *d, struct request *req, const struct id *run)
-{
-	uint64_t piece;
-	uint8_t list[16];
-	struct id tag;
-	struct err e;
-	struct held *h = NULL;
-	if (json_get_u64(req->f.json, "piece", &piece, &e) || json_get_hex(req->f.json, "list", list, sizeof list, &e) ||
-			json_get_hex(req->f.json, "tag", tag.b, 32, &e)) {
-		net_refuse(req, &e);
-		return;
-	}
-	list_each(it, &d->held) {
-		struct held *o = list_entry(it, struct held, link);
-		if (o->ready && id_eq(&o->run, run) && !memcmp(o->list, list, sizeof list))
-			h = o;
-	}
-	if (!h)
-		err_set(&e, ERR_NOT_FOUND, "this peer holds that copy no more");
-	else if (piece >= h->n)
-		err_set(&e, ERR_INVALID, "piece %llu of %zu", (unsigned long long)piece, h->n);
-	else if (d->nline >= QUEUE_MAX)
-		err_set(&e, ERR_BUSY, "%d pieces wait in line already", QUEUE_MAX);
-	else if (FAILPOINT(d->rs->ctx.env, "run.state.give") < 0)
-		err_set(&e, ERR_BUSY, "a fail point");
-	else {
-		struct given *g = xcalloc(1, sizeof *g);
-		*g = (struct given){ .h = h, .to = req->f.from, .tag = tag, .piece = (size_t)piece };
-		h->lent++;
-		h->used_us = now_of(d);
-		list_push(&d->line, &g->link);
-		d->nline++;
-		net_reply(req, NULL, NO_BLOB);
-		send_some(d);
-		return;
-	}
-	net_refuse(req, &e);
 }
 
 static void nobody(struct donors *d, const struct id *who)
 {
-	stop_given(&d->line, NULL, who);
-	stop_given(&d->sending, NULL, who);
-	send_some(d);
+	give_stop(d, NULL, who);
+	give_some(d);
 }
 
 static void on_state(void *arg, struct request *req)
@@ -391,7 +324,7 @@ bool donors_stay(struct run *r)
 		struct held *h = list_entry(it, struct held, link);
 		if (!id_eq(&h->run, &r->id))
 			continue;
-		if (h->lent || !h->ready)
+		if (!h->ready || (h->lent && donors_now(h->d) - h->used_us < GIVING_US))
 			return true;
 		used = h->used_us > used ? h->used_us : used;
 	}
@@ -405,7 +338,7 @@ struct donors *donors_new(struct runs *rs)
 	struct donors *d = xcalloc(1, sizeof *d);
 	d->rs = rs;
 	list_init(&d->held);
-	list_init(&d->line);
+	list_init(&d->takers);
 	list_init(&d->sending);
 	d->sweep = (struct timer){ .fire = sweep, .name = "run.donor" };
 	net_on(rs->ctx.net, KIND_RUN_STATE, on_state, d);
@@ -424,7 +357,7 @@ void donors_forget(struct donors *d, const struct id *run)
 	}
 	if (!run)
 		return;
-	send_some(d);
+	give_some(d);
 }
 
 void donors_free(struct donors *d)

@@ -129,6 +129,8 @@ uint64_t xfer_bytes(const struct xfer *x)
 	return x->bytes;
 }
 
+bool xfer_waits(const struct xfer *x) { return x->waiting; }
+
 const struct id *xfer_peer(const struct xfer *x)
 {
 	return &x->key.peer;

@@ -30,6 +30,7 @@ void xfer_cancel(struct xfer *x);               /* done is not called; the memor
 /* In the done of a transfer that came whole: XXH3-128 of its bytes. */
 void xfer_digest(const struct xfer *x, uint8_t ret[16]);
 uint64_t xfer_bytes(const struct xfer *x);      /* so far */
+bool xfer_waits(const struct xfer *x);          /* of one that is sent: the other side does not take it, or not now */
 const struct id *xfer_peer(const struct xfer *x);
 /* A transfer that nobody expects is offered here once (e.g. "may I send you the state?"); may call xfer_recv.
  * Optional. */

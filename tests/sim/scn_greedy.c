@@ -1,0 +1,104 @@
+/* State downloads (scn_state.c) while somebody asks for much of it and takes nothing. */
+#include <stdio.h>
+#include <string.h>
+#include "chain_check.h"
+#include "common/jrpc.h"
+#include "node_world.h"
+#include "run_give.h"
+
+#define GREEDY 2                                /* that peer, which is in no run */
+struct greedy { struct node_world *w; struct net *net; struct id of; char list[2][33];
+	uint64_t lists, pieces, busy, tags; };
+
+static void greedy_listed(void *arg, const struct frame *f, const struct err *e)
+{
+	struct greedy *g = arg;
+	const char *list = f ? json_string_value(json_object_get(f->json, "list")) : NULL;
+	if (!list || !strcmp(list, g->list[0]) || !strcmp(list, g->list[1]))
+		return;
+	memcpy(g->list[0], g->list[1], sizeof g->list[0]);
+	snprintf(g->list[1], sizeof g->list[1], "%s", list);
+	g->lists++;
+}
+
+static void greedy_asked(void *arg, const struct frame *f, const struct err *e)
+{
+	struct greedy *g = arg;
+	g->pieces += f != NULL;
+	g->busy += !f && e->code == ERR_BUSY;
+}
+
+static void greedy_call(struct greedy *g, json_t *j, net_done_fn *done)
+{
+	json_object_set_new(j, "run", json_string(node_run(g->w, 0)->hex));
+	net_call(g->net, &g->of, KIND_RUN_STATE, j, NO_BLOB, CLASS_weight, 5 * SEC, done, g);
+}
+
+static bool newcomer_trains(struct node_world *w)
+{
+	struct run *r = node_run(w, GREEDY + 1);
+	return r && r->state == RUN_TRAIN && r->own_samples;
+}
+
+/* An old copy, the newest, one that cannot be; and pieces of the last two. */
+static void greedy_step(struct greedy *g, bool pieces)
+{
+	json_int_t from[] = { 0, (json_int_t)node_newest(g->w), 1000000000 };
+	for (int i = 0; i < 3; i++)
+		greedy_call(g, json_pack("{s:I}", "from", from[i]), greedy_listed);
+	for (int i = 0; i < 2 && pieces; i++)
+		for (int k = 0; k < 20 && g->list[i][0]; k++) {
+			struct id tag = { .b = { 7 } };
+			memcpy(tag.b + 8, &g->tags, sizeof g->tags);
+			g->tags++;
+			greedy_call(g, json_pack("{s:s,s:i,s:o}", "list", g->list[i], "piece", k, "tag",
+				json_hex(tag.b, 32)), greedy_asked);
+		}
+}
+
+/* One that is no member asks for copies and pieces all the time, and takes none: another, who comes meanwhile, has the
+ * state soon, nothing is copied twice for it, and it does not wait for more than two pieces and a short line. */
+static void scn_greedy(struct sim *s)
+{
+	char spec[700];                         /* 50 000 parameters, an epoch in two seconds */
+	struct node_world *w = node_world_new(s, node_naps_of(spec, 10000, 1000, 32));
+	static struct greedy g[2];
+	node_world_add(w, 2);
+	node_run_to(w, 2, 60 * SEC);
+	w->idle[GREEDY] = true;
+	node_world_add(w, 1);
+	sim_run_for(s, 2 * SEC);
+	struct net *net = node_net(node_peer(w, GREEDY)->node);
+	for (int i = 0; i < 2; i++) {
+		g[i] = (struct greedy){ .w = w, .net = net, .of = *node_id(node_peer(w, i)->node) };
+		net_learn(net, &g[i].of, sim_endpoint(s, i));
+	}
+	uint64_t began = 0, trains = 0;
+	for (int step = 0; step < 600 && (step < 200 || !trains) && !sim_failed(s); step++) {
+		if (step == 100) {
+			node_world_add(w, 1);
+			began = sim_now(s);
+		}
+		greedy_step(&g[0], step >= 50);
+		greedy_step(&g[1], step >= 50);
+		sim_run_for(s, 100 * MSEC);
+		trains = began && !trains && newcomer_trains(w) ? sim_now(s) : trains;
+	}
+	if (!trains) {
+		node_print(w);
+		sim_fail(s, "the newcomer waits for the state");
+	}
+	for (int i = 0; i < 2 && !sim_failed(s); i++) {
+		struct donors *d = node_run(w, i)->rs->donors;
+		sim_check(s, g[i].pieces && g[i].busy && d->stalled);
+		if (d->made > node_run(w, i)->point.epoch)
+			sim_fail(s, "%llu copies of %llu epochs", (unsigned long long)d->made,
+				(unsigned long long)node_run(w, i)->point.epoch);
+	}
+	sim_kill(s, GREEDY);
+	node_goes_on(w, 2, 20 * SEC);
+	node_end(w);
+}
+
+static const struct scn list[] = { SCN(greedy), {0} };
+int main(int argc, char **argv) { return scn_main(list, argc, argv); }
