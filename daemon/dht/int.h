@@ -26,8 +26,9 @@
 #define NEGATIVE_US 1000000                     /* so long a key that nobody had is not searched again */
 #define SHUN_US 5000000                         /* the first time; doubled up to */
 #define SHUN_MAX_US 60000000
-#define VERIFY_INLINE 8                         /* more signatures than this go to the reduce lane (C29) */
 #define VERIFIED_SLOTS 2048
+#define INLINED_SLOTS 256                       /* peers that fall into one share what may be checked on the loop */
+struct inlined { uint64_t since_us; uint32_t n; };
 
 struct boot { struct endpoint at; uint64_t backoff_us, next_us, look_us /* at who answered there */,
 	removals /* of the table, when it was in there last */; bool dialing, joined, self, cared;
@@ -65,6 +66,8 @@ struct dht {
 	dht_address_fn *on_address; void *on_address_arg;
 	struct timer tick;
 	uint64_t verified[VERIFIED_SLOTS], hash_key;
+	struct inlined inlined[INLINED_SLOTS], inlined_all;
+	struct list checks_asked, checks; struct batch *checking;       /* in line for the lane, and in it */
 	uint64_t republish_at_us, sweep_at_us, save_at_us, save_retry_us, save_failures;
 	struct err save_error;                  /* code 0: the shelf has all that belongs there */
 	bool unread;                            /* the shelf could not be read: nothing is written before it was */
@@ -106,11 +109,14 @@ void puts_free(struct dht *d);                  /* puts, keeps, refusals */
 void keeps_tick(struct dht *d, uint64_t now);
 
 /* ---- verify.c ---- */
-/* Checks the signatures of recs; done gets the list without the bad ones, now or after a job. Takes the list. ret_why,
- * at once, may be NULL: what is wrong with the first ill-formed one. */
+/* Checks the signatures of recs, which came from that peer, in an answer to our question (asked) or else; done gets the
+ * list without the bad ones, now or after a job; who sends wrong signatures is struck. Takes the list. ret_why, at
+ * once, may be NULL: what is wrong with the first ill-formed one. */
 struct batch;
 typedef void batch_fn(void *arg, struct list *good, size_t bad);
-void dht_verify(struct dht *d, struct list *recs, struct err *ret_why, batch_fn *done, void *arg);
+void dht_verify(struct dht *d, struct list *recs, const struct id *from, bool asked, struct err *ret_why,
+	batch_fn *done, void *arg);
+bool verify_full(struct dht *d, const struct id *from);         /* no more of what that peer brings unasked */
 void batches_orphan(struct dht *d);             /* the room closes: results of running jobs are dropped */
 /* the signer of a protected record is the peer that its subkey names */
 bool rec_owner_ok(const struct rec *r);

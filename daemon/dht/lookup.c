@@ -204,7 +204,7 @@ bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const s
 		return !r->bad;
 	}
 	l->verifying++;
-	dht_verify(d, &recs, NULL, verified, l);
+	dht_verify(d, &recs, from, true, NULL, verified, l);
 	return !r->bad;
 }
 

@@ -183,7 +183,8 @@ struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *con
 	d->gets = map_new(d->hash_key ^ 2);
 	struct list *lists[] = { &d->lookups, &d->puts, &d->keeps, &d->handovers, &d->batches, &d->refusals, &d->finds,
 		&d->dials, &d->traces, &d->manies, &d->fetching, &d->schemas,
-		&d->queued, &d->bundles, &d->askings, &d->storings };
+		&d->queued, &d->bundles, &d->askings, &d->storings,
+		&d->checks, &d->checks_asked };
 	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 		list_init(lists[i]);
 	d->saved_removals = UINT64_MAX;         /* what an earlier life left on the shelf is looked through once */

@@ -5,9 +5,6 @@
 #include "common/mem.h"
 #include "dht/int.h"
 
-#define STORING_MAX 128                 /* frames whose signatures are being checked, of all peers */
-#define STORING_OF_ONE 32
-
 static void write_near(struct dht *d, const struct id *target, const struct id *asker, struct buf *b)
 {
 	struct dnode near[TABLE_BUCKET];
@@ -18,6 +15,14 @@ static void write_near(struct dht *d, const struct id *target, const struct id *
 		if (!id_eq(&near[i].id, asker))
 			written += node_write_all(d, b, &near[i].id, &near[i].at);
 	b->p[at] = (uint8_t)written;
+}
+
+/* None of this room's kinds is a post: its answers are what keeps a peer from asking for more than is done. */
+static bool is_call(struct dht *d, const struct request *req)
+{
+	if (!req->wants_reply)
+		net_strike(d->net, &req->f.from, "a question to the table that wants no answer");
+	return req->wants_reply;
 }
 
 static bool target_of(struct request *req, struct id *ret)
@@ -103,7 +108,7 @@ static void on_find(void *arg, struct request *req)
 	struct dht *d = arg;
 	struct id target;
 	struct buf b = { 0 };
-	if (many(d, req, false) || !target_of(req, &target))
+	if (!is_call(d, req) || many(d, req, false) || !target_of(req, &target))
 		return;
 	write_near(d, &target, &req->f.from, &b);
 	note_asker(d, req);
@@ -116,7 +121,7 @@ static void on_get(void *arg, struct request *req)
 	struct id key;
 	struct buf b = { 0 };
 	uint64_t at = 0, more, now = env_now(d->env);
-	if (many(d, req, true) || !target_of(req, &key))
+	if (!is_call(d, req) || many(d, req, true) || !target_of(req, &key))
 		return;
 	json_get_u64(req->f.json, "at", &at, NULL);
 	write_near(d, &key, &req->f.from, &b);
@@ -152,25 +157,12 @@ static void keep_copy(struct storing *s, struct list *good)
 	free(s);
 }
 
-/* The lane that checks is the one that averages: who brings more than it gets through is told so. */
-static bool too_many(struct dht *d, const struct id *from)
-{
-	size_t all = 0, of_one = 0;
-	list_each(it, &d->storings) {
-		all++;
-		of_one += id_eq(&list_entry(it, struct storing, link)->from, from);
-	}
-	return all >= STORING_MAX || of_one >= STORING_OF_ONE;
-}
-
 static void store_all(void *arg, struct list *good, size_t bad)
 {
 	struct storing *s = arg;
 	struct err e = { 0 };
 	size_t accepted = 0, refused = bad;
 	list_del(&s->link);
-	if (bad && !s->why.code)                /* no honest peer passes on what it has not checked */
-		net_strike(s->d->net, &s->from, "records whose signature is wrong");
 	if (s->copy) {
 		keep_copy(s, good);
 		return;
@@ -216,9 +208,9 @@ static void on_store(void *arg, struct request *req)
 	struct list recs;
 	struct id first = { 0 };
 	struct err busy;
-	if (!req->wants_reply)                  /* nobody stores without asking whether it was taken */
+	if (!is_call(d, req))
 		return;
-	if (too_many(d, &req->f.from)) {
+	if (verify_full(d, &req->f.from)) {
 		err_set(&busy, ERR_BUSY, "dht_store: more records than this peer can check at once");
 		net_refuse(req, &busy);
 		return;
@@ -256,7 +248,7 @@ static void on_store(void *arg, struct request *req)
 	struct storing *s = xcalloc(1, sizeof *s);
 	*s = (struct storing){ .d = d, .from = req->f.from, .req = net_keep(req), .n = n, .copy = copy, .key = first };
 	list_push(&d->storings, &s->link);
-	dht_verify(d, &recs, &s->why, store_all, s);
+	dht_verify(d, &recs, &s->from, false, &s->why, store_all, s);
 }
 
 bool store_add(struct buf *b, const struct rec *r, uint64_t now_us)

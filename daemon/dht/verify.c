@@ -1,4 +1,5 @@
-/* Signatures of records: a few at once on the loop, many as one job; what was verified is remembered. */
+/* Signatures of records: a few at once on the loop, others on a lane of their own, where answers to our own questions
+ * go first and what others bring has a bounded place; what was verified is remembered. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/hash.h"
@@ -6,12 +7,29 @@
 #include "common/planted.h"
 #include "dht/int.h"
 
+#define VERIFY_US 95                            /* for one */
+#define INLINE_MOST 8                           /* more in one frame than this go to the lane (C29), */
+#define INLINE_US 1000000                       /* and, in this time, */
+#define INLINE_OF_ONE 64                        /* more of one peer: a hundredth of the loop; */
+#define INLINE_ALL 512                          /* or of all: a twentieth */
+/* What waits for the lane, of one peer and of all. A dictionary that is passed on is 4096 signatures in 8 frames; all
+ * of it takes the lane 0.4 s, and all of all peers 1.6 s. */
+#define WAIT_SIGNS_OF_ONE 4096
+#define WAIT_SIGNS 16384
+#define WAIT_FRAMES_OF_ONE 128
+#define WAIT_FRAMES 1024
+#define WAIT_BYTES_OF_ONE (4u << 20)
+#define WAIT_BYTES (32u << 20)
+#define FORGED_PER_STRIKE 8                     /* the first is one, too */
+
 struct batch {
 	struct job job;
 	struct list link;                       /* open ones */
 	struct dht *d;                          /* NULL: the room is gone */
 	struct rec **rec; bool *good; uint64_t *mark;
-	size_t n;
+	size_t n, open /* signatures to check */, bytes, forged;
+	struct id from; bool asked /* by us */;
+	struct list turn;                       /* in line for the lane */
 	batch_fn *done; void *arg;
 };
 
@@ -60,6 +78,14 @@ static void run(struct job *j)
 	buf_free(&room);
 }
 
+static void lane_next(struct dht *d);
+
+static void strike(struct dht *d, const struct batch *b)
+{
+	for (size_t i = 0; i < b->forged; i += FORGED_PER_STRIKE)
+		net_strike(d->net, &b->from, "records whose signature is wrong");
+}
+
 static void finish(struct batch *b)
 {
 	struct list good;
@@ -72,11 +98,13 @@ static void finish(struct batch *b)
 			list_push(&good, &b->rec[i]->link);
 		} else {
 			bad++;
+			b->forged += b->rec[i] != NULL;
 			rec_free(b->rec[i]);
 		}
 	}
 	if (b->d) {
 		list_del(&b->link);
+		strike(b->d, b);                /* no honest peer passes on what it has not checked */
 		b->done(b->arg, &good, bad);
 	}
 	list_each_safe(it, &good)               /* what done did not move out */
@@ -89,7 +117,65 @@ static void finish(struct batch *b)
 
 static void job_done(struct job *j)
 {
-	finish(container_of(j, struct batch, job));
+	struct batch *b = container_of(j, struct batch, job);
+	struct dht *d = b->d;
+	if (d) {
+		d->checking = NULL;
+		lane_next(d);
+	}
+	finish(b);
+}
+
+/* ---- whose turn it is ---- */
+
+static void lane_next(struct dht *d)
+{
+	struct list *it = d->checking ? NULL : list_pop(&d->checks_asked);
+	if (!it && !d->checking)
+		it = list_pop(&d->checks);
+	if (!it)
+		return;
+	struct batch *b = d->checking = list_entry(it, struct batch, turn);
+	b->job.lane = env_lane(d->env, "verify");
+	env_work(d->env, &b->job);
+}
+
+bool verify_full(struct dht *d, const struct id *from)
+{
+	size_t signs = 0, bytes = 0, n = 0, my_signs = 0, my_bytes = 0, my_n = 0;
+	list_each(it, &d->batches) {
+		const struct batch *b = list_entry(it, struct batch, link);
+		if (b->asked)
+			continue;
+		n++;
+		signs += b->open;
+		bytes += b->bytes;
+		if (!id_eq(&b->from, from))
+			continue;
+		my_n++;
+		my_signs += b->open;
+		my_bytes += b->bytes;
+	}
+	return n >= WAIT_FRAMES || signs >= WAIT_SIGNS || bytes >= WAIT_BYTES || my_n >= WAIT_FRAMES_OF_ONE ||
+		my_signs >= WAIT_SIGNS_OF_ONE || my_bytes >= WAIT_BYTES_OF_ONE;
+}
+
+/* May so many of that peer be checked here and now? */
+static bool on_loop(struct dht *d, const struct id *from, size_t n)
+{
+	struct inlined *of_one = &d->inlined[siphash(d->hash_key, 8, from->b, 32) % INLINED_SLOTS];
+	uint64_t now = env_now(d->env);
+	if (!n)
+		return true;
+	if (now - d->inlined_all.since_us >= INLINE_US)
+		d->inlined_all = (struct inlined){ now, 0 };
+	if (now - of_one->since_us >= INLINE_US)
+		*of_one = (struct inlined){ now, 0 };
+	if (n > INLINE_MOST || of_one->n + n > INLINE_OF_ONE || d->inlined_all.n + n > INLINE_ALL)
+		return false;
+	of_one->n += (uint32_t)n;
+	d->inlined_all.n += (uint32_t)n;
+	return true;
 }
 
 /* What was verified once, bit for bit, was in order then. */
@@ -110,19 +196,21 @@ static bool well_formed(struct dht *d, struct batch *b, size_t i, struct buf *ro
 	int rc = schema_check(d, r, &e);
 	if (rc && ret_why && !ret_why->code)
 		*ret_why = e;
+	b->forged += !rc && !rec_owner_ok(r);
 	return !rc && rec_owner_ok(r);
 }
 
-void dht_verify(struct dht *d, struct list *recs, struct err *ret_why, batch_fn *done, void *arg)
+void dht_verify(struct dht *d, struct list *recs, const struct id *from, bool asked, struct err *ret_why,
+	batch_fn *done, void *arg)
 {
 	size_t n = list_len(recs);
 	struct batch *b = xcalloc(1, sizeof *b);
-	*b = (struct batch){ .d = d, .done = done, .arg = arg, .rec = xcalloc(n + 1, sizeof *b->rec),
-		.good = xcalloc(n + 1, 1), .mark = xcalloc(n + 1, sizeof *b->mark) };
-	size_t open = 0;
+	*b = (struct batch){ .d = d, .done = done, .arg = arg, .rec = xcalloc(n + 1, sizeof *b->rec), .from = *from,
+		.asked = asked, .good = xcalloc(n + 1, 1), .mark = xcalloc(n + 1, sizeof *b->mark) };
 	struct buf room = { 0 };
 	struct list *it;
 	list_push(&d->batches, &b->link);
+	list_init(&b->turn);
 	while ((it = list_pop(recs))) {
 		struct rec *r = list_entry(it, struct rec, link);
 		size_t i = b->n++;
@@ -133,24 +221,30 @@ void dht_verify(struct dht *d, struct list *recs, struct err *ret_why, batch_fn 
 			b->good[i] = false;
 			continue;
 		}
-		open += !b->good[i];
+		b->open += !b->good[i];
+		b->bytes += r->vlen + sizeof *r;
 	}
 	buf_free(&room);
-	b->job = (struct job){ .name = "dht.verify", .run = run, .done = job_done, .cost_us = 95 * open };
-	if (open > VERIFY_INLINE) {
-		b->job.lane = env_lane(d->env, "reduce");
-		env_work(d->env, &b->job);
+	b->job = (struct job){ .name = "dht.verify", .run = run, .done = job_done, .cost_us = VERIFY_US * b->open };
+	if (on_loop(d, from, b->open)) {
+		run(&b->job);
+		finish(b);
 		return;
 	}
-	run(&b->job);
-	finish(b);
+	list_push(asked ? &d->checks_asked : &d->checks, &b->turn);
+	lane_next(d);
 }
 
+/* Those in line are dropped here, the one in the lane when it comes back. */
 void batches_orphan(struct dht *d)
 {
 	list_each_safe(it, &d->batches) {
 		struct batch *b = list_entry(it, struct batch, link);
 		list_del(&b->link);
 		b->d = NULL;
+		if (b == d->checking)
+			continue;
+		list_del(&b->turn);
+		finish(b);
 	}
 }

@@ -182,12 +182,18 @@ static void stored(void *arg, const struct frame *f, const struct err *e)
 	*good += f && store_accepted(f);
 }
 
+static void banned(struct sim *s, const char *for_what)
+{
+	struct peer *p = peer_find(dht_net(s, READER), net_self(dht_net(s, LIAR)));
+	if (!p || !p->banned_until_us)
+		sim_fail(s, "it is not banned for %s", for_what);
+}
+
 /* Records whose signature is wrong: none is taken, and who goes on with them is banned; the third is served all along.
  * A STORE that wants no answer is not even looked at. */
 static void scn_forged(struct sim *s)
 {
 	struct dht_world w = { 0 };
-	struct peer *p;
 	unsigned good = 0;
 	begin(s, &w);
 	tale = told(s, "who", 0);
@@ -205,19 +211,108 @@ static void scn_forged(struct sim *s)
 		sim_run_for(s, 10000);
 	}
 	sim_run_for(s, SEC);
-	p = peer_find(dht_net(s, READER), net_self(dht_net(s, LIAR)));
 	if (good || dht_records(s, READER))
 		sim_fail(s, "%u were taken", good);
-	if (!p || !p->banned_until_us)
-		sim_fail(s, "it is not banned");
+	banned(s, "them");
 	sim_check(s, dht_put_wait(s, OWNER, "mine", NULL, json_integer(4), 60000, false).accepted >= 2);
 	dht_want(s, READER, "mine", 4);
 	rec_free(tale);
 }
 
+/* The same in answers: nothing of it is found. */
+static void scn_forged_answers(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	char key[16];
+	begin(s, &w);
+	tale = told(s, "who", 0);                       /* signed for another key than is asked */
+	for (int i = 0; i < 150; i++) {
+		snprintf(key, sizeof key, "key %d", i);
+		struct dht_get_end g = dht_get_wait(s, READER, key, true);
+		sim_check(s, g.n == 0);
+	}
+	banned(s, "wrong signatures");
+	rec_free(tale);
+}
+
+/* Questions that want no answer are none. */
+static void scn_posts(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	static const uint8_t key[32];
+	begin(s, &w);
+	for (int i = 0; i < 300; i++) {
+		net_post(dht_net(s, LIAR), net_self(dht_net(s, READER)), i % 2 ? KIND_DHT_FIND : KIND_DHT_GET, json_object(),
+			(struct blob){ .data = key, .len = sizeof key }, CLASS_control);
+		sim_run_for(s, 10000);
+	}
+	banned(s, "posts");
+}
+
+/* ---- signatures, as good as can be, and too many ---- */
+
+struct count { unsigned good, busy; };
+
+static void counted(void *arg, const struct frame *f, const struct err *e)
+{
+	struct count *c = arg;
+	c->good += f && store_accepted(f);
+	c->busy += !f && e->code == ERR_BUSY;
+}
+
+/* A frame of n records under keys that nobody has had, each signed by who sends it. */
+static void store_signed(struct sim *s, int from, unsigned n, struct count *c)
+{
+	static unsigned keys;
+	struct dht *d = dht_of(s, from);
+	struct buf b = { 0 };
+	struct err e;
+	json_t *one = json_integer(1);
+	for (unsigned i = 0; i < n; i++) {
+		char key[16];
+		snprintf(key, sizeof key, "%u", keys++);
+		struct rec *r = rec_make(d, key, NULL, one, 60000, true, &e);
+		sim_check(s, r && store_add(&b, r, sim_now(s)));
+		rec_free(r);
+	}
+	json_decref(one);
+	store_send(d, net_self(dht_net(s, READER)), &b, counted, c);
+}
+
+/* What one brings waits for a lane of its own, no more than has a place there; others are served meanwhile. */
+static void scn_signatures(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	struct count lots = { 0 }, few = { 0 }, other = { 0 };
+	begin(s, &w);
+	sim_lane_slow(s, READER, "reduce", 100000);
+	store_signed(s, OWNER, 40, &other);
+	sim_run_for(s, SEC / 2);
+	sim_check(s, other.good == 1);
+	sim_lane_slow(s, READER, "verify", 1000);
+	for (int i = 0; i < 200; i++)
+		store_signed(s, LIAR, 1, &few);
+	sim_run_for(s, SEC / 2);
+	if (few.good < 8 || few.good > 64 + 8)
+		sim_fail(s, "%u of 200 were checked on the loop", few.good);
+	store_signed(s, OWNER, 2, &other);
+	sim_run_for(s, SEC / 2);
+	sim_check(s, other.good == 2);
+	sim_lane_slow(s, READER, "verify", 1);
+	sim_run_for(s, 20 * SEC);
+	for (int i = 0; i < 12; i++)
+		store_signed(s, LIAR, 400, &lots);
+	sim_run_for(s, SEC / 20);
+	store_signed(s, OWNER, 2, &other);
+	sim_run_for(s, 2 * SEC);
+	if (other.good != 3 || lots.good < 10 || !lots.busy || lots.good + lots.busy != 12)
+		sim_fail(s, "%u frames are taken and %u refused; %u of the other", lots.good, lots.busy, other.good);
+	sim_check(s, !peer_find(dht_net(s, READER), net_self(dht_net(s, LIAR)))->banned_until_us);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scn list[] = { SCN(old_record), SCN(pages), SCN(endless), SCN(largest),
-		SCN(full_page), SCN(forged), { 0 } };
+		SCN(full_page), SCN(forged), SCN(forged_answers), SCN(posts), SCN(signatures), { 0 } };
 	return scn_main(list, argc, argv);
 }
