@@ -15,32 +15,100 @@ struct fetch { struct list link; struct dht *d; struct id key; };
 
 /* ---- the cache ---- */
 
+static void cached_free(struct dht *d, struct cached *c)
+{
+	if (c->copy) {
+		values_return(&d->values, list_entry(c->recs.next, struct rec, link));
+		d->copies--;
+	}
+	d->cache_weight -= c->weight;
+	recs_free(&c->recs);
+	free(c);
+}
+
 void cache_forget(struct dht *d, const struct id *key)
 {
 	struct cached *c = map_del(d->cache, key->b, 32);
-	if (!c)
-		return;
-	recs_free(&c->recs);
-	free(c);
+	if (c)
+		cached_free(d, c);
+}
+
+/* The oldest, or the oldest copy. */
+static void forget_oldest(struct dht *d, bool copy)
+{
+	const struct cached *c;
+	const void *key;
+	for (size_t i = 0; (c = map_next(d->cache, &i, &key, NULL));)
+		if (c->copy || !copy) {
+			struct id id;
+			memcpy(id.b, key, 32);
+			cache_forget(d, &id);
+			return;
+		}
+}
+
+static struct cached *cache_add(struct dht *d, const struct id *key, const struct list *recs, size_t weight)
+{
+	uint64_t now = env_now(d->env);
+	while (map_len(d->cache) >= CACHE_MAX || (map_len(d->cache) && d->cache_weight + weight > CACHE_WEIGHT))
+		forget_oldest(d, false);
+	struct cached *c = xcalloc(1, sizeof *c);
+	recs_copy(&c->recs, recs);
+	c->weight = weight;
+	d->cache_weight += weight;
+	c->until_us = now + (list_empty(recs) && !PLANTED(DHT_NOBODY_LONG) ? NEGATIVE_US : CACHE_US);
+	map_put(d->cache, key->b, 32, c);
+	tick_by(d, now + 1000000);
+	return c;
 }
 
 /* An empty list says for a moment that nobody has the key. The oldest entry makes room. */
 void found_put(struct dht *d, const struct id *key, const struct list *recs)
 {
-	uint64_t now = env_now(d->env);
-	size_t first = 0;
-	const void *oldest;
+	size_t weight = 0;
 	cache_forget(d, key);
-	if (map_len(d->cache) >= CACHE_MAX && map_next(d->cache, &first, &oldest, NULL)) {
-		struct id id;
-		memcpy(id.b, oldest, 32);
-		cache_forget(d, &id);
+	list_each(it, recs)
+		weight += list_entry(it, struct rec, link)->weight;
+	if (weight <= CACHE_WEIGHT_ONE && list_len(recs) <= DICT_MAX)
+		cache_add(d, key, recs, weight);
+}
+
+void copy_put(struct dht *d, const struct rec *r)
+{
+	struct cached *c;
+	size_t of_one = 0;
+	for (size_t i = 0; (c = map_next(d->cache, &i, NULL, NULL));)
+		of_one += c->copy && id_eq(&list_entry(c->recs.next, struct rec, link)->from, &r->from);
+	if (of_one >= COPIES_OF_ONE || !values_lend(&d->values, r))
+		return;
+	if (d->copies >= COPIES_MAX)
+		forget_oldest(d, true);
+	struct list recs = LIST_INIT(recs);
+	struct rec *copy = rec_copy(r);
+	list_push(&recs, &copy->link);
+	cache_forget(d, &r->key);
+	c = cache_add(d, &r->key, &recs, r->weight);
+	c->copy = true;
+	d->copies++;
+	recs_free(&recs);
+}
+
+bool recs_plain(const struct list *recs)
+{
+	return list_len(recs) == 1 && !list_entry(recs->next, struct rec, link)->subkey[0];
+}
+
+struct list *found_plain(struct dht *d, const struct id *key)
+{
+	struct cached *c = map_get(d->cache, key->b, 32);
+	if (c && c->copy) {
+		if (c->until_us > env_now(d->env) && list_entry(c->recs.next, struct rec, link)->ends_us > env_now(d->env))
+			return &c->recs;
+		cache_forget(d, key);
+		return NULL;
 	}
-	struct cached *c = xcalloc(1, sizeof *c);
-	recs_copy(&c->recs, recs);
-	c->until_us = now + (list_empty(recs) && !PLANTED(DHT_NOBODY_LONG) ? NEGATIVE_US : CACHE_US);
-	map_put(d->cache, key->b, 32, c);
-	tick_by(d, now + 1000000);
+	struct list *recs = found_get(d, key);
+	return recs && recs_plain(recs) ? recs : NULL;
 }
 
 /* What has ended is no longer there; when all of it has, nothing is known. */
@@ -48,12 +116,14 @@ struct list *found_get(struct dht *d, const struct id *key)
 {
 	struct cached *c = map_get(d->cache, key->b, 32);
 	uint64_t now = env_now(d->env);
-	if (!c)
+	if (!c || c->copy)
 		return NULL;
 	bool had = !list_empty(&c->recs);
 	list_each_safe(it, &c->recs) {
 		struct rec *r = list_entry(it, struct rec, link);
 		if (r->ends_us <= now) {
+			c->weight -= r->weight;
+			d->cache_weight -= r->weight;
 			list_del(&r->link);
 			rec_free(r);
 		}
@@ -225,10 +295,8 @@ void gets_free(struct dht *d)
 		env_timer(d->env, &g->now, 0);
 		free(g);
 	}
-	for (size_t i = 0; (c = map_next(d->cache, &i, NULL, NULL));) {
-		recs_free(&c->recs);
-		free(c);
-	}
+	for (size_t i = 0; (c = map_next(d->cache, &i, NULL, NULL));)
+		cached_free(d, c);
 	list_each_safe(it, &d->fetching)
 		free(list_entry(it, struct fetch, link));
 	map_free(d->gets);

@@ -20,6 +20,10 @@
 #define SEARCHES_MAX 8
 #define PACKS_MAX 16
 #define CACHE_MAX 1024
+#define CACHE_WEIGHT (64u << 20)                /* of all that is in it, once it is read; */
+#define CACHE_WEIGHT_ONE (8u << 20)             /* what is larger is searched each time */
+#define COPIES_MAX 256                          /* that others have brought, among those: plain values */
+#define COPIES_OF_ONE 32
 #define CACHE_US 30000000
 #define CACHE_REFRESH_US 5000000                /* what was asked for is fetched again so long before it goes */
 #define CACHE_REFRESH_MAX 16                    /* at one time */
@@ -60,6 +64,7 @@ struct dht {
 	size_t searching;                       /* that are not in a bundle */
 	uint64_t cache_at_us, stale_at_us, forget_at_us, saved_changes, saved_removals, last_rank;
 	unsigned fetches;                       /* of the cache, under way */
+	size_t copies, cache_weight;            /* in the cache */
 	struct list lookups, puts, keeps, handovers, batches, refusals, finds, dials, storings;
 	struct map *gets;                       /* key id + latest -> open get */
 	struct boot boots[DHT_ADDRESSES]; size_t nboots;
@@ -201,8 +206,14 @@ void records_free(struct record *v, size_t n);
 
 /* ---- get.c ---- */
 /* In dht.cache; no records: nobody had the key. */
-struct cached { struct list recs; uint64_t until_us; bool used /* since it was fetched */; };
+struct cached { struct list recs; uint64_t until_us; bool used /* since it was fetched */, copy /* another's */;
+	size_t weight; };
 void found_put(struct dht *d, const struct id *key, const struct list *recs);
+/* A copy that another has brought: for others who ask, counted as that one's, and no answer to our own questions. */
+void copy_put(struct dht *d, const struct rec *r);
+/* What may be given to others from the cache: one plain value, which no copy of a part of a dictionary is. */
+struct list *found_plain(struct dht *d, const struct id *key);
+bool recs_plain(const struct list *recs);
 /* A search for a value has ended: adds our own records to its, and keeps them as found. */
 void get_looked(struct dht *d, const struct id *key, bool latest, const struct look_end *l);
 void cache_forget(struct dht *d, const struct id *key);
@@ -228,7 +239,7 @@ int store_local(struct dht *d, struct rec *r, struct err *e);  /* takes r; 0 ref
 /* Writes a STORE's blob record by record; false when the frame is full. Send it with KIND_DHT_STORE. */
 bool store_add(struct buf *b, const struct rec *r, uint64_t now_us);
 struct call *store_send(struct dht *d, const struct id *to, struct buf *b /* taken */, net_done_fn *done, void *arg);
-void store_copy(struct dht *d, const struct id *to, const struct list *recs);  /* for its cache, no replica */
+void store_copy(struct dht *d, const struct id *to, const struct rec *r);       /* for its cache, no replica */
 /* The answer to a STORE: how many records were taken. */
 uint32_t store_accepted(const struct frame *f);
 bool store_took(const struct frame *f, size_t i, size_t n);     /* the i-th of the n that were sent */

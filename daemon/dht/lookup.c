@@ -83,13 +83,13 @@ static void lookup_free(struct lookup *l)
  * that whoever comes by the same way finds them there. */
 static void copy_to_nearest(struct lookup *l)
 {
-	if (l->what != LOOK_VALUE || list_empty(&l->found) || l->bundle)
+	if (l->what != LOOK_VALUE || !recs_plain(&l->found) || l->bundle)
 		return;
 	for (size_t i = 0; i < l->n; i++) {
 		const struct cand *c = &l->cand[i];
 		if (c->state != CAND_ANSWERED || c->had)
 			continue;
-		store_copy(l->d, &c->node.id, &l->found);
+		store_copy(l->d, &c->node.id, list_entry(l->found.next, struct rec, link));
 		return;
 	}
 }

@@ -126,7 +126,7 @@ static void on_get(void *arg, struct request *req)
 	json_get_u64(req->f.json, "at", &at, NULL);
 	write_near(d, &key, &req->f.from, &b);
 	struct entry *en = values_get(&d->values, &key, now);
-	write_recs(en ? &en->recs : found_get(d, &key), at, now, &b, &more);    /* a copy will do, too */
+	write_recs(en ? &en->recs : found_plain(d, &key), at, now, &b, &more);  /* a copy will do, too */
 	note_asker(d, req);
 	reply_buf(req, more ? json_pack("{s:I}", "next", (json_int_t)more) : NULL, &b);
 }
@@ -146,13 +146,15 @@ struct storing { struct list link; struct dht *d; struct id from; struct request
 	struct err why /* of the first ill-formed one */;
 	bool copy; struct id key; };
 
-/* Copies of one key for the cache: no replica, and nothing that is known already gives way. */
+/* A copy for the cache: no replica, and nothing that is known already gives way. Part of a dictionary, which older
+ * peers send, too, would hide the rest. */
 static void keep_copy(struct storing *s, struct list *good)
 {
 	struct dht *d = s->d;
-	struct list *known = values_get(&d->values, &s->key, env_now(d->env)) ? good : found_get(d, &s->key);
-	if (!list_empty(good) && (!known || list_empty(known)) && !d->conf.client)
-		found_put(d, &s->key, good);
+	bool holds = values_get(&d->values, &s->key, env_now(d->env));
+	struct list *known = found_get(d, &s->key);
+	if (recs_plain(good) && !holds && !found_plain(d, &s->key) && (!known || list_empty(known)) && !d->conf.client)
+		copy_put(d, list_entry(good->next, struct rec, link));
 	net_reply(s->req, NULL, NO_BLOB);
 	free(s);
 }
@@ -279,15 +281,11 @@ static void copied(void *arg, const struct frame *f, const struct err *e)
 {
 }
 
-void store_copy(struct dht *d, const struct id *to, const struct list *recs)
+void store_copy(struct dht *d, const struct id *to, const struct rec *r)
 {
 	struct buf b = { 0 };
 	uint64_t now = env_now(d->env);
-	list_each(it, recs)
-		if (!store_add(&b, list_entry(it, struct rec, link), now)) {
-			buf_free(&b);           /* half a dictionary is worse than none */
-			return;
-		}
+	store_add(&b, r, now);
 	json_t *j = json_pack("{s:b}", "copy", 1);
 	if (d->conf.client)
 		json_object_set_new(j, "client", json_true());

@@ -241,6 +241,19 @@ static int against(struct entry *en, const struct rec *r, struct rec **ret_old, 
 	return rc;
 }
 
+bool values_lend(struct values *v, const struct rec *r)
+{
+	const struct share *has = map_get(v->quota, r->from.b, 32);
+	if (has && has->records >= v->conf.per_peer_max)
+		return false;
+	if (v->conf.per_peer_bytes && (has ? has->bytes : 0) + cost(r) > v->conf.per_peer_bytes)
+		return false;
+	quota_add(v, r);
+	return true;
+}
+
+void values_return(struct values *v, const struct rec *r) { quota_sub(v, r); }
+
 static int room_for(struct values *v, const struct rec *r, struct rec *old, struct err *e)
 {
 	const struct share *has = map_get(v->quota, r->from.b, 32);

@@ -75,6 +75,9 @@ enum put_result { PUT_NEW, PUT_SAME /* this rank and value were here: nothing ch
 enum put_result values_put(struct values *v, struct rec *r, uint64_t now_us, uint64_t wall_ms, struct err *e);
 /* The entry without its ended records, or NULL. Ended ones of all keys go with it: no other entry may be held. */
 struct entry *values_get(struct values *v, const struct id *key, uint64_t now_us);
+/* A record that lies elsewhere counts as its sender's, if that one may have it; until it is returned. */
+bool values_lend(struct values *v, const struct rec *r);
+void values_return(struct values *v, const struct rec *r);
 void values_sweep(struct values *v, uint64_t now_us);   /* drops what has ended */
 
 /* Wire and shelf form. Remaining time is relative to now. */

@@ -249,6 +249,105 @@ static void scn_posts(struct sim *s)
 	banned(s, "posts");
 }
 
+/* ---- copies ---- */
+
+struct given { bool done; unsigned records; };
+
+static void saw(void *arg, const struct frame *f, const struct err *e)
+{
+	struct given *g = arg;
+	struct rd r = f ? rd_of(f->blob, f->blob_len) : (struct rd){ .bad = true };
+	unsigned nodes = rd_u8(&r);
+	rd_bytes(&r, nodes * NODE_BYTES);
+	g->done = true;
+	g->records = rd_u16(&r);
+}
+
+/* How many records the reader gives to who asks it. */
+static unsigned gives(struct sim *s, const char *key)
+{
+	static struct given g;
+	static struct id id;
+	g = (struct given){ 0 };
+	id_of(&id, key, strlen(key));
+	net_call(dht_net(s, OWNER), net_self(dht_net(s, READER)), KIND_DHT_GET, NULL,
+		(struct blob){ .data = id.b, .len = 32 }, CLASS_control, 2 * SEC, saw, &g);
+	sim_check(s, sim_run_until(s, dht_flag, &g.done, 5 * SEC));
+	return g.records;
+}
+
+static void copy_to_reader(struct sim *s, const char *key, const char *sub, json_t *value)
+{
+	struct rec *r = plain(s, key, sub, value);
+	store_copy(dht_of(s, LIAR), net_self(dht_net(s, READER)), r);
+	rec_free(r);
+	sim_run_for(s, SEC / 10);
+}
+
+/* A copy that it brings hides nothing from who has it, and is given to others only when it can be no part of a
+ * dictionary. */
+static void scn_copies_hide(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 1 } };
+	char key[16];
+	struct entry *en = NULL;
+	struct id id;
+	begin(s, &w);
+	for (int i = 0; !en && !sim_failed(s); i++) {   /* one that lies with its owner */
+		snprintf(key, sizeof key, "key %d", i);
+		for (int k = 0; k < 3; k++)
+			dht_put_wait(s, OWNER, key, (const char *[]){ "a", "b", "c" }[k], json_integer(k), 600000, false);
+		id_of(&id, key, strlen(key));
+		en = values_get(&dht_of(s, OWNER)->values, &id, sim_now(s));
+		en = en && en->n == 3 && !values_get(&dht_of(s, READER)->values, &id, sim_now(s)) ? en : NULL;
+	}
+	copy_to_reader(s, key, "d", json_integer(7));
+	if (gives(s, key))
+		sim_fail(s, "a part of a dictionary is given to others");
+	struct dht_get_end g = dht_get_wait(s, READER, key, false);
+	if (g.n != 3)
+		sim_fail(s, "%zu of 3 records beside a part", g.n);
+	cache_forget(dht_of(s, READER), &id);
+	copy_to_reader(s, key, "", json_integer(7));
+	sim_check(s, gives(s, key) == 1);
+	g = dht_get_wait(s, READER, key, false);
+	if (g.n != 3)
+		sim_fail(s, "%zu of 3 records beside a plain value", g.n);
+}
+
+/* Copies are its own records: a few, and no more than its share of the bytes. They end with nothing left. */
+static void scn_copies_share(struct sim *s)
+{
+	struct dht_world w = { .conf = { .bytes_max = 400000 } };
+	char key[16], text[16001] = { 0 };
+	begin(s, &w);
+	struct dht *d = dht_of(s, READER);
+	memset(text, 'x', sizeof text - 1);
+	for (int i = 0; i < 20; i++) {
+		snprintf(key, sizeof key, "large %d", i);
+		copy_to_reader(s, key, "", json_string(text));
+	}
+	if (d->copies != 6)                             /* 16 202 bytes each, of 100 000 */
+		sim_fail(s, "%zu large copies", d->copies);
+	struct rec *r = plain(s, "mine", NULL, json_string(text));
+	struct buf b = { 0 };
+	unsigned good = 0;
+	store_add(&b, r, sim_now(s));
+	store_send(dht_of(s, LIAR), net_self(dht_net(s, READER)), &b, stored, &good);
+	rec_free(r);
+	sim_run_for(s, SEC);
+	if (good)
+		sim_fail(s, "a record of who has used up its share is taken");
+	sim_run_for(s, 40 * SEC);
+	sim_check(s, !d->copies && !map_len(d->values.quota) && !d->cache_weight);
+	for (int i = 0; i < 100; i++) {
+		snprintf(key, sizeof key, "small %d", i);
+		copy_to_reader(s, key, "", json_integer(i));
+	}
+	if (d->copies != 32)
+		sim_fail(s, "%zu small copies", d->copies);
+}
+
 /* ---- signatures, as good as can be, and too many ---- */
 
 struct count { unsigned good, busy; };
@@ -313,6 +412,7 @@ static void scn_signatures(struct sim *s)
 int main(int argc, char **argv)
 {
 	static const struct scn list[] = { SCN(old_record), SCN(pages), SCN(endless), SCN(largest),
-		SCN(full_page), SCN(forged), SCN(forged_answers), SCN(posts), SCN(signatures), { 0 } };
+		SCN(full_page), SCN(forged), SCN(forged_answers), SCN(posts), SCN(signatures), SCN(copies_hide),
+		SCN(copies_share), { 0 } };
 	return scn_main(list, argc, argv);
 }

@@ -84,7 +84,8 @@ static void is_record(const struct looking *l, const struct entry *en, const str
 		sim_fail(l->c->s, "node %d: a record (%.8s) of a peer that is not its owner", l->node, r->subkey);
 }
 
-static void count(struct looking *l, const struct rec *r)
+/* To the account of who has sent it. */
+static void charge(struct looking *l, const struct rec *r)
 {
 	struct tally *t = map_get(l->c->from, r->from.b, 32);
 	if (!t) {
@@ -97,6 +98,11 @@ static void count(struct looking *l, const struct rec *r)
 	}
 	t->has.records++;
 	t->has.bytes += r->vlen + REC_OVERHEAD;
+}
+
+static void count(struct looking *l, const struct rec *r)
+{
+	charge(l, r);
 	l->all.records++;
 	l->all.bytes += r->vlen + REC_OVERHEAD;
 }
@@ -155,6 +161,10 @@ static void look_values(struct looking *l)
 			v->bytes > v->conf.bytes_max || l->entries != map_len(v->keys))
 		sim_fail(l->c->s, "node %d: %zu records of %zu bytes, counted as %zu of %zu, at most %zu of %zu", l->node,
 			l->all.records, l->all.bytes, v->records, v->bytes, v->conf.records_max, v->conf.bytes_max);
+	const struct cached *f;
+	for (size_t i = 0; (f = map_next(l->d->cache, &i, NULL, NULL));)
+		if (f->copy)
+			charge(l, list_entry(f->recs.next, struct rec, link));
 	if (l->peers != map_len(v->quota))
 		sim_fail(l->c->s, "node %d: records of %zu peers, of %zu there is an account", l->node, l->peers,
 			map_len(v->quota));
@@ -283,7 +293,7 @@ static void glance(const struct table_check *c, int node, const struct dht *d)
 		sim_fail(c->s, "node %d: a record lies there %llu ms after its end", node,
 			(unsigned long long)(sim_now(c->s) - first->at_us) / 1000);
 	if (v->records != v->ends.n || v->records > v->conf.records_max || v->bytes > v->conf.bytes_max ||
-			map_len(v->keys) > v->records || map_len(v->quota) > v->records)
+			map_len(v->keys) > v->records || map_len(v->quota) > v->records + d->copies)
 		sim_fail(c->s, "node %d: %zu records of %zu bytes, %zu of them with an end, under %zu keys, counted as of %zu "
 			"peers, at most %zu of %zu", node, v->records, v->bytes, v->ends.n, map_len(v->keys), map_len(v->quota),
 			v->conf.records_max, v->conf.bytes_max);
