@@ -178,16 +178,18 @@ bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const s
 {
 	struct cand *c = l ? lookup_cand(l, from) : NULL;
 	uint8_t hop = c && c->hop < UINT8_MAX ? (uint8_t)(c->hop + 1) : UINT8_MAX;
-	struct id last = { 0 };
+	struct id last = { 0 }, before = { 0 };
 	struct list recs;
 	list_init(&recs);
-	unsigned n = rd_u8(r);
+	unsigned n = rd_u8(r), named = 0;
 	for (unsigned i = 0; i < n; i++) {
 		struct id id;
 		struct endpoint at;
 		if (!node_read(r, &id, &at))
 			return false;
-		if (!at.port[CHAN_CTRL] || !l)
+		named += !id_eq(&id, &before);
+		before = id;
+		if (!at.port[CHAN_CTRL] || !l || named > TABLE_BUCKET)
 			continue;
 		if (!node_learn(d, &id, &at, &last))
 			continue;
@@ -195,6 +197,8 @@ bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const s
 		if (ret_hop)
 			ret_hop->nodes++;
 	}
+	if (named > TABLE_BUCKET)               /* nobody honest names more (table.h) */
+		net_strike(d->net, from, "more nodes than an answer may name");
 	if (l)
 		l->page = 0;
 	if (with_recs)

@@ -172,7 +172,7 @@ bool node_learn(struct dht *d, const struct id *id, const struct endpoint *at, s
 		return false;
 	}
 	*last = *id;
-	net_learn(d->net, id, at);
+	net_heard_of(d->net, id, at);
 	return true;
 }
 

@@ -67,6 +67,8 @@ const char *net_endpoint_text(const struct endpoint *at, enum chan chan, char ou
 /* ---- peers ---- */
 /* Learns (or corrects) where a peer is; hints from third parties never replace an address proven by a session. */
 void net_learn(struct net *n, const struct id *peer, const struct endpoint *at);
+/* The same by the word of anybody: in a full book only those make room of whom we know no more than such a word. */
+void net_heard_of(struct net *n, const struct id *peer, const struct endpoint *at);
 /* Another address of a peer of which nothing but hints is known: tried when the one that was learnt does not answer. */
 void net_learn_also(struct net *n, const struct id *peer, const struct endpoint *at);
 /* Where else the peer (or this daemon itself) says that it can be dialled; returns how many. */

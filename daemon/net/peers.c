@@ -1,5 +1,5 @@
 /* The address book: who is where, with which sessions. Bounded: when it is full, the peer that was used longest ago
- * makes room, unless somebody still needs it. */
+ * makes room, unless somebody still needs it; first of those that were only heard of. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,8 @@
 #include "common/mem.h"
 #include "common/planted.h"
 #include "net/inner.h"
+
+#define KNOWN_US (600 * SECOND)         /* whoever was of no use for so long is as good as a stranger */
 
 bool endpoint_eq(const struct endpoint *a, const struct endpoint *b)
 {
@@ -29,30 +31,39 @@ bool peer_busy(const struct peer *p)
 		p->banned_until_us || !list_empty(&p->unsure);
 }
 
-static bool make_room(struct net *n)
+/* It has said nothing under a session's seal, or was of no use for long. */
+static bool stranger(const struct peer *p, uint64_t now)
 {
-	struct peer *old = NULL;
+	return p->used_us + KNOWN_US < now || (list_empty(&p->sessions) && !p->heard_us);
+}
+
+static bool make_room(struct net *n, bool of_strangers)
+{
+	struct peer *old[2] = { NULL };         /* any, stranger */
+	uint64_t now = env_now(n->env);
 
 	if (map_len(n->peers) < n->conf.peers_max)
 		return true;
 	list_each(it, &n->peer_list) {
 		struct peer *p = list_entry(it, struct peer, link);
 
-		if (!peer_busy(p) && (!old || p->used_us < old->used_us))
-			old = p;
+		for (int i = 0; i < 2 && !peer_busy(p); i++)
+			if ((!i || stranger(p, now)) && (!old[i] || p->used_us < old[i]->used_us))
+				old[i] = p;
 	}
-	if (old)
-		peer_free(old);
-	return old;
+	struct peer *out = old[1] || of_strangers ? old[1] : old[0];
+	if (out)
+		peer_free(out);
+	return out;
 }
 
-struct peer *peer_make(struct net *n, const struct id *id)
+static struct peer *make(struct net *n, const struct id *id, bool heard_of)
 {
 	struct peer *p = peer_find(n, id);
 
 	if (p)
 		return p;
-	if (!make_room(n))
+	if (!make_room(n, heard_of))
 		return NULL;
 	p = xcalloc(1, sizeof *p);
 	p->net = n;
@@ -75,6 +86,8 @@ struct peer *peer_make(struct net *n, const struct id *id)
 	map_put(n->peers, id->b, sizeof id->b, p);
 	return p;
 }
+
+struct peer *peer_make(struct net *n, const struct id *id) { return make(n, id, false); }
 
 static void drop_session(struct session *s)
 {
@@ -291,16 +304,19 @@ bool peer_expire(struct peer *p, uint64_t now)
 
 /* ---- the public part ---- */
 
-void net_learn(struct net *n, const struct id *peer, const struct endpoint *at)
+static void learn(struct net *n, const struct id *peer, const struct endpoint *at, bool heard_of)
 {
 	struct peer *p;
 
 	if (id_eq(peer, &n->self.id) || !endpoint_dialable(at))
 		return;
-	p = peer_make(n, peer);
+	p = make(n, peer, heard_of);
 	if (p)
 		peer_set_address(p, at, AT_HINT);
 }
+
+void net_learn(struct net *n, const struct id *peer, const struct endpoint *at) { learn(n, peer, at, false); }
+void net_heard_of(struct net *n, const struct id *peer, const struct endpoint *at) { learn(n, peer, at, true); }
 
 bool net_address(const struct net *n, const struct id *peer, struct endpoint *ret)
 {

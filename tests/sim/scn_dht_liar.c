@@ -249,6 +249,58 @@ static void scn_posts(struct sim *s)
 	banned(s, "posts");
 }
 
+/* ---- the address book ---- */
+
+static void nothing(void *arg, const struct look_end *l)
+{
+}
+
+/* Its answer names 200 that nobody has heard of. */
+static void crowd(struct sim *s, struct lookup *l)
+{
+	static uint32_t many;
+	struct buf b = { 0 };
+	struct id key = { 0 };
+	buf_u8(&b, 200);
+	for (unsigned i = 0; i < 200; i++) {
+		struct id id = { .b = { 9 } };
+		struct endpoint at = { .ip = { [10] = 0xff, [11] = 0xff, [12] = 77 }, .port = { 1, 2, 3 } };
+		many++;
+		memcpy(id.b + 20, &many, sizeof many);
+		memcpy(at.ip + 13, &many, 3);
+		node_write(&b, &id, &at);
+	}
+	struct rd r = rd_of(b.p, b.len);
+	sim_check(s, lookup_take(dht_of(s, READER), l, net_self(dht_net(s, LIAR)), &key, false, &r, NULL));
+	buf_free(&b);
+}
+
+/* Nodes that it has made up are heard of, as few as an answer may name; they displace each other in a full book, and
+ * nobody whom the reader knows from a session. */
+static void scn_crowd(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	begin(s, &w);
+	struct net *net = dht_net(s, READER);
+	struct peer *owner = peer_find(net, net_self(dht_net(s, OWNER)));
+	struct lookup *l = lookup_new(dht_of(s, READER), net_self(net), LOOK_NODES, nothing, NULL);
+	size_t before = map_len(net->peers);
+	crowd(s, l);
+	if (map_len(net->peers) != before + TABLE_BUCKET)
+		sim_fail(s, "%zu peers are heard of", map_len(net->peers) - before);
+	net->conf.peers_max = 10;
+	sim_check(s, !list_empty(&owner->sessions));
+	crowd(s, l);
+	if (peer_find(net, net_self(dht_net(s, OWNER))) != owner)
+		sim_fail(s, "a peer with a session made room for a stranger");
+	if (sim_failed(s))
+		return;
+	peer_drop_sessions(owner);
+	crowd(s, l);
+	if (peer_find(net, net_self(dht_net(s, OWNER))) != owner || map_len(net->peers) != before + TABLE_BUCKET)
+		sim_fail(s, "a peer that had a session made room for a stranger");
+}
+
 /* ---- copies ---- */
 
 struct given { bool done; unsigned records; };
@@ -413,6 +465,6 @@ int main(int argc, char **argv)
 {
 	static const struct scn list[] = { SCN(old_record), SCN(pages), SCN(endless), SCN(largest),
 		SCN(full_page), SCN(forged), SCN(forged_answers), SCN(posts), SCN(signatures), SCN(copies_hide),
-		SCN(copies_share), { 0 } };
+		SCN(copies_share), SCN(crowd), { 0 } };
 	return scn_main(list, argc, argv);
 }
