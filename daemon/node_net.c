@@ -277,7 +277,8 @@ static void refused_fire(struct timer *t)
 		K(oversized, "too large"), K(bad_version, "of another version"),
 		K(bad_seal, "with a wrong seal"), K(replayed, "replayed"), K(bad_json, "with bad JSON"),
 		K(wrong_swarm_key, "under another swarm key"), K(hello_limited, "HELLOs too many"),
-		K(over_quota, "over a peer's quota"), K(not_allowed, "of peers that are not allowed") };
+		K(over_quota, "over a peer's quota"), K(door_dropped, "dropped at the door for want of room"),
+		K(not_allowed, "of peers that are not allowed") };
 #undef K
 	struct node_net *nn = container_of(t, struct node_net, refused.timer);
 	struct node_refused *r = &nn->refused;

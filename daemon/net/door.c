@@ -25,6 +25,95 @@ struct lanes {
 	bool useless;                                           /* it has none: an older client */
 };
 
+/* ---- what waits: bounded, and not for ever ---- */
+
+static void drop(struct out *o)
+{
+	o->net->count.door_dropped++;
+	out_finish(o, false);
+}
+
+void door_unqueue(struct out *o)
+{
+	if (!o->door_cost)
+		return;
+	o->peer->door_frames--;
+	o->peer->door_bytes -= o->door_cost;
+	o->net->door_bytes -= o->door_cost;
+	o->door_cost = 0;
+	list_del(&o->answer);
+}
+
+static bool has_room(const struct peer *p, size_t cost)
+{
+	size_t left = p->net->door_bytes < DOOR_ALL_BYTES ? DOOR_ALL_BYTES - p->net->door_bytes : 0;
+
+	return p->door_frames < DOOR_WAIT_MAX && p->door_bytes + cost <= DOOR_WAIT_BYTES && p->door_bytes + cost <= left;
+}
+
+/* False: it is dropped. What the client has asked for goes first, the oldest: it can ask again. */
+static bool enqueue(struct list *queue, struct out *o)
+{
+	struct peer *p = o->peer;
+	size_t cost = sizeof *o + sizeof *o->m + o->m->json_len + o->m->blob.len;
+
+	if (!o->door_cost) {
+		while (!has_room(p, cost) && !list_empty(&p->door_answers))
+			drop(list_entry(p->door_answers.next, struct out, answer));
+		if (!has_room(p, cost)) {
+			drop(o);
+			return false;
+		}
+		o->door_cost = cost;
+		p->door_frames++;
+		p->door_bytes += cost;
+		o->net->door_bytes += cost;
+		if (o->m->kind == KIND_REPLY || o->m->kind == KIND_REFUSE)
+			list_push(&p->door_answers, &o->answer);
+	}
+	list_push(queue, &o->wait);
+	peer_tend(p);
+	return true;
+}
+
+/* NULL: nothing waits, or its time is over. */
+static struct out *take(struct peer *p, struct list *queue)
+{
+	uint64_t now = env_now(p->net->env);
+	struct list *i;
+
+	while ((i = list_pop(queue))) {
+		struct out *o = list_entry(i, struct out, wait);
+
+		door_unqueue(o);
+		if (!o->expire_us || o->expire_us > now)
+			return o;
+		drop(o);
+	}
+	return NULL;
+}
+
+static void expire(struct list *queue, uint64_t now)
+{
+	list_each_safe(it, queue) {
+		struct out *o = list_entry(it, struct out, wait);
+
+		if (o->expire_us && o->expire_us <= now)
+			drop(o);
+	}
+}
+
+bool door_expire(struct peer *p, uint64_t now)
+{
+	if (!p->door_frames)
+		return false;
+	expire(&p->door_queue, now);
+	expire(&p->door_bulk, now);
+	if (p->lanes)
+		expire(&p->lanes->queue, now);
+	return p->door_frames;
+}
+
 /* ---- the connection for calls ---- */
 
 /* The client's sign ends the wait (door_heard). Without one the next frame goes when a thin link must be through with
@@ -47,17 +136,17 @@ static void push(struct out *o)
 
 static void next(struct peer *p)
 {
-	struct list *i;
+	struct out *o;
 
 	p->door_busy = false;
 	env_timer(p->net->env, &p->door_timer, 0);
-	i = list_pop(&p->door_queue);
-	if (!i)
-		return;
-	if (p->door_token)
-		push(list_entry(i, struct out, wait));
-	else
-		out_finish(list_entry(i, struct out, wait), false);
+	o = take(p, &p->door_queue);
+	if (!o)
+		o = take(p, &p->door_bulk);
+	if (o && p->door_token)
+		push(o);
+	else if (o)
+		out_finish(o, false);
 }
 
 void door_fire(struct timer *t) { next(container_of(t, struct peer, door_timer)); }
@@ -70,24 +159,19 @@ uint16_t door_flags(const struct out *o)
 		return 0;
 	if (o->lane)
 		return FLAG_ACK | FLAG_LANE;
-	return list_empty(&o->peer->door_queue) ? FLAG_ACK | FLAG_QUIET : FLAG_ACK;
+	return list_empty(&o->peer->door_queue) && list_empty(&o->peer->door_bulk) ? FLAG_ACK | FLAG_QUIET : FLAG_ACK;
 }
 
 static void push_by_door(struct out *o)
 {
 	struct peer *p = o->peer;
 
-	if (!p->door_busy) {
-		push(o);
+	if (p->door_busy) {
+		enqueue(msg_bulk(o->m) ? &p->door_bulk : &p->door_queue, o);
 		return;
 	}
-	if (!msg_bulk(o->m))                    /* control before bulk */
-		list_each(it, &p->door_queue)
-			if (msg_bulk(list_entry(it, struct out, wait)->m)) {
-				list_push(it, &o->wait);
-				return;
-			}
-	list_push(&p->door_queue, &o->wait);
+	door_unqueue(o);
+	push(o);
 }
 
 /* ---- lanes ---- */
@@ -156,9 +240,12 @@ static void ask_fire(struct timer *t)
 
 static void pump(struct lanes *l)
 {
-	for (unsigned i = 0; i < LANES_MAX && !list_empty(&l->queue); i++)
-		if (l->v[i].token && !l->v[i].busy)
-			lane_push(&l->v[i], list_entry(list_pop(&l->queue), struct out, wait));
+	for (unsigned i = 0; i < LANES_MAX && !list_empty(&l->queue); i++) {
+		struct out *o = l->v[i].token && !l->v[i].busy ? take(l->peer, &l->queue) : NULL;
+
+		if (o)
+			lane_push(&l->v[i], o);
+	}
 	if (!list_empty(&l->queue) && !l->ask.at_us && lanes_there(l) < l->wanted)
 		ask(l);
 }
@@ -190,8 +277,8 @@ void door_push(struct out *o)
 		push_by_door(o);
 		return;
 	}
-	list_push(&lanes_of(p)->queue, &o->wait);
-	pump(p->lanes);
+	if (enqueue(&lanes_of(p)->queue, o))
+		pump(p->lanes);
 }
 
 /* A bare frame about lanes, by the connection token, or as frames to the peer go. */
@@ -282,13 +369,18 @@ void door_lost(struct out *o)
 	}
 }
 
+static void give_up(struct list *queue)
+{
+	list_each_safe(it, queue)
+		out_finish(list_entry(it, struct out, wait), false);
+}
+
 void door_give_up(struct peer *p)
 {
-	list_each_safe(it, &p->door_queue)
-		out_finish(list_entry(it, struct out, wait), false);
+	give_up(&p->door_queue);
+	give_up(&p->door_bulk);
 	if (p->lanes)
-		list_each_safe(it, &p->lanes->queue)
-			out_finish(list_entry(it, struct out, wait), false);
+		give_up(&p->lanes->queue);
 }
 
 void door_done(struct peer *p)

@@ -24,6 +24,7 @@
 #define SESSIONS_PER_PEER 4
 #define SERVED_PER_PEER 4096
 #define CACHED_BYTES_MAX ((size_t)16 << 20)     /* answers kept in case they have to be sent again */
+#define CACHED_PEER_BYTES ((size_t)4 << 20)     /* of them, for one peer: a dozen of the largest */
 #define CACHED_US (30 * SECOND)
 #define BOTH_KEPT_US (30 * SECOND)              /* C12 */
 #define HALF_US (10 * SECOND)
@@ -34,6 +35,11 @@
 #define BARRED_US (5 * SECOND)
 #define DOOR_FRAMES 10                          /* more than that and a partner gets mailboxes (C19) */
 #define LANES_MAX 6                             /* connections for bulk through a door, of one client */
+/* What waits for one client at this daemon's own door, frames and bytes; and for all of them: nobody has more than what
+ * the others have left free (dynamic thresholds; Choudhury, Hahne, IEEE/ACM ToN 6(2), 1998). */
+#define DOOR_WAIT_MAX 4096
+#define DOOR_WAIT_BYTES ((size_t)32 << 20)
+#define DOOR_ALL_BYTES ((size_t)256 << 20)
 
 enum at_level { AT_NONE, AT_HINT, AT_CLAIMED, AT_PROVEN };
 enum life { LIFE_UNKNOWN, LIFE_ALIVE, LIFE_DEAD, LIFE_LEFT };
@@ -70,6 +76,7 @@ struct out {
 	uint64_t lane;                          /* by this connection for bulk; 0: by the one for calls */
 	uint8_t tries; uint16_t flags;
 	bool *early;                            /* set when it is freed inside send */
+	size_t door_cost; struct list answer;   /* while it waits at our door: bytes; an answer: in peer->door_answers */
 	uint64_t token;                         /* answer through the door, if that connection is still the peer's */
 	uint64_t expire_us;                     /* while waiting; 0 = its owner looks after it */
 	void (*gone)(void *arg, bool sent); void *arg;
@@ -91,13 +98,16 @@ struct peer {
 	bool client;                            /* answers go through this daemon's door */
 	/* it answers through its own door only: this daemon cannot be dialled from there */
 	bool as_client;
-	uint64_t door_token; bool door_busy; struct timer door_timer; struct list door_queue;
+	uint64_t door_token; bool door_busy; struct timer door_timer;
+	struct list door_queue, door_bulk;      /* control goes first */
+	struct list door_answers; unsigned door_frames; size_t door_bytes;      /* all that waits, with the lanes' queue */
 	unsigned door_small; struct lanes *lanes;               /* door.c */
 	bool owes_ack;                          /* it pushed through its door and waits for a sign */
 	struct list sessions; struct hello *hello; uint64_t hello_next_us, prove_next_us;
 	struct list waiting; uint32_t waiting_n, waiting_bulk; size_t waiting_bytes;
 	struct list calls; uint64_t next_request;
 	struct map *served; struct list served_list; uint64_t floor; uint64_t served_boot;
+	struct list cached; size_t cached_bytes;                /* its answers, oldest first */
 	struct rtt rtt[2];                      /* control, bulk */
 	uint64_t bulk_us, bulk_sent_us;         /* the last answer to bulk; when the newest that has one was sent */
 	uint64_t heard_us, used_us, frames_out, fresh_us, fresh_backoff_us;
@@ -143,7 +153,7 @@ struct call {
 
 enum served_state { SERVED_RUNNING, SERVED_DONE, SERVED_FORGOT };
 struct served {
-	struct list link, cache; struct peer *peer; uint64_t request, done_us; enum served_state state;
+	struct list link, cache, own; struct peer *peer; uint64_t request, done_us; enum served_state state;
 	bool stale;                             /* its caller's boot is over */
 	struct msg *reply;
 };
@@ -162,7 +172,7 @@ struct net {
 	uint16_t version_min, version_max; unsigned suites; char software[24];
 	struct map *peers, *sessions, *hellos, *halves, *calls, *limits;
 	struct list peer_list, care_list, tended, served, hello_list, half_list, outs, ending, kept, cached;
-	size_t cached_bytes; uint64_t serial, map_key, served_us;
+	size_t cached_bytes, door_bytes; uint64_t serial, map_key, served_us;
 	struct { net_handler_fn *fn; void *arg; } handlers[256];
 	struct watcher *watches; size_t nwatches;
 	struct timer later, tick, care_timer;
@@ -246,6 +256,8 @@ uint16_t door_flags(const struct out *o);
 void door_heard(struct peer *p, struct via via, const struct header *h);
 void door_lost(struct out *o);
 void door_give_up(struct peer *p);              /* what waits ends unsent */
+bool door_expire(struct peer *p, uint64_t now); /* what has waited too long does; true: more waits */
+void door_unqueue(struct out *o);               /* no longer waits there: not counted any more */
 void door_done(struct peer *p);
 
 /* ---- hello.c, greet.c ---- */

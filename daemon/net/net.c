@@ -380,7 +380,7 @@ json_t *net_status(struct net *n)
 
 	id_hex(&n->self.id, hex);
 	return json_pack("{s:s,s:s,s:s,s:b,s:b,s:I,s:I,s:I,s:{"
-		"s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}", "id", hex,
+		"s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}", "id", hex,
 		"address", at_text(&n->conf.self, CHAN_CTRL, at), "cipher", suite_name(suite_choose(n->suites, n->suites)),
 		"client", n->conf.client, "swarm_key", n->conf.has_swarm_key, "peers", (json_int_t)map_len(n->peers),
 		"sessions", (json_int_t)c->sessions, "calls_open", (json_int_t)c->calls_open, "counters",
@@ -392,5 +392,6 @@ json_t *net_status(struct net *n)
 		"replayed", (json_int_t)c->replayed, "bad_json", (json_int_t)c->bad_json,
 		"unknown_session", (json_int_t)c->unknown_session, "hello_limited", (json_int_t)c->hello_limited,
 		"wrong_swarm_key", (json_int_t)c->wrong_swarm_key, "over_quota", (json_int_t)c->over_quota,
+		"door_dropped", (json_int_t)c->door_dropped,
 		"not_allowed", (json_int_t)c->not_allowed, "bans", (json_int_t)c->bans);
 }

@@ -162,7 +162,8 @@ bool net_verify(const struct id *who, const void *p, size_t len, const uint8_t s
 typedef void net_event_fn(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text);
 void net_events(struct net *n, net_event_fn *fn, void *arg);
 struct net_counters { uint64_t frames_in, frames_out, bad_magic, bad_frame, oversized, bad_version, bad_seal, replayed,
-	bad_json, unknown_session, hello_limited, wrong_swarm_key, over_quota, not_allowed, bans, calls_open, sessions; };
+	bad_json, unknown_session, hello_limited, wrong_swarm_key, over_quota, door_dropped,
+	not_allowed, bans, calls_open, sessions; };
 void net_counters(const struct net *n, struct net_counters *ret);
 json_t *net_status(struct net *n);              /* for `status` and `peers`: new reference */
 

@@ -108,6 +108,7 @@ static void out_free(struct out *o)
 {
 	list_del(&o->all);
 	list_del(&o->wait);
+	door_unqueue(o);
 	if (o->early)
 		*o->early = true;
 	if (o->peer)
@@ -169,6 +170,7 @@ static struct out *out_new(struct net *n, void (*gone)(void *arg, bool sent), vo
 	o->gone = gone;
 	o->arg = arg;
 	list_init(&o->wait);
+	list_init(&o->answer);
 	list_push(&n->outs, &o->all);
 	o->p.gone = packet_gone;
 	return o;

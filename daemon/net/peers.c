@@ -81,6 +81,9 @@ static struct peer *make(struct net *n, const struct id *id, bool heard_of)
 	list_init(&p->calls);
 	list_init(&p->served_list);
 	list_init(&p->door_queue);
+	list_init(&p->door_bulk);
+	list_init(&p->door_answers);
+	list_init(&p->cached);
 	list_init(&p->unsure);
 	list_push(&n->peer_list, &p->link);
 	map_put(n->peers, id->b, sizeof id->b, p);
@@ -285,7 +288,7 @@ void peer_tend(struct peer *p)
 
 bool peer_expire(struct peer *p, uint64_t now)
 {
-	bool retiring = false;
+	bool retiring = door_expire(p, now);
 
 	list_each_safe(it, &p->sessions) {
 		struct session *s = list_entry(it, struct session, link);

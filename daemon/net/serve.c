@@ -21,10 +21,25 @@ static void uncache(struct net *n, struct served *sv)
 	if (!sv->reply)
 		return;
 	n->cached_bytes -= msg_size(sv->reply);
+	sv->peer->cached_bytes -= msg_size(sv->reply);
 	list_del(&sv->cache);
+	list_del(&sv->own);
 	msg_unref(sv->reply);
 	sv->reply = NULL;
 	sv->state = SERVED_FORGOT;
+}
+
+/* One peer's answers make room for its own, not for everybody's. */
+static void cache(struct net *n, struct served *sv)
+{
+	struct peer *p = sv->peer;
+
+	list_push(&n->cached, &sv->cache);
+	list_push(&p->cached, &sv->own);
+	n->cached_bytes += msg_size(sv->reply);
+	p->cached_bytes += msg_size(sv->reply);
+	while (p->cached_bytes > CACHED_PEER_BYTES && p->cached.next != &sv->own)
+		uncache(n, list_entry(p->cached.next, struct served, own));
 }
 
 static void served_free(struct net *n, struct served *sv)
@@ -150,8 +165,7 @@ static void answered(struct kept *k, struct msg *m)
 		sv->state = SERVED_DONE;
 		sv->done_us = env_now(n->env);
 		sv->reply = m;
-		list_push(&n->cached, &sv->cache);
-		n->cached_bytes += msg_size(m);
+		cache(n, sv);
 		send_answer(p, m, sv->request, k->in_handler ? FLAG_PROMPT : 0, k->token);
 		(void)FAILPOINT(n->env, "net.answer.after");
 		if (n->cached_bytes > CACHED_BYTES_MAX)
@@ -255,6 +269,7 @@ static void serve_call(struct net *n, struct peer *p, const struct header *h, co
 	sv->request = h->request;
 	sv->done_us = env_now(n->env);
 	list_init(&sv->cache);
+	list_init(&sv->own);
 	list_push(&p->served_list, &sv->link);
 	if (list_empty(&p->serve_link))
 		list_push(&p->net->served, &p->serve_link);
