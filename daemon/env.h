@@ -29,6 +29,13 @@ static inline bool ip_is_loopback(const uint8_t ip[16])
 
 	return ip_is_v4(ip) ? ip[12] == 127 : !memcmp(ip, one, sizeof one);
 }
+/* Whom an address stands for when addresses are counted: who has one of IPv6 has the /64 around it. */
+static inline void ip_group(const uint8_t ip[16], uint8_t ret[16])
+{
+	memcpy(ret, ip, 16);
+	if (!ip_is_v4(ip))
+		memset(ret + 8, 0, 8);
+}
 enum chan { CHAN_CTRL, CHAN_BULK, CHAN_DOOR, CHANS };
 #define WIRE_MAX (322 * 1024)                   /* longer is refused, much longer breaks the connection */
 
@@ -123,9 +130,10 @@ struct env_ops {
 	/* The first thing that freeing a node does: waits for running jobs, calls every pending done, gone (false) and
 	 * resolving->done now, receives nothing more. Afterwards send, work and resolve complete before they return. */
 	void (*detach)(struct env *);
-	/* Hints to the transport (C16); may be NULL, so use env_heard and env_ban. heard: a valid HELLO came from this
-	 * address. ban: closes what it sends, until (absolute us; 0 lifts it). */
-	void (*heard)(struct env *, const uint8_t ip[16]);
+	/* Hints to the transport (C16); may be NULL, so use env_heard and env_ban. heard: a HELLO was completed with who
+	 * is at this address; or, with a token, a peer has spoken by this connection of our door, whatever address the
+	 * transport sees there. ban: closes what it sends, until (absolute us; 0 lifts it). */
+	void (*heard)(struct env *, const uint8_t ip[16], uint64_t door_token);
 	void (*ban)(struct env *, const uint8_t ip[16], uint64_t until_us);
 };
 struct env {
@@ -147,7 +155,11 @@ static inline void env_after(struct env *e, struct timer *t, uint64_t us)
 }
 static inline void env_work(struct env *e, struct job *j) { e->ops->work(e, j); }
 static inline int env_lane(struct env *e, const char *name) { return e->ops->lane(e, name); }
-static inline void env_heard(struct env *e, const uint8_t ip[16]) { if (e->ops->heard) e->ops->heard(e, ip); }
+static inline void env_heard(struct env *e, const uint8_t ip[16], uint64_t door_token)
+{
+	if (e->ops->heard)
+		e->ops->heard(e, ip, door_token);
+}
 static inline void env_ban(struct env *e, const uint8_t ip[16], uint64_t until_us)
 {
 	if (e->ops->ban)

@@ -72,7 +72,7 @@ struct transport {
 	void (*close_link)(struct transport *t, const struct endpoint *to);
 	bool (*linkinfo)(struct transport *t, const struct endpoint *to, struct linkinfo *ret);
 	void (*detach)(struct transport *t);
-	void (*heard)(struct transport *t, const uint8_t ip[16]);
+	void (*heard)(struct transport *t, const uint8_t ip[16], uint64_t door_token);
 	void (*ban)(struct transport *t, const uint8_t ip[16], uint64_t until_us);
 };
 void loop_plug(struct loop *l, struct transport *t);    /* NULL unplugs: packets then come back unsent */

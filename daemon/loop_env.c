@@ -110,10 +110,10 @@ static void real_detach(struct env *e)
 	loop_leave(l);
 }
 
-static void real_heard(struct env *e, const uint8_t ip[16])
+static void real_heard(struct env *e, const uint8_t ip[16], uint64_t door_token)
 {
 	if (of(e)->transport && of(e)->transport->heard)
-		of(e)->transport->heard(of(e)->transport, ip);
+		of(e)->transport->heard(of(e)->transport, ip, door_token);
 }
 
 static void real_ban(struct env *e, const uint8_t ip[16], uint64_t until_us)

@@ -197,7 +197,6 @@ void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len)
 		n->count.hello_limited++;
 		return;
 	}
-	env_heard(n->env, m1.at.ip);
 	if (h) {
 		answer(n, via, &m1.at, h->m2.p, h->m2.len);
 		return;
@@ -259,6 +258,8 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 	p = peer_make(n, &id);
 	if (!p || p->banned_until_us)
 		return barred(n, h, via);
+	if (mailbox)                            /* M2 has been there; what a door's connection claims is nobody's proof */
+		env_heard(n->env, h->m1.at.ip, 0);
 	memcpy(p->software, h->m1.software, sizeof p->software);
 	if (p->barred_told)                     /* whoever dials us wants us */
 		hello_let_in(p);

@@ -415,7 +415,7 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	peer_set_address(peer, &h->at, AT_PROVEN);
 	others_told(peer, &m.at, &m.also);
 	peer->hello_next_us = env_now(n->env) + AGAIN_US;
-	env_heard(n->env, h->at.ip);
+	env_heard(n->env, h->at.ip, 0);
 	if (h->peer) {
 		h->peer->hello = NULL;
 		h->peer = NULL;

@@ -307,9 +307,12 @@ static void nano_detach(struct transport *t)
 	loop_undefer(&n->flush);
 }
 
-static void nano_heard(struct transport *t, const uint8_t ip[16])
+static void nano_heard(struct transport *t, const uint8_t ip[16], uint64_t token)
 {
-	sweep_note(of(t)->known, ip, env_now(of(t)->env) + (uint64_t)3600 * 1000000);
+	if (!token)
+		sweep_know(of(t), ip);
+	else if (!(token & DIALLED))
+		door_good(of(t), token);
 }
 
 static void nano_ban(struct transport *t, const uint8_t ip[16], uint64_t until_us)
@@ -352,6 +355,8 @@ struct nano *nano_new(struct loop *l, const struct nano_conf *conf, struct err *
 	list_init(&n->dirty);
 	list_init(&n->returned);
 	list_init(&n->door_queue);
+	list_init(&n->door_peers);
+	list_init(&n->door_strangers);
 	key = env_rand(n->env);
 	n->by_address = map_new(key);
 	n->by_serial = map_new(key);

@@ -14,9 +14,13 @@
 #define REQUEST_ID 0x80000001u          /* the high bit ends the header (SP's rule) */
 #define MESSAGES_AT_ONCE 64
 
-#define SWEPT_US 60000000               /* a connection that has had bulk is remembered so long */
-
-struct door_last { uint64_t sent_at, free_at; bool swept; };
+#define REMEMBER_US 60000000            /* a peer's connection whose descriptor was not found is remembered so long, */
+#define STRANGER_US 10000000            /* another one so long */
+#define CONNECTIONS_MAX 4096            /* four times what the sweep leaves: they come and go */
+#define FRAMING 12                      /* bytes around a message: its length, and the SP header */
+#define SP_HEADER 8                     /* and in front of the first one */
+#define MANY (64 * 1024)                /* so many bytes are no two connections' by chance, */
+#define ON_THE_WAY (2 * WIRE_MAX)       /* even when the last of them have not been read */
 
 static void put_u32(uint8_t *p, uint32_t v)
 {
@@ -75,12 +79,112 @@ static int recv_with_header(int s, void **ret_body, uint8_t head[8], size_t *ret
 	return len;
 }
 
-/* ---- receiving ---- */
-static void spoke(struct nano *n, uint64_t token)
+/* ---- connections ---- */
+
+static struct door_last *find(struct nano *n, uint64_t token)
 {
-	struct door_last *last = map_get(n->door_last, &token, sizeof(token));
-	if (last && last->free_at > last->sent_at + HAND_OVER_US)
+	uint64_t key = token >> 32;
+
+	return map_get(n->door_last, &key, sizeof(key));
+}
+
+static void forget(struct nano *n, struct door_last *last)
+{
+	map_del(n->door_last, &last->key, sizeof(last->key));
+	list_del(&last->link);
+	free(last);
+}
+
+/* When there are too many, who is no peer and was heard of longest ago makes room. */
+static struct door_last *make(struct nano *n, uint64_t token)
+{
+	struct door_last *last = find(n, token);
+
+	if (last)
+		return last;
+	if (map_len(n->door_last) >= CONNECTIONS_MAX) {
+		struct list *from = list_empty(&n->door_strangers) ? &n->door_peers : &n->door_strangers;
+
+		forget(n, list_entry(from->next, struct door_last, link));
+	}
+	last = xcalloc(1, sizeof(*last));
+	last->key = token >> 32;
+	last->received = SP_HEADER;
+	last->request = REQUEST_ID;
+	last->heard_at = env_now(n->env);
+	list_push(&n->door_strangers, &last->link);
+	map_put(n->door_last, &last->key, sizeof(last->key), last);
+	return last;
+}
+
+void door_good(struct nano *n, uint64_t token)
+{
+	struct door_last *last = find(n, token);
+
+	if (!last || last->good)
+		return;
+	last->good = true;
+	list_del(&last->link);
+	list_push(&n->door_peers, &last->link);
+}
+
+/* Two count the same connection, we and TCP: so one whose bytes are a peer's is that peer's. Who has seen what a peer
+ * has sent could send as much; all that it wins is to be left alone. */
+static struct door_last *match(struct nano *n, const struct inbound *c)
+{
+	list_each(i, &n->door_peers) {
+		struct door_last *last = list_entry(i, struct door_last, link);
+
+		if (!last->seen && c->received >= last->received &&
+		    c->received - last->received <= (last->received >= MANY ? ON_THE_WAY : 0))
+			return last;
+	}
+	return NULL;
+}
+
+void door_match(struct nano *n)
+{
+	struct door_last *last;
+	size_t left = list_len(&n->door_peers);
+
+	list_each(i, &n->door_peers)
+		list_entry(i, struct door_last, link)->seen = false;
+	for (size_t i = 0; i < n->ninbound; i++) {
+		last = n->inbound[i].token ? find(n, n->inbound[i].token) : NULL;
+		if (last && !last->seen) {
+			last->seen = true;
+			left--;
+		}
+	}
+	for (size_t i = 0; i < n->ninbound; i++) {
+		struct inbound *c = &n->inbound[i];
+
+		last = left && c->chan == CHAN_DOOR && !c->token ? match(n, c) : NULL;
+		if (last) {
+			c->token = last->key << 32 | REQUEST_ID;
+			last->seen = true;
+			left--;
+		}
+		if (c->token)                   /* true behind a NAT too, where what a HELLO says about itself is not */
+			sweep_know(n, c->ip);
+	}
+}
+
+/* ---- receiving ---- */
+/* The token of the message's connection, whatever its request is called: the answer goes to the last one. */
+static uint64_t spoke(struct nano *n, const uint8_t head[8], size_t len)
+{
+	uint64_t token = (uint64_t)(get_u32(head) & 0x7fffffff) << 32 | REQUEST_ID;
+	struct door_last *last = make(n, token);
+
+	last->request = get_u32(head + 4);
+	last->received += FRAMING + len;
+	last->heard_at = env_now(n->env);
+	list_del(&last->link);
+	list_push(last->good ? &n->door_peers : &n->door_strangers, &last->link);
+	if (last->free_at > last->sent_at + HAND_OVER_US)
 		last->free_at = last->sent_at + HAND_OVER_US;
+	return token;
 }
 
 void door_ready(struct watch *w, int what)
@@ -98,8 +202,7 @@ void door_ready(struct watch *w, int what)
 		if (i)
 			loop_lap(b->n->loop, w->name);
 		if (hlen == 8) {                /* longer: it came through a device, which we do not speak to */
-			uint64_t token = (uint64_t)(get_u32(head) & 0x7fffffff) << 32 | get_u32(head + 4);
-			spoke(b->n, token);
+			uint64_t token = spoke(b->n, head, (size_t)len);
 			nano_got(b->n, (struct via){ CHAN_DOOR, token }, msg, (size_t)len);
 		}
 		nn_freemsg(msg);
@@ -153,11 +256,12 @@ static void door_send(struct nano *n, struct packet *p)
 {
 	uint8_t head[8];
 	void *msg = nn_allocmsg(p->wire_len, 0);
+	const struct door_last *last = find(n, p->door_token);
 	bool sent = false;
 
 	if (msg && p->seal(p, (uint32_t)(p->door_token >> 32), msg) == 0) {
 		put_u32(head, (uint32_t)(p->door_token >> 32));
-		put_u32(head + 4, (uint32_t)p->door_token);
+		put_u32(head + 4, last ? last->request : REQUEST_ID);
 		sent = send_with_header(n->box[CHAN_DOOR].s, &msg, head, sizeof(head)) >= 0;
 	}
 	if (sent) {
@@ -195,12 +299,8 @@ void door_flush(struct nano *n)
 
 	list_each_safe(k, &n->door_queue) {
 		struct packet *p = list_entry(k, struct packet, link);
-		struct door_last *last = map_get(n->door_last, &p->door_token, sizeof(p->door_token));
+		struct door_last *last = make(n, p->door_token);
 
-		if (!last) {
-			last = xcalloc(1, sizeof(*last));
-			map_put(n->door_last, &p->door_token, sizeof(p->door_token), last);
-		}
 		if (last->free_at > now || needs_sweep(n, p, last, now)) {
 			next = next && next < last->free_at ? next : last->free_at;
 			continue;
@@ -219,24 +319,32 @@ void door_flush(struct nano *n)
 		door_send(n, list_entry(i, struct packet, link));
 }
 
-void door_prune(struct nano *n)
+static void prune(struct nano *n, struct list *of, uint64_t age_us, uint64_t now)
 {
-	const void *key;
-	size_t klen, it = 0;
-	struct door_last *last;
+	list_each_safe(i, of) {
+		struct door_last *last = list_entry(i, struct door_last, link);
 
-	while ((last = map_next(n->door_last, &it, &key, &klen)))
-		if (last->free_at + (last->swept ? SWEPT_US : 0) < env_now(n->env)) {
-			map_del(n->door_last, key, klen);
-			free(last);
-		}
+		if (!last->seen && last->free_at < now && last->heard_at + age_us < now)
+			forget(n, last);
+	}
+}
+
+void door_prune(struct nano *n, uint64_t now)
+{
+	prune(n, &n->door_peers, REMEMBER_US, now);
+	prune(n, &n->door_strangers, STRANGER_US, now);
+}
+
+static void forget_all(struct nano *n)
+{
+	while (!list_empty(&n->door_peers))
+		forget(n, list_entry(n->door_peers.next, struct door_last, link));
+	while (!list_empty(&n->door_strangers))
+		forget(n, list_entry(n->door_strangers.next, struct door_last, link));
 }
 
 void door_give_back(struct nano *n)
 {
-	const void *key;
-	size_t klen, it = 0;
-	struct door_last *last;
 	struct list *i;
 
 	while ((i = list_pop(&n->door_queue))) {
@@ -244,8 +352,5 @@ void door_give_back(struct nano *n)
 		n->door_queued -= p->wire_len;
 		p->gone(p, false);
 	}
-	while ((last = map_next(n->door_last, &it, &key, &klen))) {
-		map_del(n->door_last, key, klen);
-		free(last);
-	}
+	forget_all(n);
 }

@@ -37,8 +37,13 @@ struct nlink {
 struct box { struct nano *n; enum chan chan; int s; struct watch in; uint64_t accepted, heard, tell_next_us;
 	int64_t unseen; };
 
-/* One inbound connection as the sweep sees it. */
-struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t since, received, sent; };
+/* One inbound connection as the sweep sees it; token: the door's connection that it is, a peer's, as far as known. */
+struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t since, received, token; bool last; };
+
+/* One connection to our door by the token of its messages: what has come by it, as TCP counts; good: a peer speaks by
+ * it; seen: the last sweep has found its descriptor. nanomsg tells neither its address nor its descriptor. */
+struct door_last { struct list link; uint64_t key, sent_at, free_at, heard_at, received; uint32_t request;
+	bool swept, good, seen; };
 
 /* A connection that carries bulk outwards, and the window in bytes that its delay allows (nano_pace.c). */
 struct paced { int fd; uint8_t ip[16]; uint16_t port, local; bool seen, begins, rested; uint32_t window, buffer;
@@ -62,7 +67,8 @@ struct nano {
 	struct deferred flush;
 	/* the door */
 	struct list door_queue; size_t door_queued;
-	struct map *door_last;                  /* token -> struct door_last */
+	struct map *door_last;                  /* connection (token >> 32) -> struct door_last */
+	struct list door_peers, door_strangers; /* the same, good or not; who was heard of longest ago first */
 	struct timer door_timer;
 	/* the sweep */
 	struct timer sweep;
@@ -101,10 +107,14 @@ void door_ready(struct watch *w, int what);     /* the bound door */
 void door_dialled_ready(struct watch *w, int what);
 int door_send_dialled(struct nlink *l, void **body);    /* nn_send's manners: -1 and errno, body is kept */
 void door_give_back(struct nano *n);
-void door_prune(struct nano *n);
+void door_good(struct nano *n, uint64_t token);
+void door_match(struct nano *n);  /* which inbound connections are the peers' that speak through the door */
+void door_prune(struct nano *n, uint64_t now);
 
 void sweep_fire(struct timer *t);
 void sweep_note(struct map *m, const uint8_t ip[16], uint64_t until_us);
+void sweep_know(struct nano *n, const uint8_t ip[16]);  /* that address is a peer's, for an hour */
+void sweep_judge(struct nano *n, uint64_t now);         /* shuts what is too much of n->inbound */
 void sweep_free(struct nano *n);
 #define SOON_US 5000
 void sweep_soon(struct nano *n);                /* within SOON_US */

@@ -14,7 +14,6 @@
 #include "net/nano_int.h"
 
 #define SP_HEADER 8                     /* bytes that each side of a connection sends before any message */
-#define ANSWERED 200                    /* more than this through the door: a HELLO was good enough for an answer */
 #define KNOWN_US ((uint64_t)3600 * 1000000)
 #define KEEPIDLE_S 15
 #define USER_TIMEOUT_MS 30000
@@ -46,6 +45,14 @@ void sweep_note(struct map *m, const uint8_t ip[16], uint64_t until_us)
 		map_put(m, ip, 16, u);
 	}
 	u->at = until_us;
+}
+
+void sweep_know(struct nano *n, const uint8_t ip[16])
+{
+	uint8_t group[16];
+
+	ip_group(ip, group);
+	sweep_note(n->known, group, env_now(n->env) + KNOWN_US);
 }
 
 static bool noted(struct map *m, const uint8_t ip[16], uint64_t now)
@@ -127,13 +134,15 @@ static void tune(int fd, bool calls)
 		setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &prompt, sizeof(prompt));
 }
 
-static uint64_t first_seen(const struct nano *n, const struct inbound *c, const struct inbound *old, size_t nold,
-	uint64_t now)
+static void remember(struct inbound *c, const struct inbound *old, size_t nold, uint64_t now)
 {
+	c->since = now;
 	for (size_t i = 0; i < nold; i++)
-		if (old[i].fd == c->fd && old[i].port == c->port && !memcmp(old[i].ip, c->ip, 16))
-			return old[i].since;
-	return now;
+		if (old[i].fd == c->fd && old[i].port == c->port && !memcmp(old[i].ip, c->ip, 16)) {
+			c->since = old[i].since;
+			c->token = old[i].token;
+			return;
+		}
 }
 
 /* The link that dialled there, and of several (lanes to one door) the least recently used; each is told. */
@@ -187,11 +196,7 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 	if (chan == CHAN_BULK)
 		widen(fd, info.tcpi_min_rtt);
 	c.received = info.tcpi_bytes_received;
-	c.sent = info.tcpi_bytes_acked;
-	/* True behind a NAT too, where what a HELLO says about its own address is not. */
-	if (chan == CHAN_DOOR && c.sent > SP_HEADER + ANSWERED)
-		sweep_note(n->known, c.ip, now + KNOWN_US);
-	c.since = first_seen(n, &c, old, nold, now);
+	remember(&c, old, nold, now);
 	if (n->ninbound == n->cap_inbound) {
 		n->cap_inbound = n->cap_inbound ? 2 * n->cap_inbound : 64;
 		n->inbound = xrealloc(n->inbound, n->cap_inbound * sizeof(*n->inbound));
@@ -199,56 +204,73 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 	n->inbound[n->ninbound++] = c;
 }
 
-static int older_first(const void *a, const void *b)
+/* Peers before who may be none; of peers the oldest first, of others the newest: who only stands about does not keep
+ * out who comes back. */
+static int worthy_first(const void *a, const void *b)
 {
 	const struct inbound *x = a, *y = b;
-	return x->since != y->since ? (x->since < y->since ? -1 : 1) : x->fd - y->fd;
+
+	if (x->last != y->last)
+		return x->last - y->last;
+	if (x->since != y->since)
+		return (x->since < y->since) != x->last ? -1 : 1;
+	return x->fd - y->fd;
 }
 
-/* Known: it said HELLO, or we talk to it. */
+static bool same_group(const uint8_t a[16], const uint8_t b[16])
+{
+	uint8_t x[16], y[16];
+
+	ip_group(a, x);
+	ip_group(b, y);
+	return !memcmp(x, y, 16);
+}
+
+/* Known: a HELLO was completed, or we talk to it. */
 static bool known(struct nano *n, const uint8_t ip[16], uint64_t now)
 {
-	if (noted(n->known, ip, now))
+	uint8_t group[16];
+
+	ip_group(ip, group);
+	if (noted(n->known, group, now))
 		return true;
 	list_each(i, &n->links) {
 		struct nlink *l = list_entry(i, struct nlink, link);
-		if (l->current && !memcmp(l->to.ip, ip, 16))
+		if (l->current && same_group(l->to.ip, ip))
 			return true;
 	}
 	return false;
 }
 
-/* A connection that had its time and has not begun to speak (mailbox), or was never answered (door). */
-static bool stranger(const struct nano *n, const struct inbound *c, bool is_known, uint64_t now)
+/* No peer's, as far as one can see. Who sends to a mailbox nanomsg does not tell, but strangers have nothing to say to
+ * it and come from elsewhere. */
+static bool stranger(const struct inbound *c, bool is_known)
 {
-	if (now - c->since < n->conf.stranger_us)
-		return false;
-	if (c->chan == CHAN_DOOR)
-		return c->sent <= SP_HEADER;
-	return c->received <= SP_HEADER || !is_known;
+	return c->chan == CHAN_DOOR ? !c->token : c->received <= SP_HEADER || !is_known;
 }
 
-static void judge(struct nano *n, uint64_t now)
+void sweep_judge(struct nano *n, uint64_t now)
 {
 	size_t kept = 0;
 
+	for (size_t i = 0; i < n->ninbound; i++)
+		n->inbound[i].last = stranger(&n->inbound[i], known(n, n->inbound[i].ip, now));
 	if (n->ninbound)
-		qsort(n->inbound, n->ninbound, sizeof(*n->inbound), older_first);
+		qsort(n->inbound, n->ninbound, sizeof(*n->inbound), worthy_first);
 	for (size_t i = 0; i < n->ninbound; i++) {
 		const struct inbound *c = &n->inbound[i];
-		bool is_known = known(n, c->ip, now);
-		uint32_t max = is_known ? KNOWN_ADDRESS_MAX : n->conf.per_address_max, same = 0;
+		uint32_t max = known(n, c->ip, now) ? KNOWN_ADDRESS_MAX : n->conf.per_address_max, same = 0;
 		uint64_t *count = NULL;
 
 		for (size_t k = 0; k < kept; k++)
-			same += !memcmp(n->inbound[k].ip, c->ip, 16);
+			same += same_group(n->inbound[k].ip, c->ip);
 		if (noted(n->banned, c->ip, now))
 			count = &n->stats.shut_banned;
 		else if (same >= max)
 			count = &n->stats.shut_address;
 		else if (kept >= n->conf.inbound_max)
 			count = &n->stats.shut_total;
-		else if (stranger(n, c, is_known, now))
+		else if (c->last && now - c->since >= n->conf.stranger_us)
 			count = &n->stats.shut_stranger;
 		if (count) {
 			(*count)++;
@@ -383,9 +405,10 @@ void sweep_fire(struct timer *t)
 	free(old);
 	pace_swept(n);
 	count_unseen(n, accepted, now);
-	judge(n, now);
+	door_match(n);
+	sweep_judge(n, now);
 	check_links(n, all_seen, now);
-	door_prune(n);
+	door_prune(n, now);
 	forget(n->known, now);
 	forget(n->banned, now);
 	give_back(n);

@@ -133,8 +133,10 @@ static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t 
 	n->count.frames_in++;
 	p->bytes.in[h.cls] += len;
 	p->used_us = env_now(n->env);
-	if (via.chan == CHAN_DOOR)
+	if (via.chan == CHAN_DOOR) {
+		env_heard(n->env, p->at.ip, via.door_token);
 		door_heard(p, via, &h);
+	}
 	if (h.pre.kind != KIND_GOODBYE)
 		live_heard(p);
 	if (h.pre.kind != KIND_REPLY && h.pre.kind != KIND_REFUSE && !guard_frame(p))

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include "nano_bed.h"
+#include "net/nano_int.h"
 
 /* ---- strangers ---- */
 static int dial_raw(const struct endpoint *to, enum chan chan)
@@ -135,7 +136,7 @@ static void test_known(void **state)
 	int fd = dial_raw(at(y), CHAN_CTRL);
 
 	endpoint_ip("127.0.0.1", loopback);
-	y->env->ops->heard(y->env, loopback);
+	y->env->ops->heard(y->env, loopback, 0);
 	say(x, at(y), CHAN_CTRL, 0, 1, 100);
 	assert_true(spin(b, heard_enough, 2 * SECOND));
 	loop_run_until(y->loop, never, NULL, 300000);
@@ -148,22 +149,45 @@ static void test_known(void **state)
 static bool answered(struct bed *b) { return b->p[1].got[CHAN_DOOR] == 1; }
 static bool mailed(struct bed *b) { return b->p[0].got[CHAN_CTRL] == 1; }
 
-/* Whoever was answered through the door is known, whatever address it claims to have. */
+/* Through whose connection a peer has spoken is known, whatever address it claims to have. */
 static void test_answered(void **state)
 {
 	struct bed *b = *state;
 	struct nano_conf quick = { .sweep_us = 50000, .stranger_us = 200000 };
 	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &quick), *x = open_peer(b, "127.0.0.1:auto", true, NULL);
+	static const uint8_t elsewhere[16] = { 0xfd };
 
 	y->echo_door = true;
 	say(x, at(y), CHAN_DOOR, 0, 1, 300);
 	assert_true(spin(b, answered, 2 * SECOND));
+	y->env->ops->heard(y->env, elsewhere, y->token);
 	say(x, at(y), CHAN_CTRL, 0, 1, 100);
 	assert_true(spin(b, mailed, 2 * SECOND));
 	loop_run_until(y->loop, never, NULL, 500000);
 	nano_stats(y->nano, &seen);
 	assert_int_equal(seen.shut_stranger, 0);
 	assert_int_equal(seen.inbound, 2);
+}
+
+static bool five(struct bed *b) { return b->p[1].got[CHAN_DOOR] >= 5; }
+
+/* An answer is no acquaintance: refusals, however many, let nobody stay, nor does that others there are known. */
+static void test_refused(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf quick = { .sweep_us = 50000, .stranger_us = 200000 };
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &quick), *x = open_peer(b, "127.0.0.1:auto", true, NULL);
+	uint8_t loopback[16];
+
+	y->echo_door = true;
+	for (uint32_t i = 0; i < 5; i++)
+		say(x, at(y), CHAN_DOOR, 0, i + 1, 300);
+	assert_true(spin(b, five, 2 * SECOND));
+	loop_run_until(y->loop, never, NULL, 100000);
+	assert_int_equal(map_len(y->nano->known), 0);
+	endpoint_ip("127.0.0.1", loopback);
+	y->env->ops->heard(y->env, loopback, 0);
+	assert_true(spin(b, heard_enough, 2 * SECOND));
 }
 
 /* And who was not, is not: its mailbox connection goes, though it has spoken. */
@@ -176,6 +200,96 @@ static void test_unanswered(void **state)
 	say(x, at(y), CHAN_CTRL, 0, 1, 100);
 	assert_true(spin(b, mailed, 2 * SECOND));
 	assert_true(spin(b, heard_enough, 2 * SECOND));
+}
+
+/* ---- who is shut when there are too many ---- */
+
+static struct inbound *stand(struct nano *n, const char *ip, uint64_t since, int fd[2])
+{
+	struct inbound *c;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	fcntl(fd[1], F_SETFL, O_NONBLOCK);
+	n->inbound = xrealloc(n->inbound, (n->ninbound + 1) * sizeof(*n->inbound));
+	n->cap_inbound = n->ninbound + 1;
+	c = &n->inbound[n->ninbound++];
+	*c = (struct inbound){ .fd = fd[0], .chan = CHAN_DOOR, .since = since };
+	endpoint_ip(ip, c->ip);
+	return c;
+}
+
+static bool shut(int fd[2])
+{
+	char byte;
+	bool over = recv(fd[1], &byte, 1, 0) == 0;
+
+	close(fd[0]);
+	close(fd[1]);
+	return over;
+}
+
+/* A line of IPv6 has a /64 of addresses: they count as one, and the newest stay. Those of IPv4 are each their own. */
+static void test_lines(void **state)
+{
+	struct bed *b = *state;
+	struct nano *n = open_peer(b, "127.0.0.1:auto", false, NULL)->nano;
+	uint64_t now = env_now(n->env);
+	char ip[64];
+	int fd[20][2];
+
+	for (int i = 0; i < 20; i++) {
+		snprintf(ip, sizeof(ip), "2001:db8:1:1:%x::1", i + 1);
+		stand(n, ip, now - 1000 + (uint64_t)i, fd[i]);
+	}
+	sweep_judge(n, now);
+	assert_int_equal(n->ninbound, 16);
+	assert_int_equal(n->stats.shut_address, 4);
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(shut(fd[i]), i < 4);
+	n->ninbound = 0;
+	for (int i = 0; i < 20; i++) {
+		snprintf(ip, sizeof(ip), "10.0.0.%d", i + 1);
+		stand(n, ip, now, fd[i]);
+	}
+	sweep_judge(n, now);
+	assert_int_equal(n->ninbound, 20);
+	for (int i = 0; i < 20; i++)
+		assert_false(shut(fd[i]));
+	n->ninbound = 0;
+}
+
+/* Ten stand about where eight may; two come, and one is a peer's: these three stay. */
+static void test_worthy(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf few = { .inbound_max = 8 };
+	struct nano *n = open_peer(b, "127.0.0.1:auto", false, &few)->nano;
+	uint64_t now = env_now(n->env);
+	char ip[64];
+	int fd[13][2];
+
+	for (int i = 0; i < 13; i++) {
+		snprintf(ip, sizeof(ip), "10.0.%d.1", i);
+		stand(n, ip, now - 5000000 + 100000 * (uint64_t)i, fd[i])->token = i == 10;
+	}
+	sweep_judge(n, now);
+	assert_int_equal(n->ninbound, 8);
+	assert_int_equal(n->stats.shut_total, 5);
+	for (int i = 0; i < 13; i++)
+		assert_int_equal(shut(fd[i]), i < 5);
+	n->ninbound = 0;
+	/* and no stranger's age counts for more than a peer's */
+	for (int i = 0; i < 9; i++) {
+		snprintf(ip, sizeof(ip), "10.0.%d.1", i);
+		stand(n, ip, i ? now : now - 9000000, fd[i])->token = i == 0;
+	}
+	sweep_judge(n, now);
+	assert_false(shut(fd[0]));
+	for (int i = 1, gone = 0; i < 9; i++) {
+		gone += shut(fd[i]);
+		assert_int_equal(i == 8 ? gone : 1, 1);
+	}
+	n->ninbound = 0;
 }
 
 /* ---- connections that end before nanomsg has looked at them ---- */
@@ -305,6 +419,7 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = { T(test_garbage), T(test_thousand), T(test_known),
-		T(test_answered), T(test_unanswered), T(test_ghost) };
+		T(test_answered), T(test_refused), T(test_unanswered), T(test_lines), T(test_worthy),
+		T(test_ghost) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static void up(int i, bool client, uint8_t key)
 {
 	struct side *x = &v[i];
 	struct loop_conf lc = {0};
-	struct nano_conf nc = {0};
+	struct nano_conf nc = { .sweep_us = 50000, .stranger_us = 300000 };
 	struct net_conf c = { .boot_id = 100 + (uint64_t)i, .client = client, .has_swarm_key = true };
 	struct err e;
 
@@ -211,6 +211,28 @@ static void test_client(void **state)
 	transfer(1, 0);
 }
 
+static bool never_ends(void) { return false; }
+
+/* Nobody is a stranger who speaks as a peer: neither the connection for calls nor those for bulk, busy or silent. */
+static void test_client_stays(void **state)
+{
+	struct nano_stats seen;
+
+	up(0, false, 1);
+	up(1, true, 1);
+	know(1, 0);
+	call(0, 1, 0, 8000000);
+	expect_ok(1);
+	transfer(0, 1);
+	transfer(1, 0);
+	spin(never_ends, 0.7);
+	nano_stats(v[0].nano, &seen);
+	assert_int_equal(seen.shut_stranger, 0);
+	assert_true(seen.inbound >= 2);
+	call(1, 0, 1, 8000000);
+	expect_ok(2);
+}
+
 static bool told_dead(void) { return v[0].news[NEWS_DEAD]; }
 
 static void test_death(void **state)
@@ -248,7 +270,8 @@ static void test_other_swarm(void **state)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(test_two), T(test_client), T(test_death), T(test_other_swarm) };
+	const struct CMUnitTest tests[] = { T(test_two), T(test_client), T(test_client_stays),
+		T(test_death), T(test_other_swarm) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
