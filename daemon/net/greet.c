@@ -1,5 +1,5 @@
 /* HELLO as the one who is dialled. Nothing is believed before M3: an M1 whose MAC fits costs one X25519 and one
- * signature, is counted per address, and leaves a half-open session that is forgotten after ten seconds. */
+ * signature, is charged to where it comes from, and leaves a half-open session that is forgotten after ten seconds. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/hash.h"
@@ -8,11 +8,15 @@
 
 #define HELLOS_PER_S 100.0                      /* per source address; 0.2 ms each */
 #define HELLOS_BURST 512.0
+#define DOOR_HELLOS_PER_S 10.0                  /* by one connection to the door, one daemon's */
+#define DOOR_HELLOS_BURST 64.0
 #define AGAIN_PER_S 10.0                        /* the same HELLO */
 #define AGAIN_BURST 20.0
 #define RESETS_PER_S 20.0                       /* in all; one a second per peer */
-#define LIMITS_MAX 4096
+#define SOURCES_MAX 4096
 #define NOT_ALLOWED_US (60 * SECOND)
+
+struct source { struct list link; uint8_t key[17]; struct limit hellos, refusals; };
 
 bool limit_take(struct limit *l, uint64_t now_us, double per_s, double burst)
 {
@@ -30,26 +34,53 @@ bool limit_take(struct limit *l, uint64_t now_us, double per_s, double burst)
 	return true;
 }
 
-/* The table of buckets is bounded: when it is full, buckets that have filled up again are dropped. */
-static bool address_may(struct net *n, const uint8_t ip[16])
+/* What a HELLO costs is charged to where it came from. nanomsg tells no address: of the door it names the connection,
+ * of which an address has few (nano_sweep.c); of a mailbox nothing, so there it is the address that M1 names, where the
+ * answer goes. The table is bounded: who was used longest ago makes room. */
+static struct source *source_of(struct net *n, struct via via, const uint8_t ip[16])
 {
-	uint64_t now = env_now(n->env);
-	struct limit *l = map_get(n->limits, ip, 16);
-	const void *key;
-	size_t klen;
+	uint8_t key[17] = { via.chan == CHAN_DOOR };
+	struct source *s;
 
-	if (!l) {
-		if (map_len(n->limits) >= LIMITS_MAX) {
-			for (size_t i = 0; (l = map_next(n->limits, &i, &key, &klen));)
-				if ((double)(now - l->at_us) * 1e-6 * HELLOS_PER_S >= HELLOS_BURST)
-					free(map_del(n->limits, key, klen));
-			if (map_len(n->limits) >= LIMITS_MAX)
-				return false;
-		}
-		l = xcalloc(1, sizeof *l);
-		map_put(n->limits, ip, 16, l);
+	if (via.chan == CHAN_DOOR)
+		memcpy(key + 1, &via.door_token, sizeof via.door_token);
+	else
+		ip_group(ip, key + 1);
+	s = map_get(n->sources, key, sizeof key);
+	if (!s && map_len(n->sources) >= SOURCES_MAX) {
+		s = list_entry(n->source_list.next, struct source, link);
+		map_del(n->sources, s->key, sizeof s->key);
+		list_del(&s->link);
+		free(s);
+		s = NULL;
 	}
-	return limit_take(l, now, HELLOS_PER_S, HELLOS_BURST);
+	if (!s) {
+		s = xcalloc(1, sizeof *s);
+		memcpy(s->key, key, sizeof key);
+		list_init(&s->link);
+		map_put(n->sources, key, sizeof key, s);
+	}
+	list_del(&s->link);
+	list_push(&n->source_list, &s->link);
+	return s;
+}
+
+static bool may_greet(struct net *n, struct via via, const uint8_t ip[16])
+{
+	struct source *s = source_of(n, via, ip);
+	bool door = via.chan == CHAN_DOOR;
+
+	return limit_take(&s->hellos, env_now(n->env), door ? DOOR_HELLOS_PER_S : HELLOS_PER_S,
+		door ? DOOR_HELLOS_BURST : HELLOS_BURST);
+}
+
+void greet_free(struct net *n)
+{
+	struct list *i;
+
+	while ((i = list_pop(&n->source_list)))
+		free(list_entry(i, struct source, link));
+	map_free(n->sources);
 }
 
 void half_free(struct half *h)
@@ -193,7 +224,7 @@ void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len)
 	/* Sent again, or replayed: the same answer, no new work, and nothing of what the address that it names may do. */
 	sha256_of(p, len, hash);
 	h = map_get(n->halves, hash, HELLO_REF);
-	if (h ? !limit_take(&h->again, env_now(n->env), AGAIN_PER_S, AGAIN_BURST) : !address_may(n, m1.at.ip)) {
+	if (h ? !limit_take(&h->again, env_now(n->env), AGAIN_PER_S, AGAIN_BURST) : !may_greet(n, via, m1.at.ip)) {
 		n->count.hello_limited++;
 		return;
 	}

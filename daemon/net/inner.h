@@ -170,8 +170,8 @@ struct net {
 	uint32_t key_no; bool has_old; uint64_t old_until_us, keys_next_us;
 	struct map *allow; uint64_t not_allowed_us;     /* ids, empty: everybody; when it was told last */
 	uint16_t version_min, version_max; unsigned suites; char software[24];
-	struct map *peers, *sessions, *hellos, *halves, *calls, *limits;
-	struct list peer_list, care_list, tended, served, hello_list, half_list, outs, ending, kept, cached;
+	struct map *peers, *sessions, *hellos, *halves, *calls, *sources;
+	struct list peer_list, care_list, tended, served, hello_list, half_list, source_list, outs, ending, kept, cached;
 	size_t cached_bytes, door_bytes; uint64_t serial, map_key, served_us;
 	struct { net_handler_fn *fn; void *arg; } handlers[256];
 	struct watcher *watches; size_t nwatches;
@@ -282,6 +282,7 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 void greet_unknown(struct net *n, struct via via, const struct header *h);      /* perhaps RESET */
 void half_free(struct half *h);                 /* and its session, unless it was installed */
 void greet_expire(struct net *n, uint64_t now);
+void greet_free(struct net *n);
 
 /* ---- rpc.c ---- */
 void rpc_answer(struct net *n, struct peer *p, const struct header *h, const char *json, const uint8_t *blob);

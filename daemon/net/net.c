@@ -254,7 +254,7 @@ struct net *net_new(struct env *env, const struct net_conf *conf, struct err *e)
 	n->hellos = map_new(n->map_key);
 	n->halves = map_new(n->map_key);
 	n->calls = map_new(n->map_key);
-	n->limits = map_new(n->map_key);
+	n->sources = map_new(n->map_key);
 	n->allow = map_new(n->map_key);
 	list_init(&n->peer_list);
 	list_init(&n->care_list);
@@ -262,6 +262,7 @@ struct net *net_new(struct env *env, const struct net_conf *conf, struct err *e)
 	list_init(&n->served);
 	list_init(&n->hello_list);
 	list_init(&n->half_list);
+	list_init(&n->source_list);
 	list_init(&n->outs);
 	list_init(&n->ending);
 	list_init(&n->kept);
@@ -300,8 +301,6 @@ static void end_everything(struct net *n)
 
 void net_free(struct net *n)
 {
-	struct limit *l;
-
 	if (!n)
 		return;
 	n->freeing = true;
@@ -315,14 +314,12 @@ void net_free(struct net *n)
 	env_timer(n->env, &n->later, 0);
 	env_timer(n->env, &n->tick, 0);
 	env_timer(n->env, &n->care_timer, 0);
-	for (size_t i = 0; (l = map_next(n->limits, &i, NULL, NULL));)
-		free(l);
+	greet_free(n);
 	map_free(n->peers);
 	map_free(n->sessions);
 	map_free(n->hellos);
 	map_free(n->halves);
 	map_free(n->calls);
-	map_free(n->limits);
 	map_free(n->allow);
 	signer_done(&n->self);
 	wipe(n->mac_key, sizeof n->mac_key);

@@ -106,4 +106,23 @@ static inline struct net_counters counters(struct net_app *x)
 	return c;
 }
 
+/* A new M1 that names node a's address, with one byte of it changed. */
+static inline size_t make_m1(struct bed *b, uint64_t n, uint8_t ip, uint8_t *out, const uint8_t key[32])
+{
+	struct hello1 m = { .version_min = 1, .version_max = 1, .suites = 3, .boot = n, .software = "attack" };
+	uint8_t priv[32] = { 1 };
+	struct buf w = {0};
+	size_t len;
+
+	memcpy(priv + 1, &n, 8);
+	x25519_public(priv, m.e);
+	m.at = b->a->net->conf.self;
+	m.at.ip[13] = ip;
+	hello1_write(&m, key, &w);
+	memcpy(out, w.p, w.len);
+	len = w.len;
+	buf_free(&w);
+	return len;
+}
+
 #endif

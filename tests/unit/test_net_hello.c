@@ -46,10 +46,99 @@ static void test_heard(void **state)
 	assert_true(p->mailbox && by_address > 0);
 }
 
+static void knock(struct bed *b, struct via via, uint64_t n, uint8_t ip)
+{
+	uint8_t w[HELLO1_MAX];
+	size_t len = make_m1(b, n, ip, w, b->b->net->mac_key);
+
+	b->b->env->recv(b->b->env->recv_arg, via, w, len);
+}
+
+static bool let_in(struct bed *b, struct via via, uint64_t n, uint8_t ip)
+{
+	uint64_t before = counters(b->b).hello_limited;
+
+	knock(b, via, n, ip);
+	return counters(b->b).hello_limited == before;
+}
+
+/* Thousands of HELLOs by one connection, in the name of another's address: that connection pays, not that address. */
+static void test_named(void **state)
+{
+	struct bed *b = *state;
+	struct via door = { CHAN_DOOR, peer_find(b->b->net, net_self(b->a->net))->door_token };
+	unsigned in = 0;
+
+	assert_true(door.door_token);
+	for (uint64_t i = 0; i < 2000; i++)
+		in += let_in(b, door, i + 1, 0);
+	assert_in_range(in, 1, 100);
+	assert_true(let_in(b, (struct via){ CHAN_CTRL }, 5000, 0));
+	assert_true(let_in(b, (struct via){ CHAN_DOOR, 77 }, 5001, 0));
+}
+
+static struct hello1 m1_of(struct bed *b, uint64_t n)
+{
+	struct hello1 m = { .version_min = 1, .version_max = 1, .suites = 3, .boot = n, .software = "attack" };
+	uint8_t priv[32] = { 2 };
+
+	memcpy(priv + 1, &n, 8);
+	x25519_public(priv, m.e);
+	m.at = b->a->net->conf.self;
+	return m;
+}
+
+static bool named(struct bed *b, struct hello1 *m)
+{
+	uint64_t before = counters(b->b).hello_limited;
+	struct buf w = {0};
+
+	hello1_write(m, b->b->net->mac_key, &w);
+	give(b->b, CHAN_CTRL, w.p, w.len);
+	buf_free(&w);
+	return counters(b->b).hello_limited == before;
+}
+
+/* Four thousand addresses that nobody has heard of: the table is full, and the next one comes in all the same. */
+static void test_full(void **state)
+{
+	struct bed *b = *state;
+	unsigned in = 0;
+
+	for (uint64_t i = 0; i < 4200; i++) {
+		struct hello1 m = m1_of(b, i + 1);
+
+		m.at.ip[13] = (uint8_t)(100 + i / 256);
+		m.at.ip[14] = (uint8_t)i;
+		in += named(b, &m);
+	}
+	assert_int_equal(in, 4200);
+	assert_int_equal(map_len(b->b->net->sources), 4096);
+	assert_int_equal(list_len(&b->b->net->source_list), 4096);
+	assert_true(ask(b, b->a, b->b, 5).ok);
+}
+
+/* Whoever has one address of IPv6 has the /64 around it. */
+static void test_line(void **state)
+{
+	struct bed *b = *state;
+	unsigned in = 0;
+
+	for (uint64_t i = 0; i < 1500; i++) {
+		struct hello1 m = m1_of(b, i + 1);
+
+		memset(m.at.ip, 0, 16);
+		m.at.ip[0] = 0xfd;
+		memcpy(m.at.ip + 8, &i, 8);
+		in += named(b, &m);
+	}
+	assert_int_equal(in, 512);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(test_heard) };
+	const struct CMUnitTest tests[] = { T(test_heard), T(test_named), T(test_full), T(test_line) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

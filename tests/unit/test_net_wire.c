@@ -225,24 +225,6 @@ static void test_garbage(void **state)
 
 /* ---- HELLO ---- */
 
-static size_t make_m1(struct bed *b, uint64_t n, uint8_t ip, uint8_t *out, const uint8_t key[32])
-{
-	struct hello1 m = { .version_min = 1, .version_max = 1, .suites = 3, .boot = n, .software = "attack" };
-	uint8_t priv[32] = { 1 };
-	struct buf w = {0};
-	size_t len;
-
-	memcpy(priv + 1, &n, 8);
-	x25519_public(priv, m.e);
-	m.at = b->a->net->conf.self;
-	m.at.ip[13] = ip;
-	hello1_write(&m, key, &w);
-	memcpy(out, w.p, w.len);
-	len = w.len;
-	buf_free(&w);
-	return len;
-}
-
 /* Ten thousand HELLOs that nobody finishes: bounded, limited per address, forgotten, and the neighbours live on. */
 static void test_half_open(void **state)
 {
