@@ -12,6 +12,8 @@
 #define DOOR_HELLOS_BURST 64.0
 #define AGAIN_PER_S 10.0                        /* the same HELLO */
 #define AGAIN_BURST 20.0
+#define REFUSALS_PER_S 1.0                      /* by one connection to the door; */
+#define REFUSALS_BURST 2.0                      /* one for each key, while the swarm's is replaced */
 #define RESETS_PER_S 20.0                       /* in all; one a second per peer */
 #define SOURCES_MAX 4096
 #define NOT_ALLOWED_US (60 * SECOND)
@@ -74,6 +76,14 @@ static bool may_greet(struct net *n, struct via via, const uint8_t ip[16])
 		door ? DOOR_HELLOS_BURST : HELLOS_BURST);
 }
 
+/* What a stranger is told by its own connection to the door: refusals, and that its session is unknown. */
+static bool may_refuse(struct net *n, struct via via)
+{
+	static const uint8_t nowhere[16];
+
+	return limit_take(&source_of(n, via, nowhere)->refusals, env_now(n->env), REFUSALS_PER_S, REFUSALS_BURST);
+}
+
 void greet_free(struct net *n)
 {
 	struct list *i;
@@ -128,6 +138,10 @@ static void refuse(struct net *n, struct via via, const struct endpoint *at, enu
 	struct too_old t = { .why = why, .version_min = n->version_min, .version_max = n->version_max };
 	uint8_t out[TOO_OLD_BYTES];
 
+	if (via.chan == CHAN_DOOR && !may_refuse(n, via)) {
+		n->count.hello_limited++;
+		return;
+	}
 	memcpy(t.ref, ref, HELLO_REF);
 	too_old_write(&t, key_bytes(n, key_no), out);
 	answer(n, via, at, out, sizeof out);
@@ -319,7 +333,7 @@ void greet_unknown(struct net *n, struct via via, const struct header *h)
 
 	n->count.unknown_session++;
 	if ((p && p->reset_us > now) || (via.chan != CHAN_DOOR && (!p || p->at_level == AT_NONE)) ||
-	    !limit_take(&n->resets, now, RESETS_PER_S, RESETS_PER_S))
+	    (via.chan == CHAN_DOOR && !may_refuse(n, via)) || !limit_take(&n->resets, now, RESETS_PER_S, RESETS_PER_S))
 		return;
 	if (p)
 		p->reset_us = now + SECOND;

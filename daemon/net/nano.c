@@ -241,9 +241,7 @@ static void nano_send(struct transport *t, const struct endpoint *to, enum chan 
 	p->chan = chan;
 	p->door_token = token;
 	if (chan == CHAN_DOOR && token && !(token & DIALLED) && !door_lane(token)) {
-		if (n->box[CHAN_DOOR].s >= 0 && p->wire_len <= WIRE_MAX && n->door_queued + p->wire_len <= max)
-			door_answer(n, p);
-		else
+		if (n->box[CHAN_DOOR].s < 0 || p->wire_len > WIRE_MAX || !door_answer(n, p))
 			nano_return(n, p);
 		return;
 	}
@@ -299,7 +297,6 @@ static void nano_detach(struct transport *t)
 	env_timer(n->env, &n->sweep, 0);
 	env_timer(n->env, &n->pace, 0);
 	rate_stop(n);
-	env_timer(n->env, &n->door_timer, 0);
 	while (!list_empty(&n->links))
 		nlink_free(list_entry(n->links.next, struct nlink, link));
 	door_give_back(n);
@@ -354,7 +351,7 @@ struct nano *nano_new(struct loop *l, const struct nano_conf *conf, struct err *
 	list_init(&n->links);
 	list_init(&n->dirty);
 	list_init(&n->returned);
-	list_init(&n->door_queue);
+	list_init(&n->door_ready);
 	list_init(&n->door_peers);
 	list_init(&n->door_strangers);
 	key = env_rand(n->env);
@@ -365,7 +362,6 @@ struct nano *nano_new(struct loop *l, const struct nano_conf *conf, struct err *
 	n->banned = map_new(key);
 	n->flush.name = "send";
 	n->flush.fn = flush_all;
-	n->door_timer.name = "door";
 	n->sweep.name = "descriptor sweep";
 	n->sweep.fire = sweep_fire;
 	n->transport = (struct transport){ nano_send, nano_close_link, nano_linkinfo, nano_detach, nano_heard, nano_ban };
@@ -407,7 +403,7 @@ void nano_stats(const struct nano *n, struct nano_stats *ret)
 	ret->inbound = n->ninbound;
 	ret->sockets = n->sockets;
 	ret->links = (uint32_t)map_len(n->by_address);
-	ret->queued = (uint32_t)n->door_queued;
+	ret->queued = (uint32_t)(n->door_queued[false] + n->door_queued[true]);
 	list_each(i, &n->links)
 		ret->queued += (uint32_t)list_entry(i, struct nlink, link)->queued;
 }

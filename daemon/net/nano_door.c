@@ -17,6 +17,8 @@
 #define REMEMBER_US 60000000            /* a peer's connection whose descriptor was not found is remembered so long, */
 #define STRANGER_US 10000000            /* another one so long */
 #define CONNECTIONS_MAX 4096            /* four times what the sweep leaves: they come and go */
+#define CONNECTION_BYTES (4 * WIRE_MAX) /* waiting for one: whoever sends through a door keeps one on its way */
+#define STRANGERS_SHARE 16              /* of all that may wait: a sixteenth for who is no peer */
 #define FRAMING 12                      /* bytes around a message: its length, and the SP header */
 #define SP_HEADER 8                     /* and in front of the first one */
 #define MANY (64 * 1024)                /* so many bytes are no two connections' by chance, */
@@ -90,10 +92,26 @@ static struct door_last *find(struct nano *n, uint64_t token)
 
 static void forget(struct nano *n, struct door_last *last)
 {
+	struct list *i;
+
+	while ((i = list_pop(&last->queue)))
+		nano_return(n, list_entry(i, struct packet, link));
+	n->door_queued[last->good] -= last->queued;
+	env_timer(n->env, &last->timer, 0);
+	list_del(&last->ready);
 	map_del(n->door_last, &last->key, sizeof(last->key));
 	list_del(&last->link);
 	free(last);
 }
+
+/* In the order of the last word. */
+static void heard(struct nano *n, struct door_last *last)
+{
+	list_del(&last->link);
+	list_push(last->good ? &n->door_peers : &n->door_strangers, &last->link);
+}
+
+static void free_again(struct timer *t);
 
 /* When there are too many, who is no peer and was heard of longest ago makes room. */
 static struct door_last *make(struct nano *n, uint64_t token)
@@ -108,11 +126,16 @@ static struct door_last *make(struct nano *n, uint64_t token)
 		forget(n, list_entry(from->next, struct door_last, link));
 	}
 	last = xcalloc(1, sizeof(*last));
+	last->n = n;
 	last->key = token >> 32;
 	last->received = SP_HEADER;
 	last->request = REQUEST_ID;
 	last->heard_at = env_now(n->env);
-	list_push(&n->door_strangers, &last->link);
+	last->timer = (struct timer){ .fire = free_again, .name = "door" };
+	list_init(&last->queue);
+	list_init(&last->ready);
+	list_init(&last->link);
+	heard(n, last);
 	map_put(n->door_last, &last->key, sizeof(last->key), last);
 	return last;
 }
@@ -124,8 +147,9 @@ void door_good(struct nano *n, uint64_t token)
 	if (!last || last->good)
 		return;
 	last->good = true;
-	list_del(&last->link);
-	list_push(&n->door_peers, &last->link);
+	n->door_queued[false] -= last->queued;
+	n->door_queued[true] += last->queued;
+	heard(n, last);
 }
 
 /* Two count the same connection, we and TCP: so one whose bytes are a peer's is that peer's. Who has seen what a peer
@@ -170,6 +194,23 @@ void door_match(struct nano *n)
 	}
 }
 
+/* ---- when the next message may go ---- */
+
+static void look_again(struct nano *n, struct door_last *last)
+{
+	if (list_empty(&last->queue) || !list_empty(&last->ready))
+		return;
+	list_push(&n->door_ready, &last->ready);
+	nano_mark(n);
+}
+
+static void free_again(struct timer *t)
+{
+	struct door_last *last = container_of(t, struct door_last, timer);
+
+	look_again(last->n, last);
+}
+
 /* ---- receiving ---- */
 /* The token of the message's connection, whatever its request is called: the answer goes to the last one. */
 static uint64_t spoke(struct nano *n, const uint8_t head[8], size_t len)
@@ -180,10 +221,11 @@ static uint64_t spoke(struct nano *n, const uint8_t head[8], size_t len)
 	last->request = get_u32(head + 4);
 	last->received += FRAMING + len;
 	last->heard_at = env_now(n->env);
-	list_del(&last->link);
-	list_push(last->good ? &n->door_peers : &n->door_strangers, &last->link);
-	if (last->free_at > last->sent_at + HAND_OVER_US)
+	heard(n, last);
+	if (last->free_at > last->sent_at + HAND_OVER_US) {
 		last->free_at = last->sent_at + HAND_OVER_US;
+		look_again(n, last);
+	}
 	return token;
 }
 
@@ -245,11 +287,21 @@ int door_send_dialled(struct nlink *l, void **body)
 	return send_with_header(l->s, body, head, sizeof(head));
 }
 
-void door_answer(struct nano *n, struct packet *p)
+/* One connection has its share of what may wait, and strangers theirs: however many HELLOs are refused, there is room
+ * for the answers of peers. False: no room. */
+bool door_answer(struct nano *n, struct packet *p)
 {
-	list_push(&n->door_queue, &p->link);
-	n->door_queued += p->wire_len;
-	nano_mark(n);
+	struct door_last *last = make(n, p->door_token);
+	size_t all = n->door_queued[false] + n->door_queued[true] + p->wire_len;
+
+	if (last->queued + p->wire_len > CONNECTION_BYTES || all > n->conf.bulk_queue_max ||
+	    (!last->good && n->door_queued[false] + p->wire_len > n->conf.bulk_queue_max / STRANGERS_SHARE))
+		return false;
+	list_push(&last->queue, &p->link);
+	last->queued += p->wire_len;
+	n->door_queued[last->good] += p->wire_len;
+	look_again(n, last);
+	return true;
 }
 
 static void door_send(struct nano *n, struct packet *p)
@@ -289,34 +341,29 @@ static bool needs_sweep(struct nano *n, const struct packet *p, struct door_last
 	return true;
 }
 
-static void door_fire(struct timer *t) { door_flush(container_of(t, struct nano, door_timer)); }
-
+/* Only connections that have something new are looked at, or whose time has come; each gives one at a time. */
 void door_flush(struct nano *n)
 {
-	uint64_t now = env_now(n->env), next = 0;
-	struct list go = LIST_INIT(go);
+	uint64_t now = env_now(n->env);
 	struct list *i;
 
-	list_each_safe(k, &n->door_queue) {
-		struct packet *p = list_entry(k, struct packet, link);
-		struct door_last *last = make(n, p->door_token);
+	while ((i = list_pop(&n->door_ready))) {
+		struct door_last *last = list_entry(i, struct door_last, ready);
+		struct packet *p = list_entry(last->queue.next, struct packet, link);
 
 		if (last->free_at > now || needs_sweep(n, p, last, now)) {
-			next = next && next < last->free_at ? next : last->free_at;
+			env_timer(n->env, &last->timer, last->free_at);
 			continue;
 		}
 		last->sent_at = now;
 		last->free_at = now + GAP_US + p->wire_len / 1000;
-		list_del(k);
-		n->door_queued -= p->wire_len;
-		list_push(&go, k);
+		list_del(&p->link);
+		last->queued -= p->wire_len;
+		n->door_queued[last->good] -= p->wire_len;
+		if (!list_empty(&last->queue))
+			list_push(&n->door_ready, &last->ready);
+		door_send(n, p);                /* last: its owner may send, and so make room among the connections */
 	}
-	if (next) {
-		n->door_timer.fire = door_fire;
-		env_timer(n->env, &n->door_timer, next);
-	}
-	while ((i = list_pop(&go)))
-		door_send(n, list_entry(i, struct packet, link));
 }
 
 static void prune(struct nano *n, struct list *of, uint64_t age_us, uint64_t now)
@@ -324,7 +371,7 @@ static void prune(struct nano *n, struct list *of, uint64_t age_us, uint64_t now
 	list_each_safe(i, of) {
 		struct door_last *last = list_entry(i, struct door_last, link);
 
-		if (!last->seen && last->free_at < now && last->heard_at + age_us < now)
+		if (!last->seen && list_empty(&last->queue) && last->heard_at + age_us < now)
 			forget(n, last);
 	}
 }
@@ -335,22 +382,10 @@ void door_prune(struct nano *n, uint64_t now)
 	prune(n, &n->door_strangers, STRANGER_US, now);
 }
 
-static void forget_all(struct nano *n)
+void door_give_back(struct nano *n)
 {
 	while (!list_empty(&n->door_peers))
 		forget(n, list_entry(n->door_peers.next, struct door_last, link));
 	while (!list_empty(&n->door_strangers))
 		forget(n, list_entry(n->door_strangers.next, struct door_last, link));
-}
-
-void door_give_back(struct nano *n)
-{
-	struct list *i;
-
-	while ((i = list_pop(&n->door_queue))) {
-		struct packet *p = list_entry(i, struct packet, link);
-		n->door_queued -= p->wire_len;
-		p->gone(p, false);
-	}
-	forget_all(n);
 }

@@ -42,8 +42,11 @@ struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t
 
 /* One connection to our door by the token of its messages: what has come by it, as TCP counts; good: a peer speaks by
  * it; seen: the last sweep has found its descriptor. nanomsg tells neither its address nor its descriptor. */
-struct door_last { struct list link; uint64_t key, sent_at, free_at, heard_at, received; uint32_t request;
-	bool swept, good, seen; };
+struct door_last { struct list link; struct nano *n;
+	uint64_t key, sent_at, free_at, heard_at, received; uint32_t request;
+	bool swept, good, seen;
+	struct list queue; size_t queued;       /* packets that wait; ready: in n->door_ready, else the timer runs */
+	struct list ready; struct timer timer; };
 
 /* A connection that carries bulk outwards, and the window in bytes that its delay allows (nano_pace.c). */
 struct paced { int fd; uint8_t ip[16]; uint16_t port, local; bool seen, begins, rested; uint32_t window, buffer;
@@ -66,10 +69,9 @@ struct nano {
 	uint32_t next_number, sockets;
 	struct deferred flush;
 	/* the door */
-	struct list door_queue; size_t door_queued;
+	struct list door_ready; size_t door_queued[2];  /* connections that may send; bytes that wait, of peers: [true] */
 	struct map *door_last;                  /* connection (token >> 32) -> struct door_last */
 	struct list door_peers, door_strangers; /* the same, good or not; who was heard of longest ago first */
-	struct timer door_timer;
 	/* the sweep */
 	struct timer sweep;
 	uint64_t counted_at;                    /* connections without a word were last counted then */
@@ -101,7 +103,7 @@ void nano_return(struct nano *n, struct packet *p);
 void nano_mark(struct nano *n);                 /* flush at the end of this callback */
 void nano_got(struct nano *n, struct via via, const void *msg, size_t len);
 
-void door_answer(struct nano *n, struct packet *p);
+bool door_answer(struct nano *n, struct packet *p);     /* false: no room */
 void door_flush(struct nano *n);
 void door_ready(struct watch *w, int what);     /* the bound door */
 void door_dialled_ready(struct watch *w, int what);

@@ -292,6 +292,42 @@ static void test_worthy(void **state)
 	n->ninbound = 0;
 }
 
+/* ---- the door's queues ---- */
+
+static bool one_each(struct bed *b) { return b->p[1].got[CHAN_DOOR] && b->p[2].got[CHAN_DOOR]; }
+static bool two(struct bed *b) { return b->p[2].last[CHAN_DOOR] == 7777; }
+static bool all_back(struct bed *b) { return b->p[0].sent == b->p[0].back; }
+
+/* Twenty thousand refusals for one connection: a share of the room is theirs, and a peer has its answer at once. */
+static void test_displaced(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf small = { .bulk_queue_max = 1 << 20 };
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &small), *x = open_peer(b, "127.0.0.1:auto", true, NULL);
+	struct peer *z = open_peer(b, "127.0.0.1:auto", true, NULL);
+	uint64_t junk;
+
+	y->echo_door = true;
+	say(x, at(y), CHAN_DOOR, 0, 1, 300);
+	assert_true(spin(b, answered, 2 * SECOND));
+	junk = y->token;
+	say(z, at(y), CHAN_DOOR, 0, 2, 300);
+	assert_true(spin(b, one_each, 2 * SECOND));
+	y->env->ops->heard(y->env, (const uint8_t[16]){ 0 }, y->token);
+	for (uint32_t i = 0; i < 20000; i++)
+		say(y, NULL, CHAN_DOOR, junk, i + 1, 84);
+	assert_in_range(y->nano->door_queued[false], 1, (1 << 20) / 16);
+	say(y, NULL, CHAN_DOOR, y->token, 7777, 5000);
+	assert_int_equal(y->nano->door_queued[true], 5000);
+	assert_true(spin(b, two, 2 * SECOND));
+	for (uint32_t i = 0; i < 20; i++)       /* nor does one peer have all the room */
+		say(y, NULL, CHAN_DOOR, y->token, 8000 + i, WIRE_MAX / 4);
+	assert_true(y->nano->door_queued[true] <= 4 * WIRE_MAX);
+	close_peer(x);
+	assert_true(spin(b, all_back, 5 * SECOND));
+	assert_int_equal(y->nano->door_queued[false] + y->nano->door_queued[true], 0);
+}
+
 /* ---- connections that end before nanomsg has looked at them ---- */
 #define GHOSTS 8
 static int listening[GHOSTS];
@@ -419,7 +455,7 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = { T(test_garbage), T(test_thousand), T(test_known),
-		T(test_answered), T(test_refused), T(test_unanswered), T(test_lines), T(test_worthy),
+		T(test_answered), T(test_refused), T(test_unanswered), T(test_lines), T(test_worthy), T(test_displaced),
 		T(test_ghost) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,10 +135,52 @@ static void test_line(void **state)
 	assert_int_equal(in, 512);
 }
 
+static unsigned sent_since(struct bed *b, size_t i, unsigned kind)
+{
+	struct prelude p;
+	unsigned count = 0;
+
+	for (; i < b->n; i++)
+		count += b->v[i].from == 1 && prelude_read(&p, b->v[i].p, b->v[i].len) == PRELUDE_OK && p.kind == kind;
+	return count;
+}
+
+/* HELLOs under another key, as fast as a connection carries them: it hears why once a second, not each time; nor do
+ * frames of sessions that nobody knows take what there is of RESETs. */
+static void test_refusals(void **state)
+{
+	struct bed *b = *state;
+	struct via door = { CHAN_DOOR, peer_find(b->b->net, net_self(b->a->net))->door_token };
+	uint8_t key[32] = { 9 }, w[HELLO1_MAX];
+	size_t before = b->n;
+	struct header h;
+
+	for (uint64_t i = 0; i < 1000; i++) {
+		size_t len = make_m1(b, i + 1, 0, w, key);
+
+		b->b->env->recv(b->b->env->recv_arg, door, w, len);
+	}
+	sim_run_for(b->s, 1500000);
+	assert_in_range(sent_since(b, before, KIND_TOO_OLD), 1, 2);
+	assert_int_equal(counters(b->b).wrong_swarm_key, 1000);
+	assert_int_equal(counters(b->b).hello_limited, 998);
+	before = b->n;
+	for (uint64_t i = 0; i < 100; i++) {
+		size_t len = fresh(b, w, &h, "{}", &(struct id){ .b = { 9, (uint8_t)i } });
+
+		w[72] ^= 1;                       /* the session */
+		b->b->env->recv(b->b->env->recv_arg, door, w, len);
+	}
+	sim_run_for(b->s, 1000000);
+	assert_true(counters(b->b).unknown_session >= 100);
+	assert_in_range(sent_since(b, before, KIND_RESET), 1, 2);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(test_heard), T(test_named), T(test_full), T(test_line) };
+	const struct CMUnitTest tests[] = { T(test_heard), T(test_named), T(test_full), T(test_line),
+		T(test_refusals) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
