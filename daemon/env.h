@@ -58,6 +58,7 @@ struct packet {
 	void (*gone)(struct packet *p, bool sent);
 	struct endpoint to;                     /* set by send */
 	enum chan chan;
+	bool asked;                             /* on the word of who has proved nothing: few such are dialled at a time */
 	uint64_t door_token;                    /* CHAN_DOOR: 0 or DOOR_LANE = dial the door of `to`; else answer there */
 };
 

@@ -126,9 +126,9 @@ static void answer(struct net *n, struct via via, const struct endpoint *at, con
 	if (FAILPOINT(n->env, "net.hello2.before"))
 		return;
 	if (via.chan == CHAN_DOOR)
-		out_plain(n, at, CHAN_DOOR, via.door_token, p, len);
+		out_plain(n, at, CHAN_DOOR, via.door_token, p, len, false);
 	else if (at->port[CHAN_CTRL])
-		out_plain(n, at, CHAN_CTRL, 0, p, len);
+		out_plain(n, at, CHAN_CTRL, 0, p, len, true);
 	(void)FAILPOINT(n->env, "net.hello2.after");
 }
 

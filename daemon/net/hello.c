@@ -79,7 +79,8 @@ static void send_m1(struct hello *h)
 		h->began_us = env_now(h->net->env);
 	if (FAILPOINT(h->net->env, "net.hello1.before"))
 		return;                         /* as if lost */
-	out_plain(h->net, &h->at, h->through_door ? CHAN_DOOR : CHAN_CTRL, 0, h->m1.p, h->m1.len);
+	out_plain(h->net, &h->at, h->through_door ? CHAN_DOOR : CHAN_CTRL, 0, h->m1.p, h->m1.len,
+		h->peer && h->peer->at_level == AT_CLAIMED);
 	(void)FAILPOINT(h->net->env, "net.hello1.after");
 }
 

@@ -231,7 +231,9 @@ void msg_kill(struct msg *m);                   /* gives the blob back at once *
 /* Sends now or when there is a session; gone (may be NULL) comes exactly once, later. NULL: cannot be queued. */
 struct out *out_send(struct peer *p, struct msg *m, uint16_t flags, uint64_t token, uint64_t expire_us,
 	void (*gone)(void *arg, bool sent), void *arg);
-void out_plain(struct net *n, const struct endpoint *to, enum chan c, uint64_t token, const void *p, size_t len);
+/* asked: to an address that somebody has named who has proved nothing. */
+void out_plain(struct net *n, const struct endpoint *to, enum chan c, uint64_t token, const void *p, size_t len,
+	bool asked);
 void out_forget(struct out *o);                 /* its owner no longer wants to hear; a waiting one is freed */
 void out_flush(struct peer *p);                 /* a session is there */
 void out_drop_waiting(struct peer *p, uint64_t now);    /* those whose time is over; now = UINT64_MAX: all */

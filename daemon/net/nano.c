@@ -248,7 +248,7 @@ static void nano_send(struct transport *t, const struct endpoint *to, enum chan 
 	if (chan == CHAN_DOOR && (token & DIALLED))
 		l = map_get(n->by_serial, &serial, sizeof(serial));
 	else if (to && to->port[chan])
-		l = nlink_get(n, to, chan, chan == CHAN_DOOR ? door_lane(token) : 0);
+		l = nlink_get(n, to, chan, chan == CHAN_DOOR ? door_lane(token) : 0, p->asked);
 	if (!l || p->wire_len > WIRE_MAX || l->queued + p->wire_len > max)
 		nano_return(n, p);
 	else

@@ -51,7 +51,8 @@ void nano_set_rates(struct nano *n, uint64_t up, uint64_t down);         /* as i
 
 struct nano_stats {
 	uint64_t in[CHANS], out[CHANS], bytes_in[CHANS], bytes_out[CHANS];
-	uint64_t refused, breaks, lru_closed, stuck, ghosts, inbound, shut_address, shut_total, shut_stranger, shut_banned;
+	uint64_t refused, asked_refused;
+	uint64_t breaks, lru_closed, stuck, ghosts, inbound, shut_address, shut_total, shut_stranger, shut_banned;
 	uint32_t links, sockets, queued;
 };
 void nano_stats(const struct nano *n, struct nano_stats *ret);

@@ -29,6 +29,7 @@ struct nlink {
 	struct list queue; size_t queued;
 	struct packet *held; void *sealed;      /* sealed, but nanomsg said "not now" */
 	struct watch out, in;                   /* NN_SNDFD while something waits; NN_RCVFD of a dialled door */
+	bool asked;                             /* nobody has shown yet that it is there: packet.asked */
 	bool dirty, parked;                     /* parked: what is next waits for the upload limit */
 };
 
@@ -91,7 +92,7 @@ void rate_stop(struct nano *n);
 bool rate_may(struct nano *n, struct rate *r);  /* false: not now, and its timer will say when */
 
 /* NULL: no socket left */
-struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan chan, unsigned lane);
+struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan chan, unsigned lane, bool asked);
 struct nlink *nlink_find(struct nano *n, const struct endpoint *to, enum chan chan, unsigned lane);
 void nlink_free(struct nlink *l);               /* what waits comes back unsent, later */
 void nlink_put(struct nlink *l, struct packet *p);

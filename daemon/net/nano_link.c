@@ -11,6 +11,8 @@
 #include "net/nano_int.h"
 
 #define PACKETS_AT_ONCE 32
+#define ASKED_MAX 64                    /* links on somebody's word, of 400: M3 comes within two round trips; */
+#define ASKED_ADDRESS_MAX 32            /* and to one address, where many daemons may live */
 
 static size_t address_key(const struct endpoint *to, enum chan chan, unsigned lane, uint8_t out[24])
 {
@@ -74,6 +76,48 @@ static bool make_room(struct nano *n)
 	return false;
 }
 
+static struct nlink *oldest_asked(struct nano *n, const uint8_t group[16], uint32_t *ret_same)
+{
+	struct nlink *oldest = NULL;
+	uint8_t ip[16];
+
+	*ret_same = 0;
+	list_each(i, &n->links) {
+		struct nlink *l = list_entry(i, struct nlink, link);
+
+		if (!l->asked)
+			continue;
+		ip_group(l->to.ip, ip);
+		if (group && memcmp(ip, group, 16))
+			continue;
+		oldest = oldest ? oldest : l;
+		++*ret_same;
+	}
+	return oldest;
+}
+
+/* One more on the word of who has proved nothing? It takes the place of another such that has had its time, never of a
+ * peer's that only rests. */
+static bool may_be_asked(struct nano *n, const struct endpoint *to)
+{
+	uint8_t group[16];
+	uint32_t here, all = 0;
+	struct nlink *old;
+
+	ip_group(to->ip, group);
+	old = oldest_asked(n, group, &here);
+	if (here < ASKED_ADDRESS_MAX)
+		old = oldest_asked(n, NULL, &all);
+	if (here < ASKED_ADDRESS_MAX && all < ASKED_MAX && n->sockets < n->conf.sockets_max)
+		return true;
+	if (old && env_now(n->env) - old->used_at >= n->conf.idle_us) {
+		nlink_free(old);
+		return true;
+	}
+	n->stats.asked_refused++;
+	return false;
+}
+
 static void out_ready(struct watch *w, int what) { nlink_flush(container_of(w, struct nlink, out)); }
 
 static int dial(struct nlink *l)
@@ -105,15 +149,17 @@ static int dial(struct nlink *l)
 	return 0;
 }
 
-struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan chan, unsigned lane)
+struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan chan, unsigned lane, bool asked)
 {
 	struct nlink *l = nlink_find(n, to, chan, lane);
 	uint8_t key[24];
 	size_t len = address_key(to, chan, lane, key);
 
-	if (l)
+	if (l) {
+		l->asked = l->asked && asked;
 		return l;
-	if (n->sockets >= n->conf.sockets_max && !make_room(n))
+	}
+	if (asked ? !may_be_asked(n, to) : n->sockets >= n->conf.sockets_max && !make_room(n))
 		return NULL;
 	l = xcalloc(1, sizeof(*l));
 	l->n = n;
@@ -123,6 +169,7 @@ struct nlink *nlink_get(struct nano *n, const struct endpoint *to, enum chan cha
 	l->serial = ++n->next_serial;
 	l->number = ++n->next_number;
 	l->s = -1;
+	l->asked = asked;
 	l->used_at = l->waiting_since = env_now(n->env);
 	list_init(&l->queue);
 	list_init(&l->dirty_link);

@@ -236,7 +236,7 @@ static bool known(struct nano *n, const uint8_t ip[16], uint64_t now)
 		return true;
 	list_each(i, &n->links) {
 		struct nlink *l = list_entry(i, struct nlink, link);
-		if (l->current && same_group(l->to.ip, ip))
+		if (l->current && !l->asked && same_group(l->to.ip, ip))
 			return true;
 	}
 	return false;
@@ -317,7 +317,9 @@ static void check_links(struct nano *n, bool all_seen, uint64_t now)
 		bool waits = l->held || !list_empty(&l->queue);
 
 		nlink_look(l);
-		if (all_seen && ghost(n, l)) {
+		if (l->asked && now - l->used_at > n->conf.stranger_us) {
+			nlink_free(l);          /* somebody is there, perhaps, but no peer */
+		} else if (all_seen && ghost(n, l)) {
 			n->stats.ghosts++;
 			nlink_free(l);
 		} else if (l->current)

@@ -176,13 +176,15 @@ static struct out *out_new(struct net *n, void (*gone)(void *arg, bool sent), vo
 	return o;
 }
 
-void out_plain(struct net *n, const struct endpoint *to, enum chan c, uint64_t token, const void *p, size_t len)
+void out_plain(struct net *n, const struct endpoint *to, enum chan c, uint64_t token, const void *p, size_t len,
+	bool asked)
 {
 	struct out *o = out_new(n, NULL, NULL);
 
 	o->plain = xmemdup(p, len);
 	o->p.seal = seal_plain;
 	o->p.wire_len = len;
+	o->p.asked = asked;
 	o->submitted = true;
 	n->env->ops->send(n->env, to, c, token, &o->p);
 }

@@ -176,11 +176,49 @@ static void test_refusals(void **state)
 	assert_in_range(sent_since(b, before, KIND_RESET), 1, 2);
 }
 
+static unsigned dialled, on_word;
+
+static void count_send(struct env *e, const struct endpoint *to, enum chan c, uint64_t token, struct packet *p)
+{
+	if (c == CHAN_CTRL) {
+		dialled++;
+		on_word += p->asked;
+	}
+	p->gone(p, false);
+}
+
+/* An answer to the mailbox that M1 names goes there on its word alone; and so does a HELLO to an address that was
+ * claimed through the door. */
+static void test_asked(void **state)
+{
+	struct bed *b = *state;
+	struct peer *p = peer_find(b->b->net, net_self(b->a->net));
+	const struct env_ops *before = b->b->env->ops;
+
+	mine = *before;
+	mine.send = count_send;
+	b->b->env->ops = &mine;
+	dialled = on_word = 0;
+	knock(b, (struct via){ CHAN_CTRL }, 9, 1);
+	assert_true(dialled == 1 && on_word == 1);
+	assert_int_equal(p->at_level, AT_CLAIMED);
+	p->prove_next_us = 0;
+	assert_true(hello_prove(p));
+	assert_true(dialled == 2 && on_word == 2);
+	hello_free(p->hello);
+	p->at_level = AT_PROVEN;
+	p->prove_next_us = 0;
+	assert_true(hello_prove(p));
+	assert_true(dialled == 3 && on_word == 2);
+	hello_free(p->hello);
+	b->b->env->ops = before;
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(test_heard), T(test_named), T(test_full), T(test_line),
-		T(test_refusals) };
+		T(test_refusals), T(test_asked) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
