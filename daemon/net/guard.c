@@ -52,6 +52,9 @@ static void lift(struct peer *p)
 	free(p->ban_why);
 	p->ban_why = NULL;
 	p->net->count.bans--;
+	if (p->bans_ip)
+		env_ban(p->net->env, p->banned_ip, 0);
+	p->bans_ip = false;
 	drop_ban(p->net, &p->id);
 	hello_start(p);
 }
@@ -96,11 +99,15 @@ int net_ban(struct net *n, const struct id *peer, uint64_t us, const char *why, 
 		return 0;
 	if (us)
 		mark(p, us >= UINT64_MAX - now ? UINT64_MAX : now + us, why);
-	if (p->at_level != AT_NONE && !shares_address(p))
-		env_ban(n->env, p->at.ip, us ? p->banned_until_us : 0);
 	if (!us) {
 		lift(p);
 		return 0;
+	}
+	/* What a peer claims to be its address, or others say, may be somebody else's. */
+	if (p->at_level == AT_PROVEN && !shares_address(p)) {
+		memcpy(p->banned_ip, p->at.ip, sizeof p->banned_ip);
+		p->bans_ip = true;
+		env_ban(n->env, p->banned_ip, p->banned_until_us);
 	}
 	put_ban(p, p->banned_until_us == UINT64_MAX ? UINT64_MAX : env_wall(n->env) + us / 1000);
 	net_tell(n, LOG_WARN_, "peer_banned", peer, "banned: %s", why);

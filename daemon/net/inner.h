@@ -117,6 +117,7 @@ struct peer {
 	uint64_t probe_next_us, link_next_us, rtt_min_us, up_us, left_us;
 	uint64_t banned_until_us; uint32_t failures;    /* UINT64_MAX: for ever */
 	char *ban_why; struct guard guard;
+	uint8_t banned_ip[16]; bool bans_ip;            /* its address is banned, too */
 	uint32_t key_no;                        /* of the swarm key that it said HELLO with; 0: never */
 	bool key_asked;
 	uint8_t m1_ref[HELLO_REF];              /* of the HELLO that this side dialled last */

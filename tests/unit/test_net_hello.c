@@ -176,6 +176,42 @@ static void test_refusals(void **state)
 	assert_in_range(sent_since(b, before, KIND_RESET), 1, 2);
 }
 
+static unsigned address_bans;
+static void on_ban(struct env *e, const uint8_t ip[16], uint64_t until_us)
+{
+	address_bans += until_us > 0;
+	if (!until_us)
+		memcpy(last_ip, ip, 16);
+}
+
+/* Who misbehaves under an address that it only claims is banned, and its victim is not. */
+static void test_ban(void **state)
+{
+	struct bed *b = *state;
+	const struct id *id = net_self(b->a->net);
+	struct peer *p = peer_find(b->b->net, id);
+	static const enum at_level levels[] = { AT_HINT, AT_CLAIMED, AT_PROVEN };
+	const struct env_ops *before = b->b->env->ops;
+	uint8_t ip[16];
+
+	mine = *before;
+	mine.ban = on_ban;
+	b->b->env->ops = &mine;
+	for (int i = 0; i < 3; i++) {
+		p->at_level = levels[i];
+		address_bans = 0;
+		assert_int_equal(net_ban(b->b->net, id, 1000000, "a test", NULL), 0);
+		assert_int_equal(address_bans, levels[i] == AT_PROVEN);
+		memcpy(ip, p->at.ip, 16);
+		p->at.ip[15]++;                 /* it is elsewhere by now */
+		memset(last_ip, 0, 16);
+		assert_int_equal(net_ban(b->b->net, id, 0, NULL, NULL), 0);
+		p->at.ip[15]--;
+		assert_memory_equal(last_ip, address_bans ? ip : (const uint8_t[16]){ 0 }, 16);
+	}
+	b->b->env->ops = before;
+}
+
 static unsigned dialled, on_word;
 
 static void count_send(struct env *e, const struct endpoint *to, enum chan c, uint64_t token, struct packet *p)
@@ -218,7 +254,7 @@ static void test_asked(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(test_heard), T(test_named), T(test_full), T(test_line),
-		T(test_refusals), T(test_asked) };
+		T(test_refusals), T(test_asked), T(test_ban) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
