@@ -43,6 +43,9 @@ enum chan { CHAN_CTRL, CHAN_BULK, CHAN_DOOR, CHANS };
 #define DOOR_LANE(k) ((uint64_t)1 << 62 | (k))
 static inline unsigned door_lane(uint64_t token) { return token >> 8 == (uint64_t)1 << 54 ? token & 255 : 0; }
 
+/* A token of a connection that this side has dialled; others are of its own door. */
+#define DOOR_DIALLED ((uint64_t)1 << 63)
+
 /* A received wire message knows its way back only through the door; elsewhere token is 0. A token stays good while
  * that connection lives (then a message sent to it is lost); it works both for who dialled and for who was dialled. */
 struct via { enum chan chan; uint64_t door_token; };

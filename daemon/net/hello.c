@@ -475,7 +475,7 @@ void hello_on_too_old(struct net *n, struct via via, const uint8_t *p, size_t le
 	}
 	h->why = e;
 	/* A refusal under the swarm key is sure, and so is one on the connection that we made; others are hints. */
-	if (!t.authentic && via.chan != CHAN_DOOR)
+	if (!t.authentic && !(via.chan == CHAN_DOOR && (via.door_token & DOOR_DIALLED)))
 		return;
 	net_tell(n, LOG_WARN_, t.why == REFUSAL_SWARM_KEY ? "wrong_swarm_key" : "version_mismatch", NULL, "%s", e.text);
 	fail(h, &e);

@@ -10,7 +10,7 @@
 #include "net/rate.h"
 
 /* a door token that names a link of ours; else pipe << 32 | request id */
-#define DIALLED ((uint64_t)1 << 63)
+#define DIALLED DOOR_DIALLED
 
 /* A sending socket: PUSH to a mailbox, or raw REQ to a door. Kept in order of use. */
 struct nlink {
@@ -39,7 +39,8 @@ struct box { struct nano *n; enum chan chan; int s; struct watch in; uint64_t ac
 	int64_t unseen; };
 
 /* One inbound connection as the sweep sees it; token: the door's connection that it is, a peer's, as far as known. */
-struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t since, received, token; bool last; };
+struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t since, received, token;
+	uint8_t group[16]; bool known, last; };
 
 /* One connection to our door by the token of its messages: what has come by it, as TCP counts; good: a peer speaks by
  * it; seen: the last sweep has found its descriptor. nanomsg tells neither its address nor its descriptor. */

@@ -134,15 +134,21 @@ static void tune(int fd, bool calls)
 		setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &prompt, sizeof(prompt));
 }
 
+static int by_descriptor(const void *a, const void *b)
+{
+	return ((const struct inbound *)a)->fd - ((const struct inbound *)b)->fd;
+}
+
+/* old is in the order of descriptors. */
 static void remember(struct inbound *c, const struct inbound *old, size_t nold, uint64_t now)
 {
+	const struct inbound *o = nold ? bsearch(c, old, nold, sizeof(*old), by_descriptor) : NULL;
+
 	c->since = now;
-	for (size_t i = 0; i < nold; i++)
-		if (old[i].fd == c->fd && old[i].port == c->port && !memcmp(old[i].ip, c->ip, 16)) {
-			c->since = old[i].since;
-			c->token = old[i].token;
-			return;
-		}
+	if (!o || o->port != c->port || memcmp(o->ip, c->ip, 16))
+		return;
+	c->since = o->since;
+	c->token = o->token;
 }
 
 /* The link that dialled there, and of several (lanes to one door) the least recently used; each is told. */
@@ -217,53 +223,51 @@ static int worthy_first(const void *a, const void *b)
 	return x->fd - y->fd;
 }
 
-static bool same_group(const uint8_t a[16], const uint8_t b[16])
-{
-	uint8_t x[16], y[16];
-
-	ip_group(a, x);
-	ip_group(b, y);
-	return !memcmp(x, y, 16);
-}
-
 /* Known: a HELLO was completed, or we talk to it. */
-static bool known(struct nano *n, const uint8_t ip[16], uint64_t now)
+static void look_up(struct nano *n, uint64_t now)
 {
+	struct map *talked = map_new(env_rand(n->env));
 	uint8_t group[16];
 
-	ip_group(ip, group);
-	if (noted(n->known, group, now))
-		return true;
 	list_each(i, &n->links) {
 		struct nlink *l = list_entry(i, struct nlink, link);
-		if (l->current && !l->asked && same_group(l->to.ip, ip))
-			return true;
+
+		ip_group(l->to.ip, group);
+		if (l->current && !l->asked)
+			map_put(talked, group, 16, l);
 	}
-	return false;
+	for (size_t i = 0; i < n->ninbound; i++) {
+		struct inbound *c = &n->inbound[i];
+
+		ip_group(c->ip, c->group);
+		c->known = noted(n->known, c->group, now) || map_get(talked, c->group, 16);
+	}
+	map_free(talked);
 }
 
 /* No peer's, as far as one can see. Who sends to a mailbox nanomsg does not tell, but strangers have nothing to say to
  * it and come from elsewhere. */
-static bool stranger(const struct inbound *c, bool is_known)
+static bool stranger(const struct inbound *c)
 {
-	return c->chan == CHAN_DOOR ? !c->token : c->received <= SP_HEADER || !is_known;
+	return c->chan == CHAN_DOOR ? !c->token : c->received <= SP_HEADER || !c->known;
 }
 
 void sweep_judge(struct nano *n, uint64_t now)
 {
+	struct map *groups = map_new(env_rand(n->env));
 	size_t kept = 0;
 
+	look_up(n, now);
 	for (size_t i = 0; i < n->ninbound; i++)
-		n->inbound[i].last = stranger(&n->inbound[i], known(n, n->inbound[i].ip, now));
+		n->inbound[i].last = stranger(&n->inbound[i]);
 	if (n->ninbound)
 		qsort(n->inbound, n->ninbound, sizeof(*n->inbound), worthy_first);
 	for (size_t i = 0; i < n->ninbound; i++) {
 		const struct inbound *c = &n->inbound[i];
-		uint32_t max = known(n, c->ip, now) ? KNOWN_ADDRESS_MAX : n->conf.per_address_max, same = 0;
+		uint32_t max = c->known ? KNOWN_ADDRESS_MAX : n->conf.per_address_max;
+		uintptr_t same = (uintptr_t)map_get(groups, c->group, 16);
 		uint64_t *count = NULL;
 
-		for (size_t k = 0; k < kept; k++)
-			same += same_group(n->inbound[k].ip, c->ip);
 		if (noted(n->banned, c->ip, now))
 			count = &n->stats.shut_banned;
 		else if (same >= max)
@@ -276,9 +280,11 @@ void sweep_judge(struct nano *n, uint64_t now)
 			(*count)++;
 			shutdown(c->fd, SHUT_RDWR);
 		} else {
+			map_put(groups, c->group, 16, (void *)(same + 1));
 			n->inbound[kept++] = *c;
 		}
 	}
+	map_free(groups);
 	n->ninbound = kept;
 }
 
@@ -394,6 +400,8 @@ void sweep_fire(struct timer *t)
 	for (int c = 0; c < CHANS; c++)         /* before the look around: who comes meanwhile is counted next time */
 		if (n->at.port[c])
 			accepted[c] = nn_get_statistic(n->box[c].s, NN_STAT_ACCEPTED_CONNECTIONS);
+	if (nold)
+		qsort(old, nold, sizeof(*old), by_descriptor);
 	n->inbound = NULL;
 	n->ninbound = n->cap_inbound = 0;
 	before_looking(n);

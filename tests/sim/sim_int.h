@@ -13,7 +13,7 @@
 
 #define SIM_LANES 9
 #define SIM_CHECKS_MAX 16
-#define DIALLED ((uint64_t)1 << 63)             /* a token that names a door this node dialled */
+#define DIALLED DOOR_DIALLED                    /* a token that names a door this node dialled */
 
 /* Something that waits for a node's loop. */
 enum item_kind { ITEM_RECV, ITEM_FLUSH, ITEM_RETURN, ITEM_DONE, ITEM_RESOLVED };

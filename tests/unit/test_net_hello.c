@@ -176,6 +176,40 @@ static void test_refusals(void **state)
 	assert_in_range(sent_since(b, before, KIND_RESET), 1, 2);
 }
 
+static void refuse(struct bed *b, struct via via, const struct hello *h, const uint8_t key[32])
+{
+	struct too_old t = { .why = REFUSAL_VERSION, .version_min = 7, .version_max = 9 };
+	uint8_t w[TOO_OLD_BYTES];
+
+	memcpy(t.ref, h->m1_hash, HELLO_REF);
+	too_old_write(&t, key, w);
+	b->a->env->recv(b->a->env->recv_arg, via, w, sizeof w);
+}
+
+/* A refusal without the key's MAC settles a HELLO only on a connection that this side has made; who has seen an M1 can
+ * send one to its mailbox, and to its own door. */
+static void test_refused(void **state)
+{
+	struct bed *b = *state;
+	struct peer *q = peer_find(b->a->net, net_self(b->b->net));
+	static const uint8_t other[32] = { 9 };
+
+	peer_drop_sessions(q);
+	q->hello_next_us = 0;
+	hello_start(q);
+	assert_non_null(q->hello);
+	refuse(b, (struct via){ CHAN_CTRL }, q->hello, other);
+	assert_non_null(q->hello);
+	refuse(b, (struct via){ CHAN_DOOR, 77 }, q->hello, other);
+	assert_non_null(q->hello);
+	refuse(b, (struct via){ CHAN_DOOR, DOOR_DIALLED | 77 }, q->hello, other);
+	assert_null(q->hello);
+	sim_run_for(b->s, 2000000);
+	hello_start(q);
+	refuse(b, (struct via){ CHAN_CTRL }, q->hello, b->a->net->mac_key);
+	assert_null(q->hello);
+}
+
 static unsigned address_bans;
 static void on_ban(struct env *e, const uint8_t ip[16], uint64_t until_us)
 {
@@ -254,7 +288,8 @@ static void test_asked(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(test_heard), T(test_named), T(test_full), T(test_line),
-		T(test_refusals), T(test_asked), T(test_ban) };
+		T(test_refusals), T(test_asked), T(test_ban),
+		T(test_refused) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
