@@ -435,19 +435,10 @@ static void on_news(void *arg, const struct id *peer, enum net_news what)
 		what == NEWS_GOODBYE ? "has said goodbye" : "has restarted");
 	end_all(&c->send_list, peer, &e);
 	end_all(&c->recv_list, peer, &e);
-}
-
-static void memos_init(struct memos *m, uint64_t key)
-{
-	m->map = map_new(key);
-	list_init(&m->list);
-}
-
-static void memos_free(struct memos *m)
-{
-	while (!list_empty(&m->list))
-		memo_del(m, list_entry(m->list.next, struct memo, link));
-	map_free(m->map);
+	if (what == NEWS_RESTARTED) {           /* it numbers its sendings from 1 again */
+		memos_forget(&c->waits, peer);
+		memos_forget(&c->over, peer);
+	}
 }
 
 struct chunks *chunks_new(struct env *env, struct net *net)

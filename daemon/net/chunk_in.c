@@ -9,35 +9,6 @@
 
 #define WANT_US 10000000ull
 
-struct memo *memo_get(struct memos *m, const struct xfer_key *k)
-{
-	return map_get(m->map, k, sizeof *k);
-}
-
-void memo_del(struct memos *m, struct memo *x)
-{
-	map_del(m->map, &x->key, sizeof x->key);
-	list_del(&x->link);
-	free(x);
-}
-
-void memo_put(struct memos *m, const struct xfer_key *k, uint64_t serial, const struct err *e)
-{
-	struct memo *x = memo_get(m, k);
-
-	if (x)
-		memo_del(m, x);
-	else if (map_len(m->map) >= MEMOS_MAX)
-		memo_del(m, list_entry(m->list.next, struct memo, link));
-	x = xcalloc(1, sizeof *x);
-	x->key = *k;
-	x->serial = serial;
-	if (e)
-		x->e = *e;
-	list_push(&m->list, &x->link);
-	map_put(m->map, k, sizeof *k, x);
-}
-
 /* Chunks in flight that this receiver invites from one sender: the fewer, the more senders there are. */
 static json_int_t credit(const struct chunks *c)
 {

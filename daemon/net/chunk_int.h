@@ -1,4 +1,4 @@
-/* What chunk.c (sending) and chunk_in.c (receiving) share. */
+/* What chunk.c (sending), chunk_in.c (receiving) and chunk_memo.c (names that are remembered) share. */
 #ifndef NET_CHUNK_INT_H
 #define NET_CHUNK_INT_H
 #include "common/list.h"
@@ -32,10 +32,11 @@ struct xfer {
 	/* receiving */
 	uint8_t *out; bool counted /* has begun to come */;
 };
-/* A name that is remembered for a while: refused for want of a taker, or finished. FIFO, bounded. */
-struct memo { struct list link; struct xfer_key key; uint64_t serial; struct err e; };
-struct memos { struct map *map; struct list list; };
-#define MEMOS_MAX 1024
+/* A name that is remembered for a while: refused for want of a taker, or finished. FIFO, bounded (chunk_memo.c). */
+struct memo { struct list link, own; struct memo_peer *of; struct xfer_key key; uint64_t serial; struct err e; };
+struct memos { struct map *map, *peers; struct list list; };
+#define MEMOS_PEER_MAX 128                      /* of one sender, whose oldest then goes: a round has a few dozen */
+#define MEMOS_MAX 4096                          /* half a KiB each */
 
 struct chunks {
 	struct env *env; struct net *net;
@@ -63,6 +64,9 @@ static inline size_t chunk_len(const struct xfer *x, uint64_t i)
 struct memo *memo_get(struct memos *m, const struct xfer_key *k);
 void memo_put(struct memos *m, const struct xfer_key *k, uint64_t serial, const struct err *e);
 void memo_del(struct memos *m, struct memo *x);
+void memos_init(struct memos *m, uint64_t key);
+void memos_free(struct memos *m);
+void memos_forget(struct memos *m, const struct id *peer);      /* all of its */
 void send_pump(struct xfer *x);
 void send_question(struct xfer *x);
 void send_drop_flights(struct xfer *x);
