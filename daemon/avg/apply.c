@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/lead.h"
+#include "avg/seen.h"
 #include "common/hash.h"
 
 #define IDLE_MAX 3                              /* rounds without a sample that a member is waited for in */
@@ -32,6 +33,8 @@ static void take_claims(struct avg *a, const struct body *c)
 static void take_point(struct avg *a, const struct body *c, const struct buf *bytes, bool *ret_changed)
 {
 	struct avg_point *p = &a->point;
+	show_keep(a);
+	shown_leaves(a);
 	*ret_changed = p->params_version != c->params_version;
 	json_t *recent;
 	propose_in_force(a, c, &recent);
@@ -44,6 +47,7 @@ static void take_point(struct avg *a, const struct body *c, const struct buf *by
 	json_decref(p->params);
 	p->params = json_deep_copy(c->params);
 	take_claims(a, c);
+	seen_commit(p, c);
 	a->gen++;
 	a->apart = c->grid.dims > 0;
 	past_add(a);

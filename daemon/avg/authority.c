@@ -162,33 +162,56 @@ static bool votes(const struct voters *v, const struct id *id)
 	return false;
 }
 
-/* More than half of the voters say that they hold what c names; its author has said so by signing it. */
-static bool majority(const struct avg *a, const struct body *c, const uint8_t *bytes, size_t n, const struct voters *v)
+/* Of the members whose ACKs stand behind a COMMIT those that x wants, as long as it wants more; x hears who has signed
+ * that it holds what the COMMIT names. */
+void acks_each(const struct avg *a, const struct body *c, const uint8_t *bytes, size_t n, struct ack_reader *x)
 {
-	size_t said = votes(v, &c->leader), at = body_size(bytes, n) + SIG_BYTES, next = 0, wrong = 0;
+	size_t at = body_size(bytes, n) + SIG_BYTES, next = 0, wrong = 0;
 	uint64_t *w = xcalloc(c->n + 1, sizeof *w);
 	uint8_t *hash = hashes_of(c);
 	struct held h = { .round = c->round, .leader = &c->leader, .term = c->term, .attempt = c->attempt, .w = w,
 		.n = c->n };
 	for (size_t i = 0; i < c->n; i++)
 		w[i] = c->m[i].flags & MATE_IN ? c->m[i].samples : 0;
-	for (; at + 2 < n && said * 2 <= v->n && wrong <= ACKS_WRONG; at += ACK_BYTES) {
+	for (; at + 2 < n && !x->enough && wrong <= ACKS_WRONG; at += ACK_BYTES) {
 		size_t i = (size_t)(bytes[at] | bytes[at + 1] << 8);
 		struct buf b = { 0 };
 		if (i < next || i >= (c->grid.dims ? c->grid.n : c->n) || id_eq(&c->m[i].id, &c->leader) ||
-				!votes(v, &c->m[i].id))
+				!x->wants(x, &c->m[i].id))
 			continue;
 		next = i + 1;
 		parts_digest(hash, c->parts, c->grid.dims ? c->line_hash + 16 * grid_last_line(&c->grid, i) : NULL, h.parts);
 		ack_bytes(a, &h, &b);
-		bool ok = net_verify(&c->m[i].id, b.p, b.len, bytes + at + 2);
-		said += ok;
-		wrong += !ok;
+		if (net_verify(&c->m[i].id, b.p, b.len, bytes + at + 2))
+			x->signed_by(x, &c->m[i].id);
+		else
+			wrong++;
 		buf_free(&b);
 	}
 	free(w);
 	free(hash);
-	return said * 2 > v->n;
+}
+
+struct majority { struct ack_reader x; const struct voters *v; size_t said; };
+
+static bool voter(struct ack_reader *x, const struct id *id)
+{
+	return votes(container_of(x, struct majority, x)->v, id);
+}
+
+static void voted(struct ack_reader *x, const struct id *id)
+{
+	struct majority *m = container_of(x, struct majority, x);
+	x->enough = ++m->said * 2 > m->v->n;
+}
+
+/* More than half of the voters say that they hold what c names; its author has said so by signing it. */
+static bool majority(const struct avg *a, const struct body *c, const uint8_t *bytes, size_t n, const struct voters *v)
+{
+	struct majority m = { .x = { .wants = voter, .signed_by = voted }, .v = v, .said = votes(v, &c->leader) };
+	m.x.enough = m.said * 2 > v->n;
+	acks_each(a, c, bytes, n, &m.x);
+	return m.said * 2 > v->n;
 }
 
 /* ---- who leads ---- */

@@ -147,7 +147,7 @@ void redirect_on(struct avg *a, struct request *req)
 	struct mate *from = mate_find(a, &req->f.from);
 	if (!strcmp(why, "diverged")) {
 		if (from && from == a->leader && epoch == a->point.epoch)
-			lost(a, AVG_DIVERGED, &req->f.from, epoch);
+			shown_start(a, from, AVG_DIVERGED, &req->f.from, epoch);
 		return;
 	}
 	if (!from || !from->member)             /* strangers send nobody anywhere */

@@ -111,6 +111,11 @@ void member_fail(struct round *r, const struct err *e)
 static int commit_round(struct avg *a, struct body *c, const void *bytes, size_t n, struct err *e)
 {
 	struct round *r = a->round;
+	bool in = false;
+	for (size_t i = 0; i < c->n && !in; i++)
+		in = id_eq(&c->m[i].id, &a->me->id);
+	if (!in)                                /* its own round goes on until it is told what to do instead */
+		return err_set(e, ERR_STATE, "this peer is not in the round");
 	if (r && memcmp(r->id, c->round, DIGEST)) {     /* the epoch was decided by another round than ours */
 		round_close(r);
 		r = NULL;

@@ -156,6 +156,11 @@ static uint64_t common(const struct history *h, const void *past, size_t n)
 	return first == UINT64_MAX || !first ? 0 : first - 1;
 }
 
+uint64_t past_common(const struct avg *a, const void *past, size_t n)
+{
+	return common(&a->past, past, n);
+}
+
 void past_enter(struct avg *a)
 {
 	struct history *was = xmemdup(&a->past, sizeof a->past);
@@ -205,6 +210,16 @@ void past_welcomed(struct avg *a, const void *past, size_t n)
 	take(a, past, n);
 }
 
+bool past_leads_here(const struct avg *a, const void *past, size_t n)
+{
+	struct told t = told_by(past, n);
+	const uint8_t *mark;
+	while ((mark = next(&t)))
+		if (t.epoch <= a->point.epoch)
+			return known(&a->past, t.epoch, mark) == SAME;
+	return !a->point.epoch;
+}
+
 enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples,
 	const void *past, size_t n)
 {
@@ -228,7 +243,7 @@ enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *p
 	if (!a->point.epoch)
 		return REL_AHEAD;
 	if (epoch < oldest(a))                  /* nothing is known that far back: not provably a fork */
-		return REL_BEHIND;
+		return REL_APART;
 	if (a->point.epoch < theirs_oldest)
 		return REL_AHEAD;
 	if (samples != a->point.samples)

@@ -14,7 +14,7 @@ static const struct { enum kind kind; void (*fn)(struct avg *a, struct request *
 	{ KIND_AVG_ATTEMPT, member_attempt_on }, { KIND_AVG_MISSING, member_missing_on }, { KIND_AVG_COMMIT,
 	member_commit_on },
 	{ KIND_AVG_RECOVER, recover_on }, { KIND_AVG_LEAVE, leave_on }, { KIND_AVG_PROPOSE, propose_on },
-	{ KIND_AVG_GRANT, grant_on }, { KIND_AVG_REDIRECT, redirect_on },
+	{ KIND_AVG_GRANT, grant_on }, { KIND_AVG_REDIRECT, redirect_on }, { KIND_AVG_SHOW, show_on },
 };
 #define HANDLERS (sizeof handlers / sizeof *handlers)
 

@@ -6,7 +6,9 @@
  *   hub.c      one handler per kind for all runs     lead.c     leader: ATTEMPT, ACK, COMMIT
  *   roster.c   who is there, who leads               member.c   member: BEGIN, ATTEMPT, COMMIT
  *   room.c     leader: waiting for who lags          early.c    COMMITs before their time
- *   authority.c  who may say what about a round
+ *   authority.c  who may say what about a round    seen.c     who has been a member, from when to when
+ *   show.c     SHOW: what this peer stands on             shown.c    two histories: which one stays
+ *   witness.c  who has signed for another history
  *   join.c     JOIN, forks                           flow.c     parts on their way, sums
  *   meet.c     rendezvous: DHT, probes               recover.c  succession
  *   progress.c reports, the trigger, grants          apply.c    COMMIT to state          propose.c  hyperparameters
@@ -64,6 +66,9 @@ struct mate {
 	/* room.c: how far behind it speaks, when it did last (0: it has been given room since), no room before, given so
 	 * often */
 	uint64_t lag_us, late_us, room_us; unsigned rooms;
+	/* shown.c: the first and last point that it was a member at in this history, newcomers too, and when (0: none); not
+	 * heard before when it says that this state is not the swarm's; how often it was not believed */
+	uint64_t stood_first, stood_last, stood_us, doubt_us; unsigned doubts;
 	char absent[48];
 };
 
@@ -87,6 +92,9 @@ struct led { struct id id; uint32_t term; };
 /* That `by` takes the term at this point of the history; sig is its own. */
 struct term_claim { uint32_t term; struct id by; uint8_t sig[SIG_BYTES]; };
 
+#define KEPT_COMMITS 32
+struct kept_commit { uint64_t epoch; struct buf bytes; };
+struct kept_commits { struct kept_commit v[KEPT_COMMITS]; size_t bytes; };      /* show.c; by epoch, a ring */
 enum avg_state { AVG_OUT, AVG_JOINING, AVG_IN, AVG_LOST /* told to resync; waits for avg_enter */ };
 struct avg {
 	struct env *env; struct net *net; struct chunks *chunks; struct dht *dht;
@@ -102,11 +110,13 @@ struct avg {
 	unsigned unreachable; uint64_t heard_us;        /* who did not answer since avg_enter; when somebody did */
 	struct avg_point point; struct history past, *was /* NULL, or left for a point that it does not lead to */;
 	uint32_t expects; uint64_t expects_until_us, expects_told_us;   /* members that are waited for after a restart */
+	uint32_t anew;                          /* gen at which a minority's round was begun anew */
 	uint32_t term, n_last;                  /* members of the last commit that counted */
 	struct term_claim claim; struct led led[LED]; unsigned nled; uint64_t point_us; /* since when it is at point */
 	struct mate *leader; uint64_t lead_us;  /* NULL: none known; since when */
 	uint64_t follower_left_us;              /* one who followed left, perhaps to ask anew; 0: nobody */
 	bool apart;                             /* the last commit was in a grid: others have means that differ in bits */
+	struct kept_commits kept;
 	struct buf last_commit;                 /* with signature; the one that made point */
 	/* what the owner reported */
 	uint64_t samples; double rate; struct ranges claimed; uint8_t digest[16]; uint64_t digest_epoch;
@@ -129,6 +139,8 @@ struct avg {
 	uint64_t due_us; uint32_t due_gen;      /* room.c: when the BEGIN of this point was due */
 	uint8_t spent[SPENT][DIGEST]; unsigned nspent;  /* rounds that this peer has sent its part of and left */
 	struct recover *recover;
+	struct shown *shown; uint64_t shown_us; /* another history that is looked at; none before that */
+	uint64_t begun_us;                      /* when it entered at epoch 0; 0: with a state */
 	/* proposals: those in the chain, those accepted since by this leader, those of this peer that wait */
 	struct wire_proposal *prop; size_t props; uint64_t prop_counter;
 	struct list asks, commits /* COMMITs that are not answered */;
@@ -270,10 +282,23 @@ void past_enter(struct avg *a);                  /* the point was set: of what i
 /* Taken in at the point by one who tells this of what led to it. Is this peer's history not all in it, its owner hears
  * so. */
 void past_welcomed(struct avg *a, const void *past, size_t n);
-enum relation { REL_SAME, REL_BEHIND, REL_AHEAD, REL_FORK_WON, REL_FORK_LOST };
+/* APART: so old that it is behind, or of another history. */
+enum relation { REL_SAME, REL_BEHIND, REL_APART, REL_AHEAD, REL_FORK_WON, REL_FORK_LOST };
 /* The other's history against this peer's: BEHIND = the other is behind. */
 enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples,
 	const void *past, size_t n);
+uint64_t past_common(const struct avg *a, const void *past, size_t n);  /* the last epoch of both, as theirs says */
+bool past_leads_here(const struct avg *a, const void *past, size_t n);  /* theirs has a point of this one's in it */
+/* shown.c: by says that this peer's state is not the swarm's. At once, when this one has nothing to hold against it
+ * (shown_needed), else when those who would have to know say so, too: lost(). */
+bool shown_needed(const struct avg *a);
+void shown_start(struct avg *a, struct mate *by, enum avg_why why, const struct id *donor, uint64_t epoch);
+void shown_drop(struct avg *a);
+void shown_leaves(struct avg *a);                /* the point is about to be another: who has stood at it */
+void shown_forget(struct avg *a);                /* another history: nobody has stood in it yet */
+void show_on(struct avg *a, struct request *req);
+void show_keep(struct avg *a);
+void show_forget(struct avg *a);
 void meet_fire(struct timer *t);
 bool meet_expects(struct avg *a);                /* after a restart: are others still waited for? */
 void meet_now(struct avg *a);
@@ -320,6 +345,9 @@ void body_sign(struct avg *a, const struct body *b, struct buf *ret);
 int body_open(struct avg *a, struct body *ret, const void *p, size_t n, struct err *e); /* decodes and verifies */
 void ack_sign(const struct round *r, const struct id *leader, const uint8_t *hashes, uint8_t ret[SIG_BYTES]);
 void acks_put(const struct round *r, const struct body *c, struct buf *b);      /* behind the signed c in b */
+struct ack_reader { bool (*wants)(struct ack_reader *x, const struct id *id);
+	void (*signed_by)(struct ack_reader *x, const struct id *id); bool enough; };
+void acks_each(const struct avg *a, const struct body *c, const uint8_t *bytes, size_t n, struct ack_reader *x);
 /* May its author decide? on: the COMMIT that it stands on, when that is not this peer's state yet; else NULL. */
 int commit_lawful(const struct avg *a, const struct body *c, const void *bytes, size_t n, const struct body *on,
 	struct err *e);

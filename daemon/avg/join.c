@@ -35,27 +35,6 @@ void become_leader_alone(struct avg *a)
 	kick(a);
 }
 
-void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoch)
-{
-	if (a->state == AVG_LOST || a->state == AVG_OUT)
-		return;
-	recover_free(a);
-	a->state = AVG_LOST;
-	a->lost_why = why;
-	a->lost_donor = *donor;
-	a->lost_epoch = epoch;
-	a->lost_pending = true;
-	if (a->round)
-		round_close(a->round);
-	list_each(it, &a->mates) {              /* nobody should wait for us, nor for our lead */
-		struct mate *m = list_entry(it, struct mate, link);
-		if (m != a->me && m->member && m->live)
-			net_post(a->net, &m->id, KIND_AVG_LEAVE, hub_json(a), NO_BLOB, CLASS_control);
-	}
-	roster_clear(a);
-	kick(a);
-}
-
 /* ---- asking ---- */
 
 /* A welcome that crossed other news: this peer has followed a higher term since, or it has itself welcomed the one that
@@ -92,6 +71,7 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 		a->samples = 0;
 		roster_reorder(a);
 		buf_clear(&a->last_commit);
+		show_forget(a);
 	} else {
 		avg_point_done(&p);
 	}
@@ -203,10 +183,12 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		redirected(a, f->json, epoch);
 	else if (!strcmp(what, "wait") && m)
 		m->probe_us = now_of(a) + 10 * MS;
+	else if (!strcmp(what, "met") && shown_needed(a))
+		shown_start(a, m, AVG_FORK, &donor, epoch);
 	else if (!strcmp(what, "fork"))
-		lost(a, AVG_FORK, &donor, epoch);
+		shown_start(a, m, AVG_FORK, &donor, epoch);
 	else if (!strcmp(what, "diverged"))
-		lost(a, AVG_DIVERGED, &donor, epoch);
+		shown_start(a, m, AVG_DIVERGED, &donor, epoch);
 	else if (!strcmp(what, "behind") && !door_passing(a, m)) {
 		struct body c;
 		if (a->round && f->blob_len && !body_open(a, &c, f->blob, f->blob_len, &mine)) {
@@ -216,7 +198,7 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 			if (!rc)
 				return;
 		}
-		lost(a, AVG_BEHIND, &donor, epoch);
+		shown_start(a, m, AVG_BEHIND, &donor, epoch);
 	}
 }
 
@@ -344,10 +326,26 @@ static void same_history(struct avg *a, struct request *req, struct mate *m, con
 	welcome(a, req, m);
 }
 
+/* Both look at what the other has to show; who has nothing to show itself goes by samples. */
+static void fork_met(struct avg *a, struct request *req, struct mate *m, const struct asked *q, bool fewer)
+{
+	bool needed = shown_needed(a);
+	answer(req, !fewer ? "fork" : needed ? "met" : "ahead", a->me, NULL, a->point.epoch);
+	if (needed) {
+		shown_start(a, m, AVG_FORK, &m->id, q->epoch);
+	} else if (fewer) {
+		hub_event(a, LOG_WARN_, "fork", &m->id,
+			"two histories of this run met; this one has fewer samples (%llu against %llu) and is given up",
+			(unsigned long long)a->point.samples, (unsigned long long)q->samples);
+		lost(a, AVG_FORK, &m->id, q->epoch);
+	}
+}
+
 static void judge(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
 {
 	struct buf b = { 0 };
-	switch (past_compare(a, q->epoch, q->prev, q->samples, req->f.blob, req->f.blob_len)) {
+	enum relation rel = past_compare(a, q->epoch, q->prev, q->samples, req->f.blob, req->f.blob_len);
+	switch (rel) {
 	case REL_SAME:
 		same_history(a, req, m, q);
 		break;
@@ -359,8 +357,10 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 			room_late(a, m, q->epoch, q->prev);
 		buf_free(&b);
 		break;
-	case REL_FORK_WON:
-		answer(req, "fork", a->me, NULL, a->point.epoch);
+	case REL_APART:
+		answer(req, "behind", a->me, NULL, a->point.epoch);
+		if (shown_needed(a))
+			shown_start(a, m, AVG_FORK, &m->id, q->epoch);
 		break;
 	case REL_AHEAD:
 		if (a->round && a->round->commit && q->epoch == a->round->commit->epoch) {
@@ -369,14 +369,11 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 		}
 		answer(req, "ahead", NULL, NULL, a->point.epoch);
 		if (!door_passing(a, m))
-			lost(a, AVG_BEHIND, &m->id, q->epoch);
+			shown_start(a, m, AVG_BEHIND, &m->id, q->epoch);
 		break;
+	case REL_FORK_WON:
 	case REL_FORK_LOST:
-		hub_event(a, LOG_WARN_, "fork", &m->id,
-			"two histories of this run met; this one has fewer samples (%llu against %llu) and is given up",
-			(unsigned long long)a->point.samples, (unsigned long long)q->samples);
-		answer(req, "ahead", NULL, NULL, a->point.epoch);
-		lost(a, AVG_FORK, &m->id, q->epoch);
+		fork_met(a, req, m, q, rel == REL_FORK_LOST);
 		break;
 	}
 }
@@ -386,7 +383,9 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 static bool knows_better(const struct avg *a, const struct request *req, const struct mate *m, const struct asked *q)
 {
 	enum relation rel = past_compare(a, q->epoch, q->prev, q->samples, req->f.blob, req->f.blob_len);
-	return rel == REL_BEHIND || (m == a->leader && rel != REL_SAME);
+	if (a->follower || (a->me->flags & MATE_FOLLOWER))
+		return false;                   /* it cannot show what it says */
+	return rel == REL_BEHIND || rel == REL_APART || (m == a->leader && rel != REL_SAME);
 }
 
 static size_t group_size(const struct avg *a) { return roster_others(a, true) + 1; }

@@ -393,6 +393,21 @@ static void tell_late(const struct round *r)
 	}
 }
 
+/* Most of the last commit's members are here, and have not followed into this round: they may not have known who leads
+ * now. Once at a point they are asked anew, before it is decided without them. */
+static bool ask_anew(const struct round *r)
+{
+	struct avg *a = r->a;
+	size_t n = 1;
+	if (a->anew == a->gen || a->conf.any || !minority(r))
+		return false;
+	for (size_t i = 0; i < r->b.n; i++) {
+		const struct mate *m = mate_find(a, &r->b.m[i].id);
+		n += m && m != a->me && m->live && !(r->b.m[i].flags & MATE_FOLLOWER);
+	}
+	return n * 2 >= a->n_last;
+}
+
 void lead_fire(struct timer *t)
 {
 	struct lead *l = container_of(t, struct lead, timer);
@@ -418,6 +433,9 @@ void lead_fire(struct timer *t)
 			if ((int)i != r->me && required(r, i) && !l->m[i].acked)
 				l->m[i].gone = true;
 		lead_next_attempt(r);
+	} else if (l->phase == LEAD_WAIT && ask_anew(r)) {
+		r->a->anew = r->a->gen;
+		lead_give_up(r, "most of the members are here and have not taken part: they are asked again");
 	} else if (l->phase == LEAD_WAIT) {
 		to_commit(r);
 	}

@@ -1,8 +1,7 @@
 /* A point of the history: life, copy, JSON (checkpoints) and bytes (welcome messages). */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/avg.h"
-#include "avg/wire.h"
+#include "avg/seen.h"
 #include "common/jrpc.h"
 
 void avg_point_init(struct avg_point *p)
@@ -25,6 +24,7 @@ void avg_point_copy(struct avg_point *to, const struct avg_point *from)
 	to->samples = from->samples;
 	to->params_version = from->params_version;
 	ranges_copy(&to->done, &from->done);
+	seen_copy(to, from);
 }
 
 void avg_point_done(struct avg_point *p)
@@ -32,6 +32,7 @@ void avg_point_done(struct avg_point *p)
 	json_decref(p->params);
 	json_decref(p->recent);
 	ranges_free(&p->done);
+	free(p->seen);
 	*p = (struct avg_point){ 0 };
 }
 
@@ -43,6 +44,8 @@ json_t *avg_point_json(const struct avg_point *p)
 		"params", params, "done", ranges_json(&p->done));
 	if (json_object_size(p->recent))
 		json_object_set_new(j, "recent", json_deep_copy(p->recent));
+	if (p->nseen)
+		json_object_set_new(j, "seen", seen_json(p));
 	return j;
 }
 
@@ -53,7 +56,7 @@ int avg_point_parse(struct avg_point *ret, const json_t *j, struct err *e)
 	const json_t *params = json_object_get(j, "params"), *recent = json_object_get(j, "recent");
 	int rc = json_get_u64(j, "epoch", &p.epoch, e) || json_get_hex(j, "prev", p.prev, DIGEST, e) ||
 		json_get_u64(j, "samples", &p.samples, e) || json_get_u64(j, "params_version", &p.params_version, e) ||
-		ranges_parse(&p.done, json_object_get(j, "done"), e);
+		ranges_parse(&p.done, json_object_get(j, "done"), e) || seen_parse(&p, json_object_get(j, "seen"), e);
 	if (!rc && !json_is_object(params))
 		rc = err_set(e, ERR_INVALID, "params: expected an object");
 	if (rc) {
@@ -78,6 +81,7 @@ void wire_put_point(struct buf *b, const struct avg_point *p)
 	wire_put_json(b, p->params);
 	wire_put_json(b, p->recent);
 	wire_put_ranges(b, &p->done);
+	seen_put(b, p);
 }
 
 int wire_get_point(struct rd *r, struct avg_point *ret, struct err *e)
@@ -88,8 +92,8 @@ int wire_get_point(struct rd *r, struct avg_point *ret, struct err *e)
 	const uint8_t *prev = rd_bytes(r, DIGEST);
 	p.samples = rd_u64(r);
 	p.params_version = rd_u64(r);
-	if (wire_get_json(r, &p.params, e) || wire_get_json(r, &p.recent, e) || wire_get_ranges(r, &p.done, e) || !prev ||
-			r->bad) {
+	if (wire_get_json(r, &p.params, e) || wire_get_json(r, &p.recent, e) || wire_get_ranges(r, &p.done, e) ||
+			seen_get(r, &p, e) || !prev || r->bad) {
 		avg_point_done(&p);
 		return prev && !r->bad ? -1 : err_set(e, ERR_PROTOCOL, "point of the history: cut short");
 	}

@@ -307,7 +307,7 @@ static void scn_stopped_in_sum(struct sim *s)
 	struct node_world *w = node_world_new(s, node_naps_of(spec, 60000, 50, 3 * 64));
 	node_world_add(w, 3);
 	node_run_to(w, 2, 60 * SEC);
-	for (int k = 0; k < 6 && !sim_failed(s); k++) {
+	for (int k = 0; k < 3 && !sim_failed(s); k++) {
 		struct victim v = { w, 1 + k % 2 };
 		sim_lane_slow(s, v.node, "reduce", 500);
 		if (!sim_run_until(s, sums, &v, 20 * SEC))

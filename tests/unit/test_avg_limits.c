@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "avg/int.h"
+#include "avg/seen.h"
 #include "avg/ledger.h"
 
 static void pieces(struct ranges *r, size_t n, uint64_t last)
@@ -92,6 +93,76 @@ static void point_with_changes(void **state)
 	avg_point_done(&w);
 }
 
+static void same_book(const struct avg_point *p, const struct avg_point *q)
+{
+	assert_int_equal(p->nseen, q->nseen);
+	assert_memory_equal(p->seen, q->seen, p->nseen * sizeof *p->seen);
+}
+
+/* The book of members: who is in a COMMIT, who is gone in it, and of more than it holds those that were here last. */
+static void point_with_members(void **state)
+{
+	struct avg_point p, q;
+	struct wire_member m[SEEN_MAX + 40] = { 0 };
+	struct body c = { .m = m };
+	struct buf b = { 0 };
+	struct err e;
+	avg_point_init(&p);
+	avg_point_init(&q);
+	p.params = json_object();
+	for (size_t i = 0; i < SEEN_MAX + 40; i++) {
+		m[i].id.b[0] = (uint8_t)(i * 7);
+		m[i].id.b[1] = (uint8_t)(i >> 8);
+		m[i].id.b[2] = (uint8_t)i;
+	}
+	for (size_t i = 0; i < SEEN_MAX + 40; i++)
+		m[i].flags = i % 2 ? MATE_IN : MATE_READY;
+	m[1].flags = MATE_GONE;
+	m[3].flags = 0;                         /* here, but it has not answered BEGIN */
+	m[2].flags = MATE_FOLLOWER;
+	c.n = 60;
+	p.epoch = c.epoch = 5;
+	seen_commit(&p, &c);
+	assert_int_equal(p.nseen, 59);
+	assert_null(seen_find(&p, &m[2].id));
+	assert_int_equal(seen_find(&p, &m[1].id)->last, 4);
+	assert_int_equal(seen_find(&p, &m[3].id)->last, 4);
+	assert_int_equal(seen_find(&p, &m[0].id)->last, 5);
+	assert_int_equal(seen_find(&p, &m[0].id)->first, 4);
+	p.epoch = c.epoch = 6;
+	c.m = m + 1;
+	c.n = SEEN_MAX + 39;
+	for (size_t i = 1; i < 4; i++)
+		m[i].flags = MATE_READY;
+	seen_commit(&p, &c);
+	assert_int_equal(p.nseen, SEEN_MAX);
+	assert_null(seen_find(&p, &m[0].id));           /* the only one that was not here now */
+	json_t *j = avg_point_json(&p);
+	assert_int_equal(avg_point_parse(&q, j, &e), 0);
+	same_book(&p, &q);
+	wire_put_point(&b, &p);
+	struct rd rd = rd_of(b.p, b.len);
+	assert_int_equal(wire_get_point(&rd, &q, &e), 0);
+	same_book(&p, &q);
+	p.seen[3].last = 7;                     /* later than the point */
+	json_decref(j);
+	j = avg_point_json(&p);
+	assert_int_equal(avg_point_parse(&q, j, &e), -1);
+	p.seen[3].last = 6;
+	p.seen[3].id = p.seen[2].id;            /* twice */
+	json_decref(j);
+	j = avg_point_json(&p);
+	assert_int_equal(avg_point_parse(&q, j, &e), -1);
+	buf_clear(&b);
+	wire_put_point(&b, &p);
+	rd = rd_of(b.p, b.len);
+	assert_int_equal(wire_get_point(&rd, &q, &e), -1);
+	json_decref(j);
+	buf_free(&b);
+	avg_point_done(&p);
+	avg_point_done(&q);
+}
+
 static void any_bytes_for_a_body(void **state)
 {
 	uint8_t v[300] = { 0 };
@@ -114,6 +185,7 @@ static void any_bytes_for_a_body(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(written_is_read), cmocka_unit_test(cut_in_few_pieces),
-		cmocka_unit_test(point_with_changes), cmocka_unit_test(any_bytes_for_a_body) };
+		cmocka_unit_test(point_with_changes), cmocka_unit_test(point_with_members),
+		cmocka_unit_test(any_bytes_for_a_body) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,141 @@
+/* Who has been a member of this history, and at which points: part of the point, so everybody who holds the same
+ * COMMITs holds the same book, and it comes with a checkpoint, a state and a welcome. Who did not answer BEGIN was not
+ * there. By it two histories that meet are judged (shown.c). Of many members the last ones stay. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/seen.h"
+#include "common/jrpc.h"
+#include "common/mem.h"
+
+static int by_id(const void *x, const void *y)
+{
+	return memcmp(((const struct avg_seen *)x)->id.b, ((const struct avg_seen *)y)->id.b, 32);
+}
+
+const struct avg_seen *seen_find(const struct avg_point *p, const struct id *id)
+{
+	struct avg_seen key = { .id = *id };
+	return p->nseen ? bsearch(&key, p->seen, p->nseen, sizeof key, by_id) : NULL;
+}
+
+static void put(struct avg_point *p, const struct id *id, uint64_t first, uint64_t last)
+{
+	struct avg_seen *s = (struct avg_seen *)seen_find(p, id);
+	if (s) {
+		s->last = s->last > last ? s->last : last;
+		return;
+	}
+	p->seen = xrealloc(p->seen, (p->nseen + 1) * sizeof *p->seen);
+	size_t at = p->nseen++;
+	for (; at && memcmp(p->seen[at - 1].id.b, id->b, 32) > 0; at--)
+		p->seen[at] = p->seen[at - 1];
+	p->seen[at] = (struct avg_seen){ .id = *id, .first = first, .last = last > first ? last : first };
+}
+
+/* The one that was here longest ago; of several the one with the greatest id. */
+static void forget_one(struct avg_point *p)
+{
+	size_t out = 0;
+	for (size_t i = 1; i < p->nseen; i++)
+		if (p->seen[i].last <= p->seen[out].last)
+			out = i;
+	memmove(p->seen + out, p->seen + out + 1, (--p->nseen - out) * sizeof *p->seen);
+}
+
+void seen_commit(struct avg_point *p, const struct body *c)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		uint8_t flags = c->m[i].flags;
+		bool here = flags & (MATE_IN | MATE_READY) && !(flags & MATE_GONE);
+		if (!(flags & MATE_FOLLOWER))
+			put(p, &c->m[i].id, c->epoch - 1, here ? c->epoch : 0);
+	}
+	while (p->nseen > SEEN_MAX)
+		forget_one(p);
+}
+
+void seen_copy(struct avg_point *to, const struct avg_point *from)
+{
+	free(to->seen);
+	to->seen = from->nseen ? xmemdup(from->seen, from->nseen * sizeof *from->seen) : NULL;
+	to->nseen = from->nseen;
+}
+
+/* ---- as JSON: [id, first, last, id, ...]; as bytes: u16 n, then id, u64 first, u64 last ---- */
+
+/* Takes what was read, when it is in order: ids ascending, none from beyond the point. */
+static int take(struct avg_point *p, struct avg_seen *v, size_t n, struct err *e)
+{
+	for (size_t i = 0; i < n; i++)
+		if (v[i].first > v[i].last || v[i].last > p->epoch || (i && by_id(&v[i - 1], &v[i]) >= 0)) {
+			free(v);
+			return err_set(e, ERR_INVALID, "seen: entry %zu is out of order, or later than the point", i);
+		}
+	free(p->seen);
+	p->seen = v;
+	p->nseen = n;
+	return 0;
+}
+
+json_t *seen_json(const struct avg_point *p)
+{
+	json_t *j = json_array();
+	for (size_t i = 0; i < p->nseen; i++) {
+		json_array_append_new(j, json_hex(p->seen[i].id.b, 32));
+		json_array_append_new(j, json_integer((json_int_t)p->seen[i].first));
+		json_array_append_new(j, json_integer((json_int_t)p->seen[i].last));
+	}
+	return j;
+}
+
+static bool parse_one(const json_t *j, size_t at, struct avg_seen *ret)
+{
+	json_t *one = json_object();
+	const char *name[] = { "id", "first", "last" };
+	for (size_t k = 0; k < 3; k++)
+		json_object_set(one, name[k], json_array_get(j, at + k));
+	bool ok = !json_get_hex(one, "id", ret->id.b, 32, NULL) && !json_get_u64(one, "first", &ret->first, NULL) &&
+		!json_get_u64(one, "last", &ret->last, NULL);
+	json_decref(one);
+	return ok;
+}
+
+int seen_parse(struct avg_point *p, const json_t *j /* NULL: of an older version */, struct err *e)
+{
+	size_t n = json_array_size(j) / 3;
+	if (!j)
+		return 0;
+	if (!json_is_array(j) || json_array_size(j) % 3 || n > SEEN_MAX)
+		return err_set(e, ERR_INVALID, "seen: expected at most %d times id, first, last", SEEN_MAX);
+	struct avg_seen *v = xcalloc(n + 1, sizeof *v);
+	for (size_t i = 0; i < n; i++)
+		if (!parse_one(j, 3 * i, &v[i])) {
+			free(v);
+			return err_set(e, ERR_INVALID, "seen: entry %zu: expected id, first, last", i);
+		}
+	return take(p, v, n, e);
+}
+
+void seen_put(struct buf *b, const struct avg_point *p)
+{
+	buf_u16(b, (uint16_t)p->nseen);
+	for (size_t i = 0; i < p->nseen; i++) {
+		buf_put(b, p->seen[i].id.b, 32);
+		buf_u64(b, p->seen[i].first);
+		buf_u64(b, p->seen[i].last);
+	}
+}
+
+int seen_get(struct rd *r, struct avg_point *p, struct err *e)
+{
+	size_t n = rd_u16(r);
+	if (n > SEEN_MAX || rd_left(r) < n * 48)
+		return err_set(e, ERR_PROTOCOL, "seen: %zu entries do not fit (at most %d)", n, SEEN_MAX);
+	struct avg_seen *v = xcalloc(n + 1, sizeof *v);
+	for (size_t i = 0; i < n; i++) {
+		memcpy(v[i].id.b, rd_bytes(r, 32), 32);
+		v[i].first = rd_u64(r);
+		v[i].last = rd_u64(r);
+	}
+	return take(p, v, n, e);
+}
