@@ -57,6 +57,14 @@ was c run.refused 'exists 2 times'
 goes_on b digits
 goes_on a digits
 [ "$(json a members run show digits),$(json b members run show digits)" = 1,1 ] || fail "two specs averaged together"
+# An offer that its author has not signed is none, whoever its subkey seems to name; and nobody signs for another.
+a_id=$(json a id status)
+offers() { hive c --json dht get run:digits --latest; }
+offer=$(offers | python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin)["subkeys"][sys.argv[1]]["value"]))' "$a_id")
+hive c dht put run:digits "$offer" --subkey="${a_id:0:8}-forged" --life-s=1h >"$work/out" 2>&1 || fail "it is nobody's name, and refused: $(cat "$work/out")"
+refuse 1 "only that peer may store under it" hive c dht put run:digits "$offer" --subkey="$a_id" --life-s=1h
+forged() { offers | grep -qF -- "-forged"; }
+wait_for 20 forged
 hive c run join digits --author "$(json a id status | cut -c1-8)" --data "$data/digits" >/dev/null || fail "c may not choose"
 with_c() { json_is 2 a members run show digits; }
 wait_for 60 with_c
