@@ -33,8 +33,8 @@ static void take_claims(struct avg *a, const struct body *c)
 static void take_point(struct avg *a, const struct body *c, const struct buf *bytes, bool *ret_changed)
 {
 	struct avg_point *p = &a->point;
-	show_keep(a);
-	shown_leaves(a);
+	kept_put(a);
+	witness_leaves(a);
 	*ret_changed = p->params_version != c->params_version;
 	json_t *recent;
 	propose_in_force(a, c, &recent);

@@ -136,7 +136,7 @@ void avg_free(struct avg *a, void (*quiet)(void *arg), void *arg)
 	free(a->was);
 	ranges_free(&a->claimed);
 	buf_free(&a->last_commit);
-	show_forget(a);
+	kept_forget(a);
 	tell_quiet(a);
 	if (list_empty(&a->tails))
 		avg_end(a);                     /* else the last job's end does it (avg_job_over) */
@@ -169,7 +169,7 @@ static void jump(struct avg *a, const struct avg_point *at)
 	a->gen++;
 	past_enter(a);
 	buf_clear(&a->last_commit);
-	show_forget(a);
+	kept_forget(a);
 	ranges_clear(&a->claimed);
 	a->samples = a->digest_epoch = 0;
 	apply_leader(a);
@@ -210,8 +210,8 @@ int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct e
 	a->gen++;
 	roster_reorder(a);
 	buf_clear(&a->last_commit);
-	show_forget(a);
-	shown_forget(a);
+	kept_forget(a);
+	witness_forget(a);
 	a->samples = 0;
 	a->digest_epoch = 0;
 	a->n_last = 0;

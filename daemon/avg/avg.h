@@ -45,16 +45,16 @@ struct avg_conf {
 	uint32_t slice;                         /* a part is cut into pieces of at most so many floats; 0 = 128 Ki */
 };
 
-/* Where in the history a peer stands: all that must travel with a checkpoint or a state download. */
 /* A member of the history: the first and the last point (by epoch) that it stood at, by COMMITs that it answered. */
 struct avg_seen { struct id id; uint64_t first, last; };
+/* Where in the history a peer stands: all that must travel with a checkpoint or a state download. */
 struct avg_point {
 	uint64_t epoch;                         /* commits so far */
 	uint8_t prev[DIGEST];                   /* digest of the last commit; zeros = none yet */
 	uint64_t samples;                       /* committed on this chain */
 	uint64_t params_version; json_t *params;/* live hyperparameters: {"lr":0.01,...}; owned by the point */
 	struct ranges done;                     /* committed positions */
-	struct avg_seen *seen; size_t nseen;        /* by id, ascending; the members of late, at most 256 */
+	struct avg_seen *seen; size_t nseen;    /* by id, ascending; the members of late, at most 256 */
 	json_t *recent;                         /* {"author:nonce": epoch} of changes in force for less than 1024 epochs */
 };
 void avg_point_init(struct avg_point *p);

@@ -294,11 +294,12 @@ bool past_leads_here(const struct avg *a, const void *past, size_t n);  /* their
 bool shown_needed(const struct avg *a);
 void shown_start(struct avg *a, struct mate *by, enum avg_why why, const struct id *donor, uint64_t epoch);
 void shown_drop(struct avg *a);
-void shown_leaves(struct avg *a);                /* the point is about to be another: who has stood at it */
-void shown_forget(struct avg *a);                /* another history: nobody has stood in it yet */
+void witness_leaves(struct avg *a);                /* the point is about to be another: who has stood at it */
+void witness_forget(struct avg *a);                /* another history: nobody has stood in it yet */
 void show_on(struct avg *a, struct request *req);
-void show_keep(struct avg *a);
-void show_forget(struct avg *a);
+bool show_can(const struct avg *a);             /* it has a COMMIT to show */
+void kept_put(struct avg *a);
+void kept_forget(struct avg *a);
 void meet_fire(struct timer *t);
 bool meet_expects(struct avg *a);                /* after a restart: are others still waited for? */
 void meet_now(struct avg *a);

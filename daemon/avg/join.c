@@ -18,23 +18,6 @@ static uint8_t my_flags(const struct avg *a)
 		MATE_FOLLOWER : 0));
 }
 
-void become_leader_alone(struct avg *a)
-{
-	roster_clear(a);
-	a->me->member = a->me->live = a->me->awaited = true;
-	a->me->flags &= (uint8_t)~MATE_FOLLOWER;        /* it has caught up; who led when it asked is gone */
-	a->me->epoch = a->point.epoch;
-	memcpy(a->me->prev, a->point.prev, DIGEST);
-	a->me->samples = a->samples;
-	a->term = 0;
-	a->state = AVG_IN;
-	a->hops = 0;
-	roster_elect(a);
-	grant_top_up(a, a->me, 0);
-	grant_tell(a);
-	kick(a);
-}
-
 /* ---- asking ---- */
 
 /* A welcome that crossed other news: this peer has followed a higher term since, or it has itself welcomed the one that
@@ -71,7 +54,7 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 		a->samples = 0;
 		roster_reorder(a);
 		buf_clear(&a->last_commit);
-		show_forget(a);
+		kept_forget(a);
 	} else {
 		avg_point_done(&p);
 	}
@@ -146,7 +129,8 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 	const char *what;
 	uint64_t epoch = 0;
 	struct err mine;
-	bool stale = j->gen != a->gen || j->follower != a->follower || (a->state != AVG_JOINING && a->state != AVG_IN),
+	bool moved = j->gen != a->gen, elsewhere = a->state != AVG_JOINING && a->state != AVG_IN;
+	bool stale = moved || j->follower != a->follower || elsewhere,
 		follower = j->follower, changed = (a->state == AVG_IN) != j->in || (j->in && is_leader(a) != j->leading);
 	uint32_t gen = j->gen;
 	free(j);
@@ -163,6 +147,11 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		return;
 	if (f && gen != a->gen)
 		join_caught_up(a);              /* the point it was asked from is history here, too */
+	if (f && moved && !json_get_str(f->json, "answer", &what, &mine) && shown_needed(a) && (!strcmp(what, "fork") ||
+			!strcmp(what, "met"))) {
+		shown_start(a, m, AVG_FORK, &f->from, 0);       /* epochs have passed here: it is looked at anew anyway */
+		return;
+	}
 	if (!f || stale || json_get_str(f->json, "answer", &what, &mine)) {
 		bool silent = !f && m && (e->code == ERR_TIMEOUT || e->code == ERR_UNREACHABLE);
 		if (silent && a->state == AVG_JOINING)
@@ -221,6 +210,8 @@ void join_start(struct avg *a, struct mate *to)
 	term_json(a, q);
 	json_object_set_new(q, "in", json_boolean(j->in));
 	json_object_set_new(q, "leading", json_boolean(j->leading));
+	json_object_set_new(q, "stands", json_boolean(shown_needed(a)));
+	json_object_set_new(q, "shows", json_boolean(show_can(a)));
 	json_object_set_new(q, "at", json_endpoint(net_endpoint(a->net)));
 	door_put(a, q);
 	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
@@ -287,7 +278,8 @@ static void welcome(struct avg *a, struct request *req, struct mate *m)
 	kick(a);
 }
 
-struct asked { uint64_t epoch, samples, term; uint8_t prev[DIGEST], params[16]; bool in, leading, has_params; };
+struct asked { uint64_t epoch, samples, term; uint8_t prev[DIGEST], params[16]; bool in, leading, has_params, stands,
+	shows; };
 
 /* Same history, and this peer leads (or may): who of the two? Who leads others already comes before a newcomer, of two
  * leaders the one with the higher term, of equals the first in the order. */
@@ -331,9 +323,9 @@ static void fork_met(struct avg *a, struct request *req, struct mate *m, const s
 {
 	bool needed = shown_needed(a);
 	answer(req, !fewer ? "fork" : needed ? "met" : "ahead", a->me, NULL, a->point.epoch);
-	if (needed) {
+	if (needed && q->shows) {
 		shown_start(a, m, AVG_FORK, &m->id, q->epoch);
-	} else if (fewer) {
+	} else if (!needed && fewer) {
 		hub_event(a, LOG_WARN_, "fork", &m->id,
 			"two histories of this run met; this one has fewer samples (%llu against %llu) and is given up",
 			(unsigned long long)a->point.samples, (unsigned long long)q->samples);
@@ -344,7 +336,13 @@ static void fork_met(struct avg *a, struct request *req, struct mate *m, const s
 static void judge(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
 {
 	struct buf b = { 0 };
+	struct err e;
 	enum relation rel = past_compare(a, q->epoch, q->prev, q->samples, req->f.blob, req->f.blob_len);
+	if (q->stands && !show_can(a) && (rel == REL_BEHIND || rel == REL_APART || rel == REL_FORK_WON)) {
+		err_set(&e, ERR_BUSY, "this peer cannot show yet what it stands on");
+		net_refuse(req, &e);
+		return;
+	}
 	switch (rel) {
 	case REL_SAME:
 		same_history(a, req, m, q);
@@ -359,7 +357,7 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 		break;
 	case REL_APART:
 		answer(req, "behind", a->me, NULL, a->point.epoch);
-		if (shown_needed(a))
+		if (shown_needed(a) && q->shows)
 			shown_start(a, m, AVG_FORK, &m->id, q->epoch);
 		break;
 	case REL_AHEAD:
@@ -368,7 +366,7 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 			break;
 		}
 		answer(req, "ahead", NULL, NULL, a->point.epoch);
-		if (!door_passing(a, m))
+		if (!door_passing(a, m) && (q->shows || !shown_needed(a)))
 			shown_start(a, m, AVG_BEHIND, &m->id, q->epoch);
 		break;
 	case REL_FORK_WON:
@@ -383,8 +381,6 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 static bool knows_better(const struct avg *a, const struct request *req, const struct mate *m, const struct asked *q)
 {
 	enum relation rel = past_compare(a, q->epoch, q->prev, q->samples, req->f.blob, req->f.blob_len);
-	if (a->follower || (a->me->flags & MATE_FOLLOWER))
-		return false;                   /* it cannot show what it says */
 	return rel == REL_BEHIND || rel == REL_APART || (m == a->leader && rel != REL_SAME);
 }
 
@@ -434,6 +430,8 @@ void join_on(struct avg *a, struct request *req)
 	}
 	json_get_bool(j, "in", &q.in, &e);
 	json_get_bool(j, "leading", &q.leading, &e);
+	json_get_bool(j, "stands", &q.stands, &e);
+	json_get_bool(j, "shows", &q.shows, &e);
 	struct term_claim t;
 	q.term = term_read(a, j, &t, NULL) || !id_eq(&t.by, &req->f.from) ? 0 : t.term;
 	q.has_params = !json_get_hex(j, "params", q.params, 16, &e);

@@ -201,6 +201,23 @@ void roster_clear(struct avg *a)
 	a->sum = 0;
 }
 
+void become_leader_alone(struct avg *a)
+{
+	roster_clear(a);
+	a->me->member = a->me->live = a->me->awaited = true;
+	a->me->flags &= (uint8_t)~MATE_FOLLOWER;        /* it has caught up; who led when it asked is gone */
+	a->me->epoch = a->point.epoch;
+	memcpy(a->me->prev, a->point.prev, DIGEST);
+	a->me->samples = a->samples;
+	a->term = 0;
+	a->state = AVG_IN;
+	a->hops = 0;
+	roster_elect(a);
+	grant_top_up(a, a->me, 0);
+	grant_tell(a);
+	kick(a);
+}
+
 void mate_gone(struct avg *a, struct mate *m, const char *why)
 {
 	if (m == a->me || !m->live)

@@ -61,7 +61,7 @@ void seen_copy(struct avg_point *to, const struct avg_point *from)
 	to->nseen = from->nseen;
 }
 
-/* ---- as JSON: [id, first, last, id, ...]; as bytes: u16 n, then id, u64 first, u64 last ---- */
+/* ---- as JSON: [{id, first, last}, ...]; as bytes: u16 n, then id, u64 first, u64 last ---- */
 
 /* Takes what was read, when it is in order: ids ascending, none from beyond the point. */
 static int take(struct avg_point *p, struct avg_seen *v, size_t n, struct err *e)
@@ -80,38 +80,26 @@ static int take(struct avg_point *p, struct avg_seen *v, size_t n, struct err *e
 json_t *seen_json(const struct avg_point *p)
 {
 	json_t *j = json_array();
-	for (size_t i = 0; i < p->nseen; i++) {
-		json_array_append_new(j, json_hex(p->seen[i].id.b, 32));
-		json_array_append_new(j, json_integer((json_int_t)p->seen[i].first));
-		json_array_append_new(j, json_integer((json_int_t)p->seen[i].last));
-	}
+	for (size_t i = 0; i < p->nseen; i++)
+		json_array_append_new(j, json_pack("{s:o,s:I,s:I}", "id", json_hex(p->seen[i].id.b, 32), "first",
+			(json_int_t)p->seen[i].first, "last", (json_int_t)p->seen[i].last));
 	return j;
-}
-
-static bool parse_one(const json_t *j, size_t at, struct avg_seen *ret)
-{
-	json_t *one = json_object();
-	const char *name[] = { "id", "first", "last" };
-	for (size_t k = 0; k < 3; k++)
-		json_object_set(one, name[k], json_array_get(j, at + k));
-	bool ok = !json_get_hex(one, "id", ret->id.b, 32, NULL) && !json_get_u64(one, "first", &ret->first, NULL) &&
-		!json_get_u64(one, "last", &ret->last, NULL);
-	json_decref(one);
-	return ok;
 }
 
 int seen_parse(struct avg_point *p, const json_t *j /* NULL: of an older version */, struct err *e)
 {
-	size_t n = json_array_size(j) / 3;
+	size_t n = json_array_size(j), i;
+	json_t *o;
 	if (!j)
 		return 0;
-	if (!json_is_array(j) || json_array_size(j) % 3 || n > SEEN_MAX)
-		return err_set(e, ERR_INVALID, "seen: expected at most %d times id, first, last", SEEN_MAX);
+	if (!json_is_array(j) || n > SEEN_MAX)
+		return err_set(e, ERR_INVALID, "seen: expected a list of at most %d members", SEEN_MAX);
 	struct avg_seen *v = xcalloc(n + 1, sizeof *v);
-	for (size_t i = 0; i < n; i++)
-		if (!parse_one(j, 3 * i, &v[i])) {
+	json_array_foreach(j, i, o)
+		if (json_get_hex(o, "id", v[i].id.b, 32, e) || json_get_u64(o, "first", &v[i].first, e) ||
+				json_get_u64(o, "last", &v[i].last, e)) {
 			free(v);
-			return err_set(e, ERR_INVALID, "seen: entry %zu: expected id, first, last", i);
+			return err_wrap(e, "seen[%zu]", i);
 		}
 	return take(p, v, n, e);
 }

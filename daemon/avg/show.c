@@ -5,7 +5,7 @@
 #define KEPT_BYTES (512 * 1024)                 /* of all COMMITs before the last one */
 
 /* The last one is about to be another. */
-void show_keep(struct avg *a)
+void kept_put(struct avg *a)
 {
 	struct kept_commits *k = &a->kept;
 	if (!a->last_commit.len)
@@ -23,7 +23,7 @@ void show_keep(struct avg *a)
 	}
 }
 
-void show_forget(struct avg *a)
+void kept_forget(struct avg *a)
 {
 	for (int i = 0; i < KEPT_COMMITS; i++)
 		buf_free(&a->kept.v[i].bytes);
@@ -54,6 +54,11 @@ static void put_commits(const struct avg *a, uint64_t after, struct buf *b)
 	past_put(a, b);
 	if (b->len > NET_BLOB_MAX)
 		b->len = at;
+}
+
+bool show_can(const struct avg *a)
+{
+	return a->state == AVG_IN && !a->follower && !(a->me->flags & MATE_FOLLOWER) && a->last_commit.len;
 }
 
 void show_on(struct avg *a, struct request *req)

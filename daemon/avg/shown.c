@@ -1,8 +1,8 @@
-/* Two histories meet, or two states of one (hivemind-protocol(7), "Two histories"). Nobody gives up its own because
- * another says so: SHOW asks for the COMMIT that the other stands on, and those who have signed it are counted. Who
- * stood here last before they signed there are its witnesses; with them the two last stood at one point. Of the members
- * of that point those here, who have signed the COMMIT that this peer stands on, are as many or fewer: then it goes.
- * Who is only behind has nothing signed against the other: then the members here are asked where they stand. */
+/* Two histories meet, or two states of one (hivemind-protocol(7), "Samples and histories"). Nobody gives up its own
+ * because another says so: SHOW asks for the COMMIT that the other stands on, and those who have signed it are counted.
+ * Who stood here last before they signed there are its witnesses; with them the two last stood at one point. Of the
+ * members of that point those here, who have signed the COMMIT that this peer stands on, weigh as much or less: then it
+ * goes. Who is only behind has nothing signed against the other: then the members here are asked where they stand. */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/lead.h"
@@ -17,7 +17,7 @@
 #define DOUBTS 6                                /* so many times */
 #define PAUSE_US (50 * MS)                      /* between two: 256 signatures take 15 ms */
 
-struct poll { struct list link; struct shown *s; struct id who; struct call *call; };
+struct poll { struct list link; struct shown *s; struct call *call; };
 struct shown {
 	struct avg *a; struct id by; uint32_t gen; enum avg_why why;
 	struct call *call; struct list polls; size_t waiting;
@@ -184,7 +184,7 @@ static void poll(struct shown *s, const struct id *signed_by, size_t n)
 		if (m == a->me || !m->member || !m->live || among(signed_by, n, &m->id))
 			continue;
 		struct poll *p = xcalloc(1, sizeof *p);
-		*p = (struct poll){ .s = s, .who = m->id };
+		*p = (struct poll){ .s = s };
 		list_push(&s->polls, &p->link);
 		p->call = ask(a, &m->id, false, stands, p);
 		s->waiting++;
@@ -199,7 +199,7 @@ static bool young(const struct avg *a)
 	return a->point.epoch < YOUNG_EPOCHS || (a->begun_us && now_of(a) - a->begun_us < YOUNG_US);
 }
 
-struct other { uint64_t epoch, samples; uint8_t prev[DIGEST], params[16]; const void *past; size_t past_n;
+struct other { uint64_t epoch, samples; uint8_t prev[DIGEST]; const void *past; size_t past_n;
 	bool shows; struct body c; const uint8_t *bytes, *next; size_t n, next_n; };
 
 static int read_other(struct avg *a, const struct frame *f, struct other *o, struct err *e)
@@ -360,9 +360,13 @@ void shown_start(struct avg *a, struct mate *by, enum avg_why why, const struct 
 		return;
 	}
 	bool params = why == AVG_DIVERGED;
-	if (a->shown || !by || now_of(a) < a->shown_us || now_of(a) < by->doubt_us ||
-			(params && a->digest_epoch != a->point.epoch))
+	if (!by || now_of(a) < by->doubt_us || (params && a->digest_epoch != a->point.epoch))
 		return;
+	if (a->shown || now_of(a) < a->shown_us) {      /* its turn comes, not only when its back-off is over */
+		by->probe_us = now_of(a) + PAUSE_US;
+		by->backoff_us = 0;
+		return;
+	}
 	struct shown *s = a->shown = xcalloc(1, sizeof *s);
 	*s = (struct shown){ .a = a, .by = by->id, .gen = a->gen, .why = why, .epoch = epoch };
 	list_init(&s->polls);

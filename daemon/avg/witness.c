@@ -41,7 +41,7 @@ size_t weight_at(const struct avg *a, const struct id *id, uint64_t epoch)
 	return 1 + (size_t)(had < TENURE ? had : TENURE);
 }
 
-void shown_leaves(struct avg *a)
+void witness_leaves(struct avg *a)
 {
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
@@ -54,7 +54,7 @@ void shown_leaves(struct avg *a)
 	}
 }
 
-void shown_forget(struct avg *a)
+void witness_forget(struct avg *a)
 {
 	list_each(it, &a->mates)
 		list_entry(it, struct mate, link)->stood_us = 0;

@@ -108,6 +108,7 @@ static void claim(struct claim *x, struct apeer *v, uint64_t epoch, uint64_t sam
 	json_object_set_new(j, "micro", json_integer(16));
 	json_object_set_new(j, "in", json_true());
 	json_object_set_new(j, "leading", json_true());
+	json_object_set_new(j, "shows", json_true());
 	json_object_set_new(j, "at", json_endpoint(net_endpoint(x->e->net)));
 	door_put(x->e->avg, j);
 	if (on_theirs) {
