@@ -263,7 +263,7 @@ static int open_parts(struct loop *l, struct err *e)
 	int data = l->conf.data_threads > 0 ? l->conf.data_threads : 1;
 	struct lane_row rows[] = { { "train", 1, 0 }, { "reduce", 1, 0 }, { "disk", 1, 0 }, { "data", data, 0 },
 		{ "copy-in", 1, 0 }, { "copy-out", 1, 0 }, { "resolve", 1, 0 }, { "serve", 1, 0 }, { "query", 1, 0 },
-		{ "verify", 1, 0 } };
+		{ "verify", 1, 0 }, { "hash", 1, 0 } };
 	struct event_config *cfg = event_config_new();
 
 	if (cfg)        /* ours is the only thread that touches the base: no locks, no clock cache */

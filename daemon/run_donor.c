@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/hash.h"
 #include "common/jrpc.h"
 #include "common/mem.h"
 #include "run_give.h"
@@ -18,7 +17,7 @@
 #define PIECE_UNIT 16384u
 #define PIECE_MAX (1u << 20)
 #define PIECES 64                       /* so many of a state that is not too large for it */
-#define PIECES_MAX 8192
+#define PIECES_MAX 4096                 /* their hashes and the point fit in a frame */
 #define WAITERS_MAX 1024                /* for lists that are being made, of all runs */
 #define WAITERS_OF_ONE 8
 
@@ -103,11 +102,11 @@ static void hash_run(struct job *j)
 	const char *at = h->snap->data;
 	for (size_t i = 0; i < h->n; i++) {
 		size_t off = i * h->piece, left = h->snap->bytes - off;
-		uint8_t hash[16];
-		xxh128_of(at + off, left < h->piece ? left : h->piece, hash);
-		buf_put(&h->answer, hash, 16);
+		uint8_t hash[TREE256];
+		tree256_of(at + off, left < h->piece ? left : h->piece, hash);
+		buf_put(&h->answer, hash, sizeof hash);
 	}
-	xxh128_of(h->answer.p, h->answer.len, h->list);
+	sha256_of(h->answer.p, h->answer.len, h->list);
 }
 
 static void hash_done(struct job *j)
@@ -162,8 +161,8 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 	h->piece = state_piece(snap->bytes);
 	h->n = (snap->bytes + h->piece - 1) / h->piece;
 	h->used_us = donors_now(h->d);
-	h->job = (struct job){ .name = "run.hash", .lane = env_lane(h->d->rs->ctx.env, "disk"), .run = hash_run,
-		.done = hash_done, .cost_us = 1 + snap->bytes / 8000 };
+	h->job = (struct job){ .name = "run.hash", .lane = env_lane(h->d->rs->ctx.env, "hash"), .run = hash_run,
+		.done = hash_done, .cost_us = 1 + snap->bytes / 2000 };
 	env_work(h->d->rs->ctx.env, &h->job);
 }
 

@@ -179,7 +179,7 @@ void give_tick(struct donors *d)
 void give_piece(struct donors *d, struct request *req, const struct id *run)
 {
 	uint64_t piece;
-	uint8_t list[16];
+	uint8_t list[TREE256];
 	struct id tag;
 	struct err e;
 	struct held *h = NULL;

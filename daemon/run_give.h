@@ -3,6 +3,7 @@
 #ifndef RUN_GIVE_H
 #define RUN_GIVE_H
 #include "common/buf.h"
+#include "common/hash.h"
 #include "run_int.h"
 
 #define ASKERS 64
@@ -13,8 +14,8 @@ struct held {
 	struct id run;
 	struct snapshot *snap;          /* NULL: it is being made */
 	size_t piece, n;                /* bytes of one; pieces */
-	struct buf answer;              /* the hashes of all pieces, 16 bytes each, then the point as JSON */
-	uint8_t list[16];               /* XXH3-128 of the hashes: names this copy */
+	struct buf answer;              /* tree256 of every piece, then the point as JSON */
+	uint8_t list[TREE256];          /* SHA-256 of the hashes: names this copy */
 	bool ready, gone;               /* gone: its hashing job still runs */
 	unsigned lent;                  /* pieces on their way or in line */
 	uint64_t used_us;               /* it was made, a piece of it moved, or somebody had its list for the first time */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "avg/grid_flow.h"
 #include "avg/lead.h"
+#include "avg/proof.h"
 #include "common/hash.h"
 
 #define ACK_BYTES (2 + SIG_BYTES)               /* u16 member, signature */
@@ -34,27 +35,73 @@ int body_read(struct body *ret, const void *p, size_t n, struct err *e)
 	return size ? body_decode(ret, p, size, e) : err_set(e, ERR_PROTOCOL, "body without signature");
 }
 
+/* A signature is of a short head, so that two of them are a proof without their bodies (proof.c). */
+static void head_bytes(const struct avg *a, const struct body_head *h, struct buf *b)
+{
+	static const char label[] = "hivemind-body-1";
+	buf_put(b, label, sizeof label);
+	buf_put(b, a->conf.run.b, 32);
+	buf_u8(b, (uint8_t)h->what);
+	buf_put(b, h->leader.b, 32);
+	buf_u64(b, h->epoch);
+	buf_u64(b, h->life);
+	buf_u32(b, h->term);
+	buf_put(b, h->round, DIGEST);
+	buf_put(b, h->digest, DIGEST);
+}
+
+static void head_of(const struct body *b, const void *p, size_t size, struct body_head *ret)
+{
+	*ret = (struct body_head){ .what = b->what, .leader = b->leader, .epoch = b->epoch, .life = b->life,
+		.term = b->term };
+	memcpy(ret->round, b->round, DIGEST);
+	sha256_of(p, size, ret->digest);
+}
+
+void body_head_of(const struct body *b, const void *p, size_t n, struct body_head *ret)
+{
+	size_t size = body_size(p, n);
+	head_of(b, p, size, ret);
+	memcpy(ret->sig, (const uint8_t *)p + size, SIG_BYTES);
+}
+
+bool body_head_verify(const struct avg *a, const struct body_head *h)
+{
+	struct buf b = { 0 };
+	head_bytes(a, h, &b);
+	bool ok = net_verify(&h->leader, b.p, b.len, h->sig);
+	buf_free(&b);
+	return ok;
+}
+
 void body_sign(struct avg *a, const struct body *b, struct buf *ret)
 {
-	uint8_t sig[SIG_BYTES];
+	struct body_head h;
+	struct buf head = { 0 };
 	body_encode(b, ret);
-	net_sign(a->net, ret->p, ret->len, sig);
-	buf_put(ret, sig, SIG_BYTES);
+	head_of(b, ret->p, ret->len, &h);
+	head_bytes(a, &h, &head);
+	net_sign(a->net, head.p, head.len, h.sig);
+	buf_free(&head);
+	buf_put(ret, h.sig, SIG_BYTES);
 	buf_u16(ret, 0);
 }
 
 int body_open(struct avg *a, struct body *ret, const void *p, size_t n, struct err *e)
 {
-	size_t size = body_size(p, n);
+	struct body_head h;
 	if (body_read(ret, p, n, e))
 		return -1;
+	body_head_of(ret, p, n, &h);
 	if (!id_eq(&ret->run, &a->conf.run) || ret->len != a->conf.len)
 		err_set(e, ERR_MISMATCH, "a round of another run or length (%llu, here %zu)", (unsigned long long)ret->len,
 			a->conf.len);
-	else if (!net_verify(&ret->leader, p, size, (const uint8_t *)p + size))
+	else if (!body_head_verify(a, &h))
 		err_set(e, ERR_AUTH, "the signature is not its author's");
-	else
+	else {
+		proof_look(a, &h);
 		return 0;
+	}
 	body_free(ret);
 	return -1;
 }
@@ -86,11 +133,10 @@ static void ack_bytes(const struct avg *a, const struct held *h, struct buf *b)
 /* In a grid: of the member's line, which is all that it holds. */
 static void parts_digest(const uint8_t *hashes, size_t parts, const uint8_t *line, uint8_t ret[DIGEST])
 {
-	memset(ret, 0, DIGEST);
 	if (line)
-		memcpy(ret, line, 16);
+		memcpy(ret, line, TREE256);
 	else
-		sha256_of(hashes, parts * 16, ret);
+		sha256_of(hashes, parts * TREE256, ret);
 }
 
 void ack_sign(const struct round *r, const struct id *leader, const uint8_t *hashes, uint8_t ret[SIG_BYTES])
@@ -98,7 +144,7 @@ void ack_sign(const struct round *r, const struct id *leader, const uint8_t *has
 	struct held h = { .round = r->id, .leader = leader, .term = r->term, .attempt = r->attempt, .w = r->w,
 		.n = r->b.n };
 	struct buf b = { 0 };
-	uint8_t line[16];
+	uint8_t line[TREE256];
 	if (r->flow)
 		grid_hash(hashes, r->b.parts, line);
 	parts_digest(hashes, r->b.parts, r->flow ? line : NULL, h.parts);
@@ -109,9 +155,9 @@ void ack_sign(const struct round *r, const struct id *leader, const uint8_t *has
 
 static uint8_t *hashes_of(const struct body *c)
 {
-	uint8_t *hash = xcalloc(c->parts + 1, 16);
+	uint8_t *hash = xcalloc(c->parts + 1, TREE256);
 	for (size_t p = 0; p < c->parts; p++)
-		memcpy(hash + 16 * p, c->part[p].hash, 16);
+		memcpy(hash + TREE256 * p, c->part[p].hash, TREE256);
 	return hash;
 }
 
@@ -123,7 +169,7 @@ void acks_put(const struct round *r, const struct body *c, struct buf *b)
 	b->len -= 2;
 	for (size_t i = 0; i < r->b.n && b->len + ACK_BYTES + 2 <= NET_BLOB_MAX; i++) {
 		const struct lead_member *m = &r->lead->m[i];
-		if (!m->acked || !m->is_signed || (!r->flow && memcmp(m->hash, hash, c->parts * 16)))
+		if (!m->acked || !m->is_signed || (!r->flow && memcmp(m->hash, hash, c->parts * TREE256)))
 			continue;
 		buf_u16(b, (uint16_t)i);
 		buf_put(b, m->sig, SIG_BYTES);
@@ -180,7 +226,8 @@ void acks_each(const struct avg *a, const struct body *c, const uint8_t *bytes, 
 				!x->wants(x, &c->m[i].id))
 			continue;
 		next = i + 1;
-		parts_digest(hash, c->parts, c->grid.dims ? c->line_hash + 16 * grid_last_line(&c->grid, i) : NULL, h.parts);
+		parts_digest(hash, c->parts, c->grid.dims ? c->line_hash + TREE256 * grid_last_line(&c->grid, i) : NULL,
+			h.parts);
 		ack_bytes(a, &h, &b);
 		if (net_verify(&c->m[i].id, b.p, b.len, bytes + at + 2))
 			x->signed_by(x, &c->m[i].id);
@@ -234,14 +281,15 @@ bool led_by(const struct avg *a, const struct id *id, uint32_t term)
 	return false;
 }
 
-/* The bytes of the BEGIN with that digest, when it is held. */
-static bool holds(const struct avg *a, const uint8_t *round, struct id *ret_by, uint32_t *ret_term)
+/* The BEGIN with that digest, when it is held. */
+struct began { struct id by; uint32_t term; uint64_t life; };
+
+static bool holds(const struct avg *a, const uint8_t *round, struct began *ret)
 {
 	struct body b;
 	const struct round *r = a->round;
 	if (r && !r->from_commit && !memcmp(r->id, round, DIGEST)) {
-		*ret_by = r->b.leader;
-		*ret_term = r->b.term;
+		*ret = (struct began){ r->b.leader, r->b.term, r->b.life };
 		return true;
 	}
 	if (!a->begin_bytes.len)
@@ -250,8 +298,7 @@ static bool holds(const struct avg *a, const uint8_t *round, struct id *ret_by, 
 	body_digest(a->begin_bytes.p, a->begin_bytes.len, id);
 	if (memcmp(id, round, DIGEST) || body_read(&b, a->begin_bytes.p, a->begin_bytes.len, NULL))
 		return false;
-	*ret_by = b.leader;
-	*ret_term = b.term;
+	*ret = (struct began){ b.leader, b.term, b.life };
 	body_free(&b);
 	return true;
 }
@@ -260,8 +307,7 @@ int commit_lawful(const struct avg *a, const struct body *c, const void *bytes, 
 	struct err *e)
 {
 	struct voters v = { 0 };
-	struct id by;
-	uint32_t term;
+	struct began b;
 	if (PLANTED(COMMIT_FROM_ANYBODY) || id_eq(&c->leader, &a->me->id))
 		return 0;
 	if (on)
@@ -270,7 +316,7 @@ int commit_lawful(const struct avg *a, const struct body *c, const void *bytes, 
 		voters_here(a, &v);
 	const struct mate *m = mate_find(a, &c->leader);
 	bool known = on ? votes(&v, &c->leader) : (m && m->member) || led_by(a, &c->leader, c->term);
-	bool ok = holds(a, c->round, &by, &term) && ((id_eq(&by, &c->leader) && term == c->term) ||
+	bool ok = holds(a, c->round, &b) && ((id_eq(&b.by, &c->leader) && b.term == c->term && b.life == c->life) ||
 		(!on && led_by(a, &c->leader, c->term)));
 	ok = known && (ok || majority(a, c, bytes, n, &v));
 	free(v.id);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/lead.h"
+#include "avg/proof.h"
 
 static void kick_fire(struct timer *t);
 
@@ -116,6 +117,7 @@ void avg_free(struct avg *a, void (*quiet)(void *arg), void *arg)
 	meet_stop(a);
 	recover_free(a);
 	shown_drop(a);
+	proofs_free(a);
 	if (a->round)
 		round_close(a->round);
 	early_drop(a);
@@ -175,6 +177,14 @@ static void jump(struct avg *a, const struct avg_point *at)
 	apply_leader(a);
 }
 
+void life_begin(struct avg *a)
+{
+	do
+		a->env->ops->secure(a->env, &a->life, sizeof a->life);
+	while (!a->life);
+	a->signed_epoch = 0;
+}
+
 int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e)
 {
 	bool here = a->state == AVG_IN && same_point(a, at->epoch, at->prev);
@@ -195,6 +205,7 @@ int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct e
 		meet_now(a);
 		return 0;
 	}
+	life_begin(a);
 	recover_free(a);
 	shown_drop(a);
 	a->begun_us = at->epoch ? 0 : now_of(a);
@@ -337,6 +348,7 @@ static void kick_fire(struct timer *t)
 	struct avg *a = container_of(t, struct avg, kick);
 	a->kicked = false;
 	round_reap(a, false);
+	proofs_act(a);
 	tell_forked(a);
 	tell_lost(a);
 	step_round(a);

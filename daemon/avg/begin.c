@@ -146,8 +146,7 @@ struct lead *lead_new(struct round *r)
 void lead_begin(struct avg *a)
 {
 	struct body b = { .what = BODY_BEGIN, .run = a->conf.run, .leader = a->me->id, .epoch = a->point.epoch,
-		.term = a->term,
-		.len = a->conf.len };
+		.term = a->term, .life = a->life, .len = a->conf.len };
 	struct buf bytes = { 0 };
 	struct err e;
 	uint64_t far = farthest_us(a);

@@ -7,9 +7,9 @@
 #include "avg/wire.h"
 #include "common/mem.h"
 
-#define BODY_VERSION 1
-#define BODY_ROWS 2                             /* with rows behind it */
-#define BODY_GRID 3                             /* with a grid behind it */
+#define BODY_VERSION 4                          /* 1 to 3 had hashes of 16 bytes */
+#define BODY_ROWS 5                             /* with rows behind it */
+#define BODY_GRID 6                             /* with a grid behind it */
 
 void body_free(struct body *b)
 {
@@ -66,7 +66,7 @@ static void put_grid(struct buf *b, const struct body *o)
 	put_u16s(b, g->cell, g->n);
 	buf_put(b, g->stand, g->n);
 	buf_u32(b, (uint32_t)o->lines);
-	buf_put(b, o->line_hash, o->lines * 16);
+	buf_put(b, o->line_hash, o->lines * TREE256);
 }
 
 void body_tree(const struct body *b, size_t n, struct tree *ret)
@@ -92,6 +92,7 @@ void body_encode(const struct body *b, struct buf *ret)
 	buf_u32(ret, b->term);
 	buf_u32(ret, b->attempt);
 	buf_u8(ret, b->minority);
+	buf_u64(ret, b->life);
 	buf_put(ret, b->round, DIGEST);
 	buf_u64(ret, b->len);
 	buf_u64(ret, b->weight);
@@ -108,7 +109,7 @@ void body_encode(const struct body *b, struct buf *ret)
 		buf_u16(ret, b->part[i].owner);
 		buf_u64(ret, b->part[i].off);
 		buf_u64(ret, b->part[i].len);
-		buf_put(ret, b->part[i].hash, 16);
+		buf_put(ret, b->part[i].hash, TREE256);
 	}
 	buf_u32(ret, (uint32_t)b->props);
 	for (size_t i = 0; i < b->props; i++)
@@ -143,6 +144,7 @@ static int get_head(struct rd *r, struct body *b, struct err *e)
 	b->term = rd_u32(r);
 	b->attempt = rd_u32(r);
 	b->minority = rd_u8(r) != 0;
+	b->life = rd_u64(r);
 	get_bytes(r, b->round, DIGEST);
 	b->len = rd_u64(r);
 	b->weight = rd_u64(r);
@@ -185,7 +187,7 @@ static int get_parts(struct rd *r, struct body *b, struct err *e)
 {
 	uint32_t n = rd_u32(r);
 	uint64_t at = 0;
-	if (n > WIRE_MEMBERS_MAX || rd_left(r) < (size_t)n * 34)
+	if (n > WIRE_MEMBERS_MAX || rd_left(r) < (size_t)n * (18 + TREE256))
 		return err_set(e, ERR_PROTOCOL, "body: %u parts do not fit", n);
 	b->part = xcalloc(n + 1, sizeof *b->part);
 	for (; b->parts < n; b->parts++) {
@@ -193,7 +195,7 @@ static int get_parts(struct rd *r, struct body *b, struct err *e)
 		p->owner = rd_u16(r);
 		p->off = rd_u64(r);
 		p->len = rd_u64(r);
-		get_bytes(r, p->hash, 16);
+		get_bytes(r, p->hash, TREE256);
 		if (p->owner >= b->n || p->off != at || !p->len || p->len > b->len - at)
 			return err_set(e, ERR_PROTOCOL, "body: part %zu does not continue the one before or has no owner",
 			b->parts);
@@ -280,10 +282,10 @@ static int get_grid(struct rd *r, struct body *b, struct err *e)
 	g->stand = xcalloc(g->n + 1, sizeof *g->stand);
 	get_bytes(r, g->stand, g->n);
 	b->lines = rd_u32(r);
-	if (b->lines > GRID_CELLS_MAX || rd_left(r) < b->lines * 16)
+	if (b->lines > GRID_CELLS_MAX || rd_left(r) < b->lines * TREE256)
 		return err_set(e, ERR_PROTOCOL, "body: hashes of %zu lines do not fit", b->lines);
-	b->line_hash = xcalloc(b->lines * 16 + 1, 1);
-	get_bytes(r, b->line_hash, b->lines * 16);
+	b->line_hash = xcalloc(b->lines * TREE256 + 1, 1);
+	get_bytes(r, b->line_hash, b->lines * TREE256);
 	return check_grid(b, e);
 }
 

@@ -95,9 +95,8 @@ static void build(struct round *r, struct body *c)
 {
 	struct avg *a = r->a;
 	*c = (struct body){ .what = BODY_COMMIT, .run = a->conf.run, .leader = a->me->id, .epoch = r->b.epoch + 1,
-		.term = r->term,
-		.attempt = r->attempt, .minority = r->lead->minority, .len = r->b.len, .params_version = r->b.params_version,
-		.params = json_incref(r->b.params) };
+		.term = r->term, .attempt = r->attempt, .life = a->life, .minority = r->lead->minority, .len = r->b.len,
+		.params_version = r->b.params_version, .params = json_incref(r->b.params) };
 	memcpy(c->prev, r->b.prev, DIGEST);
 	memcpy(c->round, r->id, DIGEST);
 	c->m = xcalloc(r->b.n + a->nmates, sizeof *c->m);
@@ -166,6 +165,8 @@ void lead_commit(struct round *r)
 	struct body c;
 	struct buf bytes = { 0 };
 	struct err e;
+	if (r->b.epoch + 1 <= a->signed_epoch)
+		life_begin(a);
 	build(r, &c);
 	body_sign(a, &c, &bytes);
 	if (bytes.len > NET_BLOB_MAX) {         /* choose() sees to it that this does not come */
@@ -177,6 +178,7 @@ void lead_commit(struct round *r)
 		return;
 	}
 	acks_put(r, &c, &bytes);
+	a->signed_epoch = c.epoch;
 	commit_send(a, &c, &bytes);
 	if (member_commit(a, &c, bytes.p, bytes.len, &e)) {
 		hub_event(a, LOG_ERROR_, "round", NULL, "own COMMIT refused: %s", e.text);

@@ -5,6 +5,7 @@
 #include "avg/claims.h"
 #include "avg/grid_flow.h"
 #include "avg/lead.h"
+#include "avg/proof.h"
 #include "common/hash.h"
 
 /* ---- ACK and the end ---- */
@@ -28,7 +29,7 @@ static bool apply_without_commit(struct round *r)
 	c.weight = r->total;
 	for (size_t p = 0; p < c.parts; p++) {
 		c.part[p].owner = r->part[p].owner;
-		memcpy(c.part[p].hash, r->part[p].hash, 16);
+		memcpy(c.part[p].hash, r->part[p].hash, TREE256);
 	}
 	body_sign(r->a, &c, &bytes);
 	bool ok = !member_commit(r->a, &c, bytes.p, bytes.len, &e);
@@ -46,7 +47,7 @@ static void ack(struct round *r)
 	if (!r->lead)
 		times_add(&a->data_times, now_of(a) - r->attempt_us);
 	for (size_t p = 0; p < r->b.parts; p++)
-		buf_put(&b, r->part[p].hash, 16);
+		buf_put(&b, r->part[p].hash, TREE256);
 	if (r->ack_req && !r->lead) {
 		uint8_t sig[SIG_BYTES];
 		ack_sign(r, &r->ack_req->f.from, b.p, sig);
@@ -75,7 +76,7 @@ static bool agrees(const struct round *r)
 	if (r->flow)
 		return grid_flow_agrees(r, r->commit);
 	for (size_t p = 0; p < r->b.parts && !r->mean_is_x; p++)
-		if (memcmp(r->part[p].hash, r->commit->part[p].hash, 16))
+		if (memcmp(r->part[p].hash, r->commit->part[p].hash, TREE256))
 			return false;
 	return true;
 }
@@ -185,6 +186,7 @@ int commit_take(struct avg *a, struct body *c, const void *bytes, size_t n, stru
 	for (size_t i = 0; i < r->b.n; i++)
 		if (!id_eq(&c->m[i].id, &r->b.m[i].id))
 			return err_set(e, ERR_PROTOCOL, "the COMMIT names other members than its BEGIN");
+	proof_keep(a, c, bytes, n);
 	r->commit = xmemdup(c, sizeof *c);
 	*c = (struct body){ 0 };
 	buf_put(&r->commit_bytes, bytes, n);

@@ -258,7 +258,7 @@ void flow_pass_on(struct round *r, size_t p)
 		tag_of(r, 'r', r->attempt, p, who(r, (size_t)r->me), who(r, i), &tag);
 		MARK(r->a, "avg.result.before");
 		f->x = xfer_send_hashed(r->a->chunks, who(r, i), &tag, rp->plain ? (const void *)(r->mean + rp->off) :
-			rp->r_enc, rp->bytes, rp->hash, CLASS_weight_grad, give_up_at(r), result_sent, f);
+			rp->r_enc, rp->bytes, rp->sent, CLASS_weight_grad, give_up_at(r), result_sent, f);
 		MARK(r->a, "avg.result.after");
 	}
 }
@@ -270,11 +270,8 @@ void flow_summed(struct round *r, size_t p)
 		flow_send_x(r);
 		return;
 	}
-	r->part[p].ready = true;
 	flow_pass_on(r, p);
-	if (PLANTED(OWN_SUM))             /* not the bytes that it sent to the others */
-		r->mean[r->part[p].off] += r->mean[r->part[p].off] * 1e-6f;
-	member_check(r);
+	sum_hash(r, p, true);
 }
 
 /* Does the sum of part p need something of member i that is not there? */
@@ -314,14 +311,14 @@ static void result_arrived(void *arg, struct xfer *x, const struct err *e)
 	struct flow *f = arg;
 	struct round *r = f->r;
 	struct rpart *rp = &r->part[f->part];
-	uint8_t hash[16];
+	uint8_t sent[16];
 	f->x = NULL;
 	if (e || r->closed)
 		return;
 	f->done = true;
 	r->bytes_in += rp->bytes;
-	xfer_digest(x, hash);
-	sum_take(r, f->part, hash);
+	xfer_digest(x, sent);
+	sum_take(r, f->part, sent);
 }
 
 static void want_result(struct round *r, size_t p)
@@ -329,6 +326,8 @@ static void want_result(struct round *r, size_t p)
 	struct rpart *rp = &r->part[p];
 	struct id tag;
 	rp->result_in = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->up };
+	if (rp->summing)                        /* a job of an attempt that is over still has its place: flow_again */
+		return;
 	tag_of(r, 'r', r->attempt, p, who(r, rp->up), who(r, (size_t)r->me), &tag);
 	if (!rp->plain && !rp->in_enc)
 		rp->in_enc = spare_get(r->a, rp->bytes);
@@ -336,6 +335,14 @@ static void want_result(struct round *r, size_t p)
 		return;                         /* no memory: the leader finds this peer late */
 	rp->result_in.x = xfer_recv(r->a->chunks, who(r, rp->up), &tag, rp->plain ? (void *)(r->mean + rp->off) :
 		rp->in_enc, rp->bytes, 0, result_arrived, &rp->result_in);
+}
+
+void flow_again(struct round *r, size_t p)
+{
+	struct rpart *rp = &r->part[p];
+	if (r->attempted && rp->owner != r->me && !rp->ready && !rp->result_in.x && !rp->result_in.done)
+		want_result(r, p);
+	flow_try(r, p);
 }
 
 /* This peer's place in part p, as the tree is now: true when it is another than before. */

@@ -71,24 +71,37 @@ static void pass_on(struct piece *c)
 		*p = (struct pass){ .c = c, .who = (uint16_t)to };
 		give_tag(c, 'd', (size_t)r->me, to, &tag);
 		MARK(r->a, "avg.result.before");
-		p->x = xfer_send_hashed(r->a->chunks, who(r, to), &tag, c->mean, bytes_of(c), c->hash, CLASS_weight_grad,
+		p->x = xfer_send_hashed(r->a->chunks, who(r, to), &tag, c->mean, bytes_of(c), c->sent, CLASS_weight_grad,
 			give_up_at(r), sent, p);
 		MARK(r->a, "avg.result.after");
 	}
+}
+
+static void settled(struct round *r)
+{
+	if (r->closed)
+		return;
+	flow_missing(r);
+	member_check(r);
 }
 
 /* The line's mean of this part is here: what this peer brings into the next phase, or has in the end. */
 static void have(struct piece *c, const float *mean)
 {
 	struct round *r = c->r;
-	struct rpart *rp = &r->part[c->part];
 	size_t k = c->l->is.k;
 	r->flow->val[(k + 1) * r->b.parts + c->part] = mean;
-	r->flow->left -= k == last_phase(r);
-	if (k < last_phase(r))
-		return;
-	memcpy(rp->hash, c->hash, 16);
-	rp->ready = true;
+	if (k == last_phase(r))
+		sum_hash(r, c->part, (int)c->owner == r->me);
+}
+
+/* It is hashed; or was, and another attempt has waited for that. */
+void grid_flow_hashed(struct round *r, bool current)
+{
+	r->flow->left -= current;
+	if (!current && r->flow->late)
+		grid_flow_attempt(r);
+	settled(r);
 }
 
 static void take_sum(struct piece *c)
@@ -100,11 +113,8 @@ static void take_sum(struct piece *c)
 	pass_on(c);
 	if (!c->l->native)
 		return;
-	if (c->l->is.k == last_phase(r)) {
+	if (c->l->is.k == last_phase(r))
 		memcpy(r->mean + rp->off, c->mean, rp->bytes);
-		if (PLANTED(GRID_OWN))          /* not the bytes that it sent to the others */
-			r->mean[rp->off] += r->mean[rp->off] * 1e-6f;
-	}
 	have(c, c->mean);
 	grid_pump(r, c->l->is.k + 1);
 }
@@ -116,7 +126,7 @@ static void sum_run(struct job *j)
 	const struct rpart *rp = &c->r->part[c->part];
 	s->rc = reduce_part(&c->r->coding, rp->off, rp->len, s->t, s->terms, c->l->is.total, ROBUST_NONE, c->mean);
 	if (!s->rc)
-		xxh128_of(c->mean, rp->bytes, c->hash);
+		xxh128_of(c->mean, rp->bytes, c->sent);
 }
 
 /* Of phase 0 the contribution is no number; later the sum of a line is not, though all that went into it were. */
@@ -142,14 +152,6 @@ static void sum_over(struct grid_job *s)
 		take_sum(c);
 	free(s->t);
 	free(s);
-}
-
-static void settled(struct round *r)
-{
-	if (r->closed)
-		return;
-	flow_missing(r);
-	member_check(r);
 }
 
 static void sum_done(struct job *j)
@@ -273,7 +275,7 @@ static void came(void *arg, struct xfer *x, const struct err *e)
 	p->done = true;
 	r->bytes_in += bytes_of(c);
 	if (p == &c->down) {
-		xfer_digest(x, c->hash);
+		xfer_digest(x, c->sent);
 		have(c, c->mean ? c->mean : r->mean + r->part[c->part].off);
 		grid_pump(r, c->l->is.k + 1);
 		round_touch(r);

@@ -12,14 +12,15 @@ void grid_flow_send(struct round *r);           /* the owner's vector may have c
 /* What holds in this attempt, of remote bytes, n as in r->b.grid; r's is unchanged when -1. */
 int grid_flow_stand(struct round *r, const uint8_t *stand, const uint64_t *w, struct err *e);
 void grid_flow_attempt(struct round *r);
+void grid_flow_hashed(struct round *r, bool current);   /* the mean of a part, in this attempt or the one before */
 bool grid_flow_complete(const struct round *r); /* the mean is here, and what others wait for has been sent off */
 void grid_flow_culprits(const struct round *r, bool *bad /* by member; sets only */);
 bool grid_flow_touches(const struct round *r, size_t i);
 bool grid_flow_agrees(const struct round *r, const struct body *commit);        /* with those of its line */
 
-/* Digests are compared within a line of the last phase: XXH3-128 of the hashes of all parts. */
-void grid_hash(const uint8_t *part_hashes, size_t parts, uint8_t ret[16]);
-void grid_hash_own(const struct round *r, uint8_t ret[16]);
+/* Digests are compared within a line of the last phase: SHA-256 of the hashes of all parts. */
+void grid_hash(const uint8_t *part_hashes, size_t parts, uint8_t ret[TREE256]);
+void grid_hash_own(const struct round *r, uint8_t ret[TREE256]);
 size_t grid_last_line(const struct grid *g, size_t member);
 
 /* ---- the leader's ---- */

@@ -10,7 +10,7 @@ struct piece {
 	struct round *r; struct line *l; size_t part; uint16_t owner;
 	struct pass up, down, *in /* by player */, *out /* by native */; float **raw;
 	float *mean;                            /* of this line; NULL where it comes straight into the round's */
-	bool summing, summed; uint8_t hash[16];
+	bool summing, summed; uint8_t sent[16];
 };
 struct line { struct grid_line is; bool player, native; struct piece *piece; };
 
@@ -18,6 +18,7 @@ struct grid_flow {
 	struct grid grid; struct grid_plan plan; bool planned;
 	struct line *line; size_t lines; struct grid_flow *old /* of other attempts, while jobs may read them */;
 	const float **val;                      /* [k * parts + p]: what this peer holds before phase k; NULL: not yet */
+	bool late;                              /* an attempt that waits for the jobs of the one before */
 	size_t left;                            /* sums to make and means to get; SIZE_MAX: no place for this peer */
 };
 

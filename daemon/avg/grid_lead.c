@@ -5,16 +5,16 @@
 #include "avg/grid_flow.h"
 #include "common/hash.h"
 
-void grid_hash(const uint8_t *part_hashes, size_t parts, uint8_t ret[16])
+void grid_hash(const uint8_t *part_hashes, size_t parts, uint8_t ret[TREE256])
 {
-	xxh128_of(part_hashes, parts * 16, ret);
+	sha256_of(part_hashes, parts * TREE256, ret);
 }
 
-void grid_hash_own(const struct round *r, uint8_t ret[16])
+void grid_hash_own(const struct round *r, uint8_t ret[TREE256])
 {
 	struct buf b = { 0 };
 	for (size_t p = 0; p < r->b.parts; p++)
-		buf_put(&b, r->part[p].hash, 16);
+		buf_put(&b, r->part[p].hash, TREE256);
 	grid_hash(b.p, r->b.parts, ret);
 	buf_free(&b);
 }
@@ -49,21 +49,21 @@ bool grid_lead_reassign(struct round *r)
 }
 
 /* The hash that most of those who have acknowledged say, of one line. */
-static void vote(const struct round *r, size_t line, uint8_t ret[16])
+static void vote(const struct round *r, size_t line, uint8_t ret[TREE256])
 {
 	const struct lead *l = r->lead;
 	size_t best = 0, n = 0;
-	uint8_t (*said)[16] = xcalloc(r->b.n + 1, sizeof *said);
+	uint8_t (*said)[TREE256] = xcalloc(r->b.n + 1, sizeof *said);
 	for (size_t i = 0; i < r->b.grid.n; i++)
 		if (l->m[i].acked && grid_last_line(&r->b.grid, i) == line)
 			grid_hash(l->m[i].hash, r->b.parts, said[n++]);
 	for (size_t i = 0; i < n; i++) {
 		size_t votes = 0;
 		for (size_t k = 0; k < n; k++)
-			votes += !memcmp(said[i], said[k], 16);
+			votes += !memcmp(said[i], said[k], TREE256);
 		if (votes > best) {
 			best = votes;
-			memcpy(ret, said[i], 16);
+			memcpy(ret, said[i], TREE256);
 		}
 	}
 	free(said);
@@ -74,9 +74,9 @@ void grid_lead_commit(struct round *r, struct body *c)
 	grid_copy(&c->grid, &r->b.grid);
 	memcpy(c->grid.stand, r->lead->stand, c->grid.n);
 	c->lines = grid_lines(&c->grid, (unsigned)c->grid.dims - 1);
-	c->line_hash = xcalloc(c->lines + 1, 16);
+	c->line_hash = xcalloc(c->lines + 1, TREE256);
 	for (size_t i = 0; i < c->lines; i++)
-		vote(r, i, c->line_hash + 16 * i);
+		vote(r, i, c->line_hash + TREE256 * i);
 }
 
 /* ---- when ---- */

@@ -201,8 +201,13 @@ void grid_flow_attempt(struct round *r)
 	memset(r->broken, 0, r->b.n * sizeof *r->broken);
 	memset(f->val, 0, (f->grid.dims + 1) * r->b.parts * sizeof *f->val);
 	f->left = SIZE_MAX;
+	f->late = false;
 	for (size_t p = 0; p < r->b.parts; p++)
 		r->part[p].ready = false;
+	for (size_t p = 0; p < r->b.parts; p++)
+		f->late = f->late || r->part[p].summing;
+	if (f->late)
+		return;                         /* a job still reads what this one would write: grid_flow_hashed */
 	if ((size_t)r->me >= f->grid.n || f->grid.stand[r->me] == GRID_GONE)
 		return;                         /* not in it: the state comes from another member */
 	f->left = 0;
@@ -261,10 +266,10 @@ bool grid_flow_touches(const struct round *r, size_t i)
 
 bool grid_flow_agrees(const struct round *r, const struct body *commit)
 {
-	uint8_t own[16];
+	uint8_t own[TREE256];
 	const struct grid *g = &r->flow->grid;
 	if (!commit->line_hash || (size_t)r->me >= g->n)
 		return false;
 	grid_hash_own(r, own);
-	return !memcmp(own, commit->line_hash + 16 * grid_last_line(g, (size_t)r->me), 16);
+	return !memcmp(own, commit->line_hash + TREE256 * grid_last_line(g, (size_t)r->me), TREE256);
 }

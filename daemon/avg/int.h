@@ -8,7 +8,7 @@
  *   room.c     leader: waiting for who lags          early.c    COMMITs before their time
  *   authority.c  who may say what about a round    seen.c     who has been a member, from when to when
  *   show.c     SHOW: what this peer stands on             shown.c    two histories: which one stays
- *   witness.c  who has signed for another history
+ *   witness.c  who has signed for another history         proof.c    two COMMITs of one epoch by one leader
  *   join.c     JOIN, forks                           flow.c     parts on their way, sums
  *   meet.c     rendezvous: DHT, probes               recover.c  succession
  *   progress.c reports, the trigger, grants          apply.c    COMMIT to state          propose.c  hyperparameters
@@ -69,6 +69,7 @@ struct mate {
 	/* shown.c: the first and last point that it was a member at in this history, newcomers too, and when (0: none); not
 	 * heard before when it says that this state is not the swarm's; how often it was not believed */
 	uint64_t stood_first, stood_last, stood_us, doubt_us; unsigned doubts;
+	uint64_t proof_us;                      /* no proof of it is looked at before */
 	char absent[48];
 };
 
@@ -117,6 +118,8 @@ struct avg {
 	uint64_t follower_left_us;              /* one who followed left, perhaps to ask anew; 0: nobody */
 	bool apart;                             /* the last commit was in a grid: others have means that differ in bits */
 	struct kept_commits kept;
+	uint64_t life, signed_epoch;            /* since it entered; of its last COMMIT (proof.c) */
+	struct proofs *proofs;
 	struct buf last_commit;                 /* with signature; the one that made point */
 	/* what the owner reported */
 	uint64_t samples; double rate; struct ranges claimed; uint8_t digest[16]; uint64_t digest_epoch;
@@ -173,7 +176,8 @@ struct rpart {
 	struct flow x_out;                      /* this peer's piece, or its row's sum, on its way up */
 	struct flow result_in, *result_out;
 	bool ready;                             /* mean[part] is that of this attempt */
-	bool summing; uint8_t hash[16];
+	/* summing: a job reads or writes its place in the mean; hash: tree256 of the mean's bytes; sent: their XXH3-128 */
+	bool summing; uint8_t hash[TREE256], sent[16];
 };
 struct round {
 	struct list link; struct avg *a;
@@ -298,6 +302,7 @@ void witness_leaves(struct avg *a);                /* the point is about to be a
 void witness_forget(struct avg *a);                /* another history: nobody has stood in it yet */
 void show_on(struct avg *a, struct request *req);
 bool show_can(const struct avg *a);             /* it has a COMMIT to show */
+void life_begin(struct avg *a);                  /* from now on it may lead any epoch (proof.c) */
 void kept_put(struct avg *a);
 void kept_forget(struct avg *a);
 void meet_fire(struct timer *t);
@@ -342,6 +347,8 @@ void body_put_member(const struct avg *a, const struct mate *m, struct wire_memb
 size_t body_size(const void *p, size_t n);      /* of a signed body: the bytes that are signed; 0: it is none */
 void body_digest(const void *p, size_t n, uint8_t ret[DIGEST]);
 int body_read(struct body *ret, const void *p, size_t n, struct err *e);        /* its own, or verified before */
+void body_head_of(const struct body *b, const void *p, size_t n, struct body_head *ret);
+bool body_head_verify(const struct avg *a, const struct body_head *h);
 void body_sign(struct avg *a, const struct body *b, struct buf *ret);
 int body_open(struct avg *a, struct body *ret, const void *p, size_t n, struct err *e); /* decodes and verifies */
 void ack_sign(const struct round *r, const struct id *leader, const uint8_t *hashes, uint8_t ret[SIG_BYTES]);
@@ -393,13 +400,15 @@ void flow_stop(struct round *r, bool results_too);
 bool flow_idle(const struct round *r);
 void flow_free(struct round *r);
 void flow_missing_self(struct round *r);
-void flow_summed(struct round *r, size_t part); /* the mean and its hash are there, or the row's sum */
+void flow_summed(struct round *r, size_t part); /* the mean is there, or the row's sum */
+void flow_again(struct round *r, size_t part);  /* no job has its place in the mean any more */
 void flow_pass_on(struct round *r, size_t part);        /* the mean is there: to those who sent this peer theirs */
 unsigned flow_patience(const struct round *r);  /* deadlines that the last in the tree waits for a result */
 void sum_encode(struct round *r, size_t part);  /* this peer's piece; flow_send_x again when it takes a while */
 void sum_start(struct round *r, size_t part);
-/* a result has come, with that XXH3-128 */
-void sum_take(struct round *r, size_t part, const uint8_t hash[16]);
+/* A result has come, with that XXH3-128. */
+void sum_take(struct round *r, size_t part, const uint8_t sent[16]);
+void sum_hash(struct round *r, size_t part, bool own);
 void sum_settle(struct round *r, bool committed);
 void sum_odd(struct round *r);
 void sum_free(struct round *r, size_t part);

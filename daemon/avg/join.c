@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/lead.h"
+#include "avg/proof.h"
 #include "common/jrpc.h"
 
 #define JOIN_US (2 * SECOND)
@@ -120,6 +121,15 @@ static void redirected(struct avg *a, const json_t *j, uint64_t epoch)
 		join_start(a, m);
 }
 
+static void answered_by(struct avg *a, const struct frame *f, const struct err *e)
+{
+	if (f)
+		proofs_take(a, f->json, &f->from);
+	if (f || e->code == ERR_BUSY)
+		a->heard_us = now_of(a);
+	kick(a);
+}
+
 static void answered(void *arg, const struct frame *f, const struct err *e)
 {
 	struct joining *j = arg;
@@ -140,9 +150,7 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		m->backoff_us = m->backoff_us ? (m->backoff_us < 5 * SECOND ? m->backoff_us * 2 : m->backoff_us) : 50 * MS;
 		m->probe_us = now_of(a) + m->backoff_us;
 	}
-	kick(a);
-	if (f || e->code == ERR_BUSY)
-		a->heard_us = now_of(a);
+	answered_by(a, f, e);
 	if (!f && m && door_refused(a, m, e))
 		return;
 	if (f && gen != a->gen)
@@ -214,6 +222,7 @@ void join_start(struct avg *a, struct mate *to)
 	json_object_set_new(q, "shows", json_boolean(show_can(a)));
 	json_object_set_new(q, "at", json_endpoint(net_endpoint(a->net)));
 	door_put(a, q);
+	proofs_put(a, q);
 	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
 		json_object_set_new(q, "params", json_hex(a->digest, 16));
 	past_put(a, &b);
@@ -225,12 +234,13 @@ void join_start(struct avg *a, struct mate *to)
 
 /* ---- answering ---- */
 
-static void answer_of(const struct avg *claim, struct request *req, const char *what, const struct mate *who,
-	struct buf *blob, uint64_t epoch)
+static void answer_of(const struct avg *a, bool claim, struct request *req, const char *what, const struct mate *who,
+	struct buf *blob)
 {
-	json_t *j = json_pack("{s:s,s:I}", "answer", what, "epoch", (json_int_t)epoch);
+	json_t *j = json_pack("{s:s,s:I}", "answer", what, "epoch", (json_int_t)a->point.epoch);
+	proofs_put(a, j);
 	if (claim)
-		term_json(claim, j);
+		term_json(a, j);
 	if (who) {
 		json_object_set_new(j, "id", json_hex(who->id.b, 32));
 		json_object_set_new(j, "donor", json_hex(who->id.b, 32));
@@ -239,9 +249,9 @@ static void answer_of(const struct avg *claim, struct request *req, const char *
 	net_reply(req, j, blob && blob->len ? blob_steal(blob) : NO_BLOB);
 }
 
-static void answer(struct request *req, const char *what, const struct mate *who, struct buf *blob, uint64_t epoch)
+static void answer(const struct avg *a, struct request *req, const char *what, const struct mate *who, struct buf *blob)
 {
-	answer_of(NULL, req, what, who, blob, epoch);
+	answer_of(a, false, req, what, who, blob);
 }
 
 static void welcome(struct avg *a, struct request *req, struct mate *m)
@@ -274,7 +284,8 @@ static void welcome(struct avg *a, struct request *req, struct mate *m)
 	if (follower || past_deeper(a, req->f.blob, req->f.blob_len))
 		past_put(a, &b);
 	roster_sum(a);
-	answer_of(a, req, "welcome", a->me, &b, a->point.epoch);
+	proofs_tell(a, m);
+	answer_of(a, true, req, "welcome", a->me, &b);
 	kick(a);
 }
 
@@ -288,7 +299,7 @@ static void same_history(struct avg *a, struct request *req, struct mate *m, con
 	bool theirs_first = roster_before(a, m);
 	if (a->state == AVG_JOINING) {
 		if (q->leading || theirs_first) {
-			answer(req, "redirect", m, NULL, a->point.epoch);
+			answer(a, req, "redirect", m, NULL);
 			if (q->leading)
 				join_start(a, m);
 			return;
@@ -296,16 +307,16 @@ static void same_history(struct avg *a, struct request *req, struct mate *m, con
 		become_leader_alone(a);
 	}
 	if (q->has_params && a->digest_epoch == a->point.epoch && a->digest_epoch && memcmp(q->params, a->digest, 16)) {
-		answer(req, "diverged", a->me, NULL, a->point.epoch);
+		answer(a, req, "diverged", a->me, NULL);
 		return;
 	}
 	theirs_first = q->leading && (q->term > a->term || (q->term == a->term && theirs_first));
 	if ((a->round && !m->member) || (theirs_first && (a->round || a->recover))) {
-		answer(req, "wait", NULL, NULL, a->point.epoch);
+		answer(a, req, "wait", NULL, NULL);
 		return;
 	}
 	if (theirs_first) {
-		answer(req, "redirect", m, NULL, a->point.epoch);
+		answer(a, req, "redirect", m, NULL);
 		join_start(a, m);
 		return;
 	}
@@ -322,7 +333,7 @@ static void same_history(struct avg *a, struct request *req, struct mate *m, con
 static void fork_met(struct avg *a, struct request *req, struct mate *m, const struct asked *q, bool fewer)
 {
 	bool needed = shown_needed(a);
-	answer(req, !fewer ? "fork" : needed ? "met" : "ahead", a->me, NULL, a->point.epoch);
+	answer(a, req, !fewer ? "fork" : needed ? "met" : "ahead", a->me, NULL);
 	if (needed && q->shows) {
 		shown_start(a, m, AVG_FORK, &m->id, q->epoch);
 	} else if (!needed && fewer) {
@@ -350,22 +361,22 @@ static void judge(struct avg *a, struct request *req, struct mate *m, const stru
 	case REL_BEHIND:
 		if (q->epoch + 1 == a->point.epoch && a->last_commit.len)
 			buf_put(&b, a->last_commit.p, a->last_commit.len);
-		answer(req, "behind", a->me, &b, a->point.epoch);
+		answer(a, req, "behind", a->me, &b);
 		if (q->in)
 			room_late(a, m, q->epoch, q->prev);
 		buf_free(&b);
 		break;
 	case REL_APART:
-		answer(req, "behind", a->me, NULL, a->point.epoch);
+		answer(a, req, "behind", a->me, NULL);
 		if (shown_needed(a) && q->shows)
 			shown_start(a, m, AVG_FORK, &m->id, q->epoch);
 		break;
 	case REL_AHEAD:
 		if (a->round && a->round->commit && q->epoch == a->round->commit->epoch) {
-			answer(req, "wait", NULL, NULL, a->point.epoch);        /* decided here as well, and about to be applied */
+			answer(a, req, "wait", NULL, NULL);        /* decided here as well, and about to be applied */
 			break;
 		}
-		answer(req, "ahead", NULL, NULL, a->point.epoch);
+		answer(a, req, "ahead", NULL, NULL);
 		if (!door_passing(a, m) && (q->shows || !shown_needed(a)))
 			shown_start(a, m, AVG_BEHIND, &m->id, q->epoch);
 		break;
@@ -412,7 +423,7 @@ void join_kept(struct avg *a)
 		if (is_leader(a))
 			welcome(a, req, m);
 		else
-			answer(req, "redirect", a->leader, NULL, a->point.epoch);
+			answer(a, req, "redirect", a->leader, NULL);
 	}
 }
 
@@ -436,6 +447,7 @@ void join_on(struct avg *a, struct request *req)
 	q.term = term_read(a, j, &t, NULL) || !id_eq(&t.by, &req->f.from) ? 0 : t.term;
 	q.has_params = !json_get_hex(j, "params", q.params, 16, &e);
 	struct mate *m = mate_make(a, &req->f.from);
+	proofs_take(a, j, &req->f.from);
 	if (door_check(a, j, &e)) {
 		net_refuse(req, &e);
 		return;
@@ -460,7 +472,7 @@ void join_on(struct avg *a, struct request *req)
 		judge(a, req, m, &q);           /* whoever leads would say the same, and may be out of its reach */
 	} else if (a->state == AVG_IN && !is_leader(a)) {
 		if (a->leader && (a->leader != m || q.in))
-			answer(req, "redirect", a->leader, NULL, a->point.epoch);
+			answer(a, req, "redirect", a->leader, NULL);
 		else {
 			err_set(&e, ERR_BUSY, "this peer waits for a leader itself");
 			net_refuse(req, &e);

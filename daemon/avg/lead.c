@@ -215,7 +215,7 @@ void lead_give_up(struct round *r, const char *why)
 void lead_ack(struct round *r, size_t i, const uint8_t *ack, size_t n)
 {
 	struct lead_member *m = &r->lead->m[i];
-	size_t hashes = r->b.parts * 16;
+	size_t hashes = r->b.parts * TREE256;
 	m->answered = true;
 	m->is_signed = (int)i != r->me;         /* what this peer holds it says by the COMMIT */
 	if (n == hashes + (m->is_signed ? SIG_BYTES : 0)) {
@@ -255,10 +255,11 @@ void lead_hashes(struct round *r, struct wire_part *part)
 			if (!l->m[i].acked)
 				continue;
 			for (size_t k = 0; k < r->b.n; k++)
-				votes += l->m[k].acked && !memcmp(l->m[k].hash + 16 * p, l->m[i].hash + 16 * p, 16);
+				votes += l->m[k].acked && !memcmp(l->m[k].hash + TREE256 * p, l->m[i].hash + TREE256 * p,
+					TREE256);
 			if (votes > best || (votes == best && (int)i == r->me)) {
 				best = votes;
-				memcpy(part[p].hash, l->m[i].hash + 16 * p, 16);
+				memcpy(part[p].hash, l->m[i].hash + TREE256 * p, TREE256);
 			}
 			if (votes * 2 > r->b.n)
 				break;

@@ -1,6 +1,7 @@
 /* SHOW: where this peer stands, and by which COMMITs; those of late are kept for it. */
 #include <string.h>
 #include "avg/int.h"
+#include "avg/proof.h"
 
 #define KEPT_BYTES (512 * 1024)                 /* of all COMMITs before the last one */
 
@@ -78,6 +79,9 @@ void show_on(struct avg *a, struct request *req)
 		"samples", (json_int_t)a->point.samples);
 	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
 		json_object_set_new(j, "params", json_hex(a->digest, 16));
+	uint64_t decided;
+	if (!json_get_u64(req->f.json, "decided", &decided, NULL))
+		proof_show(a, decided, j);
 	if (full)
 		put_commits(a, after, &b);
 	net_reply(req, j, b.len ? blob_steal(&b) : NO_BLOB);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/lead.h"
+#include "avg/proof.h"
 #include "avg/seen.h"
 #include "avg/witness.h"
 
@@ -314,14 +315,16 @@ static void judge(struct shown *s, const struct other *o)
 	}
 	bool others;
 	struct id *v = witnesses_of(a, &o->c, o->bytes, o->n, &n, &others);
-	uint64_t common = last_common(a, v, n, past_common(a, o->past, o->past_n));
+	uint64_t told = past_common(a, o->past, o->past_n), common = last_common(a, v, n, told);
 	bool here = past_leads_here(a, o->past, o->past_n);
 	bool ahead = rel == REL_AHEAD && (!n || common == a->point.epoch || here);
 	s->why = ahead && here ? AVG_BEHIND : AVG_FORK;
 	if (ahead)
 		judge_ahead(s, v, n);
-	else
+	else {
+		proof_ask(a, &s->by, told + 1); /* has one leader told them different things? */
 		judge_fork(s, rel == REL_FORK_LOST || rel == REL_AHEAD, others && young(a), v, n, common);
+	}
 	free(v);
 }
 

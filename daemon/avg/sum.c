@@ -7,7 +7,7 @@
  * another reducer, or is cut differently, has none any more (amendments C5). */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/int.h"
+#include "avg/grid_flow.h"
 #include "avg/robust.h"
 #include "common/hash.h"
 #include "kernels/vec.h"
@@ -17,7 +17,7 @@
 struct sum_job {
 	struct job job; struct round *r; size_t part; uint32_t attempt; int rc; uint64_t total;
 	struct reduce_term *t; uint16_t *member; size_t terms;
-	const float *x; float *out, *was, *now; uint8_t *coded; uint8_t hash[16]; bool owner;
+	const float *x; float *out, *was, *now; uint8_t *coded; uint8_t hash[TREE256], sent[16]; bool owner;
 };
 
 /* ---- what encoding left out ---- */
@@ -128,13 +128,13 @@ void sum_free(struct round *r, size_t p)
 
 /* ---- jobs ---- */
 
-static struct sum_job *job_new(struct round *r, size_t p, const char *name, void (*run)(struct job *),
-	void (*done)(struct job *))
+static struct sum_job *job_new(struct round *r, size_t p, const char *name, const char *lane,
+	void (*run)(struct job *), void (*done)(struct job *))
 {
 	struct sum_job *s = xcalloc(1, sizeof *s);
 	struct rpart *rp = &r->part[p];
 	*s = (struct sum_job){ .r = r, .part = p, .attempt = r->attempt };
-	s->job = (struct job){ .name = name, .lane = env_lane(r->a->env, "reduce"), .run = run, .done = done,
+	s->job = (struct job){ .name = name, .lane = env_lane(r->a->env, lane), .run = run, .done = done,
 		.cost_us = rp->len * sizeof(float) / 2000 };
 	r->jobs++;
 	return s;
@@ -204,7 +204,7 @@ void sum_encode(struct round *r, size_t p)
 		rp->x_failed = true;
 		return;
 	}
-	struct sum_job *s = job_new(r, p, "avg.encode", encode_run, encode_done);
+	struct sum_job *s = job_new(r, p, "avg.encode", "reduce", encode_run, encode_done);
 	s->x = r->x + rp->off;
 	s->coded = to;
 	residual_begin(r, rp, OF_PIECE, s);
@@ -227,7 +227,7 @@ static void encode_mean(struct sum_job *s, const struct rpart *rp)
 	coding_decode(c, rp->off, rp->len, s->coded, s->out);
 	if (s->now)
 		vec_axpy(&par, rp->len, -1, s->out, s->now);
-	xxh128_of(s->coded, rp->bytes, s->hash);
+	xxh128_of(s->coded, rp->bytes, s->sent);
 }
 
 static void sum_run(struct job *j)
@@ -241,7 +241,7 @@ static void sum_run(struct job *j)
 	if (s->coded)
 		encode_mean(s, rp);
 	else if (s->owner)
-		xxh128_of(s->out, rp->len * sizeof(float), s->hash);
+		xxh128_of(s->out, rp->len * sizeof(float), s->sent);
 }
 
 static void judge(struct round *r, const struct sum_job *s)
@@ -269,7 +269,7 @@ static void sum_done(struct job *j)
 	a->x_jobs--;
 	rp->summing = false;
 	if (s->owner)
-		memcpy(rp->hash, s->hash, 16);
+		memcpy(rp->sent, s->sent, 16);
 	if (current)
 		judge(r, s);
 	free(s->t);
@@ -280,8 +280,54 @@ static void sum_done(struct job *j)
 	else if (current)
 		flow_summed(r, p);
 	else if (!r->closed)
-		flow_try(r, p);
+		flow_again(r, p);
 	avg_job_over(a);
+}
+
+/* ---- hashes: what is sent goes out meanwhile ---- */
+
+static void hash_run(struct job *j)
+{
+	struct sum_job *s = container_of(j, struct sum_job, job);
+	tree256_of(s->coded ? (const void *)s->coded : s->out, s->r->part[s->part].bytes, s->hash);
+}
+
+static void hash_done(struct job *j)
+{
+	struct sum_job *s = container_of(j, struct sum_job, job);
+	struct round *r = s->r;
+	struct avg *a = r->a;
+	struct rpart *rp = &r->part[s->part];
+	bool current = !r->closed && s->attempt == r->attempt;
+	r->jobs--;
+	rp->summing = false;
+	if (current) {
+		memcpy(rp->hash, s->hash, TREE256);
+		rp->ready = true;
+		if (s->owner && (r->flow ? PLANTED(GRID_OWN) : PLANTED(OWN_SUM)))  /* not the bytes that the others got */
+			r->mean[rp->off] += r->mean[rp->off] * 1e-6f;
+	}
+	size_t p = s->part;
+	free(s);
+	if (r->flow && !r->closed)
+		grid_flow_hashed(r, current);
+	else if (current)
+		member_check(r);
+	else if (!r->closed)
+		flow_again(r, p);
+	avg_job_over(a);
+}
+
+/* Of the mean of a part, which this peer has summed (own) or got as it is: the hash that it says it holds. */
+void sum_hash(struct round *r, size_t p, bool own)
+{
+	struct rpart *rp = &r->part[p];
+	struct sum_job *s = job_new(r, p, "avg.hash", "hash", hash_run, hash_done);
+	s->out = r->mean + rp->off;
+	s->coded = rp->plain ? NULL : rp->r_enc;
+	s->owner = own;
+	rp->summing = true;
+	job_start(s);
 }
 
 static void terms(const struct round *r, size_t p, struct sum_job *s)
@@ -312,7 +358,7 @@ void sum_start(struct round *r, size_t p)
 		hub_event(r->a, LOG_ERROR_, "memory", NULL, "no memory to encode a mean of %zu bytes", rp->bytes);
 		return;                         /* the others find this reducer late */
 	}
-	struct sum_job *s = job_new(r, p, "avg.sum", sum_run, sum_done);
+	struct sum_job *s = job_new(r, p, "avg.sum", "reduce", sum_run, sum_done);
 	s->owner = owner;
 	/* A row's sum has its own bytes; encoded, the mean's place is room to make it in: no result comes before it has
 	 * gone. */
@@ -348,6 +394,7 @@ static void take_run(struct job *j)
 	struct sum_job *s = container_of(j, struct sum_job, job);
 	const struct rpart *rp = &s->r->part[s->part];
 	coding_decode(&s->r->coding, rp->off, rp->len, s->coded, s->out);
+	hash_run(j);
 }
 
 static void take_done(struct job *j)
@@ -358,6 +405,7 @@ static void take_done(struct job *j)
 	struct rpart *rp = &r->part[s->part];
 	bool current = !r->closed && s->attempt == r->attempt, keep = current && rp->sums;
 	r->jobs--;
+	rp->summing = false;
 	if (keep) {                             /* others wait for these bytes */
 		spare_put(a, rp->r_enc, rp->bytes);
 		rp->r_enc = s->coded;
@@ -366,27 +414,34 @@ static void take_done(struct job *j)
 	}
 	if (current) {
 		rp->ready = true;
-		memcpy(rp->hash, s->hash, 16);
+		memcpy(rp->hash, s->hash, TREE256);
 		if (keep)
 			flow_pass_on(r, s->part);
 		round_touch(r);
 		member_check(r);
+	} else if (!r->closed) {
+		flow_again(r, s->part);
 	}
 	free(s);
 	avg_job_over(a);
 }
 
-/* Floats that came as they are are where they belong already. */
-void sum_take(struct round *r, size_t p, const uint8_t hash[16])
+/* Floats that came as they are are where they belong already; who waits for them gets them at once. */
+void sum_take(struct round *r, size_t p, const uint8_t sent[16])
 {
 	struct rpart *rp = &r->part[p];
-	struct sum_job *s = job_new(r, p, "avg.take", take_run, take_done);
+	memcpy(rp->sent, sent, 16);
+	round_touch(r);
+	if (rp->plain) {
+		if (rp->sums)
+			flow_pass_on(r, p);
+		sum_hash(r, p, false);
+		return;
+	}
+	struct sum_job *s = job_new(r, p, "avg.take", "hash", take_run, take_done);
 	s->out = r->mean + rp->off;
-	s->coded = rp->plain ? NULL : rp->in_enc;
+	s->coded = rp->in_enc;
 	rp->in_enc = NULL;
-	memcpy(s->hash, hash, 16);
-	if (s->coded)
-		job_start(s);
-	else
-		take_done(&s->job);
+	rp->summing = true;
+	job_start(s);
 }

@@ -6,6 +6,7 @@
 #include "avg/grid.h"
 #include "avg/tree.h"
 #include "common/buf.h"
+#include "common/hash.h"
 
 #define WIRE_MEMBERS_MAX 1024
 #define WIRE_PROPOSALS_MAX 64           /* in a body, of PATCHES_MAX bytes together */
@@ -18,7 +19,8 @@ enum mate_flag { MATE_FOLLOWER = 1, MATE_CLIENT = 2, MATE_AUX = 4, MATE_HOLD = 8
 	MATE_GONE = 32 /* not live */, MATE_NEW = 64 /* BEGIN, welcome: has joined since the last commit */,
 	MATE_READY = 128 /* COMMIT: has answered BEGIN, perhaps without a sample */ };
 
-struct wire_part { uint16_t owner; uint64_t off, len; uint8_t hash[16]; };     /* floats; owner: index of a member */
+/* floats; owner: index of a member */
+struct wire_part { uint16_t owner; uint64_t off, len; uint8_t hash[TREE256]; };
 struct wire_member {
 	struct id id; struct endpoint at; uint8_t flags;
 	uint64_t samples;               /* contributed (COMMIT) */
@@ -38,6 +40,7 @@ struct body {
 	enum body_what what;
 	struct id run, leader; uint64_t epoch; uint8_t prev[DIGEST];
 	uint32_t term, attempt; bool minority;
+	uint64_t life;                  /* its leader's, since it entered the run (proof.c) */
 	uint8_t round[DIGEST];          /* COMMIT: digest of the BEGIN that it ends; BEGIN: random */
 	uint64_t len, weight, params_version; json_t *params;
 	uint64_t ready_us, data_us;     /* BEGIN: deadlines from its arrival, for READY and for the data */
@@ -48,9 +51,12 @@ struct body {
 	 * would be in next time (NO_ROW: nobody knows); sub as in tree.h. */
 	size_t rows; uint16_t *row, *next, *sub;
 	/* In a grid (dims > 0, rows 1; version 3) of its first grid.n members; owners of parts mean nothing then. COMMIT:
-	 * of every line of the last phase the XXH3-128 of its part hashes, 16 bytes each; zeros: it has no members. */
+	 * of every line of the last phase the SHA-256 of its part hashes; zeros: it has no members. */
 	struct grid grid; uint8_t *line_hash; size_t lines;
 };
+/* What a body's signature covers, beside the run. */
+struct body_head { enum body_what what; struct id leader; uint64_t epoch, life; uint32_t term; uint8_t round[DIGEST],
+	digest[DIGEST], sig[SIG_BYTES]; };
 /* The tree of a body's parts over its first n members. */
 void body_tree(const struct body *b, size_t n, struct tree *ret);
 void body_free(struct body *b);

@@ -26,6 +26,7 @@ const char *kind_name(enum kind k)
 		{ KIND_AVG_COMMIT, "avg_commit" }, { KIND_AVG_RECOVER, "avg_recover" },
 		{ KIND_AVG_LEAVE, "avg_leave" }, { KIND_AVG_PROPOSE, "avg_propose" },
 		{ KIND_AVG_GRANT, "avg_grant" }, { KIND_AVG_REDIRECT, "avg_redirect" }, { KIND_AVG_SHOW, "avg_show" },
+		{ KIND_AVG_PROOF, "avg_proof" },
 		{ KIND_RUN_STATE, "run_state" },
 		{ KIND_RUN_CTL, "run_ctl" }, { KIND_RUN_DATA, "run_data" },
 		{ KIND_PLAN_DATA, "plan_data" }, { KIND_PLAN_LIST, "plan_list" },

@@ -27,6 +27,7 @@ KIND(AVG_PROPOSE, 57, 's')
 KIND(AVG_GRANT, 58, 's')       /* member to leader: more positions */
 KIND(AVG_REDIRECT, 59, 's')    /* to who reported to the wrong peer, or is not where the swarm is: JOIN that one */
 KIND(AVG_SHOW, 60, 's')        /* where do you stand, and what is signed for it */
+KIND(AVG_PROOF, 61, 's')       /* one leader has signed two COMMITs of one epoch */
 KIND(RUN_STATE, 64, 's')        /* ask a member for parameters, optimizer state, ledger */
 KIND(RUN_CTL, 65, 's')          /* signed swarm-wide pause, resume, stop */
 KIND(RUN_DATA, 66, 's')         /* hashes of stretches of a member's data manifest */

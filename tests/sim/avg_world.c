@@ -307,6 +307,8 @@ static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint6
 static void on_event(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text)
 {
 	struct apeer *p = arg;
+	if (!strcmp(code, "equivocation"))
+		world_equivocation(p, peer, text);
 	snprintf(p->said, sizeof p->said, "%s", text);
 	if (p->w->heard)
 		p->w->heard(p->w, p->node, code, peer);

@@ -30,6 +30,7 @@ struct world {
 	struct sim *s; struct check *check;
 	struct avg_conf conf; uint32_t micro; uint64_t step_us[WORLD_MAX], start_us /* nobody trains before */,
 		slow_contribute_us[WORLD_MAX];
+	bool liar[WORLD_MAX];                   /* it may be said to have signed two COMMITs of one epoch; nobody else */
 	int alone;                              /* a peer that may commit what nobody else adopts (stopped, cut off); -1 */
 	bool client[WORLD_MAX], aux[WORLD_MAX], keep_state, forks_allowed, corrupt[WORLD_MAX];
 	struct avg_point saved[WORLD_MAX]; float *saved_model[WORLD_MAX];
@@ -69,6 +70,8 @@ void world_roles_hold(struct world *w, int n);
 void world_truth(const struct apeer *p, const struct avg_commit *c, size_t len, double *truth);
 void world_same(struct world *w);               /* sim_fail unless all living ones hold the same digest and model */
 void world_print(struct world *w);               /* to stderr */
+/* p says so of somebody: sim_fail unless that one is a liar. */
+void world_equivocation(struct apeer *p, const struct id *peer, const char *text);
 int world_leader(struct world *w);              /* node that a living peer believes to lead; -1 */
 
 #endif

@@ -163,3 +163,14 @@ void world_truth(const struct apeer *p, const struct avg_commit *c, size_t len, 
 	}
 	ranges_free(&fresh);
 }
+
+void world_equivocation(struct apeer *p, const struct id *peer, const char *text)
+{
+	struct world *w = p->w;
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct apeer *o = world_peer(w, i);
+		if (w->liar[i] && o && id_eq(net_self(o->net), peer))
+			return;
+	}
+	sim_fail(w->s, "an honest leader is said to have signed two COMMITs: %s", text);
+}

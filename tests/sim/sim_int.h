@@ -11,7 +11,7 @@
 #include "net/rate.h"
 #include "sim.h"
 
-#define SIM_LANES 9
+#define SIM_LANES 10
 #define SIM_CHECKS_MAX 16
 #define DIALLED DOOR_DIALLED                    /* a token that names a door this node dialled */
 

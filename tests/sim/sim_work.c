@@ -53,7 +53,7 @@ void simwork_init(struct snode *n)
 {
 	static const struct { const char *name; int threads; } rows[SIM_LANES] = {
 		{ "train", 1 }, { "reduce", 1 }, { "disk", 1 }, { "data", 2 }, { "copy-in", 1 }, { "copy-out", 1 },
-		{ "resolve", 1 }, { "serve", 1 }, { "verify", 1 },
+		{ "resolve", 1 }, { "serve", 1 }, { "verify", 1 }, { "hash", 1 },
 	};
 	for (int i = 0; i < SIM_LANES; i++) {
 		n->lanes[i] = (struct lane){ .name = rows[i].name, .threads = rows[i].threads, .slower = 1 };

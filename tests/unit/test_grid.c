@@ -214,8 +214,8 @@ static void grid_body(struct body *b, struct rng *rng)
 		}
 	}
 	b->lines = b->what == BODY_COMMIT ? grid_lines(&b->grid, (unsigned)b->grid.dims - 1) : 0;
-	b->line_hash = xcalloc(b->lines + 1, 16);
-	random_bytes(rng, b->line_hash, b->lines * 16);
+	b->line_hash = xcalloc(b->lines + 1, TREE256);
+	random_bytes(rng, b->line_hash, b->lines * TREE256);
 }
 
 static void refuse(struct body *b, const char *why)
@@ -241,16 +241,16 @@ static void test_bodies(void **state)
 		struct err e;
 		grid_body(&b, &rng);
 		body_encode(&b, &p);
-		assert_int_equal(p.p[0], 3);
+		assert_int_equal(p.p[0], 6);
 		if (body_decode(&c, p.p, p.len, &e))
 			fail_msg("%s", e.text);
 		assert_true(grid_same(&c.grid, &b.grid) && c.rows == 1 && c.lines == b.lines);
 		assert_memory_equal(c.grid.stand, b.grid.stand, b.grid.n);
-		assert_memory_equal(c.line_hash, b.line_hash, b.lines * 16);
+		assert_memory_equal(c.line_hash, b.line_hash, b.lines * TREE256);
 		body_encode(&c, &q);
 		assert_true(p.len == q.len && !memcmp(p.p, q.p, p.len));
 		body_free(&c);
-		for (size_t n = p.len; n-- > p.len - 3 * b.grid.n - 16 * b.lines - 7 - 2 * b.grid.dims;)
+		for (size_t n = p.len; n-- > p.len - 3 * b.grid.n - TREE256 * b.lines - 7 - 2 * b.grid.dims;)
 			assert_int_equal(body_decode(&c, p.p, n, &e), -1);
 		for (int k = 0; k < 300; k++) {
 			size_t at = rng_below(&rng, p.len);

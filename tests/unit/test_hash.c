@@ -32,6 +32,58 @@ static void sha256_vectors(void **s)
 	assert_null(c.ctx);
 }
 
+/* As the header says, from its own pieces; one bit anywhere, or the length alone, makes it another. */
+static void tree_is_what_the_header_says(void **s)
+{
+	enum { N = 2 * TREE256_GRANULE + 77 };
+	static const size_t sizes[] = { 0, 1, TREE256_GRANULE - 1, TREE256_GRANULE, TREE256_GRANULE + 1, N };
+	static const char label[16] = "hivemind-tree-1";
+	uint8_t *p = calloc(N, 1), d[TREE256], other[TREE256], inner[16 + 8 + 3 * 32];
+
+	for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+		size_t n = sizes[k], at = 24;
+		memcpy(inner, label, 16);
+		for (int i = 0; i < 8; i++)
+			inner[16 + i] = (uint8_t)((uint64_t)n >> 8 * i);
+		for (size_t off = 0; off < n; off += TREE256_GRANULE, at += 32)
+			sha256_of(p + off, n - off < TREE256_GRANULE ? n - off : TREE256_GRANULE, inner + at);
+		sha256_of(inner, at, other);
+		tree256_of(p, n, d);
+		assert_memory_equal(d, other, TREE256);
+	}
+	for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+		size_t at = sizes[k] < N ? sizes[k] : N - 1;
+		p[at] ^= 1;
+		tree256_of(p, N, other);
+		assert_memory_not_equal(d, other, TREE256);
+		p[at] ^= 1;
+	}
+	tree256_of(p, N - 1, other);                    /* zeros at the end count */
+	assert_memory_not_equal(d, other, TREE256);
+	free(p);
+}
+
+/* Why what others send is not named by XXH3: where a word's lower half is the secret's, its product is nothing and only
+ * the words' sum counts. Two means that a part's owner could give to two members under one hash. */
+static void two_means_of_one_xxh(void **s)
+{
+	static uint32_t one[256], two[256];
+	uint8_t a[TREE256], b[TREE256];
+
+	one[0] = two[0] = 0x396cfeb8;
+	one[16] = two[16] = 0x2c81017c;
+	one[1] = one[17] = 0x3f800000;                  /* 1.0 and 1.0 */
+	two[1] = 0x40000000;                            /* 2.0 and 0.5 */
+	two[17] = 0x3f000000;
+	assert_memory_not_equal(one, two, sizeof one);
+	xxh128_of(one, sizeof one, a);
+	xxh128_of(two, sizeof two, b);
+	assert_memory_equal(a, b, 16);
+	tree256_of(one, sizeof one, a);
+	tree256_of(two, sizeof two, b);
+	assert_memory_not_equal(a, b, TREE256);
+}
+
 static void xxh_vectors(void **s)
 {
 	uint8_t d[16];
@@ -87,7 +139,9 @@ static void siphash_vectors(void **s)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sha256_vectors), cmocka_unit_test(xxh_vectors), cmocka_unit_test(siphash_vectors),
+		cmocka_unit_test(sha256_vectors), cmocka_unit_test(tree_is_what_the_header_says),
+		cmocka_unit_test(two_means_of_one_xxh), cmocka_unit_test(xxh_vectors),
+		cmocka_unit_test(siphash_vectors),
 		cmocka_unit_test(xxh_is_the_same_on_every_cpu),
 	};
 

@@ -1,0 +1,348 @@
+/* A leader that tells members different COMMITs of one epoch, at the same time or later: whoever sees both bans it, and
+ * so does everybody who hears of it; the run goes on without it, in one history. Nobody else is ever banned for that,
+ * whatever is said. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/lead.h"
+#include "avg/proof.h"
+#include "avg_world.h"
+#include "check.h"
+
+#define PEERS 7
+
+struct faces {
+	struct world *w; struct sim *s; int evil; struct apeer *e; struct rng rng;
+	bool banned[PEERS]; unsigned named, said; uint64_t epoch;
+};
+
+static void ignored(void *arg, const struct frame *f, const struct err *e)
+{
+}
+
+static void heard(struct world *w, int node, const char *code, const struct id *peer)
+{
+	struct faces *x = w->user;
+	if (node == x->evil || !x->e || !peer || !id_eq(peer, net_self(x->e->net)))
+		return;
+	if (!strcmp(code, "equivocation"))
+		x->banned[node] = true;
+	x->named += !strcmp(code, "forged");
+}
+
+static struct faces *begin(struct sim *s, struct faces *x)
+{
+	struct world *w = world_new(s, 320, PEERS * 32, 16, 10 * MSEC);
+	*x = (struct faces){ .w = w, .s = s, .evil = (int)rng_below(sim_rng(s), PEERS) };
+	rng_seed(&x->rng, sim_seed(s) + 11);
+	w->user = x;
+	w->heard = heard;
+	w->start_us = 2 * SEC;
+	world_add(w, PEERS);
+	world_settle(w, 20 * SEC);
+	world_run_to(w, 3, 20 * SEC);
+	w->liar[x->evil] = true;
+	x->e = world_peer(w, x->evil);
+	return x;
+}
+
+static bool all_banned(struct sim *s, void *arg)
+{
+	const struct faces *x = arg;
+	for (int i = 0; i < PEERS; i++) {
+		struct apeer *p = world_peer(x->w, i);
+		struct peer_info info;
+		if (i != x->evil && (!x->banned[i] || !net_peer(p->net, net_self(x->e->net), &info) || !info.banned_until_us))
+			return false;
+	}
+	return true;
+}
+
+/* Epochs go on while it is there, and after. */
+static void without_it(struct faces *x)
+{
+	if (!sim_run_until(x->s, all_banned, x, 60 * SEC)) {
+		for (int i = 0; i < PEERS; i++)
+			if (i != x->evil && !x->banned[i])
+				sim_fail(x->s, "node %d has not heard that node %d signed two COMMITs", i, x->evil);
+		sim_fail(x->s, "not everybody has banned node %d", x->evil);
+	}
+	for (int i = 0; i < PEERS; i++)
+		for (int k = 0; k < PEERS; k++) {
+			struct peer_info info;
+			if (i != x->evil && k != x->evil && net_peer(world_peer(x->w, i)->net, net_self(world_peer(x->w, k)->net),
+					&info) && info.banned_until_us)
+				sim_fail(x->s, "node %d has banned node %d, which is honest", i, k);
+		}
+	sim_run_for(x->s, 3 * SEC);
+	sim_kill(x->s, x->evil);
+	world_go_on(x->w, 6);
+	world_free(x->w);
+}
+
+/* The COMMIT that it has just made, with the promises of one member gone: just as good, and another. */
+static void other_face(struct faces *x, const struct buf *bytes, struct buf *ret)
+{
+	struct body c;
+	struct err e;
+	if (body_read(&c, bytes->p, bytes->len, &e)) {
+		sim_fail(x->s, "its own COMMIT: %s", e.text);
+		return;
+	}
+	ranges_clear(&c.m[rng_below(&x->rng, c.n)].grant);
+	c.data_us = 1 + rng_below(&x->rng, 1000);
+	body_sign(x->e->avg, &c, ret);
+	body_free(&c);
+}
+
+static void tell(struct faces *x, int to, const struct buf *bytes)
+{
+	json_t *j = term_json(x->e->avg, hub_json(x->e->avg));
+	x->said++;
+	net_call(x->e->net, net_self(world_peer(x->w, to)->net), KIND_AVG_COMMIT, j, blob_copy(bytes->p, bytes->len),
+		CLASS_control, SEC, ignored, NULL);
+}
+
+/* Those who would get the other one have all said that they hold the mean. */
+static bool may_split(struct sim *s, void *arg)
+{
+	const struct faces *x = arg;
+	const struct round *r = x->e->avg->round;
+	if (!r || !r->lead || r->lead->phase != LEAD_DATA || r->commit)
+		return false;
+	for (size_t i = 0; i < r->b.n; i++)
+		for (int k = 0; k < PEERS; k += 2)
+			if (k != x->evil && id_eq(&r->b.m[i].id, net_self(world_peer(x->w, k)->net)) && !r->lead->m[i].acked)
+				return false;
+	return true;
+}
+
+static bool decided(struct sim *s, void *arg)
+{
+	const struct faces *x = arg;
+	const struct avg *a = x->e->avg;
+	return (a->round && a->round->commit) || a->point.epoch == x->epoch;
+}
+
+/* For one half of them the other half has gone, and the other way round; each gets its own COMMIT. */
+static void for_half(struct faces *x, struct buf *ret)
+{
+	struct body c;
+	struct err e;
+	const struct avg *a = x->e->avg;
+	const struct buf *bytes = a->round && a->round->commit ? &a->round->commit_bytes : &a->last_commit;
+	if (body_read(&c, bytes->p, bytes->len, &e)) {
+		sim_fail(x->s, "its own COMMIT: %s", e.text);
+		return;
+	}
+	for (size_t i = 0; i < c.n; i++) {
+		bool other = !id_eq(&c.m[i].id, &a->me->id);
+		for (int k = 0; k < PEERS; k += 2)
+			if (k != x->evil && id_eq(&c.m[i].id, net_self(world_peer(x->w, k)->net))) {
+				c.m[i].flags &= (uint8_t)~MATE_GONE;
+				other = false;
+			}
+		if (other)
+			c.m[i].flags |= MATE_GONE;
+	}
+	body_sign(x->e->avg, &c, ret);
+	body_free(&c);
+}
+
+/* Each half goes its own way for a while; when they meet they find out who has parted them. */
+static void scn_two_faced(struct sim *s)
+{
+	struct faces x;
+	struct buf other = { 0 };
+	int side[PEERS];
+	begin(s, &x);
+	x.w->forks_allowed = true;
+	x.w->alone = x.evil;
+	bool split = sim_run_until(s, may_split, &x, 120 * SEC);
+	if (split) {
+		struct avg *a = x.e->avg;
+		x.epoch = a->round->b.epoch + 1;
+		for (int k = 0; k < PEERS; k++) {
+			side[k] = k % 2 == 0 && k != x.evil;
+			if (side[k])
+				mate_find(a, net_self(world_peer(x.w, k)->net))->live = false;
+		}
+		split = sim_run_until(s, decided, &x, 20 * SEC);
+		if (split)
+			for_half(&x, &other);
+		for (int k = 0; split && k < PEERS; k++)
+			if (side[k])
+				tell(&x, k, &other);
+		sim_run_for(s, 2 * MSEC);
+		sim_partition(s, side, PEERS);
+		sim_run_for(s, 100 * MSEC + rng_below(&x.rng, 3 * SEC));
+		sim_heal(s);
+	}
+	sim_check(s, split && x.said > 0);
+	without_it(&x);
+	buf_free(&other);
+}
+
+static bool has_led(struct sim *s, void *arg)
+{
+	const struct faces *x = arg;
+	struct body c;
+	const struct avg *a = x->e->avg;
+	if (!a->last_commit.len || body_read(&c, a->last_commit.p, a->last_commit.len, NULL))
+		return false;
+	bool own = id_eq(&c.leader, &a->me->id);
+	body_free(&c);
+	return own;
+}
+
+/* Everybody has the same one; then one of them, epochs later, gets another. */
+static void scn_told_later(struct sim *s)
+{
+	struct faces x;
+	struct buf other = { 0 };
+	begin(s, &x);
+	x.w->alone = x.evil;
+	if (!sim_run_until(s, has_led, &x, 120 * SEC))
+		sim_fail(s, "node %d never led", x.evil);
+	other_face(&x, &x.e->avg->last_commit, &other);
+	world_run_to(x.w, world_newest(x.w) + 1 + rng_below(&x.rng, 6), 60 * SEC);
+	int to = (x.evil + 1 + (int)rng_below(&x.rng, PEERS - 1)) % PEERS;
+	tell(&x, to, &other);
+	without_it(&x);
+	buf_free(&other);
+}
+
+/* ---- made-up proofs ---- */
+
+static void head_bytes(struct buf *b, const struct body_head *h)
+{
+	buf_u64(b, h->life);
+	buf_u32(b, h->term);
+	buf_put(b, h->round, DIGEST);
+	buf_put(b, h->digest, DIGEST);
+	buf_put(b, h->sig, SIG_BYTES);
+}
+
+/* About an honest one: nobody's signatures, one COMMIT twice, COMMITs of two epochs as if they were of one, the liar's
+ * own under its name, or cut short. */
+static void invent(struct faces *x, struct apeer *about, struct buf *b)
+{
+	struct body_head v[2] = { 0 };
+	const struct avg *a = about->avg;
+	struct body c;
+	unsigned how = (unsigned)rng_below(&x->rng, 5);
+	buf_put(b, net_self(about->net)->b, 32);
+	if (a->last_commit.len && !body_read(&c, a->last_commit.p, a->last_commit.len, NULL)) {
+		body_head_of(&c, a->last_commit.p, a->last_commit.len, &v[0]);
+		v[1] = v[0];
+		body_free(&c);
+	}
+	for (int i = 0; how == 0 && i < 64; i++)
+		v[1].digest[i % DIGEST] = v[1].sig[i] = (uint8_t)rng_u64(&x->rng);
+	if (how == 1)
+		v[1].digest[0] ^= 1;
+	if (how == 2) {
+		const struct kept_commit *k = &a->kept.v[(a->point.epoch - 1) % KEPT_COMMITS];
+		if (k->bytes.len && !body_read(&c, k->bytes.p, k->bytes.len, NULL)) {
+			body_head_of(&c, k->bytes.p, k->bytes.len, &v[1]);
+			v[1].life = v[0].life;
+			body_free(&c);
+		}
+	}
+	buf_u64(b, v[0].epoch);
+	head_bytes(b, &v[0]);
+	head_bytes(b, &v[1]);
+	if (how == 4)
+		b->len -= 1 + rng_below(&x->rng, 300);
+}
+
+static void frame(struct faces *x, struct apeer *v)
+{
+	struct buf b = { 0 };
+	int who;
+	do
+		who = (int)rng_below(&x->rng, PEERS);
+	while (who == x->evil);
+	invent(x, world_peer(x->w, who), &b);
+	x->said++;
+	if (rng_below(&x->rng, 2)) {
+		net_post(x->e->net, net_self(v->net), KIND_AVG_PROOF, hub_json(x->e->avg), blob_steal(&b), CLASS_control);
+		return;
+	}
+	json_t *j = term_json(x->e->avg, hub_json(x->e->avg)), *list = json_array();
+	json_array_append_new(list, json_hex(b.p, b.len));
+	json_object_set_new(j, "proofs", list);
+	json_object_set_new(j, "epoch", json_integer((json_int_t)v->avg->point.epoch));
+	json_object_set_new(j, "prev", json_hex(v->avg->point.prev, DIGEST));
+	json_object_set_new(j, "samples", json_integer((json_int_t)v->avg->point.samples));
+	json_object_set_new(j, "flags", json_integer(0));
+	json_object_set_new(j, "micro", json_integer(16));
+	json_object_set_new(j, "in", json_true());
+	door_put(x->e->avg, j);
+	net_call(x->e->net, net_self(v->net), KIND_AVG_JOIN, j, NO_BLOB, CLASS_control, SEC, ignored, NULL);
+	buf_free(&b);
+}
+
+static void scn_framed(struct sim *s)
+{
+	struct faces x;
+	begin(s, &x);
+	for (unsigned k = 0; k < 40; k++) {
+		sim_run_for(s, 1 + rng_below(&x.rng, 300 * MSEC));
+		for (int i = 0; i < PEERS; i++)
+			if (i != x.evil)
+				frame(&x, world_peer(x.w, i));
+	}
+	for (int i = 0; i < PEERS; i++)
+		for (int k = 0; k < PEERS; k++) {
+			struct peer_info info;
+			if (k != x.evil && net_peer(world_peer(x.w, i)->net, net_self(world_peer(x.w, k)->net), &info) &&
+					info.banned_until_us)
+				sim_fail(s, "node %d has banned node %d: node %d said so", i, k, x.evil);
+		}
+	sim_check(s, x.said > 10 && x.named > 0);
+	sim_kill(s, x.evil);
+	world_go_on(x.w, 6);
+	world_free(x.w);
+}
+
+/* Who dies while it decides and comes back leads again, and again what it has led before it died. */
+static void scn_comes_back(struct sim *s)
+{
+	struct world *w = world_new(s, 320, 3 * 32, 16, 10 * MSEC);
+	int dead[3] = { 0 };
+	w->keep_state = true;
+	w->forks_allowed = true;
+	world_add(w, 3);
+	world_settle(w, 20 * SEC);
+	world_run_to(w, 2, 20 * SEC);
+	for (int k = 0; k < 12; k++) {
+		int who = (int)rng_below(sim_rng(s), 3);
+		sim_run_for(s, rng_below(sim_rng(s), 400 * MSEC));
+		if (rng_below(sim_rng(s), 2) && !dead[who])
+			sim_failpoint(s, who, rng_below(sim_rng(s), 2) ? "avg.commit.before" : "avg.commit.after", SIM_KILL,
+				1 + (int)rng_below(sim_rng(s), 4));
+		else if (!dead[who])
+			sim_kill(s, who);
+		sim_run_for(s, rng_below(sim_rng(s), 800 * MSEC));
+		for (int i = 0; i < 3; i++) {
+			dead[i] = !world_peer(w, i);
+			if (dead[i] && rng_below(sim_rng(s), 3)) {
+				sim_restart(s, i);
+				dead[i] = 0;
+			}
+		}
+	}
+	for (int i = 0; i < 3; i++)
+		if (!world_peer(w, i))
+			sim_restart(s, i);
+	world_settle(w, 60 * SEC);
+	world_go_on(w, 4);
+	world_free(w);
+}
+
+static const struct scn list[] = { SCN(two_faced), SCN(told_later), SCN(framed), SCN(comes_back), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
