@@ -180,6 +180,8 @@ static void ask_all(struct fetch *f)
 	trainer_state(f->r->trainer, &f->bytes);
 	f->piece = state_piece(f->bytes);
 	f->n = (f->bytes + f->piece - 1) / f->piece;
+	if (sync_holds(f->r) && !f->aside.v)
+		f->aside = (struct pieces){ xcalloc(f->n, sizeof *f->aside.v), f->n, f->piece, f->bytes };
 	for (size_t i = 0; i < f->nd; i++)
 		f->d[i].call = net_call(c->net, &f->d[i].id, KIND_RUN_STATE, json_pack("{s:s,s:I}", "run", f->r->hex, "from",
 			(json_int_t)from), NO_BLOB, CLASS_weight, ASK_US, listed, &f->d[i]);
@@ -215,6 +217,9 @@ static void begin_pieces(struct fetch *f)
 			have[i] = PIECE_HERE;
 			f->left--;
 		}
+	for (size_t i = 0; i < f->n && f->aside.v; i++)
+		if (have[i] != PIECE_HERE)
+			piece_free(&f->aside, i);
 	free(f->have);
 	free(f->hash);
 	f->have = have;
@@ -272,7 +277,9 @@ void fetch_finished(struct fetch *f)
 	avg_point_copy(&p, &f->ref->point);
 	forget_donors(f);
 	env_timer(f->r->rs->ctx.env, &f->timer, 0);
-	sync_fetched(f->r, &p, donors);
+	struct pieces *aside = f->aside.v ? xmemdup(&f->aside, sizeof f->aside) : NULL;
+	f->aside = (struct pieces){ 0 };
+	sync_fetched(f->r, &p, donors, aside);
 	avg_point_done(&p);
 }
 
@@ -331,6 +338,7 @@ void fetch_free(struct fetch *f)
 	net_unwatch(f->r->rs->ctx.net, news, f);
 	forget_donors(f);
 	env_timer(f->r->rs->ctx.env, &f->timer, 0);
+	pieces_drop(&f->aside);
 	free(f->have);
 	free(f->hash);
 	free(f);

@@ -25,6 +25,7 @@ struct fetch {
 	struct donor *ref;              /* whose list is the state; NULL: not agreed yet */
 	size_t piece, n, left, bytes;
 	uint8_t *hash, *have;           /* of the state; enum piece of each */
+	struct pieces aside;            /* not into the state, which is still needed; v NULL: in place */
 	struct list flights;
 	struct timer timer;
 	bool resting;                   /* the timer asks anew; else it is for answers or for who was busy */
@@ -34,6 +35,8 @@ struct fetch {
 };
 
 void flight_end(struct flight *l);
+void piece_free(struct pieces *p, size_t i);
+void pieces_drop(struct pieces *p);             /* all, and their list */
 void pieces_take(struct fetch *f);              /* asks for more, while somebody has what is needed */
 void fetch_drop(struct fetch *f, struct donor *d, bool tell);   /* it gives nothing any more */
 bool fetch_usable(const struct fetch *f, const struct donor *d);

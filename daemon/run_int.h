@@ -151,20 +151,28 @@ json_t *run_discarded_json(struct run *r);
 void run_settle(struct run *r);          /* of changes whose epoch has come nothing is left open in the store */
 
 /* ---- run_sync.c ---- */
-void sync_start(struct run *r);
+struct pieces { void **v; size_t n, piece, bytes; };    /* of a state; NULL: not here */
+void sync_start(struct run *r, bool whole /* what it has applied is its state, or will be */);
 void sync_free(struct sync *s);
 /* A commit while this peer has no parameters yet: kept for the replay. true: taken. */
 bool sync_commit(struct run *r, const struct avg_commit *c, const float *mean);
 bool sync_applied(struct run *r, const struct trainer_applied *a);      /* true: it was part of the replay */
 
+bool sync_forked(struct run *r, uint64_t common, uint64_t last);        /* true: said when the other is here */
+bool sync_holds(const struct run *r);           /* the state here is not to be touched before another is whole */
+void sync_let_go(struct run *r);                /* it is, there is no memory for both */
 bool sync_follows(struct run *r, uint64_t *ret_from);   /* every commit after that epoch is kept, or will come */
 /* Asked before every try: true when nobody is left to give the state, and the run begins anew with its own. */
 bool sync_alone(struct run *r);
 bool sync_fits(struct run *r, const struct avg_point *p);       /* is it of the history that is being followed? */
-void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors);   /* the state of that point is here */
+/* The state of that point is here: in place, or in its pieces, which it takes. */
+void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors, struct pieces *pieces);
 
 /* ---- run_fetch.c ---- */
-struct fetch *fetch_new(struct run *r);         /* into the trainer's state, which must be quiet; then sync_fetched */
+void pieces_free(struct pieces *p);
+void pieces_put(const struct pieces *p, struct trainer *t);
+/* Into the trainer's state, which must be quiet, or beside it (sync_holds); then sync_fetched. */
+struct fetch *fetch_new(struct run *r);
 void fetch_again(struct fetch *f, const char *why);     /* what has come is of no use; pieces of it may be */
 uint64_t fetch_epoch(const struct fetch *f);    /* of the state that comes; UINT64_MAX: not agreed yet */
 void fetch_free(struct fetch *f);               /* NULL is fine */

@@ -13,6 +13,53 @@
 #define AHEAD 2                         /* pieces asked of one donor at one time */
 #define MISSES_MAX 3
 
+/* ---- beside the state ---- */
+
+static size_t piece_len(const struct pieces *p, size_t i)
+{
+	return p->bytes - i * p->piece < p->piece ? p->bytes - i * p->piece : p->piece;
+}
+
+void piece_free(struct pieces *p, size_t i)
+{
+	big_free(p->v[i], piece_len(p, i));
+	p->v[i] = NULL;
+}
+
+void pieces_drop(struct pieces *p)
+{
+	for (size_t i = 0; p->v && i < p->n; i++)
+		piece_free(p, i);
+	free(p->v);
+	*p = (struct pieces){ 0 };
+}
+
+void pieces_free(struct pieces *p)
+{
+	if (p)
+		pieces_drop(p);
+	free(p);
+}
+
+void pieces_put(const struct pieces *p, struct trainer *t)
+{
+	size_t bytes;
+	char *state = trainer_state(t, &bytes);
+	for (size_t i = 0; i < p->n; i++)
+		if (p->v[i])
+			memcpy(state + i * p->piece, p->v[i], piece_len(p, i));
+}
+
+/* No memory for both: what has come takes the place of what was here. */
+static void in_place(struct fetch *f)
+{
+	pieces_put(&f->aside, f->r->trainer);
+	pieces_drop(&f->aside);
+	sync_let_go(f->r);
+}
+
+/* ---- on its way ---- */
+
 static void flight_free(struct flight *l)
 {
 	big_free(l->data, l->len);
@@ -55,7 +102,10 @@ static void landed(struct flight *l, const struct err *error)
 	else if (memcmp(l->hash, f->hash + TREE256 * piece, TREE256))
 		err_set(&e, ERR_CORRUPT, "piece %zu from %.8s has another hash than its list says", piece,
 			id_short(&d->id, (char[9]){ 0 }));
-	else
+	else if (f->aside.v) {
+		f->aside.v[piece] = l->data;
+		l->data = NULL;
+	} else
 		memcpy((char *)trainer_state(f->r->trainer, &bytes) + piece * f->piece, l->data, l->len);
 	flight_end(l);
 	if (e.code) {
@@ -118,7 +168,11 @@ static void fly(struct fetch *f, struct donor *d, size_t piece)
 	struct runs_ctx *c = &f->r->rs->ctx;
 	size_t off = piece * f->piece, len = f->bytes - off < f->piece ? f->bytes - off : f->piece;
 	struct id tag;
-	void *data = big_alloc(len);
+	void *data = FAILPOINT(c->env, "run.piece") < 0 ? NULL : big_alloc(len);
+	if (!data && f->aside.v) {
+		in_place(f);
+		data = big_alloc(len);
+	}
 	if (!data) {
 		snprintf(f->why, sizeof f->why, "no memory for a piece of %zu bytes", len);
 		d->rest_us = env_now(c->env) + RETRY_MIN_US;

@@ -118,7 +118,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	if (rc && (e.code == ERR_LIMIT || e.code == ERR_NOMEM) && r->state == RUN_TRAIN) {
 		run_log(r, LOG_WARN_, "run.resync", "epoch %llu: %s: fetching the state", (unsigned long long)c->epoch, e.text);
 		run_event(r, EV_BEHIND);
-		sync_start(r);
+		sync_start(r, false);
 		return;
 	}
 	if (rc) {
@@ -162,12 +162,13 @@ static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint6
 		(unsigned long long)epoch, donor ? id_short(donor, who) : "the swarm");
 	run_event(r, EV_BEHIND);
 	if (r->state == RUN_SYNC)
-		sync_start(r);
+		sync_start(r, true);
 }
 
 static void on_forked(void *arg, uint64_t common, uint64_t last)
 {
-	run_discard(arg, common, last);
+	if (!sync_forked(arg, common, last))
+		run_discard(arg, common, last);
 }
 
 static void on_grant(void *arg, const struct ranges *grant)
@@ -432,7 +433,7 @@ static void enter_ready(struct run *r)
 		run_log(r, LOG_INFO_, "run.weights", "the weights that the run begins with come from another member");
 		run_event(r, EV_BEHIND);
 		if (r->state == RUN_SYNC)
-			sync_start(r);
+			sync_start(r, false);
 	} else if (avg_enter(r->avg, &r->point, false, &e))
 		run_fail(r, &e);
 	else                                    /* without its checkpoint it is fresh, but others may have theirs */

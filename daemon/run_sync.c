@@ -2,7 +2,10 @@
  * and point from other members: commits that come before the state are kept and replayed on top of it, so that it ends
  * exactly where the swarm is, however long the download takes.
  *
- *   followed from epoch F  ->  fetch: a state of epoch X >= F  ->  replay of X + 1 ..., then avg_enter as a member */
+ *   followed from epoch F  ->  fetch: a state of epoch X >= F  ->  replay of X + 1 ..., then avg_enter as a member
+ *
+ * What this peer has learned itself stays until the other state is whole: it is fetched beside it, and when nobody is
+ * left who could give the rest this peer goes on with its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +16,7 @@
 #define KEPT_BYTES_MIN (1ull << 30)     /* commits are kept up to this, or a quarter of the machine's memory */
 
 struct kept { struct list link; uint64_t epoch; struct avg_point point; float *mean; };
-enum sync_step { SYNC_FETCH, SYNC_CHECK, SYNC_REPLAY };
+enum sync_step { SYNC_FETCH, SYNC_CHECK, SYNC_REPLAY, SYNC_BACK };
 struct sync {
 	struct run *r;
 	enum sync_step step;
@@ -23,10 +26,17 @@ struct sync {
 	struct list kept; size_t nkept;
 	uint64_t begun_us;
 	uint64_t alone_us; bool told;   /* since when nobody is there who could give it; 0: somebody is */
+	bool holds;                     /* the state is that of the run's point, as it was */
+	struct timer still; uint64_t still_by_us;       /* until the last commit is applied */
+	bool forked; uint64_t common, last;             /* of the history that is given up */
 };
+
+#define APPLY_US 5000000                /* what is decided becomes the state, or is not waited for */
+#define LOOK_US 5000
 
 static void replay(struct sync *s);
 static void checked(void *arg, const struct err *e);
+static void go_back(struct sync *s);
 
 static void kept_free(struct sync *s, struct kept *k)
 {
@@ -51,6 +61,7 @@ void sync_free(struct sync *s)
 	if (!s)
 		return;
 	fetch_free(s->fetch);
+	env_timer(s->r->rs->ctx.env, &s->still, 0);
 	drop_kept(s, UINT64_MAX);
 	avg_point_done(&s->point);
 	free(s);
@@ -107,6 +118,10 @@ bool sync_alone(struct run *r)
 	if (now - s->alone_us < ALONE_US || s->told)
 		return false;
 	s->told = true;
+	if (s->holds) {
+		go_back(s);
+		return true;
+	}
 	if (!r->saved_epoch) {
 		run_log(r, LOG_WARN_, "sync.nobody", "nobody who holds the run's state is there, and this peer has saved "
 			"none: it waits for one of them");
@@ -118,15 +133,22 @@ bool sync_alone(struct run *r)
 	return true;
 }
 
-void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors)
+static void fill(void *arg, struct trainer *t) { pieces_put(arg, t); }
+static void drop(void *arg) { pieces_free(arg); }
+
+void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors, struct pieces *pieces)
 {
 	struct sync *s = r->sync;
+	struct trainer_fill how = { .fill = pieces ? fill : NULL, .drop = pieces ? drop : NULL, .arg = pieces };
 	avg_point_done(&s->point);
 	avg_point_init(&s->point);
 	avg_point_copy(&s->point, p);
 	s->donors = donors;
 	s->step = SYNC_CHECK;
-	trainer_fill(r->trainer, &(struct trainer_fill){ .epoch = s->point.epoch, .live = s->point.params }, checked, r);
+	sync_let_go(r);
+	how.epoch = s->point.epoch;
+	how.live = s->point.params;
+	trainer_fill(r->trainer, &how, checked, r);
 }
 
 static void again(struct sync *s, const char *why)
@@ -156,6 +178,59 @@ static void checked(void *arg, const struct err *e)
 	replay(s);
 }
 
+/* ---- what was here ---- */
+
+bool sync_holds(const struct run *r)
+{
+	return r->sync->holds;
+}
+
+void sync_let_go(struct run *r)
+{
+	struct sync *s = r->sync;
+	s->holds = false;
+	if (s->forked)
+		run_discard(r, s->common, s->last);
+	s->forked = false;
+}
+
+bool sync_forked(struct run *r, uint64_t common, uint64_t last)
+{
+	struct sync *s = r->sync;
+	if (!s || !s->holds)
+		return false;
+	s->common = s->forked && s->common < common ? s->common : common;
+	s->last = s->forked && s->last > last ? s->last : last;
+	s->forked = true;
+	return true;
+}
+
+static void went_back(void *arg, const struct err *error)
+{
+	struct run *r = arg;
+	struct sync *s = r->sync;
+	struct err e;
+	if (!s || s->step != SYNC_BACK)
+		return;
+	r->sync = NULL;
+	sync_free(s);
+	if (error || avg_enter(r->avg, &r->point, false, &e))
+		run_fail(r, error ? error : &e);
+	else
+		run_event(r, EV_SYNCED);
+}
+
+static void go_back(struct sync *s)
+{
+	struct run *r = s->r;
+	run_log(r, LOG_WARN_, "sync.nobody", "nobody who holds the run's state is there any more: going on with epoch "
+		"%llu, which this peer has kept", (unsigned long long)r->point.epoch);
+	fetch_free(s->fetch);
+	s->fetch = NULL;
+	s->step = SYNC_BACK;
+	trainer_fill(r->trainer, &(struct trainer_fill){ .epoch = r->point.epoch, .live = r->point.params }, went_back, r);
+}
+
 static void is_quiet(void *arg)
 {
 	struct run *r = arg;
@@ -164,20 +239,57 @@ static void is_quiet(void *arg)
 		r->sync->fetch = fetch_new(r);
 }
 
-void sync_start(struct run *r)
+static bool applied(const struct run *r)
 {
-	struct sync *s = xcalloc(1, sizeof *s);
-	struct err e;
-	sync_free(r->sync);
-	*s = (struct sync){ .r = r, .begun_us = env_now(r->rs->ctx.env) };
-	list_init(&s->kept);
-	avg_point_init(&s->point);
-	r->sync = s;
-	if (avg_enter(r->avg, &r->point, true, &e)) {
-		run_fail(r, &e);
+	struct trainer_view v;
+	trainer_view(r->trainer, &v);
+	return v.epoch == r->point.epoch;
+}
+
+static void still(struct timer *t)
+{
+	struct sync *s = container_of(t, struct sync, still);
+	struct env *env = s->r->rs->ctx.env;
+	s->holds = applied(s->r);
+	if (!s->holds && env_now(env) < s->still_by_us)
+		env_after(env, t, LOOK_US);
+	else
+		trainer_quiet(s->r->trainer, is_quiet, s->r);
+}
+
+/* Again, while it is under way: what was here is as whole as it was. */
+static void inherit(struct sync *s, struct sync *old, bool whole)
+{
+	if (!old) {
+		s->holds = whole && s->r->point.epoch && applied(s->r);
 		return;
 	}
-	trainer_quiet(r->trainer, is_quiet, r);
+	s->holds = old->holds && old->step == SYNC_FETCH;
+	s->forked = s->holds && old->forked;
+	s->common = old->common;
+	s->last = old->last;
+	sync_free(old);
+}
+
+void sync_start(struct run *r, bool whole)
+{
+	struct sync *s = xcalloc(1, sizeof *s), *old = r->sync;
+	struct err e;
+	uint64_t now = env_now(r->rs->ctx.env);
+	bool waits = old ? old->still.at_us != 0 : whole && r->point.epoch && !applied(r);
+	*s = (struct sync){ .r = r, .begun_us = now, .still_by_us = now + APPLY_US };
+	s->still = (struct timer){ .fire = still, .name = "run.still" };
+	list_init(&s->kept);
+	avg_point_init(&s->point);
+	inherit(s, old, whole);
+	r->sync = s;
+	if (avg_enter(r->avg, &r->point, true, &e))
+		run_fail(r, &e);
+	else if (waits) {
+		trainer_pause(r->trainer);      /* rounds go on: what is decided is applied */
+		env_after(r->rs->ctx.env, &s->still, LOOK_US);
+	} else
+		trainer_quiet(r->trainer, is_quiet, r);
 }
 
 /* ---- commits that pass ---- */
@@ -267,6 +379,8 @@ static void replay(struct sync *s)
 bool sync_applied(struct run *r, const struct trainer_applied *a)
 {
 	struct sync *s = r->sync;
+	if (s && s->still.at_us)                /* of what was decided here before */
+		return false;
 	if (!s || s->step != SYNC_REPLAY || list_empty(&s->kept))
 		return s != NULL;
 	struct kept *k = list_entry(s->kept.next, struct kept, link);

@@ -1,0 +1,92 @@
+/* A state is given up for another only when that is whole. One of five is cut off for a while and goes on alone; its
+ * history loses when they meet. */
+#include <stdio.h>
+#include "node_world.h"
+
+static bool one_fetches(struct sim *s, void *arg)
+{
+	struct run *r = node_run(arg, 0);
+	return r && r->state == RUN_SYNC;
+}
+
+static bool goes_on(struct sim *s, void *arg)
+{
+	struct run *r = node_run(arg, 0);
+	return r && r->state == RUN_TRAIN && r->own_samples;
+}
+
+/* When it begins to fetch; NULL: it did not. */
+static struct node_world *one_loses(struct sim *s, uint64_t bytes_per_s)
+{
+	static char spec[700];
+	struct node_world *w = node_world_new(s, node_naps_of(spec, 10000, 200, 80));
+	struct sim_link thin = { .latency_us = 5 * MSEC, .jitter_us = MSEC, .bytes_per_s = bytes_per_s };
+	int side[5] = { 1 };
+	w->forks_allowed = true;
+	node_world_add(w, 5);
+	node_run_to(w, 3, 60 * SEC);
+	sim_partition(s, side, 5);
+	sim_run_for(s, 20 * SEC + rng_below(sim_rng(s), 10 * SEC));
+	sim_link(s, 0, -1, &thin);
+	sim_link(s, -1, 0, &thin);
+	sim_heal(s);
+	if (sim_run_until(s, one_fetches, w, 60 * SEC))
+		return w;
+	sim_fail(s, "it fetches nothing");
+	return NULL;
+}
+
+/* There is no memory for both: then what comes takes the place of what was here, and it ends where the others are. */
+static void scn_not_both(struct sim *s)
+{
+	sim_failpoint(s, 0, "run.piece", SIM_ERROR, 1 + (int)rng_below(sim_rng(s), 30));
+	struct node_world *w = one_loses(s, 2000000);
+	if (!w)
+		return;
+	if (!sim_run_until(s, goes_on, w, 60 * SEC))
+		sim_fail(s, "it waits for ever");
+#ifdef FAILPOINTS
+	sim_check(s, sim_failpoint_hit(s, "run.piece"));
+#endif
+	sim_check(s, node_told(w, "fork.discarded"));
+	node_goes_on(w, 2, 60 * SEC);
+	node_end(w);
+}
+
+/* Every one of the others dies while it fetches theirs. What it has learned since it last saved is not lost: it goes on
+ * with that, and nothing of it is said to be discarded. */
+static void scn_kept(struct sim *s)
+{
+	struct node_world *w = one_loses(s, 60000);
+	if (!w)
+		return;
+	struct run *r = node_run(w, 0);
+	uint64_t epoch = r->point.epoch, samples = r->point.samples;
+	sim_check(s, epoch > 3 && r->saved_epoch < epoch);
+	sim_run_for(s, rng_below(sim_rng(s), 3 * SEC));
+	sim_check(s, one_fetches(s, w));
+	for (int i = 1; i < 5; i++)
+		sim_kill(s, i);
+	if (!sim_run_until(s, goes_on, w, 60 * SEC)) {
+		node_print(w);
+		sim_fail(s, "it waits for ever");
+		return;
+	}
+	r = node_run(w, 0);
+	if (r->point.epoch < epoch || r->point.samples < samples)
+		sim_fail(s, "it was at epoch %llu with %llu samples, and goes on at %llu with %llu", (unsigned long long)epoch,
+			(unsigned long long)samples, (unsigned long long)r->point.epoch, (unsigned long long)r->point.samples);
+	if (node_told(w, "fork.discarded"))
+		sim_fail(s, "what it goes on with is said to be discarded: %s", node_told(w, "fork.discarded"));
+	for (int i = 1; i < 5; i++)
+		sim_restart(s, i);
+	node_goes_on(w, 2, 60 * SEC);
+	node_end(w);
+}
+
+static const struct scn list[] = { SCN(kept), SCN(not_both), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
