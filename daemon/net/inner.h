@@ -1,7 +1,7 @@
 /* The inside of the net room: what its files share. Nothing outside daemon/net includes this.
  *
  *   net.c    creation, what arrives, events, status        peers.c  address book, sessions of a peer, bans, counters
- *   out.c    what leaves: messages, routes, the door       hello.c  HELLO as the one who dials
+ *   out.c    what leaves: messages, routes, the door       hello.c  HELLO as the one who dials; hello_back.c: answers
  *   rpc.c    calls                                         greet.c  HELLO as the one who is dialled, RESET, limits
  *   serve.c  requests, each run once                       live.c   care, pings, news, round trips
  *   keys.c   the swarm's keys while they are replaced      guard.c  bans, the allow-list, who says too much
@@ -269,6 +269,11 @@ bool hello_prove(struct peer *p);               /* can its mailboxes be reached?
 /* Which side a door stands in for the mailboxes of; the mailboxes are tried again a moment after that has begun. */
 void hello_by_door(struct peer *p, bool client, bool as_client);
 void hello_free(struct hello *h);
+#define HELLO_AGAIN_US (1 * SECOND)             /* not more often per peer when it did not help */
+void hello_send(struct hello *h);               /* M1, once more */
+void hello_end(struct hello *h, const struct id *peer, const struct err *e);    /* and its dials; peer NULL: failed */
+void hello_fail(struct hello *h, const struct err *e);          /* a refusal that settles the matter */
+bool hello_other_key(struct hello *h);          /* M1 under the other one of the swarm's keys; false: there is none */
 /* ---- barred.c ---- */
 void list_move(struct list *from, struct list *to);
 void dials_end(struct list *dials, const struct id *peer, const struct err *e);
