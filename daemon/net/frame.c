@@ -212,30 +212,39 @@ static void read24(struct rd *r, char out[24])
 }
 
 /* Extensions of HELLO: type (2), bytes (2), content; unknown ones are passed over. 1: further endpoints, 22 bytes
- * each. */
+ * each; 2: of HELLO1, the endpoint that it is sent to. */
 #define EXT_OTHERS 1
+#define EXT_TO 2
 #define ENDPOINT_BYTES (16 + 2 * CHANS)
 
-static void extensions_write(const struct others *o, struct buf *out)
+static void extension(struct buf *out, uint16_t type, const struct endpoint *v, unsigned n)
 {
-	uint16_t len = (uint16_t)(o->n * ENDPOINT_BYTES);
-
-	buf_u16(out, o->n ? len + 4 : 0);
-	if (!o->n)
-		return;
-	buf_u16(out, EXT_OTHERS);
-	buf_u16(out, len);
-	for (unsigned i = 0; i < o->n; i++)
-		endpoint_write(&o->v[i], out);
+	buf_u16(out, type);
+	buf_u16(out, (uint16_t)(n * ENDPOINT_BYTES));
+	for (unsigned i = 0; i < n; i++)
+		endpoint_write(&v[i], out);
 }
 
-static void extensions_read(struct others *ret, struct rd *r)
+/* to: NULL in HELLO2, and when it is not known. */
+static void extensions_write(const struct others *o, const struct endpoint *to, struct buf *out)
+{
+	unsigned blocks = (o->n > 0) + (to != NULL), ends = o->n + (to != NULL);
+
+	buf_u16(out, (uint16_t)(4 * blocks + ends * ENDPOINT_BYTES));
+	if (o->n)
+		extension(out, EXT_OTHERS, o->v, o->n);
+	if (to)
+		extension(out, EXT_TO, to, 1);
+}
+
+static void extensions_read(struct others *ret, struct endpoint *ret_to, struct rd *r)
 {
 	size_t len = rd_u16(r);
 	const uint8_t *p = rd_bytes(r, len);
 	struct rd x = rd_of(p, p ? len : 0);
 
 	ret->n = 0;
+	memset(ret_to, 0, sizeof *ret_to);
 	while (rd_left(&x) >= 4 && !x.bad) {
 		uint16_t type = rd_u16(&x);
 		size_t n = rd_u16(&x);
@@ -244,6 +253,8 @@ static void extensions_read(struct others *ret, struct rd *r)
 
 		while (type == EXT_OTHERS && ret->n < NET_ALSO && rd_left(&e) >= ENDPOINT_BYTES)
 			endpoint_read(&ret->v[ret->n++], &e);
+		if (type == EXT_TO && rd_left(&e) == ENDPOINT_BYTES)
+			endpoint_read(ret_to, &e);
 	}
 }
 
@@ -259,7 +270,7 @@ void hello1_write(const struct hello1 *h, const uint8_t mac_key[32], struct buf 
 	buf_u64(out, h->boot);
 	endpoint_write(&h->at, out);
 	text24(out, h->software);
-	extensions_write(&h->also, out);
+	extensions_write(&h->also, h->to.port[CHAN_CTRL] || h->to.port[CHAN_DOOR] ? &h->to : NULL, out);
 	plain_head(out, at, KIND_HELLO1, h->version_max, 32);
 	buf_grow(out, 32);
 	mac_of(mac_key, out->p + at, out->len - at - 32, out->p + out->len - 32);
@@ -284,7 +295,7 @@ int hello1_read(struct hello1 *ret, const uint8_t *p, size_t len, const uint8_t 
 	ret->boot = rd_u64(&r);
 	endpoint_read(&ret->at, &r);
 	read24(&r, ret->software);
-	extensions_read(&ret->also, &r);
+	extensions_read(&ret->also, &ret->to, &r);
 	if (r.bad || rd_left(&r) != 32)
 		return err_set(e, ERR_PROTOCOL, "a HELLO of %zu bytes that does not add up", len);
 	mac_of(mac_key, p, len - 32, mac);
@@ -331,7 +342,7 @@ void hello2_write(const struct hello2 *h, const uint8_t m1_hash[32], const struc
 	buf_u64(out, h->boot);
 	endpoint_write(&h->at, out);
 	text24(out, h->software);
-	extensions_write(&h->also, out);
+	extensions_write(&h->also, NULL, out);
 	plain_head(out, at, KIND_HELLO2, h->version, SIG_BYTES + 32);
 	n = out->len - at;
 	buf_grow(out, SIG_BYTES + 32);
@@ -342,6 +353,7 @@ void hello2_write(const struct hello2 *h, const uint8_t m1_hash[32], const struc
 
 int hello2_look(struct hello2 *ret, const uint8_t *p, size_t len, struct err *e)
 {
+	struct endpoint to;                     /* HELLO1 only */
 	struct rd r = rd_of(p, len);
 	const uint8_t *x;
 
@@ -358,7 +370,7 @@ int hello2_look(struct hello2 *ret, const uint8_t *p, size_t len, struct err *e)
 	ret->boot = rd_u64(&r);
 	endpoint_read(&ret->at, &r);
 	read24(&r, ret->software);
-	extensions_read(&ret->also, &r);
+	extensions_read(&ret->also, &to, &r);
 	if (r.bad || rd_left(&r) != SIG_BYTES + 32)
 		return err_set(e, ERR_PROTOCOL, "an answer to HELLO of %zu bytes that does not add up", len);
 	return 0;

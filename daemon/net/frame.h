@@ -52,6 +52,7 @@ enum hello_flag {
 	HELLO_CLIENT = 1,                       /* M1: I only dial out, answer through the door */
 	HELLO_UNREACHED = 2,                    /* M1: my return address did not work, answer through the door */
 	HELLO_AS_CLIENT = 4,                    /* M2: I shall answer you through the door only */
+	HELLO_MINE = 8,                         /* M2: the address that you say you have dialled is mine */
 };
 /* Where else the sender can be dialled; an extension of HELLO, empty from who does not know it. */
 struct others { unsigned n; struct endpoint v[NET_ALSO]; };
@@ -62,6 +63,7 @@ struct hello1 {
 	uint8_t e[32];
 	uint16_t version_min, version_max, flags; uint32_t suites;
 	uint64_t boot; struct endpoint at; char software[24]; struct others also;
+	struct endpoint to;                     /* where M1 was sent; all zero from who does not say it */
 };
 struct hello2 {
 	uint8_t ref[HELLO_REF], e[32]; struct id id;

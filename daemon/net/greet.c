@@ -190,6 +190,7 @@ static void respond(struct net *n, struct via via, const struct hello1 *m1, cons
 	memcpy(m2.ref, hash, HELLO_REF);
 	m2.id = n->self.id;
 	m2.flags = h->through_door && (m1->flags & (HELLO_CLIENT | HELLO_UNREACHED)) ? HELLO_AS_CLIENT : 0;
+	m2.flags |= others_is_self(n, &m1->to) ? HELLO_MINE : 0;
 	memcpy(m2.software, n->software, sizeof m2.software);
 	others_list(n, &m2.at, &m2.also);
 	hello2_write(&m2, hash, &n->self, key_bytes(n, key_no), &h->m2);
@@ -203,6 +204,7 @@ static void respond(struct net *n, struct via via, const struct hello1 *m1, cons
 	h->s->half = h;
 	h->s->version = version;
 	h->s->boot = m1->boot;
+	h->s->seen_us = h->made_us;             /* M3 answers M2 */
 	list_push(&n->half_list, &h->link);
 	map_put(n->halves, h->ref, HELLO_REF, h);
 	map_put(n->sessions, &h->s->id, sizeof h->s->id, h->s);
@@ -303,6 +305,13 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 	p = peer_make(n, &id);
 	if (!p || p->banned_until_us)
 		return barred(n, h, via);
+	/* That process had begun before the one of now was heard of: its M3 was kept back, and it is over. Were it not, it
+	 * would hear RESET and say HELLO again. */
+	if (p->boot && p->boot != s->boot && h->made_us < p->boot_seen_us) {
+		n->count.replayed++;
+		half_free(h);
+		return NULL;
+	}
 	if (mailbox)                            /* M2 has been there; what a door's connection claims is nobody's proof */
 		env_heard(n->env, h->m1.at.ip, 0);
 	memcpy(p->software, h->m1.software, sizeof p->software);

@@ -10,6 +10,7 @@
 #define TRY_FIRST_US (200 * MS)
 #define TRY_MAX_US (5 * SECOND)
 #define PROOF_TRIES 3
+#define ASK_US (3 * SECOND)
 #define UNREACHED_US (1 * SECOND)               /* who could not be reached by its mailboxes may have been busy */
 #define PROOF_AGAIN_US (10 * SECOND)
 
@@ -38,7 +39,7 @@ static void make_m1(struct hello *h)
 {
 	struct net *n = h->net;
 	struct hello1 m = { .version_min = n->version_min, .version_max = n->version_max, .suites = n->suites,
-		.boot = n->conf.boot_id, .at = *others_self(n, &h->at, h->own),
+		.boot = n->conf.boot_id, .at = *others_self(n, &h->at, h->own), .to = h->at,
 		.flags = (n->conf.client ? HELLO_CLIENT : 0) | (h->unreached ? HELLO_UNREACHED : 0) };
 
 	forget_m1(h);
@@ -49,6 +50,7 @@ static void make_m1(struct hello *h)
 	hello1_write(&m, key_bytes(n, h->key_no), &h->m1);
 	sha256_of(h->m1.p, h->m1.len, h->m1_hash);
 	map_put(n->hellos, h->m1_hash, HELLO_REF, h);
+	h->m1_us = env_now(n->env);
 }
 
 static struct hello *hello_new(struct net *n, struct peer *p, const struct endpoint *at)
@@ -79,8 +81,16 @@ void hello_send(struct hello *h)
 	if (FAILPOINT(h->net->env, "net.hello1.before"))
 		return;                         /* as if lost */
 	out_plain(h->net, &h->at, h->through_door ? CHAN_DOOR : CHAN_CTRL, 0, h->m1.p, h->m1.len,
-		h->peer && h->peer->at_level == AT_CLAIMED);
+		h->asked || (h->peer && h->peer->at_level == AT_CLAIMED));
 	(void)FAILPOINT(h->net->env, "net.hello1.after");
+}
+
+void hello_renew(struct hello *h)
+{
+	h->net->env->ops->secure(h->net->env, h->priv, sizeof h->priv);
+	x25519_public(h->priv, h->e);
+	make_m1(h);
+	hello_send(h);
 }
 
 /* Over fresh connections M2 takes five round trips through mailboxes, three through a door (C19). */
@@ -204,7 +214,9 @@ static void hello_fire(struct timer *t)
 		struct endpoint old = h->peer->at;      /* somebody says that it is elsewhere: take turns */
 
 		h->peer->at = h->at = h->peer->hint;
+		h->peer->at_level = AT_HINT;
 		h->peer->hint = old;
+		make_m1(h);
 	}
 	/* Whether the door can be done without: it goes on carrying everything meanwhile. */
 	if (h->proof && peer_by_door(h->peer)) {
@@ -269,6 +281,18 @@ bool hello_prove(struct peer *p)
 	make_m1(p->hello);
 	begin(p->hello);
 	return true;
+}
+
+void hello_ask(struct net *n, const struct endpoint *at)
+{
+	struct hello *h;
+
+	if (map_len(n->hellos) >= HELLOS_MAX || others_is_self(n, at))
+		return;
+	h = hello_new(n, NULL, at);
+	h->asked = true;
+	h->until_us = env_now(n->env) + ASK_US;
+	begin(h);
 }
 
 void net_dial(struct net *n, const struct endpoint *at, uint64_t timeout_us, net_dial_fn *done, void *arg)

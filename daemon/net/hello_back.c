@@ -3,6 +3,8 @@
 #include "common/hash.h"
 #include "net/inner.h"
 
+#define OWN_AGAIN_US (600 * SECOND)             /* to the address that a peer says, when another one was dialled */
+
 /* Is M2 acceptable? Fills e with why not. */
 static int check_m2(struct hello *h, const struct hello2 *m, struct err *e)
 {
@@ -53,6 +55,7 @@ static struct session *derive(struct hello *h, const struct hello2 *m, const uin
 	m3_make(s->m3, &n->self, transcript);
 	s->version = m->version;
 	s->boot = m->boot;
+	s->seen_us = h->m1_us;
 	return s;
 }
 
@@ -62,7 +65,7 @@ static void moved(struct hello *h, const struct hello2 *m)
 	struct peer *other = peer_make(h->net, &m->id);
 
 	if (other)
-		peer_set_address(other, &h->at, AT_PROVEN);
+		peer_set_address(other, &h->at, m->flags & HELLO_MINE ? AT_PROVEN : AT_ANSWERED);
 	if (h->peer->has_hint) {
 		h->peer->at = h->peer->hint;
 		h->peer->at_level = AT_HINT;
@@ -70,6 +73,34 @@ static void moved(struct hello *h, const struct hello2 *m)
 	} else {
 		h->peer->at_level = AT_NONE;
 	}
+}
+
+/* M1 may have been passed on: who answers says whether the address that it was sent to is its own. If not, it may be
+ * behind a NAT, or somebody who would like to stand in its place: the address is used while it does, and the one that
+ * it says itself is tried. */
+static void where(struct peer *p, const struct hello *h, const struct hello2 *m)
+{
+	struct net *n = p->net;
+	uint64_t now = env_now(n->env);
+	bool mine = m->flags & HELLO_MINE;
+
+	peer_set_address(p, &h->at, mine ? AT_PROVEN : AT_ANSWERED);
+	others_told(p, &m->at, &m->also);
+	if (mine || p->at_level == AT_PROVEN || now < p->own_next_us || !m->at.port[CHAN_CTRL] ||
+	    endpoint_eq(&m->at, &h->at))
+		return;
+	p->own_next_us = now + OWN_AGAIN_US;
+	hello_ask(n, &m->at);
+}
+
+/* M2 of another process than the one that has been heard of since M1 was sent: either may be the newer one. A question
+ * that is asked now is answered by who is there. */
+static bool too_old(struct hello *h, const struct peer *p, const struct hello2 *m)
+{
+	if (!p || !p->boot || m->boot == p->boot || p->boot_since_us <= h->m1_us)
+		return false;
+	hello_renew(h);
+	return true;
 }
 
 void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
@@ -105,6 +136,8 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 		hello_fail(h, &e);
 		return;
 	}
+	if (too_old(h, peer, &m))
+		return;
 	s = peer && !peer->banned_until_us ? derive(h, &m, p, len) : NULL;
 	if (!s) {
 		err_set(&e, peer ? ERR_REFUSED : ERR_FULL, peer ? "the peer is banned" :
@@ -118,8 +151,7 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	memcpy(peer->m1_ref, h->m1_hash, HELLO_REF);
 	peer->own = h->through_door ? peer->own : h->own;
 	hello_by_door(peer, h->through_door && peer->client, h->through_door && (m.flags & HELLO_AS_CLIENT));
-	peer_set_address(peer, &h->at, AT_PROVEN);
-	others_told(peer, &m.at, &m.also);
+	where(peer, h, &m);
 	peer->hello_next_us = env_now(n->env) + HELLO_AGAIN_US;
 	env_heard(n->env, h->at.ip, 0);
 	if (h->peer) {

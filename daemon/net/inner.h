@@ -41,7 +41,8 @@
 #define DOOR_WAIT_BYTES ((size_t)32 << 20)
 #define DOOR_ALL_BYTES ((size_t)256 << 20)
 
-enum at_level { AT_NONE, AT_HINT, AT_CLAIMED, AT_PROVEN };
+/* Said by others; by itself; it has answered a HELLO that was sent there; and it says that the address is its own. */
+enum at_level { AT_NONE, AT_HINT, AT_CLAIMED, AT_ANSWERED, AT_PROVEN };
 enum life { LIFE_UNKNOWN, LIFE_ALIVE, LIFE_DEAD, LIFE_LEFT };
 
 /* Token bucket; {0} is a full one. */
@@ -92,6 +93,8 @@ struct peer {
 	unsigned own;                           /* which of ours has found its answers, others_self */
 	char software[24];
 	uint64_t boot, boot_before, boot_since_us;
+	uint64_t boot_seen_us;                  /* it lived then, or later */
+	uint64_t own_next_us;                   /* not before: a HELLO to where it says that it is */
 	bool mailbox;                           /* a HELLO over the mailboxes has succeeded since its boot */
 	enum { BULK_UNKNOWN, BULK_TRYING, BULK_YES, BULK_NO } bulk_view;        /* its other mailbox, view.c */
 	uint64_t bulk_view_us;
@@ -133,9 +136,9 @@ struct peer {
 struct dial { struct list link; uint64_t deadline_us; net_dial_fn *done; void *arg; };
 struct hello {
 	struct net *net; struct list link; struct peer *peer;   /* peer NULL: net_dial to an address */
-	struct endpoint at; bool through_door, unreached, proof;
+	struct endpoint at; bool through_door, unreached, proof, asked;
 	uint8_t priv[32], e[32], m1_hash[32]; struct buf m1;
-	struct timer timer; uint64_t until_us, began_us; uint32_t tries, here, own, key_no; bool other_key;
+	struct timer timer; uint64_t until_us, began_us, m1_us; uint32_t tries, here, own, key_no; bool other_key;
 	struct list dials;
 	struct err why;                         /* the last hint of a refusal */
 };
@@ -269,6 +272,9 @@ bool hello_prove(struct peer *p);               /* can its mailboxes be reached?
 /* Which side a door stands in for the mailboxes of; the mailboxes are tried again a moment after that has begun. */
 void hello_by_door(struct peer *p, bool client, bool as_client);
 void hello_free(struct hello *h);
+void hello_renew(struct hello *h);              /* another M1, which no answer of before fits; sent */
+/* A HELLO to an address that somebody has named: whoever answers there is known by it. */
+void hello_ask(struct net *n, const struct endpoint *at);
 #define HELLO_AGAIN_US (1 * SECOND)             /* not more often per peer when it did not help */
 void hello_send(struct hello *h);               /* M1, once more */
 void hello_end(struct hello *h, const struct id *peer, const struct err *e);    /* and its dials; peer NULL: failed */

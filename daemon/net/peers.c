@@ -158,7 +158,7 @@ void peer_set_address(struct peer *p, const struct endpoint *at, enum at_level l
 {
 	if (!endpoint_dialable(at))
 		return;
-	if (level == AT_CLAIMED && p->at_level == AT_PROVEN && endpoint_eq(at, &p->at))
+	if (level == AT_CLAIMED && p->at_level > AT_CLAIMED && endpoint_eq(at, &p->at))
 		return;
 	if (level >= p->at_level || level == AT_CLAIMED || p->misses >= 4) {
 		if (!others_used(p, at) && level == AT_HINT)
@@ -166,7 +166,9 @@ void peer_set_address(struct peer *p, const struct endpoint *at, enum at_level l
 		p->at = *at;
 		p->at_level = level;
 		p->has_hint = false;
-	} else if (!endpoint_eq(at, &p->at)) {
+	} else if (endpoint_eq(at, &p->at)) {
+		p->at_level = level == AT_ANSWERED ? level : p->at_level;       /* it was its own once */
+	} else {
 		p->hint = *at;
 		p->has_hint = true;
 	}
@@ -216,6 +218,7 @@ void peer_install(struct peer *p, struct session *s, bool mailbox)
 	s->made_us = env_now(n->env);
 	if (p->boot != s->boot)
 		peer_rebooted(p, s->boot);
+	p->boot_seen_us = s->seen_us > p->boot_seen_us ? s->seen_us : p->boot_seen_us;
 	p->mailbox = p->mailbox || mailbox;
 	p->key_no = s->key_no;
 	list_each(it, &p->sessions) {           /* both sides still take what is on its way under it */

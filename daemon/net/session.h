@@ -32,6 +32,7 @@ struct session {
 	uint32_t key_no;                        /* of the swarm key that HELLO was said with (keys.c) */
 	uint64_t boot;                          /* of the other side */
 	uint64_t made_us, retire_us;            /* retire: received on until then, 0 = in use */
+	uint64_t seen_us;                       /* the process of that boot lived then, or later */
 	struct aead tx[2], rx[2];               /* control (and door), bulk */
 	uint8_t tx_prefix[2][4], rx_prefix[2][4];
 	uint64_t tx_counter[2], tx_bytes;

@@ -174,6 +174,7 @@ static void test_hello1_others(void **state)
 	struct err e;
 
 	for (m.also.n = 0; m.also.n <= NET_ALSO; m.also.n++) {
+		m.to = (struct endpoint){ .ip = { 0xfe, (uint8_t)m.also.n }, .port = { 4, 5, 6 } };
 		for (unsigned i = 0; i < m.also.n; i++)
 			m.also.v[i] = (struct endpoint){ .ip = { 0xfd, (uint8_t)i }, .port = { 1, 2, (uint16_t)(i + 3) } };
 		buf_clear(&b);
@@ -182,9 +183,11 @@ static void test_hello1_others(void **state)
 		assert_int_equal(hello1_read(&r, b.p, b.len, swarm, &e), 0);
 		assert_int_equal(r.also.n, m.also.n);
 		assert_memory_equal(r.also.v, m.also.v, m.also.n * sizeof *m.also.v);
+		assert_memory_equal(&r.to, &m.to, sizeof m.to);
 		assert_true(b.len <= HELLO1_MAX);
 	}
 	m.also.n = 0;
+	m.to = (struct endpoint){0};
 	for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
 		buf_clear(&b);
 		hello1_write(&m, swarm, &b);
