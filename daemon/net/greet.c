@@ -237,6 +237,7 @@ void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len)
 			n->count.bad_frame++;
 		return;
 	}
+	others_clean(n, &m1.at, &m1.also);
 	/* Sent again, or replayed: the same answer, no new work, and nothing of what the address that it names may do. */
 	sha256_of(p, len, hash);
 	h = map_get(n->halves, hash, HELLO_REF);

@@ -93,12 +93,14 @@ void hello_renew(struct hello *h)
 	hello_send(h);
 }
 
-/* Over fresh connections M2 takes five round trips through mailboxes, three through a door (C19). */
+/* Twice as long each time at one address, and each time that all have had their turn.
+ * Over fresh connections M2 takes five round trips through mailboxes, three through a door (C19). */
 static uint64_t try_wait(const struct hello *h)
 {
+	uint64_t more = h->here + h->turned / (1 + (h->peer ? h->peer->also.n : 0));
 	uint64_t us = TRY_FIRST_US, least = h->peer ? (h->through_door ? 4 : 6) * h->peer->rtt[0].smooth_us : 0;
 
-	us = (us > least ? us : least) << (h->tries > 5 ? 5 : h->tries ? h->tries - 1 : 0);
+	us = (us > least ? us : least) << (more > 5 ? 5 : more);
 	if (us > TRY_MAX_US)
 		us = TRY_MAX_US;
 	return us - us / 5 + env_rand(h->net->env) % (2 * us / 5 + 1);
@@ -171,8 +173,8 @@ void hello_fail(struct hello *h, const struct err *e)
 
 static bool still_wanted(struct hello *h, uint64_t now)
 {
-	if (h->proof)
-		return h->tries < PROOF_TRIES;
+	if (h->proof)                           /* two for the first address and two for the next one */
+		return h->tries < PROOF_TRIES + (h->peer->also.n > 0);
 	if (h->peer) {
 		out_drop_waiting(h->peer, now);
 		return !list_empty(&h->peer->waiting) || !list_empty(&h->peer->calls) || h->tries < 4;

@@ -123,6 +123,7 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 		n->count.bad_seal++;            /* anybody could have sent it: the true answer may still come */
 		return;
 	}
+	others_clean(n, &m.at, &m.also);
 	if (check_m2(h, &m, &e)) {
 		if (h->peer && !id_eq(&h->peer->id, &m.id))
 			moved(h, &m);

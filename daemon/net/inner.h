@@ -138,7 +138,7 @@ struct hello {
 	struct net *net; struct list link; struct peer *peer;   /* peer NULL: net_dial to an address */
 	struct endpoint at; bool through_door, unreached, proof, asked;
 	uint8_t priv[32], e[32], m1_hash[32]; struct buf m1;
-	struct timer timer; uint64_t until_us, began_us, m1_us; uint32_t tries, here, own, key_no; bool other_key;
+	struct timer timer; uint64_t until_us, began_us, m1_us; uint32_t tries, here, turned, own, key_no; bool other_key;
 	struct list dials;
 	struct err why;                         /* the last hint of a refusal */
 };
@@ -249,6 +249,9 @@ void out_detach(struct net *n);                 /* net is going: what the transp
 const struct endpoint *others_self(const struct net *n, const struct endpoint *to, unsigned turn);
 bool others_own(struct hello *h, bool patient); /* true: the next M1 is to name another one of ours */
 bool others_is_self(const struct net *n, const struct endpoint *at);
+/* Somebody says that a peer is there: may it be dialled on that word? */
+bool others_may_be(const struct net *n, const struct endpoint *at);
+void others_clean(const struct net *n, struct endpoint *at, struct others *o);   /* takes out what may not */
 void others_list(const struct net *n, const struct endpoint *at, struct others *ret);
 void others_hint(struct peer *p, const struct endpoint *at);            /* by somebody else, of one who never spoke */
 void others_told(struct peer *p, const struct endpoint *at, const struct others *o);    /* by itself, in HELLO */

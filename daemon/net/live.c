@@ -176,7 +176,8 @@ struct probe { struct net *net; struct id id; uint64_t asked_us; bool second; };
 static bool link_now(struct peer *p, struct linkinfo *ret)
 {
 	memset(ret, 0, sizeof *ret);
-	if (p->at_level == AT_NONE || !p->net->env->ops->linkinfo(p->net->env, &p->at, ret))
+	/* Of an address that it only claims nothing is to be seen in what we say to it. */
+	if (p->at_level == AT_NONE || p->at_level == AT_CLAIMED || !p->net->env->ops->linkinfo(p->net->env, &p->at, ret))
 		return false;
 	if (ret->connected)
 		p->up_us = env_now(p->net->env);

@@ -39,6 +39,13 @@ const struct endpoint *others_self(const struct net *n, const struct endpoint *t
 	return at;
 }
 
+/* Nothing that the peer could see depends on whether there is a connection: it would learn of ports that it cannot
+ * reach itself. */
+static bool claimed(const struct hello *h)
+{
+	return h->asked || (h->peer && h->peer->at_level < AT_ANSWERED);
+}
+
 /* It is connected, but its answers do not come: they may not find the way to the address of ours that M1 has named. On
  * a long path they may be on their way yet, and would fit no other M1. */
 bool others_own(struct hello *h, bool patient)
@@ -48,10 +55,14 @@ bool others_own(struct hello *h, bool patient)
 	struct linkinfo li = {0};
 	unsigned count = of_kind(n, &h->at, 0, &at);
 
-	if (count < 2 || h->through_door || n->conf.client || !n->env->ops->linkinfo(n->env, &h->at, &li) || !li.connected)
+	if (count < 2 || h->through_door || n->conf.client)
 		return false;
-	if (!patient && (!li.rtt_us || li.rtt_us > NEAR_US))
-		return false;
+	if (!claimed(h)) {
+		if (!n->env->ops->linkinfo(n->env, &h->at, &li) || !li.connected)
+			return false;
+		if (!patient && (!li.rtt_us || li.rtt_us > NEAR_US))
+			return false;
+	}
 	h->own = (h->own + 1) % count;
 	return h->own;                          /* through all of them: another route */
 }
@@ -63,6 +74,52 @@ bool others_is_self(const struct net *n, const struct endpoint *at)
 	for (unsigned i = 0; i < n->conf.nalso; i++)
 		self |= endpoint_eq(at, &n->conf.also[i]);
 	return self;
+}
+
+/* Addresses that mean something else on every machine or network: loopback, and those of one link. */
+static bool near_only(const uint8_t ip[16], bool *ret_loopback)
+{
+	*ret_loopback = ip_is_loopback(ip);
+	if (ip_is_v4(ip))
+		return *ret_loopback || (ip[12] == 169 && ip[13] == 254);
+	return *ret_loopback || (ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80);
+}
+
+/* Nobody's: unspecified, which means this machine, multicast and broadcast. */
+static bool nobodys(const uint8_t ip[16])
+{
+	static const uint8_t zero[16];
+
+	if (ip_is_v4(ip))
+		return !ip[12] || ip[12] >= 224;
+	return ip[0] == 0xff || !memcmp(ip, zero, sizeof zero);
+}
+
+/* What listens on this machine's loopback, or on its link only, trusts who can speak there: it is not dialled for who
+ * comes from elsewhere, but where this daemon itself is at home there. */
+bool others_may_be(const struct net *n, const struct endpoint *at)
+{
+	bool loopback, own_loopback, also = n->conf.client;
+
+	if (nobodys(at->ip))
+		return false;
+	if (!near_only(at->ip, &loopback))
+		return true;
+	for (unsigned i = 0; i <= n->conf.nalso; i++)
+		also |= near_only(own(n, i)->ip, &own_loopback) && own_loopback == loopback;
+	return also;
+}
+
+void others_clean(const struct net *n, struct endpoint *at, struct others *o)
+{
+	unsigned kept = 0;
+
+	if (!others_may_be(n, at))
+		memset(at->port, 0, sizeof at->port);
+	for (unsigned i = 0; i < o->n; i++)
+		if (others_may_be(n, &o->v[i]))
+			o->v[kept++] = o->v[i];
+	o->n = kept;
 }
 
 /* What M1 or M2 says beside `at`. */
@@ -114,11 +171,14 @@ bool others_next(struct hello *h)
 	h->here++;
 	if (!p || !p->also.n || p->at_level == AT_NONE)
 		return false;
-	if (h->here < 2 && (h->tries > 1 || (h->net->env->ops->linkinfo(h->net->env, &h->at, &li) && li.connected)))
+	if (h->here < 2 && (claimed(h) || h->tries > 1 ||
+	    (h->net->env->ops->linkinfo(h->net->env, &h->at, &li) && li.connected)))
 		return false;
+	h->turned++;
 	h->here = 0;
 	old = p->at;
 	p->at = h->at = p->also.v[0];
+	p->at_level = p->at_level > AT_CLAIMED ? AT_CLAIMED : p->at_level;      /* so it says */
 	memmove(p->also.v, p->also.v + 1, (p->also.n - 1) * sizeof *p->also.v);
 	p->also.v[p->also.n - 1] = old;
 	p->torn = true;
@@ -140,7 +200,7 @@ void others_hint(struct peer *p, const struct endpoint *at)
 
 void net_learn_also(struct net *n, const struct id *peer, const struct endpoint *at)
 {
-	struct peer *p = at->port[CHAN_CTRL] ? peer_find(n, peer) : NULL;
+	struct peer *p = at->port[CHAN_CTRL] && others_may_be(n, at) ? peer_find(n, peer) : NULL;
 
 	if (p)
 		others_hint(p, at);

@@ -252,6 +252,7 @@ static void submit(struct out *o, struct session *s)
 	}
 	c = by_their_door(p, o->m) ? CHAN_DOOR : msg_bulk(o->m) ? CHAN_BULK : CHAN_CTRL;
 	p->owes_ack = p->owes_ack && c != CHAN_DOOR;
+	o->p.asked = p->at_level == AT_CLAIMED;
 	o->submitted = true;
 	n->env->ops->send(n->env, &p->at, c, 0, &o->p);
 }

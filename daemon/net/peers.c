@@ -314,7 +314,7 @@ static void learn(struct net *n, const struct id *peer, const struct endpoint *a
 {
 	struct peer *p;
 
-	if (id_eq(peer, &n->self.id) || !endpoint_dialable(at))
+	if (id_eq(peer, &n->self.id) || !endpoint_dialable(at) || !others_may_be(n, at))
 		return;
 	p = make(n, peer, heard_of);
 	if (p)

@@ -284,12 +284,179 @@ static void test_asked(void **state)
 	b->b->env->ops = before;
 }
 
+/* ---- addresses on somebody's word ---- */
+
+static bool there;                              /* what dials them finds somebody who says nothing */
+static struct endpoint sent_to[64];
+static unsigned nsent, nasked;
+
+static void into_void(struct env *e, const struct endpoint *to, enum chan c, uint64_t token, struct packet *p)
+{
+	if (to && !token && nsent < 64) {
+		sent_to[nsent++] = *to;
+		nasked += p->asked;
+	}
+	p->gone(p, true);
+}
+
+static bool in_void(struct env *e, const struct endpoint *to, struct linkinfo *ret)
+{
+	*ret = (struct linkinfo){ .connected = there };
+	return there;
+}
+
+static void to_void(struct bed *b)
+{
+	mine = *b->b->env->ops;
+	mine.send = into_void;
+	mine.linkinfo = in_void;
+	b->b->env->ops = &mine;
+	nsent = nasked = 0;
+}
+
+/* What is sealed goes to an address that is only claimed as a HELLO does: on its word. */
+static void test_sealed(void **state)
+{
+	struct bed *b = *state;
+	struct peer *p = peer_find(b->b->net, net_self(b->a->net));
+	const struct env_ops *kept = b->b->env->ops;
+
+	p->door_token = 0;
+	p->at_level = AT_CLAIMED;
+	to_void(b);
+	(void)net_post(b->b->net, &p->id, KIND_PING, NULL, NO_BLOB, CLASS_control);     /* the packet is back at once */
+	assert_true(nsent == 1 && nasked == 1);
+	p->at_level = AT_PROVEN;
+	(void)net_post(b->b->net, &p->id, KIND_PING, NULL, NO_BLOB, CLASS_control);     /* the packet is back at once */
+	assert_true(nsent == 2 && nasked == 1);
+	b->b->env->ops = kept;
+}
+
+/* After how many HELLOs the second address of the peer is tried. */
+static unsigned second_after(struct bed *b, struct peer *p, const struct endpoint *second)
+{
+	uint64_t t = sim_now(b->s);
+	unsigned i;
+
+	if (p->hello)
+		hello_free(p->hello);
+	peer_drop_sessions(p);
+	p->also = (struct others){ .n = 1, .v = { *second } };
+	p->at.ip[13] = 50;
+	p->at_level = AT_CLAIMED;
+	p->hello_next_us = 0;
+	nsent = nasked = 0;
+	hello_start(p);
+	for (;;) {
+		for (i = 0; i < nsent && !endpoint_eq(&sent_to[i], second); i++)
+			;
+		if (i < nsent || sim_now(b->s) > t + 10000000)
+			break;
+		sim_run_for(b->s, 10000);
+	}
+	assert_int_equal(nasked, nsent);
+	return i;
+}
+
+/* A member says that it is at an address that it cannot reach itself, or else at its own: whether somebody listens at
+ * the first is not to be seen in what comes to the second. */
+static void test_probe(void **state)
+{
+	struct bed *b = *state;
+	struct peer *p = peer_find(b->b->net, net_self(b->a->net));
+	struct endpoint second = p->at;
+	const struct env_ops *kept = b->b->env->ops;
+	unsigned closed, open;
+
+	second.ip[13] = 51;
+	to_void(b);
+	there = false;
+	closed = second_after(b, p, &second);
+	there = true;
+	open = second_after(b, p, &second);
+	assert_in_range(closed, 1, 10);
+	assert_int_equal(open, closed);
+	hello_free(p->hello);
+	b->b->env->ops = kept;
+}
+
+/* The other addresses of a peer that has proved one are claimed only. */
+static void test_also(void **state)
+{
+	struct bed *b = *state;
+	struct peer *p = peer_find(b->b->net, net_self(b->a->net));
+	struct endpoint second = p->at;
+	const struct env_ops *kept = b->b->env->ops;
+
+	second.ip[13] = 51;
+	to_void(b);
+	there = false;
+	peer_drop_sessions(p);
+	p->also = (struct others){ .n = 1, .v = { second } };
+	p->at_level = AT_PROVEN;
+	p->hello_next_us = 0;
+	hello_start(p);
+	sim_run_for(b->s, 900000);
+	assert_true(endpoint_eq(&p->at, &second) || nasked);
+	assert_true(nsent >= 2 && nasked >= 1 && nasked < nsent);
+	hello_free(p->hello);
+	b->b->env->ops = kept;
+}
+
+/* What listens on this machine only, on its link, or nowhere is not dialled because somebody says so. */
+static void test_near(void **state)
+{
+	static const uint8_t ips[][16] = { { 127, 0, 0, 1 }, { 0, 0, 0, 0 }, { 169, 254, 169, 254 }, { 224, 0, 0, 1 },
+		{ 255, 255, 255, 255 } };
+	static const uint8_t ips6[][16] = { { [15] = 1 }, { 0 }, { 0xfe, 0x80, [15] = 1 }, { 0xff, 2, [15] = 1 } };
+	struct bed *b = *state;
+	const struct env_ops *kept = b->b->env->ops;
+	struct hello1 m = m1_of(b, 1);
+	struct id who = { .b = { 77 } };
+	struct endpoint at, own = m.at;
+	struct net *n = b->b->net;
+
+	to_void(b);
+	for (uint64_t i = 0; i < 9; i++) {
+		m = m1_of(b, i + 1);
+		if (i < 5)
+			memcpy(m.at.ip + 12, ips[i], 4);
+		else
+			memcpy(m.at.ip, ips6[i - 5], 16);
+		at = m.at;
+		assert_true(named(b, &m));
+		m = m1_of(b, i + 100);
+		m.also = (struct others){ .n = 2, .v = { at, own } };
+		assert_true(named(b, &m));
+		net_learn(n, &who, &at);
+		assert_false(net_address(n, &who, &at));
+	}
+	for (unsigned i = 0; i < nsent; i++)
+		assert_true(endpoint_eq(&sent_to[i], &own));
+	assert_int_equal(nsent, 9);
+	list_each(it, &n->half_list) {
+		const struct half *h = list_entry(it, struct half, link);
+
+		assert_true(h->m1.also.n == 0 || (h->m1.also.n == 1 && endpoint_eq(&h->m1.also.v[0], &own)));
+	}
+	n->conf.self.ip[12] = 127;              /* where this daemon is at home others are, too */
+	m = m1_of(b, 1000);
+	memcpy(m.at.ip + 12, ips[0], 4);
+	assert_true(named(b, &m));
+	assert_int_equal(nsent, 10);
+	m = m1_of(b, 1001);
+	memcpy(m.at.ip + 12, ips[2], 4);
+	assert_true(named(b, &m));
+	assert_int_equal(nsent, 10);
+	b->b->env->ops = kept;
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(test_heard), T(test_named), T(test_full), T(test_line),
 		T(test_refusals), T(test_asked), T(test_ban),
-		T(test_refused) };
+		T(test_refused), T(test_sealed), T(test_probe), T(test_also), T(test_near) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
