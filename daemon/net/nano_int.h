@@ -36,7 +36,7 @@ struct nlink {
 /* A bound socket; what the last sweep saw of it: connections that nanomsg accepted, packets, and how many
  * connections came and went between two sweeps. */
 struct box { struct nano *n; enum chan chan; int s; struct watch in; uint64_t accepted, heard, tell_next_us;
-	int64_t unseen; };
+	int64_t unseen; unsigned quiet /* sweeps without another one */; };
 
 /* One inbound connection as the sweep sees it; token: the door's connection that it is, a peer's, as far as known. */
 struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t since, received, token;
@@ -76,7 +76,7 @@ struct nano {
 	struct list door_peers, door_strangers; /* the same, good or not; who was heard of longest ago first */
 	/* the sweep */
 	struct timer sweep;
-	uint64_t counted_at;                    /* connections without a word were last counted then */
+	uint64_t counted_at; unsigned excused;  /* connections without a word: last counted then; not for so many sweeps */
 	struct map *known, *banned;             /* ip -> struct until */
 	uint64_t moved; unsigned quiet;         /* bytes of bulk at the last sweep; sweeps since they grew */
 	struct inbound *inbound; size_t ninbound, cap_inbound;

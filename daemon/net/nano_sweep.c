@@ -23,7 +23,8 @@
 #define PROMPT_US 50000                 /* above the delayed acknowledgement's 40 ms */
 #define KNOWN_ADDRESS_MAX 256           /* connections from one address that has peers: many daemons behind one NAT */
 #define NOTES_MAX 4096
-#define UNSEEN_LEAST 3                  /* a peer may be cut off while it dials, or only look whether we are here */
+#define UNSEEN_LEAST 3                  /* a peer may be cut off while it dials, or only look whether we are here; */
+#define UNSEEN_SWEEPS 10                /* so many of them within so many sweeps */
 #define FAR_US 5000
 #define TELL_US ((uint64_t)60 * 1000000)
 #define QUIET 10                        /* sweeps without bulk: what was kept for it goes back */
@@ -338,20 +339,29 @@ static void check_links(struct nano *n, bool all_seen, uint64_t now)
 }
 
 /* What does not speak nanomsg's protocol is dropped by nanomsg and never gets here; its counter tells that somebody
- * dialled. A connection that lives longer than a sweep is seen; several that are not, in a second without any packet,
- * were garbage. */
+ * dialled. A connection that lives longer than a sweep is seen; several that are not, within a few seconds without any
+ * packet, were garbage. But who dials a process that does not run, because it was stopped or its machine slept, gives
+ * up and dials again, and all of that is there at once when it goes on: a sweep that is late counts nothing, nor do the
+ * two after it, in which nanomsg goes on accepting what had waited. */
 static void count_unseen(struct nano *n, const uint64_t accepted[CHANS], uint64_t now)
 {
-	if (now - n->counted_at < n->conf.sweep_us / 2)         /* a sweep out of turn */
+	uint64_t since = now - n->counted_at;
+	bool late = n->counted_at && since > n->conf.sweep_us + n->conf.sweep_us / 2;
+
+	if (since < n->conf.sweep_us / 2)                       /* a sweep out of turn */
 		return;
+	n->excused = late ? 3 : n->excused - (n->excused > 0);
 	for (int c = 0; c < CHANS; c++) {
 		struct box *b = &n->box[c];
 		char text[200];
+		int64_t came;
 
-		b->unseen += (int64_t)(accepted[c] - b->accepted);
+		came = (int64_t)(accepted[c] - b->accepted);
 		for (size_t i = 0; i < n->ninbound; i++)
-			b->unseen -= n->inbound[i].chan == b->chan && n->inbound[i].since > n->counted_at;
-		if (b->unseen > 0 && b->heard != n->stats.in[c])
+			came -= n->inbound[i].chan == b->chan && n->inbound[i].since > n->counted_at;
+		b->quiet = came > 0 ? 0 : b->quiet + 1;
+		b->unseen += came;
+		if (n->excused || (b->unseen > 0 && (b->heard != n->stats.in[c] || b->quiet >= UNSEEN_SWEEPS)))
 			b->unseen = 0;          /* peers come and go, too */
 		b->accepted = accepted[c];
 		b->heard = n->stats.in[c];

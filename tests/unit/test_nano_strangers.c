@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -71,6 +72,69 @@ static void test_garbage(void **state)
 	assert_true(spin(b, honest, 2 * SECOND));
 	for (int i = 0; i < 60; i++)
 		close(fd[i]);
+}
+
+static int garbage_told;
+static void on_told(void *arg, enum log_level level, const char *code, const char *text)
+{
+	garbage_told += !strcmp(code, "garbage");
+}
+static bool told(struct bed *b) { return garbage_told; }
+
+static void come_and_go(struct peer *y, enum chan chan, int n)
+{
+	for (int i = 0; i < n; i++)
+		close(dial_raw(at(y), chan));
+}
+
+/* Several connections without a word within a moment are told. */
+static void test_told(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf quick = { .sweep_us = 200000, .told = on_told };
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &quick);
+
+	garbage_told = 0;
+	spin(b, told, 500000);
+	for (int i = 0; i < 20 && !garbage_told; i++) {         /* a busy machine is late, and late does not count */
+		come_and_go(y, CHAN_BULK, 5);
+		spin(b, told, 500000);
+	}
+	assert_int_equal(garbage_told, 1);
+}
+
+/* Peers dial a process that is stopped, and give up; they are not what it says when it goes on. */
+static void test_stopped(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf quick = { .sweep_us = 200000, .told = on_told };
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &quick);
+
+	garbage_told = 0;
+	for (int turn = 0; turn < 3; turn++) {
+		spin(b, told, 500000);
+		for (int c = 0; c < CHANS; c++)
+			come_and_go(y, (enum chan)c, 6);
+		poll(NULL, 0, 700);             /* its loop does not run */
+		spin(b, told, 1000000);
+		assert_int_equal(garbage_told, 0);
+	}
+}
+
+/* Nor are those who come one by one, with a while between. */
+static void test_seldom(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf quick = { .sweep_us = 50000, .told = on_told };
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &quick);
+
+	garbage_told = 0;
+	spin(b, told, 200000);
+	for (int i = 0; i < 5; i++) {
+		come_and_go(y, CHAN_BULK, 1);
+		spin(b, told, 800000);
+	}
+	assert_int_equal(garbage_told, 0);
 }
 
 static struct nano_stats seen;
@@ -328,7 +392,7 @@ static void test_ghost(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = { T(test_garbage), T(test_thousand), T(test_known),
-		T(test_answered), T(test_refused), T(test_unanswered), T(test_ghost) };
+	const struct CMUnitTest tests[] = { T(test_garbage), T(test_told), T(test_stopped), T(test_seldom),
+		T(test_thousand), T(test_known), T(test_answered), T(test_refused), T(test_unanswered), T(test_ghost) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
