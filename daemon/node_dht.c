@@ -71,6 +71,8 @@ static void got_many(void *arg, const struct dht_many *v, size_t n, const struct
 		found += v[i].n > 0;
 		if (v[i].silent)
 			json_object_set_new(one, "silent", json_integer(v[i].silent));
+		if (v[i].over)
+			json_object_set_new(one, "over", json_true());
 		json_array_append_new(list, one);
 	}
 	json_t *out = json_pack("{s:o,s:I,s:I}", "keys", list, "asked", (json_int_t)n, "found", (json_int_t)found);

@@ -49,7 +49,8 @@ void dht_get_patient(struct dht *d, const char *key, bool latest, dht_got_fn *do
 /* Bulk: the questions of up to DHT_MANY keys to one node travel in one frame. done is called once, with the results in
  * the order of the keys (borrowed); it is not called when the arguments are wrong: then -1 and e. */
 #define DHT_MANY 1024
-struct dht_many { const struct record *r; size_t n; uint32_t silent /* n == 0: of the nearest, did not answer */; };
+struct dht_many { const struct record *r; size_t n; uint32_t silent /* n == 0: of the nearest, did not answer */;
+	bool over /* n == 0: with the others' too much for one call; ask for it by itself */; };
 typedef void dht_got_many_fn(void *arg, const struct dht_many *v, size_t n, const struct err *e);
 int dht_get_many(struct dht *d, const char *const *keys, size_t n, bool latest, dht_got_many_fn *done, void *arg,
 	struct err *e);

@@ -162,6 +162,7 @@ struct lookup {
 	struct timer tardy; uint32_t late;      /* questions that are under way for long, and no longer counted */
 	struct trail *trail;                    /* NULL: nobody follows the steps */
 	struct bundle *bundle;                  /* NULL: it asks for itself */
+	struct portion *portion;                    /* of what one call may find; NULL: what a key may have */
 	uint32_t packed;                        /* questions of it under way in the bundle's frames */
 	struct spares *spares;                  /* filled when it ends; NULL: nobody wants them */
 	look_fn *done; void *arg;
@@ -191,6 +192,15 @@ bool bundle_step(struct lookup *l);             /* false: it has nothing left to
 void bundle_forget(struct lookup *l);
 
 /* ---- many.c ---- */
+/* What one call may have found, for all of its keys together, while it is searched and when it is handed over: records,
+ * and their bytes once they are read. It is what one key may have, twice. A key whose records find no room gives back
+ * what it has, and is told as one too many: asked for by itself it is found. */
+#define MANY_RECS_MAX 65536
+#define MANY_WEIGHT_MAX (64u << 20)
+struct budget { size_t n, weight; };
+struct portion { struct budget *of; size_t n, weight; bool cut /* no room, for good */; };
+/* recs are its now; false: it is cut, and has none. */
+bool portion_take(struct portion *s, const struct list *recs);
 void manies_free(struct dht *d);
 
 /* ---- recs.c ---- */

@@ -128,7 +128,11 @@ static void verified(void *arg, struct list *good, size_t bad)
 {
 	struct lookup *l = arg;
 	l->verifying--;
+	if (l->portion && l->portion->cut)
+		recs_free(good);
 	recs_merge(l->d, &l->found, good);
+	if (l->portion && !portion_take(l->portion, &l->found))
+		recs_free(&l->found);
 	lookup_step(l);
 }
 

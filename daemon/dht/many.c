@@ -4,9 +4,11 @@
 #include "common/mem.h"
 #include "dht/int.h"
 
-struct one { struct many *m; struct id key; struct list recs /* found */; struct rec *rec /* to store */;
+struct one { struct many *m; struct id key; struct list recs /* found */; struct portion portion;
+	struct rec *rec /* to store */;
 	struct dnode to[TABLE_BUCKET]; size_t nto; struct spares spares; uint32_t silent; struct dht_item_end end; };
 struct many { struct list link, sends; struct dht *d; struct bundle *bundle; struct one *v; size_t n, open; bool latest;
+	struct budget budget;
 	struct timer begin; dht_got_many_fn *got; dht_stored_many_fn *stored; void *arg; };
 /* Records to one node: a frame of at most FRAME_RECS at a time. */
 #define FRAME_RECS 128
@@ -40,6 +42,7 @@ static struct many *many_new(struct dht *d, size_t n, void (*begin)(struct timer
 		.begin = { .fire = begin, .name = "dht.many" } };
 	for (size_t i = 0; i < n; i++) {
 		m->v[i].m = m;
+		m->v[i].portion.of = &m->budget;
 		list_init(&m->v[i].recs);
 	}
 	m->bundle = bundle_new(d);
@@ -58,6 +61,24 @@ static int check_count(size_t n, struct err *e)
 
 /* ---- get ---- */
 
+bool portion_take(struct portion *s, const struct list *recs)
+{
+	s->of->n -= s->n;
+	s->of->weight -= s->weight;
+	s->n = s->weight = 0;
+	list_each(it, recs) {
+		const struct rec *r = list_entry(it, struct rec, link);
+		s->n++;
+		s->weight += r->weight == REC_UNREADABLE ? VALUE_MAX : r->weight;
+	}
+	s->cut |= s->of->n + s->n > MANY_RECS_MAX || s->of->weight + s->weight > MANY_WEIGHT_MAX;
+	if (s->cut)
+		s->n = s->weight = 0;
+	s->of->n += s->n;
+	s->of->weight += s->weight;
+	return !s->cut;
+}
+
 static void got_all(struct many *m, const struct err *e)
 {
 	struct record **out = xcalloc(m->n + 1, sizeof *out);
@@ -67,6 +88,7 @@ static void got_all(struct many *m, const struct err *e)
 		v[i].n = records_out(&m->v[i].recs, now, &out[i]);
 		v[i].r = out[i];
 		v[i].silent = v[i].n ? 0 : m->v[i].silent;
+		v[i].over = m->v[i].portion.cut;
 	}
 	m->got(m->arg, v, e ? 0 : m->n, e);
 	for (size_t i = 0; i < m->n && !e; i++)
@@ -80,10 +102,12 @@ static void got_one(void *arg, const struct look_end *l)
 {
 	struct one *o = arg;
 	struct many *m = o->m;
-	get_looked(m->d, &o->key, m->latest, l);
+	if (!o->portion.cut)                      /* else it is not all, and nothing to remember */
+		get_looked(m->d, &o->key, m->latest, l);
 	o->silent = l->silent;
 	recs_free(&o->recs);
-	recs_copy(&o->recs, l->recs);
+	if (portion_take(&o->portion, l->recs))
+		recs_copy(&o->recs, l->recs);
 	if (!--m->open)
 		got_all(m, NULL);
 }
@@ -99,10 +123,12 @@ static void get_begin(struct timer *t)
 		struct entry *en = m->latest ? NULL : values_get(&d->values, &o->key, env_now(d->env));
 		struct list *known = m->latest ? NULL : en ? &en->recs : found_get(d, &o->key);
 		if (known) {
-			recs_copy(&o->recs, known);
+			if (portion_take(&o->portion, known))
+				recs_copy(&o->recs, known);
 			continue;
 		}
 		l[n] = lookup_new(d, &o->key, m->latest ? LOOK_LATEST : LOOK_VALUE, got_one, o);
+		l[n]->portion = &o->portion;
 		bundle_add(m->bundle, l[n++]);
 	}
 	m->open = n;

@@ -16,7 +16,7 @@ static void on_counted(void *arg, const struct record *r, size_t n, const struct
 
 #define BULK 150
 struct bulk { bool done; size_t n, found, records; uint32_t least; enum err_code code[BULK + 20];
-	size_t each[BULK + 20]; uint32_t silent[BULK + 20]; };
+	size_t each[BULK + 20]; uint32_t silent[BULK + 20]; bool over[BULK + 20]; };
 
 static void on_stored_many(void *arg, const struct dht_item_end *v, size_t n, const struct err *e)
 {
@@ -39,6 +39,7 @@ static void on_got_many(void *arg, const struct dht_many *v, size_t n, const str
 	for (size_t i = 0; i < n; i++) {
 		b->each[i] = v[i].n;
 		b->silent[i] = v[i].silent;
+		b->over[i] = v[i].over;
 		b->found += v[i].n > 0;
 		b->records += v[i].n;
 		if (v[i].n == 1 && (size_t)json_integer_value(v[i].r[0].value) != i)
@@ -193,8 +194,53 @@ static void scn_crowd(struct sim *s)
 		sim_fail(s, "%u answers with %zu records", c.ends, c.n);
 }
 
+/* What the keys of one call find together is bounded, as it is read: five keys of 22 MiB each make more than it may
+ * have. Those that found room are whole, the others are said to be over, and whole when they are asked for alone. */
+static void scn_bulk_heavy(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 2 } };
+	static const char *keys[] = { "heavy0", "heavy1", "light", "heavy2", "heavy3", "heavy4" };
+	enum { EACH = 24, KEYS = 6 };
+	static char sub[EACH][8];
+	struct dht_item items[EACH];
+	json_t *dear = json_array();
+	dht_add(s, &w, 4);
+	dht_joined(s);
+	for (int i = 0; i < 4090; i++)
+		json_array_append_new(dear, json_object());
+	for (int k = 0; k < KEYS && !sim_failed(s); k++) {
+		int each = k == 2 ? 1 : EACH;
+		for (int i = 0; i < each; i++) {
+			snprintf(sub[i], sizeof sub[i], "%d", i);
+			items[i] = (struct dht_item){ .key = keys[k], .subkey = sub[i], .life_ms = 600000,
+				.value = k == 2 ? json_integer(2) : json_incref(dear) };
+		}
+		struct bulk p = put_bulk(s, k % 4, items, (size_t)each);
+		sim_check(s, p.least >= 1);
+	}
+	json_decref(dear);
+	for (int turn = 0; turn < 2 && !sim_failed(s); turn++) {
+		int alone = 0;
+		struct bulk b = get_bulk(s, turn, keys, KEYS, true);
+		size_t over = 0, whole = 0;
+		for (int k = 0; k < KEYS; k++) {
+			size_t want = k == 2 ? 1 : EACH;
+			over += b.over[k];
+			whole += b.each[k] == want;
+			alone = b.over[k] ? k : alone;
+			if (b.each[k] != (b.over[k] ? 0 : want))
+				sim_fail(s, "%s: %zu records", keys[k], b.each[k]);
+		}
+		if (over < 2 || over + whole != KEYS || b.over[2])
+			sim_fail(s, "%zu keys are over, %zu whole", over, whole);
+		b = get_bulk(s, turn, &keys[alone], 1, true);
+		sim_check(s, b.each[0] == EACH && !b.over[0]);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	static const struct scn list[] = { SCN(bulk), SCN(bulk_silent), SCN(bulk_dictionary), SCN(crowd), { 0 } };
+	static const struct scn list[] = { SCN(bulk), SCN(bulk_silent), SCN(bulk_dictionary), SCN(bulk_heavy),
+		SCN(crowd), { 0 } };
 	return scn_main(list, argc, argv);
 }
