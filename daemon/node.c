@@ -85,6 +85,14 @@ static void record_peer(struct node *n, const struct peer_info *p, const char *s
 		.bytes_received = in, .failures = p->failures });
 }
 
+/* Two that are one member: what either contributes would count for both. */
+static void twin(void *arg)
+{
+	struct node *n = arg;
+	if (n->runs)
+		runs_twin(n->runs);
+}
+
 static void news(void *arg, const struct id *peer, enum net_news what)
 {
 	static const char *const word[] = { [NEWS_DEAD] = "dead", [NEWS_GOODBYE] = "left", [NEWS_ALIVE] = "live",
@@ -115,6 +123,7 @@ static int build(struct node *n, struct err *e)
 		return -1;
 	net_events(n->net, node_event, n);
 	net_watch(n->net, news, n);
+	net_on_twin(n->net, twin, n);
 	n->chunks = chunks_new(n->env, n->net);
 	n->dht = dht_new(n->env, n->net, &(struct dht_conf){ .client = nc.client, .k = (uint32_t)conf_int(c, "dht",
 		"replicas"),

@@ -36,6 +36,7 @@ struct runs;
 struct runs *runs_new(const struct runs_ctx *ctx, struct err *e);       /* resumes what the store says was running */
 void runs_free(struct runs *rs);                                        /* at once */
 /* Every run leaves its round, hands back its ranges, checkpoints; done once all have or at deadline_us. */
+void runs_twin(struct runs *rs);                /* another process has this daemon's key: it leaves them all */
 void runs_drain(struct runs *rs, uint64_t deadline_us, void (*done)(void *arg), void *arg);
 /* Nobody waits for sleep layers any more; before the env is detached, which waits for every job. */
 void runs_wake(struct runs *rs);

@@ -354,7 +354,13 @@ void runs_join(struct runs *rs, const json_t *params, struct reply *reply)
 {
 	char key[160];
 	const char *author = json_string_value(json_object_get(params, "author"));
-	struct ask *a = ask_new(rs, NULL, reply);
+	struct ask *a;
+	struct err e;
+	if (runs_closed(rs, &e)) {
+		reply_fail(reply, &e);
+		return;
+	}
+	a = ask_new(rs, NULL, reply);
 	snprintf(a->what, sizeof a->what, "%.64s", json_string_value(json_object_get(params, "run")));
 	snprintf(a->author, sizeof a->author, "%s", author ? author : "");
 	a->local = runs_local(NULL, params);

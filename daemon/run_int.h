@@ -277,6 +277,7 @@ struct run *runs_by_id(struct runs *rs, const struct id *id);
 /* answers, logs, and records the event */
 void runs_refuse(struct runs *rs, const char *what, const char *name, struct reply *reply, const struct err *e);
 json_t *runs_local(const json_t *of_spec, const json_t *params);
+bool runs_closed(const struct runs *rs, struct err *e);         /* run_twin.c: it takes no new ones */
 void runs_check_drained(struct runs *rs);
 
 #endif

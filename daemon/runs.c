@@ -148,8 +148,8 @@ void runs_start(struct runs *rs, const json_t *params, struct reply *reply)
 		runs_draft(rs, params, reply);
 		return;
 	}
-	if (rs->draining)
-		err_set(&e, ERR_STATE, "the daemon is draining; it takes no new runs");
+	if (runs_closed(rs, &e))
+		s = NULL;
 	else if (json_object_get(params, "model") || json_object_get(params, "with"))
 		err_set(&e, ERR_INVALID, "--model and its key=value words go with the name of a run; the file has a model");
 	else if (active(rs) >= RUNS_MAX)

@@ -288,10 +288,7 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 	}
 	if (id_eq(&id, &n->self.id)) {
 		if (h->m1.boot != n->conf.boot_id)
-			net_tell(n, LOG_ERROR_, "duplicate_identity", &id,
-				"another daemon (%s) runs with this daemon's own key: the "
-				"state directory was copied; stop one of the two, or delete its key file and start it again",
-				at_text(&h->m1.at, CHAN_CTRL, at));
+			twin_found(n, at_text(&h->m1.at, CHAN_CTRL, at));
 		half_free(h);
 		return NULL;
 	}

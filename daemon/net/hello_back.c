@@ -14,10 +14,7 @@ static int check_m2(struct hello *h, const struct hello2 *m, struct err *e)
 	if (id_eq(&m->id, &n->self.id)) {
 		if (m->boot == n->conf.boot_id)
 			return err_set(e, ERR_INVALID, "%s is this daemon itself", at_text(&h->at, CHAN_CTRL, at));
-		net_tell(n, LOG_ERROR_, "duplicate_identity", &m->id,
-			"another daemon at %s runs with this daemon's own key: the "
-			"state directory was copied; stop one of the two, or delete its key file and start it again",
-			at_text(&h->at, CHAN_CTRL, at));
+		twin_found(n, at_text(&h->at, CHAN_CTRL, at));
 		return err_set(e, ERR_AUTH, "another daemon at %s has this daemon's own key; give it a key of its own",
 			at_text(&h->at, CHAN_CTRL, at));
 	}

@@ -6,7 +6,7 @@
  *   serve.c  requests, each run once                       live.c   care, pings, news, round trips
  *   keys.c   the swarm's keys while they are replaced      guard.c  bans, the allow-list, who says too much
  *   barred.c when the other side does not let us in        door.c   through our own door: calls, bulk
- *   others.c several addresses of one peer
+ *   others.c several addresses of one peer                twin.c   two daemons with one key
  */
 #ifndef NET_INNER_H
 #define NET_INNER_H
@@ -94,6 +94,7 @@ struct peer {
 	char software[24];
 	uint64_t boot, boot_before, boot_since_us;
 	uint64_t boot_seen_us;                  /* it lived then, or later */
+	struct twin *twin;                      /* NULL: its boot numbers have not come back */
 	uint64_t own_next_us;                   /* not before: a HELLO to where it says that it is */
 	bool mailbox;                           /* a HELLO over the mailboxes has succeeded since its boot */
 	enum { BULK_UNKNOWN, BULK_TRYING, BULK_YES, BULK_NO } bulk_view;        /* its other mailbox, view.c */
@@ -183,7 +184,8 @@ struct net {
 	net_event_fn *event; void *event_arg;
 	struct { const char *code; uint64_t at_us; } told[EVENT_CODES];
 	struct net_counters count;
-	struct limit resets;
+	struct limit resets, twin_signs;
+	bool twin, has_ask; uint8_t ask[32]; uint64_t twin_next_us; net_twin_fn *on_twin; void *on_twin_arg;   /* twin.c */
 	json_t *empty; uint8_t *scratch;
 	bool freeing;
 };
@@ -300,6 +302,13 @@ void greet_unknown(struct net *n, struct via via, const struct header *h);      
 void half_free(struct half *h);                 /* and its session, unless it was installed */
 void greet_expire(struct net *n, uint64_t now);
 void greet_free(struct net *n);
+
+/* ---- twin.c ---- */
+void twin_found(struct net *n, const char *where);              /* it is proved: another process has our key */
+void twin_rebooted(struct peer *p, uint64_t boot);              /* before peer.boot becomes boot */
+void twin_installed(struct peer *p);            /* a session of peer.boot is there */
+void twin_forget(struct peer *p);
+json_t *twin_answer(struct net *n, const json_t *asked);        /* to "twin" of a VIEW; NULL: nothing to say */
 
 /* ---- rpc.c ---- */
 void rpc_answer(struct net *n, struct peer *p, const struct header *h, const char *json, const uint8_t *blob);

@@ -378,8 +378,9 @@ json_t *net_status(struct net *n)
 	char hex[ID_HEX], at[64];
 
 	id_hex(&n->self.id, hex);
-	return json_pack("{s:s,s:s,s:s,s:b,s:b,s:I,s:I,s:I,s:{"
+	return json_pack("{s:s,s:b,s:s,s:s,s:b,s:b,s:I,s:I,s:I,s:{"
 		"s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}", "id", hex,
+		"duplicate_identity", n->twin,
 		"address", at_text(&n->conf.self, CHAN_CTRL, at), "cipher", suite_name(suite_choose(n->suites, n->suites)),
 		"client", n->conf.client, "swarm_key", n->conf.has_swarm_key, "peers", (json_int_t)map_len(n->peers),
 		"sessions", (json_int_t)c->sessions, "calls_open", (json_int_t)c->calls_open, "counters",

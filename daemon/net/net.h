@@ -114,6 +114,12 @@ void net_measured(struct net *n, const struct id *peer, uint64_t bytes, uint64_t
 /* Smoothed round trip x 3, at least floor_us: the deadline rule of B18 for small calls. */
 uint64_t net_deadline(struct net *n, const struct id *peer, uint64_t floor_us);
 
+/* ---- another process with this daemon's key (twin.c) ----
+ * Told once, when it is proved that one lives now: both are to stop what must be done once. */
+typedef void net_twin_fn(void *arg);
+void net_on_twin(struct net *n, net_twin_fn *fn, void *arg);
+bool net_twin(const struct net *n);
+
 /* ---- the swarm's key (keys.c) ----
  * While a key is replaced both are good: HELLO is said with the new one, to those who do not have it yet with the old
  * one, and sessions move to the new key as soon as both sides have it. When window_us is over, or with 0 at once,

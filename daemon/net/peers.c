@@ -147,6 +147,7 @@ void peer_free(struct peer *p)
 	list_del(&p->tend_link);
 	list_del(&p->serve_link);
 	map_del(n->peers, p->id.b, sizeof p->id.b);
+	twin_forget(p);
 	free(p->ban_why);
 	free(p);
 }
@@ -252,6 +253,7 @@ void peer_install(struct peer *p, struct session *s, bool mailbox)
 	out_flush(p);
 	rpc_hurry(p, p->torn || !sound);
 	p->torn = false;
+	twin_installed(p);
 	(void)FAILPOINT(n->env, "net.session.after");
 }
 
@@ -262,9 +264,7 @@ void peer_rebooted(struct peer *p, uint64_t boot)
 	struct err e;
 	bool again = p->boot != 0;
 
-	if (again && boot == p->boot_before && env_now(n->env) - p->boot_since_us < 60 * SECOND)
-		net_tell(n, LOG_WARN_, "duplicate_identity", &p->id, "two daemons run with this peer's key: somebody copied a "
-			"state directory; stop one of them, or delete its key file and start it again");
+	twin_rebooted(p, boot);
 	p->boot_before = p->boot;
 	p->boot = boot;
 	p->boot_since_us = env_now(n->env);

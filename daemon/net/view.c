@@ -50,6 +50,7 @@ void serve_view(void *arg, struct request *req)
 	struct net *n = arg;
 	struct peer *p = peer_find(n, &req->f.from);
 	char print[KEY_PRINT], at[64];
+	json_t *j, *twin;
 	bool trying = false, dial = json_is_true(json_object_get(req->f.json, "dial"));
 
 	if (!req->wants_reply || !p)
@@ -59,8 +60,12 @@ void serve_view(void *arg, struct request *req)
 	else if (dial && p->mailbox && !p->client && !n->conf.client)
 		try_bulk(p);
 	key_print(n->mac_key, print);
-	net_reply(req, json_pack("{s:s,s:I,s:s,s:b,s:s,s:b,s:b,s:b}", "key", print, "wall_ms",
+	j = json_pack("{s:s,s:I,s:s,s:b,s:s,s:b,s:b,s:b}", "key", print, "wall_ms",
 		(json_int_t)env_wall(n->env), "at", p->at_level == AT_NONE ? "" : at_text(&p->at, CHAN_CTRL, at), "mailbox",
 		p->mailbox, "bulk", words[known(p) ? BULK_YES : p->bulk_view], "client", p->client, "i_am_client",
-		n->conf.client, "trying", trying || p->hello), NO_BLOB);
+		n->conf.client, "trying", trying || p->hello);
+	twin = twin_answer(n, json_object_get(req->f.json, "twin"));
+	if (twin)
+		json_object_set_new(j, "twin", twin);
+	net_reply(req, j, NO_BLOB);
 }

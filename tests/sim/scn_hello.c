@@ -176,6 +176,59 @@ static void scn_dial(struct sim *s)
 	sim_check(s, dials == 1 && !map_len(net_of(s, 0)->hellos));
 }
 
+/* Whatever becomes of it. */
+static void say(struct sim *s, int from, int to)
+{
+	net_post(net_of(s, from), net_self(net_of(s, to)), KIND_DHT_FIND, json_pack("{s:i}", "n", 1), NO_BLOB,
+		CLASS_control);
+}
+
+/* A state directory was copied: two daemons with one key, neither of which hears of the other, and a third one that
+ * both speak to. Both are to know; the third one is not. */
+static void scn_twins(struct sim *s)
+{
+	uint64_t end;
+
+	begin();
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	w.twin[2] = true;
+	net_app_add(s, &w);
+	net_app_know(s, 0, 1);
+	net_app_know(s, 2, 1);
+	end = sim_now(s) + 30000000;
+	while (sim_now(s) < end && !(net_twin(net_of(s, 0)) && net_twin(net_of(s, 2)))) {
+		say(s, 0, 1);
+		say(s, 2, 1);
+		sim_run_for(s, 300000 + rng_below(sim_rng(s), 400000));
+	}
+	sim_check(s, net_twin(net_of(s, 0)) && net_twin(net_of(s, 2)) && !net_twin(net_of(s, 1)));
+	sim_check(s, net_app_told(&w, "duplicate_identity"));
+	sim_run_for(s, 5000000);
+}
+
+/* One that dies and starts again, and again, within the minute is no twin of its own. */
+static void scn_no_twin(struct sim *s)
+{
+	begin();
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	for (int i = 0; i < 5 && !sim_failed(s); i++) {
+		net_app_know(s, 0, 1);
+		net_app_know(s, 1, 0);
+		for (int k = 0; k < 4; k++) {
+			say(s, 0, 1);
+			say(s, 1, 0);
+			sim_run_for(s, 200000 + rng_below(sim_rng(s), 800000));
+		}
+		sim_kill(s, 0);
+		sim_run_for(s, rng_below(sim_rng(s), 1000000));
+		sim_restart(s, 0);
+	}
+	sim_check(s, !net_twin(net_of(s, 0)) && !net_twin(net_of(s, 1)));
+	sim_check(s, !net_app_told(&w, "duplicate_identity"));
+}
+
 static void transfer(struct sim *s, int from, int to, size_t n)
 {
 	struct net_app *a = sim_app(s, from), *b = sim_app(s, to);
@@ -309,5 +362,5 @@ static void scn_far(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(door_gone), SCN(simultaneous), SCN(wrong_key), SCN(versions), SCN(dial),
-	SCN(client), SCN(nat), SCN(reset), SCN(rekey), SCN(far), {0} };
+	SCN(twins), SCN(no_twin), SCN(client), SCN(nat), SCN(reset), SCN(rekey), SCN(far), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }

@@ -1,5 +1,6 @@
 /* HELLO while somebody who is inside passes it on, or keeps it back: whose address it is, and which process is the
  * newer one. */
+#include "common/jrpc.h"
 #include "net_bed.h"
 
 static struct env_ops mine;
@@ -236,11 +237,85 @@ static void test_m2_kept_back(void **state)
 	assert_true(ask(b, b->b, b->a, 5).ok);
 }
 
+/* ---- another process with one's own key: only its own word over one's own number proves it ---- */
+
+static json_t *view;
+static void viewed(void *arg, const struct frame *f, const struct err *e)
+{
+	assert_non_null(f);
+	json_decref(view);
+	view = json_deep_copy(json_object_get(f->json, "twin"));
+	*(bool *)arg = true;
+}
+
+static bool is_true(struct sim *s, void *arg) { return *(bool *)arg; }
+
+/* a tells b of a process of that number; the answer's "twin", or NULL. */
+static const json_t *tell(struct bed *b, uint64_t boot, const uint8_t *sign, const uint8_t *sig)
+{
+	json_t *j = json_pack("{s:o}", "boot", json_hex(&boot, sizeof boot));
+	static bool there;
+
+	if (sign)
+		json_object_set_new(j, "sign", json_hex(sign, 32));
+	if (sig)
+		json_object_set_new(j, "sig", json_hex(sig, SIG_BYTES));
+	there = false;
+	net_call(b->a->net, net_self(b->b->net), KIND_VIEW, json_pack("{s:o}", "twin", j), NO_BLOB, CLASS_control, 2000000,
+		viewed, &there);
+	assert_true(sim_run_until(b->s, is_true, &there, 3000000));
+	sim_run_for(b->s, 2000000);             /* it answers once a second */
+	return view;
+}
+
+static void over(struct signer *by, const char *context, const uint8_t ask[32], uint64_t boot, uint8_t sig[SIG_BYTES])
+{
+	uint8_t bytes[56];
+
+	memset(bytes, 0, sizeof bytes);
+	memcpy(bytes, context, strlen(context));
+	memcpy(bytes + 16, ask, 32);
+	for (int i = 0; i < 8; i++)
+		bytes[48 + i] = (uint8_t)(boot >> 8 * i);
+	signer_sign(by, bytes, sizeof bytes, sig);
+}
+
+static void test_twin(void **state)
+{
+	struct bed *b = *state;
+	struct net *n = b->b->net;
+	uint8_t ask[32], other[32] = { 7 }, sig[SIG_BYTES];
+	const json_t *j = tell(b, 99, NULL, NULL);
+
+	assert_false(json_get_hex(j, "ask", ask, 32, NULL));
+	assert_null(json_object_get(j, "sig"));
+	assert_null(tell(b, n->conf.boot_id, other, NULL));     /* that is itself */
+	over(&b->a->net->self, "hivemind twin 1", ask, 99, sig);
+	tell(b, 99, NULL, sig);
+	over(&n->self, "hivemind twin 1", other, 99, sig);
+	tell(b, 99, NULL, sig);
+	over(&n->self, "hivemind twin 1", ask, 98, sig);
+	tell(b, 99, NULL, sig);
+	over(&n->self, "hivemind twin 2", ask, 99, sig);
+	tell(b, 99, NULL, sig);
+	j = tell(b, 99, ask, NULL);             /* its own signature over its own number has its own boot number */
+	assert_false(json_get_hex(j, "sig", sig, sizeof sig, NULL));
+	tell(b, 99, NULL, sig);
+	tell(b, n->conf.boot_id, NULL, sig);
+	assert_false(net_twin(n));
+	over(&n->self, "hivemind twin 1", ask, 99, sig);
+	tell(b, 99, NULL, sig);
+	assert_true(net_twin(n));
+	assert_true(net_app_told(&b->w, "duplicate_identity"));
+	json_decref(view);
+	view = NULL;
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(test_relayed), T(test_nat), T(test_kept_back), T(test_in_order),
-		T(test_m2_kept_back) };
+		T(test_m2_kept_back), T(test_twin) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
