@@ -105,7 +105,8 @@ struct files {
 	/* -1: ERR_NOT_FOUND or ERR_IO */
 	int64_t (*size)(struct files *f, const char *path, struct err *e);
 	int64_t (*free_bytes)(struct files *f, const char *path, struct err *e);
-	int (*mkdir)(struct files *f, const char *path, int mode, struct err *e);              /* existing is fine */
+	/* existing is fine; of a new one the directory is synced */
+	int (*mkdir)(struct files *f, const char *path, int mode, struct err *e);
 	int (*list)(struct files *f, const char *dir, int (*row)(void *arg, const char *name), void *arg, struct err *e);
 	/* The rest may be NULL. The file's first n bytes, to be read only, until unmap; NULL and e. */
 	const void *(*map)(struct files *f, int fd, size_t n, struct err *e);

@@ -123,8 +123,12 @@ static int64_t file_free_bytes(struct files *f, const char *path, struct err *e)
 static int file_mkdir(struct files *f, const char *path, int mode, struct err *e)
 {
 	struct stat st;
-	if (!mkdir(path, (mode_t)mode))
-		return 0;
+	if (!mkdir(path, (mode_t)mode)) {
+		if (!sync_dir_of(path, e))
+			return 0;
+		(void)rmdir(path);              /* else the next one would find it there, and take it for safe */
+		return -1;
+	}
 	if (errno == EEXIST && !stat(path, &st) && S_ISDIR(st.st_mode))
 		return 0;
 	return fail(e, "mkdir", path);

@@ -4,6 +4,9 @@
 #include "common/err.h"
 #include "env.h"
 
+/* Keys lie in many places, of libcrypto's too: nothing of this process is written into a core file, whatever the limits
+ * are, and no other process of the same user may look into it. */
+void key_keep(void);
 /* 32 bytes as 64 hex digits and a newline. Made with mode 0600 when missing (tmp, fsync, rename). Refused when group or
  * others can read it. */
 int key_identity(struct env *env, const char *path, uint8_t ret_seed[32], struct err *e);

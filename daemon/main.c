@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -472,6 +471,7 @@ int main(int argc, char **argv)
 	int rc = 0;
 
 	json_set_alloc_funcs(xmalloc, free);    /* JSON is small: without memory for it the daemon ends, as for the rest */
+	key_keep();
 	signal(SIGPIPE, SIG_IGN);
 	umask(0027);                    /* what the daemon writes is not for everybody */
 	what = options_read(&a.o, argc, argv, &e);

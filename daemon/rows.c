@@ -58,6 +58,8 @@ const struct conf_row conf_rows[] = {
 	{ "data", "dir", CONF_STR, "", 0, 0, true, "folder below which data names of specs are looked up" },
 	{ "data", "cache", CONF_STR, "", 0, 0, true,
 		"folder of prepared data (materialize_after), shared by the machine's daemons; empty: in the state folder" },
+	{ "data", "cache_max", CONF_SIZE, "64GiB", 0, 0, true,
+		"most that prepared data may take for a run that another peer has started; 0: what the disk has" },
 	{ "data", "*", CONF_STR, "", 0, 0, true, "NAME = KIND:PATH, a data set of this machine that specs name" },
 	{ "log", "level", CONF_STR, "info", 0, 0, true, "debug, info, warn or error" },
 	{ "log", "lines", CONF_INT, "2000", 10, 1e6, false, "recent lines kept in memory for hivectl log" },

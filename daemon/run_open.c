@@ -235,6 +235,8 @@ void run_open(struct run *r)
 		snprintf(r->spec->cache_dir, sizeof r->spec->cache_dir, "%s", cache);
 	else if (state)
 		snprintf(r->spec->cache_dir, sizeof r->spec->cache_dir, "%s/cache", state);
+	r->spec->cache_max = id_eq(&r->author, net_self(r->rs->ctx.net)) ? 0 :
+		(uint64_t)conf_int(r->rs->ctx.conf, "data", "cache_max");
 	r->spec->order_key = siphash(0, 0, net_self(r->rs->ctx.net)->b, sizeof(struct id));
 	o->r = r;
 	o->spec = r->spec;

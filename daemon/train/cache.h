@@ -37,6 +37,7 @@ struct cache_maker *cache_begin(struct files *f, const char *dir, const struct c
 /* s NULL: broken, and why says how. */
 int cache_put(struct cache_maker *m, const struct sample *s, const void *y, const char *why, struct err *e);
 int cache_finish(struct cache_maker *m, struct err *e); /* after the last; then cache_drop it, too */
+uint64_t cache_making(const struct cache_maker *m);     /* of the file, as long as no more comes */
 void cache_drop(struct cache_maker *m);                 /* what was not finished is removed; NULL is fine */
 
 #endif

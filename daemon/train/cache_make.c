@@ -170,6 +170,11 @@ int cache_put(struct cache_maker *m, const struct sample *s, const void *y, cons
 	return rc;
 }
 
+uint64_t cache_making(const struct cache_maker *m)
+{
+	return (m->at + m->n + ALIGN - 1) / ALIGN * ALIGN + m->head.entries * sizeof(*m->entry);
+}
+
 int cache_finish(struct cache_maker *m, struct err *e)
 {
 	size_t n = m->head.entries * sizeof(*m->entry);

@@ -95,6 +95,7 @@ void data_cache_open(struct data *d, const char *path, const struct spec *s)
 	struct err e = { .code = ERR_NONE };
 
 	d->materialize = s->materialize;
+	d->cache_max = s->cache_max;
 	if (s->materialize < 0)
 		return;
 	if (!dir[0]) {
@@ -136,10 +137,22 @@ static int prepare(struct data *d, enum data_part part, uint64_t index, struct s
 	return data_steps(d, DATA_VALIDATION, 0, s, 0, d->materialize, e);
 }
 
+/* A spec that somebody else has written may ask for any size. */
+static int within(const struct data *d, uint64_t bytes, struct err *e)
+{
+	if (!d->cache_max || bytes <= d->cache_max)
+		return 0;
+	return err_set(e, ERR_LIMIT, "the prepared data of this run, which is another peer's, takes %llu MB or more, and "
+		"%llu MB is the most: raise data.cache_max to keep it", (unsigned long long)bytes / 1000000,
+		(unsigned long long)d->cache_max / 1000000);
+}
+
 static int begin(struct data *d, const struct sample *s, struct err *e)
 {
 	size_t each = sample_count(s) * sample_unit(s) + data_source_y_bytes(d) + 96;
 
+	if (within(d, entries(d) * each / 2, e) < 0)            /* by the first sample; far too much is not even begun */
+		return -1;
 	d->maker = cache_begin(d->f, d->cache_dir, &d->cache_id, entries(d), data_source_y_bytes(d), entries(d) * each, e);
 	return d->maker ? 0 : -1;
 }
@@ -155,7 +168,8 @@ static int some(struct data *d, struct sample *s, void *y, struct err *e)
 		if (rc > 0)
 			s->c = s->h = s->w = 0;
 		if (rc < 0 || (!d->maker && begin(d, s, e) < 0) ||
-		    cache_put(d->maker, rc ? NULL : s, y, why.text, e) < 0)
+		    cache_put(d->maker, rc ? NULL : s, y, why.text, e) < 0 ||
+		    within(d, cache_making(d->maker), e) < 0)
 			return -1;
 	}
 	return 0;

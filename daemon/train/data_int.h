@@ -33,7 +33,7 @@ struct data {
 	/* prepared data (data_cache.c): after so many steps, -1: none. Readers see `cache`; the rest is the making job's,
 	 * one at a time. A cache that was found damaged is not read any more and stays mapped until data_free. */
 	int materialize;
-	char cache_dir[512]; struct cache_id cache_id;
+	char cache_dir[512]; struct cache_id cache_id; uint64_t cache_max;
 	_Atomic(struct cache *) cache; struct cache *caches[DATA_CACHES_MAX]; int ncaches;
 	_Atomic int cache_state; enum cache_state cache_state_told; struct err cache_error;
 	struct cache_maker *maker; _Atomic uint64_t made;      /* samples; shown on the loop, too */

@@ -143,6 +143,7 @@ struct spec {
 	struct spec_local local;
 	/* where prepared data goes when local.cache does not say; set by the owner */
 	char cache_dir[512];
+	uint64_t cache_max;                     /* bytes that it may take; 0: no limit; set by the owner, too */
 };
 
 /* A whole spec from text (a file that an operator wrote). NULL and e. */

@@ -1,4 +1,5 @@
 /* Real files: what comes back is what went in, and errors say which path and why. */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,11 +7,33 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "files.h"
 
 static char dir[64];
+static char synced[8][128];
+static unsigned nsynced;
+static bool sync_fails;
+
+/* Stands before libc's: which files and folders are asked for. */
+int fsync(int fd)
+{
+	char link[40];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, synced[nsynced % 8], sizeof(synced[0]) - 1);
+	if (n > 0)
+		synced[nsynced++ % 8][n] = 0;
+	if (sync_fails) {
+		errno = EIO;
+		return -1;
+	}
+	return (int)syscall(SYS_fsync, fd);
+}
+
 static const char *in(const char *name, char out[128]) { snprintf(out, 128, "%s/%s", dir, name); return out; }
 
 static int count(void *arg, const char *name)
@@ -77,6 +100,29 @@ static void test_errors(void **state)
 	f->unlink(f, a, &e);
 }
 
+/* A new folder is on the disk with what is put into it; where that cannot be said it is not there. */
+static void test_folder(void **state)
+{
+	struct files *f = files_real();
+	struct err e;
+	char a[128];
+
+	nsynced = 0;
+	assert_int_equal(f->mkdir(f, in("folder", a), 0700, &e), 0);
+	assert_int_equal(nsynced, 1);
+	assert_string_equal(synced[0], dir);
+	assert_int_equal(f->mkdir(f, a, 0700, &e), 0);
+	assert_int_equal(nsynced, 1);
+	assert_int_equal(rmdir(a), 0);
+	sync_fails = true;
+	assert_int_equal(f->mkdir(f, a, 0700, &e), -1);
+	assert_non_null(strstr(e.text, dir));
+	sync_fails = false;
+	assert_int_equal(rmdir(a), -1);
+	assert_int_equal(f->mkdir(f, a, 0700, &e), 0);
+	assert_int_equal(rmdir(a), 0);
+}
+
 static int make_dir(void **state)
 {
 	snprintf(dir, sizeof(dir), "/tmp/test_files.XXXXXX");
@@ -87,6 +133,7 @@ static int drop_dir(void **state) { return rmdir(dir); }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_round), cmocka_unit_test(test_errors) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_round), cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_folder) };
 	return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }
