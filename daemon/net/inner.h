@@ -184,7 +184,7 @@ struct net {
 	net_event_fn *event; void *event_arg;
 	struct { const char *code; uint64_t at_us; } told[EVENT_CODES];
 	struct net_counters count;
-	struct limit resets, twin_signs;
+	struct limit resets, twin_signs, named;
 	bool twin, has_ask; uint8_t ask[32]; uint64_t twin_next_us; net_twin_fn *on_twin; void *on_twin_arg;   /* twin.c */
 	json_t *empty; uint8_t *scratch;
 	bool freeing;

@@ -65,7 +65,8 @@ const struct endpoint *net_endpoint(const struct net *n);
 const char *net_endpoint_text(const struct endpoint *at, enum chan chan, char out[64]);    /* "10.0.0.1:4237"; out */
 
 /* ---- peers ---- */
-/* Learns (or corrects) where a peer is; hints from third parties never replace an address proven by a session. */
+/* Learns (or corrects) where a peer is; hints from third parties never replace an address proven by a session. In a
+ * full book few of those make room for it that have spoken lately: some a second. */
 void net_learn(struct net *n, const struct id *peer, const struct endpoint *at);
 /* The same by the word of anybody: in a full book only those make room of whom we know no more than such a word. */
 void net_heard_of(struct net *n, const struct id *peer, const struct endpoint *at);

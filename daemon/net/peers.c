@@ -9,6 +9,8 @@
 #include "net/inner.h"
 
 #define KNOWN_US (600 * SECOND)         /* whoever was of no use for so long is as good as a stranger */
+#define NAMED_PER_S 16.0                /* others who make room for whom somebody names: a search asks some a second, */
+#define NAMED_BURST 64.0                /* and one key may have thousands of records */
 
 bool endpoint_eq(const struct endpoint *a, const struct endpoint *b)
 {
@@ -37,7 +39,10 @@ static bool stranger(const struct peer *p, uint64_t now)
 	return p->used_us + KNOWN_US < now || (list_empty(&p->sessions) && !p->heard_us);
 }
 
-static bool make_room(struct net *n, bool of_strangers)
+/* Why somebody is to be in the book: it has spoken, or the rooms above need to know where it is, or anybody says so. */
+enum reason { SPOKEN, NAMED, HEARD_OF };
+
+static bool make_room(struct net *n, enum reason why)
 {
 	struct peer *old[2] = { NULL };         /* any, stranger */
 	uint64_t now = env_now(n->env);
@@ -51,19 +56,21 @@ static bool make_room(struct net *n, bool of_strangers)
 			if ((!i || stranger(p, now)) && (!old[i] || p->used_us < old[i]->used_us))
 				old[i] = p;
 	}
-	struct peer *out = old[1] || of_strangers ? old[1] : old[0];
+	struct peer *out = old[1];
+	if (!out && (why == SPOKEN || (why == NAMED && limit_take(&n->named, now, NAMED_PER_S, NAMED_BURST))))
+		out = old[0];
 	if (out)
 		peer_free(out);
 	return out;
 }
 
-static struct peer *make(struct net *n, const struct id *id, bool heard_of)
+static struct peer *make(struct net *n, const struct id *id, enum reason why)
 {
 	struct peer *p = peer_find(n, id);
 
 	if (p)
 		return p;
-	if (!make_room(n, heard_of))
+	if (!make_room(n, why))
 		return NULL;
 	p = xcalloc(1, sizeof *p);
 	p->net = n;
@@ -90,7 +97,7 @@ static struct peer *make(struct net *n, const struct id *id, bool heard_of)
 	return p;
 }
 
-struct peer *peer_make(struct net *n, const struct id *id) { return make(n, id, false); }
+struct peer *peer_make(struct net *n, const struct id *id) { return make(n, id, SPOKEN); }
 
 static void drop_session(struct session *s)
 {
@@ -310,19 +317,19 @@ bool peer_expire(struct peer *p, uint64_t now)
 
 /* ---- the public part ---- */
 
-static void learn(struct net *n, const struct id *peer, const struct endpoint *at, bool heard_of)
+static void learn(struct net *n, const struct id *peer, const struct endpoint *at, enum reason why)
 {
 	struct peer *p;
 
 	if (id_eq(peer, &n->self.id) || !endpoint_dialable(at) || !others_may_be(n, at))
 		return;
-	p = make(n, peer, heard_of);
+	p = make(n, peer, why);
 	if (p)
 		peer_set_address(p, at, AT_HINT);
 }
 
-void net_learn(struct net *n, const struct id *peer, const struct endpoint *at) { learn(n, peer, at, false); }
-void net_heard_of(struct net *n, const struct id *peer, const struct endpoint *at) { learn(n, peer, at, true); }
+void net_learn(struct net *n, const struct id *peer, const struct endpoint *at) { learn(n, peer, at, NAMED); }
+void net_heard_of(struct net *n, const struct id *peer, const struct endpoint *at) { learn(n, peer, at, HEARD_OF); }
 
 bool net_address(const struct net *n, const struct id *peer, struct endpoint *ret)
 {

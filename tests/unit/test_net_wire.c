@@ -398,6 +398,42 @@ static void test_peers_bounded(void **state)
 	net_care(b->a->net, net_self(b->b->net), -1);
 }
 
+/* A book full of peers that have spoken lately: thousands of hints, as one key's records may be, make few of them
+ * go. */
+static void test_peers_stay(void **state)
+{
+	struct bed *b = *state;
+	struct net *n = b->a->net;
+	struct endpoint at = b->b->net->conf.self;
+	unsigned left = 0;
+
+	for (uint32_t i = 0; i < 10000; i++) {
+		struct id id = { .b = { [31] = i < 4095 ? 2 : 3 } };
+
+		memcpy(id.b, &i, 4);
+		net_learn(n, &id, &at);
+		if (i < 4095)
+			peer_find(n, &id)->heard_us = env_now(n->env) + 1;
+	}
+	list_each(it, &n->peer_list)
+		left += list_entry(it, struct peer, link)->id.b[31] == 2;
+	assert_int_equal(map_len(n->peers), 4096);
+	assert_in_range(left, 4095 - 64, 4095);
+	sim_run_for(b->s, 10000000);            /* a search goes on to others, some a second */
+	for (uint32_t i = 0; i < 200; i++) {
+		struct id id = { .b = { [30] = 1, [31] = 3 } };
+
+		memcpy(id.b, &i, 4);
+		net_learn(n, &id, &at);
+		if (peer_find(n, &id))          /* and they speak, too */
+			peer_find(n, &id)->heard_us = env_now(n->env);
+	}
+	left = 0;
+	list_each(it, &n->peer_list)
+		left += list_entry(it, struct peer, link)->id.b[30] == 1;
+	assert_in_range(left, 32, 130);
+}
+
 /* A hint from others does not move a peer whose address a session has proven; while it answers. */
 static void test_hints(void **state)
 {
@@ -432,6 +468,7 @@ int main(void)
 	const struct CMUnitTest tests[] = { T(test_replay), T(test_reflected), T(test_other_channel), T(test_flipped),
 		T(test_reordered), T(test_oversized), T(test_above_the_largest),
 		T(test_forged_sender), T(test_stale_session), T(test_bad_json), T(test_garbage), T(test_half_open),
+		T(test_peers_stay),
 		T(test_m1_again), T(test_m1_replayed),
 		T(test_m1_wrong_key), T(test_hello_replay), T(test_m3_forged), T(test_peers_bounded), T(test_hints),
 		T(test_status) };
