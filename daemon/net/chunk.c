@@ -34,6 +34,7 @@ struct xfer *xfer_new(struct chunks *c, bool sending, const struct id *peer, con
 	x->done = done;
 	x->arg = arg;
 	x->timer = (struct timer){ .fire = xfer_fire, .name = "net transfer" };
+	x->hasher = (struct timer){ .fire = recv_hash_fire, .name = "net transfer hash" };
 	x->hash = XXH3_createState();
 	XXH3_128bits_reset(x->hash);
 	list_init(&x->flights);
@@ -68,12 +69,8 @@ void xfer_fail_later(struct xfer *x, const struct err *e)
 
 void xfer_hash_prefix(struct xfer *x, const uint8_t *data)
 {
-	while (x->hashed < x->nchunks && (x->sending || bit(x->have, x->hashed))) {
-		XXH3_128bits_update(x->hash, data ? data + x->hashed * CHUNK_BYTES : NULL, chunk_len(x, x->hashed));
-		x->hashed++;
-		if (x->sending)
-			return;
-	}
+	XXH3_128bits_update(x->hash, data ? data + x->hashed * CHUNK_BYTES : NULL, chunk_len(x, x->hashed));
+	x->hashed++;
 }
 
 void xfer_digest(const struct xfer *x, uint8_t ret[16])
@@ -90,6 +87,7 @@ void xfer_free(struct xfer *x)
 
 	env_timer(c->env, &x->timer, 0);
 	send_drop_flights(x);
+	recv_drop(x);
 	if (x->listed)
 		map_del(x->sending ? c->sends : c->recvs, &x->key, sizeof x->key);
 	list_del(&x->link);
@@ -109,6 +107,7 @@ void xfer_end(struct xfer *x, const struct err *e)
 		copy = *e;
 	env_timer(c->env, &x->timer, 0);
 	send_drop_flights(x);
+	recv_drop(x);
 	if (x->listed)
 		map_del(x->sending ? c->sends : c->recvs, &x->key, sizeof x->key);
 	x->listed = false;

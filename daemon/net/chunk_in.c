@@ -8,6 +8,7 @@
 #include "net/chunk_int.h"
 
 #define WANT_US 10000000ull
+#define HASH_AT_ONCE 16                         /* chunks, 4 MiB: 0.4 to 0.8 ms of the loop */
 
 /* Chunks in flight that this receiver invites from one sender: the fewer, the more senders there are. */
 static json_int_t credit(const struct chunks *c)
@@ -80,6 +81,39 @@ static void complete(struct xfer *x, struct request *r)
 	xfer_end(x, NULL);
 }
 
+static bool can_hash(const struct xfer *x) { return x->hashed < x->nchunks && bit(x->have, x->hashed); }
+
+/* As much as one callback may. A first chunk that comes last, by chance or by will, brings all the others with it. */
+static void hash_some(struct xfer *x)
+{
+	for (int i = 0; i < HASH_AT_ONCE && can_hash(x); i++)
+		xfer_hash_prefix(x, x->out);
+	if (can_hash(x))
+		env_after(x->c->env, &x->hasher, 1);
+}
+
+void recv_hash_fire(struct timer *t)
+{
+	struct xfer *x = container_of(t, struct xfer, hasher);
+	struct request *r = x->whole;
+
+	hash_some(x);
+	if (!r || x->hashed < x->nchunks)
+		return;
+	x->whole = NULL;
+	complete(x, r);
+}
+
+void recv_drop(struct xfer *x)
+{
+	struct request *r = x->whole;
+
+	env_timer(x->c->env, &x->hasher, 0);
+	x->whole = NULL;
+	if (r)
+		acknowledge(x->c, r, NULL);
+}
+
 static void take(struct xfer *x, struct request *r, uint64_t at, const char *hash)
 {
 	uint64_t i = at / CHUNK_BYTES;
@@ -100,11 +134,13 @@ static void take(struct xfer *x, struct request *r, uint64_t at, const char *has
 			memcpy(x->out + at, r->f.blob, r->f.blob_len);
 		bit_set(x->have, i);
 		x->bytes += r->f.blob_len;
-		xfer_hash_prefix(x, x->out);
+		hash_some(x);
 	}
 	(void)FAILPOINT(x->c->env, "net.chunk.after");
 	if ((x->hashed == x->nchunks || (PLANTED(CHUNK_HOLE) && i + 1 == x->nchunks)) && x->has_digest)
 		complete(x, r);
+	else if (x->bytes == x->len && x->has_digest && !x->whole)
+		x->whole = net_keep(r);
 	else
 		acknowledge(x->c, r, NULL);
 }
@@ -112,6 +148,7 @@ static void take(struct xfer *x, struct request *r, uint64_t at, const char *has
 /* The sender has begun anew under the same name, perhaps with other bytes. */
 static void start_over(struct xfer *x, uint64_t serial)
 {
+	recv_drop(x);
 	x->serial = serial;
 	memset(x->have, 0, (x->nchunks + 7) / 8);
 	x->bytes = x->hashed = 0;

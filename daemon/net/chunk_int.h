@@ -31,6 +31,7 @@ struct xfer {
 	bool has_digest; uint8_t want[16];      /* known before the data were hashed, or told by the sender */
 	/* receiving */
 	uint8_t *out; bool counted /* has begun to come */;
+	struct timer hasher; struct request *whole;     /* all is there, and not all is hashed: who waits for the answer */
 };
 /* A name that is remembered for a while: refused for want of a taker, or finished. FIFO, bounded (chunk_memo.c). */
 struct memo { struct list link, own; struct memo_peer *of; struct xfer_key key; uint64_t serial; struct err e; };
@@ -52,7 +53,9 @@ void xfer_end(struct xfer *x, const struct err *e);             /* calls done; f
 void xfer_fail_later(struct xfer *x, const struct err *e);
 void xfer_free(struct xfer *x);
 void xfer_arm(struct xfer *x);
-void xfer_hash_prefix(struct xfer *x, const uint8_t *data);     /* hashes the chunks that are there in one run */
+void xfer_hash_prefix(struct xfer *x, const uint8_t *data);     /* hashes the next chunk of those that are there */
+void recv_drop(struct xfer *x);                 /* nobody hashes any more; who waits is told that it has come */
+void recv_hash_fire(struct timer *t);
 static inline bool bit(const uint8_t *v, uint64_t i) { return v[i / 8] >> i % 8 & 1; }
 static inline void bit_set(uint8_t *v, uint64_t i) { v[i / 8] |= (uint8_t)(1u << i % 8); }
 static inline size_t chunk_len(const struct xfer *x, uint64_t i)

@@ -1,4 +1,6 @@
 /* Names of transfers that a receiver remembers: a share for each sender, and none that has lost its meaning. */
+#include "common/jrpc.h"
+#include "common/xxh.h"
 #include "net_bed.h"
 #include "net/chunk_int.h"
 
@@ -66,10 +68,88 @@ static void test_restart(void **state)
 	assert_non_null(memo_get(&c->over, &o));
 }
 
+#define PART (256 * 1024)
+enum { PARTS = 120 };
+
+struct lines { unsigned answered, whole; };
+static void on_part(void *arg, const struct frame *f, const struct err *e)
+{
+	struct lines *l = arg;
+
+	l->answered++;
+	l->whole += f && json_is_true(json_object_get(f->json, "d"));
+}
+
+static void send_part(struct bed *b, const struct id *tag, uint8_t *data, unsigned i, const char *hash, struct lines *l)
+{
+	json_t *j = json_pack("{s:o,s:i,s:I,s:I}", "t", json_hex(tag->b, 32), "s", 1, "o", (json_int_t)i * PART, "n",
+		(json_int_t)PARTS * PART);
+
+	if (i == PARTS - 1)
+		json_object_set_new(j, "h", json_string(hash));
+	net_call(b->a->net, net_self(b->b->net), KIND_CHUNK, j,
+		(struct blob){ .data = data + (size_t)i * PART, .len = PART }, CLASS_weight, 5000000, on_part, l);
+}
+
+/* The first piece comes last: what it lets the receiver hash is hashed some at a time, whatever becomes of it
+ * meanwhile. */
+static void test_first_last(void **state)
+{
+	struct bed *b = *state;
+	uint8_t *data = malloc(PARTS * PART), *out = malloc(PARTS * PART), digest[16];
+	XXH128_canonical_t canonical;
+	char hash[33];
+
+	for (size_t i = 0; i < PARTS * PART; i++)
+		data[i] = (uint8_t)(i * 2654435761u >> 13);
+	XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, PARTS * PART));
+	memcpy(digest, canonical.digest, 16);
+	for (int i = 0; i < 16; i++)
+		snprintf(hash + 2 * i, 3, "%02x", digest[i]);
+	for (int how = 0; how < 3; how++) {             /* to its end; cancelled in the middle; corrupt */
+		struct id tag = { .b = { 9, (uint8_t)how } };
+		struct moved m = { .times = 0 };
+		struct lines l = { 0, 0 };
+		struct xfer *x = xfer_recv(b->b->chunks, net_self(b->a->net), &tag, out, PARTS * PART, 0, net_app_moved, &m);
+		unsigned steps = 0;
+
+		if (how == 2)
+			hash[0] ^= 1;
+		for (unsigned i = PARTS; i-- > 0;) {
+			send_part(b, &tag, data, i, hash, &l);
+			sim_run_for(b->s, 200000);
+			assert_true(!i || x->hashed == 0);
+			assert_true(!i || l.answered == PARTS - i);
+			if (i == 1)                     /* the rest is looked at step by step */
+				break;
+		}
+		send_part(b, &tag, data, 0, hash, &l);
+		for (uint64_t before = 0; steps < 100000 && !m.times; steps++) {
+			sim_run_for(b->s, 1);
+			if (m.times)
+				break;
+			assert_true(x->hashed - before <= 16);
+			before = x->hashed;
+			if (how == 1 && x->hashed) {
+				xfer_cancel(x);
+				break;
+			}
+		}
+		sim_run_for(b->s, 1000000);
+		assert_int_equal(l.answered, PARTS);
+		assert_int_equal(l.whole, how == 0);
+		assert_int_equal(m.times, how != 1);
+		assert_true(how || (m.ok && !memcmp(out, data, PARTS * PART)));
+		assert_true(how != 2 || (!m.ok && m.code == ERR_CORRUPT));
+	}
+	free(data);
+	free(out);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_shares), T(test_restart) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_shares), T(test_restart), T(test_first_last) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
