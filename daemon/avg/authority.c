@@ -417,6 +417,8 @@ int begin_lawful(const struct avg *a, const struct mate *from, const struct body
 		return err_set(e, ERR_STATE, "term %u is over, this is %u", ret->term, a->term);
 	if (ret->term && !id_eq(&ret->by, &from->id))
 		return err_set(e, ERR_AUTH, "a BEGIN in term %u by one who has not taken it", ret->term);
+	if (ret->term > a->term && recover_seizes(a, from))
+		return err_set(e, ERR_AUTH, "it takes the lead from one that lives, for the %u. time", from->seized + 1);
 	if (ret->term == a->term && led && led != from && !roster_rather(a, from, led))
 		return err_set(e, ERR_STATE, "another leads this epoch here");
 	bool known = (author && author->member) || led_by(a, &b->leader, b->term);      /* it may have left since */

@@ -5,6 +5,8 @@
 #include <string.h>
 #include "avg/lead.h"
 
+#define ALONE 3                                 /* rounds in a row; then its word alone is not looked into */
+
 enum complaint { SILENT, NOT_FINITE, COMPLAINTS };
 /* by: who said it first of a member, NO_ROW: nobody; fresh: it has said so since the timer fired last; heeded: what it
  * sums has moved on to another. */
@@ -41,8 +43,11 @@ static void dismiss(struct round *r, size_t i)
 {
 	struct lead *l = r->lead;
 	struct complaints *c = l->complaints;
+	struct mate *m = mate_find(r->a, &r->b.m[i].id);
 	l->m[i].gone = true;
 	l->samples[i] = 0;              /* who sums now what it did may not have its piece of it */
+	if (m)
+		m->alone++;
 	for (size_t j = 0; j < r->b.n; j++)
 		c->heeded[j] = c->heeded[j] && c->by[SILENT][j] != i;
 	hub_event(r->a, LOG_WARN_, "complains alone", &r->b.m[i].id, "epoch %llu: it says that others are silent or bring "
@@ -149,9 +154,17 @@ void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size
 	struct lead *l = r->lead;
 	size_t silents = n / 32 - (nonfinite < n / 32 ? nonfinite : n / 32);
 	bool doubt = false;
+	const struct mate *by = mate_find(r->a, &r->b.m[i].id);
 	l->m[i].answered = true;
-	if (l->phase != LEAD_DATA || l->m[i].gone || n % 32 || n / 32 > r->b.n)
+	if (l->phase != LEAD_DATA || l->m[i].gone)
 		return;                         /* who is out of the round is not waited for: what it misses counts no more */
+	if (!n || n % 32 || n / 32 > 2 * r->b.n || (by && by != r->a->me && by->alone >= ALONE)) {
+		complaints_of(r);               /* it holds no mean, and names nobody; or once more: no second one is awaited */
+		dismiss(r, i);
+		l->again = true;
+		lead_step(r);
+		return;
+	}
 	if (slow)                               /* the link is thinner than was known: the next round gives it time */
 		times_short(&r->a->data_times, slow, r->b.data_us, unmeasured_us(r->a));
 	for (size_t k = 0; k < n / 32; k++) {

@@ -231,7 +231,7 @@ void member_commit_on(struct avg *a, struct request *req)
 	struct err e;
 	struct term_claim t;
 	if (body_open(a, &c, req->f.blob, req->f.blob_len, &e)) {
-		net_refuse(req, &e);
+		refuse_forged(a, req, &e, true);
 		return;
 	}
 	bool old = c.epoch <= a->point.epoch, next = c.epoch == a->point.epoch + 1;
@@ -244,7 +244,10 @@ void member_commit_on(struct avg *a, struct request *req)
 		struct mate *from = mate_find(a, &req->f.from);
 		if (e.code != ERR_AUTH && from && a->state == AVG_IN && c.epoch > a->point.epoch)
 			join_start(a, from);
-		net_refuse(req, &e);
+		if (here)
+			refuse_forged(a, req, &e, false);
+		else
+			net_refuse(req, &e);            /* who is behind hears what others who are not say to each other */
 	} else {
 		net_reply(req, NULL, NO_BLOB);
 	}

@@ -7,6 +7,7 @@
  *   roster.c   who is there, who leads               member.c   member: BEGIN, ATTEMPT, COMMIT
  *   room.c     leader: waiting for who lags          early.c    COMMITs before their time
  *   authority.c  who may say what about a round    seen.c     who has been a member, from when to when
+ *   forger.c   naming who says what it may not
  *   show.c     SHOW: what this peer stands on             shown.c    two histories: which one stays
  *   witness.c  who has signed for another history         proof.c    two COMMITs of one epoch by one leader
  *   join.c     JOIN, forks                           flow.c     parts on their way, sums
@@ -63,6 +64,9 @@ struct mate {
 	uint32_t unfit;                         /* avg.gen when it was found not to lead well: not at this point again */
 	unsigned unfits;                        /* so often since it led a commit */
 	unsigned idle;                          /* rounds in a row that it was in time for with no samples */
+	unsigned unacked; uint64_t unacked_epoch; /* how late with its ACKs of late (lead.c): not waited for before that */
+	unsigned alone;                         /* rounds in a row that it was left out of, since it complained alone */
+	unsigned seized; uint64_t seized_us;    /* recover.c: took the lead from one that lives; not again before */
 	/* room.c: how far behind it speaks, when it did last (0: it has been given room since), no room before, given so
 	 * often */
 	uint64_t lag_us, late_us, room_us; unsigned rooms;
@@ -93,6 +97,10 @@ struct led { struct id id; uint32_t term; };
 /* That `by` takes the term at this point of the history; sig is its own. */
 struct term_claim { uint32_t term; struct id by; uint8_t sig[SIG_BYTES]; };
 
+/* Who was refused what is not its to say, of late; since_us: the window that n counts in. */
+#define FORGERS 16
+struct forger { struct id id; unsigned n; uint64_t since_us, last_us, told_us; };
+
 #define KEPT_COMMITS 32
 struct kept_commit { uint64_t epoch; struct buf bytes; };
 struct kept_commits { struct kept_commit v[KEPT_COMMITS]; size_t bytes; };      /* show.c; by epoch, a ring */
@@ -120,6 +128,7 @@ struct avg {
 	struct kept_commits kept;
 	uint64_t life, signed_epoch;            /* since it entered; of its last COMMIT (proof.c) */
 	struct proofs *proofs;
+	struct forger forger[FORGERS];
 	struct buf last_commit;                 /* with signature; the one that made point */
 	/* what the owner reported */
 	uint64_t samples; double rate; struct ranges claimed; uint8_t digest[16]; uint64_t digest_epoch;
@@ -212,7 +221,8 @@ struct lead {
 	enum lead_phase phase; struct round *r; struct lead_member *m; uint64_t *samples; struct tree tree;
 	uint8_t *stand;                         /* in a grid, by member: of the next attempt */
 	uint8_t *near;                          /* distances as the members say them (near.h), n * n; NULL: none */
-	uint32_t attempts, epoch_members; uint64_t phase_us; bool minority, again, missing_self, slept; struct timer timer;
+	uint32_t attempts, epoch_members; uint64_t phase_us, acked_us /* the last ACK */;
+		bool minority, again, missing_self, slept; struct timer timer;
 		struct complaints *complaints;
 		struct list calls;
 };
@@ -369,6 +379,11 @@ json_t *term_json(const struct avg *a, json_t *j);      /* into j: the term and 
 /* ERR_INVALID: no such term can be; ERR_AUTH: nobody has taken it. 0: that of the epoch, whoever leads. */
 int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, struct err *e);
 
+/* forger.c: refuses (a post: only notes it) with *e; who is refused ERR_AUTH or ERR_INVALID often is named. wrong: no
+ * honest peer says that, a strike. Last in a handler. */
+void refuse_forged(struct avg *a, struct request *req, const struct err *e, bool wrong);
+void note_forged(struct avg *a, const struct id *who, const struct err *e);
+
 /* ---- member.c, flow.c ---- */
 struct round *round_new(struct avg *a, struct body *b /* moved */, const void *bytes, size_t n, struct err *e);
 void round_close(struct round *r);              /* cancels what is cancellable; frees when the rest is over */
@@ -440,6 +455,8 @@ void recover_contradicted(struct avg *a, const struct mate *m);
 void recover_on(struct avg *a, struct request *req);
 void recover_free(struct avg *a);
 void recover_follow(struct avg *a, struct mate *m, const struct term_claim *t);
+bool recover_seizes(const struct avg *a, const struct mate *m);         /* it takes the lead once too often */
+void recover_taken(struct avg *a, struct mate *m, const struct term_claim *t);  /* the term is this peer's, m leads */
 void propose_on(struct avg *a, struct request *req);
 void propose_send(struct avg *a);
 void propose_into_begin(struct avg *a, struct body *b);

@@ -7,6 +7,8 @@
 #include "avg/grid_flow.h"
 #include "avg/lead.h"
 
+#define UNACKED 4                               /* twice late with its ACK, less in time: waited for now and then */
+
 static void attempt_send(struct round *r);
 
 void lead_free(struct round *r)
@@ -215,7 +217,9 @@ void lead_give_up(struct round *r, const char *why)
 void lead_ack(struct round *r, size_t i, const uint8_t *ack, size_t n)
 {
 	struct lead_member *m = &r->lead->m[i];
+	struct mate *mate = mate_find(r->a, &r->b.m[i].id);
 	size_t hashes = r->b.parts * TREE256;
+	struct err e;
 	m->answered = true;
 	m->is_signed = (int)i != r->me;         /* what this peer holds it says by the COMMIT */
 	if (n == hashes + (m->is_signed ? SIG_BYTES : 0)) {
@@ -224,6 +228,16 @@ void lead_ack(struct round *r, size_t i, const uint8_t *ack, size_t n)
 		if (m->is_signed)
 			memcpy(m->sig, ack + hashes, SIG_BYTES);
 		m->acked = true;
+		r->lead->acked_us = now_of(r->a);
+		if (mate) {
+			mate->unacked -= mate->unacked > 0;
+			mate->alone = 0;
+		}
+	} else if (!m->acked) {                 /* it is in the round, and says nothing of it: who waits, waits in vain */
+		err_set(&e, ERR_INVALID, "an ACK of %zu bytes; of %zu parts it has %zu", n, r->b.parts, hashes + SIG_BYTES);
+		note_forged(r->a, &r->b.m[i].id, &e);
+		m->gone = true;
+		r->lead->again |= r->lead->phase == LEAD_DATA && lead_reduces(r, i);
 	}
 	lead_step(r);
 }
@@ -288,12 +302,33 @@ static bool sums_count(const struct round *r)
 	return true;
 }
 
+/* It has been late with its ACK more than once of late: what it sums may be there, and its word is not waited for
+ * in every round. */
+static bool acks_late(const struct round *r, size_t i)
+{
+	const struct mate *m = mate_find(r->a, &r->b.m[i].id);
+	return m && !PLANTED(ACK_AWAITED) && m->unacked >= UNACKED && r->b.epoch < m->unacked_epoch;
+}
+
+static void tell_unacked(const struct round *r)
+{
+	for (size_t i = 0; i < r->b.n; i++) {
+		struct mate *m = mate_find(r->a, &r->b.m[i].id);
+		if (!m || m == r->a->me || !required(r, i) || r->lead->m[i].acked || acks_late(r, i))
+			continue;
+		m->unacked += 2;
+		m->unacked_epoch = r->b.epoch + (1u << (m->unacked < 6 ? m->unacked : 6));
+		hub_event(r->a, LOG_INFO_, "late", &m->id, "epoch %llu goes on without its word that it holds the mean",
+			(unsigned long long)r->b.epoch);
+	}
+}
+
 static size_t missing_acks(const struct round *r, size_t *ret_acks)
 {
 	size_t n = 0;
 	*ret_acks = 0;
 	for (size_t i = 0; i < r->b.n; i++) {
-		n += required(r, i) && !r->lead->m[i].acked;
+		n += required(r, i) && !r->lead->m[i].acked && !acks_late(r, i);
 		*ret_acks += r->lead->m[i].acked;
 	}
 	return n;
@@ -339,7 +374,7 @@ static void to_commit(struct round *r)
 		return;
 	}
 	if (l->attempts == 1 && l->phase == LEAD_DATA)
-		times_add(&a->data_times, now_of(a) - l->phase_us);
+		times_add(&a->data_times, l->acked_us - l->phase_us);   /* who keeps its ACK makes no deadline longer */
 	if (minority(r) && l->phase != LEAD_WAIT) {
 		uint64_t us = times_deadline(&a->round_times, a->conf.round_floor_us, a->conf.round_floor_us * 3) / 3;
 		l->phase = LEAD_WAIT;
@@ -427,6 +462,7 @@ void lead_fire(struct timer *t)
 	} else if (l->phase == LEAD_DATA) {
 		size_t late = missing_acks(r, &acks);
 		if (l->m[r->me].acked && acks >= late) {
+			tell_unacked(r);
 			to_commit(r);
 			return;
 		}

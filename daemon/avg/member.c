@@ -303,7 +303,7 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 			(unsigned long long)b->epoch, (unsigned long long)a->point.epoch);
 	}
 	if (!from || !from->member)
-		return err_set(e, ERR_STATE, "the sender is no member here");
+		return err_set(e, ERR_AUTH, "the sender is no member here");
 	if (begin_lawful(a, from, b, req->f.json, ret, e) && !PLANTED(TERMS_UNSIGNED))
 		return -1;
 	if (propose_check(a, b, e)) {
@@ -350,10 +350,7 @@ static int begin_new(struct avg *a, struct request *req, struct body *b, const u
 	if (!r)
 		return -1;
 	recover_free(a);
-	if (t->term > a->term) {
-		a->term = t->term;
-		a->claim = *t;
-	}
+	recover_taken(a, from, t);
 	roster_lead(a, from);
 	r->ready_req = net_keep(req);
 	flow_open(r);
@@ -373,7 +370,7 @@ void member_begin_on(struct avg *a, struct request *req)
 	uint8_t id[DIGEST];
 	struct term_claim t;
 	if (body_open(a, &b, req->f.blob, req->f.blob_len, &e)) {
-		net_refuse(req, &e);
+		refuse_forged(a, req, &e, true);
 		return;
 	}
 	body_digest(req->f.blob, req->f.blob_len, id);
@@ -382,7 +379,7 @@ void member_begin_on(struct avg *a, struct request *req)
 		return;
 	}
 	if (begin_check(a, &b, req, &t, &e)) {
-		net_refuse(req, &e);
+		refuse_forged(a, req, &e, false);
 	} else if (a->round && !memcmp(a->round->id, id, DIGEST)) {     /* asked again, by a successor */
 		struct round *r = a->round;
 		refuse(&r->ready_req, "asked again");
@@ -451,11 +448,12 @@ void member_attempt_on(struct avg *a, struct request *req)
 		net_reply(req, term_json(a, json_object()), NO_BLOB);
 	} else if (!lawful || r->commit || r->lead || (r->attempted && at.no <= r->attempt && !at.give_up)) {
 		struct mate *from = mate_find(a, &req->f.from);
-		err_set(&e, ERR_STATE, "no such round here, or a later attempt of it");
+		bool forged = mine && !lawful;
+		err_set(&e, forged ? ERR_AUTH : ERR_STATE, forged ? "an ATTEMPT by one who does not lead this round" :
+			"no such round here, or a later attempt of it");
 		if (!r && from && a->state == AVG_IN)
 			redirect_to(a, from, "redirect");       /* perhaps it has slept, and the swarm has gone on */
-		if (req->wants_reply)
-			net_refuse(req, &e);
+		refuse_forged(a, req, &e, false);
 	} else if (at.give_up) {
 		err_set(&e, ERR_STATE, "%s", at.why);
 		member_fail(r, &e);

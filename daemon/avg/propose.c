@@ -214,7 +214,7 @@ void propose_on(struct avg *a, struct request *req)
 	if (!rc)
 		rc = accept(a, &p, &epoch, &e);
 	if (rc)
-		net_refuse(req, &e);
+		refuse_forged(a, req, &e, false);
 	else
 		net_reply(req, json_pack("{s:I}", "epoch", (json_int_t)epoch), NO_BLOB);
 }

@@ -7,6 +7,8 @@
 #include "common/hash.h"
 
 #define CONTRADICTION_US (250 * MS)
+#define SEIZED 2                                /* times that a member may take the lead from one that is heard; then */
+#define SEIZED_US (600 * SECOND)                /* not for 4 s, 8, up to 64, until it has not for so long */
 
 enum holds { HOLDS_NOTHING, HOLDS_ROUND, HOLDS_COMMIT };
 struct recover_call { struct list link; struct recover *v; struct id who; struct call *call; };
@@ -252,6 +254,30 @@ void recover_follow(struct avg *a, struct mate *m, const struct term_claim *t)
 	kick(a);
 }
 
+/* Some other leads here and is heard, and m has taken the lead from such a one before. Now and then it may be right;
+ * who does it all the time only keeps the others from their epoch. */
+bool recover_seizes(const struct avg *a, const struct mate *m)
+{
+	const struct mate *led = a->leader;
+	struct peer_info info;
+	if (PLANTED(LEAD_SEIZED) || m->seized < SEIZED || now_of(a) >= m->seized_us || !led || led == m || !led->live)
+		return false;
+	return led == a->me || (net_peer(a->net, &led->id, &info) && !info.maybe_dead &&
+		now_of(a) - info.last_seen_us < 2 * HEARTBEAT_US);
+}
+
+void recover_taken(struct avg *a, struct mate *m, const struct term_claim *t)
+{
+	if (t->term <= a->term)
+		return;
+	if (a->leader && a->leader != m && a->leader->live) {
+		m->seized = now_of(a) - m->seized_us < SEIZED_US || now_of(a) < m->seized_us ? m->seized + 1 : 1;
+		m->seized_us = now_of(a) + (SECOND << (m->seized < 6 ? m->seized : 6));
+	}
+	a->term = t->term;
+	a->claim = *t;
+}
+
 /* A member of the last commit, in a term that it has signed itself. */
 static int may_succeed(const struct avg *a, const struct mate *m, const json_t *j, struct term_claim *ret,
 	struct err *e)
@@ -260,6 +286,8 @@ static int may_succeed(const struct avg *a, const struct mate *m, const json_t *
 		return PLANTED(TERMS_UNSIGNED) ? 0 : -1;
 	if (!ret->term || !id_eq(&ret->by, &m->id))
 		return err_set(e, ERR_AUTH, "who takes over says so in a term that it has signed itself");
+	if (ret->term > a->term && recover_seizes(a, m))
+		return err_set(e, ERR_AUTH, "it takes the lead from one that lives, for the %u. time", m->seized + 1);
 	return 0;
 }
 
@@ -283,7 +311,7 @@ void recover_on(struct avg *a, struct request *req)
 		return;
 	}
 	if (same && may_succeed(a, m, j, &t, &e)) {
-		net_refuse(req, &e);
+		refuse_forged(a, req, &e, false);
 		return;
 	}
 	json_t *answer = json_object();
@@ -291,6 +319,7 @@ void recover_on(struct avg *a, struct request *req)
 		term_json(a, answer);
 	} else if (same) {
 		m->live = m->member = true;
+		recover_taken(a, m, &t);
 		recover_follow(a, m, &t);
 	}
 	put_held(a, prev, epoch, &b);
