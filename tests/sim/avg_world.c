@@ -310,6 +310,8 @@ static void on_event(void *arg, enum log_level level, const char *code, const st
 	if (!strcmp(code, "equivocation"))
 		world_equivocation(p, peer, text);
 	snprintf(p->said, sizeof p->said, "%s", text);
+	if (!strcmp(code, "forges") && p->w->lawless < 0)
+		sim_fail(p->w->s, "node %d: nobody lies here, and one is said to: %s", p->node, text);
 	if (p->w->heard)
 		p->w->heard(p->w, p->node, code, peer);
 	if (getenv("VERBOSE"))
@@ -325,7 +327,7 @@ static void on_forked(void *arg, uint64_t common, uint64_t last)
 static int on_may_change(void *arg, const struct id *author, const json_t *patch, const json_t *params, struct err *e)
 {
 	struct apeer *p = arg;
-	return p->w->may ? p->w->may(p->w, author, patch, e) : 0;
+	return p->w->may && p->node != p->w->lawless ? p->w->may(p->w, author, patch, e) : 0;
 }
 
 static const struct avg_cb callbacks = { on_begin, on_commit, on_failed, on_resync, on_grant, on_event, on_forked,
@@ -418,7 +420,7 @@ struct world *world_new(struct sim *s, size_t len, uint64_t target, uint32_t mic
 	struct world *w = xcalloc(1, sizeof *w);
 	w->s = s;
 	w->micro = micro;
-	w->alone = -1;
+	w->alone = w->lawless = -1;
 	w->conf = (struct avg_conf){ .target_batch = target, .len = len, .part_min = 64 };
 	for (int i = 0; i < WORLD_MAX; i++) {
 		w->step_us[i] = step_us;

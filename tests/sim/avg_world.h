@@ -46,6 +46,7 @@ struct world {
 	void (*claims)(struct world *w, int node, struct ranges *c, uint64_t *samples);        /* instead of its own */
 	/* NULL: everybody may change anything. */
 	int (*may)(struct world *w, const struct id *author, const json_t *patch, struct err *e);
+	int lawless;                            /* to that one everybody may; -1 */
 	void (*heard)(struct world *w, int node, const char *code, const struct id *peer);
 };
 struct world *world_new(struct sim *s, size_t len, uint64_t target, uint32_t micro, uint64_t step_us);
