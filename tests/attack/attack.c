@@ -1,5 +1,5 @@
 /* A member of the swarm that behaves badly towards a real daemon: it says HELLO over raw nanomsg sockets, then forges,
- * replays, reflects, flips, floods. usage: attack HOST PORT WHAT. Prints what came back; the counters are the
+ * replays, reflects, flips, floods. usage: attack HOST PORT WHAT [RUN]. Prints what came back; the counters are the
  * daemon's. */
 #include <arpa/inet.h>
 #include <nanomsg/nn.h>
@@ -10,142 +10,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "wire.h"
 #include "common/hash.h"
 #include "common/rng.h"
-#include "net/session.h"
-
-static const char *host;
-static int port, in;                    /* the daemon's control port; our mailbox */
-static uint16_t my_port;
-static uint64_t boot;                   /* each run is a daemon that has just started */
-static uint8_t swarm[32], priv[32] = { 1 };
-static struct signer me;
-static struct session *s;
-static struct id daemon_id;
-
-static void die(const char *what)
-{
-	printf("attack: %s\n", what);
-	fflush(stdout);
-	_exit(1);
-}
-
-static int dial(void)
-{
-	int fd = nn_socket(AF_SP, NN_PUSH), wait = 3000;
-	char at[64];
-
-	snprintf(at, sizeof at, "tcp://%s:%d", host, port);
-	nn_setsockopt(fd, NN_SOL_SOCKET, NN_SNDTIMEO, &wait, sizeof wait);
-	if (fd < 0 || nn_connect(fd, at) < 0)
-		die("cannot dial");
-	return fd;
-}
-
-static void give(int fd, const void *p, size_t len)
-{
-	if (nn_send(fd, p, len, 0) != (int)len)
-		die("the daemon takes nothing");
-}
-
-static void listen_somewhere(void)
-{
-	int max = WIRE_MAX;
-	char at[64];
-
-	in = nn_socket(AF_SP, NN_PULL);
-	nn_setsockopt(in, NN_SOL_SOCKET, NN_RCVMAXSIZE, &max, sizeof max);
-	for (my_port = (uint16_t)(50000 + getpid() % 5000); my_port < 60000; my_port++) {
-		snprintf(at, sizeof at, "tcp://127.0.0.1:%d", my_port);
-		if (nn_bind(in, at) >= 0)
-			return;
-	}
-	die("no free port");
-}
-
-/* The next message of a kind, or 0 after wait_ms. */
-static size_t hear(unsigned kind, uint8_t *out, size_t cap, int wait_ms)
-{
-	struct prelude p;
-
-	nn_setsockopt(in, NN_SOL_SOCKET, NN_RCVTIMEO, &wait_ms, sizeof wait_ms);
-	for (;;) {
-		int n = nn_recv(in, out, cap, 0);
-
-		if (n < 0)
-			return 0;
-		if (prelude_read(&p, out, (size_t)n) == PRELUDE_OK && p.kind == kind)
-			return (size_t)n;
-	}
-}
-
-static void make_m1(struct buf *b, uint64_t boot_id, const uint8_t key[32])
-{
-	struct hello1 m = { .version_min = 1, .version_max = 1, .suites = SUITE_CHACHA20_POLY1305, .boot = boot_id,
-		.software = "attack" };
-
-	x25519_public(priv, m.e);
-	m.at.ip[10] = m.at.ip[11] = 0xff;
-	m.at.ip[12] = 127;
-	m.at.ip[15] = 1;
-	m.at.port[0] = my_port;
-	buf_clear(b);
-	hello1_write(&m, key, b);
-}
-
-static void hello(int fd)
-{
-	uint8_t m2[HELLO2_MAX], dh[32], hash[32], transcript[32];
-	struct hello2 r;
-	struct sha256 sum;
-	struct buf b = {0};
-	struct err e;
-	size_t n;
-
-	make_m1(&b, boot, swarm);
-	give(fd, b.p, b.len);
-	n = hear(KIND_HELLO2, m2, sizeof m2, 5000);
-	sha256_of(b.p, b.len, hash);
-	if (!n || hello2_look(&r, m2, n, &e) || hello2_verify(&r, m2, n, hash, swarm, &e) || x25519_dh(priv, r.e, dh))
-		die("no HELLO2");
-	sha256_init(&sum);
-	sha256_add(&sum, b.p, b.len);
-	sha256_add(&sum, m2, n);
-	sha256_end(&sum, transcript);
-	s = session_new(true, r.suite, dh, swarm, transcript);
-	m3_make(s->m3, &me, transcript);
-	daemon_id = r.id;
-	buf_free(&b);
-}
-
-static size_t seal(uint8_t *out, enum kind k, uint64_t request, const char *json, const struct id *sender, bool m3)
-{
-	size_t n = strlen(json);
-	struct header h = { .pre = { .version = 1, .kind = k, .flags = FLAG_CALL | (m3 ? FLAG_M3 : 0), .oldest = 1,
-		.length = (uint32_t)frame_bytes(n, 0, m3) }, .request = request, .boot = boot, .json_len = (uint32_t)n,
-		.sender = *sender };
-	struct piece p[2] = { { s->m3, m3 ? M3_BYTES : 0 }, { json, n } };
-
-	session_seal(s, &h, 1, p, 2, out);
-	return h.pre.length;
-}
-
-/* A call that is answered properly: the daemon is alive, and we are a member. */
-static uint64_t requests;
-static size_t ping(int fd, uint8_t *sent, uint8_t *answer, size_t cap)
-{
-	size_t n = seal(sent, KIND_PING, ++requests, "", &me.id, true);
-	struct header h;
-	uint8_t plain[1024];
-	size_t k;
-
-	give(fd, sent, n);
-	k = hear(KIND_REPLY, answer, cap, 5000);
-	if (!k || header_read(&h, answer, k, NULL) || h.request != requests || session_open(s, &h, answer, k,
-		plain) != OPEN_OK)
-		die("no answer to PING");
-	return n;
-}
 
 /* ---- attacks ---- */
 
@@ -405,11 +272,13 @@ int main(int argc, char **argv)
 		{ "halves", halves, false }, { "wrong_key", wrong_key, false }, { "garbage", garbage, false },
 		{ "idle", idle, false },
 	};
+	static const struct { const char *name; void (*run)(int fd, const char *run); } in_run[] = {
+		{ "forge", forge }, { "forge_signed", forge_signed } };
 	uint8_t seed[32] = { 66 }, w[1024], a[1024];
 	int fd;
 
-	if (argc != 4)
-		die("usage: attack HOST PORT WHAT");
+	if (argc != 4 && argc != 5)
+		die("usage: attack HOST PORT WHAT [RUN]");
 	host = argv[1];
 	port = (int)strtol(argv[2], NULL, 10);
 	boot = (uint64_t)getpid() << 20 | 1;
@@ -417,8 +286,16 @@ int main(int argc, char **argv)
 	signer_init(&me, seed);
 	listen_somewhere();
 	fd = dial();
+	for (size_t i = 0; i < sizeof in_run / sizeof *in_run; i++) {
+		if (argc != 5 || strcmp(argv[3], in_run[i].name))
+			continue;
+		hello(fd);
+		ping(fd, w, a, sizeof a);
+		in_run[i].run(fd, argv[4]);
+		return 0;
+	}
 	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-		if (strcmp(argv[3], list[i].name))
+		if (argc != 4 || strcmp(argv[3], list[i].name))
 			continue;
 		if (list[i].member) {
 			hello(fd);
