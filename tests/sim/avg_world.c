@@ -87,7 +87,9 @@ static void contribute(struct apeer *p)
 {
 	size_t len = p->w->conf.len;
 	p->contributed = true;
-	for (size_t k = 0; k < len; k++) {
+	if (p->w->gradient && p->samples)
+		p->w->gradient(p->w, &p->claimed, p->model, p->x);
+	for (size_t k = 0; k < len && !p->w->gradient; k++) {
 		double sum = 0;
 		for (size_t i = 0; i < p->claimed.n; i++)
 			for (uint64_t pos = p->claimed.v[i].lo; pos < p->claimed.v[i].hi; pos++)
@@ -148,7 +150,9 @@ static void forget(struct apeer *p)
 static void apply(struct apeer *p, const struct avg_point *at, const float *mean)
 {
 	uint8_t digest[16];
-	for (size_t k = 0; k < p->w->conf.len; k++)
+	if (p->w->learn)
+		p->w->learn(p->w, mean, p->model);
+	for (size_t k = 0; k < p->w->conf.len && !p->w->learn; k++)
 		p->model[k] = p->w->takes_mean ? mean[k] : p->model[k] * 0.9f + mean[k];
 	if (p->w->corrupt[p->node]) {
 		p->model[0] += 1;

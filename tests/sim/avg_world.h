@@ -41,6 +41,9 @@ struct world {
 	uint64_t (*micro_of)(struct world *w, int node);
 	/* Lossy means may be so far from the samples' (0: 1e-4); what a member sends instead of its gradient. */
 	uint64_t brags[WORLD_MAX];              /* it says that it has processed so many samples, where nobody was sent */
+	/* What a gradient is and what is done with a mean, where peers learn something; NULL: the hash, a decaying sum. */
+	void (*gradient)(struct world *w, const struct ranges *claimed, const float *model, float *ret);
+	void (*learn)(struct world *w, const float *mean, float *model);
 	void *user; double slack; void (*twist)(struct world *w, int node, float *x);
 	void (*saw)(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean);
 	void (*claims)(struct world *w, int node, struct ranges *c, uint64_t *samples);        /* instead of its own */
