@@ -130,7 +130,7 @@ void check_commit(struct check *c, struct apeer *p, const struct avg_point *befo
 	if (at->epoch != before->epoch + 1)
 		sim_fail(s, "node %d: from epoch %llu to %llu", p->node, (unsigned long long)before->epoch,
 		(unsigned long long)at->epoch);
-	if (m->my_samples && m->my_samples != p->samples && p->contributed)
+	if (m->my_samples && m->my_samples != p->samples && p->contributed && !p->dead)
 		sim_fail(s, "node %d: %llu of its samples count, it contributed %llu", p->node,
 		(unsigned long long)m->my_samples, (unsigned long long)p->samples);
 	struct link_ *l = map_get(c->by_digest, at->prev, DIGEST);
