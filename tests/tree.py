@@ -1,5 +1,6 @@
-"""Which tree is this, and has it passed the gate before? (tests/run, tests/all --passed)"""
+"""Which tree is this, has it passed the gate before, and what did each test say? (tests/run, tests/rows, tests/all --passed)"""
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -37,12 +38,15 @@ def now():
 	return h.hexdigest()
 
 
+def cache():
+	return os.path.join(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'), 'hivemindd')
+
+
 def gate_file():
 	"""Where the last line of a green gate of this commit's tree is kept; None in a checkout that is not clean."""
 	if git('status', '--porcelain') != '':
 		return None
-	cache = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
-	return os.path.join(cache, 'hivemindd', 'gate', git('rev-parse', 'HEAD^{tree}'))
+	return os.path.join(cache(), 'gate', git('rev-parse', 'HEAD^{tree}'))
 
 
 def passed_before():
@@ -66,3 +70,34 @@ def remember(line):
 	os.makedirs(os.path.dirname(path), exist_ok=True)
 	with open(path, 'w', encoding='utf-8') as f:
 		f.write(line + '\n')
+
+
+def outcomes_file(kind, tree):
+	return os.path.join(cache(), kind, tree + '.json')
+
+
+def record(kind, tree, said, whole):
+	"""What each test said in a gate or nightly of this tree: {program: {case: ok, failed or skipped}}. A run of some steps
+	adds to what is known. Nothing when files have changed since it began: then nobody knows of which tree it speaks."""
+	if tree != now():
+		return
+	path = outcomes_file(kind, tree)
+	before = {}
+	if not whole and os.path.exists(path):
+		with open(path, encoding='utf-8') as f:
+			before = json.load(f)
+	os.makedirs(os.path.dirname(path), exist_ok=True)
+	with open(path + '.new', 'w', encoding='utf-8') as f:
+		json.dump({**before, **said}, f, indent=1, sort_keys=True)
+	os.replace(path + '.new', path)
+
+
+def outcomes():
+	"""What record() has kept of this tree: {'gate': ..., 'nightly': ...}, those that there are."""
+	tree, kept = now(), {}
+	for kind in ('gate', 'nightly'):
+		path = outcomes_file(kind, tree)
+		if os.path.exists(path):
+			with open(path, encoding='utf-8') as f:
+				kept[kind] = json.load(f)
+	return kept
