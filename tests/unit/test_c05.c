@@ -1,6 +1,7 @@
 /* Row C05, local updates: with plain SGD and one micro-batch each, averaging parameters is averaging gradients;
  * between the
  * rounds replicas differ, after each round they have the same bytes; alone it is the bare optimizer (test_c02). */
+#include <math.h>
 #include "train_kit.h"
 
 static const char form[] =
@@ -61,7 +62,7 @@ static void test_equal(void **state)
 	static const unsigned one[PEERS] = { 1, 1, 1 };
 	struct kit *a = calloc(PEERS, sizeof(*a)), *b = calloc(PEERS, sizeof(*b));
 	size_t bytes;
-	double worst = 0;
+	double worst = 0, apart = 0, largest = 0;
 
 	open_all(a, sgd, 48, true, false);
 	open_all(b, sgd, 48, false, false);
@@ -76,10 +77,14 @@ static void test_equal(void **state)
 			double d = fabs((double)wa[i] - (double)wb[i]) / (fabs((double)wb[i]) + 1e-3);
 
 			worst = d > worst ? d : worst;
+			apart = fmax(apart, fabs((double)wa[i] - (double)wb[i]));
+			largest = fmax(largest, fabs((double)wb[i]));
 		}
 	}
-	assert_true(sizeof(real) == sizeof(double) ? worst < 1e-12 : worst < 1e-5);
+	/* in single precision ten rounds of roundings show in the smallest parameters: 1e-6 is of the largest */
+	assert_true(sizeof(real) == sizeof(double) ? worst < 1e-12 : apart < 1e-6 * largest && worst < 1e-5);
 	assert_true(worst > 0);
+	print_message("apart by %.3g of the largest, %.3g of each\n", apart / largest, worst);
 	for (int i = 0; i < PEERS; i++) {
 		kit_close(&a[i]);
 		kit_close(&b[i]);

@@ -160,14 +160,14 @@ static void vectors_do_not_decay(void **state)
 /* Row I05: one pass over the flat vector against one call per tensor. */
 static void fused_is_unfused(void **state)
 {
-	enum { TENSORS = 200 };
+	enum { TENSORS = 1000 };
 	static struct model_param many[TENSORS];
 	struct par par = par_serial(CPU_PLAIN, NULL), five = team(5, CPU_PLAIN, NULL);
 	size_t n = 0;
 
 	for (int i = 0; i < TENSORS; i++) {
 		many[i] = (struct model_param){ .shape = { 1 + i % 2, { 1, 1 } }, .offset = n,
-			.count = 1 + 37u * (size_t)i % 501 };
+			.count = i % 4 ? 1000 : 1 + 37u * (size_t)i % 1999 };
 		n += many[i].count;
 	}
 	for (int o = 0; optim_at(o); o++) {

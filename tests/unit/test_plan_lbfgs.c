@@ -304,7 +304,7 @@ static void walks_the_plain_path(void **state)
 /* --- Sandblaster: portions of the batch as fragments, index = portion */
 
 #define WORKERS 4
-#define PORTIONS 32
+#define PORTIONS 1000           /* 1.3 is near the ideal: a portion of the slow worker may take 1 % of the whole */
 
 static void coordinator(struct plan *p, uint32_t portions)
 {
@@ -323,10 +323,11 @@ static void coordinator(struct plan *p, uint32_t portions)
 	plan_vec(p, 0, "sum", "part!");
 }
 
-/* What a coordinator would hand out: the next portion to whoever is free; the last ones again to idle workers
- * (backup). */
+/* What a coordinator would hand out: the next portion to whoever is free; at the end, to idle workers, those again that
+ * would be ready last (backup). */
 static void fragments(struct kit *k, bool portioned, const double *speed)
 {
+	static double ready[PORTIONS];
 	double busy[WORKERS + 1] = {0};
 	uint32_t portions = portioned ? PORTIONS : WORKERS, left = portions;
 	for (uint32_t w = 1; w <= WORKERS; w++) {
@@ -337,11 +338,14 @@ static void fragments(struct kit *k, bool portioned, const double *speed)
 		plan_buf(p, &(struct plan_buf){ .class = PLAN_SCALAR, .dtype = PLAN_F64, .bytes = 8 }, "part");
 	}
 	for (uint32_t n = 0; n < portions + (portioned ? WORKERS : 0); n++) {
-		uint32_t best = 1, portion = n < portions ? n : portions - 1 - (n - portions) % portions;
+		uint32_t best = 1, portion = n < portions ? n : 0;
+		for (uint32_t i = 1; n >= portions && i < portions; i++)
+			portion = ready[i] > ready[portion] ? i : portion;
 		for (uint32_t w = 2; w <= WORKERS; w++)
 			if (portioned ? busy[w] < busy[best] : w == n + 1)
 				best = w;
 		busy[best] += 1 / speed[best];
+		ready[portion] = n < portions || busy[best] < ready[portion] ? busy[best] : ready[portion];
 		plan_piece(plan_do(&k->plan[best], PLAN_FWD, portion, "-> grad"), 0, 0);
 		plan_vec(&k->plan[best], portion, "dot", "grad! -> part");
 		plan_send(&k->plan[best], portion, 0, "part!");
@@ -372,7 +376,7 @@ static void portions_absorb_a_slow_worker(void **state)
 		kit_close(&k);
 	}
 	/* 4 workers of speed 1 against 3 and a tenth: ideal 4 / 3.1 = 1.29; a static split takes ten times as long */
-	assert_true(us[1] * 10 <= us[0] * 14);
+	assert_true(us[1] * 10 <= us[0] * 13);
 	assert_true(us[2] >= 9 * us[0]);
 }
 

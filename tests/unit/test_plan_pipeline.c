@@ -89,9 +89,9 @@ static void pipeline(struct kit *k, uint32_t stages, uint64_t n, bool flush, boo
 
 static void flush_bubble_and_stash(void **state)
 {
-	static const uint32_t depth[] = { 2, 4, 8 }, micro[] = { 1, 2, 4, 8, 16 };
+	static const uint32_t depth[] = { 2, 3, 4, 8 }, micro[] = { 1, 2, 4, 8, 16 };
 	static const uint64_t back[] = { 30, 60, 50 };
-	for (int a = 0; a < 3; a++)
+	for (int a = 0; a < 4; a++)
 		for (int b = 0; b < 5; b++)
 			for (int c = 0; c < 3; c++) {
 				struct kit k;

@@ -174,7 +174,7 @@ static void gpt2_is_hugging_face_s(void **state)
 	int32_t next[T];
 
 	model_forward(&p.par, m, 0, m->nops, &p.call, x, p.y);
-	check(&f, "golden.output", p.y, BATCH * T * V, 1e-4);
+	check(&f, "golden.output", p.y, BATCH * T * V, 1e-5);
 	for (size_t b = 0; b < BATCH; b++) {    /* the mean over all positions but the last of each sample */
 		for (int t = 0; t + 1 < T; t++)
 			next[t] = (int32_t)x[b * T + t + 1];
@@ -182,10 +182,10 @@ static void gpt2_is_hugging_face_s(void **state)
 			dy + b * T * V, NULL);
 	}
 	model_backward(&p.par, m, 0, m->nops, &p.call, x, dy, NULL, p.grad);
-	check_grad(&f, &p, "transformer.wte.weight", 1e-4);
-	check_grad(&f, &p, "transformer.h.0.attn.c_attn.weight", 1e-4);
-	check_grad(&f, &p, "transformer.h.1.mlp.c_fc.bias", 1e-4);
-	check_grad(&f, &p, "transformer.ln_f.weight", 1e-4);
+	check_grad(&f, &p, "transformer.wte.weight", 1e-5);
+	check_grad(&f, &p, "transformer.h.0.attn.c_attn.weight", 1e-5);
+	check_grad(&f, &p, "transformer.h.1.mlp.c_fc.bias", 1e-5);
+	check_grad(&f, &p, "transformer.ln_f.weight", 1e-5);
 	pass_done(&p);
 	free(param);
 	free(x);
