@@ -39,12 +39,13 @@ struct world {
 	uint64_t max_epoch;                     /* trainers stop there; 0 = never */
 	uint64_t leave_at; bool left[WORLD_MAX];        /* whoever applies that epoch leaves at once; 0 = nobody */
 	uint64_t (*micro_of)(struct world *w, int node);
-	/* Lossy means may be so far from the samples' (0: 1e-4); what a member sends instead of its gradient. */
+	/* Lossy means: so far from the samples' each element may be (0: 1e-4), or with `part` all elements together, as a
+	 * part of what they should be: a mean of nothing is 1 away. twist: what a member sends instead of its gradient. */
 	uint64_t brags[WORLD_MAX];              /* it says that it has processed so many samples, where nobody was sent */
 	/* What a gradient is and what is done with a mean, where peers learn something; NULL: the hash, a decaying sum. */
 	void (*gradient)(struct world *w, const struct ranges *claimed, const float *model, float *ret);
 	void (*learn)(struct world *w, const float *mean, float *model);
-	void *user; double slack; void (*twist)(struct world *w, int node, float *x);
+	void *user; double slack, part; void (*twist)(struct world *w, int node, float *x);
 	void (*saw)(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean);
 	void (*claims)(struct world *w, int node, struct ranges *c, uint64_t *samples);        /* instead of its own */
 	/* NULL: everybody may change anything. */

@@ -79,6 +79,56 @@ static void scn_partition_heal(struct sim *s)
 	world_free(w);
 }
 
+/* ---- S36: fewer than half of the last epoch's members ---- */
+
+struct sides { uint64_t cut_us, waited_us; unsigned small, marked, others_marked; };
+
+/* Peers 5 and 6 are the small side. */
+static void saw_sides(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean)
+{
+	struct sides *k = w->user;
+	if (!k->cut_us || c->contributors > 5)  /* decided before the cut */
+		return;
+	if (p->node < 5) {
+		k->others_marked += c->minority;
+		return;
+	}
+	k->small++;
+	if (!c->minority)
+		return;
+	k->marked++;
+	if (!k->waited_us)
+		k->waited_us = sim_now(w->s) - c->begin_us;
+}
+
+static bool small_went_on(struct sim *s, void *arg) { return ((struct sides *)arg)->small >= 6; }
+
+/* Its first commit alone waits for news, three rounds of the least time that there is, and says what it is; those after
+ * it are everybody's that it knows. The others are most of all, and wait for nothing. */
+static void scn_minority(struct sim *s)
+{
+	struct sides k = { 0 };
+	struct world *w = world_new(s, 64, 140, 8, 40 * MSEC);
+	w->forks_allowed = true;
+	w->saw = saw_sides;
+	w->user = &k;
+	begin(s, w, 7, 3);
+	sim_run_for(s, rng_below(sim_rng(s), 200 * MSEC));
+	k.cut_us = sim_now(s);
+	sim_partition(s, (const int[]){ 0, 0, 0, 0, 0, 1, 1 }, 7);
+	sim_run_until(s, small_went_on, &k, 60 * SEC);
+	if (k.small < 6 || !k.marked || k.marked > 2 || k.others_marked)
+		sim_fail(s, "the small side has applied %u commits, %u of them marked; %u of the others'", k.small, k.marked,
+			k.others_marked);
+	if (k.marked && k.waited_us < 3 * 200 * MSEC)
+		sim_fail(s, "a minority has waited %llu us", (unsigned long long)k.waited_us);
+	w->saw = NULL;
+	sim_heal(s);
+	sim_run_for(s, 12 * SEC);
+	world_go_on(w, 3);
+	world_free(w);
+}
+
 struct at { int node; uint64_t epoch; };
 
 static bool is_at(struct sim *s, void *arg)
@@ -139,7 +189,7 @@ static void scn_slow(struct sim *s)
 	w->slow_contribute_us[2] = 0;
 	world_run_to(w, world_newest(w) + 10, 20 * SEC);
 	world_same(w);
-	sim_check(s, sim_now(s) > from);
+	sim_check(s, sim_now(s) - from < 6 * SEC);      /* ten epochs of some 30 ms, when nobody is late */
 	world_free(w);
 }
 
@@ -194,6 +244,11 @@ static void scn_client_aux(struct sim *s)
 	w->aux[3] = true;
 	begin(s, w, 4, 30);
 	sim_check(s, world_peer(w, 2)->my_total > 0 && world_peer(w, 3)->my_total == 0);
+	struct avg_view v;
+	avg_view(world_peer(w, 3)->avg, &v);
+	sim_check(s, v.bytes_out > 0);          /* C07: it reduces */
+	avg_view(world_peer(w, 2)->avg, &v);
+	sim_check(s, v.bytes_out > 0);
 	world_same(w);
 	world_free(w);
 }
@@ -343,7 +398,8 @@ static void scn_finish(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(fork_told), SCN(slow), SCN(all_slow),
+static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(minority), SCN(fork_told), SCN(slow),
+	SCN(all_slow),
 	SCN(any_late), SCN(client_aux), SCN(diverged), SCN(ledger), SCN(propose), SCN(leave), SCN(finish), {0} };
 
 int main(int argc, char **argv)

@@ -147,7 +147,7 @@ static void scn_coded(struct sim *s)
 	json_t *codec = json_loads(specs[sim_seed(s) % 4], JSON_DECODE_ANY, NULL);
 	w->conf.codec = codec;
 	w->conf.slice = 70;
-	w->slack = 0.5;
+	w->part = 0.5;          /* blockwise4 on every way up and down */
 	begin(w, 8);
 	world_strike(w, SIM_KILL);
 	finish(w, 6);
@@ -165,7 +165,7 @@ static void scn_lanes(struct sim *s)
 	w->conf.slice = 17000;
 	w->micro = 1;
 	w->conf.target_batch = 14;
-	w->slack = 0.5;
+	w->part = 0.5;          /* blockwise4 on every way up and down */
 	for (int i = 0; i < WORLD_MAX; i++)
 		w->saved_model[i] = xrealloc(w->saved_model[i], w->conf.len * sizeof(float));
 	begin(w, 7);
@@ -199,7 +199,7 @@ static double apart_after(struct sim *s, bool feedback)
 	double apart = 0;
 	w->conf.codec = codec;
 	w->conf.error_feedback = feedback;
-	w->slack = 0.5;
+	w->part = 0.5;          /* blockwise4 on every way up and down */
 	w->user = &d;
 	w->saw = add_up;
 	begin(w, 6);

@@ -141,9 +141,47 @@ static void test_part_and_meet(void **state)
 	}
 }
 
+/* S63: one peer whose micro-batches have 5, 16, 16 and 3 samples brings the mean over 40, as a peer does that took
+ * them at once. */
+static void test_uneven(void **state)
+{
+	static const uint64_t cut[] = { 0, 5, 37, 40 };
+	char json[1000], *batch;
+	struct kit k[2] = { 0 };
+	double apart = 0, largest = 0;
+	size_t n;
+
+	for (int i = 0; i < 2; i++) {
+		(void)snprintf(json, sizeof(json), form, "{\"name\":\"sgd\",\"lr\":0.1}", 1000, "false", "false");
+		batch = strstr(json, "\"batch\":16");
+		memcpy(batch, i ? "\"batch\":40" : "\"batch\":16", 10);
+		kit_open(&k[i], json, NULL, false);
+		for (int part = i ? 2 : 0; part < 3; part++) {
+			kit_grant(&k[i], i ? 0 : cut[part], cut[part + 1]);
+			trainer_start(k[i].t);
+			sim_run_for(k[i].sim, 200000);
+		}
+		trainer_begin(k[i].t, 0);
+		assert_true(sim_run_until(k[i].sim, contributed, &k[i], 10000000));
+		assert_int_equal(k[i].contributed, 40);
+	}
+	assert_true(k[0].progress == 4 && k[1].progress == 1);
+	n = trainer_model(k[0].t)->nparam;
+	for (size_t i = 0; i < n; i++) {
+		apart = fmax(apart, fabs((double)k[0].x[i] - (double)k[1].x[i]));
+		largest = fmax(largest, fabs((double)k[1].x[i]));
+	}
+	assert_true(largest > 1e-3);
+	if (!(apart <= (sizeof(real) == sizeof(double) ? 1e-12 : 1e-6) * largest))
+		fail_msg("four micro-batches and one are %.3g apart, the largest element is %.3g", apart, largest);
+	kit_close(&k[0]);
+	kit_close(&k[1]);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_equal), cmocka_unit_test(test_part_and_meet) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_equal), cmocka_unit_test(test_part_and_meet),
+		cmocka_unit_test(test_uneven) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
