@@ -33,7 +33,7 @@ wait_for 5 sh -c "'$HIVECTL' -s '$(socket a)' events | grep -q config.refused"
 refuse 3 "status" hive a stauts
 refuse 2 "nothing.sock" "$HIVECTL" -s "$work/nothing.sock" status
 expect "1" hive a query "select 1 as one"
-refuse 1 "" hive a query "delete from events"
+refuse 1 "only SELECT" hive a query "delete from events"
 expect "ready" hive a log
 
 # What the daemon's own table offers is in the page; --json is the daemon's answer, of help too.

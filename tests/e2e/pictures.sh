@@ -50,6 +50,32 @@ END
 say "held and went on; stages: $(python3 -c 'import json,sys; print(*("%s %.1f us" % (s["stage"], s["took_us"] / max(1, s["samples"])) for s in json.load(open(sys.argv[1]))["stages"]), sep=", ")' "$work/data.json"), bottleneck $(json a data.bottleneck run show pics)"
 hive a run stop pics --yes >/dev/null || fail "it does not stop"
 
+# Row A09: where pictures of a megapixel are decoded for a net of a few products it is the data that is waited for; where small
+# ones feed a layer that waits, it is not.
+python3 - "$work" <<'END'
+import json, os, struct, sys, zlib
+top = sys.argv[1]
+part = lambda kind, body: struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+for i in range(6):
+    of, name = f"{top}/large/{('ant', 'bee')[i % 2]}", f"{i:02}.png"
+    os.makedirs(of, exist_ok=True)
+    rows = b"".join(b"\0" + os.urandom(3000) for _ in range(1000))
+    open(f"{of}/{name}", "wb").write(b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", 1000, 1000, 8, 2, 0, 0, 0)) +
+        part(b"IDAT", zlib.compress(rows, 1)) + part(b"IEND", b""))
+d = json.load(open(f"{top}/spec.json"))
+d["data"]["broken_max"] = 9
+json.dump({**d, "name": "large", "data": {**d["data"], "name": "large"}}, open(f"{top}/large.json", "w"))
+json.dump({**d, "name": "naps", "model": [{"type": "sleep", "fwd_ms": 15, "bwd_ms": 15}] + d["model"]}, open(f"{top}/naps.json", "w"))
+END
+bottleneck() { [ "$(json a data.bottleneck run show "$1")" = "$2" ]; }
+for n in "large data $work/large" "naps compute $work/set"; do
+	set -- $n
+	hive a run start "$work/$1.json" --data "folder:$3" >/dev/null || fail "the run was refused"
+	wait_for 40 past a 12 "$1"
+	bottleneck "$1" "$2" || fail "not the $2: $(json a data run show "$1")"
+	hive a run stop "$1" --yes >/dev/null || fail "$1 does not stop"
+done
+
 # What resize makes is kept, by two daemons in one folder; the third finds it, and finds a damaged one, too.
 sed -e 's/"broken_max": 2/"broken_max": 9, "materialize_after": 1/' -e 's/"pics"/"kept"/' "$work/spec.json" >"$work/kept.json"
 printf '[data]\ncache = %s\n' "$work/cache" >"$work/cache.conf"

@@ -48,6 +48,21 @@ wait_for 15 json_is joined b join.0.state status
 wait_for 15 peer_is a "$b" state '"live"'
 daemon_stop b
 
+# Of the sockets that a daemon holds, those that listen.
+listening() {
+	python3 - "${daemon_pid[$1]}" <<'END'
+import os, sys
+pid, mine = sys.argv[1], set()
+for fd in os.listdir(f"/proc/{pid}/fd"):
+    try:
+        mine.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    except OSError:
+        pass
+rows = [line.split() for v in ("tcp", "tcp6") if os.path.exists(f"/proc/{pid}/net/{v}") for line in open(f"/proc/{pid}/net/{v}").readlines()[1:]]
+print(sum(r[3] == "0A" and f"socket:[{r[9]}]" in mine for r in rows))
+END
+}
+
 # Clients.
 run=naps run_data=
 hive a run start "$work/run.json" >/dev/null || fail "the run was refused"
@@ -56,6 +71,8 @@ c=$(json c id status) d=$(json d id status)
 for n in c d; do wait_for 30 joined $n; done
 for n in a c d; do wait_for 30 members $n 3; done
 for n in c d; do wait_for 30 past $n $(($(epoch a) + 3)); done
+[ "$(listening a)" -ge 2 ] || fail "a listens at $(listening a) sockets"
+for n in c d; do [ "$(listening $n)" = 0 ] || fail "$n is a client and listens"; done
 peer_is a "$c" client true || fail "a does not know that c is a client: $(hive a peers)"
 peer_is a "$c" reachable false || fail "a says that c can be dialled: $(hive a peers)"
 [ "$(json c mode status)" = client ] || fail "$(hive c status)"

@@ -22,8 +22,8 @@ took=$(($(now_ms) - begun))
 least=$(json a rows.0.0 query "select min(took_us) from epochs where epoch > 1")
 [ "$least" -ge 50000 ] && [ "$least" -lt $((100000 * HIVE_SLOW)) ] || fail "an epoch of 50 ms took $least us"
 
-# What is predicted from the times of the first micro-batches is what then happens, a few per cent off; on a machine
-# that is busy with other things both swing.
+# What is predicted from the times of the first micro-batches is what then happens; on a machine that is busy with other
+# things both swing, so no more than a third or three times is asked for here (test_plan_predict has exact figures).
 start steady 10 100000
 times() { json a "times.$1" run show steady 2>/dev/null; }
 known() { local e; e=$(times epoch_us) && [ "$e" -gt 0 ]; }

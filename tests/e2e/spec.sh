@@ -54,7 +54,7 @@ find "$work/cut" -name '*images*' -not -name README | while read -r f; do head -
 refuse 1 "truncated" hive a run start "$work/spec.json" --data "$work/cut"
 cp -r "$data/digits" "$work/other"
 find "$work/other" -name '*images*' | while read -r f; do printf 'this is no picture' >"$f"; done
-refuse 1 "" hive a run start "$work/spec.json" --data "$work/other"
+refuse 1 "IDX" hive a run start "$work/spec.json" --data "$work/other"
 
 alive a || fail "the daemon died of a bad spec"
 # What could be read but not started stays visible as failed, with its reason; nothing runs.

@@ -41,17 +41,20 @@ daemon_start a
 [ "$(json a id status)" = "$id" ] || fail "the identity changed"
 daemon_stop a
 
-# A full disk (root may mount one): the daemon goes on and says so.
+# A full disk (root may mount one): the daemon goes on and says so. More of it: full.sh.
 if [ "$(id -u)" = 0 ] && mkdir "$work/small" && mount -t tmpfs -o size=1m,mode=700 none "$work/small" 2>/dev/null; then
 	trap 'ended=$?; umount -l "$work/small"; (exit $ended); cleanup' EXIT
 	mkdir -m 700 "$work/small/f"
 	ln -s "$work/small/f" "$work/f"
 	daemon_start f
+	hive f dht put colour '"green"' >/dev/null || fail "dht put"
 	dd if=/dev/zero of="$work/small/filler" bs=4k >/dev/null 2>&1 || true
 	for i in 1 2 3; do hive f dht put "k$i" '"v"' >/dev/null 2>&1 || true; done
 	kill -HUP "${daemon_pid[f]}"
 	hold 1 alive f
-	expect f hive f status
+	wait_for 10 logged f "error   store: "
+	expect green hive f dht get colour      # it answers, and from what it knows
+	expect "$(json f id status)" hive f --json status
 	rm "$work/small/filler"
 	daemon_stop f
 	say "full disk: survived"

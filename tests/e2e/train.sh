@@ -27,6 +27,7 @@ for n in a b c; do wait_for 60 members $n 3; done
 at=$(show a epoch)
 wait_for 60 past a $((at + 5))
 say "three members at epoch $at"
+for n in b c; do [ "$(show $n run)" = "$(show a run)" ] || fail "$n knows the run by another id"; done
 
 # A hyperparameter, for everybody from one epoch on.
 hive a set digits lr=0.002 >/dev/null || fail "set was refused"
@@ -43,7 +44,7 @@ for n in a b c; do
 		fail "$n: an epoch of $least samples after target_batch=$((2 * target))"
 done
 hive a set digits target_batch="$target" >/dev/null || fail "set was refused"
-refuse 1 "" hive b set digits lr=0.5
+refuse 1 "author" hive b set digits lr=0.5
 
 # SIGKILL: the survivors go on in well under a second of extra time.
 at=$(show a epoch)
