@@ -117,15 +117,15 @@ static int place_data(json_t *whole, const json_t *params, struct err *e)
 static struct spec *spec_from(const json_t *params, struct err *e)
 {
 	json_t *whole = json_deep_copy(json_object_get(params, "spec"));
-	const char *name = json_string_value(json_object_get(params, "name"));
-	if (name)
-		json_object_set_new(whole, "name", json_string(name));
+	int rc = spec_aliases(whole, e);                /* before what goes over it */
+	if (json_is_string(json_object_get(params, "name")))
+		json_object_set(whole, "name", json_object_get(params, "name"));
 	json_object_set_new(whole, "local", runs_local(json_object_get(whole, "local"), params));
 	draft_over(whole, params);
 	if (json_string_length(json_object_get(json_object_get(whole, "local"), "weights")) && !json_object_get(whole,
 		"weights"))
 		json_object_set_new(whole, "weights", json_object());
-	struct spec *s = place_data(whole, params, e) ? NULL : spec_of_json(whole, e);
+	struct spec *s = rc || place_data(whole, params, e) ? NULL : spec_of_json(whole, e);
 	json_decref(whole);
 	return s;
 }

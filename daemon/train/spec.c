@@ -144,10 +144,16 @@ struct spec *spec_of(const char *name, const json_t *shared, const json_t *local
 struct spec *spec_of_json(const json_t *whole, struct err *e)
 {
 	const struct place top = { "" };
+	json_t *ours;
+	struct spec *s;
 
 	if (read_object(whole, &top, e) < 0)
 		return NULL;
-	return spec_of(json_string_value(json_object_get(whole, "name")), whole, json_object_get(whole, "local"), e);
+	ours = json_deep_copy(whole);
+	s = spec_aliases(ours, e) < 0 ? NULL : spec_of(json_string_value(json_object_get(ours, "name")), ours,
+		json_object_get(ours, "local"), e);
+	json_decref(ours);
+	return s;
 }
 
 struct spec *spec_parse(const char *text, size_t n, struct err *e)

@@ -151,6 +151,8 @@ struct spec *spec_parse(const char *text, size_t n, struct err *e);
 /* From parts: shared is what another peer published, local this machine's (NULL: defaults). Both borrowed. */
 struct spec *spec_of(const char *name, const json_t *shared, const json_t *local, struct err *e);
 struct spec *spec_of_json(const json_t *whole, struct err *e);          /* as spec_parse; borrowed */
+/* Other names of settings become ours, in place: the first thing that is done with what an operator wrote. */
+int spec_aliases(json_t *whole, struct err *e);
 void spec_free(struct spec *s);                                         /* NULL is fine */
 
 /* replaces the local part; unchanged on error */
