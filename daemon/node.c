@@ -276,6 +276,27 @@ static void describe_ban(json_t *o, const struct peer_info *p, uint64_t now)
 	json_object_set_new(o, "absent", json_sprintf("banned for %s more: %s", left, p->ban_why));
 }
 
+/* T4: what the wire has carried to and from a peer. */
+static json_t *bytes_json(const struct net_bytes *b)
+{
+	static const char *const classes[] = {
+#define X(name) #name,
+		NET_CLASSES(X)
+#undef X
+	}, *const links[CHANS] = { [CHAN_CTRL] = "ctrl", [CHAN_BULK] = "bulk", [CHAN_DOOR] = "door" };
+	json_t *of = json_object(), *on = json_object();
+
+	for (int c = 0; c < CLASS_COUNT_; c++)
+		if (b->out[c] || b->in[c])
+			json_object_set_new(of, classes[c], json_pack("{s:I,s:I}", "sent", (json_int_t)b->out[c], "received",
+				(json_int_t)b->in[c]));
+	for (int c = 0; c < CHANS; c++)
+		if (b->link_out[c] || b->link_in[c])
+			json_object_set_new(on, links[c], json_pack("{s:I,s:I}", "sent", (json_int_t)b->link_out[c], "received",
+				(json_int_t)b->link_in[c]));
+	return json_pack("{s:o,s:o}", "classes", of, "links", on);
+}
+
 static json_t *peer_json(struct node *n, const struct peer_info *p)
 {
 	char hex[ID_HEX], at[64];
@@ -291,6 +312,7 @@ static json_t *peer_json(struct node *n, const struct peer_info *p)
 		"reachable", reachable(p), "seen_s", p->last_seen_us ? (double)(now - p->last_seen_us) / 1e6 : -1.0,
 		"rtt_us", p->rtt_us ? json_integer((json_int_t)p->rtt_us) : json_null(), "sent_bytes", (json_int_t)out,
 		"received_bytes", (json_int_t)in, "failures", (int)p->failures);
+	json_object_set_new(o, "bytes", bytes_json(&p->bytes));
 	if (p->nalso) {
 		json_t *others = json_array();
 

@@ -132,6 +132,7 @@ static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t 
 	s->confirmed = true;
 	n->count.frames_in++;
 	p->bytes.in[h.cls] += len;
+	p->bytes.link_in[via.chan] += len;
 	p->used_us = env_now(n->env);
 	if (via.chan == CHAN_DOOR) {
 		env_heard(n->env, p->at.ip, via.door_token);
@@ -167,6 +168,7 @@ static void on_message(void *arg, struct via via, const uint8_t *msg, size_t len
 			"this port?", len);
 		return;
 	}
+	n->count.plain_in += kind_plain(pre.kind) ? len : 0;
 	switch (pre.kind) {                     /* the plain ones can be read in any version */
 	case KIND_HELLO1: greet_on_m1(n, via, msg, len); return;
 	case KIND_HELLO2: hello_on_m2(n, via, msg, len); return;
@@ -379,7 +381,7 @@ json_t *net_status(struct net *n)
 
 	id_hex(&n->self.id, hex);
 	return json_pack("{s:s,s:b,s:s,s:s,s:b,s:b,s:I,s:I,s:I,s:{"
-		"s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}", "id", hex,
+		"s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}", "id", hex,
 		"duplicate_identity", n->twin,
 		"address", at_text(&n->conf.self, CHAN_CTRL, at), "cipher", suite_name(suite_choose(n->suites, n->suites)),
 		"client", n->conf.client, "swarm_key", n->conf.has_swarm_key, "peers", (json_int_t)map_len(n->peers),
@@ -393,5 +395,6 @@ json_t *net_status(struct net *n)
 		"unknown_session", (json_int_t)c->unknown_session, "hello_limited", (json_int_t)c->hello_limited,
 		"wrong_swarm_key", (json_int_t)c->wrong_swarm_key, "over_quota", (json_int_t)c->over_quota,
 		"door_dropped", (json_int_t)c->door_dropped,
-		"not_allowed", (json_int_t)c->not_allowed, "bans", (json_int_t)c->bans);
+		"not_allowed", (json_int_t)c->not_allowed, "bans", (json_int_t)c->bans, "hello_bytes_sent",
+		(json_int_t)c->plain_out, "hello_bytes_received", (json_int_t)c->plain_in);
 }

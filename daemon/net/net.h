@@ -28,7 +28,9 @@ const char *kind_name(enum kind k);             /* "avg_begin"; "?" when unknown
 struct blob { const void *data; size_t len; void (*release)(void *arg); void *arg; };
 #define NO_BLOB ((struct blob){0})
 
-/* Byte counters by class (instrument T4); counted per peer, both directions, payload + framing. */
+/* Byte counters (instrument T4) of each peer, both directions, by class and by the connection's mailbox: whole frames
+ * that a connection has taken, and that came and were opened, repeated ones, too. HELLOs are nobody's yet
+ * (net_counters.plain_*). */
 #define NET_CLASSES(X) X(control) X(activation) X(weight) X(activation_grad) X(weight_grad) X(optimizer) X(batch)
 enum net_class {
 #define X(n) CLASS_##n,
@@ -36,7 +38,7 @@ enum net_class {
 #undef X
 	CLASS_COUNT_
 };
-struct net_bytes { uint64_t out[CLASS_COUNT_], in[CLASS_COUNT_]; };
+struct net_bytes { uint64_t out[CLASS_COUNT_], in[CLASS_COUNT_], link_out[CHANS], link_in[CHANS]; };
 
 #define NET_ALSO 7                              /* addresses of one peer besides the one in use */
 
@@ -170,7 +172,7 @@ typedef void net_event_fn(void *arg, enum log_level level, const char *code, con
 void net_events(struct net *n, net_event_fn *fn, void *arg);
 struct net_counters { uint64_t frames_in, frames_out, bad_magic, bad_frame, oversized, bad_version, bad_seal, replayed,
 	bad_json, unknown_session, hello_limited, wrong_swarm_key, over_quota, door_dropped,
-	not_allowed, bans, calls_open, sessions; };
+	not_allowed, bans, calls_open, sessions, plain_out, plain_in /* bytes */; };
 void net_counters(const struct net *n, struct net_counters *ret);
 json_t *net_status(struct net *n);              /* for `status` and `peers`: new reference */
 

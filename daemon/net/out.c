@@ -99,7 +99,6 @@ static int seal_frame(struct packet *p, uint32_t connection, uint8_t *out)
 	h.cls = (uint8_t)m->cls;
 	h.sender = o->net->self.id;
 	session_seal(s, &h, connection, pieces, 3, out);
-	o->peer->bytes.out[m->cls] += p->wire_len;
 	o->net->count.frames_out++;
 	return 0;
 }
@@ -132,6 +131,17 @@ void out_finish(struct out *o, bool sent)
 static void submit(struct out *o, struct session *s);
 static void wait_for_session(struct out *o);
 
+/* A connection has taken it. */
+static void weigh(const struct out *o)
+{
+	if (o->plain) {
+		o->net->count.plain_out += o->p.wire_len;
+	} else if (o->peer) {
+		o->peer->bytes.out[o->m->cls] += o->p.wire_len;
+		o->peer->bytes.link_out[o->p.chan] += o->p.wire_len;
+	}
+}
+
 static void packet_gone(struct packet *p, bool sent)
 {
 	struct out *o = container_of(p, struct out, p);
@@ -144,6 +154,8 @@ static void packet_gone(struct packet *p, bool sent)
 		free(o);
 		return;
 	}
+	if (sent)
+		weigh(o);
 	if (!sent && o->at_door)
 		door_lost(o);
 	if (!sent && o->s && o->s->dead && !o->m->dead && !o->net->freeing && o->tries++ < 3) {

@@ -297,8 +297,69 @@ static void scn_bytes(struct sim *s)
 	sim_free(other[1]);
 }
 
-static const struct scn list[] = { SCN(bytes), SCN(delayed), SCN(delta), SCN(seldom), SCN(plain), SCN(sync_every),
-	SCN(async), SCN(diloco), SCN(speeds), SCN(overlap),
+/* ---- C05: bytes at the ends of epochs only ---- */
+
+/* Bytes of vectors that the wire has carried (T4), of all three. */
+static uint64_t vectors(struct node_world *w)
+{
+	uint64_t sum = 0;
+	for (int i = 0; i < 3; i++) {
+		struct peer_info p[8];
+		size_t n = net_peers(node_run(w, i)->rs->ctx.net, p, 8);
+		for (size_t k = 0; k < n && k < 8; k++)
+			for (int c = CLASS_activation; c < CLASS_COUNT_; c++)
+				sum += p[k].bytes.out[c] + p[k].bytes.in[c];
+	}
+	return sum;
+}
+
+/* Every millisecond: vectors move while somebody is in a round (or was a millisecond ago), and at no other time. */
+static void ends_only(struct sim *s, const char *averaging)
+{
+	static char spec[900];
+	struct node_world *w = node_world_new(s, mode_spec(spec, "hivemind", averaging, 20, 192, 2000));
+	int quiet = 0, moved = 0;
+	bool before = true;
+	node_world_add(w, 3);
+	node_run_to(w, 5, 60 * SEC);
+	uint64_t was = vectors(w), rounds = 0;
+	for (int ms = 0; ms < 3000 && !sim_failed(s); ms++) {
+		bool in_round = false;
+		uint64_t done = 0;
+		sim_run_for(s, MSEC);
+		for (int i = 0; i < 3; i++) {
+			struct avg_view v;
+			avg_view(node_run(w, i)->avg, &v);
+			in_round |= v.in_round;
+			done += v.rounds_done;
+		}
+		in_round |= done != rounds;             /* some take less than a millisecond */
+		rounds = done;
+		uint64_t now = vectors(w);
+		moved += now != was;
+		quiet += !in_round && !before;
+		if (now != was && !in_round && !before)
+			sim_fail(s, "%llu bytes of vectors were sent between two rounds", (unsigned long long)(now - was));
+		before = in_round;
+		was = now;
+	}
+	if (moved < 10 || quiet < 1500)
+		sim_fail(s, "vectors moved in %d of 3000 ms, and %d were outside of rounds", moved, quiet);
+	node_world_free(w);
+}
+
+static void scn_ends(struct sim *s)
+{
+	struct sim *other = sim_new(sim_seed(s) + 100);
+	ends_only(s, "");
+	ends_only(other, "\"local_updates\": true");
+	if (sim_failed(other))
+		sim_fail(s, "local updates: %s", sim_failed(other));
+	sim_free(other);
+}
+
+static const struct scn list[] = { SCN(bytes), SCN(ends), SCN(delayed), SCN(delta), SCN(seldom), SCN(plain),
+	SCN(sync_every), SCN(async), SCN(diloco), SCN(speeds), SCN(overlap),
 	SCN(own_orders), SCN(own_orders_delayed),
 	SCN(fragments), SCN(streaming), SCN(coded_sync), SCN(coded_delayed), SCN(coded_delta), SCN(coded_seldom),
 	SCN(coded_async), SCN(coded_diloco), SCN(coded_streaming),
