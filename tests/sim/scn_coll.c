@@ -376,6 +376,18 @@ static void scn_types(struct sim *s)
 				typed(s, &w, n, type, lens[k], seq % 3 ? COLL_SUM : COLL_MAX, whats[i], seq);
 }
 
+/* Row B02's largest: 2^24 whole numbers at three members, every operation. */
+static void scn_large(struct sim *s)
+{
+	static const char whats[] = { 'a', 'r', 's', 'b' };
+	struct world w;
+	run(s, 3, &w);
+	begin(s, &w, 3, 5, COLL_SUM, 1000);
+	finish(s, 3, "all-reduce", 5);
+	for (size_t i = 0; i < sizeof whats; i++)
+		typed(s, &w, 3, COLL_I32, (size_t)1 << 24, COLL_SUM, whats[i], i);
+}
+
 static void scn_dead_member(struct sim *s)
 {
 	struct world w;
@@ -391,7 +403,7 @@ static void scn_dead_member(struct sim *s)
 			sim_check(s, ((struct peer *)sim_app(s, i))->ended == 1 && ((struct peer *)sim_app(s, i))->failed == 1);
 }
 
-static const struct scn list[] = { SCN(allreduce), SCN(others), SCN(barrier), SCN(types), SCN(stopped),
+static const struct scn list[] = { SCN(allreduce), SCN(others), SCN(barrier), SCN(types), SCN(large), SCN(stopped),
 	SCN(dead_member), {0} };
 
 int main(int argc, char **argv)
