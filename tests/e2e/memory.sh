@@ -48,4 +48,16 @@ refuse 1 'unknown model "mpl"; did you mean' hive a memory mpl
 refuse 1 'name a model' hive a memory
 refuse 1 'batch: 0 is out of range' hive a memory mlp --batch 0
 refuse 1 'must be 1 to 1e15' hive a memory --parameters=-3
+# hivectl flops (row N01), and the zoo by name.
+[ "$(json a macs flops resnet18)" = 1814073344 ] || fail "ResNet-18 has $(json a macs flops resnet18) multiply-adds"
+[ "$(json a macs flops resnet18)" = "$(json a macs model show resnet18)" ] || fail "model show counts otherwise than flops"
+hive a --json flops mlp widths=[30] --batch 5 | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+f = {l["name"]: l["flops"] for l in d["layers"] if l["type"] == "linear"}
+assert d["batch"] == 5 and sorted(f.values()) == sorted([5 * (2 * 784 * 30 + 30), 5 * (2 * 30 * 10 + 10)]), d
+assert d["backward_macs"] == d["macs"] + 5 * 30 * 10, d' || fail "flops of two linear layers"
+expect alexnet hive a model list
+[ "$(json a parameters model show resnet50)" = 25557032 ] || fail "ResNet-50: $(json a parameters model show resnet50)"
+refuse 1 'unknown model "mpl"; did you mean' hive a flops mpl
 daemon_stop a
