@@ -73,6 +73,7 @@ static void init(struct nowhere *w, uint8_t who)
 	struct err e;
 
 	memset(w, 0, sizeof *w);
+	c.self.ip[0] = 0xfd;                    /* an address of a site: neither is on a loopback of its own */
 	c.self.ip[15] = who;
 	c.self.port[0] = 1;
 	w->env.ops = &ops;

@@ -7,7 +7,7 @@
 #include "run_give.h"
 
 #define GREEDY 2                                /* that peer, which is in no run */
-struct greedy { struct node_world *w; struct net *net; struct id of; char list[2][33];
+struct greedy { struct node_world *w; struct net *net; struct id of; char list[2][65];
 	uint64_t lists, pieces, busy, tags; };
 
 static void greedy_listed(void *arg, const struct frame *f, const struct err *e)
