@@ -327,7 +327,10 @@ void sum_hash(struct round *r, size_t p, bool own)
 	s->coded = rp->plain ? NULL : rp->r_enc;
 	s->owner = own;
 	rp->summing = true;
-	job_start(s);
+	if (r->flow)                            /* what asks for it goes on with its line, which must not end meanwhile */
+		env_work(r->a->env, &s->job);
+	else
+		job_start(s);
 }
 
 static void terms(const struct round *r, size_t p, struct sum_job *s)
