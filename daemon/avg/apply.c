@@ -2,6 +2,7 @@
  * told, once, with the mean. Nothing else in this room changes the point of a peer that is in the swarm. */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/audit.h"
 #include "avg/lead.h"
 #include "avg/seen.h"
 #include "common/hash.h"
@@ -176,6 +177,7 @@ void apply_commit(struct round *r)
 	measure(a, r);
 	propose_applied(a, c);
 	sum_odd(r);
+	audit_committed(r);
 	r->applied = true;
 	round_close(r);                         /* results on their way go on from the tail */
 	struct ranges grant = { 0 };            /* the callback may enter elsewhere */

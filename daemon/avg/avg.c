@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "avg/audit.h"
 #include "avg/lead.h"
 #include "avg/proof.h"
 
@@ -118,6 +119,7 @@ void avg_free(struct avg *a, void (*quiet)(void *arg), void *arg)
 	recover_free(a);
 	shown_drop(a);
 	proofs_free(a);
+	audits_free(a);
 	if (a->round)
 		round_close(a->round);
 	early_drop(a);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/grid_flow.h"
+#include "avg/sent.h"
 
 #define AHEAD 3                                 /* pieces at once on their way to one owner */
 
@@ -93,6 +94,7 @@ static void raw_arrived(void *arg, struct xfer *x, const struct err *e)
 		return;                         /* the deadline, or the news of a death, makes it missing */
 	f->done = true;
 	r->bytes_in += r->part[f->part].bytes;
+	sent_arrived(r, f->part, f->member);
 	flow_try(r, f->part);
 	flow_missing(r);
 }
@@ -132,7 +134,8 @@ static int open_raw(struct round *r, size_t p)
 		char what = brings(r, p, i);
 		if (!what && rp->raw[i]) {
 			flow_cancel(&rp->in[i]);
-			spare_put(r->a, rp->raw[i], rp->bytes);
+			if (sent_drop(r, p, i))
+				spare_put(r->a, rp->raw[i], rp->bytes);
 			rp->raw[i] = NULL;
 			rp->in[i].done = false;
 		}
@@ -147,7 +150,8 @@ static void close_raw(struct round *r, size_t p)
 	struct rpart *rp = &r->part[p];
 	for (size_t i = 0; rp->raw && i < r->b.n; i++) {
 		flow_cancel(&rp->in[i]);
-		spare_put(r->a, rp->raw[i], rp->bytes);
+		if (sent_drop(r, p, i))
+			spare_put(r->a, rp->raw[i], rp->bytes);
 	}
 	free(rp->raw);
 	free(rp->in);
@@ -162,6 +166,7 @@ void flow_open(struct round *r)
 	for (size_t p = 0; p < r->b.parts; p++)
 		if (r->part[p].sums && open_raw(r, p))
 			hub_event(r->a, LOG_ERROR_, "memory", NULL, "no memory for the %zu contributions of a part", r->b.n);
+	sents_stashed(r);
 }
 
 /* ---- what leaves ---- */
@@ -279,9 +284,9 @@ bool flow_lacks(const struct round *r, size_t p, size_t i)
 {
 	const struct rpart *rp = &r->part[p];
 	if ((int)i == r->me)
-		return r->w[i] && !r->x;
+		return r->w[i] && (!r->x || !sent_own(r));
 	char what = brings(r, p, i);
-	return what && (what == 'p' || r->w[i]) && (!rp->in || !rp->in[i].done);
+	return what && (what == 'p' || r->w[i]) && (!rp->in || !rp->in[i].done || !sent_fits(r, p, i));
 }
 
 static bool all_there(const struct round *r, size_t p)

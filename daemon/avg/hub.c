@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/int.h"
+#include "avg/audit.h"
 #include "avg/proof.h"
+#include "avg/sent.h"
 #include "common/jrpc.h"
 
 struct hub { struct net *net; struct list avgs; };
@@ -16,7 +18,8 @@ static const struct { enum kind kind; void (*fn)(struct avg *a, struct request *
 	member_commit_on },
 	{ KIND_AVG_RECOVER, recover_on }, { KIND_AVG_LEAVE, leave_on }, { KIND_AVG_PROPOSE, propose_on },
 	{ KIND_AVG_GRANT, grant_on }, { KIND_AVG_REDIRECT, redirect_on }, { KIND_AVG_SHOW, show_on },
-	{ KIND_AVG_PROOF, proof_on },
+	{ KIND_AVG_PROOF, proof_on }, { KIND_AVG_SENT, sent_on }, { KIND_AVG_AUDIT, audit_on },
+	{ KIND_AVG_WRONG, wrong_on },
 };
 #define HANDLERS (sizeof handlers / sizeof *handlers)
 

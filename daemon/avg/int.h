@@ -10,6 +10,7 @@
  *   forger.c   naming who says what it may not
  *   show.c     SHOW: what this peer stands on             shown.c    two histories: which one stays
  *   witness.c  who has signed for another history         proof.c    two COMMITs of one epoch by one leader
+ *   sent.c     what members signed that they sent        audit.c    a sum is made again by another member
  *   join.c     JOIN, forks                           flow.c     parts on their way, sums
  *   meet.c     rendezvous: DHT, probes               recover.c  succession
  *   progress.c reports, the trigger, grants          apply.c    COMMIT to state          propose.c  hyperparameters
@@ -74,6 +75,8 @@ struct mate {
 	 * heard before when it says that this state is not the swarm's; how often it was not believed */
 	uint64_t stood_first, stood_last, stood_us, doubt_us; unsigned doubts;
 	uint64_t proof_us;                      /* no proof of it is looked at before */
+	/* audit.c: audits in a row without an answer that fits, when the last was; a round that is not here yet (sent.c) */
+	unsigned unaudited; uint64_t unaudited_us, accused_us; struct stash *stash;
 	char absent[48];
 };
 
@@ -129,6 +132,7 @@ struct avg {
 	uint64_t life, signed_epoch;            /* since it entered; of its last COMMIT (proof.c) */
 	struct proofs *proofs;
 	struct forger forger[FORGERS];
+	struct audits *audits;
 	struct buf last_commit;                 /* with signature; the one that made point */
 	/* what the owner reported */
 	uint64_t samples; double rate; struct ranges claimed; uint8_t digest[16]; uint64_t digest_epoch;
@@ -201,6 +205,7 @@ struct round {
 	bool *cared;                            /* whose death is watched for, by member */
 	uint64_t *w, total;                     /* weights of this attempt by member */
 	struct tree tree;                       /* of this attempt */
+	struct sents *sent;                     /* sent.h; NULL: nobody signs what it sends */
 	struct grid_flow *flow;                 /* in a grid: takes the place of tree and of what moves along it */
 	struct rpart *part; float *mean; size_t mean_bytes; bool mean_is_x;
 	struct coding coding; enum robust robust; bool feedback;
@@ -313,6 +318,7 @@ void witness_forget(struct avg *a);                /* another history: nobody ha
 void show_on(struct avg *a, struct request *req);
 bool show_can(const struct avg *a);             /* it has a COMMIT to show */
 void life_begin(struct avg *a);                  /* from now on it may lead any epoch (proof.c) */
+const struct buf *commit_kept(const struct avg *a, uint64_t epoch);     /* NULL: not of late, or not this peer's */
 void kept_put(struct avg *a);
 void kept_forget(struct avg *a);
 void meet_fire(struct timer *t);

@@ -6,6 +6,7 @@
 #include "avg/grid_flow.h"
 #include "avg/lead.h"
 #include "avg/near.h"
+#include "avg/sent.h"
 #include "common/hash.h"
 
 static void late_fire(struct timer *t);
@@ -13,10 +14,10 @@ static void silent_fire(struct timer *t);
 
 int round_member(const struct round *r, const struct id *id)
 {
-	for (size_t i = 0; i < r->b.n; i++)
-		if (id_eq(&r->b.m[i].id, id))
-			return (int)i;
-	return -1;
+	size_t i = 0;
+	while (i < r->b.n && !id_eq(&r->b.m[i].id, id))
+		i++;
+	return i < r->b.n ? (int)i : -1;
 }
 
 /* Whose death this peer must hear of at once: the leader's (always), those that it waits for, and those who wait for
@@ -125,6 +126,7 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 	}
 	if (r->b.grid.dims)
 		grid_flow_new(r);
+	sents_open(r);
 	r->begun_us = now_of(a);
 	r->late = (struct timer){ .fire = late_fire, .name = "avg.late" };
 	r->silent = (struct timer){ .fire = silent_fire, .name = "avg.silent" };
@@ -215,6 +217,7 @@ void round_reap(struct avg *a, bool force)
 		list_del(&r->link);
 		lead_free(r);
 		flow_free(r);
+		sents_free(r);
 		spare_put(a, r->mean, r->mean_bytes);
 		body_free(&r->b);
 		buf_free(&r->bytes);
@@ -281,6 +284,7 @@ void member_contributed(struct round *r)
 	if (r->mean_is_x || !r->lead)
 		times_add(&a->ready_times, now_of(a) - r->begun_us);
 	r->told_x = true;
+	sents_make(r);
 	flow_send_x(r);
 	ready_answer(r);
 }

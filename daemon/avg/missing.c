@@ -1,6 +1,7 @@
 /* Who keeps a round from going on, and telling the leader so: the dead at once, the late by deadlines. */
 #include <stdlib.h>
 #include "avg/grid_flow.h"
+#include "avg/sent.h"
 #include "avg/lead.h"
 
 unsigned flow_patience(const struct round *r)
@@ -36,7 +37,7 @@ static size_t culprits(const struct round *r, bool *bad)
 				bad[i] = true;
 	}
 	for (size_t i = 0; i < r->b.n; i++) {
-		bad[i] = bad[i] || r->broken[i];
+		bad[i] = bad[i] || r->broken[i] || (sent_wrong(r, i) && r->w[i]);
 		n += bad[i];
 	}
 	return n;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/int.h"
+#include "avg/sent.h"
 #include "common/hash.h"
 
 struct mate *mate_find(const struct avg *a, const struct id *id)
@@ -78,6 +79,7 @@ void roster_silent(struct avg *a, struct mate *m, bool silent)
 void mate_free(struct avg *a, struct mate *m)
 {
 	join_drop(m);
+	stash_free(m);
 	if (m->join)
 		net_cancel(a->net, m->join);
 	free(m->join_arg);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "avg/audit.h"
 #include "avg/grid_flow.h"
 #include "avg/lead.h"
 #include "avg/topo.h"
@@ -175,7 +176,8 @@ void shape_make(struct avg *a, struct body *b)
 	struct topo_plan t;
 	for (size_t i = 0; i < b->n; i++) {
 		const struct mate *m = mate_find(a, &b->m[i].id);
-		bw[i] = !can_reduce(&b->m[i]) ? 0 : b->m[i].bandwidth ? (double)b->m[i].bandwidth : -1;
+		bool may = can_reduce(&b->m[i]) && (!m || audit_owns(a, m));
+		bw[i] = !may ? 0 : b->m[i].bandwidth ? (double)b->m[i].bandwidth : -1;
 		hint[i] = m ? m->row : NO_ROW;
 	}
 	struct topo_view v = { .n = b->n, .bw = bw, .len = a->conf.len,

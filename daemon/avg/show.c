@@ -31,7 +31,7 @@ void kept_forget(struct avg *a)
 	a->kept.bytes = 0;
 }
 
-static const struct buf *commit_of(const struct avg *a, uint64_t epoch)
+const struct buf *commit_kept(const struct avg *a, uint64_t epoch)
 {
 	const struct kept_commit *k = &a->kept.v[epoch % KEPT_COMMITS];
 	return epoch == a->point.epoch ? &a->last_commit : k->epoch == epoch ? &k->bytes : NULL;
@@ -47,7 +47,7 @@ static void put(struct buf *b, const struct buf *commit)
 /* The COMMIT of the point, the one that stands on the asker's, the history: as much as a frame takes. */
 static void put_commits(const struct avg *a, uint64_t after, struct buf *b)
 {
-	const struct buf *next = commit_of(a, after + 1);
+	const struct buf *next = commit_kept(a, after + 1);
 	bool both = !next || next == &a->last_commit || next->len + a->last_commit.len + 8 <= NET_BLOB_MAX;
 	put(b, both ? &a->last_commit : NULL);
 	put(b, next);

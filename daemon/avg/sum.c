@@ -17,7 +17,7 @@
 struct sum_job {
 	struct job job; struct round *r; size_t part; uint32_t attempt; int rc; uint64_t total;
 	struct reduce_term *t; uint16_t *member; size_t terms;
-	const float *x; float *out, *was, *now; uint8_t *coded; uint8_t hash[TREE256], sent[16]; bool owner;
+	bool lie; const float *x; float *out, *was, *now; uint8_t *coded; uint8_t hash[TREE256], sent[16]; bool owner;
 };
 
 /* ---- what encoding left out ---- */
@@ -238,6 +238,8 @@ static void sum_run(struct job *j)
 	s->rc = reduce_part(&r->coding, rp->off, rp->len, s->t, s->terms, s->total, r->robust, s->out);
 	if (s->rc)
 		return;
+	if (s->lie)
+		s->out[0] += 1;
 	if (s->coded)
 		encode_mean(s, rp);
 	else if (s->owner)
@@ -363,6 +365,7 @@ void sum_start(struct round *r, size_t p)
 	}
 	struct sum_job *s = job_new(r, p, "avg.sum", "reduce", sum_run, sum_done);
 	s->owner = owner;
+	s->lie = FAILPOINT(r->a->env, "avg.sum.false") < 0;
 	/* A row's sum has its own bytes; encoded, the mean's place is room to make it in: no result comes before it has
 	 * gone. */
 	s->out = owner || !rp->plain ? r->mean + rp->off : (float *)rp->p_enc;

@@ -28,8 +28,11 @@ KIND(AVG_GRANT, 58, 's')       /* member to leader: more positions */
 KIND(AVG_REDIRECT, 59, 's')    /* to who reported to the wrong peer, or is not where the swarm is: JOIN that one */
 KIND(AVG_SHOW, 60, 's')        /* where do you stand, and what is signed for it */
 KIND(AVG_PROOF, 61, 's')       /* one leader has signed two COMMITs of one epoch */
+KIND(AVG_SENT, 62, 's')        /* hashes of all pieces that a member brings, signed */
+KIND(AVG_AUDIT, 63, 's')       /* what has been summed, with those signatures: to who looks at it again */
 KIND(RUN_STATE, 64, 's')        /* ask a member for parameters, optimizer state, ledger */
 KIND(RUN_CTL, 65, 's')          /* signed swarm-wide pause, resume, stop */
 KIND(RUN_DATA, 66, 's')         /* hashes of stretches of a member's data manifest */
+KIND(AVG_WRONG, 67, 's')       /* a part's owner has not summed what was sent to it: ask this peer for what shows it */
 KIND(PLAN_DATA, 72, 's')        /* SEND/RECV of the executor */
 KIND(PLAN_LIST, 73, 's')        /* a generation's plan or fragment */

@@ -219,7 +219,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		w.late = w.n - 1;
 	for (int i = 0; i < w.n - (w.late >= 0); i++)
 		sim_node_add(s, NULL, &app);
-	struct crooked *c = crooked_new(s, net_of, &w.p[(how >> 4 & 3) % w.n], KIND_AVG_JOIN, KIND_AVG_PROOF,
+	struct crooked *c = crooked_new(s, net_of, &w.p[(how >> 4 & 3) % w.n], KIND_AVG_JOIN, KIND_AVG_AUDIT,
 		size ? data + 1 : data, size ? size - 1 : 0);
 	for (int i = 0; i < 20; i++) {
 		sim_run_for(s, SLICE_US);

@@ -1,0 +1,239 @@
+/* An owner that sums falsely is found by who sums one of its parts again, and banned by all; one that does not show
+ * what it has summed sums no more; a contribution that is not what its sender signed does not count; and nobody is
+ * banned because somebody says so. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/audit.h"
+#include "avg/lead.h"
+#include "avg_world.h"
+#include "check.h"
+
+#define PEERS 6
+
+struct eye {
+	struct world *w; struct sim *s; int evil; struct apeer *e; struct rng rng;
+	bool banned[PEERS]; unsigned named, silent, complained, said;
+};
+
+static void heard(struct world *w, int node, const char *code, const struct id *peer)
+{
+	struct eye *x = w->user;
+	bool evil = x->e && peer && id_eq(peer, net_self(x->e->net));
+	if (node == x->evil)
+		return;
+	if (!strcmp(code, "wrong sum") && !evil)
+		sim_fail(x->s, "node %d says that an honest peer has summed falsely", node);
+	if (!strcmp(code, "not audited") && !evil)
+		sim_fail(x->s, "node %d says that an honest peer does not show what it has summed", node);
+	x->banned[node] = x->banned[node] || !strcmp(code, "wrong sum");
+	x->named += !strcmp(code, "forged") && evil;
+	x->silent += !strcmp(code, "not audited");
+	x->complained += !strcmp(code, "complains alone") || !strcmp(code, "unsigned");
+}
+
+static void begin(struct sim *s, struct eye *x, bool evil)
+{
+	struct world *w = world_new(s, 320 * PEERS, PEERS * 32, 16, 10 * MSEC);
+	*x = (struct eye){ .w = w, .s = s, .evil = evil ? (int)rng_below(sim_rng(s), PEERS) : -1 };
+	rng_seed(&x->rng, sim_seed(s) + 5);
+	w->user = x;
+	w->heard = heard;
+	w->slack = 10;                          /* a robust mean is not the samples' */
+	w->conf.robust = ROBUST_CLIP;
+	w->conf.slice = 128;
+	w->start_us = 2 * SEC;
+	world_add(w, PEERS);
+	world_settle(w, 20 * SEC);
+	world_run_to(w, 3, 20 * SEC);
+	if (evil)
+		x->e = world_peer(w, x->evil);
+}
+
+static void nobody_else(struct eye *x)
+{
+	for (int i = 0; i < PEERS; i++)
+		for (int k = 0; k < PEERS; k++) {
+			struct peer_info info;
+			struct apeer *p = world_peer(x->w, i), *o = world_peer(x->w, k);
+			if (i != x->evil && k != x->evil && p && o && net_peer(p->net, net_self(o->net), &info) &&
+					info.banned_until_us)
+				sim_fail(x->s, "node %d has banned node %d, which is honest", i, k);
+		}
+}
+
+static uint64_t audits(struct eye *x, bool right)
+{
+	uint64_t n = 0;
+	for (int i = 0; i < PEERS; i++)
+		if (world_peer(x->w, i))
+			n += audits_done(world_peer(x->w, i)->avg, right);
+	return n;
+}
+
+/* Honest peers, of whom two die and come back: every audit says that all is well. */
+static void scn_honest(struct sim *s)
+{
+	struct eye x;
+	begin(s, &x, false);
+	x.w->keep_state = x.w->forks_allowed = true;
+	for (int k = 0; k < 4; k++) {
+		int who = (int)rng_below(&x.rng, PEERS);
+		sim_run_for(s, 200 * MSEC + rng_below(&x.rng, SEC));
+		sim_kill(s, who);
+		sim_run_for(s, 200 * MSEC + rng_below(&x.rng, SEC));
+		sim_restart(s, who);
+	}
+	world_go_on(x.w, 10);
+	uint64_t right = audits(&x, true);
+	if (right < 20)
+		sim_fail(s, "only %llu audits", (unsigned long long)right);
+	if (audits(&x, false))
+		sim_fail(s, "%llu audits say that an honest sum is wrong", (unsigned long long)audits(&x, false));
+	nobody_else(&x);
+	world_free(x.w);
+}
+
+static bool all_banned(struct sim *s, void *arg)
+{
+	const struct eye *x = arg;
+	for (int i = 0; i < PEERS; i++)
+		if (i != x->evil && !x->banned[i])
+			return false;
+	return true;
+}
+
+/* At the next so many passings of that point. */
+static void lies(struct eye *x, const char *point, int times)
+{
+	for (int k = 1; k <= times; k++)
+		sim_failpoint(x->s, x->evil, point, SIM_ERROR, k);
+}
+
+/* It adds something to every sum of its own. */
+static void scn_false_sum(struct sim *s)
+{
+	struct eye x;
+	begin(s, &x, true);
+	x.w->slack = 1e9;
+	x.w->alone = x.evil;
+	lies(&x, "avg.sum.false", 200);
+	if (!sim_run_until(s, all_banned, &x, 60 * SEC)) {
+		for (int i = 0; i < PEERS; i++)
+			if (i != x.evil && !x.banned[i])
+				sim_fail(s, "node %d has not banned node %d, which sums falsely", i, x.evil);
+	}
+	nobody_else(&x);
+	sim_run_for(s, 2 * SEC);
+	sim_kill(s, x.evil);
+	world_go_on(x.w, 6);
+	nobody_else(&x);
+	world_free(x.w);
+}
+
+static void refuses(void *arg, struct request *req)
+{
+	struct err e;
+	struct eye *x = arg;
+	x->said++;
+	err_set(&e, ERR_NOT_FOUND, "no");
+	net_refuse(req, &e);
+}
+
+static bool sums(const struct eye *x, const struct avg *a)
+{
+	struct body c;
+	bool found = false;
+	if (!a->last_commit.len || body_read(&c, a->last_commit.p, a->last_commit.len, NULL))
+		return true;
+	for (size_t p = 0; p < c.parts; p++)
+		found = found || id_eq(&c.m[c.part[p].owner].id, net_self(x->e->net));
+	found = found || id_eq(&c.leader, net_self(x->e->net));
+	body_free(&c);
+	return found;
+}
+
+static bool sums_no_more(struct sim *s, void *arg)
+{
+	struct eye *x = arg;
+	int i = x->evil == 0;
+	return x->silent && !sums(x, world_peer(x->w, i)->avg);
+}
+
+/* It sums falsely and shows nothing: it is given nothing to sum any more by those whom it has refused. */
+static void scn_shows_nothing(struct sim *s)
+{
+	struct eye x;
+	begin(s, &x, true);
+	x.w->slack = 1e9;
+	net_on(x.e->net, KIND_AVG_AUDIT, refuses, &x);
+	if (!sim_run_until(s, sums_no_more, &x, 120 * SEC))
+		sim_fail(s, "node %d has refused %u times and still sums", x.evil, x.said);
+	nobody_else(&x);
+	world_go_on(x.w, 6);
+	world_free(x.w);
+}
+
+/* Its list says something else than it sends: what it brings does not count, and epochs go on. */
+static bool go_on(struct sim *s, void *arg)
+{
+	struct eye *x = arg;
+	return world_newest(x->w) >= x->said;
+}
+
+static void scn_signs_other(struct sim *s)
+{
+	struct eye x;
+	begin(s, &x, true);
+	x.w->forks_allowed = true;
+	x.w->alone = x.evil;
+	x.said = (unsigned)world_newest(x.w) + 6;
+	lies(&x, "avg.sent.false", 100);
+	if (!sim_run_until(s, go_on, &x, 120 * SEC))
+		sim_fail(s, "epochs do not go on: %llu of %u", (unsigned long long)world_newest(x.w), x.said);
+	if (audits(&x, false))
+		sim_fail(s, "an honest owner is said to have summed falsely");
+	nobody_else(&x);
+	sim_kill(s, x.evil);
+	world_go_on(x.w, 6);
+	world_free(x.w);
+}
+
+static void accuse(struct eye *x, struct apeer *v)
+{
+	const struct avg *a = v->avg;
+	struct body c;
+	if (!a->last_commit.len || body_read(&c, a->last_commit.p, a->last_commit.len, NULL))
+		return;
+	json_t *j = hub_json(x->e->avg);
+	json_object_set_new(j, "epoch", json_integer((json_int_t)c.epoch));
+	json_object_set_new(j, "round", json_hex(c.round, DIGEST));
+	json_object_set_new(j, "part", json_integer((json_int_t)rng_below(&x->rng, c.parts)));
+	body_free(&c);
+	x->said++;
+	net_post(x->e->net, net_self(v->net), KIND_AVG_WRONG, j, NO_BLOB, CLASS_control);
+}
+
+/* It says so of the others, and has nothing to show, or what they have summed rightly. */
+static void scn_accuses(struct sim *s)
+{
+	struct eye x;
+	begin(s, &x, true);
+	for (unsigned k = 0; k < 60; k++) {
+		sim_run_for(s, 1 + rng_below(&x.rng, 200 * MSEC));
+		for (int i = 0; i < PEERS; i++)
+			if (i != x.evil)
+				accuse(&x, world_peer(x.w, i));
+	}
+	nobody_else(&x);
+	sim_check(s, x.said > 10 && x.named > 0);
+	world_go_on(x.w, 6);
+	world_free(x.w);
+}
+
+static const struct scn list[] = { SCN(honest), SCN(false_sum), SCN(shows_nothing), SCN(signs_other), SCN(accuses),
+	{0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
