@@ -139,6 +139,8 @@ static void listed(void *arg, const struct frame *a, const struct err *e)
 	struct fetch *f = d->f;
 	struct err mine;
 	d->call = NULL;
+	if (a || (e->code != ERR_TIMEOUT && e->code != ERR_UNREACHABLE))
+		sync_heard(f->r);
 	if (a && take_list(f, d, a, &mine))
 		e = &mine;
 	d->listed = !e;

@@ -162,8 +162,10 @@ bool sync_forked(struct run *r, uint64_t common, uint64_t last);        /* true:
 bool sync_holds(const struct run *r);           /* the state here is not to be touched before another is whole */
 void sync_let_go(struct run *r);                /* it is, there is no memory for both */
 bool sync_follows(struct run *r, uint64_t *ret_from);   /* every commit after that epoch is kept, or will come */
-/* Asked before every try: true when nobody is left to give the state, and the run begins anew with its own. */
+/* Asked before every try: true when nobody is left to give the state, or has answered (sync_heard) for long, and the
+ * run goes on with its own. */
 bool sync_alone(struct run *r);
+void sync_heard(struct run *r);
 bool sync_fits(struct run *r, const struct avg_point *p);       /* is it of the history that is being followed? */
 /* The state of that point is here: in place, or in its pieces, which it takes. */
 void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors, struct pieces *pieces);

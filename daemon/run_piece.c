@@ -97,6 +97,8 @@ static void landed(struct flight *l, const struct err *error)
 	struct donor *d = l->d;
 	size_t piece = l->piece, bytes;
 	struct err e = { 0 };
+	if (!error)
+		sync_heard(f->r);
 	if (error)
 		e = *error;
 	else if (memcmp(l->hash, f->hash + TREE256 * piece, TREE256))

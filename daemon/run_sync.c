@@ -12,6 +12,7 @@
 #include "common/mem.h"
 #include "run_int.h"
 
+#define SILENT_US 30000000              /* whom nobody has heard of this is not there, whatever the roster says */
 #define ALONE_US 10000000               /* nobody comes back after it: a swarm that starts anew waits as long */
 #define KEPT_BYTES_MIN (1ull << 30)     /* commits are kept up to this, or a quarter of the machine's memory */
 
@@ -25,6 +26,7 @@ struct sync {
 	unsigned donors;
 	struct list kept; size_t nkept;
 	uint64_t begun_us;
+	uint64_t heard_us;              /* somebody who may give it has said something, or a piece has come */
 	uint64_t alone_us; bool told;   /* since when nobody is there who could give it; 0: somebody is */
 	bool holds;                     /* the state is that of the run's point, as it was */
 	struct timer still; uint64_t still_by_us;       /* until the last commit is applied */
@@ -103,12 +105,17 @@ static bool anybody(const struct run *r)
 	return false;
 }
 
+void sync_heard(struct run *r)
+{
+	r->sync->heard_us = env_now(r->rs->ctx.env);
+}
+
 /* Those who had the state may be gone for good, and what this peer has saved is the newest there is. */
 bool sync_alone(struct run *r)
 {
 	struct sync *s = r->sync;
 	uint64_t now = env_now(r->rs->ctx.env);
-	if (anybody(r)) {
+	if (anybody(r) && now - s->heard_us < SILENT_US) {
 		s->alone_us = 0;
 		s->told = false;
 		return false;
@@ -277,7 +284,7 @@ void sync_start(struct run *r, bool whole)
 	struct err e;
 	uint64_t now = env_now(r->rs->ctx.env);
 	bool waits = old ? old->still.at_us != 0 : whole && r->point.epoch && !applied(r);
-	*s = (struct sync){ .r = r, .begun_us = now, .still_by_us = now + APPLY_US };
+	*s = (struct sync){ .r = r, .begun_us = now, .heard_us = now, .still_by_us = now + APPLY_US };
 	s->still = (struct timer){ .fire = still, .name = "run.still" };
 	list_init(&s->kept);
 	avg_point_init(&s->point);
