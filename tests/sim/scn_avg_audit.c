@@ -11,14 +11,14 @@
 #define PEERS 6
 
 struct eye {
-	struct world *w; struct sim *s; int evil; struct apeer *e; struct rng rng;
+	struct world *w; struct sim *s; int evil; struct apeer *e; struct id liar /* e may be dead */; struct rng rng;
 	bool banned[PEERS]; unsigned named, silent, complained, said;
 };
 
 static void heard(struct world *w, int node, const char *code, const struct id *peer)
 {
 	struct eye *x = w->user;
-	bool evil = x->e && peer && id_eq(peer, net_self(x->e->net));
+	bool evil = x->e && peer && id_eq(peer, &x->liar);
 	if (node == x->evil)
 		return;
 	if (!strcmp(code, "wrong sum") && !evil)
@@ -45,8 +45,10 @@ static void begin(struct sim *s, struct eye *x, bool evil)
 	world_add(w, PEERS);
 	world_settle(w, 20 * SEC);
 	world_run_to(w, 3, 20 * SEC);
-	if (evil)
-		x->e = world_peer(w, x->evil);
+	if (!evil)
+		return;
+	x->e = world_peer(w, x->evil);
+	x->liar = *net_self(x->e->net);
 }
 
 static void nobody_else(struct eye *x)

@@ -11,7 +11,7 @@
 #define PEERS 7
 
 struct faces {
-	struct world *w; struct sim *s; int evil; struct apeer *e; struct rng rng;
+	struct world *w; struct sim *s; int evil; struct apeer *e; struct id liar /* e may be dead */; struct rng rng;
 	bool banned[PEERS]; unsigned named, said; uint64_t epoch;
 };
 
@@ -22,7 +22,7 @@ static void ignored(void *arg, const struct frame *f, const struct err *e)
 static void heard(struct world *w, int node, const char *code, const struct id *peer)
 {
 	struct faces *x = w->user;
-	if (node == x->evil || !x->e || !peer || !id_eq(peer, net_self(x->e->net)))
+	if (node == x->evil || !x->e || !peer || !id_eq(peer, &x->liar))
 		return;
 	if (!strcmp(code, "equivocation"))
 		x->banned[node] = true;
@@ -42,6 +42,7 @@ static struct faces *begin(struct sim *s, struct faces *x)
 	world_run_to(w, 3, 20 * SEC);
 	w->liar[x->evil] = true;
 	x->e = world_peer(w, x->evil);
+	x->liar = *net_self(x->e->net);
 	return x;
 }
 
