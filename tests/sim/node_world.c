@@ -195,7 +195,8 @@ struct node_world *node_world_new(struct sim *s, const char *spec)
 	w->s = s;
 	w->spec = spec;
 	w->alone = -1;
-	w->par = par_serial(CPU_PLAIN, NULL);
+	enum cpu cpu;                           /* the fastest: each instruction set gives the same bytes (kernels/isa.h) */
+	w->par = par_serial(cpu_pick(getenv("HIVEMIND_CPU"), &cpu, NULL) < 0 ? CPU_PLAIN : cpu, NULL);
 	w->chain = spec ? chain_check_new(w) : NULL;
 	w->table = table_check_new(s, table_of, w, 1);
 	return w;
