@@ -109,21 +109,31 @@ static char brings(const struct round *r, size_t p, size_t i)
 	return r->attempted && tree_weight(&r->tree, p, i, r->w) ? 'p' : 0;
 }
 
-static int open_one(struct round *r, size_t p, size_t i, char what)
+/* Its piece has begun to come; before, a member costs nothing: a BEGIN may name a thousand who are nobody. */
+static void *room_for(void *arg)
+{
+	struct flow *f = arg;
+	struct rpart *rp = &f->r->part[f->part];
+	void **raw = &rp->raw[f->member];
+	if (!*raw && !(*raw = spare_get(f->r->a, rp->bytes)) && !f->r->memory_told) {
+		f->r->memory_told = true;       /* it stays missing: the leader gives the part to another */
+		hub_event(f->r->a, LOG_ERROR_, "memory", NULL, "no memory for a contribution of %zu bytes", rp->bytes);
+	}
+	return *raw;
+}
+
+static void open_one(struct round *r, size_t p, size_t i, char what)
 {
 	struct rpart *rp = &r->part[p];
 	struct id tag;
 	flow_cancel(&rp->in[i]);
-	if (!rp->raw[i] && !(rp->raw[i] = spare_get(r->a, rp->bytes)))
-		return -1;                      /* stays missing: the leader gives the part to another */
 	rp->in[i] = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
 	tag_of(r, what, what == 'x' ? 0 : r->attempt, p, who(r, i), who(r, (size_t)r->me), &tag);
-	rp->in[i].x = xfer_recv(r->a->chunks, who(r, i), &tag, rp->raw[i], rp->bytes, 0, raw_arrived, &rp->in[i]);
-	return 0;
+	rp->in[i].x = xfer_recv_room(r->a->chunks, who(r, i), &tag, rp->bytes, 0, room_for, raw_arrived, &rp->in[i]);
 }
 
 /* Receivers of what comes, and of nothing else; pieces that are there or on their way stay so. */
-static int open_raw(struct round *r, size_t p)
+static void open_raw(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
 	if (!rp->raw) {
@@ -132,17 +142,16 @@ static int open_raw(struct round *r, size_t p)
 	}
 	for (size_t i = 0; i < r->b.n; i++) {
 		char what = brings(r, p, i);
-		if (!what && rp->raw[i]) {
+		if (!what && rp->in[i].r) {
 			flow_cancel(&rp->in[i]);
 			if (sent_drop(r, p, i))
 				spare_put(r->a, rp->raw[i], rp->bytes);
 			rp->raw[i] = NULL;
-			rp->in[i].done = false;
+			rp->in[i] = (struct flow){ 0 };
 		}
-		if ((what == 'p' || (what && !rp->in[i].x && !rp->in[i].done)) && open_one(r, p, i, what))
-			return -1;
+		if (what == 'p' || (what && !rp->in[i].x && !rp->in[i].done))
+			open_one(r, p, i, what);
 	}
-	return 0;
 }
 
 static void close_raw(struct round *r, size_t p)
@@ -164,8 +173,8 @@ void flow_open(struct round *r)
 	if (r->flow)
 		return;                         /* with the attempt, which says who plays for whom */
 	for (size_t p = 0; p < r->b.parts; p++)
-		if (r->part[p].sums && open_raw(r, p))
-			hub_event(r->a, LOG_ERROR_, "memory", NULL, "no memory for the %zu contributions of a part", r->b.n);
+		if (r->part[p].sums)
+			open_raw(r, p);
 	sents_stashed(r);
 }
 

@@ -285,6 +285,26 @@ static void came(void *arg, struct xfer *x, const struct err *e)
 	settled(r);
 }
 
+/* As in flow.c: who may never send costs nothing. */
+static void *room_for(void *arg)
+{
+	struct pass *p = arg;
+	struct piece *c = p->c;
+	float **raw = &c->raw[p - c->in];
+	if (!*raw)
+		*raw = spare_get(c->r->a, bytes_of(c));
+	return *raw;
+}
+
+void grid_expect_raw(struct piece *c, size_t player)
+{
+	struct pass *p = &c->in[player];
+	struct id tag;
+	*p = (struct pass){ .c = c, .who = c->l->is.player[player] };
+	give_tag(c, 'u', p->who, (size_t)c->r->me, &tag);
+	p->x = xfer_recv_room(c->r->a->chunks, who(c->r, p->who), &tag, bytes_of(c), 0, room_for, came, p);
+}
+
 void grid_expect(struct piece *c, struct pass *p, char what, size_t from, void *to)
 {
 	struct id tag;

@@ -28,6 +28,7 @@ static inline size_t bytes_of(const struct piece *c) { return c->r->part[c->part
 
 void grid_pump(struct round *r, size_t k);      /* what phase k can go on with */
 /* Into `to` comes what `from` sends under that word; NULL: no memory. */
+void grid_expect_raw(struct piece *c, size_t player);
 void grid_expect(struct piece *c, struct pass *p, char what, size_t from, void *to);
 
 #endif

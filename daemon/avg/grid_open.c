@@ -140,10 +140,8 @@ static void piece_open(struct piece *c)
 	c->in = xcalloc(l->players + 1, sizeof *c->in);
 	c->raw = xcalloc(l->players + 1, sizeof *c->raw);
 	for (size_t i = 0; i < l->players; i++)
-		if ((int)l->player[i] != r->me) {
-			c->raw[i] = spare_get(r->a, bytes_of(c));
-			grid_expect(c, &c->in[i], 'u', l->player[i], c->raw[i]);
-		}
+		if ((int)l->player[i] != r->me)
+			grid_expect_raw(c, i);
 }
 
 static void line_open(struct round *r, struct line *to, const struct grid_line *is)

@@ -199,7 +199,7 @@ struct round {
 	bool applied;                           /* its COMMIT is this peer's state now */
 	bool from_commit;                       /* made from a COMMIT: BEGIN never came */
 	bool early;                             /* in avg.early: link is that list's */
-	int me; uint32_t term, attempt; bool attempted, closed, told_begin;
+	int me; uint32_t term, attempt; bool attempted, closed, told_begin, memory_told;
 	const float *x; bool contributed, told_x; uint64_t samples; struct ranges claimed;
 	struct request *ready_req, *ack_req; bool acked; unsigned missing_told, lateness;
 	bool *cared;                            /* whose death is watched for, by member */

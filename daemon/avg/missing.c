@@ -59,7 +59,7 @@ static unsigned flowing(const struct round *r, size_t i)
 	came = flow_came(r, i) - r->came[i];
 	for (size_t p = 0; p < r->b.parts; p++) {
 		const struct rpart *rp = &r->part[p];
-		if (rp->sums && rp->in && rp->raw[i]) {
+		if (rp->sums && rp->in && rp->in[i].r) {
 			pieces += rp->bytes;
 			lacking += rp->in[i].done ? 0 : rp->bytes;
 		} else if (rp->owner != r->me && rp->up == i) {

@@ -35,8 +35,6 @@ struct xfer *xfer_new(struct chunks *c, bool sending, const struct id *peer, con
 	x->arg = arg;
 	x->timer = (struct timer){ .fire = xfer_fire, .name = "net transfer" };
 	x->hasher = (struct timer){ .fire = recv_hash_fire, .name = "net transfer hash" };
-	x->hash = XXH3_createState();
-	XXH3_128bits_reset(x->hash);
 	list_init(&x->flights);
 	list_push(sending ? &c->send_list : &c->recv_list, &x->link);
 	if (map_get(m, &x->key, sizeof x->key)) {
@@ -54,7 +52,7 @@ void xfer_arm(struct xfer *x)
 {
 	uint64_t at = x->deadline_us;
 
-	if (x->failed.code)
+	if (x->failed)
 		at = env_now(x->c->env) + 1;
 	else if (x->waiting && x->retry_us < at)
 		at = x->retry_us;
@@ -63,12 +61,18 @@ void xfer_arm(struct xfer *x)
 
 void xfer_fail_later(struct xfer *x, const struct err *e)
 {
-	x->failed = *e;
+	if (!x->failed)
+		x->failed = xcalloc(1, sizeof *x->failed);
+	*x->failed = *e;
 	xfer_arm(x);
 }
 
 void xfer_hash_prefix(struct xfer *x, const uint8_t *data)
 {
+	if (!x->hash) {                         /* many that are awaited never begin */
+		x->hash = XXH3_createState();
+		XXH3_128bits_reset(x->hash);
+	}
 	XXH3_128bits_update(x->hash, data ? data + x->hashed * CHUNK_BYTES : NULL, chunk_len(x, x->hashed));
 	x->hashed++;
 }
@@ -77,7 +81,7 @@ void xfer_digest(const struct xfer *x, uint8_t ret[16])
 {
 	XXH128_canonical_t canonical;
 
-	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(x->hash));
+	XXH128_canonicalFromHash(&canonical, x->hash ? XXH3_128bits_digest(x->hash) : XXH3_128bits(NULL, 0));
 	memcpy(ret, canonical.digest, 16);
 }
 
@@ -94,6 +98,7 @@ void xfer_free(struct xfer *x)
 	c->receiving -= x->counted;
 	XXH3_freeState(x->hash);
 	free(x->have);
+	free(x->failed);
 	free(x);
 }
 
@@ -141,8 +146,8 @@ static void xfer_fire(struct timer *t)
 	uint64_t now = env_now(x->c->env);
 	struct err e;
 
-	if (x->failed.code) {
-		e = x->failed;
+	if (x->failed) {
+		e = *x->failed;
 		xfer_end(x, &e);
 	} else if (now >= x->deadline_us) {
 		err_set(&e, ERR_TIMEOUT, "%llu of %zu bytes were %s by the deadline%s", (unsigned long long)x->bytes, x->len,
@@ -210,7 +215,7 @@ void send_drop_flights(struct xfer *x)
 
 void send_tell_over(struct xfer *x)
 {
-	if (x->tried && !x->failed.code)
+	if (x->tried && !x->failed)
 		net_post(x->c->net, &x->key.peer, KIND_CHUNK, json_pack("{s:o,s:I,s:b}", "t", json_hex(x->key.tag.b, 32),
 			"s", (json_int_t)x->serial, "x", 1),
 			NO_BLOB, CLASS_control);
@@ -260,7 +265,7 @@ void send_pump(struct xfer *x)
 {
 	uint32_t most = window(x);
 
-	while (!x->waiting && !x->failed.code && x->in_flight < most) {
+	while (!x->waiting && !x->failed && x->in_flight < most) {
 		while (x->next < x->nchunks && (bit(x->have, x->next) || flying(x, x->next)))
 			x->next++;
 		if (x->next == x->nchunks)
@@ -404,7 +409,7 @@ void on_want(void *arg, struct request *r)
 	if (r->wants_reply)
 		net_reply(r, NULL, NO_BLOB);
 	x = map_get(c->sends, &k, sizeof k);
-	if (!x || x->failed.code)
+	if (!x || x->failed)
 		return;
 	take_credit(x, r->f.json);
 	go_on(x);
@@ -417,7 +422,7 @@ static void end_all(struct list *l, const struct id *peer, const struct err *e)
 	list_each(it, l) {
 		struct xfer *x = list_entry(it, struct xfer, link);
 
-		if (!x->failed.code && id_eq(&x->key.peer, peer))
+		if (!x->failed && id_eq(&x->key.peer, peer))
 			xfer_fail_later(x, e);
 	}
 }

@@ -26,6 +26,11 @@ struct xfer *xfer_send_hashed(struct chunks *c, const struct id *to, const struc
  * deadline_us 0 = none. */
 struct xfer *xfer_recv(struct chunks *c, const struct id *from, const struct id *tag, void *out, size_t len,
 	uint64_t deadline_us, xfer_done_fn *done, void *arg);
+/* The same of what may never come: room(arg) says where the bytes go, once the first of them are here; NULL: there is
+ * no memory, and the sender waits. */
+typedef void *xfer_room_fn(void *arg);
+struct xfer *xfer_recv_room(struct chunks *c, const struct id *from, const struct id *tag, size_t len,
+	uint64_t deadline_us, xfer_room_fn *room, xfer_done_fn *done, void *arg);
 void xfer_cancel(struct xfer *x);               /* done is not called; the memory is the caller's again at once */
 /* In the done of a transfer that came whole: XXH3-128 of its bytes. */
 void xfer_digest(const struct xfer *x, uint8_t ret[16]);

@@ -31,24 +31,42 @@ static void want_done(void *arg, const struct frame *f, const struct err *e)
 	/* Nothing hangs on it: a sender that has not heard tries again by itself. */
 }
 
-struct xfer *xfer_recv(struct chunks *c, const struct id *from, const struct id *tag, void *out, size_t len,
-	uint64_t deadline_us, xfer_done_fn *done, void *arg)
+/* There is a taker now. */
+static void call_for(struct xfer *x)
 {
-	struct xfer *x = xfer_new(c, false, from, tag, len, deadline_us, done, arg);
+	struct chunks *c = x->c;
 	struct memo *m;
 
-	x->out = out;
 	if (!x->listed)
-		return x;
+		return;
 	m = memo_get(&c->over, &x->key);
 	if (m)
 		memo_del(&c->over, m);          /* the name is used again */
 	m = memo_get(&c->waits, &x->key);
 	if (!m)
-		return x;
+		return;
 	memo_del(&c->waits, m);
-	net_call(c->net, from, KIND_CHUNK_WANT, json_pack("{s:o,s:I,s:I}", "t", json_hex(tag->b, 32), "c", credit(c), "f",
-		far_credit(c)), NO_BLOB, CLASS_control, WANT_US, want_done, NULL);
+	net_call(c->net, &x->key.peer, KIND_CHUNK_WANT, json_pack("{s:o,s:I,s:I}", "t", json_hex(x->key.tag.b, 32), "c",
+		credit(c), "f", far_credit(c)), NO_BLOB, CLASS_control, WANT_US, want_done, NULL);
+}
+
+struct xfer *xfer_recv(struct chunks *c, const struct id *from, const struct id *tag, void *out, size_t len,
+	uint64_t deadline_us, xfer_done_fn *done, void *arg)
+{
+	struct xfer *x = xfer_new(c, false, from, tag, len, deadline_us, done, arg);
+
+	x->out = out;
+	call_for(x);
+	return x;
+}
+
+struct xfer *xfer_recv_room(struct chunks *c, const struct id *from, const struct id *tag, size_t len,
+	uint64_t deadline_us, xfer_room_fn *room, xfer_done_fn *done, void *arg)
+{
+	struct xfer *x = xfer_new(c, false, from, tag, len, deadline_us, done, arg);
+
+	x->room = room;
+	call_for(x);
 	return x;
 }
 
@@ -126,6 +144,10 @@ static void take(struct xfer *x, struct request *r, uint64_t at, const char *has
 		net_refuse(r, &e);
 		return;
 	}
+	if (!x->out && x->room && !(x->out = x->room(x->arg))) {
+		acknowledge(x->c, r, "w");
+		return;
+	}
 	x->has_digest = x->has_digest || hash;
 	x->c->receiving += !x->counted;
 	x->counted = true;
@@ -153,7 +175,8 @@ static void start_over(struct xfer *x, uint64_t serial)
 	memset(x->have, 0, (x->nchunks + 7) / 8);
 	x->bytes = x->hashed = 0;
 	x->has_digest = false;
-	XXH3_128bits_reset(x->hash);
+	if (x->hash)
+		XXH3_128bits_reset(x->hash);
 }
 
 static void nobody_takes(struct chunks *c, struct request *r, const struct xfer_key *k, uint64_t serial, uint64_t total)

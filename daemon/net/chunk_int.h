@@ -22,7 +22,7 @@ struct xfer {
 	size_t len; uint64_t nchunks, bytes; enum net_class cls;
 	uint64_t deadline_us; struct timer timer;
 	xfer_done_fn *done; void *arg;
-	struct err failed;                      /* set: the timer ends it with this */
+	struct err *failed;                     /* the timer ends it with this */
 	XXH3_state_t *hash; uint64_t hashed;    /* bytes of the contiguous prefix that went into it */
 	uint8_t *have;                          /* a bit per chunk: acknowledged, or received */
 	/* sending */
@@ -30,7 +30,7 @@ struct xfer {
 	bool waiting; uint64_t wait_us, retry_us, began_us;
 	bool has_digest; uint8_t want[16];      /* known before the data were hashed, or told by the sender */
 	/* receiving */
-	uint8_t *out; bool counted /* has begun to come */;
+	uint8_t *out; xfer_room_fn *room /* asked for out */; bool counted /* has begun to come */;
 	struct timer hasher; struct request *whole;     /* all is there, and not all is hashed: who waits for the answer */
 };
 /* A name that is remembered for a while: refused for want of a taker, or finished. FIFO, bounded (chunk_memo.c). */

@@ -435,7 +435,8 @@ const struct lie lies_lead[] = {
 	{ "lead", "never", LEADER, NULL, begin_never, MSEC, "unfit", .slow = 200, .still_us = 25 * SEC,
 		.long_us = 60 * SEC },
 	{ "lead", "owners", LEADER, NULL, attempt_owners, MSEC, .slow = 40, .lags = true },
-	/* Not in the gate: made-up members' pieces take memory at once, and BEGINs that differ make two histories. */
+	/* Not in the gate: those whom it tells of nobodies wait for them, and BEGINs that differ make two histories. That
+	 * nobody takes memory for them: scn_avg_bounds. */
 	{ "crowd", "same", LEADER, NULL, begin_crowd, .slow = 40, .lags = true },
 	{ "crowd", "apart", LEADER, NULL, begin_apart, .slow = 40, .lags = true },
 	{ "attempt", "own", OTHERS | NEXT, NULL, attempt_own, MSEC, "forges" },

@@ -1,6 +1,7 @@
 /* What one member can take of others' memory, data and history: what cannot be sent is not applied, a micro-batch of
  * any size does not take the pool, strangers take no member's place, changes without end do not make points that nobody
  * can read; and what comes a moment early is not lost. */
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include "avg/int.h"
@@ -9,6 +10,7 @@
 
 #define PEERS 4
 #define TARGET (PEERS * 32)
+#define CROWD 400
 
 static struct world *begun(struct sim *s, uint64_t epoch)
 {
@@ -118,6 +120,49 @@ static void scn_strangers(struct sim *s)
 	world_free(w);
 }
 
+/* ---- a crowd that is not there ---- */
+
+static size_t heap_now(void)
+{
+	struct mallinfo2 m = mallinfo2();       /* zeros under the sanitizers */
+	return m.uordblks + m.hblkhd;
+}
+
+/* The leader's BEGIN names hundreds who are nobody: who sums a part takes no memory for pieces that do not come. */
+static void scn_crowd(struct sim *s)
+{
+	struct world *w = world_new(s, PEERS << 14, TARGET, 16, 10 * MSEC);     /* a piece has 8 KiB */
+	size_t quiet, most = 0, named = 0;
+	w->start_us = 2 * SEC;
+	world_add(w, PEERS);
+	world_settle(w, 20 * SEC);
+	world_run_to(w, 6, 20 * SEC);
+	quiet = heap_now();
+	while (!is_leader(world_peer(w, (int)named)->avg))
+		sim_check(s, ++named < PEERS);
+	struct avg *a = world_peer(w, (int)named)->avg;
+	for (unsigned k = 0; k < CROWD; k++) {
+		struct id id = { { 0 } };
+		memcpy(id.b, &k, sizeof k);
+		id.b[31] = 0x5a;
+		struct mate *m = mate_make(a, &id);
+		sim_check(s, m != NULL);
+		m->member = m->live = true;
+	}
+	named = 0;
+	for (int k = 0; k < 2000; k++) {
+		sim_run_for(s, MSEC);
+		size_t heap = heap_now();
+		most = heap > most ? heap : most;
+		const struct round *r = world_peer(w, 1)->avg->round;
+		named = r && r->b.n > named ? r->b.n : named;
+	}
+	sim_check(s, named > CROWD);
+	if (most > quiet + PEERS * (8u << 20))
+		sim_fail(s, "%zu KiB more memory in everybody for %zu members of a round", (most - quiet) / 1024, named);
+	world_free(w);
+}
+
 /* ---- changes without end ---- */
 
 /* Everybody may change anything, and one does: as often as a body has room for, in every epoch that it leads. */
@@ -203,7 +248,7 @@ static void scn_early(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(large), SCN(micro), SCN(strangers), SCN(many), SCN(early), {0} };
+static const struct scn list[] = { SCN(large), SCN(micro), SCN(strangers), SCN(crowd), SCN(many), SCN(early), {0} };
 
 int main(int argc, char **argv)
 {
