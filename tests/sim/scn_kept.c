@@ -78,6 +78,9 @@ static void scn_kept(struct sim *s)
 			(unsigned long long)samples, (unsigned long long)r->point.epoch, (unsigned long long)r->point.samples);
 	if (node_told(w, "fork.discarded"))
 		sim_fail(s, "what it goes on with is said to be discarded: %s", node_told(w, "fork.discarded"));
+	struct sim_link wide = { .latency_us = 5 * MSEC, .jitter_us = MSEC };   /* thin so that fetching takes a while */
+	sim_link(s, 0, -1, &wide);
+	sim_link(s, -1, 0, &wide);
 	for (int i = 1; i < 5; i++)
 		sim_restart(s, i);
 	node_goes_on(w, 2, 60 * SEC);
