@@ -1,8 +1,10 @@
-/* What an all-reduce between N processes takes. usage: bench_allreduce round|coll|ring|stream|digest N BYTES TIMES
- * [CODEC [NETNS=ADDRESS]...]: round: the averager's elastic rounds (begin to commit); coll: its strict face; ring: a
- * bare TCP ring, with no other protocol, as the rival; stream: BYTES to the next, which is what a path carries; digest:
- * no exchange, all hash BYTES from memory at once, piece by piece as a round does. A peer may live in a network
- * namespace of its own (tests/bench/tbf.py). With the real cryptography or with one that weighs nothing */
+/* What an all-reduce between N processes takes. usage: bench_allreduce round|clip|coll|ring|stream|digest N BYTES
+ * TIMES [CODEC [NETNS=ADDRESS]...]: round: the averager's elastic rounds (begin to commit); clip: with
+ * averaging.robust, where members sign what they send and sums are audited; coll: its strict face; ring: a bare TCP
+ * ring, with no other protocol, as the rival; stream: BYTES to the next, which is what a path carries; digest: no
+ * exchange, all hash BYTES from memory at once with the trees of what members say they hold, piece by piece as a
+ * round does. A peer may live in a network namespace of its own (tests/bench/tbf.py). With the real cryptography or
+ * with one that weighs nothing */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -180,11 +182,11 @@ static void on_event(void *arg, enum log_level level, const char *code, const st
 
 static void again(struct timer *t) { offer(container_of(t, struct peer, again)); }
 
-static void rounds(struct peer *p, const char *codec)
+static void rounds(struct peer *p, const char *codec, bool clip)
 {
 	static const struct avg_cb cb = { on_begin, on_commit, on_failed, on_resync, on_grant, on_event };
 	struct avg_conf conf = { .target_batch = (uint64_t)p->n, .len = p->len, .micro_batch = 1,
-		.codec = codec ? json_string(codec) : NULL };
+		.codec = codec ? json_string(codec) : NULL, .robust = clip ? ROBUST_CLIP : ROBUST_NONE };
 	struct err e;
 	memset(conf.run.b, 7, 32);
 	p->again = (struct timer){ .fire = again, .name = "bench" };
@@ -253,8 +255,8 @@ static void open_peer(struct peer *p)
 static void one_peer(struct peer *p, const char *mode, const char *codec)
 {
 	open_peer(p);
-	if (!strcmp(mode, "round")) {
-		rounds(p, codec);
+	if (!strcmp(mode, "round") || !strcmp(mode, "clip")) {
+		rounds(p, codec, *mode == 'c');
 	} else {
 		p->coll = coll_new(p->env, p->net, p->chunks);
 		p->group = (struct coll_group){ .members = p->s->id, .n = (uint32_t)p->n, .me = (uint32_t)p->who };
@@ -270,11 +272,11 @@ static void one_peer(struct peer *p, const char *mode, const char *codec)
 static void digest_peer(struct peer *p)
 {
 	size_t bytes = p->len * sizeof *p->x;
-	uint8_t digest[16], all = 0;
+	uint8_t digest[TREE256], all = 0;
 	for (unsigned i = 0; i < p->times + WARM; i++) {
 		p->begun = now_ms();
 		for (size_t at = 0; at < bytes; at += PIECE) {
-			xxh128_of((const char *)p->x + at, bytes - at < PIECE ? bytes - at : PIECE, digest);
+			tree256_of((const char *)p->x + at, bytes - at < PIECE ? bytes - at : PIECE, digest);
 			all |= digest[0];
 		}
 		one_over(p);
@@ -401,7 +403,7 @@ int main(int argc, char **argv)
 	const char *codec = argc > 5 ? argv[5] : NULL;
 	int to[PEERS_MAX], from[PEERS_MAX];
 	if (argc < 5 || p.n < 2 || p.n > PEERS_MAX)
-		die("usage: bench_allreduce round|coll|ring|stream|digest PEERS BYTES TIMES [CODEC [NETNS=ADDRESS]...]");
+		die("usage: bench_allreduce round|clip|coll|ring|stream|digest PEERS BYTES TIMES [CODEC [NETNS=ADDRESS]...]");
 	bool bare = !strcmp(argv[1], "ring") || !strcmp(argv[1], "stream");
 	codec = codec && strcmp(codec, "none") ? codec : NULL;
 	p.places = argc == 6 + p.n ? argv + 6 : NULL;

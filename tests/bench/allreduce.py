@@ -3,9 +3,11 @@
 
 usage: tests/bench/allreduce.py BUILD [--python PYTHON-WITH-TORCH] [--peers 2,4,8] [--bytes 4096,100000000] [--turns 3]
 Each turn runs every contender once, 7 rounds and more each; cpu_ms is processor time of one peer for one all-reduce, which
-says more than the clock on a busy machine. round, coll: sealed; *_open: with cryptography that weighs (almost) nothing.
-digest_part: all peers hash, from memory, the part that each reduces, which a round contains; digest_all: the whole vector, which
-the trainer does behind it. digest_of_round: the first over round_open (aim: at most 0.08), in processor time."""
+says more than the clock on a busy machine. round, coll: sealed; *_open: with cryptography that weighs (almost) nothing;
+clip: rounds with averaging.robust, signed and audited (clip_to_round: over round).
+digest_part: all peers hash, from memory, the part that each reduces, as a round does on a lane of its own; digest_all: the whole
+vector. digest_of_round: the first over round_open (aim: at most 0.08), in processor time; digest_of_gigabit: its clock over what
+the bytes that a peer sends and gets, 2 (N - 1) / N of the vector, take at 1 Gbit/s (aim: at most 0.02)."""
 import argparse
 import json
 import os
@@ -57,7 +59,7 @@ def ours(build, what, n, size, times):
 
 
 def row(a, n, size):
-	contenders = ['ring_open', 'round', 'round_open', 'coll', 'coll_open', 'digest_part', 'digest_all'] + (['gloo'] if a.python else [])
+	contenders = ['ring_open', 'round', 'round_open', 'clip', 'coll', 'coll_open', 'digest_part', 'digest_all'] + (['gloo'] if a.python else [])
 	seen = {c: [] for c in contenders}
 	times = 7 if size > 1 << 20 else 200
 	for _ in range(a.turns):
@@ -73,6 +75,10 @@ def row(a, n, size):
 			if c != rival and not c.startswith('digest') and out[c] and out.get(rival):
 				for k in ('ms_median', 'cpu_ms_per_peer'):
 					out[c][f'{k}_to_{rival}'] = round(out[c][k] / max(out[rival][k], 1e-9), 3)
+	if out['clip'] and out['round']:
+		out['clip_to_round'] = {k: round(out['clip'][k] / max(out['round'][k], 1e-9), 3) for k in ('ms_median', 'cpu_ms_per_peer')}
+	if out['digest_part']:
+		out['digest_of_gigabit'] = round(out['digest_part']['ms_median'] / (2 * (n - 1) / n * size * 8 / 1e6), 4)
 	if out['digest_part'] and out['round_open']:
 		out['digest_of_round'] = round(out['digest_part']['cpu_ms_per_peer'] / max(out['round_open']['cpu_ms_per_peer'], 1e-9), 4)
 	return out
