@@ -9,7 +9,7 @@
 
 #include "common/mem.h"
 #include "kernels/gemm.h"
-#include "work.h"
+#include "loop/work.h"
 
 #define PROBE_N 384                     /* a 384 x 384 x 384 product: under a millisecond where OpenBLAS fits the CPU */
 

@@ -2,7 +2,7 @@
 #ifndef DAEMON_COMPUTE_H
 #define DAEMON_COMPUTE_H
 #include "common/log.h"
-#include "run.h"
+#include "run/run.h"
 
 struct engine;
 struct engine *engine_new(struct log *log, int threads, const char *cpu, struct err *e);    /* ERR_INVALID: cpu */

@@ -1,6 +1,6 @@
 /* THE SEAM. Everything that a peer can do to the outside world goes through struct env; nothing right of
  * `run` opens a socket, reads a clock, draws a random number, touches a disk or starts a thread by itself.
- * Two implementations: the real one (loop.c, work.c, net/nano.c) and the simulated one (tests/sim).
+ * Two implementations: the real one (loop.c, loop/work.c, net/nano.c) and the simulated one (tests/sim).
  *
  * Rules: one loop thread owns all state. A callback never re-enters its caller synchronously: send, resolve
  * and work complete from the loop, later, even when they fail at once. Nothing sleeps. */

@@ -1,7 +1,7 @@
 /* What the configuration says about the transport: where to listen and whether that may be, and how fast. */
 #include "options_net.h"
 #include <string.h>
-#include "reach.h"
+#include "node/reach.h"
 
 /* Slower than this a piece of bulk takes longer than its sender waits for an answer. */
 #define RATE_MIN (1 << 20)

@@ -14,7 +14,7 @@
 #include "common/list.h"
 #include "common/mem.h"
 #include "control/control.h"
-#include "loop.h"
+#include "loop/loop.h"
 
 #define ACCEPT_AGAIN_US 500000u
 #define READ_BYTES 65536

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include "common/err.h"
 #include "env.h"
-#include "loop.h"
+#include "loop/loop.h"
 
 #define NANO_PORT_CTRL 4237
 #define NANO_ALSO 7

@@ -6,8 +6,8 @@
 #ifndef TRAIN_STEP_H
 #define TRAIN_STEP_H
 #include "env.h"
-#include "train/spec.h"
-#include "train/spec_read.h"
+#include "train/spec/spec.h"
+#include "train/spec/read.h"
 
 struct window { size_t y, x, h, w; };           /* rows y to y + h - 1, columns x to x + w - 1 */
 

@@ -17,9 +17,9 @@
 #include "avg/ranges.h"
 #include "env.h"
 #include "kernels/par.h"
-#include "train/data.h"
-#include "train/exec_ops.h"
-#include "train/spec.h"
+#include "train/data/data.h"
+#include "train/exec/ops.h"
+#include "train/spec/spec.h"
 
 #define TRAINER_DIGEST 16
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include "common/mem.h"
 #include "common/text.h"
-#include "train/spec.h"
-#include "train/spec_int.h"
+#include "train/spec/spec.h"
+#include "train/spec/int.h"
 #include "train/zoo.h"
 
 #define NAMES_MAX 64

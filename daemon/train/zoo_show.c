@@ -7,7 +7,7 @@
 #include "common/buf.h"
 #include "common/mem.h"
 #include "common/reply.h"
-#include "train/spec_int.h"
+#include "train/spec/int.h"
 #include "train/zoo.h"
 
 #define BATCH_MAX 1000000

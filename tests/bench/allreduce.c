@@ -27,7 +27,7 @@
 #include "avg/coll.h"
 #include "common/hash.h"
 #include "common/mem.h"
-#include "loop.h"
+#include "loop/loop.h"
 #include "net/nano.h"
 
 #define PEERS_MAX 16

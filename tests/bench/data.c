@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 #include "common/mem.h"
-#include "files.h"
-#include "train/data.h"
+#include "loop/files.h"
+#include "train/data/data.h"
 
 #define BATCH 64
 

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "common/mem.h"
-#include "loop.h"
+#include "loop/loop.h"
 #include "net/nano.h"
 
 #define TRIPS 4000

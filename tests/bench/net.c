@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "common/mem.h"
-#include "loop.h"
+#include "loop/loop.h"
 #include "net/chunk.h"
 #include "net/nano.h"
 #include "net/net.h"

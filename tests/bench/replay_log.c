@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
-#include "loop.h"
-#include "train/replay.h"
+#include "loop/loop.h"
+#include "train/exec/replay.h"
 
 #define LOGS_MAX 16
 

@@ -9,9 +9,9 @@
 #include <time.h>
 #include "common/mem.h"
 #include "kernels/gemm.h"
-#include "loop.h"
+#include "loop/loop.h"
 #include "train/trainer.h"
-#include "work.h"
+#include "loop/work.h"
 
 struct engine { struct trainer *t; struct ranges done; double loss; bool idle, broken; uint64_t epoch; };
 

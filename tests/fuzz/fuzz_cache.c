@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
-#include "train/cache_int.h"
+#include "train/data/cache_int.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

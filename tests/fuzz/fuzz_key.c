@@ -6,7 +6,7 @@
 #include <string.h>
 #include "common/id.h"
 #include "common/mem.h"
-#include "key.h"
+#include "node/key.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 /* Headers of checkpoints (safetensors): what is accepted lies in order, without holes, inside the file. */
 #include <stdlib.h>
 #include <string.h>
-#include "ckpt.h"
+#include "ckpt/ckpt.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

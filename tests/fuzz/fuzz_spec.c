@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kernels/model.h"
-#include "train/spec.h"
+#include "train/spec/spec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include "common/mem.h"
 #include "link/hub.h"
-#include "loop.h"
+#include "loop/loop.h"
 #include "net/chunk.h"
 #include "net/nano.h"
 #include "net/net.h"

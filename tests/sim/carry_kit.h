@@ -8,10 +8,10 @@
 #include "kernels/vec.h"
 #include "plan/check.h"
 #include "sim.h"
-#include "train/carry.h"
-#include "train/data.h"
-#include "train/exec.h"
-#include "train/spec.h"
+#include "train/exec/carry.h"
+#include "train/data/data.h"
+#include "train/exec/exec.h"
+#include "train/spec/spec.h"
 
 #define N_MAX 3
 #define BATCH 4

@@ -1,12 +1,12 @@
-/* Peers that are whole nodes: node_new of daemon/node.c, as main builds it, on the simulated env, its files and its
+/* Peers that are whole nodes: node_new of node/node.c, as main builds it, on the simulated env, its files and its
  * shelf. What a machine has beside that is stood in for: no store (SQLite), the serial reference instead of OpenBLAS,
  * and sleep layers whose time is virtual. An operator who never tires (a timer) starts the run on one peer and lets the
  * others join it, again after every restart. chain_check.h and table_check.h watch all of them. */
 #ifndef TESTS_SIM_NODE_WORLD_H
 #define TESTS_SIM_NODE_WORLD_H
 #include "kernels/par.h"
-#include "node.h"
-#include "run_int.h"
+#include "node/node.h"
+#include "run/int.h"
 #include "sim.h"
 
 #define SEC 1000000ull

@@ -3,10 +3,10 @@
 #include <fcntl.h>
 #include "common/conf.h"
 #include "dht/dht.h"
-#include "key.h"
+#include "node/key.h"
 #include "net/inner.h"
 #include "net_app.h"
-#include "node_net.h"
+#include "node/net.h"
 #include "rows.h"
 
 /* A node without runs. */

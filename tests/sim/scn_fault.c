@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "ckpt.h"
+#include "ckpt/ckpt.h"
 #include "common/mem.h"
 #include "dht/int.h"
 #include "dht_world.h"

@@ -4,7 +4,7 @@
 #include "chain_check.h"
 #include "common/jrpc.h"
 #include "node_world.h"
-#include "run_give.h"
+#include "run/give.h"
 
 #define GREEDY 2                                /* that peer, which is in no run */
 struct greedy { struct node_world *w; struct net *net; struct id of; char list[2][65];

@@ -5,7 +5,7 @@
 #include "avg/ranges.h"
 #include "common/jrpc.h"
 #include "node_world.h"
-#include "store.h"
+#include "store/store.h"
 
 #define PEERS 5
 

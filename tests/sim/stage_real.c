@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "common/mem.h"
-#include "loop.h"
+#include "loop/loop.h"
 #include "net/nano.h"
 #include "stage.h"
 

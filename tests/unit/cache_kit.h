@@ -3,7 +3,7 @@
 #define TESTS_UNIT_CACHE_KIT_H
 #include "data_kit.h"
 #include "images_golden.h"
-#include "train/cache.h"
+#include "train/data/cache.h"
 
 enum { N = 24, FILES = 10, NX = 3 * 8 * 8 };
 #define FORM "{\"name\":\"a\",\"input\":[3,8,8],\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":3}]," \

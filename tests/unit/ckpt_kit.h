@@ -1,7 +1,7 @@
 /* What the tests of checkpoints share: a small model's tensors, files as bytes, a world with a folder of its own. */
 #ifndef TESTS_UNIT_CKPT_KIT_H
 #define TESTS_UNIT_CKPT_KIT_H
-#include "ckpt.h"
+#include "ckpt/ckpt.h"
 #include "common/buf.h"
 #include "tests/unit/state_env.h"
 #include "tests/unit/t.h"

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include "sim.h"
 #include "common/mem.h"
-#include "train/data.h"
+#include "train/data/data.h"
 #include "train/step.h"
 
 struct world { struct sim *sim; struct env *env; };

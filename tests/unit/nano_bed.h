@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "common/mem.h"
-#include "loop.h"
+#include "loop/loop.h"
 #include "net/nano.h"
 #include "stolen.h"
 

@@ -4,9 +4,9 @@
 #include "t.h"
 #include <math.h>
 #include "kernels/gemm.h"
-#include "loop.h"
+#include "loop/loop.h"
 #include "train/trainer.h"
-#include "work.h"
+#include "loop/work.h"
 
 struct real {
 	struct loop *loop; struct env *env; struct spec *spec; struct data *data; struct trainer *t;

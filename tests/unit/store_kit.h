@@ -1,7 +1,7 @@
 /* A store in a temporary folder, and ways to look into it. */
 #ifndef TESTS_STORE_KIT_H
 #define TESTS_STORE_KIT_H
-#include "store.h"
+#include "store/store.h"
 #include "tests/unit/state_env.h"
 #include "tests/unit/t.h"
 

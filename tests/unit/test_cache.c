@@ -3,7 +3,7 @@
 #include "cache_kit.h"
 #include <sys/stat.h>
 #include <unistd.h>
-#include "files.h"
+#include "loop/files.h"
 
 /* Before, while and after it is made; opened again; and a broken file is as broken out of the cache. */
 static void equal(const char *steps, const char *more)

@@ -1,7 +1,7 @@
 /* Weights of other programs: every half-precision number, brain floats and doubles become the right F32; names with and
  * without what the field puts in front of them; what is missing or does not fit is named. */
 #include <math.h>
-#include "ckpt.h"
+#include "ckpt/ckpt.h"
 #include "common/buf.h"
 #include "tests/unit/state_env.h"
 #include "tests/unit/t.h"

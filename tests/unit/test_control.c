@@ -7,7 +7,7 @@
 #include "common/jrpc.h"
 #include "common/mem.h"
 #include "control/control.h"
-#include "store.h"
+#include "store/store.h"
 #include "tests/unit/state_env.h"
 #include "tests/unit/t.h"
 

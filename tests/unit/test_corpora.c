@@ -4,9 +4,9 @@
 #include "t.h"
 #include <time.h>
 #include <unistd.h>
-#include "files.h"
+#include "loop/files.h"
 #include "common/mem.h"
-#include "train/data.h"
+#include "train/data/data.h"
 
 #define FORM "{\"name\":\"a\",\"input\":%s,\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":%s}]," \
 	"\"loss\":\"cross_entropy\",\"target_batch\":8,\"optimizer\":{\"name\":\"sgd\"},\"seed\":3," \

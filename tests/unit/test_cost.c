@@ -3,7 +3,7 @@
 #include "t.h"
 #include "kernels/cost.h"
 #include "kernels/gemm.h"
-#include "train/spec.h"
+#include "train/spec/spec.h"
 #include "train/zoo.h"
 
 static void *room(size_t bytes)

@@ -6,9 +6,9 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "files.h"
+#include "loop/files.h"
 #include "images_golden.h"
-#include "train/data.h"
+#include "train/data/data.h"
 
 enum { THREADS = 4, FILES = 40, N = 16, NX = 3 * 8 * 8, TURNS = 60 };
 #define FORM "{\"name\":\"a\",\"input\":[3,8,8],\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":3}]," \

@@ -2,7 +2,7 @@
 #include "images_kit.h"
 #include <math.h>
 #include "images_odd.h"
-#include "train/draft.h"
+#include "train/spec/draft.h"
 
 #define SIXTEEN "{\"model\":\"resnet18\",\"with\":{\"width\":4,\"blocks\":[1],\"pixels\":16}," \
 	"\"data\":\"folder:/x\"}"

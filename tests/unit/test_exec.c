@@ -4,9 +4,9 @@
 #include "t.h"
 #include "kernels/gemm.h"
 #include "sim.h"
-#include "train/data.h"
-#include "train/exec.h"
-#include "train/spec.h"
+#include "train/data/data.h"
+#include "train/exec/exec.h"
+#include "train/spec/spec.h"
 
 #define N 6
 

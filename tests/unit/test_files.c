@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "files.h"
+#include "loop/files.h"
 
 static char dir[64];
 static char synced[8][128];

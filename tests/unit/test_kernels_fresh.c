@@ -5,7 +5,7 @@
 #include <math.h>
 #include "kernels/gemm.h"
 #include "kernels/gemm_tile.h"
-#include "train/spec.h"
+#include "train/spec/spec.h"
 
 static void *room(size_t bytes)
 {

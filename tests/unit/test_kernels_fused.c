@@ -3,7 +3,7 @@
 #include <math.h>
 #include "kernels_util.h"
 #include "kernels/gemm.h"
-#include "train/spec.h"
+#include "train/spec/spec.h"
 
 static struct model *expand(const char *json)
 {

@@ -3,7 +3,7 @@
  * single precision, to 1e-12 in double (the same file built as test_kernels_steps64). */
 #include "kernels_util.h"
 #include <math.h>
-#include "ckpt.h"
+#include "ckpt/ckpt.h"
 #include "kernels/optim.h"
 
 #ifdef REAL_DOUBLE

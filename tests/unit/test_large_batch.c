@@ -5,8 +5,8 @@
 #include <math.h>
 #include "kernels/gemm.h"
 #include "kernels/vec.h"
-#include "loop.h"
-#include "train/data.h"
+#include "loop/loop.h"
+#include "train/data/data.h"
 
 #define SEEDS 5
 

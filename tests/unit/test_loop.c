@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include "common/log.h"
 #include "common/mem.h"
-#include "loop.h"
+#include "loop/loop.h"
 
 #define SECOND 1000000
 

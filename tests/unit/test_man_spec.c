@@ -13,9 +13,9 @@
 #include <cmocka.h>
 #include "common/buf.h"
 #include "kernels/optim.h"
-#include "train/data.h"
-#include "train/schedule.h"
-#include "train/spec.h"
+#include "train/data/data.h"
+#include "train/spec/schedule.h"
+#include "train/spec/spec.h"
 #include "train/step.h"
 #include "train/strategy.h"
 #include "train/zoo.h"

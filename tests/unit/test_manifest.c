@@ -1,7 +1,7 @@
 /* Manifests of data sets: stretches cover the list, and the first difference of two lists is found in a few answers,
  * wherever it lies. */
 #include "t.h"
-#include "train/manifest.h"
+#include "train/data/manifest.h"
 
 #define FILES 100000
 
@@ -26,7 +26,7 @@ static struct listed listed(uint64_t n, uint64_t other, uint64_t more)
 		.more = more };
 }
 
-/* As run_differ.c does it; UINT64_MAX: no difference. */
+/* As run/differ.c does it; UINT64_MAX: no difference. */
 static uint64_t search(const struct data_source *a, const struct data_source *b, unsigned *ret_answers)
 {
 	static uint8_t ha[MANIFEST_PARTS][MANIFEST_HASH], hb[MANIFEST_PARTS][MANIFEST_HASH];

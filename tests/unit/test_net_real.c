@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "common/mem.h"
-#include "loop.h"
+#include "loop/loop.h"
 #include "net/chunk.h"
 #include "net/nano.h"
 #include "stolen.h"

@@ -6,7 +6,7 @@
 #include "images_golden.h"
 #include "images_odd.h"
 #include "train/data/decode.h"
-#include "train/resample.h"
+#include "train/data/resample.h"
 
 struct form { int h, v; bool grey, progressive; int restart; const char *name; };
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "data_kit.h"
-#include "train/sampler.h"
+#include "train/serve/sampler.h"
 
 #define CONTEXT 40
 

@@ -10,8 +10,8 @@
 #include "common/jrpc.h"
 #include "control/control.h"
 #include "control/sock.h"
-#include "files.h"
-#include "loop.h"
+#include "loop/files.h"
+#include "loop/loop.h"
 #include "tests/unit/t.h"
 
 struct t {

@@ -1,7 +1,7 @@
 /* The run spec: what is right is read, what is wrong is named with its place; digests do not depend on spelling. */
 #include "t.h"
 #include <math.h>
-#include "train/spec.h"
+#include "train/spec/spec.h"
 #include "train/strategy.h"
 
 #define MODEL "\"model\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":3,\"padding\":1,\"name\":\"c\"}," \

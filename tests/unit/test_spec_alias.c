@@ -2,7 +2,7 @@
  * under two names that differ is refused, and what cannot be meant is named; who writes for others cannot reach their
  * local parts. */
 #include "t.h"
-#include "train/spec.h"
+#include "train/spec/spec.h"
 
 #define LAYERS "[{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":10}]"
 #define IN "\"name\":\"a\",\"input\":[1,8,8],"

@@ -2,7 +2,7 @@
  * goes first; layers that do not fit are summed directly. */
 #include "kernels/layer.h"
 #include "tests/unit/t.h"
-#include "train/spec.h"
+#include "train/spec/spec.h"
 
 static const char pattern[] =
 	"{\"name\":\"t\",\"input\":[16,9,9],%s\"model\":[{\"type\":\"conv2d\",\"out\":16,\"kernel\":3,\"padding\":1},"

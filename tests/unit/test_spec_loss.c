@@ -1,7 +1,7 @@
 /* The loss of a spec: all its forms, and what is said about those that are wrong, with the place. */
 #include "common/jrpc.h"
 #include "tests/unit/t.h"
-#include "train/spec.h"
+#include "train/spec/spec.h"
 
 static const char pattern[] =
 	"{\"name\":\"t\",\"input\":[6],\"model\":[{\"type\":\"embedding\",\"vocab\":9,\"dim\":4},{\"type\":\"linear\","

@@ -3,8 +3,8 @@
  * corruption is said and moved aside only when asked, queries can read and nothing else. */
 #include <math.h>
 #include <sqlite3.h>
-#include "migrate.h"
-#include "store_int.h"
+#include "store/migrate.h"
+#include "store/int.h"
 #include "tests/unit/store_kit.h"
 
 static void every_table_reads_back(void **state)

@@ -4,9 +4,9 @@
 #include <semaphore.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "files.h"
-#include "loop.h"
-#include "store.h"
+#include "loop/files.h"
+#include "loop/loop.h"
+#include "store/store.h"
 #include "tests/unit/t.h"
 
 enum { ROWS = 3000, QUERIES = 40 };

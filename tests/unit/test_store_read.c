@@ -2,7 +2,7 @@
 #include <sqlite3.h>
 #include "common/id.h"
 #include "common/mem.h"
-#include "store_int.h"
+#include "store/int.h"
 #include "tests/unit/store_kit.h"
 
 static int count_steps(unsigned what, void *arg, void *statement, void *ns)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "common/mem.h"
-#include "work.h"
+#include "loop/work.h"
 
 struct sum { struct job job; int n; long result; int *order, at; bool done; };
 

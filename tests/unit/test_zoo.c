@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include "common/mem.h"
 #include "common/reply.h"
-#include "train/spec.h"
+#include "train/spec/spec.h"
 #include "train/zoo.h"
 
 struct answer { struct reply reply; json_t *result; struct err e; };

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "ckpt.h"
+#include "ckpt/ckpt.h"
 #include "common/mem.h"
 #include "kernels/gemm.h"
-#include "train/spec.h"
+#include "train/spec/spec.h"
 #include "train/zoo.h"
 
 struct file { unsigned char *p; struct ckpt_head h; const char *name; };

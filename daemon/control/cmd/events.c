@@ -2,7 +2,7 @@
 #include "control/cmd.h"
 
 #include "control/control.h"
-#include "store.h"
+#include "store/store.h"
 
 static const struct cmd_param params[] = {
 	{ "run", CMD_STR, 0, "id of one run (64 digits)" },

@@ -1,7 +1,7 @@
 /* query: any SELECT over the daemon's history, read-only, off the loop. */
 #include "control/cmd.h"
 
-#include "store.h"
+#include "store/store.h"
 
 #define ROWS 1000
 

@@ -1,4 +1,4 @@
-/* run resume: acts on the swarm; only the author of the run or its admins may (run_words.c). */
+/* run resume: acts on the swarm; only the author of the run or its admins may (run/words.c). */
 #include "control/cmd.h"
 
 static const struct cmd_param params[] = {

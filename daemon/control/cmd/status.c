@@ -8,7 +8,7 @@
 
 #include "common/list.h"
 #include "common/mem.h"
-#include "store.h"
+#include "store/store.h"
 
 static const struct cmd_param params[] = { { NULL, 0, 0, NULL } };
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
-#include "train/data.h"
-#include "train/manifest.h"
+#include "train/data/data.h"
+#include "train/data/manifest.h"
 
 #define PIXELS 3072u
 #define RECORD (1 + PIXELS)

@@ -5,8 +5,8 @@
 #include "common/mem.h"
 #include "train/data/csv_parse.h"
 #include "train/data/whole.h"
-#include "train/draft.h"
-#include "train/manifest.h"
+#include "train/spec/draft.h"
+#include "train/data/manifest.h"
 
 #define LABEL_MAX (1 << 24)
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include "common/mem.h"
 #include "common/text.h"
-#include "train/data.h"
+#include "train/data/data.h"
 #include "train/data/idx.h"
-#include "train/manifest.h"
+#include "train/data/manifest.h"
 
 #define FILE_MAX ((int64_t)1 << 36)
 

@@ -6,7 +6,7 @@
 #include "common/mem.h"
 #include "common/text.h"
 #include "train/data/images.h"
-#include "train/manifest.h"
+#include "train/data/manifest.h"
 
 
 static const char *const held_out[] = { "test", "val", "validation", NULL };

@@ -4,7 +4,7 @@
 #ifndef TRAIN_DATA_IMAGES_H
 #define TRAIN_DATA_IMAGES_H
 #include "train/data/decode.h"
-#include "train/data.h"
+#include "train/data/data.h"
 
 #define IMAGE_FILE_MAX ((int64_t)1 << 26)
 #define IMAGES_MAX ((uint64_t)1 << 27)

@@ -6,7 +6,7 @@
 #include "common/hash.h"
 #include "common/mem.h"
 #include "common/rng.h"
-#include "train/data.h"
+#include "train/data/data.h"
 
 struct synthetic {
 	struct data_source d;

@@ -8,7 +8,7 @@
 #include "common/mem.h"
 #include "train/data/text.h"
 #include "train/data/whole.h"
-#include "train/manifest.h"
+#include "train/data/manifest.h"
 
 #define HELD 0.1                                /* of a single file, when validation.split says nothing */
 #define HIDDEN 0.15                             /* of the tokens (Devlin et al., arXiv:1810.04805, section 3.1); of */

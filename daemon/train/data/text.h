@@ -1,7 +1,7 @@
 /* What else a text can be asked: how words become ids of its alphabet (bytes, or a vocabulary) and back. */
 #ifndef TRAIN_DATA_TEXT_H
 #define TRAIN_DATA_TEXT_H
-#include "train/data.h"
+#include "train/data/data.h"
 #include "train/data/bpe.h"
 
 bool text_is(const struct data_source *d);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "common/mem.h"
 #include "train/data/whole.h"
-#include "train/manifest.h"
+#include "train/data/manifest.h"
 
 #define WHOLE_MAX ((int64_t)1 << 34)
 

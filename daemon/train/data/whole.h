@@ -1,7 +1,7 @@
 /* One file read whole, for kinds that hold their data in memory. */
 #ifndef TRAIN_DATA_WHOLE_H
 #define TRAIN_DATA_WHOLE_H
-#include "train/data.h"
+#include "train/data/data.h"
 
 struct manifest;
 struct whole { char *p; size_t n; uint64_t stamp; };    /* p[n] is 0; stamp: of its time of change */

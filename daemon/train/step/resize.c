@@ -1,6 +1,6 @@
 /* resize: to [height, width], or the shorter side to a size. Bilinear with antialiasing, in the integers of Pillow, so
  * that the bytes are those that torchvision's Resize gives for the same picture, on every machine. */
-#include "train/resample.h"
+#include "train/data/resample.h"
 #include "train/step.h"
 
 #define SIDE_MAX 16384

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 #include "kernels/vec.h"
-#include "train/data.h"
+#include "train/data/data.h"
 #include "train/vec.h"
 
 static int run(struct vec_call *c)

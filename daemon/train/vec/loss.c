@@ -1,7 +1,7 @@
 /* "y! batch -> dy loss correct": the loss of a micro-batch as a sum over its samples, right answers, and the gradient
  * of the mean (without dy: evaluation). correct is negative for losses without that notion. */
 #include "kernels/layer.h"
-#include "train/data.h"
+#include "train/data/data.h"
 #include "train/vec.h"
 
 static int run(struct vec_call *c)

@@ -1,0 +1,347 @@
+/* Checkpoints of a run: a snapshot between two micro-batches goes to the disk lane; on start the newest whole one comes
+ * back. The point (epoch, digest, ledger, hyperparameters) travels in the file's metadata. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "common/text.h"
+#include "run/int.h"
+
+
+struct waiter { struct list link; struct reply *reply; };
+struct saving {
+	struct id id;
+	struct runs *rs;
+	struct snapshot *snap;
+	struct ckpt_tensor *v; size_t n;
+	uint64_t lost_from;
+};
+
+/* The run may have gone while its checkpoint was written: it is looked up again. */
+static struct run *still(struct runs *rs, const struct id *id)
+{
+	return runs_by_id(rs, id);
+}
+
+static int tensors_of(const struct trainer_tensor *t, size_t n, struct ckpt_tensor *out, struct err *e)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ckpt_tensor(&out[i], t[i].name, t[i].f64 ? CKPT_F64 : CKPT_F32, (unsigned)t[i].nd, t[i].shape, t[i].data,
+		e))
+			return -1;
+	return 0;
+}
+
+void ckpt_waiter_end(struct list *it, const struct err *e)
+{
+	struct waiter *w = list_entry(it, struct waiter, link);
+	struct err gone;
+	if (!e || !e->code) {
+		err_set(&gone, ERR_STATE, "the run ended before the checkpoint was written");
+		e = &gone;
+	}
+	reply_fail(w->reply, e);
+	free(w);
+}
+
+static void answer(struct run *r, json_t *result, const struct err *e)
+{
+	struct list *it;
+	while ((it = list_pop(&r->ckpt_waiters))) {
+		struct waiter *w = list_entry(it, struct waiter, link);
+		if (result)
+			reply_ok(w->reply, json_deep_copy(result));
+		else
+			reply_fail(w->reply, e);
+		free(w);
+	}
+	json_decref(result);
+}
+
+static void finished(struct run *r)
+{
+	r->saving = false;
+	run_finish_more(r);
+	run_again_step(r);
+	runs_check_drained(r->rs);
+}
+
+static void saved(void *arg, const struct ckpt_result *res)
+{
+	struct saving *s = arg;
+	struct run *r = still(s->rs, &s->id);
+	uint64_t lost_from = s->lost_from;
+	snapshot_unref(s->snap);
+	free(s->v);
+	free(s);
+	if (!r)
+		return;
+	if (res->error.code) {
+		run_log(r, LOG_ERROR_, "ckpt.failed", "checkpoint: %s", res->error.text);
+		answer(r, NULL, &res->error);
+	} else {
+		char size[32];
+		log_write(r->rs->ctx.env->log, LOG_DEBUG_, r->name, "checkpoint %s (%s)", res->path,
+			text_print_size(res->bytes, size, sizeof size));
+		if (r->rs->ctx.store)
+			store_ckpt_put(r->rs->ctx.store, &(struct store_ckpt){ .run = r->hex, .path = res->path,
+			.epoch = res->epoch, .bytes = res->bytes, .state = "whole" });
+		r->saved_epoch = res->epoch;
+		if (r->lost_from == lost_from)
+			r->lost_from = 0;
+		if (res->aside)
+			run_log(r, LOG_WARN_, "ckpt.aside", "%u checkpoints that are not of this history are kept beside %s, as "
+				".aside; they are yours to remove", res->aside, res->path);
+		answer(r, json_pack("{s:[{s:s,s:I,s:s,s:I}]}", "checkpoints", "run", r->hex, "epoch", (json_int_t)res->epoch,
+			"path", res->path, "bytes", (json_int_t)res->bytes), NULL);
+	}
+	finished(r);
+}
+
+static json_t *meta_of(struct run *r, const struct avg_point *p)
+{
+	json_t *point = avg_point_json(p), *meta = json_object();
+	char *text = json_dumps(point, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	char num[32];
+	json_object_set_new(meta, "format", json_string("hivemindd-1"));
+	json_object_set_new(meta, "run", json_string(r->hex));
+	json_object_set_new(meta, "name", json_string(r->name));
+	json_object_set_new(meta, "point", json_string(text));
+	snprintf(num, sizeof num, "%llu", (unsigned long long)p->samples);
+	json_object_set_new(meta, "samples", json_string(num));
+	if (r->spec->independent) {             /* where this peer's own order stands */
+		json_t *walked = ranges_json(&r->walked);
+		char *list = json_dumps(walked, JSON_COMPACT);
+		json_object_set_new(meta, "walked", json_string(list));
+		json_decref(walked);
+		free(list);
+	}
+	if (r->avg) {
+		struct avg_view v;
+		avg_view(r->avg, &v);
+		snprintf(num, sizeof num, "%u", v.last_members ? v.last_members : r->was_members);
+		json_object_set_new(meta, "members", json_string(num));
+	}
+	json_decref(point);
+	free(text);
+	return meta;
+}
+
+static void snapped(void *arg, struct snapshot *snap, const struct err *e)
+{
+	struct saving *s = arg;
+	struct run *r = still(s->rs, &s->id);
+	struct err mine;
+	const struct avg_point *p = r && snap ? run_point_at(r, snap->epoch) : NULL;
+	if (r && snap && !p)
+		err_set(&mine, ERR_STATE, "epoch %llu has passed", (unsigned long long)snap->epoch);
+	else if (!snap)
+		mine = *e;
+	if (!p) {
+		snapshot_unref(snap);
+		free(s);
+		if (!r)
+			return;
+		run_log(r, LOG_WARN_, "ckpt.failed", "snapshot: %s", mine.text);
+		answer(r, NULL, &mine);
+		finished(r);
+		return;
+	}
+	s->snap = snap;
+	s->n = snap->ntensors;
+	s->v = xcalloc(s->n, sizeof *s->v);
+	char dir[4096];
+	run_dir(r, dir, sizeof dir);
+	if (tensors_of(snap->tensor, s->n, s->v, &mine)) {
+		struct ckpt_result bad = { .error = mine };
+		saved(s, &bad);
+		return;
+	}
+	s->lost_from = r->lost_from;
+	ckpt_save(r->rs->ctx.env, &(struct ckpt_save){ .dir = dir, .epoch = p->epoch, .v = s->v, .n = s->n,
+		.lost_from = r->lost_from,
+		.meta = meta_of(r, p),
+		.keep = r->spec->local.checkpoint_keep ? r->spec->local.checkpoint_keep : (unsigned)conf_int(r->rs->ctx.conf,
+		"checkpoint", "keep"), .free_min_bytes = (uint64_t)conf_int(r->rs->ctx.conf, "checkpoint", "free_min") },
+		saved, s);
+}
+
+void ckpt_now(struct run *r, struct reply *reply)
+{
+	struct err e;
+	if (!r->rs->ctx.state_dir || !r->trainer) {
+		err_set(&e, ERR_STATE, "run %s is %s: there is nothing to save", r->name, run_state_name(r));
+		if (reply)
+			reply_fail(reply, &e);
+		return;
+	}
+	if (reply) {
+		struct waiter *w = xcalloc(1, sizeof *w);
+		w->reply = reply;
+		list_push(&r->ckpt_waiters, &w->link);
+	}
+	if (r->saving)
+		return;
+	r->saving = true;
+	struct saving *s = xcalloc(1, sizeof *s);
+	s->rs = r->rs;
+	s->id = r->id;
+	trainer_snapshot(r->trainer, snapped, s);
+}
+
+/* ---- RESTORE ---- */
+
+struct restoring { struct runs *rs; struct id id; struct ckpt_tensor *v; };
+static void restore(struct run *r, uint64_t reject);
+
+/* Without it (another peer's checkpoint, copied here) the order begins anew. */
+static void take_walked(struct run *r, const json_t *meta)
+{
+	const char *text = json_string_value(json_object_get(meta, "walked"));
+	json_t *j = text && r->spec->independent ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	struct err e;
+	if (j && ranges_parse(&r->walked, j, &e))
+		run_log(r, LOG_WARN_, "ckpt.failed", "where this peer's own order stood cannot be read (%s): it begins anew",
+			e.text);
+	json_decref(j);
+}
+
+static int take_point(struct run *r, const char *text, struct err *e)
+{
+	json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	struct avg_point p;
+	avg_point_init(&p);
+	int rc = avg_point_parse(&p, j, e);
+	json_decref(j);
+	if (rc) {
+		e->code = ERR_CORRUPT;
+		return err_wrap(e, "point");
+	}
+	avg_point_done(&r->point);
+	r->point = p;
+	return 0;
+}
+
+static int take(struct run *r, const struct ckpt_result *res, struct err *e)
+{
+	const char *text = json_string_value(json_object_get(res->meta, "point"));
+	const char *run = json_string_value(json_object_get(res->meta, "run"));
+	if (!text || !run || strcmp(run, r->hex))
+		return err_set(e, ERR_MISMATCH, "%s belongs to another run", res->path);
+	if (take_point(r, text, e))
+		return -1;
+	const char *members = json_string_value(json_object_get(res->meta, "members"));
+	uint64_t n = 0;
+	r->was_members = members && !text_u64(members, &n, NULL) && n <= UINT32_MAX ? (uint32_t)n : 0;
+	take_walked(r, res->meta);
+	return 0;
+}
+
+static void forget_point(struct run *r)         /* as if there had been none */
+{
+	avg_point_done(&r->point);
+	avg_point_init(&r->point);
+}
+
+/* Perhaps a good one: nothing begins without it that could end up in its place. */
+static void unreadable(struct run *r, const struct err *e)
+{
+	struct err why;
+	if (e->code == ERR_MISMATCH) {
+		run_fail(r, e);
+		return;
+	}
+	err_set(&why, e->code, "%.170s; the run does not begin without it: mend that and start the daemon again, or say "
+		"run join; to go on from an older one, move this one away", e->text);
+	r->resumes = true;
+	run_fail(r, &why);
+}
+
+static void restored(struct run *r, const char *path)
+{
+	if (path) {
+		r->saved_epoch = r->point.epoch;
+		run_log(r, LOG_INFO_, "ckpt.restored", "epoch %llu from %s", (unsigned long long)r->point.epoch, path);
+	} else {
+		forget_point(r);
+	}
+	run_again_check(r);
+	run_event(r, EV_RESTORED);              /* else it is on its way already */
+}
+
+/* Whole, but of no use: set aside, and the next older one is tried. */
+static void reject(struct run *r, uint64_t epoch, const char *path, const struct err *e)
+{
+	run_log(r, LOG_ERROR_, "ckpt.corrupt", "%s: %s; it is set aside, an older one is tried", path, e->text);
+	forget_point(r);
+	restore(r, epoch);
+}
+
+/* What was read was looked through. */
+static void checked(void *arg, const struct err *e)
+{
+	struct run *r = arg;
+	char *path = r->restored_from;
+	r->restored_from = NULL;
+	if (r->state == RUN_RESTORE && !e)
+		restored(r, path);
+	else if (r->state == RUN_RESTORE && e->code == ERR_NONFINITE)
+		reject(r, r->point.epoch, path, e);
+	else if (r->state == RUN_RESTORE)
+		unreadable(r, e);
+	free(path);
+}
+
+static void loaded(void *arg, const struct ckpt_result *res)
+{
+	struct restoring *l = arg;
+	struct run *r = still(l->rs, &l->id);
+	struct err e = res->error;
+	free(l->v);
+	free(l);
+	if (!r || r->state != RUN_RESTORE)
+		return;
+	if (res->skipped)
+		run_log(r, LOG_ERROR_, "ckpt.corrupt", "%s: %s; %s", res->skip_path, res->skip_error.text,
+			!e.code ? "an older one is used" : e.code == ERR_NOT_FOUND ? "no older one is whole: starting anew" :
+			"the next one cannot be read");
+	if (e.code == ERR_NOT_FOUND) {
+		restored(r, NULL);
+		return;
+	}
+	if (e.code || take(r, res, &e)) {
+		if (!res->error.code && e.code == ERR_CORRUPT)
+			reject(r, res->epoch, res->path, &e);
+		else
+			unreadable(r, &e);
+		return;
+	}
+	free(r->restored_from);
+	r->restored_from = xstrdup(res->path);
+	trainer_fill(r->trainer, &(struct trainer_fill){ .epoch = r->point.epoch, .live = r->point.params }, checked, r);
+}
+
+static void restore(struct run *r, uint64_t reject)
+{
+	const struct trainer_tensor *t;
+	char dir[4096];
+	struct err e;
+	struct restoring *l = xcalloc(1, sizeof *l);
+	size_t n = trainer_tensors(r->trainer, &t);
+	l->rs = r->rs;
+	l->id = r->id;
+	l->v = xcalloc(n, sizeof *l->v);
+	run_dir(r, dir, sizeof dir);
+	if (r->rs->ctx.state_dir && !tensors_of(t, n, l->v, &e)) {
+		ckpt_load(r->rs->ctx.env, dir, l->v, n, reject, loaded, l);
+		return;
+	}
+	free(l->v);
+	free(l);
+	run_event(r, EV_RESTORED);
+}
+
+void ckpt_restore(struct run *r)
+{
+	restore(r, CKPT_NONE);
+}

@@ -1,0 +1,370 @@
+/* What the author of a run tells the world: its specification in the DHT, and signed words to the swarm (pause, resume,
+ * stop), sent to every member and kept in the DHT for those who come later.
+ *
+ *   run:NAME      subkey = author   {name, author, run, shared}       signed by the author
+ *   run:ID        the same record, for joining by id
+ *   runctl:ID     subkey = signer   {op, counter}                     signed; the lawful with the greatest counter
+ *
+ * The signer's epoch goes with the word, unsigned: whoever stops behind it says so. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/buf.h"
+#include "common/jrpc.h"
+#include "common/mem.h"
+#include "common/text.h"
+#include "run/int.h"
+
+#define RUN_LIFE_MS (7ull * 86400 * 1000)
+#define CALL_US 2000000
+#define WATCH_US 15000000
+#define WATCH_PAUSED_US 3000000
+#define RECORD_MAX 16000
+
+static void key_of(const char *what, const char *name, char out[160]) { snprintf(out, 160, "%s:%s", what, name); }
+
+/* ---- publishing ---- */
+
+void ctl_publish(struct run *r)
+{
+	char key[160];
+	json_t *v = json_pack("{s:s,s:s,s:s,s:O}", "name", r->name, "author", r->author_hex, "run", r->hex, "shared",
+		r->spec->shared);
+	size_t len = 0;
+	char *text = json_line(v, &len);
+	free(text);
+	if (len > RECORD_MAX) {
+		run_log(r, LOG_WARN_, "run.unpublished",
+			"the specification takes %zu bytes, a DHT record holds %d: others can join only "
+			"with the same file", len, RECORD_MAX);
+		json_decref(v);
+		return;
+	}
+	key_of("run", r->name, key);
+	dht_keep(r->rs->ctx.dht, key, r->author_hex, json_incref(v), RUN_LIFE_MS, true);
+	key_of("run", r->hex, key);
+	dht_keep(r->rs->ctx.dht, key, r->author_hex, v, RUN_LIFE_MS, true);
+}
+
+void ctl_unpublish(struct run *r)
+{
+	char key[160];
+	key_of("run", r->name, key);
+	dht_unkeep(r->rs->ctx.dht, key, r->author_hex);
+	key_of("run", r->hex, key);
+	dht_unkeep(r->rs->ctx.dht, key, r->author_hex);
+}
+
+/* ---- words to the swarm ---- */
+
+static const char *const op_name[] = { "pause", "resume", "stop" };
+
+static void signed_bytes(struct buf *b, const struct id *run, const char *op, uint64_t counter)
+{
+	buf_put(b, "hivemind-run-ctl-1", 18);
+	buf_put(b, run->b, 32);
+	buf_str(b, op);
+	buf_u64(b, counter);
+}
+
+static int refuse_to_obey(const struct run *r, const char *op, const struct id *by, struct err *e)
+{
+	char who[9], may[200];
+	return err_set(e, ERR_AUTH, "only %s may %s run %s, not %s", run_who_may(r, may, sizeof may), op, r->name,
+		id_short(by, who));
+}
+
+static int obey(struct run *r, const char *op, uint64_t counter, uint64_t epoch, const struct id *by,
+	struct err *e)
+{
+	char who[9];
+	if (!run_lawful(r, by))
+		return refuse_to_obey(r, op, by, e);
+	if (counter <= r->ctl_counter)
+		return 0;                       /* heard before, or older than what rules now */
+	r->ctl_counter = counter;
+	run_log(r, LOG_INFO_, "run.ctl", "%s by %s", op, id_short(by, who));
+	if (!strcmp(op, "stop")) {
+		if (epoch > r->point.epoch)
+			run_log(r, LOG_WARN_, "run.behind", "stopped here at epoch %llu, and at %s, who said it, at epoch %llu: "
+				"the state here is the older one", (unsigned long long)r->point.epoch, id_short(by, who),
+				(unsigned long long)epoch);
+		run_event(r, EV_STOP);
+		return 0;
+	}
+	r->paused = !strcmp(op, "pause");
+	run_effective_pause(r);
+	return 0;
+}
+
+static bool op_known(const char *op)
+{
+	for (size_t i = 0; i < sizeof op_name / sizeof *op_name; i++)
+		if (!strcmp(op, op_name[i]))
+			return true;
+	return false;
+}
+
+static int hear(struct runs *rs, const json_t *j, struct err *e)
+{
+	struct id run, by;
+	uint8_t sig[SIG_BYTES];
+	const char *op;
+	uint64_t counter, epoch = 0;
+	struct buf b = { 0 };
+	if (json_get_hex(j, "run", run.b, 32, e) || json_get_str(j, "op", &op, e) ||
+			json_get_u64(j, "counter", &counter, e) || json_get_hex(j, "by", by.b, 32, e) ||
+			json_get_hex(j, "sig", sig, sizeof sig, e))
+		return -1;
+	if (!op_known(op))
+		return err_set(e, ERR_INVALID, "op \"%.20s\": expected pause, resume or stop", op);
+	struct run *r = runs_by_id(rs, &run);
+	if (!r || run_over(r))
+		return err_set(e, ERR_NOT_FOUND, "this peer is not in that run");
+	if (run_lawful(r, &by) && counter <= r->ctl_counter)
+		return 0;                       /* heard before, or older than what rules now */
+	if (!run_lawful(r, &by))                /* before the signature, which takes longer */
+		return refuse_to_obey(r, op, &by, e);
+	signed_bytes(&b, &run, op, counter);
+	bool ok = net_verify(&by, b.p, b.len, sig);
+	buf_free(&b);
+	json_get_u64(j, "epoch", &epoch, NULL);
+	return ok ? obey(r, op, counter, epoch, &by, e) : err_set(e, ERR_AUTH, "the signature of %s is wrong", op);
+}
+
+static void on_ctl(void *arg, struct request *req)
+{
+	struct err e;
+	if (hear(arg, req->f.json, &e))
+		net_refuse(req, &e);
+	else
+		net_reply(req, NULL, NO_BLOB);
+}
+
+void ctl_serve(struct runs *rs)
+{
+	net_on(rs->ctx.net, KIND_RUN_CTL, on_ctl, rs);
+}
+
+/* An operator's word on its way to the members; also the slot in which other requests wait for the network. */
+struct ask *ask_new(struct runs *rs, struct run *r, struct reply *reply)
+{
+	struct ask *a = xcalloc(1, sizeof *a);
+	a->rs = rs;
+	a->reply = reply;
+	if (r)
+		a->run = r->id;
+	list_push(&rs->asks, &a->link);
+	return a;
+}
+
+void ask_free(struct ask *a)
+{
+	list_del(&a->link);
+	json_decref(a->local);
+	json_decref(a->patch);
+	free(a);
+}
+
+/* The network outlives the runs by a moment: whoever still waits gets an answer, and late calls find nobody. */
+void runs_asks_free(struct runs *rs)
+{
+	list_each_safe(it, &rs->asks) {
+		struct ask *a = list_entry(it, struct ask, link);
+		struct err e;
+		err_set(&e, ERR_CANCELLED, "the daemon is stopping");
+		if (a->reply)
+			reply_fail(a->reply, &e);
+		list_del(&a->link);
+		list_init(&a->link);
+		a->reply = NULL;
+		a->rs = NULL;
+		if (!a->open)
+			ask_free(a);
+	}
+}
+
+static void told_all(struct ask *a)
+{
+	struct run *r = a->rs ? runs_by_id(a->rs, &a->run) : NULL;
+	if (a->reply && a->rs)
+		run_answer(a->rs, a->reply, json_pack("{s:s,s:s,s:i}", "run", r ? r->hex : "", "state",
+			r ? run_state_name(r) : "gone", "peers_told", (int)a->told));
+	ask_free(a);
+}
+
+static void told(void *arg, const struct frame *f, const struct err *e)
+{
+	struct ask *a = arg;
+	a->told += f != NULL;
+	if (--a->open == 0 && !a->sending)
+		told_all(a);
+}
+
+static void say(struct runs *rs, const json_t *params, struct reply *reply, const char *op)
+{
+	struct run *r = runs_find_open(rs, params, reply);
+	struct net *net = rs->ctx.net;
+	struct err e;
+	struct buf b = { 0 };
+	uint8_t sig[SIG_BYTES];
+	char self[ID_HEX], key[160], may[200];
+	if (!r)
+		return;
+	if (!run_lawful(r, net_self(net))) {
+		err_set(&e, ERR_AUTH, "only %s may %s run %s: say it there; on this peer alone: run leave, run hold",
+			run_who_may(r, may, sizeof may), op, r->name);
+		reply_fail(reply, &e);
+		return;
+	}
+	uint64_t counter = env_wall(rs->ctx.env);
+	if (counter <= r->ctl_counter)
+		counter = r->ctl_counter + 1;
+	signed_bytes(&b, &r->id, op, counter);
+	net_sign(net, b.p, b.len, sig);
+	buf_free(&b);
+	id_hex(net_self(net), self);
+	json_t *word = json_pack("{s:s,s:s,s:I,s:s,s:o,s:I}", "run", r->hex, "op", op, "counter", (json_int_t)counter, "by",
+		self, "sig", json_hex(sig, sizeof sig), "epoch", (json_int_t)r->point.epoch);
+	key_of("runctl", r->hex, key);
+	dht_put(rs->ctx.dht, key, self, json_incref(word), RUN_LIFE_MS, true, NULL, NULL);
+	struct ask *a = ask_new(rs, r, reply);
+	struct avg_member m[RUN_PEERS_SHOWN];
+	size_t n = r->avg ? avg_members(r->avg, m, RUN_PEERS_SHOWN) : 0;
+	a->sending = true;
+	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++)
+		if (!id_eq(&m[i].id, net_self(net)) && m[i].live) {
+			a->open++;
+			net_call(net, &m[i].id, KIND_RUN_CTL, json_incref(word), NO_BLOB, CLASS_control, CALL_US, told, a);
+		}
+	json_decref(word);
+	obey(r, op, counter, r->point.epoch, net_self(net), &e);
+	a->told++;                              /* ourselves */
+	a->sending = false;
+	if (!a->open)
+		told_all(a);
+}
+
+void runs_pause(struct runs *rs, const json_t *params, struct reply *reply) { say(rs, params, reply, "pause"); }
+void runs_resume(struct runs *rs, const json_t *params, struct reply *reply) { say(rs, params, reply, "resume"); }
+void runs_stop(struct runs *rs, const json_t *params, struct reply *reply) { say(rs, params, reply, "stop"); }
+
+/* ---- newcomers ask what was said before they came ---- */
+
+static void watched(void *arg, const struct record *rec, size_t n, const struct err *e)
+{
+	struct ask *a = arg;
+	struct err ignored;
+	a->open--;
+	for (size_t i = 0; a->rs && i < n; i++)
+		hear(a->rs, rec[i].value, &ignored);
+	ask_free(a);
+}
+
+static void watch_again(struct timer *t)
+{
+	struct run *r = container_of(t, struct run, ctl_timer);
+	if (!run_over(r))
+		ctl_watch(r);
+}
+
+/* A word goes to the members of the moment; whoever was not reached then, or came back later, hears it from the DHT. */
+void ctl_watch(struct run *r)
+{
+	char key[160];
+	r->ctl_timer.fire = watch_again;
+	r->ctl_timer.name = "run.ctl";
+	env_after(r->rs->ctx.env, &r->ctl_timer, r->paused ? WATCH_PAUSED_US : WATCH_US);
+	struct ask *a = ask_new(r->rs, r, NULL);
+	a->open++;
+	key_of("runctl", r->hex, key);
+	dht_get(r->rs->ctx.dht, key, true, watched, a);
+}
+
+/* ---- run join ---- */
+
+/* The run's id proves the record: it is the hash of author, name and shared part. */
+static struct spec *spec_of_record(const struct record *rec, const json_t *local, struct id *ret_author,
+	struct id *ret_run, struct err *e)
+{
+	const char *name;
+	struct id claimed;
+	if (json_get_str(rec->value, "name", &name, e) || json_get_hex(rec->value, "author", ret_author->b, 32, e) ||
+			json_get_hex(rec->value, "run", claimed.b, 32, e))
+		return NULL;
+	struct spec *s = spec_of(name, json_object_get(rec->value, "shared"), local, e);
+	if (!s)
+		return NULL;
+	spec_run_id(s, ret_author, ret_run);
+	if (id_eq(ret_run, &claimed) && id_eq(ret_author, &rec->owner))
+		return s;
+	spec_free(s);
+	err_set(e, ERR_MISMATCH, "the published specification does not match the run's id");
+	return NULL;
+}
+
+static void join_found(void *arg, const struct record *rec, size_t n, const struct err *error)
+{
+	struct ask *a = arg;
+	struct err e = { 0 };
+	struct id author, run;
+	const struct record *pick = NULL;
+	unsigned fits = 0;
+	char authors[256] = "";
+	a->open--;
+	for (size_t i = 0; i < n; i++) {
+		char owner[ID_HEX];
+		id_hex(&rec[i].owner, owner);
+		/* a run is offered by its author, or it is not that run */
+		if (!rec[i].is_signed || strcmp(rec[i].subkey, owner) || strncmp(owner, a->author, strlen(a->author)))
+			continue;
+		fits++;
+		pick = &rec[i];
+		size_t at = strlen(authors);
+		snprintf(authors + at, sizeof authors - at, " %.8s", rec[i].subkey);
+	}
+	if (!a->rs) {
+		ask_free(a);
+		return;
+	}
+	struct dht_state d;
+	dht_state(a->rs->ctx.dht, &d);
+	struct spec *s = fits == 1 ? spec_of_record(pick, a->local, &author, &run, &e) : NULL;
+	if (error)
+		err_set(&e, error->code, "no run %s in the DHT, as far as is known: %s", a->what, error->text);
+	else if (!fits)
+		err_set(&e, ERR_NOT_FOUND, "no run %s%s%s in the DHT%s", a->what, a->author[0] ? " of author " : "", a->author,
+			d.joined ? "" : "; this peer has not joined a swarm yet (see hivectl status)");
+	else if (fits > 1)
+		err_set(&e, ERR_STATE, "run %s exists %u times; choose with --author one of:%s", a->what, fits, authors);
+	struct run *same = s ? runs_by_id(a->rs, &run) : NULL;
+	if (same && !run_over(same)) {
+		err_set(&e, ERR_EXISTS, "this peer is in run %s already (%s)", same->name, run_state_name(same));
+		spec_free(s);
+		s = NULL;
+	}
+	if (s)
+		run_new(a->rs, s, &author, &run, a->reply);
+	else
+		runs_refuse(a->rs, "join", a->what, a->reply, &e);
+	ask_free(a);
+}
+
+void runs_join(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	char key[160];
+	const char *author = json_string_value(json_object_get(params, "author"));
+	struct ask *a;
+	struct err e;
+	if (runs_closed(rs, &e)) {
+		reply_fail(reply, &e);
+		return;
+	}
+	a = ask_new(rs, NULL, reply);
+	snprintf(a->what, sizeof a->what, "%.64s", json_string_value(json_object_get(params, "run")));
+	snprintf(a->author, sizeof a->author, "%s", author ? author : "");
+	a->local = runs_local(NULL, params);
+	a->open++;
+	key_of("run", json_string_value(json_object_get(params, "run")), key);
+	dht_get_patient(rs->ctx.dht, key, true, join_found, a);
+}

@@ -1,0 +1,285 @@
+/* Inside the run room: one training job and the steps that its files lend each other. */
+#ifndef DAEMON_RUN_INT_H
+#define DAEMON_RUN_INT_H
+#include "avg/avg.h"
+#include "ckpt/ckpt.h"
+#include "common/list.h"
+#include "common/map.h"
+#include "run/run.h"
+#include "train/exec/carry.h"
+#include "train/exec/exec.h"
+#include "train/trainer.h"
+
+#define RUN_POINTS 80                   /* recent points: snapshots and steps that come late need them */
+#define RUN_PEERS_SHOWN 64
+
+/* The life of a run: run.c has the table. */
+enum run_state { RUN_OPEN, RUN_RESTORE, RUN_ENTER, RUN_SYNC, RUN_TRAIN, RUN_FINISH, RUN_LEAVE, RUN_AGAIN, RUN_DONE,
+	RUN_LEFT, RUN_STOPPED, RUN_FAILED, RUN_STATES };
+enum run_event { EV_OPENED, EV_RESTORED, EV_GRANTED, EV_BEHIND, EV_SYNCED, EV_REACHED, EV_FINISHED, EV_LEAVE, EV_GONE,
+	EV_AGAIN, EV_STOP, EV_BROKEN, RUN_EVENTS };
+
+struct trace;                           /* trace.c: the run log on disk */
+struct sync;                            /* sync.c: a state download under way */
+struct fetch;                           /* fetch.c: its pieces */
+struct donors;                          /* donor.c: those of others */
+struct differ;                          /* differ.c: where data begins to be another than the run's */
+struct runs {
+	struct runs_ctx ctx;
+	struct list list;               /* struct run, oldest first */
+	struct list graves;             /* trainers that still have a job running */
+	struct list asks;               /* operators' requests that wait for the network */
+	struct donors *donors;
+	struct list serving;            /* texts being continued, pictures being looked at */
+	struct timer drain_timer;
+	void (*drained)(void *arg); void *drained_arg;
+	uint64_t drain_deadline_us;
+	bool draining, closing;
+	unsigned differs;               /* stretches of manifests being hashed for others */
+};
+
+struct run_commit { uint64_t epoch, weight, target /* 0: none decides */; uint32_t members; bool minority; };
+
+struct run {
+	struct list link;
+	struct runs *rs;
+	struct id id, author;
+	char hex[ID_HEX], author_hex[ID_HEX], name[SPEC_NAME];
+	struct spec *spec;
+	enum run_state state;
+	struct err error;
+	bool paused, held, drain, mine, quick_leave;
+	uint64_t ctl_counter, created_ms;
+
+	struct data *data;
+	struct trainer *trainer;
+	char *restored_from;            /* the checkpoint that is being looked through */
+	bool fetch;                     /* what the run begins with is not here */
+	struct origin *weights;         /* weights.c: what the run begins with, until it has begun; NULL: none */
+	struct carry *carry;            /* what the plans send to other members, and strict groups */
+	struct rest *rest;              /* who waits for sleep layers; NULL: nobody */
+	struct avg *avg;                /* NULL: the strategy needs no swarm */
+	struct avg_point point;         /* after the last epoch that is applied here */
+	struct avg_point recent[RUN_POINTS]; unsigned nrecent;
+	struct run_commit commit, commits[RUN_POINTS];  /* the last one; recent ones, whose steps may come late */
+	struct ranges walked;           /* of an order of this peer's own: positions that commits have taken */
+	struct sync *sync;
+	uint64_t val_epoch;             /* validation asked for */
+	uint64_t val_took_us, val_done_us;      /* the last one; 0: none yet */
+	bool saving, final_saved, validating, reached;
+	uint64_t saved_epoch;           /* of the newest checkpoint of its own; 0: none that is known of */
+	uint64_t lost_from;             /* checkpoints of it and later lost a fork, until one is saved; 0: none did */
+	bool resumes;                   /* it has failed, and the daemon's next start tries again */
+	uint64_t finish_us;             /* since when nothing but others keeps it from leaving; 0: not yet */
+	/* again.c; halfway: what it holds is partly another's; 0: the size of micro-batches stays */
+	bool again, halfway; uint32_t batch_next, batch_was;
+
+	/* what `run watch` shows */
+	double loss, accuracy, epoch_loss, val_loss, val_accuracy, best_accuracy;
+	uint64_t was_epoch;             /* how far it was, as the store has it */
+	uint32_t was_members;           /* of the last commit before the checkpoint that it comes from; 0: none */
+	uint64_t saved_us, own_samples, started_us, train_us, epoch_started_us;
+	uint64_t told_us; bool tell_again;
+	struct timer tell, leave_timer, release_timer, ctl_timer; bool expects;
+	struct opening *opening;
+	struct differ *differ;          /* NULL: the data is the run's, or is being opened */
+	struct trace *trace;            /* NULL: no run log is kept */
+	struct reply *start_reply;      /* run start waits for the data */
+	struct list ckpt_waiters;       /* operators who asked for a checkpoint */
+	uint8_t last_prev[DIGEST];
+	uint64_t recorded;              /* the last commit whose step is made, as the store has it; 0: none */
+	uint64_t unsettled;             /* the first epoch that a change is agreed for and has not come */
+	uint64_t nepochs, epoch_took[EXEC_TIMES_KEPT];  /* us of the latest epochs */
+};
+
+/* ---- run.c ---- */
+struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author, const struct id *id /* NULL: made when
+	the data is open (we are the author) */, struct reply *start_reply);
+void run_free(struct run *r);
+void run_event(struct run *r, enum run_event ev);
+void run_wake(struct run *r);                   /* its sleep layers wait no more: it is on its way out */
+void run_fail(struct run *r, const struct err *e);
+const char *run_state_name(const struct run *r);
+bool run_over(const struct run *r);
+void run_finish_more(struct run *r);             /* a step of FINISH is done */
+void run_effective_pause(struct run *r);        /* paused or held changed */
+void run_log(struct run *r, enum log_level level, const char *kind, const char *fmt, ...) __attribute__((format(printf,
+	4, 5)));
+void run_record(struct run *r);                 /* its row in the store */
+void run_applied_point(struct run *r);          /* point is that of an applied epoch: remember it */
+uint64_t run_target(const struct run *r);       /* target batch size that is in force */
+const struct avg_point *run_point_at(const struct run *r, uint64_t epoch);
+void run_release(struct run *r);                /* trainer, averager and data go; the spec is read again */
+/* ---- again.c ---- */
+void run_again_check(struct run *r);            /* the point has changed: does the run still fit it? */
+void run_again_step(struct run *r);             /* something has been applied, or saved */
+int run_again_batch(struct run *r, uint64_t batch, struct err *e);
+void run_again_saved(struct run *r);            /* from its own checkpoint; its fetch and what came are dropped */
+bool run_again_undo(struct run *r, const struct err *e);        /* what was asked for cannot be built */
+void run_again_enter(struct run *r);
+/* ---- open.c ---- */
+void run_open(struct run *r);
+void run_open_orphan(struct run *r);
+void run_dir(const struct run *r, char *out, size_t cap);
+/* Where data lies that an operator or a spec names: KIND:PATH, a path, or a name of [data]. */
+const char *run_place_path(const struct runs *rs, const char *of_kind, const char *name, char *out, size_t cap,
+	struct err *e);
+const char *run_data_path(const struct runs *rs, const struct spec *s, char *out, size_t cap, struct err *e);
+double run_macs_per_us(const struct compute *c);
+/* does it fit in memory? */
+int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e);
+
+/* ---- swarm.c: callbacks of the averager and of the trainer ---- */
+int run_swarm_open(struct run *r, struct err *e);
+/* Without a ledger (strategies without a swarm, an order of this peer's own) it cuts its own positions. */
+void run_grant_local(struct run *r, bool renew);
+bool run_reach(struct run *r);                  /* has it come to its goal just now? Then it ends (EV_REACHED) */
+void run_enter(struct run *r);
+/* What after has that before has not, into the history of changes; author NULL or zeros: the run's. */
+void run_record_params(struct run *r, const struct avg_point *before, const struct avg_point *after,
+	const struct id *author);
+extern const struct trainer_cb run_trainer_cb;
+
+/* ---- discard.c ---- */
+void run_discard(struct run *r, uint64_t common, uint64_t last);         /* what came in between here has lost a fork */
+
+/* ---- history.c ---- */
+void run_remember(struct run *r);        /* tells the averager, before it enters, which commits led to the point */
+void run_put_epoch(struct run *r, const struct trainer_applied *a, bool discarded);      /* its row in the store */
+/* {epochs: [[lo, hi], ...], samples, positions: [[lo, hi], ...]} of commits here that have lost a fork. */
+json_t *run_discarded_json(struct run *r);
+void run_settle(struct run *r);          /* of changes whose epoch has come nothing is left open in the store */
+
+/* ---- sync.c ---- */
+struct pieces { void **v; size_t n, piece, bytes; };    /* of a state; NULL: not here */
+void sync_start(struct run *r, bool whole /* what it has applied is its state, or will be */);
+void sync_free(struct sync *s);
+/* A commit while this peer has no parameters yet: kept for the replay. true: taken. */
+bool sync_commit(struct run *r, const struct avg_commit *c, const float *mean);
+bool sync_applied(struct run *r, const struct trainer_applied *a);      /* true: it was part of the replay */
+
+bool sync_forked(struct run *r, uint64_t common, uint64_t last);        /* true: said when the other is here */
+bool sync_holds(const struct run *r);           /* the state here is not to be touched before another is whole */
+void sync_let_go(struct run *r);                /* it is, there is no memory for both */
+bool sync_follows(struct run *r, uint64_t *ret_from);   /* every commit after that epoch is kept, or will come */
+/* Asked before every try: true when nobody is left to give the state, or has answered (sync_heard) for long, and the
+ * run goes on with its own. */
+bool sync_alone(struct run *r);
+void sync_heard(struct run *r);
+bool sync_fits(struct run *r, const struct avg_point *p);       /* is it of the history that is being followed? */
+/* The state of that point is here: in place, or in its pieces, which it takes. */
+void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors, struct pieces *pieces);
+
+/* ---- fetch.c ---- */
+void pieces_free(struct pieces *p);
+void pieces_put(const struct pieces *p, struct trainer *t);
+/* Into the trainer's state, which must be quiet, or beside it (sync_holds); then sync_fetched. */
+struct fetch *fetch_new(struct run *r);
+void fetch_again(struct fetch *f, const char *why);     /* what has come is of no use; pieces of it may be */
+uint64_t fetch_epoch(const struct fetch *f);    /* of the state that comes; UINT64_MAX: not agreed yet */
+void fetch_free(struct fetch *f);               /* NULL is fine */
+
+/* ---- donor.c ---- */
+size_t state_piece(size_t bytes);               /* how many bytes a piece of a state of that size has */
+struct donors *donors_new(struct runs *rs);     /* answers RUN_STATE */
+void donors_forget(struct donors *d, const struct id *run);     /* its trainer is gone */
+void donors_free(struct donors *d);
+/* Is the state of a run that has reached its goal here still being fetched? */
+bool donors_stay(struct run *r);
+
+/* ---- differ.c ---- */
+/* e says that the data here is not the run's: asks members where it begins to differ, then the run fails with that. */
+void differ_start(struct run *r, struct data_source *here /* taken */, const char *path, const struct err *e);
+void differ_free(struct differ *d);                                     /* NULL is fine */
+void differ_serve(struct runs *rs);             /* answers RUN_DATA */
+
+/* ---- ckpt.c ---- */
+void ckpt_restore(struct run *r);               /* then EV_RESTORED, also when there is none */
+void ckpt_now(struct run *r, struct reply *reply /* NULL */);
+void ckpt_waiter_end(struct list *waiter, const struct err *e); /* the run is over: answers and frees */
+
+/* ---- ctl.c: publishing, joining, and what the author tells the swarm ---- */
+void ctl_serve(struct runs *rs);
+void ctl_expect(struct run *r);                 /* rules for the records under its keys; idempotent */
+void ctl_unexpect(struct run *r);
+void ctl_publish(struct run *r);
+void ctl_unpublish(struct run *r);
+void ctl_watch(struct run *r);                  /* asks the DHT for the author's last word, now and then */
+void runs_asks_free(struct runs *rs);
+/* An operator who waits for the network; open: calls under way. */
+struct ask {
+	struct list link;
+	struct runs *rs;
+	struct reply *reply;
+	struct id run;
+	unsigned open, told;
+	bool sending;
+	char what[SPEC_NAME + 8], author[ID_HEX];       /* join: name and whose */
+	json_t *local;
+	json_t *patch; uint64_t at;             /* set: what, from which epoch on; 0: the next */
+};
+struct ask *ask_new(struct runs *rs, struct run *r, struct reply *reply);
+void ask_free(struct ask *a);
+
+/* ---- words.c ---- */
+bool run_lawful(const struct run *r, const struct id *who);    /* the author, an admin, or with `open` everybody */
+/* "the author (01234567) and the admin 89abcdef" */
+const char *run_who_may(const struct run *r, char *out, size_t cap);
+/* avg_cb's may_change: by whom, and what this run can do. */
+int run_may_change(void *arg, const struct id *author, const json_t *patch, const json_t *params, struct err *e);
+/* What all settings together come to: each by itself is good (set.c). */
+/* here: on this machine, too; else whatever the machine */
+int run_mode_check(struct run *r, const json_t *patch, const json_t *params, bool here, struct err *e);
+/* Answers what an operator has told a run to do when it is on the disk; is that not to be had, the answer says so
+ * ("warning"). result is taken. */
+void run_answer(struct runs *rs, struct reply *reply, json_t *result);
+
+/* ---- weights.c ---- */
+/* Parameters, then running statistics, in one vector at `at`, as a file's tensors. free(); NULL and e. */
+struct ckpt_tensor *weights_tensors(const struct model *m, float *at, size_t *ret_n, struct err *e);
+/* Blocking: reads local.weights, if the spec has one, and compares the spec's digest. *ret may stay NULL: there are
+ * none, or a member must be asked for them (why says why this machine's file was of no use). */
+int origin_read(struct files *f, const struct spec *s, struct origin **ret, struct err *ret_why, struct err *e);
+const uint8_t *origin_digest(const struct origin *w);                 /* SHA-256 */
+void origin_apply(const struct origin *w, struct trainer *t);        /* into fresh parameters */
+void origin_free(struct origin *w);                                   /* NULL is fine */
+
+/* ---- trace.c ---- */
+struct trace *trace_new(struct run *r);         /* local.log_bytes of lines; r has its id */
+void trace_line(void *run, const char *line, size_t len);       /* trainer_cb.log */
+void trace_state(struct run *r);
+void trace_close(struct trace *t);              /* what has come is written, then it frees itself */
+json_t *trace_json(const struct run *r);        /* {path, bytes, bytes_max, ended}; null: none is kept */
+
+/* ---- revive.c ---- */
+/* Both belong to the callee: data_free, snapshot_unref. Called once, perhaps at once. */
+typedef void run_revived(void *arg, struct data *data, struct snapshot *weights, const struct err *e);
+void run_revive(struct run *r, run_revived *done, void *arg);           /* r is over and has a spec */
+
+/* ---- serve.c ---- */
+void runs_serving_free(struct runs *rs);               /* the daemon ends: answers whoever waits */
+
+/* ---- json.c ---- */
+json_t *run_json(struct run *r, bool longer);
+void run_put_ledger(struct run *r, json_t *o);  /* "ledger", for `run show --data` */
+void run_tell(struct run *r, bool now);         /* news to followers, at most ten a second */
+
+/* ---- runs.c, dry.c, draft.c ---- */
+/* run start with a model instead of a spec: a look at the data, then runs_start with the spec that comes of it. */
+void runs_draft(struct runs *rs, const json_t *params, struct reply *reply);
+void runs_dry_run(struct runs *rs, struct spec *s, struct reply *reply);  /* takes s */
+/* What is to be answered about a trainer that will never start; NULL and e. */
+typedef json_t *dry_describe(struct runs *rs, const struct spec *s, const struct data *data, struct trainer *t,
+	struct err *e);
+void runs_dry(struct runs *rs, struct spec *s, dry_describe *how, struct reply *reply);   /* takes s */
+struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply);      /* NULL: it has been answered */
+/* likewise, and when the run is over */
+struct run *runs_find_open(struct runs *rs, const json_t *params, struct reply *reply);
+struct run *runs_by_id(struct runs *rs, const struct id *id);
+/* answers, logs, and records the event */
+void runs_refuse(struct runs *rs, const char *what, const char *name, struct reply *reply, const struct err *e);
+json_t *runs_local(const json_t *of_spec, const json_t *params);
+bool runs_closed(const struct runs *rs, struct err *e);         /* twin.c: it takes no new ones */
+void runs_check_drained(struct runs *rs);
+
+#endif

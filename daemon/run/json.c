@@ -1,0 +1,277 @@
+/* What people and programs see of a run: the run object of control/api.h, and news to those who watch. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "run/int.h"
+
+#define TELL_US 100000
+
+static void put_real(json_t *o, const char *key, double v)
+{
+	if (isfinite(v))
+		json_object_set_new(o, key, json_real(v));
+}
+
+/* Of text the loss is nats per token, and people know exp of that: among how many tokens the model still hesitates. */
+static void put_perplexity(const struct run *r, json_t *o, const char *key, double loss)
+{
+	if (data_find(r->spec->data_kind)->tokens && r->spec->loss->target == TARGET_CLASS && !r->spec->objective.smoothing)
+		put_real(o, key, exp(loss));
+}
+
+static void put_count(json_t *o, const char *key, uint64_t v)
+{
+	json_object_set_new(o, key, json_integer((json_int_t)v));
+}
+
+static double progress_of(const struct run *r, double swarm_rate, uint64_t in_epoch, double *ret_eta_s)
+{
+	const struct spec *s = r->spec;
+	double done = 0, total = 0;
+	uint64_t target = run_target(r);
+	*ret_eta_s = NAN;
+	if (r->state == RUN_DONE)
+		return 1;
+	double part = target ? (double)in_epoch / (double)target : 0;
+	if (s->stop_epochs) {
+		total = (double)s->stop_epochs;
+		done = (double)r->point.epoch + (part < 1 ? part : 1);
+	} else if (s->stop_samples) {
+		total = (double)s->stop_samples;
+		done = (double)(r->point.samples + in_epoch);
+	} else
+		return NAN;
+	double left = (total - done) * (s->stop_epochs ? (double)target : 1.0);
+	if (swarm_rate > 0 && left >= 0)
+		*ret_eta_s = left / swarm_rate;
+	return done < total ? done / total : 1;
+}
+
+/* ret_n: those that live. */
+static json_t *members_json(struct run *r, size_t *ret_n)
+{
+	struct avg_member m[RUN_PEERS_SHOWN];
+	size_t n = avg_members(r->avg, m, RUN_PEERS_SHOWN);
+	json_t *list = json_array();
+	*ret_n = n > RUN_PEERS_SHOWN ? n - RUN_PEERS_SHOWN : 0;
+	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++) {
+		char hex[ID_HEX];
+		*ret_n += m[i].live;
+		id_hex(&m[i].id, hex);
+		const char *state = !m[i].live ? "dead" : m[i].hold ? "held" : m[i].follower ? "syncing" : m[i].leader ?
+			"leader" : m[i].aux ? "helping" : "training";
+		json_t *o = json_pack("{s:s,s:f,s:I,s:s,s:b}", "id", hex, "samples_per_s", m[i].rate, "samples_epoch",
+			(json_int_t)m[i].samples,
+			"state", state, "self", id_eq(&m[i].id, net_self(r->rs->ctx.net)));
+		if (m[i].absent[0])
+			json_object_set_new(o, "absent", json_string(m[i].absent));
+		if (m[i].odd > 1)
+			put_count(o, "out_of_line", m[i].odd);
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static void put_swarm(struct run *r, json_t *o, double *ret_rate, uint64_t *ret_samples)
+{
+	struct avg_view v;
+	size_t n;
+	avg_view(r->avg, &v);
+	json_object_set_new(o, "peers", members_json(r, &n));
+	put_count(o, "members", n);
+	json_object_set_new(o, "averaging", json_string(v.state));
+	put_count(o, "rounds", v.rounds_done);
+	put_count(o, "rounds_without", v.rounds_without);
+	put_count(o, "rounds_failed", v.rounds_failed);
+	put_count(o, "round_us", v.last_round_us);
+	put_count(o, "residuals_dropped", v.residuals_dropped);
+	put_real(o, "epoch_eta_s", (double)v.eta_us / 1e6);
+	if (r->commit.weight && r->commit.target)       /* how far the last epoch went beyond its target */
+		put_real(o, "overshoot", (double)r->commit.weight / (double)r->commit.target - 1);
+	*ret_rate = v.rate_total;
+	*ret_samples = v.total_samples;
+}
+
+/* Predicted beside measured, us. An epoch is this peer's share of the target batch, then the step (and the round). */
+static json_t *times_json(struct run *r)
+{
+	struct trainer_times t;
+	struct trainer_view v;
+	struct avg_view a = { 0 };
+	double share = 1, batches;
+	trainer_times(r->trainer, &t);
+	trainer_view(r->trainer, &v);
+	if (r->avg)
+		avg_view(r->avg, &a);
+	if (a.rate_total > v.rate && v.rate > 0)
+		share = v.rate / a.rate_total;
+	batches = ceil((double)run_target(r) * share / r->spec->local.batch);
+	json_t *o = json_pack("{s:b,s:I,s:I,s:I}", "measured", t.measured, "micro_batch_predicted_us",
+		(json_int_t)t.micro_batch_us, "step_predicted_us", (json_int_t)t.step_us, "epoch_predicted_us",
+		(json_int_t)(batches * (double)t.micro_batch_us + (double)t.step_us + (double)a.last_round_us));
+	if (t.took_us)
+		put_count(o, "micro_batch_us", t.took_us);
+	if (r->nepochs >= EXEC_TIMES_FEWEST)
+		put_count(o, "epoch_us", exec_median(r->nepochs, r->epoch_took));
+	return o;
+}
+
+static void put_long(struct run *r, json_t *o)
+{
+	struct trainer_view v;
+	json_object_set(o, "spec", r->spec->shared);
+	json_object_set_new(o, "local", spec_local_json(r->spec));
+	json_object_set_new(o, "equality", json_string(r->spec->mode.equality));
+	if (r->avg)
+		json_object_set_new(o, "rounds_shape", avg_shape(r->avg));
+	if (r->spec->mode.under_way)
+		json_object_set_new(o, "under_way", json_string(r->spec->mode.under_way));
+	bool seldom = r->spec->validation_every == SPEC_VALIDATION_AUTO;
+	json_t *val = json_pack("{s:o,s:I}", "every", seldom ? json_string("auto") :
+		json_integer((json_int_t)r->spec->validation_every), "took_us", (json_int_t)r->val_took_us);
+	json_object_set_new(o, "validation", val);
+	if (r->trainer) {
+		trainer_view(r->trainer, &v);
+		json_t *t = json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "state", v.state, "generation",
+			(json_int_t)v.generation, "arena_bytes",
+			(json_int_t)v.arena_bytes,
+			"arena_peak_bytes", (json_int_t)v.arena_peak_bytes, "arena_predicted_bytes",
+			(json_int_t)v.arena_predicted_bytes,
+			"state_bytes", (json_int_t)v.state_bytes, "loader_bytes", (json_int_t)v.loader_bytes, "skipped",
+			(json_int_t)v.skipped,
+			"abandoned", (json_int_t)v.abandoned, "load_wait_us", (json_int_t)v.load_wait_us);
+		put_count(t, "flops", v.flops);
+		if (r->spec->mode.under_way) {
+			put_count(t, "stale", v.stale);
+			put_count(t, "stale_most", v.stale_most);
+		}
+		if (v.busy_us)
+			json_object_set_new(t, "gflops_per_s", json_real((double)v.flops / (double)v.busy_us / 1e3));
+		json_object_set_new(o, "trainer", t);
+		json_object_set_new(o, "times", times_json(r));
+		json_t *data = trainer_data_json(r->trainer);
+		json_object_set_new(data, "order", json_string(r->spec->independent ? "independent" : "ledger"));
+		json_object_set_new(o, "data", data);
+		json_object_set_new(o, "traffic", trainer_traffic_json(r->trainer));
+		json_object_set_new(o, "log", trace_json(r));
+		put_count(o, "parameters", trainer_model(r->trainer)->nparam);
+	}
+	if (r->rs->ctx.store) {
+		json_object_set_new(o, "last_rounds", store_list(r->rs->ctx.store, STORE_ROUNDS, r->hex, 10));
+		json_object_set_new(o, "checkpoints", store_list(r->rs->ctx.store, STORE_CKPTS, r->hex, 5));
+	}
+}
+
+json_t *run_json(struct run *r, bool longer)
+{
+	double rate = 0, eta;
+	uint64_t in_epoch = 0;
+	struct trainer_view v = { 0 };
+	json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I}", "run", r->hex, "name", r->name, "author",
+		r->author_hex,
+		"state", run_state_name(r), "strategy", r->spec->strategy, "epoch", (json_int_t)r->point.epoch,
+		"epochs", (json_int_t)r->spec->stop_epochs, "samples", (json_int_t)r->point.samples, "target_batch",
+		(json_int_t)run_target(r));
+	if (r->trainer) {
+		trainer_view(r->trainer, &v);
+		rate = v.rate;
+		in_epoch = v.samples;
+		put_real(o, "own_samples_per_s", v.rate);
+		put_real(o, "lr", v.lr);
+	}
+	if (r->avg)
+		put_swarm(r, o, &rate, &in_epoch);
+	else
+		put_count(o, "members", 1);
+	put_real(o, "samples_per_s", rate);
+	put_count(o, "samples_epoch", in_epoch);
+	put_real(o, "loss", isfinite(r->epoch_loss) ? r->epoch_loss : r->loss);
+	put_perplexity(r, o, "perplexity", isfinite(r->epoch_loss) ? r->epoch_loss : r->loss);
+	put_real(o, "accuracy", r->accuracy);
+	put_real(o, "val_loss", r->val_loss);
+	put_perplexity(r, o, "val_perplexity", r->val_loss);
+	put_real(o, "val_accuracy", r->val_accuracy);
+	put_real(o, "best_accuracy", r->best_accuracy);
+	put_real(o, "progress", progress_of(r, rate, in_epoch, &eta));
+	put_real(o, "eta_s", eta);
+	if (r->error.code)
+		json_object_set_new(o, "error", json_string(r->error.text));
+	if (run_over(r))
+		json_object_set_new(o, "final", json_true());
+	if (longer)
+		put_long(r, o);
+	return o;
+}
+
+/* Where every peer has an order of its own, commits say how many samples each brought, not which. */
+static json_t *no_ledger(const struct run *r)
+{
+	json_t *proof = json_pack("{s:I,s:n,s:s}", "samples", (json_int_t)r->point.samples, "exactly_once", "why",
+		"there is no proof: data.order is independent, so every peer walks through the data in an order of its own, "
+		"several may process the same sample in one pass, and commits name no positions");
+	json_t *o = json_pack("{s:I,s:I,s:o}", "epoch", (json_int_t)r->point.epoch, "samples",
+		(json_int_t)r->point.samples, "proof", proof);
+	if (!run_over(r)) {                     /* what this peer's commits have taken of its own order */
+		json_object_set_new(o, "walked_here", ranges_json(&r->walked));
+		put_count(o, "data_samples", r->data ? data_count(r->data, DATA_TRAIN) : 0);
+	}
+	return o;
+}
+
+void run_put_ledger(struct run *r, json_t *o)
+{
+	if (r->spec->independent)
+		json_object_set_new(o, "ledger", no_ledger(r));
+	else if (r->avg)
+		json_object_set_new(o, "ledger", avg_ledger(r->avg));
+	else if (r->point.done.n)
+		json_object_set_new(o, "ledger", avg_point_ledger(&r->point, r->data ? data_count(r->data, DATA_TRAIN) : 0));
+	if (!r->spec->independent && r->rs->ctx.store && json_object_get(o, "ledger"))
+		json_object_set_new(json_object_get(o, "ledger"), "discarded", run_discarded_json(r));
+}
+
+void runs_layers(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find(rs, params, reply);
+	json_t *layers = NULL;
+	struct err e;
+	if (!r)
+		return;
+	if (r->trainer)
+		layers = trainer_layers_json(r->trainer, &e);
+	else
+		err_set(&e, ERR_STATE, "run %s is %s: nothing is computed for it now", r->name, run_state_name(r));
+	if (layers)
+		reply_ok(reply, layers);
+	else
+		reply_fail(reply, &e);
+}
+
+static void tell_fire(struct timer *t)
+{
+	struct run *r = container_of(t, struct run, tell);
+	r->tell_again = false;
+	run_tell(r, true);
+}
+
+void run_tell(struct run *r, bool now)
+{
+	struct runs_ctx *c = &r->rs->ctx;
+	uint64_t t = env_now(c->env);
+	if (!c->news || !r->spec || id_zero(&r->id))
+		return;
+	if (!now && t < r->told_us + TELL_US) {
+		if (!r->tell_again) {
+			r->tell_again = true;
+			r->tell.fire = tell_fire;
+			env_timer(c->env, &r->tell, r->told_us + TELL_US);
+		}
+		return;
+	}
+	r->told_us = t;
+	json_t *o = run_json(r, false);
+	c->news(c->news_arg, "run", r->hex, o);
+	json_decref(o);
+}

@@ -1,0 +1,255 @@
+/* The first state of a run: its data set is found, opened and checked off the loop; then the trainer and the averager
+ * are
+ * built, and what the author started gets its id. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/hash.h"
+#include "common/mem.h"
+#include "common/text.h"
+#include "run/int.h"
+
+void run_dir(const struct run *r, char *out, size_t cap)
+{
+	snprintf(out, cap, "%s/runs/%s", r->rs->ctx.state_dir, r->hex);
+}
+
+/* Where this machine keeps data (amendments E1): a path, else the [data] table, else below data_dir. */
+const char *run_place_path(const struct runs *rs, const char *of_kind, const char *name, char *out, size_t cap,
+	struct err *e)
+{
+	const struct conf *c = rs->ctx.conf;
+	const char *value = NULL, *key;
+	size_t kind = strlen(of_kind);
+	char of[32];
+	int rc = data_place(name, of, sizeof of, &name, e);
+	if (rc < 0)
+		return NULL;
+	if (!rc && strcmp(of, of_kind)) {
+		err_set(e, ERR_MISMATCH, "data: the run's data is of kind %s, and \"%.200s\" is %s", of_kind, name, of);
+		return NULL;
+	}
+	if (name[0] == '/') {
+		snprintf(out, cap, "%s", name);
+		return out;
+	}
+	for (size_t i = 0; (key = conf_each(c, "data", i, &value)); i++)
+		if (!strcmp(key, name)) {
+			bool prefixed = !strncmp(value, of_kind, kind) && value[kind] == ':';
+			snprintf(out, cap, "%s", prefixed ? value + kind + 1 : value);
+			return out;
+		}
+	const char *dir = conf_str(c, "data", "dir");
+	if (strstr(name, "..") || !dir[0]) {
+		err_set(e, ERR_NOT_FOUND,
+			"data \"%s\" is not known on this machine: name it in [data] of the configuration (%s = %s:PATH), "
+			"or give its absolute path: --data=/PATH", name, name, of_kind);
+		return NULL;
+	}
+	snprintf(out, cap, "%s/%s", dir, name);
+	return out;
+}
+
+const char *run_data_path(const struct runs *rs, const struct spec *s, char *out, size_t cap, struct err *e)
+{
+	const struct data_ops *kind = data_find(s->data_kind);
+	if (kind && kind->unplaced && !s->local.data[0] && cap) {
+		*out = 0;
+		return out;
+	}
+	return run_place_path(rs, s->data_kind, s->local.data[0] ? s->local.data : s->data_name, out, cap, e);
+}
+
+/* What a run takes when it trains: state, gradients, a micro-batch, batches ahead. */
+static uint64_t taken(const struct trainer *t)
+{
+	struct trainer_view v;
+	trainer_view(t, &v);
+	return (v.arena_predicted_bytes > v.state_bytes ? v.arena_predicted_bytes : v.state_bytes) + v.loader_bytes;
+}
+
+/* What all runs take and this one would add, against compute.memory_max, or what the machine has. */
+int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e)
+{
+	uint64_t stated = (uint64_t)conf_int(rs->ctx.conf, "compute", "memory_max"), held = 0;
+	uint64_t most = stated ? stated : rs->ctx.memory_bytes;
+	char need[32], have[32], max[32], fits[80];
+	list_each(it, &rs->list) {
+		struct run *r = list_entry(it, struct run, link);
+		if (!r->trainer || r->trainer == t)
+			continue;
+		held += taken(r->trainer);
+	}
+	uint64_t wanted = taken(t);
+	if (!most || held + wanted <= most)
+		return 0;
+	return err_set(e, ERR_LIMIT, "run %s needs %llu bytes (%s), other runs hold %s, and %s %s: %s", name,
+		(unsigned long long)wanted, text_print_size(wanted, need, sizeof need),
+		text_print_size(held, have, sizeof have), stated ? "compute.memory_max is" : "this machine has",
+		text_print_size(most, max, sizeof max),
+		trainer_fits_text(t, most > held ? most - held : 0, fits, sizeof fits));
+}
+
+struct opening { struct job job; struct run *r; struct compute compute;
+	struct files *files; struct spec *spec; char path[4096];
+	struct data *data; struct origin *weights; struct err e, why; int rc; bool data_bad, absent;
+	struct data_source *other; };           /* what is here instead of the run's data */
+
+static void open_run(struct job *j)
+{
+	struct opening *o = container_of(j, struct opening, job);
+	o->data = o->absent ? data_absent(o->spec, &o->e) : data_open_or(o->files, o->path, o->spec, &o->other,
+		&o->e);
+	o->data_bad = !o->data;
+	o->rc = o->data ? origin_read(o->files, o->spec, &o->weights, &o->why, &o->e) : -1;
+	if (!o->rc && o->compute.load)
+		o->compute.load(o->compute.arg);
+}
+
+/* Multiply-adds per us that the matrix products were measured at; the predictor's yardstick for `run plan`. */
+double run_macs_per_us(const struct compute *c)
+{
+	json_t *d = c->describe ? c->describe(c->arg) : NULL;
+	double gflops = json_number_value(json_object_get(d, "gflops"));
+	json_decref(d);
+	return gflops * 1e3 / 2;
+}
+
+static int build(struct run *r, struct err *e)
+{
+	struct runs_ctx *c = &r->rs->ctx;
+	const struct par *par = c->compute.par(c->compute.arg, (int)r->spec->local.threads, e);
+	if (!par)
+		return -1;
+	if (r->point.params && spec_mode_take(r->spec, r->point.params, e))
+		return -1;
+	r->rest = c->compute.rest ? c->compute.rest(c->compute.arg) : NULL;
+	r->carry = carry_new(&(struct carry_conf){ .env = c->env, .net = c->net, .chunks = c->chunks, .run = r->id });
+	struct trainer_conf tc = { .env = c->env, .spec = r->spec, .data = r->data, .par = par, .self = *net_self(c->net),
+		.ops = &carry_ops, .ops_arg = r->carry,
+		.host = r->rest ? &r->rest->host : NULL, .macs_per_us = run_macs_per_us(&c->compute) };
+	struct trainer_cb cb = run_trainer_cb;
+	if (r->spec->local.log_bytes && c->state_dir) {
+		r->trace = trace_new(r);
+		cb.log = trace_line;
+	}
+	r->trainer = trainer_new(&tc, &cb, r, e);
+	if (!r->trainer || run_admit(r->rs, r->trainer, r->name, e))
+		return -1;
+	return run_swarm_open(r, e);
+}
+
+/* The run went while its data was being opened. */
+static void orphaned(struct opening *o)
+{
+	data_free(o->data);
+	data_source_close(o->other);
+	origin_free(o->weights);
+	spec_free(o->spec);
+	free(o);
+}
+
+static void opened(struct job *j)
+{
+	struct opening *o = container_of(j, struct opening, job);
+	struct run *r = o->r;
+	struct err e = o->e;
+	if (!r) {
+		orphaned(o);
+		return;
+	}
+	r->data = o->data;
+	r->weights = o->weights;
+	r->opening = NULL;
+	int rc = o->rc;
+	bool data_bad = o->data_bad;
+	if (o->why.code)
+		run_log(r, LOG_WARN_, "run.weights", "%s", o->why.text);
+	char path[4096];
+	snprintf(path, sizeof path, "%s", o->path);
+	struct data_source *other = o->other;
+	free(o);
+	if (r->state != RUN_OPEN) {
+		data_source_close(other);
+		return;
+	}
+	if (other && !id_zero(&r->id) && r->rs->ctx.dht) {
+		differ_start(r, other, path, &e);
+		return;
+	}
+	data_source_close(other);
+	if (rc) {
+		if (data_bad)
+			err_wrap(&e, "data %s", path);
+		run_fail(r, &e);
+		return;
+	}
+	if (id_zero(&r->id)) {
+		spec_set_data_digest(r->spec, data_digest(r->data), data_count(r->data, DATA_TRAIN));
+		if (r->weights && !r->spec->has_weights_digest)
+			spec_set_weights_digest(r->spec, origin_digest(r->weights));
+		spec_run_id(r->spec, &r->author, &r->id);
+		id_hex(&r->id, r->hex);
+		struct run *same = runs_by_id(r->rs, &r->id);
+		if (same && same != r && !run_over(same)) {
+			err_set(&e, ERR_EXISTS, "run %s is here already (%s): the same author, name and spec", r->name,
+				run_state_name(same));
+			memset(&r->id, 0, sizeof r->id);
+			r->hex[0] = 0;
+			run_fail(r, &e);
+			return;
+		}
+	}
+	if (build(r, &e)) {
+		if (!run_again_undo(r, &e))
+			run_fail(r, &e);
+		return;
+	}
+	r->batch_was = 0;
+	run_record(r);
+	ctl_expect(r);
+	if (r->mine)
+		ctl_publish(r);
+	run_log(r, LOG_INFO_, "run.open", "%s: %s, %llu training samples, %zu parameters", r->spec->strategy,
+		data_is_absent(r->data) ? "no data here, only help" : *path ? path : r->spec->data_kind,
+		(unsigned long long)data_count(r->data, DATA_TRAIN), trainer_model(r->trainer)->nparam);
+	if (r->start_reply)
+		run_answer(r->rs, r->start_reply, run_json(r, false));
+	r->start_reply = NULL;
+	run_event(r, EV_OPENED);
+}
+
+void run_open(struct run *r)
+{
+	struct opening *o = xcalloc(1, sizeof *o);
+	struct err e;
+	/* its author counts the samples, so it must have them */
+	o->absent = r->spec->local.aux && !r->spec->local.data[0] && r->spec->has_data_digest;
+	if (!o->absent && !run_data_path(r->rs, r->spec, o->path, sizeof o->path, &e)) {
+		free(o);
+		run_fail(r, &e);
+		return;
+	}
+	const char *cache = conf_str(r->rs->ctx.conf, "data", "cache"), *state = r->rs->ctx.state_dir;
+	if (cache[0])
+		snprintf(r->spec->cache_dir, sizeof r->spec->cache_dir, "%s", cache);
+	else if (state)
+		snprintf(r->spec->cache_dir, sizeof r->spec->cache_dir, "%s/cache", state);
+	r->spec->cache_max = id_eq(&r->author, net_self(r->rs->ctx.net)) ? 0 :
+		(uint64_t)conf_int(r->rs->ctx.conf, "data", "cache_max");
+	r->spec->order_key = siphash(0, 0, net_self(r->rs->ctx.net)->b, sizeof(struct id));
+	o->r = r;
+	o->spec = r->spec;
+	o->files = r->rs->ctx.env->files;
+	o->compute = r->rs->ctx.compute;
+	o->job = (struct job){ .name = "run.open", .lane = env_lane(r->rs->ctx.env, "data"), .run = open_run,
+		.done = opened, .cost_us = 2000 };
+	r->opening = o;
+	env_work(r->rs->ctx.env, &o->job);
+}
+
+/* The run goes while its data is being opened: the job frees what it holds. */
+void run_open_orphan(struct run *r)
+{
+	r->opening->r = NULL;
+}

@@ -1,0 +1,500 @@
+/* All runs of this peer: finding the one that an operator means, starting, resuming after a restart, draining. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/jrpc.h"
+#include "common/mem.h"
+#include "common/text.h"
+#include "run/int.h"
+#include "train/spec/draft.h"
+
+#define RUNS_MAX 256
+
+struct run *runs_by_id(struct runs *rs, const struct id *id)
+{
+	struct run *over = NULL;
+	list_each(it, &rs->list) {
+		struct run *r = list_entry(it, struct run, link);
+		if (!id_eq(&r->id, id))
+			continue;
+		if (!run_over(r))
+			return r;
+		over = r;
+	}
+	return over;
+}
+
+/* A name, a whole id, or its first digits. Those that are over yield to those that are not. */
+struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	const char *word = json_string_value(json_object_get(params, "run"));
+	struct run *hit = NULL;
+	const char *names[RUNS_MAX + 1];
+	size_t hits = 0, n = 0;
+	struct err e;
+	for (int pass = 0; pass < 2 && !hits; pass++)
+		list_each(it, &rs->list) {
+			struct run *r = list_entry(it, struct run, link);
+			if (run_over(r) != (pass == 1))
+				continue;
+			if (n < RUNS_MAX)
+				names[n++] = r->name;
+			if (!strcmp(r->name, word) || (strlen(word) >= 4 && !strncmp(r->hex, word, strlen(word)))) {
+				hit = r;
+				hits += pass == 0 || !hits;     /* of those that are over the newest counts */
+			}
+		}
+	names[n] = NULL;
+	if (hits == 1)
+		return hit;
+	if (!hits) {
+		const char *near = text_nearest(word, names);
+		err_set(&e, ERR_NOT_FOUND,
+			"no run \"%s\" on this peer%s%s%s; hivectl run list shows them, hivectl run join %s asks the swarm",
+			word, near ? "; did you mean " : "", near ? near : "", near ? "?" : "", word);
+	} else
+		err_set(&e, ERR_STATE, "\"%s\" fits %zu runs; give the first digits of the id (hivectl run list)", word, hits);
+	reply_fail(reply, &e);
+	return NULL;
+}
+
+struct run *runs_find_open(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find(rs, params, reply);
+	struct err e;
+	if (!r || !run_over(r))
+		return r;
+	err_set(&e, ERR_STATE, "run %s is %s already", r->name, run_state_name(r));
+	reply_fail(reply, &e);
+	return NULL;
+}
+
+/* ---- starting ---- */
+
+/* The local part: of the spec (may be NULL), over it --local, over it --data, --batch and so on. New reference. */
+json_t *runs_local(const json_t *of_spec, const json_t *params)
+{
+	static const char *const over[] = { "data", "vocab", "batch", "threads", "log", "weights", "aux" };
+	json_t *out = json_is_object(of_spec) ? json_deep_copy(of_spec) : json_object(), *local = json_object_get(params,
+		"local");
+	if (local)
+		json_object_update(out, local);
+	for (size_t i = 0; i < sizeof over / sizeof *over; i++) {
+		json_t *v = json_object_get(params, over[i]);
+		if (v)
+			json_object_set(out, over[i], v);
+	}
+	return out;
+}
+
+/* What an operator asked for and did not get is looked for later, too. */
+void runs_refuse(struct runs *rs, const char *what, const char *name, struct reply *reply, const struct err *e)
+{
+	log_write(rs->ctx.env->log, LOG_WARN_, "runs", "%s %s refused: %s", what, name ? name : "?", e->text);
+	if (rs->ctx.store)
+		store_event(rs->ctx.store, LOG_WARN_, "run.refused", NULL, NULL, NULL, "%s %s: %s", what, name ? name : "?",
+			e->text);
+	reply_fail(reply, e);
+}
+
+/* --data KIND:PATH says what the data is, too; a spec without data gets it. */
+static int place_data(json_t *whole, const json_t *params, struct err *e)
+{
+	const char *word = json_string_value(json_object_get(params, "data")), *path;
+	char kind[32];
+	int rc = word ? data_place(word, kind, sizeof kind, &path, e) : 1;
+	if (rc)
+		return rc < 0 ? -1 : 0;
+	if (!json_object_get(whole, "data"))
+		json_object_set_new(whole, "data", json_pack("{s:s#}", "name", word, (int)(path - 1 - word)));
+	if (json_is_object(json_object_get(whole, "data")))
+		json_object_set_new(json_object_get(whole, "data"), "kind", json_string(kind));
+	json_object_set_new(json_object_get(whole, "local"), "data", json_string(path));
+	return 0;
+}
+
+static struct spec *spec_from(const json_t *params, struct err *e)
+{
+	json_t *whole = json_deep_copy(json_object_get(params, "spec"));
+	int rc = spec_aliases(whole, e);                /* before what goes over it */
+	if (json_is_string(json_object_get(params, "name")))
+		json_object_set(whole, "name", json_object_get(params, "name"));
+	json_object_set_new(whole, "local", runs_local(json_object_get(whole, "local"), params));
+	draft_over(whole, params);
+	if (json_string_length(json_object_get(json_object_get(whole, "local"), "weights")) && !json_object_get(whole,
+		"weights"))
+		json_object_set_new(whole, "weights", json_object());
+	struct spec *s = rc || place_data(whole, params, e) ? NULL : spec_of_json(whole, e);
+	json_decref(whole);
+	return s;
+}
+
+static size_t active(const struct runs *rs)
+{
+	size_t n = 0;
+	list_each(it, &rs->list)
+		n += !run_over(list_entry(it, struct run, link));
+	return n;
+}
+
+size_t runs_active(const struct runs *rs) { return active(rs); }
+
+void runs_start(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct err e;
+	struct spec *s = NULL;
+	if (!json_is_object(json_object_get(params, "spec"))) {         /* few words: it comes back with a spec */
+		runs_draft(rs, params, reply);
+		return;
+	}
+	if (runs_closed(rs, &e))
+		s = NULL;
+	else if (json_object_get(params, "model") || json_object_get(params, "with"))
+		err_set(&e, ERR_INVALID, "--model and its key=value words go with the name of a run; the file has a model");
+	else if (active(rs) >= RUNS_MAX)
+		err_set(&e, ERR_LIMIT, "%d runs are under way on this peer: that is the most", RUNS_MAX);
+	else
+		s = spec_from(params, &e);
+	if (!s) {
+		const json_t *name = json_object_get(params, "name");
+		if (!name)
+			name = json_object_get(json_object_get(params, "spec"), "name");
+		runs_refuse(rs, "start", json_string_value(name), reply, &e);
+		return;
+	}
+	list_each(it, &rs->list) {
+		struct run *r = list_entry(it, struct run, link);
+		if (!run_over(r) && r->mine && !strcmp(r->name, s->name)) {
+			err_set(&e, ERR_EXISTS,
+				"run %s is here already (%s); stop it first or give the new one another name with --name", r->name,
+					run_state_name(r));
+			runs_refuse(rs, "start", s->name, reply, &e);
+			spec_free(s);
+			return;
+		}
+	}
+	if (json_is_true(json_object_get(params, "dry_run"))) {
+		runs_dry_run(rs, s, reply);
+		return;
+	}
+	run_new(rs, s, net_self(rs->ctx.net), NULL, reply);
+}
+
+/* ---- after a restart ---- */
+
+static void resume_one(struct runs *rs, const json_t *row)
+{
+	struct err e;
+	struct id id, author;
+	const char *name = json_string_value(json_object_get(row, "name"));
+	const char *spec = json_string_value(json_object_get(row, "spec")), *local = json_string_value(json_object_get(row,
+		"local"));
+	json_t *shared = spec ? json_loads(spec, 0, NULL) : NULL, *loc = local ? json_loads(local, 0, NULL) : NULL;
+	struct spec *s = NULL;
+	if (!json_get_hex(row, "run", id.b, 32, &e) && !json_get_hex(row, "author", author.b, 32, &e) && name)
+		s = spec_of(name, shared, loc, &e);
+	if (s)
+		run_new(rs, s, &author, &id, NULL)->was_epoch = (uint64_t)json_integer_value(json_object_get(row, "epoch"));
+	else
+		log_write(rs->ctx.env->log, LOG_ERROR_, "runs", "run %s cannot be resumed: %s", name ? name : "?", e.text);
+	json_decref(shared);
+	json_decref(loc);
+}
+
+struct runs *runs_new(const struct runs_ctx *ctx, struct err *e)
+{
+	struct runs *rs = xcalloc(1, sizeof *rs);
+	rs->ctx = *ctx;
+	list_init(&rs->list);
+	list_init(&rs->graves);
+	list_init(&rs->asks);
+	list_init(&rs->serving);
+	rs->donors = donors_new(rs);
+	ctl_serve(rs);
+	differ_serve(rs);
+	json_t *rows = ctx->store ? store_list(ctx->store, STORE_RUNS, NULL, RUNS_MAX) : json_array(), *row;
+	size_t i;
+	json_array_foreach(rows, i, row)
+		if (json_integer_value(json_object_get(row, "resume")))
+			resume_one(rs, row);
+	json_decref(rows);
+	return rs;
+}
+
+void runs_free(struct runs *rs)
+{
+	if (!rs)
+		return;
+	rs->closing = true;
+	runs_serving_free(rs);
+	net_on(rs->ctx.net, KIND_RUN_CTL, NULL, NULL);
+	net_on(rs->ctx.net, KIND_RUN_DATA, NULL, NULL);
+	env_timer(rs->ctx.env, &rs->drain_timer, 0);
+	list_each_safe(it, &rs->list)
+		run_free(list_entry(it, struct run, link));
+	donors_free(rs->donors);
+	runs_asks_free(rs);
+	list_each_safe(it, &rs->graves) {       /* jobs still running: their memory goes when they are done */
+		list_del(it);
+		list_init(it);
+	}
+	free(rs);
+}
+
+/* ---- draining ---- */
+
+static bool out_of_it(const struct run *r)
+{
+	return run_over(r) && !r->saving;
+}
+
+void runs_check_drained(struct runs *rs)
+{
+	void (*done)(void *arg) = rs->drained;
+	if (!rs->draining || !done)
+		return;
+	list_each(it, &rs->list) {
+		struct run *r = list_entry(it, struct run, link);
+		if (!run_over(r) && r->drain && !r->saving)
+			run_event(r, EV_LEAVE);         /* its checkpoint is on the disk */
+		if (!out_of_it(r))
+			return;
+	}
+	env_timer(rs->ctx.env, &rs->drain_timer, 0);
+	rs->drained = NULL;
+	rs->draining = false;
+	done(rs->drained_arg);
+}
+
+static void drain_late(struct timer *t)
+{
+	struct runs *rs = container_of(t, struct runs, drain_timer);
+	void (*done)(void *arg) = rs->drained;
+	if (!done)
+		return;
+	log_write(rs->ctx.env->log, LOG_WARN_, "runs", "draining takes too long: the rest is left to the checkpoints");
+	rs->drained = NULL;
+	rs->draining = false;
+	done(rs->drained_arg);
+}
+
+static void drain_check(struct timer *t)
+{
+	struct runs *rs = container_of(t, struct runs, drain_timer);
+	rs->drain_timer.fire = drain_late;
+	env_timer(rs->ctx.env, &rs->drain_timer, rs->drain_deadline_us);
+	runs_check_drained(rs);
+}
+
+void runs_drain(struct runs *rs, uint64_t deadline_us, void (*done)(void *arg), void *arg)
+{
+	void (*before)(void *arg) = rs->drained;
+	if (before)                             /* a second one takes over: the first is answered now */
+		before(rs->drained_arg);
+	rs->draining = true;
+	rs->drained = done;
+	rs->drained_arg = arg;
+	list_each(it, &rs->list) {
+		struct run *r = list_entry(it, struct run, link);
+		if (run_over(r))
+			continue;
+		r->drain = true;
+		run_wake(r);
+		if (r->state == RUN_TRAIN && r->trainer && rs->ctx.state_dir)
+			ckpt_now(r, NULL);
+		else
+			run_event(r, EV_LEAVE);
+	}
+	rs->drain_deadline_us = deadline_us;
+	rs->drain_timer = (struct timer){ .fire = drain_check, .name = "runs.drain" };
+	env_after(rs->ctx.env, &rs->drain_timer, 1);
+}
+
+void runs_wake(struct runs *rs)
+{
+	list_each(it, &rs->list)
+		run_wake(list_entry(it, struct run, link));
+}
+
+/* ---- what operators ask ---- */
+
+json_t *runs_json(struct runs *rs, bool all)
+{
+	json_t *list = json_array();
+	list_each(it, &rs->list) {
+		struct run *r = list_entry(it, struct run, link);
+		if (r->spec && (all || !run_over(r)))
+			json_array_append_new(list, run_json(r, false));
+	}
+	return list;
+}
+
+void runs_list(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	bool all = json_is_true(json_object_get(params, "all"));
+	json_t *list = runs_json(rs, true), *rows, *row;
+	size_t i, k;
+	if (all && rs->ctx.store) {
+		rows = store_list(rs->ctx.store, STORE_RUNS, NULL, RUNS_MAX);
+		json_array_foreach(rows, i, row) {
+			json_t *have;
+			bool known = false;
+			json_array_foreach(list, k, have)
+				known |= json_equal(json_object_get(have, "run"), json_object_get(row, "run"));
+			if (known)
+				continue;
+			json_object_del(row, "spec");
+			json_object_del(row, "local");
+			json_array_append(list, row);
+		}
+		json_decref(rows);
+	}
+	reply_ok(reply, json_pack("{s:o}", "runs", list));
+}
+
+void runs_show(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find(rs, params, reply);
+	if (!r)
+		return;
+	json_t *o = run_json(r, true);
+	if (json_is_true(json_object_get(params, "data")))
+		run_put_ledger(r, o);
+	reply_ok(reply, o);
+}
+
+void runs_watch(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find(rs, params, reply);
+	if (r)
+		reply_ok(reply, run_json(r, false));
+}
+
+void runs_leave(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find_open(rs, params, reply);
+	if (!r)
+		return;
+	run_event(r, EV_LEAVE);
+	run_answer(rs, reply, run_json(r, false));
+}
+
+void runs_hold(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find_open(rs, params, reply);
+	if (!r)
+		return;
+	r->held = r->spec->local.hold = !json_is_true(json_object_get(params, "off"));  /* after a restart, too */
+	if (!r->held)
+		r->error.code = ERR_NONE;       /* of too many broken files: it was seen */
+	run_log(r, LOG_INFO_, "run.hold", "%s on this peer", r->held ? "held" : "goes on");
+	run_effective_pause(r);
+	run_answer(rs, reply, run_json(r, false));
+}
+
+void runs_plan(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find(rs, params, reply);
+	struct err e;
+	if (!r)
+		return;
+	json_t *plan = r->trainer ? trainer_plan_json(r->trainer, &e) : NULL;
+	if (!r->trainer)
+		err_set(&e, ERR_STATE, "run %s is %s: it has no plan now", r->name, run_state_name(r));
+	if (plan)
+		reply_ok(reply, plan);
+	else
+		reply_fail(reply, &e);
+}
+
+void runs_checkpoint(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct err e;
+	if (json_object_get(params, "run")) {
+		struct run *r = runs_find(rs, params, reply);
+		if (r)
+			ckpt_now(r, reply);
+		return;
+	}
+	struct run *last = NULL;
+	list_each(it, &rs->list) {
+		struct run *r = list_entry(it, struct run, link);
+		if (run_over(r) || !r->trainer)
+			continue;
+		if (last)
+			ckpt_now(last, NULL);
+		last = r;
+	}
+	if (last) {
+		ckpt_now(last, reply);
+		return;
+	}
+	err_set(&e, ERR_STATE, "no run is under way: nothing to save");
+	reply_fail(reply, &e);
+}
+
+static int remove_one(void *arg, const char *name)
+{
+	json_array_append_new(arg, json_string(name));
+	return 0;
+}
+
+void runs_rm(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find(rs, params, reply);
+	struct err e;
+	char dir[4096], path[4608];
+	json_t *names = json_array(), *removed = json_array(), *name;
+	size_t i;
+	if (!r || !run_over(r) || r->trainer || r->saving) {
+		if (r) {
+			err_set(&e, ERR_STATE, "run %s is %s; stop or leave it first", r->name, run_state_name(r));
+			reply_fail(reply, &e);
+		}
+		json_decref(names);
+		json_decref(removed);
+		return;
+	}
+	if (rs->ctx.state_dir) {
+		run_dir(r, dir, sizeof dir);
+		rs->ctx.env->files->list(rs->ctx.env->files, dir, remove_one, names, NULL);
+		json_array_foreach(names, i, name) {
+			snprintf(path, sizeof path, "%s/%s", dir, json_string_value(name));
+			if (!rs->ctx.env->files->unlink(rs->ctx.env->files, path, NULL))
+				json_array_append_new(removed, json_string(path));
+		}
+	}
+	json_decref(names);
+	if (rs->ctx.store)
+		store_run_rm(rs->ctx.store, r->hex);
+	run_free(r);
+	run_answer(rs, reply, json_pack("{s:o}", "removed", removed));
+}
+
+void runs_describe_peer(struct runs *rs, const struct id *peer, json_t *obj)
+{
+	bool takes_part = false;
+	unsigned out_of_line = 0;
+	double rate = 0;
+	list_each(it, &rs->list) {
+		struct run *r = list_entry(it, struct run, link);
+		struct avg_member m[RUN_PEERS_SHOWN];
+		size_t n = r->avg ? avg_members(r->avg, m, RUN_PEERS_SHOWN) : 0;
+		for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++) {
+			if (!id_eq(&m[i].id, peer))
+				continue;
+			takes_part |= m[i].live && !m[i].absent[0];
+			rate += m[i].rate;
+			if (m[i].absent[0])
+				json_object_set_new(obj, "absent", json_string(m[i].absent));
+			if (m[i].odd > out_of_line)
+				out_of_line = m[i].odd;
+		}
+	}
+	if (out_of_line > 1)                    /* rounds running; one alone says little */
+		json_object_set_new(obj, "out_of_line", json_integer((json_int_t)out_of_line));
+	json_object_set_new(obj, "participating", json_boolean(takes_part));
+	if (takes_part)
+		json_object_set_new(obj, "samples_per_s", json_real(rate));
+}

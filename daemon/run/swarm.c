@@ -1,0 +1,477 @@
+/* Between the averager and the trainer: each callback of one is a call of the other. Which strategy runs is not known
+ * here; a strategy that needs no swarm simply has no averager, and positions are cut from the data in order. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "run/int.h"
+
+#define LOCAL_AHEAD_BATCHES 64          /* positions granted ahead when nobody else needs them */
+#define VALIDATION_RARE 20              /* times the last one's time between two */
+
+/* ---- has the run reached its goal? ---- */
+
+static bool goal(const struct run *r)
+{
+	const struct spec *s = r->spec;
+	if (s->stop_epochs && r->point.epoch >= s->stop_epochs)
+		return true;
+	if (s->stop_samples && r->point.samples >= s->stop_samples)
+		return true;
+	return s->stop_accuracy > 0 && r->best_accuracy >= s->stop_accuracy;
+}
+
+bool run_reach(struct run *r)
+{
+	if (!goal(r) || r->reached)
+		return false;
+	r->reached = true;
+	trainer_pause(r->trainer);
+	run_event(r, EV_REACHED);
+	return true;
+}
+
+/* ---- averager -> trainer ---- */
+
+static void on_begin(void *arg, const struct avg_begin *b)
+{
+	struct run *r = arg;
+	if (r->state == RUN_TRAIN && !r->reached)
+		trainer_begin(r->trainer, b->epoch);
+	else
+		avg_contribute(r->avg, b->epoch, NULL, 0, NULL);
+}
+
+static void record_round(struct run *r, const struct avg_commit *c, const char *outcome, const char *reason)
+{
+	struct store *s = r->rs->ctx.store;
+	if (!s)
+		return;
+	json_t *without = json_array();
+	char hex[ID_HEX], leader[ID_HEX];
+	id_hex(&c->leader, leader);
+	for (size_t i = 0; i < c->left_out_n; i++) {
+		id_hex(&c->left_out[i], hex);
+		json_array_append_new(without, json_string(hex));
+	}
+	char *text = json_dumps(without, JSON_COMPACT);
+	store_round_add(s, &(struct store_round){ .run = r->hex, .leader = leader, .outcome = outcome, .reason = reason,
+		.without = c->left_out_n ? text : NULL,
+		.epoch = c->epoch, .term = c->term, .attempt = c->attempts, .members = c->members, .bytes_sent = c->bytes_out,
+		.bytes_received = c->bytes_in, .took_us = c->end_us - c->begin_us });
+	free(text);
+	json_decref(without);
+}
+
+void run_record_params(struct run *r, const struct avg_point *before, const struct avg_point *after,
+	const struct id *author)
+{
+	const char *key;
+	json_t *v;
+	char who[ID_HEX];
+	id_hex(author && !id_zero(author) ? author : &r->author, who);
+	if (!r->rs->ctx.store)
+		return;
+	json_object_foreach(after->params, key, v) {
+		json_t *old = before->params ? json_object_get(before->params, key) : NULL;
+		if (old && json_equal(old, v))
+			continue;
+		char *a = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL, *b = json_dumps(v,
+			JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = a,
+			.new_value = b,
+			.author = who, .state = "applied", .version = after->params_version, .epoch = after->epoch });
+		free(a);
+		free(b);
+	}
+}
+
+static void take_point(struct run *r, const struct avg_point *p)
+{
+	memcpy(r->last_prev, r->point.prev, DIGEST);
+	avg_point_done(&r->point);
+	avg_point_init(&r->point);
+	avg_point_copy(&r->point, p);
+	run_applied_point(r);           /* its step comes later, perhaps after the next commit: see record_epoch */
+}
+
+static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
+{
+	struct run *r = arg;
+	struct avg_view v;
+	struct err e;
+	record_round(r, c, c->left_out_n ? "done without" : "done", NULL);
+	if (sync_commit(r, c, mean))
+		return;
+	if (c->changed_params)
+		run_record_params(r, &r->point, c->point, &c->params_author);
+	avg_view(r->avg, &v);
+	take_point(r, c->point);
+	if (c->epoch >= r->unsettled)
+		run_settle(r);
+	r->commit = (struct run_commit){ .epoch = c->epoch, .weight = c->weight, .members = c->members,
+		.minority = c->minority, .target = r->spec->mode.any || r->spec->mode.steps ? 0 : v.target };
+	r->commits[c->epoch % RUN_POINTS] = r->commit;
+	int rc = FAILPOINT(r->rs->ctx.env, "run.commit.keep") < 0 ? err_set(&e, ERR_NOMEM, "a fail point") :
+		trainer_commit(r->trainer, c->epoch, mean, c->my_samples, r->point.params, &e);
+	if (rc && (e.code == ERR_LIMIT || e.code == ERR_NOMEM) && r->state == RUN_TRAIN) {
+		run_log(r, LOG_WARN_, "run.resync", "epoch %llu: %s: fetching the state", (unsigned long long)c->epoch, e.text);
+		run_event(r, EV_BEHIND);
+		sync_start(r, false);
+		return;
+	}
+	if (rc) {
+		err_wrap(&e, "epoch %llu", (unsigned long long)c->epoch);
+		run_fail(r, &e);
+		return;
+	}
+	if (r->spec->independent)
+		run_grant_local(r, true);
+	else if (c->grant)
+		trainer_grant(r->trainer, c->grant);
+}
+
+static void on_failed(void *arg, uint64_t epoch, const struct err *e)
+{
+	struct run *r = arg;
+	char leader[ID_HEX];
+	struct avg_view v;
+	run_log(r, LOG_WARN_, "round.failed", "epoch %llu: %s", (unsigned long long)epoch + 1, e->text);
+	avg_view(r->avg, &v);
+	id_hex(&v.leader, leader);
+	if (r->rs->ctx.store)
+		store_round_add(r->rs->ctx.store, &(struct store_round){ .run = r->hex,
+			.leader = id_zero(&v.leader) ? NULL : leader, .outcome = "failed", .reason = e->text, .epoch = epoch + 1,
+			.term = v.term });
+	if (r->state == RUN_TRAIN)
+		trainer_failed(r->trainer, epoch);
+}
+
+static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint64_t epoch)
+{
+	static const char *const word[] = { [AVG_FORK] = "this peer's history lost to a longer one",
+		[AVG_BEHIND] = "the others are ahead",
+		[AVG_DIVERGED] = "this peer's parameters differ from the others'", [AVG_MISSED] = "a commit was missed" };
+	struct run *r = arg;
+	char who[9] = "";
+	if (run_over(r) || r->state == RUN_LEAVE || r->state == RUN_FINISH)
+		return;
+	run_log(r, why == AVG_BEHIND ? LOG_INFO_ : LOG_WARN_, "run.resync", "%s: fetching state of epoch %llu from %s",
+		word[why],
+		(unsigned long long)epoch, donor ? id_short(donor, who) : "the swarm");
+	run_event(r, EV_BEHIND);
+	if (r->state == RUN_SYNC)
+		sync_start(r, true);
+}
+
+static void on_forked(void *arg, uint64_t common, uint64_t last)
+{
+	if (!sync_forked(arg, common, last))
+		run_discard(arg, common, last);
+}
+
+static void on_grant(void *arg, const struct ranges *grant)
+{
+	struct run *r = arg;
+	if (!r->trainer || r->state == RUN_SYNC)
+		return;
+	if (r->error.code == ERR_LIMIT)         /* there is a place now */
+		r->error = (struct err){ 0 };
+	if (r->spec->independent)
+		run_grant_local(r, true);
+	else
+		trainer_grant(r->trainer, grant);
+	run_event(r, EV_GRANTED);
+}
+
+static void on_event(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text)
+{
+	struct run *r = arg;
+	char who[9] = "";
+	if (!strcmp(code, "refused") || !strcmp(code, "full")) {        /* at the door: `run show` says so */
+		err_set(&r->error, *code == 'f' ? ERR_LIMIT : ERR_MISMATCH, "%s", text);
+		run_record(r);
+	}
+	run_log(r, level, code, "%s%s%s", text, peer ? " peer " : "", peer ? id_short(peer, who) : "");
+}
+
+/* ---- trainer -> averager ---- */
+
+static void on_progress(void *arg, const struct trainer_progress *p)
+{
+	struct run *r = arg;
+	r->loss = p->loss;
+	if (p->batch)
+		r->accuracy = (double)p->correct / p->batch;
+	r->own_samples += p->batch;
+	if (r->avg)
+		avg_progress(r->avg, p->samples, p->rate, r->spec->independent ? NULL : p->claimed);
+	run_tell(r, false);
+}
+
+static void on_contribute(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed)
+{
+	struct run *r = arg;
+	avg_contribute(r->avg, epoch, x, samples, r->spec->independent ? NULL : claimed);
+}
+
+static void record_epoch(struct run *r, const struct trainer_applied *a)
+{
+	uint64_t now = env_now(r->rs->ctx.env);
+	r->epoch_took[r->nepochs++ % EXEC_TIMES_KEPT] = now - r->epoch_started_us;
+	if (r->rs->ctx.store) {
+		run_put_epoch(r, a, false);
+		store_run_update(r->rs->ctx.store, r->hex, NULL, NULL, a->epoch, r->point.samples);
+	}
+	r->epoch_started_us = now;
+	r->recorded = a->epoch;
+}
+
+/* A strategy without a swarm commits by itself: the point advances with what was applied. */
+static void advance_alone(struct run *r, const struct trainer_applied *a)
+{
+	r->point.epoch = a->epoch;
+	r->point.samples += a->samples;
+	if (a->claimed)
+		ranges_add_all(&r->point.done, a->claimed);
+	run_grant_local(r, false);
+}
+
+/* An order of this peer's own: what a commit has taken is behind it; what was left out comes again. */
+static void advance_own(struct run *r, const struct trainer_applied *a)
+{
+	if (a->samples && a->claimed)
+		ranges_add_all(&r->walked, a->claimed);
+	run_grant_local(r, true);
+}
+
+/* By epochs when the spec or the configuration says so, by time otherwise. */
+static bool checkpoint_due(struct run *r, uint64_t epoch)
+{
+	const struct conf *c = r->rs->ctx.conf;
+	uint64_t every = r->spec->local.checkpoint_every ? r->spec->local.checkpoint_every : (uint64_t)conf_int(c,
+		"checkpoint", "every_epochs");
+	uint64_t us = (uint64_t)conf_int(c, "checkpoint", "every"), now = env_now(r->rs->ctx.env);
+	if (!r->saved_us)
+		r->saved_us = now;
+	if (!(every && epoch % every == 0) && !(us && now - r->saved_us >= us))
+		return false;
+	r->saved_us = now;
+	return true;
+}
+
+/* Where the spec is silent: a twentieth of the time, whatever a validation takes on this machine. */
+static bool validation_due(const struct run *r, uint64_t epoch)
+{
+	uint64_t every = r->spec->validation_every;
+	if (every != SPEC_VALIDATION_AUTO)
+		return every && epoch % every == 0;
+	return !r->val_took_us || env_now(r->rs->ctx.env) - r->val_done_us >= VALIDATION_RARE * r->val_took_us;
+}
+
+static void on_applied(void *arg, const struct trainer_applied *a)
+{
+	struct run *r = arg;
+	if (sync_applied(r, a))
+		return;
+	if (!r->avg)
+		advance_alone(r, a);
+	else if (r->spec->independent)
+		advance_own(r, a);
+	if (a->skipped)
+		run_log(r, LOG_WARN_, "step.nonfinite", "epoch %llu: the mean gradient is not finite; the step was skipped",
+		(unsigned long long)a->epoch);
+	if (!isnan(a->loss))
+		r->epoch_loss = a->loss;
+	run_applied_point(r);
+	record_epoch(r, a);
+	if (r->avg)
+		avg_applied(r->avg, a->epoch, a->digest);
+	if (validation_due(r, a->epoch) && !r->validating && !goal(r) && r->state == RUN_TRAIN) {
+		r->validating = true;
+		r->val_epoch = a->epoch;
+		trainer_validate(r->trainer);
+	}
+	if (checkpoint_due(r, a->epoch) && !r->saving && !goal(r) && r->state == RUN_TRAIN && r->rs->ctx.state_dir)
+		ckpt_now(r, NULL);
+	run_tell(r, false);
+	run_reach(r);
+	if (a->epoch == r->point.epoch)
+		run_again_check(r);
+	run_again_step(r);
+}
+
+static void on_validated(void *arg, const struct trainer_validated *v)
+{
+	struct run *r = arg;
+	r->validating = false;
+	r->val_took_us = v->took_us;
+	r->val_done_us = env_now(r->rs->ctx.env);
+	r->val_loss = v->loss;
+	r->val_accuracy = v->accuracy;
+	if (!isnan(v->accuracy) && !(r->best_accuracy >= v->accuracy))
+		r->best_accuracy = v->accuracy;
+	if (r->rs->ctx.store)
+		store_epoch_validated(r->rs->ctx.store, r->hex, v->epoch, v->loss, v->accuracy);
+	run_tell(r, true);
+	if (r->state == RUN_FINISH)
+		run_finish_more(r);
+	else
+		run_reach(r);
+}
+
+static void on_idle(void *arg)
+{
+	struct run *r = arg;
+	if (!r->avg || r->spec->independent)
+		run_grant_local(r, false);
+}
+
+static void on_broken(void *arg, const struct err *e)
+{
+	run_fail(arg, e);
+}
+
+/* Too many broken files, or losses that are no numbers: this peer holds, and says why, until somebody has looked. */
+static void on_halted(void *arg, const struct err *e)
+{
+	struct run *r = arg;
+	r->error = *e;
+	r->held = r->spec->local.hold = true;
+	if (e->code == ERR_NONFINITE)
+		run_log(r, LOG_ERROR_, "run.nonfinite", "held on this peer: %s; then: hivectl run hold %s --off", e->text,
+			r->name);
+	else
+		run_log(r, LOG_ERROR_, "run.hold", "held on this peer: %s; mend or remove them, or go on without: hivectl run "
+			"hold %s --off", e->text, r->name);
+	run_effective_pause(r);
+}
+
+static void on_trainer_event(void *arg, enum log_level level, const char *code, const char *text)
+{
+	run_log(arg, level, code, "%s", text);
+}
+
+const struct trainer_cb run_trainer_cb = { .progress = on_progress, .contribute = on_contribute, .applied = on_applied,
+	.validated = on_validated, .idle = on_idle, .broken = on_broken, .event = on_trainer_event,
+	.halted = on_halted };
+
+/* ---- entering ---- */
+
+static const struct avg_cb swarm_cb = { .begin = on_begin, .commit = on_commit, .failed = on_failed,
+	.resync = on_resync, .forked = on_forked, .grant = on_grant, .event = on_event, .may_change = run_may_change };
+
+int run_swarm_open(struct run *r, struct err *e)
+{
+	struct runs_ctx *c = &r->rs->ctx;
+	const struct spec *s = r->spec;
+	struct avg_tensor *tensors;
+	if (!trainer_needs_swarm(r->trainer))
+		return s->local.aux ? err_set(e, ERR_INVALID, "local.aux: the strategy %s has no members to help",
+			s->strategy) : 0;
+	struct avg_conf conf = { .run = r->id, .target_batch = spec_epoch_samples(s, s->target_batch),
+		.each = s->mode.steps, .any = s->mode.any, .len = trainer_contribution_len(r->trainer),
+		.data_samples = data_count(r->data, DATA_TRAIN), .unordered = s->independent, .group_max = s->group_max,
+		.group_size = s->group_size, .topology = s->topology, .agree_every = s->agree_every,
+		.minority_wait_rounds = s->minority_wait,
+		.client = conf_bool(c->conf, "network", "client"), .aux = s->local.aux,
+		.micro_batch = s->local.batch };
+	conf.tensors = tensors = trainer_roles(r->trainer, &conf.ntensors);
+	conf.codec = (json_t *)s->codec;
+	conf.robust = s->robust;
+	conf.error_feedback = s->error_feedback;
+	r->avg = avg_new(c->env, c->net, c->chunks, c->dht, &conf, &swarm_cb, r, e);
+	free(tensors);
+	return r->avg ? 0 : -1;
+}
+
+/* The lowest positions not processed yet, a stretch ahead of what was. */
+void run_grant_local(struct run *r, bool renew)
+{
+	if (r->spec->local.aux)                 /* it processes nothing */
+		return;
+	const struct ranges *done = r->avg ? &r->walked : &r->point.done;
+	struct ranges grant = { 0 };
+	uint64_t ahead = (uint64_t)r->spec->local.batch * LOCAL_AHEAD_BATCHES;
+	if (ahead < 2 * run_target(r))
+		ahead = 2 * run_target(r);
+	uint64_t end = done->n ? done->v[done->n - 1].hi : 0;
+	ranges_add(&grant, 0, end + ahead);
+	ranges_sub_all(&grant, done);
+	struct trainer_view v;
+	trainer_view(r->trainer, &v);
+	if (renew || v.left < ahead / 2)
+		trainer_grant(r->trainer, &grant);
+	ranges_free(&grant);
+}
+
+static void enter_ready(struct run *r)
+{
+	struct err e;
+	run_applied_point(r);
+	if (goal(r)) {
+		r->reached = true;
+		run_event(r, EV_REACHED);
+		return;
+	}
+	if (r->fetch && !r->avg) {
+		err_set(&e, ERR_NOT_FOUND, "the run begins with weights from a file, and this strategy has no members to ask: "
+			"give it with --weights=/PATH");
+		run_fail(r, &e);
+		return;
+	}
+	if (!r->avg) {
+		run_grant_local(r, false);
+		run_event(r, EV_GRANTED);
+		return;
+	}
+	ctl_watch(r);
+	run_remember(r);
+	run_settle(r);
+	if (r->fetch) {
+		run_log(r, LOG_INFO_, "run.weights", "the weights that the run begins with come from another member");
+		run_event(r, EV_BEHIND);
+		if (r->state == RUN_SYNC)
+			sync_start(r, false);
+	} else if (avg_enter(r->avg, &r->point, false, &e))
+		run_fail(r, &e);
+	else                                    /* without its checkpoint it is fresh, but others may have theirs */
+		avg_expect(r->avg, r->point.epoch ? r->was_members : r->was_epoch ? 2 : 0);
+}
+
+static void filled(void *arg, const struct err *e)
+{
+	struct run *r = arg;
+	if (r->state != RUN_ENTER)
+		return;
+	if (e)
+		run_fail(r, e);
+	else
+		enter_ready(r);
+}
+
+static void origin_put(void *arg, struct trainer *t) { origin_apply(arg, t); }
+static void origin_drop(void *arg) { origin_free(arg); }
+
+/* Without a checkpoint: fresh parameters, the same bytes on every peer, or those of a file, which others may have. */
+void run_enter(struct run *r)
+{
+	struct trainer_fill how = { .fresh = true };
+	if (r->point.params) {
+		origin_free(r->weights);        /* a checkpoint needs none */
+		r->weights = NULL;
+		enter_ready(r);
+		return;
+	}
+	r->fetch = r->spec->has_weights && !r->weights;
+	r->point.params = spec_live(r->spec);
+	how.live = r->point.params;
+	if (r->weights) {
+		how.fill = origin_put;
+		how.drop = origin_drop;
+		how.arg = r->weights;
+		r->weights = NULL;
+	}
+	trainer_fill(r->trainer, &how, filled, r);
+}

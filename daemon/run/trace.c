@@ -1,0 +1,201 @@
+/* The run log on disk (instrument T10): what the executor and the trainer say, one JSON object a line, in run.log of
+ * the run's folder, when the local part asks for it (local.log, `run start --log`). Lines are gathered on the loop and
+ * written by one job of the disk lane at a time. Training never waits for it: a log that has reached its size, a disk
+ * that is full or too slow end it with an event: a log with holes cannot be replayed. The one before is run.log.1. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/buf.h"
+#include "common/mem.h"
+#include "common/text.h"
+#include "run/int.h"
+
+#define FLUSH_BYTES 65536               /* handed over at once when so much has come ... */
+#define FLUSH_US 500000                 /* ... or after this */
+#define BEHIND_MAX (8u << 20)           /* bytes that wait for the disk */
+
+struct trace {
+	struct run *r;                          /* NULL: the run has gone */
+	struct env *env;
+	struct files *files;
+	struct job job;
+	struct timer flush;
+	struct buf lines, writing;              /* the loop's; the job's */
+	uint64_t max, taken, at;                /* bytes: allowed, taken from the run, on disk */
+	int fd;
+	bool busy, closing, over;               /* over: takes no more lines */
+	struct err error;
+	char dir[4096], path[4200];
+};
+
+static int open_file(struct trace *t)
+{
+	char old[4300], up[4096];
+	struct files *f = t->files;
+	char *slash;
+
+	(void)snprintf(old, sizeof old, "%s.1", t->path);
+	memcpy(up, t->dir, sizeof up);
+	if ((slash = strrchr(up, '/')))
+		*slash = 0;
+	if (f->mkdir(f, up, 0750, &t->error) || f->mkdir(f, t->dir, 0750, &t->error))
+		return -1;
+	if (f->size(f, t->path, &t->error) > 0 && f->rename(f, t->path, old, &t->error))
+		return -1;
+	t->error = (struct err){ 0 };
+	t->fd = f->open(f, t->path, O_WRONLY | O_CREAT | O_TRUNC, 0640, &t->error);
+	return t->fd < 0 ? -1 : 0;
+}
+
+static void write_run(struct job *j)
+{
+	struct trace *t = container_of(j, struct trace, job);
+	struct files *f = t->files;
+
+	if (t->error.code || (t->fd < 0 && open_file(t)))
+		return;
+	if (t->writing.len && f->pwrite(f, t->fd, t->writing.p, t->writing.len, t->at, &t->error))
+		return;
+	t->at += t->writing.len;
+}
+
+static void close_run(struct job *j)
+{
+	struct trace *t = container_of(j, struct trace, job);
+	struct err e;
+
+	if (t->fd >= 0)
+		(void)t->files->close(t->files, t->fd, &e);
+}
+
+static void close_done(struct job *j)
+{
+	struct trace *t = container_of(j, struct trace, job);
+
+	buf_free(&t->lines);
+	buf_free(&t->writing);
+	free(t);
+}
+
+static void end(struct trace *t, const char *why)
+{
+	char size[32];
+
+	if (t->over)
+		return;
+	t->over = true;
+	if (t->r)
+		run_log(t->r, LOG_WARN_, "run.log", "the run log ends here, at %s: %s; training goes on",
+			text_print_size(t->taken, size, sizeof size), why);
+}
+
+static void hand_over(struct trace *t);
+
+static void write_done(struct job *j)
+{
+	struct trace *t = container_of(j, struct trace, job);
+
+	t->busy = false;
+	buf_clear(&t->writing);
+	if (t->error.code) {
+		buf_clear(&t->lines);
+		end(t, t->error.text);
+	}
+	if (t->lines.len >= FLUSH_BYTES || t->closing)
+		hand_over(t);
+}
+
+/* The last thing it does may free t: with a detached env the job is done when env_work returns. */
+static void hand_over(struct trace *t)
+{
+	bool last = t->closing && !t->lines.len;
+	struct buf b = t->writing;
+
+	if (t->busy)
+		return;
+	t->busy = true;
+	env_timer(t->env, &t->flush, 0);
+	t->writing = t->lines;
+	t->lines = b;
+	t->job = (struct job){ .name = "run.log", .lane = env_lane(t->env, "disk"), .run = last ? close_run : write_run,
+		.done = last ? close_done : write_done, .cost_us = 100 };
+	env_work(t->env, &t->job);
+}
+
+static void flush_fire(struct timer *tm)
+{
+	hand_over(container_of(tm, struct trace, flush));
+}
+
+struct trace *trace_new(struct run *r)
+{
+	struct trace *t = xcalloc(1, sizeof *t);
+
+	t->r = r;
+	t->env = r->rs->ctx.env;
+	t->files = t->env->files;
+	t->max = r->spec->local.log_bytes;
+	t->fd = -1;
+	t->flush = (struct timer){ .fire = flush_fire, .name = "run.log" };
+	run_dir(r, t->dir, sizeof t->dir);
+	(void)snprintf(t->path, sizeof t->path, "%s/run.log", t->dir);
+	return t;
+}
+
+void trace_line(void *run, const char *line, size_t len)
+{
+	struct trace *t = ((struct run *)run)->trace;
+
+	if (!t || t->over)
+		return;
+	if (t->taken + len + 1 > t->max) {
+		end(t, "it has the size that local.log allows");
+		hand_over(t);
+		return;
+	}
+	if (t->lines.len > BEHIND_MAX) {
+		buf_clear(&t->lines);
+		end(t, "the disk is too slow for it");
+		return;
+	}
+	t->taken += len + 1;
+	buf_put(&t->lines, line, len);
+	buf_u8(&t->lines, '\n');
+	if (t->lines.len >= FLUSH_BYTES)
+		hand_over(t);
+	else if (!t->flush.at_us)
+		env_after(t->env, &t->flush, FLUSH_US);
+}
+
+/* Where the run is in its life: a reader of the log sees restarts and downloads of state. */
+void trace_state(struct run *r)
+{
+	char line[200];
+	int n;
+
+	if (!r->trace)
+		return;
+	n = snprintf(line, sizeof line, "{\"t\":%llu,\"ev\":\"state\",\"state\":\"%s\",\"epoch\":%llu}",
+		(unsigned long long)env_now(r->rs->ctx.env), run_state_name(r), (unsigned long long)r->point.epoch);
+	trace_line(r, line, (size_t)n);
+}
+
+/* What has come is written; t frees itself. */
+void trace_close(struct trace *t)
+{
+	if (!t)
+		return;
+	t->r = NULL;
+	t->over = t->closing = true;
+	env_timer(t->env, &t->flush, 0);
+	hand_over(t);
+}
+
+json_t *trace_json(const struct run *r)
+{
+	const struct trace *t = r->trace;
+
+	return t ? json_pack("{s:s,s:I,s:I,s:b}", "path", t->path, "bytes", (json_int_t)t->taken, "bytes_max",
+		(json_int_t)t->max, "ended", t->over) : json_null();
+}
