@@ -427,6 +427,29 @@ int begin_lawful(const struct avg *a, const struct mate *from, const struct body
 	return 0;
 }
 
+/* It names fewer than half of the last epoch's members, and half of them were heard a moment ago: whoever began it has
+ * lost sight of the others, or wants to. In its round this peer would wait for nobody, and decide without them. */
+int begin_leaves_out(const struct avg *a, const struct body *b, struct err *e)
+{
+	size_t named = 0, here = 1;
+	struct peer_info info;
+	for (size_t i = 0; i < b->n; i++) {
+		const struct mate *m = mate_find(a, &b->m[i].id);
+		named += m && m->member && !(b->m[i].flags & MATE_FOLLOWER);
+	}
+	if (named * 2 >= a->n_last || PLANTED(LEFT_OUT_FOLLOWED))
+		return 0;
+	list_each(it, &a->mates) {
+		const struct mate *m = list_entry(it, struct mate, link);
+		here += m != a->me && m->member && m->live && !(m->flags & MATE_FOLLOWER) && net_peer(a->net, &m->id, &info) &&
+			info.last_seen_us + HEARD_US >= now_of(a);
+	}
+	if (here * 2 < a->n_last)
+		return 0;
+	return err_set(e, ERR_AUTH, "a BEGIN with %zu of the last %u members, of whom %zu are here", named, a->n_last,
+		here);
+}
+
 /* Of whom this peer follows in its term, or of whoever began the round and has not been succeeded. */
 bool attempt_lawful(const struct avg *a, const struct round *r, const struct attempt *at, const struct id *from)
 {

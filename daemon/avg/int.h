@@ -40,6 +40,7 @@
 #define SPARES 96
 #define SPENT 8
 #define BELIEF_US SECOND
+#define HEARD_US (300 * MS)                     /* a machine that dies is missed before, and news of it is everywhere */
 #define SLEPT_US (400 * MS)                     /* between two ticks of 100 ms: this daemon was stopped, or starved */
 
 /* A peer of the run. */
@@ -377,6 +378,7 @@ int commit_lawful(const struct avg *a, const struct body *c, const void *bytes, 
 	struct err *e);
 int begin_lawful(const struct avg *a, const struct mate *from, const struct body *b, const json_t *j,
 	struct term_claim *ret, struct err *e);
+int begin_leaves_out(const struct avg *a, const struct body *b, struct err *e);
 bool attempt_lawful(const struct avg *a, const struct round *r, const struct attempt *at, const struct id *from);
 void led_note(struct avg *a);                   /* leader or term are others now */
 bool led_by(const struct avg *a, const struct id *id, uint32_t term);

@@ -430,18 +430,23 @@ static void tell_late(const struct round *r)
 }
 
 /* Most of the last commit's members are here, and have not followed into this round: they may not have known who leads
- * now. Once at a point they are asked anew, before it is decided without them. */
+ * now. Once at a point they are asked anew, before it is decided without them; and whenever whoever began the round,
+ * which this peer has taken over, has not named them. */
 static bool ask_anew(const struct round *r)
 {
 	struct avg *a = r->a;
-	size_t n = 1;
-	if (a->anew == a->gen || a->conf.any || !minority(r))
+	size_t here = 1, named = 1;
+	if (a->conf.any || !minority(r))
 		return false;
+	list_each(it, &a->mates) {
+		const struct mate *m = list_entry(it, struct mate, link);
+		here += m != a->me && m->member && m->live && !(m->flags & MATE_FOLLOWER);
+	}
 	for (size_t i = 0; i < r->b.n; i++) {
 		const struct mate *m = mate_find(a, &r->b.m[i].id);
-		n += m && m != a->me && m->live && !(r->b.m[i].flags & MATE_FOLLOWER);
+		named += m && m != a->me && m->live && !(r->b.m[i].flags & MATE_FOLLOWER);
 	}
-	return n * 2 >= a->n_last;
+	return named * 2 >= a->n_last ? a->anew != a->gen : here * 2 >= a->n_last;
 }
 
 void lead_fire(struct timer *t)

@@ -314,7 +314,7 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 		roster_unfit(a, from, e->text);
 		return -1;
 	}
-	return 0;
+	return begin_leaves_out(a, b, e);
 }
 
 /* Two leaders of one term began the same epoch (one of them elected by a peer that has lost sight of the other): the
