@@ -166,7 +166,6 @@ static void wrong(struct audit *u)
 static void silent(struct avg *a, const struct id *owner)
 {
 	struct mate *m = mate_find(a, owner);
-	a->audits->silent++;
 	if (!m || !m->live)
 		return;
 	m->unaudited_us = now_of(a);

@@ -15,7 +15,7 @@ struct held {
 struct audits {
 	struct avg *a; struct list held, given, said; struct timer sweep;
 	struct audit *one;                      /* at a time */
-	uint64_t not_before_us, right, wrong, silent;
+	uint64_t not_before_us, right, wrong;
 };
 
 struct audits *audits_of(struct avg *a);

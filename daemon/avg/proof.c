@@ -59,11 +59,6 @@ static struct proof *find(const struct avg *a, const struct id *by)
 	return NULL;
 }
 
-bool proof_against(const struct avg *a, const struct id *by)
-{
-	return find(a, by) != NULL;
-}
-
 /* Both are verified. What follows from it waits for the kick: this may be deep in a round. */
 static void add(struct avg *a, const struct body_head *x, const struct body_head *y, const struct id *from)
 {

@@ -6,7 +6,6 @@
 void proof_look(struct avg *a, const struct body_head *h);      /* of a COMMIT that came, verified */
 /* A COMMIT that this peer takes; c may be moved afterwards. */
 void proof_keep(struct avg *a, const struct body *c, const void *bytes, size_t n);
-bool proof_against(const struct avg *a, const struct id *by);
 void proof_on(struct avg *a, struct request *req);
 void proofs_put(const struct avg *a, json_t *j);                /* into a JOIN, or its answer */
 void proofs_take(struct avg *a, const json_t *j, const struct id *from);
