@@ -7,6 +7,7 @@
 #include "avg/grid_flow.h"
 #include "avg/lead.h"
 #include "avg/proof.h"
+#include "avg/signed.h"
 #include "common/hash.h"
 
 #define ACK_BYTES (2 + SIG_BYTES)               /* u16 member, signature */
@@ -36,18 +37,17 @@ int body_read(struct body *ret, const void *p, size_t n, struct err *e)
 }
 
 /* A signature is of a short head, so that two of them are a proof without their bodies (proof.c). */
-static void head_bytes(const struct avg *a, const struct body_head *h, struct buf *b)
+static struct buf head_bytes(const struct id *run, const struct body_head *h)
 {
-	static const char label[] = "hivemind-body-1";
-	buf_put(b, label, sizeof label);
-	buf_put(b, a->conf.run.b, 32);
-	buf_u8(b, (uint8_t)h->what);
-	buf_put(b, h->leader.b, 32);
-	buf_u64(b, h->epoch);
-	buf_u64(b, h->life);
-	buf_u32(b, h->term);
-	buf_put(b, h->round, DIGEST);
-	buf_put(b, h->digest, DIGEST);
+	struct buf b = signed_head("hivemind-body-1", run);
+	buf_u8(&b, (uint8_t)h->what);
+	buf_put(&b, h->leader.b, 32);
+	buf_u64(&b, h->epoch);
+	buf_u64(&b, h->life);
+	buf_u32(&b, h->term);
+	buf_put(&b, h->round, DIGEST);
+	buf_put(&b, h->digest, DIGEST);
+	return b;
 }
 
 static void head_of(const struct body *b, const void *p, size_t size, struct body_head *ret)
@@ -65,24 +65,19 @@ void body_head_of(const struct body *b, const void *p, size_t n, struct body_hea
 	memcpy(ret->sig, (const uint8_t *)p + size, SIG_BYTES);
 }
 
-bool body_head_verify(const struct avg *a, const struct body_head *h)
+bool body_head_verify(const struct id *run, const struct body_head *h)
 {
-	struct buf b = { 0 };
-	head_bytes(a, h, &b);
-	bool ok = net_verify(&h->leader, b.p, b.len, h->sig);
-	buf_free(&b);
-	return ok;
+	struct buf b = head_bytes(run, h);
+	return signed_by(&b, &h->leader, h->sig);
 }
 
 void body_sign(struct avg *a, const struct body *b, struct buf *ret)
 {
 	struct body_head h;
-	struct buf head = { 0 };
 	body_encode(b, ret);
 	head_of(b, ret->p, ret->len, &h);
-	head_bytes(a, &h, &head);
-	net_sign(a->net, head.p, head.len, h.sig);
-	buf_free(&head);
+	struct buf head = head_bytes(&a->conf.run, &h);
+	signed_make(&head, a->net, h.sig);
 	buf_put(ret, h.sig, SIG_BYTES);
 	buf_u16(ret, 0);
 }
@@ -96,7 +91,7 @@ int body_open(struct avg *a, struct body *ret, const void *p, size_t n, struct e
 	if (!id_eq(&ret->run, &a->conf.run) || ret->len != a->conf.len)
 		err_set(e, ERR_MISMATCH, "a round of another run or length (%llu, here %zu)", (unsigned long long)ret->len,
 			a->conf.len);
-	else if (!body_head_verify(a, &h))
+	else if (!body_head_verify(&a->conf.run, &h))
 		err_set(e, ERR_AUTH, "the signature is not its author's");
 	else {
 		proof_look(a, &h);
@@ -112,22 +107,21 @@ int body_open(struct avg *a, struct body *ret, const void *p, size_t n, struct e
 struct held { const uint8_t *round; const struct id *leader; uint32_t term, attempt; const uint64_t *w; size_t n;
 	uint8_t parts[DIGEST]; };
 
-static void ack_bytes(const struct avg *a, const struct held *h, struct buf *b)
+static struct buf ack_bytes(const struct avg *a, const struct held *h)
 {
-	static const char label[] = "hivemind-ack-1";
-	buf_put(b, label, sizeof label);
-	buf_put(b, a->conf.run.b, 32);
-	buf_put(b, h->round, DIGEST);
-	buf_put(b, h->leader->b, 32);
-	buf_u32(b, h->term);
-	buf_u32(b, h->attempt);
-	buf_put(b, h->parts, DIGEST);
+	struct buf b = signed_head("hivemind-ack-1", &a->conf.run);
+	buf_put(&b, h->round, DIGEST);
+	buf_put(&b, h->leader->b, 32);
+	buf_u32(&b, h->term);
+	buf_u32(&b, h->attempt);
+	buf_put(&b, h->parts, DIGEST);
 	for (size_t i = 0; i < h->n; i++) {
 		if (!h->w[i])
 			continue;
-		buf_u16(b, (uint16_t)i);
-		buf_u64(b, h->w[i]);
+		buf_u16(&b, (uint16_t)i);
+		buf_u64(&b, h->w[i]);
 	}
+	return b;
 }
 
 /* In a grid: of the member's line, which is all that it holds. */
@@ -143,14 +137,12 @@ void ack_sign(const struct round *r, const struct id *leader, const uint8_t *has
 {
 	struct held h = { .round = r->id, .leader = leader, .term = r->term, .attempt = r->attempt, .w = r->w,
 		.n = r->b.n };
-	struct buf b = { 0 };
 	uint8_t line[TREE256];
 	if (r->flow)
 		grid_hash(hashes, r->b.parts, line);
 	parts_digest(hashes, r->b.parts, r->flow ? line : NULL, h.parts);
-	ack_bytes(r->a, &h, &b);
-	net_sign(r->a->net, b.p, b.len, ret);
-	buf_free(&b);
+	struct buf b = ack_bytes(r->a, &h);
+	signed_make(&b, r->a->net, ret);
 }
 
 static uint8_t *hashes_of(const struct body *c)
@@ -221,19 +213,17 @@ void acks_each(const struct avg *a, const struct body *c, const uint8_t *bytes, 
 		w[i] = c->m[i].flags & MATE_IN ? c->m[i].samples : 0;
 	for (; at + 2 < n && !x->enough && wrong <= ACKS_WRONG; at += ACK_BYTES) {
 		size_t i = (size_t)(bytes[at] | bytes[at + 1] << 8);
-		struct buf b = { 0 };
 		if (i < next || i >= (c->grid.dims ? c->grid.n : c->n) || id_eq(&c->m[i].id, &c->leader) ||
 				!x->wants(x, &c->m[i].id))
 			continue;
 		next = i + 1;
 		parts_digest(hash, c->parts, c->grid.dims ? c->line_hash + TREE256 * grid_last_line(&c->grid, i) : NULL,
 			h.parts);
-		ack_bytes(a, &h, &b);
-		if (net_verify(&c->m[i].id, b.p, b.len, bytes + at + 2))
+		struct buf b = ack_bytes(a, &h);
+		if (signed_by(&b, &c->m[i].id, bytes + at + 2))
 			x->signed_by(x, &c->m[i].id);
 		else
 			wrong++;
-		buf_free(&b);
 	}
 	free(w);
 	free(hash);
@@ -326,25 +316,22 @@ int commit_lawful(const struct avg *a, const struct body *c, const void *bytes, 
 
 /* ---- terms ---- */
 
-static void term_bytes(const struct avg *a, uint32_t term, struct buf *b)
+static struct buf term_bytes(const struct avg *a, uint32_t term)
 {
-	static const char label[] = "hivemind-term-1";
-	buf_put(b, label, sizeof label);
-	buf_put(b, a->conf.run.b, 32);
-	buf_u64(b, a->point.epoch);
-	buf_put(b, a->point.prev, DIGEST);
-	buf_u32(b, term);
+	struct buf b = signed_head("hivemind-term-1", &a->conf.run);
+	buf_u64(&b, a->point.epoch);
+	buf_put(&b, a->point.prev, DIGEST);
+	buf_u32(&b, term);
+	return b;
 }
 
 void term_take(struct avg *a)
 {
-	struct buf b = { 0 };
 	a->term++;
 	a->claim.by = a->me->id;
 	a->claim.term = a->term;
-	term_bytes(a, a->term, &b);
-	net_sign(a->net, b.p, b.len, a->claim.sig);
-	buf_free(&b);
+	struct buf b = term_bytes(a, a->term);
+	signed_make(&b, a->net, a->claim.sig);
 }
 
 json_t *term_json(const struct avg *a, json_t *j)
@@ -371,7 +358,6 @@ static uint64_t most(const struct avg *a)
 int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, struct err *e)
 {
 	uint64_t term;
-	struct buf b = { 0 };
 	*ret = (struct term_claim){ 0 };
 	if (json_get_u64(j, "term", &term, e))
 		return -1;
@@ -394,10 +380,12 @@ int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, stru
 	if (m && m->unfit == a->gen)
 		return err_set(e, ERR_AUTH, "term %llu: who takes it has led this epoch, and not well",
 			(unsigned long long)term);
-	term_bytes(a, ret->term, &b);
-	bool ok = m && m->member && net_verify(&ret->by, b.p, b.len, ret->sig);
-	buf_free(&b);
-	return ok ? 0 : err_set(e, ERR_AUTH, "term %llu: it is signed by no member", (unsigned long long)term);
+	if (m && m->member) {
+		struct buf b = term_bytes(a, ret->term);
+		if (signed_by(&b, &ret->by, ret->sig))
+			return 0;
+	}
+	return err_set(e, ERR_AUTH, "term %llu: it is signed by no member", (unsigned long long)term);
 }
 
 /* ---- BEGIN and ATTEMPT ---- */

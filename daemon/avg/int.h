@@ -365,7 +365,7 @@ size_t body_size(const void *p, size_t n);      /* of a signed body: the bytes t
 void body_digest(const void *p, size_t n, uint8_t ret[DIGEST]);
 int body_read(struct body *ret, const void *p, size_t n, struct err *e);        /* its own, or verified before */
 void body_head_of(const struct body *b, const void *p, size_t n, struct body_head *ret);
-bool body_head_verify(const struct avg *a, const struct body_head *h);
+bool body_head_verify(const struct id *run, const struct body_head *h);
 void body_sign(struct avg *a, const struct body *b, struct buf *ret);
 int body_open(struct avg *a, struct body *ret, const void *p, size_t n, struct err *e); /* decodes and verifies */
 void ack_sign(const struct round *r, const struct id *leader, const uint8_t *hashes, uint8_t ret[SIG_BYTES]);

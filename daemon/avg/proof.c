@@ -136,8 +136,8 @@ static bool take(struct avg *a, const uint8_t *bytes, const struct id *from)
 	if (find(a, &v[0].leader) || !m || now_of(a) < m->proof_us)
 		return false;
 	m->proof_us = now_of(a) + PACE_US;
-	if (!PLANTED(PROOF_UNCHECKED) && (!contradict(&v[0], &v[1]) || !body_head_verify(a, &v[0]) ||
-			!body_head_verify(a, &v[1])))
+	if (!PLANTED(PROOF_UNCHECKED) && (!contradict(&v[0], &v[1]) || !body_head_verify(&a->conf.run, &v[0]) ||
+			!body_head_verify(&a->conf.run, &v[1])))
 		return true;
 	add(a, &v[0], &v[1], from);
 	return false;
@@ -275,7 +275,7 @@ static void shown(void *arg, const struct frame *f, const struct err *e)
 	struct id leader;
 	memcpy(leader.b, rd_bytes(&r, 32), 32);
 	get_half(&r, &leader, epoch, &h);
-	if (contradict(&a->proofs->head[epoch % HEADS], &h) && body_head_verify(a, &h))
+	if (contradict(&a->proofs->head[epoch % HEADS], &h) && body_head_verify(&a->conf.run, &h))
 		proof_look(a, &h);
 }
 

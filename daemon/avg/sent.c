@@ -5,6 +5,7 @@
 #include <string.h>
 #include "avg/lead.h"
 #include "avg/sent.h"
+#include "avg/signed.h"
 #include "common/hash.h"
 #include "common/jrpc.h"
 
@@ -45,27 +46,23 @@ void sents_free(struct round *r)
 
 /* ---- signatures ---- */
 
-static void sent_bytes(const struct id *run, const uint8_t *round, const struct id *by, const uint8_t *hashes,
-	size_t parts, struct buf *b)
+static struct buf sent_bytes(const struct id *run, const uint8_t *round, const struct id *by, const uint8_t *hashes,
+	size_t parts)
 {
-	static const char label[] = "hivemind-sent-1";
 	uint8_t digest[DIGEST];
+	struct buf b = signed_head("hivemind-sent-1", run);
 	sha256_of(hashes, parts * TREE256, digest);
-	buf_put(b, label, sizeof label);
-	buf_put(b, run->b, 32);
-	buf_put(b, round, DIGEST);
-	buf_put(b, by->b, 32);
-	buf_put(b, digest, DIGEST);
+	buf_put(&b, round, DIGEST);
+	buf_put(&b, by->b, 32);
+	buf_put(&b, digest, DIGEST);
+	return b;
 }
 
 bool sent_verify(const struct id *run, const uint8_t round[DIGEST], const struct id *by, const uint8_t *hashes,
 	size_t parts, const uint8_t sig[SIG_BYTES])
 {
-	struct buf b = { 0 };
-	sent_bytes(run, round, by, hashes, parts, &b);
-	bool ok = net_verify(by, b.p, b.len, sig);
-	buf_free(&b);
-	return ok;
+	struct buf b = sent_bytes(run, round, by, hashes, parts);
+	return signed_by(&b, by, sig);
 }
 
 /* ---- this peer's ---- */
@@ -112,11 +109,9 @@ static void make_done(struct job *j)
 	r->jobs--;
 	a->x_jobs--;
 	struct sent_list *own = &r->sent->of[r->me];
-	struct buf b = { 0 };
 	own->hash = m->hash;
-	sent_bytes(&a->conf.run, r->id, &a->me->id, own->hash, r->b.parts, &b);
-	net_sign(a->net, b.p, b.len, own->sig);
-	buf_free(&b);
+	struct buf b = sent_bytes(&a->conf.run, r->id, &a->me->id, own->hash, r->b.parts);
+	signed_make(&b, a->net, own->sig);
 	own->known = own->good = true;
 	if (!r->closed)
 		tell(r);
