@@ -204,4 +204,30 @@ static inline void net_app_moved(void *arg, struct xfer *x, const struct err *e)
 	if (m->sim)
 		m->at_us = sim_now(m->sim);
 }
+
+/* What scenarios wait for: arg is an array of struct ended, behind which one without sim stands. */
+static inline bool net_app_all_ended(struct sim *s, void *arg)
+{
+	for (struct ended *d = arg; d->sim; d++)
+		if (!d->times)
+			return false;
+	return true;
+}
+
+/* arg: two struct moved, of the sender and the taker. */
+static inline bool net_app_both_moved(struct sim *s, void *arg)
+{
+	struct moved *m = arg;
+
+	return m[0].times && m[1].times;
+}
+
+static inline uint8_t *net_app_noise(struct sim *s, size_t n)
+{
+	uint8_t *p = xmalloc(n ? n : 1);
+
+	for (size_t i = 0; i < n; i++)
+		p[i] = (uint8_t)(rng_u64(sim_rng(s)) >> 24);
+	return p;
+}
 #endif

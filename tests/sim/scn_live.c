@@ -22,7 +22,6 @@ static struct net_app *app(struct sim *s, int node) { return sim_app(s, node); }
 static bool first_ended(struct sim *s, void *arg) { return d[0].times; }
 static bool sent_moved(struct sim *s, void *arg) { return m[0].times; }
 static bool received_moved(struct sim *s, void *arg) { return m[1].times; }
-static bool both_moved(struct sim *s, void *arg) { return m[0].times && m[1].times; }
 static bool told_dead(struct sim *s, void *arg) { return app(s, 0)->news[NEWS_DEAD]; }
 static bool told_dead_1(struct sim *s, void *arg) { return app(s, 1)->news[NEWS_DEAD]; }
 static bool told_alive(struct sim *s, void *arg) { return app(s, 0)->news[NEWS_ALIVE]; }
@@ -202,7 +201,7 @@ static void scn_torn(struct sim *s)
 	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 5000, .jitter_us = 2000, .bytes_per_s = 20000000,
 		.break_every = 15 });
 	start(s, 60000000);
-	sim_check(s, sim_run_until(s, both_moved, NULL, 70000000));
+	sim_check(s, sim_run_until(s, net_app_both_moved, m, 70000000));
 	if (!m[0].ok || !m[1].ok || memcmp(data, out, BIG))
 		sim_fail(s, "%s / %s", m[0].text, m[1].text);
 }
@@ -215,7 +214,7 @@ static void scn_narrow(struct sim *s)
 	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = 50000, .jitter_us = 5000, .bytes_per_s = 1000000 });
 	sim_stats(s, &before);
 	start(s, 60000000);
-	sim_check(s, sim_run_until(s, both_moved, NULL, 70000000) && m[0].ok && m[1].ok && !memcmp(data, out, BIG));
+	sim_check(s, sim_run_until(s, net_app_both_moved, m, 70000000) && m[0].ok && m[1].ok && !memcmp(data, out, BIG));
 	sim_stats(s, &after);
 	/* an estimate that is too short would flood the link with re-sends */
 	if (after.bytes_sent - before.bytes_sent > BIG * 3 / 2)
@@ -272,7 +271,7 @@ static void scn_transfer_asked(struct sim *s)
 	sim_run_for(s, 10000000);
 	sim_check(s, weight_out(s) == before && !m[0].times);
 	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, BIG, 0, net_app_moved, &m[1]);
-	sim_check(s, sim_run_until(s, both_moved, NULL, 4000000) && m[0].ok && m[1].ok && !memcmp(data, out, BIG));
+	sim_check(s, sim_run_until(s, net_app_both_moved, m, 4000000) && m[0].ok && m[1].ok && !memcmp(data, out, BIG));
 }
 
 static void scn_transfer_wrong(struct sim *s)
@@ -286,7 +285,7 @@ static void scn_transfer_wrong(struct sim *s)
 	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, 1000, 0, net_app_moved, &m[1]);
 	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, 2000, CLASS_weight, sim_now(s) + 5000000,
 		net_app_moved, &m[0]);
-	sim_check(s, sim_run_until(s, both_moved, NULL, 4000000));
+	sim_check(s, sim_run_until(s, net_app_both_moved, m, 4000000));
 	sim_check(s, m[0].code == ERR_MISMATCH && m[1].code == ERR_MISMATCH && strstr(m[0].text, "2000") &&
 		strstr(m[0].text, "1000"));
 	/* nobody takes it: TIMEOUT at the deadline, saying so */
@@ -322,7 +321,7 @@ static void scn_transfer_wrong(struct sim *s)
 	memset(out, 0, BIG);
 	sim_run_for(s, 400000);
 	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, BIG, 0, net_app_moved, &m[1]);
-	sim_check(s, sim_run_until(s, both_moved, NULL, 20000000) && m[0].ok && m[1].ok && !memcmp(data, out, BIG));
+	sim_check(s, sim_run_until(s, net_app_both_moved, m, 20000000) && m[0].ok && m[1].ok && !memcmp(data, out, BIG));
 }
 
 /* Bytes that change under way are found out, on both sides. */
@@ -331,7 +330,7 @@ static void scn_transfer_changed(struct sim *s)
 	pair(s);
 	start(s, 5000000);
 	data[5] ^= 1;                           /* it has been hashed, but not yet sealed */
-	sim_check(s, sim_run_until(s, both_moved, NULL, 6000000));
+	sim_check(s, sim_run_until(s, net_app_both_moved, m, 6000000));
 	sim_check(s, m[0].code == ERR_CORRUPT && m[1].code == ERR_CORRUPT);
 }
 
@@ -363,7 +362,7 @@ static void scn_transfer_hashed(struct sim *s)
 		xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, N, 0, arrived_moved, &m[1]);
 		xfer_send_hashed(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, N, hash, CLASS_weight,
 			sim_now(s) + 5000000, net_app_moved, &m[0]);
-		sim_check(s, sim_run_until(s, both_moved, NULL, 6000000));
+		sim_check(s, sim_run_until(s, net_app_both_moved, m, 6000000));
 		if (wrong)
 			sim_check(s, m[0].code == ERR_CORRUPT && m[1].code == ERR_CORRUPT);
 		else
@@ -386,7 +385,7 @@ static void scn_transfer_again(struct sim *s)
 		sim_run_for(s, 20000);
 		sim_check(s, !m[0].times);
 		xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, n, 0, net_app_moved, &m[1]);
-		sim_check(s, sim_run_until(s, both_moved, NULL, 6000000) && m[0].ok && m[1].ok && !memcmp(data, out, n));
+		sim_check(s, sim_run_until(s, net_app_both_moved, m, 6000000) && m[0].ok && m[1].ok && !memcmp(data, out, n));
 	}
 }
 

@@ -2,30 +2,6 @@
 #include "net/inner.h"
 #include "net_app.h"
 
-static bool all_ended(struct sim *s, void *arg)
-{
-	for (struct ended *d = arg; d->sim; d++)
-		if (!d->times)
-			return false;
-	return true;
-}
-
-static bool both_moved(struct sim *s, void *arg)
-{
-	struct moved *m = arg;
-
-	return m[0].times && m[1].times;
-}
-
-static uint8_t *noise(struct sim *s, size_t n)
-{
-	uint8_t *p = xmalloc(n ? n : 1);
-
-	for (size_t i = 0; i < n; i++)
-		p[i] = (uint8_t)(rng_u64(sim_rng(s)) >> 24);
-	return p;
-}
-
 #define COUNTED 3
 struct wire { uint64_t link[COUNTED][COUNTED][CHANS], class[COUNTED][COUNTED][CLASS_COUNT_], plain[COUNTED]; };
 
@@ -95,18 +71,18 @@ static void scn_wire(struct sim *s)
 	for (int round = 0; round < 6; round++) {
 		int from = round % 2 ? 0 : (int)rng_below(sim_rng(s), 3), to = from ? 0 : round % 3 ? 1 : 2;
 		size_t n = 1 + rng_below(sim_rng(s), 600000);
-		uint8_t *data = noise(s, n), *out = xcalloc(1, n);
+		uint8_t *data = net_app_noise(s, n), *out = xcalloc(1, n);
 		struct moved m[2] = { { .sim = s }, { .sim = s } };
 		struct ended d[2] = { { .sim = s }, { 0 } };
 		struct id tag = { .b = { (uint8_t)round } };
 		uint64_t deadline = sim_now(s) + 30000000;
 
 		net_app_call(a[2], net_self(a[0]->net), (uint64_t)round, NO_BLOB, 20000000, &d[0]);
-		sim_check(s, sim_run_until(s, all_ended, d, 25000000));
+		sim_check(s, sim_run_until(s, net_app_all_ended, d, 25000000));
 		xfer_recv(a[to]->chunks, net_self(a[from]->net), &tag, out, n, deadline, net_app_moved, &m[1]);
 		xfer_send(a[from]->chunks, net_self(a[to]->net), &tag, data, n, round % 2 ? CLASS_weight : CLASS_weight_grad,
 			deadline, net_app_moved, &m[0]);
-		sim_check(s, sim_run_until(s, both_moved, m, 35000000));
+		sim_check(s, sim_run_until(s, net_app_both_moved, m, 35000000));
 		if (!m[0].ok || !m[1].ok)
 			sim_fail(s, "%d to %d, %zu bytes: %s / %s", from, to, n, m[0].text, m[1].text);
 		bulk += n;
