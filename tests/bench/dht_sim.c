@@ -86,77 +86,27 @@ static int hour(int n, int minutes)
 
 /* ---- keys ---- */
 
-struct looked { uint64_t open, found, hops; uint32_t hops_max; };
-
-static void on_trace(void *arg, const struct dht_trace *t, const struct err *e)
-{
-	struct looked *l = arg;
-	uint32_t hop = UINT32_MAX;
-	l->open--;
-	for (size_t i = 0; t && i < t->nhop; i++)
-		if (t->hop[i].records && t->hop[i].hop < hop)
-			hop = t->hop[i].hop;
-	if (t && t->here)
-		hop = 0;
-	if (hop == UINT32_MAX)
-		return;
-	l->found++;
-	l->hops += hop;
-	l->hops_max = hop > l->hops_max ? hop : l->hops_max;
-}
-
-static bool all_back(struct sim *s, void *arg)
-{
-	return !((struct looked *)arg)->open;
-}
-
-static void on_put(void *arg, uint32_t accepted, uint32_t wanted, const struct err *e)
-{
-	struct looked *l = arg;
-	l->open--;
-	l->found += accepted == wanted;
-}
-
-/* in groups of 100, each from a random peer that lives */
-static struct looked look(struct sim *s, int keys, bool put, uint64_t life_ms)
-{
-	struct looked l = { 0 };
-	for (int i = 0; i < keys && !sim_failed(s); i++) {
-		char key[32];
-		snprintf(key, sizeof key, "key%d", i);
-		l.open++;
-		if (put)
-			dht_put(dht_of(s, dht_any(s)), key, NULL, json_integer(i), life_ms, false, on_put, &l);
-		else
-			dht_trace(dht_of(s, dht_any(s)), key, false, on_trace, &l);
-		if (i % 100 == 99)
-			sim_run_until(s, all_back, &l, 600 * SEC);
-	}
-	sim_run_until(s, all_back, &l, 600 * SEC);
-	return l;
-}
-
 static int keys(int n, int nkeys)
 {
 	struct sim *s = sim_new(1);
 	struct dht_world w = { .unchecked = true };
 	double begun = now_s();
 	join(s, &w, n);
-	struct looked put = look(s, nkeys, true, 1800000);
-	struct looked all = look(s, nkeys, false, 0);
+	struct dht_looked put = dht_look(s, nkeys, 1800000);
+	struct dht_looked all = dht_look(s, nkeys, 0);
 	uint64_t ended = sim_now(s);
 	for (int i = 0; i < n * 3 / 10; i++)
 		sim_kill(s, dht_any(s));
-	struct looked left = look(s, nkeys, false, 0);
+	struct dht_looked left = dht_look(s, nkeys, 0);
 	sim_run_for(s, 1900 * SEC - (sim_now(s) - ended));
-	struct looked none = look(s, nkeys < 1000 ? nkeys : 1000, false, 0);
-	printf("{\"bench\": \"dht_sim_keys\", \"peers\": %d, \"keys\": %d, \"stored_on_all\": %llu, \"found\": %llu,"
-		" \"hops_mean\": %.3f, \"hops_max\": %u, \"killed\": %d, \"found_after\": %llu, \"share_after\": %.5f,"
-		" \"hops_mean_after\": %.3f, \"hops_max_after\": %u, \"found_when_ended\": %llu, \"cpu_s\": %.1f}\n", n, nkeys,
-		(unsigned long long)put.found, (unsigned long long)all.found,
+	struct dht_looked none = dht_look(s, nkeys < 1000 ? nkeys : 1000, 0);
+	printf("{\"bench\": \"dht_sim_keys\", \"peers\": %d, \"keys\": %d, \"stored_on_all\": %d, \"found\": %d,"
+		" \"hops_mean\": %.3f, \"hops_max\": %u, \"killed\": %d, \"found_after\": %d, \"share_after\": %.5f,"
+		" \"hops_mean_after\": %.3f, \"hops_max_after\": %u, \"found_when_ended\": %d, \"cpu_s\": %.1f}\n", n, nkeys,
+		put.found, all.found,
 		(double)all.hops / (double)(all.found + !all.found),
-		all.hops_max, n * 3 / 10, (unsigned long long)left.found, (double)left.found / nkeys,
-		(double)left.hops / (double)(left.found + !left.found), left.hops_max, (unsigned long long)none.found,
+		all.hops_max, n * 3 / 10, left.found, (double)left.found / nkeys,
+		(double)left.hops / (double)(left.found + !left.found), left.hops_max, none.found,
 		now_s() - begun);
 	int bad = sim_failed(s) != NULL;
 	sim_free(s);

@@ -211,6 +211,54 @@ struct dht_find_end dht_find_wait(struct sim *s, int node, const struct id *targ
 	return ret;
 }
 
+static void on_trace(void *arg, const struct dht_trace *t, const struct err *e)
+{
+	struct dht_looked *l = arg;
+	uint32_t hop = UINT32_MAX;
+	l->open--;
+	for (size_t i = 0; t && i < t->nhop; i++)
+		if (t->hop[i].records && t->hop[i].hop < hop)
+			hop = t->hop[i].hop;
+	if (t && t->here)
+		hop = 0;
+	if (hop == UINT32_MAX)
+		return;
+	l->found++;
+	l->hops += hop;
+	l->hops_max = hop > l->hops_max ? hop : l->hops_max;
+}
+
+static void on_put(void *arg, uint32_t accepted, uint32_t wanted, const struct err *e)
+{
+	struct dht_looked *l = arg;
+	l->open--;
+	l->found += accepted == wanted;
+	l->fewest = wanted < l->fewest ? wanted : l->fewest;
+}
+
+static bool all_back(struct sim *s, void *arg) { return !((struct dht_looked *)arg)->open; }
+
+struct dht_looked dht_look(struct sim *s, int keys, uint64_t life_ms)
+{
+	struct dht_looked *l = xcalloc(1, sizeof *l), ret;
+	l->fewest = UINT32_MAX;
+	for (int i = 0; i < keys && !sim_failed(s); i++) {
+		char key[32];
+		snprintf(key, sizeof key, "key%d", i);
+		l->open++;
+		if (life_ms)
+			dht_put(dht_of(s, dht_any(s)), key, NULL, json_integer(i), life_ms, false, on_put, l);
+		else
+			dht_trace(dht_of(s, dht_any(s)), key, false, on_trace, l);
+		if (i % 100 == 99 || i == keys - 1)
+			sim_check(s, sim_run_until(s, all_back, l, 600 * SEC));
+	}
+	ret = *l;
+	if (!ret.open)
+		free(l);
+	return ret;
+}
+
 uint32_t dht_records(struct sim *s, int node)
 {
 	struct dht_state d;

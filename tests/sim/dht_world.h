@@ -36,5 +36,9 @@ struct dht_get_end dht_get_wait(struct sim *s, int node, const char *key, bool l
 void dht_want(struct sim *s, int node, const char *key, int value);
 struct dht_find_end { bool done; size_t n; struct id id[32]; };
 struct dht_find_end dht_find_wait(struct sim *s, int node, const struct id *target);
+/* So many keys, a hundred at a time, each by a node of chance that lives. life_ms: they are stored, and found are those
+ * that are on as many nodes as wanted, fewest is how many at least; 0: they are looked for. */
+struct dht_looked { int open, found; uint64_t hops; uint32_t hops_max, fewest; };
+struct dht_looked dht_look(struct sim *s, int keys, uint64_t life_ms);
 
 #endif

@@ -78,52 +78,6 @@ static void scn_C01_presence(struct sim *s)
 #define KEYS 1000
 #define HOPS_MAX (6 + 2)                        /* ceil(log2 NODES) + 2 */
 
-struct looked { int open, found; uint32_t hops_max; };
-
-static void on_trace(void *arg, const struct dht_trace *t, const struct err *e)
-{
-	struct looked *l = arg;
-	uint32_t hop = UINT32_MAX;
-	l->open--;
-	for (size_t i = 0; t && i < t->nhop; i++)
-		if (t->hop[i].records && t->hop[i].hop < hop)
-			hop = t->hop[i].hop;
-	if (t && t->here)
-		hop = 0;
-	if (hop == UINT32_MAX)
-		return;
-	l->found++;
-	l->hops_max = hop > l->hops_max ? hop : l->hops_max;
-}
-
-static void on_put(void *arg, uint32_t accepted, uint32_t wanted, const struct err *e)
-{
-	struct looked *l = arg;
-	l->open--;
-	l->found += accepted == wanted && wanted == 8;
-}
-
-static bool all_back(struct sim *s, void *arg) { return !((struct looked *)arg)->open; }
-
-/* A hundred at a time, each by a node of chance that lives. life_ms: they are stored, else looked for. */
-static struct looked look(struct sim *s, uint64_t life_ms)
-{
-	static struct looked l;
-	l = (struct looked){ 0 };
-	for (int i = 0; i < KEYS && !sim_failed(s); i++) {
-		char key[32];
-		snprintf(key, sizeof key, "key%d", i);
-		l.open++;
-		if (life_ms)
-			dht_put(dht_of(s, dht_any(s)), key, NULL, json_integer(i), life_ms, false, on_put, &l);
-		else
-			dht_trace(dht_of(s, dht_any(s)), key, false, on_trace, &l);
-		if (i % 100 == 99)
-			sim_check(s, sim_run_until(s, all_back, &l, 600 * SEC));
-	}
-	return l;
-}
-
 /* Row C01, with its own numbers: every key from any node, in so many hops; at least 99 % when 30 % have died at once;
  * none after its end. */
 static void scn_C01_keys(struct sim *s)
@@ -131,19 +85,19 @@ static void scn_C01_keys(struct sim *s)
 	struct dht_world w = { .unchecked = true };
 	dht_add(s, &w, NODES);
 	dht_joined(s);
-	struct looked put = look(s, 1800000), all = look(s, 0), left, none;
+	struct dht_looked put = dht_look(s, KEYS, 1800000), all = dht_look(s, KEYS, 0), left, none;
 	uint64_t at = sim_now(s);
-	if (put.found != KEYS || all.found != KEYS)
-		sim_fail(s, "%d keys are on eight nodes and %d found of %d", put.found, all.found, KEYS);
+	if (put.found != KEYS || put.fewest != 8 || all.found != KEYS)
+		sim_fail(s, "%d keys are on %u nodes and %d found of %d", put.found, put.fewest, all.found, KEYS);
 	if (all.hops_max > HOPS_MAX)
 		sim_fail(s, "%u hops to a key, at most %d", all.hops_max, HOPS_MAX);
 	for (int i = 0; i < NODES * 3 / 10; i++)
 		sim_kill(s, dht_any(s));
-	left = look(s, 0);
+	left = dht_look(s, KEYS, 0);
 	if (left.found * 100 < KEYS * 99)
 		sim_fail(s, "%d of %d found after %d of %d nodes died", left.found, KEYS, NODES * 3 / 10, NODES);
 	sim_run_for(s, 1900 * SEC - (sim_now(s) - at));
-	none = look(s, 0);
+	none = dht_look(s, KEYS, 0);
 	if (none.found)
 		sim_fail(s, "%d are found after their end", none.found);
 }
