@@ -75,7 +75,6 @@ struct mate {
 	/* shown.c: the first and last point that it was a member at in this history, newcomers too, and when (0: none); not
 	 * heard before when it says that this state is not the swarm's; how often it was not believed */
 	uint64_t stood_first, stood_last, stood_us, doubt_us; unsigned doubts;
-	uint64_t proof_us;                      /* no proof of it is looked at before */
 	/* audit.c: audits in a row without an answer that fits, when the last was; a round that is not here yet (sent.c) */
 	unsigned unaudited; uint64_t unaudited_us, accused_us; struct stash *stash;
 	char absent[48];

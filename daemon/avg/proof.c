@@ -14,31 +14,52 @@
 
 #define PROOFS_MAX 64                           /* signers; who is banned is remembered by the net room anyway */
 #define IN_A_JOIN 4                             /* the newest; all of them follow when somebody is taken in */
-#define PACE_US (100 * MS)                      /* between two verifications for one peer */
+#define WAIT_OF_ONE PROOFS_MAX                  /* that wait for the lane, of one peer: a whole list; */
+#define WAIT 1024                               /* of all */
+#define VERIFY_US 200                           /* two signatures */
 #define HEADS 256                               /* epochs */
 #define HALF_BYTES (8 + 4 + 2 * DIGEST + SIG_BYTES)
 #define PROOF_BYTES (32 + 8 + 2 * HALF_BYTES)
 #define ASK_US (2 * SECOND)
 
+/* What somebody says, before anybody has looked at its signatures. a: NULL when the room has gone meanwhile. */
+struct said { struct list link; struct job job; struct avg *a; struct id run, from /* zeros: found here */;
+	struct body_head v[2]; bool good; };
 struct proof { struct body_head v[2]; bool done; struct id from /* zeros: found here */; };
 struct proofs {
 	struct body_head head[HEADS];           /* of the COMMITs that this peer took, by epoch */
 	struct proof v[PROOFS_MAX]; size_t n, todo;
+	struct list said; struct said *looking; /* in line for the lane; the one that is in it */
 	struct call *ask; uint64_t ask_epoch;
 };
 
 static struct proofs *proofs_of(struct avg *a)
 {
-	if (!a->proofs)
-		a->proofs = xcalloc(1, sizeof *a->proofs);
+	if (a->proofs)
+		return a->proofs;
+	a->proofs = xcalloc(1, sizeof *a->proofs);
+	list_init(&a->proofs->said);
 	return a->proofs;
+}
+
+static void said_free(struct said *s)
+{
+	list_del(&s->link);
+	free(s);
 }
 
 void proofs_free(struct avg *a)
 {
-	if (a->proofs && a->proofs->ask)
-		net_cancel(a->net, a->proofs->ask);
-	free(a->proofs);
+	struct proofs *p = a->proofs;
+	if (!p)
+		return;
+	if (p->ask)
+		net_cancel(a->net, p->ask);
+	list_each_safe(it, &p->said)
+		said_free(list_entry(it, struct said, link));
+	if (p->looking)
+		p->looking->a = NULL;
+	free(p);
 	a->proofs = NULL;
 }
 
@@ -127,21 +148,7 @@ static void get(const uint8_t *bytes, struct body_head v[2])
 	get_half(&r, &leader, epoch, &v[1]);
 }
 
-/* From somebody else: true when it was worth nothing. */
-static bool take(struct avg *a, const uint8_t *bytes, const struct id *from)
-{
-	struct body_head v[2];
-	struct mate *m = mate_find(a, from);
-	get(bytes, v);
-	if (find(a, &v[0].leader) || !m || now_of(a) < m->proof_us)
-		return false;
-	m->proof_us = now_of(a) + PACE_US;
-	if (!PLANTED(PROOF_UNCHECKED) && (!contradict(&v[0], &v[1]) || !body_head_verify(&a->conf.run, &v[0]) ||
-			!body_head_verify(&a->conf.run, &v[1])))
-		return true;
-	add(a, &v[0], &v[1], from);
-	return false;
-}
+/* ---- what others say: its signatures are looked at on a lane, in the order in which it came ---- */
 
 static void worthless(struct avg *a, const struct id *from)
 {
@@ -150,23 +157,102 @@ static void worthless(struct avg *a, const struct id *from)
 	net_strike(a->net, from, "a proof that is none");
 }
 
+/* Nothing is left to look at when its signer is known already, or no more fit. */
+static bool settled(const struct avg *a, const struct id *leader)
+{
+	return find(a, leader) || (a->proofs && a->proofs->n == PROOFS_MAX);
+}
+
+static void look_next(struct avg *a);
+
+static void look_run(struct job *j)
+{
+	struct said *s = container_of(j, struct said, job);
+	s->good = PLANTED(PROOF_UNCHECKED) || (body_head_verify(&s->run, &s->v[0]) && body_head_verify(&s->run, &s->v[1]));
+}
+
+static void look_done(struct job *j)
+{
+	struct said *s = container_of(j, struct said, job);
+	struct avg *a = s->a;
+	const struct id none = { { 0 } };
+	bool found_here = id_eq(&s->from, &none);
+	if (a) {
+		struct proofs *p = a->proofs;
+		p->looking = NULL;
+		if (s->good)
+			add(a, &s->v[0], &s->v[1], found_here ? NULL : &s->from);
+		list_each_safe(it, &p->said) {  /* the rest of what a liar says is not worth the time */
+			struct said *o = list_entry(it, struct said, link);
+			if (!s->good && id_eq(&o->from, &s->from))
+				said_free(o);
+		}
+		if (!s->good && !found_here)
+			worthless(a, &s->from);
+		look_next(a);
+	}
+	free(s);
+}
+
+static void look_next(struct avg *a)
+{
+	struct proofs *p = a->proofs;
+	while (!p->looking && !list_empty(&p->said)) {
+		struct said *s = list_entry(p->said.next, struct said, link);
+		if (settled(a, &s->v[0].leader)) {
+			said_free(s);
+			continue;
+		}
+		list_del(&s->link);
+		p->looking = s;
+		s->job = (struct job){ .name = "avg.proof", .lane = env_lane(a->env, "verify"), .run = look_run,
+			.done = look_done, .cost_us = VERIFY_US };
+		env_work(a->env, &s->job);
+	}
+}
+
+/* x and y contradict each other, if they are signed. What finds no room is not looked at: an honest peer's has it, as
+ * one that lies fills no more than its own share. */
+static void look(struct avg *a, const struct body_head *x, const struct body_head *y, const struct id *from)
+{
+	struct proofs *p = proofs_of(a);
+	size_t n = 0, of_one = 0;
+	list_each(it, &p->said) {
+		n++;
+		of_one += id_eq(&list_entry(it, struct said, link)->from, from);
+	}
+	if (settled(a, &x->leader) || n >= WAIT || (of_one >= WAIT_OF_ONE && !PLANTED(PROOFS_UNBOUNDED)))
+		return;
+	struct said *s = xcalloc(1, sizeof *s);
+	*s = (struct said){ .a = a, .run = a->conf.run, .from = *from, .v = { *x, *y } };
+	list_push(&p->said, &s->link);
+	look_next(a);
+}
+
+/* False when it is seen at once that it is worth nothing. */
+static bool take(struct avg *a, const uint8_t *bytes, const struct id *from)
+{
+	struct body_head v[2];
+	get(bytes, v);
+	if (!PLANTED(PROOF_UNCHECKED) && !contradict(&v[0], &v[1]))
+		return false;
+	look(a, &v[0], &v[1], from);
+	return true;
+}
+
 void proof_on(struct avg *a, struct request *req)
 {
 	size_t n = req->f.blob_len;
-	if (!n || n % PROOF_BYTES || n / PROOF_BYTES > PROOFS_MAX) {
+	bool good = n && n % PROOF_BYTES == 0 && n / PROOF_BYTES <= PROOFS_MAX;
+	if (!good) {
 		net_strike(a->net, &req->f.from, "a proof that is none");
 		return;
 	}
-	bool bad = false;
-	struct mate *m = mate_find(a, &req->f.from);
-	for (size_t at = 0; at < n && !bad; at += PROOF_BYTES) {
-		bad = take(a, (const uint8_t *)req->f.blob + at, &req->f.from);
-		if (m && !bad && n > PROOF_BYTES)
-			m->proof_us = 0;                /* of one that comes with a whole list all are looked at */
-	}
-	if (m && n > PROOF_BYTES)
-		m->proof_us = now_of(a) + 10 * PACE_US;
-	if (bad)
+	if (!mate_find(a, &req->f.from))
+		return;
+	for (size_t at = 0; at < n && good; at += PROOF_BYTES)
+		good = take(a, (const uint8_t *)req->f.blob + at, &req->f.from);
+	if (!good)
 		worthless(a, &req->f.from);
 }
 
@@ -206,9 +292,9 @@ void proofs_take(struct avg *a, const json_t *j, const struct id *from)
 	uint8_t bytes[PROOF_BYTES];
 	for (size_t i = 0; i < json_array_size(list) && i < IN_A_JOIN; i++) {
 		json_t *one = json_pack("{s:O}", "p", json_array_get(list, i));
-		bool bad = !one || json_get_hex(one, "p", bytes, sizeof bytes, NULL) || take(a, bytes, from);
+		bool good = one && !json_get_hex(one, "p", bytes, sizeof bytes, NULL) && take(a, bytes, from);
 		json_decref(one);
-		if (bad) {
+		if (!good) {
 			worthless(a, from);
 			return;
 		}
@@ -275,8 +361,9 @@ static void shown(void *arg, const struct frame *f, const struct err *e)
 	struct id leader;
 	memcpy(leader.b, rd_bytes(&r, 32), 32);
 	get_half(&r, &leader, epoch, &h);
-	if (contradict(&a->proofs->head[epoch % HEADS], &h) && body_head_verify(&a->conf.run, &h))
-		proof_look(a, &h);
+	const struct body_head *mine = &a->proofs->head[epoch % HEADS];
+	if (contradict(mine, &h))
+		look(a, mine, &h, &(struct id){ { 0 } });
 }
 
 void proof_ask(struct avg *a, const struct id *who, uint64_t epoch)

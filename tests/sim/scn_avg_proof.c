@@ -12,7 +12,7 @@
 
 struct faces {
 	struct world *w; struct sim *s; int evil; struct apeer *e; struct id liar /* e may be dead */; struct rng rng;
-	bool banned[PEERS]; unsigned named, said; uint64_t epoch;
+	bool banned[PEERS]; unsigned named, said; uint64_t epoch; struct id flooder; bool caught;
 };
 
 static void ignored(void *arg, const struct frame *f, const struct err *e)
@@ -22,6 +22,7 @@ static void ignored(void *arg, const struct frame *f, const struct err *e)
 static void heard(struct world *w, int node, const char *code, const struct id *peer)
 {
 	struct faces *x = w->user;
+	x->caught = x->caught || (peer && id_eq(peer, &x->flooder) && !strcmp(code, "forged"));
 	if (node == x->evil || !x->e || !peer || !id_eq(peer, &x->liar))
 		return;
 	if (!strcmp(code, "equivocation"))
@@ -306,6 +307,62 @@ static void scn_framed(struct sim *s)
 	world_free(x.w);
 }
 
+/* ---- proofs without end ---- */
+
+#define FLOOD 40
+#define A_FRAME 64                              /* the most that one has */
+#define SLOW 5000                               /* a second for one */
+
+/* About nobody, as far as anybody can see who does not look at the signatures. */
+static void send_many(struct faces *x, int from, int to)
+{
+	struct buf b = { 0 };
+	for (unsigned i = 0; i < A_FRAME; i++) {
+		struct body_head v = { 0 };
+		for (unsigned k = 0; k < 32; k++)
+			v.leader.b[k] = (uint8_t)rng_u64(&x->rng);
+		buf_put(&b, v.leader.b, 32);
+		buf_u64(&b, 1);
+		head_bytes(&b, &v);
+		v.digest[0] = 1;
+		head_bytes(&b, &v);
+	}
+	net_post(world_peer(x->w, from)->net, net_self(world_peer(x->w, to)->net), KIND_AVG_PROOF,
+		hub_json(world_peer(x->w, from)->avg), blob_steal(&b), CLASS_control);
+}
+
+/* One of them sends another, which is slow to verify, more than it may look at: that takes no others' room, and the
+ * first that is looked at ends it. */
+static void scn_flooded(struct sim *s)
+{
+	struct faces x;
+	struct buf other = { 0 };
+	int who[PEERS], n = 0;
+	begin(s, &x);
+	x.w->alone = x.evil;
+	for (int i = (int)rng_below(&x.rng, PEERS), k = 0; k < PEERS; k++, i = (i + 1) % PEERS)
+		if (i != x.evil)
+			who[n++] = i;
+	int flooder = who[0], victim = who[1], to = who[2];
+	x.flooder = *net_self(world_peer(x.w, flooder)->net);
+	x.w->liar[flooder] = true;
+	x.w->forks_allowed = true;              /* for seconds the victim alone does not know whom all others have left */
+	if (!sim_run_until(s, has_led, &x, 120 * SEC))
+		sim_fail(s, "node %d never led", x.evil);
+	other_face(&x, &x.e->avg->last_commit, &other);
+	sim_lane_slow(s, victim, "verify", SLOW);
+	for (int k = 0; k < FLOOD; k++)
+		send_many(&x, flooder, victim);
+	sim_run_for(s, 100 * MSEC);
+	tell(&x, to, &other);
+	sim_run_for(s, 5 * SEC);
+	if (!x.banned[victim])
+		sim_fail(s, "node %d has no room for a proof: node %d has filled it", victim, flooder);
+	sim_check(s, x.caught);
+	without_it(&x);
+	buf_free(&other);
+}
+
 /* Who dies while it decides and comes back leads again, and again what it has led before it died. */
 static void scn_comes_back(struct sim *s)
 {
@@ -341,7 +398,7 @@ static void scn_comes_back(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(two_faced), SCN(told_later), SCN(framed), SCN(comes_back), {0} };
+static const struct scn list[] = { SCN(two_faced), SCN(told_later), SCN(framed), SCN(flooded), SCN(comes_back), {0} };
 
 int main(int argc, char **argv)
 {
