@@ -1,7 +1,9 @@
 /* What is changed while a run goes and begins it anew in place: the swarm's way of averaging, one peer's micro-batches;
  * whoever dies on the way comes back to what holds then. One history, every sample once (chain_check.h). */
+#include <stdio.h>
 #include <string.h>
 #include "chain_check.h"
+#include "common/jrpc.h"
 #include "node_world.h"
 
 #define PEERS 5
@@ -162,6 +164,62 @@ static void scn_unlawful(struct sim *s)
 	node_end(w);
 }
 
+/* ---- words: pause, resume, stop ---- */
+
+struct heard { bool over, ok; char text[320]; };
+
+static void heard(void *arg, const struct frame *f, const struct err *e)
+{
+	struct heard *h = arg;
+	h->over = true;
+	h->ok = f != NULL;
+	snprintf(h->text, sizeof h->text, "%s", e ? e->text : "");
+}
+
+static bool is_heard(struct sim *s, void *arg) { return ((struct heard *)arg)->over; }
+
+/* Under `by`, with a signature that is none: what does it hear? */
+static struct heard word(struct node_world *w, int from, int to, const struct id *by, uint64_t counter)
+{
+	struct net *net = node_run(w, from)->rs->ctx.net;
+	uint8_t sig[SIG_BYTES];
+	struct heard h = { 0 };
+	for (size_t i = 0; i < sizeof sig; i++)
+		sig[i] = (uint8_t)rng_u64(sim_rng(w->s));
+	net_call(net, net_self(node_run(w, to)->rs->ctx.net), KIND_RUN_CTL, json_pack("{s:s,s:s,s:I,s:o,s:o}", "run",
+		node_run(w, from)->hex, "op", "pause", "counter", (json_int_t)counter, "by", json_hex(by->b, 32), "sig",
+		json_hex(sig, sizeof sig)), NO_BLOB, CLASS_control, 5 * SEC, heard, &h);
+	if (!sim_run_until(w->s, is_heard, &h, 10 * SEC))
+		sim_fail(w->s, "no answer to a word of peer %d", from);
+	return h;
+}
+
+/* Who may not say it is told so before its signature is looked at, which takes longer, and what was heard before is not
+ * looked at again; a false signature of who may say it moves nobody. */
+static void scn_words(struct sim *s)
+{
+	struct node_world *w = node_begin(s, PEERS, 3);
+	struct err e;
+	int from = (w->author + 1 + (int)rng_below(sim_rng(s), PEERS - 2)) % PEERS, to = (from + 1) % PEERS;
+	const struct id author = node_run(w, from)->author, own = *net_self(node_run(w, from)->rs->ctx.net);
+	uint64_t later = env_wall(node_peer(w, from)->env) + 1000000;
+	struct heard h = word(w, from, to, &own, later);
+	if (h.ok || strncmp(h.text, "only ", 5))
+		sim_fail(s, "a word of one who may not: \"%s\"", h.text);
+	h = word(w, from, to, &author, later);
+	if (h.ok || !strstr(h.text, "signature"))
+		sim_fail(s, "a word of the author that it has not signed: \"%s\"", h.text);
+	node_goes_on(w, 2, 60 * SEC);
+	json_decref(node_ask(w, w->author, node_run_pause, json_pack("{s:s}", "run", "naps"), &e));
+	json_decref(node_ask(w, w->author, node_run_resume, json_pack("{s:s}", "run", "naps"), &e));
+	sim_run_for(s, SEC);
+	h = word(w, from, to, &author, node_run(w, to)->ctl_counter);
+	sim_check(s, node_run(w, to)->ctl_counter > 0 && h.ok);
+	node_goes_on(w, 2, 60 * SEC);
+	node_same(w);
+	node_end(w);
+}
+
 /* What the answer says of a change, some epochs ahead or at once and beside another, holds when its epoch has come. */
 static void scn_versions(struct sim *s)
 {
@@ -188,7 +246,7 @@ static void scn_versions(struct sim *s)
 	node_end(w);
 }
 
-static const struct scn list[] = { SCN(modes), SCN(sizes), SCN(early), SCN(unlawful), SCN(versions), {0} };
+static const struct scn list[] = { SCN(modes), SCN(sizes), SCN(early), SCN(unlawful), SCN(words), SCN(versions), {0} };
 
 int main(int argc, char **argv)
 {
