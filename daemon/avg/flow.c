@@ -109,17 +109,22 @@ static char brings(const struct round *r, size_t p, size_t i)
 	return r->attempted && tree_weight(&r->tree, p, i, r->w) ? 'p' : 0;
 }
 
-/* Its piece has begun to come; before, a member costs nothing: a BEGIN may name a thousand who are nobody. */
+void *piece_room(struct round *r, void *had, size_t bytes)
+{
+	void *p = had ? had : spare_get(r->a, bytes);
+	if (!p && !r->memory_told) {            /* it stays missing: the leader gives the part to another */
+		r->memory_told = true;
+		hub_event(r->a, LOG_ERROR_, "memory", NULL, "no memory for a contribution of %zu bytes", bytes);
+	}
+	return p;
+}
+
 static void *room_for(void *arg)
 {
 	struct flow *f = arg;
 	struct rpart *rp = &f->r->part[f->part];
 	void **raw = &rp->raw[f->member];
-	if (!*raw && !(*raw = spare_get(f->r->a, rp->bytes)) && !f->r->memory_told) {
-		f->r->memory_told = true;       /* it stays missing: the leader gives the part to another */
-		hub_event(f->r->a, LOG_ERROR_, "memory", NULL, "no memory for a contribution of %zu bytes", rp->bytes);
-	}
-	return *raw;
+	return *raw = piece_room(f->r, *raw, rp->bytes);
 }
 
 static void open_one(struct round *r, size_t p, size_t i, char what)

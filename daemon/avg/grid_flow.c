@@ -285,15 +285,12 @@ static void came(void *arg, struct xfer *x, const struct err *e)
 	settled(r);
 }
 
-/* As in flow.c: who may never send costs nothing. */
 static void *room_for(void *arg)
 {
 	struct pass *p = arg;
 	struct piece *c = p->c;
 	float **raw = &c->raw[p - c->in];
-	if (!*raw)
-		*raw = spare_get(c->r->a, bytes_of(c));
-	return *raw;
+	return *raw = piece_room(c->r, *raw, bytes_of(c));
 }
 
 void grid_expect_raw(struct piece *c, size_t player)

@@ -27,8 +27,9 @@ static inline size_t last_phase(const struct round *r) { return r->flow->grid.di
 static inline size_t bytes_of(const struct piece *c) { return c->r->part[c->part].bytes; }
 
 void grid_pump(struct round *r, size_t k);      /* what phase k can go on with */
-/* Into `to` comes what `from` sends under that word; NULL: no memory. */
+/* Its own piece may come from that player; memory is taken when it does. */
 void grid_expect_raw(struct piece *c, size_t player);
+/* Into `to` comes what `from` sends under that word; NULL: no memory. */
 void grid_expect(struct piece *c, struct pass *p, char what, size_t from, void *to);
 
 #endif

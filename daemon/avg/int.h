@@ -436,6 +436,9 @@ void sum_odd(struct round *r);
 void sum_free(struct round *r, size_t part);
 void residuals_clear(struct avg *a);
 void *spare_get(struct avg *a, size_t bytes);
+/* Where a piece goes that has begun to come, had or a spare; NULL: no memory, and that is told once a round. Before it
+ * comes, a member costs nothing: a BEGIN may name a thousand who are nobody. */
+void *piece_room(struct round *r, void *had, size_t bytes);
 void spare_put(struct avg *a, void *p, size_t bytes);
 
 /* ---- room.c: the leader's, for who is late by what is on its way ---- */

@@ -435,13 +435,9 @@ static void tell_late(const struct round *r)
 static bool ask_anew(const struct round *r)
 {
 	struct avg *a = r->a;
-	size_t here = 1, named = 1;
+	size_t here = 1 + roster_others(a, false), named = 1;
 	if (a->conf.any || !minority(r))
 		return false;
-	list_each(it, &a->mates) {
-		const struct mate *m = list_entry(it, struct mate, link);
-		here += m != a->me && m->member && m->live && !(m->flags & MATE_FOLLOWER);
-	}
 	for (size_t i = 0; i < r->b.n; i++) {
 		const struct mate *m = mate_find(a, &r->b.m[i].id);
 		named += m && m != a->me && m->live && !(r->b.m[i].flags & MATE_FOLLOWER);

@@ -22,10 +22,12 @@
 #define PROOF_BYTES (32 + 8 + 2 * HALF_BYTES)
 #define ASK_US (2 * SECOND)
 
+static const struct id nobody = { { 0 } };      /* in the place of who has told it: found by this peer itself */
+
 /* What somebody says, before anybody has looked at its signatures. a: NULL when the room has gone meanwhile. */
-struct said { struct list link; struct job job; struct avg *a; struct id run, from /* zeros: found here */;
+struct said { struct list link; struct job job; struct avg *a; struct id run, from;
 	struct body_head v[2]; bool good; };
-struct proof { struct body_head v[2]; bool done; struct id from /* zeros: found here */; };
+struct proof { struct body_head v[2]; bool done; struct id from; };
 struct proofs {
 	struct body_head head[HEADS];           /* of the COMMITs that this peer took, by epoch */
 	struct proof v[PROOFS_MAX]; size_t n, todo;
@@ -87,9 +89,7 @@ static void add(struct avg *a, const struct body_head *x, const struct body_head
 	if (find(a, &x->leader) || p->n == PROOFS_MAX || id_eq(&x->leader, &a->me->id))
 		return;
 	struct proof *q = &p->v[p->n++];
-	*q = (struct proof){ .v = { *x, *y } };
-	if (from)
-		q->from = *from;
+	*q = (struct proof){ .v = { *x, *y }, .from = *from };
 	p->todo++;
 	kick(a);
 }
@@ -100,7 +100,7 @@ void proof_look(struct avg *a, const struct body_head *h)
 {
 	const struct body_head *mine = a->proofs ? &a->proofs->head[h->epoch % HEADS] : NULL;
 	if (mine && contradict(mine, h))
-		add(a, mine, h, NULL);
+		add(a, mine, h, &nobody);
 }
 
 void proof_keep(struct avg *a, const struct body *c, const void *bytes, size_t n)
@@ -175,19 +175,17 @@ static void look_done(struct job *j)
 {
 	struct said *s = container_of(j, struct said, job);
 	struct avg *a = s->a;
-	const struct id none = { { 0 } };
-	bool found_here = id_eq(&s->from, &none);
 	if (a) {
 		struct proofs *p = a->proofs;
 		p->looking = NULL;
 		if (s->good)
-			add(a, &s->v[0], &s->v[1], found_here ? NULL : &s->from);
+			add(a, &s->v[0], &s->v[1], &s->from);
 		list_each_safe(it, &p->said) {  /* the rest of what a liar says is not worth the time */
 			struct said *o = list_entry(it, struct said, link);
 			if (!s->good && id_eq(&o->from, &s->from))
 				said_free(o);
 		}
-		if (!s->good && !found_here)
+		if (!s->good && !id_zero(&s->from))
 			worthless(a, &s->from);
 		look_next(a);
 	}
@@ -363,7 +361,7 @@ static void shown(void *arg, const struct frame *f, const struct err *e)
 	get_half(&r, &leader, epoch, &h);
 	const struct body_head *mine = &a->proofs->head[epoch % HEADS];
 	if (contradict(mine, &h))
-		look(a, mine, &h, &(struct id){ { 0 } });
+		look(a, mine, &h, &nobody);
 }
 
 void proof_ask(struct avg *a, const struct id *who, uint64_t epoch)

@@ -133,14 +133,15 @@ static void scn_crowd(struct sim *s)
 {
 	struct world *w = world_new(s, PEERS << 14, TARGET, 16, 10 * MSEC);     /* a piece has 8 KiB */
 	size_t quiet, most = 0, named = 0;
+	int leads = 0;
 	w->start_us = 2 * SEC;
 	world_add(w, PEERS);
 	world_settle(w, 20 * SEC);
 	world_run_to(w, 6, 20 * SEC);
 	quiet = heap_now();
-	while (!is_leader(world_peer(w, (int)named)->avg))
-		sim_check(s, ++named < PEERS);
-	struct avg *a = world_peer(w, (int)named)->avg;
+	while (!is_leader(world_peer(w, leads)->avg))
+		sim_check(s, ++leads < PEERS);
+	struct avg *a = world_peer(w, leads)->avg;
 	for (unsigned k = 0; k < CROWD; k++) {
 		struct id id = { { 0 } };
 		memcpy(id.b, &k, sizeof k);
@@ -149,7 +150,6 @@ static void scn_crowd(struct sim *s)
 		sim_check(s, m != NULL);
 		m->member = m->live = true;
 	}
-	named = 0;
 	for (int k = 0; k < 2000; k++) {
 		sim_run_for(s, MSEC);
 		size_t heap = heap_now();
