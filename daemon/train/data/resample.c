@@ -125,6 +125,17 @@ static enum cpu best(void)
 	return cpu;
 }
 
+#ifdef __x86_64__
+/* The bytes of the first half with those of the second between them: four times is a transposition. */
+static inline void shuffle(const __m128i from[16], __m128i to[16])
+{
+	for (int i = 0; i < 8; i++) {
+		to[2 * i] = _mm_unpacklo_epi8(from[i], from[i + 8]);
+		to[2 * i + 1] = _mm_unpackhi_epi8(from[i], from[i + 8]);
+	}
+}
+#endif
+
 /* 16 x 16 bytes: rows `from_step` apart become columns. */
 static void turn(const uint8_t *from, size_t from_step, uint8_t *to, size_t to_step)
 {
@@ -133,21 +144,9 @@ static void turn(const uint8_t *from, size_t from_step, uint8_t *to, size_t to_s
 
 	for (int i = 0; i < 16; i++)
 		a[i] = _mm_loadu_si128((const __m128i *)(from + (size_t)i * from_step));
-	for (int i = 0; i < 8; i++) {
-		b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 8]);
-		b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 8]);
-	}
-	for (int i = 0; i < 8; i++) {
-		a[2 * i] = _mm_unpacklo_epi8(b[i], b[i + 8]);
-		a[2 * i + 1] = _mm_unpackhi_epi8(b[i], b[i + 8]);
-	}
-	for (int i = 0; i < 8; i++) {
-		b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 8]);
-		b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 8]);
-	}
-	for (int i = 0; i < 8; i++) {
-		a[2 * i] = _mm_unpacklo_epi8(b[i], b[i + 8]);
-		a[2 * i + 1] = _mm_unpackhi_epi8(b[i], b[i + 8]);
+	for (int twice = 0; twice < 2; twice++) {
+		shuffle(a, b);
+		shuffle(b, a);
 	}
 	for (int i = 0; i < 16; i++)
 		_mm_storeu_si128((__m128i *)(to + (size_t)i * to_step), a[i]);

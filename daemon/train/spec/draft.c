@@ -148,6 +148,7 @@ static void text(json_t *spec, const json_t *input, const struct data_about *a, 
 
 void draft_over(json_t *spec, const json_t *params)
 {
+	static const char *const same[] = { "conv", "seed", "open", "admins" };
 	json_t *o = json_object_get(spec, "optimizer"), *v;
 	const char *name = json_string_value(json_object_get(params, "optimizer"));
 
@@ -160,18 +161,9 @@ void draft_over(json_t *spec, const json_t *params)
 	v = json_object_get(params, "tbs");
 	if (v)
 		(void)json_object_set(spec, "target_batch", v);
-	v = json_object_get(params, "conv");
-	if (v)
-		(void)json_object_set(spec, "conv", v);
-	v = json_object_get(params, "seed");
-	if (v)
-		(void)json_object_set(spec, "seed", v);
-	v = json_object_get(params, "open");
-	if (v)
-		(void)json_object_set(spec, "open", v);
-	v = json_object_get(params, "admins");
-	if (v)
-		(void)json_object_set(spec, "admins", v);
+	for (size_t i = 0; i < sizeof(same) / sizeof(*same); i++)
+		if ((v = json_object_get(params, same[i])))
+			(void)json_object_set(spec, same[i], v);
 	v = json_object_get(params, "epochs");
 	if (v) {
 		o = json_object_get(spec, "stop");
