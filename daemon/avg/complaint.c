@@ -149,6 +149,42 @@ static bool second(struct round *r, enum complaint what, size_t i, size_t j)
 	return false;
 }
 
+/* Whoever sums nothing sees no contribution of others: it cannot know that one is no number. */
+static bool sees_none(const struct round *r, size_t i)
+{
+	return (int)i != r->me && !r->flow && r->b.m[i].flags & (MATE_CLIENT | MATE_HOLD | MATE_FOLLOWER);
+}
+
+/* What cannot be: nobody is named, or more than there are, or what who says it cannot have seen. */
+static bool absurd(const struct round *r, size_t i, const uint8_t *list, size_t n, size_t nonfinite)
+{
+	if (!n || n % 32 || n / 32 > 2 * r->b.n)
+		return true;
+	for (size_t k = nonfinite < n / 32 ? n / 32 - nonfinite : 0; k < n / 32 && sees_none(r, i); k++)
+		if (memcmp(list + 32 * k, r->b.m[i].id.b, 32))
+			return true;
+	return false;
+}
+
+/* Who cannot hear the leader cannot stay in the round; what else it misses counts no more, and it is not waited for.
+ * What it has brought stays, when it is in every sum already. */
+static bool deaf(struct round *r, size_t i, const uint8_t *list, size_t silents)
+{
+	struct lead *l = r->lead;
+	bool names_me = false;
+	for (size_t k = 0; k < silents; k++)
+		names_me = names_me || !memcmp(list + 32 * k, r->b.m[r->me].id.b, 32);
+	if (!names_me || (int)i == r->me)
+		return false;
+	struct mate *m = mate_find(r->a, &r->b.m[i].id);
+	if (!l->m[r->me].acked)
+		silent(r, i);
+	l->m[i].gone = true;
+	if (m)
+		m->alone++;
+	return true;
+}
+
 void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size_t nonfinite, uint64_t slow)
 {
 	struct lead *l = r->lead;
@@ -158,8 +194,8 @@ void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size
 	l->m[i].answered = true;
 	if (l->phase != LEAD_DATA || l->m[i].gone)
 		return;                         /* who is out of the round is not waited for: what it misses counts no more */
-	if (!n || n % 32 || n / 32 > 2 * r->b.n || (by && by != r->a->me && by->alone >= ALONE)) {
-		complaints_of(r);               /* it holds no mean, and names nobody; or once more: no second one is awaited */
+	if (absurd(r, i, list, n, nonfinite) || (by && by != r->a->me && by->alone >= ALONE)) {
+		complaints_of(r);               /* it holds no mean, and is not believed: no second one is awaited */
 		dismiss(r, i);
 		l->again = true;
 		lead_step(r);
@@ -167,6 +203,10 @@ void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size
 	}
 	if (slow)                               /* the link is thinner than was known: the next round gives it time */
 		times_short(&r->a->data_times, slow, r->b.data_us, unmeasured_us(r->a));
+	if (deaf(r, i, list, silents)) {
+		lead_step(r);
+		return;
+	}
 	for (size_t k = 0; k < n / 32; k++) {
 		struct id id;
 		memcpy(id.b, list + 32 * k, 32);
@@ -174,9 +214,7 @@ void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size
 		if (j < 0)
 			continue;
 		enum complaint what = k >= silents ? NOT_FINITE : SILENT;
-		if (what == SILENT && j == r->me)       /* who cannot hear the leader cannot stay in the round */
-			j = (int)i;
-		if (what == SILENT && j == (int)i && l->m[r->me].acked)         /* but what it has brought is in every sum */
+		if (what == SILENT && j == (int)i && l->m[r->me].acked)         /* what it has brought is in every sum */
 			l->m[i].gone = true;
 		else if (!second(r, what, i, (size_t)j))
 			doubt = true;

@@ -67,7 +67,7 @@ struct mate {
 	unsigned unfits;                        /* so often since it led a commit */
 	unsigned idle;                          /* rounds in a row that it was in time for with no samples */
 	unsigned unacked; uint64_t unacked_epoch; /* how late with its ACKs of late (lead.c): not waited for before that */
-	unsigned alone;                         /* rounds in a row that it was left out of, since it complained alone */
+	unsigned alone;                         /* rounds in a row that it was left out of, since it complained */
 	unsigned seized; uint64_t seized_us;    /* recover.c: took the lead from one that lives; not again before */
 	/* room.c: how far behind it speaks, when it did last (0: it has been given room since), no room before, given so
 	 * often */

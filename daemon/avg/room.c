@@ -22,11 +22,12 @@ void room_late(struct avg *a, struct mate *m, uint64_t epoch, const uint8_t *pre
 	m->late_us = now_of(a);
 }
 
-/* It is late, has said so a moment before this BEGIN was due, and can be counted when it comes. A report that is late
- * says little where epochs do not wait for the target. */
+/* It is late, has said so a moment before this BEGIN was due, and can be counted when it comes: who was left out since
+ * it complains, and has held no mean after that, fails for another reason. A report that is late says little where
+ * epochs do not wait for the target. */
 static bool lags(const struct avg *a, const struct mate *m, uint64_t due_us)
 {
-	bool counts = m->flags & MATE_FOLLOWER || !((m->flags & MATE_AUX) || a->conf.each || a->conf.any);
+	bool counts = m->flags & MATE_FOLLOWER || !(m->flags & MATE_AUX || m->alone || a->conf.each || a->conf.any);
 	return m != a->me && m->member && m->live && !m->awaited && counts && !(m->flags & MATE_HOLD) && m->late_us &&
 		m->late_us + PATIENCE * m->lag_us >= due_us && a->point.epoch >= m->skip_epoch && due_us >= m->room_us;
 }
