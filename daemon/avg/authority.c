@@ -441,6 +441,9 @@ int begin_leaves_out(const struct avg *a, const struct body *b, struct err *e)
 /* Of whom this peer follows in its term, or of whoever began the round and has not been succeeded. */
 bool attempt_lawful(const struct avg *a, const struct round *r, const struct attempt *at, const struct id *from)
 {
+	const struct mate *m = mate_find(a, from);
+	if (m && m->unfit == a->gen)
+		return false;
 	bool leads = a->leader && id_eq(&a->leader->id, from) && at->term == a->term;
 	bool began = id_eq(&r->b.leader, from) && at->term == r->b.term && at->term >= a->term;
 	return leads || began || PLANTED(TERMS_UNSIGNED) || PLANTED(TERM_IGNORED);

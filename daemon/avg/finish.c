@@ -136,14 +136,39 @@ static int commit_round(struct avg *a, struct body *c, const void *bytes, size_t
 	return 0;
 }
 
-bool attempt_fits(const struct round *r, const struct attempt *at)
+/* Does who leads r ask for what can be? Owners that are members and can sum, deadlines as it began with, of this peer
+ * what it has said that it brings, and not one attempt after the other. An honest leader asks itself the same, so who
+ * says anything else lies. */
+int attempt_check(struct round *r, const struct attempt *at, struct err *e)
 {
 	struct tree t = { .n = r->b.n, .parts = r->b.parts, .rows = r->tree.rows, .row = r->tree.row, .owner = at->owner,
 		.sub = at->sub };
-	struct err e;
-	if ((at->stand != NULL) != (r->flow != NULL))
-		return false;
-	return at->n == t.n && at->parts == t.parts && at->rows == t.rows && !tree_check(&t, &e);
+	if (PLANTED(ATTEMPT_UNCHECKED) && !tree_check(&t, e))
+		return 0;
+	if ((at->stand != NULL) != (r->flow != NULL) || at->n != t.n || at->parts != t.parts || at->rows != t.rows)
+		return err_set(e, ERR_INVALID, "attempt %u is of another round", at->no);
+	if (tree_check(&t, e))
+		return -1;
+	if (at->no > ATTEMPTS_MAX(r->b.n))
+		return err_set(e, ERR_INVALID, "attempt %u: a round of %zu has at most %zu", at->no, r->b.n,
+			ATTEMPTS_MAX(r->b.n));
+	if (at->data_us != r->b.data_us)
+		return err_set(e, ERR_INVALID, "attempt %u gives %llu us, the round began with %llu", at->no,
+			(unsigned long long)at->data_us, (unsigned long long)r->b.data_us);
+	uint64_t said = r->told_x ? r->samples : 0;
+	if (at->samples[r->me] && at->samples[r->me] != said)
+		return err_set(e, ERR_INVALID, "attempt %u counts %llu samples of this peer, which has said %llu", at->no,
+			(unsigned long long)at->samples[r->me], (unsigned long long)said);
+	for (size_t i = 0; i < r->b.n; i++)
+		if (at->samples[i] && r->b.m[i].flags & (MATE_FOLLOWER | MATE_AUX))
+			return err_set(e, ERR_INVALID, "attempt %u counts samples of who brings none", at->no);
+	for (size_t p = 0; p < t.parts && !r->flow; p++) {
+		size_t o = t.owner[p];
+		bool moved = o != r->b.part[p].owner && !id_eq(&r->b.m[o].id, &r->b.leader);
+		if (moved && r->b.m[o].flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_HOLD))
+			return err_set(e, ERR_INVALID, "attempt %u gives part %zu to one who cannot sum", at->no, p);
+	}
+	return r->flow ? grid_flow_stand(r, at->stand, at->samples, e) : 0;
 }
 
 /* The same parts in the same rows; who sums them may be others. */

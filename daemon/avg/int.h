@@ -403,7 +403,8 @@ void member_attempt_on(struct avg *a, struct request *req);
 void member_commit_on(struct avg *a, struct request *req);
 void member_missing_on(struct avg *a, struct request *req);
 void member_begin_local(struct round *r);
-void member_attempt(struct round *r, const struct attempt *at, struct request *req);
+/* -1: who leads lies about the round, and req is answered so. */
+int member_attempt(struct round *r, const struct attempt *at, struct request *req, struct err *e);
 int member_commit(struct avg *a, struct body *c /* moved when 0 */, const void *bytes, size_t n, struct err *e);
 void member_contributed(struct round *r);
 void member_check(struct round *r);             /* all parts here? ACK, or apply what is decided */

@@ -108,7 +108,7 @@ void lead_next_attempt(struct round *r)
 {
 	struct lead *l = r->lead;
 	l->again = false;
-	if (l->attempts > r->b.n + 2) {
+	if (l->attempts > ATTEMPTS_MAX(r->b.n)) {
 		lead_give_up(r, "too many attempts");
 		return;
 	}
@@ -171,6 +171,7 @@ static void attempt_send(struct round *r)
 		.n = r->b.n, .parts = r->b.parts };
 	uint64_t patience = (flow_patience(r) + 1) * r->b.data_us;
 	struct buf b = { 0 };
+	struct err e;
 	memcpy(at.round, r->id, DIGEST);
 	attempt_encode(&at, &b);
 	env_after(a->env, &l->timer, patience);
@@ -189,7 +190,7 @@ static void attempt_send(struct round *r)
 		MARK(a, "avg.attempt.after");
 	}
 	buf_free(&b);
-	member_attempt(r, &at, NULL);
+	member_attempt(r, &at, NULL, &e);
 }
 
 void lead_give_up(struct round *r, const char *why)

@@ -17,7 +17,8 @@ uint64_t farthest_us(const struct avg *a);      /* the longest round trip to a m
 void commit_send(struct avg *a, const struct body *c, const struct buf *bytes);
 void round_inherit(struct round *r, const struct round *old);
 int commit_take(struct avg *a, struct body *c /* moved when 0 */, const void *bytes, size_t n, struct err *e);
-bool attempt_fits(const struct round *r, const struct attempt *at);
+#define ATTEMPTS_MAX(members) ((members) + 2)   /* then the round is given up */
+int attempt_check(struct round *r, const struct attempt *at, struct err *e);
 void tell_begin(struct round *r);
 void round_reap(struct avg *a, bool force);
 uint64_t unmeasured_us(const struct avg *a);

@@ -399,16 +399,16 @@ void member_begin_on(struct avg *a, struct request *req)
 
 /* ---- ATTEMPT ---- */
 
-void member_attempt(struct round *r, const struct attempt *at, struct request *req)
+int member_attempt(struct round *r, const struct attempt *at, struct request *req, struct err *e)
 {
 	struct avg *a = r->a;
-	struct err e;
-	if (!attempt_fits(r, at) || (r->flow && grid_flow_stand(r, at->stand, at->samples, &e))) {
-		refuse(&req, "the attempt does not fit the round");
-		return;
+	if (attempt_check(r, at, e)) {
+		refuse(&req, e->text);
+		return -1;
 	}
 	refuse(&r->ack_req, "another attempt began");
 	r->ack_req = req;
+	r->term = at->term;
 	r->attempt = at->no;
 	r->attempted = true;
 	r->acked = false;
@@ -422,15 +422,13 @@ void member_attempt(struct round *r, const struct attempt *at, struct request *r
 	}
 	env_after(a->env, &r->late, r->data_us);
 	round_touch(r);
-	if (r->mean_is_x) {
-		member_check(r);
-		return;
-	}
-	flow_attempt(r, at->owner, at->sub);
+	if (!r->mean_is_x)
+		flow_attempt(r, at->owner, at->sub);
 	if (!r->closed) {
 		member_check(r);
 		flow_missing(r);
 	}
+	return 0;
 }
 
 void member_attempt_on(struct avg *a, struct request *req)
@@ -438,6 +436,7 @@ void member_attempt_on(struct avg *a, struct request *req)
 	struct attempt at;
 	struct err e;
 	struct round *r = a->round;
+	struct mate *from = mate_find(a, &req->f.from);
 	if (attempt_decode(&at, req->f.blob, req->f.blob_len, &e)) {
 		if (req->wants_reply)
 			net_refuse(req, &e);
@@ -451,7 +450,6 @@ void member_attempt_on(struct avg *a, struct request *req)
 	if (a->term > at.term && req->wants_reply && !PLANTED(TERM_IGNORED)) {
 		net_reply(req, term_json(a, json_object()), NO_BLOB);
 	} else if (!lawful || r->commit || r->lead || (r->attempted && at.no <= r->attempt && !at.give_up)) {
-		struct mate *from = mate_find(a, &req->f.from);
 		bool forged = mine && !lawful;
 		err_set(&e, forged ? ERR_AUTH : ERR_STATE, forged ? "an ATTEMPT by one who does not lead this round" :
 			"no such round here, or a later attempt of it");
@@ -463,9 +461,8 @@ void member_attempt_on(struct avg *a, struct request *req)
 		member_fail(r, &e);
 		if (req->wants_reply)
 			net_reply(req, NULL, NO_BLOB);
-	} else {
-		r->term = at.term;
-		member_attempt(r, &at, req->wants_reply ? net_keep(req) : NULL);
+	} else if (member_attempt(r, &at, req->wants_reply ? net_keep(req) : NULL, &e) && from) {
+		roster_unfit(a, from, e.text);
 	}
 	attempt_free(&at);
 }

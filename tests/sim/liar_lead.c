@@ -434,7 +434,7 @@ const struct lie lies_lead[] = {
 	{ "lead", "gives_up", LEADER, NULL, begin_gives_up, MSEC, .lags = true },
 	{ "lead", "never", LEADER, NULL, begin_never, MSEC, "unfit", .slow = 200, .still_us = 25 * SEC,
 		.long_us = 60 * SEC },
-	{ "lead", "owners", LEADER, NULL, attempt_owners, MSEC, .slow = 40, .lags = true },
+	{ "lead", "owners", LEADER, NULL, attempt_owners, MSEC, "unfit", .slow = 4, .lags = true },
 	/* Not in the gate: those whom it tells of nobodies wait for them, and BEGINs that differ make two histories. That
 	 * nobody takes memory for them: scn_avg_bounds. */
 	{ "crowd", "same", LEADER, NULL, begin_crowd, .slow = 40, .lags = true },
