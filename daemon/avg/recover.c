@@ -222,12 +222,22 @@ void recover_contradicted(struct avg *a, const struct mate *m)
 	take_over(a);
 }
 
+/* Another leads the round now than began the attempt: this peer's word that it holds that one's mean might be the last
+ * that it needs for a commit of which the other knows nothing. Instead it hears of the new term. */
+static void promised(struct round *r)
+{
+	if (r->ack_req)
+		net_reply(r->ack_req, term_json(r->a, json_object()), NO_BLOB);
+	r->ack_req = NULL;
+	round_touch(r);
+}
+
 static void take_over(struct avg *a)
 {
 	term_take(a);
 	roster_lead(a, a->me);
 	if (a->round)
-		round_touch(a->round);
+		promised(a->round);
 	hub_event(a, LOG_INFO_, "succession", &a->me->id, "this peer leads epoch %llu in term %u",
 		(unsigned long long)a->point.epoch, a->term);
 	ask_all(a);
@@ -247,7 +257,7 @@ void recover_follow(struct avg *a, struct mate *m, const struct term_claim *t)
 	roster_lead(a, m);
 	if (a->round) {
 		a->round->term = a->term;
-		round_touch(a->round);
+		promised(a->round);
 	}
 	roster_sum(a);
 	a->tell = true;
