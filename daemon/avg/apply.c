@@ -163,6 +163,11 @@ void apply_commit(struct round *r)
 			out.params_author = c->prop[i].author;
 	out.left_out = left;
 	a->rounds_without += out.left_out_n > 0;
+	struct mate *led = mate_find(a, &c->leader);
+	if (led) {
+		led->unfits = 0;
+		recover_led(a, led);
+	}
 	take_point(a, c, &r->commit_bytes, &out.changed_params);
 	take_roster(a, c);
 	ranges_clear(&a->claimed);
@@ -170,9 +175,6 @@ void apply_commit(struct round *r)
 	if (a->grant_call)
 		net_cancel(a->net, a->grant_call);
 	a->grant_call = NULL;
-	struct mate *led = mate_find(a, &c->leader);
-	if (led)
-		led->unfits = 0;
 	apply_leader(a);
 	measure(a, r);
 	propose_applied(a, c);

@@ -69,6 +69,7 @@ struct mate {
 	unsigned unacked; uint64_t unacked_epoch; /* how late with its ACKs of late (lead.c): not waited for before that */
 	unsigned alone;                         /* rounds in a row that it was left out of, since it complained */
 	unsigned seized; uint64_t seized_us;    /* recover.c: took the lead from one that lives; not again before */
+	uint32_t heir;                          /* avg.gen when it did so last, as the next in order; 0: not so */
 	/* room.c: how far behind it speaks, when it did last (0: it has been given room since), no room before, given so
 	 * often */
 	uint64_t lag_us, late_us, room_us; unsigned rooms;
@@ -261,6 +262,7 @@ void roster_reorder(struct avg *a);             /* after point.prev changed */
 void roster_elect(struct avg *a);               /* sets a->leader; acts on a change */
 void roster_sum(struct avg *a);                 /* recounts a->sum */
 struct mate *roster_first(const struct avg *a); /* who should lead */
+struct mate *roster_heir(const struct avg *a);  /* and who, if the leader were gone */
 void roster_care(struct avg *a, struct mate *m, int delta);
 void roster_silent(struct avg *a, struct mate *m, bool silent);
 size_t roster_others(const struct avg *a, bool followers);      /* live members but this peer */
@@ -467,6 +469,7 @@ void recover_on(struct avg *a, struct request *req);
 void recover_free(struct avg *a);
 void recover_follow(struct avg *a, struct mate *m, const struct term_claim *t);
 bool recover_seizes(const struct avg *a, const struct mate *m);         /* it takes the lead once too often */
+void recover_led(const struct avg *a, struct mate *m);           /* m has ended the epoch; before the next point */
 void recover_taken(struct avg *a, struct mate *m, const struct term_claim *t);  /* the term is this peer's, m leads */
 void propose_on(struct avg *a, struct request *req);
 void propose_send(struct avg *a);

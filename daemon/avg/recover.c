@@ -276,6 +276,7 @@ bool recover_seizes(const struct avg *a, const struct mate *m)
 		now_of(a) - info.last_seen_us < 2 * HEARTBEAT_US);
 }
 
+/* What one has seen of the leader another may not have: the heir may be right, and has been when it ends the epoch. */
 void recover_taken(struct avg *a, struct mate *m, const struct term_claim *t)
 {
 	if (t->term <= a->term)
@@ -283,9 +284,17 @@ void recover_taken(struct avg *a, struct mate *m, const struct term_claim *t)
 	if (a->leader && a->leader != m && a->leader->live) {
 		m->seized = now_of(a) - m->seized_us < SEIZED_US || now_of(a) < m->seized_us ? m->seized + 1 : 1;
 		m->seized_us = now_of(a) + (SECOND << (m->seized < 6 ? m->seized : 6));
+		m->heir = roster_heir(a) == m ? a->gen : 0;
 	}
 	a->term = t->term;
 	a->claim = *t;
+}
+
+void recover_led(const struct avg *a, struct mate *m)
+{
+	if (m->seized && m->heir == a->gen)
+		m->seized--;
+	m->heir = 0;
 }
 
 /* A member of the last commit, in a term that it has signed itself. */

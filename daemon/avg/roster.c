@@ -118,19 +118,29 @@ bool roster_rather(const struct avg *a, const struct mate *m, const struct mate 
 	return x > y || (x && x == y && memcmp(m->order, than->order, 32) < 0);
 }
 
-struct mate *roster_first(const struct avg *a)
+static struct mate *first_but(const struct avg *a, const struct mate *but)
 {
 	struct mate *best = NULL;
 	int top = 0;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		int f = fitness(a, m);
+		int f = m == but ? 0 : fitness(a, m);
 		if (f && (f > top || (f == top && memcmp(m->order, best->order, 32) < 0))) {
 			best = m;
 			top = f;
 		}
 	}
 	return best;
+}
+
+struct mate *roster_first(const struct avg *a)
+{
+	return first_but(a, NULL);
+}
+
+struct mate *roster_heir(const struct avg *a)
+{
+	return first_but(a, a->leader);
 }
 
 size_t roster_others(const struct avg *a, bool followers)
