@@ -299,6 +299,8 @@ bool flow_lacks(const struct round *r, size_t p, size_t i)
 	const struct rpart *rp = &r->part[p];
 	if ((int)i == r->me)
 		return r->w[i] && (!r->x || !sent_own(r));
+	if (r->w[i] && !may_bring(r, i) && tree_up(&r->tree, p, i) == (size_t)r->me)
+		return true;                    /* it has nothing to bring, whatever the leader says: there is no such sum */
 	char what = brings(r, p, i);
 	return what && (what == 'p' || r->w[i]) && (!rp->in || !rp->in[i].done || !sent_fits(r, p, i));
 }
