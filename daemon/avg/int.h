@@ -271,6 +271,7 @@ bool roster_before(const struct avg *a, const struct mate *m);
 /* At one point and in one term, should m lead rather than that one? m is heard now. */
 bool roster_rather(const struct avg *a, const struct mate *m, const struct mate *than);
 void roster_unfit(struct avg *a, struct mate *m, const char *why);      /* it does not lead at this point any more */
+void roster_pass_over(struct avg *a, struct mate *m, const char *why); /* the same, and another leads already */
 void roster_clear(struct avg *a);               /* nobody is a member */
 
 /* ---- door.c ---- */
@@ -334,6 +335,7 @@ void progress_on(struct avg *a, struct request *req);
 void progress_send(struct avg *a, bool now);
 void progress_beat(struct timer *t);
 void progress_trigger(struct avg *a);
+bool progress_idle(const struct avg *a);        /* by the half of what would do, its leader does not lead well */
 void grant_on(struct avg *a, struct request *req);
 void grant_tell(struct avg *a);                 /* cb.grant with what this peer may process */
 uint64_t grant_most(const struct avg *a);       /* positions that anybody holds at most, whatever a leader writes */

@@ -164,6 +164,18 @@ static bool has_brought(const struct avg *a)
 	return more || a->samples;
 }
 
+static uint64_t patience(const struct avg *a)
+{
+	unsigned before = a->leader->unfits < 4 ? a->leader->unfits : 4;        /* it has less time each time */
+	return (IDLE_US + 8 * a->quick_us) << a->idle_passed >> before;
+}
+
+bool progress_idle(const struct avg *a)
+{
+	return a->leader && a->idle_us && a->idle_gen == a->gen && a->lead_us <= a->idle_us &&
+		now_of(a) - a->idle_us >= patience(a) / 2;
+}
+
 /* A leader that answers, and does not begin: after eight epochs' time in which this peer has nothing to add it is
  * passed over, and twice as long after the next. Who has been passed over before has half as long. */
 static void look_at_leader(struct avg *a)
@@ -177,8 +189,7 @@ static void look_at_leader(struct avg *a)
 		a->idle_us = idle ? now : 0;
 		return;
 	}
-	unsigned before = a->leader->unfits < 4 ? a->leader->unfits : 4;        /* it has less time each time */
-	if (now - a->idle_us < (IDLE_US + 8 * a->quick_us) << a->idle_passed >> before)
+	if (now - a->idle_us < patience(a))
 		return;
 	a->idle_passed += a->idle_passed < 6;
 	roster_unfit(a, a->leader, "it answers, but it has not begun a round for long");

@@ -270,7 +270,8 @@ bool recover_seizes(const struct avg *a, const struct mate *m)
 {
 	const struct mate *led = a->leader;
 	struct peer_info info;
-	if (PLANTED(LEAD_SEIZED) || m->seized < SEIZED || now_of(a) >= m->seized_us || !led || led == m || !led->live)
+	if (PLANTED(LEAD_SEIZED) || m->seized < SEIZED || now_of(a) >= m->seized_us || !led || led == m || !led->live ||
+			progress_idle(a))
 		return false;
 	return led == a->me || (net_peer(a->net, &led->id, &info) && !info.maybe_dead &&
 		now_of(a) - info.last_seen_us < 2 * HEARTBEAT_US);
@@ -281,7 +282,9 @@ void recover_taken(struct avg *a, struct mate *m, const struct term_claim *t)
 {
 	if (t->term <= a->term)
 		return;
-	if (a->leader && a->leader != m && a->leader->live) {
+	if (a->leader && a->leader != m && progress_idle(a)) {
+		roster_pass_over(a, a->leader, "it has not begun a round for a while, and another leads now");
+	} else if (a->leader && a->leader != m && a->leader->live) {
 		m->seized = now_of(a) - m->seized_us < SEIZED_US || now_of(a) < m->seized_us ? m->seized + 1 : 1;
 		m->seized_us = now_of(a) + (SECOND << (m->seized < 6 ? m->seized : 6));
 		m->heir = roster_heir(a) == m ? a->gen : 0;

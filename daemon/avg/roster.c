@@ -255,14 +255,18 @@ void mate_gone(struct avg *a, struct mate *m, const char *why)
 		kick(a);                        /* it may be the one that was waited for */
 }
 
-void roster_unfit(struct avg *a, struct mate *m, const char *why)
+void roster_pass_over(struct avg *a, struct mate *m, const char *why)
 {
-	bool led = a->leader == m;
 	hub_event(a, LOG_WARN_, "unfit", &m->id, "epoch %llu: %s: the next in order takes over",
 		(unsigned long long)a->point.epoch, why);
 	m->unfit = a->gen;
 	m->unfits++;
-	if (led && a->state == AVG_IN)
+}
+
+void roster_unfit(struct avg *a, struct mate *m, const char *why)
+{
+	roster_pass_over(a, m, why);
+	if (a->leader == m && a->state == AVG_IN)
 		recover_start(a);
 }
 
