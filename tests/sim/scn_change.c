@@ -220,6 +220,40 @@ static void scn_words(struct sim *s)
 	node_end(w);
 }
 
+static bool all_paused(struct sim *s, void *arg)
+{
+	struct node_world *w = arg;
+	for (int i = 0; i < sim_nodes(s); i++)
+		if (!node_run(w, i) || !node_run(w, i)->paused)
+			return false;
+	return true;
+}
+
+/* What is under way when all pause ends the epoch, when it is enough for that, at once and with what everybody has; then
+ * nothing moves. */
+static void scn_paused(struct sim *s)
+{
+	struct node_world *w = node_begin(s, PEERS, 3);
+	struct err e;
+	for (int k = 0; k < 6; k++) {
+		sim_run_for(s, rng_below(sim_rng(s), 450 * MSEC));
+		json_decref(node_ask(w, w->author, node_run_pause, json_pack("{s:s}", "run", "naps"), &e));
+		sim_check(s, sim_run_until(s, all_paused, w, 5 * SEC));
+		sim_run_for(s, 500 * MSEC);
+		uint64_t epoch = node_newest(w);
+		sim_run_for(s, 5 * SEC);
+		if (node_newest(w) != epoch)
+			sim_fail(s, "it is paused, and epoch %llu came after epoch %llu", (unsigned long long)node_newest(w),
+				(unsigned long long)epoch);
+		if (node_told(w, "minority"))
+			sim_fail(s, "all are here: %s", node_told(w, "minority"));
+		json_decref(node_ask(w, w->author, node_run_resume, json_pack("{s:s}", "run", "naps"), &e));
+		node_goes_on(w, 1, 60 * SEC);
+	}
+	node_same(w);
+	node_end(w);
+}
+
 /* What the answer says of a change, some epochs ahead or at once and beside another, holds when its epoch has come. */
 static void scn_versions(struct sim *s)
 {
@@ -246,7 +280,7 @@ static void scn_versions(struct sim *s)
 	node_end(w);
 }
 
-static const struct scn list[] = { SCN(modes), SCN(sizes), SCN(early), SCN(unlawful), SCN(words), SCN(versions), {0} };
+static const struct scn list[] = { SCN(modes), SCN(sizes), SCN(early), SCN(unlawful), SCN(words), SCN(paused), SCN(versions), {0} };
 
 int main(int argc, char **argv)
 {
