@@ -137,7 +137,7 @@ struct lead *lead_new(struct round *r)
 	for (size_t i = 0; i < r->b.n; i++) {
 		struct mate *m = mate_find(r->a, &r->b.m[i].id);
 		l->m[i].gone = !m || !m->live;
-		l->m[i].awaited = m && m->awaited && !(r->b.m[i].flags & (MATE_FOLLOWER | MATE_HOLD));
+		l->m[i].awaited = m && m->awaited && !(r->b.m[i].flags & MATE_FOLLOWER);
 	}
 	r->lead = l;
 	return l;

@@ -457,7 +457,7 @@ void lead_resume(struct avg *a, struct round *r, uint32_t attempt)
 	env_after(a->env, &l->timer, r->b.ready_us);
 	for (size_t i = 0; i < r->b.n; i++)
 		if ((int)i != r->me && !l->m[i].gone) {
-			l->m[i].awaited = !(r->b.m[i].flags & (MATE_FOLLOWER | MATE_HOLD));
+			l->m[i].awaited = !(r->b.m[i].flags & MATE_FOLLOWER);
 			lead_send_begin(r, i);
 		}
 	if (r->contributed) {

@@ -254,6 +254,23 @@ static void scn_paused(struct sim *s)
 	node_end(w);
 }
 
+/* Most of them are on hold: they are here, and nobody waits to see whether they have gone on elsewhere. */
+static void scn_held(struct sim *s)
+{
+	struct node_world *w = node_begin(s, PEERS, 3);
+	struct err e;
+	int free = node_any(w);
+	for (int i = 0; i < PEERS; i++)
+		if (i != free)
+			json_decref(node_ask(w, i, node_run_hold, json_pack("{s:s}", "run", "naps"), &e));
+	sim_run_for(s, SEC);
+	node_goes_on(w, 5, 60 * SEC);
+	if (node_told(w, "minority"))
+		sim_fail(s, "all are here: %s", node_told(w, "minority"));
+	node_same(w);
+	node_end(w);
+}
+
 /* What the answer says of a change, some epochs ahead or at once and beside another, holds when its epoch has come. */
 static void scn_versions(struct sim *s)
 {
@@ -280,7 +297,7 @@ static void scn_versions(struct sim *s)
 	node_end(w);
 }
 
-static const struct scn list[] = { SCN(modes), SCN(sizes), SCN(early), SCN(unlawful), SCN(words), SCN(paused), SCN(versions), {0} };
+static const struct scn list[] = { SCN(modes), SCN(sizes), SCN(early), SCN(unlawful), SCN(words), SCN(paused), SCN(held), SCN(versions), {0} };
 
 int main(int argc, char **argv)
 {
