@@ -1,5 +1,5 @@
 /* Bugs on purpose (amendments, part 7, sentence 4): each proves that a checker of the tests sees it. Builds with fail
- * points have them, asleep; a test program, which links tests/bugs/planted.c, wakes the one that PLANTED=name says.
+ * points have them, asleep; a test program, which links tests/bugs/planted.c, wakes what PLANTED=name+name says.
  * Elsewhere PLANTED() is false and costs nothing. tests/bugs/meson.build says which checker must see which. */
 #ifndef COMMON_PLANTED_H
 #define COMMON_PLANTED_H
@@ -18,7 +18,7 @@
 	X(GRANT_TWICE) X(TERM_IGNORED) X(PREV_UNCHECKED) X(LEFT_OUT_COUNTED) X(COMMIT_NOT_REPEATED) X(FORK_KEPT) \
 	X(COMMIT_FROM_ANYBODY) X(TERMS_UNSIGNED) X(PARAMS_FROM_ANYBODY) X(CLAIM_NOT_GIVEN) X(SLEPT_AND_DECIDED) \
 	X(ONE_WORD) X(TOLD_AND_BELIEVED) X(PROOF_UNCHECKED) X(ACK_AWAITED) X(LEAD_SEIZED) X(FORGED_UNNAMED) \
-	X(LEFT_OUT_FOLLOWED) X(WRONG_BELIEVED) X(PROOFS_UNBOUNDED) X(ATTEMPT_UNCHECKED) \
+	X(LEFT_OUT_FOLLOWED) X(WRONG_BELIEVED) X(PROOFS_UNBOUNDED) X(ATTEMPT_UNCHECKED) X(ACK_AFTER_PROMISE) \
 	/* ckpt, store */ \
 	X(CKPT_UNSYNCED) X(CKPT_TORN) X(STORE_LOST_WRITE) \
 	/* plan, train */ \
@@ -32,8 +32,8 @@ enum planted {
 };
 
 #ifdef FAILPOINTS
-enum planted planted_bug(void) __attribute__((weak));   /* which one is awake; the test's, absent in the daemon */
-#define PLANTED(n) (planted_bug && planted_bug() == PLANT_##n)
+bool planted_bug(enum planted bug) __attribute__((weak));       /* is it awake? the test's, absent in the daemon */
+#define PLANTED(n) (planted_bug && planted_bug(PLANT_##n))
 #else
 #define PLANTED(n) false
 #endif

@@ -226,9 +226,10 @@ void recover_contradicted(struct avg *a, const struct mate *m)
  * that it needs for a commit of which the other knows nothing. Instead it hears of the new term. */
 static void promised(struct round *r)
 {
-	if (r->ack_req)
+	if (r->ack_req && !PLANTED(ACK_AFTER_PROMISE)) {
 		net_reply(r->ack_req, term_json(r->a, json_object()), NO_BLOB);
-	r->ack_req = NULL;
+		r->ack_req = NULL;
+	}
 	round_touch(r);
 }
 

@@ -1,33 +1,41 @@
-/* Which planted bug is awake in this test program: PLANTED=name in the environment, none without. An unknown name ends
- * the program with 99, so that a row of meson.build with a spelling mistake does not look like a bug that was seen. */
+/* Which planted bugs are awake in this test program: PLANTED=name+name in the environment, none without. An unknown
+ * name ends the program with 99, so that a row of meson.build with a spelling mistake does not look like a bug that was
+ * seen. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/planted.h"
 
-static enum planted awake;
-
-__attribute__((constructor)) static void wake(void)
-{
-	static const char *const names[] = { "",
+static const char *const names[] = { "",
 #define X(n) #n,
-		PLANTED_BUGS(X)
+	PLANTED_BUGS(X)
 #undef X
-	};
-	const char *text = getenv("PLANTED");
+};
+static bool awake[sizeof names / sizeof *names];
 
-	for (size_t i = 0; text && i < sizeof names / sizeof *names; i++)
-		if (!strcmp(text, names[i])) {
-			awake = (enum planted)i;
+static void wake(const char *name, size_t len)
+{
+	for (size_t i = 1; i < sizeof names / sizeof *names; i++)
+		if (strlen(names[i]) == len && !memcmp(name, names[i], len)) {
+			awake[i] = true;
 			return;
 		}
-	if (text) {
-		fprintf(stderr, "PLANTED=%s: common/planted.h has no such bug\n", text);
-		_Exit(99);
+	fprintf(stderr, "PLANTED=%.*s: common/planted.h has no such bug\n", (int)len, name);
+	_Exit(99);
+}
+
+__attribute__((constructor)) static void wake_all(void)
+{
+	const char *text = getenv("PLANTED");
+
+	while (text) {
+		size_t len = strcspn(text, "+");
+		wake(text, len);
+		text = text[len] ? text + len + 1 : NULL;
 	}
 }
 
-enum planted planted_bug(void)
+bool planted_bug(enum planted bug)
 {
-	return awake;
+	return awake[bug];
 }
