@@ -229,7 +229,7 @@ static bool all_paused(struct sim *s, void *arg)
 	return true;
 }
 
-/* What is under way when all pause ends the epoch, when it is enough for that, at once and with what everybody has; then
+/* What is under way when all pause ends the epoch, when that is enough, at once and with what everybody has; then
  * nothing moves. */
 static void scn_paused(struct sim *s)
 {
@@ -297,7 +297,8 @@ static void scn_versions(struct sim *s)
 	node_end(w);
 }
 
-static const struct scn list[] = { SCN(modes), SCN(sizes), SCN(early), SCN(unlawful), SCN(words), SCN(paused), SCN(held), SCN(versions), {0} };
+static const struct scn list[] = { SCN(modes), SCN(sizes), SCN(early), SCN(unlawful), SCN(words), SCN(paused),
+	SCN(held), SCN(versions), {0} };
 
 int main(int argc, char **argv)
 {
