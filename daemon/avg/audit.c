@@ -25,8 +25,9 @@
 #define ACCUSED_US (2 * SECOND)                 /* between two accusations by one peer that are looked at */
 #define ROUNDING 2e-5                           /* of the greatest number: sums of other CPUs differ in the last bits */
 
-/* It waits for its turn, or for the COMMIT of that round. */
-struct accusation { struct list link; struct id from; uint8_t round[DIGEST]; uint64_t epoch, part, until_us; };
+/* It waits for the COMMIT of that round, or for its turn: then that COMMIT may not be kept any more. */
+struct accusation { struct list link; struct id from; uint8_t round[DIGEST]; uint64_t epoch, part, until_us;
+	struct buf commit /* empty: not yet */; };
 
 struct term { struct id id; uint64_t weight; uint8_t *data; struct xfer *x; };
 enum verdict { AUDIT_NOTHING, AUDIT_RIGHT, AUDIT_WRONG };
@@ -178,8 +179,12 @@ static void judge(struct audit *u, enum verdict v)
 {
 	struct avg *a = u->a;
 	struct audits *s = a->audits;
-	struct mate *m = mate_find(a, &u->owner);
-	s->not_before_us = now_of(a) + (v == AUDIT_NOTHING ? SILENT_US : PACE * (now_of(a) - u->begun_us));
+	struct mate *m = mate_find(a, &u->owner), *by = mate_find(a, &u->from);
+	uint64_t rest = PACE * (now_of(a) - u->begun_us);
+	if (!accuses(u))
+		s->not_before_us = now_of(a) + (v == AUDIT_NOTHING ? SILENT_US : rest);
+	else if (by && v != AUDIT_WRONG)        /* else it could keep this peer from looking at its own sums */
+		by->accused_us = now_of(a) + (rest > ACCUSED_US ? rest : ACCUSED_US);
 	if (v == AUDIT_WRONG) {
 		wrong(u);
 	} else if (accuses(u) && v == AUDIT_RIGHT) {
@@ -380,20 +385,28 @@ static enum robust robust_of(const struct avg *a, const struct body *c)
 static void forget(struct accusation *x)
 {
 	list_del(&x->link);
+	buf_free(&x->commit);
 	free(x);
 }
 
-/* The COMMIT is one that this peer has applied, so that the hash is of what it got from the owner itself. False: not
- * yet. */
-static bool take_up(struct audits *s, const struct accusation *x)
+/* The COMMIT is one that this peer has applied, so that the hash is of what it got from the owner itself. False: it has
+ * none, and will have none. */
+static bool has_commit(const struct audits *s, struct accusation *x)
+{
+	const struct buf *bytes = x->commit.len ? NULL : commit_kept(s->a, x->epoch);
+	if (bytes)
+		buf_put(&x->commit, bytes->p, bytes->len);
+	return x->commit.len || x->epoch > s->a->point.epoch;
+}
+
+static void take_up(struct audits *s, const struct accusation *x)
 {
 	struct avg *a = s->a;
-	const struct buf *bytes = commit_kept(a, x->epoch);
 	struct mate *m = mate_find(a, &x->from);
 	struct body c;
 	struct peer_info info;
-	if (!bytes || body_read(&c, bytes->p, bytes->len, NULL))
-		return x->epoch <= a->point.epoch;
+	if (body_read(&c, x->commit.p, x->commit.len, NULL))
+		return;
 	bool mine = m && !memcmp(c.round, x->round, DIGEST) && x->part < c.parts && c.rows <= 1 && !c.grid.dims;
 	const struct id *owner = mine ? &c.m[c.part[x->part].owner].id : NULL;
 	enum robust robust = robust_of(a, &c);
@@ -403,18 +416,29 @@ static bool take_up(struct audits *s, const struct accusation *x)
 	if (mine && !known && robust != ROBUST_NONE && !id_eq(owner, &a->me->id) && !id_eq(owner, &m->id))
 		look(a, &c, x->part, robust, &m->id, NULL);
 	body_free(&c);
-	return true;
 }
 
 static void next(struct audits *s)
 {
 	list_each_safe(it, &s->said) {
 		struct accusation *x = list_entry(it, struct accusation, link);
-		if (s->one)
-			return;
-		if (now_of(s->a) >= x->until_us || take_up(s, x))
+		bool over = now_of(s->a) >= x->until_us || !has_commit(s, x), due = !over && x->commit.len && !s->one;
+		if (due)
+			take_up(s, x);
+		if (over || due)
 			forget(x);
 	}
+}
+
+/* It has said so of somebody, and that is not settled yet. */
+static bool has_accused(const struct audits *s, const struct id *who)
+{
+	if (s->one && accuses(s->one) && id_eq(&s->one->from, who))
+		return true;
+	list_each(it, &s->said)
+		if (id_eq(&list_entry(it, struct accusation, link)->from, who))
+			return true;
+	return false;
 }
 
 void wrong_on(struct avg *a, struct request *req)
@@ -422,7 +446,7 @@ void wrong_on(struct avg *a, struct request *req)
 	struct audits *s = audits_of(a);
 	struct accusation x = { .from = req->f.from, .until_us = now_of(a) + HELD_US };
 	struct mate *m = mate_find(a, &req->f.from);
-	if (!m || !m->member || now_of(a) < m->accused_us || list_len(&s->said) >= ACCUSATIONS ||
+	if (!m || !m->member || now_of(a) < m->accused_us || has_accused(s, &m->id) || list_len(&s->said) >= ACCUSATIONS ||
 			json_get_hex(req->f.json, "round", x.round, DIGEST, NULL) ||
 			json_get_u64(req->f.json, "epoch", &x.epoch, NULL) || json_get_u64(req->f.json, "part", &x.part, NULL) ||
 			x.epoch > a->point.epoch + 2)

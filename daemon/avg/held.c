@@ -9,20 +9,46 @@
 
 #define HELD_FEW 4                              /* parts; more in */
 #define HELD_BYTES (64u << 20)
-#define TAKERS 8                                /* of one at a time */
+#define TAKERS 8                                /* of one at a time, each of them once */
 
-struct given { struct list link; struct held *h; struct xfer *x; };
+/* A transfer. Those of one taker stand together. */
+struct given { struct list link; struct held *h; struct id to; struct xfer *x; };
 
-void held_free(struct audits *s, struct held *h)
+static void given_free(struct given *g)
+{
+	list_del(&g->link);
+	free(g);
+}
+
+/* It asks anew, or is gone: what was on its way to it of h is not waited for. NULL: whoever it goes to. */
+static void take_back(struct audits *s, const struct held *h, const struct id *to)
 {
 	list_each_safe(it, &s->given) {
 		struct given *g = list_entry(it, struct given, link);
-		if (g->h != h)
+		if (g->h != h || (to && !id_eq(&g->to, to)))
 			continue;
 		xfer_cancel(g->x);
-		list_del(&g->link);
-		free(g);
+		given_free(g);
 	}
+}
+
+static size_t takers(const struct audits *s, const struct held *h)
+{
+	const struct given *last = NULL;
+	size_t n = 0;
+	list_each(it, &s->given) {
+		const struct given *g = list_entry(it, struct given, link);
+		if (g->h != h)
+			continue;
+		n += !last || !id_eq(&last->to, &g->to);
+		last = g;
+	}
+	return n;
+}
+
+void held_free(struct audits *s, struct held *h)
+{
+	take_back(s, h, NULL);
 	for (size_t i = 0; i < h->n; i++)
 		big_free(h->data[i], h->bytes);
 	big_free(h->mean, h->len * sizeof(float));
@@ -104,10 +130,7 @@ void held_tag(const uint8_t tag[32], size_t i, struct id *ret)
 
 static void given_over(void *arg, struct xfer *x, const struct err *e)
 {
-	struct given *g = arg;
-	g->h->lent--;
-	list_del(&g->link);
-	free(g);
+	given_free(arg);
 }
 
 static void give(struct audits *s, struct held *h, const struct id *to, const uint8_t tag[32], size_t i,
@@ -116,9 +139,8 @@ static void give(struct audits *s, struct held *h, const struct id *to, const ui
 	struct given *g = xcalloc(1, sizeof *g);
 	struct id id;
 	held_tag(tag, i, &id);
-	*g = (struct given){ .h = h };
+	*g = (struct given){ .h = h, .to = *to };
 	list_push(&s->given, &g->link);
-	h->lent++;
 	g->x = xfer_send(s->a->chunks, to, &id, data, bytes, CLASS_weight_grad, now_of(s->a) + LOOK_US, given_over, g);
 }
 
@@ -147,10 +169,12 @@ void audit_on(struct avg *a, struct request *req)
 	}
 	json_get_bool(req->f.json, "mean", &mean, NULL);
 	struct held *h = s && m && m->member ? held_find(s, round, part, mean) : NULL;
+	if (h)
+		take_back(s, h, &req->f.from);
 	if (!h) {
 		err_set(&e, ERR_NOT_FOUND, "that part is not held here (any more)");
 		net_refuse(req, &e);
-	} else if (h->lent > TAKERS * h->n) {
+	} else if (takers(s, h) >= TAKERS) {
 		err_set(&e, ERR_BUSY, "others look at it now");
 		net_refuse(req, &e);
 	} else {

@@ -10,7 +10,7 @@
 /* What was summed: by contributor, in the order of the members, hashes, signature and piece in one. */
 struct held {
 	struct list link; uint8_t round[DIGEST]; size_t part, n, bytes; void **data; float *mean /* or NULL */; size_t len;
-	uint64_t until_us; unsigned lent;
+	uint64_t until_us;
 };
 struct audits {
 	struct avg *a; struct list held, given, said; struct timer sweep;

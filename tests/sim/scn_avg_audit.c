@@ -3,16 +3,19 @@
  * banned because somebody says so. */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/audit.h"
+#include "avg/held.h"
 #include "avg/lead.h"
 #include "avg_world.h"
 #include "check.h"
 
 #define PEERS 6
+#define LOOKERS 10                              /* more than may look at one part */
+#define AT_ONCE 8
+#define ASKED 40
 
 struct eye {
 	struct world *w; struct sim *s; int evil; struct apeer *e; struct id liar /* e may be dead */; struct rng rng;
-	bool banned[PEERS]; unsigned named, silent, complained, said;
+	int n; bool banned[LOOKERS + 2]; unsigned named, silent, complained, said;
 };
 
 static void heard(struct world *w, int node, const char *code, const struct id *peer)
@@ -31,10 +34,10 @@ static void heard(struct world *w, int node, const char *code, const struct id *
 	x->complained += !strcmp(code, "complains alone") || !strcmp(code, "unsigned");
 }
 
-static void begin(struct sim *s, struct eye *x, bool evil)
+static void begin_with(struct sim *s, struct eye *x, int n, bool evil, uint64_t micro_us)
 {
-	struct world *w = world_new(s, 320 * PEERS, PEERS * 32, 16, 10 * MSEC);
-	*x = (struct eye){ .w = w, .s = s, .evil = evil ? (int)rng_below(sim_rng(s), PEERS) : -1 };
+	struct world *w = world_new(s, 320 * (size_t)n, (uint64_t)n * 32, 16, micro_us);
+	*x = (struct eye){ .w = w, .s = s, .n = n, .evil = evil ? (int)rng_below(sim_rng(s), (uint64_t)n) : -1 };
 	rng_seed(&x->rng, sim_seed(s) + 5);
 	w->user = x;
 	w->heard = heard;
@@ -42,7 +45,7 @@ static void begin(struct sim *s, struct eye *x, bool evil)
 	w->conf.robust = ROBUST_CLIP;
 	w->conf.slice = 128;
 	w->start_us = 2 * SEC;
-	world_add(w, PEERS);
+	world_add(w, n);
 	world_settle(w, 20 * SEC);
 	world_run_to(w, 3, 20 * SEC);
 	if (!evil)
@@ -51,10 +54,12 @@ static void begin(struct sim *s, struct eye *x, bool evil)
 	x->liar = *net_self(x->e->net);
 }
 
+static void begin(struct sim *s, struct eye *x, bool evil) { begin_with(s, x, PEERS, evil, 10 * MSEC); }
+
 static void nobody_else(struct eye *x)
 {
-	for (int i = 0; i < PEERS; i++)
-		for (int k = 0; k < PEERS; k++) {
+	for (int i = 0; i < x->n; i++)
+		for (int k = 0; k < x->n; k++) {
 			struct peer_info info;
 			struct apeer *p = world_peer(x->w, i), *o = world_peer(x->w, k);
 			if (i != x->evil && k != x->evil && p && o && net_peer(p->net, net_self(o->net), &info) &&
@@ -232,8 +237,111 @@ static void scn_accuses(struct sim *s)
 	world_free(x.w);
 }
 
+/* ---- one who keeps others from looking ---- */
+
+struct asked { unsigned over, given, busy; };
+
+static void answered(void *arg, const struct frame *f, const struct err *e)
+{
+	struct asked *q = arg;
+	q->over++;
+	q->given += f != NULL;
+	q->busy += !f && e->code == ERR_BUSY;
+}
+
+/* Times so many it asks the owner for what that one holds, and takes nothing. */
+static void ask(struct eye *x, int from, int owner, const struct held *h, unsigned times, struct asked *q)
+{
+	struct apeer *p = world_peer(x->w, from);
+	for (uint8_t tag[32]; times; times--) {
+		json_t *j = hub_json(p->avg);
+		for (size_t b = 0; b < sizeof tag; b++)
+			tag[b] = (uint8_t)rng_u64(&x->rng);
+		json_object_set_new(j, "round", json_hex(h->round, DIGEST));
+		json_object_set_new(j, "part", json_integer((json_int_t)h->part));
+		json_object_set_new(j, "tag", json_hex(tag, 32));
+		net_call(p->net, net_self(world_peer(x->w, owner)->net), KIND_AVG_AUDIT, j, NO_BLOB, CLASS_control, 5 * SEC,
+			answered, q);
+	}
+}
+
+static const struct held *holds(const struct eye *x, int node)
+{
+	const struct audits *s = world_peer(x->w, node)->avg->audits;
+	return s && !list_empty(&s->held) ? list_entry(s->held.prev, struct held, link) : NULL;
+}
+
+static bool one_holds(struct sim *s, void *arg)
+{
+	struct eye *x = arg;
+	return holds(x, x->evil == 0);
+}
+
+static bool all_answered(struct sim *s, void *arg) { return ((struct asked *)arg)->over == ASKED; }
+
+/* Whoever looks has room for one look; of the others so many look at one part at a time, the rest is to come again. */
+static void scn_occupies(struct sim *s)
+{
+	static struct asked q;
+	struct eye x;
+	q = (struct asked){ 0 };
+	begin_with(s, &x, LOOKERS + 2, true, 10 * MSEC);
+	int owner = x.evil == 0, from = 0;
+	sim_check(s, sim_run_until(s, one_holds, &x, 20 * SEC));
+	const struct held *h = holds(&x, owner);
+	ask(&x, x.evil, owner, h, ASKED - (LOOKERS), &q);
+	sim_run_for(s, 100 * MSEC);
+	for (q.given = q.busy = 0; from < x.n; from++)
+		if (from != x.evil && from != owner)
+			ask(&x, from, owner, h, 1, &q);
+	sim_check(s, sim_run_until(s, all_answered, &q, 10 * SEC));
+	if (q.given != AT_ONCE - 1)
+		sim_fail(s, "%u of %d may look while one who takes nothing does; %u may not", q.given, LOOKERS, q.busy);
+	nobody_else(&x);
+	world_go_on(x.w, 6);
+	world_free(x.w);
+}
+
+/* It sums falsely, shows what it has summed, and accuses the others so that they have no time to look at it: of that it
+ * shows nothing. */
+static void shows_own(void *arg, struct request *req)
+{
+	struct eye *x = arg;
+	const struct audits *s = x->e->avg->audits;
+	uint8_t round[DIGEST];
+	if (json_get_hex(req->f.json, "round", round, DIGEST, NULL))
+		return;
+	bool own = false;
+	json_get_bool(req->f.json, "mean", &own, NULL);         /* who accuses is asked for it */
+	if (s && !own)
+		audit_on(x->e->avg, req);
+	else
+		net_reply(req, NULL, NO_BLOB);
+}
+
+static void scn_distracts(struct sim *s)
+{
+	struct eye x;
+	begin_with(s, &x, PEERS, true, 100 * MSEC);
+	x.w->slack = 1e9;
+	x.w->alone = x.evil;
+	net_on(x.e->net, KIND_AVG_AUDIT, shows_own, &x);
+	for (unsigned k = 0; k < 1200 && !all_banned(s, &x); k++) {
+		sim_run_for(s, 50 * MSEC);
+		if (k == 40)
+			lies(&x, "avg.sum.false", 2000);
+		for (int i = 0; i < PEERS; i++)
+			if (i != x.evil && world_peer(x.w, i))
+				accuse(&x, world_peer(x.w, i));
+	}
+	if (!all_banned(s, &x))
+		sim_fail(s, "not everybody has banned node %d, which sums falsely and accuses others", x.evil);
+	nobody_else(&x);
+	world_free(x.w);
+}
+
 static const struct scn list[] = { SCN(honest), SCN(false_sum), SCN(shows_nothing), SCN(signs_other), SCN(accuses),
-	{0} };
+	SCN(occupies), SCN(distracts), {0} };
 
 int main(int argc, char **argv)
 {
