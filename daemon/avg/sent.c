@@ -9,9 +9,6 @@
 #include "common/hash.h"
 #include "common/jrpc.h"
 
-/* What a member may have told of a round whose BEGIN has not come here. */
-struct stash { uint8_t round[DIGEST]; void *bytes; size_t n; };
-
 struct sent_check { struct job job; struct round *r; size_t part, member; void *piece; bool verify, good, orphan; };
 
 bool sents_wanted(const struct round *r)

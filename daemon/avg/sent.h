@@ -5,6 +5,8 @@
 
 /* The hashes of a member's pieces, in the order of the parts, and its signature under them. */
 struct sent_list { uint8_t *hash; uint8_t sig[SIG_BYTES]; bool known, good, wrong; };
+/* What a member may have told of a round whose BEGIN has not come here. */
+struct stash { uint8_t round[DIGEST]; void *bytes; size_t n; };
 struct sent_check;
 struct sents {
 	struct sent_list *of;                   /* by member */

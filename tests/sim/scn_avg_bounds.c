@@ -4,7 +4,9 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include "avg/held.h"
 #include "avg/int.h"
+#include "avg/sent.h"
 #include "avg_world.h"
 #include "check.h"
 
@@ -12,15 +14,20 @@
 #define TARGET (PEERS * 32)
 #define CROWD 400
 
-static struct world *begun(struct sim *s, uint64_t epoch)
+static struct world *begun_as(struct sim *s, uint64_t epoch, enum robust robust)
 {
 	struct world *w = world_new(s, 320, TARGET, 16, 10 * MSEC);
+	w->conf.robust = robust;
+	if (robust != ROBUST_NONE)
+		w->slack = 10;                  /* a robust mean is not the samples' */
 	w->start_us = 2 * SEC;
 	world_add(w, PEERS);
 	world_settle(w, 20 * SEC);
 	world_run_to(w, epoch, 20 * SEC);
 	return w;
 }
+
+static struct world *begun(struct sim *s, uint64_t epoch) { return begun_as(s, epoch, ROBUST_NONE); }
 
 /* ---- a COMMIT too large to be sent ---- */
 
@@ -122,6 +129,18 @@ static void scn_strangers(struct sim *s)
 
 /* ---- a crowd that is not there ---- */
 
+/* A member that exists on that peer only. */
+static struct mate *nobody(struct sim *s, struct avg *a, unsigned k)
+{
+	struct id id = { { 0 } };
+	memcpy(id.b, &k, sizeof k);
+	id.b[31] = 0x5a;
+	struct mate *m = mate_make(a, &id);
+	sim_check(s, m != NULL);
+	m->member = true;
+	return m;
+}
+
 static size_t heap_now(void)
 {
 	struct mallinfo2 m = mallinfo2();       /* zeros under the sanitizers */
@@ -142,14 +161,8 @@ static void scn_crowd(struct sim *s)
 	while (!is_leader(world_peer(w, leads)->avg))
 		sim_check(s, ++leads < PEERS);
 	struct avg *a = world_peer(w, leads)->avg;
-	for (unsigned k = 0; k < CROWD; k++) {
-		struct id id = { { 0 } };
-		memcpy(id.b, &k, sizeof k);
-		id.b[31] = 0x5a;
-		struct mate *m = mate_make(a, &id);
-		sim_check(s, m != NULL);
-		m->member = m->live = true;
-	}
+	for (unsigned k = 0; k < CROWD; k++)
+		nobody(s, a, k)->live = true;
 	for (int k = 0; k < 2000; k++) {
 		sim_run_for(s, MSEC);
 		size_t heap = heap_now();
@@ -160,6 +173,90 @@ static void scn_crowd(struct sim *s)
 	sim_check(s, named > CROWD);
 	if (most > quiet + PEERS * (8u << 20))
 		sim_fail(s, "%zu KiB more memory in everybody for %zu members of a round", (most - quiet) / 1024, named);
+	world_free(w);
+}
+
+/* ---- what is kept of audits ---- */
+
+static void accuses(struct avg *a, const struct mate *by, uint64_t epoch)
+{
+	uint8_t round[DIGEST] = { 1 };
+	json_t *j = json_pack("{s:o,s:I,s:i}", "round", json_hex(round, DIGEST), "epoch", (json_int_t)epoch, "part", 0);
+	struct request req = { .net = a->net, .f = { .kind = KIND_AVG_WRONG, .from = by->id, .json = j } };
+	wrong_on(a, &req);
+	json_decref(j);
+}
+
+/* Of an epoch that is to come: each has one that waits, so many do at most, and not for long. */
+static void scn_accusations(struct sim *s)
+{
+	struct world *w = begun_as(s, 3, ROBUST_CLIP);
+	struct avg *a = world_peer(w, 0)->avg;
+	for (unsigned k = 0; k < 40; k++) {
+		const struct mate *m = nobody(s, a, k % 20);
+		accuses(a, m, a->point.epoch + 2);
+		size_t most = k < 16 ? k + 1 : 16;
+		if (list_len(&a->audits->said) != most)
+			sim_fail(s, "%zu accusations wait, of %zu that may", list_len(&a->audits->said), most);
+	}
+	world_run_to(w, a->point.epoch + 4, 20 * SEC);
+	accuses(a, nobody(s, a, 30), a->point.epoch + 3);       /* too far ahead to be honest */
+	sim_check(s, list_empty(&a->audits->said));
+	world_free(w);
+}
+
+#define MIB (1u << 20)
+
+static void holds(struct avg *a, unsigned k, size_t bytes, size_t want, struct sim *s)
+{
+	struct held *h = xcalloc(1, sizeof *h);
+	*h = (struct held){ .part = k, .n = 1, .bytes = bytes, .len = 1, .data = xcalloc(2, sizeof *h->data) };
+	h->data[0] = big_alloc(bytes);
+	list_init(&h->link);
+	held_put(audits_of(a), h);
+	const struct held *last = list_entry(a->audits->held.prev, struct held, link);
+	if (list_len(&a->audits->held) != want || last->part != k)
+		sim_fail(s, "%zu parts are held, the last is the %zuth; of %u with %zu bytes each %zu may",
+			list_len(&a->audits->held), last->part, k + 1, bytes, want);
+}
+
+/* Large ones are few, small ones as many as 64 MiB take, the oldest go, and all after 30 s. */
+static void scn_held(struct sim *s)
+{
+	struct world *w = begun(s, 3);
+	struct avg *a = world_peer(w, 0)->avg;
+	for (unsigned k = 0; k < 6; k++)
+		holds(a, k, 40 * MIB, k < 4 ? k + 1 : 4, s);
+	sim_run_for(s, 29 * SEC);
+	sim_check(s, list_len(&a->audits->held) == 4);
+	sim_run_for(s, 3 * SEC);
+	sim_check(s, list_empty(&a->audits->held));
+	for (unsigned k = 0; k < 80; k++)
+		holds(a, k, MIB, k < 64 ? k + 1 : 64, s);
+	world_free(w);
+}
+
+static void said(void *arg, const struct frame *f, const struct err *e) {}
+
+/* One member's lists of rounds that nobody has begun: the newest stays, and none that no round could have. */
+static void scn_lists(struct sim *s)
+{
+	struct world *w = begun(s, 3);
+	struct apeer *from = world_peer(w, 1), *to = world_peer(w, 0);
+	size_t most = WIRE_MEMBERS_MAX * TREE256 + SIG_BYTES;
+	struct mate *m = mate_find(to->avg, net_self(from->net));
+	for (unsigned k = 0; k < 100; k++) {
+		uint8_t round[DIGEST] = { (uint8_t)(k + 1), 0x5a };
+		void *bytes = xcalloc(1, most + 1);
+		json_t *j = hub_json(from->avg);
+		size_t n = k % 2 ? most + 1 : most - k;
+		json_object_set_new(j, "round", json_hex(round, DIGEST));
+		net_call(from->net, net_self(to->net), KIND_AVG_SENT, j, blob_copy(bytes, n), CLASS_control, SEC, said, NULL);
+		free(bytes);
+		sim_run_for(s, 100 * MSEC);
+		if (!m->stash || m->stash->n != most - (k & ~1u) || m->stash->round[0] != (k & ~1u) + 1)
+			sim_fail(s, "after list %u of %zu bytes it has one of %zu", k, n, m->stash ? m->stash->n : 0);
+	}
 	world_free(w);
 }
 
@@ -248,7 +345,8 @@ static void scn_early(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(large), SCN(micro), SCN(strangers), SCN(crowd), SCN(many), SCN(early), {0} };
+static const struct scn list[] = { SCN(large), SCN(micro), SCN(strangers), SCN(crowd), SCN(many), SCN(early),
+	SCN(accusations), SCN(held), SCN(lists), {0} };
 
 int main(int argc, char **argv)
 {
