@@ -10,6 +10,7 @@
 #include <string.h>
 #include "avg/lead.h"
 #include "avg/proof.h"
+#include "avg/seen.h"
 #include "common/jrpc.h"
 
 #define PROOFS_MAX 64                           /* signers; who is banned is remembered by the net room anyway */
@@ -157,10 +158,13 @@ static void worthless(struct avg *a, const struct id *from)
 	net_strike(a->net, from, "a proof that is none");
 }
 
-/* Nothing is left to look at when its signer is known already, or no more fit. */
+/* Nothing is left to look at when its signer is known already, or no more fit; or when it has never been a member: keys
+ * cost nothing, and whose COMMITs nobody would take needs no ban. */
 static bool settled(const struct avg *a, const struct id *leader)
 {
-	return find(a, leader) || (a->proofs && a->proofs->n == PROOFS_MAX);
+	const struct mate *m = mate_find(a, leader);
+	return find(a, leader) || (a->proofs && a->proofs->n == PROOFS_MAX) ||
+		!((m && m->member) || seen_find(&a->point, leader));
 }
 
 static void look_next(struct avg *a);

@@ -7,6 +7,7 @@
 #include "avg/proof.h"
 #include "avg_world.h"
 #include "check.h"
+#include "net/crypt.h"
 
 #define PEERS 7
 
@@ -313,14 +314,13 @@ static void scn_framed(struct sim *s)
 #define A_FRAME 64                              /* the most that one has */
 #define SLOW 5000                               /* a second for one */
 
-/* About nobody, as far as anybody can see who does not look at the signatures. */
+/* About members, as far as anybody can see who does not look at the signatures. */
 static void send_many(struct faces *x, int from, int to)
 {
 	struct buf b = { 0 };
 	for (unsigned i = 0; i < A_FRAME; i++) {
 		struct body_head v = { 0 };
-		for (unsigned k = 0; k < 32; k++)
-			v.leader.b[k] = (uint8_t)rng_u64(&x->rng);
+		v.leader = *net_self(world_peer(x->w, from)->net);
 		buf_put(&b, v.leader.b, 32);
 		buf_u64(&b, 1);
 		head_bytes(&b, &v);
@@ -363,6 +363,66 @@ static void scn_flooded(struct sim *s)
 	buf_free(&other);
 }
 
+/* ---- proofs of whom nobody knows ---- */
+
+/* As hivemind-protocol(7) says that a body is signed. */
+static void sign(const struct avg *a, const struct signer *by, struct body_head *h)
+{
+	static const char label[] = "hivemind-body-1";
+	struct buf b = { 0 };
+	buf_put(&b, label, sizeof label);
+	buf_put(&b, a->conf.run.b, 32);
+	buf_u8(&b, BODY_COMMIT);
+	buf_put(&b, by->id.b, 32);
+	buf_u64(&b, 1);
+	buf_u64(&b, h->life);
+	buf_u32(&b, h->term);
+	buf_put(&b, h->round, DIGEST);
+	buf_put(&b, h->digest, DIGEST);
+	signer_sign(by, b.p, b.len, h->sig);
+	buf_free(&b);
+}
+
+/* Keys cost nothing: more of them than are remembered have signed two COMMITs, as it says rightly. */
+static void scn_invented(struct sim *s)
+{
+	struct faces x;
+	struct buf other = { 0 };
+	begin(s, &x);
+	x.w->alone = x.evil;
+	x.w->forks_allowed = true;              /* as in flooded */
+	for (unsigned k = 0; k < 4; k++) {
+		struct buf b = { 0 };
+		for (unsigned i = 0; i < A_FRAME / 2; i++) {
+			uint8_t seed[32] = { (uint8_t)k, (uint8_t)i, 0x5a };
+			struct body_head v[2] = { { .digest = { 0 } }, { .digest = { 1 } } };
+			struct signer by;
+			sim_check(s, !signer_init(&by, seed));
+			buf_put(&b, by.id.b, 32);
+			buf_u64(&b, 1);
+			for (int h = 0; h < 2; h++) {
+				sign(x.e->avg, &by, &v[h]);
+				head_bytes(&b, &v[h]);
+			}
+			signer_done(&by);
+		}
+		for (int i = 0; i < PEERS; i++)
+			if (i != x.evil)
+				net_post(x.e->net, net_self(world_peer(x.w, i)->net), KIND_AVG_PROOF, hub_json(x.e->avg),
+					blob_copy(b.p, b.len), CLASS_control);
+		sim_run_for(s, SEC);
+		buf_free(&b);
+	}
+	if (!sim_run_until(s, has_led, &x, 120 * SEC))
+		sim_fail(s, "node %d never led", x.evil);
+	other_face(&x, &x.e->avg->last_commit, &other);
+	for (int i = 0; i < PEERS; i++)
+		if (i != x.evil)
+			tell(&x, i, &other);
+	without_it(&x);
+	buf_free(&other);
+}
+
 /* Who dies while it decides and comes back leads again, and again what it has led before it died. */
 static void scn_comes_back(struct sim *s)
 {
@@ -398,7 +458,8 @@ static void scn_comes_back(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(two_faced), SCN(told_later), SCN(framed), SCN(flooded), SCN(comes_back), {0} };
+static const struct scn list[] = { SCN(two_faced), SCN(told_later), SCN(framed), SCN(flooded), SCN(invented),
+	SCN(comes_back), {0} };
 
 int main(int argc, char **argv)
 {
