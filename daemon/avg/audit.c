@@ -18,16 +18,10 @@
 #define AGAIN_US (100 * MS)
 #define EARLY_US SECOND                         /* it may not have applied that COMMIT yet */
 #define SILENT_US SECOND                        /* after one that was not answered */
-#define ACCUSATIONS 16                          /* that wait, one of each peer */
 #define PACE 19                                 /* times as long as an audit took there is none */
 #define TIMES_SILENT 3
 #define REST_US (600 * SECOND)
-#define ACCUSED_US (2 * SECOND)                 /* between two accusations by one peer that are looked at */
 #define ROUNDING 2e-5                           /* of the greatest number: sums of other CPUs differ in the last bits */
-
-/* It waits for the COMMIT of that round, or for its turn: then that COMMIT may not be kept any more. */
-struct accusation { struct list link; struct id from; uint8_t round[DIGEST]; uint64_t epoch, part, until_us;
-	struct buf commit /* empty: not yet */; };
 
 struct term { struct id id; uint64_t weight; uint8_t *data; struct xfer *x; };
 enum verdict { AUDIT_NOTHING, AUDIT_RIGHT, AUDIT_WRONG };
@@ -38,8 +32,6 @@ struct audit {
 	struct term *t; float *mean; struct xfer *mean_x; bool mean_here, over, working;
 	struct id owner, from; enum robust robust; enum verdict verdict;
 };
-
-static void next(struct audits *s);
 
 /* ---- looking ---- */
 
@@ -213,7 +205,7 @@ static void look_done(struct job *j)
 	struct audits *s = u->a->audits;
 	judge(u, u->verdict);
 	stop(u);
-	next(s);
+	accusations_next(s);
 }
 
 static void given_up(struct timer *t)
@@ -222,7 +214,7 @@ static void given_up(struct timer *t)
 	struct audits *s = u->a->audits;
 	judge(u, AUDIT_NOTHING);
 	stop(u);
-	next(s);
+	accusations_next(s);
 }
 
 static void here(struct audit *u)
@@ -276,8 +268,7 @@ static void ask(struct timer *t)
 		net_deadline(u->a->net, &u->from, 2 * SECOND), answered, u);
 }
 
-/* mean: a copy of it; NULL: it is to come, too. */
-static void look(struct avg *a, const struct body *c, size_t p, enum robust robust, const struct id *from,
+void audit_look(struct avg *a, const struct body *c, size_t p, enum robust robust, const struct id *from,
 	const float *mean)
 {
 	struct audits *s = audits_of(a);
@@ -367,96 +358,19 @@ void audit_committed(struct round *r)
 		held_own(r, p);
 	for (size_t o = 0; o < r->b.n && !s->one && now_of(a) >= s->not_before_us; o++)
 		if ((int)o != r->me && drawn(c, a->point.prev, o, &p, &who) && (int)who == r->me && flow_lives(r, o))
-			look(a, c, p, r->robust, &c->m[o].id, r->mean + r->part[p].off);
-	next(s);
+			audit_look(a, c, p, r->robust, &c->m[o].id, r->mean + r->part[p].off);
+	accusations_next(s);
 }
 
-/* ---- others say so ---- */
-
-static enum robust robust_of(const struct avg *a, const struct body *c)
+bool audit_for(const struct audits *s, const struct id *accuser)
 {
-	const json_t *live = json_object_get(c->params, "robust");
-	enum robust robust = a->conf.robust;
-	if (live && robust_parse(json_string_value(live), &robust, NULL))
-		robust = a->conf.robust;
-	return robust;
+	return s->one && accuses(s->one) && id_eq(&s->one->from, accuser);
 }
 
-static void forget(struct accusation *x)
+void audit_yield(struct audits *s)
 {
-	list_del(&x->link);
-	buf_free(&x->commit);
-	free(x);
-}
-
-/* The COMMIT is one that this peer has applied, so that the hash is of what it got from the owner itself. False: it has
- * none, and will have none. */
-static bool has_commit(const struct audits *s, struct accusation *x)
-{
-	const struct buf *bytes = x->commit.len ? NULL : commit_kept(s->a, x->epoch);
-	if (bytes)
-		buf_put(&x->commit, bytes->p, bytes->len);
-	return x->commit.len || x->epoch > s->a->point.epoch;
-}
-
-static void take_up(struct audits *s, const struct accusation *x)
-{
-	struct avg *a = s->a;
-	struct mate *m = mate_find(a, &x->from);
-	struct body c;
-	struct peer_info info;
-	if (body_read(&c, x->commit.p, x->commit.len, NULL))
-		return;
-	bool mine = m && !memcmp(c.round, x->round, DIGEST) && x->part < c.parts && c.rows <= 1 && !c.grid.dims;
-	const struct id *owner = mine ? &c.m[c.part[x->part].owner].id : NULL;
-	enum robust robust = robust_of(a, &c);
-	bool known = owner && net_peer(a->net, owner, &info) && info.banned_until_us;
-	if (mine && PLANTED(WRONG_BELIEVED))
-		net_ban(a->net, owner, UINT64_MAX, "so it was said", NULL);
-	if (mine && !known && robust != ROBUST_NONE && !id_eq(owner, &a->me->id) && !id_eq(owner, &m->id))
-		look(a, &c, x->part, robust, &m->id, NULL);
-	body_free(&c);
-}
-
-static void next(struct audits *s)
-{
-	list_each_safe(it, &s->said) {
-		struct accusation *x = list_entry(it, struct accusation, link);
-		bool over = now_of(s->a) >= x->until_us || !has_commit(s, x), due = !over && x->commit.len && !s->one;
-		if (due)
-			take_up(s, x);
-		if (over || due)
-			forget(x);
-	}
-}
-
-/* It has said so of somebody, and that is not settled yet. */
-static bool has_accused(const struct audits *s, const struct id *who)
-{
-	if (s->one && accuses(s->one) && id_eq(&s->one->from, who))
-		return true;
-	list_each(it, &s->said)
-		if (id_eq(&list_entry(it, struct accusation, link)->from, who))
-			return true;
-	return false;
-}
-
-void wrong_on(struct avg *a, struct request *req)
-{
-	struct audits *s = audits_of(a);
-	struct accusation x = { .from = req->f.from, .until_us = now_of(a) + HELD_US };
-	struct mate *m = mate_find(a, &req->f.from);
-	if (!m || !m->member || now_of(a) < m->accused_us || has_accused(s, &m->id) || list_len(&s->said) >= ACCUSATIONS ||
-			json_get_hex(req->f.json, "round", x.round, DIGEST, NULL) ||
-			json_get_u64(req->f.json, "epoch", &x.epoch, NULL) || json_get_u64(req->f.json, "part", &x.part, NULL) ||
-			x.epoch > a->point.epoch + 2)
-		return;
-	m->accused_us = now_of(a) + ACCUSED_US;
-	struct accusation *kept = xmemdup(&x, sizeof x);
-	list_push(&s->said, &kept->link);
 	if (s->one && !s->one->working && !accuses(s->one))
-		stop(s->one);                           /* that one can wait */
-	next(s);
+		stop(s->one);
 }
 
 bool audit_owns(const struct avg *a, const struct mate *m)
@@ -494,8 +408,7 @@ void audits_free(struct avg *a)
 		stop(s->one);
 	while (!list_empty(&s->held))
 		held_free(s, list_entry(s->held.next, struct held, link));
-	list_each_safe(it, &s->said)
-		forget(list_entry(it, struct accusation, link));
+	accusations_free(s);
 	env_timer(a->env, &s->sweep, 0);
 	a->audits = NULL;
 	free(s);
