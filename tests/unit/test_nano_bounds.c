@@ -9,18 +9,23 @@ static struct nano_stats seen;
 
 /* ---- who is shut when there are too many ---- */
 
-static struct inbound *stand(struct nano *n, const char *ip, uint64_t since, int fd[2])
+static struct inbound *enter(struct nano *n, const char *ip, uint64_t since, int fd)
 {
 	struct inbound *c;
 
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-	fcntl(fd[1], F_SETFL, O_NONBLOCK);
 	n->inbound = xrealloc(n->inbound, (n->ninbound + 1) * sizeof(*n->inbound));
 	n->cap_inbound = n->ninbound + 1;
 	c = &n->inbound[n->ninbound++];
-	*c = (struct inbound){ .fd = fd[0], .chan = CHAN_DOOR, .since = since };
+	*c = (struct inbound){ .fd = fd, .chan = CHAN_DOOR, .since = since };
 	endpoint_ip(ip, c->ip);
 	return c;
+}
+
+static struct inbound *stand(struct nano *n, const char *ip, uint64_t since, int fd[2])
+{
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	fcntl(fd[1], F_SETFL, O_NONBLOCK);
+	return enter(n, ip, since, fd[0]);
 }
 
 static bool shut(int fd[2])
@@ -97,7 +102,75 @@ static void test_worthy(void **state)
 	n->ninbound = 0;
 }
 
-/* ---- the door's queues ---- */
+/* With what is so when nobody says otherwise: strangers have ten seconds, 16 connections an address, and all 1024. */
+static void test_defaults(void **state)
+{
+	struct bed *b = *state;
+	struct nano *n = open_peer(b, "127.0.0.1:auto", false, NULL)->nano;
+	uint64_t now = env_now(n->env);
+	char ip[64];
+
+	assert_int_equal(n->conf.idle_us, SECOND);
+	for (int i = 0; i < 20; i++)
+		enter(n, "10.1.0.1", now, -1);
+	sweep_judge(n, now);
+	assert_int_equal(n->ninbound, 16);
+	n->ninbound = 0;
+	for (int i = 0; i < 1100; i++) {
+		snprintf(ip, sizeof(ip), "10.0.%d.%d", i / 100, i % 100);
+		enter(n, ip, now - 10 * SECOND + 1, -1);
+	}
+	sweep_judge(n, now);
+	assert_int_equal(n->ninbound, 1024);
+	assert_int_equal(n->stats.shut_total, 76);
+	assert_int_equal(n->stats.shut_stranger, 0);
+	sweep_judge(n, now + 1);
+	assert_int_equal(n->ninbound, 0);
+	assert_int_equal(n->stats.shut_stranger, 1024);
+}
+
+/* To a mailbox, that all have spoken by: no stranger's, as long as their address is known. */
+static void come(struct nano *n, const char *ip, int count, uint64_t since)
+{
+	n->ninbound = 0;
+	for (int i = 0; i < count; i++) {
+		struct inbound *c = enter(n, ip, since + (uint64_t)i, -1);
+
+		c->chan = CHAN_CTRL;
+		c->received = 1000;
+	}
+}
+
+/* A peer's address has 256 connections, the first ones, for an hour; a line of IPv6 has them once. */
+static void test_acquainted(void **state)
+{
+	static const char *const ips[] = { "10.0.0.1", "2001:db8:1:1::1" };
+	const uint64_t hour = 3600 * (uint64_t)SECOND;
+	struct bed *b = *state;
+	struct nano *n = open_peer(b, "127.0.0.1:auto", false, NULL)->nano;
+	uint64_t now = env_now(n->env);
+	uint8_t ip[16];
+
+	for (int k = 0; k < 2; k++) {
+		endpoint_ip(ips[k], ip);
+		n->env->ops->heard(n->env, ip, 0);
+		n->stats.shut_address = 0;
+		come(n, k ? "2001:db8:1:1:2::2" : ips[k], 300, now - 300);
+		sweep_judge(n, now);
+		assert_int_equal(n->ninbound, 256);
+		assert_int_equal(n->stats.shut_address, 44);
+		for (size_t i = 0; i < 256; i++)
+			assert_true(n->inbound[i].since < now - 300 + 256);
+	}
+	come(n, ips[0], 300, now + hour - 300);
+	sweep_judge(n, now + hour - 1);
+	assert_int_equal(n->ninbound, 256);
+	come(n, ips[0], 300, now + hour - 300);
+	sweep_judge(n, env_now(n->env) + hour);
+	assert_int_equal(n->ninbound, 16);
+}
+
+/* ---- the door's connections and queues ---- */
 
 static bool answered(struct bed *b) { return b->p[1].got[CHAN_DOOR] == 1; }
 static bool one_each(struct bed *b) { return b->p[1].got[CHAN_DOOR] && b->p[2].got[CHAN_DOOR]; }
@@ -126,12 +199,104 @@ static void test_displaced(void **state)
 	say(y, NULL, CHAN_DOOR, y->token, 7777, 5000);
 	assert_int_equal(y->nano->door_queued[true], 5000);
 	assert_true(spin(b, two, 2 * SECOND));
-	for (uint32_t i = 0; i < 20; i++)       /* nor does one peer have all the room */
-		say(y, NULL, CHAN_DOOR, y->token, 8000 + i, WIRE_MAX / 4);
-	assert_true(y->nano->door_queued[true] <= 4 * WIRE_MAX);
 	close_peer(x);
 	assert_true(spin(b, all_back, 5 * SECOND));
 	assert_int_equal(y->nano->door_queued[false] + y->nano->door_queued[true], 0);
+}
+
+static uint64_t made_up(uint32_t i) { return (uint64_t)(i + 1) << 32 | 0x80000001u; }
+
+static void good(struct peer *y, uint64_t token)
+{
+	y->env->ops->heard(y->env, (const uint8_t[16]){ 0 }, token);
+}
+
+static bool remembered(struct peer *y, uint64_t token)
+{
+	uint64_t key = token >> 32;
+
+	return map_get(y->nano->door_last, &key, sizeof(key));
+}
+
+static bool twice_z(struct bed *b) { return b->p[2].got[CHAN_DOOR] == 2; }
+static bool twice_x(struct bed *b) { return b->p[1].got[CHAN_DOOR] == 2; }
+
+/* Inside of the loop, as whoever sends: nothing goes out meanwhile. */
+static void come_and_go(struct peer *y, uint32_t from, uint32_t to)
+{
+	loop_enter(y->loop, "test");
+	for (uint32_t i = from; i < to; i++) {
+		say(y, NULL, CHAN_DOOR, made_up(i), i + 1, 84);
+		assert_true(map_len(y->nano->door_last) <= 4096);
+	}
+	loop_leave(y->loop);
+}
+
+/* Thousands come and go, and are forgotten, who was silent longest first. Who has spoken meanwhile is not, and the peer
+ * never: it has its answer. */
+static void test_connections(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf still = { .sweep_us = 3600 * (uint64_t)SECOND };
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &still), *x = open_peer(b, "127.0.0.1:auto", true, NULL);
+	struct peer *z = open_peer(b, "127.0.0.1:auto", true, NULL);
+	uint64_t peer, other;
+
+	y->echo_door = true;
+	say(x, at(y), CHAN_DOOR, 0, 1, 300);
+	assert_true(spin(b, answered, 2 * SECOND));
+	peer = y->token;
+	good(y, peer);
+	say(z, at(y), CHAN_DOOR, 0, 1, 300);
+	assert_true(spin(b, one_each, 2 * SECOND));
+	other = y->token;
+	come_and_go(y, 0, 3000);
+	say(z, at(y), CHAN_DOOR, 0, 2, 300);
+	assert_true(spin(b, twice_z, 2 * SECOND));
+	come_and_go(y, 3000, 6000);
+	assert_int_equal(map_len(y->nano->door_last), 4096);
+	assert_int_equal(list_len(&y->nano->door_peers) + list_len(&y->nano->door_strangers), 4096);
+	assert_true(remembered(y, peer) && remembered(y, other));
+	assert_false(remembered(y, made_up(6000 - 4095)));
+	assert_true(remembered(y, made_up(6000 - 4094)));
+	say(x, at(y), CHAN_DOOR, 0, 2, 300);
+	assert_true(spin(b, twice_x, 2 * SECOND));
+	assert_int_equal(y->token, peer);
+}
+
+/* So many of those finds room. */
+static unsigned room(struct peer *y, uint64_t token, unsigned count)
+{
+	size_t before = y->nano->door_queued[false] + y->nano->door_queued[true];
+
+	for (uint32_t i = 0; i < count; i++)
+		say(y, NULL, CHAN_DOOR, token, i + 1, WIRE_MAX);
+	return (unsigned)((y->nano->door_queued[false] + y->nano->door_queued[true] - before) / WIRE_MAX);
+}
+
+/* What one connection has waiting, strangers together, and all; each comes to its own end. */
+static void test_room(void **state)
+{
+	struct bed *b = *state;
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, NULL);
+	unsigned most = (16 << 20) / WIRE_MAX, all;
+
+	assert_int_equal(room(y, made_up(0), 1), 1);
+	good(y, made_up(0));
+	assert_int_equal(room(y, made_up(0), 10), 3);
+	assert_int_equal(y->nano->door_queued[true], 4 * WIRE_MAX);
+	assert_int_equal(room(y, made_up(1), 1) + room(y, made_up(2), 1) + room(y, made_up(3), 1), 3);
+	assert_int_equal(room(y, made_up(4), 1), 0);
+	assert_int_equal(y->nano->door_queued[false], 3 * WIRE_MAX);
+	all = 7;
+	for (uint32_t i = 1; i < 20; i++) {
+		all += i < 5 ? 0 : room(y, made_up(i), 1);
+		good(y, made_up(i));
+		all += room(y, made_up(i), 10);
+	}
+	assert_int_equal(all, most);
+	assert_int_equal(y->nano->door_queued[false] + y->nano->door_queued[true], most * WIRE_MAX);
+	assert_int_equal(y->nano->stats.refused, y->sent - (int)most);
 }
 
 /* ---- dialling on somebody's word ---- */
@@ -209,18 +374,32 @@ static void test_asked_all(void **state)
 			say(x, &nobody, CHAN_CTRL, 0, 2, 100);
 		}
 	}
-	for (uint8_t i = 0; i < 50; i++) {      /* of IPv6 a line counts as one address */
-		endpoint_ip("fd00::1", nobody.ip);
-		nobody.ip[15] = i;
-		asked(x, &nobody);
+}
+
+/* Of IPv6 a line counts as one address. These are multicast's: no kernel sends a packet on account of TCP there. */
+static void test_asked_lines(void **state)
+{
+	struct bed *b = *state;
+	struct peer *x = open_peer(b, "127.0.0.1:auto", false, NULL);
+	struct endpoint nobody = *at(x);
+
+	endpoint_ip("ff0e::1", nobody.ip);
+	for (int k = 0; k < 2; k++) {
+		nobody.ip[7] = (uint8_t)k;
+		for (uint8_t i = 0; i < 50; i++) {
+			nobody.ip[8 + i % 8] = (uint8_t)(i + 1);
+			asked(x, &nobody);
+		}
+		assert_int_equal(links(x), 32 * (k + 1));
+		assert_int_equal(seen.asked_refused, 18 * (k + 1));
 	}
-	assert_int_equal(links(x), 74);
 }
 
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = { T(test_lines), T(test_worthy), T(test_displaced), T(test_asked),
-		T(test_asked_all) };
+	const struct CMUnitTest tests[] = { T(test_lines), T(test_worthy), T(test_defaults), T(test_acquainted),
+		T(test_displaced), T(test_connections), T(test_room), T(test_asked), T(test_asked_all),
+		T(test_asked_lines) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
