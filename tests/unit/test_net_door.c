@@ -52,18 +52,21 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* A call of the client's that comes by the mailbox: nothing at the door shows that it takes its answers. */
-static void knock(struct bed *b, enum kind k)
+/* A call that comes by the mailbox; its caller, who is from `first` on without an answer, has node 0 as `to`. */
+static void call(struct bed *b, struct net_app *caller, struct peer *to, uint64_t first, enum kind k)
 {
-	uint64_t request = b->to->next_request++;
+	uint64_t request = to->next_request++;
 	struct header h = { .pre = { .version = 1, .kind = k, .flags = FLAG_CALL, .oldest = 1,
-		.length = (uint32_t)frame_bytes(0, 0, false) }, .request = request, .boot = b->client->net->conf.boot_id,
-		.span = (uint32_t)(request - b->first), .chan = CHAN_CTRL, .sender = *net_self(b->client->net) };
+		.length = (uint32_t)frame_bytes(0, 0, false) }, .request = request, .boot = caller->net->conf.boot_id,
+		.span = (uint32_t)(request - first), .chan = CHAN_CTRL, .sender = *net_self(caller->net) };
 	uint8_t wire[HEADER_BYTES + AEAD_TAG];
 
-	session_seal(peer_session(b->to), &h, 1000, NULL, 0, wire);
+	session_seal(peer_session(to), &h, 1000, NULL, 0, wire);
 	b->a->env->recv(b->a->env->recv_arg, (struct via){ .chan = CHAN_CTRL }, wire, h.pre.length);
 }
+
+/* The client's: nothing at the door shows that it takes its answers. */
+static void knock(struct bed *b, enum kind k) { call(b, b->client, b->to, b->first, k); }
 
 /* Its connection has taken a frame and says nothing more. */
 static void stand(struct bed *b)
@@ -143,15 +146,50 @@ static void test_cache(void **state)
 	stand(b);
 	for (int i = 0; i < 200; i++)
 		knock(b, KIND_DHT_GET);
-	assert_true(b->p->cached_bytes <= CACHED_PEER_BYTES && b->p->cached_bytes > CACHED_PEER_BYTES / 2);
+	assert_true(b->p->cached_bytes <= 4u << 20 && b->p->cached_bytes > 2u << 20);
 	assert_int_equal(other->cached_bytes, before);
 	assert_true(b->a->net->cached_bytes <= CACHED_PEER_BYTES + 100000);
 	assert_int_equal(list_len(&b->p->cached), CACHED_PEER_BYTES / BLOB);
 }
 
+/* Six peers that each have their share: what is kept for all of them is less, and the first ones' goes; the rest when
+ * its time is over, which is looked for every ten seconds or so. */
+static void test_cache_of_all(void **state)
+{
+	struct bed *b = *state;
+	struct net *n = b->a->net;
+	const size_t most = 16 << 20;
+	struct peer *p[6];
+
+	net_on(n, KIND_DHT_GET, large, NULL);
+	for (int i = 0; i < 6; i++) {
+		struct net_app *x = net_app_add(b->s, &b->w);
+		struct peer *to;
+
+		net_app_know(b->s, 3 + i, 0);
+		assert_true(asks(b, 3 + i));
+		p[i] = peer_find(n, net_self(x->net));
+		to = peer_find(x->net, net_self(n));
+		for (uint64_t k = 0, first = to->next_request; k < 30; k++) {
+			call(b, x, to, first, KIND_DHT_GET);
+			assert_true(n->cached_bytes <= most);
+		}
+	}
+	assert_true(n->cached_bytes > most - 2 * BLOB);
+	assert_true(list_empty(&p[0]->cached));
+	for (int i = 2; i < 6; i++)
+		assert_int_equal(list_len(&p[i]->cached), (4 << 20) / BLOB);
+	sim_run_for(b->s, 29000000);
+	assert_true(n->cached_bytes > most - 2 * BLOB);
+	sim_run_for(b->s, 21000000);
+	assert_int_equal(n->cached_bytes, 0);
+	assert_true(list_empty(&n->cached) && list_empty(&p[5]->cached));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = { T(test_answers), T(test_bytes), T(test_all), T(test_cache) };
+	const struct CMUnitTest tests[] = { T(test_answers), T(test_bytes), T(test_all), T(test_cache),
+		T(test_cache_of_all) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
