@@ -94,11 +94,11 @@ static void forget(struct nano *n, struct door_last *last)
 {
 	struct list *i;
 
+	list_del(&last->ready);                 /* first: what follows may end in a flush */
 	while ((i = list_pop(&last->queue)))
 		nano_return(n, list_entry(i, struct packet, link));
 	n->door_queued[last->good] -= last->queued;
 	env_timer(n->env, &last->timer, 0);
-	list_del(&last->ready);
 	map_del(n->door_last, &last->key, sizeof(last->key));
 	list_del(&last->link);
 	free(last);
