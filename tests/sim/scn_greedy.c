@@ -56,6 +56,88 @@ static void greedy_step(struct greedy *g, bool pieces)
 		}
 }
 
+/* What hivemind-protocol(7) says that a donor lends at most. */
+#define COPIES 2
+#define MOVING 4                                /* and as many again that have stood still for 10 s */
+#define MOVING_OF_ONE 2
+#define LINE 512
+#define LINE_OF_ONE 16
+#define WAITERS_OF_ONE 8
+struct lent { size_t copies, moving, of_one, line, line_of_one, waiters; };
+
+static size_t most(size_t x, size_t y) { return x > y ? x : y; }
+
+static void look(struct node_world *w, int node, struct lent *l)
+{
+	const struct donors *d = node_run(w, node) ? node_run(w, node)->rs->donors : NULL;
+	if (!d)
+		return;
+	l->copies = most(l->copies, list_len(&d->held));
+	l->moving = most(l->moving, d->nsending);
+	l->line = most(l->line, d->nline);
+	l->waiters = most(l->waiters, d->nwaiters);
+	list_each(it, &d->takers) {
+		const struct taker *t = list_entry(it, struct taker, link);
+		l->of_one = most(l->of_one, t->sending);
+		l->line_of_one = most(l->line_of_one, t->waiting);
+	}
+	if (l->copies > COPIES || l->moving > 2 * MOVING || l->of_one > MOVING_OF_ONE || l->line > LINE ||
+			l->line_of_one > LINE_OF_ONE)
+		sim_fail(w->s, "node %d holds %zu copies, %zu pieces move (%zu to one), %zu are in line (%zu of one)", node,
+			l->copies, l->moving, l->of_one, l->line, l->line_of_one);
+}
+
+/* More of them than have room in the line together, each with more than has room of one; and whoever asks for a copy
+ * that is not made yet waits in few places. */
+#define CROWD 36
+
+static void scn_crowd(struct sim *s)
+{
+	char spec[700];
+	struct node_world *w = node_world_new(s, node_naps_of(spec, 10000, 1000, 32));
+	static struct greedy g[CROWD];
+	struct lent l = { 0 };
+	node_world_add(w, 2);
+	node_run_to(w, 2, 60 * SEC);
+	for (int i = 0; i < CROWD; i++)
+		w->idle[GREEDY + i] = true;
+	node_world_add(w, CROWD);
+	sim_run_for(s, 2 * SEC);
+	for (int i = 0; i < CROWD; i++) {
+		struct net *net = node_net(node_peer(w, GREEDY + i)->node);
+		g[i] = (struct greedy){ .w = w, .net = net, .of = *node_id(node_peer(w, 0)->node) };
+		net_learn(net, &g[i].of, sim_endpoint(s, 0));
+	}
+	sim_lane_slow(s, 0, "hash", 1000);      /* so that they wait for a copy */
+	for (int k = 0; k < 20; k++)
+		greedy_call(&g[0], json_pack("{s:I}", "from", (json_int_t)0), greedy_listed);
+	for (int k = 0; k < 400; k++) {
+		sim_run_for(s, MSEC);
+		look(w, 0, &l);
+	}
+	if (l.waiters != WAITERS_OF_ONE)
+		sim_fail(s, "%zu of its questions for a copy wait", l.waiters);
+	sim_lane_slow(s, 0, "hash", 1);
+	for (int step = 0; step < 150 && !sim_failed(s); step++) {
+		for (int i = 0; i < (step < 30 ? 1 : CROWD); i++)       /* one alone has no more places */
+			greedy_step(&g[i], true);
+		for (int k = 0; k < 10; k++) {
+			sim_run_for(s, 10 * MSEC);
+			look(w, 0, &l);
+		}
+	}
+	const struct donors *d = node_run(w, 0)->rs->donors;
+	if (l.line != LINE || l.line_of_one != LINE_OF_ONE || l.moving != MOVING || l.of_one != MOVING_OF_ONE || !d->stalled)
+		sim_fail(s, "%zu pieces in line, %zu of one, %zu on their way, %zu to one, %llu taken back", l.line,
+			l.line_of_one, l.moving, l.of_one, (unsigned long long)d->stalled);
+	for (int i = 0; i < CROWD; i++)
+		sim_kill(s, GREEDY + i);
+	node_goes_on(w, 2, 60 * SEC);
+	sim_run_for(s, 25 * SEC);
+	sim_check(s, list_len(&node_run(w, 0)->rs->donors->held) == 0);
+	node_end(w);
+}
+
 /* One that is no member asks for copies and pieces all the time, and takes none: another, who comes meanwhile, has the
  * state soon, nothing is copied twice for it, and it does not wait for more than two pieces and a short line. */
 static void scn_greedy(struct sim *s)
@@ -100,5 +182,5 @@ static void scn_greedy(struct sim *s)
 	node_end(w);
 }
 
-static const struct scn list[] = { SCN(greedy), {0} };
+static const struct scn list[] = { SCN(greedy), SCN(crowd), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
