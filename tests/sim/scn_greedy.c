@@ -127,7 +127,8 @@ static void scn_crowd(struct sim *s)
 		}
 	}
 	const struct donors *d = node_run(w, 0)->rs->donors;
-	if (l.line != LINE || l.line_of_one != LINE_OF_ONE || l.moving != MOVING || l.of_one != MOVING_OF_ONE || !d->stalled)
+	if (l.line != LINE || l.line_of_one != LINE_OF_ONE || l.moving != MOVING || l.of_one != MOVING_OF_ONE ||
+			!d->stalled)
 		sim_fail(s, "%zu pieces in line, %zu of one, %zu on their way, %zu to one, %llu taken back", l.line,
 			l.line_of_one, l.moving, l.of_one, (unsigned long long)d->stalled);
 	for (int i = 0; i < CROWD; i++)
