@@ -129,16 +129,15 @@ static void scn_on_loop(struct sim *s)
 	for (unsigned k = 1; k < 8; k++)
 		sim_check(s, brings(l, 2, 8, 1));
 	sim_check(s, !brings(l, 2, 1, 1));     /* 64 of it in this second */
-	for (unsigned from = 3, n = 64; from < 40; from++)
-		for (int k = 0; k < 4; k++) {
-			bool now = brings(l, from, 8, 1);
-			n += now ? 8 : 0;
-			if (n > 512 || (!now && n < 480))
-				sim_fail(s, "%u signatures on the loop within a second", n);
-		}
-	sim_check(s, !brings(l, 50, 1, 1));
+	unsigned n = 64;
+	for (unsigned from = 3; from < 60; from++)      /* some of them share their 64: room is not lost by that */
+		for (int k = 0; k < 4; k++)
+			n += brings(l, from, 8, 1) ? 8 : 0;
+	if (n != 512)
+		sim_fail(s, "%u signatures on the loop within a second", n);
+	sim_check(s, !brings(l, 60, 1, 1));
 	sim_run_for(s, SEC + 1000);
-	sim_check(s, brings(l, 51, 8, 1));
+	sim_check(s, brings(l, 61, 8, 1));
 }
 
 /* Of one peer: frames, signatures, bytes; the other has room meanwhile. */
