@@ -56,6 +56,12 @@ static void forget_donors(struct fetch *f)
 	f->ref = NULL;
 }
 
+void fetch_forget(struct fetch *f)
+{
+	free(f->have);
+	f->have = NULL;
+}
+
 void fetch_again(struct fetch *f, const char *why)
 {
 	struct run *r = f->r;

@@ -173,8 +173,10 @@ void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors, str
 /* ---- fetch.c ---- */
 void pieces_free(struct pieces *p);
 void pieces_put(const struct pieces *p, struct trainer *t);
+const void *pieces_at(void *pieces, size_t off, size_t *ret_len);       /* off: where one begins */
 /* Into the trainer's state, which must be quiet, or beside it (sync_holds); then sync_fetched. */
 struct fetch *fetch_new(struct run *r);
+void fetch_forget(struct fetch *f);     /* no piece is here any more */
 void fetch_again(struct fetch *f, const char *why);     /* what has come is of no use; pieces of it may be */
 uint64_t fetch_epoch(const struct fetch *f);    /* of the state that comes; UINT64_MAX: not agreed yet */
 void fetch_free(struct fetch *f);               /* NULL is fine */

@@ -50,6 +50,14 @@ void pieces_put(const struct pieces *p, struct trainer *t)
 			memcpy(state + i * p->piece, p->v[i], piece_len(p, i));
 }
 
+const void *pieces_at(void *arg, size_t off, size_t *ret_len)
+{
+	const struct pieces *p = arg;
+	size_t i = off / p->piece;
+	*ret_len = piece_len(p, i);
+	return p->v[i];
+}
+
 /* No memory for both: what has come takes the place of what was here. */
 static void in_place(struct fetch *f)
 {

@@ -146,13 +146,14 @@ static void drop(void *arg) { pieces_free(arg); }
 void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors, struct pieces *pieces)
 {
 	struct sync *s = r->sync;
-	struct trainer_fill how = { .fill = pieces ? fill : NULL, .drop = pieces ? drop : NULL, .arg = pieces };
+	struct trainer_fill how = { 0 };
+	if (pieces)
+		how = (struct trainer_fill){ .fill = fill, .drop = drop, .at = pieces_at, .arg = pieces };
 	avg_point_done(&s->point);
 	avg_point_init(&s->point);
 	avg_point_copy(&s->point, p);
 	s->donors = donors;
 	s->step = SYNC_CHECK;
-	sync_let_go(r);
 	how.epoch = s->point.epoch;
 	how.live = s->point.params;
 	trainer_fill(r->trainer, &how, checked, r);
@@ -171,9 +172,12 @@ static void checked(void *arg, const struct err *e)
 	if (!s || s->step != SYNC_CHECK)
 		return;
 	if (e) {
+		if (s->holds)                   /* what came was beside it, and has gone */
+			fetch_forget(s->fetch);
 		again(s, e->text);
 		return;
 	}
+	sync_let_go(r);
 	if (r->point.params)
 		run_record_params(r, &r->point, &s->point, NULL);
 	avg_point_done(&r->point);

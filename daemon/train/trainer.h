@@ -100,9 +100,10 @@ int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct
 
 /* The same without holding the loop: fresh parameters (fresh), what fill puts over them (on the train lane; drop tells
  * on the loop that it is over), then the check. done: on the loop, e NULL or why not; it is not called when the trainer
- * is freed or made quiet before. Until then nothing else may touch the state. */
-struct trainer_fill { bool fresh; void (*fill)(void *arg, struct trainer *t); void (*drop)(void *arg); void *arg;
-	uint64_t epoch; const json_t *live; };
+ * is freed or made quiet before. Until then nothing else may touch the state. With `at` all of what comes is beside the
+ * state, the bytes from off on there, and looked at first: when done says why not, the state is as it was. */
+struct trainer_fill { bool fresh; void (*fill)(void *arg, struct trainer *t); void (*drop)(void *arg);
+	const void *(*at)(void *arg, size_t off, size_t *ret_len); void *arg; uint64_t epoch; const json_t *live; };
 void trainer_fill(struct trainer *t, const struct trainer_fill *how, void (*done)(void *arg, const struct err *e),
 	void *arg);
 

@@ -16,13 +16,16 @@ static void fill_run(struct job *j)
 {
 	struct filling *f = container_of(j, struct filling, job);
 
+	if (f->how.at && (f->rc || (f->rc = state_look(f->t, f->how.at, f->how.arg, &f->e))))
+		return;
 	if (f->how.fresh)
 		trainer_init_params(f->t);
 	if (f->how.fill)
 		f->how.fill(f->how.arg, f->t);
 	if (f->how.fresh)
 		state_begin(f->t);
-	f->rc = state_finite(f->t, &f->e);
+	if (!f->how.at)
+		f->rc = state_finite(f->t, 0, f->t->state, f->t->state_bytes, &f->e);
 }
 
 static void fill_done(struct job *j)
@@ -54,6 +57,8 @@ void trainer_fill(struct trainer *t, const struct trainer_fill *how, void (*done
 
 	*f = (struct filling){ .t = t, .how = *how, .live = json_deep_copy(how->live), .done = done, .arg = arg };
 	f->job = (struct job){ .name = "fill", .lane = env_lane(t->env, "train"), .run = fill_run, .done = fill_done };
+	if (how->at && how->live)
+		f->rc = spec_live_check(t->s, how->live, &f->e);
 	t->filling = true;
 	env_work(t->env, &f->job);
 }

@@ -140,7 +140,10 @@ size_t predict_bytes(struct trainer *t, struct err *e);
 
 /* trainer_state.c */
 int state_new(struct trainer *t, struct err *e);
-int state_finite(struct trainer *t, struct err *e);
+/* Of a state that need not be t's: the numbers among its bytes from off on, which lie at p. Long: a pass over them. */
+int state_finite(struct trainer *t, size_t off, const void *p, size_t len, struct err *e);
+/* All of it, wherever `at` says that it lies, and its clock. */
+int state_look(struct trainer *t, const void *(*at)(void *arg, size_t off, size_t *ret_len), void *arg, struct err *e);
 int state_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
 void state_free(struct trainer *t);
 real *state_buffers(const struct trainer *t);   /* running statistics as committed; NULL: the model has none */

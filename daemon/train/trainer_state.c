@@ -92,6 +92,14 @@ static void name_tensors(struct trainer *t)
 	clock->data = clock_at(t);
 }
 
+static int clock_check(const double clock[CLOCK], struct err *e)
+{
+	if (!(clock[0] >= 0 && clock[0] < 9007199254740992.0 && clock[0] == floor(clock[0])) || !isfinite(clock[1]) ||
+	    !isfinite(clock[2]))
+		return err_set(e, ERR_CORRUPT, "state: optimizer.clock is no clock (step %g)", clock[0]);
+	return 0;
+}
+
 static void clock_reset(struct trainer *t)
 {
 	struct optim_clock c;
@@ -153,19 +161,17 @@ size_t trainer_tensors(struct trainer *t, const struct trainer_tensor **ret_v)
 	return t->ntensors;
 }
 
-/* Long: a pass over all of it. */
-int state_finite(struct trainer *t, struct err *e)
+/* Numbers from .. to of the state, of which those from the off-th byte on lie at p, len bytes. */
+static int range_finite(struct trainer *t, size_t from, size_t to, size_t off, const void *p, size_t len, struct err *e)
 {
-	size_t n = t->model->nparam * (size_t)(1 + t->nused) + t->model->nbuffer, bad = vec_nonfinite(&t->par, n, t->state);
+	size_t first = off / sizeof(real), end = first + len / sizeof(real);
 
-	if (bad == n && t->s->mode.nstate) {
-		size_t extra = t->w_bytes / sizeof(real) * t->s->mode.nstate;
-		size_t at = vec_nonfinite(&t->par, extra, state_extra(t));
-
-		bad = at < extra ? (size_t)((real *)state_extra(t) - (real *)t->state) + at : n;
-		n = at < extra ? bad + 1 : n;
-	}
-	for (size_t i = 0; bad < n && i < t->ntensors; i++) {
+	from = from > first ? from : first;
+	to = to < end ? to : end;
+	if (from >= to)
+		return 0;
+	size_t bad = from + vec_nonfinite(&t->par, to - from, (const real *)p + (from - first));
+	for (size_t i = 0; bad < to && i < t->ntensors; i++) {
 		size_t at = (size_t)((real *)t->tensor[i].data - (real *)t->state);
 
 		if (bad >= at && bad < at + t->tensor[i].bytes / sizeof(real))
@@ -175,14 +181,39 @@ int state_finite(struct trainer *t, struct err *e)
 	return 0;
 }
 
+int state_finite(struct trainer *t, size_t off, const void *p, size_t len, struct err *e)
+{
+	size_t n = t->model->nparam * (size_t)(1 + t->nused) + t->model->nbuffer;
+	size_t extra = (size_t)((real *)state_extra(t) - (real *)t->state);
+
+	if (range_finite(t, 0, n, off, p, len, e) < 0)
+		return -1;
+	return range_finite(t, extra, extra + t->w_bytes / sizeof(real) * t->s->mode.nstate, off, p, len, e);
+}
+
+int state_look(struct trainer *t, const void *(*at)(void *arg, size_t off, size_t *ret_len), void *arg, struct err *e)
+{
+	double clock[CLOCK];
+	size_t tick = (size_t)((char *)clock_at(t) - (char *)t->state), len;
+
+	for (size_t off = 0; off < t->state_bytes; off += len) {
+		const char *p = at(arg, off, &len);
+		if (state_finite(t, off, p, len, e) < 0)
+			return -1;
+		for (size_t i = 0; i < sizeof(clock); i++)
+			if (tick + i >= off && tick + i < off + len)
+				((char *)clock)[i] = p[tick + i - off];
+	}
+	return clock_check(clock, e);
+}
+
 int state_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e)
 {
 	double clock[CLOCK];
 
 	memcpy(clock, clock_at(t), sizeof(clock));
-	if (!(clock[0] >= 0 && clock[0] < 9007199254740992.0 && clock[0] == floor(clock[0])) || !isfinite(clock[1]) ||
-	    !isfinite(clock[2]))
-		return err_set(e, ERR_CORRUPT, "state: optimizer.clock is no clock (step %g)", clock[0]);
+	if (clock_check(clock, e) < 0)
+		return -1;
 	if (live && spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e) < 0)
 		return -1;
 	t->target = spec_live_target(t->s, live);
@@ -196,7 +227,7 @@ int state_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct er
 
 int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e)
 {
-	return state_finite(t, e) < 0 ? -1 : state_adopt(t, epoch, live, e);
+	return state_finite(t, 0, t->state, t->state_bytes, e) < 0 ? -1 : state_adopt(t, epoch, live, e);
 }
 
 /* --- copies */

@@ -1,7 +1,10 @@
 /* A state is given up for another only when that is whole. One of five is cut off for a while and goes on alone; its
  * history loses when they meet. */
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include "node_world.h"
+#include "train/trainer.h"
 
 static bool one_fetches(struct sim *s, void *arg)
 {
@@ -87,7 +90,63 @@ static void scn_kept(struct sim *s)
 	node_end(w);
 }
 
-static const struct scn list[] = { SCN(kept), SCN(not_both), {0} };
+static bool others_level(struct sim *s, void *arg)
+{
+	struct trainer_view v, first;
+	trainer_view(node_run(arg, 1)->trainer, &first);
+	for (int i = 2; i < 5; i++) {
+		trainer_view(node_run(arg, i)->trainer, &v);
+		if (v.epoch != first.epoch)
+			return false;
+	}
+	return true;
+}
+
+static bool is_finite(struct trainer *t)
+{
+	const struct trainer_tensor *v;
+	size_t n = trainer_tensors(t, &v);
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < v[i].bytes / sizeof(real) && strcmp(v[i].name, "optimizer.clock"); k++)
+			if (!isfinite((double)((real *)v[i].data)[k]))
+				return false;
+	return true;
+}
+
+/* The others' state is whole, and not all of it are numbers. It is no better than what is here, which stays, whatever
+ * becomes of them. */
+static void scn_no_number(struct sim *s)
+{
+	struct node_world *w = one_loses(s, 2000000);
+	if (!w || !sim_run_until(s, others_level, w, 10 * SEC)) {
+		sim_fail(s, "the others are at no common epoch");
+		return;
+	}
+	struct run *r = node_run(w, 0);
+	uint64_t epoch = r->point.epoch, samples = r->point.samples;
+	size_t bytes, at = (size_t)rng_below(sim_rng(s), trainer_model(r->trainer)->nparam);
+	sim_check(s, one_fetches(s, w) && epoch > 3 && r->saved_epoch < epoch);
+	for (int i = 1; i < 5; i++)
+		((real *)trainer_state(node_run(w, i)->trainer, &bytes))[at] = (real)NAN;
+	sim_run_for(s, 5 * SEC + rng_below(sim_rng(s), 5 * SEC));
+	for (int i = 1; i < 5; i++)
+		sim_kill(s, i);
+	if (!sim_run_until(s, goes_on, w, 60 * SEC)) {
+		node_print(w);
+		sim_fail(s, "it waits for ever");
+		return;
+	}
+	r = node_run(w, 0);
+	if (r->point.epoch < epoch || r->point.samples < samples || !is_finite(r->trainer))
+		sim_fail(s, "it was at epoch %llu with %llu samples, goes on at %llu with %llu%s", (unsigned long long)epoch,
+			(unsigned long long)samples, (unsigned long long)r->point.epoch, (unsigned long long)r->point.samples,
+			is_finite(r->trainer) ? "" : ", with what is no number");
+	if (node_told(w, "fork.discarded"))
+		sim_fail(s, "what it goes on with is said to be discarded: %s", node_told(w, "fork.discarded"));
+	node_end(w);
+}
+
+static const struct scn list[] = { SCN(kept), SCN(not_both), SCN(no_number), {0} };
 
 int main(int argc, char **argv)
 {
