@@ -17,6 +17,9 @@ struct profile_op {
 	uint32_t nvariants; struct profile_variant variant[PROFILE_VARIANTS];
 	uint32_t npreds, pred[PROFILE_PREDS];   /* ops whose outputs it reads; none: the batch */
 };
+/* Bytes of a piece of the model: what flows in and out of it (their gradients have the same sizes), what BWD needs of
+ * FWD beside its input when that keeps all, and scratch during each. */
+struct piece_need { uint64_t x, y, saved, work_fwd, work_bwd; };
 struct profile_fn { char name[PLAN_NAME]; uint64_t us; double us_per_byte; };           /* of a VEC, per output byte */
 struct profile {
 	uint32_t batch;
@@ -24,7 +27,11 @@ struct profile {
 	uint32_t nops; struct profile_op *op;   /* in topological order */
 	uint32_t nfns; struct profile_fn *fn;   /* an unknown fn costs nothing */
 	uint64_t params, state_bytes;   /* elements of the flat vector; bytes of the optimizer's vectors */
+	uint64_t stats_bytes;           /* running statistics, which lie behind the parameters */
+	/* Of the ops [a, b], as the kernels will take them. NULL: profile_need goes by what each op says. */
+	void (*need)(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret); void *need_arg;
 };
+void profile_need(const struct profile *m, uint32_t a, uint32_t b, struct piece_need *ret);
 uint64_t profile_fwd_us(const struct profile *m, const struct plan_instr *i);  /* sums over its piece and variant */
 uint64_t profile_bwd_us(const struct profile *m, const struct plan_instr *i);
 uint64_t profile_param_bytes(const struct profile *m, uint32_t a, uint32_t b);

@@ -40,6 +40,22 @@ uint64_t profile_param_bytes(const struct profile *m, uint32_t a, uint32_t b)
 	return n;
 }
 
+/* Without exact figures every op keeps its output, and scratch is that of the largest. */
+void profile_need(const struct profile *m, uint32_t a, uint32_t b, struct piece_need *ret)
+{
+	*ret = (struct piece_need){ .x = a ? m->op[a - 1].out_bytes : m->batch_bytes };
+	if (m->need) {
+		m->need(m->need_arg, m->batch, a, b, ret);
+		return;
+	}
+	for (uint32_t o = a; o <= b && o < m->nops; o++) {
+		ret->y = m->op[o].out_bytes;
+		uint64_t work = m->op[o].variant[0].work_bytes;
+		ret->saved += m->op[o].saved_bytes + m->op[o].out_bytes;
+		ret->work_fwd = ret->work_bwd = work > ret->work_fwd ? work : ret->work_fwd;
+	}
+}
+
 void profile_free(struct profile *m)
 {
 	free(m->op);

@@ -64,7 +64,7 @@ struct view trainer_plan_view(struct trainer *t, const struct view_member *me, u
 	return (struct view){ .profile = &t->profile, .nmembers = 1, .member = me, .first = first, .epoch = t->epoch,
 		.generation = trainer_generation(t),
 		.redundancy = t->s->redundancy, .samples = t->samples, .target_batch = t->target,
-		.settings = { t->nsettings, t->setting } };
+		.settings = { t->s->nsettings, t->s->setting } };
 }
 
 static int make_plan(void *arg, const struct plan_results *results, uint64_t first, struct plan *ret, struct err *e)
@@ -105,7 +105,7 @@ static void vec_env(void *arg, struct vec_env *ret)
 	ret->counts = t->counts;
 	ret->unit = t->samples ? t->unit : 0;   /* nothing counts yet, whatever a stopped round has left */
 	ret->samples = t->samples;
-	ret->settings = (struct plan_results){ t->nsettings, t->setting };
+	ret->settings = (struct plan_results){ t->s->nsettings, t->s->setting };
 	round_part(t, &ret->part_lo, &ret->part_n);
 }
 

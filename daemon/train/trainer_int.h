@@ -8,7 +8,6 @@
 #include "train/strategy.h"
 #include "train/trainer.h"
 
-#define SETTINGS_MAX (8 + PLANNER_KEYS_MAX)
 #define COMMITS_MAX 64
 
 struct commit {                                 /* a commit that is to be applied */
@@ -58,7 +57,7 @@ struct trainer {
 	const struct planner_ops *strategy;
 	struct par par;
 	struct profile profile;
-	uint32_t nsettings; struct plan_result setting[SETTINGS_MAX];
+	struct { uint32_t batch, a, b; struct piece_need need; } asked; /* of the model last (profile.need) */
 	/* state: parameters, running statistics, optimizer vectors in use, clock; w: the first two */
 	void *state; size_t state_bytes, w_bytes, opt_bytes;
 	real *stats; size_t stats_bytes;        /* running statistics as micro-batches move them, on the train lane */

@@ -9,14 +9,6 @@
 #define PROGRAMS_PLAIN 3                /* micro-batches, the round, micro-batches */
 #define PROGRAMS 5                      /* with rounds beside: what follows it, micro-batches and the round again */
 
-static void set(struct trainer *t, const char *name, double value)
-{
-	struct plan_result *r = &t->setting[t->nsettings++];
-
-	(void)snprintf(r->name, sizeof(r->name), "%s", name);
-	r->value = value;
-}
-
 static uint64_t attr_us(const struct layer *l, const char *name)
 {
 	for (int i = 0; i < l->ops->nattrs; i++)
@@ -52,25 +44,30 @@ static void op_profile(struct trainer *t, int i, uint32_t batch)
 			p->pred[p->npreds++] = (uint32_t)t->model->node[i].from[k] - 1;
 }
 
-static void profile_at(struct trainer *t, uint32_t batch)
+/* A strategy asks for the same piece each time it plans. */
+static void need_of(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret)
 {
+	struct trainer *t = arg;
 	struct model_need need;
 
-	t->nsettings = 0;
+	if (t->asked.batch != batch || t->asked.a != a || t->asked.b != b) {
+		model_need(t->model, (int)a, (int)b + 1, batch, t->par.n, &need);
+		t->asked.batch = batch;
+		t->asked.a = a;
+		t->asked.b = b;
+		t->asked.need = (struct piece_need){ need.x, need.y, need.saved, need.work_fwd, need.work_bwd };
+	}
+	*ret = t->asked.need;
+}
+
+static void profile_at(struct trainer *t, uint32_t batch)
+{
 	t->profile = (struct profile){ .batch = batch, .nops = (uint32_t)t->model->nops, .params = t->model->nparam,
-		.batch_bytes = batch * (data_x_bytes(t->c.data) + data_y_bytes(t->c.data)), .state_bytes = t->opt_bytes };
+		.batch_bytes = batch * (data_x_bytes(t->c.data) + data_y_bytes(t->c.data)), .state_bytes = t->opt_bytes,
+		.stats_bytes = t->stats_bytes, .need = need_of, .need_arg = t };
 	t->profile.op = xcalloc((size_t)t->model->nops, sizeof(*t->profile.op));
 	for (int i = 0; i < t->model->nops; i++)
 		op_profile(t, i, batch);
-	model_need(t->model, 0, t->model->nops, batch, t->par.n, &need);
-	set(t, "y_bytes", (double)need.y);
-	set(t, "saved_bytes", (double)need.saved);
-	set(t, "fwd_work", (double)need.work_fwd);
-	set(t, "bwd_work", (double)need.work_bwd);
-	set(t, "opt_bytes", (double)t->opt_bytes);
-	set(t, "stats_bytes", (double)t->stats_bytes);
-	for (uint32_t k = 0; k < t->s->nsettings; k++)
-		set(t, t->s->setting[k].name, t->s->setting[k].value);
 }
 
 void model_profile(struct trainer *t)

@@ -158,11 +158,10 @@ static void test_once_per_shape(void **state)
 static void test_price(void **state)
 {
 	struct view_member me = { .speed = 1 };
-	struct plan_result size[] = { { "opt_bytes", 1000 } };
 	struct profile_op op[20] = { { .out_bytes = 100, .saved_bytes = 100 } };
-	struct profile m = { .batch = 8, .nops = 20, .op = op, .params = 1000, .batch_bytes = 100 };
-	struct view v = { .profile = &m, .nmembers = 1, .member = &me, .target_batch = 800, .granted = true,
-		.settings = { 1, size } };
+	struct profile m = { .batch = 8, .nops = 20, .op = op, .params = 1000, .batch_bytes = 100,
+		.state_bytes = 1000 };
+	struct view v = { .profile = &m, .nmembers = 1, .member = &me, .target_batch = 800, .granted = true };
 	const struct planner_ops *s = strategy_find("hivemind");
 	const struct plan_results none = { 0, NULL };
 	struct plan p;
@@ -177,10 +176,36 @@ static void test_price(void **state)
 	plan_free(&p);
 }
 
+static void of_three(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret)
+{
+	*ret = (struct piece_need){ .x = batch, .y = a, .saved = b, .work_fwd = *(int *)arg, .work_bwd = 1 };
+}
+
+/* What a planner asks of a piece: what whoever owns the model says exactly, else what its ops say. */
+static void test_need(void **state)
+{
+	struct profile_op op[3] = { { .out_bytes = 10, .saved_bytes = 1, .variant = { { .work_bytes = 7 } } },
+		{ .out_bytes = 20, .saved_bytes = 2, .variant = { { .work_bytes = 9 } } },
+		{ .out_bytes = 40, .saved_bytes = 4 } };
+	struct profile m = { .batch = 8, .nops = 3, .op = op, .batch_bytes = 100 };
+	struct piece_need n;
+	int work = 5;
+
+	profile_need(&m, 0, 1, &n);
+	assert_true(n.x == 100 && n.y == 20 && n.saved == 33 && n.work_fwd == 9 && n.work_bwd == 9);
+	profile_need(&m, 1, 2, &n);
+	assert_true(n.x == 10 && n.y == 40 && n.saved == 66 && n.work_fwd == 9);
+	m.need = of_three;
+	m.need_arg = &work;
+	profile_need(&m, 1, 2, &n);
+	assert_true(n.x == 8 && n.y == 1 && n.saved == 2 && n.work_fwd == 5 && n.work_bwd == 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_planted), cmocka_unit_test(test_once_per_shape), cmocka_unit_test(test_price),
+		cmocka_unit_test(test_need),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,41 +6,30 @@
 #define MOST 65536                      /* micro-batches of a program */
 #define ALIGN(n) (((uint64_t)(n) + 63) / 64 * 64)
 
-static uint64_t number(const struct view *v, const char *name, double otherwise)
-{
-	return (uint64_t)plan_result(&v->settings, name, otherwise);
-}
-
 bool replica_flag(const struct view *v, const char *setting)
 {
 	return plan_result(&v->settings, setting, 0) != 0;
 }
 
-/* Without exact figures: every op keeps its output. */
-static uint64_t saved_bytes(const struct profile *m)
+/* Of the whole model. */
+static struct piece_need need(const struct view *v)
 {
-	uint64_t sum = 0;
+	struct piece_need n;
 
-	for (uint32_t i = 0; i < m->nops; i++)
-		sum += m->op[i].saved_bytes + m->op[i].out_bytes;
-	return sum;
-}
-
-static uint64_t stats_bytes(const struct view *v)
-{
-	return number(v, "stats_bytes", 0);
+	profile_need(v->profile, 0, v->profile->nops - 1, &n);
+	return n;
 }
 
 uint64_t replica_bytes(const struct view *v)
 {
-	return v->profile->params * sizeof(real) + stats_bytes(v);
+	return v->profile->params * sizeof(real) + v->profile->stats_bytes;
 }
 
 uint64_t replica_part_bytes(const struct view *v, uint64_t parts)
 {
 	uint64_t n = v->profile->params;
 
-	return (parts > 1 ? (n + parts - 1) / parts : n) * sizeof(real) + stats_bytes(v);
+	return (parts > 1 ? (n + parts - 1) / parts : n) * sizeof(real) + v->profile->stats_bytes;
 }
 
 static void add(struct plan *p, const char *name, enum plan_class class, uint64_t bytes, bool state)
@@ -52,19 +41,20 @@ static void add(struct plan *p, const char *name, enum plan_class class, uint64_
 void replica_buffers(struct plan *p, const struct view *v, bool accumulate)
 {
 	const struct profile *m = v->profile;
-	uint64_t w = replica_bytes(v), y = ALIGN(number(v, "y_bytes", m->nops ? m->op[m->nops - 1].out_bytes : 0));
+	struct piece_need n = need(v);
+	uint64_t w = replica_bytes(v), y = ALIGN(n.y);
 
 	add(p, "w", PLAN_WEIGHT, w, true);
-	add(p, "opt", PLAN_OPTIMIZER, number(v, "opt_bytes", (double)m->state_bytes), true);
+	add(p, "opt", PLAN_OPTIMIZER, m->state_bytes, true);
 	if (accumulate)
 		add(p, "acc", PLAN_WEIGHT_GRAD, w, true);
 	add(p, "g", PLAN_WEIGHT_GRAD, w, false);
-	if (stats_bytes(v))
-		replica_buffer(p, "stats", PLAN_WEIGHT, stats_bytes(v), false);
+	if (m->stats_bytes)
+		replica_buffer(p, "stats", PLAN_WEIGHT, m->stats_bytes, false);
 	add(p, "batch", PLAN_BATCH, m->batch_bytes, false);
 	add(p, "y", PLAN_ACTIVATION, y, false);
 	add(p, "dy", PLAN_ACTIVATION_GRAD, y, false);
-	add(p, "saved", PLAN_ACTIVATION, ALIGN(number(v, "saved_bytes", (double)saved_bytes(m))), false);
+	add(p, "saved", PLAN_ACTIVATION, ALIGN(n.saved), false);
 	add(p, "loss", PLAN_SCALAR, 8, false);
 	add(p, "correct", PLAN_SCALAR, 8, false);
 	add(p, "unit", PLAN_SCALAR, 8, false);
@@ -78,7 +68,7 @@ void replica_buffers(struct plan *p, const struct view *v, bool accumulate)
 static void micro_batches(struct plan *p, const struct view *v, uint64_t n, bool local, const char *w)
 {
 	uint32_t last = v->profile->nops - 1;
-	const char *stats = stats_bytes(v) ? " stats" : "";
+	const char *stats = v->profile->stats_bytes ? " stats" : "";
 	struct plan_instr *i;
 
 	if (*stats)
@@ -88,10 +78,10 @@ static void micro_batches(struct plan *p, const struct view *v, uint64_t n, bool
 	plan_do(p, PLAN_LOAD, 0, "-> batch");
 	i = plan_piece(plan_do(p, PLAN_FWD, 0, "batch %s -> y save:saved", w), 0, last);
 	i->keep = PLAN_KEEP_ALL;
-	i->work_bytes = number(v, "fwd_work", 0);
+	i->work_bytes = need(v).work_fwd;
 	plan_vec(p, 0, "loss", "y! batch -> dy loss correct")->inplace = true;
 	i = plan_piece(plan_do(p, PLAN_BWD, 0, "save:saved! dy! batch %s -> g", w), 0, last);
-	i->work_bytes = number(v, "bwd_work", 0);
+	i->work_bytes = need(v).work_bwd;
 	if (local)
 		plan_vec(p, 0, "opt", "g! w opt loss%s -> w opt skipped", stats);
 	else
