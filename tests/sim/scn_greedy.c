@@ -3,6 +3,7 @@
 #include <string.h>
 #include "chain_check.h"
 #include "common/jrpc.h"
+#include "net/inner.h"
 #include "node_world.h"
 #include "run/give.h"
 
@@ -63,7 +64,8 @@ static void greedy_step(struct greedy *g, bool pieces)
 #define LINE 512
 #define LINE_OF_ONE 16
 #define WAITERS_OF_ONE 8
-struct lent { size_t copies, moving, of_one, line, line_of_one, waiters; };
+#define WAITERS 1024
+struct lent { size_t copies, moving, of_one, line, line_of_one, waiters; uint64_t first_us, back_us; };
 
 static size_t most(size_t x, size_t y) { return x > y ? x : y; }
 
@@ -76,6 +78,8 @@ static void look(struct node_world *w, int node, struct lent *l)
 	l->moving = most(l->moving, d->nsending);
 	l->line = most(l->line, d->nline);
 	l->waiters = most(l->waiters, d->nwaiters);
+	l->first_us = l->first_us || !d->nsending ? l->first_us : sim_now(w->s);
+	l->back_us = l->back_us || !d->stalled ? l->back_us : sim_now(w->s);
 	list_each(it, &d->takers) {
 		const struct taker *t = list_entry(it, struct taker, link);
 		l->of_one = most(l->of_one, t->sending);
@@ -85,6 +89,75 @@ static void look(struct node_world *w, int node, struct lent *l)
 			l->line_of_one > LINE_OF_ONE)
 		sim_fail(w->s, "node %d holds %zu copies, %zu pieces move (%zu to one), %zu are in line (%zu of one)", node,
 			l->copies, l->moving, l->of_one, l->line, l->line_of_one);
+}
+
+static void want_waiters(struct node_world *w, size_t n)
+{
+	struct lent l = { 0 };
+	for (int k = 0; k < 400; k++) {
+		sim_run_for(w->s, MSEC);
+		look(w, 0, &l);
+	}
+	if (l.waiters != n)
+		sim_fail(w->s, "%zu questions for a copy wait, not %zu", l.waiters, n);
+}
+
+/* As if the pieces that are on their way had stood still for so long. */
+static void stand_still(struct donors *d, uint64_t us)
+{
+	list_each(it, &d->sending)
+		list_entry(it, struct given, link)->moved_us -= us;
+}
+
+static size_t struck(struct node_world *w, int from, int n)
+{
+	size_t have = 0;
+	for (int i = 0; i < n; i++) {
+		struct peer *p = peer_find(node_net(node_peer(w, 0)->node), node_id(node_peer(w, from + i)->node));
+		have += p && p->guard.strikes.at_us;
+	}
+	return have;
+}
+
+/* To how many the pieces go that have got their places now. */
+static size_t served(const struct donors *d)
+{
+	const struct taker *to[2 * MOVING];
+	size_t n = 0;
+	list_each(it, &d->sending) {
+		const struct given *g = list_entry(it, struct given, link);
+		bool again = g->moved_us != donors_now(d);
+		for (size_t i = 0; i < n; i++)
+			again |= to[i] == g->t;
+		if (!again && n < 2 * MOVING)
+			to[n++] = g->t;
+	}
+	return n;
+}
+
+/* Four that do not move keep no others waiting, eight do; who expects a piece has 10 s for it, and as long as its first
+ * bytes take, who does not has less. */
+static void stuck(struct node_world *w)
+{
+	struct sim *s = w->s;
+	struct donors *d = node_run(w, 0)->rs->donors;
+	uint64_t before = d->stalled;
+	sim_check(s, d->nsending == MOVING);
+	give_some(d);
+	sim_check(s, d->nsending == MOVING);
+	stand_still(d, 10 * SEC);
+	give_some(d);
+	sim_check(s, d->nsending == 2 * MOVING && served(d) == MOVING);         /* in turn */
+	stand_still(d, 10 * SEC);
+	give_some(d);
+	if (d->nsending != 2 * MOVING)
+		sim_fail(s, "%zu pieces are on their way", d->nsending);
+	give_tick(d);                           /* of the last four nobody has said yet that they are not expected */
+	sim_check(s, d->stalled == before + MOVING && d->nsending == 2 * MOVING);
+	stand_still(d, 5 * SEC / 2);            /* 16 KiB at 30 kB/s, of four at once */
+	give_tick(d);
+	if (d->stalled != before + 2 * MOVING)
+		sim_fail(s, "%llu places are taken back", (unsigned long long)(d->stalled - before));
 }
 
 /* More of them than have room in the line together, each with more than has room of one; and whoever asks for a copy
@@ -111,12 +184,12 @@ static void scn_crowd(struct sim *s)
 	sim_lane_slow(s, 0, "hash", 1000);      /* so that they wait for a copy */
 	for (int k = 0; k < 20; k++)
 		greedy_call(&g[0], json_pack("{s:I}", "from", (json_int_t)0), greedy_listed);
-	for (int k = 0; k < 400; k++) {
-		sim_run_for(s, MSEC);
-		look(w, 0, &l);
-	}
-	if (l.waiters != WAITERS_OF_ONE)
-		sim_fail(s, "%zu of its questions for a copy wait", l.waiters);
+	want_waiters(w, WAITERS_OF_ONE);
+	node_run(w, 0)->rs->donors->nwaiters += WAITERS - WAITERS_OF_ONE - 3;   /* as if those of others waited, too */
+	for (int k = 0; k < 5; k++)
+		greedy_call(&g[1], json_pack("{s:I}", "from", (json_int_t)0), greedy_listed);
+	want_waiters(w, WAITERS);
+	node_run(w, 0)->rs->donors->nwaiters -= WAITERS - WAITERS_OF_ONE - 3;
 	sim_lane_slow(s, 0, "hash", 1);
 	for (int step = 0; step < 150 && !sim_failed(s); step++) {
 		for (int i = 0; i < (step < 30 ? 1 : CROWD); i++)       /* one alone has no more places */
@@ -127,6 +200,11 @@ static void scn_crowd(struct sim *s)
 		}
 	}
 	const struct donors *d = node_run(w, 0)->rs->donors;
+	uint64_t held = l.back_us - l.first_us;
+	if (held < 5 * SEC || held > 6 * SEC + SEC / 5)
+		sim_fail(s, "places of who takes nothing are taken back after %llu ms", (unsigned long long)held / 1000);
+	sim_check(s, l.copies == COPIES && struck(w, GREEDY, CROWD) && !struck(w, 1, 1));
+	stuck(w);
 	if (l.line != LINE || l.line_of_one != LINE_OF_ONE || l.moving != MOVING || l.of_one != MOVING_OF_ONE ||
 			!d->stalled)
 		sim_fail(s, "%zu pieces in line, %zu of one, %zu on their way, %zu to one, %llu taken back", l.line,
