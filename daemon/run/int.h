@@ -6,8 +6,8 @@
 #include "common/list.h"
 #include "common/map.h"
 #include "run/run.h"
-#include "train/exec/carry.h"
-#include "train/exec/exec.h"
+#include "exec/carry.h"
+#include "exec/exec.h"
 #include "train/trainer.h"
 
 #define RUN_POINTS 80                   /* recent points: snapshots and steps that come late need them */

@@ -18,7 +18,7 @@
 #include "env.h"
 #include "kernels/par.h"
 #include "train/data/data.h"
-#include "train/exec/ops.h"
+#include "exec/ops.h"
 #include "train/spec/spec.h"
 
 #define TRAINER_DIGEST 16

@@ -4,7 +4,7 @@
 #ifndef TRAIN_TRAINER_INT_H
 #define TRAIN_TRAINER_INT_H
 #include "plan/planner.h"
-#include "train/exec/exec.h"
+#include "exec/exec.h"
 #include "train/strategy.h"
 #include "train/trainer.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "common/mem.h"
 #include "loop/loop.h"
-#include "train/exec/replay.h"
+#include "train/replay.h"
 
 #define LOGS_MAX 16
 

@@ -3,7 +3,7 @@
  * that is here, or refused with a text. */
 #include <stdlib.h>
 #include "common/buf.h"
-#include "train/exec/replay.h"
+#include "train/replay.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,9 +8,9 @@
 #include "kernels/vec.h"
 #include "plan/check.h"
 #include "sim.h"
-#include "train/exec/carry.h"
+#include "exec/carry.h"
 #include "train/data/data.h"
-#include "train/exec/exec.h"
+#include "exec/exec.h"
 #include "train/spec/spec.h"
 
 #define N_MAX 3

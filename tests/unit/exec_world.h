@@ -4,7 +4,7 @@
 #define TESTS_EXEC_WORLD_H
 #include "common/heap.h"
 #define shape kernels_shape             /* a paper plan has a shape of its own */
-#include "train/exec/exec.h"
+#include "exec/exec.h"
 #undef shape
 
 #define X0 1                            /* the clock begins here: a timer at 0 is none */

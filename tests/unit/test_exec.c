@@ -5,7 +5,7 @@
 #include "kernels/gemm.h"
 #include "sim.h"
 #include "train/data/data.h"
-#include "train/exec/exec.h"
+#include "exec/exec.h"
 #include "train/spec/spec.h"
 
 #define N 6

@@ -1,7 +1,7 @@
 /* A run whose model is a graph with running statistics, dropout and shared parameters: it trains, its log replays bit
  * for bit, its state holds the statistics by PyTorch's names and goes to another peer whole; validation uses them. */
 #include "train_kit.h"
-#include "train/exec/replay.h"
+#include "train/replay.h"
 
 static const char json[] =
 	"{\"name\":\"g\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"name\":\"a\",\"out\":6},"

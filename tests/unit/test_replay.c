@@ -1,7 +1,7 @@
 /* The run log is complete: a swarm of three, with rounds that fail and contributions that are left out, runs again in
  * one process from the logs alone and gives the same bytes. A log that lies is found. */
 #include "train_kit.h"
-#include "train/exec/replay.h"
+#include "train/replay.h"
 
 static const char json[] =
 	"{\"name\":\"r\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":5},{\"type\":\"tanh\"},"

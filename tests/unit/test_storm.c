@@ -5,7 +5,7 @@
 #include "train_kit.h"
 #include <stdlib.h>
 #include "common/hash.h"
-#include "train/vec.h"
+#include "exec/vec.h"
 
 #define CALLS 24
 #define PENDING 64

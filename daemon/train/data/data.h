@@ -10,6 +10,7 @@
 #include "avg/ranges.h"
 #include "common/err.h"
 #include "env.h"
+#include "exec/batch.h"
 #include "train/spec/spec.h"
 
 enum data_part { DATA_TRAIN, DATA_VALIDATION, DATA_PARTS };
@@ -112,14 +113,6 @@ void data_cache_make(struct data *d);
 bool data_cache_news(struct data *d, char *out, size_t cap);   /* a line for the operator; false: nothing new */
 
 /* --- prefetching: prepared training batches, in order of position, made on lane "data" */
-struct batch {
-	struct list link;
-	uint32_t n;                             /* samples */
-	uint64_t *position;                     /* n, ascending */
-	real *x; void *y;
-	uint64_t took_us;                       /* read and prepare */
-	bool counted;                           /* its owner's mark: the samples have been accounted for */
-};
 struct loader;
 typedef void loader_ready_fn(void *arg);        /* on the loop: loader_next may give a batch, or an error waits */
 struct loader *loader_new(struct env *env, struct data *d, uint32_t batch, uint32_t depth, uint32_t workers,

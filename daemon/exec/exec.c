@@ -1,0 +1,495 @@
+/* The executor's spine.
+ *
+ * 1. exec_wake arms a timer; kick() asks the owner's plan() for a program and makes tokens for it (next_program).
+ * 2. pump() takes every instruction that tokens_start gives out and launches it: a job for a lane, a question to the
+ *    owner, or nothing but a mark (COMMIT, DROP).
+ * 3. Whatever ends comes to op_ended: tokens_end, then pump() again. When all has ended: 1.
+ * 4. exec_interrupt abandons: instructions end for the tokens at once, their jobs run on unheard, their memory stays
+ *    until they are done, and new instructions that need it are parked (launch). */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "exec/int.h"
+
+static void pump(struct exec *x);
+
+static void break_now(struct exec *x, const struct err *e)
+{
+	if (x->broken)
+		return;
+	x->broken = true;
+	x->cb.broken(x->arg, e);
+}
+
+static void maybe_quiet(struct exec *x)
+{
+	void (*fn)(void *arg) = x->quiet, (*gone)(void *arg) = x->gone, *arg = x->gone_arg;
+
+	if (!exec_quiet(x) || (x->dying && x->lent))
+		return;
+	if (fn) {
+		x->quiet = NULL;
+		fn(x->quiet_arg);
+	}
+	if (!x->dying)
+		return;
+	env_timer(x->c.env, &x->kick, 0);
+	program_unref(x, x->prog);
+	exec_mem_done(x);
+	list_each_safe(it, &x->bounds)
+		free(list_entry(it, struct bound, link));
+	free(x);
+	if (gone)
+		gone(arg);
+}
+
+static void remember(struct exec *x, const char *name, double value)
+{
+	uint32_t k = 0;
+
+	while (k < x->nresults && strcmp(x->result[k].name, name))
+		k++;
+	if (k == EXEC_RESULTS_MAX)
+		return;
+	if (k == x->nresults)
+		x->nresults++;
+	memcpy(x->result[k].name, name, strlen(name) + 1);
+	x->result[k].value = value;
+}
+
+/* Scalars of a VEC, a COMMIT's batch. */
+static void tell(struct exec *x, struct op *o)
+{
+	const struct plan_instr *i = o->i;
+
+	for (uint32_t k = 0; k < i->nout && i->kind == PLAN_VEC && o->out; k++) {
+		const struct plan_buf *b = &o->prog->plan.buf[i->out[k].buf];
+
+		if (b->class != PLAN_SCALAR || !o->out[k])
+			continue;
+		if (b->bytes == sizeof(double))
+			remember(x, b->name, *(const double *)o->out[k]->p);
+		if (x->cb.scalar)
+			x->cb.scalar(x->arg, b->name, o->index, o->out[k]->p, b->bytes);
+	}
+	if (i->kind == PLAN_COMMIT && x->cb.commit)
+		x->cb.commit(x->arg, i, o->index, o->in && i->nin && o->in[0] ? o->in[0]->batch : NULL);
+}
+
+/* The instruction has ended and still counts. */
+static void finish(struct op *o, const struct token_news *news)
+{
+	struct exec *x = o->x;
+
+	list_del(&o->link);
+	x->v.flops += cost_flops(&o->cost);
+	log_op(x, o, true);
+	tell(x, o);
+	work_count(o, false);
+	tokens_end(x->prog->tokens, o->run, news);
+	x->v.instructions++;
+	op_free(o);
+}
+
+static void *copy_of(const void *p, size_t bytes)
+{
+	return bytes ? xmemdup(p, bytes) : NULL;
+}
+
+/* An instruction that a hook has inserted belongs to its run: the op keeps a copy, which it may outlive. */
+static void op_init(struct op *o, struct exec *x, struct token_run *r)
+{
+	*o = (struct op){ .x = x, .prog = x->prog, .run = r, .i = r->instr, .index = r->index, .stream = r->stream };
+	list_init(&o->link);
+	if (!r->inserted)
+		return;
+	o->own = xmemdup(r->instr, sizeof(*o->own));
+	o->own->piece = copy_of(o->own->piece, o->own->npiece * sizeof(*o->own->piece));
+	o->own->in = copy_of(o->own->in, o->own->nin * sizeof(*o->own->in));
+	o->own->out = copy_of(o->own->out, o->own->nout * sizeof(*o->own->out));
+	o->i = o->own;
+}
+
+/* --- abandoning */
+
+static void abandon(struct op *o)
+{
+	struct exec *x = o->x;
+
+	list_del(&o->link);
+	x->v.abandoned++;
+	work_count(o, false);
+	tokens_end(x->prog->tokens, o->run, NULL);
+	o->run = NULL;
+	if (!o->is_job)
+		x->c.ops->cancel(x->c.ops_arg, &o->wait);
+	if (!o->is_job && !(x->c.ops->busy && x->c.ops->busy(x->c.ops_arg, &o->wait))) {
+		op_free(o);
+		return;
+	}
+	for (uint32_t k = 0; k < o->i->nin; k++)
+		if (o->in && o->in[k])
+			o->in[k]->reading++;
+	for (uint32_t k = 0; k < o->i->nout; k++)
+		if (o->out && o->out[k])
+			o->out[k]->writing++;
+	o->prog->refs++;
+	list_push(&x->abandoned, &o->link);
+}
+
+/* Given out and not begun: for the tokens it has ended. */
+static void unstart(struct op *o)
+{
+	list_del(&o->link);
+	work_count(o, false);
+	tokens_end(o->prog->tokens, o->run, NULL);
+	op_free(o);
+}
+
+/* Parked ones have not begun: they leave at once. True when one of them would have written what counts. */
+static bool drop_parked(struct exec *x)
+{
+	bool bound = false;
+
+	list_each_safe(it, &x->parked) {
+		struct op *o = list_entry(it, struct op, link);
+
+		bound = bound || op_counts(o);
+		unstart(o);
+	}
+	return bound;
+}
+
+/* Everything but what is writing what counts; true when nothing is left of the program. */
+static bool abandon_all(struct exec *x)
+{
+	struct token_run *r;
+	bool unwritten = drop_parked(x);
+
+	list_each_safe(it, &x->ops) {
+		struct op *o = list_entry(it, struct op, link);
+
+		if (!o->is_job || !op_counts(o))
+			abandon(o);
+	}
+	if (!list_empty(&x->ops))
+		return false;
+	if (unwritten)
+		return true;
+	/* Marks behind what has just ended still count: a sum without its COMMIT would lose its samples. */
+	while ((r = tokens_start(x->prog->tokens))) {
+		struct op *o = xcalloc(1, sizeof(*o));
+		bool counts = r->instr->kind == PLAN_COMMIT && r->instr->nin;
+
+		op_init(o, x, r);
+		if (counts) {
+			op_blocks(o);
+			work_count(o, true);
+			finish(o, NULL);
+			continue;
+		}
+		tokens_end(x->prog->tokens, r, NULL);
+		op_free(o);
+		break;          /* the rest of the list would only follow from work that is not done */
+	}
+	return true;
+}
+
+/* --- programs */
+
+static void next_program(struct exec *x)
+{
+	struct plan_results results = { x->nresults, x->result };
+	struct program *before = x->prog;
+	struct plan plan;
+	struct err e;
+	uint64_t first = before ? (uint64_t)tokens_next_index(before->tokens) : 0;
+
+	x->interrupted = false;
+	if (x->cb.plan(x->arg, &results, first, &plan, &e) < 0) {
+		break_now(x, &e);
+		return;
+	}
+	x->idle = !plan.ninstrs;
+	if (x->idle) {                  /* the program before stays for what it tells (values, indices); x->over holds it */
+		plan_free(&plan);
+		return;
+	}
+	if (!plan_runnable(x, &plan, before, &e)) {
+		plan_free(&plan);
+		break_now(x, &e);
+		return;
+	}
+	x->prog = program_new(x, &plan, before);
+	x->over = false;
+	x->v.programs++;
+	log_program(x, x->prog);
+}
+
+static bool program_over(const struct exec *x)
+{
+	return !x->prog || (list_empty(&x->ops) && list_empty(&x->parked) &&
+		(x->over || tokens_finished(x->prog->tokens)));
+}
+
+/* --- launching */
+
+/* 0: launched, 1: parked, -1: broken. */
+static int launch(struct op *o)
+{
+	struct exec *x = o->x;
+	struct err e;
+	int rc = op_memory(o, &e);
+
+	if (rc > 0)
+		return 1;
+	if (rc < 0 || op_prepare(o, &e) < 0) {
+		unstart(o);
+		break_now(x, &e);
+		return -1;
+	}
+	list_del(&o->link);
+	list_push(&x->ops, &o->link);
+	o->begin_us = env_now(x->c.env);
+	log_op(x, o, false);
+	if (o->i->kind == PLAN_COMMIT || o->i->kind == PLAN_DROP) {
+		finish(o, NULL);
+	} else if (o->is_job) {
+		x->starting = o;
+		env_work(x->c.env, &o->job);
+		x->starting = NULL;
+	} else {
+		op_ask(o);
+	}
+	return 0;
+}
+
+static void start(struct exec *x, struct token_run *r)
+{
+	struct op *o = xcalloc(1, sizeof(*o));
+
+	op_init(o, x, r);
+	op_blocks(o);
+	work_count(o, true);
+	list_push(&x->parked, &o->link);
+	(void)launch(o);
+}
+
+static void stuck(struct exec *x)
+{
+	struct buf b = { 0 };
+	struct err e;
+
+	tokens_why(x->prog->tokens, &b);
+	buf_u8(&b, 0);
+	(void)err_set(&e, ERR_STATE, "plan %s: nothing runs and nothing can start: %.200s", x->prog->plan.strategy,
+		(const char *)b.p);
+	buf_free(&b);
+	break_now(x, &e);
+}
+
+static void pump(struct exec *x)
+{
+	struct token_run *r;
+
+	if (x->pumping || x->held)
+		return;
+	x->pumping = true;
+	while (!x->broken && !x->dying && !x->dead) {
+		if (x->interrupted && x->prog && !x->over) {
+			if (!abandon_all(x))
+				break;
+			batches_back(x);
+			x->over = true;
+		}
+		if (program_over(x)) {
+			if (x->stopped)
+				break;
+			next_program(x);
+			if (x->idle || x->broken)
+				break;
+			continue;
+		}
+		list_each_safe(it, &x->parked)
+			if (!x->broken && !x->dead)
+				(void)launch(list_entry(it, struct op, link));
+		while (!x->broken && !x->dead && !x->interrupted && (r = tokens_start(x->prog->tokens)))
+			start(x, r);
+		if (!x->interrupted && !program_over(x)) {
+			if (list_empty(&x->ops) && list_empty(&x->parked) && !x->dead && !x->broken)
+				stuck(x);
+			break;
+		}
+	}
+	x->pumping = false;
+}
+
+void op_ended(struct op *o, const struct token_news *news, const struct err *e)
+{
+	struct exec *x = o->x;
+	bool counts = o->run != NULL;
+
+	if (x->starting == o)
+		x->dead = true;         /* the env is detached: what is started ends at once, and so nothing more is */
+	op_took(o);
+	if (!counts) {
+		struct program *prog = o->prog;
+
+		for (uint32_t k = 0; k < o->i->nin; k++)
+			if (o->in && o->in[k])
+				o->in[k]->reading--;
+		for (uint32_t k = 0; k < o->i->nout; k++)
+			if (o->out && o->out[k])
+				o->out[k]->writing--;
+		list_del(&o->link);
+		op_free(o);
+		program_unref(x, prog);
+	} else if (e && x->cb.trouble && !x->dying && !x->cb.trouble(x->arg, o->i, e)) {
+		unstart(o);
+		x->interrupted = true;
+	} else if (e) {
+		break_now(x, e);
+		finish(o, news);
+	} else {
+		finish(o, news);
+	}
+	pump(x);
+	maybe_quiet(x);
+}
+
+/* --- the face */
+
+static void kick(struct timer *t)
+{
+	struct exec *x = container_of(t, struct exec, kick);
+
+	pump(x);
+	maybe_quiet(x);
+}
+
+struct exec *exec_new(const struct exec_conf *conf, const struct exec_cb *cb, void *arg)
+{
+	struct exec *x = xcalloc(1, sizeof(*x));
+
+	x->c = *conf;
+	x->cb = *cb;
+	x->arg = arg;
+	x->stopped = true;
+	x->kick = (struct timer){ .fire = kick, .name = "exec" };
+	list_init(&x->ops);
+	list_init(&x->parked);
+	list_init(&x->abandoned);
+	list_init(&x->bounds);
+	return x;
+}
+
+void exec_wake(struct exec *x)
+{
+	x->stopped = false;
+	env_after(x->c.env, &x->kick, 0);
+}
+
+static bool under_way(const struct exec *x)
+{
+	return x->prog && !x->over && !tokens_finished(x->prog->tokens);
+}
+
+void exec_interrupt(struct exec *x)
+{
+	if (under_way(x))
+		x->interrupted = true;
+	exec_wake(x);
+}
+
+void exec_stop(struct exec *x)
+{
+	x->stopped = true;
+	if (under_way(x))
+		x->interrupted = true;
+	env_after(x->c.env, &x->kick, 0);
+}
+
+void exec_wind_down(struct exec *x)
+{
+	if (under_way(x))
+		tokens_stop(x->prog->tokens);
+}
+
+void exec_hold(struct exec *x, bool hold)
+{
+	x->held = hold;
+	if (hold)
+		return;
+	pump(x);
+	maybe_quiet(x);
+}
+
+void exec_reset(struct exec *x)
+{
+	assert(exec_quiet(x));
+	program_unref(x, x->prog);
+	x->prog = NULL;
+	x->interrupted = x->over = false;
+	x->idle = true;
+	x->nresults = 0;
+	x->used = 0;
+}
+
+bool exec_quiet(const struct exec *x)
+{
+	return list_empty(&x->ops) && list_empty(&x->parked) && list_empty(&x->abandoned);
+}
+
+void exec_on_quiet(struct exec *x, void (*quiet)(void *arg), void *arg)
+{
+	x->quiet = quiet;
+	x->quiet_arg = arg;
+	env_after(x->c.env, &x->kick, 0);
+}
+
+/* Waits are cancelled, jobs run out. */
+static void end(struct exec *x)
+{
+	(void)drop_parked(x);
+	list_each_safe(it, &x->ops) {
+		struct op *o = list_entry(it, struct op, link);
+
+		if (!o->is_job)
+			abandon(o);
+	}
+	maybe_quiet(x);
+}
+
+void exec_free(struct exec *x, void (*gone)(void *arg), void *arg)
+{
+	x->dying = true;
+	x->gone = gone;
+	x->gone_arg = arg;
+	x->quiet = NULL;
+	if (!x->lent)
+		end(x);
+}
+
+void exec_lend(struct exec *x) { x->lent++; }
+
+void exec_returned(struct exec *x)
+{
+	if (!--x->lent && x->dying)
+		end(x);
+}
+
+void exec_lost(struct exec *x, uint32_t rank)
+{
+	if (x->prog)
+		tokens_lost(x->prog->tokens, rank);
+	exec_interrupt(x);
+}
+
+void exec_view(const struct exec *x, struct exec_view *ret)
+{
+	*ret = x->v;
+	ret->arena_bytes = x->used;
+	ret->arena_peak_bytes = x->peak;
+	ret->tokens_peak_bytes = x->prog ? tokens_peak(x->prog->tokens, 0) : 0;
+}

@@ -1,0 +1,114 @@
+/* Inside the executor: exec.c (the spine), mem.c (memory of values), job.c (work in lanes), net.c
+ * (what the owner does), log.c (the run log). */
+#ifndef EXEC_INT_H
+#define EXEC_INT_H
+#include "common/list.h"
+#include "kernels/cost.h"
+#include "exec/exec.h"
+
+#define EXEC_SCRATCH 4          /* work areas kept for the next instruction */
+#define EXEC_SPARE 16            /* pieces of memory kept for the next value of that size */
+#define EXEC_SPARE_BYTES ((size_t)8 << 20)      /* that much more than was ever in use */
+#define EXEC_TIMES 32           /* kinds and functions that are timed */
+#define EXEC_SHAPES 128         /* shapes of programs that are known to be right */
+
+/* The memory of one slot of a ring. Abandoned jobs may still use it when the slot has moved on: it lives while refs. */
+struct block {
+	int refs;
+	void *p; size_t bytes;
+	bool bound;                             /* the owner's memory */
+	uint32_t reading, writing;              /* by abandoned jobs */
+	struct batch *batch;                    /* class BATCH: the owner's, p is NULL */
+};
+struct bound { struct list link; char name[PLAN_NAME]; void *p; size_t bytes; };        /* p NULL: ours, it counts */
+
+struct exec_time { enum plan_kind kind; char fn[PLAN_NAME]; uint64_t n, us[EXEC_TIMES_KEPT], ran_ns, ran; };
+
+struct program {
+	int refs;                               /* the executor, and abandoned jobs */
+	struct plan plan;
+	struct tokens *tokens;
+	uint32_t *base;                         /* of a buffer in block[]: base + stream * depth + slot */
+	uint32_t nblocks; struct block **block;
+	uint64_t number;
+};
+
+struct op {
+	struct list link;                       /* exec.ops, exec.parked or exec.abandoned */
+	struct job job;
+	struct exec_wait wait;
+	struct exec *x;
+	struct program *prog;
+	struct token_run *run;                  /* NULL once abandoned */
+	const struct plan_instr *i; struct plan_instr *own;     /* own: of an inserted one */
+	int64_t index; uint32_t stream;
+	struct block **in, **out;
+	void *work; size_t work_bytes; int scratch;     /* which of exec.scratch; -1: none */
+	bool is_job;
+	uint64_t begin_us;
+	uint32_t batch; uint64_t key;           /* FWD, BWD: samples; what their dropout is a function of */
+	real *buffers;
+	struct vec_call call; struct vec_arg *args;
+	struct cost cost;                       /* that FWD or BWD took */
+	uint64_t *ns; int nns;                  /* by op of its piece, where there is a clock; NULL */
+	uint64_t ran_ns;                        /* in its lane, likewise */
+	struct par par;
+	struct kerr kerr; int rc;
+	const struct model *model; bool eval;
+};
+
+struct exec {
+	struct exec_conf c;
+	struct exec_cb cb; void *arg;
+	struct program *prog;
+	struct list ops, parked, abandoned;     /* running; started but waiting for memory of abandoned ones; those */
+	struct list bounds;
+	struct timer kick;
+	uint32_t lent;                          /* exec_lend */
+	bool over;                              /* the program was abandoned: nothing more of it may start */
+	bool pumping, held, idle, stopped, interrupted, broken, dying, dead;  /* dead: the env completes work at once */
+	struct op *starting;
+	void (*quiet)(void *arg); void *quiet_arg;
+	void (*gone)(void *arg); void *gone_arg;
+	uint64_t programs;
+	uint32_t nresults; struct plan_result result[EXEC_RESULTS_MAX];
+	size_t used, peak, working;             /* working: the scratch in used */
+	struct { void *p; size_t bytes; bool busy; } scratch[EXEC_SCRATCH];
+	struct { void *p; size_t bytes; } spare[EXEC_SPARE]; uint32_t nspare; size_t spare_bytes;
+	struct exec_view v;
+	uint32_t ntimes; struct exec_time time[EXEC_TIMES];
+	struct exec_layer *layer;               /* of the model's ops; NULL: nobody has measured yet */
+	uint64_t shape[EXEC_SHAPES];            /* 0: none */
+	uint64_t stall_us;                      /* since when a LOAD has been waiting with nothing else to do; 0: not */
+};
+
+/* mem.c */
+struct program *program_new(struct exec *x, struct plan *stolen, struct program *before);
+void program_unref(struct exec *x, struct program *p);
+struct block *block_at(struct program *p, const struct token_bind *b);
+/* Memory of outputs and scratch; 0, 1: must wait for an abandoned job, -1: over the budget or none left. */
+int op_memory(struct op *o, struct err *e);
+void op_blocks(struct op *o);                   /* looks them up, takes references */
+void op_free(struct op *o);
+void block_unref(struct exec *x, struct block *b);
+bool op_counts(const struct op *o);             /* it writes what counts at once */
+void exec_mem_done(struct exec *x);
+void work_count(struct op *o, bool taken);     /* scratch, from the start to the end that the tokens see */
+void batches_back(struct exec *x);
+
+/* job.c */
+int op_prepare(struct op *o, struct err *e);    /* fills in job; -1: the plan asks for what cannot be done */
+/* net.c */
+void op_ask(struct op *o);
+/* exec.c */
+void op_ended(struct op *o, const struct token_news *news, const struct err *e);
+/* log.c */
+void log_program(struct exec *x, const struct program *p);
+void log_op(struct exec *x, const struct op *o, bool end);
+/* Can it run here, and is it right behind the program before it (NULL: the first)? */
+bool plan_runnable(struct exec *x, const struct plan *p, const struct program *before, struct err *e);
+void op_took(struct op *o);                     /* times.c */
+/* check.c */
+bool program_checked(struct exec *x, const struct plan *p, const struct program *before, struct err *e);
+
+#endif

@@ -1,0 +1,359 @@
+/* What runs in lanes: FWD and BWD on pieces of the model, VEC functions, MOVE. A job sees its op only: pointers, sizes,
+ * and copies of what the owner lets VEC functions know. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "common/planted.h"
+#include "exec/batch.h"
+#include "exec/int.h"
+
+static void job_done(struct job *j)
+{
+	struct op *o = container_of(j, struct op, job);
+	struct err e;
+
+	if (o->rc < 0) {
+		(void)err_set(&e, ERR_INTERNAL, "%s %s: %s", plan_kind_name(o->i->kind), o->i->fn, o->kerr.text);
+		op_ended(o, NULL, &e);
+		return;
+	}
+	op_ended(o, NULL, NULL);
+}
+
+static void run_nothing(struct job *j)
+{
+}
+
+/* --- operands */
+
+static const struct plan_buf *buf_of(const struct op *o, const struct plan_ref *r)
+{
+	return &o->prog->plan.buf[r->buf];
+}
+
+/* Memory of a flat vector as if all of it were there: a buffer may hold the elements from its first extent on only. */
+static real *flat(const struct plan_buf *b, struct block *k)
+{
+	uint64_t lo = b->nextents && b->extent[0].kind == PLAN_FLAT ? b->extent[0].lo : 0;
+
+	return k && k->p ? (real *)((uintptr_t)k->p - lo * sizeof(real)) : NULL;
+}
+
+/* The operand of a class; what FWD keeps for BWD is told from other activations by its role. */
+static struct block *input(const struct op *o, bool saved, enum plan_class class, const struct plan_buf **ret_buf)
+{
+	for (uint32_t k = 0; k < o->i->nin; k++)
+		if ((o->i->in[k].role == PLAN_AS_SAVED) == saved && (saved || buf_of(o, &o->i->in[k])->class == class)) {
+			*ret_buf = buf_of(o, &o->i->in[k]);
+			return o->in[k];
+		}
+	return NULL;
+}
+
+static struct block *output(const struct op *o, bool saved, enum plan_class class, uint32_t *ret_k)
+{
+	for (uint32_t k = 0; k < o->i->nout; k++)
+		if ((o->i->out[k].role == PLAN_AS_SAVED) == saved && (saved || buf_of(o, &o->i->out[k])->class == class)) {
+			*ret_k = k;
+			return o->out[k];
+		}
+	return NULL;
+}
+
+/* --- FWD, BWD */
+
+struct pass {                           /* resolved operands, on the stack of the job */
+	int a, b;
+	struct model_call call;
+	const real *x, *dy;
+	real *y, *dx, *grad;
+	void *keep;
+};
+
+static int piece_of(const struct op *o, int *ret_a, int *ret_b)
+{
+	const struct plan_instr *i = o->i;
+
+	if (!i->npiece)
+		return -1;
+	*ret_a = (int)i->piece[0].a;
+	*ret_b = (int)i->piece[0].b + 1;
+	for (uint32_t k = 1; k < i->npiece; k++) {
+		if ((int)i->piece[k].a != *ret_b)
+			return -1;
+		*ret_b = (int)i->piece[k].b + 1;
+	}
+	return *ret_b > o->model->nops ? -1 : 0;
+}
+
+static void pass_of(const struct op *o, struct pass *p)
+{
+	const struct plan_buf *b = NULL;
+	struct block *batch = input(o, false, PLAN_BATCH, &b), *x = input(o, false, PLAN_ACTIVATION, &b);
+	struct block *w, *saved;
+	uint32_t k;
+
+	*p = (struct pass){ .call = { .batch = o->batch, .train = !o->eval && strcmp(o->i->variant, "eval"),
+		.replay = o->i->replay, .work = o->work, .buffer = o->buffers, .key = o->key } };
+	(void)piece_of(o, &p->a, &p->b);
+	p->x = x ? x->p : batch && batch->batch ? batch->batch->x : NULL;
+	w = input(o, false, PLAN_WEIGHT, &b);
+	p->call.param = w ? flat(b, w) : NULL;
+	if (o->i->kind == PLAN_FWD) {
+		struct block *y = output(o, false, PLAN_ACTIVATION, &k);
+
+		p->y = y ? y->p : NULL;
+		saved = output(o, true, PLAN_ACTIVATION, &k);
+		p->call.saved = saved && o->i->keep == PLAN_KEEP_ALL ? saved->p : NULL;
+		p->keep = saved && o->i->keep == PLAN_KEEP_INPUT ? saved->p : NULL;
+		return;
+	}
+	saved = input(o, true, PLAN_ACTIVATION, &b);
+	p->call.saved = saved ? saved->p : NULL;
+	w = input(o, false, PLAN_ACTIVATION_GRAD, &b);
+	p->dy = w ? w->p : NULL;
+	w = output(o, false, PLAN_ACTIVATION_GRAD, &k);
+	p->dx = w ? w->p : NULL;
+	w = output(o, false, PLAN_WEIGHT_GRAD, &k);
+	p->grad = w ? flat(buf_of(o, &o->i->out[k]), w) : NULL;
+}
+
+static void run_fwd(struct job *j)
+{
+	struct op *o = container_of(j, struct op, job);
+	struct pass p;
+
+	pass_of(o, &p);
+	p.call.count = &o->cost;
+	p.call.ns = o->ns;
+	if (p.keep) {
+		struct model_need need;
+
+		model_need(o->model, p.a, p.b, o->batch, o->par.n, &need);
+		memcpy(p.keep, p.x, need.x);
+	}
+	model_forward(&o->par, o->model, p.a, p.b, &p.call, p.x, p.y);
+}
+
+static bool starts_blank(const struct op *o, uint32_t k)
+{
+	return !PLANTED(STALE_GRADIENT) && (!o->i->out[k].add || o->args[k].blank);
+}
+
+static void run_bwd(struct job *j)
+{
+	struct op *o = container_of(j, struct op, job);
+	const struct model *m = o->model;
+	struct pass p;
+
+	pass_of(o, &p);
+	p.call.count = &o->cost;
+	p.call.ns = o->ns;
+	for (uint32_t k = 0; k < o->i->nout && p.grad; k++)
+		if (buf_of(o, &o->i->out[k])->class == PLAN_WEIGHT_GRAD && starts_blank(o, k))
+			p.call.fresh = true;
+	model_backward(&o->par, m, p.a, p.b, &p.call, p.x, p.dy, p.dx, p.grad);
+}
+
+/* Every size is compared with what the kernels need: a planner's mistake must not become a write past the end. */
+static int check_pass(struct op *o, struct err *e)
+{
+	const struct plan_instr *i = o->i;
+	const struct model *m = o->model;
+	bool fwd = i->kind == PLAN_FWD;
+	struct model_need need;
+	struct pass p;
+	size_t work;
+	uint32_t k;
+
+	pass_of(o, &p);
+	if (piece_of(o, &p.a, &p.b) < 0)
+		return err_set(e, ERR_INVALID, "plan %s: %s has no piece of this model (%d ops)", o->prog->plan.strategy,
+			plan_kind_name(i->kind), m->nops);
+	if (!model_closed(m, p.a, p.b))
+		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d shares parameters with ops outside of it",
+			o->prog->plan.strategy, plan_kind_name(i->kind), p.a, p.b - 1);
+	model_need(m, p.a, p.b, o->batch, o->par.n, &need);
+	work = !fwd ? need.work_bwd : p.call.saved ? need.work_fwd : need.work_eval;
+	if (!p.x || (fwd ? !p.y : !p.dy) || (m->offset[p.b] > m->offset[p.a] && !p.call.param))
+		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d lacks an operand (input, weights, %s)",
+		o->prog->plan.strategy,
+			plan_kind_name(i->kind), p.a, p.b - 1, fwd ? "output" : "gradient of the output");
+	if (i->work_bytes < work)
+		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d has %llu bytes of scratch and needs %zu",
+			o->prog->plan.strategy, plan_kind_name(i->kind), p.a, p.b - 1, (unsigned long long)i->work_bytes, work);
+	for (k = 0; k < i->nout; k++) {
+		const struct plan_buf *b = buf_of(o, &i->out[k]);
+		size_t want = i->out[k].role == PLAN_AS_SAVED ? (i->keep == PLAN_KEEP_ALL ? need.saved : need.x) :
+			b->class == PLAN_ACTIVATION ? need.y : b->class == PLAN_ACTIVATION_GRAD ? need.x :
+			b->class == PLAN_WEIGHT_GRAD ? (m->offset[p.b] - m->offset[p.a]) * sizeof(real) : 0;
+
+		if (b->bytes < want)
+			return err_set(e, ERR_INVALID, "plan %s: %s has %llu bytes and needs %zu", o->prog->plan.strategy, b->name,
+				(unsigned long long)b->bytes, want);
+	}
+	return 0;
+}
+
+/* The batch that it reads, else the one with this index that is still there; NULL. */
+static const struct batch *batch_of(const struct op *o)
+{
+	const struct program *p = o->prog;
+
+	for (uint32_t k = 0; k < o->i->nin; k++)
+		if (o->in[k] && o->in[k]->batch)
+			return o->in[k]->batch;
+	for (uint32_t i = 0; i < p->plan.nbufs; i++) {
+		uint32_t slot = p->plan.buf[i].class == PLAN_BATCH ? tokens_find(p->tokens, o->stream, i, o->index) : PLAN_NONE;
+		struct block *b = slot == PLAN_NONE ? NULL :
+			block_at(o->prog, &(struct token_bind){ .buf = i, .slot = slot, .stream = o->stream });
+
+		if (b && b->batch)
+			return b->batch;
+	}
+	return NULL;
+}
+
+static int prepare_pass(struct op *o, struct err *e)
+{
+	const struct batch *b = batch_of(o);
+
+	o->model = o->x->c.model;
+	o->eval = o->x->c.eval;
+	o->buffers = o->x->c.buffers;
+	o->batch = b ? b->n : 0;
+	o->key = b && b->n ? rand_key(o->x->c.seed, b->position[0]) : 0;
+	o->args = xcalloc(o->i->nout + 1, sizeof(*o->args));
+	for (uint32_t k = 0; k < o->i->nout; k++)
+		o->args[k].blank = o->run->out[k].blank;
+	if (!o->batch)
+		return err_set(e, ERR_INVALID, "plan %s: %s has no batch", o->prog->plan.strategy,
+			plan_kind_name(o->i->kind));
+	o->job.run = o->i->kind == PLAN_FWD ? run_fwd : run_bwd;
+	if (check_pass(o, e) < 0)
+		return -1;
+	if (o->par.now_ns && !o->eval) {
+		struct pass p;
+
+		pass_of(o, &p);
+		o->nns = p.b - p.a;
+		o->ns = xcalloc((size_t)o->nns, sizeof(*o->ns));
+	}
+	return 0;
+}
+
+/* --- VEC, MOVE */
+
+static void run_vec(struct job *j)
+{
+	struct op *o = container_of(j, struct op, job);
+	uint64_t from = o->par.now_ns ? o->par.now_ns() : 0;
+
+	o->rc = vec_find(o->i->fn)->run(&o->call);
+	o->ran_ns = o->par.now_ns ? o->par.now_ns() - from : 0;
+}
+
+static struct vec_arg arg_of(const struct op *o, const struct plan_ref *r, const struct block *b)
+{
+	const struct plan_buf *buf = buf_of(o, r);
+
+	return (struct vec_arg){ .p = b ? b->p : NULL, .bytes = buf->bytes, .class = buf->class, .add = r->add,
+		.batch = b ? b->batch : NULL };
+}
+
+static int prepare_vec(struct op *o, struct err *e)
+{
+	const struct plan_instr *i = o->i;
+	const struct vec_ops *ops = vec_find(i->fn);
+
+	if (!ops)
+		return err_set(e, ERR_INVALID, "plan %s: unknown function of VEC \"%s\"", o->prog->plan.strategy, i->fn);
+	if (i->nin < ops->nin || i->nout < ops->nout)
+		return err_set(e, ERR_INVALID, "plan %s: VEC %s has %u inputs and %u outputs, and needs %u and %u",
+			o->prog->plan.strategy, i->fn, i->nin, i->nout, ops->nin, ops->nout);
+	o->args = xcalloc(i->nin + i->nout + 1, sizeof(*o->args));
+	for (uint32_t k = 0; k < i->nin; k++)
+		o->args[k] = arg_of(o, &i->in[k], o->in[k]);
+	for (uint32_t k = 0; k < i->nout; k++) {
+		o->args[i->nin + k] = arg_of(o, &i->out[k], o->out[k]);
+		o->args[i->nin + k].blank = o->run->out[k].blank;
+	}
+	o->call = (struct vec_call){ .par = &o->par, .scale = i->scale, .nin = i->nin, .nout = i->nout, .in = o->args,
+		.out = o->args + i->nin, .e = &o->kerr };
+	if (o->x->cb.env)
+		o->x->cb.env(o->x->arg, &o->call.env);
+	o->call.env.model = o->x->c.model;
+	o->call.env.eval = o->x->c.eval;
+	o->job.run = run_vec;
+	return 0;
+}
+
+static void run_move(struct job *j)
+{
+	struct op *o = container_of(j, struct op, job);
+
+	for (uint32_t k = 0; k < o->i->nin && k < o->i->nout; k++)
+		memcpy(o->out[k]->p, o->in[k]->p, buf_of(o, &o->i->in[k])->bytes);
+}
+
+/* As the predictor has it: functions by the bytes they make, or read when they make none. */
+static uint64_t fn_us(const struct profile *m, const char *name, uint64_t bytes)
+{
+	for (uint32_t f = 0; f < m->nfns; f++)
+		if (!strcmp(m->fn[f].name, name))
+			return m->fn[f].us + (uint64_t)(m->fn[f].us_per_byte * (double)bytes);
+	return 0;
+}
+
+static uint64_t cost(const struct op *o)
+{
+	const struct exec_conf *c = &o->x->c;
+	const struct plan_instr *i = o->i;
+	uint64_t us, bytes = 0;
+
+	if (c->cost_us)
+		return c->cost_us(o->x->arg, &o->prog->plan, o->run);
+	if (!c->profile)
+		return 0;
+	for (uint32_t k = 0; k < (i->nout ? i->nout : i->nin); k++)
+		bytes += buf_of(o, i->nout ? &i->out[k] : &i->in[k])->bytes;
+	us = i->kind == PLAN_FWD ? profile_fwd_us(c->profile, i) : i->kind == PLAN_BWD ? profile_bwd_us(c->profile, i) :
+		fn_us(c->profile, i->kind == PLAN_VEC ? i->fn : plan_kind_name(i->kind), bytes);
+	return c->speed > 0 ? (uint64_t)((double)us / c->speed + 0.5) : us;
+}
+
+static int lane_of(struct exec *x, const char *name)
+{
+	int lane = env_lane(x->c.env, name);
+
+	return lane < 0 && !strcmp(name, "copy") ? env_lane(x->c.env, "copy-in") : lane;
+}
+
+int op_prepare(struct op *o, struct err *e)
+{
+	struct exec *x = o->x;
+	const struct plan_instr *i = o->i;
+	const char *lane = o->prog->plan.lane[i->lane].name;
+
+	if (i->kind != PLAN_FWD && i->kind != PLAN_BWD && i->kind != PLAN_VEC && i->kind != PLAN_MOVE)
+		return 0;
+	o->is_job = true;
+	o->job = (struct job){ .name = plan_kind_name(i->kind), .lane = lane_of(x, lane), .run = run_nothing,
+		.done = job_done,
+		.cost_us = cost(o) };
+	if (o->job.lane < 0)
+		return err_set(e, ERR_INVALID, "plan %s: lane \"%s\" is not there", o->prog->plan.strategy, lane);
+	o->par = !strcmp(lane, "train") && x->c.par ? *x->c.par : par_serial(x->c.par ? x->c.par->cpu : CPU_PLAIN,
+		x->c.par ? x->c.par->blas : NULL);
+	o->par.now_ns = x->c.par ? x->c.par->now_ns : NULL;
+	if (!x->c.model)
+		return 0;
+	if (i->kind == PLAN_VEC)
+		return prepare_vec(o, e);
+	if (i->kind == PLAN_MOVE) {
+		o->job.run = run_move;
+		return 0;
+	}
+	return prepare_pass(o, e);
+}

@@ -1,0 +1,446 @@
+/* Memory of values. A slot of a ring gets its block when something is first written there and loses it when the
+ * tokens say so; jobs that were abandoned keep theirs. What is handed out is counted to the byte as the plan states
+ * it (instrument T5), so that it can be held against the predictor. Without a model nothing is allocated but
+ * scalars, and all is counted. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "exec/int.h"
+
+static size_t bytes_of(const struct plan_buf *b)
+{
+	return b->journal ? 2 * b->bytes : b->bytes;
+}
+
+static void count(struct exec *x, const struct plan_buf *b, bool taken)
+{
+	if (b->tier)
+		return;
+	x->used = taken ? x->used + bytes_of(b) : x->used - bytes_of(b);
+	if (x->used > x->peak)
+		x->peak = x->used;
+}
+
+static void spare_drop(struct exec *x, uint32_t k)
+{
+	big_free(x->spare[k].p, x->spare[k].bytes);
+	x->spare_bytes -= x->spare[k].bytes;
+	memmove(&x->spare[k], &x->spare[k + 1], (--x->nspare - k) * sizeof(x->spare[0]));
+}
+
+/* What is kept and what is in use are hardly ever more than what was once in use: the prediction holds for both. The
+ * smallest piece that is enough goes, else the largest. */
+static void spare_trim(struct exec *x)
+{
+	size_t held = x->used - x->working, over;
+
+	for (int k = 0; k < EXEC_SCRATCH; k++)
+		held += x->scratch[k].bytes;
+	while (x->nspare && held + x->spare_bytes > x->peak + EXEC_SPARE_BYTES) {
+		uint32_t pick = 0;
+
+		over = held + x->spare_bytes - x->peak - EXEC_SPARE_BYTES;
+		for (uint32_t k = 1; k < x->nspare; k++) {
+			size_t best = x->spare[pick].bytes, this = x->spare[k].bytes;
+
+			if (best >= over ? this >= over && this < best : this > best)
+				pick = k;
+		}
+		spare_drop(x, pick);
+	}
+}
+
+static void spare_put(struct exec *x, void *p, size_t bytes)
+{
+	if (!p)
+		return;
+#ifdef __SANITIZE_ADDRESS__
+	for (size_t i = 0; i < bytes / sizeof(real); i++)       /* whoever counts on zeros is found */
+		((real *)p)[i] = (real)((uintptr_t)p >> 4 & 0xffff) / 65536;
+#endif
+	if (x->nspare == EXEC_SPARE)
+		spare_drop(x, 0);
+	x->spare[x->nspare].p = p;
+	x->spare[x->nspare++].bytes = bytes;
+	x->spare_bytes += bytes;
+	spare_trim(x);
+}
+
+/* Each value of the next micro-batch finds the memory of one of this: no pages are asked for and cleared per step. */
+static void *spare_take(struct exec *x, size_t bytes)
+{
+	void *p = NULL;
+
+	for (uint32_t k = x->nspare; k-- > 0 && !p;)
+		if (x->spare[k].bytes == bytes) {
+			p = x->spare[k].p;
+			x->spare[k].p = NULL;
+			spare_drop(x, k);
+		}
+	return p ? p : big_alloc(bytes);
+}
+
+void block_unref(struct exec *x, struct block *b)
+{
+	if (!b || --b->refs)
+		return;
+	if (b->batch)
+		x->c.ops->unload(x->c.ops_arg, b->batch);
+	if (!b->bound)
+		spare_put(x, b->p, b->bytes);
+	free(b);
+}
+
+static struct block **cell(struct program *p, uint32_t stream, uint32_t buf, uint32_t slot)
+{
+	const struct plan_buf *b = &p->plan.buf[buf];
+
+	return &p->block[p->base[buf] + (b->shared ? 0 : stream) * plan_depth(b) + slot];
+}
+
+struct block *block_at(struct program *p, const struct token_bind *b)
+{
+	return b->slot == PLAN_NONE ? NULL : *cell(p, b->stream, b->buf, b->slot);
+}
+
+/* The tokens' hook: bytes are counted when they say so; memory comes later, with the first writer. */
+static void memory(void *arg, uint32_t stream, uint32_t buf, uint32_t slot, bool taken)
+{
+	struct exec *x = arg;
+	struct program *p = x->prog;
+	struct block **at;
+
+	at = cell(p, stream, buf, slot);
+	count(x, &p->plan.buf[buf], taken);
+	if (taken || !*at || (*at)->bound)
+		return;
+	block_unref(x, *at);
+	*at = NULL;
+}
+
+/* A value that becomes another in place keeps its memory. */
+static void moved(void *arg, const struct token_bind *from, const struct token_bind *to)
+{
+	struct exec *x = arg;
+	struct block **at = cell(x->prog, from->stream, from->buf, from->slot);
+
+	if (!*at || (*at)->bound)
+		return;
+	*cell(x->prog, to->stream, to->buf, to->slot) = *at;
+	*at = NULL;
+}
+
+/* The owner's hooks, behind ours. */
+static void miss(void *arg, struct tokens *t, struct token_run *waits, uint32_t input)
+{
+	const struct token_hooks *h = ((struct exec *)arg)->c.hooks;
+
+	h->miss(h->arg, t, waits, input);
+}
+
+static void pressure(void *arg, struct tokens *t, struct token_run *waits, uint32_t tier, uint64_t bytes)
+{
+	const struct token_hooks *h = ((struct exec *)arg)->c.hooks;
+
+	h->pressure(h->arg, t, waits, tier, bytes);
+}
+
+static void lost(void *arg, struct tokens *t, uint32_t rank)
+{
+	const struct token_hooks *h = ((struct exec *)arg)->c.hooks;
+
+	h->lost(h->arg, t, rank);
+}
+
+static const struct bound *bound_find(const struct exec *x, const char *name)
+{
+	list_each(it, &x->bounds) {
+		const struct bound *b = list_entry(it, struct bound, link);
+
+		if (!strcmp(b->name, name))
+			return b;
+	}
+	return NULL;
+}
+
+void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes)
+{
+	struct bound *b = xcalloc(1, sizeof(*b));
+
+	assert(!x->prog && strlen(buffer) < sizeof(b->name) && !bound_find(x, buffer));
+	memcpy(b->name, buffer, strlen(buffer) + 1);
+	b->p = p;
+	b->bytes = bytes;
+	list_push(&x->bounds, &b->link);
+}
+
+void exec_count(struct exec *x, const char *buffer)
+{
+	exec_bind(x, buffer, NULL, 0);
+}
+
+bool op_counts(const struct op *o)
+{
+	for (uint32_t k = 0; k < o->i->nout; k++)
+		if (o->out && o->out[k] && bound_find(o->x, o->prog->plan.buf[o->i->out[k].buf].name))
+			return true;
+	return false;
+}
+
+static struct block *block_new(void *p, size_t bytes, bool bound)
+{
+	struct block *b = xcalloc(1, sizeof(*b));
+
+	*b = (struct block){ .refs = 1, .p = p, .bytes = bytes, .bound = bound };
+	return b;
+}
+
+static bool dry(const struct exec *x, const struct plan_buf *b)
+{
+	return !x->c.model && b->class != PLAN_SCALAR;
+}
+
+static struct block *block_make(struct exec *x, const struct plan_buf *b, struct err *e)
+{
+	size_t bytes = bytes_of(b);
+	void *p = NULL;
+
+	if (b->class != PLAN_BATCH && !dry(x, b)) {
+		p = spare_take(x, bytes ? bytes : 1);
+		if (!p) {
+			(void)err_set(e, ERR_NOMEM, "no memory for %zu bytes of %s", bytes, b->name);
+			return NULL;
+		}
+	}
+	return block_new(p, p ? (bytes ? bytes : 1) : 0, false);
+}
+
+/* Blocks of the program before whose buffers live on. The others go. */
+static void carry(struct exec *x, struct program *p, struct program *before)
+{
+	for (uint32_t i = 0; before && i < before->plan.nbufs; i++) {
+		const struct plan_buf *o = &before->plan.buf[i];
+		uint32_t n = plan_find(&p->plan, o->name);
+		const struct plan_buf *b = n == PLAN_NONE ? NULL : &p->plan.buf[n];
+		bool same = b && b->bytes == o->bytes && plan_depth(b) == plan_depth(o) && b->shared == o->shared;
+
+		for (uint32_t s = 0; s < (before->plan.streams && !o->shared ? before->plan.streams : 1); s++)
+			for (uint32_t k = 0; k < plan_depth(o); k++) {
+				struct block **from = cell(before, s, i, k);
+
+				if (!*from)
+					continue;
+				if (same && (s == 0 || s < p->plan.streams) && tokens_slot(p->tokens, s, n, k)->bytes &&
+				    !*cell(p, s, n, k)) {
+					*cell(p, s, n, k) = *from;
+				} else {
+					block_unref(x, *from);
+				}
+				*from = NULL;
+			}
+	}
+}
+
+static void bind_all(struct exec *x, struct program *p)
+{
+	struct err e;
+
+	for (uint32_t i = 0; i < p->plan.nbufs; i++) {
+		const struct plan_buf *b = &p->plan.buf[i];
+		const struct bound *own = bound_find(x, b->name);
+		struct block **at = cell(p, 0, i, 0);
+
+		if (own && own->p) {
+			assert(plan_depth(b) == 1 && own->bytes >= b->bytes);
+			if (!*at)
+				*at = block_new(own->p, own->bytes, true);
+		} else if (b->initial && !*at) {
+			*at = block_make(x, b, &e);
+		}
+	}
+}
+
+struct program *program_new(struct exec *x, struct plan *stolen, struct program *before)
+{
+	struct program *p = xcalloc(1, sizeof(*p));
+	const struct token_hooks hooks = { .arg = x, .miss = x->c.hooks && x->c.hooks->miss ? miss : NULL,
+		.pressure = x->c.hooks && x->c.hooks->pressure ? pressure : NULL,
+		.lost = x->c.hooks && x->c.hooks->lost ? lost : NULL, .memory = memory,
+		.moved = moved };
+	uint32_t n = 0;
+
+	p->refs = 1;
+	p->plan = *stolen;
+	p->number = ++x->programs;
+	p->base = xcalloc(p->plan.nbufs + 1, sizeof(*p->base));
+	for (uint32_t i = 0; i < p->plan.nbufs; i++) {
+		p->base[i] = n;
+		n += plan_depth(&p->plan.buf[i]) * (p->plan.streams && !p->plan.buf[i].shared ? p->plan.streams : 1);
+	}
+	p->nblocks = n;
+	p->block = xcalloc(n + 1, sizeof(*p->block));
+	x->prog = p;
+	x->used = 0;                    /* the new tokens count what lives on */
+	p->tokens = tokens_new(&p->plan, &hooks, before ? before->tokens : NULL);
+	carry(x, p, before);
+	bind_all(x, p);
+	if (before)
+		program_unref(x, before);
+	return p;
+}
+
+void program_unref(struct exec *x, struct program *p)
+{
+	if (!p || --p->refs)
+		return;
+	for (uint32_t i = 0; i < p->nblocks; i++)
+		block_unref(x, p->block[i]);
+	tokens_free(p->tokens);
+	plan_free(&p->plan);
+	free(p->block);
+	free(p->base);
+	free(p);
+}
+
+void work_count(struct op *o, bool taken)
+{
+	struct exec *x = o->x;
+
+	x->used = taken ? x->used + o->i->work_bytes : x->used - o->i->work_bytes;
+	x->working = taken ? x->working + o->i->work_bytes : x->working - o->i->work_bytes;
+	if (x->used > x->peak)
+		x->peak = x->used;
+}
+
+/* Batches that were loaded and not committed go back, as soon as no abandoned job reads them. */
+void batches_back(struct exec *x)
+{
+	struct program *p = x->prog;
+
+	for (uint32_t i = 0; i < p->plan.nbufs; i++)
+		for (uint32_t k = p->base[i]; k < (i + 1 < p->plan.nbufs ? p->base[i + 1] : p->nblocks); k++)
+			if (p->block[k] && p->block[k]->batch) {
+				block_unref(x, p->block[k]);
+				p->block[k] = NULL;
+			}
+}
+
+void op_blocks(struct op *o)
+{
+	const struct plan_instr *i = o->i;
+
+	o->scratch = -1;
+	o->in = xcalloc(i->nin + 1, sizeof(*o->in));
+	o->out = xcalloc(i->nout + 1, sizeof(*o->out));
+	for (uint32_t k = 0; k < i->nin; k++)
+		if ((o->in[k] = block_at(o->prog, &o->run->in[k])))
+			o->in[k]->refs++;
+	for (uint32_t k = 0; k < i->nout; k++)
+		if ((o->out[k] = block_at(o->prog, &o->run->out[k])))
+			o->out[k]->refs++;
+	if (o->run->moved && !o->in[0] && (o->in[0] = o->out[0]))
+		o->in[0]->refs++;
+}
+
+static bool must_wait(const struct op *o)
+{
+	for (uint32_t k = 0; k < o->i->nin; k++)
+		if (o->in[k] && o->in[k]->writing)
+			return true;
+	for (uint32_t k = 0; k < o->i->nout; k++)
+		if (o->out[k] && (o->out[k]->writing || o->out[k]->reading))
+			return true;
+	return false;
+}
+
+static int take_scratch(struct op *o, struct err *e)
+{
+	struct exec *x = o->x;
+	size_t bytes = o->i->work_bytes;
+	int pick = -1;
+
+	if (!bytes || !x->c.model || o->work)
+		return 0;
+	for (int k = 0; k < EXEC_SCRATCH; k++)
+		if (!x->scratch[k].busy && (pick < 0 || x->scratch[k].bytes >= bytes))
+			pick = k;
+	if (pick >= 0 && x->scratch[pick].bytes < bytes) {
+		big_free(x->scratch[pick].p, x->scratch[pick].bytes);
+		x->scratch[pick].p = big_alloc(bytes);
+		x->scratch[pick].bytes = x->scratch[pick].p ? bytes : 0;
+	}
+	o->work = pick >= 0 ? x->scratch[pick].p : big_alloc(bytes);
+	if (!o->work)
+		return err_set(e, ERR_NOMEM, "no memory for %zu bytes of scratch (%s)", bytes, plan_kind_name(o->i->kind));
+	o->work_bytes = bytes;
+	o->scratch = pick;
+	if (pick >= 0)
+		x->scratch[pick].busy = true;
+	return 0;
+}
+
+int op_memory(struct op *o, struct err *e)
+{
+	struct exec *x = o->x;
+	size_t budget = x->c.budget_bytes;
+
+	if (must_wait(o))
+		return 1;
+	if (budget && x->used > budget)
+		return err_set(e, ERR_LIMIT, "memory: the step needs %zu bytes and local.memory leaves %zu for it; make "
+			"local.batch smaller or local.memory larger", x->used, budget);
+	for (uint32_t k = 0; k < o->i->nout; k++) {
+		const struct plan_buf *b = &o->prog->plan.buf[o->i->out[k].buf];
+		struct block **at = cell(o->prog, o->run->out[k].stream, o->run->out[k].buf, o->run->out[k].slot);
+
+		if (*at && b->class == PLAN_BATCH && (*at)->batch) {    /* the former batch is overwritten */
+			block_unref(x, *at);
+			*at = NULL;
+			block_unref(x, o->out[k]);
+			o->out[k] = NULL;
+		}
+		if (!*at && !(*at = block_make(x, b, e)))
+			return -1;
+		if (!o->out[k]) {
+			o->out[k] = *at;
+			o->out[k]->refs++;
+		}
+	}
+	spare_trim(x);
+	return take_scratch(o, e);
+}
+
+void op_free(struct op *o)
+{
+	struct exec *x = o->x;
+
+	for (uint32_t k = 0; o->in && k < o->i->nin; k++)
+		block_unref(x, o->in[k]);
+	for (uint32_t k = 0; o->out && k < o->i->nout; k++)
+		block_unref(x, o->out[k]);
+	if (o->work && o->scratch >= 0)
+		x->scratch[o->scratch].busy = false;
+	else
+		big_free(o->work, o->work_bytes);
+	if (o->own) {
+		free(o->own->piece);
+		free(o->own->in);
+		free(o->own->out);
+		free(o->own);
+	}
+	free(o->in);
+	free(o->out);
+	free(o->args);
+	free(o->ns);
+	free(o);
+}
+
+void exec_mem_done(struct exec *x)
+{
+	free(x->layer);
+	while (x->nspare)
+		spare_drop(x, 0);
+	for (int k = 0; k < EXEC_SCRATCH; k++)
+		big_free(x->scratch[k].p, x->scratch[k].bytes);
+}

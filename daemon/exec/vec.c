@@ -1,0 +1,35 @@
+/* The registry of VEC functions. */
+#include <string.h>
+#include "exec/vec.h"
+
+#define VEC(x) extern const struct vec_ops fn_##x;
+#include "exec/vec/list.h"
+#undef VEC
+
+static const struct vec_ops *const list[] = {
+#define VEC(x) &fn_##x,
+#include "exec/vec/list.h"
+#undef VEC
+	NULL
+};
+
+const struct vec_ops *vec_find(const char *name)
+{
+	for (int i = 0; list[i]; i++)
+		if (!strcmp(list[i]->name, name))
+			return list[i];
+	return NULL;
+}
+
+const struct vec_ops *vec_at(int i)
+{
+	return i >= 0 && i < (int)(sizeof(list) / sizeof(*list)) - 1 ? list[i] : NULL;
+}
+
+struct vec_arg *vec_arg_of(struct vec_arg *v, uint32_t n, enum plan_class class)
+{
+	for (uint32_t k = 0; k < n; k++)
+		if (v[k].class == class)
+			return &v[k];
+	return NULL;
+}

@@ -1,0 +1,53 @@
+/* "g w opt [loss [stats]] -> w opt skipped": one optimizer step, in place, bit-exact on every CPU. opt holds the state
+ * vectors in use, then the clock (step, powers) as three doubles. A gradient (or loss) that is not finite changes
+ * nothing: every peer sees the same bytes and decides the same. skipped: 0, or 1 + the first bad element. The running
+ * statistics behind w become those behind g; stats, in a step of one's own. */
+#include <math.h>
+#include <string.h>
+#include "kernels/vec.h"
+#include "exec/vec.h"
+
+static int run(struct vec_call *c)
+{
+	struct vec_arg *g = &c->in[0], *w = &c->out[0], *opt = &c->out[1];
+	const struct vec_arg *loss = vec_arg_of(c->in, c->nin, PLAN_SCALAR);
+	const struct optim_ops *o = c->env.optim;
+	double *skipped = vec_scalar(&c->out[2]), clock_at[3];
+	real *state[OPTIM_STATES_MAX] = { NULL }, *next = vec_real(opt);
+	size_t n = vec_params(c, w), tail = vec_len(w) - n, bad;
+	const real *stats = c->nin > 4 ? vec_real(&c->in[4]) : vec_real(g) + n;
+	struct optim_clock clock;
+	struct optim_call call = { .par = c->par, .ops = o, .hyper = c->env.hyper, .state = state, .param = vec_real(w),
+		.grad = vec_real(g), .tensor = c->env.model->param, .ntensors = c->env.model->nparams,
+		.decay_all = c->env.decay_all };
+
+	if (c->env.model->nparam != n || g->bytes != w->bytes)
+		return kerr_set(c->e, "opt works on whole parameter vectors: %zu elements, and the model has %zu", n,
+			c->env.model->nparam);
+	bad = vec_nonfinite(c->par, n, vec_real(g));
+	if (bad == n)
+		bad += vec_nonfinite(c->par, tail, stats);
+	*skipped = bad < n + tail ? 1 + (double)bad : loss && !isfinite(*vec_scalar(loss)) ? 1 + (double)(n + tail) : 0;
+	if (*skipped > 0)
+		return 0;
+	if (c->env.clip_norm > 0)
+		(void)vec_clip_norm(c->par, n, c->env.clip_norm, vec_real(g));
+	for (int i = 0; i < o->nstates; i++)
+		if (c->env.state[i]) {
+			state[i] = next;
+			next += n;
+		}
+	memcpy(clock_at, (char *)opt->p + opt->bytes - sizeof(clock_at), sizeof(clock_at));
+	clock = (struct optim_clock){ .step = (uint64_t)clock_at[0], .power = { clock_at[1], clock_at[2] } };
+	optim_tick(o, c->env.hyper, &clock);
+	call.clock = &clock;
+	optim_step(&call);
+	clock_at[0] = (double)clock.step;
+	clock_at[1] = clock.power[0];
+	clock_at[2] = clock.power[1];
+	memcpy((char *)opt->p + opt->bytes - sizeof(clock_at), clock_at, sizeof(clock_at));
+	memcpy(vec_real(w) + n, stats, tail * sizeof(*stats));
+	return 0;
+}
+
+const struct vec_ops fn_opt = { "opt", "one step of the run's optimizer, in place", 3, 3, run };
