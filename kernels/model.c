@@ -294,9 +294,30 @@ struct model *model_free(struct model *m)
 
 void model_init(const struct model *m, uint64_t seed, real *ret_param)
 {
-	for (int i = 0; i < m->nops; i++)
-		if (m->op[i].ops->init && m->node[i].owner == i)
-			m->op[i].ops->init(&m->op[i], rand_key(seed, (uint64_t)i), ret_param + m->offset[i]);
+	(void)model_init_part(m, seed, 0, m->nparam, ret_param);
+}
+
+int model_init_part(const struct model *m, uint64_t seed, size_t lo, size_t hi, real *ret_param)
+{
+	for (int i = 0; i < m->nops; i++) {
+		const struct layer *l = &m->op[i];
+		size_t a = m->offset[i], b = m->offset[i + 1], from = a > lo ? a : lo, upto = b < hi ? b : hi;
+		real *whole;
+
+		if (!l->ops->init || m->node[i].owner != i || from >= upto)
+			continue;
+		if (a >= lo && b <= hi) {
+			l->ops->init(l, rand_key(seed, (uint64_t)i), ret_param + (a - lo));
+			continue;
+		}
+		whole = calloc(b - a, sizeof *whole);   /* cut: chance goes through the layer from its first parameter on */
+		if (!whole)
+			return -1;
+		l->ops->init(l, rand_key(seed, (uint64_t)i), whole);
+		memcpy(ret_param + (from - lo), whole + (from - a), (upto - from) * sizeof *whole);
+		free(whole);
+	}
+	return 0;
 }
 
 void model_init_buffers(const struct model *m, real *ret_buffer)

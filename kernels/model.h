@@ -66,6 +66,8 @@ struct model *model_new(const struct shape *in, const struct layer_desc *desc, i
 struct model *model_free(struct model *m);                              /* NULL is fine; returns NULL */
 
 void model_init(const struct model *m, uint64_t seed, real *ret_param); /* same bytes for a seed on every machine */
+/* Parameters lo to hi - 1 of those alone: the same bytes. -1: no memory for the layer that is cut. */
+int model_init_part(const struct model *m, uint64_t seed, size_t lo, size_t hi, real *ret_param);
 void model_init_buffers(const struct model *m, real *ret_buffer);
 uint64_t model_macs(const struct model *m, int a, int b);       /* multiply-adds forward, per sample */
 size_t model_param_count(const struct model *m, int a, int b);

@@ -13,7 +13,6 @@ struct saving {
 	struct id id;
 	struct runs *rs;
 	struct snapshot *snap;
-	struct ckpt_tensor *v; size_t n;
 	uint64_t lost_from;
 };
 
@@ -21,15 +20,6 @@ struct saving {
 static struct run *still(struct runs *rs, const struct id *id)
 {
 	return runs_by_id(rs, id);
-}
-
-static int tensors_of(const struct trainer_tensor *t, size_t n, struct ckpt_tensor *out, struct err *e)
-{
-	for (size_t i = 0; i < n; i++)
-		if (ckpt_tensor(&out[i], t[i].name, t[i].f64 ? CKPT_F64 : CKPT_F32, (unsigned)t[i].nd, t[i].shape, t[i].data,
-		e))
-			return -1;
-	return 0;
 }
 
 void ckpt_waiter_end(struct list *it, const struct err *e)
@@ -72,7 +62,6 @@ static void saved(void *arg, const struct ckpt_result *res)
 	struct run *r = still(s->rs, &s->id);
 	uint64_t lost_from = s->lost_from;
 	snapshot_unref(s->snap);
-	free(s->v);
 	free(s);
 	if (!r)
 		return;
@@ -148,17 +137,11 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 		return;
 	}
 	s->snap = snap;
-	s->n = snap->ntensors;
-	s->v = xcalloc(s->n, sizeof *s->v);
 	char dir[4096];
 	run_dir(r, dir, sizeof dir);
-	if (tensors_of(snap->tensor, s->n, s->v, &mine)) {
-		struct ckpt_result bad = { .error = mine };
-		saved(s, &bad);
-		return;
-	}
 	s->lost_from = r->lost_from;
-	ckpt_save(r->rs->ctx.env, &(struct ckpt_save){ .dir = dir, .epoch = p->epoch, .v = s->v, .n = s->n,
+	ckpt_save(r->rs->ctx.env, &(struct ckpt_save){ .dir = dir, .epoch = p->epoch, .v = snap->tensor,
+		.n = snap->ntensors,
 		.lost_from = r->lost_from,
 		.meta = meta_of(r, p),
 		.keep = r->spec->local.checkpoint_keep ? r->spec->local.checkpoint_keep : (unsigned)conf_int(r->rs->ctx.conf,
@@ -323,16 +306,15 @@ static void loaded(void *arg, const struct ckpt_result *res)
 
 static void restore(struct run *r, uint64_t reject)
 {
-	const struct trainer_tensor *t;
+	const struct ckpt_tensor *t;
 	char dir[4096];
-	struct err e;
 	struct restoring *l = xcalloc(1, sizeof *l);
 	size_t n = trainer_tensors(r->trainer, &t);
 	l->rs = r->rs;
 	l->id = r->id;
-	l->v = xcalloc(n, sizeof *l->v);
+	l->v = xmemdup(t, n * sizeof *l->v);
 	run_dir(r, dir, sizeof dir);
-	if (r->rs->ctx.state_dir && !tensors_of(t, n, l->v, &e)) {
+	if (r->rs->ctx.state_dir) {
 		ckpt_load(r->rs->ctx.env, dir, l->v, n, reject, loaded, l);
 		return;
 	}

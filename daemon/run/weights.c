@@ -116,7 +116,7 @@ const uint8_t *origin_digest(const struct origin *w)
 
 void origin_apply(const struct origin *w, struct trainer *t)
 {
-	const struct trainer_tensor *v;
+	const struct ckpt_tensor *v;
 	size_t n = trainer_tensors(t, &v), bytes;
 
 	memcpy(trainer_state(t, &bytes), w->v, w->nparam * sizeof *w->v);       /* the block begins with them */

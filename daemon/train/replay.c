@@ -10,6 +10,7 @@
 #include "kernels/vec.h"
 #include "train/replay.h"
 #include "exec/vec.h"
+#include "state/digest.h"
 
 #define CLOCK (3 * sizeof(double))
 
@@ -318,7 +319,7 @@ static int compare(struct replayer *r, const struct step *st, struct err *e)
 	uint8_t digest[16];
 	char hex[33];
 
-	xxh128_of(r->w, r->n * sizeof(real), digest);
+	digest_of(r->w, r->n, sizeof(real), digest);
 	for (int i = 0; i < 16; i++)
 		(void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 	if (st->digest[0] && strcmp(hex, st->digest))

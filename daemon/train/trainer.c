@@ -75,7 +75,7 @@ static int make_plan(void *arg, const struct plan_results *results, uint64_t fir
 
 	round_view(t, &v);
 	v.target_batch = t->hold_at;
-	if (t->broken || t->quiet || t->lent || copies_start(t) ||
+	if (t->broken || t->quiet || t->lent || state_copies(t->state) ||
 	    (!v.begun && !v.sent && !v.agreed && (!t->started || t->paused))) {
 		plan_init(ret, t->strategy->name, 0, 1, &t->c.self);
 		return 0;
@@ -278,11 +278,13 @@ static int build(struct trainer *t, struct err *e)
 		.check = true };
 	size_t memory = t->s->local.memory_bytes, loader = loader_bytes(t->c.data, t->s->local.batch,
 		load_depth(t, t->s->local.batch));
+	const struct shard *s;
 	char fits[80];
 
 	t->model = spec_model(t->s, t->c.host, e);
-	if (!t->model || state_new(t, e) < 0)
+	if (!t->model || trainer_hold(t, e) < 0)
 		return -1;
+	s = trainer_shard(t);
 	conf.model = t->model;
 	model_profile(t);
 	t->predicted_bytes = predict_bytes(t, e);
@@ -291,8 +293,8 @@ static int build(struct trainer *t, struct err *e)
 	if (memory && t->predicted_bytes + loader > memory)
 		return err_set(e, ERR_LIMIT,
 			"local.memory: %zu bytes are allowed, and the run needs %zu (parameters and optimizer %zu, gradients and "
-			"one micro-batch %zu, batches ahead %zu); %s", memory, t->predicted_bytes + loader, t->state_bytes,
-			t->predicted_bytes - t->state_bytes, loader, trainer_fits_text(t, memory, fits, sizeof(fits)));
+			"one micro-batch %zu, batches ahead %zu); %s", memory, t->predicted_bytes + loader, s->bytes,
+			t->predicted_bytes - s->bytes, loader, trainer_fits_text(t, memory, fits, sizeof(fits)));
 	if (load_new(t, e) < 0 || valid_new(t, e) < 0)
 		return -1;
 	t->counts = t->s->loss->counts;
@@ -300,36 +302,42 @@ static int build(struct trainer *t, struct err *e)
 	conf.buffers = t->model->nbuffer ? t->stats : NULL;
 	conf.seed = t->s->seed;
 	t->x = exec_new(&conf, &cb, t);
-	exec_bind(t->x, "w", t->state, t->w_bytes);
-	exec_bind(t->x, "opt", (char *)t->state + t->w_bytes, t->opt_bytes);
+	exec_bind(t->x, "w", shard_w(s), s->w_bytes);
+	exec_bind(t->x, "opt", shard_opt(s), s->opt_bytes);
 	exec_bind(t->x, "stats", t->stats, t->stats_bytes);
 	exec_count(t->x, "acc");        /* an interrupt loses no micro-batch that is being added */
 	exec_count(t->x, "sent");       /* the averager reads it */
 	exec_count(t->x, "mean");
 	exec_count(t->x, "work");
 	for (uint32_t k = 0; k < t->s->mode.nstate; k++)
-		exec_bind(t->x, t->s->mode.state[k], (char *)state_extra(t) + k * t->w_bytes, t->w_bytes);
+		exec_bind(t->x, t->s->mode.state[k], shard_extra(s, k), s->w_bytes);
 	return 0;
 }
 
+static void released(void *arg)
+{
+	struct trainer *t = arg;
+	void (*gone)(void *arg) = t->gone;
+	void *gone_arg = t->gone_arg;
+
+	valid_free(t);                          /* a copy of the parameters may have been under way to it */
+	model_free(t->model);
+	free(t);
+	if (gone)
+		gone(gone_arg);
+}
+
+/* The state is the last to go: jobs may be at it. */
 static void release(struct trainer *t)
 {
-	void (*gone)(void *arg) = t->gone;
-	void *arg = t->gone_arg;
-
 	round_drop(t);
-	valid_free(t);
-	state_free(t);
 	ranges_free(&t->grant);
 	ranges_free(&t->claimed);
 	ranges_free(&t->out);
 	ranges_free(&t->last);
 	ranges_free(&t->flight.claimed);
-	model_free(t->model);
 	profile_free(&t->profile);
-	free(t);
-	if (gone)
-		gone(arg);
+	trainer_let_go(t, released, t);
 }
 
 struct trainer *trainer_new(const struct trainer_conf *conf, const struct trainer_cb *cb, void *arg, struct err *e)
@@ -351,7 +359,6 @@ struct trainer *trainer_new(const struct trainer_conf *conf, const struct traine
 	t->later = (struct timer){ .fire = later_fire, .name = "trainer" };
 	t->halt = (struct timer){ .fire = load_halt_fire, .name = "trainer.halt" };
 	list_init(&t->commits);
-	list_init(&t->copies);
 	trainer_reset_epoch(t);
 	if (build(t, e) < 0) {
 		trainer_free(t, NULL, NULL);
@@ -410,8 +417,9 @@ void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
 	t->gone_arg = arg;
 	env_timer(t->env, &t->later, 0);
 	env_timer(t->env, &t->halt, 0);
-	copies_drop(t);
-	t->parts = 2 + t->copies_running + (t->check ? 1 : 0) + (t->filling ? 1 : 0) + valid_parts(t);
+	if (t->state)
+		state_close(t->state);
+	t->parts = 2 + (t->check ? 1 : 0) + valid_parts(t);
 	valid_stop(t);
 	if (t->x)
 		exec_free(t->x, exec_gone, t);
@@ -444,7 +452,7 @@ static void now_quiet(void *arg)
 	struct trainer *t = arg;
 	void (*done)(void *a) = t->quiet;
 
-	if (!done || t->copies_running || t->filling)   /* whose ends come back here */
+	if (!done || state_busy(t->state))   /* whose ends come back here */
 		return;
 	exec_reset(t->x);
 	round_drop(t);

@@ -16,12 +16,13 @@
 #define TRAIN_TRAINER_H
 #include "avg/ranges.h"
 #include "env.h"
-#include "kernels/par.h"
-#include "train/data/data.h"
 #include "exec/ops.h"
+#include "kernels/par.h"
+#include "state/state.h"
+#include "train/data/data.h"
 #include "train/spec/spec.h"
 
-#define TRAINER_DIGEST 16
+#define TRAINER_DIGEST STATE_DIGEST
 
 struct planner_ops;
 struct trainer;
@@ -38,7 +39,7 @@ struct trainer_progress {
 struct trainer_applied {
 	uint64_t epoch;                         /* the epoch that is reached */
 	uint64_t samples; const struct ranges *claimed;         /* this peer's part of it (0: left out) */
-	const uint8_t *digest;                  /* TRAINER_DIGEST bytes: XXH3-128 of the parameters after OPT */
+	const uint8_t *digest;                  /* TRAINER_DIGEST bytes: of the parameters after OPT (state/digest.h) */
 	double loss;                            /* mean over this peer's samples of the epoch; NAN when there were none */
 	double lr;
 	bool skipped;                           /* the mean was not finite: counted, nothing changed */
@@ -91,10 +92,9 @@ bool trainer_needs_swarm(const struct trainer *t);              /* the strategy 
 
 /* --- state: parameters, optimizer vectors and clock in one contiguous block. Only touch it while the trainer is quiet:
  * before trainer_start, or between trainer_quiet's callback and the next trainer_start. */
-struct trainer_tensor { char name[128]; int nd; uint64_t shape[SHAPE_MAX]; bool f64; void *data; size_t bytes; };
 void trainer_init_params(struct trainer *t);                    /* fresh parameters from the seed; 1 ms per million */
 void *trainer_state(struct trainer *t, size_t *ret_bytes);      /* the block: same layout on every peer of the run */
-size_t trainer_tensors(struct trainer *t, const struct trainer_tensor **ret_v);        /* views into the block */
+size_t trainer_tensors(struct trainer *t, const struct ckpt_tensor **ret_v);   /* views into the block */
 /* After the block was filled from elsewhere: checks that it is finite and takes the clock. live: hyperparameters. */
 int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
 
@@ -103,19 +103,13 @@ int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct
  * is freed or made quiet before. Until then nothing else may touch the state. With `at` all of what comes is beside the
  * state, the bytes from off on there, and looked at first: when done says why not, the state is as it was. */
 struct trainer_fill { bool fresh; void (*fill)(void *arg, struct trainer *t); void (*drop)(void *arg);
-	const void *(*at)(void *arg, size_t off, size_t *ret_len); void *arg; uint64_t epoch; const json_t *live; };
+	shard_at_fn *at; void *arg; uint64_t epoch; const json_t *live; };
 void trainer_fill(struct trainer *t, const struct trainer_fill *how, void (*done)(void *arg, const struct err *e),
 	void *arg);
 
-/* A copy of the state at a boundary between micro-batches, made on the train lane; belongs to the caller. */
-struct snapshot { uint64_t epoch; void *data; size_t bytes; struct trainer_tensor *tensor; size_t ntensors;
-	uint8_t digest[TRAINER_DIGEST]; int refs; };
-typedef void trainer_snapshot_fn(void *arg, struct snapshot *s, const struct err *e);  /* s NULL: e says why */
-void trainer_snapshot(struct trainer *t, trainer_snapshot_fn *done, void *arg);
-/* The same of the parameters and the buffers behind them alone: no tensors, no digest. done is called in any case, with
- * ERR_CANCELLED when the trainer is freed. */
-void trainer_weights(struct trainer *t, trainer_snapshot_fn *done, void *arg);
-void snapshot_unref(struct snapshot *s);
+/* Copies of the state at a boundary between micro-batches: state/state.h. */
+void trainer_snapshot(struct trainer *t, snapshot_fn *done, void *arg);
+void trainer_weights(struct trainer *t, snapshot_fn *done, void *arg);
 
 /* --- life */
 void trainer_start(struct trainer *t);                          /* begins or goes on; needs a grant to do anything */

@@ -150,7 +150,7 @@ static void search(struct trainer *t)
 	k->model = t->model;
 	k->par = &t->par;
 	k->data = t->c.data;
-	k->w = t->state;
+	k->w = trainer_w(t);
 	k->buffers = t->model->nbuffer ? t->stats : NULL;
 	k->seed = t->s->seed;
 	k->n = ranges_count(&t->last);

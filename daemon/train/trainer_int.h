@@ -1,4 +1,4 @@
-/* Inside the trainer: trainer.c (life, programs), trainer_state.c (memory, tensors, copies), trainer_round.c
+/* Inside the trainer: trainer.c (life, programs), trainer_state.c (what the state is made of), trainer_round.c
  * (rounds), trainer_load.c (batches), trainer_valid.c (validation), trainer_check.c (who made the NaN),
  * trainer_model.c (profile), trainer_layers.c (times by layer). */
 #ifndef TRAIN_TRAINER_INT_H
@@ -19,20 +19,11 @@ struct commit {                                 /* a commit that is to be applie
 	double hyper[OPTIM_KEYS_MAX], clip_norm; uint64_t target;
 	float *mean; size_t bytes;              /* NULL: it is where it belongs */
 };
-struct copying {                                /* a copy of the state, made at a boundary */
-	struct list link;
-	struct job job;
-	struct trainer *t;
-	struct snapshot *s;                     /* NULL: the parameters, for validation */
-	trainer_snapshot_fn *done; void *arg;
-	bool weights;                           /* of the snapshot: nothing but parameters and running statistics */
-	const void *from; void *to; size_t bytes, w_bytes;
-};
 struct valid_batch;
 struct valid {
 	struct trainer *t;
 	struct exec *x;
-	real *w;                                /* copy of the parameters and of the running statistics behind them */
+	real *w; size_t w_bytes;                /* copy of the parameters and of the running statistics behind them */
 	uint64_t epoch, next, count; uint32_t batch;
 	double loss; double correct;
 	bool wanted, running, planned; uint64_t begun_us;
@@ -58,11 +49,9 @@ struct trainer {
 	struct par par;
 	struct profile profile;
 	struct { uint32_t batch, a, b; struct piece_need need; } asked; /* of the model last (profile.need) */
-	/* state: parameters, running statistics, optimizer vectors in use, clock; w: the first two */
-	void *state; size_t state_bytes, w_bytes, opt_bytes;
+	struct state *state;
 	real *stats; size_t stats_bytes;        /* running statistics as micro-batches move them, on the train lane */
 	bool used[OPTIM_STATES_MAX]; int nused;
-	struct trainer_tensor *tensor; size_t ntensors;
 	double hyper[OPTIM_KEYS_MAX], clip_norm; bool counts;
 	uint64_t target;                        /* target batch that is being worked for */
 	uint64_t epoch;
@@ -99,10 +88,8 @@ struct trainer {
 	struct list commits; struct commit *applying;
 	struct timer later; bool contribute_again;
 	/* copies */
-	struct list copies; uint32_t copies_running;
 	struct valid v;
 	void (*quiet)(void *arg); void *quiet_arg;     /* quiet: asked for, and not yet so */
-	bool filling;                           /* trainer_fill is at it */
 	bool lent;                              /* the state is somebody else's, from quiet to loaded or start */
 	struct exec *lender;                    /* trainer_lend; NULL: nothing is lent */
 	uint32_t parts;                         /* still alive after trainer_free */
@@ -118,7 +105,7 @@ void trainer_event(struct trainer *t, enum log_level level, const char *code, co
 	__attribute__((format(printf, 4, 5)));
 void trainer_later(struct trainer *t);          /* calls trainer_now from the loop */
 void trainer_part_gone(void *arg);
-void trainer_copied(struct trainer *t);         /* no copy of the state is running any more */
+void trainer_copied(struct trainer *t);         /* no copy of the state and no fill runs any more */
 void trainer_line(struct trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 uint64_t trainer_generation(const struct trainer *t);
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first);
@@ -138,18 +125,12 @@ struct tokens *model_rehearse(const struct plan *p, const struct tokens *before)
 size_t predict_bytes(struct trainer *t, struct err *e);
 
 /* trainer_state.c */
-int state_new(struct trainer *t, struct err *e);
-/* Of a state that need not be t's: the numbers among its bytes from off on, which lie at p. Long: a pass over them. */
-int state_finite(struct trainer *t, size_t off, const void *p, size_t len, struct err *e);
-/* All of it, wherever `at` says that it lies, and its clock. */
-int state_look(struct trainer *t, const void *(*at)(void *arg, size_t off, size_t *ret_len), void *arg, struct err *e);
-int state_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
-void state_free(struct trainer *t);
-real *state_buffers(const struct trainer *t);   /* running statistics as committed; NULL: the model has none */
-void state_begin(struct trainer *t);
-void *state_extra(const struct trainer *t);     /* the strategy's vectors */
-bool copies_start(struct trainer *t);           /* at a boundary; true: copies run, wait for them */
-void copies_drop(struct trainer *t);
+int trainer_hold(struct trainer *t, struct err *e); /* the state, and what micro-batches move beside it */
+void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg);
+/* It is that of an epoch now, looked at. */
+int trainer_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
+static inline struct shard *trainer_shard(const struct trainer *t) { return state_shard(t->state); }
+static inline real *trainer_w(const struct trainer *t) { return shard_w(trainer_shard(t)); }
 
 /* trainer_round.c */
 void round_sum(struct trainer *t, struct exec_wait *w, void *to, const void *from);
@@ -189,7 +170,7 @@ void load_told_idle(struct trainer *t);
 
 /* trainer_valid.c */
 int valid_new(struct trainer *t, struct err *e);
-void valid_run(struct trainer *t);              /* the copy of the parameters is there */
+void valid_run(void *arg, uint64_t epoch);      /* the copy of the parameters is there */
 uint32_t valid_parts(const struct trainer *t);
 void valid_stop(struct trainer *t);
 void valid_free(struct trainer *t);

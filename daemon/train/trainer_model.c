@@ -63,7 +63,8 @@ static void need_of(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct pi
 static void profile_at(struct trainer *t, uint32_t batch)
 {
 	t->profile = (struct profile){ .batch = batch, .nops = (uint32_t)t->model->nops, .params = t->model->nparam,
-		.batch_bytes = batch * (data_x_bytes(t->c.data) + data_y_bytes(t->c.data)), .state_bytes = t->opt_bytes,
+		.batch_bytes = batch * (data_x_bytes(t->c.data) + data_y_bytes(t->c.data)),
+		.state_bytes = trainer_shard(t)->opt_bytes,
 		.stats_bytes = t->stats_bytes, .need = need_of, .need_arg = t };
 	t->profile.op = xcalloc((size_t)t->model->nops, sizeof(*t->profile.op));
 	for (int i = 0; i < t->model->nops; i++)

@@ -87,7 +87,7 @@ static void make_plan(struct trainer *t, uint64_t first, struct plan *p)
 	p->first = first;
 	p->iterations = (t->v.count + n - 1) / n;
 	p->buf = NULL;
-	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = t->w_bytes, .per = UINT32_MAX, .initial = true },
+	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = t->v.w_bytes, .per = UINT32_MAX, .initial = true },
 		"w");
 	add(p, "batch", PLAN_BATCH, n * (data_x_bytes(t->c.data) + data_y_bytes(t->c.data)), 2);
 	add(p, "y", PLAN_ACTIVATION, need.y, 1);
@@ -176,13 +176,15 @@ int valid_new(struct trainer *t, struct err *e)
 	struct exec_conf conf = { .env = t->env, .model = t->model, .par = &t->par, .profile = &t->profile, .ops = &ops,
 		.ops_arg = t, .eval = true, .check = true };
 	uint64_t n = batch_size(t);
+	size_t w_bytes = trainer_shard(t)->w_bytes;
 
 	t->v.t = t;
 	t->v.count = data_count(t->c.data, DATA_VALIDATION);
 	if (!t->v.count)
 		return 0;
 	t->v.batch = (uint32_t)(n < t->v.count ? n : t->v.count);
-	t->v.w = big_alloc(t->w_bytes + 1);
+	t->v.w_bytes = w_bytes;
+	t->v.w = big_alloc(w_bytes + 1);
 	for (int k = 0; k < 2; k++) {
 		struct valid_batch *s = t->v.slot[k] = xcalloc(1, sizeof(*s));
 
@@ -194,16 +196,19 @@ int valid_new(struct trainer *t, struct err *e)
 		s->b.y = big_alloc(s->y_bytes);
 		s->b.position = xcalloc(t->v.batch, sizeof(*s->b.position));
 		if (!s->b.x || !s->b.y || !t->v.w)
-			return err_set(e, ERR_NOMEM, "no memory for validation (%zu bytes)", t->w_bytes + 2 * s->x_bytes);
+			return err_set(e, ERR_NOMEM, "no memory for validation (%zu bytes)", w_bytes + 2 * s->x_bytes);
 	}
 	conf.buffers = t->model->nbuffer ? t->v.w + t->model->nparam : NULL;
 	t->v.x = exec_new(&conf, &cb, t);
-	exec_bind(t->v.x, "w", t->v.w, t->w_bytes ? t->w_bytes : 1);
+	exec_bind(t->v.x, "w", t->v.w, w_bytes ? w_bytes : 1);
 	return 0;
 }
 
-void valid_run(struct trainer *t)
+void valid_run(void *arg, uint64_t epoch)
 {
+	struct trainer *t = arg;
+
+	t->v.epoch = epoch;
 	t->v.running = true;
 	t->v.planned = false;
 	t->v.next = 0;
@@ -250,5 +255,5 @@ void valid_free(struct trainer *t)
 		free(s->b.position);
 		free(s);
 	}
-	big_free(t->v.w, t->w_bytes + 1);
+	big_free(t->v.w, t->v.w_bytes + 1);
 }

@@ -28,7 +28,7 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 	*ret = (struct trainer_view){ .epoch = t->epoch, .samples = t->samples, .batches = t->batches,
 		.left = loader_left(t->loader), .rate = t->rate, .loss = t->samples ? t->loss_sum / (double)t->samples : NAN,
 		.lr = round_lr(t), .state = state_of(t), .arena_bytes = x.arena_bytes, .arena_peak_bytes = x.arena_peak_bytes,
-		.arena_predicted_bytes = t->predicted_bytes, .state_bytes = t->state_bytes,
+		.arena_predicted_bytes = t->predicted_bytes, .state_bytes = trainer_shard(t)->bytes,
 		.loader_bytes = loader_bytes(t->c.data, t->s->local.batch, load_depth(t, t->s->local.batch)),
 		.skipped = t->skipped_steps, .abandoned = x.abandoned,
 		.generation = trainer_generation(t), .programs = x.programs, .checks = x.checks,

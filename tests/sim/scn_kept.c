@@ -104,7 +104,7 @@ static bool others_level(struct sim *s, void *arg)
 
 static bool is_finite(struct trainer *t)
 {
-	const struct trainer_tensor *v;
+	const struct ckpt_tensor *v;
 	size_t n = trainer_tensors(t, &v);
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < v[i].bytes / sizeof(real) && strcmp(v[i].name, "optimizer.clock"); k++)

@@ -136,7 +136,7 @@ static void test_sync_every(void **state)
 static void test_diloco(void **state)
 {
 	struct kit *k = calloc(PEERS, sizeof(*k));
-	const struct trainer_tensor *tensor;
+	const struct ckpt_tensor *tensor;
 	struct bare b[3];
 	double *anchor, *m;
 	size_t bytes, n, found = 0;

@@ -12,9 +12,9 @@ static const char json[] =
 	"\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":500},\"validation\":{\"split\":0.2},"
 	"\"local\":{\"batch\":8,\"deterministic\":true}}";
 
-static const struct trainer_tensor *tensor(const struct kit *k, const char *name)
+static const struct ckpt_tensor *tensor(const struct kit *k, const char *name)
 {
-	const struct trainer_tensor *v;
+	const struct ckpt_tensor *v;
 	size_t n = trainer_tensors(k->t, &v);
 
 	for (size_t i = 0; i < n; i++)

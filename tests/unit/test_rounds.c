@@ -51,7 +51,7 @@ static void expect_mean(struct kit *k, struct bare *b, uint64_t lo, uint64_t n)
 }
 
 /* Contributes after a BEGIN at a moment; what is contributed is exactly what was reported. How many micro-batches? */
-static uint64_t strike(uint64_t at, trainer_snapshot_fn *copy)
+static uint64_t strike(uint64_t at, snapshot_fn *copy)
 {
 	struct snapshot *snap = NULL;
 	struct kit k;
@@ -86,7 +86,7 @@ static uint64_t strike(uint64_t at, trainer_snapshot_fn *copy)
 	return n;
 }
 
-static void strikes(trainer_snapshot_fn *copy)
+static void strikes(snapshot_fn *copy)
 {
 	unsigned counts[40] = { 0 };
 

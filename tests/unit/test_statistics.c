@@ -25,7 +25,7 @@ static void open_normed(struct kit *k, const char *optimizer, const char *strate
 /* By name, as a checkpoint has them. */
 static const real *tensor(struct kit *k, const char *name)
 {
-	const struct trainer_tensor *v;
+	const struct ckpt_tensor *v;
 	size_t n = trainer_tensors(k->t, &v);
 
 	for (size_t i = 0; i < n; i++)

@@ -176,7 +176,7 @@ static void on_applied(void *arg, const struct trainer_applied *a)
 	s->first++;
 	s->npending--;
 	s->steps++;
-	xxh128_of(s->b.w, s->b.n * sizeof(real), digest);
+	digest_of(s->b.w, s->b.n, sizeof(real), digest);
 	if (memcmp(digest, a->digest, sizeof(digest)))
 		bad(s, "the step has other bits than the bare optimizer");
 	keep_state(s);
@@ -194,7 +194,7 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 	s->snapshots_due--;
 	if (!snap)
 		bad(s, "no snapshot");
-	xxh128_of(s->b.w, s->b.n * sizeof(real), digest);
+	digest_of(s->b.w, s->b.n, sizeof(real), digest);
 	if (snap->epoch > s->k.applied || (snap->epoch == s->k.applied && memcmp(snap->digest, digest, sizeof(digest))) ||
 	    (snap->epoch && memcmp(snap->digest, s->k.digest[snap->epoch % KIT_EPOCHS], sizeof(digest))))
 		bad(s, "a snapshot that is no epoch's state");

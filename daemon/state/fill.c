@@ -1,0 +1,81 @@
+/* A state from where it comes to where it can be used, without holding the loop: making, filling and looking through
+ * hundreds of millions of numbers is a job of the train lane. */
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "state/int.h"
+
+struct filling {
+	struct job job;
+	struct state *st;
+	struct state_fill how;
+	void (*done)(void *arg, const struct err *e); void *arg;
+	int rc; struct err e;
+};
+
+int state_init(struct state *st, struct err *e)
+{
+	memset(st->s.block, 0, st->s.bytes);
+	if (st->cb.init(st->arg, &st->s, e) < 0)
+		return -1;
+	shard_clock_reset(&st->s);
+	shard_begin(&st->s);
+	return 0;
+}
+
+int state_look(struct state *st, struct err *e)
+{
+	return shard_look(&st->s, st->cb.bad, st->arg, NULL, NULL, e);
+}
+
+static void fill_run(struct job *j)
+{
+	struct filling *f = container_of(j, struct filling, job);
+	struct state *st = f->st;
+
+	if (f->rc)
+		return;
+	if (f->how.at)
+		f->rc = shard_look(&st->s, st->cb.bad, st->arg, f->how.at, f->how.arg, &f->e);
+	if (!f->rc && f->how.fresh)
+		f->rc = state_init(st, &f->e);
+	if (f->rc)
+		return;
+	if (f->how.fill)
+		f->how.fill(f->how.arg);
+	if (f->how.fresh)
+		shard_begin(&st->s);
+	if (!f->how.at)
+		f->rc = state_look(st, &f->e);
+}
+
+static void fill_done(struct job *j)
+{
+	struct filling *f = container_of(j, struct filling, job);
+	struct state *st = f->st;
+
+	if (f->how.drop)
+		f->how.drop(f->how.arg);
+	st->filling = false;
+	if (st->closed)
+		f->rc = err_set(&f->e, ERR_CANCELLED, "the run has ended");
+	f->done(f->arg, f->rc ? &f->e : NULL);
+	free(f);
+	state_job_over(st);
+}
+
+void state_fill(struct state *st, const struct state_fill *how, void (*done)(void *arg, const struct err *e),
+	void *arg)
+{
+	struct filling *f = xcalloc(1, sizeof(*f));
+
+	*f = (struct filling){ .st = st, .how = *how, .done = done, .arg = arg };
+	if (how->refused) {
+		f->rc = -1;
+		f->e = *how->refused;
+	}
+	f->how.refused = NULL;
+	f->job = (struct job){ .name = "fill", .lane = env_lane(st->env, "train"), .run = fill_run, .done = fill_done };
+	st->filling = true;
+	env_work(st->env, &f->job);
+}

@@ -1,0 +1,73 @@
+/* The state of one run on this peer: its layout, the shard that is held here, copies of it, and filling it anew. Long
+ * work (copying, looking through hundreds of millions of numbers) is a job of the train lane; copies are made at
+ * boundaries that the owner names, where nothing else touches the state.
+ *
+ *     owner                                     state
+ *     state_snapshot(done)                 ->   waits;  <- cb.wanted: name a boundary soon
+ *     state_copies() at a boundary         ->   true: some run, touch nothing until  <- cb.free
+ *                                          <-   done(snapshot)
+ *     state_fill(how, done)                ->   fresh values, what comes, a look  <- done(NULL or why not), cb.free
+ *
+ * Its epoch is that of the commit whose outcome it holds. Callbacks come from the loop. Units: bytes, elements. */
+#ifndef STATE_STATE_H
+#define STATE_STATE_H
+#include "env.h"
+#include "state/shard.h"
+
+struct state;
+struct state_cb {
+	void (*wanted)(void *arg);              /* a copy is: state_copies at the next boundary */
+	void (*free)(void *arg);                /* no copy and no fill runs any more */
+	/* Fresh values of the parameters and running statistics of a shard, zeros before. In a job, or on the loop. */
+	int (*init)(void *arg, struct shard *s, struct err *e);
+	shard_bad_fn *bad;                      /* the first of n numbers that is not finite; n: all are. Likewise */
+};
+/* l is stolen. param, stat: what is held here. NULL and e: no memory. */
+struct state *state_new(struct env *env, struct layout *l, struct extent param, struct extent stat,
+	const struct state_cb *cb, void *arg, struct err *e);
+/* Copies that were asked for end with ERR_CANCELLED; cb is not called any more. gone: when no job touches it. */
+void state_close(struct state *st);
+void state_free(struct state *st, void (*gone)(void *arg), void *arg);  /* closes it, too */
+
+struct shard *state_shard(struct state *st);    /* touch its block only at a boundary, or before anything runs */
+bool state_busy(const struct state *st);        /* copies or a fill run */
+void state_reached(struct state *st, uint64_t epoch);
+
+/* --- copies */
+struct snapshot {
+	uint64_t epoch;
+	void *data; size_t bytes;
+	struct ckpt_tensor *tensor; size_t ntensors;    /* views into data */
+	uint8_t digest[STATE_DIGEST];           /* of w, when all of it is here */
+	int refs;
+};
+/* s is the callee's; NULL: e says why. */
+typedef void snapshot_fn(void *arg, struct snapshot *s, const struct err *e);
+/* done comes once the copy is made. Of a state that is closed meanwhile nobody is told. */
+void state_snapshot(struct state *st, snapshot_fn *done, void *arg);
+/* Of parameters and running statistics alone: no tensors, no digest. done comes in any case. */
+void state_weights(struct state *st, snapshot_fn *done, void *arg);
+/* The same into the caller's memory of w_bytes; epoch is that of the copy. Not when the state is closed. */
+void state_copy(struct state *st, void *to, void (*done)(void *arg, uint64_t epoch), void *arg);
+bool state_copies(struct state *st);
+bool state_wants(const struct state *st);       /* copies wait for a boundary */
+void snapshot_unref(struct snapshot *s);
+
+/* --- filling */
+int state_init(struct state *st, struct err *e);        /* fresh values, zeros, clock: at once; 1 ms per million */
+struct state_fill {
+	const struct err *refused;              /* known before: nothing is done, and that is the answer */
+	bool fresh;                             /* begin with fresh values */
+	/* What puts values over them, in the job; then drop tells on the loop that it is over. */
+	void (*fill)(void *arg); void (*drop)(void *arg);
+	/* All of what comes lies beside the state, the bytes from off on there, and is looked at first: when that says why
+	 * not, the state is as it was. NULL: what lies in the block at the end is looked at. */
+	shard_at_fn *at;
+	void *arg;                              /* of the three */
+};
+/* done comes in any case, with ERR_CANCELLED when the state was closed. Nothing else may touch it until then. */
+void state_fill(struct state *st, const struct state_fill *how, void (*done)(void *arg, const struct err *e),
+	void *arg);
+int state_look(struct state *st, struct err *e);        /* what lies in the block; at once */
+
+#endif
