@@ -142,18 +142,19 @@ void apply_commit(struct round *r)
 {
 	struct avg *a = r->a;
 	const struct body *c = r->commit;
-	const float *mean = r->mean_is_x ? r->x : r->mean;
+	const float *mean = (r->mean_is_x ? r->x : r->mean) + r->lo;
+	size_t head = r->me < 0 ? c->n : body_head(c, (size_t)r->me);
 	struct avg_commit out = { .epoch = c->epoch, .point = &a->point, .term = c->term, .attempts = c->attempt + 1,
 		.minority = c->minority, .leader = c->leader,
 		.weight = c->weight, .begin_us = r->begun_us, .end_us = now_of(a), .bytes_out = r->bytes_out,
-		.bytes_in = r->bytes_in };
+		.bytes_in = r->bytes_in, .generation = c->generation, .lo = r->lo, .hi = r->hi };
 	struct id *left = xcalloc(c->n + 1, sizeof *left);
 	for (size_t i = 0; i < c->n; i++) {
 		const struct wire_member *m = &c->m[i];
 		bool in = m->flags & MATE_IN;
 		out.contributors += in;
 		out.members += !(m->flags & MATE_GONE) || in;
-		if (in && id_eq(&m->id, &a->me->id))
+		if (in && i == head)
 			out.my_samples = m->samples;
 		if (!in && i < r->b.n && !(m->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD)))
 			left[out.left_out_n++] = m->id;

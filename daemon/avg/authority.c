@@ -133,6 +133,16 @@ static void parts_digest(const uint8_t *hashes, size_t parts, const uint8_t *lin
 		sha256_of(hashes, parts * TREE256, ret);
 }
 
+/* What member i holds of them: of other parts it has said zeros. */
+static uint8_t *hashes_of(const struct body *c, size_t i)
+{
+	uint8_t *hash = xcalloc(c->parts + 1, TREE256);
+	for (size_t p = 0; p < c->parts; p++)
+		if (body_holds(c, p, i))
+			memcpy(hash + TREE256 * p, c->part[p].hash, TREE256);
+	return hash;
+}
+
 void ack_sign(const struct round *r, const struct id *leader, const uint8_t *hashes, uint8_t ret[SIG_BYTES])
 {
 	struct held h = { .round = r->id, .leader = leader, .term = r->term, .attempt = r->attempt, .w = r->w,
@@ -145,22 +155,18 @@ void ack_sign(const struct round *r, const struct id *leader, const uint8_t *has
 	signed_make(&b, r->a->net, ret);
 }
 
-static uint8_t *hashes_of(const struct body *c)
-{
-	uint8_t *hash = xcalloc(c->parts + 1, TREE256);
-	for (size_t p = 0; p < c->parts; p++)
-		memcpy(hash + TREE256 * p, c->part[p].hash, TREE256);
-	return hash;
-}
-
 /* Of those who hold what the COMMIT says, as many as a frame has room for. */
 void acks_put(const struct round *r, const struct body *c, struct buf *b)
 {
-	uint8_t *hash = hashes_of(c);
+	uint8_t *hash = NULL;
 	size_t n = 0;
 	b->len -= 2;
 	for (size_t i = 0; i < r->b.n && b->len + ACK_BYTES + 2 <= NET_BLOB_MAX; i++) {
 		const struct lead_member *m = &r->lead->m[i];
+		if (!hash || c->held) {
+			free(hash);
+			hash = hashes_of(c, i);
+		}
 		if (!m->acked || !m->is_signed || (!r->flow && memcmp(m->hash, hash, c->parts * TREE256)))
 			continue;
 		buf_u16(b, (uint16_t)i);
@@ -206,17 +212,23 @@ void acks_each(const struct avg *a, const struct body *c, const uint8_t *bytes, 
 {
 	size_t at = body_size(bytes, n) + SIG_BYTES, next = 0, wrong = 0;
 	uint64_t *w = xcalloc(c->n + 1, sizeof *w);
-	uint8_t *hash = hashes_of(c);
+	uint64_t *samples = xcalloc(c->n + 1, sizeof *samples);
+	uint8_t *hash = NULL;
 	struct held h = { .round = c->round, .leader = &c->leader, .term = c->term, .attempt = c->attempt, .w = w,
 		.n = c->n };
 	for (size_t i = 0; i < c->n; i++)
-		w[i] = c->m[i].flags & MATE_IN ? c->m[i].samples : 0;
+		samples[i] = c->m[i].flags & MATE_IN ? c->m[i].samples : 0;
+	body_weights(c, c->n, samples, w);
 	for (; at + 2 < n && !x->enough && wrong <= ACKS_WRONG; at += ACK_BYTES) {
 		size_t i = (size_t)(bytes[at] | bytes[at + 1] << 8);
 		if (i < next || i >= (c->grid.dims ? c->grid.n : c->n) || id_eq(&c->m[i].id, &c->leader) ||
 				!x->wants(x, &c->m[i].id))
 			continue;
 		next = i + 1;
+		if (!hash || c->held) {
+			free(hash);
+			hash = hashes_of(c, i);
+		}
 		parts_digest(hash, c->parts, c->grid.dims ? c->line_hash + TREE256 * grid_last_line(&c->grid, i) : NULL,
 			h.parts);
 		struct buf b = ack_bytes(a, &h);
@@ -226,6 +238,7 @@ void acks_each(const struct avg *a, const struct body *c, const uint8_t *bytes, 
 			wrong++;
 	}
 	free(w);
+	free(samples);
 	free(hash);
 }
 

@@ -7,6 +7,7 @@
 #include "avg/audit.h"
 #include "avg/lead.h"
 #include "avg/proof.h"
+#include "avg/units.h"
 
 static void kick_fire(struct timer *t);
 
@@ -119,6 +120,7 @@ void avg_free(struct avg *a, void (*quiet)(void *arg), void *arg)
 	recover_free(a);
 	shown_drop(a);
 	proofs_free(a);
+	units_free(a);
 	audits_free(a);
 	if (a->round)
 		round_close(a->round);
@@ -273,17 +275,19 @@ void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samp
 	if (!r || r->b.epoch != epoch || r->b.what != BODY_BEGIN || r->contributed || r->told_x)
 		return;                         /* a round that is over: its end has been or will be told */
 	r->contributed = true;
-	r->x = samples ? x : NULL;
-	r->samples = x && !(a->me->flags & (MATE_AUX | MATE_FOLLOWER)) ? samples : 0;
+	bool brings = r->b.held ? r->b.held[r->me].unit != NO_UNIT : !(a->me->flags & MATE_AUX);
+	r->x = samples ? round_base(x, r->b.held ? r->b.held[r->me].lo : 0) : NULL;
+	r->samples = x && brings && !(a->me->flags & MATE_FOLLOWER) ? samples : 0;
 	ranges_clear(&r->claimed);
-	if (claimed && r->samples)
+	if (claimed && r->samples && body_head(&r->b, (size_t)r->me) == (size_t)r->me)
 		ranges_copy(&r->claimed, claimed);
 	kick(a);
 }
 
 void avg_applied(struct avg *a, uint64_t epoch, const uint8_t params_digest[16])
 {
-	a->digest_epoch = a->apart ? 0 : epoch; /* lines of a grid are compared by COMMIT, and with each other not at all */
+	/* Lines of a grid are compared by COMMIT, and with each other not at all; parts of the vector likewise. */
+	a->digest_epoch = a->apart || a->units ? 0 : epoch;
 	memcpy(a->digest, params_digest, 16);
 	a->tell = true;
 	kick(a);

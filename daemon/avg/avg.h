@@ -63,18 +63,23 @@ void avg_point_done(struct avg_point *p);
 json_t *avg_point_json(const struct avg_point *p);
 int avg_point_parse(struct avg_point *ret, const json_t *j, struct err *e);
 
+/* Whose are which elements of the vector, lo to hi - 1, in which unit (units.h); and of which it keeps the means: at
+ * least these, and perhaps of neighbours, keep_lo to keep_hi - 1, for when one dies. */
+struct avg_holder { struct id id; uint16_t unit; uint64_t lo, hi, keep_lo, keep_hi; };
+
 struct avg_begin { uint64_t epoch; uint32_t term, members; uint64_t deadline_us; };
 struct avg_commit {
 	uint64_t epoch;                         /* the epoch that this commit made: old + 1 */
 	const struct avg_point *point;          /* the state after it */
 	uint32_t members, contributors; uint64_t weight; /* sum of samples */
-	uint64_t my_samples;                    /* of these, this peer's; 0 = left out (samples went back to the pool) */
+	uint64_t my_samples;                    /* of these, its unit's; 0 = left out (samples went back to the pool) */
 	bool changed_params;                    /* point->params differs from before */
 	struct id params_author;                /* of the newest change among them; zeros: none */
 	uint32_t attempts, term; bool minority; struct id leader;      /* who wrote it */
 	uint64_t begin_us, end_us, bytes_out, bytes_in;
 	const struct id *left_out; size_t left_out_n;   /* members of BEGIN that are not in C */
 	const struct ranges *grant;             /* positions that are this peer's to process next */
+	uint64_t generation, lo, hi;            /* what this peer keeps by it (avg_units): all that `mean` has */
 };
 enum avg_why { AVG_FORK /* lost to a longer chain */, AVG_BEHIND /* the others are ahead */,
 	AVG_DIVERGED /* my digest differs */, AVG_MISSED /* committed without my hearing the mean */ };
@@ -82,7 +87,8 @@ enum avg_why { AVG_FORK /* lost to a longer chain */, AVG_BEHIND /* the others a
 struct avg_cb {
 	/* BEGIN reached this peer: stop adding, call avg_contribute now or soon. */
 	void (*begin)(void *arg, const struct avg_begin *b);
-	/* mean: len floats, the owner's to read during the call only. Apply, then avg_applied (now or later). */
+	/* mean: len floats (or hi - lo of them), the owner's to read during the call only. Apply, then avg_applied (now or
+	 * later). */
 	void (*commit)(void *arg, const struct avg_commit *c, const float *mean);
 	/* The round was given up; the contribution was not used and is the owner's again; keep accumulating. */
 	void (*failed)(void *arg, uint64_t epoch, const struct err *e);
@@ -125,6 +131,12 @@ void avg_progress(struct avg *a, uint64_t samples, double rate, const struct ran
 /* x: len floats, the MEAN over the peer's samples; stays the caller's and unchanged until commit, failed or resync.
  * NULL with 0 samples = nothing. */
 void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed);
+/* Runs whose peers hold parts of the vector: from now on rounds are of units. Every member is told the same of one
+ * generation; a BEGIN of another is refused. Extents of each unit lie end to end, from 0 to len. x of avg_contribute is
+ * then this peer's extent, samples and claimed are the unit's and every member of it says the same; avg_progress is for
+ * heads (who hold element 0). n 0: nobody holds anything, and no round begins. ERR_INVALID: which unit has what wrong.
+ * Copied. Not in a grid, not in rows, not with a robust mean. */
+int avg_units(struct avg *a, uint64_t generation, const struct avg_holder *v, size_t n, struct err *e);
 /* compared with the others' (design 9) */
 void avg_applied(struct avg *a, uint64_t epoch, const uint8_t params_digest[16]);
 /* this peer pauses: stays a member, contributes nothing, does not delay others */

@@ -5,6 +5,7 @@
 #include "avg/int.h"
 #include "avg/lead.h"
 #include "avg/near.h"
+#include "avg/units.h"
 #include "common/hash.h"
 
 #define UNMEASURED_US (2 * SECOND)
@@ -137,7 +138,7 @@ struct lead *lead_new(struct round *r)
 	for (size_t i = 0; i < r->b.n; i++) {
 		struct mate *m = mate_find(r->a, &r->b.m[i].id);
 		l->m[i].gone = !m || !m->live;
-		l->m[i].awaited = m && m->awaited && !(r->b.m[i].flags & MATE_FOLLOWER);
+		l->m[i].awaited = unit_awaited(r, i, m && m->awaited && !(r->b.m[i].flags & MATE_FOLLOWER));
 	}
 	r->lead = l;
 	return l;
@@ -155,7 +156,15 @@ void lead_begin(struct avg *a)
 	b.ready_us = later_of(times_deadline(&a->ready_times, a->conf.round_floor_us, unmeasured_us(a)), 3 * far);
 	b.ready_us = later_of(b.ready_us, busiest_us(a));
 	b.data_us = later_of(times_deadline(&a->data_times, a->conf.round_floor_us, unmeasured_us(a)), 6 * far);
+	units_roles(a);
 	gather(a, &b);
+	if (!units_put(a, &b)) {
+		body_free(&b);
+		a->wait_us = now_of(a) + SECOND;
+		hub_event(a, LOG_WARN_, "no whole unit", NULL, "epoch %llu: of no unit all members are here: together they "
+			"hold what no one of them does", (unsigned long long)a->point.epoch);
+		return;
+	}
 	propose_into_begin(a, &b);
 	shape_make(a, &b);
 	body_sign(a, &b, &bytes);

@@ -10,6 +10,7 @@
 #define BODY_VERSION 4                          /* 1 to 3 had hashes of 16 bytes */
 #define BODY_ROWS 5                             /* with rows behind it */
 #define BODY_GRID 6                             /* with a grid behind it */
+#define BODY_UNITS 7                            /* with what each member holds behind it */
 
 void body_free(struct body *b)
 {
@@ -26,6 +27,7 @@ void body_free(struct body *b)
 	free(b->next);
 	free(b->sub);
 	free(b->line_hash);
+	free(b->held);
 	grid_free(&b->grid);
 	json_decref(b->params);
 	*b = (struct body){ 0 };
@@ -69,12 +71,62 @@ static void put_grid(struct buf *b, const struct body *o)
 	buf_put(b, o->line_hash, o->lines * TREE256);
 }
 
+static void put_units(struct buf *b, const struct body *o)
+{
+	buf_u64(b, o->generation);
+	buf_u16(b, (uint16_t)o->units);
+	for (size_t i = 0; i < o->n; i++) {
+		buf_u16(b, o->held[i].unit);
+		buf_u64(b, o->held[i].lo);
+		buf_u64(b, o->held[i].hi);
+		buf_u64(b, o->held[i].keep_lo);
+		buf_u64(b, o->held[i].keep_hi);
+	}
+}
+
+/* ---- units ---- */
+
+bool body_holds(const struct body *b, size_t part, size_t i)
+{
+	const struct wire_part *p = &b->part[part];
+	return !b->held || (p->off >= b->held[i].keep_lo && p->off + p->len <= b->held[i].keep_hi);
+}
+
+static bool brings(const struct body *b, size_t part, size_t i)
+{
+	const struct wire_part *p = &b->part[part];
+	const struct holding *h = &b->held[i];
+	return h->unit != NO_UNIT && p->off >= h->lo && p->off + p->len <= h->hi;
+}
+
+size_t body_head(const struct body *b, size_t i)
+{
+	if (!b->held)
+		return i;
+	for (size_t k = 0; k < b->n && b->held[i].unit != NO_UNIT; k++)
+		if (b->held[k].unit == b->held[i].unit && !b->held[k].lo)
+			return k;
+	return b->n;
+}
+
+void body_weights(const struct body *b, size_t n, const uint64_t *samples, uint64_t *ret_w)
+{
+	for (size_t i = 0; i < n; i++) {
+		size_t head = body_head(b, i);
+		ret_w[i] = head < n ? samples[head] : 0;
+	}
+}
+
 void body_tree(const struct body *b, size_t n, struct tree *ret)
 {
 	*ret = (struct tree){ .n = n, .parts = b->parts, .rows = b->rows > 1 ? b->rows : 1,
 		.owner = xcalloc(b->parts + 1, sizeof *ret->owner) };
 	for (size_t p = 0; p < b->parts; p++)
 		ret->owner[p] = b->part[p].owner;
+	ret->hold = b->held ? xcalloc(b->parts * n + 1, 1) : NULL;
+	for (size_t p = 0; ret->hold && p < b->parts; p++)
+		for (size_t i = 0; i < n; i++)
+			ret->hold[p * n + i] = (uint8_t)((body_holds(b, p, i) ? HOLDS : 0) | (brings(b, p, i) ? BRINGS : 0));
 	if (ret->rows == 1)
 		return;
 	ret->row = xmemdup(b->row, n * sizeof *b->row);
@@ -83,7 +135,7 @@ void body_tree(const struct body *b, size_t n, struct tree *ret)
 
 void body_encode(const struct body *b, struct buf *ret)
 {
-	buf_u8(ret, b->grid.dims ? BODY_GRID : b->rows > 1 ? BODY_ROWS : BODY_VERSION);
+	buf_u8(ret, b->held ? BODY_UNITS : b->grid.dims ? BODY_GRID : b->rows > 1 ? BODY_ROWS : BODY_VERSION);
 	buf_u8(ret, b->what);
 	buf_put(ret, b->run.b, 32);
 	buf_put(ret, b->leader.b, 32);
@@ -114,7 +166,9 @@ void body_encode(const struct body *b, struct buf *ret)
 	buf_u32(ret, (uint32_t)b->props);
 	for (size_t i = 0; i < b->props; i++)
 		put_proposal(ret, &b->prop[i]);
-	if (b->grid.dims)
+	if (b->held)
+		put_units(ret, b);
+	else if (b->grid.dims)
 		put_grid(ret, b);
 	else if (b->rows > 1)
 		put_rows(ret, b);
@@ -134,9 +188,10 @@ static int get_head(struct rd *r, struct body *b, struct err *e)
 	b->what = rd_u8(r);
 	b->rows = version == BODY_ROWS ? 2 : 1;
 	b->grid.dims = version == BODY_GRID;
-	if (version < BODY_VERSION || version > BODY_GRID || (b->what != BODY_BEGIN && b->what != BODY_COMMIT))
+	b->units = version == BODY_UNITS;
+	if (version < BODY_VERSION || version > BODY_UNITS || (b->what != BODY_BEGIN && b->what != BODY_COMMIT))
 		return err_set(e, ERR_PROTOCOL, "body of version %u, kind %u; expected version %d or %d", version, b->what,
-		BODY_VERSION, BODY_GRID);
+		BODY_VERSION, BODY_UNITS);
 	get_bytes(r, b->run.b, 32);
 	get_bytes(r, b->leader.b, 32);
 	b->epoch = rd_u64(r);
@@ -289,12 +344,81 @@ static int get_grid(struct rd *r, struct body *b, struct err *e)
 	return check_grid(b, e);
 }
 
+/* Those of a unit lie end to end, from the first element to the last. */
+static int check_unit(const struct body *b, size_t unit, struct err *e)
+{
+	uint64_t sum = 0;
+	size_t heads = 0;
+	for (size_t i = 0; i < b->n; i++) {
+		const struct holding *h = &b->held[i];
+		if (h->unit != unit)
+			continue;
+		bool next = h->hi == b->len;
+		for (size_t k = 0; k < b->n && !next; k++)
+			next = b->held[k].unit == unit && b->held[k].lo == h->hi;
+		if (!next || h->lo >= h->hi || h->hi > b->len)
+			return err_set(e, ERR_PROTOCOL, "body: unit %zu: nobody goes on at %llu", unit, (unsigned long long)h->hi);
+		if (h->lo && b->m[i].samples)
+			return err_set(e, ERR_PROTOCOL, "body: member %zu counts samples that its unit's head counts", i);
+		heads += !h->lo;
+		sum += h->hi - h->lo;
+	}
+	return heads == 1 && sum == b->len ? 0 : err_set(e, ERR_PROTOCOL, "body: unit %zu does not hold the vector once",
+		unit);
+}
+
+static int check_holders(const struct body *b, struct err *e)
+{
+	struct tree t;
+	for (size_t p = 0; p < b->parts; p++)
+		for (size_t i = 0; i < b->n; i++) {
+			const struct holding *h = &b->held[i];
+			const struct wire_part *w = &b->part[p];
+			if ((w->off < h->hi && w->off + w->len > h->lo && !brings(b, p, i)) || (w->off < h->keep_hi &&
+					w->off + w->len > h->keep_lo && !body_holds(b, p, i)))
+				return err_set(e, ERR_PROTOCOL, "body: part %zu lies partly in what member %zu holds", p, i);
+		}
+	body_tree(b, b->n, &t);
+	int rc = tree_check(&t, e);
+	tree_free(&t);
+	return rc;
+}
+
+static int get_units(struct rd *r, struct body *b, struct err *e)
+{
+	if (!b->units)
+		return 0;
+	b->generation = rd_u64(r);
+	b->units = rd_u16(r);
+	if (!b->units || b->units > b->n || rd_left(r) < b->n * 34)
+		return err_set(e, ERR_PROTOCOL, "body: %zu units do not fit", b->units);
+	b->held = xcalloc(b->n, sizeof *b->held);
+	for (size_t i = 0; i < b->n; i++) {
+		struct holding *h = &b->held[i];
+		h->unit = rd_u16(r);
+		h->lo = rd_u64(r);
+		h->hi = rd_u64(r);
+		h->keep_lo = rd_u64(r);
+		h->keep_hi = rd_u64(r);
+		if (h->unit == NO_UNIT ? h->lo || h->hi || b->m[i].samples : h->unit >= b->units)
+			return err_set(e, ERR_PROTOCOL, "body: member %zu is in unit %u of %zu", i, h->unit, b->units);
+		bool within = h->unit == NO_UNIT || (h->keep_lo <= h->lo && h->keep_hi >= h->hi);
+		if (!within || h->keep_lo > h->keep_hi || h->keep_hi > b->len)
+			return err_set(e, ERR_PROTOCOL, "body: member %zu keeps %llu to %llu", i, (unsigned long long)h->keep_lo,
+				(unsigned long long)h->keep_hi);
+	}
+	for (size_t u = 0; u < b->units; u++)
+		if (check_unit(b, u, e))
+			return -1;
+	return check_holders(b, e);
+}
+
 int body_decode(struct body *ret, const void *p, size_t n, struct err *e)
 {
 	struct rd r = rd_of(p, n);
 	*ret = (struct body){ 0 };
 	if (get_head(&r, ret, e) || get_members(&r, ret, e) || get_parts(&r, ret, e) || get_proposals(&r, ret, e) ||
-			get_rows(&r, ret, e) || get_grid(&r, ret, e)) {
+			get_rows(&r, ret, e) || get_grid(&r, ret, e) || get_units(&r, ret, e)) {
 		body_free(ret);
 		return -1;
 	}

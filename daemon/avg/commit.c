@@ -91,6 +91,19 @@ static void put_rows(struct round *r, struct body *c)
 		c->next[i] = NO_ROW;
 }
 
+/* Those that are in the COMMIT only hold nothing. */
+static void put_units(const struct round *r, struct body *c)
+{
+	if (!r->b.held)
+		return;
+	c->generation = r->b.generation;
+	c->units = r->b.units;
+	c->held = xcalloc(c->n, sizeof *c->held);
+	memcpy(c->held, r->b.held, r->b.n * sizeof *c->held);
+	for (size_t i = r->b.n; i < c->n; i++)
+		c->held[i].unit = NO_UNIT;
+}
+
 static void build(struct round *r, struct body *c)
 {
 	struct avg *a = r->a;
@@ -116,6 +129,7 @@ static void build(struct round *r, struct body *c)
 	else if (!r->mean_is_x)
 		lead_hashes(r, c->part);
 	put_rows(r, c);
+	put_units(r, c);
 	grants(a, c, claims_pieces(r, c->n));
 	propose_into_commit(r, c);
 }

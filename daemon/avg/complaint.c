@@ -32,7 +32,7 @@ static void silent(struct round *r, size_t j)
 {
 	struct lead *l = r->lead;
 	l->samples[j] = 0;
-	if (lead_reduces(r, j))
+	if (lead_reduces(r, j) || r->b.held)    /* its unit is out with it, whoever counts the samples */
 		l->m[j].gone = true;
 	l->again = true;
 }

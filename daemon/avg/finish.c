@@ -23,8 +23,9 @@ static bool apply_without_commit(struct round *r)
 	c.attempt = r->attempt;
 	memcpy(c.round, r->id, DIGEST);
 	for (size_t i = 0; i < c.n; i++) {
-		c.m[i].samples = r->w[i];
-		c.m[i].flags |= r->w[i] ? MATE_IN : 0;
+		bool counts = r->w[i] && body_head(&c, i) == i;
+		c.m[i].samples = counts ? r->w[i] : 0;
+		c.m[i].flags |= counts ? MATE_IN : 0;
 	}
 	c.weight = r->total;
 	for (size_t p = 0; p < c.parts; p++) {
@@ -76,7 +77,7 @@ static bool agrees(const struct round *r)
 	if (r->flow)
 		return grid_flow_agrees(r, r->commit);
 	for (size_t p = 0; p < r->b.parts && !r->mean_is_x; p++)
-		if (memcmp(r->part[p].hash, r->commit->part[p].hash, TREE256))
+		if (flow_holds(r, p) && memcmp(r->part[p].hash, r->commit->part[p].hash, TREE256))
 			return false;
 	return true;
 }
@@ -142,7 +143,8 @@ static int commit_round(struct avg *a, struct body *c, const void *bytes, size_t
 int attempt_check(struct round *r, const struct attempt *at, struct err *e)
 {
 	struct tree t = { .n = r->b.n, .parts = r->b.parts, .rows = r->tree.rows, .row = r->tree.row, .owner = at->owner,
-		.sub = at->sub };
+		.sub = at->sub, .hold = r->tree.hold };
+	size_t head = body_head(&r->b, (size_t)r->me);
 	if (PLANTED(ATTEMPT_UNCHECKED) && !tree_check(&t, e))
 		return 0;
 	if ((at->stand != NULL) != (r->flow != NULL) || at->n != t.n || at->parts != t.parts || at->rows != t.rows)
@@ -156,9 +158,10 @@ int attempt_check(struct round *r, const struct attempt *at, struct err *e)
 		return err_set(e, ERR_INVALID, "attempt %u gives %llu us, the round began with %llu", at->no,
 			(unsigned long long)at->data_us, (unsigned long long)r->b.data_us);
 	uint64_t said = r->told_x ? r->samples : 0;
-	if (at->samples[r->me] && at->samples[r->me] != said)
+	uint64_t counted = head < r->b.n ? at->samples[head] : 0;
+	if (counted && counted != said)
 		return err_set(e, ERR_INVALID, "attempt %u counts %llu samples of this peer, which has said %llu", at->no,
-			(unsigned long long)at->samples[r->me], (unsigned long long)said);
+			(unsigned long long)counted, (unsigned long long)said);
 	for (size_t i = 0; i < r->b.n; i++)
 		if (at->samples[i] && r->b.m[i].flags & (MATE_FOLLOWER | MATE_AUX))
 			return err_set(e, ERR_INVALID, "attempt %u counts samples of who brings none", at->no);
@@ -180,6 +183,9 @@ static bool fits(const struct round *r, const struct body *c)
 		return false;
 	if (r->b.parts != c->parts || c->n < r->b.n || r->tree.rows != c->rows ||
 			(c->rows > 1 && memcmp(c->row, r->tree.row, r->b.n * sizeof *c->row)))
+		return false;
+	if (!c->held != !r->b.held || c->generation != r->b.generation ||
+			(c->held && memcmp(c->held, r->b.held, r->b.n * sizeof *c->held)))
 		return false;
 	body_tree(c, r->b.n, &t);
 	bool ok = !tree_check(&t, &e);
@@ -224,11 +230,11 @@ int commit_take(struct avg *a, struct body *c, const void *bytes, size_t n, stru
 			owner[p] = c->part[p].owner;
 		r->attempted = true;
 		r->attempt = c->attempt;
-		r->total = 0;
-		for (size_t i = 0; i < r->b.n; i++) {
-			r->w[i] = c->m[i].flags & MATE_IN ? c->m[i].samples : 0;
-			r->total += r->w[i];
-		}
+		uint64_t *samples = xcalloc(c->n + 1, sizeof *samples);
+		for (size_t i = 0; i < r->b.n; i++)
+			samples[i] = c->m[i].flags & MATE_IN ? c->m[i].samples : 0;
+		round_weights(r, samples);
+		free(samples);
 		if (r->flow)                    /* weights and stands are in order: the body was decoded */
 			grid_flow_stand(r, c->grid.stand, NULL, e);
 		flow_attempt(r, owner, c->sub);

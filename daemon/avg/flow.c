@@ -62,7 +62,18 @@ static const struct id *who(const struct round *r, size_t i)
 
 static bool may_bring(const struct round *r, size_t i)
 {
-	return (int)i != r->me && !(r->b.m[i].flags & (MATE_FOLLOWER | MATE_AUX));
+	bool none = r->b.held ? r->b.held[i].unit == NO_UNIT : r->b.m[i].flags & MATE_AUX;
+	return (int)i != r->me && !none && !(r->b.m[i].flags & MATE_FOLLOWER);
+}
+
+bool flow_holds(const struct round *r, size_t p)
+{
+	return tree_holds(&r->tree, p, (size_t)r->me);
+}
+
+static bool has_piece(const struct round *r, size_t p)
+{
+	return tree_brings(&r->tree, p, (size_t)r->me);
 }
 
 bool flow_lives(const struct round *r, size_t i)
@@ -102,7 +113,7 @@ static void raw_arrived(void *arg, struct xfer *x, const struct err *e)
 /* What member i sends this peer of part p: nothing, its piece, or its row's sum (of this attempt). */
 static char brings(const struct round *r, size_t p, size_t i)
 {
-	if ((int)i == r->me || tree_up(&r->tree, p, i) != (size_t)r->me)
+	if ((int)i == r->me || tree_up(&r->tree, p, i) != (size_t)r->me || !tree_brings(&r->tree, p, i))
 		return 0;
 	if (!tree_sums(&r->tree, p, i))
 		return may_bring(r, i) ? 'x' : 0;
@@ -234,7 +245,7 @@ void flow_send_x(struct round *r)
 	for (size_t k = 0; k < r->b.parts; k++) {
 		size_t p = (first + k) % r->b.parts;
 		struct rpart *rp = &r->part[p];
-		if (rp->owner == r->me || rp->x_out.x || rp->x_out.done || rp->encoding || rp->x_failed ||
+		if (rp->owner == r->me || !has_piece(r, p) || rp->x_out.x || rp->x_out.done || rp->encoding || rp->x_failed ||
 				busy[rp->up] >= AHEAD || !(rp->sums ? rp->passed : mine))
 			continue;
 		busy[rp->up]++;
@@ -270,8 +281,8 @@ void flow_pass_on(struct round *r, size_t p)
 		struct flow *f = &rp->result_out[i];
 		struct id tag;
 		/* Who counts in this attempt is alive by the leader's word: ours may be news of its earlier life. */
-		if ((int)i == r->me || tree_up(&r->tree, p, i) != (size_t)r->me || f->x || (died(r, i) &&
-				!tree_weight(&r->tree, p, i, r->w)))
+		if ((int)i == r->me || tree_up(&r->tree, p, i) != (size_t)r->me || f->x || !tree_holds(&r->tree, p, i) ||
+				(died(r, i) && !tree_weight(&r->tree, p, i, r->w)))
 			continue;
 		*f = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
 		tag_of(r, 'r', r->attempt, p, who(r, (size_t)r->me), who(r, i), &tag);
@@ -297,6 +308,8 @@ void flow_summed(struct round *r, size_t p)
 bool flow_lacks(const struct round *r, size_t p, size_t i)
 {
 	const struct rpart *rp = &r->part[p];
+	if (!tree_brings(&r->tree, p, i))
+		return false;
 	if ((int)i == r->me)
 		return r->w[i] && (!r->x || !sent_own(r));
 	if (r->w[i] && !may_bring(r, i) && tree_up(&r->tree, p, i) == (size_t)r->me)
@@ -310,7 +323,8 @@ static bool all_there(const struct round *r, size_t p)
 	if (r->part[p].owner != r->me && !tree_weight(&r->tree, p, (size_t)r->me, r->w))
 		return false;                   /* a row that brings nothing */
 	for (size_t i = 0; i < r->b.n; i++)
-		if (flow_lacks(r, p, i) || (r->bad[i] && r->w[i] && (tree_up(&r->tree, p, i) == (size_t)r->me ||
+		if (flow_lacks(r, p, i) || (r->bad[i] && r->w[i] && tree_brings(&r->tree, p, i) &&
+				(tree_up(&r->tree, p, i) == (size_t)r->me ||
 				(int)i == r->me)))
 			return false;
 	return true;
@@ -361,7 +375,7 @@ static void want_result(struct round *r, size_t p)
 void flow_again(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
-	if (r->attempted && rp->owner != r->me && !rp->ready && !rp->result_in.x && !rp->result_in.done)
+	if (r->attempted && rp->owner != r->me && flow_holds(r, p) && !rp->ready && !rp->result_in.x && !rp->result_in.done)
 		want_result(r, p);
 	flow_try(r, p);
 }
@@ -396,7 +410,7 @@ static void restart(struct round *r, size_t p)
 		close_raw(r, p);
 	if (!r->w[r->me] && !rp->sums)
 		flow_cancel(&rp->x_out);
-	if (rp->owner != r->me)
+	if (rp->owner != r->me && flow_holds(r, p))
 		want_result(r, p);
 }
 
@@ -432,7 +446,7 @@ bool flow_complete(const struct round *r)
 	if (!r->attempted)
 		return false;
 	for (size_t p = 0; p < r->b.parts; p++)
-		if (!r->part[p].ready)
+		if (!r->part[p].ready && flow_holds(r, p))
 			return false;
 	return true;
 }

@@ -7,6 +7,7 @@
  *   roster.c   who is there, who leads               member.c   member: BEGIN, ATTEMPT, COMMIT
  *   room.c     leader: waiting for who lags          early.c    COMMITs before their time
  *   authority.c  who may say what about a round    seen.c     who has been a member, from when to when
+ *   units.c    members that hold parts of the vector
  *   forger.c   naming who says what it may not
  *   show.c     SHOW: what this peer stands on             shown.c    two histories: which one stays
  *   witness.c  who has signed for another history         proof.c    two COMMITs of one epoch by one leader
@@ -134,6 +135,7 @@ struct avg {
 	struct proofs *proofs;
 	struct forger forger[FORGERS];
 	struct audits *audits;
+	struct units *units;                    /* units.h; NULL: everybody holds all */
 	struct buf last_commit;                 /* with signature; the one that made point */
 	/* what the owner reported */
 	uint64_t samples; double rate; struct ranges claimed; uint8_t digest[16]; uint64_t digest_epoch;
@@ -208,7 +210,9 @@ struct round {
 	struct tree tree;                       /* of this attempt */
 	struct sents *sent;                     /* sent.h; NULL: nobody signs what it sends */
 	struct grid_flow *flow;                 /* in a grid: takes the place of tree and of what moves along it */
-	struct rpart *part; float *mean; size_t mean_bytes; bool mean_is_x;
+	struct rpart *part; float *mean; bool mean_is_x;
+	/* mean and x are where element 0 would be; of the mean elements lo to hi - 1 are here */
+	void *mean_at; size_t mean_bytes; uint64_t lo, hi;
 	struct coding coding; enum robust robust; bool feedback;
 	uint64_t *came;                         /* by member: bytes that it had sent when the attempt began */
 	bool *bad, *broken;                     /* by member: not finite what it brings, or what it summed of others' */
@@ -398,6 +402,9 @@ void note_forged(struct avg *a, const struct id *who, const struct err *e);
 /* ---- member.c, flow.c ---- */
 struct round *round_new(struct avg *a, struct body *b /* moved */, const void *bytes, size_t n, struct err *e);
 void round_close(struct round *r);              /* cancels what is cancellable; frees when the rest is over */
+float *round_base(const void *p, uint64_t lo);
+void round_mean_put(struct round *r);           /* its memory back */
+void round_weights(struct round *r, const uint64_t *samples);    /* of this attempt; samples by head */
 void round_touch(struct round *r);              /* the leader was heard */
 int round_member(const struct round *r, const struct id *id);   /* -1 */
 void round_care(struct round *r);               /* again, after it has become this peer's to lead */
@@ -413,6 +420,7 @@ int member_commit(struct avg *a, struct body *c /* moved when 0 */, const void *
 void member_contributed(struct round *r);
 void member_check(struct round *r);             /* all parts here? ACK, or apply what is decided */
 void member_fail(struct round *r, const struct err *e);
+bool flow_holds(const struct round *r, size_t part);     /* this peer, all of the part */
 void flow_open(struct round *r);                /* the receivers of what this peer sums */
 void flow_send_x(struct round *r);
 void flow_attempt(struct round *r, const uint16_t *owner, const uint16_t *sub);

@@ -6,6 +6,7 @@
 #include "avg/claims.h"
 #include "avg/grid_flow.h"
 #include "avg/lead.h"
+#include "avg/units.h"
 
 #define UNACKED 4                               /* twice late with its ACK, less in time: waited for now and then */
 
@@ -58,7 +59,8 @@ static bool choose(struct round *r)
 	claims_begin(&c, r);
 	for (size_t i = 0; i < r->b.n; i++) {
 		struct lead_member *m = &l->m[i];
-		bool brings = m->is_ready && !m->gone && m->ready.samples && !(r->b.m[i].flags & (MATE_FOLLOWER | MATE_AUX));
+		bool brings = m->is_ready && !m->gone && m->ready.samples && unit_ready(r, i) &&
+			!(r->b.m[i].flags & (MATE_FOLLOWER | MATE_AUX));
 		l->samples[i] = brings && claims_take(&c, i, &m->ready) ? m->ready.samples : 0;
 		sum += l->samples[i];
 	}
@@ -97,8 +99,10 @@ static bool reassign(struct round *r)
 	for (size_t i = 0; i < n; i++) {
 		bool stays = !l->m[i].gone && l->m[i].is_ready;         /* and brings to others what it would have summed */
 		l->samples[i] = lost[i] && !stays ? 0 : l->samples[i];
-		sum += l->samples[i];
 	}
+	units_settle(r);
+	for (size_t i = 0; i < n; i++)
+		sum += l->samples[i];
 	free(gone);
 	free(len);
 	return sum > 0;
@@ -267,11 +271,11 @@ void lead_hashes(struct round *r, struct wire_part *part)
 		size_t best = 0;
 		for (size_t i = 0; i < r->b.n; i++) {
 			size_t votes = 0;
-			if (!l->m[i].acked)
+			if (!l->m[i].acked || !tree_holds(&r->tree, p, i))
 				continue;
 			for (size_t k = 0; k < r->b.n; k++)
-				votes += l->m[k].acked && !memcmp(l->m[k].hash + TREE256 * p, l->m[i].hash + TREE256 * p,
-					TREE256);
+				votes += l->m[k].acked && tree_holds(&r->tree, p, k) &&
+					!memcmp(l->m[k].hash + TREE256 * p, l->m[i].hash + TREE256 * p, TREE256);
 			if (votes > best || (votes == best && (int)i == r->me)) {
 				best = votes;
 				memcpy(part[p].hash, l->m[i].hash + TREE256 * p, TREE256);
@@ -297,10 +301,11 @@ static bool all_ready(const struct round *r)
 /* Are the samples that the attempt sums those that would be committed? */
 static bool sums_count(const struct round *r)
 {
-	for (size_t i = 0; i < r->b.n; i++)
-		if (r->lead->samples[i] != r->w[i])
-			return false;
-	return true;
+	uint64_t *w = xcalloc(r->b.n + 1, sizeof *w);
+	body_weights(&r->b, r->b.n, r->lead->samples, w);
+	bool same = !memcmp(w, r->w, r->b.n * sizeof *w);
+	free(w);
+	return same;
 }
 
 /* It has been late with its ACK more than once of late: what it sums may be there, and its word is not waited for
@@ -419,7 +424,8 @@ static void tell_late(const struct round *r)
 {
 	for (size_t i = 0; i < r->b.n; i++) {
 		const struct lead_member *m = &r->lead->m[i];
-		struct mate *mate = mate_find(r->a, &r->b.m[i].id);
+		size_t head = body_head(&r->b, i);
+		struct mate *mate = head < r->b.n ? mate_find(r->a, &r->b.m[head].id) : NULL;
 		if (!m->awaited || m->is_ready || m->refused || m->gone || !mate)
 			continue;
 		mate->awaited = false;

@@ -7,6 +7,7 @@
 #include "avg/lead.h"
 #include "avg/near.h"
 #include "avg/sent.h"
+#include "avg/units.h"
 #include "common/hash.h"
 
 static void late_fire(struct timer *t);
@@ -80,6 +81,9 @@ static int read_coding(struct round *r, const struct body *b, struct err *e)
 	if ((r->tree.rows > 1 || b->grid.dims) && r->robust != ROBUST_NONE)
 		return err_set(e, ERR_INVALID, "a mean that is %s needs every contribution at its owner; the round is in %s",
 			robust_name(r->robust), b->grid.dims ? "a grid" : "rows");
+	if (b->held && r->robust != ROBUST_NONE)
+		return err_set(e, ERR_INVALID, "a mean that is %s is not made of units whose members hold parts of the vector",
+			robust_name(r->robust));
 	if (coding_make(&r->coding, codec ? codec : c->codec, c->tensors, c->ntensors, c->len, e))
 		return -1;
 	return b->grid.dims ? grid_allowed(r, b, e) : 0;
@@ -92,15 +96,21 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 	r->b = *b;
 	r->me = round_member(r, &a->me->id);
 	r->mean_is_x = b->n == 1 && r->me == 0;
-	r->mean_bytes = a->conf.len * sizeof(float);
-	r->mean = r->mean_is_x || r->me < 0 ? NULL : spare_get(a, r->mean_bytes);
-	bool ready = r->me >= 0 && (r->mean || r->mean_is_x);
+	r->hi = a->conf.len;
+	if (b->held && r->me >= 0) {
+		r->lo = b->held[r->me].keep_lo;
+		r->hi = b->held[r->me].keep_hi;
+	}
+	r->mean_bytes = (r->hi - r->lo) * sizeof(float);
+	r->mean_at = r->mean_is_x || r->me < 0 ? NULL : spare_get(a, r->mean_bytes ? r->mean_bytes : 1);
+	r->mean = round_base(r->mean_at, r->lo);
+	bool ready = r->me >= 0 && (r->mean_at || r->mean_is_x);
 	if (!ready)
 		err_set(e, r->me < 0 ? ERR_STATE : ERR_NOMEM, r->me < 0 ? "this peer is not in the round" :
 			"no memory for a mean of %zu bytes", r->mean_bytes);
 	body_tree(b, b->n, &r->tree);
 	if (!ready || read_coding(r, b, e)) {
-		spare_put(a, r->mean, r->mean_bytes);
+		round_mean_put(r);
 		tree_free(&r->tree);
 		free(r);
 		return NULL;
@@ -206,40 +216,6 @@ void round_close(struct round *r)
 	kick(a);
 }
 
-void round_reap(struct avg *a, bool force)
-{
-	list_each_safe(it, &a->tails) {
-		struct round *r = list_entry(it, struct round, link);
-		if (force)
-			flow_stop(r, true);
-		if (!flow_idle(r))
-			continue;
-		list_del(&r->link);
-		lead_free(r);
-		flow_free(r);
-		sents_free(r);
-		spare_put(a, r->mean, r->mean_bytes);
-		body_free(&r->b);
-		buf_free(&r->bytes);
-		if (r->commit) {
-			body_free(r->commit);
-			free(r->commit);
-		}
-		buf_free(&r->commit_bytes);
-		free(r->fail);
-		ranges_free(&r->claimed);
-		free(r->w);
-		free(r->bad);
-		free(r->broken);
-		tree_free(&r->tree);
-		free(r->odd);
-		coding_free(&r->coding);
-		free(r->cared);
-		free(r->part);
-		free(r);
-	}
-}
-
 /* ---- BEGIN ---- */
 
 void tell_begin(struct round *r)
@@ -314,7 +290,7 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 		roster_unfit(a, from, e->text);
 		return -1;
 	}
-	return begin_leaves_out(a, b, e);
+	return units_same(a, b, e) ? -1 : begin_leaves_out(a, b, e);
 }
 
 /* Two leaders of one term began the same epoch (one of them elected by a peer that has lost sight of the other): the
@@ -330,6 +306,8 @@ static bool better(const struct avg *a, const struct round *old, const struct bo
 /* The owner has contributed to a round that another one replaces: the same contribution goes into that. */
 void round_inherit(struct round *r, const struct round *old)
 {
+	if (r->b.generation != old->b.generation || !r->b.held != !old->b.held)
+		return;                         /* other elements: they are asked for */
 	r->told_begin = old->told_begin;
 	r->contributed = old->contributed;
 	r->x = old->x;
@@ -415,11 +393,7 @@ int member_attempt(struct round *r, const struct attempt *at, struct request *re
 	r->missing_told = r->lateness = 0;
 	r->attempt_us = now_of(a);
 	r->data_us = at->data_us;
-	r->total = 0;
-	for (size_t i = 0; i < r->b.n; i++) {
-		r->w[i] = at->samples[i];
-		r->total += at->samples[i];
-	}
+	round_weights(r, at->samples);
 	env_after(a->env, &r->late, r->data_us);
 	round_touch(r);
 	if (!r->mean_is_x)

@@ -26,7 +26,7 @@ static size_t culprits(const struct round *r, bool *bad)
 		grid_flow_culprits(r, bad);
 	for (size_t p = 0; !r->flow && p < r->b.parts; p++) {
 		const struct rpart *rp = &r->part[p];
-		if (rp->ready || rp->summing)
+		if (rp->ready || rp->summing || !flow_holds(r, p))
 			continue;
 		unsigned wait = tree_height(&r->tree) + tree_depth(&r->tree, p, (size_t)r->me);
 		if (rp->owner != r->me && (!flow_lives(r, rp->up) || r->lateness >= wait))
@@ -62,7 +62,7 @@ static unsigned flowing(const struct round *r, size_t i)
 		if (rp->sums && rp->in && rp->in[i].r) {
 			pieces += rp->bytes;
 			lacking += rp->in[i].done ? 0 : rp->bytes;
-		} else if (rp->owner != r->me && rp->up == i) {
+		} else if (rp->owner != r->me && rp->up == i && flow_holds(r, p)) {
 			results += rp->bytes;
 		}
 	}

@@ -8,6 +8,7 @@
 #include "avg/grid_flow.h"
 #include "avg/lead.h"
 #include "avg/topo.h"
+#include "avg/units.h"
 #include "common/mem.h"
 
 #define PART_MIN 1024                           /* floats; smaller parts cost more messages than they save bytes */
@@ -182,7 +183,7 @@ void shape_make(struct avg *a, struct body *b)
 	}
 	struct topo_view v = { .n = b->n, .bw = bw, .len = a->conf.len,
 		.min = a->conf.part_min ? a->conf.part_min : PART_MIN, .group = a->conf.group_size, .row = hint };
-	if (topology(a, b)->plan(&v, &t))
+	if (b->held ? units_shape(a, b, &v, &t) : topology(a, b)->plan(&v, &t))
 		all_mine(a, b, &t);
 	slice(a, b, &t);
 	b->row = t.row;
@@ -190,7 +191,7 @@ void shape_make(struct avg *a, struct body *b)
 	t.row = NULL;
 	t.grid = (struct grid){ 0 };
 	topo_plan_free(&t);
-	if (!b->grid.dims)
+	if (!b->grid.dims && !b->held)
 		keep(a, b, bw);
 	free(bw);
 	free(hint);

@@ -343,7 +343,7 @@ static void terms(const struct round *r, size_t p, struct sum_job *s)
 	s->member = xcalloc(r->b.n, sizeof *s->member);
 	for (size_t i = 0; i < r->b.n; i++) {
 		bool own = (int)i == r->me, row = !own && tree_sums(&r->tree, p, i);
-		if (!own && tree_up(&r->tree, p, i) != (size_t)r->me)
+		if ((!own && tree_up(&r->tree, p, i) != (size_t)r->me) || !tree_brings(&r->tree, p, i))
 			continue;
 		uint64_t w = row ? tree_weight(&r->tree, p, i, r->w) : r->w[i];
 		if (!w)

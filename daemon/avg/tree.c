@@ -9,6 +9,7 @@ void tree_free(struct tree *t)
 	free(t->row);
 	free(t->owner);
 	free(t->sub);
+	free(t->hold);
 	*t = (struct tree){ 0 };
 }
 
@@ -23,6 +24,7 @@ void tree_copy(struct tree *to, const struct tree *from)
 	t.row = copy_of(from->row, from->n);
 	t.owner = copy_of(from->owner, from->parts);
 	t.sub = copy_of(from->sub, from->parts * from->rows);
+	t.hold = from->hold ? xmemdup(from->hold, from->parts * from->n + 1) : NULL;
 	tree_free(to);
 	*to = t;
 }
@@ -51,6 +53,8 @@ int tree_check(const struct tree *t, struct err *e)
 	for (size_t p = 0; p < t->parts; p++) {
 		if (t->owner[p] >= t->n)
 			return err_set(e, ERR_PROTOCOL, "part %zu has no owner", p);
+		if (!tree_holds(t, p, t->owner[p]))
+			return err_set(e, ERR_PROTOCOL, "part %zu: its owner %u does not hold it", p, t->owner[p]);
 		if (t->rows > 1 && check_part(t, p, e))
 			return -1;
 	}
@@ -87,9 +91,9 @@ uint64_t tree_weight(const struct tree *t, size_t p, size_t i, const uint64_t *w
 {
 	uint64_t sum = 0;
 	if (!tree_sums(t, p, i))
-		return w[i];
+		return tree_brings(t, p, i) ? w[i] : 0;
 	for (size_t k = 0; k < t->n; k++)
-		if (t->owner[p] == i || sub_of(t, p, k) == i)
+		if ((t->owner[p] == i || sub_of(t, p, k) == i) && tree_brings(t, p, k))
 			sum += w[k];
 	return sum;
 }
@@ -105,7 +109,7 @@ bool tree_reduces(const struct tree *t, size_t i)
 bool tree_touches(const struct tree *t, size_t i, size_t k)
 {
 	for (size_t p = 0; p < t->parts; p++)
-		if (tree_up(t, p, i) == k || tree_up(t, p, k) == i)
+		if (tree_holds(t, p, i) && tree_holds(t, p, k) && (tree_up(t, p, i) == k || tree_up(t, p, k) == i))
 			return true;
 	return false;
 }
@@ -116,11 +120,12 @@ bool tree_touches(const struct tree *t, size_t i, size_t k)
 
 struct mend { struct tree *t; const uint64_t *len; const bool *gone, *able; uint64_t *load; };
 
-static size_t least_loaded(const struct mend *m, size_t row)
+static size_t least_loaded(const struct mend *m, size_t p, size_t row)
 {
 	size_t best = NOBODY;
 	for (size_t i = 0; i < m->t->n; i++)
-		if (m->able[i] && !m->gone[i] && (row == NOBODY || m->t->row[i] == row) && (best == NOBODY ||
+		if (m->able[i] && !m->gone[i] && tree_holds(m->t, p, i) && (row == NOBODY || m->t->row[i] == row) &&
+				(best == NOBODY ||
 				m->load[i] < m->load[best]))
 			best = i;
 	return best;
@@ -136,8 +141,11 @@ static size_t new_owner(const struct mend *m, size_t p, size_t last)
 			best = s;
 	}
 	if (best == NOBODY)
-		best = least_loaded(m, NOBODY);
-	return best == NOBODY ? last : best;
+		best = least_loaded(m, p, NOBODY);
+	if (best == NOBODY && t->hold)          /* one that cannot sum for others, else nobody has it any more */
+		for (size_t i = t->n; i-- > 0;)
+			best = tree_holds(t, p, i) && !m->gone[i] ? i : best;
+	return best != NOBODY ? best : t->hold ? t->owner[p] : last;
 }
 
 static void mend_rows(struct mend *m, size_t p, size_t was)
@@ -152,7 +160,7 @@ static void mend_rows(struct mend *m, size_t p, size_t was)
 		}
 		if (sub[r] != was && !m->gone[sub[r]])
 			continue;
-		size_t s = least_loaded(m, r);
+		size_t s = least_loaded(m, p, r);
 		sub[r] = (uint16_t)(s == NOBODY ? owner : s);
 		if (s != NOBODY)
 			m->load[s] += m->len[p];

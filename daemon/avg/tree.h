@@ -5,6 +5,8 @@
  * others, each with the weight of its row, and makes the one mean whose bytes go back the same way: owner, subs, rows.
  * Every piece goes up once and comes down once, from everybody but the owner: 2 (n-1) times the vector in all, as flat.
  *
+ * Members that hold parts of the vector only (rows 1) send and get nothing of the others.
+ *
  * Indexes are those of the members in BEGIN. Whoever follows a tree knows no topology by name (topo.h makes them). */
 #ifndef AVG_TREE_H
 #define AVG_TREE_H
@@ -20,7 +22,17 @@ struct tree {
 	uint16_t *row;                  /* of a member */
 	uint16_t *owner;                /* of a part */
 	uint16_t *sub;                  /* [part * rows + row]: a member of that row, or the owner itself */
+	uint8_t *hold;                  /* [part * n + member]: HOLDS, BRINGS; NULL: everybody does both of all */
 };
+enum tree_hold { HOLDS = 1 /* gets the result, and may own it */, BRINGS = 2 /* has a piece of its own */ };
+static inline bool tree_holds(const struct tree *t, size_t part, size_t i)
+{
+	return !t->hold || t->hold[part * t->n + i] & HOLDS;
+}
+static inline bool tree_brings(const struct tree *t, size_t part, size_t i)
+{
+	return !t->hold || t->hold[part * t->n + i] & BRINGS;
+}
 void tree_free(struct tree *t);
 void tree_copy(struct tree *to, const struct tree *from);       /* to is empty or a tree */
 /* Every index in its range, every sub in its row or the owner, the owner in its own row's place. For remote bytes. */

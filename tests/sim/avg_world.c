@@ -53,7 +53,7 @@ static void give_back(struct apeer *p)
 static void train(struct apeer *p)
 {
 	bool over = p->w->max_epoch && p->point.epoch >= p->w->max_epoch;
-	if (p->busy || p->in_round || p->syncing || p->held || p->w->aux[p->node] || over)
+	if (p->busy || p->in_round || p->syncing || p->held || p->w->aux[p->node] || over || world_is_other(p))
 		return;
 	uint64_t now = env_now(p->env);
 	if (now < p->w->start_us) {
@@ -83,9 +83,31 @@ static void step_done(struct timer *t)
 	train(p);
 }
 
+/* A member of a unit brings its part of what the head has processed; once that has said what it is. */
+static bool head_ready(struct apeer *p)
+{
+	const struct apeer *head = world_head_of(p);
+	if (!world_is_other(p))
+		return true;
+	ranges_clear(&p->claimed);
+	p->samples = 0;
+	if (!head || head->point.epoch != p->point.epoch || head->syncing)
+		return true;                    /* it will not: nothing */
+	if (!head->in_round || !head->contributed || head->round_epoch != p->round_epoch)
+		return false;
+	ranges_copy(&p->claimed, &head->claimed);
+	p->samples = head->samples;
+	return true;
+}
+
 static void contribute(struct apeer *p)
 {
 	size_t len = p->w->conf.len;
+	const struct whold *h = world_hold_of(p);
+	if (!head_ready(p)) {
+		env_after(p->env, &p->sync, MSEC);
+		return;
+	}
 	p->contributed = true;
 	if (p->w->gradient && p->samples)
 		p->w->gradient(p->w, &p->claimed, p->model, p->x);
@@ -103,7 +125,7 @@ static void contribute(struct apeer *p)
 		uint64_t samples = p->samples;
 		ranges_copy(&c, &p->claimed);
 		p->w->claims(p->w, p->node, &c, &samples);
-		avg_contribute(p->avg, p->round_epoch, p->x, samples, &c);
+		avg_contribute(p->avg, p->round_epoch, p->x + (h ? h->lo : 0), samples, &c);
 		ranges_free(&c);
 		return;
 	}
@@ -115,7 +137,7 @@ static void contribute(struct apeer *p)
 		ranges_free(&far);
 		return;
 	}
-	avg_contribute(p->avg, p->round_epoch, p->samples ? p->x : NULL, p->samples, &p->claimed);
+	avg_contribute(p->avg, p->round_epoch, p->samples ? p->x + (h ? h->lo : 0) : NULL, p->samples, &p->claimed);
 }
 
 static void on_begin(void *arg, const struct avg_begin *b)
@@ -147,12 +169,13 @@ static void forget(struct apeer *p)
 	p->samples = 0;
 }
 
-static void apply(struct apeer *p, const struct avg_point *at, const float *mean)
+static void apply(struct apeer *p, const struct avg_point *at, const float *mean, uint64_t lo, uint64_t hi)
 {
 	uint8_t digest[16];
+	mean -= lo;
 	if (p->w->learn)
 		p->w->learn(p->w, mean, p->model);
-	for (size_t k = 0; k < p->w->conf.len && !p->w->learn; k++)
+	for (size_t k = lo; k < hi && !p->w->learn; k++)
 		p->model[k] = p->w->takes_mean ? mean[k] : p->model[k] * 0.9f + mean[k];
 	if (p->w->corrupt[p->node]) {
 		p->model[0] += 1;
@@ -183,7 +206,9 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	if (p->syncing) {
 		if (p->nkept < 32) {
 			struct kept *k = &p->kept[p->nkept++];
-			*k = (struct kept){ .epoch = c->epoch, .mean = xmemdup(mean, p->w->conf.len * sizeof(float)) };
+			*k = (struct kept){ .epoch = c->epoch, .lo = c->lo, .hi = c->hi,
+				.mean = xmalloc((c->hi - c->lo) * sizeof(float) + 1) };
+			memcpy(k->mean, mean, (c->hi - c->lo) * sizeof(float));
 			avg_point_copy(&k->point, c->point);
 		}
 		p->in_round = false;
@@ -198,7 +223,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 		p->w->saw(p->w, p, c, mean);
 	p->my_total += c->my_samples;
 	forget(p);
-	apply(p, c->point, mean);
+	apply(p, c->point, mean, c->lo, c->hi);
 	ranges_copy(&p->grant, c->grant);
 	if (p->w->leave_at && c->epoch == p->w->leave_at)
 		avg_leave(p->avg, left, p);
@@ -278,7 +303,7 @@ static void sync_fire(struct timer *t)
 			env_after(p->env, &p->sync, SYNC_US);
 			return;
 		}
-		apply(p, &k->point, k->mean);
+		apply(p, &k->point, k->mean, k->lo, k->hi);
 	}
 	drop_kept(p);
 	p->syncing = false;
@@ -393,6 +418,8 @@ static void *start(struct env *env, int node, void *arg)
 		memcpy(p->model, w->saved_model[node], conf.len * sizeof *p->model);
 		check_history(w->check, &p->point, remember, p->avg);
 	}
+	if (w->hold)
+		world_tell_units(p);
 	meet_others(p);
 	if (avg_enter(p->avg, &p->point, false, &e))
 		abort();
@@ -441,6 +468,7 @@ void world_free(struct world *w)
 		if (sim_alive(w->s, i))
 			sim_kill(w->s, i);
 	check_free(w->check);
+	free(w->hold);
 	for (int i = 0; i < WORLD_MAX; i++) {
 		avg_point_done(&w->saved[i]);
 		free(w->saved_model[i]);
@@ -456,43 +484,4 @@ void world_add(struct world *w, int n)
 		memset(none.port, 0, sizeof none.port);
 		sim_node_add(w->s, w->client[sim_nodes(w->s)] ? &none : &at, &app);
 	}
-}
-
-bool world_all_at(struct world *w, uint64_t epoch)
-{
-	for (int i = 0; i < sim_nodes(w->s); i++) {
-		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
-		if (p && !p->dead && (p->syncing || p->point.epoch < epoch))
-			return false;
-	}
-	return true;
-}
-
-struct goal { struct world *w; uint64_t epoch; };
-
-static bool reached(struct sim *s, void *arg)
-{
-	struct goal *g = arg;
-	return world_all_at(g->w, g->epoch);
-}
-
-bool world_run_to(struct world *w, uint64_t epoch, uint64_t limit_us)
-{
-	struct goal g = { w, epoch };
-	if (sim_run_until(w->s, reached, &g, limit_us))
-		return true;
-	char text[400] = "";
-	size_t at = 0;
-	for (int i = 0; i < sim_nodes(w->s) && at < sizeof text - 60; i++) {
-		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
-		struct avg_view v = { 0 };
-		if (p)
-			avg_view(p->avg, &v);
-		at += (size_t)snprintf(text + at, sizeof text - at, " %d:%s@%llu%s", i, p ? v.state : "dead",
-			p ? (unsigned long long)p->point.epoch : 0, p && p->syncing ? "(sync)" : "");
-	}
-	if (getenv("VERBOSE"))
-		world_print(w);
-	sim_fail(w->s, "epoch %llu not reached:%s", (unsigned long long)epoch, text);
-	return false;
 }

@@ -17,7 +17,7 @@ struct apeer {
 	bool busy, in_round, contributed, syncing, follower, waiting_apply, held, dead;
 	uint64_t begun_us, step_us, round_epoch;
 	struct timer step, sync; struct id donor;
-	struct kept { uint64_t epoch; struct avg_point point; float *mean; } kept[32]; int nkept;
+	struct kept { uint64_t epoch, lo, hi; struct avg_point point; float *mean; } kept[32]; int nkept;
 	uint64_t commits, fails, resyncs[4], my_total;
 	/* What it held when it was lost, and keeps of it; when it took another state; how often it was lost before it was
 	 * asked what it has discarded. */
@@ -52,7 +52,18 @@ struct world {
 	int (*may)(struct world *w, const struct id *author, const json_t *patch, struct err *e);
 	int lawless;                            /* to that one everybody may; -1 */
 	void (*heard)(struct world *w, int node, const char *code, const struct id *peer);
+	/* world_units: what each node holds; unit -1: nothing. NULL: everybody holds all. */
+	struct whold { int unit; uint64_t lo, hi, keep_lo, keep_hi; struct id id; } *hold; uint64_t generation;
+	struct id ids[WORLD_MAX];
+	uint64_t totals[WORLD_MAX];             /* a scenario's own */
 };
+/* From now on, and for whoever comes later: every unit's head (lo 0) trains, its others bring their part of what it has
+ * processed. hold: by node, of n nodes; copied. */
+void world_units(struct world *w, const struct whold *hold, int n);
+const struct whold *world_hold_of(const struct apeer *p);       /* NULL: nothing, or there are no units */
+bool world_is_other(const struct apeer *p);     /* of a unit, and not its head; or of none */
+struct apeer *world_head_of(const struct apeer *p);     /* of its unit, when it lives */
+void world_tell_units(struct apeer *p);
 struct world *world_new(struct sim *s, size_t len, uint64_t target, uint32_t micro, uint64_t step_us);
 void world_free(struct world *w);               /* call after the simulator is no longer run; frees its check too */
 void world_add(struct world *w, int n);

@@ -4,6 +4,45 @@
 #include <string.h>
 #include "avg_world.h"
 
+bool world_all_at(struct world *w, uint64_t epoch)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		if (p && !p->dead && (p->syncing || p->point.epoch < epoch))
+			return false;
+	}
+	return true;
+}
+
+struct goal { struct world *w; uint64_t epoch; };
+
+static bool reached(struct sim *s, void *arg)
+{
+	struct goal *g = arg;
+	return world_all_at(g->w, g->epoch);
+}
+
+bool world_run_to(struct world *w, uint64_t epoch, uint64_t limit_us)
+{
+	struct goal g = { w, epoch };
+	if (sim_run_until(w->s, reached, &g, limit_us))
+		return true;
+	char text[400] = "";
+	size_t at = 0;
+	for (int i = 0; i < sim_nodes(w->s) && at < sizeof text - 60; i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		struct avg_view v = { 0 };
+		if (p)
+			avg_view(p->avg, &v);
+		at += (size_t)snprintf(text + at, sizeof text - at, " %d:%s@%llu%s", i, p ? v.state : "dead",
+			p ? (unsigned long long)p->point.epoch : 0, p && p->syncing ? "(sync)" : "");
+	}
+	if (getenv("VERBOSE"))
+		world_print(w);
+	sim_fail(w->s, "epoch %llu not reached:%s", (unsigned long long)epoch, text);
+	return false;
+}
+
 bool world_settled(struct world *w)
 {
 	struct id leader = { 0 };

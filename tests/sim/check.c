@@ -10,7 +10,8 @@
 #define ROUND_MAX_US (60 * SEC)                 /* every round ends */
 
 struct link_ { uint8_t digest[DIGEST], prev[DIGEST], mean[16]; uint64_t epoch, samples, weight; struct ranges done;
-	float *values; /* with world.apart: the first one's mean */ };
+	float *values; /* with world.apart: the first one's mean; of units: what any has had so far */
+	bool *known; };
 struct check { struct world *w; struct map *by_digest, *by_epoch; uint64_t n; };
 
 static int every_event(struct sim *s, void *arg, struct err *e)
@@ -41,6 +42,7 @@ void check_free(struct check *c)
 	for (size_t i = 0; (l = map_next(c->by_digest, &i, NULL, NULL));) {
 		ranges_free(&l->done);
 		free(l->values);
+		free(l->known);
 		free(l);
 	}
 	map_free(c->by_digest);
@@ -59,19 +61,22 @@ static double wanted(const struct ranges *fresh, size_t k, uint64_t weight)
 }
 
 /* Some elements: others in every epoch, so that all have their turn. Lossy means are looked at in more of them. */
-static void check_mean(struct check *c, const struct ranges *fresh, const float *mean, uint64_t weight, uint64_t epoch,
+static void check_mean(struct check *c, const struct ranges *fresh, const float *mean, const struct avg_commit *m,
 	int node)
 {
+	uint64_t weight = m->weight, epoch = m->point->epoch;
 	const struct world *w = c->w;
 	size_t len = w->conf.len, looks = w->part > 0 ? 40 : 4, step = len / looks ? len / looks : 1;
 	double apart = 0, all = 0;
 	for (size_t k = epoch % step; k < len; k += step) {
-		double want = wanted(fresh, k, weight), d = want - mean[k];
+		if (k < m->lo || k >= m->hi)
+			continue;
+		double want = wanted(fresh, k, weight), d = want - mean[k - m->lo];
 		apart += d * d;
 		all += want * want;
 		if (w->part > 0 ? !isfinite(d) : !(fabs(d) < (w->slack > 0 ? w->slack : 1e-4)))
-			sim_fail(w->s, "node %d: element %zu of the mean is %.7g, the committed samples' is %.7g", node, k, mean[k],
-				want);
+			sim_fail(w->s, "node %d: element %zu of the mean is %.7g, the committed samples' is %.7g", node, k,
+				mean[k - m->lo], want);
 	}
 	if (w->part > 0 && !(apart <= w->part * w->part * all))
 		sim_fail(w->s, "node %d: the mean is %.3g of the committed samples' away, at most %g", node, sqrt(apart / all),
@@ -108,7 +113,7 @@ static void first_seen(struct check *c, struct apeer *p, const struct avg_point 
 			(unsigned long long)ranges_count(&at->done), (unsigned long long)at->epoch);
 	if (c->w->conf.data_limit && at->done.n && at->done.v[at->done.n - 1].hi > c->w->conf.data_limit)
 		sim_fail(s, "node %d: a position behind the end of the data", p->node);
-	check_mean(c, &fresh, mean, m->weight, at->epoch, p->node);
+	check_mean(c, &fresh, mean, m, p->node);
 	ranges_free(&fresh);
 }
 
@@ -122,6 +127,23 @@ static void check_one(struct check *c, const struct apeer *p, struct link_ *l)
 		map_put(c->by_epoch, &l->epoch, sizeof l->epoch, l);
 	else if (first != l && !c->w->forks_allowed)
 		sim_fail(c->w->s, "node %d: a second commit of epoch %llu", p->node, (unsigned long long)l->epoch);
+}
+
+/* What members of units have of one mean is one vector. */
+static bool fits(const struct check *c, struct link_ *l, const float *mean, const struct avg_commit *m)
+{
+	if (!l->known) {
+		free(l->values);
+		l->values = xcalloc(c->w->conf.len, sizeof *l->values);
+		l->known = xcalloc(c->w->conf.len, sizeof *l->known);
+	}
+	for (uint64_t k = m->lo; k < m->hi; k++) {
+		if (l->known[k] && memcmp(&l->values[k], &mean[k - m->lo], sizeof *mean))
+			return false;
+		l->values[k] = mean[k - m->lo];
+		l->known[k] = true;
+	}
+	return true;
 }
 
 static bool same_mean(const struct check *c, const struct link_ *l, const float *mean, const uint8_t *hash)
@@ -138,7 +160,7 @@ void check_commit(struct check *c, struct apeer *p, const struct avg_point *befo
 	struct sim *s = c->w->s;
 	const struct avg_point *at = m->point;
 	uint8_t hash[16];
-	xxh128_of(mean, c->w->conf.len * sizeof *mean, hash);
+	xxh128_of(mean, (m->hi - m->lo) * sizeof *mean, hash);
 	sim_trace(s, &at->epoch, sizeof at->epoch);
 	sim_trace(s, at->prev, DIGEST);
 	if (at->epoch != before->epoch + 1)
@@ -151,10 +173,12 @@ void check_commit(struct check *c, struct apeer *p, const struct avg_point *befo
 	if (!l) {
 		first_seen(c, p, before, m, mean, hash);
 		check_one(c, p, map_get(c->by_digest, at->prev, DIGEST));
+		if (c->w->hold)
+			fits(c, map_get(c->by_digest, at->prev, DIGEST), mean, m);
 		return;
 	}
 	check_one(c, p, l);
-	if (!same_mean(c, l, mean, hash))
+	if (c->w->hold ? !fits(c, l, mean, m) : !same_mean(c, l, mean, hash))
 		sim_fail(s, "node %d: another mean under the same digest at epoch %llu", p->node,
 		(unsigned long long)at->epoch);
 	if (memcmp(l->prev, before->prev, DIGEST))

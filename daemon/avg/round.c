@@ -1,0 +1,60 @@
+/* What a round has in memory: vectors of which only some elements are here, the weights of an attempt; and its end. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/grid_flow.h"
+#include "avg/lead.h"
+#include "avg/sent.h"
+
+/* Where element 0 of a vector would be whose elements from lo on are at p. */
+float *round_base(const void *p, uint64_t lo)
+{
+	return p ? (float *)((uintptr_t)p - lo * sizeof(float)) : NULL;
+}
+
+void round_mean_put(struct round *r)
+{
+	spare_put(r->a, r->mean_at, r->mean_bytes ? r->mean_bytes : 1);
+	r->mean_at = NULL;
+}
+
+void round_weights(struct round *r, const uint64_t *samples)
+{
+	body_weights(&r->b, r->b.n, samples, r->w);
+	r->total = 0;
+	for (size_t i = 0; i < r->b.n; i++)
+		r->total += samples[i];
+}
+
+void round_reap(struct avg *a, bool force)
+{
+	list_each_safe(it, &a->tails) {
+		struct round *r = list_entry(it, struct round, link);
+		if (force)
+			flow_stop(r, true);
+		if (!flow_idle(r))
+			continue;
+		list_del(&r->link);
+		lead_free(r);
+		flow_free(r);
+		sents_free(r);
+		round_mean_put(r);
+		body_free(&r->b);
+		buf_free(&r->bytes);
+		if (r->commit) {
+			body_free(r->commit);
+			free(r->commit);
+		}
+		buf_free(&r->commit_bytes);
+		free(r->fail);
+		ranges_free(&r->claimed);
+		free(r->w);
+		free(r->bad);
+		free(r->broken);
+		tree_free(&r->tree);
+		free(r->odd);
+		coding_free(&r->coding);
+		free(r->cared);
+		free(r->part);
+		free(r);
+	}
+}

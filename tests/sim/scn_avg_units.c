@@ -1,0 +1,248 @@
+/* Rounds of units, whose members hold parts of the vector: the mean that each holder gets is that of its elements over
+ * exactly the samples that the commit counts, of units that were there with all their members; whoever is killed or
+ * stopped at whatever step takes its unit out of the round, and nobody else. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "avg_world.h"
+#include "check.h"
+
+#define LEN 960
+
+/* Units of so many members each, in order of the nodes, cut at random; the nodes behind them hold nothing. */
+static void cut(struct sim *s, struct whold *h, int unit, int first, int stages)
+{
+	bool redundant = sim_seed(s) / 2 % 2;
+	uint64_t at = 0;
+	for (int k = 0; k < stages; k++) {
+		uint64_t left = (uint64_t)(stages - 1 - k), most = LEN - at - left;
+		uint64_t n = left ? 1 + rng_below(sim_rng(s), 2 * most / (left + 1)) : most;
+		n = n < most ? n : most;
+		h[first + k] = (struct whold){ unit, at, at + n, at, at + n };
+		at += n;
+	}
+	if (!redundant)
+		return;
+	for (int k = 0; k < stages; k++) {      /* its neighbour's, too: the next one's, or of the last the one before */
+		struct whold *x = &h[first + k];
+		x->keep_hi = k + 1 < stages ? h[first + k + 1].hi : x->hi;
+		x->keep_lo = k && k + 1 == stages ? h[first + k - 1].lo : x->lo;
+	}
+}
+
+static struct world *begin(struct sim *s, const int *stages, int units, int spare, uint64_t max_epoch)
+{
+	struct world *w = world_new(s, LEN, (uint64_t)units * 32, 16, 10 * MSEC);
+	struct whold h[WORLD_MAX];
+	int n = 0;
+	for (int u = 0; u < units; u++) {
+		cut(s, h, u, n, stages[u]);
+		n += stages[u];
+	}
+	for (int k = 0; k < spare; k++)
+		h[n++] = (struct whold){ .unit = -1 };
+	for (int i = 0; i < n; i++)
+		w->aux[i] = h[i].unit < 0 || h[i].lo;
+	w->start_us = 3 * SEC;
+	w->max_epoch = max_epoch;
+	world_add(w, n);
+	world_units(w, h, n);
+	world_settle(w, 20 * SEC);
+	world_run_to(w, 3, 20 * SEC);
+	return w;
+}
+
+/* Everybody holds bits of one vector. */
+static void same(struct world *w)
+{
+	float v[LEN];
+	bool known[LEN] = { false };
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		const struct whold *h = &w->hold[i];
+		for (uint64_t k = p && h->unit >= 0 ? h->keep_lo : LEN; k < LEN && k < h->keep_hi; k++) {
+			if (known[k] && memcmp(&v[k], &p->model[k], sizeof *v))
+				sim_fail(w->s, "node %d: element %llu is %.9g, elsewhere it is %.9g", i, (unsigned long long)k,
+					p->model[k], v[k]);
+			v[k] = p->model[k];
+			known[k] = true;
+		}
+	}
+}
+
+/* Bytes of contributions and means that a node has sent. */
+static uint64_t sent(struct world *w, int node)
+{
+	struct avg_view v;
+	avg_view(world_peer(w, node)->avg, &v);
+	return v.bytes_out;
+}
+
+/* Nobody sends what it does not hold: of one unit nothing travels up, of two each element once; means go to whoever
+ * keeps them, and to nobody else. */
+static void scn_bytes(struct sim *s)
+{
+	int units = 1 + (int)(sim_seed(s) % 2);
+	struct world *w = begin(s, (const int[]){ 3, 2 }, units, 1, 20);
+	world_run_to(w, 20, 60 * SEC);
+	uint64_t all = 0;
+	for (int i = 0; i < sim_nodes(s); i++)
+		all += sent(w, i);
+	uint64_t want = units == 1 ? 0 : 20 * LEN * sizeof(float), keeps = 0;   /* up, then down */
+	for (int i = 0; i < sim_nodes(s); i++)
+		keeps += w->hold[i].keep_hi - w->hold[i].keep_lo;
+	want += 20 * (keeps - LEN) * sizeof(float);
+	if (all != want)
+		sim_fail(s, "%llu bytes of values were sent in 20 epochs by %d units, not %llu", (unsigned long long)all, units,
+			(unsigned long long)want);
+	same(w);
+	world_free(w);
+}
+
+static void scn_steady(struct sim *s)
+{
+	struct world *w = begin(s, (const int[]){ 3, 1, 2, 4 }, 4, 1, 40);
+	world_run_to(w, 40, 60 * SEC);
+	same(w);
+	for (int i = 0; i < sim_nodes(s); i++)
+		sim_check(s, world_peer(w, i)->commits >= 37);
+	world_free(w);
+}
+
+static const char *const points[] = { "avg.progress.before", "avg.begin.before", "avg.begin.after", "avg.ready.before",
+	"avg.ready.after", "avg.data.before", "avg.data.after", "avg.attempt.before", "avg.attempt.after",
+	"avg.result.before", "avg.result.after", "avg.ack.before", "avg.ack.after", "avg.commit.before",
+	"avg.commit.after" };
+#define POINTS (sizeof points / sizeof *points)
+
+/* Of the units that have lost a member nobody counts from then on; the others do. */
+static void units_of_dead_do_not_count(struct world *w, uint64_t after)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		bool whole = w->hold[i].unit >= 0;
+		for (int k = 0; whole && k < sim_nodes(w->s); k++)
+			whole = w->hold[k].unit != w->hold[i].unit || sim_alive(w->s, k);
+		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
+		if (p && !w->hold[i].lo && w->hold[i].unit >= 0 && whole != (p->my_total > w->totals[i]))
+			sim_fail(w->s, "node %d, head of a unit that is %s, has %llu samples more since epoch %llu", i,
+				whole ? "whole" : "not whole", (unsigned long long)(p->my_total - w->totals[i]),
+				(unsigned long long)after);
+	}
+}
+
+static void goes_on(struct world *w, uint64_t more)
+{
+	uint64_t at = world_newest(w);
+	world_run_to(w, at + 3, 60 * SEC);
+	for (int i = 0; i < sim_nodes(w->s); i++)
+		w->totals[i] = sim_alive(w->s, i) ? world_peer(w, i)->my_total : 0;
+	w->max_epoch = at + 3 + more;           /* there all stop */
+	world_run_to(w, at + 3 + more, 60 * SEC);
+	units_of_dead_do_not_count(w, at + 3);
+	same(w);
+}
+
+static void scn_killed(struct sim *s)
+{
+	struct world *w = begin(s, (const int[]){ 2, 3, 2 }, 3, 1, 0);
+	sim_failpoint(s, -1, points[sim_seed(s) % POINTS], SIM_KILL, 1 + (int)rng_below(sim_rng(s), 12));
+	goes_on(w, 8);
+	world_free(w);
+}
+
+static void scn_two_killed(struct sim *s)
+{
+	struct world *w = begin(s, (const int[]){ 2, 1, 3, 2 }, 4, 1, 0);
+	int one = (int)rng_below(sim_rng(s), 2);        /* the unit of one member stays: somebody goes on */
+	sim_run_for(s, rng_below(sim_rng(s), 200 * MSEC));
+	sim_kill(s, one);
+	sim_run_for(s, rng_below(sim_rng(s), 60 * MSEC));
+	sim_kill(s, 3 + (int)rng_below(sim_rng(s), 5));
+	goes_on(w, 8);
+	world_free(w);
+}
+
+static void scn_power(struct sim *s)
+{
+	struct world *w = begin(s, (const int[]){ 2, 3, 2 }, 3, 1, 0);
+	sim_run_for(s, rng_below(sim_rng(s), 60 * MSEC));
+	sim_power_off(s, (int)rng_below(sim_rng(s), 8));
+	goes_on(w, 8);
+	world_free(w);
+}
+
+/* A member that brings what is of other samples than its head's says another number: its unit does not count, ever. */
+#define OTHER 1
+
+static void other_values(struct world *w, int node, float *x)
+{
+	for (size_t k = 0; node == OTHER && k < LEN; k++)
+		x[k] += 1;
+}
+
+static void other_number(struct world *w, int node, struct ranges *c, uint64_t *samples)
+{
+	*samples += node == OTHER;
+}
+
+static void scn_disagree(struct sim *s)
+{
+	struct world *w = begin(s, (const int[]){ 2, 3 }, 2, 1, 0);
+	uint64_t at;
+	w->twist = other_values;
+	w->claims = other_number;
+	sim_run_for(s, 2 * SEC);                /* rounds that had begun are over */
+	at = world_peer(w, 0)->my_total;
+	w->max_epoch = world_newest(w) + 8;
+	world_run_to(w, w->max_epoch, 60 * SEC);
+	if (world_peer(w, 0)->my_total != at)
+		sim_fail(s, "a unit counts whose members say different numbers");
+	same(w);
+	world_free(w);
+}
+
+/* The last whole unit loses a member: no epoch is committed any more, until a new generation says who holds what. */
+static void scn_none_whole(struct sim *s)
+{
+	struct world *w = begin(s, (const int[]){ 2, 2 }, 2, 2, 0);
+	sim_kill(s, (int)rng_below(sim_rng(s), 2));
+	sim_kill(s, 2 + (int)rng_below(sim_rng(s), 2));
+	sim_run_for(s, 3 * SEC);
+	uint64_t at = world_newest(w);
+	sim_run_for(s, 10 * SEC);
+	if (world_newest(w) != at)
+		sim_fail(s, "epoch %llu was committed, and nobody held all of it", (unsigned long long)world_newest(w));
+	struct whold h[6] = { { .unit = -1 }, { .unit = -1 }, { .unit = -1 }, { .unit = -1 }, { 0, 0, 500, 0, 500 },
+		{ 0, 500, LEN, 300, LEN } };
+	w->aux[4] = w->aux[5] = false;
+	world_units(w, h, 6);
+	w->max_epoch = at + 5;
+	world_run_to(w, at + 5, 60 * SEC);
+	same(w);
+	world_free(w);
+}
+
+/* Generations that change all the time, in the middle of rounds: nothing is lost or counted twice (check.h), and it
+ * goes on. */
+static void scn_generations(struct sim *s)
+{
+	struct world *w = begin(s, (const int[]){ 2, 3 }, 2, 1, 0);
+	struct whold h[WORLD_MAX];
+	for (int k = 0; k < 12; k++) {
+		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
+		cut(s, h, 0, 0, 2);
+		cut(s, h, 1, 2, 3);
+		h[5] = (struct whold){ .unit = -1 };
+		world_units(w, h, 6);
+	}
+	w->max_epoch = world_newest(w) + 5;
+	world_run_to(w, w->max_epoch, 60 * SEC);
+	world_free(w);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scn list[] = { SCN(bytes), SCN(steady), SCN(killed), SCN(two_killed), SCN(power),
+		SCN(none_whole), SCN(disagree), SCN(generations), { 0 } };
+	return scn_main(list, argc, argv);
+}
