@@ -78,6 +78,7 @@ static int add(struct shard *s, const char *prefix, struct extent x, char *base,
 		if (lo >= hi)
 			continue;
 		n = hi - lo;
+		s->of[s->ntensors] = t;
 		if (whole)
 			(void)snprintf(name, sizeof(name), "%s%s", prefix, t->name);
 		else
@@ -107,6 +108,7 @@ static int name_tensors(struct shard *s, struct err *e)
 	char prefix[STATE_VECTOR_NAME + 16];
 
 	s->tensor = xcalloc(l->ntensors * (1 + l->nopt + l->nextra) + 1, sizeof(*s->tensor));
+	s->of = xcalloc(l->ntensors * (1 + l->nopt + l->nextra) + 1, sizeof(*s->of));
 	if (add(s, "", s->param, s->block, e) < 0)
 		return -1;
 	for (uint32_t k = 0; k < l->nopt; k++) {
@@ -154,6 +156,7 @@ void shard_free(struct shard *s)
 {
 	big_free(s->block, s->bytes);
 	free(s->tensor);
+	free(s->of);
 	*s = (struct shard){ 0 };
 }
 

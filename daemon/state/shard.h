@@ -19,7 +19,8 @@ struct shard {
 	struct extent param, stat;              /* stat: counted among the running statistics */
 	void *block; size_t bytes;
 	size_t w_bytes, opt_bytes;
-	size_t ntensors; struct ckpt_tensor *tensor;    /* views into the block, in its order */
+	size_t ntensors; struct ckpt_tensor *tensor;    /* views into the block */
+	const struct layout_tensor **of;        /* of each the one that it is, or is a piece of; NULL: the clock */
 };
 
 /* Memory, zeros not promised but for the clock, which is reset. param's ends are multiples of STATE_CUT, ends of
