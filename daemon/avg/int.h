@@ -33,6 +33,9 @@
 #define MS 1000ull
 #define SECOND 1000000ull
 #define HISTORY 1024
+/* Of the parameters, made in the way of state/digest.h. "params" was another, which peers of before send and expect:
+ * two that are made differently are never compared. */
+#define DIGEST_KEY "params_tree"
 #define FEW 65536                               /* bytes: below it work stays on the loop (B11) */
 #define HEARTBEAT_US (500 * MS)
 #define MATES_MAX 1024

@@ -224,7 +224,7 @@ void join_start(struct avg *a, struct mate *to)
 	door_put(a, q);
 	proofs_put(a, q);
 	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
-		json_object_set_new(q, "params", json_hex(a->digest, 16));
+		json_object_set_new(q, DIGEST_KEY, json_hex(a->digest, 16));
 	past_put(a, &b);
 	to->join_arg = j;
 	to->asked_us = now_of(a);
@@ -445,7 +445,7 @@ void join_on(struct avg *a, struct request *req)
 	json_get_bool(j, "shows", &q.shows, &e);
 	struct term_claim t;
 	q.term = term_read(a, j, &t, NULL) || !id_eq(&t.by, &req->f.from) ? 0 : t.term;
-	q.has_params = !json_get_hex(j, "params", q.params, 16, &e);
+	q.has_params = !json_get_hex(j, DIGEST_KEY, q.params, 16, &e);
 	struct mate *m = mate_make(a, &req->f.from);
 	proofs_take(a, j, &req->f.from);
 	if (door_check(a, j, &e)) {

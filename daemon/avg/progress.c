@@ -93,7 +93,7 @@ static void post(struct avg *a, bool beat)
 	json_object_set_new(j, "bw", json_integer((json_int_t)bw));
 	json_object_set_new(j, "hold", json_boolean(a->hold));
 	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
-		json_object_set_new(j, "params", json_hex(a->digest, 16));
+		json_object_set_new(j, DIGEST_KEY, json_hex(a->digest, 16));
 	a->told_samples = a->samples;
 	a->told_us = now_of(a);
 	a->tell = false;
@@ -394,7 +394,7 @@ void progress_on(struct avg *a, struct request *req)
 	}
 	m->awaited = m->awaited || epoch >= m->skip_epoch;
 	room_came(a, m);
-	if (!json_get_hex(req->f.json, "params", m->digest, 16, &e)) {
+	if (!json_get_hex(req->f.json, DIGEST_KEY, m->digest, 16, &e)) {
 		m->digest_epoch = epoch;
 		if (epoch == a->digest_epoch && memcmp(m->digest, a->digest, 16))
 			diverged(a, m);

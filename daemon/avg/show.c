@@ -78,7 +78,7 @@ void show_on(struct avg *a, struct request *req)
 	json_t *j = json_pack("{s:I,s:o,s:I}", "epoch", (json_int_t)a->point.epoch, "prev", json_hex(a->point.prev, DIGEST),
 		"samples", (json_int_t)a->point.samples);
 	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
-		json_object_set_new(j, "params", json_hex(a->digest, 16));
+		json_object_set_new(j, DIGEST_KEY, json_hex(a->digest, 16));
 	uint64_t decided;
 	if (!json_get_u64(req->f.json, "decided", &decided, NULL))
 		proof_show(a, decided, j);

@@ -167,7 +167,7 @@ static void stands(void *arg, const struct frame *f, const struct err *e)
 		!json_get_hex(f->json, "prev", prev, DIGEST, NULL) && same_point(a, epoch, prev);
 	if (here && s->why != AVG_DIVERGED)
 		s->mine++;
-	else if (here && !json_get_hex(f->json, "params", params, 16, NULL))
+	else if (here && !json_get_hex(f->json, DIGEST_KEY, params, 16, NULL))
 		*(memcmp(params, a->digest, 16) ? &s->theirs : &s->mine) += 1;
 	if (s->gen != a->gen || !in(a))
 		shown_drop(a);

@@ -50,7 +50,7 @@ static void shows(void *arg, struct request *req)
 	lie_bytes(l, params, sizeof params);
 	l->shown++;
 	json_t *j = json_pack("{s:I,s:o,s:I,s:o}", "epoch", (json_int_t)l->epoch, "prev", json_hex(l->prev, DIGEST),
-		"samples", (json_int_t)1 << 40, "params", json_hex(params, 16));
+		"samples", (json_int_t)1 << 40, "params_tree", json_hex(params, 16));
 	if (!full && lie_draw(l, 2)) {
 		json_object_set_new(j, "epoch", json_integer((json_int_t)l->e->avg->point.epoch));
 		json_object_set_new(j, "prev", json_hex(l->e->avg->point.prev, DIGEST));

@@ -188,7 +188,7 @@ static void report_digest(struct liar *l, struct apeer *v)
 	uint8_t params[16];
 	lie_bytes(l, params, sizeof params);
 	json_object_set_new(j, "samples", json_integer(16));
-	json_object_set_new(j, "params", json_hex(params, 16));
+	json_object_set_new(j, "params_tree", json_hex(params, 16));
 	lie_call(l, v, KIND_AVG_PROGRESS, j, NULL);
 }
 

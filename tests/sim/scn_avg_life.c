@@ -6,6 +6,7 @@
 #include <string.h>
 #include "avg_world.h"
 #include "check.h"
+#include "common/jrpc.h"
 
 static struct world *begin(struct sim *s, struct world *w, int n, uint64_t epochs)
 {
@@ -398,9 +399,37 @@ static void scn_finish(struct sim *s)
 	world_free(w);
 }
 
+/* A peer of before, whose digest of the parameters is made in another way: nobody takes it for one whose parameters
+ * are others, and its own are looked at by nobody. */
+static void no_divergence(struct world *w, int node, const char *code, const struct id *peer)
+{
+	if (!strcmp(code, "diverged"))
+		sim_fail(w->s, "node %d takes a peer of before for one with other parameters", node);
+}
+
+static void scn_of_before(struct sim *s)
+{
+	struct world *w = world_new(s, 320, 128, 16, 10 * MSEC);
+	w->heard = no_divergence;
+	begin(s, w, 4, 5);
+	for (int k = 0; k < 400; k++) {
+		struct apeer *p = world_peer(w, 3);
+		int leader = world_leader(w);
+		sim_run_for(s, 5 * MSEC);
+		if (leader < 0 || leader == 3)
+			continue;
+		net_post(p->net, net_self(world_peer(w, leader)->net), KIND_AVG_PROGRESS, json_pack("{s:o,s:I,s:o,s:I,s:f,s:o}",
+			"run", json_hex(w->conf.run.b, 32), "epoch", (json_int_t)p->point.epoch, "prev",
+			json_hex(p->point.prev, DIGEST), "samples", (json_int_t)p->samples, "rate", 1600.0, "params",
+			json_hex(w->conf.run.b, 16)), NO_BLOB, CLASS_control);
+	}
+	world_go_on(w, 3);
+	world_free(w);
+}
+
 static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(minority), SCN(fork_told), SCN(slow),
 	SCN(all_slow),
-	SCN(any_late), SCN(client_aux), SCN(diverged), SCN(ledger), SCN(propose), SCN(leave), SCN(finish), {0} };
+	SCN(any_late), SCN(client_aux), SCN(diverged), SCN(of_before), SCN(ledger), SCN(propose), SCN(leave), SCN(finish), {0} };
 
 int main(int argc, char **argv)
 {
