@@ -63,9 +63,11 @@ void avg_point_done(struct avg_point *p);
 json_t *avg_point_json(const struct avg_point *p);
 int avg_point_parse(struct avg_point *ret, const json_t *j, struct err *e);
 
-/* Whose are which elements of the vector, lo to hi - 1, in which unit (units.h); and of which it keeps the means: at
- * least these, and perhaps of neighbours, keep_lo to keep_hi - 1, for when one dies. */
-struct avg_holder { struct id id; uint16_t unit; uint64_t lo, hi, keep_lo, keep_hi; };
+/* Of the vector elements lo .. hi - 1 are a member's part of what its unit contributes (units.h; NO_UNIT: nothing is);
+ * of keep_lo .. keep_hi - 1, which are these and perhaps neighbours', for when one dies, it gets the means. */
+#define NO_UNIT 0xffff
+struct holding { uint16_t unit; uint64_t lo, hi, keep_lo, keep_hi; };
+struct avg_holder { struct id id; struct holding holds; };
 
 struct avg_begin { uint64_t epoch; uint32_t term, members; uint64_t deadline_us; };
 struct avg_commit {

@@ -136,9 +136,11 @@ struct lead *lead_new(struct round *r)
 	l->phase_us = now_of(r->a);
 	list_init(&l->calls);
 	for (size_t i = 0; i < r->b.n; i++) {
-		struct mate *m = mate_find(r->a, &r->b.m[i].id);
+		const struct mate *m = mate_find(r->a, &r->b.m[i].id);
+		size_t head = body_head(&r->b, i);      /* a unit is waited for as a whole */
+		const struct mate *h = head < r->b.n ? mate_find(r->a, &r->b.m[head].id) : NULL;
 		l->m[i].gone = !m || !m->live;
-		l->m[i].awaited = unit_awaited(r, i, m && m->awaited && !(r->b.m[i].flags & MATE_FOLLOWER));
+		l->m[i].awaited = h && h->awaited && !(r->b.m[i].flags & MATE_FOLLOWER);
 	}
 	r->lead = l;
 	return l;
@@ -161,8 +163,10 @@ void lead_begin(struct avg *a)
 	if (!units_put(a, &b)) {
 		body_free(&b);
 		a->wait_us = now_of(a) + SECOND;
-		hub_event(a, LOG_WARN_, "no whole unit", NULL, "epoch %llu: of no unit all members are here: together they "
-			"hold what no one of them does", (unsigned long long)a->point.epoch);
+		if (a->units->told != a->gen)
+			hub_event(a, LOG_WARN_, "no whole unit", NULL, "epoch %llu: of no unit all members are here: together "
+				"they hold what no one of them does", (unsigned long long)a->point.epoch);
+		a->units->told = a->gen;
 		return;
 	}
 	propose_into_begin(a, &b);

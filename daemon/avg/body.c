@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include "avg/holding.h"
 #include "avg/topo.h"
 #include "avg/wire.h"
 #include "common/mem.h"
@@ -84,39 +85,6 @@ static void put_units(struct buf *b, const struct body *o)
 	}
 }
 
-/* ---- units ---- */
-
-bool body_holds(const struct body *b, size_t part, size_t i)
-{
-	const struct wire_part *p = &b->part[part];
-	return !b->held || (p->off >= b->held[i].keep_lo && p->off + p->len <= b->held[i].keep_hi);
-}
-
-static bool brings(const struct body *b, size_t part, size_t i)
-{
-	const struct wire_part *p = &b->part[part];
-	const struct holding *h = &b->held[i];
-	return h->unit != NO_UNIT && p->off >= h->lo && p->off + p->len <= h->hi;
-}
-
-size_t body_head(const struct body *b, size_t i)
-{
-	if (!b->held)
-		return i;
-	for (size_t k = 0; k < b->n && b->held[i].unit != NO_UNIT; k++)
-		if (b->held[k].unit == b->held[i].unit && !b->held[k].lo)
-			return k;
-	return b->n;
-}
-
-void body_weights(const struct body *b, size_t n, const uint64_t *samples, uint64_t *ret_w)
-{
-	for (size_t i = 0; i < n; i++) {
-		size_t head = body_head(b, i);
-		ret_w[i] = head < n ? samples[head] : 0;
-	}
-}
-
 void body_tree(const struct body *b, size_t n, struct tree *ret)
 {
 	*ret = (struct tree){ .n = n, .parts = b->parts, .rows = b->rows > 1 ? b->rows : 1,
@@ -126,7 +94,7 @@ void body_tree(const struct body *b, size_t n, struct tree *ret)
 	ret->hold = b->held ? xcalloc(b->parts * n + 1, 1) : NULL;
 	for (size_t p = 0; ret->hold && p < b->parts; p++)
 		for (size_t i = 0; i < n; i++)
-			ret->hold[p * n + i] = (uint8_t)((body_holds(b, p, i) ? HOLDS : 0) | (brings(b, p, i) ? BRINGS : 0));
+			ret->hold[p * n + i] = (uint8_t)((body_holds(b, p, i) ? HOLDS : 0) | (body_brings(b, p, i) ? BRINGS : 0));
 	if (ret->rows == 1)
 		return;
 	ret->row = xmemdup(b->row, n * sizeof *b->row);
@@ -344,46 +312,6 @@ static int get_grid(struct rd *r, struct body *b, struct err *e)
 	return check_grid(b, e);
 }
 
-/* Those of a unit lie end to end, from the first element to the last. */
-static int check_unit(const struct body *b, size_t unit, struct err *e)
-{
-	uint64_t sum = 0;
-	size_t heads = 0;
-	for (size_t i = 0; i < b->n; i++) {
-		const struct holding *h = &b->held[i];
-		if (h->unit != unit)
-			continue;
-		bool next = h->hi == b->len;
-		for (size_t k = 0; k < b->n && !next; k++)
-			next = b->held[k].unit == unit && b->held[k].lo == h->hi;
-		if (!next || h->lo >= h->hi || h->hi > b->len)
-			return err_set(e, ERR_PROTOCOL, "body: unit %zu: nobody goes on at %llu", unit, (unsigned long long)h->hi);
-		if (h->lo && b->m[i].samples)
-			return err_set(e, ERR_PROTOCOL, "body: member %zu counts samples that its unit's head counts", i);
-		heads += !h->lo;
-		sum += h->hi - h->lo;
-	}
-	return heads == 1 && sum == b->len ? 0 : err_set(e, ERR_PROTOCOL, "body: unit %zu does not hold the vector once",
-		unit);
-}
-
-static int check_holders(const struct body *b, struct err *e)
-{
-	struct tree t;
-	for (size_t p = 0; p < b->parts; p++)
-		for (size_t i = 0; i < b->n; i++) {
-			const struct holding *h = &b->held[i];
-			const struct wire_part *w = &b->part[p];
-			if ((w->off < h->hi && w->off + w->len > h->lo && !brings(b, p, i)) || (w->off < h->keep_hi &&
-					w->off + w->len > h->keep_lo && !body_holds(b, p, i)))
-				return err_set(e, ERR_PROTOCOL, "body: part %zu lies partly in what member %zu holds", p, i);
-		}
-	body_tree(b, b->n, &t);
-	int rc = tree_check(&t, e);
-	tree_free(&t);
-	return rc;
-}
-
 static int get_units(struct rd *r, struct body *b, struct err *e)
 {
 	if (!b->units)
@@ -400,17 +328,12 @@ static int get_units(struct rd *r, struct body *b, struct err *e)
 		h->hi = rd_u64(r);
 		h->keep_lo = rd_u64(r);
 		h->keep_hi = rd_u64(r);
-		if (h->unit == NO_UNIT ? h->lo || h->hi || b->m[i].samples : h->unit >= b->units)
-			return err_set(e, ERR_PROTOCOL, "body: member %zu is in unit %u of %zu", i, h->unit, b->units);
-		bool within = h->unit == NO_UNIT || (h->keep_lo <= h->lo && h->keep_hi >= h->hi);
-		if (!within || h->keep_lo > h->keep_hi || h->keep_hi > b->len)
-			return err_set(e, ERR_PROTOCOL, "body: member %zu keeps %llu to %llu", i, (unsigned long long)h->keep_lo,
-				(unsigned long long)h->keep_hi);
+		if (b->m[i].samples && (h->unit == NO_UNIT || h->lo))
+			return err_set(e, ERR_PROTOCOL, "body: member %zu counts samples that its unit's head counts", i);
 	}
-	for (size_t u = 0; u < b->units; u++)
-		if (check_unit(b, u, e))
-			return -1;
-	return check_holders(b, e);
+	if (holdings_check(b->held, b->n, b->units, b->len, e) || body_holders_check(b, e))
+		return err_wrap(e, "body");
+	return 0;
 }
 
 int body_decode(struct body *ret, const void *p, size_t n, struct err *e)

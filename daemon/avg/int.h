@@ -7,8 +7,7 @@
  *   roster.c   who is there, who leads               member.c   member: BEGIN, ATTEMPT, COMMIT
  *   room.c     leader: waiting for who lags          early.c    COMMITs before their time
  *   authority.c  who may say what about a round    seen.c     who has been a member, from when to when
- *   units.c    members that hold parts of the vector
- *   forger.c   naming who says what it may not
+ *   units.c    who holds parts, holding.c what can be    forger.c   naming who says what it may not
  *   show.c     SHOW: what this peer stands on             shown.c    two histories: which one stays
  *   witness.c  who has signed for another history         proof.c    two COMMITs of one epoch by one leader
  *   sent.c     what members signed that they sent        audit.c    a sum is made again by another member

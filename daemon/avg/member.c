@@ -101,8 +101,8 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 		r->lo = b->held[r->me].keep_lo;
 		r->hi = b->held[r->me].keep_hi;
 	}
-	r->mean_bytes = (r->hi - r->lo) * sizeof(float);
-	r->mean_at = r->mean_is_x || r->me < 0 ? NULL : spare_get(a, r->mean_bytes ? r->mean_bytes : 1);
+	r->mean_bytes = (r->hi - r->lo + (r->hi == r->lo)) * sizeof(float);
+	r->mean_at = r->mean_is_x || r->me < 0 ? NULL : spare_get(a, r->mean_bytes);
 	r->mean = round_base(r->mean_at, r->lo);
 	bool ready = r->me >= 0 && (r->mean_at || r->mean_is_x);
 	if (!ready)

@@ -4,6 +4,7 @@
 #include "avg/claims.h"
 #include "avg/int.h"
 #include "avg/ledger.h"
+#include "avg/units.h"
 #include "common/jrpc.h"
 
 #define GRANT_US (2 * SECOND)
@@ -181,7 +182,7 @@ bool progress_idle(const struct avg *a)
 static void look_at_leader(struct avg *a)
 {
 	bool idle = a->leader && !is_leader(a) && !a->round && !a->recover && !a->leaving &&
-		!(a->me->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD)) && has_brought(a);
+		!(a->me->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD)) && has_brought(a) && units_mine(a);
 	uint64_t now = now_of(a);
 	if (a->idle_gen != a->gen || !idle || !a->idle_us || a->lead_us > a->idle_us) {
 		a->idle_passed = a->idle_gen == a->gen ? a->idle_passed : 0;

@@ -13,7 +13,7 @@ float *round_base(const void *p, uint64_t lo)
 
 void round_mean_put(struct round *r)
 {
-	spare_put(r->a, r->mean_at, r->mean_bytes ? r->mean_bytes : 1);
+	spare_put(r->a, r->mean_at, r->mean_bytes);
 	r->mean_at = NULL;
 }
 

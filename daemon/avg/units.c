@@ -1,6 +1,7 @@
 /* Who holds what in a round of units: from the owner's word into BEGIN, and which units are whole (units.h). */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/holding.h"
 #include "avg/lead.h"
 #include "avg/topo.h"
 #include "avg/units.h"
@@ -18,35 +19,25 @@ static const struct avg_holder *holder(const struct avg *a, const struct id *id)
 	return a->units ? bsearch(&key, a->units->v, a->units->n, sizeof key, by_id) : NULL;
 }
 
-/* Is h followed by another of its unit, or the end? */
-static bool goes_on(const struct avg_holder *v, size_t n, const struct avg_holder *h, uint64_t len)
-{
-	bool next = h->hi == len;
-	for (size_t k = 0; k < n && !next; k++)
-		next = v[k].unit == h->unit && v[k].lo == h->hi;
-	return next && h->lo < h->hi && h->hi <= len;
-}
+static bool is_head(const struct avg_holder *h) { return h->holds.unit != NO_UNIT && !h->holds.lo; }
 
+/* v: by id. */
 static int check(const struct avg *a, const struct avg_holder *v, size_t n, struct err *e)
 {
+	struct holding *h = xcalloc(n + 1, sizeof *h);
+	size_t units = 0;
 	for (size_t i = 0; i < n; i++) {
-		uint64_t sum = 0;
-		size_t heads = 0;
-		for (size_t k = 0; k < n; k++) {
-			if (k != i && id_eq(&v[k].id, &v[i].id))
-				return err_set(e, ERR_INVALID, "units: %.8s is there twice", id_short(&v[i].id, (char[9]){ 0 }));
-			heads += v[k].unit == v[i].unit && !v[k].lo;
-			sum += v[k].unit == v[i].unit ? v[k].hi - v[k].lo : 0;
-		}
-		if (v[i].keep_lo > v[i].lo || v[i].keep_hi < v[i].hi || v[i].keep_hi > a->conf.len)
-			return err_set(e, ERR_INVALID, "units: %.8s keeps %llu to %llu of the %zu elements, which are not its own "
-				"%llu to %llu and more", id_short(&v[i].id, (char[9]){ 0 }), (unsigned long long)v[i].keep_lo,
-				(unsigned long long)v[i].keep_hi, a->conf.len, (unsigned long long)v[i].lo,
-				(unsigned long long)v[i].hi);
-		if (v[i].unit >= n || !goes_on(v, n, &v[i], a->conf.len) || heads != 1 || sum != a->conf.len)
-			return err_set(e, ERR_INVALID, "units: unit %u does not hold the %zu elements once, end to end (%.8s has "
-				"%llu to %llu)", v[i].unit, a->conf.len, id_short(&v[i].id, (char[9]){ 0 }),
-				(unsigned long long)v[i].lo, (unsigned long long)v[i].hi);
+		h[i] = v[i].holds;
+		units = h[i].unit != NO_UNIT && h[i].unit >= units ? h[i].unit + 1u : units;
+	}
+	int rc = holdings_check(h, n, units, a->conf.len, e);
+	free(h);
+	for (size_t i = 1; i < n && !rc; i++)
+		if (id_eq(&v[i].id, &v[i - 1].id))
+			rc = err_set(e, ERR_PROTOCOL, "%.8s is there twice", id_short(&v[i].id, (char[9]){ 0 }));
+	if (rc) {
+		e->code = ERR_INVALID;
+		return err_wrap(e, "units");
 	}
 	return 0;
 }
@@ -55,7 +46,8 @@ static int check(const struct avg *a, const struct avg_holder *v, size_t n, stru
 static void await_heads(struct avg *a)
 {
 	for (size_t k = 0; k < a->units->n; k++) {
-		struct mate *m = a->units->v[k].lo ? NULL : mate_find(a, &a->units->v[k].id);
+		const struct avg_holder *h = &a->units->v[k];
+		struct mate *m = is_head(h) ? mate_find(a, &h->id) : NULL;
 		if (m && m->member)
 			m->awaited = true;
 	}
@@ -82,13 +74,16 @@ int avg_units(struct avg *a, uint64_t generation, const struct avg_holder *v, si
 	if (a->conf.robust != ROBUST_NONE || (a->conf.topology && a->conf.topology->apart))
 		return err_set(e, ERR_INVALID, "units: their members hold parts of the vector, which a robust mean and a grid "
 			"cannot do with: robust none and a topology of one row are needed");
-	if (check(a, v, n, e))
+	struct avg_holder *mine = xcalloc(n + 1, sizeof *mine);
+	memcpy(mine, v, n * sizeof *mine);
+	qsort(mine, n, sizeof *mine, by_id);
+	if (check(a, mine, n, e)) {
+		free(mine);
 		return -1;
+	}
 	units_free(a);
 	a->units = xcalloc(1, sizeof *a->units);
-	*a->units = (struct units){ .generation = generation, .n = n, .v = xmalloc(n * sizeof *v + 1) };
-	memcpy(a->units->v, v, n * sizeof *v);
-	qsort(a->units->v, n, sizeof *v, by_id);
+	*a->units = (struct units){ .generation = generation, .n = n, .v = mine, .told = a->gen - 1 };
 	units_roles(a);
 	await_heads(a);
 	over(a);
@@ -104,6 +99,12 @@ void units_free(struct avg *a)
 	a->units = NULL;
 }
 
+static bool mine(const struct avg *a, const struct avg_holder *h)
+{
+	const struct avg_holder *me = holder(a, &a->me->id);
+	return h && me && me->holds.unit != NO_UNIT && h->holds.unit == me->holds.unit;
+}
+
 void units_roles(struct avg *a)
 {
 	if (!a->units)
@@ -111,75 +112,108 @@ void units_roles(struct avg *a)
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
 		const struct avg_holder *h = holder(a, &m->id);
-		m->flags = (uint8_t)(h && !h->lo ? m->flags & ~MATE_AUX : m->flags | MATE_AUX);
+		m->flags = (uint8_t)(h && is_head(h) ? m->flags & ~MATE_AUX : m->flags | MATE_AUX);
 	}
+}
+
+/* Somebody of whom nothing was heard may have died long ago: who has no link to it hears that from nobody. */
+static bool is_here(const struct avg *a, const struct id *id)
+{
+	const struct mate *m = mate_find(a, id);
+	struct peer_info info;
+	if (!m || !m->member || !m->live || m->flags & (MATE_FOLLOWER | MATE_HOLD))
+		return false;
+	return m == a->me || (net_peer(a->net, id, &info) && !info.maybe_dead &&
+		now_of(a) - info.last_seen_us < 2 * HEARTBEAT_US);
+}
+
+bool units_mine(const struct avg *a)
+{
+	for (size_t k = 0; a->units && k < a->units->n; k++)
+		if (mine(a, &a->units->v[k]) && !is_here(a, &a->units->v[k].id))
+			return false;
+	return true;
 }
 
 /* ---- in BEGIN ---- */
 
-/* Of unit u, who is in b. */
-static size_t present(const struct avg *a, const struct body *b, uint16_t u, bool all)
-{
-	size_t n = 0;
-	for (size_t i = 0; !all && i < b->n; i++) {
-		const struct avg_holder *h = holder(a, &b->m[i].id);
-		n += h && h->unit == u && !(b->m[i].flags & (MATE_FOLLOWER | MATE_HOLD));
-	}
-	for (size_t k = 0; all && k < a->units->n; k++)
-		n += a->units->v[k].unit == u;
-	return n;
-}
-
 bool units_put(const struct avg *a, struct body *b)
 {
-	uint16_t *number;
 	if (!a->units)
 		return true;
-	number = xmalloc((a->units->n + 1) * sizeof *number);
+	size_t n = a->units->n;                 /* there are no more units than members */
+	size_t *lacks = xcalloc(n + 1, sizeof *lacks);
+	uint16_t *number = xcalloc(n + 1, sizeof *number);
+	const struct avg_holder **of = xcalloc(b->n, sizeof *of);
 	b->generation = a->units->generation;
 	b->held = xcalloc(b->n, sizeof *b->held);
-	for (uint16_t u = 0; u < a->units->n; u++) {
-		size_t n = present(a, b, u, true);
-		number[u] = n && present(a, b, u, false) == n ? (uint16_t)b->units++ : NO_UNIT;
-	}
+	for (size_t k = 0; k < n; k++)
+		if (a->units->v[k].holds.unit != NO_UNIT)
+			lacks[a->units->v[k].holds.unit]++;
 	for (size_t i = 0; i < b->n; i++) {
-		const struct avg_holder *h = holder(a, &b->m[i].id);
-		bool whole = h && number[h->unit] != NO_UNIT;
-		b->held[i] = (struct holding){ .unit = NO_UNIT };
-		if (whole)
-			b->held[i] = (struct holding){ number[h->unit], h->lo, h->hi };
-		if (h) {
-			b->held[i].keep_lo = h->keep_lo;
-			b->held[i].keep_hi = h->keep_hi;
-		}
+		of[i] = holder(a, &b->m[i].id);
+		if (of[i] && of[i]->holds.unit != NO_UNIT && !(b->m[i].flags & (MATE_FOLLOWER | MATE_HOLD)))
+			lacks[of[i]->holds.unit]--;
 	}
+	for (size_t k = 0; k < n; k++)
+		if (is_head(&a->units->v[k])) {
+			uint16_t u = a->units->v[k].holds.unit;
+			number[u] = lacks[u] ? NO_UNIT : (uint16_t)b->units++;
+		}
+	for (size_t i = 0; i < b->n; i++) {
+		struct holding *h = &b->held[i];
+		*h = of[i] ? of[i]->holds : (struct holding){ .unit = NO_UNIT };
+		if (h->unit != NO_UNIT)
+			h->unit = number[h->unit];
+		if (h->unit == NO_UNIT)
+			h->lo = h->hi = 0;
+	}
+	free(lacks);
 	free(number);
+	free(of);
 	return b->units > 0;
+}
+
+/* Units have other numbers in a body than in the plan, one for one. */
+static bool pairs(uint16_t *to, uint16_t *from, uint16_t plan, uint16_t body)
+{
+	if (to[plan] == NO_UNIT && from[body] == NO_UNIT) {
+		to[plan] = body;
+		from[body] = plan;
+	}
+	return to[plan] == body && from[body] == plan;
+}
+
+static bool same_holding(const struct holding *h, const struct holding *w, uint16_t *to, uint16_t *from)
+{
+	bool keeps = w->keep_lo == h->keep_lo && w->keep_hi == h->keep_hi;
+	return keeps && (w->unit == NO_UNIT || (h->unit != NO_UNIT && h->lo == w->lo && h->hi == w->hi &&
+		pairs(to, from, h->unit, w->unit)));
 }
 
 int units_same(const struct avg *a, const struct body *b, struct err *e)
 {
+	const struct holding none = { .unit = NO_UNIT };
 	if (!a->units && !b->held)
 		return 0;
 	if (!a->units || !b->held || b->generation != a->units->generation)
 		return err_set(e, ERR_STATE, "a round of generation %llu of the plan; this peer is in %llu",
 			(unsigned long long)b->generation, (unsigned long long)(a->units ? a->units->generation : 0));
-	for (size_t i = 0; i < b->n; i++) {
+	uint16_t *to = xmalloc((a->units->n + 1) * sizeof *to), *from = xmalloc((b->units + 1) * sizeof *from);
+	memset(to, 0xff, (a->units->n + 1) * sizeof *to);
+	memset(from, 0xff, (b->units + 1) * sizeof *from);
+	int rc = 0;
+	for (size_t i = 0; i < b->n && !rc; i++) {
 		const struct avg_holder *h = holder(a, &b->m[i].id);
 		const struct holding *w = &b->held[i];
-		if ((w->unit != NO_UNIT && (!h || h->lo != w->lo || h->hi != w->hi)) || w->keep_lo != (h ? h->keep_lo : 0) ||
-				w->keep_hi != (h ? h->keep_hi : 0))
-			return err_set(e, ERR_INVALID, "the round has member %zu hold %llu to %llu and keep %llu to %llu, the plan "
-				"does not", i, (unsigned long long)w->lo, (unsigned long long)w->hi, (unsigned long long)w->keep_lo,
-				(unsigned long long)w->keep_hi);
-		for (size_t k = 0; k < i && h; k++) {
-			const struct avg_holder *o = holder(a, &b->m[k].id);
-			if (o && b->held[i].unit != NO_UNIT && b->held[k].unit != NO_UNIT &&
-					(o->unit == h->unit) != (b->held[k].unit == b->held[i].unit))
-				return err_set(e, ERR_INVALID, "the round has members %zu and %zu in other units than the plan", k, i);
-		}
+		if (!same_holding(h ? &h->holds : &none, w, to, from))
+			rc = err_set(e, ERR_INVALID, "the round has member %zu in unit %u with %llu to %llu, keeping %llu to %llu, "
+				"the plan does not", i, w->unit, (unsigned long long)w->lo, (unsigned long long)w->hi,
+				(unsigned long long)w->keep_lo, (unsigned long long)w->keep_hi);
 	}
-	return 0;
+	free(to);
+	free(from);
+	return rc;
 }
 
 /* ---- who sums what ---- */
@@ -246,15 +280,6 @@ int units_shape(const struct avg *a, const struct body *b, const struct topo_vie
 }
 
 /* ---- the leader's ---- */
-
-bool unit_awaited(const struct round *r, size_t i, bool own)
-{
-	size_t head = body_head(&r->b, i);
-	const struct mate *m = head < r->b.n ? mate_find(r->a, &r->b.m[head].id) : NULL;
-	if (!r->b.held)
-		return own;
-	return m && m->awaited;
-}
 
 bool unit_ready(const struct round *r, size_t i)
 {

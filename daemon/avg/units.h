@@ -2,14 +2,14 @@
  * ranks of one replica. Its members hold extents that lie end to end; the one that holds the first element, its head,
  * counts the unit's samples. A unit is in the round with all of its members or not at all: every part of the vector is
  * summed over the units in the round, of each by the one member that holds it, and goes back to those that keep it:
- * these, and neighbours that could take over (engine: redundancy). Who is in no whole unit brings nothing and gets what
+ * these, and neighbours that could take over. Who is in no whole unit brings nothing and gets what
  * it keeps. Peers that hold nothing lead and vote. */
 #ifndef AVG_UNITS_H
 #define AVG_UNITS_H
 #include "avg/int.h"
 
 /* What the owner has said (avg_units), by id. */
-struct units { uint64_t generation; size_t n; struct avg_holder *v; };
+struct units { uint64_t generation; size_t n; struct avg_holder *v; uint32_t told /* avg.gen: no whole unit */; };
 
 /* Into a BEGIN whose members are there: those of whole units. false: there is no whole one. Nothing when everybody
  * holds all. */
@@ -18,12 +18,12 @@ bool units_put(const struct avg *a, struct body *b);
 int units_same(const struct avg *a, const struct body *b, struct err *e);
 /* Who is a head and who is not: those bring no samples of their own (MATE_AUX). */
 void units_roles(struct avg *a);
+bool units_mine(const struct avg *a);           /* have all of its own unit been heard of late? without one: yes */
 void units_free(struct avg *a);
 
 /* Cuts of the vector at all ends of extents, and for each piece its topology over those that hold it. */
 int units_shape(const struct avg *a, const struct body *b, const struct topo_view *v, struct topo_plan *ret);
 
-bool unit_awaited(const struct round *r, size_t i, bool own);   /* own: as it is on its own */
 /* The unit of member i has said what it brings: all of its members have, and the same. The leader's. */
 bool unit_ready(const struct round *r, size_t i);
 /* Whoever is not in the attempt any more takes its unit out; members of which the head alone has samples. */

@@ -34,9 +34,6 @@ struct wire_proposal {
 	uint64_t counter; uint8_t sig[SIG_BYTES]; json_t *patch;
 };
 
-/* Elements lo .. hi - 1 are its part of its unit's contribution (NO_UNIT: none); of keep_lo .. keep_hi - 1, which are
- * these and perhaps more, it gets the mean. */
-struct holding { uint16_t unit; uint64_t lo, hi, keep_lo, keep_hi; };
 /* BEGIN (epoch = the one under way) and COMMIT (epoch = the one it makes) share their shape. */
 enum body_what { BODY_BEGIN = 1, BODY_COMMIT = 2 };
 struct body {
@@ -59,8 +56,8 @@ struct body {
 	/* Of units (rows 1, no grid; version 7; else held is NULL): what each member holds. Others hold all. */
 	uint64_t generation; struct holding *held; size_t units;
 };
-#define NO_UNIT 0xffff
 bool body_holds(const struct body *b, size_t part, size_t i);
+bool body_brings(const struct body *b, size_t part, size_t i);
 size_t body_head(const struct body *b, size_t i);       /* who counts its samples: i without units; n: nobody */
 /* Weights by member from samples by head. */
 void body_weights(const struct body *b, size_t n, const uint64_t *samples, uint64_t *ret_w);

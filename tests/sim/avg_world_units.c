@@ -33,8 +33,8 @@ void world_tell_units(struct apeer *p)
 	struct err e;
 	for (int i = 0; i < WORLD_MAX; i++) {
 		if (w->hold[i].unit >= 0)
-			v[n++] = (struct avg_holder){ w->hold[i].id, (uint16_t)w->hold[i].unit, w->hold[i].lo, w->hold[i].hi,
-				w->hold[i].keep_lo, w->hold[i].keep_hi };
+			v[n++] = (struct avg_holder){ w->hold[i].id, { (uint16_t)w->hold[i].unit, w->hold[i].lo,
+				w->hold[i].hi, w->hold[i].keep_lo, w->hold[i].keep_hi } };
 	}
 	if (avg_units(p->avg, w->generation, v, n, &e))
 		sim_fail(w->s, "node %d: %s", p->node, e.text);

@@ -429,7 +429,8 @@ static void scn_of_before(struct sim *s)
 
 static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(minority), SCN(fork_told), SCN(slow),
 	SCN(all_slow),
-	SCN(any_late), SCN(client_aux), SCN(diverged), SCN(of_before), SCN(ledger), SCN(propose), SCN(leave), SCN(finish), {0} };
+	SCN(any_late), SCN(client_aux), SCN(diverged), SCN(of_before), SCN(ledger),
+	SCN(propose), SCN(leave), SCN(finish), {0} };
 
 int main(int argc, char **argv)
 {

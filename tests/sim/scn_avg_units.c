@@ -201,6 +201,16 @@ static void scn_disagree(struct sim *s)
 	world_free(w);
 }
 
+/* Each leader says once at a point that nobody has all. */
+static void told(struct world *w, int node, const char *code, const struct id *peer)
+{
+	w->totals[node] += !strcmp(code, "no whole unit");
+	if (w->totals[node] > 1)
+		sim_fail(w->s, "node %d says again that no unit is whole", node);
+	if (!strcmp(code, "unfit"))
+		sim_fail(w->s, "node %d passes over a leader that cannot begin", node);
+}
+
 /* The last whole unit loses a member: no epoch is committed any more, until a new generation says who holds what. */
 static void scn_none_whole(struct sim *s)
 {
@@ -209,7 +219,10 @@ static void scn_none_whole(struct sim *s)
 	sim_kill(s, 2 + (int)rng_below(sim_rng(s), 2));
 	sim_run_for(s, 3 * SEC);
 	uint64_t at = world_newest(w);
-	sim_run_for(s, 10 * SEC);
+	memset(w->totals, 0, sizeof w->totals);
+	w->heard = told;
+	sim_run_for(s, 120 * SEC);
+	w->heard = NULL;
 	if (world_newest(w) != at)
 		sim_fail(s, "epoch %llu was committed, and nobody held all of it", (unsigned long long)world_newest(w));
 	struct whold h[6] = { { .unit = -1 }, { .unit = -1 }, { .unit = -1 }, { .unit = -1 }, { 0, 0, 500, 0, 500 },

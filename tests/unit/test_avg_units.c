@@ -93,19 +93,19 @@ static void others_samples(struct body *b) { b->m[1].samples = 3; }
 
 static void test_refused(void **state)
 {
-	refused(gap, "unit 0: nobody goes on at 40");
-	refused(overlap, "unit 0: nobody goes on at 40");
-	refused(short_of, "unit 0: nobody goes on at 99");
+	refused(gap, "unit 0: nobody, or more than one, goes on at 40 of");
+	refused(overlap, "unit 0: nobody, or more than one, goes on at 40 of");
+	refused(short_of, "unit 0: nobody, or more than one, goes on at 99 of");
 	refused(beyond, "member 1 keeps 0 to 101");
-	refused(none, "unit 0: nobody goes on at 0");
-	refused(two_heads, "unit 0: nobody goes on at 40");
+	refused(none, "unit 0: nobody, or more than one, goes on at 0 of");
+	refused(two_heads, "unit 0: nobody, or more than one, goes on at 40 of");
 	refused(keeps_less, "member 0 keeps 0 to 30");
 	refused(no_such, "member 0 is in unit 2 of 2");
 	refused(nobody, "member 0 is in unit 65535 of 2");
 	refused(no_units, "0 units do not fit");
 	refused(many, "5 units do not fit");
-	refused(crosses, "part 2 lies partly in what member 2 holds");
-	refused(keep_crosses, "part 0 lies partly in what member 1 holds");
+	refused(crosses, "a part crosses an end of what member 2 holds");
+	refused(keep_crosses, "a part crosses an end of what member 1 holds");
 	refused(stranger_owns, "its owner 2 does not hold it");
 	refused(others_samples, "member 1 counts samples that its unit's head counts");
 }
