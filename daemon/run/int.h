@@ -5,9 +5,9 @@
 #include "ckpt/ckpt.h"
 #include "common/list.h"
 #include "common/map.h"
-#include "run/run.h"
 #include "exec/carry.h"
 #include "exec/exec.h"
+#include "run/run.h"
 #include "train/trainer.h"
 
 #define RUN_POINTS 80                   /* recent points: snapshots and steps that come late need them */
@@ -172,7 +172,7 @@ void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors, str
 
 /* ---- fetch.c ---- */
 void pieces_free(struct pieces *p);
-void pieces_put(const struct pieces *p, struct trainer *t);
+void pieces_put(const struct pieces *p, struct shard *s);
 const void *pieces_at(void *pieces, size_t off, size_t *ret_len);       /* off: where one begins */
 /* Into the trainer's state, which must be quiet, or beside it (sync_holds); then sync_fetched. */
 struct fetch *fetch_new(struct run *r);
@@ -243,7 +243,7 @@ struct ckpt_tensor *weights_tensors(const struct model *m, float *at, size_t *re
  * none, or a member must be asked for them (why says why this machine's file was of no use). */
 int origin_read(struct files *f, const struct spec *s, struct origin **ret, struct err *ret_why, struct err *e);
 const uint8_t *origin_digest(const struct origin *w);                 /* SHA-256 */
-void origin_apply(const struct origin *w, struct trainer *t);        /* into fresh parameters */
+void origin_apply(const struct origin *w, struct shard *s);        /* into fresh parameters */
 void origin_free(struct origin *w);                                   /* NULL is fine */
 
 /* ---- trace.c ---- */

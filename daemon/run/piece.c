@@ -41,10 +41,9 @@ void pieces_free(struct pieces *p)
 	free(p);
 }
 
-void pieces_put(const struct pieces *p, struct trainer *t)
+void pieces_put(const struct pieces *p, struct shard *s)
 {
-	size_t bytes;
-	char *state = trainer_state(t, &bytes);
+	char *state = s->block;
 	for (size_t i = 0; i < p->n; i++)
 		if (p->v[i])
 			memcpy(state + i * p->piece, p->v[i], piece_len(p, i));
@@ -61,7 +60,7 @@ const void *pieces_at(void *arg, size_t off, size_t *ret_len)
 /* No memory for both: what has come takes the place of what was here. */
 static void in_place(struct fetch *f)
 {
-	pieces_put(&f->aside, f->r->trainer);
+	pieces_put(&f->aside, trainer_shard(f->r->trainer));
 	pieces_drop(&f->aside);
 	sync_let_go(f->r);
 }

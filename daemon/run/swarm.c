@@ -451,13 +451,13 @@ static void filled(void *arg, const struct err *e)
 		enter_ready(r);
 }
 
-static void origin_put(void *arg, struct trainer *t) { origin_apply(arg, t); }
+static void origin_put(void *arg, struct shard *s) { origin_apply(arg, s); }
 static void origin_drop(void *arg) { origin_free(arg); }
 
 /* Without a checkpoint: fresh parameters, the same bytes on every peer, or those of a file, which others may have. */
 void run_enter(struct run *r)
 {
-	struct trainer_fill how = { .fresh = true };
+	struct trainer_fill how = { .values.fresh = true };
 	if (r->point.params) {
 		origin_free(r->weights);        /* a checkpoint needs none */
 		r->weights = NULL;
@@ -468,9 +468,9 @@ void run_enter(struct run *r)
 	r->point.params = spec_live(r->spec);
 	how.live = r->point.params;
 	if (r->weights) {
-		how.fill = origin_put;
-		how.drop = origin_drop;
-		how.arg = r->weights;
+		how.values.fill = origin_put;
+		how.values.drop = origin_drop;
+		how.values.arg = r->weights;
 		r->weights = NULL;
 	}
 	trainer_fill(r->trainer, &how, filled, r);

@@ -140,7 +140,7 @@ bool sync_alone(struct run *r)
 	return true;
 }
 
-static void fill(void *arg, struct trainer *t) { pieces_put(arg, t); }
+static void fill(void *arg, struct shard *s) { pieces_put(arg, s); }
 static void drop(void *arg) { pieces_free(arg); }
 
 void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors, struct pieces *pieces)
@@ -148,7 +148,7 @@ void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors, str
 	struct sync *s = r->sync;
 	struct trainer_fill how = { 0 };
 	if (pieces)
-		how = (struct trainer_fill){ .fill = fill, .drop = drop, .at = pieces_at, .arg = pieces };
+		how.values = (struct state_fill){ .fill = fill, .drop = drop, .at = pieces_at, .arg = pieces };
 	avg_point_done(&s->point);
 	avg_point_init(&s->point);
 	avg_point_copy(&s->point, p);

@@ -114,14 +114,13 @@ const uint8_t *origin_digest(const struct origin *w)
 	return w->digest;
 }
 
-void origin_apply(const struct origin *w, struct trainer *t)
+void origin_apply(const struct origin *w, struct shard *s)
 {
-	const struct ckpt_tensor *v;
-	size_t n = trainer_tensors(t, &v), bytes;
+	const struct ckpt_tensor *v = s->tensor;
 
-	memcpy(trainer_state(t, &bytes), w->v, w->nparam * sizeof *w->v);       /* the block begins with them */
+	memcpy(shard_w(s), w->v, w->nparam * sizeof *w->v);
 	for (int k = 0; k < w->model->nbuffers; k++)
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < s->ntensors; i++)
 			if (!strcmp(w->model->buffer[k].name, v[i].name))
 				memcpy(v[i].data, w->v + w->nparam + w->model->buffer[k].offset, v[i].bytes);
 }

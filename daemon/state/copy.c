@@ -25,7 +25,7 @@ void snapshot_unref(struct snapshot *s)
 	free(s);
 }
 
-static struct snapshot *snapshot_new(const struct state *st, bool weights, struct err *e)
+static struct snapshot *snapshot_new(const struct state *st, uint64_t epoch, bool weights, struct err *e)
 {
 	const struct shard *h = &st->s;
 	size_t bytes = weights ? h->w_bytes + 1 : h->bytes;
@@ -40,7 +40,7 @@ static struct snapshot *snapshot_new(const struct state *st, bool weights, struc
 	}
 	s->refs = 1;
 	s->bytes = bytes;
-	s->epoch = st->epoch;
+	s->epoch = epoch;
 	if (weights)
 		return s;
 	s->ntensors = h->ntensors;
@@ -86,22 +86,22 @@ static void copy_done(struct job *j)
 	state_job_over(st);
 }
 
-static void launch(struct state *st, struct copying *c)
+static void launch(struct state *st, struct copying *c, uint64_t epoch)
 {
 	const struct shard *h = &st->s;
 	struct err e;
 
-	c->epoch = st->epoch;
+	c->epoch = epoch;
 	c->bytes = c->weights || c->copied ? h->w_bytes : h->bytes;
 	if (c->done) {
-		c->s = snapshot_new(st, c->weights, &e);
+		c->s = snapshot_new(st, epoch, c->weights, &e);
 		if (!c->s) {
 			c->done(c->arg, NULL, &e);
 			free(c);
 			return;
 		}
 		c->to = c->s->data;
-		if (!c->weights && extent_len(h->param) == h->l->params && extent_len(h->stat) == h->l->stats)
+		if (!c->weights && shard_is_whole(h))
 			c->elements = layout_elements(h->l);
 		c->unit = h->l->unit;
 	}
@@ -110,12 +110,12 @@ static void launch(struct state *st, struct copying *c)
 	env_work(st->env, &c->job);
 }
 
-bool state_copies(struct state *st)
+bool state_copies(struct state *st, uint64_t epoch)
 {
 	if (state_busy(st))
 		return true;
 	while (!list_empty(&st->copies))
-		launch(st, list_entry(list_pop(&st->copies), struct copying, link));
+		launch(st, list_entry(list_pop(&st->copies), struct copying, link), epoch);
 	return state_busy(st);
 }
 

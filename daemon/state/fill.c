@@ -13,12 +13,17 @@ struct filling {
 	int rc; struct err e;
 };
 
-int state_init(struct state *st, struct err *e)
+static int fresh(struct state *st, struct err *e)
 {
 	memset(st->s.block, 0, st->s.bytes);
-	if (st->cb.init(st->arg, &st->s, e) < 0)
-		return -1;
 	shard_clock_reset(&st->s);
+	return st->cb.init(st->arg, &st->s, e);
+}
+
+int state_init(struct state *st, struct err *e)
+{
+	if (fresh(st, e) < 0)
+		return -1;
 	shard_begin(&st->s);
 	return 0;
 }
@@ -38,11 +43,11 @@ static void fill_run(struct job *j)
 	if (f->how.at)
 		f->rc = shard_look(&st->s, st->cb.bad, st->arg, f->how.at, f->how.arg, &f->e);
 	if (!f->rc && f->how.fresh)
-		f->rc = state_init(st, &f->e);
+		f->rc = fresh(st, &f->e);
 	if (f->rc)
 		return;
 	if (f->how.fill)
-		f->how.fill(f->how.arg);
+		f->how.fill(f->how.arg, &st->s);
 	if (f->how.fresh)
 		shard_begin(&st->s);
 	if (!f->how.at)

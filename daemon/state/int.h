@@ -9,7 +9,6 @@ struct state {
 	struct layout l;
 	struct shard s;
 	struct state_cb cb; void *arg;
-	uint64_t epoch;
 	struct list copies;                     /* that wait for a boundary */
 	uint32_t running;                       /* of them */
 	bool filling, closed;

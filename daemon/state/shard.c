@@ -242,8 +242,7 @@ void shard_digest_parts(const struct shard *s, struct buf *ret_params, struct bu
 		extent_len(s->stat), all, s->l->unit, ret_stats);
 }
 
-void shard_digest(const struct shard *s, uint8_t ret[STATE_DIGEST])
+bool shard_is_whole(const struct shard *s)
 {
-	assert(extent_len(s->param) == s->l->params && extent_len(s->stat) == s->l->stats);
-	digest_of(s->block, layout_elements(s->l), s->l->unit, ret);
+	return extent_len(s->param) == s->l->params && extent_len(s->stat) == s->l->stats;
 }

@@ -52,7 +52,6 @@ int shard_clock_look(const struct shard *s, struct err *e);     /* the clock alo
 
 /* What everybody needs to know of this shard for the digest of w (digest.h): one or two parts. */
 void shard_digest_parts(const struct shard *s, struct buf *ret_params, struct buf *ret_stats);
-/* The digest of w of a shard that is the whole. */
-void shard_digest(const struct shard *s, uint8_t ret[STATE_DIGEST]);
+bool shard_is_whole(const struct shard *s);      /* then digest_of w is that digest */
 
 #endif

@@ -63,4 +63,3 @@ void state_job_over(struct state *st)
 
 struct shard *state_shard(struct state *st) { return &st->s; }
 bool state_busy(const struct state *st) { return st->running || st->filling; }
-void state_reached(struct state *st, uint64_t epoch) { st->epoch = epoch; }

@@ -8,7 +8,7 @@
  *                                          <-   done(snapshot)
  *     state_fill(how, done)                ->   fresh values, what comes, a look  <- done(NULL or why not), cb.free
  *
- * Its epoch is that of the commit whose outcome it holds. Callbacks come from the loop. Units: bytes, elements. */
+ * Callbacks come from the loop. Units: bytes, elements. */
 #ifndef STATE_STATE_H
 #define STATE_STATE_H
 #include "env.h"
@@ -31,7 +31,6 @@ void state_free(struct state *st, void (*gone)(void *arg), void *arg);  /* close
 
 struct shard *state_shard(struct state *st);    /* touch its block only at a boundary, or before anything runs */
 bool state_busy(const struct state *st);        /* copies or a fill run */
-void state_reached(struct state *st, uint64_t epoch);
 
 /* --- copies */
 struct snapshot {
@@ -49,7 +48,7 @@ void state_snapshot(struct state *st, snapshot_fn *done, void *arg);
 void state_weights(struct state *st, snapshot_fn *done, void *arg);
 /* The same into the caller's memory of w_bytes; epoch is that of the copy. Not when the state is closed. */
 void state_copy(struct state *st, void *to, void (*done)(void *arg, uint64_t epoch), void *arg);
-bool state_copies(struct state *st);
+bool state_copies(struct state *st, uint64_t epoch);     /* whose outcome the state holds */
 bool state_wants(const struct state *st);       /* copies wait for a boundary */
 void snapshot_unref(struct snapshot *s);
 
@@ -59,7 +58,7 @@ struct state_fill {
 	const struct err *refused;              /* known before: nothing is done, and that is the answer */
 	bool fresh;                             /* begin with fresh values */
 	/* What puts values over them, in the job; then drop tells on the loop that it is over. */
-	void (*fill)(void *arg); void (*drop)(void *arg);
+	void (*fill)(void *arg, struct shard *s); void (*drop)(void *arg);
 	/* All of what comes lies beside the state, the bytes from off on there, and is looked at first: when that says why
 	 * not, the state is as it was. NULL: what lies in the block at the end is looked at. */
 	shard_at_fn *at;

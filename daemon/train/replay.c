@@ -7,10 +7,10 @@
 #include "common/hash.h"
 #include "common/jrpc.h"
 #include "common/mem.h"
-#include "kernels/vec.h"
-#include "train/replay.h"
 #include "exec/vec.h"
+#include "kernels/vec.h"
 #include "state/digest.h"
+#include "train/replay.h"
 
 #define CLOCK (3 * sizeof(double))
 

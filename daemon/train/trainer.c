@@ -75,7 +75,7 @@ static int make_plan(void *arg, const struct plan_results *results, uint64_t fir
 
 	round_view(t, &v);
 	v.target_batch = t->hold_at;
-	if (t->broken || t->quiet || t->lent || state_copies(t->state) ||
+	if (t->broken || t->quiet || t->lent || state_copies(t->state, t->epoch) ||
 	    (!v.begun && !v.sent && !v.agreed && (!t->started || t->paused))) {
 		plan_init(ret, t->strategy->name, 0, 1, &t->c.self);
 		return 0;

@@ -93,17 +93,16 @@ bool trainer_needs_swarm(const struct trainer *t);              /* the strategy 
 /* --- state: parameters, optimizer vectors and clock in one contiguous block. Only touch it while the trainer is quiet:
  * before trainer_start, or between trainer_quiet's callback and the next trainer_start. */
 void trainer_init_params(struct trainer *t);                    /* fresh parameters from the seed; 1 ms per million */
+struct shard *trainer_shard(const struct trainer *t);
 void *trainer_state(struct trainer *t, size_t *ret_bytes);      /* the block: same layout on every peer of the run */
 size_t trainer_tensors(struct trainer *t, const struct ckpt_tensor **ret_v);   /* views into the block */
 /* After the block was filled from elsewhere: checks that it is finite and takes the clock. live: hyperparameters. */
 int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
 
-/* The same without holding the loop: fresh parameters (fresh), what fill puts over them (on the train lane; drop tells
- * on the loop that it is over), then the check. done: on the loop, e NULL or why not; it is not called when the trainer
- * is freed or made quiet before. Until then nothing else may touch the state. With `at` all of what comes is beside the
- * state, the bytes from off on there, and looked at first: when done says why not, the state is as it was. */
-struct trainer_fill { bool fresh; void (*fill)(void *arg, struct trainer *t); void (*drop)(void *arg);
-	shard_at_fn *at; void *arg; uint64_t epoch; const json_t *live; };
+/* The same without holding the loop (state/state.h), then it is the state of an epoch with these hyperparameters,
+ * which are looked at first where all of what comes is (values.at). done: on the loop, e NULL or why not; it is not
+ * called when the trainer is freed or made quiet before. Until then nothing else may touch the state. */
+struct trainer_fill { struct state_fill values; uint64_t epoch; const json_t *live; };
 void trainer_fill(struct trainer *t, const struct trainer_fill *how, void (*done)(void *arg, const struct err *e),
 	void *arg);
 

@@ -3,8 +3,8 @@
  * trainer_model.c (profile), trainer_layers.c (times by layer). */
 #ifndef TRAIN_TRAINER_INT_H
 #define TRAIN_TRAINER_INT_H
-#include "plan/planner.h"
 #include "exec/exec.h"
+#include "plan/planner.h"
 #include "train/strategy.h"
 #include "train/trainer.h"
 
@@ -129,7 +129,6 @@ int trainer_hold(struct trainer *t, struct err *e); /* the state, and what micro
 void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg);
 /* It is that of an epoch now, looked at. */
 int trainer_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
-static inline struct shard *trainer_shard(const struct trainer *t) { return state_shard(t->state); }
 static inline real *trainer_w(const struct trainer *t) { return shard_w(trainer_shard(t)); }
 
 /* trainer_round.c */

@@ -280,7 +280,6 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 	t->applying = NULL;
 	t->agreed = t->stepping = false;
 	t->epoch = c->epoch;
-	state_reached(t->state, t->epoch);
 	log_applied(t, t->epoch, digest);
 	if (!t->s->mode.local)
 		check_step(t, t->skipped);

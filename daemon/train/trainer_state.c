@@ -110,6 +110,8 @@ void trainer_init_params(struct trainer *t)
 	(void)state_init(t->state, &e);         /* nothing is cut: nothing can fail */
 }
 
+struct shard *trainer_shard(const struct trainer *t) { return state_shard(t->state); }
+
 void *trainer_state(struct trainer *t, size_t *ret_bytes)
 {
 	*ret_bytes = trainer_shard(t)->bytes;
@@ -130,7 +132,6 @@ int trainer_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct 
 		return -1;
 	t->target = spec_live_target(t->s, live);
 	t->epoch = epoch;
-	state_reached(t->state, epoch);
 	t->lent = t->renewed = false;
 	trainer_reset_epoch(t);
 	if (state_wants(t->state))
@@ -166,31 +167,8 @@ void trainer_validate(struct trainer *t)
 
 /* --- filling: what comes is followed by the hyperparameters that belong to it */
 
-struct filling { struct trainer *t; struct trainer_fill how; json_t *live;
+struct filling { struct trainer *t; uint64_t epoch; json_t *live;
 	void (*done)(void *arg, const struct err *e); void *arg; };
-
-static void fill(void *arg)
-{
-	struct filling *f = arg;
-
-	if (f->how.fill)
-		f->how.fill(f->how.arg, f->t);
-}
-
-static void drop(void *arg)
-{
-	struct filling *f = arg;
-
-	if (f->how.drop)
-		f->how.drop(f->how.arg);
-}
-
-static const void *at(void *arg, size_t off, size_t *ret_len)
-{
-	struct filling *f = arg;
-
-	return f->how.at(f->how.arg, off, ret_len);
-}
 
 static void filled(void *arg, const struct err *error)
 {
@@ -199,7 +177,7 @@ static void filled(void *arg, const struct err *error)
 	struct err e;
 
 	if (!t->dying && !t->quiet) {           /* else somebody else's state comes already */
-		if (!error && trainer_adopt(t, f->how.epoch, f->live, &e) < 0)
+		if (!error && trainer_adopt(t, f->epoch, f->live, &e) < 0)
 			error = &e;
 		f->done(f->arg, error);
 	}
@@ -211,10 +189,11 @@ void trainer_fill(struct trainer *t, const struct trainer_fill *how, void (*done
 	void *arg)
 {
 	struct filling *f = xcalloc(1, sizeof(*f));
+	struct state_fill values = how->values;
 	struct err e;
-	bool refused = how->at && how->live && spec_live_check(t->s, how->live, &e) < 0;
 
-	*f = (struct filling){ .t = t, .how = *how, .live = json_deep_copy(how->live), .done = done, .arg = arg };
-	state_fill(t->state, &(struct state_fill){ .refused = refused ? &e : NULL, .fresh = how->fresh, .fill = fill,
-		.drop = drop, .at = how->at ? at : NULL, .arg = f }, filled, f);
+	if (values.at && how->live && spec_live_check(t->s, how->live, &e) < 0)
+		values.refused = &e;
+	*f = (struct filling){ .t = t, .epoch = how->epoch, .live = json_deep_copy(how->live), .done = done, .arg = arg };
+	state_fill(t->state, &values, filled, f);
 }

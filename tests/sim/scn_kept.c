@@ -56,6 +56,18 @@ static void scn_not_both(struct sim *s)
 	node_end(w);
 }
 
+/* The others die, and it goes on; NULL: it does not. */
+static struct run *alone(struct sim *s, struct node_world *w)
+{
+	for (int i = 1; i < 5; i++)
+		sim_kill(s, i);
+	if (sim_run_until(s, goes_on, w, 60 * SEC))
+		return node_run(w, 0);
+	node_print(w);
+	sim_fail(s, "it waits for ever");
+	return NULL;
+}
+
 /* Every one of the others dies while it fetches theirs. What it has learned since it last saved is not lost: it goes on
  * with that, and nothing of it is said to be discarded. */
 static void scn_kept(struct sim *s)
@@ -68,14 +80,8 @@ static void scn_kept(struct sim *s)
 	sim_check(s, epoch > 3 && r->saved_epoch < epoch);
 	sim_run_for(s, rng_below(sim_rng(s), 3 * SEC));
 	sim_check(s, one_fetches(s, w));
-	for (int i = 1; i < 5; i++)
-		sim_kill(s, i);
-	if (!sim_run_until(s, goes_on, w, 60 * SEC)) {
-		node_print(w);
-		sim_fail(s, "it waits for ever");
+	if (!(r = alone(s, w)))
 		return;
-	}
-	r = node_run(w, 0);
 	if (r->point.epoch < epoch || r->point.samples < samples)
 		sim_fail(s, "it was at epoch %llu with %llu samples, and goes on at %llu with %llu", (unsigned long long)epoch,
 			(unsigned long long)samples, (unsigned long long)r->point.epoch, (unsigned long long)r->point.samples);
@@ -129,14 +135,8 @@ static void scn_no_number(struct sim *s)
 	for (int i = 1; i < 5; i++)
 		((real *)trainer_state(node_run(w, i)->trainer, &bytes))[at] = (real)NAN;
 	sim_run_for(s, 5 * SEC + rng_below(sim_rng(s), 5 * SEC));
-	for (int i = 1; i < 5; i++)
-		sim_kill(s, i);
-	if (!sim_run_until(s, goes_on, w, 60 * SEC)) {
-		node_print(w);
-		sim_fail(s, "it waits for ever");
+	if (!(r = alone(s, w)))
 		return;
-	}
-	r = node_run(w, 0);
 	if (r->point.epoch < epoch || r->point.samples < samples || !is_finite(r->trainer))
 		sim_fail(s, "it was at epoch %llu with %llu samples, goes on at %llu with %llu%s", (unsigned long long)epoch,
 			(unsigned long long)samples, (unsigned long long)r->point.epoch, (unsigned long long)r->point.samples,

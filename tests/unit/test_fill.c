@@ -19,11 +19,9 @@ static void done(void *arg, const struct err *e)
 		s->e = *e;
 }
 
-static void fill(void *arg, struct trainer *t)
+static void fill(void *arg, struct shard *s)
 {
-	size_t bytes;
-
-	((real *)trainer_state(t, &bytes))[5] = ((struct seen *)arg)->put;
+	((real *)shard_w(s))[5] = ((struct seen *)arg)->put;
 }
 
 static void drop(void *arg) { ((struct seen *)arg)->dropped++; }
@@ -36,8 +34,8 @@ static void begin(struct seen *s, real put, uint64_t epoch)
 	memset(s, 0, sizeof(*s));
 	kit_open(&s->k, form, NULL, false);
 	s->put = put;
-	trainer_fill(s->k.t, &(struct trainer_fill){ .fresh = true, .fill = fill, .drop = drop, .arg = s, .epoch = epoch },
-		done, s);
+	trainer_fill(s->k.t, &(struct trainer_fill){ .values = { .fresh = true, .fill = fill, .drop = drop, .arg = s },
+		.epoch = epoch }, done, s);
 	assert_int_equal(s->done + s->dropped, 0);      /* the loop goes on first */
 }
 
