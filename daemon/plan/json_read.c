@@ -54,7 +54,7 @@ static int read_buf(struct plan *p, const json_t *o, size_t at, struct err *e)
 	b.tier = get_tier(p, &g);
 	b.slot = (uint32_t)get_u(&g, "slot", 0, UINT16_MAX);
 	b.depth = (uint32_t)get_u(&g, "depth", 1, PLAN_DEPTH_MAX);
-	b.per = (uint32_t)get_u(&g, "per", 1, 1u << 30);
+	b.per = (uint32_t)get_u(&g, "per", 1, UINT32_MAX);
 	b.initial = get_b(&g, "initial");
 	b.shared = get_b(&g, "shared");
 	b.journal = get_b(&g, "journal");

@@ -23,7 +23,8 @@ static void everything(struct plan *p)
 	plan_extent(p, b, PLAN_GRAPH_OP, "", 3, 3);
 	plan_holder(p, b, 0);
 	plan_holder(p, b, 1);
-	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = 5, .shared = true, .initial = true }, "s");
+	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = 5, .shared = true, .initial = true,
+		.per = UINT32_MAX }, "s");
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_ROUTE, .dtype = PLAN_U64, .bytes = 5 }, "r");
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_ACTIVATION, .bytes = 5 }, "a.b_c/d-e");
 	uint32_t z = plan_buf(p, &(struct plan_buf){ .class = PLAN_SCALAR, .dtype = PLAN_F64, .bytes = 8 }, "z");
