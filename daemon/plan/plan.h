@@ -129,7 +129,9 @@ struct plan_instr {
 	uint32_t npiece; struct plan_range *piece;      /* ops of the local graph, in topological order */
 	enum plan_keep keep;            /* FWD: what its saved output holds */
 	bool replay;                    /* FWD again: statistics and counters do not advance */
-	char variant[PLAN_NAME];        /* "" or "eval", an algorithm ("im2col") */
+	/* FWD, BWD: "" or "eval", an algorithm ("im2col"). LOAD: what of the batch is read, "" all, "x", "labels" or
+	 * "positions": which samples they are, and nothing of them. */
+	char variant[PLAN_NAME];
 	uint32_t lane;                  /* into plan.lane */
 	int64_t mb;                     /* see Index above */
 	uint32_t nin; struct plan_ref *in;

@@ -16,6 +16,8 @@ struct profile_op {
 	uint64_t param_bytes, param_lo; /* fp32 bytes of its parameters; first element in the flat vector */
 	uint32_t nvariants; struct profile_variant variant[PROFILE_VARIANTS];
 	uint32_t npreds, pred[PROFILE_PREDS];   /* ops whose outputs it reads; none: the batch */
+	uint64_t stats_bytes;           /* of its running statistics */
+	uint32_t shares;                /* 1 + the op whose parameters it uses; 0: it has its own, or none */
 };
 /* Bytes of a piece of the model: what flows in and out of it (their gradients have the same sizes), what BWD needs of
  * FWD beside its input when that keeps all, and scratch during each. */
@@ -24,9 +26,11 @@ struct profile_fn { char name[PLAN_NAME]; uint64_t us; double us_per_byte; };   
 struct profile {
 	uint32_t batch;
 	uint64_t batch_bytes, load_us;
+	uint64_t label_bytes;           /* of batch_bytes: the labels, which only the loss reads */
 	uint32_t nops; struct profile_op *op;   /* in topological order */
 	uint32_t nfns; struct profile_fn *fn;   /* an unknown fn costs nothing */
 	uint64_t params, state_bytes;   /* elements of the flat vector; bytes of the optimizer's vectors */
+	uint32_t state_vectors;         /* of the optimizer, each as long as the parameters */
 	uint64_t stats_bytes;           /* running statistics, which lie behind the parameters */
 	/* Of the ops [a, b], as the kernels will take them. NULL: profile_need goes by what each op says. */
 	void (*need)(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret); void *need_arg;
@@ -59,10 +63,14 @@ struct view {
 	bool fresh;                     /* what is derived from the state (working copies) is not there yet */
 	bool granted;                   /* there are sample positions to load */
 	uint64_t micro_batches;         /* how many the program may run before it asks again; 0: the planner chooses */
-	struct plan_results settings;   /* the strategy's own numbers from the spec ("stages" 4, "prefetch" 2) */
+	struct plan_results settings;   /* the strategy's own numbers from the spec ("every" 2) */
+	const json_t *values;           /* and what is more than a number: its "plan"; NULL: nothing */
+	double us_per_byte;             /* between any two members, as the slowest link has it; 0: not known */
 };
 
-/* A strategy's own numbers in a spec's "averaging"; they reach plan() as view.settings. */
+/* A strategy's own numbers in a spec's "averaging", which may be changed while the run goes; they reach plan() as
+ * view.settings. What it can be told beside them stands in the spec's "plan", in any form, for the life of the run:
+ * planner_ops.values names the keys, check judges them, and they reach plan() as view.values. */
 enum planner_kind { PLANNER_FLAG, PLANNER_COUNT, PLANNER_NUMBER };
 struct planner_key { const char *name; enum planner_kind kind; double min, max, def; };
 #define PLANNER_KEYS_MAX 8
@@ -90,7 +98,11 @@ struct planner_mode {
 struct planner_ops {
 	const char *name, *help;
 	bool needs_swarm;               /* commits through the averager */
+	bool crew;                      /* several members make one unit, each with a part of the model */
 	uint32_t nkeys; const struct planner_key *key;
+	const char *const *values;      /* its keys in the spec's "plan", NULL at the end; NULL: it has none */
+	/* 0, or -1 and e. Nothing of the model or the members is known yet: what does not fit those, plan() refuses. */
+	int (*check)(const json_t *values, struct err *e);
 	/* 0, or -1 and e: settings that do not go together. NULL: all is as in a mode of zeros. */
 	int (*mode)(const struct plan_results *settings, struct planner_mode *ret, struct err *e);
 	uint32_t redundancy;            /* default of the run's redundancy; 2 where state is sharded */

@@ -64,7 +64,7 @@ struct view trainer_plan_view(struct trainer *t, const struct view_member *me, u
 	return (struct view){ .profile = &t->profile, .nmembers = 1, .member = me, .first = first, .epoch = t->epoch,
 		.generation = trainer_generation(t),
 		.redundancy = t->s->redundancy, .samples = t->samples, .target_batch = t->target,
-		.settings = { t->s->nsettings, t->s->setting } };
+		.settings = { t->s->nsettings, t->s->setting }, .values = t->s->plan };
 }
 
 static int make_plan(void *arg, const struct plan_results *results, uint64_t first, struct plan *ret, struct err *e)

@@ -80,12 +80,20 @@ static size_t bad(void *arg, size_t n, const void *p)
 	return vec_nonfinite(&((struct trainer *)arg)->par, n, p);
 }
 
+/* A trainer holds all of the state. Until members agree here on who is which stage, such a run is drawn, not run. */
+static int runs_here(const struct trainer *t, struct err *e)
+{
+	return !t->strategy->crew ? 0 : err_set(e, ERR_INVALID, "strategy %s needs several members that agree on who has "
+		"which part of the model, and this version of the daemon does not run that yet; hivectl run plan with "
+		"--members and --draw shows what each would do", t->strategy->name);
+}
+
 int trainer_hold(struct trainer *t, struct err *e)
 {
 	static const struct state_cb cb = { .wanted = wanted, .free = free_again, .init = init, .bad = bad };
 	struct layout l;
 
-	if (layout_of(t, &l, e) < 0)
+	if (runs_here(t, e) < 0 || layout_of(t, &l, e) < 0)
 		return -1;
 	t->stats_bytes = l.stats * sizeof(real);
 	t->stats = big_alloc(t->stats_bytes + 1);

@@ -262,6 +262,7 @@ static const struct { const char *heading, *spec, *first; } objects[] = {
 	{ "averaging", HEAD LOSS REST ",\"averaging\":{" ODD "}}", "local_updates" },
 	{ "averaging", HEAD LOSS REST ",\"strategy\":\"allreduce\",\"averaging\":{" ODD "}}", "sync_every" },
 	{ "averaging", HEAD LOSS REST ",\"strategy\":\"diloco\",\"averaging\":{" ODD "}}", "inner_steps" },
+	{ "plan", HEAD LOSS REST ",\"strategy\":\"pipeline\",\"plan\":{" ODD "}}", "schedule" },
 	{ "stop", HEAD LOSS REST ",\"stop\":{" ODD "}}", "epochs" },
 	{ "validation", HEAD LOSS REST ",\"validation\":{" ODD "}}", "split" },
 	{ "weights", HEAD LOSS REST ",\"weights\":{" ODD "}}", "digest" },
@@ -313,6 +314,7 @@ static const struct { const char *heading, *item, *spec; } choices[] = {
 	{ "schedule", "granularity", HEAD LOSS OPTIM "\"schedule\":{\"granularity\":\"" NOBODY "\"}}" },
 	{ "schedule", "warmup_from", HEAD LOSS OPTIM "\"schedule\":{\"warmup_from\":\"" NOBODY "\"}}" },
 	{ "schedule", "warmup_form", HEAD LOSS OPTIM "\"schedule\":{\"warmup_form\":\"" NOBODY "\"}}" },
+	{ "plan", "schedule", HEAD LOSS REST ",\"strategy\":\"pipeline\",\"plan\":{\"schedule\":\"" NOBODY "\"}}" },
 	{ "The spec", "conv", HEAD "\"conv\":\"" NOBODY "\"}" },
 };
 

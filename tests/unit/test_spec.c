@@ -432,7 +432,7 @@ static void test_strategies(void **state)
 {
 	char names[200];
 
-	assert_string_equal(strategy_names(names, sizeof(names)), "hivemind single allreduce diloco");
+	assert_string_equal(strategy_names(names, sizeof(names)), "hivemind single allreduce diloco pipeline");
 	assert_non_null(strategy_find("single"));
 	assert_null(strategy_find("none"));
 }

@@ -24,6 +24,13 @@ static const struct { const char *theirs, *ours; } same[] = {
 		"\"averaging\":{\"sync_every\":4}" },
 	{ ALL ",\"strategy\":\"allreduce\",\"async\":true", ALL ",\"strategy\":\"allreduce\","
 		"\"averaging\":{\"async\":true}" },
+	{ ALL ",\"strategy\":\"pipeline\",\"schedule\":\"gpipe\",\"stages\":2,\"micro_batches\":8,"
+		"\"lr\":{\"schedule\":\"step\",\"every\":3}", ALL ",\"strategy\":\"pipeline\",\"plan\":{\"schedule\":\"gpipe\","
+		"\"stages\":2,\"micro_batches\":8},\"schedule\":{\"name\":\"step\",\"every\":3}" },
+	{ ALL ",\"strategy\":\"pipeline\",\"pipeline\":{\"stages\":2}", ALL ",\"strategy\":\"pipeline\","
+		"\"plan\":{\"stages\":2}" },
+	{ ALL ",\"strategy\":\"pipeline\",\"stages\":[{\"layers\":\"0-2\",\"replicas\":2},{\"layers\":\"3-3\"}]",
+		ALL ",\"strategy\":\"pipeline\",\"plan\":{\"stages\":[{\"layers\":3,\"replicas\":2},{\"layers\":1}]}" },
 	{ ALL ",\"wire\":\"fp16\"", ALL ",\"averaging\":{\"codec\":\"fp16\"}" },
 	{ ALL ",\"wire\":\"uint8-uniform\"", ALL ",\"averaging\":{\"codec\":\"uniform8\"}" },
 	{ ALL ",\"wire\":\"uint8-quantile\",\"error_feedback\":false",
@@ -128,6 +135,10 @@ static void test_refused(void **state)
 		{ ALL ",\"precision\":\"fp16\"", "precision: may be fp32" },
 		{ ALL ",\"validation\":{\"every\":\"0 steps\"}", "validation.every" },
 		{ ALL ",\"validation\":{\"every\":\"3 days\"}", "validation.every" },
+		{ ALL ",\"strategy\":\"pipeline\",\"stages\":2,\"plan\":{\"stages\":3}", "stages: is 2, and plan.stages is 3" },
+		{ ALL ",\"strategy\":\"pipeline\",\"stages\":2,\"schedule\":\"1f1b\",\"lr\":{\"schedule\":\"cos\"}", "cos" },
+		{ ALL ",\"stages\":2", "plan.stages: belongs to strategy pipeline, and this run's strategy is hivemind" },
+		{ ALL ",\"strategy\":\"pipeline\"", "plan: stages is missing" },
 		{ ALL ",\"stem\":\"cifar\"", "stem" },
 		{ ALL ",\"wire\":\"fp12\"", "fp12" },
 		{ ALL ",\"averaging\":3,\"wire\":\"fp16\"", "wire: is \"fp16\", and averaging.codec is" },

@@ -111,14 +111,54 @@ static int strategy_keys(json_t *whole, struct err *e)
 				strategy_at(0)->name);
 		json_object_foreach_safe(v, tmp, k, one) {
 			bool target = !strcmp(k, "target_batch_size");
+			const char *section = target ? NULL : spec_plan_has(p, k) ? "plan" : "averaging";
 
 			(void)snprintf(said, sizeof said, "%s.%s", key, k);
-			if (put(whole, said, target ? NULL : "averaging", target ? "target_batch" : k, json_incref(one), e) < 0)
+			if (put(whole, said, section, target ? "target_batch" : k, json_incref(one), e) < 0)
 				return -1;
 		}
 		(void)json_object_del(whole, key);
 	}
 	return 0;
+}
+
+/* "stages", "micro_batches" and a "schedule" that is a word are of the plan; one that is an object is of lr. */
+static int plan_keys(json_t *whole, struct err *e)
+{
+	static const char *const keys[] = { "stages", "micro_batches", NULL };
+
+	for (size_t i = 0; keys[i]; i++)
+		if (move(whole, NULL, keys[i], "plan", keys[i], NULL, e) < 0)
+			return -1;
+	return json_is_string(json_object_get(whole, "schedule")) ?
+		move(whole, NULL, "schedule", "plan", "schedule", NULL, e) : 0;
+}
+
+/* "layers": "4-7", by number: so many layers, when no stage before it has others. */
+static void stage_keys(json_t *whole)
+{
+	json_t *list = json_object_get(json_object_get(whole, "plan"), "stages"), *o;
+	unsigned long long next = 0;
+	size_t i;
+
+	json_array_foreach(list, i, o) {
+		const char *text = json_string_value(json_object_get(o, "layers"));
+		unsigned a, b;
+		char shown[40];
+
+		if (!text || sscanf(text, "%9u-%9u", &a, &b) != 2 || a != next || b < a)
+			return;
+		(void)snprintf(shown, sizeof shown, "%u-%u", a, b);
+		if (strcmp(shown, text))
+			return;
+		next = b + 1ull;
+	}
+	json_array_foreach(list, i, o) {
+		unsigned a = 0, b = 0;
+
+		(void)sscanf(json_string_value(json_object_get(o, "layers")), "%9u-%9u", &a, &b);
+		(void)json_object_set_new(o, "layers", json_integer(b - a + 1));
+	}
 }
 
 /* "lr": {...}: the schedule. */
@@ -245,7 +285,10 @@ int spec_aliases(json_t *whole, struct err *e)
 
 	loss_keys(whole);
 	validation_keys(whole);
-	return strategy_keys(whole, e) < 0 || schedule_keys(whole, e) < 0 || model_keys(whole, e) < 0 ||
+	if (strategy_keys(whole, e) < 0 || plan_keys(whole, e) < 0)
+		return -1;
+	stage_keys(whole);
+	return schedule_keys(whole, e) < 0 || model_keys(whole, e) < 0 ||
 		source_keys(whole, e) < 0 ||
 		move(whole, NULL, "sync_every", "averaging", "sync_every", NULL, e) < 0 ||
 		move(whole, NULL, "async", "averaging", "async", NULL, e) < 0 ||

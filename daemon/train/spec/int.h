@@ -10,6 +10,8 @@ int spec_read_loss(struct spec *s, const json_t *shared, struct err *e);        
 int spec_read_optim(struct spec *s, const json_t *shared, struct err *e);       /* optimizer, clip_norm, schedule */
 int spec_read_data(struct spec *s, const json_t *shared, struct err *e);        /* data, validation */
 int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e);   /* averaging; strategy has been read */
+int spec_read_plan(struct spec *s, const json_t *shared, struct err *e);        /* plan; likewise */
+bool spec_plan_has(const struct planner_ops *p, const char *key);       /* key is one of p's in "plan" */
 int spec_read_weights(struct spec *s, const json_t *shared, struct err *e);     /* weights */
 /* data.steps, data.materialize_after */
 int spec_read_steps(struct spec *s, const json_t *data, const struct place *data_at, struct err *e);

@@ -86,14 +86,15 @@ static int read_shared(struct spec *s, struct err *e)
 {
 	static const char *const known[] = { "input", "model", "loss", "optimizer", "clip_norm", "schedule", "target_batch",
 		"strategy", "averaging", "data", "validation", "seed", "stop", "nonfinite_max", "redundancy", "admins", "open",
-		"weights", "conv", "name", "local", NULL };
+		"weights", "conv", "plan", "name", "local", NULL };
 	const struct place top = { "" }, tb = place_key(&top, "target_batch");
 	const json_t *o = s->shared;
 
 	s->nonfinite_max = 3;
 	s->redundancy = 1;
 	if (read_known(o, &top, known, e) < 0 || spec_read_model(s, o, e) < 0 || spec_read_optim(s, o, e) < 0 ||
-	    read_strategy(s, o, e) < 0 || spec_read_averaging(s, o, e) < 0 || spec_read_data(s, o, e) < 0 ||
+	    read_strategy(s, o, e) < 0 || spec_read_averaging(s, o, e) < 0 || spec_read_plan(s, o, e) < 0 ||
+	    spec_read_data(s, o, e) < 0 ||
 	    spec_read_weights(s, o, e) < 0 ||
 	    read_stop(s, o, e) < 0 || read_authority(s, o, e) < 0 ||
 	    read_u64(o, &top, "seed", 0, INT64_MAX, &s->seed, e) < 0 ||

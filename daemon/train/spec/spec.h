@@ -31,6 +31,7 @@
  *     "averaging": {"local_updates":false, "average_optimizer":false, "group_max":1024,
  *         "group_size":64, "topology":"auto", "minority_wait":3,
  *         "agree_every":16},                           topology moshpit only
+ *     "plan": {"schedule":"1f1b", "stages":4, "micro_batches":8},     what a strategy is told beside numbers
  *     "data": {"name":"digits", "kind":"idx", "digest":"64 hex digits (filled in by the author's daemon)",
  *              "count":4096,                           synthetic data only: samples
  *              "broken_max":100,                       samples that may be unreadable before the peer holds
@@ -118,6 +119,7 @@ struct spec {
 	const json_t *codec; enum robust robust; bool error_feedback;   /* "averaging": how vectors travel */
 	struct planner_mode mode;               /* what the strategy's settings come to */
 	uint32_t nsettings; struct plan_result setting[PLANNER_KEYS_MAX];       /* "averaging": the strategy's keys */
+	const json_t *plan;                     /* the strategy's keys that are no numbers; NULL: none are given */
 	uint32_t group_max, group_size; double minority_wait;
 	const struct topo_ops *topology;        /* NULL: auto */
 	uint32_t agree_every;                   /* epochs, with a topology whose members end apart */

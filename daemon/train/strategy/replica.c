@@ -1,6 +1,7 @@
 /* Buffers and instructions of a whole model on one peer. */
 #include "kernels/real.h"
 #include "train/strategy/replica.h"
+#include "train/strategy/parts/update.h"
 
 #define EXACT 16
 #define MOST 65536                      /* micro-batches of a program */
@@ -138,7 +139,6 @@ void replica_buffer(struct plan *p, const char *name, enum plan_class class, uin
 void replica_round(struct plan *p, const struct view *v, bool local, bool both)
 {
 	uint32_t all = replica_group(p, v);
-	bool some = v->samples > 0;
 
 	if (local) {
 		plan_coll(p, PLAN_SUM, 0, all, "%s", both ? "w opt -> w opt" : "w -> w");
@@ -146,15 +146,10 @@ void replica_round(struct plan *p, const struct view *v, bool local, bool both)
 		plan_vec(p, 0, "digest", "w -> digest")->lane = plan_lane(p, "reduce", 1, 1);
 		return;
 	}
-	if (some)       /* beside the abandoned micro-batch, which may still hold the train lane */
-		plan_vec(p, 0, "mean", "acc -> acc unit")->lane = plan_lane(p, "reduce", 1, 1);
-	plan_coll(p, PLAN_SUM, 0, all, "%s", some ? "acc -> acc" : "-> acc");
-	plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
-	replica_step(p);
+	update_round(p, &(struct update){ .tag = "", .group = all, .some = v->samples > 0 });
 }
 
 void replica_step(struct plan *p)
 {
-	plan_vec(p, 0, "opt", "acc! w opt -> w opt skipped");
-	plan_vec(p, 0, "digest", "w -> digest")->lane = plan_lane(p, "reduce", 1, 1);
+	update_step(p, "", "acc");
 }

@@ -1,0 +1,3 @@
+SCHEDULE(naive)
+SCHEDULE(gpipe)
+SCHEDULE(one_f_one_b)

@@ -1,0 +1,27 @@
+/* One member of a pipeline: its buffers, and a flush of micro-batches in the order of its schedule. */
+#ifndef TRAIN_STRATEGY_STAGE_H
+#define TRAIN_STRATEGY_STAGE_H
+#include "train/strategy/parts/partition.h"
+#include "train/strategy/parts/schedule.h"
+
+/* Micro-batch of index j is made by replica j modulo the number of replicas, in every stage. */
+struct pipe {
+	const struct view *v;
+	const struct turns_ops *schedule;
+	uint32_t n; struct stage stage[STAGES_MAX];
+	uint32_t members;               /* of all stages together: ranks 0 .. members - 1 */
+	uint32_t widest;                /* most replicas of a stage */
+	uint32_t most;                  /* micro-batches of a flush */
+};
+
+/* The stage of a rank; NULL: it has none. */
+const struct stage *stage_of(const struct pipe *x, uint32_t rank);
+/* Bytes that stage s needs in all when it holds ops a..b: every value of every ring, and the largest scratch. */
+uint64_t stage_bytes(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b);
+bool stage_learns(const struct pipe *x, uint32_t s);            /* it has parameters */
+const char *stage_tag(uint32_t s, char out[12]);                /* behind the names of what it alone has */
+void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank);
+/* The body: micro-batches first .. first + n - 1 of the plan. */
+void stage_flush(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n);
+
+#endif

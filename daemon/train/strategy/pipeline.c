@@ -1,0 +1,271 @@
+/* pipeline: the model is cut into stages, each on a member of its own (or on several replicas), and micro-batches go
+ * through them in the order of a schedule. Gradients add up over the micro-batches of an epoch; then the update is that
+ * of any unit. A composition: parts/partition.c says who has what, parts/schedule/ who does what when, parts/stage.c
+ * what that means for one member, parts/update.c what follows. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "train/strategy/parts/stage.h"
+#include "train/strategy/parts/update.h"
+
+#define MICRO_MAX 1024                  /* of a flush: a program has some ten instructions for each */
+
+static const struct turns_ops *turns_of(const json_t *values)
+{
+	const char *name = json_string_value(json_object_get(values, "schedule"));
+
+	return turns_find(name ? name : "1f1b");
+}
+
+static uint32_t count_of(const json_t *v, uint32_t most)
+{
+	json_int_t n = json_integer_value(v);
+
+	return json_is_integer(v) && n >= 1 && n <= most ? (uint32_t)n : 0;
+}
+
+/* --- what the spec says, before anything is known of model and members */
+
+static int check_stage(const json_t *o, size_t at, struct err *e)
+{
+	const json_t *layers = json_object_get(o, "layers"), *replicas = json_object_get(o, "replicas");
+	const char *key;
+	json_t *v;
+
+	if (!json_is_object(o))
+		return err_set(e, ERR_INVALID, "stages[%zu] must be an object such as {\"layers\": 4, \"replicas\": 2}", at);
+	json_object_foreach((json_t *)o, key, v)
+		if (strcmp(key, "layers") && strcmp(key, "replicas"))
+			return err_set(e, ERR_INVALID, "stages[%zu]: unknown key \"%.40s\"; a stage has layers and replicas", at,
+				key);
+	if (replicas && !count_of(replicas, PLAN_MEMBERS_MAX))
+		return err_set(e, ERR_INVALID, "stages[%zu].replicas must be a whole number from 1 to %d", at,
+			PLAN_MEMBERS_MAX);
+	if (layers && !count_of(layers, 1 << 20) && !json_is_string(layers))
+		return err_set(e, ERR_INVALID, "stages[%zu].layers must be how many layers, or the first and the last one such "
+			"as \"conv1-fc\"", at);
+	return 0;
+}
+
+static int check_stages(const json_t *v, struct err *e)
+{
+	size_t given = 0, i;
+	json_t *o;
+
+	if (!v)
+		return err_set(e, ERR_INVALID, "stages is missing: into how many the model is cut, such as 4");
+	if (json_is_integer(v))
+		return count_of(v, STAGES_MAX) ? 0 : err_set(e, ERR_INVALID, "stages must be from 1 to %d", STAGES_MAX);
+	if (!json_is_array(v) || !json_array_size(v) || json_array_size(v) > STAGES_MAX)
+		return err_set(e, ERR_INVALID, "stages must be a number, or a list of 1 to %d stages", STAGES_MAX);
+	json_array_foreach((json_t *)v, i, o) {
+		if (check_stage(o, i, e) < 0)
+			return -1;
+		given += json_object_get(o, "layers") != NULL;
+	}
+	if (given && given < json_array_size(v))
+		return err_set(e, ERR_INVALID, "stages: %zu of %zu say their layers; give those of all, or of none and "
+			"the cuts are found", given, json_array_size(v));
+	return 0;
+}
+
+static int check(const json_t *values, struct err *e)
+{
+	const json_t *schedule = json_object_get(values, "schedule"), *micro = json_object_get(values, "micro_batches");
+	char names[200];
+
+	if (schedule && !json_is_string(schedule))
+		return err_set(e, ERR_INVALID, "schedule must be one of: %s", turns_names(names, sizeof(names)));
+	if (!turns_of(values))
+		return err_set(e, ERR_INVALID, "schedule \"%.40s\" is unknown; known: %s", json_string_value(schedule),
+			turns_names(names, sizeof(names)));
+	if (micro && !count_of(micro, MICRO_MAX))
+		return err_set(e, ERR_INVALID, "micro_batches must be a whole number from 1 to %d", MICRO_MAX);
+	return check_stages(json_object_get(values, "stages"), e);
+}
+
+/* --- the stages of this model on these members */
+
+static uint32_t op_named(const struct profile *m, const char *name, size_t n)
+{
+	for (uint32_t o = 0; o < m->nops; o++)
+		if (strlen(m->op[o].name) == n && !memcmp(m->op[o].name, name, n))
+			return o;
+	return m->nops;
+}
+
+/* "FIRST-LAST" or "ONLY"; names may have a - themselves. */
+static bool named(const struct profile *m, const char *text, uint32_t *ret_a, uint32_t *ret_b)
+{
+	*ret_a = *ret_b = op_named(m, text, strlen(text));
+	for (const char *dash = strchr(text, '-'); *ret_a == m->nops && dash; dash = strchr(dash + 1, '-')) {
+		uint32_t a = op_named(m, text, (size_t)(dash - text)), b = op_named(m, dash + 1, strlen(dash + 1));
+
+		if (a < m->nops && b < m->nops && a <= b) {
+			*ret_a = a;
+			*ret_b = b;
+		}
+	}
+	return *ret_a < m->nops;
+}
+
+static int layers_of(struct pipe *x, const json_t *list, struct err *e)
+{
+	const struct profile *m = x->v->profile;
+	uint32_t next = 0;
+
+	for (uint32_t s = 0; s < x->n; s++) {
+		const json_t *layers = json_object_get(json_array_get(list, s), "layers");
+		struct stage *at = &x->stage[s];
+
+		at->a = next;
+		at->b = next + (uint32_t)json_integer_value(layers) - 1;
+		if (json_is_string(layers) && !named(m, json_string_value(layers), &at->a, &at->b))
+			return err_set(e, ERR_INVALID, "stages[%u].layers: \"%.60s\" are no layers of this model (%s to %s), first "
+				"and last", s, json_string_value(layers), m->op[0].name, m->op[m->nops - 1].name);
+		if (at->a != next)
+			return err_set(e, ERR_INVALID, "stages[%u].layers begins with %s, and %s is the next layer: every layer is "
+				"in one stage, in the order of the model", s, m->op[at->a].name,
+				next < m->nops ? m->op[next].name : "none");
+		if (at->b >= m->nops)
+			return err_set(e, ERR_INVALID, "stages[%u].layers: %u layers are asked for up to here, and the model has "
+				"%u", s, at->b + 1, m->nops);
+		next = at->b + 1;
+	}
+	return next == m->nops ? 0 : err_set(e, ERR_INVALID, "stages: their layers end with %s, and the model goes on with "
+		"%s (%u layers in all)", m->op[next - 1].name, m->op[next].name, m->nops);
+}
+
+/* Members in the order of the view: the first stage's replicas, the second's, and so on. */
+static int seats(struct pipe *x, const json_t *stages, struct err *e)
+{
+	x->n = json_is_array(stages) ? (uint32_t)json_array_size(stages) : (uint32_t)json_integer_value(stages);
+	x->members = 0;
+	x->widest = 1;
+	for (uint32_t s = 0; s < x->n; s++) {
+		const json_t *r = json_object_get(json_array_get(stages, s), "replicas");
+		uint32_t replicas = r ? (uint32_t)json_integer_value(r) : 1;
+
+		x->stage[s] = (struct stage){ .rank = x->members, .replicas = replicas };
+		x->members += replicas;
+		x->widest = replicas > x->widest ? replicas : x->widest;
+	}
+	return x->members <= x->v->nmembers ? 0 : err_set(e, ERR_INVALID, "%u stages need %u members, and there are %u: "
+		"more peers, or fewer stages%s", x->n, x->members, x->v->nmembers, x->members > x->n ? " or replicas" : "");
+}
+
+/* Micro-batches of a flush. Every replica has one at least, so that each has a sum. */
+static int flush_of(struct pipe *x, struct err *e)
+{
+	const json_t *said = json_object_get(x->v->values, "micro_batches");
+	uint64_t epoch = (x->v->target_batch + x->v->profile->batch - 1) / x->v->profile->batch;
+	uint32_t most = x->schedule->micro_batches ? x->schedule->micro_batches * x->n : 1;
+
+	if (said)
+		most = (uint32_t)json_integer_value(said);
+	else if (most < x->widest)
+		most = x->widest;
+	x->most = most > epoch ? (uint32_t)epoch : most < MICRO_MAX ? most : MICRO_MAX;
+	if (x->most < x->widest)
+		return err_set(e, ERR_INVALID, "a stage has %u replicas, and a flush %u micro-batches: some would have "
+			"nothing to do; fewer replicas, more micro_batches, or a greater target_batch (%llu, in micro-batches of "
+			"%u)", x->widest, x->most, (unsigned long long)x->v->target_batch, x->v->profile->batch);
+	return 0;
+}
+
+static uint64_t bytes_of(void *arg, uint32_t s, uint32_t a, uint32_t b)
+{
+	return stage_bytes(arg, s, a, b);
+}
+
+static int pipe_of(struct pipe *x, const struct view *v, struct err *e)
+{
+	const json_t *stages = json_object_get(v->values, "stages");
+	struct cutting c = { .v = v, .stage = x->stage, .bytes = bytes_of, .arg = x };
+
+	x->v = v;
+	x->schedule = turns_of(v->values);
+	if (seats(x, stages, e) < 0 || flush_of(x, e) < 0)
+		return -1;
+	c.n = x->n;
+	if (!json_object_get(json_array_get(stages, 0), "layers"))
+		return partition(&c, e);
+	return layers_of(x, stages, e) < 0 ? -1 : partition_fits(&c, e);
+}
+
+/* --- programs */
+
+static void update(struct plan *p, const struct pipe *x)
+{
+	const struct stage *at = stage_of(x, p->me);
+	uint32_t s = (uint32_t)(at - x->stage);
+	struct update u = { .some = x->v->samples > 0, .replicas = { .n = at->replicas, .first = at->rank } };
+	char tag[12], name[PLAN_NAME];
+
+	if (!stage_learns(x, s)) {      /* nothing to agree on; it goes on with the others */
+		plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
+		return;
+	}
+	u.tag = stage_tag(s, tag);
+	(void)snprintf(name, sizeof(name), "units%s", tag);
+	u.group = plan_group(p, name, PLAN_OP_MEAN, false, true);
+	for (uint32_t k = 0; k < at->replicas; k++)
+		plan_join(p, u.group, at->rank + k, 0);
+	if (at->replicas > 1) {
+		(void)snprintf(name, sizeof(name), "stage%s", tag);
+		u.replicas.group = plan_group(p, name, PLAN_OP_MEAN, true, false);
+		for (uint32_t k = 0; k < at->replicas; k++)
+			plan_join(p, u.replicas.group, at->rank + k, 0);
+	}
+	update_round(p, &u);
+}
+
+static void begin(struct plan *p, const struct view *v)
+{
+	struct id *id = xcalloc(v->nmembers, sizeof(*id));
+
+	for (uint32_t k = 0; k < v->nmembers; k++)
+		id[k] = v->member[k].id;
+	plan_init(p, "pipeline", v->me, v->nmembers, id);
+	p->first = v->first;
+	p->generation = v->generation;
+	free(id);
+}
+
+static int plan(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
+{
+	uint64_t left = v->samples < v->target_batch ? v->target_batch - v->samples : 0;
+	uint64_t n = v->granted ? (left + v->profile->batch - 1) / v->profile->batch : 0;
+	struct pipe x;
+
+	if (pipe_of(&x, v, e) < 0)
+		return -1;
+	begin(ret, v);
+	if (!stage_of(&x, v->me) || (!v->begun && !n))
+		return 0;               /* spare, or the target is reached: wait */
+	n = n > x.most ? x.most : n < x.widest ? x.widest : n;
+	stage_buffers(ret, &x, v->me);
+	if (v->begun)
+		update(ret, &x);
+	else
+		stage_flush(ret, &x, v->me, (uint32_t)n);
+	return 0;
+}
+
+static bool lost(const struct view *v, uint32_t rank)
+{
+	return true;                    /* every stage is needed, and replicas agree strictly */
+}
+
+static const char *const values[] = { "schedule", "stages", "micro_batches", NULL };
+
+static int mode(const struct plan_results *settings, struct planner_mode *ret, struct err *e)
+{
+	ret->equality = "parameters and optimizer state of a stage are equal on all who hold it after every commit";
+	return 0;
+}
+
+const struct planner_ops strategy_pipeline = { .name = "pipeline",
+	.help = "the model cut into stages, each on a member; micro-batches go through them", .needs_swarm = true,
+	.crew = true, .values = values, .check = check, .mode = mode, .plan = plan, .lost = lost };

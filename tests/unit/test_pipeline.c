@@ -1,0 +1,327 @@
+/* The planner of pipelines on sleep-layer profiles (rows D01, D02, D03, D08): bubble, stash and bytes as the rows say,
+ * the best cuts, no deadlock for any model, depth, replicas and number of micro-batches, also when a SEND ends only
+ * with its RECV; and what cannot be, refused by name. */
+#include "plan_kit.h"
+#include "pipe_kit.h"
+#include <time.h>
+#include "common/rng.h"
+#include "plan/tokens.h"
+
+#define ACT 1000
+#define PARAM 4000
+
+static void all_plans(struct kit *k, const struct pipe_kit *p)
+{
+	struct err e = { 0 };
+
+	kit_plans_free(k);
+	for (uint32_t r = 0; r < k->n; r++)
+		if (pipe_plan(p, r, &k->plan[r], &e) < 0)
+			fail_msg("member %u: %s", r, e.text);
+}
+
+static void equal_stages(struct kit *k, struct pipe_kit *p, uint32_t stages, uint32_t m, uint64_t back)
+{
+	kit_open(k, stages);
+	kit_chain(k, stages, 30, back, ACT, PARAM);
+	k->profile.batch_bytes = 700;
+	k->profile.label_bytes = 50;
+	pipe_open(p, &k->profile, stages, m);
+}
+
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+static uint32_t kept(struct kit *k, uint32_t rank, uint32_t stage)
+{
+	char name[16];
+
+	(void)snprintf(name, sizeof(name), "kept%u", stage);
+	return kit_values(k, rank, name);
+}
+
+/* Each boundary carries an activation and its gradient per micro-batch, and its loss. */
+static void bytes_are(const struct kit *k, uint32_t m)
+{
+	for (uint32_t s = 0; s < k->n; s++) {
+		const struct predict_peer *o = &k->out.peer[s];
+		bool first = s == 0, last = s + 1 == k->n;
+
+		assert_int_equal(o->sent[PLAN_ACTIVATION], last ? 0 : m * ACT);
+		assert_int_equal(o->received[PLAN_ACTIVATION], first ? 0 : m * ACT);
+		assert_int_equal(o->sent[PLAN_ACTIVATION_GRAD], first ? 0 : m * ACT);
+		assert_int_equal(o->received[PLAN_ACTIVATION_GRAD], last ? 0 : m * ACT);
+		assert_int_equal(o->sent[PLAN_SCALAR], first ? 0 : m * 8);
+		assert_int_equal(o->sent[PLAN_WEIGHT] + o->sent[PLAN_WEIGHT_GRAD] + o->sent[PLAN_BATCH], 0);
+	}
+	assert_int_equal(k->out.unread, 0);
+}
+
+static void one(const char *schedule, uint32_t p, uint32_t m, uint64_t back)
+{
+	struct kit k;
+	struct pipe_kit x;
+	bool naive = !strcmp(schedule, "naive"), gpipe = !strcmp(schedule, "gpipe");
+
+	equal_stages(&k, &x, p, m, back);
+	pipe_values(&x, "{'schedule':'%s','stages':%u,'micro_batches':%u}", schedule, p, m);
+	all_plans(&k, &x);
+	kit_check(&k);
+	kit_predict(&k);
+	assert_int_equal(k.out.us, (naive ? (uint64_t)p * m : m + p - 1) * (30 + back));
+	for (uint32_t s = 0; s < p; s++) {
+		kit_near(k.out.peer[s].bubble, naive ? 1 - 1.0 / p : (double)(p - 1) / (m + p - 1), 1e-12);
+		assert_int_equal(kept(&k, s, s), naive ? 1 : gpipe ? m : least(m, p - s));
+	}
+	bytes_are(&k, m);
+	kit_close(&k);
+	pipe_close(&x);
+}
+
+static void bubble_stash_and_bytes(void **state)
+{
+	static const uint32_t depth[] = { 1, 2, 3, 4, 8 }, micro[] = { 1, 2, 4, 8, 16 };
+	static const uint64_t back[] = { 30, 60, 50 };
+
+	for (int a = 0; a < 5; a++)
+		for (int b = 0; b < 5; b++)
+			for (int c = 0; c < 3; c++) {
+				one("naive", depth[a], micro[b], back[c]);
+				one("gpipe", depth[a], micro[b], back[c]);
+				one("1f1b", depth[a], micro[b], back[c]);
+			}
+}
+
+/* --- any model, any depth */
+
+struct any { struct kit k; struct pipe_kit x; struct rng r; uint32_t stages, members, replicas[8], m; };
+
+static uint64_t up_to(struct rng *r, uint64_t n) { return n ? rng_below(r, n + 1) : 0; }
+
+static void any_model(struct any *a, uint32_t nops)
+{
+	struct profile *m = &a->k.profile;
+
+	*m = (struct profile){ .batch = 1 + (uint32_t)up_to(&a->r, 3), .nops = nops, .batch_bytes = 5000,
+		.label_bytes = 100, .state_vectors = (uint32_t)up_to(&a->r, 2) };
+	m->op = xcalloc(nops, sizeof(*m->op));
+	for (uint32_t o = 0; o < nops; o++) {
+		struct profile_op *p = &m->op[o];
+
+		*p = (struct profile_op){ .out_bytes = 4 * (1 + up_to(&a->r, 999)), .saved_bytes = up_to(&a->r, 999),
+			.param_lo = m->params, .nvariants = 1, .npreds = o > 0, .pred[0] = o > 0 ? o - 1 : 0,
+			.stats_bytes = up_to(&a->r, 3) ? 0 : 4 * up_to(&a->r, 9) };
+		(void)snprintf(p->name, sizeof(p->name), "layer%u", o);
+		p->param_bytes = up_to(&a->r, 2) ? 4 * (1 + up_to(&a->r, 999)) : 0;
+		p->variant[0].fwd_us = 1 + up_to(&a->r, 99);
+		p->variant[0].bwd_us = 1 + up_to(&a->r, 199);
+		m->params += p->param_bytes / 4;
+		m->stats_bytes += p->stats_bytes;
+	}
+}
+
+static void any_open(struct any *a, uint64_t seed)
+{
+	static const char *const schedule[] = { "naive", "gpipe", "1f1b" };
+	char stages[200] = "";
+	uint32_t widest = 1, nops;
+
+	*a = (struct any){ .members = 0 };
+	rng_seed(&a->r, seed);
+	a->stages = 1 + (uint32_t)up_to(&a->r, 5);
+	nops = a->stages + (uint32_t)up_to(&a->r, 12);
+	for (uint32_t s = 0; s < a->stages; s++) {
+		a->replicas[s] = up_to(&a->r, 2) ? 1 : 1 + (uint32_t)up_to(&a->r, 3);
+		a->members += a->replicas[s];
+		widest = a->replicas[s] > widest ? a->replicas[s] : widest;
+		(void)snprintf(stages + strlen(stages), sizeof(stages) - strlen(stages), "%s{'replicas':%u}", s ? "," : "",
+			a->replicas[s]);
+	}
+	a->m = widest + (uint32_t)up_to(&a->r, 14);
+	kit_open(&a->k, a->members);
+	any_model(a, nops);
+	pipe_open(&a->x, &a->k.profile, a->members, (uint64_t)a->m * a->k.profile.batch);
+	for (uint32_t r = 0; r < a->members; r++)
+		a->x.member[r].speed = (double)(1 + up_to(&a->r, 3)) / 2;
+	a->x.v.first = up_to(&a->r, 50);
+	pipe_values(&a->x, "{'schedule':'%s','stages':[%s],'micro_batches':%u}", schedule[up_to(&a->r, 2)], stages, a->m);
+	all_plans(&a->k, &a->x);
+}
+
+static void any_close(struct any *a)
+{
+	kit_close(&a->k);
+	pipe_close(&a->x);
+}
+
+/* Every op in the pieces of one stage, the stages in order; micro-batch j forward and backward once in every stage, on
+ * replica j modulo their number. */
+static void all_is_done_once(const struct any *a)
+{
+	uint32_t next = 0, rank = 0;
+
+	for (uint32_t s = 0; s < a->stages; s++) {
+		uint32_t done[2][64] = { { 0 } }, lo = PLAN_NONE, hi = 0;
+
+		for (uint32_t q = 0; q < a->replicas[s]; q++, rank++)
+			for (uint32_t k = 0; k < a->k.plan[rank].ninstrs; k++) {
+				const struct plan *p = &a->k.plan[rank];
+				const struct plan_instr *i = &p->instr[k];
+
+				if (i->kind != PLAN_FWD && i->kind != PLAN_BWD)
+					continue;
+				assert_int_equal((p->first + (uint64_t)i->mb) % a->replicas[s], q);
+				done[i->kind == PLAN_BWD][i->mb]++;
+				assert_int_equal(i->npiece, 1);
+				assert_true(lo == PLAN_NONE || (i->piece[0].a == lo && i->piece[0].b == hi));
+				lo = i->piece[0].a;
+				hi = i->piece[0].b;
+			}
+		assert_int_equal(lo, next);
+		next = hi + 1;
+		for (uint32_t j = 0; j < 64; j++)
+			for (int back = 0; back < 2; back++)
+				assert_int_equal(done[back][j], j < a->m);
+	}
+	assert_int_equal(next, a->k.profile.nops);
+}
+
+static void nothing_is_lost(const struct any *a)
+{
+	uint64_t sent[PLAN_CLASSES_COUNT] = { 0 }, received[PLAN_CLASSES_COUNT] = { 0 };
+
+	for (uint32_t r = 0; r < a->members; r++)
+		for (int c = 0; c < PLAN_CLASSES_COUNT; c++) {
+			sent[c] += a->k.out.peer[r].sent[c];
+			received[c] += a->k.out.peer[r].received[c];
+		}
+	assert_memory_equal(sent, received, sizeof(sent));
+	assert_int_equal(sent[PLAN_ACTIVATION], sent[PLAN_ACTIVATION_GRAD]);
+	assert_int_equal(a->k.out.unread, 0);
+}
+
+/* Another member's computation, from values read anew: the same plans. */
+static void same_everywhere(const struct any *a)
+{
+	struct any b = *a;
+	uint8_t here[32], there[32];
+
+	memset(b.k.plan, 0, sizeof(b.k.plan));
+	b.x.values = json_deep_copy(a->x.values);
+	b.x.v.values = b.x.values;
+	b.x.v.member = b.x.member;
+	for (uint32_t r = 0; r < b.k.n; r++)
+		b.k.list[r] = &b.k.plan[r];
+	all_plans(&b.k, &b.x);
+	plan_digest_all((const struct plan *const *)a->k.list, a->members, here);
+	plan_digest_all((const struct plan *const *)b.k.list, a->members, there);
+	assert_memory_equal(here, there, 32);
+	kit_plans_free(&b.k);
+	json_decref(b.x.values);
+}
+
+/* --- without time, and without mail: a SEND ends only together with its RECV, whatever else ends first */
+
+struct meeting { struct any *a; struct tokens *t[PIPE_MAX]; uint32_t n; struct { uint32_t peer; struct token_run *r; }
+	run[4096]; };
+
+static void begin_all(struct meeting *w)
+{
+	struct token_run *r;
+
+	for (uint32_t k = 0; k < w->a->members; k++)
+		while ((r = tokens_start(w->t[k]))) {
+			assert_true(w->n < 4096);
+			w->run[w->n].peer = k;
+			w->run[w->n++].r = r;
+		}
+}
+
+static void end_one(struct meeting *w, uint32_t k)
+{
+	const struct token_news news = { .version = -1 };
+	struct token_run *r = w->run[k].r;
+	uint32_t peer = w->run[k].peer;
+
+	w->run[k] = w->run[--w->n];
+	tokens_end(w->t[peer], r, r->instr->kind == PLAN_RECV ? &news : NULL);
+}
+
+static bool meets(const struct meeting *w, uint32_t a, uint32_t b)
+{
+	const struct plan_instr *s = w->run[a].r->instr, *r = w->run[b].r->instr;
+	const struct plan *from = &w->a->k.plan[w->run[a].peer], *to = &w->a->k.plan[w->run[b].peer];
+
+	return s->kind == PLAN_SEND && r->kind == PLAN_RECV && s->peer == to->me && r->peer == from->me &&
+		w->run[a].r->index == w->run[b].r->index && !strcmp(plan_label(from, s), plan_label(to, r));
+}
+
+/* One that can end now, from a random one on; false: none can. */
+static bool end_any(struct meeting *w)
+{
+	uint32_t from = w->n ? (uint32_t)up_to(&w->a->r, w->n - 1) : 0;
+
+	for (uint32_t x = 0; x < w->n; x++) {
+		uint32_t a = (from + x) % w->n;
+
+		if (!plan_leaves(w->run[a].r->instr->kind)) {
+			end_one(w, a);
+			return true;
+		}
+		for (uint32_t b = 0; b < w->n; b++)
+			if (meets(w, a, b)) {
+				end_one(w, a > b ? a : b);
+				end_one(w, a > b ? b : a);
+				return true;
+			}
+	}
+	return false;
+}
+
+static void meet(struct any *a)
+{
+	struct meeting w = { .a = a };
+
+	for (uint32_t k = 0; k < a->members; k++)
+		w.t[k] = tokens_new(&a->k.plan[k], NULL, NULL);
+	do
+		begin_all(&w);
+	while (end_any(&w));
+	for (uint32_t k = 0; k < a->members; k++) {
+		if (!tokens_finished(w.t[k])) {
+			struct buf why = { 0 };
+
+			tokens_why(w.t[k], &why);
+			fail_msg("member %u waits for ever: %s", k, (const char *)why.p);
+		}
+		tokens_free(w.t[k]);
+	}
+}
+
+static void any_pipeline(void **state)
+{
+	uint64_t from = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : (uint64_t)time(NULL) * 1000;
+
+	print_message("SEED=%llu, and those behind it\n", (unsigned long long)from);
+	for (uint64_t seed = from; seed < from + 150; seed++) {
+		struct any a;
+
+		any_open(&a, seed);
+		all_is_done_once(&a);
+		same_everywhere(&a);
+		kit_check(&a.k);
+		kit_predict(&a.k);
+		nothing_is_lost(&a);
+		meet(&a);
+		any_close(&a);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bubble_stash_and_bytes),
+		cmocka_unit_test(any_pipeline),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
