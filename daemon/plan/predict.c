@@ -74,13 +74,18 @@ static void launch(struct sim *s, uint32_t k, struct token_run *r)
 	struct peer *p = &s->peer[k];
 	struct predict_span span = { .start_us = s->now, .peer = k, .lane = r->instr->lane, .stream = r->stream,
 		.number = r->number, .kind = r->instr->kind, .index = r->index, .version = r->version, .from = PLAN_NONE };
+	bool mark = r->instr->kind == PLAN_DROP || r->instr->kind == PLAN_COMMIT;       /* they end where they begin */
+	uint64_t us;
 	r->user = xmemdup(&span, sizeof span);
 	switch (r->instr->kind) {
 	case PLAN_SEND: predict_send(s, k, r); break;
 	case PLAN_RECV: case PLAN_ALLTOALL: case PLAN_SUM: case PLAN_GATHER: case PLAN_SCATTER: predict_wait(s, k, r);
 		break;
-	case PLAN_DROP: predict_end(s, k, r, NULL); break;
-	default: predict_at(s, s->now + (uint64_t)((double)cost_us(s, p, r->instr) / p->speed + 0.5), EVENT_END, k, r);
+	default: us = (uint64_t)((double)cost_us(s, p, r->instr) / p->speed + 0.5);
+		if (us || !mark)
+			predict_at(s, s->now + us, EVENT_END, k, r);
+		else
+			predict_end(s, k, r, NULL);
 	}
 }
 
