@@ -5,6 +5,7 @@
 #define TRAIN_TRAINER_INT_H
 #include "exec/exec.h"
 #include "plan/planner.h"
+#include "train/profile.h"
 #include "train/strategy.h"
 #include "train/trainer.h"
 
@@ -48,7 +49,7 @@ struct trainer {
 	const struct planner_ops *strategy;
 	struct par par;
 	struct profile profile;
-	struct { uint32_t batch, a, b; struct piece_need need; } asked; /* of the model last (profile.need) */
+	struct profile_source source;           /* of that profile */
 	struct state *state;
 	real *stats; size_t stats_bytes;        /* running statistics as micro-batches move them, on the train lane */
 	bool used[OPTIM_STATES_MAX]; int nused;

@@ -1,5 +1,5 @@
-/* What the model costs, as planners want to know it: bytes exactly as the kernels state them, times only where they are
- * modelled (sleep layers, a stated speed), because virtual time needs them. And the prediction of a step's memory. */
+/* What the model costs (train/profile.h) in this trainer, and the prediction of a step's memory. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include "common/mem.h"
@@ -9,70 +9,18 @@
 #define PROGRAMS_PLAIN 3                /* micro-batches, the round, micro-batches */
 #define PROGRAMS 5                      /* with rounds beside: what follows it, micro-batches and the round again */
 
-static uint64_t attr_us(const struct layer *l, const char *name)
-{
-	for (int i = 0; i < l->ops->nattrs; i++)
-		if (!strcmp(l->ops->attr[i].name, name))
-			return (uint64_t)(l->attr[i] * 1000 + 0.5);
-	return 0;
-}
-
-static void op_profile(struct trainer *t, int i, uint32_t batch)
-{
-	const struct layer *l = &t->model->op[i];
-	struct profile_op *p = &t->profile.op[i];
-	struct profile_variant *v = &p->variant[0];
-	double macs = (double)model_macs(t->model, i, i + 1) * batch;
-	struct model_need need;
-
-	model_need(t->model, i, i + 1, batch, t->par.n, &need);
-	(void)snprintf(p->name, sizeof(p->name), "%.47s", l->name);
-	p->out_bytes = batch * shape_count(&l->out) * sizeof(real);
-	p->saved_bytes = need.saved;
-	p->param_bytes = model_param_count(t->model, i, i + 1) * sizeof(real);
-	p->param_lo = t->model->offset[i];
-	p->nvariants = 1;
-	v->fwd_us = attr_us(l, "fwd_ms");
-	v->bwd_us = attr_us(l, "bwd_ms");
-	if (t->c.macs_per_us > 0) {
-		v->fwd_us += (uint64_t)(macs / t->c.macs_per_us + 0.5);
-		v->bwd_us += (uint64_t)(2 * macs / t->c.macs_per_us + 0.5);
-	}
-	v->work_bytes = need.work_fwd > need.work_bwd ? need.work_fwd : need.work_bwd;
-	for (int k = 0; k < t->model->node[i].nin && p->npreds < PROFILE_PREDS; k++)
-		if (t->model->node[i].from[k] > 0)
-			p->pred[p->npreds++] = (uint32_t)t->model->node[i].from[k] - 1;
-}
-
-/* A strategy asks for the same piece each time it plans. */
-static void need_of(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret)
-{
-	struct trainer *t = arg;
-	struct model_need need;
-
-	if (t->asked.batch != batch || t->asked.a != a || t->asked.b != b) {
-		model_need(t->model, (int)a, (int)b + 1, batch, t->par.n, &need);
-		t->asked.batch = batch;
-		t->asked.a = a;
-		t->asked.b = b;
-		t->asked.need = (struct piece_need){ need.x, need.y, need.saved, need.work_fwd, need.work_bwd };
-	}
-	*ret = t->asked.need;
-}
-
 static void profile_at(struct trainer *t, uint32_t batch)
 {
-	t->profile = (struct profile){ .batch = batch, .nops = (uint32_t)t->model->nops, .params = t->model->nparam,
-		.batch_bytes = batch * (data_x_bytes(t->c.data) + data_y_bytes(t->c.data)),
-		.state_bytes = trainer_shard(t)->opt_bytes,
-		.stats_bytes = t->stats_bytes, .need = need_of, .need_arg = t };
-	t->profile.op = xcalloc((size_t)t->model->nops, sizeof(*t->profile.op));
-	for (int i = 0; i < t->model->nops; i++)
-		op_profile(t, i, batch);
+	profile_model(&t->profile, &t->source, batch);
+	t->profile.state_bytes = trainer_shard(t)->opt_bytes;
+	t->profile.state_vectors = (uint32_t)t->nused;
+	assert(t->profile.stats_bytes == t->stats_bytes);
 }
 
 void model_profile(struct trainer *t)
 {
+	t->source = (struct profile_source){ .model = t->model, .parts = t->par.n, .macs_per_us = t->c.macs_per_us,
+		.x_bytes = data_x_bytes(t->c.data), .y_bytes = data_y_bytes(t->c.data) };
 	profile_at(t, t->s->local.batch);
 }
 

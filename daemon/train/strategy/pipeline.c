@@ -200,7 +200,7 @@ static void update(struct plan *p, const struct pipe *x)
 {
 	const struct stage *at = stage_of(x, p->me);
 	uint32_t s = (uint32_t)(at - x->stage);
-	struct update u = { .some = x->v->samples > 0, .replicas = { .n = at->replicas, .first = at->rank } };
+	struct update u = { .some = x->v->samples > 0, .replicas = { .n = at->replicas } };
 	char tag[12], name[PLAN_NAME];
 
 	if (!stage_learns(x, s)) {      /* nothing to agree on; it goes on with the others */
@@ -210,8 +210,7 @@ static void update(struct plan *p, const struct pipe *x)
 	u.tag = stage_tag(s, tag);
 	(void)snprintf(name, sizeof(name), "units%s", tag);
 	u.group = plan_group(p, name, PLAN_OP_MEAN, false, true);
-	for (uint32_t k = 0; k < at->replicas; k++)
-		plan_join(p, u.group, at->rank + k, 0);
+	plan_join(p, u.group, p->me, 0);
 	if (at->replicas > 1) {
 		(void)snprintf(name, sizeof(name), "stage%s", tag);
 		u.replicas.group = plan_group(p, name, PLAN_OP_MEAN, true, false);

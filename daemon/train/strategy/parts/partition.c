@@ -144,6 +144,8 @@ static double solve(struct table *t, enum aim aim, double limit)
 	size_t row = t->nops + 1;
 	uint32_t n = t->c->n, j = t->nops;
 
+	if (n > j)
+		return INFINITY;
 	for (uint32_t s = 0; s < n; s++)
 		for (uint32_t k = s + 1; k <= t->nops; k++)
 			cell(t, aim, limit, s, k);

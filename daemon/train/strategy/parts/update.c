@@ -22,16 +22,14 @@ void update_step(struct plan *p, const char *tag, const char *gradient)
 void update_round(struct plan *p, const struct update *u)
 {
 	uint32_t reduce = plan_lane(p, "reduce", 1, 1);
-	bool many = u->replicas.n > 1, gives = u->some && (!many || u->replicas.first == p->me);
+	bool many = u->replicas.n > 1;
 	const char *sum = many ? "sum" : "acc";
 
 	if (u->some && many)
 		together(p, u, reduce);
 	else if (u->some)       /* beside the abandoned micro-batch, which may still hold the train lane */
 		plan_vec(p, 0, "mean", "acc%s -> acc%s unit", u->tag, u->tag)->lane = reduce;
-	if (u->some && !gives)
-		plan_do(p, PLAN_DROP, 0, "%s%s!", sum, u->tag);
-	if (gives)
+	if (u->some)
 		plan_coll(p, PLAN_SUM, 0, u->group, "%s%s -> %s%s", sum, u->tag, sum, u->tag);
 	else
 		plan_coll(p, PLAN_SUM, 0, u->group, "-> %s%s", sum, u->tag);

@@ -7,11 +7,11 @@
 /* Buffers are acc, w and opt, each with the tag behind its name. */
 struct update {
 	const char *tag;
-	uint32_t group;                         /* elastic: all units, of what this tag names */
+	uint32_t group;                         /* elastic: all units, for what this tag names */
 	bool some;                              /* there is a gradient; else only the mean is taken */
 	/* Replicas of this member inside its unit, which have seen the micro-batches between them: their sums become one,
-	 * in `sum` + tag, and the first of them gives it to the round. n of 0 or 1: there are none. */
-	struct { uint32_t n, first, group; } replicas;
+	 * in `sum` + tag, which each of them has for the round: it holds the same. n of 0 or 1: there are none. */
+	struct { uint32_t n, group; } replicas;
 };
 void update_round(struct plan *p, const struct update *u);
 void update_step(struct plan *p, const char *tag, const char *gradient);       /* optimizer, digest */

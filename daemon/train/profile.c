@@ -1,0 +1,71 @@
+/* The profile of a model. */
+#include "train/profile.h"
+#include <stdio.h>
+#include <string.h>
+#include "common/mem.h"
+
+static uint64_t attr_us(const struct layer *l, const char *name)
+{
+	for (int i = 0; i < l->ops->nattrs; i++)
+		if (!strcmp(l->ops->attr[i].name, name))
+			return (uint64_t)(l->attr[i] * 1000 + 0.5);
+	return 0;
+}
+
+static void op_profile(struct profile_op *p, const struct profile_source *from, int i, uint32_t batch)
+{
+	const struct model *m = from->model;
+	const struct layer *l = &m->op[i];
+	struct profile_variant *v = &p->variant[0];
+	double macs = (double)model_macs(m, i, i + 1) * batch;
+	struct model_need need;
+
+	model_need(m, i, i + 1, batch, from->parts, &need);
+	(void)snprintf(p->name, sizeof(p->name), "%.47s", l->name);
+	p->out_bytes = batch * shape_count(&l->out) * sizeof(real);
+	p->saved_bytes = need.saved;
+	p->param_bytes = model_param_count(m, i, i + 1) * sizeof(real);
+	p->param_lo = m->offset[i];
+	p->shares = m->node[i].owner == i ? 0 : (uint32_t)m->node[i].owner + 1;
+	p->nvariants = 1;
+	v->fwd_us = attr_us(l, "fwd_ms");
+	v->bwd_us = attr_us(l, "bwd_ms");
+	if (from->macs_per_us > 0) {
+		v->fwd_us += (uint64_t)(macs / from->macs_per_us + 0.5);
+		v->bwd_us += (uint64_t)(2 * macs / from->macs_per_us + 0.5);
+	}
+	v->work_bytes = need.work_fwd > need.work_bwd ? need.work_fwd : need.work_bwd;
+	for (int k = 0; k < m->node[i].nin && p->npreds < PROFILE_PREDS; k++)
+		if (m->node[i].from[k] > 0)
+			p->pred[p->npreds++] = (uint32_t)m->node[i].from[k] - 1;
+}
+
+/* A strategy asks for the same piece each time it plans. */
+static void need_of(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret)
+{
+	struct profile_source *from = arg;
+	struct model_need need;
+
+	if (from->asked.batch != batch || from->asked.a != a || from->asked.b != b) {
+		model_need(from->model, (int)a, (int)b + 1, batch, from->parts, &need);
+		from->asked.batch = batch;
+		from->asked.a = a;
+		from->asked.b = b;
+		from->asked.need = (struct piece_need){ need.x, need.y, need.saved, need.work_fwd, need.work_bwd };
+	}
+	*ret = from->asked.need;
+}
+
+void profile_model(struct profile *ret, struct profile_source *from, uint32_t batch)
+{
+	const struct model *m = from->model;
+
+	*ret = (struct profile){ .batch = batch, .nops = (uint32_t)m->nops, .params = m->nparam,
+		.batch_bytes = batch * (from->x_bytes + from->y_bytes), .label_bytes = batch * from->y_bytes,
+		.stats_bytes = m->nbuffer * sizeof(real), .need = need_of, .need_arg = from };
+	ret->op = xcalloc((size_t)m->nops, sizeof(*ret->op));
+	for (int i = 0; i < m->nops; i++)
+		op_profile(&ret->op[i], from, i, batch);
+	for (int k = 0; k < m->nbuffers; k++)
+		ret->op[m->buffer[k].op].stats_bytes += m->buffer[k].count * sizeof(real);
+}
