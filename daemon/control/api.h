@@ -39,7 +39,9 @@ struct api {
 	api_fn *run_watch;      /* {run} -> run object; later news with topic "run" and this id follow until it ends */
 	api_fn *run_pause, *run_resume, *run_stop;      /* {run}: the swarm -> {run, state, peers_told} */
 	api_fn *run_leave, *run_hold;                   /* {run}: this peer; hold {run, off?: bool} */
-	api_fn *run_plan;       /* {run} -> {text, plan: object, predicted: {...}} */
+	/* {run, draw?: bool} -> {text, plans, predicted: [...]}; {run: object, or model, ...} -> {text, members, predicted:
+	 * {...}, digest, plans?} */
+	api_fn *run_plan;
 	/* {run} -> {batch, samples, layers_us, layers: [{name, type, forward_us, backward_us, share, gflops_per_s}],
 	 * micro_batch_us, step_us, text}: times of this peer */
 	api_fn *run_layers;

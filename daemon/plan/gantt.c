@@ -17,7 +17,8 @@ double prediction_idle(const struct prediction *p, uint32_t k, uint32_t lane, ui
 	return to_us > from_us ? 1 - (double)busy / (double)(to_us - from_us) : 0;
 }
 
-/* F as digits (micro-batch modulo 10), B as letters from a, other work as * and waiting transfers as -. */
+/* F as digits (micro-batch modulo 10), B as letters from a, other work as * and transfers as -. A RECV that waits is
+ * none: the SEND that it waits for is drawn. */
 static char mark(const struct predict_span *s)
 {
 	int64_t m = s->index % 10;
@@ -36,7 +37,7 @@ static bool draw(const struct prediction *p, uint32_t k, uint32_t lane, uint32_t
 	memset(line, '.', columns);
 	for (size_t i = 0; i < p->nspans; i++) {
 		const struct predict_span *s = &p->span[i];
-		if (s->peer != k || s->lane != lane || s->end_us == s->start_us)
+		if (s->peer != k || s->lane != lane || s->end_us == s->start_us || s->kind == PLAN_RECV)
 			continue;
 		any = true;
 		uint64_t a = s->start_us * columns / p->us, b = s->end_us * columns / p->us;

@@ -46,7 +46,7 @@ static json_t *describe(struct runs *rs, const struct spec *s, const struct data
 	if (run_admit(rs, t, s->name, e))
 		return NULL;
 	trainer_view(t, &v);
-	json_t *plan = trainer_plan_json(t, e);
+	json_t *plan = trainer_plan_json(t, false, e);
 	if (!plan)
 		return NULL;
 	uint64_t per_epoch = trainer_needs_swarm(t) ? 2 * trainer_contribution_len(t) * sizeof(float) : 0;

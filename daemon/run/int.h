@@ -274,6 +274,9 @@ void runs_dry_run(struct runs *rs, struct spec *s, struct reply *reply);  /* tak
 typedef json_t *dry_describe(struct runs *rs, const struct spec *s, const struct data *data, struct trainer *t,
 	struct err *e);
 void runs_dry(struct runs *rs, struct spec *s, dry_describe *how, struct reply *reply);   /* takes s */
+/* memory.c: the whole spec out of {spec} or {model, with}, and batch, optimizer: a file's, or that of a model of the
+ * zoo with the commonest surroundings, without a target batch; its data do not exist. New reference; NULL and e. */
+json_t *runs_whole(const json_t *params, struct err *e);
 struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply);      /* NULL: it has been answered */
 /* likewise, and when the run is over */
 struct run *runs_find_open(struct runs *rs, const json_t *params, struct reply *reply);

@@ -75,8 +75,7 @@ static json_t *measure(struct runs *rs, const struct spec *s, const struct data 
 	return out;
 }
 
-/* The whole spec: a file's, or a model of the zoo with the commonest surroundings; its data do not exist. */
-static json_t *whole(const json_t *params, struct err *e)
+json_t *runs_whole(const json_t *params, struct err *e)
 {
 	const json_t *spec = json_object_get(params, "spec"), *batch = json_object_get(params, "batch");
 	const char *name = json_string_value(json_object_get(params, "model"));
@@ -93,7 +92,11 @@ static json_t *whole(const json_t *params, struct err *e)
 		model = json_object();
 		(void)json_object_update(model, json_object_get(params, "with"));
 		(void)json_object_set_new(model, "zoo", json_string(name));
-		w = json_pack("{s:s,s:o,s:s,s:i}", "name", name, "model", model, "loss", "cross_entropy", "target_batch", 1);
+		w = json_pack("{s:s,s:o,s:s}", "name", name, "model", model, "loss", "cross_entropy");
+	}
+	if (spec_aliases(w, e) < 0) {
+		json_decref(w);
+		return NULL;
 	}
 	if (!json_object_get(w, "optimizer") || optimizer)
 		(void)json_object_set_new(w, "optimizer", optimizer && strcmp(optimizer, "sgd") ? json_pack("{s:s}", "name",
@@ -103,10 +106,8 @@ static json_t *whole(const json_t *params, struct err *e)
 	local = json_object_get(w, "local");
 	local = json_is_object(local) ? json_copy(local) : json_object();
 	(void)json_object_del(local, "data");
-	if (batch) {
+	if (batch)
 		(void)json_object_set(local, "batch", (json_t *)batch);
-		(void)json_object_set(w, "target_batch", (json_t *)batch);     /* else the smaller one would count */
-	}
 	if (!json_object_get(local, "batch"))
 		(void)json_object_set_new(local, "batch", json_integer(1));
 	(void)json_object_set_new(w, "local", local);
@@ -144,7 +145,11 @@ void runs_memory(struct runs *rs, const json_t *params, struct reply *reply)
 		by_number(params, reply);
 		return;
 	}
-	w = whole(params, &e);
+	w = runs_whole(params, &e);
+	if (w && json_object_get(params, "batch"))      /* else the smaller one would count */
+		(void)json_object_set(w, "target_batch", json_object_get(params, "batch"));
+	else if (w && !json_object_get(w, "target_batch"))
+		(void)json_object_set_new(w, "target_batch", json_integer(1));
 	s = w ? spec_of_json(w, &e) : NULL;
 	json_decref(w);
 	if (s)

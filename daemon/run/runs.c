@@ -393,21 +393,6 @@ void runs_hold(struct runs *rs, const json_t *params, struct reply *reply)
 	run_answer(rs, reply, run_json(r, false));
 }
 
-void runs_plan(struct runs *rs, const json_t *params, struct reply *reply)
-{
-	struct run *r = runs_find(rs, params, reply);
-	struct err e;
-	if (!r)
-		return;
-	json_t *plan = r->trainer ? trainer_plan_json(r->trainer, &e) : NULL;
-	if (!r->trainer)
-		err_set(&e, ERR_STATE, "run %s is %s: it has no plan now", r->name, run_state_name(r));
-	if (plan)
-		reply_ok(reply, plan);
-	else
-		reply_fail(reply, &e);
-}
-
 void runs_checkpoint(struct runs *rs, const json_t *params, struct reply *reply)
 {
 	struct err e;

@@ -151,7 +151,7 @@ struct trainer_view {
 };
 void trainer_view(const struct trainer *t, struct trainer_view *ret);
 /* {text, plans: [micro-batch, round], predicted: [{us, peak_bytes, stuck}]}, for `run plan` */
-json_t *trainer_plan_json(struct trainer *t, struct err *e);
+json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e);
 /* The largest local.batch with which the trainer would hold at most so many bytes, by the same prediction; 0: none. For
  * a local.batch that is known not to fit, before trainer_start. */
 uint32_t trainer_fits(struct trainer *t, uint64_t bytes);

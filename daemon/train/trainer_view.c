@@ -5,6 +5,8 @@
 #include "plan/predict.h"
 #include "train/trainer_int.h"
 
+#define CHART 100                       /* columns */
+
 static const char *state_of(const struct trainer *t)
 {
 	if (t->broken)
@@ -37,11 +39,13 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 }
 
 /* What the predictor says of one program, beside its table. */
-static json_t *predicted(struct trainer *t, const struct plan *p, const struct tokens *before, struct buf *text)
+static json_t *predicted(struct trainer *t, const struct plan *p, const struct tokens *before, bool draw,
+	struct buf *text)
 {
 	struct profile m;
 	bool measured = measured_profile(t, &m);
-	const struct predict_conf c = { .profile = measured ? &m : &t->profile, .before = &before };
+	const struct predict_conf c = { .profile = measured ? &m : &t->profile, .before = &before,
+		.spans = draw };
 	struct prediction r;
 	char bytes[32];
 
@@ -54,6 +58,10 @@ static json_t *predicted(struct trainer *t, const struct plan *p, const struct t
 		buf_printf(text, "predicted%s: %.3f ms, step arena at most %s\n\n", measured ? " (from measured times)" : "",
 			(double)r.us / 1e3,
 			text_print_size(r.peer[0].peak[0], bytes, sizeof bytes));
+	if (!r.stuck && draw) {
+		plan_gantt(&r, &p, CHART, text);
+		buf_printf(text, "\n");
+	}
 	json_t *o = json_pack("{s:I,s:I,s:b,s:b}", "us", (json_int_t)r.us, "peak_bytes", (json_int_t)r.peer[0].peak[0],
 		"stuck", r.stuck, "measured", measured);
 	prediction_free(&r);
@@ -61,7 +69,7 @@ static json_t *predicted(struct trainer *t, const struct plan *p, const struct t
 }
 
 /* A micro-batch, and the round that ends an epoch; where rounds go on beside micro-batches, what follows the commit. */
-json_t *trainer_plan_json(struct trainer *t, struct err *e)
+json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e)
 {
 	static const char *const title[] = { "a micro-batch:", "the round that ends an epoch:",
 		"what follows the round's commit:" };
@@ -89,7 +97,7 @@ json_t *trainer_plan_json(struct trainer *t, struct err *e)
 			break;
 		buf_printf(&text, "%s\n", title[n]);
 		plan_print(p, &text);
-		(void)json_array_append_new(costs, predicted(t, p, before, &text));
+		(void)json_array_append_new(costs, predicted(t, p, before, draw, &text));
 		(void)json_array_append_new(plans, plan_to_json(p));
 		left = model_rehearse(p, before);
 		tokens_free(before);

@@ -140,7 +140,7 @@ static void trajectory(const char *averaging, const unsigned when[], size_t nwhe
 		free(mean);
 	}
 	struct err err;
-	json_t *plans = trainer_plan_json(k[0].t, &err);
+	json_t *plans = trainer_plan_json(k[0].t, false, &err);
 	assert_int_equal(json_array_size(json_object_get(plans, "plans")), 3);
 	for (size_t i = 0; i < 3; i++)
 		assert_true(json_is_false(json_object_get(json_array_get(json_object_get(plans, "predicted"), i), "stuck")));

@@ -120,7 +120,7 @@ static double ms_of_checks(const struct plan *p, int n)
 static json_int_t generation_planned(struct kit *k)
 {
 	struct err e;
-	json_t *o = trainer_plan_json(k->t, &e);
+	json_t *o = trainer_plan_json(k->t, false, &e);
 	json_int_t g = json_integer_value(json_object_get(json_array_get(json_object_get(o, "plans"), 1), "generation"));
 
 	json_decref(o);

@@ -10,6 +10,10 @@ static const struct cmd_param params[] = {
 	{ "tbs", CMD_INT, CMD_OPTION, "target batch size: samples per epoch of the swarm" },
 	{ "lr", CMD_NUM, CMD_OPTION, "learning rate" },
 	{ "optimizer", CMD_STR, CMD_OPTION, "such as sgd or adamw" },
+	{ "strategy", CMD_STR, CMD_OPTION, "who computes what, such as pipeline" },
+	{ "stages", CMD_JSON, CMD_OPTION, "of strategy pipeline: into how many the model is cut, or a list of them" },
+	{ "schedule", CMD_STR, CMD_OPTION, "of strategy pipeline: naive, gpipe or 1f1b" },
+	{ "micro_batches", CMD_INT, CMD_OPTION, "of strategy pipeline: of a flush" },
 	{ "epochs", CMD_INT, CMD_OPTION, "stop after so many; without it the run is endless" },
 	{ "admins", CMD_STR, CMD_OPTION, "peer ids, with commas between, that may set, pause and stop the run, as its "
 		"author may" },

@@ -148,7 +148,8 @@ static void text(json_t *spec, const json_t *input, const struct data_about *a, 
 
 void draft_over(json_t *spec, const json_t *params)
 {
-	static const char *const same[] = { "conv", "seed", "open", "admins" };
+	static const char *const same[] = { "conv", "seed", "open", "admins", "strategy" };
+	static const char *const plan[] = { "stages", "schedule", "micro_batches" };
 	json_t *o = json_object_get(spec, "optimizer"), *v;
 	const char *name = json_string_value(json_object_get(params, "optimizer"));
 
@@ -164,6 +165,13 @@ void draft_over(json_t *spec, const json_t *params)
 	for (size_t i = 0; i < sizeof(same) / sizeof(*same); i++)
 		if ((v = json_object_get(params, same[i])))
 			(void)json_object_set(spec, same[i], v);
+	for (size_t i = 0; i < sizeof(plan) / sizeof(*plan); i++)
+		if ((v = json_object_get(params, plan[i]))) {
+			o = json_object_get(spec, "plan");
+			o = json_is_object(o) ? json_copy(o) : json_object();
+			(void)json_object_set(o, plan[i], v);
+			(void)json_object_set_new(spec, "plan", o);
+		}
 	v = json_object_get(params, "epochs");
 	if (v) {
 		o = json_object_get(spec, "stop");

@@ -24,7 +24,8 @@ int data_about(struct files *f, const char *kind, const char *path, const char *
  * "lr", "optimizer", "epochs", "seed"; all but model and data may be absent. New reference: the shared part with its
  * name, without "local". NULL and e. */
 json_t *draft_spec(const json_t *params, const struct data_about *a, struct err *e);
-/* The same words over a spec that was written: tbs, lr, optimizer, epochs, seed. */
+/* The same words over a spec that was written: tbs, lr, optimizer, epochs, seed; strategy, and of its plan stages,
+ * schedule and micro_batches. */
 void draft_over(json_t *spec, const json_t *params);
 
 #endif

@@ -1,0 +1,224 @@
+/* The rehearsal of a run: profile, plans of all members, check, prediction, text. */
+#include "train/rehearse.h"
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "common/text.h"
+#include "plan/check.h"
+#include "state/state.h"
+#include "train/profile.h"
+#include "train/strategy.h"
+
+struct stagehand {                              /* all that is needed, and let go at the end */
+	const struct rehearse_conf *c;
+	const struct planner_ops *strategy;
+	struct model *model;
+	struct profile_source source; struct profile profile;
+	uint32_t n; struct view_member *member;
+	struct view v;
+	struct plan *plan; const struct plan **list;
+	struct prediction out;
+	struct buf text;
+};
+
+static const char *size(uint64_t bytes, char out[32]) { return text_print_size(bytes, out, 32); }
+
+static int open_model(struct stagehand *h, struct err *e)
+{
+	const struct spec *s = h->c->spec;
+	uint64_t w;
+
+	h->model = spec_model(s, NULL, e);
+	if (!h->model)
+		return -1;
+	h->source = (struct profile_source){ .model = h->model, .parts = h->c->parts, .macs_per_us = h->c->macs_per_us,
+		.x_bytes = shape_count(&s->input) * sizeof(real), .y_bytes = s->loss->target == TARGET_CLASS ?
+		s->objective.rows * sizeof(int32_t) : shape_count(&h->model->out) * sizeof(real) };
+	profile_model(&h->profile, &h->source, s->local.batch);
+	for (int i = 0; i < s->optim->nstates; i++)
+		h->profile.state_vectors += optim_uses_state(s->optim, s->hyper, i);
+	w = h->profile.params * sizeof(real) + h->profile.stats_bytes;
+	h->profile.state_bytes = (w + h->profile.state_vectors * h->profile.params * sizeof(real) + 7) / 8 * 8 +
+		STATE_CLOCK * sizeof(double) - w;
+	return 0;
+}
+
+static int open_members(struct stagehand *h, struct err *e)
+{
+	const struct spec *s = h->c->spec;
+
+	h->strategy = strategy_find(s->strategy);
+	h->n = h->c->members;
+	if (h->n > 1 && !h->strategy->crew)
+		return err_set(e, ERR_INVALID, "strategy %s has the whole model on every peer, and all do the same: --members "
+			"is for strategies that cut it up, such as pipeline", s->strategy);
+	h->member = xcalloc(h->n, sizeof(*h->member));
+	for (uint32_t k = 0; k < h->n; k++) {
+		memcpy(h->member[k].id.b, &(uint32_t){ k + 1 }, sizeof(uint32_t));
+		h->member[k].speed = 1;
+		h->member[k].memory_bytes = h->c->memory_bytes;
+	}
+	h->v = (struct view){ .profile = &h->profile, .nmembers = h->n, .member = h->member, .generation = 1,
+		.redundancy = s->redundancy, .target_batch = s->target_batch, .granted = true, .fresh = true,
+		.settings = { s->nsettings, s->setting }, .values = s->plan, .us_per_byte = h->c->link.us_per_byte };
+	h->plan = xcalloc(h->n, sizeof(*h->plan));
+	h->list = xcalloc(h->n, sizeof(*h->list));
+	for (uint32_t k = 0; k < h->n; k++)
+		h->list[k] = &h->plan[k];
+	return 0;
+}
+
+/* Every member's, as every member would: and none of them is told the others'. */
+static int plan_all(struct stagehand *h, struct err *e)
+{
+	const struct plan_results none = { 0, NULL };
+
+	for (uint32_t k = 0; k < h->n; k++) {
+		h->v.me = k;
+		if (h->strategy->plan(&h->v, &none, &h->plan[k], e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int check_all(struct stagehand *h, struct err *e)
+{
+	struct check_conf c = { .predict = { .profile = &h->profile } };
+
+	if (plan_check(h->list, h->n, &c, NULL, e) < 0)
+		return -1;
+	c.predict.link = h->c->link;
+	c.predict.spans = true;
+	return predict(h->list, h->n, &c.predict, &h->out, e);
+}
+
+/* --- text */
+
+static void layers_of(const struct stagehand *h, const struct plan *p, uint32_t *ret_a, uint32_t *ret_b)
+{
+	*ret_a = h->profile.nops;
+	*ret_b = 0;
+	for (uint32_t k = 0; k < p->ninstrs; k++)
+		for (uint32_t r = 0; p->instr[k].kind == PLAN_FWD && r < p->instr[k].npiece; r++) {
+			const struct plan_range *x = &p->instr[k].piece[r];
+
+			*ret_a = x->a < *ret_a ? x->a : *ret_a;
+			*ret_b = x->b > *ret_b ? x->b : *ret_b;
+		}
+}
+
+static uint64_t state_of(const struct plan *p)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t b = 0; b < p->nbufs; b++)
+		if (plan_is_state(&p->buf[b]))
+			bytes += p->buf[b].bytes;
+	return bytes;
+}
+
+static json_t *member(struct stagehand *h, uint32_t k)
+{
+	const struct predict_peer *x = &h->out.peer[k];
+	const struct profile_op *op = h->profile.op;
+	uint64_t sent = 0;
+	uint32_t a, b;
+	char s1[32], s2[32], s3[32];
+	json_t *o;
+
+	layers_of(h, &h->plan[k], &a, &b);
+	for (int c = 0; c < PLAN_CLASSES_COUNT; c++)
+		sent += x->sent[c];
+	o = json_pack("{s:I,s:I,s:I,s:I,s:I,s:f}", "member", (json_int_t)k, "micro_batches", (json_int_t)x->ran[PLAN_FWD],
+		"state_bytes", (json_int_t)state_of(&h->plan[k]), "peak_bytes", (json_int_t)x->peak[0], "sent_bytes",
+		(json_int_t)sent, "idle", x->bubble);
+	if (a == h->profile.nops) {
+		buf_printf(&h->text, "%6u  has no part: spare\n", k);
+		return o;
+	}
+	(void)json_object_set_new(o, "first_layer", json_string(op[a].name));
+	(void)json_object_set_new(o, "last_layer", json_string(op[b].name));
+	buf_printf(&h->text, "%6u  %6u  %10s  %13llu  %10s  %10s  %5.1f %%  %s to %s\n", k, b - a + 1,
+		size(state_of(&h->plan[k]), s1), (unsigned long long)x->ran[PLAN_FWD], size(x->peak[0], s2), size(sent, s3),
+		x->bubble * 100, op[a].name, op[b].name);
+	return o;
+}
+
+static json_t *members(struct stagehand *h)
+{
+	json_t *list = json_array();
+
+	buf_printf(&h->text, "%6s  %6s  %10s  %13s  %10s  %10s  %7s\n", "member", "layers", "state", "micro-batches",
+		"at most", "sends", "idle");
+	for (uint32_t k = 0; k < h->n; k++)
+		(void)json_array_append_new(list, member(h, k));
+	buf_printf(&h->text, "\npredicted%s: %.3f ms\n\n", h->c->macs_per_us > 0 ? " (from this machine's speed of matrix "
+		"products)" : "", (double)h->out.us / 1e3);
+	if (h->n > 1)
+		buf_printf(&h->text, "each of them works with numbers of the others: one that lies spoils them all, and "
+			"without one their unit stops\n\n");
+	return list;
+}
+
+static json_t *instructions(struct stagehand *h)
+{
+	json_t *list = json_array();
+
+	for (uint32_t k = 0; k < h->n; k++) {
+		buf_printf(&h->text, "member %u:\n", k);
+		plan_print(&h->plan[k], &h->text);
+		buf_printf(&h->text, "\n");
+		(void)json_array_append_new(list, plan_to_json(&h->plan[k]));
+	}
+	return list;
+}
+
+static void chart(struct stagehand *h)
+{
+	if (!h->out.us)
+		buf_printf(&h->text, "nothing takes time: there is nothing to draw\n");
+	else
+		buf_printf(&h->text, "digits: micro-batches (modulo 10) forward, letters: backward, -: on the way, *: other\n");
+	plan_gantt(&h->out, h->list, REHEARSE_COLUMNS, &h->text);
+}
+
+static json_t *told(struct stagehand *h)
+{
+	json_t *o = json_object(), *list;
+	uint8_t digest[32];
+	struct id id;
+	char hex[ID_HEX];
+
+	list = members(h);
+	if (h->c->draw)
+		chart(h);
+	else
+		(void)json_object_set_new(o, "plans", instructions(h));
+	plan_digest_all(h->list, h->n, digest);
+	memcpy(id.b, digest, sizeof(id.b));
+	id_hex(&id, hex);
+	(void)json_object_set_new(o, "members", list);
+	(void)json_object_set_new(o, "predicted", prediction_json(&h->out, h->list));
+	(void)json_object_set_new(o, "digest", json_string(hex));
+	(void)json_object_set_new(o, "text", json_stringn((const char *)h->text.p, h->text.len));
+	return o;
+}
+
+json_t *rehearse(const struct rehearse_conf *c, struct err *e)
+{
+	struct stagehand h = { .c = c };
+	json_t *o = NULL;
+
+	if (open_model(&h, e) == 0 && open_members(&h, e) == 0 && plan_all(&h, e) == 0 && check_all(&h, e) == 0)
+		o = told(&h);
+	for (uint32_t k = 0; h.plan && k < h.n; k++)
+		plan_free(&h.plan[k]);
+	free(h.plan);
+	free(h.list);
+	free(h.member);
+	prediction_free(&h.out);
+	profile_free(&h.profile);
+	model_free(h.model);
+	buf_free(&h.text);
+	return o;
+}

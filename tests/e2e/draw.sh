@@ -1,0 +1,62 @@
+#!/bin/bash
+# run plan of what does not run: a pipeline from a spec's file or from words, for so many members, drawn as a chart,
+# checked and predicted by one daemon without a swarm and without data; what cannot be is refused by name, and so is its
+# start, until daemons agree on who is which stage.
+. "$(dirname "$0")/lib.sh"
+spec() {        # NAME: nine layers, four of which take 10 ms forward and 20 ms backward
+	printf '{"name": "%s", "input": [8], "model": [' "$1"
+	for _ in 1 2 3 4; do printf '{"type": "linear", "out": 8}, {"type": "sleep", "fwd_ms": 10, "bwd_ms": 20}, '; done
+	printf '{"type": "linear", "out": 4}], "loss": "cross_entropy", "optimizer": {"name": "adam", "lr": 0.1},
+ "target_batch": 32, "strategy": "pipeline", "schedule": "1f1b", "stages": 4, "micro_batches": 8,
+ "data": {"name": "x", "kind": "synthetic", "count": 100}, "local": {"batch": 4, "data": "/nowhere"}}\n'
+}
+plan() { hive a run plan "$work/four.json" "$@"; }
+holds() {       # STATEMENT OPTION...: of the answer d
+	local what=$1; shift
+	hive a --json run plan "$work/four.json" --members 4 "$@" >"$work/answer" || fail "run plan: $(cat "$work/answer")"
+	python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); sys.exit(not eval(sys.argv[2]))' "$work/answer" "$what" ||
+		fail "$what: $(head -c 2000 "$work/answer")"
+}
+not_this() {    # TEXT ARGUMENT...
+	local text=$1; shift
+	hive a run "$@" >"$work/out" 2>&1 && fail "taken: run $*"
+	grep -q -e "$text" "$work/out" || fail "run $*: $(cat "$work/out")"
+}
+
+daemon_start a
+spec four >"$work/four.json"
+plan --members 4 --draw >"$work/chart" || fail "no chart: $(cat "$work/chart")"
+cat "$work/chart"
+for s in 0 1 2 3; do grep -q "^ *$s train *|" "$work/chart" || fail "member $s has no line"; done
+# (p - 1) / (m + p - 1) of the time is idle, nearly: the layers beside those that sleep take some of it.
+holds 'all(abs(m["idle"] - 3 / 11) < 0.02 for m in d["members"]) and "plans" not in d' --draw
+holds 'len(d["plans"]) == 4 and d["plans"][3]["strategy"] == "pipeline" and "member 3:" in d["text"]'
+holds "len(d['digest']) == 64 and d['digest'] == '$(json a digest run plan "$work/four.json" --members 4)'" --draw
+# Words go over the file: two stages one after the other, 8 times 120 ms.
+holds 'round(d["predicted"]["us"] / 120000) == 8' --stages 2 --schedule naive --draw
+holds '[m["micro_batches"] for m in d["members"]] == [4, 4, 8, 8]' --stages '[{"replicas": 2}, {}, {}]'
+expect "spare" plan --members 5 --draw
+not_this "4 stages need 4 members, and there are 3" plan "$work/four.json" --members 3
+not_this "20 stages, and the model has 9 layers" plan "$work/four.json" --members 20 --stages 20
+not_this "known: naive gpipe 1f1b" plan "$work/four.json" --members 4 --schedule zigzag
+not_this "are missing; more stages" plan "$work/four.json" --members 4 --memory 1KiB
+not_this "must be 1 to 256" plan "$work/four.json" --members 1000
+not_this "belongs to strategy pipeline, and this run's strategy is single" plan "$work/four.json" --strategy single
+
+# Models of the zoo, in words.
+not_this "share parameters" plan big --model=gpt2 layers=2 --strategy pipeline --stages 4 --members 4
+hive a run plan big --model=resnet18 classes=10 --strategy pipeline --stages 3 --members 3 --batch 8 --tbs 96 --mbit 1000 \
+	--latency 1ms --draw >"$work/resnet" || fail "no chart of resnet18: $(cat "$work/resnet")"
+cat "$work/resnet"
+
+# What runs is drawn as well.
+printf '{"name": "nap", "input": [8], "model": [{"type": "sleep", "fwd_ms": 5, "bwd_ms": 5}, {"type": "linear", "out": 4}],
+ "loss": "cross_entropy", "optimizer": {"name": "sgd", "lr": 0.1}, "target_batch": 16, "strategy": "single",
+ "data": {"name": "x", "kind": "synthetic", "count": 100}, "local": {"batch": 16, "data": "/x"}}' >"$work/nap.json"
+not_this "strategy single has the whole model" plan "$work/nap.json" --members 4
+hive a run start "$work/nap.json" >/dev/null || fail "nap was refused"
+drawn() { hive a run plan nap --draw 2>/dev/null | grep -q "train *|"; }
+wait_for 10 drawn
+# Nobody runs it yet: the reason, and what can be done instead.
+not_this "does not run that yet; hivectl run plan" start "$work/four.json"
+say "drawn, and refused where it should be"
