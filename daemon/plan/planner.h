@@ -103,6 +103,10 @@ struct planner_ops {
 	const char *const *values;      /* its keys in the spec's "plan", NULL at the end; NULL: it has none */
 	/* 0, or -1 and e. Nothing of the model or the members is known yet: what does not fit those, plan() refuses. */
 	int (*check)(const json_t *values, struct err *e);
+	/* What values leave open and takes its time to find (cuts of the model), found for this view, into *ret: a new
+	 * reference, from which plan() makes the same plans, sooner. Once for a generation; me and the round do not matter.
+	 * NULL: nothing is ever open. */
+	int (*settle)(const struct view *v, json_t **ret, struct err *e);
 	/* 0, or -1 and e: settings that do not go together. NULL: all is as in a mode of zeros. */
 	int (*mode)(const struct plan_results *settings, struct planner_mode *ret, struct err *e);
 	uint32_t redundancy;            /* default of the run's redundancy; 2 where state is sharded */

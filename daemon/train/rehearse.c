@@ -15,7 +15,7 @@ struct stagehand {                              /* all that is needed, and let g
 	struct model *model;
 	struct profile_source source; struct profile profile;
 	uint32_t n; struct view_member *member;
-	struct view v;
+	struct view v; json_t *settled;
 	struct plan *plan; const struct plan **list;
 	struct prediction out;
 	struct buf text;
@@ -73,6 +73,11 @@ static int plan_all(struct stagehand *h, struct err *e)
 {
 	const struct plan_results none = { 0, NULL };
 
+	if (h->strategy->settle) {
+		if (h->strategy->settle(&h->v, &h->settled, e) < 0)
+			return -1;
+		h->v.values = h->settled;
+	}
 	for (uint32_t k = 0; k < h->n; k++) {
 		h->v.me = k;
 		if (h->strategy->plan(&h->v, &none, &h->plan[k], e) < 0)
@@ -213,6 +218,7 @@ json_t *rehearse(const struct rehearse_conf *c, struct err *e)
 		o = told(&h);
 	for (uint32_t k = 0; h.plan && k < h.n; k++)
 		plan_free(&h.plan[k]);
+	json_decref(h.settled);
 	free(h.plan);
 	free(h.list);
 	free(h.member);

@@ -152,14 +152,23 @@ static void nothing_is_lost(const struct any *a)
 	assert_int_equal(a->k.out.unread, 0);
 }
 
-/* Another member's computation, from values read anew: the same plans. */
-static void same_everywhere(const struct any *a)
+/* Another member's computation, from values read anew, and that with all settled before: the same plans. */
+static void same_everywhere(const struct any *a, bool settled)
 {
 	struct any b = *a;
 	uint8_t here[32], there[32];
 
 	memset(b.k.plan, 0, sizeof(b.k.plan));
 	b.x.values = json_deep_copy(a->x.values);
+	if (settled) {
+		struct err e;
+		json_t *found;
+
+		assert_int_equal(a->x.strategy->settle(&a->x.v, &found, &e), 0);
+		json_decref(b.x.values);
+		b.x.values = found;
+		assert_int_equal(json_array_size(json_object_get(found, "stages")), a->stages);
+	}
 	b.x.v.values = b.x.values;
 	b.x.v.member = b.x.member;
 	for (uint32_t r = 0; r < b.k.n; r++)
@@ -260,7 +269,8 @@ static void any_pipeline(void **state)
 
 		any_open(&a, seed);
 		all_is_done_once(&a);
-		same_everywhere(&a);
+		same_everywhere(&a, false);
+		same_everywhere(&a, true);
 		kit_check(&a.k);
 		kit_predict(&a.k);
 		nothing_is_lost(&a);

@@ -174,15 +174,21 @@ static int flush_of(struct pipe *x, struct err *e)
 	return 0;
 }
 
-static uint64_t bytes_of(void *arg, uint32_t s, uint32_t a, uint32_t b)
+static uint64_t holds(void *arg, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need)
 {
-	return stage_bytes(arg, s, a, b);
+	return stage_holds(arg, s, a, b, need);
+}
+
+static uint64_t passes(void *arg, uint32_t s, uint64_t x, uint64_t y)
+{
+	return stage_passes(arg, s, x, y);
 }
 
 static int pipe_of(struct pipe *x, const struct view *v, struct err *e)
 {
 	const json_t *stages = json_object_get(v->values, "stages");
-	struct cutting c = { .v = v, .stage = x->stage, .bytes = bytes_of, .arg = x };
+	struct cutting c = { .v = v, .stage = x->stage, .holds = holds, .passes = passes,
+		.arg = x };
 
 	x->v = v;
 	x->schedule = turns_of(v->values);
@@ -192,6 +198,22 @@ static int pipe_of(struct pipe *x, const struct view *v, struct err *e)
 	if (!json_object_get(json_array_get(stages, 0), "layers"))
 		return partition(&c, e);
 	return layers_of(x, stages, e) < 0 ? -1 : partition_fits(&c, e);
+}
+
+static int settle(const struct view *v, json_t **ret, struct err *e)
+{
+	json_t *list;
+	struct pipe x;
+
+	if (pipe_of(&x, v, e) < 0)
+		return -1;
+	list = json_array();
+	for (uint32_t s = 0; s < x.n; s++)
+		(void)json_array_append_new(list, json_pack("{s:I,s:I}", "layers",
+			(json_int_t)(x.stage[s].b - x.stage[s].a + 1), "replicas", (json_int_t)x.stage[s].replicas));
+	*ret = json_copy((json_t *)v->values);
+	(void)json_object_set_new(*ret, "stages", list);
+	return 0;
 }
 
 /* --- programs */
@@ -267,4 +289,4 @@ static int mode(const struct plan_results *settings, struct planner_mode *ret, s
 
 const struct planner_ops strategy_pipeline = { .name = "pipeline",
 	.help = "the model cut into stages, each on a member; micro-batches go through them", .needs_swarm = true,
-	.crew = true, .values = values, .check = check, .mode = mode, .plan = plan, .lost = lost };
+	.crew = true, .values = values, .check = check, .settle = settle, .mode = mode, .plan = plan, .lost = lost };

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/map.h"
 #include "common/mem.h"
 #include "common/text.h"
 #include "train/strategy/parts/partition.h"
@@ -11,10 +12,12 @@ struct table {
 	const struct cutting *c;
 	uint32_t nops;
 	double *us;                             /* of all ops before this one, forward and backward */
-	double *bytes;                          /* that cross the cut before this op; none at the ends */
+	uint64_t *bytes;                        /* that flow in before this op; behind the last one, what comes out */
 	bool *open;                             /* may be cut before this op: nothing is shared across */
 	double *best; uint32_t *from;           /* [stage * (nops + 1) + ops so far] */
 	bool *full;                             /* too much for a member when it begins there */
+	struct map *need;                       /* of pieces that have been asked for */
+	uint64_t more;                          /* bytes that every member is thought to have besides */
 };
 
 static void shape_of(struct table *t, const struct cutting *c)
@@ -22,7 +25,7 @@ static void shape_of(struct table *t, const struct cutting *c)
 	const struct profile *m = c->v->profile;
 	struct piece_need need;
 
-	*t = (struct table){ .c = c, .nops = m->nops };
+	*t = (struct table){ .c = c, .nops = m->nops, .need = map_new(0x63757473) };
 	t->us = xcalloc(m->nops + 1, sizeof(*t->us));
 	t->bytes = xcalloc(m->nops + 1, sizeof(*t->bytes));
 	t->open = xcalloc(m->nops + 1, sizeof(*t->open));
@@ -32,10 +35,9 @@ static void shape_of(struct table *t, const struct cutting *c)
 	for (uint32_t o = 0; o < m->nops; o++) {
 		t->us[o + 1] = t->us[o] + (double)(m->op[o].variant[0].fwd_us + m->op[o].variant[0].bwd_us);
 		t->open[o] = o > 0;
-		if (o) {
-			profile_need(m, o, o, &need);
-			t->bytes[o] = (double)need.x;
-		}
+		profile_need(m, o, o, &need);
+		t->bytes[o] = need.x;
+		t->bytes[o + 1] = need.y;
 	}
 	for (uint32_t o = 0; o < m->nops; o++)
 		for (uint32_t k = m->op[o].shares; k && k <= o; k++)
@@ -44,12 +46,31 @@ static void shape_of(struct table *t, const struct cutting *c)
 
 static void table_free(struct table *t)
 {
+	size_t it = 0;
+
+	for (void *need; (need = map_next(t->need, &it, NULL, NULL)); )
+		free(need);
+	map_free(t->need);
 	free(t->us);
 	free(t->bytes);
 	free(t->open);
 	free(t->best);
 	free(t->from);
 	free(t->full);
+}
+
+/* Of ops i..j-1. */
+static const struct piece_need *need_of(struct table *t, uint32_t i, uint32_t j)
+{
+	const uint32_t key[2] = { i, j };
+	struct piece_need *need = map_get(t->need, key, sizeof(key));
+
+	if (!need) {
+		need = xcalloc(1, sizeof(*need));
+		profile_need(t->c->v->profile, i, j - 1, need);
+		map_put(t->need, key, sizeof(key), need);
+	}
+	return need;
 }
 
 static double speed_of(const struct view *v, const struct stage *x)
@@ -77,69 +98,76 @@ static uint64_t memory_of(const struct view *v, const struct stage *x)
 	return least;
 }
 
-/* Bytes that are missing when stage s holds ops i..j-1; 0: it fits. */
-static uint64_t missing(const struct table *t, uint32_t s, uint32_t i, uint32_t j)
+/* Bytes that are missing when stage s holds ops i..j-1; 0: it fits. ret_surely: it would with nothing to pass on. */
+static uint64_t missing(struct table *t, uint32_t s, uint32_t i, uint32_t j, bool *ret_surely)
 {
-	uint64_t has = memory_of(t->c->v, &t->c->stage[s]), needs;
+	const struct cutting *c = t->c;
+	uint64_t has = memory_of(c->v, &c->stage[s]), holds;
 
+	*ret_surely = false;
 	if (!has)
 		return 0;
-	needs = t->c->bytes(t->c->arg, s, i, j - 1);
-	return needs > has ? needs - has : 0;
+	has += t->more;
+	holds = c->holds(c->arg, s, i, j - 1, need_of(t, i, j));
+	*ret_surely = holds > has;
+	holds += c->passes(c->arg, s, t->bytes[i], t->bytes[j]);
+	return holds > has ? holds - has : 0;
 }
 
 static double time_of(const struct table *t, uint32_t s, uint32_t i, uint32_t j)
 {
 	const struct stage *x = &t->c->stage[s];
 	double us = (t->us[j] - t->us[i]) / speed_of(t->c->v, x);
-	double sends = (t->bytes[i] + t->bytes[j]) * t->c->v->us_per_byte;
+	double bytes = (i ? (double)t->bytes[i] : 0) + (j < t->nops ? (double)t->bytes[j] : 0);
+	double sends = bytes * t->c->v->us_per_byte;
 
 	return (us > sends ? us : sends) / x->replicas;
 }
 
-/* What a solution is judged by: the slowest stage, the bytes over all cuts when none is slower than limit, or the
- * stage that lacks most. */
-enum aim { AIM_TIME, AIM_BYTES, AIM_MEMORY };
-
-static double cost_of(const struct table *t, enum aim aim, double limit, double before, uint32_t s, uint32_t i,
-	uint32_t j)
+/* limit 0: the slowest stage so far; else the bytes over all cuts, when none is slower than that. */
+static double cost_of(const struct table *t, double limit, double before, uint32_t s, uint32_t i, uint32_t j)
 {
-	double x = aim == AIM_MEMORY ? (double)missing(t, s, i, j) : time_of(t, s, i, j);
+	double x = time_of(t, s, i, j);
 
-	if (aim != AIM_BYTES)
+	if (!(limit > 0))
 		return x > before ? x : before;
-	return x > limit ? INFINITY : before + t->bytes[i];
+	return x > limit ? INFINITY : before + (i ? (double)t->bytes[i] : 0);
 }
 
-/* The best way to put the first j ops on the stages 0..s. What a piece needs is asked of the best ones only. */
-static void cell(struct table *t, enum aim aim, double limit, uint32_t s, uint32_t j)
+/* The best way to put the first j ops on the stages 0..s. What a piece needs is asked of the best ones only; what
+ * begins before `lo` is too much, as it was with fewer ops behind. Returns the next lo. */
+static uint32_t cell(struct table *t, double limit, uint32_t s, uint32_t j, uint32_t lo)
 {
 	size_t row = t->nops + 1, at = s * row + j;
 	uint32_t best;
+	bool surely;
 
 	memset(t->full, 0, t->nops * sizeof(*t->full));
 	do {
 		best = j;
 		t->best[at] = INFINITY;
-		for (uint32_t i = j; i-- > s; ) {
+		for (uint32_t i = j; i-- > lo; ) {
 			double before = s ? t->best[at - row - j + i] : i ? INFINITY : 0, x;
 
 			if (t->full[i] || !isfinite(before) || (i && !t->open[i]))
 				continue;
-			x = cost_of(t, aim, limit, before, s, i, j);
+			x = cost_of(t, limit, before, s, i, j);
 			if (x < t->best[at]) {
 				t->best[at] = x;
 				best = i;
 			}
 		}
-		if (best < j)
-			t->full[best] = aim != AIM_MEMORY && missing(t, s, best, j);
+		if (best < j && missing(t, s, best, j, &surely)) {
+			t->full[best] = true;
+			lo = surely ? best + 1 : lo;
+		}
 	} while (best < j && t->full[best]);
 	t->from[at] = best;
+	return lo;
 }
 
 /* The cost of the best solution, whose cuts are in the stages then; INFINITY: there is none. */
-static double solve(struct table *t, enum aim aim, double limit)
+static double solve(struct table *t, double limit)
 {
 	size_t row = t->nops + 1;
 	uint32_t n = t->c->n, j = t->nops;
@@ -147,8 +175,8 @@ static double solve(struct table *t, enum aim aim, double limit)
 	if (n > j)
 		return INFINITY;
 	for (uint32_t s = 0; s < n; s++)
-		for (uint32_t k = s + 1; k <= t->nops; k++)
-			cell(t, aim, limit, s, k);
+		for (uint32_t k = s + 1, lo = s; k <= t->nops - (n - 1 - s); k++)
+			lo = cell(t, limit, s, k, lo);
 	if (!isfinite(t->best[(n - 1) * row + j]))
 		return INFINITY;
 	for (uint32_t s = n; s-- > 0; ) {
@@ -159,24 +187,55 @@ static double solve(struct table *t, enum aim aim, double limit)
 	return t->best[(n - 1) * row + t->nops];
 }
 
-static int too_full(const struct table *t, uint32_t s, struct err *e)
+static int too_full(struct table *t, uint32_t s, struct err *e)
 {
 	const struct stage *x = &t->c->stage[s];
 	const struct profile *m = t->c->v->profile;
-	uint64_t lacks = missing(t, s, x->a, x->b + 1), has = memory_of(t->c->v, x);
+	bool surely;
+	uint64_t lacks = missing(t, s, x->a, x->b + 1, &surely), has = memory_of(t->c->v, x);
 	char a[32], b[32], c[32];
 
 	return err_set(e, ERR_LIMIT, "stage %u of %u (layers %s to %s) needs %s, a member that would hold it has %s: "
-		"%s are missing; more stages, a smaller local.batch or schedule 1f1b would help", s, t->c->n, m->op[x->a].name,
-		m->op[x->b].name, text_print_size(lacks + has, a, sizeof(a)), text_print_size(has, b, sizeof(b)),
-		text_print_size(lacks, c, sizeof(c)));
+		"%s are missing; more stages, a smaller local.batch or schedule 1f1b would help", s, t->c->n,
+		m->op[x->a].name, m->op[x->b].name, text_print_size(lacks + has, a, sizeof(a)),
+		text_print_size(has, b, sizeof(b)), text_print_size(lacks, c, sizeof(c)));
+}
+
+/* The cuts with which the fullest stage lacks the least, to a hundredth, and which that is. */
+static uint32_t fullest(struct table *t)
+{
+	uint64_t lo = 0, hi = 1 << 16, most = 0;
+	uint32_t found = 0;
+	bool surely;
+
+	for (t->more = hi; !isfinite(solve(t, 0)); t->more = hi) {
+		lo = hi;
+		hi *= 2;
+	}
+	while (hi - lo > hi / 100 + 1) {
+		t->more = lo + (hi - lo) / 2;
+		if (isfinite(solve(t, 0)))
+			hi = t->more;
+		else
+			lo = t->more;
+	}
+	t->more = hi;
+	(void)solve(t, 0);
+	t->more = 0;
+	for (uint32_t s = 0; s < t->c->n; s++) {
+		uint64_t lacks = missing(t, s, t->c->stage[s].a, t->c->stage[s].b + 1, &surely);
+
+		found = lacks > most ? s : found;
+		most = lacks > most ? lacks : most;
+	}
+	return found;
 }
 
 /* Why there is none. */
 static int no_way(struct table *t, struct err *e)
 {
 	const struct profile *m = t->c->v->profile;
-	uint32_t pieces = 1, fullest = 0;
+	uint32_t pieces = 1;
 
 	for (uint32_t o = 1; o < m->nops; o++)
 		pieces += t->open[o];
@@ -189,12 +248,7 @@ static int no_way(struct table *t, struct err *e)
 				"parameters, so they and all between them are on one member; give %s parameters of its own (no "
 				"\"share\"), or at most %u stages", t->c->n, pieces, m->op[m->op[o].shares - 1].name, m->op[o].name,
 				m->op[o].name, pieces);
-	(void)solve(t, AIM_MEMORY, 0);
-	for (uint32_t s = 1; s < t->c->n; s++)
-		if (missing(t, s, t->c->stage[s].a, t->c->stage[s].b + 1) > missing(t, fullest, t->c->stage[fullest].a,
-		    t->c->stage[fullest].b + 1))
-			fullest = s;
-	return too_full(t, fullest, e);
+	return too_full(t, fullest(t), e);
 }
 
 int partition(const struct cutting *c, struct err *e)
@@ -204,11 +258,11 @@ int partition(const struct cutting *c, struct err *e)
 	int rc = 0;
 
 	shape_of(&t, c);
-	us = solve(&t, AIM_TIME, 0);
-	if (isfinite(us))
-		(void)solve(&t, AIM_BYTES, us);
-	else
+	us = solve(&t, 0);
+	if (!isfinite(us))
 		rc = no_way(&t, e);
+	else if (us > 0)
+		(void)solve(&t, us);
 	table_free(&t);
 	return rc;
 }
@@ -218,6 +272,7 @@ int partition_fits(const struct cutting *c, struct err *e)
 	const struct profile *m = c->v->profile;
 	struct table t;
 	int rc = 0;
+	bool surely;
 
 	shape_of(&t, c);
 	for (uint32_t s = 0; s < c->n && rc == 0; s++) {
@@ -230,7 +285,7 @@ int partition_fits(const struct cutting *c, struct err *e)
 					m->op[m->op[o].shares - 1].name, m->op[o].name, m->op[o].name);
 				break;
 			}
-		if (rc == 0 && missing(&t, s, x->a, x->b + 1))
+		if (rc == 0 && missing(&t, s, x->a, x->b + 1, &surely))
 			rc = too_full(&t, s, e);
 	}
 	table_free(&t);

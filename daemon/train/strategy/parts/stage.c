@@ -57,7 +57,8 @@ static struct turns_at load_of(const struct pipe *x, uint32_t s, uint32_t n)
 	return (struct turns_at){ n, (x->members - at->rank + at->replicas - 1) / at->replicas };
 }
 
-static void member_of(struct member *r, const struct pipe *x, uint32_t s, uint32_t a, uint32_t b)
+/* With what it needs for these ops; else all but that. */
+static void seat_of(struct member *r, const struct pipe *x, uint32_t s, uint32_t a, uint32_t b)
 {
 	const struct profile *m = x->v->profile;
 	struct turns_at load;
@@ -68,7 +69,12 @@ static void member_of(struct member *r, const struct pipe *x, uint32_t s, uint32
 	r->n = (x->most + r->at->replicas - 1) / r->at->replicas;
 	load = load_of(x, s, r->n);
 	r->stash = turns_stash(x->schedule, &load);
-	profile_need(m, a, b, &r->need);
+}
+
+static void member_of(struct member *r, const struct pipe *x, uint32_t s, uint32_t a, uint32_t b)
+{
+	seat_of(r, x, s, a, b);
+	profile_need(x->v->profile, a, b, &r->need);
 }
 
 static bool learns(const struct member *r)
@@ -138,17 +144,35 @@ static uint32_t rooms_of(const struct member *r, struct room *to)
 	return k;
 }
 
-uint64_t stage_bytes(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b)
+static uint64_t room_bytes(const struct member *r)
 {
 	struct room room[ROOMS];
-	struct member r;
-	uint64_t bytes;
+	uint64_t bytes = 0;
 
-	member_of(&r, x, s, a, b);
-	bytes = r.stats + (r.need.work_fwd > r.need.work_bwd ? r.need.work_fwd : r.need.work_bwd);
-	for (uint32_t k = rooms_of(&r, room); k-- > 0; )
+	for (uint32_t k = rooms_of(r, room); k-- > 0; )
 		bytes += room[k].bytes * room[k].depth;
 	return bytes;
+}
+
+uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need)
+{
+	struct member r;
+
+	seat_of(&r, x, s, a, b);
+	r.need = *need;
+	r.need.x = r.need.y = 0;
+	return room_bytes(&r) + r.stats + (need->work_fwd > need->work_bwd ? need->work_fwd : need->work_bwd);
+}
+
+uint64_t stage_passes(const struct pipe *x, uint32_t s, uint64_t bytes_x, uint64_t bytes_y)
+{
+	struct member with, without;
+
+	seat_of(&with, x, s, 0, 0);
+	without = with;
+	with.need.x = bytes_x;
+	with.need.y = bytes_y;
+	return room_bytes(&with) - room_bytes(&without);
 }
 
 static void add(struct plan *p, const struct member *r, const struct room *o)

@@ -16,8 +16,10 @@ struct pipe {
 
 /* The stage of a rank; NULL: it has none. */
 const struct stage *stage_of(const struct pipe *x, uint32_t rank);
-/* Bytes that stage s needs in all when it holds ops a..b: every value of every ring, and the largest scratch. */
-uint64_t stage_bytes(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b);
+/* Bytes that a member of stage s needs for ops a..b: every value of every ring, and the largest scratch; those of what
+ * it takes from its neighbours and gives them are apart (x in front, y behind). */
+uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need);
+uint64_t stage_passes(const struct pipe *x, uint32_t s, uint64_t bytes_x, uint64_t bytes_y);
 bool stage_learns(const struct pipe *x, uint32_t s);            /* it has parameters */
 const char *stage_tag(uint32_t s, char out[12]);                /* behind the names of what it alone has */
 void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank);
