@@ -1,5 +1,5 @@
-/* For scn_carry.c: peers that run plans which need other peers, the plans (a 1F1B pipeline, replicas that sum their
- * gradients), and their data. */
+/* For scn_carry.c: peers that run plans which need other peers, the plans (those of strategy pipeline, replicas that
+ * sum their gradients), and their data. */
 #ifndef TESTS_SIM_CARRY_KIT_H
 #define TESTS_SIM_CARRY_KIT_H
 #include <stdlib.h>
@@ -11,7 +11,9 @@
 #include "exec/carry.h"
 #include "train/data/data.h"
 #include "exec/exec.h"
+#include "train/profile.h"
 #include "train/spec/spec.h"
+#include "train/strategy.h"
 
 #define N_MAX 3
 #define BATCH 4
@@ -31,6 +33,7 @@ struct peer {
 	struct exec *x; int node;
 	real *w;                                /* the whole flat vector; a stage has its own part in it */
 	uint64_t steps, troubles; bool broken; struct err error;
+	double unit;                            /* of the sum of the step under way; 0: there is none */
 };
 struct world {
 	struct id id[N_MAX]; uint32_t n;        /* nodes */
@@ -38,6 +41,7 @@ struct world {
 	uint64_t generation, stop;              /* steps to make */
 	bool pipeline, gathers, hold;           /* hold: somebody is gone, nobody plans */
 	struct spec *spec; struct model *model; struct data *data; struct par par;
+	struct profile_source source; struct profile profile;
 };
 
 static void wait_nobody(void *arg, uint64_t us, bool backward) { (void)arg; (void)us; (void)backward; }
@@ -96,94 +100,28 @@ static void add(struct plan *p, enum plan_class class, uint64_t bytes, uint32_t 
 		.initial = class == PLAN_WEIGHT }, "%s", name);
 }
 
-static void put(struct plan *p, enum plan_class class, uint64_t bytes, uint32_t depth, const char *name, uint32_t k)
+/* A flush of strategy pipeline, with these cuts, and a step of the test's own behind it. */
+static void plan_stage(struct plan *p, const struct world *w, uint32_t s, uint32_t stages, uint64_t first)
 {
-	char full[32];
+	struct view_member member[N_MAX];
+	const struct plan_results none = { 0, NULL };
+	struct view v = { .profile = &w->profile, .nmembers = stages, .member = member, .me = s, .first = first,
+		.generation = w->generation, .redundancy = 1, .target_batch = MICRO * BATCH, .granted = true };
+	json_t *values = json_pack("{s:s,s:[],s:i}", "schedule", "1f1b", "stages", "micro_batches", MICRO);
+	struct err e;
 
-	(void)snprintf(full, sizeof(full), "%s%u", name, k);
-	add(p, class, bytes, depth, 1, full);
-}
-
-struct stage { const struct world *w; uint32_t s, p, a, b; struct model_need need; };
-
-static void stage_buffers(struct plan *p, const struct stage *x)
-{
-	const struct model *m = x->w->model;
-	size_t lo = m->offset[x->a], n = m->offset[x->b] - lo;
-	uint32_t id;
-
-	add(p, PLAN_BATCH, BATCH * (data_x_bytes(x->w->data) + data_y_bytes(x->w->data)), MICRO, 1, "batch");
-	if (x->s)
-		put(p, PLAN_ACTIVATION, x->need.x, MICRO, "a", x->s);
-	put(p, PLAN_ACTIVATION, x->need.y, 2, "a", x->s + 1);
-	if (x->s)
-		put(p, PLAN_ACTIVATION_GRAD, x->need.x, 2, "g", x->s);
-	put(p, PLAN_ACTIVATION_GRAD, x->need.y, 2, "g", x->s + 1);
-	add(p, PLAN_ACTIVATION, x->need.saved + 64, MICRO, 1, "kept");
-	add(p, PLAN_SCALAR, 8, 1, 1, "loss");
-	add(p, PLAN_SCALAR, 8, 1, 1, "correct");
-	add(p, PLAN_WEIGHT_GRAD, n * sizeof(real), 1, MICRO, "dw");
-	plan_extent(p, plan_find(p, "dw"), PLAN_FLAT, "", lo, lo + n);
-	add(p, PLAN_WEIGHT, n * sizeof(real), 1, MICRO, "w");
-	id = plan_find(p, "w");
-	plan_extent(p, id, PLAN_FLAT, "", lo, lo + n);
-}
-
-static void forward(struct plan *p, const struct stage *x, int64_t mb)
-{
-	char in[24] = "batch", out[16];
-	struct plan_instr *i;
-
-	(void)snprintf(out, sizeof(out), "a%u", x->s + 1);
-	plan_do(p, PLAN_LOAD, mb, "-> batch");         /* every stage has to know which samples these are */
-	if (x->s) {
-		plan_recv(p, mb, x->s - 1, "a%u", x->s);
-		(void)snprintf(in, sizeof(in), "a%u batch", x->s);
+	for (uint32_t k = 0; k < stages; k++) {
+		member[k] = (struct view_member){ .id = w->id[w->member[k]], .speed = 1 };
+		(void)json_array_append_new(json_object_get(values, "stages"), json_pack("{s:i}", "layers",
+			(int)(cut[stages][k + 1] - cut[stages][k])));
 	}
-	i = plan_piece(plan_do(p, PLAN_FWD, mb, "%s w -> %s save:kept", in, out), x->a, x->b - 1);
-	i->keep = PLAN_KEEP_ALL;
-	i->work_bytes = x->need.work_fwd + 64;
-	if (x->s + 1 == x->p)
-		plan_vec(p, mb, "loss", "%s! batch -> g%u loss correct", out, x->s + 1);
-	else
-		plan_send(p, mb, x->s + 1, "%s!", out);
-}
-
-static void backward(struct plan *p, const struct stage *x, int64_t mb)
-{
-	char in[24] = "batch!", out[24] = "";
-
-	if (x->s + 1 < x->p)
-		plan_recv(p, mb, x->s + 1, "g%u", x->s + 1);
-	if (x->s) {
-		(void)snprintf(in, sizeof(in), "a%u! batch!", x->s);
-		(void)snprintf(out, sizeof(out), "g%u ", x->s);
-	}
-	plan_piece(plan_do(p, PLAN_BWD, mb, "save:kept! g%u! %s w -> %sdw+", x->s + 1, in, out), x->a,
-		x->b - 1)->work_bytes = x->need.work_bwd + 64;
-	if (x->s)
-		plan_send(p, mb, x->s - 1, "g%u!", x->s);
-}
-
-/* Paper plan 1 with a flush: warm forwards, one forward and one backward in turn, the rest of the backwards, a step. */
-static void plan_stage(struct plan *p, const struct world *w, uint32_t s, uint32_t stages)
-{
-	struct stage x = { .w = w, .s = s, .p = stages, .a = cut[stages][s], .b = cut[stages][s + 1] };
-	uint32_t warm = stages - 1 - s;
-
-	model_need(w->model, (int)x.a, (int)x.b, BATCH, 1, &x.need);
-	stage_buffers(p, &x);
-	for (uint32_t i = 0; i < warm; i++)
-		forward(p, &x, i);
-	plan_section(p, PLAN_BODY);
-	p->iterations = MICRO - warm;
-	forward(p, &x, warm);
-	backward(p, &x, 0);
+	v.values = values;
+	if (strategy_find("pipeline")->plan(&v, &none, p, &e) < 0)
+		abort();
 	plan_section(p, PLAN_EPILOGUE);
-	for (uint32_t i = 0; i < warm; i++)
-		backward(p, &x, i);
-	plan_do(p, PLAN_COMMIT, (int64_t)warm - 1, "%s", "")->scope = PLAN_SHARD;
-	plan_vec(p, (int64_t)warm - 1, "axpy", "dw! w -> w'")->scale = RATE;
+	plan_do(p, PLAN_COMMIT, -1, "%s", "")->scope = PLAN_SHARD;
+	plan_vec(p, -1, "axpy", "acc%u! w%u -> w%u", s, s, s)->scale = RATE;
+	json_decref(values);
 }
 
 /* A replica: the mean of all members' gradients by SUM, or by SCATTER and GATHER; then all take the same step. */
@@ -231,13 +169,14 @@ static void plan_for(struct plan *p, const struct world *w, uint32_t rank, uint6
 
 	for (uint32_t k = 0; k < w->alive; k++)
 		member[k] = w->id[w->member[k]];
-	plan_init(p, w->pipeline ? "1f1b" : "replicas", rank, w->alive, member);
+	if (w->pipeline) {
+		plan_stage(p, w, rank, w->alive, step * MICRO);
+		return;
+	}
+	plan_init(p, "replicas", rank, w->alive, member);
 	p->generation = w->generation;
-	p->first = step * (w->pipeline ? MICRO : 1);
-	if (w->pipeline)
-		plan_stage(p, w, rank, w->alive);
-	else
-		plan_replica(p, w, rank);
+	p->first = step;
+	plan_replica(p, w, rank);
 }
 
 static int make_plan(void *arg, const struct plan_results *results, uint64_t first, struct plan *ret, struct err *e)

@@ -1,4 +1,4 @@
-/* Plans that need other peers, with real numbers: a 1F1B pipeline over two and three nodes, and three replicas whose
+/* Plans that need other peers, with real numbers: strategy pipeline over two and three nodes, and three replicas whose
  * gradients are scattered, gathered and summed, give the bits of one peer that does the same alone; a member that is
  * killed at any moment is trouble for the others, nothing of the step under way is left, and they go on without it. */
 #include "carry_kit.h"
@@ -6,8 +6,20 @@
 /* The step counts when it has been made: its COMMIT comes just before. */
 static void on_commit(void *arg, const struct plan_instr *i, int64_t index, const struct batch *b)
 {
-	(void)i; (void)index; (void)b;
-	((struct peer *)arg)->steps++;
+	struct peer *p = arg;
+
+	(void)i; (void)index;
+	if (b && p->world->pipeline)            /* a micro-batch of the first stage */
+		return;
+	p->steps++;
+	p->unit = 0;
+}
+
+static void on_scalar(void *arg, const char *name, int64_t index, const void *v, size_t bytes)
+{
+	(void)index; (void)bytes;
+	if (!strcmp(name, "unit"))
+		((struct peer *)arg)->unit = *(const double *)v;
 }
 
 static int on_trouble(void *arg, const struct plan_instr *i, const struct err *e)
@@ -31,6 +43,7 @@ static void vec_env(void *arg, struct vec_env *ret)
 {
 	ret->loss = ((struct peer *)arg)->world->spec->loss;
 	ret->counts = true;
+	ret->unit = ((struct peer *)arg)->unit;
 }
 
 /* --- nodes */
@@ -50,15 +63,19 @@ static void bind(struct peer *p)
 	size_t lo = p->world->pipeline ? m->offset[cut[n][s]] : 0, hi = p->world->pipeline ? m->offset[cut[n][s + 1]] :
 		m->nparam;
 
-	exec_bind(p->x, "w", p->w + lo, (hi - lo) * sizeof(real));
+	char name[8] = "w";
+
+	if (p->world->pipeline)
+		(void)snprintf(name, sizeof(name), "w%u", s);
+	exec_bind(p->x, name, p->w + lo, (hi - lo) * sizeof(real));
 }
 
 static void *start(struct env *env, int node, void *arg)
 {
 	static const struct exec_ops ops = { .load = load, .unload = batch_free, .net = net_op, .cancel = cancel,
 		.busy = busy };
-	const struct exec_cb cb = { .plan = make_plan, .commit = on_commit, .env = vec_env, .trouble = on_trouble,
-		.broken = on_broken };
+	const struct exec_cb cb = { .plan = make_plan, .commit = on_commit, .scalar = on_scalar, .env = vec_env,
+		.trouble = on_trouble, .broken = on_broken };
 	struct net_conf c = { .has_swarm_key = true, .self = where(node), .seed = { (uint8_t)(node + 1) } };
 	struct world *w = arg;
 	struct peer *p = xcalloc(1, sizeof(*p));
@@ -109,6 +126,9 @@ static void open_world(struct sim *s, struct world *w, uint32_t n, bool pipeline
 	w->spec = spec_parse(text, strlen(text), &e);
 	w->model = spec_model(w->spec, &host, &e);
 	w->data = data_open(NULL, "", w->spec, &e);
+	w->source = (struct profile_source){ .model = w->model, .parts = 1, .x_bytes = data_x_bytes(w->data),
+		.y_bytes = data_y_bytes(w->data) };
+	profile_model(&w->profile, &w->source, BATCH);
 	w->par = par_serial(CPU_PLAIN, NULL);
 	for (uint32_t k = 0; k < n; k++) {
 		struct endpoint where_k = where((int)k);
@@ -123,6 +143,7 @@ static void open_world(struct sim *s, struct world *w, uint32_t n, bool pipeline
 
 static void close_world(struct world *w)
 {
+	profile_free(&w->profile);
 	data_free(w->data);
 	model_free(w->model);
 	spec_free(w->spec);
@@ -177,8 +198,14 @@ static real *alone(const struct world *w, uint64_t steps, uint64_t whole)
 		uint32_t members = k < whole ? w->n : w->alive;
 
 		memset(sum, 0, n * sizeof(real));
-		for (uint64_t j = 0; j < MICRO && w->pipeline; j++)
-			gradient(w, param, k * MICRO + j, sum);
+		for (uint64_t j = 0; j < MICRO && w->pipeline; j++) {
+			memset(g, 0, n * sizeof(real));
+			gradient(w, param, k * MICRO + j, g);
+			if (j)
+				vec_axpy(&w->par, n, 1, g, sum);
+			else
+				memcpy(sum, g, n * sizeof(real));
+		}
 		for (uint32_t r = 0; r < members && !w->pipeline; r++) {
 			memset(g, 0, n * sizeof(real));
 			gradient(w, param, k * N_MAX + (k < whole ? r : w->member[r]), g);
