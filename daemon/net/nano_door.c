@@ -140,6 +140,25 @@ static struct door_last *make(struct nano *n, uint64_t token)
 	return last;
 }
 
+static void is(struct inbound *c, struct door_last *last)
+{
+	c->token = last->key << 32 | REQUEST_ID;
+	last->seen = true;
+}
+
+/* What the sweep saw waiting is being read: as much as TCP had received of one of them has now come by this one. */
+static void place(struct nano *n, struct door_last *last)
+{
+	for (size_t i = 0; i < n->ninbound && last->good && !last->seen; i++) {
+		struct inbound *c = &n->inbound[i];
+
+		if (c->chan != CHAN_DOOR || c->token || c->received != last->received)
+			continue;
+		is(c, last);
+		sweep_know(n, c->ip);
+	}
+}
+
 void door_good(struct nano *n, uint64_t token)
 {
 	struct door_last *last = find(n, token);
@@ -150,6 +169,7 @@ void door_good(struct nano *n, uint64_t token)
 	n->door_queued[false] -= last->queued;
 	n->door_queued[true] += last->queued;
 	heard(n, last);
+	place(n, last);
 }
 
 /* Two count the same connection, we and TCP: so one whose bytes are a peer's is that peer's. Who has seen what a peer
@@ -185,8 +205,7 @@ void door_match(struct nano *n)
 
 		last = left && c->chan == CHAN_DOOR && !c->token ? match(n, c) : NULL;
 		if (last) {
-			c->token = last->key << 32 | REQUEST_ID;
-			last->seen = true;
+			is(c, last);
 			left--;
 		}
 		if (c->token)                   /* true behind a NAT too, where what a HELLO says about itself is not */
@@ -222,6 +241,7 @@ static uint64_t spoke(struct nano *n, const uint8_t head[8], size_t len)
 	last->received += FRAMING + len;
 	last->heard_at = env_now(n->env);
 	heard(n, last);
+	place(n, last);
 	if (last->free_at > last->sent_at + HAND_OVER_US) {
 		last->free_at = last->sent_at + HAND_OVER_US;
 		look_again(n, last);

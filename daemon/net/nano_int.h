@@ -38,8 +38,9 @@ struct nlink {
 struct box { struct nano *n; enum chan chan; int s; struct watch in; uint64_t accepted, heard, tell_next_us;
 	int64_t unseen; unsigned quiet /* sweeps without another one */; };
 
-/* One inbound connection as the sweep sees it; token: the door's connection that it is, a peer's, as far as known. */
-struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t since, received, token;
+/* One inbound connection as the sweep sees it; token: the door's connection that it is, a peer's, as far as known;
+ * late_us: nano's, when it came. */
+struct inbound { int fd; enum chan chan; uint8_t ip[16]; uint16_t port; uint64_t since, late_us, received, token;
 	uint8_t group[16]; bool known, last; };
 
 /* One connection to our door by the token of its messages: what has come by it, as TCP counts; good: a peer speaks by
@@ -76,6 +77,7 @@ struct nano {
 	struct list door_peers, door_strangers; /* the same, good or not; who was heard of longest ago first */
 	/* the sweep */
 	struct timer sweep;
+	uint64_t swept_at, late_us;             /* the last one; how late all of them were, together */
 	uint64_t counted_at; unsigned excused;  /* connections without a word: last counted then; not for so many sweeps */
 	struct map *known, *banned;             /* ip -> struct until */
 	uint64_t moved; unsigned quiet;         /* bytes of bulk at the last sweep; sweeps since they grew */

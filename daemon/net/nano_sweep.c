@@ -141,14 +141,16 @@ static int by_descriptor(const void *a, const void *b)
 }
 
 /* old is in the order of descriptors. */
-static void remember(struct inbound *c, const struct inbound *old, size_t nold, uint64_t now)
+static void remember(struct inbound *c, const struct inbound *old, size_t nold, uint64_t now, uint64_t late_us)
 {
 	const struct inbound *o = nold ? bsearch(c, old, nold, sizeof(*old), by_descriptor) : NULL;
 
 	c->since = now;
+	c->late_us = late_us;
 	if (!o || o->port != c->port || memcmp(o->ip, c->ip, 16))
 		return;
 	c->since = o->since;
+	c->late_us = o->late_us;
 	c->token = o->token;
 }
 
@@ -203,7 +205,7 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 	if (chan == CHAN_BULK)
 		widen(fd, info.tcpi_min_rtt);
 	c.received = info.tcpi_bytes_received;
-	remember(&c, old, nold, now);
+	remember(&c, old, nold, now, n->late_us);
 	if (n->ninbound == n->cap_inbound) {
 		n->cap_inbound = n->cap_inbound ? 2 * n->cap_inbound : 64;
 		n->inbound = xrealloc(n->inbound, n->cap_inbound * sizeof(*n->inbound));
@@ -253,6 +255,12 @@ static bool stranger(const struct inbound *c)
 	return c->chan == CHAN_DOOR ? !c->token : c->received <= SP_HEADER || !c->known;
 }
 
+/* A process that does not run reads nothing: what it has missed of its sweeps is nobody's silence. */
+static uint64_t age(const struct nano *n, const struct inbound *c, uint64_t now)
+{
+	return now - c->since - (n->late_us - c->late_us);
+}
+
 void sweep_judge(struct nano *n, uint64_t now)
 {
 	struct map *groups = map_new(env_rand(n->env));
@@ -275,7 +283,7 @@ void sweep_judge(struct nano *n, uint64_t now)
 			count = &n->stats.shut_address;
 		else if (kept >= n->conf.inbound_max)
 			count = &n->stats.shut_total;
-		else if (c->last && now - c->since >= n->conf.stranger_us)
+		else if (c->last && age(n, c, now) >= n->conf.stranger_us)
 			count = &n->stats.shut_stranger;
 		if (count) {
 			(*count)++;
@@ -407,6 +415,9 @@ void sweep_fire(struct timer *t)
 	struct dirent *x;
 	uint64_t fd, accepted[CHANS] = {0};
 
+	if (n->swept_at && now - n->swept_at > n->conf.sweep_us)
+		n->late_us += now - n->swept_at - n->conf.sweep_us;
+	n->swept_at = now;
 	for (int c = 0; c < CHANS; c++)         /* before the look around: who comes meanwhile is counted next time */
 		if (n->at.port[c])
 			accepted[c] = nn_get_statistic(n->box[c].s, NN_STAT_ACCEPTED_CONNECTIONS);

@@ -14,6 +14,8 @@
 #include "nano_bed.h"
 #include "net/nano_int.h"
 
+static const uint8_t push_hello[] = { 0, 'S', 'P', 0, 0, 80, 0, 0 }, req_hello[] = { 0, 'S', 'P', 0, 0, 48, 0, 0 };
+
 /* ---- strangers ---- */
 static int dial_raw(const struct endpoint *to, enum chan chan)
 {
@@ -46,7 +48,6 @@ static void test_garbage(void **state)
 {
 	struct bed *b = *state;
 	struct peer *y = open_peer(b, "127.0.0.1:auto", false, NULL), *x;
-	static const uint8_t pull_hello[] = { 0, 'S', 'P', 0, 0, 80, 0, 0 }, req_hello[] = { 0, 'S', 'P', 0, 0, 48, 0, 0 };
 	uint8_t huge[8] = { 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff }, junk[4096];
 	uint8_t small[16] = { 0, 0, 0, 0, 0, 0, 0, 3, 1, 2, 3 };
 	int fd[60];
@@ -58,7 +59,7 @@ static void test_garbage(void **state)
 		fd[i] = dial_raw(at(y), c);
 		assert_true(fd[i] >= 0);
 		if (i % 5)
-			assert_int_equal(send(fd[i], c == CHAN_DOOR ? req_hello : pull_hello, 8, MSG_NOSIGNAL), 8);
+			assert_int_equal(send(fd[i], c == CHAN_DOOR ? req_hello : push_hello, 8, MSG_NOSIGNAL), 8);
 		if (i % 5 == 1)
 			send(fd[i], huge, 8, MSG_NOSIGNAL);     /* 2^63 bytes are announced */
 		else if (i % 5 == 2)
@@ -166,8 +167,8 @@ static void test_thousand(void **state)
 
 	for (int i = 0; i < 1000; i++) {
 		fd[n] = dial_raw(at(y), (enum chan)(i % CHANS));
-		if (fd[n] >= 0)
-			n++;
+		if (fd[n] >= 0)                 /* without a greeting nanomsg closes it, in a second */
+			send(fd[n++], i % CHANS == CHAN_DOOR ? req_hello : push_hello, 8, MSG_NOSIGNAL);
 		if (i % 50 == 49)
 			spin(b, swept, 5000);
 	}
@@ -231,6 +232,71 @@ static void test_answered(void **state)
 	nano_stats(y->nano, &seen);
 	assert_int_equal(seen.shut_stranger, 0);
 	assert_int_equal(seen.inbound, 2);
+}
+
+static bool asked_twice(struct bed *b) { return b->p[0].got[CHAN_DOOR] == 2; }
+static bool asked_thrice(struct bed *b) { return b->p[0].got[CHAN_DOOR] == 3; }
+
+/* Sweeps, when TCP has so many bytes that the loop has not read. */
+static void sweep_unread(struct peer *y, uint64_t bytes)
+{
+	struct nano *n = y->nano;
+
+	for (int i = 0; i < 5000 && !(n->ninbound && n->inbound[0].received == bytes); i++) {
+		poll(NULL, 0, 1);
+		loop_enter(y->loop, "test");
+		n->sweep.fire(&n->sweep);
+		loop_leave(y->loop);
+	}
+	assert_int_equal(n->ninbound, 1);
+	assert_int_equal(n->inbound[0].received, bytes);
+	nano_stats(n, &seen);
+	assert_int_equal(seen.shut_stranger, 0);
+}
+
+/* Whenever the sweep looks, something that the peer has sent has not been read. */
+static void test_unread(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf still = { .sweep_us = 3600 * (uint64_t)SECOND, .stranger_us = 200000 };
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &still), *x = open_peer(b, "127.0.0.1:auto", true, NULL);
+
+	y->echo_door = true;
+	say(x, at(y), CHAN_DOOR, 0, 1, 300);
+	assert_true(spin(b, answered, 2 * SECOND));
+	y->env->ops->heard(y->env, (const uint8_t[16]){ 0xfd }, y->token);
+	say(x, at(y), CHAN_DOOR, 0, 2, 300);
+	loop_run_until(x->loop, never, NULL, 10000);
+	sweep_unread(y, 8 + 2 * 312);
+	assert_true(spin(b, asked_twice, 2 * SECOND));
+	poll(NULL, 0, 300);
+	say(x, at(y), CHAN_DOOR, 0, 3, 300);
+	loop_run_until(x->loop, never, NULL, 10000);
+	sweep_unread(y, 8 + 3 * 312);
+	assert_true(spin(b, asked_thrice, 2 * SECOND));
+}
+
+static bool there(struct bed *b) { nano_stats(b->p[0].nano, &seen); return seen.inbound == 1; }
+
+/* The time in which this process was stopped is not counted: who spoke meanwhile has not been heard yet. */
+static void test_slept(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf quick = { .sweep_us = 50000, .stranger_us = 400000 };
+	struct peer *y = open_peer(b, "127.0.0.1:auto", false, &quick);
+	int fd = dial_raw(at(y), CHAN_DOOR);
+	uint64_t before;
+
+	assert_int_equal(send(fd, req_hello, sizeof(req_hello), MSG_NOSIGNAL), sizeof(req_hello));
+	assert_true(spin(b, there, 2 * SECOND));
+	before = y->nano->swept_at;
+	poll(NULL, 0, 600);
+	while (y->nano->swept_at == before)
+		loop_run_until(y->loop, never, NULL, 300);
+	nano_stats(y->nano, &seen);
+	assert_int_equal(seen.shut_stranger, 0);
+	assert_true(spin(b, heard_enough, 5 * SECOND));
+	close(fd);
 }
 
 static bool five(struct bed *b) { return b->p[1].got[CHAN_DOOR] >= 5; }
@@ -393,6 +459,7 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = { T(test_garbage), T(test_told), T(test_stopped), T(test_seldom),
-		T(test_thousand), T(test_known), T(test_answered), T(test_refused), T(test_unanswered), T(test_ghost) };
+		T(test_thousand), T(test_known), T(test_answered), T(test_unread), T(test_slept), T(test_refused),
+		T(test_unanswered), T(test_ghost) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static void up(int i, bool client, uint8_t key)
 {
 	struct side *x = &v[i];
 	struct loop_conf lc = {0};
-	struct nano_conf nc = { .sweep_us = 50000, .stranger_us = 300000 };
+	struct nano_conf nc = { .sweep_us = 50000, .stranger_us = 1500000 };
 	struct net_conf c = { .boot_id = 100 + (uint64_t)i, .client = client, .has_swarm_key = true };
 	struct err e;
 
@@ -225,7 +225,7 @@ static void test_client_stays(void **state)
 	expect_ok(1);
 	transfer(0, 1);
 	transfer(1, 0);
-	spin(never_ends, 0.7);
+	spin(never_ends, 2.5);
 	nano_stats(v[0].nano, &seen);
 	assert_int_equal(seen.shut_stranger, 0);
 	assert_true(seen.inbound >= 2);
