@@ -390,6 +390,14 @@ static void compare(const struct peer *p, const real *got, const real *want, boo
 	assert_true(sum > 1e-6);
 }
 
+/* What the round gives a member whose replica has spoken for both. */
+static void hear(const struct world *w, struct peer *p)
+{
+	for (uint32_t k = 0; k < w->n && !p->gave; k++)
+		if (w->peer[k].gave && w->peer[k].lo == p->lo && w->peer[k].n == p->n)
+			memcpy(p->mean, w->peer[k].mean, p->n * sizeof(real));
+}
+
 /* The step is the test's own: plain SGD with the mean that the round was given. */
 static void step(struct world *w, real *param, bool exact)
 {
@@ -406,13 +414,13 @@ static void step(struct world *w, real *param, bool exact)
 		told += p->loss;
 		if (!p->n)
 			continue;
-		assert_true(p->gave);
-		given += p->n;
+		hear(w, p);
+		given += p->gave ? p->n : 0;
 		compare(p, p->mean, mean, exact);
 		vec_axpy(&w->par, p->n, RATE, p->mean, p->w);
 		compare(p, p->w, param, exact);
 	}
-	assert_true(exact ? given == w->model->nparam : given > w->model->nparam);
+	assert_int_equal(given, w->model->nparam);      /* every parameter once, whoever else has it */
 	assert_int_equal(counted, samples_to(w, w->begin + w->micro));
 	assert_true(fabs(told - loss) < 1e-5 * fabs(loss));
 	free(mean);

@@ -222,7 +222,8 @@ static void update(struct plan *p, const struct pipe *x)
 {
 	const struct stage *at = stage_of(x, p->me);
 	uint32_t s = (uint32_t)(at - x->stage);
-	struct update u = { .some = x->v->samples > 0, .replicas = { .n = at->replicas } };
+	struct update u = { .some = x->v->samples > 0, .replicas = { .n = at->replicas,
+		.speaks = at->rank == p->me } };
 	char tag[12], name[PLAN_NAME];
 
 	if (!stage_learns(x, s)) {      /* nothing to agree on; it goes on with the others */

@@ -8,6 +8,10 @@ static void together(struct plan *p, const struct update *u, uint32_t reduce)
 	struct plan_instr *i;
 
 	plan_coll(p, PLAN_SUM, 0, u->replicas.group, "acc%s -> sum%s", u->tag, u->tag);
+	if (!u->replicas.speaks) {
+		plan_do(p, PLAN_DROP, 0, "sum%s!", u->tag);
+		return;
+	}
 	i = plan_vec(p, 0, "mean", "sum%s -> sum%s whole", u->tag, u->tag);
 	i->scale = u->replicas.n;
 	i->lane = reduce;
@@ -29,7 +33,7 @@ void update_round(struct plan *p, const struct update *u)
 		together(p, u, reduce);
 	else if (u->some)       /* beside the abandoned micro-batch, which may still hold the train lane */
 		plan_vec(p, 0, "mean", "acc%s -> acc%s unit", u->tag, u->tag)->lane = reduce;
-	if (u->some)
+	if (u->some && (!many || u->replicas.speaks))
 		plan_coll(p, PLAN_SUM, 0, u->group, "%s%s -> %s%s", sum, u->tag, sum, u->tag);
 	else
 		plan_coll(p, PLAN_SUM, 0, u->group, "-> %s%s", sum, u->tag);

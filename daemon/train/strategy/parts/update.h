@@ -10,8 +10,9 @@ struct update {
 	uint32_t group;                         /* elastic: all units, for what this tag names */
 	bool some;                              /* there is a gradient; else only the mean is taken */
 	/* Replicas of this member inside its unit, which have seen the micro-batches between them: their sums become one,
-	 * in `sum` + tag, which each of them has for the round: it holds the same. n of 0 or 1: there are none. */
-	struct { uint32_t n, group; } replicas;
+	 * in `sum` + tag, which the one that speaks for them gives to the round (avg/units.h: one holder of each part in a
+	 * unit) and the others only take from it. n of 0 or 1: there are none. */
+	struct { uint32_t n, group; bool speaks; } replicas;
 };
 void update_round(struct plan *p, const struct update *u);
 void update_step(struct plan *p, const char *tag, const char *gradient);       /* optimizer, digest */
