@@ -288,19 +288,26 @@ static int complete(struct ctl *c)
 
 /* --- running a command */
 
-static bool agreed(const struct ctl *c, const json_t *cmd)
+/* DONE: it may go on. Nobody is asked about what cannot be done anyway: the daemon says so first. */
+static int agree(struct ctl *c, const json_t *cmd, const json_t *params)
 {
 	char line[16];
+	json_t *check, *r;
+	int code;
 
-	if (!json_is_true(json_object_get(cmd, "ask")) || c->yes)
-		return true;
-	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
-		fail(0, "this cannot be undone: say --yes");
-		return false;
-	}
+	if (!json_is_true(json_object_get(cmd, "ask")) || c->yes || json_is_true(json_object_get(params, "check")))
+		return DONE;
+	check = json_copy((json_t *)params);
+	json_object_set_new(check, "check", json_true());
+	r = ask(c, str(cmd, "method"), check, c->timeout_ms, &code);
+	json_decref(r);
+	if (!r)
+		return code;
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+		return fail(USAGE, "this cannot be undone: say --yes");
 	printf("%s: %s. Go on? [y/N] ", str(cmd, "name"), str(cmd, "help"));
 	fflush(stdout);
-	return fgets(line, sizeof line, stdin) && (line[0] == 'y' || line[0] == 'Y');
+	return fgets(line, sizeof line, stdin) && (line[0] == 'y' || line[0] == 'Y') ? DONE : USAGE;
 }
 
 static void show(const struct ctl *c, const json_t *cmd, const json_t *result)
@@ -360,9 +367,10 @@ static int command(struct ctl *c)
 	params = words_params(cmd, c->words + used, c->n - used, &e);
 	if (!params)
 		return fail(USAGE, e.text);
-	if (!agreed(c, cmd)) {
+	code = agree(c, cmd, params);
+	if (code != DONE) {
 		json_decref(params);
-		return USAGE;
+		return code;
 	}
 	follows = strcmp(method, "log") == 0 && json_is_true(json_object_get(params, "follow"));
 	prompt = xstrdup(str(params, "prompt"));

@@ -37,7 +37,8 @@ struct api {
 	api_fn *run_list;       /* {all?: bool} -> {runs: [run object]} */
 	api_fn *run_show;       /* {run, data?: bool} -> run object, long: spec, equality, deadlines, last rounds */
 	api_fn *run_watch;      /* {run} -> run object; later news with topic "run" and this id follow until it ends */
-	api_fn *run_pause, *run_resume, *run_stop;      /* {run}: the swarm -> {run, state, peers_told} */
+	/* {run}: the swarm -> {run, state, peers_told}; stop {run, check?: bool} only says whether -> {run, name, state} */
+	api_fn *run_pause, *run_resume, *run_stop;
 	api_fn *run_leave, *run_hold;                   /* {run}: this peer; hold {run, off?: bool} */
 	/* {run, draw?: bool} -> {text, plans, predicted: [...]}; {run: object, or model, ...} -> {text, members, predicted:
 	 * {...}, digest, plans?} */
@@ -45,7 +46,7 @@ struct api {
 	/* {run} -> {batch, samples, layers_us, layers: [{name, type, forward_us, backward_us, share, gflops_per_s}],
 	 * micro_batch_us, step_us, text}: times of this peer */
 	api_fn *run_layers;
-	api_fn *run_rm;         /* {run} -> {removed: [paths]} */
+	api_fn *run_rm;         /* {run, check?: bool} -> {removed: [paths]}; check likewise */
 	api_fn *set;            /* {run, values: {key: value}, at?: epoch} -> {version, epoch, peers_told} */
 	api_fn *model_list;     /* {} -> {models: [{name, parameters, help}]} */
 	/* {model?: name, with?: {..}, spec?: object, batch?: n} -> {name, input, output, layers: [..], parameters, macs,

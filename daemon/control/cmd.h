@@ -30,7 +30,8 @@ enum { CMD_REQUIRED = 1, CMD_REST = 2 /* takes the remaining words, joined by bl
 struct cmd_param { const char *name; enum cmd_type type; unsigned flags; const char *help; };
 
 enum { CMD_VIEW = 1 /* allowed on status.sock */, CMD_STREAM = 2 /* notifications follow the reply */,
-	CMD_ASK = 4 /* hivectl asks yes or no on a terminal, and demands --yes elsewhere */,
+	CMD_ASK = 4 /* hivectl asks yes or no on a terminal, and demands --yes elsewhere; before that it asks the daemon,
+		by the boolean parameter `check` which such a command has, whether there is anything to ask about */,
 	CMD_ALONE = 8 /* costly: one at a time of a connection, CONTROL_ALONE_MAX in all (control.h) */ };
 
 struct control;

@@ -201,6 +201,14 @@ static void told(void *arg, const struct frame *f, const struct err *e)
 		told_all(a);
 }
 
+bool run_checked(const struct run *r, const json_t *params, struct reply *reply)
+{
+	if (!json_is_true(json_object_get(params, "check")))
+		return false;
+	reply_ok(reply, json_pack("{s:s,s:s,s:s}", "run", r->hex, "name", r->name, "state", run_state_name(r)));
+	return true;
+}
+
 static void say(struct runs *rs, const json_t *params, struct reply *reply, const char *op)
 {
 	struct run *r = runs_find_open(rs, params, reply);
@@ -217,6 +225,8 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 		reply_fail(reply, &e);
 		return;
 	}
+	if (run_checked(r, params, reply))
+		return;
 	uint64_t counter = env_wall(rs->ctx.env);
 	if (counter <= r->ctl_counter)
 		counter = r->ctl_counter + 1;

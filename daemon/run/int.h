@@ -280,6 +280,8 @@ json_t *runs_whole(const json_t *params, struct err *e);
 struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply);      /* NULL: it has been answered */
 /* likewise, and when the run is over */
 struct run *runs_find_open(struct runs *rs, const json_t *params, struct reply *reply);
+/* `check`: what could be done is only said, and has been answered. */
+bool run_checked(const struct run *r, const json_t *params, struct reply *reply);
 struct run *runs_by_id(struct runs *rs, const struct id *id);
 /* answers, logs, and records the event */
 void runs_refuse(struct runs *rs, const char *what, const char *name, struct reply *reply, const struct err *e);

@@ -430,17 +430,17 @@ void runs_rm(struct runs *rs, const json_t *params, struct reply *reply)
 	struct run *r = runs_find(rs, params, reply);
 	struct err e;
 	char dir[4096], path[4608];
-	json_t *names = json_array(), *removed = json_array(), *name;
+	json_t *names, *removed, *name;
 	size_t i;
-	if (!r || !run_over(r) || r->trainer || r->saving) {
-		if (r) {
-			err_set(&e, ERR_STATE, "run %s is %s; stop or leave it first", r->name, run_state_name(r));
-			reply_fail(reply, &e);
-		}
-		json_decref(names);
-		json_decref(removed);
-		return;
+	if (r && (!run_over(r) || r->trainer || r->saving)) {
+		err_set(&e, ERR_STATE, "run %s is %s; stop or leave it first", r->name, run_state_name(r));
+		reply_fail(reply, &e);
+		r = NULL;
 	}
+	if (!r || run_checked(r, params, reply))
+		return;
+	names = json_array();
+	removed = json_array();
 	if (rs->ctx.state_dir) {
 		run_dir(r, dir, sizeof dir);
 		rs->ctx.env->files->list(rs->ctx.env->files, dir, remove_one, names, NULL);

@@ -30,6 +30,13 @@ refuse 1 "only the author" hive b set digits lr=0.5
 refuse 1 "no run" hive b run show nothing
 refuse 1 "run join nothing" hive b run leave nothing
 refuse 1 "already" hive b run join digits --data "$work/digits"
+# Nobody is asked to confirm what cannot be done.
+refuse 1 'no run "nothing"' hive a run stop nothing
+refuse 1 'no run "nothing"' hive a run rm nothing
+refuse 1 "only the author" hive b run stop digits
+refuse 1 "stop or leave it first" hive a run rm digits
+refuse 3 "say --yes" hive a run stop digits
+expect "train" hive a run stop digits --check
 refuse 3 "usage" hive b run start
 goes_on b
 
@@ -63,10 +70,33 @@ hive b run start "$work/spec.json" --name second --data "$data/digits" >/dev/nul
 goes_on b second
 goes_on b
 refuse 1 "second" hive a --yes run stop second        # a is not in it
-hive b --yes run stop second >/dev/null || fail "stop was refused"
+# On a terminal: no question about what is not there, and nothing happens when the answer is no.
+at_terminal() {         # ANSWER WORDS...: what hivectl of b says there
+	printf '%s\n' "$1" | python3 -c '
+import os, pty, sys
+pid, fd = pty.fork()
+if not pid:
+    os.execv(sys.argv[1], sys.argv[1:])
+os.write(fd, sys.stdin.buffer.read())
+said = b""
+try:
+    while piece := os.read(fd, 4096):
+        said += piece
+except OSError:
+    pass
+sys.stdout.write(said.decode())
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))' "$HIVECTL" -s "$(socket b)" "${@:2}"
+}
+refuse 3 "Go on? [y/N]" at_terminal n run stop second
+said=$(at_terminal y run stop nothing) && fail "what is not there was stopped"
+case $said in *"Go on?"*) fail "asked about what is not there: $said" ;;
+	*'no run "nothing"'*) ;; *) fail "not said: $said" ;; esac
+[ "$(show b state second)" = train ] || fail "it was stopped without a yes"
+expect "Go on? [y/N]" at_terminal y run stop second
 wait_for 30 state_is b stopped second
-refuse 1 "stopped already" hive b --yes run stop second
+refuse 1 "stopped already" hive b run stop second
 refuse 1 "stopped" hive b run pause second
+refuse 3 "say --yes" hive b run rm second
 hive b --yes run rm second >/dev/null || fail "rm was refused"
 refuse 1 "no run" hive b run show second
 refuse 1 "leave it first" hive b --yes run rm digits

@@ -399,19 +399,22 @@ static void the_table_is_sound(void **state)
 	for (const struct cmd *const *p = cmd_table(); *p; p++) {
 		const struct cmd *c = *p;
 		json_t *j = cmd_json(c), *bad = json_pack("{s:i}", "no_such_parameter", 1);
-		bool optional = false;
+		bool optional = false, checks = false;
 
 		assert_true(c->name && c->help && c->run && strlen(c->help) > 5);
 		assert_ptr_equal(cmd_find(c->name), c);
 		assert_ptr_equal(cmd_find(json_string_value(json_object_get(j, "method"))), c);
 		for (const struct cmd_param *x = c->params; x->name; x++) {
 			assert_non_null(x->help);
+			checks |= !strcmp(x->name, "check") && x->type == CMD_BOOL && !(x->flags & CMD_REQUIRED);
 			if (!(x->flags & CMD_OPTION) && x->type != CMD_BOOL) {
 				if ((x->flags & CMD_REQUIRED) && optional)
 					fail_msg("%s: required %s stands behind an optional position", c->name, x->name);
 				optional = !(x->flags & CMD_REQUIRED);
 			}
 		}
+		if ((c->flags & CMD_ASK) && !checks)
+			fail_msg("%s: hivectl would ask to confirm what perhaps cannot be done", c->name);
 		assert_int_equal(cmd_check(c, bad, &e), -1);
 		assert_int_equal(e.code, ERR_INVALID);
 		json_decref(bad);

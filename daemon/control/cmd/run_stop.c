@@ -3,6 +3,7 @@
 
 static const struct cmd_param params[] = {
 	{ "run", CMD_STR, CMD_REQUIRED, "name of the run, or its id or the first digits of it" },
+	{ "check", CMD_BOOL, 0, "only say whether it can be done" },
 	{ NULL, 0, 0, NULL }
 };
 
