@@ -267,6 +267,42 @@ static void names(struct sim *s, struct lookup *l, unsigned k, unsigned n, unsig
 	answers(s, l, LIAR, &b);
 }
 
+/* The book is full of peers that have spoken. Whoever was of use within ten minutes makes no room for whom an answer
+ * names, and each of the others does. */
+static void useful(struct sim *s, struct lookup *l)
+{
+	struct net *n = dht_net(s, READER);
+	uint64_t now = sim_now(s) + 700 * SEC;
+	unsigned k = 100000, in = 0;
+	sim_run_for(s, 700 * SEC);
+	list_each(it, &n->peer_list) {
+		struct peer *p = list_entry(it, struct peer, link);
+		p->heard_us = now;
+		p->used_us = p->used_us > now - 600 * SEC ? p->used_us : now - 600 * SEC;
+	}
+	names(s, l, k, 20, 1);
+	for (unsigned i = 0; i < 20; i++, k++) {
+		struct id id = named(k);
+		in += peer_find(n, &id) != NULL;
+	}
+	if (in)
+		sim_fail(s, "%u whom an answer names took the place of peers that were of use", in);
+	list_each(it, &n->peer_list) {
+		struct peer *p = list_entry(it, struct peer, link);
+		if (in < 7 && p->used_us == now - 600 * SEC && !peer_busy(p)) {
+			p->used_us--;
+			in++;
+		}
+	}
+	names(s, l, k, 20, 1);
+	for (unsigned i = 0; i < 20; i++, k++) {
+		struct id id = named(k);
+		in -= peer_find(n, &id) != NULL;
+	}
+	if (in || map_len(n->peers) != 4096)
+		sim_fail(s, "%u of no use have kept their place; the book has %zu", in, map_len(n->peers));
+}
+
 static void scn_named(struct sim *s)
 {
 	struct dht_world w = { .conf = { .k = 2 } };
@@ -292,6 +328,7 @@ static void scn_named(struct sim *s)
 	if (map_len(book) != 4096)
 		sim_fail(s, "the book has %zu peers", map_len(book));
 	sim_check(s, strikes(s, LIAR) == 1);
+	useful(s, l);
 }
 
 /* It answers with n records of its own. */

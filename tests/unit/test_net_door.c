@@ -5,6 +5,11 @@
 #include "../sim/net_app.h"
 
 #define BLOB (200 * 1024)
+#define MIB ((size_t)1 << 20)
+#define FRAMES 4096                     /* the table's figures (hivemind-protocol(7), Bounds), not the code's */
+#define BYTES (32 * MIB)
+#define ALL (256 * MIB)
+#define OF_ONE (4 * MIB)                /* answers kept in case they are asked for again */
 struct bed { struct sim *s; struct net_world w; struct net_app *a, *client; struct peer *p, *to; uint64_t first; };
 
 static const uint8_t zeros[BLOB];
@@ -68,11 +73,29 @@ static void call(struct bed *b, struct net_app *caller, struct peer *to, uint64_
 /* The client's: nothing at the door shows that it takes its answers. */
 static void knock(struct bed *b, enum kind k) { call(b, b->client, b->to, b->first, k); }
 
-/* Its connection has taken a frame and says nothing more. */
+/* Its connection has taken a frame and says nothing more. Who looks every two seconds at what is over will do so
+ * at once, and then not when five are. */
 static void stand(struct bed *b)
 {
+	sim_run_for(b->s, b->a->net->tick.at_us - 1 - sim_now(b->s));
 	b->p->door_busy = true;
 	env_timer(b->a->env, &b->p->door_timer, 0);
+}
+
+static uint64_t first_waiting(struct bed *b)
+{
+	return list_entry(b->p->door_queue.next, struct out, wait)->m->request;
+}
+
+/* All that waits has been there since now, and so many in all will have been dropped. */
+static void time_is_over(struct bed *b, uint64_t dropped)
+{
+	sim_run_for(b->s, 4999999);
+	assert_int_equal(b->p->door_frames, FRAMES);
+	sim_run_for(b->s, 1);
+	assert_true(asks(b, 1));
+	assert_int_equal(b->p->door_frames + b->p->door_bytes + b->a->net->door_bytes, 0);
+	assert_int_equal(b->a->net->count.door_dropped, dropped);
 }
 
 static void test_answers(void **state)
@@ -80,17 +103,48 @@ static void test_answers(void **state)
 	struct bed *b = *state;
 
 	stand(b);
-	for (int i = 0; i < 3 * DOOR_WAIT_MAX; i++)
+	for (int i = 0; i < 3 * FRAMES; i++)
 		knock(b, KIND_PING);
-	assert_true(list_len(&b->p->door_queue) <= DOOR_WAIT_MAX);
-	assert_int_equal(b->a->net->count.door_dropped, 3 * DOOR_WAIT_MAX - list_len(&b->p->door_queue));
-	assert_int_equal(b->p->door_frames, list_len(&b->p->door_queue));
+	assert_int_equal(list_len(&b->p->door_queue), FRAMES);
+	assert_int_equal(b->a->net->count.door_dropped, 2 * FRAMES);
+	assert_int_equal(b->p->door_frames, FRAMES);
 	/* the newest are there, and nothing waits for ever */
+	assert_int_equal(first_waiting(b), b->to->next_request - FRAMES);
 	assert_int_equal(list_entry(b->p->door_queue.prev, struct out, wait)->m->request, b->to->next_request - 1);
-	sim_run_for(b->s, 10000000);
+	time_is_over(b, 3 * FRAMES);
 	assert_true(list_empty(&b->p->door_queue));
 	assert_int_equal(b->p->door_frames + b->p->door_bytes + b->a->net->door_bytes, 0);
 	assert_true(asks(b, 1) && asks(b, 2));
+}
+
+static int word(struct bed *b)
+{
+	return net_post(b->a->net, &b->p->id, KIND_RUN_STATE, NULL, NO_BLOB, CLASS_control);
+}
+
+/* Answers make room, the oldest first; without one, what comes last is dropped. */
+static void test_order(void **state)
+{
+	struct bed *b = *state;
+	uint64_t first = b->to->next_request;
+
+	stand(b);
+	for (int i = 0; i < 10; i++)
+		knock(b, KIND_PING);
+	for (int i = 10; i < FRAMES; i++)
+		assert_int_equal(word(b), 0);
+	for (unsigned i = 0; i < 10; i++) {
+		assert_int_equal(b->p->door_frames, FRAMES);
+		assert_int_equal(list_len(&b->p->door_answers), 10 - i);
+		assert_int_equal(first_waiting(b), first + i);
+		assert_int_equal(word(b), 0);
+		assert_int_equal(b->a->net->count.door_dropped, i + 1);
+	}
+	assert_true(word(b));
+	knock(b, KIND_PING);
+	assert_int_equal(b->a->net->count.door_dropped, 12);
+	assert_true(list_empty(&b->p->door_answers));
+	time_is_over(b, FRAMES + 12);
 }
 
 static int post(struct bed *b)
@@ -107,9 +161,10 @@ static void test_bytes(void **state)
 	stand(b);
 	for (int i = 0; i < 300; i++)
 		*(post(b) ? &refused : &taken) += 1;
-	assert_true(b->p->lanes && b->p->door_frames <= DOOR_WAIT_BYTES / BLOB + 4);    /* it was asked for lanes */
-	assert_true(b->p->door_bytes <= DOOR_WAIT_BYTES && b->p->door_bytes > DOOR_WAIT_BYTES / 2);
-	assert_true(taken > 100 && refused > 100);
+	assert_non_null(b->p->lanes);           /* it was asked for them */
+	assert_int_equal(taken, BYTES / (BLOB + 500));
+	assert_in_range(b->p->door_bytes, taken * BLOB, BYTES);
+	assert_int_equal(refused, 300 - taken);
 	assert_int_equal(b->a->net->count.door_dropped, refused);
 	door_give_up(b->p);
 	assert_int_equal(b->p->door_frames + b->p->door_bytes + b->a->net->door_bytes, 0);
@@ -119,14 +174,14 @@ static void test_bytes(void **state)
 static void test_all(void **state)
 {
 	struct bed *b = *state;
-	size_t others = DOOR_ALL_BYTES - 20 * BLOB;
+	size_t others = ALL - 20 * BLOB;
 	int taken = 0;
 
 	stand(b);
 	b->a->net->door_bytes += others;
 	for (int i = 0; i < 20; i++)
 		taken += !post(b);
-	assert_in_range(taken, 8, 10);
+	assert_int_equal(taken, 10);
 	b->a->net->door_bytes -= others;
 }
 
@@ -146,10 +201,10 @@ static void test_cache(void **state)
 	stand(b);
 	for (int i = 0; i < 200; i++)
 		knock(b, KIND_DHT_GET);
-	assert_true(b->p->cached_bytes <= 4u << 20 && b->p->cached_bytes > 2u << 20);
+	assert_in_range(b->p->cached_bytes, OF_ONE - 2 * BLOB, OF_ONE);
 	assert_int_equal(other->cached_bytes, before);
-	assert_true(b->a->net->cached_bytes <= CACHED_PEER_BYTES + 100000);
-	assert_int_equal(list_len(&b->p->cached), CACHED_PEER_BYTES / BLOB);
+	assert_true(b->a->net->cached_bytes <= OF_ONE + 100000);
+	assert_int_equal(list_len(&b->p->cached), OF_ONE / BLOB);
 }
 
 /* Six peers that each have their share: what is kept for all of them is less, and the first ones' goes; the rest when
@@ -178,7 +233,7 @@ static void test_cache_of_all(void **state)
 	assert_true(n->cached_bytes > most - 2 * BLOB);
 	assert_true(list_empty(&p[0]->cached));
 	for (int i = 2; i < 6; i++)
-		assert_int_equal(list_len(&p[i]->cached), (4 << 20) / BLOB);
+		assert_int_equal(list_len(&p[i]->cached), OF_ONE / BLOB);
 	sim_run_for(b->s, 29000000);
 	assert_true(n->cached_bytes > most - 2 * BLOB);
 	sim_run_for(b->s, 21000000);
@@ -189,7 +244,7 @@ static void test_cache_of_all(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = { T(test_answers), T(test_bytes), T(test_all), T(test_cache),
+	const struct CMUnitTest tests[] = { T(test_answers), T(test_order), T(test_bytes), T(test_all), T(test_cache),
 		T(test_cache_of_all) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
