@@ -67,6 +67,8 @@ struct view {
 	const json_t *values;           /* and what is more than a number: its "plan"; NULL: nothing */
 	double us_per_byte;             /* between any two members, as the slowest link has it; 0: not known */
 };
+/* plan_init with the view's members, and what else a plan says of the view that it was made from. */
+void plan_begin(struct plan *ret, const char *strategy, const struct view *v);
 
 /* A strategy's own numbers in a spec's "averaging", which may be changed while the run goes; they reach plan() as
  * view.settings. What it can be told beside them stands in the spec's "plan", in any form, for the life of the run:

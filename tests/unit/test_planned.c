@@ -16,8 +16,7 @@ static const char json[] = "{\"name\":\"p\",\"input\":[6],\"model\":[{\"type\":\
 
 static struct plan *begin(struct plan *p, const struct view *v)
 {
-	plan_init(p, "planted", v->me, v->nmembers, &v->member[0].id);
-	p->first = v->first;
+	plan_begin(p, "planted", v);
 	replica_buffers(p, v, true);
 	return p;
 }
@@ -176,6 +175,31 @@ static void test_price(void **state)
 	plan_free(&p);
 }
 
+/* Of a view with many members every strategy plans for just these: their ids, in order, all in the group that sums. */
+static void test_members(void **state)
+{
+	struct view_member member[3] = { { .id = { { 1, 2, 3 } }, .speed = 2, .memory_bytes = UINT64_MAX },
+		{ .id = { { 40, 5 } }, .speed = 0.5, .worker = true }, { .id = { { 9 } }, .speed = 1 } };
+	struct profile_op op[4] = { { .out_bytes = 100, .saved_bytes = 100 } };
+	struct profile m = { .batch = 8, .nops = 4, .op = op, .params = 1000, .batch_bytes = 100, .state_bytes = 1000 };
+	struct view v = { .profile = &m, .nmembers = 3, .member = member, .me = 1, .generation = 7, .first = 5,
+		.target_batch = 800, .granted = true, .begun = true, .samples = 8 };
+	const struct plan_results none = { 0, NULL };
+	const struct planner_ops *s;
+	struct plan p;
+	struct err e;
+
+	for (int i = 0; (s = strategy_at(i)); i++) {
+		assert_int_equal(s->plan(&v, &none, &p, &e), 0);
+		assert_true(p.nmembers == 3 && p.me == 1 && p.generation == 7 && p.first == 5);
+		for (uint32_t k = 0; k < 3; k++)
+			assert_memory_equal(&p.member[k], &member[k].id, sizeof(struct id));
+		if (s->needs_swarm)
+			assert_int_equal(p.group[plan_find_group(&p, "peers")].n, 3);
+		plan_free(&p);
+	}
+}
+
 static void of_three(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret)
 {
 	*ret = (struct piece_need){ .x = batch, .y = a, .saved = b, .work_fwd = *(int *)arg, .work_bwd = 1 };
@@ -205,7 +229,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_planted), cmocka_unit_test(test_once_per_shape), cmocka_unit_test(test_price),
-		cmocka_unit_test(test_need),
+		cmocka_unit_test(test_members), cmocka_unit_test(test_need),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,9 +37,7 @@ static int plan(const struct view *v, const struct plan_results *results, struct
 	uint64_t n = replica_left(v, 16);
 	bool local = plan_result(&v->settings, "sync_every", 1) > 1, any = replica_flag(v, "async");
 
-	plan_init(ret, "allreduce", v->me, v->nmembers, &v->member[0].id);
-	ret->first = v->first;
-	ret->generation = v->generation;
+	plan_begin(ret, "allreduce", v);
 	if (!v->begun && !v->sent && !v->agreed && !n && !(any && v->samples))
 		return 0;
 	replica_buffers(ret, v, !local);

@@ -68,9 +68,7 @@ static int plan(const struct view *v, const struct plan_results *results, struct
 	uint64_t n = replica_left(v, AHEAD), bytes = replica_bytes(v);
 	bool overlaps = setting(v, "overlap") > 0;
 
-	plan_init(ret, "diloco", v->me, v->nmembers, &v->member[0].id);
-	ret->first = v->first;
-	ret->generation = v->generation;
+	plan_begin(ret, "diloco", v);
 	if (!v->begun && !n && !v->sent && !v->agreed)
 		return 0;
 	replica_buffers(ret, v, false);

@@ -83,9 +83,7 @@ static int plan(const struct view *v, const struct plan_results *results, struct
 	bool step = replica_flag(v, "delay_step"), state = replica_flag(v, "delay_state");
 	uint64_t n = replica_left(v, AHEAD);
 
-	plan_init(ret, "hivemind", v->me, v->nmembers, &v->member[0].id);
-	ret->first = v->first;
-	ret->generation = v->generation;
+	plan_begin(ret, "hivemind", v);
 	if (!v->begun && !v->sent && !v->agreed && !n)
 		return 0;               /* the target is reached or there is nothing to do: wait */
 	replica_buffers(ret, v, !local);

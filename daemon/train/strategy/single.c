@@ -9,9 +9,7 @@ static int plan(const struct view *v, const struct plan_results *results, struct
 	uint64_t left = v->samples < v->target_batch ? v->target_batch - v->samples : 0;
 	uint64_t n = (left + v->profile->batch - 1) / v->profile->batch;
 
-	plan_init(ret, "single", v->me, v->nmembers, &v->member[0].id);
-	ret->first = v->first;
-	ret->generation = v->generation;
+	plan_begin(ret, "single", v);
 	if (left && !v->granted)
 		return 0;
 	replica_buffers(ret, v, true);
