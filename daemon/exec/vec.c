@@ -33,3 +33,15 @@ struct vec_arg *vec_arg_of(struct vec_arg *v, uint32_t n, enum plan_class class)
 			return &v[k];
 	return NULL;
 }
+
+int vec_goes_on(struct vec_call *c, uint32_t k, uint32_t from)
+{
+	const struct vec_arg *in = &c->in[from], *out = &c->out[k];
+
+	if (in->bytes != out->bytes)
+		return kerr_set(c->e, "output %u has %zu bytes, and what it goes on from (input %u) %zu", k, out->bytes, from,
+			in->bytes);
+	if (in->p != out->p)
+		memcpy(out->p, in->p, in->bytes);
+	return 0;
+}

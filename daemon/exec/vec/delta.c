@@ -13,6 +13,8 @@ static int run(struct vec_call *c)
 
 	if (c->in[0].bytes != c->out[0].bytes || c->in[1].bytes != c->out[0].bytes)
 		return kerr_set(c->e, "delta: %zu and %zu bytes into %zu", c->in[0].bytes, c->in[1].bytes, c->out[0].bytes);
+	if (vec_goes_on(c, 0, 2) < 0)
+		return -1;
 	if (vec_nonfinite(c->par, n, mean) < n)
 		return 0;
 	vec_sub(c->par, params, w, sent, w);

@@ -18,6 +18,9 @@ static int run(struct vec_call *c)
 	    c->out[2].bytes != c->out[0].bytes)
 		return kerr_set(c->e, "fragment: elements %zu to %zu of %zu, with %zu of a mean", lo, lo + n,
 			vec_len(&c->out[0]), vec_len(&c->in[0]));
+	for (uint32_t k = 0; k < 3; k++)
+		if (vec_goes_on(c, k, k + 1) < 0)
+			return -1;
 	bad = vec_nonfinite(c->par, len, d);
 	*vec_scalar(&c->out[3]) = bad < len ? 1 + (double)(lo + bad) : 0;
 	if (bad == len) {

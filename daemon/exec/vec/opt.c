@@ -1,7 +1,7 @@
-/* "g w opt [loss [stats]] -> w opt skipped": one optimizer step, in place, bit-exact on every CPU. opt holds the state
- * vectors in use, then the clock (step, powers) as three doubles. A gradient (or loss) that is not finite changes
- * nothing: every peer sees the same bytes and decides the same. skipped: 0, or 1 + the first bad element. The running
- * statistics behind w become those behind g; stats, in a step of one's own. */
+/* "g w opt [loss [stats]] -> w opt skipped": one optimizer step, bit-exact on every CPU, in place or from one version
+ * to the next. opt holds the state vectors in use, then the clock (step, powers) as three doubles. A gradient (or loss)
+ * that is not finite changes nothing: every peer sees the same bytes and decides the same. skipped: 0, or 1 + the first
+ * bad element. The running statistics behind w become those behind g; stats, in a step of one's own. */
 #include <math.h>
 #include <string.h>
 #include "kernels/vec.h"
@@ -24,6 +24,8 @@ static int run(struct vec_call *c)
 	if (c->env.model->nparam != n || g->bytes != w->bytes)
 		return kerr_set(c->e, "opt works on whole parameter vectors: %zu elements, and the model has %zu", n,
 			c->env.model->nparam);
+	if (vec_goes_on(c, 0, 1) < 0 || vec_goes_on(c, 1, 2) < 0)
+		return -1;
 	bad = vec_nonfinite(c->par, n, vec_real(g));
 	if (bad == n)
 		bad += vec_nonfinite(c->par, tail, stats);
@@ -50,4 +52,4 @@ static int run(struct vec_call *c)
 	return 0;
 }
 
-const struct vec_ops fn_opt = { "opt", "one step of the run's optimizer, in place", 3, 3, run };
+const struct vec_ops fn_opt = { "opt", "one step of the run's optimizer", 3, 3, run };

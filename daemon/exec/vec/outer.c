@@ -13,6 +13,8 @@ static int run(struct vec_call *c)
 	if (c->in[0].bytes != c->out[0].bytes || c->out[1].bytes != c->out[0].bytes || c->out[2].bytes != c->out[0].bytes)
 		return kerr_set(c->e, "outer works on whole vectors: %zu bytes of a mean, and the anchor has %zu",
 			c->in[0].bytes, c->out[0].bytes);
+	if (vec_goes_on(c, 0, 1) < 0 || vec_goes_on(c, 1, 2) < 0)
+		return -1;
 	bad = vec_nonfinite(c->par, n, d);
 	*vec_scalar(&c->out[3]) = bad < n ? 1 + (double)bad : 0;
 	if (bad == n) {
