@@ -221,8 +221,11 @@ static void next_program(struct exec *x)
 		break_now(x, &e);
 		return;
 	}
-	x->prog = program_new(x, &plan, before);
-	x->over = false;
+	x->over = program_new(x, &plan, before, &e) < 0;
+	if (x->over) {
+		break_now(x, &e);
+		return;
+	}
 	x->v.programs++;
 	log_program(x, x->prog);
 }

@@ -56,8 +56,9 @@ void exec_free(struct exec *x, void (*gone)(void *arg), void *arg);
 /* Somebody else's jobs read values of it: after exec_free, too, all stay until as many exec_returned. */
 void exec_lend(struct exec *x);
 void exec_returned(struct exec *x);
-/* Values of this buffer live in memory of the owner (depth 1). Before the first program. What is written there
- * counts at once: an interrupt waits for a running instruction that writes it. */
+/* The one value of this buffer lives in memory of the owner; a plan that wants a ring of it, or more bytes, is refused.
+ * Before the first program. What is written there counts at once: an interrupt waits for a running instruction that
+ * writes it. */
 void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes);
 /* The executor's memory, but what is written there counts at once, too. */
 void exec_count(struct exec *x, const char *buffer);

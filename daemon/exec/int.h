@@ -83,7 +83,9 @@ struct exec {
 };
 
 /* mem.c */
-struct program *program_new(struct exec *x, struct plan *stolen, struct program *before);
+/* Becomes exec.prog, with the values of the one before. -1: there is no memory for what it begins with. */
+int program_new(struct exec *x, struct plan *stolen, struct program *before, struct err *e);
+bool binds_fit(const struct exec *x, const struct plan *p, struct err *e);     /* exec_bind's memory is enough for it */
 void program_unref(struct exec *x, struct program *p);
 struct block *block_at(struct program *p, const struct token_bind *b);
 /* Memory of outputs and scratch; 0, 1: must wait for an abandoned job, -1: over the budget or none left. */

@@ -99,5 +99,5 @@ bool plan_runnable(struct exec *x, const struct plan *p, const struct program *b
 				p->buf[n].name, p->tier[p->buf[n].tier].name);
 			return false;
 		}
-	return !x->c.check || program_checked(x, p, before, e);
+	return binds_fit(x, p, e) && (!x->c.check || program_checked(x, p, before, e));
 }

@@ -242,26 +242,48 @@ static void carry(struct exec *x, struct program *p, struct program *before)
 	}
 }
 
-static void bind_all(struct exec *x, struct program *p)
+bool binds_fit(const struct exec *x, const struct plan *p, struct err *e)
 {
-	struct err e;
+	for (uint32_t i = 0; i < p->nbufs; i++) {
+		const struct plan_buf *b = &p->buf[i];
+		const struct bound *own = bound_find(x, b->name);
+		uint32_t values = plan_depth(b) * (p->streams && !b->shared ? p->streams : 1);
 
+		if (!own || !own->p)
+			continue;
+		if (values > 1) {
+			(void)err_set(e, ERR_INVALID, "plan %s: buffer %s is to hold %u values, and lies in memory of its owner, "
+				"which has room for one", p->strategy, b->name, values);
+			return false;
+		}
+		if (bytes_of(b) > own->bytes) {
+			(void)err_set(e, ERR_INVALID, "plan %s: buffer %s needs %zu bytes, and lies in memory of its owner, which "
+				"has %zu", p->strategy, b->name, bytes_of(b), own->bytes);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* plan_runnable has looked whether it fits (binds_fit). */
+static int bind_all(struct exec *x, struct program *p, struct err *e)
+{
 	for (uint32_t i = 0; i < p->plan.nbufs; i++) {
 		const struct plan_buf *b = &p->plan.buf[i];
 		const struct bound *own = bound_find(x, b->name);
 		struct block **at = cell(p, 0, i, 0);
 
 		if (own && own->p) {
-			assert(plan_depth(b) == 1 && own->bytes >= b->bytes);
 			if (!*at)
 				*at = block_new(own->p, own->bytes, true);
-		} else if (b->initial && !*at) {
-			*at = block_make(x, b, &e);
+		} else if (b->initial && !*at && !(*at = block_make(x, b, e))) {
+			return -1;
 		}
 	}
+	return 0;
 }
 
-struct program *program_new(struct exec *x, struct plan *stolen, struct program *before)
+int program_new(struct exec *x, struct plan *stolen, struct program *before, struct err *e)
 {
 	struct program *p = xcalloc(1, sizeof(*p));
 	const struct token_hooks hooks = { .arg = x, .miss = x->c.hooks && x->c.hooks->miss ? miss : NULL,
@@ -269,6 +291,7 @@ struct program *program_new(struct exec *x, struct plan *stolen, struct program 
 		.lost = x->c.hooks && x->c.hooks->lost ? lost : NULL, .memory = memory,
 		.moved = moved };
 	uint32_t n = 0;
+	int rc;
 
 	p->refs = 1;
 	p->plan = *stolen;
@@ -284,10 +307,10 @@ struct program *program_new(struct exec *x, struct plan *stolen, struct program 
 	x->used = 0;                    /* the new tokens count what lives on */
 	p->tokens = tokens_new(&p->plan, &hooks, before ? before->tokens : NULL);
 	carry(x, p, before);
-	bind_all(x, p);
+	rc = bind_all(x, p, e);
 	if (before)
 		program_unref(x, before);
-	return p;
+	return rc;
 }
 
 void program_unref(struct exec *x, struct program *p)
