@@ -3,7 +3,7 @@
  * 1. exec_wake arms a timer; kick() asks the owner's plan() for a program and makes tokens for it (next_program).
  * 2. pump() takes every instruction that tokens_start gives out and launches it: a job for a lane, a question to the
  *    owner, or nothing but a mark (COMMIT, DROP).
- * 3. Whatever ends comes to op_ended: tokens_end, then pump() again. When all has ended: 1.
+ * 3. Whatever ends comes to op_ended (end.c): tokens_end, then pump() again. When all has ended: 1.
  * 4. exec_interrupt abandons: instructions end for the tokens at once, their jobs run on unheard, their memory stays
  *    until they are done, and new instructions that need it are parked (launch). */
 #include <assert.h>
@@ -12,17 +12,7 @@
 #include "common/mem.h"
 #include "exec/int.h"
 
-static void pump(struct exec *x);
-
-static void break_now(struct exec *x, const struct err *e)
-{
-	if (x->broken)
-		return;
-	x->broken = true;
-	x->cb.broken(x->arg, e);
-}
-
-static void maybe_quiet(struct exec *x)
+void exec_maybe_quiet(struct exec *x)
 {
 	void (*fn)(void *arg) = x->quiet, (*gone)(void *arg) = x->gone, *arg = x->gone_arg;
 
@@ -44,61 +34,13 @@ static void maybe_quiet(struct exec *x)
 		gone(arg);
 }
 
-static void remember(struct exec *x, const char *name, double value)
-{
-	uint32_t k = 0;
-
-	while (k < x->nresults && strcmp(x->result[k].name, name))
-		k++;
-	if (k == EXEC_RESULTS_MAX)
-		return;
-	if (k == x->nresults)
-		x->nresults++;
-	memcpy(x->result[k].name, name, strlen(name) + 1);
-	x->result[k].value = value;
-}
-
-/* Scalars of a VEC, a COMMIT's batch. */
-static void tell(struct exec *x, struct op *o)
-{
-	const struct plan_instr *i = o->i;
-
-	for (uint32_t k = 0; k < i->nout && i->kind == PLAN_VEC && o->out; k++) {
-		const struct plan_buf *b = &o->prog->plan.buf[i->out[k].buf];
-
-		if (b->class != PLAN_SCALAR || !o->out[k])
-			continue;
-		if (b->bytes == sizeof(double))
-			remember(x, b->name, *(const double *)o->out[k]->p);
-		if (x->cb.scalar)
-			x->cb.scalar(x->arg, b->name, o->index, o->out[k]->p, b->bytes);
-	}
-	if (i->kind == PLAN_COMMIT && x->cb.commit)
-		x->cb.commit(x->arg, i, o->index, o->in && i->nin && o->in[0] ? o->in[0]->batch : NULL);
-}
-
-/* The instruction has ended and still counts. */
-static void finish(struct op *o, const struct token_news *news)
-{
-	struct exec *x = o->x;
-
-	list_del(&o->link);
-	x->v.flops += cost_flops(&o->cost);
-	log_op(x, o, true);
-	tell(x, o);
-	work_count(o, false);
-	tokens_end(x->prog->tokens, o->run, news);
-	x->v.instructions++;
-	op_free(o);
-}
-
 static void *copy_of(const void *p, size_t bytes)
 {
 	return bytes ? xmemdup(p, bytes) : NULL;
 }
 
 /* An instruction that a hook has inserted belongs to its run: the op keeps a copy, which it may outlive. */
-static void op_init(struct op *o, struct exec *x, struct token_run *r)
+void op_init(struct op *o, struct exec *x, struct token_run *r)
 {
 	*o = (struct op){ .x = x, .prog = x->prog, .run = r, .i = r->instr, .index = r->index, .stream = r->stream };
 	list_init(&o->link);
@@ -109,91 +51,6 @@ static void op_init(struct op *o, struct exec *x, struct token_run *r)
 	o->own->in = copy_of(o->own->in, o->own->nin * sizeof(*o->own->in));
 	o->own->out = copy_of(o->own->out, o->own->nout * sizeof(*o->own->out));
 	o->i = o->own;
-}
-
-/* --- abandoning */
-
-static void abandon(struct op *o)
-{
-	struct exec *x = o->x;
-
-	list_del(&o->link);
-	x->v.abandoned++;
-	work_count(o, false);
-	tokens_end(x->prog->tokens, o->run, NULL);
-	o->run = NULL;
-	if (!o->is_job)
-		x->c.ops->cancel(x->c.ops_arg, &o->wait);
-	if (!o->is_job && !(x->c.ops->busy && x->c.ops->busy(x->c.ops_arg, &o->wait))) {
-		op_free(o);
-		return;
-	}
-	for (uint32_t k = 0; k < o->i->nin; k++)
-		if (o->in && o->in[k])
-			o->in[k]->reading++;
-	for (uint32_t k = 0; k < o->i->nout; k++)
-		if (o->out && o->out[k])
-			o->out[k]->writing++;
-	o->prog->refs++;
-	list_push(&x->abandoned, &o->link);
-}
-
-/* Given out and not begun: for the tokens it has ended. */
-static void unstart(struct op *o)
-{
-	list_del(&o->link);
-	work_count(o, false);
-	tokens_end(o->prog->tokens, o->run, NULL);
-	op_free(o);
-}
-
-/* Parked ones have not begun: they leave at once. True when one of them would have written what counts. */
-static bool drop_parked(struct exec *x)
-{
-	bool bound = false;
-
-	list_each_safe(it, &x->parked) {
-		struct op *o = list_entry(it, struct op, link);
-
-		bound = bound || op_counts(o);
-		unstart(o);
-	}
-	return bound;
-}
-
-/* Everything but what is writing what counts; true when nothing is left of the program. */
-static bool abandon_all(struct exec *x)
-{
-	struct token_run *r;
-	bool unwritten = drop_parked(x);
-
-	list_each_safe(it, &x->ops) {
-		struct op *o = list_entry(it, struct op, link);
-
-		if (!o->is_job || !op_counts(o))
-			abandon(o);
-	}
-	if (!list_empty(&x->ops))
-		return false;
-	if (unwritten)
-		return true;
-	/* Marks behind what has just ended still count: a sum without its COMMIT would lose its samples. */
-	while ((r = tokens_start(x->prog->tokens))) {
-		struct op *o = xcalloc(1, sizeof(*o));
-		bool counts = r->instr->kind == PLAN_COMMIT && r->instr->nin;
-
-		op_init(o, x, r);
-		if (counts) {
-			op_blocks(o);
-			work_count(o, true);
-			finish(o, NULL);
-			continue;
-		}
-		tokens_end(x->prog->tokens, r, NULL);
-		op_free(o);
-		break;          /* the rest of the list would only follow from work that is not done */
-	}
-	return true;
 }
 
 /* --- programs */
@@ -208,7 +65,7 @@ static void next_program(struct exec *x)
 
 	x->interrupted = false;
 	if (x->cb.plan(x->arg, &results, first, &plan, &e) < 0) {
-		break_now(x, &e);
+		exec_break(x, &e);
 		return;
 	}
 	x->idle = !plan.ninstrs;
@@ -218,12 +75,12 @@ static void next_program(struct exec *x)
 	}
 	if (!plan_runnable(x, &plan, before, &e)) {
 		plan_free(&plan);
-		break_now(x, &e);
+		exec_break(x, &e);
 		return;
 	}
 	x->over = program_new(x, &plan, before, &e) < 0;
 	if (x->over) {
-		break_now(x, &e);
+		exec_break(x, &e);
 		return;
 	}
 	x->v.programs++;
@@ -247,17 +104,21 @@ static int launch(struct op *o)
 
 	if (rc > 0)
 		return 1;
+	if (!rc && (o->run->passed || op_lacks(o))) {
+		op_pass_over(o);
+		return 0;
+	}
 	if (rc < 0 || op_prepare(o, &e) < 0) {
-		unstart(o);
-		break_now(x, &e);
+		op_unstart(o);
+		exec_break(x, &e);
 		return -1;
 	}
 	list_del(&o->link);
 	list_push(&x->ops, &o->link);
 	o->begin_us = env_now(x->c.env);
-	log_op(x, o, false);
+	log_op(x, o, "start");
 	if (o->i->kind == PLAN_COMMIT || o->i->kind == PLAN_DROP) {
-		finish(o, NULL);
+		op_finish(o, NULL);
 	} else if (o->is_job) {
 		x->starting = o;
 		env_work(x->c.env, &o->job);
@@ -289,10 +150,10 @@ static void stuck(struct exec *x)
 	(void)err_set(&e, ERR_STATE, "plan %s: nothing runs and nothing can start: %.200s", x->prog->plan.strategy,
 		(const char *)b.p);
 	buf_free(&b);
-	break_now(x, &e);
+	exec_break(x, &e);
 }
 
-static void pump(struct exec *x)
+void exec_pump(struct exec *x)
 {
 	struct token_run *r;
 
@@ -301,7 +162,7 @@ static void pump(struct exec *x)
 	x->pumping = true;
 	while (!x->broken && !x->dying && !x->dead) {
 		if (x->interrupted && x->prog && !x->over) {
-			if (!abandon_all(x))
+			if (!ops_abandon(x))
 				break;
 			batches_back(x);
 			x->over = true;
@@ -328,47 +189,14 @@ static void pump(struct exec *x)
 	x->pumping = false;
 }
 
-void op_ended(struct op *o, const struct token_news *news, const struct err *e)
-{
-	struct exec *x = o->x;
-	bool counts = o->run != NULL;
-
-	if (x->starting == o)
-		x->dead = true;         /* the env is detached: what is started ends at once, and so nothing more is */
-	op_took(o);
-	if (!counts) {
-		struct program *prog = o->prog;
-
-		for (uint32_t k = 0; k < o->i->nin; k++)
-			if (o->in && o->in[k])
-				o->in[k]->reading--;
-		for (uint32_t k = 0; k < o->i->nout; k++)
-			if (o->out && o->out[k])
-				o->out[k]->writing--;
-		list_del(&o->link);
-		op_free(o);
-		program_unref(x, prog);
-	} else if (e && x->cb.trouble && !x->dying && !x->cb.trouble(x->arg, o->i, e)) {
-		unstart(o);
-		x->interrupted = true;
-	} else if (e) {
-		break_now(x, e);
-		finish(o, news);
-	} else {
-		finish(o, news);
-	}
-	pump(x);
-	maybe_quiet(x);
-}
-
 /* --- the face */
 
 static void kick(struct timer *t)
 {
 	struct exec *x = container_of(t, struct exec, kick);
 
-	pump(x);
-	maybe_quiet(x);
+	exec_pump(x);
+	exec_maybe_quiet(x);
 }
 
 struct exec *exec_new(const struct exec_conf *conf, const struct exec_cb *cb, void *arg)
@@ -424,8 +252,8 @@ void exec_hold(struct exec *x, bool hold)
 	x->held = hold;
 	if (hold)
 		return;
-	pump(x);
-	maybe_quiet(x);
+	exec_pump(x);
+	exec_maybe_quiet(x);
 }
 
 void exec_reset(struct exec *x)
@@ -454,14 +282,14 @@ void exec_on_quiet(struct exec *x, void (*quiet)(void *arg), void *arg)
 /* Waits are cancelled, jobs run out. */
 static void end(struct exec *x)
 {
-	(void)drop_parked(x);
+	(void)ops_unpark(x);
 	list_each_safe(it, &x->ops) {
 		struct op *o = list_entry(it, struct op, link);
 
 		if (!o->is_job)
-			abandon(o);
+			op_abandon(o);
 	}
-	maybe_quiet(x);
+	exec_maybe_quiet(x);
 }
 
 void exec_free(struct exec *x, void (*gone)(void *arg), void *arg)

@@ -16,6 +16,9 @@
 #define EXEC_RESULTS_MAX 64
 
 struct exec;
+/* What becomes of an instruction that has failed: it goes on without what it was to bring (plan.h, Missing); the
+ * program is abandoned, as by exec_interrupt, and plan() asked; nothing runs any more. */
+enum exec_outcome { EXEC_WITHOUT, EXEC_REPLAN, EXEC_BREAK };
 struct exec_cb {
 	/* The next program, into *ret (not initialised); results of the one before. first: index at which it must start.
 	 * -1 and e: the executor breaks. */
@@ -26,8 +29,10 @@ struct exec_cb {
 	void (*scalar)(void *arg, const char *name, int64_t index, const void *p, size_t bytes);
 	/* What VEC functions may know, asked at the start of each. NULL: nothing. */
 	void (*env)(void *arg, struct vec_env *ret);
-	/* A network instruction has failed: 0 = abandon the program and plan anew, -1 = break. NULL: break. */
-	int (*trouble)(void *arg, const struct plan_instr *i, const struct err *e);
+	/* An instruction of p has failed. meant: WITHOUT where its on_missing says so, else REPLAN. The answer holds, but
+	 * WITHOUT can only be where it is meant. NULL: as it is meant, but BREAK for REPLAN. */
+	enum exec_outcome (*failed)(void *arg, const struct plan *p, const struct plan_instr *i, enum exec_outcome meant,
+		const struct err *e);
 	void (*broken)(void *arg, const struct err *e);
 	/* One line of the run log (T10), without newline. NULL: none is made. */
 	void (*log)(void *arg, const char *line, size_t len);
@@ -81,6 +86,7 @@ struct exec_view {
 	uint64_t tokens_peak_bytes;             /* tier 0 of the program that runs, as the predictor counts */
 	uint64_t flops;                         /* of FWD and BWD (kernels/cost.h) */
 	uint64_t instructions, abandoned, programs, checks, busy_us, load_wait_us;
+	uint64_t failed, passed;                /* instructions; those passed over because of what has not come */
 	uint64_t bytes[PLAN_CLASSES_COUNT];     /* T4: by class, of what was loaded, sent, received or reduced */
 };
 void exec_view(const struct exec *x, struct exec_view *ret);

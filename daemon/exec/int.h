@@ -1,5 +1,5 @@
-/* Inside the executor: exec.c (the spine), mem.c (memory of values), job.c (work in lanes), net.c
- * (what the owner does), log.c (the run log). */
+/* Inside the executor: exec.c (the spine), end.c (how instructions end), mem.c (memory of values), job.c (work in
+ * lanes), net.c (what the owner does), log.c (the run log). */
 #ifndef EXEC_INT_H
 #define EXEC_INT_H
 #include "common/list.h"
@@ -43,6 +43,7 @@ struct op {
 	const struct plan_instr *i; struct plan_instr *own;     /* own: of an inserted one */
 	int64_t index; uint32_t stream;
 	struct block **in, **out;
+	struct block **from; const char *how;   /* end.c: what is copied to stand for its outputs */
 	void *work; size_t work_bytes; int scratch;     /* which of exec.scratch; -1: none */
 	bool is_job;
 	uint64_t begin_us;
@@ -100,13 +101,26 @@ void batches_back(struct exec *x);
 
 /* job.c */
 int op_prepare(struct op *o, struct err *e);    /* fills in job; -1: the plan asks for what cannot be done */
+bool op_lacks(const struct op *o);              /* a VEC that has not the inputs that it cannot do without */
 /* net.c */
 void op_ask(struct op *o);
 /* exec.c */
-void op_ended(struct op *o, const struct token_news *news, const struct err *e);
+void op_init(struct op *o, struct exec *x, struct token_run *r);
+void exec_pump(struct exec *x);                 /* starts what can be started */
+void exec_maybe_quiet(struct exec *x);
+/* end.c */
+void op_ended(struct op *o, const struct token_news *news, const struct err *e);        /* e: it has failed */
+void op_finish(struct op *o, const struct token_news *news);    /* it has ended well and still counts */
+void op_pass_over(struct op *o);                /* tokens say so; it has not begun */
+void op_abandon(struct op *o);
+void op_unstart(struct op *o);                  /* given out and not begun */
+bool ops_unpark(struct exec *x);                /* true when one of them would have written what counts */
+/* Abandons everything but what is writing what counts; true when nothing is left of the program. */
+bool ops_abandon(struct exec *x);
+void exec_break(struct exec *x, const struct err *e);
 /* log.c */
 void log_program(struct exec *x, const struct program *p);
-void log_op(struct exec *x, const struct op *o, bool end);
+void log_op(struct exec *x, const struct op *o, const char *how);       /* start end passed without failed */
 /* Can it run here, and is it right behind the program before it (NULL: the first)? */
 bool plan_runnable(struct exec *x, const struct plan *p, const struct program *before, struct err *e);
 void op_took(struct op *o);                     /* times.c */

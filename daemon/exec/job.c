@@ -262,6 +262,16 @@ static struct vec_arg arg_of(const struct op *o, const struct plan_ref *r, const
 		.batch = b ? b->batch : NULL };
 }
 
+bool op_lacks(const struct op *o)
+{
+	const struct vec_ops *ops = o->i->kind == PLAN_VEC ? vec_find(o->i->fn) : NULL;
+
+	for (uint32_t k = 0; k < o->i->nin && ops; k++)
+		if (o->run->in[k].missing && (k >= 32 || !(ops->without >> k & 1)))
+			return true;
+	return false;
+}
+
 static int prepare_vec(struct op *o, struct err *e)
 {
 	const struct plan_instr *i = o->i;

@@ -50,18 +50,19 @@ void log_program(struct exec *x, const struct program *p)
 	flush(x, &b);
 }
 
-void log_op(struct exec *x, const struct op *o, bool end)
+void log_op(struct exec *x, const struct op *o, const char *how)
 {
+	bool end = !strcmp(how, "end");
 	const struct plan *p = &o->prog->plan;
 	struct buf b = { 0 };
 
 	if (!x->cb.log)
 		return;
 	buf_printf(&b, "{\"t\":%llu,\"ev\":\"%s\",\"program\":%llu,\"i\":%u,\"kind\":\"%s\",\"fn\":\"%s\",\"stream\":%u,"
-		"\"index\":%lld", (unsigned long long)env_now(x->c.env), end ? "end" : "start",
+		"\"index\":%lld", (unsigned long long)env_now(x->c.env), how,
 		(unsigned long long)o->prog->number, o->run->number, plan_kind_name(o->i->kind), o->i->fn, o->stream,
 		(long long)o->index);
-	if (!end)
+	if (!strcmp(how, "start"))
 		log_refs(&b, p, "in", o->i->in, o->run->in, o->i->nin);
 	else
 		log_refs(&b, p, "out", o->i->out, o->run->out, o->i->nout);
@@ -90,6 +91,11 @@ bool plan_runnable(struct exec *x, const struct plan *p, const struct program *b
 		if (i->kind == PLAN_VEC && x->c.model && !vec_find(i->fn)) {
 			(void)err_set(e, ERR_INVALID, "plan %s: unknown function of VEC \"%s\" (instruction %u)", p->strategy,
 				i->fn, n);
+			return false;
+		}
+		if (i->kind == PLAN_VEC && i->on_missing == PLAN_WITHOUT && x->c.model && !vec_find(i->fn)->without) {
+			(void)err_set(e, ERR_INVALID, "plan %s: VEC %s (instruction %u) can do without none of its inputs",
+				p->strategy, i->fn, n);
 			return false;
 		}
 	}

@@ -357,7 +357,7 @@ void op_blocks(struct op *o)
 	o->in = xcalloc(i->nin + 1, sizeof(*o->in));
 	o->out = xcalloc(i->nout + 1, sizeof(*o->out));
 	for (uint32_t k = 0; k < i->nin; k++)
-		if ((o->in[k] = block_at(o->prog, &o->run->in[k])))
+		if (!o->run->in[k].missing && (o->in[k] = block_at(o->prog, &o->run->in[k])))
 			o->in[k]->refs++;
 	for (uint32_t k = 0; k < i->nout; k++)
 		if ((o->out[k] = block_at(o->prog, &o->run->out[k])))
@@ -375,6 +375,12 @@ static bool must_wait(const struct op *o)
 		if (o->out[k] && (o->out[k]->writing || o->out[k]->reading))
 			return true;
 	return false;
+}
+
+/* Passed over, it makes only what has a stand-in. */
+static bool makes(const struct op *o, uint32_t k)
+{
+	return !o->run->passed || o->run->stands[k].slot != PLAN_NONE;
 }
 
 static int take_scratch(struct op *o, struct err *e)
@@ -417,6 +423,8 @@ int op_memory(struct op *o, struct err *e)
 		const struct plan_buf *b = &o->prog->plan.buf[o->i->out[k].buf];
 		struct block **at = cell(o->prog, o->run->out[k].stream, o->run->out[k].buf, o->run->out[k].slot);
 
+		if (!makes(o, k))
+			continue;
 		if (*at && b->class == PLAN_BATCH && (*at)->batch) {    /* the former batch is overwritten */
 			block_unref(x, *at);
 			*at = NULL;
@@ -431,7 +439,7 @@ int op_memory(struct op *o, struct err *e)
 		}
 	}
 	spare_trim(x);
-	return take_scratch(o, e);
+	return o->run->passed ? 0 : take_scratch(o, e);
 }
 
 void op_free(struct op *o)
@@ -442,6 +450,8 @@ void op_free(struct op *o)
 		block_unref(x, o->in[k]);
 	for (uint32_t k = 0; o->out && k < o->i->nout; k++)
 		block_unref(x, o->out[k]);
+	for (uint32_t k = 0; o->from && k < o->i->nout; k++)
+		block_unref(x, o->from[k]);
 	if (o->work && o->scratch >= 0)
 		x->scratch[o->scratch].busy = false;
 	else
@@ -454,6 +464,7 @@ void op_free(struct op *o)
 	}
 	free(o->in);
 	free(o->out);
+	free(o->from);
 	free(o->args);
 	free(o->ns);
 	free(o);

@@ -25,10 +25,7 @@ void exec_loaded(struct exec_wait *w, struct batch *b, const struct err *e)
 
 void exec_done(struct exec_wait *w, const struct token_news *news, const struct err *e)
 {
-	struct op *o = op_of(w);
-
-	/* on_missing: the step goes on without what did not come */
-	op_ended(o, news, e && o->i->on_missing != PLAN_FAIL ? NULL : e);
+	op_ended(op_of(w), news, e);
 }
 
 static void spans(const struct op *o, bool out, struct exec_span *ret)

@@ -41,7 +41,8 @@ struct vec_call {
 	struct vec_arg *in, *out;
 	struct kerr *e;
 };
-struct vec_ops { const char *name, *help; uint32_t nin, nout; int (*run)(struct vec_call *c); };
+/* without: bits of the inputs that it can do without, where the plan says so (on_missing); their p is NULL then. */
+struct vec_ops { const char *name, *help; uint32_t nin, nout; int (*run)(struct vec_call *c); uint32_t without; };
 const struct vec_ops *vec_find(const char *name);       /* NULL: unknown */
 const struct vec_ops *vec_at(int i);
 /* The first operand of a class; NULL. */

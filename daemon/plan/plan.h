@@ -25,6 +25,18 @@
  * stream of the message it answers. ALLTOALL "x route -> y" sends rows of x as the route says and receives
  * y from whoever sent; "x route ->" only sends (to servers), "route -> y" only receives what those servers answer.
  *
+ * Missing. What is to come from elsewhere may not come: a deadline, a death. on_missing says what that means:
+ *   fail      the instruction has failed, and who runs the plan decides (exec.h)
+ *   without   there is no value. Who reads it is passed over: it does not run, what it adds (`+`) or writes over its
+ *             own input is as it was, its other outputs are missing in turn, and a COMMIT commits nothing; DROP and `!`
+ *             take place. Only a VEC that says `without` itself runs (its function sees which operand is not there),
+ *             and a SUM of an elastic group, which gives nothing then. What leaves this peer, has nothing to send and
+ *             says `fail` has failed.
+ *   newest    its value is a copy of the newest complete one of that buffer
+ * State is never without a value: of a buffer with an initial one the newest is copied in either case, also when its
+ * writer is passed over. RECV of any, ALLTOALL and groups that go on with fewer make a value of what has come; it is
+ * missing when nothing has.
+ *
  * COMMIT is the only point after which weights and optimizer state count as changed. Without inputs it waits for all
  * that stands before it; with inputs it commits these. What is changed locally right behind a COMMIT belongs to it
  * (data parallelism agrees, then steps); what must be changed before something that can fail is in a `journal` buffer.
@@ -146,7 +158,7 @@ struct plan_instr {
 	uint32_t stream_lo, stream_hi;  /* only in streams lo..hi-1: roles of a server; hi 0: in all */
 	int32_t priority;               /* among the ready ones of a lane's window the greatest, then the earliest */
 	uint64_t deadline_us;           /* from its start; 0: none */
-	enum plan_missing on_missing;
+	enum plan_missing on_missing;   /* see Missing above; of what leaves this peer, and VEC */
 	enum plan_scope scope;          /* COMMIT */
 	uint64_t work_bytes;            /* scratch in tier 0 while it runs */
 	/* VEC: when its first output has no memory yet, it gets that of the first input, which must be dropped here and

@@ -77,6 +77,10 @@ static void launch(struct sim *s, uint32_t k, struct token_run *r)
 	bool mark = r->instr->kind == PLAN_DROP || r->instr->kind == PLAN_COMMIT;       /* they end where they begin */
 	uint64_t us;
 	r->user = xmemdup(&span, sizeof span);
+	if (r->passed) {
+		predict_end(s, k, r, NULL);
+		return;
+	}
 	switch (r->instr->kind) {
 	case PLAN_SEND: predict_send(s, k, r); break;
 	case PLAN_RECV: case PLAN_ALLTOALL: case PLAN_SUM: case PLAN_GATHER: case PLAN_SCATTER: predict_wait(s, k, r);
@@ -99,7 +103,7 @@ void predict_end(struct sim *s, uint32_t k, struct token_run *r, const struct to
 		span->version = news->version;
 	}
 	p->out->busy_us[span->lane] += span->end_us - span->start_us;
-	p->out->ran[span->kind]++;
+	p->out->ran[span->kind] += !r->passed;
 	p->out->finish_us = s->now;
 	if (s->conf->spans) {
 		struct prediction *o = s->out;
@@ -108,6 +112,8 @@ void predict_end(struct sim *s, uint32_t k, struct token_run *r, const struct to
 		o->span[o->nspans++] = *span;
 	}
 	free(span);
+	if (news && news->missing)
+		tokens_stand(p->tokens, r);
 	tokens_end(p->tokens, r, news);
 }
 

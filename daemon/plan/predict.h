@@ -4,7 +4,7 @@
  * each direction (bytes * us_per_byte) and adds latency; a collective of n waits for all and takes one latency per
  * phase plus its bytes (SUM 2(n-1)/n, GATHER and SCATTER (n-1)/n of the whole). MOVE, SAVE, LOAD: profile functions
  * "MOVE", "SAVE" (us + us_per_byte), profile.load_us. Not modelled: deadlines of collectives (they wait for the
- * living), lost frames, jitter. Units: us, bytes. */
+ * living), lost frames, jitter, copies of what stands for a missing value. Units: us, bytes. */
 #ifndef PLAN_PREDICT_H
 #define PLAN_PREDICT_H
 #include "plan/planner.h"

@@ -73,9 +73,10 @@ void predict_send(struct sim *s, uint32_t k, struct token_run *r)
 
 static void finish(struct sim *s, uint32_t k, struct wait *w, int64_t version)
 {
-	struct token_news news = { .version = version, .nfrom = w->nfrom, .from = w->from };
 	struct token_run *r = w->run;
 	bool received = r->instr->kind == PLAN_RECV || r->instr->kind == PLAN_ALLTOALL;
+	struct token_news news = { .version = version, .nfrom = w->nfrom, .from = w->from,
+		.missing = w->nfrom == 0 && (r->instr->kind == PLAN_RECV || w->expected > 0) };
 	list_del(&w->link);
 	predict_end(s, k, r, received ? &news : NULL);
 	/* a timer may still point at it */

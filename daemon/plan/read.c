@@ -138,6 +138,21 @@ static bool may_be_in_place(const struct plan *p, const struct plan_instr *i)
 		!from->journal && !to->journal;
 }
 
+/* What comes is written over the value that would stand for it. */
+static bool keeps_nothing(const struct plan *p, const struct plan_instr *i)
+{
+	if (!plan_leaves(i->kind) || i->on_missing == PLAN_FAIL)
+		return false;
+	if (i->with == PLAN_IN_GROUP && p->group[i->group].elastic)
+		return false;
+	for (uint32_t k = 0; k < i->nout; k++) {
+		const struct plan_buf *b = &p->buf[i->out[k].buf];
+		if ((i->on_missing == PLAN_USE_NEWEST || b->initial) && plan_depth(b) < 2)
+			return true;
+	}
+	return false;
+}
+
 const char *plan_instr_wrong(const struct plan *p, const struct plan_instr *i)
 {
 	if (plan_leaves(i->kind) && i->with == PLAN_ALONE)
@@ -163,6 +178,8 @@ const char *plan_instr_wrong(const struct plan *p, const struct plan_instr *i)
 		for (uint32_t k = 0; k < i->nin; k++)
 			if (i->in[k].age != PLAN_EXACT || p->buf[i->in[k].buf].shared)
 				return "only an exact value of this stream can be dropped";
+	if (keeps_nothing(p, i))
+		return "when nothing comes the newest value stays, and needs a place of its own: a ring of two at least";
 	if (i->inplace && !may_be_in_place(p, i))
 		return "in place: VEC drops its first input, an exact value with the bytes, the tier and the stream of its "
 			"first output";

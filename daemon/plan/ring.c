@@ -112,13 +112,14 @@ static int64_t newest_key(const struct ring *r)
 	return key;
 }
 
-/* The values of one buffer move on; those of state are numbered anew: the newest is the one "before the program". */
+/* The values of one buffer move on; those of state are numbered anew: the newest is the one "before the program". Of
+ * what was abandoned the memory moves on. */
 static void carry(struct tokens *t, uint32_t stream, uint32_t buf, const struct ring *from)
 {
 	struct ring *r = ring_of(t, stream, buf);
 	const struct plan_buf *b = &t->plan->buf[buf];
 	int64_t newest = newest_key(from);
-	if (newest == INT64_MIN)
+	if (newest == INT64_MIN && b->initial)
 		return;
 	int64_t shift = b->initial && !b->shared ? r->first - newest : 0;
 	if (b->shared)
@@ -127,8 +128,12 @@ static void carry(struct tokens *t, uint32_t stream, uint32_t buf, const struct 
 		struct token_bind at = { .buf = buf, .slot = k, .stream = stream };
 		struct token_slot *s = &r->slot[k];
 		if (from->slot[k].state != SLOT_FULL && from->slot[k].state != SLOT_EVICTED) {
-			if (s->bytes)
+			bool kept = from->slot[k].state == SLOT_MISSING && from->slot[k].bytes;
+			if (s->bytes && !kept)
 				ring_release(t, &at, false);
+			else if (kept)
+				ring_take(t, &at);
+			s->state = SLOT_EMPTY;
 			s->claimed = false;
 			continue;
 		}
@@ -315,6 +320,18 @@ void ring_release(struct tokens *t, const struct token_bind *b, bool evict)
 	if (!evict)
 		ring_forget(t, s);
 	if (s->bytes) {
+		s->bytes = false;
+		count(t, b->stream, b->buf, b->slot, false);
+	}
+}
+
+void ring_missing(struct tokens *t, const struct token_bind *b, bool keeps_memory)
+{
+	struct token_slot *s = ring_slot(t, b);
+	ring_forget(t, s);
+	s->state = SLOT_MISSING;
+	s->version = -1;
+	if (s->bytes && !keeps_memory) {
 		s->bytes = false;
 		count(t, b->stream, b->buf, b->slot, false);
 	}

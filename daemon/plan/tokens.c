@@ -58,8 +58,12 @@ static enum token_wait bind_late(struct tokens *t, struct token_run *r, uint32_t
 		bool shared = t->plan->buf[ref->buf].shared;
 		*which = k;
 		if (ref->age == PLAN_SAME) {
-			if (!ring_bind_same(t, &r->in[ref->k], &r->in[k]))
+			/* a value that never came was made with no version: its reader is passed over */
+			bool none = ring_slot(t, &r->in[ref->k])->state == SLOT_MISSING;
+			if (!none && !ring_bind_same(t, &r->in[ref->k], &r->in[k]))
 				return WAIT_VALUE;
+			if (none && !ring_bind_newest(t, ref, r->index, &r->in[k]))
+				return WAIT_AGE;
 		} else if ((ref->age == PLAN_NEWEST || shared) && !ring_bind_newest(t, ref, r->index, &r->in[k])) {
 			return WAIT_AGE;
 		}
@@ -82,7 +86,7 @@ static enum token_wait values(struct tokens *t, struct token_run *r, uint32_t *w
 		if (r->in[k].slot == PLAN_NONE)
 			return WAIT_LOST;
 		const struct token_slot *s = ring_slot(t, &r->in[k]);
-		if (s->key != r->in[k].key || (s->state != SLOT_FULL && s->state != SLOT_EVICTED))
+		if (s->key != r->in[k].key || (s->state != SLOT_FULL && s->state != SLOT_EVICTED && s->state != SLOT_MISSING))
 			return WAIT_VALUE;
 	}
 	return WAIT_NOTHING;
@@ -298,6 +302,19 @@ static struct token_run *pick(struct tokens *t, struct stream *s, struct token_r
 	return best;
 }
 
+static void begin_output(struct tokens *t, struct token_run *r, uint32_t k)
+{
+	struct token_slot *s = ring_slot(t, &r->out[k]);
+	if (s->state != SLOT_EMPTY && s->key != r->out[k].key)
+		ring_forget(t, s);
+	s->state = SLOT_WRITING;
+	s->key = r->out[k].key;
+	s->used = t->clock;
+	if (k == 0 && r->moved)
+		ring_move(t, &r->in[0], &r->out[0]);
+	ring_take(t, &r->out[k]);
+}
+
 static void begin(struct tokens *t, struct token_run *r)
 {
 	const struct plan_instr *i = r->instr;
@@ -306,9 +323,10 @@ static void begin(struct tokens *t, struct token_run *r)
 	t->running++;
 	t->lane_running[i->lane]++;
 	t->stream[r->stream].unstarted[i->lane]--;
+	token_read(t, r);
 	if (i->nin > 0)
 		r->version = ring_slot(t, &r->in[0])->version;
-	r->moved = moves(t, r);
+	r->moved = !r->passed && moves(t, r);
 	for (uint32_t k = i->nin; k-- > 0;) {
 		struct token_slot *s = ring_slot(t, &r->in[k]);
 		/* weights that came from elsewhere keep the version of their owner */
@@ -320,16 +338,13 @@ static void begin(struct tokens *t, struct token_run *r)
 	for (uint32_t k = 0; k < i->nout; k++) {
 		struct token_slot *s = ring_slot(t, &r->out[k]);
 		r->out[k].fresh = !s->bytes;
-		r->out[k].blank = s->state == SLOT_EMPTY || s->state == SLOT_EVICTED || s->key != r->out[k].key;
-		if (s->state != SLOT_EMPTY && s->key != r->out[k].key)
-			ring_forget(t, s);
-		s->state = SLOT_WRITING;
-		s->key = r->out[k].key;
-		s->used = t->clock;
-		if (k == 0 && r->moved)
-			ring_move(t, &r->in[0], &r->out[0]);
-		ring_take(t, &r->out[k]);
+		r->out[k].blank = s->state != SLOT_FULL || s->key != r->out[k].key;
 	}
+	if (r->passed)
+		tokens_stand(t, r);
+	for (uint32_t k = 0; k < i->nout; k++)
+		if (!r->passed || r->stands[k].slot != PLAN_NONE)
+			begin_output(t, r, k);
 	t->used[0] += i->work_bytes;
 	if (t->used[0] > t->peak[0])
 		t->peak[0] = t->used[0];
@@ -383,13 +398,12 @@ static void end_outputs(struct tokens *t, struct token_run *r, const struct toke
 	}
 }
 
-void tokens_end(struct tokens *t, struct token_run *r, const struct token_news *news)
+void token_leave(struct tokens *t, struct token_run *r)
 {
 	const struct plan_instr *i = r->instr;
 	struct stream *s = &t->stream[r->stream];
 	assert(r->running);
 	t->nothing = false;
-	end_outputs(t, r, news);
 	for (uint32_t k = 0; k < i->nin; k++)
 		ring_slot(t, &r->in[k])->readers--;
 	for (uint32_t k = 0; k < i->nin; k++)
@@ -401,4 +415,13 @@ void tokens_end(struct tokens *t, struct token_run *r, const struct token_news *
 	s->nruns--;
 	list_del(&r->link);
 	token_run_free(r);
+}
+
+void tokens_end(struct tokens *t, struct token_run *r, const struct token_news *news)
+{
+	if (r->passed || (news && news->missing))
+		token_not_made(t, r);
+	else
+		end_outputs(t, r, news);
+	token_leave(t, r);
 }

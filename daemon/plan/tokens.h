@@ -17,11 +17,12 @@
 
 #define TOKENS_AHEAD 256        /* unfinished instructions of a stream that are looked at */
 
-enum slot_state { SLOT_EMPTY, SLOT_WRITING, SLOT_FULL, SLOT_EVICTED };
+/* MISSING: the value of this key will not come (plan.h, Missing), or its writer was abandoned. */
+enum slot_state { SLOT_EMPTY, SLOT_WRITING, SLOT_FULL, SLOT_EVICTED, SLOT_MISSING };
 struct token_from { uint32_t peer, stream; int64_t index; };   /* who sent it (rank), and for what */
 /* Where a reference leads; slot PLAN_NONE: not bound yet. Outputs: fresh when the slot has no memory yet, blank when it
- * holds no value of this key, so that `+` starts from zero. */
-struct token_bind { uint32_t buf, slot, stream; int64_t key; bool fresh, blank; };
+ * holds no value of this key, so that `+` starts from zero. Inputs: missing when there is no value. */
+struct token_bind { uint32_t buf, slot, stream; int64_t key; bool fresh, blank, missing; };
 struct token_slot {
 	enum slot_state state;
 	int64_t key, version;           /* version: key of the weights it was made with, inherited from input 0; -1 none */
@@ -44,14 +45,16 @@ struct token_run {
 	int64_t index;
 	bool running, inserted, asked;
 	bool moved;                     /* its first input's memory is its first output's (plan_instr.inplace) */
+	bool passed;                    /* passed over: end it, once what stands for its outputs is there */
 	uint64_t seq;
 	int64_t version;                /* key of the weights it reads; of input 0 when it reads none */
 	struct token_bind *in, *out;    /* as many as instr has */
+	struct token_bind *stands;      /* tokens_stand; NULL: not asked */
 	void *user;                     /* the caller's */
 	struct plan_instr *own;
 };
-/* What came with the values of a RECV or ALLTOALL. */
-struct token_news { int64_t version; uint32_t nfrom; const struct token_from *from; };
+/* What came with the values of a RECV or ALLTOALL; missing: they have not come, and never will. */
+struct token_news { int64_t version; uint32_t nfrom; const struct token_from *from; bool missing; };
 
 struct tokens;
 /* May insert instructions before the one that waits (tokens_insert). Each may be NULL. */
@@ -74,6 +77,13 @@ void tokens_free(struct tokens *t);
 /* The next instruction that may start, marked as running; NULL when none may now. */
 struct token_run *tokens_start(struct tokens *t);
 void tokens_end(struct tokens *t, struct token_run *r, const struct token_news *news);
+/* Before the end of one whose values have not come, once; begun ones that are passed over have it behind them. Those
+ * outputs whose r->stands[k] has a slot become copies of the value there, which the caller makes; the others are
+ * missing, or stay as they are. false: there is nothing to copy. */
+bool tokens_stand(struct tokens *t, struct token_run *r);
+/* It has ended and nobody waits for what it makes: values that it writes over are as they were (once it has begun, only
+ * those that it reads, too), its other outputs are missing; they keep their memory, which may still be written to. */
+void tokens_abandon(struct tokens *t, struct token_run *r, bool begun);
 /* The body ends with the iteration that is being fetched (at most the deepest ring + 1 later), then the epilogue
  * runs. */
 void tokens_stop(struct tokens *t);

@@ -6,10 +6,23 @@
 #include <string.h>
 #include "common/mem.h"
 
+/* What may be read in place of a missing value stays: of all state, because what is not made without the value is
+ * missing, too. */
+static void find_fallbacks(struct tokens *t, const struct plan_instr *i)
+{
+	for (uint32_t k = 0; k < i->nout && i->on_missing == PLAN_USE_NEWEST; k++)
+		t->newest[i->out[k].buf] = true;
+	for (uint32_t b = 0; b < t->plan->nbufs; b++)
+		if (t->plan->buf[b].initial && plan_depth(&t->plan->buf[b]) > 1)
+			t->newest[b] = true;
+}
+
 static void find_pairs(struct tokens *t)
 {
 	for (uint32_t n = 0; n < t->plan->ninstrs; n++) {
 		const struct plan_instr *i = &t->plan->instr[n];
+		if (plan_leaves(i->kind) && i->on_missing != PLAN_FAIL)
+			find_fallbacks(t, i);
 		for (uint32_t k = 0; k < i->nin; k++) {
 			if (i->in[k].age == PLAN_NEWEST)
 				t->newest[i->in[k].buf] = true;
@@ -68,6 +81,7 @@ void token_run_free(struct token_run *r)
 	}
 	free(r->in);
 	free(r->out);
+	free(r->stands);
 	free(r);
 }
 

@@ -48,12 +48,16 @@ bool ring_bind_shared_out(struct tokens *t, const struct plan_ref *r, struct tok
 void ring_take(struct tokens *t, const struct token_bind *b);           /* memory, if it has none */
 void ring_move(struct tokens *t, const struct token_bind *from, const struct token_bind *to);   /* its memory */
 void ring_release(struct tokens *t, const struct token_bind *b, bool evict);
+void ring_missing(struct tokens *t, const struct token_bind *b, bool keeps_memory);
 void ring_forget(struct tokens *t, struct token_slot *s);               /* pins and senders of the value */
 void ring_pin(struct tokens *t, struct token_slot *s, const struct token_bind *weight);
 void ring_senders(struct token_slot *s, uint32_t n, const struct token_from *from, uint32_t parts);
 uint64_t ring_bytes(const struct plan_buf *b);
 void tokens_fetch(struct tokens *t, uint32_t stream);
 void token_run_free(struct token_run *r);
+void token_read(struct tokens *t, struct token_run *r);         /* at its start: which inputs are there; passed */
+void token_not_made(struct tokens *t, struct token_run *r);     /* its outputs at its end: passed over, or not come */
+void token_leave(struct tokens *t, struct token_run *r);        /* its inputs, its lane; r is gone */
 enum token_wait token_hinders(struct tokens *t, struct token_run *r, uint32_t *which);
 bool token_drops(const struct plan_instr *i, uint32_t input);
 bool token_evicts(const struct plan_instr *i);

@@ -22,15 +22,16 @@ static void on_scalar(void *arg, const char *name, int64_t index, const void *v,
 		((struct peer *)arg)->unit = *(const double *)v;
 }
 
-static int on_trouble(void *arg, const struct plan_instr *i, const struct err *e)
+static enum exec_outcome on_failed(void *arg, const struct plan *plan, const struct plan_instr *i,
+	enum exec_outcome meant, const struct err *e)
 {
 	struct peer *p = arg;
 
-	(void)i;
+	(void)plan; (void)i;
 	p->troubles++;
 	p->error = *e;
 	p->world->hold = true;                  /* until the leader has a new plan */
-	return 0;
+	return meant;
 }
 
 static void on_broken(void *arg, const struct err *e)
@@ -75,7 +76,7 @@ static void *start(struct env *env, int node, void *arg)
 	static const struct exec_ops ops = { .load = load, .unload = batch_free, .net = net_op, .cancel = cancel,
 		.busy = busy };
 	const struct exec_cb cb = { .plan = make_plan, .commit = on_commit, .scalar = on_scalar, .env = vec_env,
-		.trouble = on_trouble, .broken = on_broken };
+		.failed = on_failed, .broken = on_broken };
 	struct net_conf c = { .has_swarm_key = true, .self = where(node), .seed = { (uint8_t)(node + 1) } };
 	struct world *w = arg;
 	struct peer *p = xcalloc(1, sizeof(*p));

@@ -7,10 +7,14 @@ static inline void x_finish(struct xpeer *p, struct xwait *v, int64_t version)
 {
 	struct token_news news = { .version = version, .nfrom = v->nfrom, .from = v->from };
 	struct exec_wait *w = v->w;
+	bool none = !v->nfrom && (v->n.instr->kind == PLAN_RECV || v->expected);
+	struct err e;
 
 	list_del(&v->link);
 	heap_set(&p->world->heap, &v->limit, 0);
-	exec_done(w, &news, NULL);
+	if (none)
+		(void)err_set(&e, ERR_TIMEOUT, "nothing has come");
+	exec_done(w, &news, none ? &e : NULL);
 	free(v->from);
 	free(v->want);
 	free(v);

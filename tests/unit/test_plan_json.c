@@ -27,7 +27,8 @@ static void everything(struct plan *p)
 		.per = UINT32_MAX }, "s");
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_ROUTE, .dtype = PLAN_U64, .bytes = 5 }, "r");
 	plan_buf(p, &(struct plan_buf){ .class = PLAN_ACTIVATION, .bytes = 5 }, "a.b_c/d-e");
-	uint32_t z = plan_buf(p, &(struct plan_buf){ .class = PLAN_SCALAR, .dtype = PLAN_F64, .bytes = 8 }, "z");
+	uint32_t z = plan_buf(p, &(struct plan_buf){ .class = PLAN_SCALAR, .dtype = PLAN_F64, .bytes = 8, .depth = 2 },
+		"z");
 	p->buf[z].offset = 0;
 	uint32_t g = plan_group(p, "some", PLAN_OP_MAX, true, false), e = plan_group(p, "any", PLAN_OP_MEAN, false, true);
 	plan_join(p, g, 0, 1);
