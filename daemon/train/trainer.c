@@ -75,7 +75,7 @@ static int make_plan(void *arg, const struct plan_results *results, uint64_t fir
 
 	round_view(t, &v);
 	v.target_batch = t->hold_at;
-	if (t->broken || t->quiet || t->lent || state_copies(t->state, t->epoch) ||
+	if (t->broken || t->quiet || t->lent || t->resting || state_copies(t->state, t->epoch) ||
 	    (!v.begun && !v.sent && !v.agreed && (!t->started || t->paused))) {
 		plan_init(ret, t->strategy->name, 0, 1, &t->c.self);
 		return 0;
@@ -273,7 +273,7 @@ static int build(struct trainer *t, struct err *e)
 	static const struct exec_ops ops = { .load = load_op, .unload = load_back, .net = net_op, .cancel = cancel_op,
 		.busy = busy_op };
 	struct exec_cb cb = { .plan = make_plan, .commit = on_commit, .scalar = on_scalar, .env = vec_env,
-		.broken = on_broken, .log = t->cb.log ? on_log : NULL };
+		.failed = trainer_failing, .broken = on_broken, .log = t->cb.log ? on_log : NULL };
 	struct exec_conf conf = { .env = t->env, .par = &t->par, .profile = &t->profile, .ops = &ops, .ops_arg = t,
 		.check = true };
 	size_t memory = t->s->local.memory_bytes, loader = loader_bytes(t->c.data, t->s->local.batch,
@@ -359,6 +359,7 @@ struct trainer *trainer_new(const struct trainer_conf *conf, const struct traine
 	t->later = (struct timer){ .fire = later_fire, .name = "trainer" };
 	t->halt = (struct timer){ .fire = load_halt_fire, .name = "trainer.halt" };
 	list_init(&t->commits);
+	trouble_init(t);
 	trainer_reset_epoch(t);
 	if (build(t, e) < 0) {
 		trainer_free(t, NULL, NULL);
@@ -417,6 +418,7 @@ void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
 	t->gone_arg = arg;
 	env_timer(t->env, &t->later, 0);
 	env_timer(t->env, &t->halt, 0);
+	env_timer(t->env, &t->rest, 0);
 	if (t->state)
 		state_close(t->state);
 	t->parts = 2 + (t->check ? 1 : 0) + valid_parts(t);
@@ -457,6 +459,7 @@ static void now_quiet(void *arg)
 	exec_reset(t->x);
 	round_drop(t);
 	trainer_reset_epoch(t);
+	trouble_over(t);
 	t->round_prog = t->renewed = false;
 	t->quiet = NULL;
 	t->lent = true;                         /* copies that were asked for wait until it is loaded */

@@ -1,6 +1,6 @@
 /* Inside the trainer: trainer.c (life, programs), trainer_state.c (what the state is made of), trainer_round.c
  * (rounds), trainer_load.c (batches), trainer_valid.c (validation), trainer_check.c (who made the NaN),
- * trainer_model.c (profile), trainer_layers.c (times by layer). */
+ * trainer_trouble.c (network instructions that fail), trainer_model.c (profile), trainer_layers.c (times by layer). */
 #ifndef TRAIN_TRAINER_INT_H
 #define TRAIN_TRAINER_INT_H
 #include "exec/exec.h"
@@ -62,6 +62,7 @@ struct trainer {
 	struct exec_wait *load_wait;
 	bool halted; struct err halt_error; struct timer halt;  /* too many broken files: it is told from the loop */
 	uint64_t broken_told;
+	uint32_t troubles; bool resting; struct timer rest;     /* trainer_trouble.c: in a row; no program until it fires */
 	struct ranges grant, claimed, out;      /* out: batches that were handed out and not counted */
 	uint64_t samples, batches, hold_at; double unit, loss_sum;
 	double batch_loss, batch_correct, skipped;
@@ -111,6 +112,12 @@ void trainer_line(struct trainer *t, const char *fmt, ...) __attribute__((format
 uint64_t trainer_generation(const struct trainer *t);
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first);
 void trainer_reset_epoch(struct trainer *t);
+
+/* trainer_trouble.c */
+void trouble_init(struct trainer *t);
+void trouble_over(struct trainer *t);           /* all is well again */
+enum exec_outcome trainer_failing(void *arg, const struct plan *p, const struct plan_instr *i, enum exec_outcome meant,
+	const struct err *e);                   /* exec_cb.failed */
 
 /* trainer_load.c */
 void load_halt_fire(struct timer *tm);

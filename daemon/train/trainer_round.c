@@ -283,6 +283,7 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 	log_applied(t, t->epoch, digest);
 	if (!t->s->mode.local)
 		check_step(t, t->skipped);
+	trouble_over(t);
 	t->skipped = 0;
 	t->cb.applied(t->arg, &a);
 	commit_free(c);

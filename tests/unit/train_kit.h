@@ -146,6 +146,7 @@ static inline void kit_halted(void *arg, const struct err *e)
 
 static bool kit_halts;                          /* the trainer halts where it could break */
 static const struct planner_ops *kit_strategy;  /* instead of the spec's; NULL: the spec's */
+static const struct exec_ops *kit_ops;          /* strict groups and transfers; NULL: nobody carries them */
 
 static inline void kit_open(struct kit *k, const char *json, const struct layer_host *host, bool log)
 {
@@ -168,7 +169,7 @@ static inline void kit_open(struct kit *k, const char *json, const struct layer_
 	k->answer = (struct timer){ .fire = kit_answer };
 	k->begin_at = k->spec->target_batch;
 	conf = (struct trainer_conf){ .env = k->env, .spec = k->spec, .data = k->data, .par = &k->par, .host = host,
-		.macs_per_us = 10, .strategy = kit_strategy };
+		.macs_per_us = 10, .strategy = kit_strategy, .ops = kit_ops };
 	k->t = trainer_new(&conf, &cb, k, &e);
 	if (!k->t)
 		fail_msg("trainer: %s", e.text);
