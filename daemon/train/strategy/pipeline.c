@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/mem.h"
 #include "train/strategy/parts/stage.h"
 #include "train/strategy/parts/update.h"
 
@@ -243,18 +242,6 @@ static void update(struct plan *p, const struct pipe *x)
 	update_round(p, &u);
 }
 
-static void begin(struct plan *p, const struct view *v)
-{
-	struct id *id = xcalloc(v->nmembers, sizeof(*id));
-
-	for (uint32_t k = 0; k < v->nmembers; k++)
-		id[k] = v->member[k].id;
-	plan_init(p, "pipeline", v->me, v->nmembers, id);
-	p->first = v->first;
-	p->generation = v->generation;
-	free(id);
-}
-
 static int plan(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
 {
 	uint64_t left = v->samples < v->target_batch ? v->target_batch - v->samples : 0;
@@ -263,7 +250,7 @@ static int plan(const struct view *v, const struct plan_results *results, struct
 
 	if (pipe_of(&x, v, e) < 0)
 		return -1;
-	begin(ret, v);
+	plan_begin(ret, "pipeline", v);
 	if (!stage_of(&x, v->me) || (!v->begun && !n))
 		return 0;               /* spare, or the target is reached: wait */
 	n = n > x.most ? x.most : n < x.widest ? x.widest : n;
