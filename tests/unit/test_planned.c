@@ -186,18 +186,36 @@ static void test_members(void **state)
 		.target_batch = 800, .granted = true, .begun = true, .samples = 8 };
 	const struct plan_results none = { 0, NULL };
 	const struct planner_ops *s;
+	json_t *values = json_pack("{s:i}", "stages", 3);
 	struct plan p;
 	struct err e;
 
 	for (int i = 0; (s = strategy_at(i)); i++) {
+		v.values = s->crew ? values : NULL;
 		assert_int_equal(s->plan(&v, &none, &p, &e), 0);
 		assert_true(p.nmembers == 3 && p.me == 1 && p.generation == 7 && p.first == 5);
 		for (uint32_t k = 0; k < 3; k++)
 			assert_memory_equal(&p.member[k], &member[k].id, sizeof(struct id));
-		if (s->needs_swarm)
+		if (s->needs_swarm && !s->crew)
 			assert_int_equal(p.group[plan_find_group(&p, "peers")].n, 3);
 		plan_free(&p);
 	}
+	json_decref(values);
+}
+
+/* A planner that is not told what it needs says so. */
+static void test_untold(void **state)
+{
+	struct view_member member[2] = { { .speed = 1 }, { .speed = 1 } };
+	struct profile_op op[4] = { { .out_bytes = 100, .saved_bytes = 100 } };
+	struct profile m = { .batch = 8, .nops = 4, .op = op, .params = 1000, .batch_bytes = 100, .state_bytes = 1000 };
+	struct view v = { .profile = &m, .nmembers = 2, .member = member, .target_batch = 800, .granted = true };
+	const struct plan_results none = { 0, NULL };
+	struct plan p;
+	struct err e;
+
+	assert_int_equal(strategy_find("pipeline")->plan(&v, &none, &p, &e), -1);
+	assert_non_null(strstr(e.text, "stages is missing"));
 }
 
 static void of_three(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret)
@@ -229,7 +247,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_planted), cmocka_unit_test(test_once_per_shape), cmocka_unit_test(test_price),
-		cmocka_unit_test(test_members), cmocka_unit_test(test_need),
+		cmocka_unit_test(test_members), cmocka_unit_test(test_untold), cmocka_unit_test(test_need),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,6 +191,8 @@ static int pipe_of(struct pipe *x, const struct view *v, struct err *e)
 
 	x->v = v;
 	x->schedule = turns_of(v->values);
+	if (!stages)
+		return check_stages(NULL, e);
 	if (seats(x, stages, e) < 0 || flush_of(x, e) < 0)
 		return -1;
 	c.n = x->n;
