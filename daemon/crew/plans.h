@@ -1,0 +1,35 @@
+/* The plans of all members of an offer: computed, checked together, timed, and what they say of who holds what. Pure,
+ * and run in a lane: nothing here sees a crew. */
+#ifndef CREW_PLANS_H
+#define CREW_PLANS_H
+#include "crew/wire.h"
+#include "plan/predict.h"
+
+/* A piece of the state, and the ranks that hold it: equal names are the same value. */
+struct shard { char name[PLAN_NAME]; uint64_t bytes; uint8_t holder[CREW_MEMBERS_MAX / 8]; };
+struct shards { uint32_t n; struct shard *v; };
+static inline bool shard_holds(const struct shard *s, uint32_t rank) { return s->holder[rank / 8] >> rank % 8 & 1; }
+void shards_free(struct shards *s);
+/* Bytes of the pieces that nobody holds of whom `there` (by rank) is true. */
+uint64_t shards_missing(const struct shards *s, const bool *there);
+
+struct plans { uint32_t n; struct plan *v; const struct plan **list; };
+void plans_free(struct plans *p);
+/* The offer's members as a planner sees them; the result is freed. */
+struct view_member *view_members(const struct offer *o);
+struct view view_of(const struct view *usual, const struct offer *o, const struct view_member *m, uint32_t me);
+/* 0, or -1 and why: the planner's error. Not checked yet. */
+int plans_make(struct plans *ret, const struct planner_ops *s, const struct view *usual, const struct offer *o,
+	struct err *e);
+/* All of them together, then whose they are and what they hold. */
+int plans_check(const struct plans *p, const struct view *usual, const struct offer *o, struct err *e);
+void plans_shards(const struct plans *p, struct shards *ret);
+
+/* What the plans take: time as predicted, and the work that is done in it, in us of a peer of speed 1. */
+struct pace { double us, work; };
+int plans_pace(const struct plans *p, const struct view *usual, const struct offer *o, struct pace *ret, struct err *e);
+/* Until everybody of `to` holds its part, who were `from` before: the slowest of them, us. Zero of `from`: nobody holds
+ * anything yet, and nothing moves. */
+double plans_move_us(const struct plans *from, const struct offer *of, const struct plans *to, const struct offer *ot);
+
+#endif
