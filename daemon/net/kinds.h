@@ -35,4 +35,7 @@ KIND(RUN_CTL, 65, 's')          /* signed swarm-wide pause, resume, stop */
 KIND(RUN_DATA, 66, 's')         /* hashes of stretches of a member's data manifest */
 KIND(AVG_WRONG, 67, 's')       /* a part's owner has not summed what was sent to it: ask this peer for what shows it */
 KIND(PLAN_DATA, 72, 's')        /* SEND/RECV of the executor */
-KIND(PLAN_LIST, 73, 's')        /* a generation's plan or fragment */
+KIND(CREW_PROPOSE, 73, 's')     /* a generation of a crew: what are its plans, and do you promise it */
+KIND(CREW_GO, 74, 's')          /* all have promised the same one: begin */
+KIND(CREW_ASK, 75, 's')         /* what are you, and how far is the crew */
+KIND(CREW_SHOW, 76, 's')        /* the go of a generation, again */

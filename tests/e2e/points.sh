@@ -26,9 +26,11 @@ declare -A passes=(
 # A client owns no part, never leads and never takes over, an auxiliary has nothing to send: these are armed all at once,
 # and must not strike.
 declare -A never=([client]="$(both $lead avg.result avg.recover)" [auxiliary]="$(both avg.data)")
-elsewhere="key.rotate.after key.rotate.before avg.missing.after avg.missing.before"   # rotate.sh; tests/sim: scn_node_life
+# rotate.sh; tests/sim: scn_node_life; tests/sim: scn_crew
+elsewhere="key.rotate.after key.rotate.before avg.missing.after avg.missing.before
+	$(both crew.answer crew.ask crew.begin crew.go crew.propose crew.show)"
 
-listed=" ${passes[*]//$'\n'/ } $elsewhere "
+listed=" ${passes[*]//$'\n'/ } ${elsewhere//$'\n'/ } "
 listed=${listed//$'\t'/ }
 for point in $("$HIVEMINDD" --list-failpoints); do
 	case $listed in *" $point "*) ;; *) fail "$point is a new point: which roles pass it?" ;; esac

@@ -159,7 +159,7 @@ static inline void far_measure(const struct far_conf *c, const struct endpoint *
 	t = far_seconds();
 	if (c->client) {
 		xfer_recv(x->chunks, &x->other, &tag, x->mem, c->bytes, env_now(x->env) + FAR_LIMIT_US, far_moved, NULL);
-		net_call(x->net, &x->other, KIND_PLAN_LIST, NULL, NO_BLOB, CLASS_control, FAR_LIMIT_US, far_heard_go, NULL);
+		net_call(x->net, &x->other, KIND_CREW_SHOW, NULL, NO_BLOB, CLASS_control, FAR_LIMIT_US, far_heard_go, NULL);
 	} else {
 		xfer_send(x->chunks, &x->other, &tag, x->mem, c->bytes, CLASS_weight, env_now(x->env) + FAR_LIMIT_US,
 			far_moved, NULL);
@@ -190,7 +190,7 @@ static inline void far_child(const struct hub_node *n, const struct far_conf *c,
 	}
 	if (who == 2) {
 		net_on(far_me.net, KIND_RUN_STATE, far_echo, NULL);
-		net_on(far_me.net, KIND_PLAN_LIST, far_send_it, NULL);
+		net_on(far_me.net, KIND_CREW_SHOW, far_send_it, NULL);
 		chunks_offer(far_me.chunks, far_offered, NULL);
 		if (write(fd, "ready", 5) == 5)
 			loop_run(far_me.loop);

@@ -1,0 +1,178 @@
+/* The inside of the crew. Nothing outside daemon/crew includes this.
+ *
+ *   crew.c     the face; what follows from a roster          wire.c     offers, cards and gos as bytes
+ *   member.c   PROPOSE, GO: what a member promises, begins   plans.c    plans of all, what they hold and take
+ *   lead.c     the leader: a proposal and its answers        choose.c   who is to be in the next generation
+ *   need.c     the leader: is one needed, can there be one   work.c     what is done in a lane, one thing at a time
+ *   ask.c      ASK, SHOW: what others know                   hub.c      one handler per kind for all runs
+ *   deal.c     generations that are known here               guard.c    who says what it may not
+ *
+ * A deal is a generation that is proposed, promised or decided. What this peer runs is decided and was promised by it.
+ * Promising stops what ran before; whoever has promised one promises none of a lower number. */
+#ifndef CREW_INT_H
+#define CREW_INT_H
+#include <string.h>
+#include "common/jrpc.h"
+#include "common/list.h"
+#include "common/map.h"
+#include "common/mem.h"
+#include "common/planted.h"
+#include "crew/choose.h"
+
+#define MS 1000ull
+#define SECOND 1000000ull
+#define MARK(c, name) ((void)FAILPOINT((c)->env, name))    /* a fail point that can only kill or stop */
+#define PAST 4
+#define AHEAD_MAX (1ull << 20)                  /* generations that may have passed unseen */
+
+struct deal {
+	unsigned refs;
+	struct offer o;
+	struct buf bytes;                       /* the offer as its leader has signed it */
+	uint8_t id[CREW_DIGEST];                /* of it, without the signature */
+	bool computed, cannot;                  /* its plans, here: there are, or there can be none */
+	uint8_t digest[CREW_DIGEST]; struct shards shards;
+	uint8_t said[CREW_DIGEST], *sig;        /* decided: what all have signed; NULL: it is not */
+};
+struct deal *deal_hold(struct deal *d);         /* NULL is fine */
+void deal_drop(struct deal **d);                /* sets NULL */
+void deal_set(struct deal **at, struct deal *d);        /* holds d */
+struct deal *deal_known(const struct crew *c, uint64_t number);        /* decided, or the base; NULL */
+static inline uint64_t deal_number(const struct deal *d) { return d ? d->o.generation : 0; }
+/* Of bytes that somebody has signed (not looked at here). NULL and e. */
+struct deal *deal_read(const void *p, size_t n, struct err *e);
+struct deal *deal_make(struct crew *c, const struct offer *o);  /* signs it */
+struct deal *deal_read_go(const void *p, size_t n, struct err *e);
+void deal_put_go(const struct deal *d, struct buf *b);
+bool deal_signed(const struct deal *d);         /* by its leader; any thread */
+bool deal_all_signed(const struct deal *d);     /* by all its members, under `said`; any thread */
+void deal_promise(const struct crew *c, const struct deal *d, uint8_t ret[SIG_BYTES]);
+bool deal_promised_by(const struct deal *d, uint32_t rank, const uint8_t digest[CREW_DIGEST],
+	const uint8_t sig[SIG_BYTES]);
+int deal_rank(const struct crew *c, const struct deal *d);      /* of this peer in this life, or -1 */
+bool deal_whole(const struct crew *c, const struct deal *d);    /* all its members live, as far as is known here */
+
+/* A peer of the roster. */
+struct mate {
+	struct list link; struct crew *c; struct id id; bool live;
+	bool known; struct card card;           /* what it has said of itself, while this peer leads */
+	struct call *ask, *show; uint64_t asked_us, show_number, show_us;
+	uint64_t adrift;                        /* the decided generation that it does not run, though it should */
+	/* Late with an answer so often in a row; no candidate before so many COMMITs are over. */
+	unsigned late; uint64_t bench;
+	uint64_t wrong;                         /* the life in which it has found other plans, or none; 0: in none */
+	double tokens; uint64_t tokens_us;      /* what it may ask for (guard.c) */
+};
+struct mate *mate_of(const struct crew *c, const struct id *id);        /* who lives, or NULL */
+
+/* What is done in the lane. */
+enum work_kind { WORK_VERIFY, WORK_ANSWER, WORK_CHOOSE, WORK_KNOW, WORKS };
+struct work {
+	struct job job; struct crew *c; enum work_kind kind; uint64_t begun_us;
+	struct deal *d; const struct planner_ops *strategy; struct view usual;
+	struct choice choice;
+	int rc; struct err why; uint8_t digest[CREW_DIGEST]; struct shards shards;
+	void (*gone)(void *arg); void *gone_arg;        /* the crew is, too; told when this ends */
+};
+
+/* Reasons of refusals, as they are counted. */
+#define CREW_REFUSALS(X) X(shape) X(signature) X(leader) X(term) X(number) X(members) X(base) X(rate)
+enum refusal_why {
+#define X(n) REFUSED_##n,
+	CREW_REFUSALS(X)
+#undef X
+	REFUSALS
+};
+#define FORGERS 16
+struct crew_forger { struct id id; unsigned n; uint64_t since_us, last_us, told_us; };
+
+struct crew {
+	struct env *env; struct net *net; struct crew_conf conf; struct crew_cb cb; void *arg;
+	struct crew_hub *hub; struct list in_hub; char hex[ID_HEX];
+	struct id me; uint64_t life; uint32_t redundancy;
+	/* the roster */
+	uint64_t epoch; uint32_t term; struct id leader; bool in; struct list mates; uint32_t nmates; struct map *by_id;
+	/* its owner's word, not followed yet */
+	struct { bool is; uint64_t epoch; uint32_t term; struct id leader; uint32_t n; struct id *live; } told;
+	uint64_t told_commit;
+	uint64_t seen;                          /* the greatest number heard of that a leader may have given */
+	uint64_t base_number;                   /* of the last COMMIT, by the owner's word */
+	struct deal *base, *decided, *promised, *running;
+	struct deal *past[PAST]; unsigned npast;        /* those decided of late: a COMMIT may come late */
+	struct view view; struct view_member *members;  /* of running */
+	uint64_t commits, decided_us, commit_us;
+	/* member.c: a proposal that is being looked at, and who waits for it */
+	struct { struct deal *d; struct request *req; bool trial; } answer;
+	struct deal *computed;                  /* the last one whose plans were found here */
+	/* work.c */
+	struct work *busy, *waiting[WORKS]; uint64_t plan_us;
+	/* lead.c, need.c */
+	struct lead *lead; struct list gos;
+	uint8_t doubted[CREW_DIGEST];
+	struct { uint8_t set[CREW_DIGEST]; unsigned blind; } judged;   /* what the last choice was among; asked so often */
+	uint64_t again_us; unsigned tries; bool committed, odd;        /* odd: most find other plans than this peer */
+	uint64_t answer_us[16]; unsigned answers;
+	uint64_t asked_us; unsigned asks; bool unsure;  /* a promise of it is void, and nobody knows */
+	struct timer kick, tick; uint64_t tick_us;
+	/* for people */
+	bool waits; struct err why; uint64_t since_us;
+	uint64_t replans, replan_us, replan_longest_us; uint64_t refused[REFUSALS];
+	struct crew_forger forger[FORGERS];
+};
+
+static inline uint64_t now_of(const struct crew *c) { return env_now(c->env); }
+static inline bool leads(const struct crew *c) { return c->in && id_eq(&c->leader, &c->me); }
+void crew_kick(struct crew *c);
+void crew_stop_running(struct crew *c);
+void crew_begin_deal(struct crew *c, struct deal *d);
+void crew_adopt(struct crew *c, struct deal *d);        /* it is decided; this peer need not be in it */
+void crew_waits(struct crew *c, const struct err *why); /* NULL: no longer */
+void crew_say(struct crew *c, enum log_level level, const char *code, const struct id *peer, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+void crew_tick_at(struct crew *c, uint64_t us);         /* step again in so long, or earlier */
+void crew_since(struct crew *c);                        /* from now on there is no generation as it should be */
+
+/* member.c */
+void crew_propose_on(struct crew *c, struct request *req);
+void crew_go_on(struct crew *c, struct request *req);
+void member_promise(struct crew *c, struct deal *d);
+void member_computed(struct crew *c, struct work *w);
+void member_verified(struct crew *c, struct work *w);
+void member_take_go(struct crew *c, const void *p, size_t n, const struct id *from);
+void member_drop(struct crew *c);
+/* lead.c */
+void crew_lead_propose(struct crew *c, struct deal *d, bool trial, bool blind);
+void crew_lead_drop(struct crew *c);
+void crew_lead_step(struct crew *c);                 /* what is under way: can it still be? */
+void crew_lead_free(struct crew *c);
+/* need.c */
+void need_step(struct crew *c);
+void need_chosen(struct crew *c, struct work *w);
+void need_late(struct crew *c, const struct id *id);
+/* Bytes of the committed state that nobody holds who lives. False: not known here. */
+bool need_base_there(struct crew *c, uint64_t *ret_missing);
+/* ask.c */
+void crew_ask_on(struct crew *c, struct request *req);
+void crew_show_on(struct crew *c, struct request *req);
+void crew_ask_step(struct crew *c);
+void crew_ask_mate(struct crew *c, struct mate *m);
+void crew_ask_show(struct crew *c, struct mate *m, uint64_t number);
+void crew_ask_free(struct mate *m);
+uint64_t crew_ask_heard_number(struct crew *c, const struct id *from, const json_t *j);
+void card_of(const struct crew *c, struct card *ret);
+/* work.c */
+struct work *crew_work_new(struct crew *c, enum work_kind kind, struct deal *d);
+void crew_work_start(struct crew *c, struct work *w);
+bool crew_work_under_way(const struct crew *c, enum work_kind kind);
+void crew_work_leave(struct crew *c, void (*gone)(void *arg), void *arg);
+/* hub.c */
+int crew_hub_enter(struct crew *c, struct err *e);
+void crew_hub_leave(struct crew *c);
+json_t *crew_head(const struct crew *c);        /* {"run"} */
+struct blob crew_blob(struct buf *b);           /* takes its bytes */
+/* guard.c */
+bool guard_pays(struct crew *c, struct mate *m);
+/* Counts it, and names whoever goes on; strong: no honest peer says this. */
+void guard_refused(struct crew *c, const struct id *from, enum refusal_why why, const struct err *e, bool strong);
+
+#endif

@@ -1,0 +1,360 @@
+/* Crews: who is in a generation, and agreement on its plans, while members die at every step, come, are slow, are cut
+ * off, or find other plans. What must always hold stands in crew_world.c; here is what must come of it, and when. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "crew_world.h"
+
+#define SETTLE (10 * SEC)
+
+/* ---- without harm ---- */
+
+static bool commits(struct sim *s, void *arg)
+{
+	struct cworld *w = arg;
+	(void)s;
+	return w->commits >= 5;
+}
+
+/* They come one after the other; from the first that can hold the model on there is a generation, and COMMITs. */
+static void scn_start(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	cworld_add(w, 1 + (int)(sim_seed(s) % 8));
+	cworld_settle(w, SETTLE);
+	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+}
+
+/* Nobody alone has room: they wait and say how much is missing, and begin as soon as they are enough. */
+static void scn_room(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	int need = 2 + (int)(sim_seed(s) % 3);
+	for (int i = 0; i < CREW_MAX; i++)
+		w->memory[i] = (w->layers + (uint64_t)need - 1) / (uint64_t)need * w->layer_bytes;
+	w->redundancy = 1;
+	cworld_add(w, need - 1);
+	sim_run_for(s, 3 * SEC);
+	sim_check(s, cworld_waits(w, "bytes are missing"));
+	cworld_add(w, 1);
+	cworld_settle(w, SETTLE);
+	sim_check(s, cworld_running(w));
+}
+
+/* ---- kills ---- */
+
+/* What `run show` has: who is in it, and how long agreeing took. */
+static void cost_is_told(struct cworld *w, int node, uint64_t was, uint64_t us)
+{
+	json_t *j = crew_json(cworld_peer(w, node)->crew);
+	const struct cgen *g = cworld_gen(w, cworld_running(w));
+	json_int_t took = json_integer_value(json_object_get(j, "replan_us"));
+	json_int_t number = json_integer_value(json_object_get(j, "generation"));
+	if (json_array_size(json_object_get(j, "members")) != g->n || number <= (json_int_t)CREW_COUNT(was))
+		sim_fail(w->s, "node %d tells another generation than runs", node);
+	if (took <= 0 || took > (json_int_t)us || json_integer_value(json_object_get(j, "replan_us_longest")) < took)
+		sim_fail(w->s, "node %d says that agreeing took %lld us, of %llu", node, (long long)took,
+			(unsigned long long)us);
+	json_decref(j);
+}
+
+static void scn_killed(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	int n = 3 + (int)(sim_seed(s) % 5);
+	cworld_add(w, n);
+	sim_run_for(s, 2 * SEC);
+	sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+	int dead = (int)rng_below(sim_rng(s), (uint64_t)n);
+	uint64_t was = cworld_running(w), then = sim_now(s);
+	cworld_kill(w, dead);
+	cworld_settle(w, SETTLE);
+	sim_check(s, cworld_running(w) && cworld_running(w) >= was && sim_now(s) - then < 3 * SEC);
+	for (int i = 0; i < n; i++)
+		if (i != dead && cworld_running(w) > was && cworld_peer(w, i)->running)
+			cost_is_told(w, i, was, sim_now(s) - then);
+	sim_run_for(s, SEC);
+	cworld_restart(w, dead);
+	cworld_settle(w, SETTLE);
+}
+
+static const char *const points[] = {
+#define FP(name) name,
+#include "failpoints.h"
+#undef FP
+};
+
+/* One of this room's, one after the other by seed. */
+static const char *point_of(struct sim *s)
+{
+	size_t n = sizeof points / sizeof *points, k = sim_seed(s);
+	for (size_t i = 0; ; i++)
+		if (!strncmp(points[i % n], "crew.", 5) && !k--)
+			return points[i % n];
+}
+
+struct victim { struct cworld *w; int node; bool found; };
+
+static bool whoever(void *arg, int node)
+{
+	struct victim *v = arg;
+	v->node = node;
+	return true;
+}
+
+static void look_for_dead(struct sim *s, void *arg)
+{
+	struct victim *v = arg;
+	if (!v->found && v->node >= 0 && !sim_alive(s, v->node)) {
+		v->found = true;
+		cworld_gone(v->w, v->node);
+	}
+	sim_at(s, sim_now(s) + 5 * MSEC, look_for_dead, v);
+}
+
+/* Killed at some step of agreeing: at the start, or on another one's death. */
+static void scn_points(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	struct victim v = { w, -1, false };
+	int n = 4 + (int)(sim_seed(s) % 4);
+	const char *point = point_of(s);
+	bool later = rng_below(sim_rng(s), 2);
+	uint64_t commit_us = w->commit_us;
+	w->redundancy = 3;                      /* two may die between two COMMITs */
+	w->commit_us = later ? commit_us : 0;
+	if (!later)
+		sim_failpoint_of(s, whoever, &v, point, SIM_KILL, 1 + (int)rng_below(sim_rng(s), 6));
+	cworld_add(w, n);
+	look_for_dead(s, &v);
+	cworld_settle(w, SETTLE);
+	if (!later) {
+		for (int k = 0; k < 300 && !v.found; k++)
+			sim_run_for(s, 10 * MSEC);
+		cworld_settle(w, SETTLE);
+		if (!v.found)                   /* nobody has come to it so often */
+			return;
+	}
+	w->commit_us = commit_us;
+	sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+	if (later) {
+		sim_failpoint_of(s, whoever, &v, point, SIM_KILL, 1 + (int)rng_below(sim_rng(s), 6));
+		cworld_kill(w, (int)rng_below(sim_rng(s), (uint64_t)n));
+	}
+	sim_run_for(s, 500 * MSEC);
+	cworld_settle(w, SETTLE);
+	sim_run_for(s, 2 * SEC);
+	for (int i = 0; i < n; i++)
+		if (!sim_alive(s, i))
+			cworld_restart(w, i);
+	sim_run_for(s, 500 * MSEC);
+	cworld_settle(w, SETTLE);
+	sim_check(s, cworld_running(w));
+}
+
+/* Somebody stops at some step, for up to two seconds, and nobody is told: the others do not wait for it for ever, and
+ * when it goes on it finds its place. */
+static void scn_stopped(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	struct victim v = { w, -1, false };
+	int n = 4 + (int)(sim_seed(s) % 4);
+	const char *point = point_of(s);
+	w->redundancy = 3;
+	cworld_add(w, n);
+	sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+	sim_failpoint_of(s, whoever, &v, point, SIM_PAUSE, 1 + (int)rng_below(sim_rng(s), 6));
+	cworld_kill(w, (int)rng_below(sim_rng(s), (uint64_t)n));
+	for (int k = 0; k < 100 && !sim_failpoint_hit(s, point); k++)
+		sim_run_for(s, 10 * MSEC);
+	sim_run_for(s, rng_below(sim_rng(s), 2 * SEC));
+	if (sim_failpoint_hit(s, point) && sim_alive(s, v.node))
+		sim_resume(s, v.node);
+	sim_run_for(s, 500 * MSEC);
+	cworld_settle(w, SETTLE);
+	sim_check(s, cworld_running(w));
+}
+
+/* One after the other, with COMMITs between, and all come back: the state is never lost, and all end in one. */
+static void scn_churn(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	int n = 5 + (int)(sim_seed(s) % 4);
+	cworld_add(w, n);
+	for (int k = 0; k < 12; k++) {
+		int i = (int)rng_below(sim_rng(s), (uint64_t)n), alive = 0;
+		sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+		for (int j = 0; j < n; j++)
+			alive += sim_alive(s, j);
+		if (!sim_alive(s, i))
+			cworld_restart(w, i);
+		else if (alive > 2)
+			cworld_kill(w, i);
+		sim_run_for(s, rng_below(sim_rng(s), 2 * SEC));
+	}
+	sim_run_for(s, 500 * MSEC);
+	cworld_settle(w, SETTLE);
+	sim_check(s, cworld_running(w));
+}
+
+/* Two holders of the same cut die between two COMMITs: nobody begins anything, and they say how many bytes are gone. */
+static void scn_lost(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	w->redundancy = 1 + (uint32_t)(sim_seed(s) % 2);
+	cworld_add(w, 5);
+	cworld_settle(w, SETTLE);
+	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	w->commit_us = 0;
+	sim_run_for(s, SEC);
+	cworld_settle(w, SETTLE);
+	const struct cgen *g = cworld_gen(w, w->sides[0].base);
+	sim_check(s, g != NULL);
+	if (!g)
+		return;
+	uint32_t first = (uint32_t)rng_below(sim_rng(s), g->n);
+	for (uint32_t k = 0; k < w->redundancy; k++)
+		cworld_kill(w, g->node[(first + k) % g->n]);
+	sim_run_for(s, 5 * SEC);
+	sim_check(s, cworld_waits(w, "bytes of the state have no holder"));
+}
+
+/* ---- partitions ---- */
+
+static void scn_partition(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	int n = 4 + (int)(sim_seed(s) % 5), side[CREW_MAX] = { 0 };
+	w->redundancy = 1 + (uint32_t)(sim_seed(s) / 5 % 2);
+	cworld_add(w, n);
+	cworld_settle(w, SETTLE);
+	sim_run_for(s, SEC);
+	for (int i = 0; i < n; i++)
+		side[i] = (int)rng_below(sim_rng(s), 2);
+	w->sides[1].is = true;
+	cworld_split(w, side);
+	sim_run_for(s, SEC + rng_below(sim_rng(s), 4 * SEC));
+	cworld_heal(w);
+	sim_run_for(s, 500 * MSEC);
+	cworld_settle(w, SETTLE);
+	sim_check(s, cworld_running(w));
+}
+
+/* ---- members that are unlike the others ---- */
+
+static bool anybody_named(struct cworld *w, int node)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		struct cpeer *p = cworld_peer(w, i);
+		if (p && p->named[node])
+			return true;
+	}
+	return false;
+}
+
+static bool in_it(struct cworld *w, int node)
+{
+	const struct cgen *g = cworld_gen(w, cworld_running(w));
+	for (uint32_t r = 0; g && r < g->n; r++)
+		if (g->node[r] == node)
+			return true;
+	return false;
+}
+
+/* Its plans take a thousand times as long: the others go on without it, and say so. */
+static void scn_slow(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	int n = 4 + (int)(sim_seed(s) % 3), slow = n - 1;
+	w->layer_us = 300;
+	cworld_add(w, n - 1);
+	sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+	cworld_add(w, 1);
+	sim_lane_slow(s, slow, "serve", 1000);
+	int dead = (int)rng_below(sim_rng(s), (uint64_t)n - 1);
+	sim_run_for(s, 400 * MSEC);
+	cworld_kill(w, dead);
+	sim_run_for(s, 500 * MSEC);
+	cworld_settle(w, SETTLE);
+	sim_check(s, cworld_running(w));
+	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+}
+
+/* One finds other plans than the rest, or none, and leads sooner or later: it is named and left out, and nobody stops
+ * for it twice. */
+static void scn_other(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	int n = 3 + (int)(sim_seed(s) % 4), odd = (int)rng_below(sim_rng(s), (uint64_t)n);
+	w->strategy[odd] = sim_seed(s) / 4 % 2 ? &cut_other_ops : &cut_cannot_ops;
+	cworld_add(w, n);
+	sim_run_for(s, 3 * SEC);
+	cworld_settle(w, SETTLE);
+	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_run_for(s, 10 * SEC);
+	cworld_settle(w, SETTLE);
+	sim_check(s, !in_it(w, odd) && cworld_running(w));
+	if (n <= 4)                             /* of more nobody may have need of it, or asks */
+		sim_check(s, w->strategy[odd] != &cut_other_ops || anybody_named(w, odd));
+	sim_check(s, w->gens <= 4 * (unsigned)n);
+}
+
+/* A joiner: a fast one is planned in at a COMMIT; one that is slow is not, nor does anybody stop for it. */
+static void scn_join(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	int n = 2 + (int)(sim_seed(s) % 2);
+	bool fast = sim_seed(s) / 3 % 2;
+	w->layer_us = 20 * MSEC;
+	w->layer_bytes = 1 << 16;
+	w->speed[n] = fast ? 1 : 0.02;
+	cworld_add(w, n);
+	cworld_settle(w, SETTLE);
+	for (int k = 0; k < 50 && !sim_failed(s); k++) {
+		const struct cgen *g = cworld_gen(w, cworld_running(w));
+		if (g && g->n == (uint32_t)n)
+			break;
+		sim_run_for(s, 200 * MSEC);
+	}
+	uint64_t was = cworld_running(w), stops = cworld_peer(w, 0)->stops;
+	cworld_add(w, 1);
+	sim_run_for(s, 5 * SEC);
+	cworld_settle(w, SETTLE);
+	sim_check(s, in_it(w, n) == fast);
+	sim_check(s, fast || (cworld_running(w) == was && cworld_peer(w, 0)->stops == stops));
+}
+
+/* Alone with one copy: a slow joiner is planned in, because two copies are wished. */
+static void scn_copies(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	w->layer_us = 20 * MSEC;
+	w->speed[1] = 0.02;
+	cworld_add(w, 1);
+	cworld_settle(w, SETTLE);
+	sim_run_for(s, SEC);
+	cworld_add(w, 1);
+	sim_run_for(s, 5 * SEC);
+	cworld_settle(w, SETTLE);
+	sim_check(s, in_it(w, 0) && in_it(w, 1));
+}
+
+static const struct scn list[] = { SCN(start), SCN(room), SCN(killed), SCN(points), SCN(stopped), SCN(churn), SCN(lost),
+	SCN(partition), SCN(slow), SCN(other), SCN(join), SCN(copies), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
