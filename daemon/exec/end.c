@@ -29,12 +29,13 @@ static void remember(struct exec *x, const char *name, double value)
 	x->result[k].value = value;
 }
 
-/* Scalars of a VEC, a COMMIT's batch. */
+/* Scalars that a VEC has made or another peer has sent, a COMMIT's batch. */
 static void tell(struct exec *x, struct op *o)
 {
 	const struct plan_instr *i = o->i;
+	bool news = i->kind == PLAN_VEC || i->kind == PLAN_RECV;
 
-	for (uint32_t k = 0; k < i->nout && i->kind == PLAN_VEC && o->out; k++) {
+	for (uint32_t k = 0; k < i->nout && news && o->out; k++) {
 		const struct plan_buf *b = &o->prog->plan.buf[i->out[k].buf];
 
 		if (b->class != PLAN_SCALAR || !o->out[k])

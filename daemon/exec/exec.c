@@ -27,8 +27,7 @@ void exec_maybe_quiet(struct exec *x)
 	env_timer(x->c.env, &x->kick, 0);
 	program_unref(x, x->prog);
 	exec_mem_done(x);
-	list_each_safe(it, &x->bounds)
-		free(list_entry(it, struct bound, link));
+	exec_unbind(x);
 	free(x);
 	if (gone)
 		gone(arg);
@@ -166,6 +165,7 @@ void exec_pump(struct exec *x)
 				break;
 			batches_back(x);
 			x->over = true;
+			x->v.cut_short++;
 		}
 		if (program_over(x)) {
 			if (x->stopped)

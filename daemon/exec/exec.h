@@ -25,7 +25,7 @@ struct exec_cb {
 	int (*plan)(void *arg, const struct plan_results *results, uint64_t first, struct plan *ret, struct err *e);
 	/* COMMIT has come: i says its scope, b is its batch input (NULL: none). */
 	void (*commit)(void *arg, const struct plan_instr *i, int64_t index, const struct batch *b);
-	/* A VEC has made a value of class scalar. May be NULL. */
+	/* A VEC has made a value of class scalar, or a RECV has brought one. May be NULL. */
 	void (*scalar)(void *arg, const char *name, int64_t index, const void *p, size_t bytes);
 	/* What VEC functions may know, asked at the start of each. NULL: nothing. */
 	void (*env)(void *arg, struct vec_env *ret);
@@ -65,6 +65,8 @@ void exec_returned(struct exec *x);
  * Before the first program. What is written there counts at once: an interrupt waits for a running instruction that
  * writes it. */
 void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes);
+/* Nothing is bound and nothing counts any more; after exec_reset. */
+void exec_unbind(struct exec *x);
 /* The executor's memory, but what is written there counts at once, too. */
 void exec_count(struct exec *x, const char *buffer);
 void exec_wake(struct exec *x);                 /* something has changed: ask plan() again, if nothing runs. Later. */
@@ -86,6 +88,7 @@ struct exec_view {
 	uint64_t tokens_peak_bytes;             /* tier 0 of the program that runs, as the predictor counts */
 	uint64_t flops;                         /* of FWD and BWD (kernels/cost.h) */
 	uint64_t instructions, abandoned, programs, checks, busy_us, load_wait_us;
+	uint64_t cut_short;                     /* programs that were abandoned before their end */
 	uint64_t failed, passed;                /* instructions; those passed over because of what has not come */
 	uint64_t bytes[PLAN_CLASSES_COUNT];     /* T4: by class, of what was loaded, sent, received or reduced */
 };

@@ -257,9 +257,10 @@ static void run_vec(struct job *j)
 static struct vec_arg arg_of(const struct op *o, const struct plan_ref *r, const struct block *b)
 {
 	const struct plan_buf *buf = buf_of(o, r);
+	const struct plan_extent *x = buf->nextents && buf->extent[0].kind == PLAN_FLAT ? &buf->extent[0] : NULL;
 
 	return (struct vec_arg){ .p = b ? b->p : NULL, .bytes = buf->bytes, .class = buf->class, .add = r->add,
-		.batch = b ? b->batch : NULL };
+		.batch = b ? b->batch : NULL, .part = x != NULL, .lo = x ? x->lo : 0, .hi = x ? x->hi : 0 };
 }
 
 bool op_lacks(const struct op *o)

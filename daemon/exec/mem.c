@@ -180,6 +180,13 @@ void exec_count(struct exec *x, const char *buffer)
 	exec_bind(x, buffer, NULL, 0);
 }
 
+void exec_unbind(struct exec *x)
+{
+	assert(!x->prog || x->dying);
+	while (!list_empty(&x->bounds))
+		free(list_entry(list_pop(&x->bounds), struct bound, link));
+}
+
 bool op_counts(const struct op *o)
 {
 	for (uint32_t k = 0; k < o->i->nout; k++)

@@ -16,6 +16,8 @@ struct vec_arg {
 	enum plan_class class;
 	const struct batch *batch;              /* of class BATCH: p is NULL then */
 	bool add, blank;                        /* outputs: `+`; there is nothing yet to add to */
+	/* Of a vector that is cut (its first extent in the plan is flat): elements lo .. hi - 1 of the parameters. */
+	bool part; uint64_t lo, hi;
 };
 /* What the owner lets them know; copied when the instruction starts. */
 struct vec_env {
@@ -57,7 +59,7 @@ static inline size_t vec_len(const struct vec_arg *a) { return a->bytes / sizeof
  * averaged like the rest, but no step is made with them: elements before those. */
 static inline size_t vec_params(const struct vec_call *c, const struct vec_arg *a)
 {
-	return vec_len(a) - (c->env.model ? c->env.model->nbuffer : 0);
+	return a->part ? (size_t)(a->hi - a->lo) : vec_len(a) - (c->env.model ? c->env.model->nbuffer : 0);
 }
 static inline double *vec_scalar(const struct vec_arg *a) { return a->p; }
 

@@ -34,7 +34,7 @@ struct end {                                    /* an instruction that waits for
 struct peer {
 	struct world *world; uint32_t rank; struct exec *x;
 	real *w, *mean; uint64_t lo, n;         /* its part of the parameters, and of the epoch's mean */
-	double unit, loss; uint64_t counted;
+	double unit, heard, loss; uint64_t counted;
 	bool waits, gave;                       /* in the round; with a mean of its own */
 	struct exec_wait *round;
 };
@@ -235,8 +235,10 @@ static void scalar(void *arg, const char *name, int64_t index, const void *v, si
 
 	if (!strcmp(name, "unit"))
 		memcpy(&p->unit, v, sizeof(p->unit));
-	if (!strcmp(name, "loss"))
-		p->loss += *(const double *)v;
+	if (!strcmp(name, "loss"))              /* every member is told; who has made it knows how many are right, too */
+		p->heard = *(const double *)v;
+	if (!strcmp(name, "correct"))
+		p->loss += p->heard;
 }
 
 static void vec_env(void *arg, struct vec_env *ret)

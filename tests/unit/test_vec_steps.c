@@ -171,6 +171,67 @@ static void test_outer(void **state)
 }
 
 /* A version that is not as long as the one before it is refused, and nothing is written past its end. */
+/* A step of elements lo to hi - 1, whose optimizer's vectors begin as zeros; into w. */
+static int step_part(struct vbed *b, const struct optim_ops *o, size_t lo, size_t hi, const real *g, real *w,
+	struct kerr *e)
+{
+	size_t len = hi - lo, vectors = 0, bytes;
+	double skipped = -1;
+	void *opt;
+	int rc;
+
+	for (int i = 0; i < o->nstates; i++)
+		vectors += b->env.state[i];
+	bytes = (vectors * len * sizeof(real) + 7) / 8 * 8 + 3 * sizeof(double);
+	opt = malloc(bytes);
+	vbed_fresh(opt, bytes);
+	struct vec_arg in[3] = { { .p = (void *)(g + lo), .bytes = len * sizeof(real), .part = true, .lo = lo, .hi = hi },
+		{ .p = w + lo, .bytes = len * sizeof(real), .part = true, .lo = lo, .hi = hi },
+		{ .p = opt, .bytes = bytes, .part = true, .lo = lo, .hi = hi } };
+	struct vec_arg out[3] = { in[1], in[2], { .p = &skipped, .bytes = 8, .class = PLAN_SCALAR } };
+
+	for (int k = 0, steps = 3; k < steps; k++) {
+		rc = vbed_call(b, "opt", in, 3, out, 3, e);
+		if (rc < 0 || skipped != 0)
+			break;
+	}
+	free(opt);
+	return rc;
+}
+
+/* Parts step as they do in the whole, with every optimizer; a part ends where a tensor does. */
+static void test_part(void **state)
+{
+	struct vbed b;
+	struct kerr e;
+
+	vbed_open(&b, 33);
+	size_t cut = b.m->param[2].offset, n = b.n;
+	real *g = malloc(n * sizeof(real)), *one = malloc(n * sizeof(real)), *two = malloc(n * sizeof(real));
+	for (int k = 0; optim_at(k); k++) {
+		(void)vbed_optim(&b, optim_at(k));
+		for (size_t i = 0; i < n; i++) {
+			g[i] = vbed_wave(i, 1);
+			one[i] = two[i] = vbed_wave(i, 2);
+		}
+		assert_int_equal(step_part(&b, optim_at(k), 0, n, g, one, &e), 0);
+		assert_int_equal(step_part(&b, optim_at(k), 0, cut, g, two, &e), 0);
+		assert_int_equal(step_part(&b, optim_at(k), cut, n, g, two, &e), 0);
+		if (memcmp(one, two, n * sizeof(real)))
+			fail_msg("%s: parts step otherwise than the whole", optim_at(k)->name);
+		assert_true(one[0] != vbed_wave(0, 2) && one[n - 1] != vbed_wave(n - 1, 2));
+	}
+	assert_int_equal(step_part(&b, optim_at(0), 0, cut + 1, g, two, &e), -1);
+	assert_non_null(strstr(e.text, "begins and ends with tensors"));
+	b.env.clip_norm = 1;
+	assert_int_equal(step_part(&b, optim_at(0), 0, cut, g, two, &e), -1);
+	assert_non_null(strstr(e.text, "norm of all gradients"));
+	free(g);
+	free(one);
+	free(two);
+	vbed_close(&b);
+}
+
 static void test_sizes(void **state)
 {
 	struct vbed b;
@@ -198,7 +259,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_opt), cmocka_unit_test(test_others), cmocka_unit_test(test_outer),
-		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_sizes), cmocka_unit_test(test_part),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,34 @@
 /* "g w opt [loss [stats]] -> w opt skipped": one optimizer step, bit-exact on every CPU, in place or from one version
- * to the next. opt holds the state vectors in use, then the clock (step, powers) as three doubles. A gradient (or loss)
+ * to the next, of all parameters or of those from one tensor to another: a part steps as it does in the whole. opt
+ * holds the state vectors in use, then the clock (step, powers) as three doubles. A gradient (or loss)
  * that is not finite changes nothing: every peer sees the same bytes and decides the same. skipped: 0, or 1 + the first
  * bad element. The running statistics behind w become those behind g; stats, in a step of one's own. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include "common/mem.h"
 #include "kernels/vec.h"
 #include "exec/vec.h"
+
+/* The tensors of a part, as they lie in it; free() them. NULL: it begins or ends within one. */
+static struct model_param *tensors_of(const struct model *m, const struct vec_arg *w, int *ret_n)
+{
+	struct model_param *t = xmalloc(((size_t)m->nparams + 1) * sizeof(*t));
+	uint64_t at = w->lo;
+
+	*ret_n = 0;
+	for (int i = 0; i < m->nparams; i++) {
+		if (m->param[i].offset != at || at + m->param[i].count > w->hi)
+			continue;
+		t[*ret_n] = m->param[i];
+		t[(*ret_n)++].offset = (size_t)(at - w->lo);
+		at += m->param[i].count;
+	}
+	if (at == w->hi)
+		return t;
+	free(t);
+	return NULL;
+}
 
 static int run(struct vec_call *c)
 {
@@ -16,14 +39,18 @@ static int run(struct vec_call *c)
 	real *state[OPTIM_STATES_MAX] = { NULL }, *next = vec_real(opt);
 	size_t n = vec_params(c, w), tail = vec_len(w) - n, bad;
 	const real *stats = c->nin > 4 ? vec_real(&c->in[4]) : vec_real(g) + n;
+	struct model_param *own = NULL;
 	struct optim_clock clock;
 	struct optim_call call = { .par = c->par, .ops = o, .hyper = c->env.hyper, .state = state, .param = vec_real(w),
 		.grad = vec_real(g), .tensor = c->env.model->param, .ntensors = c->env.model->nparams,
 		.decay_all = c->env.decay_all };
 
-	if (c->env.model->nparam != n || g->bytes != w->bytes)
-		return kerr_set(c->e, "opt works on whole parameter vectors: %zu elements, and the model has %zu", n,
-			c->env.model->nparam);
+	if ((!w->part && c->env.model->nparam != n) || g->bytes != w->bytes)
+		return kerr_set(c->e, "opt works on all parameters or on a part that says which: %zu elements of w, %zu of g, "
+			"and the model has %zu", n, vec_params(c, g), c->env.model->nparam);
+	if (w->part && c->env.clip_norm > 0)
+		return kerr_set(c->e, "opt: clip_norm is about the norm of all gradients, and these are elements %zu to %zu",
+			(size_t)w->lo, (size_t)w->hi);
 	if (vec_goes_on(c, 0, 1) < 0 || vec_goes_on(c, 1, 2) < 0)
 		return -1;
 	bad = vec_nonfinite(c->par, n, vec_real(g));
@@ -32,6 +59,10 @@ static int run(struct vec_call *c)
 	*skipped = bad < n + tail ? 1 + (double)bad : loss && !isfinite(*vec_scalar(loss)) ? 1 + (double)(n + tail) : 0;
 	if (*skipped > 0)
 		return 0;
+	if (w->part && !(own = tensors_of(c->env.model, w, &call.ntensors)))
+		return kerr_set(c->e, "opt: a part begins and ends with tensors, and elements %zu to %zu do not", (size_t)w->lo,
+			(size_t)w->hi);
+	call.tensor = own ? own : call.tensor;
 	if (c->env.clip_norm > 0)
 		(void)vec_clip_norm(c->par, n, c->env.clip_norm, vec_real(g));
 	for (int i = 0; i < o->nstates; i++)
@@ -44,6 +75,7 @@ static int run(struct vec_call *c)
 	optim_tick(o, c->env.hyper, &clock);
 	call.clock = &clock;
 	optim_step(&call);
+	free(own);
 	clock_at[0] = (double)clock.step;
 	clock_at[1] = clock.power[0];
 	clock_at[2] = clock.power[1];
