@@ -121,6 +121,7 @@ void avg_free(struct avg *a, void (*quiet)(void *arg), void *arg)
 	shown_drop(a);
 	proofs_free(a);
 	units_free(a);
+	free(a->roster_ids);
 	audits_free(a);
 	if (a->round)
 		round_close(a->round);
@@ -361,6 +362,7 @@ static void kick_fire(struct timer *t)
 	if (!a->round)
 		join_kept(a);
 	early_begun(a);
+	roster_tell(a);
 	if (a->leaving) {
 		leave_step(a);
 		return;

@@ -28,6 +28,7 @@ struct avg_conf {
 	size_t len;                             /* floats of a contribution (gradients, then averaged buffers) */
 	uint64_t data_samples;                  /* size of the data set: pool positions are (data epoch * n + i) */
 	uint64_t data_limit;                    /* the pool ends at this position; 0 = endless */
+	bool dealt;                             /* the owner deals positions out: nobody is given any */
 	bool unordered;                         /* no pool: who contributes names no positions, nobody is given any */
 	uint32_t group_max;                     /* members of the run's swarm at most; 0 = 1024 */
 	/* Members that send each other everything: a larger round is in rows of so many at most. 0 = 64. */
@@ -86,6 +87,11 @@ struct avg_commit {
 enum avg_why { AVG_FORK /* lost to a longer chain */, AVG_BEHIND /* the others are ahead */,
 	AVG_DIVERGED /* my digest differs */, AVG_MISSED /* committed without my hearing the mean */ };
 
+/* Members that live, do not follow, and are not held; this peer too. leader: zeros when nobody is known to lead. */
+struct avg_roster { uint64_t epoch; uint32_t term; struct id leader; uint32_t n; const struct id *live;
+	uint32_t ngone; const struct id *gone;  /* members that do not live, or cannot do anything */
+};
+
 struct avg_cb {
 	/* BEGIN reached this peer: stop adding, call avg_contribute now or soon. */
 	void (*begin)(void *arg, const struct avg_begin *b);
@@ -106,6 +112,8 @@ struct avg_cb {
 	 * is brought to it (params NULL), and by every member when it would come into force over `params`: then the answer
 	 * depends on nothing but what is given and the run's spec, so that all say the same. */
 	int (*may_change)(void *arg, const struct id *author, const json_t *patch, const json_t *params, struct err *e);
+	/* Or NULL. Who could do something for the run, as this peer sees it, has changed, or who leads, or the epoch. */
+	void (*roster)(void *arg, const struct avg_roster *r);
 };
 
 struct avg;

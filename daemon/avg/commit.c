@@ -22,7 +22,7 @@ static void next_grant(struct avg *a, struct mate *m, const struct ranges *claim
 {
 	ranges_copy(ret, &m->grant);
 	ranges_sub_all(ret, claimed);
-	if (a->conf.unordered || (m->flags & (MATE_FOLLOWER | MATE_AUX))) {
+	if (a->conf.unordered || a->conf.dealt || (m->flags & (MATE_FOLLOWER | MATE_AUX))) {
 		ranges_clear(ret);
 		return;
 	}

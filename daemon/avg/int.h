@@ -174,7 +174,7 @@ struct avg {
 		uint32_t fails; uint64_t bytes_out, bytes_in;
 	struct { void *p; size_t bytes; } spare[SPARES];
 	struct residual *res; size_t nres; uint64_t res_dropped /* elements */;
-	unsigned x_jobs;                        /* jobs that read the owner's vector */
+	unsigned x_jobs /* that read the owner's vector */; struct avg_roster roster; struct id *roster_ids /* as told */;
 };
 
 /* ---- one round ---- */
@@ -264,6 +264,7 @@ void mate_free(struct avg *a, struct mate *m);
 void mate_gone(struct avg *a, struct mate *m, const char *why);
 bool believed(const struct avg *a, const struct mate *m);        /* when somebody says that it lives */
 void roster_news(void *arg, const struct id *peer, enum net_news what);
+void roster_tell(struct avg *a);                /* avg_cb.roster, when it has changed */
 void roster_reorder(struct avg *a);             /* after point.prev changed */
 void roster_elect(struct avg *a);               /* sets a->leader; acts on a change */
 void roster_sum(struct avg *a);                 /* recounts a->sum */
@@ -492,8 +493,7 @@ int propose_check(const struct avg *a, const struct body *b, struct err *e);
 void propose_in_force(const struct avg *a, const struct body *c, json_t **ret_recent /* of the point that c makes */);
 void propose_applied(struct avg *a, const struct body *b);
 void propose_free(struct avg *a);
-void leave_on(struct avg *a, struct request *req);
-void leave_step(struct avg *a);
+void leave_on(struct avg *a, struct request *req); void leave_step(struct avg *a);
 void commits_forget(struct avg *a);
 void avg_job_over(struct avg *a);
 

@@ -418,7 +418,7 @@ void grant_top_up(struct avg *a, struct mate *m, uint64_t used)
 	struct ranges taken = { 0 };
 	uint64_t have = ranges_count(&m->grant), want = ledger_want(share_of(a, m), m->micro ? m->micro :
 		a->conf.micro_batch) + used;
-	if (a->conf.unordered || have >= want || (m->flags & (MATE_AUX | MATE_FOLLOWER)))
+	if (a->conf.unordered || a->conf.dealt || have >= want || (m->flags & (MATE_AUX | MATE_FOLLOWER)))
 		return;
 	taken_all(a, &taken);
 	ledger_cut(&taken, a->conf.data_limit, want - have, m->grant.n < CLAIMS_PIECES ? CLAIMS_PIECES - m->grant.n : 1,
@@ -453,8 +453,8 @@ static void granted(void *arg, const struct frame *f, const struct err *e)
 void grant_need(struct avg *a)
 {
 	uint64_t unit = a->conf.micro_batch ? a->conf.micro_batch : 1, have, used;
-	if (a->conf.unordered || a->state != AVG_IN || (a->me->flags & (MATE_AUX | MATE_FOLLOWER)) || !a->leader ||
-			a->round)
+	if (a->conf.unordered || a->conf.dealt || a->state != AVG_IN || a->me->flags & (MATE_AUX | MATE_FOLLOWER) ||
+			!a->leader || a->round)
 		return;
 	used = ranges_count(&a->claimed);
 	have = ranges_count(&a->me->grant);

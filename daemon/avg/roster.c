@@ -173,6 +173,8 @@ void roster_lead(struct avg *a, struct mate *to)
 	if (a->leader)
 		roster_care(a, a->leader, -1);
 	a->leader = to;
+	if (a->cb.roster)
+		kick(a);
 	a->lead_us = now_of(a);
 	if (to)
 		roster_care(a, to, 1);
@@ -199,6 +201,41 @@ void roster_elect(struct avg *a)
 	roster_sum(a);
 	a->tell = true;
 	kick(a);
+}
+
+static bool same_roster(const struct avg_roster *x, const struct avg_roster *y)
+{
+	return x->epoch == y->epoch && x->term == y->term && id_eq(&x->leader, &y->leader) && x->n == y->n &&
+		x->ngone == y->ngone && !memcmp(x->live, y->live, (x->n + x->ngone) * sizeof *x->live);
+}
+
+void roster_tell(struct avg *a)
+{
+	if (!a->cb.roster)
+		return;
+	bool in = a->state == AVG_IN;
+	struct id *ids = xcalloc(2 * a->nmates + 1, sizeof *ids), *gone = ids + a->nmates;
+	struct avg_roster r = { .epoch = a->point.epoch, .term = a->term, .live = ids };
+	if (in && a->leader && !a->recover)
+		r.leader = a->leader->id;
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		bool held = m == a->me ? a->hold : m->flags & MATE_HOLD;
+		if (in && m->member && m->live && !held && !(m->flags & MATE_FOLLOWER))
+			ids[r.n++] = m->id;
+		else if (in && (m->member || !m->live))         /* else it is a newcomer, of whom only the leader knows */
+			gone[r.ngone++] = m->id;
+	}
+	memmove(ids + r.n, gone, r.ngone * sizeof *ids);
+	r.gone = ids + r.n;
+	if (a->roster_ids && same_roster(&r, &a->roster)) {
+		free(ids);
+		return;
+	}
+	free(a->roster_ids);
+	a->roster_ids = ids;
+	a->roster = r;
+	a->cb.roster(a->arg, &r);
 }
 
 void roster_clear(struct avg *a)
@@ -245,6 +282,8 @@ void mate_gone(struct avg *a, struct mate *m, const char *why)
 	m->counted = false;
 	if (a->round)
 		lead_dead(a->round, &m->id);
+	if (a->cb.roster)
+		kick(a);
 	if (a->state != AVG_IN)
 		return;
 	if (led)

@@ -191,10 +191,19 @@ static bool same_holding(const struct holding *h, const struct holding *w, uint1
 		pairs(to, from, h->unit, w->unit)));
 }
 
+/* Whoever has not been told, and has no part in it, goes along. */
+static bool has_nothing(const struct avg *a, const struct body *b)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if (id_eq(&b->m[i].id, &a->me->id))
+			return b->held[i].unit == NO_UNIT && b->held[i].keep_lo == b->held[i].keep_hi;
+	return false;
+}
+
 int units_same(const struct avg *a, const struct body *b, struct err *e)
 {
 	const struct holding none = { .unit = NO_UNIT };
-	if (!a->units && !b->held)
+	if ((!a->units && !b->held) || (b->held && !(a->units && a->units->n) && has_nothing(a, b)))
 		return 0;
 	if (!a->units || !b->held || b->generation != a->units->generation)
 		return err_set(e, ERR_STATE, "a round of generation %llu of the plan; this peer is in %llu",

@@ -379,6 +379,7 @@ int run_swarm_open(struct run *r, struct err *e)
 		.micro_batch = s->local.batch };
 	conf.tensors = tensors = trainer_roles(r->trainer, &conf.ntensors);
 	conf.codec = (json_t *)s->codec;
+	conf.dealt = trainer_has_crew(r->trainer);
 	conf.robust = s->robust;
 	conf.error_feedback = s->error_feedback;
 	r->avg = avg_new(c->env, c->net, c->chunks, c->dht, &conf, &swarm_cb, r, e);
