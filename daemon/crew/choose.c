@@ -122,6 +122,8 @@ void crew_choose(struct choice *c)
 	if (n)
 		way_try(c, c->kept, &a);
 	bool kept = a.ok;
+	if (kept && c->these)
+		others = 0;
 	if (others) {
 		way_try(c, in, &b);
 		kept = !take(c, &a, &b) && kept;

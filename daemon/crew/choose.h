@@ -8,6 +8,7 @@ struct choice {
 	/* Everybody who could be in it, with number, epoch and base of the offer that it will be. */
 	struct offer all;
 	bool *kept;                     /* by rank: was in the generation before */
+	bool these;                     /* of those alone, when they can hold the model */
 	uint32_t running;               /* redundancy of the generation that runs on while nothing is better; 0: none */
 	/* Found: 0, or -1 and why there can be none. */
 	int rc; struct err why;

@@ -58,13 +58,15 @@ static void agreed(struct crew *c)
 
 /* ---- generations begin and end ---- */
 
-void crew_stop_running(struct crew *c)
+void crew_stop_running(struct crew *c, const char *why)
 {
 	struct deal *d = c->running;
 	if (!d)
 		return;
 	c->running = NULL;
 	crew_since(c);
+	crew_say(c, LOG_INFO_, "crew_stops", NULL, "generation %llu is over here: %s", (unsigned long long)CREW_COUNT(
+		d->o.generation), why);
 	c->cb.stop(c->arg, d->o.generation);
 	free(c->members);
 	c->members = NULL;
@@ -78,7 +80,7 @@ void crew_begin_deal(struct crew *c, struct deal *d)
 		return;
 	MARK(c, "crew.begin.before");
 	if (!PLANTED(CREW_RUNS_ON))
-		crew_stop_running(c);
+		crew_stop_running(c, "the next one begins");
 	decided(c, d);
 	deal_set(&c->running, d);
 	deal_drop(&c->promised);
@@ -105,9 +107,15 @@ void crew_adopt(struct crew *c, struct deal *d)
 	if (c->promised && c->promised->o.generation <= d->o.generation)
 		deal_drop(&c->promised);
 	c->seen = d->o.generation > c->seen ? d->o.generation : c->seen;
-	crew_stop_running(c);
+	crew_stop_running(c, "others have begun the next one");
 	decided(c, d);
 	agreed(c);
+	if (c->cb.others) {
+		struct view_member *m = view_members(&d->o);
+		struct view v = view_of(&c->conf.view, &d->o, m, 0);
+		c->cb.others(c->arg, d->o.generation, &v);
+		free(m);
+	}
 	crew_kick(c);
 }
 
@@ -127,7 +135,7 @@ static void mate_free(struct crew *c, struct mate *m)
 	free(m);
 }
 
-static void mate_lives(struct crew *c, const struct id *id)
+static struct mate *mate_lives(struct crew *c, const struct id *id)
 {
 	struct mate *m = mate_of(c, id);
 	if (!m) {
@@ -139,6 +147,30 @@ static void mate_lives(struct crew *c, const struct id *id)
 		c->nmates++;
 	}
 	m->live = true;
+	return m;
+}
+
+static bool known_gone(const struct crew *c, const struct id *id)
+{
+	for (uint32_t i = 0; i < c->told.ngone; i++)
+		if (id_eq(&c->told.gone[i], id))
+			return true;
+	return false;
+}
+
+void crew_hearsay(struct crew *c, const struct deal *d)
+{
+	for (uint32_t i = 0; i < d->o.n && !c->running; i++) {       /* nobody stops for somebody it does not know */
+		const struct id *id = &d->o.m[i].id;
+		if (!id_eq(id, &c->me) && !mate_of(c, id) && !known_gone(c, id))
+			mate_lives(c, id)->hearsay = true;
+	}
+}
+
+/* Until the next COMMIT, which names everybody. */
+static bool still_said(const struct crew *c, const struct mate *m, bool moved)
+{
+	return m->hearsay && !moved && !known_gone(c, &m->id);
 }
 
 /* Whoever leads next hears of who starts anew; what is known here grows old. */
@@ -164,7 +196,8 @@ static void take_roster(struct crew *c)
 	if (!c->told.is)
 		return;
 	c->told.is = false;
-	if (c->told.epoch != c->epoch)
+	bool moved = c->told.epoch != c->epoch;
+	if (moved)
 		promise_void(c);                /* it stands on another COMMIT */
 	if (!id_eq(&c->leader, &c->told.leader)) {
 		c->asks = 0;
@@ -174,13 +207,15 @@ static void take_roster(struct crew *c)
 	c->term = c->told.term;
 	c->leader = c->told.leader;
 	c->in = false;
-	list_each(it, &c->mates)
-		list_entry(it, struct mate, link)->live = false;
+	list_each(it, &c->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		m->live = still_said(c, m, moved);
+	}
 	for (uint32_t i = 0; i < c->told.n; i++) {
 		if (id_eq(&c->told.live[i], &c->me))
 			c->in = true;
 		else
-			mate_lives(c, &c->told.live[i]);
+			mate_lives(c, &c->told.live[i])->hearsay = false;
 	}
 	list_each_safe(it, &c->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
@@ -212,7 +247,7 @@ static void step(struct crew *c)
 	take_commit(c);
 	take_roster(c);
 	if (c->running && !deal_whole(c, c->running))
-		crew_stop_running(c);
+		crew_stop_running(c, c->in ? "a member of it is gone" : "this peer takes no part any more");
 	if (c->promised && !deal_whole(c, c->promised))
 		promise_void(c);
 	if (c->in && !(c->decided && deal_whole(c, c->decided)))
@@ -253,6 +288,13 @@ void crew_tick_at(struct crew *c, uint64_t us)
 
 /* ---- the face ---- */
 
+static void draw_life(struct crew *c)
+{
+	c->life = 0;
+	while (!c->life)
+		c->env->ops->secure(c->env, &c->life, sizeof c->life);
+}
+
 struct crew *crew_new(struct env *env, struct net *net, const struct crew_conf *conf, const struct crew_cb *cb,
 	void *arg, struct err *e)
 {
@@ -269,8 +311,7 @@ struct crew *crew_new(struct env *env, struct net *net, const struct crew_conf *
 	c->by_id = map_new(env_rand(env));
 	c->kick = (struct timer){ .fire = kicked, .name = "crew.kick" };
 	c->tick = (struct timer){ .fire = ticked, .name = "crew.tick" };
-	while (!c->life)
-		env->ops->secure(env, &c->life, sizeof c->life);
+	draw_life(c);
 	c->conf.speed = conf->speed > 0 ? conf->speed : 1;
 	c->conf.floor_us = conf->floor_us ? conf->floor_us : FLOOR_US;
 	c->redundancy = conf->view.redundancy ? conf->view.redundancy : conf->strategy->redundancy;
@@ -304,8 +345,23 @@ void crew_free(struct crew *c, void (*gone)(void *arg), void *arg)
 		deal_drop(&c->past[i]);
 	free(c->members);
 	free(c->told.live);
+	free(c->told.gone);
 	free(c);
 }
+
+void crew_live_on(struct crew *c, uint64_t life)
+{
+	crew_stop_running(c, "this peer holds nothing any more");
+	if (c->promised)
+		promise_void(c);
+	if (life)
+		c->life = life;
+	else
+		draw_life(c);
+	crew_kick(c);
+}
+
+uint64_t crew_life(const struct crew *c) { return c->life; }
 
 void crew_roster(struct crew *c, const struct crew_roster *r)
 {
@@ -317,6 +373,9 @@ void crew_roster(struct crew *c, const struct crew_roster *r)
 	c->told.leader = r->leader;
 	c->told.n = n;
 	c->told.live = n ? xmemdup(r->live, n * sizeof *r->live) : NULL;
+	free(c->told.gone);
+	c->told.ngone = r->ngone < ROSTER_MAX ? r->ngone : ROSTER_MAX;
+	c->told.gone = c->told.ngone ? xmemdup(r->gone, c->told.ngone * sizeof *r->gone) : NULL;
 	crew_kick(c);
 }
 
@@ -324,6 +383,14 @@ void crew_commit(struct crew *c, uint64_t generation)
 {
 	c->told_commit = generation;
 	crew_kick(c);
+}
+
+void crew_fail(struct crew *c, uint64_t generation)
+{
+	if (deal_number(c->running) != generation || !generation)
+		return;
+	crew_stop_running(c, "this peer cannot go on in it");
+	crew_kick(c);                           /* who leads hears of it from this peer's next question */
 }
 
 static json_t *members_json(const struct offer *o)

@@ -27,18 +27,24 @@ struct crew_conf {
 	struct view view;
 	double speed; uint64_t memory_bytes;    /* this peer's; 0: 1, and no limit */
 	uint64_t floor_us;                      /* smallest deadline; 0 = 200 ms */
+	bool stays;                             /* values do not move: nobody takes the place of a member that can go on */
 };
 
 struct crew_roster {
 	uint64_t epoch; uint32_t term;
 	struct id leader;                       /* zeros: nobody leads */
 	uint32_t n; const struct id *live;      /* members that live; this peer takes part when it is among them */
+	/* Of whom is known that they do not. Of those who are in neither list nothing is: newcomers, until the next COMMIT
+	 * names them; that they live is the leader's word then. */
+	uint32_t ngone; const struct id *gone;
 };
 
 struct crew_cb {
 	/* All have promised it: from now on this peer is member `rank` of v, which stays until stop of that generation is
 	 * over; its epoch is that of the COMMIT on which it stands. */
 	void (*begin)(void *arg, uint64_t generation, const struct view *v, uint32_t rank);
+	/* Others have begun it, of whom this peer is none; v as above, to be looked at during the call. Or NULL. */
+	void (*others)(void *arg, uint64_t generation, const struct view *v);
 	/* It is over: nothing new of it starts, frames of it are refused from now on. */
 	void (*stop)(void *arg, uint64_t generation);
 	/* There can be no generation now: nobody leads, or those who live cannot hold the model. Told when that begins, and
@@ -53,9 +59,15 @@ struct crew *crew_new(struct env *env, struct net *net, const struct crew_conf *
 	void *arg, struct err *e);
 /* No callback any more; gone (may be NULL), once, perhaps at once: no lane reads conf's view. */
 void crew_free(struct crew *c, void (*gone)(void *arg), void *arg);
+/* Before the first roster: this peer holds again what it held in that life, by a checkpoint at the point of the others.
+ * 0, at any time: it holds nothing any more, in a new life; what it was in is over. */
+void crew_live_on(struct crew *c, uint64_t life);
+uint64_t crew_life(const struct crew *c);
 void crew_roster(struct crew *c, const struct crew_roster *r);         /* whenever it has changed; copied */
 /* A COMMIT came of what that generation has computed: its members hold the state as their plans say. */
 void crew_commit(struct crew *c, uint64_t generation);
+/* This peer cannot go on in that generation: it is over here, and who leads brings the next one about. */
+void crew_fail(struct crew *c, uint64_t generation);
 /* For `run show`: {"generation", "members": [{"peer", "rank", "speed", "memory_bytes"}], "rank", "redundancy",
  * "spares", "replans", "replan_us" (from the death or the COMMIT to the go), "replan_us_longest", "plan_us", "waits",
  * "refused": {reason: how many}}. */

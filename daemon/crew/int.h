@@ -51,10 +51,11 @@ bool deal_promised_by(const struct deal *d, uint32_t rank, const uint8_t digest[
 	const uint8_t sig[SIG_BYTES]);
 int deal_rank(const struct crew *c, const struct deal *d);      /* of this peer in this life, or -1 */
 bool deal_whole(const struct crew *c, const struct deal *d);    /* all its members live, as far as is known here */
+void crew_hearsay(struct crew *c, const struct deal *d);        /* its leader says that its members live */
 
 /* A peer of the roster. */
 struct mate {
-	struct list link; struct crew *c; struct id id; bool live;
+	struct list link; struct crew *c; struct id id; bool live, hearsay;     /* hearsay: by the leader's word alone */
 	bool known; struct card card;           /* what it has said of itself, while this peer leads */
 	struct call *ask, *show; uint64_t asked_us, show_number, show_us;
 	uint64_t adrift;                        /* the decided generation that it does not run, though it should */
@@ -93,7 +94,8 @@ struct crew {
 	/* the roster */
 	uint64_t epoch; uint32_t term; struct id leader; bool in; struct list mates; uint32_t nmates; struct map *by_id;
 	/* its owner's word, not followed yet */
-	struct { bool is; uint64_t epoch; uint32_t term; struct id leader; uint32_t n; struct id *live; } told;
+	struct { bool is; uint64_t epoch; uint32_t term; struct id leader; uint32_t n; struct id *live;
+		uint32_t ngone; struct id *gone; } told;
 	uint64_t told_commit;
 	uint64_t seen;                          /* the greatest number heard of that a leader may have given */
 	uint64_t base_number;                   /* of the last COMMIT, by the owner's word */
@@ -123,7 +125,7 @@ struct crew {
 static inline uint64_t now_of(const struct crew *c) { return env_now(c->env); }
 static inline bool leads(const struct crew *c) { return c->in && id_eq(&c->leader, &c->me); }
 void crew_kick(struct crew *c);
-void crew_stop_running(struct crew *c);
+void crew_stop_running(struct crew *c, const char *why);
 void crew_begin_deal(struct crew *c, struct deal *d);
 void crew_adopt(struct crew *c, struct deal *d);        /* it is decided; this peer need not be in it */
 void crew_waits(struct crew *c, const struct err *why); /* NULL: no longer */

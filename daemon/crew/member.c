@@ -94,6 +94,7 @@ static int by_members(struct crew *c, const struct deal *d, const struct id *fro
 		err_set(e, ERR_INVALID, "this peer is not in it");
 		return cannot_be(c, from, REFUSED_members, false, e);
 	}
+	crew_hearsay(c, d);
 	if (!deal_whole(c, d)) {
 		err_set(e, ERR_STATE, "a member of it does not live, as far as is known here");
 		guard_refused(c, from, REFUSED_members, e, false);
@@ -142,7 +143,7 @@ void member_drop(struct crew *c)
 void member_promise(struct crew *c, struct deal *d)
 {
 	if (!PLANTED(CREW_RUNS_ON))
-		crew_stop_running(c);
+		crew_stop_running(c, "this peer has promised the next one");
 	c->seen = d->o.generation;
 	deal_set(&c->promised, d);
 	crew_since(c);

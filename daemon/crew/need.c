@@ -248,6 +248,7 @@ static void choose(struct crew *c, struct offer *all, bool broken)
 	struct work *w = crew_work_new(c, WORK_CHOOSE, NULL);
 	struct choice *x = &w->choice;
 	x->redundancy = c->redundancy;
+	x->these = c->conf.stays;
 	x->running = broken ? 0 : c->decided->o.redundancy;
 	x->all = *all;
 	x->kept = xcalloc(all->n + 1, sizeof *x->kept);

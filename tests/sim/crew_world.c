@@ -83,8 +83,13 @@ static void deliver(struct sim *s, void *arg)
 	(void)s;
 	if (p && p->crew && x->w->crews[x->node] == x->life && x->number > p->heard) {
 		struct crew_roster r = { .epoch = x->epoch, .term = x->term, .n = x->n, .live = x->live };
+		struct id few[2] = { x->w->id[x->node] };
 		if (x->leader >= 0)
-			r.leader = x->w->id[x->leader];
+			r.leader = few[1] = x->w->id[x->leader];
+		if (x->w->newcomers && !x->w->commits && x->leader >= 0 && x->leader != x->node) {
+			r.live = few;
+			r.n = 2;
+		}
 		p->heard = x->number;
 		memset(p->live, 0, sizeof p->live);
 		for (uint32_t i = 0; i < x->n; i++)

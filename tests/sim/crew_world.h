@@ -34,6 +34,7 @@ struct cworld {
 	uint64_t lives[CREW_MAX], crews[CREW_MAX], born_us[CREW_MAX];
 	struct cgen gen[GENS_MAX]; unsigned gens;
 	int liar;                               /* it may promise what it does not do; -1 */
+	bool newcomers;                         /* until the first COMMIT only who leads knows all of them */
 	int prefer;                             /* it leads whenever it lives; -1 */
 	uint64_t commits;
 	struct list on_their_way;               /* what has been said in the hall and not been heard */

@@ -174,4 +174,4 @@ void cworld_made(void *who, uint64_t generation, uint32_t rank, uint32_t n)
 	p->made[p->at++ % 8] = 1u << rank;
 }
 
-const struct crew_cb cworld_cb = { begin, stop, waits, event };
+const struct crew_cb cworld_cb = { .begin = begin, .stop = stop, .waits = waits, .event = event };

@@ -351,8 +351,46 @@ static void scn_copies(struct sim *s)
 	sim_check(s, in_it(w, 0) && in_it(w, 1));
 }
 
+/* Before the first COMMIT only who leads knows all who have come; the others take its word for it. */
+static void scn_newcomers(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	int n = 3 + (int)(sim_seed(s) % 5);
+	w->newcomers = true;
+	for (int i = 0; i < n; i++)             /* only all of them together have room */
+		w->memory[i] = (w->layers + (uint64_t)n - 1) / (uint64_t)n * w->layer_bytes;
+	w->redundancy = 1;
+	cworld_add(w, n);
+	cworld_settle(w, SETTLE);
+	sim_check(s, cworld_running(w) && cworld_gen(w, cworld_running(w))->n > 2);
+	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+}
+
+/* A member cannot go on in what runs: the next generation comes. */
+static void scn_cut(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	int n = 2 + (int)(sim_seed(s) % 5);
+	cworld_add(w, n);
+	cworld_settle(w, SETTLE);
+	for (int k = 0; k < 3; k++) {
+		struct cpeer *p = cworld_peer(w, (int)rng_below(sim_rng(s), (uint64_t)n));
+		uint64_t was = cworld_running(w);
+		crew_fail(p->crew, was + 1);            /* of another one: nothing */
+		crew_fail(p->crew, was);
+		sim_check(s, !p->running);
+		sim_run_for(s, SEC);
+		cworld_settle(w, SETTLE);
+		sim_check(s, cworld_running(w) > was);
+	}
+	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+}
+
 static const struct scn list[] = { SCN(start), SCN(room), SCN(killed), SCN(points), SCN(stopped), SCN(churn), SCN(lost),
-	SCN(partition), SCN(slow), SCN(other), SCN(join), SCN(copies), {0} };
+	SCN(partition), SCN(slow), SCN(other), SCN(join), SCN(copies), SCN(newcomers),
+	SCN(cut), {0} };
 
 int main(int argc, char **argv)
 {
