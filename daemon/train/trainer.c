@@ -1,6 +1,6 @@
-/* The trainer: life, and the owner's side of the executor. The tour: trainer_new builds state, loader and executors;
- * make_plan asks the strategy with what is known now (the view); on_commit and on_scalar hear what came of it;
- * rounds are in trainer_round.c. There is no strategy here. */
+/* The trainer: the owner's side of the executor. The tour: trainer_new builds state, loader and executors
+ * (trainer_life.c); make_plan asks the strategy with what is known now (the view); on_commit and on_scalar hear what
+ * came of it; rounds are in trainer_round.c. There is no strategy here. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,35 +56,42 @@ void trainer_break(struct trainer *t, const struct err *e)
  * another number than those who were not (amendments D1.9). Epoch e is worked for in generation e + 1. */
 uint64_t trainer_generation(const struct trainer *t)
 {
-	return t->epoch + 1;
+	return t->strategy->crew ? t->seat.v.generation : t->epoch + 1;
 }
 
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first)
 {
-	return (struct view){ .profile = &t->profile, .nmembers = 1, .member = me, .first = first, .epoch = t->epoch,
+	struct view v = { .profile = &t->profile, .nmembers = 1, .member = me, .first = first, .epoch = t->epoch,
 		.generation = trainer_generation(t),
 		.redundancy = t->s->redundancy, .samples = t->samples, .target_batch = t->target,
 		.settings = { t->s->nsettings, t->s->setting }, .values = t->s->plan };
+
+	if (t->seat.is)
+		seat_view(t, &v);
+	return v;
 }
 
 static int make_plan(void *arg, const struct plan_results *results, uint64_t first, struct plan *ret, struct err *e)
 {
 	struct trainer *t = arg;
 	struct view_member me = { .id = t->c.self, .speed = 1 };
+	bool seated = !t->strategy->crew || seat_ask(t);
 	struct view v = trainer_plan_view(t, &me, first);
 
 	round_view(t, &v);
 	v.target_batch = t->hold_at;
-	if (t->broken || t->quiet || t->lent || t->resting || state_copies(t->state, t->epoch) ||
+	if (t->broken || t->quiet || t->lent || t->resting || state_copies(t->state, t->epoch) || !seated ||
 	    (!v.begun && !v.sent && !v.agreed && (!t->started || t->paused))) {
 		plan_init(ret, t->strategy->name, 0, 1, &t->c.self);
 		return 0;
 	}
-	if (!loader_left(t->loader) && !v.begun)
+	if (!load_left(t) && !v.begun)
 		load_told_idle(t);
 	if (t->strategy->plan(&v, results, ret, e) < 0)
 		return -1;
 	round_planned(t, &v, ret);
+	if (t->seat.is)
+		seat_planned(t, ret);
 	t->last_us = env_now(t->env);
 	return 0;
 }
@@ -103,7 +110,8 @@ static void vec_env(void *arg, struct vec_env *ret)
 	ret->clip_norm = c ? c->clip_norm : t->clip_norm;
 	memcpy(ret->state, t->used, sizeof(t->used));
 	ret->counts = t->counts;
-	ret->unit = t->samples ? t->unit : 0;   /* nothing counts yet, whatever a stopped round has left */
+	/* nothing counts yet, whatever a stopped round has left; in a flush samples count at its end */
+	ret->unit = t->samples || t->seat.is ? t->unit : 0;
 	ret->samples = t->samples;
 	ret->settings = (struct plan_results){ t->s->nsettings, t->s->setting };
 	round_part(t, &ret->part_lo, &ret->part_n);
@@ -115,6 +123,8 @@ static void on_scalar(void *arg, const char *name, int64_t index, const void *p,
 
 	if (!strcmp(name, "loss")) {
 		t->batch_loss = *(const double *)p;
+		if (t->seat.is && isfinite(t->batch_loss))
+			t->loss_sum += t->batch_loss;
 		check_batch(t, t->batch_loss);
 	} else if (!strcmp(name, "correct")) {
 		t->batch_correct = *(const double *)p;
@@ -164,6 +174,12 @@ static void tell_progress(struct trainer *t, uint32_t batch, double loss)
 	ranges_free(&all);
 }
 
+void trainer_counted(struct trainer *t, uint32_t n)
+{
+	measure(t, n);
+	tell_progress(t, n, t->batch_loss / t->profile.batch);
+}
+
 /* The samples of b count from now on. */
 static void count_batch(struct trainer *t, struct batch *b)
 {
@@ -186,6 +202,8 @@ static void on_commit(void *arg, const struct plan_instr *i, int64_t index, cons
 {
 	struct trainer *t = arg;
 
+	if (t->seat.is)                         /* a flush counts at its end, a step when it is applied */
+		return;
 	if (b)
 		count_batch(t, (struct batch *)b);
 	else if (i->scope == PLAN_SELF)
@@ -227,9 +245,9 @@ static void cancel_op(void *arg, struct exec_wait *w)
 {
 	struct trainer *t = arg;
 
-	if (w == t->load_wait)
-		t->load_wait = NULL;
-	else if (w == t->sum_wait)
+	if (load_cancel(t, w))
+		return;
+	if (w == t->sum_wait)
 		round_cancel(t);
 	else if (t->c.ops && t->c.ops->cancel)
 		t->c.ops->cancel(t->c.ops_arg, w);
@@ -244,7 +262,7 @@ static bool busy_op(void *arg, struct exec_wait *w)
 
 /* --- later, from the loop */
 
-static void later_fire(struct timer *tm)
+void trainer_now(struct timer *tm)
 {
 	struct trainer *t = container_of(tm, struct trainer, later);
 	struct trainer_validated v = { .epoch = t->epoch, .loss = NAN, .accuracy = NAN };
@@ -266,169 +284,21 @@ void trainer_later(struct trainer *t)
 		env_after(t->env, &t->later, 0);
 }
 
-/* --- life */
+/* --- the executor behind it */
 
-static int build(struct trainer *t, struct err *e)
+struct exec *trainer_exec(struct trainer *t, struct exec_conf *conf)
 {
 	static const struct exec_ops ops = { .load = load_op, .unload = load_back, .net = net_op, .cancel = cancel_op,
 		.busy = busy_op };
-	struct exec_cb cb = { .plan = make_plan, .commit = on_commit, .scalar = on_scalar, .env = vec_env,
+	const struct exec_cb cb = { .plan = make_plan, .commit = on_commit, .scalar = on_scalar, .env = vec_env,
 		.failed = trainer_failing, .broken = on_broken, .log = t->cb.log ? on_log : NULL };
-	struct exec_conf conf = { .env = t->env, .par = &t->par, .profile = &t->profile, .ops = &ops, .ops_arg = t,
-		.check = true };
-	size_t memory = t->s->local.memory_bytes, loader = loader_bytes(t->c.data, t->s->local.batch,
-		load_depth(t, t->s->local.batch));
-	const struct shard *s;
-	char fits[80];
 
-	t->model = spec_model(t->s, t->c.host, e);
-	if (!t->model || trainer_hold(t, e) < 0)
-		return -1;
-	s = trainer_shard(t);
-	conf.model = t->model;
-	model_profile(t);
-	t->predicted_bytes = predict_bytes(t, e);
-	if (!t->predicted_bytes)
-		return -1;
-	if (memory && t->predicted_bytes + loader > memory)
-		return err_set(e, ERR_LIMIT,
-			"local.memory: %zu bytes are allowed, and the run needs %zu (parameters and optimizer %zu, gradients and "
-			"one micro-batch %zu, batches ahead %zu); %s", memory, t->predicted_bytes + loader, s->bytes,
-			t->predicted_bytes - s->bytes, loader, trainer_fits_text(t, memory, fits, sizeof(fits)));
-	if (load_new(t, e) < 0 || valid_new(t, e) < 0)
-		return -1;
-	t->counts = t->s->loss->counts;
-	conf.budget_bytes = memory ? memory - loader : 0;
-	conf.buffers = t->model->nbuffer ? t->stats : NULL;
-	conf.seed = t->s->seed;
-	t->x = exec_new(&conf, &cb, t);
-	exec_bind(t->x, "w", shard_w(s), s->w_bytes);
-	exec_bind(t->x, "opt", shard_opt(s), s->opt_bytes);
-	exec_bind(t->x, "stats", t->stats, t->stats_bytes);
-	exec_count(t->x, "acc");        /* an interrupt loses no micro-batch that is being added */
-	exec_count(t->x, "sent");       /* the averager reads it */
-	exec_count(t->x, "mean");
-	exec_count(t->x, "work");
-	for (uint32_t k = 0; k < t->s->mode.nstate; k++)
-		exec_bind(t->x, t->s->mode.state[k], shard_extra(s, k), s->w_bytes);
-	return 0;
+	conf->ops = &ops;
+	conf->ops_arg = t;
+	return exec_new(conf, &cb, t);
 }
 
-static void released(void *arg)
-{
-	struct trainer *t = arg;
-	void (*gone)(void *arg) = t->gone;
-	void *gone_arg = t->gone_arg;
-
-	valid_free(t);                          /* a copy of the parameters may have been under way to it */
-	model_free(t->model);
-	free(t);
-	if (gone)
-		gone(gone_arg);
-}
-
-/* The state is the last to go: jobs may be at it. */
-static void release(struct trainer *t)
-{
-	round_drop(t);
-	ranges_free(&t->grant);
-	ranges_free(&t->claimed);
-	ranges_free(&t->out);
-	ranges_free(&t->last);
-	ranges_free(&t->flight.claimed);
-	profile_free(&t->profile);
-	trainer_let_go(t, released, t);
-}
-
-struct trainer *trainer_new(const struct trainer_conf *conf, const struct trainer_cb *cb, void *arg, struct err *e)
-{
-	struct trainer *t = xcalloc(1, sizeof(*t));
-
-	t->c = *conf;
-	t->cb = *cb;
-	t->arg = arg;
-	t->s = conf->spec;
-	t->env = conf->env;
-	t->strategy = conf->strategy ? conf->strategy : strategy_find(conf->spec->strategy);
-	t->par = *conf->par;
-	if (conf->spec->local.deterministic)
-		t->par = par_serial(conf->par->cpu, NULL);
-	memcpy(t->hyper, conf->spec->hyper, sizeof(t->hyper));
-	t->clip_norm = conf->spec->clip_norm;
-	t->target = conf->spec->target_batch;
-	t->later = (struct timer){ .fire = later_fire, .name = "trainer" };
-	t->halt = (struct timer){ .fire = load_halt_fire, .name = "trainer.halt" };
-	list_init(&t->commits);
-	trouble_init(t);
-	trainer_reset_epoch(t);
-	if (build(t, e) < 0) {
-		trainer_free(t, NULL, NULL);
-		return NULL;
-	}
-	return t;
-}
-
-void trainer_part_gone(void *arg)
-{
-	struct trainer *t = arg;
-
-	if (!--t->parts)
-		release(t);
-}
-
-/* The executor goes before the loader: batches return when abandoned jobs end. */
-static void exec_gone(void *arg)
-{
-	struct trainer *t = arg;
-
-	if (t->loader)
-		loader_free(t->loader, trainer_part_gone, t);
-	else
-		trainer_part_gone(t);
-}
-
-/* Jobs that end after trainer_free find nobody who listens: their owner may be gone. */
-static void no_progress(void *arg, const struct trainer_progress *p) { (void)arg; (void)p; }
-static void no_contribute(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed)
-{
-	(void)arg; (void)epoch; (void)x; (void)samples; (void)claimed;
-}
-static void no_applied(void *arg, const struct trainer_applied *a) { (void)arg; (void)a; }
-static void no_validated(void *arg, const struct trainer_validated *v) { (void)arg; (void)v; }
-static void no_idle(void *arg) { (void)arg; }
-static void no_broken(void *arg, const struct err *e) { (void)arg; (void)e; }
-static void no_event(void *arg, enum log_level level, const char *code, const char *text)
-{
-	(void)arg; (void)level; (void)code; (void)text;
-}
-static void no_log(void *arg, const char *line, size_t len) { (void)arg; (void)line; (void)len; }
-static const struct trainer_cb nobody = { no_progress, no_contribute, no_applied, no_validated, no_idle, no_broken,
-	no_event, no_log };
-
-void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
-{
-	if (!t) {
-		if (done)
-			done(arg);
-		return;
-	}
-	t->dying = true;
-	t->cb = nobody;
-	t->gone = done;
-	t->gone_arg = arg;
-	env_timer(t->env, &t->later, 0);
-	env_timer(t->env, &t->halt, 0);
-	env_timer(t->env, &t->rest, 0);
-	if (t->state)
-		state_close(t->state);
-	t->parts = 2 + (t->check ? 1 : 0) + valid_parts(t);
-	valid_stop(t);
-	if (t->x)
-		exec_free(t->x, exec_gone, t);
-	else
-		exec_gone(t);
-	trainer_part_gone(t);
-}
+/* --- what the owner says */
 
 void trainer_start(struct trainer *t)
 {

@@ -23,9 +23,12 @@
 #include "train/spec/spec.h"
 
 #define TRAINER_DIGEST STATE_DIGEST
+/* In runs whose plans have many members: scratch that all of them plan with is for so many. */
+#define TRAINER_THREADS_MAX 16
 
 struct planner_ops;
 struct trainer;
+struct view;
 
 struct trainer_progress {
 	uint64_t epoch, samples;                /* accumulated in this epoch */
@@ -63,6 +66,9 @@ struct trainer_cb {
 	 * e names the layer where it began): nothing is computed any more until trainer_start, which allows as many again.
 	 * The owner pauses. NULL: broken is called instead. */
 	void (*halted)(void *arg, const struct err *e);
+	/* What was under way with other members is cut short here: nothing more of this generation runs, until
+	 * trainer_join. NULL in runs of strategies without a crew. */
+	void (*unseated)(void *arg, const struct err *e);
 };
 
 struct trainer_conf {
@@ -87,7 +93,8 @@ void trainer_lend(struct trainer *t);
 void trainer_returned(struct trainer *t);
 const struct model *trainer_model(const struct trainer *t);
 struct avg_tensor *trainer_roles(const struct trainer *t, size_t *ret_n);      /* of it, in order; free() */
-size_t trainer_contribution_len(const struct trainer *t);       /* reals that are averaged: avg_conf.len */
+size_t trainer_contribution_len(const struct trainer *t);       /* reals that are averaged: avg_conf.len; a unit's */
+bool trainer_has_crew(const struct trainer *t);         /* its plans have many members */
 bool trainer_needs_swarm(const struct trainer *t);              /* the strategy commits through the averager */
 
 /* --- state: parameters, optimizer vectors and clock in one contiguous block. Only touch it while the trainer is quiet:
@@ -109,6 +116,31 @@ void trainer_fill(struct trainer *t, const struct trainer_fill *how, void (*done
 /* Copies of the state at a boundary between micro-batches: state/state.h. */
 void trainer_snapshot(struct trainer *t, snapshot_fn *done, void *arg);
 void trainer_weights(struct trainer *t, snapshot_fn *done, void *arg);
+
+/* --- generations, for strategies whose plans have many members (planner_ops.crew): nothing runs but in one. Every
+ * member is told the same view and the same grant, and what follows from those is the same everywhere. */
+struct trainer_part {
+	bool works, brings;                     /* has something to do; has a part in what its unit contributes */
+	struct extent param, stat;              /* of the state: stat counted among the running statistics */
+	uint64_t lo, hi;                        /* of a unit's contribution, whose parts lie in the order of the stages */
+};
+/* What a view is before it has members (crew_conf.view). What it points to stays, after trainer_free too, until
+ * trainer_crew_view_back. */
+struct view trainer_crew_view(struct trainer *t);
+void trainer_crew_view_back(void *trainer);
+/* Of every member of the view. */
+int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_part *ret, struct err *e);
+/* This peer is member v->me from now on; the trainer must be quiet. *ret_fresh: its part is another than before, and
+ * memory for it is there, whose values the owner fills (trainer_fill). v is copied. */
+int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struct err *e);
+/* That is over: what was decided is applied still, nothing else runs; then trainer_quiet, and the next. */
+void trainer_part_ways(struct trainer *t);
+int trainer_stand_up(struct trainer *t, struct err *e); /* quiet: it holds nothing any more */
+/* Paused, it has nothing under way with the others, and no round waits for what it has. */
+bool trainer_at_rest(const struct trainer *t);
+bool trainer_seated(const struct trainer *t);
+const struct trainer_part *trainer_part(const struct trainer *t);
+size_t trainer_round_len(const struct trainer *t);      /* reals that trainer_commit takes */
 
 /* --- life */
 void trainer_start(struct trainer *t);                          /* begins or goes on; needs a grant to do anything */

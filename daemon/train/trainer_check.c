@@ -164,6 +164,8 @@ static void search(struct trainer *t)
 
 void check_batch(struct trainer *t, double loss)
 {
+	struct err e;
+
 	if (isfinite(loss)) {
 		t->bad_in_row = 0;
 		return;
@@ -173,14 +175,22 @@ void check_batch(struct trainer *t, double loss)
 		"epoch %llu: the loss of a micro-batch is not finite, it is left out of the "
 		"gradient (%u in a row; the run halts at %u)", (unsigned long long)t->epoch, t->bad_in_row,
 		t->s->nonfinite_max);
-	if (t->bad_in_row >= t->s->nonfinite_max && !t->check && !t->broken && !t->sick)
+	if (t->bad_in_row < t->s->nonfinite_max || t->check || t->broken || t->sick)
+		return;
+	if (!t->strategy->crew) {
 		search(t);
+		return;
+	}
+	t->sick = t->paused = true;             /* nobody here has the whole model to look through */
+	(void)err_set(&e, ERR_NONFINITE, "the loss of %u micro-batches in a row was not finite; lower lr", t->bad_in_row);
+	halt(t, &e);
 }
 
 void check_step(struct trainer *t, double skipped)
 {
 	const struct model *m = t->model;
 	const char *name = "";
+	double from = t->seat.is ? (double)t->seat.part.param.lo : 0;   /* where its vector begins */
 	struct err e;
 
 	if (!(skipped > 0)) {
@@ -191,7 +201,7 @@ void check_step(struct trainer *t, double skipped)
 	t->bad_steps++;
 	for (int i = 0; i < m->nparams + m->nbuffers; i++) {
 		const struct model_param *p = i < m->nparams ? &m->param[i] : &m->buffer[i - m->nparams];
-		double at = skipped - 1 - (double)(i < m->nparams ? 0 : m->nparam) - (double)p->offset;
+		double at = skipped - 1 + from - (double)(i < m->nparams ? 0 : m->nparam) - (double)p->offset;
 
 		if (at >= 0 && at < (double)p->count)
 			name = p->name;

@@ -38,7 +38,7 @@ void round_view(struct trainer *t, struct view *v)
 	v->begun = !v->sent && !v->agreed && (begun || !list_empty(&t->commits));
 	v->fresh = !t->renewed;
 	/* beside a round a micro-batch may wait for its positions */
-	v->granted = t->started && !t->paused && (loader_left(t->loader) > 0 || v->begun || v->sent || v->agreed);
+	v->granted = t->started && !t->paused && (load_left(t) > 0 || v->begun || v->sent || v->agreed);
 	if (v->begun && !begun)
 		v->samples = 0;
 }
@@ -104,7 +104,7 @@ void flight_decide(struct trainer *t, struct commit *c, bool mine)
 /* The mean waits for the micro-batches of the overlap; not longer than they can come, nor into the next round. */
 bool flight_due(const struct trainer *t, bool begun)
 {
-	bool idle = t->load_wait && !loader_left(t->loader);
+	bool idle = t->load_wait && !load_left(t);
 
 	return !t->s->mode.overlap || !t->flight.out || t->batches >= t->s->mode.overlap || t->paused || !t->started ||
 		idle || begun || list_len(&t->commits) > 1;
@@ -123,7 +123,7 @@ void flight_land(struct trainer *t)
 void round_wind_down(struct trainer *t)
 {
 	t->winding = true;
-	if (t->load_wait)
+	if (t->load_wait && !t->seat.is)        /* other members are in a flush, too */
 		exec_interrupt(t->x);
 	else
 		exec_wind_down(t->x);

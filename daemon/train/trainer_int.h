@@ -10,6 +10,9 @@
 #include "train/trainer.h"
 
 #define COMMITS_MAX 64
+/* Plans of many members are the same on all of them, whatever their machines: scratch is for TRAINER_THREADS_MAX
+ * threads (of which a member may have fewer), times are those of a peer of speed 1. */
+#define TRAINER_CREW_MACS 10000.0       /* multiply-adds per us */
 
 struct commit {                                 /* a commit that is to be applied */
 	struct list link;
@@ -40,6 +43,17 @@ struct flight {
 	struct ranges claimed;
 };
 
+/* What a generation makes of this peer, for strategies whose plans have many members (trainer_crew.c). */
+struct seat {
+	bool is, over;                          /* in one; it is over, and only what was decided is applied still */
+	struct view v; struct view_member *member; json_t *values;
+	struct trainer_part part;               /* what of the state is its own */
+	bool reads;                             /* its LOADs want samples, not only which ones these are */
+	uint32_t ring;                          /* batches that its plans hold at once */
+	uint64_t base;                          /* index of the epoch's first micro-batch */
+	uint32_t flush; uint64_t first, cut;    /* micro-batches of what runs, from first on; programs cut short before */
+};
+
 struct trainer {
 	struct trainer_conf c;
 	struct trainer_cb cb; void *arg;
@@ -59,7 +73,8 @@ struct trainer {
 	/* execution */
 	struct exec *x;
 	struct loader *loader;
-	struct exec_wait *load_wait;
+	struct exec_wait *load_wait;            /* the LOAD that gets the next batch; then those behind it, in order */
+	struct exec_wait **load_more; uint32_t nmore;
 	bool halted; struct err halt_error; struct timer halt;  /* too many broken files: it is told from the loop */
 	uint64_t broken_told;
 	uint32_t troubles; bool resting; struct timer rest;     /* trainer_trouble.c: in a row; no program until it fires */
@@ -99,6 +114,9 @@ struct trainer {
 	struct check *check;
 	struct ranges last;                     /* positions of the latest micro-batch, for the search of NaN */
 	size_t predicted_bytes;
+	struct seat seat;
+	uint32_t readers;                       /* jobs that are not its own read its profile */
+	uint32_t loader_depth, loaders;         /* of the loader; those that are going */
 };
 
 /* trainer.c */
@@ -106,12 +124,24 @@ void trainer_break(struct trainer *t, const struct err *e);
 void trainer_event(struct trainer *t, enum log_level level, const char *code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 void trainer_later(struct trainer *t);          /* calls trainer_now from the loop */
+void trainer_now(struct timer *tm);
 void trainer_part_gone(void *arg);
 void trainer_copied(struct trainer *t);         /* no copy of the state and no fill runs any more */
 void trainer_line(struct trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 uint64_t trainer_generation(const struct trainer *t);
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first);
 void trainer_reset_epoch(struct trainer *t);
+
+struct exec *trainer_exec(struct trainer *t, struct exec_conf *conf);   /* behind which t is; fills in conf's ops */
+
+/* trainer_crew.c */
+/* Before a program is planned: what has become of the one before. false: nothing can be planned. */
+bool seat_ask(struct trainer *t);
+void seat_planned(struct trainer *t, const struct plan *p);
+void seat_view(const struct trainer *t, struct view *v);
+void seat_free(struct trainer *t);
+struct batch *seat_batch(const struct trainer *t, uint64_t index);      /* positions alone; free() it */
+void trainer_unseat(struct trainer *t, const struct err *e);    /* what was under way is cut short */
 
 /* trainer_trouble.c */
 void trouble_init(struct trainer *t);
@@ -132,7 +162,11 @@ void model_profile(struct trainer *t);
 struct tokens *model_rehearse(const struct plan *p, const struct tokens *before);
 size_t predict_bytes(struct trainer *t, struct err *e);
 
+void trainer_counted(struct trainer *t, uint32_t n);            /* n samples more count now */
+
 /* trainer_state.c */
+/* Memory for a part of the state, instead of what was held. */
+int trainer_hold_part(struct trainer *t, struct extent param, struct extent stat, struct err *e);
 int trainer_hold(struct trainer *t, struct err *e); /* the state, and what micro-batches move beside it */
 void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg);
 /* It is that of an epoch now, looked at. */
@@ -169,10 +203,14 @@ void round_part(const struct trainer *t, size_t *ret_lo, size_t *ret_n);
 
 /* trainer_load.c */
 int load_new(struct trainer *t, struct err *e);
+/* For plans that hold so many batches at once. */
+int load_deep(struct trainer *t, uint32_t ring, struct err *e);
+uint64_t load_left(const struct trainer *t);    /* granted and not handed out */
 uint32_t load_depth(const struct trainer *t, uint32_t batch);    /* batches that the loader holds */
 void load_regrant(struct trainer *t);
 void load_op(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index);
 void load_back(void *arg, struct batch *b);
+bool load_cancel(struct trainer *t, struct exec_wait *w);       /* false: it is none of a LOAD */
 void load_told_idle(struct trainer *t);
 
 /* trainer_valid.c */

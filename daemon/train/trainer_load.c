@@ -2,6 +2,7 @@
  * one that was not counted. */
 #include <stdlib.h>
 #include <string.h>
+#include "common/mem.h"
 #include "train/trainer_int.h"
 
 /* Samples that could not be read are skipped, but not silently. */
@@ -36,15 +37,37 @@ void load_resume(struct trainer *t)
 	loader_retry(t->loader);
 }
 
-static void ready(void *arg)
+/* The next LOAD comes to the front. */
+static struct exec_wait *shift(struct trainer *t)
 {
-	struct trainer *t = arg;
+	struct exec_wait *w = t->load_wait;
+
+	t->load_wait = t->nmore ? t->load_more[0] : NULL;
+	if (t->nmore)
+		memmove(t->load_more, t->load_more + 1, --t->nmore * sizeof(*t->load_more));
+	return w;
+}
+
+bool load_cancel(struct trainer *t, struct exec_wait *w)
+{
+	if (w == t->load_wait) {
+		(void)shift(t);
+		return true;
+	}
+	for (uint32_t k = 0; k < t->nmore; k++)
+		if (t->load_more[k] == w) {
+			memmove(t->load_more + k, t->load_more + k + 1, (--t->nmore - k) * sizeof(*t->load_more));
+			return true;
+		}
+	return false;
+}
+
+static void hand_out(struct trainer *t)
+{
 	struct exec_wait *w = t->load_wait;
 	struct batch *b;
 	struct err e;
 
-	if (!w || t->dying)
-		return;
 	b = loader_next(t->loader, &e);
 	tell_broken(t);
 	if (!b && e.code == ERR_NONE)
@@ -56,7 +79,7 @@ static void ready(void *arg)
 		t->halt_error = e;
 		return;
 	}
-	t->load_wait = NULL;
+	(void)shift(t);
 	if (!b) {
 		exec_loaded(w, NULL, &e);
 		return;
@@ -68,6 +91,18 @@ static void ready(void *arg)
 		ranges_add(&t->last, b->position[i], b->position[i] + 1);
 	}
 	exec_loaded(w, b, NULL);
+}
+
+static void ready(void *arg)
+{
+	struct trainer *t = arg;
+	struct exec_wait *w;
+
+	do {
+		w = t->load_wait;
+		if (w && !t->dying)
+			hand_out(t);
+	} while (t->load_wait && t->load_wait != w && !t->dying);
 }
 
 uint32_t load_depth(const struct trainer *t, uint32_t batch)
@@ -83,11 +118,43 @@ int load_new(struct trainer *t, struct err *e)
 	return t->loader ? 0 : -1;
 }
 
+static void gone(void *arg)
+{
+	struct trainer *t = arg;
+
+	t->loaders--;
+	if (t->dying)
+		trainer_part_gone(t);
+}
+
+int load_deep(struct trainer *t, uint32_t ring, struct err *e)
+{
+	const struct spec_local *l = &t->s->local;
+	uint32_t depth = load_depth(t, l->batch) - 1 + ring;
+
+	if (t->loader && t->loader_depth >= depth)
+		return 0;
+	if (t->loader) {
+		t->loaders++;
+		loader_free(t->loader, gone, t);
+	}
+	t->loader = loader_new(t->env, t->c.data, l->batch, depth, l->workers, ready, t, e);
+	t->loader_depth = depth;
+	return t->loader ? 0 : -1;
+}
+
+uint64_t load_left(const struct trainer *t)
+{
+	return t->strategy->crew ? ranges_count(&t->grant) - t->samples : loader_left(t->loader);
+}
+
 /* What is granted, less what this peer has counted or has in hand. */
 void load_regrant(struct trainer *t)
 {
 	struct ranges r = { 0 };
 
+	if (t->strategy->crew)                  /* each program says what it loads */
+		return;
 	ranges_copy(&r, &t->grant);
 	ranges_sub_all(&r, &t->claimed);
 	ranges_sub_all(&r, &t->out);
@@ -106,7 +173,7 @@ void trainer_grant(struct trainer *t, const struct ranges *grant)
 	ranges_copy(&t->grant, grant);
 	load_regrant(t);
 	t->idle_told = false;
-	if (loader_left(t->loader))
+	if (load_left(t))
 		exec_wake(t->x);
 }
 
@@ -122,13 +189,24 @@ void load_op(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t
 {
 	struct trainer *t = arg;
 
+	if (t->strategy->crew && !t->seat.reads) {
+		exec_loaded(w, seat_batch(t, (uint64_t)index), NULL);
+		return;
+	}
+	if (t->load_wait) {
+		t->load_more = xrealloc(t->load_more, (t->nmore + 1) * sizeof(*t->load_more));
+		t->load_more[t->nmore++] = w;
+		return;
+	}
 	t->load_wait = w;
 	ready(t);
-	if (t->load_wait && !loader_left(t->loader)) {
+	if (t->load_wait && !load_left(t)) {
 		load_told_idle(t);
 		if (t->s->mode.overlap)
 			trainer_later(t);
 	}
+	if (t->seat.is)
+		return;
 	if (t->load_wait && t->winding && !t->stepping)
 		exec_interrupt(t->x);
 	else if (t->load_wait && t->winding)
@@ -140,9 +218,13 @@ void load_back(void *arg, struct batch *b)
 {
 	struct trainer *t = arg;
 
+	if (!b->x) {                            /* positions alone */
+		free(b);
+		return;
+	}
 	for (uint32_t i = 0; i < b->n; i++)
 		ranges_sub(&t->out, b->position[i], b->position[i] + 1);
-	if (b->counted)
+	if (b->counted || t->strategy->crew)    /* flushes count as a whole */
 		loader_done(t->loader, b);
 	else
 		loader_back(t->loader, b);

@@ -103,6 +103,8 @@ void trainer_times(struct trainer *t, struct trainer_times *ret)
 	struct profile m;
 
 	*ret = (struct trainer_times){ 0 };
+	if (t->strategy->crew)                  /* its times are those of all members together */
+		return;
 	ret->measured = measured_profile(t, &m);
 	predict_both(t, ret->measured ? &m : &t->profile, ret);
 	if (ret->measured)

@@ -19,8 +19,11 @@ static void profile_at(struct trainer *t, uint32_t batch)
 
 void model_profile(struct trainer *t)
 {
-	t->source = (struct profile_source){ .model = t->model, .parts = t->par.n, .macs_per_us = t->c.macs_per_us,
-		.x_bytes = data_x_bytes(t->c.data), .y_bytes = data_y_bytes(t->c.data) };
+	bool crew = t->strategy->crew;
+
+	t->source = (struct profile_source){ .model = t->model, .parts = crew ? TRAINER_THREADS_MAX : t->par.n,
+		.macs_per_us = crew ? TRAINER_CREW_MACS : t->c.macs_per_us, .x_bytes = data_x_bytes(t->c.data),
+		.y_bytes = data_y_bytes(t->c.data) };
 	profile_at(t, t->s->local.batch);
 }
 

@@ -79,6 +79,8 @@ void trainer_reset_epoch(struct trainer *t)
 	t->loss_sum = 0;
 	t->skipped = 0;
 	t->hold_at = trainer_goal(t);
+	if (t->strategy->crew)
+		t->unit = 0;
 	ranges_clear(&t->claimed);
 }
 
@@ -150,6 +152,12 @@ void round_again(struct trainer *t)
 	if (t->contribute_again && list_empty(&t->commits) && t->in_begin && ready)
 		contribute(t);
 	t->contribute_again = false;
+	if (!trainer_round_len(t) && !list_empty(&t->commits) && !t->applying) {
+		static const uint8_t none[TRAINER_DIGEST];
+
+		t->applying = list_entry(list_pop(&t->commits), struct commit, link);
+		round_applied(t, none);         /* this peer's part has no parameters: it goes on with the others */
+	}
 	if (t->sum_wait && !list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin))
 		deliver(t);
 }
@@ -198,14 +206,14 @@ static struct commit *commit_new(struct trainer *t, uint64_t epoch, bool mine)
 int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_t my_samples, const json_t *live,
 	struct err *e)
 {
-	size_t bytes = trainer_contribution_len(t) * sizeof(real);
+	size_t bytes = trainer_round_len(t) * sizeof(real);
 	bool here = t->sum_wait && list_empty(&t->commits) && flight_due(t, false);
 	uint64_t target = t->target;            /* what this epoch was worked for */
 	struct commit *c;
 
 	if (t->broken)
 		return err_set(e, ERR_STATE, "training has stopped after an error");
-	if (!mean)
+	if (!mean && bytes)
 		return err_set(e, ERR_INVALID, "a commit without a mean");
 	if (list_len(&t->commits) >= COMMITS_MAX)
 		return err_set(e, ERR_LIMIT, "%d commits wait to be applied: this peer is too slow for the swarm", COMMITS_MAX);
@@ -221,7 +229,7 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 	if (here) {
 		if (t->sum_to != mean)
 			memcpy(t->sum_to, mean, bytes);
-	} else {
+	} else if (bytes) {
 		c->mean = big_alloc(bytes);
 		if (!c->mean) {
 			commit_free(c);
@@ -233,7 +241,7 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 	list_push(&t->commits, &c->link);
 	t->in_begin = t->given = t->passed = false;
 	t->tell = t->samples > 0 || round_carries(t);
-	if (t->sum_wait || t->tell)
+	if (t->sum_wait || t->tell || !bytes)
 		trainer_later(t);
 	if (!t->sum_wait && !t->round_prog)
 		round_break(t);
@@ -252,7 +260,7 @@ void trainer_failed(struct trainer *t, uint64_t epoch)
 		trainer_later(t);
 		return;
 	}
-	if (!t->s->mode.steps && !t->s->mode.any)
+	if (!t->s->mode.steps && !t->s->mode.any && !t->strategy->crew)
 		t->hold_at = t->samples + 1 > trainer_goal(t) ? t->samples + 1 : trainer_goal(t);
 	if ((t->round_prog || t->splits) && !t->applying && list_empty(&t->commits)) {
 		t->sum_wait = NULL;             /* a commit that comes before the interrupt must not end this SUM */

@@ -30,6 +30,7 @@ static int layout_of(struct trainer *t, struct layout *l, struct err *e)
 {
 	const struct planner_mode *m = &t->s->mode;
 
+	t->nused = 0;
 	*l = (struct layout){ .unit = sizeof(real), .params = t->model->nparam, .stats = t->model->nbuffer,
 		.nbegin = m->nparams };
 	if (!add_params(l, t->model->param, t->model->nparams) || !add_params(l, t->model->buffer, t->model->nbuffers)) {
@@ -80,29 +81,35 @@ static size_t bad(void *arg, size_t n, const void *p)
 	return vec_nonfinite(&((struct trainer *)arg)->par, n, p);
 }
 
-/* A trainer holds all of the state. Until members agree here on who is which stage, such a run is drawn, not run. */
-static int runs_here(const struct trainer *t, struct err *e)
-{
-	return !t->strategy->crew ? 0 : err_set(e, ERR_INVALID, "strategy %s needs several members that agree on who has "
-		"which part of the model, and this version of the daemon does not run that yet; hivectl run plan with "
-		"--members and --draw shows what each would do", t->strategy->name);
-}
+static const struct state_cb state_cb = { .wanted = wanted, .free = free_again, .init = init, .bad = bad };
 
-int trainer_hold(struct trainer *t, struct err *e)
+int trainer_hold_part(struct trainer *t, struct extent param, struct extent stat, struct err *e)
 {
-	static const struct state_cb cb = { .wanted = wanted, .free = free_again, .init = init, .bad = bad };
+	struct state *was = t->state;
 	struct layout l;
 
-	if (runs_here(t, e) < 0 || layout_of(t, &l, e) < 0)
+	if (layout_of(t, &l, e) < 0)
 		return -1;
-	t->stats_bytes = l.stats * sizeof(real);
-	t->stats = big_alloc(t->stats_bytes + 1);
-	if (!t->stats) {
-		layout_free(&l);
-		return err_set(e, ERR_NOMEM, "no memory for running statistics (%zu bytes)", t->stats_bytes);
+	t->state = state_new(t->env, &l, param, stat, &state_cb, t, e);
+	if (!t->state) {
+		t->state = was;
+		return -1;
 	}
-	t->state = state_new(t->env, &l, (struct extent){ 0, l.params }, (struct extent){ 0, l.stats }, &cb, t, e);
-	return t->state ? 0 : -1;
+	state_free(was, NULL, NULL);
+	return 0;
+}
+
+/* All of it; nothing yet where a generation says what is whose. */
+int trainer_hold(struct trainer *t, struct err *e)
+{
+	bool all = !t->strategy->crew;
+
+	t->stats_bytes = t->model->nbuffer * sizeof(real);
+	t->stats = big_alloc(t->stats_bytes + 1);
+	if (!t->stats)
+		return err_set(e, ERR_NOMEM, "no memory for running statistics (%zu bytes)", t->stats_bytes);
+	return trainer_hold_part(t, (struct extent){ 0, all ? t->model->nparam : 0 }, (struct extent){ 0, all ?
+		t->model->nbuffer : 0 }, e);
 }
 
 void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg)

@@ -19,7 +19,7 @@ static const char *state_of(const struct trainer *t)
 		return "quiet";
 	if (t->paused)
 		return "paused";
-	return t->load_wait || !loader_left(t->loader) || t->samples >= t->hold_at ? "waiting" : "training";
+	return t->load_wait || !load_left(t) || t->samples >= t->hold_at ? "waiting" : "training";
 }
 
 void trainer_view(const struct trainer *t, struct trainer_view *ret)
@@ -28,7 +28,7 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 
 	exec_view(t->x, &x);
 	*ret = (struct trainer_view){ .epoch = t->epoch, .samples = t->samples, .batches = t->batches,
-		.left = loader_left(t->loader), .rate = t->rate, .loss = t->samples ? t->loss_sum / (double)t->samples : NAN,
+		.left = load_left(t), .rate = t->rate, .loss = t->samples ? t->loss_sum / (double)t->samples : NAN,
 		.lr = round_lr(t), .state = state_of(t), .arena_bytes = x.arena_bytes, .arena_peak_bytes = x.arena_peak_bytes,
 		.arena_predicted_bytes = t->predicted_bytes, .state_bytes = trainer_shard(t)->bytes,
 		.loader_bytes = loader_bytes(t->c.data, t->s->local.batch, load_depth(t, t->s->local.batch)),
@@ -116,7 +116,7 @@ json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e)
 json_t *trainer_data_json(const struct trainer *t)
 {
 	json_t *o = data_json(t->c.data);
-	uint64_t wait = loader_wait_us(t->loader);
+	uint64_t wait = t->loader ? loader_wait_us(t->loader) : 0;
 	struct exec_view x;
 
 	exec_view(t->x, &x);

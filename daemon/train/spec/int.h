@@ -11,6 +11,9 @@ int spec_read_optim(struct spec *s, const json_t *shared, struct err *e);       
 int spec_read_data(struct spec *s, const json_t *shared, struct err *e);        /* data, validation */
 int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e);   /* averaging; strategy has been read */
 int spec_read_plan(struct spec *s, const json_t *shared, struct err *e);        /* plan; likewise */
+/* Members of one unit have micro-batches of one size: the author's local.batch becomes part of the plan's keys, and is
+ * that of everybody. local may be NULL. */
+int spec_one_batch(struct spec *s, const json_t *local, struct err *e);
 bool spec_plan_has(const struct planner_ops *p, const char *key);       /* key is one of p's in "plan" */
 int spec_read_weights(struct spec *s, const json_t *shared, struct err *e);     /* weights */
 /* data.steps, data.materialize_after */

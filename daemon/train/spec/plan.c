@@ -41,3 +41,22 @@ int spec_read_plan(struct spec *s, const json_t *shared, struct err *e)
 		return -1;
 	return p->check && p->check(s->plan, &why) < 0 ? place_err(&at, e, "%s", why.text) : 0;
 }
+
+int spec_one_batch(struct spec *s, const json_t *local, struct err *e)
+{
+	const struct place top = { "local" }, at = place_key(&top, "batch");
+	const json_t *said = json_object_get(s->plan, "micro_batch_size"), *mine = json_object_get(local, "batch");
+
+	if (!strategy_find(s->strategy)->crew)
+		return 0;
+	if (!said)
+		return json_object_set_new((json_t *)s->plan, "micro_batch_size", json_integer(s->local.batch));
+	if ((uint64_t)json_integer_value(said) > s->target_batch)
+		return place_err(&at, e, "of all members is %lld (plan.micro_batch_size), and the target batch %llu",
+			(long long)json_integer_value(said), (unsigned long long)s->target_batch);
+	if (mine && json_integer_value(mine) != json_integer_value(said))
+		return place_err(&at, e, "is %lld, and the run's plan.micro_batch_size is %lld: all members have micro-batches "
+			"of one size", (long long)json_integer_value(mine), (long long)json_integer_value(said));
+	s->local.batch = (uint32_t)json_integer_value(said);
+	return 0;
+}

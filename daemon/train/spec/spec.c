@@ -138,6 +138,10 @@ struct spec *spec_of(const char *name, const json_t *shared, const json_t *local
 	}
 	if (s->local.batch > s->target_batch)
 		s->local.batch = (uint32_t)s->target_batch;
+	if (spec_one_batch(s, local, e) < 0) {
+		spec_free(s);
+		return NULL;
+	}
 	digest_shared(s);
 	return s;
 }
@@ -192,7 +196,7 @@ int spec_set_local(struct spec *s, const json_t *local, struct err *e)
 	if (l.batch > s->target_batch)
 		l.batch = (uint32_t)s->target_batch;
 	s->local = l;
-	return 0;
+	return spec_one_batch(s, local, e);
 }
 
 /* The digest of what the author's machine has, into the shared part. */

@@ -8,6 +8,7 @@
 #include "train/strategy/parts/stage.h"
 #include "train/strategy/parts/update.h"
 
+#define SAMPLES_MAX (1 << 20)           /* of a micro-batch */
 #define MICRO_MAX 1024                  /* of a flush: a program has some ten instructions for each */
 
 static const struct turns_ops *turns_of(const json_t *values)
@@ -72,6 +73,7 @@ static int check_stages(const json_t *v, struct err *e)
 static int check(const json_t *values, struct err *e)
 {
 	const json_t *schedule = json_object_get(values, "schedule"), *micro = json_object_get(values, "micro_batches");
+	const json_t *size = json_object_get(values, "micro_batch_size");
 	char names[200];
 
 	if (schedule && !json_is_string(schedule))
@@ -81,6 +83,8 @@ static int check(const json_t *values, struct err *e)
 			turns_names(names, sizeof(names)));
 	if (micro && !count_of(micro, MICRO_MAX))
 		return err_set(e, ERR_INVALID, "micro_batches must be a whole number from 1 to %d", MICRO_MAX);
+	if (size && !count_of(size, SAMPLES_MAX))
+		return err_set(e, ERR_INVALID, "micro_batch_size must be a whole number from 1 to %d", SAMPLES_MAX);
 	return check_stages(json_object_get(values, "stages"), e);
 }
 
@@ -269,10 +273,11 @@ static bool lost(const struct view *v, uint32_t rank)
 	return true;                    /* every stage is needed, and replicas agree strictly */
 }
 
-static const char *const values[] = { "schedule", "stages", "micro_batches", NULL };
+static const char *const values[] = { "schedule", "stages", "micro_batches", "micro_batch_size", NULL };
 
 static int mode(const struct plan_results *settings, struct planner_mode *ret, struct err *e)
 {
+	ret->patient = true;            /* a flush that has begun ends: its other members are in it, too */
 	ret->equality = "parameters and optimizer state of a stage are equal on all who hold it after every commit";
 	return 0;
 }

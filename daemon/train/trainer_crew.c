@@ -1,0 +1,372 @@
+/* A trainer whose plans have many members: its seat in a generation (engine of daemon/crew). What of the state is its
+ * own, which samples its micro-batches are of, and what has been counted, follow from the plans, the grant and the
+ * index alone, so that all members know the same without a word: micro-batch `first` of an epoch has the lowest
+ * positions of the grant, the next one those behind them. A flush counts as a whole, on every member, or not at all;
+ * one that is cut short ends the generation here. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "exec/batch.h"
+#include "train/trainer_int.h"
+
+/* --- what a member's plans say of its part */
+
+static const struct plan_buf *own_weights(const struct plan *p)
+{
+	for (uint32_t k = 0; k < p->nbufs; k++)
+		if (p->buf[k].class == PLAN_WEIGHT && plan_is_state(&p->buf[k]) && p->buf[k].nextents &&
+		    p->buf[k].extent[0].kind == PLAN_FLAT)
+			return &p->buf[k];
+	return NULL;
+}
+
+/* Does it bring something to the round, or only get what comes of it? */
+static bool speaks(const struct plan *p)
+{
+	for (uint32_t k = 0; k < p->ninstrs; k++)
+		if (p->instr[k].kind == PLAN_SUM && p->group[p->instr[k].group].elastic)
+			return p->instr[k].nin > 0;
+	return false;
+}
+
+static void part_of(const struct trainer *t, const struct plan *p, struct trainer_part *ret)
+{
+	const struct plan_buf *w = own_weights(p);
+	uint64_t n = t->model->nparam;
+
+	*ret = (struct trainer_part){ .brings = speaks(p), .works = p->ninstrs > 0 };
+	if (!w)
+		return;
+	ret->param = (struct extent){ w->extent[0].lo, w->extent[0].hi };
+	if (w->nextents > 1)
+		ret->stat = (struct extent){ w->extent[1].lo - n, w->extent[1].hi - n };
+	else
+		ret->stat = (struct extent){ t->model->nbuffer, t->model->nbuffer };
+	ret->lo = ret->param.lo + (w->nextents > 1 ? ret->stat.lo : 0);
+	ret->hi = ret->lo + w->bytes / sizeof(real);
+}
+
+/* The program of member k for a round (begun), or for a flush from index 0 on. */
+static int plan_of(const struct trainer *t, const struct view *v, uint32_t k, bool begun, struct plan *ret,
+	struct err *e)
+{
+	const struct plan_results none = { 0, NULL };
+	struct view x = *v;
+
+	x.me = k;
+	x.first = 0;
+	x.begun = begun;
+	x.samples = begun ? 1 : 0;
+	x.sent = x.agreed = x.gave = x.fresh = false;
+	x.granted = true;
+	x.target_batch = trainer_goal(t);
+	return t->strategy->plan(&x, &none, ret, e);
+}
+
+int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_part *ret, struct err *e)
+{
+	struct view x = *v;
+	json_t *values = NULL;
+	int rc = 0;
+
+	if (t->strategy->settle && t->strategy->settle(v, &values, e) < 0)
+		return -1;
+	x.values = values ? values : v->values;
+	for (uint32_t k = 0; k < v->nmembers && rc == 0; k++) {
+		struct plan p;
+
+		rc = plan_of(t, &x, k, true, &p, e);
+		if (rc == 0) {
+			part_of(t, &p, &ret[k]);
+			plan_free(&p);
+		}
+	}
+	json_decref(values);
+	return rc;
+}
+
+/* --- taking a seat */
+
+static bool same_part(const struct trainer_part *a, const struct trainer_part *b)
+{
+	return a->param.lo == b->param.lo && a->param.hi == b->param.hi && a->stat.lo == b->stat.lo &&
+		a->stat.hi == b->stat.hi;
+}
+
+static void bind_state(struct trainer *t, const struct plan *p)
+{
+	const struct shard *s = trainer_shard(t);
+
+	exec_unbind(t->x);
+	for (uint32_t k = 0; k < p->nbufs; k++) {
+		const struct plan_buf *b = &p->buf[k];
+
+		if (plan_is_state(b) && b->class == PLAN_WEIGHT)
+			exec_bind(t->x, b->name, shard_w(s), s->w_bytes);
+		else if (plan_is_state(b) && b->class == PLAN_OPTIMIZER)
+			exec_bind(t->x, b->name, shard_opt(s), s->opt_bytes);
+		else if (!strcmp(b->name, "stats"))
+			exec_bind(t->x, b->name, t->stats + s->stat.lo, extent_len(s->stat) * sizeof(real));
+	}
+}
+
+/* What its LOADs ask for. */
+static void look_at_loads(struct seat *s, const struct plan *p)
+{
+	s->reads = false;
+	s->ring = 1;
+	for (uint32_t k = 0; k < p->ninstrs; k++)
+		s->reads = s->reads || (p->instr[k].kind == PLAN_LOAD && strcmp(p->instr[k].variant, "positions"));
+	for (uint32_t k = 0; k < p->nbufs; k++)
+		if (p->buf[k].class == PLAN_BATCH)
+			s->ring = plan_depth(&p->buf[k]);
+}
+
+void seat_free(struct trainer *t)
+{
+	json_decref(t->seat.values);
+	free(t->seat.member);
+	t->seat = (struct seat){ 0 };
+}
+
+static int settle(struct trainer *t, const struct view *v, struct err *e)
+{
+	struct seat *s = &t->seat;
+	json_t *values = NULL;
+
+	if (t->strategy->settle && t->strategy->settle(v, &values, e) < 0)
+		return -1;
+	seat_free(t);
+	s->member = xmemdup(v->member, v->nmembers * sizeof(*v->member));
+	s->v = *v;
+	s->v.profile = &t->profile;
+	s->v.member = s->member;
+	s->values = values ? values : json_incref((json_t *)v->values);
+	s->v.values = s->values;
+	return 0;
+}
+
+int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struct err *e)
+{
+	struct trainer_part was = t->seat.part;
+	struct plan flush, round;
+	bool had = t->seat.is;
+	int rc;
+
+	exec_reset(t->x);
+	if (settle(t, v, e) < 0 || plan_of(t, &t->seat.v, v->me, false, &flush, e) < 0)
+		return -1;
+	if (plan_of(t, &t->seat.v, v->me, true, &round, e) < 0) {
+		plan_free(&flush);
+		return -1;
+	}
+	part_of(t, &round, &t->seat.part);
+	look_at_loads(&t->seat, &flush);
+	*ret_fresh = !had || !same_part(&was, &t->seat.part);
+	rc = *ret_fresh ? trainer_hold_part(t, t->seat.part.param, t->seat.part.stat, e) : 0;
+	if (rc == 0)
+		rc = t->seat.reads ? load_deep(t, t->seat.ring, e) : 0;
+	if (rc == 0) {
+		bind_state(t, &flush);
+		t->seat.is = true;
+		trainer_reset_epoch(t);
+	}
+	plan_free(&flush);
+	plan_free(&round);
+	return rc;
+}
+
+int trainer_stand_up(struct trainer *t, struct err *e)
+{
+	exec_reset(t->x);
+	exec_unbind(t->x);
+	seat_free(t);
+	return trainer_hold_part(t, (struct extent){ 0, 0 }, (struct extent){ 0, 0 }, e);
+}
+
+/* What was decided is applied; all else of it is over. */
+void trainer_part_ways(struct trainer *t)
+{
+	if (!t->seat.is || t->seat.over)
+		return;
+	t->seat.over = true;
+	t->in_begin = t->contribute_again = t->given = t->passed = false;
+	if (!t->applying && list_empty(&t->commits))
+		exec_interrupt(t->x);
+}
+
+/* Others go on without an answer from here: the owner must know, and bring a generation about that they all begin. */
+void trainer_unseat(struct trainer *t, const struct err *e)
+{
+	if (t->seat.over)
+		return;
+	t->seat.over = true;
+	trainer_event(t, LOG_WARN_, "plan.failed", "%s; a new generation is needed", e->text);
+	if (t->cb.unseated)
+		t->cb.unseated(t->arg, e);
+}
+
+bool trainer_has_crew(const struct trainer *t) { return t->strategy->crew; }
+
+size_t trainer_round_len(const struct trainer *t)
+{
+	return t->strategy->crew ? (size_t)(t->seat.part.hi - t->seat.part.lo) : trainer_contribution_len(t);
+}
+
+bool trainer_at_rest(const struct trainer *t)
+{
+	return !t->seat.flush && !t->in_begin && !t->applying && list_empty(&t->commits) && t->samples < t->hold_at;
+}
+
+bool trainer_seated(const struct trainer *t) { return t->seat.is && !t->seat.over; }
+const struct trainer_part *trainer_part(const struct trainer *t) { return &t->seat.part; }
+
+struct view trainer_crew_view(struct trainer *t)
+{
+	struct view v = trainer_plan_view(t, NULL, 0);
+
+	t->readers++;
+	v.nmembers = 0;
+	v.target_batch = trainer_goal(t);
+	v.granted = true;
+	return v;
+}
+
+void trainer_crew_view_back(void *trainer)
+{
+	struct trainer *t = trainer;
+
+	t->readers--;
+	if (t->dying)
+		trainer_part_gone(t);
+}
+
+/* --- which samples */
+
+static uint32_t batch_of(const struct trainer *t) { return t->profile.batch; }
+
+/* Micro-batches from .. from + n - 1 of the epoch (every `every`th of them); n 0: to the end of the grant. */
+static void chunks(const struct trainer *t, uint64_t from, uint64_t n, uint64_t every, struct ranges *ret)
+{
+	uint64_t size = batch_of(t), at = 0, end = n ? (from + n) * size : UINT64_MAX;
+
+	for (size_t i = 0; i < t->grant.n && at < end; i++) {
+		uint64_t lo = t->grant.v[i].lo, hi = t->grant.v[i].hi;
+
+		while (lo < hi && at < end) {           /* to the first one, then from one to the next */
+			uint64_t c = at / size, left = c < from ? from * size - at : size - at % size;
+			uint64_t len = hi - lo < left ? hi - lo : left;
+
+			if (c >= from && (c - from) % every == 0)
+				ranges_add(ret, lo, lo + len);
+			lo += len;
+			at += len;
+		}
+	}
+}
+
+/* Its own micro-batches of the flush, and where they follow each other in even steps those behind them, to be prepared
+ * meanwhile. */
+static void grant_flush(struct trainer *t, const struct plan *p)
+{
+	struct ranges r = { 0 };
+	uint64_t at = p->first - t->seat.base, step = 0, last = 0, n = 0;
+	bool even = true;
+
+	for (uint32_t k = 0; k < p->ninstrs; k++) {
+		const struct plan_instr *i = &p->instr[k];
+
+		if (i->kind != PLAN_LOAD)
+			continue;
+		if (n == 1)
+			step = (uint64_t)i->mb - last;
+		even = even && (n < 2 || (uint64_t)i->mb - last == step);
+		chunks(t, at + (uint64_t)i->mb, 1, 1, &r);
+		last = (uint64_t)i->mb;
+		n++;
+	}
+	if (even && (n > 1 || p->step == 1))
+		chunks(t, at + last, 0, n > 1 ? step : 1, &r);
+	loader_grant(t->loader, &r);
+	ranges_free(&r);
+}
+
+void seat_planned(struct trainer *t, const struct plan *p)
+{
+	struct exec_view x;
+
+	if (!p->iterations || !p->ninstrs)
+		return;
+	exec_view(t->x, &x);
+	t->seat.flush = (uint32_t)p->step;
+	t->seat.first = p->first;
+	t->seat.cut = x.cut_short;
+	if (!t->samples)
+		t->seat.base = p->first;
+	if (t->seat.reads)
+		grant_flush(t, p);
+}
+
+/* All of the flush is in the sums of all members, as soon as each has ended its own. */
+static void count_flush(struct trainer *t)
+{
+	struct seat *s = &t->seat;
+
+	chunks(t, s->first - s->base, s->flush, 1, &t->claimed);
+	t->samples = ranges_count(&t->claimed);
+	t->batches += s->flush;
+	trainer_counted(t, s->flush * batch_of(t));
+}
+
+bool seat_ask(struct trainer *t)
+{
+	struct seat *s = &t->seat;
+	struct exec_view x;
+	uint32_t flush = s->flush;
+	struct err e;
+
+	s->flush = 0;
+	exec_view(t->x, &x);
+	if (flush && x.cut_short == s->cut) {
+		s->flush = flush;
+		count_flush(t);
+		s->flush = 0;
+	}
+	if (!s->is || (s->over && list_empty(&t->commits)) || (!trainer_round_len(t) && (t->in_begin ||
+	    !list_empty(&t->commits))))
+		return false;
+	if (flush && x.cut_short != s->cut && !s->over) {
+		(void)err_set(&e, ERR_STATE, "a flush of micro-batches was cut short");
+		trainer_unseat(t, &e);
+		return false;
+	}
+	return true;
+}
+
+void seat_view(const struct trainer *t, struct view *v)
+{
+	const struct view was = *v;
+
+	*v = t->seat.v;
+	v->first = was.first;
+	v->epoch = was.epoch;
+	v->samples = was.samples;
+	v->settings = was.settings;
+}
+
+/* The samples of the micro-batch with this index, without the samples: who only needs to know which they are. */
+struct batch *seat_batch(const struct trainer *t, uint64_t index)
+{
+	struct batch *b = xcalloc(1, sizeof(*b) + batch_of(t) * sizeof(uint64_t));
+	struct ranges r = { 0 };
+
+	list_init(&b->link);
+	b->position = (uint64_t *)(b + 1);
+	chunks(t, index - t->seat.base, 1, 1, &r);
+	for (size_t i = 0; i < r.n; i++)
+		for (uint64_t p = r.v[i].lo; p < r.v[i].hi; p++)
+			b->position[b->n++] = p;
+	ranges_free(&r);
+	return b;
+}
