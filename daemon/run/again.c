@@ -51,6 +51,9 @@ int run_again_batch(struct run *r, uint64_t batch, struct err *e)
 	if (r->state != RUN_TRAIN || r->again)
 		return err_set(e, ERR_STATE, "run %s is %s: the size of its micro-batches can be changed while it trains",
 			r->name, run_state_name(r));
+	if (r->crew)
+		return err_set(e, ERR_INVALID, "strategy %s: all members have micro-batches of one size, for the life of "
+			"the run", r->spec->strategy);
 	if (!r->rs->ctx.state_dir)
 		return err_set(e, ERR_STATE, "without a state folder the run could not be taken up again");
 	local = spec_local_json(r->spec);

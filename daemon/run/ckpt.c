@@ -111,6 +111,10 @@ static json_t *meta_of(struct run *r, const struct avg_point *p)
 		snprintf(num, sizeof num, "%u", v.last_members ? v.last_members : r->was_members);
 		json_object_set_new(meta, "members", json_string(num));
 	}
+	if (r->crew) {                          /* as whom it holds this part */
+		snprintf(num, sizeof num, "%llu", (unsigned long long)run_crew_life(r));
+		json_object_set_new(meta, "crew_life", json_string(num));
+	}
 	json_decref(point);
 	free(text);
 	return meta;
@@ -217,6 +221,9 @@ static int take(struct run *r, const struct ckpt_result *res, struct err *e)
 	uint64_t n = 0;
 	r->was_members = members && !text_u64(members, &n, NULL) && n <= UINT32_MAX ? (uint32_t)n : 0;
 	take_walked(r, res->meta);
+	const char *life = json_string_value(json_object_get(res->meta, "crew_life"));
+	if (r->crew && life && !text_u64(life, &n, NULL) && n)
+		run_crew_restored(r, n);
 	return 0;
 }
 

@@ -190,7 +190,9 @@ static struct held *find(struct donors *d, const struct id *run, uint64_t from, 
 static bool may_give(struct donors *d, const struct id *run, struct run **ret, struct err *e)
 {
 	struct run *r = *ret = runs_by_id(d->rs, run);
-	if (!r || !r->trainer || r->sync || (r->state != RUN_TRAIN && r->state != RUN_FINISH))
+	if (r && r->crew)
+		err_set(e, ERR_STATE, "members of that run hold parts of its state, and nobody the whole");
+	else if (!r || !r->trainer || r->sync || (r->state != RUN_TRAIN && r->state != RUN_FINISH))
 		err_set(e, ERR_STATE, "this peer has no state of that run to give (%s)", r ? run_state_name(r) : "not in it");
 	else if (!r->point.epoch && !r->spec->has_weights)
 		err_set(e, ERR_BUSY, "this peer's parameters are fresh: nothing has been learned that it could give");

@@ -64,6 +64,7 @@ struct run {
 	struct run_commit commit, commits[RUN_POINTS];  /* the last one; recent ones, whose steps may come late */
 	struct ranges walked;           /* of an order of this peer's own: positions that commits have taken */
 	struct sync *sync;
+	struct run_crew *crew;          /* NULL: its plans have one member */
 	uint64_t val_epoch;             /* validation asked for */
 	uint64_t val_took_us, val_done_us;      /* the last one; 0: none yet */
 	bool saving, final_saved, validating, reached;
@@ -139,6 +140,25 @@ void run_enter(struct run *r);
 void run_record_params(struct run *r, const struct avg_point *before, const struct avg_point *after,
 	const struct id *author);
 extern const struct trainer_cb run_trainer_cb;
+
+/* ---- crew.c: runs whose plans have many members; nothing happens in others ---- */
+int run_crew_open(struct run *r, struct err *e);
+void run_crew_close(struct run *r);
+void run_crew_ready(struct run *r);              /* it trains now, or does no more */
+void run_crew_roster(void *run, const struct avg_roster *x);    /* avg_cb.roster */
+void run_crew_commit(struct run *r, uint64_t generation);       /* of which it was; the point has moved on */
+void run_crew_cut(void *run, const struct err *e);       /* trainer_cb.unseated */
+/* The daemon is to end: a checkpoint once nothing more can come of what this peer has begun with the others. */
+void run_crew_drain(struct run *r);
+bool run_crew_drains(const struct run *r);       /* not yet */
+void run_crew_behind(struct run *r);             /* its point is not that of the others */
+bool run_crew_followed(struct run *r, const struct avg_commit *c);      /* true: its point is taken, and no more */
+bool run_crew_seated(const struct run *r);       /* true in other runs */
+bool run_crew_head(const struct run *r);         /* it counts its unit's samples; true in other runs */
+int run_crew_change(const struct run *r, const json_t *patch, struct err *e);  /* may these values be in force? */
+uint64_t run_crew_life(const struct run *r);
+void run_crew_restored(struct run *r, uint64_t life);   /* its point is now that of a checkpoint of that life */
+json_t *run_crew_json(const struct run *r);      /* for `run show`; null in other runs */
 
 /* ---- discard.c ---- */
 void run_discard(struct run *r, uint64_t common, uint64_t last);         /* what came in between here has lost a fork */

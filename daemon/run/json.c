@@ -126,6 +126,8 @@ static void put_long(struct run *r, json_t *o)
 	json_object_set_new(o, "equality", json_string(r->spec->mode.equality));
 	if (r->avg)
 		json_object_set_new(o, "rounds_shape", avg_shape(r->avg));
+	if (r->crew)
+		json_object_set_new(o, "crew", run_crew_json(r));
 	if (r->spec->mode.under_way)
 		json_object_set_new(o, "under_way", json_string(r->spec->mode.under_way));
 	bool seldom = r->spec->validation_every == SPEC_VALIDATION_AUTO;

@@ -8,6 +8,10 @@
 #include "common/mem.h"
 #include "common/text.h"
 #include "run/int.h"
+#include "train/strategy.h"
+
+/* A member may be at a long layer; one that has died is known sooner by others. */
+#define PATIENCE_US 600000000ull
 
 void run_dir(const struct run *r, char *out, size_t cap)
 {
@@ -119,12 +123,15 @@ static int build(struct run *r, struct err *e)
 {
 	struct runs_ctx *c = &r->rs->ctx;
 	const struct par *par = c->compute.par(c->compute.arg, (int)r->spec->local.threads, e);
+	if (par && par->n > TRAINER_THREADS_MAX && strategy_find(r->spec->strategy)->crew)
+		par = c->compute.par(c->compute.arg, TRAINER_THREADS_MAX, e);
 	if (!par)
 		return -1;
 	if (r->point.params && spec_mode_take(r->spec, r->point.params, e))
 		return -1;
 	r->rest = c->compute.rest ? c->compute.rest(c->compute.arg) : NULL;
-	r->carry = carry_new(&(struct carry_conf){ .env = c->env, .net = c->net, .chunks = c->chunks, .run = r->id });
+	r->carry = carry_new(&(struct carry_conf){ .env = c->env, .net = c->net, .chunks = c->chunks, .run = r->id,
+		.patience_us = PATIENCE_US });
 	struct trainer_conf tc = { .env = c->env, .spec = r->spec, .data = r->data, .par = par, .self = *net_self(c->net),
 		.ops = &carry_ops, .ops_arg = r->carry,
 		.host = r->rest ? &r->rest->host : NULL, .macs_per_us = run_macs_per_us(&c->compute) };

@@ -212,6 +212,7 @@ static void enter_train(struct run *r)
 	r->epoch_started_us = env_now(r->rs->ctx.env);
 	run_effective_pause(r);
 	run_again_check(r);
+	run_crew_ready(r);
 }
 
 /* ---- remembering points, so that a snapshot of epoch e travels with the point of epoch e ---- */
@@ -338,6 +339,7 @@ static void release(struct run *r, bool keep_spec)
 	origin_free(r->weights);
 	r->weights = NULL;
 	env_timer(r->rs->ctx.env, &r->leave_timer, 0);
+	run_crew_close(r);
 	if (r->avg && r->trainer)
 		trainer_lend(r->trainer);       /* a sum may be reading what it contributed */
 	if (r->avg)

@@ -256,7 +256,7 @@ void runs_check_drained(struct runs *rs)
 		return;
 	list_each(it, &rs->list) {
 		struct run *r = list_entry(it, struct run, link);
-		if (!run_over(r) && r->drain && !r->saving)
+		if (!run_over(r) && r->drain && !r->saving && !run_crew_drains(r))
 			run_event(r, EV_LEAVE);         /* its checkpoint is on the disk */
 		if (!out_of_it(r))
 			return;
@@ -301,7 +301,9 @@ void runs_drain(struct runs *rs, uint64_t deadline_us, void (*done)(void *arg), 
 			continue;
 		r->drain = true;
 		run_wake(r);
-		if (r->state == RUN_TRAIN && r->trainer && rs->ctx.state_dir)
+		if (r->state == RUN_TRAIN && r->crew && rs->ctx.state_dir)
+			run_crew_drain(r);
+		else if (r->state == RUN_TRAIN && r->trainer && rs->ctx.state_dir)
 			ckpt_now(r, NULL);
 		else
 			run_event(r, EV_LEAVE);

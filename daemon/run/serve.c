@@ -338,6 +338,7 @@ static void from_checkpoint(void *arg, struct data *data, struct snapshot *weigh
 /* Weights for a request, then it goes on in weighed; it may be gone when this returns. */
 static void serve(struct run *r, struct serving *s)
 {
+	struct err e;
 	s->rs = r->rs;
 	s->env = r->rs->ctx.env;
 	s->run = r->id;
@@ -347,6 +348,11 @@ static void serve(struct run *r, struct serving *s)
 		return;
 	}
 	s->data = data_ref(r->data);
+	if (r->crew) {
+		err_set(&e, ERR_STATE, "members of run %s hold parts of its model, and nobody the whole", r->name);
+		weighed(s, NULL, &e);
+		return;
+	}
 	trainer_weights(r->trainer, weighed, s);
 }
 

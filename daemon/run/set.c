@@ -97,6 +97,8 @@ static void set_batch(struct run *r, const json_t *patch, struct reply *reply)
 /* What all settings together come to: each by itself is good. */
 int run_mode_check(struct run *r, const json_t *patch, const json_t *params, bool here, struct err *e)
 {
+	if (run_crew_change(r, patch, e))
+		return -1;
 	json_t *all = params ? json_deep_copy(params) : json_object();
 	json_object_update(all, (json_t *)patch);
 	int rc = spec_mode_fits(r->spec, all) ? 0 : here && !r->rs->ctx.state_dir ? err_set(e, ERR_STATE,

@@ -37,7 +37,7 @@ bool run_reach(struct run *r)
 static void on_begin(void *arg, const struct avg_begin *b)
 {
 	struct run *r = arg;
-	if (r->state == RUN_TRAIN && !r->reached)
+	if (r->state == RUN_TRAIN && !r->reached && run_crew_seated(r) && trainer_round_len(r->trainer))
 		trainer_begin(r->trainer, b->epoch);
 	else
 		avg_contribute(r->avg, b->epoch, NULL, 0, NULL);
@@ -102,6 +102,10 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	struct avg_view v;
 	struct err e;
 	record_round(r, c, c->left_out_n ? "done without" : "done", NULL);
+	if (run_crew_followed(r, c)) {
+		take_point(r, c->point);
+		return;
+	}
 	if (sync_commit(r, c, mean))
 		return;
 	if (c->changed_params)
@@ -115,7 +119,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	r->commits[c->epoch % RUN_POINTS] = r->commit;
 	int rc = FAILPOINT(r->rs->ctx.env, "run.commit.keep") < 0 ? err_set(&e, ERR_NOMEM, "a fail point") :
 		trainer_commit(r->trainer, c->epoch, mean, c->my_samples, r->point.params, &e);
-	if (rc && (e.code == ERR_LIMIT || e.code == ERR_NOMEM) && r->state == RUN_TRAIN) {
+	if (rc && (e.code == ERR_LIMIT || e.code == ERR_NOMEM) && r->state == RUN_TRAIN && !r->crew) {
 		run_log(r, LOG_WARN_, "run.resync", "epoch %llu: %s: fetching the state", (unsigned long long)c->epoch, e.text);
 		run_event(r, EV_BEHIND);
 		sync_start(r, false);
@@ -128,6 +132,8 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	}
 	if (r->spec->independent)
 		run_grant_local(r, true);
+	else if (r->crew)
+		run_crew_commit(r, c->generation);
 	else if (c->grant)
 		trainer_grant(r->trainer, c->grant);
 }
@@ -157,6 +163,12 @@ static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint6
 	char who[9] = "";
 	if (run_over(r) || r->state == RUN_LEAVE || r->state == RUN_FINISH)
 		return;
+	if (r->crew) {
+		run_log(r, why == AVG_BEHIND ? LOG_INFO_ : LOG_WARN_, "run.resync", "%s: following until their next COMMIT",
+			word[why]);
+		run_crew_behind(r);
+		return;
+	}
 	run_log(r, why == AVG_BEHIND ? LOG_INFO_ : LOG_WARN_, "run.resync", "%s: fetching state of epoch %llu from %s",
 		word[why],
 		(unsigned long long)epoch, donor ? id_short(donor, who) : "the swarm");
@@ -180,7 +192,7 @@ static void on_grant(void *arg, const struct ranges *grant)
 		r->error = (struct err){ 0 };
 	if (r->spec->independent)
 		run_grant_local(r, true);
-	else
+	else if (!r->crew)
 		trainer_grant(r->trainer, grant);
 	run_event(r, EV_GRANTED);
 }
@@ -205,7 +217,7 @@ static void on_progress(void *arg, const struct trainer_progress *p)
 	if (p->batch)
 		r->accuracy = (double)p->correct / p->batch;
 	r->own_samples += p->batch;
-	if (r->avg)
+	if (r->avg && run_crew_head(r))
 		avg_progress(r->avg, p->samples, p->rate, r->spec->independent ? NULL : p->claimed);
 	run_tell(r, false);
 }
@@ -355,7 +367,7 @@ static void on_trainer_event(void *arg, enum log_level level, const char *code, 
 
 const struct trainer_cb run_trainer_cb = { .progress = on_progress, .contribute = on_contribute, .applied = on_applied,
 	.validated = on_validated, .idle = on_idle, .broken = on_broken, .event = on_trainer_event,
-	.halted = on_halted };
+	.halted = on_halted, .unseated = run_crew_cut };
 
 /* ---- entering ---- */
 
@@ -382,9 +394,12 @@ int run_swarm_open(struct run *r, struct err *e)
 	conf.dealt = trainer_has_crew(r->trainer);
 	conf.robust = s->robust;
 	conf.error_feedback = s->error_feedback;
-	r->avg = avg_new(c->env, c->net, c->chunks, c->dht, &conf, &swarm_cb, r, e);
+	struct avg_cb cb = swarm_cb;
+	if (trainer_has_crew(r->trainer))
+		cb.roster = run_crew_roster;
+	r->avg = avg_new(c->env, c->net, c->chunks, c->dht, &conf, &cb, r, e);
 	free(tensors);
-	return r->avg ? 0 : -1;
+	return r->avg ? run_crew_open(r, e) : -1;
 }
 
 /* The lowest positions not processed yet, a stretch ahead of what was. */

@@ -1,0 +1,487 @@
+/* A run whose plans have many members: between the crew (who is in a generation), the averager (rounds of units) and
+ * the trainer (what of it is this peer's). The averager's roster and COMMITs go to the crew. When it begins a
+ * generation the averager is told its units, what was decided before is applied, the trainer gets quiet, takes its
+ * seat, its part of the state is filled, and it starts. When the crew stops it, or the trainer is cut short, nothing
+ * more of it runs.
+ *
+ * Positions are those behind what is committed, the same for all members, so that nobody deals them out. */
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "crew/crew.h"
+#include "run/int.h"
+#include "state/gather.h"
+#include "train/strategy.h"
+
+#define LOOK_US 2000                    /* while a round ends, or a step is made */
+#define AHEAD_EPOCHS 2                  /* positions, in target batches */
+
+enum seat_step { SEAT_NONE, SEAT_WAITS, SEAT_QUIET, SEAT_FILLS, SEAT_RUNS };
+struct run_crew {
+	struct run *r;
+	struct crew *crew;
+	enum seat_step step;
+	uint64_t generation;            /* that is decided; its view: */
+	struct view v; struct view_member *member;
+	bool in, out, told;             /* this peer is in it; it is not; the averager knows its units */
+	bool whole;                     /* its part of the state has the values of the point */
+	bool drains;                    /* the daemon is to end */
+	bool follows;                   /* it knows no point yet that others are at */
+	uint64_t failed;                /* the generation that was cut short here */
+	struct avg_roster roster; struct id *ids;       /* as the averager has it */
+	struct gathering *gathering;
+	struct timer timer;
+};
+
+static void look(struct run_crew *s)
+{
+	env_after(s->r->rs->ctx.env, &s->timer, 0);
+}
+
+/* ---- positions ---- */
+
+static void grant_next(struct run *r)
+{
+	struct ranges grant = { 0 };
+	uint64_t n = AHEAD_EPOCHS * spec_epoch_samples(r->spec, run_target(r)) + r->spec->local.batch;
+	uint64_t end = r->point.done.n ? r->point.done.v[r->point.done.n - 1].hi : 0;
+	struct ranges all = { 0 };
+	ranges_add(&all, 0, end + n);
+	ranges_sub_all(&all, &r->point.done);
+	ranges_take(&all, n, &grant);
+	trainer_grant(r->trainer, &grant);
+	ranges_free(&all);
+	ranges_free(&grant);
+}
+
+/* ---- a generation begins ---- */
+
+static int tell_units(struct run_crew *s, struct err *e)
+{
+	uint32_t n = s->v.nmembers;
+	struct trainer_part *part = xcalloc(n + 1, sizeof *part);
+	struct avg_holder *h = xcalloc(n + 1, sizeof *h);
+	int rc = trainer_parts(s->r->trainer, &s->v, part, e);
+	for (uint32_t k = 0; k < n && !rc; k++) {
+		h[k].id = s->v.member[k].id;
+		h[k].holds = (struct holding){ .unit = NO_UNIT, .keep_lo = part[k].lo, .keep_hi = part[k].hi };
+		if (part[k].brings && part[k].hi > part[k].lo) {
+			h[k].holds.unit = 0;
+			h[k].holds.lo = part[k].lo;
+			h[k].holds.hi = part[k].hi;
+		}
+	}
+	if (!rc)
+		rc = avg_units(s->r->avg, s->generation, h, n, e);
+	free(part);
+	free(h);
+	s->told = !rc;
+	return rc;
+}
+
+static void runs(struct run_crew *s)
+{
+	struct run *r = s->r;
+	s->step = SEAT_RUNS;
+	s->whole = true;
+	grant_next(r);
+	run_effective_pause(r);
+	run_tell(r, true);
+}
+
+/* ---- values for its part of the state ---- */
+
+/* From this peer's own checkpoint. */
+struct gathering { struct files *files; char path[4096]; int rc; struct err e; bool over, alone; };
+
+static void gather(void *arg, struct shard *to)
+{
+	struct gathering *g = arg;
+	const char *path = g->path;
+	g->rc = shard_gather(to, g->files, &path, 1, &g->e);
+}
+
+static void gather_over(void *arg)
+{
+	struct gathering *g = arg;
+	g->over = true;
+	if (g->alone)
+		free(g);
+}
+
+static void gather_free(struct gathering *g)
+{
+	if (g && g->over)
+		free(g);
+	else if (g)
+		g->alone = true;                /* its job is under way */
+}
+
+static void filled(struct run *r, const struct err *e)
+{
+	struct run_crew *s = r->crew;
+	if (!s || s->step != SEAT_FILLS)
+		return;
+	if (e)
+		run_fail(r, e);
+	else
+		runs(s);
+}
+
+static void fresh_filled(void *arg, const struct err *e)
+{
+	filled(arg, e);
+}
+
+static void gathered(void *arg, const struct err *e)
+{
+	struct run *r = arg;
+	struct gathering *g = r->crew ? r->crew->gathering : NULL;
+	struct err why;
+	if (!g || !g->rc) {
+		filled(r, e);
+		return;
+	}
+	why = g->e;
+	err_wrap(&why, "this peer is to have a part of the model whose values of epoch %llu it has not",
+		(unsigned long long)r->point.epoch);
+	filled(r, &why);
+}
+
+/* Before the first COMMIT they are fresh. */
+static void fill(struct run_crew *s)
+{
+	struct run *r = s->r;
+	struct trainer_fill how = { .epoch = r->point.epoch, .live = r->point.params };
+	char dir[3900];
+	s->step = SEAT_FILLS;
+	if (!r->point.epoch) {
+		how.values.fresh = true;
+		trainer_fill(r->trainer, &how, fresh_filled, r);
+		return;
+	}
+	gather_free(s->gathering);
+	struct gathering *g = s->gathering = xcalloc(1, sizeof *g);
+	g->files = r->rs->ctx.env->files;
+	run_dir(r, dir, sizeof dir);
+	ckpt_path(dir, r->point.epoch, g->path, sizeof g->path);
+	how.values.fill = gather;
+	how.values.drop = gather_over;
+	how.values.arg = g;
+	trainer_fill(r->trainer, &how, gathered, r);
+}
+
+static void is_quiet(void *arg)
+{
+	struct run *r = arg;
+	struct run_crew *s = r->crew;
+	struct err e;
+	bool fresh;
+	if (!s || s->step != SEAT_QUIET)
+		return;
+	if (!s->in) {                           /* others have gone on without it, or it is over meanwhile */
+		s->step = SEAT_NONE;
+		if (s->out && trainer_stand_up(r->trainer, &e))
+			run_fail(r, &e);
+		s->whole = s->whole && !s->out;
+		return;
+	}
+	if (trainer_join(r->trainer, &s->v, &fresh, &e)) {
+		run_fail(r, &e);
+		return;
+	}
+	if (fresh || !s->whole)
+		fill(s);
+	else
+		runs(s);
+}
+
+static bool applied(const struct run *r)
+{
+	struct trainer_view t;
+	struct avg_view a;
+	trainer_view(r->trainer, &t);
+	avg_view(r->avg, &a);
+	return !a.in_round && t.epoch == r->point.epoch;
+}
+
+/* What the others commit with its part in it must be in its checkpoint: together they are the state. */
+static void drain(struct run_crew *s)
+{
+	bool seated = trainer_seated(s->r->trainer);
+	if ((seated && !trainer_at_rest(s->r->trainer)) || !applied(s->r)) {
+		env_after(s->r->rs->ctx.env, &s->timer, LOOK_US);
+		return;
+	}
+	s->drains = false;
+	ckpt_now(s->r, NULL);
+}
+
+void run_crew_drain(struct run *r)
+{
+	r->crew->drains = true;
+	trainer_pause(r->trainer);
+	look(r->crew);
+}
+
+bool run_crew_drains(const struct run *r) { return r->crew && r->crew->drains; }
+
+static void step(struct timer *t)
+{
+	struct run_crew *s = container_of(t, struct run_crew, timer);
+	struct run *r = s->r;
+	struct err e;
+	if (run_over(r) || !r->trainer || !r->avg)
+		return;
+	if (s->failed) {
+		uint64_t number = s->failed;
+		s->failed = 0;
+		crew_fail(s->crew, number);
+	}
+	if (s->drains)
+		drain(s);
+	if (!s->told && s->generation && tell_units(s, &e)) {
+		run_fail(r, &e);
+		return;
+	}
+	if (s->step != SEAT_WAITS)
+		return;
+	if (!applied(r) || (s->in && s->v.epoch != r->point.epoch)) {
+		env_after(r->rs->ctx.env, t, LOOK_US);
+		return;
+	}
+	s->step = SEAT_QUIET;
+	trainer_quiet(r->trainer, is_quiet, r);
+}
+
+/* ---- what the crew says ---- */
+
+static void take_view(struct run_crew *s, uint64_t generation, const struct view *v)
+{
+	free(s->member);
+	s->member = xmemdup(v->member, v->nmembers * sizeof *v->member);
+	s->v = *v;
+	s->v.member = s->member;
+	s->generation = generation;
+	s->told = false;
+	if (s->step != SEAT_QUIET)              /* else what comes of that sees what is wanted now */
+		s->step = SEAT_WAITS;
+	look(s);
+}
+
+static void on_begin(void *arg, uint64_t generation, const struct view *v, uint32_t rank)
+{
+	struct run_crew *s = ((struct run *)arg)->crew;
+	take_view(s, generation, v);
+	s->in = true;
+	s->out = false;
+}
+
+static void on_others(void *arg, uint64_t generation, const struct view *v)
+{
+	struct run_crew *s = ((struct run *)arg)->crew;
+	take_view(s, generation, v);
+	s->in = false;
+	s->out = true;
+}
+
+static void on_stop(void *arg, uint64_t generation)
+{
+	struct run *r = arg;
+	struct run_crew *s = r->crew;
+	s->in = false;
+	if (s->step != SEAT_QUIET)
+		s->step = SEAT_NONE;
+	trainer_part_ways(r->trainer);
+}
+
+static void on_waits(void *arg, const struct err *why)
+{
+	struct run *r = arg;
+	run_log(r, LOG_WARN_, "crew.waits", "%s", why->text);
+	run_tell(r, true);
+}
+
+static void on_event(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text)
+{
+	char who[9] = "";
+	run_log(arg, level, code, "%s%s%s", text, peer ? " peer " : "", peer ? id_short(peer, who) : "");
+}
+
+static const struct crew_cb crew_cb = { .begin = on_begin, .others = on_others, .stop = on_stop, .waits = on_waits,
+	.event = on_event };
+
+/* ---- what the others say ---- */
+
+/* Only who trains takes part. */
+void run_crew_ready(struct run *r)
+{
+	struct run_crew *s = r->crew;
+	if (!s || !s->crew)
+		return;
+	bool in = r->state == RUN_TRAIN && !s->follows;
+	struct crew_roster to = { .epoch = s->roster.epoch, .term = s->roster.term, .n = in ? s->roster.n : 0,
+		.live = s->ids, .ngone = s->roster.ngone, .gone = s->ids + s->roster.n };
+	if (in)
+		to.leader = s->roster.leader;
+	crew_roster(s->crew, &to);
+}
+
+void run_crew_roster(void *run, const struct avg_roster *x)
+{
+	struct run *r = run;
+	struct run_crew *s = r->crew;
+	size_t bytes = (x->n + x->ngone) * sizeof *x->live;
+	free(s->ids);
+	s->roster = *x;
+	s->ids = xmalloc(bytes + 1);
+	memcpy(s->ids, x->live, x->n * sizeof *x->live);
+	memcpy(s->ids + x->n, x->gone, x->ngone * sizeof *x->gone);
+	bool in = false;
+	for (uint32_t i = 0; i < x->n && !in; i++)
+		in = id_eq(&x->live[i], net_self(r->rs->ctx.net));
+	if (in && r->state == RUN_ENTER && !s->follows)
+		run_event(r, EV_GRANTED);       /* nobody grants positions to it: it is in */
+	run_crew_ready(r);
+}
+
+/* It stands at no point that others are at. It follows until the next COMMIT says where they are, and holds nothing. */
+void run_crew_behind(struct run *r)
+{
+	struct run_crew *s = r->crew;
+	struct err e;
+	s->follows = true;
+	s->in = false;
+	s->out = true;
+	run_crew_ready(r);
+	crew_live_on(s->crew, 0);
+	trainer_part_ways(r->trainer);
+	s->step = SEAT_QUIET;
+	trainer_quiet(r->trainer, is_quiet, r);
+	if (avg_enter(r->avg, &r->point, true, &e))
+		run_fail(r, &e);
+}
+
+static void enter_again(struct timer *t)
+{
+	struct run_crew *s = container_of(t, struct run_crew, timer);
+	struct err e;
+	s->timer.fire = step;
+	s->follows = false;
+	env_after(s->r->rs->ctx.env, &s->timer, LOOK_US);
+	if (avg_enter(s->r->avg, &s->r->point, false, &e))
+		run_fail(s->r, &e);
+	run_crew_ready(s->r);
+}
+
+/* true: it was followed, and this peer enters where it leads. */
+bool run_crew_followed(struct run *r, const struct avg_commit *c)
+{
+	struct run_crew *s = r->crew;
+	struct err e;
+	if (!s || !s->follows)
+		return false;
+	if (trainer_loaded(r->trainer, c->epoch, c->point->params, &e)) {
+		run_fail(r, &e);
+		return true;
+	}
+	crew_commit(s->crew, c->generation);
+	s->timer.fire = enter_again;            /* the averager is the caller */
+	look(s);
+	return true;
+}
+
+void run_crew_commit(struct run *r, uint64_t generation)
+{
+	crew_commit(r->crew->crew, generation);
+	grant_next(r);
+}
+
+void run_crew_cut(void *run, const struct err *e)
+{
+	struct run *r = run;
+	if (!r->crew || r->crew->step != SEAT_RUNS)
+		return;
+	r->crew->failed = r->crew->generation;
+	look(r->crew);
+}
+
+bool run_crew_seated(const struct run *r)
+{
+	return !r->crew || (r->crew->step == SEAT_RUNS && trainer_seated(r->trainer));
+}
+
+/* Does this peer count its unit's samples? */
+bool run_crew_head(const struct run *r)
+{
+	return !r->crew || (run_crew_seated(r) && trainer_part(r->trainer)->brings && !trainer_part(r->trainer)->lo);
+}
+
+int run_crew_change(const struct run *r, const json_t *patch, struct err *e)
+{
+	const char *robust = json_string_value(json_object_get(patch, "robust"));
+	if (!r->crew)
+		return 0;
+	if (json_number_value(json_object_get(patch, "clip_norm")) > 0)
+		return err_set(e, ERR_INVALID, "clip_norm: nobody has the whole gradient in strategy %s", r->spec->strategy);
+	if (robust && strcmp(robust, "none"))
+		return err_set(e, ERR_INVALID, "robust: members bring parts of the vector in strategy %s, and a robust mean is "
+			"of whole ones", r->spec->strategy);
+	return 0;
+}
+
+uint64_t run_crew_life(const struct run *r) { return crew_life(r->crew->crew); }
+void run_crew_restored(struct run *r, uint64_t life) { crew_live_on(r->crew->crew, life); }
+
+json_t *run_crew_json(const struct run *r)
+{
+	return r->crew ? crew_json(r->crew->crew) : json_null();
+}
+
+/* ---- life ---- */
+
+int run_crew_open(struct run *r, struct err *e)
+{
+	const struct spec *s = r->spec;
+	struct runs_ctx *c = &r->rs->ctx;
+	struct run_crew *x;
+	if (!trainer_has_crew(r->trainer))
+		return 0;
+	const char *bad = s->robust != ROBUST_NONE ? "a robust mean: members bring parts of the vector" :
+		s->topology && s->topology->apart ? "a grid: members bring parts of the vector" :
+		s->independent ? "an order of each member's own: all work on the same samples" :
+		s->has_weights ? "weights from a file: nobody takes its part out of them yet" :
+		s->clip_norm > 0 ? "clip_norm: nobody has the whole gradient" :
+		s->stop_accuracy > 0 ? "stop.accuracy: nobody has the whole model to measure it" :
+		s->local.aux ? "local.aux: a spare member helps as it is" : NULL;
+	if (bad)
+		return err_set(e, ERR_INVALID, "strategy %s does not go together with %s", s->strategy, bad);
+	x = r->crew = xcalloc(1, sizeof *x);
+	x->r = r;
+	x->timer = (struct timer){ .fire = step, .name = "run.crew" };
+	struct crew_conf conf = { .run = r->id, .strategy = strategy_find(s->strategy),
+		.view = trainer_crew_view(r->trainer), .memory_bytes = s->local.memory_bytes, .stays = true };
+	x->crew = crew_new(c->env, c->net, &conf, &crew_cb, r, e);
+	if (x->crew && !avg_units(r->avg, 0, NULL, 0, e))       /* no round before a generation says of what */
+		return 0;
+	if (x->crew)
+		return -1;
+	trainer_crew_view_back(r->trainer);
+	free(x);
+	r->crew = NULL;
+	return -1;
+}
+
+void run_crew_close(struct run *r)
+{
+	struct run_crew *x = r->crew;
+	r->crew = NULL;
+	if (!x)
+		return;
+	env_timer(r->rs->ctx.env, &x->timer, 0);
+	crew_free(x->crew, trainer_crew_view_back, r->trainer);
+	free(x->member);
+	free(x->ids);
+	gather_free(x->gathering);
+	free(x);
+}

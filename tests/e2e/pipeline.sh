@@ -1,0 +1,102 @@
+#!/bin/bash
+# Strategy pipeline with real daemons: three of them hold a stage each, and what they learn together has the bits of one
+# daemon that has the whole model. A fourth one is a spare. Stopped in order and started again they go on where they
+# were. When one is killed the others say how many bytes of the state have no holder, wait, and lose nothing.
+. "$(dirname "$0")/lib.sh"
+spec() {        # STRATEGY NAME EPOCHS PLAN
+	printf '{"name": "%s", "input": [12], "model": [{"type": "linear", "out": 48}, {"type": "tanh"},
+ {"type": "linear", "out": 48}, {"type": "layernorm"}, {"type": "dropout", "p": 0.1}, {"type": "linear", "out": 48},
+ {"type": "relu"}, {"type": "linear", "out": 4}], "loss": "cross_entropy",
+ "optimizer": {"name": "adamw", "lr": 0.01, "weight_decay": 0.1}, "target_batch": 64, "strategy": "%s"%s,
+ "stop": {"epochs": %s}, "validation": {"every": 0}, "seed": 5,
+ "data": {"name": "x", "kind": "synthetic", "count": 4000}, "local": {"batch": 8, "data": "/x",
+ "checkpoint_every": 5}}\n' "$2" "$1" "$4" "$3"
+}
+plan=', "schedule": "1f1b", "stages": 3, "micro_batches": 4'
+crew() { json "$1" "crew.$2" run show $run; }
+waits() { crew "$1" waits | grep -q -e "$2"; }
+ended() { [ "$(json "$1" state run show "${2:-$run}")" = done ]; }
+joins() { hive "$1" run join $run --data=/x >/dev/null 2>&1; }
+four() { hive "$1" run join $run --data=/x --batch=4 2>&1 | grep -q "all members have micro-batches of one size"; }
+ranks() {       # NAME...: of all of them, in order
+	for n in "$@"; do crew "$n" rank; done | sort | tr '\n' ' '
+}
+refused() {     # TEXT STATEMENT: the pipeline's spec, changed
+	spec pipeline bad 10 "$plan" | python3 -c "import json, sys; d = json.load(sys.stdin); $2; json.dump(d, sys.stdout)" >"$work/bad.json"
+	refuse 1 "$1" hive a run start "$work/bad.json"
+}
+
+# One daemon alone, with all of it.
+daemon_start s
+spec single alone 400 '' >"$work/alone.json"
+hive s run start "$work/alone.json" >/dev/null || fail "single was refused"
+wait_for 60 ended s alone
+
+daemon_start a
+refused "clip_norm: nobody has the whole gradient" 'd["clip_norm"] = 1'
+refused "a robust mean" 'd["averaging"] = {"robust": "median"}'
+refused "stop.accuracy" 'd["stop"] = {"accuracy": 0.9}'
+run=line
+spec pipeline $run 400 "$plan" >"$work/line.json"
+hive a run start "$work/line.json" >/dev/null || fail "pipeline was refused"
+wait_for 20 waits a "3 stages need 3 members, and there are 1"
+
+for n in b c; do
+	daemon_start $n --join "$(address a)"
+	wait_for 20 four $n
+	wait_for 20 joins $n
+done
+for n in a b c; do wait_for 30 past $n 3; done
+[ "$(ranks a b c)" = "0 1 2 " ] || fail "ranks are $(ranks a b c)"
+refuse 1 "clip_norm: nobody has the whole gradient" hive a set $run clip_norm=1
+refuse 1 "hold parts of its model" hive b predict $run 0
+for n in a b c; do wait_for 60 ended $n; done
+
+# Each has saved its own part; together these are the bits of the one that was alone.
+python3 - "$(state s)" "$(state a)" "$(state b)" "$(state c)" <<'P' || fail "parts of the pipeline are not the whole"
+import glob, json, struct, sys
+def tensors(folder):
+    path = sorted(glob.glob(folder + '/runs/*/epoch-*.safetensors'))[-1]
+    b = open(path, 'rb').read()
+    n, = struct.unpack('<Q', b[:8])
+    head = json.loads(b[8:8 + n])
+    head.pop('__metadata__')
+    return path.split('/')[-1], {k: b[8 + n:][v['data_offsets'][0]:v['data_offsets'][1]] for k, v in head.items()}
+name, whole = tensors(sys.argv[1])
+seen = set()
+for folder in sys.argv[2:]:
+    its, parts = tensors(folder)
+    assert its == name, (its, name)
+    for k, v in parts.items():
+        assert v == whole[k], k
+        assert k == 'optimizer.clock' or k not in seen, k
+        seen.add(k)
+    print(len(parts), 'tensors of', its)
+assert seen == set(whole), set(whole) - seen
+P
+say "the bits of one"
+
+# Without an end: a spare comes, everybody is stopped and started again, one is killed.
+run=long
+spec pipeline $run 1000000 "$plan" >"$work/long.json"
+hive a run start "$work/long.json" >/dev/null || fail "pipeline was refused"
+for n in b c; do wait_for 20 joins $n; done
+for n in a b c; do wait_for 30 past $n 5; done
+daemon_start d --join "$(address a)"
+wait_for 20 joins d
+spare() { [ "$(crew d spares)" = 1 ] && [ "$(crew d rank)" = null ]; }
+wait_for 30 spare
+wait_for 30 past d $(($(epoch a) + 5))
+[ "$(ranks a b c)" = "0 1 2 " ] || fail "a spare has taken somebody's place: ranks are $(ranks a b c)"
+for n in d c b a; do daemon_stop $n; done
+saved() { basename "$(find "$(state "$1")"/runs -name 'epoch-*.safetensors' -newer "$work/long.json" | sort | tail -n 1)"; }
+[ "$(saved a)" = "$(saved b)" ] && [ "$(saved b)" = "$(saved c)" ] || fail "saved: $(saved a) $(saved b) $(saved c)"
+was=$(saved a | tr -dc 0-9 | sed 's/^0*//')
+for n in a b c d; do daemon_start $n; done
+for n in a b c; do wait_for 30 past $n $((was + 5)); done
+daemon_kill b
+wait_for 30 waits a "bytes of the state have no holder among the"
+at=$(epoch a)
+hold 1 [ "$(epoch c)" = "$at" ]
+expect "stopped" hive a run stop $run --yes
+say done
