@@ -70,7 +70,8 @@ int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_
 	json_t *values = NULL;
 	int rc = 0;
 
-	if (t->strategy->settle && t->strategy->settle(v, &values, e) < 0)
+	x.profile = &t->profile;                /* the view's is read in a lane */
+	if (t->strategy->settle && t->strategy->settle(&x, &values, e) < 0)
 		return -1;
 	x.values = values ? values : v->values;
 	for (uint32_t k = 0; k < v->nmembers && rc == 0; k++) {
@@ -134,8 +135,10 @@ static int settle(struct trainer *t, const struct view *v, struct err *e)
 {
 	struct seat *s = &t->seat;
 	json_t *values = NULL;
+	struct view x = *v;
 
-	if (t->strategy->settle && t->strategy->settle(v, &values, e) < 0)
+	x.profile = &t->profile;
+	if (t->strategy->settle && t->strategy->settle(&x, &values, e) < 0)
 		return -1;
 	seat_free(t);
 	s->member = xmemdup(v->member, v->nmembers * sizeof(*v->member));
@@ -182,6 +185,7 @@ int trainer_stand_up(struct trainer *t, struct err *e)
 	exec_reset(t->x);
 	exec_unbind(t->x);
 	seat_free(t);
+	t->lent = false;                        /* there is nothing of it that would have to be filled */
 	return trainer_hold_part(t, (struct extent){ 0, 0 }, (struct extent){ 0, 0 }, e);
 }
 
@@ -226,7 +230,12 @@ struct view trainer_crew_view(struct trainer *t)
 {
 	struct view v = trainer_plan_view(t, NULL, 0);
 
+	t->crew_source = t->source;             /* which remembers what it was asked last */
+	profile_model(&t->crew_profile, &t->crew_source, t->profile.batch);
+	t->crew_profile.state_bytes = t->profile.state_bytes;
+	t->crew_profile.state_vectors = t->profile.state_vectors;
 	t->readers++;
+	v.profile = &t->crew_profile;
 	v.nmembers = 0;
 	v.target_batch = trainer_goal(t);
 	v.granted = true;
