@@ -92,7 +92,8 @@ for n in d c b a; do daemon_stop $n; done
 saved() { basename "$(find "$(state "$1")"/runs -name 'epoch-*.safetensors' -newer "$work/long.json" | sort | tail -n 1)"; }
 [ "$(saved a)" = "$(saved b)" ] && [ "$(saved b)" = "$(saved c)" ] || fail "saved: $(saved a) $(saved b) $(saved c)"
 was=$(saved a | tr -dc 0-9 | sed 's/^0*//')
-for n in a b c d; do daemon_start $n; done
+daemon_start a
+for n in b c d; do daemon_start $n --join "$(address a)"; done
 for n in a b c; do wait_for 30 past $n $((was + 5)); done
 daemon_kill b
 wait_for 30 waits a "bytes of the state have no holder among the"
