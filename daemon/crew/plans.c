@@ -7,6 +7,52 @@
 #include "plan/check.h"
 
 #define RATE_USUAL 125000000ull         /* bytes/s, where no link has been measured */
+/* What a member says of its links is its own word: slower than this is taken for this, so that no sum overflows. */
+#define RATE_LEAST 1000ull
+#define DELAY_MOST_US (60ull * 1000000)
+
+/* ---- links ---- */
+
+static double rate_of(uint8_t code)
+{
+	uint64_t rate = scale_value(code);
+	return (double)(rate > RATE_LEAST ? rate : RATE_LEAST);
+}
+
+static uint64_t delay_of(uint8_t code)
+{
+	uint64_t us = scale_value(code);
+	return us < DELAY_MOST_US ? us : DELAY_MOST_US;
+}
+
+static int by_code(const void *a, const void *b)
+{
+	return *(const uint8_t *)a - *(const uint8_t *)b;
+}
+
+/* Links that were never measured are taken for the median of the others. */
+static double rate_usual(const struct offer *o)
+{
+	uint8_t *code = xmalloc((size_t)o->n * o->n + 1);
+	size_t known = 0;
+	for (size_t i = 0; i < (size_t)o->n * o->n; i++)
+		if (o->link[i].rate)
+			code[known++] = o->link[i].rate;
+	qsort(code, known, 1, by_code);
+	double rate = known ? rate_of(code[known / 2]) : (double)RATE_USUAL;
+	free(code);
+	return rate;
+}
+
+/* Of the slowest one that has been measured; 0: none has. */
+static double us_per_byte(const struct offer *o)
+{
+	uint8_t least = 0;
+	for (size_t i = 0; i < (size_t)o->n * o->n; i++)
+		if (o->link[i].rate && (!least || o->link[i].rate < least))
+			least = o->link[i].rate;
+	return least ? 1e6 / rate_of(least) : 0;
+}
 
 /* ---- making and checking ---- */
 
@@ -29,6 +75,7 @@ struct view view_of(const struct view *usual, const struct offer *o, const struc
 	v.first = 0;
 	v.redundancy = o->redundancy;
 	v.epoch = o->epoch;
+	v.us_per_byte = us_per_byte(o);
 	v.samples = 0;
 	v.begun = v.sent = v.agreed = v.gave = v.fresh = false;
 	v.granted = true;
@@ -49,10 +96,13 @@ int plans_make(struct plans *ret, const struct planner_ops *s, const struct view
 {
 	const struct plan_results none = { 0 };
 	struct view_member *m = view_members(o);
-	int rc = 0;
+	struct view v = view_of(usual, o, m, 0);
+	json_t *settled = NULL;
+	int rc = s->settle ? s->settle(&v, &settled, e) : 0;
+	v.values = settled ? settled : v.values;
 	*ret = (struct plans){ .v = xcalloc(o->n, sizeof *ret->v), .list = xcalloc(o->n, sizeof *ret->list) };
 	for (uint32_t i = 0; i < o->n && !rc; i++) {
-		struct view v = view_of(usual, o, m, i);
+		v.me = i;
 		rc = s->plan(&v, &none, &ret->v[i], e);
 		if (rc)
 			break;
@@ -61,28 +111,10 @@ int plans_make(struct plans *ret, const struct planner_ops *s, const struct view
 			ret->v[i].redundancy = o->redundancy;
 	}
 	free(m);
+	json_decref(settled);
 	if (rc)
 		plans_free(ret);
 	return rc;
-}
-
-static int by_code(const void *a, const void *b)
-{
-	return *(const uint8_t *)a - *(const uint8_t *)b;
-}
-
-/* Links that were never measured are taken for the median of the others. */
-static double rate_usual(const struct offer *o)
-{
-	uint8_t *code = xmalloc((size_t)o->n * o->n + 1);
-	size_t known = 0;
-	for (size_t i = 0; i < (size_t)o->n * o->n; i++)
-		if (o->link[i].rate)
-			code[known++] = o->link[i].rate;
-	qsort(code, known, 1, by_code);
-	double rate = (double)(known ? scale_value(code[known / 2]) : RATE_USUAL);
-	free(code);
-	return rate;
 }
 
 /* What links and members are like, for the predictor. */
@@ -96,8 +128,8 @@ static void world_of(struct world *w, const struct view *usual, const struct off
 	for (uint32_t i = 0; i < o->n; i++)
 		w->speed[i] = o->m[i].speed;
 	for (size_t i = 0; i < (size_t)o->n * o->n; i++) {
-		double r = o->link[i].rate ? (double)scale_value(o->link[i].rate) : rate;
-		w->link[i] = (struct predict_link){ scale_value(o->link[i].delay), 1e6 / r };
+		double r = o->link[i].rate ? rate_of(o->link[i].rate) : rate;
+		w->link[i] = (struct predict_link){ delay_of(o->link[i].delay), 1e6 / r };
 	}
 	w->conf = (struct predict_conf){ .profile = usual->profile, .speed = w->speed, .links = w->link };
 }
@@ -250,7 +282,7 @@ double plans_move_us(const struct plans *from, const struct offer *of, const str
 		double rate = 0;                /* of the slowest link by which it may come */
 		for (uint32_t k = 0; k < ot->n; k++) {
 			uint8_t code = ot->link[k * ot->n + r].rate;
-			double x = code ? (double)scale_value(code) : usual;
+			double x = code ? rate_of(code) : usual;
 			if (k != r && offer_find(of, &ot->m[k].id) >= 0 && (rate <= 0 || x < rate))
 				rate = x;
 		}

@@ -337,6 +337,77 @@ static void shards_and_holders(void **state)
 	done(&x);
 }
 
+/* ---- what a planner is told ---- */
+
+static void the_slowest_link_is_told(void **state)
+{
+	struct bed x;
+	bed(&x, "nnn", NULL, NULL);
+	struct offer *o = &x.c.all;
+	struct view_member *m = view_members(o);
+	x.c.usual.us_per_byte = 7;                       /* only what members have measured counts */
+	assert_true(view_of(&x.c.usual, o, m, 0).us_per_byte == 0);
+	rate(&x, 1 << 20);
+	o->link[5].rate = scale_code(1 << 17);
+	o->link[7].rate = 0;                             /* not measured: nobody knows how slow */
+	for (uint32_t me = 0; me < 3; me++)
+		assert_true(view_of(&x.c.usual, o, m, me).us_per_byte == 1e6 / (1 << 17));
+	o->link[5].rate = 1;                             /* a byte a second: nobody is taken at that word */
+	assert_true(view_of(&x.c.usual, o, m, 0).us_per_byte == 1e3);
+	free(m);
+	done(&x);
+}
+
+/* Whatever members say of their links, what a program takes is a time: not 2^62 us, nor a sum that has gone around. */
+static void links_that_cannot_be(void **state)
+{
+	struct bed x;
+	struct plans p;
+	struct pace pace;
+	struct err e;
+	bed(&x, "nnn", NULL, NULL);
+	for (uint32_t i = 0; i < 9; i++)
+		if (i % 4)
+			x.c.all.link[i] = (struct crew_link){ 1, SCALE_CODES };
+	assert_int_equal(plans_make(&p, &cut_ops, &x.c.usual, &x.c.all, &e), 0);
+	assert_int_equal(plans_pace(&p, &x.c.usual, &x.c.all, &pace, &e), 0);
+	assert_true(pace.us > 60e6 && pace.us < 1e12);
+	plans_free(&p);
+	done(&x);
+}
+
+static unsigned settled, planned;
+
+static int settle_once(const struct view *v, json_t **ret, struct err *e)
+{
+	*ret = json_pack("{s:i}", "members", (int)v->nmembers);
+	settled++;
+	return 0;
+}
+
+static int plan_settled(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
+{
+	planned++;
+	assert_int_equal(json_integer_value(json_object_get(v->values, "members")), v->nmembers);
+	return cut_ops.plan(v, results, ret, e);
+}
+
+/* What takes long is found once for all members. */
+static void what_is_open_is_settled_once(void **state)
+{
+	struct planner_ops ops = cut_ops;
+	struct bed x;
+	struct plans p;
+	struct err e;
+	ops.settle = settle_once;
+	ops.plan = plan_settled;
+	bed(&x, "nnnn", NULL, NULL);
+	assert_int_equal(plans_make(&p, &ops, &x.c.usual, &x.c.all, &e), 0);
+	assert_true(settled == 1 && planned == 4);
+	plans_free(&p);
+	done(&x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -350,6 +421,9 @@ int main(void)
 		cmocka_unit_test(copies_that_are_short),
 		cmocka_unit_test(room_for_the_model),
 		cmocka_unit_test(shards_and_holders),
+		cmocka_unit_test(the_slowest_link_is_told),
+		cmocka_unit_test(links_that_cannot_be),
+		cmocka_unit_test(what_is_open_is_settled_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
