@@ -34,7 +34,6 @@ void card_of(const struct crew *c, struct card *ret)
 static json_t *numbers(const struct crew *c)
 {
 	json_t *j = crew_head(c);
-	json_object_set_new(j, "seen", json_integer((json_int_t)c->seen));
 	json_object_set_new(j, "decided", json_integer((json_int_t)deal_number(c->decided)));
 	json_object_set_new(j, "running", json_integer((json_int_t)deal_number(c->running)));
 	json_object_set_new(j, "promised", json_integer((json_int_t)deal_number(c->promised)));
@@ -55,26 +54,23 @@ static struct blob my_card(const struct crew *c)
 
 /* ---- what others say ---- */
 
-/* To who leads: a number that others have seen, and above which it must go; what is far above is a lie. Who does not
- * lead knows by promises and gos alone: it is to promise the number of which the leader speaks. */
-uint64_t crew_ask_heard_number(struct crew *c, const struct id *from, const json_t *j)
+/* What is far above all that this peer has seen is a lie. */
+uint64_t crew_ask_number(struct crew *c, const struct id *from, const json_t *j, const char *name)
 {
-	uint64_t seen;
+	uint64_t number;
 	struct err e;
-	if (json_get_u64(j, "seen", &seen, NULL))
+	if (json_get_u64(j, name, &number, NULL))
 		return 0;
-	if (seen > c->seen + (AHEAD_MAX << CREW_TAG_BITS)) {
-		err_set(&e, ERR_INVALID, "generation %llu cannot have been seen", (unsigned long long)CREW_COUNT(seen));
-		guard_refused(c, from, REFUSED_number, &e, true);
-		return 0;
-	}
-	c->seen = seen > c->seen ? seen : c->seen;
-	return seen;
+	if (number <= c->seen + (AHEAD_MAX << CREW_TAG_BITS))
+		return number;
+	err_set(&e, ERR_INVALID, "generation %llu cannot have been seen", (unsigned long long)CREW_COUNT(number));
+	guard_refused(c, from, REFUSED_number, &e, true);
+	return 0;
 }
 
 /* Its card, and whether it runs what it should: to who leads. Who does not would not hear when it is another. -1: it
  * says what nobody would. */
-static int heard(struct crew *c, struct mate *m, const struct frame *f)
+static int take_card(struct crew *c, struct mate *m, const struct frame *f)
 {
 	uint64_t running = 0, promised = 0;
 	struct card card;
@@ -87,6 +83,8 @@ static int heard(struct crew *c, struct mate *m, const struct frame *f)
 		card_free(&card);
 		return 0;
 	}
+	if (m->card.life && m->card.life != card.life)
+		need_trouble(c, m, "it has started anew");
 	card_free(&m->card);
 	m->card = card;
 	m->known = true;
@@ -94,8 +92,11 @@ static int heard(struct crew *c, struct mate *m, const struct frame *f)
 	json_get_u64(f->json, "promised", &promised, NULL);
 	uint64_t now = deal_number(c->decided);
 	int rank = c->decided ? offer_find(&c->decided->o, &m->id) : -1;
-	if (rank >= 0 && running != now && (promised != now || now_of(c) - c->decided_us > BEGIN_US))
+	if (rank >= 0 && running != now && (promised != now || now_of(c) - c->decided_us > BEGIN_US)) {
+		if (m->adrift != now)
+			need_trouble(c, m, "it does not run what is decided");
 		m->adrift = now;
+	}
 	crew_kick(c);
 	return 0;
 }
@@ -128,18 +129,16 @@ void crew_ask_show(struct crew *c, struct mate *m, uint64_t number)
 void crew_show_on(struct crew *c, struct request *req)
 {
 	struct mate *m = mate_of(c, &req->f.from);
-	struct buf b = { 0 };
 	uint64_t number = 0;
 	struct err e;
 	json_get_u64(req->f.json, "number", &number, NULL);
-	const struct deal *d = deal_known(c, number);
+	struct deal *d = deal_known(c, number);
 	if (!m || !d || !guard_pays(c, m)) {
 		err_set(&e, ERR_NOT_FOUND, "this generation is not known here, or not shown so often");
 		net_refuse(req, &e);
 		return;
 	}
-	deal_put_go(d, &b);
-	net_reply(req, crew_head(c), crew_blob(&b));
+	net_reply(req, crew_head(c), deal_blob_go(d));
 }
 
 /* ---- ASK ---- */
@@ -148,16 +147,13 @@ static void asked(void *arg, const struct frame *f, const struct err *e)
 {
 	struct mate *m = arg;
 	struct crew *c = m->c;
-	uint64_t decided = 0;
 	m->ask = NULL;
 	crew_kick(c);                           /* perhaps it must ask again */
-	if (!f || heard(c, m, f))
+	if (!f || take_card(c, m, f))
 		return;
 	bool leader = id_eq(&m->id, &c->leader);
 	const char *waits = json_string_value(json_object_get(f->json, "waits"));
-	if (leads(c))
-		crew_ask_heard_number(c, &m->id, f->json);
-	json_get_u64(f->json, "decided", &decided, NULL);
+	uint64_t decided = crew_ask_number(c, &m->id, f->json, "decided");
 	if (decided > deal_number(c->decided) && (leads(c) || leader))
 		crew_ask_show(c, m, decided);
 	else if (leader)
@@ -182,16 +178,13 @@ void crew_ask_mate(struct crew *c, struct mate *m)
 void crew_ask_on(struct crew *c, struct request *req)
 {
 	struct mate *m = mate_of(c, &req->f.from);
-	uint64_t decided = 0;
 	struct err e;
-	if (!m || !guard_pays(c, m) || heard(c, m, &req->f)) {
+	if (!m || !guard_pays(c, m) || take_card(c, m, &req->f)) {
 		err_set(&e, ERR_BUSY, "it is not in the roster here, asks too often, or says what cannot be");
 		net_refuse(req, &e);
 		return;
 	}
-	json_get_u64(req->f.json, "decided", &decided, NULL);
-	if (leads(c))
-		crew_ask_heard_number(c, &m->id, req->f.json);
+	uint64_t decided = crew_ask_number(c, &m->id, req->f.json, "decided");
 	if (leads(c) && decided > deal_number(c->decided))
 		crew_ask_show(c, m, decided);
 	net_reply(req, numbers(c), my_card(c));

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "common/text.h"
 #include "crew/int.h"
 
 #define FLOOR_US (200 * MS)
@@ -16,6 +17,7 @@ void crew_say(struct crew *c, enum log_level level, const char *code, const stru
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
+	text_clean(text);                       /* perhaps some of it is another peer's */
 	if (c->cb.event)
 		c->cb.event(c->arg, level, code, peer, text);
 }
@@ -235,9 +237,11 @@ static void take_commit(struct crew *c)
 	c->commits++;
 	c->committed = true;
 	c->commit_us = now_of(c);
+	need_calmer(c);
 	if (number == c->base_number)
 		return;
 	c->base_number = number;
+	c->seen = number > c->seen ? number : c->seen;
 	deal_set(&c->base, deal_known(c, number));
 }
 

@@ -57,7 +57,8 @@ struct crew;
 /* A peer that has lost what it held, or has taken over another history, makes a new crew. */
 struct crew *crew_new(struct env *env, struct net *net, const struct crew_conf *conf, const struct crew_cb *cb,
 	void *arg, struct err *e);
-/* No callback any more; gone (may be NULL), once, perhaps at once: no lane reads conf's view. */
+/* Not in one of its callbacks. None comes any more; gone (may be NULL), once, perhaps at once: no lane reads conf's
+ * view. */
 void crew_free(struct crew *c, void (*gone)(void *arg), void *arg);
 /* Before the first roster: this peer holds again what it held in that life, by a checkpoint at the point of the others.
  * 0, at any time: it holds nothing any more, in a new life; what it was in is over. */

@@ -19,6 +19,7 @@ void deal_drop(struct deal **at)
 		return;
 	offer_free(&d->o);
 	buf_free(&d->bytes);
+	buf_free(&d->go);
 	shards_free(&d->shards);
 	free(d->sig);
 	free(d);
@@ -99,9 +100,34 @@ struct deal *deal_read_go(const void *p, size_t n, struct err *e)
 	return d;
 }
 
-void deal_put_go(const struct deal *d, struct buf *b)
+static void sent(void *arg)
 {
-	go_encode(d->bytes.p, d->bytes.len, d->said, d->sig, d->o.n, b);
+	struct deal *d = arg;
+	deal_drop(&d);
+}
+
+static struct blob blob_of(struct deal *d, const struct buf *b)
+{
+	return (struct blob){ .data = b->p, .len = b->len, .release = sent, .arg = deal_hold(d) };
+}
+
+struct blob deal_blob(struct deal *d)
+{
+	return blob_of(d, &d->bytes);
+}
+
+struct blob deal_blob_go(struct deal *d)
+{
+	if (!d->go.len)
+		go_encode(d->bytes.p, d->bytes.len, d->said, d->sig, d->o.n, &d->go);
+	return blob_of(d, &d->go);
+}
+
+bool deal_same_go(const struct deal *a, const struct deal *b)
+{
+	return !memcmp(a->id, b->id, CREW_DIGEST) && !memcmp(a->said, b->said, CREW_DIGEST) &&
+		!memcmp(a->sig, b->sig, (size_t)a->o.n * SIG_BYTES) &&
+		!memcmp(a->bytes.p + a->bytes.len - SIG_BYTES, b->bytes.p + b->bytes.len - SIG_BYTES, SIG_BYTES);
 }
 
 bool deal_signed(const struct deal *d)

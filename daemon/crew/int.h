@@ -28,7 +28,7 @@
 struct deal {
 	unsigned refs;
 	struct offer o;
-	struct buf bytes;                       /* the offer as its leader has signed it */
+	struct buf bytes, go;                   /* the offer as its leader has signed it; the go, once it is asked for */
 	uint8_t id[CREW_DIGEST];                /* of it, without the signature */
 	bool computed, cannot;                  /* its plans, here: there are, or there can be none */
 	uint8_t digest[CREW_DIGEST]; struct shards shards;
@@ -43,7 +43,10 @@ static inline uint64_t deal_number(const struct deal *d) { return d ? d->o.gener
 struct deal *deal_read(const void *p, size_t n, struct err *e);
 struct deal *deal_make(struct crew *c, const struct offer *o);  /* signs it */
 struct deal *deal_read_go(const void *p, size_t n, struct err *e);
-void deal_put_go(const struct deal *d, struct buf *b);
+/* As they are sent: the deal's own bytes, which it keeps until they are no more needed. */
+struct blob deal_blob(struct deal *d);
+struct blob deal_blob_go(struct deal *d);
+bool deal_same_go(const struct deal *a, const struct deal *b);
 bool deal_signed(const struct deal *d);         /* by its leader; any thread */
 bool deal_all_signed(const struct deal *d);     /* by all its members, under `said`; any thread */
 void deal_promise(const struct crew *c, const struct deal *d, uint8_t ret[SIG_BYTES]);
@@ -61,15 +64,19 @@ struct mate {
 	uint64_t adrift;                        /* the decided generation that it does not run, though it should */
 	/* Late with an answer so often in a row; no candidate before so many COMMITs are over. */
 	unsigned late; uint64_t bench;
+	/* How often what it has said ended or kept back a generation, the last time after so many COMMITs, less one for
+	 * every COMMIT after which it did not; no member before so many. */
+	unsigned trouble; uint64_t troubled, shut;
 	uint64_t wrong;                         /* the life in which it has found other plans, or none; 0: in none */
 	double tokens; uint64_t tokens_us;      /* what it may ask for (guard.c) */
 };
 struct mate *mate_of(const struct crew *c, const struct id *id);        /* who lives, or NULL */
 
 /* What is done in the lane. */
-enum work_kind { WORK_VERIFY, WORK_ANSWER, WORK_CHOOSE, WORK_KNOW, WORKS };
+enum work_kind { WORK_VERIFY, WORK_VERIFY_OTHERS, WORK_ANSWER, WORK_CHOOSE, WORK_KNOW, WORKS };
 struct work {
 	struct job job; struct crew *c; enum work_kind kind; uint64_t begun_us;
+	struct id from;                         /* whose word it is */
 	struct deal *d; const struct planner_ops *strategy; struct view usual;
 	struct choice choice;
 	int rc; struct err why; uint8_t digest[CREW_DIGEST]; struct shards shards;
@@ -151,6 +158,8 @@ void crew_lead_free(struct crew *c);
 void need_step(struct crew *c);
 void need_chosen(struct crew *c, struct work *w);
 void need_late(struct crew *c, const struct id *id);
+void need_trouble(struct crew *c, struct mate *m, const char *what);
+void need_calmer(struct crew *c);               /* at a COMMIT */
 /* Bytes of the committed state that nobody holds who lives. False: not known here. */
 bool need_base_there(struct crew *c, uint64_t *ret_missing);
 /* ask.c */
@@ -160,7 +169,8 @@ void crew_ask_step(struct crew *c);
 void crew_ask_mate(struct crew *c, struct mate *m);
 void crew_ask_show(struct crew *c, struct mate *m, uint64_t number);
 void crew_ask_free(struct mate *m);
-uint64_t crew_ask_heard_number(struct crew *c, const struct id *from, const json_t *j);
+/* To who leads: a number that its proposal must be above. 0: it has none, or one that cannot be. */
+uint64_t crew_ask_number(struct crew *c, const struct id *from, const json_t *j, const char *name);
 void card_of(const struct crew *c, struct card *ret);
 /* work.c */
 struct work *crew_work_new(struct crew *c, enum work_kind kind, struct deal *d);

@@ -12,6 +12,7 @@
 #define BLIND_US (1 * SECOND)                   /* how long plans take is not known here */
 #define GO_US (5 * SECOND)
 #define LATE_MOST 6
+#define ALLOWED_MOST_US (20 * SECOND)           /* whatever members say of themselves, and have taken until now */
 
 enum said { SAID_NOTHING, SAID_YES, SAID_CANNOT };
 struct answer { struct lead *l; uint32_t rank; enum said said; struct call *call; uint64_t again_us, wait_us;
@@ -57,6 +58,7 @@ static void gone_to(void *arg, const struct frame *f, const struct err *e)
 		crew_say(c, LOG_INFO_, "crew_late", &g->to, "generation %llu goes on without it, it does not begin: %s",
 			(unsigned long long)CREW_COUNT(g->number), e->text);
 		m->adrift = g->number;
+		need_trouble(c, m, "it did not take a go");
 		need_late(c, &g->to);
 	}
 	list_del(&g->link);
@@ -67,12 +69,10 @@ static void gone_to(void *arg, const struct frame *f, const struct err *e)
 static void go_to(struct crew *c, struct deal *d, const struct id *to, bool member)
 {
 	struct going *g = xcalloc(1, sizeof *g);
-	struct buf b = { 0 };
 	*g = (struct going){ .c = c, .to = *to, .number = d->o.generation, .member = member };
 	list_push(&c->gos, &g->link);
-	deal_put_go(d, &b);
 	MARK(c, "crew.go.before");
-	g->call = net_call(c->net, to, KIND_CREW_GO, crew_head(c), crew_blob(&b), CLASS_control, GO_US, gone_to, g);
+	g->call = net_call(c->net, to, KIND_CREW_GO, crew_head(c), deal_blob_go(d), CLASS_control, GO_US, gone_to, g);
 	MARK(c, "crew.go.after");
 }
 
@@ -142,12 +142,24 @@ static bool all_said(const struct lead *l)
 	return true;
 }
 
+/* A trial can be kept back by it for ever: of a generation that runs nobody is left out for being late. */
+static void silent(struct lead *l, const struct id *id)
+{
+	struct mate *m = mate_of(l->c, id);
+	if (m && l->trial)
+		need_trouble(l->c, m, "it has not said in time what it finds");
+	need_late(l->c, id);
+}
+
 /* Everybody has said something, or its time is over. */
 static void judge(struct crew *c)
 {
 	struct lead *l = c->lead;
 	const uint8_t *digest = most_found(l);
+	uint32_t alike = 0;
 	bool same = true;
+	for (uint32_t i = 0; i < l->d->o.n; i++)
+		alike += l->a[i].said == SAID_YES && !memcmp(l->a[i].digest, digest, CREW_DIGEST);
 	for (uint32_t i = 0; i < l->d->o.n; i++) {
 		const struct id *id = &l->d->o.m[i].id;
 		struct answer *a = &l->a[i];
@@ -157,8 +169,10 @@ static void judge(struct crew *c)
 		if (a->said == SAID_YES)
 			leave_out(c, &l->d->o.m[i], "crew_other_plans",
 				"it finds other plans than most: another version, or another profile?");
+		else if (a->said == SAID_CANNOT && l->blind && 2 * alike > l->d->o.n)
+			leave_out(c, &l->d->o.m[i], "crew_cannot", "it says that it cannot, and most can");
 		else if (a->said == SAID_NOTHING)
-			need_late(c, id);
+			silent(l, id);
 	}
 	if (PLANTED(CREW_ANY_DIGEST))
 		same = digest != NULL;
@@ -220,8 +234,13 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		if (!l->blind)                  /* else perhaps nobody can, nor could this peer */
 			leave_out(c, &l->d->o.m[a->rank], "crew_cannot", text ? text : "it says that it cannot");
 	} else if (what && !strcmp(what, "old")) {
-		if (crew_ask_heard_number(c, &f->from, f->json) >= l->d->o.generation) {
-			crew_lead_drop(c);              /* the same again, with a greater number */
+		uint64_t seen = crew_ask_number(c, &f->from, f->json, "seen");
+		if (seen >= l->d->o.generation) {       /* the same again, with a greater number */
+			struct mate *m = mate_of(c, &l->d->o.m[a->rank].id);
+			c->seen = seen > c->seen ? seen : c->seen;
+			if (m)
+				need_trouble(c, m, "it has seen a later number, as it says");
+			crew_lead_drop(c);
 			crew_kick(c);
 			return;
 		}
@@ -243,11 +262,8 @@ static void ask(struct lead *l, struct answer *a)
 	a->again_us = 0;
 	if (l->trial)
 		json_object_set_new(j, "trial", json_true());
-	const struct buf *b = &l->d->bytes;
-	struct buf copy = { 0 };
-	buf_put(&copy, b->p, b->len);
 	MARK(c, "crew.propose.before");
-	a->call = net_call(c->net, &l->d->o.m[a->rank].id, KIND_CREW_PROPOSE, j, crew_blob(&copy), CLASS_control,
+	a->call = net_call(c->net, &l->d->o.m[a->rank].id, KIND_CREW_PROPOSE, j, deal_blob(l->d), CLASS_control,
 		l->deadline_us > now ? l->deadline_us - now + SECOND : SECOND, answered, a);
 	MARK(c, "crew.propose.after");
 }
@@ -292,7 +308,8 @@ static uint64_t allowed(const struct lead *l)
 		us = there > us ? there : us;
 		late = m && m->late > late ? m->late : late;
 	}
-	return us << (late < LATE_MOST ? late : LATE_MOST);
+	us = us < ALLOWED_MOST_US ? us << (late < LATE_MOST ? late : LATE_MOST) : us;
+	return us < ALLOWED_MOST_US || PLANTED(CREW_SLOW_AS_SAID) ? us : ALLOWED_MOST_US;
 }
 
 void crew_lead_propose(struct crew *c, struct deal *d, bool trial, bool blind)
@@ -313,7 +330,8 @@ void crew_lead_propose(struct crew *c, struct deal *d, bool trial, bool blind)
 	if (me >= 0) {
 		l->a[me].said = SAID_YES;
 		memcpy(l->a[me].digest, d->digest, CREW_DIGEST);
-		deal_promise(c, d, l->a[me].sig);
+		if (!trial)
+			deal_promise(c, d, l->a[me].sig);
 	}
 	ask_all(l);
 	arm(l);
@@ -324,6 +342,11 @@ void crew_lead_propose(struct crew *c, struct deal *d, bool trial, bool blind)
 void crew_lead_step(struct crew *c)
 {
 	struct lead *l = c->lead;
+	/* A COMMIT ends a trial, and with it whatever could have come of it, as often as somebody says nothing. */
+	if (l && l->trial && leads(c) && l->epoch != c->epoch && now_of(c) - l->begun_us >= c->conf.floor_us)
+		for (uint32_t i = 0; i < l->d->o.n; i++)
+			if (l->a[i].said == SAID_NOTHING)
+				silent(l, &l->d->o.m[i].id);
 	if (l && (!leads(c) || l->epoch != c->epoch || l->term != c->term || !deal_whole(c, l->d) ||
 			(!l->trial && c->seen != l->d->o.generation)))
 		crew_lead_drop(c);

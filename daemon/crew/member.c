@@ -190,7 +190,7 @@ void member_computed(struct crew *c, struct work *w)
 		reply(req, says(c, law == OLD ? "old" : "later"));
 }
 
-static void propose(struct crew *c, struct request *req, struct mate *m, struct deal *d, bool trial)
+static void propose(struct crew *c, struct request *req, struct deal *d, bool trial)
 {
 	struct id from = req->f.from;
 	struct err e;
@@ -204,8 +204,7 @@ static void propose(struct crew *c, struct request *req, struct mate *m, struct 
 		net_refuse(req, &e);
 		return;
 	}
-	if (law != LAWFUL || !guard_pays(c, m)) {
-		c->refused[REFUSED_rate] += law == LAWFUL;
+	if (law != LAWFUL) {
 		reply(req, says(c, law == OLD ? "old" : "later"));
 		return;
 	}
@@ -226,18 +225,21 @@ static void propose(struct crew *c, struct request *req, struct mate *m, struct 
 	crew_work_start(c, crew_work_new(c, WORK_ANSWER, d));
 }
 
-/* Whoever is not in the roster may not make this peer read more than its name. */
-static struct mate *heard(struct crew *c, struct request *req)
+/* Whoever is not in the roster, or speaks too often, makes this peer read no more than its name. */
+static bool may_speak(struct crew *c, struct request *req)
 {
 	struct id from = req->f.from;
 	struct mate *m = mate_of(c, &from);
 	struct err e;
+	if (m && guard_pays(c, m))
+		return true;
+	err_set(&e, ERR_BUSY, m ? "too many" : "it is not in the roster here");
 	if (m)
-		return m;
-	err_set(&e, ERR_BUSY, "it is not in the roster here");
-	guard_refused(c, &from, REFUSED_members, &e, false);
+		c->refused[REFUSED_rate]++;
+	else
+		guard_refused(c, &from, REFUSED_members, &e, false);
 	net_refuse(req, &e);
-	return NULL;
+	return false;
 }
 
 static void not_read(struct crew *c, struct request *req, const struct err *e)
@@ -249,15 +251,14 @@ static void not_read(struct crew *c, struct request *req, const struct err *e)
 
 void crew_propose_on(struct crew *c, struct request *req)
 {
-	struct mate *m = heard(c, req);
 	struct err e;
-	if (!m)
+	if (!may_speak(c, req))
 		return;
 	struct deal *d = deal_read(req->f.blob, req->f.blob_len, &e);
 	if (!d)
 		not_read(c, req, &e);
 	else
-		propose(c, req, m, d, json_is_true(json_object_get(req->f.json, "trial")));
+		propose(c, req, d, json_is_true(json_object_get(req->f.json, "trial")));
 	deal_drop(&d);
 }
 
@@ -273,7 +274,7 @@ static int go_counts(struct crew *c, const struct deal *d, const struct id *from
 {
 	if (!id_eq(&d->o.run, &c->conf.run))
 		return err_set(e, ERR_AUTH, "a go of another run");
-	if (promised(c, d) || d->o.generation == c->base_number)
+	if (promised(c, d) || (d->o.generation == c->base_number && deal_number(c->base) != c->base_number))
 		return 0;
 	if (d->o.generation <= deal_number(c->decided) || d->o.generation > c->seen + (AHEAD_MAX << CREW_TAG_BITS))
 		return err_set(e, ERR_STATE, "generation %llu is over, or has never been",
@@ -287,7 +288,8 @@ void member_verified(struct crew *c, struct work *w)
 {
 	struct deal *d = w->d;
 	if (w->rc) {
-		guard_refused(c, &d->o.leader, REFUSED_signature, &w->why, false);
+		/* Whoever honestly passes one on has looked at it; its leader may have nothing to do with it. */
+		guard_refused(c, PLANTED(CREW_BLAMES_LEADER) ? &d->o.leader : &w->from, REFUSED_signature, &w->why, true);
 		return;
 	}
 	if (d->o.generation == c->base_number && deal_number(c->base) != c->base_number)
@@ -308,10 +310,19 @@ void member_verified(struct crew *c, struct work *w)
 	}
 }
 
-static void verify(struct crew *c, struct deal *d)
+static bool looked_at(const struct work *w, const struct deal *d)
 {
-	if (!crew_work_under_way(c, WORK_VERIFY) || !c->busy || !c->busy->d || memcmp(c->busy->d->id, d->id, CREW_DIGEST))
-		crew_work_start(c, crew_work_new(c, WORK_VERIFY, d));
+	return w && w->kind <= WORK_VERIFY_OTHERS && deal_same_go(w->d, d);
+}
+
+static void verify(struct crew *c, struct deal *d, const struct id *from)
+{
+	struct work *w;
+	if (looked_at(c->busy, d) || looked_at(c->waiting[WORK_VERIFY], d) || looked_at(c->waiting[WORK_VERIFY_OTHERS], d))
+		return;
+	w = crew_work_new(c, id_eq(from, &c->leader) ? WORK_VERIFY : WORK_VERIFY_OTHERS, d);
+	w->from = *from;
+	crew_work_start(c, w);
 }
 
 void member_take_go(struct crew *c, const void *p, size_t n, const struct id *from)
@@ -321,11 +332,11 @@ void member_take_go(struct crew *c, const void *p, size_t n, const struct id *fr
 	if (!d)
 		guard_refused(c, from, REFUSED_shape, &e, true);
 	else if (!go_counts(c, d, from, &e))
-		verify(c, d);
+		verify(c, d, from);
 	deal_drop(&d);
 }
 
-static void go(struct crew *c, struct request *req, struct mate *m, struct deal *d)
+static void go(struct crew *c, struct request *req, struct deal *d)
 {
 	struct id from = req->f.from;
 	struct err e;
@@ -344,26 +355,19 @@ static void go(struct crew *c, struct request *req, struct mate *m, struct deal 
 		net_refuse(req, &e);
 		return;
 	}
-	if (!guard_pays(c, m)) {
-		c->refused[REFUSED_rate]++;
-		err_set(&e, ERR_BUSY, "too many");
-		net_refuse(req, &e);
-		return;
-	}
-	verify(c, d);
+	verify(c, d, &from);
 	reply(req, says(c, "yes"));
 }
 
 void crew_go_on(struct crew *c, struct request *req)
 {
-	struct mate *m = heard(c, req);
 	struct err e;
-	if (!m)
+	if (!may_speak(c, req))
 		return;
 	struct deal *d = deal_read_go(req->f.blob, req->f.blob_len, &e);
 	if (!d)
 		not_read(c, req, &e);
 	else
-		go(c, req, m, d);
+		go(c, req, d);
 	deal_drop(&d);
 }

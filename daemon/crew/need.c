@@ -10,6 +10,7 @@
 #define AGAIN_US (200 * MS)                     /* who was late is tried again when nothing can be without it */
 #define AGAIN_MOST 6
 #define BENCH_MOST 6
+#define TROUBLE_MOST 4
 
 void need_late(struct crew *c, const struct id *id)
 {
@@ -21,9 +22,30 @@ void need_late(struct crew *c, const struct id *id)
 	crew_say(c, LOG_INFO_, "crew_late", id, "it has not answered in time: the next generation is without it");
 }
 
+/* It says what can be true now and then: has seen a later number, does not run what is decided, has started anew, is
+ * undecided. Each ends a generation or keeps one back; who goes on is left out, longer each time. */
+void need_trouble(struct crew *c, struct mate *m, const char *what)
+{
+	m->troubled = c->commits;
+	if (++m->trouble <= TROUBLE_MOST || PLANTED(CREW_PATIENT))
+		return;
+	unsigned more = m->trouble - TROUBLE_MOST;
+	m->shut = c->commits + (1ull << (more < BENCH_MOST ? more : BENCH_MOST));
+	crew_say(c, LOG_WARN_, "crew_unsteady", &m->id, "the next generations are without it, too many have come to "
+		"nothing because of it: %s", what);
+}
+
+void need_calmer(struct crew *c)
+{
+	list_each(it, &c->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		m->trouble -= m->trouble > 0 && m->shut <= c->commits && m->troubled + 1 < c->commits;
+	}
+}
+
 static bool benched(const struct crew *c, const struct mate *m)
 {
-	return m->late && m->bench > c->commits;
+	return (m->late && m->bench > c->commits) || m->shut > c->commits;
 }
 
 /* ---- the state ---- */
@@ -96,37 +118,46 @@ static int by_order(const void *a, const void *b)
 	return crew_before(a, b) ? -1 : crew_before(b, a);
 }
 
-static void link_put(const struct card *card, struct offer *o, uint32_t from)
+static void link_put(const struct card *card, struct offer *o, const struct map *ranks, uint32_t from)
 {
 	for (uint32_t k = 0; k < card->n; k++) {
-		int to = offer_find(o, &card->v[k].to);
-		if (to >= 0 && (uint32_t)to != from)
-			o->link[from * o->n + (uint32_t)to] = card->v[k].link;
+		const struct crew_member *to = map_get(ranks, card->v[k].to.b, sizeof card->v[k].to.b);
+		if (to && to != &o->m[from])
+			o->link[from * o->n + (uint32_t)(to - o->m)] = card->v[k].link;
 	}
+}
+
+/* As they were in the generation now. */
+static void link_keep(const struct offer *was, const int *rank, struct offer *o, uint32_t from)
+{
+	for (uint32_t k = 0; k < o->n && rank[from] >= 0; k++)
+		if (rank[k] >= 0 && k != from)
+			o->link[from * o->n + k] = was->link[(uint32_t)rank[from] * was->n + (uint32_t)rank[k]];
 }
 
 static void links(const struct crew *c, struct offer *o)
 {
-	const struct offer *was = c->decided ? &c->decided->o : NULL;
+	struct map *ranks = map_new(env_rand(c->env));
+	int was[CREW_MEMBERS_MAX];
 	o->link = xcalloc((size_t)o->n * o->n + 1, sizeof *o->link);
 	for (uint32_t i = 0; i < o->n; i++) {
+		map_put(ranks, o->m[i].id.b, sizeof o->m[i].id.b, &o->m[i]);
+		was[i] = c->decided ? offer_find(&c->decided->o, &o->m[i].id) : -1;
+	}
+	for (uint32_t i = 0; i < o->n; i++) {
 		const struct mate *m = mate_of(c, &o->m[i].id);
-		int was_i = was ? offer_find(was, &o->m[i].id) : -1;
 		if (id_eq(&o->m[i].id, &c->me)) {
 			struct card mine;
 			card_of(c, &mine);
-			link_put(&mine, o, i);
+			link_put(&mine, o, ranks, i);
 			card_free(&mine);
 		} else if (m && m->known) {
-			link_put(&m->card, o, i);
-		} else if (was_i >= 0) {
-			for (uint32_t k = 0; k < o->n; k++) {
-				int was_k = offer_find(was, &o->m[k].id);
-				if (was_k >= 0 && k != i)
-					o->link[i * o->n + k] = was->link[(uint32_t)was_i * was->n + (uint32_t)was_k];
-			}
+			link_put(&m->card, o, ranks, i);
+		} else if (c->decided) {
+			link_keep(&c->decided->o, was, o, i);
 		}
 	}
+	map_free(ranks);
 }
 
 static bool is_wrong(const struct crew *c, const struct mate *m)
@@ -177,7 +208,8 @@ static void gather(struct crew *c, struct offer *o, bool broken)
 			add(c, o, &c->me, members);
 		list_each(it, &c->mates) {
 			const struct mate *m = list_entry(it, struct mate, link);
-			if ((!benched(c, m) || (members && !broken)) && !is_wrong(c, m))
+			bool late = benched(c, m) && !(members && !broken && m->shut <= c->commits);
+			if (!late && !is_wrong(c, m))
 				add(c, o, &m->id, members);
 		}
 	}
@@ -276,8 +308,10 @@ static void try_again(struct crew *c)
 	if (!c->again_us || now_of(c) < c->again_us)
 		return;
 	c->again_us = 0;
-	list_each(it, &c->mates)
-		list_entry(it, struct mate, link)->bench = 0;
+	list_each(it, &c->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		m->bench = m->shut = 0;
+	}
 }
 
 void need_chosen(struct crew *c, struct work *w)

@@ -1,5 +1,6 @@
 /* What takes long is done in a lane, one thing at a time: the signatures of a go, the plans of an offer, a leader's
- * choice, what a base holds. Of each kind the newest waits. A job sees nothing of the crew but what stays as it is. */
+ * choice, what a base holds. Of each kind the newest waits; a go that the leader has sent waits apart from what others
+ * send, who could keep it out with theirs. A job sees nothing of the crew but what stays as it is. */
 #include <stdlib.h>
 #include "crew/int.h"
 
@@ -12,7 +13,7 @@ static void run(struct job *j)
 	struct work *w = container_of(j, struct work, job);
 	struct plans p;
 	switch (w->kind) {
-	case WORK_VERIFY:
+	case WORK_VERIFY: case WORK_VERIFY_OTHERS:
 		w->rc = deal_signed(w->d) && (PLANTED(CREW_GO_UNSIGNED) || deal_all_signed(w->d)) ? 0 :
 			err_set(&w->why, ERR_AUTH, "a go that not all its members have promised");
 		break;
@@ -57,7 +58,7 @@ static void done(struct job *j)
 	c->busy = NULL;
 	if (w->kind == WORK_ANSWER)
 		c->plan_us = now_of(c) - w->begun_us;
-	if (w->kind == WORK_VERIFY)
+	if (w->kind == WORK_VERIFY || w->kind == WORK_VERIFY_OTHERS)
 		member_verified(c, w);
 	else if (w->kind == WORK_CHOOSE)
 		need_chosen(c, w);
@@ -77,7 +78,7 @@ static void next(struct crew *c)
 			continue;
 		uint64_t n = w->d ? w->d->o.n : w->choice.all.n, ops = w->usual.profile->nops;
 		w->job = (struct job){ .name = "crew.plans", .lane = env_lane(c->env, LANE), .run = run, .done = done,
-			.cost_us = w->kind == WORK_VERIFY ? (n + 1) * VERIFY_COST_US : n * ops * PLAN_COST_US };
+			.cost_us = w->kind <= WORK_VERIFY_OTHERS ? (n + 1) * VERIFY_COST_US : n * ops * PLAN_COST_US };
 		w->begun_us = now_of(c);
 		c->busy = w;
 		env_work(c->env, &w->job);

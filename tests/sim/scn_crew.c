@@ -289,6 +289,43 @@ static void scn_slow(struct sim *s)
 	sim_check(s, sim_run_until(s, commits, w, SETTLE));
 }
 
+static bool slow_one(void *arg, int node)
+{
+	struct victim *v = arg;
+	return v->node == node;
+}
+
+/* It says that it is a million times slower than the others, and stops while all wait for its promise: they do not wait
+ * a million times as long. */
+static void scn_word(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	struct victim v = { w, 1, false };
+	w->redundancy = 3;                      /* all have need of it; one dies, one stops */
+	w->speed[1] = 1e-6;
+	w->prefer = 0;
+	cworld_add(w, 3);
+	sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+	cworld_add(w, 1);
+	sim_run_for(s, 2 * SEC);
+	sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+	w->commit_us = 0;
+	sim_run_for(s, SEC);
+	sim_failpoint_of(s, slow_one, &v, "crew.answer.before", SIM_PAUSE, 1);
+	cworld_kill(w, 2);
+	for (int k = 0; k < 300 && !sim_failpoint_hit(s, "crew.answer.before"); k++)
+		sim_run_for(s, 10 * MSEC);
+	sim_check(s, sim_failpoint_hit(s, "crew.answer.before"));
+	sim_run_for(s, 30 * SEC);
+	const struct cgen *g = cworld_gen(w, cworld_peer(w, 0)->running);
+	if (!g)
+		sim_fail(s, "node %d is still waited for", v.node);
+	sim_resume(s, v.node);
+	sim_run_for(s, SEC);
+	cworld_settle(w, SETTLE);
+}
+
 /* One finds other plans than the rest, or none, and leads sooner or later: it is named and left out, and nobody stops
  * for it twice. */
 static void scn_other(struct sim *s)
@@ -389,8 +426,7 @@ static void scn_cut(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(start), SCN(room), SCN(killed), SCN(points), SCN(stopped), SCN(churn), SCN(lost),
-	SCN(partition), SCN(slow), SCN(other), SCN(join), SCN(copies), SCN(newcomers),
-	SCN(cut), {0} };
+	SCN(partition), SCN(slow), SCN(word), SCN(other), SCN(join), SCN(copies), SCN(newcomers), SCN(cut), {0} };
 
 int main(int argc, char **argv)
 {
