@@ -237,30 +237,31 @@ static void set_of(const struct crew *c, const struct offer *o, bool broken, uin
 }
 
 /* This peer's planner is of no use: those of `in` are asked what theirs find. */
-static bool blind(struct crew *c, const struct offer *all, const bool *in, bool trial)
+static bool blind(struct crew *c, const struct offer *all, const bool *in, uint32_t redundancy)
 {
 	struct offer o;
 	offer_some(&o, all, in);
+	o.redundancy = redundancy;
 	int me = offer_find(&o, &c->me);
 	bool some = o.n > 0 && me < 0;
 	if (some) {
 		struct deal *d = deal_make(c, &o);
-		crew_lead_propose(c, d, trial, true);
+		crew_lead_propose(c, d, true, true);
 		deal_drop(&d);
 	}
 	offer_free(&o);
 	return some;
 }
 
-/* First those who were in it, then all. */
+/* First those who were in it, then all; the same with fewer copies. */
 static void go_blind(struct crew *c, const struct offer *all)
 {
 	bool in[CREW_MEMBERS_MAX], asked = false;
-	while (c->judged.blind < 2 && !asked) {
+	while (c->judged.blind < 2 * c->redundancy && !asked) {
 		for (uint32_t i = 0; i < all->n; i++)
-			in[i] = !id_eq(&all->m[i].id, &c->me) && (c->judged.blind || was_in(c, &all->m[i]));
+			in[i] = !id_eq(&all->m[i].id, &c->me) && (c->judged.blind % 2 || was_in(c, &all->m[i]));
+		asked = blind(c, all, in, c->redundancy - c->judged.blind / 2);
 		c->judged.blind++;
-		asked = blind(c, all, in, true);
 	}
 }
 

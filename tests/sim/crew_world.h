@@ -20,7 +20,7 @@ struct cpeer {
 	uint64_t generation[8]; uint32_t made[8], of[8];        /* whose plans it has computed, of the last generations */
 	unsigned at;
 	char waits[320];                        /* the last reason; empty since it has begun */
-	unsigned named[CREW_MAX];               /* events about a peer */
+	unsigned named[CREW_MAX], odd[CREW_MAX];        /* events about a peer; that it finds other plans, or none */
 };
 /* A generation that somebody has begun. */
 struct cgen { uint64_t number; uint8_t digest[32]; uint32_t n; int node[CREW_MAX]; uint64_t life[CREW_MAX]; };

@@ -154,8 +154,10 @@ static void event(void *arg, enum log_level level, const char *code, const struc
 {
 	struct cpeer *p = arg;
 	int of = peer ? node_of(p->w, peer) : -1;
-	if (of >= 0)
+	if (of >= 0) {
 		p->named[of]++;
+		p->odd[of] += !strcmp(code, "crew_other_plans") || !strcmp(code, "crew_cannot");
+	}
 	log_write(p->env->log, level, "crew", "%s: node %d: %s", code, of, text);
 }
 
