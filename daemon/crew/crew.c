@@ -241,7 +241,7 @@ static void take_commit(struct crew *c)
 	if (number == c->base_number)
 		return;
 	c->base_number = number;
-	c->seen = number > c->seen ? number : c->seen;
+	c->seen = number > c->seen && !PLANTED(CREW_BASE_UNSEEN) ? number : c->seen;
 	deal_set(&c->base, deal_known(c, number));
 }
 

@@ -24,6 +24,7 @@
 #define MARK(c, name) ((void)FAILPOINT((c)->env, name))    /* a fail point that can only kill or stop */
 #define PAST 4
 #define AHEAD_MAX (1ull << 20)                  /* generations that may have passed unseen */
+#define CLAIM_MAX (1ull << 10)                  /* and by which a leader goes ahead because one member says so */
 
 struct deal {
 	unsigned refs;
@@ -151,7 +152,6 @@ void member_take_go(struct crew *c, const void *p, size_t n, const struct id *fr
 void member_drop(struct crew *c);
 /* lead.c */
 void crew_lead_propose(struct crew *c, struct deal *d, bool trial, bool blind);
-void crew_lead_drop(struct crew *c);
 void crew_lead_step(struct crew *c);                 /* what is under way: can it still be? */
 void crew_lead_free(struct crew *c);
 /* need.c */

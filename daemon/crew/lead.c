@@ -12,6 +12,7 @@
 #define BLIND_US (1 * SECOND)                   /* how long plans take is not known here */
 #define GO_US (5 * SECOND)
 #define LATE_MOST 6
+#define DAY_US (86400 * SECOND)
 #define ALLOWED_MOST_US (20 * SECOND)           /* whatever members say of themselves, and have taken until now */
 
 enum said { SAID_NOTHING, SAID_YES, SAID_CANNOT };
@@ -22,17 +23,7 @@ struct lead { struct crew *c; struct deal *d; bool trial, blind; uint64_t begun_
 /* A go on its way. */
 struct going { struct list link; struct crew *c; struct id to; uint64_t number; bool member; struct call *call; };
 
-void crew_lead_free(struct crew *c)
-{
-	crew_lead_drop(c);
-	while (!list_empty(&c->gos)) {
-		struct going *g = list_entry(list_pop(&c->gos), struct going, link);
-		net_cancel(c->net, g->call);
-		free(g);
-	}
-}
-
-void crew_lead_drop(struct crew *c)
+static void lead_drop(struct crew *c)
 {
 	struct lead *l = c->lead;
 	if (!l)
@@ -45,6 +36,16 @@ void crew_lead_drop(struct crew *c)
 	deal_drop(&l->d);
 	free(l->a);
 	free(l);
+}
+
+void crew_lead_free(struct crew *c)
+{
+	lead_drop(c);
+	while (!list_empty(&c->gos)) {
+		struct going *g = list_entry(list_pop(&c->gos), struct going, link);
+		net_cancel(c->net, g->call);
+		free(g);
+	}
 }
 
 /* ---- go ---- */
@@ -86,7 +87,7 @@ static void decide(struct crew *c, const uint8_t digest[CREW_DIGEST])
 	for (uint32_t i = 0; i < d->o.n; i++)
 		memcpy(d->sig + (size_t)i * SIG_BYTES, l->a[i].sig, SIG_BYTES);
 	c->answer_us[c->answers++ % (sizeof c->answer_us / sizeof *c->answer_us)] = now_of(c) - l->begun_us;
-	crew_lead_drop(c);
+	lead_drop(c);
 	list_each(it, &c->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
 		bool member = offer_find(&d->o, &m->id) >= 0;
@@ -179,13 +180,13 @@ static void judge(struct crew *c)
 	if (same && l->trial) {
 		struct deal *d = deal_hold(l->d);
 		bool blind = l->blind;
-		crew_lead_drop(c);
+		lead_drop(c);
 		crew_lead_propose(c, d, false, blind);
 		deal_drop(&d);
 	} else if (same) {
 		decide(c, digest);
 	} else {
-		crew_lead_drop(c);
+		lead_drop(c);
 		crew_kick(c);
 	}
 }
@@ -237,10 +238,11 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		uint64_t seen = crew_ask_number(c, &f->from, f->json, "seen");
 		if (seen >= l->d->o.generation) {       /* the same again, with a greater number */
 			struct mate *m = mate_of(c, &l->d->o.m[a->rank].id);
-			c->seen = seen > c->seen ? seen : c->seen;
+			uint64_t most = c->seen + (CLAIM_MAX << CREW_TAG_BITS);
+			c->seen = seen < c->seen ? c->seen : seen < most || PLANTED(CREW_ANY_CLAIM) ? seen : most;
 			if (m)
 				need_trouble(c, m, "it has seen a later number, as it says");
-			crew_lead_drop(c);
+			lead_drop(c);
 			crew_kick(c);
 			return;
 		}
@@ -303,7 +305,8 @@ static uint64_t allowed(const struct lead *l)
 		const struct crew_member *x = &l->d->o.m[i];
 		const struct mate *m = mate_of(c, &x->id);
 		double slower = c->conf.speed / x->speed;
-		uint64_t there = (uint64_t)(3 * (double)c->plan_us * (slower > 1 ? slower : 1));
+		double takes = 3 * (double)c->plan_us * (slower > 1 ? slower : 1);
+		uint64_t there = takes < DAY_US ? (uint64_t)takes : DAY_US;
 		there += m ? net_deadline(c->net, &x->id, 0) : 0;
 		us = there > us ? there : us;
 		late = m && m->late > late ? m->late : late;
@@ -349,5 +352,5 @@ void crew_lead_step(struct crew *c)
 				silent(l, &l->d->o.m[i].id);
 	if (l && (!leads(c) || l->epoch != c->epoch || l->term != c->term || !deal_whole(c, l->d) ||
 			(!l->trial && c->seen != l->d->o.generation)))
-		crew_lead_drop(c);
+		lead_drop(c);
 }

@@ -118,18 +118,19 @@ static void scn_new_lives(struct sim *s) { goes_on(s, true); }
 
 /* ---- to proposals ---- */
 
-static void says(struct staller *l, struct request *req, const char *what)
+static void says(struct staller *l, struct request *req, const char *what, uint64_t ahead)
 {
 	struct err e;
 	struct deal *d = deal_read(req->f.blob, req->f.blob_len, &e);
-	uint64_t seen = d ? d->o.generation + (1ull << CREW_TAG_BITS) : 0;
+	uint64_t seen = d ? d->o.generation + (ahead << CREW_TAG_BITS) : 0;
 	l->told++;
 	deal_drop(&d);
 	net_reply(req, json_pack("{s:s,s:I}", "says", what, "seen", (json_int_t)seen), NO_BLOB);
 }
 
-static void says_old(void *arg, struct request *req) { says(arg, req, "old"); }
-static void says_later(void *arg, struct request *req) { says(arg, req, "later"); }
+static void says_old(void *arg, struct request *req) { says(arg, req, "old", 1); }
+static void says_far(void *arg, struct request *req) { says(arg, req, "old", AHEAD_MAX - 1); }
+static void says_later(void *arg, struct request *req) { says(arg, req, "later", 0); }
 
 /* Whatever is proposed, it has seen a later number. */
 static void scn_always_old(struct sim *s)
@@ -141,6 +142,40 @@ static void scn_always_old(struct sim *s)
 	sim_run_for(s, 500 * MSEC);
 	cworld_settle(w, 10 * SEC);
 	sim_check(s, l.told && cworld_running(w) && !in_it(w, l.node) && names(w, l.node));
+}
+
+/* The numbers that it has seen are as far above as can be. The leader does not follow it to where the others would not:
+ * nobody names the leader. */
+static void scn_far(struct sim *s)
+{
+	struct staller l;
+	struct cworld *w = all_in(s, &l, 3);    /* one dies, one lies */
+	int leader = cworld_leader(w, 0);
+	unsigned before = names(w, leader);
+	net_on(me_of(&l)->net, KIND_CREW_PROPOSE, says_far, &l);
+	cworld_kill(w, neither(w, &l, -1));
+	sim_run_for(s, 500 * MSEC);
+	cworld_settle(w, 10 * SEC);
+	sim_check(s, l.told && cworld_running(w) && !in_it(w, l.node) && names(w, l.node));
+	if (names(w, leader) > before)
+		sim_fail(s, "node %d has seen numbers, and the leader is named for them", l.node);
+}
+
+/* Of a run that has seen more generations than can pass unseen, the last COMMIT vouches to whoever comes anew. */
+static void scn_old_run(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	w->layers = 40;
+	w->layer_bytes = 1 << 16;
+	cworld_add(w, 3);
+	for (int i = 0; i < 3; i++)
+		cworld_peer(w, i)->crew->seen = (3 * AHEAD_MAX) << CREW_TAG_BITS;
+	sim_check(s, sim_run_until(s, cworld_safe, w, 10 * SEC));
+	cworld_add(w, 1);
+	for (int k = 0; k < 50 && !(cworld_settled(w) && in_it(w, 3)); k++)
+		sim_run_for(s, 200 * MSEC);
+	sim_check(s, in_it(w, 3) && !cworld_peer(w, 3)->crew->refused[REFUSED_number]);
 }
 
 /* It runs what runs, and never says what it finds when it is asked. Somebody comes who is of use: sooner or later the
@@ -200,8 +235,8 @@ static void scn_go_of_leader(struct sim *s)
 		sim_fail(s, "node %d forges gos, and its leader is named for it", l.node);
 }
 
-static const struct scn list[] = { SCN(strays), SCN(new_lives), SCN(always_old), SCN(keeps_back), SCN(go_of_leader),
-	{0} };
+static const struct scn list[] = { SCN(strays), SCN(new_lives), SCN(always_old), SCN(far), SCN(old_run),
+	SCN(keeps_back), SCN(go_of_leader), {0} };
 
 int main(int argc, char **argv)
 {
