@@ -24,7 +24,7 @@
 #define MARK(c, name) ((void)FAILPOINT((c)->env, name))    /* a fail point that can only kill or stop */
 #define PAST 4
 #define AHEAD_MAX (1ull << 20)                  /* generations that may have passed unseen */
-#define CLAIM_MAX (1ull << 10)                  /* and by which a leader goes ahead because one member says so */
+#define CLAIM_MAX (AHEAD_MAX / 8)               /* by which a leader goes ahead because some of its members say so */
 
 struct deal {
 	unsigned refs;

@@ -15,8 +15,8 @@
 #define DAY_US (86400 * SECOND)
 #define ALLOWED_MOST_US (20 * SECOND)           /* whatever members say of themselves, and have taken until now */
 
-enum said { SAID_NOTHING, SAID_YES, SAID_CANNOT };
-struct answer { struct lead *l; uint32_t rank; enum said said; struct call *call; uint64_t again_us, wait_us;
+enum said { SAID_NOTHING, SAID_YES, SAID_CANNOT, SAID_OLD };
+struct answer { struct lead *l; uint32_t rank; enum said said; struct call *call; uint64_t again_us, wait_us, seen;
 	uint8_t digest[CREW_DIGEST], sig[SIG_BYTES]; };
 struct lead { struct crew *c; struct deal *d; bool trial, blind; uint64_t begun_us, deadline_us; struct timer timer;
 	uint64_t epoch; uint32_t term; struct answer *a; };
@@ -135,14 +135,6 @@ static const uint8_t *most_found(const struct lead *l)
 	return best;
 }
 
-static bool all_said(const struct lead *l)
-{
-	for (uint32_t i = 0; i < l->d->o.n; i++)
-		if (l->a[i].said == SAID_NOTHING)
-			return false;
-	return true;
-}
-
 /* A trial can be kept back by it for ever: of a generation that runs nobody is left out for being late. */
 static void silent(struct lead *l, const struct id *id)
 {
@@ -152,6 +144,63 @@ static void silent(struct lead *l, const struct id *id)
 	need_late(l->c, id);
 }
 
+/* ---- a number that is over ---- */
+
+static uint32_t asked(const struct lead *l)
+{
+	return l->d->o.n - (offer_find(&l->d->o, &l->c->me) >= 0);
+}
+
+/* The greatest number that so many have seen, as they say; 0: none. */
+static uint64_t seen_by(const struct lead *l, uint32_t many)
+{
+	uint64_t best = 0;
+	for (uint32_t i = 0; i < l->d->o.n; i++) {
+		uint32_t n = 0;
+		if (l->a[i].said != SAID_OLD || l->a[i].seen <= best)
+			continue;
+		for (uint32_t k = 0; k < l->d->o.n; k++)
+			n += l->a[k].said == SAID_OLD && l->a[k].seen >= l->a[i].seen;
+		best = n >= many ? l->a[i].seen : best;
+	}
+	return best;
+}
+
+static bool most_say_old(const struct lead *l)
+{
+	return seen_by(l, asked(l) / 2 + 1) > 0;
+}
+
+/* The same again, with a greater number: one that most have seen, or beyond it as much as others can follow. */
+static void overtaken(struct crew *c)
+{
+	struct lead *l = c->lead;
+	uint64_t most = seen_by(l, asked(l) / 2 + 1), any = seen_by(l, 1);
+	c->seen = most > c->seen ? most : c->seen;
+	most = PLANTED(CREW_ANY_CLAIM) ? any : c->seen + (CLAIM_MAX << CREW_TAG_BITS);
+	any = any < most ? any : most;
+	c->seen = any > c->seen ? any : c->seen;
+	for (uint32_t i = 0; i < l->d->o.n; i++) {
+		struct mate *m = mate_of(c, &l->d->o.m[i].id);
+		if (m && l->a[i].said == SAID_OLD)
+			need_trouble(c, m, "it has seen a later number, as it says");
+		else if (l->a[i].said == SAID_NOTHING && now_of(c) >= l->deadline_us)
+			silent(l, &l->d->o.m[i].id);
+	}
+	lead_drop(c);
+	crew_kick(c);
+}
+
+/* ---- a verdict ---- */
+
+static bool all_said(const struct lead *l)
+{
+	for (uint32_t i = 0; i < l->d->o.n; i++)
+		if (l->a[i].said == SAID_NOTHING)
+			return false;
+	return true;
+}
+
 /* Everybody has said something, or its time is over. */
 static void judge(struct crew *c)
 {
@@ -159,6 +208,10 @@ static void judge(struct crew *c)
 	const uint8_t *digest = most_found(l);
 	uint32_t alike = 0;
 	bool same = true;
+	if (seen_by(l, 1)) {
+		overtaken(c);
+		return;
+	}
 	for (uint32_t i = 0; i < l->d->o.n; i++)
 		alike += l->a[i].said == SAID_YES && !memcmp(l->a[i].digest, digest, CREW_DIGEST);
 	for (uint32_t i = 0; i < l->d->o.n; i++) {
@@ -235,23 +288,14 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		if (!l->blind)                  /* else perhaps nobody can, nor could this peer */
 			leave_out(c, &l->d->o.m[a->rank], "crew_cannot", text ? text : "it says that it cannot");
 	} else if (what && !strcmp(what, "old")) {
-		uint64_t seen = crew_ask_number(c, &f->from, f->json, "seen");
-		if (seen >= l->d->o.generation) {       /* the same again, with a greater number */
-			struct mate *m = mate_of(c, &l->d->o.m[a->rank].id);
-			uint64_t most = c->seen + (CLAIM_MAX << CREW_TAG_BITS);
-			c->seen = seen < c->seen ? c->seen : seen < most || PLANTED(CREW_ANY_CLAIM) ? seen : most;
-			if (m)
-				need_trouble(c, m, "it has seen a later number, as it says");
-			lead_drop(c);
-			crew_kick(c);
-			return;
-		}
+		a->seen = crew_ask_number(c, &f->from, f->json, "seen");
+		a->said = a->seen >= l->d->o.generation ? SAID_OLD : SAID_NOTHING;
 	}
 	if (a->said == SAID_NOTHING) {              /* later, or it could not be reached */
 		a->again_us = now_of(c) + a->wait_us;
 		a->wait_us = 2 * a->wait_us < ASK_AGAIN_MOST_US ? 2 * a->wait_us : ASK_AGAIN_MOST_US;
 		arm(l);
-	} else if (all_said(l)) {
+	} else if (all_said(l) || (a->said == SAID_OLD && most_say_old(l))) {
 		judge(c);
 	}
 }
