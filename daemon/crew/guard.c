@@ -12,6 +12,8 @@
 bool guard_pays(struct crew *c, struct mate *m)
 {
 	uint64_t now = now_of(c);
+	if (!m->tokens_us)                      /* it has said nothing yet */
+		m->tokens = BURST;
 	m->tokens += (double)(now - m->tokens_us) * A_SECOND / 1e6;
 	m->tokens = m->tokens > BURST ? BURST : m->tokens;
 	m->tokens_us = now;
