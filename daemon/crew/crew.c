@@ -169,7 +169,7 @@ void crew_hearsay(struct crew *c, const struct deal *d)
 	}
 }
 
-/* Until the next COMMIT, which names everybody. */
+/* Until the next COMMIT, which names everybody, and as long as it is the same who says so. */
 static bool still_said(const struct crew *c, const struct mate *m, bool moved)
 {
 	return m->hearsay && !moved && !known_gone(c, &m->id);
@@ -198,8 +198,8 @@ static void take_roster(struct crew *c)
 	if (!c->told.is)
 		return;
 	c->told.is = false;
-	bool moved = c->told.epoch != c->epoch;
-	if (moved)
+	bool moved = c->told.epoch != c->epoch || !id_eq(&c->leader, &c->told.leader);
+	if (c->told.epoch != c->epoch)
 		promise_void(c);                /* it stands on another COMMIT */
 	if (!id_eq(&c->leader, &c->told.leader)) {
 		c->asks = 0;

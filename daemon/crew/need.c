@@ -55,7 +55,7 @@ static bool lives_on(const struct crew *c, const struct crew_member *x)
 	const struct mate *m = mate_of(c, &x->id);
 	if (id_eq(&x->id, &c->me))
 		return c->in && x->life == c->life;
-	return m && (!m->known || m->card.life == x->life);
+	return m && !m->hearsay && (!m->known || m->card.life == x->life);
 }
 
 bool need_base_there(struct crew *c, uint64_t *ret_missing)

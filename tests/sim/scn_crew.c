@@ -416,8 +416,11 @@ static void scn_cut(struct sim *s)
 	cworld_add(w, n);
 	cworld_settle(w, SETTLE);
 	for (int k = 0; k < 3; k++) {
-		struct cpeer *p = cworld_peer(w, (int)rng_below(sim_rng(s), (uint64_t)n));
 		uint64_t was = cworld_running(w);
+		struct cpeer *p;
+		do                                      /* a spare has nothing that it could not go on in */
+			p = cworld_peer(w, (int)rng_below(sim_rng(s), (uint64_t)n));
+		while (!p->running);
 		crew_fail(p->crew, was + 1);            /* of another one: nothing */
 		crew_fail(p->crew, was);
 		sim_check(s, !p->running);
