@@ -64,7 +64,6 @@ struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, str
 	list_init(&a->early);
 	list_init(&a->asks);
 	list_init(&a->commits);
-	list_init(&a->in_hub);
 	avg_point_init(&a->point);
 	a->kick = (struct timer){ .fire = kick_fire, .name = "avg.kick" };
 	a->beat = (struct timer){ .fire = progress_beat, .name = "avg.beat" };

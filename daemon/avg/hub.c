@@ -1,5 +1,5 @@
-/* Several runs share one network, which has one handler per kind: the hub reads "run" and hands on. It belongs to the
- * runs in it; the first makes it, the last frees it. Also the small change of messages: blobs, endpoints, events. */
+/* What is called and posted to a run's averager goes to who handles it. Also the small change of messages: endpoints,
+ * events, measured times. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,75 +10,37 @@
 #include "avg/sent.h"
 #include "common/jrpc.h"
 
-struct hub { struct net *net; struct list avgs; };
+#define HANDLERS(X) X(JOIN, join_on) X(PROGRESS, progress_on) X(BEGIN, member_begin_on) \
+	X(ATTEMPT, member_attempt_on) X(MISSING, member_missing_on) X(COMMIT, member_commit_on) X(RECOVER, recover_on) \
+	X(LEAVE, leave_on) X(PROPOSE, propose_on) X(GRANT, grant_on) X(REDIRECT, redirect_on) X(SHOW, show_on) \
+	X(PROOF, proof_on) X(SENT, sent_on) X(AUDIT, audit_on) X(WRONG, wrong_on)
 
-static const struct { enum kind kind; void (*fn)(struct avg *a, struct request *req); } handlers[] = {
-	{ KIND_AVG_JOIN, join_on }, { KIND_AVG_PROGRESS, progress_on }, { KIND_AVG_BEGIN, member_begin_on },
-	{ KIND_AVG_ATTEMPT, member_attempt_on }, { KIND_AVG_MISSING, member_missing_on }, { KIND_AVG_COMMIT,
-	member_commit_on },
-	{ KIND_AVG_RECOVER, recover_on }, { KIND_AVG_LEAVE, leave_on }, { KIND_AVG_PROPOSE, propose_on },
-	{ KIND_AVG_GRANT, grant_on }, { KIND_AVG_REDIRECT, redirect_on }, { KIND_AVG_SHOW, show_on },
-	{ KIND_AVG_PROOF, proof_on }, { KIND_AVG_SENT, sent_on }, { KIND_AVG_AUDIT, audit_on },
-	{ KIND_AVG_WRONG, wrong_on },
+static const enum kind kinds[] = {
+#define X(kind, fn) KIND_AVG_##kind,
+	HANDLERS(X)
+#undef X
 };
-#define HANDLERS (sizeof handlers / sizeof *handlers)
 
-static void dispatch(void *arg, struct request *req)
+static void hand(void *avg, struct request *req)
 {
-	struct hub *h = arg;
-	struct id run;
-	struct err e;
-	if (json_get_hex(req->f.json, "run", run.b, 32, &e)) {
-		if (req->wants_reply)
-			net_refuse(req, &e);
-		return;
-	}
-	list_each(it, &h->avgs) {
-		struct avg *a = list_entry(it, struct avg, in_hub);
-		if (!id_eq(&a->conf.run, &run))
-			continue;
-		for (size_t i = 0; i < HANDLERS; i++)
-			if (handlers[i].kind == req->f.kind) {
-				handlers[i].fn(a, req);
-				return;
-			}
-	}
-	if (req->wants_reply) {
-		err_set(&e, ERR_NOT_FOUND, "this peer is not in that run");
-		net_refuse(req, &e);
+	switch (req->f.kind) {
+#define X(kind, fn) case KIND_AVG_##kind: fn(avg, req); break;
+	HANDLERS(X)
+#undef X
+	default: break;
 	}
 }
 
 int hub_enter(struct avg *a, struct err *e)
 {
-	struct hub *h = net_on_arg(a->net, handlers[0].kind, dispatch);
-	if (!h) {
-		h = xcalloc(1, sizeof *h);
-		h->net = a->net;
-		list_init(&h->avgs);
-		for (size_t i = 0; i < HANDLERS; i++)
-			net_on(a->net, handlers[i].kind, dispatch, h);
-	}
-	list_each(it, &h->avgs)
-		if (id_eq(&list_entry(it, struct avg, in_hub)->conf.run, &a->conf.run))
-			return err_set(e, ERR_EXISTS, "this run is being averaged already");
-	list_push(&h->avgs, &a->in_hub);
-	a->hub = h;
+	if (by_run_enter(&a->hub, a->net, kinds, sizeof kinds / sizeof *kinds, &a->conf.run, hand, a, e))
+		return err_wrap(e, "averaging");
 	return 0;
 }
 
 void hub_leave(struct avg *a)
 {
-	struct hub *h = a->hub;
-	if (!h)
-		return;
-	list_del(&a->in_hub);
-	a->hub = NULL;
-	if (!list_empty(&h->avgs))
-		return;
-	for (size_t i = 0; i < HANDLERS; i++)
-		net_on(h->net, handlers[i].kind, NULL, NULL);
-	free(h);
+	by_run_leave(&a->hub);
 }
 
 json_t *hub_json(const struct avg *a)
@@ -95,19 +57,6 @@ void hub_event(struct avg *a, enum log_level level, const char *code, const stru
 	va_end(ap);
 	if (a->cb.event)
 		a->cb.event(a->arg, level, code, peer, text);
-}
-
-struct blob blob_copy(const void *p, size_t n)
-{
-	void *copy = xmemdup(p, n);
-	return (struct blob){ .data = copy, .len = n, .release = free, .arg = copy };
-}
-
-struct blob blob_steal(struct buf *b)
-{
-	struct blob r = { .data = b->p, .len = b->len, .release = free, .arg = b->p };
-	*b = (struct buf){ 0 };
-	return r;
 }
 
 json_t *json_endpoint(const struct endpoint *at)

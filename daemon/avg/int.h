@@ -28,6 +28,7 @@
 #include "common/list.h"
 #include "common/mem.h"
 #include "common/planted.h"
+#include "net/by_run.h"
 
 #define MS 1000ull
 #define SECOND 1000000ull
@@ -115,7 +116,7 @@ enum avg_state { AVG_OUT, AVG_JOINING, AVG_IN, AVG_LOST /* told to resync; waits
 struct avg {
 	struct env *env; struct net *net; struct chunks *chunks; struct dht *dht;
 	struct avg_conf conf; struct avg_cb cb; void *arg;
-	struct hub *hub; struct list in_hub;
+	struct by_run hub;
 	char hex[ID_HEX], key[96];
 	struct list mates; size_t nmates; struct mate *me;
 	enum avg_state state; bool hold, freeing, follower /* wanted; me->flags has what is agreed */;
@@ -250,8 +251,6 @@ void hub_leave(struct avg *a);
 json_t *hub_json(const struct avg *a);          /* {"run": hex} to be filled */
 void hub_event(struct avg *a, enum log_level level, const char *code, const struct id *peer, const char *fmt,
 	...) __attribute__((format(printf, 5, 6)));
-struct blob blob_copy(const void *p, size_t n);
-struct blob blob_steal(struct buf *b);          /* leaves b empty */
 json_t *json_endpoint(const struct endpoint *at);
 bool endpoint_of(const json_t *o, const char *key, struct endpoint *ret);
 bool id_of_json(const json_t *o, const char *key, struct id *ret);

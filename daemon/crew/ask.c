@@ -49,7 +49,7 @@ static struct blob my_card(const struct crew *c)
 	card_of(c, &card);
 	card_encode(&card, &b);
 	card_free(&card);
-	return crew_blob(&b);
+	return blob_steal(&b);
 }
 
 /* ---- what others say ---- */

@@ -18,6 +18,7 @@
 #include "common/mem.h"
 #include "common/planted.h"
 #include "crew/choose.h"
+#include "net/by_run.h"
 
 #define MS 1000ull
 #define SECOND 1000000ull
@@ -97,7 +98,7 @@ struct crew_forger { struct id id; unsigned n; uint64_t since_us, last_us, told_
 
 struct crew {
 	struct env *env; struct net *net; struct crew_conf conf; struct crew_cb cb; void *arg;
-	struct crew_hub *hub; struct list in_hub; char hex[ID_HEX];
+	struct by_run hub; char hex[ID_HEX];
 	struct id me; uint64_t life; uint32_t redundancy;
 	/* the roster */
 	uint64_t epoch; uint32_t term; struct id leader; bool in; struct list mates; uint32_t nmates; struct map *by_id;
@@ -181,7 +182,6 @@ void crew_work_leave(struct crew *c, void (*gone)(void *arg), void *arg);
 int crew_hub_enter(struct crew *c, struct err *e);
 void crew_hub_leave(struct crew *c);
 json_t *crew_head(const struct crew *c);        /* {"run"} */
-struct blob crew_blob(struct buf *b);           /* takes its bytes */
 /* guard.c */
 bool guard_pays(struct crew *c, struct mate *m);
 /* Counts it, and names whoever goes on; strong: no honest peer says this. */

@@ -33,7 +33,7 @@ static void reply_yes(struct crew *c, struct request *req, const struct deal *d,
 	MARK(c, "crew.answer.before");
 	if (!trial)
 		deal_promise(c, d, buf_grow(&sig, SIG_BYTES));
-	net_reply(req, j, crew_blob(&sig));
+	net_reply(req, j, blob_steal(&sig));
 	MARK(c, "crew.answer.after");
 }
 

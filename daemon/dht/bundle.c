@@ -175,8 +175,7 @@ static void pack_send(struct bundle *b, const struct dnode *to, struct wish *con
 	list_push(&b->packs, &p->link);
 	d->packs++;
 	p->call = net_call(d->net, &to->id, p->values ? KIND_DHT_GET : KIND_DHT_FIND, j,
-		(struct blob){ .data = keys.p, .len = keys.len, .release = free, .arg = keys.p }, CLASS_control,
-		net_deadline(d->net, &to->id, CALL_FLOOR_US), packed, p);
+		blob_steal(&keys), CLASS_control, net_deadline(d->net, &to->id, CALL_FLOOR_US), packed, p);
 }
 
 static int by_node(const void *a, const void *b)

@@ -45,7 +45,7 @@ static void note_asker(struct dht *d, struct request *req)
 
 static void reply_buf(struct request *req, json_t *json, struct buf *b)
 {
-	net_reply(req, json, (struct blob){ .data = b->p, .len = b->len, .release = free, .arg = b->p });
+	net_reply(req, json, blob_steal(b));
 }
 
 /* Records from the at-th on while there is room; *ret_more: where to go on, 0 when that was all. */
@@ -271,10 +271,8 @@ bool store_add(struct buf *b, const struct rec *r, uint64_t now_us)
 struct call *store_send(struct dht *d, const struct id *to, struct buf *b, net_done_fn *done, void *arg)
 {
 	json_t *j = d->conf.client ? json_pack("{s:b}", "client", 1) : NULL;
-	struct blob blob = { .data = b->p, .len = b->len, .release = free, .arg = b->p };
-	*b = (struct buf){ 0 };
-	return net_call(d->net, to, KIND_DHT_STORE, j, blob, CLASS_control, net_deadline(d->net, to, CALL_FLOOR_US), done,
-		arg);
+	return net_call(d->net, to, KIND_DHT_STORE, j, blob_steal(b), CLASS_control, net_deadline(d->net, to, CALL_FLOOR_US),
+		done, arg);
 }
 
 static void copied(void *arg, const struct frame *f, const struct err *e)
@@ -289,8 +287,8 @@ void store_copy(struct dht *d, const struct id *to, const struct rec *r)
 	json_t *j = json_pack("{s:b}", "copy", 1);
 	if (d->conf.client)
 		json_object_set_new(j, "client", json_true());
-	net_call(d->net, to, KIND_DHT_STORE, j, (struct blob){ .data = b.p, .len = b.len, .release = free, .arg = b.p },
-		CLASS_control, net_deadline(d->net, to, CALL_FLOOR_US), copied, NULL);
+	net_call(d->net, to, KIND_DHT_STORE, j, blob_steal(&b), CLASS_control, net_deadline(d->net, to,
+		CALL_FLOOR_US), copied, NULL);
 }
 
 bool store_took(const struct frame *f, size_t i, size_t n)

@@ -27,6 +27,9 @@ const char *kind_name(enum kind k);             /* "avg_begin"; "?" when unknown
 /* Bytes lent to net. release (may be NULL) is called exactly once, on the loop, when net needs them no more. */
 struct blob { const void *data; size_t len; void (*release)(void *arg); void *arg; };
 #define NO_BLOB ((struct blob){0})
+struct buf;
+struct blob blob_copy(const void *p, size_t n);
+struct blob blob_steal(struct buf *b);          /* leaves b empty */
 
 /* Byte counters (instrument T4) of each peer, both directions, by class and by the connection's mailbox: whole frames
  * that a connection has taken, and that came and were opened, repeated ones, too. HELLOs are nobody's yet

@@ -2,6 +2,7 @@
  * more (its frames say which of its calls is the oldest still open), or 30 s, or until memory for answers is short. */
 #include <stdlib.h>
 #include <string.h>
+#include "common/buf.h"
 #include "common/jrpc.h"
 #include "common/mem.h"
 #include "common/planted.h"
@@ -177,6 +178,21 @@ static void answered(struct kept *k, struct msg *m)
 		p->pins--;
 		free(k);
 	}
+}
+
+struct blob blob_copy(const void *p, size_t n)
+{
+	void *copy = xmemdup(p, n);
+
+	return (struct blob){ .data = copy, .len = n, .release = free, .arg = copy };
+}
+
+struct blob blob_steal(struct buf *b)
+{
+	struct blob r = { .data = b->p, .len = b->len, .release = free, .arg = b->p };
+
+	*b = (struct buf){ 0 };
+	return r;
 }
 
 void net_reply(struct request *req, json_t *json, struct blob blob)

@@ -91,9 +91,8 @@ static void answer(struct held *h, struct request *req)
 {
 	json_t *j = json_pack("{s:I,s:I,s:I,s:o}", "epoch", (json_int_t)h->snap->epoch, "bytes",
 		(json_int_t)h->snap->bytes, "piece", (json_int_t)h->piece, "list", json_hex(h->list, sizeof h->list));
-	void *copy = xmemdup(h->answer.p, h->answer.len);
 	asked(h, &req->f.from);
-	net_reply(req, j, (struct blob){ .data = copy, .len = h->answer.len, .release = free, .arg = copy });
+	net_reply(req, j, blob_copy(h->answer.p, h->answer.len));
 }
 
 static void hash_run(struct job *j)

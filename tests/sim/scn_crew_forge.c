@@ -53,7 +53,7 @@ static void say(struct liar *l, const struct cpeer *to, enum kind k, struct buf 
 {
 	struct cpeer *p = me_of(l);
 	l->told++;
-	net_call(p->net, net_self(to->net), k, crew_head(p->crew), crew_blob(b), CLASS_control, SEC, ignored, NULL);
+	net_call(p->net, net_self(to->net), k, crew_head(p->crew), blob_steal(b), CLASS_control, SEC, ignored, NULL);
 }
 
 static void propose(struct liar *l, const struct cpeer *to, const struct offer *o)
@@ -202,7 +202,7 @@ static void numbers(struct liar *l, struct cpeer *to)
 	card_encode(&card, &b);
 	card_free(&card);
 	l->told++;
-	net_call(p->net, net_self(to->net), KIND_CREW_ASK, j, crew_blob(&b), CLASS_control, SEC, ignored, NULL);
+	net_call(p->net, net_self(to->net), KIND_CREW_ASK, j, blob_steal(&b), CLASS_control, SEC, ignored, NULL);
 }
 
 /* A go of an offer that nobody has been asked for. */
@@ -247,7 +247,7 @@ static void ask_promise(struct liar *l, struct cpeer *to, int which)
 	*r = (struct reply){ l, which, to->node };
 	buf_put(&b, l->deal[which]->bytes.p, l->deal[which]->bytes.len);
 	l->told++;
-	net_call(me_of(l)->net, net_self(to->net), KIND_CREW_PROPOSE, crew_head(to->crew), crew_blob(&b), CLASS_control,
+	net_call(me_of(l)->net, net_self(to->net), KIND_CREW_PROPOSE, crew_head(to->crew), blob_steal(&b), CLASS_control,
 		SEC, promised, r);
 }
 

@@ -88,7 +88,7 @@ static void card_with(struct staller *l, struct cpeer *to, uint64_t life, uint64
 	card_encode(&card, &b);
 	card_free(&card);
 	l->told++;
-	net_call(me_of(l)->net, net_self(to->net), KIND_CREW_ASK, j, crew_blob(&b), CLASS_control, SEC, ignored, NULL);
+	net_call(me_of(l)->net, net_self(to->net), KIND_CREW_ASK, j, blob_steal(&b), CLASS_control, SEC, ignored, NULL);
 }
 
 static void goes_on(struct sim *s, bool anew)
@@ -222,7 +222,7 @@ static void scn_go_of_leader(struct sim *s)
 			if (i == l.node || !cworld_peer(w, i))
 				continue;
 			go_encode(d->bytes.p, d->bytes.len, digest, sig, d->o.n, &b);
-			net_call(me_of(&l)->net, &w->id[i], KIND_CREW_GO, crew_head(c), crew_blob(&b), CLASS_control, SEC,
+			net_call(me_of(&l)->net, &w->id[i], KIND_CREW_GO, crew_head(c), blob_steal(&b), CLASS_control, SEC,
 				ignored, NULL);
 		}
 		sim_run_for(s, MSEC);
