@@ -271,8 +271,8 @@ bool store_add(struct buf *b, const struct rec *r, uint64_t now_us)
 struct call *store_send(struct dht *d, const struct id *to, struct buf *b, net_done_fn *done, void *arg)
 {
 	json_t *j = d->conf.client ? json_pack("{s:b}", "client", 1) : NULL;
-	return net_call(d->net, to, KIND_DHT_STORE, j, blob_steal(b), CLASS_control, net_deadline(d->net, to, CALL_FLOOR_US),
-		done, arg);
+	return net_call(d->net, to, KIND_DHT_STORE, j, blob_steal(b), CLASS_control, net_deadline(d->net, to,
+		CALL_FLOOR_US), done, arg);
 }
 
 static void copied(void *arg, const struct frame *f, const struct err *e)

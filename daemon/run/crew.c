@@ -22,14 +22,13 @@ struct run_crew {
 	struct crew *crew;
 	enum seat_step step;
 	uint64_t generation;            /* that is decided; its view: */
-	struct view v; struct view_member *member;
+	struct view v; struct view_member *member; json_t *values;
 	bool in, out, told;             /* this peer is in it; it is not; the averager knows its units */
 	bool whole;                     /* its part of the state has the values of the point */
 	bool drains;                    /* the daemon is to end */
 	bool follows;                   /* it knows no point yet that others are at */
 	uint64_t failed;                /* the generation that was cut short here */
 	struct avg_roster roster; struct id *ids;       /* as the averager has it */
-	struct gathering *gathering;
 	struct timer timer;
 };
 
@@ -91,34 +90,21 @@ static void runs(struct run_crew *s)
 
 /* ---- values for its part of the state ---- */
 
+struct gathering { struct files *files; char path[4096]; };
+
 /* From this peer's own checkpoint. */
-struct gathering { struct files *files; char path[4096]; int rc; struct err e; bool over, alone; };
-
-static void gather(void *arg, struct shard *to)
+static int gather(void *arg, struct shard *to, struct err *e)
 {
-	struct gathering *g = arg;
+	const struct gathering *g = arg;
 	const char *path = g->path;
-	g->rc = shard_gather(to, g->files, &path, 1, &g->e);
+	if (!shard_gather(to, g->files, &path, 1, e))
+		return 0;
+	return err_wrap(e, "this peer is to have a part of the model whose values it has not");
 }
 
-static void gather_over(void *arg)
+static void filled(void *arg, const struct err *e)
 {
-	struct gathering *g = arg;
-	g->over = true;
-	if (g->alone)
-		free(g);
-}
-
-static void gather_free(struct gathering *g)
-{
-	if (g && g->over)
-		free(g);
-	else if (g)
-		g->alone = true;                /* its job is under way */
-}
-
-static void filled(struct run *r, const struct err *e)
-{
+	struct run *r = arg;
 	struct run_crew *s = r->crew;
 	if (!s || s->step != SEAT_FILLS)
 		return;
@@ -128,47 +114,23 @@ static void filled(struct run *r, const struct err *e)
 		runs(s);
 }
 
-static void fresh_filled(void *arg, const struct err *e)
-{
-	filled(arg, e);
-}
-
-static void gathered(void *arg, const struct err *e)
-{
-	struct run *r = arg;
-	struct gathering *g = r->crew ? r->crew->gathering : NULL;
-	struct err why;
-	if (!g || !g->rc) {
-		filled(r, e);
-		return;
-	}
-	why = g->e;
-	err_wrap(&why, "this peer is to have a part of the model whose values of epoch %llu it has not",
-		(unsigned long long)r->point.epoch);
-	filled(r, &why);
-}
-
 /* Before the first COMMIT they are fresh. */
 static void fill(struct run_crew *s)
 {
 	struct run *r = s->r;
-	struct trainer_fill how = { .epoch = r->point.epoch, .live = r->point.params };
+	struct trainer_fill how = { .epoch = r->point.epoch, .live = r->point.params, .values.fresh = !r->point.epoch };
 	char dir[3900];
 	s->step = SEAT_FILLS;
-	if (!r->point.epoch) {
-		how.values.fresh = true;
-		trainer_fill(r->trainer, &how, fresh_filled, r);
-		return;
+	if (r->point.epoch) {
+		struct gathering *g = xcalloc(1, sizeof *g);
+		g->files = r->rs->ctx.env->files;
+		run_dir(r, dir, sizeof dir);
+		ckpt_path(dir, r->point.epoch, g->path, sizeof g->path);
+		how.values.fill = gather;
+		how.values.drop = free;
+		how.values.arg = g;
 	}
-	gather_free(s->gathering);
-	struct gathering *g = s->gathering = xcalloc(1, sizeof *g);
-	g->files = r->rs->ctx.env->files;
-	run_dir(r, dir, sizeof dir);
-	ckpt_path(dir, r->point.epoch, g->path, sizeof g->path);
-	how.values.fill = gather;
-	how.values.drop = gather_over;
-	how.values.arg = g;
-	trainer_fill(r->trainer, &how, gathered, r);
+	trainer_fill(r->trainer, &how, filled, r);
 }
 
 static void is_quiet(void *arg)
@@ -260,8 +222,11 @@ static void take_view(struct run_crew *s, uint64_t generation, const struct view
 {
 	free(s->member);
 	s->member = xmemdup(v->member, v->nmembers * sizeof *v->member);
+	json_decref(s->values);
+	s->values = json_incref((json_t *)v->values);
 	s->v = *v;
 	s->v.member = s->member;
+	s->v.values = s->values;
 	s->generation = generation;
 	s->told = false;
 	if (s->step != SEAT_QUIET)              /* else what comes of that sees what is wanted now */
@@ -481,7 +446,7 @@ void run_crew_close(struct run *r)
 	env_timer(r->rs->ctx.env, &x->timer, 0);
 	crew_free(x->crew, trainer_crew_view_back, r->trainer);
 	free(x->member);
+	json_decref(x->values);
 	free(x->ids);
-	gather_free(x->gathering);
 	free(x);
 }

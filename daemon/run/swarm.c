@@ -467,7 +467,12 @@ static void filled(void *arg, const struct err *e)
 		enter_ready(r);
 }
 
-static void origin_put(void *arg, struct shard *s) { origin_apply(arg, s); }
+static int origin_put(void *arg, struct shard *s, struct err *e)
+{
+	origin_apply(arg, s);
+	return 0;
+}
+
 static void origin_drop(void *arg) { origin_free(arg); }
 
 /* Without a checkpoint: fresh parameters, the same bytes on every peer, or those of a file, which others may have. */

@@ -140,7 +140,12 @@ bool sync_alone(struct run *r)
 	return true;
 }
 
-static void fill(void *arg, struct shard *s) { pieces_put(arg, s); }
+static int fill(void *arg, struct shard *s, struct err *e)
+{
+	pieces_put(arg, s);
+	return 0;
+}
+
 static void drop(void *arg) { pieces_free(arg); }
 
 void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors, struct pieces *pieces)

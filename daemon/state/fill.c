@@ -47,10 +47,10 @@ static void fill_run(struct job *j)
 	if (f->rc)
 		return;
 	if (f->how.fill)
-		f->how.fill(f->how.arg, &st->s);
+		f->rc = f->how.fill(f->how.arg, &st->s, &f->e);
 	if (f->how.fresh)
 		shard_begin(&st->s);
-	if (!f->how.at)
+	if (!f->rc && !f->how.at)
 		f->rc = state_look(st, &f->e);
 }
 

@@ -32,6 +32,12 @@ struct layout {
 /* Takes a tensor's name and shape; it lies behind the one before. false: there is no room for it in the elements. */
 bool layout_add(struct layout *l, const char *name, int nd, const uint64_t *shape, uint64_t n);
 void layout_free(struct layout *l);             /* leaves {0} */
+/* Bytes of the optimizer's vectors and the clock, which stand behind w bytes of parameters and running statistics: the
+ * clock at a multiple of 8 of all. */
+static inline size_t layout_opt_bytes(size_t w, size_t vectors)
+{
+	return (w + vectors + 7) / 8 * 8 + STATE_CLOCK * sizeof(double) - w;
+}
 static inline uint64_t layout_elements(const struct layout *l) { return l->params + l->stats; }
 
 #endif

@@ -15,10 +15,9 @@ static size_t w_bytes_of(const struct layout *l, struct extent param, struct ext
 	return (extent_len(param) + extent_len(stat)) * l->unit;
 }
 
-/* The clock behind the vectors lies at a multiple of 8 of the block. */
 static size_t opt_bytes_of(const struct layout *l, struct extent param, size_t w)
 {
-	return (w + l->nopt * extent_len(param) * l->unit + 7) / 8 * 8 + STATE_CLOCK * sizeof(double) - w;
+	return layout_opt_bytes(w, l->nopt * extent_len(param) * l->unit);
 }
 
 size_t shard_bytes(const struct layout *l, struct extent param, struct extent stat)

@@ -57,8 +57,8 @@ int state_init(struct state *st, struct err *e);        /* fresh values, zeros, 
 struct state_fill {
 	const struct err *refused;              /* known before: nothing is done, and that is the answer */
 	bool fresh;                             /* begin with fresh values */
-	/* What puts values over them, in the job; then drop tells on the loop that it is over. */
-	void (*fill)(void *arg, struct shard *s); void (*drop)(void *arg);
+	/* What puts values over them, in the job: 0, or -1 and why not. Then drop tells on the loop that it is over. */
+	int (*fill)(void *arg, struct shard *s, struct err *e); void (*drop)(void *arg);
 	/* All of what comes lies beside the state, the bytes from off on there, and is looked at first: when that says why
 	 * not, the state is as it was. NULL: what lies in the block at the end is looked at. */
 	shard_at_fn *at;

@@ -19,9 +19,13 @@ static void done(void *arg, const struct err *e)
 		s->e = *e;
 }
 
-static void fill(void *arg, struct shard *s)
+/* A value of 77: it cannot be had. */
+static int fill(void *arg, struct shard *s, struct err *e)
 {
-	((real *)shard_w(s))[5] = ((struct seen *)arg)->put;
+	real put = ((struct seen *)arg)->put;
+
+	((real *)shard_w(s))[5] = put;
+	return put == 77 ? err_set(e, ERR_NOT_FOUND, "nobody has it") : 0;
 }
 
 static void drop(void *arg) { ((struct seen *)arg)->dropped++; }
@@ -77,6 +81,18 @@ static void what_is_not_finite_is_named(void **state)
 	kit_close(&s.k);
 }
 
+static void what_cannot_be_had_is_said(void **state)
+{
+	struct seen s;
+
+	begin(&s, 77, 5);
+	assert_true(sim_run_until(s.k.sim, is_done, &s, 10000000));
+	assert_int_equal(s.done + s.dropped, 2);
+	assert_true(s.failed && s.e.code == ERR_NOT_FOUND);
+	assert_string_equal(s.e.text, "nobody has it");
+	kit_close(&s.k);
+}
+
 /* Somebody else's state comes: what was being made is nobody's, and nobody touches it any more when quiet is told. */
 static void made_quiet_meanwhile(void **state)
 {
@@ -106,6 +122,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fresh_and_filled),
 		cmocka_unit_test(what_is_not_finite_is_named),
+		cmocka_unit_test(what_cannot_be_had_is_said),
 		cmocka_unit_test(made_quiet_meanwhile),
 		cmocka_unit_test(gone_meanwhile),
 	};
