@@ -140,6 +140,7 @@ void crew_choose(struct choice *c)
 		c->stays = kept && a.o.n == n && a.o.redundancy == c->running;
 		plans_shards(&a.p, &c->shards);
 		plan_digest_all(a.p.list, a.p.n, c->digest);
+		c->values = json_incref(a.p.values);
 		c->best = a.o;
 		a.o = (struct offer){ 0 };
 	}
@@ -152,5 +153,6 @@ void choice_free(struct choice *c)
 	offer_free(&c->all);
 	offer_free(&c->best);
 	shards_free(&c->shards);
+	json_decref(c->values);
 	free(c->kept);
 }

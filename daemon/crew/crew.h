@@ -41,7 +41,7 @@ struct crew_roster {
 
 struct crew_cb {
 	/* All have promised it: from now on this peer is member `rank` of v, which stays until stop of that generation is
-	 * over; its epoch is that of the COMMIT on which it stands. */
+	 * over; its epoch is that of the COMMIT on which it stands, its values are settled. */
 	void (*begin)(void *arg, uint64_t generation, const struct view *v, uint32_t rank);
 	/* Others have begun it, of whom this peer is none; v as above, to be looked at during the call. Or NULL. */
 	void (*others)(void *arg, uint64_t generation, const struct view *v);

@@ -21,6 +21,7 @@ void deal_drop(struct deal **at)
 	buf_free(&d->bytes);
 	buf_free(&d->go);
 	shards_free(&d->shards);
+	json_decref(d->values);
 	free(d->sig);
 	free(d);
 }

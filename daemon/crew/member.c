@@ -167,6 +167,7 @@ void member_computed(struct crew *c, struct work *w)
 	if (!w->rc && !d->computed) {
 		d->computed = true;
 		memcpy(d->digest, w->digest, CREW_DIGEST);
+		d->values = json_incref(w->values);
 		d->shards = w->shards;
 		w->shards = (struct shards){ 0 };
 	}

@@ -137,9 +137,11 @@ static void link_keep(const struct offer *was, const int *rank, struct offer *o,
 
 static void links(const struct crew *c, struct offer *o)
 {
-	struct map *ranks = map_new(env_rand(c->env));
 	int was[CREW_MEMBERS_MAX];
 	o->link = xcalloc((size_t)o->n * o->n + 1, sizeof *o->link);
+	if (c->conf.stays)                      /* plans go by them: nothing must move because one was measured again */
+		return;
+	struct map *ranks = map_new(env_rand(c->env));
 	for (uint32_t i = 0; i < o->n; i++) {
 		map_put(ranks, o->m[i].id.b, sizeof o->m[i].id.b, &o->m[i]);
 		was[i] = c->decided ? offer_find(&c->decided->o, &o->m[i].id) : -1;
@@ -339,6 +341,7 @@ void need_chosen(struct crew *c, struct work *w)
 	d->shards = x->shards;
 	x->shards = (struct shards){ 0 };
 	memcpy(d->digest, x->digest, CREW_DIGEST);
+	d->values = json_incref(x->values);
 	deal_set(&c->computed, d);
 	memset(c->judged.set, 0, CREW_DIGEST);
 	if (x->running)

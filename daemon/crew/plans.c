@@ -88,33 +88,28 @@ void plans_free(struct plans *p)
 		plan_free(&p->v[i]);
 	free(p->v);
 	free(p->list);
+	json_decref(p->values);
 	*p = (struct plans){ 0 };
 }
 
 int plans_make(struct plans *ret, const struct planner_ops *s, const struct view *usual, const struct offer *o,
 	struct err *e)
 {
-	const struct plan_results none = { 0 };
 	struct view_member *m = view_members(o);
 	struct view v = view_of(usual, o, m, 0);
-	json_t *settled = NULL;
-	int rc = s->settle ? s->settle(&v, &settled, e) : 0;
-	v.values = settled ? settled : v.values;
 	*ret = (struct plans){ .v = xcalloc(o->n, sizeof *ret->v), .list = xcalloc(o->n, sizeof *ret->list) };
-	for (uint32_t i = 0; i < o->n && !rc; i++) {
-		v.me = i;
-		rc = s->plan(&v, &none, &ret->v[i], e);
-		if (rc)
-			break;
-		ret->list[ret->n++] = &ret->v[i];
-		if (!ret->v[i].redundancy)
-			ret->v[i].redundancy = o->redundancy;
-	}
+	int rc = plan_members(s, &v, ret->v, &ret->values, e);
 	free(m);
-	json_decref(settled);
-	if (rc)
+	if (rc) {
 		plans_free(ret);
-	return rc;
+		return rc;
+	}
+	for (; ret->n < o->n; ret->n++) {
+		ret->list[ret->n] = &ret->v[ret->n];
+		if (!ret->v[ret->n].redundancy)
+			ret->v[ret->n].redundancy = o->redundancy;
+	}
+	return 0;
 }
 
 /* What links and members are like, for the predictor. */

@@ -28,6 +28,7 @@ static void run(struct job *j)
 		if (!w->rc) {
 			plans_shards(&p, &w->shards);
 			plan_digest_all(p.list, p.n, w->digest);
+			w->values = json_incref(p.values);
 		}
 		plans_free(&p);
 	}
@@ -38,6 +39,7 @@ static void work_free(struct work *w)
 	deal_drop(&w->d);
 	choice_free(&w->choice);
 	shards_free(&w->shards);
+	json_decref(w->values);
 	free(w);
 }
 

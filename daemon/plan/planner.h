@@ -120,4 +120,10 @@ struct planner_ops {
 	bool (*lost)(const struct view *v, uint32_t rank);
 };
 
+/* The next programs of all members of the view, each as that member finds it; what is open is settled once. ret has
+ * room for v->nmembers. ret_values (may be NULL): what was settled, a new reference, or NULL. -1 and e: nothing is in
+ * either. */
+int plan_members(const struct planner_ops *s, const struct view *v, struct plan *ret, json_t **ret_values,
+	struct err *e);
+
 #endif

@@ -40,20 +40,23 @@ static void op_profile(struct profile_op *p, const struct profile_source *from, 
 			p->pred[p->npreds++] = (uint32_t)m->node[i].from[k] - 1;
 }
 
-/* A strategy asks for the same piece each time it plans. */
-static void need_of(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret)
+static void need_of(const struct profile_source *from, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret)
 {
-	struct profile_source *from = arg;
 	struct model_need need;
 
-	if (from->asked.batch != batch || from->asked.a != a || from->asked.b != b) {
-		model_need(from->model, (int)a, (int)b + 1, batch, from->parts, &need);
-		from->asked.batch = batch;
-		from->asked.a = a;
-		from->asked.b = b;
-		from->asked.need = (struct piece_need){ need.x, need.y, need.saved, need.work_fwd, need.work_bwd };
-	}
-	*ret = from->asked.need;
+	model_need(from->model, (int)a, (int)b + 1, batch, from->parts, &need);
+	*ret = (struct piece_need){ need.x, need.y, need.saved, need.work_fwd, need.work_bwd };
+}
+
+/* Of the whole model it is asked each time a program is planned. Several threads may ask. */
+static void need(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret)
+{
+	const struct profile_source *from = arg;
+
+	if (a == 0 && (int)b == from->model->nops - 1 && batch == from->batch)
+		*ret = from->whole;
+	else
+		need_of(from, batch, a, b, ret);
 }
 
 void profile_model(struct profile *ret, struct profile_source *from, uint32_t batch)
@@ -62,7 +65,9 @@ void profile_model(struct profile *ret, struct profile_source *from, uint32_t ba
 
 	*ret = (struct profile){ .batch = batch, .nops = (uint32_t)m->nops, .params = m->nparam,
 		.batch_bytes = batch * (from->x_bytes + from->y_bytes), .label_bytes = batch * from->y_bytes,
-		.stats_bytes = m->nbuffer * sizeof(real), .need = need_of, .need_arg = from };
+		.stats_bytes = m->nbuffer * sizeof(real), .need = need, .need_arg = from };
+	from->batch = batch;
+	need_of(from, batch, 0, ret->nops - 1, &from->whole);
 	ret->op = xcalloc((size_t)m->nops, sizeof(*ret->op));
 	for (int i = 0; i < m->nops; i++)
 		op_profile(&ret->op[i], from, i, batch);

@@ -10,7 +10,7 @@ struct profile_source {
 	int parts;                              /* of the train lane's team */
 	double macs_per_us;                     /* 0: only sleep layers take time */
 	uint64_t x_bytes, y_bytes;              /* of a sample */
-	struct { uint32_t batch, a, b; struct piece_need need; } asked; /* last: a strategy asks for the same again */
+	uint32_t batch; struct piece_need whole;        /* profile_model's: what is asked for most */
 };
 /* from must outlive *ret. What the optimizer holds is set afterwards, by who knows it. */
 void profile_model(struct profile *ret, struct profile_source *from, uint32_t batch);

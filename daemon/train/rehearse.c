@@ -15,7 +15,7 @@ struct stagehand {                              /* all that is needed, and let g
 	struct model *model;
 	struct profile_source source; struct profile profile;
 	uint32_t n; struct view_member *member;
-	struct view v; json_t *settled;
+	struct view v;
 	struct plan *plan; const struct plan **list;
 	struct prediction out;
 	struct buf text;
@@ -38,8 +38,7 @@ static int open_model(struct stagehand *h, struct err *e)
 	for (int i = 0; i < s->optim->nstates; i++)
 		h->profile.state_vectors += optim_uses_state(s->optim, s->hyper, i);
 	w = h->profile.params * sizeof(real) + h->profile.stats_bytes;
-	h->profile.state_bytes = (w + h->profile.state_vectors * h->profile.params * sizeof(real) + 7) / 8 * 8 +
-		STATE_CLOCK * sizeof(double) - w;
+	h->profile.state_bytes = layout_opt_bytes(w, h->profile.state_vectors * h->profile.params * sizeof(real));
 	return 0;
 }
 
@@ -65,24 +64,6 @@ static int open_members(struct stagehand *h, struct err *e)
 	h->list = xcalloc(h->n, sizeof(*h->list));
 	for (uint32_t k = 0; k < h->n; k++)
 		h->list[k] = &h->plan[k];
-	return 0;
-}
-
-/* Every member's, as every member would: and none of them is told the others'. */
-static int plan_all(struct stagehand *h, struct err *e)
-{
-	const struct plan_results none = { 0, NULL };
-
-	if (h->strategy->settle) {
-		if (h->strategy->settle(&h->v, &h->settled, e) < 0)
-			return -1;
-		h->v.values = h->settled;
-	}
-	for (uint32_t k = 0; k < h->n; k++) {
-		h->v.me = k;
-		if (h->strategy->plan(&h->v, &none, &h->plan[k], e) < 0)
-			return -1;
-	}
 	return 0;
 }
 
@@ -214,11 +195,11 @@ json_t *rehearse(const struct rehearse_conf *c, struct err *e)
 	struct stagehand h = { .c = c };
 	json_t *o = NULL;
 
-	if (open_model(&h, e) == 0 && open_members(&h, e) == 0 && plan_all(&h, e) == 0 && check_all(&h, e) == 0)
+	if (open_model(&h, e) == 0 && open_members(&h, e) == 0 && plan_members(h.strategy, &h.v, h.plan, NULL, e) == 0 &&
+	    check_all(&h, e) == 0)
 		o = told(&h);
 	for (uint32_t k = 0; h.plan && k < h.n; k++)
 		plan_free(&h.plan[k]);
-	json_decref(h.settled);
 	free(h.plan);
 	free(h.list);
 	free(h.member);

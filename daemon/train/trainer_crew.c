@@ -47,43 +47,39 @@ static void part_of(const struct trainer *t, const struct plan *p, struct traine
 	ret->hi = ret->lo + w->bytes / sizeof(real);
 }
 
-/* The program of member k for a round (begun), or for a flush from index 0 on. */
-static int plan_of(const struct trainer *t, const struct view *v, uint32_t k, bool begun, struct plan *ret,
-	struct err *e)
+/* For the program of a round (begun), or of a flush from index 0 on. */
+static struct view view_at(const struct trainer *t, const struct view *v, bool begun)
 {
-	const struct plan_results none = { 0, NULL };
 	struct view x = *v;
 
-	x.me = k;
 	x.first = 0;
 	x.begun = begun;
 	x.samples = begun ? 1 : 0;
 	x.sent = x.agreed = x.gave = x.fresh = false;
 	x.granted = true;
 	x.target_batch = trainer_goal(t);
+	return x;
+}
+
+static int plan_of(const struct trainer *t, const struct view *v, bool begun, struct plan *ret, struct err *e)
+{
+	const struct plan_results none = { 0, NULL };
+	struct view x = view_at(t, v, begun);
+
 	return t->strategy->plan(&x, &none, ret, e);
 }
 
 int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_part *ret, struct err *e)
 {
-	struct view x = *v;
-	json_t *values = NULL;
-	int rc = 0;
+	struct plan *p = xcalloc(v->nmembers, sizeof(*p));
+	struct view x = view_at(t, v, true);
+	int rc = plan_members(t->strategy, &x, p, NULL, e);
 
-	x.profile = &t->profile;                /* the view's is read in a lane */
-	if (t->strategy->settle && t->strategy->settle(&x, &values, e) < 0)
-		return -1;
-	x.values = values ? values : v->values;
 	for (uint32_t k = 0; k < v->nmembers && rc == 0; k++) {
-		struct plan p;
-
-		rc = plan_of(t, &x, k, true, &p, e);
-		if (rc == 0) {
-			part_of(t, &p, &ret[k]);
-			plan_free(&p);
-		}
+		part_of(t, &p[k], &ret[k]);
+		plan_free(&p[k]);
 	}
-	json_decref(values);
+	free(p);
 	return rc;
 }
 
@@ -135,15 +131,12 @@ static int settle(struct trainer *t, const struct view *v, struct err *e)
 {
 	struct seat *s = &t->seat;
 	json_t *values = NULL;
-	struct view x = *v;
 
-	x.profile = &t->profile;
-	if (t->strategy->settle && t->strategy->settle(&x, &values, e) < 0)
+	if (t->strategy->settle && t->strategy->settle(v, &values, e) < 0)
 		return -1;
 	seat_free(t);
 	s->member = xmemdup(v->member, v->nmembers * sizeof(*v->member));
 	s->v = *v;
-	s->v.profile = &t->profile;
 	s->v.member = s->member;
 	s->values = values ? values : json_incref((json_t *)v->values);
 	s->v.values = s->values;
@@ -158,9 +151,9 @@ int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struc
 	int rc;
 
 	exec_reset(t->x);
-	if (settle(t, v, e) < 0 || plan_of(t, &t->seat.v, v->me, false, &flush, e) < 0)
+	if (settle(t, v, e) < 0 || plan_of(t, &t->seat.v, false, &flush, e) < 0)
 		return -1;
-	if (plan_of(t, &t->seat.v, v->me, true, &round, e) < 0) {
+	if (plan_of(t, &t->seat.v, true, &round, e) < 0) {
 		plan_free(&flush);
 		return -1;
 	}
@@ -230,12 +223,7 @@ struct view trainer_crew_view(struct trainer *t)
 {
 	struct view v = trainer_plan_view(t, NULL, 0);
 
-	t->crew_source = t->source;             /* which remembers what it was asked last */
-	profile_model(&t->crew_profile, &t->crew_source, t->profile.batch);
-	t->crew_profile.state_bytes = t->profile.state_bytes;
-	t->crew_profile.state_vectors = t->profile.state_vectors;
 	t->readers++;
-	v.profile = &t->crew_profile;
 	v.nmembers = 0;
 	v.target_batch = trainer_goal(t);
 	v.granted = true;

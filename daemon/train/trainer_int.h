@@ -115,7 +115,6 @@ struct trainer {
 	struct ranges last;                     /* positions of the latest micro-batch, for the search of NaN */
 	size_t predicted_bytes;
 	struct seat seat;
-	struct profile crew_profile; struct profile_source crew_source; /* the same once more, for who plans in a lane */
 	uint32_t readers;                       /* jobs that are not its own read its profile */
 	uint32_t loader_depth, loaders;         /* of the loader; those that are going */
 };

@@ -84,7 +84,6 @@ static void release(struct trainer *t)
 	ranges_free(&t->last);
 	ranges_free(&t->flight.claimed);
 	profile_free(&t->profile);
-	profile_free(&t->crew_profile);
 	seat_free(t);
 	free(t->load_more);
 	trainer_let_go(t, released, t);

@@ -10,10 +10,10 @@
 #include <string.h>
 #include "common/mem.h"
 #include "kernels/real.h"
+#include "state/layout.h"
 #include "train/strategy/parts/stage.h"
 
 #define ALIGN(n) (((uint64_t)(n) + 63) / 64 * 64)
-#define CLOCK 24                        /* of the optimizer, behind its vectors */
 #define ROOMS 24
 #define FOREVER UINT32_MAX              /* one key for all: state and sums */
 
@@ -107,12 +107,13 @@ static uint64_t batch_bytes(const struct member *r)
 static uint32_t kept_rooms(const struct member *r, struct room *to)
 {
 	const struct profile *m = r->x->v->profile;
-	uint64_t n = (r->hi - r->lo) * sizeof(real), w = n + r->stats, opt = w + m->state_vectors * n;
+	uint64_t n = (r->hi - r->lo) * sizeof(real), w = n + r->stats;
 	uint32_t k = 0;
 
 	if (learns(r)) {
 		to[k++] = (struct room){ "w", r->s, PLAN_WEIGHT, w, 1, FOREVER };
-		to[k++] = (struct room){ "opt", r->s, PLAN_OPTIMIZER, (opt + 7) / 8 * 8 + CLOCK - w, 1, FOREVER };
+		to[k++] = (struct room){ "opt", r->s, PLAN_OPTIMIZER, layout_opt_bytes(w, m->state_vectors * n), 1,
+			FOREVER };
 		to[k++] = (struct room){ "acc", r->s, PLAN_WEIGHT_GRAD, w, 1, FOREVER };
 		to[k++] = (struct room){ "dw", r->s, PLAN_WEIGHT_GRAD, w, 1, 1 };
 	}
