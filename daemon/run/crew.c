@@ -121,6 +121,7 @@ static void fill(struct run_crew *s)
 	struct trainer_fill how = { .epoch = r->point.epoch, .live = r->point.params, .values.fresh = !r->point.epoch };
 	char dir[3900];
 	s->step = SEAT_FILLS;
+	s->whole = false;
 	if (r->point.epoch) {
 		struct gathering *g = xcalloc(1, sizeof *g);
 		g->files = r->rs->ctx.env->files;
