@@ -8,6 +8,7 @@
 #include "state/state.h"
 #include "train/profile.h"
 #include "train/strategy.h"
+#include "train/trainer.h"
 
 struct stagehand {                              /* all that is needed, and let go at the end */
 	const struct rehearse_conf *c;
@@ -31,7 +32,8 @@ static int open_model(struct stagehand *h, struct err *e)
 	h->model = spec_model(s, NULL, e);
 	if (!h->model)
 		return -1;
-	h->source = (struct profile_source){ .model = h->model, .parts = h->c->parts, .macs_per_us = h->c->macs_per_us,
+	h->source = (struct profile_source){ .model = h->model, .parts = strategy_find(s->strategy)->crew ?
+		TRAINER_THREADS_MAX : h->c->parts, .macs_per_us = h->c->macs_per_us,
 		.x_bytes = shape_count(&s->input) * sizeof(real), .y_bytes = s->loss->target == TARGET_CLASS ?
 		s->objective.rows * sizeof(int32_t) : shape_count(&h->model->out) * sizeof(real) };
 	profile_model(&h->profile, &h->source, s->local.batch);

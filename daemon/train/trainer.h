@@ -120,7 +120,7 @@ void trainer_weights(struct trainer *t, snapshot_fn *done, void *arg);
 /* --- generations, for strategies whose plans have many members (planner_ops.crew): nothing runs but in one. Every
  * member is told the same view and the same grant, and what follows from those is the same everywhere. */
 struct trainer_part {
-	bool works, brings;                     /* has something to do; has a part in what its unit contributes */
+	bool brings;                            /* has a part in what its unit contributes */
 	struct extent param, stat;              /* of the state: stat counted among the running statistics */
 	uint64_t lo, hi;                        /* of a unit's contribution, whose parts lie in the order of the stages */
 };

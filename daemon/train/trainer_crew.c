@@ -3,7 +3,6 @@
  * index alone, so that all members know the same without a word: micro-batch `first` of an epoch has the lowest
  * positions of the grant, the next one those behind them. A flush counts as a whole, on every member, or not at all;
  * one that is cut short ends the generation here. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -30,21 +29,44 @@ static bool speaks(const struct plan *p)
 	return false;
 }
 
+/* All but where it lies in a unit's contribution. */
 static void part_of(const struct trainer *t, const struct plan *p, struct trainer_part *ret)
 {
 	const struct plan_buf *w = own_weights(p);
 	uint64_t n = t->model->nparam;
 
-	*ret = (struct trainer_part){ .brings = speaks(p), .works = p->ninstrs > 0 };
+	*ret = (struct trainer_part){ .brings = speaks(p) };
 	if (!w)
 		return;
 	ret->param = (struct extent){ w->extent[0].lo, w->extent[0].hi };
 	if (w->nextents > 1)
 		ret->stat = (struct extent){ w->extent[1].lo - n, w->extent[1].hi - n };
-	else
-		ret->stat = (struct extent){ t->model->nbuffer, t->model->nbuffer };
-	ret->lo = ret->param.lo + (w->nextents > 1 ? ret->stat.lo : 0);
-	ret->hi = ret->lo + w->bytes / sizeof(real);
+	ret->hi = w->bytes / sizeof(real);
+}
+
+static bool same_part(const struct trainer_part *a, const struct trainer_part *b)
+{
+	return a->param.lo == b->param.lo && a->param.hi == b->param.hi && a->stat.lo == b->stat.lo &&
+		a->stat.hi == b->stat.hi;
+}
+
+/* One part behind the other, in the order of the parameters, each with its running statistics; replicas have one. */
+static void lay_out(struct trainer_part *part, uint32_t n)
+{
+	for (uint32_t k = 0; k < n; k++) {
+		uint64_t len = part[k].hi, before = part[k].param.lo;
+
+		for (uint32_t j = 0; j < n; j++) {
+			bool again = false;
+
+			for (uint32_t i = 0; i < j; i++)
+				again = again || same_part(&part[i], &part[j]);
+			if (!again && part[j].param.lo < part[k].param.lo)
+				before += extent_len(part[j].stat);
+		}
+		part[k].lo = len ? before : 0;
+		part[k].hi = len ? before + len : 0;
+	}
 }
 
 /* For the program of a round (begun), or of a flush from index 0 on. */
@@ -61,14 +83,6 @@ static struct view view_at(const struct trainer *t, const struct view *v, bool b
 	return x;
 }
 
-static int plan_of(const struct trainer *t, const struct view *v, bool begun, struct plan *ret, struct err *e)
-{
-	const struct plan_results none = { 0, NULL };
-	struct view x = view_at(t, v, begun);
-
-	return t->strategy->plan(&x, &none, ret, e);
-}
-
 int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_part *ret, struct err *e)
 {
 	struct plan *p = xcalloc(v->nmembers, sizeof(*p));
@@ -79,17 +93,13 @@ int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_
 		part_of(t, &p[k], &ret[k]);
 		plan_free(&p[k]);
 	}
+	if (rc == 0)
+		lay_out(ret, v->nmembers);
 	free(p);
 	return rc;
 }
 
 /* --- taking a seat */
-
-static bool same_part(const struct trainer_part *a, const struct trainer_part *b)
-{
-	return a->param.lo == b->param.lo && a->param.hi == b->param.hi && a->stat.lo == b->stat.lo &&
-		a->stat.hi == b->stat.hi;
-}
 
 static void bind_state(struct trainer *t, const struct plan *p)
 {
@@ -143,21 +153,30 @@ static int settle(struct trainer *t, const struct view *v, struct err *e)
 	return 0;
 }
 
+/* Its own part of v, and its flush from index 0 on. */
+static int look_ahead(struct trainer *t, struct trainer_part *ret, struct plan *ret_flush, struct err *e)
+{
+	const struct view *v = &t->seat.v;
+	const struct plan_results none = { 0, NULL };
+	struct trainer_part *part = xcalloc(v->nmembers, sizeof(*part));
+	struct view x = view_at(t, v, false);
+	int rc = trainer_parts(t, v, part, e);
+
+	*ret = part[v->me];
+	free(part);
+	return rc < 0 ? -1 : t->strategy->plan(&x, &none, ret_flush, e);
+}
+
 int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struct err *e)
 {
 	struct trainer_part was = t->seat.part;
-	struct plan flush, round;
+	struct plan flush;
 	bool had = t->seat.is;
 	int rc;
 
 	exec_reset(t->x);
-	if (settle(t, v, e) < 0 || plan_of(t, &t->seat.v, false, &flush, e) < 0)
+	if (settle(t, v, e) < 0 || look_ahead(t, &t->seat.part, &flush, e) < 0)
 		return -1;
-	if (plan_of(t, &t->seat.v, true, &round, e) < 0) {
-		plan_free(&flush);
-		return -1;
-	}
-	part_of(t, &round, &t->seat.part);
 	look_at_loads(&t->seat, &flush);
 	*ret_fresh = !had || !same_part(&was, &t->seat.part);
 	rc = *ret_fresh ? trainer_hold_part(t, t->seat.part.param, t->seat.part.stat, e) : 0;
@@ -169,7 +188,6 @@ int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struc
 		trainer_reset_epoch(t);
 	}
 	plan_free(&flush);
-	plan_free(&round);
 	return rc;
 }
 
