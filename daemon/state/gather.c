@@ -73,15 +73,28 @@ static int open_one(struct source *in, struct files *f, struct err *e)
 	return read_at(f, in, clock, 0, in->clock, sizeof(in->clock), e);
 }
 
+/* The clock that counts the steps of what is gathered: of the first that has more of the state than a clock. A part
+ * without parameters makes no steps. */
+static const struct source *clock_of(const struct source *in, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (in[i].head.n > 1)
+			return &in[i];
+	return in;
+}
+
 static int open_all(struct source *in, size_t n, struct files *f, struct err *e)
 {
-	for (size_t i = 0; i < n; i++) {
+	const struct source *one;
+
+	for (size_t i = 0; i < n; i++)
 		if (open_one(&in[i], f, e) < 0)
 			return -1;
-		if (memcmp(in[i].clock, in[0].clock, sizeof(in[i].clock)))
-			return err_set(e, ERR_MISMATCH, "%s is of step %.0f, and %s of step %.0f: not of one epoch", in[i].path,
-				in[i].clock[0], in[0].path, in[0].clock[0]);
-	}
+	one = clock_of(in, n);
+	for (const struct source *x = one; x < in + n; x++)
+		if (x->head.n > 1 && memcmp(x->clock, one->clock, sizeof(x->clock)))
+			return err_set(e, ERR_MISMATCH, "%s is of step %.0f, and %s of step %.0f: not of one epoch", x->path,
+				x->clock[0], one->path, one->clock[0]);
 	return n ? 0 : err_set(e, ERR_NOT_FOUND, "no checkpoint");
 }
 
@@ -144,7 +157,7 @@ int shard_gather(struct shard *s, struct files *f, const char *const *path, size
 			if (s->of[i])
 				rc = take(s, i, in, n, f, read, e);
 	if (rc == 0)
-		memcpy(shard_clock(s), in[0].clock, sizeof(in[0].clock));
+		memcpy(shard_clock(s), clock_of(in, n)->clock, sizeof(in->clock));
 	for (size_t i = 0; i < n; i++) {
 		if (in[i].fd >= 0)
 			f->close(f, in[i].fd, NULL);

@@ -202,9 +202,11 @@ static void on_commit(void *arg, const struct plan_instr *i, int64_t index, cons
 {
 	struct trainer *t = arg;
 
-	if (t->seat.is)                         /* a flush counts at its end, a step when it is applied */
+	if (t->seat.is && !b && i->scope == PLAN_GROUP)
+		round_go_on(t);
+	else if (t->seat.is)                    /* a flush counts at its end, a step when it is applied */
 		return;
-	if (b)
+	else if (b)
 		count_batch(t, (struct batch *)b);
 	else if (i->scope == PLAN_SELF)
 		round_own_commit(t);

@@ -348,8 +348,7 @@ bool seat_ask(struct trainer *t)
 		count_flush(t);
 		s->flush = 0;
 	}
-	if (!s->is || (s->over && list_empty(&t->commits)) || (!trainer_round_len(t) && (t->in_begin ||
-	    !list_empty(&t->commits))))
+	if (!s->is || (s->over && list_empty(&t->commits)))
 		return false;
 	if (flush && x.cut_short != s->cut && !s->over) {
 		(void)err_set(&e, ERR_STATE, "a flush of micro-batches was cut short");

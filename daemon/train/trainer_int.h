@@ -193,6 +193,7 @@ bool flight_due(const struct trainer *t, bool begun);
 bool round_carries(const struct trainer *t);    /* there is a flight that no commit has decided */
 uint64_t trainer_goal(const struct trainer *t); /* samples of this peer in an epoch before it waits */
 void round_cancel(struct trainer *t);
+void round_go_on(struct trainer *t);            /* COMMIT of a part without parameters: on with the others */
 void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST]);
 void round_own_commit(struct trainer *t);       /* COMMIT of a strategy without a swarm */
 void round_drop(struct trainer *t);

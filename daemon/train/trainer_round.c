@@ -152,12 +152,6 @@ void round_again(struct trainer *t)
 	if (t->contribute_again && list_empty(&t->commits) && t->in_begin && ready)
 		contribute(t);
 	t->contribute_again = false;
-	if (!trainer_round_len(t) && !list_empty(&t->commits) && !t->applying) {
-		static const uint8_t none[TRAINER_DIGEST];
-
-		t->applying = list_entry(list_pop(&t->commits), struct commit, link);
-		round_applied(t, none);         /* this peer's part has no parameters: it goes on with the others */
-	}
 	if (t->sum_wait && !list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin))
 		deliver(t);
 }
@@ -241,7 +235,7 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 	list_push(&t->commits, &c->link);
 	t->in_begin = t->given = t->passed = false;
 	t->tell = t->samples > 0 || round_carries(t);
-	if (t->sum_wait || t->tell || !bytes)
+	if (t->sum_wait || t->tell)
 		trainer_later(t);
 	if (!t->sum_wait && !t->round_prog)
 		round_break(t);
@@ -300,6 +294,17 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 	else if (!t->round_prog && (t->break_later || round_waits(t)))
 		round_break(t);
 	t->break_later = false;
+}
+
+void round_go_on(struct trainer *t)
+{
+	static const uint8_t none[TRAINER_DIGEST];
+
+	if (trainer_round_len(t) || list_empty(&t->commits))
+		return;
+	t->applying = list_entry(list_pop(&t->commits), struct commit, link);
+	trainer_reset_epoch(t);
+	round_applied(t, none);
 }
 
 void round_drop(struct trainer *t)

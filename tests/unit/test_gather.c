@@ -161,6 +161,29 @@ static void test_other_epoch(void **state)
 	end(&b);
 }
 
+/* It has made no steps, whoever asks for it or for all. */
+static void test_no_parameters(void **state)
+{
+	const struct extent none = { 0, 0 };
+	struct shard s;
+	struct err e;
+	struct bed b;
+
+	begin(&b);
+	((double *)shard_clock(&b.whole))[0] = 0;
+	put(&b, none, none);
+	assert_int_equal(shard_new(&s, &b.l, none, none, &e), 0);
+	assert_int_equal(shard_gather(&s, &b.w->files, b.paths, b.n, &e), 0);
+	shard_free(&s);
+	((double *)shard_clock(&b.whole))[0] = 41;
+	put(&b, (struct extent){ 0, b.l.params }, (struct extent){ 0, b.l.stats });
+	blank(&b, &s, (struct extent){ 0, 2048 }, (struct extent){ 0, 10 });
+	assert_int_equal(shard_gather(&s, &b.w->files, b.paths, b.n, &e), 0);
+	assert_true(((double *)shard_clock(&s))[0] == 41);
+	shard_free(&s);
+	end(&b);
+}
+
 static void test_other_model(void **state)
 {
 	struct bed b;
@@ -178,7 +201,8 @@ static void test_other_model(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_any_cuts), cmocka_unit_test(test_missing),
-		cmocka_unit_test(test_damaged), cmocka_unit_test(test_other_epoch), cmocka_unit_test(test_other_model) };
+		cmocka_unit_test(test_damaged), cmocka_unit_test(test_other_epoch), cmocka_unit_test(test_no_parameters),
+		cmocka_unit_test(test_other_model) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
