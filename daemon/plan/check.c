@@ -128,6 +128,8 @@ static int check(const struct plan *const *v, uint32_t n, const struct check_con
 	STEP(RULE_HOLDERS, check_holders(v, n, e));
 	STEP(RULE_STRICT, check_strict(v, n, conf, e));
 	for (uint32_t k = 0; k < n; k++)
+		STEP(RULE_PASSES, check_passes(v[k], e));
+	for (uint32_t k = 0; k < n; k++)
 		STEP(RULE_COMMIT, check_commit(v[k], e));
 	*ret_rule = RULE_NONE;
 	if (!complete(v, n))

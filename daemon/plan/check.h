@@ -10,6 +10,7 @@
 	X(UNMATCHED, "a SEND without RECV, a RECV without SEND, a collective that a member of its group does not call") \
 	X(VALUE, "reads a value that nothing before it makes, or that is gone") \
 	X(CYCLE, "instructions that wait for each other for ever") \
+	X(PASSES, "forward and backward do not fit: another piece's value, an op twice, a gradient for nobody") \
 	X(PEAK, "needs more of a tier than its budget") \
 	X(STRICT, "a strict group too large for the copies that exist of its members' state") \
 	X(HOLDERS, "a state buffer with fewer holders than the run's redundancy") \

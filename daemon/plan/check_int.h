@@ -7,5 +7,6 @@ int check_match(const struct plan *const *v, uint32_t n, uint64_t iterations, st
 int check_holders(const struct plan *const *v, uint32_t n, struct err *e);
 int check_strict(const struct plan *const *v, uint32_t n, const struct check_conf *conf, struct err *e);
 int check_commit(const struct plan *p, struct err *e);
+int check_passes(const struct plan *p, struct err *e);
 
 #endif

@@ -321,6 +321,61 @@ static void commit(void **state)
 	refused(&k, RULE_COMMIT, "never committed");
 }
 
+/* Two pieces, the first of them twice, and back. */
+static void twice(struct kit *k)
+{
+	static const char *const act[] = { "a1", "a2", "kept0", "kept1" };
+	struct plan *p;
+
+	kit_open(k, 1);
+	kit_chain(k, 2, 10, 20, 100, 400);
+	p = &k->plan[0];
+	plan_init(p, "pieces", 0, 1, k->member);
+	plan_buf(p, &(struct plan_buf){ .class = PLAN_BATCH, .bytes = 100 }, "x");
+	for (int i = 0; i < 4; i++)
+		plan_buf(p, &(struct plan_buf){ .class = PLAN_ACTIVATION, .bytes = 100 }, "%s", act[i]);
+	for (int i = 1; i <= 2; i++)
+		plan_buf(p, &(struct plan_buf){ .class = PLAN_ACTIVATION_GRAD, .bytes = 100 }, "d%d", i);
+	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = 400, .per = UINT32_MAX, .initial = true }, "w");
+	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT_GRAD, .bytes = 400 }, "dw");
+	plan_section(p, PLAN_BODY);
+	p->iterations = 2;
+	plan_do(p, PLAN_LOAD, 0, "-> x");
+	plan_piece(plan_do(p, PLAN_FWD, 0, "x w -> a1"), 0, 0);
+	plan_piece(plan_do(p, PLAN_FWD, 0, "a1 w -> a2 save:kept1"), 1, 1);
+	plan_vec(p, 0, "loss", "a2! -> d2");
+	plan_piece(plan_do(p, PLAN_BWD, 0, "save:kept1! d2! a1! w -> d1 dw"), 1, 1);
+	plan_piece(plan_do(p, PLAN_FWD, 0, "x w -> a1 save:kept0"), 0, 0)->replay = true;
+	plan_do(p, PLAN_DROP, 0, "a1");
+	plan_piece(plan_do(p, PLAN_BWD, 0, "save:kept0! d1! x! w -> dw"), 0, 0);
+}
+
+static void passes(void **state)
+{
+	static const struct { const char *text; uint32_t instr, a, b; bool again; } row[] = {
+		{ "what it takes was kept of ops 0..0", 7, 0, 1, true }, { "goes into op 1", 2, 0, 1, false },
+		{ "running statistics would move twice): op 0", 5, 0, 0, false },
+		{ "a replay of what has not run yet: op 0", 1, 0, 0, true },
+		{ "what it takes was kept of ops 1..1", 4, 0, 1, false },
+		{ "no model has more than", 1, 0, 1 << 20, false },
+	};
+	struct kit k;
+
+	twice(&k);
+	kit_check(&k);
+	kit_close(&k);
+	for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++) {
+		twice(&k);
+		k.plan[0].instr[row[i].instr].piece[0] = (struct plan_range){ row[i].a, row[i].b };
+		k.plan[0].instr[row[i].instr].replay = row[i].again;
+		refused(&k, RULE_PASSES, row[i].text);
+	}
+	twice(&k);                              /* nobody takes the second one's */
+	k.plan[0].instr[7].in[1].buf = plan_find(&k.plan[0], "d2");
+	k.plan[0].instr[4].in[1].drop = false;
+	refused(&k, RULE_PASSES, "nobody reads the gradient");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -334,6 +389,7 @@ int main(void)
 		cmocka_unit_test(holders),
 		cmocka_unit_test(strict),
 		cmocka_unit_test(commit),
+		cmocka_unit_test(passes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
