@@ -340,6 +340,16 @@ bool model_closed(const struct model *m, int a, int b)
 	return true;
 }
 
+int model_cut_values(const struct model *m, int cut)
+{
+	int n = 0;
+
+	assert(cut >= 0 && cut <= m->nops);
+	for (int t = 0; t <= cut; t++)
+		n += m->tensor[t].last >= cut;
+	return n;
+}
+
 uint64_t model_macs(const struct model *m, int a, int b)
 {
 	uint64_t n = 0;

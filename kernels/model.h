@@ -75,6 +75,8 @@ const struct model_param *model_param_find(const struct model *m, const char *na
 const struct shape *model_shape(const struct model *m, int t);          /* of tensor t; t = nops: the output */
 /* Does the piece use only parameters that its own ops hold? Not when a shared one lies outside. */
 bool model_closed(const struct model *m, int a, int b);
+/* Values that flow in at a cut: 1 where the model can be parted and nothing goes past. */
+int model_cut_values(const struct model *m, int cut);
 
 /* Whose forward pass op i of piece [a, b) runs in: an earlier op's when both go over memory at once, else its own. */
 int model_runs_in(const struct model *m, int a, int b, int i);
@@ -98,7 +100,9 @@ struct model_call {
 	void *saved;            /* need.saved bytes, 64-byte aligned; forward: NULL keeps nothing */
 	void *work;             /* need.work_* bytes, 64-byte aligned */
 	bool train, replay;
-	bool fresh;             /* backward: grad holds nothing yet, whatever lies there; the piece must be closed */
+	/* backward: grad holds nothing yet of the piece's parameters, whatever lies there; but of those that an op behind
+	 * it shares it holds what that op's piece, which went first, has written */
+	bool fresh;
 	struct cost *count;     /* what is executed is added here (kernels/cost.h); NULL: nobody counts */
 	/* b - a of them: what op a + i took on par's clock is added to ns[i]. What runs in the pass of another op is there
 	 * (model_runs_in). NULL: nobody asks. */

@@ -156,6 +156,20 @@ static void run_bwd(struct job *j)
 	model_backward(&o->par, m, p.a, p.b, &p.call, p.x, p.dy, p.dx, p.grad);
 }
 
+/* Are parameters and gradients those of the whole model? Then a piece may share some with another. */
+static bool whole_vectors(const struct op *o)
+{
+	size_t bytes = o->model->nparam * sizeof(real);
+
+	for (uint32_t k = 0; k < o->i->nin + o->i->nout; k++) {
+		const struct plan_buf *b = buf_of(o, k < o->i->nin ? &o->i->in[k] : &o->i->out[k - o->i->nin]);
+
+		if ((b->class == PLAN_WEIGHT || b->class == PLAN_WEIGHT_GRAD) && (b->nextents || b->bytes < bytes))
+			return false;
+	}
+	return true;
+}
+
 /* Every size is compared with what the kernels need: a planner's mistake must not become a write past the end. */
 static int check_pass(struct op *o, struct err *e)
 {
@@ -171,7 +185,7 @@ static int check_pass(struct op *o, struct err *e)
 	if (piece_of(o, &p.a, &p.b) < 0)
 		return err_set(e, ERR_INVALID, "plan %s: %s has no piece of this model (%d ops)", o->prog->plan.strategy,
 			plan_kind_name(i->kind), m->nops);
-	if (!model_closed(m, p.a, p.b))
+	if (!model_closed(m, p.a, p.b) && !whole_vectors(o))
 		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d shares parameters with ops outside of it",
 			o->prog->plan.strategy, plan_kind_name(i->kind), p.a, p.b - 1);
 	model_need(m, p.a, p.b, o->batch, o->par.n, &need);

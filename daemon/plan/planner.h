@@ -18,10 +18,12 @@ struct profile_op {
 	uint32_t npreds, pred[PROFILE_PREDS];   /* ops whose outputs it reads; none: the batch */
 	uint64_t stats_bytes;           /* of its running statistics */
 	uint32_t shares;                /* 1 + the op whose parameters it uses; 0: it has its own, or none */
+	uint32_t flows;                 /* values of before it that it or a later op reads; 0 is taken as 1 */
+	bool goes_on;                   /* goes over memory in one pass with the op before it */
 };
 /* Bytes of a piece of the model: what flows in and out of it (their gradients have the same sizes), what BWD needs of
- * FWD beside its input when that keeps all, and scratch during each. */
-struct piece_need { uint64_t x, y, saved, work_fwd, work_bwd; };
+ * FWD beside its input when that keeps all, and scratch during each; work_eval: of a FWD that does not. */
+struct piece_need { uint64_t x, y, saved, work_fwd, work_bwd, work_eval; };
 struct profile_fn { char name[PLAN_NAME]; uint64_t us; double us_per_byte; };           /* of a VEC, per output byte */
 struct profile {
 	uint32_t batch;
@@ -47,6 +49,10 @@ struct plan_results { uint32_t n; const struct plan_result *v; };
 /* The last one of that name, or otherwise when there is none. */
 double plan_result(const struct plan_results *r, const char *name, double otherwise);
 
+/* How a stretch of the model is gone through so that it fits: a policy of train/memory/ and its numbers. segments 0: as
+ * many as the policy takes. mark: ops, ascending. */
+struct memory_pass { const struct memory_ops *ops; uint32_t segments, nmarks; const uint32_t *mark; };
+
 struct view_member { struct id id; double speed; uint64_t memory_bytes; bool worker; };/* speed 1: the profile's peer */
 struct view {
 	const struct profile *profile;
@@ -54,6 +60,7 @@ struct view {
 	uint32_t me, slot;              /* for whom the plan is */
 	uint64_t generation, first;     /* of the program that is asked for */
 	uint32_t redundancy;
+	const struct memory_pass *memory;       /* NULL: all that FWD makes for BWD is kept */
 	/* the round, as data: nobody calls the averager but the executor */
 	uint64_t epoch, samples, target_batch;  /* accumulated by this peer in this epoch; of the swarm */
 	bool begun;                     /* a round has begun: contribute now */

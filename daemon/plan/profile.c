@@ -52,7 +52,7 @@ void profile_need(const struct profile *m, uint32_t a, uint32_t b, struct piece_
 		ret->y = m->op[o].out_bytes;
 		uint64_t work = m->op[o].variant[0].work_bytes;
 		ret->saved += m->op[o].saved_bytes + m->op[o].out_bytes;
-		ret->work_fwd = ret->work_bwd = work > ret->work_fwd ? work : ret->work_fwd;
+		ret->work_fwd = ret->work_bwd = ret->work_eval = work > ret->work_fwd ? work : ret->work_fwd;
 	}
 }
 

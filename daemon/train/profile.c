@@ -1,5 +1,6 @@
 /* The profile of a model. */
 #include "train/profile.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include "common/mem.h"
@@ -27,6 +28,8 @@ static void op_profile(struct profile_op *p, const struct profile_source *from, 
 	p->param_bytes = model_param_count(m, i, i + 1) * sizeof(real);
 	p->param_lo = m->offset[i];
 	p->shares = m->node[i].owner == i ? 0 : (uint32_t)m->node[i].owner + 1;
+	p->flows = (uint32_t)model_cut_values(m, i);
+	p->goes_on = model_runs_in(m, 0, m->nops, i) != i;
 	p->nvariants = 1;
 	v->fwd_us = attr_us(l, "fwd_ms");
 	v->bwd_us = attr_us(l, "bwd_ms");
@@ -40,23 +43,26 @@ static void op_profile(struct profile_op *p, const struct profile_source *from, 
 			p->pred[p->npreds++] = (uint32_t)m->node[i].from[k] - 1;
 }
 
-static void need_of(const struct profile_source *from, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret)
-{
-	struct model_need need;
+static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;      /* several lanes may plan with one profile */
 
-	model_need(from->model, (int)a, (int)b + 1, batch, from->parts, &need);
-	*ret = (struct piece_need){ need.x, need.y, need.saved, need.work_fwd, need.work_bwd };
-}
-
-/* Of the whole model it is asked each time a program is planned. Several threads may ask. */
 static void need(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret)
 {
-	const struct profile_source *from = arg;
+	struct profile_source *from = arg;
+	struct profile_asked *slot = &from->asked[a % PROFILE_ASKED], k;
+	struct model_need need;
 
-	if (a == 0 && (int)b == from->model->nops - 1 && batch == from->batch)
-		*ret = from->whole;
-	else
-		need_of(from, batch, a, b, ret);
+	(void)pthread_mutex_lock(&asking);
+	k = *slot;
+	(void)pthread_mutex_unlock(&asking);
+	if (k.batch != batch || k.a != a || k.b != b) {
+		model_need(from->model, (int)a, (int)b + 1, batch, from->parts, &need);
+		k = (struct profile_asked){ .batch = batch, .a = a, .b = b, .need = { need.x, need.y, need.saved, need.work_fwd,
+			need.work_bwd, need.work_eval } };
+		(void)pthread_mutex_lock(&asking);
+		*slot = k;
+		(void)pthread_mutex_unlock(&asking);
+	}
+	*ret = k.need;
 }
 
 void profile_model(struct profile *ret, struct profile_source *from, uint32_t batch)
@@ -66,8 +72,6 @@ void profile_model(struct profile *ret, struct profile_source *from, uint32_t ba
 	*ret = (struct profile){ .batch = batch, .nops = (uint32_t)m->nops, .params = m->nparam,
 		.batch_bytes = batch * (from->x_bytes + from->y_bytes), .label_bytes = batch * from->y_bytes,
 		.stats_bytes = m->nbuffer * sizeof(real), .need = need, .need_arg = from };
-	from->batch = batch;
-	need_of(from, batch, 0, ret->nops - 1, &from->whole);
 	ret->op = xcalloc((size_t)m->nops, sizeof(*ret->op));
 	for (int i = 0; i < m->nops; i++)
 		op_profile(&ret->op[i], from, i, batch);

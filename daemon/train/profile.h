@@ -5,12 +5,15 @@
 #include "kernels/model.h"
 #include "plan/planner.h"
 
+#define PROFILE_ASKED 64
+
 struct profile_source {
 	const struct model *model;
 	int parts;                              /* of the train lane's team */
 	double macs_per_us;                     /* 0: only sleep layers take time */
 	uint64_t x_bytes, y_bytes;              /* of a sample */
-	uint32_t batch; struct piece_need whole;        /* profile_model's: what is asked for most */
+	/* asked before, by first op: a strategy asks for the same again each time it plans, in whatever lane */
+	struct profile_asked { uint32_t batch, a, b; struct piece_need need; } asked[PROFILE_ASKED];
 };
 /* from must outlive *ret. What the optimizer holds is set afterwards, by who knows it. */
 void profile_model(struct profile *ret, struct profile_source *from, uint32_t batch);

@@ -1,24 +1,24 @@
 /* Buffers and instructions of a whole model on one peer. */
 #include "kernels/real.h"
+#include "train/memory.h"
 #include "train/strategy/replica.h"
 #include "train/strategy/parts/update.h"
 
 #define EXACT 16
 #define MOST 65536                      /* micro-batches of a program */
-#define ALIGN(n) (((uint64_t)(n) + 63) / 64 * 64)
 
 bool replica_flag(const struct view *v, const char *setting)
 {
 	return plan_result(&v->settings, setting, 0) != 0;
 }
 
-/* Of the whole model. */
-static struct piece_need need(const struct view *v)
+/* Through the whole model and back. */
+static struct passes passes_of(const struct view *v)
 {
-	struct piece_need n;
+	struct passes s;
 
-	profile_need(v->profile, 0, v->profile->nops - 1, &n);
-	return n;
+	memory_passes(v->profile, 0, v->profile->nops - 1, v->memory, &s);
+	return s;
 }
 
 uint64_t replica_bytes(const struct view *v)
@@ -42,8 +42,8 @@ static void add(struct plan *p, const char *name, enum plan_class class, uint64_
 void replica_buffers(struct plan *p, const struct view *v, bool accumulate)
 {
 	const struct profile *m = v->profile;
-	struct piece_need n = need(v);
-	uint64_t w = replica_bytes(v), y = ALIGN(n.y);
+	struct passes s = passes_of(v);
+	uint64_t w = replica_bytes(v);
 
 	add(p, "w", PLAN_WEIGHT, w, true);
 	add(p, "opt", PLAN_OPTIMIZER, m->state_bytes, true);
@@ -53,9 +53,8 @@ void replica_buffers(struct plan *p, const struct view *v, bool accumulate)
 	if (m->stats_bytes)
 		replica_buffer(p, "stats", PLAN_WEIGHT, m->stats_bytes, false);
 	add(p, "batch", PLAN_BATCH, m->batch_bytes, false);
-	add(p, "y", PLAN_ACTIVATION, y, false);
-	add(p, "dy", PLAN_ACTIVATION_GRAD, y, false);
-	add(p, "saved", PLAN_ACTIVATION, ALIGN(n.saved), false);
+	passes_buffers(p, &s);
+	passes_free(&s);
 	add(p, "loss", PLAN_SCALAR, 8, false);
 	add(p, "correct", PLAN_SCALAR, 8, false);
 	add(p, "unit", PLAN_SCALAR, 8, false);
@@ -68,7 +67,7 @@ void replica_buffers(struct plan *p, const struct view *v, bool accumulate)
 /* Running statistics go on from what the sum (or the weights) say: an abandoned micro-batch leaves no trace. */
 static void micro_batches(struct plan *p, const struct view *v, uint64_t n, bool local, const char *w)
 {
-	uint32_t last = v->profile->nops - 1;
+	struct passes s = passes_of(v);
 	const char *stats = v->profile->stats_bytes ? " stats" : "";
 	struct plan_instr *i;
 
@@ -77,18 +76,16 @@ static void micro_batches(struct plan *p, const struct view *v, uint64_t n, bool
 	plan_section(p, PLAN_BODY);
 	p->iterations = n;
 	plan_do(p, PLAN_LOAD, 0, "-> batch");
-	i = plan_piece(plan_do(p, PLAN_FWD, 0, "batch %s -> y save:saved", w), 0, last);
-	i->keep = PLAN_KEEP_ALL;
-	i->work_bytes = need(v).work_fwd;
+	passes_forward(p, &s, w);
 	plan_vec(p, 0, "loss", "y! batch -> dy loss correct")->inplace = true;
-	i = plan_piece(plan_do(p, PLAN_BWD, 0, "save:saved! dy! batch %s -> g", w), 0, last);
-	i->work_bytes = need(v).work_bwd;
+	passes_backward(p, &s, w);
 	if (local)
 		plan_vec(p, 0, "opt", "g! w opt loss%s -> w opt skipped", stats);
 	else
 		plan_vec(p, 0, "accumulate", "g! batch loss%s -> acc+ unit", stats)->inplace = true;
 	i = plan_do(p, PLAN_COMMIT, 0, "batch!");
 	i->priority = 1;        /* samples count the moment they are in the sum */
+	passes_free(&s);
 }
 
 void replica_micro_batches(struct plan *p, const struct view *v, uint64_t n, bool local)

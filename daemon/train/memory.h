@@ -1,0 +1,47 @@
+/* Memory passes: in what pieces and what order a stretch of the model is gone through forward and backward, and what
+ * is kept meanwhile. A strategy says what is computed, the memory pass what of it twice so that it fits; gradients have
+ * the same bits with every one of them. To add one: memory/NAME.c with `const struct memory_ops memory_NAME` and a line
+ * in memory/list.h.
+ *
+ * All that there are cut the stretch into segments. Forward keeps what flows into each (F^c in the papers, keep input)
+ * and of the last one everything (F^e, keep all); backward, from the last to the first, runs each forward once more and
+ * keeps everything. A unit is what lies between two places where a policy may cut: a segment has one or more. */
+#ifndef TRAIN_MEMORY_H
+#define TRAIN_MEMORY_H
+#include "plan/planner.h"
+
+struct memory_ops {
+	const char *name, *help;
+	bool marks;                     /* marked layers say where; else segments or memory may be said */
+	/* Ops of a + 1 .. b before which the stretch a..b may be cut, in order, into ret (room for b - a); how many. */
+	uint32_t (*cuts)(const struct profile *m, uint32_t a, uint32_t b, const struct memory_pass *how, uint32_t *ret);
+	uint32_t (*usual)(uint32_t units);      /* segments when none are said */
+};
+const struct memory_ops *memory_find(const char *name); /* NULL: unknown */
+const char *memory_names(char *out, size_t cap);
+/* Segments that the stretch can be cut in at most; those that it is cut in. */
+uint32_t memory_units(const struct profile *m, uint32_t a, uint32_t b, const struct memory_pass *how);
+uint32_t memory_segments(uint32_t units, const struct memory_pass *how);
+
+/* A schedule: FWD and BWD of ops a..b, both inclusive. FWD forgets its input (none: nobody can read it any more), keeps
+ * it, or keeps it and all that BWD needs; replay: ops that have run before. BWD forgets the input, too. */
+struct pass { enum plan_kind kind; uint32_t a, b; enum plan_keep keep; bool replay; struct piece_need need; };
+struct passes { uint32_t a, b; uint32_t n; struct pass *v; };           /* of ops a..b */
+void passes_add(struct passes *s, enum plan_kind kind, uint32_t a, uint32_t b, enum plan_keep keep, bool replay);
+void passes_free(struct passes *s);
+/* Those of a stretch, sized; how NULL: once forward, once backward. */
+void memory_passes(const struct profile *m, uint32_t a, uint32_t b, const struct memory_pass *how, struct passes *ret);
+void passes_size(const struct profile *m, struct passes *s);            /* fills in need */
+uint32_t passes_forward_ops(const struct passes *s);    /* ops run forward, those again counted again */
+/* Bytes of activations, their gradients and scratch at most at once, beside what enters; of it, what is kept when BWD
+ * begins. */
+uint64_t passes_peak(const struct passes *s, uint64_t *ret_kept);
+
+/* Into a plan. What enters is the buffer "batch"; what leaves "y", with its gradient "dy"; in between they are "x5" and
+ * "d5" before op 5, and "saved5" what BWD needs of the piece that begins there ("saved" when it is the whole). w: the
+ * buffer of the parameters. Between forward and backward stands what makes dy of y, and drops y. */
+void passes_buffers(struct plan *p, const struct passes *s);
+void passes_forward(struct plan *p, const struct passes *s, const char *w);
+void passes_backward(struct plan *p, const struct passes *s, const char *w);    /* the gradient is "g" */
+
+#endif

@@ -1,0 +1,4 @@
+MEMORY(none)
+MEMORY(user)
+MEMORY(periodic)
+MEMORY(boundary)
