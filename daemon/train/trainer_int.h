@@ -1,6 +1,7 @@
 /* Inside the trainer: trainer.c (life, programs), trainer_state.c (what the state is made of), trainer_round.c
  * (rounds), trainer_load.c (batches), trainer_valid.c (validation), trainer_check.c (who made the NaN),
- * trainer_trouble.c (network instructions that fail), trainer_model.c (profile), trainer_layers.c (times by layer). */
+ * trainer_trouble.c (network instructions that fail), trainer_model.c (profile), trainer_memory.c (bytes),
+ * trainer_layers.c (times by layer). */
 #ifndef TRAIN_TRAINER_INT_H
 #define TRAIN_TRAINER_INT_H
 #include "exec/exec.h"
@@ -158,6 +159,9 @@ bool measured_profile(struct trainer *t, struct profile *ret);  /* profile_free 
 
 /* trainer_model.c */
 void model_profile(struct trainer *t);
+void model_profile_at(struct trainer *t, uint32_t batch);       /* of micro-batches of another size */
+
+/* trainer_memory.c */
 /* What p leaves when it has run; tokens_free it before p. The step reads the sums of the micro-batches before it. */
 struct tokens *model_rehearse(const struct plan *p, const struct tokens *before);
 size_t predict_bytes(struct trainer *t, struct err *e);
