@@ -61,7 +61,7 @@ static json_t *measure(struct runs *rs, const struct spec *s, const struct data 
 	z.parameters = m->nparam * sizeof(real);
 	z.statistics = m->nbuffer * sizeof(real);
 	z.optimizer = v.state_bytes - z.parameters - z.statistics;
-	z.kept = need.saved;
+	z.kept = trainer_kept_bytes(t);
 	z.rest = v.arena_predicted_bytes - v.state_bytes - z.kept;      /* the trainer counts its state into the arena */
 	z.loaded = v.loader_bytes;
 	z.training = v.arena_predicted_bytes + v.loader_bytes;
@@ -78,6 +78,7 @@ static json_t *measure(struct runs *rs, const struct spec *s, const struct data 
 json_t *runs_whole(const json_t *params, struct err *e)
 {
 	const json_t *spec = json_object_get(params, "spec"), *batch = json_object_get(params, "batch");
+	const json_t *remat = json_object_get(params, "remat");
 	const char *name = json_string_value(json_object_get(params, "model"));
 	const char *optimizer = json_string_value(json_object_get(params, "optimizer"));
 	json_t *w, *model, *local;
@@ -108,6 +109,8 @@ json_t *runs_whole(const json_t *params, struct err *e)
 	(void)json_object_del(local, "data");
 	if (batch)
 		(void)json_object_set(local, "batch", (json_t *)batch);
+	if (remat)
+		(void)json_object_set(local, "remat", (json_t *)remat);
 	if (!json_object_get(local, "batch"))
 		(void)json_object_set_new(local, "batch", json_integer(1));
 	(void)json_object_set_new(w, "local", local);

@@ -77,7 +77,7 @@ int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct
 {
 	uint64_t stated = (uint64_t)conf_int(rs->ctx.conf, "compute", "memory_max"), held = 0;
 	uint64_t most = stated ? stated : rs->ctx.memory_bytes;
-	char need[32], have[32], max[32], fits[80];
+	char need[32], have[32], max[32], fits[TRAINER_FITS];
 	list_each(it, &rs->list) {
 		struct run *r = list_entry(it, struct run, link);
 		if (!r->trainer || r->trainer == t)

@@ -81,3 +81,40 @@ void memory_passes(const struct profile *m, uint32_t a, uint32_t b, const struct
 	free(unit);
 	passes_size(m, ret);
 }
+
+uint64_t memory_peak(const struct profile *m, const struct memory_pass *how, uint64_t *ret_kept)
+{
+	struct passes s;
+	uint64_t peak;
+
+	memory_passes(m, 0, m->nops - 1, how, &s);
+	peak = passes_peak(&s, ret_kept);
+	passes_free(&s);
+	return peak;
+}
+
+uint32_t memory_fewest(const struct profile *m, struct memory_pass *how, uint64_t most, uint64_t least,
+	uint64_t (*taken)(void *arg), void *arg, uint64_t *ret_found)
+{
+	uint32_t units = memory_units(m, 0, m->nops - 1, how), was = how->segments, best = 0;
+	uint64_t lowest = UINT64_MAX, kept;
+
+	for (how->segments = 1; how->segments <= units; how->segments++) {
+		uint64_t peak = memory_peak(m, how, &kept);
+
+		if (peak < lowest)
+			best = how->segments;
+		lowest = peak < lowest ? peak : lowest;
+		if (peak + least <= most && (*ret_found = taken(arg)) <= most)
+			break;
+	}
+	if (how->segments <= units) {
+		best = how->segments;
+	} else {
+		how->segments = best;
+		*ret_found = taken(arg);
+		best = 0;
+	}
+	how->segments = was;
+	return best;
+}

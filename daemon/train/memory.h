@@ -12,7 +12,7 @@
 
 struct memory_ops {
 	const char *name, *help;
-	bool marks;                     /* marked layers say where; else segments or memory may be said */
+	bool marks, counts;             /* marked layers say where; segments, or the memory there is, say how often */
 	/* Ops of a + 1 .. b before which the stretch a..b may be cut, in order, into ret (room for b - a); how many. */
 	uint32_t (*cuts)(const struct profile *m, uint32_t a, uint32_t b, const struct memory_pass *how, uint32_t *ret);
 	uint32_t (*usual)(uint32_t units);      /* segments when none are said */
@@ -22,6 +22,16 @@ const char *memory_names(char *out, size_t cap);
 /* Segments that the stretch can be cut in at most; those that it is cut in. */
 uint32_t memory_units(const struct profile *m, uint32_t a, uint32_t b, const struct memory_pass *how);
 uint32_t memory_segments(uint32_t units, const struct memory_pass *how);
+/* The fewest segments with which no more than `most` bytes are taken: taken(arg) says how many are, with how->segments
+ * as it is then; `least` are there besides the passes in any case. 0: none fit, and *ret_found is the least that was
+ * found; else it is what that many take. how->segments is as it was afterwards. */
+uint32_t memory_fewest(const struct profile *m, struct memory_pass *how, uint64_t most, uint64_t least,
+	uint64_t (*taken)(void *arg), void *arg, uint64_t *ret_found);
+/* Of the whole model: see passes_peak. */
+uint64_t memory_peak(const struct profile *m, const struct memory_pass *how, uint64_t *ret_kept);
+/* In words, into text, and as JSON: segments, layers run twice, bytes. New reference; NULL: nothing is computed twice
+ * with this policy. */
+json_t *memory_json(const struct profile *m, const struct memory_pass *how, struct buf *text);
 
 /* A schedule: FWD and BWD of ops a..b, both inclusive. FWD forgets its input (none: nobody can read it any more), keeps
  * it, or keeps it and all that BWD needs; replay: ops that have run before. BWD forgets the input, too. */
@@ -33,8 +43,8 @@ void passes_free(struct passes *s);
 void memory_passes(const struct profile *m, uint32_t a, uint32_t b, const struct memory_pass *how, struct passes *ret);
 void passes_size(const struct profile *m, struct passes *s);            /* fills in need */
 uint32_t passes_forward_ops(const struct passes *s);    /* ops run forward, those again counted again */
-/* Bytes of activations, their gradients and scratch at most at once, beside what enters; of it, what is kept when BWD
- * begins. */
+/* Bytes of activations, their gradients and scratch at most at once, beside what enters; of it, what BWD finds when it
+ * begins, but the gradient. */
 uint64_t passes_peak(const struct passes *s, uint64_t *ret_kept);
 
 /* Into a plan. What enters is the buffer "batch"; what leaves "y", with its gradient "dy"; in between they are "x5" and

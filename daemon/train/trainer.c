@@ -63,7 +63,8 @@ struct view trainer_plan_view(struct trainer *t, const struct view_member *me, u
 {
 	struct view v = { .profile = &t->profile, .nmembers = 1, .member = me, .first = first, .epoch = t->epoch,
 		.generation = trainer_generation(t),
-		.redundancy = t->s->redundancy, .samples = t->samples, .target_batch = t->target,
+		.redundancy = t->s->redundancy, .memory = &t->pass, .samples = t->samples,
+		.target_batch = t->target,
 		.settings = { t->s->nsettings, t->s->setting }, .values = t->s->plan };
 
 	if (t->seat.is)

@@ -187,7 +187,10 @@ json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e);
 /* The largest local.batch with which the trainer would hold at most so many bytes, by the same prediction; 0: none. For
  * a local.batch that is known not to fit, before trainer_start. */
 uint32_t trainer_fits(struct trainer *t, uint64_t bytes);
-const char *trainer_fits_text(struct trainer *t, uint64_t bytes, char *out, size_t cap);        /* in words */
+/* In words, and whether computing twice (local.remat) would do. */
+#define TRAINER_FITS 160
+const char *trainer_fits_text(struct trainer *t, uint64_t bytes, char *out, size_t cap);
+uint64_t trainer_kept_bytes(const struct trainer *t);      /* of a micro-batch, for its way back */
 struct trainer_times {
 	bool measured;                          /* predictions rest on medians of this run, else on the stated speed */
 	uint64_t micro_batch_us, step_us;       /* predicted: one of many micro-batches; the program that ends an epoch */

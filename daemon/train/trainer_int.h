@@ -115,6 +115,7 @@ struct trainer {
 	struct check *check;
 	struct ranges last;                     /* positions of the latest micro-batch, for the search of NaN */
 	size_t predicted_bytes;
+	struct memory_pass pass;
 	struct seat seat;
 	uint32_t readers;                       /* jobs that are not its own read its profile */
 	uint32_t loader_depth, loaders;         /* of the loader; those that are going */
@@ -162,9 +163,10 @@ void model_profile(struct trainer *t);
 void model_profile_at(struct trainer *t, uint32_t batch);       /* of micro-batches of another size */
 
 /* trainer_memory.c */
+/* The pass that the spec's local.remat comes to, and the prediction with it. */
+int memory_settle(struct trainer *t, struct err *e);
 /* What p leaves when it has run; tokens_free it before p. The step reads the sums of the micro-batches before it. */
 struct tokens *model_rehearse(const struct plan *p, const struct tokens *before);
-size_t predict_bytes(struct trainer *t, struct err *e);
 
 void trainer_counted(struct trainer *t, uint32_t n);            /* n samples more count now */
 

@@ -10,10 +10,9 @@ static int fits(struct trainer *t, struct err *e)
 	size_t memory = t->s->local.memory_bytes, loader = loader_bytes(t->c.data, t->s->local.batch,
 		load_depth(t, t->s->local.batch));
 	const struct shard *s = trainer_shard(t);
-	char text[80];
+	char text[TRAINER_FITS];
 
-	t->predicted_bytes = predict_bytes(t, e);
-	if (!t->predicted_bytes)
+	if (memory_settle(t, e) < 0)
 		return -1;
 	if (memory && t->predicted_bytes + loader > memory)
 		return err_set(e, ERR_LIMIT,

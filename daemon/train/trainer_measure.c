@@ -4,6 +4,7 @@
 #include <string.h>
 #include "common/mem.h"
 #include "plan/predict.h"
+#include "train/memory.h"
 #include "train/trainer_int.h"
 
 static uint64_t total(const struct profile *m, bool backward)
@@ -28,6 +29,19 @@ static void share_out(struct profile *m, bool backward, uint64_t us)
 	}
 }
 
+/* Where passes go in pieces, what each op took on the lane, in the mean, stands for it. */
+static void by_op(const struct trainer *t, struct profile *m)
+{
+	const struct exec_layer *l = exec_layers(t->x);
+
+	for (uint32_t i = 0; l && i < m->nops; i++) {
+		struct profile_variant *v = &m->op[i].variant[0];
+
+		v->fwd_us = l[i].fwd.samples ? l[i].fwd.ns / l[i].fwd.samples * m->batch / 1000 : 0;
+		v->bwd_us = l[i].bwd.samples ? l[i].bwd.ns / l[i].bwd.samples * m->batch / 1000 : 0;
+	}
+}
+
 bool measured_profile(struct trainer *t, struct profile *ret)
 {
 	static const char *const fn[] = { "loss", "accumulate", "mean", "opt", "digest" };
@@ -38,8 +52,12 @@ bool measured_profile(struct trainer *t, struct profile *ret)
 		return false;
 	*ret = t->profile;
 	ret->op = xmemdup(t->profile.op, t->profile.nops * sizeof(*ret->op));
-	share_out(ret, false, fwd);
-	share_out(ret, true, bwd);
+	if (memory_segments(memory_units(ret, 0, ret->nops - 1, &t->pass), &t->pass) > 1) {
+		by_op(t, ret);
+	} else {
+		share_out(ret, false, fwd);
+		share_out(ret, true, bwd);
+	}
 	ret->load_us = load == UINT64_MAX ? 0 : load;
 	ret->nfns = 0;
 	ret->fn = xcalloc(sizeof(fn) / sizeof(*fn), sizeof(*ret->fn));

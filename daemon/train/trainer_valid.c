@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "train/memory.h"
 #include "train/trainer_int.h"
 
 #define BATCH_MIN 128
@@ -155,12 +156,9 @@ static void broken(void *arg, const struct err *e)
 static uint64_t batch_size(const struct trainer *t)
 {
 	uint32_t local = t->s->local.batch;
-	uint64_t n = BATCH_MIN;
+	uint64_t n = BATCH_MIN, kept, room = memory_peak(&t->profile, &t->pass, &kept);
 	struct model_need need;
-	size_t room;
 
-	model_need(t->model, 0, t->model->nops, local, t->par.n, &need);
-	room = need.saved + need.y + (need.work_fwd > need.work_bwd ? need.work_fwd : need.work_bwd);
 	for (; n > local; n /= 2) {
 		model_need(t->model, 0, t->model->nops, n, t->par.n, &need);
 		if (need.y + need.work_eval <= room)

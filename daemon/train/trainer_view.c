@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include "common/text.h"
 #include "plan/predict.h"
+#include "train/memory.h"
 #include "train/trainer_int.h"
 
 #define CHART 100                       /* columns */
@@ -79,6 +80,7 @@ json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e)
 	struct buf text = { 0 };
 	struct plan plan[3] = { 0 };
 	struct tokens *left = NULL;             /* what those before leave for the next */
+	json_t *remat = memory_json(&t->profile, &t->pass, &text);
 	int n = 0, most = t->s->mode.under_way ? 3 : 2, rc = 0;
 
 	for (; n < most && rc == 0; n++) {
@@ -102,13 +104,16 @@ json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e)
 		left = model_rehearse(p, before);
 		tokens_free(before);
 	}
-	if (rc == 0)
+	if (rc == 0) {
 		o = json_pack("{s:s%,s:O,s:O}", "text", text.p, text.len, "plans", plans, "predicted", costs);
+		(void)json_object_set(o, "remat", remat);
+	}
 	tokens_free(left);
 	while (n-- > 0)
 		plan_free(&plan[n]);
 	json_decref(plans);
 	json_decref(costs);
+	json_decref(remat);
 	buf_free(&text);
 	return o;
 }

@@ -14,6 +14,7 @@
 #include "common/buf.h"
 #include "kernels/optim.h"
 #include "train/data/data.h"
+#include "train/memory.h"
 #include "train/spec/schedule.h"
 #include "train/spec/spec.h"
 #include "train/step.h"
@@ -215,6 +216,7 @@ static void names_of_lists(void **state)
 	names(text, "Schedules", schedule_names(list, sizeof(list)));
 	names(text, "Kinds of data", data_names(list, sizeof(list)));
 	names(text, "Strategies", strategy_names(list, sizeof(list)));
+	names(text, "Policies", memory_names(list, sizeof(list)));
 	free(text);
 }
 
@@ -267,6 +269,7 @@ static const struct { const char *heading, *spec, *first; } objects[] = {
 	{ "validation", HEAD LOSS REST ",\"validation\":{" ODD "}}", "split" },
 	{ "weights", HEAD LOSS REST ",\"weights\":{" ODD "}}", "digest" },
 	{ "local", HEAD LOSS REST ",\"local\":{" ODD "}}", "data" },
+	{ "remat", HEAD LOSS REST ",\"local\":{\"remat\":{" ODD "}}}", "policy" },
 	{ "schedule", HEAD LOSS REST ",\"schedule\":{" ODD "}}", "name" },
 	{ "data", HEAD LOSS OPTIM "\"data\":{\"name\":\"d\"," ODD "},\"target_batch\":8}", "name" },
 	{ "loss", HEAD "\"loss\":{\"type\":\"cross_entropy\"," ODD "}," REST "}", "type" },

@@ -45,6 +45,17 @@ static const struct { const char *theirs, *ours; } same[] = {
 		ALL ",\"schedule\":{\"name\":\"step\",\"every\":3,\"gamma\":0.5}" },
 	{ ALL ",\"validation\":{\"every\":\"he\",\"split\":0.1}", ALL ",\"validation\":{\"every\":1,\"split\":0.1}" },
 	{ ALL ",\"validation\":{\"every\":\"20 steps\"}", ALL ",\"validation\":{\"every\":20}" },
+	{ ALL ",\"remat\":\"periodic:2\"", ALL ",\"local\":{\"remat\":{\"policy\":\"periodic\",\"segments\":2}}" },
+	{ ALL ",\"remat\":{\"policy\":\"periodic\",\"memory\":\"64MiB\"}",
+		ALL ",\"local\":{\"remat\":\"periodic:64MiB\"}" },
+	{ IN "\"model\":{\"layers\":[{\"type\":\"flatten\",\"checkpoint\":true},{\"type\":\"linear\",\"out\":10,"
+		"\"checkpoint\":false}]},\"loss\":\"ce\",\"optimizer\":{\"name\":\"adam\"},\"target_batch\":64," DATA,
+		ALL ",\"local\":{\"remat\":\"user:0\"}" },
+	{ IN "\"model\":[{\"type\":\"flatten\",\"name\":\"f\",\"checkpoint\":true},{\"type\":\"linear\",\"out\":10}],"
+		"\"remat\":\"user\",\"loss\":\"ce\",\"optimizer\":{\"name\":\"adam\"},\"target_batch\":64," DATA,
+		IN "\"model\":[{\"type\":\"flatten\",\"name\":\"f\"},{\"type\":\"linear\",\"out\":10}],\"loss\":\"ce\","
+		"\"optimizer\":{\"name\":\"adam\"},\"target_batch\":64," DATA
+		",\"local\":{\"remat\":{\"checkpoints\":[\"f\"]}}" },
 	{ ALL ",\"batch\":16,\"vcpus\":2", ALL ",\"local\":{\"batch\":16,\"threads\":2}" },
 	{ BODY ",\"target_batch\":64,\"data\":{\"name\":\"d\",\"source\":\"csv:/x\",\"workers\":3,\"prefetch\":2}",
 		BODY ",\"target_batch\":64,\"data\":{\"name\":\"d\",\"kind\":\"csv\"},"
@@ -120,6 +131,11 @@ static void test_refused(void **state)
 		{ ALL ",\"wire\":\"fp16\",\"averaging\":{\"codec\":\"bf16\"}",
 			"wire: is \"fp16\", and averaging.codec is \"bf16\"" },
 		{ ALL ",\"batch\":8,\"local\":{\"batch\":16}", "batch: is 8, and local.batch is 16" },
+		{ ALL ",\"remat\":\"none\",\"local\":{\"remat\":\"periodic\"}",
+			"remat: is \"none\", and local.remat is \"periodic\"" },
+		{ IN "\"model\":[{\"type\":\"flatten\",\"checkpoint\":1}]", "model[0].checkpoint: must be true or false" },
+		{ IN "\"model\":[{\"type\":\"flatten\",\"checkpoint\":true}],\"remat\":{\"checkpoints\":[\"a\"]}",
+			"they are one setting" },
 		{ ALL ",\"lr\":{\"schedule\":\"step\",\"every\":2},\"schedule\":{\"name\":\"linear\"}",
 			"lr.schedule: is \"step\", and schedule.name is \"linear\"" },
 		{ ALL ",\"lr\":{\"scaling\":\"root\",\"base_batch\":3}", "lr.scaling: may be linear" },

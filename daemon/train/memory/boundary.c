@@ -38,4 +38,4 @@ static uint32_t usual(uint32_t units)
 }
 
 const struct memory_ops memory_boundary = { .name = "boundary", .help = "what flows between blocks is kept",
-	.cuts = cuts, .usual = usual };
+	.counts = true, .cuts = cuts, .usual = usual };

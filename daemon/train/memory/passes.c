@@ -115,8 +115,8 @@ uint64_t passes_peak(const struct passes *s, uint64_t *ret_kept)
 
 	for (uint32_t k = 0; k < s->n; k++) {
 		if (k == turn) {        /* y becomes dy where it lies */
-			*ret_kept = h.now;
 			put(&h, &h.x[n - 1], 0);
+			*ret_kept = h.now;
 		}
 		walk_one(&h, s, &s->v[k], dead[k]);
 	}

@@ -23,4 +23,4 @@ static uint32_t usual(uint32_t units)
 }
 
 const struct memory_ops memory_periodic = { .name = "periodic", .help = "equal segments, the square root of all",
-	.cuts = cuts, .usual = usual };
+	.counts = true, .cuts = cuts, .usual = usual };

@@ -279,6 +279,44 @@ static void validation_keys(json_t *whole)
 		(void)json_object_set_new(o, "every", json_integer(n ? (json_int_t)n : 1));
 }
 
+/* "remat" is of the local part, and so are layers with "checkpoint": true: they become their names there. */
+static int remat_keys(json_t *whole, struct err *e)
+{
+	json_t *model = json_object_get(whole, "model"), *names = json_array(), *o, *v, *r;
+	size_t i;
+	char number[24];
+	int rc = move(whole, NULL, "remat", "local", "remat", NULL, e);
+
+	for (i = 0; rc == 0 && json_is_array(model) && i < json_array_size(model); i++) {
+		o = json_array_get(model, i);
+		v = json_is_object(o) ? taken(o, "checkpoint") : NULL;
+		(void)snprintf(number, sizeof number, "%zu", i);
+		if (v && !json_is_boolean(v)) {
+			const struct place top = { "model" }, at = place_index(&top, i), here = place_key(&at, "checkpoint");
+
+			rc = place_err(&here, e, "must be true or false, and is %s", json_kind(v));
+		} else if (json_is_true(v)) {
+			const char *name = json_string_value(json_object_get(o, "name"));
+
+			(void)json_array_append_new(names, json_string(name ? name : number));
+		}
+		json_decref(v);
+	}
+	if (rc == 0 && json_array_size(names)) {
+		o = inside(whole, "local");
+		r = json_object_get(o, "remat");
+		if (o && (!r || json_is_string(r)))
+			(void)json_object_set_new(o, "remat", r ? json_pack("{s:O}", "policy", r) : json_object());
+		r = json_object_get(o, "remat");
+		if (json_is_object(r) && json_object_get(r, "checkpoints"))
+			rc = put(r, "\"checkpoint\": true", NULL, "checkpoints", json_incref(names), e);
+		else if (json_is_object(r))
+			(void)json_object_set(r, "checkpoints", names);
+	}
+	json_decref(names);
+	return rc;
+}
+
 int spec_aliases(json_t *whole, struct err *e)
 {
 	static const char *const bytes[] = { "uint8-uniform", "uniform8", "uint8-quantile", "quantile8", NULL };
@@ -290,7 +328,7 @@ int spec_aliases(json_t *whole, struct err *e)
 		return -1;
 	stage_keys(whole);
 	return schedule_keys(whole, e) < 0 || model_keys(whole, e) < 0 ||
-		source_keys(whole, e) < 0 ||
+		remat_keys(whole, e) < 0 || source_keys(whole, e) < 0 ||
 		move(whole, NULL, "sync_every", "averaging", "sync_every", NULL, e) < 0 ||
 		move(whole, NULL, "async", "averaging", "async", NULL, e) < 0 ||
 		move(whole, NULL, "wire", "averaging", "codec", bytes, e) < 0 ||

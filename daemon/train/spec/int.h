@@ -18,7 +18,10 @@ bool spec_plan_has(const struct planner_ops *p, const char *key);       /* key i
 int spec_read_weights(struct spec *s, const json_t *shared, struct err *e);     /* weights */
 /* data.steps, data.materialize_after */
 int spec_read_steps(struct spec *s, const json_t *data, const struct place *data_at, struct err *e);
-int spec_read_local(struct spec_local *l, const json_t *local, struct err *e);
+/* The shared part has been read. */
+int spec_read_local(struct spec_local *l, const struct spec *s, const json_t *local, struct err *e);
+int spec_read_remat(struct spec_local *l, const struct spec *s, const json_t *local, struct err *e);
+json_t *spec_remat_json(const struct spec *s);
 /* May members have means that differ in the last bits, where the topology makes such? Says what is promised then. */
 int spec_topology_fits(const struct spec *s, struct planner_mode *mode, struct err *e);
 /* Is it one of the strategy's settings, and a good value? 1: it is none. */

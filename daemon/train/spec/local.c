@@ -97,13 +97,14 @@ int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
 		read_validation(s, shared, e);
 }
 
-int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
+int spec_read_local(struct spec_local *l, const struct spec *s, const json_t *o, struct err *e)
 {
 	static const char *const known[] = { "data", "batch", "threads", "workers", "prefetch", "memory", "deterministic",
-		"checkpoint_every", "checkpoint_keep", "log", "vocab", "weights", "cache", "aux", "hold", NULL };
+		"checkpoint_every", "checkpoint_keep", "log", "vocab", "weights", "cache", "aux", "hold", "remat", NULL };
 	const struct place top = { "" }, at = place_key(&top, "local");
 
-	*l = (struct spec_local){ .batch = 32, .workers = 1, .checkpoint_every = 20, .checkpoint_keep = 3 };
+	*l = (struct spec_local){ .remat.policy = "none", .batch = 32, .workers = 1, .checkpoint_every = 20,
+		.checkpoint_keep = 3 };
 	if (!o)
 		return 0;
 	return read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ||
@@ -120,7 +121,7 @@ int spec_read_local(struct spec_local *l, const json_t *o, struct err *e)
 		read_bool(o, &at, "aux", &l->aux, e) < 0 || read_bool(o, &at, "hold", &l->hold, e) < 0 ||
 		read_u32(o, &at, "checkpoint_every", 0, UINT32_MAX, &l->checkpoint_every, e) < 0 ||
 		read_u32(o, &at, "checkpoint_keep", 1, 1000, &l->checkpoint_keep, e) < 0 ||
-		read_size(o, &at, "log", &l->log_bytes, e) < 0 ? -1 : 0;
+		read_size(o, &at, "log", &l->log_bytes, e) < 0 || spec_read_remat(l, s, o, e) < 0 ? -1 : 0;
 }
 
 json_t *spec_local_json(const struct spec *s)
@@ -147,5 +148,6 @@ json_t *spec_local_json(const struct spec *s)
 	(void)json_object_set_new(o, "checkpoint_every", json_integer(l->checkpoint_every));
 	(void)json_object_set_new(o, "checkpoint_keep", json_integer(l->checkpoint_keep));
 	(void)json_object_set_new(o, "log", json_integer((json_int_t)l->log_bytes));
+	(void)json_object_set_new(o, "remat", spec_remat_json(s));
 	return o;
 }

@@ -132,7 +132,7 @@ struct spec *spec_of(const char *name, const json_t *shared, const json_t *local
 	s->shared = json_deep_copy(shared);
 	(void)json_object_del(s->shared, "name");
 	(void)json_object_del(s->shared, "local");
-	if (zoo_resolve(s->shared, e) < 0 || read_shared(s, e) < 0 || spec_read_local(&s->local, local, e) < 0) {
+	if (zoo_resolve(s->shared, e) < 0 || read_shared(s, e) < 0 || spec_read_local(&s->local, s, local, e) < 0) {
 		spec_free(s);
 		return NULL;
 	}
@@ -191,7 +191,7 @@ int spec_set_local(struct spec *s, const json_t *local, struct err *e)
 {
 	struct spec_local l;
 
-	if (spec_read_local(&l, local, e) < 0)
+	if (spec_read_local(&l, s, local, e) < 0)
 		return -1;
 	if (l.batch > s->target_batch)
 		l.batch = (uint32_t)s->target_batch;

@@ -55,7 +55,9 @@
  *     "redundancy": 1, "admins": ["64 hex digits"], "open": false,
  *     "local": {"data":"PATH or name", "vocab":"PATH", "cache":"DIR", "batch":32, "threads":0, "workers":1,
  *               "prefetch":0, "memory":"1GiB", "deterministic":false, "checkpoint_every":20,
- *               "checkpoint_keep":3, "log":"64MiB", "aux":false, "hold":false} }
+ *               "checkpoint_keep":3, "log":"64MiB", "aux":false, "hold":false,
+ *               "remat":{"policy":"periodic", "segments":8}} }   train/memory/; also "memory":"3GiB",
+ *                                                      "checkpoints":["NAME", ...]; short: "periodic:8"
  *
  * For operators, with every range: man/hivemind-spec.5, which tests/unit/test_man_spec.c holds against the code.
  * Unknown keys are errors. Every error names its place: "model[2].kernel: ...". */
@@ -86,6 +88,10 @@ struct spec_step { const struct step_ops *ops; double mean[STEP_CHANNELS], std[S
 	uint32_t channels, pixels, h, w;
 	double area[2], ratio[2], log_ratio[2]; };      /* resized_crop */
 
+/* Which memory pass (train/memory.h); segments or memory_bytes 0: not said. mark: layers, ascending. */
+struct spec_remat { char policy[16]; uint32_t segments; uint64_t memory_bytes; uint32_t nmarks,
+	mark[SPEC_LAYERS_MAX]; };
+
 struct spec_local {
 	char data[512];                         /* "" = the data's name */
 	char vocab[512];                        /* of text: a tokenizer.json; "" = the folder's own, else bytes */
@@ -100,6 +106,7 @@ struct spec_local {
 	bool deterministic;                     /* reference matrix products, one thread: the same bytes on every machine */
 	uint32_t checkpoint_every, checkpoint_keep;     /* epochs; 0 = only at the end */
 	uint64_t log_bytes;                     /* of the run log (T10) at most; 0 = none is kept */
+	struct spec_remat remat;
 };
 
 struct spec {
@@ -163,6 +170,7 @@ void spec_set_weights_digest(struct spec *s, const uint8_t digest[32]);        /
 /* author only, before the run id is made; samples: to train on */
 void spec_set_data_digest(struct spec *s, const uint8_t digest[32], uint64_t samples);
 json_t *spec_local_json(const struct spec *s);                          /* new reference */
+struct memory_pass spec_memory(const struct spec_local *l);             /* of its remat; valid as long as *l */
 /* RFC 8785's idea: keys sorted by bytes, no blanks, whole numbers without a point, other reals with 17 digits.
  * free(). */
 char *spec_canonical(const json_t *j);
