@@ -75,7 +75,8 @@ struct run *runs_find_open(struct runs *rs, const json_t *params, struct reply *
 /* The local part: of the spec (may be NULL), over it --local, over it --data, --batch and so on. New reference. */
 json_t *runs_local(const json_t *of_spec, const json_t *params)
 {
-	static const char *const over[] = { "data", "vocab", "batch", "threads", "log", "weights", "aux" };
+	static const char *const over[] = { "data", "vocab", "batch", "threads", "log", "weights", "aux",
+		"remat" };
 	json_t *out = json_is_object(of_spec) ? json_deep_copy(of_spec) : json_object(), *local = json_object_get(params,
 		"local");
 	if (local)

@@ -6,6 +6,7 @@
 #include "common/text.h"
 #include "plan/check.h"
 #include "state/state.h"
+#include "train/memory.h"
 #include "train/profile.h"
 #include "train/strategy.h"
 #include "train/trainer.h"
@@ -17,6 +18,7 @@ struct stagehand {                              /* all that is needed, and let g
 	struct profile_source source; struct profile profile;
 	uint32_t n; struct view_member *member;
 	struct view v;
+	struct memory_pass pass;
 	struct plan *plan; const struct plan **list;
 	struct prediction out;
 	struct buf text;
@@ -59,14 +61,75 @@ static int open_members(struct stagehand *h, struct err *e)
 		h->member[k].speed = 1;
 		h->member[k].memory_bytes = h->c->memory_bytes;
 	}
-	h->v = (struct view){ .profile = &h->profile, .nmembers = h->n, .member = h->member, .generation = 1,
-		.redundancy = s->redundancy, .target_batch = s->target_batch, .granted = true, .fresh = true,
+	h->pass = spec_memory(&s->local);
+	h->v = (struct view){ .profile = &h->profile, .memory = &h->pass, .nmembers = h->n, .member = h->member,
+		.generation = 1, .redundancy = s->redundancy, .target_batch = s->target_batch, .granted = true, .fresh = true,
 		.settings = { s->nsettings, s->setting }, .values = s->plan, .us_per_byte = h->c->link.us_per_byte };
 	h->plan = xcalloc(h->n, sizeof(*h->plan));
 	h->list = xcalloc(h->n, sizeof(*h->list));
 	for (uint32_t k = 0; k < h->n; k++)
 		h->list[k] = &h->plan[k];
 	return 0;
+}
+
+/* Bytes of a step with the memory pass as it is; SIZE_MAX: it cannot be planned. */
+static uint64_t taken(void *arg)
+{
+	struct stagehand *h = arg;
+	const struct plan_results none = { 0, NULL };
+	const struct plan *list;
+	struct predict_conf c = { .profile = &h->profile };
+	struct prediction r;
+	struct plan p;
+	struct err e;
+	uint64_t bytes = SIZE_MAX;
+
+	if (h->strategy->plan(&h->v, &none, &p, &e) < 0)
+		return bytes;
+	list = &p;
+	if (predict(&list, 1, &c, &r, &e) == 0) {
+		bytes = r.peer[0].peak[0];
+		prediction_free(&r);
+	}
+	plan_free(&p);
+	return bytes;
+}
+
+/* Who has the whole model has it within so many bytes, or not at all. */
+static int too_much(struct stagehand *h, const char *key, uint64_t most, uint64_t found, bool cut, struct err *e)
+{
+	char have[32], need[32], with[80] = "";
+	uint64_t lowest;
+	uint32_t k = 0;
+
+	if (!cut) {
+		h->pass = (struct memory_pass){ .ops = memory_find("periodic") };
+		k = memory_fewest(&h->profile, &h->pass, most, 0, taken, h, &lowest);
+	}
+	if (k)
+		(void)snprintf(with, sizeof(with), "; --remat periodic:%u would do", k);
+	else if (!cut)
+		(void)snprintf(with, sizeof(with), "; with --remat at least %llu", (unsigned long long)(lowest - most));
+	return err_set(e, ERR_LIMIT, "%s: %s are allowed, and a step with a micro-batch of %u takes %s: %llu bytes are "
+		"missing%s", key, size(most, have), h->c->spec->local.batch, size(found, need),
+		(unsigned long long)(found - most), with);
+}
+
+/* The memory pass, when bytes are said and no segments; and whether a step fits. */
+static int open_memory(struct stagehand *h, struct err *e)
+{
+	uint64_t most = h->c->spec->local.remat.memory_bytes, found;
+
+	if (h->strategy->crew)
+		return 0;
+	if (most) {
+		h->pass.segments = memory_fewest(&h->profile, &h->pass, most, 0, taken, h, &found);
+		if (!h->pass.segments)
+			return too_much(h, "local.remat.memory", most, found, true, e);
+	}
+	most = h->c->memory_bytes;
+	found = most ? taken(h) : 0;
+	return found > most ? too_much(h, "memory", most, found, false, e) : 0;
 }
 
 static int check_all(struct stagehand *h, struct err *e)
@@ -177,6 +240,7 @@ static json_t *told(struct stagehand *h)
 	struct id id;
 	char hex[ID_HEX];
 
+	(void)json_object_set_new(o, "remat", memory_json(&h->profile, &h->pass, &h->text));
 	list = members(h);
 	if (h->c->draw)
 		chart(h);
@@ -197,8 +261,8 @@ json_t *rehearse(const struct rehearse_conf *c, struct err *e)
 	struct stagehand h = { .c = c };
 	json_t *o = NULL;
 
-	if (open_model(&h, e) == 0 && open_members(&h, e) == 0 && plan_members(h.strategy, &h.v, h.plan, NULL, e) == 0 &&
-	    check_all(&h, e) == 0)
+	if (open_model(&h, e) == 0 && open_members(&h, e) == 0 && open_memory(&h, e) == 0 &&
+	    plan_members(h.strategy, &h.v, h.plan, NULL, e) == 0 && check_all(&h, e) == 0)
 		o = told(&h);
 	for (uint32_t k = 0; h.plan && k < h.n; k++)
 		plan_free(&h.plan[k]);

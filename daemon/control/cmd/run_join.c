@@ -8,6 +8,8 @@ static const struct cmd_param params[] = {
 	{ "vocab", CMD_STR, CMD_OPTION, "of text: the absolute path of a tokenizer.json; without it bytes" },
 	{ "weights", CMD_STR, CMD_OPTION, "absolute path of a safetensors file with the parameters to begin with" },
 	{ "batch", CMD_INT, CMD_OPTION, "samples per micro-batch on this machine" },
+	{ "remat", CMD_STR, CMD_OPTION, "activations that are computed twice, not kept, on this machine: periodic, "
+		"boundary, periodic:SEGMENTS, periodic:BYTES, user:LAYER,..." },
 	{ "threads", CMD_INT, CMD_OPTION, "threads of the train lane for this run" },
 	{ "aux", CMD_BOOL, 0, "takes part without computing: reduces the others' vectors, keeps and gives the state; "
 		"needs no data" },

@@ -12,6 +12,7 @@ static const struct cmd_param params[] = {
 	{ "latency", CMD_DURATION, CMD_OPTION, "between any two (default 0)" },
 	{ "model", CMD_STR, CMD_OPTION, "a model of the zoo (hivectl model list) instead of a spec" },
 	{ "batch", CMD_INT, CMD_OPTION, "samples per micro-batch (default: the spec's, else 1)" },
+	{ "remat", CMD_STR, CMD_OPTION, "activations that are computed twice, not kept, such as periodic:8" },
 	{ "tbs", CMD_INT, CMD_OPTION, "target batch size: samples of an epoch (default: the spec's, else 256)" },
 	{ "optimizer", CMD_STR, CMD_OPTION, "such as adamw (default: the spec's, else sgd)" },
 	{ "strategy", CMD_STR, CMD_OPTION, "who computes what, such as pipeline" },
