@@ -95,7 +95,7 @@ static void pass_of(const struct op *o, struct pass *p)
 	uint32_t k;
 
 	*p = (struct pass){ .call = { .batch = o->batch, .train = !o->eval && strcmp(o->i->variant, "eval"),
-		.replay = o->i->replay, .work = o->work, .buffer = o->buffers, .key = o->key } };
+		.replay = o->i->replay && !PLANTED(REPLAY_AFRESH), .work = o->work, .buffer = o->buffers, .key = o->key } };
 	(void)piece_of(o, &p->a, &p->b);
 	p->x = x ? x->p : batch && batch->batch ? batch->batch->x : NULL;
 	w = input(o, false, PLAN_WEIGHT, &b);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/planted.h"
 
 const char *plan_rule_name(enum plan_rule r)
 {
@@ -127,7 +128,7 @@ static int check(const struct plan *const *v, uint32_t n, const struct check_con
 	STEP(RULE_UNMATCHED, check_match(v, n, iterations, e));
 	STEP(RULE_HOLDERS, check_holders(v, n, e));
 	STEP(RULE_STRICT, check_strict(v, n, conf, e));
-	for (uint32_t k = 0; k < n; k++)
+	for (uint32_t k = 0; k < n && !PLANTED(PASSES_UNCHECKED); k++)
 		STEP(RULE_PASSES, check_passes(v[k], e));
 	for (uint32_t k = 0; k < n; k++)
 		STEP(RULE_COMMIT, check_commit(v[k], e));

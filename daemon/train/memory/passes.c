@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "common/mem.h"
+#include "common/planted.h"
 #include "train/memory.h"
 
 #define ALIGN(n) (((uint64_t)(n) + 63) / 64 * 64)
@@ -94,7 +95,8 @@ static void walk_one(struct held *h, const struct passes *s, const struct pass *
 
 	if (x->kind == PLAN_FWD) {
 		put(h, &h->x[b], ALIGN(x->need.y));
-		put(h, &h->saved[a], x->keep == PLAN_KEEP_ALL ? ALIGN(x->need.saved) : h->saved[a]);
+		put(h, &h->saved[a], x->keep == PLAN_KEEP_ALL && !PLANTED(SAVED_UNCOUNTED) ?
+			ALIGN(x->need.saved) : h->saved[a]);
 		h->peak = more(h->peak, h->now + work_of(x));
 		if (dead)
 			put(h, &h->x[b], 0);
