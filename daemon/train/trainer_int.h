@@ -134,6 +134,7 @@ uint64_t trainer_generation(const struct trainer *t);
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first);
 void trainer_reset_epoch(struct trainer *t);
 
+void trainer_counted(struct trainer *t, uint32_t n);            /* n samples more count now */
 struct exec *trainer_exec(struct trainer *t, struct exec_conf *conf);   /* behind which t is; fills in conf's ops */
 
 /* trainer_crew.c */
@@ -167,8 +168,6 @@ void model_profile_at(struct trainer *t, uint32_t batch);       /* of micro-batc
 int memory_settle(struct trainer *t, struct err *e);
 /* What p leaves when it has run; tokens_free it before p. The step reads the sums of the micro-batches before it. */
 struct tokens *model_rehearse(const struct plan *p, const struct tokens *before);
-
-void trainer_counted(struct trainer *t, uint32_t n);            /* n samples more count now */
 
 /* trainer_state.c */
 /* Memory for a part of the state, instead of what was held. */
