@@ -9,6 +9,7 @@
 #ifndef TRAIN_MEMORY_H
 #define TRAIN_MEMORY_H
 #include "plan/planner.h"
+#include "plan/tokens.h"
 
 struct memory_ops {
 	const char *name, *help;
@@ -27,6 +28,12 @@ uint32_t memory_segments(uint32_t units, const struct memory_pass *how);
  * found; else it is what that many take. how->segments is as it was afterwards. */
 uint32_t memory_fewest(const struct profile *m, struct memory_pass *how, uint64_t most, uint64_t least,
 	uint64_t (*taken)(void *arg), void *arg, uint64_t *ret_found);
+/* Most bytes of the arena while a run's programs follow each other, in a view of a peer that begins; under_way: rounds
+ * go on beside micro-batches. 0: the strategy refuses, and *e says why. */
+uint64_t memory_programs(const struct planner_ops *strategy, const struct view *view, bool under_way, struct err *e);
+/* One program run in order: what is held at once is the count of its tokens, and *peak (may be NULL) grows to the
+ * most of it. Returns what it leaves for the next; tokens_free that before p. */
+struct tokens *memory_rehearse(const struct plan *p, const struct tokens *before, uint64_t *peak);
 /* Of the whole model: see passes_peak. */
 uint64_t memory_peak(const struct profile *m, const struct memory_pass *how, uint64_t *ret_kept);
 /* In words, into text, and as JSON: segments, layers run twice, bytes. New reference; NULL: nothing is computed twice

@@ -6,6 +6,7 @@
 #include "common/text.h"
 #include "plan/check.h"
 #include "state/state.h"
+#include "train/data/data.h"
 #include "train/memory.h"
 #include "train/profile.h"
 #include "train/strategy.h"
@@ -72,27 +73,15 @@ static int open_members(struct stagehand *h, struct err *e)
 	return 0;
 }
 
-/* Bytes of a step with the memory pass as it is; SIZE_MAX: it cannot be planned. */
+/* Bytes of training with the memory pass as it is, as a trainer predicts them; SIZE_MAX: it cannot be planned. */
 static uint64_t taken(void *arg)
 {
 	struct stagehand *h = arg;
-	const struct plan_results none = { 0, NULL };
-	const struct plan *list;
-	struct predict_conf c = { .profile = &h->profile };
-	struct prediction r;
-	struct plan p;
+	const struct spec_local *l = &h->c->spec->local;
 	struct err e;
-	uint64_t bytes = SIZE_MAX;
+	uint64_t n = memory_programs(h->strategy, &h->v, h->c->spec->mode.under_way, &e);
 
-	if (h->strategy->plan(&h->v, &none, &p, &e) < 0)
-		return bytes;
-	list = &p;
-	if (predict(&list, 1, &c, &r, &e) == 0) {
-		bytes = r.peer[0].peak[0];
-		prediction_free(&r);
-	}
-	plan_free(&p);
-	return bytes;
+	return n ? n + loader_ahead(h->source.x_bytes, h->source.y_bytes, l->batch, l->prefetch, l->workers) : SIZE_MAX;
 }
 
 /* Who has the whole model has it within so many bytes, or not at all. */
@@ -110,12 +99,12 @@ static int too_much(struct stagehand *h, const char *key, uint64_t most, uint64_
 		(void)snprintf(with, sizeof(with), "; --remat periodic:%u would do", k);
 	else if (!cut)
 		(void)snprintf(with, sizeof(with), "; with --remat at least %llu", (unsigned long long)(lowest - most));
-	return err_set(e, ERR_LIMIT, "%s: %s are allowed, and a step with a micro-batch of %u takes %s: %llu bytes are "
+	return err_set(e, ERR_LIMIT, "%s: %s are allowed, and training with a micro-batch of %u takes %s: %llu bytes are "
 		"missing%s", key, size(most, have), h->c->spec->local.batch, size(found, need),
 		(unsigned long long)(found - most), with);
 }
 
-/* The memory pass, when bytes are said and no segments; and whether a step fits. */
+/* The memory pass, when bytes are said and no segments; and whether it fits. */
 static int open_memory(struct stagehand *h, struct err *e)
 {
 	uint64_t most = h->c->spec->local.remat.memory_bytes, found;

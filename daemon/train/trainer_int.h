@@ -166,8 +166,6 @@ void model_profile_at(struct trainer *t, uint32_t batch);       /* of micro-batc
 /* trainer_memory.c */
 /* The pass that the spec's local.remat comes to, and the prediction with it. */
 int memory_settle(struct trainer *t, struct err *e);
-/* What p leaves when it has run; tokens_free it before p. The step reads the sums of the micro-batches before it. */
-struct tokens *model_rehearse(const struct plan *p, const struct tokens *before);
 
 /* trainer_state.c */
 /* Memory for a part of the state, instead of what was held. */

@@ -102,7 +102,7 @@ static void predict_both(struct trainer *t, const struct profile *m, struct trai
 		ret->micro_batch_us = micro.iterations ? r.us / micro.iterations : r.us;
 		prediction_free(&r);
 	}
-	left = model_rehearse(&micro, NULL);
+	left = memory_rehearse(&micro, NULL, NULL);
 	if (plan_of(t, true, (uint64_t)tokens_next_index(left), &step) == 0) {
 		v = &step;
 		c.before = (const struct tokens *const *)&left;

@@ -2,63 +2,15 @@
  * would fit when it does not. */
 #include <stdio.h>
 #include "common/text.h"
-#include "plan/tokens.h"
 #include "train/memory.h"
 #include "train/trainer_int.h"
-
-#define PROGRAMS_PLAIN 3                /* micro-batches, the round, micro-batches */
-#define PROGRAMS 5                      /* with rounds beside: what follows it, micro-batches and the round again */
-
-/* The tokens of one program, run in order: what is held at once is their count. */
-static struct tokens *rehearse(const struct plan *p, const struct tokens *before, size_t *peak)
-{
-	struct tokens *k = tokens_new(p, NULL, before);
-	struct token_run *r;
-
-	while ((r = tokens_start(k)))
-		tokens_end(k, r, NULL);
-	*peak = tokens_peak(k, 0) > *peak ? (size_t)tokens_peak(k, 0) : *peak;
-	return k;
-}
-
-struct tokens *model_rehearse(const struct plan *p, const struct tokens *before)
-{
-	size_t peak = 0;
-
-	return rehearse(p, before, &peak);
-}
 
 static size_t predict_bytes(struct trainer *t, struct err *e)
 {
 	struct view_member me = { .id = t->c.self, .speed = 1 };
-	const struct plan_results none = { 0, NULL };
-	struct tokens *before = NULL;
-	struct plan p[PROGRAMS];
-	size_t peak = 0;
-	int n = 0, programs = t->s->mode.under_way ? PROGRAMS : PROGRAMS_PLAIN;
+	struct view v = trainer_plan_view(t, &me, 0);
 
-	for (; n < programs; n++) {     /* each with what those before have left */
-		struct view v = trainer_plan_view(t, &me, before ? (uint64_t)tokens_next_index(before) : 0);
-		struct tokens *k;
-
-		v.granted = true;
-		v.samples = n % 3 == 1 ? t->target : 0;
-		v.begun = n % 3 == 1 && t->strategy->needs_swarm;
-		v.agreed = n == 2;
-		v.gave = n > 0;
-		v.fresh = n == 0;
-		if (t->strategy->plan(&v, &none, &p[n], e) < 0)
-			break;
-		k = rehearse(&p[n], before, &peak);
-		tokens_free(before);
-		before = k;
-	}
-	tokens_free(before);
-	if (n < programs)
-		peak = 0;
-	for (int i = 0; i < n; i++)
-		plan_free(&p[i]);
-	return peak;
+	return (size_t)memory_programs(t->strategy, &v, t->s->mode.under_way, e);
 }
 
 uint64_t trainer_kept_bytes(const struct trainer *t)

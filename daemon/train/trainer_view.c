@@ -101,7 +101,7 @@ json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e)
 		plan_print(p, &text);
 		(void)json_array_append_new(costs, predicted(t, p, before, draw, &text));
 		(void)json_array_append_new(plans, plan_to_json(p));
-		left = model_rehearse(p, before);
+		left = memory_rehearse(p, before, NULL);
 		tokens_free(before);
 	}
 	if (rc == 0) {

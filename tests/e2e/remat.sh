@@ -67,6 +67,8 @@ no_start "strategy pipeline and policy periodic do not go together" --remat peri
 expect "remat periodic: 4 segments of at most" hive a run plan "$work/deep.json" --remat periodic:4
 expect "remat boundary: " hive a run plan "$work/deep.json" --remat boundary --draw
 refuse 1 "bytes are missing; --remat periodic:" hive a run plan "$work/deep.json" --memory "$less"
+refuse 1 ": 1 bytes are missing; --remat periodic:" hive a run plan "$work/deep.json" --memory $((plain - 1))
+expect "state" hive a run plan "$work/deep.json" --memory "$plain"
 refuse 1 "bytes are missing; with --remat at least" hive a run plan "$work/deep.json" --memory 1KiB
 hive a --json run plan "$work/deep.json" --remat user:relu1,sum3 >"$work/answer" || fail "$(cat "$work/answer")"
 python3 - "$work/answer" <<'END' || fail "run plan: $(head -c 2000 "$work/answer")"

@@ -4,6 +4,7 @@
 #include "train_kit.h"
 #include <stdlib.h>
 #include "train/memory.h"
+#include "train/rehearse.h"
 
 #define EPOCHS 6
 #define BATCH 8
@@ -148,6 +149,24 @@ static void refused(struct kit *k, const char *local, const char *words)
 	free(json);
 }
 
+/* As many as run plan promises of a spec that does not run, without its data. */
+static json_int_t promised(const char *local)
+{
+	char *json = text_of("\"strategy\":\"single\"", BATCH, local);
+	struct rehearse_conf c = { .spec = kit_spec(json), .parts = 1, .members = 1 };
+	struct err e;
+	json_t *o = rehearse(&c, &e);
+	json_int_t n;
+
+	if (!o)
+		fail_msg("%s: %s", local, e.text);
+	n = json_integer_value(json_object_get(json_object_get(o, "remat"), "segments"));
+	json_decref(o);
+	spec_free((struct spec *)c.spec);
+	free(json);
+	return n;
+}
+
 /* The bytes of each number of segments as they are; memory takes the fewest that fit, and a byte less takes others. */
 static void test_memory(void **state)
 {
@@ -170,6 +189,7 @@ static void test_memory(void **state)
 		(void)snprintf(local, sizeof(local), ",\"remat\":{\"policy\":\"periodic\",\"memory\":%llu}",
 			(unsigned long long)bytes[n]);
 		assert_int_equal(takes(&k, BATCH, local), bytes[want]);
+		assert_int_equal(promised(local), want);
 	}
 	(void)snprintf(local, sizeof(local), ",\"remat\":{\"policy\":\"periodic\",\"memory\":%llu}",
 		(unsigned long long)lowest - 7);

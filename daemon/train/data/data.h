@@ -124,6 +124,8 @@ size_t loader_bytes(struct data *d, uint32_t batch, uint32_t depth);   /* memory
 /* How many batches to hold: the one in use, and ahead of it as many as asked; 0: four, fewer when that is over 32 MiB,
  * but one for each worker. */
 uint32_t loader_depth(struct data *d, uint32_t batch, uint32_t prefetch, uint32_t workers);
+/* The memory of a loader of that depth, of data that are not there. */
+size_t loader_ahead(size_t x_bytes, size_t y_bytes, uint32_t batch, uint32_t prefetch, uint32_t workers);
 /* The positions to process from now on, replacing the former ones (copied). Prepared batches that lie inside stay;
  * of the others everything is dropped. Positions of batches that were handed out must not be in it. */
 void loader_grant(struct loader *l, const struct ranges *grant);

@@ -44,9 +44,14 @@ static size_t aligned(size_t n)
 	return (n + 63) / 64 * 64;
 }
 
+static size_t slot_of(size_t x_bytes, size_t y_bytes, uint32_t batch)
+{
+	return aligned(batch * x_bytes) + aligned(batch * y_bytes) + aligned(batch * sizeof(uint64_t));
+}
+
 static size_t slot_bytes(struct data *d, uint32_t batch)
 {
-	return aligned(batch * data_x_bytes(d)) + aligned(batch * data_y_bytes(d)) + aligned(batch * sizeof(uint64_t));
+	return slot_of(data_x_bytes(d), data_y_bytes(d), batch);
 }
 
 size_t loader_bytes(struct data *d, uint32_t batch, uint32_t depth)
@@ -54,9 +59,9 @@ size_t loader_bytes(struct data *d, uint32_t batch, uint32_t depth)
 	return depth * slot_bytes(d, batch);
 }
 
-uint32_t loader_depth(struct data *d, uint32_t batch, uint32_t prefetch, uint32_t workers)
+static uint32_t depth_of(size_t slot, uint32_t prefetch, uint32_t workers)
 {
-	size_t fit = AHEAD_BYTES / slot_bytes(d, batch);
+	size_t fit = AHEAD_BYTES / slot;
 
 	if (!prefetch) {
 		prefetch = fit < AHEAD ? (uint32_t)fit : AHEAD;
@@ -64,6 +69,18 @@ uint32_t loader_depth(struct data *d, uint32_t batch, uint32_t prefetch, uint32_
 			prefetch = workers;
 	}
 	return prefetch + 1;
+}
+
+uint32_t loader_depth(struct data *d, uint32_t batch, uint32_t prefetch, uint32_t workers)
+{
+	return depth_of(slot_bytes(d, batch), prefetch, workers);
+}
+
+size_t loader_ahead(size_t x_bytes, size_t y_bytes, uint32_t batch, uint32_t prefetch, uint32_t workers)
+{
+	size_t slot = slot_of(x_bytes, y_bytes, batch);
+
+	return depth_of(slot, prefetch, workers) * slot;
 }
 
 static void release(struct loader *l)

@@ -1,0 +1,52 @@
+/* What the programs of a run take when they follow each other. */
+#include <stddef.h>
+#include "plan/tokens.h"
+#include "train/memory.h"
+
+#define PROGRAMS_PLAIN 3                /* micro-batches, the round, micro-batches */
+#define PROGRAMS 5                      /* with rounds beside: what follows it, micro-batches and the round again */
+
+struct tokens *memory_rehearse(const struct plan *p, const struct tokens *before, uint64_t *peak)
+{
+	struct tokens *k = tokens_new(p, NULL, before);
+	struct token_run *r;
+
+	while ((r = tokens_start(k)))
+		tokens_end(k, r, NULL);
+	if (peak && tokens_peak(k, 0) > *peak)
+		*peak = tokens_peak(k, 0);
+	return k;
+}
+
+uint64_t memory_programs(const struct planner_ops *strategy, const struct view *view, bool under_way, struct err *e)
+{
+	const struct plan_results none = { 0, NULL };
+	struct tokens *before = NULL;
+	struct plan p[PROGRAMS];
+	uint64_t peak = 0;
+	int n = 0, programs = under_way ? PROGRAMS : PROGRAMS_PLAIN;
+
+	for (; n < programs; n++) {     /* each with what those before have left */
+		struct view v = *view;
+		struct tokens *k;
+
+		v.first = before ? (uint64_t)tokens_next_index(before) : 0;
+		v.granted = true;
+		v.samples = n % 3 == 1 ? v.target_batch : 0;
+		v.begun = n % 3 == 1 && strategy->needs_swarm;
+		v.agreed = n == 2;
+		v.gave = n > 0;
+		v.fresh = n == 0;
+		if (strategy->plan(&v, &none, &p[n], e) < 0)
+			break;
+		k = memory_rehearse(&p[n], before, &peak);
+		tokens_free(before);
+		before = k;
+	}
+	tokens_free(before);
+	if (n < programs)
+		peak = 0;
+	for (int i = 0; i < n; i++)
+		plan_free(&p[i]);
+	return peak;
+}
