@@ -5,9 +5,11 @@
 #include "common/buf.h"
 #include "common/mem.h"
 #include "kernels/cost.h"
+#include "train/memory.h"
 #include "train/trainer_int.h"
 
-struct row { double fwd_us, bwd_us, gflops; int in; };          /* of a micro-batch; gflops: 0 when there is no work */
+/* Of a micro-batch; times: that it runs forward; gflops: 0 when there is no work; in: the op in whose pass it runs. */
+struct row { double fwd_us, bwd_us, gflops; int in, times; };
 
 /* What stands beside the layers: instructions of a micro-batch, and those of a step. */
 static const struct part { const char *fn, *name; bool step; } parts[] = {
@@ -17,6 +19,20 @@ static const struct part { const char *fn, *name; bool step; } parts[] = {
 static double us_each(uint64_t ns, uint64_t samples, uint32_t batch)
 {
 	return samples ? (double)ns / (double)samples * batch / 1e3 : 0;
+}
+
+/* How often and where each op runs forward. */
+static void runs_of(const struct trainer *t, struct row *v)
+{
+	struct passes s;
+
+	memory_passes(&t->profile, 0, t->profile.nops - 1, &t->pass, &s);
+	for (uint32_t k = 0; k < s.n; k++)
+		for (uint32_t i = s.v[k].a; i <= s.v[k].b && s.v[k].kind == PLAN_FWD; i++) {
+			v[i].times++;
+			v[i].in = model_runs_in(t->model, (int)s.v[k].a, (int)s.v[k].b + 1, (int)i);
+		}
+	passes_free(&s);
 }
 
 /* free() it. ret_sum_us: of all of them. */
@@ -31,13 +47,15 @@ static struct row *rows_of(const struct trainer *t, double *ret_sum_us)
 	cost_each(m, 0, m->nops, batch, false, false, c);
 	cost_each(m, 0, m->nops, batch, true, false, c);
 	*ret_sum_us = 0;
+	runs_of(t, v);
 	for (int i = 0; i < m->nops; i++) {
 		struct row *r = &v[i];
+		double once = us_each(l[i].fwd.ns, l[i].fwd.samples, batch);
 
-		*r = (struct row){ us_each(l[i].fwd.ns, l[i].fwd.samples, batch), us_each(l[i].bwd.ns, l[i].bwd.samples, batch),
-			0, model_runs_in(m, 0, m->nops, i) };
-		if (r->fwd_us + r->bwd_us > 0)
-			r->gflops = (double)cost_flops(&c[i]) / (r->fwd_us + r->bwd_us) / 1e3;
+		r->fwd_us = once * r->times;
+		r->bwd_us = us_each(l[i].bwd.ns, l[i].bwd.samples, batch);
+		if (once + r->bwd_us > 0)
+			r->gflops = (double)cost_flops(&c[i]) / (once + r->bwd_us) / 1e3;
 		*ret_sum_us += r->fwd_us + r->bwd_us;
 	}
 	free(c);
@@ -52,6 +70,8 @@ static void print_row(const struct model *m, int i, int wide, const struct row *
 		buf_printf(text, "  forward in %s", m->op[r->in].name);
 	else if (r->gflops > 0)
 		buf_printf(text, "  %9.1f", r->gflops);
+	if (r->times > 1)
+		buf_printf(text, "  forward twice");
 	buf_printf(text, "\n");
 }
 
@@ -71,6 +91,8 @@ static json_t *layers_json(const struct trainer *t, const struct row *v, double 
 			"forward_us", r.fwd_us, "backward_us", r.bwd_us, "share", sum > 0 ? (r.fwd_us + r.bwd_us) / sum : 0,
 			"gflops_per_s", r.gflops);
 
+		if (r.times > 1)
+			(void)json_object_set_new(o, "forward_times", json_integer(r.times));
 		if (r.in != i)
 			(void)json_object_set_new(o, "forward_in", json_string(m->op[r.in].name));
 		print_row(m, i, wide, &r, sum, text);
@@ -102,6 +124,7 @@ json_t *trainer_layers_json(const struct trainer *t, struct err *e)
 	struct buf text = { 0 };
 	json_t *layers, *micro, *step;
 	struct row *rows;
+	uint64_t samples;
 	double sum;
 
 	if (!v || !v[0].fwd.samples || !v[t->model->nops - 1].bwd.samples) {
@@ -110,6 +133,7 @@ json_t *trainer_layers_json(const struct trainer *t, struct err *e)
 	}
 	rows = rows_of(t, &sum);
 	layers = layers_json(t, rows, sum, &text);
+	samples = v[0].fwd.samples / (uint64_t)rows[0].times;
 	free(rows);
 	buf_printf(&text, "\na micro-batch of %u, ms: layers %.3f", t->s->local.batch, sum / 1e3);
 	micro = parts_json(t, false, &text);
@@ -117,7 +141,7 @@ json_t *trainer_layers_json(const struct trainer *t, struct err *e)
 	step = parts_json(t, true, &text);
 	buf_printf(&text, "%s\n", t->strategy->needs_swarm ? "; and the round" : "");
 	json_t *o = json_pack("{s:I,s:I,s:f,s:o,s:o,s:o,s:s%}", "batch", (json_int_t)t->s->local.batch, "samples",
-		(json_int_t)v[0].fwd.samples, "layers_us", sum, "layers", layers, "micro_batch_us", micro, "step_us", step,
+		(json_int_t)samples, "layers_us", sum, "layers", layers, "micro_batch_us", micro, "step_us", step,
 		"text", text.p, text.len);
 	buf_free(&text);
 	return o;

@@ -2,6 +2,7 @@
  * a trainer on real lanes reports of its layers. */
 #include "real_kit.h"
 #include "kernels/model.h"
+#include "train/trainer_int.h"
 
 /* A clock for kernels has no argument: a tick for every look. */
 static uint64_t ticks;
@@ -118,9 +119,50 @@ static void test_trainer(void **state)
 	close_real(&r);
 }
 
+static double forward_us(const json_t *layers, size_t i)
+{
+	return json_real_value(json_object_get(json_array_get(layers, i), "forward_us"));
+}
+
+/* What runs twice is shown with both, and samples count once. */
+static void test_twice(void **state)
+{
+	struct spec *s = read_spec(SOURCE_ROOT "/tests/data/digits.json");
+	json_t *local = json_pack("{s:i,s:{s:[s,s]}}", "batch", 32, "remat", "checkpoints", "1", "4"), *o, *layers;
+	const struct exec_layer *each;
+	struct trainer_times t;
+	struct real r;
+	struct err e;
+
+	assert_int_equal(spec_set_local(s, local, &e), 0);
+	open_real(&r, s, SOURCE_ROOT "/tests/data/digits", 2);
+	trainer_start(r.t);
+	run_to(&r, 6);
+	o = trainer_layers_json(r.t, &e);
+	layers = json_object_get(o, "layers");
+	each = exec_layers(r.t->x);
+	for (size_t i = 0; i < 9; i++) {
+		double once = (double)each[i].fwd.ns / (double)each[i].fwd.samples * 32 / 1e3;
+
+		assert_int_equal(json_integer_value(json_object_get(json_array_get(layers, i), "forward_times")),
+			i < 5 ? 2 : 0);
+		assert_true(fabs(forward_us(layers, i) - once * (i < 5 ? 2 : 1)) <= 1e-9 * once);
+	}
+	assert_in_range(json_integer_value(json_object_get(o, "samples")), 6 * 256, 11 * 256);
+	assert_non_null(strstr(json_string_value(json_object_get(o, "text")), "forward twice"));
+	trainer_times(r.t, &t);
+	print_message("%sa micro-batch: %llu us predicted, %llu measured\n", json_string_value(json_object_get(o, "text")),
+		(unsigned long long)t.micro_batch_us, (unsigned long long)t.took_us);
+	assert_true(t.measured);
+	json_decref(local);
+	json_decref(o);
+	close_real(&r);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_ops), cmocka_unit_test(test_trainer) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_ops), cmocka_unit_test(test_trainer),
+		cmocka_unit_test(test_twice) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
