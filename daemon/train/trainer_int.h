@@ -164,7 +164,7 @@ void model_profile(struct trainer *t);
 void model_profile_at(struct trainer *t, uint32_t batch);       /* of micro-batches of another size */
 
 /* trainer_memory.c */
-/* The pass that the spec's local.remat comes to, and the prediction with it. */
+/* What the spec leaves open of the memory pass, and the prediction with it. */
 int memory_settle(struct trainer *t, struct err *e);
 
 /* trainer_state.c */

@@ -47,6 +47,7 @@ static int build(struct trainer *t, struct err *e)
 		return -1;
 	conf.model = t->model;
 	model_profile(t);
+	t->pass = spec_memory(&t->s->local);
 	if (!t->strategy->crew && fits(t, e) < 0)
 		return -1;
 	t->counts = t->s->loss->counts;

@@ -49,7 +49,6 @@ int memory_settle(struct trainer *t, struct err *e)
 	uint64_t most = t->s->local.remat.memory_bytes, found;
 	char have[32], need[32], fits[TRAINER_FITS];
 
-	t->pass = spec_memory(&t->s->local);
 	if (most)
 		t->pass.segments = memory_fewest(&t->profile, &t->pass, most, least(t), taken, t, &found);
 	if (!most || t->pass.segments) {

@@ -40,6 +40,8 @@ run=line
 spec pipeline $run 400 "$plan" >"$work/line.json"
 hive a run start "$work/line.json" >/dev/null || fail "pipeline was refused"
 wait_for 20 waits a "3 stages need 3 members, and there are 1"
+refuse 1 "3 stages need 3 members, and there are 1" hive a run plan $run
+refuse 1 "3 stages need 3 members, and there are 1" hive a run start "$work/line.json" --name dry --dry-run
 
 for n in b c; do
 	daemon_start $n --join "$(address a)"
