@@ -96,6 +96,8 @@ static void pass_of(const struct op *o, struct pass *p)
 
 	*p = (struct pass){ .call = { .batch = o->batch, .train = !o->eval && strcmp(o->i->variant, "eval"),
 		.replay = o->i->replay && !PLANTED(REPLAY_AFRESH), .work = o->work, .buffer = o->buffers, .key = o->key } };
+	if (o->i->replay && PLANTED(REPLAY_CHANCE))
+		p->call.key++;
 	(void)piece_of(o, &p->a, &p->b);
 	p->x = x ? x->p : batch && batch->batch ? batch->batch->x : NULL;
 	w = input(o, false, PLAN_WEIGHT, &b);

@@ -197,8 +197,9 @@ static void forward(struct plan *p, const struct passes *s, const struct pass *x
 static void backward(struct plan *p, const struct passes *s, const struct pass *x, const char *w)
 {
 	char from[PLAN_NAME], dy[PLAN_NAME], dx[PLAN_NAME], kept[PLAN_NAME];
-	struct plan_instr *i = plan_piece(plan_do(p, PLAN_BWD, 0, "save:%s! %s! %s%s %s -> %s%s", saved(s, x, kept),
-		value(s, x->b + 1, true, dy), value(s, x->a, false, from), forgets(s, x) ? "!" : "", w,
+	struct plan_instr *i = plan_piece(plan_do(p, PLAN_BWD, 0, "save:%s%s %s! %s%s %s -> %s%s", saved(s, x, kept),
+		PLANTED(REPLAY_KEPT) ? "" : "!", value(s, x->b + 1, true, dy), value(s, x->a, false, from),
+		forgets(s, x) ? "!" : "", w,
 		x->a > s->a ? value(s, x->a, true, dx) : "", x->a > s->a ? " g" : "g"), x->a, x->b);
 
 	i->work_bytes = work_of(x);
