@@ -91,6 +91,8 @@ static void ask(struct node_peer *p)
 		json_object_set_new(params, "batch", json_integer(w->batch));
 	else if (!start)
 		json_object_set(params, "batch", json_object_get(json_object_get(spec, "local"), "batch"));
+	if (w->remat_of[p->index])
+		json_object_set_new(params, "remat", json_string(w->remat_of[p->index]));
 	if (start)
 		node_run_start(p->node, params, &p->reply);
 	else

@@ -28,6 +28,7 @@ struct node_world {
 	int author; bool started;               /* the peer that starts it; has it? */
 	uint32_t batch;                         /* of every peer; 0: as in the spec */
 	uint32_t batch_of[NODES_MAX];           /* of one; 0: as of every peer */
+	const char *remat_of[NODES_MAX];        /* its --remat; NULL: as in the spec */
 	uint16_t version_min[NODES_MAX], version_max[NODES_MAX];        /* 0: what this program speaks */
 	bool client[NODES_MAX], idle[NODES_MAX] /* its operator joins nothing */;
 	uint8_t seed[NODES_MAX][32]; bool has_seed[NODES_MAX];          /* chosen identities */

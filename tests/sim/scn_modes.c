@@ -6,6 +6,7 @@
 #include "avg/int.h"
 #include "chain_check.h"
 #include "node_world.h"
+#include "train/memory.h"
 #include "train/trainer_int.h"
 
 static const char *mode_spec(char out[900], const char *strategy, const char *averaging, unsigned nap_ms,
@@ -28,10 +29,8 @@ static bool all_work(struct node_world *w, int n)
 }
 
 /* Of six two die, two that were never there join, the dead come back. */
-static void life(struct sim *s, const char *strategy, const char *averaging, unsigned nap_ms)
+static void life_of(struct sim *s, struct node_world *w)
 {
-	static char spec[900];
-	struct node_world *w = node_world_new(s, mode_spec(spec, strategy, averaging, nap_ms, 96, 3));
 	int dead[2];
 	node_world_add(w, 6);
 	node_run_to(w, 4, 120 * SEC);
@@ -51,6 +50,13 @@ static void life(struct sim *s, const char *strategy, const char *averaging, uns
 		node_goes_on(w, 4, 60 * SEC);
 	sim_check(s, all_work(w, 8));
 	sim_check(s, chain_commits(w->chain) >= 20 && chain_states(w->chain) >= 16);
+}
+
+static void life(struct sim *s, const char *strategy, const char *averaging, unsigned nap_ms)
+{
+	static char spec[900];
+	struct node_world *w = node_world_new(s, mode_spec(spec, strategy, averaging, nap_ms, 96, 3));
+	life_of(s, w);
 	node_world_free(w);
 }
 
@@ -88,6 +94,43 @@ static void scn_coded_streaming(struct sim *s)
 {
 	life(s, "diloco", "\"inner_steps\": 8, \"fragments\": 2, \"overlap\": 2, \"codec\": \"blockwise4\"", 50);
 }
+
+/* ---- what is computed twice ---- */
+
+/* Three of four compute twice, each its own way; what they take stays what was predicted, whenever a round or a death
+ * cuts them short, and whoever comes back does as before. */
+static void twice(struct sim *s, const char *averaging)
+{
+	static const char *const remat[] = { "periodic", NULL, "boundary", "user:b,d" };
+	static char spec[1200];
+	char plain[900];
+	const char *at = strstr(mode_spec(plain, "hivemind", averaging, 100, 96, 3), "{\"type\": \"linear\"");
+	snprintf(spec, sizeof spec, "%.*s{\"type\": \"linear\", \"out\": 6, \"name\": \"b\"}, {\"type\": \"tanh\"}, "
+		"{\"type\": \"dropout\", \"p\": 0.2}, {\"type\": \"linear\", \"out\": 6, \"name\": \"d\"}, {\"type\": "
+		"\"layernorm\"}, "
+		"{\"type\": \"sleep\", \"fwd_ms\": 50}, %s", (int)(at - plain), plain, at);
+	struct node_world *w = node_world_new(s, spec);
+	for (int i = 0; i < 8; i++)
+		w->remat_of[i] = remat[i % 4];
+	life_of(s, w);
+	for (int i = 0; i < 8; i++) {
+		const struct trainer *t = node_run(w, i) ? node_run(w, i)->trainer : NULL;
+		struct trainer_view v;
+		if (!t)
+			continue;
+		trainer_view(t, &v);
+		const char *policy = t->pass.ops->name;
+		if (strncmp(policy, remat[i % 4] ? remat[i % 4] : "none", strlen(policy)))
+			sim_fail(s, "peer %d goes by %s", i, policy);
+		if (!v.arena_peak_bytes || v.arena_peak_bytes > v.arena_predicted_bytes)
+			sim_fail(s, "peer %d, %s: %llu bytes, and %llu were predicted", i, policy,
+				(unsigned long long)v.arena_peak_bytes, (unsigned long long)v.arena_predicted_bytes);
+	}
+	node_world_free(w);
+}
+
+static void scn_twice(struct sim *s) { twice(s, ""); }
+static void scn_twice_delayed(struct sim *s) { twice(s, "\"delay_grad\": true, \"delay_step\": true"); }
 
 /* ---- an order of each peer's own ---- */
 
@@ -363,7 +406,7 @@ static const struct scn list[] = { SCN(bytes), SCN(ends), SCN(delayed), SCN(delt
 	SCN(own_orders), SCN(own_orders_delayed),
 	SCN(fragments), SCN(streaming), SCN(coded_sync), SCN(coded_delayed), SCN(coded_delta), SCN(coded_seldom),
 	SCN(coded_async), SCN(coded_diloco), SCN(coded_streaming),
-	SCN(validation), {0} };
+	SCN(validation), SCN(twice), SCN(twice_delayed), {0} };
 
 int main(int argc, char **argv)
 {
