@@ -1,6 +1,5 @@
 /* The profile of a model. */
 #include "train/profile.h"
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include "common/mem.h"
@@ -43,24 +42,39 @@ static void op_profile(struct profile_op *p, const struct profile_source *from, 
 			p->pred[p->npreds++] = (uint32_t)m->node[i].from[k] - 1;
 }
 
-static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;      /* several lanes may plan with one profile */
+/* Several lanes may plan with one profile: whoever finds another one here does without what was asked before. */
+static bool known(struct profile_source *from, struct profile_asked *k)
+{
+	const struct profile_asked *slot = &from->asked[k->a % PROFILE_ASKED];
+	bool same;
+
+	if (atomic_flag_test_and_set(&from->asking))
+		return false;
+	same = slot->batch == k->batch && slot->a == k->a && slot->b == k->b;
+	if (same)
+		k->need = slot->need;
+	atomic_flag_clear(&from->asking);
+	return same;
+}
+
+static void keep(struct profile_source *from, const struct profile_asked *k)
+{
+	if (atomic_flag_test_and_set(&from->asking))
+		return;
+	from->asked[k->a % PROFILE_ASKED] = *k;
+	atomic_flag_clear(&from->asking);
+}
 
 static void need(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret)
 {
 	struct profile_source *from = arg;
-	struct profile_asked *slot = &from->asked[a % PROFILE_ASKED], k;
+	struct profile_asked k = { .batch = batch, .a = a, .b = b };
 	struct model_need need;
 
-	(void)pthread_mutex_lock(&asking);
-	k = *slot;
-	(void)pthread_mutex_unlock(&asking);
-	if (k.batch != batch || k.a != a || k.b != b) {
+	if (!known(from, &k)) {
 		model_need(from->model, (int)a, (int)b + 1, batch, from->parts, &need);
-		k = (struct profile_asked){ .batch = batch, .a = a, .b = b, .need = { need.x, need.y, need.saved, need.work_fwd,
-			need.work_bwd, need.work_eval } };
-		(void)pthread_mutex_lock(&asking);
-		*slot = k;
-		(void)pthread_mutex_unlock(&asking);
+		k.need = (struct piece_need){ need.x, need.y, need.saved, need.work_fwd, need.work_bwd, need.work_eval };
+		keep(from, &k);
 	}
 	*ret = k.need;
 }
