@@ -1,6 +1,6 @@
-/* The cuts of a pipeline (train/strategy/parts/partition.c) against all that there are, and what cannot be, refused by
- * name. */
-#include "pipe_any.h"
+/* The cuts of a pipeline (train/strategy/parts/partition.c) against all that there are, who holds which stage beside
+ * those who train it (parts/keep.c), and what cannot be, refused by name. */
+#include "keep_kit.h"
 #include <time.h>
 
 static struct plan_range piece_of(const struct plan *p)
@@ -200,41 +200,195 @@ static void refused(void **state)
 	pipe_close(&x);
 }
 
-/* How many bytes are missing: with so many more there is a way, with one fewer there is none. */
-static void missing_bytes(void **state)
+/* The least memory of all three members with which six layers can be cut for them: with one byte less they cannot. */
+static uint64_t least_memory(struct pipe_kit *x)
 {
-	struct kit k;
-	struct pipe_kit x;
+	uint64_t lo = 1, hi = 1000000;
 	struct plan p;
 	struct err e;
-	uint64_t lo = 1, hi = 1000000;
 
-	kit_open(&k, 3);
-	kit_chain(&k, 6, 30, 60, ACT, PARAM);
-	k.profile.state_vectors = 2;
-	pipe_open(&x, &k.profile, 3, 8);
-	pipe_values(&x, "{'stages':3,'micro_batches':8}");
 	while (hi - lo > 1) {
 		uint64_t mid = (lo + hi) / 2;
 
 		for (uint32_t r = 0; r < 3; r++)
-			x.member[r].memory_bytes = mid;
-		if (pipe_plan(&x, 0, &p, &e) < 0) {
+			x->member[r].memory_bytes = mid;
+		if (pipe_plan(x, 0, &p, &e) < 0) {
 			lo = mid;
 		} else {
 			hi = mid;
 			plan_free(&p);
 		}
 	}
-	/* two layers: parameters, two vectors of state, their gradient and its sum, what is kept and passed on */
-	assert_true(hi > 2 * 5 * PARAM && hi < 2 * 5 * PARAM + 24 * ACT);
 	for (uint32_t r = 0; r < 3; r++)
-		x.member[r].memory_bytes = hi;
+		x->member[r].memory_bytes = hi;
+	return hi;
+}
+
+/* How many bytes are missing. */
+static void missing_bytes(void **state)
+{
+	struct kit k;
+	struct pipe_kit x;
+	uint64_t least;
+
+	kit_open(&k, 3);
+	kit_chain(&k, 6, 30, 60, ACT, PARAM);
+	k.profile.state_vectors = 2;
+	pipe_open(&x, &k.profile, 3, 8);
+	pipe_values(&x, "{'stages':3,'micro_batches':8}");
+	least = least_memory(&x);
+	/* two layers: parameters, two vectors of state, their gradient and its sum, what is kept and passed on */
+	assert_true(least > 2 * 5 * PARAM && least < 2 * 5 * PARAM + 24 * ACT);
 	all_plans(&k, &x);
 	kit_check(&k);
 	kit_predict(&k);
 	for (uint32_t r = 0; r < 3; r++)
-		assert_true(k.out.peer[r].peak[0] <= hi && k.out.peer[r].peak[0] > hi / 2);
+		assert_true(k.out.peer[r].peak[0] <= least && k.out.peer[r].peak[0] > least / 2);
+	/* in two copies the middle one holds those of both neighbours, too, and takes the sums of their gradients */
+	x.v.redundancy = 2;
+	least = least_memory(&x);
+	assert_true(least > 2 * (5 + 2 * 4) * PARAM && least < 2 * (5 + 2 * 4) * PARAM + 24 * ACT);
+	all_plans(&k, &x);
+	kit_check(&k);
+	kit_predict(&k);
+	assert_true(k.out.peer[1].peak[0] <= least && k.out.peer[1].peak[0] > least * 3 / 4);
+	kit_close(&k);
+	pipe_close(&x);
+}
+
+/* --- copies */
+
+static void digest_at(struct any *a, uint32_t redundancy, uint8_t ret[32])
+{
+	a->x.v.redundancy = redundancy;
+	all_plans(&a->k, &a->x);
+	plan_digest_all(a->k.list, a->members, ret);
+}
+
+static bool has_all(struct any *a, uint32_t k)
+{
+	struct copies c;
+	struct plan p;
+	struct err e = { 0 };
+	char words[80];
+	uint64_t bytes = 0;
+
+	a->x.v.redundancy = k;
+	copies_of(&c, a);
+	if (!hold(&c, a)) {
+		(void)snprintf(words, sizeof(words), "redundancy %u needs %u members that hold each stage", k, k);
+		assert_int_equal(pipe_plan(&a->x, 0, &p, &e), -1);
+		assert_non_null(strstr(e.text, words));
+		assert_non_null(strstr(e.text, "more stages or replicas"));
+		return false;
+	}
+	all_plans(&a->k, &a->x);
+	kit_check(&a->k);
+	for (uint32_t r = 0; r < a->members; r++)
+		bytes += has_its_stages(&c, a, r);
+	bytes_are(&c, a, bytes);
+	begin_round(a);
+	kit_check(&a->k);
+	kit_predict(&a->k);
+	for (uint32_t r = 0; r < a->members; r++) {
+		(void)has_its_stages(&c, a, r);
+		round_of(&c, a, r);
+	}
+	a->x.v.begun = false;
+	a->x.v.samples = 0;
+	return true;
+}
+
+static void copies(void **state)
+{
+	uint64_t from = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : (uint64_t)time(NULL) * 1000;
+	uint32_t refused_ones = 0;
+
+	print_message("SEED=%llu, and those behind it\n", (unsigned long long)from);
+	for (uint64_t seed = from; seed < from + 150; seed++) {
+		uint8_t none[32], one[32];
+		struct any a;
+
+		keep_open(&a, seed, false);
+		for (uint32_t k = 1; k <= 4; k++) {
+			digest_at(&a, 0, none);
+			digest_at(&a, 1, one);
+			assert_memory_equal(none, one, 32);
+			refused_ones += !has_all(&a, k);
+		}
+		any_close(&a);
+	}
+	assert_true(refused_ones > 20 && refused_ones < 400);
+}
+
+/* Memory is stated: what is planned fits, with all that is held for others, in flush and round. */
+static void copies_fit(void **state)
+{
+	uint64_t from = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : (uint64_t)time(NULL) * 1000;
+	uint32_t none = 0;
+
+	for (uint64_t seed = from; seed < from + 200; seed++) {
+		struct any a;
+		struct plan p;
+		struct err e;
+
+		keep_open(&a, seed, true);
+		a.x.v.redundancy = 2 + (uint32_t)up_to(&a.r, 1);
+		if (pipe_plan(&a.x, 0, &p, &e) < 0) {
+			none++;
+			assert_true(strstr(e.text, "are missing; more stages") || strstr(e.text, "more stages or replicas"));
+		} else {
+			plan_free(&p);
+			all_plans(&a.k, &a.x);
+			kit_check(&a.k);
+			begin_round(&a);
+			kit_check(&a.k);
+		}
+		any_close(&a);
+	}
+	assert_true(none > 5 && none < 195);
+}
+
+/* A neighbour's stage is larger than one's own: found out when the cuts are there, whoever has made them. */
+static void larger_neighbour(void **state)
+{
+	struct kit k;
+	struct pipe_kit x;
+
+	kit_open(&k, 2);
+	kit_chain(&k, 2, 30, 60, ACT, PARAM);
+	k.profile.op[1].param_bytes = 20 * PARAM;
+	k.profile.params = 21 * PARAM / 4;
+	pipe_open(&x, &k.profile, 2, 4);
+	x.v.redundancy = 2;
+	x.member[0].memory_bytes = 20 * PARAM;
+	no("{'stages':2,'micro_batches':4}", &x, "stage 0 of 2");
+	no("{'stages':[{'layers':1},{'layers':1}],'micro_batches':4}", &x, "stage 0 of 2");
+	x.member[0].memory_bytes = 60 * PARAM;
+	all_plans(&k, &x);
+	kit_check(&k);
+	kit_close(&k);
+	pipe_close(&x);
+}
+
+/* A holder that is none: its plan has no such state, or nobody says any more that it has. */
+static void a_holder_is_dropped(void **state)
+{
+	struct kit k;
+	struct pipe_kit x;
+
+	kit_open(&k, 3);
+	kit_chain(&k, 3, 30, 60, ACT, PARAM);
+	pipe_open(&x, &k.profile, 3, 4);
+	x.v.redundancy = 2;
+	pipe_values(&x, "{'stages':3,'micro_batches':4}");
+	all_plans(&k, &x);
+	kit_check(&k);
+	k.plan[1].buf[plan_find(&k.plan[1], "w2")].initial = false;
+	kit_refused(&k, RULE_HOLDERS);
+	k.plan[2].buf[plan_find(&k.plan[2], "w2")].holder[0] = 2;
+	k.plan[2].buf[plan_find(&k.plan[2], "w2")].nholders = 1;
+	kit_refused(&k, RULE_HOLDERS);
 	kit_close(&k);
 	pipe_close(&x);
 }
@@ -246,6 +400,10 @@ int main(void)
 		cmocka_unit_test(narrow_cuts),
 		cmocka_unit_test(refused),
 		cmocka_unit_test(missing_bytes),
+		cmocka_unit_test(copies),
+		cmocka_unit_test(copies_fit),
+		cmocka_unit_test(larger_neighbour),
+		cmocka_unit_test(a_holder_is_dropped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

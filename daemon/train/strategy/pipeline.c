@@ -1,11 +1,11 @@
 /* pipeline: the model is cut into stages, each on a member of its own (or on several replicas), and micro-batches go
  * through them in the order of a schedule. Gradients add up over the micro-batches of an epoch; then the update is that
- * of any unit. A composition: parts/partition.c says who has what, parts/schedule/ who does what when, parts/stage.c
- * what that means for one member, parts/update.c what follows. */
+ * of any unit. A composition: parts/partition.c says who has what, parts/keep.c who holds it beside them,
+ * parts/schedule/ who does what when, parts/stage.c what that means for one member, parts/update.c what follows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "train/strategy/parts/stage.h"
+#include "train/strategy/parts/keep.h"
 #include "train/strategy/parts/update.h"
 
 #define SAMPLES_MAX (1 << 20)           /* of a micro-batch */
@@ -192,17 +192,26 @@ static int pipe_of(struct pipe *x, const struct view *v, struct err *e)
 	const json_t *stages = json_object_get(v->values, "stages");
 	struct cutting c = { .v = v, .stage = x->stage, .holds = holds, .passes = passes,
 		.arg = x };
+	bool given = json_object_get(json_array_get(stages, 0), "layers") != NULL;
 
 	x->v = v;
+	x->copies = v->redundancy ? v->redundancy : 1;
+	x->cut = false;
 	x->schedule = turns_of(v->values);
 	if (!stages)
 		return check_stages(NULL, e);
 	if (seats(x, stages, e) < 0 || flush_of(x, e) < 0)
 		return -1;
 	c.n = x->n;
-	if (!json_object_get(json_array_get(stages, 0), "layers"))
-		return partition(&c, e);
-	return layers_of(x, stages, e) < 0 ? -1 : partition_fits(&c, e);
+	keep_find(x);
+	if ((given ? layers_of(x, stages, e) : partition(&c, e)) < 0)
+		return -1;
+	x->cut = true;
+	keep_find(x);
+	if (keep_enough(x, e) < 0)
+		return -1;
+	/* with copies, what a member keeps was not known while the cuts were looked for */
+	return given || x->copies > 1 ? partition_fits(&c, e) : 0;
 }
 
 static int settle(const struct view *v, json_t **ret, struct err *e)
@@ -223,29 +232,61 @@ static int settle(const struct view *v, json_t **ret, struct err *e)
 
 /* --- programs */
 
+static uint32_t units(struct plan *p, uint32_t s)
+{
+	char tag[12], name[PLAN_NAME];
+	uint32_t group;
+
+	(void)snprintf(name, sizeof(name), "units%s", stage_tag(s, tag));
+	group = plan_group(p, name, PLAN_OP_MEAN, false, true);
+	plan_join(p, group, p->me, 0);
+	return group;
+}
+
+/* The replicas of stage s agree before one of them speaks. */
+static void agree(struct plan *p, const struct stage *at, struct update *u)
+{
+	char name[PLAN_NAME];
+
+	u->replicas.n = at->replicas;
+	u->replicas.speaks = at->rank == p->me;
+	if (at->replicas < 2)
+		return;
+	(void)snprintf(name, sizeof(name), "stage%s", u->tag);
+	u->replicas.group = plan_group(p, name, PLAN_OP_MEAN, true, false);
+	for (uint32_t k = 0; k < at->replicas; k++)
+		plan_join(p, u->replicas.group, at->rank + k, 0);
+}
+
+/* Its own part in the round, and what others say of the stages that it keeps; one COMMIT for all. Then it steps them,
+ * in one lane, its own last: the digest says that all is done. */
 static void update(struct plan *p, const struct pipe *x)
 {
 	const struct stage *at = stage_of(x, p->me);
-	uint32_t s = (uint32_t)(at - x->stage);
-	struct update u = { .some = x->v->samples > 0, .replicas = { .n = at->replicas,
-		.speaks = at->rank == p->me } };
-	char tag[12], name[PLAN_NAME];
+	uint32_t s = (uint32_t)(at - x->stage), last = PLAN_NONE;
+	bool own = stage_learns(x, s);          /* else it has nothing to agree on, and goes on with the others */
+	struct update u = { .some = x->v->samples > 0 };
+	char tag[12], kept[12];
 
-	if (!stage_learns(x, s)) {      /* nothing to agree on; it goes on with the others */
-		plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
-		return;
-	}
 	u.tag = stage_tag(s, tag);
-	(void)snprintf(name, sizeof(name), "units%s", tag);
-	u.group = plan_group(p, name, PLAN_OP_MEAN, false, true);
-	plan_join(p, u.group, p->me, 0);
-	if (at->replicas > 1) {
-		(void)snprintf(name, sizeof(name), "stage%s", tag);
-		u.replicas.group = plan_group(p, name, PLAN_OP_MEAN, true, false);
-		for (uint32_t k = 0; k < at->replicas; k++)
-			plan_join(p, u.replicas.group, at->rank + k, 0);
+	if (own) {
+		u.group = units(p, s);
+		agree(p, at, &u);
+		update_sum(p, &u);
 	}
-	update_round(p, &u);
+	for (uint32_t t = 0; t < x->n; t++)
+		if (keeps(x, s, t))
+			plan_coll(p, PLAN_SUM, 0, units(p, t), "-> sum%u", t);
+	update_commit(p, own ? &u : NULL);
+	for (uint32_t t = 0; t < x->n; t++)
+		if (keeps(x, s, t)) {
+			last = t;
+			update_optimizer(p, stage_tag(t, kept), "sum", kept);
+		}
+	if (own)
+		update_own(p, &u);
+	else if (last != PLAN_NONE)
+		update_digest(p, stage_tag(last, kept));
 }
 
 static int plan(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
@@ -257,6 +298,7 @@ static int plan(const struct view *v, const struct plan_results *results, struct
 	if (pipe_of(&x, v, e) < 0)
 		return -1;
 	plan_begin(ret, "pipeline", v);
+	ret->redundancy = x.copies;
 	if (!stage_of(&x, v->me) || (!v->begun && !n))
 		return 0;               /* spare, or the target is reached: wait */
 	n = n > x.most ? x.most : n < x.widest ? x.widest : n;

@@ -12,16 +12,22 @@ struct pipe {
 	uint32_t members;               /* of all stages together: ranks 0 .. members - 1 */
 	uint32_t widest;                /* most replicas of a stage */
 	uint32_t most;                  /* micro-batches of a flush */
+	uint32_t copies;                /* holders that a stage must have: the run's redundancy */
+	bool cut;                       /* a and b of all stages are known */
+	struct plan_range keep[STAGES_MAX];     /* by stage: whose state a member holds (keep.h) */
 };
 
 /* The stage of a rank; NULL: it has none. */
 const struct stage *stage_of(const struct pipe *x, uint32_t rank);
-/* Bytes that a member of stage s needs for ops a..b: every value of every ring, and the largest scratch; those of what
- * it takes from its neighbours and gives them are apart (x in front, y behind). */
+/* Bytes that a member of stage s needs for ops a..b: every value of every ring, the largest scratch, and what it keeps
+ * of other stages; those of what it takes from its neighbours and gives them are apart (x in front, y behind). While
+ * the cuts are looked for, what it keeps is thought to be as large as its own each time: whether the cuts that were
+ * found fit in truth is to be asked once more (partition_fits). */
 uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need);
 uint64_t stage_passes(const struct pipe *x, uint32_t s, uint64_t bytes_x, uint64_t bytes_y);
 bool stage_learns(const struct pipe *x, uint32_t s);            /* it has parameters */
 const char *stage_tag(uint32_t s, char out[12]);                /* behind the names of what it alone has */
+/* State is with all that hold it, and there is room for the gradient of what it keeps. */
 void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank);
 /* The body: micro-batches first .. first + n - 1 of the plan. */
 void stage_flush(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n);

@@ -17,28 +17,57 @@ static void together(struct plan *p, const struct update *u, uint32_t reduce)
 	i->lane = reduce;
 }
 
+void update_optimizer(struct plan *p, const char *tag, const char *gradient, const char *skipped)
+{
+	plan_vec(p, 0, "opt", "%s%s! w%s opt%s -> w%s opt%s skipped%s", gradient, tag, tag, tag, tag, tag, skipped);
+}
+
+void update_digest(struct plan *p, const char *tag)
+{
+	plan_vec(p, 0, "digest", "w%s -> digest", tag)->lane = plan_lane(p, "reduce", 1, 1);
+}
+
 void update_step(struct plan *p, const char *tag, const char *gradient)
 {
-	plan_vec(p, 0, "opt", "%s%s! w%s opt%s -> w%s opt%s skipped", gradient, tag, tag, tag, tag, tag);
-	plan_vec(p, 0, "digest", "w%s -> digest", tag)->lane = plan_lane(p, "reduce", 1, 1);
+	update_optimizer(p, tag, gradient, "");
+	update_digest(p, tag);
+}
+
+static bool many(const struct update *u)
+{
+	return u->replicas.n > 1;
+}
+
+void update_sum(struct plan *p, const struct update *u)
+{
+	uint32_t reduce = plan_lane(p, "reduce", 1, 1);
+	const char *sum = many(u) ? "sum" : "acc";
+
+	if (u->some && many(u))
+		together(p, u, reduce);
+	else if (u->some)       /* beside the abandoned micro-batch, which may still hold the train lane */
+		plan_vec(p, 0, "mean", "acc%s -> acc%s unit", u->tag, u->tag)->lane = reduce;
+	if (u->some && (!many(u) || u->replicas.speaks))
+		plan_coll(p, PLAN_SUM, 0, u->group, "%s%s -> %s%s", sum, u->tag, sum, u->tag);
+	else
+		plan_coll(p, PLAN_SUM, 0, u->group, "-> %s%s", sum, u->tag);
+}
+
+void update_commit(struct plan *p, const struct update *u)
+{
+	plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
+	if (u && u->some && many(u))
+		plan_do(p, PLAN_DROP, 0, "acc%s!", u->tag);
+}
+
+void update_own(struct plan *p, const struct update *u)
+{
+	update_step(p, u->tag, many(u) ? "sum" : "acc");
 }
 
 void update_round(struct plan *p, const struct update *u)
 {
-	uint32_t reduce = plan_lane(p, "reduce", 1, 1);
-	bool many = u->replicas.n > 1;
-	const char *sum = many ? "sum" : "acc";
-
-	if (u->some && many)
-		together(p, u, reduce);
-	else if (u->some)       /* beside the abandoned micro-batch, which may still hold the train lane */
-		plan_vec(p, 0, "mean", "acc%s -> acc%s unit", u->tag, u->tag)->lane = reduce;
-	if (u->some && (!many || u->replicas.speaks))
-		plan_coll(p, PLAN_SUM, 0, u->group, "%s%s -> %s%s", sum, u->tag, sum, u->tag);
-	else
-		plan_coll(p, PLAN_SUM, 0, u->group, "-> %s%s", sum, u->tag);
-	plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
-	if (u->some && many)
-		plan_do(p, PLAN_DROP, 0, "acc%s!", u->tag);
-	update_step(p, u->tag, sum);
+	update_sum(p, u);
+	update_commit(p, u);
+	update_own(p, u);
 }

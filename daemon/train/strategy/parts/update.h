@@ -15,6 +15,13 @@ struct update {
 	struct { uint32_t n, group; bool speaks; } replicas;
 };
 void update_round(struct plan *p, const struct update *u);
+/* The same in pieces, for who holds what several tags name, as one round: the sums of all, one COMMIT, the steps. */
+void update_sum(struct plan *p, const struct update *u);
+void update_commit(struct plan *p, const struct update *u);     /* u NULL: nothing of its own was given */
+void update_own(struct plan *p, const struct update *u);        /* update_step with what update_sum has brought */
 void update_step(struct plan *p, const char *tag, const char *gradient);       /* optimizer, digest */
+/* The scalar that says whether the step was left out is "skipped" + skipped: each of a program has one of its own. */
+void update_optimizer(struct plan *p, const char *tag, const char *gradient, const char *skipped);
+void update_digest(struct plan *p, const char *tag);            /* the last of a round, and once */
 
 #endif
