@@ -1,375 +1,7 @@
-/* Pipelines with real numbers: the plans of all members run in one process, values are handed over when both ends are
- * there, and nobody has more of a batch than its LOAD says. Gradients and parameters are those of one process: the same
- * bits without replicas, to 1e-12 in double with them (rows D01, D02, D03, D08). */
-#include "t.h"
-#include <math.h>
-#include "common/mem.h"
-#include "kernels/gemm.h"
-#include "kernels/vec.h"
-#include "sim.h"
-#include "plan/check.h"
-#include "train/data/data.h"
-#include "exec/exec.h"
-#include "train/profile.h"
-#include "train/spec/spec.h"
-#include "pipe_kit.h"
-
-#define BATCH 4
-#define EPOCHS 3
-#define RATE (-0.25)
-
-static const char text[] = "{\"name\":\"c\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":24,\"name\":\"in\"},"
-	"{\"type\":\"tanh\",\"name\":\"t\"},{\"type\":\"linear\",\"out\":24,\"name\":\"mid\"},{\"type\":\"gelu\"},"
-	"{\"type\":\"dropout\",\"p\":0.25},{\"type\":\"add\",\"name\":\"sum\",\"inputs\":[\"t\",\"4\"]},"
-	"{\"type\":\"layernorm\"},{\"type\":\"linear\",\"out\":30},{\"type\":\"relu\"},{\"type\":\"linear\",\"out\":3}],"
-	"\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},\"target_batch\":8,"
-	"\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":500}}";
-
-struct world;
-struct end {                                    /* an instruction that waits for its partners */
-	struct list link;
-	struct peer *peer; struct exec_wait *w; const struct plan_instr *instr; const char *tag;
-	int64_t index; void *in, *out; size_t bytes;
-};
-struct peer {
-	struct world *world; uint32_t rank; struct exec *x;
-	real *w, *mean; uint64_t lo, n;         /* its part of the parameters, and of the epoch's mean */
-	double unit, heard, loss; uint64_t counted;
-	bool waits, gave;                       /* in the round; with a mean of its own */
-	struct exec_wait *round;
-};
-struct world {
-	struct sim *sim; struct env *env; struct spec *spec; struct model *model; struct data *data; struct par par;
-	struct profile_source source; struct profile profile;
-	struct pipe_kit kit;
-	struct peer peer[PIPE_MAX]; uint32_t n;
-	struct list ends;
-	uint64_t epoch, begin, micro;           /* index where the epoch begins; micro-batches of an epoch */
-};
-
-static void *node(struct env *env, int number, void *arg) { return arg; }
-static void node_stop(void *app) { }
-
-/* --- data: micro-batch j has the positions 4 j .. 4 j + 3, every fifth one fewer */
-
-static uint32_t size_of(uint64_t j) { return j % 5 == 4 || j % 5 == 0 ? BATCH - 1 : BATCH; }
-
-static struct batch *batch_new(const struct world *w, uint64_t j)
-{
-	struct batch *b = xcalloc(1, sizeof(*b));
-	struct err e;
-
-	b->n = size_of(j);
-	b->position = xcalloc(BATCH, sizeof(*b->position));
-	b->x = xcalloc(BATCH, data_x_bytes(w->data));
-	b->y = xcalloc(BATCH, data_y_bytes(w->data));
-	for (uint32_t i = 0; i < BATCH; i++)
-		b->position[i] = (j * BATCH + i) % 480;
-	if (data_read(w->data, DATA_TRAIN, b->position, b->n, b->x, b->y, &e) < 0)
-		fail_msg("%s", e.text);
-	return b;
-}
-
-static void batch_free(void *arg, struct batch *b)
-{
-	free(b->position);
-	free(b->x);
-	free(b->y);
-	free(b);
-}
-
-static void load(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index)
-{
-	struct batch *b = batch_new(((struct peer *)arg)->world, (uint64_t)index);
-	bool labels = !strcmp(i->variant, "labels"), x = !strcmp(i->variant, "x");
-
-	if (labels || !strcmp(i->variant, "positions")) {
-		free(b->x);
-		b->x = NULL;
-	}
-	if (x || !strcmp(i->variant, "positions")) {
-		free(b->y);
-		b->y = NULL;
-	}
-	exec_loaded(w, b, NULL);
-}
-
-/* --- what leaves a peer */
-
-static void end_drop(struct end *e)
-{
-	list_del(&e->link);
-	free(e);
-}
-
-static bool partners(const struct end *a, const struct end *b)
-{
-	if (strcmp(a->tag, b->tag) || a->index != b->index || a->instr->kind == b->instr->kind)
-		return false;
-	return a->instr->peer == b->peer->rank && b->instr->peer == a->peer->rank;
-}
-
-static void pair(struct world *w, struct end *x)
-{
-	list_each_safe(it, &w->ends) {
-		struct end *o = list_entry(it, struct end, link), *from = x->instr->kind == PLAN_SEND ? x : o;
-		struct end *to = from == x ? o : x;
-		struct exec_wait *a = from->w, *b = to->w;
-		const struct token_news news = { .version = -1 };
-
-		if (o == x || o->instr->with != PLAN_PEER || !partners(x, o))
-			continue;
-		assert_int_equal(from->bytes, to->bytes);
-		memcpy(to->out, from->in, to->bytes);
-		end_drop(o);
-		end_drop(x);
-		exec_done(a, NULL, NULL);
-		exec_done(b, &news, NULL);
-		return;
-	}
-}
-
-static struct end *of_rank(struct world *w, const struct end *x, uint32_t rank)
-{
-	list_each(it, &w->ends) {
-		struct end *o = list_entry(it, struct end, link);
-
-		if (o->peer->rank == rank && o->instr->kind == PLAN_SUM && !strcmp(o->tag, x->tag) && o->index == x->index)
-			return o;
-	}
-	return NULL;
-}
-
-/* The mean of a strict group, when all are there. */
-static void together(struct world *w, struct end *x, const struct plan_group *g)
-{
-	size_t bytes = x->bytes, n = bytes / sizeof(real);
-	struct end *all[8];
-	real *sum;
-
-	for (uint32_t k = 0; k < g->n; k++)
-		if (!(all[k] = of_rank(w, x, g->member[k].peer)))
-			return;
-	sum = xcalloc(n, sizeof(*sum));
-	for (uint32_t k = 0; k < g->n; k++)
-		for (size_t i = 0; i < n; i++)
-			sum[i] += ((const real *)all[k]->in)[i];
-	for (size_t i = 0; i < n; i++)
-		sum[i] /= (real)g->n;
-	for (uint32_t k = 0; k < g->n; k++) {
-		struct exec_wait *wait = all[k]->w;
-
-		memcpy(all[k]->out, sum, bytes);
-		end_drop(all[k]);
-		exec_done(wait, NULL, NULL);
-	}
-	free(sum);
-}
-
-static void net(void *arg, struct exec_wait *wait, const struct exec_net *n, const struct exec_span *in, uint32_t nin,
-	const struct exec_span *out, uint32_t nout)
-{
-	struct peer *p = arg;
-	struct end *e;
-
-	if (n->group && n->group->elastic) {    /* the round of the units: nobody else is there */
-		p->waits = true;
-		p->round = wait;
-		p->gave = nin > 0;
-		if (nin)
-			memcpy(p->mean, in->p, p->n * sizeof(real));
-		return;
-	}
-	e = xcalloc(1, sizeof(*e));
-	*e = (struct end){ .peer = p, .w = wait, .instr = n->instr, .tag = n->tag, .index = n->index,
-		.in = nin ? in->p : NULL, .out = nout ? out->p : NULL, .bytes = nin ? in->bytes : out->bytes };
-	list_push(&p->world->ends, &e->link);
-	if (n->group)
-		together(p->world, e, n->group);
-	else
-		pair(p->world, e);
-}
-
-static void cancel(void *arg, struct exec_wait *w)
-{
-	assert_ptr_equal(((struct peer *)arg)->round, w);       /* everything else has ended by then */
-	((struct peer *)arg)->round = NULL;
-}
-
-/* --- what the owner of an executor does */
-
-static uint64_t samples_to(const struct world *w, uint64_t index)
-{
-	uint64_t n = 0;
-
-	for (uint64_t j = w->begin; j < index; j++)
-		n += size_of(j);
-	return n;
-}
-
-static int plan_next(void *arg, const struct plan_results *results, uint64_t first, struct plan *ret, struct err *e)
-{
-	struct peer *p = arg;
-	struct world *w = p->world;
-
-	w->kit.v.first = first;
-	w->kit.v.begun = first - w->begin >= w->micro;
-	w->kit.v.samples = (w->kit.v.begun ? w->micro : first - w->begin) * BATCH;
-	if (w->epoch == EPOCHS || p->waits) {
-		plan_init(ret, "wait", 0, 1, &w->kit.member[0].id);
-		return 0;
-	}
-	return pipe_plan(&w->kit, p->rank, ret, e);
-}
-
-static void commit(void *arg, const struct plan_instr *i, int64_t index, const struct batch *b)
-{
-	struct peer *p = arg;
-
-	p->counted += b ? b->n : 0;
-}
-
-static void scalar(void *arg, const char *name, int64_t index, const void *v, size_t bytes)
-{
-	struct peer *p = arg;
-
-	if (!strcmp(name, "unit"))
-		memcpy(&p->unit, v, sizeof(p->unit));
-	if (!strcmp(name, "loss"))              /* every member is told; who has made it knows how many are right, too */
-		p->heard = *(const double *)v;
-	if (!strcmp(name, "correct"))
-		p->loss += p->heard;
-}
-
-static void vec_env(void *arg, struct vec_env *ret)
-{
-	const struct peer *p = arg;
-	const struct world *w = p->world;
-
-	ret->loss = w->spec->loss;
-	ret->counts = true;
-	ret->unit = p->unit;
-	ret->samples = samples_to(w, w->begin + w->micro);
-}
-
-static void broken(void *arg, const struct err *e) { fail_msg("%s", e->text); }
-
-static void peer_open(struct world *w, uint32_t rank)
-{
-	static const struct exec_ops ops = { .load = load, .unload = batch_free, .net = net, .cancel = cancel };
-	const struct exec_cb cb = { .plan = plan_next, .commit = commit, .scalar = scalar, .env = vec_env,
-		.broken = broken };
-	struct peer *p = &w->peer[rank];
-	struct exec_conf conf = { .env = w->env, .model = w->model, .par = &w->par, .ops = &ops, .ops_arg = p, .seed = 77,
-		.check = true };
-	struct plan plan;
-	struct err e;
-	const struct plan_buf *b = NULL;
-
-	*p = (struct peer){ .world = w, .rank = rank };
-	if (pipe_plan(&w->kit, rank, &plan, &e) < 0)
-		fail_msg("%s", e.text);
-	for (uint32_t k = 0; k < plan.nbufs; k++)
-		b = plan.buf[k].class == PLAN_WEIGHT ? &plan.buf[k] : b;
-	p->x = exec_new(&conf, &cb, p);
-	if (b) {
-		p->lo = b->extent[0].lo;
-		p->n = b->extent[0].hi - p->lo;
-		p->w = xcalloc(p->n, sizeof(real));
-		p->mean = xcalloc(p->n, sizeof(real));
-		(void)model_init_part(w->model, 3, p->lo, p->lo + p->n, p->w);
-		exec_bind(p->x, b->name, p->w, p->n * sizeof(real));
-	}
-	plan_free(&plan);
-}
-
-static void world_open(struct world *w, uint32_t members, uint64_t micro)
-{
-	struct sim_app app = { node, node_stop, w };
-	struct err e;
-
-	*w = (struct world){ .n = members, .micro = micro };
-	list_init(&w->ends);
-	w->sim = sim_new(1);
-	(void)sim_node_add(w->sim, NULL, &app);
-	w->env = sim_env(w->sim, 0);
-	w->spec = spec_parse(text, strlen(text), &e);
-	if (!w->spec)
-		fail_msg("%s", e.text);
-	w->model = spec_model(w->spec, NULL, &e);
-	w->data = data_open(NULL, "", w->spec, &e);
-	w->par = par_serial(CPU_PLAIN, NULL);
-	w->source = (struct profile_source){ .model = w->model, .parts = 1, .macs_per_us = 1,
-		.x_bytes = data_x_bytes(w->data), .y_bytes = data_y_bytes(w->data) };
-	profile_model(&w->profile, &w->source, BATCH);
-	pipe_open(&w->kit, &w->profile, members, micro * BATCH);
-}
-
-static void world_close(struct world *w)
-{
-	for (uint32_t k = 0; k < w->n; k++) {
-		exec_free(w->peer[k].x, NULL, NULL);
-		free(w->peer[k].w);
-		free(w->peer[k].mean);
-	}
-	sim_run_for(w->sim, 1000000);
-	assert_true(list_empty(&w->ends));
-	pipe_close(&w->kit);
-	profile_free(&w->profile);
-	data_free(w->data);
-	model_free(w->model);
-	spec_free(w->spec);
-	sim_free(w->sim);
-}
-
-/* --- one process */
-
-static void gradient(const struct world *w, const real *param, uint64_t j, real *g, double *loss)
-{
-	struct batch *b = batch_new(w, j);
-	int n = w->model->nops;
-	struct model_need need;
-	real y[BATCH * 3], dy[BATCH * 3];
-	double right = 0;
-
-	model_need(w->model, 0, n, b->n, 1, &need);
-	char *saved = aligned_alloc(64, (need.saved + 127) / 64 * 64);
-	char *work = aligned_alloc(64, (need.work_fwd + need.work_bwd + 127) / 64 * 64);
-	struct model_call c = { .batch = b->n, .param = param, .saved = saved, .work = work, .train = true,
-		.key = rand_key(77, b->position[0]), .fresh = true };
-	struct loss plain = loss_plain(w->spec->loss, &w->model->out);
-
-	model_forward(&w->par, w->model, 0, n, &c, b->x, y);
-	*loss += loss_sum(&w->par, &plain, b->n, y, b->y, 1.0 / b->n, dy, &right);
-	model_backward(&w->par, w->model, 0, n, &c, b->x, dy, NULL, g);
-	free(saved);
-	free(work);
-	batch_free(NULL, b);
-}
-
-/* The epoch's mean gradient, as `single` sums it up. */
-static void alone(const struct world *w, const real *param, real *mean, double *loss)
-{
-	size_t n = w->model->nparam;
-	real *g = xcalloc(n, sizeof(real));
-
-	for (uint64_t j = w->begin; j < w->begin + w->micro; j++) {
-		double factor = size_of(j) / (double)BATCH;
-
-		gradient(w, param, j, g, loss);
-		if (j == w->begin) {
-			vec_copy(&w->par, n, g, mean);
-			if (factor != 1)
-				vec_scale(&w->par, n, factor, mean);
-		} else {
-			vec_axpy(&w->par, n, factor, g, mean);
-		}
-	}
-	vec_scale(&w->par, n, BATCH / (double)samples_to(w, w->begin + w->micro), mean);
-	free(g);
-}
-
-/* --- the tests */
+/* Pipelines with real numbers: the plans of all members run in one process (pipe_world.h). Gradients and parameters are
+ * those of one process: the same bits without replicas, to 1e-12 in double with them (rows D01, D02, D03, D08); and
+ * whoever holds a stage for others has the bits of those who train it. */
+#include "pipe_world.h"
 
 static void all_wait(const struct world *w)
 {
@@ -419,8 +51,8 @@ static void step(struct world *w, real *param, bool exact)
 		hear(w, p);
 		given += p->gave ? p->n : 0;
 		compare(p, p->mean, mean, exact);
-		vec_axpy(&w->par, p->n, RATE, p->mean, p->w);
-		compare(p, p->w, param, exact);
+		vec_axpy(&w->par, p->n, RATE, p->mean, p->held[p->stage].w);
+		compare(p, p->held[p->stage].w, param, exact);
 	}
 	assert_int_equal(given, w->model->nparam);      /* every parameter once, whoever else has it */
 	assert_int_equal(counted, samples_to(w, w->begin + w->micro));
@@ -433,7 +65,7 @@ static void train(uint32_t members, uint64_t micro, bool exact, const char *valu
 	struct world w;
 	real *param;
 
-	world_open(&w, members, micro);
+	world_open(&w, members, micro, "{\"name\":\"sgd\",\"lr\":0.1}");
 	pipe_values(&w.kit, "%s", values);
 	param = xcalloc(w.model->nparam, sizeof(real));
 	model_init(w.model, 3, param);
@@ -488,12 +120,178 @@ static void replicas(void **state)
 	train(4, 6, false, "{'stages':[{'replicas':2},{'replicas':2}],'schedule':'naive','micro_batches':2}");
 }
 
+/* --- state in several copies: here the round is had, and the optimizer's step is the plan's */
+
+struct whole { real *w, *mean, *state[OPTIM_STATES_MAX]; struct optim_clock clock; };
+
+/* One process, to which what the stage `spoilt` has learned in an epoch does not count. */
+static void whole_step(const struct world *w, struct whole *o, const struct held *spoilt)
+{
+	struct optim_call c = { .par = &w->par, .ops = w->spec->optim, .hyper = w->spec->hyper, .clock = &o->clock,
+		.state = o->state, .param = o->w, .grad = o->mean, .tensor = w->model->param, .ntensors = w->model->nparams };
+	real *was = xmemdup(o->w, w->model->nparam * sizeof(real));
+	double loss = 0;
+
+	alone(w, o->w, o->mean, &loss);
+	optim_tick(w->spec->optim, w->spec->hyper, &o->clock);
+	optim_step(&c);
+	if (spoilt)
+		memcpy(o->w + spoilt->lo, was + spoilt->lo, spoilt->n * sizeof(real));
+	free(was);
+}
+
+static const struct sum *giver(const struct world *w, uint32_t stage)
+{
+	const struct sum *found = NULL;
+
+	for (uint32_t k = 0; k < w->n; k++)
+		for (uint32_t i = 0; i < w->peer[k].nsums; i++)
+			if (w->peer[k].sum[i].stage == stage && w->peer[k].sum[i].in) {
+				assert_null(found);             /* one of each stage speaks */
+				found = &w->peer[k].sum[i];
+			}
+	assert_non_null(found);
+	return found;
+}
+
+/* All who have a SUM of a stage get what is given to it. When all have it they go on. */
+static void agree(struct world *w, uint32_t spoilt)
+{
+	for (uint32_t k = 0; k < w->n; k++)
+		for (uint32_t i = 0; i < w->peer[k].nsums; i++) {
+			const struct sum *to = &w->peer[k].sum[i], *from = giver(w, to->stage);
+
+			assert_int_equal(to->bytes, from->bytes);
+			memmove(to->out, from->in, to->bytes);
+		}
+	for (uint32_t k = 0; k < w->n; k++)
+		for (uint32_t i = 0; i < w->peer[k].nsums; i++)
+			if (w->peer[k].sum[i].stage == spoilt)
+				((real *)w->peer[k].sum[i].out)[1] = (real)NAN;
+	for (uint32_t k = 0; k < w->n; k++)
+		for (uint32_t n = w->peer[k].nsums; n; n = --w->peer[k].nsums)
+			exec_done(w->peer[k].sum[n - 1].w, NULL, NULL);
+}
+
+/* Every holder of stage t, k of them at least, has what its first replica has, bit for bit. */
+static void equal_copies(const struct world *w, uint32_t t)
+{
+	const struct held *own = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < w->n; k++)
+		own = !own && w->peer[k].stage == t && w->peer[k].n ? &w->peer[k].held[t] : own;
+	for (uint32_t k = 0; own && k < w->n; k++) {
+		const struct held *h = &w->peer[k].held[t];
+
+		if (!h->w)
+			continue;
+		n++;
+		assert_int_equal(h->n, own->n);
+		assert_memory_equal(h->w, own->w, own->n * sizeof(real));
+		assert_int_equal(h->opt_bytes, own->opt_bytes);
+		assert_memory_equal(h->opt, own->opt, own->opt_bytes);
+	}
+	assert_true(!own || n >= w->kit.v.redundancy);
+}
+
+/* After an epoch: all holders are equal, they are what one process is, and each has told one digest. */
+static void all_is_kept(const struct world *w, const struct whole *o, bool exact, uint32_t spoilt)
+{
+	for (uint32_t k = 0; k < w->n; k++) {
+		const struct peer *p = &w->peer[k];
+		uint32_t holds = 0;
+
+		for (uint32_t t = 0; t < STAGES; t++)
+			holds += p->held[t].w != NULL;
+		assert_int_equal(p->digests, holds > 0);
+		assert_int_equal(p->skips, spoilt != PLAN_NONE && p->held[spoilt].w ? 1u << spoilt : 0);
+		if (p->n)
+			compare(p, p->held[p->stage].w, o->w, exact);
+	}
+	for (uint32_t t = 0; t < STAGES; t++)
+		equal_copies(w, t);
+}
+
+/* With the state of each stage in k copies. In the last epoch the gradient of one stage is not finite. */
+static void kept(uint32_t members, uint64_t micro, uint32_t k, bool exact, const char *optimizer, const char *values)
+{
+	struct world w;
+	struct whole o = { 0 };
+
+	world_open(&w, members, micro, optimizer);
+	w.kit.v.redundancy = k;
+	pipe_values(&w.kit, "%s", values);
+	o.w = xcalloc(w.model->nparam, sizeof(real));
+	o.mean = xcalloc(w.model->nparam, sizeof(real));
+	for (int i = 0; i < OPTIM_STATES_MAX; i++)
+		o.state[i] = w.states[i] ? xcalloc(w.model->nparam, sizeof(real)) : NULL;
+	optim_clock_init(&o.clock);
+	model_init(w.model, 3, o.w);
+	for (uint32_t r = 0; r < members; r++)
+		peer_open(&w, r);
+	for (; w.epoch < EPOCHS; w.epoch++) {
+		uint32_t spoilt = w.epoch + 1 == EPOCHS ? w.peer[0].stage : PLAN_NONE;
+
+		for (uint32_t r = 0; r < members; r++) {
+			w.peer[r].waits = w.peer[r].gave = false;
+			w.peer[r].unit = 0;
+			w.peer[r].digests = 0;
+			exec_wake(w.peer[r].x);
+		}
+		sim_run_for(w.sim, 1000000);
+		all_wait(&w);
+		agree(&w, spoilt);
+		sim_run_for(w.sim, 1000000);
+		whole_step(&w, &o, spoilt == PLAN_NONE ? NULL : &w.peer[0].held[spoilt]);
+		all_is_kept(&w, &o, exact, spoilt);
+		w.begin += w.micro + 1;
+	}
+	free(o.w);
+	free(o.mean);
+	for (int i = 0; i < OPTIM_STATES_MAX; i++)
+		free(o.state[i]);
+	world_close(&w);
+}
+
+static const char momentum[] = "{\"name\":\"sgd\",\"lr\":0.1,\"momentum\":0.9}";
+static const char adam[] = "{\"name\":\"adam\",\"lr\":0.01}";
+
+static void copies(void **state)
+{
+	kept(2, 5, 2, true, momentum, "{'stages':2}");
+	kept(3, 5, 2, true, adam, "{'stages':3,'schedule':'gpipe'}");
+	kept(5, 6, 2, true, momentum, "{'stages':4,'micro_batches':4}");        /* and one that has no stage */
+	kept(5, 6, 3, true, adam, "{'stages':5,'schedule':'naive'}");
+	kept(4, 5, 3, true, momentum, "{'stages':4}");
+	kept(3, 5, 3, true, adam, "{'stages':3}");
+}
+
+/* A stage without parameters holds those of its neighbours. */
+static void copies_with_who_learns_nothing(void **state)
+{
+	kept(3, 5, 2, true, adam, "{'stages':[{'layers':'in'},{'layers':'t'},{'layers':'mid-9'}]}");
+	kept(3, 5, 3, true, momentum, "{'stages':[{'layers':'in'},{'layers':'t'},{'layers':'mid-9'}]}");
+}
+
+static void copies_and_replicas(void **state)
+{
+	kept(4, 8, 2, false, momentum, "{'stages':[{'replicas':2},{},{}],'micro_batches':3}");
+	kept(5, 8, 2, false, momentum, "{'stages':[{},{'replicas':3},{}]}");
+	kept(6, 9, 3, false, momentum, "{'stages':[{},{'replicas':3},{'replicas':2}],'micro_batches':5}");
+	kept(6, 8, 3, false, momentum, "{'stages':[{'replicas':2},{'replicas':2},{},{}]}");
+	kept(4, 6, 2, false, momentum, "{'stages':[{'replicas':2},{'replicas':2}],'micro_batches':2}");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(schedules),
 		cmocka_unit_test(named_layers),
 		cmocka_unit_test(replicas),
+		cmocka_unit_test(copies),
+		cmocka_unit_test(copies_with_who_learns_nothing),
+		cmocka_unit_test(copies_and_replicas),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
