@@ -125,6 +125,17 @@ void lead_calls_drop(struct lead *l)
 	}
 }
 
+/* Units that were late are not waited for; but somebody must be. */
+static void await_units(const struct round *r)
+{
+	struct lead *l = r->lead;
+	bool some = !r->b.held;
+	for (size_t i = 0; i < r->b.n; i++)
+		some = some || l->m[i].awaited;
+	for (size_t i = 0; i < r->b.n && !some; i++)
+		l->m[i].awaited = r->b.held[i].unit != NO_UNIT && !(r->b.m[i].flags & MATE_FOLLOWER);
+}
+
 struct lead *lead_new(struct round *r)
 {
 	struct lead *l = xcalloc(1, sizeof *l);
@@ -143,6 +154,7 @@ struct lead *lead_new(struct round *r)
 		l->m[i].awaited = h && h->awaited && !(r->b.m[i].flags & MATE_FOLLOWER);
 	}
 	r->lead = l;
+	await_units(r);
 	return l;
 }
 

@@ -93,6 +93,7 @@ static void post(struct avg *a, bool beat)
 	json_object_set_new(j, "rate", json_real(a->rate));
 	json_object_set_new(j, "bw", json_integer((json_int_t)bw));
 	json_object_set_new(j, "hold", json_boolean(a->hold));
+	json_object_set_new(j, "follows", json_boolean(a->me->flags & MATE_FOLLOWER));
 	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
 		json_object_set_new(j, DIGEST_KEY, json_hex(a->digest, 16));
 	a->told_samples = a->samples;
@@ -111,7 +112,7 @@ static void post(struct avg *a, bool beat)
 
 void progress_send(struct avg *a, bool now)
 {
-	uint64_t next;
+	uint64_t next = a->told_us + interval(a);
 	if (a->state != AVG_IN || !a->leader || (a->me->flags & MATE_FOLLOWER))
 		return;
 	a->me->rate = a->rate;
@@ -131,7 +132,6 @@ void progress_send(struct avg *a, bool now)
 		return;
 	}
 	now = now || a->tell || a->conf.any || (double)a->samples >= 0.85 * share_of(a, a->me);
-	next = a->told_us + interval(a);
 	if (now || now_of(a) >= next)
 		post(a, false);
 	else
@@ -348,7 +348,7 @@ void progress_on(struct avg *a, struct request *req)
 {
 	uint64_t epoch, samples, bw = 0;
 	uint8_t prev[DIGEST];
-	bool hold = false;
+	bool hold = false, follows = true;
 	struct err e;
 	struct mate *m = mate_find(a, &req->f.from);
 	if (req->wants_reply) {
@@ -371,8 +371,7 @@ void progress_on(struct avg *a, struct request *req)
 		roster_elect(a);
 	}
 	json_get_f64(req->f.json, "rate", &m->rate, &e);
-	if (!(m->rate > 0))
-		m->rate = 0;
+	m->rate = m->rate > 0 ? m->rate : 0;
 	if (!json_get_u64(req->f.json, "bw", &bw, &e) && bw)
 		m->bandwidth = bw;
 	json_get_bool(req->f.json, "hold", &hold, &e);
@@ -387,7 +386,8 @@ void progress_on(struct avg *a, struct request *req)
 	m->counted = m->member && m->live && !(m->flags & MATE_FOLLOWER) && same_point(a, epoch, prev);
 	if (m->counted)
 		a->sum += samples;
-	bool follows = is_leader(a) && m->member && (m->flags & MATE_FOLLOWER) && same_point(a, epoch, prev);
+	json_get_bool(req->f.json, "follows", &follows, &e);    /* no longer, as another leader knows, who is gone: JOIN */
+	follows = follows && is_leader(a) && m->member && (m->flags & MATE_FOLLOWER) && same_point(a, epoch, prev);
 	if (!is_leader(a) || !m->counted) {
 		if (!follows && !(a->round && m->epoch == a->point.epoch && m->counted))
 			misplaced(a, m);

@@ -220,10 +220,11 @@ void roster_tell(struct avg *a)
 		r.leader = a->leader->id;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		bool held = m == a->me ? a->hold : m->flags & MATE_HOLD;
-		if (in && m->member && m->live && !held && !(m->flags & MATE_FOLLOWER))
+		bool held = m == a->me ? a->hold : m->flags & MATE_HOLD, follows = m->flags & MATE_FOLLOWER;
+		if (in && m->member && m->live && !held && !follows)
 			ids[r.n++] = m->id;
-		else if (in && (m->member || !m->live))         /* else it is a newcomer, of whom only the leader knows */
+		/* Else only the leader knows of a newcomer, and whether one that followed, by the last COMMIT, still does. */
+		else if (in && (!m->live || (m->member && !(follows && m != a->me))))
 			gone[r.ngone++] = m->id;
 	}
 	memmove(ids + r.n, gone, r.ngone * sizeof *ids);

@@ -42,9 +42,12 @@ static int check(const struct avg *a, const struct avg_holder *v, size_t n, stru
 	return 0;
 }
 
-/* Whoever is a head from now on is expected to bring something. */
+/* Whoever is a head from now on is expected to bring something. What those before have counted is over. */
 static void await_heads(struct avg *a)
 {
+	list_each(it, &a->mates)
+		list_entry(it, struct mate, link)->samples = 0;
+	roster_sum(a);
 	for (size_t k = 0; k < a->units->n; k++) {
 		const struct avg_holder *h = &a->units->v[k];
 		struct mate *m = is_head(h) ? mate_find(a, &h->id) : NULL;
