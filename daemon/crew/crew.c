@@ -366,6 +366,17 @@ void crew_live_on(struct crew *c, uint64_t life)
 	crew_kick(c);
 }
 
+uint64_t crew_base(const struct crew *c) { return c->base_number; }
+
+size_t crew_base_members(const struct crew *c, struct id *ret, size_t max)
+{
+	const struct deal *d = c->base_number ? deal_known(c, c->base_number) : NULL;
+	size_t n = d && d->o.n < max ? d->o.n : d ? max : 0;
+	for (size_t i = 0; i < n; i++)
+		ret[i] = d->o.m[i].id;
+	return n;
+}
+
 uint64_t crew_life(const struct crew *c) { return c->life; }
 
 void crew_roster(struct crew *c, const struct crew_roster *r)
@@ -435,3 +446,4 @@ json_t *crew_json(const struct crew *c)
 		"replan_us_longest", (json_int_t)c->replan_longest_us, "plan_us", (json_int_t)c->plan_us,
 		"waits", c->waits ? json_string(c->why.text) : json_null(), "refused", refused);
 }
+

@@ -27,7 +27,8 @@ struct crew_conf {
 	struct view view;
 	double speed; uint64_t memory_bytes;    /* this peer's; 0: 1, and no limit */
 	uint64_t floor_us;                      /* smallest deadline; 0 = 200 ms */
-	bool stays;                             /* values do not move: nobody takes the place of a member that can go on */
+	/* Values move only when they must: nobody takes the place of a member that can go on. */
+	bool stays;
 };
 
 struct crew_roster {
@@ -64,6 +65,8 @@ void crew_free(struct crew *c, void (*gone)(void *arg), void *arg);
  * 0, at any time: it holds nothing any more, in a new life; what it was in is over. */
 void crew_live_on(struct crew *c, uint64_t life);
 uint64_t crew_life(const struct crew *c);
+uint64_t crew_base(const struct crew *c);               /* generation of the last COMMIT: its members hold the state */
+size_t crew_base_members(const struct crew *c, struct id *ret, size_t max);    /* as far as they are known here */
 void crew_roster(struct crew *c, const struct crew_roster *r);         /* whenever it has changed; copied */
 /* A COMMIT came of what that generation has computed: its members hold the state as their plans say. */
 void crew_commit(struct crew *c, uint64_t generation);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "common/mem.h"
 #include "common/text.h"
-#include "run/int.h"
+#include "run/mover.h"
 
 
 struct waiter { struct list link; struct reply *reply; };
@@ -87,7 +87,7 @@ static void saved(void *arg, const struct ckpt_result *res)
 	finished(r);
 }
 
-static json_t *meta_of(struct run *r, const struct avg_point *p)
+static json_t *meta_of(struct run *r, const struct avg_point *p, const struct snapshot *snap)
 {
 	json_t *point = avg_point_json(p), *meta = json_object();
 	char *text = json_dumps(point, JSON_COMPACT | JSON_REAL_PRECISION(17));
@@ -114,6 +114,11 @@ static json_t *meta_of(struct run *r, const struct avg_point *p)
 	if (r->crew) {                          /* as whom it holds this part */
 		snprintf(num, sizeof num, "%llu", (unsigned long long)run_crew_life(r));
 		json_object_set_new(meta, "crew_life", json_string(num));
+		json_t *parts = mover_parts_json(snap);
+		char *list = json_dumps(parts, JSON_COMPACT);
+		json_object_set_new(meta, "crew_parts", json_string(list));
+		json_decref(parts);
+		free(list);
 	}
 	json_decref(point);
 	free(text);
@@ -147,7 +152,7 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 	ckpt_save(r->rs->ctx.env, &(struct ckpt_save){ .dir = dir, .epoch = p->epoch, .v = snap->tensor,
 		.n = snap->ntensors,
 		.lost_from = r->lost_from,
-		.meta = meta_of(r, p),
+		.meta = meta_of(r, p, snap),
 		.keep = r->spec->local.checkpoint_keep ? r->spec->local.checkpoint_keep : (unsigned)conf_int(r->rs->ctx.conf,
 		"checkpoint", "keep"), .free_min_bytes = (uint64_t)conf_int(r->rs->ctx.conf, "checkpoint", "free_min") },
 		saved, s);
@@ -222,8 +227,12 @@ static int take(struct run *r, const struct ckpt_result *res, struct err *e)
 	r->was_members = members && !text_u64(members, &n, NULL) && n <= UINT32_MAX ? (uint32_t)n : 0;
 	take_walked(r, res->meta);
 	const char *life = json_string_value(json_object_get(res->meta, "crew_life"));
-	if (r->crew && life && !text_u64(life, &n, NULL) && n)
-		run_crew_restored(r, n);
+	if (r->crew && life && !text_u64(life, &n, NULL) && n) {
+		const char *list = json_string_value(json_object_get(res->meta, "crew_parts"));
+		json_t *parts = list ? json_loads(list, JSON_REJECT_DUPLICATES, NULL) : NULL;
+		run_crew_restored(r, n, res->path, parts);
+		json_decref(parts);
+	}
 	return 0;
 }
 

@@ -8,31 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
-#include "crew/crew.h"
-#include "run/int.h"
-#include "state/gather.h"
+#include "run/crew_int.h"
 #include "train/strategy.h"
 
-#define LOOK_US 2000                    /* while a round ends, or a step is made */
 #define AHEAD_EPOCHS 2                  /* positions, in target batches */
 
-enum seat_step { SEAT_NONE, SEAT_WAITS, SEAT_QUIET, SEAT_FILLS, SEAT_RUNS };
-struct run_crew {
-	struct run *r;
-	struct crew *crew;
-	enum seat_step step;
-	uint64_t generation;            /* that is decided; its view: */
-	struct view v; struct view_member *member; json_t *values;
-	bool in, out, told;             /* this peer is in it; it is not; the averager knows its units */
-	bool whole;                     /* its part of the state has the values of the point */
-	bool drains;                    /* the daemon is to end */
-	bool follows;                   /* it knows no point yet that others are at */
-	uint64_t failed;                /* the generation that was cut short here */
-	struct avg_roster roster; struct id *ids;       /* as the averager has it */
-	struct timer timer;
-};
-
-static void look(struct run_crew *s)
+void run_crew_look(struct run_crew *s)
 {
 	env_after(s->r->rs->ctx.env, &s->timer, 0);
 }
@@ -63,7 +44,7 @@ static int tell_units(struct run_crew *s, struct err *e)
 	int rc = trainer_parts(s->r->trainer, &s->v, part, e);
 	for (uint32_t k = 0; k < n && !rc; k++) {
 		h[k].id = s->v.member[k].id;
-		h[k].holds = (struct holding){ .unit = NO_UNIT, .keep_lo = part[k].lo, .keep_hi = part[k].hi };
+		h[k].holds = (struct holding){ .unit = NO_UNIT, .keep_lo = part[k].keep_lo, .keep_hi = part[k].keep_hi };
 		if (part[k].brings && part[k].hi > part[k].lo) {
 			h[k].holds.unit = 0;
 			h[k].holds.lo = part[k].lo;
@@ -72,6 +53,7 @@ static int tell_units(struct run_crew *s, struct err *e)
 	}
 	if (!rc)
 		rc = avg_units(s->r->avg, s->generation, h, n, e);
+	trainer_parts_free(part, n);
 	free(part);
 	free(h);
 	s->told = !rc;
@@ -90,16 +72,23 @@ static void runs(struct run_crew *s)
 
 /* ---- values for its part of the state ---- */
 
-struct gathering { struct files *files; char path[4096]; };
-
-/* From this peer's own checkpoint. */
-static int gather(void *arg, struct shard *to, struct err *e)
+static void keep(struct run_crew *s, struct state *was)
 {
-	const struct gathering *g = arg;
-	const char *path = g->path;
-	if (!shard_gather(to, g->files, &path, 1, e))
-		return 0;
-	return err_wrap(e, "this peer is to have a part of the model whose values it has not");
+	if (s->whole && !s->follows)
+		mover_keep(s->mover, was, s->r->point.epoch);
+	else
+		state_free(was, NULL, NULL);
+}
+
+static void brought(struct run *r, const struct err *e)
+{
+	struct run_crew *s = r->crew;
+	if (s->step != SEAT_FILLS)
+		return;
+	if (e)
+		run_fail(r, e);
+	else
+		runs(s);
 }
 
 static void filled(void *arg, const struct err *e)
@@ -118,41 +107,40 @@ static void filled(void *arg, const struct err *e)
 static void fill(struct run_crew *s)
 {
 	struct run *r = s->r;
-	struct trainer_fill how = { .epoch = r->point.epoch, .live = r->point.params, .values.fresh = !r->point.epoch };
-	char dir[3900];
+	struct trainer_fill how = { .live = r->point.params, .values.fresh = true };
 	s->step = SEAT_FILLS;
 	s->whole = false;
-	if (r->point.epoch) {
-		struct gathering *g = xcalloc(1, sizeof *g);
-		g->files = r->rs->ctx.env->files;
-		run_dir(r, dir, sizeof dir);
-		ckpt_path(dir, r->point.epoch, g->path, sizeof g->path);
-		how.values.fill = gather;
-		how.values.drop = free;
-		how.values.arg = g;
-	}
-	trainer_fill(r->trainer, &how, filled, r);
+	if (r->point.epoch)
+		mover_fill(s->mover, brought);
+	else
+		trainer_fill(r->trainer, &how, filled, r);
 }
 
-static void is_quiet(void *arg)
+void run_crew_is_quiet(void *arg)
 {
 	struct run *r = arg;
 	struct run_crew *s = r->crew;
+	struct state *was = NULL;
 	struct err e;
 	bool fresh;
 	if (!s || s->step != SEAT_QUIET)
 		return;
 	if (!s->in) {                           /* others have gone on without it, or it is over meanwhile */
 		s->step = SEAT_NONE;
-		if (s->out && trainer_stand_up(r->trainer, &e))
+		if (s->out && trainer_stand_up(r->trainer, &was, &e)) {
 			run_fail(r, &e);
-		s->whole = s->whole && !s->out;
+		} else if (s->out) {
+			keep(s, was);           /* who takes its place may need it */
+			s->whole = false;
+		}
 		return;
 	}
-	if (trainer_join(r->trainer, &s->v, &fresh, &e)) {
+	if (trainer_join(r->trainer, &s->v, &fresh, &was, &e)) {
 		run_fail(r, &e);
 		return;
 	}
+	if (was)
+		keep(s, was);
 	if (fresh || !s->whole)
 		fill(s);
 	else
@@ -184,12 +172,12 @@ void run_crew_drain(struct run *r)
 {
 	r->crew->drains = true;
 	trainer_pause(r->trainer);
-	look(r->crew);
+	run_crew_look(r->crew);
 }
 
 bool run_crew_drains(const struct run *r) { return r->crew && r->crew->drains; }
 
-static void step(struct timer *t)
+void run_crew_step(struct timer *t)
 {
 	struct run_crew *s = container_of(t, struct run_crew, timer);
 	struct run *r = s->r;
@@ -214,7 +202,7 @@ static void step(struct timer *t)
 		return;
 	}
 	s->step = SEAT_QUIET;
-	trainer_quiet(r->trainer, is_quiet, r);
+	trainer_quiet(r->trainer, run_crew_is_quiet, r);
 }
 
 /* ---- what the crew says ---- */
@@ -232,7 +220,7 @@ static void take_view(struct run_crew *s, uint64_t generation, const struct view
 	s->told = false;
 	if (s->step != SEAT_QUIET)              /* else what comes of that sees what is wanted now */
 		s->step = SEAT_WAITS;
-	look(s);
+	run_crew_look(s);
 }
 
 static void on_begin(void *arg, uint64_t generation, const struct view *v, uint32_t rank)
@@ -256,9 +244,11 @@ static void on_stop(void *arg, uint64_t generation)
 	struct run *r = arg;
 	struct run_crew *s = r->crew;
 	s->in = false;
+	mover_stop(s->mover);
 	if (s->step != SEAT_QUIET)
 		s->step = SEAT_NONE;
 	trainer_part_ways(r->trainer);
+	avg_progress(r->avg, 0, 0, &(struct ranges){ 0 });      /* what it had counted is over, for all */
 }
 
 static void on_waits(void *arg, const struct err *why)
@@ -311,55 +301,10 @@ void run_crew_roster(void *run, const struct avg_roster *x)
 	run_crew_ready(r);
 }
 
-/* It stands at no point that others are at. It follows until the next COMMIT says where they are, and holds nothing. */
-void run_crew_behind(struct run *r)
-{
-	struct run_crew *s = r->crew;
-	struct err e;
-	s->follows = true;
-	s->in = false;
-	s->out = true;
-	run_crew_ready(r);
-	crew_live_on(s->crew, 0);
-	trainer_part_ways(r->trainer);
-	s->step = SEAT_QUIET;
-	trainer_quiet(r->trainer, is_quiet, r);
-	if (avg_enter(r->avg, &r->point, true, &e))
-		run_fail(r, &e);
-}
-
-static void enter_again(struct timer *t)
-{
-	struct run_crew *s = container_of(t, struct run_crew, timer);
-	struct err e;
-	s->timer.fire = step;
-	s->follows = false;
-	env_after(s->r->rs->ctx.env, &s->timer, LOOK_US);
-	if (avg_enter(s->r->avg, &s->r->point, false, &e))
-		run_fail(s->r, &e);
-	run_crew_ready(s->r);
-}
-
-/* true: it was followed, and this peer enters where it leads. */
-bool run_crew_followed(struct run *r, const struct avg_commit *c)
-{
-	struct run_crew *s = r->crew;
-	struct err e;
-	if (!s || !s->follows)
-		return false;
-	if (trainer_loaded(r->trainer, c->epoch, c->point->params, &e)) {
-		run_fail(r, &e);
-		return true;
-	}
-	crew_commit(s->crew, c->generation);
-	s->timer.fire = enter_again;            /* the averager is the caller */
-	look(s);
-	return true;
-}
-
 void run_crew_commit(struct run *r, uint64_t generation)
 {
 	crew_commit(r->crew->crew, generation);
+	mover_forget(r->crew->mover);           /* its members hold all of it now */
 	grant_next(r);
 }
 
@@ -369,7 +314,7 @@ void run_crew_cut(void *run, const struct err *e)
 	if (!r->crew || r->crew->step != SEAT_RUNS)
 		return;
 	r->crew->failed = r->crew->generation;
-	look(r->crew);
+	run_crew_look(r->crew);
 }
 
 bool run_crew_seated(const struct run *r)
@@ -397,7 +342,6 @@ int run_crew_change(const struct run *r, const json_t *patch, struct err *e)
 }
 
 uint64_t run_crew_life(const struct run *r) { return crew_life(r->crew->crew); }
-void run_crew_restored(struct run *r, uint64_t life) { crew_live_on(r->crew->crew, life); }
 
 json_t *run_crew_json(const struct run *r)
 {
@@ -424,18 +368,19 @@ int run_crew_open(struct run *r, struct err *e)
 		return err_set(e, ERR_INVALID, "strategy %s does not go together with %s", s->strategy, bad);
 	x = r->crew = xcalloc(1, sizeof *x);
 	x->r = r;
-	x->timer = (struct timer){ .fire = step, .name = "run.crew" };
+	x->timer = (struct timer){ .fire = run_crew_step, .name = "run.crew" };
 	struct crew_conf conf = { .run = r->id, .strategy = strategy_find(s->strategy),
 		.view = trainer_crew_view(r->trainer), .memory_bytes = s->local.memory_bytes, .stays = true };
+	x->lost = (struct timer){ .fire = run_crew_lost, .name = "run.lost" };
 	x->crew = crew_new(c->env, c->net, &conf, &crew_cb, r, e);
-	if (x->crew && !avg_units(r->avg, 0, NULL, 0, e))       /* no round before a generation says of what */
-		return 0;
-	if (x->crew)
+	if (!x->crew) {
+		trainer_crew_view_back(r->trainer);
+		free(x);
+		r->crew = NULL;
 		return -1;
-	trainer_crew_view_back(r->trainer);
-	free(x);
-	r->crew = NULL;
-	return -1;
+	}
+	x->mover = mover_new(r, e);
+	return x->mover && !avg_units(r->avg, 0, NULL, 0, e) ? 0 : -1; /* no round before a generation says of what */
 }
 
 void run_crew_close(struct run *r)
@@ -445,6 +390,8 @@ void run_crew_close(struct run *r)
 	if (!x)
 		return;
 	env_timer(r->rs->ctx.env, &x->timer, 0);
+	env_timer(r->rs->ctx.env, &x->lost, 0);
+	mover_free(x->mover);
 	crew_free(x->crew, trainer_crew_view_back, r->trainer);
 	free(x->member);
 	json_decref(x->values);

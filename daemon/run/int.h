@@ -157,7 +157,14 @@ bool run_crew_seated(const struct run *r);       /* true in other runs */
 bool run_crew_head(const struct run *r);         /* it counts its unit's samples; true in other runs */
 int run_crew_change(const struct run *r, const json_t *patch, struct err *e);  /* may these values be in force? */
 uint64_t run_crew_life(const struct run *r);
-void run_crew_restored(struct run *r, uint64_t life);   /* its point is now that of a checkpoint of that life */
+/* Its point is now that of a checkpoint of that life, which holds these parts of the state. */
+void run_crew_restored(struct run *r, uint64_t life, const char *path, const json_t *parts);
+struct mover *run_crew_mover(const struct run *r);
+uint64_t run_crew_base(const struct run *r);
+size_t run_crew_holders(const struct run *r, struct id *ret, size_t max);      /* members of that generation */
+bool run_crew_whole(const struct run *r);        /* what the trainer holds has the values of the run's point */
+bool run_crew_stands(const struct run *r);       /* at a point, which is that of the others as far as it knows */
+void run_take_point(struct run *r, const struct avg_point *p);
 json_t *run_crew_json(const struct run *r);      /* for `run show`; null in other runs */
 
 /* ---- discard.c ---- */

@@ -87,7 +87,7 @@ void run_record_params(struct run *r, const struct avg_point *before, const stru
 	}
 }
 
-static void take_point(struct run *r, const struct avg_point *p)
+void run_take_point(struct run *r, const struct avg_point *p)
 {
 	memcpy(r->last_prev, r->point.prev, DIGEST);
 	avg_point_done(&r->point);
@@ -103,7 +103,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	struct err e;
 	record_round(r, c, c->left_out_n ? "done without" : "done", NULL);
 	if (run_crew_followed(r, c)) {
-		take_point(r, c->point);
+		run_take_point(r, c->point);
 		return;
 	}
 	if (sync_commit(r, c, mean))
@@ -111,7 +111,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	if (c->changed_params)
 		run_record_params(r, &r->point, c->point, &c->params_author);
 	avg_view(r->avg, &v);
-	take_point(r, c->point);
+	run_take_point(r, c->point);
 	if (c->epoch >= r->unsettled)
 		run_settle(r);
 	r->commit = (struct run_commit){ .epoch = c->epoch, .weight = c->weight, .members = c->members,

@@ -10,7 +10,8 @@ struct copying {
 	struct state *st;
 	struct snapshot *s;                     /* what is being made; NULL: into `to` */
 	bool weights;
-	void *to; size_t bytes;
+	bool first;                             /* of the first shard, w */
+	void *to;
 	uint64_t epoch;
 	snapshot_fn *done; void (*copied)(void *arg, uint64_t epoch); void *arg;
 	uint64_t elements; uint32_t unit;       /* of which there is to be a digest; 0: none */
@@ -22,13 +23,43 @@ void snapshot_unref(struct snapshot *s)
 		return;
 	big_free(s->data, s->bytes);
 	free(s->tensor);
+	free(s->part);
 	free(s);
+}
+
+/* Names of what lies in the copy, and what it is of. All shards have one clock: that of the first with parameters is
+ * named. */
+static void name_tensors(const struct state *st, struct snapshot *s)
+{
+	const struct shard *clock = st->s;
+	char *at = s->data;
+	size_t all = 0;
+
+	for (const struct shard *h = st->s; h < st->s + st->n; at += h->bytes, h++) {
+		s->tensor = xrealloc(s->tensor, (all += h->ntensors) * sizeof(*s->tensor));
+		if (!extent_len(clock->param))
+			clock = h;
+		for (size_t i = 0; i < h->ntensors; i++) {
+			struct ckpt_tensor t = h->tensor[i];
+
+			t.data = at + ((char *)t.data - (char *)h->block);
+			if (h->of[i])
+				s->tensor[s->ntensors++] = t;
+		}
+	}
+	s->part = xcalloc(st->n, sizeof(*s->part));
+	for (; s->nparts < st->n; s->nparts++)
+		s->part[s->nparts] = (struct shard_part){ st->s[s->nparts].param, st->s[s->nparts].stat };
+	at = s->data;
+	for (const struct shard *h = st->s; h < clock; h++)
+		at += h->bytes;
+	s->tensor[s->ntensors] = clock->tensor[clock->ntensors - 1];
+	s->tensor[s->ntensors++].data = at + ((char *)shard_clock(clock) - (char *)clock->block);
 }
 
 static struct snapshot *snapshot_new(const struct state *st, uint64_t epoch, bool weights, struct err *e)
 {
-	const struct shard *h = &st->s;
-	size_t bytes = weights ? h->w_bytes + 1 : h->bytes;
+	size_t bytes = weights ? st->s->w_bytes + 1 : state_bytes(st);
 	struct snapshot *s = xcalloc(1, sizeof(*s));
 
 	s->data = big_alloc(bytes);
@@ -41,20 +72,23 @@ static struct snapshot *snapshot_new(const struct state *st, uint64_t epoch, boo
 	s->refs = 1;
 	s->bytes = bytes;
 	s->epoch = epoch;
-	if (weights)
-		return s;
-	s->ntensors = h->ntensors;
-	s->tensor = xmemdup(h->tensor, h->ntensors * sizeof(*h->tensor));
-	for (size_t i = 0; i < s->ntensors; i++)
-		s->tensor[i].data = (char *)s->data + ((char *)h->tensor[i].data - (char *)h->block);
+	if (!weights)
+		name_tensors(st, s);
 	return s;
 }
 
 static void copy_run(struct job *j)
 {
 	struct copying *c = container_of(j, struct copying, job);
+	const struct state *st = c->st;
+	char *to = c->to;
 
-	memcpy(c->to, c->st->s.block, c->bytes);
+	for (uint32_t k = 0; k < (c->first ? 1 : st->n); k++) {
+		size_t n = c->first ? st->s->w_bytes : st->s[k].bytes;
+
+		memcpy(to, st->s[k].block, n);
+		to += n;
+	}
 	if (c->elements)
 		digest_of(c->to, c->elements, c->unit, c->s->digest);
 }
@@ -88,11 +122,11 @@ static void copy_done(struct job *j)
 
 static void launch(struct state *st, struct copying *c, uint64_t epoch)
 {
-	const struct shard *h = &st->s;
+	const struct shard *h = st->s;
 	struct err e;
 
 	c->epoch = epoch;
-	c->bytes = c->weights || c->copied ? h->w_bytes : h->bytes;
+	c->first = c->weights || c->copied;
 	if (c->done) {
 		c->s = snapshot_new(st, epoch, c->weights, &e);
 		if (!c->s) {
@@ -101,7 +135,7 @@ static void launch(struct state *st, struct copying *c, uint64_t epoch)
 			return;
 		}
 		c->to = c->s->data;
-		if (!c->weights && shard_is_whole(h))
+		if (!c->weights && st->n == 1 && shard_is_whole(h))
 			c->elements = layout_elements(h->l);
 		c->unit = h->l->unit;
 	}

@@ -1,5 +1,6 @@
 /* A state from where it comes to where it can be used, without holding the loop: making, filling and looking through
  * hundreds of millions of numbers is a job of the train lane. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -15,22 +16,37 @@ struct filling {
 
 static int fresh(struct state *st, struct err *e)
 {
-	memset(st->s.block, 0, st->s.bytes);
-	shard_clock_reset(&st->s);
-	return st->cb.init(st->arg, &st->s, e);
+	int rc = 0;
+
+	for (struct shard *s = st->s; s < st->s + st->n && rc == 0; s++) {
+		memset(s->block, 0, s->bytes);
+		shard_clock_reset(s);
+		rc = st->cb.init(st->arg, s, e);
+	}
+	return rc;
+}
+
+static void begin(struct state *st)
+{
+	for (uint32_t k = 0; k < st->n; k++)
+		shard_begin(&st->s[k]);
 }
 
 int state_init(struct state *st, struct err *e)
 {
 	if (fresh(st, e) < 0)
 		return -1;
-	shard_begin(&st->s);
+	begin(st);
 	return 0;
 }
 
 int state_look(struct state *st, struct err *e)
 {
-	return shard_look(&st->s, st->cb.bad, st->arg, NULL, NULL, e);
+	int rc = 0;
+
+	for (uint32_t k = 0; k < st->n && rc == 0; k++)
+		rc = shard_look(&st->s[k], st->cb.bad, st->arg, NULL, NULL, e);
+	return rc;
 }
 
 static void fill_run(struct job *j)
@@ -41,15 +57,15 @@ static void fill_run(struct job *j)
 	if (f->rc)
 		return;
 	if (f->how.at)
-		f->rc = shard_look(&st->s, st->cb.bad, st->arg, f->how.at, f->how.arg, &f->e);
+		f->rc = shard_look(st->s, st->cb.bad, st->arg, f->how.at, f->how.arg, &f->e);
 	if (!f->rc && f->how.fresh)
 		f->rc = fresh(st, &f->e);
 	if (f->rc)
 		return;
-	if (f->how.fill)
-		f->rc = f->how.fill(f->how.arg, &st->s, &f->e);
+	for (uint32_t k = 0; f->how.fill && k < st->n && !f->rc; k++)
+		f->rc = f->how.fill(f->how.arg, &st->s[k], &f->e);
 	if (f->how.fresh)
-		shard_begin(&st->s);
+		begin(st);
 	if (!f->rc && !f->how.at)
 		f->rc = state_look(st, &f->e);
 }
@@ -74,6 +90,7 @@ void state_fill(struct state *st, const struct state_fill *how, void (*done)(voi
 {
 	struct filling *f = xcalloc(1, sizeof(*f));
 
+	assert(!how->at || st->n == 1);
 	*f = (struct filling){ .st = st, .how = *how, .done = done, .arg = arg };
 	if (how->refused) {
 		f->rc = -1;

@@ -7,7 +7,7 @@
 struct state {
 	struct env *env;
 	struct layout l;
-	struct shard s;
+	struct shard *s; uint32_t n;            /* what is held here, one at least */
 	struct state_cb cb; void *arg;
 	struct list copies;                     /* that wait for a boundary */
 	uint32_t running;                       /* of them */

@@ -52,7 +52,7 @@ void shard_begin(struct shard *s)
 
 /* --- names */
 
-static bool cut_here(const struct layout *l, uint64_t at)
+bool shard_may_cut(const struct layout *l, uint64_t at)
 {
 	if (!at || at == l->params || !(at % STATE_CUT))
 		return true;
@@ -131,7 +131,7 @@ int shard_new(struct shard *ret, const struct layout *l, struct extent param, st
 	struct shard *s = ret;
 
 	assert(param.lo <= param.hi && param.hi <= l->params && stat.lo <= stat.hi && stat.hi <= l->stats);
-	assert(cut_here(l, param.lo) && cut_here(l, param.hi));
+	assert(shard_may_cut(l, param.lo) && shard_may_cut(l, param.hi));
 	*s = (struct shard){ .l = l, .param = param, .stat = stat };
 	s->w_bytes = w_bytes_of(l, param, stat);
 	s->opt_bytes = opt_bytes_of(l, param, s->w_bytes);
@@ -228,6 +228,44 @@ int shard_look(const struct shard *s, shard_bad_fn *bad, void *bad_arg, shard_at
 				((char *)c)[i] = p[tick + i - off];
 	}
 	return clock_look(c, e);
+}
+
+/* --- one from another */
+
+/* Elements x lie at to, elements y at from. */
+static bool copy_common(struct extent x, char *to, struct extent y, const char *from, uint32_t unit)
+{
+	uint64_t lo = x.lo > y.lo ? x.lo : y.lo, hi = x.hi < y.hi ? x.hi : y.hi;
+
+	if (lo >= hi)
+		return false;
+	memcpy(to + (lo - x.lo) * unit, from + (lo - y.lo) * unit, (hi - lo) * unit);
+	return true;
+}
+
+/* Parameters and running statistics of a vector that is as long as w. */
+static bool copy_all(const struct shard *to, char *x, const struct shard *from, const char *y)
+{
+	uint32_t unit = to->l->unit;
+	bool some = copy_common(to->param, x, from->param, y, unit);
+
+	return copy_common(to->stat, x + extent_len(to->param) * unit, from->stat, y + extent_len(from->param) * unit,
+		unit) || some;
+}
+
+bool shard_copy(struct shard *to, const struct shard *from)
+{
+	size_t x = extent_len(to->param) * to->l->unit, y = extent_len(from->param) * to->l->unit;
+	bool some = copy_all(to, to->block, from, from->block);
+
+	for (uint32_t k = 0; k < to->l->nopt; k++)
+		(void)copy_common(to->param, (char *)shard_opt(to) + k * x, from->param, (char *)shard_opt(from) + k * y,
+			to->l->unit);
+	for (uint32_t k = 0; k < to->l->nextra; k++)
+		(void)copy_all(to, shard_extra(to, k), from, shard_extra(from, k));
+	if (extent_len(from->param))
+		memcpy(shard_clock(to), shard_clock(from), STATE_CLOCK * sizeof(double));
+	return some;
 }
 
 /* --- the digest of w */

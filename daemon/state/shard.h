@@ -14,6 +14,14 @@
 struct extent { uint64_t lo, hi; };             /* elements lo .. hi - 1 */
 static inline uint64_t extent_len(struct extent x) { return x.hi - x.lo; }
 
+/* Of the parameters, and of the running statistics (counted among these). */
+struct shard_part { struct extent param, stat; };
+static inline bool shard_part_same(const struct shard_part *a, const struct shard_part *b)
+{
+	return a->param.lo == b->param.lo && a->param.hi == b->param.hi && a->stat.lo == b->stat.lo &&
+		a->stat.hi == b->stat.hi;
+}
+
 struct shard {
 	const struct layout *l;                 /* must outlive it */
 	struct extent param, stat;              /* stat: counted among the running statistics */
@@ -23,6 +31,8 @@ struct shard {
 	const struct layout_tensor **of;        /* of each the one that it is, or is a piece of; NULL: the clock */
 };
 
+/* Elements of the parameters may be parted there. */
+bool shard_may_cut(const struct layout *l, uint64_t at);
 /* Memory, zeros not promised but for the clock, which is reset. param's ends are multiples of STATE_CUT, ends of
  * tensors, or those of the parameters. ERR_NOMEM says how much. */
 int shard_new(struct shard *ret, const struct layout *l, struct extent param, struct extent stat, struct err *e);
@@ -49,6 +59,10 @@ typedef size_t shard_bad_fn(void *arg, size_t n, const void *p);
 typedef const void *shard_at_fn(void *arg, size_t off, size_t *ret_len);
 int shard_look(const struct shard *s, shard_bad_fn *bad, void *bad_arg, shard_at_fn *at, void *at_arg, struct err *e);
 int shard_clock_look(const struct shard *s, struct err *e);     /* the clock alone, in the block */
+
+/* What both have: of one layout, and of one epoch, which is the caller's business. True: something was. The clock, too,
+ * when `from` has parameters. */
+bool shard_copy(struct shard *to, const struct shard *from);
 
 /* What everybody needs to know of this shard for the digest of w (digest.h): one or two parts. */
 void shard_digest_parts(const struct shard *s, struct buf *ret_params, struct buf *ret_stats);

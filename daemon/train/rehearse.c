@@ -121,6 +121,20 @@ static int open_memory(struct stagehand *h, struct err *e)
 	return found > most ? too_much(h, "memory", most, found, false, e) : 0;
 }
 
+/* With as many copies of the state as are wished, or as there can be: what a crew does. The error is that of the
+ * wish. */
+static int plan_all(struct stagehand *h, struct err *e)
+{
+	struct err other;
+	int rc = plan_members(h->strategy, &h->v, h->plan, NULL, e);
+
+	while (rc < 0 && h->strategy->crew && h->v.redundancy > 1) {
+		h->v.redundancy--;
+		rc = plan_members(h->strategy, &h->v, h->plan, NULL, &other);
+	}
+	return rc;
+}
+
 static int check_all(struct stagehand *h, struct err *e)
 {
 	struct check_conf c = { .predict = { .profile = &h->profile } };
@@ -194,9 +208,12 @@ static json_t *members(struct stagehand *h)
 		(void)json_array_append_new(list, member(h, k));
 	buf_printf(&h->text, "\npredicted%s: %.3f ms\n\n", h->c->macs_per_us > 0 ? " (from this machine's speed of matrix "
 		"products)" : "", (double)h->out.us / 1e3);
-	if (h->n > 1)
-		buf_printf(&h->text, "each of them works with numbers of the others: one that lies spoils them all, and "
-			"without one their unit stops\n\n");
+	if (h->n < 2)
+		return list;
+	buf_printf(&h->text, "each of them works with numbers of the others: one that lies spoils them all, and without "
+		"one they wait until somebody takes its place\n");
+	buf_printf(&h->text, "copies of the state: %u of %u%s\n\n", h->v.redundancy, h->c->spec->redundancy,
+		h->v.redundancy < 2 ? "; what the one who dies has learned is lost" : "");
 	return list;
 }
 
@@ -239,6 +256,7 @@ static json_t *told(struct stagehand *h)
 	memcpy(id.b, digest, sizeof(id.b));
 	id_hex(&id, hex);
 	(void)json_object_set_new(o, "members", list);
+	(void)json_object_set_new(o, "redundancy", json_integer(h->v.redundancy));
 	(void)json_object_set_new(o, "predicted", prediction_json(&h->out, h->list));
 	(void)json_object_set_new(o, "digest", json_string(hex));
 	(void)json_object_set_new(o, "text", json_stringn((const char *)h->text.p, h->text.len));
@@ -251,7 +269,7 @@ json_t *rehearse(const struct rehearse_conf *c, struct err *e)
 	json_t *o = NULL;
 
 	if (open_model(&h, e) == 0 && open_members(&h, e) == 0 && open_memory(&h, e) == 0 &&
-	    plan_members(h.strategy, &h.v, h.plan, NULL, e) == 0 && check_all(&h, e) == 0)
+	    plan_all(&h, e) == 0 && check_all(&h, e) == 0)
 		o = told(&h);
 	for (uint32_t k = 0; h.plan && k < h.n; k++)
 		plan_free(&h.plan[k]);

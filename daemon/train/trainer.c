@@ -76,7 +76,7 @@ static int make_plan(void *arg, const struct plan_results *results, uint64_t fir
 {
 	struct trainer *t = arg;
 	struct view_member me = { .id = t->c.self, .speed = 1 };
-	bool seated = !t->strategy->crew || seat_ask(t);
+	bool seated = !t->strategy->crew || seat_ask(t, first);
 	struct view v = trainer_plan_view(t, &me, first);
 
 	round_view(t, &v);
@@ -232,7 +232,11 @@ static void net_op(void *arg, struct exec_wait *w, const struct exec_net *n, con
 	struct err e;
 
 	if (n->instr->kind == PLAN_SUM && n->group && n->group->elastic) {
-		round_sum(t, w, out[0].p, nin ? in[0].p : NULL);
+		struct sum s = { .w = w, .to = out[0].p, .from = nin ? in[0].p : NULL, .len = trainer_round_len(t) };
+
+		if (t->seat.is)
+			(void)part_at(&t->seat.part, &n->plan->buf[n->instr->out[0].buf], &s.at, &s.len);
+		round_sum(t, &s);
 		return;
 	}
 	if (t->c.ops && t->c.ops->net) {
@@ -250,9 +254,7 @@ static void cancel_op(void *arg, struct exec_wait *w)
 
 	if (load_cancel(t, w))
 		return;
-	if (w == t->sum_wait)
-		round_cancel(t);
-	else if (t->c.ops && t->c.ops->cancel)
+	if (!round_cancel(t, w) && t->c.ops && t->c.ops->cancel)
 		t->c.ops->cancel(t->c.ops_arg, w);
 }
 
@@ -309,7 +311,7 @@ void trainer_start(struct trainer *t)
 	t->paused = t->lent = false;
 	load_resume(t);
 	check_resume(t);
-	if (t->splits && t->sum_wait && t->round_prog)
+	if (t->splits && sums_wait(&t->sums) && t->round_prog)
 		exec_interrupt(t->x);   /* its SUM goes on, with micro-batches beside it */
 	exec_wake(t->x);
 }

@@ -100,8 +100,12 @@ bool trainer_needs_swarm(const struct trainer *t);              /* the strategy 
 /* --- state: parameters, optimizer vectors and clock in one contiguous block. Only touch it while the trainer is quiet:
  * before trainer_start, or between trainer_quiet's callback and the next trainer_start. */
 void trainer_init_params(struct trainer *t);                    /* fresh parameters from the seed; 1 ms per million */
-struct shard *trainer_shard(const struct trainer *t);
+struct shard *trainer_shard(const struct trainer *t);           /* the first, or only one */
+struct shard *trainer_shards(const struct trainer *t, uint32_t *ret_n);
 void *trainer_state(struct trainer *t, size_t *ret_bytes);      /* the block: same layout on every peer of the run */
+/* Shards beside what it holds, without values, of the same layout. NULL and e: no memory. */
+struct state *trainer_state_of(struct trainer *t, const struct shard_part *part, uint32_t n, struct err *e);
+bool trainer_lies_still(const struct trainer *t);       /* nothing decided is to be applied: its state stays as it is */
 size_t trainer_tensors(struct trainer *t, const struct ckpt_tensor **ret_v);   /* views into the block */
 /* After the block was filled from elsewhere: checks that it is finite and takes the clock. live: hyperparameters. */
 int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
@@ -120,27 +124,35 @@ void trainer_weights(struct trainer *t, snapshot_fn *done, void *arg);
 /* --- generations, for strategies whose plans have many members (planner_ops.crew): nothing runs but in one. Every
  * member is told the same view and the same grant, and what follows from those is the same everywhere. */
 struct trainer_part {
-	bool brings;                            /* has a part in what its unit contributes */
-	struct extent param, stat;              /* of the state: stat counted among the running statistics */
-	uint64_t lo, hi;                        /* of a unit's contribution, whose parts lie in the order of the stages */
+	/* Of a unit's contribution, whose parts lie in the order of the parameters, each with its running statistics behind
+	 * it: what it brings, and of what it gets the mean, which is what it holds. */
+	bool brings; uint64_t lo, hi, keep_lo, keep_hi;
+	struct shard_part own;                  /* what it computes, of that; others step it, too */
+	uint32_t nheld; struct shard_part *held; uint64_t *at;  /* in that order, and where in the contribution */
 };
+void trainer_parts_free(struct trainer_part *part, uint32_t n);         /* what they point to */
 /* What a view is before it has members (crew_conf.view). What it points to stays, after trainer_free too, until
  * trainer_crew_view_back. */
 struct view trainer_crew_view(struct trainer *t);
 void trainer_crew_view_back(void *trainer);
-/* Of every member of the view. */
+/* A job that is not its own reads its state's numbers: it stays, after trainer_free too, until trainer_read_over. */
+void trainer_read(struct trainer *t);
+void trainer_read_over(struct trainer *t);
+/* Of every member of the view; trainer_parts_free. */
 int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_part *ret, struct err *e);
-/* This peer is member v->me from now on; the trainer must be quiet. *ret_fresh: its part is another than before, and
- * memory for it is there, whose values the owner fills (trainer_fill). v is copied. */
-int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struct err *e);
+/* This peer is member v->me from now on; the trainer must be quiet. *ret_fresh: it holds other parts than before, and
+ * memory for them is there, whose values the owner fills (trainer_fill). What it held goes to ret_was (NULL: is let
+ * go), to be freed with state_free. v is copied. */
+int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struct state **ret_was, struct err *e);
 /* That is over: what was decided is applied still, nothing else runs; then trainer_quiet, and the next. */
 void trainer_part_ways(struct trainer *t);
-int trainer_stand_up(struct trainer *t, struct err *e); /* quiet: it holds nothing any more */
+/* quiet: it holds nothing any more; ret_was as above */
+int trainer_stand_up(struct trainer *t, struct state **ret_was, struct err *e);
 /* Paused, it has nothing under way with the others, and no round waits for what it has. */
 bool trainer_at_rest(const struct trainer *t);
 bool trainer_seated(const struct trainer *t);
 const struct trainer_part *trainer_part(const struct trainer *t);
-size_t trainer_round_len(const struct trainer *t);      /* reals that trainer_commit takes */
+size_t trainer_round_len(const struct trainer *t);      /* reals that trainer_commit takes: of what is held here */
 
 /* --- life */
 void trainer_start(struct trainer *t);                          /* begins or goes on; needs a grant to do anything */

@@ -190,7 +190,7 @@ void check_step(struct trainer *t, double skipped)
 {
 	const struct model *m = t->model;
 	const char *name = "";
-	double from = t->seat.is ? (double)t->seat.part.param.lo : 0;   /* where its vector begins */
+	double from = t->seat.is ? (double)t->seat.part.own.param.lo : 0;   /* where its vector begins */
 	struct err e;
 
 	if (!(skipped > 0)) {

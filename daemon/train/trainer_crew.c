@@ -6,71 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/planted.h"
 #include "exec/batch.h"
 #include "train/trainer_int.h"
 
-/* --- what a member's plans say of its part */
-
-static const struct plan_buf *own_weights(const struct plan *p)
-{
-	for (uint32_t k = 0; k < p->nbufs; k++)
-		if (p->buf[k].class == PLAN_WEIGHT && plan_is_state(&p->buf[k]) && p->buf[k].nextents &&
-		    p->buf[k].extent[0].kind == PLAN_FLAT)
-			return &p->buf[k];
-	return NULL;
-}
-
-/* Does it bring something to the round, or only get what comes of it? */
-static bool speaks(const struct plan *p)
-{
-	for (uint32_t k = 0; k < p->ninstrs; k++)
-		if (p->instr[k].kind == PLAN_SUM && p->group[p->instr[k].group].elastic)
-			return p->instr[k].nin > 0;
-	return false;
-}
-
-/* All but where it lies in a unit's contribution. */
-static void part_of(const struct trainer *t, const struct plan *p, struct trainer_part *ret)
-{
-	const struct plan_buf *w = own_weights(p);
-	uint64_t n = t->model->nparam;
-
-	*ret = (struct trainer_part){ .brings = speaks(p) };
-	if (!w)
-		return;
-	ret->param = (struct extent){ w->extent[0].lo, w->extent[0].hi };
-	if (w->nextents > 1)
-		ret->stat = (struct extent){ w->extent[1].lo - n, w->extent[1].hi - n };
-	ret->hi = w->bytes / sizeof(real);
-}
-
-static bool same_part(const struct trainer_part *a, const struct trainer_part *b)
-{
-	return a->param.lo == b->param.lo && a->param.hi == b->param.hi && a->stat.lo == b->stat.lo &&
-		a->stat.hi == b->stat.hi;
-}
-
-/* One part behind the other, in the order of the parameters, each with its running statistics; replicas have one. */
-static void lay_out(struct trainer_part *part, uint32_t n)
-{
-	for (uint32_t k = 0; k < n; k++) {
-		uint64_t len = part[k].hi, before = part[k].param.lo;
-
-		for (uint32_t j = 0; j < n; j++) {
-			bool again = false;
-
-			for (uint32_t i = 0; i < j; i++)
-				again = again || same_part(&part[i], &part[j]);
-			if (!again && part[j].param.lo < part[k].param.lo)
-				before += extent_len(part[j].stat);
-		}
-		part[k].lo = len ? before : 0;
-		part[k].hi = len ? before + len : 0;
-	}
-}
+#define ROUNDS_MAX 64                   /* of an epoch, that come to nothing */
+#define INDEX_MAX (UINT32_MAX / 2)      /* plans have values with one key for all indices below UINT32_MAX */
 
 /* For the program of a round (begun), or of a flush from index 0 on. */
-static struct view view_at(const struct trainer *t, const struct view *v, bool begun)
+struct view seat_view_at(const struct trainer *t, const struct view *v, bool begun)
 {
 	struct view x = *v;
 
@@ -83,39 +27,47 @@ static struct view view_at(const struct trainer *t, const struct view *v, bool b
 	return x;
 }
 
-int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_part *ret, struct err *e)
-{
-	struct plan *p = xcalloc(v->nmembers, sizeof(*p));
-	struct view x = view_at(t, v, true);
-	int rc = plan_members(t->strategy, &x, p, NULL, e);
+/* --- taking a seat */
 
-	for (uint32_t k = 0; k < v->nmembers && rc == 0; k++) {
-		part_of(t, &p[k], &ret[k]);
-		plan_free(&p[k]);
-	}
-	if (rc == 0)
-		lay_out(ret, v->nmembers);
-	free(p);
-	return rc;
+/* The shard that holds what the buffer is, or the optimizer's vectors of. */
+static const struct shard *shard_of(const struct trainer *t, const struct plan_buf *b)
+{
+	uint32_t n;
+	const struct shard *s = trainer_shards(t, &n);
+
+	for (uint32_t k = 0; k < n; k++)
+		if (b->nextents && s[k].param.lo == b->extent[0].lo && s[k].param.hi == b->extent[0].hi &&
+		    b->bytes == (b->class == PLAN_WEIGHT ? s[k].w_bytes : s[k].opt_bytes))
+			return &s[k];
+	return NULL;
 }
 
-/* --- taking a seat */
+/* Micro-batches move running statistics of the part that this peer computes. */
+static void bind_stats(struct trainer *t, const struct plan *p)
+{
+	for (uint32_t k = 0; k < p->ninstrs; k++) {
+		const struct plan_instr *i = &p->instr[k];
+		const struct plan_buf *from = i->kind == PLAN_VEC && !strcmp(i->fn, "tail") ? &p->buf[i->in[0].buf] : NULL;
+
+		if (from && from->nextents > 1)
+			exec_bind(t->x, "stats", t->stats + (from->extent[1].lo - t->model->nparam),
+				(from->extent[1].hi - from->extent[1].lo) * sizeof(real));
+	}
+}
 
 static void bind_state(struct trainer *t, const struct plan *p)
 {
-	const struct shard *s = trainer_shard(t);
-
 	exec_unbind(t->x);
 	for (uint32_t k = 0; k < p->nbufs; k++) {
 		const struct plan_buf *b = &p->buf[k];
+		const struct shard *s = plan_is_state(b) ? shard_of(t, b) : NULL;
 
-		if (plan_is_state(b) && b->class == PLAN_WEIGHT)
+		if (s && b->class == PLAN_WEIGHT)
 			exec_bind(t->x, b->name, shard_w(s), s->w_bytes);
-		else if (plan_is_state(b) && b->class == PLAN_OPTIMIZER)
+		else if (s && b->class == PLAN_OPTIMIZER)
 			exec_bind(t->x, b->name, shard_opt(s), s->opt_bytes);
-		else if (!strcmp(b->name, "stats"))
-			exec_bind(t->x, b->name, t->stats + s->stat.lo, extent_len(s->stat) * sizeof(real));
 	}
+	bind_stats(t, p);
 }
 
 /* What its LOADs ask for. */
@@ -134,6 +86,7 @@ void seat_free(struct trainer *t)
 {
 	json_decref(t->seat.values);
 	free(t->seat.member);
+	trainer_parts_free(&t->seat.part, 1);
 	t->seat = (struct seat){ 0 };
 }
 
@@ -159,45 +112,62 @@ static int look_ahead(struct trainer *t, struct trainer_part *ret, struct plan *
 	const struct view *v = &t->seat.v;
 	const struct plan_results none = { 0, NULL };
 	struct trainer_part *part = xcalloc(v->nmembers, sizeof(*part));
-	struct view x = view_at(t, v, false);
+	struct view x = seat_view_at(t, v, false);
 	int rc = trainer_parts(t, v, part, e);
 
 	*ret = part[v->me];
+	part[v->me] = (struct trainer_part){ 0 };
+	trainer_parts_free(part, v->nmembers);
 	free(part);
 	return rc < 0 ? -1 : t->strategy->plan(&x, &none, ret_flush, e);
 }
 
-int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struct err *e)
+static bool holds(const struct trainer *t, const struct trainer_part *part)
 {
-	struct trainer_part was = t->seat.part;
+	const struct shard_part none = { 0 };
+	uint32_t n, want = part->nheld ? part->nheld : 1;
+	const struct shard *s = trainer_shards(t, &n);
+
+	for (uint32_t k = 0; k < n && n == want; k++)
+		if (!shard_part_same(&(struct shard_part){ s[k].param, s[k].stat }, part->nheld ? &part->held[k] : &none))
+			return false;
+	return n == want;
+}
+
+int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struct state **ret_was, struct err *e)
+{
+	const struct ranges none = { 0 };
 	struct plan flush;
-	bool had = t->seat.is;
 	int rc;
 
 	exec_reset(t->x);
 	if (settle(t, v, e) < 0 || look_ahead(t, &t->seat.part, &flush, e) < 0)
 		return -1;
 	look_at_loads(&t->seat, &flush);
-	*ret_fresh = !had || !same_part(&was, &t->seat.part);
-	rc = *ret_fresh ? trainer_hold_part(t, t->seat.part.param, t->seat.part.stat, e) : 0;
+	*ret_fresh = !holds(t, &t->seat.part);
+	rc = *ret_fresh ? trainer_hold_parts(t, t->seat.part.held, t->seat.part.nheld, ret_was, e) : 0;
 	if (rc == 0)
 		rc = t->seat.reads ? load_deep(t, t->seat.ring, e) : 0;
 	if (rc == 0) {
+		/* What is prepared may lie behind what must come first again. */
+		if (t->seat.reads && !PLANTED(STALE_BATCH))
+			loader_grant(t->loader, &none);
 		bind_state(t, &flush);
 		t->seat.is = true;
+		t->seat.start = 0;
 		trainer_reset_epoch(t);
 	}
 	plan_free(&flush);
 	return rc;
 }
 
-int trainer_stand_up(struct trainer *t, struct err *e)
+int trainer_stand_up(struct trainer *t, struct state **ret_was, struct err *e)
 {
 	exec_reset(t->x);
 	exec_unbind(t->x);
 	seat_free(t);
 	t->lent = false;                        /* there is nothing of it that would have to be filled */
-	return trainer_hold_part(t, (struct extent){ 0, 0 }, (struct extent){ 0, 0 }, e);
+	return trainer_hold_parts(t, NULL, 0, ret_was, e);
 }
 
 /* What was decided is applied; all else of it is over. */
@@ -226,7 +196,7 @@ bool trainer_has_crew(const struct trainer *t) { return t->strategy->crew; }
 
 size_t trainer_round_len(const struct trainer *t)
 {
-	return t->strategy->crew ? (size_t)(t->seat.part.hi - t->seat.part.lo) : trainer_contribution_len(t);
+	return t->strategy->crew ? (size_t)(t->seat.part.keep_hi - t->seat.part.keep_lo) : trainer_contribution_len(t);
 }
 
 bool trainer_at_rest(const struct trainer *t)
@@ -248,14 +218,16 @@ struct view trainer_crew_view(struct trainer *t)
 	return v;
 }
 
-void trainer_crew_view_back(void *trainer)
-{
-	struct trainer *t = trainer;
+void trainer_read(struct trainer *t) { t->readers++; }
 
+void trainer_read_over(struct trainer *t)
+{
 	t->readers--;
 	if (t->dying)
 		trainer_part_gone(t);
 }
+
+void trainer_crew_view_back(void *trainer) { trainer_read_over(trainer); }
 
 /* --- which samples */
 
@@ -334,12 +306,20 @@ static void count_flush(struct trainer *t)
 	trainer_counted(t, s->flush * batch_of(t));
 }
 
-bool seat_ask(struct trainer *t)
+static bool unseat(struct trainer *t, const char *why)
+{
+	struct err e;
+
+	(void)err_set(&e, ERR_STATE, "%s", why);
+	trainer_unseat(t, &e);
+	return false;
+}
+
+bool seat_ask(struct trainer *t, uint64_t first)
 {
 	struct seat *s = &t->seat;
 	struct exec_view x;
 	uint32_t flush = s->flush;
-	struct err e;
 
 	s->flush = 0;
 	exec_view(t->x, &x);
@@ -350,12 +330,23 @@ bool seat_ask(struct trainer *t)
 	}
 	if (!s->is || (s->over && list_empty(&t->commits)))
 		return false;
-	if (flush && x.cut_short != s->cut && !s->over) {
-		(void)err_set(&e, ERR_STATE, "a flush of micro-batches was cut short");
-		trainer_unseat(t, &e);
-		return false;
-	}
+	if (s->over)
+		return true;
+	if (flush && x.cut_short != s->cut)
+		return unseat(t, "a flush of micro-batches was cut short");
+	if (!t->samples && first > s->start && list_empty(&t->commits))
+		return unseat(t, "too many rounds have come to nothing");
+	if (first > INDEX_MAX)
+		return unseat(t, "indices begin anew");
 	return true;
+}
+
+/* Indices of an epoch: its micro-batches, the last flush filled up, and its rounds. */
+void seat_applied(struct trainer *t, uint64_t target)
+{
+	uint64_t batches = (spec_epoch_samples(t->s, target) + batch_of(t) - 1) / batch_of(t);
+
+	t->seat.start += batches + PLAN_MEMBERS_MAX + ROUNDS_MAX;
 }
 
 void seat_view(const struct trainer *t, struct view *v)
@@ -363,7 +354,7 @@ void seat_view(const struct trainer *t, struct view *v)
 	const struct view was = *v;
 
 	*v = t->seat.v;
-	v->first = was.first;
+	v->first = !t->samples && was.first < t->seat.start ? t->seat.start : was.first;
 	v->epoch = was.epoch;
 	v->samples = was.samples;
 	v->settings = was.settings;

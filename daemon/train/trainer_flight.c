@@ -31,6 +31,8 @@ void round_view(struct trainer *t, struct view *v)
 {
 	bool begun = t->in_begin && !t->flight.out && !t->passed && !t->s->mode.any && list_empty(&t->commits);
 
+	if (t->seat.is && t->samples < trainer_goal(t))
+		begun = false;                  /* all members of a unit have all of its flushes behind them, or none */
 	t->round_prog = t->splits = t->winding = false;
 	v->sent = t->flight.out;
 	v->agreed = t->agreed;
@@ -45,17 +47,19 @@ void round_view(struct trainer *t, struct view *v)
 
 void round_planned(struct trainer *t, const struct view *v, const struct plan *p)
 {
-	bool sum = false, commit = false;
+	bool commit = false;
+	uint32_t sums = 0;
 
 	for (uint32_t i = 0; i < p->ninstrs; i++) {
 		const struct plan_instr *n = &p->instr[i];
 
-		sum = sum || (n->kind == PLAN_SUM && p->group[n->group].elastic);
+		sums += n->kind == PLAN_SUM && p->group[n->group].elastic;
 		commit = commit || (n->kind == PLAN_COMMIT && !n->nin && n->scope == PLAN_GROUP);
 	}
-	t->splits = sum && (!commit || v->agreed);
+	t->sums.wanted = sums;
+	t->splits = sums && (!commit || v->agreed);
 	t->stepping = v->agreed;
-	t->round_prog = p->ninstrs && !p->iterations && (sum || v->agreed);
+	t->round_prog = p->ninstrs && !p->iterations && (sums || v->agreed);
 }
 
 void round_parcel(struct trainer *t)
@@ -142,11 +146,11 @@ void round_break(struct trainer *t)
 
 void round_boundary(struct trainer *t)
 {
-	if (t->round_prog && !(t->splits && t->sum_wait))
+	if (t->round_prog && !(t->splits && sums_wait(&t->sums)))
 		return;
 	if (t->stepping && t->load_wait)
 		t->break_later = true;
-	else if (t->splits && t->sum_wait)
+	else if (t->splits && sums_wait(&t->sums))
 		exec_interrupt(t->x);           /* it waits for others: there may be no boundary for long */
 	else
 		round_wind_down(t);

@@ -44,14 +44,26 @@ struct flight {
 	struct ranges claimed;
 };
 
+/* The SUMs of the elastic groups of a program: of all that is held the mean, of one part at most what is brought. They
+ * are one round, which begins when all of them wait. */
+#define SUMS_MAX 64
+struct sums {
+	uint32_t n, wanted;                     /* that wait; of the program */
+	/* at, len: of the mean, in reals */
+	struct sum { struct exec_wait *w; void *to; const void *from; size_t at, len; } v[SUMS_MAX];
+};
+static inline bool sums_wait(const struct sums *s) { return s->n && s->n >= s->wanted; }
+
 /* What a generation makes of this peer, for strategies whose plans have many members (trainer_crew.c). */
 struct seat {
 	bool is, over;                          /* in one; it is over, and only what was decided is applied still */
 	struct view v; struct view_member *member; json_t *values;
-	struct trainer_part part;               /* what of the state is its own */
+	struct trainer_part part;               /* what of the state it holds, and brings to a round */
 	bool reads;                             /* its LOADs want samples, not only which ones these are */
 	uint32_t ring;                          /* batches that its plans hold at once */
-	uint64_t base;                          /* index of the epoch's first micro-batch */
+	/* Indices are the same on all members: `start` is where the epoch begins for everybody, however many programs of
+	 * rounds that came to nothing some of them have had; base: where its first micro-batch is. */
+	uint64_t start, base;
 	uint32_t flush; uint64_t first, cut;    /* micro-batches of what runs, from first on; programs cut short before */
 };
 
@@ -102,7 +114,7 @@ struct trainer {
 	bool renewed;                           /* working copies are there */
 	uint64_t work_epoch, oldest;            /* of the working copy; of the oldest gradient in the sum */
 	uint64_t stale, stale_most;             /* trainer_view */
-	struct exec_wait *sum_wait; void *sum_to; const void *sum_from;
+	struct sums sums;
 	struct list commits; struct commit *applying;
 	struct timer later; bool contribute_again;
 	/* copies */
@@ -137,12 +149,19 @@ void trainer_reset_epoch(struct trainer *t);
 void trainer_counted(struct trainer *t, uint32_t n);            /* n samples more count now */
 struct exec *trainer_exec(struct trainer *t, struct exec_conf *conf);   /* behind which t is; fills in conf's ops */
 
+/* trainer_parts.c */
+/* Where the value of a buffer of this plan lies in what the round brings back; false: it is no part of it. */
+bool part_at(const struct trainer_part *part, const struct plan_buf *b, size_t *ret_at, size_t *ret_len);
+
 /* trainer_crew.c */
 /* Before a program is planned: what has become of the one before. false: nothing can be planned. */
-bool seat_ask(struct trainer *t);
+bool seat_ask(struct trainer *t, uint64_t first /* its first index, as far as the executor goes */);
 void seat_planned(struct trainer *t, const struct plan *p);
 void seat_view(const struct trainer *t, struct view *v);
+/* v for the program of a round (begun), or of a flush from index 0 on. */
+struct view seat_view_at(const struct trainer *t, const struct view *v, bool begun);
 void seat_free(struct trainer *t);
+void seat_applied(struct trainer *t, uint64_t target);          /* an epoch is over, that was worked for target */
 struct batch *seat_batch(const struct trainer *t, uint64_t index);      /* positions alone; free() it */
 void trainer_unseat(struct trainer *t, const struct err *e);    /* what was under way is cut short */
 
@@ -168,8 +187,9 @@ void model_profile_at(struct trainer *t, uint32_t batch);       /* of micro-batc
 int memory_settle(struct trainer *t, struct err *e);
 
 /* trainer_state.c */
-/* Memory for a part of the state, instead of what was held. */
-int trainer_hold_part(struct trainer *t, struct extent param, struct extent stat, struct err *e);
+/* Memory for these parts of the state, instead of what was held, which goes to ret_was (NULL: is freed). */
+int trainer_hold_parts(struct trainer *t, const struct shard_part *part, uint32_t n, struct state **ret_was,
+	struct err *e);
 int trainer_hold(struct trainer *t, struct err *e); /* the state, and what micro-batches move beside it */
 void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg);
 /* It is that of an epoch now, looked at. */
@@ -177,7 +197,7 @@ int trainer_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct 
 static inline real *trainer_w(const struct trainer *t) { return shard_w(trainer_shard(t)); }
 
 /* trainer_round.c */
-void round_sum(struct trainer *t, struct exec_wait *w, void *to, const void *from);
+void round_sum(struct trainer *t, const struct sum *s);
 /* Fills in what a round means for the next program; then what the program says of it. */
 void round_view(struct trainer *t, struct view *v);
 void round_planned(struct trainer *t, const struct view *v, const struct plan *p);
@@ -195,7 +215,7 @@ void flight_land(struct trainer *t);
 bool flight_due(const struct trainer *t, bool begun);
 bool round_carries(const struct trainer *t);    /* there is a flight that no commit has decided */
 uint64_t trainer_goal(const struct trainer *t); /* samples of this peer in an epoch before it waits */
-void round_cancel(struct trainer *t);
+bool round_cancel(struct trainer *t, const struct exec_wait *w);        /* false: it is no SUM */
 void round_go_on(struct trainer *t);            /* COMMIT of a part without parameters: on with the others */
 void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST]);
 void round_own_commit(struct trainer *t);       /* COMMIT of a strategy without a swarm */

@@ -2,6 +2,7 @@
  * still being applied, or with no begin at all (a follower): commits wait in a list, each is taken by one program. The
  * round's SUM, COMMIT and step are one program; or, where micro-batches go on meanwhile, SUM is in one and what
  * follows the commit in the next (trainer_flight.c). */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,11 +85,21 @@ void trainer_reset_epoch(struct trainer *t)
 	ranges_clear(&t->claimed);
 }
 
+static const real *sum_brought(const struct trainer *t)
+{
+	const real *x = NULL;
+
+	for (uint32_t k = 0; k < t->sums.n; k++)
+		x = t->sums.v[k].from ? t->sums.v[k].from : x;
+	return x;
+}
+
 static void contribute(struct trainer *t)
 {
 	bool flies = t->flight.out;
-	uint64_t samples = flies ? t->flight.samples : t->sum_wait && t->sum_from ? t->samples : 0;
-	const real *x = samples ? t->sum_from : NULL;
+	const real *sum = sum_brought(t);
+	uint64_t samples = flies ? t->flight.samples : sum ? t->samples : 0;
+	const real *x = samples ? sum : NULL;
 	const struct ranges none = { 0 }, *claimed = flies ? &t->flight.claimed : &t->claimed;
 
 	if (t->passed)                  /* it has been said that there is nothing */
@@ -100,12 +111,20 @@ static void contribute(struct trainer *t)
 	t->cb.contribute(t->arg, t->begin_epoch, x, samples, samples ? claimed : &none);
 }
 
-/* The first commit of the list goes where SUM wants it, over this peer's sum: a micro-batch that ended after the commit
- * had come is in no sum any more. Its positions come again. */
+/* The mean, to where the SUMs want it, over what this peer has brought. */
+static void put_mean(struct trainer *t, const float *mean)
+{
+	for (uint32_t k = 0; k < t->sums.n; k++)
+		if (t->sums.v[k].to != mean + t->sums.v[k].at)
+			memcpy(t->sums.v[k].to, mean + t->sums.v[k].at, t->sums.v[k].len * sizeof(real));
+}
+
+/* The first commit of the list goes where the SUMs want it: a micro-batch that ended after the commit had come is in no
+ * sum any more. Its positions come again. */
 static void deliver(struct trainer *t)
 {
 	struct commit *c = list_entry(list_pop(&t->commits), struct commit, link);
-	struct exec_wait *w = t->sum_wait;
+	struct sums s = t->sums;
 
 	t->applying = c;
 	t->gave = false;
@@ -116,43 +135,52 @@ static void deliver(struct trainer *t)
 		trainer_reset_epoch(t);
 		load_regrant(t);
 	}
-	if (c->mean && t->sum_to != c->mean)
-		memcpy(t->sum_to, c->mean, c->bytes);
+	if (c->mean)
+		put_mean(t, c->mean);
 	big_free(c->mean, c->bytes);
 	c->mean = NULL;
-	t->sum_wait = NULL;
+	t->sums.n = 0;
 	t->agreed = t->splits;
 	t->stepping = !t->splits;
 	if (t->agreed)                          /* before the SUM ends: the next program may begin with that */
 		round_wind_down(t);
-	exec_done(w, NULL, NULL);
+	for (uint32_t k = 0; k < s.n; k++)
+		exec_done(s.v[k].w, NULL, NULL);
 }
 
-/* SUM of the elastic group: everything behind it waits for the commit. */
-void round_sum(struct trainer *t, struct exec_wait *w, void *to, const void *from)
+/* SUM of an elastic group: everything behind it waits for the commit. */
+void round_sum(struct trainer *t, const struct sum *s)
 {
-	t->sum_wait = w;
-	t->sum_to = to;
-	t->sum_from = from;
+	assert(t->sums.n < SUMS_MAX);
+	t->sums.v[t->sums.n++] = *s;
+	if (!sums_wait(&t->sums))
+		return;
 	if (!list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin))
 		deliver(t);
 	else if (list_empty(&t->commits) && t->in_begin)
 		contribute(t);
 }
 
-void round_cancel(struct trainer *t)
+bool round_cancel(struct trainer *t, const struct exec_wait *w)
 {
-	t->sum_wait = NULL;
+	for (uint32_t k = 0; k < t->sums.n; k++)
+		if (t->sums.v[k].w == w) {
+			t->sums.v[k] = t->sums.v[--t->sums.n];
+			return true;
+		}
+	return false;
 }
 
 void round_again(struct trainer *t)
 {
-	bool ready = t->sum_wait || (t->s->mode.any && !t->flight.out);
+	bool ready = sums_wait(&t->sums) || (t->s->mode.any && !t->flight.out);
 
 	if (t->contribute_again && list_empty(&t->commits) && t->in_begin && ready)
 		contribute(t);
 	t->contribute_again = false;
-	if (t->sum_wait && !list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin))
+	while (t->strategy->crew && !t->seat.is && !list_empty(&t->commits) && !t->applying)
+		round_go_on(t);                 /* a spare: it has no programs */
+	if (sums_wait(&t->sums) && !list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin))
 		deliver(t);
 }
 
@@ -166,7 +194,7 @@ void trainer_begin(struct trainer *t, uint64_t epoch)
 	trainer_line(t, "\"ev\":\"begin\",\"epoch\":%llu", (unsigned long long)epoch);
 	if (!t->round_prog && !t->flight.out && !t->s->mode.any) {
 		round_break(t);
-	} else if (t->sum_wait || t->s->mode.any) {     /* another attempt, or it lies ready, or there is nothing */
+	} else if (sums_wait(&t->sums) || t->s->mode.any) {     /* another attempt, or it lies ready, or there is nothing */
 		t->contribute_again = true;
 		trainer_later(t);
 	}
@@ -201,7 +229,7 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 	struct err *e)
 {
 	size_t bytes = trainer_round_len(t) * sizeof(real);
-	bool here = t->sum_wait && list_empty(&t->commits) && flight_due(t, false);
+	bool here = sums_wait(&t->sums) && list_empty(&t->commits) && flight_due(t, false);
 	uint64_t target = t->target;            /* what this epoch was worked for */
 	struct commit *c;
 
@@ -221,8 +249,7 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 		c->samples = my_samples;
 	c->bytes = bytes;
 	if (here) {
-		if (t->sum_to != mean)
-			memcpy(t->sum_to, mean, bytes);
+		put_mean(t, mean);
 	} else if (bytes) {
 		c->mean = big_alloc(bytes);
 		if (!c->mean) {
@@ -235,9 +262,9 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 	list_push(&t->commits, &c->link);
 	t->in_begin = t->given = t->passed = false;
 	t->tell = t->samples > 0 || round_carries(t);
-	if (t->sum_wait || t->tell)
+	if (sums_wait(&t->sums) || t->tell || !bytes)
 		trainer_later(t);
-	if (!t->sum_wait && !t->round_prog)
+	if (!sums_wait(&t->sums) && !t->round_prog)
 		round_break(t);
 	return 0;
 }
@@ -257,7 +284,7 @@ void trainer_failed(struct trainer *t, uint64_t epoch)
 	if (!t->s->mode.steps && !t->s->mode.any && !t->strategy->crew)
 		t->hold_at = t->samples + 1 > trainer_goal(t) ? t->samples + 1 : trainer_goal(t);
 	if ((t->round_prog || t->splits) && !t->applying && list_empty(&t->commits)) {
-		t->sum_wait = NULL;             /* a commit that comes before the interrupt must not end this SUM */
+		t->sums.n = 0;                  /* a commit that comes before the interrupt must not end this SUM */
 		exec_interrupt(t->x);
 	}
 }
@@ -282,6 +309,8 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 	t->applying = NULL;
 	t->agreed = t->stepping = false;
 	t->epoch = c->epoch;
+	if (t->seat.is)
+		seat_applied(t, c->target);
 	log_applied(t, t->epoch, digest);
 	if (!t->s->mode.local)
 		check_step(t, t->skipped);
@@ -289,7 +318,7 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 	t->skipped = 0;
 	t->cb.applied(t->arg, &a);
 	commit_free(c);
-	if (t->sum_wait && !list_empty(&t->commits))
+	if (sums_wait(&t->sums) && !list_empty(&t->commits))
 		trainer_later(t);
 	else if (!t->round_prog && (t->break_later || round_waits(t)))
 		round_break(t);
@@ -318,5 +347,5 @@ void round_drop(struct trainer *t)
 	t->agreed = t->stepping = t->break_later = t->tell = t->splits = false;
 	ranges_clear(&t->flight.claimed);
 	t->flight = (struct flight){ .claimed = t->flight.claimed };
-	t->sum_wait = NULL;
+	t->sums.n = 0;
 }

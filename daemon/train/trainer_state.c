@@ -83,33 +83,44 @@ static size_t bad(void *arg, size_t n, const void *p)
 
 static const struct state_cb state_cb = { .wanted = wanted, .free = free_again, .init = init, .bad = bad };
 
-int trainer_hold_part(struct trainer *t, struct extent param, struct extent stat, struct err *e)
+struct state *trainer_state_of(struct trainer *t, const struct shard_part *part, uint32_t n, struct err *e)
 {
-	struct state *was = t->state;
+	const struct shard_part none = { 0 };
 	struct layout l;
 
-	if (layout_of(t, &l, e) < 0)
+	return layout_of(t, &l, e) < 0 ? NULL : state_new(t->env, &l, n ? part : &none, n ? n : 1, &state_cb, t, e);
+}
+
+int trainer_hold_parts(struct trainer *t, const struct shard_part *part, uint32_t n, struct state **ret_was,
+	struct err *e)
+{
+	struct state *was = t->state, *s = trainer_state_of(t, part, n, e);
+
+	if (!s)
 		return -1;
-	t->state = state_new(t->env, &l, param, stat, &state_cb, t, e);
-	if (!t->state) {
-		t->state = was;
-		return -1;
-	}
-	state_free(was, NULL, NULL);
+	t->state = s;
+	if (ret_was)
+		*ret_was = was;
+	else
+		state_free(was, NULL, NULL);
 	return 0;
+}
+
+bool trainer_lies_still(const struct trainer *t)
+{
+	return !t->applying && list_empty(&t->commits) && !state_busy(t->state);
 }
 
 /* All of it; nothing yet where a generation says what is whose. */
 int trainer_hold(struct trainer *t, struct err *e)
 {
-	bool all = !t->strategy->crew;
+	struct shard_part all = { { 0, t->model->nparam }, { 0, t->model->nbuffer } };
 
 	t->stats_bytes = t->model->nbuffer * sizeof(real);
 	t->stats = big_alloc(t->stats_bytes + 1);
 	if (!t->stats)
 		return err_set(e, ERR_NOMEM, "no memory for running statistics (%zu bytes)", t->stats_bytes);
-	return trainer_hold_part(t, (struct extent){ 0, all ? t->model->nparam : 0 }, (struct extent){ 0, all ?
-		t->model->nbuffer : 0 }, e);
+	return trainer_hold_parts(t, &all, t->strategy->crew ? 0 : 1, NULL, e);
 }
 
 void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg)
@@ -126,6 +137,7 @@ void trainer_init_params(struct trainer *t)
 }
 
 struct shard *trainer_shard(const struct trainer *t) { return state_shard(t->state); }
+struct shard *trainer_shards(const struct trainer *t, uint32_t *ret_n) { return state_shards(t->state, ret_n); }
 
 void *trainer_state(struct trainer *t, size_t *ret_bytes)
 {

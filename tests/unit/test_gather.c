@@ -101,6 +101,47 @@ static void test_any_cuts(void **state)
 	}
 }
 
+/* The same from memory, from shards of any cut to those of any other. */
+static void test_copied(void **state)
+{
+	struct rng g;
+
+	rng_seed(&g, seed());
+	for (int k = 0; k < 60; k++) {
+		struct extent from_param[PARTS], from_stat[PARTS], param[PARTS], stat[PARTS];
+		struct shard from[PARTS];
+		struct bed b;
+		struct err e;
+		size_t n, got;
+
+		begin(&b);
+		n = cuts(&g, &b.l, from_param, from_stat);
+		for (size_t i = 0; i < n; i++) {
+			assert_int_equal(shard_new(&from[i], &b.l, from_param[i], from_stat[i], &e), 0);
+			fill(&b, &from[i]);
+		}
+		for (size_t i = 0, m = cuts(&g, &b.l, param, stat); i < m; i++) {
+			struct shard s, want;
+
+			blank(&b, &s, param[i], stat[i]);
+			blank(&b, &want, param[i], stat[i]);
+			fill(&b, &want);
+			got = 0;
+			for (size_t j = 0; j < n; j++)
+				got += shard_copy(&s, &from[j]);
+			assert_true(got > 0 || extent_len(param[i]) + extent_len(stat[i]) == 0);
+			for (size_t t = 0; t < s.ntensors; t++)
+				if (s.of[t] || extent_len(s.param))
+					assert_memory_equal(s.tensor[t].data, want.tensor[t].data, s.tensor[t].bytes);
+			shard_free(&s);
+			shard_free(&want);
+		}
+		for (size_t i = 0; i < n; i++)
+			shard_free(&from[i]);
+		end(&b);
+	}
+}
+
 /* Of everything from these files: the error, and that nothing was touched. */
 static void refused(struct bed *b, size_t n, enum err_code code, const char *part)
 {
@@ -200,7 +241,8 @@ static void test_other_model(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_any_cuts), cmocka_unit_test(test_missing),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_any_cuts), cmocka_unit_test(test_copied),
+		cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_damaged), cmocka_unit_test(test_other_epoch), cmocka_unit_test(test_no_parameters),
 		cmocka_unit_test(test_other_model) };
 

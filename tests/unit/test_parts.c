@@ -45,12 +45,17 @@ static void end_to_end(const char *stages, uint32_t members, uint32_t replicas_o
 	for (uint32_t i = 0; i < members; i++) {
 		bool copy = i > 1 && i <= replicas_of_second;
 
-		assert_int_equal(part[i].hi - part[i].lo, extent_len(part[i].param) + extent_len(part[i].stat));
-		assert_int_equal(part[i].lo, copy ? part[1].lo : at);
+		assert_int_equal(part[i].nheld, 1);
+		assert_int_equal(part[i].keep_hi - part[i].keep_lo, extent_len(part[i].held[0].param) +
+			extent_len(part[i].held[0].stat));
+		assert_int_equal(part[i].keep_lo, copy ? part[1].keep_lo : at);
 		assert_true(part[i].brings == !copy);
-		speak += part[i].brings ? part[i].hi - part[i].lo : 0;
-		at = part[i].hi;
+		assert_int_equal(part[i].lo, copy ? 0 : part[i].keep_lo);
+		assert_int_equal(part[i].hi, copy ? 0 : part[i].keep_hi);
+		speak += part[i].hi - part[i].lo;
+		at = part[i].keep_hi;
 	}
+	trainer_parts_free(part, members);
 	assert_int_equal(at, len);
 	assert_int_equal(speak, len);
 }
@@ -80,7 +85,66 @@ static void nothing(void **state)
 	lay_out("[{\"layers\":3},{\"layers\":1},{\"layers\":5}]", 4, part, &len);
 	assert_true(part[1].lo == part[1].hi && !part[1].brings);
 	assert_true(part[3].lo == part[3].hi && !part[3].brings);
+	assert_true(part[1].nheld == 0 && part[3].nheld == 0);
 	assert_true(part[0].lo == 0 && part[2].lo == part[0].hi && part[2].hi == len);
+	trainer_parts_free(part, 4);
+}
+
+/* A state of several shards: a copy has every tensor of all of them once, and says of what parts it is. */
+struct copied { struct snapshot *s; };
+
+static void on_copied(void *arg, struct snapshot *s, const struct err *e)
+{
+	((struct copied *)arg)->s = s;
+}
+
+static bool is_copied(struct sim *s, void *arg) { return ((struct copied *)arg)->s; }
+
+static void copy_of_several(void **state)
+{
+	static const struct shard_part part[] = { { { 0, 0 }, { 0, 0 } }, { { 0, 35 }, { 0, 0 } },
+		{ { 35, 45 }, { 0, 10 } }, { { 87, 119 }, { 0, 0 } } };
+	struct copied c = { NULL };
+	uint32_t n, tensors = 0, seen = 0;
+	struct state *st;
+	struct shard *v;
+	struct kit k;
+	struct err e;
+	char text[900];
+
+	memset(&k, 0, sizeof(k));
+	(void)snprintf(text, sizeof(text), form, "3");
+	kit_open(&k, text, NULL, false);
+	st = trainer_state_of(k.t, part, 4, &e);
+	assert_non_null(st);
+	v = state_shards(st, &n);
+	assert_int_equal(n, 4);
+	assert_int_equal(state_init(st, &e), 0);
+	for (uint32_t i = 0; i < n; i++) {
+		((double *)shard_clock(&v[i]))[0] = i ? 17 : 0;
+		tensors += (uint32_t)v[i].ntensors;
+	}
+	state_snapshot(st, on_copied, &c);
+	assert_true(state_copies(st, 5));
+	assert_true(sim_run_until(k.sim, is_copied, &c, 10000000));
+	assert_int_equal(c.s->bytes, state_bytes(st));
+	assert_int_equal(c.s->ntensors, tensors - 3);   /* of four clocks one */
+	assert_int_equal(c.s->nparts, 4);
+	for (uint32_t i = 0; i < 4; i++)
+		assert_true(shard_part_same(&c.s->part[i], &part[i]));
+	for (uint32_t i = 0; i < n; i++)
+		for (size_t t = 0; t < v[i].ntensors; t++)
+			for (size_t j = 0; j < c.s->ntensors && v[i].of[t]; j++)
+				if (!strcmp(c.s->tensor[j].name, v[i].tensor[t].name)) {
+					assert_memory_equal(c.s->tensor[j].data, v[i].tensor[t].data, v[i].tensor[t].bytes);
+					seen++;
+				}
+	assert_int_equal(seen, c.s->ntensors - 1);
+	assert_string_equal(c.s->tensor[c.s->ntensors - 1].name, "optimizer.clock");
+	assert_true(*(const double *)c.s->tensor[c.s->ntensors - 1].data == 17);
+	snapshot_unref(c.s);
+	state_free(st, NULL, NULL);
+	kit_close(&k);
 }
 
 int main(void)
@@ -88,6 +152,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stages_with_and_without_statistics),
 		cmocka_unit_test(replicas_have_one_part),
+		cmocka_unit_test(copy_of_several),
 		cmocka_unit_test(nothing),
 	};
 

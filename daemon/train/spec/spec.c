@@ -91,7 +91,6 @@ static int read_shared(struct spec *s, struct err *e)
 	const json_t *o = s->shared;
 
 	s->nonfinite_max = 3;
-	s->redundancy = 1;
 	if (read_known(o, &top, known, e) < 0 || spec_read_model(s, o, e) < 0 || spec_read_optim(s, o, e) < 0 ||
 	    read_strategy(s, o, e) < 0 || spec_read_averaging(s, o, e) < 0 || spec_read_plan(s, o, e) < 0 ||
 	    spec_read_data(s, o, e) < 0 ||
@@ -102,6 +101,8 @@ static int read_shared(struct spec *s, struct err *e)
 	    read_u32(o, &top, "nonfinite_max", 1, 1000000, &s->nonfinite_max, e) < 0 ||
 	    read_u32(o, &top, "redundancy", 1, 1000, &s->redundancy, e) < 0)
 		return -1;
+	if (!s->redundancy)
+		s->redundancy = strategy_find(s->strategy)->redundancy ? strategy_find(s->strategy)->redundancy : 1;
 	if (!s->target_batch)
 		return place_err(&tb, e,
 		"is missing: the number of samples that the peers process together per step, such as 256");

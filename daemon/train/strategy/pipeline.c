@@ -326,4 +326,5 @@ static int mode(const struct plan_results *settings, struct planner_mode *ret, s
 
 const struct planner_ops strategy_pipeline = { .name = "pipeline",
 	.help = "the model cut into stages, each on a member; micro-batches go through them", .needs_swarm = true,
-	.crew = true, .values = values, .check = check, .settle = settle, .mode = mode, .plan = plan, .lost = lost };
+	.crew = true, .redundancy = 2, .values = values, .check = check, .settle = settle, .mode = mode, .plan = plan,
+	.lost = lost };

@@ -1,0 +1,32 @@
+/* What the two files of a run whose plans have many members share: crew.c (generations), crew_follow.c (where others
+ * are, and what a checkpoint holds). */
+#ifndef RUN_CREW_INT_H
+#define RUN_CREW_INT_H
+#include "crew/crew.h"
+#include "run/mover.h"
+
+#define LOOK_US 2000                    /* while a round ends, or a step is made */
+
+enum seat_step { SEAT_NONE, SEAT_WAITS, SEAT_QUIET, SEAT_FILLS, SEAT_RUNS };
+struct run_crew {
+	struct run *r;
+	struct crew *crew;
+	enum seat_step step;
+	uint64_t generation;            /* that is decided; its view: */
+	struct view v; struct view_member *member; json_t *values;
+	bool in, out, told;             /* this peer is in it; it is not; the averager knows its units */
+	bool whole;                     /* its part of the state has the values of the point */
+	bool drains;                    /* the daemon is to end */
+	bool follows;                   /* it knows no point yet that others are at */
+	uint64_t failed;                /* the generation that was cut short here */
+	struct mover *mover;
+	struct avg_roster roster; struct id *ids;       /* as the averager has it */
+	struct timer timer, lost;
+};
+
+void run_crew_look(struct run_crew *s);          /* soon */
+void run_crew_is_quiet(void *run);
+void run_crew_step(struct timer *t);
+void run_crew_lost(struct timer *t);             /* it follows, and no COMMIT comes */
+
+#endif

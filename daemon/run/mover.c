@@ -1,0 +1,257 @@
+/* What a peer holds of a state, has held, or has in its checkpoint, and how new shards are filled from it and from what
+ * others have given (mover_take.c). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "run/mover.h"
+
+/* ---- beside the trainer's ---- */
+
+static void aside_free(struct aside *a)
+{
+	list_del(&a->link);
+	if (a->from)
+		a->from->a = NULL;              /* its job ends unheard */
+	state_free(a->state, NULL, NULL);
+	free(a);
+}
+
+void mover_forget(struct mover *m)
+{
+	if (m->step == MOVER_FILLS || m->stopped) {
+		m->forget = true;
+		return;
+	}
+	m->forget = false;
+	list_each_safe(it, &m->asides) {
+		struct aside *a = list_entry(it, struct aside, link);
+		if (a->ready)
+			aside_free(a);
+	}
+}
+
+static struct aside *aside_new(struct mover *m, struct state *s, uint64_t epoch)
+{
+	struct aside *a = xcalloc(1, sizeof *a);
+	*a = (struct aside){ .m = m, .state = s, .epoch = epoch };
+	list_push(&m->asides, &a->link);
+	return a;
+}
+
+void mover_keep(struct mover *m, struct state *was, uint64_t epoch)
+{
+	if (was)
+		aside_new(m, was, epoch)->ready = true;
+}
+
+const struct shard *mover_shard_at(const struct mover *m, bool stat, uint64_t at, bool trainers)
+{
+	const struct run *r = m->r;
+	struct list *it;
+	uint32_t n;
+	for (it = m->asides.next; it != &m->asides; it = it->next) {
+		const struct aside *a = list_entry(it, struct aside, link);
+		const struct shard *s = state_shards(a->state, &n);
+		for (uint32_t k = 0; k < n && a->ready && a->epoch == r->point.epoch; k++) {
+			struct extent x = stat ? s[k].stat : s[k].param;
+			if (x.lo <= at && at < x.hi)
+				return &s[k];
+		}
+	}
+	const struct shard *s = trainer_shards(r->trainer, &n);
+	for (uint32_t k = 0; k < n && trainers; k++) {
+		struct extent x = stat ? s[k].stat : s[k].param;
+		if (x.lo <= at && at < x.hi)
+			return &s[k];
+	}
+	return NULL;
+}
+
+/* ---- parts in words ---- */
+
+int mover_part_read(struct shard_part *ret, const struct layout *l, const json_t *j, struct err *e)
+{
+	uint64_t v[4];
+	for (size_t i = 0; i < 4; i++) {
+		const json_t *x = json_array_get(j, i);
+		if (!json_is_integer(x) || json_integer_value(x) < 0)
+			return err_set(e, ERR_PROTOCOL, "a part is [lo, hi, stat lo, stat hi]");
+		v[i] = (uint64_t)json_integer_value(x);
+	}
+	if (v[0] > v[1] || v[1] > l->params || v[2] > v[3] || v[3] > l->stats || !shard_may_cut(l, v[0]) ||
+			!shard_may_cut(l, v[1]))
+		return err_set(e, ERR_PROTOCOL, "a part from %llu to %llu of %llu parameters, %llu to %llu of %llu statistics",
+			(unsigned long long)v[0], (unsigned long long)v[1], (unsigned long long)l->params,
+			(unsigned long long)v[2], (unsigned long long)v[3], (unsigned long long)l->stats);
+	*ret = (struct shard_part){ { v[0], v[1] }, { v[2], v[3] } };
+	return 0;
+}
+
+/* ---- its checkpoint ---- */
+
+json_t *mover_parts_json(const struct snapshot *s)
+{
+	json_t *list = json_array();
+	for (uint32_t k = 0; k < s->nparts; k++)
+		json_array_append_new(list, json_pack("[I,I,I,I]", (json_int_t)s->part[k].param.lo,
+			(json_int_t)s->part[k].param.hi, (json_int_t)s->part[k].stat.lo, (json_int_t)s->part[k].stat.hi));
+	return list;
+}
+
+static int from_file(void *arg, struct shard *to, struct err *e)
+{
+	const struct loading *l = arg;
+	const char *path = l->path;
+	return shard_gather(to, l->files, &path, 1, e);
+}
+
+static void loaded(void *arg, const struct err *e)
+{
+	struct loading *l = arg;
+	struct aside *a = l->a;
+	struct run *r = a ? a->m->r : NULL;
+	trainer_read_over(l->trainer);
+	if (a) {
+		a->from = NULL;
+		a->ready = !e;
+		if (e)
+			aside_free(a);
+		l->done(r, e);
+	}
+	free(l);
+}
+
+int mover_load(struct mover *m, const char *path, uint64_t epoch, const json_t *parts,
+	void (*done)(struct run *r, const struct err *e), struct err *e)
+{
+	size_t n = json_array_size(parts);
+	struct shard_part *part = xcalloc(n + 1, sizeof *part);
+	struct state *s = NULL;
+	int rc = n ? 0 : err_set(e, ERR_CORRUPT, "%s does not say of which parts of the state it is", path);
+	for (size_t k = 0; k < n && !rc; k++)
+		rc = mover_part_read(&part[k], trainer_shard(m->r->trainer)->l, json_array_get(parts, k), e);
+	if (!rc)
+		s = trainer_state_of(m->r->trainer, part, (uint32_t)n, e);
+	free(part);
+	if (!s)
+		return -1;
+	struct aside *a = aside_new(m, s, epoch);
+	struct loading *l = a->from = xcalloc(1, sizeof *l);
+	*l = (struct loading){ .a = a, .files = m->env->files, .trainer = m->r->trainer, .done = done };
+	trainer_read(l->trainer);
+	snprintf(l->path, sizeof l->path, "%s", path);
+	state_fill(s, &(struct state_fill){ .fill = from_file, .arg = l }, loaded, l);
+	return 0;
+}
+
+/* ---- filling ---- */
+
+static int put(void *arg, struct shard *to, struct err *e)
+{
+	struct mover *m = arg;
+	uint32_t n;
+	shard_clock_reset(to);
+	list_each(it, &m->asides) {
+		const struct aside *a = list_entry(it, struct aside, link);
+		const struct shard *s = state_shards(a->state, &n);
+		for (uint32_t k = 0; k < n && a->ready && a->epoch == m->epoch; k++)
+			(void)shard_copy(to, &s[k]);
+	}
+	list_each(it, &m->morsels)
+		(void)shard_copy(to, &list_entry(it, struct morsel, link)->s);
+	return 0;
+}
+
+/* The job has ended, whatever came of it. */
+static void put_over(void *arg)
+{
+	struct mover *m = arg;
+	bool stopped = m->stopped, dead = m->dead;
+	m->step = MOVER_IDLE;
+	m->stopped = false;
+	mover_take_stop(m);
+	if (stopped)
+		m->done = NULL;
+	if (m->forget)
+		mover_forget(m);
+	if (dead)
+		mover_free(m);
+}
+
+static void filled(void *arg, const struct err *e)
+{
+	struct run *r = arg;
+	struct mover *m = run_crew_mover(r);
+	void (*done)(struct run *run, const struct err *error) = m ? m->done : NULL;
+	if (!done)
+		return;
+	m->done = NULL;
+	done(r, e);
+}
+
+void mover_take_done(struct mover *m)
+{
+	struct run *r = m->r;
+	struct trainer_fill how = { .epoch = r->point.epoch, .live = r->point.params,
+		.values = { .fill = put, .drop = put_over, .arg = m } };
+	m->step = MOVER_FILLS;
+	m->epoch = r->point.epoch;
+	trainer_fill(r->trainer, &how, filled, r);
+}
+
+void mover_fill(struct mover *m, void (*done)(struct run *r, const struct err *e))
+{
+	m->done = done;
+	m->tries = 0;
+	m->begun_us = env_now(m->env);
+	mover_take(m);
+}
+
+void mover_stop(struct mover *m)
+{
+	if (m->step == MOVER_FILLS) {
+		m->stopped = true;
+		return;
+	}
+	m->step = MOVER_IDLE;
+	m->done = NULL;
+	mover_take_stop(m);
+}
+
+/* ---- life ---- */
+
+struct mover *mover_new(struct run *r, struct err *e)
+{
+	static const enum kind kinds[] = { KIND_RUN_SHARD };
+	struct mover *m = xcalloc(1, sizeof *m);
+	*m = (struct mover){ .r = r, .env = r->rs->ctx.env, .net = r->rs->ctx.net };
+	list_init(&m->asides);
+	list_init(&m->morsels);
+	list_init(&m->gifts);
+	list_init(&m->hub.link);
+	m->timer = (struct timer){ .name = "run.mover" };
+	if (!by_run_enter(&m->hub, m->net, kinds, 1, &r->id, mover_hand, m, e))
+		return m;
+	free(m);
+	return NULL;
+}
+
+void mover_free(struct mover *m)
+{
+	if (!m)
+		return;
+	if (!m->dead) {
+		by_run_leave(&m->hub);
+		mover_where_stop(m);
+		mover_give_stop(m);
+		m->told = NULL;
+		mover_stop(m);
+		m->dead = true;
+	}
+	if (m->step == MOVER_FILLS)             /* the job's end frees it */
+		return;
+	list_each_safe(it, &m->asides)
+		aside_free(list_entry(it, struct aside, link));
+	free(m);
+}

@@ -1,0 +1,76 @@
+/* Parts of a state on their way between the members of a generation: who gets a part of the model that it does not hold
+ * takes it from those who do, from memory, as it was at the last COMMIT. mover.c keeps what may be needed and fills;
+ * mover_take.c asks and takes, mover_give.c gives.
+ *
+ *   RUN_SHARD {run}                         ->  a member    <- {"generation"}, blob: the point where it stands, as JSON
+ *   RUN_SHARD {run, epoch, prev}            ->  members     <- {"held": [[lo, hi, stat lo, stat hi], ...]}
+ *   RUN_SHARD {run, epoch, prev, part, tag} ->  who has it  <- {}, then a transfer of that shard's block
+ *
+ * What was held before a generation began stays until a COMMIT says that all have what they need. */
+#ifndef RUN_MOVER_H
+#define RUN_MOVER_H
+#include "net/by_run.h"
+#include "run/int.h"
+#include "state/gather.h"
+
+#define MOVER_PIECE (256u * STATE_CUT)  /* elements of one request */
+#define MOVER_SOURCES 256
+
+/* Shards of one epoch that lie beside the trainer's. */
+struct loading { struct aside *a; struct files *files; struct trainer *trainer; char path[4096];
+	void (*done)(struct run *r, const struct err *e); };
+struct aside { struct list link; struct mover *m; uint64_t epoch; struct state *state; bool ready;
+	struct loading *from; };        /* it comes from a file; NULL: it is here */
+enum mover_step { MOVER_IDLE, MOVER_ASKS, MOVER_TAKES, MOVER_FILLS };
+struct source { struct mover *m; struct id id; struct call *call; bool out; unsigned flying;
+	uint32_t n; struct shard_part *held; };
+/* A piece that is missing here, parameters or running statistics: in a shard of its own. */
+struct morsel { struct list link; struct mover *m; struct shard_part is; struct shard s; struct source *from;
+	struct call *call; struct xfer *x; bool here; };
+struct mover {
+	struct run *r; struct env *env; struct net *net; struct by_run hub; uint64_t given_bytes, taken_bytes;
+	struct list asides; uint64_t epoch;     /* of what is being filled */
+	/* mover_take.c */
+	enum mover_step step; void (*done)(struct run *r, const struct err *e);
+	struct source source[MOVER_SOURCES]; size_t nsources;
+	struct list morsels; size_t left; unsigned flying, tries; uint64_t begun_us;
+	struct timer timer;
+	bool stopped, dead, forget;             /* the job that fills reads all of this: what is to go then */
+	/* where others are */
+	void (*told)(struct run *r, const struct avg_point *p, uint64_t generation);
+	struct asked { struct mover *m; struct call *call; struct avg_point point; uint64_t generation; bool has; }
+		asked[8];
+	/* mover_give.c */
+	struct list gifts; size_t ngifts;
+};
+
+struct mover *mover_new(struct run *r, struct err *e);
+void mover_free(struct mover *m);
+/* Nobody needs any more what was kept: a COMMIT has come. */
+void mover_forget(struct mover *m);
+/* What this peer held, all of it with the values of that epoch. Stolen; NULL is fine. */
+void mover_keep(struct mover *m, struct state *was, uint64_t epoch);
+/* The parts that are in a checkpoint of that epoch; done says whether they could be read. */
+int mover_load(struct mover *m, const char *path, uint64_t epoch, const json_t *parts,
+	void (*done)(struct run *r, const struct err *e), struct err *e);
+json_t *mover_parts_json(const struct snapshot *s);     /* for a checkpoint's meta */
+/* Fills what the trainer holds with the values of the run's point, from here or from others: as long as it takes, until
+ * mover_stop. done: once; e: they can not be this state's. */
+void mover_fill(struct mover *m, void (*done)(struct run *r, const struct err *e));
+void mover_stop(struct mover *m);
+/* Where most of those that were asked are, and by which generation; told: NULL, nobody has said so. */
+void mover_where(struct mover *m, void (*told)(struct run *r, const struct avg_point *p, uint64_t generation));
+
+/* --- inside */
+void mover_take_done(struct mover *m);          /* all is here */
+void mover_take(struct mover *m);
+void mover_take_stop(struct mover *m);
+void mover_where_stop(struct mover *m);
+void mover_hand(void *mover, struct request *req);
+void mover_give_stop(struct mover *m);
+/* [lo, hi, stat lo, stat hi] of remote or stored bytes: within the layout, and cut where shards may be. */
+int mover_part_read(struct shard_part *ret, const struct layout *l, const json_t *j, struct err *e);
+/* A shard here, of the run's point, that has these elements: of the parameters, or the running statistics. */
+const struct shard *mover_shard_at(const struct mover *m, bool stat, uint64_t at, bool trainers);
+
+#endif

@@ -1,0 +1,169 @@
+/* Parts of a state that other members ask for. What is given is copied on the loop, a piece at a time, while nothing
+ * changes it: the holders of a generation stand still until its newest member has what it needs. */
+#include <stdlib.h>
+#include <string.h>
+#include "common/jrpc.h"
+#include "common/mem.h"
+#include "run/mover.h"
+
+#define GIFTS_MAX 32                    /* copies on their way; */
+#define GIFTS_OF_ONE 8
+#define PATIENCE_US 5000000
+#define RATE_FLOOR 30000.0              /* bytes/s (B18) */
+
+struct gift { struct list link; struct mover *m; struct id to; struct shard s; struct xfer *x; };
+
+static void gift_free(struct gift *g)
+{
+	g->m->ngifts--;
+	list_del(&g->link);
+	shard_free(&g->s);
+	free(g);
+}
+
+void mover_give_stop(struct mover *m)
+{
+	list_each_safe(it, &m->gifts) {
+		struct gift *g = list_entry(it, struct gift, link);
+		xfer_cancel(g->x);
+		gift_free(g);
+	}
+}
+
+static void sent(void *arg, struct xfer *x, const struct err *e)
+{
+	struct gift *g = arg;
+	if (!e)
+		g->m->given_bytes += g->s.bytes;
+	gift_free(g);
+}
+
+/* ---- what is here ---- */
+
+static void add(json_t *list, const struct shard *s)
+{
+	json_array_append_new(list, json_pack("[I,I,I,I]", (json_int_t)s->param.lo, (json_int_t)s->param.hi,
+		(json_int_t)s->stat.lo, (json_int_t)s->stat.hi));
+}
+
+static json_t *held(const struct mover *m)
+{
+	const struct run *r = m->r;
+	json_t *list = json_array();
+	uint32_t n;
+	list_each(it, &m->asides) {
+		const struct aside *a = list_entry(it, struct aside, link);
+		const struct shard *s = state_shards(a->state, &n);
+		for (uint32_t k = 0; k < n && a->ready && a->epoch == r->point.epoch; k++)
+			add(list, &s[k]);
+	}
+	const struct shard *s = trainer_shards(r->trainer, &n);
+	for (uint32_t k = 0; k < n && run_crew_whole(r); k++)
+		add(list, &s[k]);
+	return list;
+}
+
+/* ---- giving ---- */
+
+/* All elements of x lie in one shard here. */
+static const struct shard *whole_in(const struct mover *m, bool stat, struct extent x)
+{
+	const struct shard *s = mover_shard_at(m, stat, x.lo, run_crew_whole(m->r));
+	return s && x.hi <= (stat ? s->stat.hi : s->param.hi) ? s : NULL;
+}
+
+static size_t gifts_to(const struct mover *m, const struct id *who)
+{
+	size_t n = 0;
+	list_each(it, &m->gifts)
+		n += id_eq(&list_entry(it, struct gift, link)->to, who);
+	return n;
+}
+
+static int give(struct mover *m, struct request *req, struct err *e)
+{
+	struct runs_ctx *c = &m->r->rs->ctx;
+	const struct shard *first = trainer_shard(m->r->trainer), *s;
+	struct shard_part p;
+	struct id tag;
+	if (mover_part_read(&p, first->l, json_object_get(req->f.json, "part"), e) ||
+			json_get_hex(req->f.json, "tag", tag.b, 32, e))
+		return -1;
+	uint64_t params = extent_len(p.param), stats = extent_len(p.stat);
+	if ((params && stats) || params + stats == 0 || params + stats > MOVER_PIECE)
+		return err_set(e, ERR_INVALID, "a piece is of parameters or of running statistics, at most %u", MOVER_PIECE);
+	if (m->ngifts >= GIFTS_MAX || gifts_to(m, &req->f.from) >= GIFTS_OF_ONE)
+		return err_set(e, ERR_BUSY, "%zu pieces are on their way already", m->ngifts);
+	s = whole_in(m, stats > 0, stats ? p.stat : p.param);
+	if (!s)
+		return err_set(e, ERR_NOT_FOUND, "this peer does not hold that piece");
+	struct gift *g = xcalloc(1, sizeof *g);
+	if (shard_new(&g->s, first->l, p.param, p.stat, e)) {
+		free(g);
+		return -1;
+	}
+	memset(g->s.block, 0, g->s.bytes);
+	shard_clock_reset(&g->s);
+	(void)shard_copy(&g->s, s);
+	g->m = m;
+	g->to = req->f.from;
+	list_push(&m->gifts, &g->link);
+	m->ngifts++;
+	g->x = xfer_send(c->chunks, &g->to, &tag, g->s.block, g->s.bytes, CLASS_weight, env_now(c->env) + PATIENCE_US +
+		(uint64_t)((double)g->s.bytes * GIFTS_OF_ONE / RATE_FLOOR * 1e6), sent, g);
+	net_reply(req, json_object(), NO_BLOB);
+	return 0;
+}
+
+/* ---- what is asked ---- */
+
+static int here(const struct mover *m, const struct request *req, struct err *e)
+{
+	const struct run *r = m->r;
+	uint64_t epoch;
+	uint8_t prev[DIGEST];
+	if (json_get_u64(req->f.json, "epoch", &epoch, e) || json_get_hex(req->f.json, "prev", prev, DIGEST, e))
+		return -1;
+	if (epoch != r->point.epoch || memcmp(prev, r->point.prev, DIGEST))
+		return err_set(e, ERR_BUSY, "this peer is at epoch %llu of its history", (unsigned long long)r->point.epoch);
+	if (!trainer_lies_still(r->trainer))
+		return err_set(e, ERR_BUSY, "a step is being made");
+	return 0;
+}
+
+static void where(const struct run *r, struct request *req)
+{
+	struct err e;
+	if (!run_crew_stands(r)) {
+		err_set(&e, ERR_BUSY, "this peer follows others itself");
+		net_refuse(req, &e);
+		return;
+	}
+	json_t *point = avg_point_json(&r->point);
+	char *text = json_dumps(point, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	size_t n = strlen(text);
+	json_decref(point);
+	if (n <= NET_BLOB_MAX) {
+		net_reply(req, json_pack("{s:I}", "generation", (json_int_t)run_crew_base(r)), blob_copy(text, n));
+	} else {
+		err_set(&e, ERR_LIMIT, "the ledger has too many holes to send (%zu bytes)", n);
+		net_refuse(req, &e);
+	}
+	free(text);
+}
+
+void mover_hand(void *mover, struct request *req)
+{
+	struct mover *m = mover;
+	struct err e;
+	if (!req->wants_reply)
+		return;
+	if (!json_object_get(req->f.json, "epoch"))
+		where(m->r, req);
+	else if (here(m, req, &e))
+		net_refuse(req, &e);
+	else if (!json_object_get(req->f.json, "part"))
+		net_reply(req, json_pack("{s:o}", "held", held(m)), NO_BLOB);
+	else if (give(m, req, &e))
+		net_refuse(req, &e);
+}

@@ -1,0 +1,168 @@
+/* What the plans of a generation say of who holds what. A member holds the parts of the state whose weights its plan
+ * has as state, its own and perhaps its neighbours'; it brings to a round the one whose gradient its plan gives to an
+ * elastic group. */
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "common/planted.h"
+#include "train/trainer_int.h"
+
+void trainer_parts_free(struct trainer_part *part, uint32_t n)
+{
+	for (uint32_t k = 0; k < n; k++) {
+		free(part[k].held);
+		free(part[k].at);
+		part[k].held = NULL;
+		part[k].at = NULL;
+		part[k].nheld = 0;
+	}
+}
+
+static uint64_t len_of(const struct shard_part *p)
+{
+	return extent_len(p->param) + extent_len(p->stat);
+}
+
+static int in_order(const void *x, const void *y)
+{
+	const struct shard_part *a = x, *b = y;
+
+	if (a->param.lo != b->param.lo)
+		return a->param.lo < b->param.lo ? -1 : 1;
+	return a->stat.lo < b->stat.lo ? -1 : a->stat.lo > b->stat.lo;
+}
+
+/* --- what a member's plan says */
+
+/* A vector of all elements of a part: the parameters, then, if it has some, running statistics. */
+static bool extents_of(const struct trainer *t, const struct plan_buf *b, struct shard_part *ret)
+{
+	uint64_t n = t->model->nparam;
+
+	if (!b->nextents || b->extent[0].kind != PLAN_FLAT)
+		return false;
+	*ret = (struct shard_part){ .param = { b->extent[0].lo, b->extent[0].hi } };
+	if (b->nextents > 1)
+		ret->stat = (struct extent){ b->extent[1].lo - n, b->extent[1].hi - n };
+	return true;
+}
+
+static void held_of(const struct trainer *t, const struct plan *p, struct trainer_part *ret)
+{
+	ret->held = xcalloc(p->nbufs + 1, sizeof(*ret->held));
+	for (uint32_t k = 0; k < p->nbufs; k++)
+		if (p->buf[k].class == PLAN_WEIGHT && plan_is_state(&p->buf[k]) &&
+		    extents_of(t, &p->buf[k], &ret->held[ret->nheld]))
+			ret->nheld++;
+	qsort(ret->held, ret->nheld, sizeof(*ret->held), in_order);
+	ret->at = xcalloc(ret->nheld + 1, sizeof(*ret->at));
+}
+
+/* Does it bring something to the round, or only get what comes of it? */
+static bool brings(const struct trainer *t, const struct plan *p, struct shard_part *ret)
+{
+	for (uint32_t k = 0; k < p->ninstrs; k++) {
+		const struct plan_instr *i = &p->instr[k];
+
+		if (i->kind == PLAN_SUM && p->group[i->group].elastic && i->nin)
+			return extents_of(t, &p->buf[i->in[0].buf], ret);
+	}
+	return false;
+}
+
+/* Its own is stepped last. */
+static void own_of(const struct trainer *t, const struct plan *p, struct shard_part *ret)
+{
+	for (uint32_t k = 0; k < p->ninstrs; k++) {
+		const struct plan_instr *i = &p->instr[k];
+
+		for (uint32_t o = 0; i->kind == PLAN_VEC && !strcmp(i->fn, "opt") && o < i->nout; o++)
+			if (p->buf[i->out[o].buf].class == PLAN_WEIGHT)
+				(void)extents_of(t, &p->buf[i->out[o].buf], ret);
+	}
+}
+
+/* --- where all of it lies in a contribution */
+
+/* Every part that anybody holds, once, in order. */
+static struct shard_part *all_of(const struct trainer_part *part, uint32_t n, uint32_t *ret_n)
+{
+	struct shard_part *all;
+	uint32_t have = 0, out = 0;
+
+	for (uint32_t k = 0; k < n; k++)
+		have += part[k].nheld;
+	all = xcalloc(have + 1, sizeof(*all));
+	have = 0;
+	for (uint32_t k = 0; k < n; k++)
+		for (uint32_t i = 0; i < part[k].nheld; i++)
+			all[have++] = part[k].held[i];
+	qsort(all, have, sizeof(*all), in_order);
+	for (uint32_t k = 0; k < have; k++)
+		if (!out || !shard_part_same(&all[out - 1], &all[k]))
+			all[out++] = all[k];
+	*ret_n = out;
+	return all;
+}
+
+static uint64_t place_of(const struct shard_part *all, uint32_t n, const struct shard_part *p)
+{
+	uint64_t at = 0;
+
+	for (uint32_t k = 0; k < n && !shard_part_same(&all[k], p); k++)
+		at += len_of(&all[k]);
+	return at;
+}
+
+static void lay_out(struct trainer_part *part, const struct shard_part *own, uint32_t n)
+{
+	uint32_t nall;
+	struct shard_part *all = all_of(part, n, &nall);
+
+	for (uint32_t k = 0; k < n; k++) {
+		struct trainer_part *p = &part[k];
+
+		for (uint32_t i = 0; i < p->nheld; i++)
+			p->at[i] = place_of(all, nall, &p->held[i]);
+		if (p->nheld) {
+			p->keep_lo = p->at[0];
+			p->keep_hi = p->at[p->nheld - 1] + len_of(&p->held[p->nheld - 1]);
+		}
+		p->lo = p->brings ? place_of(all, nall, &own[k]) : 0;
+		p->hi = p->brings ? p->lo + len_of(&own[k]) : 0;
+	}
+	free(all);
+}
+
+int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_part *ret, struct err *e)
+{
+	struct plan *p = xcalloc(v->nmembers, sizeof(*p));
+	struct shard_part *own = xcalloc(v->nmembers, sizeof(*own));
+	struct view x = seat_view_at(t, v, true);
+	int rc = plan_members(t->strategy, &x, p, NULL, e);
+
+	for (uint32_t k = 0; k < v->nmembers && rc == 0; k++) {
+		ret[k] = (struct trainer_part){ 0 };
+		held_of(t, &p[k], &ret[k]);
+		own_of(t, &p[k], &ret[k].own);
+		ret[k].brings = brings(t, &p[k], &own[k]);
+		plan_free(&p[k]);
+	}
+	if (rc == 0)
+		lay_out(ret, own, v->nmembers);
+	free(own);
+	free(p);
+	return rc;
+}
+
+bool part_at(const struct trainer_part *part, const struct plan_buf *b, size_t *ret_at, size_t *ret_len)
+{
+	for (uint32_t k = 0; k < part->nheld; k++)
+		if (b->nextents && b->extent[0].lo == part->held[k].param.lo && b->extent[0].hi == part->held[k].param.hi &&
+		    b->bytes == len_of(&part->held[k]) * sizeof(real)) {
+			*ret_at = PLANTED(KEPT_ASTRAY) ? 0 : (size_t)(part->at[k] - part->keep_lo);
+			*ret_len = (size_t)len_of(&part->held[k]);
+			return true;
+		}
+	return false;
+}

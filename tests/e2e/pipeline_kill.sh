@@ -1,0 +1,99 @@
+#!/bin/bash
+# Stages of a pipeline are killed, one after the other, the leader and those who just came among them. Neighbours hold
+# copies: a spare takes the place, the state comes out of their memory, and what is learned in the end has the bits of one
+# daemon that nothing has disturbed. Without a spare the run waits for whoever comes back, with nothing in hand.
+. "$(dirname "$0")/lib.sh"
+spec() {        # STRATEGY NAME EPOCHS PLAN
+	printf '{"name": "%s", "input": [12], "model": [{"type": "linear", "out": 48}, {"type": "batchnorm"},
+ {"type": "relu"}, {"type": "linear", "out": 40}, {"type": "tanh"}, {"type": "linear", "out": 24},
+ {"type": "batchnorm"}, {"type": "linear", "out": 4}], "loss": "cross_entropy",
+ "optimizer": {"name": "adamw", "lr": 0.01, "weight_decay": 0.1}, "target_batch": 64, "strategy": "%s"%s,
+ "stop": {"epochs": %s}, "validation": {"every": 0}, "seed": 5, "data": {"name": "x", "kind": "synthetic",
+ "count": 4000}, "local": {"batch": 8, "data": "/x"}}\n' "$2" "$1" "$4" "$3"
+}
+joins() { hive "$1" run join $run --data=/x >/dev/null 2>&1; }
+ended() { [ "$(json "$1" state run show $run)" = done ]; }
+seated() { json "$1" crew.rank run show $run 2>/dev/null | grep -q "^[0-9]"; }
+seats() { for n in a b c d; do if [ "$n" != "${1:-}" ] && seated "$n"; then echo "$n"; fi; done; }
+holds_none() { [ "$(json "$1" crew.rank run show $run)" = null ]; }
+whole() { [ "$(seats "${1:-}" | wc -l)" = 3 ]; }
+goes_on() {     # NAME...: who lives; past where they are now
+	local at
+	at=$(epoch "$1")
+	for n in "$@"; do wait_for 60 past "$n" $((at + 20)); done
+}
+
+daemon_start a
+for n in b c d; do daemon_start $n --join "$(address a)"; done
+run=line
+spec pipeline line 1000000 ', "stages": 3, "micro_batches": 4' >"$work/line.json"
+hive a run start "$work/line.json" >/dev/null || fail "pipeline was refused"
+for n in b c d; do wait_for 20 joins $n; done
+wait_for 30 whole
+goes_on a b c d
+[ "$(json a crew.redundancy run show $run)" = 2 ] || fail "redundancy is $(json a crew.redundancy run show $run)"
+
+# Each of those who hold a stage dies once; whoever was dead before comes back as the spare of the next.
+for victim in $(seats); do
+	daemon_kill "$victim"
+	others=$(for n in a b c d; do [ "$n" = "$victim" ] || echo "$n"; done)
+	wait_for 60 whole "$victim"
+	goes_on $others
+	join=$(set -- $others; address "$1")
+	daemon_start "$victim" --join "$join"
+	goes_on a b c d
+	say "$victim died and came back, at epoch $(epoch a)"
+done
+
+# No spare: two are left, and the rest of the state waits with them.
+spare=$(for n in a b c d; do seated $n || echo $n; done)
+others=$(seats)
+daemon_kill "$spare"
+victim=$(set -- $others; echo "$1")
+others=$(set -- $others; echo "$2 $3")
+daemon_kill "$victim"
+first=$(set -- $others; echo "$1")
+waits() { json "$first" crew.waits run show $run | grep -q "3 stages need 3 members, and there are 2"; }
+wait_for 30 waits
+at=$(epoch "$first")
+stands() { [ "$(epoch "$first")" = "$at" ]; }
+hold 1 stands
+daemon_start "$victim" --join "$(address "$first")"
+goes_on $others "$victim"
+daemon_start "$spare" --join "$(address "$first")"
+wait_for 60 holds_none "$spare"
+goes_on a b c d
+
+# All stop where they are; one alone goes there, too.
+for n in a b c d; do daemon_stop $n; done
+saved() { basename "$(find "$(state "$1")"/runs -name 'epoch-*.safetensors' | sort | tail -n 1)"; }
+last=$(for n in a b c d; do saved $n; done | sort | tail -n 1 | tr -dc 0-9 | sed 's/^0*//')
+daemon_start s
+run=alone
+spec single alone "$last" '' >"$work/alone.json"
+hive s run start "$work/alone.json" >/dev/null || fail "single was refused"
+wait_for 120 ended s
+python3 - "$(state s)" "$(state a)" "$(state b)" "$(state c)" "$(state d)" <<'P' || fail "what was learned is not what one alone has learned"
+import glob, json, struct, sys
+def tensors(folder):
+    path = sorted(glob.glob(folder + '/runs/*/epoch-*.safetensors'))[-1]
+    b = open(path, 'rb').read()
+    n, = struct.unpack('<Q', b[:8])
+    head = json.loads(b[8:8 + n])
+    head.pop('__metadata__')
+    return path.split('/')[-1], {k: b[8 + n:][v['data_offsets'][0]:v['data_offsets'][1]] for k, v in head.items()}
+name, whole = tensors(sys.argv[1])
+holders = {}
+for folder in sys.argv[2:]:
+    its, parts = tensors(folder)
+    if its != name:
+        continue
+    for k, v in parts.items():
+        if len(parts) > 1:
+            assert v == whole[k], k
+            holders[k] = holders.get(k, 0) + 1
+assert set(holders) == set(whole), set(whole) - set(holders)
+assert min(holders.values()) >= 2, holders
+print(len(whole), 'tensors of', name, 'in two places at least')
+P
+say done

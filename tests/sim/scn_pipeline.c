@@ -1,0 +1,243 @@
+/* Strategy pipeline in whole nodes (node_world.h): stages die at any moment and come back as whatever they are needed
+ * for, and what is learned keeps the bits of one peer alone that nothing disturbs, on everybody who holds a part. */
+#include <stdio.h>
+#include <string.h>
+#include "common/mem.h"
+#include "node_world.h"
+#include "train/trainer_int.h"
+
+static const char *line_spec(char out[1400], const char *strategy, const char *more)
+{
+	static const char nap[] = "{\"type\": \"sleep\", \"fwd_ms\": 4}";
+	snprintf(out, 1400, "{\"name\": \"line\", \"input\": [6], \"model\": [{\"type\": \"linear\", \"out\": 24}, "
+		"{\"type\": \"batchnorm\"}, %s, {\"type\": \"linear\", \"out\": 20}, {\"type\": \"tanh\"}, %s, "
+		"{\"type\": \"linear\", \"out\": 12}, {\"type\": \"batchnorm\"}, %s, {\"type\": \"linear\", \"out\": 4}], "
+		"\"loss\": \"cross_entropy\", \"target_batch\": 64, \"optimizer\": {\"name\": \"adam\", \"lr\": 0.01}, "
+		"\"strategy\": \"%s\", \"validation\": {\"every\": 0}, \"data\": {\"name\": \"x\", \"kind\": "
+		"\"synthetic\", \"count\": 1000}, \"seed\": 3, \"stop\": {\"epochs\": 1000000}, \"local\": {\"batch\": 8}%s}",
+		nap, nap, nap, strategy, more);
+	return out;
+}
+
+#define PIPELINE ", \"stages\": 3, \"micro_batches\": 4"
+
+static bool seated(struct node_world *w, int i)
+{
+	const struct run *r = node_run(w, i);
+	return r && r->crew && r->state == RUN_TRAIN && run_crew_seated(r);
+}
+
+static int seats(struct node_world *w)
+{
+	int n = 0;
+	for (int i = 0; i < sim_nodes(w->s); i++)
+		n += seated(w, i);
+	return n;
+}
+
+static bool all_seated(struct sim *s, void *world) { return seats(world) >= 3; }
+
+static int any_seated(struct node_world *w)
+{
+	int i = node_any(w), n = sim_nodes(w->s);
+	for (int k = 0; k < n && !seated(w, i); k++)
+		i = (i + 1) % n;
+	return i;
+}
+
+/* ---- the one alone ---- */
+
+struct alone { struct sim *s; struct node_world *w; char spec[1400]; };
+
+static void alone_begin(struct alone *a, uint64_t seed)
+{
+	a->s = sim_new(seed + 1000000);
+	a->w = node_world_new(a->s, line_spec(a->spec, "single", ""));
+	node_world_add(a->w, 1);
+}
+
+static void alone_end(struct alone *a)
+{
+	node_world_free(a->w);
+	sim_free(a->s);
+}
+
+static bool is_at(const struct run *r, uint64_t epoch)
+{
+	return r && r->trainer && r->trainer->epoch == epoch && trainer_lies_still(r->trainer);
+}
+
+/* Its state of that epoch, which is not behind it. */
+static const struct shard *alone_at(struct alone *a, uint64_t epoch)
+{
+	for (int k = 0; k < 4000000 && !is_at(node_run(a->w, 0), epoch) && !sim_failed(a->s); k++)
+		sim_run_for(a->s, MSEC);
+	return is_at(node_run(a->w, 0), epoch) ? trainer_shard(node_run(a->w, 0)->trainer) : NULL;
+}
+
+/* ---- what is held ---- */
+
+static void compare(struct sim *s, int node, uint64_t epoch, const struct shard *part, const struct shard *whole)
+{
+	struct shard want;
+	struct err e;
+	if (shard_new(&want, part->l, part->param, part->stat, &e)) {
+		sim_fail(s, "%s", e.text);
+		return;
+	}
+	memset(want.block, 0, want.bytes);
+	shard_clock_reset(&want);
+	(void)shard_copy(&want, whole);
+	for (size_t i = 0; i < part->ntensors; i++)
+		if (memcmp(part->tensor[i].data, want.tensor[i].data, want.tensor[i].bytes)) {
+			sim_fail(s, "a member has other bits of %s than one alone", want.tensor[i].name);
+			if (getenv("VERBOSE"))
+				fprintf(stderr, "node %d, epoch %llu\n", node, (unsigned long long)epoch);
+			break;
+		}
+	shard_free(&want);
+}
+
+/* All that is held at an epoch that comes soon, each when its holder is there: and who has seen it all? */
+static void same_as_alone(struct sim *s, struct node_world *w, struct alone *a)
+{
+	sim_run_until(s, all_seated, w, 60 * SEC);
+	uint64_t epoch = node_newest(w) + 2;
+	const struct shard *whole = alone_at(a, epoch);
+	bool seen[16] = { false };
+	uint32_t n, copies = 0, held = 0;
+	if (!whole) {
+		sim_fail(s, "one alone does not come there: %s", sim_failed(a->s) ? sim_failed(a->s) : "it takes too long");
+		return;
+	}
+	for (int ms = 0; ms < 60000 && !sim_failed(s); ms++) {
+		bool all = true;
+		sim_run_for(s, MSEC);
+		for (int i = 0; i < sim_nodes(s); i++) {
+			if (!seated(w, i) || seen[i])
+				continue;
+			all = all && node_run(w, i)->trainer->epoch > epoch;
+			if (!is_at(node_run(w, i), epoch))
+				continue;
+			const struct shard *v = trainer_shards(node_run(w, i)->trainer, &n);
+			seen[i] = true;
+			held++;
+			for (uint32_t k = 0; k < n; k++, copies++)
+				compare(s, i, epoch, &v[k], whole);
+		}
+		if (all)
+			break;
+	}
+	if (held < 3 || copies < 6)
+		sim_fail(s, "of what three hold twice not all was seen");
+}
+
+static struct node_world *begin(struct sim *s, char spec[1400], const char *more, int n)
+{
+	struct node_world *w = node_world_new(s, line_spec(spec, "pipeline", more));
+	node_world_add(w, n);
+	node_run_to(w, 5, 120 * SEC);
+	return w;
+}
+
+/* ---- scenarios ---- */
+
+/* One after the other, anybody who has a stage, at any moment; the dead come back as spares. */
+static void scn_killed(struct sim *s)
+{
+	char spec[1400];
+	struct node_world *w = begin(s, spec, PIPELINE, 4);
+	struct alone a;
+	alone_begin(&a, sim_seed(s));
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
+		if (!sim_run_until(s, all_seated, w, 60 * SEC))
+			sim_fail(s, "not all stages have a member");
+		int dead = any_seated(w);
+		sim_kill(s, dead);
+		node_run_to(w, node_newest(w) + 4, 120 * SEC);
+		sim_restart(s, dead);
+		node_run_to(w, node_newest(w) + 4, 120 * SEC);
+	}
+	same_as_alone(s, w, &a);
+	alone_end(&a);
+	node_world_free(w);
+}
+
+/* With three copies two may die between two COMMITs: a stage, and as soon as somebody sits there the next, perhaps a
+ * spare that is being given its part, or who gives it. */
+static void scn_in_a_row(struct sim *s)
+{
+	char spec[1400];
+	struct node_world *w = begin(s, spec, PIPELINE ", \"redundancy\": 3", 7);
+	struct alone a;
+	alone_begin(&a, sim_seed(s));
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		if (!sim_run_until(s, all_seated, w, 60 * SEC)) {
+			sim_fail(s, "not all stages have a member");
+			break;
+		}
+		sim_run_for(s, rng_below(sim_rng(s), 20 * MSEC));
+		if (seats(w))
+			sim_kill(s, any_seated(w));
+		if (k % 2)
+			node_run_to(w, node_newest(w) + 3, 120 * SEC);
+	}
+	same_as_alone(s, w, &a);
+	alone_end(&a);
+	node_world_free(w);
+}
+
+/* Without a spare: they wait, and go on with whoever comes back, though it has nothing. */
+static void scn_waits(struct sim *s)
+{
+	char spec[1400];
+	struct node_world *w = begin(s, spec, PIPELINE, 3);
+	struct alone a;
+	alone_begin(&a, sim_seed(s));
+	for (int k = 0; k < 3 && !sim_failed(s); k++) {
+		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
+		int dead = any_seated(w);
+		sim_kill(s, dead);
+		sim_run_for(s, 10 * SEC);
+		uint64_t at = node_newest(w);
+		sim_run_for(s, 5 * SEC);
+		if (node_newest(w) != at)
+			sim_fail(s, "two of three stages have gone on");
+		sim_restart(s, dead);
+		node_run_to(w, at + 4, 120 * SEC);
+	}
+	if (!node_told(w, "crew.waits"))
+		sim_fail(s, "nobody has said that it waits");
+	same_as_alone(s, w, &a);
+	alone_end(&a);
+	node_world_free(w);
+}
+
+/* Two sides that both lack a stage, and one that does not. */
+static void scn_divided(struct sim *s)
+{
+	char spec[1400];
+	struct node_world *w = begin(s, spec, PIPELINE, 5);
+	struct alone a;
+	int side[5];
+	alone_begin(&a, sim_seed(s));
+	for (int k = 0; k < 2 && !sim_failed(s); k++) {
+		for (int i = 0; i < 5; i++)
+			side[i] = (int)rng_below(sim_rng(s), 2);
+		sim_partition(s, side, 5);
+		sim_run_for(s, 5 * SEC + rng_below(sim_rng(s), 10 * SEC));
+		sim_heal(s);
+		node_run_to(w, node_newest(w) + 4, 180 * SEC);
+	}
+	same_as_alone(s, w, &a);
+	alone_end(&a);
+	node_world_free(w);
+}
+
+static const struct scn list[] = { SCN(killed), SCN(in_a_row), SCN(waits), SCN(divided), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
