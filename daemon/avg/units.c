@@ -78,7 +78,8 @@ int avg_units(struct avg *a, uint64_t generation, const struct avg_holder *v, si
 		return err_set(e, ERR_INVALID, "units: their members hold parts of the vector, which a robust mean and a grid "
 			"cannot do with: robust none and a topology of one row are needed");
 	struct avg_holder *mine = xcalloc(n + 1, sizeof *mine);
-	memcpy(mine, v, n * sizeof *mine);
+	if (n)
+		memcpy(mine, v, n * sizeof *mine);
 	qsort(mine, n, sizeof *mine, by_id);
 	if (check(a, mine, n, e)) {
 		free(mine);

@@ -7,6 +7,7 @@
 
 #define FLOOR_US (200 * MS)
 #define ROSTER_MAX 4096
+#define CARE_MOST 8                     /* in either direction */
 
 /* ---- what the owner hears ---- */
 
@@ -60,12 +61,24 @@ static void agreed(struct crew *c)
 
 /* ---- generations begin and end ---- */
 
+/* Nothing goes on without any of them, and silence must be noticed: by those who stand next to it in order. */
+static void care(const struct crew *c, const struct deal *d, int delta)
+{
+	uint32_t n = d->o.n, me = (uint32_t)offer_find(&d->o, &c->me);
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t off = i > me ? i - me : me - i;
+		if (off && (off <= CARE_MOST || n - off <= CARE_MOST))
+			net_care(c->net, &d->o.m[i].id, delta);
+	}
+}
+
 void crew_stop_running(struct crew *c, const char *why)
 {
 	struct deal *d = c->running;
 	if (!d)
 		return;
 	c->running = NULL;
+	care(c, d, -1);
 	crew_since(c);
 	crew_say(c, LOG_INFO_, "crew_stops", NULL, "generation %llu is over here: %s", (unsigned long long)CREW_COUNT(
 		d->o.generation), why);
@@ -85,6 +98,7 @@ void crew_begin_deal(struct crew *c, struct deal *d)
 		crew_stop_running(c, "the next one begins");
 	decided(c, d);
 	deal_set(&c->running, d);
+	care(c, d, 1);
 	deal_drop(&c->promised);
 	c->members = view_members(&d->o);
 	if (PLANTED(CREW_OWN_ORDER) && d->o.n > 2) {
@@ -341,6 +355,8 @@ void crew_free(struct crew *c, void (*gone)(void *arg), void *arg)
 		mate_free(c, list_entry(it, struct mate, link));
 	map_free(c->by_id);
 	crew_work_leave(c, gone, arg);
+	if (c->running)
+		care(c, c->running, -1);
 	deal_drop(&c->base);
 	deal_drop(&c->decided);
 	deal_drop(&c->promised);
