@@ -1,7 +1,7 @@
 /* What the author of a run tells the world: its specification in the DHT, and signed words to the swarm (pause, resume,
  * stop), sent to every member and kept in the DHT for those who come later.
  *
- *   run:NAME      subkey = author   {name, author, run, shared}       signed by the author
+ *   run:NAME      subkey = author   {name, author, run, shared}       signed by the author; shared: packed.h
  *   run:ID        the same record, for joining by id
  *   runctl:ID     subkey = signer   {op, counter}                     signed; the lawful with the greatest counter
  *
@@ -14,12 +14,13 @@
 #include "common/mem.h"
 #include "common/text.h"
 #include "run/int.h"
+#include "run/packed.h"
 
 #define RUN_LIFE_MS (7ull * 86400 * 1000)
 #define CALL_US 2000000
 #define WATCH_US 15000000
 #define WATCH_PAUSED_US 3000000
-#define RECORD_MAX 16000
+#define RECORD_MAX 15700                /* with what stands beside it, below JSON_RECORD */
 
 static void key_of(const char *what, const char *name, char out[160]) { snprintf(out, 160, "%s:%s", what, name); }
 
@@ -28,18 +29,16 @@ static void key_of(const char *what, const char *name, char out[160]) { snprintf
 void ctl_publish(struct run *r)
 {
 	char key[160];
-	json_t *v = json_pack("{s:s,s:s,s:s,s:O}", "name", r->name, "author", r->author_hex, "run", r->hex, "shared",
-		r->spec->shared);
-	size_t len = 0;
-	char *text = json_line(v, &len);
-	free(text);
-	if (len > RECORD_MAX) {
+	size_t len;
+	json_t *shared = spec_packed(r->spec->shared, RECORD_MAX, &len);
+	if (!shared) {
 		run_log(r, LOG_WARN_, "run.unpublished",
-			"the specification takes %zu bytes, a DHT record holds %d: others can join only "
-			"with the same file", len, RECORD_MAX);
-		json_decref(v);
+			"the specification takes %zu bytes, and deflated still more than the %d that a DHT record holds: others "
+			"can join only with the same file", len, RECORD_MAX);
 		return;
 	}
+	json_t *v = json_pack("{s:s,s:s,s:s,s:o}", "name", r->name, "author", r->author_hex, "run", r->hex, "shared",
+		shared);
 	key_of("run", r->name, key);
 	dht_keep(r->rs->ctx.dht, key, r->author_hex, json_incref(v), RUN_LIFE_MS, true);
 	key_of("run", r->hex, key);
@@ -302,7 +301,9 @@ static struct spec *spec_of_record(const struct record *rec, const json_t *local
 	if (json_get_str(rec->value, "name", &name, e) || json_get_hex(rec->value, "author", ret_author->b, 32, e) ||
 			json_get_hex(rec->value, "run", claimed.b, 32, e))
 		return NULL;
-	struct spec *s = spec_of(name, json_object_get(rec->value, "shared"), local, e);
+	json_t *shared = spec_unpacked(json_object_get(rec->value, "shared"), e);
+	struct spec *s = shared ? spec_of(name, shared, local, e) : NULL;
+	json_decref(shared);
 	if (!s)
 		return NULL;
 	spec_run_id(s, ret_author, ret_run);

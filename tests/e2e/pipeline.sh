@@ -79,6 +79,19 @@ assert seen == set(whole), set(whole) - seen
 P
 say "the bits of one"
 
+# A model that is longer, written out, than what a record of the DHT holds: others join by its name all the same.
+printf 'to be or not to be %.0s' {1..200} >"$work/text"
+printf '{"name": "deep", "model": {"zoo": "gpt2", "layers": 24, "width": 32, "heads": 2, "vocab": 256, "positions": 32,
+ "context": 32, "tied": 0}, "loss": "cross_entropy", "optimizer": {"name": "adamw", "lr": 0.001}, "target_batch": 8,
+ "strategy": "pipeline", "stages": 4, "validation": {"every": 0}, "stop": {"epochs": 100}, "data": {"name": "text",
+ "kind": "text"}, "local": {"batch": 1, "data": "%s"}}\n' "$work/text" >"$work/deep.json"
+hive a run start "$work/deep.json" >/dev/null || fail "a deep model was refused"
+deep() { hive b run join deep --data="$work/text" >/dev/null 2>&1; }
+wait_for 20 deep
+run=deep
+wait_for 20 waits a "4 stages need 4 members, and there are 2"
+for n in a b; do hive $n run leave deep >/dev/null || fail "$n does not leave"; done
+
 # Without an end: a spare comes, everybody is stopped and started again, one is killed.
 run=long
 spec pipeline $run 1000000 "$plan" >"$work/long.json"
