@@ -105,14 +105,15 @@ static uint64_t turn_us(const struct mate *m)
 }
 
 /* The best one to ask now: not asked already, not waiting for its back-off; who has waited longest, else who would
- * lead, comes first. */
+ * lead, comes first. A member that lives and does not report may report to another leader: it is as good as a
+ * stranger. */
 static struct mate *candidate(struct avg *a, bool strangers_only)
 {
 	struct mate *best = NULL;
 	uint64_t now = now_of(a);
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		if (m == a->me || m->join || m->probe_us > now || (strangers_only && m->member && m->live))
+		if (m == a->me || m->join || m->probe_us > now || (strangers_only && m->member && m->live && !m->silent))
 			continue;
 		uint64_t turn = turn_us(m), first = best ? turn_us(best) : UINT64_MAX;
 		if (turn < first || (turn == first && memcmp(m->order, best->order, 32) < 0))
