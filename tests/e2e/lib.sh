@@ -211,6 +211,9 @@ hold() {
 	done
 }
 
+# STATE_FOLDER...: a program for Python on the standard input, which may use tensors.py.
+compare() { PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$root/tests/e2e" python3 - "$@"; }
+
 expect() {
 	local text=$1 out status=0
 	shift

@@ -56,19 +56,13 @@ refuse 1 "hold parts of its model" hive b predict $run 0
 for n in a b c; do wait_for 60 ended $n; done
 
 # Each has saved its own part; together these are the bits of the one that was alone.
-python3 - "$(state s)" "$(state a)" "$(state b)" "$(state c)" <<'P' || fail "parts of the pipeline are not the whole"
-import glob, json, struct, sys
-def tensors(folder):
-    path = sorted(glob.glob(folder + '/runs/*/epoch-*.safetensors'))[-1]
-    b = open(path, 'rb').read()
-    n, = struct.unpack('<Q', b[:8])
-    head = json.loads(b[8:8 + n])
-    head.pop('__metadata__')
-    return path.split('/')[-1], {k: b[8 + n:][v['data_offsets'][0]:v['data_offsets'][1]] for k, v in head.items()}
-name, whole = tensors(sys.argv[1])
+compare "$(state s)" "$(state a)" "$(state b)" "$(state c)" <<'P' || fail "parts of the pipeline are not the whole"
+import sys
+from tensors import newest
+name, whole = newest(sys.argv[1])
 seen = set()
 for folder in sys.argv[2:]:
-    its, parts = tensors(folder)
+    its, parts = newest(folder)
     assert its == name, (its, name)
     for k, v in parts.items():
         assert v == whole[k], k

@@ -39,6 +39,7 @@ for victim in $(seats); do
 	others=$(for n in a b c d; do [ "$n" = "$victim" ] || echo "$n"; done)
 	wait_for 60 whole "$victim"
 	goes_on $others
+	[ "$(for n in $others; do json $n crew.moved.taken_bytes run show $run; done | sort -n | tail -n 1)" -gt 0 ] || fail "nobody has taken anything"
 	join=$(set -- $others; address "$1")
 	daemon_start "$victim" --join "$join"
 	goes_on a b c d
@@ -73,19 +74,13 @@ run=alone
 spec single alone "$last" '' >"$work/alone.json"
 hive s run start "$work/alone.json" >/dev/null || fail "single was refused"
 wait_for 120 ended s
-python3 - "$(state s)" "$(state a)" "$(state b)" "$(state c)" "$(state d)" <<'P' || fail "what was learned is not what one alone has learned"
-import glob, json, struct, sys
-def tensors(folder):
-    path = sorted(glob.glob(folder + '/runs/*/epoch-*.safetensors'))[-1]
-    b = open(path, 'rb').read()
-    n, = struct.unpack('<Q', b[:8])
-    head = json.loads(b[8:8 + n])
-    head.pop('__metadata__')
-    return path.split('/')[-1], {k: b[8 + n:][v['data_offsets'][0]:v['data_offsets'][1]] for k, v in head.items()}
-name, whole = tensors(sys.argv[1])
+compare "$(state s)" "$(state a)" "$(state b)" "$(state c)" "$(state d)" <<'P' || fail "what was learned is not what one alone has learned"
+import sys
+from tensors import newest
+name, whole = newest(sys.argv[1])
 holders = {}
 for folder in sys.argv[2:]:
-    its, parts = tensors(folder)
+    its, parts = newest(folder)
     if its != name:
         continue
     for k, v in parts.items():

@@ -36,27 +36,24 @@ line bare 60 '[{"layers": 4}, {"layers": 2}, {"layers": 3}]' b c
 alone short 1
 line replicas 1 '[{"layers": 3}, {"layers": 4, "replicas": 2}, {"layers": 2}]' b c d
 
-python3 - "$(state a)" "$(state b)" "$(state c)" "$(state d)" <<'P' || fail "the parts are not the whole"
-import glob, json, struct, sys
+compare "$(state a)" "$(state b)" "$(state c)" "$(state d)" <<'P' || fail "the parts are not the whole"
+import glob, struct, sys
+from tensors import load
 runs = {}
 for folder in sys.argv[1:]:
     for path in sorted(glob.glob(folder + '/runs/*/epoch-*.safetensors')):
-        b = open(path, 'rb').read()
-        n, = struct.unpack('<Q', b[:8])
-        head = json.loads(b[8:8 + n])
-        name = head.pop('__metadata__')['name']
-        runs.setdefault(name, {})[folder] = {k: b[8 + n:][v['data_offsets'][0]:v['data_offsets'][1]]
-                                             for k, v in head.items()}
+        meta, parts = load(path)
+        runs.setdefault(meta['name'], {})[folder] = parts
 def whole(name):
     part, = runs[name].values()
     return part
-def parts(name, n):
+def of(name, n):
     v = [p for p in runs[name].values() if len(p) > 1]
     assert len(runs[name]) == n, (name, len(runs[name]))
     return v
 for name in 'statistics', 'bare':
     seen = {}
-    for part in parts(name, 3):
+    for part in of(name, 3):
         for k, v in part.items():
             assert v == whole('long')[k], (name, k)
             seen[k] = seen.get(k, 0) + 1
@@ -64,7 +61,7 @@ for name in 'statistics', 'bare':
     assert min(seen.values()) >= 2, (name, seen)
 floats = lambda v: struct.unpack('<%df' % (len(v) // 4), v)
 all, apart = {}, 0
-for part in parts('replicas', 4):
+for part in of('replicas', 4):
     for k, v in part.items():
         assert all.setdefault(k, v) == v, ('replicas differ', k)
 for k, v in all.items():

@@ -433,3 +433,12 @@ uint64_t cworld_running(struct cworld *w)
 	}
 	return number;
 }
+
+bool cworld_has(struct cworld *w, int node)
+{
+	const struct cgen *g = cworld_gen(w, cworld_running(w));
+	for (uint32_t r = 0; g && r < g->n; r++)
+		if (g->node[r] == node)
+			return true;
+	return false;
+}

@@ -59,6 +59,7 @@ bool cworld_safe(struct sim *s, void *arg);
 bool cworld_waits(struct cworld *w, const char *text);          /* all that live say so, and nobody runs */
 const struct cgen *cworld_gen(struct cworld *w, uint64_t number);
 uint64_t cworld_running(struct cworld *w);      /* that all run who are in one; 0: there is none, or several */
+bool cworld_has(struct cworld *w, int node);    /* is it a member of that one? */
 
 /* crew_world_see.c */
 extern const struct crew_cb cworld_cb;

@@ -260,15 +260,6 @@ static bool left_out(struct cworld *w, int node)
 	return false;
 }
 
-static bool in_it(struct cworld *w, int node)
-{
-	const struct cgen *g = cworld_gen(w, cworld_running(w));
-	for (uint32_t r = 0; g && r < g->n; r++)
-		if (g->node[r] == node)
-			return true;
-	return false;
-}
-
 /* Its plans take a thousand times as long: the others go on without it, and say so. */
 static void scn_slow(struct sim *s)
 {
@@ -344,7 +335,7 @@ static void scn_other(struct sim *s)
 	sim_check(s, sim_run_until(s, commits, w, SETTLE));
 	sim_run_for(s, 10 * SEC);
 	cworld_settle(w, SETTLE);
-	sim_check(s, !in_it(w, odd) && cworld_running(w));
+	sim_check(s, !cworld_has(w, odd) && cworld_running(w));
 	sim_check(s, left_out(w, odd));
 	sim_check(s, w->gens <= 4 * (unsigned)n);
 }
@@ -371,7 +362,7 @@ static void scn_join(struct sim *s)
 	cworld_add(w, 1);
 	sim_run_for(s, 5 * SEC);
 	cworld_settle(w, SETTLE);
-	sim_check(s, in_it(w, n) == fast);
+	sim_check(s, cworld_has(w, n) == fast);
 	sim_check(s, fast || (cworld_running(w) == was && cworld_peer(w, 0)->stops == stops));
 }
 
@@ -388,7 +379,7 @@ static void scn_copies(struct sim *s)
 	cworld_add(w, 1);
 	sim_run_for(s, 5 * SEC);
 	cworld_settle(w, SETTLE);
-	sim_check(s, in_it(w, 0) && in_it(w, 1));
+	sim_check(s, cworld_has(w, 0) && cworld_has(w, 1));
 }
 
 /* Before the first COMMIT only who leads knows all who have come; the others take its word for it. */

@@ -17,15 +17,6 @@ static void ignored(void *arg, const struct frame *f, const struct err *e) { (vo
 
 /* ---- what is looked at ---- */
 
-static bool in_it(struct cworld *w, int node)
-{
-	const struct cgen *g = cworld_gen(w, cworld_running(w));
-	for (uint32_t r = 0; g && r < g->n; r++)
-		if (g->node[r] == node)
-			return true;
-	return false;
-}
-
 static unsigned names(struct cworld *w, int of)
 {
 	unsigned n = 0;
@@ -141,7 +132,7 @@ static void scn_always_old(struct sim *s)
 	cworld_kill(w, neither(w, &l, -1));
 	sim_run_for(s, 500 * MSEC);
 	cworld_settle(w, 10 * SEC);
-	sim_check(s, l.told && cworld_running(w) && !in_it(w, l.node) && names(w, l.node));
+	sim_check(s, l.told && cworld_running(w) && !cworld_has(w, l.node) && names(w, l.node));
 }
 
 /* The numbers that it has seen are as far above as can be. The leader does not follow it to where the others would not:
@@ -156,7 +147,7 @@ static void scn_far(struct sim *s)
 	cworld_kill(w, neither(w, &l, -1));
 	sim_run_for(s, 500 * MSEC);
 	cworld_settle(w, 10 * SEC);
-	sim_check(s, l.told && cworld_running(w) && !in_it(w, l.node) && names(w, l.node));
+	sim_check(s, l.told && cworld_running(w) && !cworld_has(w, l.node) && names(w, l.node));
 	if (names(w, leader) > before)
 		sim_fail(s, "node %d has seen numbers, and the leader is named for them", l.node);
 }
@@ -173,9 +164,9 @@ static void scn_old_run(struct sim *s)
 		cworld_peer(w, i)->crew->seen = (3 * AHEAD_MAX) << CREW_TAG_BITS;
 	sim_check(s, sim_run_until(s, cworld_safe, w, 10 * SEC));
 	cworld_add(w, 1);
-	for (int k = 0; k < 50 && !(cworld_settled(w) && in_it(w, 3)); k++)
+	for (int k = 0; k < 50 && !(cworld_settled(w) && cworld_has(w, 3)); k++)
 		sim_run_for(s, 200 * MSEC);
-	sim_check(s, in_it(w, 3) && !cworld_peer(w, 3)->crew->refused[REFUSED_number]);
+	sim_check(s, cworld_has(w, 3) && !cworld_peer(w, 3)->crew->refused[REFUSED_number]);
 }
 
 /* It runs what runs, and never says what it finds when it is asked. Somebody comes who is of use: sooner or later the
@@ -191,13 +182,13 @@ static void scn_keeps_back(struct sim *s)
 	cworld_add(w, 3);
 	for (int k = 0; k < 50 && !(cworld_safe(s, w) && cworld_gen(w, cworld_running(w))->n == 3); k++)
 		sim_run_for(s, 200 * MSEC);
-	sim_check(s, cworld_safe(s, w) && in_it(w, l.node));
+	sim_check(s, cworld_safe(s, w) && cworld_has(w, l.node));
 	w->commit_us = SEC;                     /* time enough to hear everybody */
 	net_on(me_of(&l)->net, KIND_CREW_PROPOSE, says_later, &l);
 	cworld_add(w, 1);
-	for (int k = 0; k < 300 && !(cworld_settled(w) && in_it(w, 3)); k++)
+	for (int k = 0; k < 300 && !(cworld_settled(w) && cworld_has(w, 3)); k++)
 		sim_run_for(s, 200 * MSEC);
-	sim_check(s, l.told && in_it(w, 3) && names(w, l.node));
+	sim_check(s, l.told && cworld_has(w, 3) && names(w, l.node));
 }
 
 /* ---- what the leader has to say ---- */
