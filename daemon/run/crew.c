@@ -345,7 +345,10 @@ uint64_t run_crew_life(const struct run *r) { return crew_life(r->crew->crew); }
 
 json_t *run_crew_json(const struct run *r)
 {
-	return r->crew ? crew_json(r->crew->crew) : json_null();
+	json_t *o = r->crew ? crew_json(r->crew->crew) : json_null();
+	if (r->crew)
+		json_object_set_new(o, "moved", mover_json(r->crew->mover));
+	return o;
 }
 
 /* ---- life ---- */
@@ -374,7 +377,7 @@ int run_crew_open(struct run *r, struct err *e)
 	x->lost = (struct timer){ .fire = run_crew_lost, .name = "run.lost" };
 	x->crew = crew_new(c->env, c->net, &conf, &crew_cb, r, e);
 	if (!x->crew) {
-		trainer_crew_view_back(r->trainer);
+		trainer_read_over(r->trainer);
 		free(x);
 		r->crew = NULL;
 		return -1;
@@ -392,7 +395,7 @@ void run_crew_close(struct run *r)
 	env_timer(r->rs->ctx.env, &x->timer, 0);
 	env_timer(r->rs->ctx.env, &x->lost, 0);
 	mover_free(x->mover);
-	crew_free(x->crew, trainer_crew_view_back, r->trainer);
+	crew_free(x->crew, trainer_read_over, r->trainer);
 	free(x->member);
 	json_decref(x->values);
 	free(x->ids);

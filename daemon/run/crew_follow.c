@@ -1,5 +1,6 @@
 /* A member that stands where nobody else is: it holds nothing of the others' state, follows until it knows where they
  * are, and enters there. And one that comes from a checkpoint, whose parts it holds. */
+#include "common/planted.h"
 #include "run/crew_int.h"
 
 #define LOST_US 500000                  /* without a COMMIT; then others are asked where they are */
@@ -84,6 +85,16 @@ bool run_crew_followed(struct run *r, const struct avg_commit *c)
 		return false;
 	if (stand_at(s, c->point, c->generation, &e))
 		run_fail(r, &e);
+	return true;
+}
+
+bool run_crew_passed(struct run *r, const struct avg_commit *c)
+{
+	if (!r->crew || trainer_takes(r->trainer, c->generation, c->lo, c->hi) || PLANTED(COMMIT_OF_OTHERS))
+		return false;
+	run_log(r, LOG_INFO_, "crew.passed", "epoch %llu was made by a generation that this peer had no part in: what it "
+		"holds is history", (unsigned long long)c->epoch);
+	run_crew_behind(r);
 	return true;
 }
 

@@ -153,6 +153,8 @@ void run_crew_drain(struct run *r);
 bool run_crew_drains(const struct run *r);       /* not yet */
 void run_crew_behind(struct run *r);             /* its point is not that of the others */
 bool run_crew_followed(struct run *r, const struct avg_commit *c);      /* true: its point is taken, and no more */
+/* true: a generation has made it that this peer has no part in, and what it holds is history. */
+bool run_crew_passed(struct run *r, const struct avg_commit *c);
 bool run_crew_seated(const struct run *r);       /* true in other runs */
 bool run_crew_head(const struct run *r);         /* it counts its unit's samples; true in other runs */
 int run_crew_change(const struct run *r, const json_t *patch, struct err *e);  /* may these values be in force? */

@@ -39,9 +39,22 @@ static struct aside *aside_new(struct mover *m, struct state *s, uint64_t epoch)
 	return a;
 }
 
+/* Generations that come to nothing must not pile up copies of one thing. */
+static bool keeps(const struct mover *m, struct state *was)
+{
+	uint32_t n;
+	const struct shard *s = state_shards(was, &n);
+	for (uint32_t k = 0; k < n; k++)
+		if (!mover_has(m, s[k].param, false) || !mover_has(m, s[k].stat, true))
+			return false;
+	return true;
+}
+
 void mover_keep(struct mover *m, struct state *was, uint64_t epoch)
 {
-	if (was)
+	if (was && epoch == m->r->point.epoch && keeps(m, was))
+		state_free(was, NULL, NULL);
+	else if (was)
 		aside_new(m, was, epoch)->ready = true;
 }
 
@@ -68,7 +81,21 @@ const struct shard *mover_shard_at(const struct mover *m, bool stat, uint64_t at
 	return NULL;
 }
 
+bool mover_has(const struct mover *m, struct extent x, bool stat)
+{
+	const struct shard *h;
+	for (uint64_t at = x.lo; at < x.hi; at = stat ? h->stat.hi : h->param.hi)
+		if (!(h = mover_shard_at(m, stat, at, false)))
+			return false;
+	return true;
+}
+
 /* ---- parts in words ---- */
+
+json_t *mover_part_json(struct extent param, struct extent stat)
+{
+	return json_pack("[I,I,I,I]", (json_int_t)param.lo, (json_int_t)param.hi, (json_int_t)stat.lo, (json_int_t)stat.hi);
+}
 
 int mover_part_read(struct shard_part *ret, const struct layout *l, const json_t *j, struct err *e)
 {
@@ -94,8 +121,7 @@ json_t *mover_parts_json(const struct snapshot *s)
 {
 	json_t *list = json_array();
 	for (uint32_t k = 0; k < s->nparts; k++)
-		json_array_append_new(list, json_pack("[I,I,I,I]", (json_int_t)s->part[k].param.lo,
-			(json_int_t)s->part[k].param.hi, (json_int_t)s->part[k].stat.lo, (json_int_t)s->part[k].stat.hi));
+		json_array_append_new(list, mover_part_json(s->part[k].param, s->part[k].stat));
 	return list;
 }
 
@@ -187,7 +213,18 @@ static void filled(void *arg, const struct err *e)
 	if (!done)
 		return;
 	m->done = NULL;
+	m->fills++;
+	m->fill_us = env_now(m->env) - m->begun_us;
+	if (m->fill_us > m->fill_longest_us)
+		m->fill_longest_us = m->fill_us;
 	done(r, e);
+}
+
+json_t *mover_json(const struct mover *m)
+{
+	return json_pack("{s:I,s:I,s:I,s:I,s:I}", "taken_bytes", (json_int_t)m->taken_bytes, "given_bytes",
+		(json_int_t)m->given_bytes, "fills", (json_int_t)m->fills, "fill_us", (json_int_t)m->fill_us,
+		"fill_us_longest", (json_int_t)m->fill_longest_us);
 }
 
 void mover_take_done(struct mover *m)

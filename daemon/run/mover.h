@@ -33,7 +33,8 @@ struct mover {
 	/* mover_take.c */
 	enum mover_step step; void (*done)(struct run *r, const struct err *e);
 	struct source source[MOVER_SOURCES]; size_t nsources;
-	struct list morsels; size_t left; unsigned flying, tries; uint64_t begun_us;
+	struct list morsels; size_t left; unsigned flying, tries;
+	uint64_t begun_us, fills, fill_us, fill_longest_us;
 	struct timer timer;
 	bool stopped, dead, forget;             /* the job that fills reads all of this: what is to go then */
 	/* where others are */
@@ -48,12 +49,16 @@ struct mover *mover_new(struct run *r, struct err *e);
 void mover_free(struct mover *m);
 /* Nobody needs any more what was kept: a COMMIT has come. */
 void mover_forget(struct mover *m);
-/* What this peer held, all of it with the values of that epoch. Stolen; NULL is fine. */
+/* What this peer held, all of it with the values of that epoch, unless all of that is kept already. Stolen; NULL is
+ * fine. */
 void mover_keep(struct mover *m, struct state *was, uint64_t epoch);
 /* The parts that are in a checkpoint of that epoch; done says whether they could be read. */
 int mover_load(struct mover *m, const char *path, uint64_t epoch, const json_t *parts,
 	void (*done)(struct run *r, const struct err *e), struct err *e);
 json_t *mover_parts_json(const struct snapshot *s);     /* for a checkpoint's meta */
+/* What was moved since the run began here, for `run show`: {"taken_bytes", "given_bytes", "fills", "fill_us" (the last
+ * one), "fill_us_longest"}. */
+json_t *mover_json(const struct mover *m);
 /* Fills what the trainer holds with the values of the run's point, from here or from others: as long as it takes, until
  * mover_stop. done: once; e: they can not be this state's. */
 void mover_fill(struct mover *m, void (*done)(struct run *r, const struct err *e));
@@ -68,9 +73,11 @@ void mover_take_stop(struct mover *m);
 void mover_where_stop(struct mover *m);
 void mover_hand(void *mover, struct request *req);
 void mover_give_stop(struct mover *m);
-/* [lo, hi, stat lo, stat hi] of remote or stored bytes: within the layout, and cut where shards may be. */
+json_t *mover_part_json(struct extent param, struct extent stat);      /* [lo, hi, stat lo, stat hi] */
+/* Of remote or stored bytes: within the layout, and cut where shards may be. */
 int mover_part_read(struct shard_part *ret, const struct layout *l, const json_t *j, struct err *e);
 /* A shard here, of the run's point, that has these elements: of the parameters, or the running statistics. */
 const struct shard *mover_shard_at(const struct mover *m, bool stat, uint64_t at, bool trainers);
+bool mover_has(const struct mover *m, struct extent x, bool stat);      /* all of it, beside the trainer's */
 
 #endif

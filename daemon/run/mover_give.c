@@ -40,12 +40,6 @@ static void sent(void *arg, struct xfer *x, const struct err *e)
 
 /* ---- what is here ---- */
 
-static void add(json_t *list, const struct shard *s)
-{
-	json_array_append_new(list, json_pack("[I,I,I,I]", (json_int_t)s->param.lo, (json_int_t)s->param.hi,
-		(json_int_t)s->stat.lo, (json_int_t)s->stat.hi));
-}
-
 static json_t *held(const struct mover *m)
 {
 	const struct run *r = m->r;
@@ -55,11 +49,11 @@ static json_t *held(const struct mover *m)
 		const struct aside *a = list_entry(it, struct aside, link);
 		const struct shard *s = state_shards(a->state, &n);
 		for (uint32_t k = 0; k < n && a->ready && a->epoch == r->point.epoch; k++)
-			add(list, &s[k]);
+			json_array_append_new(list, mover_part_json(s[k].param, s[k].stat));
 	}
 	const struct shard *s = trainer_shards(r->trainer, &n);
 	for (uint32_t k = 0; k < n && run_crew_whole(r); k++)
-		add(list, &s[k]);
+		json_array_append_new(list, mover_part_json(s[k].param, s[k].stat));
 	return list;
 }
 

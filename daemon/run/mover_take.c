@@ -215,10 +215,9 @@ static int fly(struct morsel *x, struct source *s, struct err *e)
 	m->flying++;
 	uint64_t deadline = env_now(c->env) + PATIENCE_US + (uint64_t)((double)x->s.bytes * FLYING_MAX / RATE_FLOOR * 1e6);
 	x->x = xfer_recv(c->chunks, &s->id, &tag, x->s.block, x->s.bytes, deadline, received, x);
-	x->call = net_call(c->net, &s->id, KIND_RUN_SHARD, json_pack("{s:s,s:I,s:o,s:[I,I,I,I],s:o}", "run", r->hex,
+	x->call = net_call(c->net, &s->id, KIND_RUN_SHARD, json_pack("{s:s,s:I,s:o,s:o,s:o}", "run", r->hex,
 		"epoch", (json_int_t)r->point.epoch, "prev", json_hex(r->point.prev, DIGEST), "part",
-		(json_int_t)x->is.param.lo, (json_int_t)x->is.param.hi, (json_int_t)x->is.stat.lo, (json_int_t)x->is.stat.hi,
-		"tag", json_hex(tag.b, 32)),
+		mover_part_json(x->is.param, x->is.stat), "tag", json_hex(tag.b, 32)),
 		NO_BLOB, CLASS_weight, PIECE_CALL_US, promised, x);
 	return 0;
 }
@@ -336,19 +335,14 @@ static bool all_loaded(const struct mover *m)
 	return true;
 }
 
-/* Is all that is to be filled in what was held here before? */
+/* Is something to be filled that was not held here before? */
 static bool lacks(const struct mover *m)
 {
 	uint32_t n;
 	const struct shard *s = trainer_shards(m->r->trainer, &n);
 	for (uint32_t k = 0; k < n; k++)
-		for (int stat = 0; stat < 2; stat++) {
-			struct extent x = stat ? s[k].stat : s[k].param;
-			const struct shard *h;
-			for (uint64_t at = x.lo; at < x.hi; at = stat ? h->stat.hi : h->param.hi)
-				if (!(h = mover_shard_at(m, stat, at, false)))
-					return true;
-		}
+		if (!mover_has(m, s[k].param, false) || !mover_has(m, s[k].stat, true))
+			return true;
 	return false;
 }
 

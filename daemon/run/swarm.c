@@ -106,7 +106,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 		run_take_point(r, c->point);
 		return;
 	}
-	if (sync_commit(r, c, mean))
+	if (sync_commit(r, c, mean) || run_crew_passed(r, c))
 		return;
 	if (c->changed_params)
 		run_record_params(r, &r->point, c->point, &c->params_author);

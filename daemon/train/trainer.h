@@ -132,12 +132,11 @@ struct trainer_part {
 };
 void trainer_parts_free(struct trainer_part *part, uint32_t n);         /* what they point to */
 /* What a view is before it has members (crew_conf.view). What it points to stays, after trainer_free too, until
- * trainer_crew_view_back. */
+ * trainer_read_over. */
 struct view trainer_crew_view(struct trainer *t);
-void trainer_crew_view_back(void *trainer);
 /* A job that is not its own reads its state's numbers: it stays, after trainer_free too, until trainer_read_over. */
 void trainer_read(struct trainer *t);
-void trainer_read_over(struct trainer *t);
+void trainer_read_over(void *trainer);
 /* Of every member of the view; trainer_parts_free. */
 int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_part *ret, struct err *e);
 /* This peer is member v->me from now on; the trainer must be quiet. *ret_fresh: it holds other parts than before, and
@@ -152,6 +151,8 @@ int trainer_stand_up(struct trainer *t, struct state **ret_was, struct err *e);
 bool trainer_at_rest(const struct trainer *t);
 bool trainer_seated(const struct trainer *t);
 const struct trainer_part *trainer_part(const struct trainer *t);
+/* Is what a COMMIT of that generation brings to this peer, elements lo to hi - 1 of a contribution, what it holds? */
+bool trainer_takes(const struct trainer *t, uint64_t generation, uint64_t lo, uint64_t hi);
 size_t trainer_round_len(const struct trainer *t);      /* reals that trainer_commit takes: of what is held here */
 
 /* --- life */

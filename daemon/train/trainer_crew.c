@@ -199,6 +199,13 @@ size_t trainer_round_len(const struct trainer *t)
 	return t->strategy->crew ? (size_t)(t->seat.part.keep_hi - t->seat.part.keep_lo) : trainer_contribution_len(t);
 }
 
+bool trainer_takes(const struct trainer *t, uint64_t generation, uint64_t lo, uint64_t hi)
+{
+	const struct trainer_part *p = &t->seat.part;
+
+	return trainer_round_len(t) ? t->seat.v.generation == generation && p->keep_lo == lo && p->keep_hi == hi : lo == hi;
+}
+
 bool trainer_at_rest(const struct trainer *t)
 {
 	return !t->seat.flush && !t->in_begin && !t->applying && list_empty(&t->commits) && t->samples < t->hold_at;
@@ -211,7 +218,7 @@ struct view trainer_crew_view(struct trainer *t)
 {
 	struct view v = trainer_plan_view(t, NULL, 0);
 
-	t->readers++;
+	trainer_read(t);
 	v.nmembers = 0;
 	v.target_batch = trainer_goal(t);
 	v.granted = true;
@@ -220,14 +227,14 @@ struct view trainer_crew_view(struct trainer *t)
 
 void trainer_read(struct trainer *t) { t->readers++; }
 
-void trainer_read_over(struct trainer *t)
+void trainer_read_over(void *trainer)
 {
+	struct trainer *t = trainer;
+
 	t->readers--;
 	if (t->dying)
 		trainer_part_gone(t);
 }
-
-void trainer_crew_view_back(void *trainer) { trainer_read_over(trainer); }
 
 /* --- which samples */
 

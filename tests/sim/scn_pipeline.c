@@ -1,6 +1,7 @@
 /* Strategy pipeline in whole nodes (node_world.h): stages die at any moment and come back as whatever they are needed
  * for, and what is learned keeps the bits of one peer alone that nothing disturbs, on everybody who holds a part. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
 #include "node_world.h"
@@ -132,12 +133,43 @@ static void same_as_alone(struct sim *s, struct node_world *w, struct alone *a)
 		sim_fail(s, "of what three hold twice not all was seen");
 }
 
-static struct node_world *begin(struct sim *s, char spec[1400], const char *more, int n)
+/* A pipeline of n peers that has begun, and the one alone. */
+struct line { struct sim *s; struct node_world *w; struct alone a; char spec[1400]; };
+
+static struct line *line_begin(struct sim *s, const char *more, int n)
 {
-	struct node_world *w = node_world_new(s, line_spec(spec, "pipeline", more));
-	node_world_add(w, n);
-	node_run_to(w, 5, 120 * SEC);
-	return w;
+	struct line *l = xcalloc(1, sizeof *l);
+	l->s = s;
+	l->w = node_world_new(s, line_spec(l->spec, "pipeline", more));
+	alone_begin(&l->a, sim_seed(s));
+	node_world_add(l->w, n);
+	node_run_to(l->w, 5, 120 * SEC);
+	return l;
+}
+
+/* It has learned what the one alone has. */
+static void line_end(struct line *l)
+{
+	same_as_alone(l->s, l->w, &l->a);
+	alone_end(&l->a);
+	node_world_free(l->w);
+	free(l);
+}
+
+static void goes_on(struct line *l, uint64_t epochs)
+{
+	node_run_to(l->w, node_newest(l->w) + epochs, 180 * SEC);
+}
+
+/* At most that long after all stages have a member; whom: */
+static int kill_any(struct line *l, uint64_t us)
+{
+	if (!sim_run_until(l->s, all_seated, l->w, 60 * SEC))
+		sim_fail(l->s, "not all stages have a member");
+	sim_run_for(l->s, rng_below(sim_rng(l->s), us));
+	int dead = any_seated(l->w);
+	sim_kill(l->s, dead);
+	return dead;
 }
 
 /* ---- scenarios ---- */
@@ -145,94 +177,63 @@ static struct node_world *begin(struct sim *s, char spec[1400], const char *more
 /* One after the other, anybody who has a stage, at any moment; the dead come back as spares. */
 static void scn_killed(struct sim *s)
 {
-	char spec[1400];
-	struct node_world *w = begin(s, spec, PIPELINE, 4);
-	struct alone a;
-	alone_begin(&a, sim_seed(s));
+	struct line *l = line_begin(s, PIPELINE, 4);
 	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
-		if (!sim_run_until(s, all_seated, w, 60 * SEC))
-			sim_fail(s, "not all stages have a member");
-		int dead = any_seated(w);
-		sim_kill(s, dead);
-		node_run_to(w, node_newest(w) + 4, 120 * SEC);
+		int dead = kill_any(l, 300 * MSEC);
+		goes_on(l, 4);
 		sim_restart(s, dead);
-		node_run_to(w, node_newest(w) + 4, 120 * SEC);
+		goes_on(l, 4);
 	}
-	same_as_alone(s, w, &a);
-	alone_end(&a);
-	node_world_free(w);
+	line_end(l);
 }
 
 /* With three copies two may die between two COMMITs: a stage, and as soon as somebody sits there the next, perhaps a
  * spare that is being given its part, or who gives it. */
 static void scn_in_a_row(struct sim *s)
 {
-	char spec[1400];
-	struct node_world *w = begin(s, spec, PIPELINE ", \"redundancy\": 3", 7);
-	struct alone a;
-	alone_begin(&a, sim_seed(s));
+	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 7);
 	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		if (!sim_run_until(s, all_seated, w, 60 * SEC)) {
-			sim_fail(s, "not all stages have a member");
-			break;
-		}
-		sim_run_for(s, rng_below(sim_rng(s), 20 * MSEC));
-		if (seats(w))
-			sim_kill(s, any_seated(w));
+		(void)kill_any(l, 20 * MSEC);
 		if (k % 2)
-			node_run_to(w, node_newest(w) + 3, 120 * SEC);
+			goes_on(l, 3);
 	}
-	same_as_alone(s, w, &a);
-	alone_end(&a);
-	node_world_free(w);
+	line_end(l);
 }
 
 /* Without a spare: they wait, and go on with whoever comes back, though it has nothing. */
 static void scn_waits(struct sim *s)
 {
-	char spec[1400];
-	struct node_world *w = begin(s, spec, PIPELINE, 3);
-	struct alone a;
-	alone_begin(&a, sim_seed(s));
+	struct line *l = line_begin(s, PIPELINE, 3);
 	for (int k = 0; k < 3 && !sim_failed(s); k++) {
-		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
-		int dead = any_seated(w);
-		sim_kill(s, dead);
+		int dead = kill_any(l, 300 * MSEC);
 		sim_run_for(s, 10 * SEC);
-		uint64_t at = node_newest(w);
+		uint64_t at = node_newest(l->w);
 		sim_run_for(s, 5 * SEC);
-		if (node_newest(w) != at)
+		if (node_newest(l->w) != at)
 			sim_fail(s, "two of three stages have gone on");
 		sim_restart(s, dead);
-		node_run_to(w, at + 4, 120 * SEC);
+		goes_on(l, 4);
 	}
-	if (!node_told(w, "crew.waits"))
+	if (!node_told(l->w, "crew.waits"))
 		sim_fail(s, "nobody has said that it waits");
-	same_as_alone(s, w, &a);
-	alone_end(&a);
-	node_world_free(w);
+	line_end(l);
 }
 
 /* Two sides that both lack a stage, and one that does not. */
 static void scn_divided(struct sim *s)
 {
-	char spec[1400];
-	struct node_world *w = begin(s, spec, PIPELINE, 5);
-	struct alone a;
+	struct line *l = line_begin(s, PIPELINE, 5);
 	int side[5];
-	alone_begin(&a, sim_seed(s));
+	l->w->forks_allowed = true;
 	for (int k = 0; k < 2 && !sim_failed(s); k++) {
 		for (int i = 0; i < 5; i++)
 			side[i] = (int)rng_below(sim_rng(s), 2);
 		sim_partition(s, side, 5);
 		sim_run_for(s, 5 * SEC + rng_below(sim_rng(s), 10 * SEC));
 		sim_heal(s);
-		node_run_to(w, node_newest(w) + 4, 180 * SEC);
+		goes_on(l, 4);
 	}
-	same_as_alone(s, w, &a);
-	alone_end(&a);
-	node_world_free(w);
+	line_end(l);
 }
 
 static const struct scn list[] = { SCN(killed), SCN(in_a_row), SCN(waits), SCN(divided), {0} };

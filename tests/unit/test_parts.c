@@ -31,7 +31,7 @@ static void lay_out(const char *stages, uint32_t members, struct trainer_part *r
 	if (trainer_parts(k.t, &v, ret, &e) < 0)
 		fail_msg("%s", e.text);
 	*ret_len = trainer_contribution_len(k.t);
-	trainer_crew_view_back(k.t);
+	trainer_read_over(k.t);
 	kit_close(&k);
 }
 
