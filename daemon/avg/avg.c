@@ -257,6 +257,11 @@ void avg_meet(struct avg *a, const struct id *peer)
 	meet_now(a);
 }
 
+void avg_share(struct avg *a, uint64_t samples)
+{
+	a->me->share = samples;
+}
+
 void avg_progress(struct avg *a, uint64_t samples, double rate, const struct ranges *claimed)
 {
 	a->samples = samples;

@@ -138,6 +138,9 @@ bool avg_peer_of(struct net *net, const struct record *r, struct id *ret);
 /* samples accumulated in this epoch so far and the positions they came from (copied); rate in samples/s. Call after
  * every micro-batch. */
 void avg_progress(struct avg *a, uint64_t samples, double rate, const struct ranges *claimed);
+/* Of a head (avg_units): so many samples its unit brings to each epoch from now on; 0: it is none any more. A round
+ * begins when every unit whose members live has its share, or whoever has not is far too late (as avg_conf.each). */
+void avg_share(struct avg *a, uint64_t samples);
 /* x: len floats, the MEAN over the peer's samples; stays the caller's and unchanged until commit, failed or resync.
  * NULL with 0 samples = nothing. */
 void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed);

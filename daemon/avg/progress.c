@@ -1,5 +1,5 @@
 /* Samples towards the target batch: members report straight to the leader, seldom while the target is far and at once
- * when it may be near; the leader begins the round. Positions to process are asked for before they run out. */
+ * when it may be near; the leader begins the round. */
 #include <string.h>
 #include "avg/claims.h"
 #include "avg/int.h"
@@ -7,7 +7,6 @@
 #include "avg/units.h"
 #include "common/jrpc.h"
 
-#define GRANT_US (2 * SECOND)
 #define GRACE_US (3 * MS)
 #define IDLE_US (20 * SECOND)
 
@@ -35,10 +34,18 @@ uint64_t progress_goal(const struct avg *a)
 	return sum ? sum : quota(a, a->me);
 }
 
+/* What the unit of this head brings to an epoch; none is complete before it has said so. */
+static uint64_t due_of(const struct avg *a, const struct mate *m)
+{
+	return a->conf.each ? quota(a, m) : m->share ? m->share : UINT64_MAX;
+}
+
 double share_of(const struct avg *a, const struct mate *m)
 {
 	double rates = 0;
 	size_t n = 0, unknown = 0;
+	if (m->share)
+		return (double)m->share;
 	if (a->conf.each)
 		return (double)quota(a, m);
 	list_each(it, &a->mates) {
@@ -91,6 +98,8 @@ static void post(struct avg *a, bool beat)
 	json_object_set_new(j, "prev", json_hex(a->point.prev, DIGEST));
 	json_object_set_new(j, "samples", json_integer((json_int_t)a->samples));
 	json_object_set_new(j, "rate", json_real(a->rate));
+	if (a->me->share)
+		json_object_set_new(j, "share", json_integer((json_int_t)a->me->share));
 	json_object_set_new(j, "bw", json_integer((json_int_t)bw));
 	json_object_set_new(j, "hold", json_boolean(a->hold));
 	json_object_set_new(j, "follows", json_boolean(a->me->flags & MATE_FOLLOWER));
@@ -257,17 +266,17 @@ static bool about_to_report(struct avg *a)
 	return true;
 }
 
-/* Every member has its micro-batches, or whoever has not is far too late. Who was left out of the last round is waited
- * for when it has reported again. */
+/* Every member has its micro-batches, each unit of which all members live its share, or whoever has not is far too
+ * late. Who was left out of the last round is waited for when it has reported again. */
 static bool all_there(struct avg *a)
 {
 	uint64_t begun = a->commit_us > a->enter_us ? a->commit_us : a->enter_us, late = 3 * a->epoch_us;
 	size_t done = 0, missing = 0;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		if (!takes_part(m) || (!m->awaited && m != a->me))
+		if (!takes_part(m) || (!m->awaited && m != a->me) || !units_whole(a, m))
 			continue;
-		bool has = (m == a->me || m->counted) && m->samples >= quota(a, m);
+		bool has = (m == a->me || m->counted) && m->samples >= due_of(a, m);
 		done += has;
 		missing += !has;
 	}
@@ -280,10 +289,21 @@ static bool all_there(struct avg *a)
 	return false;
 }
 
+/* Everybody has an amount of its own to bring, and the sum is what comes of that. */
+static bool in_shares(const struct avg *a)
+{
+	bool some = a->conf.each > 0;
+	list_each(it, &a->mates) {
+		const struct mate *m = list_entry(it, struct mate, link);
+		some = some || (a->units && m->share && takes_part(m));
+	}
+	return some;
+}
+
 void progress_trigger(struct avg *a)
 {
 	if (a->state != AVG_IN || !is_leader(a) || a->round || a->recover || a->leaving || a->lost_pending ||
-		(a->conf.each ? !all_there(a) : a->sum < progress_goal(a)))
+		(in_shares(a) ? !all_there(a) : a->sum < progress_goal(a)))
 		return;
 	if (a->samples == 0 && roster_others(a, false) == 0)
 		return;
@@ -291,7 +311,7 @@ void progress_trigger(struct avg *a)
 		return;
 	if (now_of(a) < a->wait_us)             /* the last round came to nothing */
 		return;
-	if (room_wait(a) || (!a->conf.each && !a->conf.any && about_to_report(a)))
+	if (room_wait(a) || (!in_shares(a) && !a->conf.any && about_to_report(a)))
 		return;
 	if (!a->conf.any && a->rounds_done > 10 && (!a->short_told_us || now_of(a) - a->short_told_us > 60 * SECOND))
 		too_short(a);
@@ -346,7 +366,7 @@ static void misplaced(struct avg *a, struct mate *m)
 
 void progress_on(struct avg *a, struct request *req)
 {
-	uint64_t epoch, samples, bw = 0;
+	uint64_t epoch, samples, bw = 0, share = 0;
 	uint8_t prev[DIGEST];
 	bool hold = false, follows = true;
 	struct err e;
@@ -374,6 +394,8 @@ void progress_on(struct avg *a, struct request *req)
 	m->rate = m->rate > 0 ? m->rate : 0;
 	if (!json_get_u64(req->f.json, "bw", &bw, &e) && bw)
 		m->bandwidth = bw;
+	json_get_u64(req->f.json, "share", &share, &e);
+	m->share = share >> 48 ? 0 : share;
 	json_get_bool(req->f.json, "hold", &hold, &e);
 	m->flags = (uint8_t)((m->flags & ~MATE_HOLD) | (hold ? MATE_HOLD : 0));
 	if (m->counted)
@@ -401,100 +423,4 @@ void progress_on(struct avg *a, struct request *req)
 			diverged(a, m);
 	}
 	progress_trigger(a);
-}
-
-/* ---- positions ---- */
-
-void taken_all(const struct avg *a, struct ranges *ret)
-{
-	ranges_copy(ret, &a->point.done);
-	list_each(it, &a->mates)
-		ranges_add_all(ret, &list_entry(it, struct mate, link)->grant);
-}
-
-/* Leader: brings m's promise up to what an epoch needs, beside `used` positions that it has processed already. */
-void grant_top_up(struct avg *a, struct mate *m, uint64_t used)
-{
-	struct ranges taken = { 0 };
-	uint64_t have = ranges_count(&m->grant), want = ledger_want(share_of(a, m), m->micro ? m->micro :
-		a->conf.micro_batch) + used;
-	if (a->conf.unordered || a->conf.dealt || have >= want || (m->flags & (MATE_AUX | MATE_FOLLOWER)))
-		return;
-	taken_all(a, &taken);
-	ledger_cut(&taken, a->conf.data_limit, want - have, m->grant.n < CLAIMS_PIECES ? CLAIMS_PIECES - m->grant.n : 1,
-		&m->grant);
-	ranges_free(&taken);
-}
-
-void grant_tell(struct avg *a)
-{
-	struct ranges left = { 0 };
-	ranges_copy(&left, &a->me->grant);
-	ranges_sub_all(&left, &a->claimed);
-	if (a->cb.grant && !(a->me->flags & (MATE_AUX | MATE_FOLLOWER)))
-		a->cb.grant(a->arg, &left);
-	ranges_free(&left);
-}
-
-static void granted(void *arg, const struct frame *f, const struct err *e)
-{
-	struct avg *a = arg;
-	struct ranges g = { 0 };
-	a->grant_call = NULL;
-	a->grant_us = now_of(a) + 20 * MS;
-	if (f && a->state == AVG_IN && !ranges_parse(&g, json_object_get(f->json, "grant"), NULL) &&
-			ranges_count(&g) > ranges_count(&a->me->grant) && !ranges_overlap(&g, &a->point.done)) {
-		ranges_copy(&a->me->grant, &g);
-		grant_tell(a);
-	}
-	ranges_free(&g);
-}
-
-void grant_need(struct avg *a)
-{
-	uint64_t unit = a->conf.micro_batch ? a->conf.micro_batch : 1, have, used;
-	if (a->conf.unordered || a->conf.dealt || a->state != AVG_IN || a->me->flags & (MATE_AUX | MATE_FOLLOWER) ||
-			!a->leader || a->round)
-		return;
-	used = ranges_count(&a->claimed);
-	have = ranges_count(&a->me->grant);
-	have = have > used ? have - used : 0;
-	uint64_t low = ledger_want(share_of(a, a->me), a->conf.micro_batch) / 4;
-	if (have >= low && have >= 2 * unit)
-		return;
-	if (is_leader(a)) {
-		grant_top_up(a, a->me, used);
-		if (ranges_count(&a->me->grant) > have + used)
-			grant_tell(a);
-		return;
-	}
-	if (a->grant_call || now_of(a) < a->grant_us)
-		return;
-	json_t *j = hub_json(a);
-	json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
-	json_object_set_new(j, "prev", json_hex(a->point.prev, DIGEST));
-	json_object_set_new(j, "used", json_integer((json_int_t)used));
-	a->grant_call = net_call(a->net, &a->leader->id, KIND_AVG_GRANT, j, NO_BLOB, CLASS_control,
-		net_deadline(a->net, &a->leader->id, GRANT_US), granted, a);
-}
-
-void grant_on(struct avg *a, struct request *req)
-{
-	uint64_t epoch, used;
-	uint8_t prev[DIGEST];
-	struct err e;
-	struct mate *m = mate_find(a, &req->f.from);
-	if (json_get_u64(req->f.json, "epoch", &epoch, &e) || json_get_hex(req->f.json, "prev", prev, DIGEST, &e) ||
-		json_get_u64(req->f.json, "used", &used, &e)) {
-		net_refuse(req, &e);
-		return;
-	}
-	if (a->state != AVG_IN || !is_leader(a) || !m || !m->member || a->round || !same_point(a, epoch, prev) ||
-			used > grant_most(a) + 16 * (uint64_t)m->micro) {
-		err_set(&e, ERR_STATE, "positions come from the leader of this epoch, between rounds");
-		net_refuse(req, &e);
-		return;
-	}
-	grant_top_up(a, m, used);
-	net_reply(req, json_pack("{s:o}", "grant", ranges_json(&m->grant)), NO_BLOB);
 }

@@ -139,6 +139,31 @@ bool units_mine(const struct avg *a)
 	return true;
 }
 
+static bool lives(const struct avg *a, const struct id *id)
+{
+	const struct mate *m = mate_find(a, id);
+	return m && m->member && m->live && !(m->flags & (MATE_FOLLOWER | MATE_HOLD));
+}
+
+static bool is_whole(const struct avg *a, uint16_t unit)
+{
+	for (size_t k = 0; k < a->units->n; k++)
+		if (a->units->v[k].holds.unit == unit && !lives(a, &a->units->v[k].id))
+			return false;
+	return true;
+}
+
+bool units_whole(const struct avg *a, const struct mate *head)
+{
+	const struct avg_holder *h = holder(a, &head->id);
+	if (!a->units || (h && h->holds.unit != NO_UNIT && is_whole(a, h->holds.unit)))
+		return true;
+	for (size_t k = 0; k < a->units->n; k++)
+		if (is_head(&a->units->v[k]) && is_whole(a, a->units->v[k].holds.unit))
+			return false;
+	return true;
+}
+
 /* ---- in BEGIN ---- */
 
 bool units_put(const struct avg *a, struct body *b)

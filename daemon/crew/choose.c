@@ -1,5 +1,5 @@
-/* Who is to be in the next generation. First those who were in the one before; whoever else is there only when what
- * they hold together is safer, or when a step gets a tenth faster and what must move is paid for within a hundred
+/* Who is to be in the next generation. First those of whole units of the one before, else all of it who live; whoever
+ * else is there only when what they hold together is safer, or when a step gets a tenth faster and what must move is paid for within a hundred
  * steps. Whom a strategy gives nothing to do is not in it. Copies that members are too few for are done without, and
  * said so. */
 #include <stdlib.h>
@@ -108,28 +108,38 @@ static bool take(const struct choice *c, struct way *a, struct way *b)
 	return yes;
 }
 
+/* Those who can go on as they are, else those who were there. */
+static bool first_way(const struct choice *c, struct way *a, const bool **ret_set)
+{
+	*ret_set = c->whole;
+	if (anybody(c->whole, c->all.n))
+		way_try(c, c->whole, a);
+	if (a->ok)
+		return true;
+	*ret_set = c->kept;
+	if (anybody(c->kept, c->all.n))
+		way_try(c, c->kept, a);
+	return a->ok;
+}
+
 void crew_choose(struct choice *c)
 {
 	struct way a = { 0 }, b = { 0 };
 	uint32_t others = 0, first = c->all.n, n = 0;
-	bool *in = xcalloc(c->all.n + 1, sizeof *in);
+	const bool *set;
+	bool *in = xcalloc(c->all.n + 1, sizeof *in), kept = first_way(c, &a, &set);
 	for (uint32_t i = 0; i < c->all.n; i++) {
 		n += c->kept[i];
-		others += !c->kept[i];
-		first = !c->kept[i] && first == c->all.n ? i : first;
+		others += !set[i];
+		first = !set[i] && first == c->all.n ? i : first;
 		in[i] = true;
 	}
-	if (n)
-		way_try(c, c->kept, &a);
-	bool kept = a.ok;
-	if (kept && c->these)
-		others = 0;
 	if (others) {
 		way_try(c, in, &b);
 		kept = !take(c, &a, &b) && kept;
 	}
 	if (kept && others > 1) {               /* not with all of the others: with the strongest of them? */
-		memcpy(in, c->kept, c->all.n * sizeof *in);
+		memcpy(in, set, c->all.n * sizeof *in);
 		in[first] = true;
 		way_try(c, in, &b);
 		kept = !take(c, &a, &b);
@@ -155,4 +165,5 @@ void choice_free(struct choice *c)
 	shards_free(&c->shards);
 	json_decref(c->values);
 	free(c->kept);
+	free(c->whole);
 }

@@ -7,8 +7,7 @@ struct choice {
 	const struct planner_ops *strategy; struct view usual; uint32_t redundancy;    /* as wished */
 	/* Everybody who could be in it, with number, epoch and base of the offer that it will be. */
 	struct offer all;
-	bool *kept;                     /* by rank: was in the generation before */
-	bool these;                     /* of those alone, when they can hold the model */
+	bool *kept, *whole;             /* by rank: was in the generation before; in a unit of it that lives as a whole */
 	uint32_t running;               /* redundancy of the generation that runs on while nothing is better; 0: none */
 	/* Found: 0, or -1 and why there can be none. */
 	int rc; struct err why;

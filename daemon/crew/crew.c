@@ -222,6 +222,7 @@ static void take_roster(struct crew *c)
 	}
 	c->epoch = c->told.epoch;
 	c->term = c->told.term;
+	c->target = c->told.target;
 	c->leader = c->told.leader;
 	c->in = false;
 	list_each(it, &c->mates) {
@@ -401,6 +402,7 @@ void crew_roster(struct crew *c, const struct crew_roster *r)
 	free(c->told.live);
 	c->told.is = true;
 	c->told.epoch = r->epoch;
+	c->told.target = r->target;
 	c->told.term = r->term;
 	c->told.leader = r->leader;
 	c->told.n = n;

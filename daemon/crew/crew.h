@@ -27,12 +27,13 @@ struct crew_conf {
 	struct view view;
 	double speed; uint64_t memory_bytes;    /* this peer's; 0: 1, and no limit */
 	uint64_t floor_us;                      /* smallest deadline; 0 = 200 ms */
-	/* Values move only when they must: nobody takes the place of a member that can go on. */
+	/* Plans do not go by links: nothing must move because one was measured again. */
 	bool stays;
 };
 
 struct crew_roster {
 	uint64_t epoch; uint32_t term;
+	uint64_t target;                        /* batch that is in force since that epoch's COMMIT; 0: as in crew_conf */
 	struct id leader;                       /* zeros: nobody leads */
 	uint32_t n; const struct id *live;      /* members that live; this peer takes part when it is among them */
 	/* Of whom is known that they do not. Of those who are in neither list nothing is: newcomers, until the next COMMIT

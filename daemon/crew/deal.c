@@ -164,13 +164,38 @@ int deal_rank(const struct crew *c, const struct deal *d)
 	return r >= 0 && d->o.m[r].life == c->life ? r : -1;
 }
 
+static bool lives(const struct crew *c, const struct crew_member *x)
+{
+	const struct mate *m = mate_of(c, &x->id);
+	return id_eq(&x->id, &c->me) ? x->life == c->life && c->in : m && (!m->known || m->card.life == x->life);
+}
+
 bool deal_whole(const struct crew *c, const struct deal *d)
 {
-	for (uint32_t i = 0; i < d->o.n; i++) {
-		const struct crew_member *x = &d->o.m[i];
-		const struct mate *m = mate_of(c, &x->id);
-		if (id_eq(&x->id, &c->me) ? x->life != c->life || !c->in : !m || (m->known && m->card.life != x->life))
+	for (uint32_t i = 0; i < d->o.n; i++)
+		if (!lives(c, &d->o.m[i]))
 			return false;
-	}
 	return true;
+}
+
+void deal_units(const struct crew *c, const struct deal *d, uint32_t unit[CREW_MEMBERS_MAX])
+{
+	const struct planner_ops *s = c->conf.strategy;
+	struct view_member *m = d ? view_members(&d->o) : NULL;
+	struct err e;
+	for (uint32_t i = 0; d && i < d->o.n; i++) {
+		struct view v = view_of(&c->conf.view, &d->o, m, i);
+		struct planner_unit x = { 0 };
+		v.values = d->values ? d->values : v.values;
+		unit[i] = s->unit && s->unit(&v, i, &x, &e) ? PLAN_NO_UNIT : x.unit;
+	}
+	free(m);
+}
+
+bool deal_unit_whole(const struct crew *c, const struct deal *d, const uint32_t *unit, uint32_t which)
+{
+	for (uint32_t i = 0; i < d->o.n && which != PLAN_NO_UNIT; i++)
+		if (unit[i] == which && !lives(c, &d->o.m[i]))
+			return false;
+	return which != PLAN_NO_UNIT;
 }

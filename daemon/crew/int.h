@@ -56,6 +56,10 @@ bool deal_promised_by(const struct deal *d, uint32_t rank, const uint8_t digest[
 	const uint8_t sig[SIG_BYTES]);
 int deal_rank(const struct crew *c, const struct deal *d);      /* of this peer in this life, or -1 */
 bool deal_whole(const struct crew *c, const struct deal *d);    /* all its members live, as far as is known here */
+/* By rank, whose unit each of its members is (planner_ops.unit), PLAN_NO_UNIT: nobody's. d NULL: nothing. */
+void deal_units(const struct crew *c, const struct deal *d, uint32_t unit[CREW_MEMBERS_MAX]);
+/* Do all members of that unit live? Not of PLAN_NO_UNIT. */
+bool deal_unit_whole(const struct crew *c, const struct deal *d, const uint32_t *unit, uint32_t which);
 void crew_hearsay(struct crew *c, const struct deal *d);        /* its leader says that its members live */
 
 /* A peer of the roster. */
@@ -101,9 +105,9 @@ struct crew {
 	struct by_run hub; char hex[ID_HEX];
 	struct id me; uint64_t life; uint32_t redundancy;
 	/* the roster */
-	uint64_t epoch; uint32_t term; struct id leader; bool in; struct list mates; uint32_t nmates; struct map *by_id;
+	uint64_t epoch, target; uint32_t term; struct id leader; bool in; struct list mates; uint32_t nmates; struct map *by_id;
 	/* its owner's word, not followed yet */
-	struct { bool is; uint64_t epoch; uint32_t term; struct id leader; uint32_t n; struct id *live;
+	struct { bool is; uint64_t epoch, target; uint32_t term; struct id leader; uint32_t n; struct id *live;
 		uint32_t ngone; struct id *gone; } told;
 	uint64_t told_commit;
 	uint64_t seen;                          /* the greatest number heard of that a leader may have given */

@@ -100,6 +100,12 @@ static int by_members(struct crew *c, const struct deal *d, const struct id *fro
 		guard_refused(c, from, REFUSED_members, e, false);
 		return LATER;
 	}
+	if (d->o.target != c->target) {         /* it has not heard of a change yet, or this peer has not */
+		err_set(e, ERR_STATE, "its target batch is %llu samples, and %llu is in force here",
+			(unsigned long long)d->o.target, (unsigned long long)c->target);
+		guard_refused(c, from, REFUSED_base, e, false);
+		return LATER;
+	}
 	if (d->o.base < c->base_number) {
 		err_set(e, ERR_STATE, "its base is generation %llu: the last COMMIT was of %llu",
 			(unsigned long long)CREW_COUNT(d->o.base), (unsigned long long)CREW_COUNT(c->base_number));

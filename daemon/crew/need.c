@@ -139,7 +139,7 @@ static void links(const struct crew *c, struct offer *o)
 {
 	int was[CREW_MEMBERS_MAX];
 	o->link = xcalloc((size_t)o->n * o->n + 1, sizeof *o->link);
-	if (c->conf.stays)                      /* plans go by them: nothing must move because one was measured again */
+	if (c->conf.stays)
 		return;
 	struct map *ranks = map_new(env_rand(c->env));
 	for (uint32_t i = 0; i < o->n; i++) {
@@ -201,7 +201,7 @@ static void add(const struct crew *c, struct offer *o, const struct id *id, bool
 static void gather(struct crew *c, struct offer *o, bool broken)
 {
 	doubt(c);
-	*o = (struct offer){ .run = c->conf.run, .leader = c->me, .life = c->life, .epoch = c->epoch, .term = c->term,
+	*o = (struct offer){ .run = c->conf.run, .leader = c->me, .life = c->life, .epoch = c->epoch, .term = c->term, .target = c->target,
 		.base = c->base_number, .redundancy = c->redundancy,
 		.generation = crew_number(CREW_COUNT(c->seen) + 1, &c->conf.run, &c->me, c->life),
 		.m = xcalloc(CREW_MEMBERS_MAX, sizeof *o->m) };
@@ -233,7 +233,7 @@ static void set_of(const struct crew *c, const struct offer *o, bool broken, uin
 		sha256_add(&h, b.p, b.len);
 		buf_free(&b);
 	}
-	uint64_t now[] = { deal_number(c->decided), c->base_number, broken };
+	uint64_t now[] = { deal_number(c->decided), c->base_number, c->target, broken };
 	sha256_add(&h, now, sizeof now);
 	sha256_end(&h, ret);
 }
@@ -280,15 +280,19 @@ static void choose(struct crew *c, struct offer *all, bool broken)
 			go_blind(c, all);
 		return;
 	}
+	uint32_t unit[CREW_MEMBERS_MAX];
 	struct work *w = crew_work_new(c, WORK_CHOOSE, NULL);
 	struct choice *x = &w->choice;
 	x->redundancy = c->redundancy;
-	x->these = c->conf.stays;
 	x->running = broken ? 0 : c->decided->o.redundancy;
 	x->all = *all;
 	x->kept = xcalloc(all->n + 1, sizeof *x->kept);
+	x->whole = xcalloc(all->n + 1, sizeof *x->whole);
+	deal_units(c, c->decided, unit);
 	for (uint32_t i = 0; i < all->n; i++)
 		x->kept[i] = was_in(c, &all->m[i]);
+	for (uint32_t i = 0; i < all->n; i++)
+		x->whole[i] = x->kept[i] && deal_unit_whole(c, c->decided, unit, unit[offer_find(&c->decided->o, &all->m[i].id)]);
 	*all = (struct offer){ 0 };
 	crew_work_start(c, w);
 }

@@ -75,6 +75,7 @@ struct view view_of(const struct view *usual, const struct offer *o, const struc
 	v.first = 0;
 	v.redundancy = o->redundancy;
 	v.epoch = o->epoch;
+	v.target_batch = o->target ? o->target : v.target_batch;
 	v.us_per_byte = us_per_byte(o);
 	v.samples = 0;
 	v.begun = v.sent = v.agreed = v.gave = v.fresh = false;

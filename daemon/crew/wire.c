@@ -7,9 +7,9 @@
 #include "common/mem.h"
 #include "crew/wire.h"
 
-#define VERSION 1
+#define VERSION 2
 #define MEMBER_BYTES (32 + 8 + 8 + 8)
-#define HEAD_BYTES (1 + 32 + 32 + 8 + 8 + 8 + 4 + 8 + 2 + 2)
+#define HEAD_BYTES (1 + 32 + 32 + 8 + 8 + 8 + 4 + 8 + 8 + 2 + 2)
 #define CARD_HEAD (8 + 8 + 8 + 2)
 #define CARD_LINK (32 + 2)
 
@@ -117,6 +117,7 @@ void offer_encode(const struct offer *o, struct buf *ret)
 	buf_u64(ret, o->generation);
 	buf_u64(ret, o->epoch);
 	buf_u32(ret, o->term);
+	buf_u64(ret, o->target);
 	buf_u64(ret, o->base);
 	buf_u16(ret, (uint16_t)o->redundancy);
 	buf_u16(ret, (uint16_t)o->n);
@@ -189,6 +190,7 @@ static int get_offer(struct rd *r, struct offer *ret, struct err *e)
 	ret->generation = rd_u64(r);
 	ret->epoch = rd_u64(r);
 	ret->term = rd_u32(r);
+	ret->target = rd_u64(r);
 	ret->base = rd_u64(r);
 	ret->redundancy = rd_u16(r);
 	ret->n = rd_u16(r);
@@ -196,6 +198,8 @@ static int get_offer(struct rd *r, struct offer *ret, struct err *e)
 		return err_set(e, ERR_INVALID, "a generation of %u members: 1 to %d can be", ret->n, CREW_MEMBERS_MAX);
 	if (rd_left(r) != (size_t)ret->n * MEMBER_BYTES + 2 * (size_t)ret->n * ret->n)
 		return err_set(e, ERR_INVALID, "a generation of %u members does not have %zu bytes", ret->n, r->len);
+	if (ret->target > CREW_TARGET_MAX)
+		return err_set(e, ERR_INVALID, "a target batch of %llu samples cannot be", (unsigned long long)ret->target);
 	if (!CREW_COUNT(ret->generation) || ret->generation >> 63 || ret->base >= ret->generation)
 		return err_set(e, ERR_INVALID, "a generation cannot have this number");
 	if (ret->redundancy < 1 || ret->redundancy > CREW_REDUNDANCY_MAX)

@@ -19,10 +19,12 @@ struct crew_link { uint8_t rate, delay; };      /* bytes/s; one way, us */
 struct crew_member { struct id id; uint64_t life; double speed; uint64_t memory_bytes; };
 
 /* A generation as it is proposed. Its members stand in the order of crew_before. */
+#define CREW_TARGET_MAX (1ull << 48)
 struct offer {
 	struct id run, leader; uint64_t life;   /* its leader's */
 	uint64_t generation;
 	uint64_t epoch; uint32_t term;          /* in which it leads */
+	uint64_t target;                        /* batch of that epoch, for the plans; 0: as everybody has it */
 	uint64_t base;                          /* generation whose members hold the committed state; 0: none does yet */
 	uint32_t redundancy, n; struct crew_member *m;
 	struct crew_link *link;                 /* [from * n + to] */

@@ -104,6 +104,11 @@ struct planner_mode {
 	const char *under_way;          /* what a checkpoint or a death does to what is under way; NULL: nothing ever is */
 };
 
+/* What contributes as a whole: several members together, or one alone. Micro-batches first .. first + n - 1 of an epoch
+ * are its unit's to make. unit PLAN_NO_UNIT: the member is a spare, and makes nothing. */
+#define PLAN_NO_UNIT UINT32_MAX
+struct planner_unit { uint32_t unit; uint64_t first, n; };
+
 struct planner_ops {
 	const char *name, *help;
 	bool needs_swarm;               /* commits through the averager */
@@ -122,6 +127,9 @@ struct planner_ops {
 	/* Fills *ret (not initialised) with the next program; an empty one (no instructions) means: wait for news, then ask
 	 * again. results: of the program before, n 0 at first. */
 	int (*plan)(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e);
+	/* Of crews: whose unit a member is, and that one's share of an epoch (v->target_batch, of all units). NULL: all are
+	 * one unit. -1 and e as plan() has them. */
+	int (*unit)(const struct view *v, uint32_t rank, struct planner_unit *ret, struct err *e);
 	/* Member `rank` left (v is still the view with it). true: the running program is abandoned and plan() asked again
 	 * at once, with a view without it; false: the program can end as it is. */
 	bool (*lost)(const struct view *v, uint32_t rank);

@@ -46,7 +46,7 @@ static int tell_units(struct run_crew *s, struct err *e)
 		h[k].id = s->v.member[k].id;
 		h[k].holds = (struct holding){ .unit = NO_UNIT, .keep_lo = part[k].keep_lo, .keep_hi = part[k].keep_hi };
 		if (part[k].brings && part[k].hi > part[k].lo) {
-			h[k].holds.unit = 0;
+			h[k].holds.unit = (uint16_t)part[k].unit;
 			h[k].holds.lo = part[k].lo;
 			h[k].holds.hi = part[k].hi;
 		}
@@ -248,6 +248,7 @@ static void on_stop(void *arg, uint64_t generation)
 	if (s->step != SEAT_QUIET)
 		s->step = SEAT_NONE;
 	trainer_part_ways(r->trainer);
+	avg_share(r->avg, 0);
 	avg_progress(r->avg, 0, 0, &(struct ranges){ 0 });      /* what it had counted is over, for all */
 }
 
@@ -276,7 +277,7 @@ void run_crew_ready(struct run *r)
 	if (!s || !s->crew)
 		return;
 	bool in = r->state == RUN_TRAIN && !s->follows;
-	struct crew_roster to = { .epoch = s->roster.epoch, .term = s->roster.term, .n = in ? s->roster.n : 0,
+	struct crew_roster to = { .epoch = s->roster.epoch, .target = run_target(r), .term = s->roster.term, .n = in ? s->roster.n : 0,
 		.live = s->ids, .ngone = s->roster.ngone, .gone = s->ids + s->roster.n };
 	if (in)
 		to.leader = s->roster.leader;
@@ -306,6 +307,7 @@ void run_crew_commit(struct run *r, uint64_t generation)
 	crew_commit(r->crew->crew, generation);
 	mover_forget(r->crew->mover);           /* its members hold all of it now */
 	grant_next(r);
+	run_crew_ready(r);                      /* the target batch may be another */
 }
 
 void run_crew_cut(void *run, const struct err *e)
@@ -321,6 +323,8 @@ bool run_crew_seated(const struct run *r)
 {
 	return !r->crew || (r->crew->step == SEAT_RUNS && trainer_seated(r->trainer));
 }
+
+uint64_t run_crew_share(const struct run *r) { return r->crew ? trainer_share(r->trainer) : 0; }
 
 /* Does this peer count its unit's samples? */
 bool run_crew_head(const struct run *r)

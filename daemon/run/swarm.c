@@ -218,6 +218,8 @@ static void on_progress(void *arg, const struct trainer_progress *p)
 		r->accuracy = (double)p->correct / p->batch;
 	r->own_samples += p->batch;
 	if (r->avg && run_crew_head(r))
+		avg_share(r->avg, run_crew_share(r));
+	if (r->avg && run_crew_head(r))
 		avg_progress(r->avg, p->samples, p->rate, r->spec->independent ? NULL : p->claimed);
 	run_tell(r, false);
 }

@@ -80,7 +80,8 @@ static int make_plan(void *arg, const struct plan_results *results, uint64_t fir
 	struct view v = trainer_plan_view(t, &me, first);
 
 	round_view(t, &v);
-	v.target_batch = t->hold_at;
+	if (!t->seat.is)
+		v.target_batch = t->hold_at;
 	if (t->broken || t->quiet || t->lent || t->resting || state_copies(t->state, t->epoch) || !seated ||
 	    (!v.begun && !v.sent && !v.agreed && (!t->started || t->paused))) {
 		plan_init(ret, t->strategy->name, 0, 1, &t->c.self);

@@ -126,7 +126,7 @@ void trainer_weights(struct trainer *t, snapshot_fn *done, void *arg);
 struct trainer_part {
 	/* Of a unit's contribution, whose parts lie in the order of the parameters, each with its running statistics behind
 	 * it: what it brings, and of what it gets the mean, which is what it holds. */
-	bool brings; uint64_t lo, hi, keep_lo, keep_hi;
+	bool brings; uint32_t unit; uint64_t lo, hi, keep_lo, keep_hi;
 	struct shard_part own;                  /* what it computes, of that; others step it, too */
 	uint32_t nheld; struct shard_part *held; uint64_t *at;  /* in that order, and where in the contribution */
 };
@@ -150,6 +150,7 @@ int trainer_stand_up(struct trainer *t, struct state **ret_was, struct err *e);
 /* Paused, it has nothing under way with the others, and no round waits for what it has. */
 bool trainer_at_rest(const struct trainer *t);
 bool trainer_seated(const struct trainer *t);
+uint64_t trainer_share(const struct trainer *t);        /* samples that its unit makes of an epoch; seated */
 const struct trainer_part *trainer_part(const struct trainer *t);
 /* Is what a COMMIT of that generation brings to this peer, elements lo to hi - 1 of a contribution, what it holds? */
 bool trainer_takes(const struct trainer *t, uint64_t generation, uint64_t lo, uint64_t hi);

@@ -13,6 +13,24 @@
 #define ROUNDS_MAX 64                   /* of an epoch, that come to nothing */
 #define INDEX_MAX (UINT32_MAX / 2)      /* plans have values with one key for all indices below UINT32_MAX */
 
+static uint64_t epoch_goal(const struct trainer *t) { return spec_epoch_samples(t->s, t->target); }
+
+/* A member that no planner has anything for makes nothing. */
+struct planner_unit seat_share_of(const struct trainer *t, const struct view *v, uint32_t rank)
+{
+	struct planner_unit ret = { .n = (epoch_goal(t) + t->profile.batch - 1) / t->profile.batch };
+	struct view x = *v;
+	struct err e;
+
+	x.target_batch = epoch_goal(t);
+	if (t->strategy->unit && t->strategy->unit(&x, rank, &ret, &e) < 0)
+		ret = (struct planner_unit){ .unit = PLAN_NO_UNIT };
+	return ret;
+}
+
+struct planner_unit seat_share(const struct trainer *t) { return seat_share_of(t, &t->seat.v, t->seat.v.me); }
+uint64_t seat_goal(const struct trainer *t) { return seat_share(t).n * t->profile.batch; }
+
 /* For the program of a round (begun), or of a flush from index 0 on. */
 struct view seat_view_at(const struct trainer *t, const struct view *v, bool begun)
 {
@@ -23,7 +41,7 @@ struct view seat_view_at(const struct trainer *t, const struct view *v, bool beg
 	x.samples = begun ? 1 : 0;
 	x.sent = x.agreed = x.gave = x.fresh = false;
 	x.granted = true;
-	x.target_batch = trainer_goal(t);
+	x.target_batch = epoch_goal(t);
 	return x;
 }
 
@@ -211,6 +229,7 @@ bool trainer_at_rest(const struct trainer *t)
 	return !t->seat.flush && !t->in_begin && !t->applying && list_empty(&t->commits) && t->samples < t->hold_at;
 }
 
+uint64_t trainer_share(const struct trainer *t) { return seat_goal(t); }
 bool trainer_seated(const struct trainer *t) { return t->seat.is && !t->seat.over; }
 const struct trainer_part *trainer_part(const struct trainer *t) { return &t->seat.part; }
 
@@ -220,7 +239,7 @@ struct view trainer_crew_view(struct trainer *t)
 
 	trainer_read(t);
 	v.nmembers = 0;
-	v.target_batch = trainer_goal(t);
+	v.target_batch = epoch_goal(t);
 	v.granted = true;
 	return v;
 }
@@ -261,11 +280,13 @@ static void chunks(const struct trainer *t, uint64_t from, uint64_t n, uint64_t 
 }
 
 /* Its own micro-batches of the flush, and where they follow each other in even steps those behind them, to be prepared
- * meanwhile. */
+ * meanwhile: of its unit's share, and of that of the next epoch, should all units bring theirs. */
 static void grant_flush(struct trainer *t, const struct plan *p)
 {
 	struct ranges r = { 0 };
-	uint64_t at = p->first - t->seat.base, step = 0, last = 0, n = 0;
+	struct planner_unit share = seat_share(t);
+	uint64_t at = share.first + p->first - t->seat.base, end = share.first + share.n, step = 0, last = 0, n = 0;
+	uint64_t all = (epoch_goal(t) + batch_of(t) - 1) / batch_of(t);
 	bool even = true;
 
 	for (uint32_t k = 0; k < p->ninstrs; k++) {
@@ -280,8 +301,12 @@ static void grant_flush(struct trainer *t, const struct plan *p)
 		last = (uint64_t)i->mb;
 		n++;
 	}
-	if (even && (n > 1 || p->step == 1))
+	if (even && (n > 1 || p->step == 1) && share.n == all)
 		chunks(t, at + last, 0, n > 1 ? step : 1, &r);
+	else if (even && (n > 1 || p->step == 1) && at + last < end)
+		chunks(t, at + last, end - at - last, n > 1 ? step : 1, &r);
+	if (p->step == n && share.n < all)
+		chunks(t, all + share.first, share.n, 1, &r);
 	loader_grant(t->loader, &r);
 	ranges_free(&r);
 }
@@ -307,7 +332,7 @@ static void count_flush(struct trainer *t)
 {
 	struct seat *s = &t->seat;
 
-	chunks(t, s->first - s->base, s->flush, 1, &t->claimed);
+	chunks(t, seat_share(t).first + s->first - s->base, s->flush, 1, &t->claimed);
 	t->samples = ranges_count(&t->claimed);
 	t->batches += s->flush;
 	trainer_counted(t, s->flush * batch_of(t));
@@ -339,8 +364,10 @@ bool seat_ask(struct trainer *t, uint64_t first)
 		return false;
 	if (s->over)
 		return true;
-	if (flush && x.cut_short != s->cut)
+	if (flush && x.cut_short != s->cut && list_empty(&t->commits))
 		return unseat(t, "a flush of micro-batches was cut short");
+	if (flush && x.cut_short != s->cut)
+		t->unit = 0;                    /* of an epoch that the others have ended: nothing of it counts */
 	if (!t->samples && first > s->start && list_empty(&t->commits))
 		return unseat(t, "too many rounds have come to nothing");
 	if (first > INDEX_MAX)
@@ -375,7 +402,7 @@ struct batch *seat_batch(const struct trainer *t, uint64_t index)
 
 	list_init(&b->link);
 	b->position = (uint64_t *)(b + 1);
-	chunks(t, index - t->seat.base, 1, 1, &r);
+	chunks(t, seat_share(t).first + index - t->seat.base, 1, 1, &r);
 	for (size_t i = 0; i < r.n; i++)
 		for (uint64_t p = r.v[i].lo; p < r.v[i].hi; p++)
 			b->position[b->n++] = p;

@@ -9,6 +9,8 @@ uint64_t trainer_goal(const struct trainer *t)
 {
 	const struct planner_mode *m = &t->s->mode;
 
+	if (t->seat.is)
+		return seat_goal(t);
 	if (m->any)
 		return UINT64_MAX / 2;
 	return m->steps ? (uint64_t)m->steps * t->s->local.batch : spec_epoch_samples(t->s, t->target);

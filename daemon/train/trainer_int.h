@@ -154,6 +154,10 @@ struct exec *trainer_exec(struct trainer *t, struct exec_conf *conf);   /* behin
 bool part_at(const struct trainer_part *part, const struct plan_buf *b, size_t *ret_at, size_t *ret_len);
 
 /* trainer_crew.c */
+/* What its unit makes of this epoch, and that in samples. */
+struct planner_unit seat_share(const struct trainer *t);
+struct planner_unit seat_share_of(const struct trainer *t, const struct view *v, uint32_t rank);
+uint64_t seat_goal(const struct trainer *t);
 /* Before a program is planned: what has become of the one before. false: nothing can be planned. */
 bool seat_ask(struct trainer *t, uint64_t first /* its first index, as far as the executor goes */);
 void seat_planned(struct trainer *t, const struct plan *p);

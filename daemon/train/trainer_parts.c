@@ -146,6 +146,7 @@ int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_
 		held_of(t, &p[k], &ret[k]);
 		own_of(t, &p[k], &ret[k].own);
 		ret[k].brings = brings(t, &p[k], &own[k]);
+		ret[k].unit = seat_share_of(t, v, k).unit;
 		plan_free(&p[k]);
 	}
 	if (rc == 0)

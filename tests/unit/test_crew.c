@@ -200,7 +200,8 @@ static void numbers_grow_and_differ(void **state)
 
 struct bed { struct choice c; struct profile m; };
 
-/* One letter a peer: k in the generation before, n not; speeds and memory by peer. */
+/* One letter a peer: w in the generation before and in a unit that lives as a whole, k in another of its units, n not in
+ * it; speeds and memory by peer. */
 static void bed(struct bed *x, const char *who, const double *speed, const uint64_t *memory)
 {
 	uint32_t n = (uint32_t)strlen(who);
@@ -208,7 +209,7 @@ static void bed(struct bed *x, const char *who, const double *speed, const uint6
 	memset(x, 0, sizeof *x);
 	cut_profile(&x->m, 8, 20000, 4096, LAYER);
 	x->c = (struct choice){ .strategy = &cut_ops, .redundancy = 2, .usual = { .profile = &x->m, .target_batch = 8 },
-		.kept = xcalloc(n, sizeof(bool)) };
+		.kept = xcalloc(n, sizeof(bool)), .whole = xcalloc(n, sizeof(bool)) };
 	*o = (struct offer){ .leader = { { 1 } }, .redundancy = 2, .n = n, .m = xcalloc(n, sizeof *o->m),
 		.link = xcalloc((size_t)n * n, sizeof *o->link) };
 	o->generation = crew_number(3, &o->run, &o->leader, 0);
@@ -217,7 +218,8 @@ static void bed(struct bed *x, const char *who, const double *speed, const uint6
 			.memory_bytes = memory ? memory[i] : 0 };
 	qsort(o->m, n, sizeof *o->m, by_order);
 	for (uint32_t i = 0; i < n; i++) {
-		x->c.kept[i] = who[o->m[i].id.b[0] - 1] == 'k';
+		x->c.whole[i] = who[o->m[i].id.b[0] - 1] == 'w';
+		x->c.kept[i] = x->c.whole[i] || who[o->m[i].id.b[0] - 1] == 'k';
 		x->c.running = x->c.kept[i] ? 2 : x->c.running;
 	}
 }
@@ -286,6 +288,28 @@ static void a_tenth_faster_and_paid(void **state)
 	bed(&x, "kkkkn", NULL, NULL);                   /* eight layers: two each, and two are the most still */
 	rate(&x, 1u << 30);
 	chosen(&x, "-");
+	done(&x);
+}
+
+/* A unit of which somebody has died: who is left of it is in the next one only when that is better. */
+static void those_who_can_go_on(void **state)
+{
+	struct bed x;
+	bed(&x, "kkww", (double[]){ 0.02, 0.02, 1, 1 }, NULL);
+	x.c.running = 0;
+	chosen(&x, "34");
+	done(&x);
+	bed(&x, "kkww", NULL, NULL);
+	x.c.running = 0;
+	rate(&x, 1u << 30);
+	chosen(&x, "1234");                             /* four are faster than two */
+	done(&x);
+	bed(&x, "wwww", NULL, NULL);
+	chosen(&x, "-");
+	done(&x);
+	bed(&x, "kkw", NULL, (uint64_t[]){ 8 * LAYER, 8 * LAYER, 4 * LAYER });
+	x.c.running = 0;
+	chosen(&x, "123");                              /* it has no room for all by itself */
 	done(&x);
 }
 
@@ -417,7 +441,7 @@ int main(void)
 		cmocka_unit_test(figures_in_a_byte),
 		cmocka_unit_test(numbers_grow_and_differ),
 		cmocka_unit_test(at_first_all_are_in),
-		cmocka_unit_test(a_tenth_faster_and_paid),
+		cmocka_unit_test(a_tenth_faster_and_paid), cmocka_unit_test(those_who_can_go_on),
 		cmocka_unit_test(copies_that_are_short),
 		cmocka_unit_test(room_for_the_model),
 		cmocka_unit_test(shards_and_holders),

@@ -122,11 +122,11 @@ static int strategy_keys(json_t *whole, struct err *e)
 	return 0;
 }
 
-/* "stages", "micro_batches", "micro_batch_size" and a "schedule" that is a word are of the plan; one that is an object
- * is of lr. */
+/* "stages", "replicas", "micro_batches", "micro_batch_size" and a "schedule" that is a word are of the plan; one that is
+ * an object is of lr. */
 static int plan_keys(json_t *whole, struct err *e)
 {
-	static const char *const keys[] = { "stages", "micro_batches", "micro_batch_size", NULL };
+	static const char *const keys[] = { "stages", "replicas", "micro_batches", "micro_batch_size", NULL };
 
 	for (size_t i = 0; keys[i]; i++)
 		if (move(whole, NULL, keys[i], "plan", keys[i], NULL, e) < 0)

@@ -149,7 +149,7 @@ static void text(json_t *spec, const json_t *input, const struct data_about *a, 
 void draft_over(json_t *spec, const json_t *params)
 {
 	static const char *const same[] = { "conv", "seed", "open", "admins", "strategy" };
-	static const char *const plan[] = { "stages", "schedule", "micro_batches" };
+	static const char *const plan[] = { "stages", "replicas", "schedule", "micro_batches" };
 	json_t *o = json_object_get(spec, "optimizer"), *v;
 	const char *name = json_string_value(json_object_get(params, "optimizer"));
 

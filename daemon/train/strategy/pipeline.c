@@ -1,11 +1,13 @@
 /* pipeline: the model is cut into stages, each on a member of its own (or on several replicas), and micro-batches go
- * through them in the order of a schedule. Gradients add up over the micro-batches of an epoch; then the update is that
- * of any unit. A composition: parts/partition.c says who has what, parts/keep.c who holds it beside them,
- * parts/schedule/ who does what when, parts/stage.c what that means for one member, parts/update.c what follows. */
+ * through them in the order of a schedule; perhaps several such pipelines side by side. Gradients add up over the
+ * micro-batches of an epoch; then the update is that of any unit. A composition: parts/units.c says how many pipelines,
+ * parts/partition.c who has what, parts/keep.c who holds it beside them, parts/schedule/ who does what when,
+ * parts/stage.c what that means for one member, parts/update.c what follows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "train/strategy/parts/keep.h"
+#include "train/strategy/parts/units.h"
 #include "train/strategy/parts/update.h"
 
 #define SAMPLES_MAX (1 << 20)           /* of a micro-batch */
@@ -73,7 +75,7 @@ static int check_stages(const json_t *v, struct err *e)
 static int check(const json_t *values, struct err *e)
 {
 	const json_t *schedule = json_object_get(values, "schedule"), *micro = json_object_get(values, "micro_batches");
-	const json_t *size = json_object_get(values, "micro_batch_size");
+	const json_t *size = json_object_get(values, "micro_batch_size"), *units = json_object_get(values, "replicas");
 	char names[200];
 
 	if (schedule && !json_is_string(schedule))
@@ -85,6 +87,9 @@ static int check(const json_t *values, struct err *e)
 		return err_set(e, ERR_INVALID, "micro_batches must be a whole number from 1 to %d", MICRO_MAX);
 	if (size && !count_of(size, SAMPLES_MAX))
 		return err_set(e, ERR_INVALID, "micro_batch_size must be a whole number from 1 to %d", SAMPLES_MAX);
+	if (units && !count_of(units, PLAN_MEMBERS_MAX))
+		return err_set(e, ERR_INVALID, "replicas must be a whole number from 1 to %d: so many pipelines side by side at "
+			"most", PLAN_MEMBERS_MAX);
 	return check_stages(json_object_get(values, "stages"), e);
 }
 
@@ -140,7 +145,7 @@ static int layers_of(struct pipe *x, const json_t *list, struct err *e)
 		"%s (%u layers in all)", m->op[next - 1].name, m->op[next].name, m->nops);
 }
 
-/* Members in the order of the view: the first stage's replicas, the second's, and so on. */
+/* Members in the order of the view: of each pipeline the first stage's replicas, the second's, and so on. */
 static int seats(struct pipe *x, const json_t *stages, struct err *e)
 {
 	x->n = json_is_array(stages) ? (uint32_t)json_array_size(stages) : (uint32_t)json_integer_value(stages);
@@ -158,11 +163,11 @@ static int seats(struct pipe *x, const json_t *stages, struct err *e)
 		"more peers, or fewer stages%s", x->n, x->members, x->v->nmembers, x->members > x->n ? " or replicas" : "");
 }
 
-/* Micro-batches of a flush. Every replica has one at least, so that each has a sum. */
-static int flush_of(struct pipe *x, struct err *e)
+/* Micro-batches of a flush, of a pipeline that makes so many in an epoch. Every replica has one at least, so that each
+ * has a sum. */
+static int flush_of(struct pipe *x, uint64_t epoch, struct err *e)
 {
 	const json_t *said = json_object_get(x->v->values, "micro_batches");
-	uint64_t epoch = (x->v->target_batch + x->v->profile->batch - 1) / x->v->profile->batch;
 	uint32_t most = x->schedule->micro_batches ? x->schedule->micro_batches * x->n : 1;
 
 	if (said)
@@ -187,22 +192,19 @@ static uint64_t passes(void *arg, uint32_t s, uint64_t x, uint64_t y)
 	return stage_passes(arg, s, x, y);
 }
 
-static int pipe_of(struct pipe *x, const struct view *v, struct err *e)
+/* The cuts for so many pipelines. */
+static int cuts(struct pipe *x, uint32_t units, const json_t *stages, struct err *e)
 {
-	const json_t *stages = json_object_get(v->values, "stages");
-	struct cutting c = { .v = v, .stage = x->stage, .holds = holds, .passes = passes,
-		.arg = x };
+	struct cutting c = { .v = x->v, .n = x->n, .stage = x->stage, .units = units, .members = x->members, .holds = holds,
+		.passes = passes, .arg = x };
 	bool given = json_object_get(json_array_get(stages, 0), "layers") != NULL;
+	uint32_t copies = x->v->redundancy ? x->v->redundancy : 1;
 
-	x->v = v;
-	x->copies = v->redundancy ? v->redundancy : 1;
+	x->units = units;
+	x->copies = (copies + units - 1) / units;
 	x->cut = false;
-	x->schedule = turns_of(v->values);
-	if (!stages)
-		return check_stages(NULL, e);
-	if (seats(x, stages, e) < 0 || flush_of(x, e) < 0)
+	if (flush_of(x, units_longest(x, x->v), e) < 0)
 		return -1;
-	c.n = x->n;
 	keep_find(x);
 	if ((given ? layers_of(x, stages, e) : partition(&c, e)) < 0)
 		return -1;
@@ -212,6 +214,38 @@ static int pipe_of(struct pipe *x, const struct view *v, struct err *e)
 		return -1;
 	/* with copies, what a member keeps was not known while the cuts were looked for */
 	return given || x->copies > 1 ? partition_fits(&c, e) : 0;
+}
+
+/* How many pipelines, and who is in each. */
+static int seats_of(struct pipe *x, const struct view *v, struct err *e)
+{
+	const json_t *stages = json_object_get(v->values, "stages");
+
+	x->v = v;
+	x->base = 0;
+	x->schedule = turns_of(v->values);
+	if (!stages)
+		return check_stages(NULL, e);
+	if (seats(x, stages, e) < 0)
+		return -1;
+	units_find(x, v);
+	return 0;
+}
+
+/* The pipeline that this member is in, or the first; of as many as its members can hold. */
+static int pipe_of(struct pipe *x, const struct view *v, struct err *e)
+{
+	const json_t *stages = json_object_get(v->values, "stages");
+	uint32_t mine;
+
+	if (seats_of(x, v, e) < 0)
+		return -1;
+	for (uint32_t units = x->units; cuts(x, units, stages, e) < 0; units--)
+		if (units == 1)
+			return -1;
+	mine = v->me / x->members < x->units ? v->me / x->members : 0;
+	x->base = mine * x->members;
+	return flush_of(x, units_share(x, v, mine).n, e);
 }
 
 static int settle(const struct view *v, json_t **ret, struct err *e)
@@ -227,6 +261,7 @@ static int settle(const struct view *v, json_t **ret, struct err *e)
 			(json_int_t)(x.stage[s].b - x.stage[s].a + 1), "replicas", (json_int_t)x.stage[s].replicas));
 	*ret = json_copy((json_t *)v->values);
 	(void)json_object_set_new(*ret, "stages", list);
+	(void)json_object_set_new(*ret, UNITS_SETTLED, json_integer(x.units));
 	return 0;
 }
 
@@ -244,18 +279,21 @@ static uint32_t units(struct plan *p, uint32_t s)
 }
 
 /* The replicas of stage s agree before one of them speaks. */
-static void agree(struct plan *p, const struct stage *at, struct update *u)
+static void agree(struct plan *p, const struct pipe *x, const struct stage *at, struct update *u)
 {
 	char name[PLAN_NAME];
 
 	u->replicas.n = at->replicas;
-	u->replicas.speaks = at->rank == p->me;
+	u->replicas.speaks = x->base + at->rank == p->me;
 	if (at->replicas < 2)
 		return;
-	(void)snprintf(name, sizeof(name), "stage%s", u->tag);
+	if (x->units > 1)
+		(void)snprintf(name, sizeof(name), "unit%u-stage%s", x->base / x->members, u->tag);
+	else
+		(void)snprintf(name, sizeof(name), "stage%s", u->tag);
 	u->replicas.group = plan_group(p, name, PLAN_OP_MEAN, true, false);
 	for (uint32_t k = 0; k < at->replicas; k++)
-		plan_join(p, u->replicas.group, at->rank + k, 0);
+		plan_join(p, u->replicas.group, x->base + at->rank + k, 0);
 }
 
 /* Its own part in the round, and what others say of the stages that it keeps; one COMMIT for all. Then it steps them,
@@ -271,7 +309,7 @@ static void update(struct plan *p, const struct pipe *x)
 	u.tag = stage_tag(s, tag);
 	if (own) {
 		u.group = units(p, s);
-		agree(p, at, &u);
+		agree(p, x, at, &u);
 		update_sum(p, &u);
 	}
 	for (uint32_t t = 0; t < x->n; t++)
@@ -291,14 +329,15 @@ static void update(struct plan *p, const struct pipe *x)
 
 static int plan(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
 {
-	uint64_t left = v->samples < v->target_batch ? v->target_batch - v->samples : 0;
-	uint64_t n = v->granted ? (left + v->profile->batch - 1) / v->profile->batch : 0;
+	uint64_t made = (v->samples + v->profile->batch - 1) / v->profile->batch, share, n;
 	struct pipe x;
 
 	if (pipe_of(&x, v, e) < 0)
 		return -1;
+	share = units_share(&x, v, x.base / x.members).n;
+	n = v->granted && share > made ? share - made : 0;
 	plan_begin(ret, "pipeline", v);
-	ret->redundancy = x.copies;
+	ret->redundancy = v->redundancy ? v->redundancy : 1;
 	if (!stage_of(&x, v->me) || (!v->begun && !n))
 		return 0;               /* spare, or the target is reached: wait */
 	n = n > x.most ? x.most : n < x.widest ? x.widest : n;
@@ -310,12 +349,25 @@ static int plan(const struct view *v, const struct plan_results *results, struct
 	return 0;
 }
 
+static int unit(const struct view *v, uint32_t rank, struct planner_unit *ret, struct err *e)
+{
+	struct pipe x;
+
+	if (seats_of(&x, v, e) < 0)
+		return -1;
+	*ret = (struct planner_unit){ .unit = PLAN_NO_UNIT };
+	if (rank / x.members < x.units)
+		*ret = units_share(&x, v, rank / x.members);
+	return 0;
+}
+
 static bool lost(const struct view *v, uint32_t rank)
 {
 	return true;                    /* every stage is needed, and replicas agree strictly */
 }
 
-static const char *const values[] = { "schedule", "stages", "micro_batches", "micro_batch_size", NULL };
+static const char *const values[] = { "schedule", "stages", "micro_batches", "micro_batch_size", "replicas",
+	NULL };
 
 static int mode(const struct plan_results *settings, struct planner_mode *ret, struct err *e)
 {
@@ -327,4 +379,4 @@ static int mode(const struct plan_results *settings, struct planner_mode *ret, s
 const struct planner_ops strategy_pipeline = { .name = "pipeline",
 	.help = "the model cut into stages, each on a member; micro-batches go through them", .needs_swarm = true,
 	.crew = true, .redundancy = 2, .values = values, .check = check, .settle = settle, .mode = mode, .plan = plan,
-	.lost = lost };
+	.unit = unit, .lost = lost };

@@ -1,6 +1,6 @@
-/* Who holds a stage. Stages keep for each other in windows of as many neighbours as there are to be copies: 0 and 1, 2
- * and 3 ..., and those left over at the end go with the ones before them. Without replicas that is so many times the
- * state of the model in all, exactly. */
+/* Who holds a stage. Its members in all pipelines do; where these are too few, stages keep for each other in windows of
+ * as many neighbours as a pipeline must have copies: 0 and 1, 2 and 3 ..., and those left over at the end go with the
+ * ones before them. With one pipeline that is so many times the state of the model in all, exactly. */
 #include "train/strategy/parts/keep.h"
 
 /* The first of the stages whose members hold stage t; pipe.copies of them do. */

@@ -73,28 +73,30 @@ static const struct piece_need *need_of(struct table *t, uint32_t i, uint32_t j)
 	return need;
 }
 
-static double speed_of(const struct view *v, const struct stage *x)
+static double speed_of(const struct cutting *c, const struct stage *x)
 {
 	double least = INFINITY;
 
-	for (uint32_t k = 0; k < x->replicas; k++) {
-		double speed = v->member[x->rank + k].speed;
+	for (uint32_t u = 0; u < c->units; u++)
+		for (uint32_t k = 0; k < x->replicas; k++) {
+			double speed = c->v->member[u * c->members + x->rank + k].speed;
 
-		least = (speed > 0 ? speed : 1) < least ? (speed > 0 ? speed : 1) : least;
-	}
+			least = (speed > 0 ? speed : 1) < least ? (speed > 0 ? speed : 1) : least;
+		}
 	return least;
 }
 
 /* 0: not stated. */
-static uint64_t memory_of(const struct view *v, const struct stage *x)
+static uint64_t memory_of(const struct cutting *c, const struct stage *x)
 {
 	uint64_t least = 0;
 
-	for (uint32_t k = 0; k < x->replicas; k++) {
-		uint64_t bytes = v->member[x->rank + k].memory_bytes;
+	for (uint32_t u = 0; u < c->units; u++)
+		for (uint32_t k = 0; k < x->replicas; k++) {
+			uint64_t bytes = c->v->member[u * c->members + x->rank + k].memory_bytes;
 
-		least = bytes && (!least || bytes < least) ? bytes : least;
-	}
+			least = bytes && (!least || bytes < least) ? bytes : least;
+		}
 	return least;
 }
 
@@ -102,7 +104,7 @@ static uint64_t memory_of(const struct view *v, const struct stage *x)
 static uint64_t missing(struct table *t, uint32_t s, uint32_t i, uint32_t j, bool *ret_surely)
 {
 	const struct cutting *c = t->c;
-	uint64_t has = memory_of(c->v, &c->stage[s]), holds;
+	uint64_t has = memory_of(c, &c->stage[s]), holds;
 
 	*ret_surely = false;
 	if (!has)
@@ -117,7 +119,7 @@ static uint64_t missing(struct table *t, uint32_t s, uint32_t i, uint32_t j, boo
 static double time_of(const struct table *t, uint32_t s, uint32_t i, uint32_t j)
 {
 	const struct stage *x = &t->c->stage[s];
-	double us = (t->us[j] - t->us[i]) / speed_of(t->c->v, x);
+	double us = (t->us[j] - t->us[i]) / speed_of(t->c, x);
 	double bytes = (i ? (double)t->bytes[i] : 0) + (j < t->nops ? (double)t->bytes[j] : 0);
 	double sends = bytes * t->c->v->us_per_byte;
 
@@ -192,7 +194,7 @@ static int too_full(struct table *t, uint32_t s, struct err *e)
 	const struct stage *x = &t->c->stage[s];
 	const struct profile *m = t->c->v->profile;
 	bool surely;
-	uint64_t lacks = missing(t, s, x->a, x->b + 1, &surely), has = memory_of(t->c->v, x);
+	uint64_t lacks = missing(t, s, x->a, x->b + 1, &surely), has = memory_of(t->c, x);
 	char a[32], b[32], c[32];
 
 	return err_set(e, ERR_LIMIT, "stage %u of %u (layers %s to %s) needs %s, a member that would hold it has %s: "

@@ -11,13 +11,14 @@ struct stage { uint32_t a, b, rank, replicas; };
 struct cutting {
 	const struct view *v;
 	uint32_t n; struct stage *stage;        /* rank and replicas are given */
+	uint32_t units, members;                /* the same cuts are for so many pipelines, of so many members each */
 	/* Bytes that a member of stage s needs for ops a..b: what they hold between them, which does not become less when
 	 * ops are added, and what crosses x bytes in front of them and y behind. */
 	uint64_t (*holds)(void *arg, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need);
 	uint64_t (*passes)(void *arg, uint32_t s, uint64_t x, uint64_t y); void *arg;
 };
 /* Finds a and b of all stages. The slowest stage is as fast as it can be, exactly: a stage takes the time of its ops on
- * the slowest of its members, or that of what it sends, whichever is longer, shared among its replicas; every stage
+ * the slowest of its members in any pipeline, or that of what it sends, whichever is longer, shared among its replicas; every stage
  * fits the memory of its members. Of equally fast ones, that which sends the fewest bytes. -1 and e: there is none.
  * GPT-2 medium (293 ops), 4 stages: 2 ms; with memory stated 40 ms, as it asks what some 600 pieces need. */
 int partition(const struct cutting *c, struct err *e);

@@ -31,7 +31,7 @@ struct member {
 const struct stage *stage_of(const struct pipe *x, uint32_t rank)
 {
 	for (uint32_t s = 0; s < x->n; s++)
-		if (rank - x->stage[s].rank < x->stage[s].replicas)
+		if (rank - x->base - x->stage[s].rank < x->stage[s].replicas)
 			return &x->stage[s];
 	return NULL;
 }
@@ -251,8 +251,9 @@ static void add(struct plan *p, const struct pipe *x, uint32_t t, const struct p
 	if (whole && part->stats)
 		plan_extent(p, id, PLAN_FLAT, "", part->stat_lo, part->stat_lo + part->stats / sizeof(real));
 	for (uint32_t s = 0; plan_is_state(&p->buf[id]) && s < x->n; s++)
-		for (uint32_t k = 0; (s == t || keeps(x, s, t)) && k < x->stage[s].replicas; k++)
-			plan_holder(p, id, x->stage[s].rank + k);
+		for (uint32_t u = 0; (s == t || keeps(x, s, t)) && u < x->units; u++)
+			for (uint32_t k = 0; k < x->stage[s].replicas; k++)
+				plan_holder(p, id, u * x->members + x->stage[s].rank + k);
 }
 
 static void kept_buffers(struct plan *p, const struct pipe *x, uint32_t s)
@@ -288,9 +289,9 @@ void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank)
 }
 
 /* Who of a stage makes the micro-batch mb of the plan. */
-static uint32_t who(const struct plan *p, const struct stage *at, int64_t mb)
+static uint32_t who(const struct plan *p, const struct pipe *x, const struct stage *at, int64_t mb)
 {
-	return at->rank + (uint32_t)((p->first + (uint64_t)mb) % at->replicas);
+	return x->base + at->rank + (uint32_t)((p->first + (uint64_t)mb) % at->replicas);
 }
 
 static void forward(struct plan *p, const struct member *r, int64_t mb)
@@ -302,7 +303,7 @@ static void forward(struct plan *p, const struct member *r, int64_t mb)
 
 	memcpy(i->variant, read, strlen(read) + 1);
 	if (!r->first) {
-		plan_recv(p, mb, who(p, r->at - 1, mb), "a%u", s);
+		plan_recv(p, mb, who(p, r->x, r->at - 1, mb), "a%u", s);
 		(void)snprintf(in, sizeof(in), "a%u ", s);
 	}
 	if (learns(&r->part))
@@ -311,7 +312,7 @@ static void forward(struct plan *p, const struct member *r, int64_t mb)
 	i->keep = PLAN_KEEP_ALL;
 	i->work_bytes = r->need.work_fwd;
 	if (!r->last)
-		plan_send(p, mb, who(p, r->at + 1, mb), "a%u!", s + 1);
+		plan_send(p, mb, who(p, r->x, r->at + 1, mb), "a%u!", s + 1);
 }
 
 /* Its samples count once, where their sum is the last to be complete. The loss is let go beside the train lane, which
@@ -339,8 +340,8 @@ static void backward(struct plan *p, const struct member *r, int64_t mb)
 	if (r->last) {
 		plan_vec(p, mb, "loss", "a%u! batch -> g%u loss correct", s + 1, s + 1)->inplace = true;
 	} else {
-		plan_recv(p, mb, who(p, r->at + 1, mb), "g%u", s + 1);
-		plan_recv(p, mb, who(p, r->at + 1, mb), "loss");
+		plan_recv(p, mb, who(p, r->x, r->at + 1, mb), "g%u", s + 1);
+		plan_recv(p, mb, who(p, r->x, r->at + 1, mb), "loss");
 	}
 	if (!r->first) {
 		(void)snprintf(in, sizeof(in), " a%u!", s);
@@ -353,8 +354,8 @@ static void backward(struct plan *p, const struct member *r, int64_t mb)
 	plan_piece(plan_do(p, PLAN_BWD, mb, "save:kept%u! g%u!%s batch%s ->%s%s", s, s + 1, in, w, out, dw), r->at->a,
 		r->at->b)->work_bytes = r->need.work_bwd;
 	if (!r->first) {
-		plan_send(p, mb, who(p, r->at - 1, mb), "g%u!", s);
-		plan_send(p, mb, who(p, r->at - 1, mb), "loss");
+		plan_send(p, mb, who(p, r->x, r->at - 1, mb), "g%u!", s);
+		plan_send(p, mb, who(p, r->x, r->at - 1, mb), "loss");
 	}
 	sum_up(p, r, mb);
 }
@@ -362,7 +363,7 @@ static void backward(struct plan *p, const struct member *r, int64_t mb)
 void stage_flush(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n)
 {
 	const struct stage *at = stage_of(x, rank);
-	uint32_t every = at->replicas, from = (rank - at->rank + every - (uint32_t)(p->first % every)) % every;
+	uint32_t every = at->replicas, from = (rank - x->base - at->rank + every - (uint32_t)(p->first % every)) % every;
 	uint32_t own = n > from ? (n - from + every - 1) / every : 0;
 	struct turns_at load = load_of(x, (uint32_t)(at - x->stage), own);
 	struct turn *turn = xcalloc(2 * (size_t)own + 1, sizeof(*turn));

@@ -9,15 +9,16 @@ struct pipe {
 	const struct view *v;
 	const struct turns_ops *schedule;
 	uint32_t n; struct stage stage[STAGES_MAX];
-	uint32_t members;               /* of all stages together: ranks 0 .. members - 1 */
-	uint32_t widest;                /* most replicas of a stage */
+	uint32_t members;               /* of all stages together: ranks base .. base + members - 1 of the view */
+	uint32_t units, base;           /* pipelines side by side (units.h); of the one that this is about */
+	uint32_t widest;                /* most replicas of a stage, in one pipeline */
 	uint32_t most;                  /* micro-batches of a flush */
-	uint32_t copies;                /* holders that a stage must have: the run's redundancy */
+	uint32_t copies;                /* holders that a stage must have in each pipeline, for the run's redundancy */
 	bool cut;                       /* a and b of all stages are known */
 	struct plan_range keep[STAGES_MAX];     /* by stage: whose state a member holds (keep.h) */
 };
 
-/* The stage of a rank; NULL: it has none. */
+/* The stage of a rank of the view; NULL: it has none in this pipeline. */
 const struct stage *stage_of(const struct pipe *x, uint32_t rank);
 /* Bytes that a member of stage s needs for ops a..b: every value of every ring, the largest scratch, and what it keeps
  * of other stages; those of what it takes from its neighbours and gives them are apart (x in front, y behind). While
