@@ -266,26 +266,36 @@ static bool about_to_report(struct avg *a)
 	return true;
 }
 
+/* From when on those who are not there yet are too late: three times what an epoch takes, or what the first unit has
+ * taken for its share; else a slow one would set the pace, and epochs take as long as it. */
+static uint64_t late_after(const struct avg *a, uint64_t begun, uint64_t first)
+{
+	uint64_t us = 3 * (a->units ? first - begun : a->epoch_us), least = a->units ? SECOND : 2 * SECOND;
+	return begun + (us > least ? us : least);
+}
+
 /* Every member has its micro-batches, each unit of which all members live its share, or whoever has not is far too
  * late. Who was left out of the last round is waited for when it has reported again. */
 static bool all_there(struct avg *a)
 {
-	uint64_t begun = a->commit_us > a->enter_us ? a->commit_us : a->enter_us, late = 3 * a->epoch_us;
+	uint64_t begun = a->commit_us > a->enter_us ? a->commit_us : a->enter_us, first = now_of(a);
 	size_t done = 0, missing = 0;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
 		if (!takes_part(m) || (!m->awaited && m != a->me) || !units_whole(a, m))
 			continue;
 		bool has = (m == a->me || m->counted) && m->samples >= due_of(a, m);
+		m->done_us = !has ? 0 : m->done_us > begun ? m->done_us : now_of(a);
+		first = has && m->done_us < first ? m->done_us : first;
 		done += has;
 		missing += !has;
 	}
 	if (!missing || !done)
 		return done > 0;
-	late = late > 2 * SECOND ? late : 2 * SECOND;
-	if (now_of(a) >= begun + late)
+	uint64_t late = late_after(a, begun, first);
+	if (now_of(a) >= late)
 		return true;
-	env_after(a->env, &a->beat, begun + late - now_of(a) < HEARTBEAT_US ? begun + late - now_of(a) : HEARTBEAT_US);
+	env_after(a->env, &a->beat, late - now_of(a) < HEARTBEAT_US ? late - now_of(a) : HEARTBEAT_US);
 	return false;
 }
 

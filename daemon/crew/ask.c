@@ -92,7 +92,7 @@ static int take_card(struct crew *c, struct mate *m, const struct frame *f)
 	json_get_u64(f->json, "promised", &promised, NULL);
 	uint64_t now = deal_number(c->decided);
 	int rank = c->decided ? offer_find(&c->decided->o, &m->id) : -1;
-	if (rank >= 0 && running != now && (promised != now || now_of(c) - c->decided_us > BEGIN_US)) {
+	if (rank >= 0 && running != now && deal_unit_of(c, c->decided, (uint32_t)rank) && (promised != now || now_of(c) - c->decided_us > BEGIN_US)) {
 		if (m->adrift != now)
 			need_trouble(c, m, "it does not run what is decided");
 		m->adrift = now;
@@ -205,7 +205,7 @@ static bool settled(const struct crew *c)
 	const struct deal *d = c->decided;
 	if (c->unsure || (c->base_number && deal_number(c->base) != c->base_number))
 		return false;
-	return d && !c->promised && deal_whole(c, d) && (deal_rank(c, d) < 0 || c->running == d);
+	return d && !c->promised && deal_goes_on(c, d) && (deal_rank(c, d) < 0 || c->running == d);
 }
 
 void crew_ask_step(struct crew *c)

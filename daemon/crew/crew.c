@@ -266,11 +266,11 @@ static void step(struct crew *c)
 	struct err e;
 	take_commit(c);
 	take_roster(c);
-	if (c->running && !deal_whole(c, c->running))
+	if (c->running && !deal_unit_of(c, c->running, (uint32_t)offer_find(&c->running->o, &c->me)))
 		crew_stop_running(c, c->in ? "a member of it is gone" : "this peer takes no part any more");
 	if (c->promised && !deal_whole(c, c->promised))
 		promise_void(c);
-	if (c->in && !(c->decided && deal_whole(c, c->decided)))
+	if (c->in && !(c->decided && deal_goes_on(c, c->decided)))
 		crew_since(c);
 	need_step(c);
 	crew_ask_step(c);

@@ -199,3 +199,24 @@ bool deal_unit_whole(const struct crew *c, const struct deal *d, const uint32_t 
 			return false;
 	return which != PLAN_NO_UNIT;
 }
+
+bool deal_goes_on(const struct crew *c, const struct deal *d)
+{
+	uint32_t unit[CREW_MEMBERS_MAX];
+	if (!d->computed || PLANTED(CREW_ALL_STAND))
+		return deal_whole(c, d);
+	deal_units(c, d, unit);
+	for (uint32_t i = 0; i < d->o.n; i++)
+		if (deal_unit_whole(c, d, unit, unit[i]))
+			return true;
+	return false;
+}
+
+bool deal_unit_of(const struct crew *c, const struct deal *d, uint32_t rank)
+{
+	uint32_t unit[CREW_MEMBERS_MAX];
+	if (!d->computed || PLANTED(CREW_ALL_STAND))
+		return deal_whole(c, d);
+	deal_units(c, d, unit);
+	return deal_unit_whole(c, d, unit, unit[rank]);
+}

@@ -60,6 +60,10 @@ bool deal_whole(const struct crew *c, const struct deal *d);    /* all its membe
 void deal_units(const struct crew *c, const struct deal *d, uint32_t unit[CREW_MEMBERS_MAX]);
 /* Do all members of that unit live? Not of PLAN_NO_UNIT. */
 bool deal_unit_whole(const struct crew *c, const struct deal *d, const uint32_t *unit, uint32_t which);
+/* Does somebody go on in it: is there a unit of which all live? Of the unit of member `rank`. When its plans are not
+ * known here, all must live. */
+bool deal_goes_on(const struct crew *c, const struct deal *d);
+bool deal_unit_of(const struct crew *c, const struct deal *d, uint32_t rank);
 void crew_hearsay(struct crew *c, const struct deal *d);        /* its leader says that its members live */
 
 /* A peer of the roster. */

@@ -219,6 +219,41 @@ static void gather(struct crew *c, struct offer *o, bool broken)
 	links(c, o);
 }
 
+/* ---- how it goes ---- */
+
+/* How it goes with what is decided: some units go on in it; somebody does not. */
+struct going { bool some, all; };
+
+static bool runs_on(const struct crew *c, const struct deal *d, uint32_t rank)
+{
+	const struct mate *m = mate_of(c, &d->o.m[rank].id);
+	return id_eq(&d->o.m[rank].id, &c->me) ? c->running == d : m && m->adrift != d->o.generation;
+}
+
+/* A unit goes on when all its members live and run it. Of a generation that is known by its go alone they all must. */
+static struct going look(const struct crew *c)
+{
+	const struct deal *d = c->decided;
+	uint32_t unit[CREW_MEMBERS_MAX] = { 0 };
+	bool stands[CREW_MEMBERS_MAX];
+	struct going g = { .all = d && deal_whole(c, d) };
+	if (!d || (!d->computed && !g.all))
+		return g;
+	if (d->computed)
+		deal_units(c, d, unit);
+	for (uint32_t i = 0; i < d->o.n; i++)
+		stands[i] = deal_unit_whole(c, d, unit, unit[i]);
+	for (uint32_t i = 0; i < d->o.n; i++)
+		for (uint32_t k = 0; k < d->o.n && !runs_on(c, d, i); k++)
+			stands[k] = stands[k] && unit[k] != unit[i];
+	for (uint32_t i = 0; i < d->o.n; i++) {
+		g.some = g.some || stands[i];
+		g.all = g.all && stands[i];
+	}
+	g.some = PLANTED(CREW_ALL_STAND) ? g.all : g.some;
+	return g;
+}
+
 /* ---- choosing ---- */
 
 static void set_of(const struct crew *c, const struct offer *o, bool broken, uint8_t ret[CREW_DIGEST])
@@ -233,7 +268,7 @@ static void set_of(const struct crew *c, const struct offer *o, bool broken, uin
 		sha256_add(&h, b.p, b.len);
 		buf_free(&b);
 	}
-	uint64_t now[] = { deal_number(c->decided), c->base_number, c->target, broken };
+	uint64_t now[] = { deal_number(c->decided), c->base_number, c->target, broken, look(c).all };
 	sha256_add(&h, now, sizeof now);
 	sha256_end(&h, ret);
 }
@@ -338,7 +373,7 @@ void need_chosen(struct crew *c, struct work *w)
 		without(c);
 		return;
 	}
-	if (x->stays)
+	if (x->stays && look(c).all)
 		return;
 	struct deal *d = deal_make(c, &x->best);
 	d->computed = true;
@@ -355,19 +390,6 @@ void need_chosen(struct crew *c, struct work *w)
 }
 
 /* ---- is it needed? ---- */
-
-static bool broken(const struct crew *c)
-{
-	const struct deal *d = c->decided;
-	if (!d || !deal_whole(c, d) || (deal_rank(c, d) >= 0 && c->running != d))
-		return true;
-	list_each(it, &c->mates) {
-		const struct mate *m = list_entry(it, struct mate, link);
-		if (m->adrift == d->o.generation && offer_find(&d->o, &m->id) >= 0)
-			return true;
-	}
-	return false;
-}
 
 /* Asks who they are; false: some may yet say so. */
 static bool all_known(struct crew *c)
@@ -410,7 +432,7 @@ void need_step(struct crew *c)
 	crew_lead_step(c);
 	if (!leads(c) || c->lead || crew_work_under_way(c, WORK_CHOOSE))
 		return;
-	bool known = all_known(c), bad = broken(c);
+	bool known = all_known(c), bad = !look(c).some;
 	if (bad)
 		crew_since(c);
 	if (!bad && !c->committed)

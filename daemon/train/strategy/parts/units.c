@@ -3,6 +3,7 @@
  * Plain arithmetic in a fixed order: every member finds the same shares. */
 #include <stdlib.h>
 #include "common/mem.h"
+#include "common/planted.h"
 #include "train/strategy/parts/units.h"
 
 uint32_t units_most(const struct view *v)
@@ -98,7 +99,7 @@ struct planner_unit units_share(const struct pipe *x, const struct view *v, uint
 	struct planner_unit ret = { .unit = u };
 
 	share_out(x, v, n);
-	for (uint32_t k = 0; k < u; k++)
+	for (uint32_t k = 0; k < u && !PLANTED(SHARE_TWICE); k++)
 		ret.first += n[k];
 	ret.n = n[u];
 	free(n);
