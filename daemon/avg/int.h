@@ -57,8 +57,7 @@ struct mate {
 	bool counted;                           /* its samples are in a->sum */
 	uint64_t epoch, samples; uint8_t prev[DIGEST];  /* its last report */
 	double rate; uint64_t bandwidth; uint32_t micro;
-	uint64_t share, done_us;                      /* of a head: what its unit brings to an epoch (0: not known, or no unit's), since when it has
-	                                         * it, as seen by who leads */
+	uint64_t share, done_us;                /* of a head: its unit's of an epoch, 0 not known; since when it has that */
 	uint8_t digest[16]; uint64_t digest_epoch;      /* of its parameters; epoch 0: none */
 	struct ranges grant;                    /* promised to it and not committed */
 	/* late for BEGIN so often: not waited for before that epoch */

@@ -92,7 +92,8 @@ static int take_card(struct crew *c, struct mate *m, const struct frame *f)
 	json_get_u64(f->json, "promised", &promised, NULL);
 	uint64_t now = deal_number(c->decided);
 	int rank = c->decided ? offer_find(&c->decided->o, &m->id) : -1;
-	if (rank >= 0 && running != now && deal_unit_of(c, c->decided, (uint32_t)rank) && (promised != now || now_of(c) - c->decided_us > BEGIN_US)) {
+	bool late = promised != now || now_of(c) - c->decided_us > BEGIN_US;
+	if (rank >= 0 && running != now && late && deal_unit_of(c, c->decided, (uint32_t)rank)) {
 		if (m->adrift != now)
 			need_trouble(c, m, "it does not run what is decided");
 		m->adrift = now;

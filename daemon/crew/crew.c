@@ -427,14 +427,18 @@ void crew_fail(struct crew *c, uint64_t generation)
 	crew_kick(c);                           /* who leads hears of it from this peer's next question */
 }
 
-static json_t *members_json(const struct offer *o)
+static json_t *members_json(const struct crew *c, const struct deal *d)
 {
+	const struct offer *o = &d->o;
+	uint32_t unit[CREW_MEMBERS_MAX];
 	json_t *list = json_array();
 	char hex[ID_HEX];
+	deal_units(c, d, unit);
 	for (uint32_t i = 0; i < o->n; i++) {
 		id_hex(&o->m[i].id, hex);
-		json_array_append_new(list, json_pack("{s:s,s:I,s:f,s:I}", "peer", hex, "rank", (json_int_t)i, "speed",
-			o->m[i].speed, "memory_bytes", (json_int_t)o->m[i].memory_bytes));
+		json_array_append_new(list, json_pack("{s:s,s:I,s:o,s:f,s:I}", "peer", hex, "rank", (json_int_t)i, "unit",
+			unit[i] == PLAN_NO_UNIT ? json_null() : json_integer(unit[i]), "speed", o->m[i].speed, "memory_bytes",
+			(json_int_t)o->m[i].memory_bytes));
 	}
 	return list;
 }
@@ -456,7 +460,7 @@ json_t *crew_json(const struct crew *c)
 		others += !d || offer_find(&d->o, &list_entry(it, struct mate, link)->id) < 0;
 	return json_pack("{s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:o}",
 		"generation", d ? json_integer((json_int_t)CREW_COUNT(d->o.generation)) : json_null(),
-		"members", d ? members_json(&d->o) : json_array(),
+		"members", d ? members_json(c, d) : json_array(),
 		"rank", rank >= 0 && c->running == d ? json_integer(rank) : json_null(),
 		"redundancy", d ? json_integer(d->o.redundancy) : json_null(),
 		"spares", (json_int_t)(others + (c->in && rank < 0)),

@@ -73,7 +73,7 @@ void crew_roster(struct crew *c, const struct crew_roster *r);         /* whenev
 void crew_commit(struct crew *c, uint64_t generation);
 /* This peer cannot go on in that generation: it is over here, and who leads brings the next one about. */
 void crew_fail(struct crew *c, uint64_t generation);
-/* For `run show`: {"generation", "members": [{"peer", "rank", "speed", "memory_bytes"}], "rank", "redundancy",
+/* For `run show`: {"generation", "members": [{"peer", "rank", "unit", "speed", "memory_bytes"}], "rank", "redundancy",
  * "spares", "replans", "replan_us" (from the death or the COMMIT to the go), "replan_us_longest", "plan_us", "waits",
  * "refused": {reason: how many}}. */
 json_t *crew_json(const struct crew *c);

@@ -109,7 +109,8 @@ struct crew {
 	struct by_run hub; char hex[ID_HEX];
 	struct id me; uint64_t life; uint32_t redundancy;
 	/* the roster */
-	uint64_t epoch, target; uint32_t term; struct id leader; bool in; struct list mates; uint32_t nmates; struct map *by_id;
+	uint64_t epoch, target; uint32_t term; struct id leader; bool in;
+	struct list mates; uint32_t nmates; struct map *by_id;
 	/* its owner's word, not followed yet */
 	struct { bool is; uint64_t epoch, target; uint32_t term; struct id leader; uint32_t n; struct id *live;
 		uint32_t ngone; struct id *gone; } told;

@@ -201,8 +201,8 @@ static void add(const struct crew *c, struct offer *o, const struct id *id, bool
 static void gather(struct crew *c, struct offer *o, bool broken)
 {
 	doubt(c);
-	*o = (struct offer){ .run = c->conf.run, .leader = c->me, .life = c->life, .epoch = c->epoch, .term = c->term, .target = c->target,
-		.base = c->base_number, .redundancy = c->redundancy,
+	*o = (struct offer){ .run = c->conf.run, .leader = c->me, .life = c->life, .epoch = c->epoch, .term = c->term,
+		.target = c->target, .base = c->base_number, .redundancy = c->redundancy,
 		.generation = crew_number(CREW_COUNT(c->seen) + 1, &c->conf.run, &c->me, c->life),
 		.m = xcalloc(CREW_MEMBERS_MAX, sizeof *o->m) };
 	for (int members = 1; members >= 0; members--) {
@@ -324,10 +324,11 @@ static void choose(struct crew *c, struct offer *all, bool broken)
 	x->kept = xcalloc(all->n + 1, sizeof *x->kept);
 	x->whole = xcalloc(all->n + 1, sizeof *x->whole);
 	deal_units(c, c->decided, unit);
-	for (uint32_t i = 0; i < all->n; i++)
+	for (uint32_t i = 0; i < all->n; i++) {
 		x->kept[i] = was_in(c, &all->m[i]);
-	for (uint32_t i = 0; i < all->n; i++)
-		x->whole[i] = x->kept[i] && deal_unit_whole(c, c->decided, unit, unit[offer_find(&c->decided->o, &all->m[i].id)]);
+		x->whole[i] = x->kept[i] && deal_unit_whole(c, c->decided, unit,
+			unit[offer_find(&c->decided->o, &all->m[i].id)]);
+	}
 	*all = (struct offer){ 0 };
 	crew_work_start(c, w);
 }

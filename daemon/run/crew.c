@@ -277,8 +277,8 @@ void run_crew_ready(struct run *r)
 	if (!s || !s->crew)
 		return;
 	bool in = r->state == RUN_TRAIN && !s->follows;
-	struct crew_roster to = { .epoch = s->roster.epoch, .target = run_target(r), .term = s->roster.term, .n = in ? s->roster.n : 0,
-		.live = s->ids, .ngone = s->roster.ngone, .gone = s->ids + s->roster.n };
+	struct crew_roster to = { .epoch = s->roster.epoch, .target = run_target(r), .term = s->roster.term,
+		.n = in ? s->roster.n : 0, .live = s->ids, .ngone = s->roster.ngone, .gone = s->ids + s->roster.n };
 	if (in)
 		to.leader = s->roster.leader;
 	crew_roster(s->crew, &to);

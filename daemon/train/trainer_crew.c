@@ -392,6 +392,7 @@ void seat_view(const struct trainer *t, struct view *v)
 	v->epoch = was.epoch;
 	v->samples = was.samples;
 	v->settings = was.settings;
+	v->target_batch = epoch_goal(t);
 }
 
 /* The samples of the micro-batch with this index, without the samples: who only needs to know which they are. */

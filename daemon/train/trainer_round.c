@@ -264,7 +264,7 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 	t->tell = t->samples > 0 || round_carries(t);
 	if (sums_wait(&t->sums) || t->tell || !bytes)
 		trainer_later(t);
-	if (t->seat.flush && !my_samples)       /* its unit was left out: other members may have ended what this one is in */
+	if (t->seat.flush && !my_samples)       /* its unit was left out; other members of it may have ended this flush */
 		exec_interrupt(t->x);
 	else if (!sums_wait(&t->sums) && !t->round_prog)
 		round_break(t);

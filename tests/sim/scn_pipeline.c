@@ -394,8 +394,8 @@ static uint64_t weight_at(struct line *l)
 static bool half(struct sim *s, void *line) { return weight_at(line) == 32; }
 static bool whole(struct sim *s, void *line) { return weight_at(line) == 64; }
 
-/* One member takes hundreds of times as long for everything: its pipeline is left out, and no other waits for it more than
- * now and then. When it is as fast as the others again, all are in the round. Nothing has begun anew for that. */
+/* One member takes hundreds of times as long for everything: its pipeline is left out, and no other waits for it more
+ * than now and then. When it is as fast as the others again, all are in the round. Nothing has begun anew for that. */
 static void scn_slow_unit(struct sim *s)
 {
 	struct line *l = line_of(s, "layernorm", UNITS, 6);
@@ -420,6 +420,40 @@ static void scn_slow_unit(struct sim *s)
 	line_free(l);
 }
 
+static void target(struct line *l, int samples)
+{
+	struct err e;
+	json_t *r = node_ask(l->w, l->w->author, node_set, json_pack("{s:s,s:{s:i}}", "run", "line", "values",
+		"target_batch", samples), &e);
+	if (!r)
+		sim_fail(l->s, "target batch %d: %s", samples, e.text);
+	json_decref(r);
+}
+
+static bool light(struct sim *s, void *line) { return weight_at(line) == 128; }
+
+/* Other target batches, while two pipelines run: each makes half of them. One that is so small that a second pipeline
+ * would have nothing to do leaves one; and back. */
+static void scn_target(struct sim *s)
+{
+	struct line *l = line_of(s, "layernorm", UNITS, 6);
+	wait_six(l);
+	goes_on(l, 3);
+	target(l, 128);
+	if (!sim_run_until(s, light, l, 60 * SEC))
+		sim_fail(s, "nobody makes 128 samples");
+	goes_on(l, 4);
+	target(l, 8);
+	goes_on(l, 6);
+	target(l, 64);
+	goes_on(l, 6);
+	wait_six(l);
+	if (!sim_run_until(s, whole, l, 60 * SEC))
+		sim_fail(s, "nobody makes 64 samples");
+	same_among(l, 6);
+	line_free(l);
+}
+
 /* Two die within a moment, often of both pipelines; with three copies nothing is lost. */
 static void scn_units_in_a_row(struct sim *s)
 {
@@ -437,8 +471,8 @@ static void scn_units_in_a_row(struct sim *s)
 	line_free(l);
 }
 
-static const struct scn list[] = { SCN(killed), SCN(in_a_row), SCN(waits), SCN(divided), SCN(units), SCN(unit_dies), SCN(slow_unit), SCN(units_in_a_row),
-	{0} };
+static const struct scn list[] = { SCN(killed), SCN(in_a_row), SCN(waits), SCN(divided), SCN(units),
+	SCN(unit_dies), SCN(slow_unit), SCN(target), SCN(units_in_a_row), {0} };
 
 int main(int argc, char **argv)
 {

@@ -200,8 +200,8 @@ static void numbers_grow_and_differ(void **state)
 
 struct bed { struct choice c; struct profile m; };
 
-/* One letter a peer: w in the generation before and in a unit that lives as a whole, k in another of its units, n not in
- * it; speeds and memory by peer. */
+/* One letter a peer: w in the generation before and in a unit that lives as a whole, k in another of its units, n not
+ * in it; speeds and memory by peer. */
 static void bed(struct bed *x, const char *who, const double *speed, const uint64_t *memory)
 {
 	uint32_t n = (uint32_t)strlen(who);

@@ -122,8 +122,8 @@ static int strategy_keys(json_t *whole, struct err *e)
 	return 0;
 }
 
-/* "stages", "replicas", "micro_batches", "micro_batch_size" and a "schedule" that is a word are of the plan; one that is
- * an object is of lr. */
+/* "stages", "replicas", "micro_batches", "micro_batch_size" and a "schedule" that is a word are of the plan; one that
+ * is an object is of lr. */
 static int plan_keys(json_t *whole, struct err *e)
 {
 	static const char *const keys[] = { "stages", "replicas", "micro_batches", "micro_batch_size", NULL };

@@ -88,8 +88,8 @@ static int check(const json_t *values, struct err *e)
 	if (size && !count_of(size, SAMPLES_MAX))
 		return err_set(e, ERR_INVALID, "micro_batch_size must be a whole number from 1 to %d", SAMPLES_MAX);
 	if (units && !count_of(units, PLAN_MEMBERS_MAX))
-		return err_set(e, ERR_INVALID, "replicas must be a whole number from 1 to %d: so many pipelines side by side at "
-			"most", PLAN_MEMBERS_MAX);
+		return err_set(e, ERR_INVALID, "replicas must be a whole number from 1 to %d: so many pipelines side by side "
+			"at most", PLAN_MEMBERS_MAX);
 	return check_stages(json_object_get(values, "stages"), e);
 }
 

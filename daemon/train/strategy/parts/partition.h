@@ -18,8 +18,9 @@ struct cutting {
 	uint64_t (*passes)(void *arg, uint32_t s, uint64_t x, uint64_t y); void *arg;
 };
 /* Finds a and b of all stages. The slowest stage is as fast as it can be, exactly: a stage takes the time of its ops on
- * the slowest of its members in any pipeline, or that of what it sends, whichever is longer, shared among its replicas; every stage
- * fits the memory of its members. Of equally fast ones, that which sends the fewest bytes. -1 and e: there is none.
+ * the slowest of its members in any pipeline, or that of what it sends, whichever is longer, shared among its replicas;
+ * every stage fits the memory of its members. Of equally fast ones, that which sends the fewest bytes. -1 and e: there
+ * is none.
  * GPT-2 medium (293 ops), 4 stages: 2 ms; with memory stated 40 ms, as it asks what some 600 pieces need. */
 int partition(const struct cutting *c, struct err *e);
 /* Are the cuts that somebody else has chosen (a and b are given) such that every stage can be held? */
