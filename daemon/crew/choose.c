@@ -1,7 +1,7 @@
 /* Who is to be in the next generation. First those of whole units of the one before, else all of it who live; whoever
  * else is there only when what they hold together is safer, or when a step gets a tenth faster and what must move is
- * paid for within a hundred steps. Whom a strategy gives nothing to do is not in it. Copies that members are too few for are done without, and
- * said so. */
+ * paid for within a hundred steps. Whom a strategy gives nothing to do is not in it. Copies that members are too few
+ * for are done without, and said so. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"

@@ -31,8 +31,10 @@ for s in 0 1 2 3; do grep -q "^ *$s train *|" "$work/chart" || fail "member $s h
 holds 'all(abs(m["idle"] - 3 / 11) < 0.02 for m in d["members"]) and "plans" not in d' --draw
 holds 'len(d["plans"]) == 4 and d["plans"][3]["strategy"] == "pipeline" and "member 3:" in d["text"]'
 holds "len(d['digest']) == 64 and d['digest'] == '$(json a digest run plan "$work/four.json" --members 4)'" --draw
-# Words go over the file: two stages one after the other, 8 times 120 ms.
-holds 'round(d["predicted"]["us"] / 120000) == 8' --stages 2 --schedule naive --draw
+# Words go over the file: two stages one after the other, 8 times 120 ms; two such pipelines have half of that each.
+holds 'round(d["predicted"]["us"] / 120000) == 8' --stages 2 --schedule naive --replicas 1 --draw
+holds 'round(d["predicted"]["us"] / 120000) == 4' --stages 2 --schedule naive --draw
+holds '[m["micro_batches"] for m in d["members"]] == [4, 4, 4, 4]' --stages 2
 holds '[m["micro_batches"] for m in d["members"]] == [4, 4, 8, 8]' --stages '[{"replicas": 2}, {}, {}]'
 expect "spare" plan --members 5 --draw
 not_this "4 stages need 4 members, and there are 3" plan "$work/four.json" --members 3
