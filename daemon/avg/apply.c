@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/audit.h"
+#include "avg/fork.h"
 #include "avg/lead.h"
 #include "avg/seen.h"
 #include "common/hash.h"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/audit.h"
+#include "avg/fork.h"
 #include "avg/lead.h"
 #include "avg/proof.h"
 #include "avg/units.h"
@@ -204,6 +205,7 @@ int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct e
 		here = true;
 	}
 	if (here && a->leader && !is_leader(a)) {      /* a follower that has caught up: JOIN makes it a full member */
+		past_enter(a);
 		a->enter_us = now_of(a);
 		join_caught_up(a);
 		meet_now(a);

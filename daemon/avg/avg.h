@@ -57,6 +57,8 @@ struct avg_point {
 	struct ranges done;                     /* committed positions */
 	struct avg_seen *seen; size_t nseen;    /* by id, ascending; the members of late, at most 256 */
 	json_t *recent;                         /* {"author:nonce": epoch} of changes in force for less than 1024 epochs */
+	/* Of one that is given: what led to it, as whoever gave it knew (avg_past_of). Owned; NULL: not told. */
+	uint8_t *past; size_t npast;
 };
 void avg_point_init(struct avg_point *p);
 void avg_point_copy(struct avg_point *to, const struct avg_point *from);
@@ -105,8 +107,9 @@ struct avg_cb {
 	/* More (or first) positions to process. */
 	void (*grant)(void *arg, const struct ranges *grant);
 	void (*event)(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text);
-	/* Or NULL. The history that it follows now has what this peer made up to epoch common, and nothing of what came
-	 * after it here, up to last. Exact up to 1024 epochs back; when the two part before that: the one before those. */
+	/* Or NULL. This peer has entered with a state whose donor did not tell what led to it (avg_given), and others have:
+	 * that has what this peer made up to epoch common, and nothing of what came after it here, up to last. Exact up to
+	 * 1024 epochs back; when the two part before that: the one before those. */
 	void (*forked)(void *arg, uint64_t common, uint64_t last);
 	/* Or NULL: everybody may change anything. 0, or why not (ERR_AUTH, ERR_INVALID). Asked by the leader when a change
 	 * is brought to it (params NULL), and by every member when it would come into force over `params`: then the answer
@@ -128,6 +131,12 @@ void avg_free(struct avg *a, void (*quiet)(void *arg), void *arg);
 int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e);
 /* Before the first avg_enter, in ascending order: the digests of the commits that have led to its point. */
 void avg_remember(struct avg *a, uint64_t epoch, const uint8_t digest[DIGEST]);
+/* Whoever gives a state away, or writes it down, gives what led to its point with it: sets at->past as far as a knows;
+ * NULL when the point is not of its history any more. */
+void avg_past_of(const struct avg *a, struct avg_point *at);
+/* The owner takes a state over that was given at that point, in place of its own; avg_enter comes when it has caught
+ * up. true: of what it held before the history of the new one has nothing after *ret_common (as forked says it). */
+bool avg_given(struct avg *a, const struct avg_point *at, uint64_t *ret_common);
 /* After avg_enter at a point that a checkpoint gave: so many members (this peer among them) made its last commit. A
  * leader begins no round before as many are there again, followers too, or 10 s have passed: of a swarm that starts
  * anew the newest checkpoint counts, whoever comes first. Over with the first commit. */

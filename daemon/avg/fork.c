@@ -2,7 +2,7 @@
  * with more samples wins (since the common ancestor, which is the same as in all), ties the smaller digest. */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/int.h"
+#include "avg/fork.h"
 
 #define PAST_SENT 32                            /* of a follower's */
 
@@ -64,13 +64,9 @@ static uint64_t oldest(const struct avg *a)
 /* ---- told to others ---- */
 
 /* Stretches without a gap, newest first: epoch of the newest, how many, the mark of each. */
-void past_put(const struct avg *a, struct buf *b)
+static void put_from(const struct history *h, size_t back, size_t have, struct buf *b)
 {
-	const struct history *h = &a->past;
-	size_t have = held(h), n;
-	if (a->follower && have > PAST_SENT)
-		have = PAST_SENT;
-	for (size_t back = 1; back <= have; back += n) {
+	for (size_t n; back <= have; back += n) {
 		for (n = 1; back + n <= have && nth(h, back + n)->epoch + n == nth(h, back)->epoch; n++)
 			;
 		buf_u64(b, nth(h, back)->epoch);
@@ -78,6 +74,36 @@ void past_put(const struct avg *a, struct buf *b)
 		for (size_t i = 0; i < n; i++)
 			buf_put(b, nth(h, back + i)->mark, PAST_MARK);
 	}
+}
+
+void past_put(const struct avg *a, struct buf *b)
+{
+	size_t have = held(&a->past);
+	put_from(&a->past, 1, a->follower && have > PAST_SENT ? PAST_SENT : have, b);
+}
+
+static bool leads(const struct history *h, const struct avg_point *at)
+{
+	const struct past *p = find(h, at->epoch);
+	return p && !memcmp(p->mark, at->prev, PAST_MARK);
+}
+
+void avg_past_of(const struct avg *a, struct avg_point *at)
+{
+	const struct history *h = leads(&a->past, at) ? &a->past : a->was && leads(a->was, at) ? a->was : NULL;
+	struct buf b = { 0 };
+	size_t back = 1;
+	free(at->past);
+	at->past = NULL;
+	at->npast = 0;
+	if (!h)
+		return;
+	while (nth(h, back)->epoch > at->epoch)
+		back++;
+	put_from(h, back, held(h), &b);
+	at->past = xmemdup(b.p, b.len);
+	at->npast = b.len;
+	buf_free(&b);
 }
 
 struct told { struct rd r; uint64_t epoch; unsigned left; };
@@ -111,15 +137,28 @@ bool past_deeper(const struct avg *a, const void *past, size_t n)
 	return oldest(a) < first;
 }
 
-/* What is older than all that this peer has heard itself goes before it. */
-static void take(struct avg *a, const void *past, size_t n)
+bool past_fits(const struct avg_point *at, const void *past, size_t n)
 {
-	struct history *mine = xmemdup(&a->past, sizeof a->past);
-	struct past *v = a->past.v;
+	struct told t = told_by(past, n);
+	const uint8_t *mark = next(&t);
+	size_t marks = 1;
+	if (!mark || t.epoch != at->epoch || memcmp(mark, at->prev, PAST_MARK))
+		return false;
+	while (t.left || rd_left(&t.r))
+		if (!next(&t) || ++marks > HISTORY)
+			return false;
+	return true;
+}
+
+/* What is older than all that it has goes before it. */
+static void take(struct history *h, const void *past, size_t n)
+{
+	struct history *mine = xmemdup(h, sizeof *h);
+	struct past *v = h->v;
 	struct told t = told_by(past, n);
 	const uint8_t *mark;
 	size_t have = held(mine), at = HISTORY - have;
-	uint64_t before = oldest(a);
+	uint64_t before = have ? nth(mine, have)->epoch : UINT64_MAX;
 	for (size_t i = 0; i < have; i++)
 		v[at + i] = *nth(mine, have - i);
 	while (at && (mark = next(&t)))
@@ -128,7 +167,7 @@ static void take(struct avg *a, const void *past, size_t n)
 			memcpy(v[at].mark, mark, PAST_MARK);
 		}
 	memmove(v, v + at, (HISTORY - at) * sizeof *v);
-	a->past.n = HISTORY - at;
+	h->n = HISTORY - at;
 	free(mine);
 }
 
@@ -161,25 +200,67 @@ uint64_t past_common(const struct avg *a, const void *past, size_t n)
 	return common(&a->past, past, n);
 }
 
+/* Of it what leads to the point. */
+static void cut(struct history *h, const struct avg_point *at)
+{
+	struct history *was = xmemdup(h, sizeof *h);
+	h->n = 0;
+	for (size_t back = held(was); back && nth(was, back)->epoch <= at->epoch; back--)
+		h->v[h->n++] = *nth(was, back);
+	free(was);
+}
+
 void past_enter(struct avg *a)
 {
-	struct history *was = xmemdup(&a->past, sizeof a->past);
-	const struct past *p;
-	a->past.n = 0;
-	for (size_t back = held(was); back; back--)
-		if ((p = nth(was, back))->epoch <= a->point.epoch)
-			a->past.v[a->past.n++] = *p;
-	p = a->past.n ? nth(&a->past, 1) : NULL;
-	if (p && p->epoch == a->point.epoch && !memcmp(p->mark, a->point.prev, PAST_MARK)) {
-		free(was);
-		return;
+	struct avg_point *at = &a->point;
+	bool known = true;
+	if (leads(&a->past, at)) {
+		cut(&a->past, at);
+	} else if (a->was && leads(a->was, at)) {
+		a->past = *a->was;
+		cut(&a->past, at);
+	} else {
+		known = at->past || !a->past.n;
+		if (!known && !a->was)          /* the first one is what the owner held */
+			a->was = xmemdup(&a->past, sizeof a->past);
+		a->past.n = 0;
+		past_add(a);
 	}
-	a->past.n = 0;
-	past_add(a);
-	if (a->was || !was->n)
-		free(was);                      /* the first one is what the owner held */
-	else
-		a->was = was;
+	if (at->past)
+		take(&a->past, at->past, at->npast);
+	free(at->past);                         /* the point goes on, and this would not */
+	at->past = NULL;
+	at->npast = 0;
+	if (!known)
+		return;
+	free(a->was);
+	a->was = a->follower ? xmemdup(&a->past, sizeof a->past) : NULL;
+}
+
+bool avg_given(struct avg *a, const struct avg_point *at, uint64_t *ret_common)
+{
+	const struct history *mine = a->was ? a->was : &a->past;
+	struct buf b = { 0 };
+	struct avg_point told;
+	avg_point_init(&told);
+	told.epoch = at->epoch;
+	memcpy(told.prev, at->prev, DIGEST);
+	if (!at->past)                          /* by one who does not tell: of the history that is followed? */
+		avg_past_of(a, &told);
+	buf_put(&b, at->past ? at->past : told.past, at->past ? at->npast : told.npast);
+	avg_point_done(&told);
+	if (!b.len || leads(mine, at) || PLANTED(BASE_AS_SAID)) {
+		buf_free(&b);
+		return false;
+	}
+	*ret_common = common(mine, b.p, b.len);
+	bool lost = held(mine) && *ret_common < nth(mine, 1)->epoch;
+	struct history *now = xcalloc(1, sizeof *now);
+	take(now, b.p, b.len);
+	buf_free(&b);
+	free(a->was);
+	a->was = now;
+	return lost;
 }
 
 /* The history that is followed now, and one of this peer's that does not lead to the point. What comes after `last` is
@@ -187,7 +268,7 @@ void past_enter(struct avg *a)
 static void left_behind(struct avg *a, const struct history *h, uint64_t last, const void *past, size_t n)
 {
 	uint64_t both;
-	if (!held(h) || !n || (both = common(h, past, n)) >= nth(h, 1)->epoch || (a->forked_pending && both >= a->forked))
+	if (!held(h) || (both = common(h, past, n)) >= nth(h, 1)->epoch || (a->forked_pending && both >= a->forked))
 		return;
 	a->forked = both;
 	a->forked_last = last;
@@ -198,16 +279,18 @@ static void left_behind(struct avg *a, const struct history *h, uint64_t last, c
 void past_welcomed(struct avg *a, const void *past, size_t n)
 {
 	const struct past *p = nth(&a->past, 1);
-	if (a->was)
-		left_behind(a, a->was, nth(a->was, 1)->epoch, past, n);
-	free(a->was);
-	a->was = NULL;
 	if (p->epoch != a->point.epoch || memcmp(p->mark, a->point.prev, PAST_MARK)) {
-		left_behind(a, &a->past, INT64_MAX, past, n);
+		if (!a->was)
+			a->was = xmemdup(&a->past, sizeof a->past);
 		a->past.n = 0;
 		past_add(a);
 	}
-	take(a, past, n);
+	if (a->was && n && !a->follower) {      /* else its state is what it was, and goes when another is given */
+		left_behind(a, a->was, nth(a->was, 1)->epoch, past, n);
+		free(a->was);
+		a->was = NULL;
+	}
+	take(&a->past, past, n);
 }
 
 bool past_leads_here(const struct avg *a, const void *past, size_t n)

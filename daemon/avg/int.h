@@ -126,7 +126,7 @@ struct avg {
 	uint64_t forked, forked_last; bool forked_pending;
 	bool lost_pending; enum avg_why lost_why; struct id lost_donor; uint64_t lost_epoch;
 	unsigned unreachable; uint64_t heard_us;        /* who did not answer since avg_enter; when somebody did */
-	struct avg_point point; struct history past, *was /* NULL, or left for a point that it does not lead to */;
+	struct avg_point point; struct history past, *was /* fork.h */;
 	uint32_t expects; uint64_t expects_until_us, expects_told_us;   /* members that are waited for after a restart */
 	uint32_t anew;                          /* gen at which a minority's round was begun anew */
 	uint32_t term, n_last;                  /* members of the last commit that counted */
@@ -293,7 +293,7 @@ bool door_refused(struct avg *a, const struct mate *by, const struct err *e);   
 /* by says that this peer is behind: by what is on its way, so nothing is lost? */
 bool door_passing(const struct avg *a, const struct mate *by);
 
-/* ---- join.c, fork.c, meet.c ---- */
+/* ---- join.c, meet.c (fork.c: fork.h) ---- */
 void join_start(struct avg *a, struct mate *to);
 void join_caught_up(struct avg *a);              /* a follower that has caught up: a full member from now on */
 void join_on(struct avg *a, struct request *req);
@@ -303,21 +303,6 @@ void redirect_on(struct avg *a, struct request *req);
 void redirect_to(struct avg *a, struct mate *m, const char *why);
 void become_leader_alone(struct avg *a);
 void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoch);
-void past_add(struct avg *a);                    /* the point */
-const struct past *past_of(const struct avg *a, uint64_t epoch);        /* NULL: not known (any more) */
-void past_put(const struct avg *a, struct buf *b);
-bool past_deeper(const struct avg *a, const void *past, size_t n);      /* mine reaches further back than that */
-void past_enter(struct avg *a);                  /* the point was set: of what is known, that which leads to it stays */
-/* Taken in at the point by one who tells this of what led to it. Is this peer's history not all in it, its owner hears
- * so. */
-void past_welcomed(struct avg *a, const void *past, size_t n);
-/* APART: so old that it is behind, or of another history. */
-enum relation { REL_SAME, REL_BEHIND, REL_APART, REL_AHEAD, REL_FORK_WON, REL_FORK_LOST };
-/* The other's history against this peer's: BEHIND = the other is behind. */
-enum relation past_compare(const struct avg *a, uint64_t epoch, const uint8_t *prev, uint64_t samples,
-	const void *past, size_t n);
-uint64_t past_common(const struct avg *a, const void *past, size_t n);  /* the last epoch of both, as theirs says */
-bool past_leads_here(const struct avg *a, const void *past, size_t n);  /* theirs has a point of this one's in it */
 /* shown.c: by says that this peer's state is not the swarm's. At once, when this one has nothing to hold against it
  * (shown_needed), else when those who would have to know say so, too: lost(). */
 bool shown_needed(const struct avg *a);

@@ -3,6 +3,7 @@
  * diverged, or ahead ("you are; I shall catch up"). Leaders ask it of each other, too: that is how halves merge. */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/fork.h"
 #include "avg/lead.h"
 #include "avg/proof.h"
 #include "common/jrpc.h"

@@ -1,6 +1,7 @@
 /* A point of the history: life, copy, JSON (checkpoints) and bytes (welcome messages). */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/fork.h"
 #include "avg/seen.h"
 #include "common/jrpc.h"
 
@@ -25,6 +26,9 @@ void avg_point_copy(struct avg_point *to, const struct avg_point *from)
 	to->params_version = from->params_version;
 	ranges_copy(&to->done, &from->done);
 	seen_copy(to, from);
+	free(to->past);
+	to->past = from->npast ? xmemdup(from->past, from->npast) : NULL;
+	to->npast = from->npast;
 }
 
 void avg_point_done(struct avg_point *p)
@@ -33,6 +37,7 @@ void avg_point_done(struct avg_point *p)
 	json_decref(p->recent);
 	ranges_free(&p->done);
 	free(p->seen);
+	free(p->past);
 	*p = (struct avg_point){ 0 };
 }
 
@@ -46,7 +51,25 @@ json_t *avg_point_json(const struct avg_point *p)
 		json_object_set_new(j, "recent", json_deep_copy(p->recent));
 	if (p->nseen)
 		json_object_set_new(j, "seen", seen_json(p));
+	if (p->npast)
+		json_object_set_new(j, "past", json_hex(p->past, p->npast));
 	return j;
+}
+
+static int past_parse(struct avg_point *p /* its epoch and prev are set */, const json_t *j, struct err *e)
+{
+	const char *text;
+	if (!json_object_get(j, "past"))
+		return 0;                       /* of an older version */
+	if (json_get_str(j, "past", &text, e))
+		return -1;
+	p->npast = strlen(text) / 2;
+	p->past = xmalloc(p->npast + 1);
+	if (json_get_hex(j, "past", p->past, p->npast, e))
+		return -1;
+	if (!past_fits(p, p->past, p->npast))
+		return err_set(e, ERR_INVALID, "past: these are not the COMMITs that lead to the point, newest first");
+	return 0;
 }
 
 int avg_point_parse(struct avg_point *ret, const json_t *j, struct err *e)
@@ -56,7 +79,8 @@ int avg_point_parse(struct avg_point *ret, const json_t *j, struct err *e)
 	const json_t *params = json_object_get(j, "params"), *recent = json_object_get(j, "recent");
 	int rc = json_get_u64(j, "epoch", &p.epoch, e) || json_get_hex(j, "prev", p.prev, DIGEST, e) ||
 		json_get_u64(j, "samples", &p.samples, e) || json_get_u64(j, "params_version", &p.params_version, e) ||
-		ranges_parse(&p.done, json_object_get(j, "done"), e) || seen_parse(&p, json_object_get(j, "seen"), e);
+		ranges_parse(&p.done, json_object_get(j, "done"), e) || seen_parse(&p, json_object_get(j, "seen"), e) ||
+		past_parse(&p, j, e);
 	if (!rc && !json_is_object(params))
 		rc = err_set(e, ERR_INVALID, "params: expected an object");
 	if (rc) {
@@ -70,7 +94,7 @@ int avg_point_parse(struct avg_point *ret, const json_t *j, struct err *e)
 	return 0;
 }
 
-/* ---- bytes ---- */
+/* ---- bytes: without what led to it, which whoever sends a point says beside it ---- */
 
 void wire_put_point(struct buf *b, const struct avg_point *p)
 {

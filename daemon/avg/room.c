@@ -4,6 +4,7 @@
  * time from the commit that it had last to its word of it, as measured here. The commit rule knows nothing of it:
  * nobody is counted who has not said that it is at this point. What the others process meanwhile counts. */
 #include <string.h>
+#include "avg/fork.h"
 #include "avg/lead.h"
 
 #define PATIENCE 3

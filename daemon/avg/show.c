@@ -1,6 +1,6 @@
 /* SHOW: where this peer stands, and by which COMMITs; those of late are kept for it. */
 #include <string.h>
-#include "avg/int.h"
+#include "avg/fork.h"
 #include "avg/proof.h"
 
 #define KEPT_BYTES (512 * 1024)                 /* of all COMMITs before the last one */

@@ -5,6 +5,7 @@
  * goes. Who is only behind has nothing signed against the other: then the members here are asked where they stand. */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/fork.h"
 #include "avg/lead.h"
 #include "avg/proof.h"
 #include "avg/seen.h"

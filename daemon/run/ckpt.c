@@ -89,8 +89,8 @@ static void saved(void *arg, const struct ckpt_result *res)
 
 static json_t *meta_of(struct run *r, const struct avg_point *p, const struct snapshot *snap)
 {
-	json_t *point = avg_point_json(p), *meta = json_object();
-	char *text = json_dumps(point, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	json_t *meta = json_object();
+	char *text = run_point_text(r, p, SIZE_MAX);
 	char num[32];
 	json_object_set_new(meta, "format", json_string("hivemindd-1"));
 	json_object_set_new(meta, "run", json_string(r->hex));
@@ -120,7 +120,6 @@ static json_t *meta_of(struct run *r, const struct avg_point *p, const struct sn
 		json_decref(parts);
 		free(list);
 	}
-	json_decref(point);
 	free(text);
 	return meta;
 }

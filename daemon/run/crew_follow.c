@@ -44,6 +44,7 @@ static int stand_at(struct run_crew *s, const struct avg_point *p, uint64_t gene
 	struct run *r = s->r;
 	if (trainer_loaded(r->trainer, p->epoch, p->params, e))
 		return -1;
+	run_given(r, p);
 	crew_commit(s->crew, generation);
 	mover_forget(s->mover);
 	env_timer(r->rs->ctx.env, &s->lost, 0);

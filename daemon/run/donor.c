@@ -126,9 +126,7 @@ static void hash_done(struct job *j)
 		let_go(h, &e);
 		return;
 	}
-	json_t *point = avg_point_json(p);
-	char *text = json_dumps(point, JSON_COMPACT | JSON_REAL_PRECISION(17));
-	json_decref(point);
+	char *text = run_point_text(r, p, NET_BLOB_MAX - h->answer.len);
 	buf_put(&h->answer, text, strlen(text));
 	free(text);
 	if (h->answer.len > NET_BLOB_MAX) {

@@ -95,6 +95,34 @@ void run_remember(struct run *r)
 	free(v);
 }
 
+char *run_point_text(const struct run *r, const struct avg_point *p, size_t max)
+{
+	struct avg_point told;
+	json_t *j;
+	char *text;
+	avg_point_init(&told);
+	avg_point_copy(&told, p);
+	if (r->avg)
+		avg_past_of(r->avg, &told);
+	j = avg_point_json(&told);
+	avg_point_done(&told);
+	text = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	if (strlen(text) > max) {               /* the ledger has many holes: a welcome will tell it */
+		free(text);
+		json_object_del(j, "past");
+		text = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	}
+	json_decref(j);
+	return text;
+}
+
+void run_given(struct run *r, const struct avg_point *p)
+{
+	uint64_t common;
+	if (avg_given(r->avg, p, &common))
+		run_discard(r, common, INT64_MAX);
+}
+
 /* ---- changes ---- */
 
 static const char *text_of(const json_t *row, const char *key)

@@ -175,6 +175,10 @@ void run_discard(struct run *r, uint64_t common, uint64_t last);         /* what
 
 /* ---- history.c ---- */
 void run_remember(struct run *r);        /* tells the averager, before it enters, which commits led to the point */
+/* Of a point that is given or saved: its JSON with what led to it; without, when that is longer than max. Owned by the
+ * caller. */
+char *run_point_text(const struct run *r, const struct avg_point *p, size_t max);
+void run_given(struct run *r, const struct avg_point *p);        /* its state takes the place of what is here */
 void run_put_epoch(struct run *r, const struct trainer_applied *a, bool discarded);      /* its row in the store */
 /* {epochs: [[lo, hi], ...], samples, positions: [[lo, hi], ...]} of commits here that have lost a fork. */
 json_t *run_discarded_json(struct run *r);
@@ -188,7 +192,6 @@ void sync_free(struct sync *s);
 bool sync_commit(struct run *r, const struct avg_commit *c, const float *mean);
 bool sync_applied(struct run *r, const struct trainer_applied *a);      /* true: it was part of the replay */
 
-bool sync_forked(struct run *r, uint64_t common, uint64_t last);        /* true: said when the other is here */
 bool sync_holds(const struct run *r);           /* the state here is not to be touched before another is whole */
 void sync_let_go(struct run *r);                /* it is, there is no memory for both */
 bool sync_follows(struct run *r, uint64_t *ret_from);   /* every commit after that epoch is kept, or will come */

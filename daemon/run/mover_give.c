@@ -133,10 +133,8 @@ static void where(const struct run *r, struct request *req)
 		net_refuse(req, &e);
 		return;
 	}
-	json_t *point = avg_point_json(&r->point);
-	char *text = json_dumps(point, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	char *text = run_point_text(r, &r->point, NET_BLOB_MAX);
 	size_t n = strlen(text);
-	json_decref(point);
 	if (n <= NET_BLOB_MAX) {
 		net_reply(req, json_pack("{s:I}", "generation", (json_int_t)run_crew_base(r)), blob_copy(text, n));
 	} else {

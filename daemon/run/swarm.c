@@ -179,8 +179,7 @@ static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint6
 
 static void on_forked(void *arg, uint64_t common, uint64_t last)
 {
-	if (!sync_forked(arg, common, last))
-		run_discard(arg, common, last);
+	run_discard(arg, common, last);
 }
 
 static void on_grant(void *arg, const struct ranges *grant)

@@ -30,7 +30,6 @@ struct sync {
 	uint64_t alone_us; bool told;   /* since when nobody is there who could give it; 0: somebody is */
 	bool holds;                     /* the state is that of the run's point, as it was */
 	struct timer still; uint64_t still_by_us;       /* until the last commit is applied */
-	bool forked; uint64_t common, last;             /* of the history that is given up */
 };
 
 #define APPLY_US 5000000                /* what is decided becomes the state, or is not waited for */
@@ -183,6 +182,7 @@ static void checked(void *arg, const struct err *e)
 		return;
 	}
 	sync_let_go(r);
+	run_given(r, &s->point);
 	if (r->point.params)
 		run_record_params(r, &r->point, &s->point, NULL);
 	avg_point_done(&r->point);
@@ -203,22 +203,7 @@ bool sync_holds(const struct run *r)
 
 void sync_let_go(struct run *r)
 {
-	struct sync *s = r->sync;
-	s->holds = false;
-	if (s->forked)
-		run_discard(r, s->common, s->last);
-	s->forked = false;
-}
-
-bool sync_forked(struct run *r, uint64_t common, uint64_t last)
-{
-	struct sync *s = r->sync;
-	if (!s || !s->holds)
-		return false;
-	s->common = s->forked && s->common < common ? s->common : common;
-	s->last = s->forked && s->last > last ? s->last : last;
-	s->forked = true;
-	return true;
+	r->sync->holds = false;
 }
 
 static void went_back(void *arg, const struct err *error)
@@ -281,9 +266,6 @@ static void inherit(struct sync *s, struct sync *old, bool whole)
 		return;
 	}
 	s->holds = old->holds && old->step == SYNC_FETCH;
-	s->forked = s->holds && old->forked;
-	s->common = old->common;
-	s->last = old->last;
 	sync_free(old);
 }
 

@@ -1,14 +1,14 @@
 /* What led to a peer's point, as another tells it in JOIN and in the welcome (avg/fork.c). Input: one byte of flags
- * (1: this peer held another history before, 2: the welcome is of another point, 4: it follows), how many epochs
- * this peer knows, two bytes of each (how far behind the one before, its mark); the rest is what it is told. It
- * stays in order, ends at the point, and is told on as it is known. */
+ * (1: this peer held another history before, 2: the welcome is of another point, 4: it follows, 8: a state is given
+ * with what it is told), how many epochs this peer knows, two bytes of each (how far behind the one before, its
+ * mark); the rest is what it is told. It stays in order, ends at the point, and is told on as it is known. */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/int.h"
+#include "avg/fork.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum flags { WAS = 1, MOVED = 2, FOLLOWS = 4 };
+enum flags { WAS = 1, MOVED = 2, FOLLOWS = 4, GIVEN = 8 };
 
 static uint64_t no_time(struct env *e) { return 1; }
 static const struct env_ops ops = { .now = no_time };
@@ -39,6 +39,30 @@ static void whole(const struct avg *a)
 		check(past_of(a, h->v[(h->n - back) % HISTORY].epoch) == &h->v[(h->n - back) % HISTORY]);
 }
 
+/* A state that is given, of the newest epoch that is told. */
+static void give(struct avg *a, const uint8_t *p, size_t n)
+{
+	struct avg_point *at = &a->point;
+	uint64_t was = at->epoch, common;
+
+	if (n < 8 + 2 + PAST_MARK)
+		return;
+	memset(at->prev, 0, DIGEST);
+	memcpy(&at->epoch, p, 8);
+	memcpy(at->prev, p + 10, PAST_MARK);
+	at->samples = at->epoch;
+	if (!past_fits(at, p, n)) {
+		at->epoch = at->samples = was;
+		memcpy(at->prev, a->past.v[(a->past.n - 1) % HISTORY].mark, PAST_MARK);
+		return;
+	}
+	at->past = xmemdup(p, n);
+	at->npast = n;
+	check(!avg_given(a, at, &common) || common < was);
+	past_enter(a);
+	check(!at->past);
+}
+
 /* The same point and the same past: told to itself it is neither behind nor deeper, and all of it is known. */
 static void tell(struct avg *a)
 {
@@ -49,6 +73,8 @@ static void tell(struct avg *a)
 	check(past_compare(a, a->point.epoch, a->point.prev, a->point.samples, b.p, b.len) == REL_SAME);
 	check(a->follower || !past_deeper(a, b.p, b.len));
 	a->forked_pending = false;
+	free(a->was);                           /* what nobody has told yet */
+	a->was = NULL;
 	past_welcomed(a, b.p, b.len);
 	check(!a->forked_pending && (a->past.n == had || had > HISTORY));
 	whole(a);
@@ -85,6 +111,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	enum relation one = past_compare(a, epoch + 3, (const uint8_t[DIGEST]){ 1 }, 7, p, n);
 	check(one == past_compare(a, epoch + 3, (const uint8_t[DIGEST]){ 1 }, 7, p, n) && one != REL_SAME);
 	past_deeper(a, p, n);
+	if (flags & GIVEN) {
+		give(a, p, n);
+		whole(a);
+		newest = newest > a->point.epoch ? newest : a->point.epoch;
+		epoch = epoch > a->point.epoch ? epoch : a->point.epoch % (1ull << 40);
+	}
 	if (flags & MOVED)
 		stand_at(a, epoch + 2, 0x66);
 	past_welcomed(a, p, n);

@@ -278,6 +278,12 @@ static struct apeer *donor_of(struct apeer *p)
 	return best;
 }
 
+static void on_forked(void *arg, uint64_t common, uint64_t last)
+{
+	struct apeer *p = arg;
+	p->forked = common < p->forked ? common : p->forked;
+}
+
 static void sync_fire(struct timer *t)
 {
 	struct apeer *p = container_of(t, struct apeer, sync);
@@ -292,7 +298,11 @@ static void sync_fire(struct timer *t)
 		env_after(p->env, &p->sync, SYNC_US);
 		return;
 	}
+	uint64_t common;
 	avg_point_copy(&p->point, &from->point);
+	avg_past_of(from->avg, &p->point);
+	if (avg_given(p->avg, &p->point, &common))
+		on_forked(p, common, UINT64_MAX);
 	memcpy(p->model, from->model, p->w->conf.len * sizeof(float));
 	for (int i = 0; i < p->nkept; i++) {
 		struct kept *k = &p->kept[i];
@@ -345,12 +355,6 @@ static void on_event(void *arg, enum log_level level, const char *code, const st
 		p->w->heard(p->w, p->node, code, peer);
 	if (getenv("VERBOSE"))
 		fprintf(stderr, "%8llu node %d: %s: %s\n", (unsigned long long)env_now(p->env), p->node, code, text);
-}
-
-static void on_forked(void *arg, uint64_t common, uint64_t last)
-{
-	struct apeer *p = arg;
-	p->forked = common < p->forked ? common : p->forked;
 }
 
 static int on_may_change(void *arg, const struct id *author, const json_t *patch, const json_t *params, struct err *e)

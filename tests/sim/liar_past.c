@@ -2,6 +2,7 @@
  * the swarm's: another history is longer or has more samples, or their parameters are others. */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/fork.h"
 #include "liar.h"
 
 /* A COMMIT of that epoch of everybody, with its own signature and others that nobody has made. */

@@ -351,6 +351,26 @@ static void scn_stopped(struct sim *s)
 	node_end(w);
 }
 
+/* A checkpoint comes with the commits that led to it, as a state that is given does: bytes of so many marks. */
+static void remembers(struct node_world *w, int node, size_t epochs)
+{
+	struct run *r = node_run(w, node);
+	struct avg_point at;
+	avg_point_init(&at);
+	avg_point_copy(&at, &r->point);
+	avg_past_of(r->avg, &at);
+	if (at.npast < epochs * 12)
+		sim_fail(w->s, "node %d is back at epoch %llu, and knows %zu bytes of what led to it", node,
+			(unsigned long long)at.epoch, at.npast);
+	avg_point_done(&at);
+}
+
+static bool is_back(struct sim *s, void *arg)
+{
+	const struct run *r = node_run(arg, 0);
+	return r && r->avg && r->state == RUN_TRAIN;
+}
+
 /* The whole swarm is killed; each has another checkpoint: of epoch 60, 40 and 20. Whoever comes first waits for the
  * others, and it goes on from the newest: no epoch up to that is committed twice. */
 static void whole(struct sim *s, const int *order)
@@ -371,6 +391,8 @@ static void whole(struct sim *s, const int *order)
 		sim_restart(s, order[i]);
 		sim_run_for(s, 2 * SEC);
 	}
+	if (sim_run_until(s, is_back, w, 60 * SEC))
+		remembers(w, 0, 50);
 	node_run_to(w, 64, 60 * SEC);
 	for (int i = 0; i < 3 && !sim_failed(s); i++) {
 		const struct avg_point *p = run_point_at(node_run(w, i), 60);
@@ -385,12 +407,13 @@ static void scn_whole_new_first(struct sim *s) { whole(s, (int[]){ 0, 1, 2 }); }
 
 /* ---- who has nothing to give ---- */
 
-struct asked { bool over; struct err e; };
+struct asked { bool over, past; struct err e; };
 
 static void given(void *arg, const struct frame *f, const struct err *e)
 {
 	struct asked *q = arg;
 	q->over = true;
+	q->past = f && memmem(f->blob, f->blob_len, "\"past\":\"", 8);
 	q->e = f ? (struct err){ 0 } : *e;
 }
 
@@ -410,6 +433,8 @@ static struct err state_asked(struct node_world *w, int by, int of)
 		return e;
 	}
 	e = q->e;
+	if (!e.code && !q->past)
+		sim_fail(w->s, "node %d gives a state without what led to it", of);
 	free(q);
 	return e;
 }

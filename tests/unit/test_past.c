@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "avg/int.h"
+#include "avg/fork.h"
 #include "common/rng.h"
 
 #define ROUNDS 400
@@ -119,6 +119,125 @@ static void leaps(void **state)
 	done(z);
 }
 
+static struct avg_point point_of(const struct avg *a)
+{
+	struct avg_point p;
+	avg_point_init(&p);
+	p.epoch = a->point.epoch;
+	memcpy(p.prev, a->point.prev, DIGEST);
+	p.params = json_object();
+	avg_past_of(a, &p);
+	return p;
+}
+
+static void knows_as(const struct avg *a, const struct avg *b)
+{
+	struct buf x = { 0 }, y = { 0 };
+	past_put(a, &x);
+	past_put(b, &y);
+	assert_int_equal(x.len, y.len);
+	assert_memory_equal(x.p, y.p, x.len);
+	buf_free(&x);
+	buf_free(&y);
+}
+
+/* A state that is given comes with what led to it: that takes the place of all that the loser had, once, whether it has
+ * followed meanwhile or not, and nobody has to tell it again. */
+static void given(void **state)
+{
+	for (unsigned k = 0; k < 4; k++) {
+		bool follows = k & 1, elsewhere = k & 2;
+		struct avg *x = peer(0, 10, 1, 20), *y = peer(0, 10, 2, 50), *z = peer(0, 5, 3, 40);
+		struct buf b = { 0 };
+		uint64_t common = 0;
+		past_put(elsewhere ? z : y, &b);
+		x->follower = true;
+		past_enter(x);
+		if (follows) {                  /* the state comes of another history, perhaps, than it has followed */
+			move(x, elsewhere ? z : y);
+			past_welcomed(x, b.p, b.len);
+		}
+		struct avg_point at = point_of(y), here = point_of(x);
+		assert_true(avg_given(x, &at, &common));
+		assert_int_equal(common, 10);
+		x->follower = false;
+		move(x, y);
+		avg_point_copy(&x->point, &at);
+		past_enter(x);
+		assert_null(x->was);
+		knows_as(x, y);
+		past_welcomed(x, NULL, 0);
+		past_welcomed(x, b.p, b.len);
+		assert_false(x->forked_pending);
+		assert_false(avg_given(x, &at, &common));       /* its own: nothing is lost */
+		assert_null(x->point.past);
+		avg_point_done(&at);
+		avg_point_done(&here);
+		avg_point_done(&x->point);
+		buf_free(&b);
+		done(x);
+		done(y);
+		done(z);
+	}
+}
+
+/* Of one who does not tell: the first who does is believed, not the first who says nothing. */
+static void not_told(void **state)
+{
+	struct avg *x = peer(0, 10, 1, 20), *y = peer(0, 10, 2, 50);
+	struct avg_point at = point_of(y);
+	struct buf b = { 0 };
+	uint64_t common;
+	free(at.past);
+	at.past = NULL;
+	at.npast = 0;
+	assert_false(avg_given(x, &at, &common));
+	move(x, y);
+	past_enter(x);
+	past_welcomed(x, NULL, 0);
+	assert_false(x->forked_pending);
+	past_put(y, &b);
+	past_welcomed(x, b.p, b.len);
+	assert_true(x->forked_pending && x->forked == 10 && x->forked_last == 20);
+	buf_free(&b);
+	avg_point_done(&at);
+	done(x);
+	done(y);
+}
+
+/* With a point that travels or is saved; what cannot lead to it is refused. */
+static void with_the_point(void **state)
+{
+	struct avg *y = peer(3, 10, 2, 1500);
+	struct avg_point p = point_of(y), q;
+	struct err e;
+	avg_point_init(&q);
+	json_t *j = avg_point_json(&p);
+	assert_int_equal(avg_point_parse(&q, j, &e), 0);
+	assert_int_equal(q.npast, 8 + 2 + HISTORY * PAST_MARK);
+	assert_memory_equal(q.past, p.past, p.npast);
+	for (size_t i = 0; i < 12; i++) {       /* another epoch, another number of them, another mark of the point */
+		p.past[i] ^= 0x41;
+		json_decref(j);
+		j = avg_point_json(&p);
+		assert_int_equal(avg_point_parse(&q, j, &e), -1);
+		assert_non_null(strstr(e.text, "past"));
+		p.past[i] ^= 0x41;
+	}
+	p.npast--;                              /* cut short */
+	json_decref(j);
+	j = avg_point_json(&p);
+	assert_int_equal(avg_point_parse(&q, j, &e), -1);
+	assert_int_equal(q.npast, 8 + 2 + HISTORY * PAST_MARK);
+	p.prev[0] ^= 1;                         /* not of its history any more */
+	avg_past_of(y, &p);
+	assert_true(!p.past && !p.npast);
+	json_decref(j);
+	avg_point_done(&p);
+	avg_point_done(&q);
+	done(y);
+}
+
 static void garbage(void **state)
 {
 	struct rng r;
@@ -152,6 +271,7 @@ static void garbage(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(forks), cmocka_unit_test(leaps), cmocka_unit_test(garbage) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(forks), cmocka_unit_test(leaps), cmocka_unit_test(given),
+		cmocka_unit_test(not_told), cmocka_unit_test(with_the_point), cmocka_unit_test(garbage) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
