@@ -1,0 +1,220 @@
+/* Several pipelines side by side in whole nodes (line_kit.h): they learn together what one peer alone learns, a death
+ * takes a pipeline out of the round and not the round down, and whoever holds a part holds the same bits of it. */
+#include "line_kit.h"
+
+#define UNITS ", \"stages\": 3, \"micro_batches\": 4"
+
+static bool six_seated(struct sim *s, void *world) { return seats(world) >= 6; }
+
+/* Six members are two pipelines, of which each makes half of an epoch; together they learn what one alone does. */
+static void scn_units(struct sim *s)
+{
+	struct line *l = line_of(s, "layernorm", UNITS, 6);
+	if (!sim_run_until(s, six_seated, l->w, 120 * SEC))
+		sim_fail(s, "there is no second pipeline");
+	goes_on(l, 6);
+	if (seats(l->w) != 6)
+		sim_fail(s, "a pipeline is gone, and nobody has died");
+	l->rounded = 1e-5;
+	line_end(l);
+}
+
+/* ---- several, and deaths ---- */
+
+/* What has been seen of a part, to be compared with what others hold of it. */
+struct seen { struct shard copy; bool is; };
+
+static void same_part(struct sim *s, struct seen *v, int n, const struct shard *part)
+{
+	int k = 0;
+	struct err e;
+	while (k < n && v[k].is && (v[k].copy.param.lo != part->param.lo || v[k].copy.param.hi != part->param.hi))
+		k++;
+	if (k == n || (!v[k].is && shard_new(&v[k].copy, part->l, part->param, part->stat, &e))) {
+		sim_fail(s, "no room for what is compared");
+	} else if (!v[k].is) {
+		v[k].is = true;
+		(void)shard_copy(&v[k].copy, part);
+	} else {
+		for (size_t i = 0; i < part->ntensors; i++)
+			if (memcmp(part->tensor[i].data, v[k].copy.tensor[i].data, part->tensor[i].bytes))
+				sim_fail(s, "two that hold it have other bits of %s", part->tensor[i].name);
+	}
+}
+
+/* All who hold a part at an epoch that comes soon hold the same; so many have been looked at. */
+static void same_among(struct line *l, int least)
+{
+	uint64_t epoch = node_newest(l->w) + 2;
+	struct seen v[16] = { 0 };
+	bool seen[16] = { false };
+	uint32_t n;
+	int held = 0;
+	for (int ms = 0; ms < 60000 && !sim_failed(l->s) && node_newest(l->w) < epoch + 2; ms++) {
+		sim_run_for(l->s, MSEC);
+		for (int i = 0; i < sim_nodes(l->s); i++) {
+			if (!seated(l->w, i) || seen[i] || !is_at(node_run(l->w, i), epoch))
+				continue;
+			const struct shard *part = trainer_shards(node_run(l->w, i)->trainer, &n);
+			seen[i] = true;
+			held++;
+			for (uint32_t k = 0; k < n; k++)
+				same_part(l->s, v, 16, &part[k]);
+		}
+	}
+	for (int k = 0; k < 16; k++)
+		if (v[k].is)
+			shard_free(&v[k].copy);
+	if (held < least)
+		sim_fail(l->s, "%d hold a part, and %d were seen", least, held);
+}
+
+static void line_free(struct line *l)
+{
+	alone_end(&l->a);
+	node_world_free(l->w);
+	free(l);
+}
+
+/* The generation of the newest COMMIT. */
+static uint64_t base_at(struct line *l, uint64_t epoch)
+{
+	uint64_t base = 0;
+	for (int i = 0; i < sim_nodes(l->s); i++) {
+		const struct run *r = node_run(l->w, i);
+		if (r && r->crew && r->point.epoch == epoch && run_crew_base(r) > base)
+			base = run_crew_base(r);
+	}
+	return base;
+}
+
+static void wait_six(struct line *l)
+{
+	if (!sim_run_until(l->s, six_seated, l->w, 120 * SEC))
+		sim_fail(l->s, "there is no second pipeline");
+}
+
+/* Who dies takes its pipeline out of the round, not the round down: the COMMITs that follow at once are of the same
+ * generation, and then the next has the other pipeline alone. Who comes back makes a second one whole. */
+static void scn_unit_dies(struct sim *s)
+{
+	struct line *l = line_of(s, "layernorm", UNITS, 6);
+	int same = 0;
+	for (int k = 0; k < 3 && !sim_failed(s); k++) {
+		wait_six(l);
+		goes_on(l, 2);
+		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
+		uint64_t at = node_newest(l->w), was = base_at(l, at);
+		int dead = any_seated(l->w);
+		sim_kill(s, dead);
+		for (int ms = 0; ms < 20000 && node_newest(l->w) == at; ms++)
+			sim_run_for(s, MSEC);
+		sim_run_for(s, 2 * MSEC);               /* who has told of it has not, perhaps, told the crew */
+		same += base_at(l, at + 1) == was;
+		goes_on(l, 4);
+		sim_restart(s, dead);
+		goes_on(l, 4);
+	}
+	if (same < 3)
+		sim_fail(s, "a pipeline that nobody died of did not go on in its generation");
+	wait_six(l);
+	same_among(l, 6);
+	line_free(l);
+}
+
+static uint64_t weight_at(struct line *l)
+{
+	uint64_t at = node_newest(l->w), weight = 0;
+	for (int i = 0; i < sim_nodes(l->s); i++) {
+		const struct run *r = node_run(l->w, i);
+		weight = r && r->commit.epoch == at ? r->commit.weight : weight;
+	}
+	return weight;
+}
+
+static bool half(struct sim *s, void *line) { return weight_at(line) == 32; }
+static bool whole(struct sim *s, void *line) { return weight_at(line) == 64; }
+
+/* One member takes hundreds of times as long for everything: its pipeline is left out, and no other waits for it more
+ * than now and then. When it is as fast as the others again, all are in the round. Nothing has begun anew for that. */
+static void scn_slow_unit(struct sim *s)
+{
+	struct line *l = line_of(s, "layernorm", UNITS, 6);
+	wait_six(l);
+	goes_on(l, 3);
+	uint64_t was = base_at(l, node_newest(l->w));
+	int slow = any_seated(l->w);
+	sim_lane_slow(s, slow, "train", 400);
+	if (!sim_run_until(s, half, l, 60 * SEC))
+		sim_fail(s, "a pipeline that takes so long is waited for");
+	uint64_t at = node_newest(l->w);
+	sim_run_for(s, 20 * SEC);
+	if (node_newest(l->w) < at + 20)
+		sim_fail(s, "%llu epochs in 20 s: the others wait for it", (unsigned long long)(node_newest(l->w) - at));
+	sim_lane_slow(s, slow, "train", 1);
+	if (!sim_run_until(s, whole, l, 60 * SEC))
+		sim_fail(s, "it is not in the round again");
+	goes_on(l, 3);
+	if (base_at(l, node_newest(l->w)) != was)
+		sim_fail(s, "another generation, and nobody has died");
+	same_among(l, 6);
+	line_free(l);
+}
+
+static void target(struct line *l, int samples)
+{
+	struct err e;
+	json_t *r = node_ask(l->w, l->w->author, node_set, json_pack("{s:s,s:{s:i}}", "run", "line", "values",
+		"target_batch", samples), &e);
+	if (!r)
+		sim_fail(l->s, "target batch %d: %s", samples, e.text);
+	json_decref(r);
+}
+
+static bool light(struct sim *s, void *line) { return weight_at(line) == 128; }
+
+/* Other target batches, while two pipelines run: each makes half of them. One that is so small that a second pipeline
+ * would have nothing to do leaves one; and back. */
+static void scn_target(struct sim *s)
+{
+	struct line *l = line_of(s, "layernorm", UNITS, 6);
+	wait_six(l);
+	goes_on(l, 3);
+	target(l, 128);
+	if (!sim_run_until(s, light, l, 60 * SEC))
+		sim_fail(s, "nobody makes 128 samples");
+	goes_on(l, 4);
+	target(l, 8);
+	goes_on(l, 6);
+	target(l, 64);
+	goes_on(l, 6);
+	wait_six(l);
+	if (!sim_run_until(s, whole, l, 60 * SEC))
+		sim_fail(s, "nobody makes 64 samples");
+	same_among(l, 6);
+	line_free(l);
+}
+
+/* Two die within a moment, often of both pipelines; with three copies nothing is lost. */
+static void scn_units_in_a_row(struct sim *s)
+{
+	struct line *l = line_of(s, "layernorm", UNITS ", \"redundancy\": 3", 7);
+	wait_six(l);
+	for (int k = 0; k < 3 && !sim_failed(s); k++) {
+		int one = kill_any(l, 20 * MSEC), two = kill_any(l, 20 * MSEC);
+		goes_on(l, 3);
+		sim_restart(s, one);
+		sim_restart(s, two);
+		goes_on(l, 3);
+		wait_six(l);
+	}
+	same_among(l, 6);
+	line_free(l);
+}
+
+static const struct scn list[] = { SCN(units), SCN(unit_dies), SCN(slow_unit), SCN(target), SCN(units_in_a_row), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
