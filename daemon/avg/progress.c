@@ -275,20 +275,20 @@ static uint64_t late_after(const struct avg *a, uint64_t begun, uint64_t first)
 }
 
 /* Every member has its micro-batches, each unit of which all members live its share, or whoever has not is far too
- * late. Who was left out of the last round is waited for when it has reported again. */
+ * late. Who was left out of the last round is waited for when it has reported again; without others it is enough. */
 static bool all_there(struct avg *a)
 {
 	uint64_t begun = a->commit_us > a->enter_us ? a->commit_us : a->enter_us, first = now_of(a);
 	size_t done = 0, missing = 0;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		if (!takes_part(m) || (!m->awaited && m != a->me) || !units_whole(a, m))
+		if (!takes_part(m) || !units_whole(a, m))
 			continue;
 		bool has = (m == a->me || m->counted) && m->samples >= due_of(a, m);
 		m->done_us = !has ? 0 : m->done_us > begun ? m->done_us : now_of(a);
 		first = has && m->done_us < first ? m->done_us : first;
 		done += has;
-		missing += !has;
+		missing += !has && (m->awaited || m == a->me);
 	}
 	if (!missing || !done)
 		return done > 0;
