@@ -28,11 +28,12 @@ void trouble_over(struct trainer *t)
 	env_timer(t->env, &t->rest, 0);
 }
 
-/* Peers come and go, and what is sent gets lost; all else comes again. */
+/* Peers come and go, and what is sent gets lost; all else comes again. Where a peer was there may be another daemon
+ * now, which has another identity, swarm key or version: then the peer is not there. */
 static bool passes(enum err_code code)
 {
 	static const enum err_code may[] = { ERR_TIMEOUT, ERR_UNREACHABLE, ERR_CANCELLED, ERR_BUSY, ERR_REFUSED,
-		ERR_NOT_FOUND, ERR_CORRUPT };
+		ERR_NOT_FOUND, ERR_CORRUPT, ERR_AUTH, ERR_VERSION };
 
 	for (size_t k = 0; k < sizeof(may) / sizeof(*may); k++)
 		if (code == may[k])

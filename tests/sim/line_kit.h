@@ -187,13 +187,18 @@ static inline void goes_on(struct line *l, uint64_t epochs)
 	node_run_to(l->w, node_newest(l->w) + epochs, 180 * SEC);
 }
 
-/* At most that long after all stages have a member; whom: */
-static inline int kill_any(struct line *l, uint64_t us)
+/* Who has a stage, at most that long after all stages have a member. */
+static inline int pick(struct line *l, uint64_t us)
 {
 	if (!sim_run_until(l->s, all_seated, l->w, 60 * SEC))
 		sim_fail(l->s, "not all stages have a member");
 	sim_run_for(l->s, rng_below(sim_rng(l->s), us));
-	int dead = any_seated(l->w);
+	return any_seated(l->w);
+}
+
+static inline int kill_any(struct line *l, uint64_t us)
+{
+	int dead = pick(l, us);
 	sim_kill(l->s, dead);
 	return dead;
 }

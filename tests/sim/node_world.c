@@ -156,11 +156,15 @@ static void *start(struct env *env, int index, void *arg)
 	struct node_opts o = { .conf = p->conf, .state_dir = "/state", .has_swarm_key = true, .version = "sim",
 		.version_min = w->version_min[index], .version_max = w->version_max[index], .news = news, .news_arg = p,
 		.compute = { .par = par_of, .rest = rest_new, .arg = w } };
-	memset(o.swarm_key, 0x5a, sizeof o.swarm_key);
-	if (w->has_seed[index])
+	memset(o.swarm_key, w->stranger[index] == NODE_OTHER_SWARM ? 0xa5 : 0x5a, sizeof o.swarm_key);
+	if (w->stranger[index]) {
+		o.state_dir = "/stranger";
+		node_seed(NODES_MAX + index, o.seed);
+	} else if (w->has_seed[index]) {
 		memcpy(o.seed, w->seed[index], sizeof o.seed);
-	else
+	} else {
 		node_seed(index, o.seed);
+	}
 	if (!w->client[index])
 		o.self = where(index);
 	o.njoin = conf_list(p->conf, "network", "join", &o.join);

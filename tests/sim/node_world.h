@@ -14,6 +14,7 @@
 #define NODES_MAX 1024                          /* in the world */
 #define NODE_SEEDS 3                            /* peers whose addresses everybody is configured with */
 
+enum node_who { NODE_ITSELF, NODE_OTHER_SWARM, NODE_OTHER_PEER };
 struct node_world;
 struct node_peer {
 	struct env *env; struct node_world *w; int index;
@@ -31,6 +32,7 @@ struct node_world {
 	const char *remat_of[NODES_MAX];        /* its --remat; NULL: as in the spec */
 	uint16_t version_min[NODES_MAX], version_max[NODES_MAX];        /* 0: what this program speaks */
 	bool client[NODES_MAX], idle[NODES_MAX] /* its operator joins nothing */;
+	enum node_who stranger[NODES_MAX];      /* who has its address from its next start on; another should be idle */
 	uint8_t seed[NODES_MAX][32]; bool has_seed[NODES_MAX];          /* chosen identities */
 	uint32_t peer_frames;                   /* [network] peer_frames_max; 0: as everywhere */
 	void (*born)(struct node_world *w, struct node_peer *p);        /* told of every start; may be NULL */

@@ -64,7 +64,33 @@ static void scn_divided(struct sim *s)
 	line_end(l);
 }
 
-static const struct scn list[] = { SCN(killed), SCN(in_a_row), SCN(waits), SCN(divided), {0} };
+/* Where a stage was another daemon is now, of another swarm or of this one: that is a member which is not there, and
+ * nobody's run ends. Its neighbours may hear so from the daemon before they know that it is dead. */
+static void scn_stranger(struct sim *s)
+{
+	struct line *l = line_begin(s, PIPELINE, 4);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		int dead = pick(l, 300 * MSEC);
+		bool silent = rng_below(sim_rng(s), 2);
+		(silent ? sim_power_off : sim_kill)(s, dead);
+		if (silent)
+			sim_run_for(s, rng_below(sim_rng(s), 2 * SEC));
+		l->w->stranger[dead] = k % 2 ? NODE_OTHER_PEER : NODE_OTHER_SWARM;
+		l->w->idle[dead] = true;
+		sim_restart(s, dead);
+		goes_on(l, 4);
+		sim_kill(s, dead);
+		l->w->stranger[dead] = NODE_ITSELF;
+		l->w->idle[dead] = false;
+		sim_restart(s, dead);
+		goes_on(l, 4);
+	}
+	if (node_told(l->w, "run.failed"))
+		sim_fail(s, "the run of a neighbour has ended: %s", node_told(l->w, "run.failed"));
+	line_end(l);
+}
+
+static const struct scn list[] = { SCN(killed), SCN(in_a_row), SCN(waits), SCN(divided), SCN(stranger), {0} };
 
 int main(int argc, char **argv)
 {
