@@ -46,6 +46,7 @@ void trainer_break(struct trainer *t, const struct err *e)
 	if (t->broken || t->dying)
 		return;
 	t->broken = true;
+	round_cut(t);
 	exec_stop(t->x);
 	t->cb.broken(t->arg, e);
 }
@@ -356,6 +357,7 @@ void trainer_quiet(struct trainer *t, void (*done)(void *arg), void *arg)
 	t->in_begin = false;
 	t->quiet = done;
 	t->quiet_arg = arg;
+	round_cut(t);
 	exec_stop(t->x);
 	exec_on_quiet(t->x, now_quiet, t);
 }

@@ -195,8 +195,10 @@ void trainer_part_ways(struct trainer *t)
 		return;
 	t->seat.over = true;
 	t->in_begin = t->contribute_again = t->given = t->passed = false;
-	if (!t->applying && list_empty(&t->commits))
-		exec_interrupt(t->x);
+	if (t->applying || !list_empty(&t->commits))
+		return;
+	round_cut(t);
+	exec_interrupt(t->x);
 }
 
 /* Others go on without an answer from here: the owner must know, and bring a generation about that they all begin. */

@@ -220,6 +220,9 @@ bool flight_due(const struct trainer *t, bool begun);
 bool round_carries(const struct trainer *t);    /* there is a flight that no commit has decided */
 uint64_t trainer_goal(const struct trainer *t); /* samples of this peer in an epoch before it waits */
 bool round_cancel(struct trainer *t, const struct exec_wait *w);        /* false: it is no SUM */
+/* The program is being abandoned, its SUMs with it: a commit that comes before that is done neither ends them nor is
+ * put where they want it. */
+void round_cut(struct trainer *t);
 void round_go_on(struct trainer *t);            /* COMMIT of a part without parameters: on with the others */
 void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST]);
 void round_own_commit(struct trainer *t);       /* COMMIT of a strategy without a swarm */

@@ -161,6 +161,11 @@ void round_sum(struct trainer *t, const struct sum *s)
 		contribute(t);
 }
 
+void round_cut(struct trainer *t)
+{
+	t->sums.n = 0;
+}
+
 bool round_cancel(struct trainer *t, const struct exec_wait *w)
 {
 	for (uint32_t k = 0; k < t->sums.n; k++)
@@ -286,7 +291,7 @@ void trainer_failed(struct trainer *t, uint64_t epoch)
 	if (!t->s->mode.steps && !t->s->mode.any && !t->strategy->crew)
 		t->hold_at = t->samples + 1 > trainer_goal(t) ? t->samples + 1 : trainer_goal(t);
 	if ((t->round_prog || t->splits) && !t->applying && list_empty(&t->commits)) {
-		t->sums.n = 0;                  /* a commit that comes before the interrupt must not end this SUM */
+		round_cut(t);
 		exec_interrupt(t->x);
 	}
 }
