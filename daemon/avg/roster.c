@@ -223,8 +223,9 @@ void roster_tell(struct avg *a)
 		bool held = m == a->me ? a->hold : m->flags & MATE_HOLD, follows = m->flags & MATE_FOLLOWER;
 		if (in && m->member && m->live && !held && !follows)
 			ids[r.n++] = m->id;
-		/* Else only the leader knows of a newcomer, and whether one that followed, by the last COMMIT, still does. */
-		else if (in && (!m->live || (m->member && !(follows && m != a->me))))
+		/* Else only the leader knows of a newcomer, and whether one that followed, by the last COMMIT, still does. One
+		 * that has been heard of since it was gone may be a newcomer again. */
+		else if (in && ((!m->live && m->gone_us) || (m->member && !(follows && m != a->me))))
 			gone[r.ngone++] = m->id;
 	}
 	memmove(ids + r.n, gone, r.ngone * sizeof *ids);

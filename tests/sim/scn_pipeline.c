@@ -64,6 +64,21 @@ static void scn_divided(struct sim *s)
 	line_end(l);
 }
 
+/* A stage dies and is back at once, the same peer with nothing in hand, before there could be a COMMIT without it: it
+ * is there for those who need it. */
+static void scn_back_at_once(struct sim *s)
+{
+	struct line *l = line_begin(s, PIPELINE, 3);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		int dead = pick(l, 300 * MSEC);
+		(k % 2 ? sim_power_off : sim_kill)(s, dead);
+		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
+		sim_restart(s, dead);
+		node_run_to(l->w, node_newest(l->w) + 4, 15 * SEC);
+	}
+	line_end(l);
+}
+
 /* Where a stage was another daemon is now, of another swarm or of this one: that is a member which is not there, and
  * nobody's run ends. Its neighbours may hear so from the daemon before they know that it is dead. */
 static void scn_stranger(struct sim *s)
@@ -90,7 +105,8 @@ static void scn_stranger(struct sim *s)
 	line_end(l);
 }
 
-static const struct scn list[] = { SCN(killed), SCN(in_a_row), SCN(waits), SCN(divided), SCN(stranger), {0} };
+static const struct scn list[] = { SCN(killed), SCN(in_a_row), SCN(waits), SCN(divided), SCN(back_at_once), SCN(stranger),
+	{0} };
 
 int main(int argc, char **argv)
 {
