@@ -184,10 +184,12 @@ void crew_hearsay(struct crew *c, const struct deal *d)
 	}
 }
 
-/* Until the next COMMIT, which names everybody, and as long as it is the same who says so. */
-static bool still_said(const struct crew *c, const struct mate *m, bool moved)
+/* Until the next COMMIT, which names everybody, and as long as it is the same who says so; or since it has signed what
+ * runs here, whoever leads. */
+static bool still_said(const struct crew *c, const struct mate *m, bool led)
 {
-	return m->hearsay && !moved && !known_gone(c, &m->id);
+	bool signs = c->running && offer_find(&c->running->o, &m->id) >= 0;
+	return m->hearsay && c->told.epoch == c->epoch && (led || signs) && !known_gone(c, &m->id);
 }
 
 /* Whoever leads next hears of who starts anew; what is known here grows old. */
@@ -213,10 +215,10 @@ static void take_roster(struct crew *c)
 	if (!c->told.is)
 		return;
 	c->told.is = false;
-	bool moved = c->told.epoch != c->epoch || !id_eq(&c->leader, &c->told.leader);
+	bool led = id_eq(&c->leader, &c->told.leader);
 	if (c->told.epoch != c->epoch)
 		promise_void(c);                /* it stands on another COMMIT */
-	if (!id_eq(&c->leader, &c->told.leader)) {
+	if (!led) {
 		c->asks = 0;
 		memset(c->judged.set, 0, CREW_DIGEST);
 	}
@@ -227,7 +229,7 @@ static void take_roster(struct crew *c)
 	c->in = false;
 	list_each(it, &c->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		m->live = still_said(c, m, moved);
+		m->live = still_said(c, m, led);
 	}
 	for (uint32_t i = 0; i < c->told.n; i++) {
 		if (id_eq(&c->told.live[i], &c->me))

@@ -211,7 +211,7 @@ static void gather(struct crew *c, struct offer *o, bool broken)
 		list_each(it, &c->mates) {
 			const struct mate *m = list_entry(it, struct mate, link);
 			bool late = benched(c, m) && !(members && !broken && m->shut <= c->commits);
-			if (!late && !is_wrong(c, m))
+			if (!late && !is_wrong(c, m) && !m->hearsay)     /* who led before this peer has said so */
 				add(c, o, &m->id, members);
 		}
 	}

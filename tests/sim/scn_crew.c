@@ -398,6 +398,34 @@ static void scn_newcomers(struct sim *s)
 	sim_check(s, sim_run_until(s, commits, w, SETTLE));
 }
 
+/* Likewise, and who leads has no part in what runs, and dies; nobody else knew of them all. They run on: all have
+ * signed it. */
+static void scn_heir(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	int n = 4 + (int)(sim_seed(s) % 4);
+	w->newcomers = true;
+	w->commit_us = 0;
+	w->layers = (uint32_t)n - 1;
+	w->memory[0] = 1;                       /* no room for anything; each of the others has it for a layer */
+	for (int i = 1; i < n; i++)
+		w->memory[i] = w->layer_bytes;
+	w->redundancy = 1;
+	cworld_add(w, 1);
+	sim_run_for(s, SEC);                    /* it is the first, and leads */
+	cworld_add(w, n - 1);
+	cworld_settle(w, SETTLE);
+	uint64_t was = cworld_running(w);
+	sim_check(s, was && cworld_gen(w, was)->n > 2 && !cworld_has(w, 0) && cworld_leader(w, 0) == 0);
+	cworld_kill(w, 0);
+	sim_run_for(s, 2 * SEC);
+	cworld_settle(w, SETTLE);
+	sim_check(s, cworld_running(w) == was);
+	w->commit_us = 200 * MSEC;
+	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+}
+
 /* A member cannot go on in what runs: the next generation comes. */
 static void scn_cut(struct sim *s)
 {
@@ -423,7 +451,8 @@ static void scn_cut(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(start), SCN(room), SCN(killed), SCN(points), SCN(stopped), SCN(churn), SCN(lost),
-	SCN(partition), SCN(slow), SCN(word), SCN(other), SCN(join), SCN(copies), SCN(newcomers), SCN(cut), {0} };
+	SCN(partition), SCN(slow), SCN(word), SCN(other), SCN(join), SCN(copies), SCN(newcomers), SCN(heir),
+	SCN(cut), {0} };
 
 int main(int argc, char **argv)
 {
