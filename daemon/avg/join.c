@@ -70,7 +70,7 @@ static void welcomed(struct avg *a, const struct frame *f, bool follower)
 		if (m) {
 			uint8_t flags = m->flags;
 			m->member = true;
-			m->live = m->live || believed(a, m);
+			m->live = m->live || (w.flags & MATE_NEW) || believed(a, m);     /* it may have left, and come again */
 			m->at = w.at;
 			m->flags = m == a->me ? flags : w.flags & (uint8_t)~MATE_NEW;
 			m->fresh = w.flags & MATE_NEW;

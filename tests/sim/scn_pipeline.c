@@ -79,6 +79,33 @@ static void scn_back_at_once(struct sim *s)
 	line_end(l);
 }
 
+/* The spare and a stage start anew, and as soon as one of them has a stage again, before there is a COMMIT, who leads
+ * dies: nobody else knew of them but by its word. */
+static void scn_newcomers(struct sim *s)
+{
+	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		int stage = pick(l, MSEC), leader = node_leader(l->w);
+		for (int i = 0; i < 4; i++)
+			if (!seated(l->w, i) && i != leader)
+				sim_kill(s, i);
+		while (stage == leader || !sim_alive(s, stage))
+			stage = (stage + 1) % 4;
+		sim_kill(s, stage);
+		sim_run_for(s, rng_below(sim_rng(s), 100 * MSEC));
+		for (int i = 0; i < 4; i++)
+			if (!sim_alive(s, i))
+				sim_restart(s, i);
+		sim_run_until(s, all_seated, l->w, 60 * SEC);
+		leader = node_leader(l->w);
+		sim_kill(s, leader);
+		node_run_to(l->w, node_newest(l->w) + 4, 20 * SEC);
+		sim_restart(s, leader);
+		goes_on(l, 4);
+	}
+	line_end(l);
+}
+
 /* Where a stage was another daemon is now, of another swarm or of this one: that is a member which is not there, and
  * nobody's run ends. Its neighbours may hear so from the daemon before they know that it is dead. */
 static void scn_stranger(struct sim *s)
@@ -105,8 +132,8 @@ static void scn_stranger(struct sim *s)
 	line_end(l);
 }
 
-static const struct scn list[] = { SCN(killed), SCN(in_a_row), SCN(waits), SCN(divided), SCN(back_at_once), SCN(stranger),
-	{0} };
+static const struct scn list[] = { SCN(killed), SCN(in_a_row), SCN(waits), SCN(divided), SCN(back_at_once),
+	SCN(newcomers), SCN(stranger), {0} };
 
 int main(int argc, char **argv)
 {
