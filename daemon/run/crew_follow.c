@@ -89,12 +89,19 @@ bool run_crew_followed(struct run *r, const struct avg_commit *c)
 	return true;
 }
 
+/* What it takes the mean to must have the values of the point before. */
+static bool has_part(const struct run *r, const struct avg_commit *c)
+{
+	bool filled = r->crew->whole || !trainer_round_len(r->trainer);
+	return PLANTED(COMMIT_OF_OTHERS) || (filled && trainer_takes(r->trainer, c->generation, c->lo, c->hi));
+}
+
 bool run_crew_passed(struct run *r, const struct avg_commit *c)
 {
-	if (!r->crew || trainer_takes(r->trainer, c->generation, c->lo, c->hi) || PLANTED(COMMIT_OF_OTHERS))
+	if (!r->crew || has_part(r, c))
 		return false;
-	run_log(r, LOG_INFO_, "crew.passed", "epoch %llu was made by a generation that this peer had no part in: what it "
-		"holds is history", (unsigned long long)c->epoch);
+	run_log(r, LOG_INFO_, "crew.passed", "epoch %llu was made by a generation that this peer had no part in, or not "
+		"all of it yet: what it holds is history", (unsigned long long)c->epoch);
 	run_crew_behind(r);
 	return true;
 }

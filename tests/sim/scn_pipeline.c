@@ -5,6 +5,7 @@
 /* One after the other, anybody who has a stage, at any moment; the dead come back as spares. */
 static void scn_killed(struct sim *s)
 {
+#include "run/crew_int.h"
 	struct line *l = line_begin(s, PIPELINE, 4);
 	for (int k = 0; k < 4 && !sim_failed(s); k++) {
 		int dead = kill_any(l, 300 * MSEC);
@@ -79,6 +80,44 @@ static void scn_back_at_once(struct sim *s)
 	line_end(l);
 }
 
+static int filling(struct node_world *w)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		const struct run *r = node_run(w, i);
+		if (r && r->crew && r->crew->step == SEAT_FILLS && trainer_round_len(r->trainer))
+			return i;
+	}
+	return -1;
+}
+
+static bool somebody_fills(struct sim *s, void *world) { return filling(world) >= 0; }
+
+/* A generation makes a COMMIT before one of its members has all of its part: others did without it. It holds nothing of
+ * what was made, as if it had no part in it, and follows; also where the generation was over here before. The COMMIT is
+ * told to nobody else: with the death there are two holders fewer, of three. */
+static void scn_unfilled(struct sim *s)
+{
+	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		int dead = kill_any(l, 300 * MSEC);
+		sim_check(s, sim_run_until(s, somebody_fills, l->w, 30 * SEC));
+		int i = filling(l->w);
+		struct run *r = i < 0 ? NULL : node_run(l->w, i);
+		if (!r)
+			break;
+		const struct trainer_part *part = trainer_part(r->trainer);
+		struct avg_commit c = { .epoch = r->point.epoch + 1, .generation = r->crew->generation, .lo = part->keep_lo,
+			.hi = part->keep_hi };
+		if (k % 2)
+			crew_fail(r->crew->crew, r->crew->generation);
+		sim_check(s, run_crew_passed(r, &c));
+		sim_check(s, !run_crew_stands(r) && !run_crew_whole(r));
+		sim_restart(s, dead);
+		goes_on(l, 4);
+	}
+	line_end(l);
+}
+
 /* The spare and a stage start anew, and as soon as one of them has a stage again, before there is a COMMIT, who leads
  * dies: nobody else knew of them but by its word. */
 static void scn_newcomers(struct sim *s)
@@ -133,7 +172,7 @@ static void scn_stranger(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(killed), SCN(in_a_row), SCN(waits), SCN(divided), SCN(back_at_once),
-	SCN(newcomers), SCN(stranger), {0} };
+	SCN(unfilled), SCN(newcomers), SCN(stranger), {0} };
 
 int main(int argc, char **argv)
 {
