@@ -46,6 +46,7 @@ static void decided(struct crew *c, struct deal *d)
 	c->decided_us = now_of(c);
 	if (d->o.generation == c->base_number)
 		deal_set(&c->base, d);
+	c->unsure = c->unsure && d->o.generation < c->seen;
 }
 
 /* The time that it has taken to agree, from the death or the COMMIT to the go. */

@@ -237,6 +237,8 @@ static struct going look(const struct crew *c)
 	uint32_t unit[CREW_MEMBERS_MAX] = { 0 };
 	bool stands[CREW_MEMBERS_MAX];
 	struct going g = { .all = d && deal_whole(c, d) };
+	if (c->unsure)                          /* others may have begun what it does not begin any more */
+		return (struct going){ 0 };
 	if (!d || (!d->computed && !g.all))
 		return g;
 	if (d->computed)

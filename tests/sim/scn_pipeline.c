@@ -1,6 +1,7 @@
 /* Strategy pipeline in whole nodes (node_world.h): stages die at any moment and come back as whatever they are needed
  * for, and what is learned keeps the bits of one peer alone that nothing disturbs, on everybody who holds a part. */
 #include "line_kit.h"
+#include "run/crew_int.h"
 
 /* One after the other, anybody who has a stage, at any moment; the dead come back as spares. */
 static void scn_killed(struct sim *s)
