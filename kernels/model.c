@@ -223,6 +223,14 @@ static int readers_check(struct model *m, struct kerr *e)
 	return 0;
 }
 
+/* Tensor t flows through the cuts t to last; those before it have taken what is theirs. */
+static void cuts_low(struct model *m)
+{
+	for (int t = 0, cut = 0; t <= m->nops; t++)
+		for (; cut <= m->tensor[t].last; cut++)
+			m->tensor[cut].low = t;
+}
+
 static int shape_check(const struct shape *in, struct kerr *e)
 {
 	size_t n = 1;
@@ -275,6 +283,7 @@ struct model *model_new(const struct shape *in, const struct layer_desc *desc, i
 	m->out = *model_shape(m, n);
 	if (readers_check(m, e) < 0 || table_build(m, e) < 0)
 		return model_free(m);
+	cuts_low(m);
 	return m;
 }
 
@@ -345,7 +354,7 @@ int model_cut_values(const struct model *m, int cut)
 	int n = 0;
 
 	assert(cut >= 0 && cut <= m->nops);
-	for (int t = 0; t <= cut; t++)
+	for (int t = m->tensor[cut].low; t <= cut; t++)
 		n += m->tensor[t].last >= cut;
 	return n;
 }

@@ -42,6 +42,7 @@ struct model_node {                     /* how an op hangs in the graph */
 struct model_tensor {
 	int last;                               /* last op that reads it; nops: it is the model's output */
 	int first_x;                            /* first op whose backward reads it; INT_MAX: none */
+	int low;                                /* lowest tensor that flows through the cut of this number */
 };
 
 struct model {

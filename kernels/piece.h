@@ -7,7 +7,7 @@
 #include "kernels/model.h"
 
 /* One block of a pool, alive from op `begin` to op `end`, both included. */
-struct block { size_t offset, bytes; int begin, end, next; };
+struct block { size_t offset, bytes; int begin, end, next, low; };        /* next, low: while it is placed */
 /* Gives every block an offset such that blocks that live together do not overlap: largest first, each at the lowest
  * place that is free (greedy by size; Pisarchyk and Lee, arXiv:2001.03288, section 5.2). Blocks of 0 bytes are left
  * out. Returns the bytes of the pool. */

@@ -4,8 +4,6 @@
 #include <string.h>
 #include "kernels/piece.h"
 
-enum { UNPLACED = -2, END = -1 };
-
 size_t tensor_bytes(const struct model *m, int t, size_t batch)
 {
 	return batch * shape_count(model_shape(m, t)) * sizeof(real);
@@ -13,17 +11,14 @@ size_t tensor_bytes(const struct model *m, int t, size_t batch)
 
 int cut_low(const struct model *m, int cut)
 {
-	for (int t = 0; t < cut; t++)
-		if (cut_has(m, cut, t))
-			return t;
-	return cut;
+	return m->tensor[cut].low;
 }
 
 size_t cut_offset(const struct model *m, int cut, int t, size_t batch)
 {
 	size_t at = 0;
 
-	for (int i = 0; i < t; i++)
+	for (int i = cut_low(m, cut); i < t; i++)
 		if (cut_has(m, cut, i))
 			at += arena_round(tensor_bytes(m, i, batch));
 	return at;
@@ -33,51 +28,10 @@ size_t cut_bytes(const struct model *m, int cut, size_t batch)
 {
 	size_t n = 0;
 
-	for (int t = 0; t <= cut; t++)
+	for (int t = cut_low(m, cut); t <= cut; t++)
 		if (cut_has(m, cut, t))
 			n = arena_round(n) + tensor_bytes(m, t, batch);
 	return n;
-}
-
-/* The lowest offset at which block i fits among those placed, which form a list in order of their offsets. */
-static size_t lowest_gap(const struct block *v, int first, int i)
-{
-	size_t at = 0;
-
-	for (int k = first; k != END; k = v[k].next) {
-		if (v[k].end < v[i].begin || v[k].begin > v[i].end)
-			continue;
-		if (v[k].offset >= at && v[k].offset - at >= v[i].bytes)
-			break;
-		if (v[k].offset + v[k].bytes > at)
-			at = v[k].offset + v[k].bytes;
-	}
-	return at;
-}
-
-size_t pool_place(struct block *v, int n)
-{
-	size_t peak = 0;
-	int first = END;
-
-	for (int i = 0; i < n; i++)
-		v[i].next = UNPLACED;
-	for (;;) {
-		int big = END, *link = &first;
-
-		for (int i = 0; i < n; i++)
-			if (v[i].next == UNPLACED && v[i].bytes && (big == END || v[i].bytes > v[big].bytes))
-				big = i;
-		if (big == END)
-			return peak;
-		v[big].offset = lowest_gap(v, first, big);
-		while (*link != END && v[*link].offset < v[big].offset)
-			link = &v[*link].next;
-		v[big].next = *link;
-		*link = big;
-		if (v[big].offset + v[big].bytes > peak)
-			peak = v[big].offset + v[big].bytes;
-	}
 }
 
 size_t values_bytes(const struct model *m, int a, int b)
