@@ -88,7 +88,7 @@ uint64_t memory_peak(const struct profile *m, const struct memory_pass *how, uin
 	uint64_t peak;
 
 	memory_passes(m, 0, m->nops - 1, how, &s);
-	peak = passes_peak(&s, ret_kept);
+	peak = passes_peak(&s, 0, ret_kept);
 	passes_free(&s);
 	return peak;
 }

@@ -34,7 +34,7 @@ uint64_t memory_programs(const struct planner_ops *strategy, const struct view *
 /* One program run in order: what is held at once is the count of its tokens, and *peak (may be NULL) grows to the
  * most of it. Returns what it leaves for the next; tokens_free that before p. */
 struct tokens *memory_rehearse(const struct plan *p, const struct tokens *before, uint64_t *peak);
-/* Of the whole model: see passes_peak. */
+/* Of the whole model, with nothing beside: see passes_peak. */
 uint64_t memory_peak(const struct profile *m, const struct memory_pass *how, uint64_t *ret_kept);
 /* In words, into text, and as JSON: segments, layers run twice, bytes. New reference; NULL: nothing is computed twice
  * with this policy. */
@@ -50,9 +50,9 @@ void passes_free(struct passes *s);
 void memory_passes(const struct profile *m, uint32_t a, uint32_t b, const struct memory_pass *how, struct passes *ret);
 void passes_size(const struct profile *m, struct passes *s);            /* fills in need */
 uint32_t passes_forward_ops(const struct passes *s);    /* ops run forward, those again counted again */
-/* Bytes of activations, their gradients and scratch at most at once, beside what enters; of it, what BWD finds when it
- * begins, but the gradient. */
-uint64_t passes_peak(const struct passes *s, uint64_t *ret_kept);
+/* Bytes of activations, their gradients and scratch at most at once, beside what enters, and with so many more beside
+ * them from the first BWD on; of it, what BWD finds when it begins, but the gradient. */
+uint64_t passes_peak(const struct passes *s, uint64_t beside, uint64_t *ret_kept);
 
 /* Into a plan. What enters is the buffer "batch"; what leaves "y", with its gradient "dy"; in between they are "x5" and
  * "d5" before op 5, and "saved5" what BWD needs of the piece that begins there ("saved" when it is the whole). w: the

@@ -9,7 +9,8 @@
 
 void passes_add(struct passes *s, enum plan_kind kind, uint32_t a, uint32_t b, enum plan_keep keep, bool replay)
 {
-	s->v = xrealloc(s->v, (s->n + 1) * sizeof(*s->v));
+	if (!(s->n & (s->n - 1)))       /* room for the next power of two */
+		s->v = xrealloc(s->v, (s->n > 0 ? 2 * (size_t)s->n : 1) * sizeof(*s->v));
 	s->v[s->n++] = (struct pass){ .kind = kind, .a = a, .b = b, .keep = keep, .replay = replay };
 }
 
@@ -80,8 +81,9 @@ static uint64_t more(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* What is there, walked through in order; values by the op that they stand before. */
-struct held { uint64_t *x, *saved, now, peak; };
+/* What is there, walked through in order; values by the op that they stand before. dy: the gradient that the next BWD
+ * reads, which waits while what it needs is made again. */
+struct held { uint64_t *x, *saved, dy, now, peak; };
 
 static void put(struct held *h, uint64_t *slot, uint64_t bytes)
 {
@@ -100,15 +102,18 @@ static void walk_one(struct held *h, const struct passes *s, const struct pass *
 		h->peak = more(h->peak, h->now + work_of(x));
 		if (dead)
 			put(h, &h->x[b], 0);
-	} else {                /* dx lies beside dy, which has the bytes of what it is the gradient of */
-		h->peak = more(h->peak, h->now + ALIGN(x->need.y) + (a ? ALIGN(x->need.x) : 0) + work_of(x));
+	} else {                /* dx lies beside dy, and has the bytes of what it is the gradient of */
+		uint64_t dx = a ? ALIGN(x->need.x) : 0;
+
+		h->peak = more(h->peak, h->now + dx + work_of(x));
 		put(h, &h->saved[a], 0);
+		put(h, &h->dy, dx);
 	}
 	if (forgets(s, x))
 		put(h, &h->x[a], 0);
 }
 
-uint64_t passes_peak(const struct passes *s, uint64_t *ret_kept)
+uint64_t passes_peak(const struct passes *s, uint64_t beside, uint64_t *ret_kept)
 {
 	size_t n = (size_t)(s->b - s->a) + 2;
 	struct held h = { .x = xcalloc(n, sizeof(uint64_t)), .saved = xcalloc(n, sizeof(uint64_t)) };
@@ -117,8 +122,12 @@ uint64_t passes_peak(const struct passes *s, uint64_t *ret_kept)
 
 	for (uint32_t k = 0; k < s->n; k++) {
 		if (k == turn) {        /* y becomes dy where it lies */
+			uint64_t dy = h.x[n - 1];
+
 			put(&h, &h.x[n - 1], 0);
 			*ret_kept = h.now;
+			put(&h, &h.dy, PLANTED(GRADIENT_UNCOUNTED) ? 0 : dy);
+			h.now += beside;
 		}
 		walk_one(&h, s, &s->v[k], dead[k]);
 	}

@@ -39,7 +39,7 @@ json_t *memory_json(const struct profile *m, const struct memory_pass *how, stru
 	if (!how->ops->counts && !how->ops->marks)
 		return NULL;
 	memory_passes(m, 0, n - 1, how, &s);
-	peak = passes_peak(&s, &kept);
+	peak = passes_peak(&s, 0, &kept);
 	peak_plain = memory_peak(m, NULL, &kept_plain);
 	buf_printf(text, "remat %s: %u segment%s of at most %u; forward runs %u layers for %u (%.2f times)\n",
 		how->ops->name, memory_segments(units, how), memory_segments(units, how) == 1 ? "" : "s", units,
