@@ -34,14 +34,13 @@ const char *memory_names(char *out, size_t cap)
 	return out;
 }
 
-/* First ops of its units, the stretch's own first; free() it. */
-static uint32_t *units_of(const struct profile *m, uint32_t a, uint32_t b, const struct memory_pass *how,
-	uint32_t *ret_n)
+uint32_t *memory_parts(const struct profile *m, uint32_t a, uint32_t b, const struct memory_pass *how, uint32_t *ret_n)
 {
-	uint32_t *unit = xcalloc((size_t)(b - a) + 1, sizeof(*unit));
+	uint32_t *unit = xcalloc((size_t)(b - a) + 2, sizeof(*unit));
 
 	unit[0] = a;
 	*ret_n = 1 + (how ? how->ops->cuts(m, a, b, how, unit + 1) : 0);
+	unit[*ret_n] = b + 1;
 	return unit;
 }
 
@@ -49,7 +48,7 @@ uint32_t memory_units(const struct profile *m, uint32_t a, uint32_t b, const str
 {
 	uint32_t n;
 
-	free(units_of(m, a, b, how, &n));
+	free(memory_parts(m, a, b, how, &n));
 	return n;
 }
 
@@ -60,15 +59,13 @@ uint32_t memory_segments(uint32_t units, const struct memory_pass *how)
 	return k < units ? k : units;
 }
 
-/* Segment i of k: units i n / k to (i + 1) n / k, the last one never the shortest. */
 void memory_passes(const struct profile *m, uint32_t a, uint32_t b, const struct memory_pass *how, struct passes *ret)
 {
-	uint32_t n, *unit = units_of(m, a, b, how, &n), k = memory_segments(n, how);
+	uint32_t n, *unit = memory_parts(m, a, b, how, &n), k = memory_segments(n, how);
 	uint32_t *first = xcalloc((size_t)k + 1, sizeof(*first));
 
-	for (uint32_t i = 0; i < k; i++)
-		first[i] = unit[(uint64_t)i * n / k];
-	first[k] = b + 1;
+	for (uint32_t i = 0; i <= k; i++)
+		first[i] = unit[memory_unit(n, k, i)];
 	*ret = (struct passes){ .a = a, .b = b };
 	for (uint32_t i = 0; i < k; i++)
 		passes_add(ret, PLAN_FWD, first[i], first[i + 1] - 1, i + 1 < k ? PLAN_KEEP_INPUT : PLAN_KEEP_ALL, false);
@@ -91,30 +88,4 @@ uint64_t memory_peak(const struct profile *m, const struct memory_pass *how, uin
 	peak = passes_peak(&s, 0, ret_kept);
 	passes_free(&s);
 	return peak;
-}
-
-uint32_t memory_fewest(const struct profile *m, struct memory_pass *how, uint64_t most, uint64_t least,
-	uint64_t (*taken)(void *arg), void *arg, uint64_t *ret_found)
-{
-	uint32_t units = memory_units(m, 0, m->nops - 1, how), was = how->segments, best = 0;
-	uint64_t lowest = UINT64_MAX, kept;
-
-	for (how->segments = 1; how->segments <= units; how->segments++) {
-		uint64_t peak = memory_peak(m, how, &kept);
-
-		if (peak < lowest)
-			best = how->segments;
-		lowest = peak < lowest ? peak : lowest;
-		if (peak + least <= most && (*ret_found = taken(arg)) <= most)
-			break;
-	}
-	if (how->segments <= units) {
-		best = how->segments;
-	} else {
-		how->segments = best;
-		*ret_found = taken(arg);
-		best = 0;
-	}
-	how->segments = was;
-	return best;
 }

@@ -23,11 +23,26 @@ const char *memory_names(char *out, size_t cap);
 /* Segments that the stretch can be cut in at most; those that it is cut in. */
 uint32_t memory_units(const struct profile *m, uint32_t a, uint32_t b, const struct memory_pass *how);
 uint32_t memory_segments(uint32_t units, const struct memory_pass *how);
-/* The fewest segments with which no more than `most` bytes are taken: taken(arg) says how many are, with how->segments
- * as it is then; `least` are there besides the passes in any case. 0: none fit, and *ret_found is the least that was
- * found; else it is what that many take. how->segments is as it was afterwards. */
-uint32_t memory_fewest(const struct profile *m, struct memory_pass *how, uint64_t most, uint64_t least,
-	uint64_t (*taken)(void *arg), void *arg, uint64_t *ret_found);
+/* First ops of the stretch's units, in order, and b + 1 behind the last; free() it. Of n units in k segments, segment i
+ * begins with unit memory_unit(n, k, i): the last one is never the shortest. */
+uint32_t *memory_parts(const struct profile *m, uint32_t a, uint32_t b, const struct memory_pass *how,
+	uint32_t *ret_n);
+static inline uint32_t memory_unit(uint32_t n, uint32_t k, uint32_t i) { return (uint32_t)((uint64_t)i * n / k); }
+
+/* What more segments bring: numbers of segments, ascending, each with fewer bytes at most than every smaller one; the
+ * last is the fewest with the least bytes that the policy comes down to. Those left out are never worth it. */
+struct memory_choice { uint32_t segments; uint64_t peak; };     /* peak: passes_peak with memory_beside */
+struct memory_front { uint32_t n; struct memory_choice *v; };   /* n >= 1; free() v */
+/* Of the whole model; the policy is one that counts. Exact, with some calls of profile_need for each unit. */
+void memory_search(const struct profile *m, const struct memory_pass *how, struct memory_front *ret);
+/* What lies beside backward and not beside forward: the parameters' gradient, the loss and how many were right. */
+uint64_t memory_beside(const struct profile *m);
+/* The fewest segments with which no more than `most` bytes are taken, and what that many take: taken(arg) says it, with
+ * how->segments as it is then, and never more for a choice of fewer bytes. false: there are none, and *ret is the
+ * number that takes least. how->segments is as it was afterwards. Asks some log2(front) times at most. */
+struct memory_found { uint32_t segments; uint64_t bytes; };
+bool memory_fewest(const struct profile *m, struct memory_pass *how, uint64_t most, uint64_t (*taken)(void *arg),
+	void *arg, struct memory_found *ret);
 /* Most bytes of the arena while a run's programs follow each other, in a view of a peer that begins; under_way: rounds
  * go on beside micro-batches. 0: the strategy refuses, and *e says why. */
 uint64_t memory_programs(const struct planner_ops *strategy, const struct view *view, bool under_way, struct err *e);

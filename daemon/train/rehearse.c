@@ -19,7 +19,7 @@ struct stagehand {                              /* all that is needed, and let g
 	struct profile_source source; struct profile profile;
 	uint32_t n; struct view_member *member;
 	struct view v;
-	struct memory_pass pass;
+	struct memory_pass pass; uint64_t most; /* most: of the arena, for who has the whole model */
 	struct plan *plan; const struct plan **list;
 	struct prediction out;
 	struct buf text;
@@ -73,52 +73,60 @@ static int open_members(struct stagehand *h, struct err *e)
 	return 0;
 }
 
+static uint64_t ahead(const struct stagehand *h)
+{
+	const struct spec_local *l = &h->c->spec->local;
+
+	return loader_ahead(h->source.x_bytes, h->source.y_bytes, l->batch, l->prefetch, l->workers);
+}
+
 /* Bytes of training with the memory pass as it is, as a trainer predicts them; SIZE_MAX: it cannot be planned. */
 static uint64_t taken(void *arg)
 {
 	struct stagehand *h = arg;
-	const struct spec_local *l = &h->c->spec->local;
 	struct err e;
 	uint64_t n = memory_programs(h->strategy, &h->v, h->c->spec->mode.under_way, &e);
 
-	return n ? n + loader_ahead(h->source.x_bytes, h->source.y_bytes, l->batch, l->prefetch, l->workers) : SIZE_MAX;
+	return n ? n + ahead(h) : SIZE_MAX;
 }
 
 /* Who has the whole model has it within so many bytes, or not at all. */
-static int too_much(struct stagehand *h, const char *key, uint64_t most, uint64_t found, bool cut, struct err *e)
+static int too_much(struct stagehand *h, uint64_t most, uint64_t takes, struct err *e)
 {
-	char have[32], need[32], with[80] = "";
-	uint64_t lowest;
-	uint32_t k = 0;
+	char have[32], need[32], with[80];
+	struct memory_found found;
 
-	if (!cut) {
-		h->pass = (struct memory_pass){ .ops = memory_find("periodic") };
-		k = memory_fewest(&h->profile, &h->pass, most, 0, taken, h, &lowest);
-	}
-	if (k)
-		(void)snprintf(with, sizeof(with), "; --remat periodic:%u would do", k);
-	else if (!cut)
-		(void)snprintf(with, sizeof(with), "; with --remat at least %llu", (unsigned long long)(lowest - most));
-	return err_set(e, ERR_LIMIT, "%s: %s are allowed, and training with a micro-batch of %u takes %s: %llu bytes are "
-		"missing%s", key, size(most, have), h->c->spec->local.batch, size(found, need),
-		(unsigned long long)(found - most), with);
+	h->pass = (struct memory_pass){ .ops = memory_find("periodic") };
+	if (memory_fewest(&h->profile, &h->pass, most, taken, h, &found))
+		(void)snprintf(with, sizeof(with), "--remat periodic:%u would do", found.segments);
+	else
+		(void)snprintf(with, sizeof(with), "with --remat at least %llu", (unsigned long long)(found.bytes - most));
+	return err_set(e, ERR_LIMIT, "memory: %s are allowed, and training with a micro-batch of %u takes %s: %llu bytes "
+		"are missing; %s", size(most, have), h->c->spec->local.batch, size(takes, need),
+		(unsigned long long)(takes - most), with);
 }
 
 /* The memory pass, when bytes are said and no segments; and whether it fits. */
 static int open_memory(struct stagehand *h, struct err *e)
 {
-	uint64_t most = h->c->spec->local.remat.memory_bytes, found;
+	uint64_t most = h->c->spec->local.remat.memory_bytes;
+	struct memory_found found;
+	char have[32];
 
 	if (h->strategy->crew)
 		return 0;
-	if (most) {
-		h->pass.segments = memory_fewest(&h->profile, &h->pass, most, 0, taken, h, &found);
-		if (!h->pass.segments)
-			return too_much(h, "local.remat.memory", most, found, true, e);
-	}
+	if (most && !memory_fewest(&h->profile, &h->pass, most, taken, h, &found))
+		return err_set(e, ERR_LIMIT, "local.remat.memory: %s are allowed, and the least possible with policy %s and a "
+			"micro-batch of %u is %llu, in %u segments: %llu bytes are missing", size(most, have), h->pass.ops->name,
+			h->c->spec->local.batch, (unsigned long long)found.bytes, found.segments,
+			(unsigned long long)(found.bytes - most));
+	if (most)
+		h->pass.segments = found.segments;
+	h->most = memory_programs(h->strategy, &h->v, h->c->spec->mode.under_way, e);
+	if (!h->most)
+		return -1;
 	most = h->c->memory_bytes;
-	found = most ? taken(h) : 0;
-	return found > most ? too_much(h, "memory", most, found, false, e) : 0;
+	return most && h->most + ahead(h) > most ? too_much(h, most, h->most + ahead(h), e) : 0;
 }
 
 /* With as many copies of the state as are wished, or as there can be: what a crew does. The error is that of the
@@ -175,7 +183,7 @@ static json_t *member(struct stagehand *h, uint32_t k)
 {
 	const struct predict_peer *x = &h->out.peer[k];
 	const struct profile_op *op = h->profile.op;
-	uint64_t sent = 0;
+	uint64_t sent = 0, most = h->most ? h->most : x->peak[0];        /* of its programs one after the other */
 	uint32_t a, b;
 	char s1[32], s2[32], s3[32];
 	json_t *o;
@@ -184,7 +192,7 @@ static json_t *member(struct stagehand *h, uint32_t k)
 	for (int c = 0; c < PLAN_CLASSES_COUNT; c++)
 		sent += x->sent[c];
 	o = json_pack("{s:I,s:I,s:I,s:I,s:I,s:f}", "member", (json_int_t)k, "micro_batches", (json_int_t)x->ran[PLAN_FWD],
-		"state_bytes", (json_int_t)state_of(&h->plan[k]), "peak_bytes", (json_int_t)x->peak[0], "sent_bytes",
+		"state_bytes", (json_int_t)state_of(&h->plan[k]), "peak_bytes", (json_int_t)most, "sent_bytes",
 		(json_int_t)sent, "idle", x->bubble);
 	if (a == h->profile.nops) {
 		buf_printf(&h->text, "%6u  has no part: spare\n", k);
@@ -193,7 +201,7 @@ static json_t *member(struct stagehand *h, uint32_t k)
 	(void)json_object_set_new(o, "first_layer", json_string(op[a].name));
 	(void)json_object_set_new(o, "last_layer", json_string(op[b].name));
 	buf_printf(&h->text, "%6u  %6u  %10s  %13llu  %10s  %10s  %5.1f %%  %s to %s\n", k, b - a + 1,
-		size(state_of(&h->plan[k]), s1), (unsigned long long)x->ran[PLAN_FWD], size(x->peak[0], s2), size(sent, s3),
+		size(state_of(&h->plan[k]), s1), (unsigned long long)x->ran[PLAN_FWD], size(most, s2), size(sent, s3),
 		x->bubble * 100, op[a].name, op[b].name);
 	return o;
 }

@@ -38,26 +38,21 @@ static uint64_t taken(void *arg)
 	return whole(arg);
 }
 
-/* What every plan has besides passes: so much is there in any case. */
-static uint64_t least(struct trainer *t)
-{
-	return trainer_shard(t)->bytes + trainer_shard(t)->w_bytes;
-}
-
 int memory_settle(struct trainer *t, struct err *e)
 {
-	uint64_t most = t->s->local.remat.memory_bytes, found;
-	char have[32], need[32], fits[TRAINER_FITS];
+	uint64_t most = t->s->local.remat.memory_bytes;
+	struct memory_found found = { t->pass.segments };
+	char have[32], fits[TRAINER_FITS];
+	bool fit = !most || memory_fewest(&t->profile, &t->pass, most, taken, t, &found);
 
-	if (most)
-		t->pass.segments = memory_fewest(&t->profile, &t->pass, most, least(t), taken, t, &found);
-	if (!most || t->pass.segments) {
-		t->predicted_bytes = predict_bytes(t, e);
+	t->pass.segments = found.segments;
+	t->predicted_bytes = predict_bytes(t, e);
+	if (!t->predicted_bytes || fit)
 		return t->predicted_bytes ? 0 : -1;
-	}
-	return err_set(e, ERR_LIMIT, "local.remat.memory: %s are allowed, and policy %s comes down to %s with a "
-		"micro-batch of %u, which is %llu bytes more; %s", text_print_size(most, have, sizeof(have)), t->pass.ops->name,
-		text_print_size(found, need, sizeof(need)), t->s->local.batch, (unsigned long long)(found - most),
+	return err_set(e, ERR_LIMIT, "local.remat.memory: %s are allowed, and the least possible with policy %s and a "
+		"micro-batch of %u is %llu, in %u segments, which is %llu bytes more; %s",
+		text_print_size(most, have, sizeof(have)), t->pass.ops->name, t->s->local.batch,
+		(unsigned long long)found.bytes, found.segments, (unsigned long long)(found.bytes - most),
 		trainer_fits_text(t, most, fits, sizeof(fits)));
 }
 
@@ -70,11 +65,12 @@ static void batch_now(struct trainer *t, uint32_t batch)
 /* With the batch as it is; settle: with as many segments as the spec's memory makes of it. */
 static bool fits(struct trainer *t, uint64_t bytes, bool settle)
 {
-	uint64_t most = t->s->local.remat.memory_bytes, found;
+	uint64_t most = t->s->local.remat.memory_bytes;
+	struct memory_found found;
 
 	if (!settle || !most)
 		return whole(t) <= bytes;
-	return memory_fewest(&t->profile, &t->pass, most, least(t), taken, t, &found) && found <= bytes;
+	return memory_fewest(&t->profile, &t->pass, most, taken, t, &found) && found.bytes <= bytes;
 }
 
 /* What is taken grows with the batch. Afterwards everything is as it was. */
@@ -105,11 +101,18 @@ uint32_t trainer_fits(struct trainer *t, uint64_t bytes)
 static uint32_t segments_that_fit(struct trainer *t, uint64_t bytes, const char **ret_policy, uint64_t *ret_least)
 {
 	const struct memory_pass was = t->pass;
-	uint32_t k;
+	const struct memory_ops *periodic = memory_find("periodic"), *ops = was.ops->counts ? was.ops : periodic;
+	uint32_t k = 0;
 
-	t->pass = (struct memory_pass){ .ops = was.ops->counts ? was.ops : memory_find("periodic") };
-	*ret_policy = t->pass.ops->name;
-	k = memory_fewest(&t->profile, &t->pass, bytes, least(t), taken, t, ret_least);
+	for (*ret_least = UINT64_MAX; ops && !k; ops = ops == periodic ? NULL : periodic) {
+		struct memory_found found;
+
+		t->pass = (struct memory_pass){ .ops = ops };
+		*ret_policy = ops->name;
+		if (memory_fewest(&t->profile, &t->pass, bytes, taken, t, &found))
+			k = found.segments;
+		*ret_least = found.bytes < *ret_least ? found.bytes : *ret_least;
+	}
 	t->pass = was;
 	return k;
 }
@@ -126,31 +129,38 @@ static uint32_t smaller_twice(struct trainer *t, uint64_t bytes)
 	return n;
 }
 
-/* Nothing that is easy fits: one sample at a time, in as many segments as it takes. */
-static const char *one_sample(struct trainer *t, uint64_t bytes, char *out, size_t cap)
+/* One sample at a time, as it is or in as many segments as it takes: into out. false: nothing fits. */
+static bool one_sample(struct trainer *t, uint64_t bytes, char *out, size_t cap)
 {
 	const char *policy;
 	uint64_t lowest;
 	uint32_t k;
+	bool fit;
 
 	batch_now(t, 1);
 	k = segments_that_fit(t, bytes, &policy, &lowest);
+	fit = k || whole(t) <= bytes;
 	batch_now(t, t->s->local.batch);
 	if (k)
 		(void)snprintf(out, cap, "--batch 1 with --remat %s:%u would fit", policy, k);
+	else if (fit)
+		(void)snprintf(out, cap, "--batch 1 would fit");
 	else
 		(void)snprintf(out, cap, "not even a batch of 1 would fit, with --remat either (%llu bytes are missing): a "
 			"smaller model is needed", (unsigned long long)(lowest - bytes));
-	return out;
+	return fit;
 }
 
 const char *trainer_fits_text(struct trainer *t, uint64_t bytes, char *out, size_t cap)
 {
 	const char *policy;
 	uint64_t lowest;
-	uint32_t n, k = segments_that_fit(t, bytes, &policy, &lowest);
+	uint32_t n, k;
 	char with[100] = "";
 
+	if (!one_sample(t, bytes, out, cap))    /* nor does anything else */
+		return out;
+	k = segments_that_fit(t, bytes, &policy, &lowest);
 	if (k == 1)                             /* the policy that there is cuts too often, or in bad places */
 		(void)snprintf(with, sizeof(with), "without --remat it would fit");
 	else if (k)
@@ -163,7 +173,5 @@ const char *trainer_fits_text(struct trainer *t, uint64_t bytes, char *out, size
 		(void)snprintf(out, cap, "%s", with);
 	else if ((n = smaller_twice(t, bytes)))
 		(void)snprintf(out, cap, "--batch %u with --remat periodic would fit", n);
-	else
-		return one_sample(t, bytes, out, cap);
-	return out;
+	return out;             /* else what one_sample has said */
 }

@@ -5,6 +5,7 @@
 
 #define PROGRAMS_PLAIN 3                /* micro-batches, the round, micro-batches */
 #define PROGRAMS 5                      /* with rounds beside: what follows it, micro-batches and the round again */
+#define ALIKE 4                         /* micro-batches, from which on each holds what the one before it did */
 
 struct tokens *memory_rehearse(const struct plan *p, const struct tokens *before, uint64_t *peak)
 {
@@ -39,6 +40,8 @@ uint64_t memory_programs(const struct planner_ops *strategy, const struct view *
 		v.fresh = n == 0;
 		if (strategy->plan(&v, &none, &p[n], e) < 0)
 			break;
+		if (!under_way && p[n].iterations > ALIKE)
+			p[n].iterations = ALIKE;
 		k = memory_rehearse(&p[n], before, &peak);
 		tokens_free(before);
 		before = k;
