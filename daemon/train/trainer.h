@@ -196,7 +196,8 @@ struct trainer_view {
 	uint64_t stale, stale_most;
 };
 void trainer_view(const struct trainer *t, struct trainer_view *ret);
-/* {text, plans: [micro-batch, round], predicted: [{us, peak_bytes, stuck}]}, for `run plan` */
+/* {text, plans: [micro-batch, round], predicted: [{us, peak_bytes, stuck}], peak_bytes}, for `run plan`; the last is
+ * of the whole run (0 of a crew), the others count what each program finds the first time. */
 json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e);
 /* The largest local.batch with which the trainer would hold at most so many bytes, by the same prediction; 0: none. For
  * a local.batch that is known not to fit, before trainer_start. */

@@ -69,6 +69,16 @@ static json_t *predicted(struct trainer *t, const struct plan *p, const struct t
 	return o;
 }
 
+/* Each of the programs above begins with what those before it have left the first time; later that is more. */
+static void told_most(const struct trainer *t, struct buf *text)
+{
+	char bytes[32];
+
+	if (t->predicted_bytes)         /* not of a crew: its members hold parts */
+		buf_printf(text, "memory as the run goes on: at most %s (%llu bytes)\n",
+			text_print_size(t->predicted_bytes, bytes, sizeof bytes), (unsigned long long)t->predicted_bytes);
+}
+
 /* A micro-batch, and the round that ends an epoch; where rounds go on beside micro-batches, what follows the commit. */
 json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e)
 {
@@ -105,7 +115,9 @@ json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e)
 		tokens_free(before);
 	}
 	if (rc == 0) {
-		o = json_pack("{s:s%,s:O,s:O}", "text", text.p, text.len, "plans", plans, "predicted", costs);
+		told_most(t, &text);
+		o = json_pack("{s:s%,s:O,s:O,s:I}", "text", text.p, text.len, "plans", plans, "predicted", costs, "peak_bytes",
+			(json_int_t)t->predicted_bytes);
 		(void)json_object_set(o, "remat", remat);
 	}
 	tokens_free(left);
