@@ -1,18 +1,18 @@
 /* Strategy pipeline in whole nodes (node_world.h): stages die at any moment and come back as whatever they are needed
  * for, and what is learned keeps the bits of one peer alone that nothing disturbs, on everybody who holds a part. */
-#include "line_kit.h"
+#include "line_world.h"
 #include "run/crew_int.h"
+#include "train/trainer_int.h"
 
 /* One after the other, anybody who has a stage, at any moment; the dead come back as spares. */
 static void scn_killed(struct sim *s)
 {
-#include "run/crew_int.h"
 	struct line *l = line_begin(s, PIPELINE, 4);
 	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		int dead = kill_any(l, 300 * MSEC);
-		goes_on(l, 4);
+		int dead = line_kill_any(l, 300 * MSEC);
+		line_goes_on(l, 4);
 		sim_restart(s, dead);
-		goes_on(l, 4);
+		line_goes_on(l, 4);
 	}
 	line_end(l);
 }
@@ -23,9 +23,9 @@ static void scn_in_a_row(struct sim *s)
 {
 	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 7);
 	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		(void)kill_any(l, 20 * MSEC);
+		(void)line_kill_any(l, 20 * MSEC);
 		if (k % 2)
-			goes_on(l, 3);
+			line_goes_on(l, 3);
 	}
 	line_end(l);
 }
@@ -35,14 +35,14 @@ static void scn_waits(struct sim *s)
 {
 	struct line *l = line_begin(s, PIPELINE, 3);
 	for (int k = 0; k < 3 && !sim_failed(s); k++) {
-		int dead = kill_any(l, 300 * MSEC);
+		int dead = line_kill_any(l, 300 * MSEC);
 		sim_run_for(s, 10 * SEC);
 		uint64_t at = node_newest(l->w);
 		sim_run_for(s, 5 * SEC);
 		if (node_newest(l->w) != at)
 			sim_fail(s, "two of three stages have gone on");
 		sim_restart(s, dead);
-		goes_on(l, 4);
+		line_goes_on(l, 4);
 	}
 	if (!node_told(l->w, "crew.waits"))
 		sim_fail(s, "nobody has said that it waits");
@@ -61,7 +61,7 @@ static void scn_divided(struct sim *s)
 		sim_partition(s, side, 5);
 		sim_run_for(s, 5 * SEC + rng_below(sim_rng(s), 10 * SEC));
 		sim_heal(s);
-		goes_on(l, 4);
+		line_goes_on(l, 4);
 	}
 	line_end(l);
 }
@@ -72,7 +72,7 @@ static void scn_back_at_once(struct sim *s)
 {
 	struct line *l = line_begin(s, PIPELINE, 3);
 	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		int dead = pick(l, 300 * MSEC);
+		int dead = line_pick(l, 300 * MSEC);
 		(k % 2 ? sim_power_off : sim_kill)(s, dead);
 		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
 		sim_restart(s, dead);
@@ -100,7 +100,7 @@ static void scn_unfilled(struct sim *s)
 {
 	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
 	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		int dead = kill_any(l, 300 * MSEC);
+		int dead = line_kill_any(l, 300 * MSEC);
 		sim_check(s, sim_run_until(s, somebody_fills, l->w, 30 * SEC));
 		int i = filling(l->w);
 		struct run *r = i < 0 ? NULL : node_run(l->w, i);
@@ -114,7 +114,7 @@ static void scn_unfilled(struct sim *s)
 		sim_check(s, run_crew_passed(r, &c));
 		sim_check(s, !run_crew_stands(r) && !run_crew_whole(r));
 		sim_restart(s, dead);
-		goes_on(l, 4);
+		line_goes_on(l, 4);
 	}
 	line_end(l);
 }
@@ -125,9 +125,9 @@ static void scn_newcomers(struct sim *s)
 {
 	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
 	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		int stage = pick(l, MSEC), leader = node_leader(l->w);
+		int stage = line_pick(l, MSEC), leader = node_leader(l->w);
 		for (int i = 0; i < 4; i++)
-			if (!seated(l->w, i) && i != leader)
+			if (!line_seated(l->w, i) && i != leader)
 				sim_kill(s, i);
 		while (stage == leader || !sim_alive(s, stage))
 			stage = (stage + 1) % 4;
@@ -136,12 +136,12 @@ static void scn_newcomers(struct sim *s)
 		for (int i = 0; i < 4; i++)
 			if (!sim_alive(s, i))
 				sim_restart(s, i);
-		sim_run_until(s, all_seated, l->w, 60 * SEC);
+		sim_run_until(s, line_all_seated, l, 60 * SEC);
 		leader = node_leader(l->w);
 		sim_kill(s, leader);
 		node_run_to(l->w, node_newest(l->w) + 4, 20 * SEC);
 		sim_restart(s, leader);
-		goes_on(l, 4);
+		line_goes_on(l, 4);
 	}
 	line_end(l);
 }
@@ -152,7 +152,7 @@ static void scn_stranger(struct sim *s)
 {
 	struct line *l = line_begin(s, PIPELINE, 4);
 	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		int dead = pick(l, 300 * MSEC);
+		int dead = line_pick(l, 300 * MSEC);
 		bool silent = rng_below(sim_rng(s), 2);
 		(silent ? sim_power_off : sim_kill)(s, dead);
 		if (silent)
@@ -160,12 +160,12 @@ static void scn_stranger(struct sim *s)
 		l->w->stranger[dead] = k % 2 ? NODE_OTHER_PEER : NODE_OTHER_SWARM;
 		l->w->idle[dead] = true;
 		sim_restart(s, dead);
-		goes_on(l, 4);
+		line_goes_on(l, 4);
 		sim_kill(s, dead);
 		l->w->stranger[dead] = NODE_ITSELF;
 		l->w->idle[dead] = false;
 		sim_restart(s, dead);
-		goes_on(l, 4);
+		line_goes_on(l, 4);
 	}
 	if (node_told(l->w, "run.failed"))
 		sim_fail(s, "the run of a neighbour has ended: %s", node_told(l->w, "run.failed"));

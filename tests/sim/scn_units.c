@@ -1,10 +1,10 @@
-/* Several pipelines side by side in whole nodes (line_kit.h): they learn together what one peer alone learns, a death
+/* Several pipelines side by side in whole nodes (line_world.h): they learn together what one peer alone learns, a death
  * takes a pipeline out of the round and not the round down, and whoever holds a part holds the same bits of it. */
-#include "line_kit.h"
+#include <string.h>
+#include "line_world.h"
+#include "train/trainer_int.h"
 
-#define UNITS ", \"stages\": 3, \"micro_batches\": 4"
-
-static bool six_seated(struct sim *s, void *world) { return seats(world) >= 6; }
+static bool six_seated(struct sim *s, void *world) { return line_seats(world) >= 6; }
 
 /* Six members are two pipelines, of which each makes half of an epoch; together they learn what one alone does. */
 static void scn_units(struct sim *s)
@@ -12,8 +12,8 @@ static void scn_units(struct sim *s)
 	struct line *l = line_of(s, "layernorm", UNITS, 6);
 	if (!sim_run_until(s, six_seated, l->w, 120 * SEC))
 		sim_fail(s, "there is no second pipeline");
-	goes_on(l, 6);
-	if (seats(l->w) != 6)
+	line_goes_on(l, 6);
+	if (line_seats(l->w) != 6)
 		sim_fail(s, "a pipeline is gone, and nobody has died");
 	l->rounded = 1e-5;
 	line_end(l);
@@ -53,7 +53,7 @@ static void same_among(struct line *l, int least)
 	for (int ms = 0; ms < 60000 && !sim_failed(l->s) && node_newest(l->w) < epoch + 2; ms++) {
 		sim_run_for(l->s, MSEC);
 		for (int i = 0; i < sim_nodes(l->s); i++) {
-			if (!seated(l->w, i) || seen[i] || !is_at(node_run(l->w, i), epoch))
+			if (!line_seated(l->w, i) || seen[i] || !line_is_at(node_run(l->w, i), epoch))
 				continue;
 			const struct shard *part = trainer_shards(node_run(l->w, i)->trainer, &n);
 			seen[i] = true;
@@ -67,13 +67,6 @@ static void same_among(struct line *l, int least)
 			shard_free(&v[k].copy);
 	if (held < least)
 		sim_fail(l->s, "%d hold a part, and %d were seen", least, held);
-}
-
-static void line_free(struct line *l)
-{
-	alone_end(&l->a);
-	node_world_free(l->w);
-	free(l);
 }
 
 /* The generation of the newest COMMIT. */
@@ -102,18 +95,18 @@ static void scn_unit_dies(struct sim *s)
 	int same = 0;
 	for (int k = 0; k < 3 && !sim_failed(s); k++) {
 		wait_six(l);
-		goes_on(l, 2);
+		line_goes_on(l, 2);
 		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
 		uint64_t at = node_newest(l->w), was = base_at(l, at);
-		int dead = any_seated(l->w);
+		int dead = line_any_seated(l->w);
 		sim_kill(s, dead);
 		for (int ms = 0; ms < 20000 && node_newest(l->w) == at; ms++)
 			sim_run_for(s, MSEC);
 		sim_run_for(s, 2 * MSEC);               /* who has told of it has not, perhaps, told the crew */
 		same += base_at(l, at + 1) == was;
-		goes_on(l, 4);
+		line_goes_on(l, 4);
 		sim_restart(s, dead);
-		goes_on(l, 4);
+		line_goes_on(l, 4);
 	}
 	if (same < 3)
 		sim_fail(s, "a pipeline that nobody died of did not go on in its generation");
@@ -141,9 +134,9 @@ static void scn_slow_unit(struct sim *s)
 {
 	struct line *l = line_of(s, "layernorm", UNITS, 6);
 	wait_six(l);
-	goes_on(l, 3);
+	line_goes_on(l, 3);
 	uint64_t was = base_at(l, node_newest(l->w));
-	int slow = any_seated(l->w);
+	int slow = line_any_seated(l->w);
 	sim_lane_slow(s, slow, "train", 400);
 	if (!sim_run_until(s, half, l, 60 * SEC))
 		sim_fail(s, "a pipeline that takes so long is waited for");
@@ -154,7 +147,7 @@ static void scn_slow_unit(struct sim *s)
 	sim_lane_slow(s, slow, "train", 1);
 	if (!sim_run_until(s, whole, l, 60 * SEC))
 		sim_fail(s, "it is not in the round again");
-	goes_on(l, 3);
+	line_goes_on(l, 3);
 	if (base_at(l, node_newest(l->w)) != was)
 		sim_fail(s, "another generation, and nobody has died");
 	same_among(l, 6);
@@ -179,15 +172,15 @@ static void scn_target(struct sim *s)
 {
 	struct line *l = line_of(s, "layernorm", UNITS, 6);
 	wait_six(l);
-	goes_on(l, 3);
+	line_goes_on(l, 3);
 	target(l, 128);
 	if (!sim_run_until(s, light, l, 60 * SEC))
 		sim_fail(s, "nobody makes 128 samples");
-	goes_on(l, 4);
+	line_goes_on(l, 4);
 	target(l, 8);
-	goes_on(l, 6);
+	line_goes_on(l, 6);
 	target(l, 64);
-	goes_on(l, 6);
+	line_goes_on(l, 6);
 	wait_six(l);
 	if (!sim_run_until(s, whole, l, 60 * SEC))
 		sim_fail(s, "nobody makes 64 samples");
@@ -201,11 +194,11 @@ static void scn_units_in_a_row(struct sim *s)
 	struct line *l = line_of(s, "layernorm", UNITS ", \"redundancy\": 3", 7);
 	wait_six(l);
 	for (int k = 0; k < 3 && !sim_failed(s); k++) {
-		int one = kill_any(l, 20 * MSEC), two = kill_any(l, 20 * MSEC);
-		goes_on(l, 3);
+		int one = line_kill_any(l, 20 * MSEC), two = line_kill_any(l, 20 * MSEC);
+		line_goes_on(l, 3);
 		sim_restart(s, one);
 		sim_restart(s, two);
-		goes_on(l, 3);
+		line_goes_on(l, 3);
 		wait_six(l);
 	}
 	same_among(l, 6);

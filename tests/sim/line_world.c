@@ -1,17 +1,13 @@
-/* Pipelines in whole nodes (node_world.h), for scn_pipeline.c and scn_units.c: a line of members, beside it one peer
- * alone that nothing disturbs, and whether they have learned the same. */
-#ifndef LINE_KIT_H
-#define LINE_KIT_H
+/* A pipeline of whole nodes and one peer alone that learns the same (line_world.h). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
-#include "node_world.h"
+#include "line_world.h"
 #include "train/trainer_int.h"
 
-/* Running statistics of a batch norm go by the order of micro-batches: with several pipelines there are none. */
-static inline const char *line_spec(char out[1400], const char *strategy, const char *norm, const char *more)
+static const char *line_spec(char out[1400], const char *strategy, const char *norm, const char *more)
 {
 	static const char nap[] = "{\"type\": \"sleep\", \"fwd_ms\": 4}";
 	snprintf(out, 1400, "{\"name\": \"line\", \"input\": [6], \"model\": [{\"type\": \"linear\", \"out\": 24}, "
@@ -24,68 +20,65 @@ static inline const char *line_spec(char out[1400], const char *strategy, const 
 	return out;
 }
 
-#define PIPELINE ", \"stages\": 3, \"micro_batches\": 4, \"replicas\": 1"
-
-static inline bool seated(struct node_world *w, int i)
+bool line_seated(struct node_world *w, int i)
 {
 	const struct run *r = node_run(w, i);
 	return r && r->crew && r->state == RUN_TRAIN && run_crew_seated(r);
 }
 
-static inline int seats(struct node_world *w)
+int line_seats(struct node_world *w)
 {
 	int n = 0;
 	for (int i = 0; i < sim_nodes(w->s); i++)
-		n += seated(w, i);
+		n += line_seated(w, i);
 	return n;
 }
 
-static inline bool all_seated(struct sim *s, void *world) { return seats(world) >= 3; }
+bool line_all_seated(struct sim *s, void *line)
+{
+	const struct line *l = line;
+	return line_seats(l->w) >= l->stages;
+}
 
-static inline int any_seated(struct node_world *w)
+int line_any_seated(struct node_world *w)
 {
 	int i = node_any(w), n = sim_nodes(w->s);
-	for (int k = 0; k < n && !seated(w, i); k++)
+	for (int k = 0; k < n && !line_seated(w, i); k++)
 		i = (i + 1) % n;
 	return i;
 }
 
 /* ---- the one alone ---- */
 
-struct alone { struct sim *s; struct node_world *w; char spec[1400]; };
-
-static inline void alone_begin(struct alone *a, uint64_t seed, const char *norm)
+static void alone_begin(struct alone *a, uint64_t seed, const char *norm)
 {
 	a->s = sim_new(seed + 1000000);
 	a->w = node_world_new(a->s, line_spec(a->spec, "single", norm, ""));
 	node_world_add(a->w, 1);
 }
 
-static inline void alone_end(struct alone *a)
+static void alone_end(struct alone *a)
 {
 	node_world_free(a->w);
 	sim_free(a->s);
 }
 
-static inline bool is_at(const struct run *r, uint64_t epoch)
+bool line_is_at(const struct run *r, uint64_t epoch)
 {
 	return r && r->trainer && r->trainer->epoch == epoch && trainer_lies_still(r->trainer);
 }
 
 /* Its state of that epoch, which is not behind it. */
-static inline const struct shard *alone_at(struct alone *a, uint64_t epoch)
+static const struct shard *alone_at(struct alone *a, uint64_t epoch)
 {
-	for (int k = 0; k < 4000000 && !is_at(node_run(a->w, 0), epoch) && !sim_failed(a->s); k++)
+	for (int k = 0; k < 4000000 && !line_is_at(node_run(a->w, 0), epoch) && !sim_failed(a->s); k++)
 		sim_run_for(a->s, MSEC);
-	return is_at(node_run(a->w, 0), epoch) ? trainer_shard(node_run(a->w, 0)->trainer) : NULL;
+	return line_is_at(node_run(a->w, 0), epoch) ? trainer_shard(node_run(a->w, 0)->trainer) : NULL;
 }
-
-/* rounded: by so much may numbers differ; several pipelines add in another order. */
-struct line { struct sim *s; struct node_world *w; struct alone a; char spec[1400]; double rounded; };
 
 /* ---- what is held ---- */
 
-static inline bool same(const struct line *l, const struct ckpt_tensor *x, const struct ckpt_tensor *want, bool clock)
+static bool same(const struct line *l, const struct ckpt_tensor *x, const struct ckpt_tensor *want, bool clock)
 {
 	const real *a = (const real *)x->data, *b = (const real *)want->data;
 	if (l->rounded <= 0 || clock)
@@ -96,7 +89,7 @@ static inline bool same(const struct line *l, const struct ckpt_tensor *x, const
 	return true;
 }
 
-static inline void compare(struct line *l, int node, uint64_t epoch, const struct shard *part,
+static void compare(struct line *l, int node, uint64_t epoch, const struct shard *part,
 	const struct shard *whole)
 {
 	struct sim *s = l->s;
@@ -120,12 +113,12 @@ static inline void compare(struct line *l, int node, uint64_t epoch, const struc
 }
 
 /* All that is held at an epoch that comes soon, each when its holder is there: and who has seen it all? */
-static inline void same_as_alone(struct line *l)
+static void same_as_alone(struct line *l)
 {
 	struct sim *s = l->s;
 	struct node_world *w = l->w;
 	struct alone *a = &l->a;
-	sim_run_until(s, all_seated, w, 60 * SEC);
+	sim_run_until(s, line_all_seated, l, 60 * SEC);
 	uint64_t epoch = node_newest(w) + 2;
 	const struct shard *whole = alone_at(a, epoch);
 	bool seen[16] = { false };
@@ -138,10 +131,10 @@ static inline void same_as_alone(struct line *l)
 		bool all = true;
 		sim_run_for(s, MSEC);
 		for (int i = 0; i < sim_nodes(s); i++) {
-			if (!seated(w, i) || seen[i])
+			if (!line_seated(w, i) || seen[i])
 				continue;
 			all = all && node_run(w, i)->trainer->epoch > epoch;
-			if (!is_at(node_run(w, i), epoch))
+			if (!line_is_at(node_run(w, i), epoch))
 				continue;
 			const struct shard *v = trainer_shards(node_run(w, i)->trainer, &n);
 			seen[i] = true;
@@ -156,11 +149,11 @@ static inline void same_as_alone(struct line *l)
 		sim_fail(s, "of what three hold twice not all was seen");
 }
 
-/* A pipeline of n peers that has begun, and the one alone. */
-static inline struct line *line_of(struct sim *s, const char *norm, const char *more, int n)
+struct line *line_of(struct sim *s, const char *norm, const char *more, int n)
 {
 	struct line *l = xcalloc(1, sizeof *l);
 	l->s = s;
+	l->stages = 3;
 	l->w = node_world_new(s, line_spec(l->spec, "pipeline", norm, more));
 	alone_begin(&l->a, sim_seed(s), norm);
 	node_world_add(l->w, n);
@@ -168,39 +161,40 @@ static inline struct line *line_of(struct sim *s, const char *norm, const char *
 	return l;
 }
 
-static inline struct line *line_begin(struct sim *s, const char *more, int n)
+struct line *line_begin(struct sim *s, const char *more, int n)
 {
 	return line_of(s, "batchnorm", more, n);
 }
 
-/* It has learned what the one alone has. */
-static inline void line_end(struct line *l)
+void line_free(struct line *l)
 {
-	same_as_alone(l);
 	alone_end(&l->a);
 	node_world_free(l->w);
 	free(l);
 }
 
-static inline void goes_on(struct line *l, uint64_t epochs)
+void line_end(struct line *l)
+{
+	same_as_alone(l);
+	line_free(l);
+}
+
+void line_goes_on(struct line *l, uint64_t epochs)
 {
 	node_run_to(l->w, node_newest(l->w) + epochs, 180 * SEC);
 }
 
-/* Who has a stage, at most that long after all stages have a member. */
-static inline int pick(struct line *l, uint64_t us)
+int line_pick(struct line *l, uint64_t us)
 {
-	if (!sim_run_until(l->s, all_seated, l->w, 60 * SEC))
+	if (!sim_run_until(l->s, line_all_seated, l, 60 * SEC))
 		sim_fail(l->s, "not all stages have a member");
 	sim_run_for(l->s, rng_below(sim_rng(l->s), us));
-	return any_seated(l->w);
+	return line_any_seated(l->w);
 }
 
-static inline int kill_any(struct line *l, uint64_t us)
+int line_kill_any(struct line *l, uint64_t us)
 {
-	int dead = pick(l, us);
+	int dead = line_pick(l, us);
 	sim_kill(l->s, dead);
 	return dead;
 }
-
-#endif
