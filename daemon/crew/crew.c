@@ -397,6 +397,15 @@ size_t crew_base_members(const struct crew *c, struct id *ret, size_t max)
 	return n;
 }
 
+bool crew_names(const struct crew *c, const struct id *id)
+{
+	const struct deal *of[] = { c->running, c->decided, c->promised, c->base };
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+		if (of[i] && offer_find(&of[i]->o, id) >= 0)
+			return true;
+	return false;
+}
+
 uint64_t crew_life(const struct crew *c) { return c->life; }
 
 void crew_roster(struct crew *c, const struct crew_roster *r)

@@ -68,6 +68,8 @@ void crew_live_on(struct crew *c, uint64_t life);
 uint64_t crew_life(const struct crew *c);
 uint64_t crew_base(const struct crew *c);               /* generation of the last COMMIT: its members hold the state */
 size_t crew_base_members(const struct crew *c, struct id *ret, size_t max);    /* as far as they are known here */
+/* Is it in a generation that runs, that is to come, or whose members hold the state? */
+bool crew_names(const struct crew *c, const struct id *id);
 void crew_roster(struct crew *c, const struct crew_roster *r);         /* whenever it has changed; copied */
 /* A COMMIT came of what that generation has computed: its members hold the state as their plans say. */
 void crew_commit(struct crew *c, uint64_t generation);

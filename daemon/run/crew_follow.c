@@ -116,6 +116,8 @@ size_t run_crew_holders(const struct run *r, struct id *ret, size_t max)
 	return crew_base_members(r->crew->crew, ret, max);
 }
 
+bool run_crew_names(const struct run *r, const struct id *id) { return crew_names(r->crew->crew, id); }
+
 bool run_crew_stands(const struct run *r) { return r->state == RUN_TRAIN && !r->crew->follows; }
 
 bool run_crew_whole(const struct run *r)

@@ -165,6 +165,7 @@ void run_crew_restored(struct run *r, uint64_t life, const char *path, const jso
 struct mover *run_crew_mover(const struct run *r);
 uint64_t run_crew_base(const struct run *r);
 size_t run_crew_holders(const struct run *r, struct id *ret, size_t max);      /* members of that generation */
+bool run_crew_names(const struct run *r, const struct id *id);   /* a member of now, before, or soon */
 bool run_crew_whole(const struct run *r);        /* what the trainer holds has the values of the run's point */
 bool run_crew_stands(const struct run *r);       /* at a point, which is that of the others as far as it knows */
 void run_take_point(struct run *r, const struct avg_point *p);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "common/jrpc.h"
 #include "common/mem.h"
+#include "common/planted.h"
 #include "run/mover.h"
 
 #define GIFTS_MAX 32                    /* copies on their way; */
@@ -111,11 +112,16 @@ static int give(struct mover *m, struct request *req, struct err *e)
 
 /* ---- what is asked ---- */
 
+/* The state is the members': a stranger, who needs none of it, could keep them all busy with its pieces. Whoever is in
+ * a generation that has not been heard of here yet asks again. */
 static int here(const struct mover *m, const struct request *req, struct err *e)
 {
 	const struct run *r = m->r;
 	uint64_t epoch;
 	uint8_t prev[DIGEST];
+	if (!run_crew_names(r, &req->f.from) && !PLANTED(SHARD_TO_ANYBODY))
+		return err_set(e, ERR_AUTH, "parts of the state are for members of a generation, and this peer knows of none "
+			"that %.8s is in", id_short(&req->f.from, (char[9]){ 0 }));
 	if (json_get_u64(req->f.json, "epoch", &epoch, e) || json_get_hex(req->f.json, "prev", prev, DIGEST, e))
 		return -1;
 	if (epoch != r->point.epoch || memcmp(prev, r->point.prev, DIGEST))

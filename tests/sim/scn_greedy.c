@@ -4,8 +4,9 @@
 #include "chain_check.h"
 #include "common/jrpc.h"
 #include "net/inner.h"
-#include "node_world.h"
+#include "line_world.h"
 #include "run/give.h"
+#include "train/trainer_int.h"
 
 #define GREEDY 2                                /* that peer, which is in no run */
 struct greedy { struct node_world *w; struct net *net; struct id of; char list[2][65];
@@ -261,5 +262,87 @@ static void scn_greedy(struct sim *s)
 	node_end(w);
 }
 
-static const struct scn list[] = { SCN(greedy), SCN(crowd), {0} };
+/* ---- parts of a state ---- */
+
+#define PEERS 4                                 /* three stages and a spare; the strangers behind them */
+#define STRANGERS 4
+struct stranger { struct node_world *w; int node, of; uint64_t refused, tags; };
+
+static void stranger_asked(void *arg, const struct frame *f, const struct err *e)
+{
+	struct stranger *x = arg;
+	x->refused += !f && e->code == ERR_AUTH;
+	if (f)
+		sim_fail(x->w->s, "node %d is given some of a state that it has no part in by node %d", x->node, x->of);
+}
+
+static void stranger_call(struct stranger *x, json_t *part)
+{
+	const struct run *r = node_run(x->w, x->of);
+	struct net *net = node_net(node_peer(x->w, x->node)->node);
+	struct id tag = { .b = { 9, (uint8_t)x->node, (uint8_t)x->of } };
+	json_t *j = json_pack("{s:s,s:I,s:o}", "run", r->hex, "epoch", (json_int_t)r->point.epoch, "prev",
+		json_hex(r->point.prev, DIGEST));
+	memcpy(tag.b + 8, &x->tags, sizeof x->tags);
+	x->tags++;
+	if (part) {
+		json_object_set_new(j, "part", part);
+		json_object_set_new(j, "tag", json_hex(tag.b, 32));
+	}
+	net_call(net, node_id(node_peer(x->w, x->of)->node), KIND_RUN_SHARD, j, NO_BLOB, CLASS_weight, 5 * SEC,
+		stranger_asked, x);
+}
+
+/* What there is; and all of it, as often as one may have pieces on their way. */
+static void stranger_step(struct stranger *x)
+{
+	const struct run *r = sim_alive(x->w->s, x->of) ? node_run(x->w, x->of) : NULL;
+	uint32_t n;
+	if (!r || !r->crew || !r->trainer)
+		return;
+	const struct shard *s = trainer_shards(r->trainer, &n);
+	stranger_call(x, NULL);
+	for (uint32_t k = 0; k < 8 && n; k++)
+		stranger_call(x, json_pack("[I,I,I,I]", (json_int_t)s[k % n].param.lo, (json_int_t)s[k % n].param.hi,
+			(json_int_t)0, (json_int_t)0));
+}
+
+/* Four that are in no generation ask all members for parts, all the time, and take none: nothing is kept for them, and
+ * a spare has what it needs when a stage dies. */
+static void scn_strangers(struct sim *s)
+{
+	struct line *l = line_begin(s, PIPELINE, PEERS);
+	struct node_world *w = l->w;
+	static struct stranger x[STRANGERS][PEERS];
+	for (int i = 0; i < STRANGERS; i++)
+		w->idle[PEERS + i] = true;
+	node_world_add(w, STRANGERS);
+	sim_run_for(s, 2 * SEC);
+	for (int i = 0; i < STRANGERS; i++)
+		for (int k = 0; k < PEERS; k++) {
+			x[i][k] = (struct stranger){ .w = w, .node = PEERS + i, .of = k };
+			net_learn(node_net(node_peer(w, PEERS + i)->node), node_id(node_peer(w, k)->node),
+				sim_endpoint(s, k));
+		}
+	uint64_t died = 0, before = 0;
+	for (int step = 0; step < 200 && !sim_failed(s); step++) {
+		for (int i = 0; i < STRANGERS * PEERS; i++)
+			stranger_step(&x[i / PEERS][i % PEERS]);
+		if (step == 20) {
+			(void)line_kill_any(l, 100 * MSEC);
+			before = node_newest(w);
+			died = sim_now(s);
+		}
+		sim_run_for(s, 100 * MSEC);
+		if (died && node_newest(w) >= before + 3)
+			break;
+	}
+	if (node_newest(w) < before + 3)
+		sim_fail(s, "without a stage for %llu ms", (unsigned long long)(sim_now(s) - died) / 1000);
+	for (int i = 0; i < STRANGERS; i++)
+		sim_check(s, x[i][0].refused + x[i][1].refused + x[i][2].refused > 10);
+	line_end(l);
+}
+
+static const struct scn list[] = { SCN(greedy), SCN(crowd), SCN(strangers), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
