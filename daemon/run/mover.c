@@ -240,8 +240,7 @@ void mover_take_done(struct mover *m)
 void mover_fill(struct mover *m, void (*done)(struct run *r, const struct err *e))
 {
 	m->done = done;
-	m->tries = 0;
-	m->begun_us = env_now(m->env);
+	m->begun_us = m->said_us = env_now(m->env);
 	mover_take(m);
 }
 

@@ -1,6 +1,6 @@
 /* Parts of a state on their way between the members of a generation: who gets a part of the model that it does not hold
  * takes it from those who do, from memory, as it was at the last COMMIT. mover.c keeps what may be needed and fills;
- * mover_take.c asks and takes, mover_give.c gives.
+ * mover_take.c asks and takes, mover_pick.c says what is asked of whom, mover_where.c who there is; mover_give.c gives.
  *
  *   RUN_SHARD {run}                         ->  a member    <- {"generation"}, blob: the point where it stands, as JSON
  *   RUN_SHARD {run, epoch, prev}            ->  members     <- {"held": [[lo, hi, stat lo, stat hi], ...]}
@@ -15,6 +15,7 @@
 
 #define MOVER_PIECE (256u * STATE_CUT)  /* elements of one request */
 #define MOVER_SOURCES 256
+#define MOVER_BAD 16
 
 /* Shards of one epoch that lie beside the trainer's. */
 struct loading { struct aside *a; struct files *files; struct trainer *trainer; char path[4096];
@@ -26,15 +27,20 @@ struct source { struct mover *m; struct id id; struct call *call; bool out; unsi
 	uint32_t n; struct shard_part *held; };
 /* A piece that is missing here, parameters or running statistics: in a shard of its own. */
 struct morsel { struct list link; struct mover *m; struct shard_part is; struct shard s; struct source *from;
-	struct call *call; struct xfer *x; bool here; };
+	struct call *call; struct xfer *x; bool here;
+	struct job job; bool looking, over;     /* a job looks through it; and nobody waits for that */
+	size_t numbers, extra; uint32_t unit; bool bad; };
+/* Has given what cannot be the state's. */
+struct bad_peer { struct id id; uint64_t until_us; };
 struct mover {
 	struct run *r; struct env *env; struct net *net; struct by_run hub; uint64_t given_bytes, taken_bytes;
 	struct list asides; uint64_t epoch;     /* of what is being filled */
 	/* mover_take.c */
 	enum mover_step step; void (*done)(struct run *r, const struct err *e);
 	struct source source[MOVER_SOURCES]; size_t nsources;
-	struct list morsels; size_t left; unsigned flying, tries;
-	uint64_t begun_us, fills, fill_us, fill_longest_us;
+	struct list morsels; size_t left; unsigned flying;
+	struct bad_peer bad[MOVER_BAD]; unsigned nbad;  /* the latest of them */
+	uint64_t begun_us, said_us, fills, fill_us, fill_longest_us;
 	struct timer timer;
 	bool stopped, dead, forget;             /* the job that fills reads all of this: what is to go then */
 	/* where others are */
@@ -71,6 +77,13 @@ void mover_take_done(struct mover *m);          /* all is here */
 void mover_take(struct mover *m);
 void mover_take_stop(struct mover *m);
 void mover_where_stop(struct mover *m);
+size_t mover_whom(const struct run *r, struct id *ret);         /* MOVER_SOURCES at most */
+/* Morsels of what is wanted and neither here nor come; false: nobody has some of it. */
+bool mover_cut(struct mover *m, bool stat, struct extent want);
+struct source *mover_source_of(struct mover *m, const struct morsel *x, bool *ret_none);
+/* What it has given of x is not what it should be: it is said, and it is not asked any more. */
+void mover_blame(struct mover *m, struct source *s, const struct morsel *x, const char *what);
+bool mover_blamed(const struct mover *m, const struct id *id);
 void mover_hand(void *mover, struct request *req);
 void mover_give_stop(struct mover *m);
 json_t *mover_part_json(struct extent param, struct extent stat);      /* [lo, hi, stat lo, stat hi] */

@@ -1,6 +1,7 @@
 /* Parts of a state that this peer is to hold and does not: who has them is asked, of everybody who is there, and pieces
  * are taken from all of them at once, into shards of their own, until nothing is missing. Whoever fails is left out;
  * when nobody has a piece everybody is asked again. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/jrpc.h"
@@ -14,8 +15,7 @@
 #define PATIENCE_US 5000000
 #define RATE_FLOOR 30000.0              /* bytes/s (B18) */
 #define FLYING_MAX 8
-#define FLYING_OF_ONE 2
-#define TELL_TRIES 50                   /* 5 s: somebody should know */
+#define TELL_US 5000000                 /* somebody should know */
 
 static void more(struct mover *m);
 
@@ -29,6 +29,9 @@ static void morsel_free(struct morsel *x)
 	if (x->x)
 		xfer_cancel(x->x);
 	list_del(&x->link);
+	x->over = true;
+	if (x->looking)
+		return;                         /* the job's end frees it */
 	shard_free(&x->s);
 	free(x);
 }
@@ -69,86 +72,27 @@ static void fire(struct timer *t)
 		mover_take(m);
 }
 
+static bool some_bad(const struct mover *m)
+{
+	for (unsigned i = 0; i < MOVER_BAD; i++)
+		if (mover_blamed(m, &m->bad[i].id))
+			return true;
+	return false;
+}
+
 static void again(struct mover *m)
 {
 	struct run *r = m->r;
 	stop(m, true);                          /* what has come need not come again */
 	m->step = MOVER_ASKS;
-	if (++m->tries % TELL_TRIES == 0)
-		run_log(r, LOG_WARN_, "crew.fill", "parts of the state of epoch %llu are not to be had from anybody yet; "
-			"asking again", (unsigned long long)r->point.epoch);
+	if (env_now(m->env) - m->said_us >= TELL_US) {
+		m->said_us = env_now(m->env);
+		run_log(r, LOG_WARN_, "crew.fill", "parts of the state of epoch %llu are not to be had from anybody yet%s; "
+			"asking again", (unsigned long long)r->point.epoch, some_bad(m) ? ", but for peers whose values were bad" :
+			"");
+	}
 	m->timer.fire = fire;
 	env_after(m->env, &m->timer, AGAIN_US);
-}
-
-/* ---- pieces ---- */
-
-static bool has(const struct source *s, const struct shard_part *p)
-{
-	for (uint32_t k = 0; k < s->n; k++) {
-		const struct shard_part *h = &s->held[k];
-		bool params = !extent_len(p->param) || (h->param.lo <= p->param.lo && p->param.hi <= h->param.hi);
-		bool stats = !extent_len(p->stat) || (h->stat.lo <= p->stat.lo && p->stat.hi <= h->stat.hi);
-		if (params && stats)
-			return true;
-	}
-	return false;
-}
-
-/* The end of the piece that begins at `at`: of what one of the sources has; `at`: nobody has it. */
-static uint64_t reach(const struct mover *m, bool stat, uint64_t at, uint64_t end)
-{
-	uint64_t to = at;
-	for (size_t i = 0; i < m->nsources; i++)
-		for (uint32_t k = 0; k < m->source[i].n && !m->source[i].out; k++) {
-			struct extent x = stat ? m->source[i].held[k].stat : m->source[i].held[k].param;
-			uint64_t hi = x.hi < end ? x.hi : end;
-			if (x.lo <= at && at < x.hi && hi > to)
-				to = hi;
-		}
-	uint64_t most = at / STATE_CUT * STATE_CUT + MOVER_PIECE;
-	return to < most ? to : most;
-}
-
-/* Where what has come already, and begins at `at`, ends; `at`: there is none. */
-static uint64_t come(const struct mover *m, bool stat, uint64_t at)
-{
-	list_each(it, &m->morsels) {
-		const struct morsel *x = list_entry(it, struct morsel, link);
-		struct extent is = stat ? x->is.stat : x->is.param;
-		if (x->here && is.lo <= at && at < is.hi)
-			return is.hi;
-	}
-	return at;
-}
-
-static bool cut(struct mover *m, bool stat, struct extent want)
-{
-	for (uint64_t at = want.lo; at < want.hi; ) {
-		const struct shard *s = mover_shard_at(m, stat, at, false);
-		if (s) {
-			at = stat ? s->stat.hi : s->param.hi;
-			continue;
-		}
-		uint64_t to = come(m, stat, at);
-		if (to > at) {
-			at = to;
-			continue;
-		}
-		to = reach(m, stat, at, want.hi);
-		if (to == at)
-			return false;
-		struct morsel *x = xcalloc(1, sizeof *x);
-		x->m = m;
-		if (stat)
-			x->is.stat = (struct extent){ at, to };
-		else
-			x->is.param = (struct extent){ at, to };
-		list_push(&m->morsels, &x->link);
-		m->left++;
-		at = to;
-	}
-	return true;
 }
 
 /* ---- on their way ---- */
@@ -173,6 +117,59 @@ static void missed(struct morsel *x, bool out)
 		env_after(m->env, &m->timer, AGAIN_US);
 }
 
+static void landed(struct morsel *x)
+{
+	struct mover *m = x->m;
+	x->here = true;
+	x->from->flying--;
+	m->flying--;
+	m->left--;
+	m->taken_bytes += x->s.bytes;
+	more(m);
+}
+
+/* ---- looking through what has come ---- */
+
+static bool finite_all(const char *p, size_t bytes, uint32_t unit)
+{
+	for (size_t i = 0; i < bytes; i += unit) {
+		double d;
+		float f;
+		if (unit == sizeof d) {
+			memcpy(&d, p + i, sizeof d);
+		} else {
+			memcpy(&f, p + i, sizeof f);
+			d = f;
+		}
+		if (!isfinite(d))
+			return false;
+	}
+	return true;
+}
+
+/* Nothing but its own memory: the layout may be gone. */
+static void look_run(struct job *j)
+{
+	struct morsel *x = container_of(j, struct morsel, job);
+	x->bad = !finite_all(x->s.block, x->numbers, x->unit) || !finite_all((const char *)x->s.block + x->extra,
+		x->s.bytes - x->extra, x->unit) || shard_clock_look(&x->s, NULL) < 0;
+}
+
+static void look_done(struct job *j)
+{
+	struct morsel *x = container_of(j, struct morsel, job);
+	x->looking = false;
+	if (x->over) {
+		shard_free(&x->s);
+		free(x);
+	} else if (x->bad) {
+		mover_blame(x->m, x->from, x, "are no numbers that a state can have");
+		missed(x, true);
+	} else {
+		landed(x);
+	}
+}
+
 static void received(void *arg, struct xfer *t, const struct err *e)
 {
 	struct morsel *x = arg;
@@ -185,12 +182,13 @@ static void received(void *arg, struct xfer *t, const struct err *e)
 	if (x->call)
 		net_cancel(m->net, x->call);
 	x->call = NULL;
-	x->here = true;
-	x->from->flying--;
-	m->flying--;
-	m->left--;
-	m->taken_bytes += x->s.bytes;
-	more(m);
+	x->unit = x->s.l->unit;
+	x->numbers = x->s.w_bytes + x->s.l->nopt * extent_len(x->is.param) * x->unit;
+	x->extra = x->s.w_bytes + x->s.opt_bytes;
+	x->looking = true;
+	x->job = (struct job){ .name = "run.morsel", .lane = env_lane(m->env, "hash"), .run = look_run, .done = look_done,
+		.cost_us = 1 + x->s.bytes / 2000 };
+	env_work(m->env, &x->job);
 }
 
 static void promised(void *arg, const struct frame *a, const struct err *e)
@@ -222,22 +220,6 @@ static int fly(struct morsel *x, struct source *s, struct err *e)
 	return 0;
 }
 
-/* The least busy one that has it; NULL and *ret_none: there is none. */
-static struct source *source_of(struct mover *m, const struct morsel *x, bool *ret_none)
-{
-	struct source *best = NULL;
-	*ret_none = true;
-	for (size_t i = 0; i < m->nsources; i++) {
-		struct source *s = &m->source[i];
-		if (s->out || !has(s, &x->is))
-			continue;
-		*ret_none = false;
-		if (s->flying < FLYING_OF_ONE && (!best || s->flying < best->flying))
-			best = s;
-	}
-	return best;
-}
-
 static void more(struct mover *m)
 {
 	struct err e;
@@ -252,7 +234,7 @@ static void more(struct mover *m)
 		struct morsel *x = list_entry(it, struct morsel, link);
 		if (x->here || x->from || m->flying >= FLYING_MAX)
 			continue;
-		struct source *s = source_of(m, x, &none);
+		struct source *s = mover_source_of(m, x, &none);
 		if (none)
 			break;
 		if (s && fly(x, s, &e)) {
@@ -274,7 +256,7 @@ static void choose(struct mover *m)
 	const struct shard *s = trainer_shards(r->trainer, &n);
 	bool all = true;
 	for (uint32_t k = 0; k < n && all; k++)
-		all = cut(m, false, s[k].param) && cut(m, true, s[k].stat);
+		all = mover_cut(m, false, s[k].param) && mover_cut(m, true, s[k].stat);
 	if (!all) {
 		again(m);
 		return;
@@ -346,29 +328,6 @@ static bool lacks(const struct mover *m)
 	return false;
 }
 
-static void add(const struct run *r, const struct id *id, struct id *to, size_t *n)
-{
-	bool there = id_eq(id, net_self(r->rs->ctx.net));
-	for (size_t i = 0; i < *n; i++)
-		there = there || id_eq(&to[i], id);
-	if (!there && *n < MOVER_SOURCES)
-		to[(*n)++] = *id;
-}
-
-/* Who holds the state by the last COMMIT, whether this peer has heard of it since or not, and everybody who lives. */
-static size_t whom(const struct run *r, struct id *ret)
-{
-	struct avg_member v[RUN_PEERS_SHOWN];
-	struct id held[MOVER_SOURCES];
-	size_t n = avg_members(r->avg, v, RUN_PEERS_SHOWN), holders = run_crew_holders(r, held, MOVER_SOURCES), out = 0;
-	for (size_t i = 0; i < holders; i++)
-		add(r, &held[i], ret, &out);
-	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++)
-		if (v[i].live)
-			add(r, &v[i].id, ret, &out);
-	return out;
-}
-
 void mover_take(struct mover *m)
 {
 	struct run *r = m->r;
@@ -384,100 +343,16 @@ void mover_take(struct mover *m)
 		mover_take_done(m);
 		return;
 	}
-	m->nsources = whom(r, v);
+	m->nsources = mover_whom(r, v);
 	for (size_t i = 0; i < m->nsources; i++) {
-		m->source[i] = (struct source){ .m = m, .id = v[i] };
+		m->source[i] = (struct source){ .m = m, .id = v[i], .out = mover_blamed(m, &v[i]) };
+		if (m->source[i].out)
+			continue;
 		json_t *j = json_pack("{s:s,s:I,s:o}", "run", r->hex, "epoch", (json_int_t)r->point.epoch, "prev",
 			json_hex(r->point.prev, DIGEST));
 		m->source[i].call = net_call(m->net, &v[i], KIND_RUN_SHARD, j, NO_BLOB, CLASS_control, ASK_US, answered,
 			&m->source[i]);
 	}
-	if (!m->nsources)
+	if (all_answered(m))                    /* there is nobody */
 		again(m);
-}
-
-/* ---- where others are ---- */
-
-void mover_where_stop(struct mover *m)
-{
-	for (size_t i = 0; i < sizeof m->asked / sizeof *m->asked; i++) {
-		struct asked *a = &m->asked[i];
-		if (a->call)
-			net_cancel(m->net, a->call);
-		if (a->has)
-			avg_point_done(&a->point);
-		*a = (struct asked){ 0 };
-	}
-}
-
-static bool same_place(const struct asked *a, const struct asked *b)
-{
-	return a->point.epoch == b->point.epoch && !memcmp(a->point.prev, b->point.prev, DIGEST) &&
-		a->generation == b->generation;
-}
-
-static void said(struct mover *m)
-{
-	struct run *r = m->r;
-	struct avg_point p;
-	const struct asked *best = NULL;
-	size_t most = 0, n = sizeof m->asked / sizeof *m->asked;
-	void (*told)(struct run *r, const struct avg_point *p, uint64_t generation) = m->told;
-	for (size_t i = 0; i < n; i++)
-		if (m->asked[i].call)
-			return;
-	for (size_t i = 0; i < n; i++) {
-		size_t same = 0;
-		for (size_t k = 0; k < n && m->asked[i].has; k++)
-			same += m->asked[k].has && same_place(&m->asked[i], &m->asked[k]);
-		if (same > most || (same && same == most && m->asked[i].point.epoch > best->point.epoch)) {
-			most = same;
-			best = &m->asked[i];
-		}
-	}
-	m->told = NULL;
-	avg_point_init(&p);
-	if (best)
-		avg_point_copy(&p, &best->point);
-	uint64_t generation = best ? best->generation : 0;
-	mover_where_stop(m);
-	told(r, generation ? &p : NULL, generation);    /* before the first COMMIT there is none */
-	avg_point_done(&p);
-}
-
-static void point_came(void *arg, const struct frame *a, const struct err *error)
-{
-	struct asked *x = arg;
-	struct mover *m = x->m;
-	struct err e;
-	x->call = NULL;
-	bool fine = !error && !json_get_u64(a->json, "generation", &x->generation, &e);
-	json_t *j = !fine ? NULL : json_read((const char *)a->blob, a->blob_len, JSON_POINT, &e);
-	if (j) {
-		avg_point_init(&x->point);
-		x->has = !avg_point_parse(&x->point, j, &e);
-		if (!x->has)
-			avg_point_done(&x->point);
-	}
-	json_decref(j);
-	said(m);
-}
-
-void mover_where(struct mover *m, void (*told)(struct run *r, const struct avg_point *p, uint64_t generation))
-{
-	struct run *r = m->r;
-	struct id v[MOVER_SOURCES];
-	size_t n = whom(r, v), max = sizeof m->asked / sizeof *m->asked;
-	if (m->told)
-		return;
-	m->told = told;
-	for (size_t i = 0; i < n && i < max; i++) {
-		m->asked[i] = (struct asked){ .m = m };
-		m->asked[i].call = net_call(m->net, &v[i], KIND_RUN_SHARD, json_pack("{s:s}", "run", r->hex), NO_BLOB,
-			CLASS_control, ASK_US, point_came, &m->asked[i]);
-	}
-	if (!n) {
-		m->told = NULL;
-		told(r, NULL, 0);
-	}
 }

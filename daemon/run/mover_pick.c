@@ -1,0 +1,112 @@
+/* Which pieces of a state are missing here, and which holder is asked for which of them. */
+#include "common/mem.h"
+#include "run/mover.h"
+
+#define FLYING_OF_ONE 2
+#define BAD_US (600ull * 1000000)       /* then it may be another: it has started anew, or its memory is mended */
+
+static bool has(const struct source *s, const struct shard_part *p)
+{
+	for (uint32_t k = 0; k < s->n; k++) {
+		const struct shard_part *h = &s->held[k];
+		bool params = !extent_len(p->param) || (h->param.lo <= p->param.lo && p->param.hi <= h->param.hi);
+		bool stats = !extent_len(p->stat) || (h->stat.lo <= p->stat.lo && p->stat.hi <= h->stat.hi);
+		if (params && stats)
+			return true;
+	}
+	return false;
+}
+
+/* The end of the piece that begins at `at`: of what one of the sources has; `at`: nobody has it. */
+static uint64_t reach(const struct mover *m, bool stat, uint64_t at, uint64_t end)
+{
+	uint64_t to = at;
+	for (size_t i = 0; i < m->nsources; i++)
+		for (uint32_t k = 0; k < m->source[i].n && !m->source[i].out; k++) {
+			struct extent x = stat ? m->source[i].held[k].stat : m->source[i].held[k].param;
+			uint64_t hi = x.hi < end ? x.hi : end;
+			if (x.lo <= at && at < x.hi && hi > to)
+				to = hi;
+		}
+	uint64_t most = at / STATE_CUT * STATE_CUT + MOVER_PIECE;
+	return to < most ? to : most;
+}
+
+/* Where what has come already, and begins at `at`, ends; `at`: there is none. */
+static uint64_t come(const struct mover *m, bool stat, uint64_t at)
+{
+	list_each(it, &m->morsels) {
+		const struct morsel *x = list_entry(it, struct morsel, link);
+		struct extent is = stat ? x->is.stat : x->is.param;
+		if (x->here && is.lo <= at && at < is.hi)
+			return is.hi;
+	}
+	return at;
+}
+
+bool mover_cut(struct mover *m, bool stat, struct extent want)
+{
+	for (uint64_t at = want.lo; at < want.hi; ) {
+		const struct shard *s = mover_shard_at(m, stat, at, false);
+		if (s) {
+			at = stat ? s->stat.hi : s->param.hi;
+			continue;
+		}
+		uint64_t to = come(m, stat, at);
+		if (to > at) {
+			at = to;
+			continue;
+		}
+		to = reach(m, stat, at, want.hi);
+		if (to == at)
+			return false;
+		struct morsel *x = xcalloc(1, sizeof *x);
+		x->m = m;
+		if (stat)
+			x->is.stat = (struct extent){ at, to };
+		else
+			x->is.param = (struct extent){ at, to };
+		list_push(&m->morsels, &x->link);
+		m->left++;
+		at = to;
+	}
+	return true;
+}
+
+/* The least busy one that has it; NULL and *ret_none: there is none. */
+struct source *mover_source_of(struct mover *m, const struct morsel *x, bool *ret_none)
+{
+	struct source *best = NULL;
+	*ret_none = true;
+	for (size_t i = 0; i < m->nsources; i++) {
+		struct source *s = &m->source[i];
+		if (s->out || !has(s, &x->is))
+			continue;
+		*ret_none = false;
+		if (s->flying < FLYING_OF_ONE && (!best || s->flying < best->flying))
+			best = s;
+	}
+	return best;
+}
+
+/* ---- who has given something bad ---- */
+
+bool mover_blamed(const struct mover *m, const struct id *id)
+{
+	for (unsigned i = 0; i < MOVER_BAD; i++)
+		if (m->bad[i].until_us > env_now(m->env) && id_eq(&m->bad[i].id, id))
+			return true;
+	return false;
+}
+
+void mover_blame(struct mover *m, struct source *s, const struct morsel *x, const char *what)
+{
+	bool stat = extent_len(x->is.stat) > 0;
+	struct extent is = stat ? x->is.stat : x->is.param;
+	s->out = true;
+	run_log(m->r, LOG_WARN_, "crew.spoiled", "%s %llu to %llu of epoch %llu, as peer %.8s has them, %s: others are "
+		"asked instead", stat ? "running statistics" : "parameters", (unsigned long long)is.lo,
+		(unsigned long long)is.hi, (unsigned long long)m->r->point.epoch, id_short(&s->id, (char[9]){ 0 }), what);
+	if (!mover_blamed(m, &s->id))
+		m->bad[m->nbad++ % MOVER_BAD] = (struct bad_peer){ s->id, env_now(m->env) + BAD_US };
+}

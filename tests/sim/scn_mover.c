@@ -1,0 +1,107 @@
+/* Parts of a state between members (daemon/run/mover.h) when some who have them are of no use: what they give is bad, or
+ * they are busy. What the newcomer has in the end are the bits of one peer alone. */
+#include <math.h>
+#include <string.h>
+#include "line_world.h"
+#include "train/trainer_int.h"
+
+/* What a member keeps for its neighbours takes no part in what it computes. */
+static void spoil(struct node_world *w, int node, real v)
+{
+	const struct run *r = node_run(w, node);
+	const struct shard_part *own = &trainer_part(r->trainer)->own;
+	uint32_t n;
+	const struct shard *s = trainer_shards(r->trainer, &n);
+	for (uint32_t k = 0; k < n; k++) {
+		real *x = shard_w(&s[k]);
+		uint64_t params = extent_len(s[k].param), all = params + extent_len(s[k].stat);
+		if (s[k].param.lo == own->param.lo && s[k].param.hi == own->param.hi)
+			continue;
+		for (uint64_t i = 0; i < all; i += i + 1 < params ? params - 1 : 1)
+			x[i] = v;
+	}
+}
+
+/* One with a stage, and another whose place the spare takes without giving the first one another stage: members stand
+ * in the order of their ids. */
+static void pick_two(struct line *l, int *ret_stays, int *ret_dies)
+{
+	struct node_world *w = l->w;
+	int n = sim_nodes(l->s), spare = 0;
+	*ret_stays = *ret_dies = 0;
+	if (!sim_run_until(l->s, line_all_seated, l, 60 * SEC))
+		sim_fail(l->s, "not all stages have a member");
+	for (int i = 0; i < n; i++)
+		spare = line_seated(w, i) ? spare : i;
+	int from = (int)rng_below(sim_rng(l->s), (uint64_t)n * (uint64_t)n);
+	for (int k = 0; k < n * n; k++) {
+		int a = (from + k) % (n * n) / n, b = (from + k) % n;
+		const struct id *id = node_id(node_peer(w, a)->node);
+		if (a == b || a == spare || b == spare)
+			continue;
+		if ((id_cmp(node_id(node_peer(w, b)->node), id) < 0) !=
+				(id_cmp(node_id(node_peer(w, spare)->node), id) < 0))
+			continue;
+		*ret_stays = a;
+		*ret_dies = b;
+		return;
+	}
+	sim_fail(l->s, "there are no two");
+}
+
+static void want_told(struct node_world *w, const char *kind)
+{
+	if (!node_told(w, kind))
+		sim_fail(w->s, "nobody has said %s", kind);
+}
+
+/* Whoever has been of no use goes, so that all that is held in the end is right. */
+static void end_without(struct line *l, int bad, int dead)
+{
+	sim_restart(l->s, dead);
+	line_goes_on(l, 3);
+	sim_kill(l->s, bad);
+	line_goes_on(l, 3);
+	line_end(l);
+}
+
+/* Three have all of it. One dies, and of the two who could give it to a spare one has bytes that are no numbers. */
+static void scn_bad_bytes(struct sim *s)
+{
+	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
+	int bad, dies;
+	pick_two(l, &bad, &dies);
+	spoil(l->w, bad, (real)NAN);
+	sim_kill(s, dies);
+	line_goes_on(l, 3);
+	want_told(l->w, "crew.spoiled");
+	end_without(l, bad, dies);
+}
+
+/* Nobody has other ones: that is said, and no run ends for it. */
+static void scn_only_bad(struct sim *s)
+{
+	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
+	int stays, dies;
+	pick_two(l, &stays, &dies);
+	for (int i = 0; i < 4; i++)
+		if (i != dies && line_seated(l->w, i))
+			spoil(l->w, i, (real)INFINITY);
+	sim_kill(s, dies);
+	sim_run_for(s, 20 * SEC);
+	want_told(l->w, "crew.spoiled");
+	const char *text = node_told(l->w, "crew.fill");
+	if (!text || !strstr(text, "but for peers whose values were bad"))
+		sim_fail(s, "nobody has said that only bad ones have it: %s", text ? text : "nothing");
+	for (int i = 0; i < 4; i++)
+		if (node_run(l->w, i) && run_over(node_run(l->w, i)))
+			sim_fail(s, "the run of node %d has ended", i);
+	line_free(l);
+}
+
+static const struct scn list[] = { SCN(bad_bytes), SCN(only_bad), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
