@@ -222,9 +222,9 @@ static void filled(void *arg, const struct err *e)
 
 json_t *mover_json(const struct mover *m)
 {
-	return json_pack("{s:I,s:I,s:I,s:I,s:I}", "taken_bytes", (json_int_t)m->taken_bytes, "given_bytes",
-		(json_int_t)m->given_bytes, "fills", (json_int_t)m->fills, "fill_us", (json_int_t)m->fill_us,
-		"fill_us_longest", (json_int_t)m->fill_longest_us);
+	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "taken_bytes", (json_int_t)m->taken_bytes, "given_bytes",
+		(json_int_t)m->given_bytes, "busy", (json_int_t)m->busy, "fills", (json_int_t)m->fills,
+		"fill_us", (json_int_t)m->fill_us, "fill_us_longest", (json_int_t)m->fill_longest_us);
 }
 
 void mover_take_done(struct mover *m)
@@ -241,6 +241,7 @@ void mover_fill(struct mover *m, void (*done)(struct run *r, const struct err *e
 {
 	m->done = done;
 	m->begun_us = m->said_us = env_now(m->env);
+	m->pause_us = 0;
 	mover_take(m);
 }
 

@@ -24,6 +24,7 @@ struct aside { struct list link; struct mover *m; uint64_t epoch; struct state *
 	struct loading *from; };        /* it comes from a file; NULL: it is here */
 enum mover_step { MOVER_IDLE, MOVER_ASKS, MOVER_TAKES, MOVER_FILLS };
 struct source { struct mover *m; struct id id; struct call *call; bool out; unsigned flying;
+	uint64_t rest_us, pause_us;             /* it was busy: not asked for pieces before, and how long that was */
 	uint32_t n; struct shard_part *held; };
 /* A piece that is missing here, parameters or running statistics: in a shard of its own. */
 struct morsel { struct list link; struct mover *m; struct shard_part is; struct shard s; struct source *from;
@@ -33,14 +34,15 @@ struct morsel { struct list link; struct mover *m; struct shard_part is; struct 
 /* Has given what cannot be the state's. */
 struct bad_peer { struct id id; uint64_t until_us; };
 struct mover {
-	struct run *r; struct env *env; struct net *net; struct by_run hub; uint64_t given_bytes, taken_bytes;
+	struct run *r; struct env *env; struct net *net; struct by_run hub; uint64_t given_bytes, taken_bytes,
+	busy /* so often it had no place for a piece */;
 	struct list asides; uint64_t epoch;     /* of what is being filled */
 	/* mover_take.c */
 	enum mover_step step; void (*done)(struct run *r, const struct err *e);
-	struct source source[MOVER_SOURCES]; size_t nsources;
+	struct source source[MOVER_SOURCES]; size_t nsources, nknown /* of before, too */;
 	struct list morsels; size_t left; unsigned flying;
 	struct bad_peer bad[MOVER_BAD]; unsigned nbad;  /* the latest of them */
-	uint64_t begun_us, said_us, fills, fill_us, fill_longest_us;
+	uint64_t begun_us, said_us, pause_us, fills, fill_us, fill_longest_us;
 	struct timer timer;
 	bool stopped, dead, forget;             /* the job that fills reads all of this: what is to go then */
 	/* where others are */
@@ -62,8 +64,8 @@ void mover_keep(struct mover *m, struct state *was, uint64_t epoch);
 int mover_load(struct mover *m, const char *path, uint64_t epoch, const json_t *parts,
 	void (*done)(struct run *r, const struct err *e), struct err *e);
 json_t *mover_parts_json(const struct snapshot *s);     /* for a checkpoint's meta */
-/* What was moved since the run began here, for `run show`: {"taken_bytes", "given_bytes", "fills", "fill_us" (the last
- * one), "fill_us_longest"}. */
+/* What was moved since the run began here, for `run show`: {"taken_bytes", "given_bytes", "busy" (pieces that were
+ * asked for when there was no place for more), "fills", "fill_us" (the last one), "fill_us_longest"}. */
 json_t *mover_json(const struct mover *m);
 /* Fills what the trainer holds with the values of the run's point, from here or from others: as long as it takes, until
  * mover_stop. done: once; e: they can not be this state's. */
@@ -81,6 +83,9 @@ size_t mover_whom(const struct run *r, struct id *ret);         /* MOVER_SOURCES
 /* Morsels of what is wanted and neither here nor come; false: nobody has some of it. */
 bool mover_cut(struct mover *m, bool stat, struct extent want);
 struct source *mover_source_of(struct mover *m, const struct morsel *x, bool *ret_none);
+void mover_rest(struct source *s);              /* it is busy: the others first, and then after a pause that grows */
+/* Until somebody has rested who could be asked for something; 0: that is nobody. */
+uint64_t mover_rests(const struct mover *m);
 /* What it has given of x is not what it should be: it is said, and it is not asked any more. */
 void mover_blame(struct mover *m, struct source *s, const struct morsel *x, const char *what);
 bool mover_blamed(const struct mover *m, const struct id *id);

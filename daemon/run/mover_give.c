@@ -87,8 +87,10 @@ static int give(struct mover *m, struct request *req, struct err *e)
 	uint64_t params = extent_len(p.param), stats = extent_len(p.stat);
 	if ((params && stats) || params + stats == 0 || params + stats > MOVER_PIECE)
 		return err_set(e, ERR_INVALID, "a piece is of parameters or of running statistics, at most %u", MOVER_PIECE);
-	if (m->ngifts >= GIFTS_MAX || gifts_to(m, &req->f.from) >= GIFTS_OF_ONE)
+	if (m->ngifts >= GIFTS_MAX || gifts_to(m, &req->f.from) >= GIFTS_OF_ONE) {
+		m->busy++;
 		return err_set(e, ERR_BUSY, "%zu pieces are on their way already", m->ngifts);
+	}
 	s = whole_in(m, stats > 0, stats ? p.stat : p.param);
 	if (!s)
 		return err_set(e, ERR_NOT_FOUND, "this peer does not hold that piece");

@@ -1,8 +1,11 @@
 /* Which pieces of a state are missing here, and which holder is asked for which of them. */
 #include "common/mem.h"
+#include "common/planted.h"
 #include "run/mover.h"
 
 #define FLYING_OF_ONE 2
+#define REST_US 100000
+#define REST_MAX_US 5000000
 #define BAD_US (600ull * 1000000)       /* then it may be another: it has started anew, or its memory is mended */
 
 static bool has(const struct source *s, const struct shard_part *p)
@@ -73,7 +76,27 @@ bool mover_cut(struct mover *m, bool stat, struct extent want)
 	return true;
 }
 
-/* The least busy one that has it; NULL and *ret_none: there is none. */
+void mover_rest(struct source *s)
+{
+	uint64_t now = env_now(s->m->env);
+	if (s->rest_us > now || PLANTED(SHARD_RESTLESS))        /* it was said of another piece, too */
+		return;
+	s->pause_us = !s->pause_us ? REST_US : s->pause_us < REST_MAX_US / 2 ? 2 * s->pause_us : REST_MAX_US;
+	s->rest_us = now + s->pause_us;
+}
+
+uint64_t mover_rests(const struct mover *m)
+{
+	uint64_t now = env_now(m->env), least = 0;
+	for (size_t i = 0; i < m->nsources; i++) {
+		const struct source *s = &m->source[i];
+		if (!s->out && s->rest_us > now && (!least || s->rest_us - now < least))
+			least = s->rest_us - now;
+	}
+	return least;
+}
+
+/* The least busy one that has it and does not rest; NULL and *ret_none: nobody has it. */
 struct source *mover_source_of(struct mover *m, const struct morsel *x, bool *ret_none)
 {
 	struct source *best = NULL;
@@ -83,7 +106,7 @@ struct source *mover_source_of(struct mover *m, const struct morsel *x, bool *re
 		if (s->out || !has(s, &x->is))
 			continue;
 		*ret_none = false;
-		if (s->flying < FLYING_OF_ONE && (!best || s->flying < best->flying))
+		if (s->flying < FLYING_OF_ONE && s->rest_us <= env_now(m->env) && (!best || s->flying < best->flying))
 			best = s;
 	}
 	return best;

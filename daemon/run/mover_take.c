@@ -11,6 +11,7 @@
 #define ASK_US 3000000
 #define OTHERS_US 200000                /* who answers so much later than the first is not waited for */
 #define AGAIN_US 100000
+#define AGAIN_MAX_US 1000000
 #define PIECE_CALL_US 5000000
 #define PATIENCE_US 5000000
 #define RATE_FLOOR 30000.0              /* bytes/s (B18) */
@@ -91,8 +92,9 @@ static void again(struct mover *m)
 			"asking again", (unsigned long long)r->point.epoch, some_bad(m) ? ", but for peers whose values were bad" :
 			"");
 	}
+	m->pause_us = !m->pause_us ? AGAIN_US : m->pause_us < AGAIN_MAX_US / 2 ? 2 * m->pause_us : AGAIN_MAX_US;
 	m->timer.fire = fire;
-	env_after(m->env, &m->timer, AGAIN_US);
+	env_after(m->env, &m->timer, m->pause_us);
 }
 
 /* ---- on their way ---- */
@@ -111,10 +113,7 @@ static void missed(struct morsel *x, bool out)
 	x->from->out = x->from->out || out;
 	x->from = NULL;
 	m->flying--;
-	if (out)
-		more(m);
-	else
-		env_after(m->env, &m->timer, AGAIN_US);
+	more(m);
 }
 
 static void landed(struct morsel *x)
@@ -122,6 +121,7 @@ static void landed(struct morsel *x)
 	struct mover *m = x->m;
 	x->here = true;
 	x->from->flying--;
+	x->from->pause_us = m->pause_us = 0;
 	m->flying--;
 	m->left--;
 	m->taken_bytes += x->s.bytes;
@@ -195,8 +195,11 @@ static void promised(void *arg, const struct frame *a, const struct err *e)
 {
 	struct morsel *x = arg;
 	x->call = NULL;
-	if (e)
-		missed(x, e->code != ERR_BUSY);
+	if (!e)
+		return;
+	if (e->code == ERR_BUSY)
+		mover_rest(x->from);
+	missed(x, e->code != ERR_BUSY);
 }
 
 static int fly(struct morsel *x, struct source *s, struct err *e)
@@ -243,8 +246,11 @@ static void more(struct mover *m)
 			break;
 		}
 	}
+	uint64_t rests = mover_rests(m);
 	if (none)
 		again(m);
+	else if (rests)
+		env_after(m->env, &m->timer, rests);
 }
 
 /* ---- asking ---- */
@@ -328,6 +334,23 @@ static bool lacks(const struct mover *m)
 	return false;
 }
 
+/* Who could have some of it; who was busy before still rests. */
+static void know(struct mover *m, const struct id *v, size_t n)
+{
+	struct source *s = xcalloc(n + 1, sizeof *s);
+	for (size_t i = 0; i < n; i++) {
+		s[i] = (struct source){ .m = m, .id = v[i], .out = mover_blamed(m, &v[i]) };
+		for (size_t k = 0; k < m->nknown; k++)
+			if (id_eq(&m->source[k].id, &v[i])) {
+				s[i].rest_us = m->source[k].rest_us;
+				s[i].pause_us = m->source[k].pause_us;
+			}
+	}
+	memcpy(m->source, s, n * sizeof *s);
+	m->nsources = m->nknown = n;
+	free(s);
+}
+
 void mover_take(struct mover *m)
 {
 	struct run *r = m->r;
@@ -343,9 +366,8 @@ void mover_take(struct mover *m)
 		mover_take_done(m);
 		return;
 	}
-	m->nsources = mover_whom(r, v);
+	know(m, v, mover_whom(r, v));
 	for (size_t i = 0; i < m->nsources; i++) {
-		m->source[i] = (struct source){ .m = m, .id = v[i], .out = mover_blamed(m, &v[i]) };
 		if (m->source[i].out)
 			continue;
 		json_t *j = json_pack("{s:s,s:I,s:o}", "run", r->hex, "epoch", (json_int_t)r->point.epoch, "prev",

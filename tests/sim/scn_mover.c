@@ -1,8 +1,9 @@
-/* Parts of a state between members (daemon/run/mover.h) when some who have them are of no use: what they give is bad, or
- * they are busy. What the newcomer has in the end are the bits of one peer alone. */
+/* Parts of a state between members (daemon/run/mover.h) when some who have them are of no use: what they give is bad,
+ * or they are busy. What the newcomer has in the end are the bits of one peer alone. */
 #include <math.h>
 #include <string.h>
 #include "line_world.h"
+#include "run/mover.h"
 #include "train/trainer_int.h"
 
 /* What a member keeps for its neighbours takes no part in what it computes. */
@@ -99,7 +100,45 @@ static void scn_only_bad(struct sim *s)
 	line_free(l);
 }
 
-static const struct scn list[] = { SCN(bad_bytes), SCN(only_bad), {0} };
+#define PLACES 32                               /* for pieces on their way from one peer (hivemind-protocol(7)) */
+
+/* As if so many pieces more were on their way to others. */
+static void take_places(struct node_world *w, int node, int n)
+{
+	struct mover *m = run_crew_mover(node_run(w, node));
+	m->ngifts += (size_t)n;
+}
+
+/* Two have all that a spare needs; one of them, or both, have no place for it for a while. Who was busy is asked ever
+ * more seldom, and the other first. */
+static void scn_busy(struct sim *s)
+{
+	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
+	int busy[2], dies;
+	bool both = sim_seed(s) % 2;
+	pick_two(l, &busy[0], &dies);
+	busy[1] = busy[0];
+	for (int i = 0; i < 4 && both; i++)
+		busy[1] = i != dies && line_seated(l->w, i) && i != busy[0] ? i : busy[1];
+	for (int i = 0; i <= both; i++)
+		take_places(l->w, busy[i], PLACES);
+	uint64_t at = node_newest(l->w);
+	sim_kill(s, dies);
+	sim_run_for(s, 12 * SEC);
+	if (both != (node_newest(l->w) <= at + 1))
+		sim_fail(s, "%d have no place, and the epoch is %llu after %llu", 1 + both,
+			(unsigned long long)node_newest(l->w), (unsigned long long)at);
+	for (int i = 0; i <= both && !sim_failed(s); i++) {
+		uint64_t asked = run_crew_mover(node_run(l->w, busy[i]))->busy;
+		if (asked > 25 || (both && asked < 5))
+			sim_fail(s, "node %d was busy, and was asked %llu times", busy[i], (unsigned long long)asked);
+		take_places(l->w, busy[i], -PLACES);
+	}
+	line_goes_on(l, 3);
+	line_end(l);
+}
+
+static const struct scn list[] = { SCN(busy), SCN(bad_bytes), SCN(only_bad), {0} };
 
 int main(int argc, char **argv)
 {
