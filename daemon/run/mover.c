@@ -266,6 +266,7 @@ struct mover *mover_new(struct run *r, struct err *e)
 	list_init(&m->asides);
 	list_init(&m->morsels);
 	list_init(&m->gifts);
+	list_init(&m->looks);
 	list_init(&m->hub.link);
 	m->timer = (struct timer){ .name = "run.mover" };
 	if (!by_run_enter(&m->hub, m->net, kinds, 1, &r->id, mover_hand, m, e))

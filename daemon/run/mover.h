@@ -1,14 +1,17 @@
 /* Parts of a state on their way between the members of a generation: who gets a part of the model that it does not hold
  * takes it from those who do, from memory, as it was at the last COMMIT. mover.c keeps what may be needed and fills;
- * mover_take.c asks and takes, mover_pick.c says what is asked of whom, mover_where.c who there is; mover_give.c gives.
+ * mover_take.c asks and takes, mover_pick.c says what is asked of whom, mover_look.c what it must be,
+ * mover_where.c who there is; mover_give.c gives.
  *
  *   RUN_SHARD {run}                         ->  a member    <- {"generation"}, blob: the point where it stands, as JSON
  *   RUN_SHARD {run, epoch, prev}            ->  members     <- {"held": [[lo, hi, stat lo, stat hi], ...]}
+ *   RUN_SHARD {run, epoch, prev, part, look} -> who has it  <- {"digest"}: tree256 of that shard's block
  *   RUN_SHARD {run, epoch, prev, part, tag} ->  who has it  <- {}, then a transfer of that shard's block
  *
  * What was held before a generation began stays until a COMMIT says that all have what they need. */
 #ifndef RUN_MOVER_H
 #define RUN_MOVER_H
+#include "common/hash.h"
 #include "net/by_run.h"
 #include "run/int.h"
 #include "state/gather.h"
@@ -23,14 +26,22 @@ struct loading { struct aside *a; struct files *files; struct trainer *trainer; 
 struct aside { struct list link; struct mover *m; uint64_t epoch; struct state *state; bool ready;
 	struct loading *from; };        /* it comes from a file; NULL: it is here */
 enum mover_step { MOVER_IDLE, MOVER_ASKS, MOVER_TAKES, MOVER_FILLS };
-struct source { struct mover *m; struct id id; struct call *call; bool out; unsigned flying;
+struct source { struct mover *m; struct id id; struct call *call; bool out, busy; unsigned flying;
 	uint64_t rest_us, pause_us;             /* it was busy: not asked for pieces before, and how long that was */
 	uint32_t n; struct shard_part *held; };
+/* Where in a block numbers lie that must be finite: the first so many bytes, and from extra to the end. */
+struct numbers { size_t bytes, extra; uint32_t unit; };
 /* A piece that is missing here, parameters or running statistics: in a shard of its own. */
 struct morsel { struct list link; struct mover *m; struct shard_part is; struct shard s; struct source *from;
 	struct call *call; struct xfer *x; bool here;
 	struct job job; bool looking, over;     /* a job looks through it; and nobody waits for that */
-	size_t numbers, extra; uint32_t unit; bool bad; };
+	struct numbers numbers; const char *bad;  /* what is wrong with it; NULL: nothing */
+	struct word *word; uint32_t nwords, open;       /* of all who have it; so many are to come */
+	bool agreed, differs; uint8_t want[TREE256];    /* its digest, when most have said so; they do not agree */
+};
+/* What somebody who has a piece says that its digest is. */
+struct word { struct morsel *x; struct source *s; struct call *call; bool over, told; unsigned tries;
+	uint8_t digest[TREE256]; };
 /* Has given what cannot be the state's. */
 struct bad_peer { struct id id; uint64_t until_us; };
 struct mover {
@@ -39,10 +50,10 @@ struct mover {
 	struct list asides; uint64_t epoch;     /* of what is being filled */
 	/* mover_take.c */
 	enum mover_step step; void (*done)(struct run *r, const struct err *e);
-	struct source source[MOVER_SOURCES]; size_t nsources, nknown /* of before, too */;
+	struct source source[MOVER_SOURCES]; size_t nsources, nknown /* of before, too */, nsure;
 	struct list morsels; size_t left; unsigned flying;
 	struct bad_peer bad[MOVER_BAD]; unsigned nbad;  /* the latest of them */
-	uint64_t begun_us, said_us, pause_us, fills, fill_us, fill_longest_us;
+	uint64_t begun_us, said_us, differed_us, pause_us, fills, fill_us, fill_longest_us;
 	struct timer timer;
 	bool stopped, dead, forget;             /* the job that fills reads all of this: what is to go then */
 	/* where others are */
@@ -50,7 +61,7 @@ struct mover {
 	struct asked { struct mover *m; struct call *call; struct avg_point point; uint64_t generation; bool has; }
 		asked[8];
 	/* mover_give.c */
-	struct list gifts; size_t ngifts;
+	struct list gifts, looks; size_t ngifts, nlooks;
 };
 
 struct mover *mover_new(struct run *r, struct err *e);
@@ -78,8 +89,20 @@ void mover_where(struct mover *m, void (*told)(struct run *r, const struct avg_p
 void mover_take_done(struct mover *m);          /* all is here */
 void mover_take(struct mover *m);
 void mover_take_stop(struct mover *m);
+void mover_more(struct mover *m);               /* the next steps of all that is missing */
+void mover_looked(struct morsel *x, const char *bad);   /* what has come was looked through; bad: what is wrong */
+/* Asks all who have it, those that rested again; false: nobody has it, or their words are there. */
+bool mover_look_ask(struct morsel *x);
+void mover_look_stop(struct morsel *x);
+bool mover_look_fits(const struct morsel *x, const struct source *s);  /* it has said what most have */
+void mover_look_through(struct morsel *x);      /* in a job; then mover_looked */
+struct numbers mover_numbers(const struct shard *s);
+bool mover_sound(const struct shard *s, const struct numbers *x);       /* in any thread; the layout may be gone */
+bool mover_source_has(const struct source *s, const struct shard_part *p);
+const char *mover_words(const struct morsel *x, char *out, size_t cap);        /* "parameters 0 to 1024" */
 void mover_where_stop(struct mover *m);
-size_t mover_whom(const struct run *r, struct id *ret);         /* MOVER_SOURCES at most */
+/* MOVER_SOURCES at most, first so many who hold some of it for sure, and live. */
+size_t mover_whom(const struct run *r, struct id *ret, size_t *ret_sure);
 /* Morsels of what is wanted and neither here nor come; false: nobody has some of it. */
 bool mover_cut(struct mover *m, bool stat, struct extent want);
 struct source *mover_source_of(struct mover *m, const struct morsel *x, bool *ret_none);

@@ -12,6 +12,9 @@
 #define PATIENCE_US 5000000
 #define RATE_FLOOR 30000.0              /* bytes/s (B18) */
 
+/* A copy of which somebody wants the digest; m NULL: nobody any more. */
+struct look { struct list link; struct mover *m; struct request *req; struct id to; struct shard s; struct job job;
+	struct numbers numbers; uint8_t digest[TREE256]; bool sound; };
 struct gift { struct list link; struct mover *m; struct id to; struct shard s; struct xfer *x; };
 
 static void gift_free(struct gift *g)
@@ -29,6 +32,15 @@ void mover_give_stop(struct mover *m)
 		xfer_cancel(g->x);
 		gift_free(g);
 	}
+	list_each_safe(it, &m->looks) {
+		struct look *l = list_entry(it, struct look, link);
+		struct err e;
+		err_set(&e, ERR_STATE, "the run ends here");
+		net_refuse(l->req, &e);
+		list_del(&l->link);
+		l->m = NULL;                    /* the job's end frees it */
+	}
+	m->nlooks = 0;
 }
 
 static void sent(void *arg, struct xfer *x, const struct err *e)
@@ -67,48 +79,101 @@ static const struct shard *whole_in(const struct mover *m, bool stat, struct ext
 	return s && x.hi <= (stat ? s->stat.hi : s->param.hi) ? s : NULL;
 }
 
-static size_t gifts_to(const struct mover *m, const struct id *who)
+/* The piece that is asked for, copied. */
+static int piece_of(const struct mover *m, const struct request *req, struct shard *ret, struct err *e)
 {
-	size_t n = 0;
-	list_each(it, &m->gifts)
-		n += id_eq(&list_entry(it, struct gift, link)->to, who);
-	return n;
+	const struct shard *first = trainer_shard(m->r->trainer), *s;
+	struct shard_part p;
+	if (mover_part_read(&p, first->l, json_object_get(req->f.json, "part"), e))
+		return -1;
+	uint64_t params = extent_len(p.param), stats = extent_len(p.stat);
+	if ((params && stats) || params + stats == 0 || params + stats > MOVER_PIECE)
+		return err_set(e, ERR_INVALID, "a piece is of parameters or of running statistics, at most %u", MOVER_PIECE);
+	s = whole_in(m, stats > 0, stats ? p.stat : p.param);
+	if (!s)
+		return err_set(e, ERR_NOT_FOUND, "this peer does not hold that piece");
+	if (shard_new(ret, first->l, p.param, p.stat, e))
+		return -1;
+	memset(ret->block, 0, ret->bytes);
+	shard_clock_reset(ret);
+	(void)shard_copy(ret, s);
+	if (stats)
+		shard_clock_reset(ret);         /* the same bytes, whatever else lies in that shard */
+	return 0;
+}
+
+static int busy(struct mover *m, size_t n, size_t of_one, struct err *e)
+{
+	if (n < GIFTS_MAX && of_one < GIFTS_OF_ONE)
+		return 0;
+	m->busy++;
+	return err_set(e, ERR_BUSY, "%zu pieces are on their way already", n);
 }
 
 static int give(struct mover *m, struct request *req, struct err *e)
 {
 	struct runs_ctx *c = &m->r->rs->ctx;
-	const struct shard *first = trainer_shard(m->r->trainer), *s;
-	struct shard_part p;
+	struct gift *g;
+	struct shard s;
 	struct id tag;
-	if (mover_part_read(&p, first->l, json_object_get(req->f.json, "part"), e) ||
-			json_get_hex(req->f.json, "tag", tag.b, 32, e))
+	size_t of_one = 0;
+	list_each(it, &m->gifts)
+		of_one += id_eq(&list_entry(it, struct gift, link)->to, &req->f.from);
+	if (json_get_hex(req->f.json, "tag", tag.b, 32, e) || busy(m, m->ngifts, of_one, e) || piece_of(m, req, &s, e))
 		return -1;
-	uint64_t params = extent_len(p.param), stats = extent_len(p.stat);
-	if ((params && stats) || params + stats == 0 || params + stats > MOVER_PIECE)
-		return err_set(e, ERR_INVALID, "a piece is of parameters or of running statistics, at most %u", MOVER_PIECE);
-	if (m->ngifts >= GIFTS_MAX || gifts_to(m, &req->f.from) >= GIFTS_OF_ONE) {
-		m->busy++;
-		return err_set(e, ERR_BUSY, "%zu pieces are on their way already", m->ngifts);
-	}
-	s = whole_in(m, stats > 0, stats ? p.stat : p.param);
-	if (!s)
-		return err_set(e, ERR_NOT_FOUND, "this peer does not hold that piece");
-	struct gift *g = xcalloc(1, sizeof *g);
-	if (shard_new(&g->s, first->l, p.param, p.stat, e)) {
-		free(g);
-		return -1;
-	}
-	memset(g->s.block, 0, g->s.bytes);
-	shard_clock_reset(&g->s);
-	(void)shard_copy(&g->s, s);
-	g->m = m;
-	g->to = req->f.from;
+	g = xcalloc(1, sizeof *g);
+	*g = (struct gift){ .m = m, .to = req->f.from, .s = s };
 	list_push(&m->gifts, &g->link);
 	m->ngifts++;
 	g->x = xfer_send(c->chunks, &g->to, &tag, g->s.block, g->s.bytes, CLASS_weight, env_now(c->env) + PATIENCE_US +
 		(uint64_t)((double)g->s.bytes * GIFTS_OF_ONE / RATE_FLOOR * 1e6), sent, g);
 	net_reply(req, json_object(), NO_BLOB);
+	return 0;
+}
+
+/* ---- digests ---- */
+
+static void digest_run(struct job *j)
+{
+	struct look *l = container_of(j, struct look, job);
+	tree256_of(l->s.block, l->s.bytes, l->digest);
+	l->sound = mover_sound(&l->s, &l->numbers);
+}
+
+static void digest_done(struct job *j)
+{
+	struct look *l = container_of(j, struct look, job);
+	struct err e;
+	if (l->m) {
+		if (l->sound) {
+			net_reply(l->req, json_pack("{s:o}", "digest", json_hex(l->digest, TREE256)), NO_BLOB);
+		} else {
+			err_set(&e, ERR_CORRUPT, "what this peer holds of that are no numbers that a state can have");
+			net_refuse(l->req, &e);
+		}
+		l->m->nlooks--;
+		list_del(&l->link);
+	}
+	shard_free(&l->s);
+	free(l);
+}
+
+static int look(struct mover *m, struct request *req, struct err *e)
+{
+	struct shard s;
+	size_t of_one = 0;
+	list_each(it, &m->looks)
+		of_one += id_eq(&list_entry(it, struct look, link)->to, &req->f.from);
+	if (busy(m, m->nlooks, of_one, e) || piece_of(m, req, &s, e))
+		return -1;
+	struct look *l = xcalloc(1, sizeof *l);
+	*l = (struct look){ .m = m, .to = req->f.from, .s = s, .req = net_keep(req),
+		.numbers = mover_numbers(&s) };
+	list_push(&m->looks, &l->link);
+	m->nlooks++;
+	l->job = (struct job){ .name = "run.shard", .lane = env_lane(m->env, "hash"), .run = digest_run,
+		.done = digest_done, .cost_us = 1 + s.bytes / 2000 };
+	env_work(m->env, &l->job);
 	return 0;
 }
 
@@ -164,6 +229,6 @@ void mover_hand(void *mover, struct request *req)
 		net_refuse(req, &e);
 	else if (!json_object_get(req->f.json, "part"))
 		net_reply(req, json_pack("{s:o}", "held", held(m)), NO_BLOB);
-	else if (give(m, req, &e))
+	else if (json_is_true(json_object_get(req->f.json, "look")) ? look(m, req, &e) : give(m, req, &e))
 		net_refuse(req, &e);
 }

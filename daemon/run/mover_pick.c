@@ -1,4 +1,5 @@
 /* Which pieces of a state are missing here, and which holder is asked for which of them. */
+#include <stdio.h>
 #include "common/mem.h"
 #include "common/planted.h"
 #include "run/mover.h"
@@ -8,7 +9,7 @@
 #define REST_MAX_US 5000000
 #define BAD_US (600ull * 1000000)       /* then it may be another: it has started anew, or its memory is mended */
 
-static bool has(const struct source *s, const struct shard_part *p)
+bool mover_source_has(const struct source *s, const struct shard_part *p)
 {
 	for (uint32_t k = 0; k < s->n; k++) {
 		const struct shard_part *h = &s->held[k];
@@ -103,7 +104,7 @@ struct source *mover_source_of(struct mover *m, const struct morsel *x, bool *re
 	*ret_none = true;
 	for (size_t i = 0; i < m->nsources; i++) {
 		struct source *s = &m->source[i];
-		if (s->out || !has(s, &x->is))
+		if (s->out || !mover_source_has(s, &x->is) || !mover_look_fits(x, s))
 			continue;
 		*ret_none = false;
 		if (s->flying < FLYING_OF_ONE && s->rest_us <= env_now(m->env) && (!best || s->flying < best->flying))
@@ -122,14 +123,21 @@ bool mover_blamed(const struct mover *m, const struct id *id)
 	return false;
 }
 
-void mover_blame(struct mover *m, struct source *s, const struct morsel *x, const char *what)
+const char *mover_words(const struct morsel *x, char *out, size_t cap)
 {
 	bool stat = extent_len(x->is.stat) > 0;
 	struct extent is = stat ? x->is.stat : x->is.param;
+	snprintf(out, cap, "%s %llu to %llu", stat ? "running statistics" : "parameters", (unsigned long long)is.lo,
+		(unsigned long long)is.hi);
+	return out;
+}
+
+void mover_blame(struct mover *m, struct source *s, const struct morsel *x, const char *what)
+{
+	char is[64];
 	s->out = true;
-	run_log(m->r, LOG_WARN_, "crew.spoiled", "%s %llu to %llu of epoch %llu, as peer %.8s has them, %s: others are "
-		"asked instead", stat ? "running statistics" : "parameters", (unsigned long long)is.lo,
-		(unsigned long long)is.hi, (unsigned long long)m->r->point.epoch, id_short(&s->id, (char[9]){ 0 }), what);
+	run_log(m->r, LOG_WARN_, "crew.spoiled", "%s of epoch %llu, as peer %.8s has them, %s: others are asked instead",
+		mover_words(x, is, sizeof is), (unsigned long long)m->r->point.epoch, id_short(&s->id, (char[9]){ 0 }), what);
 	if (!mover_blamed(m, &s->id))
 		m->bad[m->nbad++ % MOVER_BAD] = (struct bad_peer){ s->id, env_now(m->env) + BAD_US };
 }

@@ -1,24 +1,25 @@
 /* Parts of a state that this peer is to hold and does not: who has them is asked, of everybody who is there, and pieces
  * are taken from all of them at once, into shards of their own, until nothing is missing. Whoever fails is left out;
  * when nobody has a piece everybody is asked again. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/jrpc.h"
 #include "common/mem.h"
+#include "common/planted.h"
 #include "run/mover.h"
 
 #define ASK_US 3000000
-#define OTHERS_US 200000                /* who answers so much later than the first is not waited for */
+#define OTHERS_US 200000                /* who answers so much later than another, and need not hold any of it, is not
+	waited for */
+#define SURE_US 2000000                 /* whoever holds some of it, and is busy, is */
 #define AGAIN_US 100000
 #define AGAIN_MAX_US 1000000
 #define PIECE_CALL_US 5000000
 #define PATIENCE_US 5000000
 #define RATE_FLOOR 30000.0              /* bytes/s (B18) */
 #define FLYING_MAX 8
+#define LOOKS_MAX 8                     /* pieces whose digests are asked for at one time */
 #define TELL_US 5000000                 /* somebody should know */
-
-static void more(struct mover *m);
 
 /* ---- ends ---- */
 
@@ -29,6 +30,7 @@ static void morsel_free(struct morsel *x)
 		net_cancel(m->net, x->call);
 	if (x->x)
 		xfer_cancel(x->x);
+	mover_look_stop(x);
 	list_del(&x->link);
 	x->over = true;
 	if (x->looking)
@@ -39,6 +41,8 @@ static void morsel_free(struct morsel *x)
 
 static void drop_sources(struct mover *m)
 {
+	list_each(it, &m->morsels)
+		mover_look_stop(list_entry(it, struct morsel, link));   /* words point to them */
 	for (size_t i = 0; i < m->nsources; i++) {
 		if (m->source[i].call)
 			net_cancel(m->net, m->source[i].call);
@@ -68,7 +72,7 @@ static void fire(struct timer *t)
 {
 	struct mover *m = container_of(t, struct mover, timer);
 	if (m->step == MOVER_TAKES)
-		more(m);
+		mover_more(m);
 	else if (m->step == MOVER_ASKS)
 		mover_take(m);
 }
@@ -113,7 +117,7 @@ static void missed(struct morsel *x, bool out)
 	x->from->out = x->from->out || out;
 	x->from = NULL;
 	m->flying--;
-	more(m);
+	mover_more(m);
 }
 
 static void landed(struct morsel *x)
@@ -125,45 +129,13 @@ static void landed(struct morsel *x)
 	m->flying--;
 	m->left--;
 	m->taken_bytes += x->s.bytes;
-	more(m);
+	mover_more(m);
 }
 
-/* ---- looking through what has come ---- */
-
-static bool finite_all(const char *p, size_t bytes, uint32_t unit)
+void mover_looked(struct morsel *x, const char *bad)
 {
-	for (size_t i = 0; i < bytes; i += unit) {
-		double d;
-		float f;
-		if (unit == sizeof d) {
-			memcpy(&d, p + i, sizeof d);
-		} else {
-			memcpy(&f, p + i, sizeof f);
-			d = f;
-		}
-		if (!isfinite(d))
-			return false;
-	}
-	return true;
-}
-
-/* Nothing but its own memory: the layout may be gone. */
-static void look_run(struct job *j)
-{
-	struct morsel *x = container_of(j, struct morsel, job);
-	x->bad = !finite_all(x->s.block, x->numbers, x->unit) || !finite_all((const char *)x->s.block + x->extra,
-		x->s.bytes - x->extra, x->unit) || shard_clock_look(&x->s, NULL) < 0;
-}
-
-static void look_done(struct job *j)
-{
-	struct morsel *x = container_of(j, struct morsel, job);
-	x->looking = false;
-	if (x->over) {
-		shard_free(&x->s);
-		free(x);
-	} else if (x->bad) {
-		mover_blame(x->m, x->from, x, "are no numbers that a state can have");
+	if (bad) {
+		mover_blame(x->m, x->from, x, bad);
 		missed(x, true);
 	} else {
 		landed(x);
@@ -182,13 +154,7 @@ static void received(void *arg, struct xfer *t, const struct err *e)
 	if (x->call)
 		net_cancel(m->net, x->call);
 	x->call = NULL;
-	x->unit = x->s.l->unit;
-	x->numbers = x->s.w_bytes + x->s.l->nopt * extent_len(x->is.param) * x->unit;
-	x->extra = x->s.w_bytes + x->s.opt_bytes;
-	x->looking = true;
-	x->job = (struct job){ .name = "run.morsel", .lane = env_lane(m->env, "hash"), .run = look_run, .done = look_done,
-		.cost_us = 1 + x->s.bytes / 2000 };
-	env_work(m->env, &x->job);
+	mover_look_through(x);
 }
 
 static void promised(void *arg, const struct frame *a, const struct err *e)
@@ -223,31 +189,46 @@ static int fly(struct morsel *x, struct source *s, struct err *e)
 	return 0;
 }
 
-static void more(struct mover *m)
+/* Its next step; false: nobody has it. */
+static bool step(struct morsel *x)
 {
+	struct mover *m = x->m;
 	struct err e;
 	bool none = false;
+	if (!x->agreed && !PLANTED(SHARD_UNLOOKED))
+		return !x->differs && mover_look_ask(x);
+	if (m->flying >= FLYING_MAX)
+		return true;
+	struct source *s = mover_source_of(m, x, &none);
+	if (!s || !fly(x, s, &e))
+		return !none;
+	run_log(m->r, LOG_WARN_, "crew.fill", "%s", e.text);
+	return false;
+}
+
+/* What nobody has is asked for anew when all else that can come has. */
+void mover_more(struct mover *m)
+{
+	bool none = false, waits = false;
 	if (!m->left) {
 		env_timer(m->env, &m->timer, 0);
 		drop_sources(m);
 		mover_take_done(m);
 		return;
 	}
+	unsigned looks = 0;
 	list_each(it, &m->morsels) {
 		struct morsel *x = list_entry(it, struct morsel, link);
-		if (x->here || x->from || m->flying >= FLYING_MAX)
+		if (x->here || x->from)
 			continue;
-		struct source *s = mover_source_of(m, x, &none);
-		if (none)
-			break;
-		if (s && fly(x, s, &e)) {
-			run_log(m->r, LOG_WARN_, "crew.fill", "%s", e.text);
-			none = true;
-			break;
-		}
+		if (!x->agreed && !x->differs && looks++ >= LOOKS_MAX)
+			continue;
+		bool had = step(x);
+		none = none || !had;
+		waits = waits || had;
 	}
 	uint64_t rests = mover_rests(m);
-	if (none)
+	if (none && !waits && !m->flying)
 		again(m);
 	else if (rests)
 		env_after(m->env, &m->timer, rests);
@@ -255,12 +236,21 @@ static void more(struct mover *m)
 
 /* ---- asking ---- */
 
+/* Somebody who holds some of it makes a step, or has not applied the last one: soon it has a word to say, too. */
+static bool sure_soon(const struct mover *m)
+{
+	bool busy = false;
+	for (size_t i = 0; i < m->nsure; i++)
+		busy = busy || m->source[i].busy;
+	return busy && env_now(m->env) - m->begun_us < SURE_US;
+}
+
 static void choose(struct mover *m)
 {
 	const struct run *r = m->r;
 	uint32_t n;
 	const struct shard *s = trainer_shards(r->trainer, &n);
-	bool all = true;
+	bool all = !sure_soon(m);
 	for (uint32_t k = 0; k < n && all; k++)
 		all = mover_cut(m, false, s[k].param) && mover_cut(m, true, s[k].stat);
 	if (!all) {
@@ -269,20 +259,23 @@ static void choose(struct mover *m)
 	}
 	m->step = MOVER_TAKES;
 	m->timer.fire = fire;
-	more(m);
+	mover_more(m);
 }
 
-static void late(struct timer *t)
+static bool answered_all(const struct mover *m, size_t n)
 {
-	choose(container_of(t, struct mover, timer));
-}
-
-static bool all_answered(const struct mover *m)
-{
-	for (size_t i = 0; i < m->nsources; i++)
+	for (size_t i = 0; i < n; i++)
 		if (m->source[i].call)
 			return false;
 	return true;
+}
+
+/* Whoever holds it has a word to say of it. */
+static void late(struct timer *t)
+{
+	struct mover *m = container_of(t, struct mover, timer);
+	if (answered_all(m, m->nsure))
+		choose(m);
 }
 
 static int take_held(struct source *s, const json_t *list, struct err *e)
@@ -304,12 +297,13 @@ static void answered(void *arg, const struct frame *a, const struct err *e)
 	struct mover *m = s->m;
 	struct err mine;
 	s->call = NULL;
+	s->busy = e && e->code == ERR_BUSY;
 	s->out = e || take_held(s, json_object_get(a->json, "held"), &mine);
 	if (m->step != MOVER_ASKS)
 		return;
-	if (all_answered(m)) {
+	if (answered_all(m, m->nsources)) {
 		choose(m);
-	} else if (!s->out) {
+	} else {
 		m->timer.fire = late;
 		env_after(m->env, &m->timer, OTHERS_US);
 	}
@@ -366,7 +360,7 @@ void mover_take(struct mover *m)
 		mover_take_done(m);
 		return;
 	}
-	know(m, v, mover_whom(r, v));
+	know(m, v, mover_whom(r, v, &m->nsure));
 	for (size_t i = 0; i < m->nsources; i++) {
 		if (m->source[i].out)
 			continue;
@@ -375,6 +369,6 @@ void mover_take(struct mover *m)
 		m->source[i].call = net_call(m->net, &v[i], KIND_RUN_SHARD, j, NO_BLOB, CLASS_control, ASK_US, answered,
 			&m->source[i]);
 	}
-	if (all_answered(m))                    /* there is nobody */
+	if (answered_all(m, m->nsources))                    /* there is nobody */
 		again(m);
 }

@@ -15,15 +15,28 @@ static void add(const struct run *r, const struct id *id, struct id *to, size_t 
 		to[(*n)++] = *id;
 }
 
+static bool lives(const struct avg_member *v, size_t n, const struct id *id)
+{
+	for (size_t i = 0; i < n; i++)
+		if (v[i].live && id_eq(&v[i].id, id))
+			return true;
+	return false;
+}
+
 /* Who holds the state by the last COMMIT, whether this peer has heard of it since or not, and everybody who lives. */
-size_t mover_whom(const struct run *r, struct id *ret)
+size_t mover_whom(const struct run *r, struct id *ret, size_t *ret_sure)
 {
 	struct avg_member v[RUN_PEERS_SHOWN];
 	struct id held[MOVER_SOURCES];
 	size_t n = avg_members(r->avg, v, RUN_PEERS_SHOWN), holders = run_crew_holders(r, held, MOVER_SOURCES), out = 0;
+	n = n < RUN_PEERS_SHOWN ? n : RUN_PEERS_SHOWN;
+	for (size_t i = 0; i < holders; i++)
+		if (lives(v, n, &held[i]))
+			add(r, &held[i], ret, &out);
+	*ret_sure = out;
 	for (size_t i = 0; i < holders; i++)
 		add(r, &held[i], ret, &out);
-	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++)
+	for (size_t i = 0; i < n; i++)
 		if (v[i].live)
 			add(r, &v[i].id, ret, &out);
 	return out;
@@ -100,7 +113,7 @@ void mover_where(struct mover *m, void (*told)(struct run *r, const struct avg_p
 {
 	struct run *r = m->r;
 	struct id v[MOVER_SOURCES];
-	size_t n = mover_whom(r, v), max = sizeof m->asked / sizeof *m->asked;
+	size_t sure, n = mover_whom(r, v, &sure), max = sizeof m->asked / sizeof *m->asked;
 	if (m->told)
 		return;
 	m->told = told;

@@ -2,6 +2,7 @@
  * or they are busy. What the newcomer has in the end are the bits of one peer alone. */
 #include <math.h>
 #include <string.h>
+#include "common/planted.h"
 #include "line_world.h"
 #include "run/mover.h"
 #include "train/trainer_int.h"
@@ -138,7 +139,79 @@ static void scn_busy(struct sim *s)
 	line_end(l);
 }
 
-static const struct scn list[] = { SCN(busy), SCN(bad_bytes), SCN(only_bad), {0} };
+/* Four have all of it, and one of the three who are left lies about what it keeps for others: two are more than one. */
+static void scn_liar(struct sim *s)
+{
+	struct line *l = line_begin(s, ", \"stages\": 4, \"micro_batches\": 4, \"redundancy\": 4", 5);
+	int liar, dies;
+	l->stages = 4;
+	pick_two(l, &liar, &dies);
+	spoil(l->w, liar, (real)0.5);
+	sim_kill(s, dies);
+	line_goes_on(l, 3);
+	if (!PLANTED(SHARD_UNLOOKED))
+		want_told(l->w, "crew.spoiled");
+	end_without(l, liar, dies);
+}
+
+/* One of two lies, and nobody can tell which: that is said, nothing is taken, and no run ends. When it has gone what
+ * the other has is taken. */
+static void scn_of_two(struct sim *s)
+{
+	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
+	int liar, dies;
+	pick_two(l, &liar, &dies);
+	spoil(l->w, liar, (real)0.5);
+	sim_kill(s, dies);
+	uint64_t at = node_newest(l->w);
+	sim_run_for(s, 8 * SEC);
+	if (!PLANTED(SHARD_UNLOOKED))
+		want_told(l->w, "crew.differs");
+	if (node_newest(l->w) > at + 1)
+		sim_fail(s, "one of two who have different values was believed");
+	for (int i = 0; i < 4; i++)
+		if (node_run(l->w, i) && run_over(node_run(l->w, i)))
+			sim_fail(s, "the run of node %d has ended", i);
+	sim_restart(s, dies);
+	sim_run_for(s, SEC);
+	sim_kill(s, liar);
+	line_goes_on(l, 3);
+	line_end(l);
+}
+
+/* Somebody knows what all that it lacks must be. */
+static bool all_agreed(struct line *l)
+{
+	for (int i = 0; i < 4; i++) {
+		struct run *r = sim_alive(l->s, i) ? node_run(l->w, i) : NULL;
+		struct mover *m = r && r->crew ? run_crew_mover(r) : NULL;
+		bool all = m && m->left;
+		for (struct list *it = all ? m->morsels.next : NULL; it && it != &m->morsels; it = it->next)
+			all = all && list_entry(it, struct morsel, link)->agreed;
+		if (all)
+			return true;
+	}
+	return false;
+}
+
+/* What it gives is not what it has said that it has. */
+static void scn_turns(struct sim *s)
+{
+	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
+	int liar, dies;
+	pick_two(l, &liar, &dies);
+	sim_kill(s, dies);
+	for (int k = 0; k < 1000000 && !all_agreed(l); k++)
+		sim_run_for(s, 10);
+	spoil(l->w, liar, (real)0.5);
+	line_goes_on(l, 3);
+	if (!PLANTED(SHARD_UNLOOKED) && !strstr(node_told(l->w, "crew.spoiled") ? node_told(l->w, "crew.spoiled") : "",
+			"another digest"))
+		sim_fail(s, "nobody has said that it gives something else");
+	end_without(l, liar, dies);
+}
+
+static const struct scn list[] = { SCN(turns), SCN(liar), SCN(of_two), SCN(busy), SCN(bad_bytes), SCN(only_bad), {0} };
 
 int main(int argc, char **argv)
 {
