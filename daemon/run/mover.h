@@ -18,6 +18,7 @@
 
 #define MOVER_PIECE (256u * STATE_CUT)  /* elements of one request */
 #define MOVER_SOURCES 256
+#define MOVER_PARTS 4096                 /* that one peer has, in what it holds and has held */
 #define MOVER_BAD 16
 
 /* Shards of one epoch that lie beside the trainer's. */

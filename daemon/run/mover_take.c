@@ -282,8 +282,8 @@ static int take_held(struct source *s, const json_t *list, struct err *e)
 {
 	const struct layout *l = trainer_shard(s->m->r->trainer)->l;
 	size_t n = json_array_size(list);
-	if (!json_is_array(list) || n > MOVER_SOURCES)
-		return err_set(e, ERR_PROTOCOL, "held is no list of at most %d parts", MOVER_SOURCES);
+	if (!json_is_array(list) || n > MOVER_PARTS)
+		return err_set(e, ERR_PROTOCOL, "held is no list of at most %d parts", MOVER_PARTS);
 	s->held = xcalloc(n + 1, sizeof *s->held);
 	for (; s->n < n; s->n++)
 		if (mover_part_read(&s->held[s->n], l, json_array_get(list, s->n), e))

@@ -46,11 +46,10 @@ struct flight {
 
 /* The SUMs of the elastic groups of a program: of all that is held the mean, of one part at most what is brought. They
  * are one round, which begins when all of them wait. */
-#define SUMS_MAX 64
 struct sums {
 	uint32_t n, wanted;                     /* that wait; of the program */
 	/* at, len: of the mean, in reals */
-	struct sum { struct exec_wait *w; void *to; const void *from; size_t at, len; } v[SUMS_MAX];
+	struct sum { struct exec_wait *w; void *to; const void *from; size_t at, len; } *v; uint32_t max;
 };
 static inline bool sums_wait(const struct sums *s) { return s->n && s->n >= s->wanted; }
 

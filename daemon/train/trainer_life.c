@@ -69,6 +69,7 @@ static void released(void *arg)
 
 	valid_free(t);                          /* a copy of the parameters may have been under way to it */
 	model_free(t->model);
+	free(t->sums.v);
 	free(t);
 	if (gone)
 		gone(gone_arg);

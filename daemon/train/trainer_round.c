@@ -2,7 +2,6 @@
  * still being applied, or with no begin at all (a follower): commits wait in a list, each is taken by one program. The
  * round's SUM, COMMIT and step are one program; or, where micro-batches go on meanwhile, SUM is in one and what
  * follows the commit in the next (trainer_flight.c). */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,7 +123,7 @@ static void put_mean(struct trainer *t, const float *mean)
 static void deliver(struct trainer *t)
 {
 	struct commit *c = list_entry(list_pop(&t->commits), struct commit, link);
-	struct sums s = t->sums;
+	struct sums s;
 
 	t->applying = c;
 	t->gave = false;
@@ -139,19 +138,24 @@ static void deliver(struct trainer *t)
 		put_mean(t, c->mean);
 	big_free(c->mean, c->bytes);
 	c->mean = NULL;
-	t->sums.n = 0;
+	s = t->sums;                            /* what ends here may wait anew */
+	t->sums = (struct sums){ .wanted = s.wanted };
 	t->agreed = t->splits;
 	t->stepping = !t->splits;
 	if (t->agreed)                          /* before the SUM ends: the next program may begin with that */
 		round_wind_down(t);
 	for (uint32_t k = 0; k < s.n; k++)
 		exec_done(s.v[k].w, NULL, NULL);
+	free(s.v);
 }
 
 /* SUM of an elastic group: everything behind it waits for the commit. */
 void round_sum(struct trainer *t, const struct sum *s)
 {
-	assert(t->sums.n < SUMS_MAX);
+	if (t->sums.n == t->sums.max) {         /* as many as its plan has: parts that it holds, PLAN_INSTRS_MAX at most */
+		t->sums.max = t->sums.max ? 2 * t->sums.max : 4;
+		t->sums.v = xrealloc(t->sums.v, t->sums.max * sizeof(*t->sums.v));
+	}
 	t->sums.v[t->sums.n++] = *s;
 	if (!sums_wait(&t->sums))
 		return;

@@ -1,7 +1,10 @@
 /* Where the parts of a model's stages lie in what a unit contributes: end to end in the order of the stages, each with
  * its own running statistics behind its parameters, once for all replicas of a stage; and what the averager takes. */
 #include "train_kit.h"
+#include "common/buf.h"
+#include "common/mem.h"
 #include "plan/planner.h"
+#include "train/trainer_int.h"
 
 static const char form[] = "{\"name\":\"parts\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":5},"
 	"{\"type\":\"batchnorm\"},{\"type\":\"linear\",\"out\":7},{\"type\":\"tanh\"},{\"type\":\"linear\",\"out\":4},"
@@ -90,6 +93,50 @@ static void nothing(void **state)
 	trainer_parts_free(part, 4);
 }
 
+/* Each holds a part for every one of 65 stages, and waits for as many means at once. */
+#define STAGES 65
+
+static void many_parts(void **state)
+{
+	struct view_member member[STAGES] = { 0 };
+	struct trainer_part *part = xcalloc(STAGES, sizeof(*part));
+	struct buf text = { 0 };
+	struct view v;
+	struct kit k;
+	struct err e;
+
+	memset(&k, 0, sizeof(k));
+	buf_printf(&text, "{\"name\":\"many\",\"input\":[4],\"model\":[");
+	for (int i = 0; i < STAGES; i++) {
+		buf_printf(&text, "%s{\"type\":\"linear\",\"out\":4}", i ? "," : "");
+		member[i] = (struct view_member){ .id = { { (uint8_t)(i + 1) } }, .speed = 1 };
+	}
+	buf_printf(&text, "],\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},\"target_batch\":32,"
+		"\"strategy\":\"pipeline\",\"plan\":{\"stages\":%d,\"micro_batches\":1},\"data\":{\"name\":\"d\",\"kind\":"
+		"\"synthetic\",\"count\":64},\"seed\":3,\"local\":{\"batch\":4}}", STAGES);
+	buf_u8(&text, 0);
+	kit_open(&k, (const char *)text.p, NULL, false);
+	buf_free(&text);
+	v = trainer_crew_view(k.t);
+	v.nmembers = STAGES;
+	v.member = member;
+	v.redundancy = STAGES - 1;
+	if (trainer_parts(k.t, &v, part, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(part[1].nheld, STAGES);
+	k.t->sums.wanted = STAGES + 1;          /* nothing is contributed meanwhile */
+	for (uint32_t i = 0; i < part[1].nheld; i++)
+		round_sum(k.t, &(struct sum){ .w = (void *)&member[i] });
+	assert_int_equal(k.t->sums.n, STAGES);
+	for (uint32_t i = 0; i < STAGES; i++)
+		assert_true(round_cancel(k.t, (void *)&member[i]));
+	assert_int_equal(k.t->sums.n, 0);
+	trainer_parts_free(part, STAGES);
+	free(part);
+	trainer_read_over(k.t);
+	kit_close(&k);
+}
+
 /* A state of several shards: a copy has every tensor of all of them once, and says of what parts it is. */
 struct copied { struct snapshot *s; };
 
@@ -152,6 +199,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stages_with_and_without_statistics),
 		cmocka_unit_test(replicas_have_one_part),
+		cmocka_unit_test(many_parts),
 		cmocka_unit_test(copy_of_several),
 		cmocka_unit_test(nothing),
 	};
