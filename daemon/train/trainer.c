@@ -234,11 +234,12 @@ static void net_op(void *arg, struct exec_wait *w, const struct exec_net *n, con
 	struct err e;
 
 	if (n->instr->kind == PLAN_SUM && n->group && n->group->elastic) {
-		struct sum s = { .w = w, .to = out[0].p, .from = nin ? in[0].p : NULL, .len = trainer_round_len(t) };
+		struct sum s = { .w = w };
 
-		if (t->seat.is)
-			(void)part_at(&t->seat.part, &n->plan->buf[n->instr->out[0].buf], &s.at, &s.len);
-		round_sum(t, &s);
+		if (sum_of(t, n, nin ? in : NULL, nout ? out : NULL, &s, &e) < 0)
+			exec_done(w, NULL, &e);
+		else
+			round_sum(t, &s);
 		return;
 	}
 	if (t->c.ops && t->c.ops->net) {

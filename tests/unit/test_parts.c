@@ -137,6 +137,52 @@ static void many_parts(void **state)
 	kit_close(&k);
 }
 
+static int sum_as(struct kit *k, uint64_t lo, uint64_t hi, size_t out, size_t in, struct sum *ret, struct err *e)
+{
+	struct plan_buf b = { .nextents = 1, .bytes = (hi - lo) * sizeof(real) };
+	const struct exec_span from = { .bytes = in * sizeof(real), .buffer = "g" };
+	const struct exec_span to = { .bytes = out * sizeof(real), .buffer = "mean" };
+	struct plan_extent x = { .kind = PLAN_FLAT, .lo = lo, .hi = hi };
+	struct plan_ref o = { 0 };
+	struct plan_instr i = { .kind = PLAN_SUM, .out = &o, .nout = 1 };
+	struct plan p = { .buf = &b, .nbufs = 1 };
+
+	b.extent = &x;
+	return sum_of(k->t, &(struct exec_net){ .plan = &p, .instr = &i }, &from, &to, ret, e);
+}
+
+/* A round's plan that is not of what this peer holds: refused, before a mean is written anywhere. */
+static void sum_is_bounded(void **state)
+{
+	struct shard_part held[] = { { { 0, 35 }, { 0, 0 } }, { { 45, 87 }, { 0, 0 } } };
+	uint64_t at[] = { 100, 135 };
+	struct sum s = { 0 };
+	struct kit k;
+	struct err e;
+	char text[900];
+
+	memset(&k, 0, sizeof(k));
+	(void)snprintf(text, sizeof(text), form, "3");
+	kit_open(&k, text, NULL, false);
+	k.t->seat.is = true;
+	k.t->seat.part = (struct trainer_part){ .lo = 100, .hi = 135, .keep_lo = 100, .keep_hi = 177, .nheld = 2,
+		.held = held, .at = at };
+	assert_int_equal(sum_as(&k, 45, 87, 42, 35, &s, &e), 0);
+	assert_true(s.at == 35 && s.len == 42);
+	assert_int_equal(sum_as(&k, 45, 86, 42, 35, &s, &e), -1);      /* a part that it does not hold */
+	assert_non_null(strstr(e.text, "is of no part that this peer holds"));
+	assert_int_equal(sum_as(&k, 45, 87, 41, 35, &s, &e), -1);      /* no room */
+	assert_non_null(strstr(e.text, "elements 35 to 77 of 77 into mean, which has room for 41"));
+	assert_int_equal(sum_as(&k, 45, 87, 42, 34, &s, &e), -1);      /* less than is contributed */
+	assert_non_null(strstr(e.text, "takes 35 elements from g, which has 34"));
+	k.t->seat.part.keep_hi = 176;                                   /* more than the mean has */
+	assert_int_equal(sum_as(&k, 45, 87, 42, 35, &s, &e), -1);
+	assert_int_equal(e.code, ERR_INVALID);
+	k.t->seat.part = (struct trainer_part){ 0 };
+	k.t->seat.is = false;
+	kit_close(&k);
+}
+
 /* A state of several shards: a copy has every tensor of all of them once, and says of what parts it is. */
 struct copied { struct snapshot *s; };
 
@@ -200,6 +246,7 @@ int main(void)
 		cmocka_unit_test(stages_with_and_without_statistics),
 		cmocka_unit_test(replicas_have_one_part),
 		cmocka_unit_test(many_parts),
+		cmocka_unit_test(sum_is_bounded),
 		cmocka_unit_test(copy_of_several),
 		cmocka_unit_test(nothing),
 	};
