@@ -180,6 +180,19 @@ void state_copy(struct state *st, void *to, void (*done)(void *arg, uint64_t epo
 	want(st, &(struct copying){ .copied = done, .arg = arg, .to = to });
 }
 
+void state_hand_over(struct state *st, struct state *to)
+{
+	if (list_empty(&st->copies))
+		return;
+	while (!list_empty(&st->copies)) {
+		struct copying *c = list_entry(list_pop(&st->copies), struct copying, link);
+
+		c->st = to;
+		list_push(&to->copies, &c->link);
+	}
+	to->cb.wanted(to->arg);
+}
+
 void copies_drop(struct state *st)
 {
 	struct err e;

@@ -54,6 +54,9 @@ void state_weights(struct state *st, snapshot_fn *done, void *arg);
 void state_copy(struct state *st, void *to, void (*done)(void *arg, uint64_t epoch), void *arg);
 bool state_copies(struct state *st, uint64_t epoch);     /* whose outcome the state holds */
 bool state_wants(const struct state *st);       /* copies wait for a boundary */
+/* Another state takes the place of this one, of which no copies run: those that wait are made of that one, at its next
+ * boundary. */
+void state_hand_over(struct state *st, struct state *to);
 void snapshot_unref(struct snapshot *s);
 
 /* --- filling */

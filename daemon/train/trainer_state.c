@@ -99,6 +99,8 @@ int trainer_hold_parts(struct trainer *t, const struct shard_part *part, uint32_
 	if (!s)
 		return -1;
 	t->state = s;
+	if (was)
+		state_hand_over(was, s);        /* whoever waits for a checkpoint gets one of what is held now */
 	if (ret_was)
 		*ret_was = was;
 	else

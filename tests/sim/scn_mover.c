@@ -4,7 +4,7 @@
 #include <string.h>
 #include "common/planted.h"
 #include "line_world.h"
-#include "run/mover.h"
+#include "run/crew_int.h"
 #include "train/trainer_int.h"
 
 /* What a member keeps for its neighbours takes no part in what it computes. */
@@ -211,7 +211,42 @@ static void scn_turns(struct sim *s)
 	end_without(l, liar, dies);
 }
 
-static const struct scn list[] = { SCN(turns), SCN(liar), SCN(of_two), SCN(busy), SCN(bad_bytes), SCN(only_bad), {0} };
+static bool is_between(const struct run *r)
+{
+	return r && r->crew && r->state == RUN_TRAIN && (r->crew->step == SEAT_WAITS || r->crew->step == SEAT_QUIET);
+}
+
+/* Checkpoints that are asked for while a generation begins, in which others parts are whose: each is made, of what its
+ * peer holds then. */
+static void scn_checkpoint(struct sim *s)
+{
+	struct line *l = line_begin(s, PIPELINE, 4);
+	struct node_world *w = l->w;
+	uint64_t asked[4] = { 0 };
+	int dead = line_kill_any(l, 100 * MSEC), n = 0;
+	for (int k = 0; k < 1000000 && !n && !sim_failed(s); k++) {
+		sim_run_for(s, 10);
+		for (int i = 0; i < 4; i++) {
+			struct run *r = i == dead ? NULL : node_run(w, i);
+			if (!is_between(r) || r->saving)
+				continue;
+			ckpt_now(r, NULL);
+			asked[i] = r->point.epoch;
+			n++;
+		}
+	}
+	sim_check(s, n);
+	line_goes_on(l, 3);
+	for (int i = 0; i < 4 && !sim_failed(s); i++)
+		if (asked[i] && (node_run(w, i)->saving || node_run(w, i)->saved_epoch < asked[i]))
+			sim_fail(s, "node %d was to write a checkpoint at epoch %llu, and %s: %s", i,
+				(unsigned long long)asked[i], node_run(w, i)->saving ? "still is" : "has not",
+				node_told(w, "ckpt.failed") ? node_told(w, "ckpt.failed") : "without a word");
+	line_end(l);
+}
+
+static const struct scn list[] = { SCN(checkpoint), SCN(turns), SCN(liar), SCN(of_two), SCN(busy),
+	SCN(bad_bytes), SCN(only_bad), {0} };
 
 int main(int argc, char **argv)
 {
