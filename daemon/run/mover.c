@@ -129,7 +129,7 @@ static int from_file(void *arg, struct shard *to, struct err *e)
 {
 	const struct loading *l = arg;
 	const char *path = l->path;
-	return shard_gather(to, l->files, &path, 1, e);
+	return to == l->shard ? shard_gather(l->shard, l->shards, l->files, &path, 1, e) : 0;   /* all with the first */
 }
 
 static void loaded(void *arg, const struct err *e)
@@ -167,6 +167,7 @@ int mover_load(struct mover *m, const char *path, uint64_t epoch, const json_t *
 	*l = (struct loading){ .a = a, .files = m->env->files, .trainer = m->r->trainer, .done = done };
 	trainer_read(l->trainer);
 	snprintf(l->path, sizeof l->path, "%s", path);
+	l->shard = state_shards(s, &l->shards);
 	state_fill(s, &(struct state_fill){ .fill = from_file, .arg = l }, loaded, l);
 	return 0;
 }

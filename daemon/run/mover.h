@@ -23,6 +23,7 @@
 
 /* Shards of one epoch that lie beside the trainer's. */
 struct loading { struct aside *a; struct files *files; struct trainer *trainer; char path[4096];
+	struct shard *shard; uint32_t shards;
 	void (*done)(struct run *r, const struct err *e); };
 struct aside { struct list link; struct mover *m; uint64_t epoch; struct state *state; bool ready;
 	struct loading *from; };        /* it comes from a file; NULL: it is here */

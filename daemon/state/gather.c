@@ -144,7 +144,16 @@ static int take(struct shard *s, size_t k, struct source *in, size_t n, struct f
 	return 0;
 }
 
-int shard_gather(struct shard *s, struct files *f, const char *const *path, size_t n, struct err *e)
+/* Of one shard: is all there, and does it fit? Or: it is read. */
+static int take_all(struct shard *s, struct source *in, size_t n, struct files *f, bool read, struct err *e)
+{
+	for (size_t i = 0; i < s->ntensors; i++)
+		if (s->of[i] && take(s, i, in, n, f, read, e) < 0)
+			return -1;
+	return 0;
+}
+
+int shard_gather(struct shard *s, uint32_t shards, struct files *f, const char *const *path, size_t n, struct err *e)
 {
 	struct source *in = xcalloc(n + 1, sizeof(*in));
 	int rc;
@@ -152,12 +161,11 @@ int shard_gather(struct shard *s, struct files *f, const char *const *path, size
 	for (size_t i = 0; i < n; i++)
 		in[i] = (struct source){ .path = path[i], .fd = -1 };
 	rc = open_all(in, n, f, e);
-	for (int read = 0; read < 2 && rc == 0; read++)
-		for (size_t i = 0; i < s->ntensors && rc == 0; i++)
-			if (s->of[i])
-				rc = take(s, i, in, n, f, read, e);
-	if (rc == 0)
-		memcpy(shard_clock(s), clock_of(in, n)->clock, sizeof(in->clock));
+	for (int read = 0; read < 2; read++)
+		for (uint32_t k = 0; k < shards && rc == 0; k++)
+			rc = take_all(&s[k], in, n, f, read, e);
+	for (uint32_t k = 0; k < shards && rc == 0; k++)
+		memcpy(shard_clock(&s[k]), clock_of(in, n)->clock, sizeof(in->clock));
 	for (size_t i = 0; i < n; i++) {
 		if (in[i].fd >= 0)
 			f->close(f, in[i].fd, NULL);

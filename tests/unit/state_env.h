@@ -16,7 +16,7 @@
 struct world {
 	struct env env;
 	struct env_ops ops;
-	struct files files;
+	struct files files; uint64_t read_bytes;
 	struct heap heap;
 	struct list jobs;
 	uint64_t now, wall;
@@ -61,7 +61,7 @@ static inline int64_t world_pread(struct files *f, int fd, void *p, size_t n, ui
 {
 	ssize_t k = pread(fd, p, n, (off_t)at);
 
-	(void)f;
+	world_of_files(f)->read_bytes += k > 0 ? (uint64_t)k : 0;
 	return k >= 0 ? k : err_set(e, ERR_IO, "%s", strerror(errno));
 }
 

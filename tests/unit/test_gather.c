@@ -90,7 +90,7 @@ static void test_any_cuts(void **state)
 			blank(&b, &s, param[i], stat[i]);
 			blank(&b, &want, param[i], stat[i]);
 			fill(&b, &want);
-			if (shard_gather(&s, &b.w->files, b.paths, b.n, &e) < 0)
+			if (shard_gather(&s, 1, &b.w->files, b.paths, b.n, &e) < 0)
 				fail_msg("%s", e.text);
 			for (size_t t = 0; t < s.ntensors; t++)
 				assert_memory_equal(s.tensor[t].data, want.tensor[t].data, s.tensor[t].bytes);
@@ -149,7 +149,7 @@ static void refused(struct bed *b, size_t n, enum err_code code, const char *par
 	struct err e;
 
 	blank(b, &s, (struct extent){ 0, b->l.params }, (struct extent){ 0, b->l.stats });
-	assert_int_equal(shard_gather(&s, &b->w->files, b->paths, n, &e), -1);
+	assert_int_equal(shard_gather(&s, 1, &b->w->files, b->paths, n, &e), -1);
 	assert_err(e, code, part);
 	for (size_t i = 0; i < s.bytes; i++)
 		assert_int_equal(((uint8_t *)s.block)[i], 0x5a);
@@ -214,14 +214,44 @@ static void test_no_parameters(void **state)
 	((double *)shard_clock(&b.whole))[0] = 0;
 	put(&b, none, none);
 	assert_int_equal(shard_new(&s, &b.l, none, none, &e), 0);
-	assert_int_equal(shard_gather(&s, &b.w->files, b.paths, b.n, &e), 0);
+	assert_int_equal(shard_gather(&s, 1, &b.w->files, b.paths, b.n, &e), 0);
 	shard_free(&s);
 	((double *)shard_clock(&b.whole))[0] = 41;
 	put(&b, (struct extent){ 0, b.l.params }, (struct extent){ 0, b.l.stats });
 	blank(&b, &s, (struct extent){ 0, 2048 }, (struct extent){ 0, 10 });
-	assert_int_equal(shard_gather(&s, &b.w->files, b.paths, b.n, &e), 0);
+	assert_int_equal(shard_gather(&s, 1, &b.w->files, b.paths, b.n, &e), 0);
 	assert_true(((double *)shard_clock(&s))[0] == 41);
 	shard_free(&s);
+	end(&b);
+}
+
+/* Several shards of one file: it is looked at once, whole, and each element is read once. */
+static void test_once(void **state)
+{
+	struct shard s[4], want;
+	struct err e;
+	struct bed b;
+	int64_t bytes;
+
+	begin(&b);
+	put(&b, (struct extent){ 0, b.l.params }, (struct extent){ 0, b.l.stats });
+	bytes = b.w->files.size(&b.w->files, b.path[0], &e);
+	assert_true(b.l.params > 4096);
+	for (uint64_t i = 0; i < 4; i++)
+		blank(&b, &s[i], (struct extent){ i * 1024, i < 3 ? (i + 1) * 1024 : b.l.params },
+			(struct extent){ 0, i ? 0 : b.l.stats });
+	b.w->read_bytes = 0;
+	assert_int_equal(shard_gather(s, 4, &b.w->files, b.paths, b.n, &e), 0);
+	if (b.w->read_bytes > (uint64_t)bytes * 5 / 2)
+		fail_msg("%llu bytes were read of a file of %lld", (unsigned long long)b.w->read_bytes, (long long)bytes);
+	for (uint64_t i = 0; i < 4; i++) {
+		blank(&b, &want, s[i].param, s[i].stat);
+		fill(&b, &want);
+		for (size_t t = 0; t < want.ntensors; t++)
+			assert_memory_equal(s[i].tensor[t].data, want.tensor[t].data, want.tensor[t].bytes);
+		shard_free(&want);
+		shard_free(&s[i]);
+	}
 	end(&b);
 }
 
@@ -242,7 +272,7 @@ static void test_other_model(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_any_cuts), cmocka_unit_test(test_copied),
-		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_missing), cmocka_unit_test(test_once),
 		cmocka_unit_test(test_damaged), cmocka_unit_test(test_other_epoch), cmocka_unit_test(test_no_parameters),
 		cmocka_unit_test(test_other_model) };
 
