@@ -174,19 +174,20 @@ int mover_load(struct mover *m, const char *path, uint64_t epoch, const json_t *
 
 /* ---- filling ---- */
 
+/* What has come from others lies there already. */
 static int put(void *arg, struct shard *to, struct err *e)
 {
 	struct mover *m = arg;
 	uint32_t n;
 	shard_clock_reset(to);
+	if (m->has_clock)
+		memcpy(shard_clock(to), m->clock, sizeof m->clock);
 	list_each(it, &m->asides) {
 		const struct aside *a = list_entry(it, struct aside, link);
 		const struct shard *s = state_shards(a->state, &n);
 		for (uint32_t k = 0; k < n && a->ready && a->epoch == m->epoch; k++)
 			(void)shard_copy(to, &s[k]);
 	}
-	list_each(it, &m->morsels)
-		(void)shard_copy(to, &list_entry(it, struct morsel, link)->s);
 	return 0;
 }
 
@@ -243,6 +244,7 @@ void mover_fill(struct mover *m, void (*done)(struct run *r, const struct err *e
 	m->done = done;
 	m->begun_us = m->said_us = env_now(m->env);
 	m->pause_us = 0;
+	m->has_clock = false;
 	mover_take(m);
 }
 

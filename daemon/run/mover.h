@@ -33,7 +33,7 @@ struct source { struct mover *m; struct id id; struct call *call; bool out, busy
 	uint32_t n; struct shard_part *held; };
 /* Where in a block numbers lie that must be finite: the first so many bytes, and from extra to the end. */
 struct numbers { size_t bytes, extra; uint32_t unit; };
-/* A piece that is missing here, parameters or running statistics: in a shard of its own. */
+/* A piece that is missing here, parameters or running statistics: in a shard of its own until it has come. */
 struct morsel { struct list link; struct mover *m; struct shard_part is; struct shard s; struct source *from;
 	struct call *call; struct xfer *x; bool here;
 	struct job job; bool looking, over;     /* a job looks through it; and nobody waits for that */
@@ -54,6 +54,7 @@ struct mover {
 	enum mover_step step; void (*done)(struct run *r, const struct err *e);
 	struct source source[MOVER_SOURCES]; size_t nsources, nknown /* of before, too */, nsure;
 	struct list morsels; size_t left; unsigned flying;
+	double clock[STATE_CLOCK]; bool has_clock;      /* of what has come */
 	struct bad_peer bad[MOVER_BAD]; unsigned nbad;  /* the latest of them */
 	uint64_t begun_us, said_us, differed_us, pause_us, fills, fill_us, fill_longest_us;
 	struct timer timer;

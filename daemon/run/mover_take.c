@@ -120,15 +120,32 @@ static void missed(struct morsel *x, bool out)
 	mover_more(m);
 }
 
+/* To where it belongs, at once: all that is taken would else lie here twice. Nothing else touches the trainer's shards
+ * until they are filled; only its marks say what of them has come. */
+static void put_down(struct morsel *x)
+{
+	struct mover *m = x->m;
+	uint32_t n;
+	struct shard *s = trainer_shards(m->r->trainer, &n);
+	for (uint32_t k = 0; k < n; k++)
+		(void)shard_copy(&s[k], &x->s);
+	if (extent_len(x->is.param)) {
+		memcpy(m->clock, shard_clock(&x->s), sizeof m->clock);
+		m->has_clock = true;
+	}
+	shard_free(&x->s);
+}
+
 static void landed(struct morsel *x)
 {
 	struct mover *m = x->m;
+	m->taken_bytes += x->s.bytes;
+	put_down(x);
 	x->here = true;
 	x->from->flying--;
 	x->from->pause_us = m->pause_us = 0;
 	m->flying--;
 	m->left--;
-	m->taken_bytes += x->s.bytes;
 	mover_more(m);
 }
 

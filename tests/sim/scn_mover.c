@@ -245,8 +245,34 @@ static void scn_checkpoint(struct sim *s)
 	line_end(l);
 }
 
-static const struct scn list[] = { SCN(checkpoint), SCN(turns), SCN(liar), SCN(of_two), SCN(busy),
-	SCN(bad_bytes), SCN(only_bad), {0} };
+/* What has come lies where it belongs, and nowhere else. */
+static void scn_memory(struct sim *s)
+{
+	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
+	uint64_t came = 0;
+	int stays, dies;
+	pick_two(l, &stays, &dies);
+	sim_kill(s, dies);
+	for (int k = 0; k < 200000 && !sim_failed(s) && (!came || !line_all_seated(s, l)); k++) {
+		sim_run_for(s, 10);
+		for (int i = 0; i < 4; i++) {
+			struct run *r = i == dies ? NULL : node_run(l->w, i);
+			struct mover *m = r && r->crew ? run_crew_mover(r) : NULL;
+			for (struct list *it = m ? m->morsels.next : NULL; m && it != &m->morsels; it = it->next) {
+				const struct morsel *x = list_entry(it, struct morsel, link);
+				came += x->here;
+				if (x->here && x->s.block)
+					sim_fail(s, "node %d has %zu bytes that have come in memory twice", i, x->s.bytes);
+			}
+		}
+	}
+	sim_check(s, came);
+	line_goes_on(l, 3);
+	line_end(l);
+}
+
+static const struct scn list[] = { SCN(memory), SCN(checkpoint), SCN(turns), SCN(liar), SCN(of_two),
+	SCN(busy), SCN(bad_bytes), SCN(only_bad), {0} };
 
 int main(int argc, char **argv)
 {
