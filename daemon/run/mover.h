@@ -28,8 +28,9 @@ struct loading { struct aside *a; struct files *files; struct trainer *trainer; 
 struct aside { struct list link; struct mover *m; uint64_t epoch; struct state *state; bool ready;
 	struct loading *from; };        /* it comes from a file; NULL: it is here */
 enum mover_step { MOVER_IDLE, MOVER_ASKS, MOVER_TAKES, MOVER_FILLS };
-struct source { struct mover *m; struct id id; struct call *call; bool out, busy; unsigned flying;
-	uint64_t rest_us, pause_us;             /* it was busy: not asked for pieces before, and how long that was */
+struct source { struct mover *m; struct id id; struct call *call; bool out, busy; unsigned flying, asked;
+	/* It was busy: not asked before, then for one thing at a time; and how long that was, until it is not. */
+	uint64_t rest_us, pause_us; unsigned refused;   /* words, one after the other */
 	uint32_t n; struct shard_part *held; };
 /* Where in a block numbers lie that must be finite: the first so many bytes, and from extra to the end. */
 struct numbers { size_t bytes, extra; uint32_t unit; };
@@ -42,7 +43,7 @@ struct morsel { struct list link; struct mover *m; struct shard_part is; struct 
 	bool agreed, differs; uint8_t want[TREE256];    /* its digest, when most have said so; they do not agree */
 };
 /* What somebody who has a piece says that its digest is. */
-struct word { struct morsel *x; struct source *s; struct call *call; bool over, told; unsigned tries;
+struct word { struct morsel *x; struct source *s; struct call *call; bool over, told;
 	uint8_t digest[TREE256]; };
 /* Has given what cannot be the state's. */
 struct bad_peer { struct id id; uint64_t until_us; };

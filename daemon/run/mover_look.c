@@ -18,8 +18,10 @@
 void mover_look_stop(struct morsel *x)
 {
 	for (uint32_t k = 0; k < x->nwords; k++)
-		if (x->word[k].call)
+		if (x->word[k].call) {
 			net_cancel(x->m->net, x->word[k].call);
+			x->word[k].s->asked--;
+		}
 	free(x->word);
 	x->word = NULL;
 	x->nwords = x->open = 0;
@@ -85,20 +87,24 @@ static void came(void *arg, const struct frame *a, const struct err *error)
 	struct mover *m = x->m;
 	struct err e = { 0 };
 	w->call = NULL;
+	w->s->asked--;
 	if (error)
 		e = *error;
 	else
 		w->told = !json_get_hex(a->json, "digest", w->digest, TREE256, &e);
-	if (e.code == ERR_BUSY && ++w->tries < BUSY_TRIES) {
+	if (e.code == ERR_BUSY) {
+		w->s->refused += w->s->rest_us <= env_now(m->env);      /* else it was of several at once */
 		mover_rest(w->s);
-		mover_more(m);
+		mover_more(m);                  /* it is asked again, or done without */
 		return;
 	}
 	if (e.code == ERR_CORRUPT)
 		mover_blame(m, w->s, x, "are broken, by its own word");
-	else if (!w->told && e.code != ERR_BUSY)
+	else if (!w->told)
 		w->s->out = true;
 	w->over = true;
+	if (w->told)
+		w->s->pause_us = w->s->refused = 0;
 	if (!--x->open)
 		settle(x);
 	mover_more(m);
@@ -110,6 +116,7 @@ static void ask(struct word *w)
 	const struct run *r = x->m->r;
 	json_t *j = json_pack("{s:s,s:I,s:o,s:o,s:b}", "run", r->hex, "epoch", (json_int_t)r->point.epoch, "prev",
 		json_hex(r->point.prev, DIGEST), "part", mover_part_json(x->is.param, x->is.stat), "look", 1);
+	w->s->asked++;
 	w->call = net_call(x->m->net, &w->s->id, KIND_RUN_SHARD, j, NO_BLOB, CLASS_weight, LOOK_CALL_US, came, w);
 }
 
@@ -123,9 +130,19 @@ bool mover_look_ask(struct morsel *x)
 				x->word[x->nwords++] = (struct word){ .x = x, .s = &m->source[i] };
 		x->open = x->nwords;
 	}
-	for (uint32_t k = 0; k < x->nwords; k++)
-		if (!x->word[k].over && !x->word[k].call && x->word[k].s->rest_us <= env_now(m->env))
-			ask(&x->word[k]);
+	for (uint32_t k = 0; k < x->nwords; k++) {
+		struct word *w = &x->word[k];
+		if (w->over || w->call)
+			continue;
+		if (!w->s->out && w->s->refused < BUSY_TRIES) {
+			if (w->s->rest_us <= env_now(m->env) && !(w->s->pause_us && w->s->asked))
+				ask(w);
+			continue;
+		}
+		w->over = true;                 /* it was busy, and is of no use any more, or for too long */
+		if (!--x->open)
+			settle(x);
+	}
 	return x->open > 0;
 }
 

@@ -107,7 +107,8 @@ struct source *mover_source_of(struct mover *m, const struct morsel *x, bool *re
 		if (s->out || !mover_source_has(s, &x->is) || !mover_look_fits(x, s))
 			continue;
 		*ret_none = false;
-		if (s->flying < FLYING_OF_ONE && s->rest_us <= env_now(m->env) && (!best || s->flying < best->flying))
+		bool may = s->flying < (s->pause_us ? 1 : FLYING_OF_ONE) && s->rest_us <= env_now(m->env);
+		if (may && (!best || s->flying < best->flying))
 			best = s;
 	}
 	return best;

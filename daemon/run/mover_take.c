@@ -212,8 +212,11 @@ static bool step(struct morsel *x)
 	struct mover *m = x->m;
 	struct err e;
 	bool none = false;
-	if (!x->agreed && !PLANTED(SHARD_UNLOOKED))
-		return !x->differs && mover_look_ask(x);
+	if (!x->agreed && !PLANTED(SHARD_UNLOOKED)) {
+		bool asked = !x->differs && mover_look_ask(x);
+		if (!x->agreed)
+			return asked;
+	}
 	if (m->flying >= FLYING_MAX)
 		return true;
 	struct source *s = mover_source_of(m, x, &none);
