@@ -236,7 +236,7 @@ static void net_op(void *arg, struct exec_wait *w, const struct exec_net *n, con
 	if (n->instr->kind == PLAN_SUM && n->group && n->group->elastic) {
 		struct sum s = { .w = w };
 
-		if (sum_of(t, n, nin ? in : NULL, nout ? out : NULL, &s, &e) < 0)
+		if (sum_of(t, n, in, nin, out, nout, &s, &e) < 0)
 			exec_done(w, NULL, &e);
 		else
 			round_sum(t, &s);

@@ -151,9 +151,10 @@ struct exec *trainer_exec(struct trainer *t, struct exec_conf *conf);   /* behin
 /* trainer_parts.c */
 /* Where the value of a buffer of this plan lies in what the round brings back; false: it is no part of it. */
 bool part_at(const struct trainer_part *part, const struct plan_buf *b, size_t *ret_at, size_t *ret_len);
-/* What a SUM of an elastic group takes (NULL: nothing) and brings. ERR_INVALID: it is not what this peer holds. */
-int sum_of(const struct trainer *t, const struct exec_net *n, const struct exec_span *in, const struct exec_span *out,
-	struct sum *ret, struct err *e);
+/* What a SUM of an elastic group takes and brings: values that lie one behind the other. ERR_INVALID: it is not what
+ * this peer holds. */
+int sum_of(const struct trainer *t, const struct exec_net *n, const struct exec_span *in, uint32_t nin,
+	const struct exec_span *out, uint32_t nout, struct sum *ret, struct err *e);
 
 /* trainer_crew.c */
 /* What its unit makes of this epoch, and that in samples. */

@@ -168,25 +168,35 @@ bool part_at(const struct trainer_part *part, const struct plan_buf *b, size_t *
 	return false;
 }
 
+/* Elements of what lies there in one piece. */
+static size_t room_of(const struct exec_span *v, uint32_t n)
+{
+	size_t bytes = n ? v[0].bytes : 0;
+
+	for (uint32_t k = 1; k < n && (const char *)v[k].p == (const char *)v[0].p + bytes; k++)
+		bytes += v[k].bytes;
+	return bytes / sizeof(real);
+}
+
 /* A planner's mistake must not write beyond its buffers. */
-int sum_of(const struct trainer *t, const struct exec_net *n, const struct exec_span *in, const struct exec_span *out,
-	struct sum *ret, struct err *e)
+int sum_of(const struct trainer *t, const struct exec_net *n, const struct exec_span *in, uint32_t nin,
+	const struct exec_span *out, uint32_t nout, struct sum *ret, struct err *e)
 {
 	const struct trainer_part *part = &t->seat.part;
 	size_t all = trainer_round_len(t), brings = t->seat.is ? (size_t)(part->hi - part->lo) : all;
 
 	ret->at = 0;
 	ret->len = all;
-	if (!out || (t->seat.is && !part_at(part, &n->plan->buf[n->instr->out[0].buf], &ret->at, &ret->len)))
+	if (!nout || (t->seat.is && !part_at(part, &n->plan->buf[n->instr->out[0].buf], &ret->at, &ret->len)))
 		return err_set(e, ERR_INVALID, "plan %s: SUM of %s is of no part that this peer holds", n->plan->strategy,
-			out ? out->buffer : n->tag);
-	if (ret->len > all || ret->at > all - ret->len || out->bytes < ret->len * sizeof(real))
+			nout ? out->buffer : n->tag);
+	if (ret->len > all || ret->at > all - ret->len || room_of(out, nout) < ret->len)
 		return err_set(e, ERR_INVALID, "plan %s: SUM brings elements %zu to %zu of %zu into %s, which has room for %zu",
-			n->plan->strategy, ret->at, ret->at + ret->len, all, out->buffer, out->bytes / sizeof(real));
-	if (in && in->bytes < brings * sizeof(real))
+			n->plan->strategy, ret->at, ret->at + ret->len, all, out->buffer, room_of(out, nout));
+	if (nin && room_of(in, nin) < brings)
 		return err_set(e, ERR_INVALID, "plan %s: SUM takes %zu elements from %s, which has %zu", n->plan->strategy,
-			brings, in->buffer, in->bytes / sizeof(real));
+			brings, in->buffer, room_of(in, nin));
 	ret->to = out->p;
-	ret->from = in ? in->p : NULL;
+	ret->from = nin ? in->p : NULL;
 	return 0;
 }

@@ -148,7 +148,7 @@ static int sum_as(struct kit *k, uint64_t lo, uint64_t hi, size_t out, size_t in
 	struct plan p = { .buf = &b, .nbufs = 1 };
 
 	b.extent = &x;
-	return sum_of(k->t, &(struct exec_net){ .plan = &p, .instr = &i }, &from, &to, ret, e);
+	return sum_of(k->t, &(struct exec_net){ .plan = &p, .instr = &i }, &from, 1, &to, 1, ret, e);
 }
 
 /* A round's plan that is not of what this peer holds: refused, before a mean is written anywhere. */
