@@ -165,6 +165,8 @@ static bool has_brought(const struct avg *a)
 		return a->samples >= (a->conf.any ? 1 : quota(a, a->me));
 	if (a->samples && (double)a->samples >= share_of(a, a->me))
 		return true;
+	if (a->conf.dealt)                      /* nobody is given any: it is still at work, or is given its part */
+		return false;
 	if (a->conf.unordered || ranges_count(&a->me->grant) > ranges_count(&a->claimed))
 		return false;
 	struct ranges taken = { 0 };
@@ -174,10 +176,13 @@ static bool has_brought(const struct avg *a)
 	return more || a->samples;
 }
 
+/* A leader of units waits for slow ones, which have three times as long as the first (late_after). */
 static uint64_t patience(const struct avg *a)
 {
 	unsigned before = a->leader->unfits < 4 ? a->leader->unfits : 4;        /* it has less time each time */
-	return (IDLE_US + 8 * a->quick_us) << a->idle_passed >> before;
+	uint64_t begun = a->commit_us > a->enter_us ? a->commit_us : a->enter_us;
+	uint64_t slow = a->units && a->idle_us > begun ? 3 * (a->idle_us - begun) : 0;
+	return (IDLE_US + 8 * a->quick_us + slow) << a->idle_passed >> before;
 }
 
 bool progress_idle(const struct avg *a)

@@ -2,6 +2,7 @@
  * takes a pipeline out of the round and not the round down, and whoever holds a part holds the same bits of it. */
 #include <string.h>
 #include "line_world.h"
+#include "node/node.h"
 #include "train/trainer_int.h"
 
 static bool six_seated(struct sim *s, void *world) { return line_seats(world) >= 6; }
@@ -115,6 +116,80 @@ static void scn_unit_dies(struct sim *s)
 	line_free(l);
 }
 
+static void target(struct line *l, int samples)
+{
+	struct err e;
+	json_t *r = node_ask(l->w, l->w->author, node_set, json_pack("{s:s,s:{s:i}}", "run", "line", "values",
+		"target_batch", samples), &e);
+	if (!r)
+		sim_fail(l->s, "target batch %d: %s", samples, e.text);
+	json_decref(r);
+}
+
+/* ---- as predicted ---- */
+
+static void ask_plan(void *node, const json_t *params, struct reply *r) { runs_plan(node_runs(node), params, r); }
+
+/* What `run plan` says of a flush of so many micro-batches on so many members, us. */
+static double predicted_us(struct line *l, int members)
+{
+	struct err e;
+	json_t *spec = json_loads(l->spec, 0, NULL), *r, *o;
+	if (!spec)
+		return 0;
+	r = node_ask(l->w, 0, ask_plan, json_pack("{s:o,s:i,s:f}", "run", spec, "members", members, "latency", 1e-4), &e);
+	o = json_object_get(json_object_get(r, "predicted"), "us");
+	double us = json_number_value(o);
+	if (!r)
+		sim_fail(l->s, "no plan: %s", e.text);
+	json_decref(r);
+	return us;
+}
+
+/* An epoch, of one flush, takes what was predicted to 15 %, with schedules of every kind, on one pipeline and on two. */
+static void scn_predicted(struct sim *s)
+{
+	static const char *const schedule[] = { "naive", "gpipe", "1f1b" };
+	uint64_t seed = sim_seed(s);
+	bool two = seed % 2;
+	char more[120];
+	snprintf(more, sizeof more, ", \"stages\": %d, \"schedule\": \"%s\", \"micro_batches\": 8, \"replicas\": %d",
+		two ? 2 : 3, schedule[seed / 2 % 3], two ? 2 : 1);
+	struct line *l = line_of(s, "layernorm", more, two ? 4 : 3);
+	l->stages = two ? 4 : 3;
+	if (!sim_run_until(s, line_all_seated, l, 60 * SEC))
+		sim_fail(s, "not all have a stage");
+	line_goes_on(l, 2);
+	double us = predicted_us(l, l->stages);
+	uint64_t at = node_newest(l->w), from = sim_now(s);
+	sim_run_for(s, 5 * SEC);
+	double epoch = (double)(sim_now(s) - from) / (double)(node_newest(l->w) - at + (node_newest(l->w) == at));
+	if (!(epoch > 0.85 * us && epoch < 1.15 * us))
+		sim_fail(s, "an epoch takes %.0f us, and %.0f were predicted (%s)", epoch, us, more);
+	line_free(l);
+}
+
+/* Epochs of a minute: nobody takes its leader for idle because there is nothing to report yet, nor a pipeline that is
+ * there first, because the leader waits for the other one. */
+static void scn_long_epoch(struct sim *s)
+{
+	struct line *l = line_of(s, "layernorm", UNITS, 6);
+	wait_six(l);
+	line_goes_on(l, 2);
+	target(l, 64 * 300);
+	line_goes_on(l, 2);
+	for (int k = 0; k < 3; k++) {
+		uint64_t at = node_newest(l->w);
+		int slow = line_pick(l, 10 * SEC);
+		sim_lane_slow(s, slow, "train", 100);
+		node_run_to(l->w, at + 1, 400 * SEC);
+		sim_lane_slow(s, slow, "train", 1);
+	}
+	if (node_told(l->w, "unfit"))
+		sim_fail(s, "a leader was passed over: %s", node_told(l->w, "unfit"));
+	line_free(l);
+}
+
 static uint64_t weight_at(struct line *l)
 {
 	uint64_t at = node_newest(l->w), weight = 0;
@@ -152,16 +227,6 @@ static void scn_slow_unit(struct sim *s)
 		sim_fail(s, "another generation, and nobody has died");
 	same_among(l, 6);
 	line_free(l);
-}
-
-static void target(struct line *l, int samples)
-{
-	struct err e;
-	json_t *r = node_ask(l->w, l->w->author, node_set, json_pack("{s:s,s:{s:i}}", "run", "line", "values",
-		"target_batch", samples), &e);
-	if (!r)
-		sim_fail(l->s, "target batch %d: %s", samples, e.text);
-	json_decref(r);
 }
 
 static bool light(struct sim *s, void *line) { return weight_at(line) == 128; }
@@ -205,7 +270,7 @@ static void scn_units_in_a_row(struct sim *s)
 	line_free(l);
 }
 
-static const struct scn list[] = { SCN(units), SCN(unit_dies), SCN(slow_unit), SCN(target), SCN(units_in_a_row), {0} };
+static const struct scn list[] = { SCN(units), SCN(unit_dies), SCN(slow_unit), SCN(target), SCN(long_epoch), SCN(predicted), SCN(units_in_a_row), {0} };
 
 int main(int argc, char **argv)
 {

@@ -39,6 +39,7 @@ struct sum { struct exec_wait *w; uint32_t stage; const void *in; void *out; siz
 struct held { real *w; char *opt; size_t opt_bytes; uint64_t lo, n; };
 struct peer {
 	struct world *world; uint32_t rank; struct exec *x;
+	struct planner_unit of;                 /* its pipeline's share of an epoch; a spare has all to wait for */
 	uint32_t stage; struct held held[STAGES];
 	real *mean; uint64_t lo, n;             /* of the epoch, for its own part of the parameters */
 	double unit, heard, loss; uint64_t counted;
@@ -50,7 +51,7 @@ struct world {
 	struct sim *sim; struct env *env; struct spec *spec; struct model *model; struct data *data; struct par par;
 	struct profile_source source; struct profile profile;
 	struct pipe_kit kit;
-	struct peer peer[PIPE_MAX]; uint32_t n;
+	struct peer peer[PIPE_MAX]; uint32_t n, units;
 	struct list ends;
 	uint64_t epoch, begin, micro;           /* index where the epoch begins; micro-batches of an epoch */
 	bool states[OPTIM_STATES_MAX];          /* which of the optimizer's vectors are in use */
@@ -89,7 +90,8 @@ static inline void batch_free(void *arg, struct batch *b)
 
 static inline void load(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index)
 {
-	struct batch *b = batch_new(((struct peer *)arg)->world, (uint64_t)index);
+	const struct peer *p = arg;
+	struct batch *b = batch_new(p->world, p->of.first + (uint64_t)index);
 	bool labels = !strcmp(i->variant, "labels"), x = !strcmp(i->variant, "x");
 
 	if (labels || !strcmp(i->variant, "positions")) {
@@ -225,13 +227,14 @@ static inline void cancel(void *arg, struct exec_wait *w)
 
 /* --- what the owner of an executor does */
 
-static inline uint64_t samples_to(const struct world *w, uint64_t index)
+/* Of micro-batches from .. from + n - 1 of the epoch. */
+static inline uint64_t samples_of(const struct world *w, uint64_t from, uint64_t n)
 {
-	uint64_t n = 0;
+	uint64_t sum = 0;
 
-	for (uint64_t j = w->begin; j < index; j++)
-		n += size_of(j);
-	return n;
+	for (uint64_t j = from; j < from + n; j++)
+		sum += size_of(w->begin + j);
+	return sum;
 }
 
 static inline int plan_next(void *arg, const struct plan_results *results, uint64_t first, struct plan *ret,
@@ -240,9 +243,10 @@ static inline int plan_next(void *arg, const struct plan_results *results, uint6
 	struct peer *p = arg;
 	struct world *w = p->world;
 
+	first = first < w->begin ? w->begin : first;            /* other pipelines have had more of the last epoch */
 	w->kit.v.first = first;
-	w->kit.v.begun = first - w->begin >= w->micro;
-	w->kit.v.samples = (w->kit.v.begun ? w->micro : first - w->begin) * BATCH;
+	w->kit.v.begun = first - w->begin >= p->of.n;
+	w->kit.v.samples = (w->kit.v.begun ? p->of.n : first - w->begin) * BATCH;
 	if (w->epoch == EPOCHS || p->waits) {
 		plan_init(ret, "wait", 0, 1, &w->kit.member[0].id);
 		return 0;
@@ -284,7 +288,7 @@ static inline void vec_env(void *arg, struct vec_env *ret)
 	memcpy(ret->hyper, w->spec->hyper, sizeof(ret->hyper));
 	memcpy(ret->state, w->states, sizeof(ret->state));
 	ret->unit = p->unit;
-	ret->samples = samples_to(w, w->begin + w->micro);
+	ret->samples = samples_of(w, p->of.first, p->of.n);
 }
 
 static inline void broken(void *arg, const struct err *e) { fail_msg("%s", e->text); }
@@ -340,8 +344,13 @@ static inline void peer_open(struct world *w, uint32_t rank)
 	struct err e;
 
 	*p = (struct peer){ .world = w, .rank = rank };
+	if (w->kit.strategy->unit(&w->kit.v, rank, &p->of, &e) < 0)
+		fail_msg("%s", e.text);
+	if (p->of.unit == PLAN_NO_UNIT)
+		p->of.n = w->micro;
 	if (pipe_plan(&w->kit, rank, &plan, &e) < 0)
 		fail_msg("%s", e.text);
+	w->units = p->of.unit != PLAN_NO_UNIT && p->of.unit >= w->units ? p->of.unit + 1 : w->units;
 	p->x = exec_new(&conf, &cb, p);
 	p->stage = stage_in(&plan);
 	for (uint32_t t = 0; t < STAGES; t++)
@@ -445,7 +454,7 @@ static inline void alone(const struct world *w, const real *param, real *mean, d
 			vec_axpy(&w->par, n, factor, g, mean);
 		}
 	}
-	vec_scale(&w->par, n, BATCH / (double)samples_to(w, w->begin + w->micro), mean);
+	vec_scale(&w->par, n, BATCH / (double)samples_of(w, 0, w->micro), mean);
 	free(g);
 }
 

@@ -24,12 +24,26 @@ static void compare(const struct peer *p, const real *got, const real *want, boo
 	assert_true(sum > 1e-6);
 }
 
-/* What the round gives a member whose replica has spoken for both. */
-static void hear(const struct world *w, struct peer *p)
+/* What the round gives a member: the mean of what all pipelines have of its part, by samples; of a pipeline's replicas
+ * one has spoken for all. */
+static real *heard(const struct world *w, const struct peer *p)
 {
-	for (uint32_t k = 0; k < w->n && !p->gave; k++)
-		if (w->peer[k].gave && w->peer[k].lo == p->lo && w->peer[k].n == p->n)
-			memcpy(p->mean, w->peer[k].mean, p->n * sizeof(real));
+	real *mean = xcalloc(p->n, sizeof(real));
+	uint64_t all = samples_of(w, 0, w->micro);
+	uint32_t many = 0;
+
+	for (uint32_t k = 0; k < w->n; k++) {
+		const struct peer *o = &w->peer[k];
+		uint64_t samples = samples_of(w, o->of.first, o->of.n);
+
+		if (!o->gave || o->lo != p->lo || o->n != p->n)
+			continue;
+		for (uint64_t i = 0; i < p->n; i++)
+			mean[i] += samples == all ? o->mean[i] : o->mean[i] * (real)samples / (real)all;
+		many++;
+	}
+	assert_int_equal(many, w->units);
+	return mean;
 }
 
 /* The step is the test's own: plain SGD with the mean that the round was given. */
@@ -43,19 +57,21 @@ static void step(struct world *w, real *param, bool exact)
 	vec_axpy(&w->par, w->model->nparam, RATE, mean, param);
 	for (uint32_t k = 0; k < w->n; k++) {
 		struct peer *p = &w->peer[k];
+		real *got;
 
 		counted += p->counted;
 		told += p->loss;
 		if (!p->n)
 			continue;
-		hear(w, p);
+		got = heard(w, p);
 		given += p->gave ? p->n : 0;
-		compare(p, p->mean, mean, exact);
-		vec_axpy(&w->par, p->n, RATE, p->mean, p->held[p->stage].w);
+		compare(p, got, mean, exact);
+		vec_axpy(&w->par, p->n, RATE, got, p->held[p->stage].w);
 		compare(p, p->held[p->stage].w, param, exact);
+		free(got);
 	}
-	assert_int_equal(given, w->model->nparam);      /* every parameter once, whoever else has it */
-	assert_int_equal(counted, samples_to(w, w->begin + w->micro));
+	assert_int_equal(given, w->units * w->model->nparam);   /* every parameter once a pipeline, whoever else has it */
+	assert_int_equal(counted, samples_of(w, 0, w->micro));
 	assert_true(fabs(told - loss) < 1e-5 * fabs(loss));
 	free(mean);
 }
@@ -118,6 +134,17 @@ static void replicas(void **state)
 	train(4, 8, false, "{'stages':[{'replicas':2},{},{}],'micro_batches':3}");
 	train(6, 9, false, "{'stages':[{'replicas':3},{'replicas':2},{}],'micro_batches':5}");
 	train(4, 6, false, "{'stages':[{'replicas':2},{'replicas':2}],'schedule':'naive','micro_batches':2}");
+}
+
+/* Several pipelines, of one speed and of several; with replicas of a stage, and a member that is left over. */
+static void side_by_side(void **state)
+{
+	train(4, 8, false, "{'stages':2}");
+	train(4, 7, false, "{'stages':2,'schedule':'gpipe','micro_batches':2}");
+	train(6, 9, false, "{'stages':2,'schedule':'naive'}");
+	train(7, 11, false, "{'stages':3,'micro_batches':3}");
+	train(8, 12, false, "{'stages':[{'replicas':2},{},{}],'micro_batches':5}");
+	train(3, 8, false, "{'stages':1}");
 }
 
 /* --- state in several copies: here the round is had, and the optimizer's step is the plan's */
@@ -289,6 +316,7 @@ int main(void)
 		cmocka_unit_test(schedules),
 		cmocka_unit_test(named_layers),
 		cmocka_unit_test(replicas),
+		cmocka_unit_test(side_by_side),
 		cmocka_unit_test(copies),
 		cmocka_unit_test(copies_with_who_learns_nothing),
 		cmocka_unit_test(copies_and_replicas),
