@@ -327,6 +327,16 @@ static void update(struct plan *p, const struct pipe *x)
 		update_digest(p, stage_tag(last, kept));
 }
 
+/* Of so many that are left: no replica is without one, and what comes behind it is no shorter, if that can be. */
+static uint64_t flush_size(const struct pipe *x, uint64_t left)
+{
+	uint64_t n = left > x->most ? x->most : left, rest = left - n;
+
+	if (rest && rest < x->widest && n >= 2 * x->widest - rest)
+		n -= x->widest - rest;
+	return n < x->widest ? x->widest : n;
+}
+
 static int plan(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
 {
 	uint64_t made = (v->samples + v->profile->batch - 1) / v->profile->batch, share, n;
@@ -340,7 +350,7 @@ static int plan(const struct view *v, const struct plan_results *results, struct
 	ret->redundancy = v->redundancy ? v->redundancy : 1;
 	if (!stage_of(&x, v->me) || (!v->begun && !n))
 		return 0;               /* spare, or the target is reached: wait */
-	n = n > x.most ? x.most : n < x.widest ? x.widest : n;
+	n = flush_size(&x, n);
 	stage_buffers(ret, &x, v->me);
 	if (v->begun)
 		update(ret, &x);

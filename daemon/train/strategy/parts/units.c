@@ -1,6 +1,7 @@
-/* Shares of an epoch (units.h). Each unit is as fast as its slowest member, and gets micro-batches in proportion, whole
- * ones, one for each replica of its widest stage at least; the rest goes to whoever lacks most of what is due to it.
- * Plain arithmetic in a fixed order: every member finds the same shares. */
+/* Shares of an epoch (units.h). Each unit is as fast as its slowest member, and gets micro-batches in proportion. They are
+ * dealt out in turns, one for each replica of the widest stage, so that no flush must go beyond its share into that of
+ * the next unit; what is no whole turn is the last one's. Plain arithmetic in a fixed order: every member finds the
+ * same shares. */
 #include <stdlib.h>
 #include "common/mem.h"
 #include "common/planted.h"
@@ -45,8 +46,8 @@ static double speed_of(const struct view *v, uint32_t from, uint32_t n)
 	return least > 0 ? least : 1;
 }
 
-/* due[u]: micro-batches that unit u would make if they could be cut. */
-static void due_of(const struct pipe *x, const struct view *v, double *due)
+/* due[u]: turns that unit u would have if they could be cut. */
+static void due_of(const struct pipe *x, const struct view *v, uint64_t turns, double *due)
 {
 	double all = 0;
 
@@ -55,7 +56,7 @@ static void due_of(const struct pipe *x, const struct view *v, double *due)
 		all += due[u];
 	}
 	for (uint32_t u = 0; u < x->units; u++)
-		due[u] = due[u] * (double)units_epoch(v) / all;
+		due[u] = due[u] * (double)turns / all;
 }
 
 /* Who lacks most of what is due to it; or, the other way round, has most beyond it and can give one. */
@@ -67,7 +68,7 @@ static uint32_t pick(const struct pipe *x, const double *due, const uint64_t *n,
 	for (uint32_t u = 0; u < x->units; u++) {
 		double lacks = gives ? (double)n[u] - due[u] : due[u] - (double)n[u];
 
-		if ((!gives || n[u] > x->widest) && (best == x->units || lacks > top)) {
+		if ((!gives || n[u] > 1) && (best == x->units || lacks > top)) {
 			best = u;
 			top = lacks;
 		}
@@ -78,18 +79,22 @@ static uint32_t pick(const struct pipe *x, const double *due, const uint64_t *n,
 static void share_out(const struct pipe *x, const struct view *v, uint64_t *n)
 {
 	double *due = xcalloc(x->units, sizeof(*due));
-	uint64_t all = units_epoch(v), have = 0;
+	uint64_t turns = units_epoch(v) / x->widest, have = 0;
 
-	due_of(x, v, due);
+	due_of(x, v, turns, due);
 	for (uint32_t u = 0; u < x->units; u++) {
-		n[u] = (uint64_t)due[u];
-		n[u] = n[u] > x->widest ? n[u] : x->widest;
+		n[u] = due[u] > 1 ? (uint64_t)due[u] : 1;
 		have += n[u];
 	}
-	for (; have < all; have++)
+	for (; have < turns; have++)
 		n[pick(x, due, n, false)]++;
-	for (; have > all && pick(x, due, n, true) < x->units; have--)
+	for (; have > turns && pick(x, due, n, true) < x->units; have--)
 		n[pick(x, due, n, true)]--;
+	for (uint32_t u = 0; u < x->units; u++)
+		n[u] *= x->widest;
+	n[x->units - 1] += units_epoch(v) % x->widest;
+	if (x->units == 1)
+		n[0] = units_epoch(v);
 	free(due);
 }
 
