@@ -1,9 +1,12 @@
 """Daemons in a folder and a connection to each, for the benches and soaks that are written in Python."""
 import json
 import os
+import platform
 import signal
 import socket
+import statistics
 import subprocess
+import sys
 import time
 
 
@@ -102,6 +105,24 @@ def new_key(folder):
 		with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), 'w', encoding='utf-8') as f:
 			f.write(os.urandom(32).hex() + '\n')
 	return path
+
+
+def machine():
+	"""What figures are worth nothing without."""
+	with open('/proc/cpuinfo', encoding='utf-8') as f:
+		names = [line.split(':', 1)[1].strip() for line in f if line.startswith('model name')]
+	return {'processors': len(os.sched_getaffinity(0)), 'processor': names[0] if names else platform.machine(),
+		'kernel': platform.release(), 'load': round(os.getloadavg()[0], 2)}
+
+
+def spread(values, digits=3):
+	return {'median': round(statistics.median(values), digits), 'min': round(min(values), digits), 'max': round(max(values), digits),
+		'n': len(values)}
+
+
+def end_in_order():
+	"""SIGTERM ends a bench like an exception, so that its daemons end with it."""
+	signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 def kill_all(daemons):
