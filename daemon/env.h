@@ -108,6 +108,7 @@ struct files {
 	/* existing is fine; of a new one the directory is synced */
 	int (*mkdir)(struct files *f, const char *path, int mode, struct err *e);
 	int (*list)(struct files *f, const char *dir, int (*row)(void *arg, const char *name), void *arg, struct err *e);
+	int (*rmdir)(struct files *f, const char *path, struct err *e);        /* an empty one */
 	/* The rest may be NULL. The file's first n bytes, to be read only, until unmap; NULL and e. */
 	const void *(*map)(struct files *f, int fd, size_t n, struct err *e);
 	void (*unmap)(struct files *f, const void *p, size_t n);

@@ -19,6 +19,15 @@
 
 /* --- writing */
 
+struct ckpt_out {
+	struct files *f; int fd;                /* -1: closed */
+	char *path, *tmp;
+	const struct ckpt_tensor *v; size_t n;
+	json_t *meta;
+	XXH3_state_t *hash;
+	uint64_t head, at;                      /* bytes of the header; where the next byte goes */
+};
+
 static json_t *head_json(const struct ckpt_tensor *v, size_t n, const json_t *meta, const char *hash)
 {
 	json_t *root = json_object(), *m = meta ? json_deep_copy(meta) : json_object();
@@ -56,23 +65,6 @@ static void head_bytes(struct buf *b, const struct ckpt_tensor *v, size_t n, con
 	json_decref(root);
 }
 
-static int write_data(struct files *f, int fd, uint64_t at, const struct ckpt_tensor *v, size_t n, XXH3_state_t *x,
-	struct err *e)
-{
-	for (size_t i = 0; i < n; i++) {
-		for (uint64_t k = 0; k < v[i].bytes; k += PIECE) {
-			size_t m = v[i].bytes - k < PIECE ? (size_t)(v[i].bytes - k) : PIECE;
-			const uint8_t *p = (const uint8_t *)v[i].data + k;
-
-			XXH3_128bits_update(x, p, m);
-			if (f->pwrite(f, fd, p, m, at, e) < 0)
-				return -1;
-			at += m;
-		}
-	}
-	return 0;
-}
-
 static void hash_hex(XXH3_state_t *x, uint8_t out[16], char hex[33])
 {
 	XXH128_canonical_t c;
@@ -97,59 +89,122 @@ static int names_unique(const struct ckpt_tensor *v, size_t n, struct err *e)
 	return rc;
 }
 
+/* The header comes first but holds the hash of what follows: its length is known before its contents. */
+static int begin(struct ckpt_out *o, struct err *e)
+{
+	static const char zeros[] = "00000000000000000000000000000000";
+	struct buf b = { 0 };
+
+	if (o->n > CKPT_TENSORS - 1)
+		return err_set(e, ERR_LIMIT, "%zu tensors; at most %d", o->n, CKPT_TENSORS - 1);
+	if (names_unique(o->v, o->n, e) < 0)
+		return -1;
+	head_bytes(&b, o->v, o->n, o->meta, zeros);
+	o->head = o->at = b.len;
+	buf_free(&b);
+	if (o->head - 8 > CKPT_HEADER_MAX)
+		return err_set(e, ERR_LIMIT, "the header would have %" PRIu64 " bytes; at most %d", o->head, CKPT_HEADER_MAX);
+	o->fd = o->f->open(o->f, o->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640, e);
+	return o->fd < 0 ? -1 : 0;
+}
+
+struct ckpt_out *ckpt_out_new(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n,
+	const json_t *meta, struct err *e)
+{
+	struct ckpt_out *o = xcalloc(1, sizeof *o);
+
+	*o = (struct ckpt_out){ .f = f, .fd = -1, .path = xstrdup(path), .tmp = xasprintf("%s.tmp", path), .v = v, .n = n,
+		.meta = json_incref((json_t *)meta), .hash = XXH3_createState() };
+	if (!o->hash)
+		abort();
+	XXH3_128bits_reset(o->hash);
+	if (begin(o, e) == 0)
+		return o;
+	(void)err_wrap(e, "%s", path);
+	ckpt_out_drop(o);
+	return NULL;
+}
+
+static int put(struct ckpt_out *o, const uint8_t *p, uint64_t bytes, struct err *e)
+{
+	for (uint64_t k = 0; k < bytes; k += PIECE) {
+		size_t m = bytes - k < PIECE ? (size_t)(bytes - k) : PIECE;
+
+		XXH3_128bits_update(o->hash, p + k, m);
+		if (o->f->pwrite(o->f, o->fd, p + k, m, o->at, e) < 0)
+			return -1;
+		o->at += m;
+	}
+	return 0;
+}
+
+int ckpt_out_put(struct ckpt_out *o, const void *p, size_t bytes, struct err *e)
+{
+	return put(o, p, bytes, e) < 0 ? err_wrap(e, "%s", o->path) : 0;
+}
+
+static int end(struct ckpt_out *o, uint8_t xxh[16], struct err *e)
+{
+	struct buf b = { 0 };
+	char hex[33];
+	int fd = o->fd, rc;
+
+	hash_hex(o->hash, xxh, hex);
+	head_bytes(&b, o->v, o->n, o->meta, hex);
+	assert(b.len == o->head);
+	rc = o->f->pwrite(o->f, fd, b.p, b.len, 0, e);
+	buf_free(&b);
+	if (rc == 0 && !PLANTED(CKPT_UNSYNCED))
+		rc = o->f->fsync(o->f, fd, e);
+	o->fd = -1;
+	if (o->f->close(o->f, fd, rc == 0 ? e : NULL) < 0)
+		rc = -1;
+	if (rc == 0)
+		rc = o->f->rename(o->f, o->tmp, o->path, e);
+	if (rc < 0)
+		o->f->unlink(o->f, o->tmp, NULL);
+	return rc;
+}
+
+int ckpt_out_end(struct ckpt_out *o, uint64_t *ret_bytes, uint8_t xxh[16], struct err *e)
+{
+	uint8_t hash[16];
+	int rc = end(o, xxh ? xxh : hash, e);
+
+	if (ret_bytes)
+		*ret_bytes = o->at;
+	if (rc < 0)
+		(void)err_wrap(e, "%s", o->path);
+	ckpt_out_drop(o);
+	return rc;
+}
+
+void ckpt_out_drop(struct ckpt_out *o)
+{
+	if (!o)
+		return;
+	if (o->fd >= 0) {
+		o->f->close(o->f, o->fd, NULL);
+		o->f->unlink(o->f, o->tmp, NULL);
+	}
+	XXH3_freeState(o->hash);
+	json_decref(o->meta);
+	free(o->path);
+	free(o->tmp);
+	free(o);
+}
+
 int ckpt_write(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n, const json_t *meta,
 	uint64_t *ret_bytes, uint8_t xxh[16], struct err *e)
 {
-	static const char zeros[] = "00000000000000000000000000000000";
-	XXH3_state_t *x;
-	struct buf b = { 0 };
-	uint8_t hash[16];
-	char hex[33], *tmp;
-	uint64_t bytes;
-	int fd, rc;
+	struct ckpt_out *o = ckpt_out_new(f, path, v, n, meta, e);
 
-	if (n > CKPT_TENSORS - 1)
-		return err_set(e, ERR_LIMIT, "%s: %zu tensors; at most %d", path, n, CKPT_TENSORS - 1);
-	if (names_unique(v, n, e) < 0)
-		return err_wrap(e, "%s", path);
-	/* The header comes first but holds the hash of what follows: its length is known before its contents. */
-	head_bytes(&b, v, n, meta, zeros);
-	if (b.len - 8 > CKPT_HEADER_MAX) {
-		buf_free(&b);
-		return err_set(e, ERR_LIMIT, "%s: the header would have %zu bytes; at most %d", path, b.len, CKPT_HEADER_MAX);
-	}
-	bytes = b.len;
-	tmp = xasprintf("%s.tmp", path);
-	fd = f->open(f, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640, e);
-	x = XXH3_createState();
-	if (!x)
-		abort();
-	XXH3_128bits_reset(x);
-	rc = fd < 0 ? -1 : write_data(f, fd, b.len, v, n, x, e);
-	hash_hex(x, hash, hex);
-	XXH3_freeState(x);
-	if (rc == 0) {
-		head_bytes(&b, v, n, meta, hex);
-		assert(b.len == bytes);
-		rc = f->pwrite(f, fd, b.p, b.len, 0, e);
-	}
-	if (rc == 0 && !PLANTED(CKPT_UNSYNCED))
-		rc = f->fsync(f, fd, e);
-	if (fd >= 0 && f->close(f, fd, rc == 0 ? e : NULL) < 0)
-		rc = -1;
-	if (rc == 0)
-		rc = f->rename(f, tmp, path, e);
-	if (rc < 0 && fd >= 0)
-		f->unlink(f, tmp, NULL);
-	for (size_t i = 0; i < n; i++)
-		bytes += v[i].bytes;
-	buf_free(&b);
-	free(tmp);
-	if (ret_bytes)
-		*ret_bytes = bytes;
-	if (xxh)
-		memcpy(xxh, hash, 16);
-	return rc < 0 ? err_wrap(e, "%s", path) : 0;
+	for (size_t i = 0; o && i < n; i++)
+		if (ckpt_out_put(o, v[i].data, v[i].bytes, e) < 0) {
+			ckpt_out_drop(o);
+			return -1;
+		}
+	return o ? ckpt_out_end(o, ret_bytes, xxh, e) : -1;
 }
 
 /* --- reading */

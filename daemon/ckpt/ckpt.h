@@ -59,6 +59,13 @@ const struct ckpt_tensor *ckpt_find(const struct ckpt_head *h, const char *name)
  * xxh (may be NULL) is the hash of the data area. */
 int ckpt_write(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n, const json_t *meta,
 	uint64_t *ret_bytes, uint8_t xxh[16], struct err *e);
+/* The same where the data lies nowhere whole: all bytes of v[0], then of v[1], ..., in pieces of any size. v must stay,
+ * its data is not looked at; NULL and e. end and drop free it; without end there is no file. Blocking. */
+struct ckpt_out *ckpt_out_new(struct files *f, const char *path, const struct ckpt_tensor *v, size_t n,
+	const json_t *meta, struct err *e);
+int ckpt_out_put(struct ckpt_out *o, const void *p, size_t bytes, struct err *e);
+int ckpt_out_end(struct ckpt_out *o, uint64_t *ret_bytes, uint8_t xxh[16], struct err *e);
+void ckpt_out_drop(struct ckpt_out *o);         /* NULL is fine */
 /* Reads the tensors v[0..n) by name into their data; dtype and shape must be equal (ERR_MISMATCH names the
  * tensor). Checks the hash over the whole data area when the file has one. A tensor of the file that is not asked
  * for is ignored; one that is asked for and not there is ERR_NOT_FOUND. On failure the contents of data are
@@ -99,6 +106,7 @@ struct ckpt_save {
 	/* Those that are there of later epochs than this one, or of `lost_from` (0: none) and later, are not of this
 	 * history: they become NAME.aside, NAME.aside2, ..., which nobody deletes. */
 	uint64_t lost_from;
+	uint64_t lent;                      /* that epoch's is being read by others and stays, too; 0: none */
 	uint64_t free_min_bytes;            /* refuse (ERR_FULL) when less would be free after writing; 0: no floor */
 };
 void ckpt_save(struct env *env, const struct ckpt_save *o, ckpt_done_fn *done, void *arg);

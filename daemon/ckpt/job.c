@@ -85,7 +85,7 @@ struct ckpt_job {
 	struct ckpt_tensor *v;
 	size_t n;
 	json_t *meta;
-	uint64_t epoch, free_min, began_us, lost_from, reject;
+	uint64_t epoch, free_min, began_us, lost_from, lent, reject;
 	unsigned keep;
 	struct ckpt_result r;
 	ckpt_done_fn *done;
@@ -139,7 +139,7 @@ static void retain(struct ckpt_job *c, struct names *l)
 			c->r.aside += set_aside(c, l->v[i], "aside", NULL) == 0;
 			continue;
 		}
-		if (kept++ < c->keep)
+		if (kept++ < c->keep || l->v[i] == c->lent)
 			continue;
 		ckpt_path(c->dir, l->v[i], path, sizeof path);
 		if (c->files->unlink(c->files, path, NULL) == 0)
@@ -282,6 +282,7 @@ void ckpt_save(struct env *env, const struct ckpt_save *o, ckpt_done_fn *done, v
 	c->keep = o->keep ? o->keep : 3;
 	c->free_min = o->free_min_bytes;
 	c->lost_from = o->lost_from;
+	c->lent = o->lent;
 	c->job.name = "checkpoint save";
 	c->job.run = save_run;
 	env_work(env, &c->job);

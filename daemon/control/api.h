@@ -74,6 +74,8 @@ struct api {
 	/* {key, latest?: bool} -> {key, id, took_us, found, here, hops, steps: [{hop, peer, address, asked_us, took_us?,
 	 * state, nodes, records}], text} */
 	api_fn *dht_trace;
+	/* {run, dir: [absolute path]} -> {run, name, path, epoch, parameters, tensors, bytes, peers} when it is written */
+	api_fn *model_export;
 	api_fn *checkpoint;     /* {run?} -> {checkpoints: [{run, epoch, path, bytes}]} when they are on the disk */
 	/* {in_s?} -> finish the micro-batch, hand back ranges, goodbye; {} when done; the daemon stays */
 	api_fn *drain;

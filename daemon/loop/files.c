@@ -134,6 +134,11 @@ static int file_mkdir(struct files *f, const char *path, int mode, struct err *e
 	return fail(e, "mkdir", path);
 }
 
+static int file_rmdir(struct files *f, const char *path, struct err *e)
+{
+	return rmdir(path) ? fail(e, "rmdir", path) : 0;
+}
+
 static int file_list(struct files *f, const char *dir, int (*row)(void *arg, const char *name), void *arg,
 	struct err *e)
 {
@@ -185,7 +190,7 @@ static uint64_t file_ticks_ns(struct files *f)
 struct files *files_real(void)
 {
 	static const struct files real = { file_open, file_pread, file_pwrite, file_fsync, file_close, file_rename,
-		file_unlink, file_size, file_free_bytes, file_mkdir, file_list, file_map, file_unmap, file_changed_ns,
-		file_ticks_ns };
+		file_unlink, file_size, file_free_bytes, file_mkdir, file_list, file_rmdir, file_map, file_unmap,
+		file_changed_ns, file_ticks_ns };
 	return (struct files *)(uintptr_t)&real;        /* a table: nobody writes to it */
 }

@@ -30,6 +30,7 @@ const char *kind_name(enum kind k)
 		{ KIND_AVG_WRONG, "avg_wrong" },
 		{ KIND_RUN_STATE, "run_state" },
 		{ KIND_RUN_CTL, "run_ctl" }, { KIND_RUN_DATA, "run_data" }, { KIND_RUN_SHARD, "run_shard" },
+		{ KIND_RUN_SAVED, "run_saved" },
 		{ KIND_PLAN_DATA, "plan_data" }, { KIND_CREW_PROPOSE, "crew_propose" },
 		{ KIND_CREW_GO, "crew_go" }, { KIND_CREW_ASK, "crew_ask" }, { KIND_CREW_SHOW, "crew_show" },
 	};

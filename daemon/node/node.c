@@ -383,6 +383,7 @@ void node_drain(void *arg, const json_t *params, struct reply *r)
 #define runs_run_plan runs_plan
 #define runs_run_layers runs_layers
 #define runs_run_rm runs_rm
+#define runs_model_export runs_export
 NODE_RUN_OPS(X)
 #undef X
 

@@ -6,6 +6,7 @@
 #include "common/mem.h"
 #include "common/text.h"
 #include "run/mover.h"
+#include "run/saved.h"
 
 
 struct waiter { struct list link; struct reply *reply; };
@@ -151,6 +152,7 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 	ckpt_save(r->rs->ctx.env, &(struct ckpt_save){ .dir = dir, .epoch = p->epoch, .v = snap->tensor,
 		.n = snap->ntensors,
 		.lost_from = r->lost_from,
+		.lent = lends_epoch(r->rs->lends, &r->id),
 		.meta = meta_of(r, p, snap),
 		.keep = r->spec->local.checkpoint_keep ? r->spec->local.checkpoint_keep : (unsigned)conf_int(r->rs->ctx.conf,
 		"checkpoint", "keep"), .free_min_bytes = (uint64_t)conf_int(r->rs->ctx.conf, "checkpoint", "free_min") },

@@ -23,6 +23,7 @@ struct trace;                           /* trace.c: the run log on disk */
 struct sync;                            /* sync.c: a state download under way */
 struct fetch;                           /* fetch.c: its pieces */
 struct donors;                          /* donor.c: those of others */
+struct lends;                           /* saved.c: its checkpoints, for others */
 struct differ;                          /* differ.c: where data begins to be another than the run's */
 struct runs {
 	struct runs_ctx ctx;
@@ -30,6 +31,8 @@ struct runs {
 	struct list graves;             /* trainers that still have a job running */
 	struct list asks;               /* operators' requests that wait for the network */
 	struct donors *donors;
+	struct list exports;            /* models being written into folders */
+	struct lends *lends;            /* saved.c */
 	struct list serving;            /* texts being continued, pictures being looked at */
 	struct timer drain_timer;
 	void (*drained)(void *arg); void *drained_arg;
@@ -294,6 +297,9 @@ void run_revive(struct run *r, run_revived *done, void *arg);           /* r is 
 
 /* ---- serve.c ---- */
 void runs_serving_free(struct runs *rs);               /* the daemon ends: answers whoever waits */
+
+/* ---- export.c ---- */
+void runs_exports_free(struct runs *rs);               /* the daemon ends: answers whoever waits */
 
 /* ---- json.c ---- */
 json_t *run_json(struct run *r, bool longer);

@@ -6,7 +6,7 @@
 #include "common/jrpc.h"
 #include "common/mem.h"
 #include "common/text.h"
-#include "run/int.h"
+#include "run/saved.h"
 #include "train/spec/draft.h"
 
 #define RUNS_MAX 256
@@ -211,9 +211,11 @@ struct runs *runs_new(const struct runs_ctx *ctx, struct err *e)
 	list_init(&rs->graves);
 	list_init(&rs->asks);
 	list_init(&rs->serving);
+	list_init(&rs->exports);
 	rs->donors = donors_new(rs);
 	ctl_serve(rs);
 	differ_serve(rs);
+	rs->lends = lends_new(rs);
 	json_t *rows = ctx->store ? store_list(ctx->store, STORE_RUNS, NULL, RUNS_MAX) : json_array(), *row;
 	size_t i;
 	json_array_foreach(rows, i, row)
@@ -234,6 +236,8 @@ void runs_free(struct runs *rs)
 	env_timer(rs->ctx.env, &rs->drain_timer, 0);
 	list_each_safe(it, &rs->list)
 		run_free(list_entry(it, struct run, link));
+	runs_exports_free(rs);
+	lends_free(rs->lends);
 	donors_free(rs->donors);
 	runs_asks_free(rs);
 	list_each_safe(it, &rs->graves) {       /* jobs still running: their memory goes when they are done */

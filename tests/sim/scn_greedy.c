@@ -293,6 +293,14 @@ static void stranger_call(struct stranger *x, json_t *part)
 		stranger_asked, x);
 }
 
+/* What its checkpoint has of it. */
+static void stranger_saved(struct stranger *x)
+{
+	const struct run *r = node_run(x->w, x->of);
+	net_call(node_net(node_peer(x->w, x->node)->node), node_id(node_peer(x->w, x->of)->node), KIND_RUN_SAVED,
+		json_pack("{s:s}", "run", r->hex), NO_BLOB, CLASS_control, 5 * SEC, stranger_asked, x);
+}
+
 /* What there is; and all of it, as often as one may have pieces on their way. */
 static void stranger_step(struct stranger *x)
 {
@@ -302,6 +310,7 @@ static void stranger_step(struct stranger *x)
 		return;
 	const struct shard *s = trainer_shards(r->trainer, &n);
 	stranger_call(x, NULL);
+	stranger_saved(x);
 	for (uint32_t k = 0; k < 8 && n; k++)
 		stranger_call(x, json_pack("[I,I,I,I]", (json_int_t)s[k % n].param.lo, (json_int_t)s[k % n].param.hi,
 			(json_int_t)0, (json_int_t)0));

@@ -193,6 +193,33 @@ static int file_close(struct files *f, int fd, struct err *e)
 	return enter(of(f), "close", "", e);
 }
 
+/* With all that lies in it. */
+static int rename_dir(struct snode *n, struct entry *a, const char *to, struct err *e)
+{
+	size_t len = strlen(a->path);
+	char *from = xstrdup(a->path);
+	int rc = find(n, to) && (find(n, to)->live || find(n, to)->dir) ? err_set(e, ERR_EXISTS, "rename %s: %s is there",
+		from, to) : parent_there(n, to) ? 0 : err_set(e, ERR_NOT_FOUND, "rename %s: no such directory", to);
+	list_each_safe(i, &n->disk.entries) {
+		struct entry *x = list_entry(i, struct entry, link);
+		if (rc || strncmp(x->path, from, len) || (x->path[len] && x->path[len] != '/'))
+			continue;
+		char *path = xasprintf("%s%s", to, x->path + len);
+		struct entry *old = find(n, path);
+		if (old) {                      /* a name without anything */
+			list_del(&old->link);
+			set(&old->live, NULL);
+			set(&old->safe, NULL);
+			free(old->path);
+			free(old);
+		}
+		free(x->path);
+		x->path = path;
+	}
+	free(from);
+	return rc;
+}
+
 static int file_rename(struct files *f, const char *from, const char *to, struct err *e)
 {
 	struct snode *n = of(f);
@@ -200,6 +227,8 @@ static int file_rename(struct files *f, const char *from, const char *to, struct
 
 	if (enter(n, "rename", from, e))
 		return -1;
+	if (a && a->dir)
+		return rename_dir(n, a, to, e);
 	if (!a || !a->live)
 		return err_set(e, ERR_NOT_FOUND, "rename %s: no such file", from);
 	if (!parent_there(n, to))
@@ -225,6 +254,26 @@ static int file_unlink(struct files *f, const char *path, struct err *e)
 		of(f)->disk.free += (int64_t)x->live->len;
 	set(&x->live, NULL);
 	set(&x->safe, NULL);
+	return 0;
+}
+
+static bool inside(const struct entry *x, const char *dir)
+{
+	size_t n = strlen(dir);
+	return (x->live || x->dir) && !strncmp(x->path, dir, n) && x->path[n] == '/';
+}
+
+static int file_rmdir(struct files *f, const char *path, struct err *e)
+{
+	struct entry *x = find(of(f), path);
+	if (enter(of(f), "rmdir", path, e))
+		return -1;
+	if (!x || !x->dir)
+		return err_set(e, ERR_NOT_FOUND, "rmdir %s: no such directory", path);
+	list_each(i, &of(f)->disk.entries)
+		if (inside(list_entry(i, struct entry, link), path))
+			return err_set(e, ERR_IO, "rmdir %s: not empty", path);
+	x->dir = false;
 	return 0;
 }
 
@@ -281,7 +330,7 @@ static int file_list(struct files *f, const char *dir, int (*row)(void *arg, con
 void simdisk_init(struct snode *n)
 {
 	n->files = (struct files){ file_open, file_pread, file_pwrite, file_fsync, file_close, file_rename, file_unlink,
-		file_size, file_free_bytes, file_mkdir, file_list };
+		file_size, file_free_bytes, file_mkdir, file_list, file_rmdir };
 	list_init(&n->disk.entries);
 	n->disk.free = -1;
 	make(n, "/", true);

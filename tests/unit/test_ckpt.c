@@ -202,12 +202,52 @@ static void large_tensors_cross_pieces(void **state)
 	free(b);
 }
 
+/* Written in pieces as they come it is the same file; and without an end it is none. */
+static void pieces_of_any_size_make_the_same_file(void **state)
+{
+	struct world *w = *state;
+	struct model m;
+	struct ckpt_out *o;
+	struct buf want, have;
+	struct err e;
+	uint64_t bytes;
+	json_t *meta = json_pack("{s:s}", "run", "x");
+
+	model_init(&m, 3);
+	assert_int_equal(ckpt_write(&w->files, path_of(w, "a"), m.v, 4, meta, NULL, NULL, &e), 0);
+	want = slurp(path_of(w, "a"));
+	for (size_t piece = 1; piece < 60; piece += 7) {
+		o = ckpt_out_new(&w->files, path_of(w, "b"), m.v, 4, meta, &e);
+		assert_non_null(o);
+		for (int i = 0; i < 4; i++)
+			for (size_t at = 0; at < m.v[i].bytes; at += piece) {
+				size_t n = m.v[i].bytes - at < piece ? m.v[i].bytes - at : piece;
+
+				assert_int_equal(ckpt_out_put(o, (char *)m.v[i].data + at, n, &e), 0);
+			}
+		assert_int_equal(ckpt_out_end(o, &bytes, NULL, &e), 0);
+		have = slurp(path_of(w, "b"));
+		assert_int_equal(bytes, want.len);
+		assert_int_equal(have.len, want.len);
+		assert_memory_equal(have.p, want.p, want.len);
+		buf_free(&have);
+	}
+	o = ckpt_out_new(&w->files, path_of(w, "c"), m.v, 4, meta, &e);
+	assert_int_equal(ckpt_out_put(o, m.w, sizeof m.w, &e), 0);
+	ckpt_out_drop(o);
+	assert_int_equal(access(path_of(w, "c"), F_OK), -1);
+	assert_int_equal(access(path_of(w, "c.tmp"), F_OK), -1);
+	buf_free(&want);
+	json_decref(meta);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(a_file_reads_back), T(another_model_is_refused), T(every_truncation_is_refused),
 		T(every_flipped_byte_is_seen), cmocka_unit_test(lying_headers_are_refused), T(large_tensors_cross_pieces),
+		T(pieces_of_any_size_make_the_same_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,6 +103,24 @@ static void the_newest_stay(void **state)
 	assert_int_equal(epochs[0], 48);
 }
 
+/* It is being read, and stays until it is not. */
+static void one_that_is_lent_stays(void **state)
+{
+	struct world *w = *state;
+	struct model a;
+	struct end x = { 0 };
+
+	model_init(&a, 1);
+	for (uint64_t k = 1; k <= 6; k++) {
+		ckpt_save(&w->env, &(struct ckpt_save){ .dir = path_of(w, "runs/r1"), .epoch = k, .v = a.v, .n = 4, .keep = 2,
+			.lent = k < 6 ? 2 : 0 }, ended, &x);
+		world_turn(w, 0);
+		assert_int_equal(x.r.error.code, ERR_NONE);
+		assert_int_equal(there(w, "epoch-0000000002.safetensors"), k >= 2 && k < 6);
+		assert_false(k > 2 && there(w, "epoch-0000000001.safetensors"));
+	}
+}
+
 /* It may be a good one: no older one is taken for it, and it stays where it is. */
 static void one_that_cannot_be_read_is_no_corrupted_one(void **state)
 {
@@ -242,7 +260,8 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(the_newest_stay), T(a_corrupted_one_falls_back), T(one_that_cannot_be_read_is_no_corrupted_one),
+		T(one_that_is_lent_stays), T(the_newest_stay), T(a_corrupted_one_falls_back),
+		T(one_that_cannot_be_read_is_no_corrupted_one),
 		T(another_model_does_not_fall_back), T(a_full_disk_is_refused_before_writing),
 		T(a_kill_anywhere_leaves_the_last_whole_one),
 	};

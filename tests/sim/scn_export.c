@@ -1,0 +1,291 @@
+/* `model export` of a pipeline in whole nodes: whoever is asked, holder or spare, has in one folder the bits that one
+ * peer alone has at that epoch, though a holder dies meanwhile; and when it can not be had, that is said, and nothing
+ * is left behind. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "line_world.h"
+
+#define DIR "/state/model"
+#define FIRST 20                                /* epochs: then all have saved */
+
+/* Its answer may come while something happens to others. */
+struct exporting { struct reply r; bool over; json_t *result; struct err e; };
+
+static void replied(struct reply *r, json_t *result, const struct err *e)
+{
+	struct exporting *x = container_of(r, struct exporting, r);
+	x->over = true;
+	x->result = result;
+	if (e)
+		x->e = *e;
+}
+
+static struct exporting *begin(struct line *l, int node)
+{
+	struct exporting *x = xcalloc(1, sizeof *x);
+	json_t *params = json_pack("{s:s,s:[s]}", "run", "line", "dir", DIR);
+	x->r.done = replied;
+	node_model_export(node_peer(l->w, node)->node, params, &x->r);
+	json_decref(params);
+	return x;
+}
+
+static bool is_over(struct sim *s, void *exporting) { return ((struct exporting *)exporting)->over; }
+
+/* The epoch of what it has written; 0: it has failed, and *e says why. */
+static uint64_t end(struct line *l, struct exporting *x, struct err *e)
+{
+	uint64_t epoch = 0;
+	*e = (struct err){ 0 };
+	if (!sim_run_until(l->s, is_over, x, 120 * SEC)) {
+		sim_fail(l->s, "the operator gets no answer");
+		return 0;                               /* x lives on: the answer may still come */
+	}
+	if (x->result)
+		epoch = (uint64_t)json_integer_value(json_object_get(x->result, "epoch"));
+	else
+		*e = x->e;
+	json_decref(x->result);
+	free(x);
+	return epoch;
+}
+
+static int row(void *arg, const char *name) { return 0; }
+
+static bool is_there(struct line *l, int node, const char *dir)
+{
+	struct files *f = node_peer(l->w, node)->env->files;
+	return !f->list(f, dir, row, NULL, NULL);
+}
+
+/* Every tensor of the one file as it is in the other. */
+static void compare(struct line *l, struct files *f, const struct ckpt_head *h, struct files *alone, const char *whole)
+{
+	struct ckpt_head w;
+	struct err e;
+	size_t n = 0;
+	if (ckpt_head_read(&w, alone, whole, &e)) {
+		sim_fail(l->s, "the one alone: %s", e.text);
+		return;
+	}
+	for (size_t i = 0; i < w.n; i++)
+		n += strncmp(w.v[i].name, "optimizer.", 10) != 0;
+	if (n != h->n)
+		sim_fail(l->s, "%zu tensors were written, and one alone has %zu", h->n, n);
+	for (size_t i = 0; i < h->n && !sim_failed(l->s); i++) {
+		struct ckpt_tensor a = h->v[i], b = h->v[i];
+		a.data = xmalloc(a.bytes + 1);
+		b.data = xmalloc(b.bytes + 1);
+		if (!ckpt_find(&w, a.name))
+			sim_fail(l->s, "one alone has no %s", a.name);
+		else if (ckpt_read(f, DIR "/model.safetensors", &a, 1, NULL, &e) || ckpt_read(alone, whole, &b, 1, NULL, &e))
+			sim_fail(l->s, "%s", e.text);
+		else if (memcmp(a.data, b.data, a.bytes))
+			sim_fail(l->s, "what was written has other bits of %s than one alone", a.name);
+		free(a.data);
+		free(b.data);
+	}
+	ckpt_head_done(&w);
+}
+
+struct wanted { struct node_world *w; uint64_t epoch; };
+
+static bool has_saved(struct sim *s, void *arg)
+{
+	const struct wanted *x = arg;
+	const struct run *r = node_run(x->w, 0);
+	return r && r->saved_epoch >= x->epoch;
+}
+
+static void same_as_alone(struct line *l, int node, uint64_t epoch)
+{
+	struct files *f = node_peer(l->w, node)->env->files;
+	struct ckpt_head h;
+	struct err e;
+	char dir[256], whole[300];
+	struct wanted saved = { l->a.w, epoch };
+	if (!sim_run_until(l->a.s, has_saved, &saved, 3600 * SEC)) {
+		sim_fail(l->s, "one alone does not save epoch %llu", (unsigned long long)epoch);
+		return;
+	}
+	run_dir(node_run(l->a.w, 0), dir, sizeof dir);
+	ckpt_path(dir, epoch, whole, sizeof whole);
+	if (ckpt_head_read(&h, f, DIR "/model.safetensors", &e))
+		sim_fail(l->s, "nothing was written: %s", e.text);
+	else
+		compare(l, f, &h, node_peer(l->a.w, 0)->env->files, whole);
+	ckpt_head_done(&h);
+	if (is_there(l, node, DIR ".part"))
+		sim_fail(l->s, "something is left behind");
+}
+
+/* A pipeline all of whose members have saved what they hold. */
+static struct line *saved(struct sim *s, const char *more, int n)
+{
+	struct line *l = line_begin(s, more, n);
+	node_run_to(l->w, FIRST + 2, 180 * SEC);
+	return l;
+}
+
+static void written(struct line *l, int node, struct exporting *x)
+{
+	struct err e;
+	uint64_t epoch = end(l, x, &e);
+	if (epoch)
+		same_as_alone(l, node, epoch);
+	else
+		sim_fail(l->s, "it is not written: %s", e.text);
+}
+
+/* Anybody is asked, with a stage or without, while all train. */
+static void scn_anybody(struct sim *s)
+{
+	struct line *l = saved(s, PIPELINE, 5);
+	int node = node_any(l->w);
+	written(l, node, begin(l, node));
+	line_goes_on(l, 2);
+	line_end(l);
+}
+
+/* A holder dies on the way, and another has what it held. */
+static void scn_holder_dies(struct sim *s)
+{
+	struct line *l = saved(s, PIPELINE, 5);
+	int node = node_any(l->w), dies;
+	do
+		dies = line_any_seated(l->w);
+	while (dies == node);
+	struct exporting *x = begin(l, node);
+	sim_run_for(s, rng_below(sim_rng(s), 60 * MSEC));
+	sim_kill(s, dies);
+	written(l, node, x);
+	line_goes_on(l, 2);
+	line_end(l);
+}
+
+static void refused(struct line *l, int node, const char *text)
+{
+	struct err e;
+	struct exporting *x = begin(l, node);
+	if (end(l, x, &e) || !strstr(e.text, text))
+		sim_fail(l->s, "it is not refused with \"%s\": %s", text, e.text);
+	if (is_there(l, node, DIR) || is_there(l, node, DIR ".part"))
+		sim_fail(l->s, "something is left behind");
+}
+
+/* Each part is held once. Who has one dies on the way: the run waits for ever, since nobody has what that one had
+ * learned last, and what it had saved is there again when it comes back. */
+static void scn_missing(struct sim *s)
+{
+	struct line *l = saved(s, PIPELINE ", \"redundancy\": 1", 3);
+	struct err e;
+	int node = node_any(l->w), dies = (node + 1) % 3;
+	struct exporting *x = begin(l, node);
+	sim_run_for(s, rng_below(sim_rng(s), 20 * MSEC));
+	sim_kill(s, dies);
+	uint64_t epoch = end(l, x, &e);
+	if (!epoch && !strstr(e.text, "have no holder among them"))
+		sim_fail(s, "it does not say what is missing: %s", e.text);
+	if (!epoch && (is_there(l, node, DIR) || is_there(l, node, DIR ".part")))
+		sim_fail(s, "something is left behind");
+	if (!epoch)
+		refused(l, node, "have no holder among them");
+	sim_restart(s, dies);
+	sim_run_for(s, 10 * SEC);
+	if (epoch)
+		same_as_alone(l, node, epoch);
+	else
+		written(l, node, begin(l, node));
+	line_free(l);
+}
+
+/* What is there stays as it is. */
+static void refused_again(struct line *l, int node)
+{
+	struct err e;
+	if (end(l, begin(l, node), &e) || e.code != ERR_EXISTS)
+		sim_fail(l->s, "a folder that is there is written over: %s", e.text);
+}
+
+/* There is no room; then there is, and what was written is not written over. */
+static void scn_no_room(struct sim *s)
+{
+	struct line *l = saved(s, PIPELINE, 4);
+	int node = node_any(l->w);
+	sim_disk_full(s, node, 4096);
+	refused(l, node, "are free there");
+	sim_disk_full(s, node, -1);
+	written(l, node, begin(l, node));
+	refused_again(l, node);
+	line_goes_on(l, 2);
+	line_end(l);
+}
+
+static int each_name(void *arg, const char *name)
+{
+	if (!strncmp(name, "epoch-", 6) && strlen(name) == strlen("epoch-0000000001.safetensors"))
+		json_array_append_new(arg, json_string(name));
+	return 0;
+}
+
+/* Whole files, with other numbers in them. */
+static void lie(struct line *l, int node)
+{
+	struct files *f = node_peer(l->w, node)->env->files;
+	char dir[256], path[600];
+	json_t *names = json_array(), *name;
+	struct ckpt_head h;
+	struct err e;
+	size_t i;
+	run_dir(node_run(l->w, node), dir, sizeof dir);
+	f->list(f, dir, each_name, names, NULL);
+	json_array_foreach(names, i, name) {
+		(void)snprintf(path, sizeof path, "%s/%s", dir, json_string_value(name));
+		if (ckpt_head_read(&h, f, path, &e)) {
+			ckpt_head_done(&h);
+			continue;
+		}
+		for (size_t k = 0; k < h.n; k++)
+			h.v[k].data = xcalloc(1, h.v[k].bytes + 1);
+		if (ckpt_read(f, path, h.v, h.n, NULL, &e))
+			sim_fail(l->s, "%s", e.text);
+		for (size_t k = 0; k < h.n; k++)
+			*(uint8_t *)h.v[k].data ^= 1;
+		if (ckpt_write(f, path, h.v, h.n, h.meta, NULL, NULL, &e))
+			sim_fail(l->s, "%s", e.text);
+		for (size_t k = 0; k < h.n; k++)
+			free(h.v[k].data);
+		ckpt_head_done(&h);
+	}
+	json_decref(names);
+}
+
+/* Three have saved each part. One has other numbers, and is not believed, not even by itself. */
+static void scn_liar(struct sim *s)
+{
+	struct line *l = saved(s, PIPELINE ", \"redundancy\": 3", 4);
+	int liar = line_any_seated(l->w), node = (liar + 1 + (int)rng_below(sim_rng(s), 3)) % 4;
+	lie(l, liar);
+	written(l, node, begin(l, node));
+	written(l, liar, begin(l, liar));
+	line_free(l);
+}
+
+/* Two have saved each part, and not the same: nobody is believed. */
+static void scn_differ(struct sim *s)
+{
+	struct line *l = saved(s, PIPELINE, 4);
+	lie(l, line_any_seated(l->w));
+	refused(l, node_any(l->w), "have saved different");
+	line_free(l);
+}
+
+static const struct scn list[] = { SCN(anybody), SCN(liar), SCN(differ), SCN(holder_dies), SCN(missing),
+	SCN(no_room), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
