@@ -8,6 +8,7 @@
 #include <string.h>
 #include "common/jrpc.h"
 #include "common/mem.h"
+#include "common/planted.h"
 #include "common/text.h"
 #include "run/mover.h"
 #include "train/strategy.h"
@@ -120,6 +121,16 @@ static uint64_t missing(const struct export *x, const struct saved_epoch *of)
 	return none;
 }
 
+/* May it be of this run's history, as far as this peer knows that? Else one could make up an epoch of its own. */
+static bool of_history(const struct export *x, const struct saved_epoch *s)
+{
+	const struct run *r = runs_by_id(x->rs, &x->run);
+	const struct avg_point *p = r ? run_point_at(r, s->epoch) : NULL;
+	if (!s->epoch || (r && r->point.epoch && s->epoch > r->point.epoch && !PLANTED(SAVED_ANY_EPOCH)))
+		return false;
+	return !p || !memcmp(p->prev, s->prev, DIGEST) || PLANTED(SAVED_ANY_EPOCH);
+}
+
 static void take_epoch(struct export *x, const struct saved_epoch *of)
 {
 	x->epoch = of->epoch;
@@ -165,7 +176,7 @@ static void choose(struct export *x)
 	for (size_t i = 0; i < x->nowners; i++)
 		for (uint32_t k = 0; k < x->owner[i].n; k++) {
 			const struct saved_epoch *s = &x->owner[i].saved[k];
-			if (best && s->epoch <= best->epoch)
+			if ((best && s->epoch <= best->epoch) || !of_history(x, s))
 				continue;
 			none = missing(x, s);
 			if (!none)

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/hash.h"
+#include "common/jrpc.h"
 #include "common/mem.h"
 #include "line_world.h"
 
@@ -282,8 +284,146 @@ static void scn_differ(struct sim *s)
 	line_free(l);
 }
 
+/* ---- garbage ---- */
+
+struct garbage { struct sim *s; struct id run; unsigned n; };
+
+/* What it has, and things that cannot be: an epoch that nobody knows, with all of it. */
+static json_t *wild_list(struct garbage *g)
+{
+	struct rng *r = sim_rng(g->s);
+	uint8_t prev[DIGEST];
+	json_t *list = json_array();
+	for (unsigned i = 0, n = (unsigned)rng_below(r, 12); i < n; i++) {
+		json_t *held = rng_below(r, 3) ? json_true() : json_pack("[[I,I,I,I],i,[]]", (json_int_t)rng_u64(r) / 2,
+			(json_int_t)rng_u64(r) / 2, (json_int_t)0, (json_int_t)rng_below(r, 99), 3);
+		for (size_t k = 0; k < DIGEST; k++)
+			prev[k] = (uint8_t)rng_u64(r);
+		json_array_append_new(list, json_pack("{s:I,s:o,s:o}", "epoch", (json_int_t)rng_below(r, 1000000), "prev",
+			json_hex(prev, rng_below(r, 9) ? DIGEST : 3), "held", held));
+	}
+	return list;
+}
+
+static void on_garbage(void *arg, struct request *req)
+{
+	struct garbage *g = arg;
+	struct rng *r = sim_rng(g->s);
+	struct err e;
+	uint8_t bytes[64] = { 0 };
+	size_t n = (size_t)rng_below(r, sizeof bytes);
+	if (!req->wants_reply)
+		return;
+	g->n++;
+	if (!json_object_get(req->f.json, "epoch") && rng_below(r, 4)) {
+		json_t *list = wild_list(g);
+		char *text = json_dumps(list, JSON_COMPACT);
+		net_reply(req, json_object(), blob_copy(text, strlen(text)));
+		json_decref(list);
+		free(text);
+	} else if (rng_below(r, 3)) {
+		net_reply(req, json_pack("{s:s}", "digest", "no digest"), blob_copy(bytes, n));
+	} else {
+		err_set(&e, rng_below(r, 2) ? ERR_BUSY : ERR_CORRUPT, "garbage");
+		net_refuse(req, &e);
+	}
+}
+
+/* An epoch that nobody has made yet, or another history of one that all know, and all of it: zeros. */
+static void on_forged(void *arg, struct request *req)
+{
+	struct garbage *g = arg;
+	uint64_t n = 0;
+	uint8_t prev[DIGEST] = { 1 }, digest[TREE256];
+	real *zeros;
+	struct err e;
+	g->n++;
+	if (!json_object_get(req->f.json, "epoch")) {
+		json_t *list = json_pack("[{s:I,s:o,s:b},{s:I,s:o,s:b}]", "epoch", (json_int_t)1000, "prev",
+			json_hex(prev, DIGEST), "held", 1, "epoch", (json_int_t)FIRST + 1, "prev",
+			json_hex(prev, DIGEST), "held", 1);
+		char *text = json_dumps(list, JSON_COMPACT);
+		net_reply(req, json_object(), blob_copy(text, strlen(text)));
+		json_decref(list);
+		free(text);
+		return;
+	}
+	(void)json_get_u64(req->f.json, "n", &n, &e);
+	zeros = xcalloc((size_t)n + 1, sizeof *zeros);
+	tree256_of(zeros, (size_t)n * sizeof *zeros, digest);
+	if (json_is_true(json_object_get(req->f.json, "look")))
+		net_reply(req, json_pack("{s:o}", "digest", json_hex(digest, TREE256)), NO_BLOB);
+	else
+		net_reply(req, json_object(), blob_copy(zeros, (size_t)n * sizeof *zeros));
+	free(zeros);
+}
+
+/* A member makes up what it has saved, of epochs that others know otherwise, or of none that there is. */
+static void scn_forger(struct sim *s)
+{
+	struct line *l = saved(s, PIPELINE, 5);
+	static struct garbage g;
+	int bad = line_any_seated(l->w), node = (bad + 1 + (int)rng_below(sim_rng(s), 4)) % 5;
+	g = (struct garbage){ .s = s };
+	net_on(node_net(node_peer(l->w, bad)->node), KIND_RUN_SAVED, on_forged, &g);
+	written(l, node, begin(l, node));
+	sim_check(s, g.n > 0);
+	line_free(l);
+}
+
+static void told(void *arg, const struct frame *f, const struct err *e)
+{
+	struct garbage *g = arg;
+	if (f)
+		sim_fail(g->s, "it answers what nobody can ask");
+}
+
+/* Asks for what cannot be. */
+static void ask_garbage(struct line *l, struct garbage *g, int from, int of)
+{
+	static const char *const words[] = { "{\"epoch\": 0}", "{\"epoch\": -1}", "{\"epoch\": 20, \"prev\": \"00\"}",
+		"{\"epoch\": 20, \"tensor\": \"0.weight@5\", \"lo\": 0, \"n\": 1}",
+		"{\"epoch\": 20, \"tensor\": \"../x\", \"lo\": 0, \"n\": 1}",
+		"{\"epoch\": 20, \"tensor\": \"0.weight\", \"lo\": 18446744073709551615, \"n\": 1}",
+		"{\"epoch\": 20, \"tensor\": \"0.weight\", \"lo\": 9223372036854775807, \"n\": 9223372036854775807}",
+		"{\"epoch\": 20, \"tensor\": \"0.weight\", \"lo\": 9223372036854775807, \"n\": 60000}",
+		"{\"epoch\": 20, \"tensor\": \"0.weight\", \"lo\": 0, \"n\": 0}",
+		"{\"epoch\": 20, \"tensor\": \"\", \"lo\": 0, \"n\": 1}" };
+	const struct run *r = node_run(l->w, of);
+	struct avg_point p = r->point;
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+		json_t *j = json_loads(words[i], 0, NULL);
+		if (!j)
+			j = json_object();
+		json_object_set_new(j, "run", i ? json_string(r->hex) : json_integer(3));
+		if (i > 2)
+			json_object_set_new(j, "prev", json_hex(p.prev, DIGEST));
+		if (!json_object_get(j, "epoch"))
+			json_object_set_new(j, "epoch", json_string("x"));
+		net_call(node_net(node_peer(l->w, from)->node), node_id(node_peer(l->w, of)->node), KIND_RUN_SAVED, j,
+			NO_BLOB, CLASS_control, 5 * SEC, told, g);
+	}
+}
+
+/* A member says anything, and asks for anything. What it holds others hold, too. */
+static void scn_garbage(struct sim *s)
+{
+	struct line *l = saved(s, PIPELINE, 5);
+	static struct garbage g;
+	int bad = line_any_seated(l->w), node = (bad + 1 + (int)rng_below(sim_rng(s), 4)) % 5;
+	g = (struct garbage){ .s = s };
+	net_on(node_net(node_peer(l->w, bad)->node), KIND_RUN_SAVED, on_garbage, &g);
+	ask_garbage(l, &g, bad, node);
+	struct exporting *x = begin(l, node);
+	ask_garbage(l, &g, bad, node);
+	written(l, node, x);
+	sim_check(s, g.n > 0);
+	line_goes_on(l, 2);
+	line_end(l);
+}
+
 static const struct scn list[] = { SCN(anybody), SCN(liar), SCN(differ), SCN(holder_dies), SCN(missing),
-	SCN(no_room), {0} };
+	SCN(garbage), SCN(forger), SCN(no_room), {0} };
 
 int main(int argc, char **argv)
 {
