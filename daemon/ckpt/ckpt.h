@@ -103,6 +103,7 @@ struct ckpt_save {
 	/* stolen; strings. "epoch" is added. By convention: run, prev, samples, params */
 	json_t *meta;
 	unsigned keep;                      /* newest ones that stay; 0: 3 */
+	uint64_t hold;                      /* this one is among them; 0: none need be */
 	/* Those that are there of later epochs than this one, or of `lost_from` (0: none) and later, are not of this
 	 * history: they become NAME.aside, NAME.aside2, ..., which nobody deletes. */
 	uint64_t lost_from;
@@ -118,5 +119,10 @@ void ckpt_save(struct env *env, const struct ckpt_save *o, ckpt_done_fn *done, v
 #define CKPT_NONE UINT64_MAX
 void ckpt_load(struct env *env, const char *dir, const struct ckpt_tensor *v, size_t n, uint64_t reject,
 	ckpt_done_fn *done, void *arg);
+
+/* Headers of the newest max checkpoints, newest first; borrowed during the call. done: once, on the loop. */
+struct ckpt_seen { uint64_t epoch, bytes; char path[512]; json_t *meta; };
+typedef void ckpt_looked_fn(void *arg, const struct ckpt_seen *v, size_t n);
+void ckpt_look(struct env *env, const char *dir, size_t max, ckpt_looked_fn *done, void *arg);
 
 #endif

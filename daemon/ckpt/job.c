@@ -85,7 +85,7 @@ struct ckpt_job {
 	struct ckpt_tensor *v;
 	size_t n;
 	json_t *meta;
-	uint64_t epoch, free_min, began_us, lost_from, lent, reject;
+	uint64_t epoch, free_min, began_us, lost_from, lent, reject, hold;
 	unsigned keep;
 	struct ckpt_result r;
 	ckpt_done_fn *done;
@@ -130,8 +130,10 @@ static int set_aside(struct ckpt_job *c, uint64_t epoch, const char *as, struct 
 static void retain(struct ckpt_job *c, struct names *l)
 {
 	uint64_t lost = c->lost_from && c->lost_from <= c->epoch ? c->lost_from : c->epoch + 1;
-	unsigned kept = 0;
+	unsigned kept = 0, room = c->keep;
 
+	for (size_t i = 0; i < l->n; i++)
+		room -= room > 1 && c->hold && l->v[i] == c->hold && c->hold < lost;
 	for (size_t i = 0; i < l->n; i++) {
 		char path[512];
 
@@ -139,7 +141,7 @@ static void retain(struct ckpt_job *c, struct names *l)
 			c->r.aside += set_aside(c, l->v[i], "aside", NULL) == 0;
 			continue;
 		}
-		if (kept++ < c->keep || l->v[i] == c->lent)
+		if ((c->hold && l->v[i] == c->hold) || kept++ < room || l->v[i] == c->lent)
 			continue;
 		ckpt_path(c->dir, l->v[i], path, sizeof path);
 		if (c->files->unlink(c->files, path, NULL) == 0)
@@ -280,6 +282,7 @@ void ckpt_save(struct env *env, const struct ckpt_save *o, ckpt_done_fn *done, v
 	json_object_set_new(c->meta, "epoch", json_string(text));
 	c->epoch = o->epoch;
 	c->keep = o->keep ? o->keep : 3;
+	c->hold = o->hold;
 	c->free_min = o->free_min_bytes;
 	c->lost_from = o->lost_from;
 	c->lent = o->lent;

@@ -60,6 +60,68 @@ static bool there(struct world *w, const char *name)
 	return access(path, F_OK) == 0;
 }
 
+/* One that must stay does, and counts among those that do; of later epochs than it none is older. */
+static void one_is_held(void **state)
+{
+	struct world *w = *state;
+	struct model a;
+	struct end x = { 0 };
+	uint64_t epochs[16];
+	struct err e;
+
+	for (uint64_t k = 1; k <= 6; k++) {
+		model_init(&a, (int)k);
+		ckpt_save(&w->env, &(struct ckpt_save){ .dir = path_of(w, "runs/r1"), .epoch = k * 10, .v = a.v, .n = 4,
+			.keep = 3, .hold = k > 2 ? 20 : 0 }, ended, &x);
+		world_turn(w, 0);
+		assert_int_equal(x.r.error.code, ERR_NONE);
+	}
+	assert_int_equal(ckpt_list(&w->files, path_of(w, "runs/r1"), epochs, 16, &e), 3);
+	assert_int_equal(epochs[0], 60);
+	assert_int_equal(epochs[1], 50);
+	assert_int_equal(epochs[2], 20);
+	(void)save(w, &a, 70, 1, 0);
+	assert_int_equal(ckpt_list(&w->files, path_of(w, "runs/r1"), epochs, 16, &e), 1);
+	ckpt_save(&w->env, &(struct ckpt_save){ .dir = path_of(w, "runs/r1"), .epoch = 80, .v = a.v, .n = 4, .keep = 1,
+		.hold = 70 }, ended, &x);
+	world_turn(w, 0);
+	assert_int_equal(ckpt_list(&w->files, path_of(w, "runs/r1"), epochs, 16, &e), 2);
+}
+
+struct looked { size_t n; uint64_t epoch[4]; char run[16]; };
+
+static void looked(void *arg, const struct ckpt_seen *v, size_t n)
+{
+	struct looked *x = arg;
+
+	x->n = n;
+	for (size_t i = 0; i < n && i < 4; i++)
+		x->epoch[i] = v[i].epoch;
+	snprintf(x->run, sizeof x->run, "%s", n ? json_string_value(json_object_get(v[0].meta, "epoch")) : "");
+}
+
+/* Headers alone, newest first; what cannot be read is left out. */
+static void headers_are_seen(void **state)
+{
+	struct world *w = *state;
+	struct model a;
+	struct looked x = { 0 };
+	char path[256];
+
+	for (uint64_t k = 1; k <= 3; k++) {
+		model_init(&a, (int)k);
+		(void)save(w, &a, k * 10, 0, 0);
+	}
+	ckpt_path(path_of(w, "runs/r1"), 20, path, sizeof path);
+	assert_int_equal(truncate(path, 5), 0);
+	ckpt_look(&w->env, path_of(w, "runs/r1"), 4, looked, &x);
+	world_turn(w, 0);
+	assert_int_equal(x.n, 2);
+	assert_int_equal(x.epoch[0], 30);
+	assert_int_equal(x.epoch[1], 10);
+	assert_string_equal(x.run, "30");
+}
+
 static void the_newest_stay(void **state)
 {
 	struct world *w = *state;
@@ -260,7 +322,8 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(one_that_is_lent_stays), T(the_newest_stay), T(a_corrupted_one_falls_back),
+		T(one_that_is_lent_stays), T(one_is_held), T(headers_are_seen), T(the_newest_stay),
+		T(a_corrupted_one_falls_back),
 		T(one_that_cannot_be_read_is_no_corrupted_one),
 		T(another_model_does_not_fall_back), T(a_full_disk_is_refused_before_writing),
 		T(a_kill_anywhere_leaves_the_last_whole_one),
