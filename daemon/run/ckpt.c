@@ -51,7 +51,9 @@ static void answer(struct run *r, json_t *result, const struct err *e)
 
 static void finished(struct run *r)
 {
+	uint64_t took = env_now(r->rs->ctx.env) - r->save_began_us, was = r->save_took_us / 4 * 3;
 	r->saving = false;
+	r->save_took_us = took > was ? took : was;
 	run_finish_more(r);
 	run_again_step(r);
 	runs_check_drained(r->rs);
@@ -77,6 +79,7 @@ static void saved(void *arg, const struct ckpt_result *res)
 			store_ckpt_put(r->rs->ctx.store, &(struct store_ckpt){ .run = r->hex, .path = res->path,
 			.epoch = res->epoch, .bytes = res->bytes, .state = "whole" });
 		r->saved_epoch = res->epoch;
+		run_crew_saved(r);
 		if (r->lost_from == lost_from)
 			r->lost_from = 0;
 		if (res->aside)
@@ -125,6 +128,17 @@ static json_t *meta_of(struct run *r, const struct avg_point *p, const struct sn
 	return meta;
 }
 
+/* What it holds now may be less than what is on the disk: that stays. */
+static void saved_before(struct run *r, uint64_t epoch, const char *dir, uint64_t bytes)
+{
+	char path[512];
+	ckpt_path(dir, epoch, path, sizeof path);
+	r->saved_epoch = epoch;
+	answer(r, json_pack("{s:[{s:s,s:I,s:s,s:I}]}", "checkpoints", "run", r->hex, "epoch", (json_int_t)epoch,
+		"path", path, "bytes", (json_int_t)bytes), NULL);
+	finished(r);
+}
+
 static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 {
 	struct saving *s = arg;
@@ -145,18 +159,41 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 		finished(r);
 		return;
 	}
-	s->snap = snap;
 	char dir[4096];
+	uint64_t bytes;
 	run_dir(r, dir, sizeof dir);
+	if (run_crew_has_saved(r, p, snap, &bytes)) {
+		snapshot_unref(snap);
+		free(s);
+		saved_before(r, p->epoch, dir, bytes);
+		return;
+	}
+	s->snap = snap;
 	s->lost_from = r->lost_from;
 	ckpt_save(r->rs->ctx.env, &(struct ckpt_save){ .dir = dir, .epoch = p->epoch, .v = snap->tensor,
 		.n = snap->ntensors,
-		.lost_from = r->lost_from,
+		.lost_from = r->lost_from, .hold = run_crew_keeps(r),
 		.lent = lends_epoch(r->rs->lends, &r->id),
 		.meta = meta_of(r, p, snap),
 		.keep = r->spec->local.checkpoint_keep ? r->spec->local.checkpoint_keep : (unsigned)conf_int(r->rs->ctx.conf,
 		"checkpoint", "keep"), .free_min_bytes = (uint64_t)conf_int(r->rs->ctx.conf, "checkpoint", "free_min") },
 		saved, s);
+}
+
+bool ckpt_due(struct run *r, uint64_t epoch)
+{
+	const struct conf *c = r->rs->ctx.conf;
+	uint64_t every = r->spec->local.checkpoint_every ? r->spec->local.checkpoint_every : (uint64_t)conf_int(c,
+		"checkpoint", "every_epochs");
+	uint64_t us = (uint64_t)conf_int(c, "checkpoint", "every"), now = env_now(r->rs->ctx.env);
+	if (r->crew)
+		return run_crew_due(r, epoch, every);
+	if (!r->saved_us)
+		r->saved_us = now;
+	if (!(every && epoch % every == 0) && !(us && now - r->saved_us >= us))
+		return false;
+	r->saved_us = now;
+	return true;
 }
 
 void ckpt_now(struct run *r, struct reply *reply)
@@ -176,6 +213,7 @@ void ckpt_now(struct run *r, struct reply *reply)
 	if (r->saving)
 		return;
 	r->saving = true;
+	r->save_began_us = env_now(r->rs->ctx.env);
 	struct saving *s = xcalloc(1, sizeof *s);
 	s->rs = r->rs;
 	s->id = r->id;
@@ -227,13 +265,6 @@ static int take(struct run *r, const struct ckpt_result *res, struct err *e)
 	uint64_t n = 0;
 	r->was_members = members && !text_u64(members, &n, NULL) && n <= UINT32_MAX ? (uint32_t)n : 0;
 	take_walked(r, res->meta);
-	const char *life = json_string_value(json_object_get(res->meta, "crew_life"));
-	if (r->crew && life && !text_u64(life, &n, NULL) && n) {
-		const char *list = json_string_value(json_object_get(res->meta, "crew_parts"));
-		json_t *parts = list ? json_loads(list, JSON_REJECT_DUPLICATES, NULL) : NULL;
-		run_crew_restored(r, n, res->path, parts);
-		json_decref(parts);
-	}
 	return 0;
 }
 

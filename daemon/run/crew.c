@@ -350,8 +350,11 @@ uint64_t run_crew_life(const struct run *r) { return crew_life(r->crew->crew); }
 json_t *run_crew_json(const struct run *r)
 {
 	json_t *o = r->crew ? crew_json(r->crew->crew) : json_null();
-	if (r->crew)
+	if (r->crew) {
+		const char *lacks = rally_lacks(r->crew->finds);
 		json_object_set_new(o, "moved", mover_json(r->crew->mover));
+		json_object_set_new(o, "lacks", lacks ? json_string(lacks) : json_null());
+	}
 	return o;
 }
 
@@ -386,7 +389,9 @@ int run_crew_open(struct run *r, struct err *e)
 		r->crew = NULL;
 		return -1;
 	}
-	x->mover = mover_new(r, e);
+	x->finds = rally_new(r);
+	x->mover = mover_new(r, x->finds, e);
+	env_after(c->env, &x->lost, CREW_LOST_US);
 	return x->mover && !avg_units(r->avg, 0, NULL, 0, e) ? 0 : -1; /* no round before a generation says of what */
 }
 
@@ -399,6 +404,7 @@ void run_crew_close(struct run *r)
 	env_timer(r->rs->ctx.env, &x->timer, 0);
 	env_timer(r->rs->ctx.env, &x->lost, 0);
 	mover_free(x->mover);
+	rally_free(x->finds);
 	crew_free(x->crew, trainer_read_over, r->trainer);
 	free(x->member);
 	json_decref(x->values);

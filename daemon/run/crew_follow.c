@@ -3,7 +3,11 @@
 #include "common/planted.h"
 #include "run/crew_int.h"
 
-#define LOST_US 500000                  /* without a COMMIT; then others are asked where they are */
+#define CREW_EVERY 20                   /* epochs between checkpoints of crews, unless anybody says */
+#define SAVE_ROOM 4                     /* times a checkpoint's time between two of a crew */
+#define SAVE_RARELY 10                  /* so many times doubled at most */
+#define CALM_US 1000000
+#define STUCK_US 3000000                /* nothing goes on: is the state still there? */
 
 /* It stands at no point that others are at. It follows until the next COMMIT says where they are, and holds nothing.
  * They may wait for it themselves: when there is no COMMIT they are asked. */
@@ -21,9 +25,58 @@ void run_crew_behind(struct run *r)
 	trainer_part_ways(r->trainer);
 	s->step = SEAT_QUIET;
 	trainer_quiet(r->trainer, run_crew_is_quiet, r);
-	env_after(r->rs->ctx.env, &s->lost, LOST_US);
+	env_after(r->rs->ctx.env, &s->lost, CREW_LOST_US);
 	if (avg_enter(r->avg, &r->point, true, &e))
 		run_fail(r, &e);
+}
+
+/* It comes from the disk, with the newest that is there. What of it is used others have a word in: it holds nothing
+ * yet. */
+static void files_read(struct run *r)
+{
+	if (r->crew && r->crew->follows)
+		env_after(r->rs->ctx.env, &r->crew->lost, 0);
+}
+
+int run_crew_comes(struct run *r, struct err *e)
+{
+	struct run_crew *s = r->crew;
+	s->follows = true;
+	rally_since(s->finds);
+	rally_read(s->finds, files_read);
+	return avg_enter(r->avg, &r->point, true, e);
+}
+
+static void loaded(struct run *r, const struct err *e)
+{
+	if (!e || !r->crew)
+		return;
+	run_log(r, LOG_WARN_, "crew.parts", "%s: this peer holds nothing of the state any more", e->text);
+	rally_bad(r->crew->finds, r->crew->loads);
+	crew_live_on(r->crew->crew, 0);
+}
+
+static json_t *parts_of(const struct kept *k)
+{
+	json_t *parts = json_array();
+	for (uint32_t i = 0; i < k->is.n; i++)
+		json_array_append_new(parts, mover_part_json(k->is.v[i].param, k->is.v[i].stat));
+	return parts;
+}
+
+/* What its checkpoint of that point holds it holds again. */
+static void hold_again(struct run_crew *s, const struct avg_point *p)
+{
+	const struct kept *k = rally_file(s->finds, p->epoch, p->prev);
+	struct err e;
+	if (!k)
+		return;
+	crew_live_on(s->crew, k->life);
+	s->loads = p->epoch;
+	json_t *parts = parts_of(k);
+	if (k->is.n && mover_load(s->mover, k->path, p->epoch, parts, loaded, &e))
+		loaded(s->r, &e);
+	json_decref(parts);
 }
 
 static void enter_again(struct timer *t)
@@ -47,34 +100,74 @@ static int stand_at(struct run_crew *s, const struct avg_point *p, uint64_t gene
 	run_given(r, p);
 	crew_commit(s->crew, generation);
 	mover_forget(s->mover);
-	env_timer(r->rs->ctx.env, &s->lost, 0);
+	hold_again(s, p);
+	rally_since(s->finds);
+	s->calm_us = env_now(r->rs->ctx.env);
+	env_after(r->rs->ctx.env, &s->lost, CALM_US);
 	s->timer.fire = enter_again;
 	run_crew_look(s);
 	return 0;
 }
 
-static void on_where(struct run *r, const struct avg_point *p, uint64_t generation)
+/* What this peer has made beyond it is made anew. */
+static void undo(struct run *r, uint64_t epoch)
+{
+	if (r->point.epoch <= epoch)
+		return;
+	r->lost_from = epoch + 1;
+	if (r->rs->ctx.store) {
+		store_epoch_discard(r->rs->ctx.store, r->hex, epoch + 1, INT64_MAX);
+		store_param_discard(r->rs->ctx.store, r->hex, epoch + 1, INT64_MAX, "the state was lost with its holders");
+	}
+}
+
+static void on_verdict(struct run *r, const struct rally_verdict *v)
 {
 	struct run_crew *s = r->crew;
 	struct err e;
-	if (!s || !s->follows || run_over(r) || s->timer.fire == enter_again)
+	env_after(r->rs->ctx.env, &s->lost, s->follows ? CREW_LOST_US : STUCK_US);
+	if (run_over(r) || s->timer.fire == enter_again)
 		return;
-	if (!p || s->step != SEAT_NONE) {
-		env_after(r->rs->ctx.env, &s->lost, LOST_US);
-	} else if (stand_at(s, p, generation, &e)) {
-		run_fail(r, &e);
-	} else {
-		run_log(r, LOG_INFO_, "crew.enters", "the others wait at epoch %llu: entering there",
-			(unsigned long long)p->epoch);
-		run_take_point(r, p);
+	if (v->way == RALLY_BACK && !s->follows) {
+		if (r->state == RUN_TRAIN)      /* anew, as if it came from the disk like the others */
+			run_again_saved(r);
+	} else if (v->way == RALLY_THERE && s->follows && s->step == SEAT_NONE) {
+		uint64_t was = r->point.epoch;
+		undo(r, v->point->epoch);
+		if (stand_at(s, v->point, v->generation, &e)) {
+			run_fail(r, &e);
+			return;
+		}
+		run_log(r, LOG_INFO_, "crew.enters", "all go on from epoch %llu%s: entering there",
+			(unsigned long long)v->point->epoch, was > v->point->epoch ? ", the newest that is whole" : "");
+		run_take_point(r, v->point);
 	}
+}
+
+/* It stands, and has not gone on for long. */
+static bool stuck(struct run_crew *s)
+{
+	struct run *r = s->r;
+	uint64_t now = env_now(r->rs->ctx.env);
+	if (r->state != RUN_TRAIN || s->step == SEAT_RUNS || s->calm_epoch != r->point.epoch || !r->point.epoch) {
+		s->calm_us = now;
+		s->calm_epoch = r->point.epoch;
+	}
+	return now - s->calm_us >= STUCK_US;
 }
 
 void run_crew_lost(struct timer *t)
 {
 	struct run_crew *s = container_of(t, struct run_crew, lost);
-	if (s->follows && !run_over(s->r))
-		mover_where(s->mover, on_where);
+	struct run *r = s->r;
+	if (run_over(r) || !r->avg)
+		return;
+	env_after(r->rs->ctx.env, t, s->follows ? CREW_LOST_US : CALM_US);
+	bool is_stuck = stuck(s), comes = s->follows && s->step == SEAT_NONE && s->timer.fire != enter_again;
+	if ((comes || is_stuck) && (r->state == RUN_TRAIN || r->state == RUN_ENTER))
+		rally_ask(s->finds, on_verdict);
+	else if (s->step == SEAT_RUNS)
+		rally_calm(s->finds);
 }
 
 /* true: it was followed, and this peer enters where it leads. */
@@ -116,6 +209,16 @@ size_t run_crew_holders(const struct run *r, struct id *ret, size_t max)
 	return crew_base_members(r->crew->crew, ret, max);
 }
 
+size_t run_crew_members(const struct run *r, struct id *ret, size_t max)
+{
+	const struct run_crew *s = r->crew;
+	size_t n = s->in ? s->v.nmembers : 0;
+	n = n < max ? n : max;
+	for (size_t i = 0; i < n; i++)
+		ret[i] = s->member[i].id;
+	return n;
+}
+
 bool run_crew_names(const struct run *r, const struct id *id) { return crew_names(r->crew->crew, id); }
 
 bool run_crew_stands(const struct run *r) { return r->state == RUN_TRAIN && !r->crew->follows; }
@@ -127,18 +230,35 @@ bool run_crew_whole(const struct run *r)
 	return r->crew->whole && t.epoch == r->point.epoch;
 }
 
-static void loaded(struct run *r, const struct err *e)
+/* ---- its checkpoints ---- */
+
+/* Members of a crew save the same epochs, since only together they are a state: where a disk is too slow for every one,
+ * every second, fourth, ... so that those of the slowest are among everybody's. */
+bool run_crew_due(const struct run *r, uint64_t epoch, uint64_t every)
 {
-	if (!e || !r->crew)
-		return;
-	run_log(r, LOG_WARN_, "crew.parts", "%s: this peer holds nothing of the state any more", e->text);
-	crew_live_on(r->crew->crew, 0);
+	uint64_t us = 0, n = r->nepochs < EXEC_TIMES_KEPT ? r->nepochs : EXEC_TIMES_KEPT, step = every ? every : CREW_EVERY;
+	for (uint64_t i = 0; i < n; i++)
+		us += r->epoch_took[i];
+	us = n ? us / n * step : 0;
+	for (unsigned k = 0; us && k < SAVE_RARELY && us < SAVE_ROOM * r->save_took_us; k++, us *= 2)
+		step *= 2;
+	return epoch % step == 0;
 }
 
-void run_crew_restored(struct run *r, uint64_t life, const char *path, const json_t *parts)
+void run_crew_saved(struct run *r)
 {
-	struct err e;
-	crew_live_on(r->crew->crew, life);
-	if (mover_load(r->crew->mover, path, r->point.epoch, parts, loaded, &e))
-		loaded(r, &e);
+	if (r->crew)
+		rally_read(r->crew->finds, NULL);
+}
+
+uint64_t run_crew_keeps(const struct run *r)
+{
+	return r->crew && !PLANTED(RALLY_UNKEPT) ? rally_on_disks(r->crew->finds) : 0;
+}
+
+bool run_crew_has_saved(const struct run *r, const struct avg_point *p, const struct snapshot *s, uint64_t *ret_bytes)
+{
+	const struct kept *k = r->crew ? rally_file(r->crew->finds, p->epoch, p->prev) : NULL;
+	*ret_bytes = k ? k->bytes : 0;
+	return k && rally_has(r->crew->finds, p->epoch, p->prev, s->part, s->nparts);
 }

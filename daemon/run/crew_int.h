@@ -4,8 +4,10 @@
 #define RUN_CREW_INT_H
 #include "crew/crew.h"
 #include "run/mover.h"
+#include "run/rally.h"
 
 #define LOOK_US 2000                    /* while a round ends, or a step is made */
+#define CREW_LOST_US 500000             /* without a COMMIT; then others are asked where they are */
 
 enum seat_step { SEAT_NONE, SEAT_WAITS, SEAT_QUIET, SEAT_FILLS, SEAT_RUNS };
 struct run_crew {
@@ -20,6 +22,9 @@ struct run_crew {
 	bool follows;                   /* it knows no point yet that others are at */
 	uint64_t failed;                /* the generation that was cut short here */
 	struct mover *mover;
+	struct rally *finds;                   /* the epoch that all go on from */
+	uint64_t loads;                 /* the epoch of the checkpoint that is read */
+	uint64_t calm_us, calm_epoch;   /* it went on then, at that epoch; or nothing was to */
 	struct avg_roster roster; struct id *ids;       /* as the averager has it */
 	struct timer timer, lost;
 };
@@ -27,6 +32,6 @@ struct run_crew {
 void run_crew_look(struct run_crew *s);          /* soon */
 void run_crew_is_quiet(void *run);
 void run_crew_step(struct timer *t);
-void run_crew_lost(struct timer *t);             /* it follows, and no COMMIT comes */
+void run_crew_lost(struct timer *t);             /* is it where it should be? */
 
 #endif

@@ -82,6 +82,7 @@ struct run {
 	double loss, accuracy, epoch_loss, val_loss, val_accuracy, best_accuracy;
 	uint64_t was_epoch;             /* how far it was, as the store has it */
 	uint32_t was_members;           /* of the last commit before the checkpoint that it comes from; 0: none */
+	uint64_t save_began_us, save_took_us;   /* the latest checkpoint; the longest of late */
 	uint64_t saved_us, own_samples, started_us, train_us, epoch_started_us;
 	uint64_t told_us; bool tell_again;
 	struct timer tell, leave_timer, release_timer, ctl_timer; bool expects;
@@ -163,11 +164,17 @@ uint64_t run_crew_share(const struct run *r);    /* samples that its unit brings
 bool run_crew_head(const struct run *r);         /* it counts its unit's samples; true in other runs */
 int run_crew_change(const struct run *r, const json_t *patch, struct err *e);  /* may these values be in force? */
 uint64_t run_crew_life(const struct run *r);
-/* Its point is now that of a checkpoint of that life, which holds these parts of the state. */
-void run_crew_restored(struct run *r, uint64_t life, const char *path, const json_t *parts);
+/* It is at the point of its newest checkpoint: enters where all go on, once that is known. */
+int run_crew_comes(struct run *r, struct err *e);
+bool run_crew_due(const struct run *r, uint64_t epoch, uint64_t every /* 0: nobody has said */);    /* a checkpoint */
+void run_crew_saved(struct run *r);              /* a checkpoint is on the disk */
+uint64_t run_crew_keeps(const struct run *r);    /* the epoch whose checkpoint must stay; 0: none */
+/* All of it is on the disk. */
+bool run_crew_has_saved(const struct run *r, const struct avg_point *p, const struct snapshot *s, uint64_t *ret_bytes);
 struct mover *run_crew_mover(const struct run *r);
 uint64_t run_crew_base(const struct run *r);
 size_t run_crew_holders(const struct run *r, struct id *ret, size_t max);      /* members of that generation */
+size_t run_crew_members(const struct run *r, struct id *ret, size_t max);      /* of the one that it is in */
 bool run_crew_names(const struct run *r, const struct id *id);   /* a member of now, before, or soon */
 bool run_crew_whole(const struct run *r);        /* what the trainer holds has the values of the run's point */
 bool run_crew_stands(const struct run *r);       /* at a point, which is that of the others as far as it knows */
@@ -234,6 +241,8 @@ void differ_serve(struct runs *rs);             /* answers RUN_DATA */
 
 /* ---- ckpt.c ---- */
 void ckpt_restore(struct run *r);               /* then EV_RESTORED, also when there is none */
+/* By epochs when the spec or the configuration says so, by time otherwise. */
+bool ckpt_due(struct run *r, uint64_t epoch);
 void ckpt_now(struct run *r, struct reply *reply /* NULL */);
 void ckpt_waiter_end(struct list *waiter, const struct err *e); /* the run is over: answers and frees */
 

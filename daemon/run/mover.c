@@ -261,11 +261,11 @@ void mover_stop(struct mover *m)
 
 /* ---- life ---- */
 
-struct mover *mover_new(struct run *r, struct err *e)
+struct mover *mover_new(struct run *r, struct rally *rally, struct err *e)
 {
 	static const enum kind kinds[] = { KIND_RUN_SHARD };
 	struct mover *m = xcalloc(1, sizeof *m);
-	*m = (struct mover){ .r = r, .env = r->rs->ctx.env, .net = r->rs->ctx.net };
+	*m = (struct mover){ .r = r, .env = r->rs->ctx.env, .net = r->rs->ctx.net, .rally = rally };
 	list_init(&m->asides);
 	list_init(&m->morsels);
 	list_init(&m->gifts);
@@ -284,9 +284,7 @@ void mover_free(struct mover *m)
 		return;
 	if (!m->dead) {
 		by_run_leave(&m->hub);
-		mover_where_stop(m);
 		mover_give_stop(m);
-		m->told = NULL;
 		mover_stop(m);
 		m->dead = true;
 	}

@@ -1,9 +1,8 @@
 /* Parts of a state on their way between the members of a generation: who gets a part of the model that it does not hold
  * takes it from those who do, from memory, as it was at the last COMMIT. mover.c keeps what may be needed and fills;
  * mover_take.c asks and takes, mover_pick.c says what is asked of whom, mover_look.c what it must be,
- * mover_where.c who there is; mover_give.c gives.
+ * mover_where.c who there is; mover_give.c gives. Which epoch it is, rally.h finds.
  *
- *   RUN_SHARD {run}                         ->  a member    <- {"generation"}, blob: the point where it stands, as JSON
  *   RUN_SHARD {run, epoch, prev}            ->  members     <- {"held": [[lo, hi, stat lo, stat hi], ...]}
  *   RUN_SHARD {run, epoch, prev, part, look} -> who has it  <- {"digest"}: tree256 of that shard's block
  *   RUN_SHARD {run, epoch, prev, part, tag} ->  who has it  <- {}, then a transfer of that shard's block
@@ -21,6 +20,7 @@
 #define MOVER_PARTS 4096                 /* that one peer has, in what it holds and has held */
 #define MOVER_BAD 16
 
+struct rally;
 /* Shards of one epoch that lie beside the trainer's. */
 struct loading { struct aside *a; struct files *files; struct trainer *trainer; char path[4096];
 	struct shard *shard; uint32_t shards;
@@ -60,15 +60,12 @@ struct mover {
 	uint64_t begun_us, said_us, differed_us, pause_us, fills, fill_us, fill_longest_us;
 	struct timer timer;
 	bool stopped, dead, forget;             /* the job that fills reads all of this: what is to go then */
-	/* where others are */
-	void (*told)(struct run *r, const struct avg_point *p, uint64_t generation);
-	struct asked { struct mover *m; struct call *call; struct avg_point point; uint64_t generation; bool has; }
-		asked[8];
+	struct rally *rally;                    /* takes RUN_SHARD that is not about one state */
 	/* mover_give.c */
 	struct list gifts, looks; size_t ngifts, nlooks;
 };
 
-struct mover *mover_new(struct run *r, struct err *e);
+struct mover *mover_new(struct run *r, struct rally *rally, struct err *e);
 void mover_free(struct mover *m);
 /* Nobody needs any more what was kept: a COMMIT has come. */
 void mover_forget(struct mover *m);
@@ -86,8 +83,8 @@ json_t *mover_json(const struct mover *m);
  * mover_stop. done: once; e: they can not be this state's. */
 void mover_fill(struct mover *m, void (*done)(struct run *r, const struct err *e));
 void mover_stop(struct mover *m);
-/* Where most of those that were asked are, and by which generation; told: NULL, nobody has said so. */
-void mover_where(struct mover *m, void (*told)(struct run *r, const struct avg_point *p, uint64_t generation));
+/* The parts that are here with the values of the run's point, as others are told of them. */
+json_t *mover_held(const struct mover *m);
 
 /* --- inside */
 void mover_take_done(struct mover *m);          /* all is here */
@@ -104,7 +101,6 @@ struct numbers mover_numbers(const struct shard *s);
 bool mover_sound(const struct shard *s, const struct numbers *x);       /* in any thread; the layout may be gone */
 bool mover_source_has(const struct source *s, const struct shard_part *p);
 const char *mover_words(const struct morsel *x, char *out, size_t cap);        /* "parameters 0 to 1024" */
-void mover_where_stop(struct mover *m);
 /* MOVER_SOURCES at most, first so many who hold some of it for sure, and live. */
 size_t mover_whom(const struct run *r, struct id *ret, size_t *ret_sure);
 /* Morsels of what is wanted and neither here nor come; false: nobody has some of it. */

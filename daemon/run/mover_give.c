@@ -6,6 +6,7 @@
 #include "common/mem.h"
 #include "common/planted.h"
 #include "run/mover.h"
+#include "run/rally.h"
 
 #define GIFTS_MAX 32                    /* copies on their way; */
 #define GIFTS_OF_ONE 8
@@ -53,7 +54,7 @@ static void sent(void *arg, struct xfer *x, const struct err *e)
 
 /* ---- what is here ---- */
 
-static json_t *held(const struct mover *m)
+json_t *mover_held(const struct mover *m)
 {
 	const struct run *r = m->r;
 	json_t *list = json_array();
@@ -73,7 +74,7 @@ static json_t *held(const struct mover *m)
 /* ---- giving ---- */
 
 /* All elements of x lie in one shard here. */
-static const struct shard *whole_in(const struct mover *m, bool stat, struct extent x)
+static const struct shard *rally_in(const struct mover *m, bool stat, struct extent x)
 {
 	const struct shard *s = mover_shard_at(m, stat, x.lo, run_crew_whole(m->r));
 	return s && x.hi <= (stat ? s->stat.hi : s->param.hi) ? s : NULL;
@@ -89,7 +90,7 @@ static int piece_of(const struct mover *m, const struct request *req, struct sha
 	uint64_t params = extent_len(p.param), stats = extent_len(p.stat);
 	if ((params && stats) || params + stats == 0 || params + stats > MOVER_PIECE)
 		return err_set(e, ERR_INVALID, "a piece is of parameters or of running statistics, at most %u", MOVER_PIECE);
-	s = whole_in(m, stats > 0, stats ? p.stat : p.param);
+	s = rally_in(m, stats > 0, stats ? p.stat : p.param);
 	if (!s)
 		return err_set(e, ERR_NOT_FOUND, "this peer does not hold that piece");
 	if (shard_new(ret, first->l, p.param, p.stat, e))
@@ -198,37 +199,16 @@ static int here(const struct mover *m, const struct request *req, struct err *e)
 	return 0;
 }
 
-static void where(const struct run *r, struct request *req)
-{
-	struct err e;
-	if (!run_crew_stands(r)) {
-		err_set(&e, ERR_BUSY, "this peer follows others itself");
-		net_refuse(req, &e);
-		return;
-	}
-	char *text = run_point_text(r, &r->point, NET_BLOB_MAX);
-	size_t n = strlen(text);
-	if (n <= NET_BLOB_MAX) {
-		net_reply(req, json_pack("{s:I}", "generation", (json_int_t)run_crew_base(r)), blob_copy(text, n));
-	} else {
-		err_set(&e, ERR_LIMIT, "the ledger has too many holes to send (%zu bytes)", n);
-		net_refuse(req, &e);
-	}
-	free(text);
-}
-
 void mover_hand(void *mover, struct request *req)
 {
 	struct mover *m = mover;
 	struct err e;
-	if (!req->wants_reply)
-		return;
-	if (!json_object_get(req->f.json, "epoch"))
-		where(m->r, req);
+	if (!req->wants_reply || !json_object_get(req->f.json, "epoch") || json_object_get(req->f.json, "point"))
+		rally_hand(m->rally, req);
 	else if (here(m, req, &e))
 		net_refuse(req, &e);
 	else if (!json_object_get(req->f.json, "part"))
-		net_reply(req, json_pack("{s:o}", "held", held(m)), NO_BLOB);
+		net_reply(req, json_pack("{s:o}", "held", mover_held(m)), NO_BLOB);
 	else if (json_is_true(json_object_get(req->f.json, "look")) ? look(m, req, &e) : give(m, req, &e))
 		net_refuse(req, &e);
 }

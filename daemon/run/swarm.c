@@ -259,21 +259,6 @@ static void advance_own(struct run *r, const struct trainer_applied *a)
 	run_grant_local(r, true);
 }
 
-/* By epochs when the spec or the configuration says so, by time otherwise. */
-static bool checkpoint_due(struct run *r, uint64_t epoch)
-{
-	const struct conf *c = r->rs->ctx.conf;
-	uint64_t every = r->spec->local.checkpoint_every ? r->spec->local.checkpoint_every : (uint64_t)conf_int(c,
-		"checkpoint", "every_epochs");
-	uint64_t us = (uint64_t)conf_int(c, "checkpoint", "every"), now = env_now(r->rs->ctx.env);
-	if (!r->saved_us)
-		r->saved_us = now;
-	if (!(every && epoch % every == 0) && !(us && now - r->saved_us >= us))
-		return false;
-	r->saved_us = now;
-	return true;
-}
-
 /* Where the spec is silent: a twentieth of the time, whatever a validation takes on this machine. */
 static bool validation_due(const struct run *r, uint64_t epoch)
 {
@@ -306,7 +291,7 @@ static void on_applied(void *arg, const struct trainer_applied *a)
 		r->val_epoch = a->epoch;
 		trainer_validate(r->trainer);
 	}
-	if (checkpoint_due(r, a->epoch) && !r->saving && !goal(r) && r->state == RUN_TRAIN && r->rs->ctx.state_dir)
+	if (ckpt_due(r, a->epoch) && !r->saving && !goal(r) && r->state == RUN_TRAIN && r->rs->ctx.state_dir)
 		ckpt_now(r, NULL);
 	run_tell(r, false);
 	run_reach(r);
@@ -451,6 +436,9 @@ static void enter_ready(struct run *r)
 		run_event(r, EV_BEHIND);
 		if (r->state == RUN_SYNC)
 			sync_start(r, false);
+	} else if (r->crew && r->point.epoch) {
+		if (run_crew_comes(r, &e))
+			run_fail(r, &e);
 	} else if (avg_enter(r->avg, &r->point, false, &e))
 		run_fail(r, &e);
 	else                                    /* without its checkpoint it is fresh, but others may have theirs */
