@@ -1,7 +1,6 @@
 /* Pipelines with real numbers: the plans of all members run in one process (pipe_world.h). Gradients and parameters are
  * those of one process: the same bits without replicas, to 1e-12 in double with them and with several pipelines (rows
- * D01, D02, D03, D08); and
- * whoever holds a stage for others has the bits of those who train it. */
+ * D01, D02, D03, D08); and whoever holds a stage for others has the bits of those who train it. */
 #include "pipe_world.h"
 
 static void all_wait(const struct world *w)
