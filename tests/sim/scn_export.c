@@ -185,6 +185,7 @@ static void scn_missing(struct sim *s)
 	struct err e;
 	int node = node_any(l->w), dies = (node + 1) % 3;
 	struct exporting *x = begin(l, node);
+	l->w->forks_allowed = true;             /* with one copy they go on from what is on the disks */
 	sim_run_for(s, rng_below(sim_rng(s), 20 * MSEC));
 	sim_kill(s, dies);
 	uint64_t epoch = end(l, x, &e);

@@ -146,7 +146,8 @@ static double predicted_us(struct line *l, int members)
 	return us;
 }
 
-/* An epoch, of one flush, takes what was predicted to 15 %, with schedules of every kind, on one pipeline and on two. */
+/* An epoch, of one flush, takes what was predicted to 15 %, with schedules of every kind, on one pipeline and on
+ * two. */
 static void scn_predicted(struct sim *s)
 {
 	static const char *const schedule[] = { "naive", "gpipe", "1f1b" };
@@ -270,7 +271,8 @@ static void scn_units_in_a_row(struct sim *s)
 	line_free(l);
 }
 
-static const struct scn list[] = { SCN(units), SCN(unit_dies), SCN(slow_unit), SCN(target), SCN(long_epoch), SCN(predicted), SCN(units_in_a_row), {0} };
+static const struct scn list[] = { SCN(units), SCN(unit_dies), SCN(slow_unit), SCN(target),
+	SCN(long_epoch), SCN(predicted), SCN(units_in_a_row), {0} };
 
 int main(int argc, char **argv)
 {

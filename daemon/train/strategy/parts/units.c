@@ -1,6 +1,6 @@
-/* Shares of an epoch (units.h). Each unit is as fast as its slowest member, and gets micro-batches in proportion. They are
- * dealt out in turns, one for each replica of the widest stage, so that no flush must go beyond its share into that of
- * the next unit; what is no whole turn is the last one's. Plain arithmetic in a fixed order: every member finds the
+/* Shares of an epoch (units.h). Each unit is as fast as its slowest member, and gets micro-batches in proportion. They
+ * are dealt out in turns, one for each replica of the widest stage, so that no flush must go beyond its share into that
+ * of the next unit; what is no whole turn is the last one's. Plain arithmetic in a fixed order: every member finds the
  * same shares. */
 #include <stdlib.h>
 #include "common/mem.h"
