@@ -17,6 +17,7 @@ struct engine {
 	struct log *log;
 	int threads;
 	enum cpu cpu;
+	struct blas_info settled;       /* before there was a second thread */
 	struct blas *blas;
 	struct team *team;
 	struct par par;
@@ -41,6 +42,7 @@ struct engine *engine_new(struct log *log, int threads, const char *cpu, struct 
 		free(g);
 		return NULL;
 	}
+	blas_settle(&g->settled);
 	return g;
 }
 
@@ -75,7 +77,7 @@ static void engine_load(void *arg)
 
 	pthread_mutex_lock(&g->lock);
 	if (!g->loaded) {
-		g->blas = blas_open(&ke);
+		g->blas = blas_load(&g->settled, &ke);
 		if (!g->blas) {
 			memcpy(g->why, ke.text, sizeof g->why < sizeof ke.text ? sizeof g->why : sizeof ke.text);
 			g->why[sizeof g->why - 1] = '\0';

@@ -5,7 +5,8 @@
 #include "run/run.h"
 
 struct engine;
-struct engine *engine_new(struct log *log, int threads, const char *cpu, struct err *e);    /* ERR_INVALID: cpu */
+/* ERR_INVALID: cpu. Sets environment variables: before there is a second thread. */
+struct engine *engine_new(struct log *log, int threads, const char *cpu, struct err *e);
 void engine_free(struct engine *g);             /* after the lanes have stopped; NULL is fine */
 struct compute engine_compute(struct engine *g);
 

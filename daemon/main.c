@@ -105,6 +105,7 @@ static uint64_t machine_memory(void)
 	return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
 }
 
+/* The engine comes first, while there is one thread: it settles the environment. */
 static int up_loop(struct app *a, struct err *e)
 {
 	const struct conf *c = a->o.conf;
@@ -115,6 +116,9 @@ static int up_loop(struct app *a, struct err *e)
 	threads = threads ? threads : cores > 2 ? (int)cores - 1 : 1;
 	lc.train_threads = threads;
 	lc.data_threads = (int)conf_int(c, "compute", "data_threads");
+	a->engine = engine_new(a->log, threads, conf_str(c, "compute", "cpu"), e);
+	if (!a->engine)
+		return -1;
 	a->loop = loop_new(&lc, e);
 	if (!a->loop)
 		return -1;
@@ -122,10 +126,7 @@ static int up_loop(struct app *a, struct err *e)
 	a->env->files = files_real();
 	a->env->log = a->log;
 	a->started_us = env_now(a->env);
-	if (a->o.failpoints && loop_failpoints(a->loop, a->o.failpoints, e) < 0)
-		return -1;
-	a->engine = engine_new(a->log, threads, conf_str(c, "compute", "cpu"), e);
-	return a->engine ? 0 : -1;
+	return a->o.failpoints ? loop_failpoints(a->loop, a->o.failpoints, e) : 0;
 }
 
 /* --- 4. the store */

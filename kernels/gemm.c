@@ -86,30 +86,30 @@ static void unload(struct blas *b)
 	b->lib = NULL;
 }
 
-/* Loads, looks, and loads again with the variable set when the choice was poor. */
-static int load_best(struct blas *b, struct kerr *e)
+static bool poor(const char *core, const char *wanted)
 {
-	struct blas_info *i = &b->info;
-	const char *wanted = core_wanted(), *set = getenv("OPENBLAS_CORETYPE");
-
-	i->by_operator = set && *set;
-	if (load(b, i->core, sizeof i->core, e) < 0)
-		return -1;
-	if (!i->by_operator)
-		snprintf(i->core_unset, sizeof i->core_unset, "%s", i->core);
-	i->below_cpu = wanted && core_rank(i->core) >= 0 && core_rank(i->core) < core_rank(wanted);
-	if (!i->below_cpu || i->by_operator)
-		return 0;
-	unload(b);
-	setenv("OPENBLAS_CORETYPE", wanted, 1);
-	i->forced = true;
-	if (load(b, i->core, sizeof i->core, e) < 0)
-		return -1;
-	i->below_cpu = core_rank(i->core) < core_rank(wanted);
-	return 0;
+	return wanted && core_rank(core) >= 0 && core_rank(core) < core_rank(wanted);
 }
 
-struct blas *blas_open(struct kerr *e)
+void blas_settle(struct blas_info *ret_settled)
+{
+	const char *wanted = core_wanted(), *set = getenv("OPENBLAS_CORETYPE");
+	struct blas look = { 0 };
+	struct kerr e;
+
+	*ret_settled = (struct blas_info){ .by_operator = set && *set };
+	setenv("OPENBLAS_NUM_THREADS", "1", 1);
+	setenv("OPENBLAS_THREAD_TIMEOUT", "10", 1);
+	if (ret_settled->by_operator)
+		return;
+	if (load(&look, ret_settled->core_unset, sizeof ret_settled->core_unset, &e) == 0)
+		ret_settled->forced = poor(ret_settled->core_unset, wanted);
+	unload(&look);
+	if (ret_settled->forced)
+		setenv("OPENBLAS_CORETYPE", wanted, 1);
+}
+
+struct blas *blas_load(const struct blas_info *settled, struct kerr *e)
 {
 	struct blas *b = calloc(1, sizeof *b);
 
@@ -117,14 +117,22 @@ struct blas *blas_open(struct kerr *e)
 		kerr_set(e, "out of memory opening %s", LIBRARY);
 		return NULL;
 	}
-	setenv("OPENBLAS_NUM_THREADS", "1", 1);
-	setenv("OPENBLAS_THREAD_TIMEOUT", "10", 1);
+	b->info = *settled;
 	snprintf(b->info.library, sizeof b->info.library, "openblas");
-	if (load_best(b, e) < 0) {
+	if (load(b, b->info.core, sizeof b->info.core, e) < 0) {
 		blas_close(b);
 		return NULL;
 	}
+	b->info.below_cpu = poor(b->info.core, core_wanted());
 	return b;
+}
+
+struct blas *blas_open(struct kerr *e)
+{
+	struct blas_info settled;
+
+	blas_settle(&settled);
+	return blas_load(&settled, e);
 }
 
 void blas_close(struct blas *b)

@@ -1,11 +1,10 @@
 /* The only door to OpenBLAS, with a plain-C reference behind the same signature.
  *
- * The daemon does not link OpenBLAS: blas_open() loads it when the first run starts. Debian's 0.3.21 does not know
+ * The daemon does not link OpenBLAS: blas_load() loads it when the first run starts. Debian's 0.3.21 does not know
  * recent CPUs and then chooses kernels five times slower than the machine can do; it reads OPENBLAS_CORETYPE when it
- * is loaded. So: load, ask for the core it chose, and if that is worse than the CPU's features, unload, set the
- * variable, load again (2 ms each). An OPENBLAS_CORETYPE set by the operator is respected and reported.
- * OpenBLAS always runs with one thread; gemm() splits the work over par. An OpenMP build is refused (amendments C25,
- * C26). blas_open sets process environment variables: call it from one thread, once per process. */
+ * is loaded. So blas_settle(): load, ask for the core it chose, unload, and if that is worse than the CPU's features,
+ * set the variable (2 ms). An OPENBLAS_CORETYPE set by the operator is respected and reported.
+ * OpenBLAS always runs with one thread; gemm() splits the work over par. An OpenMP build is refused. */
 #ifndef KERNELS_GEMM_H
 #define KERNELS_GEMM_H
 #include <stdbool.h>
@@ -21,7 +20,13 @@ struct blas_info {
 	bool below_cpu;         /* still worse than the CPU: say so in status */
 };
 
-struct blas *blas_open(struct kerr *e);                 /* NULL and e: not installed, OpenMP build, symbol missing */
+/* Sets what OpenBLAS reads in the environment when it is loaded. In the process's only thread, before there is another:
+ * a thread that reads the environment while setenv moves it reads freed memory. Fills by_operator, forced, core_unset
+ * (empty: not installed, or the operator's choice). */
+void blas_settle(struct blas_info *ret_settled);
+/* In any thread; the environment stays as it is. NULL and e: not installed, OpenMP build, symbol missing. */
+struct blas *blas_load(const struct blas_info *settled, struct kerr *e);
+struct blas *blas_open(struct kerr *e);                 /* both, for a program that has one thread */
 void blas_close(struct blas *b);                        /* NULL is fine */
 void blas_info(const struct blas *b, struct blas_info *ret_info);       /* b NULL: the reference */
 

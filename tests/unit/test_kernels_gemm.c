@@ -2,6 +2,7 @@
 #include "kernels_util.h"
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 #include "kernels/gemm.h"
 
 struct dims { size_t m, n, k; };
@@ -157,6 +158,27 @@ static void core_type_takes_effect_on_reload(void **state)
 	unsetenv("OPENBLAS_CORETYPE");
 }
 
+/* Another thread may be reading the environment (a clock asks for TZ) while OpenBLAS is loaded. */
+static void loading_leaves_the_environment_alone(void **state)
+{
+	struct blas_info settled;
+	char **was;
+	size_t n = 0;
+
+	unsetenv("OPENBLAS_CORETYPE");
+	blas_settle(&settled);
+	while (environ[n])
+		n++;
+	was = bytes((n + 1) * sizeof *was);
+	memcpy(was, environ, (n + 1) * sizeof *was);
+	char **at = environ;
+	blas_close(blas_load(&settled, &(struct kerr){ 0 }));
+	assert_ptr_equal(environ, at);
+	assert_memory_equal(environ, was, (n + 1) * sizeof *was);
+	free(was);
+	unsetenv("OPENBLAS_CORETYPE");
+}
+
 static void no_blas_is_the_reference(void **state)
 {
 	struct blas_info info;
@@ -172,6 +194,7 @@ int main(void)
 		cmocka_unit_test(reference_is_the_definition),
 		cmocka_unit_test(reference_is_bit_exact),
 		cmocka_unit_test(core_type_takes_effect_on_reload),
+		cmocka_unit_test(loading_leaves_the_environment_alone),
 		cmocka_unit_test(openblas_agrees),
 		cmocka_unit_test(no_blas_is_the_reference),
 	};
