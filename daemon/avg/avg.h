@@ -175,6 +175,7 @@ void avg_propose(struct avg *a, json_t *patch, uint64_t from_epoch, avg_proposed
 void avg_target(struct avg *a, uint64_t samples);
 
 struct avg_member { struct id id; uint64_t samples, epoch; double rate; bool leader, live, follower, hold, client, aux;
+	bool gone; /* known to be; else one that is not live may be there, and only the leader has heard of it */
 	unsigned odd; /* rounds in a row with a contribution far from all others, as this peer has seen it */
 	char absent[48]; };
 struct avg_view {

@@ -62,9 +62,9 @@ size_t avg_members(struct avg *a, struct avg_member *out, size_t max)
 				.epoch = m->member ? a->point.epoch : m->epoch,
 				.rate = m == a->me ? a->rate : m->rate, .leader = m == a->leader, .live = m->member && m->live,
 				.follower = m->flags & MATE_FOLLOWER, .hold = m->flags & MATE_HOLD, .client = m->flags & MATE_CLIENT,
-				.aux = m->flags & MATE_AUX, .odd = m->odd };
+				.aux = m->flags & MATE_AUX, .gone = !m->live, .odd = m->odd };
 			snprintf(o->absent, sizeof o->absent, "%s", m->absent[0] ? m->absent : m->member ? "" :
-				"not in this run now");
+				m->live ? "not in the last commit known here" : "not in this run now");
 		}
 		n++;
 	}

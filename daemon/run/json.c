@@ -60,8 +60,8 @@ static json_t *members_json(struct run *r, size_t *ret_n)
 		char hex[ID_HEX];
 		*ret_n += m[i].live;
 		id_hex(&m[i].id, hex);
-		const char *state = !m[i].live ? "dead" : m[i].hold ? "held" : m[i].follower ? "syncing" : m[i].leader ?
-			"leader" : m[i].aux ? "helping" : "training";
+		const char *state = m[i].gone ? "dead" : !m[i].live ? "unknown" : m[i].hold ? "held" : m[i].follower ?
+			"syncing" : m[i].leader ? "leader" : m[i].aux ? "helping" : "training";
 		json_t *o = json_pack("{s:s,s:f,s:I,s:s,s:b}", "id", hex, "samples_per_s", m[i].rate, "samples_epoch",
 			(json_int_t)m[i].samples,
 			"state", state, "self", id_eq(&m[i].id, net_self(r->rs->ctx.net)));

@@ -19,7 +19,8 @@ static bool lives(const struct avg_member *v, size_t n, const struct id *id)
 }
 
 /* Who holds the state by the last COMMIT, whether this peer has heard of it since or not, who is in the generation, and
- * everybody who lives. Of a generation that begins with what lay on disks members may know each other by it alone. */
+ * everybody who is not known to be gone. Of a generation that begins with what lay on disks members may know each other
+ * by it alone; and of a spare that has come since only the leader hears before the next COMMIT. */
 size_t mover_whom(const struct run *r, struct id *ret, size_t *ret_sure)
 {
 	struct avg_member v[RUN_PEERS_SHOWN];
@@ -36,7 +37,7 @@ size_t mover_whom(const struct run *r, struct id *ret, size_t *ret_sure)
 	for (size_t i = 0; i < holders; i++)
 		add(r, &held[i], ret, &out);
 	for (size_t i = 0; i < n; i++)
-		if (v[i].live)
+		if (!v[i].gone)
 			add(r, &v[i].id, ret, &out);
 	return out;
 }

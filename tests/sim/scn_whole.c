@@ -130,7 +130,8 @@ static void all_off(struct line *l, int n, int stays)
 	sim_run_for(l->s, rng_below(sim_rng(l->s), 5 * SEC));
 }
 
-static void all_on(struct line *l, int n)
+/* One after the other, at most so much apart. */
+static void all_on(struct line *l, int n, uint64_t us)
 {
 	for (int left = n; left;) {
 		int i = (int)rng_below(sim_rng(l->s), (uint64_t)n);
@@ -138,7 +139,7 @@ static void all_on(struct line *l, int n)
 			left = node_alive(l->w) == n ? 0 : left;
 			continue;
 		}
-		sim_run_for(l->s, rng_below(sim_rng(l->s), 3 * SEC));
+		sim_run_for(l->s, rng_below(sim_rng(l->s), us));
 		sim_restart(l->s, i);
 	}
 }
@@ -169,7 +170,7 @@ static void outages(struct sim *s, int times, bool loses, bool lives)
 		forget(&disks);
 		if (loses)
 			disks.lost[(stays + 1 + rng_below(sim_rng(s), 3)) % 4] = true;
-		all_on(l, 4);
+		all_on(l, 4, 3 * SEC);
 		uint64_t whole = newest_whole(&disks);
 		if (!whole && !loses && !lives)
 			sim_fail(s, "nothing is whole on the disks after more than 40 epochs");
@@ -197,12 +198,28 @@ static void scn_kept(struct sim *s)
 	all_off(l, 3, -1);
 	for (int i = 0; i < 3; i++)
 		sim_disk_full(s, i, -1);
-	all_on(l, 3);
+	all_on(l, 3, 3 * SEC);
 	uint64_t whole = newest_whole(&disks);
 	if (whole < 40)
 		sim_fail(s, "all three had saved epoch 40, and epoch %llu is whole on the disks", (unsigned long long)whole);
 	goes_on_from(l, whole);
 	line_free(l);                           /* with one copy of each part there are not the two to compare */
+	close_disks();
+}
+
+/* The first three that are there become members, and what the fourth has on its disk nobody else has. That one comes in
+ * as a spare, of whom only the leader hears before the next COMMIT. */
+static void scn_spare(struct sim *s)
+{
+	struct line *l = begin(s, PIPELINE ", \"redundancy\": 1", 4);
+	for (int k = 0; k < 3 && !sim_failed(s); k++) {
+		node_run_to(l->w, node_newest(l->w) + 45, 180 * SEC);
+		all_off(l, 4, -1);
+		forget(&disks);
+		all_on(l, 4, SEC / 4);
+		goes_on_from(l, newest_whole(&disks));
+	}
+	line_free(l);
 	close_disks();
 }
 
@@ -213,7 +230,7 @@ static void scn_none(struct sim *s)
 	node_run_to(l->w, 45, 180 * SEC);
 	all_off(l, 3, -1);
 	disks.lost[rng_below(sim_rng(s), 3)] = true;
-	all_on(l, 3);
+	all_on(l, 3, 3 * SEC);
 	sim_run_for(s, 40 * SEC);
 	const char *text = node_told(l->w, "crew.lacks");
 	if (newest_whole(&disks) || line_seats(l->w))
@@ -224,7 +241,7 @@ static void scn_none(struct sim *s)
 	close_disks();
 }
 
-static const struct scn list[] = { SCN(power), SCN(disk_lost), SCN(survivor), SCN(kept), SCN(none), {0} };
+static const struct scn list[] = { SCN(power), SCN(disk_lost), SCN(survivor), SCN(kept), SCN(spare), SCN(none), {0} };
 
 int main(int argc, char **argv)
 {
