@@ -148,9 +148,7 @@ void crew_choose(struct choice *c)
 	c->why = a.why;
 	if (a.ok) {
 		c->stays = kept && a.o.n == n && a.o.redundancy == c->running;
-		plans_shards(&a.p, &c->shards);
-		plan_digest_all(a.p.list, a.p.n, c->digest);
-		c->values = json_incref(a.p.values);
+		plans_find(&a.p, c->strategy, &c->usual, &a.o, &c->found);
 		c->best = a.o;
 		a.o = (struct offer){ 0 };
 	}
@@ -162,8 +160,7 @@ void choice_free(struct choice *c)
 {
 	offer_free(&c->all);
 	offer_free(&c->best);
-	shards_free(&c->shards);
-	json_decref(c->values);
+	found_free(&c->found);
 	free(c->kept);
 	free(c->whole);
 }

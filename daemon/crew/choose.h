@@ -12,7 +12,7 @@ struct choice {
 	/* Found: 0, or -1 and why there can be none. */
 	int rc; struct err why;
 	bool stays;                     /* what runs is as good */
-	struct offer best; struct shards shards; uint8_t digest[CREW_DIGEST]; json_t *values;
+	struct offer best; struct found found;
 };
 void crew_choose(struct choice *c);
 void choice_free(struct choice *c);

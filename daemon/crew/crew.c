@@ -108,7 +108,7 @@ void crew_begin_deal(struct crew *c, struct deal *d)
 		c->members[(rank + 2) % (int)d->o.n] = was;
 	}
 	c->view = view_of(&c->conf.view, &d->o, c->members, (uint32_t)rank);
-	c->view.values = d->values ? d->values : c->view.values;
+	c->view.values = d->found.values ? d->found.values : c->view.values;
 	agreed(c);
 	crew_say(c, d->o.redundancy < c->redundancy ? LOG_WARN_ : LOG_INFO_, "crew_begins", NULL, "generation %llu of %u "
 		"members, this peer is number %d%s", (unsigned long long)CREW_COUNT(d->o.generation), d->o.n, rank,

@@ -20,8 +20,7 @@ void deal_drop(struct deal **at)
 	offer_free(&d->o);
 	buf_free(&d->bytes);
 	buf_free(&d->go);
-	shards_free(&d->shards);
-	json_decref(d->values);
+	found_free(&d->found);
 	free(d->sig);
 	free(d);
 }
@@ -154,7 +153,7 @@ bool deal_all_signed(const struct deal *d)
 
 void deal_promise(const struct crew *c, const struct deal *d, uint8_t ret[SIG_BYTES])
 {
-	struct buf b = promise_bytes(d, d->digest);
+	struct buf b = promise_bytes(d, d->found.digest);
 	signed_make(&b, c->net, ret);
 }
 
@@ -180,16 +179,10 @@ bool deal_whole(const struct crew *c, const struct deal *d)
 
 void deal_units(const struct crew *c, const struct deal *d, uint32_t unit[CREW_MEMBERS_MAX])
 {
-	const struct planner_ops *s = c->conf.strategy;
-	struct view_member *m = d ? view_members(&d->o) : NULL;
-	struct err e;
-	for (uint32_t i = 0; d && i < d->o.n; i++) {
-		struct view v = view_of(&c->conf.view, &d->o, m, i);
-		struct planner_unit x = { 0 };
-		v.values = d->values ? d->values : v.values;
-		unit[i] = s->unit && s->unit(&v, i, &x, &e) ? PLAN_NO_UNIT : x.unit;
-	}
-	free(m);
+	if (d && d->found.unit)
+		memcpy(unit, d->found.unit, d->o.n * sizeof *unit);
+	else if (d)
+		plans_units(c->conf.strategy, &c->conf.view, &d->o, NULL, unit);
 }
 
 bool deal_unit_whole(const struct crew *c, const struct deal *d, const uint32_t *unit, uint32_t which)

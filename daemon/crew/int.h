@@ -33,7 +33,7 @@ struct deal {
 	struct buf bytes, go;                   /* the offer as its leader has signed it; the go, once it is asked for */
 	uint8_t id[CREW_DIGEST];                /* of it, without the signature */
 	bool computed, cannot;                  /* its plans, here: there are, or there can be none */
-	uint8_t digest[CREW_DIGEST]; struct shards shards; json_t *values /* as the planner has settled them */;
+	struct found found;                     /* what they come to, once they are computed */
 	uint8_t said[CREW_DIGEST], *sig;        /* decided: what all have signed; NULL: it is not */
 };
 struct deal *deal_hold(struct deal *d);         /* NULL is fine */
@@ -89,7 +89,7 @@ struct work {
 	struct id from;                         /* whose word it is */
 	struct deal *d; const struct planner_ops *strategy; struct view usual;
 	struct choice choice;
-	int rc; struct err why; uint8_t digest[CREW_DIGEST]; struct shards shards; json_t *values;
+	int rc; struct err why; struct found found;
 	void (*gone)(void *arg); void *gone_arg;        /* the crew is, too; told when this ends */
 };
 

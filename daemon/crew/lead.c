@@ -376,7 +376,7 @@ void crew_lead_propose(struct crew *c, struct deal *d, bool trial, bool blind)
 		member_promise(c, d);
 	if (me >= 0) {
 		l->a[me].said = SAID_YES;
-		memcpy(l->a[me].digest, d->digest, CREW_DIGEST);
+		memcpy(l->a[me].digest, d->found.digest, CREW_DIGEST);
 		if (!trial)
 			deal_promise(c, d, l->a[me].sig);
 	}

@@ -29,7 +29,7 @@ static void reply_yes(struct crew *c, struct request *req, const struct deal *d,
 {
 	json_t *j = says(c, "yes");
 	struct buf sig = { 0 };
-	json_object_set_new(j, "digest", json_hex(d->digest, CREW_DIGEST));
+	json_object_set_new(j, "digest", json_hex(d->found.digest, CREW_DIGEST));
 	MARK(c, "crew.answer.before");
 	if (!trial)
 		deal_promise(c, d, buf_grow(&sig, SIG_BYTES));
@@ -172,10 +172,8 @@ void member_computed(struct crew *c, struct work *w)
 	bool asked = c->answer.d == d && c->answer.req;
 	if (!w->rc && !d->computed) {
 		d->computed = true;
-		memcpy(d->digest, w->digest, CREW_DIGEST);
-		d->values = json_incref(w->values);
-		d->shards = w->shards;
-		w->shards = (struct shards){ 0 };
+		d->found = w->found;
+		w->found = (struct found){ 0 };
 	}
 	d->cannot = w->rc != 0;
 	if (w->kind != WORK_ANSWER)
@@ -306,7 +304,7 @@ void member_verified(struct crew *c, struct work *w)
 	if (PLANTED(CREW_UNPROMISED) && deal_rank(c, d) >= 0)
 		deal_set(&c->promised, d);
 	if (promised(c, d) && (PLANTED(CREW_ANY_DIGEST) || PLANTED(CREW_UNPROMISED) ||
-			!memcmp(d->said, c->promised->digest, CREW_DIGEST))) {
+			!memcmp(d->said, c->promised->found.digest, CREW_DIGEST))) {
 		struct deal *mine = deal_hold(c->promised);
 		memcpy(mine->said, d->said, CREW_DIGEST);
 		mine->sig = mine->sig ? mine->sig : xmemdup(d->sig, (size_t)d->o.n * SIG_BYTES);

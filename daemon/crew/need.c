@@ -69,7 +69,7 @@ bool need_base_there(struct crew *c, uint64_t *ret_missing)
 		there[i] = lives_on(c, &c->base->o.m[i]) && !(m && leads(c) && benched(c, m));
 	}
 	if (!PLANTED(CREW_NO_BASE))
-		*ret_missing = shards_missing(&c->base->shards, there);
+		*ret_missing = shards_missing(&c->base->found.shards, there);
 	return true;
 }
 
@@ -380,10 +380,8 @@ void need_chosen(struct crew *c, struct work *w)
 		return;
 	struct deal *d = deal_make(c, &x->best);
 	d->computed = true;
-	d->shards = x->shards;
-	x->shards = (struct shards){ 0 };
-	memcpy(d->digest, x->digest, CREW_DIGEST);
-	d->values = json_incref(x->values);
+	d->found = x->found;
+	x->found = (struct found){ 0 };
 	deal_set(&c->computed, d);
 	memset(c->judged.set, 0, CREW_DIGEST);
 	if (x->running)

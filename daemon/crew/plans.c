@@ -207,6 +207,39 @@ void plans_shards(const struct plans *p, struct shards *ret)
 	}
 }
 
+/* ---- what they come to ---- */
+
+void plans_units(const struct planner_ops *s, const struct view *usual, const struct offer *o, const json_t *values,
+	uint32_t *ret)
+{
+	struct view_member *m = view_members(o);
+	struct err e;
+	for (uint32_t i = 0; i < o->n; i++) {
+		struct view v = view_of(usual, o, m, i);
+		struct planner_unit x = { 0 };
+		v.values = values ? values : v.values;
+		ret[i] = s->unit && s->unit(&v, i, &x, &e) ? PLAN_NO_UNIT : x.unit;
+	}
+	free(m);
+}
+
+void plans_find(const struct plans *p, const struct planner_ops *s, const struct view *usual, const struct offer *o,
+	struct found *ret)
+{
+	*ret = (struct found){ .unit = xcalloc(o->n + 1, sizeof *ret->unit), .values = json_incref(p->values) };
+	plans_shards(p, &ret->shards);
+	plan_digest_all(p->list, p->n, ret->digest);
+	plans_units(s, usual, o, p->values, ret->unit);
+}
+
+void found_free(struct found *f)
+{
+	shards_free(&f->shards);
+	json_decref(f->values);
+	free(f->unit);
+	*f = (struct found){ 0 };
+}
+
 /* ---- what they take ---- */
 
 /* How often an instruction runs in its program. */

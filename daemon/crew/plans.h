@@ -25,6 +25,16 @@ int plans_make(struct plans *ret, const struct planner_ops *s, const struct view
 int plans_check(const struct plans *p, const struct view *usual, const struct offer *o, struct err *e);
 void plans_shards(const struct plans *p, struct shards *ret);
 
+/* What they come to: the digest that all agree on, who holds what, by rank whose unit a member is in (PLAN_NO_UNIT: it
+ * is a spare), and the values as the planner has settled them, or NULL. */
+struct found { uint8_t digest[CREW_DIGEST]; struct shards shards; uint32_t *unit; json_t *values; };
+void plans_find(const struct plans *p, const struct planner_ops *s, const struct view *usual, const struct offer *o,
+	struct found *ret);
+void found_free(struct found *f);               /* {0} is fine; leaves {0} */
+/* Whose unit each of the offer's members is in; values NULL: those of the usual view. */
+void plans_units(const struct planner_ops *s, const struct view *usual, const struct offer *o, const json_t *values,
+	uint32_t *ret);
+
 /* What the plans take: time as predicted, and the work that is done in it, in us of a peer of speed 1. */
 struct pace { double us, work; };
 int plans_pace(const struct plans *p, const struct view *usual, const struct offer *o, struct pace *ret, struct err *e);

@@ -25,11 +25,8 @@ static void run(struct job *j)
 		if (w->rc)
 			break;
 		w->rc = plans_check(&p, &w->usual, &w->d->o, &w->why);
-		if (!w->rc) {
-			plans_shards(&p, &w->shards);
-			plan_digest_all(p.list, p.n, w->digest);
-			w->values = json_incref(p.values);
-		}
+		if (!w->rc)
+			plans_find(&p, w->strategy, &w->usual, &w->d->o, &w->found);
 		plans_free(&p);
 	}
 }
@@ -38,8 +35,7 @@ static void work_free(struct work *w)
 {
 	deal_drop(&w->d);
 	choice_free(&w->choice);
-	shards_free(&w->shards);
-	json_decref(w->values);
+	found_free(&w->found);
 	free(w);
 }
 

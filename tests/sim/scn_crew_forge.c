@@ -262,7 +262,7 @@ static void say_go(struct liar *l, struct cpeer *to, int which)
 			if (id_eq(&d->o.m[i].id, &l->w->id[k]))
 				memcpy(sig + i * SIG_BYTES, l->sig[which][k], SIG_BYTES);
 	int rank = offer_find(&d->o, &me_of(l)->crew->me);
-	memcpy(d->digest, d->said, CREW_DIGEST);
+	memcpy(d->found.digest, d->said, CREW_DIGEST);
 	if (rank >= 0)
 		deal_promise(me_of(l)->crew, d, sig + (size_t)rank * SIG_BYTES);
 	go_encode(d->bytes.p, d->bytes.len, d->said, sig, d->o.n, &b);

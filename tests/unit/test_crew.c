@@ -348,16 +348,16 @@ static void shards_and_holders(void **state)
 	bool there[CREW_MEMBERS_MAX] = { true, true, true, true };
 	bed(&x, "nnnn", NULL, NULL);
 	chosen(&x, "1234");
-	assert_int_equal(x.c.shards.n, 4);
-	assert_int_equal(shards_missing(&x.c.shards, there), 0);
+	assert_int_equal(x.c.found.shards.n, 4);
+	assert_int_equal(shards_missing(&x.c.found.shards, there), 0);
 	there[1] = false;
-	assert_int_equal(shards_missing(&x.c.shards, there), 0);
+	assert_int_equal(shards_missing(&x.c.found.shards, there), 0);
 	there[3] = false;
-	assert_int_equal(shards_missing(&x.c.shards, there), 0);
+	assert_int_equal(shards_missing(&x.c.found.shards, there), 0);
 	there[2] = false;                               /* now neighbours are gone: cuts 1, 2 and 3 of two layers */
-	assert_int_equal(shards_missing(&x.c.shards, there), 4 * LAYER);
+	assert_int_equal(shards_missing(&x.c.found.shards, there), 4 * LAYER);
 	there[0] = false;
-	assert_int_equal(shards_missing(&x.c.shards, there), 8 * LAYER);
+	assert_int_equal(shards_missing(&x.c.found.shards, there), 8 * LAYER);
 	done(&x);
 }
 
