@@ -286,7 +286,7 @@ static void chunks(const struct trainer *t, uint64_t from, uint64_t n, uint64_t 
 static void grant_flush(struct trainer *t, const struct plan *p)
 {
 	struct ranges r = { 0 };
-	struct planner_unit share = seat_share(t);
+	struct planner_unit share = t->seat.share;
 	uint64_t at = share.first + p->first - t->seat.base, end = share.first + share.n, step = 0, last = 0, n = 0;
 	uint64_t all = (epoch_goal(t) + batch_of(t) - 1) / batch_of(t);
 	bool even = true;
@@ -323,6 +323,7 @@ void seat_planned(struct trainer *t, const struct plan *p)
 	t->seat.flush = (uint32_t)p->step;
 	t->seat.first = p->first;
 	t->seat.cut = x.cut_short;
+	t->seat.share = seat_share(t);
 	if (!t->samples)
 		t->seat.base = p->first;
 	if (t->seat.reads)
@@ -334,7 +335,7 @@ static void count_flush(struct trainer *t)
 {
 	struct seat *s = &t->seat;
 
-	chunks(t, seat_share(t).first + s->first - s->base, s->flush, 1, &t->claimed);
+	chunks(t, s->share.first + s->first - s->base, s->flush, 1, &t->claimed);
 	t->samples = ranges_count(&t->claimed);
 	t->batches += s->flush;
 	trainer_counted(t, s->flush * batch_of(t));
@@ -405,7 +406,7 @@ struct batch *seat_batch(const struct trainer *t, uint64_t index)
 
 	list_init(&b->link);
 	b->position = (uint64_t *)(b + 1);
-	chunks(t, seat_share(t).first + index - t->seat.base, 1, 1, &r);
+	chunks(t, t->seat.share.first + index - t->seat.base, 1, 1, &r);
 	for (size_t i = 0; i < r.n; i++)
 		for (uint64_t p = r.v[i].lo; p < r.v[i].hi; p++)
 			b->position[b->n++] = p;

@@ -64,6 +64,7 @@ struct seat {
 	 * rounds that came to nothing some of them have had; base: where its first micro-batch is. */
 	uint64_t start, base;
 	uint32_t flush; uint64_t first, cut;    /* micro-batches of what runs, from first on; programs cut short before */
+	struct planner_unit share;              /* what its unit makes of the epoch that the flush is of */
 };
 
 struct trainer {
