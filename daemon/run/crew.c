@@ -360,6 +360,13 @@ json_t *run_crew_json(const struct run *r)
 
 /* ---- life ---- */
 
+/* What its part may take: what the spec says, within what other runs leave. */
+static uint64_t memory_of(const struct run *r)
+{
+	uint64_t said = r->spec->local.memory_bytes, room = run_room(r->rs, r->trainer);
+	return !room || (said && said < room) ? said : room;
+}
+
 int run_crew_open(struct run *r, struct err *e)
 {
 	const struct spec *s = r->spec;
@@ -380,7 +387,7 @@ int run_crew_open(struct run *r, struct err *e)
 	x->r = r;
 	x->timer = (struct timer){ .fire = run_crew_step, .name = "run.crew" };
 	struct crew_conf conf = { .run = r->id, .strategy = strategy_find(s->strategy),
-		.view = trainer_crew_view(r->trainer), .memory_bytes = s->local.memory_bytes, .stays = true };
+		.view = trainer_crew_view(r->trainer), .memory_bytes = memory_of(r), .stays = true };
 	x->lost = (struct timer){ .fire = run_crew_lost, .name = "run.lost" };
 	x->crew = crew_new(c->env, c->net, &conf, &crew_cb, r, e);
 	if (!x->crew) {

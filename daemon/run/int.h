@@ -131,8 +131,9 @@ const char *run_place_path(const struct runs *rs, const char *of_kind, const cha
 	struct err *e);
 const char *run_data_path(const struct runs *rs, const struct spec *s, char *out, size_t cap, struct err *e);
 double run_macs_per_us(const struct compute *c);
-/* does it fit in memory? */
+/* ERR_LIMIT: with what other runs take there is no room for it. */
 int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e);
+uint64_t run_room(const struct runs *rs, const struct trainer *t);      /* bytes that others leave it; 0: not known */
 
 /* ---- swarm.c: callbacks of the averager and of the trainer ---- */
 int run_swarm_open(struct run *r, struct err *e);

@@ -72,19 +72,37 @@ static uint64_t taken(const struct trainer *t)
 	return (v.arena_predicted_bytes > v.state_bytes ? v.arena_predicted_bytes : v.state_bytes) + v.loader_bytes;
 }
 
-/* What all runs take and this one would add, against compute.memory_max, or what the machine has. */
-int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e)
+/* What it may take by compute.memory_max, or by what the machine has; 0: not known. */
+static uint64_t most_of(const struct runs *rs, bool *ret_stated)
 {
-	uint64_t stated = (uint64_t)conf_int(rs->ctx.conf, "compute", "memory_max"), held = 0;
-	uint64_t most = stated ? stated : rs->ctx.memory_bytes;
-	char need[32], have[32], max[32], fits[TRAINER_FITS];
+	uint64_t stated = (uint64_t)conf_int(rs->ctx.conf, "compute", "memory_max");
+	*ret_stated = stated != 0;
+	return stated ? stated : rs->ctx.memory_bytes;
+}
+
+static uint64_t held_by_others(const struct runs *rs, const struct trainer *t)
+{
+	uint64_t held = 0;
 	list_each(it, &rs->list) {
 		struct run *r = list_entry(it, struct run, link);
-		if (!r->trainer || r->trainer == t)
-			continue;
-		held += taken(r->trainer);
+		if (r->trainer && r->trainer != t)
+			held += taken(r->trainer);
 	}
-	uint64_t wanted = taken(t);
+	return held;
+}
+
+uint64_t run_room(const struct runs *rs, const struct trainer *t)
+{
+	bool stated;
+	uint64_t most = most_of(rs, &stated), held = held_by_others(rs, t);
+	return !most ? 0 : most > held ? most - held : 1;
+}
+
+int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e)
+{
+	bool stated;
+	uint64_t most = most_of(rs, &stated), held = held_by_others(rs, t), wanted = taken(t);
+	char need[32], have[32], max[32], fits[TRAINER_FITS];
 	if (!most || held + wanted <= most)
 		return 0;
 	return err_set(e, ERR_LIMIT, "run %s needs %llu bytes (%s), other runs hold %s, and %s %s: %s", name,
