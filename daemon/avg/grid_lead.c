@@ -4,6 +4,7 @@
 #include <string.h>
 #include "avg/grid_flow.h"
 #include "common/hash.h"
+#include "common/vote.h"
 
 void grid_hash(const uint8_t *part_hashes, size_t parts, uint8_t ret[TREE256])
 {
@@ -52,21 +53,20 @@ bool grid_lead_reassign(struct round *r)
 static void vote(const struct round *r, size_t line, uint8_t ret[TREE256])
 {
 	const struct lead *l = r->lead;
-	size_t best = 0, n = 0;
-	uint8_t (*said)[TREE256] = xcalloc(r->b.n + 1, sizeof *said);
+	size_t n = 0;
+	uint8_t (*hash)[TREE256] = xcalloc(r->b.n + 1, sizeof *hash);
+	const uint8_t **said = xcalloc(r->b.n + 1, sizeof *said);
 	for (size_t i = 0; i < r->b.grid.n; i++)
-		if (l->m[i].acked && grid_last_line(&r->b.grid, i) == line)
-			grid_hash(l->m[i].hash, r->b.parts, said[n++]);
-	for (size_t i = 0; i < n; i++) {
-		size_t votes = 0;
-		for (size_t k = 0; k < n; k++)
-			votes += !memcmp(said[i], said[k], TREE256);
-		if (votes > best) {
-			best = votes;
-			memcpy(ret, said[i], TREE256);
+		if (l->m[i].acked && grid_last_line(&r->b.grid, i) == line) {
+			grid_hash(l->m[i].hash, r->b.parts, hash[n]);
+			said[n] = hash[n];
+			n++;
 		}
-	}
+	size_t best = vote_most(said, n, NULL);
+	if (best != VOTE_NONE)
+		memcpy(ret, said[best], TREE256);
 	free(said);
+	free(hash);
 }
 
 void grid_lead_commit(struct round *r, struct body *c)

@@ -5,6 +5,7 @@
 #include "common/jrpc.h"
 #include "common/mem.h"
 #include "common/planted.h"
+#include "common/vote.h"
 #include "run/export.h"
 
 #define CALL_US 120000000ull            /* the first to be asked looks through its whole checkpoint */
@@ -97,11 +98,6 @@ static void ask(struct said *w)
 
 /* ---- a piece ---- */
 
-static bool same(const struct said *a, const struct said *b)
-{
-	return a->told && b->told && !memcmp(a->digest, b->digest, TREE256);
-}
-
 static void differ(struct piece *p, const struct said *a, const struct said *b)
 {
 	struct export *x = p->x;
@@ -117,39 +113,28 @@ static void differ(struct piece *p, const struct said *a, const struct said *b)
 static void settle(struct piece *p)
 {
 	struct export *x = p->x;
-	struct said *best = NULL, *rival = NULL;
-	uint32_t most = 0, next = 0;
-	for (struct said *w = p->said; w < p->said + p->nsaid; w++) {
-		uint32_t n = 0;
-		for (uint32_t k = 0; k < p->nsaid; k++)
-			n += same(w, &p->said[k]);
-		if (!n || (best && same(best, w)) || (rival && same(rival, w)))
-			continue;
-		if (n > most) {
-			rival = best;
-			next = most;
-			best = w;
-			most = n;
-		} else if (n > next) {
-			rival = w;
-			next = n;
-		}
-	}
-	if (!best) {
+	const uint8_t *said[EXPORT_WORDS];
+	size_t best, rival;
+	for (uint32_t k = 0; k < p->nsaid; k++)
+		said[k] = p->said[k].told ? p->said[k].digest : NULL;
+	best = vote_most(said, p->nsaid, &rival);
+	if (best == VOTE_NONE) {
 		export_again(x, &x->why);
 		return;
 	}
-	if (most == next && !PLANTED(SAVED_UNLOOKED)) {
-		differ(p, best, rival);
+	if (rival != VOTE_NONE && !PLANTED(SAVED_UNLOOKED)) {
+		differ(p, &p->said[best], &p->said[rival]);
 		return;
 	}
-	for (struct said *w = p->said; w < p->said + p->nsaid && !p->ready; w++)
-		p->ready = w->gives && w->told && (same(w, best) || PLANTED(SAVED_UNLOOKED));
-	for (struct said *w = p->said; w < p->said + p->nsaid; w++)
+	for (uint32_t k = 0; k < p->nsaid; k++) {
+		struct said *w = &p->said[k];
+		bool right = said[k] && (!memcmp(said[k], said[best], TREE256) || PLANTED(SAVED_UNLOOKED));
+		p->ready = p->ready || (w->gives && right);
 		w->gives = false;
+	}
 	if (!p->ready) {                        /* it gives it, after all, and may fail at that, too */
-		best->gives = true;
-		best->over = best->told = false;
+		p->said[best].gives = true;
+		p->said[best].over = p->said[best].told = false;
 	}
 }
 

@@ -7,6 +7,7 @@
 #include "common/jrpc.h"
 #include "common/mem.h"
 #include "common/planted.h"
+#include "common/vote.h"
 #include "run/mover.h"
 
 #define LOOK_CALL_US 5000000
@@ -27,11 +28,6 @@ void mover_look_stop(struct morsel *x)
 	x->nwords = x->open = 0;
 }
 
-static bool same(const struct word *a, const struct word *b)
-{
-	return a->told && b->told && !memcmp(a->digest, b->digest, TREE256);
-}
-
 static void differ(struct morsel *x, const struct word *a, const struct word *b)
 {
 	struct mover *m = x->m;
@@ -49,34 +45,21 @@ static void differ(struct morsel *x, const struct word *a, const struct word *b)
 /* All have said what they have. */
 static void settle(struct morsel *x)
 {
-	const struct word *best = NULL, *rival = NULL;
-	uint32_t most = 0, next = 0;
-	for (uint32_t i = 0; i < x->nwords; i++) {
-		const struct word *w = &x->word[i];
-		uint32_t n = 0;
-		for (uint32_t k = 0; k < x->nwords; k++)
-			n += same(w, &x->word[k]);
-		if (!n || (best && same(best, w)) || (rival && same(rival, w)))
-			continue;
-		if (n > most) {
-			rival = best;
-			next = most;
-			best = w;
-			most = n;
-		} else if (n > next) {
-			rival = w;
-			next = n;
-		}
-	}
-	if (best && most == next) {
-		differ(x, best, rival);
+	const uint8_t *said[MOVER_SOURCES];
+	size_t best, rival;
+	for (uint32_t i = 0; i < x->nwords; i++)
+		said[i] = x->word[i].told ? x->word[i].digest : NULL;
+	best = vote_most(said, x->nwords, &rival);
+	if (rival != VOTE_NONE) {
+		differ(x, &x->word[best], &x->word[rival]);
 		return;
 	}
-	x->agreed = best != NULL;
-	if (best)
-		memcpy(x->want, best->digest, TREE256);
-	for (uint32_t i = 0; i < x->nwords && best; i++)
-		if (x->word[i].told && !same(best, &x->word[i]))
+	x->agreed = best != VOTE_NONE;
+	if (!x->agreed)
+		return;
+	memcpy(x->want, said[best], TREE256);
+	for (uint32_t i = 0; i < x->nwords; i++)
+		if (said[i] && memcmp(said[i], x->want, TREE256))
 			mover_blame(x->m, x->word[i].s, x, "are not those that most have");
 }
 
