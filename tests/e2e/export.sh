@@ -1,18 +1,11 @@
 #!/bin/bash
 # hivectl model export with real daemons: a pipeline of three and a spare while it trains, after it has ended, with one
 # of them killed and back; what any of them writes has the bits of one daemon that has the whole model, at that epoch.
-. "$(dirname "$0")/lib.sh"
-spec() {        # STRATEGY NAME MORE KEEP
-	printf '{"name": "%s", "input": [12], "model": [{"type": "linear", "out": 48}, {"type": "batchnorm"},
- {"type": "tanh"}, {"type": "linear", "out": 2000}, {"type": "dropout", "p": 0.1}, {"type": "linear", "out": 48},
- {"type": "batchnorm"}, {"type": "relu"}, {"type": "linear", "out": 4}], "loss": "cross_entropy",
- "optimizer": {"name": "adamw", "lr": 0.01, "weight_decay": 0.1}, "target_batch": 64, "strategy": "%s"%s,
- "stop": {"epochs": 1000000}, "validation": {"every": 0}, "seed": 5,
- "data": {"name": "x", "kind": "synthetic", "count": 4000}, "local": {"batch": 8, "data": "/x",
- "checkpoint_every": 50, "checkpoint_keep": %s}}\n' "$2" "$1" "$3" "$4"
-}
+. "$(dirname "$0")/pipeline_lib.sh"
+layers='{"type": "linear", "out": 48}, {"type": "batchnorm"}, {"type": "tanh"}, {"type": "linear", "out": 2000},
+ {"type": "dropout", "p": 0.1}, {"type": "linear", "out": 48}, {"type": "batchnorm"}, {"type": "relu"}, {"type": "linear", "out": 4}'
+local_more=', "checkpoint_every": 50'
 run=line
-joins() { hive "$1" run join $run --data=/x >/dev/null 2>&1; }
 over() { [ "$(json "$1" state run show $run)" = stopped ]; }
 saved() { [ -e "$(echo "$(state s)"/runs/*/"epoch-$(printf %010d "$1").safetensors")" ]; }
 # The one alone goes no further than it must: it keeps all that it saves.
@@ -47,11 +40,11 @@ P
 }
 
 daemon_start s
-spec single alone '' 1000 >"$work/alone.json"
+local_more="$local_more, \"checkpoint_keep\": 1000" spec single alone 1000000 '' >"$work/alone.json"
 hive s run start "$work/alone.json" >/dev/null || fail "single was refused"
 hive s run pause alone >/dev/null || fail "s does not pause"
 daemon_start a
-spec pipeline $run ', "schedule": "1f1b", "stages": 3, "micro_batches": 4, "redundancy": 1' 3 >"$work/line.json"
+spec pipeline $run 1000000 ', "schedule": "1f1b", "stages": 3, "micro_batches": 4, "redundancy": 1' >"$work/line.json"
 hive a run start "$work/line.json" >/dev/null || fail "pipeline was refused"
 refuse 1 "no part of run line is saved yet" hive a model export $run "$work/early"
 for n in b c; do
@@ -92,7 +85,7 @@ exports s whole
 [ "$epoch" -gt 50 ] || fail "s exports epoch $epoch"
 expect "stopped" hive s run stop alone --yes
 exports s whole_after
-spec single slow '' 3 | sed 's/"target_batch": 64/"target_batch": 1000000000/' >"$work/slow.json"
+spec single slow 1000000 '' | sed 's/"target_batch": 64/"target_batch": 1000000000/' >"$work/slow.json"
 hive s run start "$work/slow.json" >/dev/null || fail "slow was refused"
 refuse 1 "has not learned anything yet" hive s model export slow "$work/slow"
 say done

@@ -3,21 +3,13 @@
 # daemon that has the whole model. A fourth one is a spare. Stopped in order and started again they go on where they
 # were. With one copy of the state (redundancy 1), when one is killed the others say how many bytes of the state have no
 # holder, wait, and lose nothing.
-. "$(dirname "$0")/lib.sh"
-spec() {        # STRATEGY NAME EPOCHS PLAN
-	printf '{"name": "%s", "input": [12], "model": [{"type": "linear", "out": 48}, {"type": "tanh"},
- {"type": "linear", "out": 48}, {"type": "layernorm"}, {"type": "dropout", "p": 0.1}, {"type": "linear", "out": 48},
- {"type": "relu"}, {"type": "linear", "out": 4}], "loss": "cross_entropy",
- "optimizer": {"name": "adamw", "lr": 0.01, "weight_decay": 0.1}, "target_batch": 64, "strategy": "%s"%s,
- "stop": {"epochs": %s}, "validation": {"every": 0}, "seed": 5,
- "data": {"name": "x", "kind": "synthetic", "count": 4000}, "local": {"batch": 8, "data": "/x",
- "checkpoint_every": 5}}\n' "$2" "$1" "$4" "$3"
-}
+. "$(dirname "$0")/pipeline_lib.sh"
+layers='{"type": "linear", "out": 48}, {"type": "tanh"}, {"type": "linear", "out": 48}, {"type": "layernorm"},
+ {"type": "dropout", "p": 0.1}, {"type": "linear", "out": 48}, {"type": "relu"}, {"type": "linear", "out": 4}'
+local_more=', "checkpoint_every": 5'
 plan=', "schedule": "1f1b", "stages": 3, "micro_batches": 4, "redundancy": 1'
 crew() { json "$1" "crew.$2" run show $run; }
 waits() { crew "$1" waits | grep -q -e "$2"; }
-ended() { [ "$(json "$1" state run show "${2:-$run}")" = done ]; }
-joins() { hive "$1" run join $run --data=/x >/dev/null 2>&1; }
 four() { hive "$1" run join $run --data=/x --batch=4 2>&1 | grep -q "all members have micro-batches of one size"; }
 ranks() {       # NAME...: of all of them, in order
 	for n in "$@"; do crew "$n" rank; done | sort | tr '\n' ' '
@@ -29,9 +21,7 @@ refused() {     # TEXT STATEMENT: the pipeline's spec, changed
 
 # One daemon alone, with all of it.
 daemon_start s
-spec single alone 400 '' >"$work/alone.json"
-hive s run start "$work/alone.json" >/dev/null || fail "single was refused"
-wait_for 60 ended s alone
+alone s alone 400 60
 
 daemon_start a
 refused "clip_norm: nobody has the whole gradient" 'd["clip_norm"] = 1'
@@ -87,10 +77,7 @@ wait_for 20 waits a "4 stages need 4 members, and there are 2"
 for n in a b; do hive $n run leave deep >/dev/null || fail "$n does not leave"; done
 
 # Without an end: a spare comes, everybody is stopped and started again, one is killed.
-run=long
-spec pipeline $run 1000000 "$plan" >"$work/long.json"
-hive a run start "$work/long.json" >/dev/null || fail "pipeline was refused"
-for n in b c; do wait_for 20 joins $n; done
+begins long 1000000 "$plan" b c
 for n in a b c; do wait_for 30 past $n 5; done
 daemon_start d --join "$(address a)"
 wait_for 20 joins d

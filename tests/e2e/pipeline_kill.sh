@@ -2,17 +2,7 @@
 # Stages of a pipeline are killed, one after the other, the leader and those who just came among them. Neighbours hold
 # copies: a spare takes the place, the state comes out of their memory, and what is learned in the end has the bits of one
 # daemon that nothing has disturbed. Without a spare the run waits for whoever comes back, with nothing in hand.
-. "$(dirname "$0")/lib.sh"
-spec() {        # STRATEGY NAME EPOCHS PLAN
-	printf '{"name": "%s", "input": [12], "model": [{"type": "linear", "out": 48}, {"type": "batchnorm"},
- {"type": "relu"}, {"type": "linear", "out": 40}, {"type": "tanh"}, {"type": "linear", "out": 24},
- {"type": "batchnorm"}, {"type": "linear", "out": 4}], "loss": "cross_entropy",
- "optimizer": {"name": "adamw", "lr": 0.01, "weight_decay": 0.1}, "target_batch": 64, "strategy": "%s"%s,
- "stop": {"epochs": %s}, "validation": {"every": 0}, "seed": 5, "data": {"name": "x", "kind": "synthetic",
- "count": 4000}, "local": {"batch": 8, "data": "/x"}}\n' "$2" "$1" "$4" "$3"
-}
-joins() { hive "$1" run join $run --data=/x >/dev/null 2>&1; }
-ended() { [ "$(json "$1" state run show $run)" = done ]; }
+. "$(dirname "$0")/pipeline_lib.sh"
 seated() { json "$1" crew.rank run show $run 2>/dev/null | grep -q "^[0-9]"; }
 seats() { for n in a b c d; do if [ "$n" != "${1:-}" ] && seated "$n"; then echo "$n"; fi; done; }
 holds_none() { [ "$(json "$1" crew.rank run show $run)" = null ]; }
@@ -25,10 +15,7 @@ goes_on() {     # NAME...: who lives; past where they are now
 
 daemon_start a
 for n in b c d; do daemon_start $n --join "$(address a)"; done
-run=line
-spec pipeline line 1000000 ', "stages": 3, "micro_batches": 4' >"$work/line.json"
-hive a run start "$work/line.json" >/dev/null || fail "pipeline was refused"
-for n in b c d; do wait_for 20 joins $n; done
+begins line 1000000 ', "stages": 3, "micro_batches": 4' b c d
 wait_for 30 whole
 goes_on a b c d
 [ "$(json a crew.redundancy run show $run)" = 2 ] || fail "redundancy is $(json a crew.redundancy run show $run)"
@@ -67,13 +54,7 @@ goes_on a b c d
 
 # All stop where they are; one alone goes there, too.
 for n in a b c d; do daemon_stop $n; done
-saved() { basename "$(find "$(state "$1")"/runs -name 'epoch-*.safetensors' | sort | tail -n 1)"; }
-last=$(for n in a b c d; do saved $n; done | sort | tail -n 1 | tr -dc 0-9 | sed 's/^0*//')
-daemon_start s
-run=alone
-spec single alone "$last" '' >"$work/alone.json"
-hive s run start "$work/alone.json" >/dev/null || fail "single was refused"
-wait_for 120 ended s
+alone_as_far a b c d
 compare "$(state s)" "$(state a)" "$(state b)" "$(state c)" "$(state d)" <<'P' || fail "what was learned is not what one alone has learned"
 import sys
 from tensors import newest

@@ -3,17 +3,7 @@
 # again. They go on from the newest epoch that is whole on the disks together, and what they learn has the bits of one
 # daemon that nothing has disturbed. Then all but one are killed: what that one has in memory is not enough, and it goes
 # back with them.
-. "$(dirname "$0")/lib.sh"
-spec() {        # STRATEGY NAME EPOCHS PLAN
-	printf '{"name": "%s", "input": [12], "model": [{"type": "linear", "out": 48}, {"type": "batchnorm"},
- {"type": "relu"}, {"type": "linear", "out": 40}, {"type": "tanh"}, {"type": "linear", "out": 24},
- {"type": "batchnorm"}, {"type": "linear", "out": 4}], "loss": "cross_entropy",
- "optimizer": {"name": "adamw", "lr": 0.01, "weight_decay": 0.1}, "target_batch": 64, "strategy": "%s"%s,
- "stop": {"epochs": %s}, "validation": {"every": 0}, "seed": 5, "data": {"name": "x", "kind": "synthetic",
- "count": 4000}, "local": {"batch": 8, "data": "/x"}}\n' "$2" "$1" "$4" "$3"
-}
-joins() { hive "$1" run join $run --data=/x >/dev/null 2>&1; }
-ended() { [ "$(json "$1" state run show $run)" = done ]; }
+. "$(dirname "$0")/pipeline_lib.sh"
 whole_on_disk() {       # the newest epoch of which these state folders together have every tensor, 0: none
 	compare "$@" <<'P'
 import glob, sys
@@ -39,10 +29,7 @@ restarted() {   # NAME...: with one another's addresses
 
 daemon_start a
 for n in b c; do daemon_start $n --join "$(address a)"; done
-run=line
-spec pipeline line 1000000 ', "stages": 3, "micro_batches": 4' >"$work/line.json"
-hive a run start "$work/line.json" >/dev/null || fail "pipeline was refused"
-for n in b c; do wait_for 20 joins $n; done
+begins line 1000000 ', "stages": 3, "micro_batches": 4' b c
 for n in a b c; do wait_for 90 past $n 70; done
 
 # All at once.
@@ -66,13 +53,7 @@ say "two of three died: at epoch $(epoch a)"
 
 # They stop in order; one alone goes there, too.
 for n in a b c; do daemon_stop $n; done
-saved() { basename "$(find "$(state "$1")"/runs -name 'epoch-*.safetensors' | sort | tail -n 1)"; }
-last=$(for n in a b c; do saved $n; done | sort | tail -n 1 | tr -dc 0-9 | sed 's/^0*//')
-daemon_start s
-run=alone
-spec single alone "$last" '' >"$work/alone.json"
-hive s run start "$work/alone.json" >/dev/null || fail "single was refused"
-wait_for 120 ended s
+alone_as_far a b c
 compare "$(state s)" "$(state a)" "$(state b)" "$(state c)" <<'P' || fail "what was learned is not what one alone has learned"
 import sys
 from tensors import newest

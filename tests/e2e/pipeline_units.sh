@@ -2,16 +2,11 @@
 # Two pipelines side by side, of two real daemons each: they share an epoch out between them and learn together, with
 # equal bits on whoever holds a part. A daemon that is killed takes its pipeline out of the round, and the other one goes
 # on in its generation; who comes back makes it whole again. Changes of the target batch, an orderly stop, a pause.
-. "$(dirname "$0")/lib.sh"
-spec() {        # NAME PLAN
-	printf '{"name": "%s", "input": [12], "model": [{"type": "linear", "out": 48}, {"type": "layernorm"},
- {"type": "sleep", "fwd_ms": 1}, {"type": "relu"}, {"type": "linear", "out": 24}, {"type": "sleep", "fwd_ms": 1},
- {"type": "linear", "out": 4}], "loss": "cross_entropy", "optimizer": {"name": "adamw", "lr": 0.01},
- "target_batch": 64, "strategy": "pipeline", "stages": 2, "micro_batches": 4%s, "stop": {"epochs": 1000000},
- "validation": {"every": 0}, "seed": 5, "data": {"name": "x", "kind": "synthetic", "count": 4000},
- "local": {"batch": 8, "data": "/x", "checkpoint_every": 5}}\n' "$1" "$2"
-}
-joins() { hive "$1" run join $run --data=/x >/dev/null 2>&1; }
+. "$(dirname "$0")/pipeline_lib.sh"
+layers='{"type": "linear", "out": 48}, {"type": "layernorm"}, {"type": "sleep", "fwd_ms": 1}, {"type": "relu"},
+ {"type": "linear", "out": 24}, {"type": "sleep", "fwd_ms": 1}, {"type": "linear", "out": 4}'
+local_more=', "checkpoint_every": 5'
+keys=', "stages": 2, "micro_batches": 4'
 units() {       # NAME: the unit of each member, as it has them
 	hive "$1" run show $run --json 2>/dev/null | python3 -c "import json, sys
 m = json.load(sys.stdin)['crew']['members']
@@ -31,12 +26,9 @@ all="a b c d"
 
 daemon_start a
 for n in b c d; do daemon_start $n --join "$(address a)"; done
-run=line
-spec line '' >"$work/line.json"
-hive a run start "$work/line.json" >/dev/null || fail "pipeline was refused"
-spec line ', "replicas": 0' >"$work/bad.json"
+spec pipeline line 1000000 "$keys, \"replicas\": 0" >"$work/bad.json"
 refuse 1 "replicas must be a whole number" hive b run start "$work/bad.json"
-for n in b c d; do wait_for 20 joins $n; done
+begins line 1000000 "$keys" b c d
 for n in $all; do wait_for 60 are $n "0 0 1 1"; done
 goes_on $all
 
