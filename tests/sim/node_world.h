@@ -69,6 +69,9 @@ void node_seed(int node, uint8_t ret_seed[32]); /* of its identity, unless the w
 /* Questions as an operator asks them; the answer is the caller's to json_decref, NULL: refused, *e says why. */
 typedef void node_ask_fn(void *node, const json_t *params, struct reply *r);
 json_t *node_ask(struct node_world *w, int node, node_ask_fn *fn, json_t *params /* stolen */, struct err *e);
+/* The same while something happens to others; node_answer waits, and frees it. */
+struct question *node_ask_soon(struct node_world *w, int node, node_ask_fn *fn, json_t *params /* stolen */);
+json_t *node_answer(struct node_world *w, struct question *q, uint64_t limit_us, struct err *e);
 /* One record under the key, from that peer, after at most 20 s: how many there are. */
 size_t node_find_records(struct node_world *w, int node, const char *key);
 void node_print(struct node_world *w);          /* to stderr */

@@ -172,7 +172,7 @@ void node_in_time(struct node_world *w)
 
 /* ---- asking ---- */
 
-struct question { struct reply r; bool over; json_t *result; struct err e; };
+struct question { struct reply r; int node; bool over; json_t *result; struct err e; };
 
 static void replied(struct reply *r, json_t *result, const struct err *e)
 {
@@ -185,21 +185,32 @@ static void replied(struct reply *r, json_t *result, const struct err *e)
 
 static bool is_over(struct sim *s, void *arg) { return ((struct question *)arg)->over; }
 
-json_t *node_ask(struct node_world *w, int node, node_ask_fn *fn, json_t *params, struct err *e)
+struct question *node_ask_soon(struct node_world *w, int node, node_ask_fn *fn, json_t *params)
 {
 	struct question *q = xcalloc(1, sizeof *q);
-	json_t *ret;
 	q->r.done = replied;
+	q->node = node;
 	fn(node_peer(w, node)->node, params, &q->r);
 	json_decref(params);
-	if (!sim_run_until(w->s, is_over, q, 60 * SEC)) {       /* q lives on: the answer may still come */
-		sim_fail(w->s, "node %d does not answer its operator", node);
+	return q;
+}
+
+json_t *node_answer(struct node_world *w, struct question *q, uint64_t limit_us, struct err *e)
+{
+	json_t *ret;
+	if (!sim_run_until(w->s, is_over, q, limit_us)) {       /* q lives on: the answer may still come */
+		sim_fail(w->s, "node %d does not answer its operator", q->node);
 		return NULL;
 	}
 	ret = q->result;
 	*e = q->e;
 	free(q);
 	return ret;
+}
+
+json_t *node_ask(struct node_world *w, int node, node_ask_fn *fn, json_t *params, struct err *e)
+{
+	return node_answer(w, node_ask_soon(w, node, fn, params), 60 * SEC, e);
 }
 
 struct found { bool over; size_t n; };

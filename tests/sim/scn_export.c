@@ -12,45 +12,18 @@
 #define DIR "/state/model"
 #define FIRST 20                                /* epochs: then all have saved */
 
-/* Its answer may come while something happens to others. */
-struct exporting { struct reply r; bool over; json_t *result; struct err e; };
-
-static void replied(struct reply *r, json_t *result, const struct err *e)
+static struct question *begin(struct line *l, int node)
 {
-	struct exporting *x = container_of(r, struct exporting, r);
-	x->over = true;
-	x->result = result;
-	if (e)
-		x->e = *e;
+	return node_ask_soon(l->w, node, node_model_export, json_pack("{s:s,s:[s]}", "run", "line", "dir", DIR));
 }
-
-static struct exporting *begin(struct line *l, int node)
-{
-	struct exporting *x = xcalloc(1, sizeof *x);
-	json_t *params = json_pack("{s:s,s:[s]}", "run", "line", "dir", DIR);
-	x->r.done = replied;
-	node_model_export(node_peer(l->w, node)->node, params, &x->r);
-	json_decref(params);
-	return x;
-}
-
-static bool is_over(struct sim *s, void *exporting) { return ((struct exporting *)exporting)->over; }
 
 /* The epoch of what it has written; 0: it has failed, and *e says why. */
-static uint64_t end(struct line *l, struct exporting *x, struct err *e)
+static uint64_t end(struct line *l, struct question *x, struct err *e)
 {
-	uint64_t epoch = 0;
 	*e = (struct err){ 0 };
-	if (!sim_run_until(l->s, is_over, x, 120 * SEC)) {
-		sim_fail(l->s, "the operator gets no answer");
-		return 0;                               /* x lives on: the answer may still come */
-	}
-	if (x->result)
-		epoch = (uint64_t)json_integer_value(json_object_get(x->result, "epoch"));
-	else
-		*e = x->e;
-	json_decref(x->result);
-	free(x);
+	json_t *result = node_answer(l->w, x, 120 * SEC, e);
+	uint64_t epoch = (uint64_t)json_integer_value(json_object_get(result, "epoch"));
+	json_decref(result);
 	return epoch;
 }
 
@@ -131,7 +104,7 @@ static struct line *saved(struct sim *s, const char *more, int n)
 	return l;
 }
 
-static void written(struct line *l, int node, struct exporting *x)
+static void written(struct line *l, int node, struct question *x)
 {
 	struct err e;
 	uint64_t epoch = end(l, x, &e);
@@ -159,7 +132,7 @@ static void scn_holder_dies(struct sim *s)
 	do
 		dies = line_any_seated(l->w);
 	while (dies == node);
-	struct exporting *x = begin(l, node);
+	struct question *x = begin(l, node);
 	sim_run_for(s, rng_below(sim_rng(s), 60 * MSEC));
 	sim_kill(s, dies);
 	written(l, node, x);
@@ -170,7 +143,7 @@ static void scn_holder_dies(struct sim *s)
 static void refused(struct line *l, int node, const char *text)
 {
 	struct err e;
-	struct exporting *x = begin(l, node);
+	struct question *x = begin(l, node);
 	if (end(l, x, &e) || !strstr(e.text, text))
 		sim_fail(l->s, "it is not refused with \"%s\": %s", text, e.text);
 	if (is_there(l, node, DIR) || is_there(l, node, DIR ".part"))
@@ -184,7 +157,7 @@ static void scn_missing(struct sim *s)
 	struct line *l = saved(s, PIPELINE ", \"redundancy\": 1", 3);
 	struct err e;
 	int node = node_any(l->w), dies = (node + 1) % 3;
-	struct exporting *x = begin(l, node);
+	struct question *x = begin(l, node);
 	l->w->forks_allowed = true;             /* with one copy they go on from what is on the disks */
 	sim_run_for(s, rng_below(sim_rng(s), 20 * MSEC));
 	sim_kill(s, dies);
@@ -415,7 +388,7 @@ static void scn_garbage(struct sim *s)
 	g = (struct garbage){ .s = s };
 	net_on(node_net(node_peer(l->w, bad)->node), KIND_RUN_SAVED, on_garbage, &g);
 	ask_garbage(l, &g, bad, node);
-	struct exporting *x = begin(l, node);
+	struct question *x = begin(l, node);
 	ask_garbage(l, &g, bad, node);
 	written(l, node, x);
 	sim_check(s, g.n > 0);

@@ -67,14 +67,29 @@ static void end_without(struct line *l, int bad, int dead)
 	line_end(l);
 }
 
+/* All but a spare hold all of it. Of two of them what one keeps for others is spoilt, and the other dies. */
+static struct line *begin_spoilt(struct sim *s, const char *keys, int n, real v, int *ret_bad, int *ret_dies)
+{
+	struct line *l = line_begin(s, keys, n);
+	l->stages = n - 1;
+	pick_two(l, ret_bad, ret_dies);
+	spoil(l->w, *ret_bad, v);
+	sim_kill(s, *ret_dies);
+	return l;
+}
+
+static void want_no_end(struct line *l)
+{
+	for (int i = 0; i < sim_nodes(l->s); i++)
+		if (node_run(l->w, i) && run_over(node_run(l->w, i)))
+			sim_fail(l->s, "the run of node %d has ended", i);
+}
+
 /* Three have all of it. One dies, and of the two who could give it to a spare one has bytes that are no numbers. */
 static void scn_bad_bytes(struct sim *s)
 {
-	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
 	int bad, dies;
-	pick_two(l, &bad, &dies);
-	spoil(l->w, bad, (real)NAN);
-	sim_kill(s, dies);
+	struct line *l = begin_spoilt(s, PIPELINE ", \"redundancy\": 3", 4, (real)NAN, &bad, &dies);
 	line_goes_on(l, 3);
 	want_told(l->w, "crew.spoiled");
 	end_without(l, bad, dies);
@@ -95,9 +110,7 @@ static void scn_only_bad(struct sim *s)
 	const char *text = node_told(l->w, "crew.fill");
 	if (!text || !strstr(text, "but for peers whose values were bad"))
 		sim_fail(s, "nobody has said that only bad ones have it: %s", text ? text : "nothing");
-	for (int i = 0; i < 4; i++)
-		if (node_run(l->w, i) && run_over(node_run(l->w, i)))
-			sim_fail(s, "the run of node %d has ended", i);
+	want_no_end(l);
 	line_free(l);
 }
 
@@ -144,12 +157,9 @@ static void scn_busy(struct sim *s)
 /* Four have all of it, and one of the three who are left lies about what it keeps for others: two are more than one. */
 static void scn_liar(struct sim *s)
 {
-	struct line *l = line_begin(s, ", \"stages\": 4, \"micro_batches\": 4, \"redundancy\": 4", 5);
 	int liar, dies;
-	l->stages = 4;
-	pick_two(l, &liar, &dies);
-	spoil(l->w, liar, (real)0.5);
-	sim_kill(s, dies);
+	struct line *l = begin_spoilt(s, ", \"stages\": 4, \"micro_batches\": 4, \"redundancy\": 4", 5, (real)0.5, &liar,
+		&dies);
 	line_goes_on(l, 3);
 	if (!PLANTED(SHARD_UNLOOKED))
 		want_told(l->w, "crew.spoiled");
@@ -160,20 +170,15 @@ static void scn_liar(struct sim *s)
  * the other has is taken. */
 static void scn_of_two(struct sim *s)
 {
-	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
 	int liar, dies;
-	pick_two(l, &liar, &dies);
-	spoil(l->w, liar, (real)0.5);
-	sim_kill(s, dies);
+	struct line *l = begin_spoilt(s, PIPELINE ", \"redundancy\": 3", 4, (real)0.5, &liar, &dies);
 	uint64_t at = node_newest(l->w);
 	sim_run_for(s, 8 * SEC);
 	if (!PLANTED(SHARD_UNLOOKED))
 		want_told(l->w, "crew.differs");
 	if (node_newest(l->w) > at + 1)
 		sim_fail(s, "one of two who have different values was believed");
-	for (int i = 0; i < 4; i++)
-		if (node_run(l->w, i) && run_over(node_run(l->w, i)))
-			sim_fail(s, "the run of node %d has ended", i);
+	want_no_end(l);
 	sim_restart(s, dies);
 	sim_run_for(s, SEC);
 	sim_kill(s, liar);

@@ -243,13 +243,23 @@ static int file_rename(struct files *f, const char *from, const char *to, struct
 	return 0;
 }
 
-static int file_unlink(struct files *f, const char *path, struct err *e)
+/* The file, or the directory, that is asked about; NULL and e. */
+static struct entry *entry_of(struct files *f, const char *call, const char *path, bool dir, struct err *e)
 {
 	struct entry *x = find(of(f), path);
-	if (enter(of(f), "unlink", path, e))
+	if (enter(of(f), call, path, e))
+		return NULL;
+	if (x && (dir ? x->dir : x->live != NULL))
+		return x;
+	err_set(e, ERR_NOT_FOUND, "%s %s: no such %s", call, path, dir ? "directory" : "file");
+	return NULL;
+}
+
+static int file_unlink(struct files *f, const char *path, struct err *e)
+{
+	struct entry *x = entry_of(f, "unlink", path, false, e);
+	if (!x)
 		return -1;
-	if (!x || !x->live)
-		return err_set(e, ERR_NOT_FOUND, "unlink %s: no such file", path);
 	if (of(f)->disk.free >= 0)
 		of(f)->disk.free += (int64_t)x->live->len;
 	set(&x->live, NULL);
@@ -265,11 +275,9 @@ static bool inside(const struct entry *x, const char *dir)
 
 static int file_rmdir(struct files *f, const char *path, struct err *e)
 {
-	struct entry *x = find(of(f), path);
-	if (enter(of(f), "rmdir", path, e))
+	struct entry *x = entry_of(f, "rmdir", path, true, e);
+	if (!x)
 		return -1;
-	if (!x || !x->dir)
-		return err_set(e, ERR_NOT_FOUND, "rmdir %s: no such directory", path);
 	list_each(i, &of(f)->disk.entries)
 		if (inside(list_entry(i, struct entry, link), path))
 			return err_set(e, ERR_IO, "rmdir %s: not empty", path);
@@ -279,11 +287,9 @@ static int file_rmdir(struct files *f, const char *path, struct err *e)
 
 static int64_t file_size(struct files *f, const char *path, struct err *e)
 {
-	struct entry *x = find(of(f), path);
-	if (enter(of(f), "stat", path, e))
+	struct entry *x = entry_of(f, "stat", path, false, e);
+	if (!x)
 		return -1;
-	if (!x || !x->live)
-		return err_set(e, ERR_NOT_FOUND, "stat %s: no such file", path);
 	return (int64_t)x->live->len;
 }
 
@@ -312,12 +318,9 @@ static int file_list(struct files *f, const char *dir, int (*row)(void *arg, con
 {
 	struct snode *n = of(f);
 	size_t len = strlen(dir);
-	struct entry *d = find(n, dir);
 
-	if (enter(n, "list", dir, e))
+	if (!entry_of(f, "list", dir, true, e))
 		return -1;
-	if (!d || !d->dir)
-		return err_set(e, ERR_NOT_FOUND, "list %s: no such directory", dir);
 	list_each_safe(i, &n->disk.entries) {
 		struct entry *x = list_entry(i, struct entry, link);
 		if ((x->live || x->dir) && !strncmp(x->path, dir, len) && x->path[len] == '/' &&

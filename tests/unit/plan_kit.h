@@ -3,12 +3,7 @@
 #ifndef TEST_PLAN_KIT_H
 #define TEST_PLAN_KIT_H
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
+#include "t.h"
 #include "plan/check.h"
 #include "plan/predict.h"
 #include "common/mem.h"

@@ -2,7 +2,6 @@
 #ifndef TESTS_UNIT_SHARD_KIT_H
 #define TESTS_UNIT_SHARD_KIT_H
 #include <inttypes.h>
-#include <time.h>
 #include "common/mem.h"
 #include "common/rng.h"
 #include "kernels/model.h"
@@ -10,16 +9,6 @@
 #include "t.h"
 
 #define PARTS 6
-
-/* SEED=n repeats. */
-static inline uint64_t seed(void)
-{
-	const char *given = getenv("SEED");
-	uint64_t n = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-
-	print_message("SEED=%" PRIu64 "\n", n);
-	return n;
-}
 
 static inline struct model *any_model(void)
 {

@@ -9,8 +9,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <cmocka.h>
 #include "common/err.h"
+
+/* What a test draws begins with it; SEED=n repeats. */
+static inline uint64_t any_seed(void)
+{
+	const char *given = getenv("SEED");
+	uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL) * 1000;
+
+	print_message("SEED=%llu\n", (unsigned long long)seed);
+	return seed;
+}
 
 /* The error text must contain part: messages are part of what is promised. */
 #define assert_err(e, want_code, part) do { \

@@ -1,7 +1,6 @@
 /* The cuts of a pipeline (train/strategy/parts/partition.c) against all that there are, who holds which stage beside
  * those who train it (parts/keep.c), and what cannot be, refused by name. */
 #include "keep_kit.h"
-#include <time.h>
 
 static struct plan_range piece_of(const struct plan *p)
 {
@@ -92,10 +91,9 @@ static void cut_model(struct any *a, uint64_t seed)
 /* Against all cuts there are, with what may not be cut, what does not fit, members and links of all speeds. */
 static void cuts_are_the_best(void **state)
 {
-	uint64_t from = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : (uint64_t)time(NULL) * 1000;
+	uint64_t from = any_seed();
 	uint32_t none = 0;
 
-	print_message("SEED=%llu, and those behind it\n", (unsigned long long)from);
 	for (uint64_t seed = from; seed < from + 200; seed++) {
 		struct any a;
 		struct plan p;
@@ -301,10 +299,9 @@ static bool has_all(struct any *a, uint32_t k)
 
 static void copies(void **state)
 {
-	uint64_t from = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : (uint64_t)time(NULL) * 1000;
+	uint64_t from = any_seed();
 	uint32_t refused_ones = 0;
 
-	print_message("SEED=%llu, and those behind it\n", (unsigned long long)from);
 	for (uint64_t seed = from; seed < from + 150; seed++) {
 		uint8_t none[32], one[32];
 		struct any a;
@@ -324,7 +321,7 @@ static void copies(void **state)
 /* Memory is stated: what is planned fits, with all that is held for others, in flush and round. */
 static void copies_fit(void **state)
 {
-	uint64_t from = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : (uint64_t)time(NULL) * 1000;
+	uint64_t from = any_seed();
 	uint32_t none = 0;
 
 	for (uint64_t seed = from; seed < from + 200; seed++) {

@@ -13,18 +13,24 @@ static const char form[] = "{\"name\":\"parts\",\"input\":[6],\"model\":[{\"type
 	"\"strategy\":\"pipeline\",\"plan\":{\"stages\":%s},\"data\":{\"name\":\"d\",\"kind\":\"synthetic\",\"count\":64},"
 	"\"seed\":3,\"local\":{\"batch\":4}}";
 
+static void open_stages(struct kit *k, const char *stages)
+{
+	char text[900];
+
+	memset(k, 0, sizeof(*k));
+	(void)snprintf(text, sizeof(text), form, stages);
+	kit_open(k, text, NULL, false);
+}
+
 /* Of 9 layers these, on so many members; ret: what each has. */
 static void lay_out(const char *stages, uint32_t members, struct trainer_part *ret, size_t *ret_len)
 {
 	struct view_member member[8] = { 0 };
-	char text[900];
 	struct view v;
 	struct kit k;
 	struct err e;
 
-	memset(&k, 0, sizeof(k));
-	(void)snprintf(text, sizeof(text), form, stages);
-	kit_open(&k, text, NULL, false);
+	open_stages(&k, stages);
 	for (uint32_t i = 0; i < members; i++)
 		member[i] = (struct view_member){ .id = { { (uint8_t)(i + 1) } }, .speed = 1 };
 	v = trainer_crew_view(k.t);
@@ -159,11 +165,8 @@ static void sum_is_bounded(void **state)
 	struct sum s = { 0 };
 	struct kit k;
 	struct err e;
-	char text[900];
 
-	memset(&k, 0, sizeof(k));
-	(void)snprintf(text, sizeof(text), form, "3");
-	kit_open(&k, text, NULL, false);
+	open_stages(&k, "3");
 	k.t->seat.is = true;
 	k.t->seat.part = (struct trainer_part){ .lo = 100, .hi = 135, .keep_lo = 100, .keep_hi = 177, .nheld = 2,
 		.held = held, .at = at };
@@ -203,11 +206,8 @@ static void copy_of_several(void **state)
 	struct shard *v;
 	struct kit k;
 	struct err e;
-	char text[900];
 
-	memset(&k, 0, sizeof(k));
-	(void)snprintf(text, sizeof(text), form, "3");
-	kit_open(&k, text, NULL, false);
+	open_stages(&k, "3");
 	st = trainer_state_of(k.t, part, 4, &e);
 	assert_non_null(st);
 	v = state_shards(st, &n);

@@ -2,7 +2,6 @@
  * and no deadlock for any model, depth, replicas and number of micro-batches, also when a SEND ends only with its RECV.
  * */
 #include "pipe_any.h"
-#include <time.h>
 #include "plan/tokens.h"
 
 static void equal_stages(struct kit *k, struct pipe_kit *p, uint32_t stages, uint32_t m, uint64_t back)
@@ -261,9 +260,8 @@ static void meet(struct any *a)
 
 static void any_pipeline(void **state)
 {
-	uint64_t from = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : (uint64_t)time(NULL) * 1000;
+	uint64_t from = any_seed();
 
-	print_message("SEED=%llu, and those behind it\n", (unsigned long long)from);
 	for (uint64_t seed = from; seed < from + 150; seed++) {
 		struct any a;
 

@@ -1,7 +1,6 @@
 /* Several pipelines side by side (train/strategy/parts/units.h): for any model, stages, speeds and target batch, shares
  * are an epoch, cuts are the same, the state has its holders, and nothing passes between pipelines but the round. */
 #include "pipe_any.h"
-#include <time.h>
 
 struct drawn { struct any a; uint32_t units, widest, spares; struct planner_unit of[PIPE_MAX]; };
 
@@ -142,9 +141,8 @@ static void holders(const struct drawn *d)
 
 static void any_units(void **state)
 {
-	uint64_t from = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : (uint64_t)time(NULL) * 1000;
+	uint64_t from = any_seed();
 
-	print_message("SEED=%llu, and those behind it\n", (unsigned long long)from);
 	for (uint64_t seed = from; seed < from + 300; seed++) {
 		struct drawn d;
 
