@@ -118,7 +118,7 @@ static json_t *meta_of(struct run *r, const struct avg_point *p, const struct sn
 	if (r->crew) {                          /* as whom it holds this part */
 		snprintf(num, sizeof num, "%llu", (unsigned long long)run_crew_life(r));
 		json_object_set_new(meta, "crew_life", json_string(num));
-		json_t *parts = mover_parts_json(snap);
+		json_t *parts = mover_parts_json(snap->part, snap->nparts);
 		char *list = json_dumps(parts, JSON_COMPACT);
 		json_object_set_new(meta, "crew_parts", json_string(list));
 		json_decref(parts);

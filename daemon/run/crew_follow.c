@@ -56,14 +56,6 @@ static void loaded(struct run *r, const struct err *e)
 	crew_live_on(r->crew->crew, 0);
 }
 
-static json_t *parts_of(const struct kept *k)
-{
-	json_t *parts = json_array();
-	for (uint32_t i = 0; i < k->is.n; i++)
-		json_array_append_new(parts, mover_part_json(k->is.v[i].param, k->is.v[i].stat));
-	return parts;
-}
-
 /* What its checkpoint of that point holds it holds again. */
 static void hold_again(struct run_crew *s, const struct avg_point *p)
 {
@@ -73,10 +65,8 @@ static void hold_again(struct run_crew *s, const struct avg_point *p)
 		return;
 	crew_live_on(s->crew, k->life);
 	s->loads = p->epoch;
-	json_t *parts = parts_of(k);
-	if (k->is.n && mover_load(s->mover, k->path, p->epoch, parts, loaded, &e))
+	if (k->is.n && mover_load(s->mover, k->path, p->epoch, k->is.v, k->is.n, loaded, &e))
 		loaded(s->r, &e);
-	json_decref(parts);
 }
 
 static void enter_again(struct timer *t)
@@ -258,7 +248,7 @@ uint64_t run_crew_keeps(const struct run *r)
 
 bool run_crew_has_saved(const struct run *r, const struct avg_point *p, const struct snapshot *s, uint64_t *ret_bytes)
 {
-	const struct kept *k = r->crew ? rally_file(r->crew->finds, p->epoch, p->prev) : NULL;
+	const struct kept *k = r->crew ? rally_has(r->crew->finds, p->epoch, p->prev, s->part, s->nparts) : NULL;
 	*ret_bytes = k ? k->bytes : 0;
-	return k && rally_has(r->crew->finds, p->epoch, p->prev, s->part, s->nparts);
+	return k != NULL;
 }

@@ -202,16 +202,6 @@ static void choose(struct export *x)
 
 /* ---- who has saved what ---- */
 
-static bool extent_read(struct extent *ret, const json_t *j, size_t at, uint64_t all, uint64_t off)
-{
-	const json_t *lo = json_array_get(j, at), *hi = json_array_get(j, at + 1);
-	if (!json_is_integer(lo) || !json_is_integer(hi) || json_integer_value(lo) < 0 ||
-			json_integer_value(hi) < json_integer_value(lo) || (uint64_t)json_integer_value(hi) > all)
-		return false;
-	*ret = (struct extent){ off + (uint64_t)json_integer_value(lo), off + (uint64_t)json_integer_value(hi) };
-	return true;
-}
-
 static int saved_read(const struct export *x, struct saved_epoch *ret, const json_t *j, struct err *e)
 {
 	const json_t *held = json_object_get(j, "held");
@@ -219,16 +209,17 @@ static int saved_read(const struct export *x, struct saved_epoch *ret, const jso
 	*ret = (struct saved_epoch){ 0 };
 	if (json_get_u64(j, "epoch", &ret->epoch, e) || json_get_hex(j, "prev", ret->prev, DIGEST, e))
 		return -1;
-	if (n > SAVED_PARTS || !(json_is_array(held) || json_is_true(held)))
-		return err_set(e, ERR_PROTOCOL, "held is no list of at most %d parts", SAVED_PARTS);
+	if (n > MOVER_PARTS || !(json_is_array(held) || json_is_true(held)))
+		return err_set(e, ERR_PROTOCOL, "held is no list of at most %d parts", MOVER_PARTS);
 	ret->held = xcalloc(2 * n + 1, sizeof *ret->held);
 	if (json_is_true(held))
 		ret->held[ret->n++] = (struct extent){ 0, all_elements(x) };
-	for (size_t k = 0; k < n; k++, ret->n += 2) {
-		const json_t *p = json_array_get(held, k);
-		if (!extent_read(&ret->held[ret->n], p, 0, x->params, 0) ||
-				!extent_read(&ret->held[ret->n + 1], p, 2, x->stats, x->params))
-			return err_set(e, ERR_PROTOCOL, "a part is [lo, hi, stat lo, stat hi] of the model");
+	for (size_t k = 0; k < n; k++) {
+		struct shard_part p;
+		if (mover_part_within(&p, x->params, x->stats, json_array_get(held, k), e))
+			return -1;
+		ret->held[ret->n++] = p.param;
+		ret->held[ret->n++] = (struct extent){ x->params + p.stat.lo, x->params + p.stat.hi };
 	}
 	return 0;
 }

@@ -97,7 +97,15 @@ json_t *mover_part_json(struct extent param, struct extent stat)
 	return json_pack("[I,I,I,I]", (json_int_t)param.lo, (json_int_t)param.hi, (json_int_t)stat.lo, (json_int_t)stat.hi);
 }
 
-int mover_part_read(struct shard_part *ret, const struct layout *l, const json_t *j, struct err *e)
+json_t *mover_parts_json(const struct shard_part *v, uint32_t n)
+{
+	json_t *list = json_array();
+	for (uint32_t k = 0; k < n; k++)
+		json_array_append_new(list, mover_part_json(v[k].param, v[k].stat));
+	return list;
+}
+
+int mover_part_within(struct shard_part *ret, uint64_t params, uint64_t stats, const json_t *j, struct err *e)
 {
 	uint64_t v[4];
 	for (size_t i = 0; i < 4; i++) {
@@ -106,24 +114,42 @@ int mover_part_read(struct shard_part *ret, const struct layout *l, const json_t
 			return err_set(e, ERR_PROTOCOL, "a part is [lo, hi, stat lo, stat hi]");
 		v[i] = (uint64_t)json_integer_value(x);
 	}
-	if (v[0] > v[1] || v[1] > l->params || v[2] > v[3] || v[3] > l->stats || !shard_may_cut(l, v[0]) ||
-			!shard_may_cut(l, v[1]))
+	if (v[0] > v[1] || v[1] > params || v[2] > v[3] || v[3] > stats)
 		return err_set(e, ERR_PROTOCOL, "a part from %llu to %llu of %llu parameters, %llu to %llu of %llu statistics",
-			(unsigned long long)v[0], (unsigned long long)v[1], (unsigned long long)l->params,
-			(unsigned long long)v[2], (unsigned long long)v[3], (unsigned long long)l->stats);
+			(unsigned long long)v[0], (unsigned long long)v[1], (unsigned long long)params,
+			(unsigned long long)v[2], (unsigned long long)v[3], (unsigned long long)stats);
 	*ret = (struct shard_part){ { v[0], v[1] }, { v[2], v[3] } };
 	return 0;
 }
 
-/* ---- its checkpoint ---- */
-
-json_t *mover_parts_json(const struct snapshot *s)
+int mover_part_read(struct shard_part *ret, const struct layout *l, const json_t *j, struct err *e)
 {
-	json_t *list = json_array();
-	for (uint32_t k = 0; k < s->nparts; k++)
-		json_array_append_new(list, mover_part_json(s->part[k].param, s->part[k].stat));
-	return list;
+	if (mover_part_within(ret, l->params, l->stats, j, e))
+		return -1;
+	if (shard_may_cut(l, ret->param.lo) && shard_may_cut(l, ret->param.hi))
+		return 0;
+	return err_set(e, ERR_PROTOCOL, "a part from %llu to %llu of the parameters, which are not cut there",
+		(unsigned long long)ret->param.lo, (unsigned long long)ret->param.hi);
 }
+
+struct shard_part *mover_parts_read(uint32_t *ret_n, const struct layout *l, const json_t *list, struct err *e)
+{
+	size_t n = json_array_size(list);
+	if (!json_is_array(list) || n > MOVER_PARTS) {
+		err_set(e, ERR_PROTOCOL, "parts of a state are a list, of at most %d", MOVER_PARTS);
+		return NULL;
+	}
+	struct shard_part *v = xcalloc(n + 1, sizeof *v);
+	for (size_t k = 0; k < n; k++)
+		if (mover_part_read(&v[k], l, json_array_get(list, k), e)) {
+			free(v);
+			return NULL;
+		}
+	*ret_n = (uint32_t)n;
+	return v;
+}
+
+/* ---- its checkpoint ---- */
 
 static int from_file(void *arg, struct shard *to, struct err *e)
 {
@@ -148,18 +174,10 @@ static void loaded(void *arg, const struct err *e)
 	free(l);
 }
 
-int mover_load(struct mover *m, const char *path, uint64_t epoch, const json_t *parts,
+int mover_load(struct mover *m, const char *path, uint64_t epoch, const struct shard_part *part, uint32_t n,
 	void (*done)(struct run *r, const struct err *e), struct err *e)
 {
-	size_t n = json_array_size(parts);
-	struct shard_part *part = xcalloc(n + 1, sizeof *part);
-	struct state *s = NULL;
-	int rc = n ? 0 : err_set(e, ERR_CORRUPT, "%s does not say of which parts of the state it is", path);
-	for (size_t k = 0; k < n && !rc; k++)
-		rc = mover_part_read(&part[k], trainer_shard(m->r->trainer)->l, json_array_get(parts, k), e);
-	if (!rc)
-		s = trainer_state_of(m->r->trainer, part, (uint32_t)n, e);
-	free(part);
+	struct state *s = trainer_state_of(m->r->trainer, part, n, e);
 	if (!s)
 		return -1;
 	struct aside *a = aside_new(m, s, epoch);

@@ -17,7 +17,7 @@
 
 #define MOVER_PIECE (256u * STATE_CUT)  /* elements of one request */
 #define MOVER_SOURCES 256
-#define MOVER_PARTS 4096                 /* that one peer has, in what it holds and has held */
+#define MOVER_PARTS 4096                 /* that one peer has, in what it holds, has held, or has saved at one epoch */
 #define MOVER_BAD 16
 
 struct rally;
@@ -72,10 +72,9 @@ void mover_forget(struct mover *m);
 /* What this peer held, all of it with the values of that epoch, unless all of that is kept already. Stolen; NULL is
  * fine. */
 void mover_keep(struct mover *m, struct state *was, uint64_t epoch);
-/* The parts that are in a checkpoint of that epoch; done says whether they could be read. */
-int mover_load(struct mover *m, const char *path, uint64_t epoch, const json_t *parts,
+/* The n parts that are in a checkpoint of that epoch; done says whether they could be read. */
+int mover_load(struct mover *m, const char *path, uint64_t epoch, const struct shard_part *part, uint32_t n,
 	void (*done)(struct run *r, const struct err *e), struct err *e);
-json_t *mover_parts_json(const struct snapshot *s);     /* for a checkpoint's meta */
 /* What was moved since the run began here, for `run show`: {"taken_bytes", "given_bytes", "busy" (pieces that were
  * asked for when there was no place for more), "fills", "fill_us" (the last one), "fill_us_longest"}. */
 json_t *mover_json(const struct mover *m);
@@ -115,8 +114,12 @@ bool mover_blamed(const struct mover *m, const struct id *id);
 void mover_hand(void *mover, struct request *req);
 void mover_give_stop(struct mover *m);
 json_t *mover_part_json(struct extent param, struct extent stat);      /* [lo, hi, stat lo, stat hi] */
-/* Of remote or stored bytes: within the layout, and cut where shards may be. */
+json_t *mover_parts_json(const struct shard_part *v, uint32_t n);
+/* Of remote or stored bytes: within so many parameters and statistics; and cut where shards may be. */
+int mover_part_within(struct shard_part *ret, uint64_t params, uint64_t stats, const json_t *j, struct err *e);
 int mover_part_read(struct shard_part *ret, const struct layout *l, const json_t *j, struct err *e);
+/* A list of them, MOVER_PARTS at most, in new memory; NULL and e. */
+struct shard_part *mover_parts_read(uint32_t *ret_n, const struct layout *l, const json_t *list, struct err *e);
 /* A shard here, of the run's point, that has these elements: of the parameters, or the running statistics. */
 const struct shard *mover_shard_at(const struct mover *m, bool stat, uint64_t at, bool trainers);
 bool mover_has(const struct mover *m, struct extent x, bool stat);      /* all of it, beside the trainer's */

@@ -300,15 +300,8 @@ static void late(struct timer *t)
 
 static int take_held(struct source *s, const json_t *list, struct err *e)
 {
-	const struct layout *l = trainer_shard(s->m->r->trainer)->l;
-	size_t n = json_array_size(list);
-	if (!json_is_array(list) || n > MOVER_PARTS)
-		return err_set(e, ERR_PROTOCOL, "held is no list of at most %d parts", MOVER_PARTS);
-	s->held = xcalloc(n + 1, sizeof *s->held);
-	for (; s->n < n; s->n++)
-		if (mover_part_read(&s->held[s->n], l, json_array_get(list, s->n), e))
-			return -1;
-	return 0;
+	s->held = mover_parts_read(&s->n, trainer_shard(s->m->r->trainer)->l, list, e);
+	return s->held ? 0 : -1;
 }
 
 static void answered(void *arg, const struct frame *a, const struct err *e)

@@ -18,7 +18,6 @@
 #define RALLY_FILES 32                  /* checkpoints of one's own that are looked at */
 #define RALLY_PEERS 64                  /* that are asked */
 #define RALLY_CLAIMS 40                 /* of one peer */
-#define RALLY_PARTS 4096                /* of one claim */
 #define RALLY_TOLD 8                    /* epochs of which is known who has saved what */
 #define RALLY_TEXT 240
 
@@ -44,7 +43,7 @@ struct rally {
 	struct rally_sum told[RALLY_TOLD];
 	uint64_t bad;                           /* the checkpoint of that epoch cannot be read; 0: none */
 	uint64_t on_disks;                      /* the newest epoch that is whole there, as far as is known here; 0: none */
-	/* whole.c */
+	/* rally.c */
 	struct said said[RALLY_PEERS]; size_t nsaid;
 	rally_fn *done;
 	uint64_t since_us, told_us, back; unsigned backs;       /* so many rounds in a row have said so */
@@ -63,9 +62,9 @@ void rally_ask(struct rally *w, rally_fn *done);
 void rally_read(struct rally *w, void (*read)(struct run *r));
 /* The checkpoint of that point here; NULL: there is none. */
 const struct kept *rally_file(const struct rally *w, uint64_t epoch, const uint8_t prev[DIGEST]);
-/* It has one of at least these parts. */
-bool rally_has(const struct rally *w, uint64_t epoch, const uint8_t prev[DIGEST], const struct shard_part *v,
-	uint32_t n);
+/* One that has at least these parts. */
+const struct kept *rally_has(const struct rally *w, uint64_t epoch, const uint8_t prev[DIGEST],
+	const struct shard_part *v, uint32_t n);
 uint64_t rally_on_disks(const struct rally *w);
 const char *rally_lacks(const struct rally *w);        /* why nobody goes on, in words; NULL: they do, or soon will */
 void rally_bad(struct rally *w, uint64_t epoch);        /* the checkpoint of that epoch cannot be read after all */
@@ -77,7 +76,7 @@ static inline const struct layout *rally_layout(const struct rally *w) { return 
 uint64_t rally_missing(const struct layout *l, const struct shard_part *v, size_t n);
 void rally_found(struct rally *w, uint64_t epoch);      /* it is whole on the disks */
 void rally_hear(struct rally *w, const json_t *saved);
-json_t *rally_claim_json(uint64_t epoch, const uint8_t prev[DIGEST], bool file, json_t *parts /* taken */);
+json_t *claim_json(const struct claim *c);
 json_t *rally_have(const struct rally *w);              /* claims: memory and disk */
 int claim_read(struct claim *ret, const struct layout *l, const json_t *j, struct err *e);
 void claim_free(struct claim *c);

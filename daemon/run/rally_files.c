@@ -48,14 +48,15 @@ static bool kept_read(const struct rally *w, struct kept *k, const struct ckpt_s
 	struct err e;
 	json_t *point = meta_json(s->meta, "point", JSON_FILE, &e);
 	json_t *parts = meta_json(s->meta, "crew_parts", JSON_FILE, &e);
-	*k = (struct kept){ 0 };
+	*k = (struct kept){ .is.file = true };
 	avg_point_init(&p);
 	bool ok = run && !strcmp(run, w->r->hex) && point && parts && life && !text_u64(life, &k->life, NULL) &&
 		!avg_point_parse(&p, point, &e) && p.epoch == s->epoch && p.epoch != w->bad;
 	if (ok) {
-		json_t *j = rally_claim_json(p.epoch, p.prev, true, json_incref(parts));
-		ok = !claim_read(&k->is, rally_layout(w), j, &e);
-		json_decref(j);
+		k->is.epoch = p.epoch;
+		memcpy(k->is.prev, p.prev, DIGEST);
+		k->is.v = mover_parts_read(&k->is.n, rally_layout(w), parts, &e);
+		ok = k->is.v != NULL;
 	}
 	avg_point_done(&p);
 	json_decref(point);
@@ -73,11 +74,7 @@ static void tell(struct rally *w)
 	const struct run *r = w->r;
 	struct avg_member v[RUN_PEERS_SHOWN];
 	size_t n = avg_members(r->avg, v, RUN_PEERS_SHOWN);
-	const struct claim *c = &w->file[0].is;
-	json_t *parts = json_array();
-	for (uint32_t k = 0; k < c->n; k++)
-		json_array_append_new(parts, mover_part_json(c->v[k].param, c->v[k].stat));
-	json_t *saved = rally_claim_json(c->epoch, c->prev, true, parts);
+	json_t *saved = claim_json(&w->file[0].is);
 	rally_hear(w, saved);
 	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++)
 		if (v[i].live && !id_eq(&v[i].id, net_self(w->net)))
@@ -138,8 +135,8 @@ const struct kept *rally_file(const struct rally *w, uint64_t epoch, const uint8
 	return NULL;
 }
 
-bool rally_has(const struct rally *w, uint64_t epoch, const uint8_t prev[DIGEST], const struct shard_part *v,
-	uint32_t n)
+const struct kept *rally_has(const struct rally *w, uint64_t epoch, const uint8_t prev[DIGEST],
+	const struct shard_part *v, uint32_t n)
 {
 	const struct kept *k = rally_file(w, epoch, prev);
 	bool all = k != NULL;
@@ -149,7 +146,7 @@ bool rally_has(const struct rally *w, uint64_t epoch, const uint8_t prev[DIGEST]
 			has = shard_part_same(&k->is.v[m], &v[i]);
 		all = has;
 	}
-	return all;
+	return all ? k : NULL;
 }
 
 void rally_bad(struct rally *w, uint64_t epoch)
@@ -230,7 +227,7 @@ void rally_hear(struct rally *w, const json_t *saved)
 		return;
 	const struct avg_point *p = run_point_at(w->r, c.epoch);
 	struct rally_sum *s = p && !memcmp(p->prev, c.prev, DIGEST) ? sum_of(w, &c) : NULL;
-	if (s && s->n + c.n <= RALLY_PARTS) {
+	if (s && s->n + c.n <= MOVER_PARTS) {
 		s->v = xrealloc(s->v, (s->n + c.n + 1) * sizeof *s->v);
 		memcpy(s->v + s->n, c.v, c.n * sizeof *c.v);
 		s->n += c.n;

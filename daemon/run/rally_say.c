@@ -10,28 +10,24 @@
 
 /* ---- claims ---- */
 
-json_t *rally_claim_json(uint64_t epoch, const uint8_t prev[DIGEST], bool file, json_t *parts)
+static json_t *pack(uint64_t epoch, const uint8_t prev[DIGEST], bool file, json_t *parts /* taken */)
 {
 	return json_pack("{s:I,s:o,s:b,s:o}", "epoch", (json_int_t)epoch, "prev", json_hex(prev, DIGEST), "file", file,
 		"parts", parts);
 }
 
+json_t *claim_json(const struct claim *c)
+{
+	return pack(c->epoch, c->prev, c->file, mover_parts_json(c->v, c->n));
+}
+
 int claim_read(struct claim *ret, const struct layout *l, const json_t *j, struct err *e)
 {
-	const json_t *parts = json_object_get(j, "parts");
-	size_t n = json_array_size(parts);
 	*ret = (struct claim){ .file = json_is_true(json_object_get(j, "file")) };
 	if (json_get_u64(j, "epoch", &ret->epoch, e) || json_get_hex(j, "prev", ret->prev, DIGEST, e))
 		return -1;
-	if (!json_is_array(parts) || n > RALLY_PARTS)
-		return err_set(e, ERR_PROTOCOL, "parts is no list of at most %d", RALLY_PARTS);
-	ret->v = xcalloc(n + 1, sizeof *ret->v);
-	for (; ret->n < n; ret->n++)
-		if (mover_part_read(&ret->v[ret->n], l, json_array_get(parts, ret->n), e)) {
-			claim_free(ret);
-			return -1;
-		}
-	return 0;
+	ret->v = mover_parts_read(&ret->n, l, json_object_get(j, "parts"), e);
+	return ret->v ? 0 : -1;
 }
 
 void claim_free(struct claim *c)
@@ -53,7 +49,7 @@ json_t *rally_have(const struct rally *w)
 	json_t *list = json_array(), *held = r->point.epoch ? mover_held(run_crew_mover(r)) : json_array();
 	size_t bytes = 0;
 	if (json_array_size(held))
-		json_array_append_new(list, rally_claim_json(r->point.epoch, r->point.prev, false, held));
+		json_array_append_new(list, pack(r->point.epoch, r->point.prev, false, held));
 	else
 		json_decref(held);
 	for (size_t i = 0; i < w->nfiles && i < RALLY_CLAIMS - 1; i++) {
@@ -63,10 +59,7 @@ json_t *rally_have(const struct rally *w)
 		bytes += 160 + 64 * (size_t)c->n;
 		if (bytes > JSON_MOST)
 			break;
-		json_t *parts = json_array();
-		for (uint32_t k = 0; k < c->n; k++)
-			json_array_append_new(parts, mover_part_json(c->v[k].param, c->v[k].stat));
-		json_array_append_new(list, rally_claim_json(c->epoch, c->prev, true, parts));
+		json_array_append_new(list, claim_json(c));
 	}
 	return list;
 }

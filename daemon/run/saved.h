@@ -14,7 +14,6 @@
 #include "run/int.h"
 
 #define SAVED_EPOCHS 8                  /* that one peer tells of */
-#define SAVED_PARTS 4096                /* of one of them */
 
 /* epoch 0: which checkpoints are there? Else elements lo .. lo + n - 1 of a tensor, NET_BLOB_MAX bytes at most. */
 struct saved_ask { struct id run; uint64_t epoch; uint8_t prev[DIGEST]; char tensor[CKPT_NAME]; uint64_t lo, n;

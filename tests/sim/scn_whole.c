@@ -26,12 +26,12 @@ static void note(struct disks *d, const json_t *meta)
 	struct claim *c = &d->v[d->n];
 	struct err e;
 	if (point && parts && d->n < CLAIMS) {
-		*c = (struct claim){ .v = xcalloc(json_array_size(parts) + 1, sizeof *c->v) };
+		*c = (struct claim){ .n = 0 };
 		if (json_get_u64(point, "epoch", &c->epoch, &e) || json_get_hex(point, "prev", c->prev, DIGEST, &e))
 			sim_fail(d->w->s, "a checkpoint without a point: %s", e.text);
-		for (; c->n < json_array_size(parts); c->n++)
-			if (mover_part_read(&c->v[c->n], d->l, json_array_get(parts, c->n), &e))
-				sim_fail(d->w->s, "a checkpoint with other parts: %s", e.text);
+		c->v = mover_parts_read(&c->n, d->l, parts, &e);
+		if (!c->v)
+			sim_fail(d->w->s, "a checkpoint with other parts: %s", e.text);
 		d->n++;
 	}
 	json_decref(point);
