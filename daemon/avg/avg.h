@@ -189,6 +189,7 @@ struct avg_view {
 };
 void avg_view(struct avg *a, struct avg_view *ret);
 size_t avg_members(struct avg *a, struct avg_member *out, size_t max);
+bool avg_lives(const struct avg *a, const struct id *id);      /* it is a member, and lives */
 /* How the last committed round was put together, for `run show`: {"topology", "group_size", "rows": [{"peers": [short
  * ids], "bridges": [{"peer", "sums", "owns"}]}]}, shares of the vector; with one row there are no bridges. In a grid
  * rows are the lines of the last phase, without bridges, and "grid" is the lengths of its lines by phase. Null before

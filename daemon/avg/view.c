@@ -71,6 +71,12 @@ size_t avg_members(struct avg *a, struct avg_member *out, size_t max)
 	return n;
 }
 
+bool avg_lives(const struct avg *a, const struct id *id)
+{
+	const struct mate *m = mate_find(a, id);
+	return m && m->member && m->live;
+}
+
 /* Who brought which positions into the last commit, and who has which next; null before the first one here. */
 static json_t *last_commit_json(const struct avg *a)
 {

@@ -1,13 +1,11 @@
 /* Checkpoints of a run: a snapshot between two micro-batches goes to the disk lane; on start the newest whole one comes
  * back. The point (epoch, digest, ledger, hyperparameters) travels in the file's metadata. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
 #include "common/text.h"
 #include "run/mover.h"
 #include "run/saved.h"
-
 
 struct waiter { struct list link; struct reply *reply; };
 struct saving {
@@ -16,12 +14,6 @@ struct saving {
 	struct snapshot *snap;
 	uint64_t lost_from;
 };
-
-/* The run may have gone while its checkpoint was written: it is looked up again. */
-static struct run *still(struct runs *rs, const struct id *id)
-{
-	return runs_by_id(rs, id);
-}
 
 void ckpt_waiter_end(struct list *it, const struct err *e)
 {
@@ -49,6 +41,12 @@ static void answer(struct run *r, json_t *result, const struct err *e)
 	json_decref(result);
 }
 
+static void answer_saved(struct run *r, uint64_t epoch, const char *path, uint64_t bytes)
+{
+	answer(r, json_pack("{s:[{s:s,s:I,s:s,s:I}]}", "checkpoints", "run", r->hex, "epoch", (json_int_t)epoch,
+		"path", path, "bytes", (json_int_t)bytes), NULL);
+}
+
 static void finished(struct run *r)
 {
 	uint64_t took = env_now(r->rs->ctx.env) - r->save_began_us, was = r->save_took_us / 4 * 3;
@@ -62,7 +60,7 @@ static void finished(struct run *r)
 static void saved(void *arg, const struct ckpt_result *res)
 {
 	struct saving *s = arg;
-	struct run *r = still(s->rs, &s->id);
+	struct run *r = runs_by_id(s->rs, &s->id);      /* it may have gone while this was written */
 	uint64_t lost_from = s->lost_from;
 	snapshot_unref(s->snap);
 	free(s);
@@ -85,44 +83,44 @@ static void saved(void *arg, const struct ckpt_result *res)
 		if (res->aside)
 			run_log(r, LOG_WARN_, "ckpt.aside", "%u checkpoints that are not of this history are kept beside %s, as "
 				".aside; they are yours to remove", res->aside, res->path);
-		answer(r, json_pack("{s:[{s:s,s:I,s:s,s:I}]}", "checkpoints", "run", r->hex, "epoch", (json_int_t)res->epoch,
-			"path", res->path, "bytes", (json_int_t)res->bytes), NULL);
+		answer_saved(r, res->epoch, res->path, res->bytes);
 	}
 	finished(r);
+}
+
+/* All of a file's metadata are strings. */
+static void put_number(json_t *meta, const char *key, uint64_t n)
+{
+	json_object_set_new(meta, key, json_sprintf("%llu", (unsigned long long)n));
+}
+
+static void put_json(json_t *meta, const char *key, json_t *value /* taken */)
+{
+	char *text = json_dumps(value, JSON_COMPACT);
+	json_object_set_new(meta, key, json_string(text));
+	json_decref(value);
+	free(text);
 }
 
 static json_t *meta_of(struct run *r, const struct avg_point *p, const struct snapshot *snap)
 {
 	json_t *meta = json_object();
 	char *text = run_point_text(r, p, SIZE_MAX);
-	char num[32];
 	json_object_set_new(meta, "format", json_string("hivemindd-1"));
 	json_object_set_new(meta, "run", json_string(r->hex));
 	json_object_set_new(meta, "name", json_string(r->name));
 	json_object_set_new(meta, "point", json_string(text));
-	snprintf(num, sizeof num, "%llu", (unsigned long long)p->samples);
-	json_object_set_new(meta, "samples", json_string(num));
-	if (r->spec->independent) {             /* where this peer's own order stands */
-		json_t *walked = ranges_json(&r->walked);
-		char *list = json_dumps(walked, JSON_COMPACT);
-		json_object_set_new(meta, "walked", json_string(list));
-		json_decref(walked);
-		free(list);
-	}
+	put_number(meta, "samples", p->samples);
+	if (r->spec->independent)               /* where this peer's own order stands */
+		put_json(meta, "walked", ranges_json(&r->walked));
 	if (r->avg) {
 		struct avg_view v;
 		avg_view(r->avg, &v);
-		snprintf(num, sizeof num, "%u", v.last_members ? v.last_members : r->was_members);
-		json_object_set_new(meta, "members", json_string(num));
+		put_number(meta, "members", v.last_members ? v.last_members : r->was_members);
 	}
 	if (r->crew) {                          /* as whom it holds this part */
-		snprintf(num, sizeof num, "%llu", (unsigned long long)run_crew_life(r));
-		json_object_set_new(meta, "crew_life", json_string(num));
-		json_t *parts = mover_parts_json(snap->part, snap->nparts);
-		char *list = json_dumps(parts, JSON_COMPACT);
-		json_object_set_new(meta, "crew_parts", json_string(list));
-		json_decref(parts);
-		free(list);
+		put_number(meta, "crew_life", run_crew_life(r));
+		put_json(meta, "crew_parts", mover_parts_json(snap->part, snap->nparts));
 	}
 	free(text);
 	return meta;
@@ -134,15 +132,14 @@ static void saved_before(struct run *r, uint64_t epoch, const char *dir, uint64_
 	char path[512];
 	ckpt_path(dir, epoch, path, sizeof path);
 	r->saved_epoch = epoch;
-	answer(r, json_pack("{s:[{s:s,s:I,s:s,s:I}]}", "checkpoints", "run", r->hex, "epoch", (json_int_t)epoch,
-		"path", path, "bytes", (json_int_t)bytes), NULL);
+	answer_saved(r, epoch, path, bytes);
 	finished(r);
 }
 
 static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 {
 	struct saving *s = arg;
-	struct run *r = still(s->rs, &s->id);
+	struct run *r = runs_by_id(s->rs, &s->id);
 	struct err mine;
 	const struct avg_point *p = r && snap ? run_point_at(r, snap->epoch) : NULL;
 	if (r && snap && !p)
@@ -326,7 +323,7 @@ static void checked(void *arg, const struct err *e)
 static void loaded(void *arg, const struct ckpt_result *res)
 {
 	struct restoring *l = arg;
-	struct run *r = still(l->rs, &l->id);
+	struct run *r = runs_by_id(l->rs, &l->id);
 	struct err e = res->error;
 	free(l->v);
 	free(l);

@@ -193,9 +193,7 @@ static void choose(struct export *x)
 	}
 	take_epoch(x, best);
 	x->why = (struct err){ 0 };
-	char text[24];
-	(void)snprintf(text, sizeof text, "%" PRIu64, x->epoch);
-	json_object_set_new(x->file.meta, "epoch", json_string(text));
+	json_object_set_new(x->file.meta, "epoch", json_sprintf("%" PRIu64, x->epoch));
 	x->step = EXPORT_OPENS;
 	export_work(x, EXPORT_OPEN);
 }

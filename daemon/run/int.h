@@ -126,6 +126,7 @@ void run_again_enter(struct run *r);
 void run_open(struct run *r);
 void run_open_orphan(struct run *r);
 void run_dir(const struct run *r, char *out, size_t cap);
+void runs_dir(const struct runs *rs, const char *hex, char *out, size_t cap);   /* of a run that need not be here */
 /* Where data lies that an operator or a spec names: KIND:PATH, a path, or a name of [data]. */
 const char *run_place_path(const struct runs *rs, const char *of_kind, const char *name, char *out, size_t cap,
 	struct err *e);

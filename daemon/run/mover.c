@@ -58,33 +58,36 @@ void mover_keep(struct mover *m, struct state *was, uint64_t epoch)
 		aside_new(m, was, epoch)->ready = true;
 }
 
-const struct shard *mover_shard_at(const struct mover *m, bool stat, uint64_t at, bool trainers)
+static const struct shard *with(const struct shard *s, uint32_t n, bool stat, uint64_t at)
 {
-	const struct run *r = m->r;
-	struct list *it;
-	uint32_t n;
-	for (it = m->asides.next; it != &m->asides; it = it->next) {
-		const struct aside *a = list_entry(it, struct aside, link);
-		const struct shard *s = state_shards(a->state, &n);
-		for (uint32_t k = 0; k < n && a->ready && a->epoch == r->point.epoch; k++) {
-			struct extent x = stat ? s[k].stat : s[k].param;
-			if (x.lo <= at && at < x.hi)
-				return &s[k];
-		}
-	}
-	const struct shard *s = trainer_shards(r->trainer, &n);
-	for (uint32_t k = 0; k < n && trainers; k++) {
-		struct extent x = stat ? s[k].stat : s[k].param;
+	for (uint32_t k = 0; k < n; k++) {
+		struct extent x = mover_extent(&s[k], stat);
 		if (x.lo <= at && at < x.hi)
 			return &s[k];
 	}
 	return NULL;
 }
 
+const struct shard *mover_shard_at(const struct mover *m, bool stat, uint64_t at, bool trainers)
+{
+	const struct run *r = m->r;
+	const struct shard *v, *s;
+	uint32_t n;
+	list_each(it, &m->asides) {
+		const struct aside *a = list_entry(it, struct aside, link);
+		v = state_shards(a->state, &n);
+		s = a->ready && a->epoch == r->point.epoch ? with(v, n, stat, at) : NULL;
+		if (s)
+			return s;
+	}
+	v = trainer_shards(r->trainer, &n);
+	return trainers ? with(v, n, stat, at) : NULL;
+}
+
 bool mover_has(const struct mover *m, struct extent x, bool stat)
 {
 	const struct shard *h;
-	for (uint64_t at = x.lo; at < x.hi; at = stat ? h->stat.hi : h->param.hi)
+	for (uint64_t at = x.lo; at < x.hi; at = mover_extent(h, stat).hi)
 		if (!(h = mover_shard_at(m, stat, at, false)))
 			return false;
 	return true;

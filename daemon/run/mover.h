@@ -65,6 +65,23 @@ struct mover {
 	struct list gifts, looks; size_t ngifts, nlooks;
 };
 
+/* Of the running statistics, or of the parameters. */
+static inline struct extent mover_extent(const struct shard *s, bool stat) { return stat ? s->stat : s->param; }
+static inline struct extent mover_part_extent(const struct shard_part *p, bool stat)
+{
+	return stat ? p->stat : p->param;
+}
+/* The next of pauses that grow, after `us`; 0: the first. */
+static inline uint64_t mover_longer(uint64_t us, uint64_t first, uint64_t most)
+{
+	return !us ? first : us < most / 2 ? 2 * us : most;
+}
+/* So long may a piece take of which so many are on their way, over the slowest link (B18). */
+static inline uint64_t mover_patience(size_t bytes, unsigned at_once)
+{
+	return 5000000 + (uint64_t)((double)bytes * at_once / 30000.0 * 1e6);
+}
+
 struct mover *mover_new(struct run *r, struct rally *rally, struct err *e);
 void mover_free(struct mover *m);
 /* Nobody needs any more what was kept: a COMMIT has come. */

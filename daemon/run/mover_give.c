@@ -10,8 +10,6 @@
 
 #define GIFTS_MAX 32                    /* copies on their way; */
 #define GIFTS_OF_ONE 8
-#define PATIENCE_US 5000000
-#define RATE_FLOOR 30000.0              /* bytes/s (B18) */
 
 /* A copy of which somebody wants the digest; m NULL: nobody any more. */
 struct look { struct list link; struct mover *m; struct request *req; struct id to; struct shard s; struct job job;
@@ -74,10 +72,10 @@ json_t *mover_held(const struct mover *m)
 /* ---- giving ---- */
 
 /* All elements of x lie in one shard here. */
-static const struct shard *rally_in(const struct mover *m, bool stat, struct extent x)
+static const struct shard *all_in(const struct mover *m, bool stat, struct extent x)
 {
 	const struct shard *s = mover_shard_at(m, stat, x.lo, run_crew_whole(m->r));
-	return s && x.hi <= (stat ? s->stat.hi : s->param.hi) ? s : NULL;
+	return s && x.hi <= mover_extent(s, stat).hi ? s : NULL;
 }
 
 /* The piece that is asked for, copied. */
@@ -90,7 +88,7 @@ static int piece_of(const struct mover *m, const struct request *req, struct sha
 	uint64_t params = extent_len(p.param), stats = extent_len(p.stat);
 	if ((params && stats) || params + stats == 0 || params + stats > MOVER_PIECE)
 		return err_set(e, ERR_INVALID, "a piece is of parameters or of running statistics, at most %u", MOVER_PIECE);
-	s = rally_in(m, stats > 0, stats ? p.stat : p.param);
+	s = all_in(m, stats > 0, stats ? p.stat : p.param);
 	if (!s)
 		return err_set(e, ERR_NOT_FOUND, "this peer does not hold that piece");
 	if (shard_new(ret, first->l, p.param, p.stat, e))
@@ -126,8 +124,8 @@ static int give(struct mover *m, struct request *req, struct err *e)
 	*g = (struct gift){ .m = m, .to = req->f.from, .s = s };
 	list_push(&m->gifts, &g->link);
 	m->ngifts++;
-	g->x = xfer_send(c->chunks, &g->to, &tag, g->s.block, g->s.bytes, CLASS_weight, env_now(c->env) + PATIENCE_US +
-		(uint64_t)((double)g->s.bytes * GIFTS_OF_ONE / RATE_FLOOR * 1e6), sent, g);
+	g->x = xfer_send(c->chunks, &g->to, &tag, g->s.block, g->s.bytes, CLASS_weight, env_now(c->env) +
+		mover_patience(g->s.bytes, GIFTS_OF_ONE), sent, g);
 	net_reply(req, json_object(), NO_BLOB);
 	return 0;
 }

@@ -27,7 +27,7 @@ static uint64_t reach(const struct mover *m, bool stat, uint64_t at, uint64_t en
 	uint64_t to = at;
 	for (size_t i = 0; i < m->nsources; i++)
 		for (uint32_t k = 0; k < m->source[i].n && !m->source[i].out; k++) {
-			struct extent x = stat ? m->source[i].held[k].stat : m->source[i].held[k].param;
+			struct extent x = mover_part_extent(&m->source[i].held[k], stat);
 			uint64_t hi = x.hi < end ? x.hi : end;
 			if (x.lo <= at && at < x.hi && hi > to)
 				to = hi;
@@ -41,7 +41,7 @@ static uint64_t come(const struct mover *m, bool stat, uint64_t at)
 {
 	list_each(it, &m->morsels) {
 		const struct morsel *x = list_entry(it, struct morsel, link);
-		struct extent is = stat ? x->is.stat : x->is.param;
+		struct extent is = mover_part_extent(&x->is, stat);
 		if (x->here && is.lo <= at && at < is.hi)
 			return is.hi;
 	}
@@ -53,7 +53,7 @@ bool mover_cut(struct mover *m, bool stat, struct extent want)
 	for (uint64_t at = want.lo; at < want.hi; ) {
 		const struct shard *s = mover_shard_at(m, stat, at, false);
 		if (s) {
-			at = stat ? s->stat.hi : s->param.hi;
+			at = mover_extent(s, stat).hi;
 			continue;
 		}
 		uint64_t to = come(m, stat, at);
@@ -82,7 +82,7 @@ void mover_rest(struct source *s)
 	uint64_t now = env_now(s->m->env);
 	if (s->rest_us > now || PLANTED(SHARD_RESTLESS))        /* it was said of another piece, too */
 		return;
-	s->pause_us = !s->pause_us ? REST_US : s->pause_us < REST_MAX_US / 2 ? 2 * s->pause_us : REST_MAX_US;
+	s->pause_us = mover_longer(s->pause_us, REST_US, REST_MAX_US);
 	s->rest_us = now + s->pause_us;
 }
 
@@ -127,7 +127,7 @@ bool mover_blamed(const struct mover *m, const struct id *id)
 const char *mover_words(const struct morsel *x, char *out, size_t cap)
 {
 	bool stat = extent_len(x->is.stat) > 0;
-	struct extent is = stat ? x->is.stat : x->is.param;
+	struct extent is = mover_part_extent(&x->is, stat);
 	snprintf(out, cap, "%s %llu to %llu", stat ? "running statistics" : "parameters", (unsigned long long)is.lo,
 		(unsigned long long)is.hi);
 	return out;

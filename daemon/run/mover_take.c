@@ -15,8 +15,6 @@
 #define AGAIN_US 100000
 #define AGAIN_MAX_US 1000000
 #define PIECE_CALL_US 5000000
-#define PATIENCE_US 5000000
-#define RATE_FLOOR 30000.0              /* bytes/s (B18) */
 #define FLYING_MAX 8
 #define LOOKS_MAX 8                     /* pieces whose digests are asked for at one time */
 #define TELL_US 5000000                 /* somebody should know */
@@ -96,7 +94,7 @@ static void again(struct mover *m)
 			"asking again", (unsigned long long)r->point.epoch, some_bad(m) ? ", but for peers whose values were bad" :
 			"");
 	}
-	m->pause_us = !m->pause_us ? AGAIN_US : m->pause_us < AGAIN_MAX_US / 2 ? 2 * m->pause_us : AGAIN_MAX_US;
+	m->pause_us = mover_longer(m->pause_us, AGAIN_US, AGAIN_MAX_US);
 	m->timer.fire = fire;
 	env_after(m->env, &m->timer, m->pause_us);
 }
@@ -197,7 +195,7 @@ static int fly(struct morsel *x, struct source *s, struct err *e)
 	x->from = s;
 	s->flying++;
 	m->flying++;
-	uint64_t deadline = env_now(c->env) + PATIENCE_US + (uint64_t)((double)x->s.bytes * FLYING_MAX / RATE_FLOOR * 1e6);
+	uint64_t deadline = env_now(c->env) + mover_patience(x->s.bytes, FLYING_MAX);
 	x->x = xfer_recv(c->chunks, &s->id, &tag, x->s.block, x->s.bytes, deadline, received, x);
 	x->call = net_call(c->net, &s->id, KIND_RUN_SHARD, json_pack("{s:s,s:I,s:o,s:o,s:o}", "run", r->hex,
 		"epoch", (json_int_t)r->point.epoch, "prev", json_hex(r->point.prev, DIGEST), "part",

@@ -10,14 +10,6 @@ static void add(const struct run *r, const struct id *id, struct id *to, size_t 
 		to[(*n)++] = *id;
 }
 
-static bool lives(const struct avg_member *v, size_t n, const struct id *id)
-{
-	for (size_t i = 0; i < n; i++)
-		if (v[i].live && id_eq(&v[i].id, id))
-			return true;
-	return false;
-}
-
 /* Who holds the state by the last COMMIT, whether this peer has heard of it since or not, who is in the generation, and
  * everybody who is not known to be gone. Of a generation that begins with what lay on disks members may know each other
  * by it alone; and of a spare that has come since only the leader hears before the next COMMIT. */
@@ -28,7 +20,7 @@ size_t mover_whom(const struct run *r, struct id *ret, size_t *ret_sure)
 	size_t n = avg_members(r->avg, v, RUN_PEERS_SHOWN), holders = run_crew_holders(r, held, MOVER_SOURCES), out = 0;
 	n = n < RUN_PEERS_SHOWN ? n : RUN_PEERS_SHOWN;
 	for (size_t i = 0; i < holders; i++)
-		if (lives(v, n, &held[i]))
+		if (avg_lives(r->avg, &held[i]))
 			add(r, &held[i], ret, &out);
 	*ret_sure = out;
 	for (size_t i = 0; i < holders; i++)

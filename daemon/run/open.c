@@ -13,10 +13,12 @@
 /* A member may be at a long layer; one that has died is known sooner by others. */
 #define PATIENCE_US 600000000ull
 
-void run_dir(const struct run *r, char *out, size_t cap)
+void runs_dir(const struct runs *rs, const char *hex, char *out, size_t cap)
 {
-	snprintf(out, cap, "%s/runs/%s", r->rs->ctx.state_dir, r->hex);
+	snprintf(out, cap, "%s/runs/%s", rs->ctx.state_dir, hex);
 }
+
+void run_dir(const struct run *r, char *out, size_t cap) { runs_dir(r->rs, r->hex, out, cap); }
 
 /* Where this machine keeps data (amendments E1): a path, else the [data] table, else below data_dir. */
 const char *run_place_path(const struct runs *rs, const char *of_kind, const char *name, char *out, size_t cap,

@@ -225,7 +225,7 @@ static void enter(struct lends *d, const struct saved_ask *is, struct lend *l)
 	l->files = d->rs->ctx.env->files;
 	l->is = *is;
 	id_hex(&is->run, hex);
-	(void)snprintf(l->dir, sizeof l->dir, "%s/runs/%s", d->rs->ctx.state_dir, hex);
+	runs_dir(d->rs, hex, l->dir, sizeof l->dir);
 	list_push(&d->line, &l->link);
 	next(d);
 }
@@ -251,12 +251,7 @@ void lends_forget(struct lends *d, const void *arg)
 
 static bool member(const struct run *r, const struct id *who)
 {
-	struct avg_member v[RUN_PEERS_SHOWN];
-	size_t n = r->avg ? avg_members(r->avg, v, RUN_PEERS_SHOWN) : 0;
-	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++)
-		if (v[i].live && id_eq(&v[i].id, who))
-			return true;
-	return r->crew && run_crew_names(r, who);
+	return (r->avg && avg_lives(r->avg, who)) || (r->crew && run_crew_names(r, who));
 }
 
 /* While it trains it is busy enough: strangers could keep its disk at work. */
