@@ -13,7 +13,8 @@
  *   sent.c     what members signed that they sent        audit.c    a sum is made again by another member
  *   join.c     JOIN, forks                           flow.c     parts on their way, sums
  *   meet.c     rendezvous: DHT, probes               recover.c  succession
- *   progress.c reports, the trigger, grants          apply.c    COMMIT to state          propose.c  hyperparameters
+ *   progress.c reports, the trigger                  grant.c    positions to process, claims.c what is plausible
+ *   apply.c    COMMIT to state                       propose.c  hyperparameters
  *
  * One epoch is one round object at most; a round that is over lives on as a tail until its last transfer and job end.
  * Everything that the owner calls only notes and arms `kick`, so that no callback re-enters its caller. */
@@ -322,7 +323,7 @@ void meet_now(struct avg *a);
 void meet_init(struct avg *a);                   /* says what the records of the run must look like */
 void meet_stop(struct avg *a);
 
-/* ---- progress.c ---- */
+/* ---- progress.c, grant.c, claims.c ---- */
 void progress_on(struct avg *a, struct request *req);
 void progress_send(struct avg *a, bool now);
 void progress_beat(struct timer *t);

@@ -193,23 +193,22 @@ bool deal_unit_whole(const struct crew *c, const struct deal *d, const uint32_t 
 	return which != PLAN_NO_UNIT;
 }
 
-bool deal_goes_on(const struct crew *c, const struct deal *d)
+/* Is one of its members from `rank` to `end` - 1 of a unit of which all live? */
+static bool some_goes_on(const struct crew *c, const struct deal *d, uint32_t rank, uint32_t end)
 {
 	uint32_t unit[CREW_MEMBERS_MAX];
 	if (!d->computed || PLANTED(CREW_ALL_STAND))
 		return deal_whole(c, d);
 	deal_units(c, d, unit);
-	for (uint32_t i = 0; i < d->o.n; i++)
-		if (deal_unit_whole(c, d, unit, unit[i]))
+	for (; rank < end; rank++)
+		if (deal_unit_whole(c, d, unit, unit[rank]))
 			return true;
 	return false;
 }
 
+bool deal_goes_on(const struct crew *c, const struct deal *d) { return some_goes_on(c, d, 0, d->o.n); }
+
 bool deal_unit_of(const struct crew *c, const struct deal *d, uint32_t rank)
 {
-	uint32_t unit[CREW_MEMBERS_MAX];
-	if (!d->computed || PLANTED(CREW_ALL_STAND))
-		return deal_whole(c, d);
-	deal_units(c, d, unit);
-	return deal_unit_whole(c, d, unit, unit[rank]);
+	return some_goes_on(c, d, rank, rank + 1);
 }

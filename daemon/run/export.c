@@ -51,7 +51,7 @@ void runs_exports_free(struct runs *rs)
 	err_set(&e, ERR_CANCELLED, "the daemon is stopping");
 	list_each_safe(it, &rs->exports) {
 		struct export *x = list_entry(it, struct export, link);
-		export_drop_now(x);
+		export_drop_now(&x->file);
 		reply_fail(x->reply, &e);
 		export_free(x);
 	}

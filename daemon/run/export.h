@@ -57,6 +57,6 @@ void export_put_done(struct export *x);          /* the first of them is written
 void export_take_stop(struct export *x);
 /* ---- export_file.c ---- */
 void export_work(struct export *x, enum export_op op);          /* then export_soon */
-void export_drop_now(struct export *x);         /* blocking; no job runs */
+void export_drop_now(struct export_file *o);    /* blocking; no job runs */
 
 #endif

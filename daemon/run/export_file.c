@@ -78,7 +78,7 @@ static int end(struct export_file *o, struct err *e)
 	return 0;
 }
 
-static void drop(struct export_file *o)
+void export_drop_now(struct export_file *o)
 {
 	char path[4200];
 	ckpt_out_drop(o->out);
@@ -93,8 +93,6 @@ static void drop(struct export_file *o)
 	o->made = false;
 }
 
-void export_drop_now(struct export *x) { drop(&x->file); }
-
 static void work_run(struct job *j)
 {
 	struct export *x = container_of(j, struct export, job);
@@ -104,7 +102,7 @@ static void work_run(struct job *j)
 	case EXPORT_OPEN: x->rc = begin(x, &x->e); break;
 	case EXPORT_PUT: x->rc = ckpt_out_put(x->file.out, b->p, b->len, &x->e); break;
 	case EXPORT_END: x->rc = end(&x->file, &x->e); break;
-	case EXPORT_DROP: drop(&x->file); break;
+	case EXPORT_DROP: export_drop_now(&x->file); break;
 	}
 }
 

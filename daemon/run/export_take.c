@@ -199,14 +199,6 @@ static uint64_t go_on(struct export *x, struct piece *p)
 	return rest;
 }
 
-static void written(struct export *x)
-{
-	struct piece *p = &x->piece[x->first];
-	buf_free(&p->bytes);
-	*p = (struct piece){ .x = x };
-	x->first = (x->first + 1) % EXPORT_WINDOW;
-}
-
 static bool empty(const struct export *x, size_t tensor) { return !x->tensor[tensor].bytes; }
 
 void export_take(struct export *x)
@@ -241,7 +233,10 @@ void export_take(struct export *x)
 
 void export_put_done(struct export *x)
 {
-	written(x);
+	struct piece *p = &x->piece[x->first];
+	buf_free(&p->bytes);
+	*p = (struct piece){ .x = x };
+	x->first = (x->first + 1) % EXPORT_WINDOW;
 	export_take(x);
 }
 
