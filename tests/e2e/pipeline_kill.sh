@@ -57,19 +57,9 @@ for n in a b c d; do daemon_stop $n; done
 alone_as_far a b c d
 compare "$(state s)" "$(state a)" "$(state b)" "$(state c)" "$(state d)" <<'P' || fail "what was learned is not what one alone has learned"
 import sys
-from tensors import newest
-name, whole = newest(sys.argv[1])
-holders = {}
-for folder in sys.argv[2:]:
-    its, parts = newest(folder)
-    if its != name:
-        continue
-    for k, v in parts.items():
-        if len(parts) > 1:
-            assert v == whole[k], k
-            holders[k] = holders.get(k, 0) + 1
-assert set(holders) == set(whole), set(whole) - set(holders)
-assert min(holders.values()) >= 2, holders
-print(len(whole), 'tensors of', name, 'in two places at least')
+from tensors import holders
+count, name = holders(sys.argv[1], sys.argv[2:])
+assert min(count.values()) >= 2, count
+print(len(count), 'tensors of', name, 'in two places at least')
 P
 say done

@@ -17,3 +17,16 @@ def newest(state):
     """Of a daemon with one run: the file's name, and its tensors."""
     path = sorted(glob.glob(state + '/runs/*/epoch-*.safetensors'))[-1]
     return path.split('/')[-1], load(path)[1]
+
+
+def holders(alone, folders):
+    """{tensor: how many hold it}, of all that the newest checkpoint of alone has; they must have its bits. Who holds no
+    part, or is at another epoch, is passed over. And the checkpoint's name."""
+    name, whole = newest(alone)
+    count = {}
+    for its, parts in map(newest, folders):
+        for k, v in parts.items() if its == name and len(parts) > 1 else ():
+            assert v == whole[k], k
+            count[k] = count.get(k, 0) + 1
+    assert set(count) == set(whole), set(whole) - set(count)
+    return count, name
