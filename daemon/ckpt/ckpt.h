@@ -81,6 +81,11 @@ int ckpt_read_weights(struct files *f, const char *path, const struct ckpt_tenso
  * folder is 0). Only names are looked at. */
 int ckpt_list(struct files *f, const char *dir, uint64_t *ret_epochs, size_t max, struct err *e);
 void ckpt_path(const char *dir, uint64_t epoch, char *out, size_t cap);
+/* The headers of those, into v[0..max): how many, -1 on error. One that cannot be read is as if it were not there:
+ * whoever loads it says why. Data is neither read nor hashed. */
+struct ckpt_seen { uint64_t epoch, bytes; char path[512]; json_t *meta; };
+int ckpt_see(struct files *f, const char *dir, struct ckpt_seen *v, size_t max, struct err *e);
+void ckpt_seen_done(struct ckpt_seen *v, size_t n);
 
 /* --- jobs of the disk lane. All memory that is named belongs to the job until done, which is called
  * once, on the loop. */
@@ -120,8 +125,7 @@ void ckpt_save(struct env *env, const struct ckpt_save *o, ckpt_done_fn *done, v
 void ckpt_load(struct env *env, const char *dir, const struct ckpt_tensor *v, size_t n, uint64_t reject,
 	ckpt_done_fn *done, void *arg);
 
-/* Headers of the newest max checkpoints, newest first; borrowed during the call. done: once, on the loop. */
-struct ckpt_seen { uint64_t epoch, bytes; char path[512]; json_t *meta; };
+/* done: once, on the loop; v is borrowed during the call, and empty when the folder cannot be listed. */
 typedef void ckpt_looked_fn(void *arg, const struct ckpt_seen *v, size_t n);
 void ckpt_look(struct env *env, const char *dir, size_t max, ckpt_looked_fn *done, void *arg);
 

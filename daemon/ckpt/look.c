@@ -1,4 +1,4 @@
-/* What checkpoints a folder has: their headers, as a job of the disk lane. Data is neither read nor hashed. */
+/* What checkpoints a folder has, by their headers; and that as a job of the disk lane. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,34 +15,44 @@ struct looking {
 	void *arg;
 };
 
-/* One that cannot be read is as if it were not there: whoever loads it says why. */
-static void look_run(struct job *j)
+int ckpt_see(struct files *f, const char *dir, struct ckpt_seen *v, size_t max, struct err *e)
 {
-	struct looking *l = container_of(j, struct looking, job);
-	uint64_t *epoch = xcalloc(l->max, sizeof *epoch);
-	struct err e;
-	int n = ckpt_list(l->files, l->dir, epoch, l->max, &e);
+	uint64_t *epoch = xcalloc(max, sizeof *epoch);
+	int n = ckpt_list(f, dir, epoch, max, e), ret = n < 0 ? -1 : 0;
 	for (int i = 0; i < n; i++) {
-		struct ckpt_seen *s = &l->v[l->n];
+		struct ckpt_seen *s = &v[ret];
 		struct ckpt_head h = { 0 };
 		s->epoch = epoch[i];
-		ckpt_path(l->dir, epoch[i], s->path, sizeof s->path);
-		if (!ckpt_head_read(&h, l->files, s->path, &e)) {
+		ckpt_path(dir, epoch[i], s->path, sizeof s->path);
+		if (!ckpt_head_read(&h, f, s->path, NULL)) {
 			s->meta = json_incref(h.meta);
 			s->bytes = h.data_at + h.data_bytes;
-			l->n++;
+			ret++;
 		}
 		ckpt_head_done(&h);
 	}
 	free(epoch);
+	return ret;
+}
+
+void ckpt_seen_done(struct ckpt_seen *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		json_decref(v[i].meta);
+}
+
+static void look_run(struct job *j)
+{
+	struct looking *l = container_of(j, struct looking, job);
+	int n = ckpt_see(l->files, l->dir, l->v, l->max, NULL);
+	l->n = n > 0 ? (size_t)n : 0;
 }
 
 static void look_done(struct job *j)
 {
 	struct looking *l = container_of(j, struct looking, job);
 	l->done(l->arg, l->v, l->n);
-	for (size_t i = 0; i < l->n; i++)
-		json_decref(l->v[i].meta);
+	ckpt_seen_done(l->v, l->n);
 	free(l->v);
 	free(l->dir);
 	free(l);

@@ -34,11 +34,11 @@ struct lends { struct runs *rs; struct list line; struct lend *running; struct l
 /* ---- in the lane ---- */
 
 /* The digest of the COMMIT that made it, and which parts of the state it has: an array, or true for all of it. */
-static int about(const struct ckpt_head *h, const char *hex, uint8_t prev[DIGEST], json_t **ret_held, struct err *e)
+static int about(const json_t *meta, const char *hex, uint8_t prev[DIGEST], json_t **ret_held, struct err *e)
 {
-	const char *point = json_string_value(json_object_get(h->meta, "point"));
-	const char *run = json_string_value(json_object_get(h->meta, "run"));
-	const char *parts = json_string_value(json_object_get(h->meta, "crew_parts"));
+	const char *point = json_string_value(json_object_get(meta, "point"));
+	const char *run = json_string_value(json_object_get(meta, "run"));
+	const char *parts = json_string_value(json_object_get(meta, "crew_parts"));
 	json_t *p = point ? json_loads(point, JSON_REJECT_DUPLICATES, NULL) : NULL;
 	int rc = !run || strcmp(run, hex) ? err_set(e, ERR_MISMATCH, "a checkpoint of another run") :
 		json_get_hex(p, "prev", prev, DIGEST, e);
@@ -48,29 +48,20 @@ static int about(const struct ckpt_head *h, const char *hex, uint8_t prev[DIGEST
 	return rc ? rc : ret_held && !*ret_held ? err_set(e, ERR_CORRUPT, "it does not say which parts it has") : 0;
 }
 
-static void tell_one(struct lend *l, const char *hex, uint64_t epoch, json_t *list)
-{
-	struct ckpt_head h;
-	uint8_t prev[DIGEST];
-	json_t *held;
-	char path[4200];
-	ckpt_path(l->dir, epoch, path, sizeof path);
-	if (!ckpt_head_read(&h, l->files, path, NULL) && !about(&h, hex, prev, &held, NULL))
-		json_array_append_new(list, json_pack("{s:I,s:o,s:o}", "epoch", (json_int_t)epoch, "prev",
-			json_hex(prev, DIGEST), "held", held));
-	ckpt_head_done(&h);
-}
-
 static int tell(struct lend *l, struct err *e)
 {
-	uint64_t epochs[SAVED_EPOCHS];
+	struct ckpt_seen v[SAVED_EPOCHS];
+	uint8_t prev[DIGEST];
 	char hex[ID_HEX];
-	int n = ckpt_list(l->files, l->dir, epochs, SAVED_EPOCHS, e);
+	int n = ckpt_see(l->files, l->dir, v, SAVED_EPOCHS, e);
 	size_t len;
-	json_t *list = json_array();
+	json_t *list = json_array(), *held;
 	id_hex(&l->is.run, hex);
 	for (int i = 0; i < n; i++)
-		tell_one(l, hex, epochs[i], list);
+		if (!about(v[i].meta, hex, prev, &held, NULL))
+			json_array_append_new(list, json_pack("{s:I,s:o,s:o}", "epoch", (json_int_t)v[i].epoch, "prev",
+				json_hex(prev, DIGEST), "held", held));
+	ckpt_seen_done(v, n > 0 ? (size_t)n : 0);
 	char *text = json_line(list, &len);
 	while (len > LIST_MAX && json_array_size(list)) {       /* the newest matter most */
 		json_array_remove(list, json_array_size(list) - 1);
@@ -128,7 +119,7 @@ static int piece(struct lend *l, struct err *e)
 	if (l->look_first && ckpt_read(l->files, path, NULL, 0, NULL, e))
 		return -1;
 	l->sound = true;
-	int rc = ckpt_head_read(&h, l->files, path, e) || about(&h, hex, prev, NULL, e) ? -1 : 0;
+	int rc = ckpt_head_read(&h, l->files, path, e) || about(h.meta, hex, prev, NULL, e) ? -1 : 0;
 	if (!rc && memcmp(prev, l->is.prev, DIGEST))
 		rc = err_set(e, ERR_NOT_FOUND, "%s is of another history", path);
 	if (!rc)
