@@ -131,6 +131,7 @@ void redirect_to(struct avg *a, struct mate *m, const char *why)
 	json_object_set_new(j, "id", json_hex(to->id.b, 32));
 	json_object_set_new(j, "at", json_endpoint(&to->at));
 	json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
+	json_object_set_new(j, "term", json_integer((json_int_t)a->term));
 	net_post(a->net, &m->id, KIND_AVG_REDIRECT, j, NO_BLOB, CLASS_control);
 }
 
@@ -139,7 +140,7 @@ void redirect_on(struct avg *a, struct request *req)
 	struct id id;
 	struct endpoint at;
 	const char *why = "";
-	uint64_t epoch = 0;
+	uint64_t epoch = 0, term = a->term;
 	struct mate *m;
 	if (a->state != AVG_IN || !id_of_json(req->f.json, "id", &id) || json_get_str(req->f.json, "why", &why, NULL))
 		return;
@@ -159,6 +160,12 @@ void redirect_on(struct avg *a, struct request *req)
 	}
 	if (endpoint_of(req->f.json, "at", &at) && at.port[0])
 		net_learn(a->net, &id, &at);
+	/* It has come in anew, and forgotten that it led; who leads it now has a term that nobody here goes back to. */
+	json_get_u64(req->f.json, "term", &term, NULL);
+	if (from == a->leader && term < a->term) {
+		mate_gone(a, from, "does not lead");
+		return;
+	}
 	a->hops = 0;
 	m = mate_make(a, &id);
 	if (m && (!a->round || epoch > a->point.epoch))
