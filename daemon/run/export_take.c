@@ -194,9 +194,10 @@ static uint64_t go_on(struct export *x, struct piece *p)
 		else if (!rest || w->o->rest_us - now < rest)
 			rest = w->o->rest_us - now;
 	}
-	if (!open)
-		settle(p);
-	return rest;
+	if (open)
+		return rest;
+	settle(p);
+	return p->ready || x->step != EXPORT_TAKES ? 0 : go_on(x, p);   /* another gives it: nobody else calls */
 }
 
 static bool empty(const struct export *x, size_t tensor) { return !x->tensor[tensor].bytes; }
