@@ -350,9 +350,10 @@ static void step_round(struct avg *a)
 	}
 	if (!(r = a->round))
 		return;
+	told_step(r);
 	if (r->fail && !a->x_jobs)
 		tell_failed(a, r);
-	else if (r->commit && flow_complete(r) && !a->x_jobs)
+	else if (r->commit && !told_waits(r) && flow_complete(r) && !a->x_jobs)
 		apply_commit(r);
 }
 

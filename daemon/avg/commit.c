@@ -1,6 +1,7 @@
 /* The leader writes the COMMIT: who counted with which positions, what everybody is given next, the hashes of the
  * parts,
- * the hyperparameters. Its bytes are signed and sent to all; the leader applies them like everybody else. */
+ * the hyperparameters. Its bytes are signed and sent to all; the leader applies them like everybody else, when one of
+ * them has them (told.c). */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/claims.h"
@@ -8,8 +9,6 @@
 #include "avg/lead.h"
 #include "avg/ledger.h"
 #include "avg/near.h"
-
-#define COMMIT_US (5 * SECOND)
 
 static bool in_round(const struct round *r, const struct mate *m)
 {
@@ -134,45 +133,6 @@ static void build(struct round *r, struct body *c)
 	propose_into_commit(r, c);
 }
 
-/* Only a goodbye waits for the answers: who has not got the COMMIT from a leader that stays finds out by its next
- * report or JOIN. The calls outlive the averager. */
-struct sent { struct list link; struct avg *a; };
-
-static void told(void *arg, const struct frame *f, const struct err *e)
-{
-	struct sent *s = arg;
-	if (s->a) {
-		list_del(&s->link);
-		kick(s->a);
-	}
-	free(s);
-}
-
-void commits_forget(struct avg *a)
-{
-	list_each_safe(it, &a->commits) {
-		struct sent *s = list_entry(it, struct sent, link);
-		list_del(&s->link);
-		s->a = NULL;
-	}
-}
-
-void commit_send(struct avg *a, const struct body *c, const struct buf *bytes)
-{
-	for (size_t i = 0; i < c->n; i++) {
-		if (id_eq(&c->m[i].id, &a->me->id) || (c->m[i].flags & MATE_GONE))
-			continue;
-		struct sent *s = xcalloc(1, sizeof *s);
-		s->a = a;
-		list_push(&a->commits, &s->link);
-		json_t *j = term_json(a, hub_json(a));
-		MARK(a, "avg.commit.before");
-		net_call(a->net, &c->m[i].id, KIND_AVG_COMMIT, j, blob_copy(bytes->p, bytes->len), CLASS_control,
-			net_deadline(a->net, &c->m[i].id, COMMIT_US), told, s);
-		MARK(a, "avg.commit.after");
-	}
-}
-
 void lead_commit(struct round *r)
 {
 	struct avg *a = r->a;
@@ -198,6 +158,8 @@ void lead_commit(struct round *r)
 		hub_event(a, LOG_ERROR_, "round", NULL, "own COMMIT refused: %s", e.text);
 		body_free(&c);
 		lost(a, AVG_MISSED, &a->me->id, a->point.epoch + 1);
+	} else {
+		told_wait(a->round);
 	}
 	buf_free(&bytes);
 }

@@ -202,9 +202,18 @@ int member_commit(struct avg *a, struct body *c, const void *bytes, size_t n, st
 		return err_set(e, ERR_STATE, "a COMMIT of epoch %llu on another history; this peer is at %llu",
 		(unsigned long long)c->epoch,
 			(unsigned long long)a->point.epoch);
-	if (a->round && a->round->commit)
+	if (a->round && a->round->commit && !told_waits(a->round))
 		return 0;
-	return propose_check(a, c, e) || claims_check(a, c, e) ? -1 : commit_take(a, c, bytes, n, e);
+	if (propose_check(a, c, e) || claims_check(a, c, e))
+		return -1;
+	if (told_waits(a->round)) {
+		uint8_t digest[DIGEST];
+		body_digest(bytes, n, digest);
+		if (told_holds(a, c, digest))
+			return 0;
+		told_drop(a->round);            /* another's, which is lawful */
+	}
+	return commit_take(a, c, bytes, n, e);
 }
 
 int commit_take(struct avg *a, struct body *c, const void *bytes, size_t n, struct err *e)
@@ -256,21 +265,31 @@ static int take(struct avg *a, struct body *c, const struct request *req, struct
 	return member_commit(a, c, req->f.blob, req->f.blob_len, e);
 }
 
+static void answer_held(const struct avg *a, struct request *req, bool holds)
+{
+	net_reply(req, holds ? NULL : json_pack("{s:b}", "other", 1), NO_BLOB);
+}
+
 void member_commit_on(struct avg *a, struct request *req)
 {
-	struct body c;
+	struct body c, head;
 	struct err e;
 	struct term_claim t;
 	if (body_open(a, &c, req->f.blob, req->f.blob_len, &e)) {
 		refuse_forged(a, req, &e, true);
 		return;
 	}
+	head = c;                               /* c may be moved */
 	bool old = c.epoch <= a->point.epoch, next = c.epoch == a->point.epoch + 1;
 	bool here = next && !memcmp(c.prev, a->point.prev, DIGEST);
-	if (!old && here && a->term && !PLANTED(TERM_IGNORED) && (term_read(a, req->f.json, &t, &e) || t.term < a->term)) {
+	uint8_t digest[DIGEST];
+	body_digest(req->f.blob, req->f.blob_len, digest);
+	told_seen(a, c.prev);
+	told_seen(a, digest);
+	if (old || (here && told_holds(a, &c, digest))) {
+		answer_held(a, req, told_holds(a, &c, digest));
+	} else if (here && a->term && !PLANTED(TERM_IGNORED) && (term_read(a, req->f.json, &t, &e) || t.term < a->term)) {
 		net_reply(req, term_json(a, json_object()), NO_BLOB);
-	} else if (old) {
-		net_reply(req, NULL, NO_BLOB);
 	} else if (take(a, &c, req, &e)) {
 		struct mate *from = mate_find(a, &req->f.from);
 		if (e.code != ERR_AUTH && from && a->state == AVG_IN && c.epoch > a->point.epoch)
@@ -280,7 +299,7 @@ void member_commit_on(struct avg *a, struct request *req)
 		else
 			net_refuse(req, &e);            /* who is behind hears what others who are not say to each other */
 	} else {
-		net_reply(req, NULL, NO_BLOB);
+		answer_held(a, req, told_holds(a, &head, digest));
 	}
 	body_free(&c);
 }

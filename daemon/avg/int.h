@@ -11,6 +11,7 @@
  *   show.c     SHOW: what this peer stands on             shown.c    two histories: which one stays
  *   witness.c  who has signed for another history         proof.c    two COMMITs of one epoch by one leader
  *   sent.c     what members signed that they sent        audit.c    a sum is made again by another member
+ *   told.c     a COMMIT on its way to the others
  *   join.c     JOIN, forks                           flow.c     parts on their way, sums
  *   meet.c     rendezvous: DHT, probes               recover.c  succession
  *   progress.c reports, the trigger                  grant.c    positions to process, claims.c what is plausible
@@ -225,6 +226,7 @@ struct round {
 	int jobs; uint64_t begun_us, data_us, attempt_us, bytes_out, bytes_in;
 	struct timer late, silent;
 	struct body *commit; struct buf commit_bytes;   /* decided, waits for parts or jobs */
+	struct told *told;                      /* this peer's own COMMIT, which nobody else may hold yet (told.c) */
 	struct err *fail;                       /* decided: given up */
 	struct lead *lead;
 };

@@ -356,6 +356,7 @@ void member_begin_on(struct avg *a, struct request *req)
 		return;
 	}
 	body_digest(req->f.blob, req->f.blob_len, id);
+	told_seen(a, b.prev);
 	if (early_begin(a, &b, req)) {
 		body_free(&b);
 		return;
@@ -453,7 +454,9 @@ static void silent_fire(struct timer *t)
 {
 	struct round *r = container_of(t, struct round, silent);
 	struct avg *a = r->a;
-	if (r->commit) {                        /* decided, and the mean does not come */
+	if (told_waits(r)) {
+		round_touch(r);
+	} else if (r->commit) {                 /* decided, and the mean does not come */
 		struct id donor = r->commit->leader;
 		uint64_t epoch = r->commit->epoch;
 		if (id_eq(&donor, &a->me->id) && a->leader)

@@ -327,6 +327,7 @@ void recover_on(struct avg *a, struct request *req)
 		net_refuse(req, &e);
 		return;
 	}
+	told_seen(a, prev);
 	bool same = same_point(a, epoch, prev), one_on = epoch + 1 == a->point.epoch && a->last_commit.len;
 	if (a->state != AVG_IN || !m || (!same && !one_on)) {
 		err_set(&e, ERR_STATE, "this peer is not at that point of the history");

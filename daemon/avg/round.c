@@ -45,6 +45,7 @@ void round_reap(struct avg *a, bool force)
 			free(r->commit);
 		}
 		buf_free(&r->commit_bytes);
+		told_free(r);
 		free(r->fail);
 		ranges_free(&r->claimed);
 		free(r->w);

@@ -5,6 +5,7 @@
 #include "avg/int.h"
 #include "common/hash.h"
 #include "common/map.h"
+#include "promise.h"
 #include "train/trainer_int.h"
 
 #define ROUND_MAX_US (60 * SEC)
@@ -121,6 +122,8 @@ static int look(struct chain_check *c, int node, const struct run *r, struct err
 	if (round && !round->closed && sim_now(c->w->s) > round->begun_us + ROUND_MAX_US)
 		return err_set(e, ERR_STATE, "node %d: a round of epoch %llu began %llu us ago and has not ended", node,
 			(unsigned long long)round->b.epoch, (unsigned long long)(sim_now(c->w->s) - round->begun_us));
+	if (r->avg && acks_another(r->avg))
+		return err_set(e, ERR_STATE, "node %d: it answers an attempt, and has promised another", node);
 	return 0;
 }
 

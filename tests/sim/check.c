@@ -6,6 +6,7 @@
 #include "common/hash.h"
 #include "common/map.h"
 #include "common/mem.h"
+#include "promise.h"
 
 #define ROUND_MAX_US (60 * SEC)                 /* every round ends */
 
@@ -22,6 +23,8 @@ static int every_event(struct sim *s, void *arg, struct err *e)
 		if (p && p->in_round && sim_alive(s, i) && sim_now(s) - p->begun_us > ROUND_MAX_US)
 			return err_set(e, ERR_STATE, "node %d: a round of epoch %llu began %llu us ago and has not ended", i,
 				(unsigned long long)p->round_epoch, (unsigned long long)(sim_now(s) - p->begun_us));
+		if (p && sim_alive(s, i) && acks_another(p->avg))
+			return err_set(e, ERR_STATE, "node %d: it answers an attempt, and has promised another", i);
 	}
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* Two lies that the matrix of scn_attack.c has no place for: a leader that brings hyperparameters that nobody may set,
- * or that somebody has set before; and one that has slept and does not know it. */
+/* Lies that the matrix of scn_attack.c has no place for: a leader that brings hyperparameters that nobody may set, or
+ * that somebody has set before; one that has slept and does not know it; and one that stands on another COMMIT. */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/int.h"
@@ -11,6 +11,7 @@
 struct forge {
 	struct world *w; struct sim *s; int evil; struct apeer *e;      /* of the evil node */
 	struct rng rng; unsigned said; uint64_t pause_us, begins;
+	struct id by;                           /* who has written the COMMIT behind begins, as the others took it */
 };
 
 static struct world *world(struct sim *s, struct forge *f, uint64_t start_us)
@@ -126,25 +127,86 @@ static int lacks_one(struct world *w)
 	return -1;
 }
 
+static void saw(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean)
+{
+	struct forge *f = w->user;
+	if (p->node != f->evil && c->epoch == f->begins + 1)
+		f->by = c->leader;
+}
+
+/* It has written one, and the others have another's: that nobody takes it is the others' merit. */
+static void wrote_none(struct forge *f, uint64_t us)
+{
+	bool wrote = false;
+	f->e = world_peer(f->w, f->evil);
+	for (uint64_t k = 0; k < us; k += 500) {
+		sim_run_for(f->s, 500);
+		wrote |= f->e->avg->signed_epoch == f->begins + 1;
+	}
+	if (wrote && !id_zero(&f->by) && !id_eq(&f->by, net_self(f->e->net)))
+		sim_fail(f->s, "node %d: it has slept, and decides epoch %llu, which another leads", f->evil,
+			(unsigned long long)f->begins + 1);
+}
+
 static void scn_slept(struct sim *s)
 {
 	struct forge f;
 	struct world *w = world(s, &f, 2 * SEC);
 	w->conf.round_floor_us = 2 * SEC;
+	w->saw = saw;
 	begin(&f);
 	for (int k = 0; k < 200000 && (f.evil = lacks_one(w)) < 0; k++)
 		sim_run_for(s, 20);
 	sim_check(s, f.evil >= 0);
 	sim_pause(s, f.evil);
 	f.begins = world_newest(w);
+	f.by = (struct id){ { 0 } };
 	sim_check(s, sim_run_until(s, succeeded, &f, 5 * SEC));
 	sim_run_for(s, rng_below(&f.rng, 60 * MSEC));
 	sim_resume(s, f.evil);
+	wrote_none(&f, 500 * MSEC);
 	world_go_on(w, 6);
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(leads), SCN(slept), {0} };
+/* Who leads, and nobody is in a round; -1. */
+static int idle_leader(struct world *w)
+{
+	int leads = -1;
+	for (int i = 0; i < PEERS; i++) {
+		const struct avg *a = world_peer(w, i)->avg;
+		if (a->round || a->point.epoch != world_newest(w))
+			return -1;
+		leads = is_leader(a) ? i : leads;
+	}
+	return leads;
+}
+
+/* It has applied another COMMIT of the last epoch than the others have, as a leader can that was cut off, and is their
+ * leader all the same: nobody follows it from there. */
+static void scn_elsewhere(struct sim *s)
+{
+	struct forge f;
+	struct world *w = world(s, &f, 2 * SEC);
+	w->forks_allowed = true;
+	begin(&f);
+	for (int k = 0; k < 200000 && (f.evil = idle_leader(w)) < 0; k++)
+		sim_run_for(s, 20);
+	sim_check(s, f.evil >= 0);
+	f.e = world_peer(w, f.evil);
+	f.e->point.prev[5] ^= 1;
+	f.e->avg->point.prev[5] ^= 1;
+	f.e->avg->target = 16;                  /* it does not wait for the others, whose samples are of another point */
+	for (int k = 0; k < 2000 && !f.e->avg->round; k++)
+		sim_run_for(s, 500);
+	sim_check(s, f.e->avg->round != NULL);
+	f.e->avg->target = PEERS * 32;
+	sim_run_for(s, SEC);
+	world_go_on(w, 6);
+	world_free(w);
+}
+
+static const struct scn list[] = { SCN(leads), SCN(slept), SCN(elsewhere), {0} };
 
 int main(int argc, char **argv)
 {

@@ -2,6 +2,7 @@
  * the chain of digests and RECOVER are for (amendments C2, C3). */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/int.h"
 #include "avg_world.h"
 #include "check.h"
 
@@ -97,6 +98,72 @@ static void scn_two_leaders(struct sim *s)
 	finish(w, 6);
 }
 
+/* The same, and nobody may have applied anything but one COMMIT: one that nobody holds is not applied by its author,
+ * either. One of three times the others have decided when it wakes. */
+static void scn_untold(struct sim *s)
+{
+	struct world *w = settled_world(s, 5);
+	world_run_to(w, world_newest(w) + 2, 20 * SEC);
+	int leader = struck_leader(w, "avg.commit.before", SIM_PAUSE);
+	struct promise q = { w, leader, world_newest(w) };
+	if (!sim_run_until(s, promised, &q, 30 * SEC))
+		sim_fail(s, "nobody took over");
+	sim_run_for(s, rng_below(sim_rng(s), 3) ? rng_below(sim_rng(s), 5 * MSEC) : SEC);
+	sim_resume(s, leader);
+	sim_run_for(s, 3 * SEC);
+	finish(w, 6);
+}
+
+/* The first wakes when some have the COMMIT of the second, which takes long to one of them: that one has promised, and
+ * waits for it. */
+static void scn_late_word(struct sim *s)
+{
+	struct world *w = settled_world(s, 5);
+	struct sim_link far = { .latency_us = 100 * MSEC, .jitter_us = MSEC };
+	world_run_to(w, world_newest(w) + 2, 20 * SEC);
+	int leader = struck_leader(w, "avg.commit.before", SIM_PAUSE), second = -1;
+	struct promise q = { w, leader, world_newest(w) };
+	if (!sim_run_until(s, promised, &q, 30 * SEC))
+		sim_fail(s, "nobody took over");
+	for (int i = 0; i < 5; i++)
+		if (i != leader && is_leader(world_peer(w, i)->avg))
+			second = i;
+	sim_check(s, second >= 0);
+	for (int i = 0, left = 1; i < 5; i++)
+		if (i != leader && i != second && left-- > 0)
+			sim_link(s, second, i, &far);
+	struct until u = { w, second, q.epoch + 1 };
+	if (!sim_run_until(s, has_epoch, &u, 10 * SEC))
+		sim_fail(s, "the second does not decide");
+	sim_resume(s, leader);
+	sim_run_for(s, SEC);
+	finish(w, 6);
+}
+
+/* All others die with its COMMIT on the way to them: it is decided, and the one that is left goes on from there. */
+static void scn_last_left(struct sim *s)
+{
+	struct world *w = settled_world(s, 5);
+	w->conf.minority_wait_rounds = 1;
+	world_run_to(w, world_newest(w) + 2, 20 * SEC);
+	int leader = -1;
+	for (int k = 0; k < 200000 && leader < 0; k++) {
+		sim_run_for(s, 20);
+		for (int i = 0; i < 5 && leader < 0; i++)
+			leader = world_peer(w, i)->avg->round && world_peer(w, i)->avg->round->told ? i : -1;
+	}
+	sim_check(s, leader >= 0);
+	uint64_t at = world_peer(w, leader)->point.epoch;
+	w->alone = leader;
+	for (int i = 0; i < 5; i++)
+		if (i != leader)
+			sim_kill(s, i);
+	struct until u = { w, leader, at + 3 };
+	if (!sim_run_until(s, has_epoch, &u, 30 * SEC))
+		sim_fail(s, "whoever is left does not go on from epoch %llu", (unsigned long long)at);
+	world_free(w);
+}
+
 /* A member contributes, dies and is back before the round is finished by another leader: the sums hold what it sent in
  * its first life, so that what it claims in its second must not count there. */
 static void scn_two_lives(struct sim *s)
@@ -111,7 +178,8 @@ static void scn_two_lives(struct sim *s)
 	finish(w, 6);
 }
 
-static const struct scn list[] = { SCN(half_told), SCN(two_leaders), SCN(two_lives), {0} };
+static const struct scn list[] = { SCN(half_told), SCN(two_leaders), SCN(untold), SCN(late_word), SCN(last_left),
+	SCN(two_lives), {0} };
 
 int main(int argc, char **argv)
 {

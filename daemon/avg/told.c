@@ -1,0 +1,197 @@
+/* A COMMIT on its way to the others. Who has written it applies it when another member of its BEGIN is known to hold
+ * it, or none is left that could: a leader that dies, or is cut off, before that leaves no trace, and its successor
+ * commits what it likes. Whoever answers that it holds another, or follows another leader, does not count; when all
+ * have said so, or the COMMIT of such a leader comes, this one is not applied. */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/fork.h"
+#include "avg/lead.h"
+
+#define COMMIT_US (5 * SECOND)
+
+enum told_as { TOLD_NOT_ASKED, TOLD_ASKED, TOLD_HOLDS, TOLD_NOT, TOLD_SILENT };
+struct told { uint8_t digest[DIGEST]; struct term_claim t /* the highest that was answered */; uint8_t as[]; };
+/* The calls outlive the averager. */
+struct sent { struct list link; struct avg *a; struct id who; uint8_t digest[DIGEST]; };
+
+bool told_waits(const struct round *r)
+{
+	return r && r->told;
+}
+
+void told_free(struct round *r)
+{
+	free(r->told);
+	r->told = NULL;
+}
+
+static bool is_of(const struct round *r, const uint8_t *digest)
+{
+	return told_waits(r) && !memcmp(r->told->digest, digest, DIGEST);
+}
+
+/* ---- sending ---- */
+
+static void answer(struct sent *s, const struct frame *f, const struct err *e)
+{
+	struct avg *a = s->a;
+	struct round *r = a->round;
+	struct term_claim t;
+	int i = is_of(r, s->digest) ? round_member(r, &s->who) : -1;
+	if (i < 0)
+		return;
+	bool silent = !f && (e->code == ERR_TIMEOUT || e->code == ERR_UNREACHABLE || e->code == ERR_CANCELLED);
+	bool other = f && (json_object_get(f->json, "term") || json_object_get(f->json, "other"));
+	r->told->as[i] = silent ? TOLD_SILENT : !f || other ? TOLD_NOT : TOLD_HOLDS;
+	if (other && !term_read(a, f->json, &t, NULL) && t.term > r->told->t.term)
+		r->told->t = t;
+}
+
+/* Only a goodbye waits for all answers: who has not got the COMMIT from a leader that stays finds out by its next
+ * report or JOIN. */
+static void told(void *arg, const struct frame *f, const struct err *e)
+{
+	struct sent *s = arg;
+	if (s->a) {
+		list_del(&s->link);
+		answer(s, f, e);
+		kick(s->a);
+	}
+	free(s);
+}
+
+void commits_forget(struct avg *a)
+{
+	list_each_safe(it, &a->commits) {
+		struct sent *s = list_entry(it, struct sent, link);
+		list_del(&s->link);
+		s->a = NULL;
+	}
+}
+
+static void send_to(struct avg *a, const struct id *who, const uint8_t *digest, const struct buf *bytes)
+{
+	struct sent *s = xcalloc(1, sizeof *s);
+	*s = (struct sent){ .a = a, .who = *who };
+	memcpy(s->digest, digest, DIGEST);
+	list_push(&a->commits, &s->link);
+	json_t *j = term_json(a, hub_json(a));
+	MARK(a, "avg.commit.before");
+	net_call(a->net, who, KIND_AVG_COMMIT, j, blob_copy(bytes->p, bytes->len), CLASS_control,
+		net_deadline(a->net, who, COMMIT_US), told, s);
+	MARK(a, "avg.commit.after");
+}
+
+void commit_send(struct avg *a, const struct body *c, const struct buf *bytes)
+{
+	uint8_t digest[DIGEST];
+	body_digest(bytes->p, bytes->len, digest);
+	for (size_t i = 0; i < c->n; i++)
+		if (!id_eq(&c->m[i].id, &a->me->id) && !(c->m[i].flags & MATE_GONE))
+			send_to(a, &c->m[i].id, digest, bytes);
+}
+
+/* ---- waiting ---- */
+
+void told_wait(struct round *r)
+{
+	struct avg *a = r->a;
+	size_t asked = 0;
+	if (!r->commit || PLANTED(COMMIT_UNTOLD))
+		return;
+	r->told = xcalloc(1, sizeof *r->told + r->b.n);
+	body_digest(r->commit_bytes.p, r->commit_bytes.len, r->told->digest);
+	list_each(it, &a->commits) {
+		const struct sent *s = list_entry(it, struct sent, link);
+		int i = is_of(r, s->digest) ? round_member(r, &s->who) : -1;
+		if (i < 0)
+			continue;
+		r->told->as[i] = TOLD_ASKED;
+		asked++;
+	}
+	if (!asked)
+		told_free(r);
+}
+
+void told_seen(struct avg *a, const uint8_t *digest)
+{
+	if (!is_of(a->round, digest))
+		return;
+	told_free(a->round);
+	kick(a);
+}
+
+void told_drop(struct round *r)
+{
+	struct avg *a = r->a;
+	struct term_claim t = r->told->t;
+	struct mate *m = mate_find(a, &t.by);
+	hub_event(a, LOG_INFO_, "untold", NULL, "epoch %llu: nobody else holds the COMMIT that this peer has written: it "
+		"is not applied", (unsigned long long)r->b.epoch);
+	told_free(r);
+	body_free(r->commit);
+	free(r->commit);
+	r->commit = NULL;
+	buf_clear(&r->commit_bytes);
+	early_drop(a);
+	early_begin_drop(a);
+	if (t.term > a->term && m && m != a->me)
+		recover_follow(a, m, &t);
+}
+
+/* Asked again: those who live and have not answered. */
+static void again(struct round *r, const struct id *who, size_t i)
+{
+	r->told->as[i] = TOLD_ASKED;
+	send_to(r->a, who, r->told->digest, &r->commit_bytes);
+}
+
+void told_step(struct round *r)
+{
+	size_t waits = 0, not = 0;
+	if (!told_waits(r))
+		return;
+	for (size_t i = 0; i < r->b.n; i++) {
+		const struct mate *m = mate_find(r->a, &r->b.m[i].id);
+		if (r->told->as[i] == TOLD_HOLDS) {
+			told_free(r);
+			return;
+		}
+		if (r->told->as[i] == TOLD_NOT_ASKED || !m || !m->live)
+			continue;
+		if (r->told->as[i] == TOLD_SILENT)
+			again(r, &m->id, i);
+		waits += r->told->as[i] == TOLD_ASKED;
+		not += r->told->as[i] == TOLD_NOT;
+	}
+	if (waits)
+		return;
+	if (!not) {
+		told_free(r);                   /* nobody is left */
+		return;
+	}
+	told_drop(r);
+	if (r->lead)
+		lead_give_up(r, "nobody takes its COMMIT");
+}
+
+/* ---- answering ---- */
+
+/* Does this peer hold that very COMMIT, as its state or decided? */
+bool told_holds(const struct avg *a, const struct body *c, const uint8_t *digest)
+{
+	const struct round *r = a->round;
+	const struct past *p = past_of(a, c->epoch);
+	const struct buf *decided = early_commit(a, c->epoch, c->prev);
+	uint8_t mine[DIGEST];
+	if (p)
+		return !memcmp(p->mark, digest, PAST_MARK);
+	if (c->epoch <= a->point.epoch)         /* nobody knows any more */
+		return true;
+	if (!decided && r && r->commit)
+		decided = &r->commit_bytes;
+	if (!decided)
+		return false;
+	body_digest(decided->p, decided->len, mine);
+	return !memcmp(mine, digest, DIGEST);
+}
