@@ -9,6 +9,7 @@
 
 #define GRACE_US (3 * MS)
 #define IDLE_US (20 * SECOND)
+#define SHORT_TRIPS 4                           /* an epoch of less is spent on averaging, for the most part */
 
 static bool takes_part(const struct mate *m)
 {
@@ -228,7 +229,8 @@ void progress_beat(struct timer *t)
 
 /* ---- leader: hearing ---- */
 
-/* What would do: enough to work at for three round trips, so that averaging is no longer what takes the time. */
+/* What would do: enough to work at for longer than averaging takes, which is three round trips, and the one in which
+ * its COMMIT is held by others before a leader goes on. */
 static void too_short(struct avg *a)
 {
 	uint64_t now = now_of(a), rtt = 0;
@@ -240,13 +242,13 @@ static void too_short(struct avg *a)
 		if (m != a->me && m->member && m->live && net_peer(a->net, &m->id, &info) && info.rtt_us > rtt)
 			rtt = info.rtt_us;
 	}
-	if (!rtt || a->epoch_us >= 3 * rtt || !a->epoch_us || !(rates > 0))
+	if (!rtt || a->epoch_us >= SHORT_TRIPS * rtt || !a->epoch_us || !(rates > 0))
 		return;
 	a->short_told_us = now;
 	hub_event(a, LOG_WARN_, "target batch size too small", NULL,
 		"an epoch takes %llu us and a round trip %llu us: most of the time goes into averaging; a target batch of %llu "
 		"samples would do", (unsigned long long)a->epoch_us, (unsigned long long)rtt,
-		(unsigned long long)(rates * 3e-6 * (double)rtt) + 1);
+		(unsigned long long)(rates * 1e-6 * SHORT_TRIPS * (double)rtt) + 1);
 }
 
 /* The target is reached, but a member's micro-batch ends within a moment: BEGIN would throw it away. Peers that work in

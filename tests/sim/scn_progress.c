@@ -298,7 +298,7 @@ static void scn_brags(struct sim *s)
 	world_free(w);
 }
 
-/* Epochs shorter than three round trips: whoever leads says so, once a minute, with a target batch that would do; with
+/* Epochs shorter than four round trips: whoever leads says so, once a minute, with a target batch that would do; with
  * that one nobody says anything. */
 static struct { unsigned told; uint64_t by[8], would; char text[256]; } small;
 
@@ -338,10 +338,10 @@ static struct world *far_apart(struct sim *s, uint64_t target)
 
 static void scn_too_small(struct sim *s)
 {
-	struct world *w = far_apart(s, 24);     /* 3 ms of work, and at least two round trips of 100 ms to average it */
+	struct world *w = far_apart(s, 24);     /* 3 ms of work, and two to three round trips of 100 ms to average it */
 	if (!sim_run_until(s, is_told, NULL, 10 * SEC))
 		sim_fail(s, "%llu epochs without a word", (unsigned long long)world_newest(w));
-	uint64_t would = small.would, fair = 3 * 8 * 3 * 100 / 3;        /* what three do in three round trips */
+	uint64_t would = small.would, fair = 4 * 8 * 3 * 100 / 3;        /* what three do in four round trips */
 	if (would < fair * 3 / 4 || would > fair * 5 / 4)
 		sim_fail(s, "%llu would do: %s", (unsigned long long)would, small.text);
 	sim_run_for(s, 65 * SEC);
