@@ -13,14 +13,6 @@
 static void late_fire(struct timer *t);
 static void silent_fire(struct timer *t);
 
-int round_member(const struct round *r, const struct id *id)
-{
-	size_t i = 0;
-	while (i < r->b.n && !id_eq(&r->b.m[i].id, id))
-		i++;
-	return i < r->b.n ? (int)i : -1;
-}
-
 /* Whose death this peer must hear of at once: the leader's (always), those that it waits for, and those who wait for
  * it; as the leader, everybody's. */
 void round_care(struct round *r)

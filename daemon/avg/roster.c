@@ -8,16 +8,6 @@
 #include "avg/sent.h"
 #include "common/hash.h"
 
-struct mate *mate_find(const struct avg *a, const struct id *id)
-{
-	list_each(it, &a->mates) {
-		struct mate *m = list_entry(it, struct mate, link);
-		if (id_eq(&m->id, id))
-			return m;
-	}
-	return NULL;
-}
-
 static void order_of(const struct avg *a, struct mate *m)
 {
 	uint8_t v[DIGEST + 32];
