@@ -134,7 +134,7 @@ static void measure(struct avg *a, const struct round *r)
 	}
 	a->commit_us = now;
 	a->rounds_done++;
-	a->fails = 0;
+	a->fails = a->untold = 0;
 	a->bytes_in += r->bytes_in;
 	a->bytes_out += r->bytes_out;
 }

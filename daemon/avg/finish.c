@@ -294,10 +294,9 @@ void member_commit_on(struct avg *a, struct request *req)
 		struct mate *from = mate_find(a, &req->f.from);
 		if (e.code != ERR_AUTH && from && a->state == AVG_IN && c.epoch > a->point.epoch)
 			join_start(a, from);
-		if (here)
-			refuse_forged(a, req, &e, false);
-		else
-			net_refuse(req, &e);            /* who is behind hears what others who are not say to each other */
+		if (!here)                      /* who is behind hears what others who are not say to each other */
+			e.code = ERR_STATE;     /* and decides nothing there */
+		refuse_forged(a, req, &e, false);
 	} else {
 		answer_held(a, req, told_holds(a, &head, digest));
 	}

@@ -11,7 +11,7 @@
  *   show.c     SHOW: what this peer stands on             shown.c    two histories: which one stays
  *   witness.c  who has signed for another history         proof.c    two COMMITs of one epoch by one leader
  *   sent.c     what members signed that they sent        audit.c    a sum is made again by another member
- *   told.c     a COMMIT on its way to the others
+ *   told.c     a COMMIT on its way to the others          find.c     who is who, by id
  *   join.c     JOIN, forks                           flow.c     parts on their way, sums
  *   meet.c     rendezvous: DHT, probes               recover.c  succession
  *   progress.c reports, the trigger                  grant.c    positions to process, claims.c what is plausible
@@ -175,7 +175,7 @@ struct avg {
 	uint64_t full_us;                       /* when the group had no place for it; 0: never since it entered */
 	uint64_t violations;                    /* of the ledger, by commits that this peer took */
 	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, short_told_us, wait_us, ahead_epoch;
-		uint32_t fails; uint64_t bytes_out, bytes_in;
+		uint32_t fails, untold /* COMMITs at this point that were only refused */; uint64_t bytes_out, bytes_in;
 	struct { void *p; size_t bytes; } spare[SPARES];
 	struct residual *res; size_t nres; uint64_t res_dropped /* elements */;
 	unsigned x_jobs /* that read the owner's vector */; struct avg_roster roster; struct id *roster_ids /* as told */;

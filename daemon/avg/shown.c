@@ -74,6 +74,7 @@ void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoc
 	a->lost_donor = *donor;
 	a->lost_epoch = epoch;
 	a->lost_pending = true;
+	a->untold = 0;
 	if (a->round)
 		round_close(a->round);
 	list_each(it, &a->mates) {              /* nobody should wait for us, nor for our lead */

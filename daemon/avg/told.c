@@ -1,16 +1,26 @@
 /* A COMMIT on its way to the others. Who has written it applies it when another member of its BEGIN is known to hold
  * it, or none is left that could: a leader that dies, or is cut off, before that leaves no trace, and its successor
  * commits what it likes. Whoever answers that it holds another, or follows another leader, does not count; when all
- * have said so, or the COMMIT of such a leader comes, this one is not applied. */
+ * have said so, or the COMMIT of such a leader comes, this one is not applied. Who stands elsewhere, is banned or has
+ * not been heard for long holds nobody up; nor does who refuses it again and again. */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/fork.h"
 #include "avg/lead.h"
 
 #define COMMIT_US (5 * SECOND)
+#define AGAIN_US (50 * MS)
+#define REFUSED_MOST 2                          /* COMMITs at one point that are dropped for nothing but refusals */
 
-enum told_as { TOLD_NOT_ASKED, TOLD_ASKED, TOLD_HOLDS, TOLD_NOT, TOLD_SILENT };
-struct told { uint8_t digest[DIGEST]; struct term_claim t /* the highest that was answered */; uint8_t as[]; };
+/* TOLD_NOT: it holds another, or follows another. TOLD_REFUSED: it says only that it does not take it. TOLD_AWAY: it
+ * stands elsewhere in the history, or this peer and it do not talk to each other: it decides nothing here. */
+enum told_as { TOLD_NOT_ASKED, TOLD_ASKED, TOLD_HOLDS, TOLD_NOT, TOLD_REFUSED, TOLD_AWAY, TOLD_SILENT };
+struct told {
+	struct round *r; uint8_t digest[DIGEST];
+	struct term_claim t;                    /* the highest that was answered */
+	struct timer again; bool armed; uint64_t since_us;
+	uint8_t as[];                           /* by member of the BEGIN */
+};
 /* The calls outlive the averager. */
 struct sent { struct list link; struct avg *a; struct id who; uint8_t digest[DIGEST]; };
 
@@ -21,6 +31,8 @@ bool told_waits(const struct round *r)
 
 void told_free(struct round *r)
 {
+	if (r->told)
+		env_timer(r->a->env, &r->told->again, 0);
 	free(r->told);
 	r->told = NULL;
 }
@@ -32,6 +44,18 @@ static bool is_of(const struct round *r, const uint8_t *digest)
 
 /* ---- sending ---- */
 
+static enum told_as refused_as(const struct err *e)
+{
+	switch (e->code) {
+	case ERR_TIMEOUT: case ERR_UNREACHABLE: case ERR_CANCELLED: case ERR_BUSY: case ERR_FULL:
+		return TOLD_SILENT;
+	case ERR_STATE: case ERR_REFUSED:
+		return TOLD_AWAY;
+	default:
+		return TOLD_REFUSED;
+	}
+}
+
 static void answer(struct sent *s, const struct frame *f, const struct err *e)
 {
 	struct avg *a = s->a;
@@ -40,9 +64,8 @@ static void answer(struct sent *s, const struct frame *f, const struct err *e)
 	int i = is_of(r, s->digest) ? round_member(r, &s->who) : -1;
 	if (i < 0)
 		return;
-	bool silent = !f && (e->code == ERR_TIMEOUT || e->code == ERR_UNREACHABLE || e->code == ERR_CANCELLED);
 	bool other = f && (json_object_get(f->json, "term") || json_object_get(f->json, "other"));
-	r->told->as[i] = silent ? TOLD_SILENT : !f || other ? TOLD_NOT : TOLD_HOLDS;
+	r->told->as[i] = !f ? refused_as(e) : other ? TOLD_NOT : TOLD_HOLDS;
 	if (other && !term_read(a, f->json, &t, NULL) && t.term > r->told->t.term)
 		r->told->t = t;
 }
@@ -93,6 +116,22 @@ void commit_send(struct avg *a, const struct body *c, const struct buf *bytes)
 
 /* ---- waiting ---- */
 
+/* Asked again: those who live and have not answered. */
+static void again_fire(struct timer *t)
+{
+	struct told *w = container_of(t, struct told, again);
+	struct round *r = w->r;
+	w->armed = false;
+	for (size_t i = 0; i < r->b.n; i++) {
+		const struct mate *m = w->as[i] == TOLD_SILENT ? mate_find(r->a, &r->b.m[i].id) : NULL;
+		if (!m || !m->live)
+			continue;
+		w->as[i] = TOLD_ASKED;
+		send_to(r->a, &m->id, w->digest, &r->commit_bytes);
+	}
+	kick(r->a);
+}
+
 void told_wait(struct round *r)
 {
 	struct avg *a = r->a;
@@ -100,6 +139,9 @@ void told_wait(struct round *r)
 	if (!r->commit || PLANTED(COMMIT_UNTOLD))
 		return;
 	r->told = xcalloc(1, sizeof *r->told + r->b.n);
+	r->told->r = r;
+	r->told->again = (struct timer){ .fire = again_fire, .name = "avg.told" };
+	r->told->since_us = now_of(a);
 	body_digest(r->commit_bytes.p, r->commit_bytes.len, r->told->digest);
 	list_each(it, &a->commits) {
 		const struct sent *s = list_entry(it, struct sent, link);
@@ -139,37 +181,48 @@ void told_drop(struct round *r)
 		recover_follow(a, m, &t);
 }
 
-/* Asked again: those who live and have not answered. */
-static void again(struct round *r, const struct id *who, size_t i)
+/* Believed to live, but since this COMMIT, and since this daemon runs again, nothing has come from it for long. */
+static bool unheard(const struct round *r, const struct mate *m)
 {
-	r->told->as[i] = TOLD_ASKED;
-	send_to(r->a, who, r->told->digest, &r->commit_bytes);
+	const struct avg *a = r->a;
+	struct peer_info info;
+	uint64_t now = now_of(a), since = r->told->since_us > a->woke_us ? r->told->since_us : a->woke_us;
+	return now - a->awake_us <= SLEPT_US && now >= since + COMMIT_US &&
+		(!net_peer(a->net, &m->id, &info) || info.last_seen_us + COMMIT_US < now);
+}
+
+static void await(struct told *w)
+{
+	if (!w->armed)
+		env_after(w->r->a->env, &w->again, AGAIN_US);
+	w->armed = true;
 }
 
 void told_step(struct round *r)
 {
-	size_t waits = 0, not = 0;
+	size_t n[TOLD_SILENT + 1] = { 0 };
 	if (!told_waits(r))
 		return;
 	for (size_t i = 0; i < r->b.n; i++) {
-		const struct mate *m = mate_find(r->a, &r->b.m[i].id);
-		if (r->told->as[i] == TOLD_HOLDS) {
-			told_free(r);
+		struct mate *m = mate_find(r->a, &r->b.m[i].id);
+		enum told_as as = r->told->as[i];
+		if (as == TOLD_SILENT && m && m->live && unheard(r, m)) {
+			mate_gone(r->a, m, "does not answer");
+			kick(r->a);
 			return;
 		}
-		if (r->told->as[i] == TOLD_NOT_ASKED || !m || !m->live)
-			continue;
-		if (r->told->as[i] == TOLD_SILENT)
-			again(r, &m->id, i);
-		waits += r->told->as[i] == TOLD_ASKED;
-		not += r->told->as[i] == TOLD_NOT;
+		n[as] += as == TOLD_HOLDS || (m && m->live);
 	}
-	if (waits)
+	if (n[TOLD_SILENT] && !n[TOLD_HOLDS])
+		await(r->told);
+	if ((n[TOLD_ASKED] || n[TOLD_SILENT]) && !n[TOLD_HOLDS])
 		return;
-	if (!not) {
-		told_free(r);                   /* nobody is left */
+	bool only_refused = n[TOLD_REFUSED] && !n[TOLD_NOT];
+	if (n[TOLD_HOLDS] || !(n[TOLD_NOT] || n[TOLD_REFUSED]) || (only_refused && r->a->untold >= REFUSED_MOST)) {
+		told_free(r);                   /* somebody holds it, or nobody is left that may decide another */
 		return;
 	}
+	r->a->untold += only_refused;
 	told_drop(r);
 	if (r->lead)
 		lead_give_up(r, "nobody takes its COMMIT");
@@ -187,7 +240,7 @@ bool told_holds(const struct avg *a, const struct body *c, const uint8_t *digest
 	if (p)
 		return !memcmp(p->mark, digest, PAST_MARK);
 	if (c->epoch <= a->point.epoch)         /* nobody knows any more */
-		return true;
+		return false;
 	if (!decided && r && r->commit)
 		decided = &r->commit_bytes;
 	if (!decided)

@@ -178,8 +178,104 @@ static void scn_two_lives(struct sim *s)
 	finish(w, 6);
 }
 
+/* Every living one that holds a state goes on from where it is. */
+struct onward { struct world *w; uint64_t from[8]; };
+
+static bool all_on(struct sim *s, void *arg)
+{
+	struct onward *o = arg;
+	for (int i = 0; i < sim_nodes(s); i++) {
+		const struct apeer *p = sim_alive(s, i) ? world_peer(o->w, i) : NULL;
+		if (p && !p->syncing && p->point.epoch < o->from[i] + 3)
+			return false;
+	}
+	return true;
+}
+
+static void each_goes_on(struct world *w)
+{
+	struct onward o = { .w = w };
+	for (int i = 0; i < sim_nodes(w->s); i++)
+		o.from[i] = world_peer(w, i) ? world_peer(w, i)->point.epoch : 0;
+	if (sim_run_until(w->s, all_on, &o, 30 * SEC))
+		return;
+	world_print(w);
+	sim_fail(w->s, "somebody does not go on");
+}
+
+/* Two that take each other for members stand on two COMMITs of one epoch: neither takes what the other decides, and
+ * neither waits for that. */
+static void scn_two_points(struct sim *s)
+{
+	struct world *w = settled_world(s, 2);
+	struct apeer *p = NULL;
+	w->forks_allowed = true;
+	for (int k = 0; k < 200000 && !p; k++) {
+		struct apeer *x = world_peer(w, 0), *y = world_peer(w, 1);
+		sim_run_for(s, 20);
+		if (!x->avg->round && !y->avg->round && x->point.epoch == y->point.epoch)
+			p = is_leader(x->avg) ? x : is_leader(y->avg) ? y : NULL;
+	}
+	sim_check(s, p != NULL);
+	p->point.prev[5] ^= 1;
+	p->avg->point.prev[5] ^= 1;
+	each_goes_on(w);
+	world_free(w);
+}
+
+/* One lets another in no longer, or does not reach it, and believes what a third says, that it lives; then that one is
+ * gone. Nobody waits for the answer of one whom it cannot ask. */
+static void scn_unasked(struct sim *s)
+{
+	struct world *w = settled_world(s, 3);
+	struct err e;
+	w->forks_allowed = true;
+	w->conf.minority_wait_rounds = 1;
+	if (sim_seed(s) % 2)
+		sim_check(s, !net_ban(world_peer(w, 0)->net, net_self(world_peer(w, 1)->net), UINT64_MAX, "unwanted", &e));
+	else
+		sim_cut_both(s, 0, 1);
+	sim_run_for(s, 2 * SEC + rng_below(sim_rng(s), 12 * SEC));
+	sim_kill(s, 2);
+	each_goes_on(w);
+	world_free(w);
+}
+
+/* Of two one dies, sleeps, or hears or says nothing any more while the COMMIT is on its way: the other goes on. */
+static void scn_last_of_two(struct sim *s)
+{
+	struct sim_link far = { .latency_us = 20 * MSEC, .jitter_us = MSEC };
+	struct world *w = settled_world(s, 2);
+	int l = -1, how = (int)(sim_seed(s) % 6);
+	sim_link(s, -1, -1, &far);
+	world_run_to(w, world_newest(w) + 2, 20 * SEC);
+	for (int k = 0; k < 200000 && l < 0; k++) {
+		sim_run_for(s, 20);
+		for (int i = 0; i < 2 && l < 0; i++)
+			l = world_peer(w, i)->avg->round && world_peer(w, i)->avg->round->told ? i : -1;
+	}
+	sim_check(s, l >= 0);
+	w->alone = l;
+	w->forks_allowed = true;
+	struct until u = { w, how == 3 ? 1 - l : l, world_peer(w, l)->point.epoch + 4 };
+	sim_run_for(s, rng_below(sim_rng(s), 40 * MSEC));
+	if (how == 0)
+		sim_kill(s, 1 - l);
+	else if (how == 1)
+		sim_power_off(s, 1 - l);
+	else if (how == 2)
+		sim_pause(s, 1 - l);
+	else
+		sim_cut(s, how == 4 ? 1 - l : l, how == 4 ? l : 1 - l);
+	if (how == 5)
+		sim_cut(s, 1 - l, l);
+	if (!sim_run_until(s, has_epoch, &u, 15 * SEC))
+		sim_fail(s, "whoever is left does not go on to epoch %llu", (unsigned long long)u.epoch);
+	world_free(w);
+}
+
 static const struct scn list[] = { SCN(half_told), SCN(two_leaders), SCN(untold), SCN(late_word), SCN(last_left),
-	SCN(two_lives), {0} };
+	SCN(last_of_two), SCN(two_points), SCN(unasked), SCN(two_lives), {0} };
 
 int main(int argc, char **argv)
 {
