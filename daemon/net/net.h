@@ -160,7 +160,7 @@ typedef void net_handler_fn(void *arg, struct request *req);
 void net_on(struct net *n, enum kind k, net_handler_fn *fn, void *arg);
 /* What net_on was given for k, when its handler is fn; else NULL. For handlers that several owners share. */
 void *net_on_arg(const struct net *n, enum kind k, net_handler_fn *fn);
-/* to answer later: a copy without json and blob (f.json = NULL, f.blob = NULL) */
+/* to answer later: a copy without json and blob (f.json = NULL, f.blob = NULL, f.blob_len = 0) */
 struct request *net_keep(struct request *req);
 void net_reply(struct request *req, json_t *json, struct blob blob);    /* steals json; frees a kept request */
 void net_refuse(struct request *req, const struct err *e);

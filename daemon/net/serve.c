@@ -216,6 +216,7 @@ struct request *net_keep(struct request *req)
 	copy->in_handler = false;
 	copy->r.f.json = NULL;
 	copy->r.f.blob = NULL;
+	copy->r.f.blob_len = 0;
 	list_push(&k->peer->net->kept, &copy->link);
 	k->peer->pins++;
 	k->answered = true;                     /* the copy is who answers now */

@@ -245,9 +245,12 @@ static void test_death(void **state)
 	net_care(v[0].net, net_self(v[1].net), 1);
 	v[1].hold = true;
 	memset(d, 0, sizeof d);
-	call(0, 0, 1, 60000000);
+	net_call(v[0].net, net_self(v[1].net), KIND_RUN_STATE, NULL, blob_copy("four", 4), CLASS_control, 60000000, ended,
+		NULL);
 	spin(told_dead, 0.2);
 	assert_int_equal(d[0].times, 0);
+	assert_non_null(v[1].held);             /* without what only the handler may look at */
+	assert_true(!v[1].held->f.json && !v[1].held->f.blob && !v[1].held->f.blob_len);
 	down(1);
 	assert_true(spin(told_dead, 2));
 	expected = 1;
