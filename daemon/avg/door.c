@@ -163,7 +163,7 @@ void redirect_on(struct avg *a, struct request *req)
 	/* It has come in anew, and forgotten that it led; who leads it now has a term that nobody here goes back to. */
 	json_get_u64(req->f.json, "term", &term, NULL);
 	if (from == a->leader && term < a->term) {
-		mate_gone(a, from, "does not lead");
+		roster_unfit(a, from, "it has come in anew, and does not lead");
 		return;
 	}
 	a->hops = 0;
