@@ -203,15 +203,32 @@ static const struct cand *newest(const struct cands *c, enum which which)
 
 /* ---- who is there ---- */
 
-/* As many as made the last COMMIT, or it was waited long enough. */
-static bool here(const struct rally *w)
+/* How many are here, and how many made the last COMMIT. */
+static uint64_t count(const struct rally *w, uint64_t *ret_members)
 {
 	uint64_t members = w->r->was_members, n = 1;
 	for (size_t i = 0; i < w->nsaid; i++) {
 		n += w->said[i].heard;
 		members = w->said[i].heard && w->said[i].members > members ? w->said[i].members : members;
 	}
+	*ret_members = members;
+	return n;
+}
+
+/* As many as made the last COMMIT, or it was waited long enough. */
+static bool here(const struct rally *w)
+{
+	uint64_t members, n = count(w, &members);
 	return PLANTED(RALLY_HASTY) || n >= members || env_now(w->env) - w->since_us >= WAIT_US;
+}
+
+/* No event: it is so after every restart. */
+static void waits(struct rally *w)
+{
+	uint64_t members, n = count(w, &members);
+	snprintf(w->lacks, sizeof w->lacks, "%llu of %llu members of the last commit are here: the others are waited for, "
+		"%d s at most, since they may have a newer state", (unsigned long long)n, (unsigned long long)members,
+		(int)(WAIT_US / 1000000));
 }
 
 /* One of them that has not spoken; NULL: all have. */
@@ -255,6 +272,8 @@ static const struct cand *judge_coming(struct rally *w, const struct cands *c)
 	if (!best) {
 		if (c->n && here(w))
 			lacks(w, newest(c, ANY));
+		else if (c->n)
+			waits(w);
 		return NULL;
 	}
 	if (top && top->epoch > best->epoch && !best->runs) {
@@ -264,7 +283,10 @@ static const struct cand *judge_coming(struct rally *w, const struct cands *c)
 		tell(w, text);
 		return NULL;
 	}
-	return best->stands || here(w) ? best : NULL;
+	if (best->stands || here(w))
+		return best;
+	waits(w);
+	return NULL;
 }
 
 /* It stands, and nothing goes on. true: it must go back. */
