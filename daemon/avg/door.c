@@ -160,8 +160,8 @@ void redirect_on(struct avg *a, struct request *req)
 	}
 	if (endpoint_of(req->f.json, "at", &at) && at.port[0])
 		net_learn(a->net, &id, &at);
-	/* It has come in anew, and forgotten that it led: no fault, but the next in order must take over, since who leads it
-	 * now has a term that nobody here goes back to. */
+	/* It has come in anew, and forgotten that it led: no fault, but the next in order must take over, since who leads
+	 * it now has a term that nobody here goes back to. */
 	json_get_u64(req->f.json, "term", &term, NULL);
 	if (from == a->leader && term < a->term) {
 		from->unfit = a->gen;
