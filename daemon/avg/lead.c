@@ -263,6 +263,18 @@ void lead_dead(struct round *r, const struct id *who)
 	kick(r->a);
 }
 
+/* Is there a part of the mean that nobody who lives has said to hold? With a COMMIT it would be lost. */
+static bool unheld(const struct round *r)
+{
+	const struct lead_member *m = r->lead->m;
+	bool blind = r->flow || PLANTED(PART_UNHELD) || PLANTED(HALF_UNIT);     /* nobody else has what half a unit lacks */
+	size_t i = 0;
+	for (size_t p = 0; p < r->b.parts && i < r->b.n && !blind; p++)
+		for (i = 0; i < r->b.n && !(m[i].acked && !m[i].gone && tree_holds(&r->tree, p, i)); i++)
+			;
+	return i == r->b.n;
+}
+
 /* The hash that most members have of each part; the others find at COMMIT that theirs is another. */
 void lead_hashes(struct round *r, struct wire_part *part)
 {
@@ -410,7 +422,7 @@ void lead_step(struct round *r)
 		else
 			lead_give_up(r, "nobody contributed");
 	} else if (l->phase == LEAD_DATA) {
-		if (!missing_acks(r, &acks) && acks && sums_count(r))
+		if (!missing_acks(r, &acks) && acks && sums_count(r) && !unheld(r))
 			to_commit(r);
 		else if (l->again)
 			lead_next_attempt(r);
@@ -469,13 +481,14 @@ void lead_fire(struct timer *t)
 		lead_step(r);
 	} else if (l->phase == LEAD_DATA) {
 		size_t late = missing_acks(r, &acks);
-		if (l->m[r->me].acked && acks >= late) {
+		bool most = l->m[r->me].acked && acks >= late;
+		if (most && !unheld(r)) {
 			tell_unacked(r);
 			to_commit(r);
 			return;
 		}
 		for (size_t i = 0; i < r->b.n; i++)
-			if ((int)i != r->me && required(r, i) && !l->m[i].acked)
+			if (!most && (int)i != r->me && required(r, i) && !l->m[i].acked)
 				l->m[i].gone = true;
 		lead_next_attempt(r);
 	} else if (l->phase == LEAD_WAIT && ask_anew(r)) {

@@ -5,11 +5,12 @@
  *	while ((r = tokens_start(t))) run it; later, when it has ended: tokens_end(t, r, NULL);
  *
  * An instruction is ready when (1) no earlier unfinished one of its stream touches a slot that it touches, one of both
- * writing (drops write too; COMMIT without inputs waits for everything before it); (2) its inputs are complete, and a
- * `<=k` finds a value young enough; (3) the slots it overwrites have no reader and no pin (a pin: some saved value was
- * made with this version, and `~` will ask for it) and do not hold the newest complete value of a buffer that is read
- * as `<=k`, unless it is an input of the writer itself; (4) its outputs and scratch fit into their tiers, and
- * everything before it in the list still would; (5) its lane has room and it is among the lane's next `window`. */
+ * writing (drops write too; COMMIT without inputs waits for everything before it, and what changes state for such a
+ * COMMIT before it); (2) its inputs are complete, and a `<=k` finds a value young enough; (3) the slots it overwrites
+ * have no reader and no pin (a pin: some saved value was made with this version, and `~` will ask for it) and do not
+ * hold the newest complete value of a buffer that is read as `<=k`, unless it is an input of the writer itself; (4) its
+ * outputs and scratch fit into their tiers, and everything before it in the list still would; (5) its lane has room and
+ * it is among the lane's next `window`. */
 #ifndef PLAN_TOKENS_H
 #define PLAN_TOKENS_H
 #include "common/list.h"

@@ -331,6 +331,28 @@ static void commit_waits_for_everything(void **state)
 	kit_plans_free(&k);
 }
 
+/* It waits here for what has not ended: the state must be what it was until then, whoever could change it at once. */
+static void state_waits_for_commit(void **state)
+{
+	struct kit k;
+	struct plan *p = small(&k);
+	uint32_t other = plan_lane(p, "other", 1, 1);
+	text(p, "a", false, 1);
+	plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .bytes = 10, .initial = true, .depth = 1 }, "w");
+	plan_vec(p, 0, "x", "-> a");
+	plan_do(p, PLAN_COMMIT, 0, "->");
+	plan_vec(p, 0, "step", "w -> w")->lane = other;
+	struct tokens *t = tokens_new(p, NULL, NULL);
+	struct token_run *x = starts(t, 0, 0);
+	assert_null(tokens_start(t));
+	tokens_end(t, x, NULL);
+	tokens_end(t, starts(t, 1, 0), NULL);
+	tokens_end(t, starts(t, 2, 0), NULL);
+	assert_true(tokens_finished(t));
+	tokens_free(t);
+	kit_plans_free(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -343,6 +365,7 @@ int main(void)
 		cmocka_unit_test(budget_and_text),
 		cmocka_unit_test(in_place_moves_memory),
 		cmocka_unit_test(commit_waits_for_everything),
+		cmocka_unit_test(state_waits_for_commit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
