@@ -191,6 +191,11 @@ static void fail(struct op *o, const struct err *e)
 	struct exec *x = o->x;
 	enum exec_outcome said = outcome(o, e);
 
+	if (said == EXEC_LATER) {
+		o->failed = true;
+		log_op(x, o, "failed");
+		return;
+	}
 	if (said == EXEC_WITHOUT)
 		without(o, "without");
 	else
@@ -249,9 +254,9 @@ void op_abandon(struct op *o)
 	work_count(o, false);
 	tokens_abandon(x->prog->tokens, o->run, true);
 	o->run = NULL;
-	if (!o->is_job)
+	if (!o->is_job && !o->failed)
 		x->c.ops->cancel(x->c.ops_arg, &o->wait);
-	if (!o->is_job && !(x->c.ops->busy && x->c.ops->busy(x->c.ops_arg, &o->wait))) {
+	if (!o->is_job && (o->failed || !(x->c.ops->busy && x->c.ops->busy(x->c.ops_arg, &o->wait)))) {
 		op_free(o);
 		return;
 	}

@@ -17,8 +17,9 @@
 
 struct exec;
 /* What becomes of an instruction that has failed: it goes on without what it was to bring (plan.h, Missing); the
- * program is abandoned, as by exec_interrupt, and plan() asked; nothing runs any more. */
-enum exec_outcome { EXEC_WITHOUT, EXEC_REPLAN, EXEC_BREAK };
+ * program is abandoned, as by exec_interrupt, and plan() asked; likewise, but later, when the owner interrupts: what
+ * does not wait for it goes on; nothing runs any more. */
+enum exec_outcome { EXEC_WITHOUT, EXEC_REPLAN, EXEC_LATER, EXEC_BREAK };
 struct exec_cb {
 	/* The next program, into *ret (not initialised); results of the one before. first: index at which it must start.
 	 * -1 and e: the executor breaks. */

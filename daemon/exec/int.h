@@ -45,7 +45,7 @@ struct op {
 	struct block **in, **out;
 	struct block **from; const char *how;   /* end.c: what is copied to stand for its outputs */
 	void *work; size_t work_bytes; int scratch;     /* which of exec.scratch; -1: none */
-	bool is_job;
+	bool is_job, failed;                    /* failed: nobody works at it, and it waits to be abandoned */
 	uint64_t begin_us;
 	uint32_t batch; uint64_t key;           /* FWD, BWD: samples; what their dropout is a function of */
 	real *buffers;
