@@ -78,8 +78,8 @@ struct view view_of(const struct view *usual, const struct offer *o, const struc
 	v.target_batch = o->target ? o->target : v.target_batch;
 	v.us_per_byte = us_per_byte(o);
 	v.samples = 0;
-	v.begun = v.sent = v.agreed = v.gave = v.fresh = false;
-	v.granted = true;
+	v.begun = v.sent = v.agreed = v.gave = false;
+	v.granted = v.fresh = true;
 	return v;
 }
 

@@ -67,7 +67,9 @@ struct view {
 	/* What this peer gave to the round is with the averager still, in a buffer that lives on (`sent`): rounds beside
 	 * micro-batches. agreed: the mean has come; gave: something of this peer's is in `sent`. */
 	bool sent, agreed, gave;
-	bool fresh;                     /* what is derived from the state (working copies) is not there yet */
+	/* What lives on from program to program is not there yet: working copies of the state; of crews whose epochs run on
+	 * into each other, micro-batches of the next one that are under way. */
+	bool fresh;
 	bool granted;                   /* there are sample positions to load */
 	uint64_t micro_batches;         /* how many the program may run before it asks again; 0: the planner chooses */
 	struct plan_results settings;   /* the strategy's own numbers from the spec ("every" 2) */
@@ -97,6 +99,7 @@ struct planner_mode {
 	double targets;                 /* target batches in an epoch; 0 is taken as 1 */
 	uint32_t parts;                 /* fragments of the vector: epoch e is the round of e modulo parts; 0 is 1 */
 	uint32_t overlap;               /* what a round has agreed is taken so many micro-batches after it was given */
+	bool runs_on;                   /* of crews: an epoch begins before the round of the one before it has ended */
 	/* Vectors of state beside the optimizer's, each as long as the parameters; the first nparams of them begin as a
 	 * copy of these, the others as zeros. */
 	uint32_t nstate, nparams; const char *state[PLANNER_STATE_MAX];
@@ -121,8 +124,9 @@ struct planner_ops {
 	 * reference, from which plan() makes the same plans, sooner. Once for a generation; me and the round do not matter.
 	 * NULL: nothing is ever open. */
 	int (*settle)(const struct view *v, json_t **ret, struct err *e);
-	/* 0, or -1 and e: settings that do not go together. NULL: all is as in a mode of zeros. */
-	int (*mode)(const struct plan_results *settings, struct planner_mode *ret, struct err *e);
+	/* 0, or -1 and e: settings that do not go together. values have been checked. NULL: all is as in a mode of
+	 * zeros. */
+	int (*mode)(const struct plan_results *settings, const json_t *values, struct planner_mode *ret, struct err *e);
 	uint32_t redundancy;            /* default of the run's redundancy; 2 where state is sharded */
 	/* Fills *ret (not initialised) with the next program; an empty one (no instructions) means: wait for news, then ask
 	 * again. results: of the program before, n 0 at first. */

@@ -107,6 +107,14 @@ int run_mode_check(struct run *r, const json_t *patch, const json_t *params, boo
 	return rc;
 }
 
+/* Members share out a target batch among them: one may be too small for them. */
+static int can_be(const struct run *r, const json_t *patch, struct err *e)
+{
+	json_int_t target = json_integer_value(json_object_get(patch, "target_batch"));
+	return target > 0 && trainer_can_make(r->trainer, (uint64_t)target, e) ? err_wrap(e, "target_batch %lld", (long
+		long)target) : 0;
+}
+
 void runs_set(struct runs *rs, const json_t *params, struct reply *reply)
 {
 	struct run *r = runs_find(rs, params, reply);
@@ -126,7 +134,7 @@ void runs_set(struct runs *rs, const json_t *params, struct reply *reply)
 	if (!rc && at && at <= r->point.epoch)
 		rc = err_set(&e, ERR_INVALID, "epoch %llu has passed; the run is at %llu", (unsigned long long)at,
 		(unsigned long long)r->point.epoch);
-	if (rc || run_may_change(r, net_self(rs->ctx.net), patch, NULL, &e)) {
+	if (rc || run_may_change(r, net_self(rs->ctx.net), patch, NULL, &e) || can_be(r, patch, &e)) {
 		reply_fail(reply, &e);
 		return;
 	}

@@ -205,9 +205,12 @@ static void on_commit(void *arg, const struct plan_instr *i, int64_t index, cons
 {
 	struct trainer *t = arg;
 
-	if (t->seat.is && !b && i->scope == PLAN_GROUP)
+	if (t->seat.is && !b && i->scope == PLAN_GROUP) {
+		t->seat.late.steps = t->applying != NULL;
 		round_go_on(t);
-	else if (t->seat.is)                    /* a flush counts at its end, a step when it is applied */
+	} else if (t->seat.is && !b && i->scope == PLAN_SHARD) {
+		round_parcel(t);
+	} else if (t->seat.is)                    /* a flush counts at its end, a step when it is applied */
 		return;
 	else if (b)
 		count_batch(t, (struct batch *)b);

@@ -13,16 +13,32 @@
 #define ROUNDS_MAX 64                   /* of an epoch, that come to nothing */
 #define INDEX_MAX (UINT32_MAX / 2)      /* plans have values with one key for all indices below UINT32_MAX */
 
-static uint64_t epoch_goal(const struct trainer *t) { return spec_epoch_samples(t->s, t->target); }
+static bool runs_on(const struct trainer *t) { return t->s->mode.runs_on; }
+
+/* Samples of an epoch; where epochs run on those that the generation v began with. */
+static uint64_t goal_of(const struct trainer *t, const struct view *v)
+{
+	return runs_on(t) ? v->target_batch : spec_epoch_samples(t->s, t->target);
+}
+
+static uint64_t epoch_goal(const struct trainer *t)
+{
+	return t->seat.is ? goal_of(t, &t->seat.v) : spec_epoch_samples(t->s, t->target);
+}
+
+static uint64_t batches_of(const struct trainer *t, uint64_t samples)
+{
+	return (samples + t->profile.batch - 1) / t->profile.batch;
+}
 
 /* A member that no planner has anything for makes nothing. */
 struct planner_unit seat_share_of(const struct trainer *t, const struct view *v, uint32_t rank)
 {
-	struct planner_unit ret = { .n = (epoch_goal(t) + t->profile.batch - 1) / t->profile.batch };
+	struct planner_unit ret = { .n = batches_of(t, goal_of(t, v)) };
 	struct view x = *v;
 	struct err e;
 
-	x.target_batch = epoch_goal(t);
+	x.target_batch = goal_of(t, v);
 	if (t->strategy->unit && t->strategy->unit(&x, rank, &ret, &e) < 0)
 		ret = (struct planner_unit){ .unit = PLAN_NO_UNIT };
 	return ret;
@@ -38,10 +54,11 @@ struct view seat_view_at(const struct trainer *t, const struct view *v, bool beg
 
 	x.first = 0;
 	x.begun = begun;
-	x.samples = begun ? 1 : 0;
-	x.sent = x.agreed = x.gave = x.fresh = false;
-	x.granted = true;
-	x.target_batch = epoch_goal(t);
+	x.sent = x.agreed = x.gave = false;
+	x.granted = !begun;
+	x.fresh = true;
+	x.target_batch = goal_of(t, v);
+	x.samples = begun ? x.target_batch : 0;
 	return x;
 }
 
@@ -58,6 +75,18 @@ static const struct shard *shard_of(const struct trainer *t, const struct plan_b
 		    b->bytes == (b->class == PLAN_WEIGHT ? s[k].w_bytes : s[k].opt_bytes))
 			return &s[k];
 	return NULL;
+}
+
+/* Where a buffer of weights lies in it: as the strategy calls its vectors, and a number behind that; else in w. */
+static void *weights_of(const struct trainer *t, const struct shard *s, const char *name)
+{
+	for (uint32_t k = 0; k < t->s->mode.nstate; k++) {
+		size_t n = strlen(t->s->mode.state[k]);
+
+		if (!strncmp(name, t->s->mode.state[k], n) && strspn(name + n, "0123456789") == strlen(name + n))
+			return shard_extra(s, k);
+	}
+	return shard_w(s);
 }
 
 /* Micro-batches move running statistics of the part that this peer computes. */
@@ -81,7 +110,7 @@ static void bind_state(struct trainer *t, const struct plan *p)
 		const struct shard *s = plan_is_state(b) ? shard_of(t, b) : NULL;
 
 		if (s && b->class == PLAN_WEIGHT)
-			exec_bind(t->x, b->name, shard_w(s), s->w_bytes);
+			exec_bind(t->x, b->name, weights_of(t, s, b->name), s->w_bytes);
 		else if (s && b->class == PLAN_OPTIMIZER)
 			exec_bind(t->x, b->name, shard_opt(s), s->opt_bytes);
 	}
@@ -104,6 +133,10 @@ void seat_free(struct trainer *t)
 {
 	json_decref(t->seat.values);
 	free(t->seat.member);
+	for (int k = 0; k < 2; k++)
+		ranges_free(&t->seat.at[k]);
+	ranges_free(&t->seat.later);
+	late_free(&t->seat.late);
 	trainer_parts_free(&t->seat.part, 1);
 	t->seat = (struct seat){ 0 };
 }
@@ -173,6 +206,7 @@ int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struc
 		bind_state(t, &flush);
 		t->seat.is = true;
 		t->seat.start = 0;
+		t->seat.all = batches_of(t, epoch_goal(t));
 		trainer_reset_epoch(t);
 	}
 	plan_free(&flush);
@@ -191,14 +225,16 @@ int trainer_stand_up(struct trainer *t, struct state **ret_was, struct err *e)
 /* What was decided is applied; all else of it is over. */
 void trainer_part_ways(struct trainer *t)
 {
-	if (!t->seat.is || t->seat.over)
+	if (!t->seat.is || (t->seat.over && !runs_on(t)))
 		return;
 	t->seat.over = true;
 	t->in_begin = t->contribute_again = t->given = t->passed = false;
-	if (t->applying || !list_empty(&t->commits))
-		return;
-	round_cut(t);
-	exec_interrupt(t->x);
+	if (runs_on(t)) {
+		late_cut(t);
+	} else if (!t->applying && list_empty(&t->commits)) {
+		round_cut(t);
+		exec_interrupt(t->x);
+	}
 }
 
 /* Others go on without an answer from here: the owner must know, and bring a generation about that they all begin. */
@@ -257,64 +293,9 @@ void trainer_read_over(void *trainer)
 		trainer_part_gone(t);
 }
 
-/* --- which samples */
-
-static uint32_t batch_of(const struct trainer *t) { return t->profile.batch; }
-
-/* Micro-batches from .. from + n - 1 of the epoch (every `every`th of them); n 0: to the end of the grant. */
-static void chunks(const struct trainer *t, uint64_t from, uint64_t n, uint64_t every, struct ranges *ret)
-{
-	uint64_t size = batch_of(t), at = 0, end = n ? (from + n) * size : UINT64_MAX;
-
-	for (size_t i = 0; i < t->grant.n && at < end; i++) {
-		uint64_t lo = t->grant.v[i].lo, hi = t->grant.v[i].hi;
-
-		while (lo < hi && at < end) {           /* to the first one, then from one to the next */
-			uint64_t c = at / size, left = c < from ? from * size - at : size - at % size;
-			uint64_t len = hi - lo < left ? hi - lo : left;
-
-			if (c >= from && (c - from) % every == 0)
-				ranges_add(ret, lo, lo + len);
-			lo += len;
-			at += len;
-		}
-	}
-}
-
-/* Its own micro-batches of the flush, and where they follow each other in even steps those behind them, to be prepared
- * meanwhile: of its unit's share, and of that of the next epoch, should all units bring theirs. */
-static void grant_flush(struct trainer *t, const struct plan *p)
-{
-	struct ranges r = { 0 };
-	struct planner_unit share = t->seat.share;
-	uint64_t at = share.first + p->first - t->seat.base, end = share.first + share.n, step = 0, last = 0, n = 0;
-	uint64_t all = (epoch_goal(t) + batch_of(t) - 1) / batch_of(t);
-	bool even = true;
-
-	for (uint32_t k = 0; k < p->ninstrs; k++) {
-		const struct plan_instr *i = &p->instr[k];
-
-		if (i->kind != PLAN_LOAD)
-			continue;
-		if (n == 1)
-			step = (uint64_t)i->mb - last;
-		even = even && (n < 2 || (uint64_t)i->mb - last == step);
-		chunks(t, at + (uint64_t)i->mb, 1, 1, &r);
-		last = (uint64_t)i->mb;
-		n++;
-	}
-	if (even && (n > 1 || p->step == 1) && share.n == all)
-		chunks(t, at + last, 0, n > 1 ? step : 1, &r);
-	else if (even && (n > 1 || p->step == 1) && at + last < end)
-		chunks(t, at + last, end - at - last, n > 1 ? step : 1, &r);
-	if (p->step == n && share.n < all)
-		chunks(t, all + share.first, share.n, 1, &r);
-	loader_grant(t->loader, &r);
-	ranges_free(&r);
-}
-
 void seat_planned(struct trainer *t, const struct plan *p)
 {
+	struct ranges r = { 0 };
 	struct exec_view x;
 
 	if (!p->iterations || !p->ninstrs)
@@ -324,10 +305,13 @@ void seat_planned(struct trainer *t, const struct plan *p)
 	t->seat.first = p->first;
 	t->seat.cut = x.cut_short;
 	t->seat.share = seat_share(t);
-	if (!t->samples)
+	t->seat.all = batches_of(t, epoch_goal(t));
+	if (!t->samples || runs_on(t))
 		t->seat.base = p->first;
+	seat_find(t, p, &r);
 	if (t->seat.reads)
-		grant_flush(t, p);
+		loader_grant(t->loader, &r);
+	ranges_free(&r);
 }
 
 /* All of the flush is in the sums of all members, as soon as each has ended its own. */
@@ -335,10 +319,30 @@ static void count_flush(struct trainer *t)
 {
 	struct seat *s = &t->seat;
 
-	chunks(t, s->share.first + s->first - s->base, s->flush, 1, &t->claimed);
+	if (runs_on(t)) {
+		late_counted(s);
+		t->oldest = t->epoch ? t->epoch - 1 : 0;
+	}
+	seat_positions(t, 0, s->flush, 1, &t->claimed);
 	t->samples = ranges_count(&t->claimed);
 	t->batches += s->flush;
-	trainer_counted(t, s->flush * batch_of(t));
+	trainer_counted(t, s->flush * t->profile.batch);
+}
+
+int trainer_can_make(const struct trainer *t, uint64_t target, struct err *e)
+{
+	const struct plan_results none = { 0, NULL };
+	struct view x = seat_view_at(t, &t->seat.v, false);
+	struct plan p;
+
+	if (!t->seat.is)
+		return 0;
+	x.values = t->s->plan;
+	x.target_batch = spec_epoch_samples(t->s, target);
+	if (t->strategy->plan(&x, &none, &p, e) < 0)
+		return -1;
+	plan_free(&p);
+	return 0;
 }
 
 static bool unseat(struct trainer *t, const char *why)
@@ -363,7 +367,8 @@ bool seat_ask(struct trainer *t, uint64_t first)
 		count_flush(t);
 		s->flush = 0;
 	}
-	if (!s->is || (s->over && list_empty(&t->commits)))
+	s->late.ahead = s->late.ahead && !(flush && x.cut_short != s->cut);
+	if (!s->is || (s->over && list_empty(&t->commits) && !t->agreed))
 		return false;
 	if (s->over)
 		return true;
@@ -371,7 +376,7 @@ bool seat_ask(struct trainer *t, uint64_t first)
 		return unseat(t, "a flush of micro-batches was cut short");
 	if (flush && x.cut_short != s->cut)
 		t->unit = 0;                    /* of an epoch that the others have ended: nothing of it counts */
-	if (!t->samples && first > s->start && list_empty(&t->commits))
+	if (!runs_on(t) && !t->samples && first > s->start && list_empty(&t->commits))
 		return unseat(t, "too many rounds have come to nothing");
 	if (first > INDEX_MAX)
 		return unseat(t, "indices begin anew");
@@ -379,11 +384,23 @@ bool seat_ask(struct trainer *t, uint64_t first)
 }
 
 /* Indices of an epoch: its micro-batches, the last flush filled up, and its rounds. */
-void seat_applied(struct trainer *t, uint64_t target)
+void seat_applied(struct trainer *t, uint64_t target, bool mine)
 {
-	uint64_t batches = (spec_epoch_samples(t->s, target) + batch_of(t) - 1) / batch_of(t);
+	t->seat.start += batches_of(t, spec_epoch_samples(t->s, target)) + PLAN_MEMBERS_MAX + ROUNDS_MAX;
+	if (late_applied(&t->seat, mine) && runs_on(t))
+		late_cut(t);
+}
 
-	t->seat.start += batches + PLAN_MEMBERS_MAX + ROUNDS_MAX;
+void seat_committed(struct trainer *t, const struct commit *c, bool mine)
+{
+	if (!runs_on(t) && t->seat.flush && !mine)      /* other members of its unit may have ended this flush */
+		exec_interrupt(t->x);
+	late_committed(&t->seat.late, c->epoch);
+	if (runs_on(t) && t->seat.flush && !mine && !t->seat.over)
+		late_cut(t);
+	if (runs_on(t) && t->seat.is && !t->seat.over &&
+	    spec_epoch_samples(t->s, t->target) != epoch_goal(t))
+		(void)unseat(t, "the target batch has changed, and micro-batches for another one are under way");
 }
 
 void seat_view(const struct trainer *t, struct view *v)
@@ -391,25 +408,9 @@ void seat_view(const struct trainer *t, struct view *v)
 	const struct view was = *v;
 
 	*v = t->seat.v;
-	v->first = !t->samples && was.first < t->seat.start ? t->seat.start : was.first;
+	v->first = runs_on(t) ? t->seat.late.next : !t->samples && was.first < t->seat.start ? t->seat.start : was.first;
 	v->epoch = was.epoch;
 	v->samples = was.samples;
 	v->settings = was.settings;
 	v->target_batch = epoch_goal(t);
-}
-
-/* The samples of the micro-batch with this index, without the samples: who only needs to know which they are. */
-struct batch *seat_batch(const struct trainer *t, uint64_t index)
-{
-	struct batch *b = xcalloc(1, sizeof(*b) + batch_of(t) * sizeof(uint64_t));
-	struct ranges r = { 0 };
-
-	list_init(&b->link);
-	b->position = (uint64_t *)(b + 1);
-	chunks(t, t->seat.share.first + index - t->seat.base, 1, 1, &r);
-	for (size_t i = 0; i < r.n; i++)
-		for (uint64_t p = r.v[i].lo; p < r.v[i].hi; p++)
-			b->position[b->n++] = p;
-	ranges_free(&r);
-	return b;
 }

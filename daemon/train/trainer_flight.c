@@ -40,7 +40,7 @@ void round_view(struct trainer *t, struct view *v)
 	v->agreed = t->agreed;
 	v->gave = t->agreed ? t->gave : t->flight.out;
 	v->begun = !v->sent && !v->agreed && (begun || !list_empty(&t->commits));
-	v->fresh = !t->renewed;
+	v->fresh = t->seat.is ? !t->seat.late.ahead : !t->renewed;
 	/* beside a round a micro-batch may wait for its positions */
 	v->granted = t->started && !t->paused && (load_left(t) > 0 || v->begun || v->sent || v->agreed);
 	if (v->begun && !begun)
@@ -156,6 +156,19 @@ void round_boundary(struct trainer *t)
 		exec_interrupt(t->x);           /* it waits for others: there may be no boundary for long */
 	else
 		round_wind_down(t);
+}
+
+void late_cut(struct trainer *t)
+{
+	struct late *l = &t->seat.late;
+
+	l->cuts = l->steps;
+	if (l->steps)
+		return;
+	t->agreed = t->applying != NULL;
+	t->stepping = false;
+	round_cut(t);
+	exec_interrupt(t->x);
 }
 
 void trainer_lend(struct trainer *t)

@@ -53,6 +53,16 @@ struct sums {
 };
 static inline bool sums_wait(const struct sums *s) { return s->n && s->n >= s->wanted; }
 
+#define LATE_SETS 3
+/* Of a seat whose epochs run on into each other (trainer_late.c). */
+struct late {
+	/* Positions of epochs `of` and those behind it, of all units: not committed yet. laid: they have been. */
+	struct ranges set[LATE_SETS]; uint64_t of; bool laid;
+	bool ahead;                             /* micro-batches of the next epoch are under way */
+	bool steps, cuts;                       /* the state is being stepped: nothing parts that; then all else ends */
+	uint64_t next;                          /* index of the next epoch's first micro-batch */
+};
+
 /* What a generation makes of this peer, for strategies whose plans have many members (trainer_crew.c). */
 struct seat {
 	bool is, over;                          /* in one; it is over, and only what was decided is applied still */
@@ -64,7 +74,12 @@ struct seat {
 	 * rounds that came to nothing some of them have had; base: where its first micro-batch is. */
 	uint64_t start, base;
 	uint32_t flush; uint64_t first, cut;    /* micro-batches of what runs, from first on; programs cut short before */
+	/* Positions of its unit's micro-batches from there on: of this epoch, and of the next one. apart: some of these are
+	 * lower; they are loaded when so many more of this one are handed out. */
+	struct ranges at[2]; bool apart; uint32_t loads; struct ranges later;
+	struct late late;
 	struct planner_unit share;              /* what its unit makes of the epoch that the flush is of */
+	uint64_t all;                           /* micro-batches of an epoch, of all units */
 };
 
 struct trainer {
@@ -169,9 +184,26 @@ void seat_view(const struct trainer *t, struct view *v);
 /* v for the program of a round (begun), or of a flush from index 0 on. */
 struct view seat_view_at(const struct trainer *t, const struct view *v, bool begun);
 void seat_free(struct trainer *t);
-void seat_applied(struct trainer *t, uint64_t target);          /* an epoch is over, that was worked for target */
-struct batch *seat_batch(const struct trainer *t, uint64_t index);      /* positions alone; free() it */
+/* mine: with what its unit has made. */
+void seat_committed(struct trainer *t, const struct commit *c, bool mine);
+void seat_applied(struct trainer *t, uint64_t target, bool mine);       /* target: that the epoch was worked for */
 void trainer_unseat(struct trainer *t, const struct err *e);    /* what was under way is cut short */
+
+/* trainer_positions.c */
+/* Those of a program of micro-batches; ret: what the loader is to be granted for it. */
+void seat_find(struct trainer *t, const struct plan *p, struct ranges *ret);
+/* Of the k-th micro-batch from its first on, and every `every`th behind it, n of them (0: all that are known). */
+void seat_positions(const struct trainer *t, uint64_t k, uint64_t n, uint64_t every, struct ranges *ret);
+struct batch *seat_batch(const struct trainer *t, uint64_t index);      /* positions alone; free() it */
+const struct ranges *seat_loaded(struct trainer *t);   /* a batch was handed out: granted next; NULL: nothing else */
+
+/* trainer_late.c: of epochs that run on */
+void late_free(struct late *l);
+void late_grant(struct trainer *t);             /* lays down positions from trainer.grant */
+const struct ranges *late_set(const struct trainer *t, uint64_t epoch);
+void late_committed(struct late *l, uint64_t epoch);    /* the commit of epoch - 1 has come */
+void late_counted(struct seat *s);              /* a program of micro-batches has ended */
+bool late_applied(struct seat *s, bool mine);   /* true: late_cut was asked for meanwhile */
 
 /* trainer_trouble.c */
 void trouble_init(struct trainer *t);
@@ -227,6 +259,9 @@ bool round_cancel(struct trainer *t, const struct exec_wait *w);        /* false
 /* The program is being abandoned, its SUMs with it: a commit that comes before that is done neither ends them nor is
  * put where they want it. */
 void round_cut(struct trainer *t);
+/* The same of a program in which micro-batches go on: what was decided is all that is done still, in a program of its
+ * own. */
+void late_cut(struct trainer *t);
 void round_go_on(struct trainer *t);            /* COMMIT of a part without parameters: on with the others */
 void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST]);
 void round_own_commit(struct trainer *t);       /* COMMIT of a strategy without a swarm */

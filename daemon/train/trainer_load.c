@@ -65,6 +65,7 @@ bool load_cancel(struct trainer *t, struct exec_wait *w)
 static void hand_out(struct trainer *t)
 {
 	struct exec_wait *w = t->load_wait;
+	const struct ranges *next;
 	struct batch *b;
 	struct err e;
 
@@ -90,6 +91,9 @@ static void hand_out(struct trainer *t)
 		ranges_add(&t->out, b->position[i], b->position[i] + 1);
 		ranges_add(&t->last, b->position[i], b->position[i] + 1);
 	}
+	next = t->strategy->crew ? seat_loaded(t) : NULL;
+	if (next)
+		loader_grant(t->loader, next);
 	exec_loaded(w, b, NULL);
 }
 
@@ -171,6 +175,7 @@ void load_regrant(struct trainer *t)
 void trainer_grant(struct trainer *t, const struct ranges *grant)
 {
 	ranges_copy(&t->grant, grant);
+	late_grant(t);
 	load_regrant(t);
 	t->idle_told = false;
 	if (load_left(t))

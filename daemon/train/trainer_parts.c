@@ -49,12 +49,18 @@ static bool extents_of(const struct trainer *t, const struct plan_buf *b, struct
 
 static void held_of(const struct trainer *t, const struct plan *p, struct trainer_part *ret)
 {
+	uint32_t n = 0;
+
 	ret->held = xcalloc(p->nbufs + 1, sizeof(*ret->held));
 	for (uint32_t k = 0; k < p->nbufs; k++)
 		if (p->buf[k].class == PLAN_WEIGHT && plan_is_state(&p->buf[k]) &&
 		    extents_of(t, &p->buf[k], &ret->held[ret->nheld]))
 			ret->nheld++;
 	qsort(ret->held, ret->nheld, sizeof(*ret->held), in_order);
+	for (uint32_t k = 0; k < ret->nheld; k++)       /* of a part there may be two versions */
+		if (!n || !shard_part_same(&ret->held[n - 1], &ret->held[k]))
+			ret->held[n++] = ret->held[k];
+	ret->nheld = n;
 	ret->at = xcalloc(ret->nheld + 1, sizeof(*ret->at));
 }
 

@@ -97,7 +97,7 @@ static void contribute(struct trainer *t)
 {
 	bool flies = t->flight.out;
 	const real *sum = sum_brought(t);
-	uint64_t samples = flies ? t->flight.samples : sum ? t->samples : 0;
+	uint64_t samples = !sum ? 0 : flies ? t->flight.samples : t->samples;
 	const real *x = samples ? sum : NULL;
 	const struct ranges none = { 0 }, *claimed = flies ? &t->flight.claimed : &t->claimed;
 
@@ -187,8 +187,9 @@ void round_again(struct trainer *t)
 	if (t->contribute_again && list_empty(&t->commits) && t->in_begin && ready)
 		contribute(t);
 	t->contribute_again = false;
-	while (t->strategy->crew && !t->seat.is && !list_empty(&t->commits) && !t->applying)
-		round_go_on(t);                 /* a spare: it has no programs */
+	while (t->strategy->crew && (!t->seat.is || t->flight.out) && !list_empty(&t->commits) && !t->applying &&
+	       !trainer_round_len(t))
+		round_go_on(t);                 /* a spare has no programs, who has no part none that would wait for it */
 	if (sums_wait(&t->sums) && !list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin))
 		deliver(t);
 }
@@ -239,6 +240,7 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 {
 	size_t bytes = trainer_round_len(t) * sizeof(real);
 	bool here = sums_wait(&t->sums) && list_empty(&t->commits) && flight_due(t, false);
+	bool left = t->seat.flush && !my_samples;       /* its unit was left out of an epoch, and is at work */
 	uint64_t target = t->target;            /* what this epoch was worked for */
 	struct commit *c;
 
@@ -257,7 +259,7 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 	if (my_samples)
 		c->samples = my_samples;
 	c->bytes = bytes;
-	if (here) {
+	if (here && !left) {
 		put_mean(t, mean);
 	} else if (bytes) {
 		c->mean = big_alloc(bytes);
@@ -273,9 +275,8 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 	t->tell = t->samples > 0 || round_carries(t);
 	if (sums_wait(&t->sums) || t->tell || !bytes)
 		trainer_later(t);
-	if (t->seat.flush && !my_samples)       /* its unit was left out; other members of it may have ended this flush */
-		exec_interrupt(t->x);
-	else if (!sums_wait(&t->sums) && !t->round_prog)
+	seat_committed(t, c, my_samples > 0);
+	if (!left && !sums_wait(&t->sums) && !t->round_prog)
 		round_break(t);
 	return 0;
 }
@@ -321,7 +322,7 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 	t->agreed = t->stepping = false;
 	t->epoch = c->epoch;
 	if (t->seat.is)
-		seat_applied(t, c->target);
+		seat_applied(t, c->target, c->samples > 0);
 	log_applied(t, t->epoch, digest);
 	if (!t->s->mode.local)
 		check_step(t, t->skipped);
@@ -343,7 +344,10 @@ void round_go_on(struct trainer *t)
 	if (trainer_round_len(t) || list_empty(&t->commits))
 		return;
 	t->applying = list_entry(list_pop(&t->commits), struct commit, link);
-	trainer_reset_epoch(t);
+	if (t->applying->flew)
+		flight_land(t);
+	else
+		trainer_reset_epoch(t);
 	round_applied(t, none);
 }
 

@@ -71,12 +71,15 @@ enum exec_outcome trainer_failing(void *arg, const struct plan *p, const struct 
 
 	if (meant == EXEC_WITHOUT)              /* the plan says how it goes on */
 		return meant;
-	if (t->seat.is && plan_leaves(i->kind) && passes(e->code) && !t->applying) {
+	if (t->seat.is && plan_leaves(i->kind) && passes(e->code) && (!t->applying || t->s->mode.runs_on)) {
 		struct err why = *e;
 
 		(void)err_wrap(&why, "%s of %s", plan_kind_name(i->kind), plan_label(p, i) ? plan_label(p, i) : p->strategy);
 		trainer_unseat(t, &why);
-		return EXEC_REPLAN;
+		if (!t->applying)
+			return EXEC_REPLAN;
+		late_cut(t);
+		return t->seat.late.steps ? EXEC_LATER : EXEC_REPLAN;
 	}
 	if (!plan_leaves(i->kind) || !passes(e->code) || writes_state(p, i) || t->applying)
 		return EXEC_BREAK;

@@ -50,10 +50,10 @@ int line_any_seated(struct node_world *w)
 
 /* ---- the one alone ---- */
 
-static void alone_begin(struct alone *a, uint64_t seed, const char *norm)
+static void alone_begin(struct alone *a, uint64_t seed, const char *strategy, const char *norm, const char *more)
 {
 	a->s = sim_new(seed + 1000000);
-	a->w = node_world_new(a->s, line_spec(a->spec, "single", norm, ""));
+	a->w = node_world_new(a->s, line_spec(a->spec, strategy, norm, more));
 	node_world_add(a->w, 1);
 }
 
@@ -65,7 +65,9 @@ static void alone_end(struct alone *a)
 
 bool line_is_at(const struct run *r, uint64_t epoch)
 {
-	return r && r->trainer && r->trainer->epoch == epoch && trainer_lies_still(r->trainer);
+	/* where epochs run on, what was decided may have to wait for its turn among micro-batches */
+	return r && r->trainer && r->trainer->epoch == epoch && (trainer_lies_still(r->trainer) ||
+		(r->spec->mode.runs_on && !r->trainer->seat.late.steps && !state_busy(r->trainer->state)));
 }
 
 /* Its state of that epoch, which is not behind it. */
@@ -149,15 +151,31 @@ static void same_as_alone(struct line *l)
 		sim_fail(s, "of what three hold twice not all was seen");
 }
 
-struct line *line_of(struct sim *s, const char *norm, const char *more, int n)
+static struct line *begin(struct sim *s, const char *norm, const char *more, int n)
 {
 	struct line *l = xcalloc(1, sizeof *l);
 	l->s = s;
 	l->stages = 3;
 	l->w = node_world_new(s, line_spec(l->spec, "pipeline", norm, more));
-	alone_begin(&l->a, sim_seed(s), norm);
 	node_world_add(l->w, n);
 	node_run_to(l->w, 5, 120 * SEC);
+	return l;
+}
+
+struct line *line_of(struct sim *s, const char *norm, const char *more, int n)
+{
+	struct line *l = begin(s, norm, more, n);
+	alone_begin(&l->a, sim_seed(s), "single", norm, "");
+	return l;
+}
+
+struct line *line_late(struct sim *s, const char *more, int n)
+{
+	char text[200];
+	snprintf(text, sizeof text, ", \"schedule\": \"2bw\", \"stages\": 3%s", more);
+	struct line *l = begin(s, "layernorm", text, n);
+	alone_begin(&l->a, sim_seed(s), "pipeline", "layernorm", ", \"schedule\": \"2bw\", \"stages\": 1, "
+		"\"redundancy\": 1");
 	return l;
 }
 

@@ -23,6 +23,8 @@ struct line { struct sim *s; struct node_world *w; struct alone a; char spec[140
 struct line *line_begin(struct sim *s, const char *more, int n);
 /* With other norms than batch norms, whose running statistics go by the order of micro-batches. */
 struct line *line_of(struct sim *s, const char *norm, const char *more, int n);
+/* Of schedule 2bw, and one alone whose gradients are one step late, too (test_pipeline_on_real: that it is). */
+struct line *line_late(struct sim *s, const char *more, int n);
 bool line_is_at(const struct run *r, uint64_t epoch);   /* its state is that of this epoch */
 void line_end(struct line *l);                          /* it has learned what the one alone has */
 void line_free(struct line *l);                         /* whatever it has learned */

@@ -1,6 +1,6 @@
-/* For test_pipeline_real.c: a pipeline's members in one process, each with an executor, the plans that its planner
- * makes and nothing of a batch but what its LOAD says. Values are handed over when both ends are there; what units
- * agree on is the test's to say. */
+/* For test_pipeline_real.c and test_pipeline_on_real.c: a pipeline's members in one process, each with an executor, the
+ * plans that its planner makes and nothing of a batch but what its LOAD says. Values are handed over when both ends are
+ * there; what units agree on is the test's to say. */
 #ifndef TESTS_PIPE_WORLD_H
 #define TESTS_PIPE_WORLD_H
 #include "t.h"
@@ -36,7 +36,7 @@ struct end {                                    /* an instruction that waits for
 };
 struct sum { struct exec_wait *w; uint32_t stage; const void *in; void *out; size_t bytes; };   /* of the units */
 /* What a peer has of the state: of its own stage, and of those that it keeps. */
-struct held { real *w; char *opt; size_t opt_bytes; uint64_t lo, n; };
+struct held { real *w, *before; char *opt; size_t opt_bytes; uint64_t lo, n; };
 struct peer {
 	struct world *world; uint32_t rank; struct exec *x;
 	struct planner_unit of;                 /* its pipeline's share of an epoch; a spare has all to wait for */
@@ -55,6 +55,7 @@ struct world {
 	struct list ends;
 	uint64_t epoch, begin, micro;           /* index where the epoch begins; micro-batches of an epoch */
 	bool states[OPTIM_STATES_MAX];          /* which of the optimizer's vectors are in use */
+	uint32_t programs[PIPE_MAX];            /* that a peer has been given; for tests that count them */
 };
 
 static inline void *node(struct env *env, int number, void *arg) { return arg; }
@@ -299,11 +300,12 @@ static inline void hold(struct peer *p, const struct plan *plan, uint32_t t)
 	const struct optim_clock begin = { .power = { 1, 1 } };
 	const double clock[3] = { 0, begin.power[0], begin.power[1] };
 	struct held *h = &p->held[t];
-	char w[16], opt[16];
+	char w[16], opt[16], before[16];
 	uint32_t at, of;
 
 	(void)snprintf(w, sizeof(w), "w%u", t);
 	(void)snprintf(opt, sizeof(opt), "opt%u", t);
+	(void)snprintf(before, sizeof(before), "before%u", t);
 	at = plan_find(plan, w);
 	of = plan_find(plan, opt);
 	if (at == PLAN_NONE)
@@ -317,6 +319,10 @@ static inline void hold(struct peer *p, const struct plan *plan, uint32_t t)
 	(void)model_init_part(p->world->model, 3, h->lo, h->lo + h->n, h->w);
 	exec_bind(p->x, w, h->w, h->n * sizeof(real));
 	exec_bind(p->x, opt, h->opt, h->opt_bytes);
+	if (plan_find(plan, before) == PLAN_NONE)
+		return;
+	h->before = xmemdup(h->w, h->n * sizeof(real));
+	exec_bind(p->x, before, h->before, h->n * sizeof(real));
 }
 
 /* Everybody who has a stage keeps something for its way back. */
@@ -332,10 +338,12 @@ static inline uint32_t stage_in(const struct plan *p)
 	return PLAN_NONE;
 }
 
-static inline void peer_open(struct world *w, uint32_t rank)
+typedef int next_fn(void *arg, const struct plan_results *results, uint64_t first, struct plan *ret, struct err *e);
+
+static inline void peer_with(struct world *w, uint32_t rank, next_fn *next)
 {
 	static const struct exec_ops ops = { .load = load, .unload = batch_free, .net = net, .cancel = cancel };
-	const struct exec_cb cb = { .plan = plan_next, .commit = commit, .scalar = scalar, .env = vec_env,
+	const struct exec_cb cb = { .plan = next, .commit = commit, .scalar = scalar, .env = vec_env,
 		.broken = broken };
 	struct peer *p = &w->peer[rank];
 	struct exec_conf conf = { .env = w->env, .model = w->model, .par = &w->par, .ops = &ops, .ops_arg = p, .seed = 77,
@@ -362,6 +370,8 @@ static inline void peer_open(struct world *w, uint32_t rank)
 	}
 	plan_free(&plan);
 }
+
+static inline void peer_open(struct world *w, uint32_t rank) { peer_with(w, rank, plan_next); }
 
 static inline void world_open(struct world *w, uint32_t members, uint64_t micro, const char *optimizer)
 {
@@ -398,6 +408,7 @@ static inline void world_close(struct world *w)
 		free(w->peer[k].mean);
 		for (uint32_t t = 0; t < STAGES; t++) {
 			free(w->peer[k].held[t].w);
+			free(w->peer[k].held[t].before);
 			free(w->peer[k].held[t].opt);
 		}
 	}

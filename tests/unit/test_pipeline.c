@@ -1,8 +1,7 @@
 /* The planner of pipelines on sleep-layer profiles (rows D01, D02, D03, D08): bubble, stash and bytes as the rows say,
  * and no deadlock for any model, depth, replicas and number of micro-batches, also when a SEND ends only with its RECV.
  * */
-#include "pipe_any.h"
-#include "plan/tokens.h"
+#include "pipe_meet.h"
 
 static void equal_stages(struct kit *k, struct pipe_kit *p, uint32_t stages, uint32_t m, uint64_t back)
 {
@@ -180,84 +179,6 @@ static void same_everywhere(const struct any *a, bool settled)
 	json_decref(b.x.values);
 }
 
-/* --- without time, and without mail: a SEND ends only together with its RECV, whatever else ends first */
-
-struct meeting { struct any *a; struct tokens *t[PIPE_MAX]; uint32_t n; struct { uint32_t peer; struct token_run *r; }
-	run[4096]; };
-
-static void begin_all(struct meeting *w)
-{
-	struct token_run *r;
-
-	for (uint32_t k = 0; k < w->a->members; k++)
-		while ((r = tokens_start(w->t[k]))) {
-			assert_true(w->n < 4096);
-			w->run[w->n].peer = k;
-			w->run[w->n++].r = r;
-		}
-}
-
-static void end_one(struct meeting *w, uint32_t k)
-{
-	const struct token_news news = { .version = -1 };
-	struct token_run *r = w->run[k].r;
-	uint32_t peer = w->run[k].peer;
-
-	w->run[k] = w->run[--w->n];
-	tokens_end(w->t[peer], r, r->instr->kind == PLAN_RECV ? &news : NULL);
-}
-
-static bool meets(const struct meeting *w, uint32_t a, uint32_t b)
-{
-	const struct plan_instr *s = w->run[a].r->instr, *r = w->run[b].r->instr;
-	const struct plan *from = &w->a->k.plan[w->run[a].peer], *to = &w->a->k.plan[w->run[b].peer];
-
-	return s->kind == PLAN_SEND && r->kind == PLAN_RECV && s->peer == to->me && r->peer == from->me &&
-		w->run[a].r->index == w->run[b].r->index && !strcmp(plan_label(from, s), plan_label(to, r));
-}
-
-/* One that can end now, from a random one on; false: none can. */
-static bool end_any(struct meeting *w)
-{
-	uint32_t from = w->n ? (uint32_t)up_to(&w->a->r, w->n - 1) : 0;
-
-	for (uint32_t x = 0; x < w->n; x++) {
-		uint32_t a = (from + x) % w->n;
-
-		if (!plan_leaves(w->run[a].r->instr->kind)) {
-			end_one(w, a);
-			return true;
-		}
-		for (uint32_t b = 0; b < w->n; b++)
-			if (meets(w, a, b)) {
-				end_one(w, a > b ? a : b);
-				end_one(w, a > b ? b : a);
-				return true;
-			}
-	}
-	return false;
-}
-
-static void meet(struct any *a)
-{
-	struct meeting w = { .a = a };
-
-	for (uint32_t k = 0; k < a->members; k++)
-		w.t[k] = tokens_new(&a->k.plan[k], NULL, NULL);
-	do
-		begin_all(&w);
-	while (end_any(&w));
-	for (uint32_t k = 0; k < a->members; k++) {
-		if (!tokens_finished(w.t[k])) {
-			struct buf why = { 0 };
-
-			tokens_why(w.t[k], &why);
-			fail_msg("member %u waits for ever: %s", k, (const char *)why.p);
-		}
-		tokens_free(w.t[k]);
-	}
-}
-
 static void any_pipeline(void **state)
 {
 	uint64_t from = any_seed();
@@ -272,7 +193,7 @@ static void any_pipeline(void **state)
 		kit_check(&a.k);
 		kit_predict(&a.k);
 		nothing_is_lost(&a);
-		meet(&a);
+		meet(&a, NULL);
 		any_close(&a);
 	}
 }

@@ -1,27 +1,13 @@
 /* Pipelines with real numbers: the plans of all members run in one process (pipe_world.h). Gradients and parameters are
  * those of one process: the same bits without replicas, to 1e-12 in double with them and with several pipelines (rows
  * D01, D02, D03, D08); and whoever holds a stage for others has the bits of those who train it. */
-#include "pipe_world.h"
+#include "pipe_agree.h"
 
 static void all_wait(const struct world *w)
 {
 	for (uint32_t k = 0; k < w->n; k++)
 		if (!w->peer[k].waits && w->peer[k].n)
 			fail_msg("member %u is not in the round", k);
-}
-
-static void compare(const struct peer *p, const real *got, const real *want, bool exact)
-{
-	double most = sizeof(real) == 8 ? 1e-12 : 1e-5, sum = 0;
-
-	for (uint64_t i = 0; i < p->n; i++) {
-		double a = (double)got[i], b = (double)want[p->lo + i];
-
-		sum += fabs(b);
-		if (exact ? a != b : !(fabs(a - b) <= most * (1 + fabs(b))))
-			fail_msg("member %u, element %llu: %.17g, one process has %.17g", p->rank, (unsigned long long)i, a, b);
-	}
-	assert_true(sum > 1e-6);
 }
 
 /* What the round gives a member: the mean of what all pipelines have of its part, by samples; of a pipeline's replicas
@@ -165,39 +151,6 @@ static void whole_step(const struct world *w, struct whole *o, const struct held
 	if (spoilt)
 		memcpy(o->w + spoilt->lo, was + spoilt->lo, spoilt->n * sizeof(real));
 	free(was);
-}
-
-static const struct sum *giver(const struct world *w, uint32_t stage)
-{
-	const struct sum *found = NULL;
-
-	for (uint32_t k = 0; k < w->n; k++)
-		for (uint32_t i = 0; i < w->peer[k].nsums; i++)
-			if (w->peer[k].sum[i].stage == stage && w->peer[k].sum[i].in) {
-				assert_null(found);             /* one of each stage speaks */
-				found = &w->peer[k].sum[i];
-			}
-	assert_non_null(found);
-	return found;
-}
-
-/* All who have a SUM of a stage get what is given to it. When all have it they go on. */
-static void agree(struct world *w, uint32_t spoilt)
-{
-	for (uint32_t k = 0; k < w->n; k++)
-		for (uint32_t i = 0; i < w->peer[k].nsums; i++) {
-			const struct sum *to = &w->peer[k].sum[i], *from = giver(w, to->stage);
-
-			assert_int_equal(to->bytes, from->bytes);
-			memmove(to->out, from->in, to->bytes);
-		}
-	for (uint32_t k = 0; k < w->n; k++)
-		for (uint32_t i = 0; i < w->peer[k].nsums; i++)
-			if (w->peer[k].sum[i].stage == spoilt)
-				((real *)w->peer[k].sum[i].out)[1] = (real)NAN;
-	for (uint32_t k = 0; k < w->n; k++)
-		for (uint32_t n = w->peer[k].nsums; n; n = --w->peer[k].nsums)
-			exec_done(w->peer[k].sum[n - 1].w, NULL, NULL);
 }
 
 /* Every holder of stage t, k of them at least, has what its first replica has, bit for bit. */

@@ -163,7 +163,7 @@ int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e)
 		if (read_key(s, o, &at, &p->key[k], e) < 0)
 			return -1;
 	s->mode = (struct planner_mode){ .equality = "alone" };
-	if (p->mode && p->mode(&(struct plan_results){ s->nsettings, s->setting }, &s->mode, &why) < 0)
+	if (p->mode && p->mode(&(struct plan_results){ s->nsettings, s->setting }, s->plan, &s->mode, &why) < 0)
 		return place_err(&at, e, "%s", why.text);
 	return spec_topology_fits(s, &s->mode, &why) < 0 ? place_err(&at, e, "%s", why.text) : 0;
 }

@@ -88,7 +88,7 @@ static int mode_of(const struct spec *s, const struct plan_result *v, struct pla
 	const struct planner_ops *p = strategy_find(s->strategy);
 
 	*ret = (struct planner_mode){ .equality = "alone" };
-	if (p->mode && p->mode(&(struct plan_results){ p->nkeys, (struct plan_result *)v }, ret, e) < 0)
+	if (p->mode && p->mode(&(struct plan_results){ p->nkeys, (struct plan_result *)v }, s->plan, ret, e) < 0)
 		return -1;
 	return spec_topology_fits(s, ret, e);
 }

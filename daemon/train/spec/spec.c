@@ -92,7 +92,7 @@ static int read_shared(struct spec *s, struct err *e)
 
 	s->nonfinite_max = 3;
 	if (read_known(o, &top, known, e) < 0 || spec_read_model(s, o, e) < 0 || spec_read_optim(s, o, e) < 0 ||
-	    read_strategy(s, o, e) < 0 || spec_read_averaging(s, o, e) < 0 || spec_read_plan(s, o, e) < 0 ||
+	    read_strategy(s, o, e) < 0 || spec_read_plan(s, o, e) < 0 || spec_read_averaging(s, o, e) < 0 ||
 	    spec_read_data(s, o, e) < 0 ||
 	    spec_read_weights(s, o, e) < 0 ||
 	    read_stop(s, o, e) < 0 || read_authority(s, o, e) < 0 ||

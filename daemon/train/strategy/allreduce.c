@@ -60,7 +60,7 @@ static const struct planner_key keys[] = {
 	{ "average_optimizer", PLANNER_FLAG, 0, 1, 0 },
 };
 
-static int mode(const struct plan_results *settings, struct planner_mode *ret, struct err *e)
+static int mode(const struct plan_results *settings, const json_t *values, struct planner_mode *ret, struct err *e)
 {
 	double every = plan_result(settings, "sync_every", 1);
 

@@ -108,7 +108,7 @@ static int check(double inner, double parts, double overlap, struct err *e)
 	return 0;
 }
 
-static int mode(const struct plan_results *settings, struct planner_mode *ret, struct err *e)
+static int mode(const struct plan_results *settings, const json_t *values, struct planner_mode *ret, struct err *e)
 {
 	double inner = plan_result(settings, "inner_steps", 100), parts = plan_result(settings, "fragments", 1);
 	double overlap = plan_result(settings, "overlap", 0);

@@ -104,7 +104,7 @@ static const struct planner_key keys[] = {
 	{ "delay_step", PLANNER_FLAG, 0, 1, 0 }, { "delay_state", PLANNER_FLAG, 0, 1, 0 },
 };
 
-static int mode(const struct plan_results *settings, struct planner_mode *ret, struct err *e)
+static int mode(const struct plan_results *settings, const json_t *values, struct planner_mode *ret, struct err *e)
 {
 	bool delay = plan_result(settings, "delay_grad", 0) != 0 || plan_result(settings, "delay_step", 0) != 0;
 	bool state = plan_result(settings, "delay_state", 0) != 0;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include "train/strategy/parts/keep.h"
 #include "train/strategy/parts/units.h"
-#include "train/strategy/parts/update.h"
+#include "train/strategy/parts/round.h"
 
 #define SAMPLES_MAX (1 << 20)           /* of a micro-batch */
 #define MICRO_MAX 1024                  /* of a flush: a program has some ten instructions for each */
@@ -163,6 +163,27 @@ static int seats(struct pipe *x, const json_t *stages, struct err *e)
 		"more peers, or fewer stages%s", x->n, x->members, x->v->nmembers, x->members > x->n ? " or replicas" : "");
 }
 
+/* Of a schedule that runs on a program is an epoch. More than two versions of the weights would be needed if the first
+ * micro-batches of the epoch after the next were under way before this one has ended. */
+static int epoch_of(struct pipe *x, uint64_t epoch, struct err *e)
+{
+	const json_t *said = json_object_get(x->v->values, "micro_batches");
+	const char *name = x->schedule->name;
+
+	x->most = epoch > MICRO_MAX ? MICRO_MAX : (uint32_t)epoch;
+	if (said && (uint64_t)json_integer_value(said) != epoch)
+		return err_set(e, ERR_INVALID, "schedule %s has no flush: a version of the weights comes of all %llu "
+			"micro-batches that a pipeline makes in an epoch (target_batch), and micro_batches is %lld: leave it out, "
+			"or change one of them", name, (unsigned long long)epoch, (long long)json_integer_value(said));
+	if (epoch > MICRO_MAX)
+		return err_set(e, ERR_INVALID, "schedule %s makes the micro-batches of an epoch in one program, of %d at most, "
+			"and there are %llu: a smaller target_batch, or greater micro-batches", name, MICRO_MAX,
+			(unsigned long long)epoch);
+	return epoch >= x->members ? 0 : err_set(e, ERR_INVALID, "schedule %s needs a micro-batch for every member of a "
+		"pipeline in each epoch: there are %u members and %llu micro-batches; a greater target_batch, smaller "
+		"micro-batches, or fewer stages", name, x->members, (unsigned long long)epoch);
+}
+
 /* Micro-batches of a flush, of a pipeline that makes so many in an epoch. Every replica has one at least, so that each
  * has a sum. */
 static int flush_of(struct pipe *x, uint64_t epoch, struct err *e)
@@ -170,6 +191,8 @@ static int flush_of(struct pipe *x, uint64_t epoch, struct err *e)
 	const json_t *said = json_object_get(x->v->values, "micro_batches");
 	uint32_t most = x->schedule->micro_batches ? x->schedule->micro_batches * x->n : 1;
 
+	if (x->schedule->runs_on)
+		return epoch_of(x, epoch, e);
 	if (said)
 		most = (uint32_t)json_integer_value(said);
 	else if (most < x->widest)
@@ -203,6 +226,9 @@ static int cuts(struct pipe *x, uint32_t units, const json_t *stages, struct err
 	x->units = units;
 	x->copies = (copies + units - 1) / units;
 	x->cut = false;
+	for (uint32_t u = 0; u < units; u++)
+		if (flush_of(x, units_share(x, x->v, u).n, e) < 0)
+			return -1;
 	if (flush_of(x, units_longest(x, x->v), e) < 0)
 		return -1;
 	keep_find(x);
@@ -267,66 +293,6 @@ static int settle(const struct view *v, json_t **ret, struct err *e)
 
 /* --- programs */
 
-static uint32_t units(struct plan *p, uint32_t s)
-{
-	char tag[12], name[PLAN_NAME];
-	uint32_t group;
-
-	(void)snprintf(name, sizeof(name), "units%s", stage_tag(s, tag));
-	group = plan_group(p, name, PLAN_OP_MEAN, false, true);
-	plan_join(p, group, p->me, 0);
-	return group;
-}
-
-/* The replicas of stage s agree before one of them speaks. */
-static void agree(struct plan *p, const struct pipe *x, const struct stage *at, struct update *u)
-{
-	char name[PLAN_NAME];
-
-	u->replicas.n = at->replicas;
-	u->replicas.speaks = x->base + at->rank == p->me;
-	if (at->replicas < 2)
-		return;
-	if (x->units > 1)
-		(void)snprintf(name, sizeof(name), "unit%u-stage%s", x->base / x->members, u->tag);
-	else
-		(void)snprintf(name, sizeof(name), "stage%s", u->tag);
-	u->replicas.group = plan_group(p, name, PLAN_OP_MEAN, true, false);
-	for (uint32_t k = 0; k < at->replicas; k++)
-		plan_join(p, u->replicas.group, x->base + at->rank + k, 0);
-}
-
-/* Its own part in the round, and what others say of the stages that it keeps; one COMMIT for all. Then it steps them,
- * in one lane, its own last: the digest says that all is done. */
-static void update(struct plan *p, const struct pipe *x)
-{
-	const struct stage *at = stage_of(x, p->me);
-	uint32_t s = (uint32_t)(at - x->stage), last = PLAN_NONE;
-	bool own = stage_learns(x, s);          /* else it has nothing to agree on, and goes on with the others */
-	struct update u = { .some = x->v->samples > 0 };
-	char tag[12], kept[12];
-
-	u.tag = stage_tag(s, tag);
-	if (own) {
-		u.group = units(p, s);
-		agree(p, x, at, &u);
-		update_sum(p, &u);
-	}
-	for (uint32_t t = 0; t < x->n; t++)
-		if (keeps(x, s, t))
-			plan_coll(p, PLAN_SUM, 0, units(p, t), "-> sum%u", t);
-	update_commit(p, own ? &u : NULL);
-	for (uint32_t t = 0; t < x->n; t++)
-		if (keeps(x, s, t)) {
-			last = t;
-			update_optimizer(p, stage_tag(t, kept), "sum", kept);
-		}
-	if (own)
-		update_own(p, &u);
-	else if (last != PLAN_NONE)
-		update_digest(p, stage_tag(last, kept));
-}
-
 /* Of so many that are left: no replica is without one, and what comes behind it is no shorter, if that can be. */
 static uint64_t flush_size(const struct pipe *x, uint64_t left)
 {
@@ -348,12 +314,17 @@ static int plan(const struct view *v, const struct plan_results *results, struct
 	n = v->granted && share > made ? share - made : 0;
 	plan_begin(ret, "pipeline", v);
 	ret->redundancy = v->redundancy ? v->redundancy : 1;
+	if (stage_of(&x, v->me) && x.schedule->runs_on) {
+		stage_buffers(ret, &x, v->me);
+		pipe_run_on(ret, &x, made, share);
+		return 0;
+	}
 	if (!stage_of(&x, v->me) || (!v->begun && !n))
 		return 0;               /* spare, or the target is reached: wait */
 	n = flush_size(&x, n);
 	stage_buffers(ret, &x, v->me);
 	if (v->begun)
-		update(ret, &x);
+		pipe_update(ret, &x);
 	else
 		stage_flush(ret, &x, v->me, (uint32_t)n);
 	return 0;
@@ -376,17 +347,28 @@ static bool lost(const struct view *v, uint32_t rank)
 	return true;                    /* every stage is needed, and replicas agree strictly */
 }
 
-static const char *const values[] = { "schedule", "stages", "micro_batches", "micro_batch_size", "replicas",
+static const char *const keys[] = { "schedule", "stages", "micro_batches", "micro_batch_size", "replicas",
 	NULL };
 
-static int mode(const struct plan_results *settings, struct planner_mode *ret, struct err *e)
+static int mode(const struct plan_results *settings, const json_t *values, struct planner_mode *ret, struct err *e)
 {
+	const struct turns_ops *schedule = turns_of(values);
+
 	ret->patient = true;            /* a flush that has begun ends: its other members are in it, too */
 	ret->equality = "parameters and optimizer state of a stage are equal on all who hold it after every commit";
+	if (!schedule->runs_on)
+		return 0;
+	ret->runs_on = true;
+	ret->nstate = ret->nparams = 1;
+	ret->state[0] = STAGE_BEFORE;
+	ret->equality = "parameters, those from before the last step and optimizer state of a stage are equal on all who "
+		"hold it after every commit; every gradient is of parameters one step old";
+	ret->under_way = "a checkpoint and a donor's state hold what is committed; the gradient that is being agreed and "
+		"micro-batches under way are dropped when a member dies, and their samples come again";
 	return 0;
 }
 
 const struct planner_ops strategy_pipeline = { .name = "pipeline",
 	.help = "the model cut into stages, each on a member; micro-batches go through them", .needs_swarm = true,
-	.crew = true, .redundancy = 2, .values = values, .check = check, .settle = settle, .mode = mode, .plan = plan,
+	.crew = true, .redundancy = 2, .values = keys, .check = check, .settle = settle, .mode = mode, .plan = plan,
 	.unit = unit, .lost = lost };

@@ -12,6 +12,11 @@ struct turns_at { uint32_t n, depth; };
 struct turns_ops {
 	const char *name, *help;
 	uint32_t micro_batches;         /* of a flush, for each stage, when the spec does not say; 0: one in all */
+	/* Epochs run on into each other: there is no flush. Each is one program, which also takes as many micro-batches of
+	 * the next epoch forward as are under way in the middle of it, with the weights that come of the epoch before this
+	 * one; passes of this epoch keep those from before that step. So there are two versions of the weights, and every
+	 * gradient is one step late (pipeline.c). order() is then asked for the micro-batches of an epoch and those. */
+	bool runs_on;
 	/* 2 n turns. Backward passes come in the order of the micro-batches, so that sums have the bits of one process. */
 	void (*order)(const struct turns_at *at, struct turn *ret);
 };

@@ -12,21 +12,13 @@
 #include "kernels/real.h"
 #include "state/layout.h"
 #include "train/strategy/parts/keep.h"
+#include "train/strategy/parts/stage_int.h"
 
 #define ALIGN(n) (((uint64_t)(n) + 63) / 64 * 64)
-#define ROOMS 24
+#define ROOMS 26
 #define FOREVER UINT32_MAX              /* one key for all: state and sums */
 
 struct room { const char *name; uint32_t number; enum plan_class class; uint64_t bytes; uint32_t depth, per; };
-/* What a stage learns: elements of the flat vector; bytes of running statistics. */
-struct part { uint64_t lo, hi, stat_lo, stats; };
-struct member {
-	const struct pipe *x; uint32_t s; const struct stage *at;
-	bool first, last;
-	struct part part;
-	uint32_t stash, n;                      /* micro-batches under way at most; of a flush at most */
-	struct piece_need need;
-};
 
 const struct stage *stage_of(const struct pipe *x, uint32_t rank)
 {
@@ -62,7 +54,7 @@ static struct part stage_part(const struct pipe *x, uint32_t s)
 	return part_of(x->v->profile, x->stage[s].a, x->stage[s].b);
 }
 
-static bool learns(const struct part *o)
+bool stage_part_learns(const struct part *o)
 {
 	return o->hi > o->lo || o->stats;
 }
@@ -71,15 +63,20 @@ bool stage_learns(const struct pipe *x, uint32_t s)
 {
 	struct part part = stage_part(x, s);
 
-	return learns(&part);
+	return stage_part_learns(&part);
 }
 
-/* What stage s has to have under way: all members from it on, shared among its own. */
-static struct turns_at load_of(const struct pipe *x, uint32_t s, uint32_t n)
+struct turns_at stage_load(const struct pipe *x, uint32_t s, uint32_t n)
 {
 	const struct stage *at = &x->stage[s];
 
 	return (struct turns_at){ n, (x->members - at->rank + at->replicas - 1) / at->replicas };
+}
+
+/* Micro-batches of the next epoch that each member of stage s has taken forward when it ends a program. */
+static uint32_t ahead_of(const struct pipe *x, uint32_t s)
+{
+	return x->schedule->runs_on ? stage_load(x, s, 0).depth - 1 : 0;
 }
 
 /* With what it needs for these ops; else all but that. */
@@ -89,12 +86,14 @@ static void seat_of(struct member *r, const struct pipe *x, uint32_t s, uint32_t
 
 	*r = (struct member){ .x = x, .s = s, .at = &x->stage[s], .first = s == 0, .last = s + 1 == x->n,
 		.part = part_of(x->v->profile, a, b) };
-	r->n = (x->most + r->at->replicas - 1) / r->at->replicas;
-	load = load_of(x, s, r->n);
+	r->ahead = ahead_of(x, s);
+	r->come = s ? ahead_of(x, s - 1) * x->stage[s - 1].replicas : 0;
+	r->n = (x->most + r->at->replicas - 1) / r->at->replicas + r->ahead;
+	load = stage_load(x, s, r->n);
 	r->stash = turns_stash(x->schedule, &load);
 }
 
-static void member_of(struct member *r, const struct pipe *x, uint32_t s, uint32_t a, uint32_t b)
+void stage_member(struct member *r, const struct pipe *x, uint32_t s, uint32_t a, uint32_t b)
 {
 	seat_of(r, x, s, a, b);
 	profile_need(x->v->profile, a, b, &r->need);
@@ -123,11 +122,12 @@ static uint32_t state_rooms(const struct pipe *x, uint32_t s, const struct part 
 {
 	uint64_t w = part_bytes(o), vectors = x->v->profile->state_vectors * (w - o->stats);
 
-	if (!learns(o))
+	if (!stage_part_learns(o))
 		return 0;
 	to[0] = (struct room){ "w", s, PLAN_WEIGHT, w, 1, FOREVER };
 	to[1] = (struct room){ "opt", s, PLAN_OPTIMIZER, layout_opt_bytes(w, vectors), 1, FOREVER };
-	return 2;
+	to[2] = (struct room){ STAGE_BEFORE, s, PLAN_WEIGHT, w, 1, FOREVER };
+	return x->schedule->runs_on ? 3 : 2;
 }
 
 /* Without a depth in the schedule's hands: state and sums. */
@@ -136,11 +136,11 @@ static uint32_t lasting_rooms(const struct member *r, struct room *to)
 	uint64_t w = part_bytes(&r->part);
 	uint32_t k = state_rooms(r->x, r->s, &r->part, to);
 
-	if (learns(&r->part)) {
+	if (stage_part_learns(&r->part)) {
 		to[k++] = (struct room){ "acc", r->s, PLAN_WEIGHT_GRAD, w, 1, FOREVER };
 		to[k++] = (struct room){ "dw", r->s, PLAN_WEIGHT_GRAD, w, 1, 1 };
 	}
-	if (learns(&r->part) && r->at->replicas > 1)
+	if (stage_part_learns(&r->part) && (r->at->replicas > 1 || r->x->schedule->runs_on))
 		to[k++] = (struct room){ "sum", r->s, PLAN_WEIGHT_GRAD, w, 1, FOREVER };
 	return k;
 }
@@ -150,11 +150,20 @@ static uint32_t kept_rooms(const struct pipe *x, uint32_t t, const struct part *
 {
 	uint32_t k = state_rooms(x, t, o, to);
 
-	if (learns(o)) {
+	if (stage_part_learns(o)) {
 		to[k++] = (struct room){ "sum", t, PLAN_WEIGHT_GRAD, part_bytes(o), 1, FOREVER };
 		to[k++] = (struct room){ "skipped", t, PLAN_SCALAR, 8, 1, 1 };
 	}
 	return k;
+}
+
+/* Inputs from the stage before that are here at once: one more than are under way, or all that come ahead. */
+static uint32_t inputs_held(const struct member *r)
+{
+	uint32_t more = least(r->stash + 1, r->n), every = r->at->replicas, own = r->ahead * every;
+	uint32_t come = r->come > own ? (r->come - own + every - 1) / every : 0;
+
+	return r->x->schedule->runs_on && r->ahead + come + 1 > more ? r->ahead + come + 1 : more;
 }
 
 static uint32_t rooms_of(const struct member *r, struct room *to)
@@ -163,7 +172,7 @@ static uint32_t rooms_of(const struct member *r, struct room *to)
 
 	to[k++] = (struct room){ "batch", FOREVER, PLAN_BATCH, batch_bytes(r), more, 1 };
 	if (!r->first) {
-		to[k++] = (struct room){ "a", r->s, PLAN_ACTIVATION, r->need.x, more, 1 };
+		to[k++] = (struct room){ "a", r->s, PLAN_ACTIVATION, r->need.x, inputs_held(r), 1 };
 		to[k++] = (struct room){ "g", r->s, PLAN_ACTIVATION_GRAD, r->need.x, two, 1 };
 	}
 	to[k++] = (struct room){ "a", r->s + 1, PLAN_ACTIVATION, r->last ? ALIGN(r->need.y) : r->need.y, r->last ?
@@ -277,7 +286,7 @@ void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank)
 	struct member r;
 	uint32_t n;
 
-	member_of(&r, x, (uint32_t)(at - x->stage), at->a, at->b);
+	stage_member(&r, x, (uint32_t)(at - x->stage), at->a, at->b);
 	n = rooms_of(&r, room);
 	for (uint32_t k = 0; k < n; k++)
 		add(p, x, r.s, &r.part, &room[k]);
@@ -286,100 +295,4 @@ void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank)
 			.per = FOREVER }, "stats");
 	kept_buffers(p, x, r.s);
 	plan_tier(p, "arena", x->v->member[rank].memory_bytes);
-}
-
-/* Who of a stage makes the micro-batch mb of the plan. */
-static uint32_t who(const struct plan *p, const struct pipe *x, const struct stage *at, int64_t mb)
-{
-	return x->base + at->rank + (uint32_t)((p->first + (uint64_t)mb) % at->replicas);
-}
-
-static void forward(struct plan *p, const struct member *r, int64_t mb)
-{
-	const char *read = r->first ? r->last ? "" : "x" : r->last ? "labels" : "positions";
-	struct plan_instr *i = plan_do(p, PLAN_LOAD, mb, "-> batch");
-	char in[24] = "", w[16] = "";
-	uint32_t s = r->s;
-
-	memcpy(i->variant, read, strlen(read) + 1);
-	if (!r->first) {
-		plan_recv(p, mb, who(p, r->x, r->at - 1, mb), "a%u", s);
-		(void)snprintf(in, sizeof(in), "a%u ", s);
-	}
-	if (learns(&r->part))
-		(void)snprintf(w, sizeof(w), " w%u", s);
-	i = plan_piece(plan_do(p, PLAN_FWD, mb, "%sbatch%s -> a%u save:kept%u", in, w, s + 1, s), r->at->a, r->at->b);
-	i->keep = PLAN_KEEP_ALL;
-	i->work_bytes = r->need.work_fwd;
-	if (!r->last)
-		plan_send(p, mb, who(p, r->x, r->at + 1, mb), "a%u!", s + 1);
-}
-
-/* Its samples count once, where their sum is the last to be complete. The loss is let go beside the train lane, which
- * must not wait until a neighbour has it. */
-static void sum_up(struct plan *p, const struct member *r, int64_t mb)
-{
-	const char *batch = r->first ? "batch" : "batch!", *stats = r->part.stats ? " stats" : "";
-	struct plan_instr *i;
-
-	if (learns(&r->part)) {
-		i = plan_vec(p, mb, "accumulate", "dw%u! %s loss%s -> acc%u+ unit", r->s, batch, stats, r->s);
-		i->inplace = true;
-		i->scale = r->x->v->profile->batch;
-	}
-	plan_do(p, PLAN_DROP, mb, "loss!%s", r->first || learns(&r->part) ? "" : " batch!");
-	if (r->first)
-		plan_do(p, PLAN_COMMIT, mb, "batch!")->priority = 1;
-}
-
-static void backward(struct plan *p, const struct member *r, int64_t mb)
-{
-	char in[24] = "", out[24] = "", w[16] = "", dw[16] = "";
-	uint32_t s = r->s;
-
-	if (r->last) {
-		plan_vec(p, mb, "loss", "a%u! batch -> g%u loss correct", s + 1, s + 1)->inplace = true;
-	} else {
-		plan_recv(p, mb, who(p, r->x, r->at + 1, mb), "g%u", s + 1);
-		plan_recv(p, mb, who(p, r->x, r->at + 1, mb), "loss");
-	}
-	if (!r->first) {
-		(void)snprintf(in, sizeof(in), " a%u!", s);
-		(void)snprintf(out, sizeof(out), " g%u", s);
-	}
-	if (learns(&r->part)) {
-		(void)snprintf(w, sizeof(w), " w%u", s);
-		(void)snprintf(dw, sizeof(dw), " dw%u", s);
-	}
-	plan_piece(plan_do(p, PLAN_BWD, mb, "save:kept%u! g%u!%s batch%s ->%s%s", s, s + 1, in, w, out, dw), r->at->a,
-		r->at->b)->work_bytes = r->need.work_bwd;
-	if (!r->first) {
-		plan_send(p, mb, who(p, r->x, r->at - 1, mb), "g%u!", s);
-		plan_send(p, mb, who(p, r->x, r->at - 1, mb), "loss");
-	}
-	sum_up(p, r, mb);
-}
-
-void stage_flush(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n)
-{
-	const struct stage *at = stage_of(x, rank);
-	uint32_t every = at->replicas, from = (rank - x->base - at->rank + every - (uint32_t)(p->first % every)) % every;
-	uint32_t own = n > from ? (n - from + every - 1) / every : 0;
-	struct turns_at load = load_of(x, (uint32_t)(at - x->stage), own);
-	struct turn *turn = xcalloc(2 * (size_t)own + 1, sizeof(*turn));
-	struct member r;
-
-	member_of(&r, x, (uint32_t)(at - x->stage), at->a, at->b);
-	x->schedule->order(&load, turn);
-	if (r.part.stats)            /* they go on from what the sum says: an abandoned flush leaves no trace */
-		plan_vec(p, from, "tail", "%s%u -> stats", x->v->samples && !x->v->begun ? "acc" : "w", r.s);
-	plan_section(p, PLAN_BODY);
-	p->iterations = 1;
-	p->step = n;
-	for (uint32_t k = 0; k < 2 * own; k++)
-		if (turn[k].back)
-			backward(p, &r, from + (int64_t)turn[k].k * every);
-		else
-			forward(p, &r, from + (int64_t)turn[k].k * every);
-	free(turn);
 }

@@ -4,6 +4,8 @@
 #include "train/strategy/parts/partition.h"
 #include "train/strategy/parts/schedule.h"
 
+#define STAGE_BEFORE "before"   /* state of schedules that run on: the weights from before the last step */
+
 /* Micro-batch of index j is made by replica j modulo the number of replicas, in every stage. */
 struct pipe {
 	const struct view *v;
@@ -32,5 +34,9 @@ const char *stage_tag(uint32_t s, char out[12]);                /* behind the na
 void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank);
 /* The body: micro-batches first .. first + n - 1 of the plan. */
 void stage_flush(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n);
+/* The same of a schedule that runs on. fresh: none of them is under way. step (NULL: there is none): what is put in
+ * front of the first pass that must see what it makes of the weights, or at the end. */
+struct run_on { bool fresh; void (*step)(struct plan *p, const struct pipe *x); };
+void stage_run_on(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n, const struct run_on *how);
 
 #endif

@@ -7,7 +7,7 @@ static void together(struct plan *p, const struct update *u, uint32_t reduce)
 {
 	struct plan_instr *i;
 
-	plan_coll(p, PLAN_SUM, 0, u->replicas.group, "acc%s -> sum%s", u->tag, u->tag);
+	plan_coll(p, PLAN_SUM, 0, u->replicas.group, "acc%s%s -> sum%s", u->tag, u->apart ? "!" : "", u->tag);
 	if (!u->replicas.speaks) {
 		plan_do(p, PLAN_DROP, 0, "sum%s!", u->tag);
 		return;
@@ -38,12 +38,29 @@ static bool many(const struct update *u)
 	return u->replicas.n > 1;
 }
 
+static const char *sum_of(const struct update *u)
+{
+	return many(u) || u->apart ? "sum" : "acc";
+}
+
+void update_apart(struct plan *p, const struct update *u)
+{
+	uint32_t reduce = plan_lane(p, "reduce", 1, 1);
+
+	if (many(u))
+		together(p, u, reduce);
+	else
+		plan_vec(p, 0, "mean", "acc%s! -> sum%s whole", u->tag, u->tag)->lane = reduce;
+}
+
 void update_sum(struct plan *p, const struct update *u)
 {
 	uint32_t reduce = plan_lane(p, "reduce", 1, 1);
-	const char *sum = many(u) ? "sum" : "acc";
+	const char *sum = sum_of(u);
 
-	if (u->some && many(u))
+	if (u->some && u->apart)
+		;               /* it lies there */
+	else if (u->some && many(u))
 		together(p, u, reduce);
 	else if (u->some)       /* beside the abandoned micro-batch, which may still hold the train lane */
 		plan_vec(p, 0, "mean", "acc%s -> acc%s unit", u->tag, u->tag)->lane = reduce;
@@ -56,13 +73,13 @@ void update_sum(struct plan *p, const struct update *u)
 void update_commit(struct plan *p, const struct update *u)
 {
 	plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
-	if (u && u->some && many(u))
+	if (u && u->some && many(u) && !u->apart)
 		plan_do(p, PLAN_DROP, 0, "acc%s!", u->tag);
 }
 
 void update_own(struct plan *p, const struct update *u)
 {
-	update_step(p, u->tag, many(u) ? "sum" : "acc");
+	update_step(p, u->tag, sum_of(u));
 }
 
 void update_round(struct plan *p, const struct update *u)

@@ -9,6 +9,8 @@ struct update {
 	const char *tag;
 	uint32_t group;                         /* elastic: all units, for what this tag names */
 	bool some;                              /* there is a gradient; else only the mean is taken */
+	/* What is given lies apart, in `sum` + tag: the next epoch's gradient adds up in acc meanwhile. */
+	bool apart;
 	/* Replicas of this member inside its unit, which have seen the micro-batches between them: their sums become one,
 	 * in `sum` + tag, which the one that speaks for them gives to the round (avg/units.h: one holder of each part in a
 	 * unit) and the others only take from it. n of 0 or 1: there are none. */
@@ -16,6 +18,7 @@ struct update {
 };
 void update_round(struct plan *p, const struct update *u);
 /* The same in pieces, for who holds what several tags name, as one round: the sums of all, one COMMIT, the steps. */
+void update_apart(struct plan *p, const struct update *u);      /* the epoch's gradient goes there: u->some */
 void update_sum(struct plan *p, const struct update *u);
 void update_commit(struct plan *p, const struct update *u);     /* u NULL: nothing of its own was given */
 void update_own(struct plan *p, const struct update *u);        /* update_step with what update_sum has brought */
