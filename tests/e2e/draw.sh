@@ -39,7 +39,7 @@ holds '[m["micro_batches"] for m in d["members"]] == [4, 4, 8, 8]' --stages '[{"
 expect "spare" plan --members 5 --draw
 not_this "4 stages need 4 members, and there are 3" plan "$work/four.json" --members 3
 not_this "20 stages, and the model has 9 layers" plan "$work/four.json" --members 20 --stages 20
-not_this "known: naive gpipe 1f1b" plan "$work/four.json" --members 4 --schedule zigzag
+not_this "known: naive gpipe 1f1b 2bw" plan "$work/four.json" --members 4 --schedule zigzag
 not_this "are missing; more stages" plan "$work/four.json" --members 4 --memory 1KiB
 not_this "must be 1 to 256" plan "$work/four.json" --members 1000
 not_this "belongs to strategy pipeline, and this run's strategy is single" plan "$work/four.json" --strategy single

@@ -8,9 +8,8 @@
 static bool six_seated(struct sim *s, void *world) { return line_seats(world) >= 6; }
 
 /* Six members are two pipelines, of which each makes half of an epoch; together they learn what one alone does. */
-static void scn_units(struct sim *s)
+static void units(struct sim *s, struct line *l)
 {
-	struct line *l = line_of(s, "layernorm", UNITS, 6);
 	if (!sim_run_until(s, six_seated, l->w, 120 * SEC))
 		sim_fail(s, "there is no second pipeline");
 	line_goes_on(l, 6);
@@ -19,6 +18,9 @@ static void scn_units(struct sim *s)
 	l->rounded = 1e-5;
 	line_end(l);
 }
+
+static void scn_units(struct sim *s) { units(s, line_of(s, "layernorm", UNITS, 6)); }
+static void scn_late_units(struct sim *s) { units(s, line_late(s, "", 6)); }
 
 /* ---- several, and deaths ---- */
 
@@ -70,13 +72,13 @@ static void same_among(struct line *l, int least)
 		sim_fail(l->s, "%d hold a part, and %d were seen", least, held);
 }
 
-/* The generation of the newest COMMIT. */
+/* The generation of the newest COMMIT; where epochs run on it may be heard of before that of this epoch is applied. */
 static uint64_t base_at(struct line *l, uint64_t epoch)
 {
 	uint64_t base = 0;
 	for (int i = 0; i < sim_nodes(l->s); i++) {
 		const struct run *r = node_run(l->w, i);
-		if (r && r->crew && r->point.epoch == epoch && run_crew_base(r) > base)
+		if (r && r->crew && r->point.epoch >= epoch && run_crew_base(r) > base)
 			base = run_crew_base(r);
 	}
 	return base;
@@ -90,9 +92,8 @@ static void wait_six(struct line *l)
 
 /* Who dies takes its pipeline out of the round, not the round down: the COMMITs that follow at once are of the same
  * generation, and then the next has the other pipeline alone. Who comes back makes a second one whole. */
-static void scn_unit_dies(struct sim *s)
+static void unit_dies(struct sim *s, struct line *l)
 {
-	struct line *l = line_of(s, "layernorm", UNITS, 6);
 	int same = 0;
 	for (int k = 0; k < 3 && !sim_failed(s); k++) {
 		wait_six(l);
@@ -101,7 +102,7 @@ static void scn_unit_dies(struct sim *s)
 		uint64_t at = node_newest(l->w), was = base_at(l, at);
 		int dead = line_any_seated(l->w);
 		sim_kill(s, dead);
-		for (int ms = 0; ms < 20000 && node_newest(l->w) == at; ms++)
+		for (int ms = 0; ms < 20000 && node_newest(l->w) <= at; ms++)  /* the dead one alone was there, perhaps */
 			sim_run_for(s, MSEC);
 		sim_run_for(s, 2 * MSEC);               /* who has told of it has not, perhaps, told the crew */
 		same += base_at(l, at + 1) == was;
@@ -115,6 +116,9 @@ static void scn_unit_dies(struct sim *s)
 	same_among(l, 6);
 	line_free(l);
 }
+
+static void scn_unit_dies(struct sim *s) { unit_dies(s, line_of(s, "layernorm", UNITS, 6)); }
+static void scn_late_dies(struct sim *s) { unit_dies(s, line_late(s, "", 6)); }
 
 static void target(struct line *l, int samples)
 {
@@ -206,9 +210,8 @@ static bool whole(struct sim *s, void *line) { return weight_at(line) == 64; }
 
 /* One member takes hundreds of times as long for everything: its pipeline is left out, and no other waits for it more
  * than now and then. When it is as fast as the others again, all are in the round. Nothing has begun anew for that. */
-static void scn_slow_unit(struct sim *s)
+static void slow_unit(struct sim *s, struct line *l)
 {
-	struct line *l = line_of(s, "layernorm", UNITS, 6);
 	wait_six(l);
 	line_goes_on(l, 3);
 	uint64_t was = base_at(l, node_newest(l->w));
@@ -230,20 +233,22 @@ static void scn_slow_unit(struct sim *s)
 	line_free(l);
 }
 
+static void scn_slow_unit(struct sim *s) { slow_unit(s, line_of(s, "layernorm", UNITS, 6)); }
+static void scn_late_slow(struct sim *s) { slow_unit(s, line_late(s, "", 6)); }
+
 static bool light(struct sim *s, void *line) { return weight_at(line) == 128; }
 
 /* Other target batches, while two pipelines run: each makes half of them. One that is so small that a second pipeline
  * would have nothing to do leaves one; and back. */
-static void scn_target(struct sim *s)
+static void targets(struct sim *s, struct line *l, int small)
 {
-	struct line *l = line_of(s, "layernorm", UNITS, 6);
 	wait_six(l);
 	line_goes_on(l, 3);
 	target(l, 128);
 	if (!sim_run_until(s, light, l, 60 * SEC))
 		sim_fail(s, "nobody makes 128 samples");
 	line_goes_on(l, 4);
-	target(l, 8);
+	target(l, small);
 	line_goes_on(l, 6);
 	target(l, 64);
 	line_goes_on(l, 6);
@@ -254,10 +259,24 @@ static void scn_target(struct sim *s)
 	line_free(l);
 }
 
-/* Two die within a moment, often of both pipelines; with three copies nothing is lost. */
-static void scn_units_in_a_row(struct sim *s)
+static void scn_target(struct sim *s) { targets(s, line_of(s, "layernorm", UNITS, 6), 8); }
+
+/* What cannot be shared out is refused, and nothing else comes of it. */
+static void scn_late_target(struct sim *s)
 {
-	struct line *l = line_of(s, "layernorm", UNITS ", \"redundancy\": 3", 7);
+	struct line *l = line_late(s, "", 6);
+	struct err e;
+	wait_six(l);
+	json_t *r = node_ask(l->w, l->w->author, node_set, json_pack("{s:s,s:{s:i}}", "run", "line", "values",
+		"target_batch", 16), &e);
+	if (r || !strstr(e.text, "there are 3 members and 2 micro-batches"))
+		sim_fail(s, "a target batch of 16: %s", r ? "taken" : e.text);
+	targets(s, l, 32);
+}
+
+/* Two die within a moment, often of both pipelines; with three copies nothing is lost. */
+static void units_in_a_row(struct sim *s, struct line *l)
+{
 	wait_six(l);
 	for (int k = 0; k < 3 && !sim_failed(s); k++) {
 		int one = line_kill_any(l, 20 * MSEC), two = line_kill_any(l, 20 * MSEC);
@@ -271,8 +290,16 @@ static void scn_units_in_a_row(struct sim *s)
 	line_free(l);
 }
 
+static void scn_units_in_a_row(struct sim *s)
+{
+	units_in_a_row(s, line_of(s, "layernorm", UNITS ", \"redundancy\": 3", 7));
+}
+
+static void scn_late_row(struct sim *s) { units_in_a_row(s, line_late(s, ", \"redundancy\": 3", 7)); }
+
 static const struct scn list[] = { SCN(units), SCN(unit_dies), SCN(slow_unit), SCN(target),
-	SCN(long_epoch), SCN(predicted), SCN(units_in_a_row), {0} };
+	SCN(long_epoch), SCN(predicted), SCN(units_in_a_row),
+	SCN(late_units), SCN(late_dies), SCN(late_slow), SCN(late_target), SCN(late_row), {0} };
 
 int main(int argc, char **argv)
 {

@@ -18,7 +18,7 @@ static const struct cmd_param params[] = {
 	{ "strategy", CMD_STR, CMD_OPTION, "who computes what, such as pipeline" },
 	{ "stages", CMD_JSON, CMD_OPTION, "of strategy pipeline: into how many the model is cut, or a list of them" },
 	{ "replicas", CMD_INT, CMD_OPTION, "of strategy pipeline: so many side by side at most" },
-	{ "schedule", CMD_STR, CMD_OPTION, "of strategy pipeline: naive, gpipe or 1f1b" },
+	{ "schedule", CMD_STR, CMD_OPTION, "of strategy pipeline: naive, gpipe, 1f1b or 2bw" },
 	{ "micro_batches", CMD_INT, CMD_OPTION, "of strategy pipeline: of a flush" },
 	{ NULL, 0, 0, NULL }
 };

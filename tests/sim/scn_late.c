@@ -1,0 +1,68 @@
+/* Pipelines whose epochs run on into each other (schedule 2bw) in whole nodes, beside one peer alone whose gradients
+ * are one step late, too: whoever dies on the way, what is learned has the bits of that one. */
+#include "line_world.h"
+#include "run/crew_int.h"
+#include "train/trainer_int.h"
+
+#define ONE ", \"replicas\": 1"
+
+/* Nobody waits for a round: an epoch takes what its micro-batches take in the slowest stage. */
+static void scn_on(struct sim *s)
+{
+	struct line *l = line_late(s, ONE, 3);
+	sim_check(s, sim_run_until(s, line_all_seated, l, 60 * SEC));
+	line_goes_on(l, 20);
+	for (int i = 0; i < 3; i++) {
+		struct trainer_view v;
+		trainer_view(node_run(l->w, i)->trainer, &v);
+		if (v.stale_most != 1)
+			sim_fail(s, "a gradient of node %d was %llu steps late", i, (unsigned long long)v.stale_most);
+	}
+	line_end(l);
+}
+
+/* One after the other, anybody who has a stage, at any moment; the dead come back as spares. */
+static void scn_killed(struct sim *s)
+{
+	struct line *l = line_late(s, ONE, 4);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		int dead = line_kill_any(l, 300 * MSEC);
+		line_goes_on(l, 4);
+		sim_restart(s, dead);
+		line_goes_on(l, 4);
+	}
+	line_end(l);
+}
+
+/* With three copies two may die between two COMMITs. */
+static void scn_in_a_row(struct sim *s)
+{
+	struct line *l = line_late(s, ONE ", \"redundancy\": 3", 7);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		(void)line_kill_any(l, 20 * MSEC);
+		if (k % 2)
+			line_goes_on(l, 3);
+	}
+	line_end(l);
+}
+
+/* Without a spare, and back at once: the same peer with nothing in hand. */
+static void scn_back(struct sim *s)
+{
+	struct line *l = line_late(s, ONE, 3);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		int dead = line_pick(l, 300 * MSEC);
+		(k % 2 ? sim_power_off : sim_kill)(s, dead);
+		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
+		sim_restart(s, dead);
+		node_run_to(l->w, node_newest(l->w) + 4, 15 * SEC);
+	}
+	line_end(l);
+}
+
+static const struct scn list[] = { SCN(on), SCN(killed), SCN(in_a_row), SCN(back), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
