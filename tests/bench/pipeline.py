@@ -2,12 +2,13 @@
 """Strategy pipeline with real daemons on loopback, each with one thread: how long an epoch takes against what the schedule and the
 predictor say, how long a run stands still when a stage is killed, and what a second pipeline brings. JSON out: medians with spread.
 
-usage: tests/bench/pipeline.py HIVEMINDD [--only epoch,gpt,kill,side] [--windows 7] [--epochs 4] [--kills 7] [--mb 100] [--quick]
+usage: tests/bench/pipeline.py HIVEMINDD [--only epoch,gpt,late,kill,side] [--windows 7] [--epochs 4] [--kills 7] [--mb 100] [--quick]
 epoch: two stages of layers that sleep (FWD ms forward, BWD backward), schedule 1f1b, M micro-batches an epoch, one flush. formula_ms:
 (M + stages - 1) * (FWD + BWD); predicted_ms: `run plan` of that spec for two members; epoch_ms: means of windows of EPOCHS epochs
 between commits, by the daemon's own table; over_formula, over_predicted: epoch_ms by them. round_ms: what of it is the round at
 the end, which neither has in it.
 gpt: the same with a small gpt2, whose kernels run; predicted_ms then comes from the daemon's measured speed of matrix products.
+late: the layers of epoch again with schedule 2bw, against 1f1b in the same run: ratio of the medians; formula_ms: M * (FWD + BWD).
 kill: three stages, four daemons, MB of parameters and optimizer state in all, redundancy 2. A member is killed, rank 0, 1, 2, 0 ... in
 turn; resumed_s: until the first commit of the generation without it; whole_s: until that generation was there. Then it comes back
 as the spare.
@@ -29,7 +30,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from swarm import Daemon, Failed, end_in_order, kill_all, machine, new_key, spread
 
 BATCH, WIDTH, PORT = 4, 64, 27200
-PARTS = ('epoch', 'gpt', 'kill', 'side')
+PARTS = ('epoch', 'gpt', 'late', 'kill', 'side')
 
 
 def spec_of(model, stages, micro, **more):
@@ -131,6 +132,16 @@ def gpt_epoch(o):
 		return {'stages': 2, 'model': gpt(o, 1, '')['model'], 'batch': BATCH, 'of': [against(o, gpt(o, m, f.name)) for m in o.micro]}
 
 
+def late(o):
+	of = []
+	for m in o.micro:
+		flush = against(o, sleeping(o, m), (m + 1) * (o.fwd + o.bwd))
+		on = against(o, sleeping(o, m, schedule='2bw'), m * (o.fwd + o.bwd))
+		of.append({'micro_batches': m, '1f1b': flush, '2bw': on, 'ratio': round(on['epoch_ms']['median'] / flush['epoch_ms']['median'], 4),
+			'ratio_of_formulas': round(m / (m + 1), 4)})
+	return {'stages': 2, 'fwd_ms': o.fwd, 'bwd_ms': o.bwd, 'of': of}
+
+
 def one_kill(all_, rank):
 	victim = seats(all_)[rank]
 	others = [d for d in all_ if d is not victim]
@@ -213,7 +224,7 @@ def main():
 		p.error('at most 400 epochs in all windows')
 	end_in_order()
 	out = {'bench': 'pipeline', 'quick': o.quick, 'windows': o.windows, 'epochs_of_a_window': o.epochs, 'machine': machine()}
-	for name, part in zip(PARTS, (epoch, gpt_epoch, kill, side)):
+	for name, part in zip(PARTS, (epoch, gpt_epoch, late, kill, side)):
 		if name in only:
 			out[name] = part(o)
 			print(f'{name} done', file=sys.stderr, flush=True)

@@ -103,12 +103,12 @@ static void give(struct plan *p, const struct pipe *x, bool some, bool moves)
 			plan_coll(p, PLAN_SUM, 0, units(p, t), "-> sum%u", t);
 }
 
-static void step_of(struct plan *p, uint32_t t)
+static void step_of(struct plan *p, uint32_t t, bool own)
 {
 	char tag[12];
 
 	plan_vec(p, 0, "copy", "w%u -> " STAGE_BEFORE "%u", t, t);
-	update_optimizer(p, stage_tag(t, tag), "sum", tag);
+	update_optimizer(p, stage_tag(t, tag), "sum", own ? "" : tag);
 }
 
 /* All that stands before has ended when the COMMIT is made: nothing can part what follows it. */
@@ -120,12 +120,9 @@ static void step(struct plan *p, const struct pipe *x)
 	plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
 	for (uint32_t t = 0; t < x->n; t++)
 		if (keeps(x, s, t))
-			step_of(p, last = t);
-	if (stage_learns(x, s)) {
-		last = s;
-		plan_vec(p, 0, "copy", "w%u -> " STAGE_BEFORE "%u", s, s);
-		update_optimizer(p, stage_tag(s, tag), "sum", "");
-	}
+			step_of(p, last = t, false);
+	if (stage_learns(x, s))
+		step_of(p, last = s, true);
 	if (last != PLAN_NONE)
 		update_digest(p, stage_tag(last, tag));
 }
