@@ -37,6 +37,16 @@
  * writer is passed over. RECV of any, ALLTOALL and groups that go on with fewer make a value of what has come; it is
  * missing when nothing has.
  *
+ * Tiers. Tier 0 is the arena, the tier "host" is memory as well, the tier "file" is a file that nobody else sees and
+ * that is gone with the executor (exec.h); a buffer there that is `initial` begins with zeros. Kernels and the network
+ * work on memory: only MOVE, DROP and SAVE touch a buffer of tier file.
+ *   MOVE  writes over output k what input k is, whatever their tiers; with a file in it in lane copy, copy-in, copy-out
+ *         or disk
+ *   SAVE  makes the file named fn (letters, digits, _ - and . but not first) in the executor's folder of its inputs:
+ *         their bytes, as buffers state them, one input behind the other, in this machine's order. When it ends well,
+ *         that is safe on the disk in place of what had the name before; when it fails, what was there before is there
+ *         still. In lane disk.
+ *
  * COMMIT is the only point after which weights and optimizer state count as changed. Without inputs it waits for all
  * that stands before it; with inputs it commits these. What is changed locally right behind a COMMIT belongs to it
  * (data parallelism agrees, then steps); what must be changed before something that can fail is in a `journal` buffer.
@@ -137,7 +147,7 @@ struct plan_range { uint32_t a, b; };           /* ops a..b, both inclusive */
 struct plan_instr {
 	enum plan_kind kind;
 	enum plan_section section;
-	char fn[PLAN_NAME];             /* VEC: what it computes ("opt", "axpy", "dot" ...); SAVE: what; else a remark */
+	char fn[PLAN_NAME];             /* VEC: what it computes ("opt", "axpy", "dot" ...); SAVE: the file; or a remark */
 	uint32_t npiece; struct plan_range *piece;      /* ops of the local graph, in topological order */
 	enum plan_keep keep;            /* FWD: what its saved output holds */
 	bool replay;                    /* FWD again: statistics and counters do not advance */
@@ -169,6 +179,7 @@ struct plan_instr {
 
 struct plan_lane { char name[PLAN_NAME]; uint32_t width, window; };     /* running at once (0: any number); D1.5 */
 struct plan_tier { char name[PLAN_NAME]; uint64_t budget; };            /* 0: no limit stated */
+enum plan_place { PLAN_ARENA, PLAN_HOST, PLAN_FILE, PLAN_ELSEWHERE, PLAN_PLACES };     /* what a tier is: Tiers above */
 
 struct map;
 struct plan {
@@ -239,6 +250,12 @@ bool plan_in_stream(const struct plan_instr *i, uint32_t stream);
 const char *plan_label(const struct plan *p, const struct plan_instr *i);
 /* What is wrong with one instruction in itself, or NULL. Planners' instructions are asserted by plan_check. */
 const char *plan_instr_wrong(const struct plan *p, const struct plan_instr *i);
+/* Its part about tiers, MOVE and SAVE; also of plans that are not checked. */
+const char *plan_place_wrong(const struct plan *p, const struct plan_instr *i);
+enum plan_place plan_place(const struct plan *p, const struct plan_buf *b);
+/* Do the values of o, a buffer of p, go on in b, a buffer of q with its name? Equal bytes, depth, sharing, and both in
+ * memory or both in a file. */
+bool plan_lives_on(const struct plan *p, const struct plan_buf *o, const struct plan *q, const struct plan_buf *b);
 bool plan_is_state(const struct plan_buf *b);                   /* weight or optimizer with an initial value */
 
 /* --- text and JSON. JSON both ways is exact: reading what was written gives an equal plan. */

@@ -153,6 +153,63 @@ static bool keeps_nothing(const struct plan *p, const struct plan_instr *i)
 	return false;
 }
 
+enum plan_place plan_place(const struct plan *p, const struct plan_buf *b)
+{
+	const char *name = p->tier[b->tier].name;
+	return b->tier == 0 ? PLAN_ARENA : strcmp(name, "host") == 0 ? PLAN_HOST : strcmp(name, "file") == 0 ? PLAN_FILE :
+		PLAN_ELSEWHERE;
+}
+
+bool plan_lives_on(const struct plan *p, const struct plan_buf *o, const struct plan *q, const struct plan_buf *b)
+{
+	return b->bytes == o->bytes && plan_depth(b) == plan_depth(o) && b->shared == o->shared &&
+		(plan_place(p, o) == PLAN_FILE) == (plan_place(q, b) == PLAN_FILE);
+}
+
+/* fn of SAVE: a name in a folder, and not one of the executor's own, which begin with a dot. */
+static bool file_name_ok(const char *s)
+{
+	return s[0] && s[0] != '.' && strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+		strlen(s);
+}
+
+static const char *wrong_move(const struct plan *p, const struct plan_instr *i)
+{
+	if (i->nin == 0 || i->nin != i->nout)
+		return "MOVE has an output for each of its inputs, one at least";
+	for (uint32_t k = 0; k < i->nin; k++) {
+		if (i->out[k].add)
+			return "MOVE writes over its output and adds nothing";
+		if (p->buf[i->out[k].buf].bytes < p->buf[i->in[k].buf].bytes)
+			return "MOVE needs as much room in its output as its input has bytes";
+	}
+	return NULL;
+}
+
+const char *plan_place_wrong(const struct plan *p, const struct plan_instr *i)
+{
+	static const char *const lane[] = { "disk", "copy", "copy-in", "copy-out" };
+	uint32_t l = 0, most = i->kind == PLAN_SAVE ? 1 : 4;
+	bool file = i->kind == PLAN_SAVE;
+	for (uint32_t k = 0; k < i->nin; k++)
+		file = file || plan_place(p, &p->buf[i->in[k].buf]) == PLAN_FILE;
+	for (uint32_t k = 0; k < i->nout; k++)
+		file = file || plan_place(p, &p->buf[i->out[k].buf]) == PLAN_FILE;
+	if (file && i->kind != PLAN_MOVE && i->kind != PLAN_DROP && i->kind != PLAN_SAVE)
+		return "only MOVE, DROP and SAVE touch a buffer of tier file";
+	while (l < most && strcmp(p->lane[i->lane].name, lane[l]) != 0)
+		l++;
+	if (i->kind == PLAN_SAVE && l == most)
+		return "SAVE runs in lane disk";
+	if (file && i->kind == PLAN_MOVE && l == most)
+		return "MOVE from or to tier file runs in lane copy, copy-in, copy-out or disk";
+	if (i->kind == PLAN_SAVE && (i->nin == 0 || i->nout > 0))
+		return "SAVE has inputs and no output";
+	if (i->kind == PLAN_SAVE && !file_name_ok(i->fn))
+		return "SAVE needs the name of its file (fn): letters, digits, _ - and . but not first";
+	return i->kind == PLAN_MOVE ? wrong_move(p, i) : NULL;
+}
+
 const char *plan_instr_wrong(const struct plan *p, const struct plan_instr *i)
 {
 	if (plan_leaves(i->kind) && i->with == PLAN_ALONE)
@@ -183,7 +240,8 @@ const char *plan_instr_wrong(const struct plan *p, const struct plan_instr *i)
 	if (i->inplace && !may_be_in_place(p, i))
 		return "in place: VEC drops its first input, an exact value with the bytes, the tier and the stream of its "
 			"first output";
-	return wrong_refs(p, i);
+	const char *wrong = plan_place_wrong(p, i);
+	return wrong ? wrong : wrong_refs(p, i);
 }
 
 double plan_result(const struct plan_results *r, const char *name, double otherwise)

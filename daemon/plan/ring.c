@@ -159,7 +159,7 @@ void rings_carry(struct tokens *t, const struct tokens *before)
 		if (old == PLAN_NONE)
 			continue;
 		const struct plan_buf *o = &before->plan->buf[old];
-		if (o->bytes != b->bytes || plan_depth(o) != plan_depth(b) || o->shared != b->shared)
+		if (!plan_lives_on(before->plan, o, t->plan, b))
 			continue;
 		for (uint32_t s = 0; s < t->nstreams && s < before->nstreams; s++)
 			if (s == 0 || !b->shared)

@@ -57,7 +57,7 @@ static void everything(struct plan *p)
 	plan_coll(p, PLAN_SUM, 0, e, "z -> z")->on_missing = PLAN_WITHOUT;
 	plan_section(p, PLAN_EPILOGUE);
 	plan_streams(plan_do(p, PLAN_COMMIT, 0, "w"), 1, 3)->scope = PLAN_SHARD;
-	plan_do(p, PLAN_SAVE, 0, "w");
+	memcpy(plan_do(p, PLAN_SAVE, 0, "w")->fn, "weights.bin", 12);
 	plan_do(p, PLAN_MOVE, 0, "a.b_c/d-e -> z");
 	plan_do(p, PLAN_DROP, 0, "z");
 }
