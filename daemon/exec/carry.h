@@ -7,7 +7,7 @@
  * executor, whose failed() decides. GATHER: the whole is the members' parts in group order; SCATTER: part i of the
  * result is member i's, summed in group order; both cut into parts that differ by at most one float. A peer that is in
  * a group with two slots takes part once. What may wait for ever by the plan waits patience_us.
- * Not carried: ALLTOALL, RECV of any, REPLY, SAVE; they are refused by name. */
+ * Not carried: ALLTOALL, RECV of any, REPLY; they are refused by name. */
 #ifndef EXEC_CARRY_H
 #define EXEC_CARRY_H
 #include "net/chunk.h"

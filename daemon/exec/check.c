@@ -68,11 +68,14 @@ static void put_tables(struct buf *b, const struct plan *p)
 	for (size_t k = 0; k < sizeof(n) / sizeof(*n); k++)
 		buf_u32(b, n[k]);
 	for (uint32_t k = 0; k < p->nlanes; k++) {
+		put_name(b, p->lane[k].name);
 		buf_u32(b, p->lane[k].width);
 		buf_u32(b, p->lane[k].window);
 	}
-	for (uint32_t k = 0; k < p->ntiers; k++)
+	for (uint32_t k = 0; k < p->ntiers; k++) {
+		put_name(b, p->tier[k].name);
 		buf_u64(b, p->tier[k].budget);
+	}
 	for (uint32_t k = 0; k < p->ngroups; k++) {
 		const struct plan_group *g = &p->group[k];
 

@@ -9,7 +9,7 @@
 
 void exec_break(struct exec *x, const struct err *e)
 {
-	if (x->broken)
+	if (x->broken || x->dying)
 		return;
 	x->broken = true;
 	x->cb.broken(x->arg, e);
@@ -108,71 +108,17 @@ static void copy_run(struct job *j)
 {
 	struct op *o = container_of(j, struct op, job);
 
-	for (uint32_t k = 0; k < o->i->nout; k++)
+	for (uint32_t k = 0; k < o->i->nout && !o->rc; k++)
 		if (o->from[k])
-			memcpy(o->out[k]->p, o->from[k]->p, o->prog->plan.buf[o->i->out[k].buf].bytes);
+			o->rc = block_copy(o, o->out[k], o->from[k], o->prog->plan.buf[o->i->out[k].buf].bytes, &o->io);
 }
 
-static void copy_done(struct job *j)
+static void copied(struct op *o)
 {
-	struct op *o = container_of(j, struct op, job);
-	struct exec *x = o->x;
-
-	if (x->starting == o)
-		x->dead = true;
-	if (!o->run)
-		unheard(o);
-	else
-		leave(o, o->how);
-	exec_pump(x);
-	exec_maybe_quiet(x);
+	for (uint32_t k = 0; k < o->i->nout && !o->rc; k++)
+		if (o->from[k])
+			block_copied(o->out[k], o->from[k]);
 }
-
-/* Bytes of what is to be copied to stand for its outputs. */
-static size_t stand_ins(struct op *o)
-{
-	const struct token_bind *s = o->run->stands;
-	size_t bytes = 0;
-
-	for (uint32_t k = 0; s && k < o->i->nout; k++) {
-		struct block *b = s[k].slot == PLAN_NONE ? NULL : block_at(o->prog, &s[k]);
-
-		if (!b || !b->p || b == o->out[k])
-			continue;
-		o->from[k] = b;
-		b->refs++;
-		bytes += o->prog->plan.buf[o->i->out[k].buf].bytes;
-	}
-	return bytes;
-}
-
-static void without(struct op *o, const char *how)
-{
-	struct exec *x = o->x;
-	size_t bytes;
-
-	if (!o->run->passed)
-		(void)tokens_stand(x->prog->tokens, o->run);
-	o->from = xcalloc(o->i->nout + 1, sizeof(*o->from));
-	bytes = stand_ins(o);
-	if (bytes <= FEW) {
-		o->job.run = copy_run;
-		copy_run(&o->job);
-		leave(o, how);
-		return;
-	}
-	list_del(&o->link);
-	list_push(&x->ops, &o->link);
-	o->how = how;
-	o->is_job = true;
-	o->job = (struct job){ .name = "stand-in", .lane = env_lane(x->c.env, "reduce"), .run = copy_run,
-		.done = copy_done, .cost_us = bytes / 2000 };
-	x->starting = o;
-	env_work(x->c.env, &o->job);
-	x->starting = NULL;
-}
-
-/* --- failing */
 
 static enum exec_outcome outcome(struct op *o, const struct err *e)
 {
@@ -186,6 +132,92 @@ static enum exec_outcome outcome(struct op *o, const struct err *e)
 	return said == EXEC_WITHOUT ? meant : said;
 }
 
+/* What was to stand for its outputs could not be copied: as if the program had been abandoned here. */
+static void not_copied(struct op *o)
+{
+	struct exec *x = o->x;
+	struct err e = o->io;
+	enum exec_outcome said = outcome(o, &e);
+
+	list_del(&o->link);
+	log_op(x, o, "failed");
+	work_count(o, false);
+	tokens_abandon(x->prog->tokens, o->run, true);
+	op_free(o);
+	if (said == EXEC_BREAK)
+		exec_break(x, &e);
+	x->interrupted = true;
+}
+
+static void copy_done(struct job *j)
+{
+	struct op *o = container_of(j, struct op, job);
+	struct exec *x = o->x;
+
+	if (x->starting == o)
+		x->dead = true;
+	copied(o);
+	if (!o->run)
+		unheard(o);
+	else if (o->rc < 0)
+		not_copied(o);
+	else
+		leave(o, o->how);
+	exec_pump(x);
+	exec_maybe_quiet(x);
+}
+
+/* Bytes of what is to be copied to stand for its outputs; ret_file: from a file to a file. */
+static size_t stand_ins(struct op *o, bool *ret_file)
+{
+	const struct token_bind *s = o->run->stands;
+	size_t bytes = 0;
+
+	for (uint32_t k = 0; s && k < o->i->nout; k++) {
+		struct block *b = s[k].slot == PLAN_NONE ? NULL : block_at(o->prog, &s[k]);
+
+		if (!b || (!b->p && !b->filed) || b == o->out[k])
+			continue;
+		*ret_file = *ret_file || b->filed;
+		o->from[k] = b;
+		b->refs++;
+		bytes += o->prog->plan.buf[o->i->out[k].buf].bytes;
+	}
+	return bytes;
+}
+
+static void without(struct op *o, const char *how)
+{
+	struct exec *x = o->x;
+	bool file = false;
+	size_t bytes;
+
+	if (!o->run->passed)
+		(void)tokens_stand(x->prog->tokens, o->run);
+	o->from = xcalloc(o->i->nout + 1, sizeof(*o->from));
+	bytes = stand_ins(o, &file);
+	o->spill = x->spill;
+	o->fd = file ? spill_fd(x->spill) : -1;
+	if (bytes <= FEW && !file) {
+		o->job.run = copy_run;
+		copy_run(&o->job);
+		leave(o, how);
+		return;
+	}
+	list_del(&o->link);
+	list_push(&x->ops, &o->link);
+	o->how = how;
+	o->is_job = true;
+	o->job = (struct job){ .name = "stand-in", .lane = env_lane(x->c.env, file ? "disk" : "reduce"),
+		.run = copy_run,
+		.done = copy_done, .cost_us = bytes / 2000 };
+	x->starting = o;
+	env_work(x->c.env, &o->job);
+	x->starting = NULL;
+}
+
+/* --- failing */
+
 static void fail(struct op *o, const struct err *e)
 {
 	struct exec *x = o->x;
@@ -193,6 +225,7 @@ static void fail(struct op *o, const struct err *e)
 
 	if (said == EXEC_LATER) {
 		o->failed = true;
+		o->is_job = false;      /* nothing more comes of it */
 		log_op(x, o, "failed");
 		return;
 	}

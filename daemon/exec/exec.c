@@ -12,6 +12,34 @@
 #include "common/mem.h"
 #include "exec/int.h"
 
+static void close_run(struct job *j)
+{
+	struct exec *x = container_of(j, struct exec, close);
+
+	spill_close(x->spill, spill_fd(x->spill));
+}
+
+static void close_done(struct job *j)
+{
+	struct exec *x = container_of(j, struct exec, close);
+
+	spill_opened(x->spill, -1);
+	exec_maybe_quiet(x);
+}
+
+/* The file of values goes before the executor does; true: it is still there. */
+static bool closes(struct exec *x)
+{
+	if (!x->spill || spill_fd(x->spill) < 0)
+		return false;
+	if (x->close.run)
+		return true;
+	x->close = (struct job){ .name = "close values", .lane = env_lane(x->c.env, "disk"), .run = close_run,
+		.done = close_done };
+	env_work(x->c.env, &x->close);  /* x may be gone now */
+	return true;
+}
+
 void exec_maybe_quiet(struct exec *x)
 {
 	void (*fn)(void *arg) = x->quiet, (*gone)(void *arg) = x->gone, *arg = x->gone_arg;
@@ -22,7 +50,7 @@ void exec_maybe_quiet(struct exec *x)
 		x->quiet = NULL;
 		fn(x->quiet_arg);
 	}
-	if (!x->dying)
+	if (!x->dying || closes(x))
 		return;
 	env_timer(x->c.env, &x->kick, 0);
 	program_unref(x, x->prog);
@@ -212,6 +240,8 @@ struct exec *exec_new(const struct exec_conf *conf, const struct exec_cb *cb, vo
 	list_init(&x->parked);
 	list_init(&x->abandoned);
 	list_init(&x->bounds);
+	if (conf->folder)
+		x->spill = spill_new(conf->env->files, conf->folder);
 	return x;
 }
 
@@ -264,7 +294,7 @@ void exec_reset(struct exec *x)
 	x->interrupted = x->over = false;
 	x->idle = true;
 	x->nresults = 0;
-	x->used = 0;
+	memset(x->used, 0, sizeof(x->used));
 }
 
 bool exec_quiet(const struct exec *x)
@@ -315,12 +345,4 @@ void exec_lost(struct exec *x, uint32_t rank)
 	if (x->prog)
 		tokens_lost(x->prog->tokens, rank);
 	exec_interrupt(x);
-}
-
-void exec_view(const struct exec *x, struct exec_view *ret)
-{
-	*ret = x->v;
-	ret->arena_bytes = x->used;
-	ret->arena_peak_bytes = x->peak;
-	ret->tokens_peak_bytes = x->prog ? tokens_peak(x->prog->tokens, 0) : 0;
 }

@@ -1,9 +1,13 @@
 /* The executor: runs any plan (plan/plan.h) on this peer. It knows kinds, not strategies: which instruction may
- * start is plan/tokens.c's word; what it does is a job of a lane (FWD BWD VEC MOVE), a request to the owner (LOAD,
+ * start is plan/tokens.c's word; what it does is a job of a lane (FWD BWD VEC MOVE SAVE), a request to the owner (LOAD,
  * everything that leaves the peer) or a mark (DROP COMMIT).
  *
  * A program ends, plan() is asked for the next one; an empty program means: wait until exec_wake. Values stay in
- * their buffers from program to program (same name, bytes, depth). */
+ * their buffers from program to program (same name, bytes, depth; in memory or in a file as before).
+ *
+ * Values of tier file lie in one file of conf.folder, made with the first of them; it has no name, so that nothing of
+ * it is left however this ends. What the disk refuses (no room, an error) is a failure of the MOVE or SAVE: cb.failed.
+ */
 #ifndef EXEC_H
 #define EXEC_H
 #include "common/buf.h"
@@ -48,6 +52,10 @@ struct exec_conf {
 	const struct exec_ops *ops; void *ops_arg;
 	const struct token_hooks *hooks;        /* miss, pressure, lost; memory is the executor's own. May be NULL */
 	uint64_t budget_bytes;                  /* of tier arena, over all plans; 0 = no limit */
+	uint64_t host_bytes, file_bytes;        /* likewise of those two */
+	/* For tier file and SAVE, this executor's alone; made when it is needed, in a folder that is there. Copied. NULL:
+	 * plans with either are refused. */
+	const char *folder;
 	bool eval;                              /* forward passes only */
 	real *buffers;                          /* of the model (running statistics), the owner's; NULL: it has none */
 	uint64_t seed;                          /* of what is random in a micro-batch, with its first position */
@@ -87,6 +95,7 @@ void exec_lost(struct exec *x, uint32_t rank);  /* a member of the plan has left
 struct exec_view {
 	uint64_t arena_bytes, arena_peak_bytes; /* T5: handed out now, and at most, rounded as plans state them */
 	uint64_t tokens_peak_bytes;             /* tier 0 of the program that runs, as the predictor counts */
+	struct { uint64_t bytes, peak_bytes; } tier[PLAN_FILE + 1];    /* the same of arena, host and file */
 	uint64_t flops;                         /* of FWD and BWD (kernels/cost.h) */
 	uint64_t instructions, abandoned, programs, checks, busy_us, load_wait_us;
 	uint64_t cut_short;                     /* programs that were abandoned before their end */

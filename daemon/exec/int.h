@@ -1,10 +1,12 @@
-/* Inside the executor: exec.c (the spine), end.c (how instructions end), mem.c (memory of values), job.c (work in
- * lanes), net.c (what the owner does), log.c (the run log). */
+/* Inside the executor: exec.c (the spine), end.c (how instructions end), mem.c (memory of values), bind.c (that of the
+ * owner), count.c (bytes of tiers), job.c (work in lanes), move.c (MOVE and SAVE), net.c (what the owner does), log.c
+ * (the run log). */
 #ifndef EXEC_INT_H
 #define EXEC_INT_H
 #include "common/list.h"
 #include "kernels/cost.h"
 #include "exec/exec.h"
+#include "exec/spill.h"
 
 #define EXEC_SCRATCH 4          /* work areas kept for the next instruction */
 #define EXEC_SPARE 16            /* pieces of memory kept for the next value of that size */
@@ -17,6 +19,8 @@ struct block {
 	int refs;
 	void *p; size_t bytes;
 	bool bound;                             /* the owner's memory */
+	/* In the file of exec.spill, p is NULL. holds: something has been written there, else it reads as zeros. */
+	bool filed, holds; uint64_t at;
 	uint32_t reading, writing;              /* by abandoned jobs */
 	struct batch *batch;                    /* class BATCH: the owner's, p is NULL */
 };
@@ -55,6 +59,8 @@ struct op {
 	uint64_t ran_ns;                        /* in its lane, likewise */
 	struct par par;
 	struct kerr kerr; int rc;
+	const struct spill *spill; int fd; bool opens;  /* MOVE, SAVE, stand-ins; opens: it is the first to need the file */
+	struct err io;                          /* what the disk said; code 0: nothing */
 	const struct model *model; bool eval;
 };
 
@@ -73,7 +79,9 @@ struct exec {
 	void (*gone)(void *arg); void *gone_arg;
 	uint64_t programs;
 	uint32_t nresults; struct plan_result result[EXEC_RESULTS_MAX];
-	size_t used, peak, working;             /* working: the scratch in used */
+	size_t used[PLAN_PLACES], peak[PLAN_PLACES], working;   /* working: the scratch in used */
+	struct spill *spill;                    /* NULL: there is no folder for it */
+	struct job close;                       /* of its file, at the end */
 	struct { void *p; size_t bytes; bool busy; } scratch[EXEC_SCRATCH];
 	struct { void *p; size_t bytes; } spare[EXEC_SPARE]; uint32_t nspare; size_t spare_bytes;
 	struct exec_view v;
@@ -86,7 +94,6 @@ struct exec {
 /* mem.c */
 /* Becomes exec.prog, with the values of the one before. -1: there is no memory for what it begins with. */
 int program_new(struct exec *x, struct plan *stolen, struct program *before, struct err *e);
-bool binds_fit(const struct exec *x, const struct plan *p, struct err *e);     /* exec_bind's memory is enough for it */
 void program_unref(struct exec *x, struct program *p);
 struct block *block_at(struct program *p, const struct token_bind *b);
 /* Memory of outputs and scratch; 0, 1: must wait for an abandoned job, -1: over the budget or none left. */
@@ -94,11 +101,25 @@ int op_memory(struct op *o, struct err *e);
 void op_blocks(struct op *o);                   /* looks them up, takes references */
 void op_free(struct op *o);
 void block_unref(struct exec *x, struct block *b);
-bool op_counts(const struct op *o);             /* it writes what counts at once */
 void exec_mem_done(struct exec *x);
-void work_count(struct op *o, bool taken);     /* scratch, from the start to the end that the tokens see */
 void batches_back(struct exec *x);
 
+/* bind.c */
+const struct bound *bound_find(const struct exec *x, const char *name);
+bool binds_fit(const struct exec *x, const struct plan *p, struct err *e);     /* exec_bind's memory is enough for it */
+bool op_counts(const struct op *o);             /* it writes what counts at once */
+/* count.c */
+size_t block_bytes(const struct plan_buf *b);   /* with its journal */
+void block_count(struct exec *x, const struct plan *p, const struct plan_buf *b, bool taken);
+void work_count(struct op *o, bool taken);     /* scratch, from the start to the end that the tokens see */
+int budgets_hold(const struct exec *x, struct err *e);
+/* move.c */
+/* In a lane, or anywhere when both are in memory; o for what it says of the file. Then block_copied, on the loop. */
+int block_copy(const struct op *o, struct block *to, const struct block *from, size_t bytes, struct err *e);
+void block_copied(struct block *to, const struct block *from);
+bool move_must_wait(const struct op *o);        /* the file is being opened */
+void move_prepare(struct op *o);                /* fills in the job of MOVE or SAVE */
+void move_done(struct op *o);                   /* first thing after it; failed: o->io says why */
 /* job.c */
 int op_prepare(struct op *o, struct err *e);    /* fills in job; -1: the plan asks for what cannot be done */
 bool op_lacks(const struct op *o);              /* a VEC that has not the inputs that it cannot do without */

@@ -1,5 +1,5 @@
-/* What runs in lanes: FWD and BWD on pieces of the model, VEC functions, MOVE. A job sees its op only: pointers, sizes,
- * and copies of what the owner lets VEC functions know. */
+/* What runs in lanes: FWD and BWD on pieces of the model, VEC functions (MOVE and SAVE: move.c). A job sees its op
+ * only: pointers, sizes, and copies of what the owner lets VEC functions know. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,16 @@
 static void job_done(struct job *j)
 {
 	struct op *o = container_of(j, struct op, job);
+	bool moves = o->i->kind == PLAN_MOVE || o->i->kind == PLAN_SAVE;
 	struct err e;
 
-	if (o->rc < 0) {
+	if (moves && o->x->c.model)
+		move_done(o);
+	if (o->rc < 0 && moves)
+		e = o->io;                      /* the op is gone before all have heard of it */
+	else if (o->rc < 0)
 		(void)err_set(&e, ERR_INTERNAL, "%s %s: %s", plan_kind_name(o->i->kind), o->i->fn, o->kerr.text);
-		op_ended(o, NULL, &e);
-		return;
-	}
-	op_ended(o, NULL, NULL);
+	op_ended(o, NULL, o->rc < 0 ? &e : NULL);
 }
 
 static void run_nothing(struct job *j)
@@ -259,7 +261,7 @@ static int prepare_pass(struct op *o, struct err *e)
 	return 0;
 }
 
-/* --- VEC, MOVE */
+/* --- VEC */
 
 static void run_vec(struct job *j)
 {
@@ -316,14 +318,6 @@ static int prepare_vec(struct op *o, struct err *e)
 	return 0;
 }
 
-static void run_move(struct job *j)
-{
-	struct op *o = container_of(j, struct op, job);
-
-	for (uint32_t k = 0; k < o->i->nin && k < o->i->nout; k++)
-		memcpy(o->out[k]->p, o->in[k]->p, buf_of(o, &o->i->in[k])->bytes);
-}
-
 /* As the predictor has it: functions by the bytes they make, or read when they make none. */
 static uint64_t fn_us(const struct profile *m, const char *name, uint64_t bytes)
 {
@@ -363,7 +357,9 @@ int op_prepare(struct op *o, struct err *e)
 	const struct plan_instr *i = o->i;
 	const char *lane = o->prog->plan.lane[i->lane].name;
 
-	if (i->kind != PLAN_FWD && i->kind != PLAN_BWD && i->kind != PLAN_VEC && i->kind != PLAN_MOVE)
+	bool moves = i->kind == PLAN_MOVE || i->kind == PLAN_SAVE;
+
+	if (i->kind != PLAN_FWD && i->kind != PLAN_BWD && i->kind != PLAN_VEC && !moves)
 		return 0;
 	o->is_job = true;
 	o->job = (struct job){ .name = plan_kind_name(i->kind), .lane = lane_of(x, lane), .run = run_nothing,
@@ -378,8 +374,8 @@ int op_prepare(struct op *o, struct err *e)
 		return 0;
 	if (i->kind == PLAN_VEC)
 		return prepare_vec(o, e);
-	if (i->kind == PLAN_MOVE) {
-		o->job.run = run_move;
+	if (moves) {
+		move_prepare(o);
 		return 0;
 	}
 	return prepare_pass(o, e);

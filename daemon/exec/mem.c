@@ -8,20 +8,6 @@
 #include "common/mem.h"
 #include "exec/int.h"
 
-static size_t bytes_of(const struct plan_buf *b)
-{
-	return b->journal ? 2 * b->bytes : b->bytes;
-}
-
-static void count(struct exec *x, const struct plan_buf *b, bool taken)
-{
-	if (b->tier)
-		return;
-	x->used = taken ? x->used + bytes_of(b) : x->used - bytes_of(b);
-	if (x->used > x->peak)
-		x->peak = x->used;
-}
-
 static void spare_drop(struct exec *x, uint32_t k)
 {
 	big_free(x->spare[k].p, x->spare[k].bytes);
@@ -33,14 +19,14 @@ static void spare_drop(struct exec *x, uint32_t k)
  * smallest piece that is enough goes, else the largest. */
 static void spare_trim(struct exec *x)
 {
-	size_t held = x->used - x->working, over;
+	size_t held = x->used[PLAN_ARENA] - x->working, most = x->peak[PLAN_ARENA] + EXEC_SPARE_BYTES, over;
 
 	for (int k = 0; k < EXEC_SCRATCH; k++)
 		held += x->scratch[k].bytes;
-	while (x->nspare && held + x->spare_bytes > x->peak + EXEC_SPARE_BYTES) {
+	while (x->nspare && held + x->spare_bytes > most) {
 		uint32_t pick = 0;
 
-		over = held + x->spare_bytes - x->peak - EXEC_SPARE_BYTES;
+		over = held + x->spare_bytes - most;
 		for (uint32_t k = 1; k < x->nspare; k++) {
 			size_t best = x->spare[pick].bytes, this = x->spare[k].bytes;
 
@@ -87,7 +73,9 @@ void block_unref(struct exec *x, struct block *b)
 		return;
 	if (b->batch)
 		x->c.ops->unload(x->c.ops_arg, b->batch);
-	if (!b->bound)
+	if (b->filed)
+		spill_give(x->spill, b->at, b->bytes);
+	else if (!b->bound)
 		spare_put(x, b->p, b->bytes);
 	free(b);
 }
@@ -112,7 +100,7 @@ static void memory(void *arg, uint32_t stream, uint32_t buf, uint32_t slot, bool
 	struct block **at;
 
 	at = cell(p, stream, buf, slot);
-	count(x, &p->plan.buf[buf], taken);
+	block_count(x, &p->plan, &p->plan.buf[buf], taken);
 	if (taken || !*at || (*at)->bound)
 		return;
 	block_unref(x, *at);
@@ -153,48 +141,6 @@ static void lost(void *arg, struct tokens *t, uint32_t rank)
 	h->lost(h->arg, t, rank);
 }
 
-static const struct bound *bound_find(const struct exec *x, const char *name)
-{
-	list_each(it, &x->bounds) {
-		const struct bound *b = list_entry(it, struct bound, link);
-
-		if (!strcmp(b->name, name))
-			return b;
-	}
-	return NULL;
-}
-
-void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes)
-{
-	struct bound *b = xcalloc(1, sizeof(*b));
-
-	assert(!x->prog && strlen(buffer) < sizeof(b->name) && !bound_find(x, buffer));
-	memcpy(b->name, buffer, strlen(buffer) + 1);
-	b->p = p;
-	b->bytes = bytes;
-	list_push(&x->bounds, &b->link);
-}
-
-void exec_count(struct exec *x, const char *buffer)
-{
-	exec_bind(x, buffer, NULL, 0);
-}
-
-void exec_unbind(struct exec *x)
-{
-	assert(!x->prog || x->dying);
-	while (!list_empty(&x->bounds))
-		free(list_entry(list_pop(&x->bounds), struct bound, link));
-}
-
-bool op_counts(const struct op *o)
-{
-	for (uint32_t k = 0; k < o->i->nout; k++)
-		if (o->out && o->out[k] && bound_find(o->x, o->prog->plan.buf[o->i->out[k].buf].name))
-			return true;
-	return false;
-}
-
 static struct block *block_new(void *p, size_t bytes, bool bound)
 {
 	struct block *b = xcalloc(1, sizeof(*b));
@@ -208,11 +154,18 @@ static bool dry(const struct exec *x, const struct plan_buf *b)
 	return !x->c.model && b->class != PLAN_SCALAR;
 }
 
-static struct block *block_make(struct exec *x, const struct plan_buf *b, struct err *e)
+static struct block *block_make(struct exec *x, const struct plan *plan, const struct plan_buf *b, struct err *e)
 {
-	size_t bytes = bytes_of(b);
+	size_t bytes = block_bytes(b);
 	void *p = NULL;
 
+	if (x->c.model && plan_place(plan, b) == PLAN_FILE) {
+		struct block *k = block_new(NULL, bytes, false);
+
+		k->filed = true;
+		k->at = spill_take(x->spill, bytes);
+		return k;
+	}
 	if (b->class != PLAN_BATCH && !dry(x, b)) {
 		p = spare_take(x, bytes ? bytes : 1);
 		if (!p) {
@@ -230,7 +183,7 @@ static void carry(struct exec *x, struct program *p, struct program *before)
 		const struct plan_buf *o = &before->plan.buf[i];
 		uint32_t n = plan_find(&p->plan, o->name);
 		const struct plan_buf *b = n == PLAN_NONE ? NULL : &p->plan.buf[n];
-		bool same = b && b->bytes == o->bytes && plan_depth(b) == plan_depth(o) && b->shared == o->shared;
+		bool same = b && plan_lives_on(&before->plan, o, &p->plan, b);
 
 		for (uint32_t s = 0; s < (before->plan.streams && !o->shared ? before->plan.streams : 1); s++)
 			for (uint32_t k = 0; k < plan_depth(o); k++) {
@@ -249,29 +202,6 @@ static void carry(struct exec *x, struct program *p, struct program *before)
 	}
 }
 
-bool binds_fit(const struct exec *x, const struct plan *p, struct err *e)
-{
-	for (uint32_t i = 0; i < p->nbufs; i++) {
-		const struct plan_buf *b = &p->buf[i];
-		const struct bound *own = bound_find(x, b->name);
-		uint32_t values = plan_depth(b) * (p->streams && !b->shared ? p->streams : 1);
-
-		if (!own || !own->p)
-			continue;
-		if (values > 1) {
-			(void)err_set(e, ERR_INVALID, "plan %s: buffer %s is to hold %u values, and lies in memory of its owner, "
-				"which has room for one", p->strategy, b->name, values);
-			return false;
-		}
-		if (bytes_of(b) > own->bytes) {
-			(void)err_set(e, ERR_INVALID, "plan %s: buffer %s needs %zu bytes, and lies in memory of its owner, which "
-				"has %zu", p->strategy, b->name, bytes_of(b), own->bytes);
-			return false;
-		}
-	}
-	return true;
-}
-
 /* plan_runnable has looked whether it fits (binds_fit). */
 static int bind_all(struct exec *x, struct program *p, struct err *e)
 {
@@ -283,7 +213,7 @@ static int bind_all(struct exec *x, struct program *p, struct err *e)
 		if (own && own->p) {
 			if (!*at)
 				*at = block_new(own->p, own->bytes, true);
-		} else if (b->initial && !*at && !(*at = block_make(x, b, e))) {
+		} else if (b->initial && !*at && !(*at = block_make(x, &p->plan, b, e))) {
 			return -1;
 		}
 	}
@@ -311,7 +241,7 @@ int program_new(struct exec *x, struct plan *stolen, struct program *before, str
 	p->nblocks = n;
 	p->block = xcalloc(n + 1, sizeof(*p->block));
 	x->prog = p;
-	x->used = 0;                    /* the new tokens count what lives on */
+	memset(x->used, 0, sizeof(x->used));    /* the new tokens count what lives on */
 	p->tokens = tokens_new(&p->plan, &hooks, before ? before->tokens : NULL);
 	carry(x, p, before);
 	rc = bind_all(x, p, e);
@@ -331,16 +261,6 @@ void program_unref(struct exec *x, struct program *p)
 	free(p->block);
 	free(p->base);
 	free(p);
-}
-
-void work_count(struct op *o, bool taken)
-{
-	struct exec *x = o->x;
-
-	x->used = taken ? x->used + o->i->work_bytes : x->used - o->i->work_bytes;
-	x->working = taken ? x->working + o->i->work_bytes : x->working - o->i->work_bytes;
-	if (x->used > x->peak)
-		x->peak = x->used;
 }
 
 /* Batches that were loaded and not committed go back, as soon as no abandoned job reads them. */
@@ -375,6 +295,8 @@ void op_blocks(struct op *o)
 
 static bool must_wait(const struct op *o)
 {
+	if (move_must_wait(o))
+		return true;
 	for (uint32_t k = 0; k < o->i->nin; k++)
 		if (o->in[k] && o->in[k]->writing)
 			return true;
@@ -419,13 +341,11 @@ static int take_scratch(struct op *o, struct err *e)
 int op_memory(struct op *o, struct err *e)
 {
 	struct exec *x = o->x;
-	size_t budget = x->c.budget_bytes;
 
 	if (must_wait(o))
 		return 1;
-	if (budget && x->used > budget)
-		return err_set(e, ERR_LIMIT, "memory: the step needs %zu bytes and local.memory leaves %zu for it; make "
-			"local.batch smaller or local.memory larger", x->used, budget);
+	if (budgets_hold(x, e) < 0)
+		return -1;
 	for (uint32_t k = 0; k < o->i->nout; k++) {
 		const struct plan_buf *b = &o->prog->plan.buf[o->i->out[k].buf];
 		struct block **at = cell(o->prog, o->run->out[k].stream, o->run->out[k].buf, o->run->out[k].slot);
@@ -438,7 +358,7 @@ int op_memory(struct op *o, struct err *e)
 			block_unref(x, o->out[k]);
 			o->out[k] = NULL;
 		}
-		if (!*at && !(*at = block_make(x, b, e)))
+		if (!*at && !(*at = block_make(x, &o->prog->plan, b, e)))
 			return -1;
 		if (!o->out[k]) {
 			o->out[k] = *at;
@@ -484,4 +404,5 @@ void exec_mem_done(struct exec *x)
 		spare_drop(x, 0);
 	for (int k = 0; k < EXEC_SCRATCH; k++)
 		big_free(x->scratch[k].p, x->scratch[k].bytes);
+	spill_free(x->spill);
 }

@@ -28,7 +28,7 @@ struct exec_ops {
 	/* LOAD, answered by exec_loaded. variant as in the plan. */
 	void (*load)(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index);
 	void (*unload)(void *arg, struct batch *b);     /* nobody reads it any more */
-	/* SUM GATHER SCATTER ALLTOALL SEND RECV SAVE. Inputs are read, outputs written until the answer. NULL: the
+	/* SUM GATHER SCATTER ALLTOALL SEND RECV. Inputs are read, outputs written until the answer. NULL: the
 	 * plan must have none of them. */
 	void (*net)(void *arg, struct exec_wait *w, const struct exec_net *n, const struct exec_span *in, uint32_t nin,
 		const struct exec_span *out, uint32_t nout);

@@ -22,7 +22,9 @@ struct bed {
 	struct exec_wait *wait, *load;
 	struct err error;
 	double loss;
-	size_t budget;
+	/* Set before it is opened: */
+	size_t budget, host_bytes, file_bytes; const char *folder; const struct profile *profile; bool check;
+	void (*ready)(struct bed *b);           /* called when all is there and nothing runs yet */
 };
 
 static inline void *start(struct env *env, int node, void *arg) { return arg; }
@@ -112,16 +114,10 @@ static inline struct model *make_model(void)
 	return model_new(&in, d, 5, NULL, &e);
 }
 
-static inline void bed_begin(struct bed *b, void (*make)(struct bed *b, struct plan *p), const struct exec_ops *ops,
+/* In a world that is there (b->env). */
+static inline void bed_put(struct bed *b, void (*make)(struct bed *b, struct plan *p), const struct exec_ops *ops,
 	const struct exec_cb *cb)
 {
-	struct sim_app app = { start, stop, b };
-	size_t budget = b->budget;
-
-	memset(b, 0, sizeof(*b));
-	b->sim = sim_new(1);
-	(void)sim_node_add(b->sim, NULL, &app);
-	b->env = sim_env(b->sim, 0);
 	b->model = make_model();
 	b->par = par_serial(CPU_PLAIN, NULL);
 	b->w = calloc(b->model->nparam, sizeof(real));
@@ -134,11 +130,27 @@ static inline void bed_begin(struct bed *b, void (*make)(struct bed *b, struct p
 		b->y[i] = i % 4;
 	b->batch = (struct batch){ .n = N, .x = b->x, .y = b->y, .position = b->position };
 	struct exec_conf conf = { .env = b->env, .model = b->model, .par = &b->par, .ops = ops, .ops_arg = b,
-		.budget_bytes = budget };
+		.budget_bytes = b->budget, .host_bytes = b->host_bytes, .file_bytes = b->file_bytes, .folder = b->folder,
+		.profile = b->profile, .check = b->check };
 	b->x_ = exec_new(&conf, cb, b);
 	exec_bind(b->x_, "w", b->w, b->model->nparam * sizeof(real));
 	exec_bind(b->x_, "g", b->g, b->model->nparam * sizeof(real));
+	if (b->ready)
+		b->ready(b);
 	exec_wake(b->x_);
+}
+
+static inline void bed_begin(struct bed *b, void (*make)(struct bed *b, struct plan *p), const struct exec_ops *ops,
+	const struct exec_cb *cb)
+{
+	struct sim_app app = { start, stop, b };
+
+	*b = (struct bed){ .budget = b->budget, .host_bytes = b->host_bytes, .file_bytes = b->file_bytes,
+		.folder = b->folder, .profile = b->profile, .check = b->check, .ready = b->ready };
+	b->sim = sim_new(1);
+	(void)sim_node_add(b->sim, NULL, &app);
+	b->env = sim_env(b->sim, 0);
+	bed_put(b, make, ops, cb);
 	sim_run_for(b->sim, 1000000);
 }
 
@@ -154,7 +166,8 @@ static inline void bed_open(struct bed *b, void (*make)(struct bed *b, struct pl
 
 static inline void bed_close(struct bed *b)
 {
-	exec_free(b->x_, NULL, NULL);
+	if (b->x_)
+		exec_free(b->x_, NULL, NULL);
 	sim_run_for(b->sim, 1000000);
 	model_free(b->model);
 	free(b->w);

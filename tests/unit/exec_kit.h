@@ -66,6 +66,8 @@ static inline void kit_compare(const struct kit *k, const struct xworld *w)
 			fail_msg("peer %u ends at %llu us, predicted %llu", i, (unsigned long long)p->finish,
 				(unsigned long long)o->finish_us);
 		assert_int_equal(v.arena_peak_bytes, o->peak[0]);       /* T5 */
+		for (int t = 0; t <= PLAN_FILE; t++)
+			assert_int_equal(v.tier[t].peak_bytes, o->peak[t]);
 		for (int c = 0; c < PLAN_CLASSES_COUNT; c++) {          /* T4 */
 			assert_int_equal(p->sent[c], o->sent[c]);
 			assert_int_equal(p->received[c], o->received[c]);

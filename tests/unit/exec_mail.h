@@ -252,17 +252,6 @@ static inline void x_net(void *arg, struct exec_wait *w, const struct exec_net *
 	const struct plan_instr *i = n->instr;
 	struct xwait *v;
 
-	if (i->kind == PLAN_SAVE) {
-		uint64_t us = 0, bytes = 0;
-
-		for (uint32_t k = 0; k < (nout ? nout : nin); k++)
-			bytes += (nout ? out : in)[k].bytes;
-		for (uint32_t f = 0; f < p->k->profile.nfns; f++)
-			if (!strcmp(p->k->profile.fn[f].name, "SAVE"))
-				us = p->k->profile.fn[f].us + (uint64_t)(p->k->profile.fn[f].us_per_byte * (double)bytes);
-		x_end_at(p, w, p->world->now + us);
-		return;
-	}
 	if (i->kind == PLAN_SEND) {
 		x_send(p, w, n, in);
 		return;

@@ -188,7 +188,7 @@ static void test_refused(void **state)
 		{ small_output, "a5 has 64 bytes and needs" }, { small_scratch, "has 1 bytes of scratch and needs" },
 		{ no_such_op, "FWD has no piece of this model (5 ops)" }, { no_weights, "FWD 0..4 lacks an operand" },
 		{ few_operands, "VEC dot has 1 inputs and 1 outputs, and needs 2 and 1" },
-		{ file_tier, "buffer disk lies in tier file, which is not there" },
+		{ file_tier, "buffer disk lies in tier file, and there is no folder for it" },
 	};
 
 	for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++) {

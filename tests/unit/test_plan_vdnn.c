@@ -12,7 +12,7 @@ static bool conv(uint32_t i)
 	return i % 3 == 0;
 }
 
-struct vdnn { bool all; uint32_t ring; const char *algorithm; };
+struct vdnn { bool all; uint32_t ring; const char *algorithm; bool file, saves; };
 
 static bool moves(const struct vdnn *v, uint32_t i)
 {
@@ -25,7 +25,7 @@ static void buffers(struct plan *p, const struct vdnn *v)
 		struct plan_buf b = { .class = i > 0 ? PLAN_ACTIVATION : PLAN_BATCH, .bytes = ACT, .per = 2 * L };
 		if (i == L || !moves(v, i))
 			plan_buf(p, &b, "keep%u", i);
-		b.tier = plan_tier(p, "host", 0);
+		b.tier = plan_tier(p, v->file ? "file" : "host", 0);
 		if (i < L && moves(v, i))
 			plan_buf(p, &b, "host%u", i);
 	}
@@ -83,6 +83,8 @@ static void plan_vdnn(struct plan *p, const struct vdnn *v)
 	plan_do(p, PLAN_DROP, L, "g");
 	plan_vec(p, 2 * L - 1, "opt", "dw! w -> w'");
 	plan_do(p, PLAN_COMMIT, 2 * L - 1, "w'");
+	if (v->saves)
+		memcpy(plan_do(p, PLAN_SAVE, 2 * L - 1, "w'")->fn, "weights", 8);
 }
 
 static void run(struct kit *k, const struct vdnn *v, double us_per_byte, uint64_t budget)
@@ -94,6 +96,7 @@ static void run(struct kit *k, const struct vdnn *v, double us_per_byte, uint64_
 		k->profile.op[i].variant[1] = (struct profile_variant){ "im2col", 600, 1200, WORK };
 	}
 	kit_fn(k, "MOVE", 0, us_per_byte);
+	kit_fn(k, "SAVE", 700, us_per_byte);
 	plan_init(&k->plan[0], "vdnn", 0, 1, k->member);
 	plan_vdnn(&k->plan[0], v);
 	k->plan[0].tier[0].budget = budget;
@@ -183,6 +186,39 @@ static void algorithms(void **state)
 	kit_close(&k);
 }
 
+/* Where it goes is a plan choice, too: the bytes are in the other tier, and nothing else changes. What is saved is in
+ * nobody's way but of who writes it next. */
+static void to_a_file(void **state)
+{
+	const uint64_t save = 700 + L * PARAM / 2000;
+	struct kit k;
+	run(&k, &(struct vdnn){ true, 2, "" }, 0.0005, 0);
+	kit_predict(&k);
+	uint64_t us = k.out.us, peak = k.out.peer[0].peak[0], away = k.out.peer[0].peak[1];
+	kit_close(&k);
+	for (int saves = 0; saves < 2; saves++) {
+		run(&k, &(struct vdnn){ true, 2, "", true, saves }, 0.0005, 0);
+		kit_check(&k);
+		kit_predict(&k);
+		assert_int_equal(k.out.us, us + (saves ? save : 0));
+		assert_int_equal(k.out.peer[0].peak[0], peak);
+		assert_int_equal(k.out.peer[0].peak[1], 0);
+		assert_int_equal(k.out.peer[0].peak[2], away);
+		assert_int_equal(k.out.peer[0].ran[PLAN_SAVE], saves ? 2 : 0);
+		if (saves) {
+			const struct predict_span *s = kit_span(&k, 0, PLAN_SAVE, 2 * L - 1);
+			assert_int_equal(s->end_us - s->start_us, save);
+		}
+		k.plan[0].tier[2].budget = away - 1;
+		kit_refused(&k, RULE_PEAK);
+		kit_close(&k);
+	}
+	run(&k, &(struct vdnn){ true, 2, "", true }, 0.0005, 0);
+	k.plan[0].buf[plan_find(&k.plan[0], "back")].tier = 2;
+	kit_refused(&k, RULE_SHAPE);
+	kit_close(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -190,6 +226,7 @@ int main(void)
 		cmocka_unit_test(memory_is_the_point),
 		cmocka_unit_test(one_slot_more_removes_the_wait),
 		cmocka_unit_test(algorithms),
+		cmocka_unit_test(to_a_file),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

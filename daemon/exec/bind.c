@@ -1,0 +1,76 @@
+/* Buffers whose one value lies in memory of the owner, or counts as if it did: by name, for every program. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "exec/int.h"
+
+const struct bound *bound_find(const struct exec *x, const char *name)
+{
+	list_each(it, &x->bounds) {
+		const struct bound *b = list_entry(it, struct bound, link);
+
+		if (!strcmp(b->name, name))
+			return b;
+	}
+	return NULL;
+}
+
+void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes)
+{
+	struct bound *b = xcalloc(1, sizeof(*b));
+
+	assert(!x->prog && strlen(buffer) < sizeof(b->name) && !bound_find(x, buffer));
+	memcpy(b->name, buffer, strlen(buffer) + 1);
+	b->p = p;
+	b->bytes = bytes;
+	list_push(&x->bounds, &b->link);
+}
+
+void exec_count(struct exec *x, const char *buffer)
+{
+	exec_bind(x, buffer, NULL, 0);
+}
+
+void exec_unbind(struct exec *x)
+{
+	assert(!x->prog || x->dying);
+	while (!list_empty(&x->bounds))
+		free(list_entry(list_pop(&x->bounds), struct bound, link));
+}
+
+bool op_counts(const struct op *o)
+{
+	for (uint32_t k = 0; k < o->i->nout; k++)
+		if (o->out && o->out[k] && bound_find(o->x, o->prog->plan.buf[o->i->out[k].buf].name))
+			return true;
+	return false;
+}
+
+bool binds_fit(const struct exec *x, const struct plan *p, struct err *e)
+{
+	for (uint32_t i = 0; i < p->nbufs; i++) {
+		const struct plan_buf *b = &p->buf[i];
+		const struct bound *own = bound_find(x, b->name);
+		uint32_t values = plan_depth(b) * (p->streams && !b->shared ? p->streams : 1);
+
+		if (!own || !own->p)
+			continue;
+		if (plan_place(p, b) == PLAN_FILE) {
+			(void)err_set(e, ERR_INVALID, "plan %s: buffer %s is to lie in tier %s, and lies in memory of its owner",
+				p->strategy, b->name, p->tier[b->tier].name);
+			return false;
+		}
+		if (values > 1) {
+			(void)err_set(e, ERR_INVALID, "plan %s: buffer %s is to hold %u values, and lies in memory of its owner, "
+				"which has room for one", p->strategy, b->name, values);
+			return false;
+		}
+		if (block_bytes(b) > own->bytes) {
+			(void)err_set(e, ERR_INVALID, "plan %s: buffer %s needs %zu bytes, and lies in memory of its owner, which "
+				"has %zu", p->strategy, b->name, block_bytes(b), own->bytes);
+			return false;
+		}
+	}
+	return true;
+}
