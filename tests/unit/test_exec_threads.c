@@ -59,7 +59,10 @@ static bool is_over(void *arg) { return ((struct bed *)arg)->over || ((struct be
 static void gone(void *arg) { real_.gone++; }
 static bool is_gone(void *arg) { return real_.gone > 0; }
 
-static void train_real(struct bed *b, const char *points)
+static bool never(void *arg) { return false; }
+
+/* sudden_us: the executor ends after so long, and the loop with it. 0: when all is done. */
+static void train_real(struct bed *b, const char *points, uint64_t sudden_us)
 {
 	const struct exec_cb cb = { .plan = plan, .commit = real_commit, .scalar = scalar, .env = vec_env, .failed = failed,
 		.broken = broken };
@@ -73,11 +76,16 @@ static void train_real(struct bed *b, const char *points)
 	real_.open = real_.gone = 0;
 	b->env = loop_env(l);
 	bed_put(b, trains, &no_net, &cb);
-	assert_true(loop_run_until(l, is_over, b, 20000000));
+	if (sudden_us)
+		(void)loop_run_until(l, never, NULL, sudden_us);
+	else
+		assert_true(loop_run_until(l, is_over, b, 20000000));
 	exec_free(b->x_, gone, NULL);
-	assert_true(loop_run_until(l, is_gone, NULL, 20000000));
-	assert_int_equal(open_values(), 0);
+	if (!sudden_us)
+		assert_true(loop_run_until(l, is_gone, NULL, 20000000));
 	loop_free(l);
+	assert_int_equal(real_.gone, 1);
+	assert_int_equal(open_values(), 0);
 }
 
 static void free_real(struct bed *b)
@@ -94,7 +102,7 @@ static void test_real(void **state)
 
 	(void)snprintf(real_.dir, sizeof(real_.dir), "tiers-XXXXXX");
 	assert_non_null(mkdtemp(real_.dir));
-	train_real(&a, "");
+	train_real(&a, "", 0);
 	assert_int_equal(a.commits, 1);
 	for (size_t i = 0; i < sizeof(points) / sizeof(*points); i++) {
 		char folder[96];
@@ -106,7 +114,7 @@ static void test_real(void **state)
 		if (points[i][0])
 			continue;
 #endif
-		train_real(&b, points[i]);
+		train_real(&b, points[i], 0);
 		if (b.broken)
 			fail_msg("%s", b.error.text);
 		assert_int_equal(b.troubles, points[i][0] != 0);
@@ -122,9 +130,27 @@ static void test_real(void **state)
 	free_real(&a);
 }
 
+/* The loop goes while lanes work for an executor that has been freed: it is gone before the loop is, with its file. */
+static void test_sudden_end(void **state)
+{
+	(void)snprintf(real_.dir, sizeof(real_.dir), "tiers-XXXXXX");
+	assert_non_null(mkdtemp(real_.dir));
+	for (uint64_t us = 1; us < 20000; us += us / 2 + 1) {
+		struct bed b = { .folder = real_.dir };
+		char path[128];
+
+		train_real(&b, "", us);
+		assert_int_equal(b.broken + b.troubles, 0);
+		(void)snprintf(path, sizeof(path), "%s/w.bin", real_.dir);
+		(void)unlink(path);
+		free_real(&b);
+	}
+	assert_int_equal(rmdir(real_.dir), 0);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_real) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_real), cmocka_unit_test(test_sudden_end) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
