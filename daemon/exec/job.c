@@ -154,9 +154,13 @@ static void run_bwd(struct job *j)
 	pass_of(o, &p);
 	p.call.count = &o->cost;
 	p.call.ns = o->ns;
-	for (uint32_t k = 0; k < o->i->nout && p.grad; k++)
-		if (buf_of(o, &o->i->out[k])->class == PLAN_WEIGHT_GRAD && starts_blank(o, k))
-			p.call.fresh = true;
+	for (uint32_t k = 0; k < o->i->nout && p.grad; k++) {
+		if (buf_of(o, &o->i->out[k])->class != PLAN_WEIGHT_GRAD || !starts_blank(o, k))
+			continue;
+		if (o->i->out[k].add)           /* other pieces will add theirs beside it */
+			memset(o->out[k]->p, 0, buf_of(o, &o->i->out[k])->bytes);
+		p.call.fresh = true;
+	}
 	model_backward(&o->par, m, p.a, p.b, &p.call, p.x, p.dy, p.dx, p.grad);
 }
 

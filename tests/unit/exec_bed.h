@@ -123,6 +123,8 @@ static inline void bed_put(struct bed *b, void (*make)(struct bed *b, struct pla
 	b->w = calloc(b->model->nparam, sizeof(real));
 	b->g = calloc(b->model->nparam, sizeof(real));
 	b->make = make;
+	for (size_t i = 0; i < b->model->nparam; i++)
+		b->g[i] = 7;                            /* what lies there is nothing */
 	model_init(b->model, 9, b->w);
 	for (int i = 0; i < N * 7; i++)
 		b->x[i] = (real)((i * 37) % 19) / 7 - 1;
