@@ -213,7 +213,7 @@ static void on_progress(void *arg, const struct trainer_progress *p)
 {
 	struct run *r = arg;
 	r->loss = p->loss;
-	if (p->batch)
+	if (p->batch && p->correct >= 0)
 		r->accuracy = (double)p->correct / p->batch;
 	r->own_samples += p->batch;
 	if (r->avg && run_crew_head(r))

@@ -131,6 +131,8 @@ static void on_scalar(void *arg, const char *name, int64_t index, const void *p,
 		check_batch(t, t->batch_loss);
 	} else if (!strcmp(name, "correct")) {
 		t->batch_correct = *(const double *)p;
+		t->seat.correct += t->batch_correct;
+		t->seat.corrects++;
 	} else if (!strcmp(name, "unit")) {
 		t->unit = *(const double *)p;
 	} else if (!strcmp(name, "parcel")) {
@@ -154,6 +156,15 @@ static void measure(struct trainer *t, uint32_t n)
 	t->last_us = now;
 }
 
+/* Of what has just been counted; negative: this peer is not told. */
+static double correct_of(const struct trainer *t)
+{
+	const struct seat *s = &t->seat;
+	double n = !s->is ? t->batch_correct : s->corrects ? s->correct * s->flush / s->corrects : -1;
+
+	return n > 0 || s->is ? n : 0;
+}
+
 /* What the averager does not know to be decided: this epoch's samples, and those that fly. */
 static void tell_progress(struct trainer *t, uint32_t batch, double loss)
 {
@@ -161,7 +172,7 @@ static void tell_progress(struct trainer *t, uint32_t batch, double loss)
 	struct ranges all = { 0 };
 	const struct ranges none = { 0 };
 	struct trainer_progress p = { .epoch = t->epoch, .samples = t->samples + (flies ? t->flight.samples : 0),
-		.claimed = &t->claimed, .loss = loss, .correct = t->batch_correct > 0 ? t->batch_correct : 0, .batch = batch,
+		.claimed = &t->claimed, .loss = loss, .correct = correct_of(t), .batch = batch,
 		.rate = t->rate };
 
 	if (flies) {

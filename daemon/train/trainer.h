@@ -34,8 +34,8 @@ struct trainer_progress {
 	uint64_t epoch, samples;                /* accumulated in this epoch */
 	const struct ranges *claimed;           /* where they came from */
 	double loss;                            /* mean over the micro-batch that just ended */
-	/* of that micro-batch; a sample with several answers counts with its share of right ones; correct 0 for losses
-	 * without the notion */
+	/* of that micro-batch, or of all that count at once; a sample with several answers counts with its share of right
+	 * ones; correct 0 for losses without the notion, negative: this peer is not told */
 	double correct; uint32_t batch;
 	double rate;                            /* samples/s of this peer, smoothed over 16 micro-batches */
 };

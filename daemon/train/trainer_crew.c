@@ -304,6 +304,7 @@ void seat_planned(struct trainer *t, const struct plan *p)
 	t->seat.flush = (uint32_t)p->step;
 	t->seat.first = p->first;
 	t->seat.cut = x.cut_short;
+	t->seat.correct = t->seat.corrects = 0;
 	t->seat.share = seat_share(t);
 	t->seat.all = batches_of(t, epoch_goal(t));
 	if (!t->samples || runs_on(t))

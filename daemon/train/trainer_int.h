@@ -78,6 +78,7 @@ struct seat {
 	 * lower; they are loaded when so many more of this one are handed out. */
 	struct ranges at[2]; bool apart; uint32_t loads; struct ranges later;
 	struct late late;
+	double correct; uint32_t corrects;      /* of its micro-batches since then: right ones; of how many that is known */
 	struct planner_unit share;              /* what its unit makes of the epoch that the flush is of */
 	uint64_t all;                           /* micro-batches of an epoch, of all units */
 };

@@ -82,8 +82,10 @@ static void told_most(const struct trainer *t, struct buf *text)
 /* A micro-batch, and the round that ends an epoch; where rounds go on beside micro-batches, what follows the commit. */
 json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e)
 {
-	static const char *const title[] = { "a micro-batch:", "the round that ends an epoch:",
-		"what follows the round's commit:" };
+	static const char *const titles[2][3] = { { "a micro-batch:", "the round that ends an epoch:",
+		"what follows the round's commit:" }, { "the first epoch:", "an epoch, with the round of the one before:",
+		"what follows that round's commit, where micro-batches cannot go on:" } };
+	const char *const *title = titles[t->s->mode.runs_on];
 	const struct plan_results none = { 0, NULL };
 	struct view_member me = { .id = t->c.self, .speed = 1 };
 	json_t *plans = json_array(), *costs = json_array(), *o = NULL;

@@ -41,6 +41,10 @@ for n in b c; do
 done
 for n in a b c; do wait_for 30 past $n 3; done
 [ "$(ranks a b c)" = "0 1 2 " ] || fail "ranks are $(ranks a b c)"
+told() { [ "$(crew "$1" rank) $(hive "$1" run show $run --json | grep -c '"accuracy"')" = "$2" ]; }
+for n in a b c; do
+	told $n "0 0" || told $n "1 0" || told $n "2 1" || fail "$n, of rank $(crew $n rank): who knows which guesses are right is the last stage"
+done
 refuse 1 "clip_norm: nobody has the whole gradient" hive a set $run clip_norm=1
 refuse 1 "hold parts of its model" hive b predict $run 0
 for n in a b c; do wait_for 60 ended $n; done
