@@ -150,11 +150,14 @@ void apply_commit(struct round *r)
 		.weight = c->weight, .begin_us = r->begun_us, .end_us = now_of(a), .bytes_out = r->bytes_out,
 		.bytes_in = r->bytes_in, .generation = c->generation, .lo = r->lo, .hi = r->hi };
 	struct id *left = xcalloc(c->n + 1, sizeof *left);
+	struct avg_share *share = xcalloc(c->n + 1, sizeof *share);
 	for (size_t i = 0; i < c->n; i++) {
 		const struct wire_member *m = &c->m[i];
 		bool in = m->flags & MATE_IN;
 		out.contributors += in;
 		out.members += !(m->flags & MATE_GONE) || in;
+		if (in)
+			share[out.shares++] = (struct avg_share){ .id = m->id, .samples = m->samples };
 		if (in && i == head)
 			out.my_samples = m->samples;
 		if (!in && i < r->b.n && !(m->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD)))
@@ -164,6 +167,7 @@ void apply_commit(struct round *r)
 		if (c->prop[i].epoch <= c->epoch)
 			out.params_author = c->prop[i].author;
 	out.left_out = left;
+	out.share = share;
 	a->rounds_without += out.left_out_n > 0;
 	struct mate *led = mate_find(a, &c->leader);
 	if (led) {
@@ -190,6 +194,7 @@ void apply_commit(struct round *r)
 	a->cb.commit(a->arg, &out, mean);
 	ranges_free(&grant);
 	free(left);
+	free(share);
 	a->tell = true;
 	early_next(a);
 	join_caught_up(a);                      /* no round is under way: the best moment */

@@ -73,6 +73,7 @@ struct holding { uint16_t unit; uint64_t lo, hi, keep_lo, keep_hi; };
 struct avg_holder { struct id id; struct holding holds; };
 
 struct avg_begin { uint64_t epoch; uint32_t term, members; uint64_t deadline_us; };
+struct avg_share { struct id id; uint64_t samples; };
 struct avg_commit {
 	uint64_t epoch;                         /* the epoch that this commit made: old + 1 */
 	const struct avg_point *point;          /* the state after it */
@@ -83,6 +84,7 @@ struct avg_commit {
 	uint32_t attempts, term; bool minority; struct id leader;      /* who wrote it */
 	uint64_t begin_us, end_us, bytes_out, bytes_in;
 	const struct id *left_out; size_t left_out_n;   /* members of BEGIN that are not in C */
+	const struct avg_share *share; size_t shares;   /* C, in the order of the sum */
 	const struct ranges *grant;             /* positions that are this peer's to process next */
 	uint64_t generation, lo, hi;            /* what this peer keeps by it (avg_units): all that `mean` has */
 };

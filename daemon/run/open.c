@@ -156,10 +156,9 @@ static int build(struct run *r, struct err *e)
 		.ops = &carry_ops, .ops_arg = r->carry,
 		.host = r->rest ? &r->rest->host : NULL, .macs_per_us = run_macs_per_us(&c->compute) };
 	struct trainer_cb cb = run_trainer_cb;
-	if (r->spec->local.log_bytes && c->state_dir) {
-		r->trace = trace_new(r);
+	trace_open(r);
+	if (r->trace)
 		cb.log = trace_line;
-	}
 	r->trainer = trainer_new(&tc, &cb, r, e);
 	if (!r->trainer || run_admit(r->rs, r->trainer, r->name, e))
 		return -1;

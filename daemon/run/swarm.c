@@ -102,6 +102,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	struct avg_view v;
 	struct err e;
 	record_round(r, c, c->left_out_n ? "done without" : "done", NULL);
+	trace_round(r, c);
 	if (run_crew_followed(r, c)) {
 		run_take_point(r, c->point);
 		return;

@@ -128,21 +128,6 @@ static void flush_fire(struct timer *tm)
 	hand_over(container_of(tm, struct trace, flush));
 }
 
-struct trace *trace_new(struct run *r)
-{
-	struct trace *t = xcalloc(1, sizeof *t);
-
-	t->r = r;
-	t->env = r->rs->ctx.env;
-	t->files = t->env->files;
-	t->max = r->spec->local.log_bytes;
-	t->fd = -1;
-	t->flush = (struct timer){ .fire = flush_fire, .name = "run.log" };
-	run_dir(r, t->dir, sizeof t->dir);
-	(void)snprintf(t->path, sizeof t->path, "%s/run.log", t->dir);
-	return t;
-}
-
 void trace_line(void *run, const char *line, size_t len)
 {
 	struct trace *t = ((struct run *)run)->trace;
@@ -179,6 +164,60 @@ void trace_state(struct run *r)
 	n = snprintf(line, sizeof line, "{\"t\":%llu,\"ev\":\"state\",\"state\":\"%s\",\"epoch\":%llu}",
 		(unsigned long long)env_now(r->rs->ctx.env), run_state_name(r), (unsigned long long)r->point.epoch);
 	trace_line(r, line, (size_t)n);
+}
+
+/* Who this is, in rounds; the first line. */
+static void introduce(struct run *r)
+{
+	char line[120], hex[ID_HEX];
+	int n;
+
+	id_hex(net_self(r->rs->ctx.net), hex);
+	n = snprintf(line, sizeof line, "{\"t\":%llu,\"ev\":\"peer\",\"id\":\"%.16s\"}",
+		(unsigned long long)env_now(r->rs->ctx.env), hex);
+	trace_line(r, line, (size_t)n);
+}
+
+static struct trace *trace_new(struct run *r)
+{
+	struct trace *t = xcalloc(1, sizeof *t);
+
+	t->r = r;
+	t->env = r->rs->ctx.env;
+	t->files = t->env->files;
+	t->max = r->spec->local.log_bytes;
+	t->fd = -1;
+	t->flush = (struct timer){ .fire = flush_fire, .name = "run.log" };
+	run_dir(r, t->dir, sizeof t->dir);
+	(void)snprintf(t->path, sizeof t->path, "%s/run.log", t->dir);
+	return t;
+}
+
+void trace_open(struct run *r)
+{
+	if (!r->spec->local.log_bytes || !r->rs->ctx.state_dir)
+		return;
+	r->trace = trace_new(r);
+	introduce(r);
+}
+
+/* Who was in a round, with how many samples, in the order in which these were summed: before its commit is taken. */
+void trace_round(struct run *r, const struct avg_commit *c)
+{
+	struct buf b = { 0 };
+	char hex[ID_HEX];
+
+	if (!r->trace)
+		return;
+	buf_printf(&b, "{\"t\":%llu,\"ev\":\"round\",\"epoch\":%llu,\"shares\":[",
+		(unsigned long long)env_now(r->rs->ctx.env), (unsigned long long)c->epoch);
+	for (size_t i = 0; i < c->shares; i++) {
+		id_hex(&c->share[i].id, hex);
+		buf_printf(&b, "%s[\"%.16s\",%llu]", i ? "," : "", hex, (unsigned long long)c->share[i].samples);
+	}
+	buf_printf(&b, "]}");
+	trace_line(r, (const char *)b.p, b.len);
+	buf_free(&b);
 }
 
 /* What has come is written; t frees itself. */

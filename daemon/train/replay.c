@@ -1,395 +1,360 @@
-/* The replay: reads every peer's log into a list of epochs (micro-batches with their positions, the contribution, the
- * commit, the digest), then walks the epochs with the same VEC functions that the executor uses. */
-#include <math.h>
+/* The replay: every peer's log is walked line by line (replay_line.c), its instructions are done on vectors of its own
+ * (replay_step.c); where it takes a mean it waits until all that were in the round have given. Nothing is known of
+ * strategies here: what was under way, and how long, is the order of the lines. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/hash.h"
 #include "common/jrpc.h"
 #include "common/mem.h"
-#include "exec/vec.h"
 #include "kernels/vec.h"
-#include "state/digest.h"
-#include "train/replay.h"
+#include "train/replay_int.h"
+#include "train/trainer_int.h"
 
-#define CLOCK (3 * sizeof(double))
+#define EPOCHS_MAX (1u << 24)
 
-struct micro { uint32_t n; uint64_t *position; bool mean; };   /* mean: the sum was turned into one behind it */
-struct step {                                   /* one peer, one epoch */
-	struct micro *micro; size_t nmicro;
-	uint64_t epoch, samples;                /* samples: that were counted in the commit */
-	double hyper[OPTIM_KEYS_MAX], clip_norm; uint64_t target;
-	char digest[33];
-};
-struct peer {
-	struct step *step; size_t nsteps;
-	struct step open;                       /* the epoch that is being read */
-	struct micro loaded[64]; int64_t loaded_index[64];      /* LOADs whose micro-batch has not been summed yet */
-};
+/* --- rounds */
 
-static void step_done(struct step *s)
+struct round *replay_round(struct replayer *r, uint64_t epoch, struct err *e)
 {
-	for (size_t i = 0; i < s->nmicro; i++)
-		free(s->micro[i].position);
-	free(s->micro);
-	*s = (struct step){ 0 };
-}
-
-static void peer_done(struct peer *p)
-{
-	for (size_t i = 0; i < p->nsteps; i++)
-		step_done(&p->step[i]);
-	free(p->step);
-	step_done(&p->open);
-	for (size_t i = 0; i < 64; i++)
-		free(p->loaded[i].position);
-}
-
-/* --- reading */
-
-static const char *text(const json_t *j, const char *key)
-{
-	const char *s = json_string_value(json_object_get(j, key));
-
-	return s ? s : "";
-}
-
-static uint64_t number(const json_t *j, const char *key)
-{
-	json_int_t v = json_integer_value(json_object_get(j, key));
-
-	return v < 0 ? 0 : (uint64_t)v;
-}
-
-static int take_load(struct peer *p, const json_t *j, struct err *e)
-{
-	const json_t *ranges = json_object_get(j, "positions");
-	int64_t index = json_integer_value(json_object_get(j, "index"));
-	struct micro *m = &p->loaded[(uint64_t)index % 64];
-	uint32_t n = (uint32_t)number(j, "n");
-
-	if (!n || n > 1 << 20)
-		return err_set(e, ERR_CORRUPT, "a LOAD of %u samples", n);
-	free(m->position);
-	*m = (struct micro){ .position = xcalloc(n, sizeof(*m->position)) };
-	p->loaded_index[(uint64_t)index % 64] = index;
-	for (size_t i = 0; i < json_array_size(ranges); i++) {
-		const json_t *r = json_array_get(ranges, i);
-		uint64_t lo = (uint64_t)json_integer_value(json_array_get(r, 0));
-		uint64_t hi = (uint64_t)json_integer_value(json_array_get(r, 1));
-
-		for (; lo < hi && m->n < n; lo++)
-			m->position[m->n++] = lo;
+	if (!epoch || epoch > EPOCHS_MAX) {
+		(void)err_set(e, ERR_CORRUPT, "epoch %llu", (unsigned long long)epoch);
+		return NULL;
 	}
-	return m->n == n ? 0 : err_set(e, ERR_CORRUPT, "a LOAD of %u samples names %u positions", n, m->n);
+	if (epoch > r->nrounds) {
+		r->round = xrealloc(r->round, epoch * sizeof(*r->round));
+		memset(r->round + r->nrounds, 0, (epoch - r->nrounds) * sizeof(*r->round));
+		r->nrounds = epoch;
+	}
+	if (!r->round[epoch - 1])
+		r->round[epoch - 1] = xcalloc(1, sizeof(*r->round[0]));
+	return r->round[epoch - 1];
 }
 
-static int take_sum(struct peer *p, const json_t *j, struct err *e)
+static struct gift *gift_to(const struct peer *p, uint64_t epoch)
 {
-	int64_t index = json_integer_value(json_object_get(j, "index"));
-	struct micro *m = &p->loaded[(uint64_t)index % 64];
-	struct step *s = &p->open;
+	list_each(it, &p->gifts)
+		if (list_entry(it, struct gift, link)->epoch == epoch)
+			return list_entry(it, struct gift, link);
+	return NULL;
+}
 
-	if (!m->n || p->loaded_index[(uint64_t)index % 64] != index)
-		return err_set(e, ERR_CORRUPT, "micro-batch %lld was summed and never loaded", (long long)index);
-	s->micro = xrealloc(s->micro, (s->nmicro + 1) * sizeof(*s->micro));
-	s->micro[s->nmicro++] = *m;
-	*m = (struct micro){ 0 };
+/* Who was in it gave the latest that it had given before it heard how it ended. A peer that has several logs, one for
+ * each of its lives, gave in the last of them that has so many samples for it. */
+static int find(struct replayer *r, uint64_t epoch, const struct share *s, const struct gift **ret, struct err *e)
+{
+	*ret = NULL;
+	for (size_t i = 0; i < r->npeers; i++) {
+		const struct peer *p = &r->peer[i];
+		const struct gift *g = gift_to(p, epoch);
+
+		if (strcmp(p->id, s->id))
+			continue;
+		if (!p->over && p->committed < epoch)
+			return REPLAY_WAITS;
+		if (g && g->samples == s->samples)
+			*ret = g;
+	}
+	return *ret ? 0 : err_set(e, ERR_CORRUPT, "epoch %llu: the %llu samples of peer %s are in no log",
+		(unsigned long long)epoch, (unsigned long long)s->samples, s->id);
+}
+
+/* Nobody says who was in it: whoever says that its samples were counted, in the order of the logs. */
+static int guess(struct replayer *r, uint64_t epoch, const struct gift **ret, uint32_t *ret_n, struct err *e)
+{
+	*ret_n = 0;
+	for (size_t i = 0; i < r->npeers; i++) {
+		const struct peer *p = &r->peer[i];
+		const struct gift *g = gift_to(p, epoch);
+
+		if (!p->over && p->committed < epoch)
+			return REPLAY_WAITS;
+		if (g && g->counted && *ret_n < REPLAY_SHARES)
+			ret[(*ret_n)++] = g;
+	}
+	return *ret_n ? 0 : err_set(e, ERR_CORRUPT, "epoch %llu: nobody contributed", (unsigned long long)epoch);
+}
+
+static void gifts_free(struct peer *p, uint64_t upto)
+{
+	list_each_safe(it, &p->gifts) {
+		struct gift *g = list_entry(it, struct gift, link);
+
+		if (g->epoch > upto)
+			continue;
+		list_del(&g->link);
+		free(g->x);
+		free(g);
+	}
+}
+
+int replay_mean(struct replayer *r, uint64_t epoch, const real **ret, struct err *e)
+{
+	struct round *round = replay_round(r, epoch, e);
+	const struct gift *g[REPLAY_SHARES];
+	uint32_t n = round ? round->n : 0;
+	double total = 0;
+	int rc = 0;
+
+	if (!round)
+		return -1;
+	*ret = round->mean;
+	if (round->mean)
+		return 0;
+	for (uint32_t k = 0; k < n && !rc; k++)
+		rc = find(r, epoch, &round->share[k], &g[k], e);
+	if (!n)
+		rc = guess(r, epoch, g, &n, e);
+	if (rc)
+		return rc;
+	round->mean = xmalloc(r->given * sizeof(real));
+	for (uint32_t k = 0; k < n; k++)
+		total += (double)g[k]->samples;
+	for (uint32_t k = 0; k < n; k++) {
+		vec_mean_add(r->par, r->given, (double)g[k]->samples / total, g[k]->x, round->mean, k == 0);
+		r->ret->samples += g[k]->samples;
+		r->ret->contributions++;
+	}
+	*ret = round->mean;
 	return 0;
 }
 
-static int take_commit(struct peer *p, const json_t *j, const struct spec *s, struct err *e)
+/* What nobody will ask for any more. */
+static void let_go(struct replayer *r)
 {
-	const json_t *hyper = json_object_get(j, "hyper");
-	struct step *st;
+	uint64_t least = r->nrounds;
 
-	if (json_array_size(hyper) != (size_t)s->optim->nkeys)
-		return err_set(e, ERR_CORRUPT, "a commit with %zu hyperparameters; %s has %d", json_array_size(hyper),
-			s->optim->name, s->optim->nkeys);
-	p->step = xrealloc(p->step, (p->nsteps + 1) * sizeof(*p->step));
-	st = &p->step[p->nsteps++];
-	*st = p->open;
-	p->open = (struct step){ 0 };
-	st->epoch = number(j, "epoch");
-	st->samples = number(j, "samples");
-	st->target = json_object_get(j, "target") ? number(j, "target") : s->target_batch;
-	st->clip_norm = strtod(text(j, "clip_norm"), NULL);
-	for (int i = 0; i < s->optim->nkeys; i++) {
-		const char *v = json_string_value(json_array_get(hyper, (size_t)i));
+	for (size_t i = 0; i < r->npeers; i++)
+		if (!r->peer[i].over && r->peer[i].taken < least)
+			least = r->peer[i].taken;
+	for (; r->freed < least; r->freed++) {
+		struct round *round = r->round[r->freed];
 
-		st->hyper[i] = v ? strtod(v, NULL) : 0;
+		if (!round)
+			continue;
+		free(round->mean);
+		round->mean = NULL;
+		for (size_t i = 0; i < r->npeers; i++)
+			gifts_free(&r->peer[i], r->freed + 1);
+	}
+}
+
+/* --- logs */
+
+/* A line that has no end is what a peer was writing when it died. */
+static int next_line(struct replayer *r, struct peer *p, struct err *e)
+{
+	const char *end = p->log->text + p->log->len;
+	const char *nl = p->at < end ? memchr(p->at, '\n', (size_t)(end - p->at)) : NULL;
+	size_t n = (size_t)((nl ? nl : end) - p->at);
+	json_t *j = n ? json_read(p->at, n, JSON_SOCK, e) : NULL;
+	int rc = j ? replay_line(r, p, j, e) : n && nl ? -1 : 0;
+
+	json_decref(j);
+	if (rc)
+		return rc;
+	p->at += n + (nl != NULL);
+	p->line++;
+	p->over = p->at >= end;
+	return 0;
+}
+
+static int stuck(const struct replayer *r, struct err *e)
+{
+	for (size_t i = 0; i < r->npeers; i++) {
+		const struct peer *p = &r->peer[i];
+
+		if (p->over)
+			continue;
+		(void)(p->taken == p->epoch || list_empty(&p->commits) ? err_set(e, ERR_CORRUPT, "the state that it begins "
+			"with at epoch %llu is in no log", (unsigned long long)p->taken) : err_set(e, ERR_CORRUPT, "epoch %llu is "
+			"taken here, and others never end it", (unsigned long long)p->taken + 1));
+		return err_wrap(e, "log %zu, line %zu", i, p->line + 1);
 	}
 	return 0;
 }
 
-static int take_line(struct peer *p, const json_t *j, const struct spec *s, struct err *e)
+static int walk(struct replayer *r, struct err *e)
 {
-	const char *ev = text(j, "ev"), *kind = text(j, "kind");
+	bool moved = true;
 
-	if (!strcmp(ev, "end") && !strcmp(kind, "LOAD"))
-		return take_load(p, j, e);
-	if (!strcmp(ev, "end") && !strcmp(kind, "VEC") && !strcmp(text(j, "fn"), "accumulate"))
-		return take_sum(p, j, e);
-	if (!strcmp(ev, "end") && !strcmp(kind, "VEC") && !strcmp(text(j, "fn"), "mean") && p->open.nmicro)
-		p->open.micro[p->open.nmicro - 1].mean = true;
-	if (!strcmp(ev, "dropped"))
-		step_done(&p->open);
-	if (!strcmp(ev, "commit"))
-		return take_commit(p, j, s, e);
-	if (!strcmp(ev, "applied"))
-		for (size_t i = 0; i < p->nsteps; i++)
-			if (p->step[i].epoch == number(j, "epoch"))
-				(void)snprintf(p->step[i].digest, sizeof(p->step[i].digest), "%s", text(j, "digest"));
-	return 0;
+	while (moved) {
+		moved = false;
+		for (size_t i = 0; i < r->npeers; i++) {
+			struct peer *p = &r->peer[i];
+			int rc = 0;
+
+			while (!p->over && !(rc = next_line(r, p, e)))
+				moved = true;
+			if (rc < 0)
+				return err_wrap(e, "log %zu, line %zu", i, p->line + 1);
+		}
+		let_go(r);
+	}
+	return stuck(r, e);
 }
 
-static int read_log(struct peer *p, const struct replay_log *log, const struct spec *s, struct err *e)
+/* The epochs whose states somebody begins with: of all others nobody keeps a copy; and who is who. */
+static void scan(struct replayer *r, struct peer *p)
 {
-	const char *at = log->text, *end = log->text + log->len;
+	static const char adopted[] = "\"ev\":\"adopted\",\"epoch\":", peer[] = "\"ev\":\"peer\",\"id\":\"";
+	const char *end = p->log->text + p->log->len, *at = p->log->text;
+	const char *id = memmem(at, p->log->len, peer, sizeof(peer) - 1);
+	char digits[24] = "";
 
-	for (size_t line = 1; at < end; line++) {
-		const char *nl = memchr(at, '\n', (size_t)(end - at));
-		size_t n = (size_t)((nl ? nl : end) - at);
-		json_t *j = n ? json_read(at, n, JSON_SOCK, e) : NULL;
-		int rc = n && !j ? -1 : j ? take_line(p, j, s, e) : 0;
+	if (id && (size_t)(end - id) >= sizeof(peer) - 1 + sizeof(p->id) - 1)
+		memcpy(p->id, id + sizeof(peer) - 1, sizeof(p->id) - 1);
+	while ((at = memmem(at, (size_t)(end - at), adopted, sizeof(adopted) - 1))) {
+		at += sizeof(adopted) - 1;
+		memset(digits, 0, sizeof(digits));
+		memcpy(digits, at, (size_t)(end - at) < sizeof(digits) - 1 ? (size_t)(end - at) : sizeof(digits) - 1);
+		r->wanted = xrealloc(r->wanted, (r->nwanted + 1) * sizeof(*r->wanted));
+		r->wanted[r->nwanted++] = strtoull(digits, NULL, 10);
+	}
+}
 
-		json_decref(j);
-		if (rc < 0)
-			return err_wrap(e, "line %zu", line);
-		at += n + 1;
+/* --- the peers */
+
+static int place(struct peer *p, enum place k, size_t bytes, void *in_shard, struct err *e)
+{
+	p->v[k] = (struct value){ .p = in_shard ? in_shard : bytes ? big_alloc(bytes) : NULL, .bytes = bytes,
+		.own = !in_shard };
+	return p->v[k].p || !bytes ? 0 : err_set(e, ERR_NOMEM, "no memory to replay vectors of %zu bytes", bytes);
+}
+
+static int open_peer(struct replayer *r, struct peer *p, const struct replay_log *log, struct err *e)
+{
+	const struct planner_mode *m = &r->s->mode;
+	size_t w = r->n * sizeof(real), part = m->parts > 1 ? r->given * sizeof(real) : w;
+	struct shard *s = &p->shard;
+
+	p->log = log;
+	p->at = log->text;
+	p->over = !log->len;
+	list_init(&p->commits);
+	list_init(&p->gifts);
+	memcpy(p->hyper, r->s->hyper, sizeof(p->hyper));
+	p->clip_norm = r->s->clip_norm;
+	p->target = r->s->target_batch;
+	if (shard_new(s, &r->layout, (struct extent){ 0, r->model->nparam }, (struct extent){ 0, r->model->nbuffer }, e) < 0)
+		return -1;
+	memset(s->block, 0, s->bytes);
+	model_init(r->model, r->s->seed, shard_w(s));
+	model_init_buffers(r->model, (real *)shard_w(s) + r->model->nparam);
+	shard_clock_reset(s);
+	shard_begin(s);
+	if (place(p, PLACE_w, s->w_bytes, shard_w(s), e) < 0 || place(p, PLACE_opt, s->opt_bytes, shard_opt(s), e) < 0 ||
+	    place(p, PLACE_acc, w, NULL, e) < 0 || place(p, PLACE_g, w, NULL, e) < 0 ||
+	    place(p, PLACE_work, w, NULL, e) < 0 ||
+	    place(p, PLACE_sent, part, NULL, e) < 0 || place(p, PLACE_mean, part, NULL, e) < 0 ||
+	    place(p, PLACE_stats, r->model->nbuffer * sizeof(real), NULL, e) < 0)
+		return -1;
+	for (uint32_t k = 0; k < m->nstate; k++) {
+		int at = replay_place(m->state[k]);
+
+		if (at < 0)
+			return err_set(e, ERR_INVALID, "replay: the state's vector %s", m->state[k]);
+		(void)place(p, (enum place)at, s->w_bytes, shard_extra(s, k), e);
 	}
 	return 0;
 }
 
-/* --- running */
-
-struct replayer {
-	const struct spec *s; struct data *d; const struct par *par;
-	struct model *model;
-	real *stats;                            /* running statistics, as micro-batches move them */
-	size_t n, nparam, opt_bytes;            /* n: with those behind the parameters */
-	real *w, *g, *acc, *mean; char *opt;
-	bool used[OPTIM_STATES_MAX];
-};
-
-static void *zeros(size_t bytes)
+static void close_peer(struct peer *p)
 {
-	return big_alloc(bytes ? bytes : 1);
+	gifts_free(p, UINT64_MAX);
+	list_each_safe(it, &p->commits)
+		free(list_entry(it, struct told, link));
+	free(p->applying);
+	for (int k = 0; k < PLACES; k++)
+		if (p->v[k].own && p->v[k].p)
+			big_free(p->v[k].p, p->v[k].bytes);
+	for (int k = 0; k < REPLAY_LOADS; k++)
+		free(p->micro[k].position);
+	shard_free(&p->shard);
 }
 
-static int open_replayer(struct replayer *r, struct err *e)
+static int open_replayer(struct replayer *r, const struct replay_log *log, struct err *e)
 {
-	struct optim_clock c;
-	double clock[3];
-	size_t nused = 0;
+	size_t parts = r->s->mode.parts, n;
+	struct image *first;
 
 	r->model = spec_model(r->s, NULL, e);
-	if (!r->model)
+	if (!r->model || trainer_layout(r->s, r->model, r->used, &r->layout, e) < 0)
 		return -1;
-	r->nparam = r->model->nparam;
-	r->n = r->nparam + r->model->nbuffer;
-	for (int i = 0; i < r->s->optim->nstates; i++)
-		nused += r->used[i] = optim_uses_state(r->s->optim, r->s->hyper, i);
-	r->opt_bytes = (nused * r->nparam * sizeof(real) + 7) / 8 * 8 + CLOCK;
-	r->w = zeros(r->n * sizeof(real));
-	r->g = zeros(r->n * sizeof(real));
-	r->acc = zeros(r->n * sizeof(real));
-	r->mean = zeros(r->n * sizeof(real));
-	r->opt = zeros(r->opt_bytes);
-	r->stats = zeros(r->model->nbuffer * sizeof(real) + 1);
-	if (!r->w || !r->g || !r->acc || !r->mean || !r->opt || !r->stats)
-		return err_set(e, ERR_NOMEM, "no memory to replay %zu parameters", r->n);
-	model_init(r->model, r->s->seed, r->w);
-	model_init_buffers(r->model, r->w + r->nparam);
-	optim_clock_init(&c);
-	clock[0] = (double)c.step;
-	clock[1] = c.power[0];
-	clock[2] = c.power[1];
-	memcpy(r->opt + r->opt_bytes - CLOCK, clock, CLOCK);
+	n = r->model->nparam;
+	r->n = n + r->model->nbuffer;
+	r->given = (parts > 1 ? (n + parts - 1) / parts : n * (r->s->mode.both ? 1 + r->layout.nopt : 1)) +
+		r->model->nbuffer;
+	for (size_t i = 0; i < r->npeers; i++)
+		if (open_peer(r, &r->peer[i], &log[i], e) < 0)
+			return -1;
+	for (size_t i = 0; i < r->npeers; i++)
+		scan(r, &r->peer[i]);
+	first = xcalloc(1, sizeof(*first));
+	first->block = xmemdup(r->peer[0].shard.block, r->peer[0].shard.bytes);
+	digest_of(first->block, r->peer[0].shard.bytes / sizeof(real), sizeof(real), first->digest);
+	list_push(&r->images, &first->link);
 	return 0;
 }
 
 static void close_replayer(struct replayer *r)
 {
-	big_free(r->w, r->n * sizeof(real));
-	big_free(r->g, r->n * sizeof(real));
-	big_free(r->acc, r->n * sizeof(real));
-	big_free(r->mean, r->n * sizeof(real));
-	big_free(r->opt, r->opt_bytes);
-	big_free(r->stats, r->stats ? r->model->nbuffer * sizeof(real) + 1 : 1);
-	model_free(r->model);
-}
-
-/* Gradient of the mean loss of a micro-batch into g; its loss. */
-static int gradient(struct replayer *r, const struct micro *m, double *ret_loss, struct err *e)
-{
-	struct model_need need;
-	size_t x_bytes = m->n * data_x_bytes(r->d), y_bytes = m->n * data_y_bytes(r->d), work;
-	struct model_call c = { .batch = m->n, .param = r->w, .train = true,
-		.buffer = r->model->nbuffer ? r->stats : NULL, .key = rand_key(r->s->seed, m->position[0]) };
-	real *x, *y, *dy;
-	void *target;
-	int rc = -1;
-
-	model_need(r->model, 0, r->model->nops, m->n, r->par->n, &need);
-	work = need.work_fwd > need.work_bwd ? need.work_fwd : need.work_bwd;
-	x = zeros(x_bytes);
-	target = zeros(y_bytes);
-	y = zeros(need.y);
-	dy = zeros(need.y);
-	c.saved = zeros(need.saved + 64);
-	c.work = zeros(work + 64);
-	if (!x || !target || !y || !dy || !c.saved || !c.work) {
-		(void)err_set(e, ERR_NOMEM, "no memory for a micro-batch of %u samples", m->n);
-	} else if (data_read(r->d, DATA_TRAIN, m->position, m->n, x, target, e) == 0) {
-		model_forward(r->par, r->model, 0, r->model->nops, &c, x, y);
-		*ret_loss = loss_sum(r->par, &r->s->objective, m->n, y, target, 1.0 / m->n, dy, NULL);
-		memset(r->g, 0, r->nparam * sizeof(real));
-		model_backward(r->par, r->model, 0, r->model->nops, &c, x, dy, NULL, r->g);
-		rc = 0;
+	for (size_t i = 0; i < r->npeers; i++)
+		if (r->peer[i].log)
+			close_peer(&r->peer[i]);
+	for (size_t k = 0; k < r->nrounds; k++) {
+		if (r->round[k]) {
+			free(r->round[k]->share);
+			free(r->round[k]->mean);
+		}
+		free(r->round[k]);
 	}
-	big_free(x, x_bytes ? x_bytes : 1);
-	big_free(target, y_bytes ? y_bytes : 1);
-	big_free(y, need.y ? need.y : 1);
-	big_free(dy, need.y ? need.y : 1);
-	big_free(c.saved, need.saved + 64);
-	big_free(c.work, work + 64);
-	return rc;
-}
+	list_each_safe(it, &r->images) {
+		struct image *i = list_entry(it, struct image, link);
 
-static int call(struct replayer *r, const char *fn, struct vec_env *env, struct vec_arg *in, uint32_t nin,
-	struct vec_arg *out, uint32_t nout, struct err *e)
-{
-	struct kerr why;
-	struct vec_call c = { .par = r->par, .env = *env, .nin = nin, .nout = nout, .in = in, .out = out, .e = &why };
-
-	return vec_find(fn)->run(&c) < 0 ? err_set(e, ERR_INTERNAL, "%s: %s", fn, why.text) : 0;
-}
-
-/* One peer's mean of an epoch, in acc. */
-static int contribution(struct replayer *r, const struct step *st, struct err *e)
-{
-	struct vec_env env = { .model = r->model };
-	size_t bytes = r->n * sizeof(real);
-	double loss, unit;
-	struct vec_arg sum = { .p = r->acc, .bytes = bytes };
-	size_t stats = r->model->nbuffer * sizeof(real);
-
-	memcpy(r->stats, r->w + r->nparam, stats);
-	for (size_t i = 0; i < st->nmicro; i++) {
-		const struct batch b = { .n = st->micro[i].n };
-		struct vec_arg in[4] = { { .p = r->g, .bytes = bytes }, { .batch = &b }, { .p = &loss, .bytes = 8 },
-			{ .p = r->stats, .bytes = stats } };
-		struct vec_arg out[2] = { { .p = r->acc, .bytes = bytes, .add = true, .blank = !i }, { .p = &unit,
-			.bytes = 8 } };
-
-		if (gradient(r, &st->micro[i], &loss, e) < 0 || call(r, "accumulate", &env, in, 4, out, 2, e) < 0)
-			return -1;
-		env.unit = unit;
-		env.samples += b.n;
-		if (st->micro[i].mean && call(r, "mean", &env, &sum, 1, out, 2, e) < 0)
-			return -1;
-		env.unit = unit;
+		free(i->block);
+		free(i);
 	}
-	if (env.samples != st->samples)
-		return err_set(e, ERR_CORRUPT, "epoch %llu: %llu samples were counted and %llu are in the log",
-			(unsigned long long)st->epoch, (unsigned long long)st->samples, (unsigned long long)env.samples);
-	return 0;
+	free(r->round);
+	free(r->wanted);
+	free(r->peer);
+	layout_free(&r->layout);
+	if (r->model)
+		model_free(r->model);
 }
 
-static int optimize(struct replayer *r, const struct step *st, struct err *e)
+/* What no log has enough of. */
+static int refused(const struct replayer *r, struct err *e)
 {
-	struct vec_env env = { .model = r->model, .optim = r->s->optim, .decay_all = r->s->decay_all,
-		.clip_norm = st->clip_norm };
-	size_t bytes = r->n * sizeof(real);
-	double skipped;
-	struct vec_arg in[3] = { { .p = r->mean, .bytes = bytes, .class = PLAN_WEIGHT_GRAD }, { .p = r->w, .bytes = bytes },
-		{ .p = r->opt, .bytes = r->opt_bytes, .class = PLAN_OPTIMIZER } };
-	struct vec_arg out[3] = { { .p = r->w, .bytes = bytes }, { .p = r->opt, .bytes = r->opt_bytes },
-		{ .p = &skipped, .bytes = 8 } };
+	const struct spec *s = r->s;
+	const char *codec = json_string_value(s->codec);
 
-	memcpy(env.hyper, st->hyper, sizeof(env.hyper));
-	env.hyper[0] *= spec_lr_factor_of(r->s, st->target, st->epoch - 1);
-	memcpy(env.state, r->used, sizeof(env.state));
-	return call(r, "opt", &env, in, 3, out, 3, e);
-}
-
-static int compare(struct replayer *r, const struct step *st, struct err *e)
-{
-	uint8_t digest[16];
-	char hex[33];
-
-	digest_of(r->w, r->n, sizeof(real), digest);
-	for (int i = 0; i < 16; i++)
-		(void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-	if (st->digest[0] && strcmp(hex, st->digest))
-		return err_set(e, ERR_MISMATCH, "epoch %llu: the parameters are %s here and were %s",
-		(unsigned long long)st->epoch,
-			hex, st->digest);
-	return 0;
-}
-
-static int run_epoch(struct replayer *r, struct peer *peer, size_t n, uint64_t k, struct replay_result *ret,
-	struct err *e)
-{
-	const struct step *any = &peer[0].step[k];
-	double total = 0;
-	int first = 1;
-
-	for (size_t i = 0; i < n; i++)
-		total += (double)peer[i].step[k].samples;
-	for (size_t i = 0; i < n; i++) {
-		const struct step *st = &peer[i].step[k];
-
-		if (st->epoch != k + 1)
-			return err_set(e, ERR_CORRUPT, "peer %zu: commit %llu makes epoch %llu", i, (unsigned long long)k,
-				(unsigned long long)st->epoch);
-		if (!st->samples)
-			continue;
-		if (contribution(r, st, e) < 0)
-			return -1;
-		vec_mean_add(r->par, r->n, (double)st->samples / total, r->acc, r->mean, first);
-		first = 0;
-		ret->samples += st->samples;
-		ret->contributions++;
-	}
-	if (first)
-		return err_set(e, ERR_CORRUPT, "epoch %llu: nobody contributed", (unsigned long long)k + 1);
-	if (optimize(r, any, e) < 0)
-		return -1;
-	for (size_t i = 0; i < n; i++)
-		if (compare(r, &peer[i].step[k], e) < 0)
-			return err_wrap(e, "peer %zu", i);
-	ret->epochs++;
+	if (!r->npeers)
+		return err_set(e, ERR_INVALID, "replay: there is no log");
+	if (!r->strategy || r->strategy->crew)
+		return err_set(e, ERR_INVALID, "replay: strategy %s, whose members each have a part of the model, is not "
+			"replayed", s->strategy);
+	if (s->codec && (!codec || strcmp(codec, "none")))
+		return err_set(e, ERR_INVALID, "replay: means of encoded vectors (averaging.codec) are not replayed");
+	if (s->robust != ROBUST_NONE)
+		return err_set(e, ERR_INVALID, "replay: means that leave something out (averaging.robust) are not replayed");
 	return 0;
 }
 
 int replay(const struct spec *s, struct data *d, const struct par *par, const struct replay_log *log, size_t n,
 	struct replay_result *ret, struct err *e)
 {
-	struct replayer r = { .s = s, .d = d, .par = par };
-	struct peer *peer = xcalloc(n ? n : 1, sizeof(*peer));
-	size_t epochs = SIZE_MAX;
-	int rc = 0;
+	struct replayer r = { .s = s, .d = d, .par = par, .strategy = strategy_find(s->strategy), .npeers = n, .ret = ret };
+	int rc;
 
 	*ret = (struct replay_result){ 0 };
-	if (s->mode.local || s->mode.under_way || !n)
-		rc = err_set(e, ERR_INVALID, "replay: %s",
-			n ? "steps of its own or a delay are not replayed" : "there is no log");
-	for (size_t i = 0; i < n && !rc; i++) {
-		rc = read_log(&peer[i], &log[i], s, e);
-		if (rc < 0)
-			(void)err_wrap(e, "log %zu", i);
-		epochs = peer[i].nsteps < epochs ? peer[i].nsteps : epochs;
-	}
+	list_init(&r.images);
+	r.peer = xcalloc(n ? n : 1, sizeof(*r.peer));
+	rc = refused(&r, e);
 	if (!rc)
-		rc = open_replayer(&r, e);
-	for (uint64_t k = 0; k < epochs && !rc; k++)
-		rc = run_epoch(&r, peer, n, k, ret, e);
-	if (r.model)
-		close_replayer(&r);
-	for (size_t i = 0; i < n; i++)
-		peer_done(&peer[i]);
-	free(peer);
+		rc = open_replayer(&r, log, e);
+	if (!rc)
+		rc = walk(&r, e);
+	close_replayer(&r);
 	return rc;
 }

@@ -41,6 +41,16 @@ void trainer_line(struct trainer *t, const char *fmt, ...)
 	t->cb.log(t->arg, text, (size_t)n);
 }
 
+const char *trainer_hyper_text(const struct trainer *t, const double hyper[OPTIM_KEYS_MAX], char out[TRAINER_HYPER])
+{
+	size_t n = 0;
+
+	out[0] = 0;
+	for (int i = 0; i < t->s->optim->nkeys; i++)
+		n += (size_t)snprintf(out + n, TRAINER_HYPER - n, "%s\"%a\"", i ? "," : "", hyper[i]);
+	return out;
+}
+
 void trainer_break(struct trainer *t, const struct err *e)
 {
 	if (t->broken || t->dying)
@@ -77,13 +87,16 @@ static int make_plan(void *arg, const struct plan_results *results, uint64_t fir
 {
 	struct trainer *t = arg;
 	struct view_member me = { .id = t->c.self, .speed = 1 };
-	bool seated = !t->strategy->crew || seat_ask(t, first);
+	bool seated = !t->strategy->crew || seat_ask(t, first), still;
 	struct view v = trainer_plan_view(t, &me, first);
 
 	round_view(t, &v);
 	if (!t->seat.is)
 		v.target_batch = t->hold_at;
-	if (t->broken || t->quiet || t->lent || t->resting || state_copies(t->state, t->epoch) || !seated ||
+	still = t->broken || t->quiet || t->lent || t->resting;
+	if (!still && state_wants(t->state) && !state_busy(t->state))   /* for the replay: who begins with it begins here */
+		trainer_line(t, "\"ev\":\"copied\",\"epoch\":%llu", (unsigned long long)t->epoch);
+	if (still || state_copies(t->state, t->epoch) || !seated ||
 	    (!v.begun && !v.sent && !v.agreed && (!t->started || t->paused))) {
 		plan_init(ret, t->strategy->name, 0, 1, &t->c.self);
 		return 0;
@@ -354,6 +367,7 @@ static void now_quiet(void *arg)
 	trouble_over(t);
 	t->round_prog = t->renewed = false;
 	t->quiet = NULL;
+	trainer_line(t, "\"ev\":\"quiet\"");   /* nothing is under way any more, and what was is lost */
 	t->lent = true;                         /* copies that were asked for wait until it is loaded */
 	done(t->quiet_arg);
 }

@@ -95,6 +95,7 @@ void flight_decide(struct trainer *t, struct commit *c, bool mine)
 	struct flight *f = &t->flight;
 
 	c->flew = f->taken = true;
+	c->version = f->version;
 	if (!mine)
 		return;
 	c->samples = f->samples;

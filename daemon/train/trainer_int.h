@@ -19,7 +19,7 @@ struct commit {                                 /* a commit that is to be applie
 	struct list link;
 	uint64_t epoch, samples;                /* samples: this peer's part */
 	struct ranges claimed;
-	bool flew;                              /* it decides what is in trainer.flight */
+	bool flew; uint64_t version;            /* it decides what is in trainer.flight, with that version */
 	double loss;                            /* sum over them */
 	double hyper[OPTIM_KEYS_MAX], clip_norm; uint64_t target;
 	float *mean; size_t bytes;              /* NULL: it is where it belongs */
@@ -158,6 +158,9 @@ void trainer_now(struct timer *tm);
 void trainer_part_gone(void *arg);
 void trainer_copied(struct trainer *t);         /* no copy of the state and no fill runs any more */
 void trainer_line(struct trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The optimizer's hyperparameters for a line, numbers as they are and not as they look. */
+#define TRAINER_HYPER (OPTIM_KEYS_MAX * 28)
+const char *trainer_hyper_text(const struct trainer *t, const double hyper[OPTIM_KEYS_MAX], char out[TRAINER_HYPER]);
 uint64_t trainer_generation(const struct trainer *t);
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first);
 void trainer_reset_epoch(struct trainer *t);
@@ -230,6 +233,9 @@ int memory_settle(struct trainer *t, struct err *e);
 /* trainer_state.c */
 /* Memory for these parts of the state, instead of what was held, which goes to ret_was (NULL: is freed). */
 int trainer_hold_parts(struct trainer *t, const struct shard_part *part, uint32_t n, struct state **ret_was,
+	struct err *e);
+/* Of a run with such a model; ret_used: which of the optimizer's vectors are in it. layout_free it. */
+int trainer_layout(const struct spec *s, const struct model *m, bool ret_used[OPTIM_STATES_MAX], struct layout *ret,
 	struct err *e);
 int trainer_hold(struct trainer *t, struct err *e); /* the state, and what micro-batches move beside it */
 void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg);

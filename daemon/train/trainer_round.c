@@ -42,17 +42,19 @@ double round_lr(const struct trainer *t)
 	return lr * spec_lr_factor_of(t->s, t->applying ? t->applying->target : t->target, epoch);
 }
 
-/* For the replay: what the step was made with. Numbers as they are, not as they look. */
+/* For the replay: what the step was made with. flew: it decides what flies, a gradient of the parameters of that epoch;
+ * then: the target from now on, when it is another. */
 static void log_commit(struct trainer *t, const struct commit *c)
 {
-	char hyper[OPTIM_KEYS_MAX * 28] = "";
-	size_t n = 0;
+	char hyper[TRAINER_HYPER], flew[40] = "", then[40] = "";
 
-	for (int i = 0; i < t->s->optim->nkeys; i++)
-		n += (size_t)snprintf(hyper + n, sizeof(hyper) - n, "%s\"%a\"", i ? "," : "", c->hyper[i]);
+	if (c->flew)
+		(void)snprintf(flew, sizeof(flew), ",\"flew\":%llu", (unsigned long long)c->version);
+	if (t->target != c->target)
+		(void)snprintf(then, sizeof(then), ",\"then\":%llu", (unsigned long long)t->target);
 	trainer_line(t, "\"ev\":\"commit\",\"epoch\":%llu,\"samples\":%llu,\"target\":%llu,\"clip_norm\":\"%a\","
-		"\"hyper\":[%s]", (unsigned long long)c->epoch, (unsigned long long)c->samples,
-		(unsigned long long)c->target, c->clip_norm, hyper);
+		"\"hyper\":[%s]%s%s", (unsigned long long)c->epoch, (unsigned long long)c->samples,
+		(unsigned long long)c->target, c->clip_norm, trainer_hyper_text(t, c->hyper, hyper), flew, then);
 }
 
 static void log_applied(struct trainer *t, uint64_t epoch, const uint8_t digest[TRAINER_DIGEST])

@@ -26,24 +26,21 @@ static void add_vector(struct layout_vector *v, uint32_t *n, const char *name)
 	++*n;
 }
 
-static int layout_of(struct trainer *t, struct layout *l, struct err *e)
+int trainer_layout(const struct spec *s, const struct model *m, bool ret_used[OPTIM_STATES_MAX], struct layout *ret,
+	struct err *e)
 {
-	const struct planner_mode *m = &t->s->mode;
+	const struct planner_mode *mode = &s->mode;
 
-	t->nused = 0;
-	*l = (struct layout){ .unit = sizeof(real), .params = t->model->nparam, .stats = t->model->nbuffer,
-		.nbegin = m->nparams };
-	if (!add_params(l, t->model->param, t->model->nparams) || !add_params(l, t->model->buffer, t->model->nbuffers)) {
-		layout_free(l);
+	*ret = (struct layout){ .unit = sizeof(real), .params = m->nparam, .stats = m->nbuffer, .nbegin = mode->nparams };
+	if (!add_params(ret, m->param, m->nparams) || !add_params(ret, m->buffer, m->nbuffers)) {
+		layout_free(ret);
 		return err_set(e, ERR_INTERNAL, "the model's tensors do not lie one behind the other");
 	}
-	for (int i = 0; i < t->s->optim->nstates; i++)
-		if ((t->used[i] = optim_uses_state(t->s->optim, t->s->hyper, i))) {
-			add_vector(l->opt, &l->nopt, t->s->optim->state[i]);
-			t->nused++;
-		}
-	for (uint32_t k = 0; k < m->nstate; k++)
-		add_vector(l->extra, &l->nextra, m->state[k]);
+	for (int i = 0; i < s->optim->nstates; i++)
+		if ((ret_used[i] = optim_uses_state(s->optim, s->hyper, i)))
+			add_vector(ret->opt, &ret->nopt, s->optim->state[i]);
+	for (uint32_t k = 0; k < mode->nstate; k++)
+		add_vector(ret->extra, &ret->nextra, mode->state[k]);
 	return 0;
 }
 
@@ -88,7 +85,10 @@ struct state *trainer_state_of(struct trainer *t, const struct shard_part *part,
 	const struct shard_part none = { 0 };
 	struct layout l;
 
-	return layout_of(t, &l, e) < 0 ? NULL : state_new(t->env, &l, n ? part : &none, n ? n : 1, &state_cb, t, e);
+	if (trainer_layout(t->s, t->model, t->used, &l, e) < 0)
+		return NULL;
+	t->nused = (int)l.nopt;
+	return state_new(t->env, &l, n ? part : &none, n ? n : 1, &state_cb, t, e);
 }
 
 int trainer_hold_parts(struct trainer *t, const struct shard_part *part, uint32_t n, struct state **ret_was,
@@ -153,6 +153,23 @@ size_t trainer_tensors(struct trainer *t, const struct ckpt_tensor **ret_v)
 	return trainer_shard(t)->ntensors;
 }
 
+/* For the replay: the state by its bytes, of which somebody has made a copy, and what else a step is made with. */
+static void log_adopted(struct trainer *t)
+{
+	const struct shard *s = trainer_shard(t);
+	char hyper[TRAINER_HYPER], hex[2 * STATE_DIGEST + 1];
+	uint8_t digest[STATE_DIGEST];
+
+	if (!t->cb.log || t->strategy->crew)
+		return;
+	digest_of(s->block, s->bytes / sizeof(real), sizeof(real), digest);
+	for (int i = 0; i < STATE_DIGEST; i++)
+		(void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+	trainer_line(t, "\"ev\":\"adopted\",\"epoch\":%llu,\"state\":\"%s\",\"target\":%llu,\"clip_norm\":\"%a\","
+		"\"hyper\":[%s]", (unsigned long long)t->epoch, hex, (unsigned long long)t->target, t->clip_norm,
+		trainer_hyper_text(t, t->hyper, hyper));
+}
+
 int trainer_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e)
 {
 	if (shard_clock_look(trainer_shard(t), e) < 0)
@@ -163,6 +180,7 @@ int trainer_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct 
 	t->epoch = epoch;
 	t->lent = t->renewed = false;
 	trainer_reset_epoch(t);
+	log_adopted(t);
 	if (state_wants(t->state))
 		exec_wake(t->x);
 	return 0;

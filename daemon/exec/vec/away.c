@@ -1,6 +1,6 @@
-/* "anchor w -> sent": how far this peer has gone since the last round, as a gradient: anchor - w. Where a round is for
- * a part of the parameters it is that part, and zeros behind it up to the length of sent. Running statistics stand
- * behind it as they are. */
+/* "anchor w -> sent", "anchor w -> sent n": how far this peer has gone since the last round, as a gradient: anchor - w.
+ * Where a round is for a part of the parameters it is that part, and zeros behind it up to the length of sent. Running
+ * statistics stand behind it as they are. n: samples of this epoch that stand behind it. */
 #include <string.h>
 #include "kernels/vec.h"
 #include "exec/vec.h"
@@ -17,6 +17,8 @@ static int run(struct vec_call *c)
 	vec_sub(c->par, n, vec_real(&c->in[0]) + lo, vec_real(&c->in[1]) + lo, sent);
 	memset(sent + n, 0, (len - n) * sizeof(*sent));
 	memcpy(sent + len, vec_real(&c->in[1]) + params, tail * sizeof(*sent));
+	if (c->nout > 1)
+		*vec_scalar(&c->out[1]) = (double)c->env.samples;
 	return 0;
 }
 

@@ -83,7 +83,8 @@ static void micro_batches(struct plan *p, const struct view *v, uint64_t n, bool
 		plan_vec(p, 0, "opt", "g! w opt loss%s -> w opt skipped", stats);
 	else
 		plan_vec(p, 0, "accumulate", "g! batch loss%s -> acc+ unit", stats)->inplace = true;
-	i = plan_do(p, PLAN_COMMIT, 0, "batch!");
+	/* a step of one's own reads no batch: without a word of it a mark would count one that was never made */
+	i = plan_do(p, PLAN_COMMIT, 0, "batch!%s", local ? " skipped" : "");
 	i->priority = 1;        /* samples count the moment they are in the sum */
 	passes_free(&s);
 }

@@ -1,0 +1,108 @@
+/* Inside the replay: replay.c (who goes on, and the rounds), replay_line.c (what a line of a log means), replay_step.c
+ * (the arithmetic of an instruction). Every peer's log is walked by itself, up to where it takes a mean that others
+ * have yet to give to. */
+#ifndef TRAIN_REPLAY_INT_H
+#define TRAIN_REPLAY_INT_H
+#include <jansson.h>
+#include "common/list.h"
+#include "exec/vec.h"
+#include "state/shard.h"
+#include "train/replay.h"
+#include "train/strategy.h"
+
+#define REPLAY_LOADS 64                 /* micro-batches of a peer that are under way */
+#define REPLAY_OPS 64                   /* instructions, likewise */
+#define REPLAY_REFS 8
+#define REPLAY_SHARES 1024              /* members of a round */
+
+/* The plan's buffers that are vectors. */
+enum place { PLACE_w, PLACE_opt, PLACE_anchor, PLACE_momentum, PLACE_acc, PLACE_sent, PLACE_mean, PLACE_work,
+	PLACE_stats, PLACE_g, PLACES };
+struct value {
+	real *p; size_t bytes; bool own;        /* own: not part of the shard */
+	uint64_t epoch;                         /* of weights: how many commits are in them */
+	uint64_t writes;                        /* how often it was written */
+	int64_t key; uint64_t program;          /* as the log has it; program 0: it was not written by one */
+};
+struct micro {
+	uint32_t n; uint64_t *position;
+	int64_t index;
+	bool begun, summed, counted;            /* FWD has read the weights; the gradient is in a sum, or in them */
+	enum place from; uint64_t writes;       /* those weights, as they were */
+	char loss[32];                          /* as the log has it */
+};
+struct begun { uint64_t op; bool there, batch; struct vec_env v; uint32_t nin; char in[REPLAY_REFS][24]; };
+struct gift { struct list link; uint64_t epoch, samples; bool counted; real *x; };   /* counted: its commit says so */
+struct told { struct list link; uint64_t epoch, samples, target, version; bool flew;
+	double hyper[OPTIM_KEYS_MAX], clip_norm; };
+struct image { struct list link; uint64_t epoch; uint8_t digest[STATE_DIGEST]; void *block; };  /* of a state */
+
+struct peer {
+	const struct replay_log *log;
+	const char *at; size_t line;
+	bool over;                              /* the end of the log */
+	char id[17];                            /* "": it does not say */
+	struct shard shard;
+	struct value v[PLACES];
+	struct micro micro[REPLAY_LOADS];
+	struct begun op[REPLAY_OPS];
+	uint64_t program;
+	/* what the trainer has in its fields of these names */
+	uint64_t epoch, samples, target, work_epoch, oldest;
+	double unit, hyper[OPTIM_KEYS_MAX], clip_norm;
+	bool renewed;
+	struct { bool out; uint64_t samples, version; } flight;
+	struct list commits; struct told *applying;
+	struct list gifts;                      /* what it gave to rounds that are not summed yet */
+	char sum[24];                           /* what the latest SUM takes; "": nothing */
+	uint64_t committed, taken;              /* commits that it has heard of; whose mean it has */
+	uint8_t digest[STATE_DIGEST];           /* the latest */
+};
+
+/* A round as those say who were in it: contributions in the order in which they are summed. */
+struct share { char id[17]; uint64_t samples; };
+struct round { uint32_t n; struct share *share; real *mean; bool made, applied; };
+
+struct replayer {
+	const struct spec *s; struct data *d; const struct par *par;
+	const struct planner_ops *strategy;
+	struct model *model;
+	struct layout layout;
+	bool used[OPTIM_STATES_MAX];
+	size_t n, given;                        /* elements of w with the statistics behind them; of a contribution */
+	struct peer *peer; size_t npeers;
+	struct round **round; size_t nrounds, freed;    /* the k-th makes epoch k + 1; those whose mean all have */
+	struct list images; uint64_t *wanted; size_t nwanted;  /* states that somebody begins with; their epochs */
+	struct replay_result *ret;
+};
+
+enum { REPLAY_WAITS = 1 };
+/* Takes one line. 0, -1 and e, or REPLAY_WAITS: nothing was done, others have to go on first. */
+int replay_line(struct replayer *r, struct peer *p, const json_t *j, struct err *e);
+
+/* replay.c */
+/* NULL and e: no epoch that a log could have. */
+struct round *replay_round(struct replayer *r, uint64_t epoch, struct err *e);
+/* Its mean: 0, -1, or REPLAY_WAITS. */
+int replay_mean(struct replayer *r, uint64_t epoch, const real **ret, struct err *e);
+
+/* replay_step.c */
+/* Of a VEC that has ended. What the line says of scalars has to be the same here. */
+int replay_vec(struct replayer *r, struct peer *p, const struct begun *op, const json_t *j, struct err *e);
+int replay_place(const char *name);             /* -1: no vector */
+
+static inline const char *replay_text(const json_t *j, const char *key)
+{
+	const char *s = json_string_value(json_object_get(j, key));
+
+	return s ? s : "";
+}
+static inline uint64_t replay_number(const json_t *j, const char *key)
+{
+	json_int_t v = json_integer_value(json_object_get(j, key));
+
+	return v < 0 ? 0 : (uint64_t)v;
+}
+static inline struct told *replay_told(struct list *l) { return list_entry(l->next, struct told, link); }
+
+#endif
