@@ -25,6 +25,7 @@ struct trace {
 	uint64_t max, taken, at;                /* bytes: allowed, taken from the run, on disk */
 	int fd;
 	bool busy, closing, over;               /* over: takes no more lines */
+	bool soon;                              /* what has come is to be written at once */
 	struct err error;
 	char dir[4096], path[4200];
 };
@@ -102,7 +103,7 @@ static void write_done(struct job *j)
 		buf_clear(&t->lines);
 		end(t, t->error.text);
 	}
-	if (t->lines.len >= FLUSH_BYTES || t->closing)
+	if (t->lines.len >= FLUSH_BYTES || t->closing || (t->soon && t->lines.len))
 		hand_over(t);
 }
 
@@ -115,6 +116,7 @@ static void hand_over(struct trace *t)
 	if (t->busy)
 		return;
 	t->busy = true;
+	t->soon = false;
 	env_timer(t->env, &t->flush, 0);
 	t->writing = t->lines;
 	t->lines = b;
@@ -126,6 +128,14 @@ static void hand_over(struct trace *t)
 static void flush_fire(struct timer *tm)
 {
 	hand_over(container_of(tm, struct trace, flush));
+}
+
+/* Others go on with what it gives, also if it is killed now: the replay needs how it was made. */
+static bool gives(const char *line, size_t len)
+{
+	static const char what[] = "\"ev\":\"contribute\"";
+
+	return memmem(line, len < 64 ? len : 64, what, sizeof what - 1) != NULL;
 }
 
 void trace_line(void *run, const char *line, size_t len)
@@ -147,7 +157,8 @@ void trace_line(void *run, const char *line, size_t len)
 	t->taken += len + 1;
 	buf_put(&t->lines, line, len);
 	buf_u8(&t->lines, '\n');
-	if (t->lines.len >= FLUSH_BYTES)
+	t->soon = t->soon || gives(line, len);
+	if (t->lines.len >= FLUSH_BYTES || t->soon)
 		hand_over(t);
 	else if (!t->flush.at_us)
 		env_after(t->env, &t->flush, FLUSH_US);

@@ -40,9 +40,12 @@ static struct gift *gift_to(const struct peer *p, uint64_t epoch)
 }
 
 /* Who was in it gave the latest that it had given before it heard how it ended. A peer that has several logs, one for
- * each of its lives, gave in the last of them that has so many samples for it. */
+ * each of its lives, gave in the one that has heard that it was counted; in none: in the last that has so many samples
+ * for it, and all of them must have come so far. */
 static int find(struct replayer *r, uint64_t epoch, const struct share *s, const struct gift **ret, struct err *e)
 {
+	bool waits = false;
+
 	*ret = NULL;
 	for (size_t i = 0; i < r->npeers; i++) {
 		const struct peer *p = &r->peer[i];
@@ -50,11 +53,15 @@ static int find(struct replayer *r, uint64_t epoch, const struct share *s, const
 
 		if (strcmp(p->id, s->id))
 			continue;
-		if (!p->over && p->committed < epoch)
-			return REPLAY_WAITS;
-		if (g && g->samples == s->samples)
-			*ret = g;
+		waits = waits || (!p->over && p->committed < epoch);
+		if (!g || g->samples != s->samples)
+			continue;
+		*ret = g;
+		if (g->counted)
+			return 0;
 	}
+	if (waits)
+		return REPLAY_WAITS;
 	return *ret ? 0 : err_set(e, ERR_CORRUPT, "epoch %llu: the %llu samples of peer %s are in no log",
 		(unsigned long long)epoch, (unsigned long long)s->samples, s->id);
 }
@@ -159,19 +166,23 @@ static int next_line(struct replayer *r, struct peer *p, struct err *e)
 	return 0;
 }
 
+/* Nobody can go on. Who waits for a state says more than those who wait for what it gave. */
 static int stuck(const struct replayer *r, struct err *e)
 {
-	for (size_t i = 0; i < r->npeers; i++) {
-		const struct peer *p = &r->peer[i];
+	const struct peer *who = NULL;
 
-		if (p->over)
-			continue;
-		(void)(p->taken == p->epoch || list_empty(&p->commits) ? err_set(e, ERR_CORRUPT, "the state that it begins "
-			"with at epoch %llu is in no log", (unsigned long long)p->taken) : err_set(e, ERR_CORRUPT, "epoch %llu is "
-			"taken here, and others never end it", (unsigned long long)p->taken + 1));
-		return err_wrap(e, "log %zu, line %zu", i, p->line + 1);
-	}
-	return 0;
+	for (size_t i = 0; i < r->npeers; i++)
+		if (!r->peer[i].over && (!who || (r->peer[i].begins && !who->begins)))
+			who = &r->peer[i];
+	if (!who)
+		return 0;
+	if (who->begins)
+		(void)err_set(e, ERR_CORRUPT, "the state that it begins with at epoch %llu is in no log",
+			(unsigned long long)who->begins);
+	else
+		(void)err_set(e, ERR_CORRUPT, "epoch %llu is taken here, and others never end it",
+			(unsigned long long)who->taken + 1);
+	return err_wrap(e, "log %zu, line %zu", (size_t)(who - r->peer), who->line + 1);
 }
 
 static int walk(struct replayer *r, struct err *e)
@@ -236,7 +247,8 @@ static int open_peer(struct replayer *r, struct peer *p, const struct replay_log
 	memcpy(p->hyper, r->s->hyper, sizeof(p->hyper));
 	p->clip_norm = r->s->clip_norm;
 	p->target = r->s->target_batch;
-	if (shard_new(s, &r->layout, (struct extent){ 0, r->model->nparam }, (struct extent){ 0, r->model->nbuffer }, e) < 0)
+	if (shard_new(s, &r->layout, (struct extent){ 0, r->model->nparam }, (struct extent){ 0, r->model->nbuffer },
+	    e) < 0)
 		return -1;
 	memset(s->block, 0, s->bytes);
 	model_init(r->model, r->s->seed, shard_w(s));
@@ -334,6 +346,9 @@ static int refused(const struct replayer *r, struct err *e)
 	if (!r->strategy || r->strategy->crew)
 		return err_set(e, ERR_INVALID, "replay: strategy %s, whose members each have a part of the model, is not "
 			"replayed", s->strategy);
+	if (s->independent)
+		return err_set(e, ERR_INVALID, "replay: positions in an order of each peer's own (data.order) are not "
+			"replayed");
 	if (s->codec && (!codec || strcmp(codec, "none")))
 		return err_set(e, ERR_INVALID, "replay: means of encoded vectors (averaging.codec) are not replayed");
 	if (s->robust != ROBUST_NONE)

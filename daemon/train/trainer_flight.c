@@ -149,11 +149,13 @@ void round_break(struct trainer *t)
 
 void round_boundary(struct trainer *t)
 {
-	if (t->round_prog && !(t->splits && sums_wait(&t->sums)))
+	bool waits = t->splits && sums_wait(&t->sums);
+
+	if (t->round_prog && !waits)
 		return;
-	if (t->stepping && t->load_wait)
+	if (t->stepping && (t->load_wait || waits))
 		t->break_later = true;
-	else if (t->splits && sums_wait(&t->sums))
+	else if (waits)
 		exec_interrupt(t->x);           /* it waits for others: there may be no boundary for long */
 	else
 		round_wind_down(t);

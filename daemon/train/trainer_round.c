@@ -336,6 +336,8 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 		trainer_later(t);
 	else if (!t->round_prog && (t->break_later || round_waits(t)))
 		round_break(t);
+	if (t->break_later && (t->paused || state_wants(t->state)))
+		round_boundary(t);      /* the step is made: what waits for others need not hold up who has asked */
 	t->break_later = false;
 }
 

@@ -41,7 +41,7 @@ at = max(i for i, l in enumerate(lines) if '"positions":[[' in l)
 lines[at] = re.sub(r'"positions":\[\[(\d+),(\d+)\]', lambda m: '"positions":[[%d,%d]' % (int(m[1]) + 1, int(m[2]) + 1), lines[at], count=1)
 open(sys.argv[2], 'w').write('\n'.join(lines))
 END
-	refuse 1 "epoch 12: the parameters are" "$again" "$work/$n.json" "$data/digits" "$work/$n.lie"
+	refuse 1 ": its loss is " "$again" "$work/$n.json" "$data/digits" "$work/$n.lie"
 done
 [ "$(json a rows.0.0 query 'select count(*) from rounds where leader = (select author from runs limit 1)')" -ge 12 ] ||
 	fail "the rounds do not say who led them"

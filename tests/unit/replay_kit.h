@@ -251,6 +251,13 @@ static inline bool sum(struct swarm *w, real *mean, char line[2000])
 	return total > 0;
 }
 
+/* Somebody wants to look, whatever is under way. */
+static inline void looked(void *arg, struct snapshot *s, const struct err *e)
+{
+	if (s)
+		snapshot_unref(s);
+}
+
 static inline void commit(struct swarm *w, const real *mean, const char *line)
 {
 	json_t *values;
@@ -271,6 +278,10 @@ static inline void commit(struct swarm *w, const real *mean, const char *line)
 		l->k.epoch++;
 		if (trainer_commit(l->k.t, w->epoch + 1, mean, l->samples, values, &e) < 0)
 			fail_msg("%s", e.text);
+		if (any(w, 3) == 0) {
+			sim_run_for(l->k.sim, any(w, 30));
+			trainer_snapshot(l->k.t, looked, NULL);
+		}
 	}
 	w->epoch++;
 	json_decref(values);

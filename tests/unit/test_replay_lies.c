@@ -265,10 +265,39 @@ static void test_lies(void **state)
 	}
 }
 
+/* Whatever stands in a log, it is an error or the same run. */
+static void test_noise(void **state)
+{
+	static const char text[] = "0123456789\"[]{},:wasgopt-";
+	struct rng rng;
+	char spec[1200];
+
+	rng_seed(&rng, 5);
+	for (size_t m = 0; m < MODES; m += 3) {
+		struct swarm *w = run(spec_for(spec, modes[m].strategy, modes[m].averaging), 9000 + m);
+		unsigned seen = 0;
+
+		for (int k = 0; k < 40; k++) {
+			struct life *l = &w->m[rng_below(&rng, w->n)];
+			size_t at = (size_t)rng_below(&rng, l->len);
+			char was = l->log[at];
+			struct replay_result r;
+			struct err e;
+
+			l->log[at] = text[rng_below(&rng, sizeof(text) - 1)];
+			seen += again(w, &r, &e) < 0;
+			l->log[at] = was;
+		}
+		print_message("%s: %u of 40 are seen\n", modes[m].name, seen);
+		assert_true(seen > 10);
+		over(w);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lies),
+		cmocka_unit_test(test_lies), cmocka_unit_test(test_noise),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* Runs whose rounds go on beside micro-batches, and runs of steps of one's own, again in one process from the logs of
  * all that were ever in them: the same losses, and the same bytes after every epoch. */
 #include "replay_kit.h"
+#include "train/trainer_int.h"
 
 static void test_modes(void **state)
 {
@@ -35,10 +36,67 @@ static void test_modes(void **state)
 	}
 }
 
+static bool stepping(struct sim *s, void *arg)
+{
+	const struct trainer *t = ((struct kit *)arg)->t;
+
+	return t->stepping && t->sums.n;
+}
+
+/* A copy is wanted, or a pause, while a step is being made and the next round's SUM waits beside it: the step is made
+ * to its end, and once. */
+static void looked_at(const char *averaging, const char *strategy, bool pauses)
+{
+	char text[1200];
+	struct kit k;
+	unsigned met = 0;
+	real *mean;
+	struct err e;
+
+	kit_open(&k, spec_for(text, strategy, averaging), NULL, true);
+	k.t->profile.fn = calloc(1, sizeof(*k.t->profile.fn));         /* its digest takes its time */
+	k.t->profile.fn[0] = (struct profile_fn){ "digest", 400, 0 };
+	k.t->profile.nfns = 1;
+	kit_grant(&k, 0, 100000);
+	trainer_start(k.t);
+	mean = calloc(trainer_contribution_len(k.t), sizeof(*mean));
+	for (int i = 0; i < 30; i++) {
+		sim_run_for(k.sim, 2000);
+		trainer_begin(k.t, k.epoch);
+		assert_true(sim_run_until(k.sim, contributed, &k, 1000000));
+		memcpy(mean, k.x, trainer_contribution_len(k.t) * sizeof(*mean));
+		sim_run_for(k.sim, 2000);
+		k.epoch++;
+		assert_int_equal(trainer_commit(k.t, k.epoch, mean, k.contributed, NULL, &e), 0);
+		if (!sim_run_until(k.sim, stepping, &k, 20000))
+			continue;
+		met++;
+		if (pauses) {
+			trainer_pause(k.t);
+			sim_run_for(k.sim, 5000);
+			trainer_start(k.t);
+		} else {
+			trainer_snapshot(k.t, looked, NULL);
+		}
+		sim_run_for(k.sim, 2000);
+		if (k.broken)
+			fail_msg("epoch %llu: %s", (unsigned long long)k.applied, k.error.text);
+	}
+	assert_true(met > 10 && k.applied > 20);
+	free(mean);
+	kit_close(&k);
+}
+
+static void test_looked_at(void **state)
+{
+	looked_at("\"async\":true", "allreduce", false);
+	looked_at("\"async\":true", "allreduce", true);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_modes),
+		cmocka_unit_test(test_modes), cmocka_unit_test(test_looked_at),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
