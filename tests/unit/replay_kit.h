@@ -8,7 +8,9 @@
 
 #define LIVES 12                                /* of all peers together */
 #define PEERS 4                                 /* at once */
+#ifndef EPOCHS
 #define EPOCHS 24
+#endif
 
 struct life {
 	struct kit k;
