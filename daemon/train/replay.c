@@ -178,7 +178,7 @@ static int stuck(const struct replayer *r, struct err *e)
 		return 0;
 	if (who->begins)
 		(void)err_set(e, ERR_CORRUPT, "the state that it begins with at epoch %llu is in no log",
-			(unsigned long long)who->begins);
+			(unsigned long long)who->taken);
 	else
 		(void)err_set(e, ERR_CORRUPT, "epoch %llu is taken here, and others never end it",
 			(unsigned long long)who->taken + 1);

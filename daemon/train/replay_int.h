@@ -41,7 +41,7 @@ struct peer {
 	const struct replay_log *log;
 	const char *at; size_t line;
 	bool over;                              /* the end of the log */
-	uint64_t begins;                        /* it waits for the state of that epoch; 0: not */
+	bool begins;                            /* it waits for the state of epoch `taken` */
 	char id[17];                            /* "": it does not say */
 	struct shard shard;
 	struct value v[PLACES];

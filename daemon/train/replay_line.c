@@ -404,7 +404,7 @@ static int take_adopted(struct replayer *r, struct peer *p, const json_t *j, str
 		if (i->epoch == epoch && !strcmp(hex, replay_text(j, "state")))
 			found = i;
 	}
-	p->begins = found ? 0 : epoch;
+	p->begins = !found;
 	if (!found)
 		return REPLAY_WAITS;
 	forget(p);

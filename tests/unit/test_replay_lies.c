@@ -266,6 +266,30 @@ static void test_lies(void **state)
 	}
 }
 
+/* A state that nobody has made a copy of; what no log has enough of. */
+static void test_refused(void **state)
+{
+	static const struct { const char *averaging, *why; } row[] = {
+		{ "\"codec\":\"fp16\"", "averaging.codec" }, { "\"robust\":\"median\"", "averaging.robust" },
+	};
+	char spec[1200];
+	struct swarm *w = run(spec_for(spec, "hivemind", ""), 1);
+	struct replay_result r;
+	struct err e;
+	char *digit = strstr(w->m[0].log, "\"state\":\"") + 9;
+
+	*digit = *digit == '1' ? '2' : '1';
+	assert_int_equal(again(w, &r, &e), -1);
+	assert_non_null(strstr(e.text, "log 0, line 1: the state that it begins with at epoch 0 is in no log"));
+	for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++) {
+		w->spec = spec_for(spec, "hivemind", row[i].averaging);
+		assert_int_equal(again(w, &r, &e), -1);
+		assert_int_equal(e.code, ERR_INVALID);
+		assert_non_null(strstr(e.text, row[i].why));
+	}
+	over(w);
+}
+
 /* Whatever stands in a log, it is an error or the same run. */
 static void test_noise(void **state)
 {
@@ -298,7 +322,7 @@ static void test_noise(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lies), cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_lies), cmocka_unit_test(test_noise), cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
