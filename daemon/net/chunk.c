@@ -362,8 +362,13 @@ static void flight_done(void *arg, const struct frame *f, const struct err *e)
 		bit_set(x->have, i);
 		x->bytes += chunk_len(x, i);
 	}
-	/* All acknowledged but none said "done": the taker changed on the way. Ask with the last one. */
-	if (!x->in_flight && x->bytes == x->len && x->len && !x->waiting) {
+	/* All acknowledged but none said "done": the taker changed on the way. Ask with the last one, then send all. */
+	if (!x->in_flight && x->bytes == x->len && x->len && !x->waiting && x->asked_last) {
+		memset(x->have, 0, (x->nchunks + 7) / 8);
+		x->bytes = x->next = 0;
+		x->asked_last = false;
+	} else if (!x->in_flight && x->bytes == x->len && x->len && !x->waiting) {
+		x->asked_last = true;
 		x->have[(x->nchunks - 1) / 8] &= (uint8_t)~(1u << (x->nchunks - 1) % 8);
 		x->bytes -= chunk_len(x, x->nchunks - 1);
 		x->next = x->nchunks - 1;

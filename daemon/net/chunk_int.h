@@ -27,6 +27,7 @@ struct xfer {
 	uint8_t *have;                          /* a bit per chunk: acknowledged, or received */
 	/* sending */
 	const uint8_t *data; struct list flights; uint32_t in_flight, credit, far_credit, tried; uint64_t next;
+	bool asked_last /* when all were acknowledged */;
 	bool waiting; uint64_t wait_us, retry_us, began_us;
 	bool has_digest; uint8_t want[16];      /* known before the data were hashed, or told by the sender */
 	/* receiving */
