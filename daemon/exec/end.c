@@ -55,6 +55,7 @@ void op_finish(struct op *o, const struct token_news *news)
 
 	list_del(&o->link);
 	x->v.flops += cost_flops(&o->cost);
+	o->news = news;
 	log_op(x, o, "end");
 	tell(x, o);
 	work_count(o, false);

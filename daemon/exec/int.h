@@ -48,6 +48,7 @@ struct op {
 	int64_t index; uint32_t stream;
 	struct block **in, **out;
 	struct block **from; const char *how;   /* end.c: what is copied to stand for its outputs */
+	const struct token_news *news;          /* at its end */
 	void *work; size_t work_bytes; int scratch;     /* which of exec.scratch; -1: none */
 	bool is_job, failed;                    /* failed: nobody works at it, and it waits to be abandoned */
 	uint64_t begin_us;

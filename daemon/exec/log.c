@@ -50,6 +50,16 @@ void log_program(struct exec *x, const struct program *p)
 	flush(x, &b);
 }
 
+/* Whose values have come, in the order in which they lie: [rank, stream, index] of each. */
+static void log_senders(struct buf *b, const struct token_news *news)
+{
+	buf_printf(b, ",\"from\":[");
+	for (uint32_t k = 0; k < news->nfrom; k++)
+		buf_printf(b, "%s[%u,%u,%lld]", k ? "," : "", news->from[k].peer, news->from[k].stream,
+			(long long)news->from[k].index);
+	buf_printf(b, "]");
+}
+
 void log_op(struct exec *x, const struct op *o, const char *how)
 {
 	bool end = !strcmp(how, "end");
@@ -73,6 +83,8 @@ void log_op(struct exec *x, const struct op *o, const char *how)
 		    o->i->kind == PLAN_VEC)
 			buf_printf(&b, ",\"%s\":\"%a\"", p->buf[o->i->out[k].buf].name, *(const double *)o->out[k]->p);
 	}
+	if (end && o->news && o->i->with != PLAN_PEER)
+		log_senders(&b, o->news);
 	buf_printf(&b, "}");
 	flush(x, &b);
 }

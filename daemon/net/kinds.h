@@ -36,7 +36,7 @@ KIND(RUN_DATA, 66, 's')         /* hashes of stretches of a member's data manife
 KIND(AVG_WRONG, 67, 's')       /* a part's owner has not summed what was sent to it: ask this peer for what shows it */
 KIND(RUN_SHARD, 68, 's')        /* a part of the state of a run whose members hold parts (run/mover.h) */
 KIND(RUN_SAVED, 69, 's')        /* what a checkpoint has of a run whose members hold parts (run/saved.h) */
-KIND(PLAN_DATA, 72, 's')        /* SEND/RECV of the executor */
+KIND(PLAN_DATA, 72, 's')        /* a RECV of any asks a sender: what have you for me */
 KIND(CREW_PROPOSE, 73, 's')     /* a generation of a crew: what are its plans, and do you promise it */
 KIND(CREW_GO, 74, 's')          /* all have promised the same one: begin */
 KIND(CREW_ASK, 75, 's')         /* what are you, and how far is the crew */

@@ -20,7 +20,8 @@
 
 /* MISSING: the value of this key will not come (plan.h, Missing), or its writer was abandoned. */
 enum slot_state { SLOT_EMPTY, SLOT_WRITING, SLOT_FULL, SLOT_EVICTED, SLOT_MISSING };
-struct token_from { uint32_t peer, stream; int64_t index; };   /* who sent it (rank), and for what */
+/* Who sent it (rank), and for what; how many bytes, of how many that there was room for (0: nobody has said). */
+struct token_from { uint32_t peer, stream; int64_t index; uint64_t bytes, room; };
 /* Where a reference leads; slot PLAN_NONE: not bound yet. Outputs: fresh when the slot has no memory yet, blank when it
  * holds no value of this key, so that `+` starts from zero. Inputs: missing when there is no value. */
 struct token_bind { uint32_t buf, slot, stream; int64_t key; bool fresh, blank, missing; };
