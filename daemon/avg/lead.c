@@ -267,7 +267,7 @@ void lead_dead(struct round *r, const struct id *who)
 static bool unheld(const struct round *r)
 {
 	const struct lead_member *m = r->lead->m;
-	bool blind = r->flow || PLANTED(PART_UNHELD) || PLANTED(HALF_UNIT);     /* nobody else has what half a unit lacks */
+	bool blind = r->flow || PLANTED(HALF_UNIT);     /* nobody else has what half a unit lacks */
 	size_t i = 0;
 	for (size_t p = 0; p < r->b.parts && i < r->b.n && !blind; p++)
 		for (i = 0; i < r->b.n && !(m[i].acked && !m[i].gone && tree_holds(&r->tree, p, i)); i++)
