@@ -9,14 +9,22 @@ whole_on_disk() {       # the newest epoch of which these state folders together
 import glob, sys
 from tensors import load
 import json
-epochs = {}
-for folder in sys.argv[1:]:
-    for path in glob.glob(folder + '/runs/*/epoch-*.safetensors'):
-        meta = load(path)[0]
-        point = json.loads(meta['point'])
-        for lo, hi, slo, shi in json.loads(meta['crew_parts']):
-            epochs.setdefault((point['epoch'], point['prev']), set()).update(
-                [('p', i) for i in range(lo, hi)] + [('s', i) for i in range(slo, shi)])
+def read(folders):
+    epochs = {}
+    for folder in folders:
+        for path in glob.glob(folder + '/runs/*/epoch-*.safetensors'):
+            meta = load(path)[0]
+            point = json.loads(meta['point'])
+            for lo, hi, slo, shi in json.loads(meta['crew_parts']):
+                epochs.setdefault((point['epoch'], point['prev']), set()).update(
+                    [('p', i) for i in range(lo, hi)] + [('s', i) for i in range(slo, shi)])
+    return epochs
+while True:
+    try:
+        epochs = read(sys.argv[1:])
+        break
+    except FileNotFoundError:   # who lives saves, and removes what is old, between the listing and the reading
+        pass
 most = max((len(v) for v in epochs.values()), default=0)
 print(max((k[0] for k, v in epochs.items() if len(v) == most), default=0))
 P
@@ -36,7 +44,7 @@ for n in a b c; do wait_for 90 past $n 70; done
 kill -KILL "${daemon_pid[a]}" "${daemon_pid[b]}" "${daemon_pid[c]}"
 for n in a b c; do daemon_ended $n; done
 mapfile -t folders < <(states)
-whole=$(whole_on_disk "${folders[@]}")
+whole=$(whole_on_disk "${folders[@]}") || fail "the checkpoints cannot be read"
 [ "$whole" -ge 20 ] || fail "after 70 epochs nothing is whole on the disks"
 restarted c a b
 for n in a b c; do wait_for 60 past $n $((whole + 25)); done
@@ -46,7 +54,7 @@ say "power was lost, and epoch $whole was whole: at epoch $(epoch a)"
 kill -KILL "${daemon_pid[b]}" "${daemon_pid[c]}"
 for n in b c; do daemon_ended $n; done
 mapfile -t folders < <(states)
-whole=$(whole_on_disk "${folders[@]}")
+whole=$(whole_on_disk "${folders[@]}") || fail "the checkpoints cannot be read"
 for n in b c; do daemon_start $n --join "$(address a)"; done
 for n in a b c; do wait_for 90 past $n $((whole + 25)); done
 say "two of three died: at epoch $(epoch a)"
