@@ -4,6 +4,7 @@
 #   spec STRATEGY NAME EPOCHS KEYS  the spec, with those KEYS of the strategy     joins NAME          run join of $run
 #   begins NAME EPOCHS KEYS DAEMON... the pipeline of a, which these join         ended NAME [RUN]    its goal is reached
 #   alone DAEMON NAME EPOCHS SECONDS one daemon that has all of it comes so far   saved NAME          its newest checkpoint
+#   whole DAEMON DAEMON...          what these have saved is, together, what the first one has of the same epoch
 #   alone_as_far DAEMON...          s has come as far as the newest checkpoint that one of these has
 . "$(dirname "$0")/lib.sh"
 layers='{"type": "linear", "out": 48}, {"type": "batchnorm"}, {"type": "relu"}, {"type": "linear", "out": 40},
@@ -36,4 +37,22 @@ alone_as_far() {
 	last=$(for n in "$@"; do saved "$n"; done | sort | tail -n 1 | tr -dc 0-9 | sed 's/^0*//')
 	daemon_start s
 	alone s alone "$last" 120
+}
+whole() {
+	local folders=() n
+	for n in "$@"; do folders+=("$(state "$n")"); done
+	compare "${folders[@]}" <<'P' || fail "parts of the pipeline are not the whole"
+import sys
+from tensors import newest
+name, whole = newest(sys.argv[1])
+seen = set()
+for folder in sys.argv[2:]:
+    its, parts = newest(folder)
+    assert its == name, (its, name)
+    for k, v in parts.items():
+        assert v == whole[k], k
+        seen.add(k)
+    print(len(parts), 'tensors of', its)
+assert seen == set(whole), set(whole) - seen
+P
 }

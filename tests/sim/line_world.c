@@ -216,3 +216,39 @@ int line_kill_any(struct line *l, uint64_t us)
 	sim_kill(l->s, dead);
 	return dead;
 }
+
+void line_killed(struct line *l)
+{
+	struct sim *s = l->s;
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		int dead = line_kill_any(l, 300 * MSEC);
+		line_goes_on(l, 4);
+		sim_restart(s, dead);
+		line_goes_on(l, 4);
+	}
+	line_end(l);
+}
+
+void line_in_a_row(struct line *l)
+{
+	struct sim *s = l->s;
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		(void)line_kill_any(l, 20 * MSEC);
+		if (k % 2)
+			line_goes_on(l, 3);
+	}
+	line_end(l);
+}
+
+void line_back_at_once(struct line *l)
+{
+	struct sim *s = l->s;
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		int dead = line_pick(l, 300 * MSEC);
+		(k % 2 ? sim_power_off : sim_kill)(s, dead);
+		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
+		sim_restart(s, dead);
+		node_run_to(l->w, node_newest(l->w) + 4, 15 * SEC);
+	}
+	line_end(l);
+}

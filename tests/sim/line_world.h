@@ -32,4 +32,14 @@ void line_goes_on(struct line *l, uint64_t epochs);
 int line_pick(struct line *l, uint64_t us);             /* who has a stage, at most that long after all have a member */
 int line_kill_any(struct line *l, uint64_t us);         /* at most that long after all stages have a member; whom */
 
+/* What members of any pipeline of one unit go through; then it is held against the one alone, and freed. */
+/* One after the other, anybody who has a stage, at any moment; the dead come back as spares. Four peers. */
+void line_killed(struct line *l);
+/* With three copies two may die between two COMMITs: a stage, and as soon as somebody sits there the next, perhaps a
+ * spare that is being given its part, or who gives it. Seven. */
+void line_in_a_row(struct line *l);
+/* A stage dies and is back at once, the same peer with nothing in hand, before there could be a COMMIT without it: it
+ * is there for those who need it. Three. */
+void line_back_at_once(struct line *l);
+
 #endif

@@ -21,44 +21,9 @@ static void scn_on(struct sim *s)
 	line_end(l);
 }
 
-/* One after the other, anybody who has a stage, at any moment; the dead come back as spares. */
-static void scn_killed(struct sim *s)
-{
-	struct line *l = line_late(s, ONE, 4);
-	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		int dead = line_kill_any(l, 300 * MSEC);
-		line_goes_on(l, 4);
-		sim_restart(s, dead);
-		line_goes_on(l, 4);
-	}
-	line_end(l);
-}
-
-/* With three copies two may die between two COMMITs. */
-static void scn_in_a_row(struct sim *s)
-{
-	struct line *l = line_late(s, ONE ", \"redundancy\": 3", 7);
-	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		(void)line_kill_any(l, 20 * MSEC);
-		if (k % 2)
-			line_goes_on(l, 3);
-	}
-	line_end(l);
-}
-
-/* Without a spare, and back at once: the same peer with nothing in hand. */
-static void scn_back(struct sim *s)
-{
-	struct line *l = line_late(s, ONE, 3);
-	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		int dead = line_pick(l, 300 * MSEC);
-		(k % 2 ? sim_power_off : sim_kill)(s, dead);
-		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
-		sim_restart(s, dead);
-		node_run_to(l->w, node_newest(l->w) + 4, 15 * SEC);
-	}
-	line_end(l);
-}
+static void scn_killed(struct sim *s) { line_killed(line_late(s, ONE, 4)); }
+static void scn_in_a_row(struct sim *s) { line_in_a_row(line_late(s, ONE ", \"redundancy\": 3", 7)); }
+static void scn_back(struct sim *s) { line_back_at_once(line_late(s, ONE, 3)); }
 
 static const struct scn list[] = { SCN(on), SCN(killed), SCN(in_a_row), SCN(back), {0} };
 

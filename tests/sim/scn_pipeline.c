@@ -4,31 +4,8 @@
 #include "run/crew_int.h"
 #include "train/trainer_int.h"
 
-/* One after the other, anybody who has a stage, at any moment; the dead come back as spares. */
-static void scn_killed(struct sim *s)
-{
-	struct line *l = line_begin(s, PIPELINE, 4);
-	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		int dead = line_kill_any(l, 300 * MSEC);
-		line_goes_on(l, 4);
-		sim_restart(s, dead);
-		line_goes_on(l, 4);
-	}
-	line_end(l);
-}
-
-/* With three copies two may die between two COMMITs: a stage, and as soon as somebody sits there the next, perhaps a
- * spare that is being given its part, or who gives it. */
-static void scn_in_a_row(struct sim *s)
-{
-	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 7);
-	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		(void)line_kill_any(l, 20 * MSEC);
-		if (k % 2)
-			line_goes_on(l, 3);
-	}
-	line_end(l);
-}
+static void scn_killed(struct sim *s) { line_killed(line_begin(s, PIPELINE, 4)); }
+static void scn_in_a_row(struct sim *s) { line_in_a_row(line_begin(s, PIPELINE ", \"redundancy\": 3", 7)); }
 
 /* Without a spare: they wait, and go on with whoever comes back, though it has nothing. */
 static void scn_waits(struct sim *s)
@@ -66,20 +43,7 @@ static void scn_divided(struct sim *s)
 	line_end(l);
 }
 
-/* A stage dies and is back at once, the same peer with nothing in hand, before there could be a COMMIT without it: it
- * is there for those who need it. */
-static void scn_back_at_once(struct sim *s)
-{
-	struct line *l = line_begin(s, PIPELINE, 3);
-	for (int k = 0; k < 4 && !sim_failed(s); k++) {
-		int dead = line_pick(l, 300 * MSEC);
-		(k % 2 ? sim_power_off : sim_kill)(s, dead);
-		sim_run_for(s, rng_below(sim_rng(s), 300 * MSEC));
-		sim_restart(s, dead);
-		node_run_to(l->w, node_newest(l->w) + 4, 15 * SEC);
-	}
-	line_end(l);
-}
+static void scn_back_at_once(struct sim *s) { line_back_at_once(line_begin(s, PIPELINE, 3)); }
 
 static int filling(struct node_world *w)
 {
