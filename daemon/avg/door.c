@@ -131,7 +131,7 @@ void redirect_to(struct avg *a, struct mate *m, const char *why)
 	json_object_set_new(j, "id", json_hex(to->id.b, 32));
 	json_object_set_new(j, "at", json_endpoint(&to->at));
 	json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
-	json_object_set_new(j, "term", json_integer((json_int_t)a->term));
+	term_json(a, j);
 	net_post(a->net, &m->id, KIND_AVG_REDIRECT, j, NO_BLOB, CLASS_control);
 }
 
@@ -153,6 +153,13 @@ void redirect_on(struct avg *a, struct request *req)
 	}
 	if (!from || !from->member)             /* strangers send nobody anywhere */
 		return;
+	if (!strcmp(why, "term")) {             /* whom this peer follows has taken one of which it has not heard */
+		struct term_claim t;
+		if (from == a->leader && epoch == a->point.epoch && !term_read(a, req->f.json, &t, NULL) && t.term > a->term &&
+				id_eq(&t.by, &from->id))
+			recover_follow(a, from, &t);
+		return;
+	}
 	if (id_eq(&id, &a->me->id)) {
 		if (epoch == a->point.epoch && from == a->leader)
 			recover_contradicted(a, from);

@@ -101,6 +101,8 @@ static void post(struct avg *a, bool beat)
 	json_object_set_new(j, "rate", json_real(a->rate));
 	if (a->me->share)
 		json_object_set_new(j, "share", json_integer((json_int_t)a->me->share));
+	if (a->term)
+		json_object_set_new(j, "term", json_integer(a->term));
 	json_object_set_new(j, "bw", json_integer((json_int_t)bw));
 	json_object_set_new(j, "hold", json_boolean(a->hold));
 	json_object_set_new(j, "follows", json_boolean(a->me->flags & MATE_FOLLOWER));
@@ -383,7 +385,7 @@ static void misplaced(struct avg *a, struct mate *m)
 
 void progress_on(struct avg *a, struct request *req)
 {
-	uint64_t epoch, samples, bw = 0, share = 0;
+	uint64_t epoch, samples, bw = 0, share = 0, term = 0;
 	uint8_t prev[DIGEST];
 	bool hold = false, follows = true;
 	struct err e;
@@ -432,6 +434,9 @@ void progress_on(struct avg *a, struct request *req)
 			misplaced(a, m);
 		return;
 	}
+	json_get_u64(req->f.json, "term", &term, &e);
+	if (term < a->term && !PLANTED(TERM_UNTOLD))
+		redirect_to(a, m, "term");      /* it follows, and does not know by what right: offers would be too early for it */
 	m->awaited = m->awaited || epoch >= m->skip_epoch;
 	room_came(a, m);
 	if (!json_get_hex(req->f.json, DIGEST_KEY, m->digest, 16, &e)) {

@@ -300,9 +300,41 @@ static void scn_hurried_hiccup(struct sim *s)
 	world_free(w);
 }
 
+static bool last_applied(struct sim *s, void *arg)
+{
+	return world_newest(arg) == 4;
+}
+
+/* The leader of the last epoch dies, and one of the others takes that epoch over only when the next in order has asked
+ * for what is held. No round tells it of the term, since nobody trains any more; it hears of it all the same. */
+static void scn_untold(struct sim *s)
+{
+	struct world *w = world_new(s, 400, 64, 8, 20 * MSEC);
+	struct avg_view v, first = { 0 };
+	char it[9], another[9];
+	int late = 1 + (int)(sim_seed(s) % 3), led;
+	w->max_epoch = 4;
+	w->step_us[late] = 3 * SEC;
+	world_add(w, 4);
+	sim_check(s, sim_run_until(s, last_applied, w, 60 * SEC));
+	if ((led = world_leader(w)) != late)
+		sim_kill(s, led);
+	sim_run_for(s, 6 * SEC);
+	for (int i = 0; i < sim_nodes(s); i++) {
+		if (!world_peer(w, i))
+			continue;
+		avg_view(world_peer(w, i)->avg, &v);
+		first = first.state ? first : v;
+		if (!id_eq(&v.leader, &first.leader) || v.term != first.term)
+			sim_fail(s, "node %d follows %s in term %u, another %s in term %u", i, id_short(&v.leader, it), v.term,
+				id_short(&first.leader, another), first.term);
+	}
+	world_free(w);
+}
+
 static const struct scn list[] = { SCN(join), SCN(door), SCN(full), SCN(back), SCN(orphans), SCN(hurried),
 	SCN(hurried_five),
-	SCN(hurried_dies), SCN(hurried_hiccup), {0} };
+	SCN(hurried_dies), SCN(hurried_hiccup), SCN(untold), {0} };
 
 int main(int argc, char **argv)
 {
