@@ -6,7 +6,7 @@
 static void test_modes(void **state)
 {
 	char spec[1200];
-	unsigned seeds = getenv("SEEDS") ? (unsigned)strtoul(getenv("SEEDS"), NULL, 10) : 2;
+	unsigned seeds = getenv("REPLAY_SEEDS") ? (unsigned)strtoul(getenv("REPLAY_SEEDS"), NULL, 10) : 4;
 
 	for (size_t m = 0; m < MODES; m++) {
 		unsigned lives = 0;
