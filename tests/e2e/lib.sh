@@ -21,6 +21,8 @@
 # a link of its own (tests/link/README); tests/nightly runs some scripts that way, too. Then:
 #   link_say COMMAND...             to the emulator: cut, heal, set, stats   wan_client=NAME  that one only dials out
 set -u
+# A word that is no command would only be a line on standard error, and what it was to prove not proved.
+command_not_found_handle() { printf '%s: no command %s\n' "$test_name" "$1" >&2; kill -TERM $$; return 127; }
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 HIVEMINDD=${HIVEMINDD:-$root/build/daemon/hivemindd}
 HIVECTL=${HIVECTL:-$root/build/ctl/hivectl}

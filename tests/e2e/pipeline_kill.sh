@@ -41,8 +41,7 @@ victim=$(set -- $others; echo "$1")
 others=$(set -- $others; echo "$2 $3")
 daemon_kill "$victim"
 first=$(set -- $others; echo "$1")
-waits() { json "$first" crew.waits run show $run | grep -q "3 stages need 3 members, and there are 2"; }
-wait_for 30 waits
+wait_for 30 waits "$first" "3 stages need 3 members, and there are 2"
 at=$(epoch "$first")
 stands() { [ "$(epoch "$first")" = "$at" ]; }
 hold 1 stands

@@ -5,6 +5,7 @@
 #   begins NAME EPOCHS KEYS DAEMON... the pipeline of a, which these join         ended NAME [RUN]    its goal is reached
 #   alone DAEMON NAME EPOCHS SECONDS one daemon that has all of it comes so far   saved NAME          its newest checkpoint
 #   whole DAEMON DAEMON...          what these have saved is, together, what the first one has of the same epoch
+#   crew DAEMON KEY                  of run show's `crew`                      waits DAEMON TEXT    it waits, and says why
 #   alone_as_far DAEMON...          s has come as far as the newest checkpoint that one of these has
 . "$(dirname "$0")/lib.sh"
 layers='{"type": "linear", "out": 48}, {"type": "batchnorm"}, {"type": "relu"}, {"type": "linear", "out": 40},
@@ -17,6 +18,8 @@ spec() {
  "count": 4000}, "local": {"batch": 8, "data": "/x"%s}}\n' "$2" "$layers" "$1" "$4" "$3" "$local_more"
 }
 joins() { hive "$1" run join "$run" --data=/x >/dev/null 2>&1; }
+crew() { json "$1" "crew.$2" run show "$run"; }
+waits() { crew "$1" waits | grep -q -e "$2"; }
 ended() { [ "$(json "$1" state run show "${2:-$run}")" = done ]; }
 saved() { basename "$(find "$(state "$1")"/runs -name 'epoch-*.safetensors' | sort | tail -n 1)"; }
 begins() {

@@ -7,8 +7,6 @@ layers='{"type": "linear", "out": 48}, {"type": "tanh"}, {"type": "linear", "out
  {"type": "dropout", "p": 0.1}, {"type": "linear", "out": 48}, {"type": "relu"}, {"type": "linear", "out": 4}'
 local_more=', "checkpoint_every": 5'
 plan=', "schedule": "2bw", "stages": 3, "replicas": 1'
-crew() { json "$1" "crew.$2" run show $run; }
-waits() { crew "$1" waits | grep -q -e "$2"; }
 
 # One daemon alone, with all of it; nobody else is late, and it is itself.
 daemon_start s

@@ -2,7 +2,7 @@
 # A model that is too large for any one daemon (compute.memory_max) trains over four of them, each with its stage; of two
 # it is said how much is missing. What the four learn has the bits of one daemon with room for all of it. Runs of one name
 # that two operators have started with different strategies stay two.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/pipeline_lib.sh"
 spec() {        # STRATEGY NAME PLAN
 	printf '{"name": "%s", "input": [200], "model": [{"type": "linear", "out": 1000}, {"type": "tanh"},
  {"type": "linear", "out": 1000}, {"type": "layernorm"}, {"type": "linear", "out": 1000}, {"type": "relu"},
@@ -14,9 +14,6 @@ spec() {        # STRATEGY NAME PLAN
 plan=', "stages": 4, "micro_batches": 4, "redundancy": 1'
 small=48MiB
 printf '[compute]\nmemory_max = %s\n' $small >"$work/small.conf"
-joins() { hive "$1" run join $run --data=/x >/dev/null 2>&1; }
-ended() { [ "$(json "$1" state run show "${2:-$run}")" = done ]; }
-waits() { json "$1" crew.waits run show $run | grep -q -e "$2"; }
 
 daemon_start s
 spec single alone '' >"$work/alone.json"
