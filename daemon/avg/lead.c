@@ -129,8 +129,7 @@ void lead_next_attempt(struct round *r)
 	}
 	if (l->attempts)
 		hub_event(r->a, LOG_INFO_, "attempt", NULL, "epoch %llu: attempt %u with %zu of %zu members",
-		(unsigned long long)r->b.epoch,
-			l->attempts, in, r->b.n);
+			(unsigned long long)r->b.epoch, l->attempts, in, r->b.n);
 	attempt_send(r);
 }
 
@@ -343,8 +342,7 @@ static void tell_unacked(const struct round *r)
 
 static size_t missing_acks(const struct round *r, size_t *ret_acks)
 {
-	size_t n = 0;
-	*ret_acks = 0;
+	size_t n = *ret_acks = 0;
 	for (size_t i = 0; i < r->b.n; i++) {
 		n += required(r, i) && !r->lead->m[i].acked && !acks_late(r, i);
 		*ret_acks += r->lead->m[i].acked;
@@ -391,14 +389,17 @@ static void to_commit(struct round *r)
 		lead_next_attempt(r);
 		return;
 	}
+	if (l->phase == LEAD_WAIT && unheld(r)) {       /* who held it has died meanwhile */
+		lead_next_attempt(r);
+		return;
+	}
 	if (l->attempts == 1 && l->phase == LEAD_DATA)
 		times_add(&a->data_times, l->acked_us - l->phase_us);   /* who keeps its ACK makes no deadline longer */
 	if (minority(r) && l->phase != LEAD_WAIT) {
 		uint64_t us = times_deadline(&a->round_times, a->conf.round_floor_us, a->conf.round_floor_us * 3) / 3;
 		l->phase = LEAD_WAIT;
 		l->minority = true;
-		if (us < a->conf.round_floor_us)
-			us = a->conf.round_floor_us;
+		us = us < a->conf.round_floor_us ? a->conf.round_floor_us : us;
 		env_after(a->env, &l->timer, (uint64_t)((double)us * a->conf.minority_wait_rounds));
 		hub_event(a, LOG_WARN_, "minority", NULL,
 			"fewer than half of the last epoch's %u members are here: this round waits before it commits", a->n_last);
@@ -442,9 +443,8 @@ static void tell_late(const struct round *r)
 			continue;
 		mate->awaited = false;
 		mate->skip_epoch = r->b.epoch + (1u << (mate->misses < 6 ? ++mate->misses : 6));
-		hub_event(r->a, LOG_INFO_, "late", &r->b.m[i].id,
-			"epoch %llu goes on without its samples: it did not answer BEGIN in time",
-				(unsigned long long)r->b.epoch);
+		hub_event(r->a, LOG_INFO_, "late", &r->b.m[i].id, "epoch %llu goes on without its samples: it did not answer "
+			"BEGIN in time", (unsigned long long)r->b.epoch);
 	}
 }
 
@@ -487,8 +487,8 @@ void lead_fire(struct timer *t)
 			to_commit(r);
 			return;
 		}
-		for (size_t i = 0; i < r->b.n; i++)
-			if (!most && (int)i != r->me && required(r, i) && !l->m[i].acked)
+		for (size_t i = 0; i < r->b.n && !most; i++)
+			if ((int)i != r->me && required(r, i) && !l->m[i].acked)
 				l->m[i].gone = true;
 		lead_next_attempt(r);
 	} else if (l->phase == LEAD_WAIT && ask_anew(r)) {

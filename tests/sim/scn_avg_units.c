@@ -253,9 +253,46 @@ static void scn_generations(struct sim *s)
 	world_free(w);
 }
 
+static void waits_heard(struct world *w, int node, const char *code, const struct id *peer)
+{
+	w->totals[node] += !strcmp(code, "minority");
+}
+
+static bool somebody_waits(struct sim *s, void *arg)
+{
+	const struct world *w = arg;
+	for (int i = 0; i < sim_nodes(s); i++)
+		if (sim_alive(s, i) && w->totals[i])
+			return true;
+	return false;
+}
+
+/* One unit of three is left, and waits before it commits; then whoever has the rest of it dies. There is no COMMIT of
+ * what nobody holds any more, however long the one that is left may wait. */
+static void scn_last_holder(struct sim *s)
+{
+	struct world *w = begin(s, (const int[]){ 2, 2, 2 }, 3, 0, 0);
+	int led = world_leader(w), unit = w->hold[led].unit;
+	const struct whold *h = &w->hold[led];
+	uint64_t epoch;
+	w->heard = waits_heard;
+	for (int i = 0; i < sim_nodes(s); i++)
+		if (w->hold[i].unit != unit)
+			sim_kill(s, i);
+	if (!sim_run_until(s, somebody_waits, w, 30 * SEC))
+		sim_fail(s, "two of six go on as if they were most");
+	sim_kill(s, 2 * unit + (led == 2 * unit));
+	epoch = world_peer(w, led)->point.epoch;
+	sim_run_for(s, 20 * SEC);
+	if (world_peer(w, led)->point.epoch > epoch && h->keep_hi - h->keep_lo < LEN)
+		sim_fail(s, "epoch %llu is committed, and nobody has what node %d does not hold",
+			(unsigned long long)world_peer(w, led)->point.epoch, led);
+	world_free(w);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scn list[] = { SCN(bytes), SCN(steady), SCN(killed), SCN(two_killed), SCN(power),
-		SCN(none_whole), SCN(disagree), SCN(generations), { 0 } };
+		SCN(none_whole), SCN(disagree), SCN(generations), SCN(last_holder), { 0 } };
 	return scn_main(list, argc, argv);
 }
