@@ -139,6 +139,8 @@ struct plan_ref {
 enum plan_section { PLAN_PROLOGUE, PLAN_BODY, PLAN_EPILOGUE, PLAN_SECTIONS_COUNT };
 enum plan_keep { PLAN_KEEP_NONE, PLAN_KEEP_INPUT, PLAN_KEEP_ALL };     /* F-none, F-c, F-e of rematerialization */
 enum plan_missing { PLAN_FAIL, PLAN_WITHOUT, PLAN_USE_NEWEST };
+/* What a COMMIT decides: a step of one's own, for whoever makes it; that what a round is to have lies apart from what
+ * adds up next; or all that a round has agreed on. */
 enum plan_scope { PLAN_SELF, PLAN_SHARD, PLAN_GROUP };
 /* REPLY: a SEND of input 0 to whom the last input came from, each sender of a batch its part. */
 enum plan_with { PLAN_ALONE, PLAN_PEER, PLAN_IN_GROUP, PLAN_ANY, PLAN_REPLY };

@@ -11,8 +11,6 @@
 #include "run/crew_int.h"
 #include "train/strategy.h"
 
-#define AHEAD_EPOCHS 2                  /* positions, in target batches; one more where epochs run on */
-
 void run_crew_look(struct run_crew *s)
 {
 	env_after(s->r->rs->ctx.env, &s->timer, 0);
@@ -23,7 +21,7 @@ void run_crew_look(struct run_crew *s)
 static void grant_next(struct run *r)
 {
 	struct ranges grant = { 0 };
-	uint64_t epochs = AHEAD_EPOCHS + r->spec->mode.runs_on;
+	uint64_t epochs = r->spec->mode.runs_on ? AHEAD_LATE : AHEAD_EPOCHS;
 	uint64_t n = epochs * spec_epoch_samples(r->spec, run_target(r)) + r->spec->local.batch;
 	uint64_t end = r->point.done.n ? r->point.done.v[r->point.done.n - 1].hi : 0;
 	struct ranges all = { 0 };

@@ -164,6 +164,9 @@ void trainer_start(struct trainer *t);                          /* begins or goe
 void trainer_pause(struct trainer *t);
 /* Abandons everything, accumulated gradients too; done when no job touches the state. */
 void trainer_quiet(struct trainer *t, void (*done)(void *arg), void *arg);
+/* Positions that a seat wants to be granted, in epochs; where these run on into each other one more. */
+#define AHEAD_EPOCHS 2
+#define AHEAD_LATE (AHEAD_EPOCHS + 1)
 /* replaces; claimed positions must not be in it */
 void trainer_grant(struct trainer *t, const struct ranges *grant);
 

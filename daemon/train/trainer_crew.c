@@ -1,8 +1,8 @@
 /* A trainer whose plans have many members: its seat in a generation (engine of daemon/crew). What of the state is its
  * own, which samples its micro-batches are of, and what has been counted, follow from the plans, the grant and the
- * index alone, so that all members know the same without a word: micro-batch `first` of an epoch has the lowest
- * positions of the grant, the next one those behind them. A flush counts as a whole, on every member, or not at all;
- * one that is cut short ends the generation here. */
+ * index alone, so that all members know the same without a word (trainer_positions.c). A flush counts as a whole, on
+ * every member, or not at all; one that is cut short ends the generation here, unless epochs run on into each other
+ * (trainer_late.c). */
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -30,6 +30,8 @@ static uint64_t batches_of(const struct trainer *t, uint64_t samples)
 {
 	return (samples + t->profile.batch - 1) / t->profile.batch;
 }
+
+uint64_t seat_batches(const struct trainer *t) { return batches_of(t, epoch_goal(t)); }
 
 /* A member that no planner has anything for makes nothing. */
 struct planner_unit seat_share_of(const struct trainer *t, const struct view *v, uint32_t rank)
@@ -206,7 +208,6 @@ int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struc
 		bind_state(t, &flush);
 		t->seat.is = true;
 		t->seat.start = 0;
-		t->seat.all = batches_of(t, epoch_goal(t));
 		trainer_reset_epoch(t);
 	}
 	plan_free(&flush);
@@ -306,7 +307,6 @@ void seat_planned(struct trainer *t, const struct plan *p)
 	t->seat.cut = x.cut_short;
 	t->seat.correct = t->seat.corrects = 0;
 	t->seat.share = seat_share(t);
-	t->seat.all = batches_of(t, epoch_goal(t));
 	if (!t->samples || runs_on(t))
 		t->seat.base = p->first;
 	seat_find(t, p, &r);

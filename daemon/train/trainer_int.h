@@ -53,11 +53,10 @@ struct sums {
 };
 static inline bool sums_wait(const struct sums *s) { return s->n && s->n >= s->wanted; }
 
-#define LATE_SETS 3
 /* Of a seat whose epochs run on into each other (trainer_late.c). */
 struct late {
 	/* Positions of epochs `of` and those behind it, of all units: not committed yet. laid: they have been. */
-	struct ranges set[LATE_SETS]; uint64_t of; bool laid;
+	struct ranges set[AHEAD_LATE]; uint64_t of; bool laid;
 	bool ahead;                             /* micro-batches of the next epoch are under way */
 	bool steps, cuts;                       /* the state is being stepped: nothing parts that; then all else ends */
 	uint64_t next;                          /* index of the next epoch's first micro-batch */
@@ -74,13 +73,12 @@ struct seat {
 	 * rounds that came to nothing some of them have had; base: where its first micro-batch is. */
 	uint64_t start, base;
 	uint32_t flush; uint64_t first, cut;    /* micro-batches of what runs, from first on; programs cut short before */
-	/* Positions of its unit's micro-batches from there on: of this epoch, and of the next one. apart: some of these are
-	 * lower; they are loaded when so many more of this one are handed out. */
-	struct ranges at[2]; bool apart; uint32_t loads; struct ranges later;
+	/* Positions of its unit's micro-batches from there on: of this epoch, and of the next one. loads: some of these are
+	 * lower; they are loaded, as `later`, when so many more of this one are handed out. */
+	struct ranges at[2]; uint32_t loads; struct ranges later;
 	struct late late;
 	double correct; uint32_t corrects;      /* of its micro-batches since then: right ones; of how many that is known */
 	struct planner_unit share;              /* what its unit makes of the epoch that the flush is of */
-	uint64_t all;                           /* micro-batches of an epoch, of all units */
 };
 
 struct trainer {
@@ -181,6 +179,7 @@ int sum_of(const struct trainer *t, const struct exec_net *n, const struct exec_
 struct planner_unit seat_share(const struct trainer *t);
 struct planner_unit seat_share_of(const struct trainer *t, const struct view *v, uint32_t rank);
 uint64_t seat_goal(const struct trainer *t);
+uint64_t seat_batches(const struct trainer *t);                 /* micro-batches of an epoch, of all units */
 /* Before a program is planned: what has become of the one before. false: nothing can be planned. */
 bool seat_ask(struct trainer *t, uint64_t first /* its first index, as far as the executor goes */);
 void seat_planned(struct trainer *t, const struct plan *p);

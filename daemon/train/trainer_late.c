@@ -7,7 +7,7 @@
 
 void late_free(struct late *l)
 {
-	for (int k = 0; k < LATE_SETS; k++)
+	for (int k = 0; k < AHEAD_LATE; k++)
 		ranges_free(&l->set[k]);
 	*l = (struct late){ 0 };
 }
@@ -15,7 +15,7 @@ void late_free(struct late *l)
 void late_grant(struct trainer *t)
 {
 	struct late *l = &t->seat.late;
-	uint64_t all = t->seat.all * t->profile.batch;
+	uint64_t all = seat_batches(t) * t->profile.batch;
 	struct ranges left = { 0 };
 
 	if (!t->s->mode.runs_on || !t->seat.is)
@@ -24,9 +24,9 @@ void late_grant(struct trainer *t)
 		l->of = t->epoch;
 	l->laid = true;
 	ranges_copy(&left, &t->grant);
-	for (int k = 0; k < LATE_SETS; k++)
+	for (int k = 0; k < AHEAD_LATE; k++)
 		ranges_sub_all(&left, &l->set[k]);
-	for (int k = 0; k < LATE_SETS; k++) {
+	for (int k = 0; k < AHEAD_LATE; k++) {
 		if (!l->set[k].n)
 			ranges_take(&left, all, &l->set[k]);
 		ranges_sub_all(&left, &l->set[k]);
@@ -40,10 +40,10 @@ void late_committed(struct late *l, uint64_t epoch)
 	for (; l->laid && l->of < epoch; l->of++) {
 		struct ranges first = l->set[0];
 
-		for (int k = 1; k < LATE_SETS; k++)
+		for (int k = 1; k < AHEAD_LATE; k++)
 			l->set[k - 1] = l->set[k];
 		ranges_clear(&first);
-		l->set[LATE_SETS - 1] = first;
+		l->set[AHEAD_LATE - 1] = first;
 	}
 }
 
@@ -52,7 +52,7 @@ const struct ranges *late_set(const struct trainer *t, uint64_t epoch)
 	static const struct ranges none;
 	const struct late *l = &t->seat.late;
 
-	return epoch >= l->of && epoch - l->of < LATE_SETS ? &l->set[epoch - l->of] : &none;
+	return epoch >= l->of && epoch - l->of < AHEAD_LATE ? &l->set[epoch - l->of] : &none;
 }
 
 void late_counted(struct seat *s)

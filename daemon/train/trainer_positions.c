@@ -44,21 +44,19 @@ static void find_positions(struct trainer *t, const struct plan *p)
 	}
 	if (made < share->n)
 		chunks(t, &t->grant, share->first + made, share->n - made, 1, &at[0]);
-	chunks(t, &t->grant, t->seat.all + share->first, share->n, 1, &at[1]);
+	chunks(t, &t->grant, seat_batches(t) + share->first, share->n, 1, &at[1]);
 }
 
 void seat_positions(const struct trainer *t, uint64_t k, uint64_t n, uint64_t every, struct ranges *ret)
 {
 	const struct ranges *at = t->seat.at;
 	uint64_t here = ranges_count(&at[0]) / t->profile.batch;
-	uint64_t gap = k < here ? (here - k + every - 1) / every * every : 0;
+	uint64_t next = k < here ? k + (here - k + every - 1) / every * every : k;
 
 	if (k < here)
-		chunks(t, &at[0], k, n ? n : here - k, every, ret);
-	if (k >= here)
-		chunks(t, &at[1], k - here, n, every, ret);
-	else if (!n || k + n > here)
-		chunks(t, &at[1], k + gap - here, n ? n - gap : 0, every, ret);
+		chunks(t, &at[0], k, n && k + n < here ? n : here - k, every, ret);
+	if (!n || k + n > next)
+		chunks(t, &at[1], next - here, n ? k + n - next : 0, every, ret);
 }
 
 /* Its own micro-batches of the program, and where they follow each other in even steps those behind them, to be
@@ -67,9 +65,8 @@ static void to_load(struct trainer *t, const struct plan *p, struct ranges *ret)
 {
 	struct seat *s = &t->seat;
 	uint64_t here = ranges_count(&s->at[0]) / t->profile.batch, step = 0, last = 0, n = 0;
-	bool even = true;
+	bool even = true, apart = s->at[0].n && s->at[1].n && s->at[1].v[0].lo < s->at[0].v[s->at[0].n - 1].hi;
 
-	s->apart = s->at[0].n && s->at[1].n && s->at[1].v[0].lo < s->at[0].v[s->at[0].n - 1].hi;
 	s->loads = 0;
 	ranges_clear(&s->later);
 	for (uint32_t k = 0; k < p->ninstrs; k++) {
@@ -80,16 +77,16 @@ static void to_load(struct trainer *t, const struct plan *p, struct ranges *ret)
 		if (n == 1)
 			step = (uint64_t)i->mb - last;
 		even = even && (n < 2 || (uint64_t)i->mb - last == step);
-		s->loads += s->apart && (uint64_t)i->mb < here;
-		seat_positions(t, (uint64_t)i->mb, 1, 1, s->apart && (uint64_t)i->mb >= here ? &s->later : ret);
+		s->loads += apart && (uint64_t)i->mb < here;
+		seat_positions(t, (uint64_t)i->mb, 1, 1, apart && (uint64_t)i->mb >= here ? &s->later : ret);
 		last = (uint64_t)i->mb;
 		n++;
 	}
-	if (!s->apart && even && (n > 1 || p->step == 1) && (s->share.n == t->seat.all || p->step == n))
+	if (!apart && even && (n > 1 || p->step == 1) && (s->share.n == seat_batches(t) || p->step == n))
 		seat_positions(t, last, 0, n > 1 ? step : 1, ret);
-	else if (!s->apart && even && n > 1 && last < here)
+	else if (!apart && even && n > 1 && last < here)
 		seat_positions(t, last, here - last, step, ret);
-	if (s->apart && !s->loads)
+	if (apart && !s->loads)
 		ranges_copy(ret, &s->later);
 }
 
@@ -102,7 +99,7 @@ void seat_find(struct trainer *t, const struct plan *p, struct ranges *ret)
 
 const struct ranges *seat_loaded(struct trainer *t)
 {
-	return t->seat.apart && t->seat.loads && !--t->seat.loads ? &t->seat.later : NULL;
+	return t->seat.loads && !--t->seat.loads ? &t->seat.later : NULL;
 }
 
 /* The samples of the micro-batch with this index, without the samples: who only needs to know which they are. */

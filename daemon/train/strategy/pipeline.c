@@ -2,7 +2,7 @@
  * through them in the order of a schedule; perhaps several such pipelines side by side. Gradients add up over the
  * micro-batches of an epoch; then the update is that of any unit. A composition: parts/units.c says how many pipelines,
  * parts/partition.c who has what, parts/keep.c who holds it beside them, parts/schedule/ who does what when,
- * parts/stage.c what that means for one member, parts/update.c what follows. */
+ * parts/stage.c what that means for one member, parts/stage_pass.c its passes, parts/round.c what follows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "train/strategy/parts/round.h"
 
 #define SAMPLES_MAX (1 << 20)           /* of a micro-batch */
-#define MICRO_MAX 1024                  /* of a flush: a program has some ten instructions for each */
+#define MICRO_MAX 1024                  /* of a program, which has some ten instructions for each */
 
 static const struct turns_ops *turns_of(const json_t *values)
 {
@@ -222,15 +222,14 @@ static int cuts(struct pipe *x, uint32_t units, const json_t *stages, struct err
 		.passes = passes, .arg = x };
 	bool given = json_object_get(json_array_get(stages, 0), "layers") != NULL;
 	uint32_t copies = x->v->redundancy ? x->v->redundancy : 1;
+	uint64_t least, most;
 
 	x->units = units;
 	x->copies = (copies + units - 1) / units;
 	x->cut = false;
-	for (uint32_t u = 0; u < units; u++)
-		if (flush_of(x, units_share(x, x->v, u).n, e) < 0)
-			return -1;
-	if (flush_of(x, units_longest(x, x->v), e) < 0)
-		return -1;
+	units_range(x, x->v, &least, &most);
+	if (flush_of(x, least, e) < 0 || flush_of(x, most, e) < 0)
+		return -1;              /* what lies between them can be when they can */
 	keep_find(x);
 	if ((given ? layers_of(x, stages, e) : partition(&c, e)) < 0)
 		return -1;

@@ -16,13 +16,25 @@ static uint32_t units(struct plan *p, uint32_t s)
 	return group;
 }
 
-/* The replicas of stage s agree before one of them speaks. */
+/* What the member of stage `at` gives to the round, tag being room for its name; some: it has a gradient. Without
+ * anything to learn it has nothing to agree on, and goes on with the others. */
+static struct update update_of(struct plan *p, const struct pipe *x, const struct stage *at, char tag[12], bool some)
+{
+	uint32_t s = (uint32_t)(at - x->stage);
+	struct update u = { .some = some, .tag = stage_tag(s, tag), .apart = x->schedule->runs_on };
+
+	u.replicas.n = at->replicas;
+	u.replicas.speaks = x->base + at->rank == p->me;
+	if (stage_learns(x, s))
+		u.group = units(p, s);
+	return u;
+}
+
+/* The replicas of a stage agree before one of them speaks. */
 static void agree(struct plan *p, const struct pipe *x, const struct stage *at, struct update *u)
 {
 	char name[PLAN_NAME];
 
-	u->replicas.n = at->replicas;
-	u->replicas.speaks = x->base + at->rank == p->me;
 	if (at->replicas < 2)
 		return;
 	if (x->units > 1)
@@ -40,13 +52,11 @@ void pipe_update(struct plan *p, const struct pipe *x)
 {
 	const struct stage *at = stage_of(x, p->me);
 	uint32_t s = (uint32_t)(at - x->stage), last = PLAN_NONE;
-	bool own = stage_learns(x, s);          /* else it has nothing to agree on, and goes on with the others */
-	struct update u = { .some = x->v->samples > 0 };
+	bool own = stage_learns(x, s);
 	char tag[12], kept[12];
+	struct update u = update_of(p, x, at, tag, x->v->samples > 0);
 
-	u.tag = stage_tag(s, tag);
 	if (own) {
-		u.group = units(p, s);
 		agree(p, x, at, &u);
 		update_sum(p, &u);
 	}
@@ -69,35 +79,22 @@ void pipe_update(struct plan *p, const struct pipe *x)
  * `before` those of the one that begins next, which are its micro-batches' under way, too: so a run goes on from its
  * state alone as if nothing had been (arXiv 2006.09503: W(t+1) = W(t) - lr * gradient at W(t-1)). */
 
-static struct update own_update(struct plan *p, const struct pipe *x, const struct stage *at, char tag[12], bool some)
-{
-	struct update u = { .apart = true, .some = some };
-	uint32_t s = (uint32_t)(at - x->stage);
-
-	u.tag = stage_tag(s, tag);
-	u.replicas.n = at->replicas;
-	u.replicas.speaks = x->base + at->rank == p->me;
-	if (stage_learns(x, s))
-		u.group = units(p, s);
-	return u;
-}
-
 /* What the epoch before has summed up goes to the round, apart from what follows; moves: it is not there yet. */
 static void give(struct plan *p, const struct pipe *x, bool some, bool moves)
 {
 	const struct stage *at = stage_of(x, p->me);
 	uint32_t s = (uint32_t)(at - x->stage);
 	char tag[12];
-	struct update u = own_update(p, x, at, tag, some);
+	struct update u = update_of(p, x, at, tag, some);
 
 	if (moves && stage_learns(x, s)) {
 		agree(p, x, at, &u);
-		update_apart(p, &u);
+		update_gather(p, &u);
 	}
 	if (moves)
 		plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_SHARD;
 	if (stage_learns(x, s))
-		update_sum(p, &u);
+		update_give(p, &u);
 	for (uint32_t t = 0; t < x->n; t++)
 		if (keeps(x, s, t))
 			plan_coll(p, PLAN_SUM, 0, units(p, t), "-> sum%u", t);

@@ -15,7 +15,7 @@ struct turns_ops {
 	/* Epochs run on into each other: there is no flush. Each is one program, which also takes as many micro-batches of
 	 * the next epoch forward as are under way in the middle of it, with the weights that come of the epoch before this
 	 * one; passes of this epoch keep those from before that step. So there are two versions of the weights, and every
-	 * gradient is one step late (pipeline.c). order() is then asked for the micro-batches of an epoch and those. */
+	 * gradient is one step late (round.c). order() is then asked for the micro-batches of an epoch and those. */
 	bool runs_on;
 	/* 2 n turns. Backward passes come in the order of the micro-batches, so that sums have the bits of one process. */
 	void (*order)(const struct turns_at *at, struct turn *ret);

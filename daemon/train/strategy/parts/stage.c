@@ -163,7 +163,7 @@ static uint32_t inputs_held(const struct member *r)
 	uint32_t more = least(r->stash + 1, r->n), every = r->at->replicas, own = r->ahead * every;
 	uint32_t come = r->come > own ? (r->come - own + every - 1) / every : 0;
 
-	return r->x->schedule->runs_on && r->ahead + come + 1 > more ? r->ahead + come + 1 : more;
+	return r->ahead + come + 1 > more ? r->ahead + come + 1 : more;
 }
 
 static uint32_t rooms_of(const struct member *r, struct room *to)

@@ -111,13 +111,15 @@ struct planner_unit units_share(const struct pipe *x, const struct view *v, uint
 	return ret;
 }
 
-uint32_t units_longest(const struct pipe *x, const struct view *v)
+void units_range(const struct pipe *x, const struct view *v, uint64_t *ret_least, uint64_t *ret_most)
 {
-	uint64_t *n = xcalloc(x->units, sizeof(*n)), most = 0;
+	uint64_t *n = xcalloc(x->units, sizeof(*n));
 
 	share_out(x, v, n);
-	for (uint32_t u = 0; u < x->units; u++)
-		most = n[u] > most ? n[u] : most;
+	*ret_least = *ret_most = n[0];
+	for (uint32_t u = 1; u < x->units; u++) {
+		*ret_least = n[u] < *ret_least ? n[u] : *ret_least;
+		*ret_most = n[u] > *ret_most ? n[u] : *ret_most;
+	}
 	free(n);
-	return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }

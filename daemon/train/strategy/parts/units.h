@@ -16,7 +16,7 @@ uint32_t units_most(const struct view *v);
 uint64_t units_epoch(const struct view *v);
 /* What unit u makes of it, by the speed of its slowest member; first and n count micro-batches. */
 struct planner_unit units_share(const struct pipe *x, const struct view *v, uint32_t u);
-/* The longest share of any. */
-uint32_t units_longest(const struct pipe *x, const struct view *v);
+/* The least and the greatest share of any. */
+void units_range(const struct pipe *x, const struct view *v, uint64_t *ret_least, uint64_t *ret_most);
 
 #endif

@@ -43,27 +43,22 @@ static const char *sum_of(const struct update *u)
 	return many(u) || u->apart ? "sum" : "acc";
 }
 
-void update_apart(struct plan *p, const struct update *u)
+void update_gather(struct plan *p, const struct update *u)
 {
 	uint32_t reduce = plan_lane(p, "reduce", 1, 1);
 
 	if (many(u))
 		together(p, u, reduce);
-	else
+	else if (u->apart)
 		plan_vec(p, 0, "mean", "acc%s! -> sum%s whole", u->tag, u->tag)->lane = reduce;
+	else                    /* beside the abandoned micro-batch, which may still hold the train lane */
+		plan_vec(p, 0, "mean", "acc%s -> acc%s unit", u->tag, u->tag)->lane = reduce;
 }
 
-void update_sum(struct plan *p, const struct update *u)
+void update_give(struct plan *p, const struct update *u)
 {
-	uint32_t reduce = plan_lane(p, "reduce", 1, 1);
 	const char *sum = sum_of(u);
 
-	if (u->some && u->apart)
-		;               /* it lies there */
-	else if (u->some && many(u))
-		together(p, u, reduce);
-	else if (u->some)       /* beside the abandoned micro-batch, which may still hold the train lane */
-		plan_vec(p, 0, "mean", "acc%s -> acc%s unit", u->tag, u->tag)->lane = reduce;
 	if (u->some && (!many(u) || u->replicas.speaks))
 		plan_coll(p, PLAN_SUM, 0, u->group, "%s%s -> %s%s", sum, u->tag, sum, u->tag);
 	else
@@ -80,6 +75,13 @@ void update_commit(struct plan *p, const struct update *u)
 void update_own(struct plan *p, const struct update *u)
 {
 	update_step(p, u->tag, sum_of(u));
+}
+
+void update_sum(struct plan *p, const struct update *u)
+{
+	if (u->some)
+		update_gather(p, u);
+	update_give(p, u);
 }
 
 void update_round(struct plan *p, const struct update *u)

@@ -18,8 +18,9 @@ struct update {
 };
 void update_round(struct plan *p, const struct update *u);
 /* The same in pieces, for who holds what several tags name, as one round: the sums of all, one COMMIT, the steps. */
-void update_apart(struct plan *p, const struct update *u);      /* the epoch's gradient goes there: u->some */
-void update_sum(struct plan *p, const struct update *u);
+void update_gather(struct plan *p, const struct update *u);     /* the epoch's gradient is put where it is given from */
+void update_give(struct plan *p, const struct update *u);       /* that, if there is some, for the mean */
+void update_sum(struct plan *p, const struct update *u);        /* both */
 void update_commit(struct plan *p, const struct update *u);     /* u NULL: nothing of its own was given */
 void update_own(struct plan *p, const struct update *u);        /* update_step with what update_sum has brought */
 void update_step(struct plan *p, const char *tag, const char *gradient);       /* optimizer, digest */
