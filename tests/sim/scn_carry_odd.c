@@ -131,7 +131,7 @@ static void scn_in_turn(struct sim *s)
 static void scn_batches(struct sim *s)
 {
 	struct world w = stream;
-	uint32_t of[4] = { 0 };
+	uint32_t of[4] = { 0 }, n[3] = { 0 };
 
 	w.quorum = 2;
 	w.most = 3;
@@ -140,9 +140,12 @@ static void scn_batches(struct sim *s)
 	sim_link(s, 2, 3, &(struct sim_link){ 40000, 20, 0, 0 });
 	go(s, &w);
 	sim_check(s, sim_run_until(s, made, &w, 60000000) || at(s, 0)->commits == 12);
-	for (uint32_t k = 0; k < at(s, 3)->ntook; k++)
+	for (uint32_t k = 0; k < at(s, 3)->ntook; k++) {
 		of[at(s, 3)->took[k].n]++;
-	sim_check(s, of[1] == 0 && of[2] > 0);
+		for (uint32_t i = 0; i < at(s, 3)->took[k].n && k < 8; i++)
+			n[at(s, 3)->took[k].peer[i]]++;
+	}
+	sim_check(s, of[1] == 0 && of[2] > 0 && n[2] < n[0] && n[2] < n[1]);
 	replay(s, &w, 5);
 	close_world(&w);
 }

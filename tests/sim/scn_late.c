@@ -6,7 +6,7 @@
 
 #define ONE ", \"replicas\": 1"
 
-/* Nobody waits for a round: an epoch takes what its micro-batches take in the slowest stage. */
+/* A gradient is one step late, on every stage, and never more. That no stage waits for a round is test_pipeline_on's. */
 static void scn_on(struct sim *s)
 {
 	struct line *l = line_late(s, ONE, 3);

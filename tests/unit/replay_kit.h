@@ -88,7 +88,7 @@ static inline void bury(struct life *l)
 	l->log = l->k.log;
 	l->len = l->k.log_len;
 	l->k.log = NULL;
-	l->k.log_len = 0;
+	l->k.log_len = l->k.log_room = 0;
 	l->lives = false;
 	kit_close(&l->k);
 }
@@ -146,8 +146,8 @@ static inline json_t *live(const struct swarm *w)
 
 static inline void catch_up(struct swarm *w, struct life *l)
 {
-	for (int k = 0; k < 200 && l->k.applied != l->k.epoch; k++)
-		work(w, l, 5000);
+	for (int k = 0; k < 2000 && l->k.applied != l->k.epoch; k++)
+		work(w, l, 500);
 	assert_true(applied(NULL, &l->k));
 }
 

@@ -27,7 +27,7 @@ struct kit {
 	struct err error;
 	double last_loss;
 	unsigned events, halted;
-	char *log; size_t log_len;
+	char *log; size_t log_len, log_room;
 	const struct trainer_cb *also; void *also_arg;  /* told what comes, too; may be NULL */
 };
 
@@ -117,7 +117,10 @@ static inline void kit_log(void *arg, const char *line, size_t len)
 
 	if (k->also)
 		k->also->log(k->also_arg, line, len);
-	k->log = realloc(k->log, k->log_len + len + 2);
+	if (k->log_len + len + 2 > k->log_room) {
+		k->log_room = 2 * (k->log_len + len + 2);
+		k->log = realloc(k->log, k->log_room);
+	}
 	memcpy(k->log + k->log_len, line, len);
 	memcpy(k->log + k->log_len + len, "\n", 2);
 	k->log_len += len + 1;
