@@ -436,7 +436,7 @@ void progress_on(struct avg *a, struct request *req)
 	}
 	json_get_u64(req->f.json, "term", &term, &e);
 	if (term < a->term && !PLANTED(TERM_UNTOLD))
-		redirect_to(a, m, "term");      /* it follows, and does not know by what right: offers would be too early for it */
+		redirect_to(a, m, "term");      /* it follows, and does not know by what right */
 	m->awaited = m->awaited || epoch >= m->skip_epoch;
 	room_came(a, m);
 	if (!json_get_hex(req->f.json, DIGEST_KEY, m->digest, 16, &e)) {

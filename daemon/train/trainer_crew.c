@@ -13,26 +13,6 @@
 #define ROUNDS_MAX 64                   /* of an epoch, that come to nothing */
 #define INDEX_MAX (UINT32_MAX / 2)      /* plans have values with one key for all indices below UINT32_MAX */
 
-static bool runs_on(const struct trainer *t) { return t->s->mode.runs_on; }
-
-/* Samples of an epoch; where epochs run on those that the generation v began with. */
-static uint64_t goal_of(const struct trainer *t, const struct view *v)
-{
-	return runs_on(t) ? v->target_batch : spec_epoch_samples(t->s, t->target);
-}
-
-static uint64_t epoch_goal(const struct trainer *t)
-{
-	return t->seat.is ? goal_of(t, &t->seat.v) : spec_epoch_samples(t->s, t->target);
-}
-
-static uint64_t batches_of(const struct trainer *t, uint64_t samples)
-{
-	return (samples + t->profile.batch - 1) / t->profile.batch;
-}
-
-uint64_t seat_batches(const struct trainer *t) { return batches_of(t, epoch_goal(t)); }
-
 /* A member that no planner has anything for makes nothing. */
 struct planner_unit seat_share_of(const struct trainer *t, const struct view *v, uint32_t rank)
 {

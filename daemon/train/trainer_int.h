@@ -179,7 +179,23 @@ int sum_of(const struct trainer *t, const struct exec_net *n, const struct exec_
 struct planner_unit seat_share(const struct trainer *t);
 struct planner_unit seat_share_of(const struct trainer *t, const struct view *v, uint32_t rank);
 uint64_t seat_goal(const struct trainer *t);
-uint64_t seat_batches(const struct trainer *t);                 /* micro-batches of an epoch, of all units */
+static inline bool runs_on(const struct trainer *t) { return t->s->mode.runs_on; }
+/* Samples of an epoch; where epochs run on those that the generation v began with. */
+static inline uint64_t goal_of(const struct trainer *t, const struct view *v)
+{
+	return runs_on(t) ? v->target_batch : spec_epoch_samples(t->s, t->target);
+}
+static inline uint64_t epoch_goal(const struct trainer *t)
+{
+	return t->seat.is ? goal_of(t, &t->seat.v) : spec_epoch_samples(t->s, t->target);
+}
+static inline uint64_t batches_of(const struct trainer *t, uint64_t samples)
+{
+	return (samples + t->profile.batch - 1) / t->profile.batch;
+}
+/* Micro-batches of an epoch, of all units. */
+static inline uint64_t seat_batches(const struct trainer *t) { return batches_of(t, epoch_goal(t)); }
+
 /* Before a program is planned: what has become of the one before. false: nothing can be planned. */
 bool seat_ask(struct trainer *t, uint64_t first /* its first index, as far as the executor goes */);
 void seat_planned(struct trainer *t, const struct plan *p);

@@ -18,7 +18,7 @@ void late_grant(struct trainer *t)
 	uint64_t all = seat_batches(t) * t->profile.batch;
 	struct ranges left = { 0 };
 
-	if (!t->s->mode.runs_on || !t->seat.is)
+	if (!runs_on(t) || !t->seat.is)
 		return;
 	if (!l->laid)
 		l->of = t->epoch;

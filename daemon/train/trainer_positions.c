@@ -37,7 +37,7 @@ static void find_positions(struct trainer *t, const struct plan *p)
 
 	ranges_clear(&at[0]);
 	ranges_clear(&at[1]);
-	if (t->s->mode.runs_on) {
+	if (runs_on(t)) {
 		chunks(t, late_set(t, epoch), share->first, share->n, 1, &at[0]);
 		chunks(t, late_set(t, epoch + 1), share->first, share->n, 1, &at[1]);
 		return;

@@ -71,7 +71,7 @@ enum exec_outcome trainer_failing(void *arg, const struct plan *p, const struct 
 
 	if (meant == EXEC_WITHOUT)              /* the plan says how it goes on */
 		return meant;
-	if (t->seat.is && plan_leaves(i->kind) && passes(e->code) && (!t->applying || t->s->mode.runs_on)) {
+	if (t->seat.is && plan_leaves(i->kind) && passes(e->code) && (!t->applying || runs_on(t))) {
 		struct err why = *e;
 
 		(void)err_wrap(&why, "%s of %s", plan_kind_name(i->kind), plan_label(p, i) ? plan_label(p, i) : p->strategy);

@@ -85,7 +85,7 @@ json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e)
 	static const char *const titles[2][3] = { { "a micro-batch:", "the round that ends an epoch:",
 		"what follows the round's commit:" }, { "the first epoch:", "an epoch, with the round of the one before:",
 		"what follows that round's commit, where micro-batches cannot go on:" } };
-	const char *const *title = titles[t->s->mode.runs_on];
+	const char *const *title = titles[runs_on(t)];
 	const struct plan_results none = { 0, NULL };
 	struct view_member me = { .id = t->c.self, .speed = 1 };
 	json_t *plans = json_array(), *costs = json_array(), *o = NULL;

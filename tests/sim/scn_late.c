@@ -6,7 +6,7 @@
 
 #define ONE ", \"replicas\": 1"
 
-/* A gradient is one step late, on every stage, and never more. That no stage waits for a round is test_pipeline_on's. */
+/* A gradient is one step late on every stage, and never more. That none waits for a round: test_pipeline_on. */
 static void scn_on(struct sim *s)
 {
 	struct line *l = line_late(s, ONE, 3);

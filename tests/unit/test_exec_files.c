@@ -281,7 +281,6 @@ static void test_places(void **state)
 	rng_seed(&r, any_seed());
 	for (int step = 0; step < 20000; step++) {
 		size_t k = rng_u64(&r) % 32;
-
 		if (v[k].bytes) {
 			spill_give(s, v[k].at, v[k].bytes);
 			v[k].bytes = 0;

@@ -65,7 +65,8 @@ static void works_throughout(const struct kit *k, uint32_t s, uint64_t us)
 		to = x->end_us > to ? x->end_us : to;
 	}
 	if (to - from != us)
-		fail_msg("%u stages, stage %u: %llu us for %llu us of passes", k->n, s, (unsigned long long)(to - from), (unsigned long long)us);
+		fail_msg("%u stages, stage %u: %llu us for %llu us of passes", k->n, s, (unsigned long long)(to - from),
+			(unsigned long long)us);
 }
 
 /* In the middle of training: epochs follow each other without a wait. What the round takes is nothing here. */
