@@ -144,6 +144,7 @@ static void scn_one_question(struct sim *s)
 	struct dht_world w = { .conf = { .k = 4 } };
 	struct id key = key_id("k");
 	int asker = four_hold(s, &w, &key), first = 0;
+	sim_run_for(s, SEC);                    /* connections that were being made are there */
 	struct hops h = hops_of(s, asker, "k");
 	sim_check(s, h.asked == 1 && h.found == 1);
 	while (!id_eq(self_of(s, first), &h.first))
