@@ -133,6 +133,16 @@ static enum exec_outcome outcome(struct op *o, const struct err *e)
 	return said == EXEC_WITHOUT ? meant : said;
 }
 
+/* Nothing more comes of it; wherever it was, it is among those that the interrupt abandons. */
+static void wait_for_interrupt(struct op *o)
+{
+	list_del(&o->link);
+	list_push(&o->x->ops, &o->link);
+	o->failed = true;
+	o->is_job = false;
+	log_op(o->x, o, "failed");
+}
+
 /* What was to stand for its outputs could not be copied: as if the program had been abandoned here. */
 static void not_copied(struct op *o)
 {
@@ -140,6 +150,10 @@ static void not_copied(struct op *o)
 	struct err e = o->io;
 	enum exec_outcome said = outcome(o, &e);
 
+	if (said == EXEC_LATER) {
+		wait_for_interrupt(o);
+		return;
+	}
 	list_del(&o->link);
 	log_op(x, o, "failed");
 	work_count(o, false);
@@ -225,9 +239,7 @@ static void fail(struct op *o, const struct err *e)
 	enum exec_outcome said = outcome(o, e);
 
 	if (said == EXEC_LATER) {
-		o->failed = true;
-		o->is_job = false;      /* nothing more comes of it */
-		log_op(x, o, "failed");
+		wait_for_interrupt(o);
 		return;
 	}
 	if (said == EXEC_WITHOUT)

@@ -344,11 +344,11 @@ static void test_stand_in(void **state)
 {
 	static const struct exec_ops ops = { .load = load, .unload = unload, .net = st_net, .cancel = cancel };
 
-	for (int fails = 0; fails < 2; fails++) {
+	for (int fails = 0; fails < 3; fails++) {
 		struct bed b = { .folder = FOLDER, .ready = see };
 		struct err e;
 
-		says = EXEC_REPLAN;
+		says = fails == 2 ? EXEC_LATER : EXEC_REPLAN;
 		for (int k = 0; k < MUCH; k++)
 			st.v[k] = (char)(k * 31 / 7 + 1);
 		bed_begin(&b, stands, &ops, &cbs);
@@ -362,7 +362,13 @@ static void test_stand_in(void **state)
 		sim_run_for(b.sim, 1000000);
 		assert_int_equal(b.broken, 0);
 		assert_int_equal(b.withouts, 1);
-		assert_int_equal(b.troubles, fails);    /* then a program that reads the newest value */
+		assert_int_equal(b.troubles, fails > 0);
+		if (fails == 2) {
+			assert_int_equal(b.planned, 1);
+			assert_false(exec_quiet(b.x_));
+			exec_interrupt(b.x_);
+			sim_run_for(b.sim, 1000000);
+		}                               /* then a program that reads the newest value */
 		assert_true(b.over);
 		assert_memory_equal(st.seen, st.v, MUCH);
 		bed_close(&b);

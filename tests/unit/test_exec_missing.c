@@ -225,6 +225,32 @@ static void test_nothing_to_send(void **state)
 	bed_close(&b);
 }
 
+static enum exec_outcome later(void *arg, const struct plan *p, const struct plan_instr *i, enum exec_outcome meant,
+	const struct err *e)
+{
+	return failed(arg, p, i, meant, e) == EXEC_WITHOUT ? EXEC_WITHOUT : EXEC_LATER;
+}
+
+/* Whose owner interrupts later has failed once, however often something else starts until then. */
+static void test_nothing_to_send_later(void **state)
+{
+	struct exec_cb cb = wire_cb;
+	struct bed b = { 0 };
+
+	memset(&wire, 0, sizeof(wire));
+	wire.fails = 1;
+	cb.failed = later;
+	bed_begin(&b, passes_on, &wire_ops, &cb);
+	for (int k = 0; k < 3; k++)
+		exec_hold(b.x_, false);
+	assert_true(b.withouts == 1 && b.troubles == 1 && b.planned == 1 && !exec_quiet(b.x_));
+	assert_int_equal(lines("\"ev\":\"failed\""), 1);
+	exec_interrupt(b.x_);
+	sim_run_for(b.sim, 1000000);
+	assert_true(b.over && !b.broken && exec_quiet(b.x_) && wire.sends == 1);
+	bed_close(&b);
+}
+
 /* Without an owner who decides a failure is the end, and so it is when that says so. */
 static enum exec_outcome ends(void *arg, const struct plan *p, const struct plan_instr *i, enum exec_outcome meant,
 	const struct err *e)
@@ -277,7 +303,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_without), cmocka_unit_test(test_newest), cmocka_unit_test(test_does_without),
-		cmocka_unit_test(test_nothing_to_send), cmocka_unit_test(test_break), cmocka_unit_test(test_cut_off),
+		cmocka_unit_test(test_nothing_to_send), cmocka_unit_test(test_nothing_to_send_later),
+		cmocka_unit_test(test_break), cmocka_unit_test(test_cut_off),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
