@@ -290,8 +290,8 @@ static void go_on(struct xfer *x)
 static void no_taker(struct xfer *x)
 {
 	memset(x->have, 0, (x->nchunks + 7) / 8);
-	x->bytes = 0;
-	x->next = 0;
+	x->bytes = x->next = 0;
+	x->asked_last = false;
 	if (x->waiting)
 		return;
 	x->waiting = true;
@@ -357,21 +357,21 @@ static void flight_done(void *arg, const struct frame *f, const struct err *e)
 	}
 	if (json_is_true(json_object_get(f->json, "w"))) {
 		no_taker(x);
-		x->next = 0;
 	} else if (!bit(x->have, i)) {
 		bit_set(x->have, i);
 		x->bytes += chunk_len(x, i);
 	}
-	/* All acknowledged but none said "done": the taker changed on the way. Ask with the last one, then send all. */
-	if (!x->in_flight && x->bytes == x->len && x->len && !x->waiting && x->asked_last) {
-		memset(x->have, 0, (x->nchunks + 7) / 8);
-		x->bytes = x->next = 0;
-		x->asked_last = false;
-	} else if (!x->in_flight && x->bytes == x->len && x->len && !x->waiting) {
-		x->asked_last = true;
-		x->have[(x->nchunks - 1) / 8] &= (uint8_t)~(1u << (x->nchunks - 1) % 8);
-		x->bytes -= chunk_len(x, x->nchunks - 1);
-		x->next = x->nchunks - 1;
+	/* All acknowledged but none said "done": the taker changed on the way. Ask with the last one, then,
+	 * after a pause, send all. */
+	if (!x->in_flight && x->bytes == x->len && x->len && !x->waiting) {
+		if (x->asked_last) {
+			no_taker(x);
+		} else {
+			x->asked_last = true;
+			x->have[(x->nchunks - 1) / 8] &= (uint8_t)~(1u << (x->nchunks - 1) % 8);
+			x->bytes -= chunk_len(x, x->nchunks - 1);
+			x->next = x->nchunks - 1;
+		}
 	}
 	send_pump(x);
 }

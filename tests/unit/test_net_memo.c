@@ -146,10 +146,45 @@ static void test_first_last(void **state)
 	free(out);
 }
 
+struct mute { unsigned parts, questions; };
+static void says_nothing(void *arg, struct request *r)
+{
+	struct mute *n = arg;
+
+	if (!r->wants_reply)
+		return;
+	if (json_is_true(json_object_get(r->f.json, "q")))
+		n->questions++;
+	else
+		n->parts++;
+	net_reply(r, json_pack("{s:i}", "c", 6), NO_BLOB);
+}
+
+/* Who acknowledges every piece and never that it has them all gets them again, but not without a pause. */
+static void test_never_whole(void **state)
+{
+	enum { FOUR = 4 * PART, SECONDS = 3 };
+	struct bed *b = *state;
+	uint8_t *data = calloc(1, FOUR);
+	struct id tag = { .b = { 10 } };
+	struct moved m = { .times = 0 };
+	struct mute n = { 0, 0 };
+
+	net_on(b->b->net, KIND_CHUNK, says_nothing, &n);
+	xfer_send(b->a->chunks, net_self(b->b->net), &tag, data, FOUR, CLASS_weight,
+		sim_now(b->s) + SECONDS * 1000000, net_app_moved, &m);
+	sim_run_for(b->s, (SECONDS + 1) * 1000000);
+	assert_true(m.times == 1 && !m.ok && m.code == ERR_TIMEOUT);
+	if (n.parts < 10 || n.parts > SECONDS * 10 * 5 || !n.questions)
+		fail_msg("%u pieces and %u questions in %d seconds", n.parts, n.questions, SECONDS);
+	free(data);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_shares), T(test_restart), T(test_first_last) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_shares), T(test_restart), T(test_first_last),
+		T(test_never_whole) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
