@@ -97,8 +97,9 @@ static struct op *op_new(struct coll *c, const struct coll_group *g, uint64_t se
 	size_t len, uint64_t deadline_us, coll_done_fn *done, void *arg)
 {
 	struct op *o = xcalloc(1, sizeof *o);
-	*o = (struct op){ .c = c, .tag = g->tag, .n = g->n, .me = g->me, .seq = seq, .deadline_us = deadline_us,
-		.type = type, .size = coll_size(type), .x = x, .len = len, .done = done, .arg = arg };
+	*o = (struct op){ .c = c, .tag = g->tag, .n = g->n, .me = g->me, .cls = g->cls, .seq = seq,
+		.deadline_us = deadline_us, .type = type, .size = coll_size(type), .x = x, .len = len, .done = done,
+		.arg = arg };
 	o->later = (struct timer){ .fire = later, .name = "coll.end" };
 	o->members = xmemdup(g->members, g->n * sizeof *g->members);
 	list_init(&o->steps);
@@ -130,9 +131,13 @@ void coll_reduce(struct coll *c, const struct coll_group *g, uint64_t seq, uint3
 }
 
 void coll_reduce_scatter(struct coll *c, const struct coll_group *g, uint64_t seq, enum coll_type type, void *x,
-	size_t len, enum coll_op op, uint64_t deadline_us, coll_done_fn *done, void *arg)
+	size_t len, enum coll_op op, void *out, uint64_t deadline_us, coll_done_fn *done, void *arg)
 {
-	reduce(op_new(c, g, seq, type, x, len, deadline_us, done, arg), op, COLL_PART, 0);
+	struct op *o = op_new(c, g, seq, type, x, len, deadline_us, done, arg);
+	o->out = out;
+	if (o->n == 1 && len)
+		memmove(out, x, len * o->size);
+	reduce(o, op, COLL_PART, 0);
 }
 
 /* ---- those that only move: one step, which ends with the last transfer ---- */

@@ -16,8 +16,8 @@ enum coll_op { COLL_SUM, COLL_MAX, COLL_MEAN };
  * one of them is. */
 enum coll_type { COLL_F32, COLL_F64, COLL_I32, COLL_I64, COLL_F16, COLL_BF16 };
 size_t coll_size(enum coll_type type);                  /* bytes of an element */
-/* ordered; tag = run, generation, group */
-struct coll_group { const struct id *members; uint32_t n, me; struct id tag; };
+/* ordered; tag = run, generation, group; cls: what its bytes count as */
+struct coll_group { const struct id *members; uint32_t n, me; struct id tag; enum net_class cls; };
 struct coll;
 struct coll *coll_new(struct env *env, struct net *net, struct chunks *chunks);
 /* drops what is open without a word; no sum may be in a lane (env detached, or all done) */
@@ -33,9 +33,9 @@ void coll_allreduce(struct coll *c, const struct coll_group *g, uint64_t seq, en
 /* root's x ends as after an all-reduce; the others' x stay as they are. */
 void coll_reduce(struct coll *c, const struct coll_group *g, uint64_t seq, uint32_t root, enum coll_type type, void *x,
 	size_t len, enum coll_op op, uint64_t deadline_us, coll_done_fn *done, void *arg);
-/* Of x this member ends with its own part, reduced; the rest of x is as before. */
+/* This member's part of x, reduced, ends in out, which may be that part's place in x; the rest of x is as before. */
 void coll_reduce_scatter(struct coll *c, const struct coll_group *g, uint64_t seq, enum coll_type type, void *x,
-	size_t len, enum coll_op op, uint64_t deadline_us, coll_done_fn *done, void *arg);
+	size_t len, enum coll_op op, void *out, uint64_t deadline_us, coll_done_fn *done, void *arg);
 /* Of x this member brings its own part; all end with all. */
 void coll_allgather(struct coll *c, const struct coll_group *g, uint64_t seq, enum coll_type type, void *x, size_t len,
 	uint64_t deadline_us, coll_done_fn *done, void *arg);

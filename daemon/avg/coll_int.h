@@ -20,7 +20,8 @@ enum coll_whose { COLL_ALL, COLL_PART, COLL_ROOT };
 struct op {
 	struct list link; struct coll *c; struct timer later; struct list steps;
 	struct id *members, tag; uint32_t n, me, root; uint64_t seq, deadline_us;
-	enum coll_op op; enum coll_type type; enum coll_whose whose;
+	enum coll_op op; enum coll_type type; enum coll_whose whose; enum net_class cls;
+	char *out;                              /* COLL_PART: where my part of the sums goes */
 	char *x; size_t size /* of an element */, len, at /* not begun yet */; uint32_t number;
 	bool ended; struct err why; coll_done_fn *done; void *arg;
 };

@@ -48,7 +48,9 @@ void coll_step_free(struct step *s)
 {
 	coll_step_cancel(s);
 	list_del(&s->link);
-	if (s->raw)
+	if (s->raw_bytes > (size_t)STEP * s->o->n)      /* a vector in one step: nobody knows whether there is another */
+		big_free(s->raw, s->raw_bytes);
+	else if (s->raw)
 		raw_put(s->o->c, s->raw, s->raw_bytes);
 	free(s->in);
 	free(s);
@@ -97,15 +99,23 @@ static void give(struct step *s, struct piece *p, char what, uint32_t to, const 
 	struct id tag;
 	tag_of(s, what, o->me, to, &tag);
 	s->left++;
-	p->x = xfer_send(o->c->chunks, &o->members[to], &tag, from, n * o->size, CLASS_activation, o->deadline_us,
-		over, p);
+	p->x = xfer_send(o->c->chunks, &o->members[to], &tag, from, n * o->size, o->cls, o->deadline_us, over, p);
+}
+
+static void failed(const struct piece *p, const struct err *e)
+{
+	const struct step *s = p->s;
+	struct err why = *e;
+	char who[9];
+	(void)err_wrap(&why, "peer %s", id_short(&s->o->members[(size_t)(p - s->in) % s->o->n], who));
+	coll_end(s->o, &why);
 }
 
 static void result_over(void *arg, struct xfer *x, const struct err *e)
 {
 	struct piece *p = arg;
 	p->x = NULL;
-	e ? coll_end(p->s->o, e) : coll_step_less(p->s);
+	e ? failed(p, e) : coll_step_less(p->s);
 }
 
 void coll_receive(struct step *s, struct piece *p, char what, uint32_t from, void *to, size_t n)
@@ -188,7 +198,7 @@ static void piece_over(void *arg, struct xfer *x, const struct err *e)
 	p->x = NULL;
 	p->done = !e;
 	if (e) {
-		coll_end(s->o, e);
+		failed(p, e);
 		return;
 	}
 	s->left++;                              /* so that the step outlives what follows */
@@ -261,6 +271,8 @@ static int reduce_step(struct op *o, char *x, size_t len, bool direct, struct er
 			o->n, s->raw_bytes);
 	bool keeps = o->whose == COLL_ROOT && o->me != o->root; /* the place of mine among what the others sent is free */
 	s->sum = keeps && s->raw ? s->raw + o->me * (s->hi - s->lo) * o->size : s->x + s->lo * o->size;
+	if (o->whose == COLL_PART)
+		s->sum = o->out;
 	exchange(s);
 	coll_step_less(s);
 	return 0;

@@ -1,6 +1,6 @@
-/* One haul is one instruction under way: its values (carry_value.c), transfers (pieces), or for SUM the collective of
- * avg/coll.h. All end well, or the first that fails ends it, but where the plan goes on with fewer; the executor is
- * told a moment later. Work over 64 KiB is done in the reduce lane; a cancel waits for that alone. */
+/* One haul is one instruction under way: its values (carry_value.c), or a collective of avg/coll.h. All end well, or
+ * the first that fails ends it, but where the plan goes on with fewer; the executor is told a moment later. Work over
+ * 64 KiB is done in the reduce lane; a cancel waits for that alone. */
 #include "exec/carry_int.h"
 #include <stdlib.h>
 #include "common/mem.h"
@@ -34,14 +34,12 @@ static void haul_free(struct haul *h)
 		haul_care(h, -1);
 	list_del(&h->link);
 	h->c->nhauls--;
-	big_free(h->raw, h->raw_bytes);
 	if (h->any)
 		any_free(h);
 	if (h->rows)
 		rows_free(h);
 	free(h->value);
 	free(h->from);
-	free(h->piece);
 	free(h->member);
 	free(h);
 }

@@ -60,7 +60,6 @@ struct tag_of { char what; enum plan_kind kind; const char *group; uint32_t stre
 void carry_tag(const struct haul *h, const struct tag_of *t, struct id *ret);
 enum net_class carry_class(const struct haul *h);
 
-struct piece { struct haul *h; struct xfer *x; const struct id *peer; };
 struct any;
 struct rows;
 struct haul {
@@ -70,15 +69,13 @@ struct haul {
 	struct exec_net n;
 	struct exec_span in, out, route;
 	const struct id **member; uint32_t nmembers, me;       /* of the group, each peer once */
-	struct piece *piece; uint32_t npieces, left;
-	struct value *value; uint32_t nvalues;
+	struct value *value; uint32_t nvalues, left;
 	struct any *any; struct rows *rows;
 	uint64_t deadline_us;                   /* 0: none */
 	int64_t version;                        /* what came, or goes */
 	struct token_from *from; uint32_t nfrom;
 	struct job job;
 	void (*run)(struct haul *h), (*after)(struct haul *h);
-	float *raw; size_t raw_bytes;           /* SCATTER: what the others sent of my part */
 	bool working, summing, cancelled;       /* a job runs; coll is under way; nobody listens */
 	bool over; struct timer ended;          /* settled; then the executor is told (carry.c) */
 	bool cared;                             /* the members' sockets are watched for the collective's sake */

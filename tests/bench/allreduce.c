@@ -259,7 +259,8 @@ static void one_peer(struct peer *p, const char *mode, const char *codec)
 		rounds(p, codec, *mode == 'c');
 	} else {
 		p->coll = coll_new(p->env, p->net, p->chunks);
-		p->group = (struct coll_group){ .members = p->s->id, .n = (uint32_t)p->n, .me = (uint32_t)p->who };
+		p->group = (struct coll_group){ .members = p->s->id, .n = (uint32_t)p->n, .me = (uint32_t)p->who,
+			.cls = CLASS_activation };
 		next(p);
 	}
 	loop_run_until(p->loop, is_over, p->s, 120000000);

@@ -162,25 +162,31 @@ static void fresh(struct sim *s, int n, size_t len)
 	}
 }
 
+/* Sums go to their place in x, or behind x, which is as before. */
 static void scatter_gather(struct sim *s, struct world *w, int n, size_t len, uint64_t seq)
 {
+	bool apart = rng_below(sim_rng(s), 2);
 	size_t lo, hi;
 	fresh(s, n, len);
 	for (int i = 0; i < n; i++) {
 		struct peer *p = sim_app(s, i);
 		struct coll_group g = group_of(w, n, i);
-		coll_reduce_scatter(p->coll, &g, seq, COLL_F32, p->x, len, COLL_SUM, sim_now(s) + 9 * SEC, over, p);
+		coll_part((uint32_t)n, (uint32_t)i, len, &lo, &hi);
+		coll_reduce_scatter(p->coll, &g, seq, COLL_F32, p->x, len, COLL_SUM, p->x + (apart ? len : lo),
+			sim_now(s) + 9 * SEC, over, p);
 	}
 	finish(s, n, "reduce-scatter", len);
 	for (int i = 0; i < n; i++) {
 		struct peer *p = sim_app(s, i);
 		coll_part((uint32_t)n, (uint32_t)i, len, &lo, &hi);
 		for (size_t k = 0; k < len; k++) {
-			float want = k >= lo && k < hi ? value(0, k) : value(i, k);
-			for (int m = 1; m < n && k >= lo && k < hi; m++)
+			float want = k >= lo && k < hi && !apart ? value(0, k) : value(i, k);
+			for (int m = 1; m < n && k >= lo && k < hi && !apart; m++)
 				want += value(m, k);
 			equal(s, "reduce-scatter", len, i, p->x[k], want);
 		}
+		if (apart)                      /* then both are seen at the end */
+			memcpy(p->x + lo, p->x + len, (hi - lo) * sizeof(*p->x));
 		struct coll_group g = group_of(w, n, i);
 		coll_allgather(p->coll, &g, seq + 1, COLL_F32, p->x, len, sim_now(s) + 9 * SEC, over, p);
 	}
@@ -338,12 +344,15 @@ static void typed(struct sim *s, struct world *w, int n, enum coll_type type, si
 		struct peer *p = sim_app(s, i);
 		struct coll_group g = group_of(w, n, i);
 		uint64_t end = sim_now(s) + 9 * SEC;
+		size_t lo, hi;
+		coll_part((uint32_t)n, (uint32_t)i, len, &lo, &hi);
+		void *part = (char *)p->x + lo * coll_size(type);
 		for (size_t k = 0; k < len; k++)
 			put(type, p->x, k, small(i, k));
 		switch (what) {
 		case 'a': coll_allreduce(p->coll, &g, seq, type, p->x, len, op, end, over, p); break;
 		case 'r': coll_reduce(p->coll, &g, seq, root, type, p->x, len, op, end, over, p); break;
-		case 's': coll_reduce_scatter(p->coll, &g, seq, type, p->x, len, op, end, over, p); break;
+		case 's': coll_reduce_scatter(p->coll, &g, seq, type, p->x, len, op, part, end, over, p); break;
 		case 'b': coll_broadcast(p->coll, &g, seq, root, type, p->x, len, end, over, p); break;
 		}
 	}
