@@ -41,6 +41,7 @@ static void haul_free(struct haul *h)
 	free(h->value);
 	free(h->from);
 	free(h->member);
+	free(h->rank);
 	free(h);
 }
 

@@ -64,21 +64,24 @@ int haul_members(struct haul *h, bool within, struct err *e)
 {
 	const struct id *self = net_self(h->c->c.net);
 	const struct plan_group *g = h->n.group;
+	bool *has = xcalloc(h->n.plan->nmembers + 1, sizeof(*has));
 
 	h->me = PLAN_NONE;
 	h->member = xcalloc(g->n + 1, sizeof(*h->member));
+	h->rank = xcalloc(g->n + 1, sizeof(*h->rank));
 	for (uint32_t k = 0; k < g->n; k++) {
-		const struct id *id = &h->n.plan->member[g->member[k].peer];
-		uint32_t j = 0;
+		uint32_t rank = g->member[k].peer;
+		const struct id *id = &h->n.plan->member[rank];
 
-		while (j < h->nmembers && !id_eq(h->member[j], id))
-			j++;
-		if (j < h->nmembers)
+		if (has[rank])
 			continue;
+		has[rank] = true;
 		if (id_eq(id, self))
 			h->me = h->nmembers;
+		h->rank[h->nmembers] = rank;
 		h->member[h->nmembers++] = id;
 	}
+	free(has);
 	return h->me != PLAN_NONE || !within ? 0 : err_set(e, ERR_INVALID, "this peer is not in group %s", g->name);
 }
 

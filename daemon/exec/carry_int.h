@@ -68,7 +68,8 @@ struct haul {
 	struct exec_wait *w;
 	struct exec_net n;
 	struct exec_span in, out, route;
-	const struct id **member; uint32_t nmembers, me;       /* of the group, each peer once */
+	const struct id **member; uint32_t *rank;       /* of the group, each peer once */
+	uint32_t nmembers, me;
 	struct value *value; uint32_t nvalues, left;
 	struct any *any; struct rows *rows;
 	uint64_t deadline_us;                   /* 0: none */

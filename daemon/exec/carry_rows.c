@@ -12,6 +12,7 @@
 
 struct rows {
 	uint32_t n, *count;                     /* rows; of each member */
+	size_t *offset;                         /* where those of each member begin when they are sorted, and their end */
 	size_t row;                             /* bytes of one, of x or else y */
 	bool sends, receives;
 	char *packed; size_t packed_bytes;      /* x in the members' order */
@@ -19,15 +20,6 @@ struct rows {
 	uint32_t expected, come;
 	struct err bad;
 };
-
-static size_t before(const struct rows *r, uint32_t member)
-{
-	size_t n = 0;
-
-	for (uint32_t k = 0; k < member; k++)
-		n += r->count[k];
-	return n * r->row;
-}
 
 /* In the lane: counts, and the rows that are sent, sorted. */
 static void sort(struct haul *h)
@@ -48,11 +40,11 @@ static void sort(struct haul *h)
 		}
 		r->count[m]++;
 	}
+	for (uint32_t m = 0; m < h->nmembers; m++)
+		r->offset[m + 1] = r->offset[m] + r->count[m] * r->row;
 	if (!r->sends)
 		return;
-	at = xcalloc(h->nmembers + 1, sizeof(*at));
-	for (uint32_t m = 0; m < h->nmembers; m++)
-		at[m] = before(r, m);
+	at = xmemdup(r->offset, (h->nmembers + 1) * sizeof(*at));
 	for (uint32_t k = 0; k < r->n; k++) {
 		if (route[k] == CARRY_NOBODY)
 			continue;
@@ -96,7 +88,7 @@ static void place(struct haul *h)
 		size_t bytes = m == h->me ? r->count[m] * r->row : v->done ? v->bytes : 0;
 
 		if (bytes)
-			memcpy(y + n, m == h->me ? r->packed + before(r, m) : v->p, bytes);
+			memcpy(y + n, m == h->me ? r->packed + r->offset[m] : v->p, bytes);
 		n += bytes;
 	}
 	memset(y + n, 0, h->out.bytes - n);
@@ -183,11 +175,9 @@ static int start(struct haul *h, uint32_t m, struct err *e)
 	struct rows *r = h->rows;
 	bool both = r->sends && r->receives;
 	uint64_t bytes = r->count[m] * r->row;
-	struct value v = { .h = h, .peer = h->member[m], .stream = h->n.stream, .index = h->n.index, .grouped = both,
-		.bytes = bytes, .may_die = true, .over = over };
+	struct value v = { .h = h, .peer = h->member[m], .rank = h->rank[m], .stream = h->n.stream,
+		.index = h->n.index, .grouped = both, .bytes = bytes, .may_die = true, .over = over };
 
-	while (!id_eq(&h->n.plan->member[v.rank], v.peer))
-		v.rank++;
 	if (r->receives && (both || bytes)) {
 		struct value *in = of_member(h, m, false);
 
@@ -209,7 +199,7 @@ static int start(struct haul *h, uint32_t m, struct err *e)
 
 		*out = v;
 		out->send = true;
-		out->p = r->packed + before(r, m);
+		out->p = r->packed + r->offset[m];
 		h->left++;
 		value_begin(out);
 	}
@@ -249,6 +239,7 @@ void rows_free(struct haul *h)
 			big_free(h->value[k].p, h->value[k].room);
 	big_free(r->packed, r->packed_bytes);
 	free(r->count);
+	free(r->offset);
 	free(r);
 	h->rows = NULL;
 }
@@ -273,6 +264,7 @@ int rows_begin(struct haul *h, struct err *e)
 	if (haul_members(h, sends && receives, e) < 0)
 		return -1;
 	r->count = xcalloc(h->nmembers + 1, sizeof(*r->count));
+	r->offset = xcalloc(h->nmembers + 1, sizeof(*r->offset));
 	if (sends) {
 		r->packed_bytes = h->in.bytes;
 		r->packed = big_alloc(r->packed_bytes);
