@@ -8,7 +8,6 @@
 #include "common/mem.h"
 #include "common/planted.h"
 
-#define AGAIN_US 200000ull
 #define TURN_US 500000ull                       /* nothing has come in that time: others first; then twice as long */
 #define TURNS_MAX 5                             /* a quarter of a minute in all */
 #define SEEN_MAX 65536                          /* indexes that are remembered where the first one counts */
@@ -22,10 +21,13 @@ static bool seen(const struct port *p, int64_t index)
 
 static void see(struct port *p, int64_t index)
 {
+	struct env *env = p->c->c.env;
 	int64_t *slot;
+	uint64_t key;
 
-	if (!p->seen) {
-		p->seen = map_new(p->c->boot);
+	if (!p->seen) {                         /* peers choose the indexes */
+		env->ops->secure(env, &key, sizeof(key));
+		p->seen = map_new(key);
 		p->ring = xcalloc(SEEN_MAX, sizeof(*p->ring));
 	}
 	slot = &p->ring[p->nseen++ % SEEN_MAX];
@@ -130,7 +132,7 @@ static void over(struct value *v, const struct err *e)
 	if (e) {                                /* it may be there again, or still */
 		t->serial--;
 		t->mute = (e->code == ERR_MISMATCH || e->code == ERR_CORRUPT) && ++t->vain > CARRY_VAIN_MAX;
-		env_after(h->c->c.env, &t->timer, AGAIN_US);
+		env_after(h->c->c.env, &t->timer, CARRY_AGAIN_US);
 	} else if (!h->n.instr->unique || !seen(a->port, t->index)) {
 		t->vain = 0;
 		if (h->n.instr->unique)
@@ -174,7 +176,7 @@ void any_turn(struct timer *timer)
 	if (++t->turns > TURNS_MAX) {
 		teller_forget(t);
 		t->mute = ++t->vain > CARRY_VAIN_MAX;
-		env_after(p->c->c.env, &t->timer, AGAIN_US);
+		env_after(p->c->c.env, &t->timer, CARRY_AGAIN_US);
 	}
 	check(h);
 }

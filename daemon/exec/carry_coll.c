@@ -37,7 +37,7 @@ static void work_done(struct job *j)
 	struct haul *h = container_of(j, struct haul, job);
 
 	h->working = false;
-	if (h->over || h->cancelled)
+	if (h->over || h->cancelled || !h->after)
 		haul_settle(h, NULL);
 	else
 		h->after(h);
@@ -162,11 +162,6 @@ static void collect(struct haul *h)
 	free(ids);
 }
 
-static void alone(struct haul *h)
-{
-	haul_settle(h, NULL);
-}
-
 int coll_begin(struct haul *h, struct err *e)
 {
 	const struct plan *p = h->n.plan;
@@ -178,7 +173,7 @@ int coll_begin(struct haul *h, struct err *e)
 		return -1;
 	haul_care(h, 1);
 	if (h->nmembers == 1)
-		haul_work(h, h->in.bytes, copy_in, alone);
+		haul_work(h, h->in.bytes, copy_in, NULL);
 	else if (h->in.p == h->out.p || i->kind == PLAN_SCATTER)
 		collect(h);
 	else

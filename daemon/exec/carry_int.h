@@ -86,7 +86,8 @@ struct haul {
 /* Ends it, well or with e, as soon as no lane works on its memory, and later than this returns. Once. */
 void haul_settle(struct haul *h, const struct err *e);
 void haul_let_go(struct haul *h);               /* nothing comes or goes for it any more */
-/* run in the lane, or at once when there is little to do; then after, on the loop, unless it is to end. */
+/* run in the lane, or at once when there is little to do; then after, on the loop, unless it is to end; NULL: that ends
+ * it well. */
 void haul_work(struct haul *h, size_t bytes, void (*run)(struct haul *h), void (*after)(struct haul *h));
 /* The members of the group in its order, each peer once; `within`: this peer must be one of them. */
 int haul_members(struct haul *h, bool within, struct err *e);

@@ -8,7 +8,6 @@
 #include "common/mem.h"
 
 #define ASK_US 20000000ull
-#define AGAIN_US 200000ull
 
 void teller_forget(struct teller *t)
 {
@@ -109,7 +108,7 @@ static void asked(void *arg, const struct frame *f, const struct err *e)
 		net_strike(p->c->c.net, &t->id, why.text);
 		t->mute = ++t->vain > CARRY_VAIN_MAX;
 	}
-	env_after(p->c->c.env, &t->timer, AGAIN_US);
+	env_after(p->c->c.env, &t->timer, CARRY_AGAIN_US);
 }
 
 static void port_free(struct port *p)

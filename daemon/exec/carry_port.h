@@ -4,16 +4,17 @@
 #include "exec/carry_int.h"
 
 #define CARRY_VAIN_MAX 3                        /* then a peer is not asked any more */
+#define CARRY_AGAIN_US 200000ull                /* who has brought nothing is asked again after that */
 
 struct port;
 struct teller {                                 /* a peer of the group */
 	struct port *port;
 	struct list link;                       /* in the queue: it has something that nobody takes yet */
-	const struct id *peer; struct id id;
+	struct id id;
 	uint32_t rank, number, turns, vain;     /* turns without anything; offers of which nothing came */
 	struct call *call;
 	struct timer timer;                     /* under way: its turn is over; else: ask again */
-	bool offered, under, mute, strict;
+	bool offered, under, mute;
 	uint64_t boot, serial, drop;            /* of what it has told last; drop: what of it is not wanted */
 	char why[96];
 	int64_t index; uint32_t stream; uint64_t bytes; int64_t version;

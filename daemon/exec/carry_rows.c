@@ -94,11 +94,6 @@ static void place(struct haul *h)
 	memset(y + n, 0, h->out.bytes - n);
 }
 
-static void placed(struct haul *h)
-{
-	haul_settle(h, NULL);
-}
-
 static void finish(struct haul *h)
 {
 	struct rows *r = h->rows;
@@ -121,7 +116,7 @@ static void finish(struct haul *h)
 		if (v->done && v->bytes)
 			h->from[h->nfrom++] = (struct token_from){ v->rank, v->stream, v->index, v->bytes, 0 };
 	}
-	haul_work(h, h->out.bytes, place, placed);
+	haul_work(h, h->out.bytes, place, NULL);
 }
 
 static void one_less(struct haul *h)

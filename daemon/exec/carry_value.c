@@ -389,11 +389,6 @@ void offer_close(struct carry *c)
 
 /* --- SEND, RECV of one peer, REPLY */
 
-static void filled(struct haul *h)
-{
-	haul_settle(h, NULL);
-}
-
 /* Behind a value that is shorter than its buffer there are zeros. */
 static void fill(struct haul *h)
 {
@@ -412,7 +407,7 @@ static void value_over(struct value *v, const struct err *e)
 	h->from = xcalloc(1, sizeof(*h->from));
 	*h->from = (struct token_from){ h->n.instr->peer, h->n.stream, h->n.index, v->bytes, v->room };
 	h->nfrom = 1;
-	haul_work(h, h->out.bytes - v->bytes, fill, filled);
+	haul_work(h, h->out.bytes - v->bytes, fill, NULL);
 }
 
 void value_send_recv(struct haul *h)
