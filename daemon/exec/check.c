@@ -1,7 +1,8 @@
-/* Every program passes plan/check.h before it runs: what would hang, overflow its memory or lose the model is an error
- * with a name, not a daemon that stands still. A check rehearses the program, so each shape of program is checked once:
- * two programs have one shape when their tables are equal but for where they start (first, generation), and the
- * programs before them left values in the same buffers. */
+/* What this executor cannot run is said before anything starts. And every program passes plan/check.h before it runs:
+ * what would hang, overflow its memory or lose the model is an error with a name, not a daemon that stands still. A
+ * check rehearses the program, so each shape of program is checked once: two programs have one shape when their tables
+ * are equal but for where they start (first, generation), and the programs before them left values in the same
+ * buffers. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/hash.h"
@@ -115,7 +116,7 @@ static uint64_t shape_of(const struct plan *p, const struct program *before)
 	return shape ? shape : 1;
 }
 
-bool program_checked(struct exec *x, const struct plan *p, const struct program *before, struct err *e)
+static bool checked(struct exec *x, const struct plan *p, const struct program *before, struct err *e)
 {
 	uint64_t shape = shape_of(p, before);
 	const struct tokens *left = before ? before->tokens : NULL;
@@ -130,4 +131,71 @@ bool program_checked(struct exec *x, const struct plan *p, const struct program 
 	}
 	x->shape[x->v.checks++ % EXEC_SHAPES] = shape;
 	return true;
+}
+
+/* --- what this executor can do */
+
+static int move_fits(const struct exec *x, const struct plan *p, uint32_t n, struct err *e)
+{
+	const struct plan_instr *i = &p->instr[n];
+
+	if (i->kind == PLAN_SAVE && !x->spill)
+		return err_set(e, ERR_INVALID, "plan %s: SAVE %s (instruction %u), and there is no folder for it", p->strategy,
+			i->fn, n);
+	for (uint32_t k = 0; k < i->nin; k++)
+		if (p->buf[i->in[k].buf].class == PLAN_BATCH || (k < i->nout && p->buf[i->out[k].buf].class == PLAN_BATCH))
+			return err_set(e, ERR_INVALID, "plan %s: %s (instruction %u) of a batch, which is its owner's and no bytes",
+				p->strategy, plan_kind_name(i->kind), n);
+	return 0;
+}
+
+/* Tiers, and what is moved between them. */
+static bool places_fit(const struct exec *x, const struct plan *p, struct err *e)
+{
+	for (uint32_t n = 0; n < p->nbufs && x->c.model; n++) {
+		enum plan_place at = plan_place(p, &p->buf[n]);
+
+		if (at == PLAN_ELSEWHERE || (at == PLAN_FILE && !x->spill)) {
+			(void)err_set(e, ERR_INVALID, "plan %s: buffer %s lies in tier %s, %s", p->strategy, p->buf[n].name,
+				p->tier[p->buf[n].tier].name, at == PLAN_FILE ? "and there is no folder for it" : "which is not there");
+			return false;
+		}
+	}
+	for (uint32_t n = 0; n < p->ninstrs; n++) {
+		const struct plan_instr *i = &p->instr[n];
+		const char *wrong = x->c.check ? NULL : plan_place_wrong(p, i);         /* else plan/check.h says it */
+
+		if (wrong) {
+			(void)err_set(e, ERR_INVALID, "plan %s: %s (instruction %u): %s", p->strategy, plan_kind_name(i->kind), n,
+				wrong);
+			return false;
+		}
+		if (plan_moves(i->kind) && x->c.model && move_fits(x, p, n, e) < 0)
+			return false;
+	}
+	return true;
+}
+
+bool plan_runnable(struct exec *x, const struct plan *p, const struct program *before, struct err *e)
+{
+	for (uint32_t n = 0; n < p->ninstrs; n++) {
+		const struct plan_instr *i = &p->instr[n];
+
+		if (plan_leaves(i->kind) && (!x->c.ops || !x->c.ops->net)) {
+			(void)err_set(e, ERR_INVALID, "plan %s: %s (instruction %u) leaves this peer, and nobody carries it",
+				p->strategy, plan_kind_name(i->kind), n);
+			return false;
+		}
+		if (i->kind == PLAN_VEC && x->c.model && !vec_find(i->fn)) {
+			(void)err_set(e, ERR_INVALID, "plan %s: unknown function of VEC \"%s\" (instruction %u)", p->strategy,
+				i->fn, n);
+			return false;
+		}
+		if (i->kind == PLAN_VEC && i->on_missing == PLAN_WITHOUT && x->c.model && !vec_find(i->fn)->without) {
+			(void)err_set(e, ERR_INVALID, "plan %s: VEC %s (instruction %u) can do without none of its inputs",
+				p->strategy, i->fn, n);
+			return false;
+		}
+	}
+	return places_fit(x, p, e) && binds_fit(x, p, e) && (!x->c.check || checked(x, p, before, e));
 }

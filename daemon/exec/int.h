@@ -1,6 +1,6 @@
 /* Inside the executor: exec.c (the spine), end.c (how instructions end), mem.c (memory of values), bind.c (that of the
  * owner), count.c (bytes of tiers), job.c (work in lanes), move.c (MOVE and SAVE), net.c (what the owner does), log.c
- * (the run log). */
+ * (the run log), check.c (what a program may contain). */
 #ifndef EXEC_INT_H
 #define EXEC_INT_H
 #include "common/list.h"
@@ -143,10 +143,9 @@ void exec_break(struct exec *x, const struct err *e);
 /* log.c */
 void log_program(struct exec *x, const struct program *p);
 void log_op(struct exec *x, const struct op *o, const char *how);       /* start end passed without failed */
-/* Can it run here, and is it right behind the program before it (NULL: the first)? */
-bool plan_runnable(struct exec *x, const struct plan *p, const struct program *before, struct err *e);
 void op_took(struct op *o);                     /* times.c */
 /* check.c */
-bool program_checked(struct exec *x, const struct plan *p, const struct program *before, struct err *e);
+/* Can it run here, and is it right behind the program before it (NULL: the first)? */
+bool plan_runnable(struct exec *x, const struct plan *p, const struct program *before, struct err *e);
 
 #endif

@@ -11,7 +11,7 @@
 static void job_done(struct job *j)
 {
 	struct op *o = container_of(j, struct op, job);
-	bool moves = o->i->kind == PLAN_MOVE || o->i->kind == PLAN_SAVE;
+	bool moves = plan_moves(o->i->kind);
 	struct err e;
 
 	if (moves && o->x->c.model)
@@ -360,8 +360,7 @@ int op_prepare(struct op *o, struct err *e)
 	struct exec *x = o->x;
 	const struct plan_instr *i = o->i;
 	const char *lane = o->prog->plan.lane[i->lane].name;
-
-	bool moves = i->kind == PLAN_MOVE || i->kind == PLAN_SAVE;
+	bool moves = plan_moves(i->kind);
 
 	if (i->kind != PLAN_FWD && i->kind != PLAN_BWD && i->kind != PLAN_VEC && !moves)
 		return 0;

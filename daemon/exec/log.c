@@ -1,6 +1,5 @@
 /* The run log (instrument T10): one JSON object a line for every program, start and end, with the keys of the values
- * that were consumed and made, so that traces, emulators and the replay need nothing else. And what a plan may
- * contain here. */
+ * that were consumed and made, so that traces, emulators and the replay need nothing else. */
 #include <string.h>
 #include "exec/batch.h"
 #include "exec/int.h"
@@ -87,66 +86,4 @@ void log_op(struct exec *x, const struct op *o, const char *how)
 		log_senders(&b, o->news);
 	buf_printf(&b, "}");
 	flush(x, &b);
-}
-
-static int move_fits(const struct exec *x, const struct plan *p, uint32_t n, struct err *e)
-{
-	const struct plan_instr *i = &p->instr[n];
-	const char *wrong = plan_place_wrong(p, i);
-	bool moves = i->kind == PLAN_MOVE || i->kind == PLAN_SAVE;
-
-	if (wrong)
-		return err_set(e, ERR_INVALID, "plan %s: %s (instruction %u): %s", p->strategy, plan_kind_name(i->kind), n,
-			wrong);
-	if (i->kind == PLAN_SAVE && x->c.model && !x->spill)
-		return err_set(e, ERR_INVALID, "plan %s: SAVE %s (instruction %u), and there is no folder for it", p->strategy,
-			i->fn, n);
-	for (uint32_t k = 0; k < i->nin && moves && x->c.model; k++)
-		if (p->buf[i->in[k].buf].class == PLAN_BATCH || (i->nout && p->buf[i->out[k].buf].class == PLAN_BATCH))
-			return err_set(e, ERR_INVALID, "plan %s: %s (instruction %u) of a batch, which is its owner's and no bytes",
-				p->strategy, plan_kind_name(i->kind), n);
-	return 0;
-}
-
-/* Tiers, and what is moved between them. */
-static bool places_fit(const struct exec *x, const struct plan *p, struct err *e)
-{
-	for (uint32_t n = 0; n < p->nbufs && x->c.model; n++) {
-		enum plan_place at = plan_place(p, &p->buf[n]);
-
-		if (at == PLAN_ELSEWHERE || (at == PLAN_FILE && !x->spill)) {
-			(void)err_set(e, ERR_INVALID, "plan %s: buffer %s lies in tier %s, %s", p->strategy, p->buf[n].name,
-				p->tier[p->buf[n].tier].name, at == PLAN_FILE ? "and there is no folder for it" : "which is not there");
-			return false;
-		}
-	}
-	for (uint32_t n = 0; n < p->ninstrs; n++)
-		if (move_fits(x, p, n, e) < 0)
-			return false;
-	return true;
-}
-
-/* What this executor cannot do is said before anything starts. */
-bool plan_runnable(struct exec *x, const struct plan *p, const struct program *before, struct err *e)
-{
-	for (uint32_t n = 0; n < p->ninstrs; n++) {
-		const struct plan_instr *i = &p->instr[n];
-
-		if (plan_leaves(i->kind) && (!x->c.ops || !x->c.ops->net)) {
-			(void)err_set(e, ERR_INVALID, "plan %s: %s (instruction %u) leaves this peer, and nobody carries it",
-				p->strategy, plan_kind_name(i->kind), n);
-			return false;
-		}
-		if (i->kind == PLAN_VEC && x->c.model && !vec_find(i->fn)) {
-			(void)err_set(e, ERR_INVALID, "plan %s: unknown function of VEC \"%s\" (instruction %u)", p->strategy,
-				i->fn, n);
-			return false;
-		}
-		if (i->kind == PLAN_VEC && i->on_missing == PLAN_WITHOUT && x->c.model && !vec_find(i->fn)->without) {
-			(void)err_set(e, ERR_INVALID, "plan %s: VEC %s (instruction %u) can do without none of its inputs",
-				p->strategy, i->fn, n);
-			return false;
-		}
-	}
-	return places_fit(x, p, e) && binds_fit(x, p, e) && (!x->c.check || program_checked(x, p, before, e));
 }

@@ -483,6 +483,13 @@ static void test_refused(void **state)
 		assert_int_equal(plan_instr_wrong(&p, &p.instr[p.ninstrs - (p.ninstrs > 0)]) != NULL, row[i].alone);
 		plan_free(&p);
 		bed_close(&b);
+		const char *why = strstr(row[i].text, "): ");
+
+		b.check = true;                 /* as training runs: plan/check.h says the same */
+		open_with(&b, row[i].make);
+		if (!b.broken || !strstr(b.error.text, why ? why + 3 : row[i].text))
+			fail_msg("checked: \"%s\" does not say \"%s\"", b.error.text, row[i].text);
+		bed_close(&b);
 	}
 	struct bed b = { 0 };
 	bed_begin(&b, saves, &no_net, &cbs);
