@@ -208,6 +208,7 @@ void run_crew_step(struct timer *t)
 
 static void take_view(struct run_crew *s, uint64_t generation, const struct view *v)
 {
+	run_crew_unsettle(s);
 	free(s->member);
 	s->member = xmemdup(v->member, v->nmembers * sizeof *v->member);
 	json_decref(s->values);
@@ -236,6 +237,7 @@ static void on_others(void *arg, uint64_t generation, const struct view *v)
 	take_view(s, generation, v);
 	s->in = false;
 	s->out = true;
+	run_crew_settle(s);
 }
 
 static void on_stop(void *arg, uint64_t generation)
@@ -407,6 +409,7 @@ void run_crew_close(struct run *r)
 	r->crew = NULL;
 	if (!x)
 		return;
+	run_crew_unsettle(x);
 	env_timer(r->rs->ctx.env, &x->timer, 0);
 	env_timer(r->rs->ctx.env, &x->lost, 0);
 	mover_free(x->mover);

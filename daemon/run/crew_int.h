@@ -1,5 +1,5 @@
-/* What the two files of a run whose plans have many members share: crew.c (generations), crew_follow.c (where others
- * are, and what a checkpoint holds). */
+/* What the files of a run whose plans have many members share: crew.c (generations), crew_follow.c (where others are,
+ * and what a checkpoint holds), crew_can.c (which target batches members can share out). */
 #ifndef RUN_CREW_INT_H
 #define RUN_CREW_INT_H
 #include "crew/crew.h"
@@ -27,11 +27,15 @@ struct run_crew {
 	uint64_t calm_us, calm_epoch;   /* it went on then, at that epoch; or nothing was to */
 	struct avg_roster roster; struct id *ids;       /* as the averager has it */
 	struct timer timer, lost;
+	struct settles *settles;        /* cuts of a generation of others are looked for; or NULL */
 };
 
 void run_crew_look(struct run_crew *s);          /* soon */
 void run_crew_is_quiet(void *run);
 void run_crew_step(struct timer *t);
 void run_crew_lost(struct timer *t);             /* is it where it should be? */
+/* Of a generation of others the view has what the spec says; what its members have settled is found, in a lane. */
+void run_crew_settle(struct run_crew *s);
+void run_crew_unsettle(struct run_crew *s);      /* nobody waits for that any more */
 
 #endif

@@ -165,6 +165,9 @@ bool run_crew_seated(const struct run *r);       /* true in other runs */
 uint64_t run_crew_share(const struct run *r);    /* samples that its unit brings to an epoch; 0: there are no units */
 bool run_crew_head(const struct run *r);         /* it counts its unit's samples; true in other runs */
 int run_crew_change(const struct run *r, const json_t *patch, struct err *e);  /* may these values be in force? */
+/* Could the members of the generation that was decided last make so many samples an epoch? -1 and e: they could not
+ * share them out, or not hold what that takes. Who knows no generation refuses nothing. */
+int run_crew_can_make(const struct run *r, uint64_t target, struct err *e);
 uint64_t run_crew_life(const struct run *r);
 /* It is at the point of its newest checkpoint: enters where all go on, once that is known. */
 int run_crew_comes(struct run *r, struct err *e);
@@ -278,7 +281,7 @@ const char *run_who_may(const struct run *r, char *out, size_t cap);
 /* avg_cb's may_change: by whom, and what this run can do. */
 int run_may_change(void *arg, const struct id *author, const json_t *patch, const json_t *params, struct err *e);
 /* What all settings together come to: each by itself is good (set.c). */
-/* here: on this machine, too; else whatever the machine */
+/* here: what only this peer can tell, too, of its machine and of the members; else what is the same on all peers */
 int run_mode_check(struct run *r, const json_t *patch, const json_t *params, bool here, struct err *e);
 /* Answers what an operator has told a run to do when it is on the disk; is that not to be had, the answer says so
  * ("warning"). result is taken. */

@@ -97,7 +97,8 @@ static void set_batch(struct run *r, const json_t *patch, struct reply *reply)
 /* What all settings together come to: each by itself is good. */
 int run_mode_check(struct run *r, const json_t *patch, const json_t *params, bool here, struct err *e)
 {
-	if (run_crew_change(r, patch, e))
+	json_int_t target = json_integer_value(json_object_get(patch, "target_batch"));
+	if (run_crew_change(r, patch, e) || (here && target > 0 && run_crew_can_make(r, (uint64_t)target, e)))
 		return -1;
 	json_t *all = params ? json_deep_copy(params) : json_object();
 	json_object_update(all, (json_t *)patch);
@@ -105,14 +106,6 @@ int run_mode_check(struct run *r, const json_t *patch, const json_t *params, boo
 		"without a state folder the run cannot begin anew with that") : spec_mode_check(r->spec, all, e);
 	json_decref(all);
 	return rc;
-}
-
-/* Members share out a target batch among them: one may be too small for them. */
-static int can_be(const struct run *r, const json_t *patch, struct err *e)
-{
-	json_int_t target = json_integer_value(json_object_get(patch, "target_batch"));
-	return target > 0 && trainer_can_make(r->trainer, (uint64_t)target, e) ? err_wrap(e, "target_batch %lld", (long
-		long)target) : 0;
 }
 
 void runs_set(struct runs *rs, const json_t *params, struct reply *reply)
@@ -134,7 +127,7 @@ void runs_set(struct runs *rs, const json_t *params, struct reply *reply)
 	if (!rc && at && at <= r->point.epoch)
 		rc = err_set(&e, ERR_INVALID, "epoch %llu has passed; the run is at %llu", (unsigned long long)at,
 		(unsigned long long)r->point.epoch);
-	if (rc || run_may_change(r, net_self(rs->ctx.net), patch, NULL, &e) || can_be(r, patch, &e)) {
+	if (rc || run_may_change(r, net_self(rs->ctx.net), patch, NULL, &e)) {
 		reply_fail(reply, &e);
 		return;
 	}

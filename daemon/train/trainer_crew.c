@@ -310,22 +310,6 @@ static void count_flush(struct trainer *t)
 	trainer_counted(t, s->flush * t->profile.batch);
 }
 
-int trainer_can_make(const struct trainer *t, uint64_t target, struct err *e)
-{
-	const struct plan_results none = { 0, NULL };
-	struct view x = seat_view_at(t, &t->seat.v, false);
-	struct plan p;
-
-	if (!t->seat.is)
-		return 0;
-	x.values = t->s->plan;
-	x.target_batch = spec_epoch_samples(t->s, target);
-	if (t->strategy->plan(&x, &none, &p, e) < 0)
-		return -1;
-	plan_free(&p);
-	return 0;
-}
-
 static bool unseat(struct trainer *t, const char *why)
 {
 	struct err e;
