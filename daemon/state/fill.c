@@ -68,6 +68,8 @@ static void fill_run(struct job *j)
 		begin(st);
 	if (!f->rc && !f->how.at)
 		f->rc = state_look(st, &f->e);
+	if (!f->rc && f->how.digest)
+		digest_of(st->s->block, st->s->bytes / st->l.unit, st->l.unit, f->how.digest);
 }
 
 static void fill_done(struct job *j)

@@ -71,6 +71,9 @@ struct state_fill {
 	 * when that says why not, the state is as it was. NULL: what lies in the blocks at the end is looked at. */
 	shard_at_fn *at;
 	void *arg;                              /* of the three */
+	/* Where the digest of the first shard's block goes, of its bytes as they are at the end, made in the job when all
+	 * went well; NULL: nobody wants it. It stays there until done. */
+	uint8_t *digest;
 };
 /* done comes in any case, with ERR_CANCELLED when the state was closed. Nothing else may touch it until then. */
 void state_fill(struct state *st, const struct state_fill *how, void (*done)(void *arg, const struct err *e),

@@ -254,8 +254,6 @@ int trainer_layout(const struct spec *s, const struct model *m, bool ret_used[OP
 	struct err *e);
 int trainer_hold(struct trainer *t, struct err *e); /* the state, and what micro-batches move beside it */
 void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg);
-/* It is that of an epoch now, looked at. */
-int trainer_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e);
 static inline real *trainer_w(const struct trainer *t) { return shard_w(trainer_shard(t)); }
 
 /* trainer_round.c */

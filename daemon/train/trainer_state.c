@@ -153,16 +153,13 @@ size_t trainer_tensors(struct trainer *t, const struct ckpt_tensor **ret_v)
 	return trainer_shard(t)->ntensors;
 }
 
-/* For the replay: the state by its bytes, of which somebody has made a copy, and what else a step is made with. */
-static void log_adopted(struct trainer *t)
-{
-	const struct shard *s = trainer_shard(t);
-	char hyper[TRAINER_HYPER], hex[2 * STATE_DIGEST + 1];
-	uint8_t digest[STATE_DIGEST];
+static bool logs_adopted(const struct trainer *t) { return t->cb.log && !t->strategy->crew; }
 
-	if (!t->cb.log || t->strategy->crew)
-		return;
-	digest_of(s->block, s->bytes / sizeof(real), sizeof(real), digest);
+/* For the replay: the state by its bytes, of which somebody has made a copy, and what else a step is made with. */
+static void log_adopted(struct trainer *t, const uint8_t digest[STATE_DIGEST])
+{
+	char hyper[TRAINER_HYPER], hex[2 * STATE_DIGEST + 1];
+
 	for (int i = 0; i < STATE_DIGEST; i++)
 		(void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 	trainer_line(t, "\"ev\":\"adopted\",\"epoch\":%llu,\"state\":\"%s\",\"target\":%llu,\"clip_norm\":\"%a\","
@@ -170,7 +167,9 @@ static void log_adopted(struct trainer *t)
 		trainer_hyper_text(t, t->hyper, hyper));
 }
 
-int trainer_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e)
+/* It is that of an epoch now, looked at. digest: of the block, when logs_adopted. */
+static int adopt(struct trainer *t, uint64_t epoch, const json_t *live, const uint8_t digest[STATE_DIGEST],
+	struct err *e)
 {
 	if (shard_clock_look(trainer_shard(t), e) < 0)
 		return -1;
@@ -180,7 +179,8 @@ int trainer_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct 
 	t->epoch = epoch;
 	t->lent = t->renewed = false;
 	trainer_reset_epoch(t);
-	log_adopted(t);
+	if (logs_adopted(t))
+		log_adopted(t, digest);
 	if (state_wants(t->state))
 		exec_wake(t->x);
 	return 0;
@@ -188,7 +188,14 @@ int trainer_adopt(struct trainer *t, uint64_t epoch, const json_t *live, struct 
 
 int trainer_loaded(struct trainer *t, uint64_t epoch, const json_t *live, struct err *e)
 {
-	return state_look(t->state, e) < 0 ? -1 : trainer_adopt(t, epoch, live, e);
+	const struct shard *s = trainer_shard(t);
+	uint8_t digest[STATE_DIGEST];
+
+	if (state_look(t->state, e) < 0)
+		return -1;
+	if (logs_adopted(t))
+		digest_of(s->block, s->bytes / sizeof(real), sizeof(real), digest);
+	return adopt(t, epoch, live, digest, e);
 }
 
 void trainer_snapshot(struct trainer *t, snapshot_fn *done, void *arg)
@@ -214,7 +221,7 @@ void trainer_validate(struct trainer *t)
 
 /* --- filling: what comes is followed by the hyperparameters that belong to it */
 
-struct filling { struct trainer *t; uint64_t epoch; json_t *live;
+struct filling { struct trainer *t; uint64_t epoch; json_t *live; uint8_t digest[STATE_DIGEST];
 	void (*done)(void *arg, const struct err *e); void *arg; };
 
 static void filled(void *arg, const struct err *error)
@@ -224,7 +231,7 @@ static void filled(void *arg, const struct err *error)
 	struct err e;
 
 	if (!t->dying && !t->quiet) {           /* else somebody else's state comes already */
-		if (!error && trainer_adopt(t, f->epoch, f->live, &e) < 0)
+		if (!error && adopt(t, f->epoch, f->live, f->digest, &e) < 0)
 			error = &e;
 		f->done(f->arg, error);
 	}
@@ -242,5 +249,6 @@ void trainer_fill(struct trainer *t, const struct trainer_fill *how, void (*done
 	if (values.at && how->live && spec_live_check(t->s, how->live, &e) < 0)
 		values.refused = &e;
 	*f = (struct filling){ .t = t, .epoch = how->epoch, .live = json_deep_copy(how->live), .done = done, .arg = arg };
+	values.digest = logs_adopted(t) ? f->digest : NULL;
 	state_fill(t->state, &values, filled, f);
 }

@@ -7,7 +7,8 @@ static const char form[] = "{\"name\":\"fill\",\"input\":[4],\"model\":[{\"type\
 	"\"strategy\":\"single\",\"data\":{\"name\":\"d\",\"kind\":\"synthetic\",\"count\":64},\"seed\":3,"
 	"\"local\":{\"batch\":4}}";
 
-struct seen { struct kit k; int done, dropped, quiet; struct err e; bool failed; real put; };
+struct seen { struct kit k; int done, dropped, quiet; struct err e; bool failed; real put;
+	bool moves; uint8_t digest[STATE_DIGEST]; };
 
 static void done(void *arg, const struct err *e)
 {
@@ -28,7 +29,17 @@ static int fill(void *arg, struct shard *s, struct err *e)
 	return put == 77 ? err_set(e, ERR_NOT_FOUND, "nobody has it") : 0;
 }
 
-static void drop(void *arg) { ((struct seen *)arg)->dropped++; }
+static void drop(void *arg)
+{
+	struct seen *s = arg;
+	const struct shard *h = trainer_shard(s->k.t);
+
+	s->dropped++;
+	digest_of(h->block, h->bytes / sizeof(real), sizeof(real), s->digest);
+	if (s->moves)
+		((real *)shard_w(h))[5]++;
+}
+
 static void quiet(void *arg) { ((struct seen *)arg)->quiet++; }
 static bool is_done(struct sim *sim, void *arg) { return ((struct seen *)arg)->done; }
 static bool is_quiet(struct sim *sim, void *arg) { return ((struct seen *)arg)->quiet; }
@@ -36,7 +47,7 @@ static bool is_quiet(struct sim *sim, void *arg) { return ((struct seen *)arg)->
 static void begin(struct seen *s, real put, uint64_t epoch)
 {
 	memset(s, 0, sizeof(*s));
-	kit_open(&s->k, form, NULL, false);
+	kit_open(&s->k, form, NULL, true);
 	s->put = put;
 	trainer_fill(s->k.t, &(struct trainer_fill){ .values = { .fresh = true, .fill = fill, .drop = drop, .arg = s },
 		.epoch = epoch }, done, s);
@@ -66,6 +77,27 @@ static void fresh_and_filled(void **state)
 	trainer_start(s.k.t);
 	s.k.applied = 7;                        /* the kit counts from the epoch that the state has */
 	kit_run(&s.k, 9);
+	kit_close(&s.k);
+}
+
+/* The log names what was adopted by its bytes, which were read in the job: what the loop makes of them comes later. */
+static void what_was_adopted_is_named(void **state)
+{
+	char line[80] = "\"ev\":\"adopted\",\"epoch\":7,\"state\":\"";
+	struct seen s;
+	size_t n = strlen(line);
+
+	begin(&s, (real)0.25, 7);
+	s.moves = true;
+	assert_null(strstr(s.k.log, line));
+	assert_true(sim_run_until(s.k.sim, is_done, &s, 10000000));
+	for (int i = 0; i < STATE_DIGEST; i++)
+		(void)snprintf(line + n + 2 * i, 3, "%02x", s.digest[i]);
+	assert_non_null(strstr(s.k.log, line));
+	kit_close(&s.k);
+	begin(&s, 77, 7);                       /* of what was not adopted nothing is said */
+	assert_true(sim_run_until(s.k.sim, is_done, &s, 10000000));
+	assert_null(strstr(s.k.log, "\"epoch\":7"));
 	kit_close(&s.k);
 }
 
@@ -121,6 +153,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fresh_and_filled),
+		cmocka_unit_test(what_was_adopted_is_named),
 		cmocka_unit_test(what_is_not_finite_is_named),
 		cmocka_unit_test(what_cannot_be_had_is_said),
 		cmocka_unit_test(made_quiet_meanwhile),
