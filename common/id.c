@@ -2,6 +2,7 @@
 #include <string.h>
 #include "common/hash.h"
 #include "common/id.h"
+#include "common/text.h"
 
 bool id_eq(const struct id *a, const struct id *b)
 {
@@ -44,13 +45,7 @@ int id_prefix_bits(const struct id *a, const struct id *b)
 
 void id_hex(const struct id *a, char out[ID_HEX])
 {
-	static const char digits[] = "0123456789abcdef";
-
-	for (int i = 0; i < 32; i++) {
-		out[2 * i] = digits[a->b[i] >> 4];
-		out[2 * i + 1] = digits[a->b[i] & 15];
-	}
-	out[64] = 0;
+	(void)text_hex(a->b, sizeof a->b, out);
 }
 
 const char *id_short(const struct id *a, char out[9])

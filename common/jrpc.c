@@ -232,15 +232,9 @@ int json_get_hex(const json_t *o, const char *key, void *out, size_t bytes, stru
 
 json_t *json_hex(const void *p, size_t bytes)
 {
-	static const char digits[] = "0123456789abcdef";
 	char *s = xmalloc(2 * bytes + 1);
-	json_t *j;
+	json_t *j = json_stringn_nocheck(text_hex(p, bytes, s), 2 * bytes);
 
-	for (size_t i = 0; i < bytes; i++) {
-		s[2 * i] = digits[((const uint8_t *)p)[i] >> 4];
-		s[2 * i + 1] = digits[((const uint8_t *)p)[i] & 15];
-	}
-	j = json_stringn_nocheck(s, 2 * bytes);
 	free(s);
 	return j;
 }

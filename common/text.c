@@ -307,6 +307,26 @@ const char *text_nearest(const char *word, const char *const *list)
 	return found || n < BEGINS_MIN ? found : begins_with(word, n, all);
 }
 
+const char *text_hex(const void *p, size_t n, char *out)
+{
+	static const char digits[] = "0123456789abcdef";
+	const uint8_t *b = p;
+
+	for (size_t i = 0; i < n; i++) {
+		out[2 * i] = digits[b[i] >> 4];
+		out[2 * i + 1] = digits[b[i] & 15];
+	}
+	out[2 * n] = 0;
+	return out;
+}
+
+bool text_name_ok(const char *s)
+{
+	static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+
+	return s[0] && s[0] != '.' && strspn(s, ok) == strlen(s);
+}
+
 /* Bytes of the UTF-8 character at p, or 0 when it is not one (Unicode 15, table 3-7). */
 static size_t utf8_char(const unsigned char *p, size_t n)
 {

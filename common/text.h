@@ -20,6 +20,9 @@ int text_hostport(const char *s, char *host, size_t cap, uint16_t *ret_port, str
 /* The name of list[] (NULL-terminated) nearest to word by edit distance (at most 3), else the only one that begins with
  * word (of at least 3 letters), or NULL: for "did you mean". */
 const char *text_nearest(const char *word, const char *const *list);
+const char *text_hex(const void *p, size_t n, char *out);           /* 2 n small digits and NUL; out */
+/* A name that may be one in a folder: letters, digits, - _ . ; not empty, no leading point. */
+bool text_name_ok(const char *s);
 bool text_utf8_ok(const char *s, size_t n);
 /* In place: control bytes and broken UTF-8 (a cut tail too) become '?', so that s may be logged, shown
  * or put in JSON. */

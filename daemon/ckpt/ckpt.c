@@ -12,6 +12,7 @@
 #include "common/jrpc.h"
 #include "common/mem.h"
 #include "common/planted.h"
+#include "common/text.h"
 #include "common/xxh.h"
 
 #define PIECE (1u << 20)                /* bytes hashed and written at a time: they stay in the cache */
@@ -71,8 +72,7 @@ static void hash_hex(XXH3_state_t *x, uint8_t out[16], char hex[33])
 
 	XXH128_canonicalFromHash(&c, XXH3_128bits_digest(x));
 	memcpy(out, c.digest, 16);
-	for (int i = 0; i < 16; i++)
-		snprintf(hex + 2 * i, 3, "%02x", c.digest[i]);
+	(void)text_hex(c.digest, 16, hex);
 }
 
 static int names_unique(const struct ckpt_tensor *v, size_t n, struct err *e)

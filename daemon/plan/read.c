@@ -1,6 +1,7 @@
 /* Reading a plan's tables: names, keys, indexes. */
 #include <string.h>
 #include "common/map.h"
+#include "common/text.h"
 #include "plan/planner.h"
 
 const char *plan_kind_name(enum plan_kind k)
@@ -166,13 +167,6 @@ bool plan_lives_on(const struct plan *p, const struct plan_buf *o, const struct 
 		(plan_place(p, o) == PLAN_FILE) == (plan_place(q, b) == PLAN_FILE);
 }
 
-/* fn of SAVE: a name in a folder, and not one of the executor's own, which begin with a dot. */
-static bool file_name_ok(const char *s)
-{
-	return s[0] && s[0] != '.' && strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
-		strlen(s);
-}
-
 static const char *wrong_move(const struct plan *p, const struct plan_instr *i)
 {
 	if (i->nin == 0 || i->nin != i->nout)
@@ -205,7 +199,8 @@ const char *plan_place_wrong(const struct plan *p, const struct plan_instr *i)
 		return "MOVE from or to tier file runs in lane copy, copy-in, copy-out or disk";
 	if (i->kind == PLAN_SAVE && (i->nin == 0 || i->nout > 0))
 		return "SAVE has inputs and no output";
-	if (i->kind == PLAN_SAVE && !file_name_ok(i->fn))
+	/* a name in a folder, and not one of the executor's own, which begin with a point */
+	if (i->kind == PLAN_SAVE && !text_name_ok(i->fn))
 		return "SAVE needs the name of its file (fn): letters, digits, _ - and . but not first";
 	return i->kind == PLAN_MOVE ? wrong_move(p, i) : NULL;
 }

@@ -22,7 +22,6 @@
 /* A cell as JSON; text that is not UTF-8 and blobs become hexadecimal digits. *bytes counts. */
 static json_t *cell(sqlite3_stmt *st, int i, size_t *bytes)
 {
-	static const char digits[] = "0123456789abcdef";
 	const unsigned char *p;
 	size_t n;
 	char *hex;
@@ -46,11 +45,7 @@ static json_t *cell(sqlite3_stmt *st, int i, size_t *bytes)
 		*bytes += 2 * n;
 	}
 	hex = xmalloc(2 * n + 1);
-	for (size_t k = 0; k < n; k++) {
-		hex[2 * k] = digits[p[k] >> 4];
-		hex[2 * k + 1] = digits[p[k] & 15];
-	}
-	j = json_stringn(hex, 2 * n);
+	j = json_stringn(text_hex(p, n, hex), 2 * n);
 	free(hex);
 	return j;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/text.h"
 #include "train/replay_int.h"
 
 /* --- instructions */
@@ -299,12 +300,6 @@ static int take_commit(struct replayer *r, struct peer *p, const json_t *j, stru
 	return 0;
 }
 
-static void hex_of(const uint8_t digest[STATE_DIGEST], char out[2 * STATE_DIGEST + 1])
-{
-	for (int i = 0; i < STATE_DIGEST; i++)
-		(void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
-}
-
 static int take_applied(struct replayer *r, struct peer *p, const json_t *j, struct err *e)
 {
 	struct told *c = p->applying;
@@ -315,7 +310,7 @@ static int take_applied(struct replayer *r, struct peer *p, const json_t *j, str
 	if (!c || c->epoch != epoch)
 		return err_set(e, ERR_CORRUPT, "epoch %llu is reached, and it has not been committed",
 			(unsigned long long)epoch);
-	hex_of(p->digest, hex);
+	(void)text_hex(p->digest, STATE_DIGEST, hex);
 	if (strcmp(hex, replay_text(j, "digest")))
 		return err_set(e, ERR_MISMATCH, "epoch %llu: the parameters are %s here and were %s",
 			(unsigned long long)epoch, hex, replay_text(j, "digest"));
@@ -400,7 +395,7 @@ static int take_adopted(struct replayer *r, struct peer *p, const json_t *j, str
 	list_each(it, &r->images) {
 		struct image *i = list_entry(it, struct image, link);
 
-		hex_of(i->digest, hex);
+		(void)text_hex(i->digest, STATE_DIGEST, hex);
 		if (i->epoch == epoch && !strcmp(hex, replay_text(j, "state")))
 			found = i;
 	}

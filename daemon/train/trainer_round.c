@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/text.h"
 #include "train/trainer_int.h"
 
 size_t trainer_contribution_len(const struct trainer *t)
@@ -61,9 +62,8 @@ static void log_applied(struct trainer *t, uint64_t epoch, const uint8_t digest[
 {
 	char hex[2 * TRAINER_DIGEST + 1];
 
-	for (int i = 0; i < TRAINER_DIGEST; i++)
-		(void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-	trainer_line(t, "\"ev\":\"applied\",\"epoch\":%llu,\"digest\":\"%s\"", (unsigned long long)epoch, hex);
+	trainer_line(t, "\"ev\":\"applied\",\"epoch\":%llu,\"digest\":\"%s\"", (unsigned long long)epoch,
+		text_hex(digest, TRAINER_DIGEST, hex));
 }
 
 static void commit_free(struct commit *c)

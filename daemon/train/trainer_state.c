@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/text.h"
 #include "kernels/vec.h"
 #include "train/trainer_int.h"
 
@@ -160,11 +161,9 @@ static void log_adopted(struct trainer *t, const uint8_t digest[STATE_DIGEST])
 {
 	char hyper[TRAINER_HYPER], hex[2 * STATE_DIGEST + 1];
 
-	for (int i = 0; i < STATE_DIGEST; i++)
-		(void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 	trainer_line(t, "\"ev\":\"adopted\",\"epoch\":%llu,\"state\":\"%s\",\"target\":%llu,\"clip_norm\":\"%a\","
-		"\"hyper\":[%s]", (unsigned long long)t->epoch, hex, (unsigned long long)t->target, t->clip_norm,
-		trainer_hyper_text(t, t->hyper, hyper));
+		"\"hyper\":[%s]", (unsigned long long)t->epoch, text_hex(digest, STATE_DIGEST, hex),
+		(unsigned long long)t->target, t->clip_norm, trainer_hyper_text(t, t->hyper, hyper));
 }
 
 /* It is that of an epoch now, looked at. digest: of the block, when logs_adopted. */

@@ -1,6 +1,7 @@
 /* A state is made, filled and looked through beside the loop (trainer_fill): what comes out, what is refused, and what
  * happens when the trainer is made quiet or goes meanwhile. */
 #include "train_kit.h"
+#include "common/text.h"
 
 static const char form[] = "{\"name\":\"fill\",\"input\":[4],\"model\":[{\"type\":\"linear\",\"name\":\"fc\","
 	"\"out\":3}],\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"adam\",\"lr\":0.1},\"target_batch\":4,"
@@ -91,8 +92,7 @@ static void what_was_adopted_is_named(void **state)
 	s.moves = true;
 	assert_null(strstr(s.k.log, line));
 	assert_true(sim_run_until(s.k.sim, is_done, &s, 10000000));
-	for (int i = 0; i < STATE_DIGEST; i++)
-		(void)snprintf(line + n + 2 * i, 3, "%02x", s.digest[i]);
+	(void)text_hex(s.digest, STATE_DIGEST, line + n);
 	assert_non_null(strstr(s.k.log, line));
 	kit_close(&s.k);
 	begin(&s, 77, 7);                       /* of what was not adopted nothing is said */

@@ -189,11 +189,35 @@ static void cleaning_is_idempotent(void **s)
 	}
 }
 
+static void hexadecimal(void **s)
+{
+	static const uint8_t b[] = { 0x00, 0x0f, 0xa0, 0xff, 0x5c };
+	char out[12];
+
+	memset(out, 'x', sizeof out);
+	assert_ptr_equal(text_hex(b, 5, out), out);
+	assert_string_equal(out, "000fa0ff5c");
+	assert_int_equal(out[11], 'x');
+	assert_string_equal(text_hex(b, 0, out), "");
+}
+
+static void names(void **s)
+{
+	static const char *const good[] = { "a", "Z.9", "_", "-x", "a..b", "0" };
+	static const char *const bad[] = { "", ".", ".a", "a b", "a/b", "\xc3\xa4", "a\n", "a%" };
+
+	for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+		assert_true(text_name_ok(good[i]));
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert_false(text_name_ok(bad[i]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(durations), cmocka_unit_test(sizes), cmocka_unit_test(printing), cmocka_unit_test(numbers),
 		cmocka_unit_test(addresses), cmocka_unit_test(nearest), cmocka_unit_test(utf8),
+		cmocka_unit_test(hexadecimal), cmocka_unit_test(names),
 		cmocka_unit_test(cleaning_is_idempotent),
 	};
 

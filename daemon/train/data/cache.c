@@ -1,10 +1,10 @@
 /* Prepared data: opening, checking and reading a cache. */
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/hash.h"
 #include "common/mem.h"
+#include "common/text.h"
 #include "train/data/cache_int.h"
 
 struct cache {
@@ -31,9 +31,7 @@ char *cache_path(const char *dir, const struct cache_id *id, const char *end)
 {
 	char hex[33];
 
-	for (int i = 0; i < 16; i++)
-		(void)snprintf(hex + 2 * i, 3, "%02x", id->name[i]);
-	return xasprintf("%s/%s%s", dir, hex, end);
+	return xasprintf("%s/%s%s", dir, text_hex(id->name, 16, hex), end);
 }
 
 void cache_remove(struct files *f, const char *dir, const struct cache_id *id)

@@ -1,6 +1,7 @@
 /* Data, validation and the local part of a spec. */
 #include <stdlib.h>
 #include <string.h>
+#include "common/text.h"
 #include "train/data/data.h"
 #include "train/spec/int.h"
 #include "train/strategy.h"
@@ -75,7 +76,7 @@ int spec_read_data(struct spec *s, const json_t *shared, struct err *e)
 	if (read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ||
 	    read_text(o, &at, "name", s->data_name, sizeof(s->data_name), e) < 0)
 		return -1;
-	if (!name_ok(s->data_name))
+	if (!text_name_ok(s->data_name))
 		return place_err(&nm, e, "must be a name of letters, digits, - _ . (at most %d); the path is local.data",
 			SPEC_NAME - 1);
 	memcpy(s->data_kind, "idx", 4);

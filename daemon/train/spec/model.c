@@ -166,7 +166,7 @@ static int read_layer(struct spec *s, int i, const json_t *j, int conv, const st
 			continue;
 		if (!strcmp(key, "name")) {
 			d->name = json_string_value(v);
-			if (!d->name || !name_ok(d->name) || strlen(d->name) > 63)
+			if (!d->name || !text_name_ok(d->name) || strlen(d->name) > 63)
 				return place_err(&q, e, "must be a name of letters, digits, - _ . (at most 63), and is %s",
 					json_kind(v));
 			continue;

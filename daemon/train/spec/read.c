@@ -179,10 +179,3 @@ int read_size(const json_t *o, const struct place *at, const char *key, uint64_t
 		return place_err(&p, e, "%s", why.text);
 	return 0;
 }
-
-bool name_ok(const char *s)
-{
-	static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-
-	return s[0] && s[0] != '.' && strspn(s, ok) == strlen(s);
-}

@@ -28,6 +28,5 @@ int read_text(const json_t *o, const struct place *at, const char *key, char *re
 /* "1GiB" */
 int read_size(const json_t *o, const struct place *at, const char *key, uint64_t *ret_bytes, struct err *e);
 int read_number(const json_t *v, const struct place *at, double lo, double hi, double *ret, struct err *e);
-bool name_ok(const char *s);                    /* letters, digits, - _ . ; not empty, no leading point */
 
 #endif

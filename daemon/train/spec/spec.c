@@ -5,6 +5,7 @@
 #include "common/hash.h"
 #include "common/jrpc.h"
 #include "common/mem.h"
+#include "common/text.h"
 #include "train/spec/int.h"
 #include "train/strategy.h"
 #include "train/zoo.h"
@@ -122,7 +123,7 @@ struct spec *spec_of(const char *name, const json_t *shared, const json_t *local
 	const struct place top = { "" }, nm = place_key(&top, "name");
 	struct spec *s;
 
-	if (!name || !name_ok(name) || strlen(name) >= SPEC_NAME) {
+	if (!name || !text_name_ok(name) || strlen(name) >= SPEC_NAME) {
 		(void)place_err(&nm, e, "must be a name of letters, digits, - _ . (at most %d)", SPEC_NAME - 1);
 		return NULL;
 	}
