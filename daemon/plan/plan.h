@@ -260,6 +260,7 @@ enum plan_place plan_place(const struct plan *p, const struct plan_buf *b);
  * memory or both in a file. */
 bool plan_lives_on(const struct plan *p, const struct plan_buf *o, const struct plan *q, const struct plan_buf *b);
 bool plan_is_state(const struct plan_buf *b);                   /* weight or optimizer with an initial value */
+bool plan_writes_state(const struct plan *p, const struct plan_instr *i);       /* has such an output */
 
 /* --- text and JSON. JSON both ways is exact: reading what was written gives an equal plan. */
 json_t *plan_to_json(const struct plan *p);

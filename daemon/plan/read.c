@@ -100,6 +100,14 @@ bool plan_is_state(const struct plan_buf *b)
 	return b->initial && (b->class == PLAN_WEIGHT || b->class == PLAN_OPTIMIZER);
 }
 
+bool plan_writes_state(const struct plan *p, const struct plan_instr *i)
+{
+	for (uint32_t k = 0; k < i->nout; k++)
+		if (plan_is_state(&p->buf[i->out[k].buf]))
+			return true;
+	return false;
+}
+
 const char *plan_label(const struct plan *p, const struct plan_instr *i)
 {
 	bool makes = i->kind == PLAN_RECV || i->kind == PLAN_GATHER || i->kind == PLAN_ALLTOALL;

@@ -37,14 +37,6 @@ static bool touches(const struct tokens *t, const struct token_run *r, const str
 	return false;
 }
 
-static bool writes_state(const struct tokens *t, const struct token_run *r)
-{
-	for (uint32_t k = 0; k < r->instr->nout; k++)
-		if (plan_is_state(&t->plan->buf[r->instr->out[k].buf]))
-			return true;
-	return false;
-}
-
 static bool waits_for_all(const struct token_run *r)
 {
 	return r->instr->kind == PLAN_COMMIT && r->instr->nin == 0;
@@ -54,7 +46,7 @@ static bool conflict(const struct tokens *t, const struct token_run *earlier, co
 {
 	if (waits_for_all(r))
 		return !PLANTED(TOKEN_EARLY_COMMIT);
-	if (waits_for_all(earlier) && writes_state(t, r) && !PLANTED(TOKEN_EARLY_STEP))
+	if (waits_for_all(earlier) && plan_writes_state(t->plan, r->instr) && !PLANTED(TOKEN_EARLY_STEP))
 		return true;
 	for (uint32_t k = 0; k < r->instr->nout; k++)
 		if (touches(t, earlier, &r->out[k], true))

@@ -32,6 +32,18 @@ static int in_order(const void *x, const void *y)
 	return a->stat.lo < b->stat.lo ? -1 : a->stat.lo > b->stat.lo;
 }
 
+/* In order, each once; how many are left. */
+static uint32_t each_once(struct shard_part *v, uint32_t n)
+{
+	uint32_t out = 0;
+
+	qsort(v, n, sizeof(*v), in_order);
+	for (uint32_t k = 0; k < n; k++)
+		if (!out || !shard_part_same(&v[out - 1], &v[k]))
+			v[out++] = v[k];
+	return out;
+}
+
 /* --- what a member's plan says */
 
 /* A vector of all elements of a part: the parameters, then, if it has some, running statistics. */
@@ -49,18 +61,12 @@ static bool extents_of(const struct trainer *t, const struct plan_buf *b, struct
 
 static void held_of(const struct trainer *t, const struct plan *p, struct trainer_part *ret)
 {
-	uint32_t n = 0;
-
 	ret->held = xcalloc(p->nbufs + 1, sizeof(*ret->held));
 	for (uint32_t k = 0; k < p->nbufs; k++)
 		if (p->buf[k].class == PLAN_WEIGHT && plan_is_state(&p->buf[k]) &&
 		    extents_of(t, &p->buf[k], &ret->held[ret->nheld]))
 			ret->nheld++;
-	qsort(ret->held, ret->nheld, sizeof(*ret->held), in_order);
-	for (uint32_t k = 0; k < ret->nheld; k++)       /* of a part there may be two versions */
-		if (!n || !shard_part_same(&ret->held[n - 1], &ret->held[k]))
-			ret->held[n++] = ret->held[k];
-	ret->nheld = n;
+	ret->nheld = each_once(ret->held, ret->nheld);  /* of a part there may be two versions */
 	ret->at = xcalloc(ret->nheld + 1, sizeof(*ret->at));
 }
 
@@ -94,7 +100,7 @@ static void own_of(const struct trainer *t, const struct plan *p, struct shard_p
 static struct shard_part *all_of(const struct trainer_part *part, uint32_t n, uint32_t *ret_n)
 {
 	struct shard_part *all;
-	uint32_t have = 0, out = 0;
+	uint32_t have = 0;
 
 	for (uint32_t k = 0; k < n; k++)
 		have += part[k].nheld;
@@ -103,11 +109,7 @@ static struct shard_part *all_of(const struct trainer_part *part, uint32_t n, ui
 	for (uint32_t k = 0; k < n; k++)
 		for (uint32_t i = 0; i < part[k].nheld; i++)
 			all[have++] = part[k].held[i];
-	qsort(all, have, sizeof(*all), in_order);
-	for (uint32_t k = 0; k < have; k++)
-		if (!out || !shard_part_same(&all[out - 1], &all[k]))
-			all[out++] = all[k];
-	*ret_n = out;
+	*ret_n = each_once(all, have);
 	return all;
 }
 

@@ -41,14 +41,6 @@ static bool passes(enum err_code code)
 	return false;
 }
 
-static bool writes_state(const struct plan *p, const struct plan_instr *i)
-{
-	for (uint32_t k = 0; k < i->nout; k++)
-		if (plan_is_state(&p->buf[i->out[k].buf]))
-			return true;
-	return false;
-}
-
 /* Gradients of many micro-batches that it was changing, or that were its own to drop. */
 static bool spoils_sum(const struct plan *p, const struct plan_instr *i)
 {
@@ -81,7 +73,7 @@ enum exec_outcome trainer_failing(void *arg, const struct plan *p, const struct 
 		late_cut(t);
 		return t->seat.late.steps ? EXEC_LATER : EXEC_REPLAN;
 	}
-	if (!plan_leaves(i->kind) || !passes(e->code) || writes_state(p, i) || t->applying)
+	if (!plan_leaves(i->kind) || !passes(e->code) || plan_writes_state(p, i) || t->applying)
 		return EXEC_BREAK;
 	if (++t->troubles >= TROUBLES_MAX) {
 		(void)err_wrap(&last, "%s failed %u times in a row", plan_kind_name(i->kind), t->troubles);
