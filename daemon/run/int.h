@@ -301,6 +301,7 @@ void origin_free(struct origin *w);                                   /* NULL is
 void trace_line(void *run, const char *line, size_t len);       /* trainer_cb.log */
 void trace_state(struct run *r);
 void trace_round(struct run *r, const struct avg_commit *c);
+void trace_now(struct run *r);                  /* what has come goes to the disk at once */
 void trace_open(struct run *r);                 /* r->trace, if the local part asks for one */
 void trace_close(struct trace *t);              /* what has come is written, then it frees itself */
 json_t *trace_json(const struct run *r);        /* {path, bytes, bytes_max, ended}; null: none is kept */

@@ -227,6 +227,7 @@ static void on_progress(void *arg, const struct trainer_progress *p)
 static void on_contribute(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed)
 {
 	struct run *r = arg;
+	trace_now(r);
 	avg_contribute(r->avg, epoch, x, samples, r->spec->independent ? NULL : claimed);
 }
 

@@ -130,14 +130,6 @@ static void flush_fire(struct timer *tm)
 	hand_over(container_of(tm, struct trace, flush));
 }
 
-/* Others go on with what it gives, also if it is killed now: the replay needs how it was made. */
-static bool gives(const char *line, size_t len)
-{
-	static const char what[] = "\"ev\":\"contribute\"";
-
-	return memmem(line, len < 64 ? len : 64, what, sizeof what - 1) != NULL;
-}
-
 void trace_line(void *run, const char *line, size_t len)
 {
 	struct trace *t = ((struct run *)run)->trace;
@@ -157,11 +149,21 @@ void trace_line(void *run, const char *line, size_t len)
 	t->taken += len + 1;
 	buf_put(&t->lines, line, len);
 	buf_u8(&t->lines, '\n');
-	t->soon = t->soon || gives(line, len);
 	if (t->lines.len >= FLUSH_BYTES || t->soon)
 		hand_over(t);
 	else if (!t->flush.at_us)
 		env_after(t->env, &t->flush, FLUSH_US);
+}
+
+/* Others go on with what it gives, also if it is killed now: the replay needs how it was made. */
+void trace_now(struct run *r)
+{
+	struct trace *t = r->trace;
+
+	if (!t || t->over || !t->lines.len)
+		return;
+	t->soon = true;
+	hand_over(t);
 }
 
 /* Where the run is in its life: a reader of the log sees restarts and downloads of state. */
