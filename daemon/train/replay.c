@@ -31,14 +31,6 @@ struct round *replay_round(struct replayer *r, uint64_t epoch, struct err *e)
 	return r->round[epoch - 1];
 }
 
-static struct gift *gift_to(const struct peer *p, uint64_t epoch)
-{
-	list_each(it, &p->gifts)
-		if (list_entry(it, struct gift, link)->epoch == epoch)
-			return list_entry(it, struct gift, link);
-	return NULL;
-}
-
 /* Who was in it gave the latest that it had given before it heard how it ended. A peer that has several logs, one for
  * each of its lives, gave in the one that has heard that it was counted; in none: in the last that has so many samples
  * for it, and all of them must have come so far. */
@@ -287,16 +279,13 @@ static void close_peer(struct peer *p)
 
 static int open_replayer(struct replayer *r, const struct replay_log *log, struct err *e)
 {
-	size_t parts = r->s->mode.parts, n;
 	struct image *first;
 
 	r->model = spec_model(r->s, NULL, e);
 	if (!r->model || trainer_layout(r->s, r->model, r->used, &r->layout, e) < 0)
 		return -1;
-	n = r->model->nparam;
-	r->n = n + r->model->nbuffer;
-	r->given = (parts > 1 ? (n + parts - 1) / parts : n * (r->s->mode.both ? 1 + r->layout.nopt : 1)) +
-		r->model->nbuffer;
+	r->n = r->model->nparam + r->model->nbuffer;
+	r->given = round_len_of(r->s, r->model, r->layout.nopt);
 	for (size_t i = 0; i < r->npeers; i++)
 		if (open_peer(r, &r->peer[i], &log[i], e) < 0)
 			return -1;

@@ -104,6 +104,13 @@ static inline uint64_t replay_number(const json_t *j, const char *key)
 
 	return v < 0 ? 0 : (uint64_t)v;
 }
+static inline struct gift *gift_to(const struct peer *p, uint64_t epoch)        /* the latest; NULL: it gave nothing */
+{
+	list_each(it, &p->gifts)
+		if (list_entry(it, struct gift, link)->epoch == epoch)
+			return list_entry(it, struct gift, link);
+	return NULL;
+}
 static inline struct told *replay_told(struct list *l) { return list_entry(l->next, struct told, link); }
 
 #endif

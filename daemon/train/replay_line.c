@@ -6,6 +6,7 @@
 #include "common/mem.h"
 #include "common/text.h"
 #include "train/replay_int.h"
+#include "train/trainer_int.h"
 
 /* --- instructions */
 
@@ -77,15 +78,13 @@ static void vec_env(const struct replayer *r, const struct peer *p, struct vec_e
 	const struct told *c = p->applying;
 	const struct spec *s = r->s;
 	uint64_t epoch = c ? c->epoch - 1 : p->epoch;
-	size_t n = r->model->nparam, parts = s->mode.parts > 1 ? s->mode.parts : 1, len = (n + parts - 1) / parts;
-	size_t lo = (size_t)(epoch % parts) * len;
 
 	*ret = (struct vec_env){ .model = r->model, .loss = s->loss, .objective = &s->objective, .optim = s->optim,
 		.decay_all = s->decay_all, .clip_norm = c ? c->clip_norm : p->clip_norm, .unit = p->samples ? p->unit : 0,
-		.samples = p->samples, .settings = { s->nsettings, s->setting }, .part_lo = lo < n ? lo : n };
-	ret->part_n = n - ret->part_lo < len ? n - ret->part_lo : len;
+		.samples = p->samples, .settings = { s->nsettings, s->setting } };
+	round_part_of(s, r->model, epoch, &ret->part_lo, &ret->part_n);
 	memcpy(ret->hyper, c ? c->hyper : p->hyper, sizeof(ret->hyper));
-	ret->hyper[0] *= spec_lr_factor_of(s, c ? c->target : p->target, epoch);
+	ret->hyper[0] = round_lr_of(s, ret->hyper[0], c ? c->target : p->target, epoch);
 	memcpy(ret->state, r->used, sizeof(ret->state));
 }
 
@@ -208,14 +207,6 @@ static int numbers(const struct replayer *r, const json_t *j, double hyper[OPTIM
 	return 0;
 }
 
-static struct gift *gift_of(struct peer *p, uint64_t epoch)
-{
-	list_each(it, &p->gifts)
-		if (list_entry(it, struct gift, link)->epoch == epoch)
-			return list_entry(it, struct gift, link);
-	return NULL;
-}
-
 static int take_contribute(struct replayer *r, struct peer *p, const json_t *j, struct err *e)
 {
 	uint64_t samples = replay_number(j, "samples"), here = p->flight.out ? p->flight.samples : p->samples;
@@ -231,7 +222,7 @@ static int take_contribute(struct replayer *r, struct peer *p, const json_t *j, 
 	if (place < 0 || (p->v[place].bytes < r->given * sizeof(real) && !(r->s->mode.both && place == PLACE_w)))
 		return err_set(e, ERR_CORRUPT, "%s is given to epoch %llu", *p->sum ? p->sum : "nothing",
 			(unsigned long long)epoch);
-	g = gift_of(p, epoch);
+	g = gift_to(p, epoch);
 	if (!g) {
 		g = xcalloc(1, sizeof(*g));
 		g->epoch = epoch;
@@ -246,7 +237,7 @@ static int take_contribute(struct replayer *r, struct peer *p, const json_t *j, 
 /* Where the epoch's sums go: the trainer's commit_new. */
 static int decide(struct replayer *r, struct peer *p, struct told *c, struct err *e)
 {
-	struct gift *g = gift_of(p, c->epoch);
+	struct gift *g = gift_to(p, c->epoch);
 
 	if (c->flew && (!p->flight.out || p->flight.version != c->version))
 		return err_set(e, ERR_CORRUPT, "epoch %llu: what flew was made with epoch %llu, and in the log it is %llu",

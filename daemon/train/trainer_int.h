@@ -290,6 +290,10 @@ void round_again(struct trainer *t);
 double round_lr(const struct trainer *t);
 /* Elements that the round is for, or that whose commit is being applied. */
 void round_part(const struct trainer *t, size_t *ret_lo, size_t *ret_n);
+/* The same of a run at an epoch, whoever asks: the replay does what the trainer did. nused: the optimizer's vectors. */
+size_t round_len_of(const struct spec *s, const struct model *m, uint32_t nused);       /* of a contribution */
+void round_part_of(const struct spec *s, const struct model *m, uint64_t epoch, size_t *ret_lo, size_t *ret_n);
+double round_lr_of(const struct spec *s, double lr, uint64_t target, uint64_t epoch);   /* lr: as it was set */
 
 /* trainer_load.c */
 int load_new(struct trainer *t, struct err *e);

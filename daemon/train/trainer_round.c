@@ -10,24 +10,39 @@
 #include "common/text.h"
 #include "train/trainer_int.h"
 
-size_t trainer_contribution_len(const struct trainer *t)
-{
-	size_t n = t->model->nparam, parts = t->s->mode.parts;
-
-	return (parts > 1 ? (n + parts - 1) / parts : n * (size_t)(t->s->mode.both ? 1 + t->nused : 1)) +
-		t->model->nbuffer;
-}
-
 /* All parts have one length, but the last ones may have less of the parameters, or nothing. Behind each are all running
  * statistics. */
-void round_part(const struct trainer *t, size_t *ret_lo, size_t *ret_n)
+size_t round_len_of(const struct spec *s, const struct model *m, uint32_t nused)
 {
-	uint64_t epoch = t->applying ? t->applying->epoch - 1 : t->epoch;
-	size_t n = t->model->nparam, len = trainer_contribution_len(t) - t->model->nbuffer, parts = t->s->mode.parts;
+	size_t n = m->nparam, parts = s->mode.parts;
+
+	return (parts > 1 ? (n + parts - 1) / parts : n * (s->mode.both ? 1 + nused : 1)) + m->nbuffer;
+}
+
+void round_part_of(const struct spec *s, const struct model *m, uint64_t epoch, size_t *ret_lo, size_t *ret_n)
+{
+	size_t n = m->nparam, parts = s->mode.parts, len = round_len_of(s, m, 0) - m->nbuffer;
 	size_t lo = parts > 1 ? (size_t)(epoch % parts) * len : 0;
 
 	*ret_lo = lo < n ? lo : n;
-	*ret_n = parts <= 1 ? n : n - *ret_lo < len ? n - *ret_lo : len;
+	*ret_n = n - *ret_lo < len ? n - *ret_lo : len;
+}
+
+double round_lr_of(const struct spec *s, double lr, uint64_t target, uint64_t epoch)
+{
+	return lr * spec_lr_factor_of(s, target, epoch);
+}
+
+size_t trainer_contribution_len(const struct trainer *t)
+{
+	return round_len_of(t->s, t->model, (uint32_t)t->nused);
+}
+
+static uint64_t epoch_of(const struct trainer *t) { return t->applying ? t->applying->epoch - 1 : t->epoch; }
+
+void round_part(const struct trainer *t, size_t *ret_lo, size_t *ret_n)
+{
+	round_part_of(t->s, t->model, epoch_of(t), ret_lo, ret_n);
 }
 
 bool trainer_needs_swarm(const struct trainer *t)
@@ -37,10 +52,9 @@ bool trainer_needs_swarm(const struct trainer *t)
 
 double round_lr(const struct trainer *t)
 {
-	uint64_t epoch = t->applying ? t->applying->epoch - 1 : t->epoch;
-	double lr = t->applying ? t->applying->hyper[0] : t->hyper[0];
+	const struct commit *c = t->applying;
 
-	return lr * spec_lr_factor_of(t->s, t->applying ? t->applying->target : t->target, epoch);
+	return round_lr_of(t->s, c ? c->hyper[0] : t->hyper[0], c ? c->target : t->target, epoch_of(t));
 }
 
 /* For the replay: what the step was made with. flew: it decides what flies, a gradient of the parameters of that epoch;
