@@ -74,7 +74,7 @@ static int guess(struct replayer *r, uint64_t epoch, const struct gift **ret, ui
 	return *ret_n ? 0 : err_set(e, ERR_CORRUPT, "epoch %llu: nobody contributed", (unsigned long long)epoch);
 }
 
-static void gifts_free(struct peer *p, uint64_t upto)
+static void gifts_free(const struct replayer *r, struct peer *p, uint64_t upto)
 {
 	list_each_safe(it, &p->gifts) {
 		struct gift *g = list_entry(it, struct gift, link);
@@ -82,7 +82,7 @@ static void gifts_free(struct peer *p, uint64_t upto)
 		if (g->epoch > upto)
 			continue;
 		list_del(&g->link);
-		free(g->x);
+		big_free(g->x, r->given * sizeof(real));
 		free(g);
 	}
 }
@@ -106,7 +106,10 @@ int replay_mean(struct replayer *r, uint64_t epoch, const real **ret, struct err
 		rc = guess(r, epoch, g, &n, e);
 	if (rc)
 		return rc;
-	round->mean = xmalloc(r->given * sizeof(real));
+	round->mean = big_alloc(r->given * sizeof(real));
+	if (!round->mean)
+		return err_set(e, ERR_NOMEM, "no memory for the mean of epoch %llu (%zu bytes)", (unsigned long long)epoch,
+			r->given * sizeof(real));
 	for (uint32_t k = 0; k < n; k++)
 		total += (double)g[k]->samples;
 	for (uint32_t k = 0; k < n; k++) {
@@ -131,10 +134,10 @@ static void let_go(struct replayer *r)
 
 		if (!round)
 			continue;
-		free(round->mean);
+		big_free(round->mean, r->given * sizeof(real));
 		round->mean = NULL;
 		for (size_t i = 0; i < r->npeers; i++)
-			gifts_free(&r->peer[i], r->freed + 1);
+			gifts_free(r, &r->peer[i], r->freed + 1);
 	}
 }
 
@@ -216,6 +219,32 @@ static void scan(struct replayer *r, struct peer *p)
 	}
 }
 
+int replay_keep(struct replayer *r, const struct shard *s, uint64_t epoch, struct err *e)
+{
+	struct image *i = xcalloc(1, sizeof(*i));
+
+	i->epoch = epoch;
+	i->bytes = s->bytes;
+	digest_of(s->block, s->bytes / sizeof(real), sizeof(real), i->digest);
+	list_each(it, &r->images) {
+		const struct image *has = list_entry(it, struct image, link);
+
+		if (has->epoch == epoch && !memcmp(has->digest, i->digest, STATE_DIGEST)) {
+			free(i);
+			return 0;
+		}
+	}
+	i->block = big_alloc(i->bytes);
+	if (!i->block) {
+		free(i);
+		return err_set(e, ERR_NOMEM, "no memory to keep the state of epoch %llu (%zu bytes)",
+			(unsigned long long)epoch, s->bytes);
+	}
+	memcpy(i->block, s->block, i->bytes);
+	list_push(&r->images, &i->link);
+	return 0;
+}
+
 /* --- the peers */
 
 static int place(struct peer *p, enum place k, size_t bytes, void *in_shard, struct err *e)
@@ -263,9 +292,9 @@ static int open_peer(struct replayer *r, struct peer *p, const struct replay_log
 	return 0;
 }
 
-static void close_peer(struct peer *p)
+static void close_peer(const struct replayer *r, struct peer *p)
 {
-	gifts_free(p, UINT64_MAX);
+	gifts_free(r, p, UINT64_MAX);
 	list_each_safe(it, &p->commits)
 		free(list_entry(it, struct told, link));
 	free(p->applying);
@@ -279,8 +308,6 @@ static void close_peer(struct peer *p)
 
 static int open_replayer(struct replayer *r, const struct replay_log *log, struct err *e)
 {
-	struct image *first;
-
 	r->model = spec_model(r->s, NULL, e);
 	if (!r->model || trainer_layout(r->s, r->model, r->used, &r->layout, e) < 0)
 		return -1;
@@ -291,31 +318,29 @@ static int open_replayer(struct replayer *r, const struct replay_log *log, struc
 			return -1;
 	for (size_t i = 0; i < r->npeers; i++)
 		scan(r, &r->peer[i]);
-	first = xcalloc(1, sizeof(*first));
-	first->block = xmemdup(r->peer[0].shard.block, r->peer[0].shard.bytes);
-	digest_of(first->block, r->peer[0].shard.bytes / sizeof(real), sizeof(real), first->digest);
-	list_push(&r->images, &first->link);
-	return 0;
+	return replay_keep(r, &r->peer[0].shard, 0, e);
 }
 
 static void close_replayer(struct replayer *r)
 {
 	for (size_t i = 0; i < r->npeers; i++)
 		if (r->peer[i].log)
-			close_peer(&r->peer[i]);
+			close_peer(r, &r->peer[i]);
 	for (size_t k = 0; k < r->nrounds; k++) {
 		if (r->round[k]) {
 			free(r->round[k]->share);
-			free(r->round[k]->mean);
+			big_free(r->round[k]->mean, r->given * sizeof(real));
 		}
 		free(r->round[k]);
 	}
 	list_each_safe(it, &r->images) {
 		struct image *i = list_entry(it, struct image, link);
 
-		free(i->block);
+		big_free(i->block, i->bytes);
 		free(i);
 	}
+	for (int k = 0; k < REPLAY_AREAS; k++)
+		big_free(r->area[k].p, r->area[k].bytes);
 	free(r->round);
 	free(r->wanted);
 	free(r->peer);

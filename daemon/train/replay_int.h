@@ -13,6 +13,7 @@
 #define REPLAY_LOADS 64                 /* micro-batches of a peer that are under way */
 #define REPLAY_OPS 64                   /* instructions, likewise */
 #define REPLAY_REFS 8
+#define REPLAY_AREAS 6
 #define REPLAY_SHARES 1024              /* members of a round */
 
 /* The plan's buffers that are vectors. */
@@ -35,7 +36,8 @@ struct begun { uint64_t op; bool there, batch; struct vec_env v; uint32_t nin; c
 struct gift { struct list link; uint64_t epoch, samples; bool counted; real *x; };   /* counted: its commit says so */
 struct told { struct list link; uint64_t epoch, samples, target, version; bool flew;
 	double hyper[OPTIM_KEYS_MAX], clip_norm; };
-struct image { struct list link; uint64_t epoch; uint8_t digest[STATE_DIGEST]; void *block; };  /* of a state */
+/* of a state */
+struct image { struct list link; uint64_t epoch; uint8_t digest[STATE_DIGEST]; void *block; size_t bytes; };
 
 struct peer {
 	const struct replay_log *log;
@@ -74,6 +76,7 @@ struct replayer {
 	struct peer *peer; size_t npeers;
 	struct round **round; size_t nrounds, freed;    /* the k-th makes epoch k + 1; those whose mean all have */
 	struct list images; uint64_t *wanted; size_t nwanted;  /* states that somebody begins with; their epochs */
+	struct { void *p; size_t bytes; } area[REPLAY_AREAS];  /* for a micro-batch, as large as any has needed */
 	struct replay_result *ret;
 };
 
@@ -86,6 +89,8 @@ int replay_line(struct replayer *r, struct peer *p, const json_t *j, struct err 
 struct round *replay_round(struct replayer *r, uint64_t epoch, struct err *e);
 /* Its mean: 0, -1, or REPLAY_WAITS. */
 int replay_mean(struct replayer *r, uint64_t epoch, const real **ret, struct err *e);
+/* Keeps a state for who begins with it, once, however many have it. */
+int replay_keep(struct replayer *r, const struct shard *s, uint64_t epoch, struct err *e);
 
 /* replay_step.c */
 /* Of a VEC that has ended. What the line says of scalars has to be the same here. */

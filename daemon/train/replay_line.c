@@ -224,9 +224,13 @@ static int take_contribute(struct replayer *r, struct peer *p, const json_t *j, 
 			(unsigned long long)epoch);
 	g = gift_to(p, epoch);
 	if (!g) {
+		real *x = big_alloc(r->given * sizeof(real));
+
+		if (!x)
+			return err_set(e, ERR_NOMEM, "no memory for what is given to epoch %llu (%zu bytes)",
+				(unsigned long long)epoch, r->given * sizeof(real));
 		g = xcalloc(1, sizeof(*g));
-		g->epoch = epoch;
-		g->x = xmalloc(r->given * sizeof(real));
+		*g = (struct gift){ .epoch = epoch, .x = x };
 		list_push(&p->gifts, &g->link);
 	}
 	g->samples = samples;
@@ -360,20 +364,13 @@ static void forget(struct peer *p)
 	p->renewed = p->flight.out = false;
 }
 
-static void take_copied(struct replayer *r, struct peer *p, const json_t *j)
+static int take_copied(struct replayer *r, struct peer *p, const json_t *j, struct err *e)
 {
-	struct image *i;
 	bool wanted = false;
 
 	for (size_t k = 0; k < r->nwanted; k++)
 		wanted = wanted || r->wanted[k] == p->epoch;
-	if (!wanted)
-		return;
-	i = xcalloc(1, sizeof(*i));
-	i->epoch = replay_number(j, "epoch");
-	digest_of(p->shard.block, p->shard.bytes / sizeof(real), sizeof(real), i->digest);
-	i->block = xmemdup(p->shard.block, p->shard.bytes);
-	list_push(&r->images, &i->link);
+	return wanted ? replay_keep(r, &p->shard, replay_number(j, "epoch"), e) : 0;
 }
 
 static int take_adopted(struct replayer *r, struct peer *p, const json_t *j, struct err *e)
@@ -426,8 +423,8 @@ int replay_line(struct replayer *r, struct peer *p, const json_t *j, struct err 
 	if (!strcmp(ev, "adopted"))
 		return take_adopted(r, p, j, e);
 	if (!strcmp(ev, "copied"))
-		take_copied(r, p, j);
-	else if (!strcmp(ev, "quiet"))
+		return take_copied(r, p, j, e);
+	if (!strcmp(ev, "quiet"))
 		forget(p);
 	else if (!strcmp(ev, "peer"))
 		(void)snprintf(p->id, sizeof(p->id), "%s", replay_text(j, "id"));

@@ -29,46 +29,46 @@ static bool is_scalar(const char *name)
 	return false;
 }
 
-static void *zeros(size_t bytes)
+/* What lies there is of the micro-batch before: whoever works in it writes before he reads, as in an arena. */
+static void *area(struct replayer *r, int k, size_t bytes)
 {
-	return big_alloc(bytes ? bytes : 1);
+	size_t n = bytes ? bytes : 1;
+
+	if (r->area[k].p && r->area[k].bytes >= n)
+		return r->area[k].p;
+	big_free(r->area[k].p, r->area[k].bytes);
+	r->area[k].p = big_alloc(n);
+	r->area[k].bytes = n;
+	return r->area[k].p;
 }
 
 /* Gradient of the mean loss of a micro-batch into g; its loss. */
 static int gradient(struct replayer *r, struct peer *p, const struct micro *m, double *ret_loss, struct err *e)
 {
 	struct model_need need;
-	size_t x_bytes = m->n * data_x_bytes(r->d), y_bytes = m->n * data_y_bytes(r->d), work;
+	size_t work;
 	struct model_call c = { .batch = m->n, .param = p->v[m->from].p, .train = true,
 		.buffer = r->model->nbuffer ? p->v[PLACE_stats].p : NULL, .key = rand_key(r->s->seed, m->position[0]) };
 	real *x, *y, *dy, *g = p->v[PLACE_g].p;
 	void *target;
-	int rc = -1;
 
 	model_need(r->model, 0, r->model->nops, m->n, r->par->n, &need);
 	work = need.work_fwd > need.work_bwd ? need.work_fwd : need.work_bwd;
-	x = zeros(x_bytes);
-	target = zeros(y_bytes);
-	y = zeros(need.y);
-	dy = zeros(need.y);
-	c.saved = zeros(need.saved + 64);
-	c.work = zeros(work + 64);
-	if (!x || !target || !y || !dy || !c.saved || !c.work) {
-		(void)err_set(e, ERR_NOMEM, "no memory for a micro-batch of %u samples", m->n);
-	} else if (data_read(r->d, DATA_TRAIN, m->position, m->n, x, target, e) == 0) {
-		model_forward(r->par, r->model, 0, r->model->nops, &c, x, y);
-		*ret_loss = loss_sum(r->par, &r->s->objective, m->n, y, target, 1.0 / m->n, dy, NULL);
-		memset(g, 0, r->model->nparam * sizeof(real));
-		model_backward(r->par, r->model, 0, r->model->nops, &c, x, dy, NULL, g);
-		rc = 0;
-	}
-	big_free(x, x_bytes ? x_bytes : 1);
-	big_free(target, y_bytes ? y_bytes : 1);
-	big_free(y, need.y ? need.y : 1);
-	big_free(dy, need.y ? need.y : 1);
-	big_free(c.saved, need.saved + 64);
-	big_free(c.work, work + 64);
-	return rc;
+	x = area(r, 0, m->n * data_x_bytes(r->d));
+	target = area(r, 1, m->n * data_y_bytes(r->d));
+	y = area(r, 2, need.y);
+	dy = area(r, 3, need.y);
+	c.saved = area(r, 4, need.saved + 64);
+	c.work = area(r, 5, work + 64);
+	if (!x || !target || !y || !dy || !c.saved || !c.work)
+		return err_set(e, ERR_NOMEM, "no memory for a micro-batch of %u samples", m->n);
+	if (data_read(r->d, DATA_TRAIN, m->position, m->n, x, target, e) < 0)
+		return -1;
+	model_forward(r->par, r->model, 0, r->model->nops, &c, x, y);
+	*ret_loss = loss_sum(r->par, &r->s->objective, m->n, y, target, 1.0 / m->n, dy, NULL);
+	memset(g, 0, r->model->nparam * sizeof(real));
+	model_backward(r->par, r->model, 0, r->model->nops, &c, x, dy, NULL, g);
+	return 0;
 }
 
 static int passes(struct replayer *r, struct peer *p, struct micro *m, int64_t index, double *ret_loss, struct err *e)

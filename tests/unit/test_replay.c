@@ -1,6 +1,7 @@
 /* The run log is complete: a swarm of three, with rounds that fail and contributions that are left out, runs again in
  * one process from the logs alone and gives the same bytes. A log that lies is found. */
 #include "train_kit.h"
+#include "common/mem.h"
 #include "train/replay.h"
 
 static const char json[] =
@@ -117,6 +118,66 @@ static void test_single(void **state)
 	kit_close(&k);
 }
 
+/* Allocations of a size that lets a model in: how many of one size there were, and one of the large ones fails. */
+struct starve { size_t bytes; unsigned met, large, fails; };
+
+static int starve(void *arg, size_t bytes, int big)
+{
+	struct starve *s = arg;
+
+	s->met += bytes == s->bytes;
+	return big && ++s->large == s->fails;
+}
+
+static int starved(const struct kit *k, const struct replay_log *log, struct starve *s, struct err *e)
+{
+	struct replay_result r;
+	int rc;
+
+	mem_set_fault(starve, s);
+	rc = replay(k->spec, k->data, &k->par, log, 1, &r, e);
+	mem_set_fault(NULL, NULL);
+	return rc;
+}
+
+/* A swarm of one: it gives to rounds, takes means, and begins with a state that was copied, three times. */
+static void test_memory(void **state)
+{
+	static const char copied[] = "{\"t\":0,\"ev\":\"copied\",\"epoch\":0}\n";
+	struct kit k;
+	struct replay_log log;
+	struct starve s = { 0 };
+	struct err e;
+	char *text;
+	size_t head, bytes, cap;
+
+	kit_open(&k, json, NULL, true);
+	k.alone = true;
+	kit_grant(&k, 0, 5000);
+	trainer_start(k.t);
+	kit_run(&k, 5);
+	head = (size_t)(strchr(strstr(k.log, "\"ev\":\"adopted\""), '\n') + 1 - k.log);
+	cap = k.log_len + 3 * sizeof(copied) + 1;
+	text = malloc(cap);
+	log = (struct replay_log){ text, (size_t)snprintf(text, cap, "%.*s%s%s%s%s", (int)head, k.log, copied, copied,
+		copied, k.log + head) };
+	(void)trainer_state(k.t, &bytes);
+	s.bytes = bytes;
+	if (starved(&k, &log, &s, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(s.met, 2);             /* its own, and one that was kept */
+	assert_true(s.large > 20 && s.large < 40);      /* not of each micro-batch anew */
+	for (unsigned n = 1, all = s.large; n <= all; n++) {
+		s = (struct starve){ .fails = n };
+		if (!starved(&k, &log, &s, &e))
+			fail_msg("%u of %u: nobody has missed it", n, all);
+		assert_int_equal(e.code, ERR_NOMEM);
+		assert_non_null(strstr(e.text, "no memory"));
+	}
+	free(text);
+	kit_close(&k);
+}
+
 /* The same run twice, with another number of workers, is the same log but for the times. */
 static void test_deterministic(void **state)
 {
@@ -142,7 +203,8 @@ static void test_deterministic(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_replay), cmocka_unit_test(test_single), cmocka_unit_test(test_deterministic),
+		cmocka_unit_test(test_replay), cmocka_unit_test(test_single), cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_deterministic),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
