@@ -32,7 +32,7 @@ struct micro {
 	enum place from; uint64_t writes;       /* those weights, as they were */
 	char loss[32];                          /* as the log has it */
 };
-struct begun { uint64_t op; bool there, batch; struct vec_env v; uint32_t nin; char in[REPLAY_REFS][24]; };
+struct begun { uint64_t op; bool there, batch, vec; struct vec_env v; uint32_t nin; char in[REPLAY_REFS][24]; };
 struct gift { struct list link; uint64_t epoch, samples; bool counted; real *x; };   /* counted: its commit says so */
 struct told { struct list link; uint64_t epoch, samples, target, version; bool flew;
 	double hyper[OPTIM_KEYS_MAX], clip_norm; };
@@ -64,7 +64,7 @@ struct peer {
 
 /* A round as those say who were in it: contributions in the order in which they are summed. */
 struct share { char id[17]; uint64_t samples; };
-struct round { uint32_t n; struct share *share; real *mean; bool made, applied; };
+struct round { uint32_t n; struct share *share; real *mean; bool applied; };
 
 struct replayer {
 	const struct spec *s; struct data *d; const struct par *par;
@@ -81,7 +81,8 @@ struct replayer {
 };
 
 enum { REPLAY_WAITS = 1 };
-/* Takes one line. 0, -1 and e, or REPLAY_WAITS: nothing was done, others have to go on first. */
+/* Takes one line. 0, -1 and e, or REPLAY_WAITS: others have to go on first, and the line comes again. Nothing was done;
+ * but who waits for the state that it begins with wants no round before it any more, nor gives to one. */
 int replay_line(struct replayer *r, struct peer *p, const json_t *j, struct err *e);
 
 /* replay.c */
@@ -96,6 +97,9 @@ int replay_keep(struct replayer *r, const struct shard *s, uint64_t epoch, struc
 /* Of a VEC that has ended. What the line says of scalars has to be the same here. */
 int replay_vec(struct replayer *r, struct peer *p, const struct begun *op, const json_t *j, struct err *e);
 int replay_place(const char *name);             /* -1: no vector */
+/* Is that what strategies do with vectors? ERR_CORRUPT: none does; a function trusts in what it is given. */
+int replay_known(const char *fn, const char *const *in, uint32_t nin, const char *const *out, uint32_t nout,
+	struct err *e);
 
 static inline const char *replay_text(const json_t *j, const char *key)
 {

@@ -105,6 +105,7 @@ static int take_start(struct replayer *r, struct peer *p, const json_t *j, const
 	for (uint32_t k = 0; k < op->nin; k++)
 		(void)snprintf(op->in[k], sizeof(op->in[k]), "%s", ref_name(refs, k));
 	op->batch = !strcmp(kind, "COMMIT") && op->nin;
+	op->vec = !strcmp(kind, "VEC");
 	if (!strcmp(kind, "FWD"))
 		begin_forward(p, j);
 	else if (!strcmp(kind, "VEC"))
@@ -172,7 +173,7 @@ static int take_end(struct replayer *r, struct peer *p, const json_t *j, const c
 	/* a micro-batch that was summed while its program was cut short counts, without a start of its own */
 	if (!strcmp(kind, "COMMIT") && (!op->there || op->op != i) && m->index == index && m->summed)
 		return count(p, j, e);
-	if (!op->there || op->op != i || replay_number(j, "program") != p->program)
+	if (!op->there || op->op != i || replay_number(j, "program") != p->program || op->vec != !strcmp(kind, "VEC"))
 		return err_set(e, ERR_CORRUPT, "an instruction has ended that had not begun");
 	if (!strcmp(kind, "LOAD"))
 		rc = take_load(p, j, e);
@@ -426,8 +427,6 @@ int replay_line(struct replayer *r, struct peer *p, const json_t *j, struct err 
 		return take_copied(r, p, j, e);
 	if (!strcmp(ev, "quiet"))
 		forget(p);
-	else if (!strcmp(ev, "peer"))
-		(void)snprintf(p->id, sizeof(p->id), "%s", replay_text(j, "id"));
 	else if (!strcmp(ev, "program") && strcmp(replay_text(j, "strategy"), r->s->strategy))
 		return err_set(e, ERR_CORRUPT, "a program of strategy %s", replay_text(j, "strategy"));
 	else if (!strcmp(ev, "program"))

@@ -1,7 +1,6 @@
 /* The arithmetic of the replay: a VEC of the log is done with the executor's own function, on the vectors of that peer.
  * FWD and BWD are done where their gradient is first read, with the weights that FWD has read, which must not have
  * moved since. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,8 +162,8 @@ static void versions(struct peer *p, const struct begun *op, const char *const *
 	}
 }
 
-/* What strategies do with vectors: a function trusts in what it is given. */
-static int known(const char *fn, const struct begun *op, const char *const *out, uint32_t nout, struct err *e)
+int replay_known(const char *fn, const char *const *in, uint32_t nin, const char *const *out, uint32_t nout,
+	struct err *e)
 {
 	static const char *const forms[] = {
 		"accumulate g batch loss > acc unit", "accumulate g batch loss stats > acc unit", "mean acc > acc unit",
@@ -180,8 +179,8 @@ static int known(const char *fn, const struct begun *op, const char *const *out,
 	char form[400];
 	size_t n = (size_t)snprintf(form, sizeof(form), "%.24s", fn);
 
-	for (uint32_t k = 0; k < op->nin; k++)
-		n += (size_t)snprintf(form + n, sizeof(form) - n, " %.23s", op->in[k]);
+	for (uint32_t k = 0; k < nin; k++)
+		n += (size_t)snprintf(form + n, sizeof(form) - n, " %.23s", in[k]);
 	n += (size_t)snprintf(form + n, sizeof(form) - n, " >");
 	for (uint32_t k = 0; k < nout; k++)
 		n += (size_t)snprintf(form + n, sizeof(form) - n, " %.15s", out[k]);
@@ -198,7 +197,7 @@ int replay_vec(struct replayer *r, struct peer *p, const struct begun *op, const
 	int64_t index = json_integer_value(json_object_get(j, "index"));
 	struct micro *m = &p->micro[(uint64_t)index % REPLAY_LOADS];
 	uint32_t nout = (uint32_t)json_array_size(refs);
-	const char *out[REPLAY_REFS] = { NULL };
+	const char *in[REPLAY_REFS], *out[REPLAY_REFS] = { NULL };
 	bool reads = op->nin && !strcmp(op->in[0], "g");
 	struct kerr why = { 0 };
 	struct call c = { .b = { .n = m->n } };
@@ -210,9 +209,10 @@ int replay_vec(struct replayer *r, struct peer *p, const struct begun *op, const
 	for (uint32_t k = 0; k < nout; k++)
 		if (!(out[k] = json_string_value(json_array_get(json_array_get(refs, k), 0))))
 			return err_set(e, ERR_CORRUPT, "an output without a name");
-	if (known(ops->name, op, out, nout, e) < 0)
+	for (uint32_t k = 0; k < op->nin; k++)
+		in[k] = op->in[k];
+	if (replay_known(ops->name, in, op->nin, out, nout, e) < 0)
 		return -1;
-	v.env.model = r->model;
 	for (uint32_t k = 0; k < op->nin; k++)
 		if (operand(p, op->in[k], &c, k, &c.in[k], e) < 0)
 			return -1;

@@ -3,6 +3,7 @@
 #include "train_kit.h"
 #include <time.h>
 #include "plan/check.h"
+#include "train/replay_int.h"
 #include "train/strategy.h"
 #include "train/strategy/replica.h"
 
@@ -203,6 +204,96 @@ static void test_members(void **state)
 	json_decref(values);
 }
 
+/* --- the replay of a run knows what its strategy does with vectors */
+
+static unsigned known(const struct plan *p)
+{
+	unsigned n = 0;
+
+	for (uint32_t k = 0; k < p->ninstrs; k++) {
+		const struct plan_instr *i = &p->instr[k];
+		const char *in[REPLAY_REFS], *out[REPLAY_REFS];
+		struct err e;
+
+		if (i->kind != PLAN_VEC || !strcmp(i->fn, "loss"))      /* that is computed with the gradient */
+			continue;
+		assert_true(i->nin <= REPLAY_REFS && i->nout <= REPLAY_REFS);
+		for (uint32_t a = 0; a < i->nin; a++)
+			in[a] = p->buf[i->in[a].buf].name;
+		for (uint32_t a = 0; a < i->nout; a++)
+			out[a] = p->buf[i->out[a].buf].name;
+		if (replay_known(i->fn, in, i->nin, out, i->nout, &e) < 0)
+			fail_msg("%s: %s", p->strategy, e.text);
+		n++;
+	}
+	return n;
+}
+
+/* Whatever is under way, with running statistics and without. */
+static unsigned all_known(const struct planner_ops *s, const struct plan_results *settings)
+{
+	static const uint64_t samples[] = { 0, 8, 800 };
+	struct view_member me = { .speed = 1 };
+	struct profile_op op[2] = { { .out_bytes = 100, .saved_bytes = 100 }, { .out_bytes = 8 } };
+	struct profile m = { .batch = 8, .nops = 2, .op = op, .params = 1000, .batch_bytes = 100, .state_bytes = 1000 };
+	struct view v = { .profile = &m, .nmembers = 1, .member = &me, .target_batch = 800, .settings = *settings };
+	const struct plan_results none = { 0, NULL };
+	unsigned n = 0;
+
+	for (unsigned bits = 0; bits < 3 << 7; bits++) {
+		struct plan p;
+		struct err e;
+
+		v.begun = bits & 1;
+		v.sent = bits & 2;
+		v.agreed = bits & 4;
+		v.gave = bits & 8;
+		v.fresh = bits & 16;
+		v.granted = bits & 32;
+		m.stats_bytes = bits & 64 ? 40 : 0;
+		v.samples = samples[bits >> 7];
+		assert_int_equal(s->plan(&v, &none, &p, &e), 0);
+		n += known(&p);
+		plan_free(&p);
+	}
+	return n;
+}
+
+/* The k-th choice of values for its keys; false: there are no more. */
+static bool chosen(const struct planner_ops *s, unsigned k, struct plan_result *v)
+{
+	for (uint32_t i = 0; i < s->nkeys; i++) {
+		const struct planner_key *key = &s->key[i];
+		const double some[] = { key->kind == PLANNER_NUMBER ? key->def : key->min, key->min + 1, 4 };
+		unsigned n = key->kind == PLANNER_NUMBER ? 1 : key->kind == PLANNER_FLAG ? 2 : 3;
+
+		(void)snprintf(v[i].name, sizeof(v[i].name), "%s", key->name);
+		v[i].value = some[k % n];
+		k /= n;
+	}
+	return !k;
+}
+
+static void test_replayed(void **state)
+{
+	const struct planner_ops *s;
+
+	for (int i = 0; (s = strategy_at(i)); i++) {
+		struct plan_result v[PLANNER_KEYS_MAX];
+		const struct plan_results settings = { s->nkeys, v };
+		unsigned n = 0;
+
+		for (unsigned k = 0; !s->crew && chosen(s, k, v); k++) {
+			struct planner_mode mode = { 0 };
+			struct err e;
+
+			if (!s->mode || s->mode(&settings, NULL, &mode, &e) == 0)
+				n += all_known(s, &settings);
+		}
+		assert_true(s->crew || n > 100);
+	}
+}
+
 /* A planner that is not told what it needs says so. */
 static void test_untold(void **state)
 {
@@ -247,7 +338,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_planted), cmocka_unit_test(test_once_per_shape), cmocka_unit_test(test_price),
-		cmocka_unit_test(test_members), cmocka_unit_test(test_untold), cmocka_unit_test(test_need),
+		cmocka_unit_test(test_members), cmocka_unit_test(test_replayed), cmocka_unit_test(test_untold),
+		cmocka_unit_test(test_need),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
