@@ -156,6 +156,7 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 		finished(r);
 		return;
 	}
+	trace_now(r);                           /* a life that begins with it, after a kill, is replayed from this copy */
 	char dir[4096];
 	uint64_t bytes;
 	run_dir(r, dir, sizeof dir);

@@ -154,6 +154,9 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 		let_go(h, e);
 		return;
 	}
+	struct run *r = runs_by_id(h->d->rs, &h->run);
+	if (r)
+		trace_now(r);                   /* who begins with it is replayed from this copy, if this peer dies, too */
 	h->snap = snap;
 	h->piece = state_piece(snap->bytes);
 	h->n = (snap->bytes + h->piece - 1) / h->piece;
