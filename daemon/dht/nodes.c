@@ -297,6 +297,20 @@ static void boot_ask(struct dht *d, struct boot *b, const struct peer_info *p, u
 	net_care(d->net, &b->id, silent ? 1 : -1);
 }
 
+#define ALIVE_MOST 64
+
+/* Whoever failed to answer is out of the table, though it lives and no news of it will come: who knows nobody else
+ * asks it again, and is not alone for ever. */
+static void hear_alive(struct dht *d)
+{
+	struct peer_info *p = xcalloc(ALIVE_MOST, sizeof *p);
+	size_t n = net_peers(d->net, p, ALIVE_MOST);
+	for (size_t i = 0; i < n && i < ALIVE_MOST; i++)
+		if (p[i].session && !p[i].maybe_dead && !p[i].banned_until_us && !dht_shunned(d, &p[i].id))
+			dht_heard(d, &p[i].id, p[i].client);
+	free(p);
+}
+
 /* An address that led to a node counts as joined until the table forgets that node; then it is dialled again. */
 void boots_tick(struct dht *d, uint64_t now)
 {
@@ -304,6 +318,8 @@ void boots_tick(struct dht *d, uint64_t now)
 		look_self(d);
 	else if (d->self_at_us)
 		tick_by(d, d->self_at_us);
+	if (!d->table.n)
+		hear_alive(d);
 	for (size_t i = 0; i < d->nboots; i++) {
 		struct boot *b = &d->boots[i];
 		struct peer_info p = { 0 };

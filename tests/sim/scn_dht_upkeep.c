@@ -155,6 +155,27 @@ static void scn_one_question(struct sim *s)
 		sim_fail(s, "%zu asked, %zu found after %llu us", h.asked, h.found, (unsigned long long)h.took_us);
 }
 
+/* ---- whom the table has lost though it lives, and who is the only one known: it is back soon ---- */
+
+static void scn_only_one(struct sim *s)
+{
+	struct dht_world w = { 0 };
+	dht_add(s, &w, 2);
+	dht_joined(s);
+	sim_run_for(s, 5 * SEC);
+	for (int i = 0; i < 2; i++)             /* a question that was lost as the other started again, and its retries */
+		for (int k = 0; k < 8; k++)
+			dht_lost(dht_of(s, i), self_of(s, !i));
+	for (int i = 0; i < 2; i++)
+		table_remove(&dht_of(s, i)->table, self_of(s, !i));
+	sim_run_for(s, 30 * SEC);
+	for (int i = 0; i < 2; i++)
+		if (!table_find(&dht_of(s, i)->table, self_of(s, !i)))
+			sim_fail(s, "node %d knows nobody", i);
+	dht_put_wait(s, 1, "k", NULL, json_integer(1), 600000, false);
+	sim_check(s, dht_get_wait(s, 0, "k", true).n == 1);
+}
+
 /* ---- Kademlia 2.2: the oldest of a full bucket is asked; if it is silent, a newcomer has its place ---- */
 
 static struct id beside(const struct id *id, int n)
@@ -404,8 +425,8 @@ static void scn_S31_once(struct sim *s)
 
 int main(int argc, char **argv)
 {
-	static const struct scn list[] = { SCN(S11_latest), SCN(S22_nearest), SCN(one_question), SCN(oldest_asked),
-		SCN(next_nearest), SCN(dead_crowd), SCN(large_handover),
+	static const struct scn list[] = { SCN(S11_latest), SCN(S22_nearest), SCN(one_question), SCN(only_one),
+		SCN(oldest_asked), SCN(next_nearest), SCN(dead_crowd), SCN(large_handover),
 		SCN(S31_once), { 0 } };
 	return scn_main(list, argc, argv);
 }
