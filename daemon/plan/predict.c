@@ -54,9 +54,9 @@ static uint64_t cost_us(const struct sim *s, const struct peer *p, const struct 
 	const struct profile *m = s->conf->profile;
 	uint64_t bytes = 0;
 	for (uint32_t k = 0; k < i->nout; k++)
-		bytes += p->plan.buf[i->out[k].buf].bytes;
+		bytes += p->plan->buf[i->out[k].buf].bytes;
 	for (uint32_t k = 0; k < i->nin && i->nout == 0; k++)
-		bytes += p->plan.buf[i->in[k].buf].bytes;
+		bytes += p->plan->buf[i->in[k].buf].bytes;
 	if (!m)
 		return i->kind == PLAN_DROP || i->kind == PLAN_COMMIT ? 0 : 1;
 	switch (i->kind) {
@@ -117,14 +117,62 @@ void predict_end(struct sim *s, uint32_t k, struct token_run *r, const struct to
 	tokens_end(p->tokens, r, news);
 }
 
+static void begin(struct sim *s, uint32_t k, const struct plan *p, const struct tokens *before)
+{
+	struct peer *x = &s->peer[k];
+	struct plan *copy = &x->copy[x->plan == x->copy];
+	*copy = *p;
+	if (s->conf->iterations > 0)
+		copy->iterations = s->conf->iterations;
+	x->plan = copy;
+	x->tokens = tokens_new(copy, s->conf->hooks ? &s->conf->hooks[p->me] : NULL, before);
+}
+
+/* Most that its programs have held, until now. */
+static void peaks(struct peer *p)
+{
+	struct predict_peer *o = p->out;
+	for (uint32_t t = 0; t < p->plan->ntiers; t++)
+		if (tokens_peak(p->tokens, t) > o->peak[t])
+			o->peak[t] = tokens_peak(p->tokens, t);
+	if (p->plan->nbufs > o->nbufs) {
+		o->values = xrealloc(o->values, p->plan->nbufs * sizeof *o->values);
+		memset(o->values + o->nbufs, 0, (p->plan->nbufs - o->nbufs) * sizeof *o->values);
+		o->nbufs = p->plan->nbufs;
+	}
+	for (uint32_t b = 0; b < p->plan->nbufs; b++)
+		if (tokens_peak_values(p->tokens, b) > o->values[b])
+			o->values[b] = tokens_peak_values(p->tokens, b);
+}
+
+/* The program that follows one that has ended; false: none does. */
+static bool go_on(struct sim *s, uint32_t k)
+{
+	struct peer *p = &s->peer[k];
+	struct predict_peer *o = p->out;
+	struct tokens *was = p->tokens;
+	if (o->nended == s->conf->nthen || p->dead || !tokens_finished(was))
+		return false;
+	peaks(p);
+	o->finish_us = s->now;
+	o->ended[o->nended] = *o;
+	o->ended[o->nended].values = NULL;
+	o->ended[o->nended].ended = NULL;
+	begin(s, k, s->conf->then[o->nended++ * s->n + k], was);
+	tokens_free(was);
+	return true;
+}
+
 /* An end on one peer may let others start: arrivals and collectives end instructions elsewhere, so all are asked. */
 static void start_all(struct sim *s)
 {
 	for (bool any = true; any;) {
 		any = false;
 		for (uint32_t k = 0; k < s->n; k++)
-			for (struct token_run *r; !s->peer[k].dead && (r = tokens_start(s->peer[k].tokens)); any = true)
-				launch(s, k, r);
+			do {
+				for (struct token_run *r; !s->peer[k].dead && (r = tokens_start(s->peer[k].tokens)); any = true)
+					launch(s, k, r);
+			} while (go_on(s, k));
 	}
 }
 
@@ -163,7 +211,7 @@ static void loop(struct sim *s, uint64_t events_max)
 static int cause(struct prediction *o, struct peer *p)
 {
 	int least = 2;
-	for (uint32_t x = 0; x < (p->plan.streams > 0 ? p->plan.streams : 1); x++) {
+	for (uint32_t x = 0; x < (p->plan->streams > 0 ? p->plan->streams : 1); x++) {
 		const struct token_run *r;
 		uint32_t which;
 		enum token_wait w = tokens_blocked(p->tokens, x, &r, &which);
@@ -179,14 +227,14 @@ static void stuck(struct sim *s, struct peer *p)
 {
 	struct prediction *o = s->out;
 	o->stuck = true;
-	buf_printf(&o->why, "%speer %u: ", o->why.len > 0 ? "\n" : "", p->plan.me);
+	buf_printf(&o->why, "%speer %u: ", o->why.len > 0 ? "\n" : "", p->plan->me);
 	size_t was = o->why.len;
 	tokens_why(p->tokens, &o->why);
 	list_each(it, &p->waits) {
 		const struct wait *w = list_entry(it, struct wait, link);
 		buf_printf(&o->why, "%s%s of index %lld (", o->why.len > was ? "; " : "", plan_kind_name(w->run->instr->kind),
 			(long long)w->run->index);
-		plan_print_instr(&p->plan, w->run->instr, &o->why);
+		plan_print_instr(p->plan, w->run->instr, &o->why);
 		buf_printf(&o->why, ") has not been answered");
 	}
 }
@@ -210,7 +258,7 @@ static void conclude(struct sim *s)
 	bool all_idle = true;
 	for (uint32_t k = 0; k < s->n; k++) {
 		struct peer *p = &s->peer[k];
-		p->out->finished = tokens_finished(p->tokens);
+		p->out->finished = tokens_finished(p->tokens) && p->out->nended == s->conf->nthen;
 		p->out->idle = !p->out->finished && idle(p);
 		all_idle = all_idle && (p->out->finished || p->dead || p->out->idle);
 	}
@@ -220,21 +268,31 @@ static void conclude(struct sim *s)
 		o->us = s->conf->horizon_us;
 	for (uint32_t k = 0; k < s->n; k++) {
 		struct peer *p = &s->peer[k];
-		uint32_t train = plan_find_lane(&p->plan, "train");
+		uint32_t train = plan_find_lane(p->plan, "train");
 		p->out->died = p->dead;
 		p->out->bubble = o->us > 0 && train != PLAN_NONE ? 1 - (double)p->out->busy_us[train] / (double)o->us : 0;
-		for (uint32_t t = 0; t < p->plan.ntiers; t++)
-			p->out->peak[t] = tokens_peak(p->tokens, t);
-		p->out->nbufs = p->plan.nbufs;
-		p->out->values = xcalloc(p->plan.nbufs + 1, sizeof *p->out->values);
-		for (uint32_t b = 0; b < p->plan.nbufs; b++)
-			p->out->values[b] = tokens_peak_values(p->tokens, b);
+		peaks(p);
 		o->unread += list_len(&p->mail);
 	}
 	for (int c = 0; c < 3 && !all_idle && !(s->conf->horizon_us > 0 && s->nqueue > 0); c++)
 		for (uint32_t k = 0; k < s->n; k++)
 			if (!s->peer[k].out->finished && !s->peer[k].dead && cause(o, &s->peer[k]) == c)
 				stuck(s, &s->peer[k]);
+}
+
+/* Programs that follow are of the same member, and name what it has as the first one does. */
+static int follows(const struct sim *s, uint32_t k, const struct plan *first, struct err *e)
+{
+	for (uint32_t r = 0; r < s->conf->nthen; r++) {
+		const struct plan *p = s->conf->then[r * s->n + k];
+		bool same = p->me == first->me && p->nmembers == first->nmembers && p->generation == first->generation;
+		for (uint32_t l = 0; same && l < p->nlanes && l < first->nlanes; l++)
+			same = strcmp(p->lane[l].name, first->lane[l].name) == 0;
+		if (!same)
+			return err_set(e, ERR_MISMATCH, "plan of peer %u: program %u, which follows, is of another member or "
+				"generation, or has other lanes", first->me, r + 1);
+	}
+	return 0;
 }
 
 static int setup(struct sim *s, const struct plan *const *v, struct err *e)
@@ -247,15 +305,14 @@ static int setup(struct sim *s, const struct plan *const *v, struct err *e)
 		if (s->rank_at[p->me] != PLAN_NONE)
 			return err_set(e, ERR_EXISTS, "there are two plans of peer %u", p->me);
 		s->rank_at[p->me] = k;
-		x->plan = *p;
-		if (s->conf->iterations > 0)
-			x->plan.iterations = s->conf->iterations;
+		if (follows(s, k, p, e) < 0)
+			return -1;
 		x->speed = s->conf->speed ? s->conf->speed[p->me] : 1;
 		if (!(x->speed > 0))
 			return err_set(e, ERR_INVALID, "speed of peer %u is not above 0", p->me);
 		x->out = &s->out->peer[k];
-		x->tokens = tokens_new(&x->plan, s->conf->hooks ? &s->conf->hooks[p->me] : NULL,
-			s->conf->before ? s->conf->before[k] : NULL);
+		x->out->ended = s->conf->nthen ? xcalloc(s->conf->nthen, sizeof *x->out->ended) : NULL;
+		begin(s, k, p, s->conf->before ? s->conf->before[k] : NULL);
 		if (s->conf->dies_at_us && s->conf->dies_at_us[p->me] > 0)
 			predict_at(s, s->conf->dies_at_us[p->me], EVENT_DEATH, k, NULL);
 	}
@@ -320,8 +377,10 @@ int predict(const struct plan *const *v, uint32_t n, const struct predict_conf *
 
 void prediction_free(struct prediction *p)
 {
-	for (uint32_t k = 0; p->peer && k < p->npeers; k++)
+	for (uint32_t k = 0; p->peer && k < p->npeers; k++) {
 		free(p->peer[k].values);
+		free(p->peer[k].ended);
+	}
 	free(p->peer);
 	free(p->link_bytes);
 	free(p->span);

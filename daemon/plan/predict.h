@@ -24,6 +24,9 @@ struct predict_conf {
 	const struct token_hooks *hooks;        /* by rank, or NULL */
 	/* of the programs before, by plan, nothing running: what they left is there */
 	const struct tokens *const *before;
+	/* Programs that follow, [r * n + k], nthen for each of the n plans: it begins one as soon as the one before has
+	 * ended, whatever others do. It has the first one's lanes, and more behind these. */
+	uint32_t nthen; const struct plan *const *then;
 	uint64_t horizon_us;                    /* stop looking then; 0: to the end */
 	uint64_t events_max;                    /* 0: 50 million */
 	bool spans;                             /* keep the timeline */
@@ -42,6 +45,7 @@ struct predict_peer {
 	uint64_t ran[PLAN_KINDS_COUNT];
 	uint32_t nbufs, *values;                /* most values of a buffer held at once: versions, stashes */
 	double bubble;                          /* 1 - busy time of lane train / time of the whole */
+	uint32_t nended; struct predict_peer *ended;    /* these figures at the end of each program but the last */
 	bool finished, died, idle;      /* idle: a server that waits for requests (RECV any) when all is over */
 };
 struct prediction {
@@ -62,6 +66,11 @@ int predict(const struct plan *const *v, uint32_t n, const struct predict_conf *
 void prediction_free(struct prediction *p);
 /* Share of [from, to) in which the lane of plan k did nothing; needs spans. */
 double prediction_idle(const struct prediction *p, uint32_t k, uint32_t lane, uint64_t from_us, uint64_t to_us);
+/* What program `at` (1 to nthen - 1, of `then` the one before) takes in the middle of the others, as if there were no
+ * others: us until the next one of the member that is longest at it, what was sent and run in it, idle shares and spans
+ * of that time; peaks and values are those of all, and links are not told apart. Needs spans. false: it was never
+ * reached (ret untouched). */
+bool prediction_of(const struct prediction *p, const struct plan *const *v, uint32_t at, struct prediction *ret);
 json_t *prediction_json(const struct prediction *p, const struct plan *const *v);
 /* One line per peer and lane, `columns` wide: digits are micro-batches, upper half F, lower half B. Needs spans. */
 void plan_gantt(const struct prediction *p, const struct plan *const *v, uint32_t columns, struct buf *out);

@@ -26,7 +26,8 @@ struct wait {
 };
 struct seen { const char *label; int64_t index; };
 struct peer {
-	struct plan plan;                       /* a shallow copy: only `iterations` may differ */
+	const struct plan *plan;                /* the one under way, a shallow copy: only `iterations` may differ */
+	struct plan copy[2];                    /* it, and the one before, in turns */
 	struct tokens *tokens;
 	double speed;
 	uint64_t egress_us, ingress_us;         /* when the link is free again */

@@ -8,7 +8,7 @@ static const struct predict_link *link_of(const struct sim *s, uint32_t a, uint3
 {
 	if (!s->conf->links)
 		return &s->conf->link;
-	return &s->conf->links[(size_t)s->peer[a].plan.me * s->out->nmembers + s->peer[b].plan.me];
+	return &s->conf->links[(size_t)s->peer[a].plan->me * s->out->nmembers + s->peer[b].plan->me];
 }
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -20,7 +20,7 @@ static void count(struct sim *s, uint32_t src, uint32_t dst, enum plan_class cla
 {
 	s->peer[src].out->sent[class] += bytes;
 	s->peer[dst].out->received[class] += bytes;
-	s->out->link_bytes[(size_t)s->peer[src].plan.me * s->out->nmembers + s->peer[dst].plan.me] += bytes;
+	s->out->link_bytes[(size_t)s->peer[src].plan->me * s->out->nmembers + s->peer[dst].plan->me] += bytes;
 }
 
 /* Puts a message on the way; returns when its last byte has left. */
@@ -40,7 +40,7 @@ static uint64_t transmit(struct sim *s, const struct message *m)
 
 static struct message message_of(const struct sim *s, uint32_t k, const struct token_run *r, uint32_t buf)
 {
-	const struct plan_buf *b = &s->peer[k].plan.buf[buf];
+	const struct plan_buf *b = &s->peer[k].plan->buf[buf];
 	return (struct message){ .src = k, .stream = r->stream, .label = b->name, .index = r->index, .version = r->version,
 		.bytes = b->bytes, .class = b->class };
 }
@@ -91,7 +91,7 @@ static void finish(struct sim *s, uint32_t k, struct wait *w, int64_t version)
 static void accept(struct wait *w, const struct sim *s, struct message *m)
 {
 	w->from = xrealloc(w->from, (w->nfrom + 1) * sizeof *w->from);
-	w->from[w->nfrom++] = (struct token_from){ s->peer[m->src].plan.me, m->stream, m->index };
+	w->from[w->nfrom++] = (struct token_from){ s->peer[m->src].plan->me, m->stream, m->index };
 	list_del(&m->link);
 	free(m);
 }
@@ -118,12 +118,12 @@ static bool try_any(struct sim *s, uint32_t k, struct wait *w)
 {
 	struct peer *p = &s->peer[k];
 	const struct plan_instr *i = w->run->instr;
-	const char *label = p->plan.buf[i->out[0].buf].name;
+	const char *label = p->plan->buf[i->out[0].buf].name;
 	int64_t version = -1;
 	list_each_safe(it, &p->mail) {
 		struct message *m = list_entry(it, struct message, link);
 		if (w->nfrom >= i->most || strcmp(m->label, label) != 0 ||
-			!member(&p->plan.group[i->group], s->peer[m->src].plan.me))
+			!member(&p->plan->group[i->group], s->peer[m->src].plan->me))
 			continue;
 		if (i->unique && seen_before(p, m)) {
 			list_del(&m->link);
@@ -147,7 +147,7 @@ static bool try_peer(struct sim *s, uint32_t k, struct wait *w)
 {
 	struct peer *p = &s->peer[k];
 	const struct plan_instr *i = w->run->instr;
-	const char *label = p->plan.buf[i->out[0].buf].name;
+	const char *label = p->plan->buf[i->out[0].buf].name;
 	uint32_t src = s->rank_at[i->peer];
 	list_each(it, &p->mail) {
 		struct message *m = list_entry(it, struct message, link);
@@ -169,7 +169,7 @@ static bool try_alltoall(struct sim *s, uint32_t k, struct wait *w)
 {
 	struct peer *p = &s->peer[k];
 	const struct plan_instr *i = w->run->instr;
-	const char *label = i->nout > 0 ? p->plan.buf[i->out[0].buf].name : "";
+	const char *label = i->nout > 0 ? p->plan->buf[i->out[0].buf].name : "";
 	list_each_safe(it, &p->mail) {
 		struct message *m = list_entry(it, struct message, link);
 		if (w->expected == 0 || !w->want[m->src] || m->index != w->run->index || m->stream != w->run->stream ||
@@ -205,8 +205,8 @@ static struct wait *coll_find(const struct peer *q, const struct peer *p, const 
 		const struct plan_instr *i = w->run->instr;
 		if (i->with == PLAN_IN_GROUP && i->kind == r->instr->kind && w->run->index == r->index &&
 			w->run->stream == r->stream &&
-			strcmp(q->plan.group[i->group].name, p->plan.group[r->instr->group].name) == 0 &&
-			strcmp(plan_label(&q->plan, i), plan_label(&p->plan, r->instr)) == 0)
+			strcmp(q->plan->group[i->group].name, p->plan->group[r->instr->group].name) == 0 &&
+			strcmp(plan_label(q->plan, i), plan_label(p->plan, r->instr)) == 0)
 			return w;
 	}
 	return NULL;
@@ -218,7 +218,7 @@ static bool try_coll(struct sim *s, uint32_t k, struct wait *w)
 	struct peer *p = &s->peer[k];
 	struct token_run *run = w->run;         /* w is freed with the others */
 	const struct plan_instr *i = run->instr;
-	const struct plan_group *g = &p->plan.group[i->group];
+	const struct plan_group *g = &p->plan->group[i->group];
 	bool without = i->on_missing == PLAN_WITHOUT || g->elastic;
 	uint32_t n = 0, at[PLAN_MEMBERS_MAX];
 	uint64_t start = s->now, wire = 0, lat = 0;
@@ -240,7 +240,7 @@ static bool try_coll(struct sim *s, uint32_t k, struct wait *w)
 		at[n++] = k;
 	if (n == 0)
 		return false;
-	uint64_t bytes = coll_bytes(&p->plan, i, n);
+	uint64_t bytes = coll_bytes(p->plan, i, n);
 	for (uint32_t a = 0; a < n; a++) {
 		const struct predict_link *l = link_of(s, at[a], at[(a + 1) % n]);
 		wire = later(wire, (uint64_t)(l->us_per_byte * (double)bytes + 0.5));
@@ -251,9 +251,9 @@ static bool try_coll(struct sim *s, uint32_t k, struct wait *w)
 		struct peer *q = &s->peer[at[a]];
 		struct wait *x = coll_find(q, p, run);
 		const struct plan_instr *xi = x->run->instr;
-		enum plan_class class = q->plan.buf[xi->nin > 0 ? xi->in[0].buf : xi->out[0].buf].class;
+		enum plan_class class = q->plan->buf[xi->nin > 0 ? xi->in[0].buf : xi->out[0].buf].class;
 		for (uint32_t b = 1; b < n; b++)
-			count(s, at[a], at[(a + b) % n], class, coll_bytes(&q->plan, xi, n) / (n - 1));
+			count(s, at[a], at[(a + b) % n], class, coll_bytes(q->plan, xi, n) / (n - 1));
 		q->egress_us = q->ingress_us = start + wire;
 		list_del(&x->link);
 		predict_at(s, end, EVENT_END, at[a], x->run);
@@ -272,9 +272,9 @@ static bool try_wait(struct sim *s, uint32_t k, struct wait *w)
 
 static uint64_t routed(const struct sim *s, uint32_t a, uint32_t b, const struct token_run *r, uint32_t buf, uint32_t n)
 {
-	const struct plan_buf *x = &s->peer[a].plan.buf[buf];
+	const struct plan_buf *x = &s->peer[a].plan->buf[buf];
 	if (s->conf->route)
-		return s->conf->route(s->conf->arg, s->peer[a].plan.me, s->peer[b].plan.me, r->index, x->name, x->bytes);
+		return s->conf->route(s->conf->arg, s->peer[a].plan->me, s->peer[b].plan->me, r->index, x->name, x->bytes);
 	return x->bytes / n;
 }
 
@@ -284,7 +284,7 @@ static void alltoall(struct sim *s, uint32_t k, struct wait *w)
 	struct peer *p = &s->peer[k];
 	struct token_run *r = w->run;
 	const struct plan_instr *i = r->instr;
-	const struct plan_group *g = &p->plan.group[i->group];
+	const struct plan_group *g = &p->plan->group[i->group];
 	uint32_t route = 0;
 	while (route < i->nin && i->in[route].role != PLAN_AS_ROUTE)
 		route++;
@@ -297,7 +297,7 @@ static void alltoall(struct sim *s, uint32_t k, struct wait *w)
 		struct message x = message_of(s, k, r, sends ? i->in[0].buf : i->out[0].buf);
 		x.bytes = routed(s, k, q, r, sends ? i->in[0].buf : i->out[0].buf, g->n);
 		if (receives)
-			x.label = p->plan.buf[i->out[0].buf].name;
+			x.label = p->plan->buf[i->out[0].buf].name;
 		x.dst = q;
 		if (sends && x.bytes > 0 && !s->peer[q].dead)
 			transmit(s, &x);
@@ -354,7 +354,7 @@ void predict_death(struct sim *s, uint32_t k)
 	for (uint32_t q = 0; q < s->n; q++) {
 		if (q == k || s->peer[q].dead)
 			continue;
-		tokens_lost(s->peer[q].tokens, s->peer[k].plan.me);
+		tokens_lost(s->peer[q].tokens, s->peer[k].plan->me);
 		for (bool any = true; any;) {
 			any = false;
 			list_each(it, &s->peer[q].waits)

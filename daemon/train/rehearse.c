@@ -12,6 +12,11 @@
 #include "train/strategy.h"
 #include "train/trainer.h"
 
+/* Where an epoch begins before the one before has ended: so many, and the one by which the others are judged, in front
+ * of the last and with the pipeline full. */
+#define RUN_ON 4
+#define STEADY 2
+
 struct stagehand {                              /* all that is needed, and let go at the end */
 	const struct rehearse_conf *c;
 	const struct planner_ops *strategy;
@@ -20,8 +25,9 @@ struct stagehand {                              /* all that is needed, and let g
 	uint32_t n; struct view_member *member;
 	struct view v;
 	struct memory_pass pass; uint64_t most; /* most: of the arena, for who has the whole model */
-	struct plan *plan; const struct plan **list;
-	struct prediction out;
+	struct plan *plan; const struct plan **list;    /* n for each program */
+	uint32_t programs; json_t *values;      /* values: with what was open in them */
+	struct prediction out, whole;           /* whole: of all programs, out being one of them; else empty */
 	struct buf text;
 };
 
@@ -66,9 +72,10 @@ static int open_members(struct stagehand *h, struct err *e)
 	h->v = (struct view){ .profile = &h->profile, .memory = &h->pass, .nmembers = h->n, .member = h->member,
 		.generation = 1, .redundancy = s->redundancy, .target_batch = s->target_batch, .granted = true, .fresh = true,
 		.settings = { s->nsettings, s->setting }, .values = s->plan, .us_per_byte = h->c->link.us_per_byte };
-	h->plan = xcalloc(h->n, sizeof(*h->plan));
-	h->list = xcalloc(h->n, sizeof(*h->list));
-	for (uint32_t k = 0; k < h->n; k++)
+	h->programs = h->strategy->crew && s->mode.runs_on ? RUN_ON : 1;
+	h->plan = xcalloc((size_t)h->programs * h->n, sizeof(*h->plan));
+	h->list = xcalloc((size_t)h->programs * h->n, sizeof(*h->list));
+	for (uint32_t k = 0; k < h->programs * h->n; k++)
 		h->list[k] = &h->plan[k];
 	return 0;
 }
@@ -134,13 +141,35 @@ static int open_memory(struct stagehand *h, struct err *e)
 static int plan_all(struct stagehand *h, struct err *e)
 {
 	struct err other;
-	int rc = plan_members(h->strategy, &h->v, h->plan, NULL, e);
+	int rc = plan_members(h->strategy, &h->v, h->plan, &h->values, e);
 
 	while (rc < 0 && h->strategy->crew && h->v.redundancy > 1) {
 		h->v.redundancy--;
-		rc = plan_members(h->strategy, &h->v, h->plan, NULL, &other);
+		rc = plan_members(h->strategy, &h->v, h->plan, &h->values, &other);
 	}
 	return rc;
+}
+
+/* The epochs that follow, each with the round of the one before it. */
+static int plan_on(struct stagehand *h, struct err *e)
+{
+	const struct plan_results none = { 0, NULL };
+	struct view v = h->v;
+
+	v.values = h->values;
+	v.fresh = false;
+	for (uint32_t k = h->n; k < h->programs * h->n; k++) {
+		struct planner_unit u;
+
+		v.me = k % h->n;
+		if (h->strategy->unit(&v, v.me, &u, e) < 0)
+			return -1;
+		v.first = k / h->n * u.n;
+		v.samples = u.n * h->profile.batch;
+		if (h->strategy->plan(&v, &none, &h->plan[k], e) < 0)
+			return -1;
+	}
+	return 0;
 }
 
 static int check_all(struct stagehand *h, struct err *e)
@@ -151,7 +180,15 @@ static int check_all(struct stagehand *h, struct err *e)
 		return -1;
 	c.predict.link = h->c->link;
 	c.predict.spans = true;
-	return predict(h->list, h->n, &c.predict, &h->out, e);
+	c.predict.nthen = h->programs - 1;
+	c.predict.then = h->list + h->n;
+	if (predict(h->list, h->n, &c.predict, &h->out, e) < 0)
+		return -1;
+	h->whole = h->out;
+	if (h->programs > 1 && prediction_of(&h->whole, h->list, STEADY, &h->out))
+		return 0;
+	h->whole = (struct prediction){ 0 };    /* stuck, or there is but one */
+	return 0;
 }
 
 /* --- text */
@@ -206,6 +243,15 @@ static json_t *member(struct stagehand *h, uint32_t k)
 	return o;
 }
 
+static uint64_t first_us(const struct stagehand *h)
+{
+	uint64_t us = 0;
+
+	for (uint32_t k = 0; k < h->n; k++)
+		us = h->whole.peer[k].ended[0].finish_us > us ? h->whole.peer[k].ended[0].finish_us : us;
+	return us;
+}
+
 static json_t *members(struct stagehand *h)
 {
 	json_t *list = json_array();
@@ -214,8 +260,11 @@ static json_t *members(struct stagehand *h)
 		"at most", "sends", "idle");
 	for (uint32_t k = 0; k < h->n; k++)
 		(void)json_array_append_new(list, member(h, k));
-	buf_printf(&h->text, "\npredicted%s: %.3f ms\n\n", h->c->macs_per_us > 0 ? " (from this machine's speed of matrix "
+	buf_printf(&h->text, "\npredicted%s: %.3f ms", h->c->macs_per_us > 0 ? " (from this machine's speed of matrix "
 		"products)" : "", (double)h->out.us / 1e3);
+	if (h->whole.npeers)
+		buf_printf(&h->text, " an epoch, and %.3f ms the first", (double)first_us(h) / 1e3);
+	buf_printf(&h->text, "\n\n");
 	if (h->n < 2)
 		return list;
 	buf_printf(&h->text, "each of them works with numbers of the others: one that lies spoils them all, and without "
@@ -230,7 +279,7 @@ static json_t *instructions(struct stagehand *h)
 	json_t *list = json_array();
 
 	for (uint32_t k = 0; k < h->n; k++) {
-		buf_printf(&h->text, "member %u:\n", k);
+		buf_printf(&h->text, h->programs > 1 ? "member %u, the first epoch:\n" : "member %u:\n", k);
 		plan_print(&h->plan[k], &h->text);
 		buf_printf(&h->text, "\n");
 		(void)json_array_append_new(list, plan_to_json(&h->plan[k]));
@@ -249,7 +298,7 @@ static void chart(struct stagehand *h)
 
 static json_t *told(struct stagehand *h)
 {
-	json_t *o = json_object(), *list;
+	json_t *o = json_object(), *list, *predicted;
 	uint8_t digest[32];
 	struct id id;
 	char hex[ID_HEX];
@@ -265,7 +314,10 @@ static json_t *told(struct stagehand *h)
 	id_hex(&id, hex);
 	(void)json_object_set_new(o, "members", list);
 	(void)json_object_set_new(o, "redundancy", json_integer(h->v.redundancy));
-	(void)json_object_set_new(o, "predicted", prediction_json(&h->out, h->list));
+	predicted = prediction_json(&h->out, h->list);
+	if (h->whole.npeers)
+		(void)json_object_set_new(predicted, "first_us", json_integer((json_int_t)first_us(h)));
+	(void)json_object_set_new(o, "predicted", predicted);
 	(void)json_object_set_new(o, "digest", json_string(hex));
 	(void)json_object_set_new(o, "text", json_stringn((const char *)h->text.p, h->text.len));
 	return o;
@@ -277,14 +329,16 @@ json_t *rehearse(const struct rehearse_conf *c, struct err *e)
 	json_t *o = NULL;
 
 	if (open_model(&h, e) == 0 && open_members(&h, e) == 0 && open_memory(&h, e) == 0 &&
-	    plan_all(&h, e) == 0 && check_all(&h, e) == 0)
+	    plan_all(&h, e) == 0 && plan_on(&h, e) == 0 && check_all(&h, e) == 0)
 		o = told(&h);
-	for (uint32_t k = 0; h.plan && k < h.n; k++)
+	for (uint32_t k = 0; h.plan && k < h.programs * h.n; k++)
 		plan_free(&h.plan[k]);
 	free(h.plan);
 	free(h.list);
 	free(h.member);
+	json_decref(h.values);
 	prediction_free(&h.out);
+	prediction_free(&h.whole);
 	profile_free(&h.profile);
 	model_free(h.model);
 	buf_free(&h.text);

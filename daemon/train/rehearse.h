@@ -16,7 +16,8 @@ struct rehearse_conf {
 	struct predict_link link;               /* between any two */
 	bool draw;                              /* the chart instead of the instructions */
 };
-/* {text, members, predicted, digest (what they would agree on), plans (not with draw)}; NULL and e: the strategy or the
+/* Where epochs run on into each other, what is predicted is one in the middle of others, and first_us the first one.
+ * {text, members, predicted, digest (what they would agree on), plans (not with draw)}; NULL and e: the strategy or the
  * checker refuses. Pure; some 10 ms for a thousand instructions. */
 json_t *rehearse(const struct rehearse_conf *c, struct err *e);
 

@@ -36,6 +36,12 @@ holds 'round(d["predicted"]["us"] / 120000) == 8' --stages 2 --schedule naive --
 holds 'round(d["predicted"]["us"] / 120000) == 4' --stages 2 --schedule naive --draw
 holds '[m["micro_batches"] for m in d["members"]] == [4, 4, 4, 4]' --stages 2
 holds '[m["micro_batches"] for m in d["members"]] == [4, 4, 8, 8]' --stages '[{"replicas": 2}, {}, {}]'
+# What runs on has no bubble but in the first epoch: 8 times 30 ms for each of four stages, 120 ms for each of two.
+holds '235e3 < d["predicted"]["us"] < 245e3 and 320e3 < d["predicted"]["first_us"] < 340e3' --schedule 2bw
+holds 'all(m["micro_batches"] == 8 and m["idle"] < 0.02 for m in d["members"])' --schedule 2bw --draw
+holds 'round(d["predicted"]["us"] / 60e3) == 8 and d["members"][3]["micro_batches"] == 8' --stages 2 --schedule 2bw --tbs 64
+holds '"first_us" not in d["predicted"]' --draw
+expect "240.000 ms an epoch, and 330.000 ms the first" plan --members 4 --schedule 2bw --draw
 expect "spare" plan --members 5 --draw
 not_this "4 stages need 4 members, and there are 3" plan "$work/four.json" --members 3
 not_this "20 stages, and the model has 9 layers" plan "$work/four.json" --members 20 --stages 20

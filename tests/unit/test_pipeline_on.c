@@ -111,6 +111,74 @@ static void no_bubble(void **state)
 				steady(p, m, back[k]);
 }
 
+/* --- the predictor, of one program behind the other */
+
+#define FOLLOW 4
+
+/* The third of four: as long as its passes, with what it alone has run and sent; and the whole of the first. */
+static void one_of(struct any *a, struct plan *was, uint32_t m, uint64_t back)
+{
+	uint32_t p = a->members;
+	struct prediction *of = &a->k.out, one;
+	uint64_t first = 0;
+
+	assert_false(prediction_of(of, a->k.list, 0, &one) || prediction_of(of, a->k.list, FOLLOW - 1, &one));
+	assert_true(prediction_of(of, a->k.list, 2, &one));
+	assert_int_equal(one.us, m * (30 + back));
+	for (uint32_t s = 0; s < p; s++) {
+		const struct predict_peer *x = &one.peer[s];
+		double idle = prediction_idle(&one, s, plan_find_lane(&was[s], "train"), 0, one.us);
+
+		first = of->peer[s].ended[0].finish_us > first ? of->peer[s].ended[0].finish_us : first;
+		assert_int_equal(x->ran[PLAN_FWD], m);
+		assert_int_equal(x->ran[PLAN_BWD], m);
+		assert_int_equal(x->sent[PLAN_ACTIVATION], s + 1 < p ? (uint64_t)m * ACT : 0);
+		assert_true(x->bubble == idle && idle == 0);
+	}
+	assert_int_equal(first, (m + p - 1) * (30 + back));
+	prediction_free(&one);
+}
+
+static void follow(uint32_t p, uint32_t m, uint64_t back)
+{
+	struct any a;
+	struct plan was[FOLLOW * PIPE_MAX] = { 0 };
+	const struct plan *list[FOLLOW * PIPE_MAX];
+	struct err e;
+
+	open_equal(&a, p, m, back);
+	for (uint64_t r = FOLLOW; r-- > 0; ) {
+		plans_of(&a, r);
+		for (uint32_t s = 0; s < p && r; s++) {
+			was[r * p + s] = a.k.plan[s];
+			list[(r - 1) * p + s] = &was[r * p + s];
+			a.k.plan[s] = (struct plan){ 0 };
+		}
+	}
+	a.k.conf.nthen = FOLLOW - 1;
+	a.k.conf.then = list;
+	a.k.conf.spans = true;
+	kit_predict(&a.k);
+	one_of(&a, a.k.plan, m, back);
+	was[p].me++;                            /* another's program */
+	prediction_free(&a.k.out);
+	assert_int_equal(predict(a.k.list, p, &a.k.conf, &a.k.out, &e), -1);
+	assert_non_null(strstr(e.text, "plan of peer 0: program 1, which follows"));
+	for (uint32_t k = p; k < FOLLOW * p; k++)
+		plan_free(&was[k]);
+	any_close(&a);
+}
+
+static void one_behind_the_other(void **state)
+{
+	static const uint64_t back[] = { 30, 60, 50 };
+
+	for (uint32_t p = 1; p <= 6; p++)
+		for (uint32_t m = p; m <= 4 * p; m += p)
+			for (int k = 0; k < 3; k++)
+				follow(p, m, back[k]);
+}
+
 /* --- any model, any depth */
 
 static void open_any(struct any *a, uint64_t seed)
@@ -234,6 +302,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_bubble),
+		cmocka_unit_test(one_behind_the_other),
 		cmocka_unit_test(all_in_time),
 		cmocka_unit_test(cannot_be),
 	};
