@@ -90,10 +90,13 @@ static const char *const points[] = {
 /* One of this room's, one after the other by seed. */
 static const char *point_of(struct sim *s)
 {
-	size_t n = sizeof points / sizeof *points, k = sim_seed(s);
+	size_t n = sizeof points / sizeof *points, of = 0, k;
+	for (size_t i = 0; i < n; i++)
+		of += !strncmp(points[i], "crew.", 5);
+	k = sim_seed(s) % of;
 	for (size_t i = 0; ; i++)
-		if (!strncmp(points[i % n], "crew.", 5) && !k--)
-			return points[i % n];
+		if (!strncmp(points[i], "crew.", 5) && !k--)
+			return points[i];
 }
 
 struct victim { struct cworld *w; int node; bool found; };
