@@ -14,14 +14,23 @@ for i in range(12):
     if i == 3: layers += [{"type": "add", "name": f"sum{i}", "inputs": [f"norm{i}", f"relu{i - 2}"]}]
     layers += [{"type": "relu", "name": f"relu{i}"}]
 d["model"] = layers + [{"type": "dropout", "p": 0.2, "name": "drop"}, {"type": "flatten"}, {"type": "linear", "name": "fc", "out": 10}]
-d["local"] = {"batch": 32, "checkpoint_every": 2}' "$@" >"$work/$name.json"
+d["local"] = {"batch": 32, "checkpoint_every": 2, "log": "64MiB"}' "$@" >"$work/$name.json"
 }
 bytes() { json a training_bytes memory --spec "$work/deep.json" "$@" || fail "memory: $*"; }
-chain() { hive a --json query "select epoch, digest from epochs where run = '$(json a run run show "$1")' and discarded = 0 order by epoch"; }
-ended() { json_is done a state run show "$1"; }
-written() {     # all 40 epochs, which the store gets a little later
-	[ "$(hive a --json query "select count(*) from epochs where run = '$(json a run run show "$1")' and discarded = 0" | python3 -c 'import json, sys; print(json.load(sys.stdin)["rows"][0][0])')" = 40 ]
+chain() {       # NAME: the digests of its 40 epochs, as the logs of its lives have them, all the same
+	python3 - "$work/a/runs/$(json a run run show "$1")"/run.log* <<'END'
+import re, sys
+of = {}
+for line in (l for f in sys.argv[1:] for l in open(f, errors='replace')):
+    if m := re.search(r'"ev":"applied","epoch":(\d+),"digest":"([0-9a-f]{16,})"', line):
+        of.setdefault(int(m[1]), set()).add(m[2])
+if sorted(of) != list(range(1, 41)) or any(len(d) != 1 for d in of.values()):
+    sys.exit(f'not one digest for each of 40 epochs: {of}')
+print(*(d.pop() for _, d in sorted(of.items())))
+END
 }
+ended() { json_is done a state run show "$1"; }
+written() { chain "$1" >/dev/null 2>&1; }       # all 40 epochs, which are on disk a little later
 begin() { hive a run start "$work/deep.json" --data "$data" --name "$@" >"$work/said" 2>&1 || fail "run start $*: $(cat "$work/said")"; }
 no_start() {    # WORDS OPTION...
 	local words=$1; shift
