@@ -26,9 +26,17 @@ size_t carry_open(const struct carry *c)
 
 /* --- ending */
 
+/* Nothing comes or goes for it any more. */
+static void let_go(struct haul *h)
+{
+	values_cancel(h);
+	if (h->any)
+		any_leave(h);
+}
+
 static void haul_free(struct haul *h)
 {
-	haul_let_go(h);
+	let_go(h);
 	env_timer(h->c->c.env, &h->ended, 0);
 	if (h->cared)
 		haul_care(h, -1);
@@ -113,6 +121,7 @@ static void carry_net(void *arg, struct exec_wait *w, const struct exec_net *n, 
 	if (begin(h, &e) == 0)
 		return;
 	(void)err_wrap(&e, "plan %s: %s of %s", n->plan->strategy, plan_kind_name(n->instr->kind), n->tag);
+	let_go(h);
 	haul_settle(h, &e);
 }
 
@@ -134,7 +143,7 @@ static void carry_cancel(void *arg, struct exec_wait *w)
 	if (h->summing && coll_cancel(h->c->coll, h))
 		h->summing = false;
 	if (h->working || h->summing)
-		haul_let_go(h);
+		let_go(h);
 	else
 		haul_free(h);
 }

@@ -97,7 +97,8 @@ static struct haul *taker(const struct port *p, const struct teller *t)
 	return NULL;
 }
 
-void any_assign(struct port *p)
+/* From the queue into free places. */
+static void assign(struct port *p)
 {
 	char why[96];
 
@@ -149,7 +150,7 @@ static void over(struct value *v, const struct err *e)
 }
 
 /* Its turn is over, or it is to be asked again. */
-void any_turn(struct timer *timer)
+static void turn(struct timer *timer)
 {
 	struct teller *t = container_of(timer, struct teller, timer);
 	struct haul *h = t->h;
@@ -182,7 +183,7 @@ void any_turn(struct timer *timer)
 }
 
 /* What it has offered is there no more. */
-void any_gone(struct teller *t)
+static void gone(struct teller *t)
 {
 	struct haul *h = t->h;
 
@@ -196,11 +197,23 @@ void any_gone(struct teller *t)
 		check(h);
 }
 
+static void answered(void *arg, const struct frame *f, const struct err *e)
+{
+	struct teller *t = arg;
+	enum heard heard = teller_heard(t, f, e);
+
+	if (heard == HEARD_OFFER)
+		assign(t->port);
+	else if (heard == HEARD_GONE)
+		gone(t);
+}
+
 /* --- closing */
 
 /* Parts lie one behind the other, with zeros behind what is shorter and in place of what has not come. */
-static void pack(struct haul *h)
+static void pack(struct job *j)
 {
+	struct haul *h = haul_of(j);
 	struct any *a = h->any;
 	char *at = h->out.p;
 	uint32_t n = 0;
@@ -216,10 +229,13 @@ static void pack(struct haul *h)
 	memset(at + n * a->part, 0, h->out.bytes - n * a->part);
 }
 
-static void packed(struct haul *h)
+static void packed(struct job *j)
 {
+	struct haul *h = haul_of(j);
 	struct any *a = h->any;
 
+	if (!haul_worked(h))
+		return;
 	h->nfrom = a->nfull;
 	h->from = a->come;
 	a->come = NULL;
@@ -235,7 +251,10 @@ static void finish(struct haul *h)
 		bytes -= a->come[k].bytes;
 	env_timer(h->c->c.env, &a->end, 0);
 	env_timer(h->c->c.env, &a->limit, 0);
-	haul_work(h, bytes, pack, packed);
+	if (!haul_works(h, bytes, pack, packed)) {
+		pack(&h->job);
+		packed(&h->job);
+	}
 }
 
 static void check(struct haul *h)
@@ -247,7 +266,7 @@ static void check(struct haul *h)
 		a->closing = true;
 		list_del(&a->link);
 	}
-	any_assign(a->port);
+	assign(a->port);
 	if (a->closing && !a->under)
 		finish(h);
 }
@@ -275,6 +294,7 @@ static void end(struct timer *t)
 	}
 	(void)err_set(&e, ERR_TIMEOUT, "RECV of any %s (index %lld): %u of %u have come in time", h->n.tag,
 		(long long)h->n.index, a->nfull, i->quorum);
+	any_leave(h);
 	haul_settle(h, &e);
 }
 
@@ -297,7 +317,7 @@ void any_leave(struct haul *h)
 		untake(t);
 		list_push_front(&a->port->queue, &t->link);
 	}
-	any_assign(a->port);
+	assign(a->port);
 }
 
 void any_free(struct haul *h)
@@ -318,6 +338,7 @@ int any_begin(struct haul *h, struct err *e)
 	const struct plan_instr *i = h->n.instr;
 	const struct plan_group *g = h->n.group;
 	const struct id *self = net_self(h->c->c.net);
+	static const struct port_use use = { .answered = answered, .turn = turn };
 	struct any *a;
 
 	if (!g || !i->most || i->quorum > i->most || !i->quorum || i->nout != 1)
@@ -326,7 +347,7 @@ int any_begin(struct haul *h, struct err *e)
 		return err_set(e, ERR_INVALID, "%s has %zu bytes, which are no %u equal parts", h->out.buffer, h->out.bytes,
 			i->most);
 	a = h->any = xcalloc(1, sizeof(*a));
-	*a = (struct any){ .h = h, .port = port_of(h), .part = h->out.bytes / i->most, .most = i->most,
+	*a = (struct any){ .h = h, .port = port_of(h, &use), .part = h->out.bytes / i->most, .most = i->most,
 		.limit = { .fire = limit, .name = "carry quorum" }, .end = { .fire = end, .name = "carry deadline" } };
 	a->port->hauls++;
 	a->place = xcalloc(a->most, sizeof(struct teller *));
@@ -343,7 +364,7 @@ int any_begin(struct haul *h, struct err *e)
 	list_push(&a->port->open, &a->link);
 	if (h->deadline_us)
 		env_timer(h->c->c.env, &a->end, h->deadline_us);
-	any_assign(a->port);
+	assign(a->port);
 	port_ask(a->port);
 	return 0;
 }

@@ -1,99 +1,8 @@
-/* How hauls end and work in the lane; SUM, GATHER and SCATTER of strict groups, which are collectives of avg/coll.h.
- * All members, or an error. */
+/* SUM, GATHER and SCATTER of strict groups, which are collectives of avg/coll.h. All members, or an error. */
 #include "exec/carry_int.h"
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
-
-/* Nothing comes or goes for it any more. */
-void haul_let_go(struct haul *h)
-{
-	for (uint32_t k = 0; k < h->nvalues; k++)
-		if (h->value[k].h)
-			value_cancel(&h->value[k]);
-	if (h->any)
-		any_leave(h);
-}
-
-void haul_settle(struct haul *h, const struct err *e)
-{
-	if (e && !h->over)
-		h->error = *e;
-	h->over = true;
-	haul_let_go(h);
-	if (!h->working && !h->summing)         /* else the end of that comes back here */
-		env_after(h->c->c.env, &h->ended, 1);
-}
-
-static void work_run(struct job *j)
-{
-	struct haul *h = container_of(j, struct haul, job);
-
-	h->run(h);
-}
-
-static void work_done(struct job *j)
-{
-	struct haul *h = container_of(j, struct haul, job);
-
-	h->working = false;
-	if (h->over || h->cancelled || !h->after)
-		haul_settle(h, NULL);
-	else
-		h->after(h);
-}
-
-void haul_work(struct haul *h, size_t bytes, void (*run)(struct haul *h), void (*after)(struct haul *h))
-{
-	h->working = true;
-	h->run = run;
-	h->after = after;
-	h->job = (struct job){ .name = "carry", .lane = env_lane(h->c->c.env, "reduce"), .run = work_run, .done = work_done,
-		.cost_us = bytes / 2000 };
-	if (bytes > CARRY_FEW) {
-		env_work(h->c->c.env, &h->job);
-		return;
-	}
-	work_run(&h->job);
-	work_done(&h->job);
-}
-
-/* --- groups */
-
-int haul_members(struct haul *h, bool within, struct err *e)
-{
-	const struct id *self = net_self(h->c->c.net);
-	const struct plan_group *g = h->n.group;
-	bool *has = xcalloc(h->n.plan->nmembers + 1, sizeof(*has));
-
-	h->me = PLAN_NONE;
-	h->member = xcalloc(g->n + 1, sizeof(*h->member));
-	h->rank = xcalloc(g->n + 1, sizeof(*h->rank));
-	for (uint32_t k = 0; k < g->n; k++) {
-		uint32_t rank = g->member[k].peer;
-		const struct id *id = &h->n.plan->member[rank];
-
-		if (has[rank])
-			continue;
-		has[rank] = true;
-		if (id_eq(id, self))
-			h->me = h->nmembers;
-		h->rank[h->nmembers] = rank;
-		h->member[h->nmembers++] = id;
-	}
-	free(has);
-	return h->me != PLAN_NONE || !within ? 0 : err_set(e, ERR_INVALID, "this peer is not in group %s", g->name);
-}
-
-void haul_care(struct haul *h, int delta)
-{
-	for (uint32_t k = 0; k < h->nmembers; k++)
-		if (k != h->me)
-			net_care(h->c->c.net, h->member[k], delta);
-	h->cared = delta > 0;
-}
-
-/* --- collectives */
 
 static int fits(const struct haul *h, struct err *e)
 {
@@ -113,8 +22,9 @@ static int fits(const struct haul *h, struct err *e)
 }
 
 /* To where the collective works: all of SUM, my part of GATHER. */
-static void copy_in(struct haul *h)
+static void copy_in(struct job *j)
 {
+	struct haul *h = haul_of(j);
 	size_t lo = 0, hi;
 
 	if (h->n.instr->kind == PLAN_GATHER)
@@ -162,21 +72,31 @@ static void collect(struct haul *h)
 	free(ids);
 }
 
+static void copied(struct job *j)
+{
+	struct haul *h = haul_of(j);
+
+	if (haul_worked(h))
+		collect(h);
+}
+
 int coll_begin(struct haul *h, struct err *e)
 {
 	const struct plan *p = h->n.plan;
 	const struct plan_instr *i = h->n.instr;
+	void (*then)(struct job *j);
 
 	if (!i->nin || !i->nout || p->buf[i->in[0].buf].dtype != PLAN_F32 || p->buf[i->out[0].buf].dtype != PLAN_F32)
 		return err_set(e, ERR_INVALID, "a collective takes one buffer of floats and makes one");
 	if (haul_members(h, true, e) < 0 || fits(h, e) < 0)
 		return -1;
 	haul_care(h, 1);
-	if (h->nmembers == 1)
-		haul_work(h, h->in.bytes, copy_in, NULL);
-	else if (h->in.p == h->out.p || i->kind == PLAN_SCATTER)
+	then = h->nmembers == 1 ? haul_done : copied;
+	if (h->nmembers > 1 && (h->in.p == h->out.p || i->kind == PLAN_SCATTER)) {
 		collect(h);
-	else
-		haul_work(h, h->in.bytes, copy_in, collect);
+	} else if (!haul_works(h, h->in.bytes, copy_in, then)) {
+		copy_in(&h->job);
+		then(&h->job);
+	}
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* Inside carry: carry.c alone talks to the executor; carry_value.c (SEND, RECV of one peer, REPLY, what is on offer),
- * carry_coll.c (how an instruction ends; strict groups), carry_any.c and carry_port.c (RECV of any), carry_rows.c
- * (ALLTOALL). */
+ * carry_coll.c (strict groups), carry_any.c and carry_port.c (RECV of any), carry_rows.c (ALLTOALL); below them
+ * carry_haul.c (how an instruction ends). */
 #ifndef EXEC_CARRY_INT_H
 #define EXEC_CARRY_INT_H
 #include "exec/carry.h"
@@ -51,6 +51,7 @@ struct value {
  */
 void value_begin(struct value *v);
 void value_cancel(struct value *v);             /* may be over already */
+void values_cancel(struct haul *h);             /* all of h */
 /* In over, of one that is sent: the peer only seemed to be gone, perhaps; over is called again. false: it is gone. */
 bool value_again(struct value *v, const struct err *e);
 void value_end(struct value *v, const struct err *e);   /* calls over */
@@ -76,19 +77,21 @@ struct haul {
 	int64_t version;                        /* what came, or goes */
 	struct token_from *from; uint32_t nfrom;
 	struct job job;
-	void (*run)(struct haul *h), (*after)(struct haul *h);
 	bool working, summing, cancelled;       /* a job runs; coll is under way; nobody listens */
 	bool over; struct timer ended;          /* settled; then the executor is told (carry.c) */
 	bool cared;                             /* the members' sockets are watched for the collective's sake */
 	struct err error;
 };
 
-/* Ends it, well or with e, as soon as no lane works on its memory, and later than this returns. Once. */
+static inline struct haul *haul_of(struct job *j) { return container_of(j, struct haul, job); }
+/* Ends it, well or with e, as soon as no lane works on its memory, and later than this returns. Once; nothing comes or
+ * goes for it any more, or the caller sees to that first. */
 void haul_settle(struct haul *h, const struct err *e);
-void haul_let_go(struct haul *h);               /* nothing comes or goes for it any more */
-/* run in the lane, or at once when there is little to do; then after, on the loop, unless it is to end; NULL: that ends
- * it well. */
-void haul_work(struct haul *h, size_t bytes, void (*run)(struct haul *h), void (*after)(struct haul *h));
+/* run in the lane, then done on the loop, which first asks haul_worked. False: there is little to do, and the caller
+ * calls both at once, with h->job. */
+bool haul_works(struct haul *h, size_t bytes, void (*run)(struct job *j), void (*done)(struct job *j));
+bool haul_worked(struct haul *h);               /* false: nobody waits for more of it, it ends now */
+void haul_done(struct job *j);                  /* a done: that was all, it ends well */
 /* The members of the group in its order, each peer once; `within`: this peer must be one of them. */
 int haul_members(struct haul *h, bool within, struct err *e);
 void haul_care(struct haul *h, int delta);

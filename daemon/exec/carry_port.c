@@ -1,5 +1,6 @@
 /* Whom a RECV of any asks. A port is one label of one generation: it asks each peer of the group what it has
- * (carry_value.c), one answer at a time, so that whoever has much does not push others away. */
+ * (carry_value.c), one answer at a time, so that whoever has much does not push others away. Who takes hears of it from
+ * net and the clock (port_use). */
 #include "exec/carry_port.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +17,6 @@ void teller_forget(struct teller *t)
 	t->offered = t->under = false;
 }
 
-static void asked(void *arg, const struct frame *f, const struct err *e);
-
 static void call(struct teller *t, uint64_t beyond, bool at_once)
 {
 	struct port *p = t->port;
@@ -28,7 +27,8 @@ static void call(struct teller *t, uint64_t beyond, bool at_once)
 	if (t->drop && t->why[0])
 		json_object_set_new(j, "w", json_string(t->why));
 	t->drop = 0;
-	t->call = net_call(p->c->c.net, &t->id, KIND_PLAN_DATA, j, NO_BLOB, CLASS_control, ASK_US, asked, t);
+	t->call = net_call(p->c->c.net, &t->id, KIND_PLAN_DATA, j, NO_BLOB, CLASS_control, ASK_US, p->use->answered,
+		t);
 }
 
 void teller_look(struct teller *t)
@@ -85,30 +85,26 @@ static bool same(const struct teller *t, const json_t *j)
 		serial == t->serial;
 }
 
-static void asked(void *arg, const struct frame *f, const struct err *e)
+enum heard teller_heard(struct teller *t, const struct frame *f, const struct err *e)
 {
-	struct teller *t = arg;
 	struct port *p = t->port;
 	struct err why;
 
 	t->call = NULL;
-	if (t->offered) {                       /* is it still there? */
-		if (!e && !same(t, f->json))
-			any_gone(t);
-		return;
-	}
+	if (t->offered)                         /* is it still there? */
+		return !e && !same(t, f->json) ? HEARD_GONE : HEARD_NOTHING;
 	if (!e && json_object_size(f->json) && read_offer(t, f->json, &why) == 0) {
 		t->offered = true;
 		t->turns = 0;
 		list_push(&p->queue, &t->link);
-		any_assign(p);
-		return;
+		return HEARD_OFFER;
 	}
 	if (!e && json_object_size(f->json)) {
 		net_strike(p->c->c.net, &t->id, why.text);
 		t->mute = ++t->vain > CARRY_VAIN_MAX;
 	}
 	env_after(p->c->c.env, &t->timer, CARRY_AGAIN_US);
+	return HEARD_NOTHING;
 }
 
 static void port_free(struct port *p)
@@ -130,7 +126,7 @@ static void port_free(struct port *p)
 }
 
 /* Others of older generations are of no use any more. */
-struct port *port_of(struct haul *h)
+struct port *port_of(struct haul *h, const struct port_use *use)
 {
 	struct carry *c = h->c;
 	struct port *found = NULL;
@@ -147,6 +143,7 @@ struct port *port_of(struct haul *h)
 		return found;
 	found = xcalloc(1, sizeof(*found));
 	found->c = c;
+	found->use = use;
 	found->generation = h->n.generation;
 	(void)snprintf(found->label, sizeof(found->label), "%s", h->n.tag);
 	list_init(&found->queue);
@@ -170,7 +167,7 @@ struct teller *teller_of(struct port *p, const struct id *id, uint32_t rank, uin
 	}
 	t = xcalloc(1, sizeof(*t));
 	*t = (struct teller){ .port = p, .id = *id, .rank = rank, .number = p->n,
-		.timer = { .fire = any_turn, .name = "carry any" } };
+		.timer = { .fire = p->use->turn, .name = "carry any" } };
 	return p->teller[p->n++] = t;
 }
 

@@ -7,6 +7,11 @@
 #define CARRY_AGAIN_US 200000ull                /* who has brought nothing is asked again after that */
 
 struct port;
+/* Who takes: what net calls with the answer to a question of a teller, which hands it to teller_heard; teller.timer. */
+struct port_use {
+	void (*answered)(void *teller, const struct frame *f, const struct err *e);
+	void (*turn)(struct timer *t);
+};
 struct teller {                                 /* a peer of the group */
 	struct port *port;
 	struct list link;                       /* in the queue: it has something that nobody takes yet */
@@ -24,6 +29,7 @@ struct teller {                                 /* a peer of the group */
 struct port {
 	struct list link;
 	struct carry *c;
+	const struct port_use *use;
 	uint64_t generation; char label[PLAN_NAME];
 	struct list queue, open;                /* tellers; RECVs with room */
 	size_t hauls;                           /* RECVs, of which some are closing */
@@ -42,15 +48,15 @@ struct any {
 	bool late, closing;
 };
 
-struct port *port_of(struct haul *h);           /* makes it */
+struct port *port_of(struct haul *h, const struct port_use *use);       /* makes it; use stays */
 struct teller *teller_of(struct port *p, const struct id *id, uint32_t rank, uint32_t guess);
 void port_ask(struct port *p);                  /* all who have nothing in the queue */
 void teller_ask(struct teller *t);
 void teller_look(struct teller *t);             /* does it still have what it has offered? */
 void teller_refuse(struct teller *t, const char *why);  /* why: "", it is not needed */
 void teller_forget(struct teller *t);           /* what it has offered */
-void any_assign(struct port *p);                /* from the queue into free places */
-void any_gone(struct teller *t);                /* what it has offered is there no more */
-void any_turn(struct timer *t);                 /* teller.timer */
+/* What came of a question: nothing, it stands in the queue now, what it has offered is there no more. */
+enum heard { HEARD_NOTHING, HEARD_OFFER, HEARD_GONE };
+enum heard teller_heard(struct teller *t, const struct frame *f, const struct err *e);
 
 #endif

@@ -22,8 +22,9 @@ struct rows {
 };
 
 /* In the lane: counts, and the rows that are sent, sorted. */
-static void sort(struct haul *h)
+static void sort(struct job *j)
 {
+	struct haul *h = haul_of(j);
 	struct rows *r = h->rows;
 	const uint32_t *route = h->route.p;
 	size_t *at;
@@ -60,8 +61,9 @@ static struct value *of_member(struct haul *h, uint32_t m, bool send)
 }
 
 /* In the lane: what has come goes to its place in y. */
-static void place(struct haul *h)
+static void place(struct job *j)
 {
+	struct haul *h = haul_of(j);
 	struct rows *r = h->rows;
 	const uint32_t *route = h->route.p;
 	char *y = h->out.p;
@@ -116,7 +118,10 @@ static void finish(struct haul *h)
 		if (v->done && v->bytes)
 			h->from[h->nfrom++] = (struct token_from){ v->rank, v->stream, v->index, v->bytes, 0 };
 	}
-	haul_work(h, h->out.bytes, place, NULL);
+	if (!haul_works(h, h->out.bytes, place, haul_done)) {
+		place(&h->job);
+		haul_done(&h->job);
+	}
 }
 
 static void one_less(struct haul *h)
@@ -134,6 +139,7 @@ static void over(struct value *v, const struct err *e)
 	if (v->send && value_again(v, e))
 		return;
 	if (e && !v->send && h->n.instr->on_missing == PLAN_FAIL) {
+		values_cancel(h);
 		haul_settle(h, e);
 		return;
 	}
@@ -201,11 +207,14 @@ static int start(struct haul *h, uint32_t m, struct err *e)
 	return 0;
 }
 
-static void sorted(struct haul *h)
+static void sorted(struct job *j)
 {
+	struct haul *h = haul_of(j);
 	struct rows *r = h->rows;
 	struct err e = r->bad;
 
+	if (!haul_worked(h))
+		return;
 	h->nvalues = 2 * h->nmembers;
 	h->value = xcalloc(h->nvalues + 1, sizeof(*h->value));
 	h->left = 1;
@@ -219,6 +228,7 @@ static void sorted(struct haul *h)
 			break;
 	if (e.code) {
 		(void)err_wrap(&e, "ALLTOALL of %s (index %lld)", h->n.tag, (long long)h->n.index);
+		values_cancel(h);
 		haul_settle(h, &e);
 		return;
 	}
@@ -266,6 +276,9 @@ int rows_begin(struct haul *h, struct err *e)
 		if (!r->packed)
 			return err_set(e, ERR_NOMEM, "no memory for %zu bytes of sorted rows", r->packed_bytes);
 	}
-	haul_work(h, h->route.bytes + (sends ? h->in.bytes : 0), sort, sorted);
+	if (!haul_works(h, h->route.bytes + (sends ? h->in.bytes : 0), sort, sorted)) {
+		sort(&h->job);
+		sorted(&h->job);
+	}
 	return 0;
 }

@@ -20,41 +20,6 @@
 #define HELD_PEER_MAX 128                       /* labels times generations of one peer */
 #define HELD_MAX 4096
 
-void carry_tag(const struct haul *h, const struct tag_of *t, struct id *ret)
-{
-	struct buf b = { 0 };
-
-	buf_put(&b, h->c->c.run.b, 32);
-	buf_u64(&b, h->n.generation);
-	buf_u8(&b, (uint8_t)t->what);
-	buf_u8(&b, (uint8_t)t->kind);
-	buf_str(&b, t->group);
-	buf_str(&b, h->n.tag);
-	buf_u32(&b, t->stream);
-	buf_u64(&b, (uint64_t)t->index);
-	if (t->from) {
-		buf_put(&b, t->from->b, 32);
-		buf_put(&b, t->to->b, 32);
-	}
-	id_of(ret, b.p, b.len);
-	buf_free(&b);
-}
-
-enum net_class carry_class(const struct haul *h)
-{
-	const struct plan_instr *i = h->n.instr;
-
-	switch (h->n.plan->buf[i->nin ? i->in[0].buf : i->out[0].buf].class) {
-	case PLAN_WEIGHT: return CLASS_weight;
-	case PLAN_WEIGHT_GRAD: return CLASS_weight_grad;
-	case PLAN_ACTIVATION_GRAD: return CLASS_activation_grad;
-	case PLAN_OPTIMIZER: return CLASS_optimizer;
-	case PLAN_BATCH: return CLASS_batch;
-	case PLAN_ACTIVATION: return CLASS_activation;
-	default: return CLASS_control;
-	}
-}
-
 void value_cancel(struct value *v)
 {
 	struct carry *c = v->h->c;
@@ -71,6 +36,13 @@ void value_cancel(struct value *v)
 	if (v->cared)
 		net_care(c->c.net, v->peer, -1);
 	v->cared = false;
+}
+
+void values_cancel(struct haul *h)
+{
+	for (uint32_t k = 0; k < h->nvalues; k++)
+		if (h->value[k].h)
+			value_cancel(&h->value[k]);
 }
 
 void value_end(struct value *v, const struct err *e)
@@ -390,8 +362,10 @@ void offer_close(struct carry *c)
 /* --- SEND, RECV of one peer, REPLY */
 
 /* Behind a value that is shorter than its buffer there are zeros. */
-static void fill(struct haul *h)
+static void fill(struct job *j)
 {
+	struct haul *h = haul_of(j);
+
 	memset((char *)h->out.p + h->value->bytes, 0, h->out.bytes - h->value->bytes);
 }
 
@@ -407,7 +381,10 @@ static void value_over(struct value *v, const struct err *e)
 	h->from = xcalloc(1, sizeof(*h->from));
 	*h->from = (struct token_from){ h->n.instr->peer, h->n.stream, h->n.index, v->bytes, v->room };
 	h->nfrom = 1;
-	haul_work(h, h->out.bytes - v->bytes, fill, NULL);
+	if (!haul_works(h, h->out.bytes - v->bytes, fill, haul_done)) {
+		fill(&h->job);
+		haul_done(&h->job);
+	}
 }
 
 void value_send_recv(struct haul *h)

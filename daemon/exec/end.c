@@ -1,5 +1,5 @@
-/* How instructions end: well (op_finish), passed over because something that they read has not come, abandoned with
- * their program, or failed; then the plan or the owner says what becomes of it. */
+/* How instructions end: well (op_finish), passed over because something that they read has not come, or failed; then
+ * the plan or the owner says what becomes of it. Nothing is started here: whoever calls does that (exec.c). */
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -62,20 +62,6 @@ void op_finish(struct op *o, const struct token_news *news)
 	tokens_end(x->prog->tokens, o->run, news);
 	x->v.instructions++;
 	op_free(o);
-}
-
-/* Abandoned, it still reads and writes until its job or its provider has ended. */
-static void op_uses(struct op *o, int by)
-{
-	for (uint32_t k = 0; k < o->i->nin; k++)
-		if (o->in && o->in[k])
-			o->in[k]->reading += (uint32_t)by;
-	for (uint32_t k = 0; k < o->i->nout; k++) {
-		if (o->out && o->out[k])
-			o->out[k]->writing += (uint32_t)by;
-		if (o->from && o->from[k])
-			o->from[k]->reading += (uint32_t)by;
-	}
 }
 
 /* --- without what it was to bring or make */
@@ -164,13 +150,8 @@ static void not_copied(struct op *o)
 	x->interrupted = true;
 }
 
-static void copy_done(struct job *j)
+void op_stood_in(struct op *o)
 {
-	struct op *o = container_of(j, struct op, job);
-	struct exec *x = o->x;
-
-	if (x->starting == o)
-		x->dead = true;
 	copied(o);
 	if (!o->run)
 		unheard(o);
@@ -178,8 +159,6 @@ static void copy_done(struct job *j)
 		not_copied(o);
 	else
 		leave(o, o->how);
-	exec_pump(x);
-	exec_maybe_quiet(x);
 }
 
 /* Bytes of what is to be copied to stand for its outputs; ret_file: from a file to a file. */
@@ -201,7 +180,8 @@ static size_t stand_ins(struct op *o, bool *ret_file)
 	return bytes;
 }
 
-static void without(struct op *o, const char *how)
+/* As op_pass_over. */
+static bool without(struct op *o, const char *how)
 {
 	struct exec *x = o->x;
 	bool file = false;
@@ -217,43 +197,41 @@ static void without(struct op *o, const char *how)
 		o->job.run = copy_run;
 		copy_run(&o->job);
 		leave(o, how);
-		return;
+		return false;
 	}
 	list_del(&o->link);
 	list_push(&x->ops, &o->link);
 	o->how = how;
 	o->is_job = true;
 	o->job = (struct job){ .name = "stand-in", .lane = env_lane(x->c.env, file ? "disk" : "reduce"),
-		.run = copy_run,
-		.done = copy_done, .cost_us = bytes / 2000 };
-	x->starting = o;
-	env_work(x->c.env, &o->job);
-	x->starting = NULL;
+		.run = copy_run, .cost_us = bytes / 2000 };
+	return true;
 }
 
 /* --- failing */
 
-static void fail(struct op *o, const struct err *e)
+/* As op_pass_over. */
+static bool fail(struct op *o, const struct err *e)
 {
 	struct exec *x = o->x;
 	enum exec_outcome said = outcome(o, e);
 
 	if (said == EXEC_LATER) {
 		wait_for_interrupt(o);
-		return;
+		return false;
 	}
 	if (said == EXEC_WITHOUT)
-		without(o, "without");
-	else
-		leave(o, "failed");
+		return without(o, "without");
+	leave(o, "failed");
 	if (said == EXEC_BREAK)
 		exec_break(x, e);
 	else if (said == EXEC_REPLAN)
 		x->interrupted = true;
+	return false;
 }
 
 /* Others wait for what it says, and it has nothing to say: that fails, unless the plan does without. */
-void op_pass_over(struct op *o)
+bool op_pass_over(struct op *o)
 {
 	const struct plan_instr *i = o->i;
 	const char *what = "";
@@ -261,108 +239,24 @@ void op_pass_over(struct op *o)
 
 	if (!plan_leaves(i->kind) || i->on_missing != PLAN_FAIL) {
 		o->x->v.passed++;
-		without(o, "passed");
-		return;
+		return without(o, "passed");
 	}
 	for (uint32_t k = 0; k < i->nin; k++)
 		if (o->run->in[k].missing)
 			what = o->prog->plan.buf[i->in[k].buf].name;
 	(void)err_set(&e, ERR_NOT_FOUND, "plan %s: %s of index %lld has to send %s, which has not come",
 		o->prog->plan.strategy, plan_kind_name(i->kind), (long long)o->index, what);
-	fail(o, &e);
+	return fail(o, &e);
 }
 
-void op_ended(struct op *o, const struct token_news *news, const struct err *e)
+bool op_ended(struct op *o, const struct token_news *news, const struct err *e)
 {
-	struct exec *x = o->x;
-
-	if (x->starting == o)
-		x->dead = true;         /* the env is detached: what is started ends at once, and so nothing more is */
 	op_took(o);
 	if (!o->run)
 		unheard(o);
 	else if (e)
-		fail(o, e);
+		return fail(o, e);
 	else
 		op_finish(o, news);
-	exec_pump(x);
-	exec_maybe_quiet(x);
-}
-
-/* --- abandoning */
-
-void op_abandon(struct op *o)
-{
-	struct exec *x = o->x;
-
-	list_del(&o->link);
-	x->v.abandoned++;
-	work_count(o, false);
-	tokens_abandon(x->prog->tokens, o->run, true);
-	o->run = NULL;
-	if (!o->is_job && !o->failed)
-		x->c.ops->cancel(x->c.ops_arg, &o->wait);
-	if (!o->is_job && (o->failed || !(x->c.ops->busy && x->c.ops->busy(x->c.ops_arg, &o->wait)))) {
-		op_free(o);
-		return;
-	}
-	op_uses(o, 1);
-	o->prog->refs++;
-	list_push(&x->abandoned, &o->link);
-}
-
-void op_unstart(struct op *o)
-{
-	list_del(&o->link);
-	work_count(o, false);
-	tokens_abandon(o->prog->tokens, o->run, false);
-	op_free(o);
-}
-
-/* They have not begun: they leave at once. */
-bool ops_unpark(struct exec *x)
-{
-	bool bound = false;
-
-	list_each_safe(it, &x->parked) {
-		struct op *o = list_entry(it, struct op, link);
-
-		bound = bound || op_counts(o);
-		op_unstart(o);
-	}
-	return bound;
-}
-
-bool ops_abandon(struct exec *x)
-{
-	struct token_run *r;
-	bool unwritten = ops_unpark(x);
-
-	list_each_safe(it, &x->ops) {
-		struct op *o = list_entry(it, struct op, link);
-
-		if (!o->is_job || !op_counts(o))
-			op_abandon(o);
-	}
-	if (!list_empty(&x->ops))
-		return false;
-	if (unwritten)
-		return true;
-	/* Marks behind what has just ended still count: a sum without its COMMIT would lose its samples. */
-	while ((r = tokens_start(x->prog->tokens))) {
-		struct op *o = xcalloc(1, sizeof(*o));
-		bool counts = r->instr->kind == PLAN_COMMIT && r->instr->nin && !r->passed;
-
-		op_init(o, x, r);
-		if (counts) {
-			op_blocks(o);
-			work_count(o, true);
-			op_finish(o, NULL);
-			continue;
-		}
-		tokens_abandon(x->prog->tokens, r, false);
-		op_free(o);
-		break;          /* the rest of the list would only follow from work that is not done */
-	}
-	return true;
+	return false;
 }

@@ -3,7 +3,7 @@
  * 1. exec_wake arms a timer; kick() asks the owner's plan() for a program and makes tokens for it (next_program).
  * 2. pump() takes every instruction that tokens_start gives out and launches it: a job for a lane, a question to the
  *    owner, or nothing but a mark (COMMIT, DROP).
- * 3. Whatever ends comes to op_ended (end.c): tokens_end, then pump() again. When all has ended: 1.
+ * 3. Whatever ends comes to ended(): tokens_end (end.c), then pump() again. When all has ended: 1.
  * 4. exec_interrupt abandons: instructions end for the tokens at once, their jobs run on unheard, their memory stays
  *    until they are done, and new instructions that need it are parked (launch). */
 #include <assert.h>
@@ -11,6 +11,9 @@
 #include <string.h>
 #include "common/mem.h"
 #include "exec/int.h"
+
+static void pump(struct exec *x);
+static void maybe_quiet(struct exec *x);
 
 static void close_run(struct job *j)
 {
@@ -24,7 +27,7 @@ static void close_done(struct job *j)
 	struct exec *x = container_of(j, struct exec, close);
 
 	spill_opened(x->spill, -1);
-	exec_maybe_quiet(x);
+	maybe_quiet(x);
 }
 
 /* The file of values goes before the executor does; true: it is still there. */
@@ -40,7 +43,7 @@ static bool closes(struct exec *x)
 	return true;
 }
 
-void exec_maybe_quiet(struct exec *x)
+static void maybe_quiet(struct exec *x)
 {
 	void (*fn)(void *arg) = x->quiet, (*gone)(void *arg) = x->gone, *arg = x->gone_arg;
 
@@ -59,25 +62,6 @@ void exec_maybe_quiet(struct exec *x)
 	free(x);
 	if (gone)
 		gone(arg);
-}
-
-static void *copy_of(const void *p, size_t bytes)
-{
-	return bytes ? xmemdup(p, bytes) : NULL;
-}
-
-/* An instruction that a hook has inserted belongs to its run: the op keeps a copy, which it may outlive. */
-void op_init(struct op *o, struct exec *x, struct token_run *r)
-{
-	*o = (struct op){ .x = x, .prog = x->prog, .run = r, .i = r->instr, .index = r->index, .stream = r->stream };
-	list_init(&o->link);
-	if (!r->inserted)
-		return;
-	o->own = xmemdup(r->instr, sizeof(*o->own));
-	o->own->piece = copy_of(o->own->piece, o->own->npiece * sizeof(*o->own->piece));
-	o->own->in = copy_of(o->own->in, o->own->nin * sizeof(*o->own->in));
-	o->own->out = copy_of(o->own->out, o->own->nout * sizeof(*o->own->out));
-	o->i = o->own;
 }
 
 /* --- programs */
@@ -120,6 +104,147 @@ static bool program_over(const struct exec *x)
 		(x->over || tokens_finished(x->prog->tokens)));
 }
 
+/* --- abandoning */
+
+static void op_abandon(struct op *o)
+{
+	struct exec *x = o->x;
+
+	list_del(&o->link);
+	x->v.abandoned++;
+	work_count(o, false);
+	tokens_abandon(x->prog->tokens, o->run, true);
+	o->run = NULL;
+	if (!o->is_job && !o->failed)
+		x->c.ops->cancel(x->c.ops_arg, &o->wait);
+	if (!o->is_job && (o->failed || !(x->c.ops->busy && x->c.ops->busy(x->c.ops_arg, &o->wait)))) {
+		op_free(o);
+		return;
+	}
+	op_uses(o, 1);
+	o->prog->refs++;
+	list_push(&x->abandoned, &o->link);
+}
+
+/* Given out and not begun. */
+static void op_unstart(struct op *o)
+{
+	list_del(&o->link);
+	work_count(o, false);
+	tokens_abandon(o->prog->tokens, o->run, false);
+	op_free(o);
+}
+
+/* They have not begun: they leave at once. True when one of them would have written what counts. */
+static bool ops_unpark(struct exec *x)
+{
+	bool bound = false;
+
+	list_each_safe(it, &x->parked) {
+		struct op *o = list_entry(it, struct op, link);
+
+		bound = bound || op_counts(o);
+		op_unstart(o);
+	}
+	return bound;
+}
+
+/* Abandons everything but what is writing what counts; true when nothing is left of the program. */
+static bool ops_abandon(struct exec *x)
+{
+	struct token_run *r;
+	bool unwritten = ops_unpark(x);
+
+	list_each_safe(it, &x->ops) {
+		struct op *o = list_entry(it, struct op, link);
+
+		if (!o->is_job || !op_counts(o))
+			op_abandon(o);
+	}
+	if (!list_empty(&x->ops))
+		return false;
+	if (unwritten)
+		return true;
+	/* Marks behind what has just ended still count: a sum without its COMMIT would lose its samples. */
+	while ((r = tokens_start(x->prog->tokens))) {
+		struct op *o = xcalloc(1, sizeof(*o));
+		bool counts = r->instr->kind == PLAN_COMMIT && r->instr->nin && !r->passed;
+
+		op_init(o, x, r);
+		if (counts) {
+			op_blocks(o);
+			work_count(o, true);
+			op_finish(o, NULL);
+			continue;
+		}
+		tokens_abandon(x->prog->tokens, r, false);
+		op_free(o);
+		break;          /* the rest of the list would only follow from work that is not done */
+	}
+	return true;
+}
+
+/* --- ending */
+
+static void work(struct op *o, void (*done)(struct job *j))
+{
+	struct exec *x = o->x;
+
+	o->job.done = done;
+	x->starting = o;
+	env_work(x->c.env, &o->job);
+	x->starting = NULL;
+}
+
+static void copy_done(struct job *j)
+{
+	struct op *o = container_of(j, struct op, job);
+	struct exec *x = o->x;
+
+	if (x->starting == o)
+		x->dead = true;         /* the env is detached: what is started ends at once, and so nothing more is */
+	op_stood_in(o);
+	pump(x);
+	maybe_quiet(x);
+}
+
+static void ended(struct op *o, const struct token_news *news, const struct err *e)
+{
+	struct exec *x = o->x;
+
+	if (x->starting == o)
+		x->dead = true;
+	if (op_ended(o, news, e))
+		work(o, copy_done);
+	pump(x);
+	maybe_quiet(x);
+}
+
+static void job_done(struct job *j)
+{
+	struct op *o = container_of(j, struct op, job);
+	struct err e;
+	bool failed = op_worked(o, &e) < 0;
+
+	ended(o, NULL, failed ? &e : NULL);
+}
+
+static struct op *op_of(struct exec_wait *w)
+{
+	return container_of(w, struct op, wait);
+}
+
+void exec_loaded(struct exec_wait *w, struct batch *b, const struct err *e)
+{
+	op_loaded(op_of(w), b);
+	ended(op_of(w), NULL, e);
+}
+
+void exec_done(struct exec_wait *w, const struct token_news *news, const struct err *e)
+{
+	ended(op_of(w), news, e);
+}
+
 /* --- launching */
 
 /* 0: launched, 1: parked, -1: broken. */
@@ -132,7 +257,8 @@ static int launch(struct op *o)
 	if (rc > 0)
 		return 1;
 	if (!rc && (o->run->passed || op_lacks(o))) {
-		op_pass_over(o);
+		if (op_pass_over(o))
+			work(o, copy_done);
 		return 0;
 	}
 	if (rc < 0 || op_prepare(o, &e) < 0) {
@@ -147,9 +273,7 @@ static int launch(struct op *o)
 	if (o->i->kind == PLAN_COMMIT || o->i->kind == PLAN_DROP) {
 		op_finish(o, NULL);
 	} else if (o->is_job) {
-		x->starting = o;
-		env_work(x->c.env, &o->job);
-		x->starting = NULL;
+		work(o, job_done);
 	} else {
 		op_ask(o);
 	}
@@ -180,7 +304,7 @@ static void stuck(struct exec *x)
 	exec_break(x, &e);
 }
 
-void exec_pump(struct exec *x)
+static void pump(struct exec *x)
 {
 	struct token_run *r;
 
@@ -223,8 +347,8 @@ static void kick(struct timer *t)
 {
 	struct exec *x = container_of(t, struct exec, kick);
 
-	exec_pump(x);
-	exec_maybe_quiet(x);
+	pump(x);
+	maybe_quiet(x);
 }
 
 struct exec *exec_new(const struct exec_conf *conf, const struct exec_cb *cb, void *arg)
@@ -282,8 +406,8 @@ void exec_hold(struct exec *x, bool hold)
 	x->held = hold;
 	if (hold)
 		return;
-	exec_pump(x);
-	exec_maybe_quiet(x);
+	pump(x);
+	maybe_quiet(x);
 }
 
 void exec_reset(struct exec *x)
@@ -319,7 +443,7 @@ static void end(struct exec *x)
 		if (!o->is_job)
 			op_abandon(o);
 	}
-	exec_maybe_quiet(x);
+	maybe_quiet(x);
 }
 
 void exec_free(struct exec *x, void (*gone)(void *arg), void *arg)

@@ -1,4 +1,4 @@
-/* Inside the executor: exec.c (the spine), end.c (how instructions end), mem.c (memory of values), bind.c (that of the
+/* Inside the executor: exec.c (the spine), end.c (what an end means), mem.c (memory of values), bind.c (that of the
  * owner), count.c (bytes of tiers), job.c (work in lanes), move.c (MOVE and SAVE), net.c (what the owner does), log.c
  * (the run log), check.c (what a program may contain). */
 #ifndef EXEC_INT_H
@@ -100,7 +100,9 @@ struct block *block_at(struct program *p, const struct token_bind *b);
 /* Memory of outputs and scratch; 0, 1: must wait for an abandoned job, -1: over the budget or none left. */
 int op_memory(struct op *o, struct err *e);
 void op_blocks(struct op *o);                   /* looks them up, takes references */
+void op_init(struct op *o, struct exec *x, struct token_run *r);
 void op_free(struct op *o);
+void op_uses(struct op *o, int by);             /* abandoned, until its job or its provider has ended: 1, then -1 */
 void block_unref(struct exec *x, struct block *b);
 void exec_mem_done(struct exec *x);
 void batches_back(struct exec *x);
@@ -122,23 +124,19 @@ bool move_must_wait(const struct op *o);        /* the file is being opened */
 void move_prepare(struct op *o);                /* fills in the job of MOVE or SAVE */
 void move_done(struct op *o);                   /* first thing after it; failed: o->io says why */
 /* job.c */
-int op_prepare(struct op *o, struct err *e);    /* fills in job; -1: the plan asks for what cannot be done */
+int op_prepare(struct op *o, struct err *e);    /* fills in job but done; -1: the plan asks for what cannot be done */
+int op_worked(struct op *o, struct err *e);     /* first thing after its job; -1: it has failed, and e outlives o */
 bool op_lacks(const struct op *o);              /* a VEC that has not the inputs that it cannot do without */
 /* net.c */
 void op_ask(struct op *o);
-/* exec.c */
-void op_init(struct op *o, struct exec *x, struct token_run *r);
-void exec_pump(struct exec *x);                 /* starts what can be started */
-void exec_maybe_quiet(struct exec *x);
-/* end.c */
-void op_ended(struct op *o, const struct token_news *news, const struct err *e);        /* e: it has failed */
+void op_loaded(struct op *o, struct batch *b);  /* takes b; NULL: it has failed */
+/* end.c. Afterwards o may be gone, but where they say true; then the caller pumps. */
+bool op_ended(struct op *o, const struct token_news *news, const struct err *e);        /* e: it has failed */
 void op_finish(struct op *o, const struct token_news *news);    /* it has ended well and still counts */
-void op_pass_over(struct op *o);                /* tokens say so; it has not begun */
-void op_abandon(struct op *o);
-void op_unstart(struct op *o);                  /* given out and not begun */
-bool ops_unpark(struct exec *x);                /* true when one of them would have written what counts */
-/* Abandons everything but what is writing what counts; true when nothing is left of the program. */
-bool ops_abandon(struct exec *x);
+/* Tokens say so; it has not begun. True, as of op_ended: what stands for its outputs is to be copied in a lane, its job
+ * is filled in but done; then op_stood_in. */
+bool op_pass_over(struct op *o);
+void op_stood_in(struct op *o);
 void exec_break(struct exec *x, const struct err *e);
 /* log.c */
 void log_program(struct exec *x, const struct program *p);

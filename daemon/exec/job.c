@@ -8,19 +8,18 @@
 #include "exec/batch.h"
 #include "exec/int.h"
 
-static void job_done(struct job *j)
+int op_worked(struct op *o, struct err *e)
 {
-	struct op *o = container_of(j, struct op, job);
 	bool moves = plan_moves(o->i->kind);
-	struct err e;
 
 	if (moves && o->x->c.model)
 		move_done(o);
-	if (o->rc < 0 && moves)
-		e = o->io;                      /* the op is gone before all have heard of it */
-	else if (o->rc < 0)
-		(void)err_set(&e, ERR_INTERNAL, "%s %s: %s", plan_kind_name(o->i->kind), o->i->fn, o->kerr.text);
-	op_ended(o, NULL, o->rc < 0 ? &e : NULL);
+	if (o->rc >= 0)
+		return 0;
+	if (!moves)
+		return err_set(e, ERR_INTERNAL, "%s %s: %s", plan_kind_name(o->i->kind), o->i->fn, o->kerr.text);
+	*e = o->io;
+	return -1;
 }
 
 static void run_nothing(struct job *j)
@@ -366,7 +365,6 @@ int op_prepare(struct op *o, struct err *e)
 		return 0;
 	o->is_job = true;
 	o->job = (struct job){ .name = plan_kind_name(i->kind), .lane = lane_of(x, lane), .run = run_nothing,
-		.done = job_done,
 		.cost_us = cost(o) };
 	if (o->job.lane < 0)
 		return err_set(e, ERR_INVALID, "plan %s: lane \"%s\" is not there", o->prog->plan.strategy, lane);

@@ -369,6 +369,38 @@ int op_memory(struct op *o, struct err *e)
 	return o->run->passed ? 0 : take_scratch(o, e);
 }
 
+static void *copy_of(const void *p, size_t bytes)
+{
+	return bytes ? xmemdup(p, bytes) : NULL;
+}
+
+/* An instruction that a hook has inserted belongs to its run: the op keeps a copy, which it may outlive. */
+void op_init(struct op *o, struct exec *x, struct token_run *r)
+{
+	*o = (struct op){ .x = x, .prog = x->prog, .run = r, .i = r->instr, .index = r->index, .stream = r->stream };
+	list_init(&o->link);
+	if (!r->inserted)
+		return;
+	o->own = xmemdup(r->instr, sizeof(*o->own));
+	o->own->piece = copy_of(o->own->piece, o->own->npiece * sizeof(*o->own->piece));
+	o->own->in = copy_of(o->own->in, o->own->nin * sizeof(*o->own->in));
+	o->own->out = copy_of(o->own->out, o->own->nout * sizeof(*o->own->out));
+	o->i = o->own;
+}
+
+void op_uses(struct op *o, int by)
+{
+	for (uint32_t k = 0; k < o->i->nin; k++)
+		if (o->in && o->in[k])
+			o->in[k]->reading += (uint32_t)by;
+	for (uint32_t k = 0; k < o->i->nout; k++) {
+		if (o->out && o->out[k])
+			o->out[k]->writing += (uint32_t)by;
+		if (o->from && o->from[k])
+			o->from[k]->reading += (uint32_t)by;
+	}
+}
+
 void op_free(struct op *o)
 {
 	struct exec *x = o->x;

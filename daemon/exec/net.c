@@ -1,31 +1,18 @@
-/* What the owner does for the executor: LOAD, and everything that leaves the peer. Answers may come at once or
- * later. */
+/* What the owner does for the executor: LOAD, and everything that leaves the peer. Answers (exec.c)
+ * may come at once or later. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
 #include "exec/batch.h"
 #include "exec/int.h"
 
-static struct op *op_of(struct exec_wait *w)
+void op_loaded(struct op *o, struct batch *b)
 {
-	return container_of(w, struct op, wait);
-}
-
-void exec_loaded(struct exec_wait *w, struct batch *b, const struct err *e)
-{
-	struct op *o = op_of(w);
-
 	if (b) {
 		o->out[0]->batch = b;
 		o->x->v.bytes[PLAN_BATCH] += o->prog->plan.buf[o->i->out[0].buf].bytes;
 	}
 	o->x->v.load_wait_us += env_now(o->x->c.env) - o->begin_us;
-	op_ended(o, NULL, e);
-}
-
-void exec_done(struct exec_wait *w, const struct token_news *news, const struct err *e)
-{
-	op_ended(op_of(w), news, e);
 }
 
 static void spans(const struct op *o, bool out, struct exec_span *ret)
