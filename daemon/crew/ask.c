@@ -84,7 +84,7 @@ static int take_card(struct crew *c, struct mate *m, const struct frame *f)
 		return 0;
 	}
 	if (m->card.life && m->card.life != card.life)
-		need_trouble(c, m, "it has started anew");
+		bench_trouble(c, m, "it has started anew");
 	card_free(&m->card);
 	m->card = card;
 	m->known = true;
@@ -95,7 +95,7 @@ static int take_card(struct crew *c, struct mate *m, const struct frame *f)
 	bool late = promised != now || now_of(c) - c->decided_us > BEGIN_US;
 	if (rank >= 0 && running != now && late && deal_unit_of(c, c->decided, (uint32_t)rank)) {
 		if (m->adrift != now)
-			need_trouble(c, m, "it does not run what is decided");
+			bench_trouble(c, m, "it does not run what is decided");
 		m->adrift = now;
 	}
 	crew_kick(c);
@@ -189,15 +189,6 @@ void crew_ask_on(struct crew *c, struct request *req)
 	if (leads(c) && decided > deal_number(c->decided))
 		crew_ask_show(c, m, decided);
 	net_reply(req, numbers(c), my_card(c));
-}
-
-void crew_ask_free(struct mate *m)
-{
-	if (m->ask)
-		net_cancel(m->c->net, m->ask);
-	if (m->show)
-		net_cancel(m->c->net, m->show);
-	card_free(&m->card);
 }
 
 /* Is this peer where it should be? */

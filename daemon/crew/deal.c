@@ -212,3 +212,26 @@ bool deal_unit_of(const struct crew *c, const struct deal *d, uint32_t rank)
 {
 	return some_goes_on(c, d, rank, rank + 1);
 }
+
+bool deal_lives_on(const struct crew *c, const struct crew_member *x)
+{
+	const struct mate *m = mate_of(c, &x->id);
+	if (id_eq(&x->id, &c->me))
+		return c->in && x->life == c->life;
+	return m && !m->hearsay && (!m->known || m->card.life == x->life);
+}
+
+bool deal_base_there(struct crew *c, uint64_t *ret_missing)
+{
+	bool there[CREW_MEMBERS_MAX] = { 0 };
+	*ret_missing = 0;
+	if (!c->base || c->base->o.generation != c->base_number || !c->base->computed)
+		return false;
+	for (uint32_t i = 0; i < c->base->o.n; i++) {
+		const struct mate *m = mate_of(c, &c->base->o.m[i].id);
+		there[i] = deal_lives_on(c, &c->base->o.m[i]) && !(m && leads(c) && benched(c, m));
+	}
+	if (!PLANTED(CREW_NO_BASE))
+		*ret_missing = shards_missing(&c->base->found.shards, there);
+	return true;
+}

@@ -1,11 +1,14 @@
 /* The inside of the crew. Nothing outside daemon/crew includes this.
  *
- *   crew.c     the face; what follows from a roster          wire.c     offers, cards and gos as bytes
- *   member.c   PROPOSE, GO: what a member promises, begins   plans.c    plans of all, what they hold and take
- *   lead.c     the leader: a proposal and its answers        choose.c   who is to be in the next generation
- *   need.c     the leader: is one needed, can there be one   work.c     what is done in a lane, one thing at a time
- *   ask.c      ASK, SHOW: what others know                   hub.c      one handler per kind for all runs
- *   deal.c     generations that are known here               guard.c    who says what it may not
+ *   crew.c     the face; what follows from a roster          work.c     what is done in a lane, one thing at a time
+ *   hub.c      what comes goes to who handles it             guard.c    who says what it may not
+ *   need.c     the leader: is one needed, can there be one   deal.c     generations that are known here
+ *   lead.c     the leader: a proposal and its answers        bench.c    who is left out for a while
+ *   ask.c      ASK, SHOW: what others know                   roster.c   who lives
+ *   member.c   PROPOSE, GO: what a member promises           tell.c     what the owner is told; timers
+ *   running.c  generations begin and end                     choose.c, plans.c, wire.c: nothing of a crew
+ *
+ * Each file calls those below it in its column, and the right one; none calls back.
  *
  * A deal is a generation that is proposed, promised or decided. What this peer runs is decided and was promised by it.
  * Promising stops what ran before; whoever has promised one promises none of a lower number. */
@@ -64,7 +67,10 @@ bool deal_unit_whole(const struct crew *c, const struct deal *d, const uint32_t 
  * known here, all must live. */
 bool deal_goes_on(const struct crew *c, const struct deal *d);
 bool deal_unit_of(const struct crew *c, const struct deal *d, uint32_t rank);
-void crew_hearsay(struct crew *c, const struct deal *d);        /* its leader says that its members live */
+/* Does it live in the life in which it is a member, by more than hearsay? */
+bool deal_lives_on(const struct crew *c, const struct crew_member *x);
+/* Bytes of the committed state that nobody holds who lives. False: not known here. */
+bool deal_base_there(struct crew *c, uint64_t *ret_missing);
 
 /* A peer of the roster. */
 struct mate {
@@ -80,7 +86,11 @@ struct mate {
 	uint64_t wrong;                         /* the life in which it has found other plans, or none; 0: in none */
 	double tokens; uint64_t tokens_us;      /* what it may ask for (guard.c) */
 };
+/* roster.c */
 struct mate *mate_of(const struct crew *c, const struct id *id);        /* who lives, or NULL */
+void roster_follow(struct crew *c);             /* what the owner has told */
+void roster_hearsay(struct crew *c, const struct deal *d);      /* its leader says that its members live */
+void roster_free(struct crew *c);
 
 /* What is done in the lane. */
 enum work_kind { WORK_VERIFY, WORK_VERIFY_OTHERS, WORK_ANSWER, WORK_CHOOSE, WORK_KNOW, WORKS };
@@ -126,6 +136,7 @@ struct crew {
 	struct deal *computed;                  /* the last one whose plans were found here */
 	/* work.c */
 	struct work *busy, *waiting[WORKS]; uint64_t plan_us;
+	void (*worked)(struct job *j);          /* hub.c: the end of one */
 	/* lead.c, need.c */
 	struct lead *lead; struct list gos;
 	uint8_t doubted[CREW_DIGEST];
@@ -142,15 +153,25 @@ struct crew {
 
 static inline uint64_t now_of(const struct crew *c) { return env_now(c->env); }
 static inline bool leads(const struct crew *c) { return c->in && id_eq(&c->leader, &c->me); }
+static inline json_t *crew_head(const struct crew *c) { return json_pack("{s:s}", "run", c->hex); }
+/* tell.c */
 void crew_kick(struct crew *c);
-void crew_stop_running(struct crew *c, const char *why);
-void crew_begin_deal(struct crew *c, struct deal *d);
-void crew_adopt(struct crew *c, struct deal *d);        /* it is decided; this peer need not be in it */
 void crew_waits(struct crew *c, const struct err *why); /* NULL: no longer */
 void crew_say(struct crew *c, enum log_level level, const char *code, const struct id *peer, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 void crew_tick_at(struct crew *c, uint64_t us);         /* step again in so long, or earlier */
 void crew_since(struct crew *c);                        /* from now on there is no generation as it should be */
+
+/* running.c */
+void crew_stop_running(struct crew *c, const char *why);
+void crew_begin_deal(struct crew *c, struct deal *d);
+void crew_adopt(struct crew *c, struct deal *d);        /* it is decided; this peer need not be in it */
+void running_free(struct crew *c);
+/* bench.c */
+void bench_late(struct crew *c, const struct id *id);
+void bench_trouble(struct crew *c, struct mate *m, const char *what);
+void bench_calmer(struct crew *c);              /* at a COMMIT */
+bool benched(const struct crew *c, const struct mate *m);
 
 /* member.c */
 void crew_propose_on(struct crew *c, struct request *req);
@@ -167,30 +188,25 @@ void crew_lead_free(struct crew *c);
 /* need.c */
 void need_step(struct crew *c);
 void need_chosen(struct crew *c, struct work *w);
-void need_late(struct crew *c, const struct id *id);
-void need_trouble(struct crew *c, struct mate *m, const char *what);
-void need_calmer(struct crew *c);               /* at a COMMIT */
-/* Bytes of the committed state that nobody holds who lives. False: not known here. */
-bool need_base_there(struct crew *c, uint64_t *ret_missing);
 /* ask.c */
 void crew_ask_on(struct crew *c, struct request *req);
 void crew_show_on(struct crew *c, struct request *req);
 void crew_ask_step(struct crew *c);
 void crew_ask_mate(struct crew *c, struct mate *m);
 void crew_ask_show(struct crew *c, struct mate *m, uint64_t number);
-void crew_ask_free(struct mate *m);
 /* To who leads: a number that its proposal must be above. 0: it has none, or one that cannot be. */
 uint64_t crew_ask_number(struct crew *c, const struct id *from, const json_t *j, const char *name);
 void card_of(const struct crew *c, struct card *ret);
 /* work.c */
 struct work *crew_work_new(struct crew *c, enum work_kind kind, struct deal *d);
 void crew_work_start(struct crew *c, struct work *w);
+struct crew *crew_work_over(struct work *w);    /* its job is; its crew. NULL: that is gone, and so is w */
+void crew_work_next(struct crew *c, struct work *w);    /* then: it has been looked at, the next one */
 bool crew_work_under_way(const struct crew *c, enum work_kind kind);
 void crew_work_leave(struct crew *c, void (*gone)(void *arg), void *arg);
 /* hub.c */
 int crew_hub_enter(struct crew *c, struct err *e);
 void crew_hub_leave(struct crew *c);
-json_t *crew_head(const struct crew *c);        /* {"run"} */
 /* guard.c */
 bool guard_pays(struct crew *c, struct mate *m);
 /* Counts it, and names whoever goes on; strong: no honest peer says this. */

@@ -59,8 +59,8 @@ static void gone_to(void *arg, const struct frame *f, const struct err *e)
 		crew_say(c, LOG_INFO_, "crew_late", &g->to, "generation %llu goes on without it, it does not begin: %s",
 			(unsigned long long)CREW_COUNT(g->number), e->text);
 		m->adrift = g->number;
-		need_trouble(c, m, "it did not take a go");
-		need_late(c, &g->to);
+		bench_trouble(c, m, "it did not take a go");
+		bench_late(c, &g->to);
 	}
 	list_del(&g->link);
 	free(g);
@@ -140,8 +140,8 @@ static void silent(struct lead *l, const struct id *id)
 {
 	struct mate *m = mate_of(l->c, id);
 	if (m && l->trial)
-		need_trouble(l->c, m, "it has not said in time what it finds");
-	need_late(l->c, id);
+		bench_trouble(l->c, m, "it has not said in time what it finds");
+	bench_late(l->c, id);
 }
 
 /* ---- a number that is over ---- */
@@ -183,7 +183,7 @@ static void overtaken(struct crew *c)
 	for (uint32_t i = 0; i < l->d->o.n; i++) {
 		struct mate *m = mate_of(c, &l->d->o.m[i].id);
 		if (m && l->a[i].said == SAID_OLD)
-			need_trouble(c, m, "it has seen a later number, as it says");
+			bench_trouble(c, m, "it has seen a later number, as it says");
 		else if (l->a[i].said == SAID_NOTHING && now_of(c) >= l->deadline_us)
 			silent(l, &l->d->o.m[i].id);
 	}

@@ -94,7 +94,7 @@ static int by_members(struct crew *c, const struct deal *d, const struct id *fro
 		err_set(e, ERR_INVALID, "this peer is not in it");
 		return cannot_be(c, from, REFUSED_members, false, e);
 	}
-	crew_hearsay(c, d);
+	roster_hearsay(c, d);
 	if (!deal_whole(c, d)) {
 		err_set(e, ERR_STATE, "a member of it does not live, as far as is known here");
 		guard_refused(c, from, REFUSED_members, e, false);
@@ -112,7 +112,7 @@ static int by_members(struct crew *c, const struct deal *d, const struct id *fro
 		guard_refused(c, from, REFUSED_base, e, false);
 		return LATER;
 	}
-	if (d->o.base == c->base_number && need_base_there(c, &missing) && missing) {
+	if (d->o.base == c->base_number && deal_base_there(c, &missing) && missing) {
 		err_set(e, ERR_STATE, "%llu bytes of the state have no holder here", (unsigned long long)missing);
 		guard_refused(c, from, REFUSED_base, e, false);
 		return LATER;

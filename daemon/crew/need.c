@@ -9,69 +9,6 @@
 #define UNHEARD_US (2 * SECOND)
 #define AGAIN_US (200 * MS)                     /* who was late is tried again when nothing can be without it */
 #define AGAIN_MOST 6
-#define BENCH_MOST 6
-#define TROUBLE_MOST 4
-
-void need_late(struct crew *c, const struct id *id)
-{
-	struct mate *m = mate_of(c, id);
-	if (!m)
-		return;
-	m->bench = c->commits + (1ull << (m->late < BENCH_MOST ? m->late : BENCH_MOST));
-	m->late++;
-	crew_say(c, LOG_INFO_, "crew_late", id, "it has not answered in time: the next generation is without it");
-}
-
-/* It says what can be true now and then: has seen a later number, does not run what is decided, has started anew, is
- * undecided. Each ends a generation or keeps one back; who goes on is left out, longer each time. */
-void need_trouble(struct crew *c, struct mate *m, const char *what)
-{
-	m->troubled = c->commits;
-	if (++m->trouble <= TROUBLE_MOST || PLANTED(CREW_PATIENT))
-		return;
-	unsigned more = m->trouble - TROUBLE_MOST;
-	m->shut = c->commits + (1ull << (more < BENCH_MOST ? more : BENCH_MOST));
-	crew_say(c, LOG_WARN_, "crew_unsteady", &m->id, "the next generations are without it, too many have come to "
-		"nothing because of it: %s", what);
-}
-
-void need_calmer(struct crew *c)
-{
-	list_each(it, &c->mates) {
-		struct mate *m = list_entry(it, struct mate, link);
-		m->trouble -= m->trouble > 0 && m->shut <= c->commits && m->troubled + 1 < c->commits;
-	}
-}
-
-static bool benched(const struct crew *c, const struct mate *m)
-{
-	return (m->late && m->bench > c->commits) || m->shut > c->commits;
-}
-
-/* ---- the state ---- */
-
-static bool lives_on(const struct crew *c, const struct crew_member *x)
-{
-	const struct mate *m = mate_of(c, &x->id);
-	if (id_eq(&x->id, &c->me))
-		return c->in && x->life == c->life;
-	return m && !m->hearsay && (!m->known || m->card.life == x->life);
-}
-
-bool need_base_there(struct crew *c, uint64_t *ret_missing)
-{
-	bool there[CREW_MEMBERS_MAX] = { 0 };
-	*ret_missing = 0;
-	if (!c->base || c->base->o.generation != c->base_number || !c->base->computed)
-		return false;
-	for (uint32_t i = 0; i < c->base->o.n; i++) {
-		const struct mate *m = mate_of(c, &c->base->o.m[i].id);
-		there[i] = lives_on(c, &c->base->o.m[i]) && !(m && leads(c) && benched(c, m));
-	}
-	if (!PLANTED(CREW_NO_BASE))
-		*ret_missing = shards_missing(&c->base->found.shards, there);
-	return true;
-}
 
 /* Is it known what the committed state needs, or will it never be? */
 static bool base_known(struct crew *c)
@@ -366,7 +303,7 @@ void need_chosen(struct crew *c, struct work *w)
 	bool old = !leads(c) || c->lead || all->epoch != c->epoch || all->term != c->term || all->generation <= c->seen;
 	c->plan_us = now_of(c) - w->begun_us;
 	for (uint32_t i = 0; i < all->n && !old; i++)
-		old = !lives_on(c, &all->m[i]);
+		old = !deal_lives_on(c, &all->m[i]);
 	if (old) {
 		memset(c->judged.set, 0, CREW_DIGEST);
 		return;
@@ -445,7 +382,7 @@ void need_step(struct crew *c)
 		return;
 	}
 	c->committed = false;
-	if (need_base_there(c, &missing) && missing) {
+	if (deal_base_there(c, &missing) && missing) {
 		struct err e;
 		err_set(&e, ERR_STATE, "%llu bytes of the state have no holder among the %u peers here", (unsigned long long)
 			missing, c->nmates + 1);

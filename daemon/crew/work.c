@@ -39,11 +39,8 @@ static void work_free(struct work *w)
 	free(w);
 }
 
-static void next(struct crew *c);
-
-static void done(struct job *j)
+struct crew *crew_work_over(struct work *w)
 {
-	struct work *w = container_of(j, struct work, job);
 	struct crew *c = w->c;
 	if (!c) {
 		void (*gone)(void *arg) = w->gone;
@@ -51,20 +48,12 @@ static void done(struct job *j)
 		work_free(w);
 		if (gone)
 			gone(arg);
-		return;
+		return NULL;
 	}
 	c->busy = NULL;
 	if (w->kind == WORK_ANSWER)
 		c->plan_us = now_of(c) - w->begun_us;
-	if (w->kind == WORK_VERIFY || w->kind == WORK_VERIFY_OTHERS)
-		member_verified(c, w);
-	else if (w->kind == WORK_CHOOSE)
-		need_chosen(c, w);
-	else
-		member_computed(c, w);
-	work_free(w);
-	next(c);
-	crew_kick(c);
+	return c;
 }
 
 static void next(struct crew *c)
@@ -75,12 +64,18 @@ static void next(struct crew *c)
 		if (!w)
 			continue;
 		uint64_t n = w->d ? w->d->o.n : w->choice.all.n, ops = w->usual.profile->nops;
-		w->job = (struct job){ .name = "crew.plans", .lane = env_lane(c->env, LANE), .run = run, .done = done,
+		w->job = (struct job){ .name = "crew.plans", .lane = env_lane(c->env, LANE), .run = run, .done = c->worked,
 			.cost_us = w->kind <= WORK_VERIFY_OTHERS ? (n + 1) * VERIFY_COST_US : n * ops * PLAN_COST_US };
 		w->begun_us = now_of(c);
 		c->busy = w;
 		env_work(c->env, &w->job);
 	}
+}
+
+void crew_work_next(struct crew *c, struct work *w)
+{
+	work_free(w);
+	next(c);
 }
 
 struct work *crew_work_new(struct crew *c, enum work_kind kind, struct deal *d)
