@@ -2,8 +2,6 @@
  * (trainer_life.c); make_plan asks the strategy with what is known now (the view); on_commit and on_scalar hear what
  * came of it; rounds are in trainer_round.c. There is no strategy here. */
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -11,57 +9,9 @@
 
 #define RATE_BATCHES 16
 
-/* --- telling */
-
-void trainer_event(struct trainer *t, enum log_level level, const char *code, const char *fmt, ...)
-{
-	char text[300];
-	va_list ap;
-
-	va_start(ap, fmt);
-	(void)vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	if (t->cb.event)
-		t->cb.event(t->arg, level, code, text);
-}
-
-void trainer_line(struct trainer *t, const char *fmt, ...)
-{
-	char text[800];
-	va_list ap;
-	int n;
-
-	if (!t->cb.log)
-		return;
-	n = snprintf(text, sizeof(text), "{\"t\":%llu,", (unsigned long long)env_now(t->env));
-	va_start(ap, fmt);
-	n += vsnprintf(text + n, sizeof(text) - (size_t)n - 2, fmt, ap);
-	va_end(ap);
-	text[n++] = '}';
-	t->cb.log(t->arg, text, (size_t)n);
-}
-
-const char *trainer_hyper_text(const struct trainer *t, const double hyper[OPTIM_KEYS_MAX], char out[TRAINER_HYPER])
-{
-	size_t n = 0;
-
-	out[0] = 0;
-	for (int i = 0; i < t->s->optim->nkeys; i++)
-		n += (size_t)snprintf(out + n, TRAINER_HYPER - n, "%s\"%a\"", i ? "," : "", hyper[i]);
-	return out;
-}
-
-void trainer_break(struct trainer *t, const struct err *e)
-{
-	if (t->broken || t->dying)
-		return;
-	t->broken = true;
-	round_cut(t);
-	exec_stop(t->x);
-	t->cb.broken(t->arg, e);
-}
-
 /* --- plans */
+
+static void counted(struct trainer *t, uint32_t n);
 
 /* A commit is what all members have agreed on, their list too: so each begins a generation, and who was left behind has
  * another number than those who were not (amendments D1.9). Epoch e is worked for in generation e + 1. */
@@ -83,11 +33,21 @@ struct view trainer_plan_view(struct trainer *t, const struct view_member *me, u
 	return v;
 }
 
+/* Before a program is planned: what has become of the one before. */
+static bool seated(struct trainer *t, uint64_t first)
+{
+	uint32_t n = seat_flushed(t);
+
+	if (n)
+		counted(t, n);
+	return seat_ask(t, first);
+}
+
 static int make_plan(void *arg, const struct plan_results *results, uint64_t first, struct plan *ret, struct err *e)
 {
 	struct trainer *t = arg;
 	struct view_member me = { .id = t->c.self, .speed = 1 };
-	bool seated = !t->strategy->crew || seat_ask(t, first), still;
+	bool sits = !t->strategy->crew || seated(t, first), still;
 	struct view v = trainer_plan_view(t, &me, first);
 
 	round_view(t, &v);
@@ -96,7 +56,7 @@ static int make_plan(void *arg, const struct plan_results *results, uint64_t fir
 	still = t->broken || t->quiet || t->lent || t->resting;
 	if (!still && state_wants(t->state) && !state_busy(t->state))   /* for the replay: who begins with it begins here */
 		trainer_line(t, "\"ev\":\"copied\",\"epoch\":%llu", (unsigned long long)t->epoch);
-	if (still || state_copies(t->state, t->epoch) || !seated ||
+	if (still || state_copies(t->state, t->epoch) || !sits ||
 	    (!v.begun && !v.sent && !v.agreed && (!t->started || t->paused))) {
 		plan_init(ret, t->strategy->name, 0, 1, &t->c.self);
 		return 0;
@@ -201,7 +161,8 @@ static void tell_progress(struct trainer *t, uint32_t batch, double loss)
 	ranges_free(&all);
 }
 
-void trainer_counted(struct trainer *t, uint32_t n)
+/* n samples more count now. */
+static void counted(struct trainer *t, uint32_t n)
 {
 	measure(t, n);
 	tell_progress(t, n, t->batch_loss / t->profile.batch);
@@ -313,12 +274,6 @@ void trainer_now(struct timer *tm)
 	}
 }
 
-void trainer_later(struct trainer *t)
-{
-	if (!t->dying)                          /* a job that ends late may ask for it */
-		env_after(t->env, &t->later, 0);
-}
-
 /* --- the executor behind it */
 
 struct exec *trainer_exec(struct trainer *t, struct exec_conf *conf)
@@ -352,43 +307,6 @@ void trainer_pause(struct trainer *t)
 	if (t->s->mode.overlap)
 		trainer_later(t);
 	round_boundary(t);
-}
-
-static void now_quiet(void *arg)
-{
-	struct trainer *t = arg;
-	void (*done)(void *a) = t->quiet;
-
-	if (!done || state_busy(t->state))   /* whose ends come back here */
-		return;
-	exec_reset(t->x);
-	round_drop(t);
-	trainer_reset_epoch(t);
-	trouble_over(t);
-	t->round_prog = t->renewed = false;
-	t->quiet = NULL;
-	trainer_line(t, "\"ev\":\"quiet\"");   /* nothing is under way any more, and what was is lost */
-	t->lent = true;                         /* copies that were asked for wait until it is loaded */
-	done(t->quiet_arg);
-}
-
-void trainer_copied(struct trainer *t)
-{
-	if (t->quiet)
-		exec_on_quiet(t->x, now_quiet, t);
-	else
-		exec_wake(t->x);
-}
-
-void trainer_quiet(struct trainer *t, void (*done)(void *arg), void *arg)
-{
-	t->started = false;
-	t->in_begin = false;
-	t->quiet = done;
-	t->quiet_arg = arg;
-	round_cut(t);
-	exec_stop(t->x);
-	exec_on_quiet(t->x, now_quiet, t);
 }
 
 const struct model *trainer_model(const struct trainer *t)

@@ -252,28 +252,6 @@ uint64_t trainer_share(const struct trainer *t) { return seat_goal(t); }
 bool trainer_seated(const struct trainer *t) { return t->seat.is && !t->seat.over; }
 const struct trainer_part *trainer_part(const struct trainer *t) { return &t->seat.part; }
 
-struct view trainer_crew_view(struct trainer *t)
-{
-	struct view v = trainer_plan_view(t, NULL, 0);
-
-	trainer_read(t);
-	v.nmembers = 0;
-	v.target_batch = epoch_goal(t);
-	v.granted = true;
-	return v;
-}
-
-void trainer_read(struct trainer *t) { t->readers++; }
-
-void trainer_read_over(void *trainer)
-{
-	struct trainer *t = trainer;
-
-	t->readers--;
-	if (t->dying)
-		trainer_part_gone(t);
-}
-
 void seat_planned(struct trainer *t, const struct plan *p)
 {
 	struct ranges r = { 0 };
@@ -307,7 +285,18 @@ static void count_flush(struct trainer *t)
 	seat_positions(t, 0, s->flush, 1, &t->claimed);
 	t->samples = ranges_count(&t->claimed);
 	t->batches += s->flush;
-	trainer_counted(t, s->flush * t->profile.batch);
+}
+
+uint32_t seat_flushed(struct trainer *t)
+{
+	struct seat *s = &t->seat;
+	struct exec_view x;
+
+	exec_view(t->x, &x);
+	if (!s->flush || x.cut_short != s->cut)
+		return 0;
+	count_flush(t);
+	return s->flush * t->profile.batch;
 }
 
 static bool unseat(struct trainer *t, const char *why)
@@ -327,11 +316,6 @@ bool seat_ask(struct trainer *t, uint64_t first)
 
 	s->flush = 0;
 	exec_view(t->x, &x);
-	if (flush && x.cut_short == s->cut) {
-		s->flush = flush;
-		count_flush(t);
-		s->flush = 0;
-	}
 	s->late.ahead = s->late.ahead && !(flush && x.cut_short != s->cut);
 	if (!s->is || (s->over && list_empty(&t->commits) && !t->agreed))
 		return false;

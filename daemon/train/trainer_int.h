@@ -1,7 +1,8 @@
-/* Inside the trainer: trainer.c (life, programs), trainer_state.c (what the state is made of), trainer_round.c
- * (rounds), trainer_load.c (batches), trainer_valid.c (validation), trainer_check.c (who made the NaN),
- * trainer_trouble.c (network instructions that fail), trainer_model.c (profile), trainer_memory.c (bytes),
- * trainer_layers.c (times by layer). */
+/* Inside the trainer: trainer_life.c (what it is built of), trainer.c (programs), trainer_gone.c (its end),
+ * trainer_state.c (what the state is made of), trainer_round.c (rounds), trainer_load.c (batches), trainer_valid.c
+ * (validation), trainer_check.c (who made the NaN), trainer_trouble.c (network instructions that fail), trainer_model.c
+ * (profile), trainer_memory.c (bytes), trainer_layers.c (times by layer); trainer_tell.c (what the owner hears) calls
+ * none of them. */
 #ifndef TRAIN_TRAINER_INT_H
 #define TRAIN_TRAINER_INT_H
 #include "exec/exec.h"
@@ -52,6 +53,7 @@ struct sums {
 	struct sum { struct exec_wait *w; void *to; const void *from; size_t at, len; } *v; uint32_t max;
 };
 static inline bool sums_wait(const struct sums *s) { return s->n && s->n >= s->wanted; }
+static inline void sums_cut(struct sums *s) { s->n = 0; }
 
 /* Of a seat whose epochs run on into each other (trainer_late.c). */
 struct late {
@@ -148,23 +150,27 @@ struct trainer {
 };
 
 /* trainer.c */
-void trainer_break(struct trainer *t, const struct err *e);
-void trainer_event(struct trainer *t, enum log_level level, const char *code, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
-void trainer_later(struct trainer *t);          /* calls trainer_now from the loop */
 void trainer_now(struct timer *tm);
-void trainer_part_gone(void *arg);
-void trainer_copied(struct trainer *t);         /* no copy of the state and no fill runs any more */
-void trainer_line(struct trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The optimizer's hyperparameters for a line, numbers as they are and not as they look. */
-#define TRAINER_HYPER (OPTIM_KEYS_MAX * 28)
-const char *trainer_hyper_text(const struct trainer *t, const double hyper[OPTIM_KEYS_MAX], char out[TRAINER_HYPER]);
 uint64_t trainer_generation(const struct trainer *t);
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first);
 void trainer_reset_epoch(struct trainer *t);
 
-void trainer_counted(struct trainer *t, uint32_t n);            /* n samples more count now */
 struct exec *trainer_exec(struct trainer *t, struct exec_conf *conf);   /* behind which t is; fills in conf's ops */
+
+/* trainer_tell.c */
+void trainer_break(struct trainer *t, const struct err *e);
+void trainer_event(struct trainer *t, enum log_level level, const char *code, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+void trainer_later(struct trainer *t);          /* calls trainer_now from the loop */
+void trainer_line(struct trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The optimizer's hyperparameters for a line, numbers as they are and not as they look. */
+#define TRAINER_HYPER (OPTIM_KEYS_MAX * 28)
+const char *trainer_hyper_text(const struct trainer *t, const double hyper[OPTIM_KEYS_MAX], char out[TRAINER_HYPER]);
+
+/* trainer_gone.c */
+void trainer_part_gone(void *arg);              /* one of trainer.parts */
+/* trainer_nobody.c */
+extern const struct trainer_cb trainer_nobody;  /* who listens after trainer_free */
 
 /* trainer_parts.c */
 /* Where the value of a buffer of this plan lies in what the round brings back; false: it is no part of it. */
@@ -196,7 +202,9 @@ static inline uint64_t batches_of(const struct trainer *t, uint64_t samples)
 /* Micro-batches of an epoch, of all units. */
 static inline uint64_t seat_batches(const struct trainer *t) { return batches_of(t, epoch_goal(t)); }
 
-/* Before a program is planned: what has become of the one before. false: nothing can be planned. */
+/* Before a program is planned. Samples of the flush that has ended as a whole, which count now; 0: there is none. */
+uint32_t seat_flushed(struct trainer *t);
+/* Then: what has become of the program before. false: nothing can be planned. */
 bool seat_ask(struct trainer *t, uint64_t first /* its first index, as far as the executor goes */);
 void seat_planned(struct trainer *t, const struct plan *p);
 void seat_view(const struct trainer *t, struct view *v);
@@ -224,9 +232,10 @@ void late_committed(struct late *l, uint64_t epoch);    /* the commit of epoch -
 void late_counted(struct seat *s);              /* a program of micro-batches has ended */
 bool late_applied(struct seat *s, bool mine);   /* true: late_cut was asked for meanwhile */
 
-/* trainer_trouble.c */
+/* trainer_rest.c */
 void trouble_init(struct trainer *t);
 void trouble_over(struct trainer *t);           /* all is well again */
+/* trainer_trouble.c */
 enum exec_outcome trainer_failing(void *arg, const struct plan *p, const struct plan_instr *i, enum exec_outcome meant,
 	const struct err *e);                   /* exec_cb.failed */
 
@@ -309,7 +318,6 @@ void load_told_idle(struct trainer *t);
 
 /* trainer_valid.c */
 int valid_new(struct trainer *t, struct err *e);
-void valid_run(void *arg, uint64_t epoch);      /* the copy of the parameters is there */
 uint32_t valid_parts(const struct trainer *t);
 void valid_stop(struct trainer *t);
 void valid_free(struct trainer *t);

@@ -1,4 +1,4 @@
-/* Life of a trainer: what it is built of, and how it goes when nothing touches its memory any more. */
+/* Life of a trainer: what it is built of, and how it begins to go (trainer_gone.c). */
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -61,35 +61,6 @@ static int build(struct trainer *t, struct err *e)
 	return 0;
 }
 
-static void released(void *arg)
-{
-	struct trainer *t = arg;
-	void (*gone)(void *arg) = t->gone;
-	void *gone_arg = t->gone_arg;
-
-	valid_free(t);                          /* a copy of the parameters may have been under way to it */
-	model_free(t->model);
-	free(t->sums.v);
-	free(t);
-	if (gone)
-		gone(gone_arg);
-}
-
-/* The state is the last to go: jobs may be at it. */
-static void release(struct trainer *t)
-{
-	round_drop(t);
-	ranges_free(&t->grant);
-	ranges_free(&t->claimed);
-	ranges_free(&t->out);
-	ranges_free(&t->last);
-	ranges_free(&t->flight.claimed);
-	profile_free(&t->profile);
-	seat_free(t);
-	free(t->load_more);
-	trainer_let_go(t, released, t);
-}
-
 struct trainer *trainer_new(const struct trainer_conf *conf, const struct trainer_cb *cb, void *arg, struct err *e)
 {
 	struct trainer *t = xcalloc(1, sizeof(*t));
@@ -118,14 +89,6 @@ struct trainer *trainer_new(const struct trainer_conf *conf, const struct traine
 	return t;
 }
 
-void trainer_part_gone(void *arg)
-{
-	struct trainer *t = arg;
-
-	if (!--t->parts)
-		release(t);
-}
-
 /* The executor goes before the loader: batches return when abandoned jobs end. */
 static void exec_gone(void *arg)
 {
@@ -137,24 +100,6 @@ static void exec_gone(void *arg)
 		trainer_part_gone(t);
 }
 
-/* Jobs that end after trainer_free find nobody who listens: their owner may be gone. */
-static void no_progress(void *arg, const struct trainer_progress *p) { (void)arg; (void)p; }
-static void no_contribute(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed)
-{
-	(void)arg; (void)epoch; (void)x; (void)samples; (void)claimed;
-}
-static void no_applied(void *arg, const struct trainer_applied *a) { (void)arg; (void)a; }
-static void no_validated(void *arg, const struct trainer_validated *v) { (void)arg; (void)v; }
-static void no_idle(void *arg) { (void)arg; }
-static void no_broken(void *arg, const struct err *e) { (void)arg; (void)e; }
-static void no_event(void *arg, enum log_level level, const char *code, const char *text)
-{
-	(void)arg; (void)level; (void)code; (void)text;
-}
-static void no_log(void *arg, const char *line, size_t len) { (void)arg; (void)line; (void)len; }
-static const struct trainer_cb nobody = { no_progress, no_contribute, no_applied, no_validated, no_idle, no_broken,
-	no_event, no_log };     /* the others may be NULL */
-
 void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
 {
 	if (!t) {
@@ -163,7 +108,7 @@ void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
 		return;
 	}
 	t->dying = true;
-	t->cb = nobody;
+	t->cb = trainer_nobody;
 	t->gone = done;
 	t->gone_arg = arg;
 	env_timer(t->env, &t->later, 0);

@@ -1,5 +1,6 @@
 /* What the state of a run is made of: the model's parameters and running statistics, the optimizer's vectors in use,
- * the strategy's. It is kept, copied and filled by state/state.h. */
+ * the strategy's. It is kept, copied and filled by state/state.h, and handed out when nothing is under way at it
+ * (trainer_quiet). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,9 +54,33 @@ static void wanted(void *arg)
 	exec_wake(t->x);
 }
 
-static void free_again(void *arg)
+static void now_quiet(void *arg)
 {
-	trainer_copied(arg);
+	struct trainer *t = arg;
+	void (*done)(void *a) = t->quiet;
+
+	if (!done || state_busy(t->state))   /* whose ends come back here */
+		return;
+	exec_reset(t->x);
+	round_drop(t);
+	trainer_reset_epoch(t);
+	trouble_over(t);
+	t->round_prog = t->renewed = false;
+	t->quiet = NULL;
+	trainer_line(t, "\"ev\":\"quiet\"");   /* nothing is under way any more, and what was is lost */
+	t->lent = true;                         /* copies that were asked for wait until it is loaded */
+	done(t->quiet_arg);
+}
+
+/* No copy of it and no fill runs any more. */
+static void copied(void *arg)
+{
+	struct trainer *t = arg;
+
+	if (t->quiet)
+		exec_on_quiet(t->x, now_quiet, t);
+	else
+		exec_wake(t->x);
 }
 
 static int init(void *arg, struct shard *s, struct err *e)
@@ -79,7 +104,7 @@ static size_t bad(void *arg, size_t n, const void *p)
 	return vec_nonfinite(&((struct trainer *)arg)->par, n, p);
 }
 
-static const struct state_cb state_cb = { .wanted = wanted, .free = free_again, .init = init, .bad = bad };
+static const struct state_cb state_cb = { .wanted = wanted, .free = copied, .init = init, .bad = bad };
 
 struct state *trainer_state_of(struct trainer *t, const struct shard_part *part, uint32_t n, struct err *e)
 {
@@ -107,6 +132,17 @@ int trainer_hold_parts(struct trainer *t, const struct shard_part *part, uint32_
 	else
 		state_free(was, NULL, NULL);
 	return 0;
+}
+
+void trainer_quiet(struct trainer *t, void (*done)(void *arg), void *arg)
+{
+	t->started = false;
+	t->in_begin = false;
+	t->quiet = done;
+	t->quiet_arg = arg;
+	round_cut(t);
+	exec_stop(t->x);
+	exec_on_quiet(t->x, now_quiet, t);
 }
 
 bool trainer_lies_still(const struct trainer *t)
@@ -205,17 +241,6 @@ void trainer_snapshot(struct trainer *t, snapshot_fn *done, void *arg)
 void trainer_weights(struct trainer *t, snapshot_fn *done, void *arg)
 {
 	state_weights(t->state, done, arg);
-}
-
-void trainer_validate(struct trainer *t)
-{
-	if (t->v.wanted)
-		return;
-	t->v.wanted = true;
-	if (t->v.count)
-		state_copy(t->state, t->v.w, valid_run, t);
-	else
-		trainer_later(t);
 }
 
 /* --- filling: what comes is followed by the hyperparameters that belong to it */

@@ -8,26 +8,6 @@
 #define REST_US 100000
 #define REST_MAX_US 10000000
 
-static void rest_fire(struct timer *tm)
-{
-	struct trainer *t = container_of(tm, struct trainer, rest);
-
-	t->resting = false;
-	exec_wake(t->x);
-}
-
-void trouble_init(struct trainer *t)
-{
-	t->rest = (struct timer){ .fire = rest_fire, .name = "trainer.rest" };
-}
-
-void trouble_over(struct trainer *t)
-{
-	t->troubles = 0;
-	t->resting = false;
-	env_timer(t->env, &t->rest, 0);
-}
-
 /* Peers come and go, and what is sent gets lost; all else comes again. Where a peer was there may be another daemon
  * now, which has another identity, swarm key or version: then the peer is not there. */
 static bool passes(enum err_code code)

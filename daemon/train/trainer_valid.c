@@ -202,7 +202,8 @@ int valid_new(struct trainer *t, struct err *e)
 	return 0;
 }
 
-void valid_run(void *arg, uint64_t epoch)
+/* The copy of the parameters is there. */
+static void valid_run(void *arg, uint64_t epoch)
 {
 	struct trainer *t = arg;
 
@@ -213,6 +214,17 @@ void valid_run(void *arg, uint64_t epoch)
 	t->v.loss = t->v.correct = 0;
 	t->v.begun_us = env_now(t->env);
 	exec_wake(t->v.x);
+}
+
+void trainer_validate(struct trainer *t)
+{
+	if (t->v.wanted)
+		return;
+	t->v.wanted = true;
+	if (t->v.count)
+		state_copy(t->state, t->v.w, valid_run, t);
+	else
+		trainer_later(t);
 }
 
 uint64_t trainer_valid_bytes(const struct trainer *t)

@@ -156,3 +156,14 @@ json_t *trainer_traffic_json(const struct trainer *t)
 		(void)json_object_set_new(o, plan_class_name((enum plan_class)c), json_integer((json_int_t)x.bytes[c]));
 	return o;
 }
+
+struct view trainer_crew_view(struct trainer *t)
+{
+	struct view v = trainer_plan_view(t, NULL, 0);
+
+	trainer_read(t);
+	v.nmembers = 0;
+	v.target_batch = epoch_goal(t);
+	v.granted = true;
+	return v;
+}
