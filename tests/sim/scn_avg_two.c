@@ -6,15 +6,19 @@
 #include "avg_world.h"
 #include "check.h"
 
-static struct world *settled_world(struct sim *s, int n)
+/* A minority waits for so many rounds' time; 0: for as many as usual. The peers take it when they begin. */
+static struct world *patient_world(struct sim *s, int n, double rounds)
 {
 	struct world *w = world_new(s, 320, (uint64_t)n * 32, 16, 10 * MSEC);
+	w->conf.minority_wait_rounds = rounds;
 	w->start_us = 3 * SEC;
 	world_add(w, n);
 	world_settle(w, 20 * SEC);
 	world_run_to(w, 3, 20 * SEC);
 	return w;
 }
+
+static struct world *settled_world(struct sim *s, int n) { return patient_world(s, n, 0); }
 
 static void finish(struct world *w, uint64_t more)
 {
@@ -143,8 +147,7 @@ static void scn_late_word(struct sim *s)
 /* All others die with its COMMIT on the way to them: it is decided, and the one that is left goes on from there. */
 static void scn_last_left(struct sim *s)
 {
-	struct world *w = settled_world(s, 5);
-	w->conf.minority_wait_rounds = 1;
+	struct world *w = patient_world(s, 5, 1);
 	world_run_to(w, world_newest(w) + 2, 20 * SEC);
 	int leader = -1;
 	for (int k = 0; k < 200000 && leader < 0; k++) {
@@ -227,10 +230,9 @@ static void scn_two_points(struct sim *s)
  * gone. Nobody waits for the answer of one whom it cannot ask. */
 static void scn_unasked(struct sim *s)
 {
-	struct world *w = settled_world(s, 3);
+	struct world *w = patient_world(s, 3, 1);
 	struct err e;
 	w->forks_allowed = true;
-	w->conf.minority_wait_rounds = 1;
 	if (sim_seed(s) % 2)
 		sim_check(s, !net_ban(world_peer(w, 0)->net, net_self(world_peer(w, 1)->net), UINT64_MAX, "unwanted", &e));
 	else
