@@ -18,9 +18,11 @@
 #define ASKS_MAX 3                              /* so often in vain: an older client has no lanes, the door must do */
 #define SILENT_MAX 2                            /* frames without a sign: that connection is gone */
 
-struct lane { struct peer *peer; uint64_t token, sent_us; bool busy; unsigned silent; struct timer timer; };
+/* doubted: the client has dialled anew, and has not spoken by this one since. */
+struct lane { struct peer *peer; uint64_t token, sent_us; bool busy, doubted; unsigned silent; struct timer timer; };
 struct lanes {
 	struct lane v[LANES_MAX]; unsigned wanted, asked;       /* asked: in vain so far */
+	uint64_t beside;                        /* the connection for calls when a lane was heard last */
 	struct timer ask; struct peer *peer; struct list queue;
 	bool useless;                                           /* it has none: an older client */
 };
@@ -218,7 +220,7 @@ static unsigned lanes_there(const struct lanes *l)
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < LANES_MAX; i++)
-		n += l->v[i].token != 0;
+		n += l->v[i].token && !l->v[i].doubted;
 	return n;
 }
 
@@ -241,10 +243,11 @@ static void ask_fire(struct timer *t)
 static void pump(struct lanes *l)
 {
 	for (unsigned i = 0; i < LANES_MAX && !list_empty(&l->queue); i++) {
-		struct out *o = l->v[i].token && !l->v[i].busy ? take(l->peer, &l->queue) : NULL;
+		struct lane *x = &l->v[i];
+		struct out *o = x->token && !x->doubted && !x->busy ? take(l->peer, &l->queue) : NULL;
 
 		if (o)
-			lane_push(&l->v[i], o);
+			lane_push(x, o);
 	}
 	if (!list_empty(&l->queue) && !l->ask.at_us && lanes_there(l) < l->wanted)
 		ask(l);
@@ -303,8 +306,14 @@ static void lane_heard(struct peer *p, uint64_t token, uint64_t number)
 			x = &l->v[i];
 	if (!x && number && number <= LANES_MAX)
 		x = &l->v[number - 1];
-	if (!x || (number && x->token == token))        /* announced before; what is on its way is still there */
+	if (!x || (number && x->token == token && !x->doubted))
 		return;
+	l->beside = p->door_token;
+	if (number && x->token == token) {              /* announced before; what is on its way is still there */
+		x->doubted = false;
+		pump(l);
+		return;
+	}
 	if (x->busy && x->token == token) {
 		/* The wire was free for much of that time: it takes more frames at once. */
 		if (!list_empty(&l->queue) && now - x->sent_us < (l->wanted > 1 ? 2 : 4) * trip &&
@@ -312,13 +321,29 @@ static void lane_heard(struct peer *p, uint64_t token, uint64_t number)
 			l->wanted = 2 * l->wanted < LANES_MAX ? 2 * l->wanted : LANES_MAX;
 	}
 	x->token = token;
-	x->busy = false;
+	x->busy = x->doubted = false;
 	x->silent = 0;
 	env_timer(p->net->env, &x->timer, 0);
 	l->asked = 0;
 	l->useless = false;
 	if (lanes_there(l) >= l->wanted)
 		env_timer(p->net->env, &l->ask, 0);
+	pump(l);
+}
+
+/* The client has dialled anew: if it has torn down what it had, its lanes are gone with that, and who pushes through
+ * one of them hears nothing. They are asked for again; one that is still there is used on. */
+static void doubt_lanes(struct peer *p, uint64_t token)
+{
+	struct lanes *l = p->lanes;
+	uint64_t was = l ? l->beside : 0;
+
+	if (l)
+		l->beside = token;
+	if (!was || was == token)
+		return;
+	for (unsigned i = 0; i < LANES_MAX; i++)
+		l->v[i].doubted = l->v[i].token != 0;
 	pump(l);
 }
 
@@ -347,6 +372,7 @@ void door_heard(struct peer *p, struct via via, const struct header *h)
 	} else {
 		p->door_token = via.door_token;
 		p->door_small = 0;
+		doubt_lanes(p, via.door_token);
 		next(p);
 	}
 }

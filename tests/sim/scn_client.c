@@ -160,6 +160,33 @@ static void scn_restart(struct sim *s)
 	finish(s);
 }
 
+/* The client tears down all that it has dialled, as after misses, and dials again for a call. Nothing tells the one
+ * that listens that its lanes were among that: it must not push bulk into them, which would cost the time-out of bulk.
+ */
+static void scn_torn(struct sim *s)
+{
+	struct sim_link l = { .latency_us = 5000, .jitter_us = 2000, .bytes_per_s = 20000000 };
+	struct env *e;
+	uint64_t first, us;
+
+	begin(s, &l);
+	sim_costs(s)->door_drop = 0;
+	first = move(s, 0, 30000000);
+	sim_check(s, ends[0].ok && ends[1].ok);
+	sim_run_for(s, 100000 + rng_below(sim_rng(s), 5000000));
+	e = sim_env(s, 1);
+	e->ops->close_link(e, sim_endpoint(s, 0));
+	net_app_call(sim_app(s, 1), net_self(((struct net_app *)sim_app(s, 0))->net), 1, NO_BLOB, 2000000, &calls[0]);
+	sim_run_for(s, 100000 + rng_below(sim_rng(s), 500000));
+	sim_check(s, calls[0].ok);
+	memset(ends, 0, sizeof ends);
+	memset(out, 0, BYTES);
+	us = move(s, 0, 30000000);
+	if (us > first + 100000)
+		sim_fail(s, "4 MiB took %llu ms, %llu before", (unsigned long long)us / 1000, (unsigned long long)first / 1000);
+	finish(s);
+}
+
 /* A client that knows nothing of lanes leaves their frames unanswered: bulk goes through the one door as before. */
 static bool deaf(const uint8_t *wire, size_t len)
 {
@@ -195,5 +222,6 @@ static void scn_old(struct sim *s)
 	e->recv = old.recv;
 }
 
-static const struct scn list[] = { SCN(thin_down), SCN(thin_up), SCN(long), SCN(breaks), SCN(restart), SCN(old), {0} };
+static const struct scn list[] = { SCN(thin_down), SCN(thin_up), SCN(long), SCN(breaks), SCN(restart),
+	SCN(torn), SCN(old), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
