@@ -299,9 +299,11 @@ void live_missed(struct peer *p, uint64_t since_us)
 		return;
 	p->fresh_us = now + (p->fresh_backoff_us > mending(p) ? p->fresh_backoff_us : mending(p));
 	p->fresh_backoff_us = 2 * p->fresh_backoff_us < FRESH_MAX_US ? 2 * p->fresh_backoff_us : FRESH_MAX_US;
-	p->torn = true;
-	if (p->at_level != AT_NONE)
-		n->env->ops->close_link(n->env, &p->at);
+	if (!p->hello || p->hello->proof) {     /* else it takes fresh ones itself, and may have just spoken by these */
+		p->torn = true;
+		if (p->at_level != AT_NONE)
+			n->env->ops->close_link(n->env, &p->at);
+	}
 	hello_start(p);
 	if (p->misses >= MISSES_DEAD && p->missed_us + 3 * SECOND < now)
 		live_dead(p, "nothing has come from it for more than 3 s");
