@@ -211,6 +211,7 @@ static void scn_old(struct sim *s)
 	struct env *e;
 
 	begin(s, &l);
+	sim_costs(s)->door_drop = 0;            /* or a question could be lost before it is dropped here */
 	e = sim_env(s, 1);
 	old.recv = e->recv;
 	old.arg = e->recv_arg;
