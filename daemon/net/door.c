@@ -377,19 +377,21 @@ void door_heard(struct peer *p, struct via via, const struct header *h)
 	}
 }
 
-/* A frame has come back from the transport: its connection is over; the client dials again when it needs one. */
+/* A frame has come back from the transport: its connection is over; the client dials again when it needs one. Not when
+ * there was nothing to be said any more: its call had ended, or its session. */
 void door_lost(struct out *o)
 {
 	struct peer *p = o->peer;
+	bool unsaid = o->m->dead || (o->s && o->s->dead);
 
-	if (!o->lane && p->door_token == o->p.door_token)
+	if (!unsaid && !o->lane && p->door_token == o->p.door_token)
 		p->door_token = 0;
 	for (unsigned i = 0; o->lane && p->lanes && i < LANES_MAX; i++) {
 		struct lane *x = &p->lanes->v[i];
 
 		if (x->token != o->lane)
 			continue;
-		x->token = o->s && o->s->dead ? x->token : 0;   /* else only the session was */
+		x->token = unsaid ? x->token : 0;
 		x->busy = false;
 		env_timer(p->net->env, &x->timer, 0);
 	}

@@ -187,6 +187,30 @@ static void scn_torn(struct sim *s)
 	finish(s);
 }
 
+static void nothing(void *arg, const struct frame *f, const struct err *e) { }
+
+/* A call for the client is over before its frame has been written: the frame comes back, and that says nothing about
+ * the connection. The next call goes at once; the client has no reason to say anything by itself. */
+static void scn_cancelled(struct sim *s)
+{
+	struct sim_link l = { .latency_us = 5000, .jitter_us = 2000, .bytes_per_s = 20000000 };
+	struct net *n;
+	const struct id *client;
+
+	begin(s, &l);
+	sim_costs(s)->door_drop = 0;
+	n = ((struct net_app *)sim_app(s, 0))->net;
+	client = net_self(((struct net_app *)sim_app(s, 1))->net);
+	net_cancel(n, net_call(n, client, KIND_DHT_FIND, json_object(), NO_BLOB, CLASS_control, 2000000, nothing, NULL));
+	sim_run_for(s, 1000 + rng_below(sim_rng(s), 1000000));
+	net_app_call(sim_app(s, 0), client, 1, NO_BLOB, 200000, &calls[0]);
+	sim_run_for(s, 300000);
+	if (!calls[0].ok)
+		sim_fail(s, "%s", calls[0].text);
+	free(data);
+	free(out);
+}
+
 /* A client that knows nothing of lanes leaves their frames unanswered: bulk goes through the one door as before. */
 static bool deaf(const uint8_t *wire, size_t len)
 {
@@ -224,5 +248,5 @@ static void scn_old(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(thin_down), SCN(thin_up), SCN(long), SCN(breaks), SCN(restart),
-	SCN(torn), SCN(old), {0} };
+	SCN(torn), SCN(cancelled), SCN(old), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
