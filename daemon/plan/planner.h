@@ -36,7 +36,12 @@ struct profile {
 	uint64_t stats_bytes;           /* running statistics, which lie behind the parameters */
 	/* Of the ops [a, b], as the kernels will take them. NULL: profile_need goes by what each op says. */
 	void (*need)(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret); void *need_arg;
+	/* With micro-batches of another size; state and functions are filled in by profile_at. NULL: all that a sample has
+	 * is taken so many times. */
+	void (*at)(void *need_arg, uint32_t batch, struct profile *ret);
 };
+/* The same model with micro-batches of that size, into *ret: profile_free it. */
+void profile_at(const struct profile *m, uint32_t batch, struct profile *ret);
 void profile_need(const struct profile *m, uint32_t a, uint32_t b, struct piece_need *ret);
 uint64_t profile_fwd_us(const struct profile *m, const struct plan_instr *i);  /* sums over its piece and variant */
 uint64_t profile_bwd_us(const struct profile *m, const struct plan_instr *i);
@@ -75,6 +80,7 @@ struct view {
 	struct plan_results settings;   /* the strategy's own numbers from the spec ("every" 2) */
 	const json_t *values;           /* and what is more than a number: its "plan"; NULL: nothing */
 	double us_per_byte;             /* between any two members, as the slowest link has it; 0: not known */
+	uint64_t latency_us;            /* as that with the longest has it */
 };
 /* plan_init with the view's members, and what else a plan says of the view that it was made from. */
 void plan_begin(struct plan *ret, const char *strategy, const struct view *v);
@@ -134,6 +140,8 @@ struct planner_ops {
 	/* Of crews: whose unit a member is, and that one's share of an epoch (v->target_batch, of all units). NULL: all are
 	 * one unit. -1 and e as plan() has them. */
 	int (*unit)(const struct view *v, uint32_t rank, struct planner_unit *ret, struct err *e);
+	/* Samples of a micro-batch that settled values have chosen; 0: what the profile has. NULL: never another. */
+	uint32_t (*batch)(const json_t *values);
 	/* Member `rank` left (v is still the view with it). true: the running program is abandoned and plan() asked again
 	 * at once, with a view without it; false: the program can end as it is. */
 	bool (*lost)(const struct view *v, uint32_t rank);

@@ -1,6 +1,7 @@
 /* What a piece of the model costs, from its profile. */
 #include <stdlib.h>
 #include <string.h>
+#include "common/mem.h"
 #include "plan/planner.h"
 
 static const struct profile_variant *variant_of(const struct profile_op *op, const char *name)
@@ -54,6 +55,44 @@ void profile_need(const struct profile *m, uint32_t a, uint32_t b, struct piece_
 		ret->saved += m->op[o].saved_bytes + m->op[o].out_bytes;
 		ret->work_fwd = ret->work_bwd = ret->work_eval = work > ret->work_fwd ? work : ret->work_fwd;
 	}
+}
+
+static uint64_t times(uint64_t x, const struct profile *m, uint32_t batch)
+{
+	return (uint64_t)((double)x * batch / m->batch + 0.5);
+}
+
+static void op_at(struct profile_op *o, const struct profile *m, uint32_t batch)
+{
+	o->out_bytes = times(o->out_bytes, m, batch);
+	o->saved_bytes = times(o->saved_bytes, m, batch);
+	for (uint32_t k = 0; k < o->nvariants; k++) {
+		struct profile_variant *v = &o->variant[k];
+
+		v->fwd_us = times(v->fwd_us, m, batch);
+		v->bwd_us = times(v->bwd_us, m, batch);
+		v->work_bytes = times(v->work_bytes, m, batch);
+	}
+}
+
+void profile_at(const struct profile *m, uint32_t batch, struct profile *ret)
+{
+	*ret = *m;
+	if (m->at) {
+		m->at(m->need_arg, batch, ret);
+	} else {
+		ret->op = xmemdup(m->op, m->nops * sizeof *m->op);
+		ret->batch = batch;
+		ret->batch_bytes = times(m->batch_bytes, m, batch);
+		ret->label_bytes = times(m->label_bytes, m, batch);
+		for (uint32_t o = 0; o < m->nops; o++)
+			op_at(&ret->op[o], m, batch);
+	}
+	ret->load_us = times(m->load_us, m, batch);
+	ret->state_bytes = m->state_bytes;
+	ret->state_vectors = m->state_vectors;
+	ret->nfns = m->nfns;
+	ret->fn = m->nfns ? xmemdup(m->fn, m->nfns * sizeof *m->fn) : NULL;
 }
 
 void profile_free(struct profile *m)

@@ -79,13 +79,19 @@ static void need(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece
 	*ret = k.need;
 }
 
+static void at(void *arg, uint32_t batch, struct profile *ret)
+{
+	profile_model(ret, arg, batch);
+}
+
 void profile_model(struct profile *ret, struct profile_source *from, uint32_t batch)
 {
 	const struct model *m = from->model;
 
 	*ret = (struct profile){ .batch = batch, .nops = (uint32_t)m->nops, .params = m->nparam,
 		.batch_bytes = batch * (from->x_bytes + from->y_bytes), .label_bytes = batch * from->y_bytes,
-		.stats_bytes = m->nbuffer * sizeof(real), .need = need, .need_arg = from };
+		.stats_bytes = m->nbuffer * sizeof(real), .need = need, .need_arg = from,
+		.at = at };
 	ret->op = xcalloc((size_t)m->nops, sizeof(*ret->op));
 	for (int i = 0; i < m->nops; i++)
 		op_profile(&ret->op[i], from, i, batch);

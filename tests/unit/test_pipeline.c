@@ -74,6 +74,57 @@ static void bubble_stash_and_bytes(void **state)
 			}
 }
 
+/* With remat a stage keeps the inputs of what is under way, and of one micro-batch alone what else BWD needs; who has
+ * one under way goes forward once. */
+static void again(const char *schedule, uint32_t p, uint32_t m, bool remat, uint64_t *peak)
+{
+	struct kit k;
+	struct pipe_kit x;
+
+	equal_stages(&k, &x, p, m, 60);
+	pipe_values(&x, "{'schedule':'%s','stages':%u,'micro_batches':%u%s}", schedule, p, m, remat ?
+		",'remat':'boundary'" : "");
+	all_plans(&k, &x);
+	kit_check(&k);
+	kit_predict(&k);
+	for (uint32_t s = 0; s < p; s++) {
+		uint32_t under_way = !strcmp(schedule, "gpipe") ? m : least(m, p - s);
+		char name[16];
+
+		(void)snprintf(name, sizeof(name), "a%u", s);
+		peak[s] = k.out.peer[s].peak[0];
+		assert_int_equal(kept(&k, s, s), remat ? 1 : under_way);
+		assert_true(!s || kit_values(&k, s, name) >= under_way);
+		assert_int_equal(k.out.peer[s].ran[PLAN_FWD], remat && under_way > 1 ? 2 * m : m);
+		assert_int_equal(k.out.peer[s].ran[PLAN_BWD], m);
+	}
+	bytes_are(&k, m);
+	kit_close(&k);
+	pipe_close(&x);
+}
+
+/* GPipe's formula: m more micro-batches take m inputs more, and without remat what BWD needs of each. */
+static void inputs_alone_are_kept(void **state)
+{
+	const uint64_t saved = 2048, out = 1024;        /* of a micro-batch, in whole lines */
+	uint64_t few[8], more[8];
+
+	for (uint32_t p = 1; p <= 5; p++)
+		for (uint32_t m = 1; m <= 16; m *= 2) {
+			again("1f1b", p, m, true, few);
+			for (int remat = 0; remat < 2; remat++) {
+				again("gpipe", p, m, remat, few);
+				again("gpipe", p, 2 * m, remat, more);
+				for (uint32_t s = 0; s < p && m > 2; s++) {
+					bool first = s == 0, last = s + 1 == p;
+					uint64_t input = first ? last ? 700 : 650 : ACT + (last ? 50 : 8);
+
+					assert_int_equal(more[s] - few[s], m * (input + (remat ? 0 : saved + (last ? out : 0))));
+				}
+			}
+		}
+}
+
 /* --- any model, any depth */
 
 static void any_open(struct any *a, uint64_t seed)
@@ -286,6 +337,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bubble_stash_and_bytes),
+		cmocka_unit_test(inputs_alone_are_kept),
 		cmocka_unit_test(any_pipeline),
 		cmocka_unit_test(replicas),
 		cmocka_unit_test(rounds),

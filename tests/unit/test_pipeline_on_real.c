@@ -122,6 +122,8 @@ static void one_step_late(void **state)
 static void copies(void **state)
 {
 	train(2, 5, 2, true, momentum, "{'stages':2,'schedule':'2bw'}");
+	train(2, 5, 2, true, momentum, "{'stages':2,'schedule':'2bw','remat':'boundary'}");
+	train(4, 9, 2, true, adam, "{'stages':4,'schedule':'2bw','remat':'boundary'}");
 	train(4, 6, 2, true, adam, "{'stages':4,'schedule':'2bw'}");
 	train(3, 5, 3, true, adam, "{'stages':3,'schedule':'2bw'}");
 	train(3, 5, 2, true, adam, "{'stages':[{'layers':'in'},{'layers':'t'},{'layers':'mid-9'}],'schedule':'2bw'}");

@@ -247,6 +247,24 @@ static void copies(void **state)
 	kept(3, 5, 3, true, adam, "{'stages':3}");
 }
 
+/* Each stage keeps its inputs alone, and goes forward again for every way back: the same bits. */
+static void from_its_input(void **state)
+{
+	static const char *const schedule[] = { "naive", "gpipe", "1f1b" };
+	char values[100];
+
+	for (int s = 0; s < 3; s++)
+		for (uint32_t p = 1; p <= 4; p++)
+			for (uint32_t m = 2; m <= 7; m += 5) {
+				(void)snprintf(values, sizeof(values), "{'stages':%u,'schedule':'%s','micro_batches':%u,"
+					"'remat':'boundary'}", p, schedule[s], m);
+				train(p, 7, true, values);
+			}
+	train(6, 9, false, "{'stages':[{'replicas':3},{'replicas':2},{}],'micro_batches':9,'remat':'boundary'}");
+	train(6, 9, false, "{'stages':3,'remat':'boundary'}");
+	kept(5, 6, 3, true, adam, "{'stages':5,'schedule':'gpipe','remat':'boundary'}");
+}
+
 /* A stage without parameters holds those of its neighbours. */
 static void copies_with_who_learns_nothing(void **state)
 {
@@ -267,6 +285,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(schedules),
+		cmocka_unit_test(from_its_input),
 		cmocka_unit_test(named_layers),
 		cmocka_unit_test(replicas),
 		cmocka_unit_test(side_by_side),

@@ -11,7 +11,7 @@
 struct table {
 	const struct cutting *c;
 	uint32_t nops;
-	double *us;                             /* of all ops before this one, forward and backward */
+	double *us, *forward;                   /* of all ops before this one, forward and backward; forward alone */
 	uint64_t *bytes;                        /* that flow in before this op; behind the last one, what comes out */
 	bool *open;                             /* may be cut before this op: nothing is shared across */
 	double *best; uint32_t *from;           /* [stage * (nops + 1) + ops so far] */
@@ -25,8 +25,9 @@ static void shape_of(struct table *t, const struct cutting *c)
 	const struct profile *m = c->v->profile;
 	struct piece_need need;
 
-	*t = (struct table){ .c = c, .nops = m->nops, .need = map_new(0x63757473) };
+	*t = (struct table){ .c = c, .nops = m->nops, .need = map_new(0x63757473), .more = c->more };
 	t->us = xcalloc(m->nops + 1, sizeof(*t->us));
+	t->forward = xcalloc(m->nops + 1, sizeof(*t->forward));
 	t->bytes = xcalloc(m->nops + 1, sizeof(*t->bytes));
 	t->open = xcalloc(m->nops + 1, sizeof(*t->open));
 	t->best = xcalloc((size_t)c->n * (m->nops + 1), sizeof(*t->best));
@@ -34,6 +35,7 @@ static void shape_of(struct table *t, const struct cutting *c)
 	t->full = xcalloc(m->nops + 1, sizeof(*t->full));
 	for (uint32_t o = 0; o < m->nops; o++) {
 		t->us[o + 1] = t->us[o] + (double)(m->op[o].variant[0].fwd_us + m->op[o].variant[0].bwd_us);
+		t->forward[o + 1] = t->forward[o] + (double)m->op[o].variant[0].fwd_us;
 		t->open[o] = o > 0;
 		profile_need(m, o, o, &need);
 		t->bytes[o] = need.x;
@@ -52,6 +54,7 @@ static void table_free(struct table *t)
 		free(need);
 	map_free(t->need);
 	free(t->us);
+	free(t->forward);
 	free(t->bytes);
 	free(t->open);
 	free(t->best);
@@ -119,7 +122,7 @@ static uint64_t missing(struct table *t, uint32_t s, uint32_t i, uint32_t j, boo
 static double time_of(const struct table *t, uint32_t s, uint32_t i, uint32_t j)
 {
 	const struct stage *x = &t->c->stage[s];
-	double us = (t->us[j] - t->us[i]) / speed_of(t->c, x);
+	double work = t->us[j] - t->us[i] + (x->again ? t->forward[j] - t->forward[i] : 0), us = work / speed_of(t->c, x);
 	double bytes = (i ? (double)t->bytes[i] : 0) + (j < t->nops ? (double)t->bytes[j] : 0);
 	double sends = bytes * t->c->v->us_per_byte;
 
@@ -197,6 +200,8 @@ static int too_full(struct table *t, uint32_t s, struct err *e)
 	uint64_t lacks = missing(t, s, x->a, x->b + 1, &surely), has = memory_of(t->c, x);
 	char a[32], b[32], c[32];
 
+	if (t->c->lacks)
+		*t->c->lacks = lacks;
 	return err_set(e, ERR_LIMIT, "stage %u of %u (layers %s to %s) needs %s, a member that would hold it has %s: "
 		"%s are missing; more stages, a smaller local.batch or schedule 1f1b would help", s, t->c->n,
 		m->op[x->a].name, m->op[x->b].name, text_print_size(lacks + has, a, sizeof(a)),
@@ -223,7 +228,7 @@ static uint32_t fullest(struct table *t)
 	}
 	t->more = hi;
 	(void)solve(t, 0);
-	t->more = 0;
+	t->more = t->c->more;
 	for (uint32_t s = 0; s < t->c->n; s++) {
 		uint64_t lacks = missing(t, s, t->c->stage[s].a, t->c->stage[s].b + 1, &surely);
 
@@ -250,7 +255,7 @@ static int no_way(struct table *t, struct err *e)
 				"parameters, so they and all between them are on one member; give %s parameters of its own (no "
 				"\"share\"), or at most %u stages", t->c->n, pieces, m->op[m->op[o].shares - 1].name, m->op[o].name,
 				m->op[o].name, pieces);
-	return too_full(t, fullest(t), e);
+	return t->c->lacks ? too_full(t, fullest(t), e) : err_set(e, ERR_LIMIT, "no cuts fit the members' memory");
 }
 
 int partition(const struct cutting *c, struct err *e)
@@ -292,4 +297,26 @@ int partition_fits(const struct cutting *c, struct err *e)
 	}
 	table_free(&t);
 	return rc;
+}
+
+uint64_t partition_bytes(const struct cutting *c, uint64_t *ret_has)
+{
+	uint64_t bytes = 0;
+	struct table t;
+
+	*ret_has = 0;
+	shape_of(&t, c);
+	for (uint32_t s = 0; s < c->n; s++) {
+		const struct stage *x = &c->stage[s];
+		uint64_t has = memory_of(c, x), takes = c->holds(c->arg, s, x->a, x->b, need_of(&t, x->a, x->b + 1)) +
+			c->passes(c->arg, s, t.bytes[x->a], t.bytes[x->b + 1]);
+		bool nearer = !*ret_has || has - takes < *ret_has - bytes;
+
+		if (has ? nearer : !*ret_has && takes > bytes) {
+			bytes = takes;
+			*ret_has = has;
+		}
+	}
+	table_free(&t);
+	return bytes;
 }

@@ -5,17 +5,21 @@
 
 #define STAGES_MAX 256
 
-/* Ops a..b (both inclusive) on the members rank .. rank + replicas - 1. */
-struct stage { uint32_t a, b, rank, replicas; };
+/* Ops a..b (both inclusive) on the members rank .. rank + replicas - 1. again: each micro-batch goes forward twice. */
+struct stage { uint32_t a, b, rank, replicas; bool again; };
 
 struct cutting {
 	const struct view *v;
-	uint32_t n; struct stage *stage;        /* rank and replicas are given */
+	uint32_t n; struct stage *stage;        /* rank, replicas and again are given */
 	uint32_t units, members;                /* the same cuts are for so many pipelines, of so many members each */
 	/* Bytes that a member of stage s needs for ops a..b: what they hold between them, which does not become less when
 	 * ops are added, and what crosses x bytes in front of them and y behind. */
 	uint64_t (*holds)(void *arg, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need);
 	uint64_t (*passes)(void *arg, uint32_t s, uint64_t x, uint64_t y); void *arg;
+	uint64_t more;                          /* bytes that every member is thought to have beside what it says */
+	/* How many bytes a member lacks at least, to a hundredth, when that is why there is none. NULL: nobody wants to
+	 * know, which is sooner said. */
+	uint64_t *lacks;
 };
 /* Finds a and b of all stages. The slowest stage is as fast as it can be, exactly: a stage takes the time of its ops on
  * the slowest of its members in any pipeline, or that of what it sends, whichever is longer, shared among its replicas;
@@ -25,5 +29,7 @@ struct cutting {
 int partition(const struct cutting *c, struct err *e);
 /* Are the cuts that somebody else has chosen (a and b are given) such that every stage can be held? */
 int partition_fits(const struct cutting *c, struct err *e);
+/* Of cuts that fit: what the member takes who has least beside it, and all that it has; *ret_has 0: nobody says. */
+uint64_t partition_bytes(const struct cutting *c, uint64_t *ret_has);
 
 #endif

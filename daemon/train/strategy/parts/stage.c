@@ -4,7 +4,8 @@
  * which samples these are.
  *
  * Rings. What a micro-batch needs for its way back is there as often as the schedule has micro-batches under way, what
- * comes from a neighbour once more, so that it can come meanwhile; what goes to a neighbour, and gradients, twice. */
+ * comes from a neighbour once more, so that it can come meanwhile; what goes to a neighbour, and gradients, twice. Who
+ * goes forward twice (remat) has inputs in rings alone: all else that BWD needs is made just before it, and once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "train/strategy/parts/stage_int.h"
 
 #define ALIGN(n) (((uint64_t)(n) + 63) / 64 * 64)
-#define ROOMS 26
+#define ROOMS 27
 #define FOREVER UINT32_MAX              /* one key for all: state and sums */
 
 struct room { const char *name; uint32_t number; enum plan_class class; uint64_t bytes; uint32_t depth, per; };
@@ -91,6 +92,15 @@ static void seat_of(struct member *r, const struct pipe *x, uint32_t s, uint32_t
 	r->n = (x->most + r->at->replicas - 1) / r->at->replicas + r->ahead;
 	load = stage_load(x, s, r->n);
 	r->stash = turns_stash(x->schedule, &load);
+	r->again = x->remat && r->stash > 1;
+}
+
+bool stage_again(const struct pipe *x, uint32_t s)
+{
+	struct member r;
+
+	seat_of(&r, x, s, 0, 0);
+	return r.again;
 }
 
 void stage_member(struct member *r, const struct pipe *x, uint32_t s, uint32_t a, uint32_t b)
@@ -168,7 +178,8 @@ static uint32_t inputs_held(const struct member *r)
 
 static uint32_t rooms_of(const struct member *r, struct room *to)
 {
-	uint32_t more = least(r->stash + 1, r->n), two = least(2, r->n), k = lasting_rooms(r, to);
+	uint32_t more = least(r->stash + 1, r->n), two = least(2, r->n), kept = r->again ? 1 : r->stash;
+	uint32_t k = lasting_rooms(r, to);
 
 	to[k++] = (struct room){ "batch", FOREVER, PLAN_BATCH, batch_bytes(r), more, 1 };
 	if (!r->first) {
@@ -176,10 +187,12 @@ static uint32_t rooms_of(const struct member *r, struct room *to)
 		to[k++] = (struct room){ "g", r->s, PLAN_ACTIVATION_GRAD, r->need.x, two, 1 };
 	}
 	to[k++] = (struct room){ "a", r->s + 1, PLAN_ACTIVATION, r->last ? ALIGN(r->need.y) : r->need.y, r->last ?
-		r->stash : two, 1 };
+		kept : two, 1 };
 	to[k++] = (struct room){ "g", r->s + 1, PLAN_ACTIVATION_GRAD, r->last ? ALIGN(r->need.y) : r->need.y, r->last ? 1 :
 		two, 1 };
-	to[k++] = (struct room){ "kept", r->s, PLAN_ACTIVATION, ALIGN(r->need.saved), r->stash, 1 };
+	to[k++] = (struct room){ "kept", r->s, PLAN_ACTIVATION, ALIGN(r->need.saved), kept, 1 };
+	if (r->again && !r->last)
+		to[k++] = (struct room){ "again", r->s + 1, PLAN_ACTIVATION, r->need.y, 1, 1 };
 	to[k++] = (struct room){ "loss", FOREVER, PLAN_SCALAR, 8, two, 1 };
 	to[k++] = (struct room){ "correct", FOREVER, PLAN_SCALAR, 8, 1, 1 };
 	to[k++] = (struct room){ "unit", FOREVER, PLAN_SCALAR, 8, 1, 1 };
@@ -220,6 +233,15 @@ static uint64_t kept_bytes(const struct member *r)
 	return bytes;
 }
 
+/* The largest scratch of its passes. */
+static uint64_t work_most(const struct member *r)
+{
+	const struct piece_need *x = &r->need;
+	uint64_t most = x->work_fwd > x->work_bwd ? x->work_fwd : x->work_bwd;
+
+	return r->again && x->work_eval > most ? x->work_eval : most;
+}
+
 uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need)
 {
 	struct member r;
@@ -227,8 +249,7 @@ uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, c
 	seat_of(&r, x, s, a, b);
 	r.need = *need;
 	r.need.x = r.need.y = 0;
-	return room_bytes(&r) + kept_bytes(&r) + r.part.stats + (need->work_fwd > need->work_bwd ? need->work_fwd :
-		need->work_bwd);
+	return room_bytes(&r) + kept_bytes(&r) + r.part.stats + work_most(&r);
 }
 
 uint64_t stage_passes(const struct pipe *x, uint32_t s, uint64_t bytes_x, uint64_t bytes_y)

@@ -15,8 +15,10 @@ struct pipe {
 	uint32_t units, base;           /* pipelines side by side (units.h); of the one that this is about */
 	uint32_t widest;                /* most replicas of a stage, in one pipeline */
 	uint32_t most;                  /* micro-batches of a flush */
+	bool remat;                     /* what a stage needs for its way back is made again, and only inputs are kept */
 	uint32_t copies;                /* holders that a stage must have in each pipeline, for the run's redundancy */
 	bool cut;                       /* a and b of all stages are known */
+	bool quiet; uint64_t more, lacks;       /* of cutting.lacks and more */
 	struct plan_range keep[STAGES_MAX];     /* by stage: whose state a member holds (keep.h) */
 };
 
@@ -29,6 +31,8 @@ const struct stage *stage_of(const struct pipe *x, uint32_t rank);
 uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need);
 uint64_t stage_passes(const struct pipe *x, uint32_t s, uint64_t bytes_x, uint64_t bytes_y);
 bool stage_learns(const struct pipe *x, uint32_t s);            /* it has parameters */
+/* Does it go forward twice: with pipe.remat, where more than one micro-batch waits for its way back. */
+bool stage_again(const struct pipe *x, uint32_t s);
 const char *stage_tag(uint32_t s, char out[12]);                /* behind the names of what it alone has */
 /* State is with all that hold it, and there is room for the gradient of what it keeps. */
 void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank);

@@ -7,7 +7,7 @@
 struct part { uint64_t lo, hi, stat_lo, stats; };
 struct member {
 	const struct pipe *x; uint32_t s; const struct stage *at;
-	bool first, last;
+	bool first, last, again;                /* again: goes forward twice */
 	struct part part;
 	uint32_t stash, n;                      /* micro-batches under way at most; of a flush at most */
 	/* Of a schedule that runs on: micro-batches of the next epoch that are forward at the end of a program, its own;

@@ -37,10 +37,14 @@ static void forward(struct plan *p, const struct member *r, int64_t mb, const ch
 	memcpy(i->variant, read, strlen(read) + 1);
 	if (!r->first)
 		(void)snprintf(in, sizeof(in), "a%u ", s);
-	i = plan_piece(plan_do(p, PLAN_FWD, mb, "%sbatch%s -> a%u save:kept%u", in, weights(r, of, w), s + 1, s), r->at->a,
-		r->at->b);
-	i->keep = PLAN_KEEP_ALL;
-	i->work_bytes = r->need.work_fwd;
+	if (r->again)
+		i = plan_do(p, PLAN_FWD, mb, "%sbatch%s -> a%u", in, weights(r, of, w), s + 1);
+	else
+		i = plan_do(p, PLAN_FWD, mb, "%sbatch%s -> a%u save:kept%u", in, weights(r, of, w), s + 1, s);
+	plan_piece(i, r->at->a, r->at->b)->keep = r->again ? PLAN_KEEP_INPUT : PLAN_KEEP_ALL;
+	i->work_bytes = r->again ? r->need.work_eval : r->need.work_fwd;
+	if (r->last && r->again)
+		plan_do(p, PLAN_DROP, mb, "a%u", s + 1);
 	if (!r->last)
 		plan_send(p, mb, who(p, r->x, r->at + 1, mb), "a%u!", s + 1);
 }
@@ -62,11 +66,31 @@ static void sum_up(struct plan *p, const struct member *r, int64_t mb)
 		plan_do(p, PLAN_COMMIT, mb, "batch!")->priority = 1;
 }
 
+/* Forward once more, from the input that was kept, with the weights of the first time: now for BWD. What comes out is
+ * wanted by the loss alone. */
+static void again(struct plan *p, const struct member *r, int64_t mb, const char *of)
+{
+	const char *out = r->last ? "a" : "again";
+	struct plan_instr *i;
+	char in[24] = "", w[24];
+
+	if (!r->first)
+		(void)snprintf(in, sizeof(in), "a%u ", r->s);
+	i = plan_do(p, PLAN_FWD, mb, "%sbatch%s -> %s%u save:kept%u", in, weights(r, of, w), out, r->s + 1, r->s);
+	plan_piece(i, r->at->a, r->at->b)->keep = PLAN_KEEP_ALL;
+	i->replay = true;
+	i->work_bytes = r->need.work_fwd;
+	if (!r->last)
+		plan_do(p, PLAN_DROP, mb, "again%u", r->s + 1);
+}
+
 static void backward(struct plan *p, const struct member *r, int64_t mb, const char *of)
 {
 	char in[24] = "", out[24] = "", w[24], dw[16] = "";
 	uint32_t s = r->s;
 
+	if (r->again)
+		again(p, r, mb, of);
 	if (r->last) {
 		plan_vec(p, mb, "loss", "a%u! batch -> g%u loss correct", s + 1, s + 1)->inplace = true;
 	} else {
