@@ -54,6 +54,16 @@ static double us_per_byte(const struct offer *o)
 	return least ? 1e6 / rate_of(least) : 0;
 }
 
+/* The longest that has been measured. */
+static uint64_t latency_us(const struct offer *o)
+{
+	uint64_t most = 0;
+	for (size_t i = 0; i < (size_t)o->n * o->n; i++)
+		if (o->link[i].rate && delay_of(o->link[i].delay) > most)
+			most = delay_of(o->link[i].delay);
+	return most;
+}
+
 /* ---- making and checking ---- */
 
 struct view_member *view_members(const struct offer *o)
@@ -77,6 +87,7 @@ struct view view_of(const struct view *usual, const struct offer *o, const struc
 	v.epoch = o->epoch;
 	v.target_batch = o->target ? o->target : v.target_batch;
 	v.us_per_byte = us_per_byte(o);
+	v.latency_us = latency_us(o);
 	v.samples = 0;
 	v.begun = v.sent = v.agreed = v.gave = false;
 	v.granted = v.fresh = true;

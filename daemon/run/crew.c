@@ -223,10 +223,19 @@ static void take_view(struct run_crew *s, uint64_t generation, const struct view
 	run_crew_look(s);
 }
 
+/* What the planner has chosen of what the spec leaves open. */
+static void log_choice(struct run *r, const struct view *v)
+{
+	const char *text = json_string_value(json_object_get(json_object_get(v->values, "chosen"), "text"));
+	if (text)
+		run_log(r, LOG_INFO_, "crew.chosen", "%s", text);
+}
+
 static void on_begin(void *arg, uint64_t generation, const struct view *v, uint32_t rank)
 {
 	struct run_crew *s = ((struct run *)arg)->crew;
 	take_view(s, generation, v);
+	log_choice(s->r, v);
 	s->in = true;
 	s->out = false;
 }
@@ -381,7 +390,9 @@ int run_crew_open(struct run *r, struct err *e)
 		s->has_weights ? "weights from a file: nobody takes its part out of them yet" :
 		s->clip_norm > 0 ? "clip_norm: nobody has the whole gradient" :
 		s->stop_accuracy > 0 ? "stop.accuracy: nobody has the whole model to measure it" :
-		s->local.aux ? "local.aux: a spare member helps as it is" : NULL;
+		s->local.aux ? "local.aux: a spare member helps as it is" :
+		json_is_string(json_object_get(s->plan, "micro_batch_size")) ? "micro_batch_size auto: it is one for the life "
+		"of a run (run plan says which would be best)" : NULL;
 	if (bad)
 		return err_set(e, ERR_INVALID, "strategy %s does not go together with %s", s->strategy, bad);
 	x = r->crew = xcalloc(1, sizeof *x);

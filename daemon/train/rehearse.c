@@ -71,7 +71,8 @@ static int open_members(struct stagehand *h, struct err *e)
 	h->pass = spec_memory(&s->local);
 	h->v = (struct view){ .profile = &h->profile, .memory = &h->pass, .nmembers = h->n, .member = h->member,
 		.generation = 1, .redundancy = s->redundancy, .target_batch = s->target_batch, .granted = true, .fresh = true,
-		.settings = { s->nsettings, s->setting }, .values = s->plan, .us_per_byte = h->c->link.us_per_byte };
+		.settings = { s->nsettings, s->setting }, .values = s->plan, .us_per_byte = h->c->link.us_per_byte,
+		.latency_us = h->c->link.latency_us };
 	h->programs = h->strategy->crew && s->mode.runs_on ? RUN_ON : 1;
 	h->plan = xcalloc((size_t)h->programs * h->n, sizeof(*h->plan));
 	h->list = xcalloc((size_t)h->programs * h->n, sizeof(*h->list));
@@ -150,6 +151,18 @@ static int plan_all(struct stagehand *h, struct err *e)
 	return rc;
 }
 
+/* The size of micro-batches that the planner has chosen is that of all that follows. */
+static void take_size(struct stagehand *h)
+{
+	uint32_t batch = h->values && h->strategy->batch ? h->strategy->batch(h->values) : 0;
+	struct profile was = h->profile;
+
+	if (batch && batch != was.batch) {
+		profile_at(&was, batch, &h->profile);
+		profile_free(&was);
+	}
+}
+
 /* The epochs that follow, each with the round of the one before it. */
 static int plan_on(struct stagehand *h, struct err *e)
 {
@@ -223,12 +236,13 @@ static json_t *member(struct stagehand *h, uint32_t k)
 	uint64_t sent = 0, most = h->most ? h->most : x->peak[0];        /* of its programs one after the other */
 	uint32_t a, b;
 	char s1[32], s2[32], s3[32];
+	uint64_t made = x->ran[h->strategy->crew ? PLAN_BWD : PLAN_FWD];        /* stages may go forward twice */
 	json_t *o;
 
 	layers_of(h, &h->plan[k], &a, &b);
 	for (int c = 0; c < PLAN_CLASSES_COUNT; c++)
 		sent += x->sent[c];
-	o = json_pack("{s:I,s:I,s:I,s:I,s:I,s:f}", "member", (json_int_t)k, "micro_batches", (json_int_t)x->ran[PLAN_FWD],
+	o = json_pack("{s:I,s:I,s:I,s:I,s:I,s:f}", "member", (json_int_t)k, "micro_batches", (json_int_t)made,
 		"state_bytes", (json_int_t)state_of(&h->plan[k]), "peak_bytes", (json_int_t)most, "sent_bytes",
 		(json_int_t)sent, "idle", x->bubble);
 	if (a == h->profile.nops) {
@@ -238,7 +252,7 @@ static json_t *member(struct stagehand *h, uint32_t k)
 	(void)json_object_set_new(o, "first_layer", json_string(op[a].name));
 	(void)json_object_set_new(o, "last_layer", json_string(op[b].name));
 	buf_printf(&h->text, "%6u  %6u  %10s  %13llu  %10s  %10s  %5.1f %%  %s to %s\n", k, b - a + 1,
-		size(state_of(&h->plan[k]), s1), (unsigned long long)x->ran[PLAN_FWD], size(most, s2), size(sent, s3),
+		size(state_of(&h->plan[k]), s1), (unsigned long long)made, size(most, s2), size(sent, s3),
 		x->bubble * 100, op[a].name, op[b].name);
 	return o;
 }
@@ -298,11 +312,16 @@ static void chart(struct stagehand *h)
 
 static json_t *told(struct stagehand *h)
 {
-	json_t *o = json_object(), *list, *predicted;
+	json_t *o = json_object(), *list, *predicted, *chosen = json_object_get(h->values, "chosen");
 	uint8_t digest[32];
 	struct id id;
 	char hex[ID_HEX];
 
+	if (chosen) {
+		(void)json_object_set(o, "chosen", chosen);
+		buf_printf(&h->text, "%s (of %lld ways)\n\n", json_string_value(json_object_get(chosen, "text")),
+			(long long)json_integer_value(json_object_get(chosen, "ways")));
+	}
 	(void)json_object_set_new(o, "remat", memory_json(&h->profile, &h->pass, &h->text));
 	list = members(h);
 	if (h->c->draw)
@@ -329,8 +348,10 @@ json_t *rehearse(const struct rehearse_conf *c, struct err *e)
 	json_t *o = NULL;
 
 	if (open_model(&h, e) == 0 && open_members(&h, e) == 0 && open_memory(&h, e) == 0 &&
-	    plan_all(&h, e) == 0 && plan_on(&h, e) == 0 && check_all(&h, e) == 0)
-		o = told(&h);
+	    plan_all(&h, e) == 0) {
+		take_size(&h);
+		o = plan_on(&h, e) == 0 && check_all(&h, e) == 0 ? told(&h) : NULL;
+	}
 	for (uint32_t k = 0; h.plan && k < h.programs * h.n; k++)
 		plan_free(&h.plan[k]);
 	free(h.plan);

@@ -27,6 +27,9 @@ static const struct { const char *theirs, *ours; } same[] = {
 	{ ALL ",\"strategy\":\"pipeline\",\"schedule\":\"gpipe\",\"stages\":2,\"micro_batches\":8,"
 		"\"lr\":{\"schedule\":\"step\",\"every\":3}", ALL ",\"strategy\":\"pipeline\",\"plan\":{\"schedule\":\"gpipe\","
 		"\"stages\":2,\"micro_batches\":8},\"schedule\":{\"name\":\"step\",\"every\":3}" },
+	{ ALL ",\"strategy\":\"pipeline\",\"stages\":\"auto\",\"micro_batch_size\":\"auto\","
+		"\"remat\":\"boundary\"", ALL ",\"strategy\":\"pipeline\",\"plan\":{\"stages\":\"auto\","
+		"\"micro_batch_size\":\"auto\",\"remat\":\"boundary\"}" },
 	{ ALL ",\"strategy\":\"pipeline\",\"pipeline\":{\"stages\":2}", ALL ",\"strategy\":\"pipeline\","
 		"\"plan\":{\"stages\":2}" },
 	{ ALL ",\"strategy\":\"pipeline\",\"stages\":[{\"layers\":\"0-2\",\"replicas\":2},{\"layers\":\"3-3\"}]",
@@ -155,6 +158,10 @@ static void test_refused(void **state)
 		{ ALL ",\"strategy\":\"pipeline\",\"stages\":2,\"schedule\":\"1f1b\",\"lr\":{\"schedule\":\"cos\"}", "cos" },
 		{ ALL ",\"stages\":2", "plan.stages: belongs to strategy pipeline, and this run's strategy is hivemind" },
 		{ ALL ",\"strategy\":\"pipeline\"", "plan: stages is missing" },
+		{ ALL ",\"strategy\":\"pipeline\",\"stages\":2,\"remat\":\"periodic\"",
+			"plan: remat must be one of: none boundary auto" },
+		{ ALL ",\"strategy\":\"pipeline\",\"stages\":2,\"micro_batch_size\":\"big\"",
+			"plan: micro_batch_size must be a whole" },
 		{ ALL ",\"stem\":\"cifar\"", "stem" },
 		{ ALL ",\"wire\":\"fp12\"", "fp12" },
 		{ ALL ",\"averaging\":3,\"wire\":\"fp16\"", "wire: is \"fp16\", and averaging.codec is" },

@@ -16,9 +16,10 @@ static const struct cmd_param params[] = {
 	{ "tbs", CMD_INT, CMD_OPTION, "target batch size: samples of an epoch (default: the spec's, else 256)" },
 	{ "optimizer", CMD_STR, CMD_OPTION, "such as adamw (default: the spec's, else sgd)" },
 	{ "strategy", CMD_STR, CMD_OPTION, "who computes what, such as pipeline" },
-	{ "stages", CMD_JSON, CMD_OPTION, "of strategy pipeline: into how many the model is cut, or a list of them" },
+	{ "stages", CMD_JSON, CMD_OPTION, "of strategy pipeline: into how many the model is cut, a list of them, or auto" },
 	{ "replicas", CMD_INT, CMD_OPTION, "of strategy pipeline: so many side by side at most" },
 	{ "schedule", CMD_STR, CMD_OPTION, "of strategy pipeline: naive, gpipe, 1f1b or 2bw" },
+	{ "micro_batch_size", CMD_JSON, CMD_OPTION, "of strategy pipeline: samples of each, or auto" },
 	{ "micro_batches", CMD_INT, CMD_OPTION, "of strategy pipeline: of a flush" },
 	{ NULL, 0, 0, NULL }
 };

@@ -122,13 +122,17 @@ static int strategy_keys(json_t *whole, struct err *e)
 	return 0;
 }
 
-/* "stages", "replicas", "micro_batches", "micro_batch_size" and a "schedule" that is a word are of the plan; one that
- * is an object is of lr. */
+/* "stages", "replicas", "micro_batches", "micro_batch_size", "remat" where the strategy has it, and a "schedule" that
+ * is a word are of the plan; one that is an object is of lr. */
 static int plan_keys(json_t *whole, struct err *e)
 {
-	static const char *const keys[] = { "stages", "replicas", "micro_batches", "micro_batch_size", NULL };
+	static const char *const keys[] = { "stages", "replicas", "micro_batches", "micro_batch_size", "remat", NULL };
+	const char *name = json_string_value(json_object_get(whole, "strategy"));
+	const struct planner_ops *p = strategy_find(name ? name : strategy_at(0)->name);
+	bool remat = p && spec_plan_has(p, "remat");    /* of who does not have it: each peer's own */
 
 	for (size_t i = 0; keys[i]; i++)
+		if (strcmp(keys[i], "remat") || remat)
 		if (move(whole, NULL, keys[i], "plan", keys[i], NULL, e) < 0)
 			return -1;
 	return json_is_string(json_object_get(whole, "schedule")) ?

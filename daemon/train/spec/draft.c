@@ -5,6 +5,8 @@
 #include <string.h>
 #include "common/mem.h"
 #include "train/spec/draft.h"
+#include "train/spec/int.h"
+#include "train/strategy.h"
 #include "train/zoo.h"
 
 #define TARGET_BATCH 256
@@ -146,10 +148,23 @@ static void text(json_t *spec, const json_t *input, const struct data_about *a, 
 		(void)json_object_set_new(spec, "loss", json_pack("{s:s,s:i}", "type", "cross_entropy", "ignore", -100));
 }
 
+/* "remat" is a word about all members, where the strategy has it; else this machine's own. */
+static bool of_all(json_t *spec)
+{
+	const char *name = json_string_value(json_object_get(spec, "strategy"));
+	const struct planner_ops *p = name ? strategy_find(name) : NULL;
+
+	if (!p || !spec_plan_has(p, "remat"))
+		return false;
+	(void)json_object_del(json_object_get(spec, "local"), "remat");
+	return true;
+}
+
 void draft_over(json_t *spec, const json_t *params)
 {
 	static const char *const same[] = { "conv", "seed", "open", "admins", "strategy" };
-	static const char *const plan[] = { "stages", "replicas", "schedule", "micro_batches" };
+	static const char *const plan[] = { "stages", "replicas", "schedule", "micro_batches", "micro_batch_size",
+		"remat" };
 	json_t *o = json_object_get(spec, "optimizer"), *v;
 	const char *name = json_string_value(json_object_get(params, "optimizer"));
 
@@ -166,7 +181,7 @@ void draft_over(json_t *spec, const json_t *params)
 		if ((v = json_object_get(params, same[i])))
 			(void)json_object_set(spec, same[i], v);
 	for (size_t i = 0; i < sizeof(plan) / sizeof(*plan); i++)
-		if ((v = json_object_get(params, plan[i]))) {
+		if ((v = json_object_get(params, plan[i])) && (strcmp(plan[i], "remat") || of_all(spec))) {
 			o = json_object_get(spec, "plan");
 			o = json_is_object(o) ? json_copy(o) : json_object();
 			(void)json_object_set(o, plan[i], v);

@@ -51,6 +51,10 @@ int spec_one_batch(struct spec *s, const json_t *local, struct err *e)
 		return 0;
 	if (!said)
 		return json_object_set_new((json_t *)s->plan, "micro_batch_size", json_integer(s->local.batch));
+	if (json_is_string(said)) {             /* chosen for each generation, by all members for all */
+		s->local.batch = 1;
+		return 0;
+	}
 	if ((uint64_t)json_integer_value(said) > s->target_batch)
 		return place_err(&at, e, "of all members is %lld (plan.micro_batch_size), and the target batch %llu",
 			(long long)json_integer_value(said), (unsigned long long)s->target_batch);

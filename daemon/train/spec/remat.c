@@ -196,8 +196,8 @@ static int rules(const struct spec_remat *r, const struct spec *s, bool said, st
 	if (r->segments && r->memory_bytes)
 		return place_err(&at, e, "segments and memory are two ways to say one thing: give one of them");
 	if (strcmp(r->policy, "none") && strategy_find(s->strategy)->crew)
-		return place_err(&at, e, "strategy %s and policy %s do not go together yet: stages keep what they need, and a "
-			"policy is for strategies with the whole model on every peer", s->strategy, r->policy);
+		return place_err(&at, e, "strategy %s and policy %s do not go together where each peer says its own: "
+			"plan.remat (none, boundary, auto) is for all members", s->strategy, r->policy);
 	return 0;
 }
 
