@@ -43,6 +43,16 @@ holds 'round(d["predicted"]["us"] / 60e3) == 8 and d["members"][3]["micro_batche
 holds '"first_us" not in d["predicted"]' --draw
 expect "240.000 ms an epoch, and 330.000 ms the first" plan --members 4 --schedule 2bw --draw
 expect "spare" plan --members 5 --draw
+# Left to the planner: sleeping takes as long for many samples as for few, so it takes many.
+holds 'd["chosen"]["micro_batch_size"] > 4 and d["chosen"]["stages"] * d["chosen"]["replicas"] <= 4 and d["chosen"]["ways"] > 20' \
+	--stages auto --remat auto --micro_batch_size auto --draw
+expect "chosen: 4 pipelines of 1 stage, micro-batches of 4, without recomputing: predicted 133." \
+	plan --members 4 --stages auto --remat auto --memory 1GiB --draw
+holds '"chosen" not in d' --stages 4 --remat boundary --draw
+not_this "of [0-9]* ways to lay a pipeline over 4 members none fits: the nearest, .*, lacks [0-9]* bytes" plan "$work/four.json" \
+	--members 4 --stages auto --micro_batch_size auto --remat auto --memory 1KiB
+not_this "stages must be a number, or a list of 1 to 256 stages, or" plan "$work/four.json" --members 4 --stages many
+not_this "remat must be one of: none boundary auto" plan "$work/four.json" --members 4 --remat periodic
 not_this "4 stages need 4 members, and there are 3" plan "$work/four.json" --members 3
 not_this "20 stages, and the model has 9 layers" plan "$work/four.json" --members 20 --stages 20
 not_this "known: naive gpipe 1f1b 2bw" plan "$work/four.json" --members 4 --schedule zigzag
