@@ -226,7 +226,7 @@ static void hello_fire(struct timer *t)
 		env_after(n->env, &h->timer, try_wait(h));
 		return;
 	}
-	if (h->tries >= patience(h)) {
+	if (h->tries >= patience(h) && !(h->proof && h->at.port[CHAN_DOOR])) {  /* the door carries everything meanwhile */
 		n->env->ops->close_link(n->env, &h->at);
 		if (h->peer)
 			h->peer->torn = true;
