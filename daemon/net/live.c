@@ -282,14 +282,15 @@ void live_missed(struct peer *p, uint64_t since_us)
 		return;
 	if (!p->misses++)
 		p->missed_us = since_us;
-	if (!p->client)                         /* the door connection that it had made may be gone: dial it instead */
-		p->door_token = 0;
 	if (looks_broken(p)) {
 		live_probe(p, probe_deadline(p));
 		hello_start(p);                 /* it may be a new process that knows nothing of our session */
 	}
 	if (p->misses < MISSES_FRESH)
 		return;
+	/* The door connection that it had made may be gone: dial it instead. One answer may have been dropped by a door. */
+	if (!p->client)
+		p->door_token = 0;
 	/* Taken for one that only dials out because it could not be reached for a while; it may think the same of us. */
 	if (p->client && p->at.port[CHAN_CTRL]) {
 		p->client = p->mailbox = false;
