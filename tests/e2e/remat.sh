@@ -73,7 +73,7 @@ no_start "bytes are missing" --remat periodic:1KiB
 no_start "local.remat.policy: unknown policy \"peridic\"" --remat peridic
 no_start "local.remat.segments: 40 are asked for, and policy periodic can cut this model of 40 layers into" --remat periodic:40
 no_start "norm2 cannot be one: what relu1 makes goes past it and would be lost; the nearest that can: relu1, sum3" --remat user:norm2
-no_start "strategy pipeline and policy periodic do not go together" --remat periodic --strategy pipeline --stages 2
+no_start "remat must be one of: none boundary auto" --remat periodic --strategy pipeline --stages 2
 
 # Shown before it runs, and while it does.
 expect "remat periodic: 4 segments of at most" hive a run plan "$work/deep.json" --remat periodic:4
