@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""A model that no member could hold alone trains over several: gpt2 with AdamW over MEMBERS daemons of one thread each on loopback, strategy
+pipeline, every part of the state in two places. JSON out: tokens/s, milliseconds of an epoch and of its round (medians with spread over
+windows of one epoch), what a daemon alone says, and what each daemon has taken at most (VmHWM) beside what it may take (local.memory).
+
+usage: tests/bench/big.py HIVEMINDD [--memory 4GB] [--members 4] [--layers 24] [--width 1024] [--heads 16] [--context 128] [--micro 8]
+	[--windows 7] [--quick]
+The model is gpt2 medium by default, with a last layer of its own: 406 M parameters instead of 355, since layers that share parameters
+are not cut apart. --quick: a small one, with figures that say nothing."""
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from swarm import Daemon, Failed, end_in_order, kill_all, machine, new_key, spread
+
+PORT = 27600
+
+
+def spec_of(o, text, **more):
+	return {'name': 'big', 'model': {'zoo': 'gpt2', 'layers': o.layers, 'width': o.width, 'heads': o.heads, 'context': o.context,
+		'dropout': 0, 'tied': 0}, 'loss': 'cross_entropy', 'optimizer': {'name': 'adamw', 'lr': 1e-4}, 'strategy': 'pipeline',
+		'schedule': '1f1b', 'stages': o.members, 'micro_batches': o.micro, 'replicas': 1, 'redundancy': 2, 'target_batch': o.micro,
+		'validation': {'every': 0}, 'data': {'name': 'text', 'kind': 'text'}, 'stop': {'epochs': 1000000},
+		'local': {'batch': 1, 'data': text, 'threads': 1, 'checkpoint_every': 1000000, 'memory': o.memory}, **more}
+
+
+def alone(o, folder, text):
+	"""Why one daemon by itself does not train it, in its own words."""
+	d = Daemon(o.hivemindd, folder, 'alone', PORT, new_key(folder))
+	try:
+		d.start()
+		d.ask('run.start', spec=spec_of(o, text, stages=1, redundancy=1))
+
+		def said():
+			with open(f'{folder}/alone.log', encoding='utf-8') as log:
+				return next((line.split(' ', 1)[1].strip() for line in log if 'are missing' in line), None)
+		return d.wait(said, 300, 'a refusal')
+	finally:
+		kill_all([d])
+
+
+def most_taken(d):
+	with open(f'/proc/{d.process.pid}/status', encoding='ascii') as f:
+		return next(int(line.split()[1]) * 1024 for line in f if line.startswith('VmHWM'))
+
+
+def epoch_of(d):
+	return d.show('big', 'epoch', 0) or 0
+
+
+def together(o, folder, text):
+	spec = spec_of(o, text)
+	all_ = [Daemon(o.hivemindd, folder, f'p{i}', PORT + 3 * i, new_key(folder)) for i in range(o.members)]
+	try:
+		all_[0].start()
+		all_[0].must('run.start', spec=spec)
+		for d in all_[1:]:
+			d.start([all_[0].address()])
+			d.join_run('big', text, local=spec['local'])
+		all_[0].wait(lambda: epoch_of(all_[0]) >= 2, 1800, 'two epochs', 0.2)
+		crew = all_[0].show('big', 'crew')
+		at = epoch_of(all_[0])
+		all_[0].wait(lambda: epoch_of(all_[0]) >= at + o.windows + 1, 600 * (o.windows + 1), f'{o.windows} epochs', 0.2)
+		sql = f'select wall_ms, samples from epochs where epoch > {at} and epoch <= {at + o.windows + 1} order by epoch'
+		rows = all_[0].wait(lambda: len(r := all_[0].rows(sql)) == o.windows + 1 and r, 20, 'all epochs in the table')
+		ms = [b[0] - a[0] for a, b in zip(rows, rows[1:])]
+		rounds = [r[0] / 1e3 for r in all_[0].rows(f"select took_us from rounds where epoch > {at} and outcome = 'done' order by id "
+			f'limit {o.windows}')]
+		return {'parameters': all_[0].show('big', 'parameters'), 'seats': crew['seats'] if 'seats' in crew else o.members,
+			'redundancy': crew.get('redundancy'), 'tokens_per_s': spread([o.micro * o.context * 1e3 / m for m in ms]), 'epoch_ms': spread(ms),
+			'round_ms': spread(rounds) if rounds else None, 'taken_mb': [round(most_taken(d) / 1e6) for d in all_]}
+	except Failed:
+		for d in all_:
+			with open(f'{folder}/{d.name}.log', encoding='utf-8') as log:
+				print(f'--- {d.name}\n' + ''.join(log.readlines()[-15:]), file=sys.stderr)
+		raise
+	finally:
+		kill_all(all_)
+
+
+def main():
+	p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+	p.add_argument('hivemindd')
+	for name, value in (('members', 4), ('layers', 24), ('width', 1024), ('heads', 16), ('context', 128), ('micro', 8), ('windows', 7)):
+		p.add_argument(f'--{name}', type=int, default=value)
+	p.add_argument('--memory', default='4GB')
+	p.add_argument('--quick', action='store_true')
+	o = p.parse_args()
+	if o.quick:
+		o.members, o.layers, o.width, o.heads, o.context, o.micro, o.windows, o.memory = 2, 2, 64, 2, 16, 4, 2, '100MB'
+	if min(o.members, o.layers, o.width, o.heads, o.context, o.micro, o.windows) < 1:
+		p.error('all numbers are at least 1')
+	end_in_order()
+	folder = tempfile.mkdtemp(prefix='hivemind-bench.')
+	try:
+		text = f'{folder}/text.txt'
+		with open(text, 'wb') as f:
+			f.write(random.Random(1).randbytes(1 << 20))
+		out = {'bench': 'big', 'quick': o.quick, 'layers': o.layers, 'width': o.width, 'context': o.context, 'micro_batches': o.micro,
+			'members': o.members, 'memory': o.memory, 'alone': alone(o, folder, text), **together(o, folder, text), 'machine': machine()}
+	finally:
+		shutil.rmtree(folder)
+	print(json.dumps(out, indent=1))
+	return 0
+
+
+if __name__ == '__main__':
+	sys.exit(main())
