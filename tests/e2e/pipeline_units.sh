@@ -65,22 +65,34 @@ for n in b c d; do daemon_start $n --join "$(address a)"; done
 for n in $all; do wait_for 60 are $n "0 0 1 1"; done
 goes_on $all
 
-# Stopped where they are: two hold each part, with equal bits.
-for n in $all; do daemon_stop $n; done
-compare "$(state a)" "$(state b)" "$(state c)" "$(state d)" <<'P' || fail "holders of a part have different bits"
+# Paused where they are: two hold each part of the newest epoch that all have saved, with equal bits, and all have one clock.
+common() {      # the newest checkpoint that all four have
+	for n in $all; do find "$(state $n)"/runs -name 'epoch-*.safetensors' -printf '%f\n'; done | sort | uniq -c |
+		awk '$1 == 4 { last = $2 } END { print last }'
+}
+twice() {       # not yet: a round ends for some of them before it does for the others, and one who seemed dead comes back
+	local n status=0
+	for n in $all; do hive "$n" checkpoint line >/dev/null 2>&1 || return 1; done
+	compare "$(common)" "$(state a)" "$(state b)" "$(state c)" "$(state d)" <<'P' || status=$?
+import glob
 import sys
-from tensors import newest
-held = [newest(folder) for folder in sys.argv[1:]]
-last = max(name for name, parts in held)
+from tensors import load
 seen = {}
-for name, parts in held:
-    if name == last:
-        for k, v in parts.items():
+for folder in sys.argv[2:]:
+    for path in glob.glob(f'{folder}/runs/*/{sys.argv[1]}'):
+        for k, v in load(path)[1].items():
             seen.setdefault(k, []).append(v)
-two = [k for k, v in seen.items() if len(v) >= 2]
-assert two, held
-for k in two:
-    assert all(v == seen[k][0] for v in seen[k]), k
-print(len(two), 'tensors of', last, 'in two places')
+if any(len(v) != (4 if k == 'optimizer.clock' else 2) for k, v in seen.items()) or len(seen) < 2:
+    print({k: len(v) for k, v in seen.items()})
+    sys.exit(3)
+for k, v in seen.items():
+    assert all(x == v[0] for x in v), k
+print(len(seen) - 1, 'tensors of', sys.argv[1], 'in two places')
 P
+	[ $status = 0 ] || [ $status = 3 ] || fail "holders of a part have different bits"
+	return $status
+}
+hive a run pause line >/dev/null || fail "no pause"
+wait_for 60 twice
+for n in $all; do daemon_stop $n; done
 say done
