@@ -157,6 +157,8 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 		h->peer = NULL;
 	}
 	live_heard(peer);
+	list_each(it, &peer->sessions)          /* what was said under them was not answered: M3 must go, by the new one */
+		list_entry(it, struct session, link)->doubted |= peer->torn;
 	peer_install(peer, s, !h->through_door);
 	/* Something has to carry M3, so that the other side has the session too: what waited, a ping, or a bare sign. */
 	if (peer_session(peer) != s || s->refs == 1)
