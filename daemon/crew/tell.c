@@ -1,7 +1,6 @@
 /* What the owner is told, and when the crew looks again: whatever is found out, a timer is armed, and crew.c steps. */
 #include <stdarg.h>
 #include <stdio.h>
-#include "common/text.h"
 #include "crew/int.h"
 
 void crew_say(struct crew *c, enum log_level level, const char *code, const struct id *peer, const char *fmt, ...)
@@ -11,7 +10,6 @@ void crew_say(struct crew *c, enum log_level level, const char *code, const stru
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	text_clean(text);                       /* perhaps some of it is another peer's */
 	if (c->cb.event)
 		c->cb.event(c->arg, level, code, peer, text);
 }

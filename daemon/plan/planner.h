@@ -128,7 +128,9 @@ struct planner_ops {
 	int (*check)(const json_t *values, struct err *e);
 	/* What values leave open and takes its time to find (cuts of the model), found for this view, into *ret: a new
 	 * reference, from which plan() makes the same plans, sooner. Once for a generation; me and the round do not matter.
-	 * NULL: nothing is ever open. */
+	 * NULL: nothing is ever open. Where it had more to choose than cuts, PLANNER_CHOSEN is in it: an object with
+	 * "text", a line for the operator, "ways", among how many, and what the strategy says beside them. */
+#define PLANNER_CHOSEN "chosen"
 	int (*settle)(const struct view *v, json_t **ret, struct err *e);
 	/* 0, or -1 and e: settings that do not go together. values have been checked. NULL: all is as in a mode of
 	 * zeros. */

@@ -226,7 +226,7 @@ static void take_view(struct run_crew *s, uint64_t generation, const struct view
 /* What the planner has chosen of what the spec leaves open. */
 static void log_choice(struct run *r, const struct view *v)
 {
-	const char *text = json_string_value(json_object_get(json_object_get(v->values, "chosen"), "text"));
+	const char *text = json_string_value(json_object_get(json_object_get(v->values, PLANNER_CHOSEN), "text"));
 	if (text)
 		run_log(r, LOG_INFO_, "crew.chosen", "%s", text);
 }

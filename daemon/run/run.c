@@ -85,6 +85,7 @@ void run_log(struct run *r, enum log_level level, const char *kind, const char *
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
+	text_clean(text);                       /* perhaps some of it is another peer's */
 	log_write(r->rs->ctx.env->log, level, r->name, "%s", text);
 	if (r->rs->ctx.store)
 		store_event(r->rs->ctx.store, level, kind, r->hex, NULL, NULL, "%s%s%s", r->hex[0] ? "" : r->name,

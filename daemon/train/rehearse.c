@@ -312,13 +312,13 @@ static void chart(struct stagehand *h)
 
 static json_t *told(struct stagehand *h)
 {
-	json_t *o = json_object(), *list, *predicted, *chosen = json_object_get(h->values, "chosen");
+	json_t *o = json_object(), *list, *predicted, *chosen = json_object_get(h->values, PLANNER_CHOSEN);
 	uint8_t digest[32];
 	struct id id;
 	char hex[ID_HEX];
 
 	if (chosen) {
-		(void)json_object_set(o, "chosen", chosen);
+		(void)json_object_set(o, PLANNER_CHOSEN, chosen);
 		buf_printf(&h->text, "%s (of %lld ways)\n\n", json_string_value(json_object_get(chosen, "text")),
 			(long long)json_integer_value(json_object_get(chosen, "ways")));
 	}

@@ -14,7 +14,7 @@ static const struct cmd_param params[] = {
 	{ "stages", CMD_JSON, CMD_OPTION, "of strategy pipeline: into how many the model is cut, a list of them, or auto" },
 	{ "replicas", CMD_INT, CMD_OPTION, "of strategy pipeline: so many side by side at most" },
 	{ "schedule", CMD_STR, CMD_OPTION, "of strategy pipeline: naive, gpipe, 1f1b or 2bw" },
-	{ "micro_batch_size", CMD_JSON, CMD_OPTION, "of strategy pipeline: samples of each, or auto" },
+	{ "micro_batch_size", CMD_JSON, CMD_OPTION, "of strategy pipeline: samples of each (run plan finds the best)" },
 	{ "micro_batches", CMD_INT, CMD_OPTION, "of strategy pipeline: of a flush" },
 	{ "epochs", CMD_INT, CMD_OPTION, "stop after so many; without it the run is endless" },
 	{ "admins", CMD_STR, CMD_OPTION, "peer ids, with commas between, that may set, pause and stop the run, as its "

@@ -132,8 +132,7 @@ static int plan_keys(json_t *whole, struct err *e)
 	bool remat = p && spec_plan_has(p, "remat");    /* of who does not have it: each peer's own */
 
 	for (size_t i = 0; keys[i]; i++)
-		if (strcmp(keys[i], "remat") || remat)
-		if (move(whole, NULL, keys[i], "plan", keys[i], NULL, e) < 0)
+		if ((remat || strcmp(keys[i], "remat")) && move(whole, NULL, keys[i], "plan", keys[i], NULL, e) < 0)
 			return -1;
 	return json_is_string(json_object_get(whole, "schedule")) ?
 		move(whole, NULL, "schedule", "plan", "schedule", NULL, e) : 0;

@@ -38,7 +38,7 @@ static int chosen_open(struct chosen *c, const struct view *v, struct err *e)
 		return -1;
 	c->v.values = c->values ? c->values : v->values;
 	batch = ways_batch(c->v.values);
-	if (batch && batch != v->profile->batch && json_object_get(c->v.values, WAYS_CHOSEN)) {
+	if (batch && batch != v->profile->batch && json_object_get(c->v.values, PLANNER_CHOSEN)) {
 		profile_at(v->profile, batch, &c->profile);
 		c->v.profile = &c->profile;
 	}
@@ -133,7 +133,7 @@ static int unit(const struct view *v, uint32_t rank, struct planner_unit *ret, s
 
 static uint32_t batch(const json_t *values)
 {
-	return json_object_get(values, WAYS_CHOSEN) ? ways_batch(values) : 0;
+	return json_object_get(values, PLANNER_CHOSEN) ? ways_batch(values) : 0;
 }
 
 static bool lost(const struct view *v, uint32_t rank)

@@ -245,7 +245,7 @@ static void tell(const struct search *s, const struct best *b, json_t *values)
 	(void)json_object_set_new(o, "stages", json_integer(w->stages ? w->stages :
 		(json_int_t)json_array_size(json_object_get(values, "stages"))));
 	(void)json_object_set_new(o, "text", json_string(text));
-	(void)json_object_set_new(values, WAYS_CHOSEN, o);
+	(void)json_object_set_new(values, PLANNER_CHOSEN, o);
 }
 
 int ways_choose(const struct view *v, json_t **ret, struct err *e)

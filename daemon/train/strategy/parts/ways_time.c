@@ -1,5 +1,5 @@
-/* How long an epoch takes (ways_us): the programs that its pipelines would run, by the predictor. Flushes of one size
- * take the same time each; of a schedule that runs on it is what one micro-batch more takes in the middle of an epoch,
+/* How long an epoch takes: the programs that its pipelines would run, by the predictor. Flushes of one size take the
+ * same time each; of a schedule that runs on it is what one micro-batch more takes in the middle of an epoch,
  * as often as there are any. The round is that of all pipelines, with what each gives. */
 #include <stdlib.h>
 #include <string.h>
@@ -230,15 +230,4 @@ double ways_epoch(struct pipe *x, struct err *e)
 	if (round_us(x, &round, e) < 0)
 		return -1;
 	return !x->schedule->runs_on ? most + round : round > most ? round : most;
-}
-
-int ways_us(const struct view *v, double *ret, struct err *e)
-{
-	const struct view begins = ways_begins(v);
-	struct pipe x = { .v = &begins };
-
-	if (seats_find(&x, &begins, e) < 0 || seats_cut(&x, x.units, e) < 0)
-		return -1;
-	*ret = ways_epoch(&x, e);
-	return *ret < 0 ? -1 : 0;
 }
