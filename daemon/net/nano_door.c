@@ -174,43 +174,73 @@ void door_good(struct nano *n, uint64_t token)
 
 /* Two count the same connection, we and TCP: so one whose bytes are a peer's is that peer's. Who has seen what a peer
  * has sent could send as much; all that it wins is to be left alone. */
-static struct door_last *match(struct nano *n, const struct inbound *c)
+static bool may_be(const struct inbound *c, const struct door_last *last)
 {
-	list_each(i, &n->door_peers) {
-		struct door_last *last = list_entry(i, struct door_last, link);
+	return c->received >= last->received &&
+		c->received - last->received <= (last->received >= MANY ? ON_THE_WAY : 0);
+}
 
-		if (!last->seen && c->received >= last->received &&
-		    c->received - last->received <= (last->received >= MANY ? ON_THE_WAY : 0))
-			return last;
+static struct door_last *owner(struct nano *n, const struct inbound *c)
+{
+	return c->token ? find(n, c->token) : NULL;
+}
+
+/* While messages are alike, counts are; what has been read of a peer and has not come by its descriptor tells that it
+ * is another's. That one is no stranger yet. */
+static void part(struct nano *n)
+{
+	for (size_t i = 0; i < n->ninbound; i++) {
+		struct inbound *c = &n->inbound[i];
+		struct door_last *last = owner(n, c);
+
+		if (last && last->received <= c->received) {
+			last->seen = true;
+		} else if (last) {
+			c->token = 0;
+			c->since = env_now(n->env);
+			c->late_us = n->late_us;
+		}
+	}
+}
+
+/* Finds the descriptor of last. One whose bytes are exactly its is taken from a peer that has fewer: that one is
+ * returned, and its own is to be found. */
+static struct door_last *settle(struct nano *n, struct door_last *last)
+{
+	struct door_last *other;
+
+	for (size_t i = 0; i < n->ninbound; i++)
+		if (n->inbound[i].chan == CHAN_DOOR && !n->inbound[i].token && may_be(&n->inbound[i], last)) {
+			is(&n->inbound[i], last);
+			return NULL;
+		}
+	for (size_t i = 0; i < n->ninbound; i++) {
+		struct inbound *c = &n->inbound[i];
+
+		other = c->received == last->received && c->received < MANY ? owner(n, c) : NULL;
+		if (other && other->received < c->received) {
+			is(c, last);
+			other->seen = false;
+			return other;
+		}
 	}
 	return NULL;
 }
 
 void door_match(struct nano *n)
 {
-	struct door_last *last;
-	size_t left = list_len(&n->door_peers);
-
 	list_each(i, &n->door_peers)
 		list_entry(i, struct door_last, link)->seen = false;
-	for (size_t i = 0; i < n->ninbound; i++) {
-		last = n->inbound[i].token ? find(n, n->inbound[i].token) : NULL;
-		if (last && !last->seen) {
-			last->seen = true;
-			left--;
-		}
-	}
-	for (size_t i = 0; i < n->ninbound; i++) {
-		struct inbound *c = &n->inbound[i];
+	part(n);
+	list_each(i, &n->door_peers) {
+		struct door_last *last = list_entry(i, struct door_last, link);
 
-		last = left && c->chan == CHAN_DOOR && !c->token ? match(n, c) : NULL;
-		if (last) {
-			is(c, last);
-			left--;
-		}
-		if (c->token)                   /* true behind a NAT too, where what a HELLO says about itself is not */
-			sweep_know(n, c->ip);
+		while (last && !last->seen)     /* each has fewer bytes than the one before */
+			last = settle(n, last);
 	}
+	for (size_t i = 0; i < n->ninbound; i++)
+		if (n->inbound[i].token)        /* true behind a NAT too, where what a HELLO says about itself is not */
+			sweep_know(n, n->inbound[i].ip);
 }
 
 /* ---- when the next message may go ---- */
