@@ -145,44 +145,6 @@ void ctl_serve(struct runs *rs)
 	net_on(rs->ctx.net, KIND_RUN_CTL, on_ctl, rs);
 }
 
-/* An operator's word on its way to the members; also the slot in which other requests wait for the network. */
-struct ask *ask_new(struct runs *rs, struct run *r, struct reply *reply)
-{
-	struct ask *a = xcalloc(1, sizeof *a);
-	a->rs = rs;
-	a->reply = reply;
-	if (r)
-		a->run = r->id;
-	list_push(&rs->asks, &a->link);
-	return a;
-}
-
-void ask_free(struct ask *a)
-{
-	list_del(&a->link);
-	json_decref(a->local);
-	json_decref(a->patch);
-	free(a);
-}
-
-/* The network outlives the runs by a moment: whoever still waits gets an answer, and late calls find nobody. */
-void runs_asks_free(struct runs *rs)
-{
-	list_each_safe(it, &rs->asks) {
-		struct ask *a = list_entry(it, struct ask, link);
-		struct err e;
-		err_set(&e, ERR_CANCELLED, "the daemon is stopping");
-		if (a->reply)
-			reply_fail(a->reply, &e);
-		list_del(&a->link);
-		list_init(&a->link);
-		a->reply = NULL;
-		a->rs = NULL;
-		if (!a->open)
-			ask_free(a);
-	}
-}
-
 static void told_all(struct ask *a)
 {
 	struct run *r = a->rs ? runs_by_id(a->rs, &a->run) : NULL;
@@ -198,14 +160,6 @@ static void told(void *arg, const struct frame *f, const struct err *e)
 	a->told += f != NULL;
 	if (--a->open == 0 && !a->sending)
 		told_all(a);
-}
-
-bool run_checked(const struct run *r, const json_t *params, struct reply *reply)
-{
-	if (!json_is_true(json_object_get(params, "check")))
-		return false;
-	reply_ok(reply, json_pack("{s:s,s:s,s:s}", "run", r->hex, "name", r->name, "state", run_state_name(r)));
-	return true;
 }
 
 static void say(struct runs *rs, const json_t *params, struct reply *reply, const char *op)

@@ -49,3 +49,10 @@ void run_discard(struct run *r, uint64_t common, uint64_t last)
 	store_epoch_discard(s, r->hex, common + 1, last);
 	store_param_discard(s, r->hex, common + 1, last, "of a history that lost a fork");
 }
+
+void run_given(struct run *r, const struct avg_point *p)
+{
+	uint64_t common;
+	if (avg_given(r->avg, p, &common))
+		run_discard(r, common, INT64_MAX);
+}

@@ -116,13 +116,6 @@ char *run_point_text(const struct run *r, const struct avg_point *p, size_t max)
 	return text;
 }
 
-void run_given(struct run *r, const struct avg_point *p)
-{
-	uint64_t common;
-	if (avg_given(r->avg, p, &common))
-		run_discard(r, common, INT64_MAX);
-}
-
 /* ---- changes ---- */
 
 static const char *text_of(const json_t *row, const char *key)
@@ -198,4 +191,27 @@ void run_settle(struct run *r)
 			r->unsettled = epoch;
 	}
 	json_decref(rows);
+}
+
+void run_record_params(struct run *r, const struct avg_point *before, const struct avg_point *after,
+	const struct id *author)
+{
+	const char *key;
+	json_t *v;
+	char who[ID_HEX];
+	id_hex(author && !id_zero(author) ? author : &r->author, who);
+	if (!r->rs->ctx.store)
+		return;
+	json_object_foreach(after->params, key, v) {
+		json_t *old = before->params ? json_object_get(before->params, key) : NULL;
+		if (old && json_equal(old, v))
+			continue;
+		char *a = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL, *b = json_dumps(v,
+			JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = a,
+			.new_value = b,
+			.author = who, .state = "applied", .version = after->params_version, .epoch = after->epoch });
+		free(a);
+		free(b);
+	}
 }

@@ -12,6 +12,7 @@
 
 #define RUN_POINTS 80                   /* recent points: snapshots and steps that come late need them */
 #define RUN_PEERS_SHOWN 64
+#define RUNS_MAX 256
 
 /* The life of a run: run.c has the table. */
 enum run_state { RUN_OPEN, RUN_RESTORE, RUN_ENTER, RUN_SYNC, RUN_TRAIN, RUN_FINISH, RUN_LEAVE, RUN_AGAIN, RUN_DONE,
@@ -104,17 +105,22 @@ void run_free(struct run *r);
 void run_event(struct run *r, enum run_event ev);
 void run_wake(struct run *r);                   /* its sleep layers wait no more: it is on its way out */
 void run_fail(struct run *r, const struct err *e);
-const char *run_state_name(const struct run *r);
-bool run_over(const struct run *r);
 void run_finish_more(struct run *r);             /* a step of FINISH is done */
 void run_effective_pause(struct run *r);        /* paused or held changed */
+void run_release(struct run *r);                /* trainer, averager and data go; the spec is read again */
+/* ---- state.c ---- */
+const char *run_state_word(enum run_state s);
+const char *run_state_name(const struct run *r);
+bool run_over(const struct run *r);
 void run_log(struct run *r, enum log_level level, const char *kind, const char *fmt, ...) __attribute__((format(printf,
 	4, 5)));
 void run_record(struct run *r);                 /* its row in the store */
+/* ---- point.c ---- */
+bool run_goal(const struct run *r);
 void run_applied_point(struct run *r);          /* point is that of an applied epoch: remember it */
+void run_take_point(struct run *r, const struct avg_point *p);
 uint64_t run_target(const struct run *r);       /* target batch size that is in force */
 const struct avg_point *run_point_at(const struct run *r, uint64_t epoch);
-void run_release(struct run *r);                /* trainer, averager and data go; the spec is read again */
 /* ---- again.c ---- */
 void run_again_check(struct run *r);            /* the point has changed: does the run still fit it? */
 void run_again_step(struct run *r);             /* something has been applied, or saved */
@@ -125,12 +131,14 @@ void run_again_enter(struct run *r);
 /* ---- open.c ---- */
 void run_open(struct run *r);
 void run_open_orphan(struct run *r);
+/* ---- place.c ---- */
 void run_dir(const struct run *r, char *out, size_t cap);
 void runs_dir(const struct runs *rs, const char *hex, char *out, size_t cap);   /* of a run that need not be here */
 /* Where data lies that an operator or a spec names: KIND:PATH, a path, or a name of [data]. */
 const char *run_place_path(const struct runs *rs, const char *of_kind, const char *name, char *out, size_t cap,
 	struct err *e);
 const char *run_data_path(const struct runs *rs, const struct spec *s, char *out, size_t cap, struct err *e);
+/* ---- room.c ---- */
 double run_macs_per_us(const struct compute *c);
 /* ERR_LIMIT: with what other runs take there is no room for it. */
 int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e);
@@ -142,9 +150,6 @@ int run_swarm_open(struct run *r, struct err *e);
 void run_grant_local(struct run *r, bool renew);
 bool run_reach(struct run *r);                  /* has it come to its goal just now? Then it ends (EV_REACHED) */
 void run_enter(struct run *r);
-/* What after has that before has not, into the history of changes; author NULL or zeros: the run's. */
-void run_record_params(struct run *r, const struct avg_point *before, const struct avg_point *after,
-	const struct id *author);
 extern const struct trainer_cb run_trainer_cb;
 
 /* ---- crew.c: runs whose plans have many members; nothing happens in others ---- */
@@ -183,10 +188,10 @@ size_t run_crew_members(const struct run *r, struct id *ret, size_t max);      /
 bool run_crew_names(const struct run *r, const struct id *id);   /* a member of now, before, or soon */
 bool run_crew_whole(const struct run *r);        /* what the trainer holds has the values of the run's point */
 bool run_crew_stands(const struct run *r);       /* at a point, which is that of the others as far as it knows */
-void run_take_point(struct run *r, const struct avg_point *p);
 json_t *run_crew_json(const struct run *r);      /* for `run show`; null in other runs */
 
 /* ---- discard.c ---- */
+void run_given(struct run *r, const struct avg_point *p);        /* its state takes the place of what is here */
 void run_discard(struct run *r, uint64_t common, uint64_t last);         /* what came in between here has lost a fork */
 
 /* ---- history.c ---- */
@@ -194,7 +199,9 @@ void run_remember(struct run *r);        /* tells the averager, before it enters
 /* Of a point that is given or saved: its JSON with what led to it; without, when that is longer than max. Owned by the
  * caller. */
 char *run_point_text(const struct run *r, const struct avg_point *p, size_t max);
-void run_given(struct run *r, const struct avg_point *p);        /* its state takes the place of what is here */
+/* What after has that before has not, into the history of changes; author NULL or zeros: the run's. */
+void run_record_params(struct run *r, const struct avg_point *before, const struct avg_point *after,
+	const struct id *author);
 void run_put_epoch(struct run *r, const struct trainer_applied *a, bool discarded);      /* its row in the store */
 /* {epochs: [[lo, hi], ...], samples, positions: [[lo, hi], ...]} of commits here that have lost a fork. */
 json_t *run_discarded_json(struct run *r);
@@ -259,6 +266,7 @@ void ctl_publish(struct run *r);
 void ctl_unpublish(struct run *r);
 void ctl_watch(struct run *r);                  /* asks the DHT for the author's last word, now and then */
 void runs_asks_free(struct runs *rs);
+/* ---- ask.c ---- */
 /* An operator who waits for the network; open: calls under way. */
 struct ask {
 	struct list link;
@@ -280,7 +288,7 @@ bool run_lawful(const struct run *r, const struct id *who);    /* the author, an
 const char *run_who_may(const struct run *r, char *out, size_t cap);
 /* avg_cb's may_change: by whom, and what this run can do. */
 int run_may_change(void *arg, const struct id *author, const json_t *patch, const json_t *params, struct err *e);
-/* What all settings together come to: each by itself is good (set.c). */
+/* What all settings together come to: each by itself is good. */
 /* here: what only this peer can tell, too, of its machine and of the members; else what is the same on all peers */
 int run_mode_check(struct run *r, const json_t *patch, const json_t *params, bool here, struct err *e);
 /* Answers what an operator has told a run to do when it is on the disk; is that not to be had, the answer says so
@@ -318,9 +326,12 @@ void runs_serving_free(struct runs *rs);               /* the daemon ends: answe
 void runs_exports_free(struct runs *rs);               /* the daemon ends: answers whoever waits */
 
 /* ---- json.c ---- */
-json_t *run_json(struct run *r, bool longer);
-void run_put_ledger(struct run *r, json_t *o);  /* "ledger", for `run show --data` */
+json_t *run_json(struct run *r);
+void run_put_count(json_t *o, const char *key, uint64_t v);
 void run_tell(struct run *r, bool now);         /* news to followers, at most ten a second */
+/* ---- show.c ---- */
+json_t *run_json_all(struct run *r);            /* and what is longer to say */
+void run_put_ledger(struct run *r, json_t *o);  /* "ledger", for `run show --data` */
 
 /* ---- runs.c, dry.c, draft.c ---- */
 /* run start with a model instead of a spec: a look at the data, then runs_start with the spec that comes of it. */
@@ -333,16 +344,18 @@ void runs_dry(struct runs *rs, struct spec *s, dry_describe *how, struct reply *
 /* memory.c: the whole spec out of {spec} or {model, with}, and batch, optimizer: a file's, or that of a model of the
  * zoo with the commonest surroundings, without a target batch; its data do not exist. New reference; NULL and e. */
 json_t *runs_whole(const json_t *params, struct err *e);
+/* ---- find.c ---- */
+struct run *runs_by_id(struct runs *rs, const struct id *id);
 struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply);      /* NULL: it has been answered */
 /* likewise, and when the run is over */
 struct run *runs_find_open(struct runs *rs, const json_t *params, struct reply *reply);
 /* `check`: what could be done is only said, and has been answered. */
 bool run_checked(const struct run *r, const json_t *params, struct reply *reply);
-struct run *runs_by_id(struct runs *rs, const struct id *id);
 /* answers, logs, and records the event */
 void runs_refuse(struct runs *rs, const char *what, const char *name, struct reply *reply, const struct err *e);
 json_t *runs_local(const json_t *of_spec, const json_t *params);
-bool runs_closed(const struct runs *rs, struct err *e);         /* twin.c: it takes no new ones */
+/* ---- twin.c, runs.c ---- */
+bool runs_closed(const struct runs *rs, struct err *e);         /* it takes no new ones */
 void runs_check_drained(struct runs *rs);
 
 #endif

@@ -13,107 +13,6 @@
 /* A member may be at a long layer; one that has died is known sooner by others. */
 #define PATIENCE_US 600000000ull
 
-void runs_dir(const struct runs *rs, const char *hex, char *out, size_t cap)
-{
-	snprintf(out, cap, "%s/runs/%s", rs->ctx.state_dir, hex);
-}
-
-void run_dir(const struct run *r, char *out, size_t cap) { runs_dir(r->rs, r->hex, out, cap); }
-
-/* Where this machine keeps data (amendments E1): a path, else the [data] table, else below data_dir. */
-const char *run_place_path(const struct runs *rs, const char *of_kind, const char *name, char *out, size_t cap,
-	struct err *e)
-{
-	const struct conf *c = rs->ctx.conf;
-	const char *value = NULL, *key;
-	size_t kind = strlen(of_kind);
-	char of[32];
-	int rc = data_place(name, of, sizeof of, &name, e);
-	if (rc < 0)
-		return NULL;
-	if (!rc && strcmp(of, of_kind)) {
-		err_set(e, ERR_MISMATCH, "data: the run's data is of kind %s, and \"%.200s\" is %s", of_kind, name, of);
-		return NULL;
-	}
-	if (name[0] == '/') {
-		snprintf(out, cap, "%s", name);
-		return out;
-	}
-	for (size_t i = 0; (key = conf_each(c, "data", i, &value)); i++)
-		if (!strcmp(key, name)) {
-			bool prefixed = !strncmp(value, of_kind, kind) && value[kind] == ':';
-			snprintf(out, cap, "%s", prefixed ? value + kind + 1 : value);
-			return out;
-		}
-	const char *dir = conf_str(c, "data", "dir");
-	if (strstr(name, "..") || !dir[0]) {
-		err_set(e, ERR_NOT_FOUND,
-			"data \"%s\" is not known on this machine: name it in [data] of the configuration (%s = %s:PATH), "
-			"or give its absolute path: --data=/PATH", name, name, of_kind);
-		return NULL;
-	}
-	snprintf(out, cap, "%s/%s", dir, name);
-	return out;
-}
-
-const char *run_data_path(const struct runs *rs, const struct spec *s, char *out, size_t cap, struct err *e)
-{
-	const struct data_ops *kind = data_find(s->data_kind);
-	if (kind && kind->unplaced && !s->local.data[0] && cap) {
-		*out = 0;
-		return out;
-	}
-	return run_place_path(rs, s->data_kind, s->local.data[0] ? s->local.data : s->data_name, out, cap, e);
-}
-
-/* What a run takes when it trains: state, gradients, a micro-batch, batches ahead. */
-static uint64_t taken(const struct trainer *t)
-{
-	struct trainer_view v;
-	trainer_view(t, &v);
-	return (v.arena_predicted_bytes > v.state_bytes ? v.arena_predicted_bytes : v.state_bytes) + v.loader_bytes;
-}
-
-/* What it may take by compute.memory_max, or by what the machine has; 0: not known. */
-static uint64_t most_of(const struct runs *rs, bool *ret_stated)
-{
-	uint64_t stated = (uint64_t)conf_int(rs->ctx.conf, "compute", "memory_max");
-	*ret_stated = stated != 0;
-	return stated ? stated : rs->ctx.memory_bytes;
-}
-
-static uint64_t held_by_others(const struct runs *rs, const struct trainer *t)
-{
-	uint64_t held = 0;
-	list_each(it, &rs->list) {
-		struct run *r = list_entry(it, struct run, link);
-		if (r->trainer && r->trainer != t)
-			held += taken(r->trainer);
-	}
-	return held;
-}
-
-uint64_t run_room(const struct runs *rs, const struct trainer *t)
-{
-	bool stated;
-	uint64_t most = most_of(rs, &stated), held = held_by_others(rs, t);
-	return !most ? 0 : most > held ? most - held : 1;
-}
-
-int run_admit(const struct runs *rs, struct trainer *t, const char *name, struct err *e)
-{
-	bool stated;
-	uint64_t most = most_of(rs, &stated), held = held_by_others(rs, t), wanted = taken(t);
-	char need[32], have[32], max[32], fits[TRAINER_FITS];
-	if (!most || held + wanted <= most)
-		return 0;
-	return err_set(e, ERR_LIMIT, "run %s needs %llu bytes (%s), other runs hold %s, and %s %s: %s", name,
-		(unsigned long long)wanted, text_print_size(wanted, need, sizeof need),
-		text_print_size(held, have, sizeof have), stated ? "compute.memory_max is" : "this machine has",
-		text_print_size(most, max, sizeof max),
-		trainer_fits_text(t, most > held ? most - held : 0, fits, sizeof fits));
-}
-
 struct opening { struct job job; struct run *r; struct compute compute;
 	struct files *files; struct spec *spec; char path[4096];
 	struct data *data; struct origin *weights; struct err e, why; int rc; bool data_bad, absent;
@@ -128,15 +27,6 @@ static void open_run(struct job *j)
 	o->rc = o->data ? origin_read(o->files, o->spec, &o->weights, &o->why, &o->e) : -1;
 	if (!o->rc && o->compute.load)
 		o->compute.load(o->compute.arg);
-}
-
-/* Multiply-adds per us that the matrix products were measured at; the predictor's yardstick for `run plan`. */
-double run_macs_per_us(const struct compute *c)
-{
-	json_t *d = c->describe ? c->describe(c->arg) : NULL;
-	double gflops = json_number_value(json_object_get(d, "gflops"));
-	json_decref(d);
-	return gflops * 1e3 / 2;
 }
 
 static int build(struct run *r, struct err *e)
@@ -240,7 +130,7 @@ static void opened(struct job *j)
 		data_is_absent(r->data) ? "no data here, only help" : *path ? path : r->spec->data_kind,
 		(unsigned long long)data_count(r->data, DATA_TRAIN), trainer_model(r->trainer)->nparam);
 	if (r->start_reply)
-		run_answer(r->rs, r->start_reply, run_json(r, false));
+		run_answer(r->rs, r->start_reply, run_json(r));
 	r->start_reply = NULL;
 	run_event(r, EV_OPENED);
 }

@@ -10,7 +10,6 @@
  *   AGAIN    what it was built with holds no longer: anew, from its checkpoint (again.c) */
 #include "run/int.h"
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,19 +23,10 @@ static void enter_leave(struct run *r);
 static void enter_over(struct run *r);
 static void enter_train(struct run *r);
 
-static const struct { const char *name; void (*enter)(struct run *); bool over, resume; } statetab[RUN_STATES] = {
-	[RUN_OPEN] = { "open", run_open, false, true },
-	[RUN_RESTORE] = { "restore", ckpt_restore, false, true },
-	[RUN_ENTER] = { "join", run_enter, false, true },
-	[RUN_SYNC] = { "sync", NULL, false, true },
-	[RUN_TRAIN] = { "train", enter_train, false, true },
-	[RUN_FINISH] = { "finish", enter_finish, false, true },
-	[RUN_LEAVE] = { "leave", enter_leave, false, true },
-	[RUN_AGAIN] = { "again", run_again_enter, false, true },
-	[RUN_DONE] = { "done", enter_over, true, false },
-	[RUN_LEFT] = { "left", enter_over, true, false },
-	[RUN_STOPPED] = { "stopped", enter_over, true, false },
-	[RUN_FAILED] = { "failed", enter_over, true, false },
+static void (*const entertab[RUN_STATES])(struct run *r) = {
+	[RUN_OPEN] = run_open, [RUN_RESTORE] = ckpt_restore, [RUN_ENTER] = run_enter, [RUN_TRAIN] = enter_train,
+	[RUN_FINISH] = enter_finish, [RUN_LEAVE] = enter_leave, [RUN_AGAIN] = run_again_enter, [RUN_DONE] = enter_over,
+	[RUN_LEFT] = enter_over, [RUN_STOPPED] = enter_over, [RUN_FAILED] = enter_over,
 };
 
 static const struct { enum run_event ev; enum run_state from, to; } nexttab[] = {
@@ -64,70 +54,17 @@ static const struct { enum run_event ev; enum run_state from, to; } nexttab[] = 
 	{ EV_LEAVE, RUN_AGAIN, RUN_LEFT },
 };
 
-const char *run_state_name(const struct run *r)
-{
-	if (r->state == RUN_TRAIN && r->paused)
-		return "paused";
-	if (r->state == RUN_TRAIN && r->held)
-		return "held";
-	return statetab[r->state].name;
-}
-
-bool run_over(const struct run *r)
-{
-	return statetab[r->state].over;
-}
-
-void run_log(struct run *r, enum log_level level, const char *kind, const char *fmt, ...)
-{
-	char text[400];
-	va_list ap;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	text_clean(text);                       /* perhaps some of it is another peer's */
-	log_write(r->rs->ctx.env->log, level, r->name, "%s", text);
-	if (r->rs->ctx.store)
-		store_event(r->rs->ctx.store, level, kind, r->hex, NULL, NULL, "%s%s%s", r->hex[0] ? "" : r->name,
-			r->hex[0] ? "" : ": ", text);     /* without an id yet: at least its name */
-	if (r->rs->ctx.news && level >= LOG_WARN_) {
-		json_t *j = json_pack("{s:s,s:s,s:s,s:s}", "kind", kind, "run", r->hex, "level", log_level_name(level), "text",
-			text);
-		r->rs->ctx.news(r->rs->ctx.news_arg, "event", kind, j);
-		json_decref(j);
-	}
-}
-
-void run_record(struct run *r)
-{
-	struct store *s = r->rs->ctx.store;
-	if (!s || id_zero(&r->id))
-		return;
-	char *spec = json_dumps(r->spec->shared, JSON_COMPACT);
-	json_t *local = spec_local_json(r->spec);
-	char *ltext = json_dumps(local, JSON_COMPACT);
-	store_run_put(s, &(struct store_run){ .run = r->hex, .name = r->name, .author = r->author_hex,
-		.state = run_state_name(r),
-		.spec = spec, .local = ltext, .error = r->error.code ? r->error.text : NULL, .epoch = r->point.epoch,
-		.samples = r->point.samples, .params_version = r->point.params_version, .created_ms = r->created_ms,
-		.resume = statetab[r->state].resume || (r->state == RUN_LEFT && r->drain) ||
-			(r->state == RUN_FAILED && r->resumes) });
-	json_decref(local);
-	free(spec);
-	free(ltext);
-}
-
 static void go(struct run *r, enum run_state to)
 {
 	if (r->state == to)
 		return;
 	r->state = to;
-	log_write(r->rs->ctx.env->log, LOG_DEBUG_, r->name, "state %s", statetab[to].name);
+	log_write(r->rs->ctx.env->log, LOG_DEBUG_, r->name, "state %s", run_state_word(to));
 	run_record(r);
 	run_tell(r, true);
 	trace_state(r);
-	if (statetab[to].enter)
-		statetab[to].enter(r);
+	if (entertab[to])
+		entertab[to](r);
 }
 
 void run_event(struct run *r, enum run_event ev)
@@ -214,31 +151,6 @@ static void enter_train(struct run *r)
 	run_effective_pause(r);
 	run_again_check(r);
 	run_crew_ready(r);
-}
-
-/* ---- remembering points, so that a snapshot of epoch e travels with the point of epoch e ---- */
-
-uint64_t run_target(const struct run *r)
-{
-	return spec_live_target(r->spec, r->point.params);
-}
-
-void run_applied_point(struct run *r)
-{
-	struct avg_point *slot = &r->recent[r->point.epoch % RUN_POINTS];
-	avg_point_done(slot);
-	avg_point_init(slot);
-	avg_point_copy(slot, &r->point);
-	if (r->avg)
-		avg_target(r->avg, spec_epoch_samples(r->spec, run_target(r)));
-	if (r->nrecent < RUN_POINTS)
-		r->nrecent++;
-}
-
-const struct avg_point *run_point_at(const struct run *r, uint64_t epoch)
-{
-	const struct avg_point *p = &r->recent[epoch % RUN_POINTS];
-	return r->nrecent && p->epoch == epoch && p->params ? p : NULL;
 }
 
 /* ---- FINISH, LEAVE, the end ---- */
@@ -394,7 +306,7 @@ static void enter_over(struct run *r)
 {
 	if (!r->drain || r->state != RUN_LEFT)
 		run_log(r, r->state == RUN_FAILED ? LOG_ERROR_ : LOG_INFO_, "run.end", "%s at epoch %llu%s%s",
-		statetab[r->state].name,
+		run_state_word(r->state),
 			(unsigned long long)r->point.epoch, r->error.code ? ": " : "", r->error.code ? r->error.text : "");
 	if (r->state == RUN_STOPPED || r->state == RUN_DONE)
 		ctl_unpublish(r);

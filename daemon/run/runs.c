@@ -1,4 +1,4 @@
-/* All runs of this peer: finding the one that an operator means, starting, resuming after a restart, draining. */
+/* All runs of this peer: starting them, resuming after a restart, draining, and what operators ask of them. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,95 +9,7 @@
 #include "run/saved.h"
 #include "train/spec/draft.h"
 
-#define RUNS_MAX 256
-
-struct run *runs_by_id(struct runs *rs, const struct id *id)
-{
-	struct run *over = NULL;
-	list_each(it, &rs->list) {
-		struct run *r = list_entry(it, struct run, link);
-		if (!id_eq(&r->id, id))
-			continue;
-		if (!run_over(r))
-			return r;
-		over = r;
-	}
-	return over;
-}
-
-/* A name, a whole id, or its first digits. Those that are over yield to those that are not. */
-struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply)
-{
-	const char *word = json_string_value(json_object_get(params, "run"));
-	struct run *hit = NULL;
-	const char *names[RUNS_MAX + 1];
-	size_t hits = 0, n = 0;
-	struct err e;
-	for (int pass = 0; pass < 2 && !hits; pass++)
-		list_each(it, &rs->list) {
-			struct run *r = list_entry(it, struct run, link);
-			if (run_over(r) != (pass == 1))
-				continue;
-			if (n < RUNS_MAX)
-				names[n++] = r->name;
-			if (!strcmp(r->name, word) || (strlen(word) >= 4 && !strncmp(r->hex, word, strlen(word)))) {
-				hit = r;
-				hits += pass == 0 || !hits;     /* of those that are over the newest counts */
-			}
-		}
-	names[n] = NULL;
-	if (hits == 1)
-		return hit;
-	if (!hits) {
-		const char *near = text_nearest(word, names);
-		err_set(&e, ERR_NOT_FOUND,
-			"no run \"%s\" on this peer%s%s%s; hivectl run list shows them, hivectl run join %s asks the swarm",
-			word, near ? "; did you mean " : "", near ? near : "", near ? "?" : "", word);
-	} else
-		err_set(&e, ERR_STATE, "\"%s\" fits %zu runs; give the first digits of the id (hivectl run list)", word, hits);
-	reply_fail(reply, &e);
-	return NULL;
-}
-
-struct run *runs_find_open(struct runs *rs, const json_t *params, struct reply *reply)
-{
-	struct run *r = runs_find(rs, params, reply);
-	struct err e;
-	if (!r || !run_over(r))
-		return r;
-	err_set(&e, ERR_STATE, "run %s is %s already", r->name, run_state_name(r));
-	reply_fail(reply, &e);
-	return NULL;
-}
-
 /* ---- starting ---- */
-
-/* The local part: of the spec (may be NULL), over it --local, over it --data, --batch and so on. New reference. */
-json_t *runs_local(const json_t *of_spec, const json_t *params)
-{
-	static const char *const over[] = { "data", "vocab", "batch", "threads", "log", "weights", "aux",
-		"remat" };
-	json_t *out = json_is_object(of_spec) ? json_deep_copy(of_spec) : json_object(), *local = json_object_get(params,
-		"local");
-	if (local)
-		json_object_update(out, local);
-	for (size_t i = 0; i < sizeof over / sizeof *over; i++) {
-		json_t *v = json_object_get(params, over[i]);
-		if (v)
-			json_object_set(out, over[i], v);
-	}
-	return out;
-}
-
-/* What an operator asked for and did not get is looked for later, too. */
-void runs_refuse(struct runs *rs, const char *what, const char *name, struct reply *reply, const struct err *e)
-{
-	log_write(rs->ctx.env->log, LOG_WARN_, "runs", "%s %s refused: %s", what, name ? name : "?", e->text);
-	if (rs->ctx.store)
-		store_event(rs->ctx.store, LOG_WARN_, "run.refused", NULL, NULL, NULL, "%s %s: %s", what, name ? name : "?",
-			e->text);
-	reply_fail(reply, e);
-}
 
 /* --data KIND:PATH says what the data is, too; a spec without data gets it. */
 static int place_data(json_t *whole, const json_t *params, struct err *e)
@@ -332,7 +244,7 @@ json_t *runs_json(struct runs *rs, bool all)
 	list_each(it, &rs->list) {
 		struct run *r = list_entry(it, struct run, link);
 		if (r->spec && (all || !run_over(r)))
-			json_array_append_new(list, run_json(r, false));
+			json_array_append_new(list, run_json(r));
 	}
 	return list;
 }
@@ -360,22 +272,11 @@ void runs_list(struct runs *rs, const json_t *params, struct reply *reply)
 	reply_ok(reply, json_pack("{s:o}", "runs", list));
 }
 
-void runs_show(struct runs *rs, const json_t *params, struct reply *reply)
-{
-	struct run *r = runs_find(rs, params, reply);
-	if (!r)
-		return;
-	json_t *o = run_json(r, true);
-	if (json_is_true(json_object_get(params, "data")))
-		run_put_ledger(r, o);
-	reply_ok(reply, o);
-}
-
 void runs_watch(struct runs *rs, const json_t *params, struct reply *reply)
 {
 	struct run *r = runs_find(rs, params, reply);
 	if (r)
-		reply_ok(reply, run_json(r, false));
+		reply_ok(reply, run_json(r));
 }
 
 void runs_leave(struct runs *rs, const json_t *params, struct reply *reply)
@@ -384,7 +285,7 @@ void runs_leave(struct runs *rs, const json_t *params, struct reply *reply)
 	if (!r)
 		return;
 	run_event(r, EV_LEAVE);
-	run_answer(rs, reply, run_json(r, false));
+	run_answer(rs, reply, run_json(r));
 }
 
 void runs_hold(struct runs *rs, const json_t *params, struct reply *reply)
@@ -397,7 +298,7 @@ void runs_hold(struct runs *rs, const json_t *params, struct reply *reply)
 		r->error.code = ERR_NONE;       /* of too many broken files: it was seen */
 	run_log(r, LOG_INFO_, "run.hold", "%s on this peer", r->held ? "held" : "goes on");
 	run_effective_pause(r);
-	run_answer(rs, reply, run_json(r, false));
+	run_answer(rs, reply, run_json(r));
 }
 
 void runs_checkpoint(struct runs *rs, const json_t *params, struct reply *reply)

@@ -10,21 +10,9 @@
 #define LOCAL_AHEAD_BATCHES 64          /* positions granted ahead when nobody else needs them */
 #define VALIDATION_RARE 20              /* times the last one's time between two */
 
-/* ---- has the run reached its goal? ---- */
-
-static bool goal(const struct run *r)
-{
-	const struct spec *s = r->spec;
-	if (s->stop_epochs && r->point.epoch >= s->stop_epochs)
-		return true;
-	if (s->stop_samples && r->point.samples >= s->stop_samples)
-		return true;
-	return s->stop_accuracy > 0 && r->best_accuracy >= s->stop_accuracy;
-}
-
 bool run_reach(struct run *r)
 {
-	if (!goal(r) || r->reached)
+	if (!run_goal(r) || r->reached)
 		return false;
 	r->reached = true;
 	trainer_pause(r->trainer);
@@ -62,38 +50,6 @@ static void record_round(struct run *r, const struct avg_commit *c, const char *
 		.bytes_received = c->bytes_in, .took_us = c->end_us - c->begin_us });
 	free(text);
 	json_decref(without);
-}
-
-void run_record_params(struct run *r, const struct avg_point *before, const struct avg_point *after,
-	const struct id *author)
-{
-	const char *key;
-	json_t *v;
-	char who[ID_HEX];
-	id_hex(author && !id_zero(author) ? author : &r->author, who);
-	if (!r->rs->ctx.store)
-		return;
-	json_object_foreach(after->params, key, v) {
-		json_t *old = before->params ? json_object_get(before->params, key) : NULL;
-		if (old && json_equal(old, v))
-			continue;
-		char *a = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL, *b = json_dumps(v,
-			JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
-		store_param_put(r->rs->ctx.store, &(struct store_param){ .run = r->hex, .key = key, .old_value = a,
-			.new_value = b,
-			.author = who, .state = "applied", .version = after->params_version, .epoch = after->epoch });
-		free(a);
-		free(b);
-	}
-}
-
-void run_take_point(struct run *r, const struct avg_point *p)
-{
-	memcpy(r->last_prev, r->point.prev, DIGEST);
-	avg_point_done(&r->point);
-	avg_point_init(&r->point);
-	avg_point_copy(&r->point, p);
-	run_applied_point(r);           /* its step comes later, perhaps after the next commit: see record_epoch */
 }
 
 static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
@@ -288,12 +244,12 @@ static void on_applied(void *arg, const struct trainer_applied *a)
 	record_epoch(r, a);
 	if (r->avg)
 		avg_applied(r->avg, a->epoch, a->digest);
-	if (validation_due(r, a->epoch) && !r->validating && !goal(r) && r->state == RUN_TRAIN) {
+	if (validation_due(r, a->epoch) && !r->validating && !run_goal(r) && r->state == RUN_TRAIN) {
 		r->validating = true;
 		r->val_epoch = a->epoch;
 		trainer_validate(r->trainer);
 	}
-	if (ckpt_due(r, a->epoch) && !r->saving && !goal(r) && r->state == RUN_TRAIN && r->rs->ctx.state_dir)
+	if (ckpt_due(r, a->epoch) && !r->saving && !run_goal(r) && r->state == RUN_TRAIN && r->rs->ctx.state_dir)
 		ckpt_now(r, NULL);
 	run_tell(r, false);
 	run_reach(r);
@@ -414,7 +370,7 @@ static void enter_ready(struct run *r)
 {
 	struct err e;
 	run_applied_point(r);
-	if (goal(r)) {
+	if (run_goal(r)) {
 		r->reached = true;
 		run_event(r, EV_REACHED);
 		return;

@@ -73,3 +73,17 @@ void run_answer(struct runs *rs, struct reply *reply, json_t *result)
 	}
 	reply_ok(reply, result);
 }
+
+/* What all settings together come to: each by itself is good. */
+int run_mode_check(struct run *r, const json_t *patch, const json_t *params, bool here, struct err *e)
+{
+	json_int_t target = json_integer_value(json_object_get(patch, "target_batch"));
+	if (run_crew_change(r, patch, e) || (here && target > 0 && run_crew_can_make(r, (uint64_t)target, e)))
+		return -1;
+	json_t *all = params ? json_deep_copy(params) : json_object();
+	json_object_update(all, (json_t *)patch);
+	int rc = spec_mode_fits(r->spec, all) ? 0 : here && !r->rs->ctx.state_dir ? err_set(e, ERR_STATE,
+		"without a state folder the run cannot begin anew with that") : spec_mode_check(r->spec, all, e);
+	json_decref(all);
+	return rc;
+}

@@ -107,7 +107,7 @@ static void look(struct node_world *w)
 
 	for (int i = 0; i <= NEWCOMER; i++) {
 		struct run *r = node_peer(w, i) ? node_run(w, i) : NULL;
-		json_t *j = r ? run_json(r, true) : json_null();
+		json_t *j = r ? run_json_all(r) : json_null();
 
 		check(j != NULL);
 		json_decref(j);

@@ -1,0 +1,98 @@
+/* The run that is meant: by its id, or by an operator's word; and what else commands have in common. */
+#include <string.h>
+#include "common/text.h"
+#include "run/int.h"
+
+struct run *runs_by_id(struct runs *rs, const struct id *id)
+{
+	struct run *over = NULL;
+	list_each(it, &rs->list) {
+		struct run *r = list_entry(it, struct run, link);
+		if (!id_eq(&r->id, id))
+			continue;
+		if (!run_over(r))
+			return r;
+		over = r;
+	}
+	return over;
+}
+
+/* A name, a whole id, or its first digits. Those that are over yield to those that are not. */
+struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	const char *word = json_string_value(json_object_get(params, "run"));
+	struct run *hit = NULL;
+	const char *names[RUNS_MAX + 1];
+	size_t hits = 0, n = 0;
+	struct err e;
+	for (int pass = 0; pass < 2 && !hits; pass++)
+		list_each(it, &rs->list) {
+			struct run *r = list_entry(it, struct run, link);
+			if (run_over(r) != (pass == 1))
+				continue;
+			if (n < RUNS_MAX)
+				names[n++] = r->name;
+			if (!strcmp(r->name, word) || (strlen(word) >= 4 && !strncmp(r->hex, word, strlen(word)))) {
+				hit = r;
+				hits += pass == 0 || !hits;     /* of those that are over the newest counts */
+			}
+		}
+	names[n] = NULL;
+	if (hits == 1)
+		return hit;
+	if (!hits) {
+		const char *near = text_nearest(word, names);
+		err_set(&e, ERR_NOT_FOUND,
+			"no run \"%s\" on this peer%s%s%s; hivectl run list shows them, hivectl run join %s asks the swarm",
+			word, near ? "; did you mean " : "", near ? near : "", near ? "?" : "", word);
+	} else
+		err_set(&e, ERR_STATE, "\"%s\" fits %zu runs; give the first digits of the id (hivectl run list)", word, hits);
+	reply_fail(reply, &e);
+	return NULL;
+}
+
+struct run *runs_find_open(struct runs *rs, const json_t *params, struct reply *reply)
+{
+	struct run *r = runs_find(rs, params, reply);
+	struct err e;
+	if (!r || !run_over(r))
+		return r;
+	err_set(&e, ERR_STATE, "run %s is %s already", r->name, run_state_name(r));
+	reply_fail(reply, &e);
+	return NULL;
+}
+
+bool run_checked(const struct run *r, const json_t *params, struct reply *reply)
+{
+	if (!json_is_true(json_object_get(params, "check")))
+		return false;
+	reply_ok(reply, json_pack("{s:s,s:s,s:s}", "run", r->hex, "name", r->name, "state", run_state_name(r)));
+	return true;
+}
+
+/* The local part: of the spec (may be NULL), over it --local, over it --data, --batch and so on. New reference. */
+json_t *runs_local(const json_t *of_spec, const json_t *params)
+{
+	static const char *const over[] = { "data", "vocab", "batch", "threads", "log", "weights", "aux",
+		"remat" };
+	json_t *out = json_is_object(of_spec) ? json_deep_copy(of_spec) : json_object(), *local = json_object_get(params,
+		"local");
+	if (local)
+		json_object_update(out, local);
+	for (size_t i = 0; i < sizeof over / sizeof *over; i++) {
+		json_t *v = json_object_get(params, over[i]);
+		if (v)
+			json_object_set(out, over[i], v);
+	}
+	return out;
+}
+
+/* What an operator asked for and did not get is looked for later, too. */
+void runs_refuse(struct runs *rs, const char *what, const char *name, struct reply *reply, const struct err *e)
+{
+	log_write(rs->ctx.env->log, LOG_WARN_, "runs", "%s %s refused: %s", what, name ? name : "?", e->text);
+	if (rs->ctx.store)
+		store_event(rs->ctx.store, LOG_WARN_, "run.refused", NULL, NULL, NULL, "%s %s: %s", what, name ? name : "?",
+			e->text);
+	reply_fail(reply, e);
+}
