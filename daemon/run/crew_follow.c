@@ -3,9 +3,6 @@
 #include "common/planted.h"
 #include "run/crew_int.h"
 
-#define CREW_EVERY 20                   /* epochs between checkpoints of crews, unless anybody says */
-#define SAVE_ROOM 4                     /* times a checkpoint's time between two of a crew */
-#define SAVE_RARELY 10                  /* so many times doubled at most */
 #define CALM_US 1000000
 #define STUCK_US 3000000                /* nothing goes on: is the state still there? */
 
@@ -30,30 +27,18 @@ void run_crew_behind(struct run *r)
 		run_fail(r, &e);
 }
 
-/* It comes from the disk, with the newest that is there. What of it is used others have a word in: it holds nothing
- * yet. */
-static void files_read(struct run *r)
+static void unread(struct run *r, const struct err *e)
 {
-	if (r->crew && r->crew->follows)
-		env_after(r->rs->ctx.env, &r->crew->lost, 0);
-}
-
-int run_crew_comes(struct run *r, struct err *e)
-{
-	struct run_crew *s = r->crew;
-	s->follows = true;
-	rally_since(s->finds);
-	rally_read(s->finds, files_read);
-	return avg_enter(r->avg, &r->point, true, e);
-}
-
-static void loaded(struct run *r, const struct err *e)
-{
-	if (!e || !r->crew)
-		return;
 	run_log(r, LOG_WARN_, "crew.parts", "%s: this peer holds nothing of the state any more", e->text);
 	rally_bad(r->crew->finds, r->crew->loads);
 	crew_live_on(r->crew->crew, 0);
+}
+
+static void loaded(void *arg, const struct err *e)
+{
+	struct run *r = mover_loaded(arg, e);
+	if (r && e && r->crew)
+		unread(r, e);
 }
 
 /* What its checkpoint of that point holds it holds again. */
@@ -66,7 +51,7 @@ static void hold_again(struct run_crew *s, const struct avg_point *p)
 	crew_live_on(s->crew, k->life);
 	s->loads = p->epoch;
 	if (k->is.n && mover_load(s->mover, k->path, p->epoch, k->is.v, k->is.n, loaded, &e))
-		loaded(s->r, &e);
+		unread(s->r, &e);
 }
 
 static void enter_again(struct timer *t)
@@ -111,10 +96,13 @@ static void undo(struct run *r, uint64_t epoch)
 	}
 }
 
-static void on_verdict(struct run *r, const struct rally_verdict *v)
+/* NULL: not yet. */
+static void judged(struct run *r, const struct rally_verdict *v)
 {
 	struct run_crew *s = r->crew;
 	struct err e;
+	if (!v)
+		return;
 	env_after(r->rs->ctx.env, &s->lost, s->follows ? CREW_LOST_US : STUCK_US);
 	if (run_over(r) || s->timer.fire == enter_again)
 		return;
@@ -132,6 +120,19 @@ static void on_verdict(struct run *r, const struct rally_verdict *v)
 			(unsigned long long)v->point->epoch, was > v->point->epoch ? ", the newest that is whole" : "");
 		run_take_point(r, v->point);
 	}
+}
+
+static void answered(void *arg, const struct frame *f, const struct err *e)
+{
+	struct said *x = arg;
+	struct run *r = x->w->r;
+	judged(r, rally_answered(x, f, e));
+}
+
+static void fetched(void *arg, const struct frame *f, const struct err *e)
+{
+	struct rally *w = arg;
+	judged(w->r, rally_fetched(w, f, e));
 }
 
 /* It stands, and has not gone on for long. */
@@ -155,7 +156,7 @@ void run_crew_lost(struct timer *t)
 	env_after(r->rs->ctx.env, t, s->follows ? CREW_LOST_US : CALM_US);
 	bool is_stuck = stuck(s), comes = s->follows && s->step == SEAT_NONE && s->timer.fire != enter_again;
 	if ((comes || is_stuck) && (r->state == RUN_TRAIN || r->state == RUN_ENTER))
-		rally_ask(s->finds, on_verdict);
+		judged(r, rally_ask(s->finds, answered, fetched));
 	else if (s->step == SEAT_RUNS)
 		rally_calm(s->finds);
 }
@@ -187,68 +188,4 @@ bool run_crew_passed(struct run *r, const struct avg_commit *c)
 		"all of it yet: what it holds is history", (unsigned long long)c->epoch);
 	run_crew_behind(r);
 	return true;
-}
-
-/* ---- what it holds ---- */
-
-struct mover *run_crew_mover(const struct run *r) { return r->crew ? r->crew->mover : NULL; }
-uint64_t run_crew_base(const struct run *r) { return crew_base(r->crew->crew); }
-
-size_t run_crew_holders(const struct run *r, struct id *ret, size_t max)
-{
-	return crew_base_members(r->crew->crew, ret, max);
-}
-
-size_t run_crew_members(const struct run *r, struct id *ret, size_t max)
-{
-	const struct run_crew *s = r->crew;
-	size_t n = s->in ? s->v.nmembers : 0;
-	n = n < max ? n : max;
-	for (size_t i = 0; i < n; i++)
-		ret[i] = s->member[i].id;
-	return n;
-}
-
-bool run_crew_names(const struct run *r, const struct id *id) { return crew_names(r->crew->crew, id); }
-
-bool run_crew_stands(const struct run *r) { return r->state == RUN_TRAIN && !r->crew->follows; }
-
-bool run_crew_whole(const struct run *r)
-{
-	struct trainer_view t;
-	trainer_view(r->trainer, &t);
-	return r->crew->whole && t.epoch == r->point.epoch;
-}
-
-/* ---- its checkpoints ---- */
-
-/* Members of a crew save the same epochs, since only together they are a state: where a disk is too slow for every one,
- * every second, fourth, ... so that those of the slowest are among everybody's. */
-bool run_crew_due(const struct run *r, uint64_t epoch, uint64_t every)
-{
-	uint64_t us = 0, n = r->nepochs < EXEC_TIMES_KEPT ? r->nepochs : EXEC_TIMES_KEPT, step = every ? every : CREW_EVERY;
-	for (uint64_t i = 0; i < n; i++)
-		us += r->epoch_took[i];
-	us = n ? us / n * step : 0;
-	for (unsigned k = 0; us && k < SAVE_RARELY && us < SAVE_ROOM * r->save_took_us; k++, us *= 2)
-		step *= 2;
-	return epoch % step == 0;
-}
-
-void run_crew_saved(struct run *r)
-{
-	if (r->crew)
-		rally_read(r->crew->finds, NULL);
-}
-
-uint64_t run_crew_keeps(const struct run *r)
-{
-	return r->crew && !PLANTED(RALLY_UNKEPT) ? rally_on_disks(r->crew->finds) : 0;
-}
-
-bool run_crew_has_saved(const struct run *r, const struct avg_point *p, const struct snapshot *s, uint64_t *ret_bytes)
-{
-	const struct kept *k = r->crew ? rally_has(r->crew->finds, p->epoch, p->prev, s->part, s->nparts) : NULL;
-	*ret_bytes = k ? k->bytes : 0;
-	return k != NULL;
 }

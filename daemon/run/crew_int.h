@@ -1,5 +1,6 @@
-/* What the files of a run whose plans have many members share: crew.c (generations), crew_follow.c (where others are,
- * and what a checkpoint holds), crew_can.c (which target batches members can share out). */
+/* What the files of a run whose plans have many members share: crew_says.c (what is said to it), crew.c (its seat in a
+ * generation), crew_follow.c (where others are), crew_holds.c (what it holds), crew_is.c (what the room asks of it),
+ * crew_can.c (which target batches members can share out). Nobody calls a file that stands before it. */
 #ifndef RUN_CREW_INT_H
 #define RUN_CREW_INT_H
 #include "crew/crew.h"
@@ -31,6 +32,7 @@ struct run_crew {
 };
 
 void run_crew_look(struct run_crew *s);          /* soon */
+void run_crew_grant(struct run *r);              /* positions of the next epochs */
 void run_crew_is_quiet(void *run);
 void run_crew_step(struct timer *t);
 void run_crew_lost(struct timer *t);             /* is it where it should be? */

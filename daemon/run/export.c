@@ -16,7 +16,6 @@
 #define AT_ONCE 4                       /* of one daemon */
 #define ASK_US 3000000
 #define AGAIN_US 500000
-#define TRIES 4
 
 static void owners_free(struct export *x)
 {
@@ -57,45 +56,9 @@ void runs_exports_free(struct runs *rs)
 	}
 }
 
-void export_soon(struct export *x)
-{
-	env_after(x->rs->ctx.env, &x->timer, 0);
-}
-
-static void leave(struct export *x, const struct err *e, bool again)
-{
-	x->fail = *e;
-	x->again = again && ++x->tries < TRIES;
-	x->step = EXPORT_DROPS;
-	export_soon(x);
-}
-
-void export_fail(struct export *x, const struct err *e) { leave(x, e, false); }
-void export_again(struct export *x, const struct err *e) { leave(x, e, true); }
-
 /* ---- of which epoch? ---- */
 
 static uint64_t all_elements(const struct export *x) { return x->params + x->stats; }
-
-/* How far somebody has everything from `at` on; or, *ret_next, where the next that somebody has begins. */
-static uint64_t reach(const struct saved_epoch *s, uint64_t at, uint64_t *ret_next)
-{
-	uint64_t to = at;
-	for (uint32_t k = 0; k < s->n; k++) {
-		struct extent h = s->held[k];
-		if (h.lo <= at && at < h.hi && h.hi > to)
-			to = h.hi;
-		if (h.lo > at && h.lo < h.hi && h.lo < *ret_next)
-			*ret_next = h.lo;
-	}
-	return to;
-}
-
-bool export_covers(const struct saved_epoch *s, struct extent x)
-{
-	uint64_t none = x.hi;
-	return reach(s, x.lo, &none) >= x.hi;
-}
 
 static bool same_epoch(const struct saved_epoch *a, const struct saved_epoch *b)
 {
@@ -110,7 +73,8 @@ static uint64_t missing(const struct export *x, const struct saved_epoch *of)
 		uint64_t to = at, next = all, far;
 		for (size_t i = 0; i < x->nowners; i++)
 			for (uint32_t k = 0; k < x->owner[i].n; k++)
-				if (same_epoch(&x->owner[i].saved[k], of) && (far = reach(&x->owner[i].saved[k], at, &next)) > to)
+				if (same_epoch(&x->owner[i].saved[k], of) &&
+						(far = export_reach(&x->owner[i].saved[k], at, &next)) > to)
 					to = far;
 		if (to == at) {
 			none += next - at;
@@ -188,7 +152,10 @@ static void choose(struct export *x)
 		}
 	if (!best) {
 		say_missing(x, nearest, least, &e);
-		leave(x, &e, nearest || some_failed(x));
+		if (nearest || some_failed(x))
+			export_again(x, &e);
+		else
+			export_fail(x, &e);
 		return;
 	}
 	take_epoch(x, best);
@@ -375,16 +342,6 @@ static void step(struct timer *t)
 
 /* ---- the command ---- */
 
-static void saved(struct reply *r, json_t *result, const struct err *e)
-{
-	struct export *x = container_of(r, struct export, saves);
-	json_decref(result);
-	if (e)
-		export_fail(x, e);
-	else
-		export_soon(x);
-}
-
 static int tensors_of(struct export *x, const struct model_param *p, int n, uint64_t off, struct err *e)
 {
 	enum ckpt_dtype type = sizeof(real) == sizeof(double) ? CKPT_F64 : CKPT_F32;
@@ -437,7 +394,7 @@ void runs_export(struct runs *rs, const json_t *params, struct reply *reply)
 	if (!r)
 		return;
 	struct export *x = xcalloc(1, sizeof *x);
-	*x = (struct export){ .rs = rs, .reply = reply, .run = r->id, .op = EXPORT_DROP, .saves.done = saved,
+	*x = (struct export){ .rs = rs, .reply = reply, .run = r->id, .op = EXPORT_DROP, .saves.done = export_saved,
 		.timer = { .fire = step, .name = "run.export" } };
 	list_init(&x->link);
 	bool lives = !run_over(r) && r->trainer;

@@ -1,5 +1,6 @@
 /* `model export`: one folder with a run's weights, out of the checkpoints of all who hold parts of it. export.c is the
- * command, and says of which epoch; export_take.c takes the pieces; export_file.c writes the folder. Never more than a
+ * command, and says of which epoch; export_take.c takes the pieces; export_file.c writes the folder;
+ * export_next.c says what follows. Never more than a
  * few pieces are in memory: a model may fit on no single machine. */
 #ifndef RUN_EXPORT_H
 #define RUN_EXPORT_H
@@ -46,10 +47,13 @@ struct export {
 	struct job job; enum export_op op; bool works; int rc; struct err e; struct export_file file;
 };
 
-/* ---- export.c ---- */
+/* ---- export_next.c ---- */
 void export_soon(struct export *x);             /* its next step */
 void export_fail(struct export *x, const struct err *e);        /* the folder goes first */
 void export_again(struct export *x, const struct err *e);       /* others may have it, of another epoch perhaps */
+/* How far somebody has everything from `at` on; or, *ret_next, where the next that somebody has begins. */
+uint64_t export_reach(const struct saved_epoch *s, uint64_t at, uint64_t *ret_next);
+void export_saved(struct reply *saves, json_t *result, const struct err *e);
 bool export_covers(const struct saved_epoch *s, struct extent x);
 /* ---- export_take.c ---- */
 void export_take(struct export *x);             /* asks, and writes; then EXPORT_ENDS */

@@ -20,11 +20,9 @@
 #define MOVER_PARTS 4096                 /* that one peer has, in what it holds, has held, or has saved at one epoch */
 #define MOVER_BAD 16
 
-struct rally;
 /* Shards of one epoch that lie beside the trainer's. */
 struct loading { struct aside *a; struct files *files; struct trainer *trainer; char path[4096];
-	struct shard *shard; uint32_t shards;
-	void (*done)(struct run *r, const struct err *e); };
+	struct shard *shard; uint32_t shards; };
 struct aside { struct list link; struct mover *m; uint64_t epoch; struct state *state; bool ready;
 	struct loading *from; };        /* it comes from a file; NULL: it is here */
 enum mover_step { MOVER_IDLE, MOVER_ASKS, MOVER_TAKES, MOVER_FILLS };
@@ -52,7 +50,7 @@ struct mover {
 	busy /* so often it had no place for a piece */;
 	struct list asides; uint64_t epoch;     /* of what is being filled */
 	/* mover_take.c */
-	enum mover_step step; void (*done)(struct run *r, const struct err *e);
+	enum mover_step step; void (*done)(void *run, const struct err *e); struct state_fill values;
 	struct source source[MOVER_SOURCES]; size_t nsources, nknown /* of before, too */, nsure;
 	struct list morsels; size_t left; unsigned flying;
 	double clock[STATE_CLOCK]; bool has_clock;      /* of what has come */
@@ -60,7 +58,6 @@ struct mover {
 	uint64_t begun_us, said_us, differed_us, pause_us, fills, fill_us, fill_longest_us;
 	struct timer timer;
 	bool stopped, dead, forget;             /* the job that fills reads all of this: what is to go then */
-	struct rally *rally;                    /* takes RUN_SHARD that is not about one state */
 	/* mover_give.c */
 	struct list gifts, looks; size_t ngifts, nlooks;
 };
@@ -82,37 +79,41 @@ static inline uint64_t mover_patience(size_t bytes, unsigned at_once)
 	return 5000000 + (uint64_t)((double)bytes * at_once / 30000.0 * 1e6);
 }
 
-struct mover *mover_new(struct run *r, struct rally *rally, struct err *e);
+/* hand gets RUN_SHARD of the run, with the mover; what is about one state is for mover_hand. */
+struct mover *mover_new(struct run *r, by_run_fn *hand, struct err *e);
 void mover_free(struct mover *m);
 /* Nobody needs any more what was kept: a COMMIT has come. */
 void mover_forget(struct mover *m);
 /* What this peer held, all of it with the values of that epoch, unless all of that is kept already. Stolen; NULL is
  * fine. */
 void mover_keep(struct mover *m, struct state *was, uint64_t epoch);
-/* The n parts that are in a checkpoint of that epoch; done says whether they could be read. */
+/* The n parts that are in a checkpoint of that epoch; over says whether they could be read, and
+ * calls mover_loaded. */
 int mover_load(struct mover *m, const char *path, uint64_t epoch, const struct shard_part *part, uint32_t n,
-	void (*done)(struct run *r, const struct err *e), struct err *e);
+	void (*over)(void *loading, const struct err *e), struct err *e);
+struct run *mover_loaded(void *loading, const struct err *e);   /* whose it is; NULL: nobody wants it any more */
 /* What was moved since the run began here, for `run show`: {"taken_bytes", "given_bytes", "busy" (pieces that were
  * asked for when there was no place for more), "fills", "fill_us" (the last one), "fill_us_longest"}. */
 json_t *mover_json(const struct mover *m);
 /* Fills what the trainer holds with the values of the run's point, from here or from others: as long as it takes, until
- * mover_stop. done: once; e: they can not be this state's. */
-void mover_fill(struct mover *m, void (*done)(struct run *r, const struct err *e));
+ * mover_stop. done: once, and calls mover_filled; e: they can not be this state's. */
+void mover_fill(struct mover *m, void (*done)(void *run, const struct err *e));
+bool mover_filled(struct mover *m);             /* does anybody still wait for that? NULL is fine */
 void mover_stop(struct mover *m);
 /* The parts that are here with the values of the run's point, as others are told of them. */
 json_t *mover_held(const struct mover *m);
 
 /* --- inside */
-void mover_take_done(struct mover *m);          /* all is here */
 void mover_take(struct mover *m);
 void mover_take_stop(struct mover *m);
-void mover_more(struct mover *m);               /* the next steps of all that is missing */
-void mover_looked(struct morsel *x, const char *bad);   /* what has come was looked through; bad: what is wrong */
-/* Asks all who have it, those that rested again; false: nobody has it, or their words are there. */
-bool mover_look_ask(struct morsel *x);
+/* Asks all who have it, those that rested again; false: nobody has it, or their words are there. What net says to
+ * `said` is for mover_look_heard; then it goes on with all that is missing. */
+bool mover_look_ask(struct morsel *x, net_done_fn *said);
+struct mover *mover_look_heard(void *word, const struct frame *a, const struct err *e);
 void mover_look_stop(struct morsel *x);
 bool mover_look_fits(const struct morsel *x, const struct source *s);  /* it has said what most have */
-void mover_look_through(struct morsel *x);      /* in a job; then mover_looked */
+void mover_look_through(struct morsel *x, void (*looked)(struct job *j));       /* in its job */
+bool mover_looked(struct morsel *x);            /* that has ended: x->bad says what is wrong; false: x is gone */
 struct numbers mover_numbers(const struct shard *s);
 bool mover_sound(const struct shard *s, const struct numbers *x);       /* in any thread; the layout may be gone */
 bool mover_source_has(const struct source *s, const struct shard_part *p);
@@ -128,7 +129,8 @@ uint64_t mover_rests(const struct mover *m);
 /* What it has given of x is not what it should be: it is said, and it is not asked any more. */
 void mover_blame(struct mover *m, struct source *s, const struct morsel *x, const char *what);
 bool mover_blamed(const struct mover *m, const struct id *id);
-void mover_hand(void *mover, struct request *req);
+void mover_hand(struct mover *m, struct request *req);
+void mover_aside_free(struct aside *a);
 void mover_give_stop(struct mover *m);
 json_t *mover_part_json(struct extent param, struct extent stat);      /* [lo, hi, stat lo, stat hi] */
 json_t *mover_parts_json(const struct shard_part *v, uint32_t n);

@@ -6,7 +6,6 @@
 #include "common/mem.h"
 #include "common/planted.h"
 #include "run/mover.h"
-#include "run/rally.h"
 
 #define GIFTS_MAX 32                    /* copies on their way; */
 #define GIFTS_OF_ONE 8
@@ -48,25 +47,6 @@ static void sent(void *arg, struct xfer *x, const struct err *e)
 	if (!e)
 		g->m->given_bytes += g->s.bytes;
 	gift_free(g);
-}
-
-/* ---- what is here ---- */
-
-json_t *mover_held(const struct mover *m)
-{
-	const struct run *r = m->r;
-	json_t *list = json_array();
-	uint32_t n;
-	list_each(it, &m->asides) {
-		const struct aside *a = list_entry(it, struct aside, link);
-		const struct shard *s = state_shards(a->state, &n);
-		for (uint32_t k = 0; k < n && a->ready && a->epoch == r->point.epoch; k++)
-			json_array_append_new(list, mover_part_json(s[k].param, s[k].stat));
-	}
-	const struct shard *s = trainer_shards(r->trainer, &n);
-	for (uint32_t k = 0; k < n && run_crew_whole(r); k++)
-		json_array_append_new(list, mover_part_json(s[k].param, s[k].stat));
-	return list;
 }
 
 /* ---- giving ---- */
@@ -197,13 +177,10 @@ static int here(const struct mover *m, const struct request *req, struct err *e)
 	return 0;
 }
 
-void mover_hand(void *mover, struct request *req)
+void mover_hand(struct mover *m, struct request *req)
 {
-	struct mover *m = mover;
 	struct err e;
-	if (!req->wants_reply || !json_object_get(req->f.json, "epoch") || json_object_get(req->f.json, "point"))
-		rally_hand(m->rally, req);
-	else if (here(m, req, &e))
+	if (here(m, req, &e))
 		net_refuse(req, &e);
 	else if (!json_object_get(req->f.json, "part"))
 		net_reply(req, json_pack("{s:o}", "held", mover_held(m)), NO_BLOB);

@@ -63,9 +63,9 @@ static void settle(struct morsel *x)
 			mover_blame(x->m, x->word[i].s, x, "are not those that most have");
 }
 
-static void came(void *arg, const struct frame *a, const struct err *error)
+struct mover *mover_look_heard(void *word, const struct frame *a, const struct err *error)
 {
-	struct word *w = arg;
+	struct word *w = word;
 	struct morsel *x = w->x;
 	struct mover *m = x->m;
 	struct err e = { 0 };
@@ -78,8 +78,7 @@ static void came(void *arg, const struct frame *a, const struct err *error)
 	if (e.code == ERR_BUSY) {
 		w->s->refused += w->s->rest_us <= env_now(m->env);      /* else it was of several at once */
 		mover_rest(w->s);
-		mover_more(m);                  /* it is asked again, or done without */
-		return;
+		return m;
 	}
 	if (e.code == ERR_CORRUPT)
 		mover_blame(m, w->s, x, "are broken, by its own word");
@@ -90,20 +89,20 @@ static void came(void *arg, const struct frame *a, const struct err *error)
 		w->s->pause_us = w->s->refused = 0;
 	if (!--x->open)
 		settle(x);
-	mover_more(m);
+	return m;
 }
 
-static void ask(struct word *w)
+static void ask(struct word *w, net_done_fn *said)
 {
 	struct morsel *x = w->x;
 	const struct run *r = x->m->r;
 	json_t *j = json_pack("{s:s,s:I,s:o,s:o,s:b}", "run", r->hex, "epoch", (json_int_t)r->point.epoch, "prev",
 		json_hex(r->point.prev, DIGEST), "part", mover_part_json(x->is.param, x->is.stat), "look", 1);
 	w->s->asked++;
-	w->call = net_call(x->m->net, &w->s->id, KIND_RUN_SHARD, j, NO_BLOB, CLASS_weight, LOOK_CALL_US, came, w);
+	w->call = net_call(x->m->net, &w->s->id, KIND_RUN_SHARD, j, NO_BLOB, CLASS_weight, LOOK_CALL_US, said, w);
 }
 
-bool mover_look_ask(struct morsel *x)
+bool mover_look_ask(struct morsel *x, net_done_fn *said)
 {
 	struct mover *m = x->m;
 	if (!x->word) {
@@ -119,7 +118,7 @@ bool mover_look_ask(struct morsel *x)
 			continue;
 		if (!w->s->out && w->s->refused < BUSY_TRIES) {
 			if (w->s->rest_us <= env_now(m->env) && !(w->s->pause_us && w->s->asked))
-				ask(w);
+				ask(w, said);
 			continue;
 		}
 		w->over = true;                 /* it was busy, and is of no use any more, or for too long */
@@ -181,24 +180,22 @@ static void look_run(struct job *j)
 		x->bad = "have another digest than it said";
 }
 
-static void look_done(struct job *j)
+bool mover_looked(struct morsel *x)
 {
-	struct morsel *x = container_of(j, struct morsel, job);
 	x->looking = false;
-	if (!x->over) {
-		mover_looked(x, x->bad);
-		return;
-	}
+	if (!x->over)
+		return true;
 	shard_free(&x->s);
 	free(x);
+	return false;
 }
 
-void mover_look_through(struct morsel *x)
+void mover_look_through(struct morsel *x, void (*looked)(struct job *j))
 {
 	struct env *env = x->m->env;
 	x->numbers = mover_numbers(&x->s);
 	x->looking = true;
-	x->job = (struct job){ .name = "run.morsel", .lane = env_lane(env, "hash"), .run = look_run, .done = look_done,
+	x->job = (struct job){ .name = "run.morsel", .lane = env_lane(env, "hash"), .run = look_run, .done = looked,
 		.cost_us = 1 + x->s.bytes / 2000 };
 	env_work(env, &x->job);
 }

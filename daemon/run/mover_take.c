@@ -19,6 +19,8 @@
 #define LOOKS_MAX 8                     /* pieces whose digests are asked for at one time */
 #define TELL_US 5000000                 /* somebody should know */
 
+static void more(struct mover *m);              /* the next steps of all that is missing */
+
 /* ---- ends ---- */
 
 static void morsel_free(struct morsel *x)
@@ -70,7 +72,7 @@ static void fire(struct timer *t)
 {
 	struct mover *m = container_of(t, struct mover, timer);
 	if (m->step == MOVER_TAKES)
-		mover_more(m);
+		more(m);
 	else if (m->step == MOVER_ASKS)
 		mover_take(m);
 }
@@ -115,7 +117,7 @@ static void missed(struct morsel *x, bool out)
 	x->from->out = x->from->out || out;
 	x->from = NULL;
 	m->flying--;
-	mover_more(m);
+	more(m);
 }
 
 /* To where it belongs, at once: all that is taken would else lie here twice. Nothing else touches the trainer's shards
@@ -144,13 +146,16 @@ static void landed(struct morsel *x)
 	x->from->pause_us = m->pause_us = 0;
 	m->flying--;
 	m->left--;
-	mover_more(m);
+	more(m);
 }
 
-void mover_looked(struct morsel *x, const char *bad)
+static void looked(struct job *j)
 {
-	if (bad) {
-		mover_blame(x->m, x->from, x, bad);
+	struct morsel *x = container_of(j, struct morsel, job);
+	if (!mover_looked(x))
+		return;
+	if (x->bad) {
+		mover_blame(x->m, x->from, x, x->bad);
 		missed(x, true);
 	} else {
 		landed(x);
@@ -169,7 +174,7 @@ static void received(void *arg, struct xfer *t, const struct err *e)
 	if (x->call)
 		net_cancel(m->net, x->call);
 	x->call = NULL;
-	mover_look_through(x);
+	mover_look_through(x, looked);
 }
 
 static void promised(void *arg, const struct frame *a, const struct err *e)
@@ -204,6 +209,12 @@ static int fly(struct morsel *x, struct source *s, struct err *e)
 	return 0;
 }
 
+/* Somebody of what it has: it is asked again, or done without. */
+static void said(void *arg, const struct frame *a, const struct err *e)
+{
+	more(mover_look_heard(arg, a, e));
+}
+
 /* Its next step; false: nobody has it. */
 static bool step(struct morsel *x)
 {
@@ -211,7 +222,7 @@ static bool step(struct morsel *x)
 	struct err e;
 	bool none = false;
 	if (!x->agreed && !PLANTED(SHARD_UNLOOKED)) {
-		bool asked = !x->differs && mover_look_ask(x);
+		bool asked = !x->differs && mover_look_ask(x, said);
 		if (!x->agreed)
 			return asked;
 	}
@@ -224,14 +235,24 @@ static bool step(struct morsel *x)
 	return false;
 }
 
+/* All is here. */
+static void take_done(struct mover *m)
+{
+	struct run *r = m->r;
+	struct trainer_fill how = { .epoch = r->point.epoch, .live = r->point.params, .values = m->values };
+	m->step = MOVER_FILLS;
+	m->epoch = r->point.epoch;
+	trainer_fill(r->trainer, &how, m->done, r);
+}
+
 /* What nobody has is asked for anew when all else that can come has. */
-void mover_more(struct mover *m)
+static void more(struct mover *m)
 {
 	bool none = false, waits = false;
 	if (!m->left) {
 		env_timer(m->env, &m->timer, 0);
 		drop_sources(m);
-		mover_take_done(m);
+		take_done(m);
 		return;
 	}
 	unsigned looks = 0;
@@ -277,7 +298,7 @@ static void choose(struct mover *m)
 	}
 	m->step = MOVER_TAKES;
 	m->timer.fire = fire;
-	mover_more(m);
+	more(m);
 }
 
 static bool answered_all(const struct mover *m, size_t n)
@@ -368,7 +389,7 @@ void mover_take(struct mover *m)
 		return;
 	}
 	if (!lacks(m)) {
-		mover_take_done(m);
+		take_done(m);
 		return;
 	}
 	know(m, v, mover_whom(r, v, &m->nsure));

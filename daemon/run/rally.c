@@ -43,6 +43,13 @@ static void drop_said(struct rally *w)
 	w->nsaid = 0;
 }
 
+static void verdict_drop(struct rally *w)
+{
+	if (w->has_at)
+		avg_point_done(&w->at);
+	w->has_at = false;
+}
+
 void rally_free(struct rally *w)
 {
 	if (!w)
@@ -51,6 +58,7 @@ void rally_free(struct rally *w)
 	if (w->fetch.call)
 		net_cancel(w->net, w->fetch.call);
 	rally_files_free(w);
+	verdict_drop(w);
 	w->dead = true;
 	if (!w->reading)                        /* else its job's end frees it */
 		free(w);
@@ -318,15 +326,15 @@ static bool judge_standing(struct rally *w, const struct cands *c)
 	return here(w) && ++w->backs >= BACKS && !PLANTED(RALLY_STAYS);
 }
 
-static void end(struct rally *w, enum rally_way way, const struct avg_point *p, uint64_t generation)
+static const struct rally_verdict *end(struct rally *w, enum rally_way way, uint64_t generation)
 {
-	rally_fn *done = w->done;
-	struct rally_verdict v = { .way = way, .point = p, .generation = generation };
-	w->done = NULL;
+	w->verdict = (struct rally_verdict){ .way = way, .point = way == RALLY_THERE ? &w->at : NULL,
+		.generation = generation };
+	w->asks = false;
 	drop_said(w);
 	if (way == RALLY_THERE)
 		w->lacks[0] = '\0';
-	done(w->r, &v);
+	return &w->verdict;
 }
 
 /* ---- the point of what is taken ---- */
@@ -343,28 +351,19 @@ static int parse(struct avg_point *p, const char *text, size_t n, uint64_t epoch
 	return rc;
 }
 
-static void take(struct rally *w, const char *text, size_t n)
+static const struct rally_verdict *take(struct rally *w, const char *text, size_t n)
 {
-	struct avg_point p;
-	if (parse(&p, text, n, w->fetch.epoch, w->fetch.prev)) {
-		end(w, RALLY_STAY, NULL, 0);
-		return;
-	}
-	end(w, RALLY_THERE, &p, w->fetch.generation);
-	avg_point_done(&p);
+	w->has_at = !parse(&w->at, text, n, w->fetch.epoch, w->fetch.prev);
+	return w->has_at ? end(w, RALLY_THERE, w->fetch.generation) : end(w, RALLY_STAY, 0);
 }
 
-static void fetched(void *arg, const struct frame *f, const struct err *e)
+const struct rally_verdict *rally_fetched(struct rally *w, const struct frame *f, const struct err *e)
 {
-	struct rally *w = arg;
 	w->fetch.call = NULL;
-	if (e || !f->blob_len)
-		end(w, RALLY_STAY, NULL, 0);
-	else
-		take(w, (const char *)f->blob, f->blob_len);
+	return e || !f->blob_len ? end(w, RALLY_STAY, 0) : take(w, (const char *)f->blob, f->blob_len);
 }
 
-static void go_there(struct rally *w, const struct cand *x)
+static const struct rally_verdict *go_there(struct rally *w, const struct cand *x)
 {
 	const struct kept *k = rally_file(w, x->epoch, x->prev);
 	w->fetch.epoch = x->epoch;
@@ -373,54 +372,51 @@ static void go_there(struct rally *w, const struct cand *x)
 	if (!x->stands)
 		rally_found(w, x->epoch);
 	if (x->at) {
-		struct avg_point p;
-		avg_point_init(&p);
-		avg_point_copy(&p, &x->at->point);
-		end(w, RALLY_THERE, &p, x->generation);
-		avg_point_done(&p);
-	} else if (k) {
-		take(w, k->point, strlen(k->point));
-	} else if (x->has) {
-		w->fetch.call = net_call(w->net, &x->has->id, KIND_RUN_SHARD, json_pack("{s:s,s:I,s:o,s:b}", "run", w->r->hex,
-			"epoch", (json_int_t)x->epoch, "prev", json_hex(x->prev, DIGEST), "point", 1), NO_BLOB, CLASS_control,
-			ASK_US, fetched, w);
-	} else {
-		end(w, RALLY_STAY, NULL, 0);
+		avg_point_init(&w->at);
+		avg_point_copy(&w->at, &x->at->point);
+		w->has_at = true;
+		return end(w, RALLY_THERE, x->generation);
 	}
+	if (k)
+		return take(w, k->point, strlen(k->point));
+	if (!x->has)
+		return end(w, RALLY_STAY, 0);
+	w->fetch.call = net_call(w->net, &x->has->id, KIND_RUN_SHARD, json_pack("{s:s,s:I,s:o,s:b}", "run", w->r->hex,
+		"epoch", (json_int_t)x->epoch, "prev", json_hex(x->prev, DIGEST), "point", 1), NO_BLOB, CLASS_control,
+		ASK_US, w->fetched, w);
+	return NULL;
 }
 
 /* ---- a round ---- */
 
-static void judge(struct rally *w)
+static const struct rally_verdict *judge(struct rally *w)
 {
 	struct cands c = gather(w);
+	const struct rally_verdict *v;
 	if (run_crew_stands(w->r)) {
 		bool back = judge_standing(w, &c);
 		if (back)
 			run_log(w->r, LOG_WARN_, "crew.back", "epoch %llu has parts that nobody holds any more: going back to "
 				"epoch %llu, which is whole", (unsigned long long)w->r->point.epoch, (unsigned long long)w->back);
-		end(w, back ? RALLY_BACK : RALLY_STAY, NULL, 0);
+		v = end(w, back ? RALLY_BACK : RALLY_STAY, 0);
 	} else {
 		const struct cand *x = judge_coming(w, &c);
-		if (x)
-			go_there(w, x);
-		else
-			end(w, RALLY_STAY, NULL, 0);
+		v = x ? go_there(w, x) : end(w, RALLY_STAY, 0);
 	}
 	cands_free(&c);
+	return v;
 }
 
-static void answered(void *arg, const struct frame *f, const struct err *e)
+const struct rally_verdict *rally_answered(struct said *x, const struct frame *f, const struct err *e)
 {
-	struct said *x = arg;
 	struct rally *w = x->w;
 	x->call = NULL;
 	if (!e)
 		rally_hear_said(x, f);
 	for (size_t i = 0; i < w->nsaid; i++)
 		if (w->said[i].call)
-			return;
-	judge(w);
+			return NULL;
+	return judge(w);
 }
 
 static void add(struct rally *w, const struct id *id)
@@ -432,22 +428,23 @@ static void add(struct rally *w, const struct id *id)
 		w->said[w->nsaid++] = (struct said){ .w = w, .id = *id };
 }
 
-void rally_ask(struct rally *w, rally_fn *done)
+const struct rally_verdict *rally_ask(struct rally *w, net_done_fn *answered, net_done_fn *fetched)
 {
 	struct avg_member v[RUN_PEERS_SHOWN];
 	struct id held[RALLY_PEERS];
-	if (w->done || w->reading)
-		return;
+	if (w->asks || w->reading)
+		return NULL;
+	verdict_drop(w);
 	size_t n = avg_members(w->r->avg, v, RUN_PEERS_SHOWN), holders = run_crew_holders(w->r, held, RALLY_PEERS);
 	for (size_t i = 0; i < holders; i++)
 		add(w, &held[i]);
 	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++)
 		add(w, &v[i].id);
-	w->done = done;
+	w->asks = true;
+	w->fetched = fetched;
 	uint64_t us = run_crew_stands(w->r) ? ASK_STANDING_US : ASK_US;
 	for (size_t i = 0; i < w->nsaid; i++)
 		w->said[i].call = net_call(w->net, &w->said[i].id, KIND_RUN_SHARD, json_pack("{s:s}", "run", w->r->hex),
 			NO_BLOB, CLASS_control, us, answered, &w->said[i]);
-	if (!w->nsaid)
-		judge(w);
+	return w->nsaid ? NULL : judge(w);
 }

@@ -31,21 +31,21 @@ struct rally_sum { uint64_t epoch; uint8_t prev[DIGEST]; struct shard_part *v; s
 
 /* THERE: all go on there, or do already. BACK: and this peer stands beyond. */
 enum rally_way { RALLY_STAY, RALLY_THERE, RALLY_BACK };
-/* point: valid during the call; generation: of the last COMMIT as those say who stand there, 0: nobody knows */
+/* point: valid until the next round; generation: of the last COMMIT as those say who stand there, 0: nobody knows */
 struct rally_verdict { enum rally_way way; const struct avg_point *point; uint64_t generation; };
-typedef void rally_fn(struct run *r, const struct rally_verdict *v);
 
 struct rally {
 	struct run *r; struct env *env; struct net *net;
 	/* rally_files.c */
 	struct kept *file; size_t nfiles; bool reading, again, dead;
-	void (*read)(struct run *r);
+	struct timer *then;                     /* who waits for that */
 	struct rally_sum told[RALLY_TOLD];
 	uint64_t bad;                           /* the checkpoint of that epoch cannot be read; 0: none */
 	uint64_t on_disks;                      /* the newest epoch that is whole there, as far as is known here; 0: none */
 	/* rally.c */
 	struct said said[RALLY_PEERS]; size_t nsaid;
-	rally_fn *done;
+	bool asks; net_done_fn *fetched;        /* a round is under way; hears the point of what is taken */
+	struct rally_verdict verdict; struct avg_point at; bool has_at;
 	uint64_t since_us, told_us, back; unsigned backs;       /* so many rounds in a row have said so */
 	char lacks[RALLY_TEXT];                 /* what is missing; empty: nothing that is known of */
 	struct { struct call *call; uint64_t epoch, generation; uint8_t prev[DIGEST]; } fetch;
@@ -56,10 +56,13 @@ void rally_free(struct rally *w);               /* NULL is fine */
 void rally_calm(struct rally *w);               /* the run goes on: nothing is missing */
 /* From now on it is waited for those who were there at the last COMMIT. */
 void rally_since(struct rally *w);
-/* One round of questions; done: once, unless rally_free comes first. Nothing while one is under way. */
-void rally_ask(struct rally *w, rally_fn *done);
-/* What is on the disk here is read (again); read may be NULL. */
-void rally_read(struct rally *w, void (*read)(struct run *r));
+/* One round of questions; nothing while one is under way. What net says to answered and fetched is for rally_answered
+ * and rally_fetched. The verdict is returned by the last of the three, NULL: not yet. */
+const struct rally_verdict *rally_ask(struct rally *w, net_done_fn *answered, net_done_fn *fetched);
+const struct rally_verdict *rally_answered(struct said *x, const struct frame *f, const struct err *e);
+const struct rally_verdict *rally_fetched(struct rally *w, const struct frame *f, const struct err *e);
+/* What is on the disk here is read (again); then: fires after that, if the run follows still. NULL: nobody waits. */
+void rally_read(struct rally *w, struct timer *then);
 /* The checkpoint of that point here; NULL: there is none. */
 const struct kept *rally_file(const struct rally *w, uint64_t epoch, const uint8_t prev[DIGEST]);
 /* One that has at least these parts. */
@@ -76,6 +79,7 @@ static inline const struct layout *rally_layout(const struct rally *w) { return 
 uint64_t rally_missing(const struct layout *l, const struct shard_part *v, size_t n);
 void rally_found(struct rally *w, uint64_t epoch);      /* it is whole on the disks */
 void rally_hear(struct rally *w, const json_t *saved);
+json_t *claim_pack(uint64_t epoch, const uint8_t prev[DIGEST], bool file, json_t *parts /* taken */);
 json_t *claim_json(const struct claim *c);
 json_t *rally_have(const struct rally *w);              /* claims: memory and disk */
 int claim_read(struct claim *ret, const struct layout *l, const json_t *j, struct err *e);

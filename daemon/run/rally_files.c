@@ -6,8 +6,7 @@
 #include "common/jrpc.h"
 #include "common/mem.h"
 #include "common/text.h"
-#include "run/mover.h"
-#include "run/rally.h"
+#include "run/crew_int.h"
 
 static void kept_free(struct kept *k)
 {
@@ -83,6 +82,13 @@ static void tell(struct rally *w)
 	json_decref(saved);
 }
 
+/* Who follows waits for that. */
+static void was_read(struct rally *w, struct timer *then)
+{
+	if (then && w->r->crew->follows)
+		env_after(w->env, then, 0);
+}
+
 static void looked(void *arg, const struct ckpt_seen *v, size_t n)
 {
 	struct rally *w = arg;
@@ -90,34 +96,32 @@ static void looked(void *arg, const struct ckpt_seen *v, size_t n)
 		free(w);
 		return;
 	}
-	void (*read)(struct run *r) = w->read;
+	struct timer *then = w->then;
 	uint64_t newest = w->nfiles ? w->file[0].is.epoch : 0;
 	files_drop(w);
 	w->file = xcalloc(n + 1, sizeof *w->file);
 	for (size_t i = 0; i < n; i++)
 		w->nfiles += kept_read(w, &w->file[w->nfiles], &v[i]);
 	w->reading = false;
-	w->read = NULL;
+	w->then = NULL;
 	if (w->again) {                         /* something was written meanwhile */
 		w->again = false;
-		rally_read(w, read);
+		rally_read(w, then);
 		return;
 	}
 	if (w->nfiles && w->file[0].is.epoch > newest && w->r->state == RUN_TRAIN)
 		tell(w);
-	if (read)
-		read(w->r);
+	was_read(w, then);
 }
 
-void rally_read(struct rally *w, void (*read)(struct run *r))
+void rally_read(struct rally *w, struct timer *then)
 {
 	char dir[4096];
 	if (!w->r->rs->ctx.state_dir) {
-		if (read)
-			read(w->r);
+		was_read(w, then);
 		return;
 	}
-	w->read = read ? read : w->read;
+	w->then = then ? then : w->then;
 	if (w->reading) {
 		w->again = true;
 		return;

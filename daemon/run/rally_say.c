@@ -8,35 +8,6 @@
 
 #define JSON_MOST 48000                 /* bytes of claims in one answer */
 
-/* ---- claims ---- */
-
-static json_t *pack(uint64_t epoch, const uint8_t prev[DIGEST], bool file, json_t *parts /* taken */)
-{
-	return json_pack("{s:I,s:o,s:b,s:o}", "epoch", (json_int_t)epoch, "prev", json_hex(prev, DIGEST), "file", file,
-		"parts", parts);
-}
-
-json_t *claim_json(const struct claim *c)
-{
-	return pack(c->epoch, c->prev, c->file, mover_parts_json(c->v, c->n));
-}
-
-int claim_read(struct claim *ret, const struct layout *l, const json_t *j, struct err *e)
-{
-	*ret = (struct claim){ .file = json_is_true(json_object_get(j, "file")) };
-	if (json_get_u64(j, "epoch", &ret->epoch, e) || json_get_hex(j, "prev", ret->prev, DIGEST, e))
-		return -1;
-	ret->v = mover_parts_read(&ret->n, l, json_object_get(j, "parts"), e);
-	return ret->v ? 0 : -1;
-}
-
-void claim_free(struct claim *c)
-{
-	free(c->v);
-	c->v = NULL;
-	c->n = 0;
-}
-
 static bool runs(const struct run *r)
 {
 	return r->state == RUN_TRAIN && run_crew_stands(r) && run_crew_seated(r);
@@ -49,7 +20,7 @@ json_t *rally_have(const struct rally *w)
 	json_t *list = json_array(), *held = r->point.epoch ? mover_held(run_crew_mover(r)) : json_array();
 	size_t bytes = 0;
 	if (json_array_size(held))
-		json_array_append_new(list, pack(r->point.epoch, r->point.prev, false, held));
+		json_array_append_new(list, claim_pack(r->point.epoch, r->point.prev, false, held));
 	else
 		json_decref(held);
 	for (size_t i = 0; i < w->nfiles && i < RALLY_CLAIMS - 1; i++) {

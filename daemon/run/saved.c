@@ -9,8 +9,6 @@
 
 #define LINE_MAX 64                     /* requests that wait; */
 #define LINE_OF_ONE 16
-#define LEASES 8
-#define LEASE_US 60000000ull
 #define LIST_MAX (NET_BLOB_MAX / 2)     /* bytes of what is said about checkpoints */
 
 struct lend {
@@ -27,9 +25,6 @@ struct lend {
 	struct buf out;
 	int rc; struct err e;
 };
-/* Of one checkpoint, which is kept for those who read it. */
-struct lease { struct id run; uint64_t epoch, until_us; bool sound; };
-struct lends { struct runs *rs; struct list line; struct lend *running; struct lease lease[LEASES]; };
 
 /* ---- in the lane ---- */
 
@@ -141,30 +136,6 @@ static void lend_run(struct job *j)
 
 /* ---- one after the other ---- */
 
-static struct lease *lease_of(struct lends *d, const struct saved_ask *is)
-{
-	uint64_t now = env_now(d->rs->ctx.env);
-	struct lease *free_one = NULL;
-	for (size_t i = 0; i < LEASES; i++) {
-		struct lease *x = &d->lease[i];
-		if (x->until_us > now && x->epoch == is->epoch && id_eq(&x->run, &is->run))
-			return x;
-		if (x->until_us <= now && !free_one)
-			free_one = x;
-	}
-	if (free_one)
-		*free_one = (struct lease){ .run = is->run, .epoch = is->epoch };
-	return free_one;
-}
-
-uint64_t lends_epoch(const struct lends *d, const struct id *run)
-{
-	for (size_t i = 0; i < LEASES; i++)
-		if (d->lease[i].until_us > env_now(d->rs->ctx.env) && id_eq(&d->lease[i].run, run))
-			return d->lease[i].epoch;
-	return 0;
-}
-
 static void lend_done(struct job *j);
 
 static void next(struct lends *d)
@@ -174,7 +145,7 @@ static void next(struct lends *d)
 	if (!it)
 		return;
 	struct lend *l = d->running = list_entry(it, struct lend, link);
-	struct lease *x = l->is.epoch ? lease_of(d, &l->is) : NULL;
+	struct lease *x = l->is.epoch ? lends_lease(d, &l->is) : NULL;
 	if (x)
 		x->until_us = env_now(env) + LEASE_US;
 	l->look_first = !x || !x->sound;
@@ -201,7 +172,7 @@ static void lend_done(struct job *j)
 {
 	struct lend *l = container_of(j, struct lend, job);
 	struct lends *d = l->d;
-	struct lease *x = l->is.epoch && l->sound ? lease_of(d, &l->is) : NULL;
+	struct lease *x = l->is.epoch && l->sound ? lends_lease(d, &l->is) : NULL;
 	if (x)
 		x->sound = true;
 	d->running = NULL;

@@ -14,6 +14,8 @@
 #include "run/int.h"
 
 #define SAVED_EPOCHS 8                  /* that one peer tells of */
+#define LEASES 8
+#define LEASE_US 60000000ull
 
 /* epoch 0: which checkpoints are there? Else elements lo .. lo + n - 1 of a tensor, NET_BLOB_MAX bytes at most. */
 struct saved_ask { struct id run; uint64_t epoch; uint8_t prev[DIGEST]; char tensor[CKPT_NAME]; uint64_t lo, n;
@@ -21,11 +23,16 @@ struct saved_ask { struct id run; uint64_t epoch; uint8_t prev[DIGEST]; char ten
 /* bytes is the callee's to empty (buf_free); e says why there are none. */
 typedef void saved_fn(void *arg, struct buf *bytes, const struct err *e);
 
-struct lends;
+/* Of one checkpoint, which is kept for those who read it. */
+struct lease { struct id run; uint64_t epoch, until_us; bool sound; };
+struct lends { struct runs *rs; struct list line; struct lend *running; struct lease lease[LEASES]; };
 struct lends *lends_new(struct runs *rs);       /* answers RUN_SAVED */
 void lends_free(struct lends *d);
 void lends_ask(struct lends *d, const struct saved_ask *what, saved_fn *done, void *arg);      /* of this peer's own */
 void lends_forget(struct lends *d, const void *arg);    /* who asked hears nothing any more */
+
+/* ---- saved_lease.c ---- */
+struct lease *lends_lease(struct lends *d, const struct saved_ask *is);        /* NULL: there are too many */
 uint64_t lends_epoch(const struct lends *d, const struct id *run);     /* whose checkpoint is read; 0: none */
 
 #endif

@@ -1,0 +1,83 @@
+/* What the rest of the room asks of a run whose plans have many members: who is in the generation, who holds the state,
+ * and where this peer stands. */
+#include <string.h>
+#include "run/crew_int.h"
+
+void run_crew_look(struct run_crew *s)
+{
+	env_after(s->r->rs->ctx.env, &s->timer, 0);
+}
+
+/* Only who trains takes part. */
+void run_crew_ready(struct run *r)
+{
+	struct run_crew *s = r->crew;
+	if (!s || !s->crew)
+		return;
+	bool in = r->state == RUN_TRAIN && !s->follows;
+	struct crew_roster to = { .epoch = s->roster.epoch, .target = run_target(r), .term = s->roster.term,
+		.n = in ? s->roster.n : 0, .live = s->ids, .ngone = s->roster.ngone, .gone = s->ids + s->roster.n };
+	if (in)
+		to.leader = s->roster.leader;
+	crew_roster(s->crew, &to);
+}
+
+bool run_crew_drains(const struct run *r) { return r->crew && r->crew->drains; }
+
+bool run_crew_seated(const struct run *r)
+{
+	return !r->crew || (r->crew->step == SEAT_RUNS && trainer_seated(r->trainer));
+}
+
+uint64_t run_crew_share(const struct run *r) { return r->crew ? trainer_share(r->trainer) : 0; }
+
+/* Does this peer count its unit's samples? */
+bool run_crew_head(const struct run *r)
+{
+	return !r->crew || (run_crew_seated(r) && trainer_part(r->trainer)->brings && !trainer_part(r->trainer)->lo);
+}
+
+int run_crew_change(const struct run *r, const json_t *patch, struct err *e)
+{
+	const char *robust = json_string_value(json_object_get(patch, "robust"));
+	if (!r->crew)
+		return 0;
+	if (json_number_value(json_object_get(patch, "clip_norm")) > 0)
+		return err_set(e, ERR_INVALID, "clip_norm: nobody has the whole gradient in strategy %s", r->spec->strategy);
+	if (robust && strcmp(robust, "none"))
+		return err_set(e, ERR_INVALID, "robust: members bring parts of the vector in strategy %s, and a robust mean is "
+			"of whole ones", r->spec->strategy);
+	return 0;
+}
+
+uint64_t run_crew_life(const struct run *r) { return crew_life(r->crew->crew); }
+
+struct mover *run_crew_mover(const struct run *r) { return r->crew ? r->crew->mover : NULL; }
+
+uint64_t run_crew_base(const struct run *r) { return crew_base(r->crew->crew); }
+
+size_t run_crew_holders(const struct run *r, struct id *ret, size_t max)
+{
+	return crew_base_members(r->crew->crew, ret, max);
+}
+
+size_t run_crew_members(const struct run *r, struct id *ret, size_t max)
+{
+	const struct run_crew *s = r->crew;
+	size_t n = s->in ? s->v.nmembers : 0;
+	n = n < max ? n : max;
+	for (size_t i = 0; i < n; i++)
+		ret[i] = s->member[i].id;
+	return n;
+}
+
+bool run_crew_names(const struct run *r, const struct id *id) { return crew_names(r->crew->crew, id); }
+
+bool run_crew_stands(const struct run *r) { return r->state == RUN_TRAIN && !r->crew->follows; }
+
+bool run_crew_whole(const struct run *r)
+{
+	struct trainer_view t;
+	trainer_view(r->trainer, &t);
+	return r->crew->whole && t.epoch == r->point.epoch;
+}
