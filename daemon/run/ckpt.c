@@ -1,13 +1,13 @@
-/* Checkpoints of a run: a snapshot between two micro-batches goes to the disk lane; on start the newest whole one comes
- * back. The point (epoch, digest, ledger, hyperparameters) travels in the file's metadata. */
+/* A checkpoint of a run is made: a copy of the state between two micro-batches, then the disk lane writes it, with the
+ * point (epoch, digest, ledger, hyperparameters) in the file's metadata; who waits for it is answered. restore.c takes
+ * one up again. */
 #include <stdlib.h>
-#include <string.h>
 #include "common/mem.h"
 #include "common/text.h"
 #include "run/mover.h"
 #include "run/saved.h"
 
-struct waiter { struct list link; struct reply *reply; };
+struct ckpt_waiter { struct list link; struct reply *reply; };
 struct saving {
 	struct id id;
 	struct runs *rs;
@@ -17,7 +17,7 @@ struct saving {
 
 void ckpt_waiter_end(struct list *it, const struct err *e)
 {
-	struct waiter *w = list_entry(it, struct waiter, link);
+	struct ckpt_waiter *w = list_entry(it, struct ckpt_waiter, link);
 	struct err gone;
 	if (!e || !e->code) {
 		err_set(&gone, ERR_STATE, "the run ended before the checkpoint was written");
@@ -27,11 +27,51 @@ void ckpt_waiter_end(struct list *it, const struct err *e)
 	free(w);
 }
 
+bool ckpt_due(struct run *r, uint64_t epoch)
+{
+	const struct conf *c = r->rs->ctx.conf;
+	uint64_t every = r->spec->local.checkpoint_every ? r->spec->local.checkpoint_every : (uint64_t)conf_int(c,
+		"checkpoint", "every_epochs");
+	uint64_t us = (uint64_t)conf_int(c, "checkpoint", "every"), now = env_now(r->rs->ctx.env);
+	if (r->crew)
+		return run_crew_due(r, epoch, every);
+	if (!r->saved_us)
+		r->saved_us = now;
+	if (!(every && epoch % every == 0) && !(us && now - r->saved_us >= us))
+		return false;
+	r->saved_us = now;
+	return true;
+}
+
+void ckpt_begin(struct run *r, struct reply *reply, snapshot_fn *copied)
+{
+	struct err e;
+	if (!r->rs->ctx.state_dir || !r->trainer) {
+		err_set(&e, ERR_STATE, "run %s is %s: there is nothing to save", r->name, run_state_name(r));
+		if (reply)
+			reply_fail(reply, &e);
+		return;
+	}
+	if (reply) {
+		struct ckpt_waiter *w = xcalloc(1, sizeof *w);
+		w->reply = reply;
+		list_push(&r->ckpt_waiters, &w->link);
+	}
+	if (r->saving)
+		return;
+	r->saving = true;
+	r->save_began_us = env_now(r->rs->ctx.env);
+	struct saving *s = xcalloc(1, sizeof *s);
+	s->rs = r->rs;
+	s->id = r->id;
+	trainer_snapshot(r->trainer, copied, s);
+}
+
 static void answer(struct run *r, json_t *result, const struct err *e)
 {
 	struct list *it;
 	while ((it = list_pop(&r->ckpt_waiters))) {
-		struct waiter *w = list_entry(it, struct waiter, link);
+		struct ckpt_waiter *w = list_entry(it, struct ckpt_waiter, link);
 		if (result)
 			reply_ok(w->reply, json_deep_copy(result));
 		else
@@ -52,20 +92,16 @@ static void finished(struct run *r)
 	uint64_t took = env_now(r->rs->ctx.env) - r->save_began_us, was = r->save_took_us / 4 * 3;
 	r->saving = false;
 	r->save_took_us = took > was ? took : was;
-	run_finish_more(r);
-	run_again_step(r);
-	runs_check_drained(r->rs);
 }
 
-static void saved(void *arg, const struct ckpt_result *res)
+struct run *ckpt_written(struct saving *s, const struct ckpt_result *res)
 {
-	struct saving *s = arg;
 	struct run *r = runs_by_id(s->rs, &s->id);      /* it may have gone while this was written */
 	uint64_t lost_from = s->lost_from;
 	snapshot_unref(s->snap);
 	free(s);
 	if (!r)
-		return;
+		return NULL;
 	if (res->error.code) {
 		run_log(r, LOG_ERROR_, "ckpt.failed", "checkpoint: %s", res->error.text);
 		answer(r, NULL, &res->error);
@@ -86,6 +122,7 @@ static void saved(void *arg, const struct ckpt_result *res)
 		answer_saved(r, res->epoch, res->path, res->bytes);
 	}
 	finished(r);
+	return r;
 }
 
 /* All of a file's metadata are strings. */
@@ -136,9 +173,8 @@ static void saved_before(struct run *r, uint64_t epoch, const char *dir, uint64_
 	finished(r);
 }
 
-static void snapped(void *arg, struct snapshot *snap, const struct err *e)
+struct run *ckpt_copied(struct saving *s, struct snapshot *snap, const struct err *e, ckpt_done_fn *written)
 {
-	struct saving *s = arg;
 	struct run *r = runs_by_id(s->rs, &s->id);
 	struct err mine;
 	const struct avg_point *p = r && snap ? run_point_at(r, snap->epoch) : NULL;
@@ -150,11 +186,11 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 		snapshot_unref(snap);
 		free(s);
 		if (!r)
-			return;
+			return NULL;
 		run_log(r, LOG_WARN_, "ckpt.failed", "snapshot: %s", mine.text);
 		answer(r, NULL, &mine);
 		finished(r);
-		return;
+		return r;
 	}
 	trace_now(r);                           /* a life that begins with it, after a kill, is replayed from this copy */
 	char dir[4096];
@@ -164,7 +200,7 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 		snapshot_unref(snap);
 		free(s);
 		saved_before(r, p->epoch, dir, bytes);
-		return;
+		return r;
 	}
 	s->snap = snap;
 	s->lost_from = r->lost_from;
@@ -175,201 +211,6 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 		.meta = meta_of(r, p, snap),
 		.keep = r->spec->local.checkpoint_keep ? r->spec->local.checkpoint_keep : (unsigned)conf_int(r->rs->ctx.conf,
 		"checkpoint", "keep"), .free_min_bytes = (uint64_t)conf_int(r->rs->ctx.conf, "checkpoint", "free_min") },
-		saved, s);
-}
-
-bool ckpt_due(struct run *r, uint64_t epoch)
-{
-	const struct conf *c = r->rs->ctx.conf;
-	uint64_t every = r->spec->local.checkpoint_every ? r->spec->local.checkpoint_every : (uint64_t)conf_int(c,
-		"checkpoint", "every_epochs");
-	uint64_t us = (uint64_t)conf_int(c, "checkpoint", "every"), now = env_now(r->rs->ctx.env);
-	if (r->crew)
-		return run_crew_due(r, epoch, every);
-	if (!r->saved_us)
-		r->saved_us = now;
-	if (!(every && epoch % every == 0) && !(us && now - r->saved_us >= us))
-		return false;
-	r->saved_us = now;
-	return true;
-}
-
-void ckpt_now(struct run *r, struct reply *reply)
-{
-	struct err e;
-	if (!r->rs->ctx.state_dir || !r->trainer) {
-		err_set(&e, ERR_STATE, "run %s is %s: there is nothing to save", r->name, run_state_name(r));
-		if (reply)
-			reply_fail(reply, &e);
-		return;
-	}
-	if (reply) {
-		struct waiter *w = xcalloc(1, sizeof *w);
-		w->reply = reply;
-		list_push(&r->ckpt_waiters, &w->link);
-	}
-	if (r->saving)
-		return;
-	r->saving = true;
-	r->save_began_us = env_now(r->rs->ctx.env);
-	struct saving *s = xcalloc(1, sizeof *s);
-	s->rs = r->rs;
-	s->id = r->id;
-	trainer_snapshot(r->trainer, snapped, s);
-}
-
-/* ---- RESTORE ---- */
-
-struct restoring { struct runs *rs; struct id id; struct ckpt_tensor *v; };
-static void restore(struct run *r, uint64_t reject);
-
-/* Without it (another peer's checkpoint, copied here) the order begins anew. */
-static void take_walked(struct run *r, const json_t *meta)
-{
-	const char *text = json_string_value(json_object_get(meta, "walked"));
-	json_t *j = text && r->spec->independent ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
-	struct err e;
-	if (j && ranges_parse(&r->walked, j, &e))
-		run_log(r, LOG_WARN_, "ckpt.failed", "where this peer's own order stood cannot be read (%s): it begins anew",
-			e.text);
-	json_decref(j);
-}
-
-static int take_point(struct run *r, const char *text, struct err *e)
-{
-	json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-	struct avg_point p;
-	avg_point_init(&p);
-	int rc = avg_point_parse(&p, j, e);
-	json_decref(j);
-	if (rc) {
-		e->code = ERR_CORRUPT;
-		return err_wrap(e, "point");
-	}
-	avg_point_done(&r->point);
-	r->point = p;
-	return 0;
-}
-
-static int take(struct run *r, const struct ckpt_result *res, struct err *e)
-{
-	const char *text = json_string_value(json_object_get(res->meta, "point"));
-	const char *run = json_string_value(json_object_get(res->meta, "run"));
-	if (!text || !run || strcmp(run, r->hex))
-		return err_set(e, ERR_MISMATCH, "%s belongs to another run", res->path);
-	if (take_point(r, text, e))
-		return -1;
-	const char *members = json_string_value(json_object_get(res->meta, "members"));
-	uint64_t n = 0;
-	r->was_members = members && !text_u64(members, &n, NULL) && n <= UINT32_MAX ? (uint32_t)n : 0;
-	take_walked(r, res->meta);
-	return 0;
-}
-
-static void forget_point(struct run *r)         /* as if there had been none */
-{
-	avg_point_done(&r->point);
-	avg_point_init(&r->point);
-}
-
-/* Perhaps a good one: nothing begins without it that could end up in its place. */
-static void unreadable(struct run *r, const struct err *e)
-{
-	struct err why;
-	if (e->code == ERR_MISMATCH) {
-		run_fail(r, e);
-		return;
-	}
-	err_set(&why, e->code, "%.170s; the run does not begin without it: mend that and start the daemon again, or say "
-		"run join; to go on from an older one, move this one away", e->text);
-	r->resumes = true;
-	run_fail(r, &why);
-}
-
-static void restored(struct run *r, const char *path)
-{
-	if (path) {
-		r->saved_epoch = r->point.epoch;
-		run_log(r, LOG_INFO_, "ckpt.restored", "epoch %llu from %s", (unsigned long long)r->point.epoch, path);
-	} else {
-		forget_point(r);
-	}
-	run_again_check(r);
-	run_event(r, EV_RESTORED);              /* else it is on its way already */
-}
-
-/* Whole, but of no use: set aside, and the next older one is tried. */
-static void reject(struct run *r, uint64_t epoch, const char *path, const struct err *e)
-{
-	run_log(r, LOG_ERROR_, "ckpt.corrupt", "%s: %s; it is set aside, an older one is tried", path, e->text);
-	forget_point(r);
-	restore(r, epoch);
-}
-
-/* What was read was looked through. */
-static void checked(void *arg, const struct err *e)
-{
-	struct run *r = arg;
-	char *path = r->restored_from;
-	r->restored_from = NULL;
-	if (r->state == RUN_RESTORE && !e)
-		restored(r, path);
-	else if (r->state == RUN_RESTORE && e->code == ERR_NONFINITE)
-		reject(r, r->point.epoch, path, e);
-	else if (r->state == RUN_RESTORE)
-		unreadable(r, e);
-	free(path);
-}
-
-static void loaded(void *arg, const struct ckpt_result *res)
-{
-	struct restoring *l = arg;
-	struct run *r = runs_by_id(l->rs, &l->id);
-	struct err e = res->error;
-	free(l->v);
-	free(l);
-	if (!r || r->state != RUN_RESTORE)
-		return;
-	if (res->skipped)
-		run_log(r, LOG_ERROR_, "ckpt.corrupt", "%s: %s; %s", res->skip_path, res->skip_error.text,
-			!e.code ? "an older one is used" : e.code == ERR_NOT_FOUND ? "no older one is whole: starting anew" :
-			"the next one cannot be read");
-	if (e.code == ERR_NOT_FOUND) {
-		restored(r, NULL);
-		return;
-	}
-	if (e.code || take(r, res, &e)) {
-		if (!res->error.code && e.code == ERR_CORRUPT)
-			reject(r, res->epoch, res->path, &e);
-		else
-			unreadable(r, &e);
-		return;
-	}
-	free(r->restored_from);
-	r->restored_from = xstrdup(res->path);
-	trainer_fill(r->trainer, &(struct trainer_fill){ .epoch = r->point.epoch, .live = r->point.params }, checked, r);
-}
-
-static void restore(struct run *r, uint64_t reject)
-{
-	const struct ckpt_tensor *t;
-	char dir[4096];
-	struct restoring *l = xcalloc(1, sizeof *l);
-	size_t n = trainer_tensors(r->trainer, &t);
-	l->rs = r->rs;
-	l->id = r->id;
-	l->v = xmemdup(t, n * sizeof *l->v);
-	run_dir(r, dir, sizeof dir);
-	if (r->rs->ctx.state_dir) {
-		ckpt_load(r->rs->ctx.env, dir, l->v, n, reject, loaded, l);
-		return;
-	}
-	free(l->v);
-	free(l);
-	run_event(r, EV_RESTORED);
-}
-
-void ckpt_restore(struct run *r)
-{
-	restore(r, CKPT_NONE);
+		written, s);
+	return NULL;
 }

@@ -153,7 +153,7 @@ static void drain(struct run_crew *s)
 		return;
 	}
 	s->drains = false;
-	ckpt_now(s->r, NULL);
+	run_save(s->r, NULL);
 }
 
 void run_crew_drain(struct run *r)

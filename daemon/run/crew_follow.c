@@ -108,7 +108,7 @@ static void judged(struct run *r, const struct rally_verdict *v)
 		return;
 	if (v->way == RALLY_BACK && !s->follows) {
 		if (r->state == RUN_TRAIN)      /* anew, as if it came from the disk like the others */
-			run_again_saved(r);
+			run_event(r, run_again_saved(r));
 	} else if (v->way == RALLY_THERE && s->follows && s->step == SEAT_NONE) {
 		uint64_t was = r->point.epoch;
 		undo(r, v->point->epoch);

@@ -1,5 +1,5 @@
-/* What the files of a run whose plans have many members share: crew_says.c (what is said to it), crew.c (its seat in a
- * generation), crew_follow.c (where others are), crew_holds.c (what it holds), crew_is.c (what the room asks of it),
+/* What the files of a run whose plans have many members share: crew_says.c (what is said to it), crew_follow.c (where
+ * others are), crew.c (its seat in a generation), crew_holds.c (what it holds), crew_is.c (what the room asks of it),
  * crew_can.c (which target batches members can share out). Nobody calls a file that stands before it. */
 #ifndef RUN_CREW_INT_H
 #define RUN_CREW_INT_H

@@ -7,52 +7,14 @@
  *
  * The signer's epoch goes with the word, unsigned: whoever stops behind it says so. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "common/buf.h"
 #include "common/jrpc.h"
-#include "common/mem.h"
-#include "common/text.h"
 #include "run/int.h"
 #include "run/packed.h"
 
 #define RUN_LIFE_MS (7ull * 86400 * 1000)
 #define CALL_US 2000000
-#define WATCH_US 15000000
-#define WATCH_PAUSED_US 3000000
-#define RECORD_MAX 15700                /* with what stands beside it, below JSON_RECORD */
-
-static void key_of(const char *what, const char *name, char out[160]) { snprintf(out, 160, "%s:%s", what, name); }
-
-/* ---- publishing ---- */
-
-void ctl_publish(struct run *r)
-{
-	char key[160];
-	size_t len;
-	json_t *shared = spec_packed(r->spec->shared, RECORD_MAX, &len);
-	if (!shared) {
-		run_log(r, LOG_WARN_, "run.unpublished",
-			"the specification takes %zu bytes, and deflated still more than the %d that a DHT record holds: others "
-			"can join only with the same file", len, RECORD_MAX);
-		return;
-	}
-	json_t *v = json_pack("{s:s,s:s,s:s,s:o}", "name", r->name, "author", r->author_hex, "run", r->hex, "shared",
-		shared);
-	key_of("run", r->name, key);
-	dht_keep(r->rs->ctx.dht, key, r->author_hex, json_incref(v), RUN_LIFE_MS, true);
-	key_of("run", r->hex, key);
-	dht_keep(r->rs->ctx.dht, key, r->author_hex, v, RUN_LIFE_MS, true);
-}
-
-void ctl_unpublish(struct run *r)
-{
-	char key[160];
-	key_of("run", r->name, key);
-	dht_unkeep(r->rs->ctx.dht, key, r->author_hex);
-	key_of("run", r->hex, key);
-	dht_unkeep(r->rs->ctx.dht, key, r->author_hex);
-}
 
 /* ---- words to the swarm ---- */
 
@@ -189,7 +151,7 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 	id_hex(net_self(net), self);
 	json_t *word = json_pack("{s:s,s:s,s:I,s:s,s:o,s:I}", "run", r->hex, "op", op, "counter", (json_int_t)counter, "by",
 		self, "sig", json_hex(sig, sizeof sig), "epoch", (json_int_t)r->point.epoch);
-	key_of("runctl", r->hex, key);
+	ctl_key("runctl", r->hex, key);
 	dht_put(rs->ctx.dht, key, self, json_incref(word), RUN_LIFE_MS, true, NULL, NULL);
 	struct ask *a = ask_new(rs, r, reply);
 	struct avg_member m[RUN_PEERS_SHOWN];
@@ -214,7 +176,7 @@ void runs_stop(struct runs *rs, const json_t *params, struct reply *reply) { say
 
 /* ---- newcomers ask what was said before they came ---- */
 
-static void watched(void *arg, const struct record *rec, size_t n, const struct err *e)
+void ctl_watched(void *arg, const struct record *rec, size_t n, const struct err *e)
 {
 	struct ask *a = arg;
 	struct err ignored;
@@ -222,26 +184,6 @@ static void watched(void *arg, const struct record *rec, size_t n, const struct 
 	for (size_t i = 0; a->rs && i < n; i++)
 		hear(a->rs, rec[i].value, &ignored);
 	ask_free(a);
-}
-
-static void watch_again(struct timer *t)
-{
-	struct run *r = container_of(t, struct run, ctl_timer);
-	if (!run_over(r))
-		ctl_watch(r);
-}
-
-/* A word goes to the members of the moment; whoever was not reached then, or came back later, hears it from the DHT. */
-void ctl_watch(struct run *r)
-{
-	char key[160];
-	r->ctl_timer.fire = watch_again;
-	r->ctl_timer.name = "run.ctl";
-	env_after(r->rs->ctx.env, &r->ctl_timer, r->paused ? WATCH_PAUSED_US : WATCH_US);
-	struct ask *a = ask_new(r->rs, r, NULL);
-	a->open++;
-	key_of("runctl", r->hex, key);
-	dht_get(r->rs->ctx.dht, key, true, watched, a);
 }
 
 /* ---- run join ---- */
@@ -330,6 +272,6 @@ void runs_join(struct runs *rs, const json_t *params, struct reply *reply)
 	snprintf(a->author, sizeof a->author, "%s", author ? author : "");
 	a->local = runs_local(NULL, params);
 	a->open++;
-	key_of("run", json_string_value(json_object_get(params, "run")), key);
+	ctl_key("run", json_string_value(json_object_get(params, "run")), key);
 	dht_get_patient(rs->ctx.dht, key, true, join_found, a);
 }

@@ -9,55 +9,14 @@
 #include "common/jrpc.h"
 #include "common/mem.h"
 #include "common/text.h"
-#include "run/int.h"
-#include "train/data/manifest.h"
+#include "run/differ.h"
 
 #define CALL_US 3000000
 #define PATIENCE_US 8000000             /* then the run ends without the file's name */
-#define PEERS_MAX 8
 #define ANSWERS_MAX 12                  /* of one member */
 #define SERVED_MAX 4                    /* stretches being hashed for others */
 
-struct differ {
-	struct run *r;                  /* NULL: it is gone, and the job frees what is here */
-	struct runs *rs;
-	struct data_source *here;
-	struct err e; char path[80];    /* where the data is here, as much as a message holds */
-	struct id who[PEERS_MAX]; size_t npeers, at;
-	struct seek *seek;              /* in the DHT */
-	struct call *call;
-	struct job job; bool hashing;
-	uint64_t lo, hi, there; unsigned answers;
-	uint32_t nparts; uint8_t theirs[MANIFEST_PARTS][MANIFEST_HASH], ours[MANIFEST_PARTS][MANIFEST_HASH];
-	struct timer timer;
-};
-struct seek { struct differ *d; };
-
 static void ask(struct differ *d);
-
-static void differ_end(struct differ *d)
-{
-	if (d->hashing) {
-		d->r = NULL;
-		return;
-	}
-	data_source_close(d->here);
-	free(d);
-}
-
-void differ_free(struct differ *d)
-{
-	if (!d)
-		return;
-	env_timer(d->rs->ctx.env, &d->timer, 0);
-	if (d->call)
-		net_cancel(d->rs->ctx.net, d->call);
-	d->call = NULL;
-	if (d->seek)
-		d->seek->d = NULL;
-	d->seek = NULL;
-	differ_end(d);
-}
 
 /* What is known is told, and the run ends. */
 static void tell(struct differ *d)
@@ -211,7 +170,7 @@ static void found(void *arg, const struct record *rec, size_t n, const struct er
 	if (!d)
 		return;
 	d->seek = NULL;
-	for (size_t i = 0; i < n && d->npeers < PEERS_MAX; i++)
+	for (size_t i = 0; i < n && d->npeers < DIFFER_PEERS; i++)
 		d->npeers += avg_peer_of(d->rs->ctx.net, &rec[i], &d->who[d->npeers]);
 	ask(d);
 }

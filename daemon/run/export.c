@@ -417,7 +417,7 @@ void runs_export(struct runs *rs, const json_t *params, struct reply *reply)
 	x->file.spec = json_deep_copy(r->spec->shared);
 	list_push(&rs->exports, &x->link);
 	if (lives && !x->crew && r->state == RUN_TRAIN)
-		ckpt_now(r, &x->saves);         /* what it has learned until now */
+		run_save(r, &x->saves);         /* what it has learned until now */
 	else
 		export_soon(x);
 }

@@ -1,7 +1,6 @@
 /* `model export`: one folder with a run's weights, out of the checkpoints of all who hold parts of it. export.c is the
- * command, and says of which epoch; export_take.c takes the pieces; export_file.c writes the folder;
- * export_next.c says what follows. Never more than a
- * few pieces are in memory: a model may fit on no single machine. */
+ * command, and says of which epoch; export_take.c takes the pieces; export_file.c writes the folder; export_next.c says
+ * what follows. Never more than a few pieces are in memory: a model may fit on no single machine. */
 #ifndef RUN_EXPORT_H
 #define RUN_EXPORT_H
 #include "kernels/real.h"

@@ -18,65 +18,8 @@
 
 #define ASK_US 20000000                 /* a copy waits for the micro-batch under way */
 #define OTHERS_US 200000                /* who answers so much later than the first gives its pieces later, too */
-#define RETRY_MAX_US 1000000
 
 static void choose(struct fetch *f);
-
-/* ---- ends ---- */
-
-/* It gives nothing any more. told: it is asked to stop what it still sends. */
-void fetch_drop(struct fetch *f, struct donor *d, bool tell)
-{
-	struct net *net = f->r->rs->ctx.net;
-	tell = tell && d->flying;
-	if (d->call)
-		net_cancel(net, d->call);
-	d->call = NULL;
-	list_each_safe(it, &f->flights) {
-		struct flight *l = list_entry(it, struct flight, link);
-		if (l->d == d)
-			flight_end(l);
-	}
-	if (tell)
-		net_post(net, &d->id, KIND_RUN_STATE, json_pack("{s:s}", "run", f->r->hex), NO_BLOB, CLASS_weight);
-	if (!d->out)
-		net_care(net, &d->id, -1);
-	d->out = true;
-}
-
-static void forget_donors(struct fetch *f)
-{
-	for (size_t i = 0; i < f->nd; i++) {
-		struct donor *d = &f->d[i];
-		fetch_drop(f, d, true);
-		free(d->hash);
-		avg_point_done(&d->point);
-	}
-	f->nd = 0;
-	f->ref = NULL;
-}
-
-void fetch_forget(struct fetch *f)
-{
-	free(f->have);
-	f->have = NULL;
-}
-
-void fetch_again(struct fetch *f, const char *why)
-{
-	struct run *r = f->r;
-	bool met = f->nd > 0;
-	char text[sizeof f->why];
-	snprintf(text, sizeof text, "%s", why); /* why may lie in what goes now */
-	forget_donors(f);
-	f->backoff_us = f->backoff_us && met ? f->backoff_us * 2 : RETRY_MIN_US;
-	if (f->backoff_us > RETRY_MAX_US)
-		f->backoff_us = RETRY_MAX_US;
-	if (f->tries++ % 5 == 0)
-		run_log(r, LOG_WARN_, "sync.retry", "state: %s; asking again", text);
-	f->resting = true;
-	env_after(r->rs->ctx.env, &f->timer, f->backoff_us);
-}
 
 /* ---- asking ---- */
 
@@ -104,14 +47,6 @@ static void pick(struct fetch *f)
 	qsort(v, k, sizeof *v, by_rank);
 	for (f->nd = 0; f->nd < k && f->nd < DONORS_MAX; f->nd++)
 		f->d[f->nd] = (struct donor){ .f = f, .id = v[f->nd].id };
-}
-
-bool fetch_all_answered(const struct fetch *f)
-{
-	for (size_t i = 0; i < f->nd; i++)
-		if (f->d[i].call)
-			return false;
-	return true;
 }
 
 static int take_list(struct fetch *f, struct donor *d, const struct frame *a, struct err *e)
@@ -197,12 +132,6 @@ static void ask_all(struct fetch *f)
 
 /* ---- agreeing ---- */
 
-bool fetch_same_list(const struct donor *a, const struct donor *b)
-{
-	return a->listed && b->listed && !a->out && !b->out && a->point.epoch == b->point.epoch &&
-		!memcmp(a->point.prev, b->point.prev, DIGEST) && !memcmp(a->list, b->list, sizeof a->list);
-}
-
 /* Parameters and running statistics are equal after a commit unless the run says otherwise. */
 static void tell_different(struct fetch *f, const struct donor *d)
 {
@@ -269,28 +198,6 @@ static void choose(struct fetch *f)
 	pieces_take(f);
 }
 
-bool fetch_usable(const struct fetch *f, const struct donor *d)
-{
-	return d->listed && !d->out && d->point.epoch == f->ref->point.epoch &&
-		!memcmp(d->point.prev, f->ref->point.prev, DIGEST);
-}
-
-void fetch_finished(struct fetch *f)
-{
-	struct avg_point p;
-	unsigned donors = 0;
-	for (size_t i = 0; i < f->nd; i++)
-		donors += f->d[i].given > 0;
-	avg_point_init(&p);
-	avg_point_copy(&p, &f->ref->point);
-	forget_donors(f);
-	env_timer(f->r->rs->ctx.env, &f->timer, 0);
-	struct pieces *aside = f->aside.v ? xmemdup(&f->aside, sizeof f->aside) : NULL;
-	f->aside = (struct pieces){ 0 };
-	sync_fetched(f->r, &p, donors, aside);
-	avg_point_done(&p);
-}
-
 /* ---- life ---- */
 
 static void fire(struct timer *t)
@@ -322,32 +229,15 @@ static void news(void *arg, const struct id *peer, enum net_news what)
 		choose(f);
 }
 
-uint64_t fetch_epoch(const struct fetch *f)
-{
-	return f->ref ? f->ref->point.epoch : UINT64_MAX;
-}
-
 struct fetch *fetch_new(struct run *r)
 {
 	struct fetch *f = xcalloc(1, sizeof *f);
 	f->r = r;
 	f->timer = (struct timer){ .fire = fire, .name = "run.fetch" };
 	list_init(&f->flights);
+	f->news = news;
 	net_watch(r->rs->ctx.net, news, f);
 	f->resting = true;
 	env_after(r->rs->ctx.env, &f->timer, 1);
 	return f;
-}
-
-void fetch_free(struct fetch *f)
-{
-	if (!f)
-		return;
-	net_unwatch(f->r->rs->ctx.net, news, f);
-	forget_donors(f);
-	env_timer(f->r->rs->ctx.env, &f->timer, 0);
-	pieces_drop(&f->aside);
-	free(f->have);
-	free(f->hash);
-	free(f);
 }

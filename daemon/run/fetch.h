@@ -1,4 +1,5 @@
-/* Inside of a state download: fetch.c asks and agrees on a list, piece.c gets the pieces. */
+/* Inside of a state download: fetch.c asks and agrees on a list, piece.c gets the pieces, fetch_ends.c lets go of
+ * them. */
 #ifndef RUN_FETCH_H
 #define RUN_FETCH_H
 #include "common/hash.h"
@@ -28,6 +29,7 @@ struct fetch {
 	struct pieces aside;            /* not into the state, which is still needed; v NULL: in place */
 	struct list flights;
 	struct timer timer;
+	net_news_fn *news;              /* it hears who goes */
 	bool resting;                   /* the timer asks anew; else it is for answers or for who was busy */
 	uint64_t backoff_us;
 	unsigned tries;
@@ -35,6 +37,7 @@ struct fetch {
 };
 
 void flight_end(struct flight *l);
+void flight_free(struct flight *l);             /* that has ended, when no job reads it */
 void piece_free(struct pieces *p, size_t i);
 void pieces_drop(struct pieces *p);             /* all, and their list */
 void pieces_take(struct fetch *f);              /* asks for more, while somebody has what is needed */
@@ -42,6 +45,6 @@ void fetch_drop(struct fetch *f, struct donor *d, bool tell);   /* it gives noth
 bool fetch_usable(const struct fetch *f, const struct donor *d);
 bool fetch_same_list(const struct donor *a, const struct donor *b);
 bool fetch_all_answered(const struct fetch *f);
-void fetch_finished(struct fetch *f);
+void fetch_forget_donors(struct fetch *f);
 
 #endif

@@ -1,4 +1,18 @@
-/* Inside the run room: one training job and the steps that its files lend each other. */
+/* Inside the run room: one training job and the steps that its files lend each other. A file calls those of the lines
+ * below its own, and of its own line those to the right; none calls back, but for those in () together. What a lower
+ * one has to say to an upper one is what it returns (often an event), or comes by the lanes, the disk, the trainer, the
+ * averager and the network to the function that the upper one gave with the question.
+ *
+ *   (runs draft)                                           all runs: operators, and what begins again with the daemon
+ *   opened swarm crew_says                                 a run is built; averager, trainer and crew speak to it
+ *   ctl set twin drain crew_follow crew                    words of authors and operators; the seat among members
+ *   (sync fetch piece) differ (export export_take saved)   the state of others comes; what else is waited for
+ *   run                                                    the life of a run: states and events
+ *   enter ckpt restore again release open sync_kept drained publish      what its states begin, what comes of it
+ *   show plan crew_holds rally* mover* donor discard       parts of a state: held, found, moved, given
+ *   (dry memory) (serve revive) words crew_is crew_can fetch_ends differ_end export_file saved_lease
+ *   trace history ask find json state place room point rules packed weights give export_next      what all of them ask
+ */
 #ifndef DAEMON_RUN_INT_H
 #define DAEMON_RUN_INT_H
 #include "avg/avg.h"
@@ -17,8 +31,8 @@
 /* The life of a run: run.c has the table. */
 enum run_state { RUN_OPEN, RUN_RESTORE, RUN_ENTER, RUN_SYNC, RUN_TRAIN, RUN_FINISH, RUN_LEAVE, RUN_AGAIN, RUN_DONE,
 	RUN_LEFT, RUN_STOPPED, RUN_FAILED, RUN_STATES };
-enum run_event { EV_OPENED, EV_RESTORED, EV_GRANTED, EV_BEHIND, EV_SYNCED, EV_REACHED, EV_FINISHED, EV_LEAVE, EV_GONE,
-	EV_AGAIN, EV_STOP, EV_BROKEN, RUN_EVENTS };
+enum run_event { EV_NONE, EV_OPENED, EV_RESTORED, EV_GRANTED, EV_BEHIND, EV_SYNCED, EV_REACHED, EV_FINISHED, EV_LEAVE,
+	EV_GONE, EV_AGAIN, EV_STOP, EV_BROKEN };
 
 struct trace;                           /* trace.c: the run log on disk */
 struct sync;                            /* sync.c: a state download under way */
@@ -26,8 +40,17 @@ struct fetch;                           /* fetch.c: its pieces */
 struct donors;                          /* donor.c: those of others */
 struct lends;                           /* saved.c: its checkpoints, for others */
 struct differ;                          /* differ.c: where data begins to be another than the run's */
+/* run.c begins what a state of a run needs, and hears itself what comes of it, but for these three: whoever hears them
+ * makes the run go on (run_event), so that it stands above run.c, and runs.c, above all of them, says who it is. Nobody
+ * of the room calls them: they are handed to a lane, to the trainer and to the DHT. */
+struct run_calls {
+	void (*opened)(struct job *j);                  /* opened.c: the data has been looked at; job of a struct opening */
+	void (*quiet)(void *run);                       /* sync.c: the state may be fetched into */
+	dht_got_fn *watched;                            /* ctl.c: of a struct ask, the last words on the run */
+};
 struct runs {
 	struct runs_ctx ctx;
+	const struct run_calls *calls;
 	struct list list;               /* struct run, oldest first */
 	struct list graves;             /* trainers that still have a job running */
 	struct list asks;               /* operators' requests that wait for the network */
@@ -67,7 +90,7 @@ struct run {
 	struct avg_point recent[RUN_POINTS]; unsigned nrecent;
 	struct run_commit commit, commits[RUN_POINTS];  /* the last one; recent ones, whose steps may come late */
 	struct ranges walked;           /* of an order of this peer's own: positions that commits have taken */
-	struct sync *sync;
+	struct sync *sync; bool sync_whole;     /* before EV_BEHIND: what it has applied is its state, or will be */
 	struct run_crew *crew;          /* NULL: its plans have one member */
 	uint64_t val_epoch;             /* validation asked for */
 	uint64_t val_took_us, val_done_us;      /* the last one; 0: none yet */
@@ -103,11 +126,13 @@ struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author,
 	the data is open (we are the author) */, struct reply *start_reply);
 void run_free(struct run *r);
 void run_event(struct run *r, enum run_event ev);
-void run_wake(struct run *r);                   /* its sleep layers wait no more: it is on its way out */
 void run_fail(struct run *r, const struct err *e);
+bool run_reach(struct run *r);                  /* has it come to its goal just now? Then it ends (EV_REACHED) */
 void run_finish_more(struct run *r);             /* a step of FINISH is done */
+void run_again_more(struct run *r);             /* something has been applied, or saved */
+void run_drain_more(struct runs *rs);           /* likewise, while the daemon drains: who may leave leaves */
+void run_save(struct run *r, struct reply *reply /* NULL */);           /* a checkpoint, now; reply is taken */
 void run_effective_pause(struct run *r);        /* paused or held changed */
-void run_release(struct run *r);                /* trainer, averager and data go; the spec is read again */
 /* ---- state.c ---- */
 const char *run_state_word(enum run_state s);
 const char *run_state_name(const struct run *r);
@@ -115,22 +140,33 @@ bool run_over(const struct run *r);
 void run_log(struct run *r, enum log_level level, const char *kind, const char *fmt, ...) __attribute__((format(printf,
 	4, 5)));
 void run_record(struct run *r);                 /* its row in the store */
+enum run_event run_broken(struct run *r, const struct err *e);  /* says so; EV_BROKEN, or none when it is over */
 /* ---- point.c ---- */
 bool run_goal(const struct run *r);
 void run_applied_point(struct run *r);          /* point is that of an applied epoch: remember it */
 void run_take_point(struct run *r, const struct avg_point *p);
 uint64_t run_target(const struct run *r);       /* target batch size that is in force */
 const struct avg_point *run_point_at(const struct run *r, uint64_t epoch);
-/* ---- again.c ---- */
-void run_again_check(struct run *r);            /* the point has changed: does the run still fit it? */
-void run_again_step(struct run *r);             /* something has been applied, or saved */
-int run_again_batch(struct run *r, uint64_t batch, struct err *e);
-void run_again_saved(struct run *r);            /* from its own checkpoint; its fetch and what came are dropped */
+/* ---- release.c ---- */
+void run_release(struct run *r, bool keep_spec);        /* trainer, averager and data go; the spec is read again */
+void run_wake(struct run *r);                   /* its sleep layers wait no more: it is on its way out */
+/* ---- again.c: what follows is returned ---- */
+enum run_event run_again_check(struct run *r);  /* the point has changed: does the run still fit it? */
+enum again_step { AGAIN_WAITS, AGAIN_SAVES /* now */, AGAIN_SAVED, AGAIN_UNSAVED /* and nothing more comes of that */ };
+enum again_step run_again_step(struct run *r);  /* of its checkpoint, before it begins anew */
+void run_again_ready(struct run *r);
+int run_again_batch(struct run *r, uint64_t batch, enum run_event *ret, struct err *e);
+enum run_event run_again_saved(struct run *r);  /* from its own checkpoint; its fetch and what came are dropped */
 bool run_again_undo(struct run *r, const struct err *e);        /* what was asked for cannot be built */
-void run_again_enter(struct run *r);
-/* ---- open.c ---- */
-void run_open(struct run *r);
+/* ---- open.c, opened.c ---- */
+enum run_event run_open(struct run *r);
+void run_opened(struct job *j);                 /* calls.opened */
 void run_open_orphan(struct run *r);
+/* ---- enter.c ---- */
+enum run_event run_enter(struct run *r, void (*filled)(void *run, const struct err *e));
+enum run_event run_enter_ready(struct run *r);  /* it has what it begins with */
+/* Without a ledger (strategies without a swarm, an order of this peer's own) it cuts its own positions. */
+void run_grant_local(struct run *r, bool renew);
 /* ---- place.c ---- */
 void run_dir(const struct run *r, char *out, size_t cap);
 void runs_dir(const struct runs *rs, const char *hex, char *out, size_t cap);   /* of a run that need not be here */
@@ -146,13 +182,9 @@ uint64_t run_room(const struct runs *rs, const struct trainer *t);      /* bytes
 
 /* ---- swarm.c: callbacks of the averager and of the trainer ---- */
 int run_swarm_open(struct run *r, struct err *e);
-/* Without a ledger (strategies without a swarm, an order of this peer's own) it cuts its own positions. */
-void run_grant_local(struct run *r, bool renew);
-bool run_reach(struct run *r);                  /* has it come to its goal just now? Then it ends (EV_REACHED) */
-void run_enter(struct run *r);
 extern const struct trainer_cb run_trainer_cb;
 
-/* ---- crew.c: runs whose plans have many members; nothing happens in others ---- */
+/* ---- crew_*.c: runs whose plans have many members; nothing happens in others ---- */
 int run_crew_open(struct run *r, struct err *e);
 void run_crew_close(struct run *r);
 void run_crew_ready(struct run *r);              /* it trains now, or does no more */
@@ -207,9 +239,10 @@ void run_put_epoch(struct run *r, const struct trainer_applied *a, bool discarde
 json_t *run_discarded_json(struct run *r);
 void run_settle(struct run *r);          /* of changes whose epoch has come nothing is left open in the store */
 
-/* ---- sync.c ---- */
+/* ---- sync_kept.c, sync.c ---- */
 struct pieces { void **v; size_t n, piece, bytes; };    /* of a state; NULL: not here */
-void sync_start(struct run *r, bool whole /* what it has applied is its state, or will be */);
+enum run_event sync_start(struct run *r, bool whole /* what it has applied is its state, or will be */);
+void sync_quiet(void *run);                     /* calls.quiet */
 void sync_free(struct sync *s);
 /* A commit while this peer has no parameters yet: kept for the replay. true: taken. */
 bool sync_commit(struct run *r, const struct avg_commit *c, const float *mean);
@@ -226,7 +259,7 @@ bool sync_fits(struct run *r, const struct avg_point *p);       /* is it of the 
 /* The state of that point is here: in place, or in its pieces, which it takes. */
 void sync_fetched(struct run *r, const struct avg_point *p, unsigned donors, struct pieces *pieces);
 
-/* ---- fetch.c ---- */
+/* ---- fetch.c, fetch_ends.c ---- */
 void pieces_free(struct pieces *p);
 void pieces_put(const struct pieces *p, struct shard *s);
 const void *pieces_at(void *pieces, size_t off, size_t *ret_len);       /* off: where one begins */
@@ -245,28 +278,44 @@ void donors_free(struct donors *d);
 /* Is the state of a run that has reached its goal here still being fetched? */
 bool donors_stay(struct run *r);
 
-/* ---- differ.c ---- */
+/* ---- differ.c, differ_end.c ---- */
 /* e says that the data here is not the run's: asks members where it begins to differ, then the run fails with that. */
 void differ_start(struct run *r, struct data_source *here /* taken */, const char *path, const struct err *e);
 void differ_free(struct differ *d);                                     /* NULL is fine */
 void differ_serve(struct runs *rs);             /* answers RUN_DATA */
 
 /* ---- ckpt.c ---- */
-void ckpt_restore(struct run *r);               /* then EV_RESTORED, also when there is none */
 /* By epochs when the spec or the configuration says so, by time otherwise. */
 bool ckpt_due(struct run *r, uint64_t epoch);
-void ckpt_now(struct run *r, struct reply *reply /* NULL */);
+/* run_save: what the trainer says to copied is for ckpt_copied, and what the disk says to written for ckpt_written.
+ * Both return the run whose checkpoint is on the disk now, or not to be had; NULL: not yet, or the run has gone. */
+struct saving;
+void ckpt_begin(struct run *r, struct reply *reply /* NULL */, snapshot_fn *copied);
+struct run *ckpt_copied(struct saving *s, struct snapshot *snap, const struct err *e, ckpt_done_fn *written);
+struct run *ckpt_written(struct saving *s, const struct ckpt_result *res);
 void ckpt_waiter_end(struct list *waiter, const struct err *e); /* the run is over: answers and frees */
 
-/* ---- ctl.c: publishing, joining, and what the author tells the swarm ---- */
+/* ---- restore.c ---- */
+/* The newest whole one older than `before`; EV_RESTORED in the end, also when there is none. What the disk says to
+ * loaded is for restore_whose, once, then for restore_loaded; what the trainer says to looked is for restore_looked. */
+struct restoring;
+enum run_event restore_begin(struct run *r, uint64_t before /* CKPT_NONE: the newest */, ckpt_done_fn *loaded);
+struct run *restore_whose(struct restoring *l); /* NULL: nobody waits for it any more */
+enum run_event restore_loaded(struct run *r, const struct ckpt_result *res, ckpt_done_fn *loaded,
+	void (*looked)(void *run, const struct err *e));
+enum run_event restore_looked(struct run *r, const struct err *e, ckpt_done_fn *loaded);
+
+/* ---- rules.c, publish.c, ctl.c: publishing, joining, and what the author tells the swarm ---- */
 void ctl_serve(struct runs *rs);
 void ctl_expect(struct run *r);                 /* rules for the records under its keys; idempotent */
 void ctl_unexpect(struct run *r);
 void ctl_publish(struct run *r);
 void ctl_unpublish(struct run *r);
+void ctl_key(const char *what, const char *name, char out[160]);        /* of a record of a run */
 void ctl_watch(struct run *r);                  /* asks the DHT for the author's last word, now and then */
-void runs_asks_free(struct runs *rs);
+void ctl_watched(void *ask, const struct record *rec, size_t n, const struct err *e);   /* calls.watched */
 /* ---- ask.c ---- */
+void runs_asks_free(struct runs *rs);
 /* An operator who waits for the network; open: calls under way. */
 struct ask {
 	struct list link;
@@ -354,8 +403,9 @@ bool run_checked(const struct run *r, const json_t *params, struct reply *reply)
 /* answers, logs, and records the event */
 void runs_refuse(struct runs *rs, const char *what, const char *name, struct reply *reply, const struct err *e);
 json_t *runs_local(const json_t *of_spec, const json_t *params);
-/* ---- twin.c, runs.c ---- */
+/* ---- twin.c, drained.c ---- */
 bool runs_closed(const struct runs *rs, struct err *e);         /* it takes no new ones */
-void runs_check_drained(struct runs *rs);
+/* The run that has nothing more to save and is to leave, after `told`; when all have left it says so to who drains. */
+struct run *drain_next(struct runs *rs, const struct run *told);
 
 #endif

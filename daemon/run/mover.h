@@ -1,7 +1,8 @@
 /* Parts of a state on their way between the members of a generation: who gets a part of the model that it does not hold
- * takes it from those who do, from memory, as it was at the last COMMIT. mover.c keeps what may be needed and fills;
- * mover_take.c asks and takes, mover_pick.c says what is asked of whom, mover_look.c what it must be,
- * mover_where.c who there is; mover_give.c gives. Which epoch it is, rally.h finds.
+ * takes it from those who do, from memory, as it was at the last COMMIT. mover.c fills; mover_give.c gives;
+ * mover_take.c asks and takes, mover_pick.c says what is asked of whom, mover_look.c what it must be; mover_aside.c
+ * keeps what may be needed, mover_source.c knows who has what, mover_where.c who there is, mover_part.c how parts are
+ * said. Each calls those named after it, and none calls back. Which epoch it is, rally.h finds.
  *
  *   RUN_SHARD {run, epoch, prev}            ->  members     <- {"held": [[lo, hi, stat lo, stat hi], ...]}
  *   RUN_SHARD {run, epoch, prev, part, look} -> who has it  <- {"digest"}: tree256 of that shard's block
@@ -87,8 +88,7 @@ void mover_forget(struct mover *m);
 /* What this peer held, all of it with the values of that epoch, unless all of that is kept already. Stolen; NULL is
  * fine. */
 void mover_keep(struct mover *m, struct state *was, uint64_t epoch);
-/* The n parts that are in a checkpoint of that epoch; over says whether they could be read, and
- * calls mover_loaded. */
+/* The n parts that are in a checkpoint of that epoch; over says whether they could be read, and calls mover_loaded. */
 int mover_load(struct mover *m, const char *path, uint64_t epoch, const struct shard_part *part, uint32_t n,
 	void (*over)(void *loading, const struct err *e), struct err *e);
 struct run *mover_loaded(void *loading, const struct err *e);   /* whose it is; NULL: nobody wants it any more */

@@ -137,7 +137,7 @@ int mover_load(struct mover *m, const char *path, uint64_t epoch, const struct s
 		return -1;
 	struct aside *a = aside_new(m, s, epoch);
 	struct loading *l = a->from = xcalloc(1, sizeof *l);
-	*l = (struct loading){ .a = a, .files = m->env->files, .trainer = m->r->trainer, };
+	*l = (struct loading){ .a = a, .files = m->env->files, .trainer = m->r->trainer };
 	trainer_read(l->trainer);
 	snprintf(l->path, sizeof l->path, "%s", path);
 	l->shard = state_shards(s, &l->shards);

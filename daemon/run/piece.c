@@ -1,7 +1,6 @@
 /* The pieces of a state download (fetch.c): asked of whoever has them with the hash that the agreed list says, a
  * few at a time of each, and looked at before they become part of the state. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "common/jrpc.h"
 #include "common/mem.h"
@@ -13,50 +12,6 @@
 #define AHEAD 2                         /* pieces asked of one donor at one time */
 #define MISSES_MAX 3
 
-/* ---- beside the state ---- */
-
-static size_t piece_len(const struct pieces *p, size_t i)
-{
-	return p->bytes - i * p->piece < p->piece ? p->bytes - i * p->piece : p->piece;
-}
-
-void piece_free(struct pieces *p, size_t i)
-{
-	big_free(p->v[i], piece_len(p, i));
-	p->v[i] = NULL;
-}
-
-void pieces_drop(struct pieces *p)
-{
-	for (size_t i = 0; p->v && i < p->n; i++)
-		piece_free(p, i);
-	free(p->v);
-	*p = (struct pieces){ 0 };
-}
-
-void pieces_free(struct pieces *p)
-{
-	if (p)
-		pieces_drop(p);
-	free(p);
-}
-
-void pieces_put(const struct pieces *p, struct shard *s)
-{
-	char *state = s->block;
-	for (size_t i = 0; i < p->n; i++)
-		if (p->v[i])
-			memcpy(state + i * p->piece, p->v[i], piece_len(p, i));
-}
-
-const void *pieces_at(void *arg, size_t off, size_t *ret_len)
-{
-	const struct pieces *p = arg;
-	size_t i = off / p->piece;
-	*ret_len = piece_len(p, i);
-	return p->v[i];
-}
-
 /* No memory for both: what has come takes the place of what was here. */
 static void in_place(struct fetch *f)
 {
@@ -66,28 +21,6 @@ static void in_place(struct fetch *f)
 }
 
 /* ---- on its way ---- */
-
-static void flight_free(struct flight *l)
-{
-	big_free(l->data, l->len);
-	free(l);
-}
-
-void flight_end(struct flight *l)
-{
-	struct fetch *f = l->f;
-	if (l->call)
-		net_cancel(f->r->rs->ctx.net, l->call);
-	if (l->x)
-		xfer_cancel(l->x);
-	l->d->flying--;
-	if (f->have[l->piece] == PIECE_FLYING)
-		f->have[l->piece] = PIECE_NEEDED;
-	list_del(&l->link);
-	l->over = true;
-	if (!l->hashing)
-		flight_free(l);
-}
 
 static void missed(struct fetch *f, struct donor *d, const struct err *e)
 {
@@ -219,13 +152,30 @@ static size_t quota(const struct fetch *f)
 	return same > 1 ? 2 * ((f->n + same - 1) / same) : f->n;
 }
 
+/* All of it is here. */
+static void finish(struct fetch *f)
+{
+	struct avg_point p;
+	unsigned donors = 0;
+	for (size_t i = 0; i < f->nd; i++)
+		donors += f->d[i].given > 0;
+	avg_point_init(&p);
+	avg_point_copy(&p, &f->ref->point);
+	fetch_forget_donors(f);
+	env_timer(f->r->rs->ctx.env, &f->timer, 0);
+	struct pieces *aside = f->aside.v ? xmemdup(&f->aside, sizeof f->aside) : NULL;
+	f->aside = (struct pieces){ 0 };
+	sync_fetched(f->r, &p, donors, aside);
+	avg_point_done(&p);
+}
+
 void pieces_take(struct fetch *f)
 {
 	uint64_t now = env_now(f->r->rs->ctx.env);
 	bool rests = false;
 	size_t piece;
 	if (!f->left) {
-		fetch_finished(f);
+		finish(f);
 		return;
 	}
 	for (unsigned ahead = 1; ahead <= AHEAD; ahead++)

@@ -1,6 +1,7 @@
 /* Which epoch of a run whose members hold parts all go on from when its state is in nobody's memory any more: the
  * newest whose parts together, in memory and in checkpoints of those who are here, are whole. rally.c asks and judges,
- * rally_files.c knows this peer's own checkpoints and which epoch is whole on the disks, rally_say.c speaks.
+ * rally_say.c speaks, rally_files.c knows this peer's own checkpoints and which epoch is whole on the disks,
+ * rally_claim.c how that is said.
  *
  *   RUN_SHARD {run}                     ->  anybody  <- {"stands", "runs", "generation", "members", "epoch", "prev",
  *                                                       "have"}, blob: who stands, the point there as JSON

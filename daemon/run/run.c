@@ -1,4 +1,5 @@
-/* One run, from its specification to its last checkpoint. Read the two tables first: they are the life of a run.
+/* One run, from its specification to its last checkpoint. Read the two tables first: they are the life of a run. What
+ * comes of what a state begins is heard here, too, or by files that stand above this one (struct run_calls).
  *
  *   OPEN     the data set is opened and checked on the data lane; the author's run gets its id then
  *   RESTORE  the newest whole checkpoint, if there is one
@@ -12,21 +13,25 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include "common/mem.h"
-#include "common/text.h"
 
+#define SAVE_US 10000000                /* for the last commits and the checkpoint, before it begins anew */
 #define LOOK_US 200000                  /* between looks whether anybody still fetches the state of a finished run */
 
-static void enter_finish(struct run *r);
-static void enter_leave(struct run *r);
-static void enter_over(struct run *r);
-static void enter_train(struct run *r);
+static enum run_event enter_restore(struct run *r);
+static enum run_event enter_swarm(struct run *r);
+static enum run_event enter_sync(struct run *r);
+static enum run_event enter_train(struct run *r);
+static enum run_event enter_finish(struct run *r);
+static enum run_event enter_leave(struct run *r);
+static enum run_event enter_again(struct run *r);
+static enum run_event enter_over(struct run *r);
 
-static void (*const entertab[RUN_STATES])(struct run *r) = {
-	[RUN_OPEN] = run_open, [RUN_RESTORE] = ckpt_restore, [RUN_ENTER] = run_enter, [RUN_TRAIN] = enter_train,
-	[RUN_FINISH] = enter_finish, [RUN_LEAVE] = enter_leave, [RUN_AGAIN] = run_again_enter, [RUN_DONE] = enter_over,
-	[RUN_LEFT] = enter_over, [RUN_STOPPED] = enter_over, [RUN_FAILED] = enter_over,
+/* What it begins with; what follows from that at once. */
+static enum run_event (*const entertab[RUN_STATES])(struct run *r) = {
+	[RUN_OPEN] = run_open, [RUN_RESTORE] = enter_restore, [RUN_ENTER] = enter_swarm, [RUN_SYNC] = enter_sync,
+	[RUN_TRAIN] = enter_train, [RUN_FINISH] = enter_finish, [RUN_LEAVE] = enter_leave, [RUN_AGAIN] = enter_again,
+	[RUN_DONE] = enter_over, [RUN_LEFT] = enter_over, [RUN_STOPPED] = enter_over, [RUN_FAILED] = enter_over,
 };
 
 static const struct { enum run_event ev; enum run_state from, to; } nexttab[] = {
@@ -54,49 +59,46 @@ static const struct { enum run_event ev; enum run_state from, to; } nexttab[] = 
 	{ EV_LEAVE, RUN_AGAIN, RUN_LEFT },
 };
 
-static void go(struct run *r, enum run_state to)
+/* The state that the event leads to; the same one: it does not matter there. */
+static enum run_state next(struct run *r, enum run_event ev)
+{
+	if (ev == EV_LEAVE)                     /* and not to come back */
+		r->again = false;
+	for (size_t i = 0; i < sizeof nexttab / sizeof *nexttab; i++)
+		if (nexttab[i].ev == ev && nexttab[i].from == r->state)
+			return nexttab[i].to;
+	if (run_over(r))
+		return r->state;
+	if (ev == EV_STOP)
+		return RUN_STOPPED;
+	if (ev == EV_BROKEN)
+		return RUN_FAILED;
+	if (ev == EV_GONE && r->state == RUN_LEAVE)
+		return r->again ? RUN_AGAIN : r->reached ? RUN_DONE : RUN_LEFT;
+	return r->state;
+}
+
+static enum run_event go(struct run *r, enum run_state to)
 {
 	if (r->state == to)
-		return;
+		return EV_NONE;
 	r->state = to;
 	log_write(r->rs->ctx.env->log, LOG_DEBUG_, r->name, "state %s", run_state_word(to));
 	run_record(r);
 	run_tell(r, true);
 	trace_state(r);
-	if (entertab[to])
-		entertab[to](r);
+	return entertab[to](r);
 }
 
 void run_event(struct run *r, enum run_event ev)
 {
-	if (ev == EV_LEAVE)                     /* and not to come back */
-		r->again = false;
-	for (size_t i = 0; i < sizeof nexttab / sizeof *nexttab; i++)
-		if (nexttab[i].ev == ev && nexttab[i].from == r->state) {
-			go(r, nexttab[i].to);
-			return;
-		}
-	if (run_over(r))
-		return;
-	if (ev == EV_STOP)
-		go(r, RUN_STOPPED);
-	else if (ev == EV_BROKEN)
-		go(r, RUN_FAILED);
-	else if (ev == EV_GONE && r->state == RUN_LEAVE)
-		go(r, r->again ? RUN_AGAIN : r->reached ? RUN_DONE : RUN_LEFT);
+	while (ev != EV_NONE)
+		ev = go(r, next(r, ev));
 }
 
 void run_fail(struct run *r, const struct err *e)
 {
-	if (run_over(r))
-		return;
-	r->error = *e;
-	run_log(r, LOG_ERROR_, "run.failed", "%s", e->text);
-	if (r->start_reply) {
-		reply_fail(r->start_reply, e);
-		r->start_reply = NULL;
-	}
-	run_event(r, EV_BROKEN);
+	run_event(r, run_broken(r, e));
 }
 
 struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author, const struct id *id,
@@ -122,11 +124,40 @@ struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author,
 	}
 	r->tell.name = "run.tell";
 	list_push(&rs->list, &r->link);
-	run_open(r);
+	run_event(r, run_open(r));
 	return r;
 }
 
-/* ---- TRAIN ---- */
+/* ---- RESTORE, ENTER ---- */
+
+static void loaded(void *restoring, const struct ckpt_result *res);
+
+static void looked(void *run, const struct err *e)
+{
+	run_event(run, restore_looked(run, e, loaded));
+}
+
+static void loaded(void *restoring, const struct ckpt_result *res)
+{
+	struct run *r = restore_whose(restoring);
+	if (r)
+		run_event(r, restore_loaded(r, res, loaded, looked));
+}
+
+static enum run_event enter_restore(struct run *r) { return restore_begin(r, CKPT_NONE, loaded); }
+
+static void filled(void *run, const struct err *e)
+{
+	struct run *r = run;
+	if (r->state == RUN_ENTER)
+		run_event(r, e ? run_broken(r, e) : run_enter_ready(r));
+}
+
+static enum run_event enter_swarm(struct run *r) { return run_enter(r, filled); }
+
+/* ---- SYNC, TRAIN ---- */
+
+static enum run_event enter_sync(struct run *r) { return sync_start(r, r->sync_whole); }
 
 void run_effective_pause(struct run *r)
 {
@@ -143,51 +174,93 @@ void run_effective_pause(struct run *r)
 	run_tell(r, true);
 }
 
-static void enter_train(struct run *r)
+static enum run_event enter_train(struct run *r)
 {
 	if (!r->train_us)
 		r->train_us = env_now(r->rs->ctx.env);
 	r->epoch_started_us = env_now(r->rs->ctx.env);
 	run_effective_pause(r);
-	run_again_check(r);
+	run_event(r, run_again_check(r));
 	run_crew_ready(r);
+	return EV_NONE;
 }
 
-/* ---- FINISH, LEAVE, the end ---- */
+bool run_reach(struct run *r)
+{
+	if (!run_goal(r) || r->reached)
+		return false;
+	r->reached = true;
+	trainer_pause(r->trainer);
+	run_event(r, EV_REACHED);
+	return true;
+}
+
+/* ---- checkpoints, and the last one before the daemon ends ---- */
+
+void run_drain_more(struct runs *rs)
+{
+	for (struct run *r = NULL; (r = drain_next(rs, r));)
+		run_event(r, EV_LEAVE);
+}
+
+/* Its checkpoint is on the disk, or not to be had: who has waited for it goes on. */
+static void saved(struct run *r)
+{
+	run_finish_more(r);
+	run_again_more(r);
+	run_drain_more(r->rs);
+}
+
+static void written(void *saving, const struct ckpt_result *res)
+{
+	struct run *r = ckpt_written(saving, res);
+	if (r)
+		saved(r);
+}
+
+static void copied(void *saving, struct snapshot *snap, const struct err *e)
+{
+	struct run *r = ckpt_copied(saving, snap, e, written);
+	if (r)
+		saved(r);
+}
+
+void run_save(struct run *r, struct reply *reply) { ckpt_begin(r, reply, copied); }
+
+/* ---- FINISH, LEAVE ---- */
 
 static void finish_later(struct timer *t)
 {
 	run_finish_more(container_of(t, struct run, leave_timer));
 }
 
-static void enter_finish(struct run *r)
+static enum run_event enter_finish(struct run *r)
 {
 	if (r->validating || r->saving)
-		return;                         /* their callbacks come back here */
+		return EV_NONE;                 /* their callbacks come back here */
 	if (r->val_epoch != r->point.epoch && data_count(r->data, DATA_VALIDATION)) {
 		r->val_epoch = r->point.epoch;
 		r->validating = true;
 		trainer_validate(r->trainer);
-		return;
+		return EV_NONE;
 	}
 	if (!r->final_saved && r->rs->ctx.state_dir) {
 		r->final_saved = true;
-		ckpt_now(r, NULL);
-		return;
+		run_save(r, NULL);
+		return EV_NONE;
 	}
-	if (!donors_stay(r)) {
-		run_event(r, EV_FINISHED);
-		return;
-	}
+	if (!donors_stay(r))
+		return EV_FINISHED;
 	r->leave_timer.fire = finish_later;
 	r->leave_timer.name = "run.finish";
 	env_after(r->rs->ctx.env, &r->leave_timer, LOOK_US);
+	return EV_NONE;
 }
 
 void run_finish_more(struct run *r)
 {
 	if (r->state == RUN_FINISH)
-		enter_finish(r);
+		run_event(r, enter_finish(r));
 }
 
 static void gone(void *arg)
@@ -200,13 +273,7 @@ static void gone_later(struct timer *t)
 	gone(container_of(t, struct run, leave_timer));
 }
 
-void run_wake(struct run *r)
-{
-	if (r->rest)
-		r->rest->stop(r->rest);
-}
-
-static void enter_leave(struct run *r)
+static enum run_event enter_leave(struct run *r)
 {
 	run_wake(r);
 	sync_free(r->sync);
@@ -215,94 +282,82 @@ static void enter_leave(struct run *r)
 		trainer_pause(r->trainer);
 	if (r->avg) {
 		avg_leave(r->avg, gone, r);
-		return;
+		return EV_NONE;
 	}
 	r->leave_timer = (struct timer){ .fire = gone_later, .name = "run.leave" };
 	env_after(r->rs->ctx.env, &r->leave_timer, 1);
+	return EV_NONE;
 }
 
-/* What a trainer's jobs may still touch goes with it. */
-struct grave { struct list link; struct data *data; struct spec *spec; struct rest *rest;
-	struct carry *carry; };
+/* ---- AGAIN ---- */
 
-static void buried(void *arg)
+static void again_later(struct timer *t)
 {
-	struct grave *g = arg;
-	list_del(&g->link);
-	data_free(g->data);
-	spec_free(g->spec);
-	carry_free(g->carry);
-	if (g->rest)
-		g->rest->free(g->rest);
-	free(g);
-}
-
-static void contribution_back(void *trainer)
-{
-	if (trainer)
-		trainer_returned(trainer);
-}
-
-static void release(struct run *r, bool keep_spec)
-{
-	sync_free(r->sync);
-	r->sync = NULL;
-	differ_free(r->differ);
-	r->differ = NULL;
-	origin_free(r->weights);
-	r->weights = NULL;
-	env_timer(r->rs->ctx.env, &r->leave_timer, 0);
-	run_crew_close(r);
-	if (r->avg && r->trainer)
-		trainer_lend(r->trainer);       /* a sum may be reading what it contributed */
-	if (r->avg)
-		avg_free(r->avg, contribution_back, r->trainer);
-	r->avg = NULL;
-	struct grave *g = xcalloc(1, sizeof *g);
-	run_wake(r);
-	g->carry = r->carry;
-	r->carry = NULL;
-	g->rest = r->rest;
-	r->rest = NULL;
-	g->data = r->data;
-	g->spec = r->spec;
-	r->data = NULL;
-	r->spec = NULL;
-	list_push(&r->rs->graves, &g->link);
-	if (keep_spec) {
-		json_t *local = spec_local_json(g->spec);
-		r->spec = spec_of(r->name, g->spec->shared, local, NULL);
-		json_decref(local);
+	struct run *r = container_of(t, struct run, release_timer);
+	struct err e;
+	run_release(r, true);
+	if (r->spec) {
+		run_again_ready(r);
+		run_event(r, EV_AGAIN);
+		return;
 	}
-	if (r->trainer) {
-		trainer_free(r->trainer, buried, g);
-		donors_forget(r->rs->donors, &r->id);
-	} else if (r->opening) {                /* its job still reads the spec */
-		run_open_orphan(r);
-		g->spec = NULL;
-		buried(g);
-	} else
-		buried(g);
-	r->trainer = NULL;
-	r->opening = NULL;
-	trace_close(r->trace);
-	r->trace = NULL;
+	err_set(&e, ERR_INVALID, "the specification cannot be read again");
+	run_fail(r, &e);
 }
 
-void run_release(struct run *r)
+static void release_soon(struct run *r)
 {
-	release(r, true);
+	struct env *env = r->rs->ctx.env;
+	env_timer(env, &r->release_timer, 0);
+	r->release_timer = (struct timer){ .fire = again_later, .name = "run.again" };
+	env_after(env, &r->release_timer, 1);
 }
+
+/* Nothing more comes of what should be applied or written: it comes back with an older checkpoint, and the rest from
+ * the members. */
+static void too_long(struct timer *t)
+{
+	struct run *r = container_of(t, struct run, release_timer);
+	run_log(r, LOG_WARN_, "run.again", "epoch %llu could not be saved: the run begins anew with what there is",
+		(unsigned long long)r->point.epoch);
+	release_soon(r);
+}
+
+void run_again_more(struct run *r)
+{
+	enum again_step s = run_again_step(r);
+	if (s == AGAIN_SAVES)
+		run_save(r, NULL);
+	else if (s == AGAIN_SAVED)
+		release_soon(r);
+	else if (s == AGAIN_UNSAVED)
+		too_long(&r->release_timer);    /* it has been tried */
+}
+
+static enum run_event enter_again(struct run *r)
+{
+	if (!r->again || r->halfway) {          /* it comes from a checkpoint, or has none */
+		release_soon(r);
+		return EV_NONE;
+	}
+	env_timer(r->rs->ctx.env, &r->release_timer, 0);
+	r->release_timer = (struct timer){ .fire = too_long, .name = "run.again" };
+	env_after(r->rs->ctx.env, &r->release_timer, SAVE_US);
+	run_again_more(r);
+	return EV_NONE;
+}
+
+/* ---- the end ---- */
 
 static void release_later(struct timer *t)
 {
 	struct run *r = container_of(t, struct run, release_timer);
-	release(r, true);
-	runs_check_drained(r->rs);
+	run_release(r, true);
+	run_drain_more(r->rs);
 }
 
 /* The trainer may be the caller: its memory goes from the loop, later. */
-static void enter_over(struct run *r)
+static enum run_event enter_over(struct run *r)
 {
 	if (!r->drain || r->state != RUN_LEFT)
 		run_log(r, r->state == RUN_FAILED ? LOG_ERROR_ : LOG_INFO_, "run.end", "%s at epoch %llu%s%s",
@@ -317,6 +372,7 @@ static void enter_over(struct run *r)
 	r->release_timer = (struct timer){ .fire = release_later, .name = "run.release" };
 	env_after(r->rs->ctx.env, &r->release_timer, 1);
 	run_tell(r, true);
+	return EV_NONE;
 }
 
 void run_free(struct run *r)
@@ -335,7 +391,7 @@ void run_free(struct run *r)
 	struct list *it;
 	while ((it = list_pop(&r->ckpt_waiters)))
 		ckpt_waiter_end(it, &r->error);
-	release(r, false);
+	run_release(r, false);
 	avg_point_done(&r->point);
 	ranges_free(&r->walked);
 	for (unsigned i = 0; i < RUN_POINTS; i++)

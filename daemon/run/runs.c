@@ -1,11 +1,9 @@
-/* All runs of this peer: starting them, resuming after a restart, draining, and what operators ask of them. */
-#include <fcntl.h>
+/* All runs of this peer: starting them, resuming after a restart, and what operators ask of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/jrpc.h"
 #include "common/mem.h"
-#include "common/text.h"
 #include "run/saved.h"
 #include "train/spec/draft.h"
 
@@ -115,10 +113,13 @@ static void resume_one(struct runs *rs, const json_t *row)
 	json_decref(loc);
 }
 
+static const struct run_calls calls = { .opened = run_opened, .quiet = sync_quiet, .watched = ctl_watched };
+
 struct runs *runs_new(const struct runs_ctx *ctx, struct err *e)
 {
 	struct runs *rs = xcalloc(1, sizeof *rs);
 	rs->ctx = *ctx;
+	rs->calls = &calls;
 	list_init(&rs->list);
 	list_init(&rs->graves);
 	list_init(&rs->asks);
@@ -157,77 +158,6 @@ void runs_free(struct runs *rs)
 		list_init(it);
 	}
 	free(rs);
-}
-
-/* ---- draining ---- */
-
-static bool out_of_it(const struct run *r)
-{
-	return run_over(r) && !r->saving;
-}
-
-void runs_check_drained(struct runs *rs)
-{
-	void (*done)(void *arg) = rs->drained;
-	if (!rs->draining || !done)
-		return;
-	list_each(it, &rs->list) {
-		struct run *r = list_entry(it, struct run, link);
-		if (!run_over(r) && r->drain && !r->saving && !run_crew_drains(r))
-			run_event(r, EV_LEAVE);         /* its checkpoint is on the disk */
-		if (!out_of_it(r))
-			return;
-	}
-	env_timer(rs->ctx.env, &rs->drain_timer, 0);
-	rs->drained = NULL;
-	rs->draining = false;
-	done(rs->drained_arg);
-}
-
-static void drain_late(struct timer *t)
-{
-	struct runs *rs = container_of(t, struct runs, drain_timer);
-	void (*done)(void *arg) = rs->drained;
-	if (!done)
-		return;
-	log_write(rs->ctx.env->log, LOG_WARN_, "runs", "draining takes too long: the rest is left to the checkpoints");
-	rs->drained = NULL;
-	rs->draining = false;
-	done(rs->drained_arg);
-}
-
-static void drain_check(struct timer *t)
-{
-	struct runs *rs = container_of(t, struct runs, drain_timer);
-	rs->drain_timer.fire = drain_late;
-	env_timer(rs->ctx.env, &rs->drain_timer, rs->drain_deadline_us);
-	runs_check_drained(rs);
-}
-
-void runs_drain(struct runs *rs, uint64_t deadline_us, void (*done)(void *arg), void *arg)
-{
-	void (*before)(void *arg) = rs->drained;
-	if (before)                             /* a second one takes over: the first is answered now */
-		before(rs->drained_arg);
-	rs->draining = true;
-	rs->drained = done;
-	rs->drained_arg = arg;
-	list_each(it, &rs->list) {
-		struct run *r = list_entry(it, struct run, link);
-		if (run_over(r))
-			continue;
-		r->drain = true;
-		run_wake(r);
-		if (r->state == RUN_TRAIN && r->crew && rs->ctx.state_dir)
-			run_crew_drain(r);
-		else if (r->state == RUN_TRAIN && r->trainer && rs->ctx.state_dir)
-			ckpt_now(r, NULL);
-		else
-			run_event(r, EV_LEAVE);
-	}
-	rs->drain_deadline_us = deadline_us;
-	rs->drain_timer = (struct timer){ .fire = drain_check, .name = "runs.drain" };
-	env_after(rs->ctx.env, &rs->drain_timer, 1);
 }
 
 void runs_wake(struct runs *rs)
@@ -307,7 +237,7 @@ void runs_checkpoint(struct runs *rs, const json_t *params, struct reply *reply)
 	if (json_object_get(params, "run")) {
 		struct run *r = runs_find(rs, params, reply);
 		if (r)
-			ckpt_now(r, reply);
+			run_save(r, reply);
 		return;
 	}
 	struct run *last = NULL;
@@ -316,11 +246,11 @@ void runs_checkpoint(struct runs *rs, const json_t *params, struct reply *reply)
 		if (run_over(r) || !r->trainer)
 			continue;
 		if (last)
-			ckpt_now(last, NULL);
+			run_save(last, NULL);
 		last = r;
 	}
 	if (last) {
-		ckpt_now(last, reply);
+		run_save(last, reply);
 		return;
 	}
 	err_set(&e, ERR_STATE, "no run is under way: nothing to save");

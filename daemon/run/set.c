@@ -1,5 +1,4 @@
 /* What an operator sets while a run goes: proposed to the swarm, which takes it at one epoch, or this peer's own. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/jrpc.h"
@@ -79,6 +78,7 @@ static void set_batch(struct run *r, const json_t *patch, struct reply *reply)
 {
 	const json_t *v = json_object_get(patch, "batch");
 	struct err e;
+	enum run_event ev = EV_NONE;
 	int rc = 0;
 	if (json_object_size(patch) > 1)
 		rc = err_set(&e, ERR_INVALID, "batch is of this peer alone, what stands beside it is the swarm's: set it by "
@@ -86,7 +86,8 @@ static void set_batch(struct run *r, const json_t *patch, struct reply *reply)
 	else if (!json_is_integer(v) || json_integer_value(v) < 1)
 		rc = err_set(&e, ERR_INVALID, "batch: must be a whole number of samples, 1 to %d", 1 << 20);
 	else
-		rc = run_again_batch(r, (uint64_t)json_integer_value(v), &e);
+		rc = run_again_batch(r, (uint64_t)json_integer_value(v), &ev, &e);
+	run_event(r, ev);
 	if (rc)
 		reply_fail(reply, &e);
 	else

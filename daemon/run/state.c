@@ -74,3 +74,16 @@ void run_record(struct run *r)
 	free(spec);
 	free(ltext);
 }
+
+enum run_event run_broken(struct run *r, const struct err *e)
+{
+	if (run_over(r))
+		return EV_NONE;
+	r->error = *e;
+	run_log(r, LOG_ERROR_, "run.failed", "%s", e->text);
+	if (r->start_reply) {
+		reply_fail(r->start_reply, e);
+		r->start_reply = NULL;
+	}
+	return EV_BROKEN;
+}

@@ -1,24 +1,11 @@
 /* Between the averager and the trainer: each callback of one is a call of the other. Which strategy runs is not known
  * here; a strategy that needs no swarm simply has no averager, and positions are cut from the data in order. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/mem.h"
 #include "run/int.h"
 
-#define LOCAL_AHEAD_BATCHES 64          /* positions granted ahead when nobody else needs them */
 #define VALIDATION_RARE 20              /* times the last one's time between two */
-
-bool run_reach(struct run *r)
-{
-	if (!run_goal(r) || r->reached)
-		return false;
-	r->reached = true;
-	trainer_pause(r->trainer);
-	run_event(r, EV_REACHED);
-	return true;
-}
 
 /* ---- averager -> trainer ---- */
 
@@ -78,8 +65,8 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 		trainer_commit(r->trainer, c->epoch, mean, c->my_samples, r->point.params, &e);
 	if (rc && (e.code == ERR_LIMIT || e.code == ERR_NOMEM) && r->state == RUN_TRAIN && !r->crew) {
 		run_log(r, LOG_WARN_, "run.resync", "epoch %llu: %s: fetching the state", (unsigned long long)c->epoch, e.text);
+		r->sync_whole = false;
 		run_event(r, EV_BEHIND);
-		sync_start(r, false);
 		return;
 	}
 	if (rc) {
@@ -129,9 +116,8 @@ static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint6
 	run_log(r, why == AVG_BEHIND ? LOG_INFO_ : LOG_WARN_, "run.resync", "%s: fetching state of epoch %llu from %s",
 		word[why],
 		(unsigned long long)epoch, donor ? id_short(donor, who) : "the swarm");
-	run_event(r, EV_BEHIND);
-	if (r->state == RUN_SYNC)
-		sync_start(r, true);
+	r->sync_whole = true;
+	run_event(r, r->state == RUN_SYNC ? sync_start(r, true) : EV_BEHIND);
 }
 
 static void on_forked(void *arg, uint64_t common, uint64_t last)
@@ -250,12 +236,12 @@ static void on_applied(void *arg, const struct trainer_applied *a)
 		trainer_validate(r->trainer);
 	}
 	if (ckpt_due(r, a->epoch) && !r->saving && !run_goal(r) && r->state == RUN_TRAIN && r->rs->ctx.state_dir)
-		ckpt_now(r, NULL);
+		run_save(r, NULL);
 	run_tell(r, false);
 	run_reach(r);
 	if (a->epoch == r->point.epoch)
-		run_again_check(r);
-	run_again_step(r);
+		run_event(r, run_again_check(r));
+	run_again_more(r);
 }
 
 static void on_validated(void *arg, const struct trainer_validated *v)
@@ -344,102 +330,4 @@ int run_swarm_open(struct run *r, struct err *e)
 	r->avg = avg_new(c->env, c->net, c->chunks, c->dht, &conf, &cb, r, e);
 	free(tensors);
 	return r->avg ? run_crew_open(r, e) : -1;
-}
-
-/* The lowest positions not processed yet, a stretch ahead of what was. */
-void run_grant_local(struct run *r, bool renew)
-{
-	if (r->spec->local.aux)                 /* it processes nothing */
-		return;
-	const struct ranges *done = r->avg ? &r->walked : &r->point.done;
-	struct ranges grant = { 0 };
-	uint64_t ahead = (uint64_t)r->spec->local.batch * LOCAL_AHEAD_BATCHES;
-	if (ahead < 2 * run_target(r))
-		ahead = 2 * run_target(r);
-	uint64_t end = done->n ? done->v[done->n - 1].hi : 0;
-	ranges_add(&grant, 0, end + ahead);
-	ranges_sub_all(&grant, done);
-	struct trainer_view v;
-	trainer_view(r->trainer, &v);
-	if (renew || v.left < ahead / 2)
-		trainer_grant(r->trainer, &grant);
-	ranges_free(&grant);
-}
-
-static void enter_ready(struct run *r)
-{
-	struct err e;
-	run_applied_point(r);
-	if (run_goal(r)) {
-		r->reached = true;
-		run_event(r, EV_REACHED);
-		return;
-	}
-	if (r->fetch && !r->avg) {
-		err_set(&e, ERR_NOT_FOUND, "the run begins with weights from a file, and this strategy has no members to ask: "
-			"give it with --weights=/PATH");
-		run_fail(r, &e);
-		return;
-	}
-	if (!r->avg) {
-		run_grant_local(r, false);
-		run_event(r, EV_GRANTED);
-		return;
-	}
-	ctl_watch(r);
-	run_remember(r);
-	run_settle(r);
-	if (r->fetch) {
-		run_log(r, LOG_INFO_, "run.weights", "the weights that the run begins with come from another member");
-		run_event(r, EV_BEHIND);
-		if (r->state == RUN_SYNC)
-			sync_start(r, false);
-	} else if (r->crew && r->point.epoch) {
-		if (run_crew_comes(r, &e))
-			run_fail(r, &e);
-	} else if (avg_enter(r->avg, &r->point, false, &e))
-		run_fail(r, &e);
-	else                                    /* without its checkpoint it is fresh, but others may have theirs */
-		avg_expect(r->avg, r->point.epoch ? r->was_members : r->was_epoch ? 2 : 0);
-}
-
-static void filled(void *arg, const struct err *e)
-{
-	struct run *r = arg;
-	if (r->state != RUN_ENTER)
-		return;
-	if (e)
-		run_fail(r, e);
-	else
-		enter_ready(r);
-}
-
-static int origin_put(void *arg, struct shard *s, struct err *e)
-{
-	origin_apply(arg, s);
-	return 0;
-}
-
-static void origin_drop(void *arg) { origin_free(arg); }
-
-/* Without a checkpoint: fresh parameters, the same bytes on every peer, or those of a file, which others may have. */
-void run_enter(struct run *r)
-{
-	struct trainer_fill how = { .values.fresh = true };
-	if (r->point.params) {
-		origin_free(r->weights);        /* a checkpoint needs none */
-		r->weights = NULL;
-		enter_ready(r);
-		return;
-	}
-	r->fetch = r->spec->has_weights && !r->weights;
-	r->point.params = spec_live(r->spec);
-	how.live = r->point.params;
-	if (r->weights) {
-		how.values.fill = origin_put;
-		how.values.drop = origin_drop;
-		how.values.arg = r->weights;
-		r->weights = NULL;
-	}
-	trainer_fill(r->trainer, &how, filled, r);
 }

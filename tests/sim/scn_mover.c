@@ -237,7 +237,7 @@ static void scn_checkpoint(struct sim *s)
 			struct run *r = i == dead ? NULL : node_run(w, i);
 			if (!is_between(r) || r->saving)
 				continue;
-			ckpt_now(r, NULL);
+			run_save(r, NULL);
 			asked[i] = r->point.epoch;
 			n++;
 		}
