@@ -148,7 +148,7 @@ void apply_commit(struct round *r)
 	struct avg_commit out = { .epoch = c->epoch, .point = &a->point, .term = c->term, .attempts = c->attempt + 1,
 		.minority = c->minority, .leader = c->leader,
 		.weight = c->weight, .begin_us = r->begun_us, .end_us = now_of(a), .bytes_out = r->bytes_out,
-		.bytes_in = r->bytes_in, .generation = c->generation, .lo = r->lo, .hi = r->hi };
+		.bytes_in = r->bytes_in, .generation = c->generation, .lo = r->lo, .hi = r->hi, .lease = r->mean_in };
 	struct id *left = xcalloc(c->n + 1, sizeof *left);
 	struct avg_share *share = xcalloc(c->n + 1, sizeof *share);
 	for (size_t i = 0; i < c->n; i++) {

@@ -14,6 +14,7 @@
 #include "avg/reduce.h"
 #include "avg/topo.h"
 #include "avg/ranges.h"
+#include "common/lease.h"
 #include "dht/dht.h"
 #include "net/chunk.h"
 
@@ -87,6 +88,7 @@ struct avg_commit {
 	const struct avg_share *share; size_t shares;   /* C, in the order of the sum */
 	const struct ranges *grant;             /* positions that are this peer's to process next */
 	uint64_t generation, lo, hi;            /* what this peer keeps by it (avg_units): all that `mean` has */
+	struct lease *lease;                    /* mean stays while it is kept; NULL: mean is what was contributed */
 };
 enum avg_why { AVG_FORK /* lost to a longer chain */, AVG_BEHIND /* the others are ahead */,
 	AVG_DIVERGED /* my digest differs */, AVG_MISSED /* committed without my hearing the mean */ };
@@ -117,6 +119,8 @@ struct avg_cb {
 	 * is brought to it (params NULL), and by every member when it would come into force over `params`: then the answer
 	 * depends on nothing but what is given and the run's spec, so that all say the same. */
 	int (*may_change)(void *arg, const struct id *author, const json_t *patch, const json_t *params, struct err *e);
+	/* Or NULL. Memory for a mean of so many bytes, which is kept until its round is over; NULL: the room's own. */
+	struct lease *(*room)(void *arg, size_t bytes);
 	/* Or NULL. Who could do something for the run, as this peer sees it, has changed, or who leads, or the epoch. */
 	void (*roster)(void *arg, const struct avg_roster *r);
 };

@@ -218,7 +218,7 @@ struct round {
 	struct grid_flow *flow;                 /* in a grid: takes the place of tree and of what moves along it */
 	struct rpart *part; float *mean; bool mean_is_x;
 	/* mean and x are where element 0 would be; of the mean elements lo to hi - 1 are here */
-	void *mean_at; size_t mean_bytes; uint64_t lo, hi;
+	struct lease *mean_in; uint64_t lo, hi;
 	struct coding coding; enum robust robust; bool feedback;
 	uint64_t *came;                         /* by member: bytes that it had sent when the attempt began */
 	bool *bad, *broken;                     /* by member: not finite what it brings, or what it summed of others' */
@@ -394,7 +394,7 @@ void note_forged(struct avg *a, const struct id *who, const struct err *e);
 struct round *round_new(struct avg *a, struct body *b /* moved */, const void *bytes, size_t n, struct err *e);
 void round_close(struct round *r);              /* cancels what is cancellable; frees when the rest is over */
 float *round_base(const void *p, uint64_t lo);
-void round_mean_put(struct round *r);           /* its memory back */
+struct lease *round_room(struct avg *a, size_t bytes);         /* for a mean; NULL: there is no memory */
 void round_weights(struct round *r, const uint64_t *samples);    /* of this attempt; samples by head */
 void round_touch(struct round *r);              /* the leader was heard */
 int round_member(const struct round *r, const struct id *id);   /* -1 */

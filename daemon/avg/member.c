@@ -93,16 +93,16 @@ struct round *round_new(struct avg *a, struct body *b, const void *bytes, size_t
 		r->lo = b->held[r->me].keep_lo;
 		r->hi = b->held[r->me].keep_hi;
 	}
-	r->mean_bytes = (r->hi - r->lo + (r->hi == r->lo)) * sizeof(float);
-	r->mean_at = r->mean_is_x || r->me < 0 ? NULL : spare_get(a, r->mean_bytes);
-	r->mean = round_base(r->mean_at, r->lo);
-	bool ready = r->me >= 0 && (r->mean_at || r->mean_is_x);
+	size_t len = (r->hi - r->lo + (r->hi == r->lo)) * sizeof(float);
+	r->mean_in = r->mean_is_x || r->me < 0 ? NULL : round_room(a, len);
+	r->mean = r->mean_in ? round_base(r->mean_in->p, r->lo) : NULL;
+	bool ready = r->me >= 0 && (r->mean_in || r->mean_is_x);
 	if (!ready)
 		err_set(e, r->me < 0 ? ERR_STATE : ERR_NOMEM, r->me < 0 ? "this peer is not in the round" :
-			"no memory for a mean of %zu bytes", r->mean_bytes);
+			"no memory for a mean of %zu bytes", len);
 	body_tree(b, b->n, &r->tree);
 	if (!ready || read_coding(r, b, e)) {
-		round_mean_put(r);
+		lease_put(r->mean_in);
 		tree_free(&r->tree);
 		free(r);
 		return NULL;

@@ -11,10 +11,22 @@ float *round_base(const void *p, uint64_t lo)
 	return p ? (float *)((uintptr_t)p - lo * sizeof(float)) : NULL;
 }
 
-void round_mean_put(struct round *r)
+static void own_back(struct lease *l)
 {
-	spare_put(r->a, r->mean_at, r->mean_bytes);
-	r->mean_at = NULL;
+	big_free(l->p, l->bytes);
+	free(l);
+}
+
+/* The owner's, or else one of this room's own, which may be kept for longer than this room lives. */
+struct lease *round_room(struct avg *a, size_t bytes)
+{
+	struct lease *l = a->cb.room ? a->cb.room(a->arg, bytes) : NULL;
+	void *p = l ? l->p : big_alloc(bytes);
+	if (l || !p)
+		return l;
+	l = xcalloc(1, sizeof *l);
+	*l = (struct lease){ .p = p, .bytes = bytes, .refs = 1, .back = own_back };
+	return l;
 }
 
 void round_weights(struct round *r, const uint64_t *samples)
@@ -37,7 +49,7 @@ void round_reap(struct avg *a, bool force)
 		lead_free(r);
 		flow_free(r);
 		sents_free(r);
-		round_mean_put(r);
+		lease_put(r->mean_in);
 		body_free(&r->b);
 		buf_free(&r->bytes);
 		if (r->commit) {

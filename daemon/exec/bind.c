@@ -16,6 +16,13 @@ const struct bound *bound_find(const struct exec *x, const char *name)
 	return NULL;
 }
 
+bool bound_value(const struct exec *x, const char *name)
+{
+	const struct bound *b = bound_find(x, name);
+
+	return b && b->p;
+}
+
 void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes)
 {
 	struct bound *b = xcalloc(1, sizeof(*b));

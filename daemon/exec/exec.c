@@ -245,6 +245,27 @@ void exec_done(struct exec_wait *w, const struct token_news *news, const struct 
 	ended(op_of(w), news, e);
 }
 
+/* A value of its own that was kept for the owner is not its owner's to give: the output is that block. */
+void exec_done_with(struct exec_wait *w, void *p, struct lease *l)
+{
+	struct op *o = op_of(w);
+	struct block *b = o->out[0];
+
+	assert(b->lent && !b->p && p);
+	b->p = p;
+	list_each(it, &o->x->out) {
+		const struct out *own = list_entry(it, struct out, link);
+
+		if (&own->lease == l && own->block)
+			b->of = own->block;
+	}
+	if (b->of)
+		b->of->refs++;
+	else
+		b->lease = lease_take(l);
+	ended(o, NULL, NULL);
+}
+
 /* --- launching */
 
 /* 0: launched, 1: parked, -1: broken. */
@@ -343,12 +364,28 @@ static void pump(struct exec *x)
 
 /* --- the face */
 
+/* Waits are cancelled, jobs run out. */
+static void end(struct exec *x)
+{
+	(void)ops_unpark(x);
+	list_each_safe(it, &x->ops) {
+		struct op *o = list_entry(it, struct op, link);
+
+		if (!o->is_job)
+			op_abandon(o);
+	}
+	maybe_quiet(x);
+}
+
 static void kick(struct timer *t)
 {
 	struct exec *x = container_of(t, struct exec, kick);
 
 	pump(x);
-	maybe_quiet(x);
+	if (x->dying && !x->lent)
+		end(x);
+	else
+		maybe_quiet(x);
 }
 
 struct exec *exec_new(const struct exec_conf *conf, const struct exec_cb *cb, void *arg)
@@ -364,6 +401,7 @@ struct exec *exec_new(const struct exec_conf *conf, const struct exec_cb *cb, vo
 	list_init(&x->parked);
 	list_init(&x->abandoned);
 	list_init(&x->bounds);
+	list_init(&x->out);
 	if (conf->folder)
 		x->spill = spill_new(conf->env->files, conf->folder);
 	return x;
@@ -431,19 +469,6 @@ void exec_on_quiet(struct exec *x, void (*quiet)(void *arg), void *arg)
 	x->quiet = quiet;
 	x->quiet_arg = arg;
 	env_after(x->c.env, &x->kick, 0);
-}
-
-/* Waits are cancelled, jobs run out. */
-static void end(struct exec *x)
-{
-	(void)ops_unpark(x);
-	list_each_safe(it, &x->ops) {
-		struct op *o = list_entry(it, struct op, link);
-
-		if (!o->is_job)
-			op_abandon(o);
-	}
-	maybe_quiet(x);
 }
 
 void exec_free(struct exec *x, void (*gone)(void *arg), void *arg)

@@ -11,6 +11,7 @@
 #ifndef EXEC_H
 #define EXEC_H
 #include "common/buf.h"
+#include "common/lease.h"
 #include "env.h"
 #include "plan/planner.h"
 #include "plan/tokens.h"
@@ -70,6 +71,9 @@ void exec_free(struct exec *x, void (*gone)(void *arg), void *arg);
 /* Somebody else's jobs read values of it: after exec_free, too, all stay until as many exec_returned. */
 void exec_lend(struct exec *x);
 void exec_returned(struct exec *x);
+/* Room for what is to become a value (exec_done_with): a piece that it has kept, or a new one; counted with its own
+ * until it is given back, which may be after exec_free. NULL: there is no memory. */
+struct lease *exec_room(struct exec *x, size_t bytes);
 /* The one value of this buffer lives in memory of the owner; a plan that wants a ring of it, or more bytes, is refused.
  * Before the first program. What is written there counts at once: an interrupt waits for a running instruction that
  * writes it. */

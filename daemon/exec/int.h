@@ -1,8 +1,9 @@
 /* Inside the executor: exec.c (the spine), end.c (what an end means), mem.c (memory of values), bind.c (that of the
- * owner), count.c (bytes of tiers), job.c (work in lanes), move.c (MOVE and SAVE), net.c (what the owner does), log.c
- * (the run log), check.c (what a program may contain). */
+ * owner), piece.c (what is kept, what both share), count.c (bytes of tiers), job.c (work in lanes), move.c (MOVE and
+ * SAVE), net.c (what the owner does), log.c (the run log), check.c (what a program may contain). */
 #ifndef EXEC_INT_H
 #define EXEC_INT_H
+#include "common/lease.h"
 #include "common/list.h"
 #include "kernels/cost.h"
 #include "exec/exec.h"
@@ -19,12 +20,17 @@ struct block {
 	int refs;
 	void *p; size_t bytes;
 	bool bound;                             /* the owner's memory */
+	/* What a SUM of an elastic group has brought: p is NULL until it has, then in the lease, or in another block. */
+	bool lent; struct lease *lease; struct block *of;
 	/* In the file of exec.spill, p is NULL. holds: something has been written there, else it reads as zeros. */
 	bool filed, holds; uint64_t at;
 	uint32_t reading, writing;              /* by abandoned jobs */
 	struct batch *batch;                    /* class BATCH: the owner's, p is NULL */
 };
 struct bound { struct list link; char name[PLAN_NAME]; void *p; size_t bytes; };        /* p NULL: ours, it counts */
+
+/* piece.c: a lease of room, or of a block that is kept. x NULL: it has gone. */
+struct out { struct lease lease; struct list link; struct exec *x; struct block *block; };
 
 struct exec_time { enum plan_kind kind; char fn[PLAN_NAME]; uint64_t n, us[EXEC_TIMES_KEPT], ran_ns, ran; };
 
@@ -72,7 +78,8 @@ struct exec {
 	struct list ops, parked, abandoned;     /* running; started but waiting for memory of abandoned ones; those */
 	struct list bounds;
 	struct timer kick;
-	uint32_t lent;                          /* exec_lend */
+	uint32_t lent;                          /* exec_lend, exec_keep */
+	struct list out; size_t out_bytes, lent_bytes;  /* piece.c: leases; bytes of room that is out; of lent blocks */
 	bool over;                              /* the program was abandoned: nothing more of it may start */
 	bool pumping, held, idle, stopped, interrupted, broken, dying, dead;  /* dead: the env completes work at once */
 	struct op *starting;
@@ -107,7 +114,13 @@ void block_unref(struct exec *x, struct block *b);
 void exec_mem_done(struct exec *x);
 void batches_back(struct exec *x);
 
+/* piece.c */
+void *piece_take(struct exec *x, size_t bytes);         /* one of that size that was kept, or a new one */
+void piece_put(struct exec *x, void *p, size_t bytes);
+void pieces_trim(struct exec *x);
+void pieces_done(struct exec *x);
 /* bind.c */
+bool bound_value(const struct exec *x, const char *name);      /* it lies in memory of the owner */
 const struct bound *bound_find(const struct exec *x, const char *name);
 bool binds_fit(const struct exec *x, const struct plan *p, struct err *e);     /* exec_bind's memory is enough for it */
 bool op_counts(const struct op *o);             /* it writes what counts at once */

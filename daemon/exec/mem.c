@@ -8,75 +8,21 @@
 #include "common/mem.h"
 #include "exec/int.h"
 
-static void spare_drop(struct exec *x, uint32_t k)
-{
-	big_free(x->spare[k].p, x->spare[k].bytes);
-	x->spare_bytes -= x->spare[k].bytes;
-	memmove(&x->spare[k], &x->spare[k + 1], (--x->nspare - k) * sizeof(x->spare[0]));
-}
-
-/* What is kept and what is in use are hardly ever more than what was once in use: the prediction holds for both. The
- * smallest piece that is enough goes, else the largest. */
-static void spare_trim(struct exec *x)
-{
-	size_t held = x->used[PLAN_ARENA] - x->working, most = x->peak[PLAN_ARENA] + EXEC_SPARE_BYTES, over;
-
-	for (int k = 0; k < EXEC_SCRATCH; k++)
-		held += x->scratch[k].bytes;
-	while (x->nspare && held + x->spare_bytes > most) {
-		uint32_t pick = 0;
-
-		over = held + x->spare_bytes - most;
-		for (uint32_t k = 1; k < x->nspare; k++) {
-			size_t best = x->spare[pick].bytes, this = x->spare[k].bytes;
-
-			if (best >= over ? this >= over && this < best : this > best)
-				pick = k;
-		}
-		spare_drop(x, pick);
-	}
-}
-
-static void spare_put(struct exec *x, void *p, size_t bytes)
-{
-	if (!p)
-		return;
-#ifdef __SANITIZE_ADDRESS__
-	for (size_t i = 0; i < bytes / sizeof(real); i++)       /* whoever counts on zeros is found */
-		((real *)p)[i] = (real)((uintptr_t)p >> 4 & 0xffff) / 65536;
-#endif
-	if (x->nspare == EXEC_SPARE)
-		spare_drop(x, 0);
-	x->spare[x->nspare].p = p;
-	x->spare[x->nspare++].bytes = bytes;
-	x->spare_bytes += bytes;
-	spare_trim(x);
-}
-
-/* Each value of the next micro-batch finds the memory of one of this: no pages are asked for and cleared per step. */
-static void *spare_take(struct exec *x, size_t bytes)
-{
-	void *p = NULL;
-
-	for (uint32_t k = x->nspare; k-- > 0 && !p;)
-		if (x->spare[k].bytes == bytes) {
-			p = x->spare[k].p;
-			x->spare[k].p = NULL;
-			spare_drop(x, k);
-		}
-	return p ? p : big_alloc(bytes);
-}
-
 void block_unref(struct exec *x, struct block *b)
 {
 	if (!b || --b->refs)
 		return;
 	if (b->batch)
 		x->c.ops->unload(x->c.ops_arg, b->batch);
-	if (b->filed)
+	if (b->lent) {
+		x->lent_bytes -= b->bytes;
+		block_unref(x, b->of);
+		lease_put(b->lease);
+	} else if (b->filed) {
 		spill_give(x->spill, b->at, b->bytes);
-	else if (!b->bound)
-		spare_put(x, b->p, b->bytes);
+	} else if (!b->bound) {
+		piece_put(x, b->p, b->bytes);
+	}
 	free(b);
 }
 
@@ -167,7 +113,7 @@ static struct block *block_make(struct exec *x, const struct plan *plan, const s
 		return k;
 	}
 	if (b->class != PLAN_BATCH && !dry(x, b)) {
-		p = spare_take(x, bytes ? bytes : 1);
+		p = piece_take(x, bytes ? bytes : 1);
 		if (!p) {
 			(void)err_set(e, ERR_NOMEM, "no memory for %zu bytes of %s", bytes, b->name);
 			return NULL;
@@ -293,6 +239,47 @@ void op_blocks(struct op *o)
 		o->in[0]->refs++;
 }
 
+/* The memory of output k comes with what it brings. */
+static bool lends(const struct op *o, uint32_t k)
+{
+	const struct exec *x = o->x;
+	const struct plan *p = &o->prog->plan;
+
+	return x->c.ops && x->c.ops->lends && x->c.model && !o->run->passed && plan_lent(p, o->i) &&
+		!bound_value(x, p->buf[o->i->out[k].buf].name);
+}
+
+static struct block *block_for(struct op *o, uint32_t k, struct err *e)
+{
+	const struct plan_buf *b = &o->prog->plan.buf[o->i->out[k].buf];
+	struct block *new;
+
+	if (!lends(o, k))
+		return block_make(o->x, &o->prog->plan, b, e);
+	new = block_new(NULL, b->bytes, false);
+	new->lent = true;
+	o->x->lent_bytes += b->bytes;
+	return new;
+}
+
+/* What is lent is never written to: others may read it still. The new value goes on from it where the instruction
+ * changes it. */
+static int unshare(struct op *o, uint32_t k, struct block **at, struct err *e)
+{
+	size_t bytes = o->prog->plan.buf[o->i->out[k].buf].bytes;
+	bool goes_on = (o->i->out[k].add && !o->run->out[k].blank) || (!k && o->run->moved);
+	struct block *was = *at;
+
+	*at = block_for(o, k, e);
+	if (*at && was->p && goes_on && (*at)->p)
+		memcpy((*at)->p, was->p, bytes);
+	block_unref(o->x, was);
+	if (o->out[k])
+		block_unref(o->x, o->out[k]);
+	o->out[k] = NULL;
+	return *at ? 0 : -1;
+}
+
 static bool must_wait(const struct op *o)
 {
 	if (move_must_wait(o))
@@ -358,14 +345,16 @@ int op_memory(struct op *o, struct err *e)
 			block_unref(x, o->out[k]);
 			o->out[k] = NULL;
 		}
-		if (!*at && !(*at = block_make(x, &o->prog->plan, b, e)))
+		if (*at && (*at)->lent && unshare(o, k, at, e) < 0)
+			return -1;
+		if (!*at && !(*at = block_for(o, k, e)))
 			return -1;
 		if (!o->out[k]) {
 			o->out[k] = *at;
 			o->out[k]->refs++;
 		}
 	}
-	spare_trim(x);
+	pieces_trim(x);
 	return o->run->passed ? 0 : take_scratch(o, e);
 }
 
@@ -432,8 +421,7 @@ void op_free(struct op *o)
 void exec_mem_done(struct exec *x)
 {
 	free(x->layer);
-	while (x->nspare)
-		spare_drop(x, 0);
+	pieces_done(x);
 	for (int k = 0; k < EXEC_SCRATCH; k++)
 		big_free(x->scratch[k].p, x->scratch[k].bytes);
 	spill_free(x->spill);

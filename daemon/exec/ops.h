@@ -10,6 +10,7 @@
 #include "plan/tokens.h"
 
 struct batch;
+struct lease;
 struct exec_wait { int number; };               /* one pending instruction; its identity is its address */
 
 struct exec_span { const char *buffer; void *p; size_t bytes; int64_t key; };
@@ -37,8 +38,17 @@ struct exec_ops {
 	/* Asked right after cancel: true when a lane still works on the memory; exec_done comes all the same, and the
 	 * memory is the executor's then. NULL: never. */
 	bool (*busy)(void *arg, struct exec_wait *w);
+	/* SUMs of elastic groups whose one output is another buffer than their input, and not the owner's memory, have no
+	 * memory for it: their span is NULL, and they are answered by exec_done_with. */
+	bool lends;
 };
 void exec_loaded(struct exec_wait *w, struct batch *b, const struct err *e);
 void exec_done(struct exec_wait *w, const struct token_news *news, const struct err *e);  /* e NULL: it worked */
+/* It worked, and what it brings lies at p, as many bytes as its output has, for as long as l is not given back; nothing
+ * is written there. The executor takes l for itself. */
+void exec_done_with(struct exec_wait *w, void *p, struct lease *l);
+/* What an input of w has at p stays there and as it is, whatever becomes of w, until the lease is given back; NULL: no
+ * input has it. */
+struct lease *exec_keep(struct exec_wait *w, const void *p);
 
 #endif

@@ -243,6 +243,8 @@ const char *plan_kind_name(enum plan_kind k);
 const char *plan_class_name(enum plan_class c);
 bool plan_leaves(enum plan_kind k);                             /* talks to other peers */
 static inline bool plan_moves(enum plan_kind k) { return k == PLAN_MOVE || k == PLAN_SAVE; }   /* bytes, on this peer */
+/* A SUM of an elastic group that brings another value than it takes: it may lie where the round has put it. */
+bool plan_lent(const struct plan *p, const struct plan_instr *i);
 uint32_t plan_depth(const struct plan_buf *b);                  /* at least 1 */
 int64_t plan_key(const struct plan *p, const struct plan_buf *b, int64_t index);        /* floor(index / per) */
 int64_t plan_index(const struct plan *p, const struct plan_instr *i, uint64_t iteration);

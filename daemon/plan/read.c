@@ -100,6 +100,12 @@ bool plan_is_state(const struct plan_buf *b)
 	return b->initial && (b->class == PLAN_WEIGHT || b->class == PLAN_OPTIMIZER);
 }
 
+bool plan_lent(const struct plan *p, const struct plan_instr *i)
+{
+	return i->kind == PLAN_SUM && p->group[i->group].elastic && i->on_missing == PLAN_FAIL && i->nout == 1 &&
+		(!i->nin || i->in[0].buf != i->out[0].buf);
+}
+
 bool plan_writes_state(const struct plan *p, const struct plan_instr *i)
 {
 	for (uint32_t k = 0; k < i->nout; k++)

@@ -405,7 +405,7 @@ static void end_outputs(struct tokens *t, struct token_run *r, const struct toke
 	}
 }
 
-void token_leave(struct tokens *t, struct token_run *r)
+void token_leave(struct tokens *t, struct token_run *r, bool takes)
 {
 	const struct plan_instr *i = r->instr;
 	struct stream *s = &t->stream[r->stream];
@@ -413,7 +413,7 @@ void token_leave(struct tokens *t, struct token_run *r)
 	t->nothing = false;
 	for (uint32_t k = 0; k < i->nin; k++)
 		ring_slot(t, &r->in[k])->readers--;
-	for (uint32_t k = 0; k < i->nin; k++)
+	for (uint32_t k = 0; k < i->nin && takes; k++)
 		if (token_drops(i, k) && ring_slot(t, &r->in[k])->key == r->in[k].key)
 			ring_release(t, &r->in[k], token_evicts(i));
 	t->used[0] -= i->work_bytes;
@@ -430,5 +430,5 @@ void tokens_end(struct tokens *t, struct token_run *r, const struct token_news *
 		token_not_made(t, r);
 	else
 		end_outputs(t, r, news);
-	token_leave(t, r);
+	token_leave(t, r, true);
 }

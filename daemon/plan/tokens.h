@@ -84,7 +84,8 @@ void tokens_end(struct tokens *t, struct token_run *r, const struct token_news *
  * missing, or stay as they are. false: there is nothing to copy. */
 bool tokens_stand(struct tokens *t, struct token_run *r);
 /* It has ended and nobody waits for what it makes: values that it writes over are as they were (once it has begun, only
- * those that it reads, too), its other outputs are missing; they keep their memory, which may still be written to. */
+ * those that it reads, too), its other outputs are missing; they keep their memory, which may still be written to. What
+ * it was to drop is gone, but for a SUM of an elastic group: that has taken nothing, and is asked again. */
 void tokens_abandon(struct tokens *t, struct token_run *r, bool begun);
 /* The body ends with the iteration that is being fetched (at most the deepest ring + 1 later), then the epilogue
  * runs. */

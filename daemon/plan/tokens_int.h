@@ -57,7 +57,7 @@ void tokens_fetch(struct tokens *t, uint32_t stream);
 void token_run_free(struct token_run *r);
 void token_read(struct tokens *t, struct token_run *r);         /* at its start: which inputs are there; passed */
 void token_not_made(struct tokens *t, struct token_run *r);     /* its outputs at its end: passed over, or not come */
-void token_leave(struct tokens *t, struct token_run *r);        /* its inputs, its lane; r is gone */
+void token_leave(struct tokens *t, struct token_run *r, bool takes);     /* its inputs, its lane; r is gone */
 enum token_wait token_hinders(struct tokens *t, struct token_run *r, uint32_t *which);
 bool token_drops(const struct plan_instr *i, uint32_t input);
 bool token_evicts(const struct plan_instr *i);

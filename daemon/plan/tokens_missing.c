@@ -4,10 +4,14 @@
 #include <stdlib.h>
 #include "common/mem.h"
 
+static bool elastic(const struct tokens *t, const struct plan_instr *i)
+{
+	return i->kind == PLAN_SUM && t->plan->group[i->group].elastic;
+}
+
 static bool does_without(const struct tokens *t, const struct plan_instr *i)
 {
-	return (i->kind == PLAN_VEC && i->on_missing == PLAN_WITHOUT) || i->kind == PLAN_DROP ||
-		(i->kind == PLAN_SUM && t->plan->group[i->group].elastic);
+	return (i->kind == PLAN_VEC && i->on_missing == PLAN_WITHOUT) || i->kind == PLAN_DROP || elastic(t, i);
 }
 
 void token_read(struct tokens *t, struct token_run *r)
@@ -91,5 +95,5 @@ void tokens_abandon(struct tokens *t, struct token_run *r, bool begun)
 		else
 			ring_missing(t, &r->out[k], true);
 	}
-	token_leave(t, r);
+	token_leave(t, r, !elastic(t, r->instr));
 }

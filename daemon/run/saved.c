@@ -145,7 +145,7 @@ static void next(struct lends *d)
 	if (!it)
 		return;
 	struct lend *l = d->running = list_entry(it, struct lend, link);
-	struct lease *x = l->is.epoch ? lends_lease(d, &l->is) : NULL;
+	struct saved_lease *x = l->is.epoch ? lends_lease(d, &l->is) : NULL;
 	if (x)
 		x->until_us = env_now(env) + LEASE_US;
 	l->look_first = !x || !x->sound;
@@ -172,7 +172,7 @@ static void lend_done(struct job *j)
 {
 	struct lend *l = container_of(j, struct lend, job);
 	struct lends *d = l->d;
-	struct lease *x = l->is.epoch && l->sound ? lends_lease(d, &l->is) : NULL;
+	struct saved_lease *x = l->is.epoch && l->sound ? lends_lease(d, &l->is) : NULL;
 	if (x)
 		x->sound = true;
 	d->running = NULL;

@@ -24,15 +24,15 @@ struct saved_ask { struct id run; uint64_t epoch; uint8_t prev[DIGEST]; char ten
 typedef void saved_fn(void *arg, struct buf *bytes, const struct err *e);
 
 /* Of one checkpoint, which is kept for those who read it. */
-struct lease { struct id run; uint64_t epoch, until_us; bool sound; };
-struct lends { struct runs *rs; struct list line; struct lend *running; struct lease lease[LEASES]; };
+struct saved_lease { struct id run; uint64_t epoch, until_us; bool sound; };
+struct lends { struct runs *rs; struct list line; struct lend *running; struct saved_lease lease[LEASES]; };
 struct lends *lends_new(struct runs *rs);       /* answers RUN_SAVED */
 void lends_free(struct lends *d);
 void lends_ask(struct lends *d, const struct saved_ask *what, saved_fn *done, void *arg);      /* of this peer's own */
 void lends_forget(struct lends *d, const void *arg);    /* who asked hears nothing any more */
 
 /* ---- saved_lease.c ---- */
-struct lease *lends_lease(struct lends *d, const struct saved_ask *is);        /* NULL: there are too many */
+struct saved_lease *lends_lease(struct lends *d, const struct saved_ask *is);        /* NULL: there are too many */
 uint64_t lends_epoch(const struct lends *d, const struct id *run);     /* whose checkpoint is read; 0: none */
 
 #endif

@@ -62,7 +62,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 		.minority = c->minority, .target = r->spec->mode.any || r->spec->mode.steps ? 0 : v.target };
 	r->commits[c->epoch % RUN_POINTS] = r->commit;
 	int rc = FAILPOINT(r->rs->ctx.env, "run.commit.keep") < 0 ? err_set(&e, ERR_NOMEM, "a fail point") :
-		trainer_commit(r->trainer, c->epoch, mean, c->my_samples, r->point.params, &e);
+		trainer_commit(r->trainer, c->epoch, mean, c->lease, c->my_samples, r->point.params, &e);
 	if (rc && (e.code == ERR_LIMIT || e.code == ERR_NOMEM) && r->state == RUN_TRAIN && !r->crew) {
 		run_log(r, LOG_WARN_, "run.resync", "epoch %llu: %s: fetching the state", (unsigned long long)c->epoch, e.text);
 		r->sync_whole = false;
@@ -299,10 +299,17 @@ const struct trainer_cb run_trainer_cb = { .progress = on_progress, .contribute 
 	.validated = on_validated, .idle = on_idle, .broken = on_broken, .event = on_trainer_event,
 	.halted = on_halted, .unseated = run_crew_cut };
 
+static struct lease *on_room(void *arg, size_t bytes)
+{
+	struct run *r = arg;
+	return r->trainer ? trainer_room(r->trainer, bytes) : NULL;
+}
+
 /* ---- entering ---- */
 
 static const struct avg_cb swarm_cb = { .begin = on_begin, .commit = on_commit, .failed = on_failed,
-	.resync = on_resync, .forked = on_forked, .grant = on_grant, .event = on_event, .may_change = run_may_change };
+	.resync = on_resync, .forked = on_forked, .grant = on_grant, .event = on_event, .may_change = run_may_change,
+	.room = on_room };
 
 int run_swarm_open(struct run *r, struct err *e)
 {

@@ -158,7 +158,7 @@ bool sync_commit(struct run *r, const struct avg_commit *c, const float *mean)
 		return false;
 	size_t bytes = trainer_contribution_len(r->trainer) * sizeof *mean;
 	struct kept_commit *k = mean && sync_make_room(s, bytes) ? xcalloc(1, sizeof *k) : NULL;
-	if (k && !(k->mean = big_alloc(bytes))) {
+	if (k && !(k->lease = c->lease ? lease_take(c->lease) : trainer_room(r->trainer, bytes))) {
 		free(k);
 		k = NULL;
 	}
@@ -166,7 +166,7 @@ bool sync_commit(struct run *r, const struct avg_commit *c, const float *mean)
 		k->epoch = c->epoch;
 		avg_point_init(&k->point);
 		avg_point_copy(&k->point, c->point);
-		memcpy(k->mean, mean, bytes);
+		k->mean = c->lease ? mean : memcpy(k->lease->p, mean, bytes);
 		list_push(&s->kept, &k->link);
 		s->nkept++;
 	}
@@ -210,7 +210,7 @@ static void replay(struct sync *s)
 			again(s, "a commit between the state and the present is missing");
 			return;
 		}
-		if (trainer_commit(r->trainer, k->epoch, k->mean, 0, k->point.params, &e))
+		if (trainer_commit(r->trainer, k->epoch, k->mean, k->lease, 0, k->point.params, &e))
 			again(s, e.text);
 		return;
 	}

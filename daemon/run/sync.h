@@ -3,7 +3,10 @@
 #define RUN_SYNC_H
 #include "run/int.h"
 
-struct kept_commit { struct list link; uint64_t epoch; struct avg_point point; float *mean; };
+struct kept_commit {
+	struct list link; uint64_t epoch; struct avg_point point; const float *mean;
+	struct lease *lease;            /* where that is */
+};
 enum sync_step { SYNC_FETCH, SYNC_CHECK, SYNC_REPLAY, SYNC_BACK };
 struct sync {
 	struct run *r;

@@ -14,7 +14,7 @@ void sync_drop(struct sync *s, struct kept_commit *k)
 	list_del(&k->link);
 	s->nkept--;
 	avg_point_done(&k->point);
-	big_free(k->mean, trainer_contribution_len(s->r->trainer) * sizeof(float));
+	lease_put(k->lease);
 	free(k);
 }
 

@@ -172,6 +172,7 @@ int replay_known(const char *fn, const char *const *in, uint32_t nin, const char
 		"copy w > work renewed", "copy w > sent parcel", "copy mean > w", "delta mean sent w > w",
 		"away anchor w > sent", "away anchor w > sent parcel",
 		"outer sent anchor momentum > anchor momentum w skipped",
+		"outer mean anchor momentum > anchor momentum w skipped",
 		"fragment sent anchor momentum w > anchor momentum w skipped",
 		"fragment mean anchor momentum w > anchor momentum w skipped", "tail w > stats", "tail acc > stats",
 		"tail work > stats", "digest w > digest", "digest mean > digest", "digest anchor > digest",

@@ -279,7 +279,7 @@ void trainer_now(struct timer *tm)
 struct exec *trainer_exec(struct trainer *t, struct exec_conf *conf)
 {
 	static const struct exec_ops ops = { .load = load_op, .unload = load_back, .net = net_op, .cancel = cancel_op,
-		.busy = busy_op };
+		.busy = busy_op, .lends = true };
 	const struct exec_cb cb = { .plan = make_plan, .commit = on_commit, .scalar = on_scalar, .env = vec_env,
 		.failed = trainer_failing, .broken = on_broken, .log = t->cb.log ? on_log : NULL };
 

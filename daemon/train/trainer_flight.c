@@ -174,6 +174,11 @@ void late_cut(struct trainer *t)
 	exec_interrupt(t->x);
 }
 
+struct lease *trainer_room(struct trainer *t, size_t bytes)
+{
+	return exec_room(t->x, bytes);
+}
+
 void trainer_lend(struct trainer *t)
 {
 	assert(!t->dying && !t->lender);

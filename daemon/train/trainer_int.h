@@ -23,7 +23,8 @@ struct commit {                                 /* a commit that is to be applie
 	bool flew; uint64_t version;            /* it decides what is in trainer.flight, with that version */
 	double loss;                            /* sum over them */
 	double hyper[OPTIM_KEYS_MAX], clip_norm; uint64_t target;
-	float *mean; size_t bytes;              /* NULL: it is where it belongs */
+	/* lease NULL: mean is what this peer has given, and where the SUMs want it */
+	float *mean; size_t bytes; struct lease *lease;
 };
 struct valid_batch;
 struct valid {
@@ -49,7 +50,7 @@ struct flight {
  * are one round, which begins when all of them wait. */
 struct sums {
 	uint32_t n, wanted;                     /* that wait; of the program */
-	/* at, len: of the mean, in reals */
+	/* at, len: of the mean, in reals; to NULL: it is read where the round has put it */
 	struct sum { struct exec_wait *w; void *to; const void *from; size_t at, len; } *v; uint32_t max;
 };
 static inline bool sums_wait(const struct sums *s) { return s->n && s->n >= s->wanted; }

@@ -176,12 +176,12 @@ bool part_at(const struct trainer_part *part, const struct plan_buf *b, size_t *
 	return false;
 }
 
-/* Elements of what lies there in one piece. */
+/* Elements of what lies there in one piece, or is to lie where the round puts it. */
 static size_t room_of(const struct exec_span *v, uint32_t n)
 {
 	size_t bytes = n ? v[0].bytes : 0;
 
-	for (uint32_t k = 1; k < n && (const char *)v[k].p == (const char *)v[0].p + bytes; k++)
+	for (uint32_t k = 1; k < n && v[0].p && (const char *)v[k].p == (const char *)v[0].p + bytes; k++)
 		bytes += v[k].bytes;
 	return bytes / sizeof(real);
 }

@@ -84,7 +84,7 @@ static void commit_free(struct commit *c)
 {
 	if (!c)
 		return;
-	big_free(c->mean, c->bytes);
+	lease_put(c->lease);
 	ranges_free(&c->claimed);
 	free(c);
 }
@@ -126,12 +126,18 @@ static void contribute(struct trainer *t)
 	t->cb.contribute(t->arg, t->begin_epoch, x, samples, samples ? claimed : &none);
 }
 
-/* The mean, to where the SUMs want it, over what this peer has brought. */
-static void put_mean(struct trainer *t, const float *mean)
+/* Its part of the mean ends a SUM: it is read where it lies, or goes where the SUM wants it, over what was brought. */
+static void end_sum(const struct sum *s, const struct commit *c)
 {
-	for (uint32_t k = 0; k < t->sums.n; k++)
-		if (t->sums.v[k].to != mean + t->sums.v[k].at)
-			memcpy(t->sums.v[k].to, mean + t->sums.v[k].at, t->sums.v[k].len * sizeof(real));
+	float *from = c->mean + s->at;
+
+	if (!s->to) {
+		exec_done_with(s->w, from, c->lease);
+		return;
+	}
+	if (s->to != from)
+		memcpy(s->to, from, s->len * sizeof(real));
+	exec_done(s->w, NULL, NULL);
 }
 
 /* The first commit of the list goes where the SUMs want it: a micro-batch that ended after the commit had come is in no
@@ -139,6 +145,7 @@ static void put_mean(struct trainer *t, const float *mean)
 static void deliver(struct trainer *t)
 {
 	struct commit *c = list_entry(list_pop(&t->commits), struct commit, link);
+	struct commit now = *c;
 	struct sums s;
 
 	t->applying = c;
@@ -150,18 +157,16 @@ static void deliver(struct trainer *t)
 		trainer_reset_epoch(t);
 		load_regrant(t);
 	}
-	if (c->mean)
-		put_mean(t, c->mean);
-	big_free(c->mean, c->bytes);
-	c->mean = NULL;
 	s = t->sums;                            /* what ends here may wait anew */
 	t->sums = (struct sums){ .wanted = s.wanted };
 	t->agreed = t->splits;
 	t->stepping = !t->splits;
 	if (t->agreed)                          /* before the SUM ends: the next program may begin with that */
 		round_wind_down(t);
+	lease_take(c->lease);                   /* c is gone when the last of them has ended the step */
 	for (uint32_t k = 0; k < s.n; k++)
-		exec_done(s.v[k].w, NULL, NULL);
+		end_sum(&s.v[k], &now);
+	lease_put(now.lease);
 	free(s.v);
 }
 
@@ -251,11 +256,30 @@ static struct commit *commit_new(struct trainer *t, uint64_t epoch, bool mine)
 	return c;
 }
 
-int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_t my_samples, const json_t *live,
-	struct err *e)
+/* -1: there is no memory to keep it. lent NULL: mean is whose it is, and stays no longer than the call, but for what
+ * this peer has given itself. */
+static int keep_mean(struct trainer *t, struct commit *c, const float *mean, struct lease *lent)
+{
+	for (uint32_t k = 0; k < t->sums.n && !lent; k++)
+		if (t->sums.v[k].from)
+			c->lease = c->lease ? c->lease : exec_keep(t->sums.v[k].w, mean);
+	if (!c->bytes || c->lease || lent) {
+		c->lease = c->lease ? c->lease : lease_take(lent);
+		c->mean = (float *)(uintptr_t)mean;
+		return 0;
+	}
+	c->lease = exec_room(t->x, c->bytes);
+	if (!c->lease)
+		return -1;
+	memcpy(c->lease->p, mean, c->bytes);
+	c->mean = c->lease->p;
+	return 0;
+}
+
+int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, struct lease *lent, uint64_t my_samples,
+	const json_t *live, struct err *e)
 {
 	size_t bytes = trainer_round_len(t) * sizeof(real);
-	bool here = sums_wait(&t->sums) && list_empty(&t->commits) && flight_due(t, false);
 	bool left = t->seat.flush && !my_samples;       /* its unit was left out of an epoch, and is at work */
 	uint64_t target = t->target;            /* what this epoch was worked for */
 	struct commit *c;
@@ -275,15 +299,9 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, uint64_
 	if (my_samples)
 		c->samples = my_samples;
 	c->bytes = bytes;
-	if (here && !left) {
-		put_mean(t, mean);
-	} else if (bytes) {
-		c->mean = big_alloc(bytes);
-		if (!c->mean) {
-			commit_free(c);
-			return err_set(e, ERR_NOMEM, "no memory to keep a commit (%zu bytes)", bytes);
-		}
-		memcpy(c->mean, mean, bytes);
+	if (keep_mean(t, c, mean, lent) < 0) {
+		commit_free(c);
+		return err_set(e, ERR_NOMEM, "no memory to keep a commit (%zu bytes)", bytes);
 	}
 	log_commit(t, c);
 	list_push(&t->commits, &c->link);

@@ -91,7 +91,8 @@ static inline uint64_t has_its_stages(const struct copies *c, const struct any *
 
 	assert_int_equal(p->redundancy, c->k);
 	for (uint32_t t = 0, owner = 0; t < a->stages; owner += a->replicas[t++]) {
-		const struct plan_buf *w = buf_of(p, "w", t), *opt = buf_of(p, "opt", t), *sum = buf_of(p, "sum", t);
+		const struct plan_buf *w = buf_of(p, "w", t), *opt = buf_of(p, "opt", t), *mean = buf_of(p, "mean", t);
+		const struct plan_buf *sum = buf_of(p, "sum", t);
 
 		assert_int_equal(w != NULL, c->held[c->of[r]][t]);
 		assert_int_equal(opt != NULL, c->held[c->of[r]][t]);
@@ -101,11 +102,10 @@ static inline uint64_t has_its_stages(const struct copies *c, const struct any *
 		same_as_owner(opt, buf_of(&a->k.plan[owner], "opt", t));
 		holders_are(c, a, w, t);
 		holders_are(c, a, opt, t);
-		assert_int_equal(sum != NULL, c->of[r] != t || a->replicas[t] > 1);
-		if (sum) {
-			same_as_owner(sum, w);
-			assert_true(sum->class == PLAN_WEIGHT_GRAD && sum->per == UINT32_MAX && !sum->initial);
-		}
+		assert_non_null(mean);
+		assert_int_equal(sum != NULL, c->of[r] == t && a->replicas[t] > 1);
+		same_as_owner(mean, w);
+		assert_true(mean->class == PLAN_WEIGHT_GRAD && mean->per == UINT32_MAX && !mean->initial);
 		assert_true(end == UINT64_MAX || w->extent[0].lo == end);
 		end = w->extent[0].hi;
 		bytes += w->bytes + opt->bytes;
@@ -132,12 +132,12 @@ static inline void round_of(const struct copies *c, const struct any *a, uint32_
 		char name[16];
 
 		if (i->kind == PLAN_SUM && p->group[i->group].elastic) {
-			uint32_t t = (uint32_t)strtoul(o->name + 3, NULL, 10);
+			uint32_t t = (uint32_t)strtoul(o->name + 4, NULL, 10);
 
 			assert_true(!commits && c->held[s][t] && (sums || t == s || !c->held[s][s]));
 			name_of("units", t, name);
 			assert_string_equal(p->group[i->group].name, name);
-			assert_true(t == s || (!i->nin && !strncmp(o->name, "sum", 3)));
+			assert_true(t == s || (!i->nin && !strncmp(o->name, "mean", 4)));
 			sums++;
 		}
 		if (i->kind == PLAN_COMMIT)

@@ -278,7 +278,7 @@ static inline void commit(struct swarm *w, const real *mean, const char *line)
 		work(w, l, any(w, 900));
 		say(l, line);
 		l->k.epoch++;
-		if (trainer_commit(l->k.t, w->epoch + 1, mean, l->samples, values, &e) < 0)
+		if (trainer_commit(l->k.t, w->epoch + 1, mean, NULL, l->samples, values, &e) < 0)
 			fail_msg("%s", e.text);
 		if (any(w, 3) == 0) {
 			sim_run_for(l->k.sim, any(w, 30));

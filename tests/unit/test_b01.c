@@ -266,7 +266,7 @@ static void test_async(void **state)
 				mean[p] = given ? k.x[p] : (real)0.01;
 			counted += k.contributed;
 			k.epoch++;
-			if (trainer_commit(k.t, k.epoch, (const void *)mean, k.contributed, NULL, &e) < 0)
+			if (trainer_commit(k.t, k.epoch, (const void *)mean, NULL, k.contributed, NULL, &e) < 0)
 				fail_msg("%s", e.text);
 			commit(&quiet, mean, 0);
 			sim_run_for(k.sim, 300);
@@ -308,7 +308,7 @@ static void left_out(const char *strategy, const char *averaging)
 				assert_true(sim_run_until(k.sim, contributed, &k, 1000000));
 			sim_run_for(k.sim, at);
 			k.epoch++;
-			if (trainer_commit(k.t, k.epoch, (const void *)mean, r == 1 ? 0 : k.contributed, NULL, &e) < 0)
+			if (trainer_commit(k.t, k.epoch, (const void *)mean, NULL, r == 1 ? 0 : k.contributed, NULL, &e) < 0)
 				fail_msg("%s", e.text);
 			if (!sim_run_until(k.sim, applied, &k, 1000000))
 				fail_msg("commit %llu, %llu us after BEGIN, is never applied", (unsigned long long)r + 1,

@@ -54,7 +54,8 @@ static void round_(struct swarm *w, uint64_t epoch, unsigned left_out)
 		json_t *live = json_pack("{s:f}", "lr", epoch < 10 ? 0.01 : 0.02);
 
 		w->k[i].epoch++;
-		if (trainer_commit(w->k[i].t, epoch + 1, mean, (left_out >> i & 1) ? 0 : w->k[i].contributed, live, &e) < 0)
+		if (trainer_commit(w->k[i].t, epoch + 1, mean, NULL,
+			(left_out >> i & 1) ? 0 : w->k[i].contributed, live, &e) < 0)
 			fail_msg("%s", e.text);
 		json_decref(live);
 		assert_true(sim_run_until(w->k[i].sim, applied, &w->k[i], 10000000));

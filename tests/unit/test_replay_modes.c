@@ -66,7 +66,7 @@ static void test_counted(void **state)
 		assert_int_equal(k.contributed, 8 * (steps(&k) - made));
 		memcpy(mean, k.x, trainer_contribution_len(k.t) * sizeof(*mean));
 		k.epoch++;
-		assert_int_equal(trainer_commit(k.t, k.epoch, mean, k.contributed, NULL, &e), 0);
+		assert_int_equal(trainer_commit(k.t, k.epoch, mean, NULL, k.contributed, NULL, &e), 0);
 		made = steps(&k);
 		assert_true(sim_run_until(k.sim, applied, &k, 1000000));
 		assert_int_equal(steps(&k), made);
@@ -106,7 +106,7 @@ static void looked_at(const char *averaging, const char *strategy, bool pauses)
 		memcpy(mean, k.x, trainer_contribution_len(k.t) * sizeof(*mean));
 		sim_run_for(k.sim, 2000);
 		k.epoch++;
-		assert_int_equal(trainer_commit(k.t, k.epoch, mean, k.contributed, NULL, &e), 0);
+		assert_int_equal(trainer_commit(k.t, k.epoch, mean, NULL, k.contributed, NULL, &e), 0);
 		if (!sim_run_until(k.sim, stepping, &k, 20000))
 			continue;
 		met++;

@@ -1,5 +1,6 @@
 /* What the programs of a run take when they follow each other. */
-#include <stddef.h>
+#include <stdlib.h>
+#include "common/mem.h"
 #include "plan/tokens.h"
 #include "train/memory.h"
 
@@ -10,10 +11,17 @@
 struct tokens *memory_rehearse(const struct plan *p, const struct tokens *before, uint64_t *peak)
 {
 	struct tokens *k = tokens_new(p, NULL, before);
-	struct token_run *r;
+	struct token_run *r, **waits = xcalloc((size_t)p->ninstrs + 1, sizeof(*waits));
+	uint32_t n = 0;
 
-	while ((r = tokens_start(k)))
-		tokens_end(k, r, NULL);
+	while ((r = tokens_start(k)) || n)
+		if (!r)
+			tokens_end(k, waits[--n], NULL);
+		else if (r->instr->kind == PLAN_SUM && p->group[r->instr->group].elastic && n < p->ninstrs)
+			waits[n++] = r;         /* for others, while all else goes on that can */
+		else
+			tokens_end(k, r, NULL);
+	free(waits);
 	if (peak && tokens_peak(k, 0) > *peak)
 		*peak = tokens_peak(k, 0);
 	return k;

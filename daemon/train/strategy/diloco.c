@@ -34,13 +34,13 @@ static void round_(struct plan *p, const struct view *v)
 
 	if (v->samples)
 		plan_vec(p, 0, "away", "anchor w -> sent");
-	plan_coll(p, PLAN_SUM, 0, all, "%s", v->samples ? "sent -> sent" : "-> sent");
+	plan_coll(p, PLAN_SUM, 0, all, "%s", v->samples ? "sent! -> mean" : "-> mean");
 	if (setting(v, "fragments") > 1) {
-		take(p, "sent! anchor momentum w -> anchor momentum w skipped");
+		take(p, "mean! anchor momentum w -> anchor momentum w skipped");
 		return;
 	}
 	plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
-	plan_vec(p, 0, "outer", "sent! anchor momentum -> anchor momentum w skipped");
+	plan_vec(p, 0, "outer", "mean! anchor momentum -> anchor momentum w skipped");
 	plan_vec(p, 0, "digest", "w -> digest")->lane = plan_lane(p, "reduce", 1, 1);
 }
 
@@ -52,7 +52,6 @@ static void beside(struct plan *p, const struct view *v, uint64_t left)
 	uint64_t n = !waits ? left : !v->granted || done >= overlap ? 0 : overlap - done;
 	uint32_t all = replica_group(p, v);
 
-	replica_buffer(p, "mean", PLAN_WEIGHT_GRAD, part_bytes(v), false);
 	if (v->begun && v->samples)
 		plan_vec(p, 0, "away", "anchor w -> sent parcel");
 	if (waits)
@@ -75,6 +74,7 @@ static int plan(const struct view *v, const struct plan_results *results, struct
 	replica_buffer(ret, "anchor", PLAN_WEIGHT, bytes, true);
 	replica_buffer(ret, "momentum", PLAN_OPTIMIZER, bytes, true);
 	replica_buffer(ret, "sent", PLAN_WEIGHT_GRAD, part_bytes(v), false);
+	replica_buffer(ret, "mean", PLAN_WEIGHT_GRAD, part_bytes(v), false);
 	if (overlaps)
 		beside(ret, v, n);
 	else if (v->begun)

@@ -22,7 +22,7 @@ static bool behind(struct plan *p, bool grad, bool step)
 	plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
 	if (!grad)
 		copy_work(p);
-	i = plan_vec(p, 0, "opt", "sent! w opt -> w opt skipped");
+	i = plan_vec(p, 0, "opt", "mean! w opt -> w opt skipped");
 	if (step)
 		i->lane = reduce;
 	plan_vec(p, 0, "digest", "w -> digest")->lane = reduce;
@@ -37,10 +37,11 @@ static void delayed(struct plan *p, const struct view *v, bool grad, bool step)
 
 	replica_buffer(p, "work", PLAN_WEIGHT, replica_bytes(v), false);
 	replica_buffer(p, "sent", PLAN_WEIGHT_GRAD, replica_bytes(v), false);
+	replica_buffer(p, "mean", PLAN_WEIGHT_GRAD, replica_bytes(v), false);
 	if (v->begun && v->samples)
 		plan_vec(p, 0, "mean", "acc! -> sent parcel")->lane = reduce;
 	if (v->begun || v->sent)
-		plan_coll(p, PLAN_SUM, 0, all, "%s", v->sent || v->samples ? "sent -> sent" : "-> sent");
+		plan_coll(p, PLAN_SUM, 0, all, "%s", v->sent || v->samples ? "sent! -> mean" : "-> mean");
 	if (v->begun && grad) {
 		copy_work(p);
 		renewed = true;

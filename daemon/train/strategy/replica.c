@@ -144,6 +144,7 @@ void replica_round(struct plan *p, const struct view *v, bool local, bool both)
 		plan_vec(p, 0, "digest", "w -> digest")->lane = plan_lane(p, "reduce", 1, 1);
 		return;
 	}
+	replica_buffer(p, "mean", PLAN_WEIGHT_GRAD, replica_bytes(v), false);
 	update_round(p, &(struct update){ .tag = "", .group = all, .some = v->samples > 0 });
 }
 

@@ -62,12 +62,12 @@ void pipe_update(struct plan *p, const struct pipe *x)
 	}
 	for (uint32_t t = 0; t < x->n; t++)
 		if (keeps(x, s, t))
-			plan_coll(p, PLAN_SUM, 0, units(p, t), "-> sum%u", t);
+			plan_coll(p, PLAN_SUM, 0, units(p, t), "-> mean%u", t);
 	update_commit(p, own ? &u : NULL);
 	for (uint32_t t = 0; t < x->n; t++)
 		if (keeps(x, s, t)) {
 			last = t;
-			update_optimizer(p, stage_tag(t, kept), "sum", kept);
+			update_optimizer(p, stage_tag(t, kept), "mean", kept);
 		}
 	if (own)
 		update_own(p, &u);
@@ -97,7 +97,7 @@ static void give(struct plan *p, const struct pipe *x, bool some, bool moves)
 		update_give(p, &u);
 	for (uint32_t t = 0; t < x->n; t++)
 		if (keeps(x, s, t))
-			plan_coll(p, PLAN_SUM, 0, units(p, t), "-> sum%u", t);
+			plan_coll(p, PLAN_SUM, 0, units(p, t), "-> mean%u", t);
 }
 
 static void step_of(struct plan *p, uint32_t t, bool own)
@@ -105,7 +105,7 @@ static void step_of(struct plan *p, uint32_t t, bool own)
 	char tag[12];
 
 	plan_vec(p, 0, "copy", "w%u -> " STAGE_BEFORE "%u", t, t);
-	update_optimizer(p, stage_tag(t, tag), "sum", own ? "" : tag);
+	update_optimizer(p, stage_tag(t, tag), "mean", own ? "" : tag);
 }
 
 /* All that stands before has ended when the COMMIT is made: nothing can part what follows it. */

@@ -16,10 +16,13 @@
 #include "train/strategy/parts/stage_int.h"
 
 #define ALIGN(n) (((uint64_t)(n) + 63) / 64 * 64)
-#define ROOMS 27
+#define ROOMS 28
 #define FOREVER UINT32_MAX              /* one key for all: state and sums */
 
-struct room { const char *name; uint32_t number; enum plan_class class; uint64_t bytes; uint32_t depth, per; };
+/* round: it is there in the round alone, when the epoch's micro-batches are over, if the schedule has such a time. */
+struct room { const char *name; uint32_t number; enum plan_class class; uint64_t bytes; uint32_t depth, per;
+	bool round; };
+struct tally { uint64_t lasting, passing, round; };
 
 const struct stage *stage_of(const struct pipe *x, uint32_t rank)
 {
@@ -114,6 +117,11 @@ static uint32_t least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
+static uint64_t more_of(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 static uint64_t batch_bytes(const struct member *r)
 {
 	const struct profile *m = r->x->v->profile;
@@ -149,9 +157,10 @@ static uint32_t lasting_rooms(const struct member *r, struct room *to)
 	if (stage_part_learns(&r->part)) {
 		to[k++] = (struct room){ "acc", r->s, PLAN_WEIGHT_GRAD, w, 1, FOREVER };
 		to[k++] = (struct room){ "dw", r->s, PLAN_WEIGHT_GRAD, w, 1, 1 };
+		to[k++] = (struct room){ "mean", r->s, PLAN_WEIGHT_GRAD, w, 1, FOREVER, true };
 	}
 	if (stage_part_learns(&r->part) && (r->at->replicas > 1 || r->x->schedule->runs_on))
-		to[k++] = (struct room){ "sum", r->s, PLAN_WEIGHT_GRAD, w, 1, FOREVER };
+		to[k++] = (struct room){ "sum", r->s, PLAN_WEIGHT_GRAD, w, 1, FOREVER, true };
 	return k;
 }
 
@@ -161,7 +170,7 @@ static uint32_t kept_rooms(const struct pipe *x, uint32_t t, const struct part *
 	uint32_t k = state_rooms(x, t, o, to);
 
 	if (stage_part_learns(o)) {
-		to[k++] = (struct room){ "sum", t, PLAN_WEIGHT_GRAD, part_bytes(o), 1, FOREVER };
+		to[k++] = (struct room){ "mean", t, PLAN_WEIGHT_GRAD, part_bytes(o), 1, FOREVER, true };
 		to[k++] = (struct room){ "skipped", t, PLAN_SCALAR, 8, 1, 1 };
 	}
 	return k;
@@ -202,35 +211,31 @@ static uint32_t rooms_of(const struct member *r, struct room *to)
 	return k;
 }
 
-static uint64_t sum_of(const struct room *room, uint32_t n)
+static void tell(struct tally *to, const struct room *room, uint32_t n)
 {
-	uint64_t bytes = 0;
-
 	while (n-- > 0)
-		bytes += room[n].bytes * room[n].depth;
-	return bytes;
+		*(room[n].round ? &to->round : room[n].per == FOREVER ? &to->lasting : &to->passing) +=
+			room[n].bytes * room[n].depth;
 }
 
-static uint64_t room_bytes(const struct member *r)
+static void tell_own(struct tally *to, const struct member *r)
 {
 	struct room room[ROOMS];
 
-	return sum_of(room, rooms_of(r, room));
+	tell(to, room, rooms_of(r, room));
 }
 
 /* What it keeps of other stages; each as large as its own while the cuts are not known. */
-static uint64_t kept_bytes(const struct member *r)
+static void tell_kept(struct tally *to, const struct member *r)
 {
 	struct room room[ROOMS];
-	uint64_t bytes = 0;
 
 	for (uint32_t t = 0; t < r->x->n; t++)
 		if (keeps(r->x, r->s, t)) {
 			struct part part = r->x->cut ? stage_part(r->x, t) : r->part;
 
-			bytes += sum_of(room, kept_rooms(r->x, t, &part, room));
+			tell(to, room, kept_rooms(r->x, t, &part, room));
 		}
-	return bytes;
 }
 
 /* The largest scratch of its passes. */
@@ -244,23 +249,30 @@ static uint64_t work_most(const struct member *r)
 
 uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need)
 {
+	struct tally is = { 0 };
 	struct member r;
 
 	seat_of(&r, x, s, a, b);
 	r.need = *need;
 	r.need.x = r.need.y = 0;
-	return room_bytes(&r) + kept_bytes(&r) + r.part.stats + work_most(&r);
+	tell_own(&is, &r);
+	tell_kept(&is, &r);
+	is.passing += work_most(&r);
+	return is.lasting + r.part.stats + (x->schedule->runs_on ? is.passing + is.round : more_of(is.passing, is.round));
 }
 
 uint64_t stage_passes(const struct pipe *x, uint32_t s, uint64_t bytes_x, uint64_t bytes_y)
 {
+	struct tally all = { 0 }, rest = { 0 };
 	struct member with, without;
 
 	seat_of(&with, x, s, 0, 0);
 	without = with;
 	with.need.x = bytes_x;
 	with.need.y = bytes_y;
-	return room_bytes(&with) - room_bytes(&without);
+	tell_own(&all, &with);
+	tell_own(&rest, &without);
+	return all.passing - rest.passing;
 }
 
 /* Of stage t, whose state every member has that is of it or keeps it. */

@@ -25,9 +25,10 @@ struct pipe {
 /* The stage of a rank of the view; NULL: it has none in this pipeline. */
 const struct stage *stage_of(const struct pipe *x, uint32_t rank);
 /* Bytes that a member of stage s needs for ops a..b: every value of every ring, the largest scratch, and what it keeps
- * of other stages; those of what it takes from its neighbours and gives them are apart (x in front, y behind). While
- * the cuts are looked for, what it keeps is thought to be as large as its own each time: whether the cuts that were
- * found fit in truth is to be asked once more (partition_fits). */
+ * of other stages; of micro-batches and of the round, if that waits for them, the more; those of what it takes from
+ * its neighbours and gives them are apart (x in front, y behind). While the cuts are looked for, what it keeps is
+ * thought to be as large as its own each time: whether the cuts that were found fit in truth is to be asked once more
+ * (partition_fits). */
 uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need);
 uint64_t stage_passes(const struct pipe *x, uint32_t s, uint64_t bytes_x, uint64_t bytes_y);
 bool stage_learns(const struct pipe *x, uint32_t s);            /* it has parameters */

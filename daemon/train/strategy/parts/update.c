@@ -38,11 +38,6 @@ static bool many(const struct update *u)
 	return u->replicas.n > 1;
 }
 
-static const char *sum_of(const struct update *u)
-{
-	return many(u) || u->apart ? "sum" : "acc";
-}
-
 void update_gather(struct plan *p, const struct update *u)
 {
 	uint32_t reduce = plan_lane(p, "reduce", 1, 1);
@@ -57,12 +52,10 @@ void update_gather(struct plan *p, const struct update *u)
 
 void update_give(struct plan *p, const struct update *u)
 {
-	const char *sum = sum_of(u);
-
 	if (u->some && (!many(u) || u->replicas.speaks))
-		plan_coll(p, PLAN_SUM, 0, u->group, "%s%s -> %s%s", sum, u->tag, sum, u->tag);
+		plan_coll(p, PLAN_SUM, 0, u->group, "%s%s! -> mean%s", many(u) || u->apart ? "sum" : "acc", u->tag, u->tag);
 	else
-		plan_coll(p, PLAN_SUM, 0, u->group, "-> %s%s", sum, u->tag);
+		plan_coll(p, PLAN_SUM, 0, u->group, "-> mean%s", u->tag);
 }
 
 void update_commit(struct plan *p, const struct update *u)
@@ -74,7 +67,7 @@ void update_commit(struct plan *p, const struct update *u)
 
 void update_own(struct plan *p, const struct update *u)
 {
-	update_step(p, u->tag, sum_of(u));
+	update_step(p, u->tag, "mean");
 }
 
 void update_sum(struct plan *p, const struct update *u)

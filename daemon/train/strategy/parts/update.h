@@ -4,7 +4,7 @@
 #define TRAIN_STRATEGY_UPDATE_H
 #include "plan/planner.h"
 
-/* Buffers are acc, w and opt, each with the tag behind its name. */
+/* Buffers are acc, mean, w and opt, each with the tag behind its name. */
 struct update {
 	const char *tag;
 	uint32_t group;                         /* elastic: all units, for what this tag names */
