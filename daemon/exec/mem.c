@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/planted.h"
 #include "exec/int.h"
 
 void block_unref(struct exec *x, struct block *b)
@@ -345,7 +346,7 @@ int op_memory(struct op *o, struct err *e)
 			block_unref(x, o->out[k]);
 			o->out[k] = NULL;
 		}
-		if (*at && (*at)->lent && unshare(o, k, at, e) < 0)
+		if (*at && (*at)->lent && !PLANTED(LENT_WRITTEN) && unshare(o, k, at, e) < 0)
 			return -1;
 		if (!*at && !(*at = block_for(o, k, e)))
 			return -1;

@@ -296,6 +296,7 @@ void round_go_on(struct trainer *t);            /* COMMIT of a part without para
 void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST]);
 void round_own_commit(struct trainer *t);       /* COMMIT of a strategy without a swarm */
 void round_drop(struct trainer *t);
+void round_give_back(struct trainer *t);        /* means of commits that are never applied */
 void round_again(struct trainer *t);
 double round_lr(const struct trainer *t);
 /* Elements that the round is for, or that whose commit is being applied. */

@@ -118,6 +118,7 @@ void trainer_free(struct trainer *t, void (*done)(void *arg), void *arg)
 		state_close(t->state);
 	t->parts = 2 + (t->check ? 1 : 0) + valid_parts(t) + t->loaders + t->readers;
 	valid_stop(t);
+	round_give_back(t);
 	if (t->x)
 		exec_free(t->x, exec_gone, t);
 	else

@@ -163,7 +163,7 @@ static void deliver(struct trainer *t)
 	t->stepping = !t->splits;
 	if (t->agreed)                          /* before the SUM ends: the next program may begin with that */
 		round_wind_down(t);
-	lease_take(c->lease);                   /* c is gone when the last of them has ended the step */
+	c->lease = NULL;                        /* whoever reads it has it; c is gone when the step is made */
 	for (uint32_t k = 0; k < s.n; k++)
 		end_sum(&s.v[k], &now);
 	lease_put(now.lease);
@@ -385,6 +385,17 @@ void round_go_on(struct trainer *t)
 	else
 		trainer_reset_epoch(t);
 	round_applied(t, none);
+}
+
+/* The executor does not go before what it keeps for them has come back. */
+void round_give_back(struct trainer *t)
+{
+	list_each(it, &t->commits) {
+		struct commit *c = list_entry(it, struct commit, link);
+
+		lease_put(c->lease);
+		c->lease = NULL;
+	}
 }
 
 void round_drop(struct trainer *t)

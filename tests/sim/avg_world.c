@@ -214,6 +214,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 		p->in_round = false;
 		return;
 	}
+	world_lent(p, c, mean);
 	check_commit(p->w->check, p, &p->point, c, mean);
 	if (!p->judged && env_now(p->env) - p->took_us > SEC) {        /* the welcome that tells what was before has come */
 		check_taken(p->w->check, p, &p->gave_up, p->forked);
@@ -440,6 +441,7 @@ static void stop(void *app)
 	chunks_free(p->chunks);
 	net_free(p->net);
 	drop_kept(p);
+	world_lent(p, NULL, NULL);
 	avg_point_done(&p->point);
 	avg_point_done(&p->gave_up);
 	ranges_free(&p->grant);

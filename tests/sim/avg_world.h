@@ -21,6 +21,7 @@ struct apeer {
 	uint64_t commits, fails, resyncs[4], my_total;
 	/* What it held when it was lost, and keeps of it; when it took another state; how often it was lost before it was
 	 * asked what it has discarded. */
+	struct lease *lent; const void *mean; uint8_t mean_was[16];    /* of its last commit */
 	struct avg_point gave_up; uint64_t forked, took_us; bool judged; unsigned turns;
 	uint64_t applied_us;
 	char said[256];                         /* its latest event */
@@ -86,6 +87,8 @@ void world_roles_hold(struct world *w, int n);
 void world_truth(const struct apeer *p, const struct avg_commit *c, size_t len, double *truth);
 void world_same(struct world *w);               /* sim_fail unless all living ones hold the same digest and model */
 void world_print(struct world *w);               /* to stderr */
+/* The mean of its last commit is still what it was: sim_fail. Then that of c is kept (NULL: none is). */
+void world_lent(struct apeer *p, const struct avg_commit *c, const float *mean);
 /* p says so of somebody: sim_fail unless that one is a liar. */
 void world_equivocation(struct apeer *p, const struct id *peer, const char *text);
 int world_leader(struct world *w);              /* node that a living peer believes to lead; -1 */

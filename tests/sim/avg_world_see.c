@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg_world.h"
+#include "common/hash.h"
 
 bool world_all_at(struct world *w, uint64_t epoch)
 {
@@ -12,6 +13,22 @@ bool world_all_at(struct world *w, uint64_t epoch)
 			return false;
 	}
 	return true;
+}
+
+void world_lent(struct apeer *p, const struct avg_commit *c, const float *mean)
+{
+	uint8_t is[16];
+	if (p->lent) {
+		xxh128_of(p->mean, (size_t)((const char *)p->lent->p + p->lent->bytes - (const char *)p->mean), is);
+		if (memcmp(is, p->mean_was, sizeof is))
+			sim_fail(p->w->s, "node %d: the mean of epoch %llu was written to while it was kept", p->node,
+				(unsigned long long)p->point.epoch);
+	}
+	lease_put(p->lent);
+	p->lent = c ? lease_take(c->lease) : NULL;
+	p->mean = mean;
+	if (p->lent)
+		xxh128_of(mean, (size_t)((const char *)p->lent->p + p->lent->bytes - (const char *)mean), p->mean_was);
 }
 
 struct goal { struct world *w; uint64_t epoch; };

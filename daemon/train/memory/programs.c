@@ -4,7 +4,7 @@
 #include "plan/tokens.h"
 #include "train/memory.h"
 
-#define PROGRAMS_PLAIN 3                /* micro-batches, the round, micro-batches */
+#define PROGRAMS_PLAIN 4                /* micro-batches, the round, and both again */
 #define PROGRAMS 5                      /* with rounds beside: what follows it, micro-batches and the round again */
 #define ALIKE 4                         /* micro-batches, from which on each holds what the one before it did */
 
@@ -37,13 +37,14 @@ uint64_t memory_programs(const struct planner_ops *strategy, const struct view *
 
 	for (; n < programs; n++) {     /* each with what those before have left */
 		struct view v = *view;
+		bool round = n % (under_way ? 3 : 2) == 1;
 		struct tokens *k;
 
 		v.first = before ? (uint64_t)tokens_next_index(before) : 0;
 		v.granted = true;
-		v.samples = n % 3 == 1 ? v.target_batch : 0;
-		v.begun = n % 3 == 1 && strategy->needs_swarm;
-		v.agreed = n == 2;
+		v.samples = round ? v.target_batch : 0;
+		v.begun = round && strategy->needs_swarm;
+		v.agreed = under_way && n == 2;
 		v.gave = n > 0;
 		v.fresh = n == 0;
 		if (strategy->plan(&v, &none, &p[n], e) < 0)
