@@ -6,6 +6,7 @@
 #include <string.h>
 #include "avg/audit.h"
 #include "avg/fork.h"
+#include "avg/grow.h"
 #include "avg/lead.h"
 #include "avg/proof.h"
 #include "avg/units.h"
@@ -276,11 +277,18 @@ void avg_progress(struct avg *a, uint64_t samples, double rate, const struct ran
 	kick(a);
 }
 
-void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed)
+/* NULL: that round is over, and its end has been or will be told. */
+static struct round *wants(const struct avg *a, uint64_t epoch)
 {
 	struct round *r = a->round;
-	if (!r || r->b.epoch != epoch || r->b.what != BODY_BEGIN || r->contributed || r->told_x)
-		return;                         /* a round that is over: its end has been or will be told */
+	return r && r->b.epoch == epoch && r->b.what == BODY_BEGIN ? r : NULL;
+}
+
+static bool contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed)
+{
+	struct round *r = wants(a, epoch);
+	if (!r || r->contributed || r->told_x)
+		return false;
 	r->contributed = true;
 	bool brings = r->b.held ? r->b.held[r->me].unit != NO_UNIT : !(a->me->flags & MATE_AUX);
 	r->x = samples ? round_base(x, r->b.held ? r->b.held[r->me].lo : 0) : NULL;
@@ -289,7 +297,24 @@ void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samp
 	if (claimed && r->samples && body_head(&r->b, (size_t)r->me) == (size_t)r->me)
 		ranges_copy(&r->claimed, claimed);
 	kick(a);
+	return true;
 }
+
+void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed)
+{
+	contribute(a, epoch, x, samples, claimed);
+}
+
+void avg_contribute_part(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed,
+	uint64_t lo, uint64_t hi)
+{
+	if (contribute(a, epoch, x, samples, claimed))
+		grow_begin(a->round);
+	if (wants(a, epoch))
+		grow_by(a->round, lo, hi);
+}
+
+void avg_grows(struct avg *a, bool grows) { a->grows = grows; }
 
 void avg_applied(struct avg *a, uint64_t epoch, const uint8_t params_digest[16])
 {
@@ -344,6 +369,8 @@ static void step_round(struct avg *a)
 	struct round *r = a->round;
 	if (r && r->contributed && !r->told_x && !r->commit)
 		member_contributed(r);
+	if ((r = a->round))
+		grow_step(r);
 	if ((r = a->round) && r->lead) {
 		flow_missing_self(r);
 		lead_step(r);

@@ -159,6 +159,12 @@ void avg_share(struct avg *a, uint64_t samples);
 /* x: len floats, the MEAN over the peer's samples; stays the caller's and unchanged until commit, failed or resync.
  * NULL with 0 samples = nothing. */
 void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed);
+/* The same of a vector that is still being made: of it elements lo .. hi - 1 are there now, none when they are equal.
+ * The first call says the rest, once for a round; who has not made all of it in time is left out as a whole. */
+void avg_contribute_part(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed,
+	uint64_t lo, uint64_t hi);
+/* What this peer has told of comes in parts: a round that it begins leaves time for a micro-batch. */
+void avg_grows(struct avg *a, bool grows);
 /* Runs whose peers hold parts of the vector: from now on rounds are of units. Every member is told the same of one
  * generation; a BEGIN of another is refused. Extents of each unit lie end to end, from 0 to len. x of avg_contribute is
  * then this peer's extent, samples and claimed are the unit's and every member of it says the same; avg_progress is for

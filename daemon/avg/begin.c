@@ -170,6 +170,7 @@ void lead_begin(struct avg *a)
 	b.ready_us = later_of(times_deadline(&a->ready_times, a->conf.round_floor_us, unmeasured_us(a)), 3 * far);
 	b.ready_us = later_of(b.ready_us, busiest_us(a));
 	b.data_us = later_of(times_deadline(&a->data_times, a->conf.round_floor_us, unmeasured_us(a)), 6 * far);
+	b.data_us = later_of(b.data_us, a->grows ? busiest_us(a) : 0);
 	units_roles(a);
 	gather(a, &b);
 	if (!units_put(a, &b)) {

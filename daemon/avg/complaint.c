@@ -37,6 +37,19 @@ static void silent(struct round *r, size_t j)
 	l->again = true;
 }
 
+/* By its own word: what it brings is not all there yet. It sums as before, and whoever waits for it has said nothing
+ * wrong. */
+static void at_work(struct round *r, size_t i)
+{
+	struct lead *l = r->lead;
+	l->samples[i] = 0;
+	if (l->complaints)
+		l->complaints->fresh[SILENT][i] = false;
+	l->again = true;
+	hub_event(r->a, LOG_INFO_, "late", &r->b.m[i].id, "epoch %llu goes on without its samples: what it brings is not "
+		"all there yet", (unsigned long long)r->b.epoch);
+}
+
 /* Who complains again, though what it sums and what those sum of whom it complained is elsewhere now, is out of this
  * round itself; and they are as they were. */
 static void dismiss(struct round *r, size_t i)
@@ -216,6 +229,8 @@ void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size
 		enum complaint what = k >= silents ? NOT_FINITE : SILENT;
 		if (what == SILENT && j == (int)i && l->m[r->me].acked)         /* what it has brought is in every sum */
 			l->m[i].gone = true;
+		else if (what == SILENT && j == (int)i && l->samples[i] && !r->b.held)
+			at_work(r, i);
 		else if (!second(r, what, i, (size_t)j))
 			doubt = true;
 		else if (what == SILENT)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/grid_flow.h"
+#include "avg/grow.h"
 #include "avg/sent.h"
 
 #define AHEAD 3                                 /* pieces at once on their way to one owner */
@@ -216,9 +217,11 @@ static void send_piece(struct round *r, size_t p)
 	char what = rp->sums ? 'p' : 'x';
 	const void *data = rp->sums ? rp->p_enc : rp->plain ? (const void *)(r->x + rp->off) : rp->x_enc;
 	if (!data) {
-		sum_encode(r, p);               /* it comes back here */
-		return;
+		sum_encode(r, p);               /* a large one comes back here */
+		data = rp->x_enc;
 	}
+	if (!data)
+		return;
 	rp->x_out = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->up };
 	tag_of(r, what, rp->sums ? r->attempt : 0, p, who(r, (size_t)r->me), who(r, rp->up), &tag);
 	MARK(r->a, "avg.data.before");
@@ -246,7 +249,7 @@ void flow_send_x(struct round *r)
 		size_t p = (first + k) % r->b.parts;
 		struct rpart *rp = &r->part[p];
 		if (rp->owner == r->me || !has_piece(r, p) || rp->x_out.x || rp->x_out.done || rp->encoding || rp->x_failed ||
-				busy[rp->up] >= AHEAD || !(rp->sums ? rp->passed : mine))
+				busy[rp->up] >= AHEAD || !(rp->sums ? rp->passed : mine && grow_has(r, p)))
 			continue;
 		busy[rp->up]++;
 		send_piece(r, p);
@@ -311,7 +314,7 @@ bool flow_lacks(const struct round *r, size_t p, size_t i)
 	if (!tree_brings(&r->tree, p, i))
 		return false;
 	if ((int)i == r->me)
-		return r->w[i] && (!r->x || !sent_own(r));
+		return r->w[i] && (!r->x || !sent_own(r) || !(grow_has(r, p) || PLANTED(GROWN_HALF)));
 	if (r->w[i] && !may_bring(r, i) && tree_up(&r->tree, p, i) == (size_t)r->me)
 		return true;                    /* it has nothing to bring, whatever the leader says: there is no such sum */
 	char what = brings(r, p, i);
@@ -440,7 +443,7 @@ void flow_attempt(struct round *r, const uint16_t *owner, const uint16_t *sub)
 bool flow_complete(const struct round *r)
 {
 	if (r->mean_is_x)
-		return r->x != NULL;
+		return r->x && !r->growing;
 	if (r->flow)
 		return grid_flow_complete(r);
 	if (!r->attempted)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/grid_int.h"
+#include "avg/grow.h"
 #include "avg/robust.h"
 #include "common/hash.h"
 
@@ -169,7 +170,7 @@ static const float *held(const struct round *r, size_t k, size_t p)
 	const struct grid_flow *f = r->flow;
 	if (k)
 		return f->val[k * r->b.parts + p];
-	return r->x && r->w[r->me] ? r->x + r->part[p].off : NULL;
+	return r->x && r->w[r->me] && grow_has(r, p) ? r->x + r->part[p].off : NULL;
 }
 
 static bool all_there(const struct piece *c)

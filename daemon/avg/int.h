@@ -170,7 +170,7 @@ struct avg {
 	struct wire_proposal *prop; size_t props; uint64_t prop_counter;
 	struct list asks, commits /* COMMITs that are not answered */;
 	avg_left_fn *left; void *left_arg; struct timer leave_timer; uint32_t leave_calls; uint64_t leave_by_us;
-		bool leaving, leave_told, fresh_progress;
+		bool leaving, leave_told, fresh_progress, grows /* avg_grows */;
 	bool turned_away;                       /* at the door; over when it enters anew */
 	uint64_t full_us;                       /* when the group had no place for it; 0: never since it entered */
 	uint64_t violations;                    /* of the ledger, by commits that this peer took */
@@ -210,6 +210,9 @@ struct round {
 	bool early;                             /* in avg.early: link is that list's */
 	int me; uint32_t term, attempt; bool attempted, closed, told_begin, memory_told;
 	const float *x; bool contributed, told_x; uint64_t samples; struct ranges claimed;
+	/* grow.h: x is still being made, and `there` of it is; something is since the last kick; of this attempt: the
+	 * deadline has been cut in two, the first part is over, and x was not all there then */
+	bool growing, grew, early_word, warned, own_late; struct ranges there;
 	struct request *ready_req, *ack_req; bool acked; unsigned missing_told, lateness;
 	bool *cared;                            /* whose death is watched for, by member */
 	uint64_t *w, total;                     /* weights of this attempt by member */

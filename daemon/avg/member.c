@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/grid_flow.h"
+#include "avg/grow.h"
 #include "avg/lead.h"
 #include "avg/near.h"
 #include "avg/sent.h"
@@ -305,6 +306,7 @@ void round_inherit(struct round *r, const struct round *old)
 	r->x = old->x;
 	r->samples = old->samples;
 	ranges_copy(&r->claimed, &old->claimed);
+	grow_inherit(r, old);
 }
 
 static int begin_new(struct avg *a, struct request *req, struct body *b, const uint8_t *id,
@@ -387,7 +389,7 @@ int member_attempt(struct round *r, const struct attempt *at, struct request *re
 	r->attempt_us = now_of(a);
 	r->data_us = at->data_us;
 	round_weights(r, at->samples);
-	env_after(a->env, &r->late, r->data_us);
+	env_after(a->env, &r->late, grow_first_us(r, r->data_us));
 	round_touch(r);
 	if (!r->mean_is_x)
 		flow_attempt(r, at->owner, at->sub);
@@ -437,7 +439,9 @@ void member_attempt_on(struct avg *a, struct request *req)
 static void late_fire(struct timer *t)
 {
 	struct round *r = container_of(t, struct round, late);
-	if (++r->lateness < flow_patience(r))
+	if (grow_fired(r))
+		env_after(r->a->env, t, r->data_us / 4);
+	else if (++r->lateness < flow_patience(r))
 		env_after(r->a->env, t, r->data_us);
 	flow_missing(r);
 }

@@ -60,6 +60,7 @@ void round_reap(struct avg *a, bool force)
 		told_free(r);
 		free(r->fail);
 		ranges_free(&r->claimed);
+		ranges_free(&r->there);
 		free(r->w);
 		free(r->bad);
 		free(r->broken);

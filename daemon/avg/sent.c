@@ -121,7 +121,7 @@ static void make_done(struct job *j)
 void sents_make(struct round *r)
 {
 	struct sents *s = r->sent;
-	if (!s || s->hashing || !r->x || !r->samples)
+	if (!s || s->hashing || !r->x || !r->samples || r->growing)
 		return;
 	struct sent_make *m = xcalloc(1, sizeof *m);
 	*m = (struct sent_make){ .r = r, .x = r->x, .hash = xcalloc(r->b.parts + 1, TREE256),

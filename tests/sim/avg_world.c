@@ -120,6 +120,10 @@ static void contribute(struct apeer *p)
 	}
 	if (p->samples && p->w->twist)
 		p->w->twist(p->w, p->node, p->x);
+	if (p->samples && p->w->bring) {
+		p->w->bring(p->w, p);
+		return;
+	}
 	if (p->samples && p->w->claims) {
 		struct ranges c = { 0 };
 		uint64_t samples = p->samples;
@@ -437,6 +441,7 @@ static void stop(void *app)
 	p->env->ops->detach(p->env);
 	env_timer(p->env, &p->step, 0);
 	env_timer(p->env, &p->sync, 0);
+	env_timer(p->env, &p->grow, 0);
 	avg_free(p->avg, NULL, NULL);
 	chunks_free(p->chunks);
 	net_free(p->net);

@@ -16,7 +16,7 @@ struct apeer {
 	struct ranges grant, claimed, flying; uint64_t samples, loaded;
 	bool busy, in_round, contributed, syncing, follower, waiting_apply, held, dead;
 	uint64_t begun_us, step_us, round_epoch;
-	struct timer step, sync; struct id donor;
+	struct timer step, sync, grow; struct id donor; uint64_t grown /* of x, from its end */;
 	struct kept { uint64_t epoch, lo, hi; struct avg_point point; float *mean; } kept[32]; int nkept;
 	uint64_t commits, fails, resyncs[4], my_total;
 	/* What it held when it was lost, and keeps of it; when it took another state; how often it was lost before it was
@@ -48,6 +48,8 @@ struct world {
 	void (*learn)(struct world *w, const float *mean, float *model);
 	void *user; double slack, part; void (*twist)(struct world *w, int node, float *x);
 	void (*saw)(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean);
+	/* Instead of giving all of x, which is made, at once. Its timer grow is stopped when the peer dies. */
+	void (*bring)(struct world *w, struct apeer *p);
 	void (*claims)(struct world *w, int node, struct ranges *c, uint64_t *samples);        /* instead of its own */
 	/* NULL: everybody may change anything. */
 	int (*may)(struct world *w, const struct id *author, const json_t *patch, struct err *e);

@@ -1,0 +1,346 @@
+/* Contributions that are given while they are made: each member's comes from its end to its beginning, in parts, in its
+ * own time, and lies in memory that holds something else until then. Whoever dies, stops or is late in the middle of
+ * one: its samples count as a whole or not at all (check.h), and nobody else is left out for it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "avg_world.h"
+#include "check.h"
+#include "common/mem.h"
+
+#define LEN 900
+#define PARTS 8
+
+struct notes {
+	uint64_t us[WORLD_MAX];                 /* that its parts take, all together */
+	float *made[WORLD_MAX];                 /* what x will be */
+	int late; bool fresh;                   /* the one that may be left out, -1; no epoch has been committed since */
+	uint64_t left_out, partial, whole;
+};
+
+static void next_part(struct timer *t)
+{
+	struct apeer *p = container_of(t, struct apeer, grow);
+	struct notes *n = p->w->user;
+	uint64_t len = p->w->conf.len, part = 1 + rng_below(sim_rng(p->w->s), 2 * len / PARTS), lo;
+	if (!p->in_round || p->syncing || p->grown == len)
+		return;
+	lo = len - p->grown > part ? len - p->grown - part : 0;
+	memcpy(p->x + lo, n->made[p->node] + lo, (len - p->grown - lo) * sizeof(float));
+	avg_contribute_part(p->avg, p->round_epoch, p->x, p->samples, &p->claimed, lo, len - p->grown);
+	p->grown = len - lo;
+	if (p->grown < len)
+		env_after(p->env, &p->grow, n->us[p->node] / PARTS + rng_below(sim_rng(p->w->s), n->us[p->node] / PARTS + 1));
+}
+
+/* x is there, and taken away again. */
+static void bring(struct world *w, struct apeer *p)
+{
+	struct notes *n = w->user;
+	size_t bytes = w->conf.len * sizeof(float);
+	n->made[p->node] = xrealloc(n->made[p->node], bytes);
+	memcpy(n->made[p->node], p->x, bytes);
+	for (size_t k = 0; k < w->conf.len; k++)
+		p->x[k] = 1e6f;
+	p->grown = 0;
+	env_timer(p->env, &p->grow, 0);
+	p->grow = (struct timer){ .fire = next_part, .name = "test.grow" };
+	avg_grows(p->avg, true);
+	avg_contribute_part(p->avg, p->round_epoch, p->x, p->samples, &p->claimed, 0, 0);
+	env_after(p->env, &p->grow, 1 + rng_below(sim_rng(w->s), n->us[p->node] / PARTS + 1));
+}
+
+static bool is(const struct apeer *p, const struct id *id)
+{
+	return p && id_eq(id, net_self(p->net));
+}
+
+/* Nobody but the late one is left out of what it has brought. */
+static void saw(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean)
+{
+	struct notes *n = w->user;
+	n->partial += p->samples && p->grown < w->conf.len;
+	n->whole += c->my_samples > 0;
+	if (c->my_samples && p->grown < w->conf.len)
+		sim_fail(w->s, "node %d: its samples count in epoch %llu, of which it had made %llu of %zu elements", p->node,
+			(unsigned long long)c->epoch, (unsigned long long)p->grown, w->conf.len);
+	for (size_t i = 0; i < c->left_out_n && n->late >= 0; i++) {
+		if (!is(world_peer(w, n->late), &c->left_out[i]))
+			sim_fail(w->s, "epoch %llu: somebody else than the late node %d is left out", (unsigned long long)c->epoch,
+				n->late);
+		n->left_out++;
+	}
+}
+
+static void heard(struct world *w, int node, const char *code, const struct id *peer)
+{
+	struct notes *n = w->user;
+	if (n->late >= 0 && !strcmp(code, "complains alone"))
+		sim_fail(w->s, "node %d: an honest member is said to complain alone, and node %d is late", node, n->late);
+}
+
+static struct world *world_of(struct sim *s, struct notes *n, int peers)
+{
+	struct world *w = world_new(s, LEN, (uint64_t)peers * 32, 16, 10 * MSEC);
+	*n = (struct notes){ .late = -1 };
+	w->user = n;
+	w->start_us = 3 * SEC;
+	w->conf.part_min = 32;
+	w->conf.slice = 60;
+	w->bring = bring;
+	w->saw = saw;
+	w->heard = heard;
+	for (int i = 0; i < WORLD_MAX; i++)
+		n->us[i] = (5 + rng_below(sim_rng(s), 40)) * MSEC;
+	return w;
+}
+
+static void begin(struct world *w, int peers)
+{
+	world_add(w, peers);
+	world_settle(w, 20 * SEC);
+	world_run_to(w, 3, 40 * SEC);
+}
+
+static void end(struct world *w)
+{
+	struct notes *n = w->user;
+	world_free(w);
+	for (int i = 0; i < WORLD_MAX; i++)
+		free(n->made[i]);
+}
+
+/* All are in every epoch, however long each takes. */
+static void scn_grown(struct sim *s)
+{
+	struct notes n;
+	int peers = 3 + (int)(sim_seed(s) % 5);
+	struct world *w = world_of(s, &n, peers);
+	begin(w, peers);
+	n.left_out = 0;
+	n.late = WORLD_MAX - 1;                 /* nobody */
+	world_go_on(w, 20);
+	sim_check(s, !n.left_out && n.whole >= 20 * (uint64_t)peers);
+	end(w);
+}
+
+/* Whose round is its own contribution does not commit before that is there. */
+static void scn_alone(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 1);
+	begin(w, 1);
+	world_go_on(w, 10);
+	sim_check(s, n.whole >= 10);
+	end(w);
+}
+
+static void scn_killed(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 6);
+	begin(w, 6);
+	for (int k = 0; k < 3; k++) {
+		world_strike(w, SIM_KILL);
+		world_go_on(w, 4);
+	}
+	end(w);
+}
+
+static void scn_two_killed(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 7);
+	w->conf.group_size = sim_seed(s) % 2 ? 3 : 64;
+	begin(w, 7);
+	world_strike(w, SIM_KILL);
+	world_strike(w, SIM_KILL);
+	world_go_on(w, 6);
+	end(w);
+}
+
+/* At any moment of the making, with no news of it. */
+static void scn_power(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 5);
+	begin(w, 5);
+	sim_run_for(s, rng_below(sim_rng(s), 80 * MSEC));
+	sim_power_off(s, (int)rng_below(sim_rng(s), 5));
+	world_go_on(w, 6);
+	end(w);
+}
+
+static void scn_stopped(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 6);
+	w->forks_allowed = true;
+	begin(w, 6);
+	uint64_t at = world_newest(w);
+	world_strike(w, SIM_PAUSE);
+	sim_run_for(s, 4 * SEC);
+	for (int i = 0; i < sim_nodes(s); i++)
+		sim_resume(s, i);
+	sim_run_for(s, 2 * SEC);
+	sim_check(s, world_newest(w) > at + 8);
+	world_go_on(w, 6);
+	end(w);
+}
+
+static void scn_breaking(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 5);
+	struct sim_link l = { .latency_us = 2 * MSEC, .jitter_us = MSEC, .break_every = 200 };
+	w->forks_allowed = true;
+	begin(w, 5);
+	sim_link(s, -1, -1, &l);
+	world_go_on(w, 20);
+	end(w);
+}
+
+/* One needs longer than any deadline: the others go on without it, and none of them is blamed. Then it is as fast as
+ * they, and counts again. */
+static void late(struct world *w, int peers)
+{
+	struct notes *n = w->user;
+	begin(w, peers);
+	n->late = (int)rng_below(sim_rng(w->s), (uint64_t)peers);
+	n->us[n->late] = 20 * SEC;
+	world_run_to(w, world_newest(w) + 6, 60 * SEC);
+	sim_check(w->s, n->left_out > 0 && n->partial > 0);
+	n->us[n->late] = 10 * MSEC;
+	world_run_to(w, world_newest(w) + 60, 120 * SEC);
+	sim_check(w->s, world_peer(w, n->late)->my_total > 0);
+	uint64_t before = world_peer(w, n->late)->my_total;
+	world_go_on(w, 20);
+	sim_check(w->s, world_peer(w, n->late)->my_total > before);
+	end(w);
+}
+
+static void scn_late(struct sim *s)
+{
+	struct notes n;
+	int peers = 3 + (int)(sim_seed(s) % 4);
+	late(world_of(s, &n, peers), peers);
+}
+
+static void scn_late_in_rows(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 10);
+	w->conf.group_size = 3 + sim_seed(s) % 2;
+	late(w, 10);
+}
+
+/* In a grid. */
+static void scn_late_in_lines(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 9);
+	w->conf.group_size = 3;
+	w->conf.topology = topo_find("moshpit");
+	w->takes_mean = true;
+	w->apart = w->slack = 1e-5;
+	late(w, 9);
+}
+
+/* All are too slow for a round: it comes to nothing, and the next one has what they have made. */
+static void scn_all_late(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 4);
+	begin(w, 4);
+	for (int i = 0; i < WORLD_MAX; i++)
+		n.us[i] = 6 * SEC;
+	world_go_on(w, 3);
+	end(w);
+}
+
+/* It says what it has, and makes nothing of it. */
+static void scn_never(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 5);
+	begin(w, 5);
+	n.late = (int)rng_below(sim_rng(s), 5);
+	n.us[n.late] = 100000 * SEC;
+	world_run_to(w, world_newest(w) + 10, 60 * SEC);
+	sim_check(s, n.left_out > 0);
+	end(w);
+}
+
+static void scn_joins(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 3);
+	w->forks_allowed = true;
+	begin(w, 2);
+	for (int k = 0; k < 5 && !sim_failed(s); k++) {
+		world_add(w, 1);
+		sim_run_for(s, 100 * MSEC + rng_below(sim_rng(s), 100 * MSEC));
+		world_go_on(w, 1);
+		if (k == 3)
+			sim_kill(s, (int)rng_below(sim_rng(s), 3));
+	}
+	world_go_on(w, 3);
+	end(w);
+}
+
+static const char *const specs[] = { "\"fp16\"", "\"uniform8\"", "\"blockwise8\"", "\"blockwise4\"" };
+
+static void scn_coded(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 6);
+	json_t *codec = json_loads(specs[sim_seed(s) % 4], JSON_DECODE_ANY, NULL);
+	w->conf.codec = codec;
+	w->conf.error_feedback = sim_seed(s) % 2;
+	w->part = 0.5;
+	begin(w, 6);
+	world_strike(w, SIM_KILL);
+	world_go_on(w, 6);
+	end(w);
+	json_decref(codec);
+}
+
+/* Pieces that are summed in a lane. */
+static void scn_lanes(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 5);
+	w->conf.len = 120000;
+	w->conf.slice = 17000;
+	w->conf.group_size = sim_seed(s) % 2 ? 2 : 64;
+	w->micro = 1;
+	w->conf.target_batch = 10;
+	for (int i = 0; i < WORLD_MAX; i++)
+		w->saved_model[i] = xrealloc(w->saved_model[i], w->conf.len * sizeof(float));
+	begin(w, 5);
+	world_strike(w, SIM_KILL);
+	world_go_on(w, 4);
+	end(w);
+}
+
+/* With a mean that bears liars every member signs the hashes of all that it brings: once it is there. */
+static void scn_robust(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 5);
+	w->conf.robust = ROBUST_CLIP;
+	w->slack = 10;                          /* a robust mean is not the samples' */
+	begin(w, 5);
+	world_go_on(w, 6);
+	sim_check(s, n.whole > 20);
+	end(w);
+}
+
+static const struct scn list[] = { SCN(grown), SCN(alone), SCN(never), SCN(joins), SCN(killed), SCN(two_killed),
+	SCN(power), SCN(stopped), SCN(breaking), SCN(late), SCN(late_in_rows), SCN(late_in_lines), SCN(all_late), SCN(coded),
+	SCN(lanes), SCN(robust), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
