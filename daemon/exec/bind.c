@@ -10,7 +10,9 @@ const struct bound *bound_find(const struct exec *x, const char *name)
 	list_each(it, &x->bounds) {
 		const struct bound *b = list_entry(it, struct bound, link);
 
-		if (!strcmp(b->name, name))
+		size_t n = strlen(b->name);
+
+		if (b->parts ? !strncmp(b->name, name, n) && name[n] == '.' : !strcmp(b->name, name))
 			return b;
 	}
 	return NULL;
@@ -23,6 +25,15 @@ bool bound_value(const struct exec *x, const char *name)
 	return b && b->p;
 }
 
+void *bound_at(const struct bound *own, const struct plan_buf *b, size_t *ret_bytes)
+{
+	size_t at = own->parts && b->nextents && b->extent[0].kind == PLAN_FLAT ? b->extent[0].lo * sizeof(real) : 0;
+
+	at = at < own->bytes ? at : own->bytes;
+	*ret_bytes = own->bytes - at;
+	return (char *)own->p + at;
+}
+
 void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes)
 {
 	struct bound *b = xcalloc(1, sizeof(*b));
@@ -32,6 +43,12 @@ void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes)
 	b->p = p;
 	b->bytes = bytes;
 	list_push(&x->bounds, &b->link);
+}
+
+void exec_bind_parts(struct exec *x, const char *stem, void *p, size_t bytes)
+{
+	exec_bind(x, stem, p, bytes);
+	list_entry(x->bounds.prev, struct bound, link)->parts = true;
 }
 
 void exec_count(struct exec *x, const char *buffer)
@@ -60,6 +77,7 @@ bool binds_fit(const struct exec *x, const struct plan *p, struct err *e)
 		const struct plan_buf *b = &p->buf[i];
 		const struct bound *own = bound_find(x, b->name);
 		uint32_t values = plan_depth(b) * (p->streams && !b->shared ? p->streams : 1);
+		size_t room;
 
 		if (!own || !own->p)
 			continue;
@@ -73,9 +91,10 @@ bool binds_fit(const struct exec *x, const struct plan *p, struct err *e)
 				"which has room for one", p->strategy, b->name, values);
 			return false;
 		}
-		if (block_bytes(b) > own->bytes) {
+		(void)bound_at(own, b, &room);
+		if (block_bytes(b) > room) {
 			(void)err_set(e, ERR_INVALID, "plan %s: buffer %s needs %zu bytes, and lies in memory of its owner, which "
-				"has %zu", p->strategy, b->name, block_bytes(b), own->bytes);
+				"has %zu", p->strategy, b->name, block_bytes(b), room);
 			return false;
 		}
 	}

@@ -27,7 +27,8 @@ struct block {
 	uint32_t reading, writing;              /* by abandoned jobs */
 	struct batch *batch;                    /* class BATCH: the owner's, p is NULL */
 };
-struct bound { struct list link; char name[PLAN_NAME]; void *p; size_t bytes; };        /* p NULL: ours, it counts */
+/* p NULL: ours, it counts; parts: name is a stem */
+struct bound { struct list link; char name[PLAN_NAME]; void *p; size_t bytes; bool parts; };
 
 /* piece.c: a lease of room, or of a block that is kept. x NULL: it has gone. */
 struct out { struct lease lease; struct list link; struct exec *x; struct block *block; };
@@ -122,6 +123,8 @@ void pieces_done(struct exec *x);
 /* bind.c */
 bool bound_value(const struct exec *x, const char *name);      /* it lies in memory of the owner */
 const struct bound *bound_find(const struct exec *x, const char *name);
+/* Where the value of b lies in it, and for how many bytes there is room. */
+void *bound_at(const struct bound *own, const struct plan_buf *b, size_t *ret_bytes);
 bool binds_fit(const struct exec *x, const struct plan *p, struct err *e);     /* exec_bind's memory is enough for it */
 bool op_counts(const struct op *o);             /* it writes what counts at once */
 /* count.c */

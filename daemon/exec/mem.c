@@ -158,8 +158,11 @@ static int bind_all(struct exec *x, struct program *p, struct err *e)
 		struct block **at = cell(p, 0, i, 0);
 
 		if (own && own->p) {
+			size_t room;
+			void *there = bound_at(own, b, &room);
+
 			if (!*at)
-				*at = block_new(own->p, own->bytes, true);
+				*at = block_new(there, room, true);
 		} else if (b->initial && !*at && !(*at = block_make(x, &p->plan, b, e))) {
 			return -1;
 		}

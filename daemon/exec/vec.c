@@ -34,6 +34,21 @@ struct vec_arg *vec_arg_of(struct vec_arg *v, uint32_t n, enum plan_class class)
 	return NULL;
 }
 
+uint32_t vec_joined(const struct vec_arg *v, uint32_t n, struct vec_arg *ret)
+{
+	uint32_t k = 1;
+
+	*ret = v[0];
+	for (; k < n && v[0].class == PLAN_WEIGHT_GRAD && v[k].class == PLAN_WEIGHT_GRAD; k++) {
+		if (!v[k].part || v[k].lo != ret->hi || (char *)v[k].p != (char *)ret->p + ret->bytes)
+			return 0;
+		ret->hi = v[k].hi;
+		ret->bytes += v[k].bytes;
+		ret->part = false;
+	}
+	return k;
+}
+
 int vec_goes_on(struct vec_call *c, uint32_t k, uint32_t from)
 {
 	const struct vec_arg *in = &c->in[from], *out = &c->out[k];

@@ -49,6 +49,9 @@ const struct vec_ops *vec_find(const char *name);       /* NULL: unknown */
 const struct vec_ops *vec_at(int i);
 /* The first operand of a class; NULL. */
 struct vec_arg *vec_arg_of(struct vec_arg *v, uint32_t n, enum plan_class class);
+/* What v begins with: a vector, or all parts of a gradient in their order, as one; how many operands. 0: these do not
+ * lie end to end. */
+uint32_t vec_joined(const struct vec_arg *v, uint32_t n, struct vec_arg *ret);
 /* Output k goes on from input `from`: what a function changes in place starts as a copy of that, where the plan gives
  * it memory of its own (a ring of versions). -1 and c->e when their sizes differ. */
 int vec_goes_on(struct vec_call *c, uint32_t k, uint32_t from);

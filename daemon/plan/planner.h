@@ -105,6 +105,8 @@ struct planner_mode {
 	double targets;                 /* target batches in an epoch; 0 is taken as 1 */
 	uint32_t parts;                 /* fragments of the vector: epoch e is the round of e modulo parts; 0 is 1 */
 	uint32_t overlap;               /* what a round has agreed is taken so many micro-batches after it was given */
+	/* What is given to a round is made while that runs: parts of one gradient, in buffers "grad.ANYTHING". */
+	bool grows;
 	bool runs_on;                   /* of crews: an epoch begins before the round of the one before it has ended */
 	/* Vectors of state beside the optimizer's, each as long as the parameters; the first nparams of them begin as a
 	 * copy of these, the others as zeros. */

@@ -161,6 +161,8 @@ static void on_progress(void *arg, const struct trainer_progress *p)
 	r->own_samples += p->batch;
 	if (r->avg && run_crew_head(r))
 		avg_share(r->avg, run_crew_share(r));
+	if (r->avg)
+		avg_grows(r->avg, p->grows);
 	if (r->avg && run_crew_head(r))
 		avg_progress(r->avg, p->samples, p->rate, r->spec->independent ? NULL : p->claimed);
 	run_tell(r, false);
@@ -171,6 +173,14 @@ static void on_contribute(void *arg, uint64_t epoch, const real *x, uint64_t sam
 	struct run *r = arg;
 	trace_now(r);
 	avg_contribute(r->avg, epoch, x, samples, r->spec->independent ? NULL : claimed);
+}
+
+static void on_contribute_part(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed,
+	size_t lo, size_t hi)
+{
+	struct run *r = arg;
+	trace_now(r);
+	avg_contribute_part(r->avg, epoch, x, samples, r->spec->independent ? NULL : claimed, lo, hi);
 }
 
 static void record_epoch(struct run *r, const struct trainer_applied *a)
@@ -295,7 +305,8 @@ static void on_trainer_event(void *arg, enum log_level level, const char *code, 
 	run_log(arg, level, code, "%s", text);
 }
 
-const struct trainer_cb run_trainer_cb = { .progress = on_progress, .contribute = on_contribute, .applied = on_applied,
+const struct trainer_cb run_trainer_cb = { .progress = on_progress, .contribute = on_contribute,
+	.contribute_part = on_contribute_part, .applied = on_applied,
 	.validated = on_validated, .idle = on_idle, .broken = on_broken, .event = on_trainer_event,
 	.halted = on_halted, .unseated = run_crew_cut };
 

@@ -75,5 +75,12 @@ uint64_t passes_peak(const struct passes *s, uint64_t beside, uint64_t *ret_kept
 void passes_buffers(struct plan *p, const struct passes *s);
 void passes_forward(struct plan *p, const struct passes *s, const char *w);
 void passes_backward(struct plan *p, const struct passes *s, const char *w);    /* the gradient is "g" */
+/* Where the gradient lies in parts: in which of them BWD of a piece writes its own, and what comes behind that BWD. */
+struct passes_parts {
+	void *arg;
+	const char *(*of)(void *arg, const struct pass *x);
+	void (*made)(void *arg, struct plan *p, const struct pass *x);
+};
+void passes_backward_parts(struct plan *p, const struct passes *s, const char *w, const struct passes_parts *parts);
 
 #endif

@@ -12,6 +12,7 @@
 /* --- plans */
 
 static void counted(struct trainer *t, uint32_t n);
+static void tell_progress(struct trainer *t, uint32_t batch, double loss);
 
 /* A commit is what all members have agreed on, their list too: so each begins a generation, and who was left behind has
  * another number than those who were not (amendments D1.9). Epoch e is worked for in generation e + 1. */
@@ -48,8 +49,11 @@ static int make_plan(void *arg, const struct plan_results *results, uint64_t fir
 	struct trainer *t = arg;
 	struct view_member me = { .id = t->c.self, .speed = 1 };
 	bool sits = !t->strategy->crew || seated(t, first), still;
+	bool undone = grow_undo(t);
 	struct view v = trainer_plan_view(t, &me, first);
 
+	if (undone)
+		tell_progress(t, 0, t->batch_loss);
 	round_view(t, &v);
 	if (!t->seat.is)
 		v.target_batch = t->hold_at;
@@ -146,7 +150,7 @@ static void tell_progress(struct trainer *t, uint32_t batch, double loss)
 	const struct ranges none = { 0 };
 	struct trainer_progress p = { .epoch = t->epoch, .samples = t->samples + (flies ? t->flight.samples : 0),
 		.claimed = &t->claimed, .loss = loss, .correct = correct_of(t), .batch = batch,
-		.rate = t->rate };
+		.rate = t->rate, .grows = t->s->mode.grows };
 
 	if (flies) {
 		ranges_copy(&all, &t->claimed);
@@ -180,7 +184,10 @@ static void count_batch(struct trainer *t, struct batch *b)
 	t->batches++;
 	if (isfinite(t->batch_loss))
 		t->loss_sum += t->batch_loss;
-	measure(t, b->n);
+	if (t->grow.planned)
+		grow_counted(t, b);             /* measured when it is made */
+	else
+		measure(t, b->n);
 	if (t->s->mode.overlap && !list_empty(&t->commits))
 		trainer_later(t);               /* it may be due now */
 	tell_progress(t, b->n, t->batch_loss / b->n);
@@ -228,6 +235,8 @@ static void net_op(void *arg, struct exec_wait *w, const struct exec_net *n, con
 			exec_done(w, NULL, &e);
 		else
 			round_sum(t, &s);
+		if (t->grow.on && sums_wait(&t->sums))
+			measure(t, t->grow.n);
 		return;
 	}
 	if (t->c.ops && t->c.ops->net) {

@@ -38,6 +38,7 @@ struct trainer_progress {
 	 * ones; correct 0 for losses without the notion, negative: this peer is not told */
 	double correct; uint32_t batch;
 	double rate;                            /* samples/s of this peer, smoothed over 16 micro-batches */
+	bool grows;                             /* what is given of it comes in parts */
 };
 struct trainer_applied {
 	uint64_t epoch;                         /* the epoch that is reached */
@@ -54,6 +55,10 @@ struct trainer_cb {
 	void (*progress)(void *arg, const struct trainer_progress *p);
 	/* x: trainer_contribution_len() reals, this peer's mean, until commit or failed; NULL with 0 samples. */
 	void (*contribute)(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed);
+	/* Of strategies that give while they compute, instead: elements lo .. hi - 1 of x are there now, none when they are
+	 * equal; the others come until the round is over. */
+	void (*contribute_part)(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed,
+		size_t lo, size_t hi);
 	void (*applied)(void *arg, const struct trainer_applied *a);
 	void (*validated)(void *arg, const struct trainer_validated *v);
 	void (*idle)(void *arg);                /* the grant is exhausted; training waits for trainer_grant */

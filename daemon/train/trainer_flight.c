@@ -62,6 +62,7 @@ void round_planned(struct trainer *t, const struct view *v, const struct plan *p
 	t->splits = sums && (!commit || v->agreed);
 	t->stepping = v->agreed;
 	t->round_prog = p->ninstrs && !p->iterations && (sums || v->agreed);
+	grow_planned(t, p, sums);
 }
 
 void round_parcel(struct trainer *t)
@@ -151,6 +152,10 @@ void round_boundary(struct trainer *t)
 {
 	bool waits = t->splits && sums_wait(&t->sums);
 
+	if (t->grow.on && t->paused && !t->in_begin && list_empty(&t->commits)) {
+		exec_interrupt(t->x);           /* no round may begin for long */
+		return;
+	}
 	if (t->round_prog && !waits)
 		return;
 	if (t->stepping && (t->load_wait || waits))

@@ -65,6 +65,15 @@ struct late {
 	uint64_t next;                          /* index of the next epoch's first micro-batch */
 };
 
+/* trainer_grow.c */
+struct grow {
+	real *x; size_t bytes;                  /* where parts of gradients lie; NULL: the strategy gives none */
+	bool planned;                           /* the program gives its micro-batch while it makes it */
+	bool on;                                /* that counts, and no commit has decided it */
+	bool told;                              /* to the round that has begun */
+	struct batch *batch; uint32_t n; double loss; struct ranges claimed;   /* batch NULL: it is back at the loader */
+};
+
 /* What a generation makes of this peer, for strategies whose plans have many members (trainer_crew.c). */
 struct seat {
 	bool is, over;                          /* in one; it is over, and only what was decided is applied still */
@@ -132,6 +141,7 @@ struct trainer {
 	uint64_t work_epoch, oldest;            /* of the working copy; of the oldest gradient in the sum */
 	uint64_t stale, stale_most;             /* trainer_view */
 	struct sums sums;
+	struct grow grow;
 	struct list commits; struct commit *applying;
 	struct timer later; bool contribute_again;
 	/* copies */
@@ -305,6 +315,17 @@ void round_part(const struct trainer *t, size_t *ret_lo, size_t *ret_n);
 size_t round_len_of(const struct spec *s, const struct model *m, uint32_t nused);       /* of a contribution */
 void round_part_of(const struct spec *s, const struct model *m, uint64_t epoch, size_t *ret_lo, size_t *ret_n);
 double round_lr_of(const struct spec *s, double lr, uint64_t target, uint64_t epoch);   /* lr: as it was set */
+
+/* trainer_grow.c */
+int grow_new(struct trainer *t, struct err *e);         /* when there is an executor that has run nothing */
+void grow_free(struct trainer *t);
+void grow_planned(struct trainer *t, const struct plan *p, uint32_t sums);
+void grow_counted(struct trainer *t, struct batch *b);  /* b counts, and what comes of it is still to be made */
+void grow_back(struct trainer *t, const struct batch *b);       /* nobody reads b any more */
+void grow_begun(struct trainer *t);             /* to the round that has begun: all that is there */
+void grow_sum(struct trainer *t, const struct sum *s);  /* one more is there */
+void grow_decided(struct trainer *t, bool mine);        /* a commit has come */
+bool grow_undo(struct trainer *t);              /* the program is over, and none has: nothing was given. false: as usual */
 
 /* trainer_load.c */
 int load_new(struct trainer *t, struct err *e);

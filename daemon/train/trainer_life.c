@@ -58,7 +58,7 @@ static int build(struct trainer *t, struct err *e)
 	t->x = trainer_exec(t, &conf);
 	if (!t->strategy->crew)
 		bind(t);
-	return 0;
+	return grow_new(t, e);
 }
 
 struct trainer *trainer_new(const struct trainer_conf *conf, const struct trainer_cb *cb, void *arg, struct err *e)

@@ -229,6 +229,7 @@ void load_back(void *arg, struct batch *b)
 	}
 	for (uint32_t i = 0; i < b->n; i++)
 		ranges_sub(&t->out, b->position[i], b->position[i] + 1);
+	grow_back(t, b);
 	if (b->counted || t->strategy->crew)    /* flushes count as a whole */
 		loader_done(t->loader, b);
 	else

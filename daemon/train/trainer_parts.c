@@ -192,9 +192,14 @@ int sum_of(const struct trainer *t, const struct exec_net *n, const struct exec_
 {
 	const struct trainer_part *part = &t->seat.part;
 	size_t all = trainer_round_len(t), brings = t->seat.is ? (size_t)(part->hi - part->lo) : all;
+	const struct plan_buf *to = nout ? &n->plan->buf[n->instr->out[0].buf] : NULL;
 
 	ret->at = 0;
 	ret->len = all;
+	if (!t->seat.is && to && to->nextents) {        /* of a vector that is given in parts */
+		ret->at = to->extent[0].lo;
+		ret->len = brings = to->bytes / sizeof(real);
+	}
 	if (!nout || (t->seat.is && !part_at(part, &n->plan->buf[n->instr->out[0].buf], &ret->at, &ret->len)))
 		return err_set(e, ERR_INVALID, "plan %s: SUM of %s is of no part that this peer holds", n->plan->strategy,
 			nout ? out->buffer : n->tag);
@@ -204,6 +209,9 @@ int sum_of(const struct trainer *t, const struct exec_net *n, const struct exec_
 	if (nin && room_of(in, nin) < brings)
 		return err_set(e, ERR_INVALID, "plan %s: SUM takes %zu elements from %s, which has %zu", n->plan->strategy,
 			brings, in->buffer, room_of(in, nin));
+	if (nin && t->grow.on && (const real *)in->p != t->grow.x + ret->at)
+		return err_set(e, ERR_INVALID, "plan %s: SUM takes %s, which does not lie where parts are given from",
+			n->plan->strategy, in->buffer);
 	ret->to = out->p;
 	ret->from = nin ? in->p : NULL;
 	return 0;

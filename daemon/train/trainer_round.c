@@ -178,11 +178,13 @@ void round_sum(struct trainer *t, const struct sum *s)
 		t->sums.v = xrealloc(t->sums.v, t->sums.max * sizeof(*t->sums.v));
 	}
 	t->sums.v[t->sums.n++] = *s;
+	if (t->grow.on)
+		grow_sum(t, s);
 	if (!sums_wait(&t->sums))
 		return;
 	if (!list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin))
 		deliver(t);
-	else if (list_empty(&t->commits) && t->in_begin)
+	else if (list_empty(&t->commits) && t->in_begin && !t->grow.on)
 		contribute(t);
 }
 
@@ -205,7 +207,9 @@ void round_again(struct trainer *t)
 {
 	bool ready = sums_wait(&t->sums) || (t->s->mode.any && !t->flight.out);
 
-	if (t->contribute_again && list_empty(&t->commits) && t->in_begin && ready)
+	if (t->contribute_again && list_empty(&t->commits) && t->in_begin && t->grow.on)
+		grow_begun(t);
+	else if (t->contribute_again && list_empty(&t->commits) && t->in_begin && ready)
 		contribute(t);
 	t->contribute_again = false;
 	while (t->strategy->crew && (!t->seat.is || t->flight.out) && !list_empty(&t->commits) && !t->applying &&
@@ -220,12 +224,12 @@ void trainer_begin(struct trainer *t, uint64_t epoch)
 	if (t->broken)
 		return;
 	t->in_begin = true;
-	t->given = t->passed = false;
+	t->given = t->passed = t->grow.told = false;
 	t->begin_epoch = epoch;
 	trainer_line(t, "\"ev\":\"begin\",\"epoch\":%llu", (unsigned long long)epoch);
 	if (!t->round_prog && !t->flight.out && !t->s->mode.any) {
 		round_break(t);
-	} else if (sums_wait(&t->sums) || t->s->mode.any) {     /* another attempt, or it lies ready, or there is nothing */
+	} else if (sums_wait(&t->sums) || t->s->mode.any || t->grow.on) {     /* another attempt, or it lies ready, or there is nothing */
 		t->contribute_again = true;
 		trainer_later(t);
 	}
@@ -241,6 +245,7 @@ static struct commit *commit_new(struct trainer *t, uint64_t epoch, bool mine)
 	memcpy(c->hyper, t->hyper, sizeof(c->hyper));
 	c->clip_norm = t->clip_norm;
 	c->target = t->target;
+	grow_decided(t, mine);
 	if (round_carries(t) && (t->given || !t->s->mode.any)) {
 		flight_decide(t, c, mine);
 		return c;
@@ -320,8 +325,10 @@ void trainer_failed(struct trainer *t, uint64_t epoch)
 {
 	if (!t->in_begin)
 		return;
-	t->in_begin = t->contribute_again = t->given = t->passed = false;
+	t->in_begin = t->contribute_again = t->given = t->passed = t->grow.told = false;
 	trainer_line(t, "\"ev\":\"failed\",\"epoch\":%llu", (unsigned long long)epoch);
+	if (t->grow.on)                 /* it is made, or has been, for the next round */
+		return;
 	if (t->flight.out) {            /* it lies there for the next round */
 		t->tell = true;
 		trainer_later(t);
@@ -409,5 +416,6 @@ void round_drop(struct trainer *t)
 	t->agreed = t->stepping = t->break_later = t->tell = t->splits = false;
 	ranges_clear(&t->flight.claimed);
 	t->flight = (struct flight){ .claimed = t->flight.claimed };
+	t->grow.on = t->grow.planned = t->grow.told = false;
 	t->sums.n = 0;
 }

@@ -165,6 +165,7 @@ int trainer_hold(struct trainer *t, struct err *e)
 void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg)
 {
 	big_free(t->stats, t->stats_bytes + 1);
+	grow_free(t);
 	state_free(t->state, gone, arg);
 }
 

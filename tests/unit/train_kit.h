@@ -20,6 +20,7 @@ struct kit {
 	uint64_t begin_at, granted;     /* alone: a round begins when so many samples are there */
 	uint64_t epoch, progress, contributed_epoch, contributed;
 	const real *x;
+	struct ranges there; uint64_t parts;    /* of x, where it is given in parts; calls that have brought some */
 	uint64_t applied, validated, stop_at; bool gone, quiet, broken, paused;
 	uint8_t digest[KIT_EPOCHS][TRAINER_DIGEST];
 	uint64_t samples[KIT_EPOCHS];
@@ -55,6 +56,25 @@ static inline void kit_contribute(void *arg, uint64_t epoch, const real *x, uint
 	k->contributed_epoch = epoch + 1;
 	if (k->also)
 		k->also->contribute(k->also_arg, epoch, x, samples, claimed);
+	if (k->alone)
+		env_after(k->env, &k->answer, 0);
+}
+
+static inline void kit_contribute_part(void *arg, uint64_t epoch, const real *x, uint64_t samples,
+	const struct ranges *claimed, size_t lo, size_t hi)
+{
+	struct kit *k = arg;
+
+	assert_int_equal(samples, ranges_count(claimed));
+	if (lo == hi)
+		ranges_clear(&k->there);
+	ranges_add(&k->there, lo, hi);
+	k->parts += hi > lo;
+	k->x = x;
+	k->contributed = samples;
+	if (ranges_count(&k->there) < trainer_contribution_len(k->t))
+		return;
+	k->contributed_epoch = epoch + 1;
 	if (k->alone)
 		env_after(k->env, &k->answer, 0);
 }
@@ -153,7 +173,8 @@ static const struct exec_ops *kit_ops;          /* strict groups and transfers; 
 
 static inline void kit_open(struct kit *k, const char *json, const struct layer_host *host, bool log)
 {
-	struct trainer_cb cb = { .progress = kit_progress, .contribute = kit_contribute, .applied = kit_applied,
+	struct trainer_cb cb = { .progress = kit_progress, .contribute = kit_contribute,
+		.contribute_part = kit_contribute_part, .applied = kit_applied,
 		.validated = kit_validated, .broken = kit_broken, .event = kit_event, .log = log ? kit_log : NULL };
 	struct sim_app app = { kit_start, kit_stop, k };
 	struct trainer_conf conf;
@@ -200,6 +221,7 @@ static inline void kit_close(struct kit *k)
 	data_free(k->data);
 	spec_free(k->spec);
 	sim_free(k->sim);
+	ranges_free(&k->there);
 	free(k->log);
 }
 

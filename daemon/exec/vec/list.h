@@ -1,6 +1,7 @@
 VEC(accumulate)
 VEC(away)
 VEC(axpy)
+VEC(bucket)
 VEC(copy)
 VEC(delta)
 VEC(digest)

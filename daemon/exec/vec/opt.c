@@ -1,8 +1,9 @@
-/* "g w opt [loss [stats]] -> w opt skipped": one optimizer step, bit-exact on every CPU, in place or from one version
+/* "g... w opt [loss [stats]] -> w opt skipped": one optimizer step, bit-exact on every CPU, in place or from one version
  * to the next, of all parameters or of those from one tensor to another: a part steps as it does in the whole. opt
  * holds the state vectors in use, then the clock (step, powers) as three doubles. A gradient (or loss)
  * that is not finite changes nothing: every peer sees the same bytes and decides the same. skipped: 0, or 1 + the first
- * bad element. The running statistics behind w become those behind g; stats, in a step of one's own. */
+ * bad element. The running statistics behind w become those behind g; stats, in a step of one's own. g may be in parts
+ * that lie end to end, in order. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,26 +33,29 @@ static struct model_param *tensors_of(const struct model *m, const struct vec_ar
 
 static int run(struct vec_call *c)
 {
-	struct vec_arg *g = &c->in[0], *w = &c->out[0], *opt = &c->out[1];
+	struct vec_arg all, *g = &all, *w = &c->out[0], *opt = &c->out[1];
+	uint32_t ng = vec_joined(c->in, c->nin, &all);
 	const struct vec_arg *loss = vec_arg_of(c->in, c->nin, PLAN_SCALAR);
 	const struct optim_ops *o = c->env.optim;
 	double *skipped = vec_scalar(&c->out[2]), clock_at[3];
 	real *state[OPTIM_STATES_MAX] = { NULL }, *next = vec_real(opt);
 	size_t n = vec_params(c, w), tail = vec_len(w) - n, bad;
-	const real *stats = c->nin > 4 ? vec_real(&c->in[4]) : vec_real(g) + n;
+	const real *stats = c->nin > ng + 3 ? vec_real(&c->in[ng + 3]) : vec_real(g) + n;
 	struct model_param *own = NULL;
 	struct optim_clock clock;
 	struct optim_call call = { .par = c->par, .ops = o, .hyper = c->env.hyper, .state = state, .param = vec_real(w),
 		.grad = vec_real(g), .tensor = c->env.model->param, .ntensors = c->env.model->nparams,
 		.decay_all = c->env.decay_all };
 
+	if (!ng)
+		return kerr_set(c->e, "opt: the parts of the gradient do not lie end to end");
 	if ((!w->part && c->env.model->nparam != n) || g->bytes != w->bytes)
 		return kerr_set(c->e, "opt works on all parameters or on a part that says which: %zu elements of w, %zu of g, "
 			"and the model has %zu", n, vec_params(c, g), c->env.model->nparam);
 	if (w->part && c->env.clip_norm > 0)
 		return kerr_set(c->e, "opt: clip_norm is about the norm of all gradients, and these are elements %zu to %zu",
 			(size_t)w->lo, (size_t)w->hi);
-	if (vec_goes_on(c, 0, 1) < 0 || vec_goes_on(c, 1, 2) < 0)
+	if (vec_goes_on(c, 0, ng) < 0 || vec_goes_on(c, 1, ng + 1) < 0)
 		return -1;
 	bad = vec_nonfinite(c->par, n, vec_real(g));
 	if (bad == n)

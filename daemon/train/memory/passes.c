@@ -203,18 +203,23 @@ static void forward(struct plan *p, const struct passes *s, const struct pass *x
 }
 
 /* Each writes the gradients of its own ops' parameters. */
-static void backward(struct plan *p, const struct passes *s, const struct pass *x, const char *w)
+static void backward(struct plan *p, const struct passes *s, const struct pass *x, const char *w,
+	const struct passes_parts *parts)
 {
 	char from[PLAN_NAME], dy[PLAN_NAME], dx[PLAN_NAME], kept[PLAN_NAME];
-	struct plan_instr *i = plan_piece(plan_do(p, PLAN_BWD, 0, "save:%s%s %s! %s%s %s -> %s%s", saved(s, x, kept),
+	const char *g = parts ? parts->of(parts->arg, x) : "g";
+	struct plan_instr *i = plan_piece(plan_do(p, PLAN_BWD, 0, "save:%s%s %s! %s%s %s -> %s%s%s", saved(s, x, kept),
 		PLANTED(REPLAY_KEPT) ? "" : "!", value(s, x->b + 1, true, dy), value(s, x->a, false, from),
 		forgets(s, x) ? "!" : "", w,
-		x->a > s->a ? value(s, x->a, true, dx) : "", x->a > s->a ? " g" : "g"), x->a, x->b);
+		x->a > s->a ? value(s, x->a, true, dx) : "", x->a > s->a ? " " : "", g), x->a, x->b);
 
 	i->work_bytes = work_of(x);
+	if (parts)
+		parts->made(parts->arg, p, x);
 }
 
-static void emit(struct plan *p, const struct passes *s, uint32_t from, uint32_t upto, const char *w)
+static void emit(struct plan *p, const struct passes *s, uint32_t from, uint32_t upto, const char *w,
+	const struct passes_parts *parts)
 {
 	bool *dead = dead_of(s);
 
@@ -222,16 +227,21 @@ static void emit(struct plan *p, const struct passes *s, uint32_t from, uint32_t
 		if (s->v[k].kind == PLAN_FWD)
 			forward(p, s, &s->v[k], dead[k], w);
 		else
-			backward(p, s, &s->v[k], w);
+			backward(p, s, &s->v[k], w, parts);
 	free(dead);
 }
 
 void passes_forward(struct plan *p, const struct passes *s, const char *w)
 {
-	emit(p, s, 0, turn_of(s), w);
+	emit(p, s, 0, turn_of(s), w, NULL);
 }
 
 void passes_backward(struct plan *p, const struct passes *s, const char *w)
 {
-	emit(p, s, turn_of(s), s->n, w);
+	emit(p, s, turn_of(s), s->n, w, NULL);
+}
+
+void passes_backward_parts(struct plan *p, const struct passes *s, const char *w, const struct passes_parts *parts)
+{
+	emit(p, s, turn_of(s), s->n, w, parts);
 }

@@ -1,6 +1,7 @@
 /* allreduce: plain data parallelism. Every peer brings one micro-batch of its own size to every step, the mean weighted
  * by samples is agreed, everybody takes the same step; a step waits for every member that lives, and goes on without
  * those who die: the round is elastic, so the program ends as it is.
+ * bucket_bytes: what it brings is given in parts while backward goes on.
  * sync_every k: k steps of its own, then parameters are averaged: k times fewer bytes.
  * async: nobody waits for anybody. What a peer has is given to the next round while it goes on; whatever mean comes is
  * applied between two micro-batches. Gradients may be older than what they change: stale updates are counted. */
@@ -34,7 +35,7 @@ static void async(struct plan *p, const struct view *v)
 
 static int plan(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)
 {
-	uint64_t n = replica_left(v, 16);
+	uint64_t n = replica_left(v, 16), bucket = (uint64_t)plan_result(&v->settings, "bucket_bytes", 0);
 	bool local = plan_result(&v->settings, "sync_every", 1) > 1, any = replica_flag(v, "async");
 
 	plan_begin(ret, "allreduce", v);
@@ -45,8 +46,8 @@ static int plan(const struct view *v, const struct plan_results *results, struct
 		async(ret, v);
 	else if (v->begun)
 		replica_round(ret, v, local, replica_flag(v, "average_optimizer"));
-	else
-		replica_micro_batches(ret, v, n, local);
+	else if (!bucket || n > 1 || !replica_buckets(ret, v, bucket))
+		replica_micro_batches(ret, v, bucket && n > 1 ? n - 1 : n, local);
 	return 0;
 }
 
@@ -57,7 +58,7 @@ static bool lost(const struct view *v, uint32_t rank)
 
 static const struct planner_key keys[] = {
 	{ "sync_every", PLANNER_COUNT, 1, 1000000, 1 }, { "async", PLANNER_FLAG, 0, 1, 0 },
-	{ "average_optimizer", PLANNER_FLAG, 0, 1, 0 },
+	{ "average_optimizer", PLANNER_FLAG, 0, 1, 0 }, { "bucket_bytes", PLANNER_COUNT, 0, 1ll << 40, 0 },
 };
 
 static int mode(const struct plan_results *settings, const json_t *values, struct planner_mode *ret, struct err *e)
@@ -74,6 +75,10 @@ static int mode(const struct plan_results *settings, const json_t *values, struc
 	if (ret->both && !ret->local)
 		return err_set(e, ERR_INVALID, "average_optimizer needs sync_every of 2 or more: every peer has the same "
 			"optimizer state without it");
+	ret->grows = plan_result(settings, "bucket_bytes", 0) > 0;
+	if (ret->grows && (ret->any || ret->local))
+		return err_set(e, ERR_INVALID, "bucket_bytes is for the gradient of the micro-batch that a round waits for, and "
+			"with %s no round does; one of the two must go", ret->any ? "async" : "sync_every of 2 or more");
 	ret->equality = ret->any ? "equal after the same commit; peers are never at the same one for long, and gradients "
 		"may be of older parameters" : ret->local ? "equal right after each averaging of parameters" :
 		"parameters, running statistics and optimizer state are equal after every commit";

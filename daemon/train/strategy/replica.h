@@ -19,6 +19,9 @@ void replica_step(struct plan *p);              /* optimizer step with acc, dige
 /* A blocking round of all members: gradients, or (local) parameters, and (both) the optimizer's state. Samples may be
  * none: then this peer only takes the mean. */
 void replica_round(struct plan *p, const struct view *v, bool local, bool both);
+/* The micro-batch that ends the epoch and the round in one program, in which the gradient is given while it is made, in
+ * parts of so many bytes or more. false: the model is not to be cut so, and nothing is in the plan. */
+bool replica_buckets(struct plan *p, const struct view *v, uint64_t bytes);
 /* Micro-batches until this peer has what it needs for an epoch (at most `most`); 0: it waits. */
 uint64_t replica_left(const struct view *v, uint64_t most);
 /* Beside a round, whose end ends them: what is missing of the epoch, or of the next one when this one is being given to
