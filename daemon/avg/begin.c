@@ -9,6 +9,7 @@
 #include "common/hash.h"
 
 #define UNMEASURED_US (2 * SECOND)
+#define ALL_AT_WORK_US (60 * SECOND)            /* for a first micro-batch that is given while it is made */
 
 static int by_id(const void *x, const void *y)
 {
@@ -67,7 +68,7 @@ uint64_t farthest_us(const struct avg *a)
 /* What the longest micro-batch of a member may take, and a quarter. It may be in the middle of one, and a layer that
  * has begun ends before it answers; rounds at which all happened to be between two have measured nothing of that. Who
  * needs more than an epoch for one is not worth the wait. */
-static uint64_t busiest_us(const struct avg *a)
+static uint64_t busiest_us(const struct avg *a, uint64_t most)
 {
 	uint64_t us = 0;
 	list_each(it, &a->mates) {
@@ -78,7 +79,7 @@ static uint64_t busiest_us(const struct avg *a)
 			continue;
 		double step = (double)micro * 1e6 / rate;
 		if (step > (double)us)
-			us = step < (double)a->epoch_us ? (uint64_t)step : a->epoch_us;
+			us = step < (double)most ? (uint64_t)step : most;
 	}
 	return us * 5 / 4;
 }
@@ -168,9 +169,10 @@ void lead_begin(struct avg *a)
 	memcpy(b.prev, a->point.prev, DIGEST);
 	a->env->ops->secure(a->env, b.round, DIGEST);
 	b.ready_us = later_of(times_deadline(&a->ready_times, a->conf.round_floor_us, unmeasured_us(a)), 3 * far);
-	b.ready_us = later_of(b.ready_us, busiest_us(a));
+	b.ready_us = later_of(b.ready_us, busiest_us(a, a->epoch_us));
 	b.data_us = later_of(times_deadline(&a->data_times, a->conf.round_floor_us, unmeasured_us(a)), 6 * far);
-	b.data_us = later_of(b.data_us, a->grows ? busiest_us(a) : 0);
+	if (a->grows)                           /* they bring what they are in the middle of */
+		b.data_us = later_of(b.data_us, 2 * busiest_us(a, a->epoch_us ? a->epoch_us : ALL_AT_WORK_US));
 	units_roles(a);
 	gather(a, &b);
 	if (!units_put(a, &b)) {

@@ -42,10 +42,15 @@ static void silent(struct round *r, size_t j)
 static void at_work(struct round *r, size_t i)
 {
 	struct lead *l = r->lead;
+	uint64_t left = 0;
 	l->samples[i] = 0;
 	if (l->complaints)
 		l->complaints->fresh[SILENT][i] = false;
 	l->again = true;
+	for (size_t k = 0; k < r->b.n; k++)
+		left += l->samples[k];
+	if (!left)                              /* all are: the next round gives them time */
+		times_short(&r->a->data_times, 2, r->b.data_us, unmeasured_us(r->a));
 	hub_event(r->a, LOG_INFO_, "late", &r->b.m[i].id, "epoch %llu goes on without its samples: what it brings is not "
 		"all there yet", (unsigned long long)r->b.epoch);
 }

@@ -81,7 +81,7 @@ static size_t complaint(const struct round *r, struct buf *b, size_t *ret_bad, u
 	*ret_slow = 0;
 	for (size_t i = 0; i < r->b.n; i++)
 		if (bad[i]) {
-			unsigned times = (int)i == r->me && r->own_late ? 2 : flowing(r, i);
+			unsigned times = flowing(r, i);
 			buf_put(b, r->b.m[i].id.b, 32);
 			*ret_slow = times > *ret_slow ? times : *ret_slow;
 		}

@@ -142,6 +142,14 @@ static double correct_of(const struct trainer *t)
 	return n > 0 || s->is ? n : 0;
 }
 
+/* Of the first micro-batch that counts before backward nothing is known but what forward took, which is a third. */
+static double rate_of(const struct trainer *t)
+{
+	uint64_t now = env_now(t->env);
+
+	return t->rate > 0 || !t->grow.on ? t->rate : t->grow.n * 1e6 / (3 * (double)(now - t->last_us + 1));
+}
+
 /* What the averager does not know to be decided: this epoch's samples, and those that fly. */
 static void tell_progress(struct trainer *t, uint32_t batch, double loss)
 {
@@ -150,7 +158,7 @@ static void tell_progress(struct trainer *t, uint32_t batch, double loss)
 	const struct ranges none = { 0 };
 	struct trainer_progress p = { .epoch = t->epoch, .samples = t->samples + (flies ? t->flight.samples : 0),
 		.claimed = &t->claimed, .loss = loss, .correct = correct_of(t), .batch = batch,
-		.rate = t->rate, .grows = t->s->mode.grows };
+		.rate = rate_of(t), .grows = t->s->mode.grows };
 
 	if (flies) {
 		ranges_copy(&all, &t->claimed);

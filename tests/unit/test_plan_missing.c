@@ -278,6 +278,40 @@ static void abandoned(void **state)
 	close(&k, t);
 }
 
+/* The SUM of a round that is given up leaves what it was to take, for the next; that of members who need each other does
+ * not: they begin anew. */
+static void taken_nothing(void **state)
+{
+	struct kit k;
+	struct plan *p = small(&k);
+	struct token_run *r;
+	struct tokens *t;
+	uint32_t group[2];
+
+	for (int i = 0; i < 2; i++) {
+		group[i] = plan_group(p, i ? "strict" : "elastic", PLAN_OP_SUM, i, !i);
+		plan_buf(p, &(struct plan_buf){ .bytes = 10, .depth = 1, .per = 100 }, "part%d", i);
+		plan_buf(p, &(struct plan_buf){ .bytes = 10, .depth = 1, .per = 100 }, "mean%d", i);
+		plan_vec(p, 0, "make", "-> part%d", i);
+		plan_coll(p, PLAN_SUM, 0, group[i], "part%d! -> mean%d", i, i);
+	}
+	t = tokens_new(p, NULL, NULL);
+	ends(t, 0, false);
+	for (uint32_t n = 1; n < 4; n++) {
+		r = starts(t, n);
+		if (n == 2)
+			tokens_end(t, r, NULL);
+		else
+			tokens_abandon(t, r, true);
+	}
+	assert_int_equal(state_of(t, "part0", 0), SLOT_FULL);
+	assert_int_equal(state_of(t, "mean0", 0), SLOT_MISSING);
+	assert_int_equal(state_of(t, "part1", 0), SLOT_EMPTY);
+	assert_int_equal(state_of(t, "mean1", 0), SLOT_MISSING);
+	assert_int_equal(tokens_used(t, 0), 30);
+	close(&k, t);
+}
+
 /* What stands for a missing value must not lie where that is being written. */
 static void needs_a_ring(void **state)
 {
@@ -307,7 +341,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(without), cmocka_unit_test(who_does_without), cmocka_unit_test(newest),
 		cmocka_unit_test(nothing_stands),
-		cmocka_unit_test(state_stays), cmocka_unit_test(abandoned), cmocka_unit_test(needs_a_ring),
+		cmocka_unit_test(state_stays), cmocka_unit_test(abandoned), cmocka_unit_test(taken_nothing), cmocka_unit_test(needs_a_ring),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
