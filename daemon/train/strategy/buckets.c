@@ -95,15 +95,15 @@ static bool make(struct buckets *b, const struct view *v, uint64_t bytes)
 	return b->n > 1;
 }
 
-static const char *name_of(struct buckets *b, uint32_t op)
+static const char *name_of(struct buckets *b, const char *what, uint32_t op)
 {
-	(void)snprintf(b->name, sizeof(b->name), "grad.%u", b->first[op]);
+	(void)snprintf(b->name, sizeof(b->name), "%s.%u", what, b->first[op]);
 	return b->name;
 }
 
 static const char *of(void *arg, const struct pass *x)
 {
-	return name_of(arg, x->a);
+	return name_of(arg, "grad", x->a);
 }
 
 /* Behind the BWD that ends a bucket. */
@@ -111,32 +111,39 @@ static void made(void *arg, struct plan *p, const struct pass *x)
 {
 	struct buckets *b = arg;
 	bool ends = b->first[x->a] == x->a, last = b->first[b->v->profile->nops - 1] == x->a;
-	const char *name = name_of(b, x->a);
+	const char *name = name_of(b, "grad", x->a);
 
 	if (!ends)
 		return;
 	plan_vec(p, 0, "bucket", "%s batch%s loss%s%s -> %s", name, x->a ? "" : "!",
 		last && b->v->profile->stats_bytes ? " stats" : "", b->v->samples ? " acc" : "", name);
-	plan_coll(p, PLAN_SUM, 0, b->all, "%s -> %s", name, name);
+	plan_coll(p, PLAN_SUM, 0, b->all, "grad.%u! -> mean.%u", b->first[x->a], b->first[x->a]);
+}
+
+/* Of ops a .. e - 1. */
+static void buffer(struct plan *p, struct buckets *b, const char *what, uint32_t a, uint32_t e)
+{
+	const struct profile *m = b->v->profile;
+	uint64_t stats = e == m->nops ? m->stats_bytes : 0;
+	uint32_t g;
+
+	replica_buffer(p, name_of(b, what, a), PLAN_WEIGHT_GRAD, (lo_of(m, e) - lo_of(m, a)) * sizeof(real) + stats, false);
+	g = plan_find(p, b->name);
+	plan_extent(p, g, PLAN_FLAT, "", lo_of(m, a), lo_of(m, e));
+	if (stats)
+		plan_extent(p, g, PLAN_FLAT, "", m->params, m->params + stats / sizeof(real));
 }
 
 static void buffers(struct plan *p, struct buckets *b)
 {
 	const struct profile *m = b->v->profile;
-	uint64_t stats = m->stats_bytes / sizeof(real);
 
 	passes_buffers(p, &b->s);
 	for (uint32_t a = 0, e; a < m->nops; a = e) {
-		uint32_t g;
-
 		for (e = a; e < m->nops && b->first[e] == a;)
 			e++;
-		replica_buffer(p, name_of(b, a), PLAN_WEIGHT_GRAD, (lo_of(m, e) - lo_of(m, a)) * sizeof(real) +
-			(e == m->nops ? m->stats_bytes : 0), false);
-		g = plan_find(p, b->name);
-		plan_extent(p, g, PLAN_FLAT, "", lo_of(m, a), lo_of(m, e));
-		if (e == m->nops && stats)
-			plan_extent(p, g, PLAN_FLAT, "", m->params, m->params + stats);
+		buffer(p, b, "grad", a, e);
+		buffer(p, b, "mean", a, e);
 	}
 }
 
@@ -147,7 +154,7 @@ static void step(struct plan *p, struct buckets *b)
 
 	for (uint32_t o = 0; o < b->v->profile->nops; o++)
 		if (b->first[o] == o)
-			buf_printf(&refs, "%s! ", name_of(b, o));
+			buf_printf(&refs, "%s! ", name_of(b, "mean", o));
 	buf_u8(&refs, 0);
 	plan_vec(p, 0, "opt", "%sw opt -> w opt skipped", (const char *)refs.p);
 	plan_vec(p, 0, "digest", "w -> digest")->lane = plan_lane(p, "reduce", 1, 1);
