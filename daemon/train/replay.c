@@ -278,7 +278,7 @@ static int open_peer(struct replayer *r, struct peer *p, const struct replay_log
 	shard_begin(s);
 	if (place(p, PLACE_w, s->w_bytes, shard_w(s), e) < 0 || place(p, PLACE_opt, s->opt_bytes, shard_opt(s), e) < 0 ||
 	    place(p, PLACE_acc, w, NULL, e) < 0 || place(p, PLACE_g, w, NULL, e) < 0 ||
-	    place(p, PLACE_work, w, NULL, e) < 0 ||
+	    place(p, PLACE_work, w, NULL, e) < 0 || place(p, PLACE_grad, m->grows ? w : 0, NULL, e) < 0 ||
 	    place(p, PLACE_sent, part, NULL, e) < 0 || place(p, PLACE_mean, part, NULL, e) < 0 ||
 	    place(p, PLACE_stats, r->model->nbuffer * sizeof(real), NULL, e) < 0)
 		return -1;

@@ -18,12 +18,13 @@
 
 /* The plan's buffers that are vectors. */
 enum place { PLACE_w, PLACE_opt, PLACE_anchor, PLACE_momentum, PLACE_acc, PLACE_sent, PLACE_mean, PLACE_work,
-	PLACE_stats, PLACE_g, PLACES };
+	PLACE_stats, PLACE_g, PLACE_grad, PLACES };
 struct value {
 	real *p; size_t bytes; bool own;        /* own: not part of the shard */
 	uint64_t epoch;                         /* of weights: how many commits are in them */
 	uint64_t writes;                        /* how often it was written */
 	int64_t key; uint64_t program;          /* as the log has it; program 0: it was not written by one */
+	int64_t index;                          /* of grad: which micro-batch's it is */
 };
 struct micro {
 	uint32_t n; uint64_t *position;
@@ -54,6 +55,7 @@ struct peer {
 	uint64_t epoch, samples, target, work_epoch, oldest;
 	double unit, hyper[OPTIM_KEYS_MAX], clip_norm;
 	bool renewed;
+	uint64_t growing;                       /* of samples: they count, and what is given of them is not decided */
 	struct { bool out; uint64_t samples, version; } flight;
 	struct list commits; struct told *applying;
 	struct list gifts;                      /* what it gave to rounds that are not summed yet */
@@ -97,6 +99,7 @@ int replay_keep(struct replayer *r, const struct shard *s, uint64_t epoch, struc
 /* Of a VEC that has ended. What the line says of scalars has to be the same here. */
 int replay_vec(struct replayer *r, struct peer *p, const struct begun *op, const json_t *j, struct err *e);
 int replay_place(const char *name);             /* -1: no vector */
+const char *replay_name(const char *name);      /* parts of a gradient, "grad.N", are one vector here */
 /* Is that what strategies do with vectors? ERR_CORRUPT: none does; a function trusts in what it is given. */
 int replay_known(const char *fn, const char *const *in, uint32_t nin, const char *const *out, uint32_t nout,
 	struct err *e);

@@ -36,7 +36,7 @@ static const char *ref_name(const json_t *refs, size_t k)
 {
 	const char *s = json_string_value(json_array_get(json_array_get(refs, k), 0));
 
-	return s ? s : "";
+	return s ? replay_name(s) : "";
 }
 
 /* What it reads is what was written last: the log has the keys of both. */
@@ -46,7 +46,7 @@ static int same_keys(struct peer *p, const json_t *refs, struct err *e)
 		int place = replay_place(ref_name(refs, k));
 		int64_t key = json_integer_value(json_array_get(json_array_get(refs, k), 1));
 
-		if (place >= 0 && place != PLACE_g && p->v[place].program == p->program && p->v[place].key != key)
+		if (place >= 0 && place != PLACE_g && place != PLACE_grad && p->v[place].program == p->program && p->v[place].key != key)
 			return err_set(e, ERR_CORRUPT, "%s: value %lld is read, and %lld was written last", ref_name(refs, k),
 				(long long)key, (long long)p->v[place].key);
 	}
@@ -97,13 +97,18 @@ static int take_start(struct replayer *r, struct peer *p, const json_t *j, const
 	if (replay_number(j, "program") != p->program)
 		return err_set(e, ERR_CORRUPT, "an instruction of program %llu in program %llu",
 			(unsigned long long)replay_number(j, "program"), (unsigned long long)p->program);
-	if (json_array_size(refs) > REPLAY_REFS)
-		return err_set(e, ERR_CORRUPT, "an instruction of %zu inputs", json_array_size(refs));
 	if (same_keys(p, refs, e) < 0)
 		return -1;
-	*op = (struct begun){ .op = i, .there = true, .nin = (uint32_t)json_array_size(refs) };
-	for (uint32_t k = 0; k < op->nin; k++)
-		(void)snprintf(op->in[k], sizeof(op->in[k]), "%s", ref_name(refs, k));
+	*op = (struct begun){ .op = i, .there = true };
+	for (size_t k = 0; k < json_array_size(refs); k++) {
+		const char *name = ref_name(refs, k);
+
+		if (op->nin && replay_place(name) == PLACE_grad && !strcmp(op->in[op->nin - 1], name))
+			continue;               /* the next part */
+		if (op->nin == REPLAY_REFS)
+			return err_set(e, ERR_CORRUPT, "an instruction of %zu inputs", json_array_size(refs));
+		(void)snprintf(op->in[op->nin++], sizeof(op->in[0]), "%s", name);
+	}
 	op->batch = !strcmp(kind, "COMMIT") && op->nin;
 	op->vec = !strcmp(kind, "VEC");
 	if (!strcmp(kind, "FWD"))
@@ -116,17 +121,18 @@ static int take_start(struct replayer *r, struct peer *p, const json_t *j, const
 }
 
 /* The samples of a micro-batch count. */
-static int count(struct peer *p, const json_t *j, struct err *e)
+static int count(const struct replayer *r, struct peer *p, const json_t *j, struct err *e)
 {
 	int64_t index = json_integer_value(json_object_get(j, "index"));
 	struct micro *m = &p->micro[(uint64_t)index % REPLAY_LOADS];
 
-	if (!m->n || m->index != index || m->counted || !m->summed)
+	if (!m->n || m->index != index || m->counted || !(m->summed || r->s->mode.grows))
 		return err_set(e, ERR_CORRUPT, "micro-batch %lld counts and %s", (long long)index,
 			m->counted ? "has counted before" : "is in no sum");
 	if (!p->samples)
 		p->oldest = p->renewed ? p->work_epoch : p->epoch;
 	p->samples += m->n;
+	p->growing += m->summed ? 0 : m->n;
 	m->counted = true;
 	return 0;
 }
@@ -139,6 +145,8 @@ static int deliver(struct replayer *r, struct peer *p, const json_t *j, struct e
 	struct value *v = place < 0 ? NULL : &p->v[place];
 	const real *mean;
 
+	if (place == PLACE_grad && p->applying)
+		return 0;                       /* the first of its parts has brought all */
 	if (!c || p->applying || !v)
 		return err_set(e, ERR_CORRUPT, "a mean is taken that nobody has committed");
 	/* running on from w to the optimizer's vectors, where these are averaged, too */
@@ -172,13 +180,13 @@ static int take_end(struct replayer *r, struct peer *p, const json_t *j, const c
 
 	/* a micro-batch that was summed while its program was cut short counts, without a start of its own */
 	if (!strcmp(kind, "COMMIT") && (!op->there || op->op != i) && m->index == index && m->summed)
-		return count(p, j, e);
+		return count(r, p, j, e);
 	if (!op->there || op->op != i || replay_number(j, "program") != p->program || op->vec != !strcmp(kind, "VEC"))
 		return err_set(e, ERR_CORRUPT, "an instruction has ended that had not begun");
 	if (!strcmp(kind, "LOAD"))
 		rc = take_load(p, j, e);
 	else if (!strcmp(kind, "COMMIT") && op->batch)
-		rc = count(p, j, e);
+		rc = count(r, p, j, e);
 	else if (!strcmp(kind, "SUM"))
 		rc = deliver(r, p, j, e);
 	else if (!strcmp(kind, "VEC") && strcmp(replay_text(j, "fn"), "loss"))
@@ -262,7 +270,7 @@ static int decide(struct replayer *r, struct peer *p, struct told *c, struct err
 			r->ret->stale_most = c->epoch - 1 - c->version;
 	}
 	if (!c->flew && !r->s->mode.any)
-		p->samples = 0;
+		p->samples = p->growing = 0;
 	return 0;
 }
 
@@ -361,7 +369,7 @@ static void forget(struct peer *p)
 	list_init(&p->commits);
 	free(p->applying);
 	p->applying = NULL;
-	p->samples = 0;
+	p->samples = p->growing = 0;
 	p->renewed = p->flight.out = false;
 }
 
@@ -405,6 +413,14 @@ static int take_adopted(struct replayer *r, struct peer *p, const json_t *j, str
 	return 0;
 }
 
+/* What the one before was making for a round, it has not given. */
+static void begin_program(struct peer *p, const json_t *j)
+{
+	p->program = replay_number(j, "number");
+	p->samples -= p->growing;
+	p->growing = 0;
+}
+
 int replay_line(struct replayer *r, struct peer *p, const json_t *j, struct err *e)
 {
 	const char *ev = replay_text(j, "ev"), *kind = replay_text(j, "kind");
@@ -430,7 +446,7 @@ int replay_line(struct replayer *r, struct peer *p, const json_t *j, struct err 
 	else if (!strcmp(ev, "program") && strcmp(replay_text(j, "strategy"), r->s->strategy))
 		return err_set(e, ERR_CORRUPT, "a program of strategy %s", replay_text(j, "strategy"));
 	else if (!strcmp(ev, "program"))
-		p->program = replay_number(j, "number");
+		begin_program(p, j);
 	else if (!strcmp(ev, "dropped") && replay_number(j, "samples") != p->samples)
 		return err_set(e, ERR_CORRUPT, "%llu samples were dropped, and %llu were there",
 			(unsigned long long)replay_number(j, "samples"), (unsigned long long)p->samples);

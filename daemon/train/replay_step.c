@@ -9,7 +9,7 @@
 #include "train/replay_int.h"
 
 static const char *const place_name[PLACES] = { "w", "opt", "anchor", "momentum", "acc", "sent", "mean", "work",
-	"stats", "g" };
+	"stats", "g", "grad" };
 static const char *const scalar_name[] = { "loss", "correct", "unit", "skipped", "parcel", "renewed", "digest" };
 
 int replay_place(const char *name)
@@ -18,6 +18,11 @@ int replay_place(const char *name)
 		if (!strcmp(place_name[i], name))
 			return i;
 	return -1;
+}
+
+const char *replay_name(const char *name)
+{
+	return strncmp(name, "grad.", 5) ? name : place_name[PLACE_grad];
 }
 
 static bool is_scalar(const char *name)
@@ -97,7 +102,8 @@ static int operand(struct peer *p, const char *name, struct call *c, uint32_t k,
 	int place = replay_place(name);
 
 	if (place >= 0 && p->v[place].p)
-		*a = (struct vec_arg){ .p = p->v[place].p, .bytes = p->v[place].bytes };
+		*a = (struct vec_arg){ .p = p->v[place].p, .bytes = p->v[place].bytes,
+			.class = place == PLACE_stats ? PLAN_WEIGHT : PLAN_ACTIVATION };
 	else if (is_scalar(name))
 		*a = (struct vec_arg){ .p = c->scalar[k], .bytes = strcmp(name, "digest") ? 8 : STATE_DIGEST,
 			.class = PLAN_SCALAR };
@@ -175,7 +181,9 @@ int replay_known(const char *fn, const char *const *in, uint32_t nin, const char
 		"outer mean anchor momentum > anchor momentum w skipped",
 		"fragment sent anchor momentum w > anchor momentum w skipped",
 		"fragment mean anchor momentum w > anchor momentum w skipped", "tail w > stats", "tail acc > stats",
-		"tail work > stats", "digest w > digest", "digest mean > digest", "digest anchor > digest",
+		"tail work > stats", "bucket grad batch loss > grad", "bucket grad batch loss stats > grad",
+		"bucket grad batch loss acc > grad", "bucket grad batch loss stats acc > grad", "opt grad w opt > w opt skipped",
+		 "digest w > digest", "digest mean > digest", "digest anchor > digest",
 	};
 	char form[400];
 	size_t n = (size_t)snprintf(form, sizeof(form), "%.24s", fn);
@@ -199,7 +207,7 @@ int replay_vec(struct replayer *r, struct peer *p, const struct begun *op, const
 	struct micro *m = &p->micro[(uint64_t)index % REPLAY_LOADS];
 	uint32_t nout = (uint32_t)json_array_size(refs);
 	const char *in[REPLAY_REFS], *out[REPLAY_REFS] = { NULL };
-	bool reads = op->nin && !strcmp(op->in[0], "g");
+	bool part = ops && !strcmp(ops->name, "bucket"), reads = op->nin && (part || !strcmp(op->in[0], "g"));
 	struct kerr why = { 0 };
 	struct call c = { .b = { .n = m->n } };
 	struct vec_call v = { .par = r->par, .env = op->v, .nin = op->nin, .nout = nout, .in = c.in, .out = c.out,
@@ -210,6 +218,8 @@ int replay_vec(struct replayer *r, struct peer *p, const struct begun *op, const
 	for (uint32_t k = 0; k < nout; k++)
 		if (!(out[k] = json_string_value(json_array_get(json_array_get(refs, k), 0))))
 			return err_set(e, ERR_CORRUPT, "an output without a name");
+		else
+			out[k] = replay_name(out[k]);
 	for (uint32_t k = 0; k < op->nin; k++)
 		in[k] = op->in[k];
 	if (replay_known(ops->name, in, op->nin, out, nout, e) < 0)
@@ -221,8 +231,15 @@ int replay_vec(struct replayer *r, struct peer *p, const struct begun *op, const
 		if (operand(p, out[k], &c, REPLAY_REFS + k, &c.out[k], e) < 0)
 			return -1;
 	for (uint32_t k = 0; reads && k < op->nin; k++)
-		if (!strcmp(op->in[k], "loss") && passes(r, p, m, index, c.scalar[k], e) < 0)
+		if (!strcmp(op->in[k], "loss") && !(part && m->summed && m->index == index) &&
+		    passes(r, p, m, index, c.scalar[k], e) < 0)
 			return -1;
+	if (part && p->v[PLACE_grad].program == p->program && p->v[PLACE_grad].index == index)
+		return 0;                       /* the first of its parts was all of it */
+	if (part) {
+		memcpy(p->v[PLACE_grad].p, p->v[PLACE_g].p, r->model->nparam * sizeof(real));
+		p->v[PLACE_grad].index = index;
+	}
 	if (ops->run(&v) < 0)
 		return err_set(e, ERR_CORRUPT, "%s", why.text);
 	versions(p, op, out, nout, j);

@@ -26,7 +26,7 @@ struct view trainer_plan_view(struct trainer *t, const struct view_member *me, u
 	struct view v = { .profile = &t->profile, .nmembers = 1, .member = me, .first = first, .epoch = t->epoch,
 		.generation = trainer_generation(t),
 		.redundancy = t->s->redundancy, .memory = &t->pass, .samples = t->samples,
-		.target_batch = t->target,
+		.target_batch = t->s->mode.grows ? trainer_goal(t) : t->target,
 		.settings = { t->s->nsettings, t->s->setting }, .values = t->s->plan };
 
 	if (t->seat.is)
@@ -58,9 +58,7 @@ static int make_plan(void *arg, const struct plan_results *results, uint64_t fir
 	if (!t->seat.is)
 		v.target_batch = t->hold_at;
 	still = t->broken || t->quiet || t->lent || t->resting;
-	if (!still && state_wants(t->state) && !state_busy(t->state))   /* for the replay: who begins with it begins here */
-		trainer_line(t, "\"ev\":\"copied\",\"epoch\":%llu", (unsigned long long)t->epoch);
-	if (still || state_copies(t->state, t->epoch) || !sits ||
+	if (still || trainer_copies(t) || !sits ||
 	    (!v.begun && !v.sent && !v.agreed && (!t->started || t->paused))) {
 		plan_init(ret, t->strategy->name, 0, 1, &t->c.self);
 		return 0;

@@ -152,9 +152,10 @@ void round_boundary(struct trainer *t)
 {
 	bool waits = t->splits && sums_wait(&t->sums);
 
-	if (t->grow.on && t->paused && !t->in_begin && list_empty(&t->commits)) {
-		exec_interrupt(t->x);           /* no round may begin for long */
-		return;
+	if (t->grow.planned && !t->applying && list_empty(&t->commits)) {
+		(void)trainer_copies(t);        /* what it computes writes nothing of the state before a commit */
+		if (t->grow.on || !t->paused)
+			return;
 	}
 	if (t->round_prog && !waits)
 		return;

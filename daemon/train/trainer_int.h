@@ -272,6 +272,7 @@ int trainer_hold_parts(struct trainer *t, const struct shard_part *part, uint32_
 /* Of a run with such a model; ret_used: which of the optimizer's vectors are in it. layout_free it. */
 int trainer_layout(const struct spec *s, const struct model *m, bool ret_used[OPTIM_STATES_MAX], struct layout *ret,
 	struct err *e);
+bool trainer_copies(struct trainer *t);         /* a copy of it that was wanted is being made; nothing may write to it */
 int trainer_hold(struct trainer *t, struct err *e); /* the state, and what micro-batches move beside it */
 void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg);
 static inline real *trainer_w(const struct trainer *t) { return shard_w(trainer_shard(t)); }

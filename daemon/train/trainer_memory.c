@@ -9,8 +9,10 @@ static size_t predict_bytes(struct trainer *t, struct err *e)
 {
 	struct view_member me = { .id = t->c.self, .speed = 1 };
 	struct view v = trainer_plan_view(t, &me, 0);
+	size_t bytes = (size_t)memory_programs(t->strategy, &v, t->s->mode.under_way, e);
 
-	return (size_t)memory_programs(t->strategy, &v, t->s->mode.under_way, e);
+	/* parts of gradients lie in memory that stays when none is there */
+	return bytes + (bytes && t->s->mode.grows ? trainer_contribution_len(t) * sizeof(real) : 0);
 }
 
 uint64_t trainer_kept_bytes(const struct trainer *t)

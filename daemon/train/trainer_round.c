@@ -182,7 +182,7 @@ void round_sum(struct trainer *t, const struct sum *s)
 		grow_sum(t, s);
 	if (!sums_wait(&t->sums))
 		return;
-	if (!list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin))
+	if (!list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin) && !state_busy(t->state))
 		deliver(t);
 	else if (list_empty(&t->commits) && t->in_begin && !t->grow.on)
 		contribute(t);
@@ -215,7 +215,8 @@ void round_again(struct trainer *t)
 	while (t->strategy->crew && (!t->seat.is || t->flight.out) && !list_empty(&t->commits) && !t->applying &&
 	       !trainer_round_len(t))
 		round_go_on(t);                 /* a spare has no programs, who has no part none that would wait for it */
-	if (sums_wait(&t->sums) && !list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin))
+	if (sums_wait(&t->sums) && !list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin) &&
+	    !state_busy(t->state))
 		deliver(t);
 }
 

@@ -72,11 +72,23 @@ static void now_quiet(void *arg)
 	done(t->quiet_arg);
 }
 
+bool trainer_copies(struct trainer *t)
+{
+	if (state_wants(t->state) && !state_busy(t->state))     /* for the replay: who begins with it begins here */
+		trainer_line(t, "\"ev\":\"copied\",\"epoch\":%llu", (unsigned long long)t->epoch);
+	return state_copies(t->state, t->epoch);
+}
+
 /* No copy of it and no fill runs any more. */
 static void copied(void *arg)
 {
 	struct trainer *t = arg;
 
+	if (t->grow.planned) {          /* no program may begin for long */
+		if (state_wants(t->state) && !t->quiet)
+			round_boundary(t);
+		trainer_later(t);
+	}
 	if (t->quiet)
 		exec_on_quiet(t->x, now_quiet, t);
 	else

@@ -109,7 +109,9 @@ json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e)
 		rc = t->strategy->plan(&v, &none, p, e);
 		if (rc < 0)
 			break;
-		buf_printf(&text, "%s\n", title[n]);
+		if (!n && t->s->mode.grows && p->ngroups)
+			most = 1;
+		buf_printf(&text, "%s\n", most > 1 ? title[n] : "a micro-batch, and the round that has it while it is made:");
 		plan_print(p, &text);
 		(void)json_array_append_new(costs, predicted(t, p, before, draw, &text));
 		(void)json_array_append_new(plans, plan_to_json(p));

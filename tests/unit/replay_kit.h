@@ -381,6 +381,7 @@ static const struct mode { const char *name, *strategy, *averaging; bool stale; 
 	{ "every", "hivemind", "\"local_updates\":true,\"every\":3", false },
 	{ "average_optimizer", "hivemind", "\"local_updates\":true,\"average_optimizer\":true", false },
 	{ "sync_every", "allreduce", "\"sync_every\":3,\"average_optimizer\":true", false },
+	{ "buckets", "allreduce", "\"bucket_bytes\":1", false },
 	{ "delay_state", "hivemind", "\"local_updates\":true,\"delay_state\":true", true },
 	{ "diloco", "diloco", "\"inner_steps\":4", false },
 	{ "fragments", "diloco", "\"inner_steps\":4,\"fragments\":2", false },
