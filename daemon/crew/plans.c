@@ -96,7 +96,7 @@ struct view view_of(const struct view *usual, const struct offer *o, const struc
 
 void plans_free(struct plans *p)
 {
-	for (uint32_t i = 0; i < p->n; i++)
+	for (uint32_t i = 0; i < p->nlist; i++)
 		plan_free(&p->v[i]);
 	free(p->v);
 	free(p->list);
@@ -109,17 +109,26 @@ int plans_make(struct plans *ret, const struct planner_ops *s, const struct view
 {
 	struct view_member *m = view_members(o);
 	struct view v = view_of(usual, o, m, 0);
-	*ret = (struct plans){ .v = xcalloc(o->n, sizeof *ret->v), .list = xcalloc(o->n, sizeof *ret->list) };
+	uint32_t all = v.held ? 2 * o->n : o->n;
+	*ret = (struct plans){ .v = xcalloc(all, sizeof *ret->v), .list = xcalloc(all, sizeof *ret->list) };
 	int rc = plan_members(s, &v, ret->v, &ret->values, e);
+	if (!rc)
+		ret->n = ret->nlist = o->n;
+	if (!rc && v.held) {
+		v.values = ret->values ? ret->values : v.values;
+		v.validates = v.held;
+		rc = plan_members(s, &v, ret->v + o->n, NULL, e);
+		ret->nlist = rc ? o->n : all;
+	}
 	free(m);
 	if (rc) {
 		plans_free(ret);
 		return rc;
 	}
-	for (; ret->n < o->n; ret->n++) {
-		ret->list[ret->n] = &ret->v[ret->n];
-		if (!ret->v[ret->n].redundancy)
-			ret->v[ret->n].redundancy = o->redundancy;
+	for (uint32_t i = 0; i < ret->nlist; i++) {
+		ret->list[i] = &ret->v[i];
+		if (!ret->v[i].redundancy)
+			ret->v[i].redundancy = o->redundancy;
 	}
 	return 0;
 }
@@ -153,6 +162,8 @@ int plans_check(const struct plans *p, const struct view *usual, const struct of
 	world_of(&w, usual, o);
 	struct check_conf conf = { .predict = w.conf };
 	int rc = plan_check(p->list, p->n, &conf, NULL, e);
+	if (!rc && p->nlist > p->n && plan_check(p->list + p->n, p->n, &conf, NULL, e))
+		rc = err_wrap(e, "validation");
 	world_done(&w);
 	return rc;
 }
@@ -239,7 +250,7 @@ void plans_find(const struct plans *p, const struct planner_ops *s, const struct
 {
 	*ret = (struct found){ .unit = xcalloc(o->n + 1, sizeof *ret->unit), .values = json_incref(p->values) };
 	plans_shards(p, &ret->shards);
-	plan_digest_all(p->list, p->n, ret->digest);
+	plan_digest_all(p->list, p->nlist, ret->digest);
 	plans_units(s, usual, o, p->values, ret->unit);
 }
 

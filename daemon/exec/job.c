@@ -64,6 +64,11 @@ static struct block *output(const struct op *o, bool saved, enum plan_class clas
 
 /* --- FWD, BWD */
 
+static bool evaluates(const struct op *o)
+{
+	return o->x->c.eval || !strcmp(o->i->variant, "eval");
+}
+
 struct pass {                           /* resolved operands, on the stack of the job */
 	int a, b;
 	struct model_call call;
@@ -88,6 +93,20 @@ static int piece_of(const struct op *o, int *ret_a, int *ret_b)
 	return *ret_b > o->model->nops ? -1 : 0;
 }
 
+/* Running statistics behind the weights of a part, as if those of the whole model were there: what a FWD that evaluates
+ * reads, whatever micro-batches have moved meanwhile. */
+static real *buffers_of(const struct op *o)
+{
+	const struct plan_buf *b = NULL;
+	struct block *w = input(o, false, PLAN_WEIGHT, &b);
+	const struct plan_extent *x = w && b->nextents > 1 ? b->extent : NULL;
+
+	if (!o->eval || o->x->c.eval || !x || x[0].kind != PLAN_FLAT || x[1].kind != PLAN_FLAT || !w->p)
+		return o->x->c.buffers;
+	return (real *)((uintptr_t)w->p + (x[0].hi - x[0].lo) * sizeof(real) -
+		(x[1].lo - o->model->nparam) * sizeof(real));
+}
+
 static void pass_of(const struct op *o, struct pass *p)
 {
 	const struct plan_buf *b = NULL;
@@ -95,7 +114,7 @@ static void pass_of(const struct op *o, struct pass *p)
 	struct block *w, *saved;
 	uint32_t k;
 
-	*p = (struct pass){ .call = { .batch = o->batch, .train = !o->eval && strcmp(o->i->variant, "eval"),
+	*p = (struct pass){ .call = { .batch = o->batch, .train = !o->eval,
 		.replay = o->i->replay && !PLANTED(REPLAY_AFRESH), .work = o->work, .buffer = o->buffers, .key = o->key } };
 	if (o->i->replay && PLANTED(REPLAY_CHANCE))
 		p->call.key++;
@@ -241,8 +260,8 @@ static int prepare_pass(struct op *o, struct err *e)
 	const struct batch *b = batch_of(o);
 
 	o->model = o->x->c.model;
-	o->eval = o->x->c.eval;
-	o->buffers = o->x->c.buffers;
+	o->eval = evaluates(o);
+	o->buffers = buffers_of(o);
 	o->batch = b ? b->n : 0;
 	o->key = b && b->n ? rand_key(o->x->c.seed, b->position[0]) : 0;
 	o->args = xcalloc(o->i->nout + 1, sizeof(*o->args));
@@ -316,7 +335,7 @@ static int prepare_vec(struct op *o, struct err *e)
 	if (o->x->cb.env)
 		o->x->cb.env(o->x->arg, &o->call.env);
 	o->call.env.model = o->x->c.model;
-	o->call.env.eval = o->x->c.eval;
+	o->call.env.eval = evaluates(o);
 	o->job.run = run_vec;
 	return 0;
 }

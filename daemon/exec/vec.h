@@ -11,6 +11,7 @@
 #include "plan/planner.h"
 
 struct batch;
+#define TALLY 3                         /* numbers that VEC tally makes: losses, right answers, samples */
 struct vec_arg {
 	void *p; size_t bytes;
 	enum plan_class class;

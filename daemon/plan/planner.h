@@ -76,6 +76,10 @@ struct view {
 	 * into each other, micro-batches of the next one that are under way. */
 	bool fresh;
 	bool granted;                   /* there are sample positions to load */
+	/* Of crews whose data hold something out: micro-batches of that which a program of validation goes through at most,
+	 * 0: there is none; and how many the program that is asked for goes through, 0: it is none. Such programs run
+	 * between those of the step, on what is committed, change nothing, and are checked and agreed on with them. */
+	uint32_t held, validates;
 	uint64_t micro_batches;         /* how many the program may run before it asks again; 0: the planner chooses */
 	struct plan_results settings;   /* the strategy's own numbers from the spec ("every" 2) */
 	const json_t *values;           /* and what is more than a number: its "plan"; NULL: nothing */

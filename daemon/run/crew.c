@@ -58,6 +58,11 @@ static void runs(struct run_crew *s)
 	s->step = SEAT_RUNS;
 	s->whole = true;
 	run_crew_grant(r);
+	if (r->point.epoch && r->state == RUN_TRAIN && run_crew_validates(r, r->point.epoch)) {
+		r->validating = true;
+		r->val_epoch = r->point.epoch;
+		trainer_validate(r->trainer, false);
+	}
 	run_effective_pause(r);
 	run_tell(r, true);
 }

@@ -3,6 +3,8 @@
 #include <string.h>
 #include "run/crew_int.h"
 
+#define RARE 20                         /* times a validation's time between two */
+
 void run_crew_look(struct run_crew *s)
 {
 	env_after(s->r->rs->ctx.env, &s->timer, 0);
@@ -48,6 +50,17 @@ int run_crew_change(const struct run *r, const json_t *patch, struct err *e)
 		return err_set(e, ERR_INVALID, "robust: members bring parts of the vector in strategy %s, and a robust mean is "
 			"of whole ones", r->spec->strategy);
 	return 0;
+}
+
+/* Members begin a validation together, so that when goes by what they all know: where the spec is silent, so seldom that
+ * it takes a twentieth of the time, where forward is a third of a step. */
+bool run_crew_validates(const struct run *r, uint64_t epoch)
+{
+	uint64_t n = data_count(r->data, DATA_VALIDATION), every = r->spec->validation_every;
+	uint64_t step = 3 * spec_epoch_samples(r->spec, run_target(r));
+	if (every == SPEC_VALIDATION_AUTO)
+		every = (RARE * n + step - 1) / step;
+	return n && every && epoch % every == 0;
 }
 
 uint64_t run_crew_life(const struct run *r) { return crew_life(r->crew->crew); }

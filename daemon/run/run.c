@@ -241,7 +241,7 @@ static enum run_event enter_finish(struct run *r)
 	if (r->val_epoch != r->point.epoch && data_count(r->data, DATA_VALIDATION)) {
 		r->val_epoch = r->point.epoch;
 		r->validating = true;
-		trainer_validate(r->trainer);
+		trainer_validate(r->trainer, true);
 		return EV_NONE;
 	}
 	if (!r->final_saved && r->rs->ctx.state_dir) {

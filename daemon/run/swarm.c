@@ -213,10 +213,13 @@ static void advance_own(struct run *r, const struct trainer_applied *a)
 	run_grant_local(r, true);
 }
 
-/* Where the spec is silent: a twentieth of the time, whatever a validation takes on this machine. */
+/* Where the spec is silent: a twentieth of the time, whatever a validation takes on this machine; members of one plan go
+ * by what all know. */
 static bool validation_due(const struct run *r, uint64_t epoch)
 {
 	uint64_t every = r->spec->validation_every;
+	if (r->crew)
+		return run_crew_validates(r, epoch);
 	if (every != SPEC_VALIDATION_AUTO)
 		return every && epoch % every == 0;
 	return !r->val_took_us || env_now(r->rs->ctx.env) - r->val_done_us >= VALIDATION_RARE * r->val_took_us;
@@ -240,10 +243,10 @@ static void on_applied(void *arg, const struct trainer_applied *a)
 	record_epoch(r, a);
 	if (r->avg)
 		avg_applied(r->avg, a->epoch, a->digest);
-	if (validation_due(r, a->epoch) && !r->validating && !run_goal(r) && r->state == RUN_TRAIN) {
+	if (validation_due(r, a->epoch) && (!r->validating || r->crew) && !run_goal(r) && r->state == RUN_TRAIN) {
 		r->validating = true;
 		r->val_epoch = a->epoch;
-		trainer_validate(r->trainer);
+		trainer_validate(r->trainer, false);
 	}
 	if (ckpt_due(r, a->epoch) && !r->saving && !run_goal(r) && r->state == RUN_TRAIN && r->rs->ctx.state_dir)
 		run_save(r, NULL);
@@ -254,10 +257,8 @@ static void on_applied(void *arg, const struct trainer_applied *a)
 	run_again_more(r);
 }
 
-static void on_validated(void *arg, const struct trainer_validated *v)
+static void take_result(struct run *r, const struct trainer_validated *v)
 {
-	struct run *r = arg;
-	r->validating = false;
 	r->val_took_us = v->took_us;
 	r->val_done_us = env_now(r->rs->ctx.env);
 	r->val_loss = v->loss;
@@ -266,6 +267,14 @@ static void on_validated(void *arg, const struct trainer_validated *v)
 		r->best_accuracy = v->accuracy;
 	if (r->rs->ctx.store)
 		store_epoch_validated(r->rs->ctx.store, r->hex, v->epoch, v->loss, v->accuracy);
+}
+
+static void on_validated(void *arg, const struct trainer_validated *v)
+{
+	struct run *r = arg;
+	r->validating = false;
+	if (v->samples)
+		take_result(r, v);
 	run_tell(r, true);
 	if (r->state == RUN_FINISH)
 		run_finish_more(r);

@@ -26,7 +26,7 @@ struct view trainer_plan_view(struct trainer *t, const struct view_member *me, u
 	struct view v = { .profile = &t->profile, .nmembers = 1, .member = me, .first = first, .epoch = t->epoch,
 		.generation = trainer_generation(t),
 		.redundancy = t->s->redundancy, .memory = &t->pass, .samples = t->samples,
-		.target_batch = t->s->mode.grows ? trainer_goal(t) : t->target,
+		.target_batch = t->s->mode.grows ? trainer_goal(t) : t->target, .held = eval_most(t),
 		.settings = { t->s->nsettings, t->s->setting }, .values = t->s->plan };
 
 	if (t->seat.is)
@@ -37,8 +37,11 @@ struct view trainer_plan_view(struct trainer *t, const struct view_member *me, u
 /* Before a program is planned: what has become of the one before. */
 static bool seated(struct trainer *t, uint64_t first)
 {
-	uint32_t n = seat_flushed(t);
+	uint32_t n;
 
+	if (eval_due(t))
+		return true;
+	n = seat_flushed(t);
 	if (n)
 		counted(t, n);
 	return seat_ask(t, first);
@@ -48,27 +51,34 @@ static int make_plan(void *arg, const struct plan_results *results, uint64_t fir
 {
 	struct trainer *t = arg;
 	struct view_member me = { .id = t->c.self, .speed = 1 };
-	bool sits = !t->strategy->crew || seated(t, first), still;
-	bool undone = grow_undo(t);
+	bool cut = !eval_ended(t, &first) && seat_cut(t);
+	bool sits = !cut && (!t->strategy->crew || seated(t, first)), still;
+	bool validates = sits && eval_due(t), undone = grow_undo(t);
 	struct view v = trainer_plan_view(t, &me, first);
 
 	if (undone)
 		tell_progress(t, 0, t->batch_loss);
 	round_view(t, &v);
+	if (validates)
+		eval_view(t, &v);
 	if (!t->seat.is)
 		v.target_batch = t->hold_at;
 	still = t->broken || t->quiet || t->lent || t->resting;
 	if (still || trainer_copies(t) || !sits ||
-	    (!v.begun && !v.sent && !v.agreed && (!t->started || t->paused))) {
+	    (!v.begun && !v.sent && !v.agreed && !validates && (!t->started || t->paused))) {
 		plan_init(ret, t->strategy->name, 0, 1, &t->c.self);
 		return 0;
 	}
-	if (!load_left(t) && !v.begun)
+	if (!load_left(t) && !v.begun && !validates)
 		load_told_idle(t);
 	if (t->strategy->plan(&v, results, ret, e) < 0)
 		return -1;
 	round_planned(t, &v, ret);
-	if (t->seat.is)
+	if (validates)
+		eval_planned(t, ret, first);
+	else
+		eval_passed(t, ret);
+	if (t->seat.is && !validates)
 		seat_planned(t, ret);
 	t->last_us = env_now(t->env);
 	return 0;
@@ -99,7 +109,9 @@ static void on_scalar(void *arg, const char *name, int64_t index, const void *p,
 {
 	struct trainer *t = arg;
 
-	if (!strcmp(name, "loss")) {
+	if (!strncmp(name, "told", 4)) {
+		eval_told(t, name + 4, p, bytes);
+	} else if (!strcmp(name, "loss")) {
 		t->batch_loss = *(const double *)p;
 		if (t->seat.is && isfinite(t->batch_loss))
 			t->loss_sum += t->batch_loss;
@@ -258,7 +270,7 @@ static void cancel_op(void *arg, struct exec_wait *w)
 {
 	struct trainer *t = arg;
 
-	if (load_cancel(t, w))
+	if (load_cancel(t, w) || valid_cancel(t, w))
 		return;
 	if (!round_cancel(t, w) && t->c.ops && t->c.ops->cancel)
 		t->c.ops->cancel(t->c.ops_arg, w);
@@ -282,8 +294,8 @@ void trainer_now(struct timer *tm)
 	if (t->tell && (t->samples || round_carries(t)))
 		tell_progress(t, 0, t->batch_loss);
 	t->tell = false;
-	if (t->v.wanted && !t->v.count) {       /* nothing is held out: say so */
-		t->v.wanted = false;
+	if (t->v.lost || (t->v.wanted && !t->v.count)) {        /* nothing is held out, or came of it: say so */
+		t->v.wanted = t->v.lost = false;
 		if (t->cb.validated)
 			t->cb.validated(t->arg, &v);
 	}

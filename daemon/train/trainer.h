@@ -186,8 +186,11 @@ void trainer_failed(struct trainer *t, uint64_t epoch);
 /* strategies without a swarm: next OPT */
 int trainer_set_live(struct trainer *t, const json_t *live, struct err *e);
 
-/* --- validation: a program of its own that takes turns with training; the result comes through cb.validated. */
-void trainer_validate(struct trainer *t);
+/* --- validation: a program of its own that takes turns with training; the result comes through cb.validated, with 0
+ * samples where nothing has come of it. In runs whose plans have many members: of the epoch that has just been applied,
+ * or that a seat begins with, before anything of the next one is done, and on every member of the unit; dropped when
+ * the next one comes first or the generation ends. though_paused: there, even then. */
+void trainer_validate(struct trainer *t, bool though_paused);
 /* The most that its program took, with the copy of the weights. */
 uint64_t trainer_valid_bytes(const struct trainer *t);
 

@@ -181,6 +181,9 @@ int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struc
 	rc = *ret_fresh ? trainer_hold_parts(t, t->seat.part.held, t->seat.part.nheld, ret_was, e) : 0;
 	if (rc == 0)
 		rc = t->seat.reads ? load_deep(t, t->seat.ring, e) : 0;
+	eval_begin(t);
+	if (rc == 0 && t->seat.reads && t->v.count)
+		rc = valid_room(t, e);
 	if (rc == 0) {
 		/* What is prepared may lie behind what must come first again. */
 		if (t->seat.reads && !PLANTED(STALE_BATCH))
@@ -199,6 +202,7 @@ int trainer_stand_up(struct trainer *t, struct state **ret_was, struct err *e)
 	exec_reset(t->x);
 	exec_unbind(t->x);
 	seat_free(t);
+	eval_drop(t);
 	t->lent = false;                        /* there is nothing of it that would have to be filled */
 	return trainer_hold_parts(t, NULL, 0, ret_was, e);
 }
@@ -209,6 +213,7 @@ void trainer_part_ways(struct trainer *t)
 	if (!t->seat.is || (t->seat.over && !runs_on(t)))
 		return;
 	t->seat.over = true;
+	eval_drop(t);
 	t->in_begin = t->contribute_again = t->given = t->passed = false;
 	if (runs_on(t)) {
 		late_cut(t);
@@ -224,6 +229,7 @@ void trainer_unseat(struct trainer *t, const struct err *e)
 	if (t->seat.over)
 		return;
 	t->seat.over = true;
+	eval_drop(t);
 	trainer_event(t, LOG_WARN_, "plan.failed", "%s; a new generation is needed", e->text);
 	if (t->cb.unseated)
 		t->cb.unseated(t->arg, e);
@@ -245,7 +251,7 @@ bool trainer_takes(const struct trainer *t, uint64_t generation, uint64_t lo, ui
 
 bool trainer_at_rest(const struct trainer *t)
 {
-	return !t->seat.flush && !t->in_begin && !t->applying && list_empty(&t->commits) && t->samples < t->hold_at;
+	return !t->seat.flush && !t->v.held.runs && !t->in_begin && !t->applying && list_empty(&t->commits) && t->samples < t->hold_at;
 }
 
 uint64_t trainer_share(const struct trainer *t) { return seat_goal(t); }
@@ -308,6 +314,12 @@ static bool unseat(struct trainer *t, const char *why)
 	return false;
 }
 
+/* Those of its unit who had ended it are elsewhere, unless a COMMIT has told all of them to go on. */
+bool seat_cut(struct trainer *t)
+{
+	return !t->seat.over && list_empty(&t->commits) && !unseat(t, "a validation was cut short");
+}
+
 bool seat_ask(struct trainer *t, uint64_t first)
 {
 	struct seat *s = &t->seat;
@@ -342,10 +354,11 @@ void seat_applied(struct trainer *t, uint64_t target, bool mine)
 
 void seat_committed(struct trainer *t, const struct commit *c, bool mine)
 {
-	if (!runs_on(t) && t->seat.flush && !mine)      /* other members of its unit may have ended this flush */
+	/* other members of its unit may have ended this flush, or not begun this validation */
+	if (!runs_on(t) && (t->seat.flush || t->v.held.runs) && !mine)
 		exec_interrupt(t->x);
 	late_committed(&t->seat.late, c->epoch);
-	if (runs_on(t) && t->seat.flush && !mine && !t->seat.over)
+	if (runs_on(t) && (t->seat.flush || t->v.held.runs) && !mine && !t->seat.over)
 		late_cut(t);
 	if (runs_on(t) && t->seat.is && !t->seat.over &&
 	    spec_epoch_samples(t->s, t->target) != epoch_goal(t))

@@ -28,6 +28,7 @@ static void release(struct trainer *t)
 	ranges_free(&t->flight.claimed);
 	profile_free(&t->profile);
 	seat_free(t);
+	eval_free(t);
 	free(t->load_more);
 	trainer_let_go(t, released, t);
 }

@@ -27,6 +27,12 @@ struct commit {                                 /* a commit that is to be applie
 	float *mean; size_t bytes; struct lease *lease;
 };
 struct valid_batch;
+/* Of a seat (trainer_eval.c): a program of it runs, of n micro-batches from index first on. */
+struct held {
+	bool runs, last;                        /* last: no other program has begun since */
+	uint64_t first, resume /* index that training goes on with */, cut /* as in seat */, index /* the next */;
+	uint32_t n, ntold; double (*told)[TALLY];        /* by replica of the last stage */
+};
 struct valid {
 	struct trainer *t;
 	struct exec *x;
@@ -34,6 +40,8 @@ struct valid {
 	uint64_t epoch, next, count; uint32_t batch;
 	double loss; double correct;
 	bool wanted, running, planned; uint64_t begun_us;
+	bool though_paused, lost;               /* of a seat: it must not wait; it came to nothing, which is to be told */
+	struct held held;
 	struct valid_batch *slot[2];
 };
 
@@ -217,6 +225,7 @@ static inline uint64_t seat_batches(const struct trainer *t) { return batches_of
 uint32_t seat_flushed(struct trainer *t);
 /* Then: what has become of the program before. false: nothing can be planned. */
 bool seat_ask(struct trainer *t, uint64_t first /* its first index, as far as the executor goes */);
+bool seat_cut(struct trainer *t);               /* a validation was: true, nothing can be planned */
 void seat_planned(struct trainer *t, const struct plan *p);
 void seat_view(const struct trainer *t, struct view *v);
 /* v for the program of a round (begun), or of a flush from index 0 on. */
@@ -345,6 +354,28 @@ int valid_new(struct trainer *t, struct err *e);
 uint32_t valid_parts(const struct trainer *t);
 void valid_stop(struct trainer *t);
 void valid_free(struct trainer *t);
+
+/* Of a seat: two batches at most are read at once. */
+int valid_room(struct trainer *t, struct err *e);
+void valid_load(struct trainer *t, struct exec_wait *w, uint64_t from, uint32_t n);
+bool valid_cancel(struct trainer *t, const struct exec_wait *w);       /* false: it is none of a validation's */
+bool valid_back(struct trainer *t, const struct batch *b);             /* likewise */
+
+/* trainer_eval.c */
+uint32_t eval_most(const struct trainer *t);    /* view.held */
+void eval_begin(struct trainer *t);             /* a seat is taken */
+void eval_free(struct trainer *t);
+void eval_want(struct trainer *t, bool though_paused);
+void eval_drop(struct trainer *t);              /* what was wanted, and is not over */
+bool eval_due(const struct trainer *t);         /* the next program is one of it */
+void eval_view(struct trainer *t, struct view *v);
+void eval_planned(struct trainer *t, const struct plan *p, uint64_t first);
+void eval_passed(struct trainer *t, const struct plan *p);      /* the next program is another one */
+/* Before a program is planned: what has become of the one before. false: it was cut short. *first: where training goes
+ * on. */
+bool eval_ended(struct trainer *t, uint64_t *first);
+void eval_told(struct trainer *t, const char *name, const void *p, size_t bytes);
+bool eval_load(struct trainer *t, struct exec_wait *w, int64_t index);         /* false: the LOAD is one of training */
 
 /* trainer_check.c */
 void check_batch(struct trainer *t, double loss);       /* after each micro-batch's loss */

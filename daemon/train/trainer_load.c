@@ -194,6 +194,8 @@ void load_op(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t
 {
 	struct trainer *t = arg;
 
+	if (eval_load(t, w, index))
+		return;
 	if (t->strategy->crew && !t->seat.reads) {
 		exec_loaded(w, seat_batch(t, (uint64_t)index), NULL);
 		return;
@@ -223,6 +225,8 @@ void load_back(void *arg, struct batch *b)
 {
 	struct trainer *t = arg;
 
+	if (valid_back(t, b))
+		return;
 	if (!b->x) {                            /* positions alone */
 		free(b);
 		return;

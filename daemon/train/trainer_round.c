@@ -366,6 +366,7 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 	if (t->seat.is)
 		seat_applied(t, c->target, c->samples > 0);
 	log_applied(t, t->epoch, digest);
+	eval_drop(t);                           /* of the epoch before */
 	if (!t->s->mode.local)
 		check_step(t, t->skipped);
 	trouble_over(t);

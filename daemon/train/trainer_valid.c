@@ -43,19 +43,27 @@ static void load_done(struct job *j)
 		s->busy = false;
 }
 
-static void load(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index)
+void valid_load(struct trainer *t, struct exec_wait *w, uint64_t from, uint32_t n)
 {
-	struct trainer *t = arg;
 	struct valid_batch *s = t->v.slot[0]->busy ? t->v.slot[1] : t->v.slot[0];
-	uint64_t left = t->v.count - t->v.next;
 
 	s->busy = s->running = true;
 	s->wait = w;
-	s->b.n = left < t->v.batch ? (uint32_t)left : t->v.batch;
-	for (uint32_t k = 0; k < s->b.n; k++)
-		s->b.position[k] = t->v.next++;
+	s->b.n = n;
+	for (uint32_t k = 0; k < n; k++)
+		s->b.position[k] = from + k;
 	s->job = (struct job){ .name = "load", .lane = env_lane(t->env, "data"), .run = load_run, .done = load_done };
 	env_work(t->env, &s->job);
+}
+
+static void load(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index)
+{
+	struct trainer *t = arg;
+	uint64_t left = t->v.count - t->v.next, from = t->v.next;
+	uint32_t n = left < t->v.batch ? (uint32_t)left : t->v.batch;
+
+	t->v.next += n;
+	valid_load(t, w, from, n);
 }
 
 static void unload(void *arg, struct batch *b)
@@ -63,14 +71,27 @@ static void unload(void *arg, struct batch *b)
 	((struct valid_batch *)b)->busy = false;
 }
 
-static void cancel(void *arg, struct exec_wait *w)
+bool valid_back(struct trainer *t, const struct batch *b)
 {
-	struct trainer *t = arg;
-
 	for (int k = 0; k < 2; k++)
-		if (t->v.slot[k]->wait == w)
-			t->v.slot[k]->wait = NULL;
+		if (t->v.slot[k] && &t->v.slot[k]->b == b) {
+			t->v.slot[k]->busy = false;
+			return true;
+		}
+	return false;
 }
+
+bool valid_cancel(struct trainer *t, const struct exec_wait *w)
+{
+	for (int k = 0; k < 2; k++)
+		if (t->v.slot[k] && t->v.slot[k]->wait == w) {
+			t->v.slot[k]->wait = NULL;
+			return true;
+		}
+	return false;
+}
+
+static void cancel(void *arg, struct exec_wait *w) { (void)valid_cancel(arg, w); }
 
 static void add(struct plan *p, const char *name, enum plan_class class, uint64_t bytes, uint32_t depth)
 {
@@ -167,6 +188,24 @@ static uint64_t batch_size(const struct trainer *t)
 	return local;
 }
 
+int valid_room(struct trainer *t, struct err *e)
+{
+	for (int k = 0; k < 2 && !t->v.slot[k]; k++) {
+		struct valid_batch *s = t->v.slot[k] = xcalloc(1, sizeof(*s));
+
+		s->t = t;
+		list_init(&s->b.link);
+		s->x_bytes = t->v.batch * data_x_bytes(t->c.data);
+		s->y_bytes = t->v.batch * data_y_bytes(t->c.data);
+		s->b.x = big_alloc(s->x_bytes);
+		s->b.y = big_alloc(s->y_bytes);
+		s->b.position = xcalloc(t->v.batch, sizeof(*s->b.position));
+		if (!s->b.x || !s->b.y)
+			return err_set(e, ERR_NOMEM, "no memory for validation (%zu bytes)", 2 * (s->x_bytes + s->y_bytes));
+	}
+	return 0;
+}
+
 int valid_new(struct trainer *t, struct err *e)
 {
 	static const struct exec_ops ops = { .load = load, .unload = unload, .cancel = cancel };
@@ -183,19 +222,8 @@ int valid_new(struct trainer *t, struct err *e)
 	t->v.batch = (uint32_t)(n < t->v.count ? n : t->v.count);
 	t->v.w_bytes = w_bytes;
 	t->v.w = big_alloc(w_bytes + 1);
-	for (int k = 0; k < 2; k++) {
-		struct valid_batch *s = t->v.slot[k] = xcalloc(1, sizeof(*s));
-
-		s->t = t;
-		list_init(&s->b.link);
-		s->x_bytes = t->v.batch * data_x_bytes(t->c.data);
-		s->y_bytes = t->v.batch * data_y_bytes(t->c.data);
-		s->b.x = big_alloc(s->x_bytes);
-		s->b.y = big_alloc(s->y_bytes);
-		s->b.position = xcalloc(t->v.batch, sizeof(*s->b.position));
-		if (!s->b.x || !s->b.y || !t->v.w)
-			return err_set(e, ERR_NOMEM, "no memory for validation (%zu bytes)", w_bytes + 2 * s->x_bytes);
-	}
+	if (valid_room(t, e) < 0 || !t->v.w)
+		return err_set(e, ERR_NOMEM, "no memory for validation (%zu bytes)", w_bytes);
 	conf.buffers = t->model->nbuffer ? t->v.w + t->model->nparam : NULL;
 	t->v.x = exec_new(&conf, &cb, t);
 	exec_bind(t->v.x, "w", t->v.w, w_bytes ? w_bytes : 1);
@@ -216,8 +244,12 @@ static void valid_run(void *arg, uint64_t epoch)
 	exec_wake(t->v.x);
 }
 
-void trainer_validate(struct trainer *t)
+void trainer_validate(struct trainer *t, bool though_paused)
 {
+	if (t->strategy->crew) {
+		eval_want(t, though_paused);
+		return;
+	}
 	if (t->v.wanted)
 		return;
 	t->v.wanted = true;

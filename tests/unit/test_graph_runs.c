@@ -81,7 +81,7 @@ static bool validated(struct sim *s, void *arg) { struct kit *k = arg; return k-
 static double validation(struct kit *k)
 {
 	k->validated = 0;
-	trainer_validate(k->t);
+	trainer_validate(k->t, false);
 	assert_true(sim_run_until(k->sim, validated, k, 10000000));
 	assert_int_equal(k->v.samples, 100);
 	return k->v.loss;

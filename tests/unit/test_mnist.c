@@ -36,7 +36,7 @@ int main(void)
 	us = env_now(r.env);
 	trainer_start(r.t);
 	run_to(&r, 1200);
-	trainer_validate(r.t);
+	trainer_validate(r.t, false);
 	if (!loop_run_until(r.loop, is_validated, &r, 20000000))
 		fail_msg("no validation");
 	us = env_now(r.env) - us;

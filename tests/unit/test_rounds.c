@@ -443,7 +443,7 @@ static void test_validation(void **state)
 	kit_open(&k, spec_text(8, "hivemind", "\"validation\":{\"split\":0.5},", ""), NULL, false);
 	n = data_count(k.data, DATA_VALIDATION);
 	assert_int_equal(n, 250);
-	trainer_validate(k.t);
+	trainer_validate(k.t, false);
 	assert_true(sim_run_until(k.sim, is_validated, &k, 10000000));
 	bare_open(&b, &k, trainer_model(k.t));
 	for (uint64_t p = 0; p < n; p++) {
@@ -477,7 +477,7 @@ static void test_validation(void **state)
 		kit_run(&with, e);
 		trainer_start(k.t);
 		trainer_start(with.t);
-		trainer_validate(with.t);
+		trainer_validate(with.t, false);
 		assert_memory_equal(k.digest[e], with.digest[e], TRAINER_DIGEST);
 	}
 	kit_close(&k);

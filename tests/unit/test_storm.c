@@ -287,7 +287,7 @@ static void call(struct storm *s)
 		s->snapshots_due++;
 		trainer_snapshot(s->k.t, snapped, s);
 		break;
-	case 'v': trainer_validate(s->k.t); break;
+	case 'v': trainer_validate(s->k.t, false); break;
 	case 'g': kit_grant(&s->k, below(s, 50), 200 + below(s, 1000)); break;
 	default: quiet(s); break;
 	}

@@ -16,7 +16,7 @@ static void test_digits(void **state)
 	open_real(&r, read_spec(SOURCE_ROOT "/tests/data/digits.json"), SOURCE_ROOT "/tests/data/digits", 1);
 	trainer_start(r.t);
 	run_to(&r, EPOCHS);
-	trainer_validate(r.t);
+	trainer_validate(r.t, false);
 	assert_true(loop_run_until(r.loop, is_validated, &r, 20000000));
 	trainer_view(r.t, &v);
 	print_message("%d epochs: loss %.3f to %.3f, held out %.1f %%, %.0f samples/s, arena %zu of %zu predicted\n",
@@ -74,7 +74,7 @@ static void test_end(void **state)
 
 		open_real(&r, read_spec(SOURCE_ROOT "/tests/data/digits.json"), SOURCE_ROOT "/tests/data/digits", 2);
 		trainer_start(r.t);
-		trainer_validate(r.t);
+		trainer_validate(r.t, false);
 		if (i % 3)
 			trainer_snapshot(r.t, snapped, &r);
 		r.goal = 1000;

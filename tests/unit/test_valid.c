@@ -52,7 +52,7 @@ static void the_batch_changes_nothing(void **state)
 				memcpy(w, trained, bytes);
 			}
 			k.validated = 0;
-			trainer_validate(k.t);
+			trainer_validate(k.t, false);
 			assert_true(sim_run_until(k.sim, validated, &k, 100000000));
 			assert_memory_equal(w, trained, bytes); /* parameters, statistics, optimizer, clock */
 			assert_int_equal(k.v.samples, 90);
@@ -78,7 +78,7 @@ static void it_takes_no_more_memory_than_training(void **state)
 
 	open_(&k, &wide, 2);
 	trainer_view(k.t, &before);
-	trainer_validate(k.t);
+	trainer_validate(k.t, false);
 	assert_true(sim_run_until(k.sim, validated, &k, 1000000000));
 	trainer_view(k.t, &after);
 	assert_int_equal(k.v.samples, 90);

@@ -2,8 +2,8 @@
  * through them in the order of a schedule; perhaps several such pipelines side by side. Gradients add up over the
  * micro-batches of an epoch; then the update is that of any unit. A composition: parts/units.c says how many pipelines,
  * parts/partition.c who has what, parts/keep.c who holds it beside them, parts/schedule/ who does what when,
- * parts/stage.c what that means for one member, parts/stage_pass.c its passes, parts/round.c what follows; and when the
- * spec leaves it to the planner, parts/ways.c of what all this is to be. */
+ * parts/stage.c what that means for one member, parts/stage_pass.c its passes, parts/round.c what follows, parts/stage_valid.c
+ * validation; and when the spec leaves it to the planner, parts/ways.c of what all this is to be. */
 #include "train/strategy/parts/round.h"
 #include "train/strategy/parts/units.h"
 #include "train/strategy/parts/said.h"
@@ -85,6 +85,11 @@ static void program(struct pipe *x, struct plan *ret)
 	n = v->granted && share > made ? share - made : 0;
 	plan_begin(ret, "pipeline", v);
 	ret->redundancy = v->redundancy ? v->redundancy : 1;
+	if (v->validates) {
+		if (stage_of(x, v->me))
+			stage_validate(ret, x, v->me);
+		return;
+	}
 	if (stage_of(x, v->me) && x->schedule->runs_on) {
 		stage_buffers(ret, x, v->me);
 		pipe_run_on(ret, x, made, share);

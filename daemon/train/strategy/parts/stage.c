@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "exec/vec.h"
 #include "kernels/real.h"
 #include "state/layout.h"
 #include "train/strategy/parts/keep.h"
@@ -218,11 +219,45 @@ static void tell(struct tally *to, const struct room *room, uint32_t n)
 			room[n].bytes * room[n].depth;
 }
 
+/* Of a validation (stage_valid.c), but what is told. */
+static uint32_t held_rooms(const struct member *r, struct room *to)
+{
+	uint32_t k = 0;
+
+	to[k++] = (struct room){ "vbatch", FOREVER, PLAN_BATCH, batch_bytes(r), 2, 1 };
+	if (!r->first)
+		to[k++] = (struct room){ "va", r->s, PLAN_ACTIVATION, r->need.x, 2, 1 };
+	to[k++] = (struct room){ "va", r->s + 1, PLAN_ACTIVATION, r->last ? ALIGN(r->need.y) : r->need.y, r->last ? 1 : 2,
+		1 };
+	to[k++] = (struct room){ "vloss", FOREVER, PLAN_SCALAR, 8, 1, 1 };
+	to[k++] = (struct room){ "vcorrect", FOREVER, PLAN_SCALAR, 8, 1, 1 };
+	return k;
+}
+
+static struct room told_room(uint32_t k)
+{
+	return (struct room){ "told", k, PLAN_SCALAR, TALLY * sizeof(double), 1, FOREVER };
+}
+
+/* What a validation takes beside the step: where there is a flush nothing of that is there then, and it is more than
+ * all but what is told; else all of it. */
+static void tell_held(struct tally *to, const struct member *r)
+{
+	struct room room[ROOMS];
+
+	if (!r->x->v->held)
+		return;
+	to->lasting += told_room(0).bytes * r->x->stage[r->x->n - 1].replicas;
+	if (r->x->schedule->runs_on)
+		tell(to, room, held_rooms(r, room));
+}
+
 static void tell_own(struct tally *to, const struct member *r)
 {
 	struct room room[ROOMS];
 
 	tell(to, room, rooms_of(r, room));
+	tell_held(to, r);
 }
 
 /* What it keeps of other stages; each as large as its own while the cuts are not known. */
@@ -244,7 +279,7 @@ static uint64_t work_most(const struct member *r)
 	const struct piece_need *x = &r->need;
 	uint64_t most = x->work_fwd > x->work_bwd ? x->work_fwd : x->work_bwd;
 
-	return r->again && x->work_eval > most ? x->work_eval : most;
+	return (r->again || r->x->v->held) && x->work_eval > most ? x->work_eval : most;
 }
 
 uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need)
@@ -298,14 +333,16 @@ static void add(struct plan *p, const struct pipe *x, uint32_t t, const struct p
 				plan_holder(p, id, u * x->members + x->stage[s].rank + k);
 }
 
-static void kept_buffers(struct plan *p, const struct pipe *x, uint32_t s)
+typedef uint32_t rooms_fn(const struct pipe *x, uint32_t t, const struct part *o, struct room *to);
+
+static void kept_buffers(struct plan *p, const struct pipe *x, uint32_t s, rooms_fn *rooms)
 {
 	struct room room[ROOMS];
 
 	for (uint32_t t = 0; t < x->n; t++)
 		if (keeps(x, s, t)) {
 			struct part part = stage_part(x, t);
-			uint32_t n = kept_rooms(x, t, &part, room);
+			uint32_t n = rooms(x, t, &part, room);
 
 			for (uint32_t k = 0; k < n; k++)
 				add(p, x, t, &part, &room[k]);
@@ -326,6 +363,34 @@ void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank)
 	if (r.part.stats)
 		plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .dtype = PLAN_F32, .bytes = r.part.stats,
 			.per = FOREVER }, "stats");
-	kept_buffers(p, x, r.s);
+	kept_buffers(p, x, r.s, kept_rooms);
 	plan_tier(p, "arena", x->v->member[rank].memory_bytes);
+}
+
+void stage_state(struct plan *p, const struct pipe *x, uint32_t rank)
+{
+	const struct stage *at = stage_of(x, rank);
+	uint32_t s = (uint32_t)(at - x->stage), n;
+	struct part part = stage_part(x, s);
+	struct room room[ROOMS];
+
+	n = state_rooms(x, s, &part, room);
+	for (uint32_t k = 0; k < n; k++)
+		add(p, x, s, &part, &room[k]);
+	kept_buffers(p, x, s, state_rooms);
+	plan_tier(p, "arena", x->v->member[rank].memory_bytes);
+}
+
+void stage_held(struct plan *p, const struct member *r)
+{
+	struct room room[ROOMS];
+	uint32_t n = held_rooms(r, room);
+
+	for (uint32_t k = 0; k < n; k++)
+		add(p, r->x, r->s, &r->part, &room[k]);
+	for (uint32_t k = 0; k < r->x->stage[r->x->n - 1].replicas; k++) {
+		struct room told = told_room(k);
+
+		add(p, r->x, r->s, &r->part, &told);
+	}
 }

@@ -37,11 +37,16 @@ bool stage_again(const struct pipe *x, uint32_t s);
 const char *stage_tag(uint32_t s, char out[12]);                /* behind the names of what it alone has */
 /* State is with all that hold it, and there is room for the gradient of what it keeps. */
 void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank);
+void stage_state(struct plan *p, const struct pipe *x, uint32_t rank);         /* the state alone */
 /* The body: micro-batches first .. first + n - 1 of the plan. */
 void stage_flush(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n);
 /* The same of a schedule that runs on. fresh: none of them is under way. step (NULL: there is none): what is put in
  * front of the first pass that must see what it makes of the weights, or at the end. */
 struct run_on { bool fresh; void (*step)(struct plan *p, const struct pipe *x); };
 void stage_run_on(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n, const struct run_on *how);
+
+/* The body of a validation: x->v->validates micro-batches go forward, with the weights as they are. Of schedules that run
+ * on all buffers of the step are there, too, since micro-batches are under way in them. */
+void stage_validate(struct plan *p, const struct pipe *x, uint32_t rank);
 
 #endif

@@ -1,0 +1,225 @@
+/* Validation by a seat: held-out data go through all members' parts of the model, in programs between those of the step,
+ * with the parameters of an epoch as they were committed. The owner asks for it on every member of a unit at the same
+ * epoch, so that all begin the same programs; a COMMIT, or the end of the generation, drops what is not over. What it
+ * comes to is known to all members, and counts when it is of all samples, or not at all. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "common/planted.h"
+#include "exec/batch.h"
+#include "train/trainer_int.h"
+
+#define HELD_MOST 128                           /* micro-batches of a program, which has some six instructions for each */
+#define INDEX_FROM (UINT32_MAX / 2)             /* micro-batches of training have lower indices */
+
+static uint64_t batches(const struct trainer *t, uint64_t samples)
+{
+	return (samples + t->profile.batch - 1) / t->profile.batch;
+}
+
+uint32_t eval_most(const struct trainer *t)
+{
+	uint64_t n = t->strategy->crew ? batches(t, data_count(t->c.data, DATA_VALIDATION)) : 0;
+
+	return n < HELD_MOST ? (uint32_t)n : HELD_MOST;
+}
+
+void eval_begin(struct trainer *t)
+{
+	struct held *h = &t->v.held;
+	uint32_t n = t->seat.v.nmembers;
+
+	h->told = xrealloc(h->told, n * sizeof(*h->told));
+	h->ntold = n;
+	h->index = INDEX_FROM;
+	h->runs = h->last = false;
+	t->v.count = data_count(t->c.data, DATA_VALIDATION);
+	t->v.batch = t->profile.batch;
+	t->v.wanted = t->v.running = t->v.lost = false;
+}
+
+void eval_free(struct trainer *t)
+{
+	free(t->v.held.told);
+	t->v.held.told = NULL;
+}
+
+/* It is over without a result: the owner hears so from the loop. */
+void eval_drop(struct trainer *t)
+{
+	if (!t->strategy->crew || !t->v.wanted)
+		return;
+	t->v.wanted = t->v.running = false;
+	t->v.lost = true;
+	trainer_later(t);
+}
+
+void eval_want(struct trainer *t, bool though_paused)
+{
+	struct valid *v = &t->v;
+
+	v->wanted = true;
+	v->running = v->lost = false;
+	v->though_paused = though_paused;
+	v->epoch = t->epoch;
+	v->next = 0;
+	v->loss = v->correct = 0;
+	if (!t->seat.is || t->seat.over || !v->count)
+		eval_drop(t);
+	else
+		exec_wake(t->x);
+}
+
+/* A program that was cut short counts for nothing. */
+static bool whole(const struct trainer *t)
+{
+	struct exec_view x;
+
+	exec_view(t->x, &x);
+	return x.cut_short == t->v.held.cut;
+}
+
+static uint64_t samples_from(const struct trainer *t, uint64_t n)
+{
+	uint64_t left = t->v.count - t->v.next, all = n * t->v.batch;
+
+	return all < left ? all : left;
+}
+
+static void finish(struct trainer *t)
+{
+	double n = (double)t->v.count;
+	struct trainer_validated r = { .epoch = t->v.epoch, .samples = t->v.count, .loss = t->v.loss / n,
+		.accuracy = t->counts ? t->v.correct / n : NAN, .took_us = env_now(t->env) - t->v.begun_us };
+
+	t->v.running = t->v.wanted = false;
+	if (t->cb.validated)
+		t->cb.validated(t->arg, &r);
+}
+
+/* What all replicas of the last stage have said. */
+static void add_up(struct trainer *t)
+{
+	struct held *h = &t->v.held;
+	double sum[TALLY] = { 0 };
+
+	for (uint32_t k = 0; k < h->ntold; k++)
+		for (int i = 0; i < TALLY; i++)
+			sum[i] += h->told[k][i];
+	if (sum[2] != (double)samples_from(t, h->n) && !PLANTED(HELD_HALF)) {
+		trainer_event(t, LOG_WARN_, "validation.dropped", "epoch %llu: what was told of the held-out data is of %.0f "
+			"samples, not of %llu", (unsigned long long)t->v.epoch, sum[2],
+			(unsigned long long)samples_from(t, h->n));
+		eval_drop(t);
+		return;
+	}
+	t->v.loss += sum[0];
+	t->v.correct += sum[1];
+	t->v.next += samples_from(t, h->n);
+	if (t->v.next == t->v.count)
+		finish(t);
+}
+
+bool eval_ended(struct trainer *t, uint64_t *first)
+{
+	struct held *h = &t->v.held;
+	bool runs = h->runs;
+
+	if (h->last)
+		*first = h->resume;
+	if (!runs)
+		return true;
+	h->runs = false;
+	if (whole(t) && t->v.wanted) {
+		add_up(t);
+		return true;
+	}
+	eval_drop(t);
+	return whole(t);
+}
+
+/* Of epochs that run on the micro-batches of one wait for it to be counted, and are with it at rest. */
+bool eval_due(const struct trainer *t)
+{
+	const struct seat *s = &t->seat;
+	struct exec_view x;
+
+	exec_view(t->x, &x);
+	return t->v.wanted && s->is && !s->over && list_empty(&t->commits) && !t->applying && !t->agreed && !t->flight.out &&
+		(!s->flush || s->cut == x.cut_short) && t->v.held.index < UINT32_MAX - HELD_MOST &&
+		(t->started || t->v.though_paused) && (!t->paused || t->v.though_paused);
+}
+
+void eval_view(struct trainer *t, struct view *v)
+{
+	uint64_t left = batches(t, t->v.count - t->v.next);
+
+	v->validates = left < HELD_MOST ? (uint32_t)left : HELD_MOST;
+	v->begun = v->sent = v->agreed = v->gave = false;
+	v->first = t->v.held.index;
+}
+
+void eval_planned(struct trainer *t, const struct plan *p, uint64_t first)
+{
+	struct held *h = &t->v.held;
+	struct exec_view x;
+
+	exec_view(t->x, &x);
+	if (!t->v.running)
+		t->v.begun_us = env_now(t->env);
+	t->v.running = h->runs = h->last = true;
+	h->resume = first;
+	h->cut = x.cut_short;
+	h->first = p->first;
+	h->n = p->step;
+	h->index = p->first + p->step;
+	memset(h->told, 0, h->ntold * sizeof(*h->told));
+}
+
+void eval_passed(struct trainer *t, const struct plan *p)
+{
+	if (p->ninstrs)
+		t->v.held.last = false;
+}
+
+/* A value that a plan has named told<k>. */
+void eval_told(struct trainer *t, const char *name, const void *p, size_t bytes)
+{
+	struct held *h = &t->v.held;
+	uint32_t k = (uint32_t)strtoul(name, NULL, 10);
+
+	if (h->runs && k < h->ntold && bytes == sizeof(*h->told))
+		memcpy(h->told[k], p, bytes);
+}
+
+/* Held-out samples of the micro-batch with this index. */
+static uint64_t at_index(const struct trainer *t, int64_t index, uint32_t *ret_n)
+{
+	uint64_t from = t->v.next + ((uint64_t)index - t->v.held.first) * t->v.batch, left;
+
+	left = from < t->v.count ? t->v.count - from : 0;
+	*ret_n = left < t->v.batch ? (uint32_t)left : t->v.batch;
+	return from;
+}
+
+bool eval_load(struct trainer *t, struct exec_wait *w, int64_t index)
+{
+	uint32_t n;
+	uint64_t from = at_index(t, index, &n);
+
+	if (!t->v.held.runs)
+		return false;
+	if (t->seat.reads) {
+		valid_load(t, w, from, n);
+		return true;
+	}
+	struct batch *b = xcalloc(1, sizeof(*b) + n * sizeof(uint64_t));
+
+	list_init(&b->link);
+	b->position = (uint64_t *)(b + 1);
+	for (b->n = 0; b->n < n; b->n++)
+		b->position[b->n] = from + b->n;
+	exec_loaded(w, b, NULL);
+	return true;
+}
