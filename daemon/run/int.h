@@ -92,7 +92,7 @@ struct run {
 	struct ranges walked;           /* of an order of this peer's own: positions that commits have taken */
 	struct sync *sync; bool sync_whole;     /* before EV_BEHIND: what it has applied is its state, or will be */
 	struct run_crew *crew;          /* NULL: its plans have one member */
-	uint64_t val_epoch;             /* validation asked for */
+	uint64_t val_epoch, val_at;     /* validation asked for; that val_loss and val_accuracy are of (0: none yet) */
 	uint64_t val_took_us, val_done_us;      /* the last one; 0: none yet */
 	bool saving, final_saved, validating, reached;
 	uint64_t saved_epoch;           /* of the newest checkpoint of its own; 0: none that is known of */

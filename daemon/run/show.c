@@ -41,6 +41,10 @@ static void put_long(struct run *r, json_t *o)
 	bool seldom = r->spec->validation_every == SPEC_VALIDATION_AUTO;
 	json_t *val = json_pack("{s:o,s:I}", "every", seldom ? json_string("auto") :
 		json_integer((json_int_t)r->spec->validation_every), "took_us", (json_int_t)r->val_took_us);
+	if (r->val_at)
+		run_put_count(val, "epoch", r->val_at);
+	if (r->data)
+		run_put_count(val, "samples", data_count(r->data, DATA_VALIDATION));
 	json_object_set_new(o, "validation", val);
 	if (r->trainer) {
 		trainer_view(r->trainer, &v);

@@ -261,6 +261,7 @@ static void take_result(struct run *r, const struct trainer_validated *v)
 {
 	r->val_took_us = v->took_us;
 	r->val_done_us = env_now(r->rs->ctx.env);
+	r->val_at = v->epoch;
 	r->val_loss = v->loss;
 	r->val_accuracy = v->accuracy;
 	if (!isnan(v->accuracy) && !(r->best_accuracy >= v->accuracy))

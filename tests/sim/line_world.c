@@ -10,13 +10,14 @@
 static const char *line_spec(char out[1400], const char *strategy, const char *norm, const char *more)
 {
 	static const char nap[] = "{\"type\": \"sleep\", \"fwd_ms\": 4}";
+	const char *seldom = strstr(more, "\"validation\"") ? "" : "\"validation\": {\"every\": 0}, ";
+	const char *stop = strstr(more, "\"stop\"") ? "" : "\"stop\": {\"epochs\": 1000000}, ";
 	snprintf(out, 1400, "{\"name\": \"line\", \"input\": [6], \"model\": [{\"type\": \"linear\", \"out\": 24}, "
 		"{\"type\": \"%s\"}, %s, {\"type\": \"linear\", \"out\": 20}, {\"type\": \"tanh\"}, %s, "
 		"{\"type\": \"linear\", \"out\": 12}, {\"type\": \"%s\"}, %s, {\"type\": \"linear\", \"out\": 4}], "
 		"\"loss\": \"cross_entropy\", \"target_batch\": 64, \"optimizer\": {\"name\": \"adam\", \"lr\": 0.01}, "
-		"\"strategy\": \"%s\", \"validation\": {\"every\": 0}, \"data\": {\"name\": \"x\", \"kind\": "
-		"\"synthetic\", \"count\": 1000}, \"seed\": 3, \"stop\": {\"epochs\": 1000000}, \"local\": {\"batch\": 8}%s}",
-		norm, nap, nap, norm, nap, strategy, more);
+		"\"strategy\": \"%s\", %s%s\"data\": {\"name\": \"x\", \"kind\": \"synthetic\", \"count\": 1000}, "
+		"\"seed\": 3, \"local\": {\"batch\": 8}%s}", norm, nap, nap, norm, nap, strategy, seldom, stop, more);
 	return out;
 }
 
@@ -169,13 +170,27 @@ struct line *line_of(struct sim *s, const char *norm, const char *more, int n)
 	return l;
 }
 
+#define LATE ", \"schedule\": \"2bw\", \"stages\": 3"
+#define LATE_ALONE ", \"schedule\": \"2bw\", \"stages\": 1, \"redundancy\": 1"
+
 struct line *line_late(struct sim *s, const char *more, int n)
 {
 	char text[200];
-	snprintf(text, sizeof text, ", \"schedule\": \"2bw\", \"stages\": 3%s", more);
+	snprintf(text, sizeof text, LATE "%s", more);
 	struct line *l = begin(s, "layernorm", text, n);
-	alone_begin(&l->a, sim_seed(s), "pipeline", "layernorm", ", \"schedule\": \"2bw\", \"stages\": 1, "
-		"\"redundancy\": 1");
+	alone_begin(&l->a, sim_seed(s), "pipeline", "layernorm", LATE_ALONE);
+	return l;
+}
+
+struct line *line_both(struct sim *s, const char *norm, const char *more, const char *both, int n)
+{
+	char text[400];
+	bool late = !norm;
+	norm = late ? "layernorm" : norm;
+	snprintf(text, sizeof text, "%s%s%s", late ? LATE : "", more, both);
+	struct line *l = begin(s, norm, text, n);
+	snprintf(text, sizeof text, "%s%s", late ? LATE_ALONE : "", both);
+	alone_begin(&l->a, sim_seed(s), late ? "pipeline" : "single", norm, text);
 	return l;
 }
 

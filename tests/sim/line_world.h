@@ -25,6 +25,8 @@ struct line *line_begin(struct sim *s, const char *more, int n);
 struct line *line_of(struct sim *s, const char *norm, const char *more, int n);
 /* Of schedule 2bw, and one alone whose gradients are one step late, too (test_pipeline_on_real: that it is). */
 struct line *line_late(struct sim *s, const char *more, int n);
+/* As line_of, or, norm NULL, as line_late; both: further keys of either spec. */
+struct line *line_both(struct sim *s, const char *norm, const char *more, const char *both, int n);
 bool line_is_at(const struct run *r, uint64_t epoch);   /* its state is that of this epoch */
 void line_end(struct line *l);                          /* it has learned what the one alone has */
 void line_free(struct line *l);                         /* whatever it has learned */

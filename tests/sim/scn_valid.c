@@ -1,0 +1,191 @@
+/* Validation of runs whose plans have many members, in whole nodes beside one peer alone: what members say of an epoch is
+ * what that one says, to the last right answer, whatever happens to them meanwhile; and nothing stands still for it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/mem.h"
+#include "line_world.h"
+#include "node/node.h"
+#include "train/trainer_int.h"
+
+#define EVERY 2
+#define VALIDATES ", \"validation\": {\"every\": 2}"
+#define HELD 125                                /* of 1000 synthetic samples */
+#define EPOCHS 4000
+
+struct result { double loss, accuracy; unsigned told; };
+struct looks {
+	struct line *l; struct result of[EPOCHS];
+	struct { const struct run *r; uint64_t at; } seen[16];
+};
+
+static bool equal(double a, double b) { return !memcmp(&a, &b, sizeof a); }
+
+/* Each result once. All members of all pipelines must say the same. */
+static void note(struct sim *s, struct result *of, const struct run *r)
+{
+	struct result *x = &of[r->val_at % EPOCHS];
+	if (x->told && (!equal(x->loss, r->val_loss) || !equal(x->accuracy, r->val_accuracy)))
+		sim_fail(s, "two members say %.17g and %.17g, %.17g and %.17g of one epoch", x->loss, r->val_loss, x->accuracy,
+			r->val_accuracy);
+	*x = (struct result){ r->val_loss, r->val_accuracy, x->told + 1 };
+}
+
+static void look(struct looks *v)
+{
+	for (int i = 0; i < sim_nodes(v->l->s) && i < 16; i++) {
+		const struct run *r = node_run(v->l->w, i);
+		if (v->seen[i].r != r) {
+			v->seen[i].r = r;
+			v->seen[i].at = 0;
+		}
+		if (!r || r->val_at == v->seen[i].at)
+			continue;
+		v->seen[i].at = r->val_at;
+		note(v->l->s, v->of, r);
+	}
+}
+
+typedef bool until_fn(struct looks *v, void *arg);
+struct until { struct looks *v; until_fn *fn; void *arg; };
+
+static bool looking(struct sim *s, void *arg)
+{
+	struct until *u = arg;
+	look(u->v);
+	return u->fn && u->fn(u->v, u->arg);
+}
+
+static bool until(struct looks *v, until_fn *fn, void *arg, uint64_t us)
+{
+	struct until u = { v, fn, arg };
+	return sim_run_until(v->l->s, looking, &u, us);
+}
+
+static void wait_for(struct looks *v, uint64_t us) { until(v, NULL, NULL, us); }
+
+static int validating(struct node_world *w)
+{
+	for (int i = 0; i < sim_nodes(w->s); i++) {
+		const struct run *r = node_run(w, i);
+		if (r && r->trainer && r->trainer->v.held.runs)
+			return i;
+	}
+	return -1;
+}
+
+static bool begun(struct looks *v, void *arg) { return validating(v->l->w) >= 0; }
+static bool at_epoch(struct looks *v, void *arg) { return node_all_at(v->l->w, *(uint64_t *)arg); }
+
+static void goes_on(struct looks *v, uint64_t epochs)
+{
+	uint64_t to = node_newest(v->l->w) + epochs;
+	if (!until(v, at_epoch, &to, 120 * SEC) && !sim_failed(v->l->s))
+		sim_fail(v->l->s, "it stands still");
+}
+
+/* Somewhere in a validation. */
+static void into(struct looks *v)
+{
+	if (!until(v, begun, NULL, 120 * SEC) && !sim_failed(v->l->s))
+		sim_fail(v->l->s, "nobody validates");
+	wait_for(v, rng_below(sim_rng(v->l->s), 80 * MSEC));
+}
+
+static struct looks *begin(struct sim *s, const char *norm, const char *more, int n)
+{
+	struct looks *v = xcalloc(1, sizeof *v);
+	v->l = line_both(s, norm, more, VALIDATES, n);
+	goes_on(v, 2);
+	return v;
+}
+
+/* The one alone is taken as far, and has said the same. */
+static void same_as_alone(struct looks *v, uint64_t newest)
+{
+	struct alone *a = &v->l->a;
+	unsigned compared = 0;
+	struct result *of = xcalloc(EPOCHS, sizeof *of);
+	uint64_t was = 0;
+	for (int ms = 0; ms < 2000000 && was < newest && !sim_failed(a->s); ms++) {
+		const struct run *r = node_run(a->w, 0);
+		sim_run_for(a->s, MSEC);
+		if (r && r->val_at != was) {
+			was = r->val_at;
+			note(a->s, of, r);
+		}
+	}
+	for (uint64_t e = 1; e <= newest && e < EPOCHS; e++) {
+		struct result *x = &v->of[e], *y = &of[e];
+		if (!x->told || !y->told)
+			continue;
+		compared++;
+		if (llround(x->accuracy * HELD) != llround(y->accuracy * HELD) || !(fabs(x->loss - y->loss) <= 1e-6 * y->loss))
+			sim_fail(v->l->s, "members say %.9g and %.9g of an epoch, one alone %.9g and %.9g", x->loss, x->accuracy,
+				y->loss, y->accuracy);
+	}
+	if (compared < 3)
+		sim_fail(v->l->s, "only %u validations could be compared", compared);
+	free(of);
+}
+
+static void end(struct looks *v)
+{
+	look(v);
+	if (!sim_failed(v->l->s) && v->l->rounded <= 0)
+		same_as_alone(v, node_newest(v->l->w) / EVERY * EVERY);
+	line_free(v->l);
+	free(v);
+}
+
+/* Nobody is disturbed: all members say all of it. */
+static void all_told(struct looks *v, int members)
+{
+	uint64_t from = node_newest(v->l->w) / EVERY * EVERY + EVERY;
+	goes_on(v, 20);
+	for (uint64_t e = from; e + EVERY <= node_newest(v->l->w); e += EVERY)
+		if (v->of[e].told != (unsigned)members)
+			sim_fail(v->l->s, "%u of %d members know what an epoch is worth", v->of[e].told, members);
+}
+
+static void plain(struct sim *s, const char *norm, const char *more, int n)
+{
+	struct looks *v = begin(s, norm, more, n);
+	until(v, NULL, NULL, SEC);
+	all_told(v, n);
+	end(v);
+}
+
+static void scn_plain(struct sim *s) { plain(s, "batchnorm", PIPELINE, 3); }
+static void scn_late(struct sim *s) { plain(s, NULL, ", \"replicas\": 1", 3); }
+static void scn_replicas(struct sim *s)
+{
+	plain(s, "layernorm", ", \"stages\": [{}, {\"replicas\": 2}, {\"replicas\": 3}], \"replicas\": 1, \"micro_batches\": 4",
+		6);
+}
+
+/* Anybody who has a stage dies in the middle of it, and comes back. */
+static void killed(struct sim *s, const char *norm, const char *more, int n)
+{
+	struct looks *v = begin(s, norm, more, n);
+	for (int k = 0; k < 5 && !sim_failed(s); k++) {
+		into(v);
+		int dead = line_any_seated(v->l->w);
+		sim_kill(s, dead);
+		goes_on(v, 4);
+		sim_restart(s, dead);
+		goes_on(v, 4);
+	}
+	end(v);
+}
+
+static void scn_killed(struct sim *s) { killed(s, "batchnorm", PIPELINE, 4); }
+static void scn_late_killed(struct sim *s) { killed(s, NULL, ", \"replicas\": 1", 4); }
+
+static const struct scn list[] = { SCN(plain), SCN(late), SCN(replicas), SCN(killed), SCN(late_killed), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
