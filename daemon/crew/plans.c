@@ -82,6 +82,7 @@ struct view view_of(const struct view *usual, const struct offer *o, const struc
 	v.member = m;
 	v.me = me;
 	v.generation = o->generation;
+	v.base = o->base;
 	v.first = 0;
 	v.redundancy = o->redundancy;
 	v.epoch = o->epoch;

@@ -64,6 +64,7 @@ struct view {
 	uint32_t nmembers; const struct view_member *member;
 	uint32_t me, slot;              /* for whom the plan is */
 	uint64_t generation, first;     /* of the program that is asked for */
+	uint64_t base;                  /* of crews: the generation that the last COMMIT came of; 0: there was none */
 	uint32_t redundancy;
 	const struct memory_pass *memory;       /* NULL: all that FWD makes for BWD is kept */
 	/* the round, as data: nobody calls the averager but the executor */

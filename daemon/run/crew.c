@@ -9,6 +9,8 @@
 #include "common/mem.h"
 #include "run/crew_int.h"
 
+#define VALID_TRIES 8                   /* generations of an epoch that begin with its validation */
+
 /* ---- positions ---- */
 
 void run_crew_grant(struct run *r)
@@ -58,7 +60,9 @@ static void runs(struct run_crew *s)
 	s->step = SEAT_RUNS;
 	s->whole = true;
 	run_crew_grant(r);
-	if (r->point.epoch && r->state == RUN_TRAIN && run_crew_validates(r, r->point.epoch)) {
+	/* again, if somebody has died meanwhile; but nothing stands still for ever because of it */
+	if (r->state == RUN_TRAIN && run_crew_validates(r, r->point.epoch) &&
+	    CREW_COUNT(s->v.generation) - CREW_COUNT(s->v.base) <= VALID_TRIES) {
 		r->validating = true;
 		r->val_epoch = r->point.epoch;
 		trainer_validate(r->trainer, false);

@@ -10,13 +10,13 @@ void run_crew_look(struct run_crew *s)
 	env_after(s->r->rs->ctx.env, &s->timer, 0);
 }
 
-/* Only who trains takes part. */
+/* Only who trains takes part, to the end of the last validation. */
 void run_crew_ready(struct run *r)
 {
 	struct run_crew *s = r->crew;
 	if (!s || !s->crew)
 		return;
-	bool in = r->state == RUN_TRAIN && !s->follows;
+	bool in = (r->state == RUN_TRAIN || (r->state == RUN_FINISH && r->validating)) && !s->follows;
 	struct crew_roster to = { .epoch = s->roster.epoch, .target = run_target(r), .term = s->roster.term,
 		.n = in ? s->roster.n : 0, .live = s->ids, .ngone = s->roster.ngone, .gone = s->ids + s->roster.n };
 	if (in)
@@ -37,6 +37,22 @@ uint64_t run_crew_share(const struct run *r) { return r->crew ? trainer_share(r-
 bool run_crew_head(const struct run *r)
 {
 	return !r->crew || (run_crew_seated(r) && trainer_part(r->trainer)->brings && !trainer_part(r->trainer)->lo);
+}
+
+/* All end at one epoch: that it is good enough is said by a COMMIT. Whoever is first to be heard will do. */
+void run_crew_reached(struct run *r, double accuracy)
+{
+	if (r->crew && r->spec->stop_accuracy > 0 && accuracy >= r->spec->stop_accuracy && !run_goal(r))
+		avg_propose(r->avg, json_pack("{s:f}", SPEC_REACHED, accuracy), 0, NULL, NULL);
+}
+
+int run_crew_may_end(const struct run *r, const struct id *author, const json_t *patch, bool here, struct err *e)
+{
+	if (!r->crew || json_object_size(patch) != 1)
+		return err_set(e, ERR_AUTH, "%s: only members of one plan say so to each other", SPEC_REACHED);
+	if (here && !run_crew_names(r, author))
+		return err_set(e, ERR_AUTH, "%s: who says so is no member of this generation", SPEC_REACHED);
+	return spec_live_check(r->spec, patch, e);
 }
 
 int run_crew_change(const struct run *r, const json_t *patch, struct err *e)
@@ -60,7 +76,7 @@ bool run_crew_validates(const struct run *r, uint64_t epoch)
 	uint64_t step = 3 * spec_epoch_samples(r->spec, run_target(r));
 	if (every == SPEC_VALIDATION_AUTO)
 		every = (RARE * n + step - 1) / step;
-	return n && every && epoch % every == 0;
+	return n && epoch && every && epoch % every == 0;
 }
 
 uint64_t run_crew_life(const struct run *r) { return crew_life(r->crew->crew); }

@@ -144,12 +144,16 @@ int run_crew_open(struct run *r, struct err *e)
 	struct run_crew *x;
 	if (!trainer_has_crew(r->trainer))
 		return 0;
+	bool stops = s->stop_accuracy > 0;
 	const char *bad = s->robust != ROBUST_NONE ? "a robust mean: members bring parts of the vector" :
 		s->topology && s->topology->apart ? "a grid: members bring parts of the vector" :
 		s->independent ? "an order of each member's own: all work on the same samples" :
 		s->has_weights ? "weights from a file: nobody takes its part out of them yet" :
 		s->clip_norm > 0 ? "clip_norm: nobody has the whole gradient" :
-		s->stop_accuracy > 0 ? "stop.accuracy: nobody has the whole model to measure it" :
+		stops && !data_count(r->data, DATA_VALIDATION) ? "stop.accuracy where the data hold nothing out to measure it "
+		"with: validation.split holds out a share" :
+		stops && !s->loss->counts ? "stop.accuracy and a loss that knows no right answers" :
+		stops && !s->validation_every ? "stop.accuracy and validation.every 0: nobody would look before the end" :
 		s->local.aux ? "local.aux: a spare member helps as it is" :
 		json_is_string(json_object_get(s->plan, "micro_batch_size")) ? "micro_batch_size auto: it is one for the life "
 		"of a run (run plan says which would be best)" : NULL;

@@ -200,6 +200,9 @@ bool run_crew_followed(struct run *r, const struct avg_commit *c);      /* true:
 bool run_crew_passed(struct run *r, const struct avg_commit *c);
 bool run_crew_seated(const struct run *r);       /* true in other runs */
 bool run_crew_validates(const struct run *r, uint64_t epoch);     /* is that due on its members? */
+void run_crew_reached(struct run *r, double accuracy);           /* stop.accuracy, perhaps */
+/* May that peer say that it is? here: as this peer, which leads, knows who is in the generation. */
+int run_crew_may_end(const struct run *r, const struct id *author, const json_t *patch, bool here, struct err *e);
 uint64_t run_crew_share(const struct run *r);    /* samples that its unit brings to an epoch; 0: there are no units */
 bool run_crew_head(const struct run *r);         /* it counts its unit's samples; true in other runs */
 int run_crew_change(const struct run *r, const json_t *patch, struct err *e);  /* may these values be in force? */

@@ -1,6 +1,7 @@
 /* Where a run is: the point after its last epoch, those before it (a snapshot of epoch e travels with the point of
  * epoch e), the target batch that is in force there, and whether that is the goal. */
 #include <string.h>
+#include "common/planted.h"
 #include "run/int.h"
 
 bool run_goal(const struct run *r)
@@ -10,6 +11,8 @@ bool run_goal(const struct run *r)
 		return true;
 	if (s->stop_samples && r->point.samples >= s->stop_samples)
 		return true;
+	if (r->crew && !PLANTED(EVAL_EACH))
+		return json_object_get(r->point.params, SPEC_REACHED) != NULL;
 	return s->stop_accuracy > 0 && r->best_accuracy >= s->stop_accuracy;
 }
 

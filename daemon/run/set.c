@@ -114,6 +114,8 @@ void runs_set(struct runs *rs, const json_t *params, struct reply *reply)
 	if (!rc && at && at <= r->point.epoch)
 		rc = err_set(&e, ERR_INVALID, "epoch %llu has passed; the run is at %llu", (unsigned long long)at,
 		(unsigned long long)r->point.epoch);
+	if (!rc && json_object_get(patch, SPEC_REACHED))
+		rc = err_set(&e, ERR_INVALID, "%s is not set by hand: validation says it", SPEC_REACHED);
 	if (rc || run_may_change(r, net_self(rs->ctx.net), patch, NULL, &e)) {
 		reply_fail(reply, &e);
 		return;

@@ -274,8 +274,10 @@ static void on_validated(void *arg, const struct trainer_validated *v)
 {
 	struct run *r = arg;
 	r->validating = false;
-	if (v->samples)
+	if (v->samples) {
 		take_result(r, v);
+		run_crew_reached(r, v->accuracy);
+	}
 	run_tell(r, true);
 	if (r->state == RUN_FINISH)
 		run_finish_more(r);

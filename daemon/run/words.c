@@ -49,6 +49,8 @@ int run_may_change(void *arg, const struct id *author, const json_t *patch, cons
 	struct run *r = arg;
 	char may[200], who[9];
 	const json_t *now = params ? params : r->point.params;
+	if (json_object_get(patch, SPEC_REACHED))
+		return run_crew_may_end(r, author, patch, !params, e);
 	if (!may_at(r, now, author))
 		return err_set(e, ERR_AUTH, "only %s may change run %s, not %s", run_who_may(r, may, sizeof may), r->name,
 			id_short(author, who));

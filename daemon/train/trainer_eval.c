@@ -107,7 +107,7 @@ static void add_up(struct trainer *t)
 	for (uint32_t k = 0; k < h->ntold; k++)
 		for (int i = 0; i < TALLY; i++)
 			sum[i] += h->told[k][i];
-	if (sum[2] != (double)samples_from(t, h->n) && !PLANTED(HELD_HALF)) {
+	if (sum[2] != (double)samples_from(t, h->n) && !PLANTED(EVAL_HALF)) {
 		trainer_event(t, LOG_WARN_, "validation.dropped", "epoch %llu: what was told of the held-out data is of %.0f "
 			"samples, not of %llu", (unsigned long long)t->v.epoch, sum[2],
 			(unsigned long long)samples_from(t, h->n));

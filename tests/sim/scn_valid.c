@@ -30,6 +30,8 @@ static void note(struct sim *s, struct result *of, const struct run *r)
 		sim_fail(s, "two members say %.17g and %.17g, %.17g and %.17g of one epoch", x->loss, r->val_loss, x->accuracy,
 			r->val_accuracy);
 	*x = (struct result){ r->val_loss, r->val_accuracy, x->told + 1 };
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "epoch %llu: loss %.9g, accuracy %.9g\n", (unsigned long long)r->val_at, r->val_loss, r->val_accuracy);
 }
 
 static void look(struct looks *v)
@@ -183,7 +185,156 @@ static void killed(struct sim *s, const char *norm, const char *more, int n)
 static void scn_killed(struct sim *s) { killed(s, "batchnorm", PIPELINE, 4); }
 static void scn_late_killed(struct sim *s) { killed(s, NULL, ", \"replicas\": 1", 4); }
 
-static const struct scn list[] = { SCN(plain), SCN(late), SCN(replicas), SCN(killed), SCN(late_killed), {0} };
+/* Two pipelines: whoever dies disturbs his own alone, and both say the same. */
+static void units(struct sim *s, const char *norm, const char *more, int n)
+{
+	struct looks *v = begin(s, norm, more, n);
+	v->l->rounded = 1e-5;                   /* several add up in another order */
+	wait_for(v, SEC);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		into(v);
+		int dead = line_any_seated(v->l->w);
+		sim_kill(s, dead);
+		goes_on(v, 5);
+		sim_restart(s, dead);
+		goes_on(v, 5);
+	}
+	end(v);
+}
+
+static void scn_units(struct sim *s) { units(s, "layernorm", UNITS, 6); }
+static void scn_late_units(struct sim *s) { units(s, NULL, "", 6); }
+
+/* Both are whole, and all six say all. */
+static void scn_side_by_side(struct sim *s) { plain(s, "layernorm", UNITS, 6); }
+
+/* All die but one, or all, in a row; with nothing in hand they come back. */
+static void scn_in_a_row(struct sim *s)
+{
+	struct looks *v = begin(s, "batchnorm", PIPELINE ", \"redundancy\": 3", 5);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		into(v);
+		int one = line_any_seated(v->l->w);
+		sim_kill(s, one);
+		wait_for(v, rng_below(sim_rng(s), 100 * MSEC));
+		int two = line_any_seated(v->l->w);
+		if (two != one)
+			sim_kill(s, two);
+		goes_on(v, 4);
+		for (int i = 0; i < 5; i++)
+			if (!sim_alive(s, i))
+				sim_restart(s, i);
+		goes_on(v, 4);
+	}
+	end(v);
+}
+
+/* A peer comes in the middle of it, where there was none to spare. */
+static void scn_joins(struct sim *s)
+{
+	struct looks *v = begin(s, "batchnorm", PIPELINE, 3);
+	for (int k = 0; k < 3 && !sim_failed(s); k++) {
+		into(v);
+		node_world_add(v->l->w, 1);
+		goes_on(v, 4);
+		into(v);
+		sim_kill(s, line_any_seated(v->l->w));
+		goes_on(v, 4);
+	}
+	end(v);
+}
+
+static void ask(struct looks *v, int node, node_ask_fn *fn)
+{
+	struct err e;
+	json_t *r = node_ask(v->l->w, node, fn, json_pack("{s:s}", "run", "line"), &e);
+	if (!r)
+		sim_fail(v->l->s, "refused: %s", e.text);
+	json_decref(r);
+}
+
+/* Who has a stage leaves in order; a spare takes its place. */
+static void scn_leaves(struct sim *s)
+{
+	struct looks *v = begin(s, "batchnorm", PIPELINE, 4);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		into(v);
+		int who = line_any_seated(v->l->w);
+		v->l->w->idle[who] = true;
+		ask(v, who, node_run_leave);
+		wait_for(v, SEC);
+		goes_on(v, 4);
+		v->l->w->idle[who] = false;
+		wait_for(v, 3 * SEC);
+		goes_on(v, 4);
+	}
+	end(v);
+}
+
+static void scn_paused(struct sim *s)
+{
+	struct looks *v = begin(s, "batchnorm", PIPELINE, 3);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		into(v);
+		ask(v, v->l->w->author, node_run_pause);
+		wait_for(v, 3 * SEC);
+		uint64_t at = node_newest(v->l->w);
+		wait_for(v, 3 * SEC);
+		if (node_newest(v->l->w) > at)
+			sim_fail(s, "a run goes on that is paused");
+		ask(v, v->l->w->author, node_run_resume);
+		goes_on(v, 4);
+	}
+	all_told(v, 3);
+	end(v);
+}
+
+/* ---- stop.accuracy ---- */
+
+static bool over(struct looks *v, void *arg)
+{
+	for (int i = 0; i < sim_nodes(v->l->s); i++) {
+		const struct run *r = node_run(v->l->w, i);
+		if (sim_alive(v->l->s, i) && (!r || r->state != RUN_DONE))
+			return false;
+	}
+	return true;
+}
+
+/* All end at one epoch, because a COMMIT has said so: the spare, too, and whoever was dead then. */
+static void ends(struct sim *s, bool kills, const char *norm, const char *more, int n)
+{
+	struct looks *v = xcalloc(1, sizeof *v);
+	uint64_t at = 0;
+	v->l = line_both(s, norm, more, VALIDATES ", \"stop\": {\"accuracy\": 0.78}", n);
+	for (int k = 0; k < 3 && kills && !sim_failed(s) && !over(v, NULL); k++) {
+		until(v, begun, NULL, 20 * SEC);
+		wait_for(v, rng_below(sim_rng(s), 120 * MSEC));
+		int dead = line_any_seated(v->l->w);
+		sim_kill(s, dead);
+		wait_for(v, rng_below(sim_rng(s), 3 * SEC));
+		sim_restart(s, dead);
+		wait_for(v, SEC);
+	}
+	if (!until(v, over, NULL, 300 * SEC))
+		sim_fail(s, "it does not end");
+	for (int i = 0; i < n && !sim_failed(s); i++) {
+		const struct run *r = node_run(v->l->w, i);
+		at = at ? at : r->point.epoch;
+		if (r->point.epoch != at || !json_object_get(r->point.params, SPEC_REACHED))
+			sim_fail(s, "node ends at another epoch than all, or by itself");
+	}
+	line_free(v->l);
+	free(v);
+}
+
+static void scn_ends(struct sim *s) { ends(s, false, "batchnorm", PIPELINE, 4); }
+static void scn_ends_killed(struct sim *s) { ends(s, true, "batchnorm", PIPELINE, 4); }
+static void scn_ends_late(struct sim *s) { ends(s, true, NULL, ", \"replicas\": 1", 4); }
+
+static const struct scn list[] = { SCN(plain), SCN(late), SCN(replicas), SCN(killed), SCN(late_killed), SCN(units),
+	SCN(late_units), SCN(side_by_side), SCN(in_a_row), SCN(joins), SCN(leaves), SCN(paused), SCN(ends),
+	SCN(ends_killed), SCN(ends_late), {0} };
 
 int main(int argc, char **argv)
 {

@@ -66,11 +66,25 @@ json_t *spec_live(const struct spec *s)
 	return o;
 }
 
+/* 1: not this key, which only a run has that ends with an accuracy. */
+static int reached_set(const struct spec *s, const char *key, const json_t *v, struct err *e)
+{
+	const struct place top = { "" }, at = place_key(&top, key);
+
+	if (strcmp(key, SPEC_REACHED) || s->stop_accuracy <= 0)
+		return 1;
+	if (!json_is_number(v) || !(json_number_value(v) >= s->stop_accuracy && json_number_value(v) <= 1))
+		return place_err(&at, e, "must be an accuracy of at least %g", s->stop_accuracy);
+	return 0;
+}
+
 /* What is no number of the optimizer's. 1: not one of these. */
 static int other_set(const struct spec *s, const char *key, const json_t *v, struct err *e)
 {
 	int rc = wire_set(key, v, e);
 
+	if (rc == 1)
+		rc = reached_set(s, key, v, e);
 	if (rc == 1)
 		rc = target_set(s, key, v, e);
 	if (rc == 1 && !strcmp(key, "admins")) {

@@ -79,6 +79,8 @@
 #define SPEC_STEPS_MAX 8
 #define SPEC_LAYERS_MAX 1024
 #define SPEC_ADMINS_MAX 16
+/* Among the live values of a run whose plans have many members: the accuracy that has ended it, which a COMMIT says. */
+#define SPEC_REACHED "reached"
 #define SPEC_VALIDATION_AUTO UINT64_MAX         /* so seldom that it takes a twentieth of the time */
 
 #define STEP_CHANNELS 4

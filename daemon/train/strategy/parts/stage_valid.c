@@ -27,10 +27,10 @@ static void forward(struct plan *p, const struct member *r, uint32_t mb)
 	i = plan_do(p, PLAN_LOAD, mb, "-> vbatch");
 	memcpy(i->variant, read, strlen(read) + 1);
 	if (stage_part_learns(&r->part))
-		(void)snprintf(w, sizeof(w), " %s%u", r->x->schedule->runs_on && PLANTED(HELD_BEFORE) ? STAGE_BEFORE : "w", s);
+		(void)snprintf(w, sizeof(w), " %s%u", r->x->schedule->runs_on && PLANTED(EVAL_BEFORE) ? STAGE_BEFORE : "w", s);
 	i = plan_piece(plan_do(p, PLAN_FWD, mb, "%svbatch%s -> va%u", in, w, s + 1), r->at->a, r->at->b);
 	i->work_bytes = r->need.work_eval;
-	if (!PLANTED(HELD_TRAINS))
+	if (!PLANTED(EVAL_TRAINS))
 		memcpy(i->variant, "eval", 5);
 	if (!r->last) {
 		plan_send(p, mb, who(r->x, r->at + 1, mb), "va%u!", s + 1);
