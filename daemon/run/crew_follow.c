@@ -60,6 +60,8 @@ static void enter_again(struct timer *t)
 	struct err e;
 	s->timer.fire = run_crew_step;
 	s->follows = false;
+	if (s->r->reached)                      /* there the run ends */
+		return;
 	env_after(s->r->rs->ctx.env, &s->timer, LOOK_US);
 	if (avg_enter(s->r->avg, &s->r->point, false, &e))
 		run_fail(s->r, &e);
@@ -119,6 +121,7 @@ static void judged(struct run *r, const struct rally_verdict *v)
 		run_log(r, LOG_INFO_, "crew.enters", "all go on from epoch %llu%s: entering there",
 			(unsigned long long)v->point->epoch, was > v->point->epoch ? ", the newest that is whole" : "");
 		run_take_point(r, v->point);
+		run_reach(r);
 	}
 }
 

@@ -48,6 +48,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	trace_round(r, c);
 	if (run_crew_followed(r, c)) {
 		run_take_point(r, c->point);
+		run_reach(r);                   /* they are there, and go */
 		return;
 	}
 	if (sync_commit(r, c, mean) || run_crew_passed(r, c))

@@ -251,7 +251,7 @@ bool trainer_takes(const struct trainer *t, uint64_t generation, uint64_t lo, ui
 
 bool trainer_at_rest(const struct trainer *t)
 {
-	return !t->seat.flush && !t->v.held.runs && !t->in_begin && !t->applying && list_empty(&t->commits) && t->samples < t->hold_at;
+	return !t->seat.flush && !t->v.eval.runs && !t->in_begin && !t->applying && list_empty(&t->commits) && t->samples < t->hold_at;
 }
 
 uint64_t trainer_share(const struct trainer *t) { return seat_goal(t); }
@@ -355,10 +355,10 @@ void seat_applied(struct trainer *t, uint64_t target, bool mine)
 void seat_committed(struct trainer *t, const struct commit *c, bool mine)
 {
 	/* other members of its unit may have ended this flush, or not begun this validation */
-	if (!runs_on(t) && (t->seat.flush || t->v.held.runs) && !mine)
+	if (!runs_on(t) && (t->seat.flush || t->v.eval.runs) && !mine)
 		exec_interrupt(t->x);
 	late_committed(&t->seat.late, c->epoch);
-	if (runs_on(t) && (t->seat.flush || t->v.held.runs) && !mine && !t->seat.over)
+	if (runs_on(t) && (t->seat.flush || t->v.eval.runs) && !mine && !t->seat.over)
 		late_cut(t);
 	if (runs_on(t) && t->seat.is && !t->seat.over &&
 	    spec_epoch_samples(t->s, t->target) != epoch_goal(t))

@@ -27,7 +27,7 @@ uint32_t eval_most(const struct trainer *t)
 
 void eval_begin(struct trainer *t)
 {
-	struct held *h = &t->v.held;
+	struct evaluation *h = &t->v.eval;
 	uint32_t n = t->seat.v.nmembers;
 
 	h->told = xrealloc(h->told, n * sizeof(*h->told));
@@ -41,8 +41,8 @@ void eval_begin(struct trainer *t)
 
 void eval_free(struct trainer *t)
 {
-	free(t->v.held.told);
-	t->v.held.told = NULL;
+	free(t->v.eval.told);
+	t->v.eval.told = NULL;
 }
 
 /* It is over without a result: the owner hears so from the loop. */
@@ -77,7 +77,7 @@ static bool whole(const struct trainer *t)
 	struct exec_view x;
 
 	exec_view(t->x, &x);
-	return x.cut_short == t->v.held.cut;
+	return x.cut_short == t->v.eval.cut;
 }
 
 static uint64_t samples_from(const struct trainer *t, uint64_t n)
@@ -101,7 +101,7 @@ static void finish(struct trainer *t)
 /* What all replicas of the last stage have said. */
 static void add_up(struct trainer *t)
 {
-	struct held *h = &t->v.held;
+	struct evaluation *h = &t->v.eval;
 	double sum[TALLY] = { 0 };
 
 	for (uint32_t k = 0; k < h->ntold; k++)
@@ -123,7 +123,7 @@ static void add_up(struct trainer *t)
 
 bool eval_ended(struct trainer *t, uint64_t *first)
 {
-	struct held *h = &t->v.held;
+	struct evaluation *h = &t->v.eval;
 	bool runs = h->runs;
 
 	if (h->last)
@@ -147,7 +147,7 @@ bool eval_due(const struct trainer *t)
 
 	exec_view(t->x, &x);
 	return t->v.wanted && s->is && !s->over && list_empty(&t->commits) && !t->applying && !t->agreed && !t->flight.out &&
-		(!s->flush || s->cut == x.cut_short) && t->v.held.index < UINT32_MAX - HELD_MOST &&
+		(!s->flush || s->cut == x.cut_short) && t->v.eval.index < UINT32_MAX - HELD_MOST &&
 		(t->started || t->v.though_paused) && (!t->paused || t->v.though_paused);
 }
 
@@ -157,12 +157,12 @@ void eval_view(struct trainer *t, struct view *v)
 
 	v->validates = left < HELD_MOST ? (uint32_t)left : HELD_MOST;
 	v->begun = v->sent = v->agreed = v->gave = false;
-	v->first = t->v.held.index;
+	v->first = t->v.eval.index;
 }
 
 void eval_planned(struct trainer *t, const struct plan *p, uint64_t first)
 {
-	struct held *h = &t->v.held;
+	struct evaluation *h = &t->v.eval;
 	struct exec_view x;
 
 	exec_view(t->x, &x);
@@ -180,13 +180,13 @@ void eval_planned(struct trainer *t, const struct plan *p, uint64_t first)
 void eval_passed(struct trainer *t, const struct plan *p)
 {
 	if (p->ninstrs)
-		t->v.held.last = false;
+		t->v.eval.last = false;
 }
 
 /* A value that a plan has named told<k>. */
 void eval_told(struct trainer *t, const char *name, const void *p, size_t bytes)
 {
-	struct held *h = &t->v.held;
+	struct evaluation *h = &t->v.eval;
 	uint32_t k = (uint32_t)strtoul(name, NULL, 10);
 
 	if (h->runs && k < h->ntold && bytes == sizeof(*h->told))
@@ -196,7 +196,7 @@ void eval_told(struct trainer *t, const char *name, const void *p, size_t bytes)
 /* Held-out samples of the micro-batch with this index. */
 static uint64_t at_index(const struct trainer *t, int64_t index, uint32_t *ret_n)
 {
-	uint64_t from = t->v.next + ((uint64_t)index - t->v.held.first) * t->v.batch, left;
+	uint64_t from = t->v.next + ((uint64_t)index - t->v.eval.first) * t->v.batch, left;
 
 	left = from < t->v.count ? t->v.count - from : 0;
 	*ret_n = left < t->v.batch ? (uint32_t)left : t->v.batch;
@@ -208,7 +208,7 @@ bool eval_load(struct trainer *t, struct exec_wait *w, int64_t index)
 	uint32_t n;
 	uint64_t from = at_index(t, index, &n);
 
-	if (!t->v.held.runs)
+	if (!t->v.eval.runs)
 		return false;
 	if (t->seat.reads) {
 		valid_load(t, w, from, n);

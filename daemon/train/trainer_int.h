@@ -28,7 +28,7 @@ struct commit {                                 /* a commit that is to be applie
 };
 struct valid_batch;
 /* Of a seat (trainer_eval.c): a program of it runs, of n micro-batches from index first on. */
-struct held {
+struct evaluation {
 	bool runs, last;                        /* last: no other program has begun since */
 	uint64_t first, resume /* index that training goes on with */, cut /* as in seat */, index /* the next */;
 	uint32_t n, ntold; double (*told)[TALLY];        /* by replica of the last stage */
@@ -41,7 +41,7 @@ struct valid {
 	double loss; double correct;
 	bool wanted, running, planned; uint64_t begun_us;
 	bool though_paused, lost;               /* of a seat: it must not wait; it came to nothing, which is to be told */
-	struct held held;
+	struct evaluation eval;
 	struct valid_batch *slot[2];
 };
 

@@ -17,7 +17,7 @@
 struct result { double loss, accuracy; unsigned told; };
 struct looks {
 	struct line *l; struct result of[EPOCHS];
-	struct { const struct run *r; uint64_t at; } seen[16];
+	struct { const struct run *r; uint64_t at, ended; bool excused; } seen[16];
 };
 
 static bool equal(double a, double b) { return !memcmp(&a, &b, sizeof a); }
@@ -34,6 +34,17 @@ static void note(struct sim *s, struct result *of, const struct run *r)
 		fprintf(stderr, "epoch %llu: loss %.9g, accuracy %.9g\n", (unsigned long long)r->val_at, r->val_loss, r->val_accuracy);
 }
 
+/* A COMMIT has said so, to all of one epoch. */
+static void ended(struct looks *v, int i, const struct run *r)
+{
+	v->seen[i].ended = r->point.epoch;
+	if (!json_object_get(r->point.params, SPEC_REACHED))
+		sim_fail(v->l->s, "a member ends by itself");
+	for (int k = 0; k < 16; k++)
+		if (v->seen[k].ended && v->seen[k].ended != r->point.epoch)
+			sim_fail(v->l->s, "two members end at different epochs");
+}
+
 static void look(struct looks *v)
 {
 	for (int i = 0; i < sim_nodes(v->l->s) && i < 16; i++) {
@@ -42,6 +53,8 @@ static void look(struct looks *v)
 			v->seen[i].r = r;
 			v->seen[i].at = 0;
 		}
+		if (r && r->state == RUN_DONE && !v->seen[i].ended)
+			ended(v, i, r);
 		if (!r || r->val_at == v->seen[i].at)
 			continue;
 		v->seen[i].at = r->val_at;
@@ -71,7 +84,7 @@ static int validating(struct node_world *w)
 {
 	for (int i = 0; i < sim_nodes(w->s); i++) {
 		const struct run *r = node_run(w, i);
-		if (r && r->trainer && r->trainer->v.held.runs)
+		if (r && r->trainer && r->trainer->v.eval.runs)
 			return i;
 	}
 	return -1;
@@ -291,39 +304,48 @@ static void scn_paused(struct sim *s)
 
 /* ---- stop.accuracy ---- */
 
-static bool over(struct looks *v, void *arg)
+static bool some_ended(struct looks *v, void *arg)
 {
-	for (int i = 0; i < sim_nodes(v->l->s); i++) {
-		const struct run *r = node_run(v->l->w, i);
-		if (sim_alive(v->l->s, i) && (!r || r->state != RUN_DONE))
+	for (int i = 0; i < sim_nodes(v->l->s); i++)
+		if (v->seen[i].ended)
+			return true;
+	return false;
+}
+
+static bool all_ended(struct looks *v, void *arg)
+{
+	for (int i = 0; i < sim_nodes(v->l->s); i++)
+		if (!v->seen[i].ended && !v->seen[i].excused)
 			return false;
-	}
 	return true;
 }
 
-/* All end at one epoch, because a COMMIT has said so: the spare, too, and whoever was dead then. */
+static bool begun_or_over(struct looks *v, void *arg) { return begun(v, arg) || some_ended(v, arg); }
+
+static void kill_one(struct looks *v)
+{
+	struct sim *s = v->l->s;
+	until(v, begun_or_over, NULL, 120 * SEC);
+	until(v, some_ended, NULL, rng_below(sim_rng(s), 120 * MSEC));
+	int dead = line_any_seated(v->l->w);
+	if (!line_seated(v->l->w, dead))
+		return;
+	sim_kill(s, dead);
+	wait_for(v, rng_below(sim_rng(s), SEC));
+	v->seen[dead].excused = some_ended(v, NULL);    /* whom could it hear so from? */
+	sim_restart(s, dead);
+	wait_for(v, rng_below(sim_rng(s), 2 * SEC));
+}
+
+/* All end at one epoch, the spare, too, and whoever has died on the way. */
 static void ends(struct sim *s, bool kills, const char *norm, const char *more, int n)
 {
 	struct looks *v = xcalloc(1, sizeof *v);
-	uint64_t at = 0;
 	v->l = line_both(s, norm, more, VALIDATES ", \"stop\": {\"accuracy\": 0.78}", n);
-	for (int k = 0; k < 3 && kills && !sim_failed(s) && !over(v, NULL); k++) {
-		until(v, begun, NULL, 20 * SEC);
-		wait_for(v, rng_below(sim_rng(s), 120 * MSEC));
-		int dead = line_any_seated(v->l->w);
-		sim_kill(s, dead);
-		wait_for(v, rng_below(sim_rng(s), 3 * SEC));
-		sim_restart(s, dead);
-		wait_for(v, SEC);
-	}
-	if (!until(v, over, NULL, 300 * SEC))
+	while (kills && !sim_failed(s) && !some_ended(v, NULL))
+		kill_one(v);
+	if (!until(v, all_ended, NULL, 300 * SEC) && !sim_failed(s))
 		sim_fail(s, "it does not end");
-	for (int i = 0; i < n && !sim_failed(s); i++) {
-		const struct run *r = node_run(v->l->w, i);
-		at = at ? at : r->point.epoch;
-		if (r->point.epoch != at || !json_object_get(r->point.params, SPEC_REACHED))
-			sim_fail(s, "node ends at another epoch than all, or by itself");
-	}
 	line_free(v->l);
 	free(v);
 }
