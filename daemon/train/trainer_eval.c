@@ -10,7 +10,7 @@
 #include "exec/batch.h"
 #include "train/trainer_int.h"
 
-#define HELD_MOST 128                           /* micro-batches of a program, which has some six instructions for each */
+#define HELD_MOST 64                           /* micro-batches of a program, which has some six instructions for each */
 #define INDEX_FROM (UINT32_MAX / 2)             /* micro-batches of training have lower indices */
 
 static uint64_t batches(const struct trainer *t, uint64_t samples)
@@ -45,11 +45,29 @@ void eval_free(struct trainer *t)
 	t->v.eval.told = NULL;
 }
 
+static void finish(struct trainer *t)
+{
+	double n = (double)t->v.count;
+	struct trainer_validated r = { .epoch = t->v.epoch, .samples = t->v.count, .loss = t->v.loss / n,
+		.accuracy = t->counts ? t->v.correct / n : NAN, .took_us = env_now(t->env) - t->v.begun_us };
+
+	t->v.running = t->v.wanted = false;
+	if (t->cb.validated)
+		t->cb.validated(t->arg, &r);
+}
+
 /* It is over without a result: the owner hears so from the loop. */
 void eval_drop(struct trainer *t)
 {
 	if (!t->strategy->crew || !t->v.wanted)
 		return;
+	if (t->v.running && PLANTED(EVAL_HALF)) {
+		finish(t);
+		return;
+	}
+	if (t->v.running)
+		trainer_event(t, LOG_INFO_, "validation.dropped", "epoch %llu: it has not come to its end here",
+			(unsigned long long)t->v.epoch);
 	t->v.wanted = t->v.running = false;
 	t->v.lost = true;
 	trainer_later(t);
@@ -87,17 +105,6 @@ static uint64_t samples_from(const struct trainer *t, uint64_t n)
 	return all < left ? all : left;
 }
 
-static void finish(struct trainer *t)
-{
-	double n = (double)t->v.count;
-	struct trainer_validated r = { .epoch = t->v.epoch, .samples = t->v.count, .loss = t->v.loss / n,
-		.accuracy = t->counts ? t->v.correct / n : NAN, .took_us = env_now(t->env) - t->v.begun_us };
-
-	t->v.running = t->v.wanted = false;
-	if (t->cb.validated)
-		t->cb.validated(t->arg, &r);
-}
-
 /* What all replicas of the last stage have said. */
 static void add_up(struct trainer *t)
 {
@@ -107,7 +114,7 @@ static void add_up(struct trainer *t)
 	for (uint32_t k = 0; k < h->ntold; k++)
 		for (int i = 0; i < TALLY; i++)
 			sum[i] += h->told[k][i];
-	if (sum[2] != (double)samples_from(t, h->n) && !PLANTED(EVAL_HALF)) {
+	if (sum[2] != (double)samples_from(t, h->n)) {
 		trainer_event(t, LOG_WARN_, "validation.dropped", "epoch %llu: what was told of the held-out data is of %.0f "
 			"samples, not of %llu", (unsigned long long)t->v.epoch, sum[2],
 			(unsigned long long)samples_from(t, h->n));

@@ -43,6 +43,7 @@ struct peer {
 	uint32_t stage; struct held held[STAGES];
 	real *mean; uint64_t lo, n;             /* of the epoch, for its own part of the parameters */
 	double unit, heard, loss; uint64_t counted;
+	double told[STAGES][TALLY];             /* of a validation, by replica of the last stage */
 	bool waits, gave;                       /* in the round; with a mean of its own */
 	struct sum sum[STAGES]; uint32_t nsums;
 	uint32_t digests, skips;                /* of the epoch: how many; stages that did not step, as bits */
@@ -274,6 +275,8 @@ static inline void scalar(void *arg, const char *name, int64_t index, const void
 		p->loss += p->heard;
 	if (!strcmp(name, "digest"))
 		p->digests++;
+	if (!strncmp(name, "told", 4) && bytes == sizeof(*p->told))
+		memcpy(p->told[strtoul(name + 4, NULL, 10)], v, bytes);
 	if (!strncmp(name, "skipped", 7) && *(const double *)v > 0)
 		p->skips |= 1u << (name[7] ? (uint32_t)strtoul(name + 7, NULL, 10) : p->stage);
 }

@@ -219,15 +219,16 @@ static void tell(struct tally *to, const struct room *room, uint32_t n)
 			room[n].bytes * room[n].depth;
 }
 
-/* Of a validation (stage_valid.c), but what is told. */
+/* Of a validation (stage_valid.c), but what is told. None of it is there while gradients are, which take as much, and
+ * of what is under way in epochs that run on a micro-batch less is there than in the middle of one. */
 static uint32_t held_rooms(const struct member *r, struct room *to)
 {
-	uint32_t k = 0;
+	uint32_t k = 0, two = least(2, r->n);
 
-	to[k++] = (struct room){ "vbatch", FOREVER, PLAN_BATCH, batch_bytes(r), 2, 1 };
+	to[k++] = (struct room){ "vbatch", FOREVER, PLAN_BATCH, batch_bytes(r), two, 1 };
 	if (!r->first)
-		to[k++] = (struct room){ "va", r->s, PLAN_ACTIVATION, r->need.x, 2, 1 };
-	to[k++] = (struct room){ "va", r->s + 1, PLAN_ACTIVATION, r->last ? ALIGN(r->need.y) : r->need.y, r->last ? 1 : 2,
+		to[k++] = (struct room){ "va", r->s, PLAN_ACTIVATION, r->need.x, two, 1 };
+	to[k++] = (struct room){ "va", r->s + 1, PLAN_ACTIVATION, r->last ? ALIGN(r->need.y) : r->need.y, r->last ? 1 : two,
 		1 };
 	to[k++] = (struct room){ "vloss", FOREVER, PLAN_SCALAR, 8, 1, 1 };
 	to[k++] = (struct room){ "vcorrect", FOREVER, PLAN_SCALAR, 8, 1, 1 };
@@ -239,17 +240,9 @@ static struct room told_room(uint32_t k)
 	return (struct room){ "told", k, PLAN_SCALAR, TALLY * sizeof(double), 1, FOREVER };
 }
 
-/* What a validation takes beside the step: where there is a flush nothing of that is there then, and it is more than
- * all but what is told; else all of it. */
-static void tell_held(struct tally *to, const struct member *r)
+static uint64_t told_bytes(const struct member *r)
 {
-	struct room room[ROOMS];
-
-	if (!r->x->v->held)
-		return;
-	to->lasting += told_room(0).bytes * r->x->stage[r->x->n - 1].replicas;
-	if (r->x->schedule->runs_on)
-		tell(to, room, held_rooms(r, room));
+	return r->x->v->held ? told_room(0).bytes * r->x->stage[r->x->n - 1].replicas : 0;
 }
 
 static void tell_own(struct tally *to, const struct member *r)
@@ -257,7 +250,7 @@ static void tell_own(struct tally *to, const struct member *r)
 	struct room room[ROOMS];
 
 	tell(to, room, rooms_of(r, room));
-	tell_held(to, r);
+	to->lasting += told_bytes(r);
 }
 
 /* What it keeps of other stages; each as large as its own while the cuts are not known. */

@@ -54,7 +54,7 @@ static void tell(struct plan *p, const struct member *r)
 		if (from != p->me)
 			plan_recv(p, 0, from, "told%u", k);
 		for (uint32_t m = x->base; from == p->me && m < x->base + x->members; m++)
-			if (m != p->me)
+			if (m != p->me && (!PLANTED(EVAL_UNTOLD) || m != x->base))
 				plan_send(p, 0, m, "told%u", k);
 		plan_do(p, PLAN_DROP, 0, "told%u!", k);
 	}
@@ -66,7 +66,7 @@ void stage_validate(struct plan *p, const struct pipe *x, uint32_t rank)
 	struct member r;
 
 	stage_member(&r, x, (uint32_t)(at - x->stage), at->a, at->b);
-	if (x->schedule->runs_on)
+	if (x->schedule->runs_on && !PLANTED(EVAL_FORGETS))
 		stage_buffers(p, x, rank);
 	else
 		stage_state(p, x, rank);
