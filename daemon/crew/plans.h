@@ -13,8 +13,8 @@ void shards_free(struct shards *s);
 /* Bytes of the pieces that nobody holds of whom `there` (by rank) is true. */
 uint64_t shards_missing(const struct shards *s, const bool *there);
 
-/* list: those of the step, of all n members, and behind them, where data are held out, those of validation; nlist in all
- * (plan/planner.h: view.held). */
+/* list: those of the step, of all n members, and behind them, where data are held out, those of validation; nlist in
+ * all (plan/planner.h: view.held). */
 struct plans { uint32_t n, nlist; struct plan *v; const struct plan **list; json_t *values /* settled; or NULL */; };
 void plans_free(struct plans *p);
 /* The offer's members as a planner sees them; the result is freed. */

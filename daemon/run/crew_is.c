@@ -68,8 +68,8 @@ int run_crew_change(const struct run *r, const json_t *patch, struct err *e)
 	return 0;
 }
 
-/* Members begin a validation together, so that when goes by what they all know: where the spec is silent, so seldom that
- * it takes a twentieth of the time, where forward is a third of a step. */
+/* Members begin a validation together, so that when goes by what they all know: where the spec is silent, so seldom
+ * that it takes a twentieth of the time, where forward is a third of a step. */
 bool run_crew_validates(const struct run *r, uint64_t epoch)
 {
 	uint64_t n = data_count(r->data, DATA_VALIDATION), every = r->spec->validation_every;

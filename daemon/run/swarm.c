@@ -214,8 +214,8 @@ static void advance_own(struct run *r, const struct trainer_applied *a)
 	run_grant_local(r, true);
 }
 
-/* Where the spec is silent: a twentieth of the time, whatever a validation takes on this machine; members of one plan go
- * by what all know. */
+/* Where the spec is silent: a twentieth of the time, whatever a validation takes on this machine; members of one plan
+ * go by what all know. */
 static bool validation_due(const struct run *r, uint64_t epoch)
 {
 	uint64_t every = r->spec->validation_every;

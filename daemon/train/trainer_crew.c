@@ -251,7 +251,8 @@ bool trainer_takes(const struct trainer *t, uint64_t generation, uint64_t lo, ui
 
 bool trainer_at_rest(const struct trainer *t)
 {
-	return !t->seat.flush && !t->v.eval.runs && !t->in_begin && !t->applying && list_empty(&t->commits) && t->samples < t->hold_at;
+	return !t->seat.flush && !t->v.eval.runs && !t->in_begin && !t->applying && list_empty(&t->commits) &&
+		t->samples < t->hold_at;
 }
 
 uint64_t trainer_share(const struct trainer *t) { return seat_goal(t); }

@@ -1,7 +1,7 @@
-/* Validation by a seat: held-out data go through all members' parts of the model, in programs between those of the step,
- * with the parameters of an epoch as they were committed. The owner asks for it on every member of a unit at the same
- * epoch, so that all begin the same programs; a COMMIT, or the end of the generation, drops what is not over. What it
- * comes to is known to all members, and counts when it is of all samples, or not at all. */
+/* Validation by a seat: held-out data go through all members' parts of the model, in programs between those of the
+ * step, with the parameters of an epoch as they were committed. The owner asks for it on every member of a unit at the
+ * same epoch, so that all begin the same programs; a COMMIT, or the end of the generation, drops what is not over. What
+ * it comes to is known to all members, and counts when it is of all samples, or not at all. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "exec/batch.h"
 #include "train/trainer_int.h"
 
-#define HELD_MOST 64                           /* micro-batches of a program, which has some six instructions for each */
+#define HELD_MOST 64                            /* micro-batches of a program: some six instructions for each */
 #define INDEX_FROM (UINT32_MAX / 2)             /* micro-batches of training have lower indices */
 
 static uint64_t batches(const struct trainer *t, uint64_t samples)
@@ -153,8 +153,8 @@ bool eval_due(const struct trainer *t)
 	struct exec_view x;
 
 	exec_view(t->x, &x);
-	return t->v.wanted && s->is && !s->over && list_empty(&t->commits) && !t->applying && !t->agreed && !t->flight.out &&
-		(!s->flush || s->cut == x.cut_short) && t->v.eval.index < UINT32_MAX - HELD_MOST &&
+	return t->v.wanted && s->is && !s->over && list_empty(&t->commits) && !t->applying && !t->agreed &&
+		!t->flight.out && (!s->flush || s->cut == x.cut_short) && t->v.eval.index < UINT32_MAX - HELD_MOST &&
 		(t->started || t->v.though_paused) && (!t->paused || t->v.though_paused);
 }
 

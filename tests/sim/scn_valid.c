@@ -1,5 +1,5 @@
-/* Validation of runs whose plans have many members, in whole nodes beside one peer alone: what members say of an epoch is
- * what that one says, to the last right answer, whatever happens to them meanwhile; and nothing stands still for it. */
+/* Validation of runs whose plans have many members, in whole nodes beside one peer alone: what members say of an epoch
+ * is what that one says, to the last right answer, whatever happens to them; and nothing stands still for it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,8 @@ static void note(struct sim *s, struct result *of, const struct run *r)
 			r->val_accuracy);
 	*x = (struct result){ r->val_loss, r->val_accuracy, x->told + 1 };
 	if (getenv("VERBOSE"))
-		fprintf(stderr, "epoch %llu: loss %.9g, accuracy %.9g\n", (unsigned long long)r->val_at, r->val_loss, r->val_accuracy);
+		fprintf(stderr, "epoch %llu: loss %.9g, accuracy %.9g\n", (unsigned long long)r->val_at, r->val_loss,
+			r->val_accuracy);
 }
 
 /* A COMMIT has said so, to all of one epoch. */
@@ -176,8 +177,8 @@ static void scn_plain(struct sim *s) { plain(s, "batchnorm", PIPELINE, 3); }
 static void scn_late(struct sim *s) { plain(s, NULL, ", \"replicas\": 1", 3); }
 static void scn_replicas(struct sim *s)
 {
-	plain(s, "layernorm", ", \"stages\": [{}, {\"replicas\": 2}, {\"replicas\": 3}], \"replicas\": 1, \"micro_batches\": 4",
-		6);
+	plain(s, "layernorm", ", \"stages\": [{}, {\"replicas\": 2}, {\"replicas\": 3}], \"replicas\": 1, "
+		"\"micro_batches\": 4", 6);
 }
 
 /* Anybody who has a stage dies in the middle of it, and comes back. */

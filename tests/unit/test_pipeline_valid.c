@@ -1,6 +1,6 @@
 /* Validation by a pipeline: what its members say of held-out micro-batches is what one process says, to 1e-12 in double
- * and to the last right answer, for every schedule, depth and number of replicas; nothing of the state changes by it; its
- * plans are right together, and fit into what the members of the step have. */
+ * and to the last right answer, for every schedule, depth and number of replicas; nothing of the state changes by it;
+ * its plans are right together, and fit into what the members of the step have. */
 #include "pipe_agree.h"
 #include "train/memory.h"
 
@@ -53,8 +53,8 @@ static void right(const struct world *w, const struct peer *p, const real *param
 		for (int i = 0; i < TALLY; i++)
 			got[i] += p->told[k][i];
 	if (!(fabs(got[0] - want[0]) <= most * want[0]) || got[1] != want[1] || got[2] != want[2])
-		fail_msg("member %u: loss %.17g, %g right of %g; one process has %.17g, %g of %g", p->rank, got[0], got[1], got[2],
-			want[0], want[1], want[2]);
+		fail_msg("member %u: loss %.17g, %g right of %g; one process has %.17g, %g of %g", p->rank, got[0], got[1],
+			got[2], want[0], want[1], want[2]);
 	assert_true(want[2] > 30 && want[1] > 0 && want[1] < want[2]);
 }
 

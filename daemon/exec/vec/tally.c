@@ -5,7 +5,8 @@
 static int run(struct vec_call *c)
 {
 	double *to = c->out[0].p;
-	const double one[TALLY] = { *vec_scalar(&c->in[0]), *vec_scalar(&c->in[1]), c->in[2].batch ? c->in[2].batch->n : 0 };
+	const struct batch *b = c->in[2].batch;
+	const double one[TALLY] = { *vec_scalar(&c->in[0]), *vec_scalar(&c->in[1]), b ? b->n : 0 };
 
 	if (c->out[0].bytes < sizeof(one))
 		return kerr_set(c->e, "tally: %zu bytes for %zu", c->out[0].bytes, sizeof(one));

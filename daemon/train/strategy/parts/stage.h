@@ -45,8 +45,8 @@ void stage_flush(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n
 struct run_on { bool fresh; void (*step)(struct plan *p, const struct pipe *x); };
 void stage_run_on(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n, const struct run_on *how);
 
-/* The body of a validation: x->v->validates micro-batches go forward, with the weights as they are. Of schedules that run
- * on all buffers of the step are there, too, since micro-batches are under way in them. */
+/* The body of a validation: x->v->validates micro-batches go forward, with the weights as they are. Of schedules that
+ * run on all buffers of the step are there, too, since micro-batches are under way in them. */
 void stage_validate(struct plan *p, const struct pipe *x, uint32_t rank);
 
 #endif

@@ -1,7 +1,8 @@
-/* Validation by the members of a pipeline: held-out micro-batches go forward. Nothing goes back, so that a stage holds what it works at and what
- * comes meanwhile, and no more. Who has the last stage sums up what it has seen, and sends that to every other member of
- * its pipeline; each replica of it does: together their sums are all of the program. Pipelines side by side have nothing
- * to do with each other here: each goes through everything, so that whoever dies disturbs its own alone. */
+/* Validation by the members of a pipeline: held-out micro-batches go forward. Nothing goes back, so that a stage holds
+ * what it works at and what comes meanwhile, and no more. Who has the last stage sums up what it has seen, and sends
+ * that to every other member of its pipeline; each replica of it does: together their sums are all of the program.
+ * Pipelines side by side have nothing to do with each other here: each goes through everything, so that whoever dies
+ * disturbs its own alone. */
 #include <stdio.h>
 #include <string.h>
 #include "common/planted.h"
