@@ -26,6 +26,7 @@ struct commit {                                 /* a commit that is to be applie
 	/* lease NULL: mean is what this peer has given, and where the SUMs want it */
 	float *mean; size_t bytes; struct lease *lease;
 };
+#define VALID_SLOTS 2                   /* batches of a validation that are here at once */
 struct valid_batch;
 /* Of a seat (trainer_eval.c): a program of it runs, of n micro-batches from index first on. */
 struct evaluation {
@@ -42,7 +43,9 @@ struct valid {
 	bool wanted, running, planned; uint64_t begun_us;
 	bool though_paused, lost;               /* of a seat: it must not wait; it came to nothing, which is to be told */
 	struct evaluation eval;
-	struct valid_batch *slot[2];
+	struct valid_batch *slot[VALID_SLOTS];
+	/* LOADs for which no slot is free yet: jobs that nobody waits for any more may be in them. */
+	struct { struct exec_wait *w; uint64_t from; uint32_t n; } more[VALID_SLOTS]; uint32_t nmore;
 };
 
 /* What was given to a round that goes on beside micro-batches: it lies in the plan's buffer `sent` until a commit

@@ -26,6 +26,18 @@ static void load_run(struct job *j)
 	s->rc = data_read(s->t->c.data, DATA_VALIDATION, s->b.position, s->b.n, s->b.x, s->b.y, &s->error);
 }
 
+/* Who has had to wait for a slot. */
+static void load_more(struct trainer *t)
+{
+	struct valid *v = &t->v;
+
+	if (!v->nmore || t->dying)
+		return;
+	v->nmore--;
+	valid_load(t, v->more[0].w, v->more[0].from, v->more[0].n);
+	memmove(v->more, v->more + 1, v->nmore * sizeof(*v->more));
+}
+
 static void load_done(struct job *j)
 {
 	struct valid_batch *s = container_of(j, struct valid_batch, job);
@@ -37,16 +49,28 @@ static void load_done(struct job *j)
 		trainer_part_gone(s->t);
 		return;
 	}
+	if (w && s->rc >= 0) {
+		exec_loaded(w, &s->b, NULL);
+		return;
+	}
+	s->busy = false;
 	if (w)
-		exec_loaded(w, s->rc < 0 ? NULL : &s->b, s->rc < 0 ? &s->error : NULL);
+		exec_loaded(w, NULL, &s->error);
 	else
-		s->busy = false;
+		load_more(s->t);
 }
 
 void valid_load(struct trainer *t, struct exec_wait *w, uint64_t from, uint32_t n)
 {
 	struct valid_batch *s = t->v.slot[0]->busy ? t->v.slot[1] : t->v.slot[0];
+	uint32_t at = s->busy ? t->v.nmore++ : 0;
 
+	if (s->busy) {                          /* plans hold no more than there are slots */
+		t->v.more[at].w = w;
+		t->v.more[at].from = from;
+		t->v.more[at].n = n;
+		return;
+	}
 	s->busy = s->running = true;
 	s->wait = w;
 	s->b.n = n;
@@ -73,9 +97,10 @@ static void unload(void *arg, struct batch *b)
 
 bool valid_back(struct trainer *t, const struct batch *b)
 {
-	for (int k = 0; k < 2; k++)
+	for (int k = 0; k < VALID_SLOTS; k++)
 		if (t->v.slot[k] && &t->v.slot[k]->b == b) {
 			t->v.slot[k]->busy = false;
+			load_more(t);
 			return true;
 		}
 	return false;
@@ -83,9 +108,14 @@ bool valid_back(struct trainer *t, const struct batch *b)
 
 bool valid_cancel(struct trainer *t, const struct exec_wait *w)
 {
-	for (int k = 0; k < 2; k++)
+	for (int k = 0; k < VALID_SLOTS; k++)
 		if (t->v.slot[k] && t->v.slot[k]->wait == w) {
 			t->v.slot[k]->wait = NULL;
+			return true;
+		}
+	for (uint32_t k = 0; k < t->v.nmore; k++)
+		if (t->v.more[k].w == w) {
+			memmove(t->v.more + k, t->v.more + k + 1, (--t->v.nmore - k) * sizeof(*t->v.more));
 			return true;
 		}
 	return false;
@@ -190,7 +220,7 @@ static uint64_t batch_size(const struct trainer *t)
 
 int valid_room(struct trainer *t, struct err *e)
 {
-	for (int k = 0; k < 2 && !t->v.slot[k]; k++) {
+	for (int k = 0; k < VALID_SLOTS && !t->v.slot[k]; k++) {
 		struct valid_batch *s = t->v.slot[k] = xcalloc(1, sizeof(*s));
 
 		s->t = t;
@@ -273,7 +303,7 @@ uint32_t valid_parts(const struct trainer *t)
 {
 	uint32_t n = t->v.x ? 1 : 0;
 
-	for (int k = 0; k < 2; k++)
+	for (int k = 0; k < VALID_SLOTS; k++)
 		if (t->v.slot[k] && t->v.slot[k]->running)
 			n++;
 	return n;
@@ -287,7 +317,7 @@ void valid_stop(struct trainer *t)
 
 void valid_free(struct trainer *t)
 {
-	for (int k = 0; k < 2; k++) {
+	for (int k = 0; k < VALID_SLOTS; k++) {
 		struct valid_batch *s = t->v.slot[k];
 
 		if (!s)

@@ -17,6 +17,7 @@
 struct result { double loss, accuracy; unsigned told; };
 struct looks {
 	struct line *l; struct result of[EPOCHS];
+	bool any_end;                           /* not because of stop.accuracy */
 	struct { const struct run *r; uint64_t at, ended; bool excused; } seen[16];
 };
 
@@ -39,7 +40,7 @@ static void note(struct sim *s, struct result *of, const struct run *r)
 static void ended(struct looks *v, int i, const struct run *r)
 {
 	v->seen[i].ended = r->point.epoch;
-	if (!json_object_get(r->point.params, SPEC_REACHED))
+	if (!v->any_end && !json_object_get(r->point.params, SPEC_REACHED))
 		sim_fail(v->l->s, "a member ends by itself");
 	for (int k = 0; k < 16; k++)
 		if (v->seen[k].ended && v->seen[k].ended != r->point.epoch)
@@ -118,7 +119,7 @@ static struct looks *begin(struct sim *s, const char *norm, const char *more, in
 }
 
 /* The one alone is taken as far, and has said the same. */
-static void same_as_alone(struct looks *v, uint64_t newest)
+static void same_as_alone(struct looks *v, uint64_t newest, unsigned least)
 {
 	struct alone *a = &v->l->a;
 	unsigned compared = 0;
@@ -141,7 +142,7 @@ static void same_as_alone(struct looks *v, uint64_t newest)
 			sim_fail(v->l->s, "members say %.9g and %.9g of an epoch, one alone %.9g and %.9g", x->loss, x->accuracy,
 				y->loss, y->accuracy);
 	}
-	if (compared < 3)
+	if (compared < least)
 		sim_fail(v->l->s, "only %u validations could be compared", compared);
 	free(of);
 }
@@ -150,7 +151,7 @@ static void end(struct looks *v)
 {
 	look(v);
 	if (!sim_failed(v->l->s) && v->l->rounded <= 0)
-		same_as_alone(v, node_newest(v->l->w) / EVERY * EVERY);
+		same_as_alone(v, node_newest(v->l->w) / EVERY * EVERY, 3);
 	line_free(v->l);
 	free(v);
 }
@@ -355,9 +356,129 @@ static void scn_ends(struct sim *s) { ends(s, false, "batchnorm", PIPELINE, 4); 
 static void scn_ends_killed(struct sim *s) { ends(s, true, "batchnorm", PIPELINE, 4); }
 static void scn_ends_late(struct sim *s) { ends(s, true, NULL, ", \"replicas\": 1", 4); }
 
+/* ---- the last one ---- */
+
+#define LAST 12
+#define AT_THE_END ", \"validation\": {\"every\": 0}, \"stop\": {\"epochs\": 12}"
+
+static bool somebody_finishes(struct looks *v, void *arg)
+{
+	for (int i = 0; i < sim_nodes(v->l->s); i++) {
+		const struct run *r = node_run(v->l->w, i);
+		if (r && r->state == RUN_FINISH)
+			return true;
+	}
+	return some_ended(v, arg);
+}
+
+/* Only when the goal is reached: members look once more together, and nobody waits for who dies then. */
+static void at_the_end(struct sim *s, bool kills, const char *norm, const char *more, int n, unsigned members)
+{
+	struct looks *v = xcalloc(1, sizeof *v);
+	v->any_end = true;
+	v->l = line_both(s, norm, more, AT_THE_END, n);
+	if (kills && until(v, somebody_finishes, NULL, 120 * SEC)) {
+		until(v, some_ended, NULL, rng_below(sim_rng(s), 60 * MSEC));
+		int dead = node_any(v->l->w);
+		sim_kill(s, dead);
+		v->seen[dead].excused = true;
+	}
+	if (!until(v, all_ended, NULL, 60 * SEC) && !sim_failed(s))
+		sim_fail(s, "it does not end");
+	for (uint64_t e = 0; e < EPOCHS; e++)
+		if (v->of[e].told && e != LAST)
+			sim_fail(s, "somebody has looked before the end");
+	if (!kills && v->of[LAST].told != members)
+		sim_fail(s, "%u of %u members know what it is worth", v->of[LAST].told, members);
+	if (!kills && !sim_failed(s))
+		same_as_alone(v, LAST, 1);
+	line_free(v->l);
+	free(v);
+}
+
+static void scn_last(struct sim *s) { at_the_end(s, false, "batchnorm", PIPELINE, 4, 3); }
+static void scn_last_late(struct sim *s) { at_the_end(s, false, NULL, ", \"replicas\": 1", 4, 3); }
+static void scn_last_units(struct sim *s) { at_the_end(s, false, "layernorm", UNITS, 6, 6); }
+static void scn_last_killed(struct sim *s) { at_the_end(s, true, "batchnorm", PIPELINE, 4, 3); }
+
+/* ---- when, and by whom ---- */
+
+/* Where the spec is silent: 20 * 125 / (3 * 64), rounded up, by all at once. */
+static void scn_seldom(struct sim *s)
+{
+	struct looks *v = xcalloc(1, sizeof *v);
+	uint64_t to = 60;
+	v->l = line_both(s, "batchnorm", PIPELINE, ", \"validation\": {}", 3);
+	sim_check(s, until(v, at_epoch, &to, 120 * SEC));
+	for (uint64_t e = 1; e < to - 1; e++)
+		if (v->of[e].told != (e % 14 ? 0 : 3))
+			sim_fail(s, "%u have looked at epoch %u", v->of[e].told, (unsigned)e);
+	line_free(v->l);
+	free(v);
+}
+
+struct told { bool over; uint64_t epoch; char text[320]; };
+
+static void told(void *arg, uint64_t epoch, uint64_t version, const struct err *e)
+{
+	struct told *q = arg;
+	*q = (struct told){ .over = true, .epoch = epoch };
+	snprintf(q->text, sizeof q->text, "%s", e ? e->text : "");
+}
+
+static bool is_told(struct looks *v, void *arg) { return ((struct told *)arg)->over; }
+
+/* Who has no stage cannot end the run, and nobody can with what is no reason to. */
+static void scn_by_hand(struct sim *s)
+{
+	struct looks *v = xcalloc(1, sizeof *v);
+	struct told q = { 0 };
+	int spare = 0;
+	v->l = line_both(s, "batchnorm", PIPELINE, VALIDATES ", \"stop\": {\"accuracy\": 0.999}", 4);
+	sim_check(s, sim_run_until(s, line_all_seated, v->l, 60 * SEC));
+	while (line_seated(v->l->w, spare))
+		spare++;
+	avg_propose(node_run(v->l->w, spare)->avg, json_pack("{s:f}", SPEC_REACHED, 0.9995), 0, told, &q);
+	if (!until(v, is_told, &q, 30 * SEC) || q.epoch || !strstr(q.text, "no member of this generation"))
+		sim_fail(s, "a spare says that the run is over: %s", q.text);
+	q = (struct told){ 0 };
+	avg_propose(node_run(v->l->w, line_any_seated(v->l->w))->avg, json_pack("{s:f}", SPEC_REACHED, 0.5), 0, told, &q);
+	if (!until(v, is_told, &q, 30 * SEC) || q.epoch || !strstr(q.text, "an accuracy of at least 0.999"))
+		sim_fail(s, "a member says that 0.5 is enough: %s", q.text);
+	goes_on(v, 6);
+	line_free(v->l);
+	free(v);
+}
+
+/* Seven peers, two pipelines, several deaths at a time. */
+static void seven(struct sim *s, const char *norm, const char *more)
+{
+	struct looks *v = begin(s, norm, more, 7);
+	v->l->rounded = 1e-5;
+	for (int k = 0; k < 5 && !sim_failed(s); k++) {
+		into(v);
+		for (int d = 0; d < 1 + k % 2; d++) {
+			int dead = line_any_seated(v->l->w);
+			if (sim_alive(s, dead))
+				sim_kill(s, dead);
+			wait_for(v, rng_below(sim_rng(s), 200 * MSEC));
+		}
+		goes_on(v, 5);
+		for (int i = 0; i < 7; i++)
+			if (!sim_alive(s, i))
+				sim_restart(s, i);
+		goes_on(v, 5);
+	}
+	end(v);
+}
+
+static void scn_seven(struct sim *s) { seven(s, "layernorm", UNITS ", \"redundancy\": 4"); }
+static void scn_late_seven(struct sim *s) { seven(s, NULL, ", \"redundancy\": 4"); }
+
 static const struct scn list[] = { SCN(plain), SCN(late), SCN(replicas), SCN(killed), SCN(late_killed), SCN(units),
 	SCN(late_units), SCN(side_by_side), SCN(in_a_row), SCN(joins), SCN(leaves), SCN(paused), SCN(ends),
-	SCN(ends_killed), SCN(ends_late), {0} };
+	SCN(ends_killed), SCN(ends_late), SCN(last), SCN(last_late), SCN(last_units), SCN(last_killed), SCN(seldom),
+	SCN(by_hand), SCN(seven), SCN(late_seven), {0} };
 
 int main(int argc, char **argv)
 {

@@ -2,6 +2,7 @@
  * the end and the COMMIT lie around each other while the program waits for it. The others are played: what is sent to
  * them arrives, and what they send is zeros. */
 #include "train_kit.h"
+#include "exec/vec.h"
 #include "plan/planner.h"
 
 static const char form[] = "{\"name\":\"seat\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":5},"
@@ -127,9 +128,89 @@ static void what_was_decided_is_applied(void **state)
 	}
 }
 
+/* --- validation of the first stage, which reads; the last one is played */
+
+static uint32_t sent;
+
+static void tells(void *arg, struct exec_wait *w, const struct exec_net *n, const struct exec_span *in, uint32_t nin,
+	const struct exec_span *out, uint32_t nout)
+{
+	static const double said[TALLY] = { 12, 5, 8 };
+
+	for (uint32_t k = 0; k < nout; k++)
+		memcpy(out[k].p, said, out[k].bytes);   /* told0 */
+	sent += nin;
+	exec_done(w, NULL, NULL);
+}
+
+static void sits(struct kit *k, uint64_t generation, bool *full)
+{
+	struct view_member member[3] = { 0 };
+	struct trainer_fill fresh = { .values.fresh = true };
+	struct view v = trainer_crew_view(k->t);
+	struct state *was = NULL;
+	bool anew;
+	struct err e;
+
+	for (uint32_t i = 0; i < 3; i++)
+		member[i] = (struct view_member){ .id = { { (uint8_t)(i + 1) } }, .speed = 1 };
+	v.nmembers = 3;
+	v.member = member;
+	v.redundancy = 2;
+	v.generation = generation;
+	if (trainer_join(k->t, &v, &anew, &was, &e) < 0)
+		fail_msg("%s", e.text);
+	trainer_read_over(k->t);
+	state_free(was, NULL, NULL);
+	*full = !anew;
+	if (anew)
+		trainer_fill(k->t, &fresh, filled, full);
+}
+
+static void nap(struct job *j) { }
+
+/* Its LOADs wait behind others in their lane when a generation is over; the next one begins with a validation, too. */
+static void read_for_nobody(void **state)
+{
+	static const struct exec_ops ops = { .net = tells };
+	static struct job busy[64];
+	struct kit k;
+	bool full, still = false;
+	int lane;
+
+	kit_ops = &ops;
+	sent = 0;
+	kit_open(&k, form, NULL, false);
+	sits(&k, 7, &full);
+	sim_run_for(k.sim, 1000000);
+	assert_true(full);
+	lane = env_lane(k.env, "data");
+	for (int i = 0; i < 64; i++) {
+		busy[i] = (struct job){ .name = "nap", .lane = lane, .run = nap, .done = nap, .cost_us = 1000000 };
+		env_work(k.env, &busy[i]);
+	}
+	trainer_validate(k.t, true);
+	sim_run_for(k.sim, 1000);
+	assert_int_equal(sent, 0);
+	trainer_part_ways(k.t);
+	trainer_quiet(k.t, quiet, &still);
+	sim_run_for(k.sim, 1000);
+	assert_true(still);
+	sits(&k, 8, &full);
+	trainer_validate(k.t, false);
+	trainer_start(k.t);
+	sim_run_for(k.sim, 100000000);
+	assert_int_equal(sent, 2);              /* of eight samples, four by four */
+	assert_int_equal(k.v.samples, 8);
+	assert_true(fabs(k.v.loss - 1.5) < 1e-12 && fabs(k.v.accuracy - 0.625) < 1e-12);
+	assert_false(k.broken);
+	kit_close(&k);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(what_was_decided_is_applied) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(what_was_decided_is_applied),
+		cmocka_unit_test(read_for_nobody) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
