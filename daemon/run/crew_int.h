@@ -28,6 +28,7 @@ struct run_crew {
 	uint64_t calm_us, calm_epoch;   /* it went on then, at that epoch; or nothing was to */
 	struct avg_roster roster; struct id *ids;       /* as the averager has it */
 	struct timer timer, lost;
+	uint64_t looked, looked_us;             /* instructions that had ended by then: in the last validation */
 	struct settles *settles;        /* cuts of a generation of others are looked for; or NULL */
 };
 

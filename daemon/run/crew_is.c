@@ -3,6 +3,7 @@
 #include <string.h>
 #include "run/crew_int.h"
 
+#define PATIENT_US 10000000             /* nothing has ended, and the generation is over */
 #define RARE 20                         /* times a validation's time between two */
 
 void run_crew_look(struct run_crew *s)
@@ -10,13 +11,13 @@ void run_crew_look(struct run_crew *s)
 	env_after(s->r->rs->ctx.env, &s->timer, 0);
 }
 
-/* Only who trains takes part, to the end of the last validation. */
+/* Only who trains takes part. */
 void run_crew_ready(struct run *r)
 {
 	struct run_crew *s = r->crew;
 	if (!s || !s->crew)
 		return;
-	bool in = (r->state == RUN_TRAIN || (r->state == RUN_FINISH && r->validating)) && !s->follows;
+	bool in = r->state == RUN_TRAIN && !s->follows;
 	struct crew_roster to = { .epoch = s->roster.epoch, .target = run_target(r), .term = s->roster.term,
 		.n = in ? s->roster.n : 0, .live = s->ids, .ngone = s->roster.ngone, .gone = s->ids + s->roster.n };
 	if (in)
@@ -29,6 +30,22 @@ bool run_crew_drains(const struct run *r) { return r->crew && r->crew->drains; }
 bool run_crew_seated(const struct run *r)
 {
 	return !r->crew || (r->crew->step == SEAT_RUNS && trainer_seated(r->trainer));
+}
+
+/* The last validation of all. Members go when they have ended it, and so does the generation: whoever is slower ends it,
+ * too, but does not wait for ever for somebody who has died. */
+bool run_crew_looks(struct run *r)
+{
+	struct run_crew *s = r->crew;
+	uint64_t now = env_now(r->rs->ctx.env);
+	struct trainer_view v;
+	if (!s)
+		return true;
+	trainer_view(r->trainer, &v);
+	if (s->in || v.instructions != s->looked)
+		s->looked_us = now;
+	s->looked = v.instructions;
+	return run_crew_seated(r) && now - s->looked_us < PATIENT_US;
 }
 
 uint64_t run_crew_share(const struct run *r) { return r->crew ? trainer_share(r->trainer) : 0; }

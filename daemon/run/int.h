@@ -200,6 +200,7 @@ bool run_crew_followed(struct run *r, const struct avg_commit *c);      /* true:
 bool run_crew_passed(struct run *r, const struct avg_commit *c);
 bool run_crew_seated(const struct run *r);       /* true in other runs */
 bool run_crew_validates(const struct run *r, uint64_t epoch);     /* is that due on its members? */
+bool run_crew_looks(struct run *r);             /* is its last validation still to be waited for? true in other runs */
 void run_crew_reached(struct run *r, double accuracy);           /* stop.accuracy, perhaps */
 /* May that peer say that it is? here: as this peer, which leads, knows who is in the generation. */
 int run_crew_may_end(const struct run *r, const struct id *author, const json_t *patch, bool here, struct err *e);

@@ -234,14 +234,29 @@ static void finish_later(struct timer *t)
 	run_finish_more(container_of(t, struct run, leave_timer));
 }
 
+static void finish_look(struct run *r)
+{
+	r->leave_timer.fire = finish_later;
+	r->leave_timer.name = "run.finish";
+	env_after(r->rs->ctx.env, &r->leave_timer, LOOK_US);
+}
+
 static enum run_event enter_finish(struct run *r)
 {
+	if (r->validating && !run_crew_looks(r)) {      /* nobody does it together with this peer any more */
+		r->validating = false;
+		trainer_part_ways(r->trainer);
+	}
+	if (r->validating && r->crew)
+		finish_look(r);
 	if (r->validating || r->saving)
 		return EV_NONE;                 /* their callbacks come back here */
 	if (r->val_epoch != r->point.epoch && data_count(r->data, DATA_VALIDATION)) {
 		r->val_epoch = r->point.epoch;
 		r->validating = true;
 		trainer_validate(r->trainer, true);
+		if (r->crew)
+			finish_look(r);
 		return EV_NONE;
 	}
 	if (!r->final_saved && r->rs->ctx.state_dir) {
@@ -251,9 +266,7 @@ static enum run_event enter_finish(struct run *r)
 	}
 	if (!donors_stay(r))
 		return EV_FINISHED;
-	r->leave_timer.fire = finish_later;
-	r->leave_timer.name = "run.finish";
-	env_after(r->rs->ctx.env, &r->leave_timer, LOOK_US);
+	finish_look(r);
 	return EV_NONE;
 }
 

@@ -203,6 +203,7 @@ struct trainer_view {
 	uint64_t skipped, abandoned;            /* steps with a non-finite mean; micro-batches thrown away by rounds */
 	uint64_t generation;                    /* of the plans that run now: one for each commit */
 	uint64_t programs, checks;              /* that ran; shapes of them that were checked */
+	uint64_t instructions;                  /* that ended */
 	uint64_t busy_us, load_wait_us;         /* train lane at work; waiting for data */
 	uint64_t flops;                         /* forward and backward so far (kernels/cost.h) */
 	/* this peer's contributions that were gradients of older parameters than those they changed; how many epochs older

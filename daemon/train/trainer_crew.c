@@ -340,7 +340,7 @@ bool seat_ask(struct trainer *t, uint64_t first)
 		t->unit = 0;                    /* of an epoch that the others have ended: nothing of it counts */
 	if (!runs_on(t) && !t->samples && first > s->start && list_empty(&t->commits))
 		return unseat(t, "too many rounds have come to nothing");
-	if (first > INDEX_MAX)
+	if (first > INDEX_MAX || eval_exhausted(t))
 		return unseat(t, "indices begin anew");
 	return true;
 }
@@ -356,7 +356,7 @@ void seat_applied(struct trainer *t, uint64_t target, bool mine)
 void seat_committed(struct trainer *t, const struct commit *c, bool mine)
 {
 	/* other members of its unit may have ended this flush, or not begun this validation */
-	if (!runs_on(t) && (t->seat.flush || t->v.eval.runs) && !mine)
+	if (!runs_on(t) && (t->seat.flush || (t->v.eval.runs && !PLANTED(EVAL_KEPT))) && !mine)
 		exec_interrupt(t->x);
 	late_committed(&t->seat.late, c->epoch);
 	if (runs_on(t) && (t->seat.flush || t->v.eval.runs) && !mine && !t->seat.over)

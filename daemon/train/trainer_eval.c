@@ -32,7 +32,6 @@ void eval_begin(struct trainer *t)
 
 	h->told = xrealloc(h->told, n * sizeof(*h->told));
 	h->ntold = n;
-	h->index = INDEX_FROM;
 	h->runs = h->last = false;
 	t->v.count = data_count(t->c.data, DATA_VALIDATION);
 	t->v.batch = t->profile.batch;
@@ -73,6 +72,17 @@ void eval_drop(struct trainer *t)
 	trainer_later(t);
 }
 
+/* Every epoch of the generation has its own, so that they are the same on all members, whoever has begun which. */
+static uint64_t index_of(const struct trainer *t, uint64_t epoch)
+{
+	return INDEX_FROM + (epoch - t->seat.v.epoch) * batches(t, t->v.count);
+}
+
+bool eval_exhausted(const struct trainer *t)
+{
+	return t->v.count && index_of(t, t->epoch + 1) >= UINT32_MAX;
+}
+
 void eval_want(struct trainer *t, bool though_paused)
 {
 	struct valid *v = &t->v;
@@ -83,6 +93,7 @@ void eval_want(struct trainer *t, bool though_paused)
 	v->epoch = t->epoch;
 	v->next = 0;
 	v->loss = v->correct = 0;
+	v->eval.index = index_of(t, t->epoch);
 	if (!t->seat.is || t->seat.over || !v->count)
 		eval_drop(t);
 	else
@@ -154,7 +165,7 @@ bool eval_due(const struct trainer *t)
 
 	exec_view(t->x, &x);
 	return t->v.wanted && s->is && !s->over && list_empty(&t->commits) && !t->applying && !t->agreed &&
-		!t->flight.out && (!s->flush || s->cut == x.cut_short) && t->v.eval.index < UINT32_MAX - HELD_MOST &&
+		!t->flight.out && (!s->flush || s->cut == x.cut_short) &&
 		(t->started || t->v.though_paused) && (!t->paused || t->v.though_paused);
 }
 

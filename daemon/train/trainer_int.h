@@ -371,6 +371,7 @@ void eval_free(struct trainer *t);
 void eval_want(struct trainer *t, bool though_paused);
 void eval_drop(struct trainer *t);              /* what was wanted, and is not over */
 bool eval_due(const struct trainer *t);         /* the next program is one of it */
+bool eval_exhausted(const struct trainer *t);   /* the generation has no indices for more */
 void eval_view(struct trainer *t, struct view *v);
 void eval_planned(struct trainer *t, const struct plan *p, uint64_t first);
 void eval_passed(struct trainer *t, const struct plan *p);      /* the next program is another one */

@@ -34,7 +34,7 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 		.arena_predicted_bytes = t->predicted_bytes, .state_bytes = trainer_shard(t)->bytes,
 		.loader_bytes = loader_bytes(t->c.data, t->s->local.batch, load_depth(t, t->s->local.batch)),
 		.skipped = t->skipped_steps, .abandoned = x.abandoned,
-		.generation = trainer_generation(t), .programs = x.programs, .checks = x.checks,
+		.generation = trainer_generation(t), .programs = x.programs, .checks = x.checks, .instructions = x.instructions,
 		.busy_us = x.busy_us, .load_wait_us = x.load_wait_us,
 		.flops = x.flops, .stale = t->stale, .stale_most = t->stale_most };
 }

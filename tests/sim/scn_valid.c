@@ -182,6 +182,11 @@ static void scn_replicas(struct sim *s)
 		"\"micro_batches\": 4", 6);
 }
 
+/* A stage without parameters, which has no part in any round. */
+#define LEARNS_NOTHING ", \"redundancy\": 1, \"replicas\": 1, \"stages\": [{\"layers\": 4}, {\"layers\": 2}, {\"layers\": 4}]"
+static void scn_nothing(struct sim *s) { plain(s, "batchnorm", LEARNS_NOTHING, 3); }
+static void scn_late_nothing(struct sim *s) { plain(s, NULL, LEARNS_NOTHING, 3); }
+
 /* Anybody who has a stage dies in the middle of it, and comes back. */
 static void killed(struct sim *s, const char *norm, const char *more, int n)
 {
@@ -472,13 +477,66 @@ static void seven(struct sim *s, const char *norm, const char *more)
 	end(v);
 }
 
+static bool six_seated(struct looks *v, void *arg) { return line_seats(v->l->w) >= 6; }
+static bool newest_at(struct looks *v, void *arg) { return node_newest(v->l->w) >= *(uint64_t *)arg; }
+
+static bool all_six_say(struct looks *v, void *arg)
+{
+	for (uint64_t e = node_newest(v->l->w); e + 8 > node_newest(v->l->w); e--)
+		if (v->of[e].told == 6)
+			return true;
+	return false;
+}
+
+/* A pipeline that is left out of rounds is left out in the middle of validations, too. Nobody waits for it, and when it
+ * is as fast as the others again it says what they say. */
+static void slow(struct sim *s, const char *norm, const char *more)
+{
+	struct looks *v = begin(s, norm, more, 6);
+	v->l->rounded = 1e-5;
+	sim_check(s, until(v, six_seated, NULL, 120 * SEC));
+	for (int k = 0; k < 3 && !sim_failed(s); k++) {
+		into(v);
+		int who = line_any_seated(v->l->w);
+		sim_lane_slow(s, who, "train", 20 + (uint32_t)rng_below(sim_rng(s), 400));
+		uint64_t to = node_newest(v->l->w) + 20;
+		if (!until(v, newest_at, &to, 60 * SEC) && !sim_failed(s))
+			sim_fail(s, "the others wait for it");
+		sim_lane_slow(s, who, "train", 1);
+		goes_on(v, 6);
+	}
+	if (!until(v, all_six_say, NULL, 120 * SEC) && !sim_failed(s))
+		sim_fail(s, "who was slow says nothing any more");
+	end(v);
+}
+
+static void scn_slow(struct sim *s) { slow(s, "layernorm", UNITS); }
+static void scn_late_slow(struct sim *s) { slow(s, NULL, ""); }
+
+/* The slower pipeline has its last validation to the end, though the others have gone. */
+static void scn_last_slow(struct sim *s)
+{
+	struct looks *v = xcalloc(1, sizeof *v);
+	v->any_end = true;
+	v->l = line_both(s, "layernorm", UNITS, AT_THE_END, 6);
+	sim_lane_slow(s, line_any_seated(v->l->w), "train", 3);
+	if (!until(v, all_ended, NULL, 60 * SEC) && !sim_failed(s))
+		sim_fail(s, "it does not end");
+	if (v->of[LAST].told != 6)
+		sim_fail(s, "%u of 6 members know what it is worth", v->of[LAST].told);
+	line_free(v->l);
+	free(v);
+}
+
 static void scn_seven(struct sim *s) { seven(s, "layernorm", UNITS ", \"redundancy\": 4"); }
 static void scn_late_seven(struct sim *s) { seven(s, NULL, ", \"redundancy\": 4"); }
 
-static const struct scn list[] = { SCN(plain), SCN(late), SCN(replicas), SCN(killed), SCN(late_killed), SCN(units),
+static const struct scn list[] = { SCN(plain), SCN(late), SCN(replicas), SCN(nothing), SCN(late_nothing),
+	SCN(killed), SCN(late_killed), SCN(units),
 	SCN(late_units), SCN(side_by_side), SCN(in_a_row), SCN(joins), SCN(leaves), SCN(paused), SCN(ends),
 	SCN(ends_killed), SCN(ends_late), SCN(last), SCN(last_late), SCN(last_units), SCN(last_killed), SCN(seldom),
-	SCN(by_hand), SCN(seven), SCN(late_seven), {0} };
+	SCN(by_hand), SCN(seven), SCN(late_seven), SCN(slow), SCN(late_slow),
+	SCN(last_slow), {0} };
 
 int main(int argc, char **argv)
 {
