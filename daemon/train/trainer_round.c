@@ -120,7 +120,7 @@ static void contribute(struct trainer *t)
 	if (t->passed)                  /* it has been said that there is nothing */
 		return;
 	t->given = flies;
-	t->passed = !samples && (t->splits || t->s->mode.any);
+	t->passed = !samples && (t->splits || t->s->mode.any || t->v.eval.runs);
 	trainer_line(t, "\"ev\":\"contribute\",\"epoch\":%llu,\"samples\":%llu", (unsigned long long)t->begin_epoch,
 		(unsigned long long)samples);
 	t->cb.contribute(t->arg, t->begin_epoch, x, samples, samples ? claimed : &none);
@@ -205,7 +205,7 @@ bool round_cancel(struct trainer *t, const struct exec_wait *w)
 
 void round_again(struct trainer *t)
 {
-	bool ready = sums_wait(&t->sums) || (t->s->mode.any && !t->flight.out);
+	bool ready = sums_wait(&t->sums) || (t->s->mode.any && !t->flight.out) || t->v.eval.runs;
 
 	if (t->contribute_again && list_empty(&t->commits) && t->in_begin && t->grow.on)
 		grow_begun(t);
@@ -228,9 +228,12 @@ void trainer_begin(struct trainer *t, uint64_t epoch)
 	t->given = t->passed = t->grow.told = false;
 	t->begin_epoch = epoch;
 	trainer_line(t, "\"ev\":\"begin\",\"epoch\":%llu", (unsigned long long)epoch);
-	if (!t->round_prog && !t->flight.out && !t->s->mode.any) {
+	if (!t->round_prog && !t->flight.out && !t->s->mode.any && !t->v.eval.runs) {
 		round_break(t);
-	} else if (sums_wait(&t->sums) || t->s->mode.any || t->grow.on) {     /* another attempt, or it lies ready, or there is nothing */
+		return;
+	}
+	/* Another attempt, or it lies ready, or there is nothing: a unit that is late with a validation says so at once. */
+	if (sums_wait(&t->sums) || t->s->mode.any || t->grow.on || t->v.eval.runs) {
 		t->contribute_again = true;
 		trainer_later(t);
 	}
