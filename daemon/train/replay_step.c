@@ -22,7 +22,7 @@ int replay_place(const char *name)
 
 const char *replay_name(const char *name)
 {
-	return strncmp(name, "grad.", 5) ? name : place_name[PLACE_grad];
+	return strncmp(name, "grad.", 5) && strncmp(name, "mean.", 5) ? name : place_name[PLACE_grad];
 }
 
 static bool is_scalar(const char *name)
