@@ -310,8 +310,8 @@ void avg_contribute_part(struct avg *a, uint64_t epoch, const float *x, uint64_t
 {
 	if (contribute(a, epoch, x, samples, claimed))
 		grow_begin(a->round);
-	if (wants(a, epoch))
-		grow_by(a->round, lo, hi);
+	if (wants(a, epoch) && grow_by(a->round, lo, hi))
+		kick(a);
 }
 
 void avg_grows(struct avg *a, bool grows) { a->grows = grows; }
@@ -370,7 +370,7 @@ static void step_round(struct avg *a)
 	if (r && r->contributed && !r->told_x && !r->commit)
 		member_contributed(r);
 	if ((r = a->round))
-		grow_step(r);
+		member_grown(r);
 	if ((r = a->round) && r->lead) {
 		flow_missing_self(r);
 		lead_step(r);

@@ -2,7 +2,6 @@
  * when the deadline is near is in the mean; who has not says so by itself (the one word that costs nobody else), and
  * the round goes on without it. */
 #include "avg/grow.h"
-#include "avg/sent.h"
 
 void grow_begin(struct round *r)
 {
@@ -15,14 +14,14 @@ static uint64_t all_of(const struct round *r)
 	return r->b.held ? r->b.held[r->me].hi - r->b.held[r->me].lo : r->b.len;
 }
 
-void grow_by(struct round *r, uint64_t lo, uint64_t hi)
+bool grow_by(struct round *r, uint64_t lo, uint64_t hi)
 {
 	if (!r->growing || lo >= hi)
-		return;
+		return false;
 	ranges_add(&r->there, lo, hi);
 	r->growing = ranges_count(&r->there) < all_of(r);
 	r->grew = true;
-	kick(r->a);
+	return true;
 }
 
 bool grow_has(const struct round *r, size_t p)
@@ -34,21 +33,6 @@ bool grow_has(const struct round *r, size_t p)
 		if (r->there.v[i].lo <= lo && hi <= r->there.v[i].hi)
 			return true;
 	return lo == hi;
-}
-
-void grow_step(struct round *r)
-{
-	if (!r->grew || !r->told_x || r->commit || r->fail)
-		return;
-	r->grew = false;
-	sents_make(r);
-	if (r->mean_is_x) {
-		member_check(r);
-		return;
-	}
-	flow_send_x(r);
-	for (size_t p = 0; p < r->b.parts && !r->closed; p++)
-		flow_try(r, p);
 }
 
 void grow_inherit(struct round *r, const struct round *old)

@@ -5,8 +5,7 @@
 #include "avg/int.h"
 
 void grow_begin(struct round *r);               /* the contribution has just been told, and nothing of it is there */
-void grow_by(struct round *r, uint64_t lo, uint64_t hi);
-void grow_step(struct round *r);                /* from the kick: on with what has come since */
+bool grow_by(struct round *r, uint64_t lo, uint64_t hi);        /* true: there is something to go on with */
 void grow_inherit(struct round *r, const struct round *old);
 /* This peer's own, of that part. */
 bool grow_has(const struct round *r, size_t part);

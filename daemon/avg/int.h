@@ -412,6 +412,7 @@ void member_begin_local(struct round *r);
 int member_attempt(struct round *r, const struct attempt *at, struct request *req, struct err *e);
 int member_commit(struct avg *a, struct body *c /* moved when 0 */, const void *bytes, size_t n, struct err *e);
 void member_contributed(struct round *r);
+void member_grown(struct round *r);             /* on with what has come since (grow.h) */
 void member_check(struct round *r);             /* all parts here? ACK, or apply what is decided */
 void member_fail(struct round *r, const struct err *e);
 bool flow_holds(const struct round *r, size_t part);     /* this peer, all of the part */

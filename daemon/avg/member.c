@@ -258,6 +258,21 @@ void member_contributed(struct round *r)
 	ready_answer(r);
 }
 
+void member_grown(struct round *r)
+{
+	if (!r->grew || !r->told_x || r->commit || r->fail)
+		return;
+	r->grew = false;
+	sents_make(r);
+	if (r->mean_is_x) {
+		member_check(r);
+		return;
+	}
+	flow_send_x(r);
+	for (size_t p = 0; p < r->b.parts && !r->closed; p++)
+		flow_try(r, p);
+}
+
 /* ret: the term that its sender has taken. */
 static int begin_check(struct avg *a, const struct body *b, const struct request *req, struct term_claim *ret,
 	struct err *e)

@@ -78,8 +78,8 @@ struct lease *exec_room(struct exec *x, size_t bytes);
  * Before the first program. What is written there counts at once: an interrupt waits for a running instruction that
  * writes it. */
 void exec_bind(struct exec *x, const char *buffer, void *p, size_t bytes);
-/* The same of all buffers "STEM.ANYTHING" that are parts of one vector: each lies there where its first extent begins, so
- * that parts that follow each other lie end to end. */
+/* The same of all buffers "STEM.ANYTHING" that are parts of one vector: each lies there where its first extent begins,
+ * so that parts that follow each other lie end to end. */
 void exec_bind_parts(struct exec *x, const char *stem, void *p, size_t bytes);
 /* Nothing is bound and nothing counts any more; after exec_reset. */
 void exec_unbind(struct exec *x);

@@ -46,7 +46,8 @@ static int same_keys(struct peer *p, const json_t *refs, struct err *e)
 		int place = replay_place(ref_name(refs, k));
 		int64_t key = json_integer_value(json_array_get(json_array_get(refs, k), 1));
 
-		if (place >= 0 && place != PLACE_g && place != PLACE_grad && p->v[place].program == p->program && p->v[place].key != key)
+		if (place >= 0 && place != PLACE_g && place != PLACE_grad && p->v[place].program == p->program &&
+		    p->v[place].key != key)
 			return err_set(e, ERR_CORRUPT, "%s: value %lld is read, and %lld was written last", ref_name(refs, k),
 				(long long)key, (long long)p->v[place].key);
 	}

@@ -182,8 +182,8 @@ int replay_known(const char *fn, const char *const *in, uint32_t nin, const char
 		"fragment sent anchor momentum w > anchor momentum w skipped",
 		"fragment mean anchor momentum w > anchor momentum w skipped", "tail w > stats", "tail acc > stats",
 		"tail work > stats", "bucket grad batch loss > grad", "bucket grad batch loss stats > grad",
-		"bucket grad batch loss acc > grad", "bucket grad batch loss stats acc > grad", "opt grad w opt > w opt skipped",
-		 "digest w > digest", "digest mean > digest", "digest anchor > digest",
+		"bucket grad batch loss acc > grad", "bucket grad batch loss stats acc > grad",
+		"opt grad w opt > w opt skipped", "digest w > digest", "digest mean > digest", "digest anchor > digest",
 	};
 	char form[400];
 	size_t n = (size_t)snprintf(form, sizeof(form), "%.24s", fn);

@@ -1,7 +1,7 @@
-/* What a round is given while it is made: a program that computes a micro-batch and gives its gradient in parts, each to
- * a SUM (planner_mode.grows). The samples count when backward begins, and are told, so that the round begins meanwhile;
- * what is there is contributed then, the rest as it comes. A program that is abandoned before the commit has decided has
- * given nothing: the micro-batch is not counted any more, and comes again as a whole. */
+/* What a round is given while it is made: a program that computes a micro-batch and gives its gradient in parts, each
+ * to a SUM (planner_mode.grows). The samples count when backward begins, and are told, so that the round begins
+ * meanwhile; what is there is contributed then, the rest as it comes. A program that is abandoned before the commit has
+ * decided has given nothing: the micro-batch is not counted any more, and comes again as a whole. */
 #include <math.h>
 #include <stdlib.h>
 #include "exec/batch.h"

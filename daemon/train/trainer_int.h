@@ -284,7 +284,7 @@ int trainer_hold_parts(struct trainer *t, const struct shard_part *part, uint32_
 /* Of a run with such a model; ret_used: which of the optimizer's vectors are in it. layout_free it. */
 int trainer_layout(const struct spec *s, const struct model *m, bool ret_used[OPTIM_STATES_MAX], struct layout *ret,
 	struct err *e);
-bool trainer_copies(struct trainer *t);         /* a copy of it that was wanted is being made; nothing may write to it */
+bool trainer_copies(struct trainer *t);         /* a copy that was wanted is being made; nothing may write to it */
 int trainer_hold(struct trainer *t, struct err *e); /* the state, and what micro-batches move beside it */
 void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg);
 static inline real *trainer_w(const struct trainer *t) { return shard_w(trainer_shard(t)); }
@@ -338,7 +338,7 @@ void grow_back(struct trainer *t, const struct batch *b);       /* nobody reads 
 void grow_begun(struct trainer *t);             /* to the round that has begun: all that is there */
 void grow_sum(struct trainer *t, const struct sum *s);  /* one more is there */
 void grow_decided(struct trainer *t, bool mine);        /* a commit has come */
-bool grow_undo(struct trainer *t);              /* the program is over, and none has: nothing was given. false: as usual */
+bool grow_undo(struct trainer *t);              /* the program is over, and none has: nothing was given */
 
 /* trainer_load.c */
 int load_new(struct trainer *t, struct err *e);

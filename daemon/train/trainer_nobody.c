@@ -6,8 +6,8 @@ static void no_contribute(void *arg, uint64_t epoch, const real *x, uint64_t sam
 {
 	(void)arg; (void)epoch; (void)x; (void)samples; (void)claimed;
 }
-static void no_part(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed, size_t lo,
-	size_t hi)
+static void no_part(void *arg, uint64_t epoch, const real *x, uint64_t samples, const struct ranges *claimed,
+	size_t lo, size_t hi)
 {
 	(void)arg; (void)epoch; (void)x; (void)samples; (void)claimed; (void)lo; (void)hi;
 }
@@ -20,5 +20,5 @@ static void no_event(void *arg, enum log_level level, const char *code, const ch
 	(void)arg; (void)level; (void)code; (void)text;
 }
 static void no_log(void *arg, const char *line, size_t len) { (void)arg; (void)line; (void)len; }
-const struct trainer_cb trainer_nobody = { no_progress, no_contribute, no_part, no_applied, no_validated, no_idle, no_broken,
-	no_event, no_log };     /* the others may be NULL */
+const struct trainer_cb trainer_nobody = { no_progress, no_contribute, no_part, no_applied, no_validated, no_idle,
+	no_broken, no_event, no_log };     /* the others may be NULL */

@@ -232,7 +232,8 @@ void trainer_begin(struct trainer *t, uint64_t epoch)
 		round_break(t);
 		return;
 	}
-	/* Another attempt, or it lies ready, or there is nothing: a unit that is late with a validation says so at once. */
+	/* Another attempt, or it lies ready or is being made, or there is nothing: a unit that is late with a validation
+	 * says so at once. */
 	if (sums_wait(&t->sums) || t->s->mode.any || t->grow.on || t->v.eval.runs) {
 		t->contribute_again = true;
 		trainer_later(t);

@@ -52,11 +52,11 @@ daemon_start c --config "$work/slow.conf" --join "$(address a)"
 for n in a b c; do wait_for 60 members $n 3; done
 all_past $(($(epoch a) + 3))
 
-# A pause lets the others go on; and back to the whole.
-hive b run pause buckets >/dev/null || fail "b cannot pause"
+# Who holds lets the others go on; and back to the whole.
+hive b run hold buckets >/dev/null || fail "b cannot hold"
 at=$(epoch a)
 for n in a c; do wait_for 30 past $n $((at + 4)); done
-hive b run resume buckets >/dev/null || fail "b cannot go on"
+hive b run hold buckets --off >/dev/null || fail "b cannot go on"
 hive a set buckets bucket_bytes=0 >/dev/null || fail "bucket_bytes=0 was refused"
 for n in a b c; do wait_for 30 in_force $n 0; done
 for n in a b c; do wait_for 60 members $n 3; done

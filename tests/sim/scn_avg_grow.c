@@ -374,9 +374,8 @@ static void scn_robust(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(grown), SCN(alone), SCN(never), SCN(joins), SCN(killed), SCN(two_killed),
-	SCN(power), SCN(stopped), SCN(breaking), SCN(late), SCN(late_in_rows), SCN(late_in_lines), SCN(all_late), SCN(patient),
-	SCN(coded),
-	SCN(lanes), SCN(robust), {0} };
+	SCN(power), SCN(stopped), SCN(breaking), SCN(late), SCN(late_in_rows), SCN(late_in_lines), SCN(all_late),
+	SCN(patient), SCN(coded), SCN(lanes), SCN(robust), {0} };
 
 int main(int argc, char **argv)
 {

@@ -1,6 +1,6 @@
 /* Gradients that are given in parts while backward goes on (strategy allreduce, bucket_bytes): the same bits as in one
- * piece, whatever a round does in the middle of one. What the averager does is done by hand here; tests/sim/scn_avg_grow
- * has it in whole. */
+ * piece, whatever a round does in the middle of one. What the averager does is done by hand here;
+ * tests/sim/scn_avg_grow has it in whole. */
 #include "b01_kit.h"
 #include "train/strategy/replica.h"
 

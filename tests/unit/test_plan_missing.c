@@ -278,8 +278,8 @@ static void abandoned(void **state)
 	close(&k, t);
 }
 
-/* The SUM of a round that is given up leaves what it was to take, for the next; that of members who need each other does
- * not: they begin anew. */
+/* The SUM of a round that is given up leaves what it was to take, for the next; that of members who need each other
+ * does not: they begin anew. */
 static void taken_nothing(void **state)
 {
 	struct kit k;
@@ -341,7 +341,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(without), cmocka_unit_test(who_does_without), cmocka_unit_test(newest),
 		cmocka_unit_test(nothing_stands),
-		cmocka_unit_test(state_stays), cmocka_unit_test(abandoned), cmocka_unit_test(taken_nothing), cmocka_unit_test(needs_a_ring),
+		cmocka_unit_test(state_stays), cmocka_unit_test(abandoned), cmocka_unit_test(taken_nothing),
+		cmocka_unit_test(needs_a_ring),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

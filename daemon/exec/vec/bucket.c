@@ -1,7 +1,7 @@
-/* "g batch loss [stats] [acc] -> g": of one part of a micro-batch's gradient what this peer gives to the round: that, or,
- * behind other micro-batches, the mean of all with their sum acc, rounded as "accumulate" and "mean" round it. acc stays
- * as it is: of a round that comes to nothing nothing is in it. A loss that is not finite adds nothing. The part with
- * which the parameters end has the running statistics behind it, as they are now. The samples of this micro-batch
+/* "g batch loss [stats] [acc] -> g": of one part of a micro-batch's gradient what this peer gives to the round: that,
+ * or, behind other micro-batches, the mean of all with their sum acc, rounded as "accumulate" and "mean" round it. acc
+ * stays as it is: of a round that comes to nothing nothing is in it. A loss that is not finite adds nothing. The part
+ * with which the parameters end has the running statistics behind it, as they are now. The samples of this micro-batch
  * count already. */
 #include <math.h>
 #include <string.h>

@@ -77,8 +77,8 @@ static int mode(const struct plan_results *settings, const json_t *values, struc
 			"optimizer state without it");
 	ret->grows = plan_result(settings, "bucket_bytes", 0) > 0;
 	if (ret->grows && (ret->any || ret->local))
-		return err_set(e, ERR_INVALID, "bucket_bytes is for the gradient of the micro-batch that a round waits for, and "
-			"with %s no round does; one of the two must go", ret->any ? "async" : "sync_every of 2 or more");
+		return err_set(e, ERR_INVALID, "bucket_bytes is for the gradient of the micro-batch that a round waits for, "
+			"and with %s no round does; one of the two must go", ret->any ? "async" : "sync_every of 2 or more");
 	ret->equality = ret->any ? "equal after the same commit; peers are never at the same one for long, and gradients "
 		"may be of older parameters" : ret->local ? "equal right after each averaging of parameters" :
 		"parameters, running statistics and optimizer state are equal after every commit";
