@@ -33,7 +33,8 @@ struct micro {
 	enum place from; uint64_t writes;       /* those weights, as they were */
 	char loss[32];                          /* as the log has it */
 };
-struct begun { uint64_t op; bool there, batch, vec; struct vec_env v; uint32_t nin; char in[REPLAY_REFS][24]; };
+/* parts: inputs that are parts of a gradient, which are one of in */
+struct begun { uint64_t op; bool there, batch, vec; struct vec_env v; uint32_t nin, parts; char in[REPLAY_REFS][24]; };
 struct gift { struct list link; uint64_t epoch, samples; bool counted; real *x; };   /* counted: its commit says so */
 struct told { struct list link; uint64_t epoch, samples, target, version; bool flew;
 	double hyper[OPTIM_KEYS_MAX], clip_norm; };
@@ -56,6 +57,7 @@ struct peer {
 	double unit, hyper[OPTIM_KEYS_MAX], clip_norm;
 	bool renewed;
 	uint64_t growing;                       /* of samples: they count, and what is given of them is not decided */
+	uint32_t made, agreed;                  /* parts of a gradient that the program has made; whose mean has come */
 	struct { bool out; uint64_t samples, version; } flight;
 	struct list commits; struct told *applying;
 	struct list gifts;                      /* what it gave to rounds that are not summed yet */

@@ -104,6 +104,7 @@ static int take_start(struct replayer *r, struct peer *p, const json_t *j, const
 	for (size_t k = 0; k < json_array_size(refs); k++) {
 		const char *name = ref_name(refs, k);
 
+		op->parts += replay_place(name) == PLACE_grad;
 		if (op->nin && replay_place(name) == PLACE_grad && !strcmp(op->in[op->nin - 1], name))
 			continue;               /* the next part */
 		if (op->nin == REPLAY_REFS)
@@ -146,8 +147,10 @@ static int deliver(struct replayer *r, struct peer *p, const json_t *j, struct e
 	struct value *v = place < 0 ? NULL : &p->v[place];
 	const real *mean;
 
-	if (place == PLACE_grad && p->applying)
-		return 0;                       /* the first of its parts has brought all */
+	if (place == PLACE_grad && p->agreed) { /* the first of its parts has brought all */
+		p->agreed++;
+		return 0;
+	}
 	if (!c || p->applying || !v)
 		return err_set(e, ERR_CORRUPT, "a mean is taken that nobody has committed");
 	/* running on from w to the optimizer's vectors, where these are averaged, too */
@@ -158,6 +161,7 @@ static int deliver(struct replayer *r, struct peer *p, const json_t *j, struct e
 	if (rc)
 		return rc;
 	list_del(&c->link);
+	p->agreed += place == PLACE_grad;
 	p->applying = c;
 	p->taken = c->epoch;
 	if (c->flew)
@@ -168,6 +172,16 @@ static int deliver(struct replayer *r, struct peer *p, const json_t *j, struct e
 	v->key = json_integer_value(json_array_get(json_array_get(json_object_get(j, "out"), 0), 1));
 	if (place == PLACE_w)
 		v->epoch = c->epoch;
+	return 0;
+}
+
+/* A VEC has ended: of a gradient in parts the step is made with all, each of which was made and agreed on. */
+static int parts_there(struct peer *p, const struct begun *op, const json_t *j, struct err *e)
+{
+	p->made += !strcmp(replay_text(j, "fn"), "bucket");
+	if (!strcmp(replay_text(j, "fn"), "opt") && op->parts && (p->made != op->parts || p->agreed != op->parts))
+		return err_set(e, ERR_CORRUPT, "a step with %u parts of a gradient, of which %u were made and %u are means",
+			op->parts, p->made, p->agreed);
 	return 0;
 }
 
@@ -191,7 +205,7 @@ static int take_end(struct replayer *r, struct peer *p, const json_t *j, const c
 	else if (!strcmp(kind, "SUM"))
 		rc = deliver(r, p, j, e);
 	else if (!strcmp(kind, "VEC") && strcmp(replay_text(j, "fn"), "loss"))
-		rc = replay_vec(r, p, op, j, e);
+		rc = parts_there(p, op, j, e) < 0 ? -1 : replay_vec(r, p, op, j, e);
 	else if (!strcmp(kind, "VEC") && m->n && m->index == index)
 		(void)snprintf(m->loss, sizeof(m->loss), "%s", replay_text(j, "loss"));
 	op->there = rc == REPLAY_WAITS;
@@ -419,7 +433,7 @@ static void begin_program(struct peer *p, const json_t *j)
 {
 	p->program = replay_number(j, "number");
 	p->samples -= p->growing;
-	p->growing = 0;
+	p->growing = p->made = p->agreed = 0;
 }
 
 int replay_line(struct replayer *r, struct peer *p, const json_t *j, struct err *e)

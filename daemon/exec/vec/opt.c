@@ -1,9 +1,9 @@
 /* "g... w opt [loss [stats]] -> w opt skipped": one optimizer step, bit-exact on every CPU, in place or from one
  * version to the next, of all parameters or of those from one tensor to another: a part steps as it does in the whole.
  * opt holds the state vectors in use, then the clock (step, powers) as three doubles. A gradient (or loss) that is not
- * finite changes nothing: every peer sees the same bytes and decides the same. skipped: 0, or 1 + the first bad element.
- * The running statistics behind w become those behind g; stats, in a step of one's own. g may be in parts that lie end
- * to end, in order. */
+ * finite changes nothing: every peer sees the same bytes and decides the same. skipped: 0, or 1 + the first bad
+ * element. The running statistics behind w become those behind g; stats, in a step of one's own. g may be in parts that
+ * lie end to end, in order. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
