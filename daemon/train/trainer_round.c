@@ -170,6 +170,12 @@ static void deliver(struct trainer *t)
 	free(s.v);
 }
 
+/* Its state, while a round has what it computes: until that is over nothing is stepped (trainer_copies). */
+static bool copying(const struct trainer *t)
+{
+	return t->grow.planned && state_busy(t->state);
+}
+
 /* SUM of an elastic group: everything behind it waits for the commit. */
 void round_sum(struct trainer *t, const struct sum *s)
 {
@@ -182,7 +188,7 @@ void round_sum(struct trainer *t, const struct sum *s)
 		grow_sum(t, s);
 	if (!sums_wait(&t->sums))
 		return;
-	if (!list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin) && !state_busy(t->state))
+	if (!list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin) && !copying(t))
 		deliver(t);
 	else if (list_empty(&t->commits) && t->in_begin && !t->grow.on)
 		contribute(t);
@@ -216,7 +222,7 @@ void round_again(struct trainer *t)
 	       !trainer_round_len(t))
 		round_go_on(t);                 /* a spare has no programs, who has no part none that would wait for it */
 	if (sums_wait(&t->sums) && !list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin) &&
-	    !state_busy(t->state))
+	    !copying(t))
 		deliver(t);
 }
 
