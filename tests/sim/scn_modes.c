@@ -65,6 +65,21 @@ static void scn_delta(struct sim *s) { life(s, "hivemind", "\"local_updates\": t
 static void scn_seldom(struct sim *s) { life(s, "hivemind", "\"local_updates\": true, \"every\": 3", 100); }
 static void scn_plain(struct sim *s) { life(s, "allreduce", "", 200); }
 static void scn_sync_every(struct sim *s) { life(s, "allreduce", "\"sync_every\": 3", 100); }
+
+/* A bucket behind each layer. Forward, after which samples count, is as long as what they need to meet. */
+static void scn_buckets(struct sim *s)
+{
+	struct node_world *w = node_world_new(s, "{\"name\": \"naps\", \"input\": [4], \"model\": [{\"type\": \"linear\", "
+		"\"out\": 5}, {\"type\": \"sleep\", \"fwd_ms\": 110, \"bwd_ms\": 90}, {\"type\": \"linear\", \"out\": 6}, "
+		"{\"type\": \"sleep\", \"fwd_ms\": 110, \"bwd_ms\": 90}, {\"type\": \"linear\", \"out\": 3}], "
+		"\"loss\": \"cross_entropy\", \"target_batch\": 96, \"optimizer\": {\"name\": \"adam\", \"lr\": 0.01}, "
+		"\"strategy\": \"allreduce\", \"averaging\": {\"bucket_bytes\": 1}, \"validation\": {\"every\": 0}, "
+		"\"data\": {\"name\": \"x\", \"kind\": \"synthetic\", \"count\": 1000}, \"stop\": {\"epochs\": 1000000}, "
+		"\"local\": {\"batch\": 8}}");
+	life_of(s, w);
+	node_world_free(w);
+}
+
 static void scn_async(struct sim *s) { life(s, "allreduce", "\"async\": true", 200); }
 static void scn_diloco(struct sim *s) { life(s, "diloco", "\"inner_steps\": 4", 100); }
 
@@ -402,7 +417,7 @@ static void scn_ends(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(bytes), SCN(ends), SCN(delayed), SCN(delta), SCN(seldom), SCN(plain),
-	SCN(sync_every), SCN(async), SCN(diloco), SCN(speeds), SCN(overlap),
+	SCN(sync_every), SCN(buckets), SCN(async), SCN(diloco), SCN(speeds), SCN(overlap),
 	SCN(own_orders), SCN(own_orders_delayed),
 	SCN(fragments), SCN(streaming), SCN(coded_sync), SCN(coded_delayed), SCN(coded_delta), SCN(coded_seldom),
 	SCN(coded_async), SCN(coded_diloco), SCN(coded_streaming),

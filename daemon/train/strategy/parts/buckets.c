@@ -175,7 +175,7 @@ bool replica_buckets(struct plan *p, const struct view *v, uint64_t bytes)
 		plan_do(p, PLAN_LOAD, 0, "-> batch");
 		passes_forward(p, &b.s, "w");
 		plan_vec(p, 0, "loss", "y! batch -> dy loss correct")->inplace = true;
-		plan_do(p, PLAN_COMMIT, 0, "batch");
+		plan_do(p, PLAN_COMMIT, 0, "batch loss");       /* not before forward is over */
 		passes_backward_parts(p, &b.s, "w", &parts);
 		plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
 		step(p, &b);
