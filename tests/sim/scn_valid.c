@@ -329,13 +329,21 @@ static bool all_ended(struct looks *v, void *arg)
 
 static bool begun_or_over(struct looks *v, void *arg) { return begun(v, arg) || some_ended(v, arg); }
 
+static bool on_or_over(struct looks *v, void *arg)
+{
+	return node_newest(v->l->w) >= *(uint64_t *)arg || some_ended(v, NULL);
+}
+
 static void kill_one(struct looks *v)
 {
 	struct sim *s = v->l->s;
+	uint64_t to = node_newest(v->l->w) + 2; /* one between two COMMITs: there are two copies */
+	if (!until(v, on_or_over, &to, 120 * SEC) && !sim_failed(s))
+		sim_fail(s, "it stands still");
 	until(v, begun_or_over, NULL, 120 * SEC);
 	until(v, some_ended, NULL, rng_below(sim_rng(s), 120 * MSEC));
 	int dead = line_any_seated(v->l->w);
-	if (!line_seated(v->l->w, dead))
+	if (!line_seated(v->l->w, dead) || some_ended(v, NULL))
 		return;
 	sim_kill(s, dead);
 	wait_for(v, rng_below(sim_rng(s), SEC));
