@@ -32,8 +32,8 @@ bool run_crew_seated(const struct run *r)
 	return !r->crew || (r->crew->step == SEAT_RUNS && trainer_seated(r->trainer));
 }
 
-/* The last validation of all. Members go when they have ended it, and so does the generation: whoever is slower ends it,
- * too, but does not wait for ever for somebody who has died. */
+/* The last validation of all. Members go when they have ended it, and so does the generation: whoever is slower ends
+ * it, too, but does not wait for ever for somebody who has died. */
 bool run_crew_looks(struct run *r)
 {
 	struct run_crew *s = r->crew;

@@ -56,7 +56,7 @@ static void on_stop(void *arg, uint64_t generation)
 	struct run *r = arg;
 	struct run_crew *s = r->crew;
 	s->in = false;
-	if (r->state == RUN_FINISH && r->validating)    /* others go as they have ended it; it needs those of its unit alone */
+	if (r->state == RUN_FINISH && r->validating)    /* others go as they have ended it */
 		return;
 	mover_stop(s->mover);
 	if (s->step != SEAT_QUIET)

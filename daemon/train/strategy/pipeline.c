@@ -3,7 +3,7 @@
  * micro-batches of an epoch; then the update is that of any unit. A composition: parts/units.c says how many pipelines,
  * parts/partition.c who has what, parts/keep.c who holds it beside them, parts/schedule/ who does what when,
  * parts/stage.c what that means for one member, parts/stage_pass.c its passes, parts/round.c what follows,
- * parts/stage_valid.c validation; and when the spec leaves it to the planner, parts/ways.c of what all this is to be. */
+ * parts/stage_valid.c validation; and where the spec leaves it to the planner, parts/ways.c what all this is to be. */
 #include "train/strategy/parts/round.h"
 #include "train/strategy/parts/units.h"
 #include "train/strategy/parts/said.h"
