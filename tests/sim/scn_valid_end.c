@@ -64,8 +64,8 @@ static void scn_ends_late(struct sim *s) { ends(s, true, NULL, ", \"replicas\": 
 
 /* ---- the last one ---- */
 
-#define LAST 12
-#define AT_THE_END ", \"validation\": {\"every\": 0}, \"stop\": {\"epochs\": 12}"
+#define LAST 40
+#define AT_THE_END ", \"validation\": {\"every\": 0}, \"stop\": {\"epochs\": 40}"
 
 static bool somebody_finishes(struct looks *v, void *arg)
 {
