@@ -80,6 +80,7 @@ static int take_card(struct crew *c, struct mate *m, const struct frame *f)
 		return -1;
 	}
 	if (!leads(c)) {
+		m->own_word = card.life;
 		card_free(&card);
 		return 0;
 	}
@@ -200,9 +201,24 @@ static bool settled(const struct crew *c)
 	return d && !c->promised && deal_goes_on(c, d) && (deal_rank(c, d) < 0 || c->running == d);
 }
 
+/* Who holds what is committed, and whom only the leader has named: it is asked itself. */
+static void ask_hearsay(struct crew *c)
+{
+	uint64_t now = now_of(c);
+	c->doubts = false;
+	for (uint32_t i = 0; c->base && i < c->base->o.n; i++) {
+		const struct crew_member *x = &c->base->o.m[i];
+		struct mate *m = mate_of(c, &x->id);
+		if (m && m->hearsay && m->own_word != x->life && (!m->asked_us || now - m->asked_us >= FIRST_US))
+			crew_ask_mate(c, m);
+	}
+}
+
 void crew_ask_step(struct crew *c)
 {
 	struct mate *m = mate_of(c, &c->leader);
+	if (c->doubts)
+		ask_hearsay(c);
 	if (!c->in || leads(c) || !m || settled(c) || PLANTED(CREW_NOBODY_ASKS)) {
 		c->asks = 0;
 		return;

@@ -218,7 +218,9 @@ bool deal_lives_on(const struct crew *c, const struct crew_member *x)
 	const struct mate *m = mate_of(c, &x->id);
 	if (id_eq(&x->id, &c->me))
 		return c->in && x->life == c->life;
-	return m && !m->hearsay && (!m->known || m->card.life == x->life);
+	if (m && m->hearsay)
+		return m->own_word == x->life && !PLANTED(CREW_DEAF);
+	return m && (!m->known || m->card.life == x->life);
 }
 
 bool deal_base_there(struct crew *c, uint64_t *ret_missing)

@@ -67,7 +67,7 @@ bool deal_unit_whole(const struct crew *c, const struct deal *d, const uint32_t 
  * known here, all must live. */
 bool deal_goes_on(const struct crew *c, const struct deal *d);
 bool deal_unit_of(const struct crew *c, const struct deal *d, uint32_t rank);
-/* Does it live in the life in which it is a member, by more than hearsay? */
+/* Does it live in the life in which it is a member, by the roster or its own word, and not by hearsay alone? */
 bool deal_lives_on(const struct crew *c, const struct crew_member *x);
 /* Bytes of the committed state that nobody holds who lives. False: not known here. */
 bool deal_base_there(struct crew *c, uint64_t *ret_missing);
@@ -76,6 +76,7 @@ bool deal_base_there(struct crew *c, uint64_t *ret_missing);
 struct mate {
 	struct list link; struct crew *c; struct id id; bool live, hearsay;     /* hearsay: by the leader's word alone */
 	bool known; struct card card;           /* what it has said of itself, while this peer leads */
+	uint64_t own_word;                      /* of hearsay: the life that it has said itself that it lives; 0: none */
 	struct call *ask, *show; uint64_t asked_us, show_number, show_us;
 	uint64_t adrift;                        /* the decided generation that it does not run, though it should */
 	/* Late with an answer so often in a row; no candidate before so many COMMITs are over. */
@@ -144,6 +145,7 @@ struct crew {
 	uint64_t again_us; unsigned tries; bool committed, odd;        /* odd: most find other plans than this peer */
 	uint64_t answer_us[16]; unsigned answers;
 	uint64_t asked_us; unsigned asks; bool unsure;  /* a promise of it is void, and nobody knows */
+	bool doubts;                            /* what is committed lies with somebody known by hearsay */
 	struct timer kick, tick; uint64_t tick_us;
 	/* for people */
 	bool waits; struct err why; uint64_t since_us;

@@ -113,6 +113,8 @@ static int by_members(struct crew *c, const struct deal *d, const struct id *fro
 		return LATER;
 	}
 	if (d->o.base == c->base_number && deal_base_there(c, &missing) && missing) {
+		c->doubts = true;               /* perhaps those who hold it are known by hearsay alone */
+		crew_kick(c);
 		err_set(e, ERR_STATE, "%llu bytes of the state have no holder here", (unsigned long long)missing);
 		guard_refused(c, from, REFUSED_base, e, false);
 		return LATER;

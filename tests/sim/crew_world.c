@@ -86,7 +86,7 @@ static void deliver(struct sim *s, void *arg)
 		struct id few[2] = { x->w->id[x->node] };
 		if (x->leader >= 0)
 			r.leader = few[1] = x->w->id[x->leader];
-		if (x->w->newcomers && !x->w->commits && x->leader >= 0 && x->leader != x->node) {
+		if (x->w->newcomers && x->w->commits == x->w->since && x->leader >= 0 && x->leader != x->node) {
 			r.live = few;
 			r.n = 2;
 		}
@@ -157,6 +157,13 @@ static void changed(struct cworld *w, int side)
 		d->leader = elect(w, d);
 	}
 	tell(w, side);
+}
+
+void cworld_forget(struct cworld *w)
+{
+	w->newcomers = true;
+	w->since = w->commits;
+	tell(w, 0);
 }
 
 void cworld_new_term(struct cworld *w)

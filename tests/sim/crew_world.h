@@ -34,7 +34,7 @@ struct cworld {
 	uint64_t lives[CREW_MAX], crews[CREW_MAX], born_us[CREW_MAX];
 	struct cgen gen[GENS_MAX]; unsigned gens;
 	int liar;                               /* it may promise what it does not do; -1 */
-	bool newcomers;                         /* until the first COMMIT only who leads knows all of them */
+	bool newcomers; uint64_t since;         /* until the COMMIT behind `since` only who leads knows all of them */
 	int prefer;                             /* it leads whenever it lives; -1 */
 	uint64_t commits;
 	struct list on_their_way;               /* what has been said in the hall and not been heard */
@@ -50,6 +50,7 @@ void cworld_gone(struct cworld *w, int node);           /* something has killed 
 void cworld_split(struct cworld *w, const int *side);
 void cworld_heal(struct cworld *w);
 int cworld_leader(struct cworld *w, int side);
+void cworld_forget(struct cworld *w);           /* until the next COMMIT only who leads knows all of them */
 void cworld_new_term(struct cworld *w);         /* who leads has taken the lead again */
 /* All that live on a side are in one generation, or know that they are spare in it; or all wait. */
 bool cworld_settled(struct cworld *w);

@@ -429,6 +429,35 @@ static void scn_heir(struct sim *s)
 	sim_check(s, sim_run_until(s, commits, w, SETTLE));
 }
 
+/* Members have died and come back, and only who leads has heard of it. What is committed lies with all of them: nobody
+ * takes its word for that, but who has come back speaks for itself. */
+static void scn_come_back(struct sim *s)
+{
+	struct cworld *w = cworld_new(s);
+	sim_at_end(s, (void (*)(void *))cworld_free, w);
+	int n = 3 + (int)(sim_seed(s) % 5);
+	w->redundancy = 1 + (uint32_t)(sim_seed(s) / 5 % 2);
+	for (int i = 0; i < n; i++)
+		w->memory[i] = w->redundancy * ((w->layers + (uint64_t)n - 1) / (uint64_t)n) * w->layer_bytes;
+	cworld_add(w, n);
+	cworld_settle(w, SETTLE);
+	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	w->commit_us = 0;
+	sim_run_for(s, SEC);
+	cworld_settle(w, SETTLE);
+	uint64_t was = cworld_running(w);
+	cworld_forget(w);
+	sim_run_for(s, 500 * MSEC);
+	for (int i = 0; i < n && cworld_running(w) == was; i++)
+		if (cworld_has(w, i))
+			crew_fail(cworld_peer(w, i)->crew, was);
+	sim_run_for(s, 2 * SEC);
+	cworld_settle(w, SETTLE);
+	sim_check(s, cworld_running(w) > was);
+	w->commit_us = 200 * MSEC;
+	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+}
+
 /* A member cannot go on in what runs: the next generation comes. */
 static void scn_cut(struct sim *s)
 {
@@ -455,7 +484,7 @@ static void scn_cut(struct sim *s)
 
 static const struct scn list[] = { SCN(start), SCN(room), SCN(killed), SCN(points), SCN(stopped), SCN(churn), SCN(lost),
 	SCN(partition), SCN(slow), SCN(word), SCN(other), SCN(join), SCN(copies), SCN(newcomers), SCN(heir),
-	SCN(cut), {0} };
+	SCN(come_back), SCN(cut), {0} };
 
 int main(int argc, char **argv)
 {
