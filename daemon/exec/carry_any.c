@@ -251,10 +251,7 @@ static void finish(struct haul *h)
 		bytes -= a->come[k].bytes;
 	env_timer(h->c->c.env, &a->end, 0);
 	env_timer(h->c->c.env, &a->limit, 0);
-	if (!haul_works(h, bytes, pack, packed)) {
-		pack(&h->job);
-		packed(&h->job);
-	}
+	HAUL_WORK(h, bytes, pack, packed);
 }
 
 static void check(struct haul *h)

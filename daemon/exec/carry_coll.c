@@ -94,9 +94,8 @@ int coll_begin(struct haul *h, struct err *e)
 	then = h->nmembers == 1 ? haul_done : copied;
 	if (h->nmembers > 1 && (h->in.p == h->out.p || i->kind == PLAN_SCATTER)) {
 		collect(h);
-	} else if (!haul_works(h, h->in.bytes, copy_in, then)) {
-		copy_in(&h->job);
-		then(&h->job);
+	} else {
+		HAUL_WORK(h, h->in.bytes, copy_in, then);
 	}
 	return 0;
 }

@@ -90,6 +90,12 @@ void haul_settle(struct haul *h, const struct err *e);
 /* run in the lane, then done on the loop, which first asks haul_worked. False: there is little to do, and the caller
  * calls both at once, with h->job. */
 bool haul_works(struct haul *h, size_t bytes, void (*run)(struct job *j), void (*done)(struct job *j));
+#define HAUL_WORK(h, bytes, run, done) do { \
+		if (!haul_works(h, bytes, run, done)) { \
+			run(&(h)->job); \
+			done(&(h)->job); \
+		} \
+	} while (0)
 bool haul_worked(struct haul *h);               /* false: nobody waits for more of it, it ends now */
 void haul_done(struct job *j);                  /* a done: that was all, it ends well */
 /* The members of the group in its order, each peer once; `within`: this peer must be one of them. */

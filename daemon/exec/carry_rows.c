@@ -118,10 +118,7 @@ static void finish(struct haul *h)
 		if (v->done && v->bytes)
 			h->from[h->nfrom++] = (struct token_from){ v->rank, v->stream, v->index, v->bytes, 0 };
 	}
-	if (!haul_works(h, h->out.bytes, place, haul_done)) {
-		place(&h->job);
-		haul_done(&h->job);
-	}
+	HAUL_WORK(h, h->out.bytes, place, haul_done);
 }
 
 static void one_less(struct haul *h)
@@ -276,9 +273,6 @@ int rows_begin(struct haul *h, struct err *e)
 		if (!r->packed)
 			return err_set(e, ERR_NOMEM, "no memory for %zu bytes of sorted rows", r->packed_bytes);
 	}
-	if (!haul_works(h, h->route.bytes + (sends ? h->in.bytes : 0), sort, sorted)) {
-		sort(&h->job);
-		sorted(&h->job);
-	}
+	HAUL_WORK(h, h->route.bytes + (sends ? h->in.bytes : 0), sort, sorted);
 	return 0;
 }

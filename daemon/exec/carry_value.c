@@ -381,10 +381,7 @@ static void value_over(struct value *v, const struct err *e)
 	h->from = xcalloc(1, sizeof(*h->from));
 	*h->from = (struct token_from){ h->n.instr->peer, h->n.stream, h->n.index, v->bytes, v->room };
 	h->nfrom = 1;
-	if (!haul_works(h, h->out.bytes - v->bytes, fill, haul_done)) {
-		fill(&h->job);
-		haul_done(&h->job);
-	}
+	HAUL_WORK(h, h->out.bytes - v->bytes, fill, haul_done);
 }
 
 void value_send_recv(struct haul *h)
