@@ -176,6 +176,13 @@ bool round_spent(const struct avg *a, const uint8_t id[DIGEST])
 	return !a->last_commit.len;
 }
 
+/* It came to nothing, and this peer was as late as all: should it lead the next one, that leaves more time. */
+static void learn(struct round *r)
+{
+	if (r->own_late && !r->commit && !r->lead)
+		times_short(&r->a->data_times, 2, r->b.data_us, unmeasured_us(r->a));
+}
+
 /* No more of this round: cancels, unlinks; the memory goes when jobs and results on their way are over (reap). */
 void round_close(struct round *r)
 {
@@ -183,6 +190,7 @@ void round_close(struct round *r)
 	if (r->closed)
 		return;
 	r->closed = true;
+	learn(r);
 	if (r->told_x && !r->from_commit)
 		memcpy(a->spent[a->nspent++ % SPENT], r->id, DIGEST);
 	care_no_more(r);
