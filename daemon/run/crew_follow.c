@@ -13,6 +13,7 @@ void run_crew_behind(struct run *r)
 	struct run_crew *s = r->crew;
 	struct err e;
 	s->follows = true;
+	rally_anew(s->finds);
 	s->in = false;
 	s->out = true;
 	run_crew_ready(r);

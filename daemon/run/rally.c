@@ -50,13 +50,20 @@ static void verdict_drop(struct rally *w)
 	w->has_at = false;
 }
 
+void rally_anew(struct rally *w)
+{
+	drop_said(w);
+	if (w->fetch.call)
+		net_cancel(w->net, w->fetch.call);
+	w->fetch.call = NULL;
+	w->asks = false;
+}
+
 void rally_free(struct rally *w)
 {
 	if (!w)
 		return;
-	drop_said(w);
-	if (w->fetch.call)
-		net_cancel(w->net, w->fetch.call);
+	rally_anew(w);
 	rally_files_free(w);
 	verdict_drop(w);
 	w->dead = true;

@@ -55,6 +55,8 @@ struct rally {
 struct rally *rally_new(struct run *r);
 void rally_free(struct rally *w);               /* NULL is fine */
 void rally_calm(struct rally *w);               /* the run goes on: nothing is missing */
+/* The others are elsewhere: what they have said so far of where they stand counts no more. */
+void rally_anew(struct rally *w);
 /* From now on it is waited for those who were there at the last COMMIT. */
 void rally_since(struct rally *w);
 /* One round of questions; nothing while one is under way. What net says to answered and fetched is for rally_answered
