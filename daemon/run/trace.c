@@ -214,7 +214,8 @@ void trace_open(struct run *r)
 	introduce(r);
 }
 
-/* Who was in a round, with how many samples, in the order in which these were summed: before its commit is taken. */
+/* Which round, for histories of a run may differ until they meet; who was in it, with how many samples, in the order in
+ * which these were summed: before its commit is taken. */
 void trace_round(struct run *r, const struct avg_commit *c)
 {
 	struct buf b = { 0 };
@@ -222,8 +223,9 @@ void trace_round(struct run *r, const struct avg_commit *c)
 
 	if (!r->trace)
 		return;
-	buf_printf(&b, "{\"t\":%llu,\"ev\":\"round\",\"epoch\":%llu,\"shares\":[",
-		(unsigned long long)env_now(r->rs->ctx.env), (unsigned long long)c->epoch);
+	(void)text_hex(c->point->prev, DIGEST, hex);
+	buf_printf(&b, "{\"t\":%llu,\"ev\":\"round\",\"epoch\":%llu,\"id\":\"%.16s\",\"shares\":[",
+		(unsigned long long)env_now(r->rs->ctx.env), (unsigned long long)c->epoch, hex);
 	for (size_t i = 0; i < c->shares; i++) {
 		id_hex(&c->share[i].id, hex);
 		buf_printf(&b, "%s[\"%.16s\",%llu]", i ? "," : "", hex, (unsigned long long)c->share[i].samples);

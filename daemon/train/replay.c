@@ -15,8 +15,10 @@
 
 /* --- rounds */
 
-struct round *replay_round(struct replayer *r, uint64_t epoch, struct err *e)
+struct round *replay_round(struct replayer *r, uint64_t epoch, const char *id, struct err *e)
 {
+	struct round **at;
+
 	if (!epoch || epoch > EPOCHS_MAX) {
 		(void)err_set(e, ERR_CORRUPT, "epoch %llu", (unsigned long long)epoch);
 		return NULL;
@@ -26,36 +28,55 @@ struct round *replay_round(struct replayer *r, uint64_t epoch, struct err *e)
 		memset(r->round + r->nrounds, 0, (epoch - r->nrounds) * sizeof(*r->round));
 		r->nrounds = epoch;
 	}
-	if (!r->round[epoch - 1])
-		r->round[epoch - 1] = xcalloc(1, sizeof(*r->round[0]));
-	return r->round[epoch - 1];
+	for (at = &r->round[epoch - 1]; *at && strcmp((*at)->id, id); at = &(*at)->next)
+		;
+	if (!*at) {
+		*at = xcalloc(1, sizeof(**at));
+		(*at)->epoch = epoch;
+		(void)snprintf((*at)->id, sizeof((*at)->id), "%s", id);
+	}
+	return *at;
+}
+
+/* The state with the lowest epoch that a log has yet to begin with. */
+static uint64_t goes_back_to(const struct peer *p)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (size_t k = p->adopted; k < p->nadopts; k++)
+		least = p->adopts[k] < least ? p->adopts[k] : least;
+	return least;
 }
 
 /* Who was in it gave the latest that it had given before it heard how it ended. A peer that has several logs, one for
  * each of its lives, gave in the one that has heard that it was counted; in none: in the last that has so many samples
- * for it, and all of them must have come so far. */
-static int find(struct replayer *r, uint64_t epoch, const struct share *s, const struct gift **ret, struct err *e)
+ * for it, and all of them must have come so far. What another round of that epoch has had is not meant. */
+static int find(struct replayer *r, const struct round *round, const struct share *s, const struct gift **ret,
+	struct err *e)
 {
 	bool waits = false;
 
 	*ret = NULL;
 	for (size_t i = 0; i < r->npeers; i++) {
 		const struct peer *p = &r->peer[i];
-		const struct gift *g = gift_to(p, epoch);
 
 		if (strcmp(p->id, s->id))
 			continue;
-		waits = waits || (!p->over && p->committed < epoch);
-		if (!g || g->samples != s->samples)
-			continue;
-		*ret = g;
-		if (g->counted)
-			return 0;
+		waits = waits || (!p->over && (p->committed < round->epoch || goes_back_to(p) < round->epoch));
+		list_each(it, &p->gifts) {
+			const struct gift *g = list_entry(it, struct gift, link);
+
+			if (g->epoch != round->epoch || g->samples != s->samples || (g->to && g->to != round))
+				continue;
+			*ret = g;
+			if (g->counted)
+				return 0;
+		}
 	}
 	if (waits)
 		return REPLAY_WAITS;
 	return *ret ? 0 : err_set(e, ERR_CORRUPT, "epoch %llu: the %llu samples of peer %s are in no log",
-		(unsigned long long)epoch, (unsigned long long)s->samples, s->id);
+		(unsigned long long)round->epoch, (unsigned long long)s->samples, s->id);
 }
 
 /* Nobody says who was in it: whoever says that its samples were counted, in the order of the logs. */
@@ -87,29 +108,26 @@ static void gifts_free(const struct replayer *r, struct peer *p, uint64_t upto)
 	}
 }
 
-int replay_mean(struct replayer *r, uint64_t epoch, const real **ret, struct err *e)
+int replay_mean(struct replayer *r, struct round *round, const real **ret, struct err *e)
 {
-	struct round *round = replay_round(r, epoch, e);
 	const struct gift *g[REPLAY_SHARES];
-	uint32_t n = round ? round->n : 0;
+	uint32_t n = round->n;
 	double total = 0;
 	int rc = 0;
 
-	if (!round)
-		return -1;
 	*ret = round->mean;
 	if (round->mean)
 		return 0;
 	for (uint32_t k = 0; k < n && !rc; k++)
-		rc = find(r, epoch, &round->share[k], &g[k], e);
+		rc = find(r, round, &round->share[k], &g[k], e);
 	if (!n)
-		rc = guess(r, epoch, g, &n, e);
+		rc = guess(r, round->epoch, g, &n, e);
 	if (rc)
 		return rc;
 	round->mean = big_alloc(r->given * sizeof(real));
 	if (!round->mean)
-		return err_set(e, ERR_NOMEM, "no memory for the mean of epoch %llu (%zu bytes)", (unsigned long long)epoch,
-			r->given * sizeof(real));
+		return err_set(e, ERR_NOMEM, "no memory for the mean of epoch %llu (%zu bytes)",
+			(unsigned long long)round->epoch, r->given * sizeof(real));
 	for (uint32_t k = 0; k < n; k++)
 		total += (double)g[k]->samples;
 	for (uint32_t k = 0; k < n; k++) {
@@ -126,16 +144,20 @@ static void let_go(struct replayer *r)
 {
 	uint64_t least = r->nrounds;
 
-	for (size_t i = 0; i < r->npeers; i++)
-		if (!r->peer[i].over && r->peer[i].taken < least)
-			least = r->peer[i].taken;
-	for (; r->freed < least; r->freed++) {
-		struct round *round = r->round[r->freed];
+	for (size_t i = 0; i < r->npeers; i++) {
+		const struct peer *p = &r->peer[i];
+		uint64_t back = goes_back_to(p), from = p->taken < back ? p->taken : back;
 
-		if (!round)
+		if (!p->over && from < least)
+			least = from;
+	}
+	for (; r->freed < least; r->freed++) {
+		if (!r->round[r->freed])
 			continue;
-		big_free(round->mean, r->given * sizeof(real));
-		round->mean = NULL;
+		for (struct round *round = r->round[r->freed]; round; round = round->next) {
+			big_free(round->mean, r->given * sizeof(real));
+			round->mean = NULL;
+		}
 		for (size_t i = 0; i < r->npeers; i++)
 			gifts_free(r, &r->peer[i], r->freed + 1);
 	}
@@ -201,7 +223,7 @@ static int walk(struct replayer *r, struct err *e)
 }
 
 /* The epochs whose states somebody begins with: of all others nobody keeps a copy; and who is who. */
-static void scan(struct replayer *r, struct peer *p)
+static void scan(struct peer *p)
 {
 	static const char adopted[] = "\"ev\":\"adopted\",\"epoch\":", peer[] = "\"ev\":\"peer\",\"id\":\"";
 	const char *end = p->log->text + p->log->len, *at = p->log->text;
@@ -214,8 +236,8 @@ static void scan(struct replayer *r, struct peer *p)
 		at += sizeof(adopted) - 1;
 		memset(digits, 0, sizeof(digits));
 		memcpy(digits, at, (size_t)(end - at) < sizeof(digits) - 1 ? (size_t)(end - at) : sizeof(digits) - 1);
-		r->wanted = xrealloc(r->wanted, (r->nwanted + 1) * sizeof(*r->wanted));
-		r->wanted[r->nwanted++] = strtoull(digits, NULL, 10);
+		p->adopts = xrealloc(p->adopts, (p->nadopts + 1) * sizeof(*p->adopts));
+		p->adopts[p->nadopts++] = strtoull(digits, NULL, 10);
 	}
 }
 
@@ -298,6 +320,7 @@ static void close_peer(const struct replayer *r, struct peer *p)
 	list_each_safe(it, &p->commits)
 		free(list_entry(it, struct told, link));
 	free(p->applying);
+	free(p->adopts);
 	for (int k = 0; k < PLACES; k++)
 		if (p->v[k].own && p->v[k].p)
 			big_free(p->v[k].p, p->v[k].bytes);
@@ -317,7 +340,7 @@ static int open_replayer(struct replayer *r, const struct replay_log *log, struc
 		if (open_peer(r, &r->peer[i], &log[i], e) < 0)
 			return -1;
 	for (size_t i = 0; i < r->npeers; i++)
-		scan(r, &r->peer[i]);
+		scan(&r->peer[i]);
 	return replay_keep(r, &r->peer[0].shard, 0, e);
 }
 
@@ -327,11 +350,12 @@ static void close_replayer(struct replayer *r)
 		if (r->peer[i].log)
 			close_peer(r, &r->peer[i]);
 	for (size_t k = 0; k < r->nrounds; k++) {
-		if (r->round[k]) {
-			free(r->round[k]->share);
-			big_free(r->round[k]->mean, r->given * sizeof(real));
+		for (struct round *round = r->round[k], *next; round; round = next) {
+			next = round->next;
+			free(round->share);
+			big_free(round->mean, r->given * sizeof(real));
+			free(round);
 		}
-		free(r->round[k]);
 	}
 	list_each_safe(it, &r->images) {
 		struct image *i = list_entry(it, struct image, link);
@@ -342,7 +366,6 @@ static void close_replayer(struct replayer *r)
 	for (int k = 0; k < REPLAY_AREAS; k++)
 		big_free(r->area[k].p, r->area[k].bytes);
 	free(r->round);
-	free(r->wanted);
 	free(r->peer);
 	layout_free(&r->layout);
 	if (r->model)

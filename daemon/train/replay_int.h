@@ -15,6 +15,7 @@
 #define REPLAY_REFS 8
 #define REPLAY_AREAS 6
 #define REPLAY_SHARES 1024              /* members of a round */
+#define REPLAY_TOLD 256                 /* rounds whose commits a peer has yet to take */
 
 /* The plan's buffers that are vectors. */
 enum place { PLACE_w, PLACE_opt, PLACE_anchor, PLACE_momentum, PLACE_acc, PLACE_sent, PLACE_mean, PLACE_work,
@@ -35,8 +36,10 @@ struct micro {
 };
 /* parts: inputs that are parts of a gradient, which are one of in */
 struct begun { uint64_t op; bool there, batch, vec; struct vec_env v; uint32_t nin, parts; char in[REPLAY_REFS][24]; };
-struct gift { struct list link; uint64_t epoch, samples; bool counted; real *x; };   /* counted: its commit says so */
-struct told { struct list link; uint64_t epoch, samples, target, version; bool flew;
+/* to: the round that its commit names, which may have counted it; NULL: that did not come. past: what is given to that
+ * epoch from now on is another's. */
+struct gift { struct list link; uint64_t epoch, samples; struct round *to; bool counted, past; real *x; };
+struct told { struct list link; struct round *round; uint64_t epoch, samples, target, version; bool flew;
 	double hyper[OPTIM_KEYS_MAX], clip_norm; };
 /* of a state */
 struct image { struct list link; uint64_t epoch; uint8_t digest[STATE_DIGEST]; void *block; size_t bytes; };
@@ -63,12 +66,16 @@ struct peer {
 	struct list gifts;                      /* what it gave to rounds that are not summed yet */
 	char sum[24];                           /* what the latest SUM takes; "": nothing */
 	uint64_t committed, taken;              /* commits that it has heard of; whose mean it has */
+	struct round *in[REPLAY_TOLD];          /* what it was told of rounds of late, by their epochs */
+	uint64_t *adopts; size_t nadopts, adopted;      /* epochs whose states it begins with; how many it has begun with */
 	uint8_t digest[STATE_DIGEST];           /* the latest */
 };
 
-/* A round as those say who were in it: contributions in the order in which they are summed. */
+/* A round as those say who were in it: contributions in the order in which they are summed. Histories of a run that
+ * have not met yet have rounds of their own for one epoch. */
 struct share { char id[17]; uint64_t samples; };
-struct round { uint32_t n; struct share *share; real *mean; bool applied; };
+struct round { struct round *next; uint64_t epoch; char id[17]; uint32_t n; struct share *share; real *mean;
+	bool applied; };
 
 struct replayer {
 	const struct spec *s; struct data *d; const struct par *par;
@@ -78,8 +85,8 @@ struct replayer {
 	bool used[OPTIM_STATES_MAX];
 	size_t n, given;                        /* elements of w with the statistics behind them; of a contribution */
 	struct peer *peer; size_t npeers;
-	struct round **round; size_t nrounds, freed;    /* the k-th makes epoch k + 1; those whose mean all have */
-	struct list images; uint64_t *wanted; size_t nwanted;  /* states that somebody begins with; their epochs */
+	struct round **round; size_t nrounds, freed;    /* the k-th make epoch k + 1; those whose mean all have */
+	struct list images;                     /* states that somebody begins with */
 	struct { void *p; size_t bytes; } area[REPLAY_AREAS];  /* for a micro-batch, as large as any has needed */
 	struct replay_result *ret;
 };
@@ -90,10 +97,10 @@ enum { REPLAY_WAITS = 1 };
 int replay_line(struct replayer *r, struct peer *p, const json_t *j, struct err *e);
 
 /* replay.c */
-/* NULL and e: no epoch that a log could have. */
-struct round *replay_round(struct replayer *r, uint64_t epoch, struct err *e);
+/* id: "" where the log does not say which. NULL and e: no epoch that a log could have. */
+struct round *replay_round(struct replayer *r, uint64_t epoch, const char *id, struct err *e);
 /* Its mean: 0, -1, or REPLAY_WAITS. */
-int replay_mean(struct replayer *r, uint64_t epoch, const real **ret, struct err *e);
+int replay_mean(struct replayer *r, struct round *round, const real **ret, struct err *e);
 /* Keeps a state for who begins with it, once, however many have it. */
 int replay_keep(struct replayer *r, const struct shard *s, uint64_t epoch, struct err *e);
 
@@ -120,10 +127,12 @@ static inline uint64_t replay_number(const json_t *j, const char *key)
 }
 static inline struct gift *gift_to(const struct peer *p, uint64_t epoch)        /* the latest; NULL: it gave nothing */
 {
+	struct gift *latest = NULL;
+
 	list_each(it, &p->gifts)
 		if (list_entry(it, struct gift, link)->epoch == epoch)
-			return list_entry(it, struct gift, link);
-	return NULL;
+			latest = list_entry(it, struct gift, link);
+	return latest;
 }
 static inline struct told *replay_told(struct list *l) { return list_entry(l->next, struct told, link); }
 

@@ -157,7 +157,7 @@ static int deliver(struct replayer *r, struct peer *p, const json_t *j, struct e
 	if (v->bytes < r->given * sizeof(real) && !(r->s->mode.both && place == PLACE_w))
 		return err_set(e, ERR_CORRUPT, "a mean of %zu elements goes to %s", r->given,
 			ref_name(json_object_get(j, "out"), 0));
-	rc = replay_mean(r, c->epoch, &mean, e);
+	rc = replay_mean(r, c->round, &mean, e);
 	if (rc)
 		return rc;
 	list_del(&c->link);
@@ -247,7 +247,7 @@ static int take_contribute(struct replayer *r, struct peer *p, const json_t *j, 
 		return err_set(e, ERR_CORRUPT, "%s is given to epoch %llu", *p->sum ? p->sum : "nothing",
 			(unsigned long long)epoch);
 	g = gift_to(p, epoch);
-	if (!g) {
+	if (!g || g->past) {
 		real *x = big_alloc(r->given * sizeof(real));
 
 		if (!x)
@@ -277,8 +277,11 @@ static int decide(struct replayer *r, struct peer *p, struct told *c, struct err
 	if (!r->strategy->needs_swarm && c->samples != p->samples)
 		return err_set(e, ERR_CORRUPT, "epoch %llu: %llu samples were counted and %llu are in the log",
 			(unsigned long long)c->epoch, (unsigned long long)c->samples, (unsigned long long)p->samples);
-	if (g)
+	if (g) {
+		g->to = c->round;
+		g->past = true;
 		g->counted = c->samples > 0;
+	}
 	if (c->flew && c->samples && c->version < c->epoch - 1) {
 		r->ret->stale++;
 		if (c->epoch - 1 - c->version > r->ret->stale_most)
@@ -291,9 +294,14 @@ static int decide(struct replayer *r, struct peer *p, struct told *c, struct err
 
 static int take_commit(struct replayer *r, struct peer *p, const json_t *j, struct err *e)
 {
-	struct told *c = xcalloc(1, sizeof(*c));
+	uint64_t epoch = replay_number(j, "epoch");
+	struct round *said = p->in[epoch % REPLAY_TOLD];
+	struct round *round = said && said->epoch == epoch ? said : replay_round(r, epoch, "", e);
+	struct told *c = round ? xcalloc(1, sizeof(*c)) : NULL;
 
-	*c = (struct told){ .epoch = replay_number(j, "epoch"), .samples = replay_number(j, "samples"),
+	if (!c)
+		return -1;
+	*c = (struct told){ .round = round, .epoch = epoch, .samples = replay_number(j, "samples"),
 		.target = replay_number(j, "target"), .version = replay_number(j, "flew"),
 		.flew = json_object_get(j, "flew") != NULL };
 	if (numbers(r, j, c->hyper, &c->clip_norm, e) < 0 || decide(r, p, c, e) < 0) {
@@ -319,12 +327,21 @@ static int take_commit(struct replayer *r, struct peer *p, const json_t *j, stru
 	return 0;
 }
 
+/* In a history or another. */
+static bool reached(const struct replayer *r, uint64_t epoch)
+{
+	const struct round *round = r->round[epoch - 1];
+
+	while (round && !round->applied)
+		round = round->next;
+	return round;
+}
+
 static int take_applied(struct replayer *r, struct peer *p, const json_t *j, struct err *e)
 {
 	struct told *c = p->applying;
 	uint64_t epoch = replay_number(j, "epoch");
 	char hex[2 * STATE_DIGEST + 1];
-	struct round *round;
 
 	if (!c || c->epoch != epoch)
 		return err_set(e, ERR_CORRUPT, "epoch %llu is reached, and it has not been committed",
@@ -333,11 +350,8 @@ static int take_applied(struct replayer *r, struct peer *p, const json_t *j, str
 	if (strcmp(hex, replay_text(j, "digest")))
 		return err_set(e, ERR_MISMATCH, "epoch %llu: the parameters are %s here and were %s",
 			(unsigned long long)epoch, hex, replay_text(j, "digest"));
-	round = replay_round(r, epoch, e);
-	if (!round)
-		return -1;
-	r->ret->epochs += !round->applied;
-	round->applied = true;
+	r->ret->epochs += !reached(r, epoch);
+	c->round->applied = true;
 	p->epoch = epoch;
 	p->applying = NULL;
 	free(c);
@@ -345,10 +359,10 @@ static int take_applied(struct replayer *r, struct peer *p, const json_t *j, str
 }
 
 /* Who was in a round, with how many samples, in the order of their sum. */
-static int take_round(struct replayer *r, const json_t *j, struct err *e)
+static int take_round(struct replayer *r, struct peer *p, const json_t *j, struct err *e)
 {
 	const json_t *shares = json_object_get(j, "shares");
-	struct round *round = replay_round(r, replay_number(j, "epoch"), e);
+	struct round *round = replay_round(r, replay_number(j, "epoch"), replay_text(j, "id"), e);
 	uint32_t n = (uint32_t)json_array_size(shares);
 	bool known;
 
@@ -372,6 +386,7 @@ static int take_round(struct replayer *r, const json_t *j, struct err *e)
 		s->samples = samples;
 	}
 	round->n = n;
+	p->in[round->epoch % REPLAY_TOLD] = round;
 	return 0;
 }
 
@@ -386,14 +401,17 @@ static void forget(struct peer *p)
 	p->applying = NULL;
 	p->samples = p->growing = 0;
 	p->renewed = p->flight.out = false;
+	list_each(it, &p->gifts)                /* it may be of another history now */
+		list_entry(it, struct gift, link)->past = true;
 }
 
 static int take_copied(struct replayer *r, struct peer *p, const json_t *j, struct err *e)
 {
 	bool wanted = false;
 
-	for (size_t k = 0; k < r->nwanted; k++)
-		wanted = wanted || r->wanted[k] == p->epoch;
+	for (size_t i = 0; i < r->npeers; i++)
+		for (size_t k = r->peer[i].adopted; k < r->peer[i].nadopts; k++)
+			wanted = wanted || r->peer[i].adopts[k] == p->epoch;
 	return wanted ? replay_keep(r, &p->shard, replay_number(j, "epoch"), e) : 0;
 }
 
@@ -419,6 +437,7 @@ static int take_adopted(struct replayer *r, struct peer *p, const json_t *j, str
 		return -1;
 	p->target = replay_number(j, "target");
 	p->epoch = epoch;
+	p->adopted++;
 	memcpy(p->shard.block, found->block, p->shard.bytes);
 	for (int k = 0; k < PLACES; k++) {
 		p->v[k].writes++;
@@ -451,7 +470,7 @@ int replay_line(struct replayer *r, struct peer *p, const json_t *j, struct err 
 	if (!strcmp(ev, "applied"))
 		return take_applied(r, p, j, e);
 	if (!strcmp(ev, "round"))
-		return take_round(r, j, e);
+		return take_round(r, p, j, e);
 	if (!strcmp(ev, "adopted"))
 		return take_adopted(r, p, j, e);
 	if (!strcmp(ev, "copied"))

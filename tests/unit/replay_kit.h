@@ -25,6 +25,7 @@ struct swarm {
 	const char *spec;
 	struct life m[LIVES]; unsigned n, ids;
 	uint64_t epoch, next;
+	bool stray; unsigned strays;            /* somebody goes on alone now and then; how often */
 	double lr; int target;
 	struct rng rng;
 	size_t len;
@@ -186,6 +187,42 @@ static inline unsigned who(struct swarm *w)
 	return id;
 }
 
+/* It hears of nobody, and makes a history of its own, until it meets the others. */
+static inline void stray(struct swarm *w, struct life *l)
+{
+	char line[200];
+	struct err e;
+	json_t *values = live(w);
+
+	for (uint64_t k = 1 + any(w, 3); k; k--) {
+		real *mean = calloc(w->len, sizeof(*mean));
+
+		catch_up(w, l);
+		work(w, l, 1000 + any(w, 1500));
+		l->k.contributed_epoch = 0;
+		trainer_begin(l->k.t, l->k.epoch);
+		for (int i = 0; i < 400 && !contributed(NULL, &l->k); i++)
+			work(w, l, 500);
+		assert_true(contributed(NULL, &l->k));
+		if (l->k.contributed) {
+			memcpy(mean, l->k.x, w->len * sizeof(real));
+			(void)snprintf(line, sizeof(line), "{\"t\":0,\"ev\":\"round\",\"epoch\":%llu,\"id\":\"stray %u\","
+				"\"shares\":[[\"%016x\",%llu]]}", (unsigned long long)l->k.epoch + 1, w->strays, l->id,
+				(unsigned long long)l->k.contributed);
+			say(l, line);
+			l->k.epoch++;
+			w->strays++;
+			if (trainer_commit(l->k.t, l->k.epoch, mean, NULL, l->k.contributed, values, &e) < 0)
+				fail_msg("%s", e.text);
+			catch_up(w, l);
+		} else {
+			trainer_failed(l->k.t, l->k.epoch);
+		}
+		free(mean);
+	}
+	json_decref(values);
+}
+
 /* Who joins, or has fallen behind. */
 static inline void fate(struct swarm *w)
 {
@@ -194,6 +231,8 @@ static inline void fate(struct swarm *w)
 	if (any(w, 9) == 0) {
 		struct life *l = someone(w, NULL);
 
+		if (w->stray)
+			stray(w, l);
 		l->quiet = false;
 		trainer_quiet(l->k.t, now_quiet, l);
 		assert_true(sim_run_until(l->k.sim, is_quiet, l, 10000000));
@@ -314,11 +353,12 @@ static inline void round_(struct swarm *w)
 	free(mean);
 }
 
-static inline struct swarm *run(const char *spec, uint64_t seed)
+static inline struct swarm *run_with(const char *spec, uint64_t seed, bool strays)
 {
 	struct swarm *w = calloc(1, sizeof(*w));
 
 	w->spec = spec;
+	w->stray = strays;
 	w->lr = 0.01;
 	w->target = strstr(spec, "\"strategy\":\"hivemind\"") ? 96 : 0;   /* others count steps */
 	rng_seed(&w->rng, seed);
@@ -342,6 +382,8 @@ static inline struct swarm *run(const char *spec, uint64_t seed)
 		}
 	return w;
 }
+
+static inline struct swarm *run(const char *spec, uint64_t seed) { return run_with(spec, seed, false); }
 
 static inline void over(struct swarm *w)
 {

@@ -36,6 +36,30 @@ static void test_modes(void **state)
 	}
 }
 
+/* Somebody has had a history of its own, which has lost: its rounds are run again, too, and no round of that epoch is
+ * taken for another. */
+static void test_strays(void **state)
+{
+	char spec[1200];
+	unsigned strays = 0;
+
+	for (size_t m = 0; m < MODES; m++)
+		for (unsigned seed = 1; seed <= 4; seed++) {
+			const char *text = spec_for(spec, modes[m].strategy, modes[m].averaging);
+			struct swarm *w = run_with(text, 7000 + 100 * m + seed, true);
+			struct replay_result r;
+			struct err e;
+
+			if (again(w, &r, &e) < 0)
+				fail_msg("%s, seed %u: %s", modes[m].name, seed, e.text);
+			assert_true(r.epochs >= EPOCHS);
+			strays += w->strays;
+			over(w);
+		}
+	assert_true(strays > 4 * MODES);
+	print_message("%u rounds of histories that have lost\n", strays);
+}
+
 /* Steps of one's own that have ended. */
 static uint64_t steps(const struct kit *k)
 {
@@ -135,7 +159,8 @@ static void test_looked_at(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_modes), cmocka_unit_test(test_looked_at), cmocka_unit_test(test_counted),
+		cmocka_unit_test(test_modes), cmocka_unit_test(test_strays), cmocka_unit_test(test_looked_at),
+		cmocka_unit_test(test_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
