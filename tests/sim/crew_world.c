@@ -83,7 +83,8 @@ static void deliver(struct sim *s, void *arg)
 	(void)s;
 	if (p && p->crew && x->w->crews[x->node] == x->life && x->number > p->heard) {
 		struct crew_roster r = { .epoch = x->epoch, .term = x->term, .n = x->n, .live = x->live };
-		struct id few[2] = { x->w->id[x->node] };
+		struct id few[2] = { x->w->id[x->node] }, gone[CREW_MAX];
+		bool live[CREW_MAX] = { 0 };
 		if (x->leader >= 0)
 			r.leader = few[1] = x->w->id[x->leader];
 		if (x->w->newcomers && x->w->commits == x->w->since && x->leader >= 0 && x->leader != x->node) {
@@ -91,9 +92,16 @@ static void deliver(struct sim *s, void *arg)
 			r.n = 2;
 		}
 		p->heard = x->number;
-		memset(p->live, 0, sizeof p->live);
 		for (uint32_t i = 0; i < x->n; i++)
-			p->live[x->node_of[i]] = true;
+			live[x->node_of[i]] = true;
+		for (int i = 0; i < CREW_MAX; i++) {
+			p->gone[i] = !live[i] && (p->live[i] || (p->gone[i] && x->epoch == p->epoch));
+			p->live[i] = live[i];
+			if (p->gone[i])
+				gone[r.ngone++] = x->w->id[i];
+		}
+		p->epoch = x->epoch;
+		r.gone = gone;
 		if (x->base)
 			crew_commit(p->crew, x->base);
 		crew_roster(p->crew, &r);

@@ -15,7 +15,8 @@
 struct cworld;
 struct cpeer {
 	struct cworld *w; int node; struct env *env; struct net *net; struct crew *crew; struct profile profile;
-	uint64_t heard; bool live[CREW_MAX];    /* the newest word of the hall, and who lives by it */
+	uint64_t heard, epoch; bool live[CREW_MAX];     /* the newest word of the hall, its epoch, who lives by it */
+	bool gone[CREW_MAX];                    /* who lived by a word before it, of that epoch */
 	uint64_t running, newest, stops;
 	uint64_t generation[8]; uint32_t made[8], of[8];        /* whose plans it has computed, of the last generations */
 	unsigned at;
