@@ -156,10 +156,13 @@ static void asked(void *arg, const struct frame *f, const struct err *e)
 	bool leader = id_eq(&m->id, &c->leader);
 	const char *waits = json_string_value(json_object_get(f->json, "waits"));
 	uint64_t decided = crew_ask_number(c, &m->id, f->json, "decided");
+	uint64_t running = crew_ask_number(c, &m->id, f->json, "running"), mine = deal_number(c->running);
 	if (decided > deal_number(c->decided) && (leads(c) || leader))
 		crew_ask_show(c, m, decided);
 	else if (leader)
 		c->unsure = false;
+	if (leader && mine && decided == mine && running != mine && offer_find(&c->running->o, &m->id) >= 0)
+		crew_stop_running(c, "who leads was in it, and has left it");
 	if (leader && waits && !c->running) {
 		struct err why;
 		err_set(&why, ERR_STATE, "%s", waits);

@@ -144,7 +144,7 @@ struct crew {
 	struct { uint8_t set[CREW_DIGEST]; unsigned blind; } judged;   /* what the last choice was among; asked so often */
 	uint64_t again_us; unsigned tries; bool committed, odd;        /* odd: most find other plans than this peer */
 	uint64_t answer_us[16]; unsigned answers;
-	uint64_t asked_us; unsigned asks; bool unsure;  /* a promise of it is void, and nobody knows */
+	uint64_t asked_us; unsigned asks; bool unsure;  /* a promise is void, or it is to stop for newcomers */
 	bool doubts;                            /* what is committed lies with somebody known by hearsay */
 	struct timer kick, tick; uint64_t tick_us;
 	/* for people */

@@ -96,6 +96,7 @@ static int by_members(struct crew *c, const struct deal *d, const struct id *fro
 	}
 	roster_hearsay(c, d);
 	if (!deal_whole(c, d)) {
+		c->unsure = true;               /* has it left what runs here, and wants newcomers? */
 		err_set(e, ERR_STATE, "a member of it does not live, as far as is known here");
 		guard_refused(c, from, REFUSED_members, e, false);
 		return LATER;
