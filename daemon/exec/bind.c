@@ -9,8 +9,7 @@ const struct bound *bound_find(const struct exec *x, const char *name)
 {
 	list_each(it, &x->bounds) {
 		const struct bound *b = list_entry(it, struct bound, link);
-
-		size_t n = strlen(b->name);
+		size_t n = b->parts ? strlen(b->name) : 0;
 
 		if (b->parts ? !strncmp(b->name, name, n) && name[n] == '.' : !strcmp(b->name, name))
 			return b;

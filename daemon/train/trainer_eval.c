@@ -13,14 +13,9 @@
 #define HELD_MOST 64                            /* micro-batches of a program: some six instructions for each */
 #define INDEX_FROM (UINT32_MAX / 2)             /* micro-batches of training have lower indices */
 
-static uint64_t batches(const struct trainer *t, uint64_t samples)
-{
-	return (samples + t->profile.batch - 1) / t->profile.batch;
-}
-
 uint32_t eval_most(const struct trainer *t)
 {
-	uint64_t n = t->strategy->crew ? batches(t, data_count(t->c.data, DATA_VALIDATION)) : 0;
+	uint64_t n = t->strategy->crew ? batches_of(t, data_count(t->c.data, DATA_VALIDATION)) : 0;
 
 	return n < HELD_MOST ? (uint32_t)n : HELD_MOST;
 }
@@ -44,24 +39,13 @@ void eval_free(struct trainer *t)
 	t->v.eval.told = NULL;
 }
 
-static void finish(struct trainer *t)
-{
-	double n = (double)t->v.count;
-	struct trainer_validated r = { .epoch = t->v.epoch, .samples = t->v.count, .loss = t->v.loss / n,
-		.accuracy = t->counts ? t->v.correct / n : NAN, .took_us = env_now(t->env) - t->v.begun_us };
-
-	t->v.running = t->v.wanted = false;
-	if (t->cb.validated)
-		t->cb.validated(t->arg, &r);
-}
-
 /* It is over without a result: the owner hears so from the loop. */
 void eval_drop(struct trainer *t)
 {
 	if (!t->strategy->crew || !t->v.wanted)
 		return;
 	if (t->v.running && PLANTED(EVAL_HALF)) {
-		finish(t);
+		valid_told(t);
 		return;
 	}
 	if (t->v.running)
@@ -75,7 +59,7 @@ void eval_drop(struct trainer *t)
 /* Every epoch of the generation has its own, so that they are the same on all members, whoever has begun which. */
 static uint64_t index_of(const struct trainer *t, uint64_t epoch)
 {
-	return INDEX_FROM + (epoch - t->seat.v.epoch) * batches(t, t->v.count);
+	return INDEX_FROM + (epoch - t->seat.v.epoch) * batches_of(t, t->v.count);
 }
 
 bool eval_exhausted(const struct trainer *t)
@@ -136,7 +120,7 @@ static void add_up(struct trainer *t)
 	t->v.correct += sum[1];
 	t->v.next += samples_from(t, h->n);
 	if (t->v.next == t->v.count)
-		finish(t);
+		valid_told(t);
 }
 
 bool eval_ended(struct trainer *t, uint64_t *first)
@@ -171,7 +155,7 @@ bool eval_due(const struct trainer *t)
 
 void eval_view(struct trainer *t, struct view *v)
 {
-	uint64_t left = batches(t, t->v.count - t->v.next);
+	uint64_t left = batches_of(t, t->v.count - t->v.next);
 
 	v->validates = left < HELD_MOST ? (uint32_t)left : HELD_MOST;
 	v->begun = v->sent = v->agreed = v->gave = false;

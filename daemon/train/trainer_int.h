@@ -23,7 +23,7 @@ struct commit {                                 /* a commit that is to be applie
 	bool flew; uint64_t version;            /* it decides what is in trainer.flight, with that version */
 	double loss;                            /* sum over them */
 	double hyper[OPTIM_KEYS_MAX], clip_norm; uint64_t target;
-	/* lease NULL: mean is what this peer has given, and where the SUMs want it */
+	/* Where mean lies, until the SUMs have it. NULL: it has, or there is none. */
 	float *mean; size_t bytes; struct lease *lease;
 };
 #define VALID_SLOTS 2                   /* batches of a validation that are here at once */
@@ -358,6 +358,7 @@ uint32_t valid_parts(const struct trainer *t);
 void valid_stop(struct trainer *t);
 void valid_free(struct trainer *t);
 
+void valid_told(struct trainer *t);             /* all of it has been looked at: the result */
 /* Of a seat: two batches at most are read at once. */
 int valid_room(struct trainer *t, struct err *e);
 void valid_load(struct trainer *t, struct exec_wait *w, uint64_t from, uint32_t n);

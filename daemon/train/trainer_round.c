@@ -170,10 +170,13 @@ static void deliver(struct trainer *t)
 	free(s.v);
 }
 
-/* Its state, while a round has what it computes: until that is over nothing is stepped (trainer_copies). */
-static bool copying(const struct trainer *t)
+/* A commit has come, and the SUMs wait for it. Of a state that is being copied while a round has what is computed
+ * nothing is stepped (trainer_copies). */
+static bool may_deliver(const struct trainer *t)
 {
-	return t->grow.planned && state_busy(t->state);
+	bool copying = t->grow.planned && state_busy(t->state);
+
+	return sums_wait(&t->sums) && !list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin) && !copying;
 }
 
 /* SUM of an elastic group: everything behind it waits for the commit. */
@@ -186,11 +189,9 @@ void round_sum(struct trainer *t, const struct sum *s)
 	t->sums.v[t->sums.n++] = *s;
 	if (t->grow.on)
 		grow_sum(t, s);
-	if (!sums_wait(&t->sums))
-		return;
-	if (!list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin) && !copying(t))
+	if (may_deliver(t))
 		deliver(t);
-	else if (list_empty(&t->commits) && t->in_begin && !t->grow.on)
+	else if (sums_wait(&t->sums) && list_empty(&t->commits) && t->in_begin && !t->grow.on)
 		contribute(t);
 }
 
@@ -213,16 +214,17 @@ void round_again(struct trainer *t)
 {
 	bool ready = sums_wait(&t->sums) || (t->s->mode.any && !t->flight.out) || t->v.eval.runs;
 
-	if (t->contribute_again && list_empty(&t->commits) && t->in_begin && t->grow.on)
-		grow_begun(t);
-	else if (t->contribute_again && list_empty(&t->commits) && t->in_begin && ready)
-		contribute(t);
+	if (t->contribute_again && list_empty(&t->commits) && t->in_begin) {
+		if (t->grow.on)
+			grow_begun(t);
+		else if (ready)
+			contribute(t);
+	}
 	t->contribute_again = false;
 	while (t->strategy->crew && (!t->seat.is || t->flight.out) && !list_empty(&t->commits) && !t->applying &&
 	       !trainer_round_len(t))
 		round_go_on(t);                 /* a spare has no programs, who has no part none that would wait for it */
-	if (sums_wait(&t->sums) && !list_empty(&t->commits) && !t->applying && flight_due(t, t->in_begin) &&
-	    !copying(t))
+	if (may_deliver(t))
 		deliver(t);
 }
 
@@ -276,14 +278,13 @@ static struct commit *commit_new(struct trainer *t, uint64_t epoch, bool mine)
  * this peer has given itself. */
 static int keep_mean(struct trainer *t, struct commit *c, const float *mean, struct lease *lent)
 {
-	for (uint32_t k = 0; k < t->sums.n && !lent; k++)
+	c->mean = (float *)(uintptr_t)mean;
+	c->lease = lease_take(lent);
+	for (uint32_t k = 0; k < t->sums.n && !c->lease; k++)
 		if (t->sums.v[k].from)
-			c->lease = c->lease ? c->lease : exec_keep(t->sums.v[k].w, mean);
-	if (!c->bytes || c->lease || lent) {
-		c->lease = c->lease ? c->lease : lease_take(lent);
-		c->mean = (float *)(uintptr_t)mean;
+			c->lease = exec_keep(t->sums.v[k].w, mean);
+	if (c->lease || !c->bytes)
 		return 0;
-	}
 	c->lease = exec_room(t->x, c->bytes);
 	if (!c->lease)
 		return -1;

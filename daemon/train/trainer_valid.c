@@ -154,7 +154,7 @@ static void make_plan(struct trainer *t, uint64_t first, struct plan *p)
 	plan_do(p, PLAN_COMMIT, 0, "batch!");
 }
 
-static void finish(struct trainer *t)
+void valid_told(struct trainer *t)
 {
 	double n = (double)t->v.count;
 	struct trainer_validated r = { .epoch = t->v.epoch, .samples = t->v.count, .loss = t->v.loss / n,
@@ -174,7 +174,7 @@ static int plan(void *arg, const struct plan_results *results, uint64_t first, s
 		t->v.planned = true;
 		make_plan(t, first, ret);
 	} else if (t->v.running && !t->dying) {
-		finish(t);
+		valid_told(t);
 	}
 	return 0;
 }
@@ -252,8 +252,10 @@ int valid_new(struct trainer *t, struct err *e)
 	t->v.batch = (uint32_t)(n < t->v.count ? n : t->v.count);
 	t->v.w_bytes = w_bytes;
 	t->v.w = big_alloc(w_bytes + 1);
-	if (valid_room(t, e) < 0 || !t->v.w)
+	if (!t->v.w)
 		return err_set(e, ERR_NOMEM, "no memory for validation (%zu bytes)", w_bytes);
+	if (valid_room(t, e) < 0)
+		return -1;
 	conf.buffers = t->model->nbuffer ? t->v.w + t->model->nparam : NULL;
 	t->v.x = exec_new(&conf, &cb, t);
 	exec_bind(t->v.x, "w", t->v.w, w_bytes ? w_bytes : 1);

@@ -36,21 +36,12 @@ static void count_one(struct kit *k, uint64_t lo, uint64_t hi)
 /* BEGIN after so many us of backward. */
 static void step_of(struct kit *k, int n, uint64_t epoch, uint64_t *at, const int *batch, uint64_t us)
 {
-	real *mean;
-
 	for (int i = 0; i < n; i++) {
 		count_one(&k[i], *at, *at + (uint64_t)batch[i]);
 		sim_run_for(k[i].sim, us);
 		*at += (uint64_t)batch[i];
 	}
-	for (int i = 0; i < n; i++)
-		begin(&k[i], epoch);
-	mean = mean_of(k, n, trainer_contribution_len(k[0].t));
-	for (int i = 0; i < n; i++) {
-		commit(&k[i], mean, k[i].contributed);
-		assert_memory_equal(k[i].digest[epoch + 1], k[0].digest[epoch + 1], TRAINER_DIGEST);
-	}
-	free(mean);
+	round_(k, n, epoch);
 }
 
 /* 50 steps of three peers in parts, against the same three in one piece: the parameters have the same bits. */

@@ -23,7 +23,7 @@
 /* round: it is there in the round alone, when the epoch's micro-batches are over, if the schedule has such a time. */
 struct room { const char *name; uint32_t number; enum plan_class class; uint64_t bytes; uint32_t depth, per;
 	bool round; };
-struct tally { uint64_t lasting, passing, round; };
+struct needs { uint64_t lasting, passing, round; };
 
 const struct stage *stage_of(const struct pipe *x, uint32_t rank)
 {
@@ -212,7 +212,7 @@ static uint32_t rooms_of(const struct member *r, struct room *to)
 	return k;
 }
 
-static void tell(struct tally *to, const struct room *room, uint32_t n)
+static void tell(struct needs *to, const struct room *room, uint32_t n)
 {
 	while (n-- > 0)
 		*(room[n].round ? &to->round : room[n].per == FOREVER ? &to->lasting : &to->passing) +=
@@ -245,7 +245,7 @@ static uint64_t told_bytes(const struct member *r)
 	return r->x->v->held ? told_room(0).bytes * r->x->stage[r->x->n - 1].replicas : 0;
 }
 
-static void tell_own(struct tally *to, const struct member *r)
+static void tell_own(struct needs *to, const struct member *r)
 {
 	struct room room[ROOMS];
 
@@ -254,7 +254,7 @@ static void tell_own(struct tally *to, const struct member *r)
 }
 
 /* What it keeps of other stages; each as large as its own while the cuts are not known. */
-static void tell_kept(struct tally *to, const struct member *r)
+static void tell_kept(struct needs *to, const struct member *r)
 {
 	struct room room[ROOMS];
 
@@ -277,7 +277,7 @@ static uint64_t work_most(const struct member *r)
 
 uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need)
 {
-	struct tally is = { 0 };
+	struct needs is = { 0 };
 	struct member r;
 
 	seat_of(&r, x, s, a, b);
@@ -291,7 +291,7 @@ uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, c
 
 uint64_t stage_passes(const struct pipe *x, uint32_t s, uint64_t bytes_x, uint64_t bytes_y)
 {
-	struct tally all = { 0 }, rest = { 0 };
+	struct needs all = { 0 }, rest = { 0 };
 	struct member with, without;
 
 	seat_of(&with, x, s, 0, 0);

@@ -18,8 +18,8 @@ struct member {
 
 void stage_member(struct member *r, const struct pipe *x, uint32_t s, uint32_t a, uint32_t b);
 bool stage_part_learns(const struct part *o);
-/* What stage s has to have under way: all members from it on, shared among its own; n: micro-batches of this member. */
 void stage_held(struct plan *p, const struct member *r);        /* buffers of a validation */
+/* What stage s has to have under way: all members from it on, shared among its own; n: micro-batches of this member. */
 struct turns_at stage_load(const struct pipe *x, uint32_t s, uint32_t n);
 
 #endif
