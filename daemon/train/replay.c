@@ -28,7 +28,7 @@ struct round *replay_round(struct replayer *r, uint64_t epoch, const char *id, s
 		memset(r->round + r->nrounds, 0, (epoch - r->nrounds) * sizeof(*r->round));
 		r->nrounds = epoch;
 	}
-	for (at = &r->round[epoch - 1]; *at && strcmp((*at)->id, id); at = &(*at)->next)
+	for (at = &r->round[epoch - 1]; *at && strncmp((*at)->id, id, sizeof((*at)->id) - 1); at = &(*at)->next)
 		;
 	if (!*at) {
 		*at = xcalloc(1, sizeof(**at));

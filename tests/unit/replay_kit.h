@@ -187,23 +187,27 @@ static inline unsigned who(struct swarm *w)
 	return id;
 }
 
+static inline void give(struct swarm *w, struct life *l)
+{
+	l->k.contributed_epoch = 0;
+	trainer_begin(l->k.t, l->k.epoch);
+	for (int k = 0; k < 400 && !contributed(NULL, &l->k); k++)
+		work(w, l, 500);
+	assert_true(contributed(NULL, &l->k));
+}
+
 /* It hears of nobody, and makes a history of its own, until it meets the others. */
 static inline void stray(struct swarm *w, struct life *l)
 {
 	char line[200];
 	struct err e;
 	json_t *values = live(w);
+	real *mean = calloc(w->len, sizeof(*mean));
 
 	for (uint64_t k = 1 + any(w, 3); k; k--) {
-		real *mean = calloc(w->len, sizeof(*mean));
-
 		catch_up(w, l);
 		work(w, l, 1000 + any(w, 1500));
-		l->k.contributed_epoch = 0;
-		trainer_begin(l->k.t, l->k.epoch);
-		for (int i = 0; i < 400 && !contributed(NULL, &l->k); i++)
-			work(w, l, 500);
-		assert_true(contributed(NULL, &l->k));
+		give(w, l);
 		if (l->k.contributed) {
 			memcpy(mean, l->k.x, w->len * sizeof(real));
 			(void)snprintf(line, sizeof(line), "{\"t\":0,\"ev\":\"round\",\"epoch\":%llu,\"id\":\"stray %u\","
@@ -218,8 +222,8 @@ static inline void stray(struct swarm *w, struct life *l)
 		} else {
 			trainer_failed(l->k.t, l->k.epoch);
 		}
-		free(mean);
 	}
+	free(mean);
 	json_decref(values);
 }
 
@@ -248,11 +252,7 @@ static inline void begin(struct swarm *w, bool again)
 		if (!l->lives)
 			continue;
 		work(w, l, again ? 200 : 300 + any(w, 1500));
-		l->k.contributed_epoch = 0;
-		trainer_begin(l->k.t, w->epoch);
-		for (int k = 0; k < 400 && !contributed(NULL, &l->k); k++)
-			work(w, l, 500);
-		assert_true(contributed(NULL, &l->k));
+		give(w, l);
 		l->samples = l->k.contributed;
 		if (l->samples)
 			memcpy(l->x, l->k.x, w->len * sizeof(real));
