@@ -336,11 +336,6 @@ void trainer_pause(struct trainer *t)
 	round_boundary(t);
 }
 
-const struct model *trainer_model(const struct trainer *t)
-{
-	return t->model;
-}
-
 int trainer_set_live(struct trainer *t, const json_t *live, struct err *e)
 {
 	if (spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e) < 0)

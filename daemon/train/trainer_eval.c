@@ -33,12 +33,6 @@ void eval_begin(struct trainer *t)
 	t->v.wanted = t->v.running = t->v.lost = false;
 }
 
-void eval_free(struct trainer *t)
-{
-	free(t->v.eval.told);
-	t->v.eval.told = NULL;
-}
-
 /* It is over without a result: the owner hears so from the loop. */
 void eval_drop(struct trainer *t)
 {
@@ -67,7 +61,7 @@ bool eval_exhausted(const struct trainer *t)
 	return t->v.count && index_of(t, t->epoch + 1) >= UINT32_MAX;
 }
 
-void eval_want(struct trainer *t, bool though_paused)
+static void want(struct trainer *t, bool though_paused)
 {
 	struct valid *v = &t->v;
 
@@ -82,6 +76,14 @@ void eval_want(struct trainer *t, bool though_paused)
 		eval_drop(t);
 	else
 		exec_wake(t->x);
+}
+
+void trainer_validate(struct trainer *t, bool though_paused)
+{
+	if (t->strategy->crew)
+		want(t, though_paused);
+	else
+		valid_begin(t);
 }
 
 /* A program that was cut short counts for nothing. */

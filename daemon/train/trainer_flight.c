@@ -5,29 +5,6 @@
 #include <assert.h>
 #include "train/trainer_int.h"
 
-uint64_t trainer_goal(const struct trainer *t)
-{
-	const struct planner_mode *m = &t->s->mode;
-
-	if (t->seat.is)
-		return seat_goal(t);
-	if (m->any)
-		return UINT64_MAX / 2;
-	return m->steps ? (uint64_t)m->steps * t->s->local.batch : spec_epoch_samples(t->s, t->target);
-}
-
-bool round_carries(const struct trainer *t)
-{
-	return t->flight.out && !t->flight.taken;
-}
-
-bool round_waits(const struct trainer *t)
-{
-	if (t->s->mode.any)
-		return !list_empty(&t->commits);
-	return (t->in_begin && !t->flight.out && !t->passed) || !list_empty(&t->commits);
-}
-
 /* A round that has begun wants this epoch's samples; a commit without a begin wants none. */
 void round_view(struct trainer *t, struct view *v)
 {

@@ -28,9 +28,12 @@ static void release(struct trainer *t)
 	ranges_free(&t->flight.claimed);
 	profile_free(&t->profile);
 	seat_free(t);
-	eval_free(t);
+	free(t->v.eval.told);
 	free(t->load_more);
-	trainer_let_go(t, released, t);
+	big_free(t->stats, t->stats_bytes + 1);
+	big_free(t->grow.x, t->grow.bytes);
+	ranges_free(&t->grow.claimed);
+	state_free(t->state, released, t);
 }
 
 void trainer_part_gone(void *arg)

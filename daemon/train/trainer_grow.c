@@ -109,9 +109,3 @@ int grow_new(struct trainer *t, struct err *e)
 	exec_bind_parts(t->x, "grad", t->grow.x, t->grow.bytes);
 	return 0;
 }
-
-void grow_free(struct trainer *t)
-{
-	big_free(t->grow.x, t->grow.bytes);
-	ranges_free(&t->grow.claimed);
-}

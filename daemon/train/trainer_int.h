@@ -1,8 +1,19 @@
-/* Inside the trainer: trainer_life.c (what it is built of), trainer.c (programs), trainer_gone.c (its end),
- * trainer_state.c (what the state is made of), trainer_round.c (rounds), trainer_load.c (batches), trainer_valid.c
- * (validation), trainer_check.c (who made the NaN), trainer_trouble.c (network instructions that fail), trainer_model.c
- * (profile), trainer_memory.c (bytes), trainer_layers.c (times by layer); trainer_tell.c (what the owner hears) calls
- * none of them. */
+/* Inside the trainer. Calls go down this list (trainer_gone.c alone frees what trainer_valid.c has):
+ *   trainer_life.c                     what it is built of, and its end
+ *   trainer.c                          programs: what is planned next, what came of it
+ *   trainer_load.c, trainer_trouble.c  LOADs; instructions of the network that fail
+ *   trainer_round.c                    rounds, from begin to the applied step
+ *   trainer_crew.c, trainer_parts.c    a seat in a generation, and what of the state is whose
+ *   trainer_eval.c, trainer_valid.c    validation of a seat; of a peer that has the whole model
+ *   trainer_state.c, trainer_flight.c  what the state is made of; rounds beside micro-batches
+ *   trainer_grow.c, trainer_loader.c   gradients given in parts; the next batch
+ *   trainer_check.c, trainer_gone.c    who made the NaN; what goes with the last who keeps the trainer
+ *   trainer_epoch.c, trainer_rest.c    what an epoch has gathered, what waits; a rest after a failure
+ *   trainer_positions.c, _late.c       where a seat's micro-batches lie
+ *   trainer_seat.c, trainer_ask.c      questions
+ *   trainer_tell.c                     what the owner hears
+ * Beside them, called by nobody above but life: trainer_model.c (profile), trainer_memory.c (bytes), trainer_view.c,
+ * trainer_layers.c, trainer_measure.c, trainer_wire.c. */
 #ifndef TRAIN_TRAINER_INT_H
 #define TRAIN_TRAINER_INT_H
 #include "exec/exec.h"
@@ -175,7 +186,6 @@ struct trainer {
 void trainer_now(struct timer *tm);
 uint64_t trainer_generation(const struct trainer *t);
 struct view trainer_plan_view(struct trainer *t, const struct view_member *me, uint64_t first);
-void trainer_reset_epoch(struct trainer *t);
 
 struct exec *trainer_exec(struct trainer *t, struct exec_conf *conf);   /* behind which t is; fills in conf's ops */
 
@@ -202,7 +212,7 @@ bool part_at(const struct trainer_part *part, const struct plan_buf *b, size_t *
 int sum_of(const struct trainer *t, const struct exec_net *n, const struct exec_span *in, uint32_t nin,
 	const struct exec_span *out, uint32_t nout, struct sum *ret, struct err *e);
 
-/* trainer_crew.c */
+/* trainer_seat.c */
 /* What its unit makes of this epoch, and that in samples. */
 struct planner_unit seat_share(const struct trainer *t);
 struct planner_unit seat_share_of(const struct trainer *t, const struct view *v, uint32_t rank);
@@ -224,16 +234,18 @@ static inline uint64_t batches_of(const struct trainer *t, uint64_t samples)
 /* Micro-batches of an epoch, of all units. */
 static inline uint64_t seat_batches(const struct trainer *t) { return batches_of(t, epoch_goal(t)); }
 
+void seat_view(const struct trainer *t, struct view *v);
+/* v for the program of a round (begun), or of a flush from index 0 on. */
+struct view seat_view_at(const struct trainer *t, const struct view *v, bool begun);
+void seat_free(struct trainer *t);
+
+/* trainer_crew.c */
 /* Before a program is planned. Samples of the flush that has ended as a whole, which count now; 0: there is none. */
 uint32_t seat_flushed(struct trainer *t);
 /* Then: what has become of the program before. false: nothing can be planned. */
 bool seat_ask(struct trainer *t, uint64_t first /* its first index, as far as the executor goes */);
 bool seat_cut(struct trainer *t);               /* a validation was: true, nothing can be planned */
 void seat_planned(struct trainer *t, const struct plan *p);
-void seat_view(const struct trainer *t, struct view *v);
-/* v for the program of a round (begun), or of a flush from index 0 on. */
-struct view seat_view_at(const struct trainer *t, const struct view *v, bool begun);
-void seat_free(struct trainer *t);
 /* mine: with what its unit has made. */
 void seat_committed(struct trainer *t, const struct commit *c, bool mine);
 void seat_applied(struct trainer *t, uint64_t target, bool mine);       /* target: that the epoch was worked for */
@@ -262,10 +274,6 @@ void trouble_over(struct trainer *t);           /* all is well again */
 enum exec_outcome trainer_failing(void *arg, const struct plan *p, const struct plan_instr *i, enum exec_outcome meant,
 	const struct err *e);                   /* exec_cb.failed */
 
-/* trainer_load.c */
-void load_halt_fire(struct timer *tm);
-void load_resume(struct trainer *t);            /* after a halt */
-
 /* trainer_measure.c */
 bool measured_profile(struct trainer *t, struct profile *ret);  /* profile_free it; false: too little has run */
 
@@ -286,11 +294,31 @@ int trainer_layout(const struct spec *s, const struct model *m, bool ret_used[OP
 	struct err *e);
 bool trainer_copies(struct trainer *t);         /* a copy that was wanted is being made; nothing may write to it */
 int trainer_hold(struct trainer *t, struct err *e); /* the state, and what micro-batches move beside it */
-void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg);
 static inline real *trainer_w(const struct trainer *t) { return shard_w(trainer_shard(t)); }
 
-/* trainer_round.c */
-void round_sum(struct trainer *t, const struct sum *s);
+/* trainer_ask.c */
+bool round_waits(const struct trainer *t);      /* a begin or a commit wants a program of its own */
+bool round_carries(const struct trainer *t);    /* there is a flight that no commit has decided */
+double round_lr(const struct trainer *t);
+/* Elements that the round is for, or that whose commit is being applied. */
+void round_part(const struct trainer *t, size_t *ret_lo, size_t *ret_n);
+/* The same of a run at an epoch, whoever asks: the replay does what the trainer did. nused: the optimizer's vectors. */
+size_t round_len_of(const struct spec *s, const struct model *m, uint32_t nused);       /* of a contribution */
+void round_part_of(const struct spec *s, const struct model *m, uint64_t epoch, size_t *ret_lo, size_t *ret_n);
+double round_lr_of(const struct spec *s, double lr, uint64_t target, uint64_t epoch);   /* lr: as it was set */
+
+/* trainer_epoch.c */
+uint64_t trainer_goal(const struct trainer *t); /* samples of this peer in an epoch before it waits */
+void trainer_reset_epoch(struct trainer *t);
+void commit_free(struct commit *c);
+bool round_cancel(struct trainer *t, const struct exec_wait *w);        /* false: it is no SUM */
+/* The program is being abandoned, its SUMs with it: a commit that comes before that is done neither ends them nor is
+ * put where they want it. */
+void round_cut(struct trainer *t);
+void round_drop(struct trainer *t);
+void round_give_back(struct trainer *t);        /* means of commits that are never applied */
+
+/* trainer_flight.c */
 /* Fills in what a round means for the next program; then what the program says of it. */
 void round_view(struct trainer *t, struct view *v);
 void round_planned(struct trainer *t, const struct view *v, const struct plan *p);
@@ -301,37 +329,23 @@ void round_break(struct trainer *t);
 void round_wind_down(struct trainer *t);
 /* The body ends; a SUM beside it goes on in the next program. */
 void round_boundary(struct trainer *t);
-bool round_waits(const struct trainer *t);      /* a begin or a commit wants a program of its own */
 void flight_decide(struct trainer *t, struct commit *c, bool mine);
 void flight_land(struct trainer *t);
 /* May what was agreed be taken now? begun: the next round has begun. */
 bool flight_due(const struct trainer *t, bool begun);
-bool round_carries(const struct trainer *t);    /* there is a flight that no commit has decided */
-uint64_t trainer_goal(const struct trainer *t); /* samples of this peer in an epoch before it waits */
-bool round_cancel(struct trainer *t, const struct exec_wait *w);        /* false: it is no SUM */
-/* The program is being abandoned, its SUMs with it: a commit that comes before that is done neither ends them nor is
- * put where they want it. */
-void round_cut(struct trainer *t);
-/* The same of a program in which micro-batches go on: what was decided is all that is done still, in a program of its
- * own. */
+/* As round_cut, of a program in which micro-batches go on: what was decided is all that is done still, in a program of
+ * its own. */
 void late_cut(struct trainer *t);
+
+/* trainer_round.c */
+void round_sum(struct trainer *t, const struct sum *s);
 void round_go_on(struct trainer *t);            /* COMMIT of a part without parameters: on with the others */
 void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST]);
 void round_own_commit(struct trainer *t);       /* COMMIT of a strategy without a swarm */
-void round_drop(struct trainer *t);
-void round_give_back(struct trainer *t);        /* means of commits that are never applied */
 void round_again(struct trainer *t);
-double round_lr(const struct trainer *t);
-/* Elements that the round is for, or that whose commit is being applied. */
-void round_part(const struct trainer *t, size_t *ret_lo, size_t *ret_n);
-/* The same of a run at an epoch, whoever asks: the replay does what the trainer did. nused: the optimizer's vectors. */
-size_t round_len_of(const struct spec *s, const struct model *m, uint32_t nused);       /* of a contribution */
-void round_part_of(const struct spec *s, const struct model *m, uint64_t epoch, size_t *ret_lo, size_t *ret_n);
-double round_lr_of(const struct spec *s, double lr, uint64_t target, uint64_t epoch);   /* lr: as it was set */
 
 /* trainer_grow.c */
 int grow_new(struct trainer *t, struct err *e);         /* when there is an executor that has run nothing */
-void grow_free(struct trainer *t);
 void grow_planned(struct trainer *t, const struct plan *p, uint32_t sums);
 void grow_counted(struct trainer *t, struct batch *b);  /* b counts, and what comes of it is still to be made */
 void grow_back(struct trainer *t, const struct batch *b);       /* nobody reads b any more */
@@ -340,20 +354,26 @@ void grow_sum(struct trainer *t, const struct sum *s);  /* one more is there */
 void grow_decided(struct trainer *t, bool mine);        /* a commit has come */
 bool grow_undo(struct trainer *t);              /* the program is over, and none has: nothing was given */
 
-/* trainer_load.c */
+/* trainer_loader.c */
+void load_next(void *trainer);                  /* LOADs that wait get what is there */
+void load_halt_fire(struct timer *tm);
+void load_resume(struct trainer *t);            /* after a halt */
 int load_new(struct trainer *t, struct err *e);
 /* For plans that hold so many batches at once. */
 int load_deep(struct trainer *t, uint32_t ring, struct err *e);
 uint64_t load_left(const struct trainer *t);    /* granted and not handed out */
 uint32_t load_depth(const struct trainer *t, uint32_t batch);    /* batches that the loader holds */
 void load_regrant(struct trainer *t);
-void load_op(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index);
-void load_back(void *arg, struct batch *b);
 bool load_cancel(struct trainer *t, struct exec_wait *w);       /* false: it is none of a LOAD */
 void load_told_idle(struct trainer *t);
 
+/* trainer_load.c */
+void load_op(void *arg, struct exec_wait *w, const struct plan_instr *i, int64_t index);
+void load_back(void *arg, struct batch *b);
+
 /* trainer_valid.c */
 int valid_new(struct trainer *t, struct err *e);
+void valid_begin(struct trainer *t);            /* not of a seat */
 uint32_t valid_parts(const struct trainer *t);
 void valid_stop(struct trainer *t);
 void valid_free(struct trainer *t);
@@ -368,8 +388,6 @@ bool valid_back(struct trainer *t, const struct batch *b);             /* likewi
 /* trainer_eval.c */
 uint32_t eval_most(const struct trainer *t);    /* view.held */
 void eval_begin(struct trainer *t);             /* a seat is taken */
-void eval_free(struct trainer *t);
-void eval_want(struct trainer *t, bool though_paused);
 void eval_drop(struct trainer *t);              /* what was wanted, and is not over */
 bool eval_due(const struct trainer *t);         /* the next program is one of it */
 bool eval_exhausted(const struct trainer *t);   /* the generation has no indices for more */

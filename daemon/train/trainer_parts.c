@@ -7,17 +7,6 @@
 #include "common/planted.h"
 #include "train/trainer_int.h"
 
-void trainer_parts_free(struct trainer_part *part, uint32_t n)
-{
-	for (uint32_t k = 0; k < n; k++) {
-		free(part[k].held);
-		free(part[k].at);
-		part[k].held = NULL;
-		part[k].at = NULL;
-		part[k].nheld = 0;
-	}
-}
-
 static uint64_t len_of(const struct shard_part *p)
 {
 	return extent_len(p->param) + extent_len(p->stat);

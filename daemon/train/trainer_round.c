@@ -10,53 +10,6 @@
 #include "common/text.h"
 #include "train/trainer_int.h"
 
-/* All parts have one length, but the last ones may have less of the parameters, or nothing. Behind each are all running
- * statistics. */
-size_t round_len_of(const struct spec *s, const struct model *m, uint32_t nused)
-{
-	size_t n = m->nparam, parts = s->mode.parts;
-
-	return (parts > 1 ? (n + parts - 1) / parts : n * (s->mode.both ? 1 + nused : 1)) + m->nbuffer;
-}
-
-void round_part_of(const struct spec *s, const struct model *m, uint64_t epoch, size_t *ret_lo, size_t *ret_n)
-{
-	size_t n = m->nparam, parts = s->mode.parts, len = round_len_of(s, m, 0) - m->nbuffer;
-	size_t lo = parts > 1 ? (size_t)(epoch % parts) * len : 0;
-
-	*ret_lo = lo < n ? lo : n;
-	*ret_n = n - *ret_lo < len ? n - *ret_lo : len;
-}
-
-double round_lr_of(const struct spec *s, double lr, uint64_t target, uint64_t epoch)
-{
-	return lr * spec_lr_factor_of(s, target, epoch);
-}
-
-size_t trainer_contribution_len(const struct trainer *t)
-{
-	return round_len_of(t->s, t->model, (uint32_t)t->nused);
-}
-
-static uint64_t epoch_of(const struct trainer *t) { return t->applying ? t->applying->epoch - 1 : t->epoch; }
-
-void round_part(const struct trainer *t, size_t *ret_lo, size_t *ret_n)
-{
-	round_part_of(t->s, t->model, epoch_of(t), ret_lo, ret_n);
-}
-
-bool trainer_needs_swarm(const struct trainer *t)
-{
-	return t->strategy->needs_swarm;
-}
-
-double round_lr(const struct trainer *t)
-{
-	const struct commit *c = t->applying;
-
-	return round_lr_of(t->s, c ? c->hyper[0] : t->hyper[0], c ? c->target : t->target, epoch_of(t));
-}
-
 /* For the replay: what the step was made with. flew: it decides what flies, a gradient of the parameters of that epoch;
  * then: the target from now on, when it is another. */
 static void log_commit(struct trainer *t, const struct commit *c)
@@ -78,26 +31,6 @@ static void log_applied(struct trainer *t, uint64_t epoch, const uint8_t digest[
 
 	trainer_line(t, "\"ev\":\"applied\",\"epoch\":%llu,\"digest\":\"%s\"", (unsigned long long)epoch,
 		text_hex(digest, TRAINER_DIGEST, hex));
-}
-
-static void commit_free(struct commit *c)
-{
-	if (!c)
-		return;
-	lease_put(c->lease);
-	ranges_free(&c->claimed);
-	free(c);
-}
-
-void trainer_reset_epoch(struct trainer *t)
-{
-	t->samples = t->batches = 0;
-	t->loss_sum = 0;
-	t->skipped = 0;
-	t->hold_at = trainer_goal(t);
-	if (t->strategy->crew)
-		t->unit = 0;
-	ranges_clear(&t->claimed);
 }
 
 static const real *sum_brought(const struct trainer *t)
@@ -193,21 +126,6 @@ void round_sum(struct trainer *t, const struct sum *s)
 		deliver(t);
 	else if (sums_wait(&t->sums) && list_empty(&t->commits) && t->in_begin && !t->grow.on)
 		contribute(t);
-}
-
-void round_cut(struct trainer *t)
-{
-	t->sums.n = 0;
-}
-
-bool round_cancel(struct trainer *t, const struct exec_wait *w)
-{
-	for (uint32_t k = 0; k < t->sums.n; k++)
-		if (t->sums.v[k].w == w) {
-			t->sums.v[k] = t->sums.v[--t->sums.n];
-			return true;
-		}
-	return false;
 }
 
 void round_again(struct trainer *t)
@@ -405,30 +323,4 @@ void round_go_on(struct trainer *t)
 	else
 		trainer_reset_epoch(t);
 	round_applied(t, none);
-}
-
-/* The executor does not go before what it keeps for them has come back. */
-void round_give_back(struct trainer *t)
-{
-	list_each(it, &t->commits) {
-		struct commit *c = list_entry(it, struct commit, link);
-
-		lease_put(c->lease);
-		c->lease = NULL;
-	}
-}
-
-void round_drop(struct trainer *t)
-{
-	list_each_safe(it, &t->commits)
-		commit_free(list_entry(it, struct commit, link));
-	list_init(&t->commits);
-	commit_free(t->applying);
-	t->applying = NULL;
-	t->in_begin = t->contribute_again = t->given = t->passed = false;
-	t->agreed = t->stepping = t->break_later = t->tell = t->splits = false;
-	ranges_clear(&t->flight.claimed);
-	t->flight = (struct flight){ .claimed = t->flight.claimed };
-	t->grow.on = t->grow.planned = t->grow.told = false;
-	t->sums.n = 0;
 }

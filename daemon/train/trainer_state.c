@@ -157,11 +157,6 @@ void trainer_quiet(struct trainer *t, void (*done)(void *arg), void *arg)
 	exec_on_quiet(t->x, now_quiet, t);
 }
 
-bool trainer_lies_still(const struct trainer *t)
-{
-	return !t->applying && list_empty(&t->commits) && !state_busy(t->state);
-}
-
 /* All of it; nothing yet where a generation says what is whose. */
 int trainer_hold(struct trainer *t, struct err *e)
 {
@@ -174,22 +169,12 @@ int trainer_hold(struct trainer *t, struct err *e)
 	return trainer_hold_parts(t, &all, t->strategy->crew ? 0 : 1, NULL, e);
 }
 
-void trainer_let_go(struct trainer *t, void (*gone)(void *arg), void *arg)
-{
-	big_free(t->stats, t->stats_bytes + 1);
-	grow_free(t);
-	state_free(t->state, gone, arg);
-}
-
 void trainer_init_params(struct trainer *t)
 {
 	struct err e;
 
 	(void)state_init(t->state, &e);         /* nothing is cut: nothing can fail */
 }
-
-struct shard *trainer_shard(const struct trainer *t) { return state_shard(t->state); }
-struct shard *trainer_shards(const struct trainer *t, uint32_t *ret_n) { return state_shards(t->state, ret_n); }
 
 void *trainer_state(struct trainer *t, size_t *ret_bytes)
 {

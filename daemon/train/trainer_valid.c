@@ -276,12 +276,8 @@ static void valid_run(void *arg, uint64_t epoch)
 	exec_wake(t->v.x);
 }
 
-void trainer_validate(struct trainer *t, bool though_paused)
+void valid_begin(struct trainer *t)
 {
-	if (t->strategy->crew) {
-		eval_want(t, though_paused);
-		return;
-	}
 	if (t->v.wanted)
 		return;
 	t->v.wanted = true;
