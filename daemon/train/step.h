@@ -31,7 +31,7 @@ struct sample {
 	/* of whoever fills samples in, kept from one to the next */
 	const struct spec_step *first; uint64_t key; bool train;        /* the first step, for sample_window; NULL: none */
 	uint8_t *file; size_t file_cap;
-	void *decoder; void (*decoder_free)(void *decoder);
+	void *decoder;
 	struct meter *meter;                    /* NULL: nobody measures */
 };
 /* Memory for a next version of the sample, apart from p. Small and bounded: aborts when there is none. */

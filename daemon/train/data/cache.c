@@ -4,8 +4,10 @@
 #include <string.h>
 #include "common/hash.h"
 #include "common/mem.h"
+#include "common/rng.h"
 #include "common/text.h"
 #include "train/data/cache_int.h"
+#include "train/data/data.h"
 
 struct cache {
 	struct files *f;
@@ -177,4 +179,12 @@ int cache_get(const struct cache *c, uint64_t i, struct sample *s, void *y, stru
 		s->zero[k] = (real)c->head->zero[k];
 	sample_whole(s);
 	return 0;
+}
+
+uint64_t data_stamp(struct files *f, const char *path, uint64_t before)
+{
+	struct err none;
+	int64_t at = f->changed_ns ? f->changed_ns(f, path, &none) : 0;
+
+	return rng_mix(before, (uint64_t)at);
 }

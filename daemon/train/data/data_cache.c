@@ -12,29 +12,9 @@
 #define AT_ONCE 8                               /* samples of one job */
 #define LOOK_EVERY 256                          /* samples, until it is looked whether another daemon was quicker */
 
-uint64_t data_stamp(struct files *f, const char *path, uint64_t before)
-{
-	struct err none;
-	int64_t at = f->changed_ns ? f->changed_ns(f, path, &none) : 0;
-
-	return rng_mix(before, (uint64_t)at);
-}
-
-size_t data_source_y_bytes(const struct data *d)
-{
-	const struct data_source *s = d->source;
-
-	return s->target == TARGET_CLASS ? d->labels * sizeof(int32_t) : shape_count(&s->y) * sizeof(real);
-}
-
 static uint64_t entries(const struct data *d)
 {
 	return d->source->count[DATA_TRAIN] + d->source->count[DATA_VALIDATION];
-}
-
-uint64_t data_cache_entry(const struct data *d, enum data_part part, uint64_t index)
-{
-	return (part == DATA_TRAIN ? 0 : d->source->count[DATA_TRAIN]) + index;
 }
 
 static void told(struct data *d, enum cache_state state, const struct err *e)

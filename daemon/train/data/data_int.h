@@ -1,4 +1,5 @@
-/* Inside data: data.c (kinds, checks, order), data_read.c (samples). */
+/* Inside data. Calls go down: data.c (kinds, checks), data_read.c (samples), data_cache.c (prepared ones), data_one.c
+ * (one sample), the kinds, data_ask.c (what a data set is). */
 #ifndef TRAIN_DATA_INT_H
 #define TRAIN_DATA_INT_H
 #include <stdatomic.h>
@@ -39,15 +40,21 @@ struct data {
 	struct cache_maker *maker; _Atomic uint64_t made;      /* samples; shown on the loop, too */
 };
 
-/* data.c: everything of it but a cache; src has been checked. */
+/* data_ask.c */
+/* Everything of it but a cache; src has been checked. */
 struct data *data_of(struct data_source *src, struct files *f, const struct spec *s);
 
 /* Sample i of the held out ones (i < held), then of those that are trained on. */
 uint64_t data_split_index(const struct data *d, uint64_t i);
 
-/* data_read.c */
+uint64_t data_cache_entry(const struct data *d, enum data_part part, uint64_t index);
+size_t data_source_y_bytes(const struct data *d);       /* of one sample as the source has it */
 void data_lock(struct data *d);                 /* told, broken_error, cache_error: for the time of a copy */
 void data_unlock(struct data *d);
+
+/* data_one.c */
+uint64_t data_step_key(const struct data *d, int i, uint64_t position);
+void data_row(const struct data *d, struct sample *s);  /* s->p: values of the source's shape, which s is from now on */
 /* A sample as the source has it; ERR_CORRUPT: it is broken. */
 int data_source_one(struct data *d, enum data_part part, uint64_t index, struct sample *s, void *y, struct err *e);
 /* Steps [from, to). */
@@ -55,8 +62,6 @@ int data_steps(const struct data *d, enum data_part part, uint64_t position, str
 	struct err *e);
 
 /* data_cache.c */
-size_t data_source_y_bytes(const struct data *d);       /* of one sample as the source has it */
-uint64_t data_cache_entry(const struct data *d, enum data_part part, uint64_t index);
 void data_cache_open(struct data *d, const char *path, const struct spec *s);
 void data_cache_close(struct data *d);
 void data_cache_damaged(struct data *d, struct cache *c, const struct err *e);

@@ -1,4 +1,4 @@
-/* Samples out of a data set: reading, the steps of preparation, targets. What comes out is a pure function of (data,
+/* Samples out of a data set: reading, preparation, targets. What comes out is a pure function of (data,
  * spec, positions). A sample that cannot be read is replaced by the next one of the files that can, so every peer puts
  * the same one in its place. */
 #include <assert.h>
@@ -12,17 +12,6 @@
 
 #define TRIES_MAX 1000
 #define READ_MAX 64                             /* samples at once */
-
-void data_lock(struct data *d)
-{
-	while (atomic_flag_test_and_set_explicit(&d->telling, memory_order_acquire))
-		;                               /* for the time of a copy */
-}
-
-void data_unlock(struct data *d)
-{
-	atomic_flag_clear_explicit(&d->telling, memory_order_release);
-}
 
 static int too_many(struct data *d, uint64_t n, struct err *e)
 {
@@ -109,26 +98,6 @@ json_t *data_json(struct data *d)
 	return o;
 }
 
-static uint64_t step_key(const struct data *d, int i, uint64_t position)
-{
-	return rng_mix(rng_mix(d->seed, KEY_STEP + (uint64_t)i), position);
-}
-
-int data_steps(const struct data *d, enum data_part part, uint64_t position, struct sample *s, int from, int to,
-	struct err *e)
-{
-	real *out = s->out;
-
-	for (int i = from; i < to; i++) {       /* a last step that keeps the size may write to the batch */
-		s->out = i + 1 == d->nsteps && sample_count(s) == d->nx ? out : NULL;
-		if (d->step[i].ops->run(&d->step[i], s, step_key(d, i, position), part == DATA_TRAIN, e) < 0)
-			return -1;
-		meter_mark(s->meter, STAGE_STEPS + i, 1, sample_count(s) * sample_unit(s));
-	}
-	s->out = out;
-	return 0;
-}
-
 /* The prepared sample at its place in the batch. */
 static void finish(struct sample *s, size_t n, real *x)
 {
@@ -153,55 +122,6 @@ static int complete(const struct data *d, enum data_part part, uint64_t position
 			"data: a sample is [%zu, %zu, %zu] after the steps, and %zu numbers are asked for: "
 			"resize or crop it to the input's size", s->c, s->h, s->w, d->nx);
 	finish(s, d->nx, x);
-	return 0;
-}
-
-/* The shape of a sample as planes, rows and columns. */
-static void planes(const struct shape *h, struct sample *s)
-{
-	s->w = h->d[h->nd - 1];
-	s->h = h->nd > 1 ? h->d[h->nd - 2] : 1;
-	s->c = shape_count(h) / (s->w * s->h);
-}
-
-/* Values that are whole numbers 0..255, for steps that want bytes. */
-static void sample_bytes(struct sample *s)
-{
-	const real *from = s->p;
-	size_t n = sample_count(s);
-	uint8_t *to = sample_room(s, n);
-
-	for (size_t i = 0; i < n; i++)
-		to[i] = (uint8_t)from[i];
-	s->p = to;
-	s->bytes = true;
-}
-
-static bool wants_bytes(const struct data *d)
-{
-	for (int i = 0; i < d->nsteps; i++)
-		if (d->step[i].ops->bytes)
-			return true;
-	return false;
-}
-
-int data_source_one(struct data *d, enum data_part part, uint64_t index, struct sample *s, void *y, struct err *e)
-{
-	const struct data_source *src = d->source;
-	size_t n = shape_count(&src->shape);
-
-	memset(s->zero, 0, sizeof(s->zero));
-	if (src->ops->image)
-		return src->ops->image(d->source, part, index, s, y, e);
-	s->p = NULL;
-	s->p = sample_room(s, n * sizeof(real));
-	planes(n == d->nx ? &d->shape : &src->shape, s);
-	s->bytes = false;
-	sample_whole(s);
-	if (src->ops->read(d->source, part, &index, 1, s->p, y, e) < 0)
-		return -1;
-	if (src->bytes && wants_bytes(d))
-		sample_bytes(s);
 	return 0;
 }
 
@@ -240,7 +160,7 @@ static int read_each(struct data *d, enum data_part part, enum data_part from, c
 		int tries = 0, done;
 
 		do {
-			s.key = step_key(d, 0, position[i]);
+			s.key = data_step_key(d, 0, position[i]);
 			rc = one(d, from, k, &s, (char *)y + i * ny, &done, e);
 			if (!rc || e->code != ERR_CORRUPT)
 				break;
@@ -283,13 +203,8 @@ static int read_rows(struct data *d, enum data_part part, enum data_part from, c
 	rc = rows_of(d, from, position, index, n, raw, y, e);
 	meter_mark(&m, STAGE_READ, rc ? 0 : n, n * nx * sizeof(*raw));
 	for (size_t i = 0; i < n && !rc; i++) {
-		planes(nx == d->nx ? &d->shape : &d->source->shape, &s);
 		s.p = raw + i * nx;
-		s.bytes = false;
-		sample_whole(&s);
-		memset(s.zero, 0, sizeof(s.zero));
-		if (d->source->bytes && wants_bytes(d))
-			sample_bytes(&s);
+		data_row(d, &s);
 		rc = complete(d, part, position[i], &s, 0, x + i * d->nx, e);
 	}
 	if (raw != x)

@@ -19,8 +19,9 @@
 int image_decode(const uint8_t *file, size_t n, size_t channels, struct sample *ret, struct err *e);
 bool image_name(const char *name);              /* .jpg .jpeg .png, in any case */
 
-/* Between decode.c and its two formats. */
+/* Between decode.c, its two formats and what these have in common (decode_rows.c). */
 int decode_jpeg(const uint8_t *file, size_t n, size_t channels, struct sample *s, struct err *e);
+void decode_jpeg_end(void *decoder);
 int decode_png(const uint8_t *file, size_t n, size_t channels, struct sample *s, struct err *e);
 /* An image of h x w: checks it, and makes room for the piece that is wanted. */
 int decode_start(struct sample *s, uint64_t h, uint64_t w, size_t channels, struct window *ret, struct err *e);

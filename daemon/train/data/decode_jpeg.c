@@ -40,7 +40,7 @@ static void progress(j_common_ptr c)
 		ERREXIT(c, JERR_BAD_PROGRESSION);
 }
 
-static void jpeg_end(void *decoder)
+void decode_jpeg_end(void *decoder)
 {
 	struct jpeg *j = decoder;
 
@@ -61,7 +61,6 @@ static struct jpeg *jpeg_of(struct sample *s)
 	j->progress.progress_monitor = progress;
 	j->d.client_data = j;
 	s->decoder = j;
-	s->decoder_free = jpeg_end;
 	return j;
 }
 

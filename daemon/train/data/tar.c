@@ -6,37 +6,9 @@
 #include <string.h>
 #include <zlib.h>
 #include "common/mem.h"
-#include "train/data/images.h"
-#include "train/data/tar_parse.h"
+#include "train/data/tar_int.h"
 
 #define UNZIPPED_MAX ((uint64_t)1 << 30)
-
-struct tar { struct images x; int fd; uint64_t bytes; uint8_t *mem; size_t mem_n; };
-
-static int from_file(void *arg, void *to, size_t n, uint64_t at, struct err *e)
-{
-	struct tar *t = arg;
-	int64_t got = t->x.f->pread(t->x.f, t->fd, to, n, at, e);
-
-	if (got >= 0 && got != (int64_t)n)
-		return err_set(e, ERR_CORRUPT, "the archive is shorter than when it was opened");
-	return got < 0 ? -1 : 0;
-}
-
-static int from_memory(void *arg, void *to, size_t n, uint64_t at, struct err *e)
-{
-	struct tar *t = arg;
-
-	memcpy(to, t->mem + at, n);
-	return 0;
-}
-
-static int fetch(struct images *x, const struct image_file *i, uint64_t at, size_t n, uint8_t *to, struct err *e)
-{
-	struct tar *t = (struct tar *)x;
-
-	return (t->mem ? from_memory : from_file)(t, to, n, i->at + at, e);
-}
 
 static int add(void *arg, const char *path, uint64_t at, uint64_t bytes, const uint8_t *body, struct err *e)
 {
@@ -56,7 +28,7 @@ static int unzip(struct tar *t, z_stream *z, uint64_t want, struct err *e)
 
 		if (!n)
 			return err_set(e, ERR_CORRUPT, "truncated gzip file");
-		if (from_file(t, in, n, at, e) < 0)
+		if (tar_from_file(t, in, n, at, e) < 0)
 			return -1;
 		z->next_in = in;
 		z->avail_in = (uInt)n;
@@ -99,12 +71,12 @@ static int compact(struct tar *t, struct err *e)
 
 static int zipped(struct tar *t, struct err *e)
 {
-	struct tar_input in = { .pread = from_memory, .arg = t };
+	struct tar_input in = { .pread = tar_from_memory, .arg = t };
 	z_stream z = { 0 };
 	uint8_t end[4];
 	int rc;
 
-	if (t->bytes < 18 || from_file(t, end, 4, t->bytes - 4, e) < 0)
+	if (t->bytes < 18 || tar_from_file(t, end, 4, t->bytes - 4, e) < 0)
 		return err_set(e, ERR_CORRUPT, "truncated gzip file");
 	in.bytes = (uint64_t)end[3] << 24 | (uint64_t)end[2] << 16 | (uint64_t)end[1] << 8 | end[0];
 	if (in.bytes > UNZIPPED_MAX || !in.bytes || in.bytes / 1032 > t->bytes)
@@ -134,7 +106,7 @@ static const char *squeezed(const uint8_t *p)
 
 static int load(struct tar *t, const char *path, struct err *e)
 {
-	struct tar_input in = { .pread = from_file, .arg = t };
+	struct tar_input in = { .pread = tar_from_file, .arg = t };
 	int64_t n = t->x.f->size(t->x.f, path, e);
 	uint8_t magic[4] = { 0 };
 
@@ -143,7 +115,7 @@ static int load(struct tar *t, const char *path, struct err *e)
 	in.bytes = t->bytes = (uint64_t)n;
 	t->x.d.stamp = data_stamp(t->x.f, path, 0);
 	t->fd = t->x.f->open(t->x.f, path, O_RDONLY, 0, e);
-	if (t->fd < 0 || (n >= 4 && from_file(t, magic, 4, 0, e) < 0))
+	if (t->fd < 0 || (n >= 4 && tar_from_file(t, magic, 4, 0, e) < 0))
 		return -1;
 	if (squeezed(magic))
 		return err_set(e, ERR_INVALID, "%.200s: compressed with %s: decompress it, a .tar is read in place (gzip would "
@@ -170,7 +142,7 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 
 	t->fd = -1;
 	t->x.f = f;
-	t->x.fetch = fetch;
+	t->x.fetch = tar_fetch;
 	if (load(t, path, e) < 0 || images_ready(&t->x, path, s, e) < 0) {
 		close_(&t->x.d);
 		return NULL;

@@ -68,3 +68,23 @@ static int run(const struct spec_step *st, struct sample *s, uint64_t key, bool 
 
 const struct step_ops step_resize = { "resize", "to a size, bilinear with antialiasing",
 	true, true, true, read_, run, NULL, false };
+
+int step_read_size(struct spec_step *st, const json_t *o, const struct place *at, struct err *e)
+{
+	const struct place p = place_key(at, "size");
+	const json_t *v = json_object_get(o, "size");
+	double h, w = 0;
+
+	if (json_is_array(v) && json_array_size(v) == 2) {
+		if (read_number(json_array_get(v, 0), &p, 1, 4096, &h, e) < 0 ||
+		    read_number(json_array_get(v, 1), &p, 1, 4096, &w, e) < 0)
+			return -1;
+	} else if (!json_is_integer(v)) {
+		return place_err(&p, e, "must be a whole number or [height, width], and is %s", json_kind(v));
+	} else if (read_number(v, &p, 1, 4096, &h, e) < 0) {
+		return -1;
+	}
+	st->h = (uint32_t)h;
+	st->w = (uint32_t)w;
+	return 0;
+}

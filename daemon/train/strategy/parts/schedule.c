@@ -34,17 +34,6 @@ const char *turns_names(char *out, uint32_t cap)
 	return out;
 }
 
-void turns_fill(uint32_t n, uint32_t most, struct turn *ret)
-{
-	uint32_t forward = 0, backward = 0;
-
-	while (backward < n)
-		if (forward < n && forward - backward < most)
-			*ret++ = (struct turn){ false, forward++ };
-		else
-			*ret++ = (struct turn){ true, backward++ };
-}
-
 uint32_t turns_stash(const struct turns_ops *s, const struct turns_at *at)
 {
 	struct turn *turn = xcalloc(2 * (size_t)at->n + 1, sizeof(*turn));

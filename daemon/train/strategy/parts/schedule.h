@@ -24,7 +24,16 @@ const struct turns_ops *turns_find(const char *name);     /* NULL: unknown */
 const char *turns_names(char *out, uint32_t cap);
 
 /* Forward while fewer than `most` are under way, else backward. */
-void turns_fill(uint32_t n, uint32_t most, struct turn *ret);
+static inline void turns_fill(uint32_t n, uint32_t most, struct turn *ret)
+{
+	uint32_t forward = 0, backward = 0;
+
+	while (backward < n)
+		if (forward < n && forward - backward < most)
+			*ret++ = (struct turn){ false, forward++ };
+		else
+			*ret++ = (struct turn){ true, backward++ };
+}
 /* Most micro-batches that are forward and not yet backward at once: what is kept of so many. */
 uint32_t turns_stash(const struct turns_ops *s, const struct turns_at *at);
 
