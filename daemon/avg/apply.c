@@ -158,6 +158,9 @@ void apply_commit(struct round *r)
 		out.members += !(m->flags & MATE_GONE) || in;
 		if (in)
 			share[out.shares++] = (struct avg_share){ .id = m->id, .samples = m->samples };
+		struct mate *who = in ? mate_find(a, &m->id) : NULL;
+		if (who)
+			who->elsewhere = false;
 		if (in && i == head)
 			out.my_samples = m->samples;
 		if (!in && i < r->b.n && !(m->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD)))

@@ -72,6 +72,7 @@ struct mate {
 	unsigned odd;                           /* rounds in a row out of line (sum.c) */
 	uint32_t unfit;                         /* avg.gen when it was found not to lead well: not at this point again */
 	unsigned unfits;                        /* so often since it led a commit */
+	bool elsewhere;                         /* it goes on in another history: does not lead before it is in this */
 	unsigned idle;                          /* rounds in a row that it was in time for with no samples */
 	unsigned unacked; uint64_t unacked_epoch; /* how late with its ACKs of late (lead.c): not waited for before that */
 	unsigned alone;                         /* rounds in a row that it was left out of, since it complained */
@@ -285,6 +286,7 @@ bool roster_before(const struct avg *a, const struct mate *m);
 bool roster_rather(const struct avg *a, const struct mate *m, const struct mate *than);
 void roster_unfit(struct avg *a, struct mate *m, const char *why);      /* it does not lead at this point any more */
 void roster_pass_over(struct avg *a, struct mate *m, const char *why); /* the same, and another leads already */
+void roster_elsewhere(struct avg *a, struct mate *m);   /* nor at those behind it */
 void roster_clear(struct avg *a);               /* nobody is a member */
 
 /* ---- door.c ---- */
@@ -324,6 +326,7 @@ void kept_put(struct avg *a);
 void kept_forget(struct avg *a);
 void meet_fire(struct timer *t);
 bool meet_expects(struct avg *a);                /* after a restart: are others still waited for? */
+bool meet_asks(const struct avg *a, const struct mate *but);       /* another than that one, having just come */
 void meet_now(struct avg *a);
 void meet_init(struct avg *a);                   /* says what the records of the run must look like */
 void meet_stop(struct avg *a);

@@ -299,8 +299,9 @@ static void same_history(struct avg *a, struct request *req, struct mate *m, con
 {
 	bool theirs_first = roster_before(a, m);
 	if (a->state == AVG_JOINING) {
-		if (q->leading || theirs_first) {
-			answer(a, req, "redirect", m, NULL);
+		bool redirects = q->leading || theirs_first;
+		if (redirects || meet_asks(a, m)) {
+			answer(a, req, redirects ? "redirect" : "wait", redirects ? m : NULL, NULL);
 			if (q->leading)
 				join_start(a, m);
 			return;
@@ -323,6 +324,7 @@ static void same_history(struct avg *a, struct request *req, struct mate *m, con
 	}
 	m->fresh = m->fresh || !m->member || (m->flags & MATE_FOLLOWER);        /* counts from now on */
 	m->flags &= (uint8_t)~MATE_FOLLOWER;
+	m->elsewhere = false;
 	room_came(a, m);
 	m->epoch = q->epoch;
 	memcpy(m->prev, q->prev, DIGEST);

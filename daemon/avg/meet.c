@@ -150,6 +150,20 @@ static void join_some(struct avg *a)
 		become_leader_alone(a);
 }
 
+/* It has just come, and is asking another, who may lead already: whoever leads meanwhile makes a second history. Of
+ * peers that come together and ask each other in a ring, the first to have been here for long enough leads. */
+bool meet_asks(const struct avg *a, const struct mate *but)
+{
+	if (now_of(a) - a->enter_us > SLOW_US || PLANTED(LEADS_ASKING))
+		return false;
+	list_each(it, &a->mates) {
+		const struct mate *m = list_entry(it, struct mate, link);
+		if (m != but && m->join)
+			return true;
+	}
+	return false;
+}
+
 static void probe(struct avg *a)
 {
 	size_t asked = 0;

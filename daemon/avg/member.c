@@ -306,7 +306,10 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 		roster_unfit(a, from, e->text);
 		return -1;
 	}
-	return units_same(a, b, e) ? -1 : begin_leaves_out(a, b, e);
+	if (units_same(a, b, e) || begin_leaves_out(a, b, e))
+		return -1;
+	from->elsewhere = false;
+	return 0;
 }
 
 /* Two leaders of one term began the same epoch (one of them elected by a peer that has lost sight of the other): the

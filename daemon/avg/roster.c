@@ -98,7 +98,7 @@ static int rank(const struct mate *m)
 
 static int fitness(const struct avg *a, const struct mate *m)
 {
-	return m->live && m->unfit != a->gen && !(m->flags & MATE_FOLLOWER) ? rank(m) : 0;
+	return m->live && m->unfit != a->gen && !m->elsewhere && !(m->flags & MATE_FOLLOWER) ? rank(m) : 0;
 }
 
 /* m says that it leads: since when it follows no more may not have come to this peer. */
@@ -235,7 +235,7 @@ void roster_clear(struct avg *a)
 	roster_lead(a, NULL);
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		m->member = m->fresh = m->awaited = m->counted = false;
+		m->member = m->fresh = m->awaited = m->counted = m->elsewhere = false;
 		m->row = NO_ROW;
 		ranges_clear(&m->grant);
 	}
@@ -298,6 +298,13 @@ void roster_unfit(struct avg *a, struct mate *m, const char *why)
 {
 	roster_pass_over(a, m, why);
 	if (a->leader == m && a->state == AVG_IN)
+		recover_start(a);
+}
+
+void roster_elsewhere(struct avg *a, struct mate *m)
+{
+	m->elsewhere = !PLANTED(ELSEWHERE_LEADS);
+	if (m->elsewhere && a->leader == m && a->state == AVG_IN)
 		recover_start(a);
 }
 

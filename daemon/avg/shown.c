@@ -114,6 +114,8 @@ static void stay(struct shown *s, const char *why)
 	}
 	hub_event(a, LOG_WARN_, "doubt", &s->by, "epoch %llu: it says that this peer's state is not the swarm's, and is "
 		"not believed: %s", (unsigned long long)a->point.epoch, why);
+	if (m && s->why != AVG_DIVERGED && s->epoch > a->point.epoch + 1)       /* one ahead: it may only be the first */
+		roster_elsewhere(a, m);
 	shown_drop(a);
 	kick(a);
 }

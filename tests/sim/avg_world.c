@@ -373,16 +373,18 @@ static const struct avg_cb callbacks = { on_begin, on_commit, on_failed, on_resy
 
 /* ---- life ---- */
 
+/* In a large world each knows a few of those that are there. */
 static void meet_others(struct apeer *p)
 {
 	int n = sim_nodes(p->w->s), known = n > 12 ? 6 : n;
-	for (int i = 0; i < WORLD_MAX && i < n + 1; i++) {
+	for (int i = 0; i < WORLD_MAX && i < n && known; i++) {
 		uint8_t seed[32];
 		struct endpoint at = where(i);
-		if (i == p->node || i >= known)
-			continue;
-		struct apeer *o = world_peer(p->w, i);
+		struct apeer *o = i == p->node ? p : world_peer(p->w, i);
 		if (!o)
+			continue;
+		known--;
+		if (o == p)
 			continue;
 		seed_of(i, seed);
 		net_learn(p->net, net_self(o->net), &at);
