@@ -6,6 +6,7 @@
 #include "avg/seen.h"
 #include "common/jrpc.h"
 #include "common/mem.h"
+#include "common/planted.h"
 
 static int by_id(const void *x, const void *y)
 {
@@ -42,14 +43,19 @@ static void forget_one(struct avg_point *p)
 	memmove(p->seen + out, p->seen + out + 1, (--p->nseen - out) * sizeof *p->seen);
 }
 
+/* Of a unit that counts its head alone answers for all: what they hold was there. */
+static bool was_here(const struct body *c, size_t i)
+{
+	size_t head = body_head(c, i);
+	bool counts = head < c->n && c->m[head].flags & MATE_IN && !PLANTED(HEADS_SEEN);
+	return (counts || c->m[i].flags & (MATE_IN | MATE_READY)) && !(c->m[i].flags & MATE_GONE);
+}
+
 void seen_commit(struct avg_point *p, const struct body *c)
 {
-	for (size_t i = 0; i < c->n; i++) {
-		uint8_t flags = c->m[i].flags;
-		bool here = flags & (MATE_IN | MATE_READY) && !(flags & MATE_GONE);
-		if (!(flags & MATE_FOLLOWER))
-			put(p, &c->m[i].id, c->epoch - 1, here ? c->epoch : 0);
-	}
+	for (size_t i = 0; i < c->n; i++)
+		if (!(c->m[i].flags & MATE_FOLLOWER))
+			put(p, &c->m[i].id, c->epoch - 1, was_here(c, i) ? c->epoch : 0);
 	while (p->nseen > SEEN_MAX)
 		forget_one(p);
 }
