@@ -30,6 +30,7 @@
 #include "options.h"
 #include "options_net.h"
 #include "node/reach.h"
+#include "replay_cmd.h"
 #include "sd.h"
 #include "store/store.h"
 #include "train/zoo.h"
@@ -474,6 +475,8 @@ int main(int argc, char **argv)
 	json_set_alloc_funcs(xmalloc, free);    /* JSON is small: without memory for it the daemon ends, as for the rest */
 	key_keep();
 	signal(SIGPIPE, SIG_IGN);
+	if (argc > 1 && strcmp(argv[1], "--replay") == 0)
+		return replay_cmd(argc - 1, argv + 1);
 	umask(0027);                    /* what the daemon writes is not for everybody */
 	what = options_read(&a.o, argc, argv, &e);
 	if (what == OPTIONS_RUN && check(&a.o, &e) < 0)

@@ -16,7 +16,7 @@
 #define CONFIG_DEFAULT "/etc/hivemindd/hivemindd.conf"
 
 enum { OPT_CONFIG = 256, OPT_STATE, OPT_SOCKET, OPT_LISTEN, OPT_ADVERTISE, OPT_JOIN, OPT_KEY, OPT_CLIENT,
-	OPT_CHECK, OPT_ASIDE, OPT_LEVEL,
+	OPT_CHECK, OPT_ASIDE, OPT_LEVEL, OPT_REPLAY,
 	OPT_VERSION, OPT_FPS, OPT_FP, OPT_HELP };
 
 static const struct option longs[] = {
@@ -31,6 +31,7 @@ static const struct option longs[] = {
 	{ "check-config", no_argument, NULL, OPT_CHECK },
 	{ "move-corrupt-aside", no_argument, NULL, OPT_ASIDE },
 	{ "log-level", required_argument, NULL, OPT_LEVEL },
+	{ "replay", no_argument, NULL, OPT_REPLAY },
 	{ "version", no_argument, NULL, OPT_VERSION },
 	{ "list-failpoints", no_argument, NULL, OPT_FPS },
 	{ "failpoint", required_argument, NULL, OPT_FP },
@@ -43,6 +44,7 @@ static const char help_text[] =
 	"                 [--advertise HOST,...] [--join HOST:PORT]... [--swarm-key-file FILE] [--client]\n"
 	"                 [--log-level LEVEL] [--move-corrupt-aside]\n"
 	"       hivemindd --check-config [--config FILE]\n"
+	"       hivemindd --replay [--data PATH] [--vocab FILE] [--json] LOG|FOLDER...\n"
 	"       hivemindd --version | --list-failpoints | --help\n"
 	"Runs in the foreground; hivectl talks to it. See hivemindd(8) and hivemindd.conf(5).\n";
 
@@ -93,6 +95,9 @@ static enum options_what take(struct options *o, struct line *l, int c, struct e
 	case OPT_JOIN: give_join(l, optarg); break;
 	case OPT_CHECK: o->check_only = true; break;
 	case OPT_ASIDE: o->move_corrupt_aside = true; break;
+	case OPT_REPLAY:
+		err_set(e, ERR_INVALID, "--replay comes first: hivemindd --replay --help");
+		return OPTIONS_USAGE;
 	case OPT_VERSION: printf("hivemindd %s\n", HIVEMIND_VERSION); return OPTIONS_EXIT;
 	case OPT_FPS: list_failpoints(); return OPTIONS_EXIT;
 	case OPT_HELP: fputs(help_text, stdout); return OPTIONS_EXIT;

@@ -179,16 +179,23 @@ void trace_state(struct run *r)
 	trace_line(r, line, (size_t)n);
 }
 
-/* Who this is, in rounds; the first line. */
+/* Who this is, in rounds, and what is run here, and how: the first lines. */
 static void introduce(struct run *r)
 {
-	char line[120], hex[ID_HEX];
+	uint64_t now = env_now(r->rs->ctx.env);
+	char line[120], hex[ID_HEX], *text;
+	json_t *j;
 	int n;
 
 	id_hex(net_self(r->rs->ctx.net), hex);
-	n = snprintf(line, sizeof line, "{\"t\":%llu,\"ev\":\"peer\",\"id\":\"%.16s\"}",
-		(unsigned long long)env_now(r->rs->ctx.env), hex);
+	n = snprintf(line, sizeof line, "{\"t\":%llu,\"ev\":\"peer\",\"id\":\"%.16s\"}", (unsigned long long)now, hex);
 	trace_line(r, line, (size_t)n);
+	j = json_pack("{s:I,s:s,s:s,s:s,s:O,s:o}", "t", (json_int_t)now, "ev", "run", "id", r->hex, "name", r->name,
+		"spec", r->spec->shared, "local", spec_local_json(r->spec));
+	text = json_dumps(j, JSON_COMPACT);
+	trace_line(r, text, strlen(text));
+	free(text);
+	json_decref(j);
 }
 
 static struct trace *trace_new(struct run *r)

@@ -75,8 +75,9 @@ static int find(struct replayer *r, const struct round *round, const struct shar
 	}
 	if (waits)
 		return REPLAY_WAITS;
-	return *ret ? 0 : err_set(e, ERR_CORRUPT, "epoch %llu: the %llu samples of peer %s are in no log",
-		(unsigned long long)round->epoch, (unsigned long long)s->samples, s->id);
+	return *ret ? 0 : err_set(e, ERR_CORRUPT, "epoch %llu: the %llu samples of peer %s are in no log; is that of one of "
+		"its lives missing, or has it ended at its size (local.log)?", (unsigned long long)round->epoch,
+		(unsigned long long)s->samples, s->id);
 }
 
 /* Nobody says who was in it: whoever says that its samples were counted, in the order of the logs. */
@@ -171,16 +172,31 @@ static int next_line(struct replayer *r, struct peer *p, struct err *e)
 	const char *end = p->log->text + p->log->len;
 	const char *nl = p->at < end ? memchr(p->at, '\n', (size_t)(end - p->at)) : NULL;
 	size_t n = (size_t)((nl ? nl : end) - p->at);
-	json_t *j = n ? json_read(p->at, n, JSON_SOCK, e) : NULL;
+	json_t *j = n ? json_read(p->at, n, JSON_FILE, e) : NULL;
+	uint64_t epochs = r->ret->epochs;
 	int rc = j ? replay_line(r, p, j, e) : n && nl ? -1 : 0;
 
 	json_decref(j);
 	if (rc)
 		return rc;
+	if (r->ret->epochs > epochs && r->progress)
+		r->progress(r->progress_arg, r->ret->epochs, r->last);
 	p->at += n + (nl != NULL);
 	p->line++;
 	p->over = p->at >= end;
 	return 0;
+}
+
+/* The error e is of the line that p has come to. */
+static int at_line(const struct replayer *r, const struct peer *p, struct err *e)
+{
+	size_t log = (size_t)(p - r->peer);
+
+	r->ret->log = log;
+	r->ret->line = p->line + 1;
+	r->ret->epoch = p->epoch + 1;
+	return p->log->name ? err_wrap(e, "%.160s:%zu, epoch %llu", p->log->name, p->line + 1,
+		(unsigned long long)p->epoch + 1) : err_wrap(e, "log %zu, line %zu", log, p->line + 1);
 }
 
 /* Nobody can go on. Who waits for a state says more than those who wait for what it gave. */
@@ -194,12 +210,13 @@ static int stuck(const struct replayer *r, struct err *e)
 	if (!who)
 		return 0;
 	if (who->begins)
-		(void)err_set(e, ERR_CORRUPT, "the state that it begins with at epoch %llu is in no log",
+		(void)err_set(e, ERR_CORRUPT, "the state that it begins with at epoch %llu is in no log; is that of who "
+			"had it missing?",
 			(unsigned long long)who->taken);
 	else
 		(void)err_set(e, ERR_CORRUPT, "epoch %llu is taken here, and others never end it",
 			(unsigned long long)who->taken + 1);
-	return err_wrap(e, "log %zu, line %zu", (size_t)(who - r->peer), who->line + 1);
+	return at_line(r, who, e);
 }
 
 static int walk(struct replayer *r, struct err *e)
@@ -215,30 +232,11 @@ static int walk(struct replayer *r, struct err *e)
 			while (!p->over && !(rc = next_line(r, p, e)))
 				moved = true;
 			if (rc < 0)
-				return err_wrap(e, "log %zu, line %zu", i, p->line + 1);
+				return at_line(r, p, e);
 		}
 		let_go(r);
 	}
 	return stuck(r, e);
-}
-
-/* The epochs whose states somebody begins with: of all others nobody keeps a copy; and who is who. */
-static void scan(struct peer *p)
-{
-	static const char adopted[] = "\"ev\":\"adopted\",\"epoch\":", peer[] = "\"ev\":\"peer\",\"id\":\"";
-	const char *end = p->log->text + p->log->len, *at = p->log->text;
-	const char *id = memmem(at, p->log->len, peer, sizeof(peer) - 1);
-	char digits[24] = "";
-
-	if (id && (size_t)(end - id) >= sizeof(peer) - 1 + sizeof(p->id) - 1)
-		memcpy(p->id, id + sizeof(peer) - 1, sizeof(p->id) - 1);
-	while ((at = memmem(at, (size_t)(end - at), adopted, sizeof(adopted) - 1))) {
-		at += sizeof(adopted) - 1;
-		memset(digits, 0, sizeof(digits));
-		memcpy(digits, at, (size_t)(end - at) < sizeof(digits) - 1 ? (size_t)(end - at) : sizeof(digits) - 1);
-		p->adopts = xrealloc(p->adopts, (p->nadopts + 1) * sizeof(*p->adopts));
-		p->adopts[p->nadopts++] = strtoull(digits, NULL, 10);
-	}
 }
 
 int replay_keep(struct replayer *r, const struct shard *s, uint64_t epoch, struct err *e)
@@ -276,17 +274,14 @@ static int place(struct peer *p, enum place k, size_t bytes, void *in_shard, str
 	return p->v[k].p || !bytes ? 0 : err_set(e, ERR_NOMEM, "no memory to replay vectors of %zu bytes", bytes);
 }
 
-static int open_peer(struct replayer *r, struct peer *p, const struct replay_log *log, struct err *e)
+static int open_peer(struct replayer *r, struct peer *p, struct err *e)
 {
 	const struct planner_mode *m = &r->s->mode;
 	size_t w = r->n * sizeof(real), part = m->parts > 1 ? r->given * sizeof(real) : w;
 	struct shard *s = &p->shard;
 
-	p->log = log;
-	p->at = log->text;
-	p->over = !log->len;
-	list_init(&p->commits);
-	list_init(&p->gifts);
+	p->at = p->log->text;
+	p->over = !p->log->len;
 	memcpy(p->hyper, r->s->hyper, sizeof(p->hyper));
 	p->clip_norm = r->s->clip_norm;
 	p->target = r->s->target_batch;
@@ -331,24 +326,25 @@ static void close_peer(const struct replayer *r, struct peer *p)
 
 static int open_replayer(struct replayer *r, const struct replay_log *log, struct err *e)
 {
+	for (size_t i = 0; i < r->npeers; i++)
+		r->peer[i].log = &log[i];
+	if (replay_scan(r, e) < 0)
+		return -1;
 	r->model = spec_model(r->s, NULL, e);
 	if (!r->model || trainer_layout(r->s, r->model, r->used, &r->layout, e) < 0)
 		return -1;
 	r->n = r->model->nparam + r->model->nbuffer;
 	r->given = round_len_of(r->s, r->model, r->layout.nopt);
 	for (size_t i = 0; i < r->npeers; i++)
-		if (open_peer(r, &r->peer[i], &log[i], e) < 0)
+		if (open_peer(r, &r->peer[i], e) < 0)
 			return -1;
-	for (size_t i = 0; i < r->npeers; i++)
-		scan(&r->peer[i]);
 	return replay_keep(r, &r->peer[0].shard, 0, e);
 }
 
 static void close_replayer(struct replayer *r)
 {
 	for (size_t i = 0; i < r->npeers; i++)
-		if (r->peer[i].log)
-			close_peer(r, &r->peer[i]);
+		close_peer(r, &r->peer[i]);
 	for (size_t k = 0; k < r->nrounds; k++) {
 		for (struct round *round = r->round[k], *next; round; round = next) {
 			next = round->next;
@@ -388,23 +384,30 @@ static int refused(const struct replayer *r, struct err *e)
 			"replayed");
 	if (s->codec && (!codec || strcmp(codec, "none")))
 		return err_set(e, ERR_INVALID, "replay: means of encoded vectors (averaging.codec) are not replayed");
+	if (s->has_weights)
+		return err_set(e, ERR_INVALID, "replay: what began with a file of weights (weights) is not replayed: they are "
+			"in no log");
 	if (s->robust != ROBUST_NONE)
 		return err_set(e, ERR_INVALID, "replay: means that leave something out (averaging.robust) are not replayed");
 	return 0;
 }
 
-int replay(const struct spec *s, struct data *d, const struct par *par, const struct replay_log *log, size_t n,
-	struct replay_result *ret, struct err *e)
+int replay(const struct replay_conf *c, struct replay_result *ret, struct err *e)
 {
-	struct replayer r = { .s = s, .d = d, .par = par, .strategy = strategy_find(s->strategy), .npeers = n, .ret = ret };
+	struct replayer r = { .s = c->spec, .d = c->data, .par = c->par, .strategy = strategy_find(c->spec->strategy),
+		.npeers = c->n, .ret = ret, .progress = c->progress, .progress_arg = c->arg };
 	int rc;
 
 	*ret = (struct replay_result){ 0 };
 	list_init(&r.images);
-	r.peer = xcalloc(n ? n : 1, sizeof(*r.peer));
+	r.peer = xcalloc(c->n ? c->n : 1, sizeof(*r.peer));
+	for (size_t i = 0; i < c->n; i++) {
+		list_init(&r.peer[i].commits);
+		list_init(&r.peer[i].gifts);
+	}
 	rc = refused(&r, e);
 	if (!rc)
-		rc = open_replayer(&r, log, e);
+		rc = open_replayer(&r, c->log, e);
 	if (!rc)
 		rc = walk(&r, e);
 	close_replayer(&r);

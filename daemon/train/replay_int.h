@@ -1,5 +1,5 @@
-/* Inside the replay: replay.c (who goes on, and the rounds), replay_line.c (what a line of a log means), replay_step.c
- * (the arithmetic of an instruction). Every peer's log is walked by itself, up to where it takes a mean that others
+/* Inside the replay: replay_scan.c (what the logs say before anything is computed), replay.c (who goes on, and the
+ * rounds), replay_line.c (what a line of a log means), replay_step.c (the arithmetic of an instruction). Every peer's log is walked by itself, up to where it takes a mean that others
  * have yet to give to. */
 #ifndef TRAIN_REPLAY_INT_H
 #define TRAIN_REPLAY_INT_H
@@ -89,12 +89,18 @@ struct replayer {
 	struct list images;                     /* states that somebody begins with */
 	struct { void *p; size_t bytes; } area[REPLAY_AREAS];  /* for a micro-batch, as large as any has needed */
 	struct replay_result *ret;
+	uint64_t last;                          /* epoch that a log tells of */
+	void (*progress)(void *arg, uint64_t epochs, uint64_t of); void *progress_arg;
 };
 
 enum { REPLAY_WAITS = 1 };
 /* Takes one line. 0, -1 and e, or REPLAY_WAITS: others have to go on first, and the line comes again. Nothing was done;
  * but who waits for the state that it begins with wants no round before it any more, nor gives to one. */
 int replay_line(struct replayer *r, struct peer *p, const json_t *j, struct err *e);
+
+/* replay_scan.c */
+/* Every peer's id and adopts, and r->last. ERR_NOT_FOUND: somebody was counted and has no log. */
+int replay_scan(struct replayer *r, struct err *e);
 
 /* replay.c */
 /* id: "" where the log does not say which. NULL and e: no epoch that a log could have. */

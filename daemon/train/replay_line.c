@@ -370,6 +370,9 @@ static int take_round(struct replayer *r, struct peer *p, const json_t *j, struc
 		return -1;
 	if (!n || n > REPLAY_SHARES)
 		return err_set(e, ERR_CORRUPT, "a round of %u", n);
+	if (n > r->s->group_size && !(r->s->topology && !strcmp(r->s->topology->name, "flat")))
+		return err_set(e, ERR_INVALID, "epoch %llu: %u members, more than averaging.group_size (%u), average in rows, "
+			"which is not replayed", (unsigned long long)round->epoch, n, r->s->group_size);
 	known = round->n > 0;
 	if (!known)
 		round->share = xcalloc(n, sizeof(*round->share));

@@ -36,7 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	log[0] = (struct replay_log){ (const char *)rd_bytes(&r, first), first };
 	size_t rest = rd_left(&r);
 	log[1] = (struct replay_log){ (const char *)rd_bytes(&r, rest), rest };
-	if (log[0].text && replay(s, d, &par, log, two ? 2 : 1, &ret, &e) < 0)
+	if (log[0].text && replay(&(struct replay_conf){ .spec = s, .data = d, .par = &par, .log = log, .n = two ? 2 : 1 },
+		&ret, &e) < 0)
 		check(e.code && e.text[0]);
 	data_free(d);
 	spec_free(s);

@@ -406,7 +406,7 @@ static inline int again(const struct swarm *w, struct replay_result *r, struct e
 	assert_non_null(d);
 	for (unsigned i = 0; i < w->n; i++)
 		log[i] = (struct replay_log){ w->m[i].log, w->m[i].len };
-	rc = replay(s, d, &par, log, w->n, r, e);
+	rc = replay(&(struct replay_conf){ .spec = s, .data = d, .par = &par, .log = log, .n = w->n }, r, e);
 	data_free(d);
 	spec_free(s);
 	return rc;

@@ -41,7 +41,7 @@ static void test_trains_and_replays(void **state)
 	kit_run(&k, 20);
 	assert_true(mean[0] != 0 && var[0] != 1 && isfinite(mean[5]) && var[5] > 0);
 	log = (struct replay_log){ k.log, k.log_len };
-	if (replay(k.spec, k.data, &k.par, &log, 1, &r, &e) < 0)
+	if (replay(&(struct replay_conf){ .spec = k.spec, .data = k.data, .par = &k.par, .log = &log, .n = 1 }, &r, &e) < 0)
 		fail_msg("%s", e.text);
 	assert_int_equal(r.epochs, 20);
 	assert_int_equal(tensor(&k, "a.weight")->bytes, 36 * sizeof(float));

@@ -65,6 +65,12 @@ static void round_(struct swarm *w, uint64_t epoch, unsigned left_out)
 	free(mean);
 }
 
+static int from_logs(const struct kit *k, const struct replay_log *log, size_t n, struct replay_result *ret,
+	struct err *e)
+{
+	return replay(&(struct replay_conf){ .spec = k->spec, .data = k->data, .par = &k->par, .log = log, .n = n }, ret, e);
+}
+
 static void test_replay(void **state)
 {
 	struct swarm *w = calloc(1, sizeof(*w));
@@ -79,7 +85,7 @@ static void test_replay(void **state)
 		round_(w, epoch, epoch % 6 == 4 ? 2u : 0);
 	for (int i = 0; i < PEERS; i++)
 		log[i] = (struct replay_log){ w->k[i].log, w->k[i].log_len };
-	if (replay(w->k[0].spec, w->k[0].data, &w->k[0].par, log, PEERS, &r, &e) < 0)
+	if (from_logs(&w->k[0], log, PEERS, &r, &e) < 0)
 		fail_msg("%s", e.text);
 	assert_int_equal(r.epochs, EPOCHS);
 	assert_true(r.contributions < PEERS * EPOCHS && r.contributions > 2 * EPOCHS);
@@ -88,10 +94,10 @@ static void test_replay(void **state)
 	assert_non_null(digit);
 	digit += strlen("\"positions\":[[");
 	*digit = *digit == '1' ? '2' : '1';
-	assert_int_equal(replay(w->k[0].spec, w->k[0].data, &w->k[0].par, log, PEERS, &r, &e), -1);
+	assert_int_equal(from_logs(&w->k[0], log, PEERS, &r, &e), -1);
 	log[0].len /= 2;
 	/* the others are missing */
-	assert_int_equal(replay(w->k[0].spec, w->k[0].data, &w->k[0].par, log, 1, &r, &e), -1);
+	assert_int_equal(from_logs(&w->k[0], log, 1, &r, &e), -1);
 	for (int i = 0; i < PEERS; i++)
 		kit_close(&w->k[i]);
 	free(w);
@@ -112,7 +118,7 @@ static void test_single(void **state)
 	trainer_start(k.t);
 	kit_run(&k, 30);
 	log = (struct replay_log){ k.log, k.log_len };
-	if (replay(k.spec, k.data, &k.par, &log, 1, &r, &e) < 0)
+	if (from_logs(&k, &log, 1, &r, &e) < 0)
 		fail_msg("%s", e.text);
 	assert_int_equal(r.epochs, 30);
 	assert_int_equal(r.samples, 30 * 48);
@@ -120,7 +126,7 @@ static void test_single(void **state)
 	for (char *at = k.log; (at = strstr(at, "\"ev\":\"start\"")); at++)
 		if (!strncmp(strchr(strstr(at, "\"kind\":"), ':'), ":\"VEC\"", 6))
 			memcpy(strstr(at, "\"VEC\""), "\"FWD\"", 5);
-	assert_int_equal(replay(k.spec, k.data, &k.par, &log, 1, &r, &e), -1);
+	assert_int_equal(from_logs(&k, &log, 1, &r, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
 	assert_non_null(strstr(e.text, "that had not begun"));
 	kit_close(&k);
@@ -143,7 +149,7 @@ static int starved(const struct kit *k, const struct replay_log *log, struct sta
 	int rc;
 
 	mem_set_fault(starve, s);
-	rc = replay(k->spec, k->data, &k->par, log, 1, &r, e);
+	rc = from_logs(k, log, 1, &r, e);
 	mem_set_fault(NULL, NULL);
 	return rc;
 }

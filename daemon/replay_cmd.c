@@ -1,0 +1,321 @@
+/* hivemindd --replay: reads the run logs of all peers of a run, runs it again (train/replay.h), and says whether every
+ * loss and every epoch's parameters are the same bits. One thread without OpenBLAS, as local.deterministic has it. */
+#include "replay_cmd.h"
+
+#include <fcntl.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/mem.h"
+#include "loop/files.h"
+#include "train/replay.h"
+
+enum { EQUAL = 0, NOT_EQUAL = 1, USAGE = 3 };
+enum { OPT_DATA = 256, OPT_VOCAB, OPT_JSON, OPT_HELP };
+#define PROGRESS_NS 200000000ull
+
+static const struct option longs[] = {
+	{ "data", required_argument, NULL, OPT_DATA },
+	{ "vocab", required_argument, NULL, OPT_VOCAB },
+	{ "json", no_argument, NULL, OPT_JSON },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ NULL, 0, NULL, 0 }
+};
+static const char help_text[] =
+	"usage: hivemindd --replay [--data PATH] [--vocab FILE] [--json] LOG|FOLDER...\n"
+	"Runs a run again from the run logs of all its peers. A FOLDER is that of a run (STATE/runs/ID): all its run logs.\n"
+	"Exit status: 0 every bit is the same, 1 it is not or it cannot be replayed, 3 usage. See hivemindd(8).\n";
+
+struct file { struct replay_log log; dev_t dev; ino_t ino; };
+struct cmd {
+	const char *data, *vocab;               /* NULL: where the first log's peer had them */
+	bool json;
+	struct files *files;
+	struct file *file; size_t n;
+	char name[64];                          /* of the run */
+	bool terminal;
+	uint64_t shown_ns;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* --- logs */
+
+/* Somebody cuts a file short that is mapped here: its daemon never does. */
+static void cut_short(int sig)
+{
+	static const char text[] = "hivemindd: replay: a log became shorter while it was read\n";
+
+	(void)sig;
+	_exit(write(STDERR_FILENO, text, sizeof(text) - 1) < 0 ? NOT_EQUAL : NOT_EQUAL);
+}
+
+static int add_file(struct cmd *c, const char *path, const struct stat *st, struct err *e)
+{
+	struct file f = { .dev = st->st_dev, .ino = st->st_ino };
+	int fd;
+
+	if (!S_ISREG(st->st_mode))
+		return err_set(e, ERR_INVALID, "%s: it is no file: a log or the folder of a run is wanted", path);
+	for (size_t i = 0; i < c->n; i++)
+		if (c->file[i].dev == f.dev && c->file[i].ino == f.ino)
+			return err_set(e, ERR_INVALID, "%s: it is here twice: %s is the same file", path, c->file[i].log.name);
+	fd = c->files->open(c->files, path, O_RDONLY | O_CLOEXEC, 0, e);
+	if (fd < 0)
+		return -1;
+	f.log.len = (size_t)st->st_size;
+	f.log.text = f.log.len ? c->files->map(c->files, fd, f.log.len, e) : "";
+	(void)c->files->close(c->files, fd, NULL);
+	if (!f.log.text)
+		return err_wrap(e, "%s", path);
+	f.log.name = xstrdup(path);
+	c->file = xrealloc(c->file, (c->n + 1) * sizeof(*c->file));
+	c->file[c->n++] = f;
+	return 0;
+}
+
+/* run.log.N, the older the larger N is, and run.log. */
+struct lives { unsigned long *of; size_t n; };
+
+static int life(void *arg, const char *name)
+{
+	static const char log[] = "run.log";
+	struct lives *l = arg;
+	const char *digits = name + sizeof(log);
+	bool now = !strcmp(name, log);
+
+	if (!now && (strncmp(name, log, sizeof(log) - 1) || name[sizeof(log) - 1] != '.' || !*digits ||
+	    strspn(digits, "0123456789") != strlen(digits)))
+		return 0;
+	l->of = xrealloc(l->of, (l->n + 1) * sizeof(*l->of));
+	l->of[l->n++] = now ? 0 : strtoul(digits, NULL, 10);
+	return 0;
+}
+
+static int older(const void *a, const void *b)
+{
+	unsigned long x = *(const unsigned long *)a, y = *(const unsigned long *)b;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* A life that ended before it wrote a line is none. */
+static int add_folder(struct cmd *c, const char *dir, struct err *e)
+{
+	struct lives l = { 0 };
+	size_t was = c->n;
+	int rc = c->files->list(c->files, dir, life, &l, e);
+
+	if (l.n)
+		qsort(l.of, l.n, sizeof(*l.of), older);
+	for (size_t i = 0; i < l.n && !rc; i++) {
+		char *path = l.of[i] ? xasprintf("%s/run.log.%lu", dir, l.of[i]) : xasprintf("%s/run.log", dir);
+		struct stat st;
+
+		if (stat(path, &st) < 0)
+			rc = err_set(e, ERR_IO, "%s: %m", path);
+		else if (st.st_size)
+			rc = add_file(c, path, &st, e);
+		free(path);
+	}
+	free(l.of);
+	if (!rc && c->n == was)
+		rc = err_set(e, ERR_NOT_FOUND, "%s: there is no run log in this folder: the run was started without --log "
+			"(\"log\" in the local part), or it is not a run's folder, STATE/runs/ID", dir);
+	return rc;
+}
+
+static int add(struct cmd *c, const char *path, struct err *e)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return err_set(e, ERR_NOT_FOUND, "%s: %m", path);
+	return S_ISDIR(st.st_mode) ? add_folder(c, path, e) : add_file(c, path, &st, e);
+}
+
+static void forget(struct cmd *c)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		if (c->file[i].log.len)
+			c->files->unmap(c->files, c->file[i].log.text, c->file[i].log.len);
+		free((char *)(uintptr_t)c->file[i].log.name);
+	}
+	free(c->file);
+}
+
+/* --- the replay */
+
+static void progress(void *arg, uint64_t epochs, uint64_t of)
+{
+	struct cmd *c = arg;
+	uint64_t now = now_ns();
+
+	if (now - c->shown_ns < PROGRESS_NS && c->shown_ns)
+		return;
+	c->shown_ns = now;
+	(void)fprintf(stderr, "\r%s: epoch %llu of %llu", c->name, (unsigned long long)epochs, (unsigned long long)of);
+}
+
+static void progress_over(const struct cmd *c)
+{
+	if (c->shown_ns)
+		(void)fprintf(stderr, "\r\033[K");
+}
+
+/* The data of the run, whose digest is in the spec. */
+static struct data *open_data(const struct cmd *c, struct spec *s, struct err *e)
+{
+	const struct data_ops *kind = data_find(s->data_kind);
+	const char *path = c->data ? c->data : s->local.data;
+	size_t n = strlen(s->data_kind);
+	struct data *d;
+
+	if (!strncmp(path, s->data_kind, n) && path[n] == ':')
+		path += n + 1;
+	if (c->vocab)
+		(void)snprintf(s->local.vocab, sizeof(s->local.vocab), "%s", c->vocab);
+	s->local.cache[0] = '\0';               /* that is the daemon's */
+	if (!kind->unplaced && !c->data && path[0] != '/') {
+		(void)err_set(e, ERR_INVALID, "the logs do not say where the data %s is here: --data PATH", s->data_name);
+		return NULL;
+	}
+	d = data_open(c->files, path, s, e);
+	if (!d)
+		(void)err_wrap(e, c->data || kind->unplaced ? "data %s" : "data %s (--data PATH says where it is here)", path);
+	return d;
+}
+
+static int run(struct cmd *c, struct replay_result *ret, struct err *e)
+{
+	struct replay_log *log = xcalloc(c->n, sizeof(*log));
+	struct spec *s;
+	struct data *d;
+	struct kerr why = { 0 };
+	enum cpu cpu;
+	struct par par;
+	int rc = -1;
+
+	for (size_t i = 0; i < c->n; i++)
+		log[i] = c->file[i].log;
+	s = replay_spec(log, c->n, e);
+	d = s ? open_data(c, s, e) : NULL;
+	if (d && cpu_pick(NULL, &cpu, &why) < 0)
+		(void)err_set(e, ERR_INVALID, "%s", why.text);
+	else if (d) {
+		(void)snprintf(c->name, sizeof(c->name), "%s", s->name);
+		par = par_serial(cpu, NULL);
+		rc = replay(&(struct replay_conf){ .spec = s, .data = d, .par = &par, .log = log, .n = c->n,
+			.progress = c->terminal ? progress : NULL, .arg = c }, ret, e);
+		progress_over(c);
+	}
+	if (!rc && !ret->epochs)
+		rc = err_set(e, ERR_STATE, "nothing was compared: no log comes to the end of an epoch");
+	data_free(d);
+	spec_free(s);
+	free(log);
+	return rc;
+}
+
+/* --- what came out */
+
+static void say(const struct cmd *c, const struct replay_result *r, const struct err *e)
+{
+	if (!e) {
+		(void)printf("%s: %llu epochs are equal, every bit: %llu samples in %llu contributions of %zu peers (%zu logs)",
+			c->name, (unsigned long long)r->epochs, (unsigned long long)r->samples,
+			(unsigned long long)r->contributions, r->peers, c->n);
+		if (r->stale)
+			(void)printf("; %llu contributions were stale, by %llu epochs at most", (unsigned long long)r->stale,
+				(unsigned long long)r->stale_most);
+		(void)printf("\n");
+	} else if (r->epochs) {
+		(void)fprintf(stderr, "hivemindd: replay: %s (%llu epochs before are equal)\n", e->text,
+			(unsigned long long)r->epochs);
+	} else {
+		(void)fprintf(stderr, "hivemindd: replay: %s\n", e->text);
+	}
+}
+
+static void say_json(const struct cmd *c, const struct replay_result *r, const struct err *e, uint64_t took_ns)
+{
+	const char *result = !e ? "equal" : e->code == ERR_MISMATCH && r->line ? "differs" : "not replayed";
+	json_t *j = json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f}", "result", result, "run", c->name,
+		"logs", (json_int_t)c->n, "peers", (json_int_t)r->peers, "epochs", (json_int_t)r->epochs,
+		"samples", (json_int_t)r->samples, "contributions", (json_int_t)r->contributions,
+		"stale", (json_int_t)r->stale, "stale_most", (json_int_t)r->stale_most, "took_s", (double)took_ns / 1e9);
+
+	if (e)
+		(void)json_object_set_new(j, "error", json_pack("{s:s,s:s}", "code", err_name(e->code), "text", e->text));
+	if (e && r->line) {
+		json_t *at = json_object_get(j, "error");
+
+		(void)json_object_set_new(at, "log", json_string(c->file[r->log].log.name));
+		(void)json_object_set_new(at, "line", json_integer((json_int_t)r->line));
+		(void)json_object_set_new(at, "epoch", json_integer((json_int_t)r->epoch));
+	}
+	(void)json_dumpf(j, stdout, JSON_COMPACT);
+	(void)printf("\n");
+	json_decref(j);
+}
+
+/* 0: go on; else the exit status, and one more. */
+static int options(struct cmd *c, int argc, char **argv)
+{
+	int k;
+
+	optind = 1;
+	while ((k = getopt_long(argc, argv, "", longs, NULL)) != -1)
+		switch (k) {
+		case OPT_DATA: c->data = optarg; break;
+		case OPT_VOCAB: c->vocab = optarg; break;
+		case OPT_JSON: c->json = true; break;
+		case OPT_HELP: (void)fputs(help_text, stdout); return EQUAL + 1;
+		default: (void)fputs(help_text, stderr); return USAGE + 1;
+		}
+	if (optind < argc)
+		return 0;
+	(void)fprintf(stderr, "hivemindd: --replay: which logs? one for each life of every peer, or the runs' folders\n%s",
+		help_text);
+	return USAGE + 1;
+}
+
+int replay_cmd(int argc, char **argv)
+{
+	struct cmd c = { .files = files_real(), .terminal = isatty(STDERR_FILENO) };
+	struct replay_result r = { 0 };
+	struct err e = { 0 };
+	uint64_t began = now_ns();
+	int rc = options(&c, argc, argv);
+
+	if (rc)
+		return rc - 1;
+	(void)signal(SIGBUS, cut_short);
+	for (int i = optind; i < argc && !rc; i++)
+		rc = add(&c, argv[i], &e);
+	if (!rc)
+		rc = run(&c, &r, &e);
+	if (c.json)
+		say_json(&c, &r, rc ? &e : NULL, now_ns() - began);
+	else
+		say(&c, &r, rc ? &e : NULL);
+	forget(&c);
+	if (fflush(stdout) || ferror(stdout)) {
+		(void)fprintf(stderr, "hivemindd: replay: the result cannot be written: %m\n");
+		return NOT_EQUAL;
+	}
+	return rc ? NOT_EQUAL : EQUAL;
+}
