@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/mem.h"
+#include "common/text.h"
 #include "loop/files.h"
 #include "train/replay.h"
 
@@ -250,6 +251,19 @@ static void say(const struct cmd *c, const struct replay_result *r, const struct
 	}
 }
 
+/* Paths and logs may hold any bytes. */
+static json_t *text_of(const char *s)
+{
+	char *copy = xstrdup(s);
+	json_t *j;
+
+	for (char *p = copy; *p && !text_utf8_ok(copy, strlen(copy)); p++)
+		*p = (unsigned char)*p < 0x80 ? *p : '?';
+	j = json_string(copy);
+	free(copy);
+	return j;
+}
+
 static void say_json(const struct cmd *c, const struct replay_result *r, const struct err *e, uint64_t took_ns)
 {
 	const char *result = !e ? "equal" : e->code == ERR_MISMATCH && r->line ? "differs" : "not replayed";
@@ -259,11 +273,12 @@ static void say_json(const struct cmd *c, const struct replay_result *r, const s
 		"stale", (json_int_t)r->stale, "stale_most", (json_int_t)r->stale_most, "took_s", (double)took_ns / 1e9);
 
 	if (e)
-		(void)json_object_set_new(j, "error", json_pack("{s:s,s:s}", "code", err_name(e->code), "text", e->text));
+		(void)json_object_set_new(j, "error", json_pack("{s:s,s:o}", "code", err_name(e->code), "text",
+			text_of(e->text)));
 	if (e && r->line) {
 		json_t *at = json_object_get(j, "error");
 
-		(void)json_object_set_new(at, "log", json_string(c->file[r->log].log.name));
+		(void)json_object_set_new(at, "log", text_of(c->file[r->log].log.name));
 		(void)json_object_set_new(at, "line", json_integer((json_int_t)r->line));
 		(void)json_object_set_new(at, "epoch", json_integer((json_int_t)r->epoch));
 	}

@@ -5,13 +5,14 @@
 # that was killed it cannot be.
 . "$(dirname "$0")/lib.sh"
 data=$root/tests/data
-again=$(dirname "$HIVEMINDD")/../tests/bench/replay_log
-[ -x "$again" ] || fail "build first: $again is not there"
+again() { "$HIVEMINDD" --replay "$@"; }
 printf '{"batch": 32, "deterministic": true, "log": "256MiB", "checkpoint_every": 10}' >"$work/local.json"
 ended() { json_is stopped "$1" state run show "$2"; }
 newest() { find "${1%/*}" -name '*.safetensors' | sort | tail -n 1; }
 saved_since() { [ "$(newest "$1")" != "$2" ]; }
-run_log_of() { printf '%s/%s/runs/%s/run.log' "$work" "$1" "$(json "$1" run run show "$run")"; }
+folder_of() { printf '%s/%s/runs/%s' "$work" "$1" "$(json "$1" run run show "$run")"; }
+run_log_of() { printf '%s/run.log' "$(folder_of "$1")"; }
+peer_of() { head -n 1 "$(run_log_of "$1")" | grep -o '[0-9a-f]\{16\}'; }
 
 mode() {        # NAME STRATEGY AVERAGING
 	local name=$1 at n out dead
@@ -31,7 +32,6 @@ mode() {        # NAME STRATEGY AVERAGING
 	# with that may be with the others and not in its log, so in the other modes it goes on for a moment.
 	[ "$name" = seldom ] || wait_for 30 past c $(($(epoch c) + 2))
 	daemon_kill c
-	cp "$dead" "$work/$name.dead"
 	at=$(epoch a)
 	wait_for 30 past a $((at + 5))
 	daemon_start c --join "$(address a)"
@@ -40,12 +40,12 @@ mode() {        # NAME STRATEGY AVERAGING
 	for n in a b c; do wait_for 30 past $n $((at + 5)); done
 	hive a run stop "$name" --yes >/dev/null || fail "$name cannot be stopped"
 	for n in a b c; do wait_for 30 ended $n "$name"; done
-	set --
-	for n in a b c; do set -- "$@" "$(run_log_of $n)"; done
-	out=$("$again" "$work/$name.json" "$data/digits" "$@" "$work/$name.dead") || fail "$name: $out"
-	[[ $out =~ ^([0-9]+)\ epochs,\ ([0-9]+)\ samples:\ every\ digest\ is\ the\ same ]] || fail "$name: $out"
+	# the folder of c has the log of the life that was killed, too
+	out=$(again "$(folder_of a)" "$(folder_of b)" "$(folder_of c)" 2>"$work/said") || fail "$name: $(cat "$work/said")"
+	[[ $out =~ ^$name:\ ([0-9]+)\ epochs\ are\ equal,\ .*\ of\ 3\ peers\ \(4\ logs\) ]] || fail "$name: $out"
 	[ "${BASH_REMATCH[1]}" -ge 15 ] || fail "$name: $out"
-	refuse 1 "are in no log" "$again" "$work/$name.json" "$data/digits" "$@"
+	refuse 1 "are in no log" again "$(run_log_of a)" "$(run_log_of b)" "$(run_log_of c)"
+	refuse 1 "no log of theirs is here: $(peer_of b) from epoch " again "$(folder_of a)" "$(folder_of c)"
 	say "$name: $out"
 }
 
