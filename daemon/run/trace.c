@@ -1,7 +1,7 @@
 /* The run log on disk (instrument T10): what the executor and the trainer say, one JSON object a line, in run.log of
  * the run's folder, when the local part asks for it (local.log, `run start --log`). Lines are gathered on the loop and
  * written by one job of the disk lane at a time. Training never waits for it: a log that has reached its size, a disk
- * that is full or too slow end it with an event: a log with holes cannot be replayed. The one before is run.log.1. */
+ * that is full or too slow end it with an event: a log with holes cannot be replayed. Of lives before run.log.1 to .9. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 
 #define FLUSH_BYTES 65536               /* handed over at once when so much has come ... */
 #define FLUSH_US 500000                 /* ... or after this */
+#define LIVES 9                         /* before this one, whose logs are kept: a replay needs those of all */
 #define BEHIND_MAX (8u << 20)           /* bytes that wait for the disk */
 
 struct trace {
@@ -30,19 +31,37 @@ struct trace {
 	char dir[4096], path[4200];
 };
 
+/* run.log is run.log.1 from now on, and so on; the oldest goes. */
+static int set_aside(struct trace *t)
+{
+	char from[4300], to[4300];
+	struct files *f = t->files;
+
+	(void)snprintf(to, sizeof to, "%s.%d", t->path, LIVES);
+	for (int k = LIVES - 1; k >= 0; k--) {
+		if (k)
+			(void)snprintf(from, sizeof from, "%s.%d", t->path, k);
+		else
+			(void)snprintf(from, sizeof from, "%s", t->path);
+		if (f->size(f, from, &t->error) >= 0 && f->rename(f, from, to, &t->error))
+			return -1;
+		memcpy(to, from, sizeof to);
+	}
+	return 0;
+}
+
 static int open_file(struct trace *t)
 {
-	char old[4300], up[4096];
+	char up[4096];
 	struct files *f = t->files;
 	char *slash;
 
-	(void)snprintf(old, sizeof old, "%s.1", t->path);
 	memcpy(up, t->dir, sizeof up);
 	if ((slash = strrchr(up, '/')))
 		*slash = 0;
 	if (f->mkdir(f, up, 0750, &t->error) || f->mkdir(f, t->dir, 0750, &t->error))
 		return -1;
-	if (f->size(f, t->path, &t->error) > 0 && f->rename(f, t->path, old, &t->error))
+	if (f->size(f, t->path, &t->error) > 0 && set_aside(t))
 		return -1;
 	t->error = (struct err){ 0 };
 	t->fd = f->open(f, t->path, O_WRONLY | O_CREAT | O_TRUNC, 0640, &t->error);

@@ -134,14 +134,27 @@ if [ "$(id -u)" != 0 ]; then
 	refuse 1 "Permission denied" again "$work/lie.run"
 fi
 
-# A result that nobody can take; Ctrl-C.
+# A result that nobody can take.
 again "$(folder alone)" >/dev/full 2>"$work/said" && fail "a result that is not written is a success"
 grep -q "the result cannot be written" "$work/said" || fail "it does not say that the result is not written"
-python3 - "$HIVEMINDD" "$(folder swarm)" <<'END' || fail "SIGINT does not end it at once"
-import signal, subprocess, sys, time
-p = subprocess.Popen([sys.argv[1], '--replay'] + sys.argv[2:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-p.send_signal(signal.SIGINT)
-sys.exit(p.wait(timeout=5) not in (-signal.SIGINT, 0))
-END
+
+# Every life of a daemon has a log, of which ten are kept; one that has more to give than these cannot be run again.
+run=lives
+digits_spec "d['name'], d['strategy'] = 'lives', 'hivemind'" 'd["model"].insert(0, {"type": "sleep", "fwd_ms": 5})' \
+	'd["local"] = {"batch": 32, "deterministic": True, "log": "64MiB", "checkpoint_every": 5}' >"$work/lives.json"
+hive a run start "$work/lives.json" --data "$data/digits" >/dev/null || fail "the run was refused"
+for n in 1 2 3; do
+	wait_for 30 past a $(($(epoch a) + 3))
+	daemon_stop a
+	[ "$n" = 2 ] && dir=$(echo "$work"/a/runs/*/run.log.1) && dir=${dir%/*} && echo old >"$dir/run.log.9" && echo newer >"$dir/run.log.8"
+	daemon_start a
+done
+[ "$(cat "$dir/run.log.9")" = newer ] || fail "the oldest log is not the one that goes"
+rm "$dir/run.log.9"
+wait_for 30 past a $(($(epoch a) + 3))
+hive a run stop lives --yes >/dev/null || fail "lives cannot be stopped"
 daemon_stop a
+expect "of 1 peers (4 logs)" again "$dir"
+rm "$dir/run.log.2"
+refuse 1 "the state that it begins with at epoch" again "$dir"
 say "logs run again, bit for bit"

@@ -56,4 +56,19 @@ mode async allreduce '"async": true'
 mode delta hivemind '"local_updates": true, "delay_state": true'
 mode seldom hivemind '"local_updates": true, "average_optimizer": true, "every": 2'
 mode streaming diloco '"inner_steps": 8, "fragments": 2, "overlap": 1'
+
+# Ctrl-C ends it at once, while it runs.
+python3 - "$HIVEMINDD" "$(folder_of a)" "$(folder_of b)" "$(folder_of c)" <<'END' || fail "SIGINT does not end it at once"
+import os, signal, subprocess, sys
+for _ in range(5):
+	said, err = os.openpty()
+	p = subprocess.Popen([sys.argv[1], '--replay'] + sys.argv[2:], stdout=subprocess.DEVNULL, stderr=err)
+	os.close(err)
+	os.read(said, 1)                        # the first epoch has been compared
+	p.send_signal(signal.SIGINT)
+	if p.wait(timeout=5) == -signal.SIGINT:
+		sys.exit(0)
+	os.close(said)
+sys.exit(1)
+END
 for n in c b a; do daemon_stop $n; done
