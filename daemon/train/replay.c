@@ -174,7 +174,7 @@ static int next_line(struct replayer *r, struct peer *p, struct err *e)
 	size_t n = (size_t)((nl ? nl : end) - p->at);
 	json_t *j = n ? json_read(p->at, n, JSON_FILE, e) : NULL;
 	uint64_t epochs = r->ret->epochs;
-	int rc = j ? replay_line(r, p, j, e) : n && nl ? -1 : 0;
+	int rc = j ? replay_line(r, p, j, e) : n && nl ? err_wrap(e, "not JSON") : 0;
 
 	json_decref(j);
 	if (rc)

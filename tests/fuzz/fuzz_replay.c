@@ -1,6 +1,6 @@
 /* Run logs of a peer or two, from wherever they come, that a replay runs again (train/replay.h). First byte of the
  * input: two logs when it is odd, the first as long as the next two bytes say. Whatever they say is run on the data
- * that is here, or refused with a text. */
+ * that is here, or refused with a text; so is what they say of the run that they are of. */
 #include <stdlib.h>
 #include "common/buf.h"
 #include "train/replay.h"
@@ -40,6 +40,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		&ret, &e) < 0)
 		check(e.code && e.text[0]);
 	data_free(d);
+	spec_free(s);
+	e = (struct err){ 0 };
+	s = log[0].text ? replay_spec(log, two ? 2 : 1, &e) : NULL;
+	check(s || !log[0].text || (e.code && e.text[0]));
 	spec_free(s);
 	return 0;
 }
