@@ -394,22 +394,34 @@ static inline void over(struct swarm *w)
 	free(w);
 }
 
-/* From the logs alone. */
-static inline int again(const struct swarm *w, struct replay_result *r, struct err *e)
+/* From the logs alone; of these only those of lives in that set. */
+static inline int again_of(const struct swarm *w, unsigned lives, const struct replay_conf *how, struct replay_result *r,
+	struct err *e)
 {
 	struct replay_log log[LIVES];
+	struct replay_conf c = *how;
 	struct spec *s = kit_spec(w->spec);
 	struct data *d = data_open(NULL, "data", s, e);
 	struct par par = par_serial(CPU_PLAIN, NULL);
 	int rc;
 
 	assert_non_null(d);
+	c.spec = s;
+	c.data = d;
+	c.par = &par;
+	c.log = log;
 	for (unsigned i = 0; i < w->n; i++)
-		log[i] = (struct replay_log){ w->m[i].log, w->m[i].len };
-	rc = replay(&(struct replay_conf){ .spec = s, .data = d, .par = &par, .log = log, .n = w->n }, r, e);
+		if (lives & 1u << i)
+			log[c.n++] = (struct replay_log){ w->m[i].log, w->m[i].len, NULL };
+	rc = replay(&c, r, e);
 	data_free(d);
 	spec_free(s);
 	return rc;
+}
+
+static inline int again(const struct swarm *w, struct replay_result *r, struct err *e)
+{
+	return again_of(w, UINT32_MAX, &(struct replay_conf){ 0 }, r, e);
 }
 
 static const struct mode { const char *name, *strategy, *averaging; bool stale; } modes[] = {
