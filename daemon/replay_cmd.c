@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/mem.h"
@@ -31,7 +30,7 @@ static const struct option longs[] = {
 };
 static const char help_text[] =
 	"usage: hivemindd --replay [--data PATH] [--vocab FILE] [--json] LOG|FOLDER...\n"
-	"Runs a run again from the run logs of all its peers. A FOLDER is that of a run (STATE/runs/ID): all its run logs.\n"
+	"Runs a run again from the run logs of all its peers. A FOLDER is that of a run (STATE/runs/ID): its run logs.\n"
 	"Exit status: 0 every bit is the same, 1 it is not or it cannot be replayed, 3 usage. See hivemindd(8).\n";
 
 struct file { struct replay_log log; dev_t dev; ino_t ino; };
@@ -44,14 +43,6 @@ struct cmd {
 	bool terminal;
 	uint64_t shown_ns;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* --- logs */
 
@@ -163,7 +154,7 @@ static void forget(struct cmd *c)
 static void progress(void *arg, uint64_t epochs, uint64_t of)
 {
 	struct cmd *c = arg;
-	uint64_t now = now_ns();
+	uint64_t now = c->files->ticks_ns(c->files);
 
 	if (now - c->shown_ns < PROGRESS_NS && c->shown_ns)
 		return;
@@ -266,7 +257,7 @@ static json_t *text_of(const char *s)
 
 static void say_json(const struct cmd *c, const struct replay_result *r, const struct err *e, uint64_t took_ns)
 {
-	const char *result = !e ? "equal" : e->code == ERR_MISMATCH && r->line ? "differs" : "not replayed";
+	const char *result = !e ? "equal" : e->code == ERR_MISMATCH && r->line ? "differs" : "not_replayed";
 	json_t *j = json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f}", "result", result, "run", c->name,
 		"logs", (json_int_t)c->n, "peers", (json_int_t)r->peers, "epochs", (json_int_t)r->epochs,
 		"samples", (json_int_t)r->samples, "contributions", (json_int_t)r->contributions,
@@ -313,7 +304,7 @@ int replay_cmd(int argc, char **argv)
 	struct cmd c = { .files = files_real(), .terminal = isatty(STDERR_FILENO) };
 	struct replay_result r = { 0 };
 	struct err e = { 0 };
-	uint64_t began = now_ns();
+	uint64_t began = c.files->ticks_ns(c.files);
 	int rc = options(&c, argc, argv);
 
 	if (rc)
@@ -324,7 +315,7 @@ int replay_cmd(int argc, char **argv)
 	if (!rc)
 		rc = run(&c, &r, &e);
 	if (c.json)
-		say_json(&c, &r, rc ? &e : NULL, now_ns() - began);
+		say_json(&c, &r, rc ? &e : NULL, c.files->ticks_ns(c.files) - began);
 	else
 		say(&c, &r, rc ? &e : NULL);
 	forget(&c);

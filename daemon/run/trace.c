@@ -1,7 +1,8 @@
 /* The run log on disk (instrument T10): what the executor and the trainer say, one JSON object a line, in run.log of
  * the run's folder, when the local part asks for it (local.log, `run start --log`). Lines are gathered on the loop and
  * written by one job of the disk lane at a time. Training never waits for it: a log that has reached its size, a disk
- * that is full or too slow end it with an event: a log with holes cannot be replayed. Of lives before run.log.1 to .9. */
+ * that is full or too slow end it with an event: a log with holes cannot be replayed. Those of the nine lives before
+ * are run.log.1 to run.log.9. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -75,8 +75,8 @@ static int find(struct replayer *r, const struct round *round, const struct shar
 	}
 	if (waits)
 		return REPLAY_WAITS;
-	return *ret ? 0 : err_set(e, ERR_CORRUPT, "epoch %llu: the %llu samples of peer %s are in no log; is that of one of "
-		"its lives missing, or has it ended at its size (local.log)?", (unsigned long long)round->epoch,
+	return *ret ? 0 : err_set(e, ERR_CORRUPT, "epoch %llu: the %llu samples of peer %s are in no log; is that of one "
+		"of its lives missing, or has it ended at its size (local.log)?", (unsigned long long)round->epoch,
 		(unsigned long long)s->samples, s->id);
 }
 
@@ -368,30 +368,6 @@ static void close_replayer(struct replayer *r)
 		model_free(r->model);
 }
 
-/* What no log has enough of. */
-static int refused(const struct replayer *r, struct err *e)
-{
-	const struct spec *s = r->s;
-	const char *codec = json_string_value(s->codec);
-
-	if (!r->npeers)
-		return err_set(e, ERR_INVALID, "replay: there is no log");
-	if (!r->strategy || r->strategy->crew)
-		return err_set(e, ERR_INVALID, "replay: strategy %s, whose members each have a part of the model, is not "
-			"replayed", s->strategy);
-	if (s->independent)
-		return err_set(e, ERR_INVALID, "replay: positions in an order of each peer's own (data.order) are not "
-			"replayed");
-	if (s->codec && (!codec || strcmp(codec, "none")))
-		return err_set(e, ERR_INVALID, "replay: means of encoded vectors (averaging.codec) are not replayed");
-	if (s->has_weights)
-		return err_set(e, ERR_INVALID, "replay: what began with a file of weights (weights) is not replayed: they are "
-			"in no log");
-	if (s->robust != ROBUST_NONE)
-		return err_set(e, ERR_INVALID, "replay: means that leave something out (averaging.robust) are not replayed");
-	return 0;
-}
-
 int replay(const struct replay_conf *c, struct replay_result *ret, struct err *e)
 {
 	struct replayer r = { .s = c->spec, .d = c->data, .par = c->par, .strategy = strategy_find(c->spec->strategy),
@@ -405,7 +381,7 @@ int replay(const struct replay_conf *c, struct replay_result *ret, struct err *e
 		list_init(&r.peer[i].commits);
 		list_init(&r.peer[i].gifts);
 	}
-	rc = refused(&r, e);
+	rc = c->n ? replay_can(c->spec, e) : err_set(e, ERR_INVALID, "replay: there is no log");
 	if (!rc)
 		rc = open_replayer(&r, c->log, e);
 	if (!rc)

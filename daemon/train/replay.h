@@ -28,13 +28,13 @@ struct replay_result {
 /* log: of everybody who gave something to a round. Who that was, and in which order it was summed, the logs say
  * ("round"); where none does it is the order of the logs. The parameters begin with the spec's seed, those of who came
  * later with a copy that another has made. -1 and e: a log that cannot be read or contradicts itself or another
- * (ERR_CORRUPT), peers without a log (ERR_NOT_FOUND, before anything is computed), bits that differ (ERR_MISMATCH), or a
- * run that is not replayed (ERR_INVALID): a strategy with a crew, a codec, robust means, sums in rows, weights from a
- * file. ret: as far as it went. Blocking. */
+ * (ERR_CORRUPT), peers without a log (ERR_NOT_FOUND, before anything is computed), bits that differ (ERR_MISMATCH), or
+ * a run that is not replayed (ERR_INVALID): a strategy with a crew, a codec, robust means, sums in rows, weights from
+ * a file. ret: as far as it went. Blocking. */
 int replay(const struct replay_conf *c, struct replay_result *ret, struct err *e);
 
-/* The spec as the first log has it, with that peer's local part. ERR_INVALID: they are of several runs, or a peer had not
- * local.deterministic. ERR_CORRUPT: one does not say of which run it is. */
+/* The spec as the first log has it, with that peer's local part. ERR_INVALID: they are of several runs, of one that is
+ * not replayed, or a peer had not local.deterministic. ERR_CORRUPT: one does not say of which run it is. */
 struct spec *replay_spec(const struct replay_log *log, size_t n, struct err *e);
 
 #endif

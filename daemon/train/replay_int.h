@@ -1,6 +1,6 @@
 /* Inside the replay: replay_scan.c (what the logs say before anything is computed), replay.c (who goes on, and the
- * rounds), replay_line.c (what a line of a log means), replay_step.c (the arithmetic of an instruction). Every peer's log is walked by itself, up to where it takes a mean that others
- * have yet to give to. */
+ * rounds), replay_line.c (what a line of a log means), replay_step.c (the arithmetic of an instruction). Every peer's
+ * log is walked by itself, up to where it takes a mean that others have yet to give to. */
 #ifndef TRAIN_REPLAY_INT_H
 #define TRAIN_REPLAY_INT_H
 #include <jansson.h>
@@ -101,6 +101,7 @@ int replay_line(struct replayer *r, struct peer *p, const json_t *j, struct err 
 /* replay_scan.c */
 /* Every peer's id and adopts, and r->last. ERR_NOT_FOUND: somebody was counted and has no log. */
 int replay_scan(struct replayer *r, struct err *e);
+int replay_can(const struct spec *s, struct err *e);    /* ERR_INVALID: no log has enough of such runs */
 
 /* replay.c */
 /* id: "" where the log does not say which. NULL and e: no epoch that a log could have. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "common/jrpc.h"
 #include "common/mem.h"
+#include "common/planted.h"
 #include "train/replay_int.h"
 
 #define HEAD_LINES 4                    /* in which a log says whose it is */
@@ -110,7 +111,7 @@ static void round_members(const struct replayer *r, const struct line *l, const 
 		return;
 	while ((at = memmem(at, (size_t)(end - at), "[\"", 2)) && end - at > 18) {
 		at += 2;
-		if (at[16] == '"' && !memchr(at, '"', 16) && !has_log(r, at))
+		if (at[16] == '"' && !memchr(at, '"', 16) && !has_log(r, at) && !PLANTED(LOG_UNMISSED))
 			note(a, at, epoch);
 	}
 }
@@ -159,6 +160,27 @@ int replay_scan(struct replayer *r, struct err *e)
 
 /* --- the run */
 
+int replay_can(const struct spec *s, struct err *e)
+{
+	const struct planner_ops *strategy = strategy_find(s->strategy);
+	const char *codec = json_string_value(s->codec);
+
+	if (!strategy || strategy->crew)
+		return err_set(e, ERR_INVALID, "replay: strategy %s, whose members each have a part of the model, is not "
+			"replayed", s->strategy);
+	if (s->independent)
+		return err_set(e, ERR_INVALID, "replay: positions in an order of each peer's own (data.order) are not "
+			"replayed");
+	if (s->codec && (!codec || strcmp(codec, "none")))
+		return err_set(e, ERR_INVALID, "replay: means of encoded vectors (averaging.codec) are not replayed");
+	if (s->has_weights)
+		return err_set(e, ERR_INVALID, "replay: what began with a file of weights (weights) is not replayed: they are "
+			"in no log");
+	if (s->robust != ROBUST_NONE)
+		return err_set(e, ERR_INVALID, "replay: means that leave something out (averaging.robust) are not replayed");
+	return 0;
+}
+
 static int named(const struct replay_log *log, struct err *e)
 {
 	return log->name ? err_wrap(e, "%.160s", log->name) : -1;
@@ -186,8 +208,8 @@ static int same_run(const json_t *a, const json_t *b, const struct replay_log *f
 {
 	if (!strcmp(replay_text(a, "id"), replay_text(b, "id")))
 		return 0;
-	return err_set(e, ERR_INVALID, "it is of run %.60s (%.16s), and %.100s of run %.60s (%.16s): all logs have to be of "
-		"one run", replay_text(b, "name"), replay_text(b, "id"), first->name ? first->name : "the first",
+	return err_set(e, ERR_INVALID, "it is of run %.60s (%.16s), and %.100s of run %.60s (%.16s): all logs have to be "
+		"of one run", replay_text(b, "name"), replay_text(b, "id"), first->name ? first->name : "the first",
 		replay_text(a, "name"), replay_text(a, "id"));
 }
 
@@ -198,8 +220,8 @@ static int deterministic(const json_t *j, struct err *e)
 
 	if (json_is_true(json_object_get(local, "deterministic")) || json_is_true(json_object_get(local, "aux")))
 		return 0;
-	return err_set(e, ERR_INVALID, "this peer did not have \"deterministic\": true in its local part, so its bits depend "
-		"on its threads and libraries: all who compute need it when they start or join the run");
+	return err_set(e, ERR_INVALID, "this peer did not have \"deterministic\": true in its local part, so its bits "
+		"depend on its threads and libraries: all who compute need it when they start or join the run");
 }
 
 struct spec *replay_spec(const struct replay_log *log, size_t n, struct err *e)
@@ -214,9 +236,13 @@ struct spec *replay_spec(const struct replay_log *log, size_t n, struct err *e)
 		rc = !j ? -1 : same_run(first, j, &log[0], e) < 0 || deterministic(j, e) < 0 ? named(&log[i], e) : 0;
 		json_decref(j);
 	}
-	if (!rc && !(s = spec_of(replay_text(first, "name"), json_object_get(first, "spec"), json_object_get(first, "local"),
-	    e)))
+	if (!rc)
+		s = spec_of(replay_text(first, "name"), json_object_get(first, "spec"), json_object_get(first, "local"), e);
+	if (!rc && (!s || replay_can(s, e) < 0)) {
 		(void)named(&log[0], e);
+		spec_free(s);
+		s = NULL;
+	}
 	json_decref(first);
 	return s;
 }

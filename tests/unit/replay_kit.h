@@ -395,8 +395,8 @@ static inline void over(struct swarm *w)
 }
 
 /* From the logs alone; of these only those of lives in that set. */
-static inline int again_of(const struct swarm *w, unsigned lives, const struct replay_conf *how, struct replay_result *r,
-	struct err *e)
+static inline int again_of(const struct swarm *w, unsigned lives, const struct replay_conf *how,
+	struct replay_result *r, struct err *e)
 {
 	struct replay_log log[LIVES];
 	struct replay_conf c = *how;

@@ -68,7 +68,9 @@ static void round_(struct swarm *w, uint64_t epoch, unsigned left_out)
 static int from_logs(const struct kit *k, const struct replay_log *log, size_t n, struct replay_result *ret,
 	struct err *e)
 {
-	return replay(&(struct replay_conf){ .spec = k->spec, .data = k->data, .par = &k->par, .log = log, .n = n }, ret, e);
+	struct replay_conf c = { .spec = k->spec, .data = k->data, .par = &k->par, .log = log, .n = n };
+
+	return replay(&c, ret, e);
 }
 
 static void test_replay(void **state)

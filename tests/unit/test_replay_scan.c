@@ -158,7 +158,8 @@ static char *head(const char *id, const char *local)
 
 	*strstr(spec, ",\"local\"") = '}';
 	n = (size_t)(strchr(strstr(spec, "\"count\":500}"), '}') + 2 - spec);
-	(void)snprintf(text, 2000, "{\"t\":1,\"ev\":\"peer\",\"id\":\"%016x\"}\n{\"t\":1,\"ev\":\"run\",\"id\":\"%s\",\"name\":\"r\","
+	(void)snprintf(text, 2000, "{\"t\":1,\"ev\":\"peer\",\"id\":\"%016x\"}\n"
+		"{\"t\":1,\"ev\":\"run\",\"id\":\"%s\",\"name\":\"r\","
 		"\"spec\":%.*s,\"local\":%s}\n", 7, id, (int)n, spec, local);
 	return text;
 }
@@ -176,7 +177,8 @@ static void test_run(void **state)
 		{ a, "", "two: it is empty", ERR_CORRUPT }, { "", NULL, "one: it is empty", ERR_CORRUPT },
 		{ strchr(a, '\n') + 1, NULL, NULL, ERR_NONE }, { a, "\n\n\n\n{", "two: it does not say", ERR_CORRUPT },
 		{ "{\"t\":1,\"ev\":\"run\",\"id\":\"aa\",\"name\":\"r\"", NULL, "one: it does not say", ERR_CORRUPT },
-		{ "{\"t\":1,\"ev\":\"run\",\"id\":\"aa\",\"name\":\"r\",\"local\":{\"deterministic\":true}}", NULL, "one: ", ERR_INVALID },
+		{ "{\"t\":1,\"ev\":\"run\",\"id\":\"aa\",\"name\":\"r\",\"local\":{\"deterministic\":true}}", NULL, "one: ",
+			ERR_INVALID },
 		{ wrong, NULL, "one: local.bath", ERR_INVALID },
 	};
 
