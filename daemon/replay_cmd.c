@@ -227,16 +227,17 @@ static int run(struct cmd *c, struct replay_result *ret, struct err *e)
 static void say(const struct cmd *c, const struct replay_result *r, const struct err *e)
 {
 	if (!e) {
-		(void)printf("%s: %llu epochs are equal, every bit: %llu samples in %llu contributions of %zu peers (%zu logs)",
-			c->name, (unsigned long long)r->epochs, (unsigned long long)r->samples,
-			(unsigned long long)r->contributions, r->peers, c->n);
+		(void)printf("%s: %llu epoch%s equal, every bit: %llu samples in %llu contribution%s of %zu peer%s (%zu log%s)",
+			c->name, (unsigned long long)r->epochs, r->epochs == 1 ? " is" : "s are", (unsigned long long)r->samples,
+			(unsigned long long)r->contributions, r->contributions == 1 ? "" : "s", r->peers, r->peers == 1 ? "" : "s",
+			c->n, c->n == 1 ? "" : "s");
 		if (r->stale)
-			(void)printf("; %llu contributions were stale, by %llu epochs at most", (unsigned long long)r->stale,
-				(unsigned long long)r->stale_most);
+			(void)printf("; %llu of them stale, by %llu epoch%s at most", (unsigned long long)r->stale,
+				(unsigned long long)r->stale_most, r->stale_most == 1 ? "" : "s");
 		(void)printf("\n");
 	} else if (r->epochs) {
-		(void)fprintf(stderr, "hivemindd: replay: %s (%llu epochs before are equal)\n", e->text,
-			(unsigned long long)r->epochs);
+		(void)fprintf(stderr, "hivemindd: replay: %s (equal before it: %llu epoch%s)\n", e->text,
+			(unsigned long long)r->epochs, r->epochs == 1 ? "" : "s");
 	} else {
 		(void)fprintf(stderr, "hivemindd: replay: %s\n", e->text);
 	}

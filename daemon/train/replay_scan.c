@@ -10,11 +10,12 @@
 
 #define HEAD_LINES 4                    /* in which a log says whose it is */
 #define EV_WITHIN 64                    /* bytes of a line */
-#define ABSENT_SHOWN 6
+#define ABSENT_MAX 64
+#define ABSENT_SHOWN 5
 
 struct line { const char *at; size_t len; };
 struct absent { char id[17]; uint64_t epoch; };
-struct absents { size_t n; struct absent v[ABSENT_SHOWN]; };    /* n: of all */
+struct absents { size_t n; struct absent v[ABSENT_MAX]; };
 
 /* at NULL: the first. Without its end, which is missing where its peer died. */
 static bool next_line(const struct replay_log *log, struct line *l)
@@ -89,16 +90,15 @@ static bool has_log(const struct replayer *r, const char id[17])
 
 static void note(struct absents *a, const char *id, uint64_t epoch)
 {
-	for (size_t i = 0; i < a->n && i < ABSENT_SHOWN; i++)
+	for (size_t i = 0; i < a->n; i++)
 		if (!memcmp(a->v[i].id, id, 16)) {
 			a->v[i].epoch = epoch < a->v[i].epoch ? epoch : a->v[i].epoch;
 			return;
 		}
-	if (a->n < ABSENT_SHOWN) {
-		a->v[a->n].epoch = epoch;
-		memcpy(a->v[a->n].id, id, 16);
-	}
-	a->n += a->n < ABSENT_SHOWN;
+	if (a->n == ABSENT_MAX)
+		return;
+	a->v[a->n].epoch = epoch;
+	memcpy(a->v[a->n++].id, id, 16);
 }
 
 /* Who was in a round: ["16 hex digits",samples] of each. What is none is an error where the line is taken. */
@@ -118,12 +118,14 @@ static void round_members(const struct replayer *r, const struct line *l, const 
 
 static int absent_error(const struct absents *a, struct err *e)
 {
-	char list[ABSENT_SHOWN * 48] = "";
+	char list[ABSENT_SHOWN * 48 + 32] = "";
 	size_t n = 0;
 
-	for (size_t i = 0; i < a->n; i++)
+	for (size_t i = 0; i < a->n && i < ABSENT_SHOWN; i++)
 		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s from epoch %llu on", i ? ", " : "", a->v[i].id,
 			(unsigned long long)a->v[i].epoch);
+	if (a->n > ABSENT_SHOWN)
+		(void)snprintf(list + n, sizeof(list) - n, " and %zu more", a->n - ABSENT_SHOWN);
 	return err_set(e, ERR_NOT_FOUND, "these peers were counted and no log of theirs is here: %s", list);
 }
 

@@ -42,7 +42,7 @@ lines[at] = re.sub(r'"positions":\[\[(\d+),(\d+)\]', lambda m: '"positions":[[%d
 open(sys.argv[2], 'w').write('\n'.join(lines))
 END
 	refuse 1 ": its loss is " again "$work/$n.lie"
-	refuse 1 " epochs before are equal)" again "$work/$n.lie"
+	refuse 1 "(equal before it: " again "$work/$n.lie"
 done
 [ "$(json a rows.0.0 query 'select count(*) from rounds where leader = (select author from runs limit 1)')" -ge 12 ] ||
 	fail "the rounds do not say who led them"
@@ -154,7 +154,7 @@ rm "$dir/run.log.9"
 wait_for 30 past a $(($(epoch a) + 3))
 hive a run stop lives --yes >/dev/null || fail "lives cannot be stopped"
 daemon_stop a
-expect "of 1 peers (4 logs)" again "$dir"
+expect "of 1 peer (4 logs)" again "$dir"
 rm "$dir/run.log.2"
 refuse 1 "the state that it begins with at epoch" again "$dir"
 say "logs run again, bit for bit"
