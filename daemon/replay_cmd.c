@@ -49,34 +49,49 @@ struct cmd {
 /* Somebody cuts a file short that is mapped here: its daemon never does. */
 static void cut_short(int sig)
 {
-	static const char text[] = "hivemindd: replay: a log became shorter while it was read\n";
+	static const char text[] = "hivemindd: replay: a file became shorter while it was read\n";
+	ssize_t n = write(STDERR_FILENO, text, sizeof(text) - 1);
 
 	(void)sig;
-	_exit(write(STDERR_FILENO, text, sizeof(text) - 1) < 0 ? NOT_EQUAL : NOT_EQUAL);
+	(void)n;
+	_exit(NOT_EQUAL);
 }
 
-static int add_file(struct cmd *c, const char *path, const struct stat *st, struct err *e)
+/* A daemon may set its log aside between two looks at the path: what was opened counts. */
+static int map_file(struct cmd *c, const char *path, struct file *ret, struct err *e)
 {
-	struct file f = { .dev = st->st_dev, .ino = st->st_ino };
-	int fd;
+	int fd = c->files->open(c->files, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0, e);
+	struct stat st;
 
-	if (!S_ISREG(st->st_mode))
-		return err_set(e, ERR_INVALID, "%s: it is no file: a log or the folder of a run is wanted", path);
-	for (size_t i = 0; i < c->n; i++)
-		if (c->file[i].dev == f.dev && c->file[i].ino == f.ino)
-			return err_set(e, ERR_INVALID, "%s: it is here twice: %s is the same file", path, c->file[i].log.name);
-	fd = c->files->open(c->files, path, O_RDONLY | O_CLOEXEC, 0, e);
 	if (fd < 0)
 		return -1;
-	f.log.len = (size_t)st->st_size;
-	f.log.text = f.log.len ? c->files->map(c->files, fd, f.log.len, e) : "";
+	if (fstat(fd, &st) < 0)
+		(void)err_set(e, ERR_IO, "%s: %m", path);
+	else if (!S_ISREG(st.st_mode))
+		(void)err_set(e, ERR_INVALID, "%s: it is no file: a log or the folder of a run is wanted", path);
+	else
+		*ret = (struct file){ .dev = st.st_dev, .ino = st.st_ino, .log.len = (size_t)st.st_size,
+			.log.text = st.st_size ? c->files->map(c->files, fd, (size_t)st.st_size, e) : "" };
 	(void)c->files->close(c->files, fd, NULL);
-	if (!f.log.text)
-		return err_wrap(e, "%s", path);
+	return ret->log.text ? 0 : -1;
+}
+
+/* may_be_empty: it is no log then. */
+static int add_file(struct cmd *c, const char *path, bool may_be_empty, struct err *e)
+{
+	struct file f = { 0 };
+
+	if (map_file(c, path, &f, e) < 0)
+		return -1;
+	if (!f.log.len && may_be_empty)
+		return 0;
 	f.log.name = xstrdup(path);
+	for (size_t i = 0; i < c->n; i++)
+		if (c->file[i].dev == f.dev && c->file[i].ino == f.ino)
+			(void)err_set(e, ERR_INVALID, "%s: it is here twice: %s is the same file", path, c->file[i].log.name);
 	c->file = xrealloc(c->file, (c->n + 1) * sizeof(*c->file));
 	c->file[c->n++] = f;
-	return 0;
+	return e->code ? -1 : 0;
 }
 
 /* run.log.N, the older the larger N is, and run.log. */
@@ -86,14 +101,13 @@ static int life(void *arg, const char *name)
 {
 	static const char log[] = "run.log";
 	struct lives *l = arg;
-	const char *digits = name + sizeof(log);
-	bool now = !strcmp(name, log);
+	const char *rest = name + sizeof(log) - 1;
 
-	if (!now && (strncmp(name, log, sizeof(log) - 1) || name[sizeof(log) - 1] != '.' || !*digits ||
-	    strspn(digits, "0123456789") != strlen(digits)))
+	if (strncmp(name, log, sizeof(log) - 1) || (*rest && (*rest != '.' || rest[1] < '1' || rest[1] > '9' ||
+	    strspn(rest + 1, "0123456789") != strlen(rest + 1))))
 		return 0;
 	l->of = xrealloc(l->of, (l->n + 1) * sizeof(*l->of));
-	l->of[l->n++] = now ? 0 : strtoul(digits, NULL, 10);
+	l->of[l->n++] = *rest ? strtoul(rest + 1, NULL, 10) : 0;
 	return 0;
 }
 
@@ -115,12 +129,8 @@ static int add_folder(struct cmd *c, const char *dir, struct err *e)
 		qsort(l.of, l.n, sizeof(*l.of), older);
 	for (size_t i = 0; i < l.n && !rc; i++) {
 		char *path = l.of[i] ? xasprintf("%s/run.log.%lu", dir, l.of[i]) : xasprintf("%s/run.log", dir);
-		struct stat st;
 
-		if (stat(path, &st) < 0)
-			rc = err_set(e, ERR_IO, "%s: %m", path);
-		else if (st.st_size)
-			rc = add_file(c, path, &st, e);
+		rc = add_file(c, path, true, e);
 		free(path);
 	}
 	free(l.of);
@@ -136,7 +146,7 @@ static int add(struct cmd *c, const char *path, struct err *e)
 
 	if (stat(path, &st) < 0)
 		return err_set(e, ERR_NOT_FOUND, "%s: %m", path);
-	return S_ISDIR(st.st_mode) ? add_folder(c, path, e) : add_file(c, path, &st, e);
+	return S_ISDIR(st.st_mode) ? add_folder(c, path, e) : add_file(c, path, false, e);
 }
 
 static void forget(struct cmd *c)
@@ -223,6 +233,13 @@ static int run(struct cmd *c, struct replay_result *ret, struct err *e)
 }
 
 /* --- what came out */
+
+/* One line, whatever bytes were in a log. */
+static void tidy(char *text)
+{
+	for (char *p = text; *p; p++)
+		*p = (unsigned char)*p < ' ' || *p == 0x7f ? ' ' : *p;
+}
 
 static void say(const struct cmd *c, const struct replay_result *r, const struct err *e)
 {
@@ -315,6 +332,7 @@ int replay_cmd(int argc, char **argv)
 		rc = add(&c, argv[i], &e);
 	if (!rc)
 		rc = run(&c, &r, &e);
+	tidy(e.text);
 	if (c.json)
 		say_json(&c, &r, rc ? &e : NULL, c.files->ticks_ns(c.files) - began);
 	else

@@ -33,8 +33,9 @@ struct replay_result {
  * a file. ret: as far as it went. Blocking. */
 int replay(const struct replay_conf *c, struct replay_result *ret, struct err *e);
 
-/* The spec as the first log has it, with that peer's local part. ERR_INVALID: they are of several runs, of one that is
- * not replayed, or a peer had not local.deterministic. ERR_CORRUPT: one does not say of which run it is. */
+/* The spec as the first log of somebody who computes has it, with that peer's local part. ERR_INVALID: they are of
+ * several runs, of one that is not replayed, or a peer had not local.deterministic. ERR_CORRUPT: one does not say of
+ * which run it is. */
 struct spec *replay_spec(const struct replay_log *log, size_t n, struct err *e);
 
 #endif

@@ -226,6 +226,15 @@ static int deterministic(const json_t *j, struct err *e)
 		"depend on its threads and libraries: all who compute need it when they start or join the run");
 }
 
+/* The local part of somebody who has data: *best, or j's. */
+static void better(json_t **best, json_t *j)
+{
+	if (!json_is_true(json_object_get(json_object_get(*best, "local"), "aux")))
+		return;
+	json_decref(*best);
+	*best = json_incref(j);
+}
+
 struct spec *replay_spec(const struct replay_log *log, size_t n, struct err *e)
 {
 	json_t *first = n ? head_of(&log[0], e) : NULL;
@@ -236,6 +245,8 @@ struct spec *replay_spec(const struct replay_log *log, size_t n, struct err *e)
 		json_t *j = head_of(&log[i], e);
 
 		rc = !j ? -1 : same_run(first, j, &log[0], e) < 0 || deterministic(j, e) < 0 ? named(&log[i], e) : 0;
+		if (!rc)
+			better(&first, j);
 		json_decref(j);
 	}
 	if (!rc)

@@ -83,6 +83,7 @@ refuse 42 "--replay comes first" "$HIVEMINDD" --client --replay "$log"
 refuse 1 "No such file" again "$work/none.log"
 refuse 1 "no run log in this folder: the run was started without --log" again "$work"
 refuse 1 "it is no file" again /dev/null
+mkfifo "$work/fifo" && refuse 1 "it is no file" again "$work/fifo"
 refuse 1 "is the same file" again "$(folder alone)" "$work/a/../a/runs/$(basename "$(folder alone)")/run.log"
 no_log() { refuse 1 "does not say in its first lines of which run it is" again "$1"; }
 : >"$work/empty.run"

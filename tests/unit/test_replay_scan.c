@@ -171,6 +171,7 @@ static void test_run(void **state)
 	char *idle = head("aa", "{\"aux\":true}"), *wrong = head("aa", "{\"deterministic\":true,\"bath\":8}");
 	const struct { const char *first, *second, *why; enum err_code code; } row[] = {
 		{ a, NULL, NULL, ERR_NONE }, { a, b, NULL, ERR_NONE }, { a, idle, NULL, ERR_NONE },
+		{ idle, a, NULL, ERR_NONE },
 		{ a, other, "two: it is of run r (ab), and one of run r (aa)", ERR_INVALID },
 		{ a, chance, "two: this peer did not have \"deterministic\": true", ERR_INVALID },
 		{ chance, a, "one: this peer did not have", ERR_INVALID },
