@@ -76,8 +76,8 @@ static int find(struct replayer *r, const struct round *round, const struct shar
 	if (waits)
 		return REPLAY_WAITS;
 	return *ret ? 0 : err_set(e, ERR_CORRUPT, "epoch %llu: the %llu samples of peer %s are in no log: that of one "
-		"of its lives is missing or has ended at its size (local.log), or the run goes on", (unsigned long long)round->epoch,
-		(unsigned long long)s->samples, s->id);
+		"of its lives is missing or has ended at its size (local.log), or the run goes on",
+		(unsigned long long)round->epoch, (unsigned long long)s->samples, s->id);
 }
 
 /* Nobody says who was in it: whoever says that its samples were counted, in the order of the logs. */
