@@ -106,6 +106,7 @@ struct run {
 	double loss, accuracy, epoch_loss, val_loss, val_accuracy, best_accuracy;
 	uint64_t was_epoch;             /* how far it was, as the store has it */
 	uint32_t was_members;           /* of the last commit before the checkpoint that it comes from; 0: none */
+	uint32_t made_last;             /* members of the last commit that it has heard of since; 0: none */
 	uint64_t save_began_us, save_took_us;   /* the latest checkpoint; the longest of late */
 	uint64_t saved_us, own_samples, started_us, train_us, epoch_started_us;
 	uint64_t told_us; bool tell_again;
@@ -113,6 +114,7 @@ struct run {
 	struct opening *opening;
 	struct differ *differ;          /* NULL: the data is the run's, or is being opened */
 	struct trace *trace;            /* NULL: no run log is kept */
+	struct { uint64_t bytes; bool ended; } traced;  /* what was kept, when the run is over */
 	struct reply *start_reply;      /* run start waits for the data */
 	struct list ckpt_waiters;       /* operators who asked for a checkpoint */
 	uint8_t last_prev[DIGEST];
@@ -365,8 +367,8 @@ void trace_state(struct run *r);
 void trace_round(struct run *r, const struct avg_commit *c);
 void trace_now(struct run *r);                  /* what has come goes to the disk at once */
 void trace_open(struct run *r);                 /* r->trace, if the local part asks for one */
-void trace_close(struct trace *t);              /* what has come is written, then it frees itself */
-json_t *trace_json(const struct run *r);        /* {path, bytes, bytes_max, ended}; null: none is kept */
+void trace_close(struct run *r);                /* what has come is written, then it frees itself */
+json_t *trace_json(const struct run *r);        /* {path, bytes, bytes_max, ended}; null: none is, or was, kept */
 
 /* ---- revive.c ---- */
 /* Both belong to the callee: data_free, snapshot_unref. Called once, perhaps at once. */

@@ -77,7 +77,8 @@ static void put_swarm(struct run *r, json_t *o, double *ret_rate, uint64_t *ret_
 	size_t n;
 	avg_view(r->avg, &v);
 	json_object_set_new(o, "peers", members_json(r, &n));
-	run_put_count(o, "members", n);
+	if (!run_over(r))
+		run_put_count(o, "members", n);
 	json_object_set_new(o, "averaging", json_string(v.state));
 	run_put_count(o, "rounds", v.rounds_done);
 	run_put_count(o, "rounds_without", v.rounds_without);
@@ -89,6 +90,14 @@ static void put_swarm(struct run *r, json_t *o, double *ret_rate, uint64_t *ret_
 		put_real(o, "overshoot", (double)r->commit.weight / (double)r->commit.target - 1);
 	*ret_rate = v.rate_total;
 	*ret_samples = v.total_samples;
+}
+
+/* Of a run that is over nobody is there any more: who made its last epoch; unknown when it has heard of none. */
+static void put_members(const struct run *r, json_t *o)
+{
+	uint32_t n = !run_over(r) ? 1 : r->made_last ? r->made_last : r->was_members;
+	if (n)
+		run_put_count(o, "members", n);
 }
 
 json_t *run_json(struct run *r)
@@ -110,8 +119,8 @@ json_t *run_json(struct run *r)
 	}
 	if (r->avg)
 		put_swarm(r, o, &rate, &in_epoch);
-	else
-		run_put_count(o, "members", 1);
+	if (!r->avg || run_over(r))
+		put_members(r, o);
 	put_real(o, "samples_per_s", rate);
 	run_put_count(o, "samples_epoch", in_epoch);
 	put_real(o, "loss", isfinite(r->epoch_loss) ? r->epoch_loss : r->loss);

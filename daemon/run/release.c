@@ -73,6 +73,5 @@ void run_release(struct run *r, bool keep_spec)
 		buried(g);
 	r->trainer = NULL;
 	r->opening = NULL;
-	trace_close(r->trace);
-	r->trace = NULL;
+	trace_close(r);
 }

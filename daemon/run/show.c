@@ -69,9 +69,9 @@ static void put_long(struct run *r, json_t *o)
 		json_object_set_new(data, "order", json_string(r->spec->independent ? "independent" : "ledger"));
 		json_object_set_new(o, "data", data);
 		json_object_set_new(o, "traffic", trainer_traffic_json(r->trainer));
-		json_object_set_new(o, "log", trace_json(r));
 		run_put_count(o, "parameters", trainer_model(r->trainer)->nparam);
 	}
+	json_object_set_new(o, "log", trace_json(r));
 	if (r->rs->ctx.store) {
 		json_object_set_new(o, "last_rounds", store_list(r->rs->ctx.store, STORE_ROUNDS, r->hex, 10));
 		json_object_set_new(o, "checkpoints", store_list(r->rs->ctx.store, STORE_CKPTS, r->hex, 5));

@@ -46,6 +46,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	struct err e;
 	record_round(r, c, c->left_out_n ? "done without" : "done", NULL);
 	trace_round(r, c);
+	r->made_last = c->members;
 	if (run_crew_followed(r, c)) {
 		run_take_point(r, c->point);
 		run_reach(r);                   /* they are there, and go */
@@ -201,6 +202,7 @@ static void advance_alone(struct run *r, const struct trainer_applied *a)
 {
 	r->point.epoch = a->epoch;
 	r->point.samples += a->samples;
+	r->made_last = 1;
 	if (a->claimed)
 		ranges_add_all(&r->point.done, a->claimed);
 	run_grant_local(r, false);

@@ -16,6 +16,7 @@
 #define FLUSH_US 500000                 /* ... or after this */
 #define LIVES 9                         /* before this one, whose logs are kept: a replay needs those of all */
 #define BEHIND_MAX (8u << 20)           /* bytes that wait for the disk */
+#define TRACE_PATH 4200
 
 struct trace {
 	struct run *r;                          /* NULL: the run has gone */
@@ -29,7 +30,7 @@ struct trace {
 	bool busy, closing, over;               /* over: takes no more lines */
 	bool soon;                              /* what has come is to be written at once */
 	struct err error;
-	char dir[4096], path[4200];
+	char dir[4096], path[TRACE_PATH];
 };
 
 /* run.log is run.log.1 from now on, and so on; the oldest goes. */
@@ -218,6 +219,14 @@ static void introduce(struct run *r)
 	json_decref(j);
 }
 
+static void path_of(const struct run *r, char out[TRACE_PATH])
+{
+	char dir[4096];
+
+	run_dir(r, dir, sizeof dir);
+	(void)snprintf(out, TRACE_PATH, "%s/run.log", dir);
+}
+
 static struct trace *trace_new(struct run *r)
 {
 	struct trace *t = xcalloc(1, sizeof *t);
@@ -229,7 +238,7 @@ static struct trace *trace_new(struct run *r)
 	t->fd = -1;
 	t->flush = (struct timer){ .fire = flush_fire, .name = "run.log" };
 	run_dir(r, t->dir, sizeof t->dir);
-	(void)snprintf(t->path, sizeof t->path, "%s/run.log", t->dir);
+	path_of(r, t->path);
 	return t;
 }
 
@@ -263,10 +272,15 @@ void trace_round(struct run *r, const struct avg_commit *c)
 }
 
 /* What has come is written; t frees itself. */
-void trace_close(struct trace *t)
+void trace_close(struct run *r)
 {
+	struct trace *t = r->trace;
+
 	if (!t)
 		return;
+	r->trace = NULL;
+	r->traced.bytes = t->taken;
+	r->traced.ended = t->over;
 	t->r = NULL;
 	t->over = t->closing = true;
 	env_timer(t->env, &t->flush, 0);
@@ -275,8 +289,12 @@ void trace_close(struct trace *t)
 
 json_t *trace_json(const struct run *r)
 {
-	const struct trace *t = r->trace;
+	char path[TRACE_PATH];
 
-	return t ? json_pack("{s:s,s:I,s:I,s:b}", "path", t->path, "bytes", (json_int_t)t->taken, "bytes_max",
-		(json_int_t)t->max, "ended", t->over) : json_null();
+	if (!r->trace && !r->traced.bytes)
+		return json_null();
+	path_of(r, path);
+	return json_pack("{s:s,s:I,s:I,s:b}", "path", path, "bytes", (json_int_t)(r->trace ? r->trace->taken :
+		r->traced.bytes), "bytes_max", (json_int_t)r->spec->local.log_bytes, "ended", r->trace ? r->trace->over :
+		r->traced.ended);
 }

@@ -19,6 +19,7 @@ one() {         # NAME STRATEGY LOG
 	hive a run start "$work/$1.json" --data "$data/digits" >/dev/null || fail "the run was refused"
 }
 folder() { printf '%s/a/runs/%s' "$work" "$(json a run run show "$1")"; }
+log_file() { json a log.path run show "$1"; }
 again() { "$HIVEMINDD" --replay "$@"; }
 
 daemon_start a
@@ -28,6 +29,9 @@ one short single 20kB
 for n in alone swarm short; do wait_for 60 json_is done a state run show $n; done
 for n in alone swarm; do
 	log=$(folder $n)/run.log
+	[ "$(log_file $n) $(json a log.ended run show $n)" = "$log false" ] || fail "its log is shown at $(log_file $n)"
+	expect "$log" hive a run show $n        # to people, too
+	[ "$(json a members run show $n)" = 1 ] || fail "$n was alone"
 	wait_for 5 grep -q '"ev":"applied","epoch":12,' "$log"
 	out=$(again "$(folder $n)" 2>"$work/said") || fail "$n: $(cat "$work/said")"
 	[ ! -s "$work/said" ] || fail "$n: standard error is no terminal: $(cat "$work/said")"
@@ -48,6 +52,7 @@ done
 	fail "the rounds do not say who led them"
 log=$(folder short)/run.log
 [ "$(stat -c %s "$log")" -le 20000 ] || fail "the log is larger than allowed"
+[ "$(log_file short) $(json a log.ended run show short)" = "$log true" ] || fail "it does not say that the log has ended"
 expect "the run log ends here" hive a query "select text from events where kind = 'run.log'"
 expect "short: " again "$(folder short)"        # as far as it goes
 

@@ -321,8 +321,57 @@ static void scn_stopped_in_sum(struct sim *s)
 	node_world_free(w);
 }
 
+/* What a node shows of the run, and of who is there or was: so many members; and whether a run log is, or was, kept. */
+static void shows(struct node_world *w, int node, json_int_t members, bool log)
+{
+	json_t *o = say(w, node, node_run_show, json_pack("{s:s}", "run", "naps"));
+	const json_t *kept = json_object_get(o, "log"), *path = json_object_get(kept, "path");
+	char hex[ID_HEX], want[200] = "";
+	if (node_run(w, node) && log) {
+		id_hex(&node_run(w, node)->id, hex);
+		snprintf(want, sizeof want, "/state/runs/%s/run.log", hex);
+	}
+	if (json_integer_value(json_object_get(o, "members")) != members)
+		sim_fail(w->s, "node %d, %s: %lld members are shown of %lld", node, node_run(w, node) ?
+			run_state_name(node_run(w, node)) : "-", (long long)json_integer_value(json_object_get(o, "members")),
+			(long long)members);
+	if (strcmp(json_is_string(path) ? json_string_value(path) : "", want) ||
+			(json_integer_value(json_object_get(kept, "bytes")) > 0) != log || json_is_true(json_object_get(kept,
+			"ended")))
+		sim_fail(w->s, "node %d: its run log is shown at \"%s\", not at \"%s\"", node, json_is_string(path) ?
+			json_string_value(path) : "", want);
+	json_decref(o);
+}
+
+/* A run that is over still says who made its last epoch, and where its run log is, which the author keeps. */
+static void scn_over(struct sim *s)
+{
+	static char spec[800];
+	json_t *j = json_loads(node_naps(spec, 200, 4 * 16), 0, NULL);
+	json_object_set_new(j, "stop", json_pack("{s:i}", "epochs", 12));
+	json_object_set_new(json_object_get(j, "local"), "log", json_integer(1 << 20));
+	char *text = json_dumps(j, 0);
+	snprintf(spec, sizeof spec, "%s", text);
+	free(text);
+	json_decref(j);
+	struct node_world *w = node_world_new(s, spec);
+	node_world_add(w, 4);
+	node_run_to(w, 3, 60 * SEC);
+	for (int i = 0; i < 4; i++)
+		shows(w, i, 4, i == 0);
+	idle_all(w, true);                      /* nobody joins it again */
+	sim_kill(s, 3);
+	wait_all(w, "done", 60 * SEC);
+	for (int i = 0; i < 3; i++)
+		shows(w, i, 3, i == 0);
+	sim_run_for(s, SEC);                    /* what it held is let go */
+	for (int i = 0; i < 3; i++)
+		shows(w, i, 3, i == 0);
+	node_end(w);
+}
+
 static const struct scn list[] = { SCN(points), SCN(words), SCN(come_and_go), SCN(told), SCN(stopped_in_sum),
-	SCN(admins), SCN(open), {0} };
+	SCN(admins), SCN(open), SCN(over), {0} };
 
 int main(int argc, char **argv)
 {
