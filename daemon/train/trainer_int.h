@@ -400,6 +400,10 @@ bool eval_ended(struct trainer *t, uint64_t *first);
 void eval_told(struct trainer *t, const char *name, const void *p, size_t bytes);
 bool eval_load(struct trainer *t, struct exec_wait *w, int64_t index);         /* false: the LOAD is one of training */
 
+/* trainer_eval_plan.c */
+/* For `run plan`: the program of a validation and its cost, into text and *ret; NULL: there is none. */
+int eval_plan_json(struct trainer *t, bool draw, struct buf *text, json_t **ret, struct err *e);
+
 /* trainer_check.c */
 void check_batch(struct trainer *t, double loss);       /* after each micro-batch's loss */
 void check_step(struct trainer *t, double skipped);

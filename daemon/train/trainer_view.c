@@ -88,7 +88,7 @@ json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e)
 	const char *const *title = titles[runs_on(t)];
 	const struct plan_results none = { 0, NULL };
 	struct view_member me = { .id = t->c.self, .speed = 1 };
-	json_t *plans = json_array(), *costs = json_array(), *o = NULL;
+	json_t *plans = json_array(), *costs = json_array(), *look = NULL, *o = NULL;
 	struct buf text = { 0 };
 	struct plan plan[3] = { 0 };
 	struct tokens *left = NULL;             /* what those before leave for the next */
@@ -118,12 +118,17 @@ json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e)
 		left = memory_rehearse(p, before, NULL);
 		tokens_free(before);
 	}
+	if (rc == 0)
+		rc = eval_plan_json(t, draw, &text, &look, e);
 	if (rc == 0) {
 		told_most(t, &text);
 		o = json_pack("{s:s%,s:O,s:O,s:I}", "text", text.p, text.len, "plans", plans, "predicted", costs, "peak_bytes",
 			(json_int_t)t->predicted_bytes);
 		(void)json_object_set(o, "remat", remat);
+		if (look)
+			(void)json_object_set(o, "validation", look);
 	}
+	json_decref(look);
 	tokens_free(left);
 	while (n-- > 0)
 		plan_free(&plan[n]);

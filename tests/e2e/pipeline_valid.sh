@@ -32,6 +32,11 @@ hive a run start "$work/line.json" >/dev/null || fail "line was refused"
 for n in b c d; do wait_for 20 joins $n; done
 wait_for 30 whole_line
 for n in $(seats); do wait_for 30 shows "$n"; done
+for n in $(seats); do
+	expect "a validation, of 63 held-out micro-batches (500 samples, 1 program):" hive "$n" run plan line
+	expect "  1 train  |" hive "$n" run plan line --draw
+	[ "$(json "$n" validation.predicted.stuck run plan line)" = false ] || fail "a validation is predicted to be stuck"
+done
 say "all say $(json "$(seats | head -n 1)" val_accuracy run show line)"
 
 # Each of those who hold a stage dies once, wherever it is just then.

@@ -2,11 +2,44 @@
  * is what that one says, to the last right answer, whatever happens to them; and nothing stands still for it. */
 #include "looks.h"
 
+/* `run plan` of who has a stage has the program of a validation beside that of the step, and says what it costs; of who
+ * has none there is no plan. */
+static void planned(struct looks *v)
+{
+	sim_check(v->l->s, sim_run_until(v->l->s, line_all_seated, v->l, 60 * SEC));
+	for (int i = 0; i < sim_nodes(v->l->s) && !sim_failed(v->l->s); i++) {
+		struct err e = { 0 };
+		json_t *o = node_ask(v->l->w, i, node_run_plan, json_pack("{s:s,s:b}", "run", "line", "draw", 1), &e), *at;
+		const char *text = json_string_value(json_object_get(o, "text"));
+		size_t k, loads = 0;
+		if (!line_seated(v->l->w, i)) {
+			json_decref(o);
+			continue;
+		}
+		double took = (double)node_run(v->l->w, i)->val_took_us;
+		json_t *look = json_object_get(o, "validation"), *cost = json_object_get(look, "predicted");
+		json_array_foreach(json_object_get(json_object_get(look, "plan"), "body"), k, at)
+			loads += !strcmp(json_string_value(json_object_get(at, "do")), "LOAD");
+		if (json_integer_value(json_object_get(look, "micro_batches")) != (HELD + 7) / 8 || !loads ||
+				json_integer_value(json_object_get(look, "samples")) != HELD || json_integer_value(json_object_get(look,
+				"programs")) != 1)
+			sim_fail(v->l->s, "node %d: run plan has no validation of all that is held out (%s)", i, e.text);
+		else if (!(fabs(json_number_value(json_object_get(cost, "us")) / took - 1) < 0.05) || !json_is_false(
+				json_object_get(cost, "stuck")) || !json_integer_value(json_object_get(cost, "peak_bytes")))
+			sim_fail(v->l->s, "node %d: run plan says that a validation takes %.0f us, and it has taken %.0f", i,
+				json_number_value(json_object_get(cost, "us")), took);
+		else if (!strstr(text, "a validation, of 16 held-out micro-batches (125 samples, 1 program):"))
+			sim_fail(v->l->s, "node %d: run plan prints no validation", i);
+		json_decref(o);
+	}
+}
+
 static void plain(struct sim *s, const char *norm, const char *more, int n)
 {
 	struct looks *v = begin(s, norm, more, n);
 	until(v, NULL, NULL, SEC);
 	all_told(v, n);
+	planned(v);
 	end(v);
 }
 
