@@ -87,6 +87,15 @@ struct view {
 	double us_per_byte;             /* between any two members, as the slowest link has it; 0: not known */
 	uint64_t latency_us;            /* as that with the longest has it */
 };
+/* Of a member that reads samples, beside its arena: batches of a validation that are here at once, with the positions
+ * of their samples. They are there as long as it has its seat. */
+#define PLANNER_HELD_SLOTS 2
+static inline uint64_t planner_held_bytes(const struct view *v)
+{
+	const struct profile *m = v->profile;
+
+	return v->held ? PLANNER_HELD_SLOTS * (m->batch_bytes + m->batch * sizeof(uint64_t)) : 0;
+}
 /* plan_init with the view's members, and what else a plan says of the view that it was made from. */
 void plan_begin(struct plan *ret, const char *strategy, const struct view *v);
 

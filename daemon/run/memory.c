@@ -56,6 +56,11 @@ static json_t *measure(struct runs *rs, const struct spec *s, const struct data 
 	json_t *out;
 	char *text;
 
+	if (trainer_has_crew(t)) {
+		(void)err_set(e, ERR_INVALID, "members of strategy %s hold parts of the model: hivectl run plan FILE "
+			"--members N says what each of them takes", s->strategy);
+		return NULL;
+	}
 	trainer_view(t, &v);
 	model_need(m, 0, m->nops, s->local.batch, 1, &need);
 	z.parameters = m->nparam * sizeof(real);

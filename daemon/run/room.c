@@ -2,12 +2,13 @@
 #include "common/text.h"
 #include "run/int.h"
 
-/* What a run takes when it trains: state, gradients, a micro-batch, batches ahead. */
+/* What a run takes when it trains: state, gradients, a micro-batch, batches ahead, batches held out. */
 static uint64_t taken(const struct trainer *t)
 {
 	struct trainer_view v;
 	trainer_view(t, &v);
-	return (v.arena_predicted_bytes > v.state_bytes ? v.arena_predicted_bytes : v.state_bytes) + v.loader_bytes;
+	return (v.arena_predicted_bytes > v.state_bytes ? v.arena_predicted_bytes : v.state_bytes) + v.loader_bytes +
+		v.held_bytes;
 }
 
 /* What it may take by compute.memory_max, or by what the machine has; 0: not known. */

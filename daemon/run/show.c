@@ -56,6 +56,8 @@ static void put_long(struct run *r, json_t *o)
 			"state_bytes", (json_int_t)v.state_bytes, "loader_bytes", (json_int_t)v.loader_bytes, "skipped",
 			(json_int_t)v.skipped,
 			"abandoned", (json_int_t)v.abandoned, "load_wait_us", (json_int_t)v.load_wait_us);
+		if (trainer_has_crew(r->trainer))
+			run_put_count(t, "held_out_bytes", v.held_bytes);
 		run_put_count(t, "flops", v.flops);
 		if (r->spec->mode.under_way) {
 			run_put_count(t, "stale", v.stale);

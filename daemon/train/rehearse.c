@@ -73,6 +73,7 @@ static int open_members(struct stagehand *h, struct err *e)
 		.generation = 1, .redundancy = s->redundancy, .target_batch = s->target_batch, .granted = true, .fresh = true,
 		.settings = { s->nsettings, s->setting }, .values = s->plan, .us_per_byte = h->c->link.us_per_byte,
 		.latency_us = h->c->link.latency_us };
+	h->v.held = h->strategy->crew;          /* the data are not asked: as if they held something out */
 	h->programs = h->strategy->crew && s->mode.runs_on ? RUN_ON : 1;
 	h->plan = xcalloc((size_t)h->programs * h->n, sizeof(*h->plan));
 	h->list = xcalloc((size_t)h->programs * h->n, sizeof(*h->list));
@@ -229,6 +230,15 @@ static uint64_t state_of(const struct plan *p)
 	return bytes;
 }
 
+/* It reads samples, and with them those that are held out. */
+static uint64_t held_by(const struct stagehand *h, const struct plan *p)
+{
+	for (uint32_t i = 0; i < p->ninstrs; i++)
+		if (p->instr[i].kind == PLAN_LOAD && strcmp(p->instr[i].variant, "positions"))
+			return planner_held_bytes(&h->v);
+	return 0;
+}
+
 static json_t *member(struct stagehand *h, uint32_t k)
 {
 	const struct predict_peer *x = &h->out.peer[k];
@@ -245,6 +255,8 @@ static json_t *member(struct stagehand *h, uint32_t k)
 	o = json_pack("{s:I,s:I,s:I,s:I,s:I,s:f}", "member", (json_int_t)k, "micro_batches", (json_int_t)made,
 		"state_bytes", (json_int_t)state_of(&h->plan[k]), "peak_bytes", (json_int_t)most, "sent_bytes",
 		(json_int_t)sent, "idle", x->bubble);
+	if (h->v.held)
+		(void)json_object_set_new(o, "held_out_bytes", json_integer((json_int_t)held_by(h, &h->plan[k])));
 	if (a == h->profile.nops) {
 		buf_printf(&h->text, "%6u  has no part: spare\n", k);
 		return o;
@@ -279,6 +291,9 @@ static json_t *members(struct stagehand *h)
 	if (h->whole.npeers)
 		buf_printf(&h->text, " an epoch, and %.3f ms the first", (double)first_us(h) / 1e3);
 	buf_printf(&h->text, "\n\n");
+	if (h->v.held)
+		buf_printf(&h->text, "for validation, who reads samples (first and last stages) has %d batches that are held "
+			"out beside that: %llu bytes\n", PLANNER_HELD_SLOTS, (unsigned long long)planner_held_bytes(&h->v));
 	if (h->n < 2)
 		return list;
 	buf_printf(&h->text, "each of them works with numbers of the others: one that lies spoils them all, and without "

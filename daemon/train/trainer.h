@@ -200,6 +200,7 @@ struct trainer_view {
 	/* "quiet" "waiting" "training" "round" "applying" "paused" "broken" */
 	double rate, loss, lr; const char *state;
 	uint64_t arena_bytes, arena_peak_bytes, arena_predicted_bytes, state_bytes, loader_bytes;
+	uint64_t held_bytes;                    /* of batches held out, which a seat has beside these; or will have */
 	uint64_t skipped, abandoned;            /* steps with a non-finite mean; micro-batches thrown away by rounds */
 	uint64_t generation;                    /* of the plans that run now: one for each commit */
 	uint64_t programs, checks;              /* that ran; shapes of them that were checked */

@@ -141,6 +141,8 @@ int trainer_join(struct trainer *t, const struct view *v, bool *ret_fresh, struc
 	eval_begin(t);
 	if (rc == 0 && t->seat.reads && t->v.count)
 		rc = valid_room(t, e);
+	else
+		valid_no_room(t);
 	if (rc == 0) {
 		/* What is prepared may lie behind what must come first again. */
 		if (t->seat.reads && !PLANTED(STALE_BATCH))

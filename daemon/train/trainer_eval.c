@@ -20,6 +20,14 @@ uint32_t eval_most(const struct trainer *t)
 	return n < HELD_MOST ? (uint32_t)n : HELD_MOST;
 }
 
+uint64_t eval_bytes(const struct trainer *t)
+{
+	struct view v = { .profile = &t->profile, .held = eval_most(t) };
+
+	return !t->strategy->crew ? 0 : t->v.slot[0] ? valid_room_bytes(t) : t->seat.is && !t->seat.reads ? 0 :
+		planner_held_bytes(&v);
+}
+
 void eval_begin(struct trainer *t)
 {
 	struct evaluation *h = &t->v.eval;

@@ -37,7 +37,7 @@ struct commit {                                 /* a commit that is to be applie
 	/* Where mean lies, until the SUMs have it. NULL: it has, or there is none. */
 	float *mean; size_t bytes; struct lease *lease;
 };
-#define VALID_SLOTS 2                   /* batches of a validation that are here at once */
+#define VALID_SLOTS PLANNER_HELD_SLOTS  /* batches of a validation that are here at once */
 struct valid_batch;
 /* Of a seat (trainer_eval.c): a program of it runs, of n micro-batches from index first on. */
 struct evaluation {
@@ -381,12 +381,15 @@ void valid_free(struct trainer *t);
 void valid_told(struct trainer *t);             /* all of it has been looked at: the result */
 /* Of a seat: two batches at most are read at once. */
 int valid_room(struct trainer *t, struct err *e);
+uint64_t valid_room_bytes(const struct trainer *t);                    /* that they take */
+void valid_no_room(struct trainer *t);                 /* it reads none; unless jobs are in them still */
 void valid_load(struct trainer *t, struct exec_wait *w, uint64_t from, uint32_t n);
 bool valid_cancel(struct trainer *t, const struct exec_wait *w);       /* false: it is none of a validation's */
 bool valid_back(struct trainer *t, const struct batch *b);             /* likewise */
 
 /* trainer_eval.c */
 uint32_t eval_most(const struct trainer *t);    /* view.held */
+uint64_t eval_bytes(const struct trainer *t);   /* of the batches that a seat has room for, or may come to need */
 void eval_begin(struct trainer *t);             /* a seat is taken */
 void eval_drop(struct trainer *t);              /* what was wanted, and is not over */
 bool eval_due(const struct trainer *t);         /* the next program is one of it */

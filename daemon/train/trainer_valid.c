@@ -236,6 +236,15 @@ int valid_room(struct trainer *t, struct err *e)
 	return 0;
 }
 
+uint64_t valid_room_bytes(const struct trainer *t)
+{
+	uint64_t bytes = 0;
+
+	for (int k = 0; k < VALID_SLOTS && t->v.slot[k]; k++)
+		bytes += t->v.slot[k]->x_bytes + t->v.slot[k]->y_bytes + t->v.batch * sizeof(uint64_t);
+	return bytes;
+}
+
 int valid_new(struct trainer *t, struct err *e)
 {
 	static const struct exec_ops ops = { .load = load, .unload = unload, .cancel = cancel };
@@ -313,11 +322,12 @@ void valid_stop(struct trainer *t)
 		exec_free(t->v.x, trainer_part_gone, t);
 }
 
-void valid_free(struct trainer *t)
+static void free_room(struct trainer *t)
 {
 	for (int k = 0; k < VALID_SLOTS; k++) {
 		struct valid_batch *s = t->v.slot[k];
 
+		t->v.slot[k] = NULL;
 		if (!s)
 			continue;
 		big_free(s->b.x, s->x_bytes);
@@ -325,5 +335,18 @@ void valid_free(struct trainer *t)
 		free(s->b.position);
 		free(s);
 	}
+}
+
+void valid_no_room(struct trainer *t)
+{
+	for (int k = 0; k < VALID_SLOTS; k++)
+		if (t->v.slot[k] && (t->v.slot[k]->running || t->v.slot[k]->busy))
+			return;
+	free_room(t);
+}
+
+void valid_free(struct trainer *t)
+{
+	free_room(t);
 	big_free(t->v.w, t->v.w_bytes + 1);
 }

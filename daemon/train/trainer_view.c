@@ -23,6 +23,12 @@ static const char *state_of(const struct trainer *t)
 	return t->load_wait || !load_left(t) || t->samples >= t->hold_at ? "waiting" : "training";
 }
 
+/* Batches that the loader has, or will have; a seat that reads nothing has none. */
+static uint32_t depth_of(const struct trainer *t)
+{
+	return t->loader_depth ? t->loader_depth : t->seat.is ? 0 : load_depth(t, t->s->local.batch);
+}
+
 void trainer_view(const struct trainer *t, struct trainer_view *ret)
 {
 	struct exec_view x;
@@ -32,7 +38,7 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 		.left = load_left(t), .rate = t->rate, .loss = t->samples ? t->loss_sum / (double)t->samples : NAN,
 		.lr = round_lr(t), .state = state_of(t), .arena_bytes = x.arena_bytes, .arena_peak_bytes = x.arena_peak_bytes,
 		.arena_predicted_bytes = t->predicted_bytes, .state_bytes = trainer_shard(t)->bytes,
-		.loader_bytes = loader_bytes(t->c.data, t->s->local.batch, load_depth(t, t->s->local.batch)),
+		.loader_bytes = loader_bytes(t->c.data, t->s->local.batch, depth_of(t)), .held_bytes = eval_bytes(t),
 		.skipped = t->skipped_steps, .abandoned = x.abandoned,
 		.generation = trainer_generation(t), .programs = x.programs, .checks = x.checks, .instructions = x.instructions,
 		.busy_us = x.busy_us, .load_wait_us = x.load_wait_us,

@@ -34,9 +34,17 @@ wait_for 30 whole_line
 for n in $(seats); do wait_for 30 shows "$n"; done
 for n in $(seats); do
 	expect "a validation, of 63 held-out micro-batches (500 samples, 1 program):" hive "$n" run plan line
-	expect "  1 train  |" hive "$n" run plan line --draw
 	[ "$(json "$n" validation.predicted.stuck run plan line)" = false ] || fail "a validation is predicted to be stuck"
+	took=$(json "$n" trainer.held_out_bytes run show line)
+	[ "$(json "$n" validation.held_out_bytes run plan line)" = "$took" ] || fail "$n: $took bytes hold what is held out"
+	echo "$took" >>"$work/took"
 done
+# Two batches of eight samples, with twelve numbers, a label and a position each; the stage between reads none.
+for k in 0 1 2; do json a members.$k.held_out_bytes run plan "$work/line.json" --members 3 >>"$work/said"; done
+sort -no "$work/took" "$work/took"
+[ "$(sort -n "$work/said" | tr '\n' ' ')" = "0 960 960 " ] || fail "run plan of the spec: $(cat "$work/said")"
+[ "$(sort -n "$work/said")" = "$(cat "$work/took")" ] || fail "run plan of the spec: $(cat "$work/said"); they have $(cat "$work/took")"
+refuse 1 "hivectl run plan FILE --members N says" hive a memory --spec "$work/line.json"
 say "all say $(json "$(seats | head -n 1)" val_accuracy run show line)"
 
 # Each of those who hold a stage dies once, wherever it is just then.

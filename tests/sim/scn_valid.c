@@ -2,6 +2,15 @@
  * is what that one says, to the last right answer, whatever happens to them; and nothing stands still for it. */
 #include "looks.h"
 
+/* Two batches of eight samples: six numbers, a label and a position each; of who reads them, to the byte. */
+static bool holds_out(struct looks *v, int node, json_int_t said)
+{
+	const struct trainer *t = node_run(v->l->w, node)->trainer;
+	struct trainer_view x;
+	trainer_view(t, &x);
+	return said == (t->seat.reads ? 2 * 8 * (6 * 4 + 4 + 8) : 0) && said == (json_int_t)x.held_bytes;
+}
+
 /* `run plan` of who has a stage has the program of a validation beside that of the step, and says what it costs; of who
  * has none there is no plan. */
 static void planned(struct looks *v)
@@ -28,7 +37,10 @@ static void planned(struct looks *v)
 				json_object_get(cost, "stuck")) || !json_integer_value(json_object_get(cost, "peak_bytes")))
 			sim_fail(v->l->s, "node %d: run plan says that a validation takes %.0f us, and it has taken %.0f", i,
 				json_number_value(json_object_get(cost, "us")), took);
-		else if (!strstr(text, "a validation, of 16 held-out micro-batches (125 samples, 1 program):"))
+		else if (!holds_out(v, i, json_integer_value(json_object_get(look, "held_out_bytes"))))
+			sim_fail(v->l->s, "node %d: run plan does not say what memory batches take that are held out", i);
+		else if (!strstr(text, "a validation, of 16 held-out micro-batches (125 samples, 1 program):") ||
+				!strstr(strstr(text, "a validation"), "\n  1 train"))
 			sim_fail(v->l->s, "node %d: run plan prints no validation", i);
 		json_decref(o);
 	}

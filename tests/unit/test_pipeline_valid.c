@@ -179,7 +179,16 @@ static bool fits(struct pipe_kit *k, uint64_t bytes)
 	return true;
 }
 
-/* The most that the step, and a validation behind it, take of the members; what is under way stays. */
+static bool reads(const struct plan *p)
+{
+	for (uint32_t i = 0; i < p->ninstrs; i++)
+		if (p->instr[i].kind == PLAN_LOAD && strcmp(p->instr[i].variant, "positions"))
+			return true;
+	return false;
+}
+
+/* The most that the step, and a validation behind it, take of the members, of whom some read what is held out; what is
+ * under way stays. */
 static uint64_t together_take(struct pipe_kit *k)
 {
 	struct plan step[PIPE_MAX], look[PIPE_MAX];
@@ -191,32 +200,44 @@ static uint64_t together_take(struct pipe_kit *k)
 	k->v.validates = HELD;
 	assert_int_equal(planned(k, look, &e), 0);
 	for (uint32_t r = 0; r < k->v.nmembers; r++) {
-		struct tokens *left = memory_rehearse(&step[r], NULL, &peak);
+		uint64_t most = 0;
+		struct tokens *left = memory_rehearse(&step[r], NULL, &most);
 
-		tokens_free(memory_rehearse(&look[r], left, &peak));
+		tokens_free(memory_rehearse(&look[r], left, &most));
 		tokens_free(left);
+		most += reads(&look[r]) ? 2 * (k->v.profile->batch_bytes + k->v.profile->batch * sizeof(uint64_t)) : 0;
+		peak = most > peak ? most : peak;
 		plan_free(&step[r]);
 		plan_free(&look[r]);
 	}
 	return peak;
 }
 
+/* The fewest bytes of every member with which there is a plan. */
+static uint64_t fewest(struct pipe_kit *k)
+{
+	uint64_t lo = 1, hi = 1 << 24;
+
+	while (lo + 1 < hi) {
+		uint64_t mid = (lo + hi) / 2;
+
+		*(fits(k, mid) ? &hi : &lo) = mid;
+	}
+	assert_true(fits(k, hi));
+	return hi;
+}
+
 static void tight(uint32_t members, const char *values)
 {
 	struct world w;
 	struct err e;
-	uint64_t lo = 1, hi = 1 << 24;
+	uint64_t hi;
 
 	world_open(&w, members, 12, "{\"name\":\"adam\",\"lr\":0.1}");
 	w.kit.v.held = HELD;
 	w.kit.v.fresh = true;
 	pipe_values(&w.kit, "%s", values);
-	while (lo + 1 < hi) {
-		uint64_t mid = (lo + hi) / 2;
-
-		*(fits(&w.kit, mid) ? &hi : &lo) = mid;
-	}
-	assert_true(fits(&w.kit, hi));
+	hi = fewest(&w.kit);
 	if (checked(&w.kit, &e) < 0)
 		fail_msg("%s: the step with %llu bytes: %s", values, (unsigned long long)hi, e.text);
 	w.kit.v.validates = HELD;
@@ -237,6 +258,33 @@ static void little_memory(void **state)
 	tight(2, "{'stages':2,'schedule':'2bw'}");
 	tight(6, "{'stages':[{'replicas':3},{'replicas':2},{}],'micro_batches':5}");
 	tight(6, "{'stages':[{},{'replicas':2},{'replicas':3}],'micro_batches':5}");
+}
+
+/* What is held out takes so many bytes more of the member that has least beside what it needs. */
+static void takes_more(uint32_t members, const char *values, uint32_t tellers, bool reads_it)
+{
+	struct world w;
+	uint64_t without, slot;
+
+	world_open(&w, members, 12, "{\"name\":\"adam\",\"lr\":0.1}");
+	w.kit.v.fresh = true;
+	pipe_values(&w.kit, "%s", values);
+	w.kit.v.held = 0;
+	without = fewest(&w.kit);
+	w.kit.v.held = HELD;
+	slot = w.profile.batch_bytes + w.profile.batch * sizeof(uint64_t);
+	assert_int_equal(fewest(&w.kit) - without, tellers * TALLY * sizeof(double) + (reads_it ? 2 * slot : 0));
+	w.n = 0;                                /* nobody has run */
+	world_close(&w);
+}
+
+static void to_the_byte(void **state)
+{
+	takes_more(1, "{'stages':1}", 1, true);
+	takes_more(2, "{'stages':[{'layers':2},{'layers':8}]}", 1, true);
+	takes_more(4, "{'stages':[{'layers':2},{'layers':8,'replicas':3}],'micro_batches':6}", 3, true);
+	takes_more(3, "{'stages':[{'layers':1},{'layers':8},{'layers':1}],'micro_batches':3}", 1, false);
+	takes_more(3, "{'stages':[{'layers':1},{'layers':8},{'layers':1}],'schedule':'2bw'}", 1, false);
 }
 
 /* Nothing goes back: each cut is crossed once by each micro-batch, and by what is told. */
@@ -278,6 +326,7 @@ int main(void)
 		cmocka_unit_test(schedules),
 		cmocka_unit_test(replicas_and_copies),
 		cmocka_unit_test(little_memory),
+		cmocka_unit_test(to_the_byte),
 		cmocka_unit_test(bytes_sent),
 	};
 

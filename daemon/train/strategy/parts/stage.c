@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/planted.h"
 #include "exec/vec.h"
 #include "kernels/real.h"
 #include "state/layout.h"
@@ -275,6 +276,12 @@ static uint64_t work_most(const struct member *r)
 	return (r->again || r->x->v->held) && x->work_eval > most ? x->work_eval : most;
 }
 
+/* Beside the arena, of whoever reads what is held out. */
+static uint64_t held_out(const struct member *r)
+{
+	return (r->first || r->last) && !PLANTED(EVAL_UNCOUNTED) ? planner_held_bytes(r->x->v) : 0;
+}
+
 uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need)
 {
 	struct needs is = { 0 };
@@ -285,6 +292,7 @@ uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, c
 	r.need.x = r.need.y = 0;
 	tell_own(&is, &r);
 	tell_kept(&is, &r);
+	is.lasting += held_out(&r);
 	is.passing += work_most(&r);
 	return is.lasting + r.part.stats + (x->schedule->runs_on ? is.passing + is.round : more_of(is.passing, is.round));
 }
@@ -342,6 +350,14 @@ static void kept_buffers(struct plan *p, const struct pipe *x, uint32_t s, rooms
 		}
 }
 
+/* No bytes: nobody has said how many. */
+static void arena(struct plan *p, const struct member *r, uint32_t rank)
+{
+	uint64_t bytes = r->x->v->member[rank].memory_bytes, beside = held_out(r);
+
+	plan_tier(p, "arena", !bytes ? 0 : bytes > beside ? bytes - beside : 1);
+}
+
 void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank)
 {
 	const struct stage *at = stage_of(x, rank);
@@ -357,7 +373,7 @@ void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank)
 		plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .dtype = PLAN_F32, .bytes = r.part.stats,
 			.per = FOREVER }, "stats");
 	kept_buffers(p, x, r.s, kept_rooms);
-	plan_tier(p, "arena", x->v->member[rank].memory_bytes);
+	arena(p, &r, rank);
 }
 
 void stage_state(struct plan *p, const struct pipe *x, uint32_t rank)
@@ -366,12 +382,14 @@ void stage_state(struct plan *p, const struct pipe *x, uint32_t rank)
 	uint32_t s = (uint32_t)(at - x->stage), n;
 	struct part part = stage_part(x, s);
 	struct room room[ROOMS];
+	struct member r;
 
 	n = state_rooms(x, s, &part, room);
 	for (uint32_t k = 0; k < n; k++)
 		add(p, x, s, &part, &room[k]);
 	kept_buffers(p, x, s, state_rooms);
-	plan_tier(p, "arena", x->v->member[rank].memory_bytes);
+	seat_of(&r, x, s, at->a, at->b);
+	arena(p, &r, rank);
 }
 
 void stage_held(struct plan *p, const struct member *r)
