@@ -1,6 +1,7 @@
 /* What the files of a run whose plans have many members share: crew_says.c (what is said to it), crew_follow.c (where
- * others are), crew.c (its seat in a generation), crew_holds.c (what it holds), crew_is.c (what the room asks of it),
- * crew_can.c (which target batches members can share out). Nobody calls a file that stands before it. */
+ * others are), crew.c (its seat in a generation), crew_holds.c (what it holds), crew_result.c (what those hear who have
+ * no stage), crew_is.c (what the room asks of it), crew_can.c (which target batches members can share out). Nobody
+ * calls a file that stands before it. */
 #ifndef RUN_CREW_INT_H
 #define RUN_CREW_INT_H
 #include "crew/crew.h"
@@ -11,6 +12,8 @@
 #define CREW_LOST_US 500000             /* without a COMMIT; then others are asked where they are */
 
 enum seat_step { SEAT_NONE, SEAT_WAITS, SEAT_QUIET, SEAT_FILLS, SEAT_RUNS };
+/* What members have said that a validation has come to; no samples: nothing. */
+struct result { struct trainer_validated v; uint8_t prev[DIGEST]; };
 struct run_crew {
 	struct run *r;
 	struct crew *crew;
@@ -29,6 +32,8 @@ struct run_crew {
 	struct avg_roster roster; struct id *ids;       /* as the averager has it */
 	struct timer timer, lost;
 	uint64_t looked, looked_us;             /* instructions that had ended by then: in the last validation */
+	struct result heard;            /* of an epoch that is not applied here yet */
+	uint64_t awaits_us;             /* since when that of the last epoch is waited for; 0: it is not yet */
 	struct settles *settles;        /* cuts of a generation of others are looked for; or NULL */
 };
 

@@ -124,7 +124,10 @@ void run_crew_cut(void *run, const struct err *e)
 static void on_shard(void *mover, struct request *req)
 {
 	struct mover *m = mover;
-	if (!req->wants_reply || !json_object_get(req->f.json, "epoch") || json_object_get(req->f.json, "point"))
+	const json_t *validated = json_object_get(req->f.json, "validated");
+	if (validated && !req->wants_reply)
+		run_crew_hear_result(m->r, &req->f.from, validated);
+	else if (!req->wants_reply || !json_object_get(req->f.json, "epoch") || json_object_get(req->f.json, "point"))
 		rally_hand(m->r->crew->finds, req);
 	else
 		mover_hand(m, req);

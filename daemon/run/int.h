@@ -10,8 +10,8 @@
  *   run                                                    the life of a run: states and events
  *   enter ckpt restore again release open sync_kept drained publish      what its states begin, what comes of it
  *   show plan crew_holds rally* mover* donor discard       parts of a state: held, found, moved, given
- *   (dry memory) (serve revive) words crew_is crew_can fetch_ends differ_end export_file saved_lease
- *   trace history ask find json state place room point rules packed weights give export_next      what all of them ask
+ *   (dry memory) (serve revive) words crew_result crew_is crew_can fetch_ends differ_end export_file saved_lease
+ *   trace history result ask find json state place room point rules packed weights give export_next      what all ask
  */
 #ifndef DAEMON_RUN_INT_H
 #define DAEMON_RUN_INT_H
@@ -204,6 +204,10 @@ bool run_crew_seated(const struct run *r);       /* true in other runs */
 bool run_crew_validates(const struct run *r, uint64_t epoch);     /* is that due on its members? */
 bool run_crew_looks(struct run *r);             /* is its last validation still to be waited for? true in other runs */
 void run_crew_reached(struct run *r, double accuracy);           /* stop.accuracy, perhaps */
+void run_crew_validated(struct run *r, const struct trainer_validated *v);       /* to those who have no stage */
+void run_crew_hear_result(struct run *r, const struct id *from, const json_t *said);
+void run_crew_take_result(struct run *r);        /* that was heard, and perhaps is due now */
+bool run_crew_awaits_result(struct run *r);      /* the last one, of others */
 /* May that peer say that it is? here: as this peer, which leads, knows who is in the generation. */
 int run_crew_may_end(const struct run *r, const struct id *author, const json_t *patch, bool here, struct err *e);
 uint64_t run_crew_share(const struct run *r);    /* samples that its unit brings to an epoch; 0: there are no units */
@@ -228,6 +232,9 @@ bool run_crew_names(const struct run *r, const struct id *id);   /* a member of 
 bool run_crew_whole(const struct run *r);        /* what the trainer holds has the values of the run's point */
 bool run_crew_stands(const struct run *r);       /* at a point, which is that of the others as far as it knows */
 json_t *run_crew_json(const struct run *r);      /* for `run show`; null in other runs */
+
+/* ---- result.c ---- */
+void run_take_result(struct run *r, const struct trainer_validated *v);
 
 /* ---- discard.c ---- */
 void run_given(struct run *r, const struct avg_point *p);        /* its state takes the place of what is here */

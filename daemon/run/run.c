@@ -264,7 +264,7 @@ static enum run_event enter_finish(struct run *r)
 		run_save(r, NULL);
 		return EV_NONE;
 	}
-	if (!donors_stay(r))
+	if (!run_crew_awaits_result(r) && !donors_stay(r))
 		return EV_FINISHED;
 	finish_look(r);
 	return EV_NONE;

@@ -244,6 +244,7 @@ static void on_applied(void *arg, const struct trainer_applied *a)
 		r->epoch_loss = a->loss;
 	run_applied_point(r);
 	record_epoch(r, a);
+	run_crew_take_result(r);
 	if (r->avg)
 		avg_applied(r->avg, a->epoch, a->digest);
 	if (validation_due(r, a->epoch) && (!r->validating || r->crew) && !run_goal(r) && r->state == RUN_TRAIN) {
@@ -260,25 +261,13 @@ static void on_applied(void *arg, const struct trainer_applied *a)
 	run_again_more(r);
 }
 
-static void take_result(struct run *r, const struct trainer_validated *v)
-{
-	r->val_took_us = v->took_us;
-	r->val_done_us = env_now(r->rs->ctx.env);
-	r->val_at = v->epoch;
-	r->val_loss = v->loss;
-	r->val_accuracy = v->accuracy;
-	if (!isnan(v->accuracy) && !(r->best_accuracy >= v->accuracy))
-		r->best_accuracy = v->accuracy;
-	if (r->rs->ctx.store)
-		store_epoch_validated(r->rs->ctx.store, r->hex, v->epoch, v->loss, v->accuracy);
-}
-
 static void on_validated(void *arg, const struct trainer_validated *v)
 {
 	struct run *r = arg;
 	r->validating = false;
 	if (v->samples) {
-		take_result(r, v);
+		run_take_result(r, v);
+		run_crew_validated(r, v);
 		run_crew_reached(r, v->accuracy);
 	}
 	run_tell(r, true);

@@ -31,7 +31,7 @@ spec pipeline line 1000000 "$plan" | looks 5 '"epochs": 1000000' >"$work/line.js
 hive a run start "$work/line.json" >/dev/null || fail "line was refused"
 for n in b c d; do wait_for 20 joins $n; done
 wait_for 30 whole_line
-for n in $(seats); do wait_for 30 shows "$n"; done
+for n in a b c d; do wait_for 30 shows "$n"; done       # the one without a stage, too
 for n in $(seats); do
 	expect "a validation, of 63 held-out micro-batches (500 samples, 1 program):" hive "$n" run plan line
 	[ "$(json "$n" validation.predicted.stuck run plan line)" = false ] || fail "a validation is predicted to be stuck"
@@ -97,5 +97,11 @@ refuse 1 "is not set by hand" hive a set good reached=0.9
 for n in b c d; do wait_for 20 joins $n; done
 for n in a b c d; do wait_for 120 ended $n; done
 at=$(epoch a)
-for n in b c d; do [ "$(epoch $n)" = "$at" ] || fail "$n ended at epoch $(epoch $n), a at $at"; done
+for n in a b c d; do
+	[ "$(epoch $n)" = "$at" ] || fail "$n ended at epoch $(epoch $n), a at $at"
+	[ "$(json $n validation.epoch run show good) $(json $n val_accuracy run show good)" = "$at $(json a val_accuracy run show good)" ] ||
+		fail "$n shows $(json $n val_accuracy run show good) of epoch $(json $n validation.epoch run show good)"
+	[ "$(json $n rows.0.0 query "select count(*) from epochs where epoch = $at and val_accuracy is not null and run = '$(id $n good)'")" = 1 ] ||
+		fail "$n has not written down what epoch $at is worth"
+done
 say done

@@ -63,6 +63,28 @@ static void scn_replicas(struct sim *s)
 		"\"micro_batches\": 4", 6);
 }
 
+/* Two have no stage: they are told, whoever that is; and when who tells them dies, too. */
+static void spares(struct sim *s, const char *norm, const char *more)
+{
+	struct looks *v = begin(s, norm, more, 5);
+	wait_for(v, SEC);
+	all_told(v, 5);
+	for (int k = 0; k < 3 && !sim_failed(s); k++) {
+		into(v);
+		int dead = line_any_seated(v->l->w);
+		sim_kill(s, dead);
+		goes_on(v, 4);
+		sim_restart(s, dead);
+		goes_on(v, 4);
+		wait_for(v, 5 * SEC);
+		all_told(v, 5);
+	}
+	end(v);
+}
+
+static void scn_spares(struct sim *s) { spares(s, "batchnorm", PIPELINE); }
+static void scn_late_spares(struct sim *s) { spares(s, NULL, ", \"replicas\": 1"); }
+
 /* A stage without parameters, which has no part in any round. */
 #define LEARNS_NOTHING ", \"redundancy\": 1, \"replicas\": 1, \"stages\": [{\"layers\": 4}, {\"layers\": 2}, " \
 	"{\"layers\": 4}]"
@@ -254,7 +276,7 @@ static void scn_late_seven(struct sim *s) { seven(s, NULL, ", \"redundancy\": 4"
 
 static const struct scn list[] = { SCN(plain), SCN(late), SCN(replicas), SCN(nothing), SCN(late_nothing), SCN(killed),
 	SCN(late_killed), SCN(units), SCN(late_units), SCN(side_by_side), SCN(in_a_row), SCN(joins), SCN(leaves),
-	SCN(paused), SCN(seven), SCN(late_seven), SCN(slow), SCN(late_slow), {0} };
+	SCN(paused), SCN(spares), SCN(late_spares), SCN(seven), SCN(late_seven), SCN(slow), SCN(late_slow), {0} };
 
 int main(int argc, char **argv)
 {

@@ -1,5 +1,6 @@
 /* The end of runs whose members validate together: stop.accuracy ends all of them at one epoch, by a COMMIT; what is
  * asked for only at the end is had by all; and when that is, and who may say that it is good enough. */
+#include "common/jrpc.h"
 #include "looks.h"
 
 /* ---- stop.accuracy ---- */
@@ -77,8 +78,9 @@ static bool somebody_finishes(struct looks *v, void *arg)
 	return some_ended(v, arg);
 }
 
-/* Only when the goal is reached: members look once more together, and nobody waits for who dies then. */
-static void at_the_end(struct sim *s, bool kills, const char *norm, const char *more, int n, unsigned members)
+/* Only when the goal is reached: members look once more together, and nobody waits for who dies then. Whoever has no
+ * stage is told. */
+static void at_the_end(struct sim *s, bool kills, const char *norm, const char *more, int n)
 {
 	struct looks *v = xcalloc(1, sizeof *v);
 	v->any_end = true;
@@ -94,18 +96,18 @@ static void at_the_end(struct sim *s, bool kills, const char *norm, const char *
 	for (uint64_t e = 0; e < EPOCHS; e++)
 		if (v->of[e].told && e != LAST)
 			sim_fail(s, "somebody has looked before the end");
-	if (!kills && v->of[LAST].told != members)
-		sim_fail(s, "%u of %u members know what it is worth", v->of[LAST].told, members);
+	if (!kills && v->of[LAST].told != (unsigned)n)
+		sim_fail(s, "%u of %d peers know what it is worth", v->of[LAST].told, n);
 	if (!kills && !sim_failed(s))
 		same_as_alone(v, LAST, 1);
 	line_free(v->l);
 	free(v);
 }
 
-static void scn_last(struct sim *s) { at_the_end(s, false, "batchnorm", PIPELINE, 4, 3); }
-static void scn_last_late(struct sim *s) { at_the_end(s, false, NULL, ", \"replicas\": 1", 4, 3); }
-static void scn_last_units(struct sim *s) { at_the_end(s, false, "layernorm", UNITS, 6, 6); }
-static void scn_last_killed(struct sim *s) { at_the_end(s, true, "batchnorm", PIPELINE, 4, 3); }
+static void scn_last(struct sim *s) { at_the_end(s, false, "batchnorm", PIPELINE, 4); }
+static void scn_last_late(struct sim *s) { at_the_end(s, false, NULL, ", \"replicas\": 1", 4); }
+static void scn_last_units(struct sim *s) { at_the_end(s, false, "layernorm", UNITS, 6); }
+static void scn_last_killed(struct sim *s) { at_the_end(s, true, "batchnorm", PIPELINE, 4); }
 
 /* ---- when, and by whom ---- */
 
@@ -156,6 +158,32 @@ static void scn_by_hand(struct sim *s)
 	free(v);
 }
 
+/* One without a stage tells another that all is learned: that is no word of a member's. */
+static void scn_false_word(struct sim *s)
+{
+	struct looks *v = xcalloc(1, sizeof *v);
+	int liar = 0, to = 4;
+	v->l = line_both(s, "batchnorm", PIPELINE, VALIDATES, 5);
+	sim_check(s, sim_run_until(s, line_all_seated, v->l, 60 * SEC));
+	goes_on(v, 2);
+	while (line_seated(v->l->w, liar))
+		liar++;
+	while (line_seated(v->l->w, to))
+		to--;
+	sim_check(s, liar < to);
+	for (int k = 0; k < 40 && !sim_failed(s); k++) {
+		struct run *r = node_run(v->l->w, liar);
+		json_t *said = json_pack("{s:I,s:o,s:i,s:f,s:f,s:i}", "epoch", (json_int_t)r->point.epoch, "prev",
+			json_hex(r->point.prev, DIGEST), "samples", HELD, "loss", 1e-3, "accuracy", 1.0, "took_us", 1);
+		net_post(r->rs->ctx.net, node_id(node_peer(v->l->w, to)->node), KIND_RUN_SHARD, json_pack("{s:s,s:o}", "run",
+			r->hex, "validated", said), NO_BLOB, CLASS_control);
+		wait_for(v, rng_below(sim_rng(s), 100 * MSEC));
+	}
+	all_told(v, 5);
+	line_free(v->l);
+	free(v);
+}
+
 /* The slower pipeline has its last validation to the end, though the others have gone. */
 static void scn_last_slow(struct sim *s)
 {
@@ -172,7 +200,7 @@ static void scn_last_slow(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(ends), SCN(ends_killed), SCN(ends_late), SCN(last), SCN(last_late),
-	SCN(last_units), SCN(last_killed), SCN(last_slow), SCN(seldom), SCN(by_hand), {0} };
+	SCN(last_units), SCN(last_killed), SCN(last_slow), SCN(seldom), SCN(by_hand), SCN(false_word), {0} };
 
 int main(int argc, char **argv)
 {
