@@ -27,7 +27,7 @@ bool grow_by(struct round *r, uint64_t lo, uint64_t hi)
 bool grow_has(const struct round *r, size_t p)
 {
 	uint64_t lo = r->part[p].off, hi = lo + r->part[p].len;
-	if (!r->growing || PLANTED(GROWN_UNREADY))
+	if (!r->growing || PLANTED(GROWN_UNREADY) || (r->a->leaving && PLANTED(GROWN_LEAVES)))
 		return true;
 	for (size_t i = 0; i < r->there.n; i++)
 		if (r->there.v[i].lo <= lo && hi <= r->there.v[i].hi)

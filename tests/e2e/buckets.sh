@@ -1,7 +1,7 @@
 #!/bin/bash
 # Three daemons behind a limited upload train with strategy allreduce, whose layers sleep: as a whole first, then, set while
 # they train, in buckets that leave while backward goes on. A step is shorter then than computing and sending in turns. One
-# is killed in the middle of it and comes back; the others go on, and all have one history.
+# is killed in the middle of it and comes back, or leaves; the others go on, and all have one history.
 . "$(dirname "$0")/lib.sh"
 printf '[network]\nrate_limit_up = 16MiB\n' >"$work/slow.conf"
 cat >"$work/spec.json" <<'END'
@@ -51,6 +51,16 @@ for n in a b; do wait_for 30 past $n $((at + 4)); done
 daemon_start c --config "$work/slow.conf" --join "$(address a)"
 for n in a b c; do wait_for 60 members $n 3; done
 all_past $(($(epoch a) + 3))
+
+# One leaves in the middle of what it gives, and comes back; the others go on.
+for k in 1 2 3; do
+	hive c run leave buckets >/dev/null || fail "c cannot leave"
+	wait_for 10 json_is left c state run show buckets
+	at=$(epoch a)
+	for n in a b; do wait_for 30 past $n $((at + 3)); done
+	wait_for 20 joined c --data /x
+	for n in a b c; do wait_for 60 members $n 3; done
+done
 
 # Who holds lets the others go on; and back to the whole.
 hive b run hold buckets >/dev/null || fail "b cannot hold"

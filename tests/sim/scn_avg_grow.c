@@ -325,6 +325,68 @@ static void scn_joins(struct sim *s)
 	end(w);
 }
 
+struct goer { struct world *w; int node; uint64_t at; bool gone; };
+
+/* Some of what it brings is there, and not all. */
+static bool middle(struct sim *s, void *arg)
+{
+	struct goer *g = arg;
+	int from = (int)rng_below(sim_rng(s), (uint64_t)sim_nodes(s));
+	for (int k = 0; k < sim_nodes(s); k++) {
+		struct apeer *p = world_peer(g->w, g->node = (from + k) % sim_nodes(s));
+		if (p && p->in_round && !p->syncing && p->grown && p->grown < g->w->conf.len)
+			return true;
+	}
+	return false;
+}
+
+static bool others_on(struct sim *s, void *arg)
+{
+	const struct goer *g = arg;
+	for (int i = 0; i < sim_nodes(s); i++)
+		if (i != g->node && world_peer(g->w, i) && world_peer(g->w, i)->point.epoch <= g->at)
+			return false;
+	return true;
+}
+
+static void is_gone(void *arg) { ((struct goer *)arg)->gone = true; }
+static bool has_gone(struct sim *s, void *arg) { return ((struct goer *)arg)->gone; }
+
+/* Whoever leaves in order in the middle of one, whether it makes the rest still or not: what it has given counts as a
+ * whole or not at all, and the others wait for the rest as long as BEGIN says, no longer. */
+static void leaves(struct sim *s, bool ends)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 7);
+	w->conf.group_size = sim_seed(s) % 3 ? 64 : 3;
+	begin(w, 7);
+	for (int k = 0; k < 3 && !sim_failed(s); k++) {
+		struct goer g = { w };
+		if (!sim_run_until(s, middle, &g, 10 * SEC)) {
+			sim_fail(s, "nobody is in the middle of anything");
+			break;
+		}
+		struct apeer *p = world_peer(w, g.node);
+		uint64_t until = p->deadline_us + SEC, total = p->my_total, now = sim_now(s);
+		g.at = p->point.epoch;
+		n.us[g.node] = ends ? n.us[g.node] : 100000 * SEC;
+		if (!ends)
+			env_timer(p->env, &p->grow, 0);
+		avg_leave(p->avg, is_gone, &g);
+		if (!sim_run_until(s, others_on, &g, until > now ? until - now : 1))
+			sim_fail(s, "the others wait for node %d, which leaves, beyond its deadline", g.node);
+		if (!sim_run_until(s, has_gone, &g, 7 * SEC))
+			sim_fail(s, "node %d does not get away", g.node);
+		sim_check(s, ends || p->my_total == total);
+		sim_kill(s, g.node);
+		world_go_on(w, 4);
+	}
+	end(w);
+}
+
+static void scn_leaves(struct sim *s) { leaves(s, true); }
+static void scn_leaves_half(struct sim *s) { leaves(s, false); }
+
 static const char *const specs[] = { "\"fp16\"", "\"uniform8\"", "\"blockwise8\"", "\"blockwise4\"" };
 
 static void scn_coded(struct sim *s)
@@ -375,7 +437,7 @@ static void scn_robust(struct sim *s)
 
 static const struct scn list[] = { SCN(grown), SCN(alone), SCN(never), SCN(joins), SCN(killed), SCN(two_killed),
 	SCN(power), SCN(stopped), SCN(breaking), SCN(late), SCN(late_in_rows), SCN(late_in_lines), SCN(all_late),
-	SCN(patient), SCN(coded), SCN(lanes), SCN(robust), {0} };
+	SCN(patient), SCN(leaves), SCN(leaves_half), SCN(coded), SCN(lanes), SCN(robust), {0} };
 
 int main(int argc, char **argv)
 {

@@ -67,16 +67,73 @@ static void scn_plain(struct sim *s) { life(s, "allreduce", "", 200); }
 static void scn_sync_every(struct sim *s) { life(s, "allreduce", "\"sync_every\": 3", 100); }
 
 /* A bucket behind each layer. Forward, after which samples count, is as long as what they need to meet. */
-static void scn_buckets(struct sim *s)
+static struct node_world *buckets(struct sim *s)
 {
-	struct node_world *w = node_world_new(s, "{\"name\": \"naps\", \"input\": [4], \"model\": [{\"type\": \"linear\", "
+	return node_world_new(s, "{\"name\": \"naps\", \"input\": [4], \"model\": [{\"type\": \"linear\", "
 		"\"out\": 5}, {\"type\": \"sleep\", \"fwd_ms\": 110, \"bwd_ms\": 90}, {\"type\": \"linear\", \"out\": 6}, "
 		"{\"type\": \"sleep\", \"fwd_ms\": 110, \"bwd_ms\": 90}, {\"type\": \"linear\", \"out\": 3}], "
 		"\"loss\": \"cross_entropy\", \"target_batch\": 96, \"optimizer\": {\"name\": \"adam\", \"lr\": 0.01}, "
 		"\"strategy\": \"allreduce\", \"averaging\": {\"bucket_bytes\": 1}, \"validation\": {\"every\": 0}, "
 		"\"data\": {\"name\": \"x\", \"kind\": \"synthetic\", \"count\": 1000}, \"stop\": {\"epochs\": 1000000}, "
 		"\"local\": {\"batch\": 8}}");
+}
+
+static void scn_buckets(struct sim *s)
+{
+	struct node_world *w = buckets(s);
 	life_of(s, w);
+	node_world_free(w);
+}
+
+struct giver { struct node_world *w; int node; };
+
+/* Some of the buckets of a micro-batch that counts have been given to a round, and others are still to be made. */
+static bool gives(struct sim *s, void *arg)
+{
+	struct giver *g = arg;
+	int from = (int)rng_below(sim_rng(s), (uint64_t)sim_nodes(s));
+	for (int k = 0; k < sim_nodes(s); k++) {
+		const struct run *r = node_run(g->w, g->node = (from + k) % sim_nodes(s));
+		const struct trainer *t = r ? r->trainer : NULL;
+		if (t && r->state == RUN_TRAIN && t->grow.told && t->sums.n && t->sums.n < t->sums.wanted)
+			return true;
+	}
+	return false;
+}
+
+static bool has_left(struct sim *s, void *arg)
+{
+	const struct giver *g = arg;
+	return node_run(g->w, g->node)->state == RUN_LEFT;
+}
+
+/* An operator has it leave just then: it goes in order, the others end the round by the time that rounds have, and no
+ * sample counts twice or is lost (chain_check.h). It comes back with what they have by then. */
+static void scn_buckets_leave(struct sim *s)
+{
+	struct node_world *w = buckets(s);
+	node_world_add(w, 5);
+	node_run_to(w, 4, 120 * SEC);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		struct giver g = { w };
+		struct err e = { 0 };
+		if (!sim_run_until(s, gives, &g, 60 * SEC)) {
+			sim_fail(s, "nobody is in the middle of a contribution");
+			break;
+		}
+		uint64_t from = sim_now(s), at = node_newest(w);
+		w->idle[g.node] = true;
+		json_decref(node_ask(w, g.node, node_run_leave, json_pack("{s:s}", "run", "naps"), &e));
+		if (e.code || !sim_run_until(s, has_left, &g, 8 * SEC))
+			sim_fail(s, "node %d does not leave: %s", g.node, e.text);
+		node_run_to(w, at + 1, 20 * SEC);
+		if (sim_now(s) - from > SEC)    /* backward takes 180 ms */
+			sim_fail(s, "epoch %llu took %llu ms more when node %d had left", (unsigned long long)at + 1,
+				(unsigned long long)(sim_now(s) - from) / 1000, g.node);
+		node_goes_on(w, 3, 20 * SEC);
+		w->idle[g.node] = false;
+		node_goes_on(w, 2, 30 * SEC);
+	}
 	node_world_free(w);
 }
 
@@ -417,7 +474,7 @@ static void scn_ends(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(bytes), SCN(ends), SCN(delayed), SCN(delta), SCN(seldom), SCN(plain),
-	SCN(sync_every), SCN(buckets), SCN(async), SCN(diloco), SCN(speeds), SCN(overlap),
+	SCN(sync_every), SCN(buckets), SCN(buckets_leave), SCN(async), SCN(diloco), SCN(speeds), SCN(overlap),
 	SCN(own_orders), SCN(own_orders_delayed),
 	SCN(fragments), SCN(streaming), SCN(coded_sync), SCN(coded_delayed), SCN(coded_delta), SCN(coded_seldom),
 	SCN(coded_async), SCN(coded_diloco), SCN(coded_streaming),
