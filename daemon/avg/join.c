@@ -1,5 +1,4 @@
-/* JOIN: asked of whoever is believed to lead; answered by welcome (roster, point, ranges), redirect, wait, behind,
- * fork,
+/* JOIN: asked of who is believed to lead; answered by welcome (roster, point, ranges), redirect, wait, behind, fork,
  * diverged, or ahead ("you are; I shall catch up"). Leaders ask it of each other, too: that is how halves merge. */
 #include <stdlib.h>
 #include <string.h>
@@ -202,11 +201,10 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 
 void join_start(struct avg *a, struct mate *to)
 {
-	struct joining *j;
 	struct buf b = { 0 };
 	if (to->join || to == a->me)
 		return;
-	j = xcalloc(1, sizeof *j);
+	struct joining *j = xcalloc(1, sizeof *j);
 	*j = (struct joining){ .a = a, .to = to->id, .gen = a->gen, .follower = a->follower,
 		.in = a->state == AVG_IN, .leading = a->state == AVG_IN && is_leader(a) };
 	json_t *q = hub_json(a);
@@ -337,6 +335,8 @@ static void fork_met(struct avg *a, struct request *req, struct mate *m, const s
 {
 	bool needed = shown_needed(a);
 	answer(a, req, !fewer ? "fork" : needed ? "met" : "ahead", a->me, NULL);
+	if (!fewer)
+		roster_elsewhere(a, m);
 	if (needed && q->shows) {
 		shown_start(a, m, AVG_FORK, &m->id, q->epoch);
 	} else if (!needed && fewer) {

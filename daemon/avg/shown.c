@@ -120,13 +120,16 @@ static void stay(struct shown *s, const char *why)
 	kick(a);
 }
 
-/* It says of itself that this one goes on, or does not answer. */
-static void stay_ahead(struct shown *s)
+/* It says of itself that this one goes on (parted), or does not answer. */
+static void stay_ahead(struct shown *s, bool parted)
 {
-	struct mate *m = mate_find(s->a, &s->by);
+	struct avg *a = s->a;
+	struct mate *m = mate_find(a, &s->by);
 	if (m)
-		m->doubt_us = now_of(s->a) + DOUBT_US;
-	shown_drop(s->a);
+		m->doubt_us = now_of(a) + DOUBT_US;
+	if (m && parted)
+		roster_elsewhere(a, m);
+	shown_drop(a);
 }
 
 static void stay_by_count(struct shown *s)
@@ -271,7 +274,7 @@ static void judge_fork(struct shown *s, bool loses, bool others, const struct id
 	if (s->theirs > s->mine || (loses && (others || (s->theirs && s->theirs == s->mine))))
 		give_up(s);
 	else if (!loses)
-		stay_ahead(s);
+		stay_ahead(s, true);
 	else if (s->theirs)
 		stay_by_count(s);
 	else
@@ -312,7 +315,7 @@ static void judge(struct shown *s, const struct other *o)
 		return;
 	if (!o->shows) {
 		if (rel == REL_FORK_WON)
-			stay_ahead(s);
+			stay_ahead(s, true);
 		else
 			stay(s, "it shows no COMMIT for it");
 		return;
@@ -343,7 +346,7 @@ static void showed(void *arg, const struct frame *f, const struct err *e)
 	if (!in(a) || a->follower) {
 		shown_drop(a);
 	} else if (!f) {
-		stay_ahead(s);                  /* others may be able to show it */
+		stay_ahead(s, false);           /* others may be able to show it */
 	} else if (read_other(a, f, &o, &mine)) {
 		stay(s, mine.text);
 	} else {

@@ -130,6 +130,28 @@ static void scn_minority(struct sim *s)
 	world_free(w);
 }
 
+/* Who leads is on the small side, which goes on; they meet again before the others have taken the lead, and who led
+ * lives for them, and tells them that it is elsewhere: they do not wait for it. */
+static void scn_led_elsewhere(struct sim *s)
+{
+	struct world *w = world_new(s, 64, 140, 8, 40 * MSEC);
+	int side[7] = { 0 }, led, here = 0;
+	w->forks_allowed = true;
+	begin(s, w, 7, 3);
+	sim_run_for(s, rng_below(sim_rng(s), 200 * MSEC));
+	led = world_leader(w);
+	sim_check(s, led >= 0);
+	side[led] = side[(led + 1 + (int)rng_below(sim_rng(s), 6)) % 7] = 1;
+	while (side[here])
+		here++;
+	sim_partition(s, side, 7);
+	for (int k = 0; k < 500 && world_peer(w, led)->point.epoch < world_peer(w, here)->point.epoch + 2; k++)
+		sim_run_for(s, 10 * MSEC);
+	sim_heal(s);
+	world_run_to(w, world_newest(w) + 1, 12 * SEC);
+	world_free(w);
+}
+
 struct at { int node; uint64_t epoch; };
 
 static bool is_at(struct sim *s, void *arg)
@@ -427,9 +449,9 @@ static void scn_of_before(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(minority), SCN(fork_told), SCN(slow),
-	SCN(all_slow),
-	SCN(any_late), SCN(client_aux), SCN(diverged), SCN(of_before), SCN(ledger),
+static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(minority), SCN(led_elsewhere),
+	SCN(fork_told), SCN(slow), SCN(all_slow), SCN(any_late), SCN(client_aux),
+	SCN(diverged), SCN(of_before), SCN(ledger),
 	SCN(propose), SCN(leave), SCN(finish), {0} };
 
 int main(int argc, char **argv)
