@@ -332,6 +332,17 @@ void avg_hold(struct avg *a, bool hold)
 	kick(a);
 }
 
+void avg_stay(struct avg *a, uint64_t until_us)
+{
+	a->stay_us = until_us;
+	kick(a);
+}
+
+bool avg_commits(const struct avg *a)
+{
+	return a->round && a->round->commit;
+}
+
 /* ---- kick ---- */
 
 static void tell_lost(struct avg *a)

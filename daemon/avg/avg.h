@@ -182,6 +182,10 @@ void avg_leave(struct avg *a, avg_left_fn *done, void *arg);    /* hands back ra
 typedef void avg_proposed_fn(void *arg, uint64_t epoch, uint64_t version, const struct err *e);
 void avg_propose(struct avg *a, json_t *patch, uint64_t from_epoch, avg_proposed_fn *done, void *arg);
 
+/* As a leader it begins no round before that moment; 0: it may. Is the COMMIT written that ends this epoch? */
+void avg_stay(struct avg *a, uint64_t until_us);
+bool avg_commits(const struct avg *a);
+
 /* Samples per epoch from now on. Every member says so when it takes the COMMIT that changes it, from inside the commit
  * callback, and before it enters at a point behind that. */
 void avg_target(struct avg *a, uint64_t samples);

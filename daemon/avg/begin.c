@@ -179,8 +179,9 @@ void lead_begin(struct avg *a)
 		body_free(&b);
 		a->wait_us = now_of(a) + SECOND;
 		if (a->units->told != a->gen)
-			hub_event(a, LOG_WARN_, "no whole unit", NULL, "epoch %llu: of no unit all members are here: together "
-				"they hold what no one of them does", (unsigned long long)a->point.epoch);
+			hub_event(a, LOG_WARN_, "no whole unit", NULL, "epoch %llu: of no unit all members are here (%s): together "
+				"they hold what no one of them does", (unsigned long long)a->point.epoch,
+				units_missing(a, (char[64]){ 0 }, 64));
 		a->units->told = a->gen;
 		return;
 	}

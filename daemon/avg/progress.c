@@ -333,6 +333,10 @@ void progress_trigger(struct avg *a)
 		return;
 	if (now_of(a) < a->wait_us)             /* the last round came to nothing */
 		return;
+	if (now_of(a) < a->stay_us) {           /* its owner needs this point for a moment longer */
+		env_timer(a->env, &a->beat, now_of(a) + HEARTBEAT_US < a->stay_us ? now_of(a) + HEARTBEAT_US : a->stay_us);
+		return;
+	}
 	if (room_wait(a) || (!in_shares(a) && !a->conf.any && about_to_report(a)))
 		return;
 	if (!a->conf.any && a->rounds_done > 10 && (!a->short_told_us || now_of(a) - a->short_told_us > 60 * SECOND))
@@ -419,6 +423,8 @@ void progress_on(struct avg *a, struct request *req)
 	json_get_u64(req->f.json, "share", &share, &e);
 	m->share = share >> 48 ? 0 : share;
 	json_get_bool(req->f.json, "hold", &hold, &e);
+	if (hold != !!(m->flags & MATE_HOLD) && !PLANTED(HOLD_UNTOLD))
+		kick(a);                        /* the owner hears of it */
 	m->flags = (uint8_t)((m->flags & ~MATE_HOLD) | (hold ? MATE_HOLD : 0));
 	if (m->counted)
 		a->sum -= m->samples;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/lead.h"
+#include "avg/units.h"
 #include "common/hash.h"
 
 #define CONTRADICTION_US (250 * MS)
@@ -236,6 +237,8 @@ static void promised(struct round *r)
 static void take_over(struct avg *a)
 {
 	term_take(a);
+	if (!a->follower)                       /* it has caught up, and has not been taken in: the others know no better */
+		a->me->flags &= (uint8_t)~MATE_FOLLOWER;
 	roster_lead(a, a->me);
 	if (a->round)
 		promised(a->round);
@@ -403,6 +406,12 @@ static void finish_round(struct avg *a, const struct buf *bytes, uint32_t attemp
 	}
 	body_free(&b);
 	r->term = a->term;
+	if (units_same(a, &r->b, &e)) {         /* who is still in it hears that it is over */
+		lead_free(r);
+		lead_new(r)->attempts = attempt + 1;
+		lead_give_up(r, "another generation of the plan");
+		return;
+	}
 	lead_resume(a, r, attempt);
 	if (!r->told_begin)
 		tell_begin(r);

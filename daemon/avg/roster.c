@@ -210,7 +210,8 @@ void roster_tell(struct avg *a)
 		r.leader = a->leader->id;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		bool held = m == a->me ? a->hold : m->flags & MATE_HOLD, follows = m->flags & MATE_FOLLOWER;
+		bool led = m == a->leader && !PLANTED(HOLD_UNTOLD);     /* it tells nobody whether it pauses */
+		bool held = m == a->me ? a->hold : !led && m->flags & MATE_HOLD, follows = m->flags & MATE_FOLLOWER;
 		if (in && m->member && m->live && !held && !follows)
 			ids[r.n++] = m->id;
 		/* Else only the leader knows of a newcomer, and whether one that followed, by the last COMMIT, still does. One

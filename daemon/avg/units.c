@@ -1,4 +1,5 @@
 /* Who holds what in a round of units: from the owner's word into BEGIN, and which units are whole (units.h). */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "avg/holding.h"
@@ -56,12 +57,16 @@ static void await_heads(struct avg *a)
 	}
 }
 
-/* A round of another generation comes to nothing, unless it is decided. */
+/* A round of another generation comes to nothing, unless it is decided. Who has said that it holds the mean cannot
+ * know: that word may have been the last that the COMMIT needed. It hears so from whoever leads, and until then it has
+ * what the COMMIT is of. */
 static void over(struct avg *a)
 {
 	struct round *r = a->round;
 	struct err e;
 	if (!r || r->closed || r->commit || r->fail || (r->b.held && r->b.generation == a->units->generation))
+		return;
+	if (r->acked && !r->lead && !PLANTED(ACK_TAKEN_BACK))
 		return;
 	err_set(&e, ERR_STATE, "another generation of the plan");
 	if (r->lead && r->lead->phase != LEAD_OVER)
@@ -162,6 +167,19 @@ bool units_whole(const struct avg *a, const struct mate *head)
 		if (is_head(&a->units->v[k]) && is_whole(a, a->units->v[k].holds.unit))
 			return false;
 	return true;
+}
+
+const char *units_missing(const struct avg *a, char *buf, size_t n)
+{
+	size_t k = 0;
+	while (k < a->units->n && (a->units->v[k].holds.unit == NO_UNIT || lives(a, &a->units->v[k].id)))
+		k++;
+	if (k == a->units->n)
+		return "nobody is in one";
+	const struct mate *m = mate_find(a, &a->units->v[k].id);
+	const char *is = !m || !m->member || !m->live ? "is not here" : m->flags & MATE_HOLD ? "pauses" : "follows";
+	snprintf(buf, n, "%.8s %s", id_short(&a->units->v[k].id, (char[9]){ 0 }), is);
+	return buf;
 }
 
 /* ---- in BEGIN ---- */

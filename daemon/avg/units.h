@@ -14,6 +14,8 @@ struct units { uint64_t generation; size_t n; struct avg_holder *v; uint32_t tol
 /* Into a BEGIN whose members are there: those of whole units. false: there is no whole one. Nothing when everybody
  * holds all. */
 bool units_put(const struct avg *a, struct body *b);
+/* One of those whom units lack, for people: buf, or a constant. */
+const char *units_missing(const struct avg *a, char *buf, size_t n);
 /* Is a body's as this peer has been told? */
 int units_same(const struct avg *a, const struct body *b, struct err *e);
 /* Who is a head and who is not: those bring no samples of their own (MATE_AUX). */

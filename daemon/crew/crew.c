@@ -4,6 +4,7 @@
 
 #define FLOOR_US (200 * MS)
 #define ROSTER_MAX 4096
+#define HOLD_US (1 * SECOND)            /* and what plans take, several times: so long a round waits for an answer */
 
 /* ---- what its owner says ---- */
 
@@ -19,13 +20,26 @@ static void take_roster(struct crew *c)
 	if (!c->told.is)
 		return;
 	c->told.is = false;
-	if (c->told.epoch != c->epoch)
+	if (c->told.epoch != c->epoch) {
 		promise_void(c);                /* it stands on another COMMIT */
+		c->holds_us = 0;
+	}
 	if (!id_eq(&c->leader, &c->told.leader)) {
 		c->asks = 0;
 		memset(c->judged.set, 0, CREW_DIGEST);
 	}
 	roster_follow(c);
+}
+
+/* It stands on what was before a COMMIT of one that it was to follow. All see that, and nobody goes on in it. */
+static void outrun(struct crew *c, uint64_t number)
+{
+	const struct deal *d = c->decided;
+	if (!d || number >= d->o.generation || c->told_commit_epoch <= d->o.epoch || PLANTED(CREW_OUTRUN))
+		return;
+	c->unsure = true;
+	if (c->running == d)
+		crew_stop_running(c, "the one before has committed since");
 }
 
 static void take_commit(struct crew *c)
@@ -34,6 +48,7 @@ static void take_commit(struct crew *c)
 	c->told_commit = 0;
 	if (!number || number < c->base_number)
 		return;
+	outrun(c, number);
 	c->commits++;
 	c->committed = true;
 	c->commit_us = now_of(c);
@@ -43,6 +58,16 @@ static void take_commit(struct crew *c)
 	c->base_number = number;
 	c->seen = number > c->seen && !PLANTED(CREW_BASE_UNSEEN) ? number : c->seen;
 	deal_set(&c->base, deal_known(c, number));
+}
+
+/* Where an epoch takes less time than to ask all members nobody would ever come in. */
+static void hold(struct crew *c)
+{
+	bool asks = leads(c) && c->overtaken && (c->lead || crew_work_under_way(c, WORK_CHOOSE)) && !PLANTED(CREW_NO_HOLD);
+	uint64_t until = !asks ? 0 : c->holds_us ? c->holds_us : now_of(c) + HOLD_US + 4 * c->plan_us;
+	if (until != c->holds_us && c->cb.holds)
+		c->cb.holds(c->arg, until);
+	c->holds_us = until;
 }
 
 static void step(struct crew *c)
@@ -58,6 +83,7 @@ static void step(struct crew *c)
 		crew_since(c);
 	need_step(c);
 	crew_ask_step(c);
+	hold(c);
 	if (c->in && id_zero(&c->leader) && !c->running) {
 		err_set(&e, ERR_STATE, "nobody leads");
 		crew_waits(c, &e);
@@ -187,9 +213,10 @@ void crew_roster(struct crew *c, const struct crew_roster *r)
 	crew_kick(c);
 }
 
-void crew_commit(struct crew *c, uint64_t generation)
+void crew_commit(struct crew *c, uint64_t generation, uint64_t epoch)
 {
 	c->told_commit = generation;
+	c->told_commit_epoch = epoch;
 	crew_kick(c);
 }
 

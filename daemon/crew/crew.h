@@ -52,6 +52,11 @@ struct crew_cb {
 	/* There can be no generation now: nobody leads, or those who live cannot hold the model. Told when that begins, and
 	 * when the reason changes; over with begin, or when another one runs without this peer. */
 	void (*waits)(void *arg, const struct err *why);
+	/* This peer leads, and asks others of a generation that has come to nothing before, because a COMMIT came first: no
+	 * round shall begin before that moment; 0: it may. Or NULL. */
+	void (*holds)(void *arg, uint64_t until_us);
+	/* Is the COMMIT decided that ends this epoch? A go would come too late. NULL: never. */
+	bool (*commits)(void *arg);
 	void (*event)(void *arg, enum log_level level, const char *code, const struct id *peer, const char *text);
 };
 
@@ -71,8 +76,9 @@ size_t crew_base_members(const struct crew *c, struct id *ret, size_t max);    /
 /* Is it in a generation that runs, that is to come, or whose members hold the state? */
 bool crew_names(const struct crew *c, const struct id *id);
 void crew_roster(struct crew *c, const struct crew_roster *r);         /* whenever it has changed; copied */
-/* A COMMIT came of what that generation has computed: its members hold the state as their plans say. */
-void crew_commit(struct crew *c, uint64_t generation);
+/* The COMMIT of that epoch came of what that generation has computed: its members hold the state as their plans say. A
+ * later generation, made on an earlier epoch, comes to nothing: it was agreed on while this one's last round ended. */
+void crew_commit(struct crew *c, uint64_t generation, uint64_t epoch);
 /* This peer cannot go on in that generation: it is over here, and who leads brings the next one about. */
 void crew_fail(struct crew *c, uint64_t generation);
 /* For `run show`: {"generation", "members": [{"peer", "rank", "unit", "speed", "memory_bytes"}], "rank", "redundancy",

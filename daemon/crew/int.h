@@ -125,7 +125,7 @@ struct crew {
 	/* its owner's word, not followed yet */
 	struct { bool is; uint64_t epoch, target; uint32_t term; struct id leader; uint32_t n; struct id *live;
 		uint32_t ngone; struct id *gone; } told;
-	uint64_t told_commit;
+	uint64_t told_commit, told_commit_epoch;
 	uint64_t seen;                          /* the greatest number heard of that a leader may have given */
 	uint64_t base_number;                   /* of the last COMMIT, by the owner's word */
 	struct deal *base, *decided, *promised, *running;
@@ -143,6 +143,7 @@ struct crew {
 	uint8_t doubted[CREW_DIGEST];
 	struct { uint8_t set[CREW_DIGEST]; unsigned blind; } judged;   /* what the last choice was among; asked so often */
 	uint64_t again_us; unsigned tries; bool committed, odd;        /* odd: most find other plans than this peer */
+	unsigned overtaken; uint64_t holds_us;  /* by COMMITs, in what it asked; until when none shall come */
 	uint64_t answer_us[16]; unsigned answers;
 	uint64_t asked_us; unsigned asks; bool unsure;  /* a promise is void, or it is to stop for newcomers */
 	bool doubts;                            /* what is committed lies with somebody known by hearsay */
@@ -154,7 +155,7 @@ struct crew {
 };
 
 static inline uint64_t now_of(const struct crew *c) { return env_now(c->env); }
-static inline bool leads(const struct crew *c) { return c->in && id_eq(&c->leader, &c->me); }
+static inline bool leads(const struct crew *c) { return id_eq(&c->leader, &c->me); }    /* it may be in no generation */
 static inline json_t *crew_head(const struct crew *c) { return json_pack("{s:s}", "run", c->hex); }
 /* tell.c */
 void crew_kick(struct crew *c);

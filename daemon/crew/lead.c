@@ -9,6 +9,7 @@
 
 #define ASK_AGAIN_US (10 * MS)                  /* who says "later" is asked again so soon, then less often */
 #define ASK_AGAIN_MOST_US (200 * MS)
+#define DECIDED_US (2 * MS)                     /* a round is over soon that is decided */
 #define BLIND_US (1 * SECOND)                   /* how long plans take is not known here */
 #define GO_US (5 * SECOND)
 #define LATE_MOST 6
@@ -212,6 +213,7 @@ static void judge(struct crew *c)
 		overtaken(c);
 		return;
 	}
+	c->overtaken = 0;
 	for (uint32_t i = 0; i < l->d->o.n; i++)
 		alike += l->a[i].said == SAID_YES && !memcmp(l->a[i].digest, digest, CREW_DIGEST);
 	for (uint32_t i = 0; i < l->d->o.n; i++) {
@@ -236,6 +238,8 @@ static void judge(struct crew *c)
 		lead_drop(c);
 		crew_lead_propose(c, d, false, blind);
 		deal_drop(&d);
+	} else if (same && c->cb.commits && c->cb.commits(c->arg)) {
+		env_after(c->env, &l->timer, DECIDED_US);
 	} else if (same) {
 		decide(c, digest);
 	} else {
@@ -318,7 +322,7 @@ static void fire(struct timer *t)
 {
 	struct lead *l = container_of(t, struct lead, timer);
 	uint64_t now = now_of(l->c);
-	if (now >= l->deadline_us) {
+	if (now >= l->deadline_us || all_said(l)) {
 		judge(l->c);
 		return;
 	}
@@ -395,6 +399,8 @@ void crew_lead_step(struct crew *c)
 			if (l->a[i].said == SAID_NOTHING)
 				silent(l, &l->d->o.m[i].id);
 	if (l && (!leads(c) || l->epoch != c->epoch || l->term != c->term || !deal_whole(c, l->d) ||
-			(!l->trial && c->seen != l->d->o.generation)))
+			(!l->trial && c->seen != l->d->o.generation))) {
+		c->overtaken += l->epoch != c->epoch;
 		lead_drop(c);
+	}
 }

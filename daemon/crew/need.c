@@ -143,7 +143,7 @@ static void gather(struct crew *c, struct offer *o, bool broken)
 		.generation = crew_number(CREW_COUNT(c->seen) + 1, &c->conf.run, &c->me, c->life),
 		.m = xcalloc(CREW_MEMBERS_MAX, sizeof *o->m) };
 	for (int members = 1; members >= 0; members--) {
-		if (!c->odd)
+		if (!c->odd && c->in)
 			add(c, o, &c->me, members);
 		list_each(it, &c->mates) {
 			const struct mate *m = list_entry(it, struct mate, link);
@@ -304,10 +304,15 @@ void need_chosen(struct crew *c, struct work *w)
 	c->plan_us = now_of(c) - w->begun_us;
 	for (uint32_t i = 0; i < all->n && !old; i++)
 		old = !deal_lives_on(c, &all->m[i]);
+	if (c->holds_us)
+		crew_kick(c);
 	if (old) {
+		c->overtaken += all->epoch != c->epoch;
 		memset(c->judged.set, 0, CREW_DIGEST);
 		return;
 	}
+	if (x->rc || x->stays)
+		c->overtaken = 0;
 	if (x->rc) {
 		crew_waits(c, &x->why);
 		without(c);

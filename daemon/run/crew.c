@@ -54,6 +54,13 @@ static int tell_units(struct run_crew *s, struct err *e)
 	return rc;
 }
 
+void run_crew_tell(struct run_crew *s)
+{
+	struct err e;
+	if (s->r->trainer && s->r->avg && !run_over(s->r))
+		(void)tell_units(s, &e);        /* if not, the next step says why */
+}
+
 static void runs(struct run_crew *s)
 {
 	struct run *r = s->r;

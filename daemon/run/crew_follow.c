@@ -76,7 +76,7 @@ static int stand_at(struct run_crew *s, const struct avg_point *p, uint64_t gene
 	if (trainer_loaded(r->trainer, p->epoch, p->params, e))
 		return -1;
 	run_given(r, p);
-	crew_commit(s->crew, generation);
+	crew_commit(s->crew, generation, p->epoch);
 	mover_forget(s->mover);
 	hold_again(s, p);
 	rally_since(s->finds);

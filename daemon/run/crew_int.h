@@ -39,6 +39,8 @@ struct run_crew {
 
 void run_crew_look(struct run_crew *s);          /* soon */
 void run_crew_grant(struct run *r);              /* positions of the next epochs */
+/* The averager hears of the generation: at once, or it could go on with a round of the one before. */
+void run_crew_tell(struct run_crew *s);
 void run_crew_is_quiet(void *run);
 void run_crew_step(struct timer *t);
 void run_crew_lost(struct timer *t);             /* is it where it should be? */

@@ -20,6 +20,7 @@ static void take_view(struct run_crew *s, uint64_t generation, const struct view
 	s->v.values = s->values;
 	s->generation = generation;
 	s->told = false;
+	run_crew_tell(s);
 	if (s->step != SEAT_QUIET)              /* else what comes of that sees what is wanted now */
 		s->step = SEAT_WAITS;
 	run_crew_look(s);
@@ -79,8 +80,18 @@ static void on_event(void *arg, enum log_level level, const char *code, const st
 	run_log(arg, level, code, "%s%s%s", text, peer ? " peer " : "", peer ? id_short(peer, who) : "");
 }
 
+static void on_holds(void *arg, uint64_t until_us)
+{
+	avg_stay(((struct run *)arg)->avg, until_us);
+}
+
+static bool on_commits(void *arg)
+{
+	return avg_commits(((struct run *)arg)->avg);
+}
+
 static const struct crew_cb crew_cb = { .begin = on_begin, .others = on_others, .stop = on_stop, .waits = on_waits,
-	.event = on_event };
+	.holds = on_holds, .commits = on_commits, .event = on_event };
 
 /* ---- what the others say ---- */
 
@@ -104,7 +115,7 @@ void run_crew_roster(void *run, const struct avg_roster *x)
 
 void run_crew_commit(struct run *r, uint64_t generation)
 {
-	crew_commit(r->crew->crew, generation);
+	crew_commit(r->crew->crew, generation, r->point.epoch);
 	mover_forget(r->crew->mover);           /* its members hold all of it now */
 	run_crew_grant(r);
 	run_crew_ready(r);                      /* the target batch may be another */

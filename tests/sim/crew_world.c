@@ -103,7 +103,7 @@ static void deliver(struct sim *s, void *arg)
 		p->epoch = x->epoch;
 		r.gone = gone;
 		if (x->base)
-			crew_commit(p->crew, x->base);
+			crew_commit(p->crew, x->base, x->epoch);
 		crew_roster(p->crew, &r);
 	}
 	list_del(&x->link);
@@ -274,21 +274,32 @@ static uint64_t whole(struct cworld *w, int side)
 	return 0;
 }
 
+static void commit_of(struct cworld *w, int side, uint64_t number)
+{
+	struct cside *d = &w->sides[side];
+	d->base = number;
+	d->epoch++;
+	d->term = 0;
+	memset(d->fresh, 0, sizeof d->fresh);
+	d->leader = elect(w, d);
+	w->commits++;
+	tell(w, side);
+}
+
+void cworld_commit(struct cworld *w, uint64_t number)
+{
+	commit_of(w, 0, number);
+}
+
 static void commit(struct sim *s, void *arg)
 {
 	struct cworld *w = arg;
 	for (int side = 0; side < 2 && w->commit_us; side++) {
-		struct cside *d = &w->sides[side];
+		const struct cside *d = &w->sides[side];
 		uint64_t number = d->is ? whole(w, side) : 0;
-		if (!number || d->leader < 0 || !sim_alive(s, d->leader))
-			continue;
-		d->base = number;
-		d->epoch++;
-		d->term = 0;
-		memset(d->fresh, 0, sizeof d->fresh);
-		d->leader = elect(w, d);
-		w->commits++;
-		tell(w, side);
+		const struct cpeer *leader = d->leader >= 0 && sim_alive(s, d->leader) ? cworld_peer(w, d->leader) : NULL;
+		if (number && leader && leader->holds_us <= sim_now(s))
+			commit_of(w, side, number);
 	}
 	sim_at(s, sim_now(s) + 1 + (w->commit_us ? w->commit_us / 2 + rng_below(sim_rng(s), w->commit_us) : 100 * MSEC),
 		commit, w);

@@ -20,6 +20,7 @@ struct cpeer {
 	uint64_t running, newest, stops;
 	uint64_t generation[8]; uint32_t made[8], of[8];        /* whose plans it has computed, of the last generations */
 	unsigned at;
+	uint64_t holds_us;                      /* as the leader: no COMMIT before */
 	char waits[320];                        /* the last reason; empty since it has begun */
 	unsigned named[CREW_MAX], odd[CREW_MAX];        /* events about a peer; that it finds other plans, or none */
 };
@@ -52,6 +53,7 @@ void cworld_split(struct cworld *w, const int *side);
 void cworld_heal(struct cworld *w);
 int cworld_leader(struct cworld *w, int side);
 void cworld_forget(struct cworld *w);           /* until the next COMMIT only who leads knows all of them */
+void cworld_commit(struct cworld *w, uint64_t number);  /* of that generation, whatever runs */
 void cworld_new_term(struct cworld *w);         /* who leads has taken the lead again */
 /* All that live on a side are in one generation, or know that they are spare in it; or all wait. */
 bool cworld_settled(struct cworld *w);

@@ -176,4 +176,6 @@ void cworld_made(void *who, uint64_t generation, uint32_t rank, uint32_t n)
 	p->made[p->at++ % 8] = 1u << rank;
 }
 
-const struct crew_cb cworld_cb = { .begin = begin, .stop = stop, .waits = waits, .event = event };
+static void holds(void *arg, uint64_t until_us) { ((struct cpeer *)arg)->holds_us = until_us; }
+
+const struct crew_cb cworld_cb = { .begin = begin, .stop = stop, .waits = waits, .holds = holds, .event = event };

@@ -290,9 +290,37 @@ static void scn_last_holder(struct sim *s)
 	world_free(w);
 }
 
+/* A generation is said while the COMMIT of the one before is on its way, of a leader that dies just then: who has said
+ * that it holds the mean hears how that ends, and takes part in it. */
+static void scn_decided(struct sim *s)
+{
+	struct world *w = begin(s, (const int[]){ 2, 3, 2 }, 3, 1, 0);
+	int led = world_leader(w);
+	struct whold h[WORLD_MAX];
+	bool behind = false;
+	sim_run_for(s, rng_below(sim_rng(s), 200 * MSEC));
+	uint64_t at = world_newest(w);
+	while (world_newest(w) == at && !sim_failed(s))
+		sim_run_for(s, MSEC / 50);
+	sim_kill(s, led);
+	memcpy(h, w->hold, sizeof h);
+	world_units(w, h, 8);
+	w->max_epoch = at + 5;
+	world_run_to(w, at + 5, 60 * SEC);
+	for (int i = 0; i < sim_nodes(s); i++) {
+		const struct apeer *p = sim_alive(s, i) ? world_peer(w, i) : NULL;
+		if (p && p->resyncs[AVG_MISSED])
+			sim_fail(s, "node %d missed a commit that it had a part in", i);
+		behind = behind || (p && p->resyncs[AVG_BEHIND]);
+	}
+	if (!behind)                            /* its donor has no more than its own part */
+		same(w);
+	world_free(w);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scn list[] = { SCN(bytes), SCN(steady), SCN(killed), SCN(two_killed), SCN(power),
-		SCN(none_whole), SCN(disagree), SCN(generations), SCN(last_holder), { 0 } };
+		SCN(none_whole), SCN(disagree), SCN(generations), SCN(last_holder), SCN(decided), { 0 } };
 	return scn_main(list, argc, argv);
 }

@@ -458,33 +458,9 @@ static void scn_come_back(struct sim *s)
 	sim_check(s, sim_run_until(s, commits, w, SETTLE));
 }
 
-/* A member cannot go on in what runs: the next generation comes. */
-static void scn_cut(struct sim *s)
-{
-	struct cworld *w = cworld_new(s);
-	sim_at_end(s, (void (*)(void *))cworld_free, w);
-	int n = 2 + (int)(sim_seed(s) % 5);
-	cworld_add(w, n);
-	cworld_settle(w, SETTLE);
-	for (int k = 0; k < 3; k++) {
-		uint64_t was = cworld_running(w);
-		struct cpeer *p;
-		do                                      /* a spare has nothing that it could not go on in */
-			p = cworld_peer(w, (int)rng_below(sim_rng(s), (uint64_t)n));
-		while (!p->running);
-		crew_fail(p->crew, was + 1);            /* of another one: nothing */
-		crew_fail(p->crew, was);
-		sim_check(s, !p->running);
-		sim_run_for(s, SEC);
-		cworld_settle(w, SETTLE);
-		sim_check(s, cworld_running(w) > was);
-	}
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
-}
-
 static const struct scn list[] = { SCN(start), SCN(room), SCN(killed), SCN(points), SCN(stopped), SCN(churn), SCN(lost),
 	SCN(partition), SCN(slow), SCN(word), SCN(other), SCN(join), SCN(copies), SCN(newcomers), SCN(heir),
-	SCN(come_back), SCN(cut), {0} };
+	SCN(come_back), {0} };
 
 int main(int argc, char **argv)
 {

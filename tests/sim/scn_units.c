@@ -261,6 +261,60 @@ static void targets(struct sim *s, struct line *l, int small)
 
 static void scn_target(struct sim *s) { targets(s, line_of(s, "layernorm", UNITS, 6), 8); }
 
+static void ask(struct line *l, node_ask_fn *what)
+{
+	struct err e;
+	json_t *r = node_ask(l->w, l->w->author, what, json_pack("{s:s}", "run", "line"), &e);
+	if (!r)
+		sim_fail(l->s, "refused: %s", e.text);
+	json_decref(r);
+}
+
+/* Paused, and on again before all have stopped, with spare members: who pauses and who does not is known to whoever
+ * leads, and nobody waits for long. */
+static void scn_naps(struct sim *s)
+{
+	struct line *l = line_of(s, "layernorm", UNITS, 6);
+	wait_six(l);
+	line_goes_on(l, 2);
+	target(l, 8);
+	line_goes_on(l, 4);
+	for (int k = 0; k < 10 && !sim_failed(s); k++) {
+		ask(l, node_run_pause);
+		sim_run_for(s, rng_below(sim_rng(s), 30 * MSEC));
+		ask(l, node_run_resume);
+		node_run_to(l->w, node_newest(l->w) + 3, 8 * SEC);
+		sim_run_for(s, rng_below(sim_rng(s), 100 * MSEC));
+	}
+	line_free(l);
+}
+
+static void held(struct line *l, int node, bool is)
+{
+	struct err e;
+	json_t *r = node_ask(l->w, node, node_run_hold, json_pack("{s:s,s:b}", "run", "line", "off", !is), &e);
+	if (!r)
+		sim_fail(l->s, "refused: %s", e.text);
+	json_decref(r);
+}
+
+/* One member after the other is held, most of all such as lead: the others go on without it. */
+static void scn_held(struct sim *s)
+{
+	struct line *l = line_of(s, "layernorm", UNITS, 6);
+	wait_six(l);
+	target(l, 8);
+	line_goes_on(l, 4);
+	for (int k = 0; k < 8 && !sim_failed(s); k++) {
+		int led = k % 4 ? node_leader(l->w) : line_any_seated(l->w);
+		held(l, led, true);
+		node_run_to(l->w, node_newest(l->w) + 4, 8 * SEC);
+		held(l, led, false);
+		node_run_to(l->w, node_newest(l->w) + 4, 8 * SEC);
+	}
+	line_free(l);
+}
+
 /* What cannot be shared out is refused, and nothing else comes of it. */
 static void scn_late_target(struct sim *s)
 {
@@ -298,7 +352,7 @@ static void scn_units_in_a_row(struct sim *s)
 static void scn_late_row(struct sim *s) { units_in_a_row(s, line_late(s, ", \"redundancy\": 3", 7)); }
 
 static const struct scn list[] = { SCN(units), SCN(unit_dies), SCN(slow_unit), SCN(target),
-	SCN(long_epoch), SCN(predicted), SCN(units_in_a_row),
+	SCN(long_epoch), SCN(predicted), SCN(units_in_a_row), SCN(naps), SCN(held),
 	SCN(late_units), SCN(late_dies), SCN(late_slow), SCN(late_target), SCN(late_row), {0} };
 
 int main(int argc, char **argv)
