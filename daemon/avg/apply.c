@@ -122,7 +122,7 @@ void apply_leader(struct avg *a)
 	roster_sum(a);
 }
 
-static void measure(struct avg *a, const struct round *r)
+static void measure(struct avg *a, struct round *r)
 {
 	uint64_t now = now_of(a), took = now - r->begun_us;
 	times_add(&a->round_times, took);
@@ -135,8 +135,7 @@ static void measure(struct avg *a, const struct round *r)
 	a->commit_us = now;
 	a->rounds_done++;
 	a->fails = a->untold = 0;
-	a->bytes_in += r->bytes_in;
-	a->bytes_out += r->bytes_out;
+	round_count(r);
 }
 
 void apply_commit(struct round *r)

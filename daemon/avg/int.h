@@ -227,7 +227,7 @@ struct round {
 	uint64_t *came;                         /* by member: bytes that it had sent when the attempt began */
 	bool *bad, *broken;                     /* by member: not finite what it brings, or what it summed of others' */
 	unsigned *odd, judged;                  /* by member: parts far from the others */
-	int jobs; uint64_t begun_us, data_us, attempt_us, bytes_out, bytes_in;
+	int jobs; uint64_t begun_us, data_us, attempt_us, bytes_out, bytes_in, counted_out, counted_in;
 	struct timer late, silent;
 	struct body *commit; struct buf commit_bytes;   /* decided, waits for parts or jobs */
 	struct told *told;                      /* this peer's own COMMIT, which nobody else may hold yet (told.c) */
@@ -402,6 +402,7 @@ void round_close(struct round *r);              /* cancels what is cancellable; 
 float *round_base(const void *p, uint64_t lo);
 struct lease *round_room(struct avg *a, size_t bytes);         /* for a mean; NULL: there is no memory */
 void round_weights(struct round *r, const uint64_t *samples);    /* of this attempt; samples by head */
+void round_count(struct round *r);              /* into bytes_in and bytes_out of a */
 void round_touch(struct round *r);              /* the leader was heard */
 int round_member(const struct round *r, const struct id *id);   /* -1 */
 void round_care(struct round *r);               /* again, after it has become this peer's to lead */

@@ -37,6 +37,15 @@ void round_weights(struct round *r, const uint64_t *samples)
 		r->total += samples[i];
 }
 
+/* What has been carried since it was counted last: results go on when a round is over. */
+void round_count(struct round *r)
+{
+	r->a->bytes_in += r->bytes_in - r->counted_in;
+	r->a->bytes_out += r->bytes_out - r->counted_out;
+	r->counted_in = r->bytes_in;
+	r->counted_out = r->bytes_out;
+}
+
 void round_reap(struct avg *a, bool force)
 {
 	list_each_safe(it, &a->tails) {
@@ -46,6 +55,8 @@ void round_reap(struct avg *a, bool force)
 		if (!flow_idle(r))
 			continue;
 		list_del(&r->link);
+		if (r->applied)
+			round_count(r);
 		lead_free(r);
 		flow_free(r);
 		sents_free(r);

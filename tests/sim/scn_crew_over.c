@@ -67,7 +67,7 @@ static void scn_outrun(struct sim *s)
 	sim_check(s, sim_run_until(s, commits, w, SETTLE));
 }
 
-/* COMMITs come faster than anybody finds out who is to be in the next generation: who comes is taken in nevertheless. */
+/* COMMITs come faster than anybody finds out who is to be in the next generation: who comes is taken in. */
 static void scn_short(struct sim *s)
 {
 	struct cworld *w = cworld_new(s);
