@@ -95,6 +95,9 @@ void model_need(const struct model *m, int a, int b, size_t batch, int parts, st
 struct model_call {
 	size_t batch;
 	const real *param;      /* the WHOLE flat vector (any version of it: the caller names its weight buffer) */
+	/* Of a vector that is cut in two: the first n parameters lie apart, and so do their gradients (grad NULL: they lie
+	 * with the others). */
+	struct { size_t n; const real *param; real *grad; } head;
 	real *buffer;           /* the WHOLE flat vector of buffers; forward with train and not replay updates it. NULL
 				 * when the model has none */
 	uint64_t key;           /* of what is random in this micro-batch (dropout): the same at replay and backward */
@@ -104,6 +107,7 @@ struct model_call {
 	/* backward: grad holds nothing yet of the piece's parameters, whatever lies there; but of those that an op behind
 	 * it shares it holds what that op's piece, which went first, has written */
 	bool fresh;
+	bool apart;             /* with fresh: what ops of other pieces make for what they share lies elsewhere */
 	struct cost *count;     /* what is executed is added here (kernels/cost.h); NULL: nobody counts */
 	/* b - a of them: what op a + i took on par's clock is added to ns[i]. What runs in the pass of another op is there
 	 * (model_runs_in). NULL: nobody asks. */

@@ -41,8 +41,9 @@ static real *address(const struct values *v, const struct places *p, int t)
 static struct layer_call call_of(const struct values *v, const struct model_call *c, int i)
 {
 	const struct model_node *n = &v->m->node[i];
+	const real *param = n->param < c->head.n ? c->head.param : c->param;
 
-	return (struct layer_call){ .l = &v->m->op[i], .batch = c->batch, .param = c->param + n->param,
+	return (struct layer_call){ .l = &v->m->op[i], .batch = c->batch, .param = param + n->param,
 		.buffer = c->buffer ? c->buffer + n->buffer : NULL, .key = rand_key(c->key, (uint64_t)i), .train = c->train,
 		.replay = c->replay };
 }
@@ -244,19 +245,37 @@ static void collect(struct back *k, int part, int t)
 	s->grad = part;
 }
 
+/* Where its gradient goes; NULL: nobody wants it. */
+static real *grad_of(const struct back *k, int i)
+{
+	size_t at = k->v.m->node[i].param;
+	real *to = at < k->c->head.n && k->c->head.grad ? k->c->head.grad : k->ret_grad;
+
+	return k->ret_grad ? to + at : NULL;
+}
+
+/* Has an op behind it made something for the same parameters, where this pass adds to it? */
+static bool goes_on_grad(const struct back *k, int i)
+{
+	const struct model *m = k->v.m;
+	bool here = false;
+
+	for (int j = i + 1; m->node[i].shared_later && j < k->v.b; j++)
+		here = here || m->node[j].owner == m->node[i].owner;
+	return k->c->apart ? here : m->node[i].shared_later;
+}
+
 /* The first op of this pass that has something for these parameters. Zeros are written right before they are added to,
  * while they are near. */
 static bool begins_grad(const struct back *k, int i)
 {
-	const struct model *m = k->v.m;
-
-	return k->c->fresh && k->ret_grad && m->op[i].nparam && !m->node[i].shared_later;
+	return k->c->fresh && k->ret_grad && k->v.m->op[i].nparam && !goes_on_grad(k, i);
 }
 
 static void grad_zero(const struct back *k, int i)
 {
 	if (begins_grad(k, i))
-		vec_fill(k->par, k->v.m->op[i].nparam, 0, k->ret_grad + k->v.m->node[i].param);
+		vec_fill(k->par, k->v.m->op[i].nparam, 0, grad_of(k, i));
 }
 
 static void layer_back(struct back *k, int i, int id, const int *into)
@@ -276,7 +295,7 @@ static void layer_back(struct back *k, int i, int id, const int *into)
 	call.y = address(v, k->places, i + 1);
 	call.dy = grad_at(k, id);
 	call.rectify = chain_at(v->m, v->b, i).rectify && chain_at(v->m, v->b, i).plus < 0;
-	call.dparam = k->ret_grad ? k->ret_grad + n->param : NULL;
+	call.dparam = grad_of(k, i);
 	call.fresh = begins_grad(k, i) && l->ops->stores;
 	if (!call.fresh)
 		grad_zero(k, i);

@@ -52,6 +52,24 @@ static struct block *input(const struct op *o, bool saved, enum plan_class class
 	return NULL;
 }
 
+/* The second operand of a class, where a vector is cut in two: how many elements it begins with, and where. */
+static real *head_of(const struct op *o, const struct plan_ref *v, uint32_t n, struct block *const *at,
+	enum plan_class class, size_t *ret_n)
+{
+	uint32_t seen = 0;
+
+	*ret_n = 0;
+	for (uint32_t k = 0; k < n; k++) {
+		const struct plan_buf *b = buf_of(o, &v[k]);
+
+		if (b->class != class || !seen++)
+			continue;
+		*ret_n = b->nextents ? (size_t)b->extent[0].hi : 0;
+		return flat(b, at[k]);
+	}
+	return NULL;
+}
+
 static struct block *output(const struct op *o, bool saved, enum plan_class class, uint32_t *ret_k)
 {
 	for (uint32_t k = 0; k < o->i->nout; k++)
@@ -113,6 +131,7 @@ static void pass_of(const struct op *o, struct pass *p)
 	struct block *batch = input(o, false, PLAN_BATCH, &b), *x = input(o, false, PLAN_ACTIVATION, &b);
 	struct block *w, *saved;
 	uint32_t k;
+	size_t n;
 
 	*p = (struct pass){ .call = { .batch = o->batch, .train = !o->eval,
 		.replay = o->i->replay && !PLANTED(REPLAY_AFRESH), .work = o->work, .buffer = o->buffers, .key = o->key } };
@@ -122,6 +141,8 @@ static void pass_of(const struct op *o, struct pass *p)
 	p->x = x ? x->p : batch && batch->batch ? batch->batch->x : NULL;
 	w = input(o, false, PLAN_WEIGHT, &b);
 	p->call.param = w ? flat(b, w) : NULL;
+	p->call.apart = w && b->nextents;
+	p->call.head.param = head_of(o, o->i->in, o->i->nin, o->in, PLAN_WEIGHT, &p->call.head.n);
 	if (o->i->kind == PLAN_FWD) {
 		struct block *y = output(o, false, PLAN_ACTIVATION, &k);
 
@@ -139,6 +160,7 @@ static void pass_of(const struct op *o, struct pass *p)
 	p->dx = w ? w->p : NULL;
 	w = output(o, false, PLAN_WEIGHT_GRAD, &k);
 	p->grad = w ? flat(buf_of(o, &o->i->out[k]), w) : NULL;
+	p->call.head.grad = head_of(o, o->i->out, o->i->nout, o->out, PLAN_WEIGHT_GRAD, &n);
 }
 
 static void run_fwd(struct job *j)
@@ -163,6 +185,28 @@ static bool starts_blank(const struct op *o, uint32_t k)
 	return !PLANTED(STALE_GRADIENT) && (!o->i->out[k].add || o->args[k].blank);
 }
 
+/* Has an op of the piece before op i the same parameters? */
+static bool used_before(const struct model *m, const struct pass *p, int i)
+{
+	for (int j = p->a; m->node[i].owner != i && j < i; j++)
+		if (m->node[j].owner == m->node[i].owner)
+			return true;
+	return false;
+}
+
+/* Where others have other parts of the parameters: does no op of the piece have anything for some elements of a part of
+ * the gradient? */
+static bool leaves_some(const struct model *m, const struct pass *p, const struct plan_buf *b)
+{
+	const struct plan_extent *x = p->call.apart && b->nextents ? b->extent : NULL;
+	uint64_t made = 0;
+
+	for (int i = p->a; x && i < p->b; i++)
+		if (m->node[i].param >= x->lo && m->node[i].param < x->hi && !used_before(m, p, i))
+			made += m->op[i].nparam;
+	return x && made < x->hi - x->lo;
+}
+
 static void run_bwd(struct job *j)
 {
 	struct op *o = container_of(j, struct op, job);
@@ -175,25 +219,52 @@ static void run_bwd(struct job *j)
 	for (uint32_t k = 0; k < o->i->nout && p.grad; k++) {
 		if (buf_of(o, &o->i->out[k])->class != PLAN_WEIGHT_GRAD || !starts_blank(o, k))
 			continue;
-		if (o->i->out[k].add)           /* other pieces will add theirs beside it */
+		if (o->i->out[k].add || leaves_some(m, &p, buf_of(o, &o->i->out[k])))   /* others add theirs beside it */
 			memset(o->out[k]->p, 0, buf_of(o, &o->i->out[k])->bytes);
 		p.call.fresh = true;
 	}
 	model_backward(&o->par, m, p.a, p.b, &p.call, p.x, p.dy, p.dx, p.grad);
 }
 
-/* Are parameters and gradients those of the whole model? Then a piece may share some with another. */
-static bool whole_vectors(const struct op *o)
+/* Do elements lo to hi - 1 of the flat vector lie in an operand of a class? Of one that says no extent all do. A head
+ * begins with the first element. */
+static bool lies_in(const struct op *o, const struct plan_ref *v, uint32_t n, enum plan_class class, size_t lo,
+	size_t hi)
 {
-	size_t bytes = o->model->nparam * sizeof(real);
+	uint32_t seen = 0;
 
-	for (uint32_t k = 0; k < o->i->nin + o->i->nout; k++) {
-		const struct plan_buf *b = buf_of(o, k < o->i->nin ? &o->i->in[k] : &o->i->out[k - o->i->nin]);
+	for (uint32_t k = 0; k < n; k++) {
+		const struct plan_buf *b = buf_of(o, &v[k]);
+		uint64_t from = b->nextents && b->extent[0].kind == PLAN_FLAT ? b->extent[0].lo : 0;
+		uint64_t to = b->nextents && b->extent[0].kind == PLAN_FLAT ? b->extent[0].hi : o->model->nparam;
 
-		if ((b->class == PLAN_WEIGHT || b->class == PLAN_WEIGHT_GRAD) && (b->nextents || b->bytes < bytes))
+		if (b->class != class || (seen++ && from))
+			continue;
+		if (lo >= from && hi <= to && (hi - from) * sizeof(real) <= b->bytes)
+			return true;
+	}
+	return false;
+}
+
+/* Parameters that the ops of a piece use, whoever holds them, and their gradients. */
+static bool has_all(const struct op *o, const struct pass *p)
+{
+	for (int i = p->a; i < p->b; i++) {
+		size_t lo = o->model->node[i].param, hi = lo + o->model->op[i].nparam;
+
+		if (hi > lo && (!lies_in(o, o->i->in, o->i->nin, PLAN_WEIGHT, lo, hi) ||
+		    (p->grad && !lies_in(o, o->i->out, o->i->nout, PLAN_WEIGHT_GRAD, lo, hi))))
 			return false;
 	}
 	return true;
+}
+
+static bool uses_weights(const struct model *m, const struct pass *p)
+{
+	for (int i = p->a; i < p->b; i++)
+		if (m->op[i].nparam)
+			return true;
+	return false;
 }
 
 /* Every size is compared with what the kernels need: a planner's mistake must not become a write past the end. */
@@ -211,23 +282,23 @@ static int check_pass(struct op *o, struct err *e)
 	if (piece_of(o, &p.a, &p.b) < 0)
 		return err_set(e, ERR_INVALID, "plan %s: %s has no piece of this model (%d ops)", o->prog->plan.strategy,
 			plan_kind_name(i->kind), m->nops);
-	if (!model_closed(m, p.a, p.b) && !whole_vectors(o))
-		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d shares parameters with ops outside of it",
-			o->prog->plan.strategy, plan_kind_name(i->kind), p.a, p.b - 1);
 	model_need(m, p.a, p.b, o->batch, o->par.n, &need);
 	work = !fwd ? need.work_bwd : p.call.saved ? need.work_fwd : need.work_eval;
-	if (!p.x || (fwd ? !p.y : !p.dy) || (m->offset[p.b] > m->offset[p.a] && !p.call.param))
+	if (!p.x || (fwd ? !p.y : !p.dy) || (uses_weights(m, &p) && !p.call.param))
 		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d lacks an operand (input, weights, %s)",
 		o->prog->plan.strategy,
 			plan_kind_name(i->kind), p.a, p.b - 1, fwd ? "output" : "gradient of the output");
+	if (!has_all(o, &p))
+		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d %s", o->prog->plan.strategy, plan_kind_name(i->kind), p.a,
+			p.b - 1, model_closed(m, p.a, p.b) ? "uses parameters that lie in none of its operands" :
+			"shares parameters with ops outside of it");
 	if (i->work_bytes < work)
 		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d has %llu bytes of scratch and needs %zu",
 			o->prog->plan.strategy, plan_kind_name(i->kind), p.a, p.b - 1, (unsigned long long)i->work_bytes, work);
 	for (k = 0; k < i->nout; k++) {
 		const struct plan_buf *b = buf_of(o, &i->out[k]);
 		size_t want = i->out[k].role == PLAN_AS_SAVED ? (i->keep == PLAN_KEEP_ALL ? need.saved : need.x) :
-			b->class == PLAN_ACTIVATION ? need.y : b->class == PLAN_ACTIVATION_GRAD ? need.x :
-			b->class == PLAN_WEIGHT_GRAD ? (m->offset[p.b] - m->offset[p.a]) * sizeof(real) : 0;
+			b->class == PLAN_ACTIVATION ? need.y : b->class == PLAN_ACTIVATION_GRAD ? need.x : 0;
 
 		if (b->bytes < want)
 			return err_set(e, ERR_INVALID, "plan %s: %s has %llu bytes and needs %zu", o->prog->plan.strategy, b->name,

@@ -1,38 +1,52 @@
-/* "g! batch loss [stats] -> acc+ unit": adds the mean gradient of a micro-batch to the sum of the epoch, in units of
- * the first micro-batch: equal micro-batches add up without a rounding of their own, and one alone keeps its bits
- * (row C02). A micro-batch whose loss is not finite adds nothing. unit: samples of the unit. A sum whose unit is 0 is
- * nothing yet, whatever lies in its memory: a round that this peer had nothing for, and that failed, leaves such a
- * one. scale: the unit is so many samples, whoever's micro-batch is the first: sums of several peers are alike.
+/* "g! batch loss [stats] [h!] -> acc+ unit [sum+]": adds the mean gradient of a micro-batch to the sum of the epoch,
+ * in units of the first micro-batch: equal micro-batches add up without a rounding of their own, and one alone keeps
+ * its bits (row C02). A micro-batch whose loss is not finite adds nothing. unit: samples of the unit. A sum whose unit
+ * is 0 is nothing yet, whatever lies in its memory: a round that this peer had nothing for, and that failed, leaves
+ * such a one. scale: the unit is so many samples, whoever's micro-batch is the first: sums of several peers are alike.
  * Behind the sum stand the running statistics (stats) as they are now, so that nothing of an abandoned micro-batch
- * gets there. */
+ * gets there. h, sum: the same of parameters that lie apart. */
 #include <math.h>
 #include <string.h>
 #include "kernels/vec.h"
 #include "exec/batch.h"
 #include "exec/vec.h"
 
-static int run(struct vec_call *c)
-{
-	const real *g = vec_real(&c->in[0]);
-	struct vec_arg *acc = &c->out[0];
-	bool blank = acc->blank || !(c->env.unit > 0);
-	double n = (double)c->in[1].batch->n, first = c->scale > 0 ? c->scale : n, unit = blank ? first : c->env.unit;
-	double factor = n / unit;
-	bool bad = !isfinite(*vec_scalar(&c->in[2]));
-	const struct vec_arg *stats = c->nin > 3 ? &c->in[3] : NULL;
-	size_t tail = stats ? vec_len(stats) : 0, len = vec_len(acc) - tail;
+struct adding { double unit, factor; bool nothing /* there is no sum yet */, bad; };
 
-	if (blank && bad)
+static void add(struct vec_call *c, const struct adding *how, const real *g, struct vec_arg *acc,
+	const struct vec_arg *stats)
+{
+	size_t tail = stats ? vec_len(stats) : 0, len = vec_len(acc) - tail;
+	bool blank = acc->blank || how->nothing;
+
+	if (blank && how->bad)
 		vec_fill(c->par, len, 0, vec_real(acc));
 	else if (blank && g != vec_real(acc))    /* in place: it is there already */
 		vec_copy(c->par, len, g, vec_real(acc));
-	else if (!blank && !bad)
-		vec_axpy(c->par, len, factor, g, vec_real(acc));
-	if (blank && !bad && factor != 1)
-		vec_scale(c->par, len, factor, vec_real(acc));
+	else if (!blank && !how->bad)
+		vec_axpy(c->par, len, how->factor, g, vec_real(acc));
+	if (blank && !how->bad && how->factor != 1)
+		vec_scale(c->par, len, how->factor, vec_real(acc));
 	if (tail)
 		memcpy(vec_real(acc) + len, stats->p, stats->bytes);
-	*vec_scalar(&c->out[1]) = unit;
+}
+
+static int run(struct vec_call *c)
+{
+	struct vec_arg *acc = &c->out[0], *apart = c->nout > 2 ? &c->in[c->nin - 1] : NULL;
+	double n = (double)c->in[1].batch->n, first = c->scale > 0 ? c->scale : n;
+	struct adding how = { .nothing = !(c->env.unit > 0), .bad = !isfinite(*vec_scalar(&c->in[2])) };
+	const struct vec_arg *stats = c->nin > (apart ? 4 : 3) ? &c->in[3] : NULL;
+
+	how.unit = acc->blank || how.nothing ? first : c->env.unit;
+	how.factor = n / how.unit;
+	if (apart && (apart->bytes != c->out[2].bytes || apart->class != PLAN_WEIGHT_GRAD))
+		return kerr_set(c->e, "accumulate: what lies apart has %zu bytes, and its sum %zu", apart->bytes,
+			c->out[2].bytes);
+	add(c, &how, vec_real(&c->in[0]), acc, stats);
+	if (apart)
+		add(c, &how, vec_real(apart), &c->out[2], NULL);
+	*vec_scalar(&c->out[1]) = how.unit;
 	return 0;
 }
 
