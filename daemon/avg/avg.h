@@ -71,7 +71,8 @@ int avg_point_parse(struct avg_point *ret, const json_t *j, struct err *e);
  * of keep_lo .. keep_hi - 1, which are these and perhaps neighbours', for when one dies, it gets the means. */
 #define NO_UNIT 0xffff
 struct holding { uint16_t unit; uint64_t lo, hi, keep_lo, keep_hi; };
-struct avg_holder { struct id id; struct holding holds; };
+/* with: 1 + the unit in which a member works that brings nothing itself; 0: in none. */
+struct avg_holder { struct id id; struct holding holds; uint16_t with; };
 
 struct avg_begin { uint64_t epoch; uint32_t term, members; uint64_t deadline_us; };
 struct avg_share { struct id id; uint64_t samples; };

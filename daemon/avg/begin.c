@@ -152,7 +152,8 @@ struct lead *lead_new(struct round *r)
 		size_t head = body_head(&r->b, i);      /* a unit is waited for as a whole */
 		const struct mate *h = head < r->b.n ? mate_find(r->a, &r->b.m[head].id) : NULL;
 		l->m[i].gone = !m || !m->live;
-		l->m[i].awaited = h && h->awaited && !(r->b.m[i].flags & MATE_FOLLOWER);
+		bool needed = r->b.held && !PLANTED(KEEPER_UNAWAITED) && units_needs(r->a, &r->b.m[i].id);
+		l->m[i].awaited = ((h && h->awaited) || needed) && !(r->b.m[i].flags & MATE_FOLLOWER);
 	}
 	r->lead = l;
 	await_units(r);

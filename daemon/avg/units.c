@@ -158,6 +158,12 @@ static bool is_whole(const struct avg *a, uint16_t unit)
 	return true;
 }
 
+bool units_needs(const struct avg *a, const struct id *id)
+{
+	const struct avg_holder *h = holder(a, id);
+	return h && h->with && h->holds.unit == NO_UNIT && lives(a, id) && is_whole(a, (uint16_t)(h->with - 1));
+}
+
 bool units_whole(const struct avg *a, const struct mate *head)
 {
 	const struct avg_holder *h = holder(a, &head->id);

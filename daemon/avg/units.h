@@ -21,6 +21,8 @@ int units_same(const struct avg *a, const struct body *b, struct err *e);
 /* Who is a head and who is not: those bring no samples of their own (MATE_AUX). */
 void units_roles(struct avg *a);
 bool units_mine(const struct avg *a);           /* have all of its own unit been heard of late? without one: yes */
+/* Does this peer bring nothing, and a whole unit not go on without it? */
+bool units_needs(const struct avg *a, const struct id *id);
 /* Do all members of this head's unit live? true without units, and when no unit is whole: somebody must say so. */
 bool units_whole(const struct avg *a, const struct mate *head);
 void units_free(struct avg *a);
