@@ -36,6 +36,7 @@ static int tell_units(struct run_crew *s, struct err *e)
 	struct trainer_part *part = xcalloc(n + 1, sizeof *part);
 	struct avg_holder *h = xcalloc(n + 1, sizeof *h);
 	int rc = trainer_parts(s->r->trainer, &s->v, part, e);
+	s->headed = false;
 	for (uint32_t k = 0; k < n && !rc; k++) {
 		h[k].id = s->v.member[k].id;
 		h[k].holds = (struct holding){ .unit = NO_UNIT, .keep_lo = part[k].keep_lo, .keep_hi = part[k].keep_hi };
@@ -43,6 +44,12 @@ static int tell_units(struct run_crew *s, struct err *e)
 			h[k].holds.unit = (uint16_t)part[k].unit;
 			h[k].holds.lo = part[k].lo;
 			h[k].holds.hi = part[k].hi;
+		} else if (part[k].nheld && part[k].unit != PLAN_NO_UNIT) {
+			h[k].with = (uint16_t)(part[k].unit + 1);
+		}
+		if (h[k].holds.unit != NO_UNIT && !part[k].lo && part[k].unit == part[s->v.me].unit) {
+			s->head = h[k].id;
+			s->headed = true;
 		}
 	}
 	if (!rc)

@@ -20,6 +20,7 @@ struct run_crew {
 	enum seat_step step;
 	uint64_t generation;            /* that is decided; its view: */
 	struct view v; struct view_member *member; json_t *values;
+	struct id head; bool headed;    /* who counts the samples of this peer's unit there; there is one */
 	bool in, out, told;             /* this peer is in it; it is not; the averager knows its units */
 	bool whole;                     /* its part of the state has the values of the point */
 	bool drains;                    /* the daemon is to end */

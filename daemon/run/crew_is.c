@@ -1,6 +1,7 @@
 /* What the rest of the room asks of a run whose plans have many members: who is in the generation, who holds the state,
  * and where this peer stands. */
 #include <string.h>
+#include "common/planted.h"
 #include "run/crew_int.h"
 
 #define PATIENT_US 10000000             /* nothing has ended, and the generation is over */
@@ -49,6 +50,19 @@ bool run_crew_looks(struct run *r)
 }
 
 uint64_t run_crew_share(const struct run *r) { return r->crew ? trainer_share(r->trainer) : 0; }
+
+/* Who brings nothing of its unit's to a round, because it learns nothing or a replica speaks for it, is no member
+ * there, and what its unit is in, it is in. */
+uint64_t run_crew_counted(const struct run *r, const struct avg_commit *c)
+{
+	const struct run_crew *s = r->crew;
+	uint64_t samples = c->my_samples;
+	bool is = s && s->headed && s->told && c->generation == s->generation && !PLANTED(UNIT_UNCOUNTED);
+	for (size_t k = 0; is && !samples && k < c->shares; k++)
+		if (id_eq(&c->share[k].id, &s->head))
+			samples = c->share[k].samples;
+	return samples;
+}
 
 /* Does this peer count its unit's samples? */
 bool run_crew_head(const struct run *r)

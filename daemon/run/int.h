@@ -211,6 +211,7 @@ bool run_crew_awaits_result(struct run *r);      /* the last one, of others */
 /* May that peer say that it is? here: as this peer, which leads, knows who is in the generation. */
 int run_crew_may_end(const struct run *r, const struct id *author, const json_t *patch, bool here, struct err *e);
 uint64_t run_crew_share(const struct run *r);    /* samples that its unit brings to an epoch; 0: there are no units */
+uint64_t run_crew_counted(const struct run *r, const struct avg_commit *c);     /* samples of its unit in a COMMIT */
 bool run_crew_head(const struct run *r);         /* it counts its unit's samples; true in other runs */
 int run_crew_change(const struct run *r, const json_t *patch, struct err *e);  /* may these values be in force? */
 /* Could the members of the generation that was decided last make so many samples an epoch? -1 and e: they could not

@@ -130,10 +130,11 @@ void trainer_weights(struct trainer *t, snapshot_fn *done, void *arg);
  * member is told the same view and the same grant, and what follows from those is the same everywhere. */
 struct trainer_part {
 	/* Of a unit's contribution, whose parts lie in the order of the parameters, each with its running statistics behind
-	 * it: what it brings, and of what it gets the mean, which is what it holds. */
+	 * it, perhaps from one in the middle to the last and then from the first on: what it brings, and of what it gets
+	 * the mean, which is what it holds. */
 	bool brings; uint32_t unit; uint64_t lo, hi, keep_lo, keep_hi;
 	struct shard_part own;                  /* what it computes, of that; others step it, too */
-	uint32_t nheld; struct shard_part *held; uint64_t *at;  /* in that order, and where in the contribution */
+	uint32_t nheld; struct shard_part *held; uint64_t *at;  /* in order of the parameters, and where each is there */
 };
 void trainer_parts_free(struct trainer_part *part, uint32_t n);         /* what they point to */
 /* What a view is before it has members (crew_conf.view). What it points to stays, after trainer_free too, until

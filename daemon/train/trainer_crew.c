@@ -28,13 +28,16 @@ static const struct shard *shard_of(const struct trainer *t, const struct plan_b
 	return NULL;
 }
 
-/* Where a buffer of weights lies in it: as the strategy calls its vectors, and a number behind that; else in w. */
+/* Where a buffer of weights lies in it: as the strategy calls its vectors, and a number or .NAME behind that; else in
+ * w. */
 static void *weights_of(const struct trainer *t, const struct shard *s, const char *name)
 {
 	for (uint32_t k = 0; k < t->s->mode.nstate; k++) {
 		size_t n = strlen(t->s->mode.state[k]);
 
-		if (!strncmp(name, t->s->mode.state[k], n) && strspn(name + n, "0123456789") == strlen(name + n))
+		bool tag = strlen(name) >= n && (name[n] == '.' || strspn(name + n, "0123456789") == strlen(name + n));
+
+		if (tag && !strncmp(name, t->s->mode.state[k], n))
 			return shard_extra(s, k);
 	}
 	return shard_w(s);

@@ -85,7 +85,7 @@ static void own_of(const struct trainer *t, const struct plan *p, struct shard_p
 
 /* --- where all of it lies in a contribution */
 
-/* Every part that anybody holds, once, in order. */
+/* Every part that anybody holds, once, in order of the parameters. */
 static struct shard_part *all_of(const struct trainer_part *part, uint32_t n, uint32_t *ret_n)
 {
 	struct shard_part *all;
@@ -102,33 +102,66 @@ static struct shard_part *all_of(const struct trainer_part *part, uint32_t n, ui
 	return all;
 }
 
-static uint64_t place_of(const struct shard_part *all, uint32_t n, const struct shard_part *p)
+/* All parts in that order, which goes on from the last to the first: a contribution begins with the one of number
+ * `begin`. */
+struct lay { uint32_t n, begin; struct shard_part *part; };
+
+/* What is brought may be several of them. */
+static uint64_t place_of(const struct lay *l, const struct shard_part *p)
 {
 	uint64_t at = 0;
 
-	for (uint32_t k = 0; k < n && !shard_part_same(&all[k], p); k++)
-		at += len_of(&all[k]);
+	for (uint32_t k = 0; k < l->n; k++) {
+		const struct shard_part *x = &l->part[(l->begin + k) % l->n];
+
+		if (shard_part_same(x, p) || (extent_len(x->param) && x->param.lo == p->param.lo && x->param.hi <= p->param.hi))
+			break;
+		at += len_of(x);
+	}
 	return at;
 }
 
-static void lay_out(struct trainer_part *part, const struct shard_part *own, uint32_t n)
+/* false: what it holds does not lie end to end. */
+static bool lay_part(const struct lay *l, struct trainer_part *p)
 {
-	uint32_t nall;
-	struct shard_part *all = all_of(part, n, &nall);
+	uint64_t sum = 0;
 
-	for (uint32_t k = 0; k < n; k++) {
-		struct trainer_part *p = &part[k];
+	p->keep_lo = p->nheld ? UINT64_MAX : 0;
+	p->keep_hi = 0;
+	for (uint32_t i = 0; i < p->nheld; i++) {
+		uint64_t n = len_of(&p->held[i]);
 
-		for (uint32_t i = 0; i < p->nheld; i++)
-			p->at[i] = place_of(all, nall, &p->held[i]);
-		if (p->nheld) {
-			p->keep_lo = p->at[0];
-			p->keep_hi = p->at[p->nheld - 1] + len_of(&p->held[p->nheld - 1]);
-		}
-		p->lo = p->brings ? place_of(all, nall, &own[k]) : 0;
-		p->hi = p->brings ? p->lo + len_of(&own[k]) : 0;
+		p->at[i] = place_of(l, &p->held[i]);
+		p->keep_lo = p->at[i] < p->keep_lo ? p->at[i] : p->keep_lo;
+		p->keep_hi = p->at[i] + n > p->keep_hi ? p->at[i] + n : p->keep_hi;
+		sum += n;
 	}
-	free(all);
+	return p->keep_hi - p->keep_lo == sum;
+}
+
+static bool lay_all(const struct lay *l, struct trainer_part *part, uint32_t n)
+{
+	bool fits = true;
+
+	for (uint32_t k = 0; k < n; k++)
+		fits = lay_part(l, &part[k]) && fits;
+	return fits;
+}
+
+static int lay_out(struct trainer_part *part, const struct shard_part *own, uint32_t n, struct err *e)
+{
+	struct lay l = { 0 };
+	bool fits;
+
+	l.part = all_of(part, n, &l.n);
+	while (!(fits = lay_all(&l, part, n)) && l.begin + 1 < l.n)
+		l.begin++;
+	for (uint32_t k = 0; k < n; k++) {
+		part[k].lo = part[k].brings ? place_of(&l, &own[k]) : 0;
+		part[k].hi = part[k].brings ? part[k].lo + len_of(&own[k]) : 0;
+	}
+	free(l.part);
+	return fits ? 0 : err_set(e, ERR_INVALID, "what members hold of the model cannot lie end to end in a contribution");
 }
 
 int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_part *ret, struct err *e)
@@ -147,7 +180,7 @@ int trainer_parts(const struct trainer *t, const struct view *v, struct trainer_
 		plan_free(&p[k]);
 	}
 	if (rc == 0)
-		lay_out(ret, own, v->nmembers);
+		rc = lay_out(ret, own, v->nmembers, e);
 	free(own);
 	free(p);
 	return rc;

@@ -4,9 +4,9 @@ pipeline, every part of the state in two places. JSON out: tokens/s, millisecond
 windows of one epoch), what a daemon alone says, and what each daemon has taken at most (VmHWM) beside what it may take (local.memory).
 
 usage: tests/bench/big.py HIVEMINDD [--memory 4GB] [--members 4] [--layers 24] [--width 1024] [--heads 16] [--context 128] [--micro 8]
-	[--windows 7] [--quick]
-The model is gpt2 medium by default, with a last layer of its own: 406 M parameters instead of 355, since layers that share parameters
-are not cut apart. --quick: a small one, with figures that say nothing."""
+	[--windows 7] [--tied 0] [--quick]
+The model is gpt2 medium by default, of 355 M parameters: its last layer uses the tensor of its first one, which the first member and the
+last one hold. --tied 0: a last layer of its own, 406 M. --quick: a small one, with figures that say nothing."""
 import argparse
 import json
 import os
@@ -23,7 +23,7 @@ PORT = 27600
 
 def spec_of(o, text, **more):
 	return {'name': 'big', 'model': {'zoo': 'gpt2', 'layers': o.layers, 'width': o.width, 'heads': o.heads, 'context': o.context,
-		'dropout': 0, 'tied': 0}, 'loss': 'cross_entropy', 'optimizer': {'name': 'adamw', 'lr': 1e-4}, 'strategy': 'pipeline',
+		'dropout': 0, 'tied': o.tied}, 'loss': 'cross_entropy', 'optimizer': {'name': 'adamw', 'lr': 1e-4}, 'strategy': 'pipeline',
 		'schedule': '1f1b', 'stages': o.members, 'micro_batches': o.micro, 'replicas': 1, 'redundancy': 2, 'target_batch': o.micro,
 		'validation': {'every': 0}, 'data': {'name': 'text', 'kind': 'text'}, 'stop': {'epochs': 1000000},
 		'local': {'batch': 1, 'data': text, 'threads': 1, 'checkpoint_every': 1000000, 'memory': o.memory}, **more}
@@ -89,10 +89,12 @@ def main():
 	for name, value in (('members', 4), ('layers', 24), ('width', 1024), ('heads', 16), ('context', 128), ('micro', 8), ('windows', 7)):
 		p.add_argument(f'--{name}', type=int, default=value)
 	p.add_argument('--memory', default='4GB')
+	p.add_argument('--tied', type=int, default=1, choices=(0, 1))
 	p.add_argument('--quick', action='store_true')
 	o = p.parse_args()
 	if o.quick:
-		o.members, o.layers, o.width, o.heads, o.context, o.micro, o.windows, o.memory = 2, 2, 64, 2, 16, 4, 2, '100MB'
+		o.members, o.layers, o.width, o.heads, o.context, o.micro, o.windows = 2, 2, 64, 2, 16, 4, 2
+		o.memory = '96MB' if o.tied else '100MB'
 	if min(o.members, o.layers, o.width, o.heads, o.context, o.micro, o.windows) < 1:
 		p.error('all numbers are at least 1')
 	end_in_order()
@@ -101,7 +103,7 @@ def main():
 		text = f'{folder}/text.txt'
 		with open(text, 'wb') as f:
 			f.write(random.Random(1).randbytes(1 << 20))
-		out = {'bench': 'big', 'quick': o.quick, 'layers': o.layers, 'width': o.width, 'context': o.context, 'micro_batches': o.micro,
+		out = {'bench': 'big', 'quick': o.quick, 'layers': o.layers, 'width': o.width, 'context': o.context, 'tied': o.tied, 'micro_batches': o.micro,
 			'members': o.members, 'memory': o.memory, 'alone': alone(o, folder, text), **together(o, folder, text), 'machine': machine()}
 	finally:
 		shutil.rmtree(folder)

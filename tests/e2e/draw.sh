@@ -61,7 +61,13 @@ not_this "must be 1 to 256" plan "$work/four.json" --members 1000
 not_this "belongs to strategy pipeline, and this run's strategy is single" plan "$work/four.json" --strategy single
 
 # Models of the zoo, in words.
-not_this "share parameters" plan big --model=gpt2 layers=2 --strategy pipeline --stages 4 --members 4
+hive a run plan big --model=gpt2 layers=2 --strategy pipeline --stages 4 --members 4 --batch 1 --tbs 16 >"$work/tied" || fail "no plan of gpt2: $(cat "$work/tied")"
+[ "$(grep -c "SEND: acc.tied! to 0" "$work/tied")" = 1 ] || fail "the last stage gives nothing to the first: $(cat "$work/tied")"
+printf '{"name": "t", "input": [8], "model": [{"type": "linear", "out": 8}, {"type": "linear", "out": 8, "name": "one"}, {"type": "tanh"},
+ {"type": "linear", "out": 8, "name": "two", "share": "one"}, {"type": "linear", "out": 4}], "loss": "cross_entropy", "target_batch": 32,
+ "optimizer": {"name": "adam", "lr": 0.1}, "strategy": "pipeline", "stages": 3, "data": {"name": "x", "kind": "synthetic", "count": 100},
+ "local": {"batch": 4, "data": "/nowhere"}}\n' >"$work/two.json"
+not_this "one and two share parameters, which are in one stage, or in the first and the last one" plan "$work/two.json" --members 4 --stages 4
 hive a run plan big --model=resnet18 classes=10 --strategy pipeline --stages 3 --members 3 --batch 8 --tbs 96 --mbit 1000 \
 	--latency 1ms --draw >"$work/resnet" || fail "no chart of resnet18: $(cat "$work/resnet")"
 cat "$work/resnet"

@@ -7,17 +7,33 @@
 #include "line_world.h"
 #include "train/trainer_int.h"
 
+static const char nap[] = "{\"type\": \"sleep\", \"fwd_ms\": 4}";
+
+/* Its first layer and its last have the same parameters; norm NULL of them. */
+static const char *model_text(char out[700], const char *norm)
+{
+	if (norm)
+		snprintf(out, 700, "{\"type\": \"linear\", \"out\": 24}, "
+			"{\"type\": \"%s\"}, %s, {\"type\": \"linear\", \"out\": 20}, {\"type\": \"tanh\"}, %s, "
+			"{\"type\": \"linear\", \"out\": 12}, {\"type\": \"%s\"}, %s, {\"type\": \"linear\", \"out\": 4}",
+			norm, nap, nap, norm, nap);
+	else
+		snprintf(out, 700, "{\"type\": \"linear\", \"out\": 6, \"name\": \"first\"}, "
+			"{\"type\": \"layernorm\"}, %s, {\"type\": \"linear\", \"out\": 20}, {\"type\": \"tanh\"}, %s, "
+			"{\"type\": \"linear\", \"out\": 6}, {\"type\": \"layernorm\"}, %s, "
+			"{\"type\": \"linear\", \"out\": 6, \"share\": \"first\"}", nap, nap, nap);
+	return out;
+}
+
 static const char *line_spec(char out[1400], const char *strategy, const char *norm, const char *more)
 {
-	static const char nap[] = "{\"type\": \"sleep\", \"fwd_ms\": 4}";
+	char model[700];
 	const char *seldom = strstr(more, "\"validation\"") ? "" : "\"validation\": {\"every\": 0}, ";
 	const char *stop = strstr(more, "\"stop\"") ? "" : "\"stop\": {\"epochs\": 1000000}, ";
-	snprintf(out, 1400, "{\"name\": \"line\", \"input\": [6], \"model\": [{\"type\": \"linear\", \"out\": 24}, "
-		"{\"type\": \"%s\"}, %s, {\"type\": \"linear\", \"out\": 20}, {\"type\": \"tanh\"}, %s, "
-		"{\"type\": \"linear\", \"out\": 12}, {\"type\": \"%s\"}, %s, {\"type\": \"linear\", \"out\": 4}], "
+	snprintf(out, 1400, "{\"name\": \"line\", \"input\": [6], \"model\": [%s], "
 		"\"loss\": \"cross_entropy\", \"target_batch\": 64, \"optimizer\": {\"name\": \"adam\", \"lr\": 0.01}, "
 		"\"strategy\": \"%s\", %s%s\"data\": {\"name\": \"x\", \"kind\": \"synthetic\", \"count\": 1000}, "
-		"\"seed\": 3, \"local\": {\"batch\": 8}%s}", norm, nap, nap, norm, nap, strategy, seldom, stop, more);
+		"\"seed\": 3, \"local\": {\"batch\": 8}%s}", model_text(model, norm), strategy, seldom, stop, more);
 	return out;
 }
 
@@ -51,11 +67,12 @@ int line_any_seated(struct node_world *w)
 
 /* ---- the one alone ---- */
 
-static void alone_begin(struct alone *a, uint64_t seed, const char *strategy, const char *norm, const char *more)
+static void alone_begin(struct alone *a, uint64_t seed, const char *strategy, const char *norm, const char *more,
+	int nodes)
 {
 	a->s = sim_new(seed + 1000000);
 	a->w = node_world_new(a->s, line_spec(a->spec, strategy, norm, more));
-	node_world_add(a->w, 1);
+	node_world_add(a->w, nodes);
 }
 
 static void alone_end(struct alone *a)
@@ -71,12 +88,12 @@ bool line_is_at(const struct run *r, uint64_t epoch)
 		(r->spec->mode.runs_on && !r->trainer->seat.late.steps && !state_busy(r->trainer->state)));
 }
 
-/* Its state of that epoch, which is not behind it. */
-static const struct shard *alone_at(struct alone *a, uint64_t epoch)
+/* Its state of that epoch, which is not behind it: in so many parts. NULL: it does not come there. */
+static const struct shard *alone_at(struct alone *a, uint64_t epoch, uint32_t *ret_n)
 {
 	for (int k = 0; k < 4000000 && !line_is_at(node_run(a->w, 0), epoch) && !sim_failed(a->s); k++)
 		sim_run_for(a->s, MSEC);
-	return line_is_at(node_run(a->w, 0), epoch) ? trainer_shard(node_run(a->w, 0)->trainer) : NULL;
+	return line_is_at(node_run(a->w, 0), epoch) ? trainer_shards(node_run(a->w, 0)->trainer, ret_n) : NULL;
 }
 
 /* ---- what is held ---- */
@@ -93,7 +110,7 @@ static bool same(const struct line *l, const struct ckpt_tensor *x, const struct
 }
 
 static void compare(struct line *l, int node, uint64_t epoch, const struct shard *part,
-	const struct shard *whole)
+	const struct shard *whole, uint32_t parts)
 {
 	struct sim *s = l->s;
 	struct shard want;
@@ -104,7 +121,8 @@ static void compare(struct line *l, int node, uint64_t epoch, const struct shard
 	}
 	memset(want.block, 0, want.bytes);
 	shard_clock_reset(&want);
-	(void)shard_copy(&want, whole);
+	for (uint32_t k = 0; k < parts; k++)
+		(void)shard_copy(&want, &whole[k]);
 	for (size_t i = 0; i < part->ntensors; i++)
 		if (!same(l, &part->tensor[i], &want.tensor[i], !part->of[i])) {
 			sim_fail(s, "a member has other bits of %s than one alone", want.tensor[i].name);
@@ -115,20 +133,22 @@ static void compare(struct line *l, int node, uint64_t epoch, const struct shard
 	shard_free(&want);
 }
 
+#define LOOKS 8                         /* a new generation may come just then */
+
 /* All that is held at an epoch that comes soon, each when its holder is there: and who has seen it all? */
-static void same_as_alone(struct line *l)
+static bool same_soon(struct line *l)
 {
 	struct sim *s = l->s;
 	struct node_world *w = l->w;
 	struct alone *a = &l->a;
 	sim_run_until(s, line_all_seated, l, 60 * SEC);
 	uint64_t epoch = node_newest(w) + 2;
-	const struct shard *whole = alone_at(a, epoch);
 	bool seen[16] = { false };
-	uint32_t n, copies = 0, held = 0;
+	uint32_t n, parts, copies = 0, held = 0;
+	const struct shard *whole = alone_at(a, epoch, &parts);
 	if (!whole) {
 		sim_fail(s, "one alone does not come there: %s", sim_failed(a->s) ? sim_failed(a->s) : "it takes too long");
-		return;
+		return false;
 	}
 	for (int ms = 0; ms < 60000 && !sim_failed(s); ms++) {
 		bool all = true;
@@ -143,13 +163,77 @@ static void same_as_alone(struct line *l)
 			seen[i] = true;
 			held++;
 			for (uint32_t k = 0; k < n; k++, copies++)
-				compare(l, i, epoch, &v[k], whole);
+				compare(l, i, epoch, &v[k], whole, parts);
 		}
 		if (all)
 			break;
 	}
-	if (held < 3 || copies < 6)
-		sim_fail(s, "of what three hold twice not all was seen");
+	return held >= 3 && copies >= l->copies;
+}
+
+static void same_as_alone(struct line *l)
+{
+	bool all = false;
+	for (int k = 0; k < LOOKS && !all && !sim_failed(l->s); k++)
+		all = same_soon(l);
+	if (!all)
+		sim_fail(l->s, "of what three hold twice not all was seen");
+}
+
+/* What has been seen of a part, to be compared with what others hold of it. */
+struct seen { struct shard copy; bool is; };
+
+static void same_part(struct sim *s, struct seen *v, int n, const struct shard *part)
+{
+	int k = 0;
+	struct err e;
+	while (k < n && v[k].is && (v[k].copy.param.lo != part->param.lo || v[k].copy.param.hi != part->param.hi))
+		k++;
+	if (k == n || (!v[k].is && shard_new(&v[k].copy, part->l, part->param, part->stat, &e))) {
+		sim_fail(s, "no room for what is compared");
+	} else if (!v[k].is) {
+		v[k].is = true;
+		(void)shard_copy(&v[k].copy, part);
+	} else {
+		for (size_t i = 0; i < part->ntensors; i++)
+			if (memcmp(part->tensor[i].data, v[k].copy.tensor[i].data, part->tensor[i].bytes))
+				sim_fail(s, "two that hold it have other bits of %s", part->tensor[i].name);
+	}
+}
+
+/* All who hold a part at an epoch that comes soon hold the same; so many have been looked at. */
+static int same_among(struct line *l)
+{
+	uint64_t epoch = node_newest(l->w) + 2;
+	struct seen v[16] = { 0 };
+	bool seen[16] = { false };
+	uint32_t n;
+	int held = 0;
+	for (int ms = 0; ms < 60000 && !sim_failed(l->s) && node_newest(l->w) < epoch + 2; ms++) {
+		sim_run_for(l->s, MSEC);
+		for (int i = 0; i < sim_nodes(l->s); i++) {
+			if (!line_seated(l->w, i) || seen[i] || !line_is_at(node_run(l->w, i), epoch))
+				continue;
+			const struct shard *part = trainer_shards(node_run(l->w, i)->trainer, &n);
+			seen[i] = true;
+			held++;
+			for (uint32_t k = 0; k < n; k++)
+				same_part(l->s, v, 16, &part[k]);
+		}
+	}
+	for (int k = 0; k < 16; k++)
+		if (v[k].is)
+			shard_free(&v[k].copy);
+	return held;
+}
+
+void line_same_among(struct line *l, int least)
+{
+	int held = 0;
+	for (int k = 0; k < LOOKS && held < least && !sim_failed(l->s); k++)
+		held = same_among(l);
+	if (held < least)
+		sim_fail(l->s, "%d hold a part, and %d were seen", least, held);
 }
 
 static struct line *begin(struct sim *s, const char *norm, const char *more, int n)
@@ -157,6 +241,7 @@ static struct line *begin(struct sim *s, const char *norm, const char *more, int
 	struct line *l = xcalloc(1, sizeof *l);
 	l->s = s;
 	l->stages = 3;
+	l->copies = 6;
 	l->w = node_world_new(s, line_spec(l->spec, "pipeline", norm, more));
 	node_world_add(l->w, n);
 	node_run_to(l->w, 5, 120 * SEC);
@@ -166,19 +251,31 @@ static struct line *begin(struct sim *s, const char *norm, const char *more, int
 struct line *line_of(struct sim *s, const char *norm, const char *more, int n)
 {
 	struct line *l = begin(s, norm, more, n);
-	alone_begin(&l->a, sim_seed(s), "single", norm, "");
+	alone_begin(&l->a, sim_seed(s), "single", norm, "", 1);
 	return l;
 }
 
 #define LATE ", \"schedule\": \"2bw\", \"stages\": 3"
 #define LATE_ALONE ", \"schedule\": \"2bw\", \"stages\": 1, \"redundancy\": 1"
 
+/* Where one alone adds gradients of both layers, these have sums of their own, as they have in any number of stages. */
+#define TWO ", \"stages\": 2, \"replicas\": 1, \"redundancy\": 2"
+
+struct line *line_tied(struct sim *s, bool late, const char *more, int n)
+{
+	char text[200];
+	snprintf(text, sizeof text, "%s%s", late ? LATE : "", more);
+	struct line *l = begin(s, NULL, text, n);
+	alone_begin(&l->a, sim_seed(s), "pipeline", NULL, late ? TWO ", \"schedule\": \"2bw\"" : TWO, 2);
+	return l;
+}
+
 struct line *line_late(struct sim *s, const char *more, int n)
 {
 	char text[200];
 	snprintf(text, sizeof text, LATE "%s", more);
 	struct line *l = begin(s, "layernorm", text, n);
-	alone_begin(&l->a, sim_seed(s), "pipeline", "layernorm", LATE_ALONE);
+	alone_begin(&l->a, sim_seed(s), "pipeline", "layernorm", LATE_ALONE, 1);
 	return l;
 }
 
@@ -190,7 +287,7 @@ struct line *line_both(struct sim *s, const char *norm, const char *more, const 
 	snprintf(text, sizeof text, "%s%s%s", late ? LATE : "", more, both);
 	struct line *l = begin(s, norm, text, n);
 	snprintf(text, sizeof text, "%s%s", late ? LATE_ALONE : "", both);
-	alone_begin(&l->a, sim_seed(s), late ? "pipeline" : "single", norm, text);
+	alone_begin(&l->a, sim_seed(s), late ? "pipeline" : "single", norm, text, 1);
 	return l;
 }
 

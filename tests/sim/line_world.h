@@ -16,6 +16,7 @@ int line_any_seated(struct node_world *w);              /* by chance */
 struct alone { struct sim *s; struct node_world *w; char spec[1400]; };
 struct line { struct sim *s; struct node_world *w; struct alone a; char spec[1400];
 	int stages;                                     /* 3 */
+	uint32_t copies;                                /* 6: of parts, all that are held by them */
 	double rounded;                                 /* by so much may numbers differ; several add in another order */
 };
 
@@ -27,8 +28,13 @@ struct line *line_of(struct sim *s, const char *norm, const char *more, int n);
 struct line *line_late(struct sim *s, const char *more, int n);
 /* As line_of, or, norm NULL, as line_late; both: further keys of either spec. */
 struct line *line_both(struct sim *s, const char *norm, const char *more, const char *both, int n);
+/* Of a model whose first layer and last layer have the same parameters, beside a pipeline of two that nothing disturbs;
+ * late: of schedule 2bw. */
+struct line *line_tied(struct sim *s, bool late, const char *more, int n);
 bool line_is_at(const struct run *r, uint64_t epoch);   /* its state is that of this epoch */
 void line_end(struct line *l);                          /* it has learned what the one alone has */
+/* All who hold a part at an epoch that comes soon hold the same bits of it; so many have been looked at. */
+void line_same_among(struct line *l, int least);
 void line_free(struct line *l);                         /* whatever it has learned */
 void line_goes_on(struct line *l, uint64_t epochs);
 int line_pick(struct line *l, uint64_t us);             /* who has a stage, at most that long after all have a member */

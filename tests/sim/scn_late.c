@@ -27,6 +27,30 @@ static void scn_killed(struct sim *s) { line_killed(line_late(s, ONE, 4)); }
 static void scn_in_a_row(struct sim *s) { line_in_a_row(line_late(s, ONE ", \"redundancy\": 3", 7)); }
 static void scn_back(struct sim *s) { line_back_at_once(line_late(s, ONE, 3)); }
 
+/* Of a pipeline some give nothing to a round: a stage that learns nothing, which keeps its neighbours, and a replica
+ * for which another one speaks. What their pipeline is in, they are in: nothing begins anew with a COMMIT. */
+static void gives_nothing(struct sim *s, const char *stages)
+{
+	char more[200];
+	snprintf(more, sizeof more, ONE ", \"stages\": %s", stages);
+	struct line *l = line_late(s, more, 3);
+	sim_check(s, sim_run_until(s, line_all_seated, l, 60 * SEC));
+	const struct run *r = node_run(l->w, 0);
+	uint64_t was = r ? r->crew->generation : 0;
+	line_goes_on(l, 20);
+	if (!r || r->crew->generation != was)
+		sim_fail(s, "another generation, and nobody has died");
+	line_same_among(l, 3);
+	line_free(l);
+}
+
+static void scn_learns_nothing(struct sim *s)
+{
+	gives_nothing(s, "[{\"layers\": 4}, {\"layers\": 2}, {\"layers\": 4}]");
+}
+
+static void scn_spoken_for(struct sim *s) { gives_nothing(s, "[{}, {\"replicas\": 2}]"); }
+
 /* ---- a target batch that three stages cannot share out ---- */
 
 struct told { bool over; uint64_t epoch; char text[320]; };
@@ -116,7 +140,8 @@ static void scn_target(struct sim *s)
 	line_end(l);
 }
 
-static const struct scn list[] = { SCN(on), SCN(killed), SCN(in_a_row), SCN(back), SCN(target), {0} };
+static const struct scn list[] = { SCN(on), SCN(killed), SCN(in_a_row), SCN(back), SCN(target), SCN(learns_nothing),
+	SCN(spoken_for), {0} };
 
 int main(int argc, char **argv)
 {

@@ -24,54 +24,6 @@ static void scn_late_units(struct sim *s) { units(s, line_late(s, "", 6)); }
 
 /* ---- several, and deaths ---- */
 
-/* What has been seen of a part, to be compared with what others hold of it. */
-struct seen { struct shard copy; bool is; };
-
-static void same_part(struct sim *s, struct seen *v, int n, const struct shard *part)
-{
-	int k = 0;
-	struct err e;
-	while (k < n && v[k].is && (v[k].copy.param.lo != part->param.lo || v[k].copy.param.hi != part->param.hi))
-		k++;
-	if (k == n || (!v[k].is && shard_new(&v[k].copy, part->l, part->param, part->stat, &e))) {
-		sim_fail(s, "no room for what is compared");
-	} else if (!v[k].is) {
-		v[k].is = true;
-		(void)shard_copy(&v[k].copy, part);
-	} else {
-		for (size_t i = 0; i < part->ntensors; i++)
-			if (memcmp(part->tensor[i].data, v[k].copy.tensor[i].data, part->tensor[i].bytes))
-				sim_fail(s, "two that hold it have other bits of %s", part->tensor[i].name);
-	}
-}
-
-/* All who hold a part at an epoch that comes soon hold the same; so many have been looked at. */
-static void same_among(struct line *l, int least)
-{
-	uint64_t epoch = node_newest(l->w) + 2;
-	struct seen v[16] = { 0 };
-	bool seen[16] = { false };
-	uint32_t n;
-	int held = 0;
-	for (int ms = 0; ms < 60000 && !sim_failed(l->s) && node_newest(l->w) < epoch + 2; ms++) {
-		sim_run_for(l->s, MSEC);
-		for (int i = 0; i < sim_nodes(l->s); i++) {
-			if (!line_seated(l->w, i) || seen[i] || !line_is_at(node_run(l->w, i), epoch))
-				continue;
-			const struct shard *part = trainer_shards(node_run(l->w, i)->trainer, &n);
-			seen[i] = true;
-			held++;
-			for (uint32_t k = 0; k < n; k++)
-				same_part(l->s, v, 16, &part[k]);
-		}
-	}
-	for (int k = 0; k < 16; k++)
-		if (v[k].is)
-			shard_free(&v[k].copy);
-	if (held < least)
-		sim_fail(l->s, "%d hold a part, and %d were seen", least, held);
-}
-
 /* The generation of the newest COMMIT; where epochs run on it may be heard of before that of this epoch is applied. */
 static uint64_t base_at(struct line *l, uint64_t epoch)
 {
@@ -113,7 +65,7 @@ static void unit_dies(struct sim *s, struct line *l)
 	if (same < 3)
 		sim_fail(s, "a pipeline that nobody died of did not go on in its generation");
 	wait_six(l);
-	same_among(l, 6);
+	line_same_among(l, 6);
 	line_free(l);
 }
 
@@ -229,7 +181,7 @@ static void slow_unit(struct sim *s, struct line *l)
 	line_goes_on(l, 3);
 	if (base_at(l, node_newest(l->w)) != was)
 		sim_fail(s, "another generation, and nobody has died");
-	same_among(l, 6);
+	line_same_among(l, 6);
 	line_free(l);
 }
 
@@ -255,7 +207,7 @@ static void targets(struct sim *s, struct line *l, int small)
 	wait_six(l);
 	if (!sim_run_until(s, whole, l, 60 * SEC))
 		sim_fail(s, "nobody makes 64 samples");
-	same_among(l, 6);
+	line_same_among(l, 6);
 	line_free(l);
 }
 
@@ -340,7 +292,7 @@ static void units_in_a_row(struct sim *s, struct line *l)
 		line_goes_on(l, 3);
 		wait_six(l);
 	}
-	same_among(l, 6);
+	line_same_among(l, 6);
 	line_free(l);
 }
 

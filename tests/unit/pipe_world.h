@@ -15,11 +15,13 @@
 #include "train/profile.h"
 #include "train/spec/spec.h"
 #include "pipe_kit.h"
+#include "pipe_tokens.h"
 
 #define BATCH 4
 #define EPOCHS 3
 #define RATE (-0.25)
 #define STAGES 8                        /* at most */
+#define TIED (STAGES - 1)               /* in place of a stage: what the first one and the last one have in common */
 
 static const char text[] = "{\"name\":\"c\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":24,\"name\":\"in\"},"
 	"{\"type\":\"tanh\",\"name\":\"t\"},{\"type\":\"linear\",\"out\":24,\"name\":\"mid\"},{\"type\":\"gelu\"},"
@@ -34,7 +36,9 @@ struct end {                                    /* an instruction that waits for
 	struct peer *peer; struct exec_wait *w; const struct plan_instr *instr; const char *tag;
 	int64_t index; void *in, *out; size_t bytes;
 };
-struct sum { struct exec_wait *w; uint32_t stage; const void *in; void *out; size_t bytes; };   /* of the units */
+/* Of the units: elements lo .. lo + n - 1 of the model are wanted, and in begins with element `from` of n_in. */
+struct sum { struct exec_wait *w; uint32_t stage; const void *in; void *out; size_t bytes;
+	uint64_t lo, n, from, n_in; };
 /* What a peer has of the state: of its own stage, and of those that it keeps. */
 struct held { real *w, *before; char *opt; size_t opt_bytes; uint64_t lo, n; };
 struct peer {
@@ -55,6 +59,7 @@ struct world {
 	struct peer peer[PIPE_MAX]; uint32_t n, units;
 	struct list ends;
 	uint64_t epoch, begin, micro;           /* index where the epoch begins; micro-batches of an epoch */
+	uint64_t bad;                           /* of tokens: a micro-batch of the epoch whose loss is no number; 0: none */
 	bool states[OPTIM_STATES_MAX];          /* which of the optimizer's vectors are in use */
 	uint32_t programs[PIPE_MAX];            /* that a peer has been given; for tests that count them */
 };
@@ -73,11 +78,13 @@ static inline struct batch *batch_new(const struct world *w, uint64_t j)
 
 	b->n = size_of(j);
 	b->position = xcalloc(BATCH, sizeof(*b->position));
-	b->x = xcalloc(BATCH, data_x_bytes(w->data));
-	b->y = xcalloc(BATCH, data_y_bytes(w->data));
+	b->x = xcalloc(BATCH, w->source.x_bytes);
+	b->y = xcalloc(BATCH, w->source.y_bytes);
 	for (uint32_t i = 0; i < BATCH; i++)
 		b->position[i] = (j * BATCH + i) % 480;
-	if (data_read(w->data, DATA_TRAIN, b->position, b->n, b->x, b->y, &e) < 0)
+	if (!w->data)
+		tokens_of(b, BATCH, w->bad && b->position[0] == (w->begin + w->bad) * BATCH % 480);
+	else if (data_read(w->data, DATA_TRAIN, b->position, b->n, b->x, b->y, &e) < 0)
 		fail_msg("%s", e.text);
 	return b;
 }
@@ -180,20 +187,23 @@ static inline void together(struct world *w, struct end *x, const struct plan_gr
 }
 
 /* One of the SUMs of the round. */
-static inline void wait_for_units(struct peer *p, struct exec_wait *w, const struct plan_group *g, const void *in,
+static inline void wait_for_units(struct peer *p, struct exec_wait *w, const struct exec_net *n, const void *in,
 	const struct exec_span *out)
 {
-	struct sum x = { .w = w, .stage = (uint32_t)strtoul(g->name + strlen("units"), NULL, 10), .in = in, .out = out->p,
+	const char *tag = n->group->name + strlen("units");
+	struct sum x = { .w = w, .stage = *tag == '.' ? TIED : (uint32_t)strtoul(tag, NULL, 10), .in = in, .out = out->p,
 		.bytes = out->bytes };
+	const struct plan_extent *to = n->plan->buf[n->instr->out[0].buf].extent;
+	const struct plan_extent *from = in ? n->plan->buf[n->instr->in[0].buf].extent : to;
 
+	x.lo = to->lo, x.n = to->hi - to->lo;
+	x.from = from->lo, x.n_in = from->hi - from->lo;
 	assert_true(p->nsums < STAGES && x.bytes == p->held[x.stage].n * sizeof(real));
 	p->sum[p->nsums++] = x;
 	p->waits = true;
-	if (x.stage != p->stage)
-		return;
-	p->gave = in != NULL;
-	if (in)
-		memcpy(p->mean, in, x.bytes);
+	p->gave = p->gave || in;
+	if (x.stage == p->stage && in)
+		memcpy(p->mean, (const real *)in + (x.lo - x.from), x.bytes);
 }
 
 static inline void net(void *arg, struct exec_wait *wait, const struct exec_net *n, const struct exec_span *in,
@@ -203,7 +213,7 @@ static inline void net(void *arg, struct exec_wait *wait, const struct exec_net 
 	struct end *e;
 
 	if (n->group && n->group->elastic) {    /* the round of the units: nobody else is there */
-		wait_for_units(p, wait, n->group, nin ? in->p : NULL, out);
+		wait_for_units(p, wait, n, nin ? in->p : NULL, out);
 		return;
 	}
 	e = xcalloc(1, sizeof(*e));
@@ -278,7 +288,7 @@ static inline void scalar(void *arg, const char *name, int64_t index, const void
 	if (!strncmp(name, "told", 4) && bytes == sizeof(*p->told))
 		memcpy(p->told[strtoul(name + 4, NULL, 10)], v, bytes);
 	if (!strncmp(name, "skipped", 7) && *(const double *)v > 0)
-		p->skips |= 1u << (name[7] ? (uint32_t)strtoul(name + 7, NULL, 10) : p->stage);
+		p->skips |= 1u << (name[7] == '.' ? TIED : name[7] ? (uint32_t)strtoul(name + 7, NULL, 10) : p->stage);
 }
 
 static inline void vec_env(void *arg, struct vec_env *ret)
@@ -303,12 +313,14 @@ static inline void hold(struct peer *p, const struct plan *plan, uint32_t t)
 	const struct optim_clock begin = { .power = { 1, 1 } };
 	const double clock[3] = { 0, begin.power[0], begin.power[1] };
 	struct held *h = &p->held[t];
-	char w[16], opt[16], before[16];
+	char tag[16] = ".tied", w[24], opt[24], before[24];
 	uint32_t at, of;
 
-	(void)snprintf(w, sizeof(w), "w%u", t);
-	(void)snprintf(opt, sizeof(opt), "opt%u", t);
-	(void)snprintf(before, sizeof(before), "before%u", t);
+	if (t != TIED)
+		(void)snprintf(tag, sizeof(tag), "%u", t);
+	(void)snprintf(w, sizeof(w), "w%s", tag);
+	(void)snprintf(opt, sizeof(opt), "opt%s", tag);
+	(void)snprintf(before, sizeof(before), "before%s", tag);
 	at = plan_find(plan, w);
 	of = plan_find(plan, opt);
 	if (at == PLAN_NONE)
@@ -376,9 +388,11 @@ static inline void peer_with(struct world *w, uint32_t rank, next_fn *next)
 
 static inline void peer_open(struct world *w, uint32_t rank) { peer_with(w, rank, plan_next); }
 
-static inline void world_open(struct world *w, uint32_t members, uint64_t micro, const char *optimizer)
+static inline void world_with(struct world *w, uint32_t members, uint64_t micro, const char *format,
+	const char *optimizer)
 {
-	char spec[sizeof(text) + 100];
+	char spec[1500];
+	bool tokens = format == tied_text;
 	struct sim_app app = { node, node_stop, w };
 	struct err e;
 
@@ -387,21 +401,29 @@ static inline void world_open(struct world *w, uint32_t members, uint64_t micro,
 	w->sim = sim_new(1);
 	(void)sim_node_add(w->sim, NULL, &app);
 	w->env = sim_env(w->sim, 0);
-	(void)snprintf(spec, sizeof(spec), text, optimizer);
+	(void)snprintf(spec, sizeof(spec), format, optimizer);
 	w->spec = spec_parse(spec, strlen(spec), &e);
 	if (!w->spec)
 		fail_msg("%s", e.text);
 	w->model = spec_model(w->spec, NULL, &e);
-	w->data = data_open(NULL, "", w->spec, &e);
+	if (!w->model)
+		fail_msg("%s", e.text);
+	w->data = tokens ? NULL : data_open(NULL, "", w->spec, &e);
 	w->par = par_serial(CPU_PLAIN, NULL);
 	w->source = (struct profile_source){ .model = w->model, .parts = 1, .macs_per_us = 1,
-		.x_bytes = data_x_bytes(w->data), .y_bytes = data_y_bytes(w->data) };
+		.x_bytes = tokens ? CONTEXT * sizeof(real) : data_x_bytes(w->data),
+		.y_bytes = tokens ? CONTEXT * sizeof(int32_t) : data_y_bytes(w->data) };
 	profile_model(&w->profile, &w->source, BATCH);
 	for (int i = 0; i < w->spec->optim->nstates; i++) {
 		w->states[i] = optim_uses_state(w->spec->optim, w->spec->hyper, i);
 		w->profile.state_vectors += w->states[i];
 	}
 	pipe_open(&w->kit, &w->profile, members, micro * BATCH);
+}
+
+static inline void world_open(struct world *w, uint32_t members, uint64_t micro, const char *optimizer)
+{
+	world_with(w, members, micro, text, optimizer);
 }
 
 static inline void world_close(struct world *w)
@@ -419,7 +441,8 @@ static inline void world_close(struct world *w)
 	assert_true(list_empty(&w->ends));
 	pipe_close(&w->kit);
 	profile_free(&w->profile);
-	data_free(w->data);
+	if (w->data)
+		data_free(w->data);
 	model_free(w->model);
 	spec_free(w->spec);
 	sim_free(w->sim);
@@ -432,7 +455,7 @@ static inline void gradient(const struct world *w, const real *param, uint64_t j
 	struct batch *b = batch_new(w, j);
 	int n = w->model->nops;
 	struct model_need need;
-	real y[BATCH * 3], dy[BATCH * 3];
+	real y[BATCH * CONTEXT * VOCAB], dy[BATCH * CONTEXT * VOCAB];
 	double right = 0;
 
 	model_need(w->model, 0, n, b->n, 1, &need);
@@ -460,6 +483,8 @@ static inline void alone(const struct world *w, const real *param, real *mean, d
 		double factor = size_of(j) / (double)BATCH;
 
 		gradient(w, param, j, g, loss);
+		if (w->bad && j == w->begin + w->bad)
+			continue;
 		if (j == w->begin) {
 			vec_copy(&w->par, n, g, mean);
 			if (factor != 1)

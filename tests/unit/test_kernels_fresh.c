@@ -34,8 +34,10 @@ static struct model *model_of(const char *model)
 	return m;
 }
 
-/* Gradient of ops [a, b) for inputs and a gradient of the output that depend on nothing else; grad as it comes. */
-static void back(const struct par *par, const struct model *m, int a, int b, size_t batch, bool fresh, real *grad)
+/* Gradient of ops [a, b) for inputs and a gradient of the output that depend on nothing else; grad as it comes. The
+ * first `cut` parameters lie apart, and their gradients go to `head`. */
+static void back_cut(const struct par *par, const struct model *m, int a, int b, size_t batch, bool fresh, real *grad,
+	size_t cut, real *head)
 {
 	enum { PARAM, BUFFER, X, DX, Y, DY, SAVED, WORK, ROOMS };
 	struct model_need need;
@@ -52,6 +54,14 @@ static void back(const struct par *par, const struct model *m, int a, int b, siz
 
 	model_init(m, 1, v[PARAM]);
 	model_init_buffers(m, v[BUFFER]);
+	if (cut) {
+		c.head.n = cut;
+		c.head.param = memcpy(room(cut * sizeof(real)), v[PARAM], cut * sizeof(real));
+		c.head.grad = head;
+		c.apart = true;
+		for (size_t i = 0; i < cut; i++)        /* nobody reads them there */
+			((real *)v[PARAM])[i] = (real)NAN;
+	}
 	if (a > 0 || m->in.nd == 3 || !strcmp(m->op[0].ops->name, "flatten"))   /* text is of word 0 */
 		rand_uniform(2, 1, need.x / sizeof(real), v[X]);
 	rand_uniform(4, 1, need.y / sizeof(real), v[DY]);
@@ -59,6 +69,12 @@ static void back(const struct par *par, const struct model *m, int a, int b, siz
 	model_backward(par, m, a, b, &c, v[X], v[DY], a ? v[DX] : NULL, grad);
 	for (int k = 0; k < ROOMS; k++)
 		free(v[k]);
+	free((real *)(uintptr_t)c.head.param);
+}
+
+static void back(const struct par *par, const struct model *m, int a, int b, size_t batch, bool fresh, real *grad)
+{
+	back_cut(par, m, a, b, batch, fresh, grad, 0, NULL);
 }
 
 static const char *const models[] = { "{\"zoo\":\"mlp\",\"inputs\":300,\"widths\":[100]}", "{\"zoo\":\"lenet5\"}",
@@ -112,6 +128,35 @@ static void test_piece(void **state)
 	model_free(m);
 }
 
+/* Parameters that lie in two places, as two members of a pipeline have them: the same bits, and each of two pieces
+ * writes all that it has for a tensor which both use. */
+static void test_two_places(void **state)
+{
+	const struct par par = par_serial(CPU_PLAIN, NULL);
+	struct model *m = model_of(models[3]);
+	int last = m->nops - 1, from[] = { 0, last };
+	size_t cut = m->offset[1], bytes = m->nparam * sizeof(real);
+
+	assert_true(m->node[last].owner == 0 && cut > 0);
+	for (int k = 0; k < 2; k++) {
+		int b = k ? m->nops : last;
+		real *whole = room(bytes), *rest = room(bytes), *head = room(cut * sizeof(real));
+
+		back(&par, m, from[k], b, 3, false, whole);
+		junk(m, rest);
+		for (size_t i = 0; i < cut; i++)
+			head[i] = (real)NAN;
+		back_cut(&par, m, from[k], b, 3, true, rest, cut, head);
+		for (size_t i = 0; i < m->nparam; i++)
+			assert_true(i < cut ? head[i] == whole[i] && isnan((double)rest[i]) :
+				k ? isnan((double)rest[i]) : rest[i] == whole[i]);
+		free(whole);
+		free(rest);
+		free(head);
+	}
+	model_free(m);
+}
+
 /* Parts one after the other, as a team would share them out. */
 static void test_tiles(void **state)
 {
@@ -158,7 +203,7 @@ static void test_tiles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_same_bits), cmocka_unit_test(test_piece),
-		cmocka_unit_test(test_tiles) };
+		cmocka_unit_test(test_two_places), cmocka_unit_test(test_tiles) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

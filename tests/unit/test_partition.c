@@ -11,22 +11,35 @@ static struct plan_range piece_of(const struct plan *p)
 	return (struct plan_range){ 0, 0 };
 }
 
-/* Written anew from planner and page: the slowest stage, or what it sends. */
+/* Bytes of the gradient that the last stage, which begins with this op, makes for the first one. */
+static double tied_bytes(const struct profile *m, uint32_t from)
+{
+	uint64_t n = 0;
+
+	for (uint32_t o = from; o < m->nops; o++)
+		for (uint32_t k = 0; k < from; k++)
+			if (m->op[o].shares == k + 1 && m->op[k].param_lo + m->op[k].param_bytes / sizeof(float) > n)
+				n = m->op[k].param_lo + m->op[k].param_bytes / sizeof(float);
+	return (double)(n * sizeof(float));
+}
+
+/* Written anew from planner and page: the slowest stage, or what it sends, and once an epoch what both ends share. */
 static double slowest(const struct any *a, const uint32_t *end)
 {
 	const struct profile *m = &a->k.profile;
-	double most = 0;
+	double most = 0, tied = a->stages > 1 ? tied_bytes(m, end[a->stages - 2]) * a->x.v.us_per_byte / a->m : 0;
 
 	for (uint32_t s = 0, o = 0; s < a->stages; s++) {
-		double us = 0, sends = (o ? (double)m->op[o - 1].out_bytes : 0) + (end[s] < m->nops ?
+		double us = 0, more = s && s + 1 < a->stages ? 0 : tied;
+		double sends = (o ? (double)m->op[o - 1].out_bytes : 0) + (end[s] < m->nops ?
 			(double)m->op[end[s] - 1].out_bytes : 0);
 
 		for (; o < end[s]; o++)
 			us += (double)(m->op[o].variant[0].fwd_us + m->op[o].variant[0].bwd_us);
 		us /= a->x.member[s].speed;
 		sends *= a->x.v.us_per_byte;
-		most = us > most ? us : most;
-		most = sends > most ? sends : most;
+		most = us + more > most ? us + more : most;
+		most = sends + more > most ? sends + more : most;
 	}
 	return most;
 }
@@ -189,8 +202,13 @@ static void refused(void **state)
 	no("{'stages':[{'layers':'layer-1'},{'layers':2}]}", &x, "begins with layer-1, and layer-0 is the next layer");
 	no("{'stages':[{'replicas':4}],'micro_batches':3}", &x, "4 replicas, and a flush 3 micro-batches");
 	k.profile.op[5].shares = 2;
-	no("{'stages':3}", &x, "layer-1 and layer-5 share parameters");
-	no("{'stages':[{'layers':3},{'layers':3}]}", &x, "between layer-1 and layer-5, which share parameters");
+	no("{'stages':6}", &x, "6 stages, and the model cannot be cut into so many: layer-1 and layer-5 share parameters, "
+		"which are in one stage, or in the first and the last one");
+	no("{'stages':[{'layers':1},{'layers':4},{'layers':1}]}", &x, "stage 1 begins or ends between layer-1 and layer-5, "
+		"which share parameters");
+	k.profile.op[3].shares = 2;
+	no("{'stages':4}", &x, "layer-1 and layer-5 share parameters");
+	k.profile.op[3].shares = 0;
 	x.member[0].memory_bytes = 100000;
 	x.member[1].memory_bytes = 20000;
 	no("{'stages':2}", &x, "are missing; more stages");

@@ -99,6 +99,60 @@ static void nothing(void **state)
 	trainer_parts_free(part, 4);
 }
 
+/* Of a model whose last layer has the parameters of the first: these are the beginning of what the first stage brings,
+ * and the last one keeps them behind its own. Whatever they keep for each other, it lies end to end. */
+static void tied(void **state)
+{
+	static const char model[] = "{\"name\":\"tied\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":6,\"name\":"
+		"\"t\"},{\"type\":\"batchnorm\"},{\"type\":\"linear\",\"out\":7},{\"type\":\"tanh\"},{\"type\":\"linear\","
+		"\"out\":5},{\"type\":\"relu\"},{\"type\":\"linear\",\"out\":6},{\"type\":\"batchnorm\"},{\"type\":\"linear\","
+		"\"out\":6,\"share\":\"t\"}],\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"adam\",\"lr\":0.1},"
+		"\"target_batch\":32,\"strategy\":\"pipeline\",\"plan\":{\"stages\":%u,\"micro_batches\":1},\"data\":{\"name\":"
+		"\"d\",\"kind\":\"synthetic\",\"count\":64},\"seed\":3,\"local\":{\"batch\":4}}";
+
+	for (uint32_t n = 2; n <= 7; n++)
+		for (uint32_t copies = 1; copies <= n; copies++) {
+			struct view_member member[8] = { 0 };
+			struct trainer_part part[8];
+			uint64_t brought = 0;
+			char text[1200];
+			struct view v;
+			struct kit k;
+			struct err e;
+			uint32_t heads = 0;
+
+			memset(&k, 0, sizeof(k));
+			(void)snprintf(text, sizeof(text), model, n);
+			kit_open(&k, text, NULL, false);
+			for (uint32_t i = 0; i < n; i++)
+				member[i] = (struct view_member){ .id = { { (uint8_t)(i + 1) } }, .speed = 1 };
+			v = trainer_crew_view(k.t);
+			v.nmembers = n;
+			v.member = member;
+			v.redundancy = copies;
+			if (trainer_parts(k.t, &v, part, &e) < 0)
+				fail_msg("%u stages, %u copies: %s", n, copies, e.text);
+			for (uint32_t i = 0; i < n; i++) {
+				uint64_t held = 0;
+
+				for (uint32_t h = 0; h < part[i].nheld; h++)
+					held += extent_len(part[i].held[h].param) + extent_len(part[i].held[h].stat);
+				assert_int_equal(part[i].keep_hi - part[i].keep_lo, held);
+				assert_true(part[i].lo >= part[i].keep_lo || !part[i].brings);
+				assert_true(part[i].hi <= part[i].keep_hi);
+				brought += part[i].hi - part[i].lo;
+				heads += part[i].brings && !part[i].lo;
+			}
+			assert_int_equal(part[0].held[0].param.hi, 42);
+			assert_int_equal(part[n - 1].held[0].param.hi, 42);
+			assert_int_equal(brought, trainer_contribution_len(k.t));
+			assert_int_equal(heads, 1);
+			trainer_parts_free(part, n);
+			trainer_read_over(k.t);
+			kit_close(&k);
+		}
+}
+
 /* Each holds a part for every one of 65 stages, and waits for as many means at once. */
 #define STAGES 65
 
@@ -248,7 +302,7 @@ int main(void)
 		cmocka_unit_test(many_parts),
 		cmocka_unit_test(sum_is_bounded),
 		cmocka_unit_test(copy_of_several),
-		cmocka_unit_test(nothing),
+		cmocka_unit_test(nothing), cmocka_unit_test(tied),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

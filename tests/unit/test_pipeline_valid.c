@@ -27,7 +27,7 @@ static void alone_sees(const struct world *w, const real *param, uint64_t j, dou
 	struct batch *b = batch_new(w, j);
 	int n = w->model->nops;
 	struct model_need need;
-	real y[BATCH * 3];
+	real y[BATCH * CONTEXT * VOCAB];
 	double right = 0;
 
 	model_need(w->model, 0, n, b->n, 1, &need);
@@ -84,12 +84,12 @@ static void unchanged(const struct world *w, const real *param)
 		}
 }
 
-static void validate(uint32_t members, uint32_t copies, const char *values)
+static void validate_of(uint32_t members, uint32_t copies, const char *values, const char *model)
 {
 	struct world w;
 	real *param;
 
-	world_open(&w, members, 12, "{\"name\":\"adam\",\"lr\":0.1}");
+	world_with(&w, members, 12, model, "{\"name\":\"adam\",\"lr\":0.1}");
 	w.kit.v.redundancy = copies;
 	w.kit.v.held = HELD;
 	w.kit.v.fresh = true;
@@ -107,6 +107,21 @@ static void validate(uint32_t members, uint32_t copies, const char *values)
 	unchanged(&w, param);
 	free(param);
 	world_close(&w);
+}
+
+static void validate(uint32_t members, uint32_t copies, const char *values)
+{
+	validate_of(members, copies, values, text);
+}
+
+/* The first stage and the last one use one tensor. */
+static void tied(void **state)
+{
+	validate_of(2, 1, "{'stages':2}", tied_text);
+	validate_of(4, 2, "{'stages':4,'schedule':'gpipe'}", tied_text);
+	validate_of(3, 1, "{'stages':3,'schedule':'2bw'}", tied_text);
+	validate_of(5, 1, "{'stages':[{'layers':'transformer.wte','replicas':2},{'layers':'transformer.wpe-transformer."
+		"ln_f'},{'layers':'lm_head','replicas':2}]}", tied_text);
 }
 
 static void schedules(void **state)
@@ -324,6 +339,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(schedules),
+		cmocka_unit_test(tied),
 		cmocka_unit_test(replicas_and_copies),
 		cmocka_unit_test(little_memory),
 		cmocka_unit_test(to_the_byte),

@@ -200,7 +200,7 @@ static void slice_refused(struct bed *b)
 	memory_passes(&b->profile, 0, (uint32_t)b->model->nops - 1, &(struct memory_pass){ .ops = memory_find("periodic") },
 		&s);
 	bed_program(b, &s, &p);
-	plan_extent(&p, plan_find(&p, "g"), PLAN_FLAT, NULL, 0, b->model->nparam);
+	plan_extent(&p, plan_find(&p, "g"), PLAN_FLAT, NULL, 1, b->model->nparam);
 	bed_run(b, &p);
 	assert_true(b->broken);
 	assert_err(b->error, ERR_INVALID, "shares parameters with ops outside of it");

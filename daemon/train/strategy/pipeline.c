@@ -1,9 +1,10 @@
 /* pipeline: the model is cut into stages, each on a member of its own (or on several replicas), and micro-batches go
  * through them in the order of a schedule; perhaps several such pipelines side by side. Gradients add up over the
  * micro-batches of an epoch; then the update is that of any unit. A composition: parts/units.c says how many pipelines,
- * parts/partition.c who has what, parts/keep.c who holds it beside them, parts/schedule/ who does what when,
- * parts/stage.c what that means for one member, parts/stage_pass.c its passes, parts/round.c what follows,
- * parts/stage_valid.c validation; and where the spec leaves it to the planner, parts/ways.c what all this is to be. */
+ * parts/partition.c who has what, parts/keep.c who holds it beside them, parts/tied.c what two have in common,
+ * parts/schedule/ who does what when, parts/stage.c what that means for one member, parts/stage_pass.c its passes,
+ * parts/round.c what follows, parts/stage_valid.c validation; and where the spec leaves it to the planner, parts/ways.c
+ * what all this is to be. */
 #include "train/strategy/parts/round.h"
 #include "train/strategy/parts/units.h"
 #include "train/strategy/parts/said.h"
@@ -102,7 +103,7 @@ static void program(struct pipe *x, struct plan *ret)
 	if (v->begun)
 		pipe_update(ret, x);
 	else
-		stage_flush(ret, x, v->me, (uint32_t)n);
+		stage_flush(ret, x, v->me, (uint32_t)n, made + n >= share);
 }
 
 static int plan(const struct view *v, const struct plan_results *results, struct plan *ret, struct err *e)

@@ -18,7 +18,7 @@ static bool has_state(const struct pipe *x, uint32_t t)
 
 static bool needs_others(const struct pipe *x, uint32_t t)
 {
-	return x->stage[t].replicas < x->copies && has_state(x, t);
+	return x->stage[t].replicas < x->copies && (has_state(x, t) || (t == 0 && x->tied));
 }
 
 /* A member's stages are those in whose windows it is, its own, and all between: what it holds of the model has no
@@ -47,5 +47,19 @@ int keep_enough(const struct pipe *x, struct err *e)
 
 bool keeps(const struct pipe *x, uint32_t s, uint32_t t)
 {
+	if (t == STAGE_TIED)
+		return x->tied && (s == 0 || s + 1 == x->n || x->keep[s].a == 0);
 	return t != s && t >= x->keep[s].a && t <= x->keep[s].b && has_state(x, t);
+}
+
+uint32_t keep_list(const struct pipe *x, uint32_t s, uint32_t *ret)
+{
+	uint32_t n = 0;
+
+	for (uint32_t t = 0; t < x->n; t++)
+		if (keeps(x, s, t))
+			ret[n++] = t;
+	if (keeps(x, s, STAGE_TIED))
+		ret[n++] = STAGE_TIED;
+	return n;
 }

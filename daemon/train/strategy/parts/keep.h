@@ -10,5 +10,8 @@ void keep_find(struct pipe *x);
 int keep_enough(const struct pipe *x, struct err *e);
 /* Does a member of stage s (each of its replicas) hold the state of stage t for it? Its own is another matter. */
 bool keeps(const struct pipe *x, uint32_t s, uint32_t t);
+/* All that it holds beside its own, in ascending order; how many. */
+#define KEPT_MAX (STAGES_MAX + 1)
+uint32_t keep_list(const struct pipe *x, uint32_t s, uint32_t *ret);
 
 #endif

@@ -6,18 +6,21 @@
 #include "common/map.h"
 #include "common/mem.h"
 #include "common/text.h"
+#include "kernels/real.h"
 #include "train/strategy/parts/partition.h"
+#include "train/strategy/parts/tied.h"
 
 struct table {
 	const struct cutting *c;
 	uint32_t nops;
 	double *us, *forward;                   /* of all ops before this one, forward and backward; forward alone */
 	uint64_t *bytes;                        /* that flow in before this op; behind the last one, what comes out */
-	bool *open;                             /* may be cut before this op: nothing is shared across */
+	struct ties ties;                       /* of layers that share parameters */
 	double *best; uint32_t *from;           /* [stage * (nops + 1) + ops so far] */
 	bool *full;                             /* too much for a member when it begins there */
 	struct map *need;                       /* of pieces that have been asked for */
 	uint64_t more;                          /* bytes that every member is thought to have besides */
+	bool endless;                           /* and that they have as much as they may need */
 };
 
 static void shape_of(struct table *t, const struct cutting *c)
@@ -29,21 +32,17 @@ static void shape_of(struct table *t, const struct cutting *c)
 	t->us = xcalloc(m->nops + 1, sizeof(*t->us));
 	t->forward = xcalloc(m->nops + 1, sizeof(*t->forward));
 	t->bytes = xcalloc(m->nops + 1, sizeof(*t->bytes));
-	t->open = xcalloc(m->nops + 1, sizeof(*t->open));
+	t->ties = ties_of(m);
 	t->best = xcalloc((size_t)c->n * (m->nops + 1), sizeof(*t->best));
 	t->from = xcalloc((size_t)c->n * (m->nops + 1), sizeof(*t->from));
 	t->full = xcalloc(m->nops + 1, sizeof(*t->full));
 	for (uint32_t o = 0; o < m->nops; o++) {
 		t->us[o + 1] = t->us[o] + (double)(m->op[o].variant[0].fwd_us + m->op[o].variant[0].bwd_us);
 		t->forward[o + 1] = t->forward[o] + (double)m->op[o].variant[0].fwd_us;
-		t->open[o] = o > 0;
 		profile_need(m, o, o, &need);
 		t->bytes[o] = need.x;
 		t->bytes[o + 1] = need.y;
 	}
-	for (uint32_t o = 0; o < m->nops; o++)
-		for (uint32_t k = m->op[o].shares; k && k <= o; k++)
-			t->open[k] = false;
 }
 
 static void table_free(struct table *t)
@@ -56,7 +55,7 @@ static void table_free(struct table *t)
 	free(t->us);
 	free(t->forward);
 	free(t->bytes);
-	free(t->open);
+	free(t->ties.v);
 	free(t->best);
 	free(t->from);
 	free(t->full);
@@ -110,13 +109,26 @@ static uint64_t missing(struct table *t, uint32_t s, uint32_t i, uint32_t j, boo
 	uint64_t has = memory_of(c, &c->stage[s]), holds;
 
 	*ret_surely = false;
-	if (!has)
+	if (!has || t->endless)
 		return 0;
 	has += t->more;
 	holds = c->holds(c->arg, s, i, j - 1, need_of(t, i, j));
 	*ret_surely = holds > has;
 	holds += c->passes(c->arg, s, t->bytes[i], t->bytes[j]);
 	return holds > has ? holds - has : 0;
+}
+
+/* The gradient of what the first stage and the last one have in common goes from one to the other once in an epoch,
+ * when nothing else is left to be done there. */
+static double tied_us(const struct table *t, uint32_t s, uint32_t i, uint32_t j)
+{
+	const struct cutting *c = t->c;
+	bool first = s == 0, last = s + 1 == c->n;
+
+	if (!t->ties.n || first == last)
+		return 0;
+	return (double)(tied_elements(c->v->profile, first ? j : i) * sizeof(real)) * c->v->us_per_byte /
+		(double)(c->epoch ? c->epoch : 1);
 }
 
 static double time_of(const struct table *t, uint32_t s, uint32_t i, uint32_t j)
@@ -126,7 +138,7 @@ static double time_of(const struct table *t, uint32_t s, uint32_t i, uint32_t j)
 	double bytes = (i ? (double)t->bytes[i] : 0) + (j < t->nops ? (double)t->bytes[j] : 0);
 	double sends = bytes * t->c->v->us_per_byte;
 
-	return (us > sends ? us : sends) / x->replicas;
+	return (us > sends ? us : sends) / x->replicas + tied_us(t, s, i, j);
 }
 
 /* limit 0: the slowest stage so far; else the bytes over all cuts, when none is slower than that. */
@@ -154,7 +166,7 @@ static uint32_t cell(struct table *t, double limit, uint32_t s, uint32_t j, uint
 		for (uint32_t i = j; i-- > lo; ) {
 			double before = s ? t->best[at - row - j + i] : i ? INFINITY : 0, x;
 
-			if (t->full[i] || !isfinite(before) || (i && !t->open[i]))
+			if (t->full[i] || !isfinite(before) || !ties_allow(&t->ties, s, t->c->n, i, j - 1))
 				continue;
 			x = cost_of(t, limit, before, s, i, j);
 			if (x < t->best[at]) {
@@ -238,23 +250,32 @@ static uint32_t fullest(struct table *t)
 	return found;
 }
 
+/* What keeps layers together that could be in stages of their own, if nothing else does. */
+static int tied_up(struct table *t, struct err *e)
+{
+	const struct profile *m = t->c->v->profile;
+	const struct tie *x = t->ties.v;
+
+	for (uint32_t k = 1; k < t->ties.n; k++)        /* the one that keeps most together */
+		if (t->ties.v[k].user - t->ties.v[k].owner > x->user - x->owner)
+			x = &t->ties.v[k];
+	return err_set(e, ERR_INVALID, "%u stages, and the model cannot be cut into so many: %s and %s share parameters, "
+		"which are in one stage, or in the first and the last one; give %s parameters of its own (no \"share\"), or "
+		"take fewer stages", t->c->n, m->op[x->owner].name, m->op[x->user].name, m->op[x->user].name);
+}
+
 /* Why there is none. */
 static int no_way(struct table *t, struct err *e)
 {
 	const struct profile *m = t->c->v->profile;
-	uint32_t pieces = 1;
 
-	for (uint32_t o = 1; o < m->nops; o++)
-		pieces += t->open[o];
 	if (t->c->n > m->nops)
 		return err_set(e, ERR_INVALID, "%u stages, and the model has %u layers: a stage has one at least; at most %u "
-			"stages", t->c->n, m->nops, pieces);
-	for (uint32_t o = 0; t->c->n > pieces && o < m->nops; o++)
-		if (m->op[o].shares)
-			return err_set(e, ERR_INVALID, "%u stages, and the model can be cut into %u: %s and %s share "
-				"parameters, so they and all between them are on one member; give %s parameters of its own (no "
-				"\"share\"), or at most %u stages", t->c->n, pieces, m->op[m->op[o].shares - 1].name, m->op[o].name,
-				m->op[o].name, pieces);
+			"stages", t->c->n, m->nops, m->nops);
+	t->endless = true;
+	if (!isfinite(solve(t, 0)))
+		return tied_up(t, e);
+	t->endless = false;
 	return t->c->lacks ? too_full(t, fullest(t), e) : err_set(e, ERR_LIMIT, "no cuts fit the members' memory");
 }
 
@@ -278,6 +299,7 @@ int partition_fits(const struct cutting *c, struct err *e)
 {
 	const struct profile *m = c->v->profile;
 	struct table t;
+	const struct tie *broken;
 	int rc = 0;
 	bool surely;
 
@@ -285,13 +307,11 @@ int partition_fits(const struct cutting *c, struct err *e)
 	for (uint32_t s = 0; s < c->n && rc == 0; s++) {
 		const struct stage *x = &c->stage[s];
 
-		for (uint32_t o = x->a; s && !t.open[x->a] && o < m->nops; o++)
-			if (m->op[o].shares && m->op[o].shares <= x->a) {
-				rc = err_set(e, ERR_INVALID, "stage %u begins between %s and %s, which share parameters: cut "
-					"elsewhere, or give %s parameters of its own (no \"share\")", s,
-					m->op[m->op[o].shares - 1].name, m->op[o].name, m->op[o].name);
-				break;
-			}
+		broken = ties_broken(&t.ties, s, c->n, x->a, x->b);
+		if (broken)
+			rc = err_set(e, ERR_INVALID, "stage %u begins or ends between %s and %s, which share parameters: that can "
+				"be in one stage, or in the first and the last one; cut elsewhere, or give %s parameters of its own "
+				"(no \"share\")", s, m->op[broken->owner].name, m->op[broken->user].name, m->op[broken->user].name);
 		if (rc == 0 && missing(&t, s, x->a, x->b + 1, &surely))
 			rc = too_full(&t, s, e);
 	}

@@ -16,6 +16,7 @@ struct cutting {
 	 * ops are added, and what crosses x bytes in front of them and y behind. */
 	uint64_t (*holds)(void *arg, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need);
 	uint64_t (*passes)(void *arg, uint32_t s, uint64_t x, uint64_t y); void *arg;
+	uint64_t epoch;                         /* micro-batches of a pipeline, from round to round; 0: nobody knows */
 	uint64_t more;                          /* bytes that every member is thought to have beside what it says */
 	/* How many bytes a member lacks at least, to a hundredth, when that is why there is none. NULL: nobody wants to
 	 * know, which is sooner said. */

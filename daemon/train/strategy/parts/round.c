@@ -25,9 +25,28 @@ static struct update update_of(struct plan *p, const struct pipe *x, const struc
 
 	u.replicas.n = at->replicas;
 	u.replicas.speaks = x->base + at->rank == p->me;
-	if (stage_learns(x, s))
-		u.group = units(p, s);
+	if (s == 0 && x->tied && !stage_learns(x, s))
+		u.state = TIED_TAG;
+	if (stage_gives(x, s))
+		u.group = units(p, u.state ? STAGE_TIED : s);
 	return u;
+}
+
+/* What it takes from the round beside what comes of its own gradient; how many. */
+static uint32_t others(const struct pipe *x, uint32_t s, uint32_t *ret)
+{
+	uint32_t n = keep_list(x, s, ret);
+
+	return n && s == 0 && ret[n - 1] == STAGE_TIED && !stage_learns(x, s) ? n - 1 : n;
+}
+
+static void take_others(struct plan *p, const struct pipe *x, uint32_t s)
+{
+	uint32_t other[KEPT_MAX], n = others(x, s, other);
+	char tag[12];
+
+	for (uint32_t k = 0; k < n; k++)
+		plan_coll(p, PLAN_SUM, 0, units(p, other[k]), "-> mean%s", stage_tag(other[k], tag));
 }
 
 /* The replicas of a stage agree before one of them speaks. */
@@ -51,8 +70,8 @@ static void agree(struct plan *p, const struct pipe *x, const struct stage *at, 
 void pipe_update(struct plan *p, const struct pipe *x)
 {
 	const struct stage *at = stage_of(x, p->me);
-	uint32_t s = (uint32_t)(at - x->stage), last = PLAN_NONE;
-	bool own = stage_learns(x, s);
+	uint32_t s = (uint32_t)(at - x->stage), other[KEPT_MAX], n = others(x, s, other);
+	bool own = stage_gives(x, s);
 	char tag[12], kept[12];
 	struct update u = update_of(p, x, at, tag, x->v->samples > 0);
 
@@ -60,19 +79,14 @@ void pipe_update(struct plan *p, const struct pipe *x)
 		agree(p, x, at, &u);
 		update_sum(p, &u);
 	}
-	for (uint32_t t = 0; t < x->n; t++)
-		if (keeps(x, s, t))
-			plan_coll(p, PLAN_SUM, 0, units(p, t), "-> mean%u", t);
+	take_others(p, x, s);
 	update_commit(p, own ? &u : NULL);
-	for (uint32_t t = 0; t < x->n; t++)
-		if (keeps(x, s, t)) {
-			last = t;
-			update_optimizer(p, stage_tag(t, kept), "mean", kept);
-		}
+	for (uint32_t k = 0; k < n; k++)
+		update_optimizer(p, stage_tag(other[k], kept), "mean", kept);
 	if (own)
 		update_own(p, &u);
-	else if (last != PLAN_NONE)
-		update_digest(p, stage_tag(last, kept));
+	else if (n)
+		update_digest(p, stage_tag(other[n - 1], kept));
 }
 
 /* --- schedules that run on. At the end of every program w holds the weights of the epoch that begins next but one, and
@@ -87,37 +101,35 @@ static void give(struct plan *p, const struct pipe *x, bool some, bool moves)
 	char tag[12];
 	struct update u = update_of(p, x, at, tag, some);
 
-	if (moves && stage_learns(x, s)) {
+	if (moves && stage_gives(x, s)) {
 		agree(p, x, at, &u);
 		update_gather(p, &u);
 	}
 	if (moves)
 		plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_SHARD;
-	if (stage_learns(x, s))
+	if (stage_gives(x, s))
 		update_give(p, &u);
-	for (uint32_t t = 0; t < x->n; t++)
-		if (keeps(x, s, t))
-			plan_coll(p, PLAN_SUM, 0, units(p, t), "-> mean%u", t);
+	take_others(p, x, s);
 }
 
 static void step_of(struct plan *p, uint32_t t, bool own)
 {
 	char tag[12];
 
-	plan_vec(p, 0, "copy", "w%u -> " STAGE_BEFORE "%u", t, t);
-	update_optimizer(p, stage_tag(t, tag), "mean", own ? "" : tag);
+	(void)stage_tag(t, tag);
+	plan_vec(p, 0, "copy", "w%s -> " STAGE_BEFORE "%s", tag, tag);
+	update_optimizer(p, tag, "mean", own ? "" : tag);
 }
 
 /* All that stands before has ended when the COMMIT is made: nothing can part what follows it. */
 static void step(struct plan *p, const struct pipe *x)
 {
-	uint32_t s = (uint32_t)(stage_of(x, p->me) - x->stage), last = PLAN_NONE;
+	uint32_t s = (uint32_t)(stage_of(x, p->me) - x->stage), last = PLAN_NONE, kept[KEPT_MAX], n = keep_list(x, s, kept);
 	char tag[12];
 
 	plan_do(p, PLAN_COMMIT, 0, "%s", "")->scope = PLAN_GROUP;
-	for (uint32_t t = 0; t < x->n; t++)
-		if (keeps(x, s, t))
-			step_of(p, last = t, false);
+	for (uint32_t k = 0; k < n; k++)
+		step_of(p, last = kept[k], false);
 	if (stage_learns(x, s))
 		step_of(p, last = s, true);
 	if (last != PLAN_NONE)
@@ -126,11 +138,9 @@ static void step(struct plan *p, const struct pipe *x)
 
 static bool holds_some(const struct pipe *x, uint32_t s)
 {
-	bool some = stage_learns(x, s);
+	uint32_t kept[KEPT_MAX];
 
-	for (uint32_t t = 0; t < x->n; t++)
-		some = some || keeps(x, s, t);
-	return some;
+	return stage_learns(x, s) || keep_list(x, s, kept);
 }
 
 void pipe_run_on(struct plan *p, const struct pipe *x, uint64_t made, uint64_t share)

@@ -4,6 +4,7 @@
 #include "train/strategy/parts/keep.h"
 #include "train/strategy/parts/said.h"
 #include "train/strategy/parts/seats.h"
+#include "train/strategy/parts/tied.h"
 #include "train/strategy/parts/units.h"
 
 static uint32_t op_named(const struct profile *m, const char *name, size_t n)
@@ -152,7 +153,9 @@ int seats_cut(struct pipe *x, uint32_t units, struct err *e)
 	c = cutting_of(x);
 	x->copies = (copies + units - 1) / units;
 	x->cut = false;
+	x->tied = 0;
 	units_range(x, x->v, &least, &most);
+	c.epoch = least;
 	if (seats_flush(x, least, e) < 0 || seats_flush(x, most, e) < 0)
 		return -1;              /* what lies between them can be when they can */
 	for (uint32_t s = 0; s < x->n; s++)
@@ -161,6 +164,7 @@ int seats_cut(struct pipe *x, uint32_t units, struct err *e)
 	if ((given ? layers_of(x, stages, e) : partition(&c, e)) < 0)
 		return -1;
 	x->cut = true;
+	x->tied = x->n > 1 ? tied_elements(x->v->profile, x->stage[x->n - 1].a) : 0;
 	keep_find(x);
 	if (keep_enough(x, e) < 0)
 		return -1;

@@ -16,6 +16,7 @@
 #include "state/layout.h"
 #include "train/strategy/parts/keep.h"
 #include "train/strategy/parts/stage_int.h"
+#include "train/strategy/parts/tied.h"
 
 #define ALIGN(n) (((uint64_t)(n) + 63) / 64 * 64)
 #define ROOMS 28
@@ -23,7 +24,7 @@
 
 /* round: it is there in the round alone, when the epoch's micro-batches are over, if the schedule has such a time. */
 struct room { const char *name; uint32_t number; enum plan_class class; uint64_t bytes; uint32_t depth, per;
-	bool round; };
+	bool round; const struct part *of /* NULL: of all that its neighbours are of */; };
 struct needs { uint64_t lasting, passing, round; };
 
 const struct stage *stage_of(const struct pipe *x, uint32_t rank)
@@ -36,7 +37,10 @@ const struct stage *stage_of(const struct pipe *x, uint32_t rank)
 
 const char *stage_tag(uint32_t s, char out[12])
 {
-	(void)snprintf(out, 12, "%u", s);
+	if (s == STAGE_TIED)
+		(void)snprintf(out, 12, "%s", TIED_TAG);
+	else
+		(void)snprintf(out, 12, "%u", s);
 	return out;
 }
 
@@ -55,9 +59,19 @@ static struct part part_of(const struct profile *m, uint32_t a, uint32_t b)
 		.stat_lo = m->params + stats_of(m, 0, a) / sizeof(real), .stats = stats_of(m, a, b + 1) };
 }
 
+/* Without the first elements. */
+static struct part behind(struct part o, uint64_t lo)
+{
+	o.lo = lo > o.lo ? lo : o.lo;
+	return o;
+}
+
+/* The state of stage s, when all cuts are known. */
 static struct part stage_part(const struct pipe *x, uint32_t s)
 {
-	return part_of(x->v->profile, x->stage[s].a, x->stage[s].b);
+	if (s == STAGE_TIED)
+		return (struct part){ .hi = x->tied };
+	return behind(part_of(x->v->profile, x->stage[s].a, x->stage[s].b), s ? 0 : x->tied);
 }
 
 bool stage_part_learns(const struct part *o)
@@ -70,6 +84,11 @@ bool stage_learns(const struct pipe *x, uint32_t s)
 	struct part part = stage_part(x, s);
 
 	return stage_part_learns(&part);
+}
+
+bool stage_gives(const struct pipe *x, uint32_t s)
+{
+	return stage_learns(x, s) || (s == 0 && x->tied);
 }
 
 struct turns_at stage_load(const struct pipe *x, uint32_t s, uint32_t n)
@@ -92,6 +111,9 @@ static void seat_of(struct member *r, const struct pipe *x, uint32_t s, uint32_t
 
 	*r = (struct member){ .x = x, .s = s, .at = &x->stage[s], .first = s == 0, .last = s + 1 == x->n,
 		.part = part_of(x->v->profile, a, b) };
+	if (r->first != r->last)
+		r->tied.hi = tied_elements(x->v->profile, r->first ? b + 1 : a);
+	r->own = r->first ? behind(r->part, r->tied.hi) : r->part;
 	r->ahead = ahead_of(x, s);
 	r->come = s ? ahead_of(x, s - 1) * x->stage[s - 1].replicas : 0;
 	r->n = (x->most + r->at->replicas - 1) / r->at->replicas + r->ahead;
@@ -150,20 +172,34 @@ static uint32_t state_rooms(const struct pipe *x, uint32_t s, const struct part 
 	return x->schedule->runs_on ? 3 : 2;
 }
 
+/* Of what both ends have in common, beside its state: the last stage adds up its gradient, which the first one adds to
+ * its own at the end of the epoch. */
+static uint32_t tied_rooms(const struct member *r, struct room *to)
+{
+	uint64_t w = part_bytes(&r->tied);
+
+	if (!w)
+		return 0;
+	to[0] = (struct room){ "acc", STAGE_TIED, PLAN_WEIGHT_GRAD, w, 1, r->last ? FOREVER : 1, false, &r->tied };
+	to[1] = (struct room){ "dw", STAGE_TIED, PLAN_WEIGHT_GRAD, w, 1, 1, false, &r->tied };
+	return r->last ? 2 : 1;
+}
+
 /* Without a depth in the schedule's hands: state and sums. */
 static uint32_t lasting_rooms(const struct member *r, struct room *to)
 {
 	uint64_t w = part_bytes(&r->part);
-	uint32_t k = state_rooms(r->x, r->s, &r->part, to);
+	uint32_t k = state_rooms(r->x, r->s, &r->own, to);
 
 	if (stage_part_learns(&r->part)) {
-		to[k++] = (struct room){ "acc", r->s, PLAN_WEIGHT_GRAD, w, 1, FOREVER };
-		to[k++] = (struct room){ "dw", r->s, PLAN_WEIGHT_GRAD, w, 1, 1 };
-		to[k++] = (struct room){ "mean", r->s, PLAN_WEIGHT_GRAD, w, 1, FOREVER, true };
+		to[k++] = (struct room){ "acc", r->s, PLAN_WEIGHT_GRAD, w, 1, FOREVER, false, &r->part };
+		to[k++] = (struct room){ "dw", r->s, PLAN_WEIGHT_GRAD, w, 1, 1, false, &r->part };
 	}
+	if (stage_part_learns(&r->own))
+		to[k++] = (struct room){ "mean", r->s, PLAN_WEIGHT_GRAD, part_bytes(&r->own), 1, FOREVER, true };
 	if (stage_part_learns(&r->part) && (r->at->replicas > 1 || r->x->schedule->runs_on))
-		to[k++] = (struct room){ "sum", r->s, PLAN_WEIGHT_GRAD, w, 1, FOREVER, true };
-	return k;
+		to[k++] = (struct room){ "sum", r->s, PLAN_WEIGHT_GRAD, w, 1, FOREVER, true, &r->part };
+	return k + tied_rooms(r, to + k);
 }
 
 /* What a member of another stage has of stage t when it keeps that: it steps as its owner does. */
@@ -259,12 +295,15 @@ static void tell_kept(struct needs *to, const struct member *r)
 {
 	struct room room[ROOMS];
 
-	for (uint32_t t = 0; t < r->x->n; t++)
-		if (keeps(r->x, r->s, t)) {
-			struct part part = r->x->cut ? stage_part(r->x, t) : r->part;
+	uint32_t kept[KEPT_MAX], n = keep_list(r->x, r->s, kept);
 
-			tell(to, room, kept_rooms(r->x, t, &part, room));
-		}
+	for (uint32_t k = 0; k < n; k++) {
+		struct part part = r->x->cut ? stage_part(r->x, kept[k]) : r->part;
+
+		tell(to, room, kept_rooms(r->x, kept[k], &part, room));
+	}
+	if (!r->x->cut && (r->first || r->x->keep[r->s].a))     /* who keeps the first stage has it with that */
+		tell(to, room, kept_rooms(r->x, STAGE_TIED, &r->tied, room));
 }
 
 /* The largest scratch of its passes. */
@@ -312,16 +351,14 @@ uint64_t stage_passes(const struct pipe *x, uint32_t s, uint64_t bytes_x, uint64
 }
 
 /* Of stage t, whose state every member has that is of it or keeps it. */
-static void add(struct plan *p, const struct pipe *x, uint32_t t, const struct part *part, const struct room *o)
+static void add(struct plan *p, const struct pipe *x, uint32_t t, const struct part *of, const struct room *o)
 {
 	bool whole = o->class == PLAN_WEIGHT || o->class == PLAN_WEIGHT_GRAD;
-	char name[PLAN_NAME] = "";
+	const struct part *part = o->of ? o->of : of;
+	char name[PLAN_NAME] = "", tag[12] = "";
 	uint32_t id;
 
-	if (o->number == FOREVER)
-		(void)snprintf(name, sizeof(name), "%s", o->name);
-	else
-		(void)snprintf(name, sizeof(name), "%s%u", o->name, o->number);
+	(void)snprintf(name, sizeof(name), "%s%s", o->name, o->number == FOREVER ? "" : stage_tag(o->number, tag));
 	id = plan_buf(p, &(struct plan_buf){ .class = o->class, .dtype = PLAN_F32, .bytes = o->bytes, .depth = o->depth,
 		.per = o->per, .initial = o->class == PLAN_WEIGHT || o->class == PLAN_OPTIMIZER }, "%s", name);
 	if (whole || o->class == PLAN_OPTIMIZER)
@@ -338,16 +375,16 @@ typedef uint32_t rooms_fn(const struct pipe *x, uint32_t t, const struct part *o
 
 static void kept_buffers(struct plan *p, const struct pipe *x, uint32_t s, rooms_fn *rooms)
 {
+	uint32_t kept[KEPT_MAX], n = keep_list(x, s, kept);
 	struct room room[ROOMS];
 
-	for (uint32_t t = 0; t < x->n; t++)
-		if (keeps(x, s, t)) {
-			struct part part = stage_part(x, t);
-			uint32_t n = rooms(x, t, &part, room);
+	for (uint32_t i = 0; i < n; i++) {
+		struct part part = stage_part(x, kept[i]);
+		uint32_t nrooms = rooms(x, kept[i], &part, room);
 
-			for (uint32_t k = 0; k < n; k++)
-				add(p, x, t, &part, &room[k]);
-		}
+		for (uint32_t k = 0; k < nrooms; k++)
+			add(p, x, kept[i], &part, &room[k]);
+	}
 }
 
 /* No bytes: nobody has said how many. */
@@ -368,7 +405,7 @@ void stage_buffers(struct plan *p, const struct pipe *x, uint32_t rank)
 	stage_member(&r, x, (uint32_t)(at - x->stage), at->a, at->b);
 	n = rooms_of(&r, room);
 	for (uint32_t k = 0; k < n; k++)
-		add(p, x, r.s, &r.part, &room[k]);
+		add(p, x, r.s, &r.own, &room[k]);
 	if (r.part.stats)
 		plan_buf(p, &(struct plan_buf){ .class = PLAN_WEIGHT, .dtype = PLAN_F32, .bytes = r.part.stats,
 			.per = FOREVER }, "stats");

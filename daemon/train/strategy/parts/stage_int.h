@@ -8,7 +8,9 @@ struct part { uint64_t lo, hi, stat_lo, stats; };
 struct member {
 	const struct pipe *x; uint32_t s; const struct stage *at;
 	bool first, last, again;                /* again: goes forward twice */
-	struct part part;
+	/* What it makes the gradient of and gives to the round; what it alone holds of that; what it has in common with the
+	 * other end of the pipeline, which the first stage gives to the round for both. */
+	struct part part, own, tied;
 	uint32_t stash, n;                      /* micro-batches under way at most; of a flush at most */
 	/* Of a schedule that runs on: micro-batches of the next epoch that are forward at the end of a program, its own;
 	 * and those that have come from the stage before by then, of all replicas. */
@@ -17,6 +19,9 @@ struct member {
 };
 
 void stage_member(struct member *r, const struct pipe *x, uint32_t s, uint32_t a, uint32_t b);
+/* The operands that are the weights of a pass; w: the name of the version that it is made with. */
+#define WEIGHTS_TEXT 48
+const char *stage_weights(const struct member *r, const char *w, char out[WEIGHTS_TEXT]);
 bool stage_part_learns(const struct part *o);
 void stage_held(struct plan *p, const struct member *r);        /* buffers of a validation */
 /* What stage s has to have under way: all members from it on, shared among its own; n: micro-batches of this member. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/planted.h"
 #include "train/strategy/parts/stage_int.h"
 
 /* Who of a stage makes the micro-batch mb of the plan. */
@@ -12,12 +13,15 @@ static uint32_t who(const struct plan *p, const struct pipe *x, const struct sta
 	return x->base + at->rank + (uint32_t)((p->first + (uint64_t)mb) % at->replicas);
 }
 
-/* w: the name of the weights that the pass is made with. */
-static const char *weights(const struct member *r, const char *w, char out[24])
+const char *stage_weights(const struct member *r, const char *w, char out[WEIGHTS_TEXT])
 {
-	out[0] = '\0';
-	if (stage_part_learns(&r->part))
-		(void)snprintf(out, 24, " %s%u", w, r->s);
+	char own[24] = "", tied[24] = "";
+
+	if (stage_part_learns(&r->own))
+		(void)snprintf(own, sizeof(own), " %s%u", w, r->s);
+	if (r->tied.hi)
+		(void)snprintf(tied, sizeof(tied), " %s" TIED_TAG, w);
+	(void)snprintf(out, WEIGHTS_TEXT, "%s%s", own, tied);
 	return out;
 }
 
@@ -31,16 +35,16 @@ static void forward(struct plan *p, const struct member *r, int64_t mb, const ch
 {
 	const char *read = r->first ? r->last ? "" : "x" : r->last ? "labels" : "positions";
 	struct plan_instr *i = plan_do(p, PLAN_LOAD, mb, "-> batch");
-	char in[24] = "", w[24];
+	char in[24] = "", w[WEIGHTS_TEXT];
 	uint32_t s = r->s;
 
 	memcpy(i->variant, read, strlen(read) + 1);
 	if (!r->first)
 		(void)snprintf(in, sizeof(in), "a%u ", s);
 	if (r->again)
-		i = plan_do(p, PLAN_FWD, mb, "%sbatch%s -> a%u", in, weights(r, of, w), s + 1);
+		i = plan_do(p, PLAN_FWD, mb, "%sbatch%s -> a%u", in, stage_weights(r, of, w), s + 1);
 	else
-		i = plan_do(p, PLAN_FWD, mb, "%sbatch%s -> a%u save:kept%u", in, weights(r, of, w), s + 1, s);
+		i = plan_do(p, PLAN_FWD, mb, "%sbatch%s -> a%u save:kept%u", in, stage_weights(r, of, w), s + 1, s);
 	plan_piece(i, r->at->a, r->at->b)->keep = r->again ? PLAN_KEEP_INPUT : PLAN_KEEP_ALL;
 	i->work_bytes = r->again ? r->need.work_eval : r->need.work_fwd;
 	if (r->last && r->again)
@@ -49,19 +53,28 @@ static void forward(struct plan *p, const struct member *r, int64_t mb, const ch
 		plan_send(p, mb, who(p, r->x, r->at + 1, mb), "a%u!", s + 1);
 }
 
+/* Does it make gradients of what the first stage has, too? */
+static bool ties_up(const struct member *r) { return r->last && r->tied.hi; }
+
+static bool adds_up(const struct member *r) { return stage_part_learns(&r->part) || ties_up(r); }
+
 /* Its samples count once, where their sum is the last to be complete. The loss is let go beside the train lane, which
  * must not wait until a neighbour has it. */
 static void sum_up(struct plan *p, const struct member *r, int64_t mb)
 {
 	const char *batch = r->first ? "batch" : "batch!", *stats = r->part.stats ? " stats" : "";
+	bool own = stage_part_learns(&r->part);
+	const char *tied = own && ties_up(r) ? " dw" TIED_TAG "!" : "", *to = own && ties_up(r) ? " acc" TIED_TAG "+" : "";
 	struct plan_instr *i;
+	char tag[12];
 
-	if (stage_part_learns(&r->part)) {
-		i = plan_vec(p, mb, "accumulate", "dw%u! %s loss%s -> acc%u+ unit", r->s, batch, stats, r->s);
+	if (adds_up(r)) {
+		(void)stage_tag(own ? r->s : STAGE_TIED, tag);
+		i = plan_vec(p, mb, "accumulate", "dw%s! %s loss%s%s -> acc%s+ unit%s", tag, batch, stats, tied, tag, to);
 		i->inplace = true;
 		i->scale = r->x->v->profile->batch;
 	}
-	plan_do(p, PLAN_DROP, mb, "loss!%s", r->first || stage_part_learns(&r->part) ? "" : " batch!");
+	plan_do(p, PLAN_DROP, mb, "loss!%s", r->first || adds_up(r) ? "" : " batch!");
 	if (r->first)
 		plan_do(p, PLAN_COMMIT, mb, "batch!")->priority = 1;
 }
@@ -72,11 +85,11 @@ static void again(struct plan *p, const struct member *r, int64_t mb, const char
 {
 	const char *out = r->last ? "a" : "again";
 	struct plan_instr *i;
-	char in[24] = "", w[24];
+	char in[24] = "", w[WEIGHTS_TEXT];
 
 	if (!r->first)
 		(void)snprintf(in, sizeof(in), "a%u ", r->s);
-	i = plan_do(p, PLAN_FWD, mb, "%sbatch%s -> %s%u save:kept%u", in, weights(r, of, w), out, r->s + 1, r->s);
+	i = plan_do(p, PLAN_FWD, mb, "%sbatch%s -> %s%u save:kept%u", in, stage_weights(r, of, w), out, r->s + 1, r->s);
 	plan_piece(i, r->at->a, r->at->b)->keep = PLAN_KEEP_ALL;
 	i->replay = true;
 	i->work_bytes = r->need.work_fwd;
@@ -86,7 +99,9 @@ static void again(struct plan *p, const struct member *r, int64_t mb, const char
 
 static void backward(struct plan *p, const struct member *r, int64_t mb, const char *of)
 {
-	char in[24] = "", out[24] = "", w[24], dw[16] = "";
+	char in[24] = "", out[24] = "", w[WEIGHTS_TEXT];
+	const char *tied = ties_up(r) ? " dw" TIED_TAG : "";
+	char dw[16] = "";
 	uint32_t s = r->s;
 
 	if (r->again)
@@ -103,8 +118,8 @@ static void backward(struct plan *p, const struct member *r, int64_t mb, const c
 	}
 	if (stage_part_learns(&r->part))
 		(void)snprintf(dw, sizeof(dw), " dw%u", s);
-	plan_piece(plan_do(p, PLAN_BWD, mb, "save:kept%u! g%u!%s batch%s ->%s%s", s, s + 1, in, weights(r, of, w), out, dw),
-		r->at->a, r->at->b)->work_bytes = r->need.work_bwd;
+	plan_piece(plan_do(p, PLAN_BWD, mb, "save:kept%u! g%u!%s batch%s ->%s%s%s", s, s + 1, in, stage_weights(r, of, w),
+		out, dw, tied), r->at->a, r->at->b)->work_bytes = r->need.work_bwd;
 	if (!r->first) {
 		plan_send(p, mb, who(p, r->x, r->at - 1, mb), "g%u!", s);
 		plan_send(p, mb, who(p, r->x, r->at - 1, mb), "loss");
@@ -141,7 +156,27 @@ static void body(struct plan *p, uint32_t n)
 	p->step = n;
 }
 
-void stage_flush(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n)
+/* The epoch's gradients of what both ends have in common become one: each replica of the last stage gives its sum to
+ * one of the first. All members of a pipeline have all of its micro-batches behind them, or none: so this is done once,
+ * however often a round begins with it. */
+static void tie(struct plan *p, const struct member *r, uint32_t rank)
+{
+	const struct pipe *x = r->x;
+	const struct stage *first = x->stage, *last = &x->stage[x->n - 1];
+	uint32_t k = rank - x->base - r->at->rank;
+
+	if (r->tied.hi && r->last)
+		plan_send(p, 0, x->base + first->rank + k % first->replicas, "acc" TIED_TAG "!");
+	for (uint32_t u = k; r->tied.hi && r->first && u < last->replicas; u += first->replicas) {
+		plan_recv(p, 0, x->base + last->rank + u, "acc" TIED_TAG);
+		if (PLANTED(TIED_UNSENT))
+			plan_do(p, PLAN_DROP, 0, "acc" TIED_TAG "!");
+		else
+			plan_vec(p, 0, "tied", "acc" TIED_TAG "! acc0 -> acc0")->scale = PLANTED(TIED_TWICE) ? 2 : 1;
+	}
+}
+
+void stage_flush(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n, bool ends)
 {
 	const struct stage *at = stage_of(x, rank);
 	struct own own = own_of(p, x, at, rank, n);
@@ -160,6 +195,8 @@ void stage_flush(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t n
 			take(p, &r, mb_of(&own, turn[k].k));
 			forward(p, &r, mb_of(&own, turn[k].k), "w");
 		}
+	if (ends)
+		tie(p, &r, rank);
 	free(turn);
 }
 
@@ -223,5 +260,6 @@ void stage_run_on(struct plan *p, const struct pipe *x, uint32_t rank, uint32_t 
 	if (!stepped)
 		how->step(p, x);
 	take_to(p, &r, &own, &taking, taking.end);
+	tie(p, &r, rank);
 	free(turn);
 }

@@ -18,7 +18,7 @@ static void forward(struct plan *p, const struct member *r, uint32_t mb)
 {
 	const char *read = r->first ? r->last ? "" : "x" : r->last ? "labels" : "positions";
 	struct plan_instr *i;
-	char in[24] = "", w[24] = "";
+	char in[24] = "", w[WEIGHTS_TEXT];
 	uint32_t s = r->s;
 
 	if (!r->first) {
@@ -27,8 +27,7 @@ static void forward(struct plan *p, const struct member *r, uint32_t mb)
 	}
 	i = plan_do(p, PLAN_LOAD, mb, "-> vbatch");
 	memcpy(i->variant, read, strlen(read) + 1);
-	if (stage_part_learns(&r->part))
-		(void)snprintf(w, sizeof(w), " %s%u", r->x->schedule->runs_on && PLANTED(EVAL_BEFORE) ? STAGE_BEFORE : "w", s);
+	(void)stage_weights(r, r->x->schedule->runs_on && PLANTED(EVAL_BEFORE) ? STAGE_BEFORE : "w", w);
 	i = plan_piece(plan_do(p, PLAN_FWD, mb, "%svbatch%s -> va%u", in, w, s + 1), r->at->a, r->at->b);
 	i->work_bytes = r->need.work_eval;
 	if (!PLANTED(EVAL_TRAINS))

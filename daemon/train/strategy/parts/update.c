@@ -33,6 +33,11 @@ void update_step(struct plan *p, const char *tag, const char *gradient)
 	update_digest(p, tag);
 }
 
+static const char *state_of(const struct update *u)
+{
+	return u->state ? u->state : u->tag;
+}
+
 static bool many(const struct update *u)
 {
 	return u->replicas.n > 1;
@@ -53,9 +58,10 @@ void update_gather(struct plan *p, const struct update *u)
 void update_give(struct plan *p, const struct update *u)
 {
 	if (u->some && (!many(u) || u->replicas.speaks))
-		plan_coll(p, PLAN_SUM, 0, u->group, "%s%s! -> mean%s", many(u) || u->apart ? "sum" : "acc", u->tag, u->tag);
+		plan_coll(p, PLAN_SUM, 0, u->group, "%s%s! -> mean%s", many(u) || u->apart ? "sum" : "acc", u->tag,
+			state_of(u));
 	else
-		plan_coll(p, PLAN_SUM, 0, u->group, "-> mean%s", u->tag);
+		plan_coll(p, PLAN_SUM, 0, u->group, "-> mean%s", state_of(u));
 }
 
 void update_commit(struct plan *p, const struct update *u)
@@ -67,7 +73,7 @@ void update_commit(struct plan *p, const struct update *u)
 
 void update_own(struct plan *p, const struct update *u)
 {
-	update_step(p, u->tag, "mean");
+	update_step(p, state_of(u), "mean");
 }
 
 void update_sum(struct plan *p, const struct update *u)

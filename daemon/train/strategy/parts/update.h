@@ -15,6 +15,7 @@ struct update {
 	 * in `sum` + tag, which the one that speaks for them gives to the round (avg/units.h: one holder of each part in a
 	 * unit) and the others only take from it. n of 0 or 1: there are none. */
 	struct { uint32_t n, group; bool speaks; } replicas;
+	const char *state;                      /* tag of mean, w and opt, where that is another; NULL: as above */
 };
 void update_round(struct plan *p, const struct update *u);
 /* The same in pieces, for who holds what several tags name, as one round: the sums of all, one COMMIT, the steps. */

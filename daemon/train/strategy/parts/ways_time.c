@@ -79,8 +79,8 @@ static int programs_us(const struct programs *o, double *ret_us, double *ret_bus
 	return rc;
 }
 
-/* One pipeline makes n micro-batches, from nothing on. */
-static int body_us(const struct pipe *x, uint32_t n, double *ret_us, double *ret_busy, struct err *e)
+/* One pipeline makes n micro-batches, from nothing on; ends: they are the last of an epoch. */
+static int body_us(const struct pipe *x, uint32_t n, bool ends, double *ret_us, double *ret_busy, struct err *e)
 {
 	const struct run_on how = { .fresh = true };
 	struct programs o;
@@ -92,7 +92,7 @@ static int body_us(const struct pipe *x, uint32_t n, double *ret_us, double *ret
 		if (x->schedule->runs_on)
 			stage_run_on(&o.plan[k], x, x->base + k, n, &how);
 		else
-			stage_flush(&o.plan[k], x, x->base + k, n);
+			stage_flush(&o.plan[k], x, x->base + k, n, ends);
 	}
 	rc = programs_us(&o, ret_us, ret_busy, e);
 	programs_close(&o);
@@ -105,7 +105,7 @@ static int steady_us(struct pipe *x, uint64_t share, double *ret, struct err *e)
 	double a, b, busy_a, busy_b;
 
 	x->most = 3 * more;
-	if (body_us(x, 2 * more, &a, &busy_a, e) < 0 || body_us(x, 3 * more, &b, &busy_b, e) < 0)
+	if (body_us(x, 2 * more, true, &a, &busy_a, e) < 0 || body_us(x, 3 * more, true, &b, &busy_b, e) < 0)
 		return -1;
 	x->most = was;
 	*ret = (double)share * (b - a > busy_b - busy_a ? b - a : busy_b - busy_a) / more;
@@ -114,7 +114,7 @@ static int steady_us(struct pipe *x, uint64_t share, double *ret, struct err *e)
 
 static int flushes_us(const struct pipe *x, uint64_t share, double *ret, struct err *e)
 {
-	struct { uint64_t n; double us; } known[SIZES];
+	struct { uint64_t n; bool ends; double us; } known[SIZES];
 	uint64_t left = share, most = seats_flush_size(x, left);
 	uint32_t nknown = 0;
 	double busy;
@@ -122,15 +122,17 @@ static int flushes_us(const struct pipe *x, uint64_t share, double *ret, struct 
 	*ret = 0;
 	while (left) {
 		uint64_t n = seats_flush_size(x, left), times = left / most > 3 ? left / most - 2 : 1;
+		bool ends = x->tied && n * times >= left;
 		uint32_t k = 0;
 
-		while (k < nknown && known[k].n != n)
+		while (k < nknown && (known[k].n != n || known[k].ends != ends))
 			k++;
 		if (k == SIZES)
 			k = nknown = 0;
-		if (k == nknown && body_us(x, (uint32_t)n, &known[nknown++].us, &busy, e) < 0)
+		if (k == nknown && body_us(x, (uint32_t)n, ends, &known[nknown++].us, &busy, e) < 0)
 			return -1;
 		known[k].n = n;
+		known[k].ends = ends;
 		*ret += (double)times * known[k].us;
 		left -= n * times < left ? n * times : left;
 	}
@@ -201,10 +203,11 @@ static int round_us(const struct pipe *x, double *ret, struct err *e)
 		else
 			pipe_update(p, &y);
 		for (uint32_t b = 0; b < p->nbufs; b++) /* what flushes have left is there */
-			p->buf[b].initial = p->buf[b].initial || !strncmp(p->buf[b].name, "acc", 3);
+			p->buf[b].initial = p->buf[b].initial || (!strncmp(p->buf[b].name, "acc", 3) &&
+				p->buf[b].per == UINT32_MAX);
 	}
-	for (uint32_t s = 0; s < x->n; s++) {
-		(void)snprintf(name, sizeof(name), "units%s", stage_tag(s, tag));
+	for (uint32_t s = 0; s <= x->n; s++) {
+		(void)snprintf(name, sizeof(name), "units%s", stage_tag(s < x->n ? s : STAGE_TIED, tag));
 		meet(&o, name);
 	}
 	rc = programs_us(&o, ret, &busy, e);
