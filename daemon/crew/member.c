@@ -277,7 +277,8 @@ static bool promised(const struct crew *c, const struct deal *d)
 	return c->promised && !memcmp(c->promised->id, d->id, CREW_DIGEST);
 }
 
-/* Is it worth its signatures? Of what this peer has promised, from anybody; else from who leads. */
+/* Is it worth its signatures? Of what this peer has promised, from anybody; else from who leads, or when this peer
+ * leads, and has come since. */
 static int go_counts(struct crew *c, const struct deal *d, const struct id *from, struct err *e)
 {
 	if (!id_eq(&d->o.run, &c->conf.run))
@@ -289,7 +290,9 @@ static int go_counts(struct crew *c, const struct deal *d, const struct id *from
 			(unsigned long long)CREW_COUNT(d->o.generation));
 	if (deal_rank(c, d) >= 0 && !PLANTED(CREW_UNPROMISED))
 		return err_set(e, ERR_STATE, "this peer has not promised it, or has promised another since");
-	return id_eq(from, &c->leader) ? 0 : err_set(e, ERR_BUSY, "it does not lead, as far as is known here");
+	if (id_eq(from, &c->leader) || leads(c))
+		return 0;
+	return err_set(e, ERR_BUSY, "it does not lead, as far as is known here");
 }
 
 void member_verified(struct crew *c, struct work *w)

@@ -338,7 +338,7 @@ void need_chosen(struct crew *c, struct work *w)
 static bool all_known(struct crew *c)
 {
 	uint64_t now = now_of(c);
-	bool all = true;
+	bool all = true, some = false;
 	list_each(it, &c->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
 		if (m->known || (c->decided && offer_find(&c->decided->o, &m->id) >= 0))
@@ -346,9 +346,12 @@ static bool all_known(struct crew *c)
 		if (!m->asked_us || now - m->asked_us > UNKNOWN_US)
 			crew_ask_mate(c, m);
 		all = all && now - m->asked_us >= c->conf.floor_us;
+		some = true;
 	}
 	if (!all)
 		crew_tick_at(c, c->conf.floor_us);
+	else if (some && !PLANTED(CREW_ASKS_ONCE))
+		crew_tick_at(c, UNKNOWN_US);    /* this peer may not have been in its roster yet */
 	return all;
 }
 
