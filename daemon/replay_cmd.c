@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/jrpc.h"
 #include "common/mem.h"
 #include "common/text.h"
 #include "loop/files.h"
@@ -234,13 +235,6 @@ static int run(struct cmd *c, struct replay_result *ret, struct err *e)
 
 /* --- what came out */
 
-/* One line, whatever bytes were in a log. */
-static void tidy(char *text)
-{
-	for (char *p = text; *p; p++)
-		*p = (unsigned char)*p < ' ' || *p == 0x7f ? ' ' : *p;
-}
-
 static void say(const struct cmd *c, const struct replay_result *r, const struct err *e)
 {
 	if (!e) {
@@ -260,19 +254,6 @@ static void say(const struct cmd *c, const struct replay_result *r, const struct
 	}
 }
 
-/* Paths and logs may hold any bytes. */
-static json_t *text_of(const char *s)
-{
-	char *copy = xstrdup(s);
-	json_t *j;
-
-	for (char *p = copy; *p && !text_utf8_ok(copy, strlen(copy)); p++)
-		*p = (unsigned char)*p < 0x80 ? *p : '?';
-	j = json_string(copy);
-	free(copy);
-	return j;
-}
-
 static void say_json(const struct cmd *c, const struct replay_result *r, const struct err *e, uint64_t took_ns)
 {
 	const char *result = !e ? "equal" : e->code == ERR_MISMATCH && r->line ? "differs" : "not_replayed";
@@ -283,11 +264,11 @@ static void say_json(const struct cmd *c, const struct replay_result *r, const s
 
 	if (e)
 		(void)json_object_set_new(j, "error", json_pack("{s:s,s:o}", "code", err_name(e->code), "text",
-			text_of(e->text)));
+			json_text(e->text)));
 	if (e && r->line) {
 		json_t *at = json_object_get(j, "error");
 
-		(void)json_object_set_new(at, "log", text_of(c->file[r->log].log.name));
+		(void)json_object_set_new(at, "log", json_text(c->file[r->log].log.name));
 		(void)json_object_set_new(at, "line", json_integer((json_int_t)r->line));
 		(void)json_object_set_new(at, "epoch", json_integer((json_int_t)r->epoch));
 	}
@@ -332,7 +313,7 @@ int replay_cmd(int argc, char **argv)
 		rc = add(&c, argv[i], &e);
 	if (!rc)
 		rc = run(&c, &r, &e);
-	tidy(e.text);
+	text_clean(e.text);                     /* a log may hold any bytes */
 	if (c.json)
 		say_json(&c, &r, rc ? &e : NULL, c.files->ticks_ns(c.files) - began);
 	else

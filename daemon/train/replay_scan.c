@@ -235,11 +235,25 @@ static void better(json_t **best, json_t *j)
 	*best = json_incref(j);
 }
 
+static struct spec *spec_in(const json_t *head, struct err *e)
+{
+	const json_t *spec = json_object_get(head, "spec"), *local = json_object_get(head, "local");
+	struct spec *s = spec_of(replay_text(head, "name"), spec, local, e);
+
+	if (!s || !replay_can(s, e))
+		return s;
+	spec_free(s);
+	return NULL;
+}
+
 struct spec *replay_spec(const struct replay_log *log, size_t n, struct err *e)
 {
 	json_t *first = n ? head_of(&log[0], e) : NULL;
-	struct spec *s = NULL;
-	int rc = first ? 0 : n ? -1 : err_set(e, ERR_INVALID, "there is no log");
+	struct spec *s = first ? spec_in(first, e) : NULL;      /* before anybody is asked for what would not help */
+	int rc = s ? 0 : first ? named(&log[0], e) : n ? -1 : err_set(e, ERR_INVALID, "there is no log");
+
+	spec_free(s);
+	s = NULL;
 
 	for (size_t i = 0; i < n && !rc; i++) {
 		json_t *j = head_of(&log[i], e);
@@ -249,13 +263,8 @@ struct spec *replay_spec(const struct replay_log *log, size_t n, struct err *e)
 			better(&first, j);
 		json_decref(j);
 	}
-	if (!rc)
-		s = spec_of(replay_text(first, "name"), json_object_get(first, "spec"), json_object_get(first, "local"), e);
-	if (!rc && (!s || replay_can(s, e) < 0)) {
+	if (!rc && !(s = spec_in(first, e)))
 		(void)named(&log[0], e);
-		spec_free(s);
-		s = NULL;
-	}
 	json_decref(first);
 	return s;
 }

@@ -13,7 +13,7 @@
  *   trainer_seat.c, trainer_ask.c      questions
  *   trainer_tell.c                     what the owner hears
  * Beside them, called by nobody above but life: trainer_model.c (profile), trainer_memory.c (bytes), trainer_view.c,
- * trainer_layers.c, trainer_measure.c, trainer_wire.c. */
+ * trainer_layers.c, trainer_measure.c, trainer_wire.c, trainer_eval_plan.c (what a validation takes). */
 #ifndef TRAIN_TRAINER_INT_H
 #define TRAIN_TRAINER_INT_H
 #include "exec/exec.h"

@@ -151,10 +151,10 @@ static int of_run(const char *first, const char *second, struct err *e)
 	return is ? 0 : -1;
 }
 
-static char *head(const char *id, const char *local)
+static char *head_with(const char *strategy, const char *id, const char *local)
 {
 	char spec[1200], *text = malloc(2000);
-	size_t n = strlen(spec_for(spec, "hivemind", ""));
+	size_t n = strlen(spec_for(spec, strategy, ""));
 
 	*strstr(spec, ",\"local\"") = '}';
 	n = (size_t)(strchr(strstr(spec, "\"count\":500}"), '}') + 2 - spec);
@@ -164,11 +164,14 @@ static char *head(const char *id, const char *local)
 	return text;
 }
 
+static char *head(const char *id, const char *local) { return head_with("hivemind", id, local); }
+
 static void test_run(void **state)
 {
 	char *a = head("aa", "{\"deterministic\":true,\"data\":\"/d\"}"), *b = head("aa", "{\"deterministic\":true}");
 	char *other = head("ab", "{\"deterministic\":true}"), *chance = head("aa", "{\"batch\":8}");
 	char *idle = head("aa", "{\"aux\":true}"), *wrong = head("aa", "{\"deterministic\":true,\"bath\":8}");
+	char *line = head_with("pipeline\",\"plan\":{\"stages\":2},\"conv\":\"auto", "aa", "{\"batch\":8}");
 	const struct { const char *first, *second, *why; enum err_code code; } row[] = {
 		{ a, NULL, NULL, ERR_NONE }, { a, b, NULL, ERR_NONE }, { a, idle, NULL, ERR_NONE },
 		{ idle, a, NULL, ERR_NONE },
@@ -181,6 +184,7 @@ static void test_run(void **state)
 		{ "{\"t\":1,\"ev\":\"run\",\"id\":\"aa\",\"name\":\"r\",\"local\":{\"deterministic\":true}}", NULL, "one: ",
 			ERR_INVALID },
 		{ wrong, NULL, "one: local.bath", ERR_INVALID },
+		{ line, NULL, "one: replay: strategy pipeline", ERR_INVALID },
 	};
 
 	for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++) {
@@ -190,7 +194,7 @@ static void test_run(void **state)
 		if (rc != (row[i].why ? -1 : 0) || (row[i].why && (!strstr(e.text, row[i].why) || e.code != row[i].code)))
 			fail_msg("row %zu: %s", i, e.text);
 	}
-	free(a); free(b); free(other); free(chance); free(idle); free(wrong);
+	free(a); free(b); free(other); free(chance); free(idle); free(wrong); free(line);
 }
 
 int main(void)
