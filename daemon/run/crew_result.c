@@ -22,8 +22,10 @@ static bool member(const struct run_crew *s, const struct id *id)
 
 static json_t *pack(const struct avg_point *at, const struct trainer_validated *v)
 {
-	json_t *o = json_pack("{s:I,s:o,s:I,s:f,s:I}", "epoch", (json_int_t)v->epoch, "prev", json_hex(at->prev, DIGEST),
-		"samples", (json_int_t)v->samples, "loss", v->loss, "took_us", (json_int_t)v->took_us);
+	json_t *o = json_pack("{s:I,s:o,s:I,s:I}", "epoch", (json_int_t)v->epoch, "prev", json_hex(at->prev, DIGEST),
+		"samples", (json_int_t)v->samples, "took_us", (json_int_t)v->took_us);
+	if (isfinite(v->loss))                  /* JSON has no other numbers */
+		(void)json_object_set_new(o, "loss", json_real(v->loss));
 	if (v->accuracy >= 0)                   /* else the loss knows no right answers */
 		(void)json_object_set_new(o, "accuracy", json_real(v->accuracy));
 	return o;
@@ -46,10 +48,10 @@ void run_crew_validated(struct run *r, const struct trainer_validated *v)
 static int read(const json_t *j, struct result *ret, struct err *e)
 {
 	struct trainer_validated *v = &ret->v;
-	*ret = (struct result){ .v.accuracy = NAN };
+	*ret = (struct result){ .v = { .accuracy = NAN, .loss = NAN } };
 	if (json_get_u64(j, "epoch", &v->epoch, e) || json_get_hex(j, "prev", ret->prev, DIGEST, e) ||
-			json_get_u64(j, "samples", &v->samples, e) || json_get_f64(j, "loss", &v->loss, e) ||
-			json_get_u64(j, "took_us", &v->took_us, e))
+			json_get_u64(j, "samples", &v->samples, e) || json_get_u64(j, "took_us", &v->took_us, e) ||
+			(json_object_get(j, "loss") && json_get_f64(j, "loss", &v->loss, e)))
 		return -1;
 	if (json_object_get(j, "accuracy") && (json_get_f64(j, "accuracy", &v->accuracy, e) || !(v->accuracy >= 0 &&
 			v->accuracy <= 1)))

@@ -158,6 +158,18 @@ static void scn_by_hand(struct sim *s)
 	free(v);
 }
 
+/* What a validation of the newest epoch has come to, as `from` says it; loss NaN: it says of none. */
+static void say(struct looks *v, int from, int to, double loss, double accuracy)
+{
+	struct run *r = node_run(v->l->w, from);
+	json_t *said = json_pack("{s:I,s:o,s:i,s:f,s:i}", "epoch", (json_int_t)r->point.epoch, "prev",
+		json_hex(r->point.prev, DIGEST), "samples", HELD, "accuracy", accuracy, "took_us", 1);
+	if (!isnan(loss))
+		json_object_set_new(said, "loss", json_real(loss));
+	net_post(r->rs->ctx.net, node_id(node_peer(v->l->w, to)->node), KIND_RUN_SHARD, json_pack("{s:s,s:o}", "run",
+		r->hex, "validated", said), NO_BLOB, CLASS_control);
+}
+
 /* One without a stage tells another that all is learned: that is no word of a member's. */
 static void scn_false_word(struct sim *s)
 {
@@ -172,14 +184,36 @@ static void scn_false_word(struct sim *s)
 		to--;
 	sim_check(s, liar < to);
 	for (int k = 0; k < 40 && !sim_failed(s); k++) {
-		struct run *r = node_run(v->l->w, liar);
-		json_t *said = json_pack("{s:I,s:o,s:i,s:f,s:f,s:i}", "epoch", (json_int_t)r->point.epoch, "prev",
-			json_hex(r->point.prev, DIGEST), "samples", HELD, "loss", 1e-3, "accuracy", 1.0, "took_us", 1);
-		net_post(r->rs->ctx.net, node_id(node_peer(v->l->w, to)->node), KIND_RUN_SHARD, json_pack("{s:s,s:o}", "run",
-			r->hex, "validated", said), NO_BLOB, CLASS_control);
+		say(v, liar, to, 1e-3, 1);
 		wait_for(v, rng_below(sim_rng(s), 100 * MSEC));
 	}
 	all_told(v, 5);
+	line_free(v->l);
+	free(v);
+}
+
+static bool no_number(struct looks *v, void *node)
+{
+	const struct run *r = node_run(v->l->w, *(int *)node);
+	return r && r->val_at && isnan(r->val_loss) && r->val_accuracy == 0.25;
+}
+
+/* A loss that is not finite is a result, too. */
+static void scn_no_number(struct sim *s)
+{
+	struct looks *v = xcalloc(1, sizeof *v);
+	int to = 4;
+	v->l = line_both(s, "batchnorm", PIPELINE, ", \"validation\": {\"every\": 0}", 5);
+	sim_check(s, sim_run_until(s, line_all_seated, v->l, 60 * SEC));
+	goes_on(v, 2);
+	while (line_seated(v->l->w, to))
+		to--;
+	for (int k = 0; k < 10 && !no_number(v, &to); k++) {     /* it may stand at another epoch when it hears it */
+		say(v, line_any_seated(v->l->w), to, NAN, 0.25);
+		until(v, no_number, &to, SEC);
+	}
+	if (!no_number(v, &to))
+		sim_fail(s, "node %d does not know that the loss is no number", to);
 	line_free(v->l);
 	free(v);
 }
@@ -200,7 +234,8 @@ static void scn_last_slow(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(ends), SCN(ends_killed), SCN(ends_late), SCN(last), SCN(last_late),
-	SCN(last_units), SCN(last_killed), SCN(last_slow), SCN(seldom), SCN(by_hand), SCN(false_word), {0} };
+	SCN(last_units), SCN(last_killed), SCN(last_slow), SCN(seldom), SCN(by_hand), SCN(false_word),
+	SCN(no_number), {0} };
 
 int main(int argc, char **argv)
 {
