@@ -101,6 +101,18 @@ void run_fail(struct run *r, const struct err *e)
 	run_event(r, run_broken(r, e));
 }
 
+/* Refused joins and starts leave one row, of the last. */
+static void supersede(const struct run *newer)
+{
+	list_each_safe(it, &newer->rs->list) {
+		struct run *r = list_entry(it, struct run, link);
+		bool same = id_eq(&r->id, &newer->id) && (!id_zero(&r->id) || (r->mine && newer->mine && !strcmp(r->name,
+			newer->name)));
+		if (r != newer && same && run_over(r) && !r->trainer && !r->saving && !r->opening)
+			run_free(r);
+	}
+}
+
 struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author, const struct id *id,
 	struct reply *start_reply)
 {
@@ -124,6 +136,7 @@ struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author,
 	}
 	r->tell.name = "run.tell";
 	list_push(&rs->list, &r->link);
+	supersede(r);
 	run_event(r, run_open(r));
 	return r;
 }

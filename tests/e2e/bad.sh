@@ -43,6 +43,8 @@ wait_for 20 refused_for "$work/other" "is not the run's"
 was b run.failed "data $work/other: data.digest"
 refuse 1 "nowhere" hive b run join digits --data "$work/nowhere"
 was b run.failed nowhere
+for i in 1 2 3; do refuse 1 "nowhere" hive b run join digits --data "$work/nowhere"; done
+[ "$(hive b --json run list | grep -o '"state"' | wc -l)" = 1 ] || fail "refused joins: $(hive b run list)"
 [ "$(json a members run show digits)" = 1 ] || fail "who has other data is a member"
 goes_on a digits
 
