@@ -6,6 +6,30 @@
 #define ROSTER_MAX 4096
 #define HOLD_US (1 * SECOND)            /* and what plans take, several times: so long a round waits for an answer */
 
+static void hold_until(struct crew *c, uint64_t us)
+{
+	if (us != c->holds_us && c->cb.holds)
+		c->cb.holds(c->arg, us);
+	c->holds_us = us;
+}
+
+static bool somebody_waits(const struct crew *c)
+{
+	list_each(it, &c->mates)
+		if (!c->decided || offer_find(&c->decided->o, &list_entry(it, struct mate, link)->id) < 0)
+			return true;
+	return false;
+}
+
+/* Where an epoch takes less time than to ask all members nobody would ever come in. The more often it has come to
+ * nothing, with the same peers, the seldomer. */
+static void hold(struct crew *c)
+{
+	bool asks = leads(c) && c->overtaken >> c->futile && somebody_waits(c) && (c->lead || crew_work_under_way(c,
+		WORK_CHOOSE)) && !PLANTED(CREW_NO_HOLD);
+	hold_until(c, !asks ? 0 : c->holds_us ? c->holds_us : now_of(c) + HOLD_US + 4 * c->plan_us);
+}
+
 /* ---- what its owner says ---- */
 
 /* What it has promised will not begin here; whether it has elsewhere, only who leads can say. */
@@ -22,7 +46,7 @@ static void take_roster(struct crew *c)
 	c->told.is = false;
 	if (c->told.epoch != c->epoch) {
 		promise_void(c);                /* it stands on another COMMIT */
-		c->holds_us = 0;
+		hold_until(c, 0);               /* and is over with that epoch */
 	}
 	if (!id_eq(&c->leader, &c->told.leader)) {
 		c->asks = 0;
@@ -58,16 +82,6 @@ static void take_commit(struct crew *c)
 	c->base_number = number;
 	c->seen = number > c->seen && !PLANTED(CREW_BASE_UNSEEN) ? number : c->seen;
 	deal_set(&c->base, deal_known(c, number));
-}
-
-/* Where an epoch takes less time than to ask all members nobody would ever come in. */
-static void hold(struct crew *c)
-{
-	bool asks = leads(c) && c->overtaken && (c->lead || crew_work_under_way(c, WORK_CHOOSE)) && !PLANTED(CREW_NO_HOLD);
-	uint64_t until = !asks ? 0 : c->holds_us ? c->holds_us : now_of(c) + HOLD_US + 4 * c->plan_us;
-	if (until != c->holds_us && c->cb.holds)
-		c->cb.holds(c->arg, until);
-	c->holds_us = until;
 }
 
 static void step(struct crew *c)

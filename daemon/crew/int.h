@@ -143,7 +143,7 @@ struct crew {
 	uint8_t doubted[CREW_DIGEST];
 	struct { uint8_t set[CREW_DIGEST]; unsigned blind; } judged;   /* what the last choice was among; asked so often */
 	uint64_t again_us; unsigned tries; bool committed, odd;        /* odd: most find other plans than this peer */
-	unsigned overtaken; uint64_t holds_us;  /* by COMMITs, in what it asked; until when none shall come */
+	unsigned overtaken, futile; uint64_t holds_us;         /* by COMMITs, in what it asked; holds_us: none shall come */
 	uint64_t answer_us[16]; unsigned answers;
 	uint64_t asked_us; unsigned asks; bool unsure;  /* a promise is void, or it is to stop for newcomers */
 	bool doubts;                            /* what is committed lies with somebody known by hearsay */

@@ -9,6 +9,7 @@
 #define UNHEARD_US (2 * SECOND)
 #define AGAIN_US (200 * MS)                     /* who was late is tried again when nothing can be without it */
 #define AGAIN_MOST 6
+#define FUTILE_MOST 6
 
 /* Is it known what the committed state needs, or will it never be? */
 static bool base_known(struct crew *c)
@@ -311,8 +312,10 @@ void need_chosen(struct crew *c, struct work *w)
 		memset(c->judged.set, 0, CREW_DIGEST);
 		return;
 	}
-	if (x->rc || x->stays)
+	if (x->rc || x->stays) {
+		c->futile += c->holds_us && c->futile < FUTILE_MOST;
 		c->overtaken = 0;
+	}
 	if (x->rc) {
 		crew_waits(c, &x->why);
 		without(c);

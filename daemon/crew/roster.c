@@ -30,6 +30,7 @@ static struct mate *mate_lives(struct crew *c, const struct id *id)
 		list_push(&c->mates, &m->link);
 		map_put(c->by_id, m->id.b, sizeof m->id.b, m);
 		c->nmates++;
+		c->futile = 0;
 	}
 	m->live = true;
 	return m;

@@ -87,6 +87,8 @@ static void scn_short(struct sim *s)
 	uint64_t was = w->commits;
 	sim_run_for(s, SEC);
 	sim_check(s, w->commits > was + 20);    /* and nobody holds them up any more */
+	for (int i = 0; i <= n; i++)
+		sim_check(s, cworld_peer(w, i)->holds_us <= sim_now(s));
 }
 
 static const struct scn list[] = { SCN(cut), SCN(outrun), SCN(short), {0} };
