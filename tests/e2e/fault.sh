@@ -104,3 +104,24 @@ for n in 1 2 3 4 5 6 7 8 9 10 11 12; do
 done
 [ -n "$warned" ] || fail "a commit that fails is not told: $(cat "$work/said")"
 say "commit $n of a daemon was that of an answer, and the answer said that it had failed"
+
+# The same of a process that ends: what was answered is with the system before the answer is sent.
+told=0 untold=0
+for n in 1 2 3 4 5 6 7 8 9 10 11 12; do
+	rm -rf "$(state a)"
+	acknowledged=()
+	daemon_spawn a --failpoint "store.commit.before=kill:$n"
+	wait_for 10 ready
+	for key in one two; do
+		hive a dht put "$key" "$n" --life_s 3600 >"$work/said" 2>&1 && acknowledged[$key]=$n || untold=$((untold + 1))
+	done
+	if alive a; then daemon_kill a; else wait "${daemon_pid[a]}" 2>/dev/null; unset "daemon_pid[a]"; fi
+	daemon_start a
+	all_there "killed before commit $n"
+	daemon_kill a
+	told=$((told + ${#acknowledged[@]}))
+	[ "${#acknowledged[@]}" -lt 2 ] || break
+done
+[ "${#acknowledged[@]}" = 2 ] && [ "$told" -gt 2 ] && [ "$untold" -gt 0 ] ||
+	fail "$told puts were answered and $untold were not: no commit between two puts was struck"
+say "killed before each of $n commits, $told puts were answered and kept"
