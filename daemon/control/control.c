@@ -11,6 +11,7 @@
 #include "common/list.h"
 #include "common/mem.h"
 #include "common/text.h"
+#include "store/store.h"
 
 #define SILENT_US 2000000ull            /* half open for so long: another may have its place */
 #define IDLE_US 60000000ull
@@ -177,6 +178,8 @@ static void call_done(struct reply *r, json_t *result, const struct err *e)
 	if (cl) {
 		cl->ncalls--;
 		assert(e || json_is_object(result));
+		if (c->control && c->control->ctx.store)
+			store_settle_told(c->control->ctx.store);
 		put_line(cl, e ? jrpc_error(c->id, e, NULL) : jrpc_result(c->id, result));
 	} else {
 		json_decref(result);

@@ -441,6 +441,12 @@ void store_settle(struct store *s)
 	store_commit(s, false);
 }
 
+void store_settle_told(struct store *s)
+{
+	if (s->urgent && !s->failing)
+		store_settle(s);
+}
+
 int store_sync(struct store *s, struct err *e)
 {
 	if (list_empty(&s->queue) && s->unsynced)

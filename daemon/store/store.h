@@ -42,6 +42,9 @@ struct store *store_open(struct env *env, const struct store_opts *o, struct err
 /* Settles, closes and frees; a job that is still under way frees what it holds when it is done. NULL is fine. */
 void store_free(struct store *s);
 void store_settle(struct store *s);
+/* Before an answer is sent: what it tells outlives this process. History may wait on, and does not make it commit; nor
+ * is a disk that refuses asked again (store_json says so meanwhile). */
+void store_settle_told(struct store *s);
 /* For what an operator was told is done (start, set, ban, key): settles with synchronous=FULL. 0: it is on the disk.
  * -1: the disk refuses (ERR_FULL, ERR_IO, ERR_CORRUPT); the writes stay queued and are tried again. */
 int store_sync(struct store *s, struct err *e);

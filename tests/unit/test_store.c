@@ -207,6 +207,12 @@ static void one_event_is_one_transaction(void **state)
 	store_settle(t->s);
 	assert_int_equal(store_sync(t->s, NULL), 0);            /* committed but perhaps not on the disk: a barrier */
 	assert_int_equal(commits(t), before + 4);
+	store_event(t->s, LOG_INFO_, "x", NULL, NULL, NULL, "history waits");
+	store_settle_told(t->s);
+	assert_int_equal(commits(t), before + 4);
+	put_run(t->s, "r2", "hold");                            /* what may be told does not */
+	store_settle_told(t->s);
+	assert_int_equal(commits(t), before + 5);
 	reopen(t, NULL);
 	r = store_list(t->s, STORE_RUNS, NULL, 10);
 	assert_int_equal(json_array_size(r), 2);

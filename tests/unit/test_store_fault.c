@@ -109,6 +109,9 @@ static void refusing_disk(struct t *t, int rc, enum err_code code)
 	assert_int_equal(rows, 2);
 	assert_int_equal(sh->del(sh, "t", "b", 1, &e), 0);
 	assert_int_equal(sh->get(sh, "t", "b", 1, out, sizeof out, &n, &e), -1);
+	const int asked = fault.seen;
+	store_settle_told(t->s);                /* an answer does not ask it again */
+	assert_int_equal(fault.seen, asked);
 	world_turn(t->w, 60000000);             /* it tries, and goes on trying */
 	assert_true(fault.seen > 3);
 	fault.on = false;
