@@ -3,8 +3,6 @@
 # copies: a spare takes the place, the state comes out of their memory, and what is learned in the end has the bits of one
 # daemon that nothing has disturbed. Without a spare the run waits for whoever comes back, with nothing in hand.
 . "$(dirname "$0")/pipeline_lib.sh"
-seated() { json "$1" crew.rank run show $run 2>/dev/null | grep -q "^[0-9]"; }
-seats() { for n in a b c d; do if [ "$n" != "${1:-}" ] && seated "$n"; then echo "$n"; fi; done; }
 holds_none() { [ "$(json "$1" crew.rank run show $run)" = null ]; }
 whole() { [ "$(seats "${1:-}" | wc -l)" = 3 ]; }
 goes_on() {     # NAME...: who lives; past where they are now

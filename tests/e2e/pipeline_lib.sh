@@ -59,3 +59,7 @@ for folder in sys.argv[2:]:
 assert seen == set(whole), set(whole) - seen
 P
 }
+
+# Of a, b, c and d: who has a stage, but for NAME.
+seated() { json "$1" crew.rank run show "$run" 2>/dev/null | grep -q "^[0-9]"; }
+seats() { for n in a b c d; do if [ "$n" != "${1:-}" ] && seated "$n"; then echo "$n"; fi; done; }

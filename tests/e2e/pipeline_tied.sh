@@ -5,8 +5,6 @@
 . "$(dirname "$0")/pipeline_lib.sh"
 layers='{"type": "linear", "out": 12, "name": "first"}, {"type": "layernorm"}, {"type": "relu"}, {"type": "linear", "out": 40},
  {"type": "tanh"}, {"type": "linear", "out": 12}, {"type": "layernorm"}, {"type": "linear", "out": 12, "share": "first", "name": "last"}'
-seated() { json "$1" crew.rank run show $run 2>/dev/null | grep -q "^[0-9]"; }
-seats() { for n in a b c d; do if [ "$n" != "${1:-}" ] && seated "$n"; then echo "$n"; fi; done; }
 whole() { [ "$(seats "${1:-}" | wc -l)" = 3 ]; }
 goes_on() {     # NAME...: who lives; past where they are now
 	local at

@@ -4,8 +4,6 @@
 . "$(dirname "$0")/pipeline_lib.sh"
 looks() { sed "s/\"every\": 0/\"every\": $1/; s/\"stop\": {[^}]*}/\"stop\": {$2}/"; }
 shows() { json "$1" val_accuracy run show "$run" 2>/dev/null | grep -q "^0\.[0-9]"; }
-seated() { json "$1" crew.rank run show "$run" 2>/dev/null | grep -q "^[0-9]"; }
-seats() { for n in a b c d; do if [ "$n" != "${1:-}" ] && seated "$n"; then echo "$n"; fi; done; }
 whole_line() { [ "$(seats "${1:-}" | wc -l)" = 3 ]; }
 goes_on() {     # EPOCHS NAME...
 	local at by=$1

@@ -72,14 +72,18 @@ static void unit_dies(struct sim *s, struct line *l)
 static void scn_unit_dies(struct sim *s) { unit_dies(s, line_of(s, "layernorm", UNITS, 6)); }
 static void scn_late_dies(struct sim *s) { unit_dies(s, line_late(s, "", 6)); }
 
-static void target(struct line *l, int samples)
+static void ask(struct line *l, int node, node_ask_fn *what, json_t *params /* stolen */)
 {
 	struct err e;
-	json_t *r = node_ask(l->w, l->w->author, node_set, json_pack("{s:s,s:{s:i}}", "run", "line", "values",
-		"target_batch", samples), &e);
+	json_t *r = node_ask(l->w, node, what, params, &e);
 	if (!r)
-		sim_fail(l->s, "target batch %d: %s", samples, e.text);
+		sim_fail(l->s, "refused: %s", e.text);
 	json_decref(r);
+}
+
+static void target(struct line *l, int samples)
+{
+	ask(l, l->w->author, node_set, json_pack("{s:s,s:{s:i}}", "run", "line", "values", "target_batch", samples));
 }
 
 /* ---- as predicted ---- */
@@ -213,13 +217,14 @@ static void targets(struct sim *s, struct line *l, int small)
 
 static void scn_target(struct sim *s) { targets(s, line_of(s, "layernorm", UNITS, 6), 8); }
 
-static void ask(struct line *l, node_ask_fn *what)
+static void say(struct line *l, node_ask_fn *what)
 {
-	struct err e;
-	json_t *r = node_ask(l->w, l->w->author, what, json_pack("{s:s}", "run", "line"), &e);
-	if (!r)
-		sim_fail(l->s, "refused: %s", e.text);
-	json_decref(r);
+	ask(l, l->w->author, what, json_pack("{s:s}", "run", "line"));
+}
+
+static void held(struct line *l, int node, bool is)
+{
+	ask(l, node, node_run_hold, json_pack("{s:s,s:b}", "run", "line", "off", !is));
 }
 
 /* Paused, and on again before all have stopped, with spare members: who pauses and who does not is known to whoever
@@ -232,22 +237,13 @@ static void scn_naps(struct sim *s)
 	target(l, 8);
 	line_goes_on(l, 4);
 	for (int k = 0; k < 10 && !sim_failed(s); k++) {
-		ask(l, node_run_pause);
+		say(l, node_run_pause);
 		sim_run_for(s, rng_below(sim_rng(s), 30 * MSEC));
-		ask(l, node_run_resume);
+		say(l, node_run_resume);
 		node_run_to(l->w, node_newest(l->w) + 3, 8 * SEC);
 		sim_run_for(s, rng_below(sim_rng(s), 100 * MSEC));
 	}
 	line_free(l);
-}
-
-static void held(struct line *l, int node, bool is)
-{
-	struct err e;
-	json_t *r = node_ask(l->w, node, node_run_hold, json_pack("{s:s,s:b}", "run", "line", "off", !is), &e);
-	if (!r)
-		sim_fail(l->s, "refused: %s", e.text);
-	json_decref(r);
 }
 
 /* One member after the other is held, most of all such as lead: the others go on without it. */

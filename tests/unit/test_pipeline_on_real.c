@@ -2,44 +2,9 @@
  * last step, are after every commit what one process has that steps with a gradient one step late, W(t+1) = W(t) -
  * lr g(W(t-1)), for every holder; the same bits without replicas, to 1e-12 in double with them. */
 #include "pipe_agree.h"
+#include "pipe_whole.h"
 
 #define LATE 6                          /* epochs */
-
-struct late { real *w, *before, *mean, *state[OPTIM_STATES_MAX]; struct optim_clock clock; };
-
-static void late_open(const struct world *w, struct late *o)
-{
-	size_t n = w->model->nparam;
-
-	*o = (struct late){ .w = xcalloc(n, sizeof(real)), .mean = xcalloc(n, sizeof(real)) };
-	for (int i = 0; i < OPTIM_STATES_MAX; i++)
-		o->state[i] = w->states[i] ? xcalloc(n, sizeof(real)) : NULL;
-	optim_clock_init(&o->clock);
-	model_init(w->model, 3, o->w);
-	o->before = xmemdup(o->w, n * sizeof(real));
-}
-
-static void late_close(struct late *o)
-{
-	free(o->w);
-	free(o->before);
-	free(o->mean);
-	for (int i = 0; i < OPTIM_STATES_MAX; i++)
-		free(o->state[i]);
-}
-
-/* The epoch at w->begin. */
-static void late_step(const struct world *w, struct late *o)
-{
-	struct optim_call c = { .par = &w->par, .ops = w->spec->optim, .hyper = w->spec->hyper, .clock = &o->clock,
-		.state = o->state, .param = o->w, .grad = o->mean, .tensor = w->model->param, .ntensors = w->model->nparams };
-	double loss = 0;
-
-	alone(w, o->before, o->mean, &loss);
-	memcpy(o->before, o->w, w->model->nparam * sizeof(real));
-	optim_tick(w->spec->optim, w->spec->hyper, &o->clock);
-	optim_step(&c);
-}
 
 /* Epoch after epoch, each one program, with the round of the one before in it. */
 static int next_epoch(void *arg, const struct plan_results *results, uint64_t first, struct plan *ret, struct err *e)
@@ -59,7 +24,7 @@ static int next_epoch(void *arg, const struct plan_results *results, uint64_t fi
 	return pipe_plan(&w->kit, p->rank, ret, e);
 }
 
-static void equal_to(const struct world *w, const struct late *o, bool exact)
+static void equal_to(const struct world *w, const struct whole *o, bool exact)
 {
 	for (uint32_t k = 0; k < w->n; k++)
 		for (uint32_t t = 0; t < STAGES; t++) {
@@ -77,12 +42,12 @@ static void train(uint32_t members, uint64_t micro, uint32_t copies, bool exact,
 	const char *values)
 {
 	struct world w;
-	struct late o;
+	struct whole o;
 
 	world_open(&w, members, micro, optimizer);
 	w.kit.v.redundancy = copies;
 	pipe_values(&w.kit, "%s", values);
-	late_open(&w, &o);
+	whole_open(&w, &o);
 	w.kit.v.fresh = true;
 	for (uint32_t r = 0; r < members; r++)
 		peer_with(&w, r, next_epoch);
@@ -95,12 +60,12 @@ static void train(uint32_t members, uint64_t micro, uint32_t copies, bool exact,
 			continue;
 		agree(&w, PLAN_NONE);
 		sim_run_for(w.sim, 1000000);
-		late_step(&w, &o);
+		whole_step(&w, &o, true);
 		equal_to(&w, &o, exact);
 	}
 	for (uint32_t r = 0; r < members; r++)
 		exec_interrupt(w.peer[r].x);
-	late_close(&o);
+	whole_close(&o);
 	world_close(&w);
 }
 
@@ -153,19 +118,19 @@ static double loss_of(struct world *w, const real *param, uint64_t epochs)
 static double after_300(const char *optimizer, bool late)
 {
 	struct world w;
-	struct late o;
+	struct whole o;
 	double loss;
 
 	world_open(&w, 1, 8, optimizer);
-	late_open(&w, &o);
+	whole_open(&w, &o);
 	for (uint64_t e = 0; e < 300; e++) {
 		if (!late)
 			memcpy(o.before, o.w, w.model->nparam * sizeof(real));
 		w.begin = e * w.micro;
-		late_step(&w, &o);
+		whole_step(&w, &o, true);
 	}
 	loss = loss_of(&w, o.w, 15);
-	late_close(&o);
+	whole_close(&o);
 	w.n = 0;                        /* nobody but this process was there */
 	world_close(&w);
 	return loss;
