@@ -140,7 +140,7 @@ static void cuts_are_the_best(void **state)
 	for (uint64_t seed = from; seed < from + 200; seed++)
 		none += !is_the_best(seed);
 	assert_true(none > 5 && none < 150);
-	/* the first stage needs less where it goes on to the layer that uses what one of its own has, than just before */
+	/* the first stage, or the last one, needs less where it has all layers that share parameters than without the last */
 	(void)is_the_best(11733391);
 	(void)is_the_best(37155562);
 }

@@ -152,12 +152,13 @@ static double cost_of(const struct table *t, double limit, double before, uint32
 }
 
 /* The best way to put the first j ops on the stages 0..s. What a piece needs is asked of the best ones only; what
- * begins before `lo` is too much, as it was with fewer ops behind. Returns the next lo. */
+ * begins before `lo` is too much, as it was with fewer ops (but for the ends of the pipeline, which need less once they
+ * have all that is tied to each other). Returns the next lo. */
 static uint32_t cell(struct table *t, double limit, uint32_t s, uint32_t j, uint32_t lo)
 {
+	bool surely, tied = t->ties.n && (s == 0 || s + 1 == t->c->n);
 	size_t row = t->nops + 1, at = s * row + j;
 	uint32_t best;
-	bool surely;
 
 	memset(t->full, 0, t->nops * sizeof(*t->full));
 	do {
@@ -176,7 +177,7 @@ static uint32_t cell(struct table *t, double limit, uint32_t s, uint32_t j, uint
 		}
 		if (best < j && missing(t, s, best, j, &surely)) {
 			t->full[best] = true;
-			lo = surely ? best + 1 : lo;
+			lo = surely && !tied ? best + 1 : lo;
 		}
 	} while (best < j && t->full[best]);
 	t->from[at] = best;
@@ -192,7 +193,7 @@ static double solve(struct table *t, double limit)
 	if (n > j)
 		return INFINITY;
 	for (uint32_t s = 0; s < n; s++)
-		for (uint32_t k = s + 1, lo = s; k <= t->nops - (n - 1 - s); k++)
+		for (uint32_t k = s + 1 < n ? s + 1 : j, lo = s; k <= j - (n - 1 - s); k++)
 			lo = cell(t, limit, s, k, lo);
 	if (!isfinite(t->best[(n - 1) * row + j]))
 		return INFINITY;

@@ -13,7 +13,8 @@ struct cutting {
 	uint32_t n; struct stage *stage;        /* rank, replicas and again are given */
 	uint32_t units, members;                /* the same cuts are for so many pipelines, of so many members each */
 	/* Bytes that a member of stage s needs for ops a..b: what they hold between them, which does not become less when
-	 * ops are added, and what crosses x bytes in front of them and y behind. */
+	 * ops are added (but for what is tied, of the first and the last stage), and what crosses x bytes in front of them
+	 * and y behind. */
 	uint64_t (*holds)(void *arg, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need);
 	uint64_t (*passes)(void *arg, uint32_t s, uint64_t x, uint64_t y); void *arg;
 	uint64_t epoch;                         /* micro-batches of a pipeline, from round to round; 0: nobody knows */
