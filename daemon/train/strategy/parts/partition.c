@@ -3,25 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/map.h"
 #include "common/mem.h"
 #include "common/text.h"
 #include "kernels/real.h"
-#include "train/strategy/parts/partition.h"
-#include "train/strategy/parts/tied.h"
-
-struct table {
-	const struct cutting *c;
-	uint32_t nops;
-	double *us, *forward;                   /* of all ops before this one, forward and backward; forward alone */
-	uint64_t *bytes;                        /* that flow in before this op; behind the last one, what comes out */
-	struct ties ties;                       /* of layers that share parameters */
-	double *best; uint32_t *from;           /* [stage * (nops + 1) + ops so far] */
-	bool *full;                             /* too much for a member when it begins there */
-	struct map *need;                       /* of pieces that have been asked for */
-	uint64_t more;                          /* bytes that every member is thought to have besides */
-	bool endless;                           /* and that they have as much as they may need */
-};
+#include "train/strategy/parts/partition_int.h"
 
 static void shape_of(struct table *t, const struct cutting *c)
 {
@@ -75,7 +60,7 @@ static const struct piece_need *need_of(struct table *t, uint32_t i, uint32_t j)
 	return need;
 }
 
-static double speed_of(const struct cutting *c, const struct stage *x)
+double partition_speed(const struct cutting *c, const struct stage *x)
 {
 	double least = INFINITY;
 
@@ -88,8 +73,7 @@ static double speed_of(const struct cutting *c, const struct stage *x)
 	return least;
 }
 
-/* 0: not stated. */
-static uint64_t memory_of(const struct cutting *c, const struct stage *x)
+uint64_t partition_memory(const struct cutting *c, const struct stage *x)
 {
 	uint64_t least = 0;
 
@@ -102,20 +86,44 @@ static uint64_t memory_of(const struct cutting *c, const struct stage *x)
 	return least;
 }
 
-/* Bytes that are missing when stage s holds ops i..j-1; 0: it fits. ret_surely: it would with nothing to pass on. */
-static uint64_t missing(struct table *t, uint32_t s, uint32_t i, uint32_t j, bool *ret_surely)
+uint64_t partition_missing(struct table *t, uint32_t s, uint32_t i, uint32_t j, const uint32_t *at, bool *ret_surely)
 {
+	static const struct piece_need nothing = { 0 };
 	const struct cutting *c = t->c;
-	uint64_t has = memory_of(c, &c->stage[s]), holds;
+	uint64_t has = partition_memory(c, &c->stage[s]), holds;
 
 	*ret_surely = false;
 	if (!has || t->endless)
 		return 0;
 	has += t->more;
-	holds = c->holds(c->arg, s, i, j - 1, need_of(t, i, j));
+	holds = at ? c->holds(c->arg, s, i, j - 1, &nothing, at) : 0;   /* what a piece needs is asked last */
+	if (holds <= has)
+		holds = c->holds(c->arg, s, i, j - 1, need_of(t, i, j), at);
 	*ret_surely = holds > has;
 	holds += c->passes(c->arg, s, t->bytes[i], t->bytes[j]);
 	return holds > has ? holds - has : 0;
+}
+
+/* Where the stages begin that stage s holds, and the one behind them. */
+static const uint32_t *held_at(const struct cutting *c, uint32_t s, uint32_t at[STAGES_MAX + 1])
+{
+	if (!c->keep)
+		return NULL;
+	for (uint32_t t = c->keep[s].a; t <= c->keep[s].b; t++) {
+		at[t - c->keep[s].a] = c->stage[t].a;
+		at[t - c->keep[s].a + 1] = c->stage[t].b + 1;
+	}
+	return at;
+}
+
+/* Of stage s, whose cuts are known. */
+static uint64_t lacks_of(struct table *t, uint32_t s)
+{
+	const struct stage *x = &t->c->stage[s];
+	uint32_t at[STAGES_MAX + 1];
+	bool surely;
+
+	return partition_missing(t, s, x->a, x->b + 1, held_at(t->c, s, at), &surely);
 }
 
 /* The gradient of what the first stage and the last one have in common goes from one to the other once in an epoch,
@@ -134,15 +142,15 @@ static double tied_us(const struct table *t, uint32_t s, uint32_t i, uint32_t j)
 static double time_of(const struct table *t, uint32_t s, uint32_t i, uint32_t j)
 {
 	const struct stage *x = &t->c->stage[s];
-	double work = t->us[j] - t->us[i] + (x->again ? t->forward[j] - t->forward[i] : 0), us = work / speed_of(t->c, x);
+	double work = t->us[j] - t->us[i] + (x->again ? t->forward[j] - t->forward[i] : 0);
+	double us = work / partition_speed(t->c, x);
 	double bytes = (i ? (double)t->bytes[i] : 0) + (j < t->nops ? (double)t->bytes[j] : 0);
 	double sends = bytes * t->c->v->us_per_byte;
 
 	return (us > sends ? us : sends) / x->replicas + tied_us(t, s, i, j);
 }
 
-/* limit 0: the slowest stage so far; else the bytes over all cuts, when none is slower than that. */
-static double cost_of(const struct table *t, double limit, double before, uint32_t s, uint32_t i, uint32_t j)
+double partition_cost(const struct table *t, double limit, double before, uint32_t s, uint32_t i, uint32_t j)
 {
 	double x = time_of(t, s, i, j);
 
@@ -151,42 +159,45 @@ static double cost_of(const struct table *t, double limit, double before, uint32
 	return x > limit ? INFINITY : before + (i ? (double)t->bytes[i] : 0);
 }
 
-/* The best way to put the first j ops on the stages 0..s. What a piece needs is asked of the best ones only; what
- * begins before `lo` is too much, as it was with fewer ops (but for the ends of the pipeline, which need less once they
- * have all that is tied to each other). Returns the next lo. */
-static uint32_t cell(struct table *t, double limit, uint32_t s, uint32_t j, uint32_t lo)
+uint32_t partition_cell(struct table *t, double limit, const struct line *l, uint32_t k, uint32_t j, uint32_t lo)
 {
+	uint32_t s = l->first + k, best;
 	bool surely, tied = t->ties.n && (s == 0 || s + 1 == t->c->n);
-	size_t row = t->nops + 1, at = s * row + j;
-	uint32_t best;
+	size_t row = t->nops + 1, at = k * row + j;
 
 	memset(t->full, 0, t->nops * sizeof(*t->full));
 	do {
 		best = j;
-		t->best[at] = INFINITY;
+		l->best[at] = INFINITY;
 		for (uint32_t i = j; i-- > lo; ) {
-			double before = s ? t->best[at - row - j + i] : i ? INFINITY : 0, x;
+			double before = k ? l->best[at - row - j + i] : i == l->begin ? l->before : INFINITY, x;
 
 			if (t->full[i] || !isfinite(before) || !ties_allow(&t->ties, s, t->c->n, i, j - 1))
 				continue;
-			x = cost_of(t, limit, before, s, i, j);
-			if (x < t->best[at]) {
-				t->best[at] = x;
+			x = partition_cost(t, limit, before, s, i, j);
+			if (x < l->best[at]) {
+				l->best[at] = x;
 				best = i;
 			}
 		}
-		if (best < j && missing(t, s, best, j, &surely)) {
+		if (best < j && l->lacks(t, l, k, best, j, &surely)) {
 			t->full[best] = true;
 			lo = surely && !tied ? best + 1 : lo;
 		}
 	} while (best < j && t->full[best]);
-	t->from[at] = best;
+	l->from[at] = best;
 	return lo;
 }
 
-/* The cost of the best solution, whose cuts are in the stages then; INFINITY: there is none. */
-static double solve(struct table *t, double limit)
+static uint64_t by_itself(struct table *t, const struct line *l, uint32_t k, uint32_t i, uint32_t j, bool *ret_surely)
 {
+	return partition_missing(t, l->first + k, i, j, NULL, ret_surely);
+}
+
+/* Stages by themselves. */
+static double apart(struct table *t, double limit)
+{
+	const struct line l = { .best = t->best, .from = t->from, .lacks = by_itself };
 	size_t row = t->nops + 1;
 	uint32_t n = t->c->n, j = t->nops;
 
@@ -194,7 +205,7 @@ static double solve(struct table *t, double limit)
 		return INFINITY;
 	for (uint32_t s = 0; s < n; s++)
 		for (uint32_t k = s + 1 < n ? s + 1 : j, lo = s; k <= j - (n - 1 - s); k++)
-			lo = cell(t, limit, s, k, lo);
+			lo = partition_cell(t, limit, &l, s, k, lo);
 	if (!isfinite(t->best[(n - 1) * row + j]))
 		return INFINITY;
 	for (uint32_t s = n; s-- > 0; ) {
@@ -205,12 +216,35 @@ static double solve(struct table *t, double limit)
 	return t->best[(n - 1) * row + t->nops];
 }
 
+static bool all_fit(struct table *t)
+{
+	uint32_t s = 0;
+
+	while (s < t->c->n && !lacks_of(t, s))
+		s++;
+	return s == t->c->n;
+}
+
+/* The cost of the best solution, whose cuts are in the stages then; INFINITY: there is none. With memory enough it is
+ * found as if nobody kept anything for others. */
+static double solve(struct table *t, double limit)
+{
+	bool endless = t->endless;
+	double cost;
+
+	if (!t->c->keep || endless)
+		return apart(t, limit);
+	t->endless = true;
+	cost = apart(t, limit);
+	t->endless = false;
+	return !isfinite(cost) || all_fit(t) ? cost : partition_groups(t, limit);
+}
+
 static int too_full(struct table *t, uint32_t s, struct err *e)
 {
 	const struct stage *x = &t->c->stage[s];
 	const struct profile *m = t->c->v->profile;
-	bool surely;
-	uint64_t lacks = missing(t, s, x->a, x->b + 1, &surely), has = memory_of(t->c, x);
+	uint64_t lacks = lacks_of(t, s), has = partition_memory(t->c, x);
 	char a[32], b[32], c[32];
 
 	if (t->c->lacks)
@@ -226,7 +260,6 @@ static uint32_t fullest(struct table *t)
 {
 	uint64_t lo = 0, hi = 1 << 16, most = 0;
 	uint32_t found = 0;
-	bool surely;
 
 	for (t->more = hi; !isfinite(solve(t, 0)); t->more = hi) {
 		lo = hi;
@@ -243,7 +276,7 @@ static uint32_t fullest(struct table *t)
 	(void)solve(t, 0);
 	t->more = t->c->more;
 	for (uint32_t s = 0; s < t->c->n; s++) {
-		uint64_t lacks = missing(t, s, t->c->stage[s].a, t->c->stage[s].b + 1, &surely);
+		uint64_t lacks = lacks_of(t, s);
 
 		found = lacks > most ? s : found;
 		most = lacks > most ? lacks : most;
@@ -302,7 +335,6 @@ int partition_fits(const struct cutting *c, struct err *e)
 	struct table t;
 	const struct tie *broken;
 	int rc = 0;
-	bool surely;
 
 	shape_of(&t, c);
 	for (uint32_t s = 0; s < c->n && rc == 0; s++) {
@@ -313,7 +345,7 @@ int partition_fits(const struct cutting *c, struct err *e)
 			rc = err_set(e, ERR_INVALID, "stage %u begins or ends between %s and %s, which share parameters: that can "
 				"be in one stage, or in the first and the last one; cut elsewhere, or give %s parameters of its own "
 				"(no \"share\")", s, m->op[broken->owner].name, m->op[broken->user].name, m->op[broken->user].name);
-		if (rc == 0 && missing(&t, s, x->a, x->b + 1, &surely))
+		if (rc == 0 && lacks_of(&t, s))
 			rc = too_full(&t, s, e);
 	}
 	table_free(&t);
@@ -322,6 +354,7 @@ int partition_fits(const struct cutting *c, struct err *e)
 
 uint64_t partition_bytes(const struct cutting *c, uint64_t *ret_has)
 {
+	uint32_t at[STAGES_MAX + 1];
 	uint64_t bytes = 0;
 	struct table t;
 
@@ -329,7 +362,8 @@ uint64_t partition_bytes(const struct cutting *c, uint64_t *ret_has)
 	shape_of(&t, c);
 	for (uint32_t s = 0; s < c->n; s++) {
 		const struct stage *x = &c->stage[s];
-		uint64_t has = memory_of(c, x), takes = c->holds(c->arg, s, x->a, x->b, need_of(&t, x->a, x->b + 1)) +
+		uint64_t has = partition_memory(c, x), takes = c->holds(c->arg, s, x->a, x->b, need_of(&t, x->a, x->b + 1),
+			held_at(c, s, at)) +
 			c->passes(c->arg, s, t.bytes[x->a], t.bytes[x->b + 1]);
 		bool nearer = !*ret_has || has - takes < *ret_has - bytes;
 

@@ -117,9 +117,10 @@ int seats_flush(struct pipe *x, uint64_t epoch, struct err *e)
 	return 0;
 }
 
-static uint64_t holds(void *arg, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need)
+static uint64_t holds(void *arg, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need,
+	const uint32_t *at)
 {
-	return stage_holds(arg, s, a, b, need);
+	return stage_holds(arg, s, a, b, need, at);
 }
 
 static uint64_t passes(void *arg, uint32_t s, uint64_t x, uint64_t y)
@@ -127,10 +128,16 @@ static uint64_t passes(void *arg, uint32_t s, uint64_t x, uint64_t y)
 	return stage_passes(arg, s, x, y);
 }
 
+static uint64_t least(void *arg, uint32_t a, uint32_t b)
+{
+	return stage_least(arg, a, b);
+}
+
 static struct cutting cutting_of(struct pipe *x)
 {
 	return (struct cutting){ .v = x->v, .n = x->n, .stage = x->stage, .units = x->units, .members = x->members,
-		.holds = holds, .passes = passes, .arg = x, .more = x->more, .lacks = x->quiet ? NULL : &x->lacks };
+		.keep = x->copies > 1 ? x->keep : NULL, .holds = holds, .passes = passes, .least = least, .arg = x,
+		.more = x->more, .lacks = x->quiet ? NULL : &x->lacks };
 }
 
 uint64_t seats_bytes(struct pipe *x, uint64_t *ret_has)
@@ -150,8 +157,8 @@ int seats_cut(struct pipe *x, uint32_t units, struct err *e)
 
 	x->units = units;
 	x->lacks = 0;
-	c = cutting_of(x);
 	x->copies = (copies + units - 1) / units;
+	c = cutting_of(x);
 	x->cut = false;
 	x->tied = 0;
 	units_range(x, x->v, &least, &most);

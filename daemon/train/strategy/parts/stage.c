@@ -290,20 +290,24 @@ static void tell_own(struct needs *to, const struct member *r)
 	to->lasting += told_bytes(r);
 }
 
-/* What it keeps of other stages; each as large as its own while the cuts are not known. */
-static void tell_kept(struct needs *to, const struct member *r)
+/* What it keeps of other stages, which begin and end as `at` says, and of what both ends have in common. */
+static void tell_kept(struct needs *to, const struct member *r, const uint32_t *at)
 {
+	const struct profile *m = r->x->v->profile;
+	struct plan_range keep = at ? r->x->keep[r->s] : (struct plan_range){ r->s, r->s };
+	struct part tied = r->tied, part;
 	struct room room[ROOMS];
 
-	uint32_t kept[KEPT_MAX], n = keep_list(r->x, r->s, kept);
-
-	for (uint32_t k = 0; k < n; k++) {
-		struct part part = r->x->cut ? stage_part(r->x, kept[k]) : r->part;
-
-		tell(to, room, kept_rooms(r->x, kept[k], &part, room));
+	if (keep.a == 0 && !r->first)
+		tied.hi = tied_elements(m, at[1]);
+	for (uint32_t t = keep.a; t <= keep.b; t++) {
+		if (t == r->s)
+			continue;
+		part = part_of(m, at[t - keep.a], at[t - keep.a + 1] - 1);
+		part = behind(part, t ? 0 : tied.hi);
+		tell(to, room, kept_rooms(r->x, t, &part, room));
 	}
-	if (!r->x->cut && (r->first || r->x->keep[r->s].a))     /* who keeps the first stage has it with that */
-		tell(to, room, kept_rooms(r->x, STAGE_TIED, &r->tied, room));
+	tell(to, room, kept_rooms(r->x, STAGE_TIED, &tied, room));
 }
 
 /* The largest scratch of its passes. */
@@ -321,7 +325,13 @@ static uint64_t held_out(const struct member *r)
 	return (r->first || r->last) && !PLANTED(EVAL_UNCOUNTED) ? planner_held_bytes(r->x->v) : 0;
 }
 
-uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need)
+static uint64_t bytes_of(const struct pipe *x, const struct needs *is)
+{
+	return is->lasting + (x->schedule->runs_on ? is->passing + is->round : more_of(is->passing, is->round));
+}
+
+uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need,
+	const uint32_t *at)
 {
 	struct needs is = { 0 };
 	struct member r;
@@ -330,10 +340,20 @@ uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, c
 	r.need = *need;
 	r.need.x = r.need.y = 0;
 	tell_own(&is, &r);
-	tell_kept(&is, &r);
-	is.lasting += held_out(&r);
+	tell_kept(&is, &r, at);
+	is.lasting += held_out(&r) + r.part.stats;
 	is.passing += work_most(&r);
-	return is.lasting + r.part.stats + (x->schedule->runs_on ? is.passing + is.round : more_of(is.passing, is.round));
+	return bytes_of(x, &is);
+}
+
+uint64_t stage_least(const struct pipe *x, uint32_t a, uint32_t b)
+{
+	struct part part = part_of(x->v->profile, a, b);
+	struct needs is = { 0 };
+	struct room room[ROOMS];
+
+	tell(&is, room, kept_rooms(x, 0, &part, room));
+	return bytes_of(x, &is);
 }
 
 uint64_t stage_passes(const struct pipe *x, uint32_t s, uint64_t bytes_x, uint64_t bytes_y)

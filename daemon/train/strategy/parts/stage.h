@@ -30,10 +30,11 @@ struct pipe {
 const struct stage *stage_of(const struct pipe *x, uint32_t rank);
 /* Bytes that a member of stage s needs for ops a..b: every value of every ring, the largest scratch, and what it keeps
  * of other stages; of micro-batches and of the round, if that waits for them, the more; those of what it takes from
- * its neighbours and gives them are apart (x in front, y behind). While the cuts are looked for, what it keeps is
- * thought to be as large as its own each time: whether the cuts that were found fit in truth is to be asked once more
- * (partition_fits). */
-uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need);
+ * its neighbours and gives them are apart (x in front, y behind). at: where the stages of keep[s] begin, and the one
+ * behind them; NULL: it keeps none. */
+uint64_t stage_holds(const struct pipe *x, uint32_t s, uint32_t a, uint32_t b, const struct piece_need *need,
+	const uint32_t *at);
+uint64_t stage_least(const struct pipe *x, uint32_t a, uint32_t b);     /* the state of these ops, and its mean */
 uint64_t stage_passes(const struct pipe *x, uint32_t s, uint64_t bytes_x, uint64_t bytes_y);
 bool stage_learns(const struct pipe *x, uint32_t s);            /* it has parameters, beside those in common */
 bool stage_gives(const struct pipe *x, uint32_t s);             /* it brings a gradient to the round */
