@@ -100,6 +100,18 @@ static bool too_old(struct hello *h, const struct peer *p, const struct hello2 *
 	return true;
 }
 
+/* The session with who has answered by m; NULL and e: nobody is let in. */
+static struct session *session_with(struct hello *h, const struct peer *peer, const struct hello2 *m, const uint8_t *p,
+	size_t len, struct err *e)
+{
+	struct session *s = peer && !peer->banned_until_us ? derive(h, m, p, len) : NULL;
+
+	if (!s)
+		err_set(e, peer ? ERR_REFUSED : ERR_FULL, peer ? "the peer is banned" :
+			"the address book is full of peers in use");
+	return s;
+}
+
 void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 {
 	struct hello2 m;
@@ -136,10 +148,8 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	}
 	if (too_old(h, peer, &m))
 		return;
-	s = peer && !peer->banned_until_us ? derive(h, &m, p, len) : NULL;
+	s = session_with(h, peer, &m, p, len, &e);
 	if (!s) {
-		err_set(&e, peer ? ERR_REFUSED : ERR_FULL, peer ? "the peer is banned" :
-			"the address book is full of peers in use");
 		hello_fail(h, &e);
 		return;
 	}

@@ -45,6 +45,25 @@ static void orphaned(struct opening *o)
 	free(o);
 }
 
+/* What it is called by its own spec, once its data and weights are known. -1 and e: it is here already. */
+static int find_name(struct run *r, struct err *e)
+{
+	if (!id_zero(&r->id))
+		return 0;
+	spec_set_data_digest(r->spec, data_digest(r->data), data_count(r->data, DATA_TRAIN));
+	if (r->weights && !r->spec->has_weights_digest)
+		spec_set_weights_digest(r->spec, origin_digest(r->weights));
+	spec_run_id(r->spec, &r->author, &r->id);
+	id_hex(&r->id, r->hex);
+	struct run *same = runs_by_id(r->rs, &r->id);
+	if (!same || same == r || run_over(same))
+		return 0;
+	memset(&r->id, 0, sizeof r->id);
+	r->hex[0] = 0;
+	return err_set(e, ERR_EXISTS, "run %s is here already (%s): the same author, name and spec", r->name,
+		run_state_name(same));
+}
+
 void run_opened(struct job *j)
 {
 	struct opening *o = container_of(j, struct opening, job);
@@ -80,21 +99,9 @@ void run_opened(struct job *j)
 		run_fail(r, &e);
 		return;
 	}
-	if (id_zero(&r->id)) {
-		spec_set_data_digest(r->spec, data_digest(r->data), data_count(r->data, DATA_TRAIN));
-		if (r->weights && !r->spec->has_weights_digest)
-			spec_set_weights_digest(r->spec, origin_digest(r->weights));
-		spec_run_id(r->spec, &r->author, &r->id);
-		id_hex(&r->id, r->hex);
-		struct run *same = runs_by_id(r->rs, &r->id);
-		if (same && same != r && !run_over(same)) {
-			err_set(&e, ERR_EXISTS, "run %s is here already (%s): the same author, name and spec", r->name,
-				run_state_name(same));
-			memset(&r->id, 0, sizeof r->id);
-			r->hex[0] = 0;
-			run_fail(r, &e);
-			return;
-		}
+	if (find_name(r, &e)) {
+		run_fail(r, &e);
+		return;
 	}
 	if (build(r, &e)) {
 		if (run_again_undo(r, &e))
