@@ -168,12 +168,15 @@ void avg_target(struct avg *a, uint64_t samples)
 	a->target = samples;
 }
 
-/* A state that is newer than what this peer has followed: the COMMIT of it is on its way, those behind it, too. */
+/* A state that is newer than what this peer has followed: the COMMIT of it is on its way, those behind it, too. What
+ * was promised before, and has been processed since, is not given again when this peer should come to lead. */
 static void jump(struct avg *a, const struct avg_point *at)
 {
 	if (a->round)
 		round_close(a->round);
 	avg_point_copy(&a->point, at);
+	list_each(it, &a->mates)
+		ranges_sub_all(&list_entry(it, struct mate, link)->grant, &a->point.done);
 	a->gen++;
 	past_enter(a);
 	buf_clear(&a->last_commit);
