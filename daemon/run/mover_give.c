@@ -98,6 +98,8 @@ static int give(struct mover *m, struct request *req, struct err *e)
 	size_t of_one = 0;
 	list_each(it, &m->gifts)
 		of_one += id_eq(&list_entry(it, struct gift, link)->to, &req->f.from);
+	if (FAILPOINT(m->env, "run.shard.give") < 0)
+		return err_set(e, ERR_BUSY, "a fail point");
 	if (json_get_hex(req->f.json, "tag", tag.b, 32, e) || busy(m, m->ngifts, of_one, e) || piece_of(m, req, &s, e))
 		return -1;
 	g = xcalloc(1, sizeof *g);

@@ -26,8 +26,8 @@ declare -A passes=(
 # A client owns no part, never leads and never takes over, an auxiliary has nothing to send: these are armed all at once,
 # and must not strike.
 declare -A never=([client]="$(both $lead avg.result avg.recover)" [auxiliary]="$(both avg.data)")
-# rotate.sh; tests/sim: scn_node_life; tests/sim: scn_crew
-elsewhere="key.rotate.after key.rotate.before avg.missing.after avg.missing.before
+# rotate.sh; pipeline_stop.sh; tests/sim: scn_node_life; tests/sim: scn_crew
+elsewhere="key.rotate.after key.rotate.before run.shard.give avg.missing.after avg.missing.before
 	$(both crew.answer crew.ask crew.begin crew.go crew.propose crew.show)"
 
 listed=" ${passes[*]//$'\n'/ } ${elsewhere//$'\n'/ } "
