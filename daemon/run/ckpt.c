@@ -64,7 +64,7 @@ void ckpt_begin(struct run *r, struct reply *reply, snapshot_fn *copied)
 	struct saving *s = xcalloc(1, sizeof *s);
 	s->rs = r->rs;
 	s->id = r->id;
-	trainer_snapshot(r->trainer, copied, s);
+	run_crew_snapshot(r, copied, s);
 }
 
 static void answer(struct run *r, json_t *result, const struct err *e)

@@ -9,6 +9,7 @@
 #include "common/mem.h"
 #include "run/crew_int.h"
 
+#define STILL_US 2000000                /* no instruction has ended for so long: a drained peer waits no longer */
 #define VALID_TRIES 8                   /* generations of an epoch that begin with its validation */
 
 /* ---- positions ---- */
@@ -82,6 +83,8 @@ static void runs(struct run_crew *s)
 		trainer_validate(r->trainer, false);
 	}
 	run_effective_pause(r);
+	if (s->drains)
+		trainer_pause(r->trainer);
 	run_tell(r, true);
 }
 
@@ -138,6 +141,8 @@ void run_crew_is_quiet(void *arg)
 		return;
 	if (!s->in) {                           /* others have gone on without it, or it is over meanwhile */
 		s->step = SEAT_NONE;
+		if (!s->out && s->whole)
+			trainer_stay(r->trainer);
 		if (s->out && trainer_stand_up(r->trainer, &was, &e)) {
 			run_fail(r, &e);
 		} else if (s->out) {
@@ -167,21 +172,43 @@ static bool applied(const struct run *r)
 	return !a.in_round && t.epoch == r->point.epoch;
 }
 
-/* What the others commit with its part in it must be in its checkpoint: together they are the state. */
-static void drain(struct run_crew *s)
+/* A step whose members wait for somebody does not end. */
+static bool stands_still(struct run_crew *s)
 {
-	bool seated = trainer_seated(s->r->trainer);
-	if ((seated && !trainer_at_rest(s->r->trainer)) || !applied(s->r)) {
-		env_after(s->r->rs->ctx.env, &s->timer, LOOK_US);
-		return;
+	uint64_t now = env_now(s->r->rs->ctx.env);
+	struct trainer_view v;
+	trainer_view(s->r->trainer, &v);
+	if (!s->looked_us || v.instructions != s->looked)
+		s->looked_us = now;
+	s->looked = v.instructions;
+	return now - s->looked_us > STILL_US;
+}
+
+/* What the others commit with its part in it must be in its checkpoint: together they are the state. A part that has no
+ * values yet is not waited for: who would give it may be about to end, too. true: it has left, and s is gone. */
+static bool drain(struct run_crew *s)
+{
+	struct run *r = s->r;
+	bool unfilled = trainer_unfilled(r->trainer), rests = !trainer_seated(r->trainer) || trainer_at_rest(r->trainer);
+	if (!rests && stands_still(s))
+		trainer_part_ways(r->trainer);
+	if (r->saving || s->step == SEAT_QUIET || (!unfilled && (!rests || !applied(r)))) {
+		env_after(r->rs->ctx.env, &s->timer, LOOK_US);
+		return false;
 	}
 	s->drains = false;
-	run_save(s->r, NULL);
+	if (!unfilled || mover_kept(s->mover)) {
+		run_save(r, NULL);
+		return false;
+	}
+	run_drain_more(r->rs);
+	return true;
 }
 
 void run_crew_drain(struct run *r)
 {
 	r->crew->drains = true;
+	r->crew->looked_us = 0;
 	trainer_pause(r->trainer);
 	run_crew_look(r->crew);
 }
@@ -198,13 +225,13 @@ void run_crew_step(struct timer *t)
 		s->failed = 0;
 		crew_fail(s->crew, number);
 	}
-	if (s->drains)
-		drain(s);
+	if (s->drains && drain(s))
+		return;
 	if (!s->told && s->generation && tell_units(s, &e)) {
 		run_fail(r, &e);
 		return;
 	}
-	if (s->step != SEAT_WAITS)
+	if (s->step != SEAT_WAITS || (r->drain && !s->drains))  /* its last checkpoint is made */
 		return;
 	if (!applied(r) || (s->in && s->v.epoch != r->point.epoch)) {
 		env_after(r->rs->ctx.env, t, LOOK_US);

@@ -20,6 +20,18 @@ bool run_crew_due(const struct run *r, uint64_t epoch, uint64_t every)
 	return epoch % step == 0;
 }
 
+void run_crew_snapshot(struct run *r, snapshot_fn *done, void *arg)
+{
+	const struct run_crew *s = r->crew;
+	struct state *kept = s && !s->whole ? mover_kept(s->mover) : NULL;
+	if (!kept) {
+		trainer_snapshot(r->trainer, done, arg);
+		return;
+	}
+	state_snapshot(kept, done, arg);
+	(void)state_copies(kept, r->point.epoch);
+}
+
 void run_crew_saved(struct run *r)
 {
 	if (r->crew)

@@ -100,6 +100,8 @@ json_t *mover_json(const struct mover *m);
 void mover_fill(struct mover *m, void (*done)(void *run, const struct err *e));
 bool mover_filled(struct mover *m);             /* does anybody still wait for that? NULL is fine */
 void mover_stop(struct mover *m);
+/* What was held before, beside the trainer's, with the values of the run's point: the most of it. NULL: nothing. */
+struct state *mover_kept(const struct mover *m);
 /* The parts that are here with the values of the run's point, as others are told of them. */
 json_t *mover_held(const struct mover *m);
 

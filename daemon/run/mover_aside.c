@@ -89,6 +89,17 @@ void mover_keep(struct mover *m, struct state *was, uint64_t epoch)
 		aside_new(m, was, epoch)->ready = true;
 }
 
+struct state *mover_kept(const struct mover *m)
+{
+	struct state *ret = NULL;
+	list_each(it, &m->asides) {
+		const struct aside *a = list_entry(it, struct aside, link);
+		if (a->ready && a->epoch == m->r->point.epoch && (!ret || state_bytes(a->state) > state_bytes(ret)))
+			ret = a->state;
+	}
+	return ret;
+}
+
 json_t *mover_held(const struct mover *m)
 {
 	const struct run *r = m->r;

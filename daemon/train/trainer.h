@@ -156,6 +156,10 @@ int trainer_stand_up(struct trainer *t, struct state **ret_was, struct err *e);
 /* Paused, it has nothing under way with the others, and no round waits for what it has. */
 bool trainer_at_rest(const struct trainer *t);
 bool trainer_seated(const struct trainer *t);
+/* From quiet on, until its part has values: no copy is made of it meanwhile. */
+bool trainer_unfilled(const struct trainer *t);
+/* quiet: it goes on with nothing, and what it holds has its values still */
+void trainer_stay(struct trainer *t);
 uint64_t trainer_share(const struct trainer *t);        /* samples that its unit makes of an epoch; seated */
 const struct trainer_part *trainer_part(const struct trainer *t);
 /* Is what a COMMIT of that generation brings to this peer, elements lo to hi - 1 of a contribution, what it holds? */

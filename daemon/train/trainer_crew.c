@@ -169,6 +169,15 @@ int trainer_stand_up(struct trainer *t, struct state **ret_was, struct err *e)
 	return trainer_hold_parts(t, NULL, 0, ret_was, e);
 }
 
+bool trainer_unfilled(const struct trainer *t) { return t->lent; }
+
+void trainer_stay(struct trainer *t)
+{
+	t->lent = false;
+	if (state_wants(t->state))
+		exec_wake(t->x);
+}
+
 /* What was decided is applied; all else of it is over. */
 void trainer_part_ways(struct trainer *t)
 {

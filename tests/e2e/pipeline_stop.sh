@@ -7,6 +7,7 @@
 mean=$(for k in $(seq 300); do printf run.shard.give=error,; done)
 whole() { [ "$(seats "${1:-}" | wc -l)" = 3 ]; }
 begun() { grep -q "generation [2-9] of 3 members" "$work/$1.log"; }
+# Nobody gives it anything, but it does not wait for the end of its time, which is 30 s.
 stops() {
 	local at
 	at=$(now_ms)
@@ -30,7 +31,9 @@ for n in $others; do stops "$n"; done
 
 # All that the living held is on their disks, of the epoch that was the last.
 alone_as_far $others
-compare "$(state s)" $(for n in $others; do state "$n"; done) <<'P' || fail "what they held is not what one alone has learned"
+folders=()
+for n in $others; do folders+=("$(state "$n")"); done
+compare "$(state s)" "${folders[@]}" <<'P' || fail "what they held is not what one alone has learned"
 import sys
 from tensors import holders
 count, name = holders(sys.argv[1], sys.argv[2:])
@@ -38,6 +41,7 @@ print(len(count), 'tensors of', name, 'held by', sorted(count.values()))
 P
 at=$(for n in $others; do saved "$n"; done | sort | tail -n 1 | tr -dc 0-9 | sed 's/^0*//')
 set -- $others
+run=line
 daemon_start "$1"
 for n in $2 $3; do daemon_start "$n" --join "$(address "$1")"; done
 for n in $others; do wait_for 60 past "$n" $((at + 5)); done
