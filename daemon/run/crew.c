@@ -137,7 +137,7 @@ void run_crew_is_quiet(void *arg)
 	struct state *was = NULL;
 	struct err e;
 	bool fresh;
-	if (!s || s->step != SEAT_QUIET)
+	if (!s || s->step != SEAT_QUIET || s->saves)
 		return;
 	if (!s->in) {                           /* others have gone on without it, or it is over meanwhile */
 		s->step = SEAT_NONE;
@@ -172,32 +172,25 @@ static bool applied(const struct run *r)
 	return !a.in_round && t.epoch == r->point.epoch;
 }
 
-/* A step whose members wait for somebody does not end. */
-static bool stands_still(struct run_crew *s)
-{
-	uint64_t now = env_now(s->r->rs->ctx.env);
-	struct trainer_view v;
-	trainer_view(s->r->trainer, &v);
-	if (!s->looked_us || v.instructions != s->looked)
-		s->looked_us = now;
-	s->looked = v.instructions;
-	return now - s->looked_us > STILL_US;
-}
-
 /* What the others commit with its part in it must be in its checkpoint: together they are the state. A part that has no
  * values yet is not waited for: who would give it may be about to end, too. true: it has left, and s is gone. */
 static bool drain(struct run_crew *s)
 {
 	struct run *r = s->r;
 	bool unfilled = trainer_unfilled(r->trainer), rests = !trainer_seated(r->trainer) || trainer_at_rest(r->trainer);
-	if (!rests && stands_still(s))
+	if (!rests && run_crew_still_us(s) > STILL_US)  /* its members wait for somebody */
 		trainer_part_ways(r->trainer);
-	if (r->saving || s->step == SEAT_QUIET || (!unfilled && (!rests || !applied(r)))) {
+	if (!s->saves && (r->saving || s->step == SEAT_QUIET || (!unfilled && (!rests || !applied(r))))) {
+		env_after(r->rs->ctx.env, &s->timer, LOOK_US);
+		return false;
+	}
+	s->saves = true;
+	if (mover_gathers(s->mover)) {
 		env_after(r->rs->ctx.env, &s->timer, LOOK_US);
 		return false;
 	}
 	s->drains = false;
-	if (!unfilled || mover_kept(s->mover)) {
+	if (!unfilled || mover_kept(s->mover, NULL)) {
 		run_save(r, NULL);
 		return false;
 	}
@@ -231,7 +224,7 @@ void run_crew_step(struct timer *t)
 		run_fail(r, &e);
 		return;
 	}
-	if (s->step != SEAT_WAITS || (r->drain && !s->drains))  /* its last checkpoint is made */
+	if (s->step != SEAT_WAITS || s->saves)
 		return;
 	if (!applied(r) || (s->in && s->v.epoch != r->point.epoch)) {
 		env_after(r->rs->ctx.env, t, LOOK_US);

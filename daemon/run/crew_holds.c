@@ -23,7 +23,7 @@ bool run_crew_due(const struct run *r, uint64_t epoch, uint64_t every)
 void run_crew_snapshot(struct run *r, snapshot_fn *done, void *arg)
 {
 	const struct run_crew *s = r->crew;
-	struct state *kept = s && !s->whole ? mover_kept(s->mover) : NULL;
+	struct state *kept = s ? mover_kept(s->mover, NULL) : NULL;
 	if (!kept) {
 		trainer_snapshot(r->trainer, done, arg);
 		return;

@@ -23,7 +23,7 @@ struct run_crew {
 	struct id head; bool headed;    /* who counts the samples of this peer's unit there; there is one */
 	bool in, out, told;             /* this peer is in it; it is not; the averager knows its units */
 	bool whole;                     /* its part of the state has the values of the point */
-	bool drains;                    /* the daemon is to end */
+	bool drains, saves;             /* the daemon is to end; it takes no seat any more, its last checkpoint is made */
 	bool follows;                   /* it knows no point yet that others are at */
 	uint64_t failed;                /* the generation that was cut short here */
 	struct mover *mover;
@@ -32,7 +32,7 @@ struct run_crew {
 	uint64_t calm_us, calm_epoch;   /* it went on then, at that epoch; or nothing was to */
 	struct avg_roster roster; struct id *ids;       /* as the averager has it */
 	struct timer timer, lost;
-	uint64_t looked, looked_us;             /* instructions that had ended by then: in the last validation */
+	uint64_t looked, looked_us;             /* instructions that had ended by then; 0: nobody looks yet */
 	struct result heard;            /* of an epoch that is not applied here yet */
 	uint64_t awaits_us;             /* since when that of the last epoch is waited for; 0: it is not yet */
 	struct settles *settles;        /* cuts of a generation of others are looked for; or NULL */
@@ -43,6 +43,7 @@ void run_crew_grant(struct run *r);              /* positions of the next epochs
 /* The averager hears of the generation: at once, or it could go on with a round of the one before. */
 void run_crew_tell(struct run_crew *s);
 void run_crew_is_quiet(void *run);
+uint64_t run_crew_still_us(struct run_crew *s);  /* so long no instruction has ended, and somebody looks */
 void run_crew_step(struct timer *t);
 void run_crew_lost(struct timer *t);             /* is it where it should be? */
 /* Of a generation of others the view has what the spec says; what its members have settled is found, in a lane. */

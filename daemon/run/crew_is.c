@@ -33,20 +33,27 @@ bool run_crew_seated(const struct run *r)
 	return !r->crew || (r->crew->step == SEAT_RUNS && trainer_seated(r->trainer));
 }
 
+uint64_t run_crew_still_us(struct run_crew *s)
+{
+	uint64_t now = env_now(s->r->rs->ctx.env);
+	struct trainer_view v;
+	trainer_view(s->r->trainer, &v);
+	if (!s->looked_us || v.instructions != s->looked)
+		s->looked_us = now;
+	s->looked = v.instructions;
+	return now - s->looked_us;
+}
+
 /* The last validation of all. Members go when they have ended it, and so does the generation: whoever is slower ends
  * it, too, but does not wait for ever for somebody who has died. */
 bool run_crew_looks(struct run *r)
 {
 	struct run_crew *s = r->crew;
-	uint64_t now = env_now(r->rs->ctx.env);
-	struct trainer_view v;
 	if (!s)
 		return true;
-	trainer_view(r->trainer, &v);
-	if (s->in || v.instructions != s->looked)
-		s->looked_us = now;
-	s->looked = v.instructions;
-	return run_crew_seated(r) && now - s->looked_us < PATIENT_US;
+	if (s->in)
+		s->looked_us = 0;
+	return run_crew_still_us(s) < PATIENT_US && run_crew_seated(r);
 }
 
 uint64_t run_crew_share(const struct run *r) { return r->crew ? trainer_share(r->trainer) : 0; }

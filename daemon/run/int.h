@@ -222,7 +222,7 @@ uint64_t run_crew_life(const struct run *r);
 int run_crew_comes(struct run *r, struct err *e);
 bool run_crew_due(const struct run *r, uint64_t epoch, uint64_t every /* 0: nobody has said */);    /* a checkpoint */
 void run_crew_saved(struct run *r);              /* a checkpoint is on the disk */
-/* Of its part; when that has no values yet, of what was held before. Of a run without a crew: of all. */
+/* Of its part, or of what was held before, which is more. Of a run without a crew: of all. */
 void run_crew_snapshot(struct run *r, snapshot_fn *done, void *arg);
 uint64_t run_crew_keeps(const struct run *r);    /* the epoch whose checkpoint must stay; 0: none */
 /* All of it is on the disk. */

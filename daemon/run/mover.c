@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/planted.h"
 #include "run/mover.h"
 
 /* ---- filling ---- */
@@ -78,6 +79,81 @@ void mover_stop(struct mover *m)
 	m->step = MOVER_IDLE;
 	m->done = NULL;
 	mover_take_stop(m);
+}
+
+/* ---- all in one ---- */
+
+static int put_here(void *arg, struct shard *to, struct err *e)
+{
+	const struct loading *l = arg;
+	shard_clock_reset(to);
+	for (uint32_t k = 0; k < l->nhere; k++)
+		(void)shard_copy(to, l->here[k]);
+	return 0;
+}
+
+static void put_here_over(void *loading)
+{
+	put_over(((struct loading *)loading)->m);
+}
+
+static void gathered(void *loading, const struct err *e)
+{
+	(void)mover_loaded(loading, e);
+}
+
+/* What they have together: parameters, then running statistics. NULL: in one place lies as much. */
+static struct shard_part *together(const struct mover *m, const struct shard *const *v, uint32_t n, uint32_t *ret_n)
+{
+	uint64_t all = 0, most;
+	struct ranges has[2] = { { 0 }, { 0 } };
+	for (uint32_t k = 0; k < n; k++)
+		for (int stat = 0; stat < 2; stat++)
+			ranges_add(&has[stat], mover_extent(v[k], stat).lo, mover_extent(v[k], stat).hi);
+	struct shard_part *part = xcalloc(has[0].n + has[1].n + 1, sizeof *part);
+	*ret_n = 0;
+	for (int stat = 0; stat < 2; stat++)
+		for (size_t k = 0; k < has[stat].n; k++) {
+			struct extent x = { has[stat].v[k].lo, has[stat].v[k].hi };
+			*(stat ? &part[*ret_n].stat : &part[*ret_n].param) = x;
+			(*ret_n)++;
+			all += extent_len(x);
+		}
+	ranges_free(&has[0]);
+	ranges_free(&has[1]);
+	(void)mover_kept(m, &most);
+	if (all > most)
+		return part;
+	free(part);
+	return NULL;
+}
+
+bool mover_gathers(struct mover *m)
+{
+	uint32_t n, nparts;
+	struct err e;
+	if (m->step == MOVER_FILLS)
+		return true;
+	if (m->gathered || PLANTED(SHARD_UNSAVED))
+		return false;
+	mover_stop(m);
+	m->gathered = true;
+	const struct shard **v = mover_here(m, &n);
+	struct shard_part *part = together(m, v, n, &nparts);
+	struct loading *l = part ? mover_aside_new(m, m->r->point.epoch, part, nparts, &e) : NULL;
+	if (part && !l)
+		run_log(m->r, LOG_WARN_, "crew.gather", "%s: not all that is held here is saved", e.text);
+	free(part);
+	if (!l) {
+		free(v);
+		return false;
+	}
+	l->m = m;
+	l->here = v;
+	l->nhere = n;
+	m->step = MOVER_FILLS;
+	state_fill(l->a->state, &(struct state_fill){ .fill = put_here, .drop = put_here_over, .arg = l }, gathered, l);
+	return true;
 }
 
 /* ---- life ---- */

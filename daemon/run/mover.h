@@ -22,8 +22,8 @@
 #define MOVER_BAD 16
 
 /* Shards of one epoch that lie beside the trainer's. */
-struct loading { struct aside *a; struct files *files; struct trainer *trainer; char path[4096];
-	struct shard *shard; uint32_t shards; };
+struct loading { struct mover *m; struct aside *a; struct files *files; struct trainer *trainer; char path[4096];
+	struct shard *shard; uint32_t shards; const struct shard **here; uint32_t nhere /* it comes from these */; };
 struct aside { struct list link; struct mover *m; uint64_t epoch; struct state *state; bool ready;
 	struct loading *from; };        /* it comes from a file; NULL: it is here */
 enum mover_step { MOVER_IDLE, MOVER_ASKS, MOVER_TAKES, MOVER_FILLS };
@@ -58,6 +58,7 @@ struct mover {
 	struct bad_peer bad[MOVER_BAD]; unsigned nbad;  /* the latest of them */
 	uint64_t begun_us, said_us, differed_us, pause_us, fills, fill_us, fill_longest_us;
 	struct timer timer;
+	bool gathered;                          /* or nothing was to */
 	bool stopped, dead, forget;             /* the job that fills reads all of this: what is to go then */
 	/* mover_give.c */
 	struct list gifts, looks; size_t ngifts, nlooks;
@@ -100,10 +101,15 @@ json_t *mover_json(const struct mover *m);
 void mover_fill(struct mover *m, void (*done)(void *run, const struct err *e));
 bool mover_filled(struct mover *m);             /* does anybody still wait for that? NULL is fine */
 void mover_stop(struct mover *m);
-/* What was held before, beside the trainer's, with the values of the run's point: the most of it. NULL: nothing. */
-struct state *mover_kept(const struct mover *m);
+/* What was held before, beside the trainer's, with the values of the run's point: the most that is in one place. NULL:
+ * the trainer's has more, or nothing is. ret_most: elements of that, or of the trainer's; or NULL. */
+struct state *mover_kept(const struct mover *m, uint64_t *ret_most);
+/* For whoever saves it: all that is here with the values of the run's point is put into one, beside the trainer's,
+ * which must lie still. true: that is not over yet, ask again. Once: for want of memory it stays in pieces. */
+bool mover_gathers(struct mover *m);
 /* The parts that are here with the values of the run's point, as others are told of them. */
 json_t *mover_held(const struct mover *m);
+const struct shard **mover_here(const struct mover *m, uint32_t *ret_n);        /* as shards; a list to be freed */
 
 /* --- inside */
 void mover_take(struct mover *m);
@@ -133,6 +139,9 @@ void mover_blame(struct mover *m, struct source *s, const struct morsel *x, cons
 bool mover_blamed(const struct mover *m, const struct id *id);
 void mover_hand(struct mover *m, struct request *req);
 void mover_aside_free(struct aside *a);
+/* Is to be filled: then over, which calls mover_loaded. NULL and e: no memory. */
+struct loading *mover_aside_new(struct mover *m, uint64_t epoch, const struct shard_part *part, uint32_t n,
+	struct err *e);
 void mover_give_stop(struct mover *m);
 json_t *mover_part_json(struct extent param, struct extent stat);      /* [lo, hi, stat lo, stat hi] */
 json_t *mover_parts_json(const struct shard_part *v, uint32_t n);

@@ -89,31 +89,66 @@ void mover_keep(struct mover *m, struct state *was, uint64_t epoch)
 		aside_new(m, was, epoch)->ready = true;
 }
 
-struct state *mover_kept(const struct mover *m)
+static uint64_t elements(const struct shard *s, uint32_t n)
 {
-	struct state *ret = NULL;
-	list_each(it, &m->asides) {
-		const struct aside *a = list_entry(it, struct aside, link);
-		if (a->ready && a->epoch == m->r->point.epoch && (!ret || state_bytes(a->state) > state_bytes(ret)))
-			ret = a->state;
-	}
+	uint64_t ret = 0;
+	for (uint32_t k = 0; k < n; k++)
+		ret += extent_len(s[k].param) + extent_len(s[k].stat);
 	return ret;
 }
 
-json_t *mover_held(const struct mover *m)
+struct state *mover_kept(const struct mover *m, uint64_t *ret_most)
+{
+	struct state *ret = NULL;
+	uint32_t n;
+	const struct shard *s = trainer_shards(m->r->trainer, &n);
+	uint64_t most = run_crew_whole(m->r) ? elements(s, n) : 0;
+	list_each(it, &m->asides) {
+		const struct aside *a = list_entry(it, struct aside, link);
+		s = state_shards(a->state, &n);
+		if (a->ready && a->epoch == m->r->point.epoch && elements(s, n) > most) {
+			most = elements(s, n);
+			ret = a->state;
+		}
+	}
+	if (ret_most)
+		*ret_most = most;
+	return ret;
+}
+
+static const struct shard **with_one(const struct shard **v, uint32_t *n, const struct shard *one)
+{
+	v = xrealloc(v, (*n + 1) * sizeof *v);
+	v[(*n)++] = one;
+	return v;
+}
+
+const struct shard **mover_here(const struct mover *m, uint32_t *ret_n)
 {
 	const struct run *r = m->r;
-	json_t *list = json_array();
+	const struct shard **v = NULL;
 	uint32_t n;
+	*ret_n = 0;
 	list_each(it, &m->asides) {
 		const struct aside *a = list_entry(it, struct aside, link);
 		const struct shard *s = state_shards(a->state, &n);
 		for (uint32_t k = 0; k < n && a->ready && a->epoch == r->point.epoch; k++)
-			json_array_append_new(list, mover_part_json(s[k].param, s[k].stat));
+			v = with_one(v, ret_n, &s[k]);
 	}
 	const struct shard *s = trainer_shards(r->trainer, &n);
 	for (uint32_t k = 0; k < n && run_crew_whole(r); k++)
-		json_array_append_new(list, mover_part_json(s[k].param, s[k].stat));
+		v = with_one(v, ret_n, &s[k]);
+	return v;
+}
+
+json_t *mover_held(const struct mover *m)
+{
+	json_t *list = json_array();
+	uint32_t n;
+	const struct shard **v = mover_here(m, &n);
+	for (uint32_t k = 0; k < n; k++)
+		json_array_append_new(list, mover_part_json(v[k]->param, v[k]->stat));
+	free(v);
 	return list;
 }
 
@@ -136,22 +171,32 @@ struct run *mover_loaded(void *loading, const struct err *e)
 		if (e)
 			mover_aside_free(a);
 	}
+	free(l->here);
 	free(l);
 	return r;
+}
+
+struct loading *mover_aside_new(struct mover *m, uint64_t epoch, const struct shard_part *part, uint32_t n,
+	struct err *e)
+{
+	struct state *s = trainer_state_of(m->r->trainer, part, n, e);
+	if (!s)
+		return NULL;
+	struct aside *a = aside_new(m, s, epoch);
+	struct loading *l = a->from = xcalloc(1, sizeof *l);
+	*l = (struct loading){ .a = a, .files = m->env->files, .trainer = m->r->trainer };
+	trainer_read(l->trainer);
+	l->shard = state_shards(s, &l->shards);
+	return l;
 }
 
 int mover_load(struct mover *m, const char *path, uint64_t epoch, const struct shard_part *part, uint32_t n,
 	void (*over)(void *loading, const struct err *e), struct err *e)
 {
-	struct state *s = trainer_state_of(m->r->trainer, part, n, e);
-	if (!s)
+	struct loading *l = mover_aside_new(m, epoch, part, n, e);
+	if (!l)
 		return -1;
-	struct aside *a = aside_new(m, s, epoch);
-	struct loading *l = a->from = xcalloc(1, sizeof *l);
-	*l = (struct loading){ .a = a, .files = m->env->files, .trainer = m->r->trainer };
-	trainer_read(l->trainer);
 	snprintf(l->path, sizeof l->path, "%s", path);
-	l->shard = state_shards(s, &l->shards);
-	state_fill(s, &(struct state_fill){ .fill = from_file, .arg = l }, over, l);
+	state_fill(l->a->state, &(struct state_fill){ .fill = from_file, .arg = l }, over, l);
 	return 0;
 }

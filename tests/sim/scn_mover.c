@@ -252,6 +252,140 @@ static void scn_checkpoint(struct sim *s)
 	line_end(l);
 }
 
+#define LEAVERS 4
+/* A daemon that was asked to end; what it held then, of which epoch. */
+struct leaver { int node; bool left; uint64_t epoch, params, stats; struct ranges had[2]; char dir[300]; };
+
+static void add_parts(struct ranges v[2], const struct leaver *x, const json_t *list)
+{
+	struct shard_part p;
+	struct err e;
+	for (size_t k = 0; k < json_array_size(list); k++)
+		if (!mover_part_within(&p, x->params, x->stats, json_array_get(list, k), &e)) {
+			ranges_add(&v[0], p.param.lo, p.param.hi);
+			ranges_add(&v[1], p.stat.lo, p.stat.hi);
+		}
+}
+
+/* In the checkpoint of its epoch on its disk. */
+static void add_saved(struct line *l, const struct leaver *x, struct ranges has[2])
+{
+	struct ckpt_head h = { 0 };
+	struct err e;
+	char path[400];
+	ckpt_path(x->dir, x->epoch, path, sizeof path);
+	if (ckpt_head_read(&h, node_peer(l->w, x->node)->env->files, path, &e)) {
+		sim_fail(l->s, "node %d has saved nothing of epoch %llu: %s", x->node, (unsigned long long)x->epoch, e.text);
+	} else {
+		json_t *parts = json_loads(json_string_value(json_object_get(h.meta, "crew_parts")), 0, NULL);
+		add_parts(has, x, parts);
+		json_decref(parts);
+	}
+	ckpt_head_done(&h);
+}
+
+/* By chance, somebody who has something beside its part, which has values, or has none yet; when there is anybody. */
+static int keeps_some(struct line *l, int dead, bool whole)
+{
+	int n = sim_nodes(l->s), from = (int)rng_below(sim_rng(l->s), (uint64_t)n);
+	for (int k = 0; k < n; k++) {
+		int i = (from + k) % n;
+		const struct run *r = i == dead ? NULL : node_run(l->w, i);
+		if (!r || !r->crew || r->state != RUN_TRAIN || run_crew_whole(r) != whole)
+			continue;
+		list_each(it, &r->crew->mover->asides) {
+			const struct aside *a = list_entry(it, struct aside, link);
+			if (a->ready && a->epoch == r->point.epoch)
+				return i;
+		}
+	}
+	return -1;
+}
+
+static void has_left(void *leaver) { ((struct leaver *)leaver)->left = true; }
+
+static void leave(struct line *l, int node, struct leaver *x)
+{
+	struct run *r = node_run(l->w, node);
+	json_t *held = mover_held(r->crew->mover);
+	const struct layout *layout = trainer_shard(r->trainer)->l;
+	*x = (struct leaver){ .node = node, .epoch = r->point.epoch, .params = layout->params, .stats = layout->stats };
+	add_parts(x->had, x, held);
+	json_decref(held);
+	run_dir(r, x->dir, sizeof x->dir);
+	node_stop(node_peer(l->w, node)->node, sim_now(l->s) + 28 * SEC, has_left, x);
+}
+
+static bool all_left(struct sim *s, void *leavers)
+{
+	struct leaver *x = leavers;
+	bool all = true;
+	for (int k = 0; k < LEAVERS; k++)
+		all = all && x[k].left;
+	return all;
+}
+
+/* All that it held is on its disk, unless that epoch is over. */
+static void want_saved(struct line *l, struct leaver *x, uint64_t newest)
+{
+	struct ranges has[2] = { { 0 }, { 0 } };
+	bool wanted = x->epoch == newest && (x->had[0].n || x->had[1].n);
+	if (wanted)
+		add_saved(l, x, has);
+	for (int k = 0; k < 2; k++) {
+		ranges_sub_all(&x->had[k], &has[k]);
+		if (wanted && x->had[k].n)
+			sim_fail(l->s, "node %d had %s %llu to %llu of epoch %llu, and has not saved them", x->node, k ?
+				"statistics" : "parameters", (unsigned long long)x->had[k].v[0].lo,
+				(unsigned long long)x->had[k].v[0].hi, (unsigned long long)x->epoch);
+		ranges_free(&x->had[k]);
+		ranges_free(&has[k]);
+	}
+}
+
+/* In the middle of a move daemons are asked to end, all within a tenth of a second: they do, and what they held, and no
+ * COMMIT has outdated, is on their disks. From there they go on. */
+static void scn_leaves(struct sim *s)
+{
+	struct line *l = line_begin(s, ", \"stages\": 4, \"micro_batches\": 4, \"replicas\": 1", LEAVERS + 1);
+	static struct leaver x[LEAVERS];
+	l->stages = 4;
+	l->copies = 8;
+	bool whole = sim_seed(s) % 2;
+	int dead = line_kill_any(l, 100 * MSEC), i = -1;
+	for (int k = 1; k < 3000000 && i < 0 && !sim_failed(s); k++) {
+		sim_run_for(s, 10);
+		i = rng_below(sim_rng(s), 40) ? -1 : keeps_some(l, dead, whole);
+		if (k % 100000 || i >= 0)
+			continue;
+		sim_restart(s, dead);           /* nobody had to move, or it was soon over */
+		line_goes_on(l, 3);
+		dead = line_kill_any(l, 100 * MSEC);
+	}
+	if (i < 0) {
+		sim_fail(s, "nobody has moved");
+		return;
+	}
+	leave(l, i, &x[0]);
+	for (int k = 1, n = i; k < LEAVERS; k++) {
+		n = (n + 1) % (LEAVERS + 1) == dead ? (n + 2) % (LEAVERS + 1) : (n + 1) % (LEAVERS + 1);
+		sim_run_for(s, rng_below(sim_rng(s), 50 * MSEC));
+		leave(l, n, &x[k]);
+	}
+	if (!sim_run_until(s, all_left, x, 8 * SEC))
+		sim_fail(s, "not all have ended in 8 s");
+	uint64_t newest = 0;
+	for (int k = 0; k < LEAVERS; k++)
+		newest = x[k].epoch > newest ? x[k].epoch : newest;
+	for (int k = 0; k < LEAVERS; k++)
+		want_saved(l, &x[k], newest);
+	l->w->forks_allowed = true;
+	for (int k = 0; k <= LEAVERS; k++)
+		sim_restart(s, k);
+	line_goes_on(l, 3);
+	line_end(l);
+}
+
 /* What has come lies where it belongs, and nowhere else. */
 static void scn_memory(struct sim *s)
 {
@@ -278,7 +412,7 @@ static void scn_memory(struct sim *s)
 	line_end(l);
 }
 
-static const struct scn list[] = { SCN(memory), SCN(checkpoint), SCN(turns), SCN(liar), SCN(of_two),
+static const struct scn list[] = { SCN(memory), SCN(checkpoint), SCN(leaves), SCN(turns), SCN(liar), SCN(of_two),
 	SCN(busy), SCN(bad_bytes), SCN(only_bad), {0} };
 
 int main(int argc, char **argv)
