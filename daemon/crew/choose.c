@@ -10,7 +10,8 @@
 #define FASTER 1.1
 #define STEPS 100
 
-struct way { bool ok, paced; struct offer o; struct plans p; struct pace pace; struct err why; };
+/* fewer: why not with as many copies as are wished, if so. */
+struct way { bool ok, paced; struct offer o; struct plans p; struct pace pace; struct err why, fewer; };
 
 static void way_free(struct way *w)
 {
@@ -60,8 +61,13 @@ static bool way_once(const struct choice *c, const bool *set, uint32_t redundanc
 
 static void way_try(const struct choice *c, const bool *set, struct way *w)
 {
-	for (uint32_t k = c->redundancy; k > 0 && !w->ok; k--)
+	struct err fewer = { 0 };
+	for (uint32_t k = c->redundancy; k > 0 && !w->ok; k--) {
 		w->ok = way_once(c, set, k, w);
+		if (!w->ok && k == c->redundancy)
+			fewer = w->why;
+	}
+	w->fewer = fewer;
 }
 
 static bool pace(const struct choice *c, struct way *w)
@@ -146,6 +152,7 @@ void crew_choose(struct choice *c)
 	}
 	c->rc = a.ok ? 0 : -1;
 	c->why = a.why;
+	c->fewer = a.fewer;
 	if (a.ok) {
 		c->stays = kept && a.o.n == n && a.o.redundancy == c->running;
 		plans_find(&a.p, c->strategy, &c->usual, &a.o, &c->found);

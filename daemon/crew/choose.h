@@ -10,7 +10,7 @@ struct choice {
 	bool *kept, *whole;             /* by rank: was in the generation before; in a unit of it that lives as a whole */
 	uint32_t running;               /* redundancy of the generation that runs on while nothing is better; 0: none */
 	/* Found: 0, or -1 and why there can be none. */
-	int rc; struct err why;
+	int rc; struct err why, fewer;  /* fewer: why not with as many copies as are wished, if so */
 	bool stays;                     /* what runs is as good */
 	struct offer best; struct found found;
 };

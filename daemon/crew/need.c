@@ -323,6 +323,9 @@ void need_chosen(struct crew *c, struct work *w)
 	}
 	if (x->stays && look(c).all)
 		return;
+	if (x->fewer.code)
+		crew_say(c, LOG_WARN_, "crew_fewer", NULL, "generation %llu is to have %u of %u copies of the state: %s",
+			(unsigned long long)CREW_COUNT(x->best.generation), x->best.redundancy, c->redundancy, x->fewer.text);
 	struct deal *d = deal_make(c, &x->best);
 	d->computed = true;
 	d->found = x->found;

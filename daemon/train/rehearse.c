@@ -28,6 +28,7 @@ struct stagehand {                              /* all that is needed, and let g
 	struct plan *plan; const struct plan **list;    /* n for each program */
 	uint32_t programs; json_t *values;      /* values: with what was open in them */
 	struct prediction out, whole;           /* whole: of all programs, out being one of them; else empty */
+	struct err fewer;                       /* why there are not as many copies of the state as are wished, if so */
 	struct buf text;
 };
 
@@ -146,6 +147,7 @@ static int plan_all(struct stagehand *h, struct err *e)
 	int rc = plan_members(h->strategy, &h->v, h->plan, &h->values, e);
 
 	while (rc < 0 && h->strategy->crew && h->v.redundancy > 1) {
+		h->fewer = *e;
 		h->v.redundancy--;
 		rc = plan_members(h->strategy, &h->v, h->plan, &h->values, &other);
 	}
@@ -298,8 +300,11 @@ static json_t *members(struct stagehand *h)
 		return list;
 	buf_printf(&h->text, "each of them works with numbers of the others: one that lies spoils them all, and without "
 		"one they wait until somebody takes its place\n");
-	buf_printf(&h->text, "copies of the state: %u of %u%s\n\n", h->v.redundancy, h->c->spec->redundancy,
+	buf_printf(&h->text, "copies of the state: %u of %u%s\n", h->v.redundancy, h->c->spec->redundancy,
 		h->v.redundancy < 2 ? "; what the one who dies has learned is lost" : "");
+	if (h->fewer.code)
+		buf_printf(&h->text, "why not %u: %s\n", h->c->spec->redundancy, h->fewer.text);
+	buf_printf(&h->text, "\n");
 	return list;
 }
 
@@ -348,6 +353,8 @@ static json_t *told(struct stagehand *h)
 	id_hex(&id, hex);
 	(void)json_object_set_new(o, "members", list);
 	(void)json_object_set_new(o, "redundancy", json_integer(h->v.redundancy));
+	if (h->fewer.code)
+		(void)json_object_set_new(o, "fewer_copies", json_string(h->fewer.text));
 	predicted = prediction_json(&h->out, h->list);
 	if (h->whole.npeers)
 		(void)json_object_set_new(predicted, "first_us", json_integer((json_int_t)first_us(h)));

@@ -33,6 +33,9 @@ wait_for 20 waits a "are missing; more stages, a smaller local.batch or schedule
 for n in a b; do hive $n run leave $run >/dev/null || fail "$n does not leave"; done
 
 run=four
+spec pipeline $run ', "stages": 4, "micro_batches": 4' >"$work/four.json"
+expect "why not 2: stage" hive a run plan "$work/four.json" --members 4 --memory $small
+[[ $(json a fewer_copies run plan "$work/four.json" --members 4 --memory $small) == *"are missing"* ]] || fail "two copies would fit"
 spec pipeline $run "$plan" >"$work/four.json"
 hive a run start "$work/four.json" >/dev/null || fail "pipeline was refused"
 for n in b c d; do

@@ -256,10 +256,12 @@ static void at_first_all_are_in(void **state)
 	bed(&x, "nnn", NULL, NULL);
 	chosen(&x, "123");
 	assert_int_equal(x.c.best.redundancy, 2);
+	assert_int_equal(x.c.fewer.code, ERR_NONE);
 	done(&x);
 	bed(&x, "n", NULL, NULL);
 	chosen(&x, "1");
 	assert_int_equal(x.c.best.redundancy, 1);        /* degraded: nobody else has a copy */
+	assert_int_not_equal(x.c.fewer.code, ERR_NONE);
 	done(&x);
 	bed(&x, "nnnnnnnnn", NULL, NULL);
 	chosen(&x, "12345678");                          /* one has nothing to do */
