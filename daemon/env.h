@@ -116,7 +116,8 @@ struct files {
 	uint64_t (*ticks_ns)(struct files *f);          /* to measure what takes how long, from any thread; not the time */
 };
 
-struct linkinfo { bool connected, maybe_dead; uint64_t rtt_us; /* 0 = unknown */ uint64_t queued_bytes; };
+/* failed: attempts to connect that ended at once, for whatever reason: no program listens, or no way leads there. */
+struct linkinfo { bool connected, maybe_dead; uint64_t rtt_us; /* 0 = unknown */ uint64_t queued_bytes, failed; };
 
 struct env;
 struct env_ops {

@@ -128,17 +128,33 @@ void hello_cancel(struct hello *h, const struct err *e)
 	hello_end(h, NULL, e);
 }
 
+/* What its sockets have seen; they are closed on the way. */
+static void look(struct hello *h)
+{
+	struct linkinfo li = { 0 };
+
+	(void)h->net->env->ops->linkinfo(h->net->env, &h->at, &li);
+	h->met = h->met || li.connected || li.maybe_dead;
+	h->refused = h->refused || li.failed;
+}
+
 static void why_not(const struct hello *h, struct err *e)
 {
+	double s = (double)(env_now(h->net->env) - h->began_us) / 1e6;
 	char at[64];
 
+	at_text(&h->at, h->at.port[CHAN_CTRL] ? CHAN_CTRL : CHAN_DOOR, at);
 	if (h->why.code)
 		*e = h->why;
+	else if (h->met)
+		err_set(e, ERR_UNREACHABLE, "%s takes connections and has answered none of %u HELLOs in %.1f s: is it a daemon "
+			"with the same swarm key?", at, h->tries, s);
+	else if (h->refused)
+		err_set(e, ERR_UNREACHABLE, "%s refuses connections, or no way leads there (%u HELLOs in %.1f s): is a daemon "
+			"listening there?", at, h->tries, s);
 	else
-		err_set(e, ERR_UNREACHABLE, "no answer from %s after %u HELLOs in %.1f s: is a daemon listening there, with "
-			"the same swarm key, and may packets pass both ways?",
-			at_text(&h->at, h->at.port[CHAN_CTRL] ? CHAN_CTRL : CHAN_DOOR, at), h->tries,
-			(double)(env_now(h->net->env) - h->began_us) / 1e6);
+		err_set(e, ERR_UNREACHABLE, "no answer from %s after %u HELLOs in %.1f s: is that machine on, and may packets "
+			"pass both ways?", at, h->tries, s);
 }
 
 void hello_by_door(struct peer *p, bool client, bool as_client)
@@ -207,6 +223,7 @@ static void hello_fire(struct timer *t)
 	uint64_t now = env_now(n->env);
 	struct err e;
 
+	look(h);
 	if (!still_wanted(h, now)) {
 		why_not(h, &e);
 		hello_fail(h, &e);

@@ -138,6 +138,7 @@ struct dial { struct list link; uint64_t deadline_us; net_dial_fn *done; void *a
 struct hello {
 	struct net *net; struct list link; struct peer *peer;   /* peer NULL: net_dial to an address */
 	struct endpoint at; bool through_door, unreached, proof, asked;
+	bool met, refused;                      /* a connection was made; one was not, at once */
 	uint8_t priv[32], e[32], m1_hash[32]; struct buf m1;
 	struct timer timer; uint64_t until_us, began_us, m1_us; uint32_t tries, here, turned, own, key_no; bool other_key;
 	struct list dials;

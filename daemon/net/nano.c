@@ -280,6 +280,7 @@ static bool nano_linkinfo(struct transport *t, const struct endpoint *to, struct
 		any = true;
 		ret->queued_bytes += l->queued;
 		ret->connected |= l->current > 0;
+		ret->failed += nn_get_statistic(l->s, NN_STAT_CONNECT_ERRORS);
 		/* a connection that broke stays suspicious for a moment, even if another has taken its place */
 		ret->maybe_dead |= (l->established && !l->current) || (l->broke_at && env_now(n->env) - l->broke_at < 100000);
 		if (l->rtt_us && (!ret->rtt_us || l->rtt_us < ret->rtt_us))

@@ -8,7 +8,7 @@ daemon_start e --join 127.0.0.1:9 --listen "$(host e):24300"
 daemon_start g --listen "$(host g):24303" --join "$(host h):24306" --join "$(host h):24309" \
 	--join "$(host g):24303" --join no.such.host.invalid:4237
 wait_for 20 json_is unreachable e join.0.state status
-case $(json e join.0.error status) in *"no answer from 127.0.0.1:9 "*) ;; *) fail "$(hive e status)" ;; esac
+case $(json e join.0.error status) in *"127.0.0.1:9 refuses connections"*) ;; *) fail "$(hive e status)" ;; esac
 retried() { [ -n "$(json e join.0.next_s status 2>/dev/null)" ]; }
 wait_for 20 retried
 wait_for 20 json_is unreachable g join.0.state status

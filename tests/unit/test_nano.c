@@ -81,6 +81,14 @@ static void test_v6(void **state)
 
 static bool came_back(struct bed *b) { return b->p[0].back == b->p[0].sent; }
 
+static bool no_way(struct bed *b)
+{
+	struct endpoint nobody = *at(&b->p[0]);
+	struct linkinfo li = {0};
+	nobody.port[CHAN_CTRL] = 1;
+	return b->p[0].env->ops->linkinfo(b->p[0].env, &nobody, &li) && li.failed && !li.connected;
+}
+
 static void test_refused(void **state)
 {
 	struct bed *b = *state;
@@ -104,6 +112,7 @@ static void test_refused(void **state)
 	assert_int_equal(x->unsent, 6);
 	assert_false(x->env->ops->linkinfo(x->env, &nobody, &li));
 	say(x, &nobody, CHAN_CTRL, 0, 1, 100);          /* comes back when the transport goes */
+	assert_true(spin(b, no_way, SECOND));
 }
 
 static bool connected(struct bed *b)
