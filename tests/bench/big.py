@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from swarm import Daemon, Failed, end_in_order, kill_all, machine, new_key, spread
+from swarm import Daemon, Failed, end_in_order, kill_all, machine, new_key, spread, tell_logs
 
 PORT = 27600
 
@@ -116,9 +116,7 @@ def together(o, folder, text):
 			'round_ms': spread(rounds) if rounds else None, 'taken_mb': [round(most_taken(d) / 1e6) for d in all_],
 			**({'charged_mb': [round(g.most() / 1e6) for g in groups]} if groups else {})}
 	except Failed:
-		for d in all_:
-			with open(f'{folder}/{d.name}.log', encoding='utf-8') as log:
-				print(f'--- {d.name}\n' + ''.join(log.readlines()[-15:]), file=sys.stderr)
+		tell_logs(folder, all_)
 		raise
 	finally:
 		kill_all(all_)

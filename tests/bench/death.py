@@ -18,7 +18,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from swarm import Daemon, Failed, end_in_order, kill_all, machine, new_key, spread
+from swarm import Daemon, Failed, end_in_order, kill_all, machine, new_key, spread, tell_logs
 
 PORT = 27700
 RUN = 'death'
@@ -104,9 +104,7 @@ def main():
 		all_ = [one_death(daemons, o, n) for n in range(o.deaths)]
 		parameters = daemons[0].show(RUN, 'parameters')
 	except Failed:
-		for d in daemons:
-			with open(f'{folder}/{d.name}.log', encoding='utf-8') as log:
-				print(f'--- {d.name}\n' + ''.join(log.readlines()[-15:]), file=sys.stderr)
+		tell_logs(folder, daemons)
 		raise
 	finally:
 		kill_all(daemons)

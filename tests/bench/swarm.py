@@ -125,6 +125,13 @@ def end_in_order():
 	signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
+def tell_logs(folder, daemons):
+	"""What each said last, when something has failed."""
+	for d in daemons:
+		with open(f'{folder}/{d.name}.log', encoding='utf-8') as log:
+			print(f'--- {d.name}\n' + ''.join(log.readlines()[-15:]), file=sys.stderr)
+
+
 def kill_all(daemons):
 	for d in daemons:
 		if d.process:
