@@ -131,6 +131,8 @@ void pace_free(struct nano *n);
 /* The sweep tells what it sees: round trips of any connection, connections that carry bulk, and that it is through. */
 void pace_path(struct nano *n, const uint8_t ip[16], uint32_t min_rtt_us);
 void pace_see(struct nano *n, int fd, const uint8_t ip[16], uint16_t port, uint16_t local);
+/* The kernel's congestion control that suits the path; of one that has not been measured nothing is changed. */
+void pace_congestion(struct nano *n, int fd, const uint8_t ip[16], bool bulk);
 void pace_swept(struct nano *n);
 void pace_dial(struct nano *n, int s, const uint8_t ip[16]);    /* s is about to connect there, to send bulk */
 /* Connections to there are about to be closed: what the kernel holds for them is dropped, it would fill the path in

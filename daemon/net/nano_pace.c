@@ -24,8 +24,10 @@
  * that has rested goes on with half of what it had, since others may have taken its place: several that begin a round
  * at once would fill the queue until the law has seen it.
  *
- * Loss is not a sign of a full queue on such links, so where the kernel has BBR and lets us, bulk over paths of more
- * than 5 ms uses it; else the kernel's own congestion control goes on inside the window. */
+ * Loss is not a sign of a full queue on long paths, so where the kernel has BBR and lets us, bulk over paths of more
+ * than 5 ms uses it; else the kernel's own congestion control goes on inside the window. Over shorter ones every
+ * connection uses Reno, which every kernel has and lets everybody use: BBR paces what it sends by a timer, and needs
+ * half as long again for the same bytes. */
 #define TARGET_US 25000
 #define FAR_US 5000                     /* paths longer than that begin with a small window */
 #define WINDOW_FIRST (64 * 1024)
@@ -83,6 +85,15 @@ static bool far_away(const struct nano *n, const uint8_t ip[16])
 	return b && b->us > FAR_US;
 }
 
+void pace_congestion(struct nano *n, int fd, const uint8_t ip[16], bool bulk)
+{
+	const struct base *b = map_get(n->bases, ip, 16);
+	const char *law = !b ? NULL : b->us <= FAR_US ? "reno" : bulk ? "bbr" : NULL;
+
+	if (law)                                /* to the kernel its own law, said again, is no change */
+		(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, law, (socklen_t)strlen(law));
+}
+
 /* Before the first byte: a new connection is in use before the sweep has seen it, and takes what there is. */
 void pace_dial(struct nano *n, int s, const uint8_t ip[16])
 {
@@ -125,7 +136,6 @@ void pace_see(struct nano *n, int fd, const uint8_t ip[16], uint16_t port, uint1
 	memcpy(p->ip, ip, 16);
 	p->begins = far_away(n, ip);
 	if (p->begins) {
-		(void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3);
 		p->window = first_window(n, ip);
 		set_buffer(p, p->window);
 	}

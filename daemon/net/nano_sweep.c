@@ -191,6 +191,7 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 		if (l) {
 			l->rtt_us = info.tcpi_rtt;
 			tune(fd, l->chan != CHAN_BULK);
+			pace_congestion(n, fd, c.ip, l->chan == CHAN_BULK);
 			if (l->chan == CHAN_BULK)
 				pace_see(n, fd, c.ip, c.port, local);
 			if (l->chan == CHAN_DOOR)       /* bulk for us comes through it */
@@ -199,6 +200,7 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 		return;
 	}
 	tune(fd, chan != CHAN_BULK);
+	pace_congestion(n, fd, c.ip, chan == CHAN_DOOR);
 	if (chan == CHAN_DOOR)          /* bulk for clients leaves through it */
 		pace_see(n, fd, c.ip, c.port, local);
 	c.chan = (enum chan)chan;

@@ -1,6 +1,9 @@
 /* The window of bulk (nano_pace.c) against a bottleneck with a queue, in a time of its own: how long the queue is, that
  * the link is full all the same, that two share it, and that nothing is held back where there is no queue.
  * Over loopback: what a connection takes at first, and what becomes of it when it is closed. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include "nano_bed.h"
 #include "net/nano_int.h"
 
@@ -169,6 +172,54 @@ static void test_first_bytes(void **state)
 	assert_int_equal(x->unsent, 0);
 }
 
+/* Both ends of connections by TCP that stand, and how many of them use that law. */
+static int using_law(const char *law, int *ret_all)
+{
+	int n = 0;
+
+	*ret_all = 0;
+	for (int fd = 3; fd < 256; fd++) {
+		struct sockaddr_storage a;
+		socklen_t alen = sizeof a, len = 16;
+		char name[16] = { 0 };
+
+		if (getpeername(fd, (struct sockaddr *)&a, &alen) || getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &len))
+			continue;
+		++*ret_all;
+		n += !strcmp(name, law);
+	}
+	return n;
+}
+
+static bool all_reno(struct bed *b)
+{
+	int all, n = using_law("reno", &all);
+
+	return all >= 2 && n == all;
+}
+
+/* Where the path is short, whatever the machine's default is. */
+static void test_near(void **state)
+{
+	struct bed *b = *state;
+	struct nano_conf swept = { .sweep_us = 20000 };
+	struct peer *x = open_peer(b, "127.0.0.1:auto", false, &swept), *y = open_peer(b, "127.0.0.1:auto", false, &swept);
+	int all, s = socket(AF_INET, SOCK_STREAM, 0);
+	char name[16] = { 0 };
+	socklen_t len = sizeof name;
+
+	assert_false(getsockopt(s, IPPROTO_TCP, TCP_CONGESTION, name, &len));
+	close(s);
+	if (!strcmp(name, "reno")) {
+		print_message("SKIPPED: Reno is this machine's default\n");
+		skip();
+	}
+	assert_int_equal(using_law("reno", &all), 0);
+	say(x, at(y), CHAN_BULK, 0, 1, 100000);
+	say(y, at(x), CHAN_CTRL, 0, 1, 100);
+	assert_true(spin(b, all_reno, 5 * SECOND));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -176,6 +227,7 @@ int main(void)
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test_setup_teardown(test_dropped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_first_bytes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_near, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
