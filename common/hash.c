@@ -1,4 +1,5 @@
-/* Digests: SHA-256 from libcrypto, XXH3-128 from libxxhash, SipHash (Aumasson and Bernstein, 2012) by hand. */
+/* Digests: SHA-256 from libcrypto, XXH3-128 from libxxhash, SipHash (Aumasson and Bernstein,
+ * 2012) by hand. */
 #include <endian.h>
 #include <openssl/evp.h>
 #include <openssl/sha.h>
@@ -38,19 +39,19 @@ void sha256_of(const void *p, size_t n, uint8_t out[32])
 	must(SHA256(p ? p : "", n, out) != NULL);
 }
 
-void tree256_of(const void *p, size_t n, uint8_t out[TREE256])
+void tree256_by(const char label[16], void (*of)(const void *p, size_t n, uint8_t out[32]), const void *p, size_t n,
+	uint8_t out[TREE256])
 {
-	static const char label[] = "hivemind-tree-1";
 	const uint8_t *at = p;
 	uint64_t len = htole64(n);
 	uint8_t granule[32];
 	struct sha256 h;
 
 	sha256_init(&h);
-	sha256_add(&h, label, sizeof label);
+	sha256_add(&h, label, 16);
 	sha256_add(&h, &len, sizeof len);
 	for (size_t off = 0; off < n; off += TREE256_GRANULE) {
-		sha256_of(at + off, n - off < TREE256_GRANULE ? n - off : TREE256_GRANULE, granule);
+		of(at + off, n - off < TREE256_GRANULE ? n - off : TREE256_GRANULE, granule);
 		sha256_add(&h, granule, sizeof granule);
 	}
 	sha256_end(&h, out);
