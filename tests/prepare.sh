@@ -3,6 +3,7 @@
 # To build and to run; what the tests need beside it.
 build_packages="gcc libc6-dev meson ninja-build pkg-config libevent-dev libnanomsg-dev libsqlite3-dev libjansson-dev libssl-dev
 	libxxhash-dev libinih-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev libopenblas0-pthread"
+[ "$(dpkg --print-architecture 2>/dev/null)" != amd64 ] || build_packages="$build_packages libipsec-mb-dev"
 test_packages="libcmocka-dev python3 binutils mandoc"
 
 # prepare_install PACKAGE...: asks dpkg, and apt only for what is missing. As root, or with sudo.

@@ -1,5 +1,5 @@
-/* The cryptography of the wire, all of it libcrypto's: X25519, Ed25519, HMAC and HKDF over SHA-256, and the two AEADs.
- * Nothing here draws a random number: private keys come as bytes from env.secure (amendments C22). */
+/* The cryptography of the wire, libcrypto's (and libIPSec_MB's: gcm.h): X25519, Ed25519, HMAC and HKDF over SHA-256,
+ * and the two AEADs. Nothing here draws a random number: private keys come as bytes from env.secure. */
 #ifndef NET_CRYPT_H
 #define NET_CRYPT_H
 #include <stdbool.h>
@@ -35,8 +35,10 @@ bool mac_equal(const uint8_t a[32], const uint8_t b[32]);                       
 void hkdf(const uint8_t salt[32], const uint8_t *ikm, size_t ikm_len, const char *info, uint8_t *ret, size_t n);
 void wipe(void *p, size_t n);                                                            /* not optimised away */
 
-/* One direction of one channel: a keyed cipher. The context is made at the first use. */
-struct aead { unsigned suite; bool sealing; uint8_t key[AEAD_KEY]; void *ctx; };
+/* One direction of one channel: a keyed cipher. The context is made at the first use; asked: whether there is something
+ * faster than libcrypto. */
+struct aead { unsigned suite; bool sealing; uint8_t key[AEAD_KEY]; void *ctx;
+	bool asked; struct gcm *fast; };
 void aead_init(struct aead *a, unsigned suite, const uint8_t key[AEAD_KEY], bool sealing);
 void aead_done(struct aead *a);
 struct piece { const void *p; size_t len; };
