@@ -1,6 +1,7 @@
 /* The loop (1/2): libevent's base, time, timers, descriptors, signals, deferred calls. Tour: every callback goes
- * through enter() and leave(): enter reads the clock, leave measures, runs what was deferred, and arms the timer.
- * The timer is a timerfd on CLOCK_BOOTTIME, so it counts suspended time and is exact to microseconds. */
+ * through enter() and leave(): enter reads the clock, leave measures, runs what was deferred and the timers that were
+ * set to fire at once, and arms the timer. That is a timerfd on CLOCK_BOOTTIME, so it counts suspended time and is
+ * exact to microseconds. */
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #define SLOW_US 50000
 #define TICK_US 1000000
 #define TIMERS_AT_ONCE 256              /* then the descriptors get their turn */
+#define SOON_AT_ONCE 16
 #define REAP_AT_ONCE 64
 #define JUMP_US 500000                  /* smaller differences are the clock being slewed */
 #define STALL_US 5000000
@@ -89,18 +91,6 @@ static void arm(struct loop *l)
 	timerfd_settime(l->timer.fd, l->conf.read_clock ? 0 : TFD_TIMER_ABSTIME, &its, NULL);
 }
 
-void loop_leave(struct loop *l)
-{
-	if (l->depth > 1) {
-		l->depth--;
-		return;
-	}
-	run_deferred(l);
-	measure(l, l->name, l->entered);
-	arm(l);
-	l->depth = 0;
-}
-
 void loop_lap(struct loop *l, const char *name)
 {
 	run_deferred(l);
@@ -111,23 +101,56 @@ void loop_lap(struct loop *l, const char *name)
 }
 
 /* ---- timers ---- */
+/* The next one if it is due by then. */
+static bool fire_next(struct loop *l, uint64_t by_us)
+{
+	struct timer *t = heap_peek(&l->heap);
+
+	if (!t || t->at_us > by_us)
+		return false;
+	heap_pop(&l->heap);
+	l->stats.timers++;
+	loop_lap(l, t->name ? t->name : "timer");
+	t->fire(t);
+	return true;
+}
+
 static void timer_ready(struct watch *w, int what)
 {
 	struct loop *l = w->loop;
 	uint64_t times;
 	ssize_t rc = read(w->fd, &times, sizeof(times));
+	int n = 0;
 
 	(void)rc;
 	l->armed = 0;
-	for (int i = 0; i < TIMERS_AT_ONCE; i++) {
-		struct timer *t = heap_peek(&l->heap);
-		if (!t || t->at_us > l->now)
-			break;
-		heap_pop(&l->heap);
-		l->stats.timers++;
-		loop_lap(l, t->name ? t->name : "timer");
-		t->fire(t);
+	while (n < TIMERS_AT_ONCE && fire_next(l, l->now))
+		n++;
+}
+
+/* What a callback wants done at once, but not inside itself, needs no turn of the loop. What that sets in its turn
+ * waits for the descriptors: many a timer is set to fire at once only to let these go first. */
+static void fire_soon(struct loop *l)
+{
+	uint64_t by_us = l->now + 1;
+	int n = 0;
+
+	while (!l->conf.read_clock && n < SOON_AT_ONCE && fire_next(l, by_us))
+		n++;
+}
+
+void loop_leave(struct loop *l)
+{
+	if (l->depth > 1) {
+		l->depth--;
+		return;
 	}
+	run_deferred(l);
+	fire_soon(l);
+	run_deferred(l);
+	measure(l, l->name, l->entered);
+	arm(l);
+	l->depth = 0;
 }
 
 /* ---- the clocks against each other, once a second (E8) ---- */

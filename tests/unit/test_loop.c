@@ -159,6 +159,69 @@ static void test_descriptors(void **state)
 	loop_free(l);
 }
 
+/* ---- timers that fire at once ---- */
+struct soon { struct watch w; struct timer t; struct deferred d; struct loop *l;
+	char order[64]; int n, read; bool on; };
+
+static void note(struct soon *x, char what)
+{
+	if (x->n < (int)sizeof x->order - 1)
+		x->order[x->n++] = what;
+}
+
+static void soon_ready(struct watch *w, int what)
+{
+	struct soon *x = container_of(w, struct soon, w);
+	char c;
+
+	assert_int_equal(read(w->fd, &c, 1), 1);
+	x->read++;
+	note(x, 'r');
+	if (!x->t.at_us)
+		env_after(loop_env(x->l), &x->t, 1);
+}
+
+static void soon_fire(struct timer *t)
+{
+	struct soon *x = container_of(t, struct soon, t);
+
+	note(x, 't');
+	loop_defer(x->l, &x->d);
+	if (x->on)
+		env_after(loop_env(x->l), t, 1);
+}
+
+static void soon_fn(struct deferred *d) { note(container_of(d, struct soon, d), 'd'); }
+static bool all_read(void *arg) { return ((struct soon *)arg)->read == 8; }
+
+/* What a callback sets to fire at once, and what that puts off, is done before the next descriptor is looked at. One
+ * that sets itself again and again keeps nobody from being looked at. */
+static void test_soon(void **state)
+{
+	for (int on = 0; on < 2; on++) {
+		struct loop *l = make(NULL);
+		struct soon x = { .w = { .name = "in", .ready = soon_ready }, .t = { .fire = soon_fire },
+			.d = { .fn = soon_fn }, .l = l, .on = on };
+		int p[2];
+
+		assert_int_equal(pipe(p), 0);
+		x.w.fd = p[0];
+		assert_int_equal(write(p[1], "12345678", 8), 8);
+		loop_watch_fd(l, &x.w, WATCH_READ);
+		assert_true(loop_run_until(l, all_read, &x, SECOND));
+		env_timer(loop_env(l), &x.t, 0);
+		if (on)
+			assert_memory_equal(x.order, "rtd", 3);
+		else
+			assert_string_equal(x.order, "rtdrtdrtdrtdrtdrtdrtdrtd");
+		loop_unwatch(&x.w);
+		loop_undefer(&x.d);
+		close(p[0]);
+		close(p[1]);
+		loop_free(l);
+	}
+}
+
 /* ---- slow callbacks, jobs ---- */
 struct slow { struct job job; struct timer t; struct env *env; int ran, done; };
 
@@ -345,7 +408,8 @@ static void test_failpoints(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_timers), cmocka_unit_test(test_deferred),
-		cmocka_unit_test(test_descriptors), cmocka_unit_test(test_slow), cmocka_unit_test(test_clocks),
+		cmocka_unit_test(test_descriptors), cmocka_unit_test(test_soon), cmocka_unit_test(test_slow),
+		cmocka_unit_test(test_clocks),
 		cmocka_unit_test(test_resolve), cmocka_unit_test(test_detach), cmocka_unit_test(test_failpoints) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
