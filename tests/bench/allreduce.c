@@ -26,6 +26,7 @@
 #include "avg/avg.h"
 #include "avg/coll.h"
 #include "common/hash.h"
+#include "common/lease.h"
 #include "common/mem.h"
 #include "loop/loop.h"
 #include "net/nano.h"
@@ -41,11 +42,14 @@ struct shared {
 	volatile int over /* peers that have counted all */, n;
 	unsigned faults[PEERS_MAX], partial[PEERS_MAX];         /* page faults of all; rounds that not everybody was in */
 };
+#define ROOMS 4
+struct room { struct lease lease; bool taken; };
 struct peer {
 	struct loop *loop; struct env *env; struct nano *nano; struct net *net; struct chunks *chunks;
 	struct avg *avg; struct coll *coll; struct coll_group group; struct avg_point point; struct timer again;
 	float *x; size_t len; int who, n; unsigned times, done; uint64_t seq, samples; double begun, busy;
 	struct ranges claimed, grant; struct shared *s; long faulted; char **places;
+	struct room room[ROOMS];
 };
 
 static double now_ms(void)
@@ -182,9 +186,28 @@ static void on_event(void *arg, enum log_level level, const char *code, const st
 
 static void again(struct timer *t) { offer(container_of(t, struct peer, again)); }
 
+/* Where means lie: they go from round to round, as those of a plan's buffers do. */
+static void room_back(struct lease *l) { container_of(l, struct room, lease)->taken = false; }
+
+static struct lease *on_room(void *arg, size_t bytes)
+{
+	struct peer *p = arg;
+	struct room *o = NULL;
+	for (size_t i = 0; i < ROOMS && !o; i++)
+		if (!p->room[i].taken && (!p->room[i].lease.p || p->room[i].lease.bytes == bytes))
+			o = &p->room[i];
+	if (!o)
+		return NULL;
+	o->lease = (struct lease){ .p = o->lease.p ? o->lease.p : big_alloc(bytes), .bytes = bytes, .refs = 1,
+		.back = room_back };
+	o->taken = o->lease.p != NULL;
+	return o->taken ? &o->lease : NULL;
+}
+
 static void rounds(struct peer *p, const char *codec, bool clip)
 {
-	static const struct avg_cb cb = { on_begin, on_commit, on_failed, on_resync, on_grant, on_event };
+	static const struct avg_cb cb = { .begin = on_begin, .commit = on_commit, .failed = on_failed, .resync = on_resync,
+		.grant = on_grant, .event = on_event, .room = on_room };
 	struct avg_conf conf = { .target_batch = (uint64_t)p->n, .len = p->len, .micro_batch = 1,
 		.codec = codec ? json_string(codec) : NULL, .robust = clip ? ROBUST_CLIP : ROBUST_NONE };
 	struct err e;

@@ -3,7 +3,7 @@
 
 usage: tests/bench/allreduce.py BUILD [--python PYTHON-WITH-TORCH] [--peers 2,4,8] [--bytes 4096,100000000] [--turns 3]
 Each turn runs every contender once, 7 rounds and more each; cpu_ms is processor time of one peer for one all-reduce, which
-says more than the clock on a busy machine. round, coll: sealed; *_open: with cryptography that weighs (almost) nothing;
+says more than the clock on a busy machine. round, coll: sealed; *_open: long messages go as they are;
 clip: rounds with averaging.robust, signed and audited (clip_to_round: over round).
 digest_part: all peers hash, from memory, the part that each reduces, as a round does on a lane of its own; digest_all: the whole
 vector. digest_of_round: the first over round_open (aim: at most 0.08), in processor time; digest_of_gigabit: its clock over what
