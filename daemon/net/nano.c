@@ -1,102 +1,18 @@
-/* The real transport (1/4): binding the three ports, receiving, and the face towards the loop. */
-#include <arpa/inet.h>
+/* The real transport: binding the three ports, receiving, and the face towards the loop. */
 #include <errno.h>
 #include <nanomsg/nn.h>
 #include <nanomsg/pipeline.h>
 #include <nanomsg/reqrep.h>
-#include <nanomsg/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
-#include "common/text.h"
 #include "net/nano_int.h"
 
 #define MESSAGES_AT_ONCE 64
-#define TOO_LARGE (128 * 1024)          /* so much above the largest message is received, refused and counted */
 
-static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-
-/* ---- addresses ---- */
-const char *endpoint_text(const struct endpoint *at, enum chan chan, char out[ENDPOINT_TEXT])
-{
-	char ip[INET6_ADDRSTRLEN] = "?";
-	bool v4 = !memcmp(at->ip, mapped, sizeof(mapped));
-
-	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? at->ip + 12 : at->ip, ip, sizeof(ip));
-	snprintf(out, ENDPOINT_TEXT, v4 ? "%s:%u" : "[%s]:%u", ip, at->port[chan]);
-	return out;
-}
-
-int endpoint_ip(const char *numeric, uint8_t ret_ip[16])
-{
-	uint8_t v4[4];
-	if (inet_pton(AF_INET, numeric, v4) == 1) {
-		memcpy(ret_ip, mapped, sizeof(mapped));
-		memcpy(ret_ip + 12, v4, 4);
-		return 0;
-	}
-	return inet_pton(AF_INET6, numeric, ret_ip) == 1 ? 0 : -1;
-}
-
-int nano_listen_parse(const char *text, struct nano_conf *ret, struct err *e)
-{
-	char host[256];
-	uint16_t port;
-
-	if (text_hostport(text, host, sizeof(host), &port, e))
-		return err_wrap(e, "listen");
-	if (endpoint_ip(host, ret->listen))
-		return err_set(e, ERR_INVALID, "listen: '%s' is a name; give the address of an interface, such as 127.0.0.1, "
-			"0.0.0.0 or [::]", host);
-	if (port > 65533)
-		return err_set(e, ERR_INVALID, "listen: port %u: it and the next two are used, so at most 65533", port);
-	ret->port = port;
-	return 0;
-}
-
-int nano_listen_also(const char *text, struct nano_conf *c, struct err *e)
-{
-	struct nano_conf one = { .nalso = 0 };
-
-	if (nano_listen_parse(text, &one, e))
-		return -1;
-	if (one.port && one.port != c->port)
-		return err_set(e, ERR_INVALID, "listen: %s: all addresses have the ports of the first one", text);
-	if (c->nalso == NANO_ALSO)
-		return err_set(e, ERR_INVALID, "listen: more than %d addresses", NANO_ALSO + 1);
-	memcpy(c->also[c->nalso++], one.listen, 16);
-	return 0;
-}
 
 /* ---- sockets ---- */
-static int option(int s, int level, int name, int value)
-{
-	return nn_setsockopt(s, level, name, &value, sizeof(value));
-}
-
-int nano_options(int s, const struct endpoint *at, enum chan chan, const struct nano_conf *conf)
-{
-	int buf = (int)(chan == CHAN_CTRL ? conf->ctrl_buf : conf->bulk_buf);
-
-	if (option(s, NN_TCP, NN_TCP_NODELAY, 1) || option(s, NN_SOL_SOCKET, NN_SNDBUF, buf) ||
-	    option(s, NN_SOL_SOCKET, NN_RCVBUF, buf) || option(s, NN_SOL_SOCKET, NN_RECONNECT_IVL, 20) ||
-	    option(s, NN_SOL_SOCKET, NN_RECONNECT_IVL_MAX, 1000))
-		return -1;
-	/* Only for IPv6: with it nanomsg 1.1.5 asserts in its worker when it connects to an IPv4 address. */
-	if (memcmp(at->ip, mapped, sizeof(mapped)) && option(s, NN_SOL_SOCKET, NN_IPV4ONLY, 0))
-		return -1;
-	return option(s, NN_SOL_SOCKET, NN_RCVMAXSIZE, WIRE_MAX + TOO_LARGE + (chan == CHAN_DOOR ? 16 : 0));
-}
-
-void nano_got(struct nano *n, struct via via, const void *msg, size_t len)
-{
-	n->stats.in[via.chan]++;
-	n->stats.bytes_in[via.chan] += len;
-	rate_spend(&n->down, len);
-	if (n->env->recv && len)
-		n->env->recv(n->env->recv_arg, via, msg, len);
-}
 
 static void mailbox_ready(struct watch *w, int what)
 {
@@ -145,7 +61,7 @@ static int bind_one(struct nano *n, enum chan chan, uint16_t port, struct err *e
 	size_t size = sizeof(b->in.fd);
 
 	for (unsigned i = 0; i < n->conf.nalso; i++)    /* one address of version 6, and the socket must take both */
-		if (memcmp(n->conf.also[i], mapped, sizeof(mapped)))
+		if (!ip_is_v4(n->conf.also[i]))
 			memcpy(at.ip, n->conf.also[i], 16);
 	b->s = chan == CHAN_DOOR ? nn_socket(AF_SP_RAW, NN_REP) : nn_socket(AF_SP, NN_PULL);
 	if (b->s < 0 || nano_options(b->s, &at, chan, &n->conf))
@@ -218,15 +134,6 @@ static void flush_all(struct deferred *d)
 		struct packet *p = list_entry(i, struct packet, link);
 		p->gone(p, false);
 	}
-}
-
-void nano_mark(struct nano *n) { loop_defer(n->loop, &n->flush); }
-
-void nano_return(struct nano *n, struct packet *p)
-{
-	n->stats.refused++;
-	list_push(&n->returned, &p->link);
-	nano_mark(n);
 }
 
 static void nano_send(struct transport *t, const struct endpoint *to, enum chan chan, uint64_t token, struct packet *p)

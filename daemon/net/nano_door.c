@@ -1,9 +1,7 @@
-/* The real transport (3/4): the door (C18). Raw REP names the connection in the message's header, so an answer, or a
+/* The real transport: the door (C18). Raw REP names the connection in the message's header, so an answer, or a
  * message unasked, can go to exactly one client. Raw REP silently drops what comes while a pipe is busy: messages to
  * one client are spaced, and whoever sends through a door keeps one unanswered message per client. */
-#include <errno.h>
 #include <nanomsg/nn.h>
-#include <nanomsg/reqrep.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
@@ -11,7 +9,6 @@
 
 #define GAP_US 250                      /* between two messages to one client, and 1 ns a byte more */
 #define HAND_OVER_US 40                 /* enough when the client has spoken since: it waits for this answer */
-#define REQUEST_ID 0x80000001u          /* the high bit ends the header (SP's rule) */
 #define MESSAGES_AT_ONCE 64
 
 #define REMEMBER_US 60000000            /* a peer's connection whose descriptor was not found is remembered so long, */
@@ -23,63 +20,6 @@
 #define SP_HEADER 8                     /* and in front of the first one */
 #define MANY (64 * 1024)                /* so many bytes are no two connections' by chance, */
 #define ON_THE_WAY (2 * WIRE_MAX)       /* even when the last of them have not been read */
-
-static void put_u32(uint8_t *p, uint32_t v)
-{
-	p[0] = (uint8_t)(v >> 24);
-	p[1] = (uint8_t)(v >> 16);
-	p[2] = (uint8_t)(v >> 8);
-	p[3] = (uint8_t)v;
-}
-
-static uint32_t get_u32(const uint8_t *p)
-{
-	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
-/* Sends body (nn_allocmsg) behind the SP header head[0..len); takes body when it succeeds. */
-static int send_with_header(int s, void **body, const uint8_t *head, size_t len)
-{
-	_Alignas(size_t) uint8_t control[NN_CMSG_SPACE(sizeof(size_t) + 8)] = {0};
-	struct nn_cmsghdr *c = (void *)control;
-	struct nn_iovec iov = { .iov_base = body, .iov_len = NN_MSG };
-	struct nn_msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-		.msg_controllen = NN_CMSG_SPACE(sizeof(size_t) + len) };
-
-	c->cmsg_len = NN_CMSG_LEN(sizeof(size_t) + len);
-	c->cmsg_level = PROTO_SP;
-	c->cmsg_type = SP_HDR;
-	memcpy(NN_CMSG_DATA(c), &len, sizeof(len));
-	memcpy(NN_CMSG_DATA(c) + sizeof(len), head, len);
-	return nn_sendmsg(s, &h, NN_DONTWAIT);
-}
-
-/* Body and SP header of the next message; the length, or -1. *ret_body is nn_freemsg's. */
-static int recv_with_header(int s, void **ret_body, uint8_t head[8], size_t *ret_len)
-{
-	void *control = NULL;
-	struct nn_iovec iov = { .iov_base = ret_body, .iov_len = NN_MSG };
-	struct nn_msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = NN_MSG };
-	int len = nn_recvmsg(s, &h, NN_DONTWAIT);
-
-	*ret_len = 0;
-	if (len < 0)
-		return -1;
-	h.msg_control = control;        /* nanomsg's macros walk a plain buffer */
-	for (struct nn_cmsghdr *c = control; c; c = NULL) {
-		size_t n;
-		if (c->cmsg_level != PROTO_SP || c->cmsg_type != SP_HDR)
-			break;
-		memcpy(&n, NN_CMSG_DATA(c), sizeof(n));
-		if (n <= 8) {
-			memcpy(head, NN_CMSG_DATA(c) + sizeof(n), n);
-			*ret_len = n;
-		}
-	}
-	if (control)
-		nn_freemsg(control);
-	return len;
-}
 
 /* ---- connections ---- */
 
@@ -264,10 +204,10 @@ static void free_again(struct timer *t)
 /* The token of the message's connection, whatever its request is called: the answer goes to the last one. */
 static uint64_t spoke(struct nano *n, const uint8_t head[8], size_t len)
 {
-	uint64_t token = (uint64_t)(get_u32(head) & 0x7fffffff) << 32 | REQUEST_ID;
+	uint64_t token = (uint64_t)(head_get(head) & 0x7fffffff) << 32 | REQUEST_ID;
 	struct door_last *last = make(n, token);
 
-	last->request = get_u32(head + 4);
+	last->request = head_get(head + 4);
 	last->received += FRAMING + len;
 	last->heard_at = env_now(n->env);
 	heard(n, last);
@@ -287,7 +227,7 @@ void door_ready(struct watch *w, int what)
 		void *msg;
 		uint8_t head[8];
 		size_t hlen;
-		int len = recv_with_header(b->s, &msg, head, &hlen);
+		int len = raw_recv(b->s, &msg, head, &hlen);
 
 		if (len < 0)
 			return;
@@ -301,41 +241,7 @@ void door_ready(struct watch *w, int what)
 	}
 }
 
-void door_dialled_ready(struct watch *w, int what)
-{
-	struct nlink *l = container_of(w, struct nlink, in);
-	struct nano *n = l->n;
-	uint64_t serial = l->serial;
-
-	for (int i = 0; i < MESSAGES_AT_ONCE; i++) {
-		void *msg;
-		uint8_t head[8];
-		size_t hlen;
-		int len = recv_with_header(l->s, &msg, head, &hlen);
-
-		if (len < 0)
-			return;
-		if (i)
-			loop_lap(n->loop, "door dialled");
-		nlink_used(l);
-		nano_got(n, (struct via){ CHAN_DOOR, serial | DIALLED }, msg, (size_t)len);
-		nn_freemsg(msg);
-		if (map_get(n->by_serial, &serial, sizeof(serial)) != l)
-			return;                 /* the receiver has closed this link */
-		if (rate_waits(CHAN_DOOR, (size_t)len) && !rate_may(n, &n->down)) {
-			loop_watch_fd(n->loop, &l->in, 0);
-			return;
-		}
-	}
-}
-
 /* ---- sending ---- */
-int door_send_dialled(struct nlink *l, void **body)
-{
-	uint8_t head[4];
-	put_u32(head, REQUEST_ID);
-	return send_with_header(l->s, body, head, sizeof(head));
-}
 
 /* One connection has its share of what may wait, and strangers theirs: however many HELLOs are refused, there is room
  * for the answers of peers. False: no room. */
@@ -362,9 +268,9 @@ static void door_send(struct nano *n, struct packet *p)
 	bool sent = false;
 
 	if (msg && p->seal(p, (uint32_t)(p->door_token >> 32), msg) == 0) {
-		put_u32(head, (uint32_t)(p->door_token >> 32));
-		put_u32(head + 4, last ? last->request : REQUEST_ID);
-		sent = send_with_header(n->box[CHAN_DOOR].s, &msg, head, sizeof(head)) >= 0;
+		head_put(head, (uint32_t)(p->door_token >> 32));
+		head_put(head + 4, last ? last->request : REQUEST_ID);
+		sent = raw_send(n->box[CHAN_DOOR].s, &msg, head, sizeof(head)) >= 0;
 	}
 	if (sent) {
 		rate_spend(&n->up, p->wire_len);

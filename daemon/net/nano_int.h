@@ -1,6 +1,10 @@
-/* The real transport's own: nano.c (ports, receiving), nano_link.c (sending sockets), nano_door.c (raw REP and REQ),
- * nano_sweep.c (what nanomsg does not manage: its own descriptors), nano_rate.c (limits), nano_pace.c (how much bulk
- * may be on its way). */
+/* The real transport's own. Each file calls only those below it:
+ *
+ *   nano.c        ports, receiving, the face towards the loop      nano_pace.c   how much bulk may be on its way
+ *   nano_sweep.c  what nanomsg does not manage: descriptors        nano_rate.c   limits
+ *   nano_link.c   what we have dialled                             nano_notes.c  addresses: whose are peers', banned
+ *   nano_door.c   raw REP: who has dialled our door                nano_sock.c, nano_addr.c   sockets, addresses
+ */
 #ifndef NET_NANO_INT_H
 #define NET_NANO_INT_H
 #include "common/heap.h"
@@ -102,28 +106,62 @@ void nlink_put(struct nlink *l, struct packet *p);
 void nlink_flush(struct nlink *l);
 void nlink_look(struct nlink *l);               /* reads nanomsg's counters */
 void nlink_used(struct nlink *l);
+
+/* Flush at the end of this callback. */
+static inline void nano_mark(struct nano *n) { loop_defer(n->loop, &n->flush); }
+static inline void nano_return(struct nano *n, struct packet *p)        /* unsent, later */
+{
+	n->stats.refused++;
+	list_push(&n->returned, &p->link);
+	nano_mark(n);
+}
+static inline void nano_got(struct nano *n, struct via via, const void *msg, size_t len)
+{
+	n->stats.in[via.chan]++;
+	n->stats.bytes_in[via.chan] += len;
+	rate_spend(&n->down, len);
+	if (n->env->recv && len)
+		n->env->recv(n->env->recv_arg, via, msg, len);
+}
+
+/* ---- nano_addr.c ---- of a descriptor: ours, and the other side's; -1: it has none */
+int address_here(int fd, uint8_t ip[16], uint16_t *ret_port);
+int address_there(int fd, uint8_t ip[16], uint16_t *ret_port);
+
+/* ---- nano_sock.c ---- */
 int nano_options(int s, const struct endpoint *at, enum chan chan, const struct nano_conf *conf);
-void nano_return(struct nano *n, struct packet *p);
-void nano_mark(struct nano *n);                 /* flush at the end of this callback */
-void nano_got(struct nano *n, struct via via, const void *msg, size_t len);
+#define REQUEST_ID 0x80000001u                  /* the high bit ends the header (SP's rule) */
+void head_put(uint8_t *p, uint32_t v);
+uint32_t head_get(const uint8_t *p);
+/* Sends body (nn_allocmsg) behind the SP header head[0..len); takes body when it succeeds. */
+int raw_send(int s, void **body, const uint8_t *head, size_t len);
+/* Body and SP header of the next message; the length, or -1. *ret_body is nn_freemsg's. */
+int raw_recv(int s, void **ret_body, uint8_t head[8], size_t *ret_len);
 
 bool door_answer(struct nano *n, struct packet *p);     /* false: no room */
 void door_flush(struct nano *n);
 void door_ready(struct watch *w, int what);     /* the bound door */
-void door_dialled_ready(struct watch *w, int what);
-int door_send_dialled(struct nlink *l, void **body);    /* nn_send's manners: -1 and errno, body is kept */
 void door_give_back(struct nano *n);
 void door_good(struct nano *n, uint64_t token);
 void door_match(struct nano *n);  /* which inbound connections are the peers' that speak through the door */
 void door_prune(struct nano *n, uint64_t now);
 
 void sweep_fire(struct timer *t);
-void sweep_note(struct map *m, const uint8_t ip[16], uint64_t until_us);
-void sweep_know(struct nano *n, const uint8_t ip[16]);  /* that address is a peer's, for an hour */
 void sweep_judge(struct nano *n, uint64_t now);         /* shuts what is too much of n->inbound */
 void sweep_free(struct nano *n);
 #define SOON_US 5000
-void sweep_soon(struct nano *n);                /* within SOON_US */
+static inline void sweep_soon(struct nano *n)   /* within SOON_US */
+{
+	uint64_t at = env_now(n->env) + SOON_US;
+
+	if (n->plugged && n->sweep.at_us > at)
+		env_timer(n->env, &n->sweep, at);
+}
+/* ---- nano_notes.c ---- */
+void sweep_note(struct map *m, const uint8_t ip[16], uint64_t until_us);        /* 0: not any more */
+bool sweep_noted(struct map *m, const uint8_t ip[16], uint64_t now);
+void sweep_forget(struct map *m, uint64_t now); /* those whose time is over */
+void sweep_know(struct nano *n, const uint8_t ip[16]);  /* that address is a peer's, for an hour */
 bool sweep_same(int fd, const uint8_t ip[16], uint16_t port, uint16_t local);   /* still that connection? */
 
 void pace_init(struct nano *n, uint64_t key);

@@ -1,5 +1,6 @@
-/* The real transport (2/4): sending sockets. One per endpoint and channel, made by need, closed least-recently-used.
- * A packet is sealed when nanomsg can take it, never earlier, under the number of the connection that carries it. */
+/* The real transport: links, which this daemon has dialled. One socket per endpoint and channel, made by need, closed
+ * least-recently-used. A packet is sealed when nanomsg can take it, never earlier, under the number of the connection
+ * that carries it. */
 #include <errno.h>
 #include <nanomsg/nn.h>
 #include <nanomsg/pipeline.h>
@@ -11,6 +12,7 @@
 #include "net/nano_int.h"
 
 #define PACKETS_AT_ONCE 32
+#define MESSAGES_AT_ONCE 64
 #define ASKED_MAX 64                    /* links on somebody's word, of 400: M3 comes within two round trips; */
 #define ASKED_ADDRESS_MAX 32            /* and to one address, where many daemons may live */
 
@@ -120,6 +122,34 @@ static bool may_be_asked(struct nano *n, const struct endpoint *to)
 
 static void out_ready(struct watch *w, int what) { nlink_flush(container_of(w, struct nlink, out)); }
 
+static void in_ready(struct watch *w, int what)
+{
+	struct nlink *l = container_of(w, struct nlink, in);
+	struct nano *n = l->n;
+	uint64_t serial = l->serial;
+
+	for (int i = 0; i < MESSAGES_AT_ONCE; i++) {
+		void *msg;
+		uint8_t head[8];
+		size_t hlen;
+		int len = raw_recv(l->s, &msg, head, &hlen);
+
+		if (len < 0)
+			return;
+		if (i)
+			loop_lap(n->loop, "door dialled");
+		nlink_used(l);
+		nano_got(n, (struct via){ CHAN_DOOR, serial | DIALLED }, msg, (size_t)len);
+		nn_freemsg(msg);
+		if (map_get(n->by_serial, &serial, sizeof(serial)) != l)
+			return;                 /* the receiver has closed this link */
+		if (rate_waits(CHAN_DOOR, (size_t)len) && !rate_may(n, &n->down)) {
+			loop_watch_fd(n->loop, &l->in, 0);
+			return;
+		}
+	}
+}
+
 static int dial(struct nlink *l)
 {
 	struct nano *n = l->n;
@@ -143,7 +173,7 @@ static int dial(struct nlink *l)
 	l->out.name = "send";
 	l->out.ready = out_ready;
 	l->in.name = "door dialled";
-	l->in.ready = door_dialled_ready;
+	l->in.ready = in_ready;
 	if (door)
 		loop_watch_fd(n->loop, &l->in, WATCH_READ);
 	return 0;
@@ -253,6 +283,15 @@ static bool next_sealed(struct nlink *l)
 	return l->held != NULL;
 }
 
+/* nn_send's manners: -1 and errno, body is kept. */
+static int send_by_door(struct nlink *l, void **body)
+{
+	uint8_t head[4];
+
+	head_put(head, REQUEST_ID);
+	return raw_send(l->s, body, head, sizeof(head));
+}
+
 void nlink_flush(struct nlink *l)
 {
 	struct nano *n = l->n;
@@ -262,7 +301,7 @@ void nlink_flush(struct nlink *l)
 	l->parked = false;
 	for (int i = 0; i < PACKETS_AT_ONCE && next_sealed(l); i++) {
 		struct packet *p = l->held;
-		int rc = l->chan == CHAN_DOOR ? door_send_dialled(l, &l->sealed) :
+		int rc = l->chan == CHAN_DOOR ? send_by_door(l, &l->sealed) :
 			nn_send(l->s, &l->sealed, NN_MSG, NN_DONTWAIT);
 
 		if (rc < 0)

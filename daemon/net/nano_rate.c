@@ -1,4 +1,4 @@
-/* The real transport (5/5): limits of upload and download (net/rate.h). What waits to be sent stays in its link's
+/* The real transport: limits of upload and download (net/rate.h). What waits to be sent stays in its link's
  * bounded queue; what is not read stays in the sockets, and TCP holds the sender back. */
 #include "net/nano_int.h"
 

@@ -1,10 +1,10 @@
-/* The real transport (4/4): the sweep (C16). nanomsg tells neither who is connected nor closes one connection, but the
+/* The real transport: the sweep (C16). nanomsg tells neither who is connected nor closes one connection, but the
  * descriptors are ours: once a second this file looks at each, turns keepalive on, measures round trips, and shuts down
  * connections that are too many, banned, or strangers who never say HELLO. nanomsg takes a shutdown as a lost peer. */
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <linux/tcp.h>
 #include <nanomsg/nn.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,6 @@
 #include "net/nano_int.h"
 
 #define SP_HEADER 8                     /* bytes that each side of a connection sends before any message */
-#define KNOWN_US ((uint64_t)3600 * 1000000)
 #define KEEPIDLE_S 15
 #define USER_TIMEOUT_MS 30000
 #ifndef TCP_RTO_MIN_US
@@ -22,92 +21,11 @@
 #endif
 #define PROMPT_US 50000                 /* above the delayed acknowledgement's 40 ms */
 #define KNOWN_ADDRESS_MAX 256           /* connections from one address that has peers: many daemons behind one NAT */
-#define NOTES_MAX 4096
 #define UNSEEN_LEAST 3                  /* a peer may be cut off while it dials, or only look whether we are here; */
 #define UNSEEN_SWEEPS 10                /* so many of them within so many sweeps */
 #define FAR_US 5000
 #define TELL_US ((uint64_t)60 * 1000000)
 #define QUIET 10                        /* sweeps without bulk: what was kept for it goes back */
-
-struct until { uint64_t at; };
-
-void sweep_note(struct map *m, const uint8_t ip[16], uint64_t until_us)
-{
-	struct until *u = map_get(m, ip, 16);
-
-	if (!until_us) {
-		free(map_del(m, ip, 16));
-		return;
-	}
-	if (!u) {
-		if (map_len(m) >= NOTES_MAX)
-			return;
-		u = xcalloc(1, sizeof(*u));
-		map_put(m, ip, 16, u);
-	}
-	u->at = until_us;
-}
-
-void sweep_know(struct nano *n, const uint8_t ip[16])
-{
-	uint8_t group[16];
-
-	ip_group(ip, group);
-	sweep_note(n->known, group, env_now(n->env) + KNOWN_US);
-}
-
-static bool noted(struct map *m, const uint8_t ip[16], uint64_t now)
-{
-	struct until *u = map_get(m, ip, 16);
-	return u && u->at > now;
-}
-
-static void forget(struct map *m, uint64_t now)
-{
-	const void *key;
-	size_t klen, it = 0;
-	struct until *u;
-	while ((u = map_next(m, &it, &key, &klen)))
-		if (u->at <= now) {
-			map_del(m, key, klen);
-			free(u);
-		}
-}
-
-static int address_of(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), uint8_t ip[16], uint16_t *ret_port)
-{
-	struct sockaddr_storage ss;
-	socklen_t len = sizeof(ss);
-
-	if (ask(fd, (struct sockaddr *)&ss, &len))
-		return -1;
-	if (ss.ss_family == AF_INET6) {
-		const struct sockaddr_in6 *a = (const void *)&ss;
-		memcpy(ip, &a->sin6_addr, 16);
-		*ret_port = ntohs(a->sin6_port);
-	} else if (ss.ss_family == AF_INET) {
-		const struct sockaddr_in *a = (const void *)&ss;
-		memset(ip, 0, 10);
-		memset(ip + 10, 0xff, 2);
-		memcpy(ip + 12, &a->sin_addr, 4);
-		*ret_port = ntohs(a->sin_port);
-	} else {
-		return -1;
-	}
-	return 0;
-}
-
-static int ask_self(int fd, struct sockaddr *a, socklen_t *n) { return getsockname(fd, a, n); }
-static int ask_peer(int fd, struct sockaddr *a, socklen_t *n) { return getpeername(fd, a, n); }
-
-bool sweep_same(int fd, const uint8_t ip[16], uint16_t port, uint16_t local)
-{
-	uint8_t now_ip[16];
-	uint16_t now_port, now_local;
-
-	return !address_of(fd, ask_self, now_ip, &now_local) && now_local == local &&
-		!address_of(fd, ask_peer, now_ip, &now_port) && now_port == port && !memcmp(now_ip, ip, 16);
-}
 
 /* On a long path the kernel finds out how much has to fit; else it keeps what nanomsg has set. The window of what is
  * sent stays ours (nano_pace.c). */
@@ -179,7 +97,7 @@ static void look_at(struct nano *n, int fd, const struct inbound *old, size_t no
 	uint16_t local;
 	int chan = 0;
 
-	if (address_of(fd, ask_self, ip, &local) || address_of(fd, ask_peer, c.ip, &c.port))
+	if (address_here(fd, ip, &local) || address_there(fd, c.ip, &c.port))
 		return;
 	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len))
 		return;
@@ -245,7 +163,7 @@ static void look_up(struct nano *n, uint64_t now)
 		struct inbound *c = &n->inbound[i];
 
 		ip_group(c->ip, c->group);
-		c->known = noted(n->known, c->group, now) || map_get(talked, c->group, 16);
+		c->known = sweep_noted(n->known, c->group, now) || map_get(talked, c->group, 16);
 	}
 	map_free(talked);
 }
@@ -279,7 +197,7 @@ void sweep_judge(struct nano *n, uint64_t now)
 		uintptr_t same = (uintptr_t)map_get(groups, c->group, 16);
 		uint64_t *count = NULL;
 
-		if (noted(n->banned, c->ip, now))
+		if (sweep_noted(n->banned, c->ip, now))
 			count = &n->stats.shut_banned;
 		else if (same >= max)
 			count = &n->stats.shut_address;
@@ -386,14 +304,6 @@ static void count_unseen(struct nano *n, const uint64_t accepted[CHANS], uint64_
 	n->counted_at = now;
 }
 
-void sweep_soon(struct nano *n)
-{
-	uint64_t at = env_now(n->env) + SOON_US;
-
-	if (n->plugged && n->sweep.at_us > at)
-		env_timer(n->env, &n->sweep, at);
-}
-
 /* The memory of frames is kept for the next ones while there are any (nano_new). */
 static void give_back(struct nano *n)
 {
@@ -442,16 +352,16 @@ void sweep_fire(struct timer *t)
 	sweep_judge(n, now);
 	check_links(n, all_seen, now);
 	door_prune(n, now);
-	forget(n->known, now);
-	forget(n->banned, now);
+	sweep_forget(n->known, now);
+	sweep_forget(n->banned, now);
 	give_back(n);
 	env_after(n->env, &n->sweep, n->conf.sweep_us);
 }
 
 void sweep_free(struct nano *n)
 {
-	forget(n->known, UINT64_MAX);
-	forget(n->banned, UINT64_MAX);
+	sweep_forget(n->known, UINT64_MAX);
+	sweep_forget(n->banned, UINT64_MAX);
 	free(n->inbound);
 	n->inbound = NULL;
 	n->ninbound = n->cap_inbound = 0;
