@@ -45,6 +45,15 @@ static inline struct list *list_pop(struct list *head)
 	return n;
 }
 
+/* All of them, to the tail of the other. */
+static inline void list_move(struct list *from, struct list *to)
+{
+	struct list *n;
+
+	while ((n = list_pop(from)))
+		list_push(to, n);
+}
+
 static inline size_t list_len(const struct list *head)
 {
 	size_t k = 0;

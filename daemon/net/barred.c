@@ -4,29 +4,6 @@
 #include <string.h>
 #include "net/inner.h"
 
-void list_move(struct list *from, struct list *to)
-{
-	struct list *x;
-
-	while ((x = list_pop(from)))
-		list_push(to, x);
-}
-
-void dials_end(struct list *dials, const struct id *peer, const struct err *e)
-{
-	struct list mine;
-	struct list *x;
-
-	list_init(&mine);                       /* whoever hears it may dial again */
-	list_move(dials, &mine);
-	while ((x = list_pop(&mine))) {
-		struct dial *d = list_entry(x, struct dial, link);
-
-		d->done(d->arg, peer, e);
-		free(d);
-	}
-}
-
 void hello_let_in(struct peer *p)
 {
 	p->barred_us = p->barred_told = 0;

@@ -4,8 +4,6 @@
  * One is enough where a frame takes much longer than a round trip; a second one carries the next frame while the first
  * one's sign is on its way; there are more while a frame takes less than a round trip (amendments C18: n doors per
  * client for bulk). Not more than that: the kernel holds 64 KiB for each, however small its window is. */
-#include <stdlib.h>
-#include <string.h>
 #include "common/mem.h"
 #include "net/inner.h"
 
@@ -17,104 +15,6 @@
 #define ASK_MIN_US (1 * SECOND)                  /* for lanes: then again, */
 #define ASKS_MAX 3                              /* so often in vain: an older client has no lanes, the door must do */
 #define SILENT_MAX 2                            /* frames without a sign: that connection is gone */
-
-/* doubted: the client has dialled anew, and has not spoken by this one since. */
-struct lane { struct peer *peer; uint64_t token, sent_us; bool busy, doubted; unsigned silent; struct timer timer; };
-struct lanes {
-	struct lane v[LANES_MAX]; unsigned wanted, asked;       /* asked: in vain so far */
-	uint64_t beside;                        /* the connection for calls when a lane was heard last */
-	struct timer ask; struct peer *peer; struct list queue;
-	bool useless;                                           /* it has none: an older client */
-};
-
-/* ---- what waits: bounded, and not for ever ---- */
-
-static void drop(struct out *o)
-{
-	o->net->count.door_dropped++;
-	out_finish(o, false);
-}
-
-void door_unqueue(struct out *o)
-{
-	if (!o->door_cost)
-		return;
-	o->peer->door_frames--;
-	o->peer->door_bytes -= o->door_cost;
-	o->net->door_bytes -= o->door_cost;
-	o->door_cost = 0;
-	list_del(&o->answer);
-}
-
-static bool has_room(const struct peer *p, size_t cost)
-{
-	size_t left = p->net->door_bytes < DOOR_ALL_BYTES ? DOOR_ALL_BYTES - p->net->door_bytes : 0;
-
-	return p->door_frames < DOOR_WAIT_MAX && p->door_bytes + cost <= DOOR_WAIT_BYTES && p->door_bytes + cost <= left;
-}
-
-/* False: it is dropped. What the client has asked for goes first, the oldest: it can ask again. */
-static bool enqueue(struct list *queue, struct out *o)
-{
-	struct peer *p = o->peer;
-	size_t cost = sizeof *o + sizeof *o->m + o->m->json_len + o->m->blob.len;
-
-	if (!o->door_cost) {
-		while (!has_room(p, cost) && !list_empty(&p->door_answers))
-			drop(list_entry(p->door_answers.next, struct out, answer));
-		if (!has_room(p, cost)) {
-			drop(o);
-			return false;
-		}
-		o->door_cost = cost;
-		p->door_frames++;
-		p->door_bytes += cost;
-		o->net->door_bytes += cost;
-		if (o->m->kind == KIND_REPLY || o->m->kind == KIND_REFUSE)
-			list_push(&p->door_answers, &o->answer);
-	}
-	list_push(queue, &o->wait);
-	peer_tend(p);
-	return true;
-}
-
-/* NULL: nothing waits, or its time is over. */
-static struct out *take(struct peer *p, struct list *queue)
-{
-	uint64_t now = env_now(p->net->env);
-	struct list *i;
-
-	while ((i = list_pop(queue))) {
-		struct out *o = list_entry(i, struct out, wait);
-
-		door_unqueue(o);
-		if (!o->expire_us || o->expire_us > now)
-			return o;
-		drop(o);
-	}
-	return NULL;
-}
-
-static void expire(struct list *queue, uint64_t now)
-{
-	list_each_safe(it, queue) {
-		struct out *o = list_entry(it, struct out, wait);
-
-		if (o->expire_us && o->expire_us <= now)
-			drop(o);
-	}
-}
-
-bool door_expire(struct peer *p, uint64_t now)
-{
-	if (!p->door_frames)
-		return false;
-	expire(&p->door_queue, now);
-	expire(&p->door_bulk, now);
-	if (p->lanes)
-		expire(&p->lanes->queue, now);
-	return p->door_frames;
-}
 
 /* ---- the connection for calls ---- */
 
@@ -142,9 +42,9 @@ static void next(struct peer *p)
 
 	p->door_busy = false;
 	env_timer(p->net->env, &p->door_timer, 0);
-	o = take(p, &p->door_queue);
+	o = door_take(p, &p->door_queue);
 	if (!o)
-		o = take(p, &p->door_bulk);
+		o = door_take(p, &p->door_bulk);
 	if (o && p->door_token)
 		push(o);
 	else if (o)
@@ -169,7 +69,7 @@ static void push_by_door(struct out *o)
 	struct peer *p = o->peer;
 
 	if (p->door_busy) {
-		enqueue(msg_bulk(o->m) ? &p->door_bulk : &p->door_queue, o);
+		door_enqueue(msg_bulk(o->m) ? &p->door_bulk : &p->door_queue, o);
 		return;
 	}
 	door_unqueue(o);
@@ -211,7 +111,7 @@ static void ask(struct lanes *l)
 
 	lane_say(p, 0, l->wanted, FLAG_LANE);
 	if (!p->rtt[0].samples)
-		live_probe(p, 2 * SECOND);
+		rpc_probe(p, 2 * SECOND);
 	env_after(p->net->env, &l->ask, us > ASK_MIN_US ? us : ASK_MIN_US);
 }
 
@@ -244,7 +144,7 @@ static void pump(struct lanes *l)
 {
 	for (unsigned i = 0; i < LANES_MAX && !list_empty(&l->queue); i++) {
 		struct lane *x = &l->v[i];
-		struct out *o = x->token && !x->doubted && !x->busy ? take(l->peer, &l->queue) : NULL;
+		struct out *o = x->token && !x->doubted && !x->busy ? door_take(l->peer, &l->queue) : NULL;
 
 		if (o)
 			lane_push(x, o);
@@ -280,7 +180,7 @@ void door_push(struct out *o)
 		push_by_door(o);
 		return;
 	}
-	if (enqueue(&lanes_of(p)->queue, o))
+	if (door_enqueue(&lanes_of(p)->queue, o))
 		pump(p->lanes);
 }
 
@@ -395,31 +295,4 @@ void door_lost(struct out *o)
 		x->busy = false;
 		env_timer(p->net->env, &x->timer, 0);
 	}
-}
-
-static void give_up(struct list *queue)
-{
-	list_each_safe(it, queue)
-		out_finish(list_entry(it, struct out, wait), false);
-}
-
-void door_give_up(struct peer *p)
-{
-	give_up(&p->door_queue);
-	give_up(&p->door_bulk);
-	if (p->lanes)
-		give_up(&p->lanes->queue);
-}
-
-void door_done(struct peer *p)
-{
-	struct env *env = p->net->env;
-
-	env_timer(env, &p->door_timer, 0);
-	for (unsigned i = 0; p->lanes && i < LANES_MAX; i++)
-		env_timer(env, &p->lanes->v[i].timer, 0);
-	if (p->lanes)
-		env_timer(env, &p->lanes->ask, 0);
-	free(p->lanes);
-	p->lanes = NULL;
 }

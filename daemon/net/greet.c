@@ -20,22 +20,6 @@
 
 struct source { struct list link; uint8_t key[17]; struct limit hellos, refusals; };
 
-bool limit_take(struct limit *l, uint64_t now_us, double per_s, double burst)
-{
-	if (!l->at_us) {
-		l->tokens = burst;
-	} else {
-		l->tokens += (double)(now_us - l->at_us) * 1e-6 * per_s;
-		if (l->tokens > burst)
-			l->tokens = burst;
-	}
-	l->at_us = now_us;
-	if (l->tokens < 1)
-		return false;
-	l->tokens -= 1;
-	return true;
-}
-
 /* What a HELLO costs is charged to where it came from. nanomsg tells no address: of the door it names the connection,
  * of which an address has few (nano_sweep.c); of a mailbox nothing, so there it is the address that M1 names, where the
  * answer goes. The table is bounded: who was used longest ago makes room. */
@@ -211,13 +195,14 @@ static void respond(struct net *n, struct via via, const struct hello1 *m1, cons
 	answer(n, via, &m1->at, h->m2.p, h->m2.len);
 }
 
-struct m1_reading { struct hello1 *m1; const uint8_t *p; size_t len; struct err *e; };
-
-static int read_m1(void *arg, const uint8_t key[32])
+/* Which of the swarm's keys its MAC was made with; 0: none, or it is no M1 at all, and e says why. */
+static uint32_t read_m1(const struct net *n, struct hello1 *m1, const uint8_t *p, size_t len, struct err *e)
 {
-	struct m1_reading *r = arg;
+	uint32_t other = key_other(n, n->key_no);
 
-	return hello1_read(r->m1, r->p, r->len, key, r->e);
+	if (!hello1_read(m1, p, len, n->mac_key, e))
+		return n->key_no;
+	return other && !hello1_read(m1, p, len, key_bytes(n, other), e) ? other : 0;
 }
 
 void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len)
@@ -228,7 +213,7 @@ void greet_on_m1(struct net *n, struct via via, const uint8_t *p, size_t len)
 	uint16_t version;
 	unsigned suite;
 	struct err e;
-	uint32_t key_no = key_try(n, read_m1, &(struct m1_reading){ &m1, p, len, &e });
+	uint32_t key_no = read_m1(n, &m1, p, len, &e);
 
 	if (!key_no) {
 		if (e.code == ERR_AUTH)

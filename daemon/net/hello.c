@@ -1,5 +1,5 @@
-/* HELLO as the one who dials, 1/2 (hello_back.c: what comes back): M1 until M2 comes, over fresh sockets when nothing
- * does, through the other side's door when its answers cannot reach us. The session is usable at M2; M3 rides in front
+/* HELLO as the one who dials: how it begins (hello_try.c: no answer; hello_back.c: what comes back). M1 goes until M2
+ * comes, through the other side's door when its answers cannot reach us. The session is usable at M2; M3 rides in front
  * of its frames until the other side has shown that it has it. */
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +9,9 @@
 
 #define TRY_FIRST_US (200 * MS)
 #define TRY_MAX_US (5 * SECOND)
-#define PROOF_TRIES 3
 #define ASK_US (3 * SECOND)
 #define UNREACHED_US (1 * SECOND)               /* who could not be reached by its mailboxes may have been busy */
 #define PROOF_AGAIN_US (10 * SECOND)
-
-static void hello_fire(struct timer *t);
 
 static void forget_m1(struct hello *h)
 {
@@ -35,7 +32,7 @@ void hello_free(struct hello *h)
 }
 
 /* M1 says which way the answer may take, so a change of route makes another one (with the same ephemeral key). */
-static void make_m1(struct hello *h)
+void hello_make_m1(struct hello *h)
 {
 	struct net *n = h->net;
 	struct hello1 m = { .version_min = n->version_min, .version_max = n->version_max, .suites = n->suites,
@@ -64,13 +61,13 @@ static struct hello *hello_new(struct net *n, struct peer *p, const struct endpo
 	h->own = p ? p->own : 0;
 	h->through_door = at->port[CHAN_DOOR] &&
 		(n->conf.client || !at->port[CHAN_CTRL] || !p || p->as_client || !peer_partner(p));
-	h->timer = (struct timer){ .fire = hello_fire, .name = "net hello" };
+	h->timer = (struct timer){ .fire = n->does->hello, .name = "net hello" };
 	list_init(&h->dials);
 	list_push(&n->hello_list, &h->link);
 	n->env->ops->secure(n->env, h->priv, sizeof h->priv);
 	x25519_public(h->priv, h->e);
 	h->began_us = env_now(n->env);
-	make_m1(h);
+	hello_make_m1(h);
 	return h;
 }
 
@@ -89,13 +86,13 @@ void hello_renew(struct hello *h)
 {
 	h->net->env->ops->secure(h->net->env, h->priv, sizeof h->priv);
 	x25519_public(h->priv, h->e);
-	make_m1(h);
+	hello_make_m1(h);
 	hello_send(h);
 }
 
 /* Twice as long each time at one address, and each time that all have had their turn.
  * Over fresh connections M2 takes five round trips through mailboxes, three through a door (C19). */
-static uint64_t try_wait(const struct hello *h)
+uint64_t hello_wait(const struct hello *h)
 {
 	uint64_t more = h->here + h->turned / (1 + (h->peer ? h->peer->also.n : 0));
 	uint64_t us = TRY_FIRST_US, least = h->peer ? (h->through_door ? 4 : 6) * h->peer->rtt[0].smooth_us : 0;
@@ -109,7 +106,22 @@ static uint64_t try_wait(const struct hello *h)
 static void begin(struct hello *h)
 {
 	hello_send(h);
-	env_after(h->net->env, &h->timer, try_wait(h));
+	env_after(h->net->env, &h->timer, hello_wait(h));
+}
+
+void dials_end(struct list *dials, const struct id *peer, const struct err *e)
+{
+	struct list mine;
+	struct list *x;
+
+	list_init(&mine);                       /* whoever hears it may dial again */
+	list_move(dials, &mine);
+	while ((x = list_pop(&mine))) {
+		struct dial *d = list_entry(x, struct dial, link);
+
+		d->done(d->arg, peer, e);
+		free(d);
+	}
 }
 
 /* Ends the dials that wait for this HELLO, and the HELLO. peer NULL: failed, e says why. */
@@ -123,79 +135,12 @@ void hello_end(struct hello *h, const struct id *peer, const struct err *e)
 	dials_end(&dials, peer, e);
 }
 
-void hello_cancel(struct hello *h, const struct err *e)
-{
-	hello_end(h, NULL, e);
-}
-
-/* What its sockets have seen; they are closed on the way. */
-static void look(struct hello *h)
-{
-	struct linkinfo li = { 0 };
-
-	(void)h->net->env->ops->linkinfo(h->net->env, &h->at, &li);
-	h->met = h->met || li.connected || li.maybe_dead;
-	h->refused = h->refused || li.failed;
-}
-
-static void why_not(const struct hello *h, struct err *e)
-{
-	double s = (double)(env_now(h->net->env) - h->began_us) / 1e6;
-	char at[64];
-
-	at_text(&h->at, h->at.port[CHAN_CTRL] ? CHAN_CTRL : CHAN_DOOR, at);
-	if (h->why.code)
-		*e = h->why;
-	else if (h->met)
-		err_set(e, ERR_UNREACHABLE, "%s takes connections and has answered none of %u HELLOs in %.1f s: is it a daemon "
-			"with the same swarm key?", at, h->tries, s);
-	else if (h->refused)
-		err_set(e, ERR_UNREACHABLE, "%s refuses connections, or no way leads there (%u HELLOs in %.1f s): is a daemon "
-			"listening there?", at, h->tries, s);
-	else
-		err_set(e, ERR_UNREACHABLE, "no answer from %s after %u HELLOs in %.1f s: is that machine on, and may packets "
-			"pass both ways?", at, h->tries, s);
-}
-
 void hello_by_door(struct peer *p, bool client, bool as_client)
 {
 	if ((client && !p->client) || (as_client && !p->as_client))
 		p->prove_next_us = env_now(p->net->env) + UNREACHED_US;
 	p->client = client;
 	p->as_client = as_client;
-}
-
-/* A refusal that settles the matter. */
-void hello_fail(struct hello *h, const struct err *e)
-{
-	struct peer *p = h->peer;
-	struct err copy = *e;
-	bool proof = h->proof;
-
-	hello_end(h, NULL, &copy);
-	if (!p)
-		return;
-	/* its mailboxes cannot be reached from here: the door it has dialled must do */
-	if (proof) {
-		hello_by_door(p, p->door_token, p->as_client);
-		out_flush(p);
-		return;
-	}
-	p->failures++;
-	p->hello_next_us = env_now(p->net->env) + HELLO_AGAIN_US;
-	rpc_hello_failed(p, &copy);
-	out_drop_waiting(p, UINT64_MAX);
-}
-
-static bool still_wanted(struct hello *h, uint64_t now)
-{
-	if (h->proof)                           /* two for the first address and two for the next one */
-		return h->tries < PROOF_TRIES + (h->peer->also.n > 0);
-	if (h->peer) {
-		out_drop_waiting(h->peer, now);
-		return !list_empty(&h->peer->waiting) || !list_empty(&h->peer->calls) || h->tries < 4;
-	}
-	return now < h->until_us;
 }
 
 /* While the swarm's key is replaced, nobody knows which one the other side has: one after the other. */
@@ -206,62 +151,8 @@ bool hello_other_key(struct hello *h)
 	if (!other)
 		return false;
 	h->key_no = other;
-	make_m1(h);
+	hello_make_m1(h);
 	return true;
-}
-
-/* Tries that may be on their way yet before another route is taken: to who is as far as can be, when nobody knows. */
-static uint32_t patience(const struct hello *h)
-{
-	return h->peer && h->peer->rtt[0].samples ? 2 : 3;
-}
-
-static void hello_fire(struct timer *t)
-{
-	struct hello *h = container_of(t, struct hello, timer);
-	struct net *n = h->net;
-	uint64_t now = env_now(n->env);
-	struct err e;
-
-	look(h);
-	if (!still_wanted(h, now)) {
-		why_not(h, &e);
-		hello_fail(h, &e);
-		return;
-	}
-	if (h->peer && h->tries >= 3 && h->peer->has_hint && h->peer->at_level != AT_NONE && !h->peer->also.n) {
-		struct endpoint old = h->peer->at;      /* somebody says that it is elsewhere: take turns */
-
-		h->peer->at = h->at = h->peer->hint;
-		h->peer->at_level = AT_HINT;
-		h->peer->hint = old;
-		make_m1(h);
-	}
-	/* Whether the door can be done without: it goes on carrying everything meanwhile. */
-	if (h->proof && peer_by_door(h->peer)) {
-		hello_send(h);
-		env_after(n->env, &h->timer, try_wait(h));
-		return;
-	}
-	if (h->tries >= patience(h) && !(h->proof && h->at.port[CHAN_DOOR])) {  /* the door carries everything meanwhile */
-		n->env->ops->close_link(n->env, &h->at);
-		if (h->peer)
-			h->peer->torn = true;
-	}
-	if (others_next(h) || others_own(h, h->tries >= patience(h))) {
-		make_m1(h);
-	} else if (h->tries >= patience(h) && h->at.port[CHAN_DOOR] && h->at.port[CHAN_CTRL] && !n->conf.client) {
-		h->unreached = !h->through_door;        /* the mailbox has been tried: answers do not find their way */
-		h->through_door = !h->through_door;
-		make_m1(h);
-	}
-	if (h->tries >= 2 && h->tries % 2 == 0)
-		hello_other_key(h);
-	hello_send(h);
-	if (h->peer || now + try_wait(h) < h->until_us)
-		env_after(n->env, &h->timer, try_wait(h));
-	else
-		env_timer(n->env, &h->timer, h->until_us > now ? h->until_us : now + 1);
 }
 
 void hello_start(struct peer *p)
@@ -297,7 +188,7 @@ bool hello_prove(struct peer *p)
 	p->hello = hello_new(n, p, &p->at);
 	p->hello->proof = true;
 	p->hello->through_door = false;
-	make_m1(p->hello);
+	hello_make_m1(p->hello);
 	begin(p->hello);
 	return true;
 }
@@ -333,7 +224,7 @@ void net_dial(struct net *n, const struct endpoint *at, uint64_t timeout_us, net
 		env_after(n->env, &h->timer, 1);
 	} else {
 		begin(h);
-		if (timeout_us < try_wait(h))
+		if (timeout_us < hello_wait(h))
 			env_timer(n->env, &h->timer, h->until_us);
 	}
 }

@@ -1,4 +1,4 @@
-/* HELLO as the one who dials, 2/2: what comes back, M2, a refusal, or a hint that a session is unknown. */
+/* HELLO as the one who dials: what comes back, M2, a refusal, or a hint that a session is unknown. */
 #include <string.h>
 #include "common/hash.h"
 #include "net/inner.h"
@@ -154,7 +154,7 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 		return;
 	}
 	if (h->tries == 1)
-		live_sample(peer, false, env_now(n->env) - h->began_us);
+		rtt_sample(peer, false, env_now(n->env) - h->began_us);
 	memcpy(peer->software, m.software, sizeof peer->software);
 	memcpy(peer->m1_ref, h->m1_hash, HELLO_REF);
 	peer->own = h->through_door ? peer->own : h->own;
@@ -172,7 +172,7 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	peer_install(peer, s, !h->through_door);
 	/* Something has to carry M3, so that the other side has the session too: what waited, a ping, or a bare sign. */
 	if (peer_session(peer) != s || s->refs == 1)
-		live_probe(peer, 2 * SECOND);
+		rpc_probe(peer, 2 * SECOND);
 	if (peer_session(peer) == s && s->refs == 1)
 		net_post(n, &peer->id, KIND_PING, NULL, NO_BLOB, CLASS_control);
 	if (peer->barred_told) {

@@ -3,24 +3,15 @@
  * when they have been silent, because power loss and partitions say nothing at all. */
 #include <stdlib.h>
 #include <string.h>
-#include "common/mem.h"
 #include "net/inner.h"
 
 #define CARE_US (5 * MS)
 #define PROBE_MIN_US (60 * MS)                  /* room for one reconnect */
-#define PROBE_AGAIN_US (100 * MS)
 #define SECOND_MIN_US (500 * MS)                /* the second ping, on a socket that is connected again */
 #define LINK_AGAIN_US (1 * SECOND)
 #define SILENCE_US (500 * MS)                   /* then a cared-for peer is pinged */
 #define SILENCE_PROBE_US (1 * SECOND)
 #define LOOK_US (5 * SECOND)                    /* an operator looks: who has been silent so long is asked */
-#define RTO_UNKNOWN_US (250 * MS)
-#define RTO_UNKNOWN_BULK_US (2500 * MS)         /* a frame at 1 Mbit/s (B18 says 1 MB/s and 2 s) */
-#define RTO_MIN_US (100 * MS)
-#define RTO_MIN_BULK_US RTO_UNKNOWN_BULK_US
-#define RTO_WATCHED_BULK_US (10 * SECOND)
-#define RTO_MAX_US (5 * SECOND)
-#define RTO_MAX_BULK_US (30 * SECOND)
 #define LEAVING_US (3 * SECOND)
 #define MISSES_FRESH 2
 #define MEND_US (300 * MS)                      /* what TCP needs to send a frame again, and that again: */
@@ -29,65 +20,6 @@
 #define MISSES_DEAD 5
 
 /* ---- round trips: RFC 6298, apart for control and bulk ---- */
-
-void live_sample(struct peer *p, bool bulk, uint64_t us)
-{
-	struct rtt *r = &p->rtt[bulk];
-	uint64_t off = us > r->smooth_us ? us - r->smooth_us : r->smooth_us - us;
-
-	r->backoff = 0;
-	if (!p->rtt_min_us || us < p->rtt_min_us)
-		p->rtt_min_us = us ? us : 1;
-	if (!r->samples++) {
-		r->smooth_us = us;
-		r->var_us = us / 2;
-		return;
-	}
-	r->var_us = (3 * r->var_us + off) / 4;
-	r->smooth_us = (7 * r->smooth_us + us) / 8;
-}
-
-/* A frame had to be sent again, so nothing can be measured by its answer: wait longer until one comes at the first try
- * (else a link that is slower than the estimate would be flooded with re-sends for ever). */
-void live_backoff(struct peer *p, bool bulk)
-{
-	if (p->rtt[bulk].backoff < 6)
-		p->rtt[bulk].backoff++;
-}
-
-/* A break of its connection would show: it is looked at (net_care), and is no door, which drops what finds no room. */
-static bool watched(const struct peer *p)
-{
-	return p->care > 0 && !p->client && !p->as_client && !p->net->conf.client;
-}
-
-/* Bulk waits in queues and for limits that change from one frame to the next, and every frame that is sent again
- * without need takes the place of another; what a broken connection has lost is sent again when it shows (look_at). So
- * time alone says little of bulk for a peer that is watched: a dozen senders take turns at one download limit. */
-uint64_t live_rto(const struct peer *p, bool bulk)
-{
-	const struct rtt *r = &p->rtt[bulk];
-	uint64_t us = r->smooth_us + 4 * r->var_us;
-	uint64_t least = !bulk ? RTO_MIN_US : watched(p) ? RTO_WATCHED_BULK_US : RTO_MIN_BULK_US;
-	uint64_t most = bulk ? RTO_MAX_BULK_US : RTO_MAX_US;
-
-	if (!r->samples)
-		us = bulk ? least : RTO_UNKNOWN_US;
-	else if (bulk && us < 3 * r->smooth_us)
-		us = 3 * r->smooth_us;
-	us = (us < least ? least : us) << r->backoff;
-	return us < most ? us : most;
-}
-
-uint64_t net_deadline(struct net *n, const struct id *peer, uint64_t floor_us)
-{
-	struct peer *p = peer_find(n, peer);
-	uint64_t us = 2 * SECOND;               /* B18: until something has been measured */
-
-	if (p && p->rtt[0].samples)
-		us = 3 * p->rtt[0].smooth_us;
-	return us > floor_us ? us : floor_us;
-}
 
 /* ---- news ---- */
 
@@ -101,27 +33,6 @@ void live_news(struct peer *p, enum net_news what)
 		if (n->watches[i].fn)
 			n->watches[i].fn(n->watches[i].arg, &id, what);
 	p->pins--;
-}
-
-void net_watch(struct net *n, net_news_fn *fn, void *arg)
-{
-	for (size_t i = 0; i < n->nwatches; i++)
-		if (!n->watches[i].fn) {
-			n->watches[i] = (struct watcher){ fn, arg };
-			return;
-		}
-	n->watches = xrealloc(n->watches, (n->nwatches + 1) * sizeof *n->watches);
-	n->watches[n->nwatches++] = (struct watcher){ fn, arg };
-}
-
-/* The slot stays, so that a watcher may go while news are told. */
-void net_unwatch(struct net *n, net_news_fn *fn, void *arg)
-{
-	for (size_t i = 0; i < n->nwatches; i++)
-		if (n->watches[i].fn == fn && n->watches[i].arg == arg) {
-			n->watches[i].fn = NULL;
-			return;
-		}
 }
 
 void live_heard(struct peer *p)
@@ -171,8 +82,6 @@ void live_left(struct peer *p)
 
 /* ---- asking ---- */
 
-struct probe { struct net *net; struct id id; uint64_t asked_us; bool second; };
-
 static bool link_now(struct peer *p, struct linkinfo *ret)
 {
 	memset(ret, 0, sizeof *ret);
@@ -191,9 +100,7 @@ static bool looks_broken(struct peer *p)
 	return link_now(p, &li) && li.maybe_dead;
 }
 
-static void ask(struct peer *p, uint64_t deadline_us, bool second);
-
-static void probe_done(void *arg, const struct frame *answer, const struct err *e)
+void live_probe_done(void *arg, const struct frame *answer, const struct err *e)
 {
 	struct probe *q = arg, was = *q;
 	struct peer *p = peer_find(q->net, &q->id);
@@ -212,45 +119,10 @@ static void probe_done(void *arg, const struct frame *answer, const struct err *
 		uint64_t us = 6 * p->rtt[0].smooth_us;
 
 		hello_start(p);
-		ask(p, us > SECOND_MIN_US ? us : SECOND_MIN_US, true);
+		rpc_probe_second(p, us > SECOND_MIN_US ? us : SECOND_MIN_US);
 		return;
 	}
 	live_dead(p, "a ping was not answered");
-}
-
-static void ask(struct peer *p, uint64_t deadline_us, bool second)
-{
-	struct net *n = p->net;
-	uint64_t now = env_now(n->env);
-	struct probe *q = p->probe_of;
-
-	if (!q)
-		q = xcalloc(1, sizeof *q);
-	*q = (struct probe){ n, p->id, now, second };
-	p->probe_next_us = now + PROBE_AGAIN_US;
-	p->probe_of = q;
-	p->probe = net_call(n, &p->id, KIND_PING, NULL, NO_BLOB, CLASS_control, deadline_us, probe_done, q);
-	if (p->probe->ending)
-		p->probe = NULL;
-}
-
-/* A more urgent question takes the place of one that is under way: its ping may be in the connection that broke. */
-void live_probe(struct peer *p, uint64_t deadline_us)
-{
-	struct net *n = p->net;
-	uint64_t now = env_now(n->env);
-
-	if (n->freeing || (p->probe_of && !p->probe))
-		return;
-	if (p->probe) {
-		if (p->probe_of->second || p->probe->deadline_us <= now + deadline_us)
-			return;
-		net_cancel(n, p->probe);
-		p->probe = NULL;
-	} else if (now < p->probe_next_us) {
-		return;
-	}
-	ask(p, deadline_us, false);
 }
 
 /* Three round trips of an idle link: what waited in front of the ping has gone with the connection. */
@@ -283,7 +155,7 @@ void live_missed(struct peer *p, uint64_t since_us)
 	if (!p->misses++)
 		p->missed_us = since_us;
 	if (looks_broken(p)) {
-		live_probe(p, probe_deadline(p));
+		rpc_probe(p, probe_deadline(p));
 		hello_start(p);                 /* it may be a new process that knows nothing of our session */
 	}
 	if (p->misses < MISSES_FRESH)
@@ -331,9 +203,9 @@ static void look_at(struct peer *p, uint64_t now)
 	if (mended)
 		rpc_hurry(p, true);
 	if (broken)
-		live_probe(p, probe_deadline(p));
+		rpc_probe(p, probe_deadline(p));
 	else if (needs_link(p, now) || now - p->heard_us > SILENCE_US)
-		live_probe(p, SILENCE_PROBE_US > 3 * p->rtt[0].smooth_us ? SILENCE_PROBE_US : 3 * p->rtt[0].smooth_us);
+		rpc_probe(p, SILENCE_PROBE_US > 3 * p->rtt[0].smooth_us ? SILENCE_PROBE_US : 3 * p->rtt[0].smooth_us);
 }
 
 void live_care_fire(struct timer *t)
@@ -353,7 +225,7 @@ void net_look(struct net *n, const struct id *peer)
 	struct peer *p = peer_find(n, peer);
 
 	if (p && !p->care && env_now(n->env) - p->heard_us > LOOK_US)
-		live_probe(p, SILENCE_PROBE_US > 3 * p->rtt[0].smooth_us ? SILENCE_PROBE_US : 3 * p->rtt[0].smooth_us);
+		rpc_probe(p, SILENCE_PROBE_US > 3 * p->rtt[0].smooth_us ? SILENCE_PROBE_US : 3 * p->rtt[0].smooth_us);
 }
 
 void net_care(struct net *n, const struct id *peer, int delta)
@@ -368,4 +240,14 @@ void net_care(struct net *n, const struct id *peer, int delta)
 		list_push(&n->care_list, &p->care_link);
 	if (!list_empty(&n->care_list) && !n->care_timer.at_us)
 		env_after(n->env, &n->care_timer, CARE_US);
+}
+
+void peer_cut(struct peer *p, const struct err *e, const char *why)
+{
+	p->pins++;
+	rpc_end_peer(p, false, e);
+	out_drop_waiting(p, UINT64_MAX);
+	peer_drop_sessions(p);
+	live_dead(p, why);
+	p->pins--;
 }

@@ -3,7 +3,6 @@
  * one client are spaced, and whoever sends through a door keeps one unanswered message per client. */
 #include <nanomsg/nn.h>
 #include <stdlib.h>
-#include <string.h>
 #include "common/mem.h"
 #include "net/nano_int.h"
 

@@ -1,68 +1,13 @@
-/* The room's door: creation, everything that arrives, events for the operator, status. What arrives is believed in
- * steps: magic and length, header, session, seal, sender; each refusal has its counter. */
-#include <arpa/inet.h>
-#include <stdarg.h>
+/* The room's door: creation, everything that arrives, what ends by time, status. What arrives is believed in steps:
+ * magic and length, header, session, seal, sender; each refusal has its counter. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include "common/hash.h"
 #include "common/mem.h"
 #include "common/planted.h"
-#include "common/text.h"
 #include "net/inner.h"
 
-#define TICK_US (2 * SECOND)
 #define SERVED_TICK_US (10 * SECOND)
 #define IDLE_TICK_US (10 * SECOND)              /* nothing ends by time */
-#define EVENT_EVERY_US (1 * SECOND)
-
-const char *at_text(const struct endpoint *at, enum chan c, char out[64])
-{
-	char ip[INET6_ADDRSTRLEN] = "?";
-
-	if (ip_is_v4(at->ip)) {
-		inet_ntop(AF_INET, at->ip + 12, ip, sizeof ip);
-		snprintf(out, 64, "%s:%u", ip, at->port[c]);
-	} else {
-		inet_ntop(AF_INET6, at->ip, ip, sizeof ip);
-		snprintf(out, 64, "[%s]:%u", ip, at->port[c]);
-	}
-	return out;
-}
-
-/* ---- events ---- */
-
-/* One a second per code: a flood of bad frames must not become a flood of events. The counters count them all. */
-void net_tell(struct net *n, enum log_level level, const char *code, const struct id *peer, const char *fmt, ...)
-{
-	uint64_t now = env_now(n->env);
-	char text[400], who[9] = "";
-	size_t slot = 0;
-	va_list ap;
-
-	for (; slot < EVENT_CODES - 1 && n->told[slot].code && strcmp(n->told[slot].code, code); slot++)
-		;
-	if (n->told[slot].code && now < n->told[slot].at_us + EVENT_EVERY_US)
-		return;
-	n->told[slot].code = code;
-	n->told[slot].at_us = now;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	text_clean(text);
-	if (peer)
-		id_short(peer, who);
-	if (n->event)
-		n->event(n->event_arg, level, code, peer, text);
-	else
-		log_write(n->env->log, level, "net", "%s %s%s%s", code, who, peer ? " " : "", text);
-}
-
-void net_events(struct net *n, net_event_fn *fn, void *arg)
-{
-	n->event = fn;
-	n->event_arg = arg;
-}
 
 /* ---- what arrives ---- */
 
@@ -193,10 +138,24 @@ static void on_later(struct timer *t)
 	rpc_run_ending(container_of(t, struct net, later));
 }
 
-void net_later(struct net *n)
+/* False: nothing of it ends by time any more. */
+static bool expire(struct peer *p, uint64_t now)
 {
-	if (!n->later.at_us)
-		env_after(n->env, &n->later, 1);
+	bool retiring = door_expire(p, now);
+
+	list_each_safe(it, &p->sessions) {
+		struct session *s = list_entry(it, struct session, link);
+
+		if (s->retire_us && s->retire_us < now)
+			peer_drop_session(s);
+		else
+			retiring = retiring || s->retire_us;
+	}
+	out_drop_waiting(p, now);
+	guard_expire(p, now);
+	if (!list_empty(&p->unsure))
+		hello_unsure(p, now, NULL);
+	return retiring || p->banned_until_us || !list_empty(&p->waiting) || !list_empty(&p->unsure);
 }
 
 static void on_tick(struct timer *t)
@@ -205,21 +164,15 @@ static void on_tick(struct timer *t)
 	uint64_t now = env_now(n->env);
 
 	greet_expire(n, now);
-	keys_tick(n, now);
+	rotate_tick(n, now);
 	if (now >= n->served_us) {
-		serve_expire(n, now);
+		served_expire(n, now);
 		n->served_us = now + SERVED_TICK_US;
 	}
 	list_each_safe(it, &n->tended)
-		if (!peer_expire(list_entry(it, struct peer, tend_link), now))
+		if (!expire(list_entry(it, struct peer, tend_link), now))
 			list_del(it);
 	env_after(n->env, &n->tick, list_empty(&n->tended) && !n->has_old ? IDLE_TICK_US : TICK_US);
-}
-
-void net_tick_soon(struct net *n)
-{
-	if (n->tick.at_us > env_now(n->env) + TICK_US)
-		env_after(n->env, &n->tick, TICK_US);
 }
 
 static void defaults(struct net *n)
@@ -237,11 +190,15 @@ static void defaults(struct net *n)
 	snprintf(n->software, sizeof n->software, "%s", c->software[0] ? c->software : "hivemindd");
 }
 
+static const struct net_does does = { .call = call_fire, .hello = hello_fire, .door = door_fire,
+	.probe_done = live_probe_done };
+
 struct net *net_new(struct env *env, const struct net_conf *conf, struct err *e)
 {
 	struct net *n = xcalloc(1, sizeof *n);
 
 	n->env = env;
+	n->does = &does;
 	n->conf = *conf;
 	defaults(n);
 	if (signer_init(&n->self, conf->seed)) {
@@ -296,7 +253,7 @@ static void end_everything(struct net *n)
 	}
 	rpc_run_ending(n);
 	while (!list_empty(&n->hello_list))
-		hello_cancel(list_entry(n->hello_list.next, struct hello, link), &e);
+		hello_end(list_entry(n->hello_list.next, struct hello, link), NULL, &e);
 	while (!list_empty(&n->half_list))
 		half_free(list_entry(n->half_list.next, struct half, link));
 }
@@ -309,7 +266,7 @@ void net_free(struct net *n)
 	n->env->recv = NULL;
 	n->event = NULL;
 	end_everything(n);
-	serve_free_kept(n);
+	reply_free_kept(n);
 	out_detach(n);
 	while (!list_empty(&n->peer_list))
 		peer_free(list_entry(n->peer_list.next, struct peer, link));
@@ -333,17 +290,6 @@ void net_free(struct net *n)
 	free(n);
 }
 
-void net_on(struct net *n, enum kind k, net_handler_fn *fn, void *arg)
-{
-	n->handlers[k].fn = fn;
-	n->handlers[k].arg = arg;
-}
-
-void *net_on_arg(const struct net *n, enum kind k, net_handler_fn *fn)
-{
-	return n->handlers[k].fn == fn ? n->handlers[k].arg : NULL;
-}
-
 const struct id *net_self(const struct net *n)
 {
 	return &n->self.id;
@@ -352,11 +298,6 @@ const struct id *net_self(const struct net *n)
 const struct endpoint *net_endpoint(const struct net *n)
 {
 	return &n->conf.self;
-}
-
-const char *net_endpoint_text(const struct endpoint *at, enum chan chan, char out[64])
-{
-	return at_text(at, chan, out);
 }
 
 void net_sign(const struct net *n, const void *p, size_t len, uint8_t ret_sig[SIG_BYTES])

@@ -1,78 +1,11 @@
-/* What leaves: a message (what is said, shared by re-sends), a packet per attempt, and the route it takes. A packet is
- * sealed only when the socket takes it, with the session it was given when it was handed over; if that session has died
- * in between, the packet comes back and is sent again with the next one. */
+/* What leaves under a session, and the route that it takes (packet.c: how it waits). A packet is sealed only when the
+ * socket takes it, with the session it was given when it was handed over; if that session has died in between, the
+ * packet comes back and is sent again with the next one. */
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
-#include "common/jrpc.h"
-#include "common/mem.h"
 #include "net/inner.h"
 
 static_assert(HEADER_BYTES + M3_BYTES + NET_JSON_MAX + NET_BLOB_MAX + AEAD_TAG <= WIRE_MAX,
 	"a frame fits the transport");
-
-/* ---- messages ---- */
-
-struct msg *msg_new(enum kind k, enum net_class cls, json_t *json, struct blob blob)
-{
-	struct msg *m;
-	char *text = NULL;
-	size_t len = 0;
-
-	if (json && json_object_size(json))
-		text = json_line(json, &len);
-	json_decref(json);
-	m = xcalloc(1, sizeof *m);
-	m->refs = 1;
-	m->dead = len > json_max(k) || blob.len > NET_BLOB_MAX;
-	m->kind = k;
-	m->cls = cls;
-	m->json = text;
-	m->json_len = len;
-	m->blob = blob;
-	return m;
-}
-
-struct msg *msg_ref(struct msg *m)
-{
-	m->refs++;
-	return m;
-}
-
-static void give_back(struct msg *m)
-{
-	struct blob b = m->blob;
-
-	m->blob.release = NULL;
-	m->blob.data = NULL;
-	if (b.release)
-		b.release(b.arg);
-}
-
-void msg_unref(struct msg *m)
-{
-	if (!m || --m->refs)
-		return;
-	give_back(m);
-	free(m->json);
-	free(m);
-}
-
-void msg_kill(struct msg *m)
-{
-	m->dead = true;
-	give_back(m);
-}
-
-/* ---- packets ---- */
-
-static int seal_plain(struct packet *p, uint32_t connection, uint8_t *out)
-{
-	struct out *o = container_of(p, struct out, p);
-
-	memcpy(out, o->plain, p->wire_len);
-	return 0;
-}
 
 static int seal_frame(struct packet *p, uint32_t connection, uint8_t *out)
 {
@@ -103,59 +36,16 @@ static int seal_frame(struct packet *p, uint32_t connection, uint8_t *out)
 	return 0;
 }
 
-static void out_free(struct out *o)
-{
-	list_del(&o->all);
-	list_del(&o->wait);
-	door_unqueue(o);
-	if (o->early)
-		*o->early = true;
-	if (o->peer)
-		o->peer->pins--;
-	session_unref(o->s);
-	msg_unref(o->m);
-	free(o->plain);
-	free(o);
-}
-
-void out_finish(struct out *o, bool sent)
-{
-	void (*gone)(void *arg, bool sent) = o->gone;
-	void *arg = o->arg;
-
-	out_free(o);
-	if (gone)
-		gone(arg, sent);
-}
-
 static void submit(struct out *o, struct session *s);
 static void wait_for_session(struct out *o);
-
-/* A connection has taken it. */
-static void weigh(const struct out *o)
-{
-	if (o->plain) {
-		o->net->count.plain_out += o->p.wire_len;
-	} else if (o->peer) {
-		o->peer->bytes.out[o->m->cls] += o->p.wire_len;
-		o->peer->bytes.link_out[o->p.chan] += o->p.wire_len;
-	}
-}
 
 static void packet_gone(struct packet *p, bool sent)
 {
 	struct out *o = container_of(p, struct out, p);
 	struct peer *peer = o->peer;
 
-	o->submitted = false;
-	if (!o->net) {                          /* net has been freed meanwhile */
-		session_unref(o->s);
-		free(o->plain);
-		free(o);
+	if (!out_back(o, sent))
 		return;
-	}
-	if (sent)
-		weigh(o);
 	if (!sent && o->at_door)
 		door_lost(o);
 	if (!sent && o->s && o->s->dead && !o->m->dead && !o->net->freeing && o->tries++ < 3) {
@@ -174,45 +64,7 @@ static void packet_gone(struct packet *p, bool sent)
 	out_finish(o, sent);
 }
 
-static struct out *out_new(struct net *n, void (*gone)(void *arg, bool sent), void *arg)
-{
-	struct out *o = xcalloc(1, sizeof *o);
-
-	o->net = n;
-	o->gone = gone;
-	o->arg = arg;
-	list_init(&o->wait);
-	list_init(&o->answer);
-	list_push(&n->outs, &o->all);
-	o->p.gone = packet_gone;
-	return o;
-}
-
-void out_plain(struct net *n, const struct endpoint *to, enum chan c, uint64_t token, const void *p, size_t len,
-	bool asked)
-{
-	struct out *o = out_new(n, NULL, NULL);
-
-	o->plain = xmemdup(p, len);
-	o->p.seal = seal_plain;
-	o->p.wire_len = len;
-	o->p.asked = asked;
-	o->submitted = true;
-	n->env->ops->send(n->env, to, c, token, &o->p);
-}
-
 /* ---- routes ---- */
-
-/* C19: mailboxes for partners, the door for those who are asked once. */
-bool peer_partner(const struct peer *p)
-{
-	return p->frames_out > DOOR_FRAMES || p->care > 0 || p->mailbox || p->waiting_bulk;
-}
-
-bool peer_by_door(const struct peer *p)
-{
-	return !p->net->conf.client && p->at.port[CHAN_CTRL] && (p->client || p->as_client);
-}
 
 /* By a connection of the peer's to this daemon's door (token), or else by dialling: its door, or its mailboxes. */
 static bool by_token(struct peer *p, const struct out *o)
@@ -279,21 +131,9 @@ static void wait_for_session(struct out *o)
 {
 	struct peer *p = o->peer;
 
-	list_push(&p->waiting, &o->wait);
-	peer_tend(p);
-	p->waiting_n++;
-	p->waiting_bulk += msg_bulk(o->m);
-	p->waiting_bytes += o->m->json_len + o->m->blob.len;
+	out_wait(o);
 	if (!peer_session(p))
 		hello_start(p);
-}
-
-static void stop_waiting(struct out *o)
-{
-	list_del(&o->wait);
-	o->peer->waiting_n--;
-	o->peer->waiting_bulk -= msg_bulk(o->m);
-	o->peer->waiting_bytes -= o->m->json_len + o->m->blob.len;
 }
 
 struct out *out_send(struct peer *p, struct msg *m, uint16_t flags, uint64_t token, uint64_t expire_us,
@@ -308,7 +148,7 @@ struct out *out_send(struct peer *p, struct msg *m, uint16_t flags, uint64_t tok
 		return NULL;
 	if (!s && p->at_level == AT_NONE)
 		return NULL;                    /* nobody knows where it is */
-	o = out_new(n, gone, arg);
+	o = out_new(n, packet_gone, gone, arg);
 	o->peer = p;
 	p->pins++;
 	o->m = msg_ref(m);
@@ -326,16 +166,6 @@ struct out *out_send(struct peer *p, struct msg *m, uint16_t flags, uint64_t tok
 	return o;
 }
 
-void out_forget(struct out *o)
-{
-	o->gone = NULL;
-	if (o->submitted)
-		return;
-	if (!o->at_door)
-		stop_waiting(o);
-	out_free(o);
-}
-
 void out_flush(struct peer *p)
 {
 	struct session *s = peer_session(p);
@@ -347,43 +177,7 @@ void out_flush(struct peer *p)
 
 		if (!ready(p, o->m, s))
 			continue;
-		stop_waiting(o);
+		out_wait_over(o);
 		submit(o, s);
-	}
-}
-
-void out_drop_waiting(struct peer *p, uint64_t now)
-{
-	list_each_safe(it, &p->waiting) {
-		struct out *o = list_entry(it, struct out, wait);
-
-		if (now != UINT64_MAX && (!o->expire_us || o->expire_us > now))
-			continue;
-		stop_waiting(o);
-		out_finish(o, false);
-	}
-	if (now == UINT64_MAX)
-		door_give_up(p);
-}
-
-/* What the transport still holds will come back through packet_gone, which then only frees. */
-void out_detach(struct net *n)
-{
-	list_each_safe(it, &n->outs) {
-		struct out *o = list_entry(it, struct out, all);
-
-		if (!o->submitted) {
-			out_free(o);
-			continue;
-		}
-		list_del(&o->all);
-		if (o->m)
-			msg_kill(o->m);
-		msg_unref(o->m);
-		o->m = NULL;
-		o->net = NULL;
-		if (o->peer)
-			o->peer->pins--;
-		o->peer = NULL;
 	}
 }

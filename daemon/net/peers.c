@@ -12,19 +12,9 @@
 #define NAMED_PER_S 16.0                /* others who make room for whom somebody names: a search asks some a second, */
 #define NAMED_BURST 64.0                /* and one key may have thousands of records */
 
-bool endpoint_eq(const struct endpoint *a, const struct endpoint *b)
-{
-	return !memcmp(a->ip, b->ip, 16) && !memcmp(a->port, b->port, sizeof a->port);
-}
-
 static bool endpoint_dialable(const struct endpoint *at)
 {
 	return at->port[CHAN_CTRL] || at->port[CHAN_DOOR];
-}
-
-struct peer *peer_find(struct net *n, const struct id *id)
-{
-	return map_get(n->peers, id->b, sizeof id->b);
 }
 
 bool peer_busy(const struct peer *p)
@@ -79,7 +69,7 @@ static struct peer *make(struct net *n, const struct id *id, enum reason why)
 	p->next_request = 1;
 	p->used_us = env_now(n->env);
 	p->fresh_backoff_us = FRESH_MIN_US;
-	p->door_timer = (struct timer){ .fire = door_fire, .name = "net door" };
+	p->door_timer = (struct timer){ .fire = n->does->door, .name = "net door" };
 	list_init(&p->care_link);
 	list_init(&p->tend_link);
 	list_init(&p->serve_link);
@@ -99,7 +89,7 @@ static struct peer *make(struct net *n, const struct id *id, enum reason why)
 
 struct peer *peer_make(struct net *n, const struct id *id) { return make(n, id, SPOKEN); }
 
-static void drop_session(struct session *s)
+void peer_drop_session(struct session *s)
 {
 	struct net *n = s->peer->net;
 
@@ -114,7 +104,7 @@ static void drop_session(struct session *s)
 void peer_drop_sessions(struct peer *p)
 {
 	list_each_safe(it, &p->sessions)
-		drop_session(list_entry(it, struct session, link));
+		peer_drop_session(list_entry(it, struct session, link));
 }
 
 void peer_drop_keys(struct peer *p, uint32_t oldest)
@@ -123,18 +113,8 @@ void peer_drop_keys(struct peer *p, uint32_t oldest)
 		struct session *s = list_entry(it, struct session, link);
 
 		if (s->key_no < oldest)
-			drop_session(s);
+			peer_drop_session(s);
 	}
-}
-
-void peer_cut(struct peer *p, const struct err *e, const char *why)
-{
-	p->pins++;
-	rpc_end_peer(p, false, e);
-	out_drop_waiting(p, UINT64_MAX);
-	peer_drop_sessions(p);
-	live_dead(p, why);
-	p->pins--;
 }
 
 /* Nobody points here: no outs, no calls, no kept requests. */
@@ -147,14 +127,14 @@ void peer_free(struct peer *p)
 		hello_free(p->hello);
 	out_drop_waiting(p, UINT64_MAX);
 	door_done(p);
-	serve_free(p);
+	served_free(p);
 	peer_drop_sessions(p);
 	list_del(&p->link);
 	list_del(&p->care_link);
 	list_del(&p->tend_link);
 	list_del(&p->serve_link);
 	map_del(n->peers, p->id.b, sizeof p->id.b);
-	twin_forget(p);
+	free(p->twin);
 	free(p->ban_why);
 	free(p);
 }
@@ -212,107 +192,6 @@ struct session *peer_session(struct peer *p)
 	if (!best && any)                       /* worn or doubted: usable until the new one is there */
 		hello_start(p);
 	return best || p->life == LIFE_DEAD ? best : any;
-}
-
-void peer_install(struct peer *p, struct session *s, bool mailbox)
-{
-	struct net *n = p->net;
-	struct session *best;
-	bool sound = false;
-	size_t k = 0;
-
-	(void)FAILPOINT(n->env, "net.session.before");
-	s->peer = p;
-	s->made_us = env_now(n->env);
-	if (p->boot != s->boot)
-		peer_rebooted(p, s->boot);
-	p->boot_seen_us = s->seen_us > p->boot_seen_us ? s->seen_us : p->boot_seen_us;
-	p->mailbox = p->mailbox || mailbox;
-	p->key_no = s->key_no;
-	list_each(it, &p->sessions) {           /* both sides still take what is on its way under it */
-		const struct session *o = list_entry(it, struct session, link);
-
-		sound = sound || (!o->dead && !o->doubted);
-	}
-	list_push(&p->sessions, &s->link);
-	map_put(n->sessions, &s->id, sizeof s->id, s);
-	n->count.sessions++;
-	best = peer_session(p);
-	list_each_safe(it, &p->sessions) {
-		struct session *o = list_entry(it, struct session, link);
-
-		if (o == best)
-			o->retire_us = 0;
-		else if (!o->retire_us)
-			o->retire_us = s->made_us + BOTH_KEPT_US;
-		if (o->retire_us)
-			peer_tend(p);
-		k++;
-	}
-	list_each_safe(it, &p->sessions) {
-		struct session *o = list_entry(it, struct session, link);
-
-		if (k > SESSIONS_PER_PEER && o != best && o != s) {
-			drop_session(o);
-			k--;
-		}
-	}
-	out_flush(p);
-	rpc_hurry(p, p->torn || !sound);
-	p->torn = false;
-	twin_installed(p);
-	(void)FAILPOINT(n->env, "net.session.after");
-}
-
-/* The process behind the id is another one: nothing of the old one is worth keeping. */
-void peer_rebooted(struct peer *p, uint64_t boot)
-{
-	struct net *n = p->net;
-	struct err e;
-	bool again = p->boot != 0;
-
-	twin_rebooted(p, boot);
-	p->boot_before = p->boot;
-	p->boot = boot;
-	p->boot_since_us = env_now(n->env);
-	peer_drop_sessions(p);
-	serve_forget_boot(p);
-	p->floor = 0;
-	p->misses = 0;
-	p->mailbox = false;
-	p->left_us = 0;
-	if (!again)
-		return;
-	err_set(&e, ERR_UNREACHABLE, "the peer restarted before it answered");
-	rpc_end_peer(p, true, &e);
-	live_news(p, NEWS_RESTARTED);
-}
-
-/* Of thousands of known peers few have anything that ends by time: the others cost nothing. */
-void peer_tend(struct peer *p)
-{
-	if (list_empty(&p->tend_link))
-		list_push(&p->net->tended, &p->tend_link);
-	net_tick_soon(p->net);
-}
-
-bool peer_expire(struct peer *p, uint64_t now)
-{
-	bool retiring = door_expire(p, now);
-
-	list_each_safe(it, &p->sessions) {
-		struct session *s = list_entry(it, struct session, link);
-
-		if (s->retire_us && s->retire_us < now)
-			drop_session(s);
-		else
-			retiring = retiring || s->retire_us;
-	}
-	out_drop_waiting(p, now);
-	guard_expire(p, now);
-	if (!list_empty(&p->unsure))
-		hello_unsure(p, now, NULL);
-	return retiring || p->banned_until_us || !list_empty(&p->waiting) || !list_empty(&p->unsure);
 }
 
 /* ---- the public part ---- */

@@ -1,60 +1,27 @@
-/* Calls: each ends exactly once. A call is re-sent (same request id, so that the other side runs it once) until it is
- * answered, refused, cancelled, its peer is dead or restarted, or its time is over. */
-#include <assert.h>
+/* Calls, as long as they are open (rpc_end.c: how they end). A call is re-sent (same request id, so that the other side
+ * runs it once) until it is answered, refused, cancelled, its peer is dead or restarted, or its time is over. One that
+ * this room makes itself is the ping that asks whether a peer is there, a probe. */
 #include <stdlib.h>
-#include <string.h>
-#include "common/jrpc.h"
 #include "common/mem.h"
-#include "common/planted.h"
-#include "common/text.h"
 #include "net/inner.h"
 
-#define AGAIN_MAX_US (5 * SECOND)
-/* The other side works on it: ask again only in case its answer is lost. */
-#define PENDING_US (1 * SECOND)
-#define STUCK_US (1 * SECOND)                   /* that long no socket has taken it, and nothing was heard: a miss */
+#define PROBE_AGAIN_US (100 * MS)
 
 struct call_key { uint64_t peer, request; };
-
-static void call_fire(struct timer *t);
 
 static struct call_key key_of(const struct call *c)
 {
 	return (struct call_key){ c->peer->serial, c->m->request };
 }
 
-static void arm(struct call *c)
+struct call *rpc_find(const struct net *n, uint64_t peer, uint64_t request)
 {
-	uint64_t at = c->deadline_us;
+	const struct call_key k = { peer, request };
 
-	if (c->cur ? c->stuck_us < at : c->retry_us < at)
-		at = c->cur ? c->stuck_us : c->retry_us;
-	env_timer(c->net->env, &c->timer, at ? at : 1);
+	return map_get(n->calls, &k, sizeof k);
 }
 
-static uint64_t backed_off(uint64_t us, uint32_t times, uint64_t max)
-{
-	us <<= times > 6 ? 6 : times;
-	return us < max ? us : max;
-}
-
-static void call_gone(void *arg, bool sent)
-{
-	struct call *c = arg;
-	uint64_t now = env_now(c->net->env);
-
-	c->cur = NULL;
-	if (sent) {
-		c->sent_us = now;
-		c->retry_us = now + backed_off(live_rto(c->peer, msg_bulk(c->m)), c->timeout_tries, AGAIN_MAX_US);
-	} else {
-		c->retry_us = now + backed_off(50 * MS, c->timeout_tries, AGAIN_MAX_US);
-	}
-	if (!PLANTED(CALL_NO_TIMER))
-		arm(c);
-}
-
-static void try(struct call *c)
+void rpc_try(struct call *c)
 {
 	struct peer *p = c->peer;
 	const struct call *oldest = list_entry(p->calls.next, struct call, link);
@@ -64,8 +31,8 @@ static void try(struct call *c)
 	c->m->span = (uint32_t)(c->m->request - oldest->m->request);
 	c->cur = out_send(p, c->m, FLAG_CALL, 0, 0, call_gone, c);
 	if (!c->cur)
-		c->retry_us = env_now(c->net->env) + backed_off(50 * MS, c->timeout_tries, AGAIN_MAX_US);
-	arm(c);
+		call_unsent(c);
+	call_arm(c);
 }
 
 /* Takes it out of everything but its owner's hand. */
@@ -95,16 +62,6 @@ static void call_free(struct call *c)
 	free(c);
 }
 
-void rpc_end(struct call *c, const struct frame *f, const struct err *e)
-{
-	net_done_fn *done = c->done;
-	void *arg = c->arg;
-
-	detach(c);
-	call_free(c);
-	done(arg, f, e);
-}
-
 void rpc_end_later(struct call *c, const struct err *e)
 {
 	struct net *n = c->net;
@@ -114,19 +71,8 @@ void rpc_end_later(struct call *c, const struct err *e)
 	c->ending = true;
 	c->why = *e;
 	list_push(&n->ending, &c->link);
-	net_later(n);
-}
-
-void rpc_run_ending(struct net *n)
-{
-	struct list *x;
-
-	while ((x = list_pop(&n->ending))) {
-		struct call *c = list_entry(x, struct call, link);
-		struct err e = c->why;
-
-		rpc_end(c, NULL, &e);
-	}
+	if (!n->later.at_us)
+		env_after(n->env, &n->later, 1);
 }
 
 void rpc_end_peer(struct peer *p, bool only_sent, const struct err *e)
@@ -159,81 +105,9 @@ void rpc_hurry(struct peer *p, bool bulk_too)
 		if (!c->cur && !c->pending && c->tries && c->retry_us > soon && (bulk_too || !msg_bulk(c->m))) {
 			c->retry_us = soon;
 			c->sent_us = 0;         /* not a miss of the peer's */
-			arm(c);
+			call_arm(c);
 		}
 	}
-}
-
-static void give_up(struct call *c)
-{
-	struct peer *p = c->peer;
-	char who[9], at[64];
-	struct err e;
-
-	id_short(&p->id, who);
-	at_text(&p->at, CHAN_CTRL, at);
-	if (c->pending || (p->heard_us && p->heard_us >= c->sent_us && c->sent_us))
-		err_set(&e, ERR_TIMEOUT, "peer %s at %s is there but did not answer %s in time", who, at,
-			kind_name(c->m->kind));
-	else if (c->sent_us)
-		err_set(&e, ERR_TIMEOUT, "peer %s at %s did not answer %s (sent %u times)", who, at,
-			kind_name(c->m->kind), c->tries);
-	else
-		err_set(&e, ERR_UNREACHABLE, "peer %s at %s cannot be reached%s%s", who, at,
-			p->hello && p->hello->why.code ? ": " : "",
-			p->hello ? p->hello->why.text : "");
-	p->failures++;
-	rpc_end(c, NULL, &e);
-}
-
-/* That may be the miss too many: the peer is dead, and whoever hears of it cancels calls to it, this one among them.
- * False when the call is over; the memory of another may lie at its address. */
-static bool missed(struct call *c, uint64_t since_us)
-{
-	const struct net *n = c->net;
-	const struct call_key k = key_of(c);
-
-	live_missed(c->peer, since_us);
-	return map_get(n->calls, &k, sizeof k) == c;
-}
-
-/* One connection keeps its order: as long as bulk that was sent before this one is still being answered, this one is in
- * the queue behind it, in a socket that the other side's download limit lets it read slowly. As in RFC 6298, 5.3 the
- * time runs anew with every answer. What was sent later and has been answered has overtaken it: it is lost. */
-static bool in_queue(struct call *c, uint64_t now)
-{
-	const struct peer *p = c->peer;
-	uint64_t again = p->bulk_us + live_rto(p, true);
-
-	if (!msg_bulk(c->m) || !c->sent_us || p->bulk_us < c->sent_us || p->bulk_sent_us > c->sent_us || again <= now)
-		return false;
-	c->retry_us = again;
-	return true;
-}
-
-static void call_fire(struct timer *t)
-{
-	struct call *c = container_of(t, struct call, timer);
-	uint64_t now = env_now(c->net->env);
-
-	if (now >= c->deadline_us) {
-		give_up(c);
-		return;
-	}
-	/* A connection that is being made may have to wait for TCP's next SYN, up to a minute after a cut has healed. */
-	if (c->cur && now >= c->stuck_us) {
-		c->stuck_us = now + STUCK_US;
-		if (c->cur->submitted && !missed(c, now - STUCK_US))
-			return;
-	}
-	if (c->cur || now < c->retry_us || in_queue(c, now)) {
-		arm(c);
-		return;
-	}
-	if (c->sent_us && !missed(c, c->sent_us))
-		return;
-	c->timeout_tries++;
-	try(c);
 }
 
 struct call *net_call(struct net *n, const struct id *to, enum kind k, json_t *json, struct blob blob,
@@ -247,7 +121,7 @@ struct call *net_call(struct net *n, const struct id *to, enum kind k, json_t *j
 	c->net = n;
 	c->done = done;
 	c->arg = arg;
-	c->timer = (struct timer){ .fire = call_fire, .name = "net call" };
+	c->timer = (struct timer){ .fire = n->does->call, .name = "net call" };
 	c->deadline_us = env_now(n->env) + timeout_us;
 	c->m = msg_new(k, cls, json, blob);
 	list_init(&c->link);
@@ -277,7 +151,7 @@ struct call *net_call(struct net *n, const struct id *to, enum kind k, json_t *j
 	map_put(n->calls, &key, sizeof key, c);
 	list_push(&c->peer->calls, &c->link);
 	n->count.calls_open++;
-	try(c);
+	rpc_try(c);
 	return c;
 }
 
@@ -299,65 +173,41 @@ int net_post(struct net *n, const struct id *to, enum kind k, json_t *json, stru
 	return rc;
 }
 
-/* ---- answers ---- */
+/* ---- is it there? ---- */
 
-static void refused(const json_t *j, struct err *e)
+static void ask(struct peer *p, uint64_t deadline_us, bool second)
 {
-	const char *code = json_string_value(json_object_get(j, "code"));
-	const char *text = json_string_value(json_object_get(j, "text"));
+	struct net *n = p->net;
+	uint64_t now = env_now(n->env);
+	struct probe *q = p->probe_of;
 
-	err_set(e, err_from_name(code), "%s", text ? text : "refused without a reason");
-	if (!e->code)
-		e->code = ERR_REFUSED;
-	text_clean(e->text);
+	if (!q)
+		q = xcalloc(1, sizeof *q);
+	*q = (struct probe){ n, p->id, now, second };
+	p->probe_next_us = now + PROBE_AGAIN_US;
+	p->probe_of = q;
+	p->probe = net_call(n, &p->id, KIND_PING, NULL, NO_BLOB, CLASS_control, deadline_us, n->does->probe_done, q);
+	if (p->probe->ending)
+		p->probe = NULL;
 }
 
-void rpc_answer(struct net *n, struct peer *p, const struct header *h, const char *json, const uint8_t *blob)
+/* A more urgent question takes the place of one that is under way: its ping may be in the connection that broke. */
+void rpc_probe(struct peer *p, uint64_t deadline_us)
 {
-	struct call_key key = { p->serial, h->request };
-	struct call *c = map_get(n->calls, &key, sizeof key);
-	struct json_limits lim = JSON_BULK;
-	struct frame f;
-	json_t *j = NULL;
-	struct err e;
+	struct net *n = p->net;
+	uint64_t now = env_now(n->env);
 
-	if (!c) {                               /* late: its call has ended; or there was none */
-		guard_frame(p);
+	if (n->freeing || (p->probe_of && !p->probe))
+		return;
+	if (p->probe) {
+		if (p->probe_of->second || p->probe->deadline_us <= now + deadline_us)
+			return;
+		net_cancel(n, p->probe);
+		p->probe = NULL;
+	} else if (now < p->probe_next_us) {
 		return;
 	}
-	if (h->pre.flags & FLAG_PENDING) {
-		c->pending = true;
-		c->timeout_tries = 0;
-		c->retry_us = env_now(n->env) + PENDING_US;
-		if (!c->cur)
-			arm(c);
-		return;
-	}
-	if ((h->pre.flags & FLAG_PROMPT) && c->tries == 1 && c->sent_us)
-		live_sample(p, msg_bulk(c->m), env_now(n->env) - c->sent_us);
-	else if (c->tries > 1 && c->timeout_tries)
-		live_backoff(p, msg_bulk(c->m));
-	if (msg_bulk(c->m)) {
-		p->bulk_us = env_now(n->env);
-		if (c->tries == 1 && c->sent_us > p->bulk_sent_us)
-			p->bulk_sent_us = c->sent_us;
-	}
-	lim.bytes = json_max(c->m->kind);
-	if (h->json_len && !(j = json_read(json, h->json_len, lim, &e))) {
-		n->count.bad_json++;
-		err_wrap(&e, "the answer to %s", kind_name(c->m->kind));
-		e.code = ERR_PROTOCOL;
-		rpc_end(c, NULL, &e);
-		guard_strike(p, e.text);
-		return;
-	}
-	if (h->pre.kind == KIND_REFUSE) {
-		refused(j, &e);
-		rpc_end(c, NULL, &e);
-	} else {
-		f = (struct frame){ .kind = c->m->kind, .from = p->id, .json = j ? j : n->empty, .blob = blob,
-			.blob_len = h->blob_len, .cls = h->cls };
-		rpc_end(c, &f, NULL);
-	}
-	json_decref(j);
+	ask(p, deadline_us, false);
 }
+
+void rpc_probe_second(struct peer *p, uint64_t deadline_us) { ask(p, deadline_us, true); }

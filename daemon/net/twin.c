@@ -89,13 +89,19 @@ static void carry(struct peer *p, const struct side *to, const struct side *othe
 	net_call(p->net, &p->id, KIND_VIEW, json_pack("{s:o}", "twin", j), NO_BLOB, CLASS_control, VIEW_US, carried, c);
 }
 
+static void forget(struct peer *p)
+{
+	free(p->twin);
+	p->twin = NULL;
+}
+
 void twin_rebooted(struct peer *p, uint64_t boot)
 {
 	struct net *n = p->net;
 	uint64_t now = env_now(n->env);
 
 	if (p->twin && p->twin->of[0].boot != boot && p->twin->of[1].boot != boot)
-		twin_forget(p);                 /* a third number: who knows which of them that is */
+		forget(p);                 /* a third number: who knows which of them that is */
 	if (!p->boot || boot != p->boot_before || now - p->boot_since_us >= TWIN_US)
 		return;
 	net_tell(n, LOG_WARN_, "duplicate_identity", &p->id, "two daemons run with this peer's key: somebody copied a "
@@ -113,15 +119,9 @@ void twin_installed(struct peer *p)
 	struct twin *t = p->twin;
 
 	if (t && t->until_us < env_now(p->net->env))
-		twin_forget(p);
+		forget(p);
 	else if (t)
 		carry(p, &t->of[t->of[1].boot == p->boot], &t->of[t->of[1].boot != p->boot]);
-}
-
-void twin_forget(struct peer *p)
-{
-	free(p->twin);
-	p->twin = NULL;
 }
 
 /* ---- one of the two ---- */

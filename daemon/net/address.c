@@ -1,10 +1,39 @@
-/* A daemon that listens on several addresses says all of them in HELLO, first the one of the kind that was dialled:
- * whoever reached it by IPv6 is to be reached by IPv6 itself. The other side keeps the list, passes it on, and tries
- * the next when the one in use has stopped answering: first the mailbox there, then the door. */
+/* Addresses: as text; which may be dialled on whose word; and several of one peer. A daemon that listens on several
+ * says all of them in HELLO, first the one of the kind that was dialled: whoever reached it by IPv6 is to be reached by
+ * IPv6 itself. The other side keeps the list, passes it on, and tries the next when the one in use has stopped
+ * answering: first the mailbox there, then the door. */
+#include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
 #include "net/inner.h"
 
 #define NEAR_US (30 * MS)                       /* an answer takes five round trips: it has had its time */
+
+const char *at_text(const struct endpoint *at, enum chan c, char out[64])
+{
+	char ip[INET6_ADDRSTRLEN] = "?";
+
+	if (ip_is_v4(at->ip)) {
+		inet_ntop(AF_INET, at->ip + 12, ip, sizeof ip);
+		snprintf(out, 64, "%s:%u", ip, at->port[c]);
+	} else {
+		inet_ntop(AF_INET6, at->ip, ip, sizeof ip);
+		snprintf(out, 64, "[%s]:%u", ip, at->port[c]);
+	}
+	return out;
+}
+
+const char *net_endpoint_text(const struct endpoint *at, enum chan chan, char out[64])
+{
+	return at_text(at, chan, out);
+}
+
+bool endpoint_eq(const struct endpoint *a, const struct endpoint *b)
+{
+	return !memcmp(a->ip, b->ip, 16) && !memcmp(a->port, b->port, sizeof a->port);
+}
+
+/* ---- ours, and others of a peer's ---- */
 
 /* How much ours is of the kind that was dialled. */
 static int alike(const struct endpoint *at, const struct endpoint *to)
