@@ -72,7 +72,7 @@ const struct endpoint *others_self(const struct net *n, const struct endpoint *t
  * reach itself. */
 static bool claimed(const struct hello *h)
 {
-	return h->asked || (h->peer && h->peer->at_level < AT_ANSWERED);
+	return h->what == FOR_ASK || (h->peer && h->peer->at_level < AT_ANSWERED);
 }
 
 /* It is connected, but its answers do not come: they may not find the way to the address of ours that M1 has named. On

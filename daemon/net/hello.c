@@ -50,11 +50,12 @@ void hello_make_m1(struct hello *h)
 	h->m1_us = env_now(n->env);
 }
 
-static struct hello *hello_new(struct net *n, struct peer *p, const struct endpoint *at)
+static struct hello *hello_new(struct net *n, enum hello_for what, struct peer *p, const struct endpoint *at)
 {
 	struct hello *h = xcalloc(1, sizeof *h);
 
 	h->net = n;
+	h->what = what;
 	h->peer = p;
 	h->at = *at;
 	h->key_no = key_for(n, p);
@@ -78,7 +79,7 @@ void hello_send(struct hello *h)
 	if (FAILPOINT(h->net->env, "net.hello1.before"))
 		return;                         /* as if lost */
 	out_plain(h->net, &h->at, h->through_door ? CHAN_DOOR : CHAN_CTRL, 0, h->m1.p, h->m1.len,
-		h->asked || (h->peer && h->peer->at_level == AT_CLAIMED));
+		h->what == FOR_ASK || (h->peer && h->peer->at_level == AT_CLAIMED));
 	(void)FAILPOINT(h->net->env, "net.hello1.after");
 }
 
@@ -164,7 +165,7 @@ void hello_start(struct peer *p)
 	    (p->client && !p->at.port[CHAN_DOOR]) ||
 	    map_len(n->hellos) >= HELLOS_MAX)
 		return;
-	p->hello = hello_new(n, p, &p->at);
+	p->hello = hello_new(n, FOR_SESSION, p, &p->at);
 	/* Not again at once; but whoever waits for a session counts on one that begins then. */
 	if (!list_empty(&p->sessions) && env_now(n->env) < p->hello_next_us)
 		env_timer(n->env, &p->hello->timer, p->hello_next_us);
@@ -185,8 +186,7 @@ bool hello_prove(struct peer *p)
 	if (now < p->prove_next_us || !p->at.port[CHAN_CTRL] || n->freeing || map_len(n->hellos) >= HELLOS_MAX)
 		return false;
 	p->prove_next_us = now + PROOF_AGAIN_US;
-	p->hello = hello_new(n, p, &p->at);
-	p->hello->proof = true;
+	p->hello = hello_new(n, FOR_PROOF, p, &p->at);
 	p->hello->through_door = false;
 	hello_make_m1(p->hello);
 	begin(p->hello);
@@ -199,15 +199,14 @@ void hello_ask(struct net *n, const struct endpoint *at)
 
 	if (map_len(n->hellos) >= HELLOS_MAX || others_is_self(n, at))
 		return;
-	h = hello_new(n, NULL, at);
-	h->asked = true;
+	h = hello_new(n, FOR_ASK, NULL, at);
 	h->until_us = env_now(n->env) + ASK_US;
 	begin(h);
 }
 
 void net_dial(struct net *n, const struct endpoint *at, uint64_t timeout_us, net_dial_fn *done, void *arg)
 {
-	struct hello *h = hello_new(n, NULL, at);
+	struct hello *h = hello_new(n, FOR_DIAL, NULL, at);
 	struct dial *d = xcalloc(1, sizeof *d);
 
 	d->done = done;

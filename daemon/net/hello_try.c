@@ -1,4 +1,5 @@
-/* HELLO as the one who dials: nothing has come back in its time, or something that settles the matter. */
+/* HELLO as the one who dials: nothing has come back in its time, or something that settles the matter. What that means
+ * depends on what the HELLO is for. */
 #include "net/inner.h"
 
 #define PROOF_TRIES 3
@@ -32,89 +33,119 @@ static void why_not(const struct hello *h, struct err *e)
 			"pass both ways?", at, h->tries, s);
 }
 
-/* A refusal that settles the matter. */
-void hello_fail(struct hello *h, const struct err *e)
-{
-	struct peer *p = h->peer;
-	struct err copy = *e;
-	bool proof = h->proof;
+/* ---- what a HELLO is for: how long it is wanted, and what hangs on it ---- */
 
-	hello_end(h, NULL, &copy);
-	if (!p)
-		return;
-	/* its mailboxes cannot be reached from here: the door it has dialled must do */
-	if (proof) {
-		hello_by_door(p, p->door_token, p->as_client);
-		out_flush(p);
-		return;
-	}
+static bool in_time(struct hello *h, uint64_t now) { return now < h->until_us; }
+
+static bool waited_for(struct hello *h, uint64_t now)
+{
+	out_drop_waiting(h->peer, now);
+	return !list_empty(&h->peer->waiting) || !list_empty(&h->peer->calls) || h->tries < 4;
+}
+
+/* Two for the first address and two for the next one. */
+static bool few_tries(struct hello *h, uint64_t now) { return h->tries < PROOF_TRIES + (h->peer->also.n > 0); }
+
+static void no_session(struct peer *p, const struct err *e)
+{
 	p->failures++;
 	p->hello_next_us = env_now(p->net->env) + HELLO_AGAIN_US;
-	rpc_hello_failed(p, &copy);
+	rpc_hello_failed(p, e);
 	out_drop_waiting(p, UINT64_MAX);
 }
 
-static bool still_wanted(struct hello *h, uint64_t now)
+/* Its mailboxes cannot be reached from here: the door it has dialled must do. */
+static void door_must_do(struct peer *p, const struct err *e)
 {
-	if (h->proof)                           /* two for the first address and two for the next one */
-		return h->tries < PROOF_TRIES + (h->peer->also.n > 0);
-	if (h->peer) {
-		out_drop_waiting(h->peer, now);
-		return !list_empty(&h->peer->waiting) || !list_empty(&h->peer->calls) || h->tries < 4;
-	}
-	return now < h->until_us;
+	hello_by_door(p, p->door_token, p->as_client);
+	out_flush(p);
 }
 
-/* Tries that may be on their way yet before another route is taken: to who is as far as can be, when nobody knows. */
-static uint32_t patience(const struct hello *h)
+struct purpose { bool (*wanted)(struct hello *h, uint64_t now); void (*failed)(struct peer *p, const struct err *e); };
+static const struct purpose purposes[] = {
+	[FOR_DIAL] = { in_time, NULL },
+	[FOR_ASK] = { in_time, NULL },
+	[FOR_SESSION] = { waited_for, no_session },
+	[FOR_PROOF] = { few_tries, door_must_do },
+};
+
+void hello_fail(struct hello *h, const struct err *e)
 {
-	return h->peer && h->peer->rtt[0].samples ? 2 : 3;
+	enum hello_for what = h->what;
+	struct peer *p = h->peer;
+	struct err copy = *e;
+
+	hello_end(h, NULL, &copy);
+	if (purposes[what].failed)
+		purposes[what].failed(p, &copy);
+}
+
+/* ---- no answer: what the next try does otherwise ---- */
+
+/* Tries that may be on their way yet before another route is taken: to who is as far as can be, when nobody knows. */
+static bool patient(const struct hello *h) { return h->tries < (h->peer && h->peer->rtt[0].samples ? 2 : 3); }
+
+/* Somebody says that it is elsewhere: take turns. */
+static void to_hint(struct hello *h)
+{
+	struct peer *p = h->peer;
+	struct endpoint old;
+
+	if (!p || h->tries < 3 || !p->has_hint || p->at_level == AT_NONE || p->also.n)
+		return;
+	old = p->at;
+	p->at = h->at = p->hint;
+	p->at_level = AT_HINT;
+	p->hint = old;
+	hello_make_m1(h);
+}
+
+static void fresh_sockets(struct hello *h)
+{
+	if (patient(h) || (h->what == FOR_PROOF && h->at.port[CHAN_DOOR]))      /* that door carries everything meanwhile */
+		return;
+	h->net->env->ops->close_link(h->net->env, &h->at);
+	if (h->peer)
+		h->peer->torn = true;
+}
+
+static bool other_address(struct hello *h) { return others_next(h) || others_own(h, !patient(h)); }
+
+/* From the mailbox to the door: it has been tried, and answers do not find their way. And back. */
+static bool other_entrance(struct hello *h)
+{
+	if (patient(h) || !h->at.port[CHAN_DOOR] || !h->at.port[CHAN_CTRL] || h->net->conf.client)
+		return false;
+	h->unreached = !h->through_door;
+	h->through_door = !h->through_door;
+	return true;
 }
 
 void hello_fire(struct timer *t)
 {
 	struct hello *h = container_of(t, struct hello, timer);
-	struct net *n = h->net;
-	uint64_t now = env_now(n->env);
+	struct env *env = h->net->env;
+	uint64_t now = env_now(env);
 	struct err e;
 
 	look(h);
-	if (!still_wanted(h, now)) {
+	if (!purposes[h->what].wanted(h, now)) {
 		why_not(h, &e);
 		hello_fail(h, &e);
 		return;
 	}
-	if (h->peer && h->tries >= 3 && h->peer->has_hint && h->peer->at_level != AT_NONE && !h->peer->also.n) {
-		struct endpoint old = h->peer->at;      /* somebody says that it is elsewhere: take turns */
-
-		h->peer->at = h->at = h->peer->hint;
-		h->peer->at_level = AT_HINT;
-		h->peer->hint = old;
-		hello_make_m1(h);
+	to_hint(h);
+	/* Whether the door can be done without: it goes on carrying everything meanwhile, and nothing else is tried. */
+	if (!(h->what == FOR_PROOF && peer_by_door(h->peer))) {
+		fresh_sockets(h);
+		if (other_address(h) || other_entrance(h))
+			hello_make_m1(h);
+		if (h->tries >= 2 && h->tries % 2 == 0)
+			hello_other_key(h);
 	}
-	/* Whether the door can be done without: it goes on carrying everything meanwhile. */
-	if (h->proof && peer_by_door(h->peer)) {
-		hello_send(h);
-		env_after(n->env, &h->timer, hello_wait(h));
-		return;
-	}
-	if (h->tries >= patience(h) && !(h->proof && h->at.port[CHAN_DOOR])) {  /* the door carries everything meanwhile */
-		n->env->ops->close_link(n->env, &h->at);
-		if (h->peer)
-			h->peer->torn = true;
-	}
-	if (others_next(h) || others_own(h, h->tries >= patience(h))) {
-		hello_make_m1(h);
-	} else if (h->tries >= patience(h) && h->at.port[CHAN_DOOR] && h->at.port[CHAN_CTRL] && !n->conf.client) {
-		h->unreached = !h->through_door;        /* the mailbox has been tried: answers do not find their way */
-		h->through_door = !h->through_door;
-		hello_make_m1(h);
-	}
-	if (h->tries >= 2 && h->tries % 2 == 0)
-		hello_other_key(h);
 	hello_send(h);
 	if (h->peer || now + hello_wait(h) < h->until_us)
-		env_after(n->env, &h->timer, hello_wait(h));
+		env_after(env, &h->timer, hello_wait(h));
 	else
-		env_timer(n->env, &h->timer, h->until_us > now ? h->until_us : now + 1);
+		env_timer(env, &h->timer, h->until_us > now ? h->until_us : now + 1);
 }

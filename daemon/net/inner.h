@@ -145,9 +145,16 @@ struct peer {
 
 /* HELLO in progress, this side dialling; key_no: of the swarm key under its M1. */
 struct dial { struct list link; uint64_t deadline_us; net_dial_fn *done; void *arg; };
+enum hello_for {
+	FOR_DIAL,                               /* net_dial: who is there? */
+	FOR_ASK,                                /* the same, of an address that somebody has named, and nobody waits */
+	FOR_SESSION,                            /* with a known peer, which frames wait for */
+	FOR_PROOF,                              /* a session by the door is there: can its mailboxes be reached? */
+};
 struct hello {
-	struct net *net; struct list link; struct peer *peer;   /* peer NULL: net_dial to an address */
-	struct endpoint at; bool through_door, unreached, proof, asked;
+	struct net *net; struct list link; struct peer *peer;   /* peer NULL: none is known, as for DIAL and ASK */
+	enum hello_for what;
+	struct endpoint at; bool through_door, unreached;
 	bool met, refused;                      /* a connection was made; one was not, at once */
 	uint8_t priv[32], e[32], m1_hash[32]; struct buf m1;
 	struct timer timer; uint64_t until_us, began_us, m1_us; uint32_t tries, here, turned, own, key_no; bool other_key;

@@ -172,7 +172,8 @@ void live_missed(struct peer *p, uint64_t since_us)
 		return;
 	p->fresh_us = now + (p->fresh_backoff_us > mending(p) ? p->fresh_backoff_us : mending(p));
 	p->fresh_backoff_us = 2 * p->fresh_backoff_us < FRESH_MAX_US ? 2 * p->fresh_backoff_us : FRESH_MAX_US;
-	if (!p->hello || p->hello->proof) {     /* else it takes fresh ones itself, and may have just spoken by these */
+	/* Else it takes fresh ones itself, and may have just spoken by these. */
+	if (!p->hello || p->hello->what == FOR_PROOF) {
 		p->torn = true;
 		if (p->at_level != AT_NONE)
 			n->env->ops->close_link(n->env, &p->at);
