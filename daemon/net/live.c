@@ -19,8 +19,6 @@
 #define MEND_UNKNOWN_US (1 * SECOND)            /* or this, as long as none has been measured */
 #define MISSES_DEAD 5
 
-/* ---- round trips: RFC 6298, apart for control and bulk ---- */
-
 /* ---- news ---- */
 
 void live_news(struct peer *p, enum net_news what)
@@ -78,6 +76,16 @@ void live_left(struct peer *p)
 	err_set(&e, ERR_UNREACHABLE, "peer %s has said goodbye", id_short(&p->id, who));
 	rpc_end_peer(p, false, &e);
 	live_news(p, NEWS_GOODBYE);
+}
+
+void peer_cut(struct peer *p, const struct err *e, const char *why)
+{
+	p->pins++;
+	rpc_end_peer(p, false, e);
+	out_drop_waiting(p, UINT64_MAX);
+	peer_drop_sessions(p);
+	live_dead(p, why);
+	p->pins--;
 }
 
 /* ---- asking ---- */
@@ -241,14 +249,4 @@ void net_care(struct net *n, const struct id *peer, int delta)
 		list_push(&n->care_list, &p->care_link);
 	if (!list_empty(&n->care_list) && !n->care_timer.at_us)
 		env_after(n->env, &n->care_timer, CARE_US);
-}
-
-void peer_cut(struct peer *p, const struct err *e, const char *why)
-{
-	p->pins++;
-	rpc_end_peer(p, false, e);
-	out_drop_waiting(p, UINT64_MAX);
-	peer_drop_sessions(p);
-	live_dead(p, why);
-	p->pins--;
 }

@@ -43,7 +43,7 @@ static bool watched(const struct peer *p)
 }
 
 /* Bulk waits in queues and for limits that change from one frame to the next, and every frame that is sent again
- * without need takes the place of another; what a broken connection has lost is sent again when it shows (look_at). So
+ * without need takes the place of another; what a broken connection has lost is sent again when it shows (live.c). So
  * time alone says little of bulk for a peer that is watched: a dozen senders take turns at one download limit. */
 uint64_t rtt_rto(const struct peer *p, bool bulk)
 {
