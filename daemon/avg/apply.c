@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/audit.h"
+#include "avg/claims.h"
 #include "avg/fork.h"
 #include "avg/lead.h"
 #include "avg/seen.h"
@@ -136,6 +137,26 @@ static void measure(struct avg *a, struct round *r)
 	a->rounds_done++;
 	a->fails = a->untold = 0;
 	round_count(r);
+}
+
+/* The round that stands on the new point, if it is decided already (early.c). */
+void early_next(struct avg *a)
+{
+	struct round *r = list_empty(&a->early) ? NULL : list_entry(a->early.next, struct round, link);
+	struct err e;
+	if (!r)
+		return;
+	if (a->state != AVG_IN || a->round || !same_point(a, r->commit->epoch - 1, r->commit->prev) ||
+			propose_check(a, r->commit, &e) || claims_check(a, r->commit, &e)) {
+		early_drop(a);
+		return;
+	}
+	list_del(&r->link);
+	r->early = false;
+	a->round = r;
+	recover_free(a);
+	round_touch(r);
+	kick(a);
 }
 
 void apply_commit(struct round *r)

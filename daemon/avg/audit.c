@@ -19,8 +19,6 @@
 #define EARLY_US SECOND                         /* it may not have applied that COMMIT yet */
 #define SILENT_US SECOND                        /* after one that was not answered */
 #define PACE 19                                 /* times as long as an audit took there is none */
-#define TIMES_SILENT 3
-#define REST_US (600 * SECOND)
 #define ROUNDING 2e-5                           /* of the greatest number: sums of other CPUs differ in the last bits */
 
 struct term { struct id id; uint64_t weight; uint8_t *data; struct xfer *x; };
@@ -373,31 +371,12 @@ void audit_yield(struct audits *s)
 		stop(s->one);
 }
 
-bool audit_owns(const struct avg *a, const struct mate *m)
-{
-	return m->unaudited < TIMES_SILENT || now_of(a) - m->unaudited_us > REST_US;
-}
-
 uint64_t audits_done(const struct avg *a, bool right)
 {
 	return !a->audits ? 0 : right ? a->audits->right : a->audits->wrong;
 }
 
 /* ---- life ---- */
-
-struct audits *audits_of(struct avg *a)
-{
-	struct audits *s = a->audits;
-	if (s)
-		return s;
-	s = a->audits = xcalloc(1, sizeof *s);
-	s->a = a;
-	list_init(&s->held);
-	list_init(&s->given);
-	list_init(&s->said);
-	s->sweep = (struct timer){ .fire = held_sweep, .name = "avg.held" };
-	return s;
-}
 
 void audits_free(struct avg *a)
 {

@@ -13,14 +13,6 @@
 
 static void kick_fire(struct timer *t);
 
-void kick(struct avg *a)
-{
-	if (a->kicked || a->freeing)
-		return;
-	a->kicked = true;
-	env_after(a->env, &a->kick, 1);
-}
-
 static void conf_defaults(struct avg_conf *c)
 {
 	if (!c->group_max)
@@ -69,6 +61,7 @@ struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, str
 	avg_point_init(&a->point);
 	a->kick = (struct timer){ .fire = kick_fire, .name = "avg.kick" };
 	a->beat = (struct timer){ .fire = progress_beat, .name = "avg.beat" };
+	a->silent = member_silent;
 	a->meet = (struct timer){ .fire = meet_fire, .name = "avg.meet" };
 	a->me = mate_make(a, net_self(net));
 	a->me->at = *net_endpoint(net);
@@ -83,26 +76,6 @@ struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, str
 	}
 	net_watch(net, roster_news, a);
 	return a;
-}
-
-static void avg_end(struct avg *a)
-{
-	round_reap(a, true);
-	residuals_clear(a);
-	for (size_t i = 0; i < SPARES; i++)
-		big_free(a->spare[i].p, a->spare[i].bytes);
-	free((void *)a->conf.tensors);
-	json_decref(a->conf.codec);
-	free(a);
-}
-
-static void tell_quiet(struct avg *a)
-{
-	void (*quiet)(void *arg) = a->quiet;
-	if (a->x_jobs || !quiet)
-		return;
-	a->quiet = NULL;
-	quiet(a->quiet_arg);
 }
 
 void avg_free(struct avg *a, void (*quiet)(void *arg), void *arg)
@@ -145,21 +118,9 @@ void avg_free(struct avg *a, void (*quiet)(void *arg), void *arg)
 	ranges_free(&a->claimed);
 	buf_free(&a->last_commit);
 	kept_forget(a);
-	tell_quiet(a);
+	avg_tell_quiet(a);
 	if (list_empty(&a->tails))
 		avg_end(a);                     /* else the last job's end does it (avg_job_over) */
-}
-
-void avg_job_over(struct avg *a)
-{
-	if (!a->freeing) {
-		kick(a);
-		return;
-	}
-	tell_quiet(a);
-	round_reap(a, true);
-	if (list_empty(&a->tails))
-		avg_end(a);
 }
 
 void avg_target(struct avg *a, uint64_t samples)
@@ -184,14 +145,6 @@ static void jump(struct avg *a, const struct avg_point *at)
 	ranges_clear(&a->claimed);
 	a->samples = a->digest_epoch = 0;
 	apply_leader(a);
-}
-
-void life_begin(struct avg *a)
-{
-	do
-		a->env->ops->secure(a->env, &a->life, sizeof a->life);
-	while (!a->life);
-	a->signed_epoch = 0;
 }
 
 int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct err *e)
@@ -391,7 +344,13 @@ static void step_round(struct avg *a)
 	}
 	if (!(r = a->round))
 		return;
-	told_step(r);
+	if (PLANTED(APPLY_WITHOUT_COMMIT) && r->acked && !r->lead && !r->commit)
+		apply_without_commit(r);
+	struct mate *unheard = told_step(r);
+	if (unheard) {
+		mate_gone(a, unheard, "does not answer");
+		kick(a);
+	}
 	if (r->fail && !a->x_jobs)
 		tell_failed(a, r);
 	else if (r->commit && !told_waits(r) && flow_complete(r) && !a->x_jobs)

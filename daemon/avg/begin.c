@@ -8,20 +8,11 @@
 #include "avg/units.h"
 #include "common/hash.h"
 
-#define UNMEASURED_US (2 * SECOND)
 #define ALL_AT_WORK_US (60 * SECOND)            /* for a first micro-batch that is given while it is made */
 
 static int by_id(const void *x, const void *y)
 {
 	return id_cmp(&(*(struct mate *const *)x)->id, &(*(struct mate *const *)y)->id);
-}
-
-void body_put_member(const struct avg *a, const struct mate *m, struct wire_member *ret)
-{
-	*ret = (struct wire_member){ .id = m->id, .at = m->at, .flags = m->flags, .rate = m->rate,
-		.bandwidth = m->bandwidth,
-		/* grant is lent: for encoding only */
-		.micro = m == a->me ? a->conf.micro_batch : m->micro, .grant = m->grant };
 }
 
 /* ---- BEGIN ---- */
@@ -44,25 +35,6 @@ static void gather(struct avg *a, struct body *b)
 		b->m[i].flags |= v[i]->fresh ? MATE_NEW : 0;
 	}
 	free(v);
-}
-
-uint64_t unmeasured_us(const struct avg *a)
-{
-	return UNMEASURED_US + (uint64_t)a->conf.len * sizeof(float);   /* at 1 MB/s (B18) */
-}
-
-/* The longest round trip to a member. What was measured so far may have been rounds without those who are far away:
- * they would never be in time again, and so never be measured. */
-uint64_t farthest_us(const struct avg *a)
-{
-	struct peer_info info;
-	uint64_t us = 0;
-	list_each(it, &a->mates) {
-		struct mate *m = list_entry(it, struct mate, link);
-		if (m != a->me && m->member && m->live && net_peer(a->net, &m->id, &info) && info.rtt_us > us)
-			us = info.rtt_us;
-	}
-	return us;
 }
 
 /* What the longest micro-batch of a member may take, and a quarter. It may be in the middle of one, and a layer that
@@ -114,16 +86,6 @@ void lead_send_begin(struct round *r, size_t i)
 	c->call = net_call(a->net, &r->b.m[i].id, KIND_AVG_BEGIN, j, blob_copy(r->bytes.p, r->bytes.len), CLASS_control,
 		r->b.ready_us + SECOND, begin_answered, c);
 	MARK(a, "avg.begin.after");
-}
-
-void lead_calls_drop(struct lead *l)
-{
-	list_each_safe(it, &l->calls) {
-		struct lead_call *c = list_entry(it, struct lead_call, link);
-		net_cancel(l->r->a->net, c->call);
-		list_del(&c->link);
-		free(c);
-	}
 }
 
 /* Units that were late are not waited for; but somebody must be. */
@@ -203,5 +165,6 @@ void lead_begin(struct avg *a)
 	for (size_t i = 0; i < r->b.n; i++)
 		if ((int)i != r->me)
 			lead_send_begin(r, i);
-	member_begin_local(r);
+	flow_open(r);
+	tell_begin(r);
 }

@@ -150,3 +150,10 @@ void grant_take(struct avg *a, struct mate *m, const struct ranges *grant)
 	ranges_take(&all, grant_most(a), &m->grant);
 	ranges_free(&all);
 }
+
+void taken_all(const struct avg *a, struct ranges *ret)
+{
+	ranges_copy(ret, &a->point.done);
+	list_each(it, &a->mates)
+		ranges_add_all(ret, &list_entry(it, struct mate, link)->grant);
+}

@@ -44,18 +44,22 @@ void coll_free(struct coll *c)
 	free(c);
 }
 
-/* The end is told from a timer, so that nothing calls back from inside a collective's beginning or a transfer. */
-static void later(struct timer *t)
+void coll_over(struct op *o)
 {
-	struct op *o = container_of(t, struct op, later);
 	coll_done_fn *done = o->done;
 	void *arg = o->arg;
 	struct err e = o->why;
 	list_each(it, &o->steps)
 		if (list_entry(it, struct step, link)->summing)
-			return;                 /* the lane still holds the memory; sum_done comes back here */
+			return;                 /* the lane still holds the memory; coll_step.c comes back here */
 	op_free(o);
 	done(arg, e.code ? &e : NULL);
+}
+
+/* The end is told from a timer, so that nothing calls back from inside a collective's beginning or a transfer. */
+static void later(struct timer *t)
+{
+	coll_over(container_of(t, struct op, later));
 }
 
 void coll_end(struct op *o, const struct err *e)

@@ -37,6 +37,8 @@ struct step {
 
 /* Ends it for the caller, from a timer, once; e NULL: well. */
 void coll_end(struct op *o, const struct err *e);
+/* Tells the caller, unless a lane still holds its memory. */
+void coll_over(struct op *o);
 /* Drops its transfers. */
 void coll_step_cancel(struct step *s);
 void coll_step_free(struct step *s);

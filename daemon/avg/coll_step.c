@@ -162,7 +162,7 @@ static void sum_done(struct job *j)
 	struct step *s = container_of(j, struct step, job);
 	s->summing = false;
 	if (s->o->ended) {
-		s->o->later.fire(&s->o->later);
+		coll_over(s->o);
 		return;
 	}
 	s->summed = true;

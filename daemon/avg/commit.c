@@ -75,6 +75,29 @@ static void grants(struct avg *a, struct body *c, size_t pieces)
 	ranges_free(&taken);
 }
 
+/* The hash that most members have of each part; the others find at COMMIT that theirs is another. */
+static void put_hashes(struct round *r, struct wire_part *part)
+{
+	struct lead *l = r->lead;
+	for (size_t p = 0; p < r->b.parts; p++) {
+		size_t best = 0;
+		for (size_t i = 0; i < r->b.n; i++) {
+			size_t votes = 0;
+			if (!l->m[i].acked || !tree_holds(&r->tree, p, i))
+				continue;
+			for (size_t k = 0; k < r->b.n; k++)
+				votes += l->m[k].acked && tree_holds(&r->tree, p, k) &&
+					!memcmp(l->m[k].hash + TREE256 * p, l->m[i].hash + TREE256 * p, TREE256);
+			if (votes > best || (votes == best && (int)i == r->me)) {
+				best = votes;
+				memcpy(part[p].hash, l->m[i].hash + TREE256 * p, TREE256);
+			}
+			if (votes * 2 > r->b.n)
+				break;
+		}
+	}
+}
+
 /* The rows of this round, and those of the next. */
 static void put_rows(struct round *r, struct body *c)
 {
@@ -126,7 +149,7 @@ static void build(struct round *r, struct body *c)
 	if (r->flow)
 		grid_lead_commit(r, c);
 	else if (!r->mean_is_x)
-		lead_hashes(r, c->part);
+		put_hashes(r, c->part);
 	put_rows(r, c);
 	put_units(r, c);
 	grants(a, c, claims_pieces(r, c->n));

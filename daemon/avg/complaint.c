@@ -203,7 +203,7 @@ static bool deaf(struct round *r, size_t i, const uint8_t *list, size_t silents)
 	return true;
 }
 
-void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size_t nonfinite, uint64_t slow)
+bool complaint_heard(struct round *r, size_t i, const uint8_t *list, size_t n, size_t nonfinite, uint64_t slow)
 {
 	struct lead *l = r->lead;
 	size_t silents = n / 32 - (nonfinite < n / 32 ? nonfinite : n / 32);
@@ -211,20 +211,17 @@ void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size
 	const struct mate *by = mate_find(r->a, &r->b.m[i].id);
 	l->m[i].answered = true;
 	if (l->phase != LEAD_DATA || l->m[i].gone)
-		return;                         /* who is out of the round is not waited for: what it misses counts no more */
+		return false;                   /* who is out of the round is not waited for: what it misses counts no more */
 	if (absurd(r, i, list, n, nonfinite) || (by && by != r->a->me && by->alone >= ALONE)) {
 		complaints_of(r);               /* it holds no mean, and is not believed: no second one is awaited */
 		dismiss(r, i);
 		l->again = true;
-		lead_step(r);
-		return;
+		return true;
 	}
 	if (slow)                               /* the link is thinner than was known: the next round gives it time */
 		times_short(&r->a->data_times, slow, r->b.data_us, unmeasured_us(r->a));
-	if (deaf(r, i, list, silents)) {
-		lead_step(r);
-		return;
-	}
+	if (deaf(r, i, list, silents))
+		return true;
 	for (size_t k = 0; k < n / 32; k++) {
 		struct id id;
 		memcpy(id.b, list + 32 * k, 32);
@@ -247,5 +244,5 @@ void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size
 		l->complaints->waits = true;
 		env_after(r->a->env, &l->complaints->timer, r->a->conf.round_floor_us / 4 + 2 * farthest_us(r->a));
 	}
-	lead_step(r);
+	return true;
 }

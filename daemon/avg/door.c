@@ -101,13 +101,6 @@ uint32_t door_micro(const struct avg *a, uint64_t micro)
 
 /* ---- from follower to member ---- */
 
-void join_caught_up(struct avg *a)
-{
-	if (a->state == AVG_IN && a->leader && !is_leader(a) && !a->follower && !a->leaving && !a->round &&
-			(a->me->flags & MATE_FOLLOWER))
-		join_start(a, a->leader);
-}
-
 /* An epoch has passed while its JOIN was on the way: as a follower it gets that COMMIT, too, and asks again then. One
  * that is decided here only waits for its mean, if that is not long ago. */
 bool door_passing(const struct avg *a, const struct mate *by)
@@ -133,52 +126,6 @@ void redirect_to(struct avg *a, struct mate *m, const char *why)
 	json_object_set_new(j, "epoch", json_integer((json_int_t)a->point.epoch));
 	term_json(a, j);
 	net_post(a->net, &m->id, KIND_AVG_REDIRECT, j, NO_BLOB, CLASS_control);
-}
-
-void redirect_on(struct avg *a, struct request *req)
-{
-	struct id id;
-	struct endpoint at;
-	const char *why = "";
-	uint64_t epoch = 0, term = a->term;
-	struct mate *m;
-	if (a->state != AVG_IN || !id_of_json(req->f.json, "id", &id) || json_get_str(req->f.json, "why", &why, NULL))
-		return;
-	json_get_u64(req->f.json, "epoch", &epoch, NULL);
-	struct mate *from = mate_find(a, &req->f.from);
-	if (!strcmp(why, "diverged")) {
-		if (from && from == a->leader && epoch == a->point.epoch)
-			shown_start(a, from, AVG_DIVERGED, &req->f.from, epoch);
-		return;
-	}
-	if (!from || !from->member)             /* strangers send nobody anywhere */
-		return;
-	if (!strcmp(why, "term")) {             /* whom this peer follows has taken one of which it has not heard */
-		struct term_claim t;
-		if (from == a->leader && epoch == a->point.epoch && !term_read(a, req->f.json, &t, NULL) && t.term > a->term &&
-				id_eq(&t.by, &from->id))
-			recover_follow(a, from, &t);
-		return;
-	}
-	if (id_eq(&id, &a->me->id)) {
-		if (epoch == a->point.epoch && from == a->leader)
-			recover_contradicted(a, from);
-		return;
-	}
-	if (endpoint_of(req->f.json, "at", &at) && at.port[0])
-		net_learn(a->net, &id, &at);
-	/* It has come in anew, and forgotten that it led: no fault, but the next in order must take over, since who leads
-	 * it now has a term that nobody here goes back to. */
-	json_get_u64(req->f.json, "term", &term, NULL);
-	if (from == a->leader && term < a->term) {
-		from->unfit = a->gen;
-		recover_start(a);
-		return;
-	}
-	a->hops = 0;
-	m = mate_make(a, &id);
-	if (m && (!a->round || epoch > a->point.epoch))
-		join_start(a, m);
 }
 
 /* Who followed this peer follows it into another group at once, not when its next report is redirected. */

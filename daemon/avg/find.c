@@ -18,3 +18,9 @@ int round_member(const struct round *r, const struct id *id)
 		i++;
 	return i < r->b.n ? (int)i : -1;
 }
+
+bool flow_lives(const struct round *r, size_t i)
+{
+	const struct mate *m = mate_find(r->a, &r->b.m[i].id);
+	return m && m->live;
+}

@@ -4,20 +4,19 @@
 #include <string.h>
 #include "avg/claims.h"
 #include "avg/grid_flow.h"
+#include "avg/grow.h"
 #include "avg/lead.h"
 #include "avg/proof.h"
 #include "common/hash.h"
 
-/* ---- ACK and the end ---- */
-
 /* Only as a planted bug: takes what it has for decided. */
-static bool apply_without_commit(struct round *r)
+void apply_without_commit(struct round *r)
 {
 	struct body c;
 	struct buf bytes = { 0 };
 	struct err e;
 	if (body_read(&c, r->bytes.p, r->bytes.len, &e))
-		return false;
+		return;
 	c.what = BODY_COMMIT;
 	c.epoch++;
 	c.attempt = r->attempt;
@@ -33,79 +32,9 @@ static bool apply_without_commit(struct round *r)
 		memcpy(c.part[p].hash, r->part[p].hash, TREE256);
 	}
 	body_sign(r->a, &c, &bytes);
-	bool ok = !member_commit(r->a, &c, bytes.p, bytes.len, &e);
+	(void)member_commit(r->a, &c, bytes.p, bytes.len, &e);
 	body_free(&c);
 	buf_free(&bytes);
-	return ok;
-}
-
-static void ack(struct round *r)
-{
-	struct avg *a = r->a;
-	struct buf b = { 0 };
-	r->acked = true;
-	env_timer(a->env, &r->late, 0);
-	if (!r->lead)
-		times_add(&a->data_times, now_of(a) - r->attempt_us);
-	for (size_t p = 0; p < r->b.parts; p++)
-		buf_put(&b, r->part[p].hash, TREE256);
-	if (r->ack_req && !r->lead) {
-		uint8_t sig[SIG_BYTES];
-		ack_sign(r, &r->ack_req->f.from, b.p, sig);
-		buf_put(&b, sig, SIG_BYTES);
-	}
-	if (PLANTED(APPLY_WITHOUT_COMMIT) && !r->lead && apply_without_commit(r)) {
-		buf_free(&b);
-		return;
-	}
-	if (r->lead) {
-		lead_ack(r, (size_t)r->me, b.p, b.len);
-		buf_free(&b);
-	} else if (r->ack_req) {
-		MARK(a, "avg.ack.before");
-		net_reply(r->ack_req, NULL, blob_steal(&b));
-		r->ack_req = NULL;
-		MARK(a, "avg.ack.after");
-	} else {
-		buf_free(&b);
-	}
-}
-
-/* With what most have: in a grid, of this peer's line. */
-static bool agrees(const struct round *r)
-{
-	if (r->flow)
-		return grid_flow_agrees(r, r->commit);
-	for (size_t p = 0; p < r->b.parts && !r->mean_is_x; p++)
-		if (flow_holds(r, p) && memcmp(r->part[p].hash, r->commit->part[p].hash, TREE256))
-			return false;
-	return true;
-}
-
-void member_check(struct round *r)
-{
-	struct avg *a = r->a;
-	if (r->closed || !flow_complete(r))
-		return;
-	if (r->commit) {
-		if (!agrees(r)) {
-			struct id donor = r->commit->leader;
-			lost(a, AVG_DIVERGED, &donor, r->commit->epoch);
-			return;
-		}
-		kick(a);                        /* applied from there, when no job reads the owner's vector */
-		return;
-	}
-	if (!r->acked && r->attempted)
-		ack(r);
-}
-
-void member_fail(struct round *r, const struct err *e)
-{
-	if (r->commit || r->fail || r->closed)
-		return;
-	r->fail = xmemdup(e, sizeof *e);
-	kick(r->a);
 }
 
 /* ---- COMMIT ---- */
@@ -216,6 +145,15 @@ int member_commit(struct avg *a, struct body *c, const void *bytes, size_t n, st
 	return commit_take(a, c, bytes, n, e);
 }
 
+/* Weights and attempt number are set. */
+static void go_on(struct round *r, const uint16_t *owner, const uint16_t *sub)
+{
+	if (r->flow)
+		grid_flow_attempt(r);
+	else
+		flow_attempt(r, owner, sub);
+}
+
 int commit_take(struct avg *a, struct body *c, const void *bytes, size_t n, struct err *e)
 {
 	if (commit_round(a, c, bytes, n, e))
@@ -246,7 +184,7 @@ int commit_take(struct avg *a, struct body *c, const void *bytes, size_t n, stru
 		free(samples);
 		if (r->flow)                    /* weights and stands are in order: the body was decoded */
 			grid_flow_stand(r, c->grid.stand, NULL, e);
-		flow_attempt(r, owner, c->sub);
+		go_on(r, owner, c->sub);
 		free(owner);
 	}
 	round_touch(r);
@@ -254,51 +192,30 @@ int commit_take(struct avg *a, struct body *c, const void *bytes, size_t n, stru
 	return 0;
 }
 
-/* It stands on what is decided here and not applied yet, or on this peer's state. */
-static int take(struct avg *a, struct body *c, const struct request *req, struct err *e)
+int member_attempt(struct round *r, const struct attempt *at, struct request *req, struct err *e)
 {
-	const struct body *on = early_on(a, c);
-	if (commit_lawful(a, c, req->f.blob, req->f.blob_len, on, e))
+	struct avg *a = r->a;
+	if (attempt_check(r, at, e)) {
+		round_refuse(&req, e->text);
 		return -1;
-	if (on && early_take(a, c, req->f.blob, req->f.blob_len))
-		return 0;
-	return member_commit(a, c, req->f.blob, req->f.blob_len, e);
-}
-
-static void answer_held(const struct avg *a, struct request *req, bool holds)
-{
-	net_reply(req, holds ? NULL : json_pack("{s:b}", "other", 1), NO_BLOB);
-}
-
-void member_commit_on(struct avg *a, struct request *req)
-{
-	struct body c, head;
-	struct err e;
-	struct term_claim t;
-	if (body_open(a, &c, req->f.blob, req->f.blob_len, &e)) {
-		refuse_forged(a, req, &e, true);
-		return;
 	}
-	head = c;                               /* c may be moved */
-	bool old = c.epoch <= a->point.epoch, next = c.epoch == a->point.epoch + 1;
-	bool here = next && !memcmp(c.prev, a->point.prev, DIGEST);
-	uint8_t digest[DIGEST];
-	body_digest(req->f.blob, req->f.blob_len, digest);
-	told_seen(a, c.prev);
-	told_seen(a, digest);
-	if (old || (here && told_holds(a, &c, digest))) {
-		answer_held(a, req, told_holds(a, &c, digest));
-	} else if (here && a->term && !PLANTED(TERM_IGNORED) && (term_read(a, req->f.json, &t, &e) || t.term < a->term)) {
-		net_reply(req, term_json(a, json_object()), NO_BLOB);
-	} else if (take(a, &c, req, &e)) {
-		struct mate *from = mate_find(a, &req->f.from);
-		if (e.code != ERR_AUTH && from && a->state == AVG_IN && c.epoch > a->point.epoch)
-			join_start(a, from);
-		if (!here)                      /* who is behind hears what others who are not say to each other */
-			e.code = ERR_STATE;     /* and decides nothing there */
-		refuse_forged(a, req, &e, false);
-	} else {
-		answer_held(a, req, told_holds(a, &head, digest));
+	round_refuse(&r->ack_req, "another attempt began");
+	r->ack_req = req;
+	r->term = at->term;
+	r->attempt = at->no;
+	r->attempted = true;
+	r->acked = false;
+	r->missing_told = r->lateness = 0;
+	r->attempt_us = now_of(a);
+	r->data_us = at->data_us;
+	round_weights(r, at->samples);
+	env_after(a->env, &r->late, grow_first_us(r, r->data_us));
+	round_touch(r);
+	if (!r->mean_is_x)
+		go_on(r, at->owner, at->sub);
+	if (!r->closed) {
+		member_check(r);
+		flow_missing(r);
 	}
-	body_free(&c);
+	return 0;
 }

@@ -4,96 +4,11 @@
  * changes the tree and weights: a member's piece that is there already is not sent again, a row's sum is. */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/grid_flow.h"
 #include "avg/grow.h"
+#include "avg/parts.h"
 #include "avg/sent.h"
 
 #define AHEAD 3                                 /* pieces at once on their way to one owner */
-
-/* ---- buffers that go from round to round: fresh pages cost more than the sum ---- */
-
-void *spare_get(struct avg *a, size_t bytes)
-{
-	for (size_t i = 0; i < SPARES; i++)
-		if (a->spare[i].p && a->spare[i].bytes == bytes) {
-			void *p = a->spare[i].p;
-			a->spare[i].p = NULL;
-			return p;
-		}
-	return big_alloc(bytes);
-}
-
-void spare_put(struct avg *a, void *p, size_t bytes)
-{
-	size_t to = SPARES;
-	if (!p)
-		return;
-	for (size_t i = 0; i < SPARES && to == SPARES; i++)
-		if (!a->spare[i].p)
-			to = i;
-	if (to == SPARES) {
-		to = bytes % SPARES;
-		big_free(a->spare[to].p, a->spare[to].bytes);
-	}
-	a->spare[to].p = p;
-	a->spare[to].bytes = bytes;
-}
-
-/* ---- names of transfers ---- */
-
-static void tag_of(const struct round *r, char what, uint32_t attempt, size_t part, const struct id *from,
-	const struct id *to, struct id *ret)
-{
-	struct buf b = { 0 };
-	buf_put(&b, r->a->conf.run.b, 32);
-	buf_put(&b, r->id, DIGEST);
-	buf_u8(&b, (uint8_t)what);
-	buf_u32(&b, attempt);
-	buf_u32(&b, (uint32_t)part);
-	buf_put(&b, from->b, 32);
-	buf_put(&b, to->b, 32);
-	id_of(ret, b.p, b.len);
-	buf_free(&b);
-}
-
-static const struct id *who(const struct round *r, size_t i)
-{
-	return &r->b.m[i].id;
-}
-
-static bool may_bring(const struct round *r, size_t i)
-{
-	bool none = r->b.held ? r->b.held[i].unit == NO_UNIT : r->b.m[i].flags & MATE_AUX;
-	return (int)i != r->me && !none && !(r->b.m[i].flags & MATE_FOLLOWER);
-}
-
-bool flow_holds(const struct round *r, size_t p)
-{
-	return tree_holds(&r->tree, p, (size_t)r->me);
-}
-
-static bool has_piece(const struct round *r, size_t p)
-{
-	return tree_brings(&r->tree, p, (size_t)r->me);
-}
-
-bool flow_lives(const struct round *r, size_t i)
-{
-	const struct mate *m = mate_find(r->a, who(r, i));
-	return m && m->live;
-}
-
-static uint64_t give_up_at(const struct round *r)
-{
-	return now_of(r->a) + 8 * r->b.data_us + r->b.ready_us + 2 * SECOND;
-}
-
-static void flow_cancel(struct flow *f)
-{
-	if (f->x)
-		xfer_cancel(f->x);
-	f->x = NULL;
-}
 
 /* ---- what arrives ---- */
 
@@ -111,26 +26,6 @@ static void raw_arrived(void *arg, struct xfer *x, const struct err *e)
 	flow_missing(r);
 }
 
-/* What member i sends this peer of part p: nothing, its piece, or its row's sum (of this attempt). */
-static char brings(const struct round *r, size_t p, size_t i)
-{
-	if ((int)i == r->me || tree_up(&r->tree, p, i) != (size_t)r->me || !tree_brings(&r->tree, p, i))
-		return 0;
-	if (!tree_sums(&r->tree, p, i))
-		return may_bring(r, i) ? 'x' : 0;
-	return r->attempted && tree_weight(&r->tree, p, i, r->w) ? 'p' : 0;
-}
-
-void *piece_room(struct round *r, void *had, size_t bytes)
-{
-	void *p = had ? had : spare_get(r->a, bytes);
-	if (!p && !r->memory_told) {            /* it stays missing: the leader gives the part to another */
-		r->memory_told = true;
-		hub_event(r->a, LOG_ERROR_, "memory", NULL, "no memory for a contribution of %zu bytes", bytes);
-	}
-	return p;
-}
-
 static void *room_for(void *arg)
 {
 	struct flow *f = arg;
@@ -145,7 +40,7 @@ static void open_one(struct round *r, size_t p, size_t i, char what)
 	struct id tag;
 	flow_cancel(&rp->in[i]);
 	rp->in[i] = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
-	tag_of(r, what, what == 'x' ? 0 : r->attempt, p, who(r, i), who(r, (size_t)r->me), &tag);
+	part_tag(r, what, what == 'x' ? 0 : r->attempt, p, who(r, i), who(r, (size_t)r->me), &tag);
 	rp->in[i].x = xfer_recv_room(r->a->chunks, who(r, i), &tag, rp->bytes, 0, room_for, raw_arrived, &rp->in[i]);
 }
 
@@ -158,7 +53,7 @@ static void open_raw(struct round *r, size_t p)
 		rp->in = xcalloc(r->b.n, sizeof *rp->in);
 	}
 	for (size_t i = 0; i < r->b.n; i++) {
-		char what = brings(r, p, i);
+		char what = part_brings(r, p, i);
 		if (!what && rp->in[i].r) {
 			flow_cancel(&rp->in[i]);
 			if (sent_drop(r, p, i))
@@ -169,20 +64,6 @@ static void open_raw(struct round *r, size_t p)
 		if (what == 'p' || (what && !rp->in[i].x && !rp->in[i].done))
 			open_one(r, p, i, what);
 	}
-}
-
-static void close_raw(struct round *r, size_t p)
-{
-	struct rpart *rp = &r->part[p];
-	for (size_t i = 0; rp->raw && i < r->b.n; i++) {
-		flow_cancel(&rp->in[i]);
-		if (sent_drop(r, p, i))
-			spare_put(r->a, rp->raw[i], rp->bytes);
-	}
-	free(rp->raw);
-	free(rp->in);
-	rp->raw = NULL;
-	rp->in = NULL;
 }
 
 void flow_open(struct round *r)
@@ -223,7 +104,7 @@ static void send_piece(struct round *r, size_t p)
 	if (!data)
 		return;
 	rp->x_out = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->up };
-	tag_of(r, what, rp->sums ? r->attempt : 0, p, who(r, (size_t)r->me), who(r, rp->up), &tag);
+	part_tag(r, what, rp->sums ? r->attempt : 0, p, who(r, (size_t)r->me), who(r, rp->up), &tag);
 	MARK(r->a, "avg.data.before");
 	rp->x_out.x = xfer_send(r->a->chunks, who(r, rp->up), &tag, data, rp->bytes, CLASS_weight_grad,
 		give_up_at(r), piece_sent, &rp->x_out);
@@ -234,10 +115,6 @@ static void send_piece(struct round *r, size_t p)
  * what is on its way or there is not sent again. Those behind this peer come first: not everybody begins with one. */
 void flow_send_x(struct round *r)
 {
-	if (r->flow) {
-		grid_flow_send(r);
-		return;
-	}
 	bool mine = r->samples && r->x && (!r->attempted || r->w[r->me]);
 	uint8_t *busy = xcalloc(r->b.n, sizeof *busy);
 	for (size_t p = 0; p < r->b.parts; p++)
@@ -248,7 +125,7 @@ void flow_send_x(struct round *r)
 	for (size_t k = 0; k < r->b.parts; k++) {
 		size_t p = (first + k) % r->b.parts;
 		struct rpart *rp = &r->part[p];
-		if (rp->owner == r->me || !has_piece(r, p) || rp->x_out.x || rp->x_out.done || rp->encoding || rp->x_failed ||
+		if (rp->owner == r->me || !part_mine(r, p) || rp->x_out.x || rp->x_out.done || rp->encoding || rp->x_failed ||
 				busy[rp->up] >= AHEAD || !(rp->sums ? rp->passed : mine && grow_has(r, p)))
 			continue;
 		busy[rp->up]++;
@@ -288,7 +165,7 @@ void flow_pass_on(struct round *r, size_t p)
 				(died(r, i) && !tree_weight(&r->tree, p, i, r->w)))
 			continue;
 		*f = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
-		tag_of(r, 'r', r->attempt, p, who(r, (size_t)r->me), who(r, i), &tag);
+		part_tag(r, 'r', r->attempt, p, who(r, (size_t)r->me), who(r, i), &tag);
 		MARK(r->a, "avg.result.before");
 		f->x = xfer_send_hashed(r->a->chunks, who(r, i), &tag, rp->plain ? (const void *)(r->mean + rp->off) :
 			rp->r_enc, rp->bytes, rp->sent, CLASS_weight_grad, give_up_at(r), result_sent, f);
@@ -305,20 +182,6 @@ void flow_summed(struct round *r, size_t p)
 	}
 	flow_pass_on(r, p);
 	sum_hash(r, p, true);
-}
-
-/* Does the sum of part p need something of member i that is not there? */
-bool flow_lacks(const struct round *r, size_t p, size_t i)
-{
-	const struct rpart *rp = &r->part[p];
-	if (!tree_brings(&r->tree, p, i))
-		return false;
-	if ((int)i == r->me)
-		return r->w[i] && (!r->x || !sent_own(r) || !(grow_has(r, p) || PLANTED(GROWN_HALF)));
-	if (r->w[i] && !may_bring(r, i) && tree_up(&r->tree, p, i) == (size_t)r->me)
-		return true;                    /* it has nothing to bring, whatever the leader says: there is no such sum */
-	char what = brings(r, p, i);
-	return what && (what == 'p' || r->w[i]) && (!rp->in || !rp->in[i].done || !sent_fits(r, p, i));
 }
 
 static bool all_there(const struct round *r, size_t p)
@@ -366,7 +229,7 @@ static void want_result(struct round *r, size_t p)
 	rp->result_in = (struct flow){ .r = r, .part = (uint16_t)p, .member = rp->up };
 	if (rp->summing)                        /* a job of an attempt that is over still has its place: flow_again */
 		return;
-	tag_of(r, 'r', r->attempt, p, who(r, rp->up), who(r, (size_t)r->me), &tag);
+	part_tag(r, 'r', r->attempt, p, who(r, rp->up), who(r, (size_t)r->me), &tag);
 	if (!rp->plain && !rp->in_enc)
 		rp->in_enc = spare_get(r->a, rp->bytes);
 	if (!rp->plain && !rp->in_enc)
@@ -381,18 +244,6 @@ void flow_again(struct round *r, size_t p)
 	if (r->attempted && rp->owner != r->me && flow_holds(r, p) && !rp->ready && !rp->result_in.x && !rp->result_in.done)
 		want_result(r, p);
 	flow_try(r, p);
-}
-
-/* This peer's place in part p, as the tree is now: true when it is another than before. */
-bool flow_place(struct round *r, size_t p)
-{
-	struct rpart *rp = &r->part[p];
-	uint16_t up = (uint16_t)tree_up(&r->tree, p, (size_t)r->me);
-	bool sums = tree_sums(&r->tree, p, (size_t)r->me), moved = up != rp->up || sums != rp->sums;
-	rp->owner = r->tree.owner[p];
-	rp->up = up;
-	rp->sums = sums;
-	return moved;
 }
 
 static void restart(struct round *r, size_t p)
@@ -410,7 +261,7 @@ static void restart(struct round *r, size_t p)
 	if (rp->sums)
 		open_raw(r, p);
 	else
-		close_raw(r, p);
+		part_close(r, p);
 	if (!r->w[r->me] && !rp->sums)
 		flow_cancel(&rp->x_out);
 	if (rp->owner != r->me && flow_holds(r, p))
@@ -420,10 +271,6 @@ static void restart(struct round *r, size_t p)
 /* Weights, attempt number and total are set; the tree changes here. */
 void flow_attempt(struct round *r, const uint16_t *owner, const uint16_t *sub)
 {
-	if (r->flow) {
-		grid_flow_attempt(r);
-		return;
-	}
 	memcpy(r->tree.owner, owner, r->b.parts * sizeof *owner);
 	if (r->tree.sub)
 		memcpy(r->tree.sub, sub, r->b.parts * r->tree.rows * sizeof *sub);
@@ -438,56 +285,4 @@ void flow_attempt(struct round *r, const uint16_t *owner, const uint16_t *sub)
 	flow_send_x(r);
 	for (size_t p = 0; p < r->b.parts && !r->closed; p++)
 		flow_try(r, p);
-}
-
-bool flow_complete(const struct round *r)
-{
-	if (r->mean_is_x)
-		return r->x && !r->growing;
-	if (r->flow)
-		return grid_flow_complete(r);
-	if (!r->attempted)
-		return false;
-	for (size_t p = 0; p < r->b.parts; p++)
-		if (!r->part[p].ready && flow_holds(r, p))
-			return false;
-	return true;
-}
-
-void flow_stop(struct round *r, bool results_too)
-{
-	if (r->flow)
-		grid_flow_stop(r, results_too);
-	for (size_t p = 0; p < r->b.parts; p++) {
-		struct rpart *rp = &r->part[p];
-		flow_cancel(&rp->x_out);
-		flow_cancel(&rp->result_in);
-		for (size_t i = 0; rp->in && i < r->b.n; i++)
-			flow_cancel(&rp->in[i]);
-		for (size_t i = 0; results_too && rp->result_out && i < r->b.n; i++)
-			flow_cancel(&rp->result_out[i]);
-	}
-}
-
-bool flow_idle(const struct round *r)
-{
-	if (r->flow && !grid_flow_idle(r))
-		return false;
-	for (size_t p = 0; p < r->b.parts; p++)
-		for (size_t i = 0; r->part[p].result_out && i < r->b.n; i++)
-			if (r->part[p].result_out[i].x)
-				return false;
-	return r->jobs == 0;
-}
-
-void flow_free(struct round *r)
-{
-	grid_flow_free(r);
-	free(r->came);
-	r->came = NULL;
-	for (size_t p = 0; p < r->b.parts; p++) {
-		close_raw(r, p);
-		free(r->part[p].result_out);
-		sum_free(r, p);
-	}
 }

@@ -7,13 +7,6 @@
 
 #define GRANT_US (2 * SECOND)
 
-void taken_all(const struct avg *a, struct ranges *ret)
-{
-	ranges_copy(ret, &a->point.done);
-	list_each(it, &a->mates)
-		ranges_add_all(ret, &list_entry(it, struct mate, link)->grant);
-}
-
 /* Leader: brings m's promise up to what an epoch needs, beside `used` positions that it has processed already. */
 void grant_top_up(struct avg *a, struct mate *m, uint64_t used)
 {

@@ -6,12 +6,11 @@
 #include <string.h>
 #include "avg/grid_int.h"
 #include "avg/grow.h"
+#include "avg/parts.h"
 #include "avg/robust.h"
 #include "common/hash.h"
 
 #define AHEAD 3                                 /* pieces at once on their way to one owner */
-
-static const struct id *who(const struct round *r, size_t i) { return &r->b.m[i].id; }
 
 /* ---- sums ---- */
 
@@ -37,10 +36,7 @@ static void give_tag(const struct piece *c, char what, size_t from, size_t to, s
 	buf_free(&b);
 }
 
-static uint64_t give_up_at(const struct round *r)
-{
-	return now_of(r->a) + 8 * r->b.data_us + r->b.ready_us + 2 * SECOND;
-}
+static void pump(struct round *r, size_t k);
 
 static void sent(void *arg, struct xfer *x, const struct err *e)
 {
@@ -55,7 +51,7 @@ static void sent(void *arg, struct xfer *x, const struct err *e)
 	if (r->closed)
 		kick(r->a);                     /* perhaps the last thing that kept the round */
 	else if (up)
-		grid_pump(r, k);
+		pump(r, k);
 }
 
 static void pass_on(struct piece *c)
@@ -78,6 +74,8 @@ static void pass_on(struct piece *c)
 	}
 }
 
+static void hash_done(struct job *j);
+
 static void settled(struct round *r)
 {
 	if (r->closed)
@@ -92,17 +90,8 @@ static void have(struct piece *c, const float *mean)
 	struct round *r = c->r;
 	size_t k = c->l->is.k;
 	r->flow->val[(k + 1) * r->b.parts + c->part] = mean;
-	if (k == last_phase(r))
-		sum_hash(r, c->part, (int)c->owner == r->me);
-}
-
-/* It is hashed; or was, and another attempt has waited for that. */
-void grid_flow_hashed(struct round *r, bool current)
-{
-	r->flow->left -= current;
-	if (!current && r->flow->late)
-		grid_flow_attempt(r);
-	settled(r);
+	if (k == last_phase(r))                 /* its line goes on first */
+		sum_hash_later(r, c->part, (int)c->owner == r->me, hash_done);
 }
 
 static void take_sum(struct piece *c)
@@ -117,7 +106,7 @@ static void take_sum(struct piece *c)
 	if (c->l->is.k == last_phase(r))
 		memcpy(r->mean + rp->off, c->mean, rp->bytes);
 	have(c, c->mean);
-	grid_pump(r, c->l->is.k + 1);
+	pump(r, c->l->is.k + 1);
 }
 
 static void sum_run(struct job *j)
@@ -249,7 +238,7 @@ static void pump_line(struct round *r, struct line *l)
 	free(busy);
 }
 
-void grid_pump(struct round *r, size_t k)
+static void pump(struct round *r, size_t k)
 {
 	if (r->closed || !r->attempted)
 		return;
@@ -260,7 +249,7 @@ void grid_pump(struct round *r, size_t k)
 
 void grid_flow_send(struct round *r)
 {
-	grid_pump(r, 0);
+	pump(r, 0);
 }
 
 /* ---- what arrives ---- */
@@ -278,7 +267,7 @@ static void came(void *arg, struct xfer *x, const struct err *e)
 	if (p == &c->down) {
 		xfer_digest(x, c->sent);
 		have(c, c->mean ? c->mean : r->mean + r->part[c->part].off);
-		grid_pump(r, c->l->is.k + 1);
+		pump(r, c->l->is.k + 1);
 		round_touch(r);
 	} else {
 		try_sum(c);
@@ -294,7 +283,7 @@ static void *room_for(void *arg)
 	return *raw = piece_room(c->r, *raw, bytes_of(c));
 }
 
-void grid_expect_raw(struct piece *c, size_t player)
+static void expect_raw(struct piece *c, size_t player)
 {
 	struct pass *p = &c->in[player];
 	struct id tag;
@@ -303,11 +292,117 @@ void grid_expect_raw(struct piece *c, size_t player)
 	p->x = xfer_recv_room(c->r->a->chunks, who(c->r, p->who), &tag, bytes_of(c), 0, room_for, came, p);
 }
 
-void grid_expect(struct piece *c, struct pass *p, char what, size_t from, void *to)
+static void expect(struct piece *c, struct pass *p, char what, size_t from, void *to)
 {
 	struct id tag;
 	*p = (struct pass){ .c = c, .who = (uint16_t)from };
 	give_tag(c, what, from, (size_t)c->r->me, &tag);
 	if (to)                                 /* no memory: the others find this peer late */
 		p->x = xfer_recv(c->r->a->chunks, who(c->r, from), &tag, to, bytes_of(c), 0, came, p);
+}
+
+/* ---- an attempt ---- */
+
+static void piece_open(struct piece *c)
+{
+	struct round *r = c->r;
+	const struct grid_line *l = &c->l->is;
+	bool in_place = l->k == last_phase(r) && (int)c->owner != r->me;
+	if (((int)c->owner == r->me || c->l->native) && !in_place)
+		c->mean = spare_get(r->a, bytes_of(c));
+	if ((int)c->owner != r->me) {
+		if (c->l->native) {
+			r->flow->left += l->k == last_phase(r);
+			expect(c, &c->down, 'd', c->owner, in_place ? r->mean + r->part[c->part].off : c->mean);
+		}
+		return;
+	}
+	r->flow->left += 1 + (l->k == last_phase(r) && c->l->native);
+	c->in = xcalloc(l->players + 1, sizeof *c->in);
+	c->raw = xcalloc(l->players + 1, sizeof *c->raw);
+	for (size_t i = 0; i < l->players; i++)
+		if ((int)l->player[i] != r->me)
+			expect_raw(c, i);
+}
+
+static void line_open(struct round *r, struct line *to, const struct grid_line *is)
+{
+	size_t me = (size_t)r->me;
+	*to = (struct line){ .is = *is, .player = grid_index_of(is->player, is->players, me) < is->players,
+		.native = grid_index_of(is->native, is->natives, me) < is->natives };
+	to->piece = xcalloc(r->b.parts + 1, sizeof *to->piece);
+	for (size_t p = 0; p < r->b.parts; p++)
+		to->piece[p] = (struct piece){ .r = r, .l = to, .part = p, .owner = is->owner[p % is->owners] };
+}
+
+/* A line matters when this peer brings something, gets something or sums. */
+static bool matters(const struct round *r, const struct grid_line *l)
+{
+	size_t me = (size_t)r->me;
+	return grid_index_of(l->player, l->players, me) < l->players ||
+		grid_index_of(l->native, l->natives, me) < l->natives || grid_index_of(l->owner, l->owners, me) < l->owners;
+}
+
+/* Those of the attempt that matter here, into to (NULL: only how many). */
+static size_t lines_of(struct round *r, struct line *to)
+{
+	struct grid_flow *f = r->flow;
+	struct grid_line l;
+	size_t n = 0;
+	for (unsigned k = 0; k < f->grid.dims; k++)
+		for (size_t i = 0; i < grid_lines(&f->grid, k); i++) {
+			if (!grid_line(&f->plan, k, i, &l) || !matters(r, &l))
+				continue;
+			if (to)
+				line_open(r, &to[n], &l);
+			n++;
+		}
+	return n;
+}
+
+/* Weights, attempt number and stands are set. */
+void grid_flow_attempt(struct round *r)
+{
+	struct grid_flow *f = r->flow;
+	grid_retire(r);
+	memset(r->broken, 0, r->b.n * sizeof *r->broken);
+	memset(f->val, 0, (f->grid.dims + 1) * r->b.parts * sizeof *f->val);
+	f->left = SIZE_MAX;
+	f->late = false;
+	for (size_t p = 0; p < r->b.parts; p++)
+		r->part[p].ready = false;
+	for (size_t p = 0; p < r->b.parts; p++)
+		f->late = f->late || r->part[p].summing;
+	if (f->late)
+		return;                         /* a job still reads what this one would write: hash_done */
+	if ((size_t)r->me >= f->grid.n || f->grid.stand[r->me] == GRID_GONE)
+		return;                         /* not in it: the state comes from another member */
+	f->left = 0;
+	grid_plan_make(&f->plan, &f->grid, r->w);
+	f->planned = true;
+	f->lines = lines_of(r, NULL);
+	f->line = xcalloc(f->lines + 1, sizeof *f->line);
+	lines_of(r, f->line);
+	for (size_t i = 0; i < f->lines; i++)
+		for (size_t p = 0; p < r->b.parts; p++)
+			piece_open(&f->line[i].piece[p]);
+	round_care(r);
+	for (size_t k = 0; k < f->grid.dims; k++)
+		pump(r, k);
+}
+
+/* The mean of a part, of this attempt; or of the one before, and this one has waited for that. */
+static void hash_done(struct job *j)
+{
+	struct round *r;
+	size_t p;
+	bool current = sum_hashed(j, &r, &p);
+	struct avg *a = r->a;
+	if (!r->closed) {
+		r->flow->left -= current;
+		if (!current && r->flow->late)
+			grid_flow_attempt(r);
+		settled(r);
+	}
+	avg_job_over(a);
 }

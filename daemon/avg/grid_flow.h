@@ -1,4 +1,4 @@
-/* Rounds in a grid: the member's transfers and sums (grid_flow.c, grid_open.c), the leader's stands and hashes
+/* Rounds in a grid: the member's transfers and sums (grid_flow.c, grid_lines.c), the leader's stands and hashes
  * (grid_lead.c). Where flow.h's functions of int.h ask for r->flow, these take their place. */
 #ifndef AVG_GRID_FLOW_H
 #define AVG_GRID_FLOW_H
@@ -12,7 +12,6 @@ void grid_flow_send(struct round *r);           /* the owner's vector may have c
 /* What holds in this attempt, of remote bytes, n as in r->b.grid; r's is unchanged when -1. */
 int grid_flow_stand(struct round *r, const uint8_t *stand, const uint64_t *w, struct err *e);
 void grid_flow_attempt(struct round *r);
-void grid_flow_hashed(struct round *r, bool current);   /* the mean of a part, in this attempt or the one before */
 bool grid_flow_complete(const struct round *r); /* the mean is here, and what others wait for has been sent off */
 void grid_flow_culprits(const struct round *r, bool *bad /* by member; sets only */);
 bool grid_flow_touches(const struct round *r, size_t i);

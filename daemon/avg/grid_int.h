@@ -1,4 +1,4 @@
-/* Inside of a round in a grid: what grid_flow.c moves and grid_open.c lays out. */
+/* Inside of a round in a grid: what grid_flow.c moves along, and grid_lines.c knows of it. */
 #ifndef AVG_GRID_INT_H
 #define AVG_GRID_INT_H
 #include "avg/grid_flow.h"
@@ -22,14 +22,10 @@ struct grid_flow {
 	size_t left;                            /* sums to make and means to get; SIZE_MAX: no place for this peer */
 };
 
-
 static inline size_t last_phase(const struct round *r) { return r->flow->grid.dims - 1; }
 static inline size_t bytes_of(const struct piece *c) { return c->r->part[c->part].bytes; }
 
-void grid_pump(struct round *r, size_t k);      /* what phase k can go on with */
-/* Its own piece may come from that player; memory is taken when it does. */
-void grid_expect_raw(struct piece *c, size_t player);
-/* Into `to` comes what `from` sends under that word; NULL: no memory. */
-void grid_expect(struct piece *c, struct pass *p, char what, size_t from, void *to);
+size_t grid_index_of(const uint16_t *v, size_t n, size_t x);     /* n: it is not there */
+void grid_retire(struct round *r);              /* the lines of this attempt are over */
 
 #endif

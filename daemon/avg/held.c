@@ -185,3 +185,22 @@ void audit_on(struct avg *a, struct request *req)
 		net_reply(req, NULL, NO_BLOB);
 	}
 }
+
+struct audits *audits_of(struct avg *a)
+{
+	struct audits *s = a->audits;
+	if (s)
+		return s;
+	s = a->audits = xcalloc(1, sizeof *s);
+	s->a = a;
+	list_init(&s->held);
+	list_init(&s->given);
+	list_init(&s->said);
+	s->sweep = (struct timer){ .fire = held_sweep, .name = "avg.held" };
+	return s;
+}
+
+bool audit_owns(const struct avg *a, const struct mate *m)
+{
+	return m->unaudited < TIMES_SILENT || now_of(a) - m->unaudited_us > REST_US;
+}

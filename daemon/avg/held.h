@@ -7,6 +7,8 @@
 #define HELD_US (30 * SECOND)
 #define ACCUSED_US (2 * SECOND)                 /* between two accusations by one peer that are looked at */
 #define LOOK_US (20 * SECOND)                   /* for an answer and all that comes with it */
+#define TIMES_SILENT 3                          /* in a row: then it sums nothing for */
+#define REST_US (600 * SECOND)
 
 /* What was summed: by contributor, in the order of the members, hashes, signature and piece in one. */
 struct held {

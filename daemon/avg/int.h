@@ -1,21 +1,36 @@
 /* The inside of the averager. Nothing outside daemon/avg includes this.
  *
- *   avg.c      the face                              begin.c    leader: BEGIN, READY      shape.c    who sums what
- *   grid.c     lines in phases                       grid_*.c   rounds in a grid
- *   tree.c     following a shape                     topo/      the shapes                near.c     rows of neighbours
- *   hub.c      one handler per kind for all runs     lead.c     leader: ATTEMPT, ACK, COMMIT
- *   roster.c   who is there, who leads               member.c   member: BEGIN, ATTEMPT, COMMIT
- *   room.c     leader: waiting for who lags          early.c    COMMITs before their time
- *   authority.c  who may say what about a round    seen.c     who has been a member, from when to when
- *   units.c    who holds parts, holding.c what can be    forger.c   naming who says what it may not
- *   show.c     SHOW: what this peer stands on             shown.c    two histories: which one stays
- *   witness.c  who has signed for another history         proof.c    two COMMITs of one epoch by one leader
- *   sent.c     what members signed that they sent        audit.c    a sum is made again by another member
- *   told.c     a COMMIT on its way to the others          find.c     who is who, by id
- *   join.c     JOIN, forks                           flow.c     parts on their way, sums
- *   meet.c     rendezvous: DHT, probes               recover.c  succession
- *   progress.c reports, the trigger                  grant.c    positions to process, claims.c what is plausible
- *   apply.c    COMMIT to state                       propose.c  hyperparameters
+ * Calls go down: a file calls those below it, and of two with a slash between them each the other (tests/loops.py).
+ * What has to go up is returned, or waits for the kick, or comes as a timer's or transfer's end (avg.silent).
+ *
+ *   avg.c       the face, the kick                   hub.c        one handler per kind for all runs
+ *   join.c      JOIN answered                        progress.c   reports, the trigger
+ *   leave.c     the goodbye                          apply.c      COMMIT to state
+ *   member.c    BEGIN, ATTEMPT and COMMIT come       meet.c       rendezvous: DHT, probes
+ *   join_ask.c  JOIN asked, redirects                shown.c      two histories: which one stays
+ *   audit.c / accuse.c  a sum is made again          gone.c       who is gone, or leads badly
+ *   recover.c   succession                           begin.c      leader: BEGIN, READY
+ *   lead.c      leader: ATTEMPT, ACK                 commit.c     leader: COMMIT
+ *   finish.c    ATTEMPT and COMMIT taken             grid_flow.c  parts on their way in a grid
+ *   flow.c / sum.c / sent_check.c  parts on their way in a tree, sums, signatures under pieces
+ *   reap.c      what is over is freed                ack.c        all parts are here
+ *   told.c      a COMMIT on its way to the others    authority.c  who may say what about a round
+ *   early.c     COMMITs before their time            follow.c     another leads, or another history
+ *   round.c     a round begins and ends              missing.c    who keeps it from going on
+ *   parts.c     what of it is here                   show.c       SHOW: what this peer stands on
+ *   grant.c     positions to process                 claims.c     what is plausible
+ *   proof.c     two COMMITs of one epoch             witness.c    who has signed for another history
+ *   sent.c      what members signed that they sent   door.c       what must be the same on all
+ *   shape.c     who sums what                        units.c      who holds parts
+ *   signed.c    bodies, ACKs and terms, signed       room.c       leader: waiting for who lags
+ *   leading.c   what a leader keeps of its round     complaint.c  leader: who is believed
+ *   propose.c   hyperparameters                      fork.c / point.c  two histories compared
+ *   grid_lines.c  a grid as it stands                grid_lead.c  leader: of a grid
+ *   held.c      what was summed, to be shown         seen.c       who has been a member, from when to when
+ *   roster.c    who is there, who leads              forger.c     naming who says what it may not
+ *   spare.c     memory from round to round           share.c      what an epoch asks of each
+ *   event.c     events, JSON, the kick's timer       times.c      deadlines
+ *   tree.c, rows.c, near.c, grid.c, holding.c, topo/  shapes      find.c       who is who, by id
  *
  * One epoch is one round object at most; a round that is over lives on as a tail until its last transfer and job end.
  * Everything that the owner calls only notes and arms `kick`, so that no callback re-enters its caller. */
@@ -24,6 +39,9 @@
 #include <string.h>
 #include "avg/avg.h"
 #include "avg/reduce.h"
+#include "avg/signed.h"
+#include "avg/spare.h"
+#include "avg/times.h"
 #include "avg/tree.h"
 #include "avg/wire.h"
 #include "common/jrpc.h"
@@ -42,7 +60,6 @@
 #define HEARTBEAT_US (500 * MS)
 #define MATES_MAX 1024
 #define MARK(a, name) ((void)FAILPOINT((a)->env, name))    /* a fail point that can only kill or stop */
-#define TIMES 64
 #define SPARES 96
 #define SPENT 8
 #define BELIEF_US SECOND
@@ -88,15 +105,6 @@ struct mate {
 	unsigned unaudited; uint64_t unaudited_us, accused_us; struct stash *stash;
 	char absent[48];
 };
-
-/* Measured times; deadlines are three times the worst of the last ones (B18). */
-/* least_us: something was under way when its deadline came (times_short); 0 when the times measured say more. */
-struct times { uint64_t v[TIMES], least_us; unsigned n; };
-void times_add(struct times *t, uint64_t us);
-/* A deadline of so much was too short: twice as long the next time, up to 16 times unmeasured_us. */
-/* `us` was too short: `times` as long, at least twice. */
-void times_short(struct times *t, uint64_t times, uint64_t us, uint64_t unmeasured_us);
-uint64_t times_deadline(const struct times *t, uint64_t floor_us, uint64_t unmeasured_us);
 
 /* us: when it came, 0: others told of it; mark: the beginning of the COMMIT's digest. */
 #define PAST_MARK 12
@@ -153,6 +161,7 @@ struct avg {
 	uint64_t target;                        /* samples of an epoch now */
 	uint64_t commit_us, epoch_us;           /* last commit; smoothed time between commits */
 	uint64_t quick_us;                      /* a short one: who is slow now and then does not make it long */
+	void (*silent)(struct timer *t);        /* member_silent: of a round's timer */
 	struct times ready_times, data_times, round_times;
 	struct timer kick, beat, meet; bool kicked; uint64_t awake_us /* when meet fired last */, woke_us;
 	/* rendezvous */
@@ -183,9 +192,6 @@ struct avg {
 };
 
 /* ---- one round ---- */
-/* What encoding left out of a range: of this peer's pieces for another, of the sums of its row, or of its means. */
-enum residue { OF_PIECE, OF_ROW, OF_MEAN };
-struct residual { uint64_t off, len; enum residue of; float *v; };
 struct flow { struct round *r; uint16_t part, member; struct xfer *x; bool done; };
 struct rpart {
 	uint64_t off, len; uint16_t owner;
@@ -253,7 +259,7 @@ static inline bool same_point(const struct avg *a, uint64_t epoch,
 	const uint8_t *prev) { return epoch == a->point.epoch && !memcmp(prev, a->point.prev, DIGEST); }
 static inline uint64_t now_of(const struct avg *a) { return env_now(a->env); }
 
-/* ---- hub.c ---- */
+/* ---- hub.c, event.c ---- */
 int hub_enter(struct avg *a, struct err *e);
 void hub_leave(struct avg *a);
 json_t *hub_json(const struct avg *a);          /* {"run": hex} to be filled */
@@ -264,7 +270,7 @@ bool endpoint_of(const json_t *o, const char *key, struct endpoint *ret);
 bool id_of_json(const json_t *o, const char *key, struct id *ret);
 void kick(struct avg *a);
 
-/* ---- roster.c ---- */
+/* ---- roster.c, gone.c ---- */
 struct mate *mate_find(const struct avg *a, const struct id *id);
 struct mate *mate_make(struct avg *a, const struct id *id);     /* NULL: the book is full */
 void mate_free(struct avg *a, struct mate *m);
@@ -301,7 +307,7 @@ bool door_refused(struct avg *a, const struct mate *by, const struct err *e);   
 /* by says that this peer is behind: by what is on its way, so nothing is lost? */
 bool door_passing(const struct avg *a, const struct mate *by);
 
-/* ---- join.c, meet.c (fork.c: fork.h) ---- */
+/* ---- join.c, join_ask.c, meet.c, shown.c, follow.c (fork.c: fork.h) ---- */
 void join_start(struct avg *a, struct mate *to);
 void join_caught_up(struct avg *a);              /* a follower that has caught up: a full member from now on */
 void join_on(struct avg *a, struct request *req);
@@ -331,7 +337,7 @@ void meet_now(struct avg *a);
 void meet_init(struct avg *a);                   /* says what the records of the run must look like */
 void meet_stop(struct avg *a);
 
-/* ---- progress.c, grant.c, claims.c ---- */
+/* ---- progress.c, share.c, grant.c, claims.c ---- */
 void progress_on(struct avg *a, struct request *req);
 void progress_send(struct avg *a, bool now);
 void progress_beat(struct timer *t);
@@ -347,16 +353,17 @@ uint64_t progress_goal(const struct avg *a);    /* samples of an epoch, as the m
 double share_of(const struct avg *a, const struct mate *m);     /* samples of an epoch that m will bring */
 void taken_all(const struct avg *a, struct ranges *ret);        /* done and promised */
 
-/* ---- begin.c, lead.c ---- */
+/* ---- begin.c, lead.c, leading.c, commit.c ---- */
 void lead_begin(struct avg *a);
 void lead_resume(struct avg *a, struct round *r, uint32_t attempt);      /* after RECOVER */
 void lead_free(struct round *r);
 void lead_ready(struct round *r, size_t member, const struct ready *ready);
-void lead_ack(struct round *r, size_t member, const uint8_t *ack /* hashes and signature */, size_t n);
+/* leading.c: only notes it. ack: hashes and, of another than this peer, signature. */
+void lead_acked(struct round *r, size_t member, const uint8_t *ack, size_t n);
 /* The last `nonfinite` of the ids have sent what is no number: left out, but not gone. */
 /* slow: how many times as long what some of them send would take that was on its way; 0: nothing was */
 void lead_missing(struct round *r, size_t member, const uint8_t *list, size_t n, size_t nonfinite, uint64_t slow);
-void lead_dead(struct round *r, const struct id *who);
+void lead_dead(struct round *r, const struct id *who);  /* gone.c */
 void lead_step(struct round *r);
 void lead_send_begin(struct round *r, size_t i);
 void lead_give_up(struct round *r, const char *why);
@@ -364,19 +371,8 @@ void lead_fire(struct timer *t);
 void lead_commit(struct round *r);
 void body_put_member(const struct avg *a, const struct mate *m, struct wire_member *ret);
 
-/* ---- authority.c ---- */
-size_t body_size(const void *p, size_t n);      /* of a signed body: the bytes that are signed; 0: it is none */
-void body_digest(const void *p, size_t n, uint8_t ret[DIGEST]);
-int body_read(struct body *ret, const void *p, size_t n, struct err *e);        /* its own, or verified before */
-void body_head_of(const struct body *b, const void *p, size_t n, struct body_head *ret);
-bool body_head_verify(const struct id *run, const struct body_head *h);
-void body_sign(struct avg *a, const struct body *b, struct buf *ret);
+/* ---- authority.c (signed.c: signed.h) ---- */
 int body_open(struct avg *a, struct body *ret, const void *p, size_t n, struct err *e); /* decodes and verifies */
-void ack_sign(const struct round *r, const struct id *leader, const uint8_t *hashes, uint8_t ret[SIG_BYTES]);
-void acks_put(const struct round *r, const struct body *c, struct buf *b);      /* behind the signed c in b */
-struct ack_reader { bool (*wants)(struct ack_reader *x, const struct id *id);
-	void (*signed_by)(struct ack_reader *x, const struct id *id); bool enough; };
-void acks_each(const struct avg *a, const struct body *c, const uint8_t *bytes, size_t n, struct ack_reader *x);
 /* May its author decide? on: the COMMIT that it stands on, when that is not this peer's state yet; else NULL. */
 int commit_lawful(const struct avg *a, const struct body *c, const void *bytes, size_t n, const struct body *on,
 	struct err *e);
@@ -386,32 +382,26 @@ int begin_leaves_out(const struct avg *a, const struct body *b, struct err *e);
 bool attempt_lawful(const struct avg *a, const struct round *r, const struct attempt *at, const struct id *from);
 void led_note(struct avg *a);                   /* leader or term are others now */
 bool led_by(const struct avg *a, const struct id *id, uint32_t term);
-void term_take(struct avg *a);                  /* the next one, in this peer's name */
-json_t *term_json(const struct avg *a, json_t *j);      /* into j: the term and who has signed that it takes it */
-/* ERR_INVALID: no such term can be; ERR_AUTH: nobody has taken it. 0: that of the epoch, whoever leads. */
-int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, struct err *e);
 
 /* forger.c: refuses (a post: only notes it) with *e; who is refused ERR_AUTH or ERR_INVALID often is named. wrong: no
  * honest peer says that, a strike. Last in a handler. */
 void refuse_forged(struct avg *a, struct request *req, const struct err *e, bool wrong);
 void note_forged(struct avg *a, const struct id *who, const struct err *e);
 
-/* ---- member.c, flow.c ---- */
+/* ---- round.c, member.c, finish.c, ack.c, flow.c, parts.c, missing.c, sum.c ---- */
 struct round *round_new(struct avg *a, struct body *b /* moved */, const void *bytes, size_t n, struct err *e);
 void round_close(struct round *r);              /* cancels what is cancellable; frees when the rest is over */
-float *round_base(const void *p, uint64_t lo);
-struct lease *round_room(struct avg *a, size_t bytes);         /* for a mean; NULL: there is no memory */
 void round_weights(struct round *r, const uint64_t *samples);    /* of this attempt; samples by head */
 void round_count(struct round *r);              /* into bytes_in and bytes_out of a */
 void round_touch(struct round *r);              /* the leader was heard */
 int round_member(const struct round *r, const struct id *id);   /* -1 */
+void round_refuse(struct request **req, const char *why);       /* NULL from then on */
 void round_care(struct round *r);               /* again, after it has become this peer's to lead */
 bool round_spent(const struct avg *a, const uint8_t id[DIGEST]);
 void member_begin_on(struct avg *a, struct request *req);
 void member_attempt_on(struct avg *a, struct request *req);
 void member_commit_on(struct avg *a, struct request *req);
 void member_missing_on(struct avg *a, struct request *req);
-void member_begin_local(struct round *r);
 /* -1: who leads lies about the round, and req is answered so. */
 int member_attempt(struct round *r, const struct attempt *at, struct request *req, struct err *e);
 int member_commit(struct avg *a, struct body *c /* moved when 0 */, const void *bytes, size_t n, struct err *e);
@@ -419,6 +409,7 @@ void member_contributed(struct round *r);
 void member_grown(struct round *r);             /* on with what has come since (grow.h) */
 void member_check(struct round *r);             /* all parts here? ACK, or apply what is decided */
 void member_fail(struct round *r, const struct err *e);
+void member_silent(struct timer *t);             /* nothing is heard of the leader of a round */
 bool flow_holds(const struct round *r, size_t part);     /* this peer, all of the part */
 void flow_open(struct round *r);                /* the receivers of what this peer sums */
 void flow_send_x(struct round *r);
@@ -443,15 +434,10 @@ void sum_start(struct round *r, size_t part);
 /* A result has come, with that XXH3-128. */
 void sum_take(struct round *r, size_t part, const uint8_t sent[16]);
 void sum_hash(struct round *r, size_t part, bool own);
-void sum_settle(struct round *r, bool committed);
+/* The same, never at once; done ends with sum_hashed, which says whether it was of this attempt. */
+void sum_hash_later(struct round *r, size_t part, bool own, void (*done)(struct job *));
+bool sum_hashed(struct job *j, struct round **ret_round, size_t *ret_part);
 void sum_odd(struct round *r);
-void sum_free(struct round *r, size_t part);
-void residuals_clear(struct avg *a);
-void *spare_get(struct avg *a, size_t bytes);
-/* Where a piece goes that has begun to come, had or a spare; NULL: no memory, and that is told once a round. Before it
- * comes, a member costs nothing: a BEGIN may name a thousand who are nobody. */
-void *piece_room(struct round *r, void *had, size_t bytes);
-void spare_put(struct avg *a, void *p, size_t bytes);
 
 /* ---- room.c: the leader's, for who is late by what is on its way ---- */
 void room_late(struct avg *a, struct mate *m, uint64_t epoch, const uint8_t *prev);     /* m speaks from that point */
@@ -460,16 +446,14 @@ void room_came(struct avg *a, struct mate *m);  /* m is at this point */
 
 /* ---- early.c ---- */
 const struct body *early_on(const struct avg *a, const struct body *c); /* decided here, not applied: c stands on it */
-/* c stands on one that is decided here (early_on). */
-bool early_take(struct avg *a, struct body *c /* moved when true */, const void *bytes, size_t n);
 bool early_begin(struct avg *a, const struct body *b, struct request *req /* kept when true */);
 void early_begin_drop(struct avg *a);
-void early_begun(struct avg *a);                /* no round is under way: the BEGIN that was kept */
-void early_next(struct avg *a);                 /* the point is another: the round that stands on it */
+void early_begun(struct avg *a);                /* member.c: no round is under way: the BEGIN that was kept */
+void early_next(struct avg *a);                 /* apply.c: the point is another: the round that stands on it */
 void early_drop(struct avg *a);
 const struct buf *early_commit(const struct avg *a, uint64_t epoch, const uint8_t *prev);       /* NULL: none */
 
-/* ---- apply.c, recover.c, propose.c ---- */
+/* ---- apply.c, recover.c, follow.c, propose.c, leave.c, told.c, reap.c ---- */
 void apply_commit(struct round *r);             /* r->commit is decided and its parts are here */
 void apply_leader(struct avg *a);               /* the point is another: who leads from there */
 void recover_start(struct avg *a);

@@ -12,27 +12,6 @@
 
 static void attempt_send(struct round *r);
 
-void lead_free(struct round *r)
-{
-	struct lead *l = r->lead;
-	if (!l)
-		return;
-	env_timer(r->a->env, &l->timer, 0);
-	complaints_free(l);
-	lead_calls_drop(l);
-	for (size_t i = 0; i < r->b.n; i++) {
-		ranges_free(&l->m[i].ready.claimed);
-		free(l->m[i].hash);
-	}
-	free(l->m);
-	free(l->samples);
-	tree_free(&l->tree);
-	free(l->near);
-	free(l->stand);
-	free(l);
-	r->lead = NULL;
-}
-
 void lead_ready(struct round *r, size_t i, const struct ready *ready)
 {
 	struct lead_member *m = &r->lead->m[i];
@@ -72,12 +51,6 @@ static bool required(const struct round *r, size_t i)
 {
 	const struct lead_member *m = &r->lead->m[i];
 	return m->is_ready && !m->gone && !(r->b.m[i].flags & MATE_FOLLOWER);
-}
-
-/* Does the round wait for what i sums? In a grid all wait for each other. */
-bool lead_reduces(const struct round *r, size_t i)
-{
-	return r->flow || tree_reduces(&r->lead->tree, i);
 }
 
 /* What those who are gone summed goes to others; their own pieces of it exist nowhere else. */
@@ -131,6 +104,18 @@ void lead_next_attempt(struct round *r)
 		hub_event(r->a, LOG_INFO_, "attempt", NULL, "epoch %llu: attempt %u with %zu of %zu members",
 			(unsigned long long)r->b.epoch, l->attempts, in, r->b.n);
 	attempt_send(r);
+}
+
+void lead_missing(struct round *r, size_t i, const uint8_t *list, size_t n, size_t nonfinite, uint64_t slow)
+{
+	if (complaint_heard(r, i, list, n, nonfinite, slow))
+		lead_step(r);
+}
+
+static void lead_ack(struct round *r, size_t i, const uint8_t *ack, size_t n)
+{
+	lead_acked(r, i, ack, n);
+	lead_step(r);
 }
 
 static void attempt_answered(void *arg, const struct frame *f, const struct err *e)
@@ -196,71 +181,7 @@ static void attempt_send(struct round *r)
 	member_attempt(r, &at, NULL, &e);
 }
 
-void lead_give_up(struct round *r, const char *why)
-{
-	struct avg *a = r->a;
-	struct err e;
-	struct attempt at = { .term = r->term, .no = r->lead->attempts, .give_up = true };
-	struct buf b = { 0 };
-	memcpy(at.round, r->id, DIGEST);
-	snprintf(at.why, sizeof at.why, "%s", why);
-	attempt_encode(&at, &b);
-	for (size_t i = 0; i < r->b.n; i++)
-		if ((int)i != r->me && !r->lead->m[i].gone)
-			net_post(a->net, &r->b.m[i].id, KIND_AVG_ATTEMPT, hub_json(a), blob_copy(b.p, b.len), CLASS_control);
-	buf_free(&b);
-	a->fails = a->fails < 6 ? a->fails + 1 : 6;
-	a->wait_us = now_of(a) + (20 * MS << a->fails);
-	err_set(&e, ERR_STATE, "%s", why);
-	r->lead->phase = LEAD_OVER;
-	member_fail(r, &e);
-}
-
 /* ---- ACK ---- */
-
-void lead_ack(struct round *r, size_t i, const uint8_t *ack, size_t n)
-{
-	struct lead_member *m = &r->lead->m[i];
-	struct mate *mate = mate_find(r->a, &r->b.m[i].id);
-	size_t hashes = r->b.parts * TREE256;
-	struct err e;
-	m->answered = true;
-	m->is_signed = (int)i != r->me;         /* what this peer holds it says by the COMMIT */
-	if (n == hashes + (m->is_signed ? SIG_BYTES : 0)) {
-		free(m->hash);
-		m->hash = xmemdup(ack, hashes);
-		if (m->is_signed)
-			memcpy(m->sig, ack + hashes, SIG_BYTES);
-		m->acked = true;
-		r->lead->acked_us = now_of(r->a);
-		if (mate) {
-			mate->unacked -= mate->unacked > 0;
-			mate->alone = 0;
-		}
-	} else if (!m->acked) {                 /* it is in the round, and says nothing of it: who waits, waits in vain */
-		err_set(&e, ERR_INVALID, "an ACK of %zu bytes; of %zu parts it has %zu", n, r->b.parts, hashes + SIG_BYTES);
-		note_forged(r->a, &r->b.m[i].id, &e);
-		m->gone = true;
-		r->lead->again |= r->lead->phase == LEAD_DATA && lead_reduces(r, i);
-	}
-	lead_step(r);
-}
-
-void lead_dead(struct round *r, const struct id *who)
-{
-	struct lead *l = r->lead;
-	int i = round_member(r, who);
-	if (i < 0 || i == r->me)
-		return;
-	if (!l) {
-		flow_missing(r);
-		return;
-	}
-	l->m[i].gone = true;
-	l->again |= l->phase == LEAD_DATA && lead_reduces(r, (size_t)i);
-	flow_missing(r);
-	kick(r->a);
-}
 
 /* Is there a part of the mean that nobody who lives has said to hold? With a COMMIT it would be lost. */
 static bool unheld(const struct round *r)
@@ -272,29 +193,6 @@ static bool unheld(const struct round *r)
 		for (i = 0; i < r->b.n && !(m[i].acked && !m[i].gone && tree_holds(&r->tree, p, i)); i++)
 			;
 	return i == r->b.n;
-}
-
-/* The hash that most members have of each part; the others find at COMMIT that theirs is another. */
-void lead_hashes(struct round *r, struct wire_part *part)
-{
-	struct lead *l = r->lead;
-	for (size_t p = 0; p < r->b.parts; p++) {
-		size_t best = 0;
-		for (size_t i = 0; i < r->b.n; i++) {
-			size_t votes = 0;
-			if (!l->m[i].acked || !tree_holds(&r->tree, p, i))
-				continue;
-			for (size_t k = 0; k < r->b.n; k++)
-				votes += l->m[k].acked && tree_holds(&r->tree, p, k) &&
-					!memcmp(l->m[k].hash + TREE256 * p, l->m[i].hash + TREE256 * p, TREE256);
-			if (votes > best || (votes == best && (int)i == r->me)) {
-				best = votes;
-				memcpy(part[p].hash, l->m[i].hash + TREE256 * p, TREE256);
-			}
-			if (votes * 2 > r->b.n)
-				break;
-		}
-	}
 }
 
 /* ---- steps ---- */
@@ -497,4 +395,35 @@ void lead_fire(struct timer *t)
 	} else if (l->phase == LEAD_WAIT) {
 		to_commit(r);
 	}
+}
+
+/* The leader's own report, from the kick so that it does not run inside a callback of what it changes. */
+void flow_missing_self(struct round *r)
+{
+	struct buf b = { 0 };
+	size_t nonfinite;
+	unsigned slow;
+	if (r->closed || !r->lead || !r->lead->missing_self)
+		return;
+	r->lead->missing_self = false;
+	missing_list(r, &b, &nonfinite, &slow);
+	if (b.len && !r->acked)
+		lead_missing(r, (size_t)r->me, b.p, b.len, nonfinite, slow);
+	buf_free(&b);
+}
+
+void member_missing_on(struct avg *a, struct request *req)
+{
+	uint8_t round[DIGEST];
+	uint64_t attempt;
+	struct round *r = a->round;
+	int i = r ? round_member(r, &req->f.from) : -1;
+	if (i < 0 || !r->lead || json_get_hex(req->f.json, "round", round, DIGEST, NULL) || memcmp(round, r->id, DIGEST) ||
+			json_get_u64(req->f.json, "attempt", &attempt, NULL) || attempt != r->attempt ||
+			r->lead->phase != LEAD_DATA)
+		return;
+	uint64_t nonfinite = 0, slow = 0;
+	json_get_u64(req->f.json, "slow", &slow, NULL);
+	json_get_u64(req->f.json, "nonfinite", &nonfinite, NULL);
+	lead_missing(r, (size_t)i, req->f.blob, req->f.blob_len, nonfinite, slow);
 }

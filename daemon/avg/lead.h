@@ -8,17 +8,24 @@ struct lead_call { struct list link; struct round *r; size_t member; uint32_t at
 void shape_make(struct avg *a, struct body *b);  /* rows, parts, who sums them; members and hyperparameters are there */
 struct lead *lead_new(struct round *r);
 void lead_calls_drop(struct lead *l);
-void lead_hashes(struct round *r, struct wire_part *part);
 void lead_next_attempt(struct round *r);
-bool lead_reduces(const struct round *r, size_t member);        /* does the round wait for what it sums? */
+/* Does the round wait for what it sums? In a grid all wait for each other. */
+static inline bool lead_reduces(const struct round *r, size_t member)
+{
+	return r->flow || tree_reduces(&r->lead->tree, member);
+}
+/* complaint.c: member i says so (lead_missing). false: it is out of the round, and nothing is another. */
+bool complaint_heard(struct round *r, size_t i, const uint8_t *list, size_t n, size_t nonfinite, uint64_t slow);
+/* missing.c: ids of who keeps this peer from going on, then of those whose contributions are no numbers. */
+size_t missing_list(const struct round *r, struct buf *b, size_t *ret_nonfinite, unsigned *ret_slow);
 void complaints_free(struct lead *l);
 bool complaints_heeded(const struct lead *l, size_t member);    /* what it sums goes to another: it has said why */
-uint64_t farthest_us(const struct avg *a);      /* the longest round trip to a member */
 void commit_send(struct avg *a, const struct body *c, const struct buf *bytes);
 /* told.c. r->commit, which this peer has written, is on its way to the others: applied when one of them holds it. */
 void told_wait(struct round *r);
 bool told_waits(const struct round *r);
-void told_step(struct round *r);                /* has somebody answered, has somebody gone? */
+/* Has somebody answered, has somebody gone? Who is believed to live, and is not heard any more: NULL, or it is gone. */
+struct mate *told_step(struct round *r);
 void told_seen(struct avg *a, const uint8_t *digest);   /* another has said so: of the COMMIT that is its point */
 void told_drop(struct round *r);                /* it waits, and is not applied */
 void told_free(struct round *r);
@@ -29,6 +36,8 @@ int commit_take(struct avg *a, struct body *c /* moved when 0 */, const void *by
 int attempt_check(struct round *r, const struct attempt *at, struct err *e);
 void tell_begin(struct round *r);
 void round_reap(struct avg *a, bool force);
-uint64_t unmeasured_us(const struct avg *a);
+void avg_end(struct avg *a);                    /* it is freed */
+void avg_tell_quiet(struct avg *a);
+void apply_without_commit(struct round *r);     /* only as a planted bug: takes what it has for decided */
 
 #endif

@@ -198,11 +198,6 @@ bool meet_expects(struct avg *a)
 	return true;
 }
 
-void meet_now(struct avg *a)
-{
-	env_after(a->env, &a->meet, 1);
-}
-
 void meet_fire(struct timer *t)
 {
 	struct avg *a = container_of(t, struct avg, meet);

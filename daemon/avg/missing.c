@@ -72,8 +72,7 @@ static unsigned flowing(const struct round *r, size_t i)
 	return came > pieces ? short_by(came - pieces, results) : 0;
 }
 
-/* Ids of who keeps us from going on, then of those whose contributions are no numbers. */
-static size_t complaint(const struct round *r, struct buf *b, size_t *ret_bad, unsigned *ret_slow)
+size_t missing_list(const struct round *r, struct buf *b, size_t *ret_bad, unsigned *ret_slow)
 {
 	bool *bad = xcalloc(r->b.n, sizeof *bad);
 	size_t n = culprits(r, bad);
@@ -102,7 +101,7 @@ void flow_missing(struct round *r)
 	unsigned slow;
 	if (!r->attempted || r->closed || r->commit || r->fail || r->acked || r->mean_is_x)
 		return;
-	n = complaint(r, &b, &nonfinite, &slow);
+	n = missing_list(r, &b, &nonfinite, &slow);
 	if (n > r->missing_told) {
 		r->missing_told = (unsigned)n;
 		if (slow)
@@ -126,35 +125,4 @@ void flow_missing(struct round *r)
 		MARK(a, "avg.missing.after");
 	}
 	buf_free(&b);
-}
-
-/* The leader's own report, from the kick so that it does not run inside a callback of what it changes. */
-void flow_missing_self(struct round *r)
-{
-	struct buf b = { 0 };
-	size_t nonfinite;
-	unsigned slow;
-	if (r->closed || !r->lead || !r->lead->missing_self)
-		return;
-	r->lead->missing_self = false;
-	complaint(r, &b, &nonfinite, &slow);
-	if (b.len && !r->acked)
-		lead_missing(r, (size_t)r->me, b.p, b.len, nonfinite, slow);
-	buf_free(&b);
-}
-
-void member_missing_on(struct avg *a, struct request *req)
-{
-	uint8_t round[DIGEST];
-	uint64_t attempt;
-	struct round *r = a->round;
-	int i = r ? round_member(r, &req->f.from) : -1;
-	if (i < 0 || !r->lead || json_get_hex(req->f.json, "round", round, DIGEST, NULL) || memcmp(round, r->id, DIGEST) ||
-			json_get_u64(req->f.json, "attempt", &attempt, NULL) || attempt != r->attempt ||
-			r->lead->phase != LEAD_DATA)
-		return;
-	uint64_t nonfinite = 0, slow = 0;
-	json_get_u64(req->f.json, "slow", &slow, NULL);
-	json_get_u64(req->f.json, "nonfinite", &nonfinite, NULL);
-	lead_missing(r, (size_t)i, req->f.blob, req->f.blob_len, nonfinite, slow);
 }

@@ -4,65 +4,12 @@
 #include "avg/claims.h"
 #include "avg/int.h"
 #include "avg/ledger.h"
+#include "avg/share.h"
 #include "avg/units.h"
 #include "common/jrpc.h"
 
 #define GRACE_US (3 * MS)
-#define IDLE_US (20 * SECOND)
 #define SHORT_TRIPS 4                           /* an epoch of less is spent on averaging, for the most part */
-
-static bool takes_part(const struct mate *m)
-{
-	return m->member && m->live && !(m->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD));
-}
-
-static uint64_t quota(const struct avg *a, const struct mate *m)
-{
-	uint32_t micro = m == a->me ? a->conf.micro_batch : m->micro;
-	return (uint64_t)a->conf.each * (micro ? micro : 1);
-}
-
-uint64_t progress_goal(const struct avg *a)
-{
-	uint64_t sum = 0;
-	if (!a->conf.each)
-		return a->conf.any ? 1 : a->target;
-	list_each(it, &a->mates) {
-		const struct mate *m = list_entry(it, struct mate, link);
-		if (takes_part(m))
-			sum += quota(a, m);
-	}
-	return sum ? sum : quota(a, a->me);
-}
-
-/* What the unit of this head brings to an epoch; none is complete before it has said so. */
-static uint64_t due_of(const struct avg *a, const struct mate *m)
-{
-	return a->conf.each ? quota(a, m) : m->share ? m->share : UINT64_MAX;
-}
-
-double share_of(const struct avg *a, const struct mate *m)
-{
-	double rates = 0;
-	size_t n = 0, unknown = 0;
-	if (m->share)
-		return (double)m->share;
-	if (a->conf.each)
-		return (double)quota(a, m);
-	list_each(it, &a->mates) {
-		struct mate *o = list_entry(it, struct mate, link);
-		if (!takes_part(o))
-			continue;
-		n++;
-		rates += o->rate;
-		unknown += o->rate <= 0;
-	}
-	if (!n)
-		n = 1;
-	if (unknown || rates <= 0)
-		return (double)a->target / (double)n;
-	return (double)a->target * m->rate / rates;
-}
 
 /* ---- member: telling ---- */
 
@@ -165,7 +112,7 @@ static void look_at_silent(struct avg *a)
 static bool has_brought(const struct avg *a)
 {
 	if (a->conf.each || a->conf.any)
-		return a->samples >= (a->conf.any ? 1 : quota(a, a->me));
+		return a->samples >= (a->conf.any ? 1 : share_quota(a, a->me));
 	if (a->samples && (double)a->samples >= share_of(a, a->me))
 		return true;
 	if (a->conf.dealt)                      /* nobody is given any: it is still at work, or is given its part */
@@ -177,21 +124,6 @@ static bool has_brought(const struct avg *a)
 	bool more = !a->conf.data_limit || ranges_count(&taken) < a->conf.data_limit;
 	ranges_free(&taken);
 	return more || a->samples;
-}
-
-/* A leader of units waits for slow ones, which have three times as long as the first (late_after). */
-static uint64_t patience(const struct avg *a)
-{
-	unsigned before = a->leader->unfits < 4 ? a->leader->unfits : 4;        /* it has less time each time */
-	uint64_t begun = a->commit_us > a->enter_us ? a->commit_us : a->enter_us;
-	uint64_t slow = a->units && a->idle_us > begun ? 3 * (a->idle_us - begun) : 0;
-	return (IDLE_US + 8 * a->quick_us + slow) << a->idle_passed >> before;
-}
-
-bool progress_idle(const struct avg *a)
-{
-	return a->leader && a->idle_us && a->idle_gen == a->gen && a->lead_us <= a->idle_us &&
-		now_of(a) - a->idle_us >= patience(a) / 2;
 }
 
 /* A leader that answers, and does not begin: after eight epochs' time in which this peer has nothing to add it is
@@ -207,7 +139,7 @@ static void look_at_leader(struct avg *a)
 		a->idle_us = idle ? now : 0;
 		return;
 	}
-	if (now - a->idle_us < patience(a))
+	if (now - a->idle_us < share_patience(a))
 		return;
 	a->idle_passed += a->idle_passed < 6;
 	roster_unfit(a, a->leader, "it answers, but it has not begun a round for long");
@@ -240,7 +172,7 @@ static void too_short(struct avg *a)
 	struct peer_info info;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		rates += takes_part(m) ? m->rate : 0;
+		rates += share_brings(m) ? m->rate : 0;
 		if (m != a->me && m->member && m->live && net_peer(a->net, &m->id, &info) && info.rtt_us > rtt)
 			rtt = info.rtt_us;
 	}
@@ -291,9 +223,9 @@ static bool all_there(struct avg *a)
 	size_t done = 0, missing = 0;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		if (!takes_part(m) || !units_whole(a, m))
+		if (!share_brings(m) || !units_whole(a, m))
 			continue;
-		bool has = (m == a->me || m->counted) && m->samples >= due_of(a, m);
+		bool has = (m == a->me || m->counted) && m->samples >= share_due(a, m);
 		m->done_us = !has ? 0 : m->done_us > begun ? m->done_us : now_of(a);
 		first = has && m->done_us < first ? m->done_us : first;
 		done += has;
@@ -308,24 +240,13 @@ static bool all_there(struct avg *a)
 	return false;
 }
 
-/* Everybody has an amount of its own to bring, and the sum is what comes of that. */
-static bool in_shares(const struct avg *a)
-{
-	bool some = a->conf.each > 0;
-	list_each(it, &a->mates) {
-		const struct mate *m = list_entry(it, struct mate, link);
-		some = some || (a->units && m->share && takes_part(m));
-	}
-	return some;
-}
-
 void progress_trigger(struct avg *a)
 {
 	if (a->state != AVG_IN || !is_leader(a) || a->round || a->recover || a->leaving || a->lost_pending)
 		return;
 	if (!PLANTED(ROLES_AS_SAID))
 		units_roles(a);                 /* a COMMIT, and whoever asks to come in, say what was before */
-	if (in_shares(a) ? !all_there(a) : a->sum < progress_goal(a))
+	if (share_each(a) ? !all_there(a) : a->sum < progress_goal(a))
 		return;
 	if (a->samples == 0 && roster_others(a, false) == 0)
 		return;
@@ -337,7 +258,7 @@ void progress_trigger(struct avg *a)
 		env_timer(a->env, &a->beat, now_of(a) + HEARTBEAT_US < a->stay_us ? now_of(a) + HEARTBEAT_US : a->stay_us);
 		return;
 	}
-	if (room_wait(a) || (!in_shares(a) && !a->conf.any && about_to_report(a)))
+	if (room_wait(a) || (!share_each(a) && !a->conf.any && about_to_report(a)))
 		return;
 	if (!a->conf.any && a->rounds_done > 10 && (!a->short_told_us || now_of(a) - a->short_told_us > 60 * SECOND))
 		too_short(a);

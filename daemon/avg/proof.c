@@ -95,7 +95,15 @@ static void add(struct avg *a, const struct body_head *x, const struct body_head
 	kick(a);
 }
 
-/* ---- COMMITs that come by ---- */
+/* ---- this peer's life, and COMMITs that come by ---- */
+
+void life_begin(struct avg *a)
+{
+	do
+		a->env->ops->secure(a->env, &a->life, sizeof a->life);
+	while (!a->life);
+	a->signed_epoch = 0;
+}
 
 void proof_look(struct avg *a, const struct body_head *h)
 {
@@ -305,34 +313,34 @@ void proofs_take(struct avg *a, const json_t *j, const struct id *from)
 
 /* ---- what follows ---- */
 
-static void act(struct avg *a, struct proof *p)
+static void tell_all(struct avg *a, const struct proof *p)
 {
-	const struct id by = p->v[0].leader, from = p->from;
-	struct mate *m = mate_find(a, &by);
-	struct err e;
+	const struct id by = p->v[0].leader;
+	const struct mate *m = mate_find(a, &by);
 	hub_event(a, LOG_ERROR_, "equivocation", &by, "it has signed two COMMITs of epoch %llu (terms %u and %u): banned "
 		"here, and by everybody who sees both", (unsigned long long)p->v[0].epoch, p->v[0].term, p->v[1].term);
 	list_each(it, &a->mates) {
 		struct mate *o = list_entry(it, struct mate, link);
-		if (o != a->me && o != m && o->member && o->live && !id_eq(&o->id, &from))
+		if (o != a->me && o != m && o->member && o->live && !id_eq(&o->id, &p->from))
 			tell(a, &o->id, p, 1);
 	}
-	if (m)
-		mate_gone(a, m, "has signed two COMMITs");
-	if (net_ban(a->net, &by, UINT64_MAX, "it has signed two COMMITs of one epoch", &e))
-		hub_event(a, LOG_ERROR_, "equivocation", &by, "it cannot be banned: %s", e.text);
 }
 
-void proofs_act(struct avg *a)
+bool proofs_next(struct avg *a, struct id *ret_by)
 {
 	struct proofs *p = a->proofs;
-	for (size_t i = 0; p && p->todo && i < p->n; i++) {
-		if (p->v[i].done)
-			continue;
-		p->v[i].done = true;
-		p->todo--;
-		act(a, &p->v[i]);
-	}
+	size_t i = 0;
+	if (!p || !p->todo)
+		return false;
+	while (i < p->n && p->v[i].done)
+		i++;
+	if (i == p->n)
+		return false;
+	p->v[i].done = true;
+	p->todo--;
+	*ret_by = p->v[i].v[0].leader;
+	tell_all(a, &p->v[i]);
+	return true;
 }
 
 /* ---- two histories have met: who decided what came after their last common point? ---- */

@@ -10,7 +10,9 @@ void proof_on(struct avg *a, struct request *req);
 void proofs_put(const struct avg *a, json_t *j);                /* into a JOIN, or its answer */
 void proofs_take(struct avg *a, const json_t *j, const struct id *from);
 void proofs_tell(struct avg *a, const struct mate *m);          /* it has been taken in */
-void proofs_act(struct avg *a);                                 /* bans; from the kick */
+/* A leader that has been found out since the last call; the others have been told. false: none. */
+bool proofs_next(struct avg *a, struct id *ret_by);
+void proofs_act(struct avg *a);                                 /* gone.c: bans; from the kick */
 void proofs_free(struct avg *a);
 void proof_show(const struct avg *a, uint64_t epoch, json_t *j);
 void proof_ask(struct avg *a, const struct id *who, uint64_t epoch);

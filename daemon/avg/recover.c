@@ -4,40 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/lead.h"
+#include "avg/recover.h"
 #include "avg/units.h"
 #include "common/hash.h"
 
 #define CONTRADICTION_US (250 * MS)
-#define SEIZED 2                                /* times that a member may take the lead from one that is heard; then */
-#define SEIZED_US (600 * SECOND)                /* not for 4 s, 8, up to 64, until it has not for so long */
-
-enum holds { HOLDS_NOTHING, HOLDS_ROUND, HOLDS_COMMIT };
-struct recover_call { struct list link; struct recover *v; struct id who; struct call *call; };
-struct recover {
-	struct avg *a; struct list calls; struct timer timer;
-	enum holds best; struct buf bytes;      /* the best that was found */
-	uint32_t attempt, begin_term; bool done;
-	unsigned answers, strangers;            /* those to whom this peer is no member */
-};
 
 static void finish(struct recover *v);
-
-void recover_free(struct avg *a)
-{
-	struct recover *v = a->recover;
-	if (!v)
-		return;
-	a->recover = NULL;
-	env_timer(a->env, &v->timer, 0);
-	list_each_safe(it, &v->calls) {
-		struct recover_call *c = list_entry(it, struct recover_call, link);
-		net_cancel(a->net, c->call);
-		list_del(&c->link);
-		free(c);
-	}
-	buf_free(&v->bytes);
-	free(v);
-}
 
 /* ---- what is held ---- */
 
@@ -223,17 +196,6 @@ void recover_contradicted(struct avg *a, const struct mate *m)
 	take_over(a);
 }
 
-/* Another leads the round now than began the attempt: this peer's word that it holds that one's mean might be the last
- * that it needs for a commit of which the other knows nothing. Instead it hears of the new term. */
-static void promised(struct round *r)
-{
-	if (r->ack_req && !PLANTED(ACK_AFTER_PROMISE)) {
-		net_reply(r->ack_req, term_json(r->a, json_object()), NO_BLOB);
-		r->ack_req = NULL;
-	}
-	round_touch(r);
-}
-
 static void take_over(struct avg *a)
 {
 	term_take(a);
@@ -241,68 +203,13 @@ static void take_over(struct avg *a)
 		a->me->flags &= (uint8_t)~MATE_FOLLOWER;
 	roster_lead(a, a->me);
 	if (a->round)
-		promised(a->round);
+		recover_promised(a->round);
 	hub_event(a, LOG_INFO_, "succession", &a->me->id, "this peer leads epoch %llu in term %u",
 		(unsigned long long)a->point.epoch, a->term);
 	ask_all(a);
 }
 
 /* ---- answering ---- */
-
-void recover_follow(struct avg *a, struct mate *m, const struct term_claim *t)
-{
-	a->term = t->term;
-	a->claim = *t;
-	recover_free(a);
-	if (a->round && a->round->lead) {
-		lead_calls_drop(a->round->lead);
-		lead_free(a->round);
-	}
-	roster_lead(a, m);
-	if (a->round) {
-		a->round->term = a->term;
-		promised(a->round);
-	}
-	roster_sum(a);
-	a->tell = true;
-	kick(a);
-}
-
-/* Some other leads here and is heard, and m has taken the lead from such a one before. Now and then it may be right;
- * who does it all the time only keeps the others from their epoch. */
-bool recover_seizes(const struct avg *a, const struct mate *m)
-{
-	const struct mate *led = a->leader;
-	struct peer_info info;
-	if (PLANTED(LEAD_SEIZED) || m->seized < SEIZED || now_of(a) >= m->seized_us || !led || led == m || !led->live ||
-			progress_idle(a))
-		return false;
-	return led == a->me || (net_peer(a->net, &led->id, &info) && !info.maybe_dead &&
-		now_of(a) - info.last_seen_us < 2 * HEARTBEAT_US);
-}
-
-/* What one has seen of the leader another may not have: the heir may be right, and has been when it ends the epoch. */
-void recover_taken(struct avg *a, struct mate *m, const struct term_claim *t)
-{
-	if (t->term <= a->term)
-		return;
-	if (a->leader && a->leader != m && progress_idle(a)) {
-		roster_pass_over(a, a->leader, "it has not begun a round for a while, and another leads now");
-	} else if (a->leader && a->leader != m && a->leader->live) {
-		m->seized = now_of(a) - m->seized_us < SEIZED_US || now_of(a) < m->seized_us ? m->seized + 1 : 1;
-		m->seized_us = now_of(a) + (SECOND << (m->seized < 6 ? m->seized : 6));
-		m->heir = roster_heir(a) == m ? a->gen : 0;
-	}
-	a->term = t->term;
-	a->claim = *t;
-}
-
-void recover_led(const struct avg *a, struct mate *m)
-{
-	if (m->seized && m->heir == a->gen)
-		m->seized--;
-	m->heir = 0;
-}
 
 /* A member of the last commit, in a term that it has signed itself. */
 static int may_succeed(const struct avg *a, const struct mate *m, const json_t *j, struct term_claim *ret,

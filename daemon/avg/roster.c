@@ -66,6 +66,24 @@ void roster_silent(struct avg *a, struct mate *m, bool silent)
 	roster_care(a, m, silent ? 1 : -1);
 }
 
+void join_drop(struct mate *m)
+{
+	struct err e;
+	if (!m->join_req)
+		return;
+	err_set(&e, ERR_BUSY, "asked again, or too late");
+	net_refuse(m->join_req, &e);
+	m->join_req = NULL;
+}
+
+void stash_free(struct mate *m)
+{
+	if (m->stash)
+		free(m->stash->bytes);
+	free(m->stash);
+	m->stash = NULL;
+}
+
 void mate_free(struct avg *a, struct mate *m)
 {
 	join_drop(m);
@@ -81,6 +99,14 @@ void mate_free(struct avg *a, struct mate *m)
 	list_del(&m->link);
 	a->nmates--;
 	free(m);
+}
+
+void body_put_member(const struct avg *a, const struct mate *m, struct wire_member *ret)
+{
+	*ret = (struct wire_member){ .id = m->id, .at = m->at, .flags = m->flags, .rate = m->rate,
+		.bandwidth = m->bandwidth,
+		/* grant is lent: for encoding only */
+		.micro = m == a->me ? a->conf.micro_batch : m->micro, .grant = m->grant };
 }
 
 void roster_reorder(struct avg *a)
@@ -152,6 +178,24 @@ void roster_sum(struct avg *a)
 		if (m->counted)
 			a->sum += m->samples;
 	}
+}
+
+void led_note(struct avg *a)
+{
+	if (!a->leader)
+		return;
+	for (unsigned i = 0; i < LED && i < a->nled; i++)
+		if (id_eq(&a->led[i].id, &a->leader->id) && a->led[i].term == a->term)
+			return;
+	a->led[a->nled++ % LED] = (struct led){ a->leader->id, a->term };
+}
+
+bool led_by(const struct avg *a, const struct id *id, uint32_t term)
+{
+	for (unsigned i = 0; i < LED && i < a->nled; i++)
+		if (id_eq(&a->led[i].id, id) && a->led[i].term == term)
+			return true;
+	return false;
 }
 
 void roster_lead(struct avg *a, struct mate *to)
@@ -243,50 +287,6 @@ void roster_clear(struct avg *a)
 	a->sum = 0;
 }
 
-void become_leader_alone(struct avg *a)
-{
-	roster_clear(a);
-	a->me->member = a->me->live = a->me->awaited = true;
-	a->me->flags &= (uint8_t)~MATE_FOLLOWER;        /* it has caught up; who led when it asked is gone */
-	a->me->epoch = a->point.epoch;
-	memcpy(a->me->prev, a->point.prev, DIGEST);
-	a->me->samples = a->samples;
-	a->term = 0;
-	a->state = AVG_IN;
-	a->hops = 0;
-	roster_elect(a);
-	grant_top_up(a, a->me, 0);
-	grant_tell(a);
-	kick(a);
-}
-
-void mate_gone(struct avg *a, struct mate *m, const char *why)
-{
-	if (m == a->me || !m->live)
-		return;
-	bool led = a->leader == m;
-	m->live = false;
-	m->gone_us = now_of(a);
-	m->awaited = false;
-	m->probe_us = m->backoff_us = 0;
-	snprintf(m->absent, sizeof m->absent, "%s", why);
-	if (m->counted)
-		a->sum -= m->samples;
-	m->counted = false;
-	if (a->round)
-		lead_dead(a->round, &m->id);
-	if (a->cb.roster)
-		kick(a);
-	if (a->state != AVG_IN)
-		return;
-	if (led)
-		recover_start(a);
-	else
-		roster_elect(a);
-	if (a->conf.each)
-		kick(a);                        /* it may be the one that was waited for */
-}
-
 void roster_pass_over(struct avg *a, struct mate *m, const char *why)
 {
 	hub_event(a, LOG_WARN_, "unfit", &m->id, "epoch %llu: %s: the next in order takes over",
@@ -295,60 +295,8 @@ void roster_pass_over(struct avg *a, struct mate *m, const char *why)
 	m->unfits++;
 }
 
-void roster_unfit(struct avg *a, struct mate *m, const char *why)
-{
-	roster_pass_over(a, m, why);
-	if (a->leader == m && a->state == AVG_IN)
-		recover_start(a);
-}
-
-void roster_elsewhere(struct avg *a, struct mate *m)
-{
-	m->elsewhere = !PLANTED(ELSEWHERE_LEADS);
-	if (m->elsewhere && a->leader == m && a->state == AVG_IN)
-		recover_start(a);
-}
-
 /* The leader says that it lives; we have heard that it died. News of the last moment count more than the leader's. */
 bool believed(const struct avg *a, const struct mate *m)
 {
 	return !m->absent[0] || now_of(a) - m->gone_us > BELIEF_US;
-}
-
-/* The leader has taken it in since it started anew, and this peer meets its new life only now, in the round. */
-static bool joined_anew(const struct avg *a, const struct mate *m)
-{
-	int i = a->round ? round_member(a->round, &m->id) : -1;
-	return i >= 0 && m->live && (a->round->b.m[i].flags & MATE_NEW);
-}
-
-void roster_news(void *arg, const struct id *peer, enum net_news what)
-{
-	struct avg *a = arg;
-	struct mate *m = mate_find(a, peer);
-	if (!m || m == a->me)
-		return;
-	if (what == NEWS_ALIVE) {
-		m->probe_us = m->gone_us = 0;
-		/* A member that was only out of reach comes back as one; the others ask again by JOIN. */
-		if (!m->live && m->member) {
-			m->live = true;
-			m->absent[0] = 0;
-			roster_elect(a);
-		}
-		kick(a);
-		return;
-	}
-	if (what == NEWS_RESTARTED && joined_anew(a, m))
-		return;
-	mate_gone(a, m, what == NEWS_DEAD ? "does not answer" : what == NEWS_GOODBYE ? "said goodbye" : "started anew");
-	if (what != NEWS_DEAD)
-		m->member = false;
-	if (what == NEWS_RESTARTED) {
-		m->epoch = 0;
-		memset(m->prev, 0xff, DIGEST);
-		m->digest_epoch = 0;
-		m->gone_us = 0;                 /* it lives: whoever says that it is in again is believed */
-	}
-	kick(a);
 }

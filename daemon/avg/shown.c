@@ -9,6 +9,7 @@
 #include "avg/lead.h"
 #include "avg/proof.h"
 #include "avg/seen.h"
+#include "avg/shown.h"
 #include "avg/witness.h"
 
 #define SHOW_US (2 * SECOND)
@@ -17,36 +18,10 @@
 #define YOUNG_US (600 * SECOND)
 #define DOUBT_US SECOND                         /* who was not believed is not heard for so long; doubled up to */
 #define DOUBTS 6                                /* so many times */
-#define PAUSE_US (50 * MS)                      /* between two: 256 signatures take 15 ms */
-
-struct poll { struct list link; struct shown *s; struct call *call; };
-struct shown {
-	struct avg *a; struct id by; uint32_t gen; enum avg_why why;
-	struct call *call; struct list polls; size_t waiting;
-	uint64_t epoch; size_t theirs, mine, of;        /* witnesses; members of the point; in a fork, what they weigh */
-};
 
 static bool in(const struct avg *a)
 {
 	return a->state == AVG_IN || a->state == AVG_JOINING;
-}
-
-void shown_drop(struct avg *a)
-{
-	struct shown *s = a->shown;
-	if (!s)
-		return;
-	a->shown = NULL;
-	a->shown_us = now_of(a) + PAUSE_US;
-	if (s->call)
-		net_cancel(a->net, s->call);
-	list_each_safe(it, &s->polls) {
-		struct poll *p = list_entry(it, struct poll, link);
-		net_cancel(a->net, p->call);
-		list_del(&p->link);
-		free(p);
-	}
-	free(s);
 }
 
 /* ---- asked ---- */
@@ -62,29 +37,6 @@ static struct call *ask(struct avg *a, const struct id *who, bool full, void (*d
 }
 
 /* ---- the end ---- */
-
-void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoch)
-{
-	if (a->state == AVG_LOST || a->state == AVG_OUT)
-		return;
-	recover_free(a);
-	shown_drop(a);
-	a->state = AVG_LOST;
-	a->lost_why = why;
-	a->lost_donor = *donor;
-	a->lost_epoch = epoch;
-	a->lost_pending = true;
-	a->untold = 0;
-	if (a->round)
-		round_close(a->round);
-	list_each(it, &a->mates) {              /* nobody should wait for us, nor for our lead */
-		struct mate *m = list_entry(it, struct mate, link);
-		if (m != a->me && m->member && m->live)
-			net_post(a->net, &m->id, KIND_AVG_LEAVE, hub_json(a), NO_BLOB, CLASS_control);
-	}
-	roster_clear(a);
-	kick(a);
-}
 
 static void give_up(struct shown *s)
 {

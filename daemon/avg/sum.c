@@ -1,10 +1,5 @@
 /* What the reduce lane does for a round: encode this peer's pieces, sum a part's and encode the mean, decode
- * what others have summed. Small parts stay on the loop. A part whose bytes are the floats' own is never copied.
- *
- * Error feedback (Seide et al., 1-Bit Stochastic Gradient Descent, Interspeech 2014; Karimireddy et al., Error Feedback
- * Fixes SignSGD, ICML 2019): what encoding left out of a range is added to it in the next round: by a member to its
- * pieces, by the reducer to its mean. The residual of a round counts only when its COMMIT does; a range that has got
- * another reducer, or is cut differently, has none any more (amendments C5). */
+ * what others have summed. Small parts stay on the loop. A part whose bytes are the floats' own is never copied. */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/grid_flow.h"
@@ -20,136 +15,30 @@ struct sum_job {
 	bool lie; const float *x; float *out, *was, *now; uint8_t *coded; uint8_t hash[TREE256], sent[16]; bool owner;
 };
 
-/* ---- what encoding left out ---- */
-
-static void residual_free(struct avg *a, struct residual *s)
-{
-	spare_put(a, s->v, s->len * sizeof(float));
-	*s = (struct residual){ 0 };
-}
-
-void residuals_clear(struct avg *a)
-{
-	for (size_t i = 0; i < a->nres; i++) {
-		a->res_dropped += a->res[i].len;
-		residual_free(a, &a->res[i]);
-	}
-	free(a->res);
-	a->res = NULL;
-	a->nres = 0;
-}
-
-static void residual_del(struct avg *a, size_t i)
-{
-	a->res[i] = a->res[--a->nres];
-}
-
-/* The one of exactly this range and side, out of the list. */
-static struct residual residual_take(struct avg *a, uint64_t off, uint64_t len, enum residue of)
-{
-	for (size_t i = 0; i < a->nres; i++)
-		if (a->res[i].off == off && a->res[i].len == len && a->res[i].of == of) {
-			struct residual s = a->res[i];
-			residual_del(a, i);
-			return s;
-		}
-	return (struct residual){ 0 };
-}
-
-static void residual_put(struct avg *a, struct residual *s)
-{
-	for (size_t i = a->nres; i-- > 0;) {
-		struct residual *o = &a->res[i];
-		if (o->off >= s->off + s->len || s->off >= o->off + o->len)
-			continue;
-		a->res_dropped += o->len;
-		residual_free(a, o);
-		residual_del(a, i);
-	}
-	a->res = xrealloc(a->res, (a->nres + 1) * sizeof *a->res);
-	a->res[a->nres++] = *s;
-	*s = (struct residual){ 0 };
-}
-
-/* Memory for what this round leaves out, and what the last one did; without memory there is no feedback. */
-static void residual_begin(struct round *r, struct rpart *rp, enum residue of, struct sum_job *j)
-{
-	if (!r->feedback || rp->plain)
-		return;
-	if (!rp->was.v)
-		rp->was = residual_take(r->a, rp->off, rp->len, of);
-	if (!rp->now.v)
-		rp->now = (struct residual){ .off = rp->off, .len = rp->len, .v = spare_get(r->a, rp->len * sizeof(float)) };
-	rp->now.of = of;
-	j->now = rp->now.v;
-	j->was = rp->was.v && rp->was.of == of ? rp->was.v : NULL;
-}
-
-static enum residue role(const struct round *r, const struct rpart *rp)
-{
-	return rp->owner == r->me ? OF_MEAN : rp->sums ? OF_ROW : OF_PIECE;
-}
-
-/* The round is over here, and no job reads: which residuals hold now? */
-void sum_settle(struct round *r, bool committed)
-{
-	struct avg *a = r->a;
-	bool in = committed && r->me >= 0 && r->commit && (r->commit->m[r->me].flags & MATE_IN);
-	for (size_t p = 0; p < r->b.parts; p++) {
-		struct rpart *rp = &r->part[p];
-		enum residue of = role(r, rp);
-		bool kept = rp->now.of == OF_PIECE ? in : committed && rp->now.of == of &&
-			(of == OF_ROW ? rp->passed : rp->ready);
-		if (rp->now.v && kept)
-			residual_put(a, &rp->now);
-		else if (rp->was.v && !a->freeing)
-			residual_put(a, &rp->was);
-		if (rp->now.v)
-			residual_free(a, &rp->now);
-		if (rp->was.v) {
-			a->res_dropped += rp->was.of == of ? 0 : rp->was.len;
-			residual_free(a, &rp->was);
-		}
-	}
-}
-
-void sum_free(struct round *r, size_t p)
-{
-	struct rpart *rp = &r->part[p];
-	spare_put(r->a, rp->p_enc, rp->bytes);
-	spare_put(r->a, rp->x_enc, rp->bytes);
-	spare_put(r->a, rp->r_enc, rp->bytes);
-	spare_put(r->a, rp->in_enc, rp->bytes);
-	if (rp->now.v)
-		residual_free(r->a, &rp->now);
-	if (rp->was.v)
-		residual_free(r->a, &rp->was);
-}
-
 /* ---- jobs ---- */
 
-static struct sum_job *job_new(struct round *r, size_t p, const char *name, const char *lane,
-	void (*run)(struct job *), void (*done)(struct job *))
+static struct sum_job *job_new(struct round *r, size_t p, const char *name, const char *lane)
 {
 	struct sum_job *s = xcalloc(1, sizeof *s);
 	struct rpart *rp = &r->part[p];
 	*s = (struct sum_job){ .r = r, .part = p, .attempt = r->attempt };
-	s->job = (struct job){ .name = name, .lane = env_lane(r->a->env, lane), .run = run, .done = done,
-		.cost_us = rp->len * sizeof(float) / 2000 };
+	s->job = (struct job){ .name = name, .lane = env_lane(r->a->env, lane), .cost_us = rp->len * sizeof(float) / 2000 };
 	r->jobs++;
 	return s;
 }
 
 static bool few(const struct round *r, size_t p) { return r->part[p].len * sizeof(float) <= FEW; }
 
-static void job_start(struct sum_job *s)
+static void job_start(struct sum_job *s, void (*run)(struct job *), void (*done)(struct job *))
 {
+	s->job.run = run;
+	s->job.done = done;
 	if (!few(s->r, s->part)) {
 		env_work(s->r->a->env, &s->job);
 		return;
 	}
-	s->job.run(&s->job);
-	s->job.done(&s->job);
+	run(&s->job);
+	done(&s->job);
 }
 
 /* ---- this peer's pieces ---- */
@@ -204,13 +93,13 @@ void sum_encode(struct round *r, size_t p)
 		rp->x_failed = true;
 		return;
 	}
-	struct sum_job *s = job_new(r, p, "avg.encode", "reduce", encode_run, encode_done);
+	struct sum_job *s = job_new(r, p, "avg.encode", "reduce");
 	s->x = r->x + rp->off;
 	s->coded = to;
-	residual_begin(r, rp, OF_PIECE, s);
+	residual_begin(r, rp, OF_PIECE, &s->was, &s->now);
 	rp->encoding = true;
 	r->a->x_jobs++;
-	job_start(s);
+	job_start(s, encode_run, encode_done);
 }
 
 /* ---- sums ---- */
@@ -294,13 +183,13 @@ static void hash_run(struct job *j)
 	tree256_of(s->coded ? (const void *)s->coded : s->out, s->r->part[s->part].bytes, s->hash);
 }
 
-static void hash_done(struct job *j)
+bool sum_hashed(struct job *j, struct round **ret_round, size_t *ret_part)
 {
 	struct sum_job *s = container_of(j, struct sum_job, job);
-	struct round *r = s->r;
-	struct avg *a = r->a;
+	struct round *r = *ret_round = s->r;
 	struct rpart *rp = &r->part[s->part];
 	bool current = !r->closed && s->attempt == r->attempt;
+	*ret_part = s->part;
 	r->jobs--;
 	rp->summing = false;
 	if (current) {
@@ -309,11 +198,17 @@ static void hash_done(struct job *j)
 		if (s->owner && (r->flow ? PLANTED(GRID_OWN) : PLANTED(OWN_SUM)))  /* not the bytes that the others got */
 			r->mean[rp->off] += r->mean[rp->off] * 1e-6f;
 	}
-	size_t p = s->part;
 	free(s);
-	if (r->flow && !r->closed)
-		grid_flow_hashed(r, current);
-	else if (current)
+	return current;
+}
+
+static void hash_done(struct job *j)
+{
+	struct round *r;
+	size_t p;
+	bool current = sum_hashed(j, &r, &p);
+	struct avg *a = r->a;
+	if (current)
 		member_check(r);
 	else if (!r->closed)
 		flow_again(r, p);
@@ -321,18 +216,29 @@ static void hash_done(struct job *j)
 }
 
 /* Of the mean of a part, which this peer has summed (own) or got as it is: the hash that it says it holds. */
-void sum_hash(struct round *r, size_t p, bool own)
+static struct sum_job *hash_new(struct round *r, size_t p, bool own)
 {
 	struct rpart *rp = &r->part[p];
-	struct sum_job *s = job_new(r, p, "avg.hash", "hash", hash_run, hash_done);
+	struct sum_job *s = job_new(r, p, "avg.hash", "hash");
 	s->out = r->mean + rp->off;
 	s->coded = rp->plain ? NULL : rp->r_enc;
 	s->owner = own;
 	rp->summing = true;
-	if (r->flow)                            /* what asks for it goes on with its line, which must not end meanwhile */
-		env_work(r->a->env, &s->job);
-	else
-		job_start(s);
+	return s;
+}
+
+void sum_hash(struct round *r, size_t p, bool own)
+{
+	job_start(hash_new(r, p, own), hash_run, hash_done);
+}
+
+/* Whoever asks goes on with what must not end meanwhile. */
+void sum_hash_later(struct round *r, size_t p, bool own, void (*done)(struct job *))
+{
+	struct sum_job *s = hash_new(r, p, own);
+	s->job.run = hash_run;
+	s->job.done = done;
+	env_work(r->a->env, &s->job);
 }
 
 static void terms(const struct round *r, size_t p, struct sum_job *s)
@@ -363,7 +269,7 @@ void sum_start(struct round *r, size_t p)
 		hub_event(r->a, LOG_ERROR_, "memory", NULL, "no memory to encode a mean of %zu bytes", rp->bytes);
 		return;                         /* the others find this reducer late */
 	}
-	struct sum_job *s = job_new(r, p, "avg.sum", "reduce", sum_run, sum_done);
+	struct sum_job *s = job_new(r, p, "avg.sum", "reduce");
 	s->owner = owner;
 	s->lie = FAILPOINT(r->a->env, "avg.sum.false") < 0;
 	/* A row's sum has its own bytes; encoded, the mean's place is room to make it in: no result comes before it has
@@ -372,10 +278,10 @@ void sum_start(struct round *r, size_t p)
 	s->coded = rp->plain ? NULL : *enc;
 	terms(r, p, s);
 	s->job.cost_us *= s->terms;
-	residual_begin(r, rp, role(r, rp), s);
+	residual_begin(r, rp, residual_role(r, rp), &s->was, &s->now);
 	rp->summing = true;
 	r->a->x_jobs++;
-	job_start(s);
+	job_start(s, sum_run, sum_done);
 }
 
 /* Every reducer judges by the parts that it sums; what it says of a member is its own observation. */
@@ -444,10 +350,10 @@ void sum_take(struct round *r, size_t p, const uint8_t sent[16])
 		sum_hash(r, p, false);
 		return;
 	}
-	struct sum_job *s = job_new(r, p, "avg.take", "hash", take_run, take_done);
+	struct sum_job *s = job_new(r, p, "avg.take", "hash");
 	s->out = r->mean + rp->off;
 	s->coded = rp->in_enc;
 	rp->in_enc = NULL;
 	rp->summing = true;
-	job_start(s);
+	job_start(s, take_run, take_done);
 }

@@ -198,34 +198,32 @@ static void await(struct told *w)
 	w->armed = true;
 }
 
-void told_step(struct round *r)
+struct mate *told_step(struct round *r)
 {
 	size_t n[TOLD_SILENT + 1] = { 0 };
 	if (!told_waits(r))
-		return;
+		return NULL;
 	for (size_t i = 0; i < r->b.n; i++) {
 		struct mate *m = mate_find(r->a, &r->b.m[i].id);
 		enum told_as as = r->told->as[i];
-		if (as == TOLD_SILENT && m && m->live && unheard(r, m)) {
-			mate_gone(r->a, m, "does not answer");
-			kick(r->a);
-			return;
-		}
+		if (as == TOLD_SILENT && m && m->live && unheard(r, m))
+			return m;
 		n[as] += as == TOLD_HOLDS || (m && m->live);
 	}
 	if (n[TOLD_SILENT] && !n[TOLD_HOLDS])
 		await(r->told);
 	if ((n[TOLD_ASKED] || n[TOLD_SILENT]) && !n[TOLD_HOLDS])
-		return;
+		return NULL;
 	bool only_refused = n[TOLD_REFUSED] && !n[TOLD_NOT];
 	if (n[TOLD_HOLDS] || !(n[TOLD_NOT] || n[TOLD_REFUSED]) || (only_refused && r->a->untold >= REFUSED_MOST)) {
 		told_free(r);                   /* somebody holds it, or nobody is left that may decide another */
-		return;
+		return NULL;
 	}
 	r->a->untold += only_refused;
 	told_drop(r);
 	if (r->lead)
 		lead_give_up(r, "nobody takes its COMMIT");
+	return NULL;
 }
 
 /* ---- answering ---- */

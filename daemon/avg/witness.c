@@ -60,72 +60,63 @@ void witness_forget(struct avg *a)
 		list_entry(it, struct mate, link)->stood_us = 0;
 }
 
-struct witnesses { struct ack_reader x; const struct avg *a; const struct body *c; struct id *v; size_t n, max;
-	bool stranger; };
+struct witnesses { const struct avg *a; const struct body *c; struct id *v; size_t n, max; bool stranger; };
 
-static bool may_witness(struct ack_reader *x, const struct id *id)
+static bool may_witness(const struct witnesses *w, const struct id *id)
 {
-	const struct witnesses *w = container_of(x, struct witnesses, x);
 	uint64_t last;
 	if (id_eq(id, &w->a->me->id))
 		return false;
 	return stood(w->a, id, &last) ? last < w->c->epoch : !w->stranger /* one is enough */;
 }
 
-static void witness(struct ack_reader *x, const struct id *id)
+static void witness(struct witnesses *w, const struct id *id)
 {
-	struct witnesses *w = container_of(x, struct witnesses, x);
 	uint64_t last;
 	if (!stood(w->a, id, &last))
 		w->stranger = true;
 	else if (w->n < w->max)
 		w->v[w->n++] = *id;
-	x->enough = w->n == w->max;
 }
 
 /* Who has signed c, and stood at a point of this history last before; to be freed. And has anybody who never did? */
 struct id *witnesses_of(const struct avg *a, const struct body *c, const uint8_t *bytes, size_t n, size_t *ret_n,
 	bool *ret_stranger)
 {
-	struct witnesses w = { .x = { .wants = may_witness, .signed_by = witness }, .a = a, .c = c, .max = SEEN_MAX };
+	struct witnesses w = { .a = a, .c = c, .max = SEEN_MAX };
+	const struct id *id;
+	struct acks x;
 	w.v = xcalloc(w.max, sizeof *w.v);
-	if (may_witness(&w.x, &c->leader))
-		witness(&w.x, &c->leader);
-	acks_each(a, c, bytes, n, &w.x);
+	if (may_witness(&w, &c->leader))
+		witness(&w, &c->leader);
+	acks_begin(&x, a, c, bytes, n);
+	while (w.n < w.max && (id = acks_next(&x)))
+		if (may_witness(&w, id) && acks_signed(&x))
+			witness(&w, id);
+	acks_end(&x);
 	*ret_n = w.n;
 	*ret_stranger = w.stranger;
 	return w.v;
 }
 
 /* Who has signed the COMMIT that this peer stands on, and not the other's: whoever has signed both has gone over. */
-struct signers { struct ack_reader x; const struct avg *a; uint64_t common; const struct id *other;
-	size_t others, weight; };
-
-static bool signs_here(struct ack_reader *x, const struct id *id)
-{
-	const struct signers *s = container_of(x, struct signers, x);
-	return !id_eq(id, &s->a->me->id) && weight_at(s->a, id, s->common) && !among(s->other, s->others, id);
-}
-
-static void signer(struct ack_reader *x, const struct id *id)
-{
-	struct signers *s = container_of(x, struct signers, x);
-	s->weight += weight_at(s->a, id, s->common);
-}
-
 size_t signers_here(const struct avg *a, uint64_t common, const struct id *other, size_t others)
 {
-	struct signers s = { .x = { .wants = signs_here, .signed_by = signer }, .a = a, .common = common,
-		.other = other, .others = others };
+	const struct id *id;
 	struct body c;
+	struct acks x;
 	if (!a->last_commit.len || body_read(&c, a->last_commit.p, a->last_commit.len, NULL))
 		return 0;
-	s.weight = weight_at(a, &a->me->id, common);
-	if (signs_here(&s.x, &c.leader))
-		signer(&s.x, &c.leader);
-	acks_each(a, &c, a->last_commit.p, a->last_commit.len, &s.x);
+	size_t weight = weight_at(a, &a->me->id, common);
+	if (!id_eq(&c.leader, &a->me->id) && !among(other, others, &c.leader))
+		weight += weight_at(a, &c.leader, common);
+	acks_begin(&x, a, &c, a->last_commit.p, a->last_commit.len);
+	while ((id = acks_next(&x)))
+		if (!id_eq(id, &a->me->id) && weight_at(a, id, common) && !among(other, others, id) && acks_signed(&x))
+			weight += weight_at(a, id, common);
+	acks_end(&x);
 	body_free(&c);
-	return s.weight;
+	return weight;
 }
 
 /* Not one who has left long ago, as far as this peer remembers. */

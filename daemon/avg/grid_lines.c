@@ -4,7 +4,7 @@
 #include <string.h>
 #include "avg/grid_int.h"
 
-static size_t index_of(const uint16_t *v, size_t n, size_t x)
+size_t grid_index_of(const uint16_t *v, size_t n, size_t x)
 {
 	size_t i = 0;
 	while (i < n && v[i] != x)
@@ -56,7 +56,7 @@ static void lines_free(struct grid_flow *f, size_t parts)
 }
 
 /* The lines of this attempt are over. */
-static void retire(struct round *r)
+void grid_retire(struct round *r)
 {
 	struct grid_flow *f = r->flow;
 	for (size_t i = 0; i < f->lines; i++)
@@ -88,7 +88,7 @@ void grid_flow_free(struct round *r)
 	struct grid_flow *f = r->flow;
 	if (!f)
 		return;
-	retire(r);
+	grid_retire(r);
 	while (f->old) {
 		struct grid_flow *old = f->old;
 		f->old = old->old;
@@ -120,65 +120,6 @@ bool grid_flow_idle(const struct round *r)
 	return r->jobs == 0;
 }
 
-/* ---- an attempt ---- */
-
-static void piece_open(struct piece *c)
-{
-	struct round *r = c->r;
-	const struct grid_line *l = &c->l->is;
-	bool in_place = l->k == last_phase(r) && (int)c->owner != r->me;
-	if (((int)c->owner == r->me || c->l->native) && !in_place)
-		c->mean = spare_get(r->a, bytes_of(c));
-	if ((int)c->owner != r->me) {
-		if (c->l->native) {
-			r->flow->left += l->k == last_phase(r);
-			grid_expect(c, &c->down, 'd', c->owner, in_place ? r->mean + r->part[c->part].off : c->mean);
-		}
-		return;
-	}
-	r->flow->left += 1 + (l->k == last_phase(r) && c->l->native);
-	c->in = xcalloc(l->players + 1, sizeof *c->in);
-	c->raw = xcalloc(l->players + 1, sizeof *c->raw);
-	for (size_t i = 0; i < l->players; i++)
-		if ((int)l->player[i] != r->me)
-			grid_expect_raw(c, i);
-}
-
-static void line_open(struct round *r, struct line *to, const struct grid_line *is)
-{
-	size_t me = (size_t)r->me;
-	*to = (struct line){ .is = *is, .player = index_of(is->player, is->players, me) < is->players,
-		.native = index_of(is->native, is->natives, me) < is->natives };
-	to->piece = xcalloc(r->b.parts + 1, sizeof *to->piece);
-	for (size_t p = 0; p < r->b.parts; p++)
-		to->piece[p] = (struct piece){ .r = r, .l = to, .part = p, .owner = is->owner[p % is->owners] };
-}
-
-/* A line matters when this peer brings something, gets something or sums. */
-static bool matters(const struct round *r, const struct grid_line *l)
-{
-	size_t me = (size_t)r->me;
-	return index_of(l->player, l->players, me) < l->players || index_of(l->native, l->natives, me) < l->natives ||
-		index_of(l->owner, l->owners, me) < l->owners;
-}
-
-/* Those of the attempt that matter here, into to (NULL: only how many). */
-static size_t lines_of(struct round *r, struct line *to)
-{
-	struct grid_flow *f = r->flow;
-	struct grid_line l;
-	size_t n = 0;
-	for (unsigned k = 0; k < f->grid.dims; k++)
-		for (size_t i = 0; i < grid_lines(&f->grid, k); i++) {
-			if (!grid_line(&f->plan, k, i, &l) || !matters(r, &l))
-				continue;
-			if (to)
-				line_open(r, &to[n], &l);
-			n++;
-		}
-	return n;
-}
-
 int grid_flow_stand(struct round *r, const uint8_t *stand, const uint64_t *w, struct err *e)
 {
 	struct grid *g = &r->flow->grid;
@@ -189,37 +130,6 @@ int grid_flow_stand(struct round *r, const uint8_t *stand, const uint64_t *w, st
 		memcpy(g->stand, was, g->n);
 	free(was);
 	return rc;
-}
-
-/* Weights, attempt number and stands are set. */
-void grid_flow_attempt(struct round *r)
-{
-	struct grid_flow *f = r->flow;
-	retire(r);
-	memset(r->broken, 0, r->b.n * sizeof *r->broken);
-	memset(f->val, 0, (f->grid.dims + 1) * r->b.parts * sizeof *f->val);
-	f->left = SIZE_MAX;
-	f->late = false;
-	for (size_t p = 0; p < r->b.parts; p++)
-		r->part[p].ready = false;
-	for (size_t p = 0; p < r->b.parts; p++)
-		f->late = f->late || r->part[p].summing;
-	if (f->late)
-		return;                         /* a job still reads what this one would write: grid_flow_hashed */
-	if ((size_t)r->me >= f->grid.n || f->grid.stand[r->me] == GRID_GONE)
-		return;                         /* not in it: the state comes from another member */
-	f->left = 0;
-	grid_plan_make(&f->plan, &f->grid, r->w);
-	f->planned = true;
-	f->lines = lines_of(r, NULL);
-	f->line = xcalloc(f->lines + 1, sizeof *f->line);
-	lines_of(r, f->line);
-	for (size_t i = 0; i < f->lines; i++)
-		for (size_t p = 0; p < r->b.parts; p++)
-			piece_open(&f->line[i].piece[p]);
-	round_care(r);
-	for (size_t k = 0; k < f->grid.dims; k++)
-		grid_pump(r, k);
 }
 
 bool grid_flow_complete(const struct round *r)
@@ -255,8 +165,9 @@ bool grid_flow_touches(const struct round *r, size_t i)
 {
 	for (size_t k = 0; k < r->flow->lines; k++) {
 		const struct grid_line *l = &r->flow->line[k].is;
-		if (index_of(l->player, l->players, i) < l->players || index_of(l->native, l->natives, i) < l->natives ||
-				index_of(l->owner, l->owners, i) < l->owners)
+		if (grid_index_of(l->player, l->players, i) < l->players ||
+				grid_index_of(l->native, l->natives, i) < l->natives ||
+				grid_index_of(l->owner, l->owners, i) < l->owners)
 			return true;
 	}
 	return false;
