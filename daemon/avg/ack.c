@@ -30,9 +30,9 @@ static void ack(struct round *r)
 		ack_sign(r, &r->ack_req->f.from, b.p, sig);
 		buf_put(&b, sig, SIG_BYTES);
 	}
-	if (r->lead) {
+	if (r->lead) {                          /* what follows from it does from the kick: this may be deep in a sum */
 		lead_acked(r, (size_t)r->me, b.p, b.len);
-		lead_step(r);
+		kick(a);
 		buf_free(&b);
 	} else if (PLANTED(APPLY_WITHOUT_COMMIT)) {
 		kick(a);
