@@ -2,7 +2,6 @@
  * which is then applied. */
 #include <string.h>
 #include "avg/grid_flow.h"
-#include "avg/lead.h"
 
 /* With what most have: in a grid, of this peer's line. */
 static bool agrees(const struct round *r)

@@ -5,9 +5,7 @@
 #include "avg/audit.h"
 #include "avg/claims.h"
 #include "avg/fork.h"
-#include "avg/lead.h"
 #include "avg/seen.h"
-#include "common/hash.h"
 
 #define IDLE_MAX 3                              /* rounds without a sample that a member is waited for in */
 

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/held.h"
-#include "avg/lead.h"
 #include "avg/sent.h"
 #include "common/hash.h"
 #include "common/jrpc.h"

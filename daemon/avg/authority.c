@@ -3,7 +3,6 @@
  * majority of those that this peer knows have signed that they hold its parts. */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/lead.h"
 #include "avg/proof.h"
 
 /* ---- COMMIT ---- */

@@ -6,7 +6,6 @@
 #include "avg/lead.h"
 #include "avg/near.h"
 #include "avg/units.h"
-#include "common/hash.h"
 
 #define ALL_AT_WORK_US (60 * SECOND)            /* for a first micro-batch that is given while it is made */
 

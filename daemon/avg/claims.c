@@ -1,7 +1,6 @@
 /* Which samples may count: those of positions that somebody could have given to whoever claims them, that nobody has
  * claimed before, and that can be written down. Who claims others spoils its own contribution and nothing else. */
 #include "avg/claims.h"
-#include "avg/lead.h"
 #include "avg/ledger.h"
 
 #define FAR 16                          /* epochs' samples, beside all micro-batches that may be in hand */

@@ -2,7 +2,6 @@
  * another version of this program may make another vector or another epoch of it. What must be equal travels in every
  * JOIN; who differs is refused with the key named, is told so once, and does not go on alone under the run's name. */
 #include <stdlib.h>
-#include <string.h>
 #include "avg/int.h"
 #include "common/jrpc.h"
 

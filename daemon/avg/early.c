@@ -3,7 +3,7 @@
  * follow. Each is a round of its own at once, so that its mean travels beside the one at hand; they become this peer's
  * state one after the other. And the BEGIN behind the last of them waits for that. */
 #include <string.h>
-#include "avg/lead.h"
+#include "avg/int.h"
 
 /* The one that the next COMMIT must stand on. */
 static const struct round *newest(const struct avg *a)

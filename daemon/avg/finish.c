@@ -1,5 +1,5 @@
-/* The end of a member's round: ACK with the hashes of all parts, COMMIT, or giving up. A COMMIT stands in for messages
- * that have not come: it names the parts, their owners and C, so that a late member can still take the mean. */
+/* What a member does at an ATTEMPT and at the COMMIT, its own leader's or its own. A COMMIT stands in for messages that
+ * have not come: it names the parts, their owners and C, so that a late member can still take the mean. */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/claims.h"

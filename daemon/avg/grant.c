@@ -1,5 +1,4 @@
 /* Positions to process: what the leader promises to members, and how a member asks for more before it runs out. */
-#include <string.h>
 #include "avg/claims.h"
 #include "avg/int.h"
 #include "avg/ledger.h"

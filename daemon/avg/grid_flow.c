@@ -7,7 +7,6 @@
 #include "avg/grid_int.h"
 #include "avg/grow.h"
 #include "avg/parts.h"
-#include "avg/robust.h"
 #include "common/hash.h"
 
 #define AHEAD 3                                 /* pieces at once on their way to one owner */

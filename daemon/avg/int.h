@@ -93,7 +93,7 @@ struct mate {
 	unsigned idle;                          /* rounds in a row that it was in time for with no samples */
 	unsigned unacked; uint64_t unacked_epoch; /* how late with its ACKs of late (lead.c): not waited for before that */
 	unsigned alone;                         /* rounds in a row that it was left out of, since it complained */
-	unsigned seized; uint64_t seized_us;    /* recover.c: took the lead from one that lives; not again before */
+	unsigned seized; uint64_t seized_us;    /* follow.c: took the lead from one that lives; not again before */
 	uint32_t heir;                          /* avg.gen when it did so last, as the next in order; 0: not so */
 	/* room.c: how far behind it speaks, when it did last (0: it has been given room since), no room before, given so
 	 * often */
@@ -101,7 +101,7 @@ struct mate {
 	/* shown.c: the first and last point that it was a member at in this history, newcomers too, and when (0: none); not
 	 * heard before when it says that this state is not the swarm's; how often it was not believed */
 	uint64_t stood_first, stood_last, stood_us, doubt_us; unsigned doubts;
-	/* audit.c: audits in a row without an answer that fits, when the last was; a round that is not here yet (sent.c) */
+	/* audit.c: audits in a row without an answer that fits, when the last was; of a round that is not here yet */
 	unsigned unaudited; uint64_t unaudited_us, accused_us; struct stash *stash;
 	char absent[48];
 };

@@ -1,9 +1,7 @@
 /* JOIN, as it is answered: by welcome (roster, point, ranges), redirect, wait, behind, fork,
  * diverged, or ahead ("you are; I shall catch up"). Leaders ask it of each other, too: that is how halves merge. */
-#include <stdlib.h>
 #include <string.h>
 #include "avg/fork.h"
-#include "avg/lead.h"
 #include "avg/proof.h"
 #include "common/jrpc.h"
 
@@ -121,47 +119,68 @@ static void fork_met(struct avg *a, struct request *req, struct mate *m, const s
 	}
 }
 
-static void judge(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
+static void behind(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
 {
 	struct buf b = { 0 };
+	if (q->epoch + 1 == a->point.epoch && a->last_commit.len)
+		buf_put(&b, a->last_commit.p, a->last_commit.len);
+	answer(a, req, "behind", a->me, &b);
+	if (q->in)
+		room_late(a, m, q->epoch, q->prev);
+	buf_free(&b);
+}
+
+static void apart(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
+{
+	answer(a, req, "behind", a->me, NULL);
+	if (shown_needed(a) && q->shows)
+		shown_start(a, m, AVG_FORK, &m->id, q->epoch);
+}
+
+static void ahead(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
+{
+	if (a->round && a->round->commit && q->epoch == a->round->commit->epoch) {
+		answer(a, req, "wait", NULL, NULL);     /* decided here as well, and about to be applied */
+		return;
+	}
+	answer(a, req, "ahead", NULL, NULL);
+	if (!door_passing(a, m) && (q->shows || !shown_needed(a)))
+		shown_start(a, m, AVG_BEHIND, &m->id, q->epoch);
+}
+
+static void fork_won(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
+{
+	fork_met(a, req, m, q, false);
+}
+
+static void fork_lost(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
+{
+	fork_met(a, req, m, q, true);
+}
+
+/* How who asks stands to this peer's history, and what it is answered. shows: it goes by what it is shown. */
+static const struct judgement {
+	void (*answer)(struct avg *a, struct request *req, struct mate *m, const struct asked *q); bool shows;
+} judgements[] = {
+	[REL_SAME] = { same_history, false },
+	[REL_BEHIND] = { behind, true },
+	[REL_APART] = { apart, true },
+	[REL_AHEAD] = { ahead, false },
+	[REL_FORK_WON] = { fork_won, true },
+	[REL_FORK_LOST] = { fork_lost, false },
+};
+
+static void judge(struct avg *a, struct request *req, struct mate *m, const struct asked *q)
+{
 	struct err e;
-	enum relation rel = past_compare(a, q->epoch, q->prev, q->samples, req->f.blob, req->f.blob_len);
-	if (q->stands && !show_can(a) && (rel == REL_BEHIND || rel == REL_APART || rel == REL_FORK_WON)) {
+	const struct judgement *j = &judgements[past_compare(a, q->epoch, q->prev, q->samples, req->f.blob,
+		req->f.blob_len)];
+	if (q->stands && !show_can(a) && j->shows) {
 		err_set(&e, ERR_BUSY, "this peer cannot show yet what it stands on");
 		net_refuse(req, &e);
 		return;
 	}
-	switch (rel) {
-	case REL_SAME:
-		same_history(a, req, m, q);
-		break;
-	case REL_BEHIND:
-		if (q->epoch + 1 == a->point.epoch && a->last_commit.len)
-			buf_put(&b, a->last_commit.p, a->last_commit.len);
-		answer(a, req, "behind", a->me, &b);
-		if (q->in)
-			room_late(a, m, q->epoch, q->prev);
-		buf_free(&b);
-		break;
-	case REL_APART:
-		answer(a, req, "behind", a->me, NULL);
-		if (shown_needed(a) && q->shows)
-			shown_start(a, m, AVG_FORK, &m->id, q->epoch);
-		break;
-	case REL_AHEAD:
-		if (a->round && a->round->commit && q->epoch == a->round->commit->epoch) {
-			answer(a, req, "wait", NULL, NULL);        /* decided here as well, and about to be applied */
-			break;
-		}
-		answer(a, req, "ahead", NULL, NULL);
-		if (!door_passing(a, m) && (q->shows || !shown_needed(a)))
-			shown_start(a, m, AVG_BEHIND, &m->id, q->epoch);
-		break;
-	case REL_FORK_WON:
-	case REL_FORK_LOST:
-		fork_met(a, req, m, q, rel == REL_FORK_LOST);
-		break;
-	}
+	j->answer(a, req, m, q);
 }
 
 /* May this peer, which does not lead, tell m where it stands? When m is behind; or when m is who it takes for the

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/fork.h"
-#include "avg/lead.h"
 #include "avg/proof.h"
 #include "common/jrpc.h"
 
@@ -128,14 +127,80 @@ static void answered_by(struct avg *a, const struct frame *f, const struct err *
 	kick(a);
 }
 
+/* ---- what is answered: one of these words ---- */
+
+struct answer { struct avg *a; struct mate *m /* or NULL */; const struct frame *f; struct id donor; uint64_t epoch;
+	bool follower, changed; };
+
+static void take_welcome(const struct answer *x)
+{
+	if (!x->changed || !x->m)
+		welcomed(x->a, x->f, x->follower);
+	else if (is_leader(x->a))               /* others count on this one by now: of two leaders, one rule says who */
+		join_start(x->a, x->m);
+}
+
+static void take_redirect(const struct answer *x)
+{
+	redirected(x->a, x->f->json, x->epoch);
+}
+
+static void take_wait(const struct answer *x)
+{
+	if (x->m)
+		x->m->probe_us = now_of(x->a) + 10 * MS;
+}
+
+static void take_fork(const struct answer *x)
+{
+	shown_start(x->a, x->m, AVG_FORK, &x->donor, x->epoch);
+}
+
+static void take_met(const struct answer *x)
+{
+	if (shown_needed(x->a))
+		take_fork(x);
+}
+
+static void take_diverged(const struct answer *x)
+{
+	shown_start(x->a, x->m, AVG_DIVERGED, &x->donor, x->epoch);
+}
+
+static void take_behind(const struct answer *x)
+{
+	struct avg *a = x->a;
+	const struct frame *f = x->f;
+	struct body c;
+	struct err e;
+	if (door_passing(a, x->m))
+		return;
+	if (a->round && f->blob_len && !body_open(a, &c, f->blob, f->blob_len, &e)) {
+		int rc = commit_lawful(a, &c, f->blob, f->blob_len, NULL, &e) ||
+			member_commit(a, &c, f->blob, f->blob_len, &e);
+		body_free(&c);                  /* what it took is gone from c */
+		if (!rc)
+			return;
+	}
+	shown_start(a, x->m, AVG_BEHIND, &x->donor, x->epoch);
+}
+
+static const struct answer_rule { const char *what; void (*take)(const struct answer *x); } answers[] = {
+	{ "welcome", take_welcome },
+	{ "redirect", take_redirect },
+	{ "wait", take_wait },
+	{ "behind", take_behind },
+	{ "met", take_met },
+	{ "fork", take_fork },
+	{ "diverged", take_diverged },
+};                                              /* "ahead" asks for nothing: who says so catches up */
+
 static void answered(void *arg, const struct frame *f, const struct err *e)
 {
 	struct joining *j = arg;
 	struct avg *a = j->a;
 	struct mate *m = mate_find(a, &j->to);
-	struct id donor;
 	const char *what;
-	uint64_t epoch = 0;
 	struct err mine;
 	bool moved = j->gen != a->gen, elsewhere = a->state != AVG_JOINING && a->state != AVG_IN;
 	bool stale = moved || j->follower != a->follower || elsewhere,
@@ -166,35 +231,15 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 			mate_gone(a, m, "does not answer");
 		return;
 	}
-	json_get_u64(f->json, "epoch", &epoch, &mine);
-	if (!id_of_json(f->json, "donor", &donor))
-		donor = f->from;
-	if (!strcmp(what, "welcome") && changed && m) {
-		if (is_leader(a))               /* others count on this one by now: of two leaders, one rule says who */
-			join_start(a, m);
-	} else if (!strcmp(what, "welcome"))
-		welcomed(a, f, follower);
-	else if (!strcmp(what, "redirect"))
-		redirected(a, f->json, epoch);
-	else if (!strcmp(what, "wait") && m)
-		m->probe_us = now_of(a) + 10 * MS;
-	else if (!strcmp(what, "met") && shown_needed(a))
-		shown_start(a, m, AVG_FORK, &donor, epoch);
-	else if (!strcmp(what, "fork"))
-		shown_start(a, m, AVG_FORK, &donor, epoch);
-	else if (!strcmp(what, "diverged"))
-		shown_start(a, m, AVG_DIVERGED, &donor, epoch);
-	else if (!strcmp(what, "behind") && !door_passing(a, m)) {
-		struct body c;
-		if (a->round && f->blob_len && !body_open(a, &c, f->blob, f->blob_len, &mine)) {
-			int rc = commit_lawful(a, &c, f->blob, f->blob_len, NULL, &mine) ||
-				member_commit(a, &c, f->blob, f->blob_len, &mine);
-			body_free(&c);          /* what it took is gone from c */
-			if (!rc)
-				return;
+	struct answer x = { .a = a, .m = m, .f = f, .follower = follower, .changed = changed };
+	json_get_u64(f->json, "epoch", &x.epoch, &mine);
+	if (!id_of_json(f->json, "donor", &x.donor))
+		x.donor = f->from;
+	for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+		if (!strcmp(what, answers[i].what)) {
+			answers[i].take(&x);
+			return;
 		}
-		shown_start(a, m, AVG_BEHIND, &donor, epoch);
-	}
 }
 
 void join_start(struct avg *a, struct mate *to)

@@ -1,6 +1,6 @@
 /* The leader's side of a round after BEGIN: who is in C is decided here and nowhere else. READY -> ATTEMPT(0, C) ->
- * ACK of everybody -> COMMIT; what goes wrong on the way makes ATTEMPT(n+1) with a smaller C or other owners. */
-#include <stdio.h>
+ * ACK of everybody -> COMMIT; what goes wrong on the way makes ATTEMPT(n+1) with a smaller C or other owners. What
+ * comes is noted, and the rule of the phase that the round is in says what follows (rules). */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/claims.h"
@@ -307,30 +307,6 @@ static void to_commit(struct round *r)
 	lead_commit(r);
 }
 
-void lead_step(struct round *r)
-{
-	struct lead *l = r->lead;
-	size_t acks;
-	if (!l || r->closed || r->fail || r->commit)
-		return;
-	if (l->phase == LEAD_READY && all_ready(r)) {
-		if (now_of(r->a) - l->phase_us < r->b.ready_us)
-			times_add(&r->a->ready_times, now_of(r->a) - l->phase_us);
-		if (choose(r))
-			lead_next_attempt(r);
-		else
-			lead_give_up(r, "nobody contributed");
-	} else if (l->phase == LEAD_DATA) {
-		if (!missing_acks(r, &acks) && acks && sums_count(r) && !unheld(r))
-			to_commit(r);
-		else if (l->again)
-			lead_next_attempt(r);
-	} else if (l->phase == LEAD_WAIT && r->a->conf.any && !minority(r)) {
-		l->minority = false;
-		to_commit(r);
-	}
-}
-
 static void tell_late(const struct round *r)
 {
 	for (size_t i = 0; i < r->b.n; i++) {
@@ -362,39 +338,103 @@ static bool ask_anew(const struct round *r)
 	return named * 2 >= a->n_last ? a->anew != a->gen : here * 2 >= a->n_last;
 }
 
+/* ---- the phases: what something that has come moves on, and what the deadline does ---- */
+
+/* READY of all who are awaited, or who cannot say it any more: C is chosen. */
+static void ready_step(struct round *r)
+{
+	struct lead *l = r->lead;
+	if (!all_ready(r))
+		return;
+	if (now_of(r->a) - l->phase_us < r->b.ready_us)
+		times_add(&r->a->ready_times, now_of(r->a) - l->phase_us);
+	if (choose(r))
+		lead_next_attempt(r);
+	else
+		lead_give_up(r, "nobody contributed");
+}
+
+static void ready_due(struct round *r)
+{
+	struct lead *l = r->lead;
+	tell_late(r);
+	for (size_t i = 0; i < r->b.n; i++)
+		if ((int)i != r->me)
+			l->m[i].awaited = false;
+	l->m[r->me].is_ready = true;            /* our own owner may be the slow one: then this peer only sums and leads */
+	r->told_x = true;
+	lead_step(r);
+}
+
+/* ACKs of all who are required: it is committed. Or somebody is lost to the attempt: the next one. */
+static void data_step(struct round *r)
+{
+	size_t acks;
+	if (!missing_acks(r, &acks) && acks && sums_count(r) && !unheld(r))
+		to_commit(r);
+	else if (r->lead->again)
+		lead_next_attempt(r);
+}
+
+static void data_due(struct round *r)
+{
+	struct lead *l = r->lead;
+	size_t acks, late = missing_acks(r, &acks);
+	bool most = l->m[r->me].acked && acks >= late;
+	if (most && !unheld(r)) {
+		tell_unacked(r);
+		to_commit(r);
+		return;
+	}
+	for (size_t i = 0; i < r->b.n && !most; i++)
+		if ((int)i != r->me && required(r, i) && !l->m[i].acked)
+			l->m[i].gone = true;
+	lead_next_attempt(r);
+}
+
+/* Of a minority: enough are here after all, or others do without them. */
+static void wait_step(struct round *r)
+{
+	if (!r->a->conf.any || minority(r))
+		return;
+	r->lead->minority = false;
+	to_commit(r);
+}
+
+static void wait_due(struct round *r)
+{
+	if (!ask_anew(r)) {
+		to_commit(r);
+		return;
+	}
+	r->a->anew = r->a->gen;
+	lead_give_up(r, "most of the members are here and have not taken part: they are asked again");
+}
+
+/* It is committed, or given up. */
+static void nothing(struct round *r)
+{
+}
+
+static const struct lead_rule { void (*step)(struct round *r), (*due)(struct round *r); } rules[] = {
+	[LEAD_READY] = { ready_step, ready_due },
+	[LEAD_DATA] = { data_step, data_due },
+	[LEAD_WAIT] = { wait_step, wait_due },
+	[LEAD_OVER] = { nothing, nothing },
+};
+
+void lead_step(struct round *r)
+{
+	if (r->lead && !r->closed && !r->fail && !r->commit)
+		rules[r->lead->phase].step(r);
+}
+
 void lead_fire(struct timer *t)
 {
 	struct lead *l = container_of(t, struct lead, timer);
 	struct round *r = l->r;
-	size_t acks;
-	if (r->closed || r->fail || r->commit)
-		return;
-	if (l->phase == LEAD_READY) {
-		tell_late(r);
-		for (size_t i = 0; i < r->b.n; i++)
-			if ((int)i != r->me)
-				l->m[i].awaited = false;
-		l->m[r->me].is_ready = true;    /* our own owner may be the slow one: then this peer only sums and leads */
-		r->told_x = true;
-		lead_step(r);
-	} else if (l->phase == LEAD_DATA) {
-		size_t late = missing_acks(r, &acks);
-		bool most = l->m[r->me].acked && acks >= late;
-		if (most && !unheld(r)) {
-			tell_unacked(r);
-			to_commit(r);
-			return;
-		}
-		for (size_t i = 0; i < r->b.n && !most; i++)
-			if ((int)i != r->me && required(r, i) && !l->m[i].acked)
-				l->m[i].gone = true;
-		lead_next_attempt(r);
-	} else if (l->phase == LEAD_WAIT && ask_anew(r)) {
-		r->a->anew = r->a->gen;
-		lead_give_up(r, "most of the members are here and have not taken part: they are asked again");
-	} else if (l->phase == LEAD_WAIT) {
-		to_commit(r);
-	}
+	if (!r->closed && !r->fail && !r->commit)
+		rules[l->phase].due(r);
 }
 
 /* The leader's own report, from the kick so that it does not run inside a callback of what it changes. */

@@ -1,4 +1,4 @@
-/* Shared by begin.c, lead.c, commit.c and recover.c: the leader's calls in a round. */
+/* The leader's side of a round, and the ends of a member's: what several files share. */
 #ifndef AVG_LEAD_H
 #define AVG_LEAD_H
 #include "avg/int.h"

@@ -1,15 +1,11 @@
-/* The member's side of a round. BEGIN: stop, say what we have, send it. ATTEMPT: who counts and who sums. ACK: hashes
- * of all parts. COMMIT: only now anything is applied. A round that is over is a tail until its last transfer and job
- * end. */
-#include <stdlib.h>
+/* The member's side of a round: what comes, and whether it is lawful. BEGIN: stop, say what we have, send it. ATTEMPT:
+ * who counts and who sums (finish.c). ACK: hashes of all parts (ack.c). COMMIT: only now anything is applied. */
 #include <string.h>
 #include "avg/grid_flow.h"
-#include "avg/grow.h"
 #include "avg/lead.h"
 #include "avg/near.h"
 #include "avg/sent.h"
 #include "avg/units.h"
-#include "common/hash.h"
 
 #define EARLY_MAX 32
 #define EARLY_BYTES (64u << 20)                 /* of their means */

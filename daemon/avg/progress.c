@@ -1,9 +1,7 @@
 /* Samples towards the target batch: members report straight to the leader, seldom while the target is far and at once
  * when it may be near; the leader begins the round. */
 #include <string.h>
-#include "avg/claims.h"
 #include "avg/int.h"
-#include "avg/ledger.h"
 #include "avg/share.h"
 #include "avg/units.h"
 #include "common/jrpc.h"

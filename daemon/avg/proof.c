@@ -1,5 +1,5 @@
 /* A leader that has signed two COMMITs of one epoch (hivemind-protocol(7), "Two COMMITs of one epoch"). A signature
- * covers a short head (authority.c), so that two heads with their signatures are a proof by themselves, for everybody:
+ * covers a short head (signed.c), so that two heads with their signatures are a proof by themselves, for everybody:
  * who sees both bans the signer, and passes the proof on, once, and with every JOIN.
  *
  * An honest leader never does it. Whoever enters the run draws a new life; within one its epochs grow, and a COMMIT
@@ -8,7 +8,6 @@
  * by its BEGIN, and members of two BEGINs share no part. */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/lead.h"
 #include "avg/proof.h"
 #include "avg/seen.h"
 #include "common/jrpc.h"

@@ -1,6 +1,5 @@
 /* What is over is freed when no job reads it and no transfer needs it: rounds, and the averager itself. */
 #include <stdlib.h>
-#include "avg/grid_flow.h"
 #include "avg/lead.h"
 #include "avg/sent.h"
 

@@ -6,7 +6,6 @@
 #include "avg/lead.h"
 #include "avg/recover.h"
 #include "avg/units.h"
-#include "common/hash.h"
 
 #define CONTRADICTION_US (250 * MS)
 

@@ -1,7 +1,6 @@
-/* Who is in the run, who lives, and who leads: the live member of the last commit with the smallest SHA-256(prev ||
- * id).
- * Newcomers do not lead before the next commit names them, so everybody who holds the same commit agrees. */
-#include <stdio.h>
+/* Who is in the run, who lives, and who leads: the live member of the last commit with the smallest
+ * SHA-256(prev || id). Newcomers do not lead before the next commit names them, so everybody who holds the same commit
+ * agrees. */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/int.h"

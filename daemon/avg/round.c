@@ -1,5 +1,5 @@
-/* A round begins, and ends: from BEGIN (or the COMMIT that stands in for it) to a tail that only its last transfers and
- * jobs keep (reap.c), and whose death it must hear of meanwhile. */
+/* A round begins, with its BEGIN or the COMMIT that stands in for it, and ends as a tail, until its last transfer and
+ * job end (reap.c); and whose death it must hear of meanwhile. */
 #include <string.h>
 #include "avg/grid_flow.h"
 #include "avg/grow.h"

@@ -2,9 +2,7 @@
  * may sum. A piece without such a signature is not summed: so whoever sums can show what it has summed, and nobody can
  * say later that it sent something else (audit.c). */
 #include <stdlib.h>
-#include <string.h>
 #include "avg/sent.h"
-#include "avg/signed.h"
 #include "common/hash.h"
 
 bool sents_wanted(const struct round *r)

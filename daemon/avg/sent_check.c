@@ -2,7 +2,6 @@
  * (sent.c). */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/lead.h"
 #include "avg/sent.h"
 #include "common/hash.h"
 #include "common/jrpc.h"

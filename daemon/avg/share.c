@@ -1,7 +1,6 @@
 /* What an epoch asks of each member, so that together they bring its samples. */
 #include "avg/int.h"
 #include "avg/share.h"
-#include "avg/units.h"
 
 #define IDLE_US (20 * SECOND)
 

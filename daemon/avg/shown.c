@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "avg/fork.h"
-#include "avg/lead.h"
 #include "avg/proof.h"
 #include "avg/seen.h"
 #include "avg/shown.h"

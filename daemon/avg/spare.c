@@ -6,7 +6,6 @@
  * pieces, by the reducer to its mean. The residual of a round counts only when its COMMIT does; a range that has got
  * another reducer, or is cut differently, has none any more (amendments C5). */
 #include <stdlib.h>
-#include <string.h>
 #include "avg/int.h"
 
 void *spare_get(struct avg *a, size_t bytes)

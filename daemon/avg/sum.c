@@ -2,7 +2,7 @@
  * what others have summed. Small parts stay on the loop. A part whose bytes are the floats' own is never copied. */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/grid_flow.h"
+#include "avg/int.h"
 #include "avg/robust.h"
 #include "common/hash.h"
 #include "kernels/vec.h"

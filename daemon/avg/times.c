@@ -1,5 +1,5 @@
 /* Deadlines: three times the worst of what was measured of late (B18); before that, what an unknown link may take. */
-#include "avg/lead.h"
+#include "avg/int.h"
 
 #define SHORT_MAX 5                             /* a third and half of that again */
 #define MEASURED 5                              /* times; fewer say nothing */

@@ -1,6 +1,5 @@
 /* Who has signed what another history stands on, and had stood in this one before: its witnesses. */
 #include <stdlib.h>
-#include <string.h>
 #include "avg/seen.h"
 #include "avg/witness.h"
 
