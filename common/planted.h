@@ -1,4 +1,4 @@
-/* Bugs on purpose (amendments, part 7, sentence 4): each proves that a checker of the tests sees it. Builds with fail
+/* Bugs on purpose: each proves that a checker of the tests sees it. Builds with fail
  * points have them, asleep; a test program, which links tests/bugs/planted.c, wakes what PLANTED=name+name says.
  * Elsewhere PLANTED() is false and costs nothing. tests/bugs/meson.build says which checker must see which. */
 #ifndef COMMON_PLANTED_H

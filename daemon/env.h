@@ -15,7 +15,7 @@
 #include "common/list.h"
 #include "common/log.h"
 
-/* Where a peer's three sockets are (amendments C18-C20). IPv4 is mapped (::ffff:a.b.c.d). Ports 0: none. */
+/* Where a peer's three sockets are. IPv4 is mapped (::ffff:a.b.c.d). Ports 0: none. */
 struct endpoint { uint8_t ip[16]; uint16_t port[3]; };
 static inline bool ip_is_v4(const uint8_t ip[16])
 {
@@ -51,7 +51,7 @@ static inline unsigned door_lane(uint64_t token) { return token >> 8 == (uint64_
 struct via { enum chan chan; uint64_t door_token; };
 
 /* An outgoing message. It waits in a bounded queue until the socket takes it; only then is it sealed, because the
- * sealing counter belongs to the connection (C11). `seal` writes wire_len bytes to out and returns 0, or -1 to drop
+ * sealing counter belongs to the connection. `seal` writes wire_len bytes to out and returns 0, or -1 to drop
  * it (session gone: the owner is told through `gone`). `gone` is called exactly once, on the loop: sent says whether
  * a socket took it (accepted is not delivered). The packet then belongs to its owner again. */
 struct packet {
@@ -80,7 +80,7 @@ struct resolving { struct list link; char name[256]; struct endpoint at; int rc;
 	void (*done)(struct resolving *r);      /* on the loop; port[] of `at` are kept as the caller set them */
 };
 
-/* Persistence for rooms that never see SQLite (amendments A3). Keys and values are bytes, at most 64 KiB. */
+/* Persistence for rooms that never see SQLite. Keys and values are bytes, at most 64 KiB. */
 struct shelf {
 	int (*put)(struct shelf *s, const char *table, const void *key, size_t klen, const void *val, size_t vlen,
 		struct err *e);
@@ -125,7 +125,7 @@ struct env_ops {
 	uint64_t (*wall)(struct env *);                         /* ms since 1970; may jump */
 	void (*timer)(struct env *, struct timer *, uint64_t at_us);    /* 0 disarms */
 	void (*send)(struct env *, const struct endpoint *to, enum chan, uint64_t door_token, struct packet *);
-	void (*close_link)(struct env *, const struct endpoint *to);    /* fresh sockets on next send (C17) */
+	void (*close_link)(struct env *, const struct endpoint *to);    /* fresh sockets on next send */
 	bool (*linkinfo)(struct env *, const struct endpoint *to, struct linkinfo *ret);   /* false: no socket to it */
 	void (*work)(struct env *, struct job *);
 	/* train reduce disk data copy-in copy-out serve; -1 unknown */
@@ -137,7 +137,7 @@ struct env_ops {
 	/* The first thing that freeing a node does: waits for running jobs, calls every pending done, gone (false) and
 	 * resolving->done now, receives nothing more. Afterwards send, work and resolve complete before they return. */
 	void (*detach)(struct env *);
-	/* Hints to the transport (C16); may be NULL, so use env_heard and env_ban. heard: a HELLO was completed with who
+	/* Hints to the transport; may be NULL, so use env_heard and env_ban. heard: a HELLO was completed with who
 	 * is at this address; or, with a token, a peer has spoken by this connection of our door, whatever address the
 	 * transport sees there. ban: closes what it sends, until (absolute us; 0 lifts it). */
 	void (*heard)(struct env *, const uint8_t ip[16], uint64_t door_token);

@@ -1,4 +1,4 @@
-/* How many operations a model takes (systems.md N01): counted from the shapes, and counted again while it runs.
+/* How many operations a model takes (row N01): counted from the shapes, and counted again while it runs.
  *
  * A multiply-add counts two. exp, erf, tanh, a division, a square root and a comparison count one. Convolutions count
  * as if they were computed directly, however they are. Backward: a layer with parameters takes its multiply-adds once

@@ -1,8 +1,8 @@
 /* How kernels execute: the first argument of every one. A team of n workers that the caller owns (the train lane's;
  * kernels start no thread), the instruction set they may use, and the door to the matrix products.
  *
- * Elementwise kernels, optimizers and reductions give the same bytes for every n, every cpu and every blas
- * (amendments B1). Forward and backward results depend on n only through the stated split and on the blas. */
+ * Elementwise kernels, optimizers and reductions give the same bytes for every n, every cpu and every blas.
+ * Forward and backward results depend on n only through the stated split and on the blas. */
 #ifndef KERNELS_PAR_H
 #define KERNELS_PAR_H
 #include "kernels/real.h"

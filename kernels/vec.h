@@ -1,4 +1,4 @@
-/* Flat vectors: what averaging, clipping and optimizers need. Bit-exact on every CPU (amendments B1): compiled with
+/* Flat vectors: what averaging, clipping and optimizers need. Bit-exact on every CPU: compiled with
  * -ffp-contract=off, only + - x / sqrt in the stated order, no libm in the element loop; reductions over blocks of
  * 1024 elements with 16 lanes in double, lanes summed by a fixed binary tree, blocks by a fixed binary tree that
  * depends on n alone. Equal bytes for every par->n and par->cpu.
@@ -16,7 +16,7 @@ void vec_sub(const struct par *, size_t n, const real *a, const real *b, real *y
 void vec_lerp(const struct par *, size_t n, double t, const real *x, real *y);          /* y = y + (real)t * (x - y) */
 
 /* One member's term of a weighted mean, in fp32 (real): t = (real)(alpha * (double)x); first: acc = t, else
- * acc = acc + t. Call in member order. alpha_i = w_i / sum(w) in double (C1); alpha = 1 keeps the bits of x. */
+ * acc = acc + t. Call in member order. alpha_i = w_i / sum(w) in double; alpha = 1 keeps the bits of x. */
 void vec_mean_add(const struct par *, size_t n, double alpha, const real *x, real *acc, int first);
 
 double vec_dot(const struct par *, size_t n, const real *x, const real *y);             /* products in double */

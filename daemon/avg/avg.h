@@ -1,6 +1,6 @@
 /* The averager's elastic face: one swarm of peers that commit epochs of one run together.
  *
- * Protocol (amendments C1-C7; hivemind-protocol(7)): the leader of epoch e is the live member with the smallest
+ * Protocol (hivemind-protocol(7)): the leader of epoch e is the live member with the smallest
  * SHA-256(prev || id), prev = digest of commit e-1. Members report samples to it; when their sum reaches the target
  * batch it sends BEGIN (term, ordered members with their sample counts, part owners, parameter version and values,
  * ranges). Members exchange parts (butterfly), reducers sum alpha_i x_i over one contributor set C in member order,

@@ -1,5 +1,5 @@
 /* The averager's strict face: collectives in a fixed group, all members or an error (tensor parallelism, ZeRO,
- * pipelines; amendments A11). No rendezvous: the group, its order and a generation are agreed before.
+ * pipelines). No rendezvous: the group, its order and a generation are agreed before.
  *
  * Every member calls the same function with the same group, seq, sizes and operation. done is called exactly once and
  * never from inside the call; a dead member, or the deadline, is an error for all. The memory is the collective's until

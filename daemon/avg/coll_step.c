@@ -9,7 +9,7 @@
 #include "common/buf.h"
 #include "common/mem.h"
 
-#define FEW 65536                               /* bytes: below it the sum stays on the loop (B11) */
+#define FEW 65536                               /* bytes: below it the sum stays on the loop */
 #define STEP (1u << 20)                         /* bytes of a part in one step */
 #define AHEAD 4                                 /* steps under way at once */
 

@@ -1,4 +1,4 @@
-/* The door (amendments C8): members of one run have one specification, since its digest is in the run's name; but
+/* The door: members of one run have one specification, since its digest is in the run's name; but
  * another version of this program may make another vector or another epoch of it. What must be equal travels in every
  * JOIN; who differs is refused with the key named, is told so once, and does not go on alone under the run's name. */
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Two histories against each other (amendments C3): the same, one a prefix of the other, or a fork, in which the chain
+/* Two histories against each other: the same, one a prefix of the other, or a fork, in which the chain
  * with more samples wins (since the common ancestor, which is the same as in all), ties the smaller digest. */
 #include <stdlib.h>
 #include <string.h>

@@ -56,7 +56,7 @@
 /* Of the parameters, made in the way of state/digest.h. "params" was another, which peers of before send and expect:
  * two that are made differently are never compared. */
 #define DIGEST_KEY "params_tree"
-#define FEW 65536                               /* bytes: below it work stays on the loop (B11) */
+#define FEW 65536                               /* bytes: below it work stays on the loop */
 #define HEARTBEAT_US (500 * MS)
 #define MATES_MAX 1024
 #define MARK(a, name) ((void)FAILPOINT((a)->env, name))    /* a fail point that can only kill or stop */

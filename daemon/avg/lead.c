@@ -258,7 +258,7 @@ static bool heard(const struct round *r, size_t i)
 		net_peer(r->a->net, &r->b.m[i].id, &info) && info.last_seen_us >= r->begun_us;
 }
 
-/* Fewer than half of the last commit's members: perhaps the others go on without us, so wait for news (C3). */
+/* Fewer than half of the last commit's members: perhaps the others go on without us, so wait for news. */
 static bool minority(const struct round *r)
 {
 	size_t n = 0;

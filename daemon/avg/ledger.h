@@ -1,4 +1,4 @@
-/* The sample ledger (amendments C6): which positions are done, whose are promised, and what is cut next. A position is
+/* The sample ledger: which positions are done, whose are promised, and what is cut next. A position is
  * processed iff it is in a commit of the winning chain; everything else returns to the pool by not being recorded. */
 #ifndef AVG_LEDGER_H
 #define AVG_LEDGER_H

@@ -1,4 +1,4 @@
-/* Changes of hyperparameters (amendments C7): signed by who asks, ordered by (effective epoch, leader's counter),
+/* Changes of hyperparameters: signed by who asks, ordered by (effective epoch, leader's counter),
  * carried
  * in every COMMIT until they are in force, so that the next leader has them. Who asks is answered when a COMMIT holds
  * it. */

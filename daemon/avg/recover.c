@@ -1,4 +1,4 @@
-/* Succession (amendments C2). Who is next in the order asks everybody reachable for what they hold, in a higher term;
+/* Succession. Who is next in the order asks everybody reachable for what they hold, in a higher term;
  * who has answered ignores lower terms. A COMMIT that anybody holds is repeated verbatim; a round that anybody is in
  * is finished without the old leader, in the next attempt; otherwise the epoch just goes on. */
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* The leader gives a round its shape: rows and columns from the topology (topo.h), columns in pieces, so that while one
- * is summed the next is on its way; or the shape of the last commit, while another would not gain 10 % (amendments C5:
- * what encoding left out stays with those who have it). */
+/* The leader gives a round its shape: rows and columns from the topology (topo.h), columns in pieces, so that while
+ * one is summed the next is on its way; or the shape of the last commit, while another would not gain 10 % (what
+ * encoding left out stays with those who have it). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

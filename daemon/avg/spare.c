@@ -4,7 +4,7 @@
  * Error feedback (Seide et al., 1-Bit Stochastic Gradient Descent, Interspeech 2014; Karimireddy et al., Error Feedback
  * Fixes SignSGD, ICML 2019): what encoding left out of a range is added to it in the next round: by a member to its
  * pieces, by the reducer to its mean. The residual of a round counts only when its COMMIT does; a range that has got
- * another reducer, or is cut differently, has none any more (amendments C5). */
+ * another reducer, or is cut differently, has none any more. */
 #include <stdlib.h>
 #include "avg/int.h"
 

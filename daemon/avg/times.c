@@ -1,4 +1,4 @@
-/* Deadlines: three times the worst of what was measured of late (B18); before that, what an unknown link may take. */
+/* Deadlines: three times the worst of what was measured of late; before that, what an unknown link may take. */
 #include "avg/int.h"
 
 #define SHORT_MAX 5                             /* a third and half of that again */
@@ -33,7 +33,7 @@ uint64_t times_deadline(const struct times *t, uint64_t floor_us, uint64_t unmea
 
 uint64_t unmeasured_us(const struct avg *a)
 {
-	return UNMEASURED_US + (uint64_t)a->conf.len * sizeof(float);   /* at 1 MB/s (B18) */
+	return UNMEASURED_US + (uint64_t)a->conf.len * sizeof(float);   /* at 1 MB/s */
 }
 
 /* The longest round trip to a member. What was measured so far may have been rounds without those who are far away:

@@ -5,7 +5,7 @@
 
 struct avg;
 #define TIMES 64
-/* Measured times; deadlines are three times the worst of the last ones (B18).
+/* Measured times; deadlines are three times the worst of the last ones.
  * least_us: something was under way when its deadline came (times_short); 0 when the times measured say more. */
 struct times { uint64_t v[TIMES], least_us; unsigned n; };
 void times_add(struct times *t, uint64_t us);

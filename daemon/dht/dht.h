@@ -1,5 +1,5 @@
 /* The distributed hash table: Kademlia over 256-bit ids (Maymounkov and Mazieres 2002) with Hivemind's record rules:
- * strictly later rank wins, subkeys with lives of their own, replication to the k nearest; amendments C28, C29.
+ * strictly later rank wins, subkeys with lives of their own, replication to the k nearest.
  * Records: key (any text, hashed to an id), optional subkey, a JSON value, rank (owner's clock in ms) and life.
  * Values whose subkey is the hex id of a peer are protected: signed by it, nobody else can replace them. */
 #ifndef DHT_DHT_H

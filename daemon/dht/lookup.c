@@ -8,7 +8,7 @@
 #define REFILLS_MAX 4
 #define HEDGE_MIN_US 3000
 #define HEDGE_MAX_US 50000
-#define HEDGE_UNKNOWN_US 20000          /* its round trip was never measured: a first contact takes five (C19) */
+#define HEDGE_UNKNOWN_US 20000          /* its round trip was never measured: a first contact takes five */
 
 /* Who has not answered by then no longer keeps others from being asked: dead crowds around a key would, for seconds. */
 #define LATE_US 300000

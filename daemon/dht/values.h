@@ -4,7 +4,7 @@
  * have subkeys; a plain value is the record with the empty subkey. A plain value replaces a dictionary when its rank
  * is greater than all of it, and the other way round (semantics S6-S9 of Hivemind); but records under peers' ids win
  * over any plain value. A node never lengthens the
- * remaining time of a rank that it knows (C28). */
+ * remaining time of a rank that it knows. */
 #ifndef DHT_VALUES_H
 #define DHT_VALUES_H
 #include <stdbool.h>

@@ -8,7 +8,7 @@
 #include "dht/int.h"
 
 #define VERIFY_US 95                            /* for one */
-#define INLINE_MOST 8                           /* more in one frame than this go to the lane (C29), */
+#define INLINE_MOST 8                           /* more in one frame than this go to the lane, */
 #define INLINE_US 1000000                       /* and, in this time, */
 #define INLINE_OF_ONE 64                        /* more of one peer: a hundredth of the loop; */
 #define INLINE_ALL 512                          /* or of all: a twentieth */

@@ -1,5 +1,5 @@
 /* Who carries what leaves this peer, for the executor (exec_ops.net): SEND, RECV and REPLY as chunk transfers, ALLTOALL
- * of rows, SUM, GATHER and SCATTER of strict groups (amendments A11). A value is named on the network by run,
+ * of rows, SUM, GATHER and SCATTER of strict groups. A value is named on the network by run,
  * generation, label, stream and index (D1.9), so that frames of another generation find no taker. The version of the
  * weights travels in front of each value, and its length, which a `bounded` buffer leaves open: behind a shorter value
  * there are zeros.

@@ -9,7 +9,7 @@
 #include "common/map.h"
 #include "net/by_run.h"
 
-#define CARRY_FEW 65536                         /* bytes: below it the loop does it at once (B11) */
+#define CARRY_FEW 65536                         /* bytes: below it the loop does it at once */
 
 struct haul;
 struct carry {

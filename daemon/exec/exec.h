@@ -40,7 +40,7 @@ struct exec_cb {
 	enum exec_outcome (*failed)(void *arg, const struct plan *p, const struct plan_instr *i, enum exec_outcome meant,
 		const struct err *e);
 	void (*broken)(void *arg, const struct err *e);
-	/* One line of the run log (T10), without newline. NULL: none is made. */
+	/* One line of the run log, without newline. NULL: none is made. */
 	void (*log)(void *arg, const char *line, size_t len);
 };
 struct exec_conf {

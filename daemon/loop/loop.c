@@ -153,7 +153,7 @@ void loop_leave(struct loop *l)
 	l->depth = 0;
 }
 
-/* ---- the clocks against each other, once a second (E8) ---- */
+/* ---- the clocks against each other, once a second ---- */
 static void tell(struct loop *l, enum loop_clock what, int64_t by_us)
 {
 	if (l->conf.clock)

@@ -1,6 +1,6 @@
 /* The train lane's team: n - 1 threads beside the caller split one kernel call, part i by thread i. Calls are tens of
- * microseconds to milliseconds apart, so a thread looks a moment for the next one before it sleeps (amendments C26: a
- * moment, because the loop and nanomsg need the core). */
+ * microseconds to milliseconds apart, so a thread looks a moment for the next one before it sleeps (a moment, because
+ * the loop and nanomsg need the core). */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

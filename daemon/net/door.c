@@ -2,7 +2,7 @@
  * pushed through one connection waits for a sign of the client's: any frame of its. Calls have the connection that the
  * client has dialled first; bulk has others of its own, lanes, which the client dials when it is asked to (FLAG_LANE).
  * One is enough where a frame takes much longer than a round trip; a second one carries the next frame while the first
- * one's sign is on its way; there are more while a frame takes less than a round trip (amendments C18: n doors per
+ * one's sign is on its way; there are more while a frame takes less than a round trip (n doors per
  * client for bulk). Not more than that: the kernel holds 64 KiB for each, however small its window is. */
 #include "common/mem.h"
 #include "net/inner.h"

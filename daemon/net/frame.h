@@ -43,7 +43,7 @@ void header_write(const struct header *h, uint8_t out[HEADER_BYTES]);
 /* The whole frame is len bytes at p; every length is checked against it. Says what is wrong in *e. */
 int header_read(struct header *ret, const uint8_t *p, size_t len, struct err *e);
 size_t frame_bytes(size_t json_len, size_t blob_len, bool m3);  /* whole frame */
-size_t json_max(enum kind k);                   /* bytes of JSON that this kind may carry (C30) */
+size_t json_max(enum kind k);                   /* bytes of JSON that this kind may carry */
 bool kind_known(unsigned k);
 bool kind_plain(unsigned k);
 

@@ -92,7 +92,7 @@ void hello_renew(struct hello *h)
 }
 
 /* Twice as long each time at one address, and each time that all have had their turn.
- * Over fresh connections M2 takes five round trips through mailboxes, three through a door (C19). */
+ * Over fresh connections M2 takes five round trips through mailboxes, three through a door. */
 uint64_t hello_wait(const struct hello *h)
 {
 	uint64_t more = h->here + h->turned / (1 + (h->peer ? h->peer->also.n : 0));
@@ -173,7 +173,7 @@ void hello_start(struct peer *p)
 		begin(p->hello);
 }
 
-/* The first frames go through a door (C19). Before much is sent, a HELLO over the mailboxes shows both sides that they
+/* The first frames go through a door. Before much is sent, a HELLO over the mailboxes shows both sides that they
  * reach each other there; until it has succeeded the door's connection carries everything but bulk, which waits. Where
  * answers have not found their way once, everything goes by the door, and it is tried again from time to time. */
 bool hello_prove(struct peer *p)

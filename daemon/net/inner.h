@@ -32,12 +32,12 @@
 #define CACHED_US (30 * SECOND)
 #define BOTH_KEPT_US (30 * SECOND)              /* C12 */
 #define HALF_US (10 * SECOND)
-#define FRESH_MIN_US (100 * MS)                 /* back-off of fresh sockets (C17) */
+#define FRESH_MIN_US (100 * MS)                 /* back-off of fresh sockets */
 #define FRESH_MAX_US (5 * SECOND)
 #define POST_WAIT_US (5 * SECOND)               /* a post waits that long for a session */
 #define PEER_FRAMES_PER_S 50000                 /* unasked for, of one peer; more is dropped */
 #define BARRED_US (5 * SECOND)
-#define DOOR_FRAMES 10                          /* more than that and a partner gets mailboxes (C19) */
+#define DOOR_FRAMES 10                          /* more than that and a partner gets mailboxes */
 #define LANES_MAX 6                             /* connections for bulk through a door, of one client */
 /* What waits for one client at this daemon's own door, frames and bytes; and for all of them: nobody has more than what
  * the others have left free (dynamic thresholds; Choudhury, Hahne, IEEE/ACM ToN 6(2), 1998). */

@@ -1,6 +1,6 @@
 /* Every message kind, one a line: KIND(NAME, number, who). Numbers are the wire's: append, never reuse.
  * who: 'p' plain (before a session exists), 's' sealed. REPLY answers a call; REFUSE answers it with an error. */
-KIND(HELLO1, 1, 'p')            /* M1 of amendments C10 */
+KIND(HELLO1, 1, 'p')            /* the first of three messages */
 KIND(HELLO2, 2, 'p')            /* M2; M3 rides in front of the first sealed frame */
 KIND(RESET, 3, 'p')             /* "I do not know this session": a hint to say HELLO again */
 KIND(TOO_OLD, 4, 'p')           /* refusal readable by any version */

@@ -152,7 +152,7 @@ static uint64_t mending(const struct peer *p)
 }
 
 /* A frame had no answer in its time. Two of them, and TCP has had the time to mend what can be mended: the peer gets
- * fresh sockets (C17) and a new HELLO. */
+ * fresh sockets and a new HELLO. */
 void live_missed(struct peer *p, uint64_t since_us)
 {
 	struct net *n = p->net;

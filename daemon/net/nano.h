@@ -1,4 +1,4 @@
-/* The real transport (amendments C13 to C20): two PULL mailboxes and the door bound here, one PUSH socket per live peer
+/* The real transport: two PULL mailboxes and the door bound here, one PUSH socket per live peer
  * and channel opened by need and closed least-recently-used, raw REQ sockets to other daemons' doors. It plugs itself
  * into the loop; protocol code sees only struct env.
  *

@@ -1,4 +1,4 @@
-/* The real transport: the door (C18). Raw REP names the connection in the message's header, so an answer, or a
+/* The real transport: the door. Raw REP names the connection in the message's header, so an answer, or a
  * message unasked, can go to exactly one client. Raw REP silently drops what comes while a pipe is busy: messages to
  * one client are spaced, and whoever sends through a door keeps one unanswered message per client. */
 #include <nanomsg/nn.h>

@@ -60,7 +60,7 @@ void nlink_used(struct nlink *l)
 	list_push(&l->n->links, &l->link);
 }
 
-/* Frees one socket that nothing waits for and nobody has used for a while (C13). */
+/* Frees one socket that nothing waits for and nobody has used for a while. */
 static bool make_room(struct nano *n)
 {
 	uint64_t now = env_now(n->env);

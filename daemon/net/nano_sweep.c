@@ -1,4 +1,4 @@
-/* The real transport: the sweep (C16). nanomsg tells neither who is connected nor closes one connection, but the
+/* The real transport: the sweep. nanomsg tells neither who is connected nor closes one connection, but the
  * descriptors are ours: once a second this file looks at each, turns keepalive on, measures round trips, and shuts down
  * connections that are too many, banned, or strangers who never say HELLO. nanomsg takes a shutdown as a lost peer. */
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* The network as the rooms above see it: authenticated peers, calls that end exactly once, one-way posts.
  *
- * A peer's id is its Ed25519 public key. Sessions (HELLO of amendments C10, sealing C9/C11) are made by need and
+ * A peer's id is its Ed25519 public key. Sessions (HELLO, sealing) are made by need and
  * hidden: net_call() to an id whose address is known dials, handshakes, seals, re-sends over fresh sockets, and
  * calls back exactly once: with the answer, with the other side's refusal, or with TIMEOUT / UNREACHABLE / AUTH /
  * VERSION / CANCELLED. Nothing calls back before the function that started it has returned. */
@@ -22,7 +22,7 @@ enum kind {
 const char *kind_name(enum kind k);             /* "avg_begin"; "?" when unknown */
 
 #define NET_BLOB_MAX (256 * 1024)               /* bytes of blob in a frame */
-#define NET_JSON_MAX (64 * 1024)                /* bytes of JSON in a frame; control frames 8 KiB (C30) */
+#define NET_JSON_MAX (64 * 1024)                /* bytes of JSON in a frame; control frames 8 KiB */
 
 /* Bytes lent to net. release (may be NULL) is called exactly once, on the loop, when net needs them no more. */
 struct blob { const void *data; size_t len; void (*release)(void *arg); void *arg; };
@@ -55,7 +55,7 @@ struct net_conf {
 	uint64_t boot_id;                       /* from env.secure at start */
 	bool client;                            /* only dials out */
 	uint32_t peers_max, calls_max;          /* 0 = 4096, 65536 */
-	/* All of the following may stay 0: what this program speaks, what the CPU does at full speed, amendments C9. */
+	/* All of the following may stay 0: what this program speaks, what the CPU does at full speed. */
 	char software[24];                      /* shown to the other side, e.g. "hivemindd 0.1.0" */
 	uint16_t version_min, version_max; unsigned suites;
 	uint64_t rekey_frames, rekey_bytes;     /* a new HELLO after so many in one direction */
@@ -111,7 +111,7 @@ enum net_news { NEWS_DEAD, NEWS_GOODBYE, NEWS_ALIVE, NEWS_RESTARTED /* new boot 
 typedef void net_news_fn(void *arg, const struct id *peer, enum net_news what);
 void net_watch(struct net *n, net_news_fn *fn, void *arg);
 void net_unwatch(struct net *n, net_news_fn *fn, void *arg);
-/* While care > 0 the peer's sockets are polled every 5 ms so that its death shows in milliseconds (C14). Counted. */
+/* While care > 0 the peer's sockets are polled every 5 ms so that its death shows in milliseconds. Counted. */
 void net_care(struct net *n, const struct id *peer, int delta);
 /* Somebody looks now: is it still there? Asked once, when nothing has come from it for five seconds. */
 void net_look(struct net *n, const struct id *peer);

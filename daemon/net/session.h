@@ -1,4 +1,4 @@
-/* A session: what two peers share after HELLO (amendments C9 to C11). Four keys (two directions, control and bulk),
+/* A session: what two peers share after HELLO. Four keys (two directions, control and bulk),
  * four nonce prefixes, counters that never repeat under a key, and per connection a strictly growing counter at the
  * receiver: no window, because order holds inside a connection and sealing happens when the socket takes the frame. */
 #ifndef NET_SESSION_H

@@ -1,4 +1,4 @@
-/* The checker: refuses plans that would hang, overflow or lose the model, before they run (amendments D1.10). */
+/* The checker: refuses plans that would hang, overflow or lose the model, before they run. */
 #ifndef PLAN_CHECK_H
 #define PLAN_CHECK_H
 #include "plan/predict.h"

@@ -1,4 +1,4 @@
-/* A plan: what one peer does, as data (design.md 3, amendments D1). Three tables, buffers, groups and instructions,
+/* A plan: what one peer does, as data. Three tables, buffers, groups and instructions,
  * which the executor runs, the predictor times, the checker refuses and a person reads.
  *
  * The meaning of a plan is the meaning of its list run strictly in order: prologue, `iterations` times the body,

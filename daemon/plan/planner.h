@@ -125,7 +125,7 @@ struct planner_mode {
 	/* Vectors of state beside the optimizer's, each as long as the parameters; the first nparams of them begin as a
 	 * copy of these, the others as zeros. */
 	uint32_t nstate, nparams; const char *state[PLANNER_STATE_MAX];
-	const char *equality;           /* what is promised to be equal, and when (amendments A10) */
+	const char *equality;           /* what is promised to be equal, and when */
 	const char *under_way;          /* what a checkpoint or a death does to what is under way; NULL: nothing ever is */
 };
 

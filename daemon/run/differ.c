@@ -1,4 +1,4 @@
-/* Whose data is not the run's (amendments C8) is told where it begins to differ: it asks a member for hashes of
+/* Whose data is not the run's is told where it begins to differ: it asks a member for hashes of
  * stretches of the list of files, divides the first stretch that is another here, and asks for the one file at the end.
  *
  *   RUN_DATA {run, lo, hi}  ->  a member     <-  {files, hi}, blob: hashes of the stretches of [lo, hi)

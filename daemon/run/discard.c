@@ -1,4 +1,4 @@
-/* A history that has lost a fork (amendments C3): its epochs and changes of hyperparameters are recorded as discarded,
+/* A history that has lost a fork: its epochs and changes of hyperparameters are recorded as discarded,
  * never mixed into the winner's, and whoever asked for a change is told in the log that it does not hold. */
 #include <math.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #define SENDING_OF_ONE 2                /* what one asks of one donor at one time */
 #define LINE_MAX 512
 #define LINE_OF_ONE 16                  /* two, of as many runs as anybody is in */
-#define RATE_FLOOR 30000.0              /* bytes/s of one piece, assumed of the slowest link (B18) */
+#define RATE_FLOOR 30000.0              /* bytes/s of one piece, assumed of the slowest link */
 #define PATIENCE_US 10000000
 #define STUCK_US 10000000               /* so long nothing of it was acknowledged: it no longer keeps others waiting */
 #define NO_TAKER_US 5000000             /* who asked expects it from before it asks */

@@ -75,7 +75,7 @@ static inline uint64_t mover_longer(uint64_t us, uint64_t first, uint64_t most)
 {
 	return !us ? first : us < most / 2 ? 2 * us : most;
 }
-/* So long may a piece take of which so many are on their way, over the slowest link (B18). */
+/* So long may a piece take of which so many are on their way, over the slowest link. */
 static inline uint64_t mover_patience(size_t bytes, unsigned at_once)
 {
 	return 5000000 + (uint64_t)((double)bytes * at_once / 30000.0 * 1e6);

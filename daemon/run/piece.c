@@ -8,7 +8,7 @@
 
 #define PIECE_CALL_US 10000000
 #define PATIENCE_US 5000000
-#define RATE_FLOOR 30000.0              /* bytes/s, until a piece has come (B18) */
+#define RATE_FLOOR 30000.0              /* bytes/s, until a piece has come */
 #define AHEAD 2                         /* pieces asked of one donor at one time */
 #define MISSES_MAX 3
 

@@ -10,7 +10,7 @@ void runs_dir(const struct runs *rs, const char *hex, char *out, size_t cap)
 
 void run_dir(const struct run *r, char *out, size_t cap) { runs_dir(r->rs, r->hex, out, cap); }
 
-/* Where this machine keeps data (amendments E1): a path, else the [data] table, else below data_dir. */
+/* Where this machine keeps data: a path, else the [data] table, else below data_dir. */
 const char *run_place_path(const struct runs *rs, const char *of_kind, const char *name, char *out, size_t cap,
 	struct err *e)
 {

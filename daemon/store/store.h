@@ -1,4 +1,4 @@
-/* State in SQLite (design.md 10, amendments C24): what happened and what must survive a restart, never weights.
+/* State in SQLite: what happened and what must survive a restart, never weights.
  *
  * Writes never fail in the caller's face and never wait for a disk: each is an entry in a queue, and store_settle()
  * writes the whole queue as ONE transaction. A timer of the env calls it right after the event that wrote first, so

@@ -15,7 +15,7 @@ static void counted(struct trainer *t, uint32_t n);
 static void tell_progress(struct trainer *t, uint32_t batch, double loss);
 
 /* A commit is what all members have agreed on, their list too: so each begins a generation, and who was left behind has
- * another number than those who were not (amendments D1.9). Epoch e is worked for in generation e + 1. */
+ * another number than those who were not. Epoch e is worked for in generation e + 1. */
 uint64_t trainer_generation(const struct trainer *t)
 {
 	return t->strategy->crew ? t->seat.v.generation : t->epoch + 1;

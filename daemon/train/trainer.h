@@ -65,7 +65,7 @@ struct trainer_cb {
 	/* The run cannot go on (NaN steps in a row, unreadable data, memory): training has stopped by itself. */
 	void (*broken)(void *arg, const struct err *e);
 	void (*event)(void *arg, enum log_level level, const char *code, const char *text);
-	/* The run log (T10), one JSON object a line without newline; NULL: none is kept. */
+	/* The run log, one JSON object a line without newline; NULL: none is kept. */
 	void (*log)(void *arg, const char *line, size_t len);
 	/* More files are broken than the spec allows, or so many losses or steps in a row were not finite (ERR_NONFINITE;
 	 * e names the layer where it began): nothing is computed any more until trainer_start, which allows as many again.
@@ -240,6 +240,6 @@ json_t *trainer_data_json(const struct trainer *t);
  * micro_batch_us: {loss, ...}, step_us: {optimizer, ...}, text}, for `run layers`: times of this peer's
  * micro-batches by layer, us. forward_in: the layer whose pass over memory this one's forward is part of. */
 json_t *trainer_layers_json(const struct trainer *t, struct err *e);
-json_t *trainer_traffic_json(const struct trainer *t);          /* bytes by class (T4) */
+json_t *trainer_traffic_json(const struct trainer *t);          /* bytes by class */
 
 #endif

@@ -1,4 +1,4 @@
-/* What must hold in a run of whole nodes after every event, whatever dies (amendments C1-C7), read from their memory:
+/* What must hold in a run of whole nodes after every event, whatever dies, read from their memory:
  *
  *   history    a trainer goes from one commit to the next only; state comes only when state was asked for
  *   one        one commit an epoch, unless the swarm was divided (forks_allowed)

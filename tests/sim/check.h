@@ -1,4 +1,4 @@
-/* What must hold after every event, whatever dies (amendments C1-C7). Each rule has a planted bug that breaks it. */
+/* What must hold after every event, whatever dies. Each rule has a planted bug that breaks it. */
 #ifndef TESTS_SIM_CHECK_H
 #define TESTS_SIM_CHECK_H
 #include "avg_world.h"

@@ -1,4 +1,4 @@
-/* The interface of net/crypt.h without its weight: SipHash instead of curves, ciphers and HMAC (amendments B5). Whoever
+/* The interface of net/crypt.h without its weight: SipHash instead of curves, ciphers and HMAC. Whoever
  * links this gets the same handshakes, frames and refusals at a hundredth of the time, and no secrecy at all: for
  * simulations of many peers, never for a daemon. A flipped bit or a wrong key is still refused. */
 #include <string.h>

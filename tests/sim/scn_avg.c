@@ -63,8 +63,8 @@ static void scn_late_joiner(struct sim *s)
 }
 
 struct row { int peers; uint32_t batch; uint64_t target, rounds, samples, epochs; };
-/* All 24 rows of systems.md 4.2: peers of equal speed, an epoch every `rounds` steps with `samples` samples, and how
- * many of them a run of the table has. */
+/* All 24 rows of the thesis's table: peers of equal speed, an epoch every `rounds` steps with `samples` samples, and
+ * how many of them a run of the table has. */
 static const struct row rows[] = {
 	{ 2, 32, 10000, 157, 10048, 31 }, { 2, 32, 5000, 79, 5056, 63 }, { 2, 32, 2500, 40, 2560, 125 },
 	{ 2, 32, 1250, 20, 1280, 250 }, { 2, 32, 625, 10, 640, 500 }, { 4, 32, 1250, 10, 1280, 250 },

@@ -1,5 +1,5 @@
 /* Two who think that they lead, commits that only some have heard of, peers with two lives in one round: what terms,
- * the chain of digests and RECOVER are for (amendments C2, C3). */
+ * the chain of digests and RECOVER are for. */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/int.h"

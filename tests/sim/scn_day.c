@@ -1,5 +1,5 @@
 /* What a swarm of whole nodes goes through in a day: an hour of churn, a member that floods, an upgrade while it
- * trains. Light cryptography (amendments B5); scn_node.c has the same peers with libcrypto. */
+ * trains. Light cryptography; scn_node.c has the same peers with libcrypto. */
 #include <stdio.h>
 #include <string.h>
 #include "chain_check.h"

@@ -470,7 +470,7 @@ static void scn_lost(struct sim *s)
 }
 
 /* How long an answer is waited for: the caller's floor where that is ample, three measured round trips where they are
- * longer, two seconds as long as nothing is measured (B18). */
+ * longer, two seconds as long as nothing is measured. */
 static void scn_deadline(struct sim *s)
 {
 	struct id id = pair(s), nobody = { .b = { 9 } };

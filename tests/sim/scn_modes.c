@@ -414,7 +414,7 @@ static void scn_bytes(struct sim *s)
 
 /* ---- C05: bytes at the ends of epochs only ---- */
 
-/* Bytes of vectors that the wire has carried (T4), of all three. */
+/* Bytes of vectors that the wire has carried, of all three. */
 static uint64_t vectors(struct node_world *w)
 {
 	uint64_t sum = 0;

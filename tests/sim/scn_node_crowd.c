@@ -1,5 +1,5 @@
 /* Crowds of whole nodes that train nothing: a thousand join within a minute, three of ten die at once, attackers crowd
- * around a peer or a key. Light cryptography (amendments B5), with which identities can be chosen cheaply. */
+ * around a peer or a key. Light cryptography, with which identities can be chosen cheaply. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

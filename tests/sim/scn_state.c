@@ -205,7 +205,7 @@ static void scn_crowd(struct sim *s)
 {
 	struct node_world *w = begin(s, 8, 200, 3);
 	uint64_t before[8];
-	w->forks_allowed = true;                /* among so many at once a peer may seem dead to some for a moment (C3), */
+	w->forks_allowed = true;                /* among so many at once a peer may seem dead to some for a moment, */
 	w->born = NULL;                         /* or the first that they find are newcomers, too */
 	for (int i = 0; i < 8; i++)
 		before[i] = weight_bytes(w, i);

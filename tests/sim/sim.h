@@ -1,14 +1,14 @@
 /* THE SIMULATED WORLD: struct env for N nodes in one process on one event heap ordered by (time, sequence), a virtual
  * clock and one seed. The same seed gives the same events; sim_hash() proves it.
  *
- * What the network does to you (amendments C21): connections are made on the first send and take two round trips; a
+ * What the network does to you: connections are made on the first send and take two round trips; a
  * packet that was taken (`gone(sent = true)`) may still be lost: when a connection breaks, a random suffix of what is
  * in the two socket buffers is lost, and the rest arrives late, interleaved with the new connection's messages; a cut
  * link says nothing at all and delivers at TCP's next retransmission after it has healed; a dead process shows only in
  * linkinfo, 0.7 to 3.3 ms later; an answer sent through a door whose pipe is busy vanishes. Order holds in one
  * connection only.
  *
- * What time does (C23): a node's loop is one server: each handled message costs 10 us of it, every timer or completion
+ * What time does: a node's loop is one server: each handled message costs 10 us of it, every timer or completion
  * 1 us; a job runs in its lane when the lane is free, and its done comes job->cost_us later.
  *
  * Nodes are numbered 0.. in the order of sim_node_add; -1 means all of them where it says so. Times are in us. */

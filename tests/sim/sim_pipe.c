@@ -7,7 +7,7 @@
 #define CALL_BYTES 16384                /* longer frames through a door are bulk */
 #define LATE_US_MAX 50000               /* how late leftovers of a broken connection arrive */
 
-/* TCP's retransmissions after data went unanswered, from the first sending (C17). */
+/* TCP's retransmissions after data went unanswered, from the first sending. */
 static const uint64_t resend_us[] = { 200000, 600000, 1400000, 3000000, 6200000, 12600000, 25400000, 51000000 };
 
 struct pair *simpipe_pair(struct sim *s, int from, int to)

@@ -1,6 +1,6 @@
 /* One stage, two worlds: the same scripted protocol runs on the simulated env and on the real one (libevent, nanomsg on
  * loopback), and must give the same trace: which messages each node received and how each thing it asked for ended, in
- * order, times ignored (amendments C21). A node is the net room with a few handlers. */
+ * order, times ignored. A node is the net room with a few handlers. */
 #ifndef TESTS_SIM_STAGE_H
 #define TESTS_SIM_STAGE_H
 #include <stdbool.h>

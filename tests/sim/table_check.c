@@ -7,7 +7,7 @@
 #include "dht/int.h"
 
 #define SWEEP_SLACK_US 30000000         /* what has ended and is not asked for is swept every 20 s, by a tick of 5 s */
-#define TRANSIT_US 60000000             /* the remaining life travels: time on the way is not counted (C28) */
+#define TRANSIT_US 60000000             /* the remaining life travels: time on the way is not counted */
 
 #define SAVE_LIFE_MIN_MS 300000         /* records of shorter lives do not outlive a restart (keep.c) */
 

@@ -1,4 +1,4 @@
-/* What the paper plans share (amendments D2): members, sleep-layer profiles (instrument T3), predicting and checking.
+/* What the paper plans share: members, sleep-layer profiles (instrument T3), predicting and checking.
  * */
 #ifndef TEST_PLAN_KIT_H
 #define TEST_PLAN_KIT_H

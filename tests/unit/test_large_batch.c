@@ -1,4 +1,4 @@
-/* What large batches need (systems.md B04, B05, L01, L02), shown by training: the linear scaling rule to second order,
+/* What large batches need (rows B04, B05, L01, L02), shown by training: the linear scaling rule to second order,
  * gradual warmup, LARS and LAMB against their plain relatives, on the handwritten digits and on the text of a man
  * page. The bare loop with the reference kernels: the same outcome on every machine. */
 #include "t.h"

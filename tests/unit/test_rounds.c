@@ -396,7 +396,7 @@ static void test_one_bad(void **state)
 	kit_close(&k);
 }
 
-/* --- memory (T5) and validation (A05) */
+/* --- memory and validation (A05) */
 
 static void test_memory(void **state)
 {

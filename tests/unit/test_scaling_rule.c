@@ -1,4 +1,4 @@
-/* The linear learning-rate scaling rule (systems.md B04; Goyal et al., arXiv:1706.02677, section 2.1) in double: one
+/* The linear learning-rate scaling rule (row B04; Goyal et al., arXiv:1706.02677, section 2.1) in double: one
  * step with k times the rate on k small batches at once against k small steps. Their difference is of second order in
  * the rate. */
 #include "t.h"

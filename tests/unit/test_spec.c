@@ -279,7 +279,7 @@ static void test_schedule(void **state)
 	struct spec *s = good(BASE ",\"schedule\":{\"name\":\"warmup_decay\",\"warmup\":55,"
 		"\"total\":550,\"min\":0.002}}");
 
-	/* systems.md A04: 1.5e-8 .. 7.5e-6, w = 55, T = 550 */
+	/* Row A04: 1.5e-8 .. 7.5e-6, w = 55, T = 550 */
 	assert_true(fabs(spec_lr_factor(s, 0) * 7.5e-6 - 1.5e-8) < 1e-20);
 	assert_true(fabs(spec_lr_factor(s, 1) * 7.5e-6 - 1.51091e-7) < 1e-12);
 	assert_true(fabs(spec_lr_factor(s, 54) * 7.5e-6 - 7.36391e-6) < 1e-11);
@@ -312,7 +312,7 @@ static void factors(const char *schedule, const double *want, size_t n, double l
 	spec_free(s);
 }
 
-/* systems.md B05: lr 0.1, eight times the batch (BASE has target_batch 64). */
+/* Row B05: lr 0.1, eight times the batch (BASE has target_batch 64). */
 static void test_warmup(void **state)
 {
 	static const double ramp[] = { 0.1, 0.24, 0.38, 0.52, 0.66, 0.8, 0.8, 0.8 };
@@ -330,7 +330,7 @@ static void test_warmup(void **state)
 	factors("{\"base_batch\":8,\"warmup\":5,\"warmup_from\":\"base\",\"unit\":3}", fine, 17, 0.1, 1e-15);
 }
 
-/* systems.md B04: the effective rate is base * B / base_batch, exactly, whatever the schedule. */
+/* Row B04: the effective rate is base * B / base_batch, exactly, whatever the schedule. */
 static void test_scaling(void **state)
 {
 	static const char *const base[] = { "1", "3", "8", "50", "64", "1000" };

@@ -32,7 +32,7 @@ struct data_source {                            /* what ops->open fills in; embe
 	bool split;                             /* validation.split has been held out by the source itself */
 	struct shape y;                         /* TARGET_REAL: one target */
 	uint64_t stamp;                         /* of the files' times of change (data_stamp), when the spec has a cache */
-	uint8_t digest[32];                     /* manifest (C8): files in order, each name, bytes, first and last 4 KiB */
+	uint8_t digest[32];                     /* manifest: files in order, each name, bytes, first and last 4 KiB */
 	/* Its files: a few, or one for every sample of the parts in order. */
 	uint32_t nfew; struct data_file few[DATA_FILES_FEW];
 	void (*file_at)(const struct data_source *d, uint64_t i, struct data_file *ret);

@@ -1,4 +1,4 @@
-/* The manifest of a data set (amendments C8): its files in order, each with name, size and a hash of its first and last
+/* The manifest of a data set: its files in order, each with name, size and a hash of its first and last
  * 4 KiB. Two of them are compared without sending either: whoever has one says hashes of stretches of it, and the first
  * stretch that differs is divided again, so that a million files need four answers of at most 4 KiB. */
 #ifndef TRAIN_MANIFEST_H

@@ -1,5 +1,5 @@
 /* The specification of a run: one JSON object, a shared part (all peers must agree; it has a digest) and a local part
- * ("local", this machine only, never in the digest): amendments C8.
+ * ("local", this machine only, never in the digest).
  *
  *   { "name": "digits",                                letters, digits, - _ . ; at most 63
  *     "input": [1, 8, 8],                              per-sample shape, images channels first
@@ -107,7 +107,7 @@ struct spec_local {
 	bool hold;                              /* takes part, and computes nothing until it is told to */
 	bool deterministic;                     /* reference matrix products, one thread: the same bytes on every machine */
 	uint32_t checkpoint_every, checkpoint_keep;     /* epochs; 0 = only at the end */
-	uint64_t log_bytes;                     /* of the run log (T10) at most; 0 = none is kept */
+	uint64_t log_bytes;                     /* of the run log at most; 0 = none is kept */
 	struct spec_remat remat;
 };
 
