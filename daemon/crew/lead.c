@@ -167,16 +167,23 @@ static uint64_t seen_by(const struct lead *l, uint32_t many)
 	return best;
 }
 
+/* More than half of those asked; of one that is asked alone its word is one's, not that of most. */
+static uint32_t most_of(const struct lead *l)
+{
+	uint32_t n = asked(l) / 2 + 1;
+	return n > 2 ? n : 2;
+}
+
 static bool most_say_old(const struct lead *l)
 {
-	return seen_by(l, asked(l) / 2 + 1) > 0;
+	return seen_by(l, most_of(l)) > 0;
 }
 
 /* The same again, with a greater number: one that most have seen, or beyond it as much as others can follow. */
 static void overtaken(struct crew *c)
 {
 	struct lead *l = c->lead;
-	uint64_t most = seen_by(l, asked(l) / 2 + 1), any = seen_by(l, 1);
+	uint64_t most = seen_by(l, most_of(l)), any = seen_by(l, 1);
 	c->seen = most > c->seen ? most : c->seen;
 	most = PLANTED(CREW_ANY_CLAIM) ? any : c->seen + (CLAIM_MAX << CREW_TAG_BITS);
 	any = any < most ? any : most;
