@@ -1,7 +1,7 @@
 /* The loop (1/2): libevent's base, time, timers, descriptors, signals, deferred calls. Tour: every callback goes
- * through enter() and leave(): enter reads the clock, leave measures, runs what was deferred and the timers that were
- * set to fire at once, and arms the timer. That is a timerfd on CLOCK_BOOTTIME, so it counts suspended time and is
- * exact to microseconds. */
+ * through enter() and leave(): enter reads the clock, leave measures, runs what was deferred and, where the loop has
+ * called, the timers that were set to fire at once, and arms the timer. That is a timerfd on CLOCK_BOOTTIME, so it
+ * counts suspended time and is exact to microseconds. */
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
@@ -146,11 +146,19 @@ void loop_leave(struct loop *l)
 		return;
 	}
 	run_deferred(l);
-	fire_soon(l);
-	run_deferred(l);
 	measure(l, l->name, l->entered);
 	arm(l);
 	l->depth = 0;
+}
+
+/* The end of what the loop itself has called. Whoever sets a timer from outside has not to do with what is due. */
+static void turn_over(struct loop *l)
+{
+	if (l->depth == 1) {
+		run_deferred(l);
+		fire_soon(l);
+	}
+	loop_leave(l);
 }
 
 /* ---- the clocks against each other, once a second ---- */
@@ -191,7 +199,7 @@ static void on_fd(evutil_socket_t fd, short what, void *arg)
 
 	loop_enter(l, w->name);
 	w->ready(w, bits);
-	loop_leave(l);
+	turn_over(l);
 }
 
 void loop_watch_fd(struct loop *l, struct watch *w, int what)
@@ -224,7 +232,7 @@ static void on_signal(evutil_socket_t fd, short what, void *arg)
 	struct loop *l = s->loop;
 	loop_enter(l, s->name);
 	s->caught(s);
-	loop_leave(l);
+	turn_over(l);
 }
 
 void loop_watch_signal(struct loop *l, struct signal_watch *s)
@@ -247,7 +255,7 @@ static void on_kick(evutil_socket_t fd, short what, void *arg)
 {
 	struct loop *l = arg;
 	loop_enter(l, "deferred");
-	loop_leave(l);
+	turn_over(l);
 }
 
 void loop_defer(struct loop *l, struct deferred *d)

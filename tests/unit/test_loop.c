@@ -222,6 +222,24 @@ static void test_soon(void **state)
 	}
 }
 
+/* Who sets one from outside is not called back meanwhile, whatever else is due. */
+static void test_soon_outside(void **state)
+{
+	struct loop *l = make(NULL);
+	struct env *env = loop_env(l);
+	int next = 0;
+	struct tick one = { .t = { .fire = tick_fire }, .env = env, .next = &next }, two = one;
+	struct timespec ms = { 0, 1000000 };
+
+	env_after(env, &one.t, 1);
+	nanosleep(&ms, NULL);
+	env_after(env, &two.t, 1);
+	assert_int_equal(one.times + two.times, 0);
+	assert_true(loop_run_until(l, yes, &two.order, SECOND));
+	assert_int_equal(one.order, 1);
+	loop_free(l);
+}
+
 /* ---- slow callbacks, jobs ---- */
 struct slow { struct job job; struct timer t; struct env *env; int ran, done; };
 
@@ -408,7 +426,8 @@ static void test_failpoints(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_timers), cmocka_unit_test(test_deferred),
-		cmocka_unit_test(test_descriptors), cmocka_unit_test(test_soon), cmocka_unit_test(test_slow),
+		cmocka_unit_test(test_descriptors), cmocka_unit_test(test_soon), cmocka_unit_test(test_soon_outside),
+		cmocka_unit_test(test_slow),
 		cmocka_unit_test(test_clocks),
 		cmocka_unit_test(test_resolve), cmocka_unit_test(test_detach), cmocka_unit_test(test_failpoints) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
