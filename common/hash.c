@@ -5,6 +5,7 @@
 #include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/blake2sp.h"
 #include "common/hash.h"
 #include "common/xxh.h"
 
@@ -39,19 +40,25 @@ void sha256_of(const void *p, size_t n, uint8_t out[32])
 	must(SHA256(p ? p : "", n, out) != NULL);
 }
 
-void tree256_by(const char label[16], void (*of)(const void *p, size_t n, uint8_t out[32]), const void *p, size_t n,
-	uint8_t out[TREE256])
+/* The label ends with a NUL. */
+static const struct tree { char label[16]; void (*of)(const void *p, size_t n, uint8_t out[32]); } trees[] = {
+	[HASHES_SHA256] = { "hivemind-tree-1", sha256_of },
+	[HASHES_BLAKE2SP] = { "hivemind-tree-2", blake2sp_of },
+};
+
+void tree256_of(enum hashes by, const void *p, size_t n, uint8_t out[TREE256])
 {
+	const struct tree *tree = &trees[by ? by : HASHES_SHA256];
 	const uint8_t *at = p;
 	uint64_t len = htole64(n);
 	uint8_t granule[32];
 	struct sha256 h;
 
 	sha256_init(&h);
-	sha256_add(&h, label, 16);
+	sha256_add(&h, tree->label, sizeof tree->label);
 	sha256_add(&h, &len, sizeof len);
 	for (size_t off = 0; off < n; off += TREE256_GRANULE) {
-		of(at + off, n - off < TREE256_GRANULE ? n - off : TREE256_GRANULE, granule);
+		tree->of(at + off, n - off < TREE256_GRANULE ? n - off : TREE256_GRANULE, granule);
 		sha256_add(&h, granule, sizeof granule);
 	}
 	sha256_end(&h, out);

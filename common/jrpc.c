@@ -239,6 +239,19 @@ json_t *json_hex(const void *p, size_t bytes)
 	return j;
 }
 
+void json_put_hashes(json_t *o, enum hashes by)
+{
+	if (by > HASHES_SHA256)
+		json_object_set_new(o, "hashes", json_integer((json_int_t)by));
+}
+
+enum hashes json_get_hashes(const json_t *o, enum hashes mine)
+{
+	uint64_t said = HASHES_SHA256;
+	json_get_u64(o, "hashes", &said, NULL);
+	return hashes_both(said, mine);
+}
+
 json_t *json_text(const char *s)
 {
 	char *t = xstrdup(s);

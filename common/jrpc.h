@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <jansson.h>
 #include "common/err.h"
+#include "common/hash.h"
 
 struct json_limits { size_t bytes, depth, values; };                /* checked before jansson sees a byte */
 #define JSON_WIRE ((struct json_limits){ 8192, 8, 1024 })           /* control frames */
@@ -40,6 +41,9 @@ int json_get_str(const json_t *o, const char *key, const char **ret, struct err 
 int json_get_bool(const json_t *o, const char *key, bool *ret, struct err *e);
 int json_get_hex(const json_t *o, const char *key, void *out, size_t bytes, struct err *e);
 json_t *json_hex(const void *p, size_t bytes);
+/* "hashes" (hash.h): not said when it is the first. Read: the newest that is said and known here, too. */
+void json_put_hashes(json_t *o, enum hashes by);
+enum hashes json_get_hashes(const json_t *o, enum hashes mine);
 /* a string of bytes that may be anything: cleaned by text_clean */
 json_t *json_text(const char *s);
 /* 0 when every key of o is in known[] (NULL-terminated); else the error names the unknown and the nearest. */

@@ -27,7 +27,7 @@ struct audit {
 	struct avg *a; struct id run; struct job job; struct timer timer, again; struct call *call; uint64_t begun_us;
 	uint8_t round[DIGEST], hash[TREE256], tag[32]; uint64_t epoch, off, len, total; size_t part, parts, n, left;
 	struct term *t; float *mean; struct xfer *mean_x; bool mean_here, over, working;
-	struct id owner, from; enum robust robust; enum verdict verdict;
+	struct id owner, from; enum hashes hashes; enum robust robust; enum verdict verdict;
 };
 
 /* ---- looking ---- */
@@ -83,12 +83,12 @@ static void look_run(struct job *j)
 	struct err e;
 	uint8_t hash[TREE256];
 	u->verdict = AUDIT_NOTHING;
-	tree256_of(u->mean, u->len * sizeof(float), hash);
+	tree256_of(u->hashes, u->mean, u->len * sizeof(float), hash);
 	if (memcmp(hash, u->hash, TREE256))
 		return;
 	for (size_t i = 0; i < u->n; i++) {
 		const uint8_t *d = u->t[i].data;
-		tree256_of(d + u->parts * TREE256 + SIG_BYTES, u->len * sizeof(float), hash);
+		tree256_of(u->hashes, d + u->parts * TREE256 + SIG_BYTES, u->len * sizeof(float), hash);
 		if (memcmp(hash, d + u->part * TREE256, TREE256) ||
 				!sent_verify(&u->run, u->round, &u->t[i].id, d, u->parts, d + u->parts * TREE256))
 			return;
@@ -275,7 +275,7 @@ void audit_look(struct avg *a, const struct body *c, size_t p, enum robust robus
 	struct id id;
 	*u = (struct audit){ .a = a, .run = a->conf.run, .begun_us = now_of(a), .epoch = c->epoch, .off = part->off,
 		.len = part->len, .total = c->weight, .part = p, .parts = c->parts, .owner = c->m[part->owner].id,
-		.from = *from, .robust = robust, .mean_here = mean != NULL };
+		.from = *from, .hashes = c->hashes, .robust = robust, .mean_here = mean != NULL };
 	memcpy(u->round, c->round, DIGEST);
 	memcpy(u->hash, part->hash, TREE256);
 	u->timer = (struct timer){ .fire = given_up, .name = "avg.audit" };

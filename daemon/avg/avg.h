@@ -14,6 +14,7 @@
 #include "avg/reduce.h"
 #include "avg/topo.h"
 #include "avg/ranges.h"
+#include "common/hash.h"
 #include "common/lease.h"
 #include "dht/dht.h"
 #include "net/chunk.h"
@@ -39,6 +40,7 @@ struct avg_conf {
 	uint64_t round_floor_us;                /* smallest deadline; 0 = 200 ms (a death shows sooner by itself) */
 	uint32_t part_min;                      /* smallest part, floats; 0 = 1024 */
 	bool client, aux;                       /* no part to reduce / no samples */
+	enum hashes hashes;                     /* of parts, the newest that it knows; 0: the first. All do what all know */
 	uint32_t micro_batch;                   /* ranges are cut in multiples of it */
 	/* How the vector travels, unless the live hyperparameters say otherwise ("codec", "robust", "error_feedback"). */
 	const struct avg_tensor *tensors; size_t ntensors;      /* the vector's, in order; copied */

@@ -13,6 +13,10 @@
 #define BODY_GRID 6                             /* with a grid behind it */
 #define BODY_UNITS 7                            /* with what each member holds behind it */
 
+/* Hashes that are not the first are a bit of the deadline for the data. In BEGIN, which goes to nobody who does not
+ * know them, peers of before find a deadline that cannot be; a COMMIT has none, and they read it as it is. */
+static uint64_t newer_hashes(const struct body *b) { return 1ull << (b->what == BODY_BEGIN ? 63 : 35); }
+
 void body_free(struct body *b)
 {
 	for (size_t i = 0; b->m && i < b->n; i++) {
@@ -119,7 +123,7 @@ void body_encode(const struct body *b, struct buf *ret)
 	buf_u64(ret, b->params_version);
 	wire_put_json(ret, b->params);
 	buf_u64(ret, b->ready_us);
-	buf_u64(ret, b->data_us);
+	buf_u64(ret, b->data_us | (b->hashes == HASHES_BLAKE2SP ? newer_hashes(b) : 0));
 	assert(b->n <= WIRE_MEMBERS_MAX && b->parts <= WIRE_MEMBERS_MAX);
 	buf_u32(ret, (uint32_t)b->n);
 	for (size_t i = 0; i < b->n; i++)
@@ -178,6 +182,8 @@ static int get_head(struct rd *r, struct body *b, struct err *e)
 		return -1;
 	b->ready_us = rd_u64(r);
 	b->data_us = rd_u64(r);
+	b->hashes = b->data_us & newer_hashes(b) ? HASHES_BLAKE2SP : HASHES_SHA256;
+	b->data_us &= ~newer_hashes(b);
 	if (b->ready_us > WIRE_DEADLINE_US || b->data_us > WIRE_DEADLINE_US)
 		return err_set(e, ERR_PROTOCOL, "body: a deadline of more than a day");
 	return 0;

@@ -75,7 +75,7 @@ struct mate {
 	bool awaited;                           /* contributed to the last commit or is new: BEGIN waits for it */
 	bool counted;                           /* its samples are in a->sum */
 	uint64_t epoch, samples; uint8_t prev[DIGEST];  /* its last report */
-	double rate; uint64_t bandwidth; uint32_t micro;
+	double rate; uint64_t bandwidth; uint32_t micro; enum hashes hashes /* the newest that it knows */;
 	uint64_t share, done_us;                /* of a head: its unit's of an epoch, 0 not known; since when it has that */
 	uint8_t digest[16]; uint64_t digest_epoch;      /* of its parameters; epoch 0: none */
 	struct ranges grant;                    /* promised to it and not committed */

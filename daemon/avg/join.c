@@ -251,6 +251,7 @@ void join_on(struct avg *a, struct request *req)
 	m->flags = (uint8_t)((flags & (MATE_FOLLOWER | MATE_CLIENT | MATE_AUX | MATE_HOLD)) | (m->member ? m->flags &
 		MATE_FOLLOWER : 0));
 	m->micro = door_micro(a, micro);
+	m->hashes = json_get_hashes(j, a->conf.hashes);
 	if (endpoint_of(j, "at", &m->at) && m->at.port[0])
 		net_learn(a->net, &m->id, &m->at);
 	bool full = !(flags & MATE_FOLLOWER);

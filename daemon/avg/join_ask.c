@@ -257,6 +257,7 @@ void join_start(struct avg *a, struct mate *to)
 	json_object_set_new(q, "flags", json_integer(my_flags(a)));
 	json_object_set_new(q, "micro", json_integer(a->conf.micro_batch));
 	json_object_set_new(q, "rate", json_real(a->rate));
+	json_put_hashes(q, a->conf.hashes);
 	term_json(a, q);
 	json_object_set_new(q, "in", json_boolean(j->in));
 	json_object_set_new(q, "leading", json_boolean(j->leading));

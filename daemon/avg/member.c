@@ -86,6 +86,8 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 	}
 	if (!from || !from->member)
 		return err_set(e, ERR_AUTH, "the sender is no member here");
+	if (b->hashes > hashes_both(b->hashes, a->conf.hashes))
+		return err_set(e, ERR_PROTOCOL, "this peer does not know hashes of version %u", b->hashes);
 	if (begin_lawful(a, from, b, req->f.json, ret, e) && !PLANTED(TERMS_UNSIGNED))
 		return -1;
 	if (propose_check(a, b, e)) {
@@ -108,6 +110,16 @@ static bool better(const struct avg *a, const struct round *old, const struct bo
 	return x && (!y || !y->live || memcmp(x->order, y->order, 32) < 0);
 }
 
+/* All members know how its parts are hashed: it is this peer's to say when it leads. */
+static void learn_hashes(struct avg *a, const struct body *b)
+{
+	for (size_t i = 0; i < b->n && b->hashes > HASHES_SHA256; i++) {
+		struct mate *m = mate_find(a, &b->m[i].id);
+		if (m)
+			m->hashes = b->hashes;
+	}
+}
+
 static int begin_new(struct avg *a, struct request *req, struct body *b, const uint8_t *id,
 	const struct term_claim *t, struct err *e)
 {
@@ -124,6 +136,7 @@ static int begin_new(struct avg *a, struct request *req, struct body *b, const u
 	struct round *r = round_new(a, b, req->f.blob, req->f.blob_len, e);
 	if (!r)
 		return -1;
+	learn_hashes(a, &r->b);
 	recover_free(a);
 	recover_taken(a, from, t);
 	roster_lead(a, from);

@@ -44,6 +44,7 @@ static void post(struct avg *a, bool beat)
 	json_object_set_new(j, "prev", json_hex(a->point.prev, DIGEST));
 	json_object_set_new(j, "samples", json_integer((json_int_t)a->samples));
 	json_object_set_new(j, "rate", json_real(a->rate));
+	json_put_hashes(j, a->conf.hashes);
 	if (a->me->share)
 		json_object_set_new(j, "share", json_integer((json_int_t)a->me->share));
 	if (a->term)
@@ -337,6 +338,7 @@ void progress_on(struct avg *a, struct request *req)
 	}
 	json_get_f64(req->f.json, "rate", &m->rate, &e);
 	m->rate = m->rate > 0 ? m->rate : 0;
+	m->hashes = json_get_hashes(req->f.json, a->conf.hashes);
 	if (!json_get_u64(req->f.json, "bw", &bw, &e) && bw)
 		m->bandwidth = bw;
 	json_get_u64(req->f.json, "share", &share, &e);

@@ -19,7 +19,7 @@ static void make_run(struct job *j)
 	struct sent_make *m = container_of(j, struct sent_make, job);
 	const struct round *r = m->r;
 	for (size_t p = 0; p < r->b.parts; p++)
-		tree256_of(m->x + r->part[p].off, r->part[p].bytes, m->hash + TREE256 * p);
+		tree256_of(r->b.hashes, m->x + r->part[p].off, r->part[p].bytes, m->hash + TREE256 * p);
 	if (m->lie)
 		m->hash[0] ^= 1;
 }
@@ -88,7 +88,7 @@ static void check_run(struct job *j)
 	c->good = !c->verify || sent_verify(&r->a->conf.run, r->id, &r->b.m[c->member].id, l->hash, r->b.parts, l->sig);
 	if (!c->good)
 		return;
-	tree256_of(c->piece, r->part[c->part].bytes, hash);
+	tree256_of(r->b.hashes, c->piece, r->part[c->part].bytes, hash);
 	c->good = !memcmp(hash, l->hash + TREE256 * c->part, TREE256);
 }
 

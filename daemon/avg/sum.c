@@ -180,7 +180,7 @@ static void sum_done(struct job *j)
 static void hash_run(struct job *j)
 {
 	struct sum_job *s = container_of(j, struct sum_job, job);
-	tree256_of(s->coded ? (const void *)s->coded : s->out, s->r->part[s->part].bytes, s->hash);
+	tree256_of(s->r->b.hashes, s->coded ? (const void *)s->coded : s->out, s->r->part[s->part].bytes, s->hash);
 }
 
 bool sum_hashed(struct job *j, struct round **ret_round, size_t *ret_part)

@@ -44,6 +44,7 @@ struct body {
 	uint8_t round[DIGEST];          /* COMMIT: digest of the BEGIN that it ends; BEGIN: random */
 	uint64_t len, weight, params_version; json_t *params;
 	uint64_t ready_us, data_us;     /* BEGIN: deadlines from its arrival, for READY and for the data */
+	enum hashes hashes;             /* of parts: what all members of BEGIN know */
 	struct wire_member *m; size_t n;
 	struct wire_part *part; size_t parts;
 	struct wire_proposal *prop; size_t props;

@@ -6,6 +6,7 @@
 #ifndef DAEMON_NODE_H
 #define DAEMON_NODE_H
 #include "common/conf.h"
+#include "common/hash.h"
 #include "common/id.h"
 #include "common/reply.h"
 #include "env.h"
@@ -30,6 +31,7 @@ struct node_opts {
 	void (*news)(void *arg, const char *topic, const char *key, const json_t *news);
 	void *news_arg;
 	bool (*heard)(void *arg, const char *topic, const char *key);   /* arg: news_arg; NULL: everything is */
+	enum hashes hashes;                     /* as runs_ctx has it */
 	uint64_t memory_bytes;                  /* of this machine: runs that would need more are refused; 0: not known */
 };
 

@@ -92,6 +92,7 @@ static void answer(struct held *h, struct request *req)
 	json_t *j = json_pack("{s:I,s:I,s:I,s:o}", "epoch", (json_int_t)h->snap->epoch, "bytes",
 		(json_int_t)h->snap->bytes, "piece", (json_int_t)h->piece, "list", json_hex(h->list, sizeof h->list));
 	asked(h, &req->f.from);
+	json_put_hashes(j, h->hashes);
 	net_reply(req, j, blob_copy(h->answer.p, h->answer.len));
 }
 
@@ -102,7 +103,7 @@ static void hash_run(struct job *j)
 	for (size_t i = 0; i < h->n; i++) {
 		size_t off = i * h->piece, left = h->snap->bytes - off;
 		uint8_t hash[TREE256];
-		tree256_of(at + off, left < h->piece ? left : h->piece, hash);
+		tree256_of(h->hashes, at + off, left < h->piece ? left : h->piece, hash);
 		buf_put(&h->answer, hash, sizeof hash);
 	}
 	sha256_of(h->answer.p, h->answer.len, h->list);
@@ -167,7 +168,8 @@ static void snapped(void *arg, struct snapshot *snap, const struct err *e)
 }
 
 /* A copy that will do, made or being made; else room for one more is looked for. */
-static struct held *find(struct donors *d, const struct id *run, uint64_t from, size_t *ret_n, struct held **ret_idle)
+static struct held *find(struct donors *d, const struct id *run, uint64_t from, enum hashes by, size_t *ret_n,
+	struct held **ret_idle)
 {
 	*ret_n = 0;
 	*ret_idle = NULL;
@@ -175,7 +177,7 @@ static struct held *find(struct donors *d, const struct id *run, uint64_t from, 
 		struct held *h = list_entry(it, struct held, link);
 		if (!id_eq(&h->run, run))
 			continue;
-		if (!h->snap || h->snap->epoch >= from)
+		if (h->hashes == by && (!h->snap || h->snap->epoch >= from))
 			return h;
 		(*ret_n)++;
 		/* Pieces that wait and do not move keep a copy for a while, not for ever. */
@@ -228,6 +230,7 @@ static bool too_many(const struct donors *d, const struct id *who)
 static void give_list(struct donors *d, struct request *req, const struct id *run)
 {
 	uint64_t from = 0;
+	enum hashes by = json_get_hashes(req->f.json, d->rs->ctx.hashes);
 	size_t n;
 	struct run *r;
 	struct held *idle, *h;
@@ -242,7 +245,7 @@ static void give_list(struct donors *d, struct request *req, const struct id *ru
 		net_refuse(req, &e);
 		return;
 	}
-	h = find(d, run, from, &n, &idle);
+	h = find(d, run, from, by, &n, &idle);
 	if (h && h->ready) {
 		answer(h, req);
 		return;
@@ -271,6 +274,7 @@ static void give_list(struct donors *d, struct request *req, const struct id *ru
 	h = xcalloc(1, sizeof *h);
 	h->d = d;
 	h->run = *run;
+	h->hashes = by;
 	list_init(&h->waiters);
 	list_push(&h->waiters, &w->link);
 	list_push(&d->held, &h->link);

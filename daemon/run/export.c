@@ -213,6 +213,7 @@ static void told_there(void *arg, const struct frame *a, const struct err *e)
 {
 	struct owner *o = arg;
 	o->call = NULL;
+	o->hashes = a ? json_get_hashes(a->json, o->x->rs->ctx.hashes) : 0;
 	told(o, a ? (const void *)a->blob : NULL, a ? a->blob_len : 0, e);
 }
 

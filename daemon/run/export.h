@@ -17,11 +17,12 @@ struct export;
 struct saved_epoch { uint64_t epoch; uint8_t prev[DIGEST]; uint32_t n; struct extent *held; };
 /* Who may have checkpoints of the run; here: this peer. is: of the epoch that is taken, NULL: it is of no use. */
 struct owner { struct export *x; struct id id; bool here, open, failed; struct call *call; uint64_t rest_us;
-	uint32_t n; struct saved_epoch *saved; const struct saved_epoch *is; };
+	enum hashes hashes; uint32_t n; struct saved_epoch *saved; const struct saved_epoch *is; };
 /* What one owner says of a piece: its digest, or the piece. */
 struct said { struct piece *p; struct owner *o; struct call *call; bool gives, open, over, told; unsigned busy;
 	uint8_t digest[TREE256]; };
-struct piece { struct export *x; bool used, ready; size_t tensor; uint64_t lo, n; struct buf bytes;
+struct piece { struct export *x; bool used, ready; enum hashes hashes /* that all know who have it */; size_t tensor;
+	uint64_t lo, n; struct buf bytes;
 	uint32_t nsaid; struct said said[EXPORT_WORDS]; };
 
 enum export_op { EXPORT_OPEN, EXPORT_PUT, EXPORT_END, EXPORT_DROP };

@@ -48,7 +48,7 @@ static void came(struct said *w, const void *data, size_t len)
 	}
 	buf_clear(&p->bytes);
 	buf_put(&p->bytes, data, len);
-	tree256_of(data, len, w->digest);
+	tree256_of(p->hashes, data, len, w->digest);
 	over(w, NULL);
 }
 
@@ -82,7 +82,8 @@ static void ask(struct said *w)
 {
 	struct piece *p = w->p;
 	struct export *x = p->x;
-	struct saved_ask is = { .run = x->run, .epoch = x->epoch, .lo = p->lo, .n = p->n, .look = !w->gives };
+	struct saved_ask is = { .run = x->run, .epoch = x->epoch, .lo = p->lo, .n = p->n, .look = !w->gives,
+		.hashes = p->hashes };
 	w->open = true;
 	if (w->o->here) {
 		memcpy(is.prev, x->prev, DIGEST);
@@ -90,10 +91,12 @@ static void ask(struct said *w)
 		lends_ask(x->rs->lends, &is, said_here, w);
 		return;
 	}
-	w->call = net_call(x->rs->ctx.net, &w->o->id, KIND_RUN_SAVED, json_pack("{s:s,s:I,s:o,s:s,s:I,s:I,s:b}", "run",
-		x->hex, "epoch", (json_int_t)x->epoch, "prev", json_hex(x->prev, DIGEST), "tensor",
-		x->tensor[p->tensor].name, "lo", (json_int_t)p->lo, "n", (json_int_t)p->n, "look", !w->gives), NO_BLOB,
-		CLASS_weight, CALL_US, said_there, w);
+	json_t *j = json_pack("{s:s,s:I,s:o,s:s,s:I,s:I,s:b}", "run", x->hex, "epoch", (json_int_t)x->epoch, "prev",
+		json_hex(x->prev, DIGEST), "tensor", x->tensor[p->tensor].name, "lo", (json_int_t)p->lo, "n",
+		(json_int_t)p->n, "look", !w->gives);
+	if (is.look)
+		json_put_hashes(j, p->hashes);
+	w->call = net_call(x->rs->ctx.net, &w->o->id, KIND_RUN_SAVED, j, NO_BLOB, CLASS_weight, CALL_US, said_there, w);
 }
 
 /* ---- a piece ---- */
@@ -165,6 +168,10 @@ static bool begin(struct export *x, struct piece *p)
 		if (has(x, o, p))
 			p->said[p->nsaid++] = (struct said){ .p = p, .o = o };
 	}
+	p->hashes = hashes_both(x->rs->ctx.hashes, x->rs->ctx.hashes);
+	for (uint32_t k = 0; k < p->nsaid; k++)
+		if (!p->said[k].o->here)
+			p->hashes = hashes_both(p->hashes, p->said[k].o->hashes);
 	p->said[0].gives = true;
 	for (uint32_t k = 0; k < p->nsaid; k++)
 		if (p->said[k].o->here) {       /* best from here */

@@ -8,8 +8,8 @@
 #include "common/mem.h"
 #include "run/fetch.h"
 
-/*   RUN_STATE {run, from}  ->  members: a copy of the first epoch they have that is not before `from`
- *       <-  {epoch, bytes, piece, list}, blob: tree256 of every piece, then the point as JSON
+/*   RUN_STATE {run, from, hashes}  ->  members: a copy of the first epoch they have that is not before `from`
+ *       <-  {epoch, bytes, piece, list, hashes}, blob: tree256 of every piece, then the point as JSON
  *   RUN_STATE {run, list, piece, tag}  ->  one of them          then a transfer of that piece under tag
  *   RUN_STATE post  ->  who still sends: no more
  *
@@ -69,6 +69,7 @@ static int take_list(struct fetch *f, struct donor *d, const struct frame *a, st
 	avg_point_init(&d->point);
 	int rc = point ? avg_point_parse(&d->point, point, e) : -1;
 	json_decref(point);
+	d->hashes = json_get_hashes(a->json, f->hashes);
 	if (!rc)
 		d->hash = xmemdup(a->blob, n * TREE256);
 	return rc;
@@ -125,9 +126,12 @@ static void ask_all(struct fetch *f)
 	f->n = (f->bytes + f->piece - 1) / f->piece;
 	if (sync_holds(f->r) && !f->aside.v)
 		f->aside = (struct pieces){ xcalloc(f->n, sizeof *f->aside.v), f->n, f->piece, f->bytes };
-	for (size_t i = 0; i < f->nd; i++)
-		f->d[i].call = net_call(c->net, &f->d[i].id, KIND_RUN_STATE, json_pack("{s:s,s:I}", "run", f->r->hex, "from",
-			(json_int_t)from), NO_BLOB, CLASS_weight, ASK_US, listed, &f->d[i]);
+	for (size_t i = 0; i < f->nd; i++) {
+		json_t *j = json_pack("{s:s,s:I}", "run", f->r->hex, "from", (json_int_t)from);
+		json_put_hashes(j, f->hashes);
+		f->d[i].call = net_call(c->net, &f->d[i].id, KIND_RUN_STATE, j, NO_BLOB, CLASS_weight, ASK_US, listed,
+			&f->d[i]);
+	}
 }
 
 /* ---- agreeing ---- */
@@ -163,9 +167,25 @@ static void begin_pieces(struct fetch *f)
 	f->hash = xmemdup(f->ref->hash, f->n * TREE256);
 }
 
+/* Lists are compared, so they must be made in one way: the one that all know. */
+static bool made_alike(struct fetch *f)
+{
+	enum hashes least = f->hashes;
+	for (size_t i = 0; i < f->nd; i++)
+		if (f->d[i].listed && !f->d[i].out)
+			least = hashes_both(least, f->d[i].hashes);
+	if (least == f->hashes)
+		return true;
+	f->hashes = least;
+	fetch_again(f, "a member is of an older version, and hashes it in another way");
+	return false;
+}
+
 static void choose(struct fetch *f)
 {
 	size_t best = 0;
+	if (!made_alike(f))
+		return;
 	for (size_t i = 0; i < f->nd; i++) {
 		struct donor *d = &f->d[i];
 		size_t n = 0;
@@ -233,6 +253,7 @@ struct fetch *fetch_new(struct run *r)
 {
 	struct fetch *f = xcalloc(1, sizeof *f);
 	f->r = r;
+	f->hashes = hashes_both(r->rs->ctx.hashes, r->rs->ctx.hashes);
 	f->timer = (struct timer){ .fire = fire, .name = "run.fetch" };
 	list_init(&f->flights);
 	f->news = news;

@@ -12,6 +12,7 @@ enum piece { PIECE_NEEDED, PIECE_FLYING, PIECE_HERE };
 struct donor {
 	struct fetch *f; struct id id; struct call *call;
 	bool out, listed;               /* gives nothing any more; list, hash and point are its answer */
+	enum hashes hashes;             /* of that */
 	struct avg_point point;
 	uint8_t list[TREE256], *hash;
 	unsigned flying, given, misses;
@@ -19,12 +20,13 @@ struct donor {
 };
 /* data: where it comes; what is not what the list says never gets into the state. over: nobody waits for its job. */
 struct flight { struct list link; struct fetch *f; struct donor *d; size_t piece, len; struct call *call;
-	struct xfer *x; uint8_t *data, hash[TREE256]; struct job job; bool hashing, over; };
+	struct xfer *x; uint8_t *data, hash[TREE256]; struct job job; enum hashes hashes; bool hashing, over; };
 struct fetch {
 	struct run *r;
 	struct donor d[DONORS_MAX]; size_t nd;
 	struct donor *ref;              /* whose list is the state; NULL: not agreed yet */
 	size_t piece, n, left, bytes;
+	enum hashes hashes;             /* that all know who are asked */
 	uint8_t *hash, *have;           /* of the state; enum piece of each */
 	struct pieces aside;            /* not into the state, which is still needed; v NULL: in place */
 	struct list flights;

@@ -14,6 +14,7 @@ struct held {
 	struct id run;
 	struct snapshot *snap;          /* NULL: it is being made */
 	size_t piece, n;                /* bytes of one; pieces */
+	enum hashes hashes;
 	struct buf answer;              /* tree256 of every piece, then the point as JSON */
 	uint8_t list[TREE256];          /* SHA-256 of the hashes: names this copy */
 	bool ready, gone;               /* gone: its hashing job still runs */

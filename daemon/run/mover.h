@@ -4,8 +4,8 @@
  * keeps what may be needed, mover_source.c knows who has what, mover_where.c who there is, mover_part.c how parts are
  * said. Each calls those named after it, and none calls back. Which epoch it is, rally.h finds.
  *
- *   RUN_SHARD {run, epoch, prev}            ->  members     <- {"held": [[lo, hi, stat lo, stat hi], ...]}
- *   RUN_SHARD {run, epoch, prev, part, look} -> who has it  <- {"digest"}: tree256 of that shard's block
+ *   RUN_SHARD {run, epoch, prev}            ->  members     <- {"held": [[lo, hi, stat lo, stat hi], ...], hashes}
+ *   RUN_SHARD {run, epoch, prev, part, look, hashes} -> who has it  <- {"digest"}: tree256 of that shard's block
  *   RUN_SHARD {run, epoch, prev, part, tag} ->  who has it  <- {}, then a transfer of that shard's block
  *
  * What was held before a generation began stays until a COMMIT says that all have what they need. */
@@ -30,7 +30,7 @@ enum mover_step { MOVER_IDLE, MOVER_ASKS, MOVER_TAKES, MOVER_FILLS };
 struct source { struct mover *m; struct id id; struct call *call; bool out, busy; unsigned flying, asked;
 	/* It was busy: not asked before, then for one thing at a time; and how long that was, until it is not. */
 	uint64_t rest_us, pause_us; unsigned refused;   /* words, one after the other */
-	uint32_t n; struct shard_part *held; };
+	uint32_t n; struct shard_part *held; enum hashes hashes; };
 /* Where in a block numbers lie that must be finite: the first so many bytes, and from extra to the end. */
 struct numbers { size_t bytes, extra; uint32_t unit; };
 /* A piece that is missing here, parameters or running statistics: in a shard of its own until it has come. */
@@ -39,7 +39,8 @@ struct morsel { struct list link; struct mover *m; struct shard_part is; struct 
 	struct job job; bool looking, over;     /* a job looks through it; and nobody waits for that */
 	struct numbers numbers; const char *bad;  /* what is wrong with it; NULL: nothing */
 	struct word *word; uint32_t nwords, open;       /* of all who have it; so many are to come */
-	bool agreed, differs; uint8_t want[TREE256];    /* its digest, when most have said so; they do not agree */
+	bool agreed, differs; enum hashes hashes;       /* that all of them know */
+	uint8_t want[TREE256];    /* its digest, when most have said so; they do not agree */
 };
 /* What somebody who has a piece says that its digest is. */
 struct word { struct morsel *x; struct source *s; struct call *call; bool over, told;

@@ -12,7 +12,7 @@
 
 /* A copy of which somebody wants the digest; m NULL: nobody any more. */
 struct look { struct list link; struct mover *m; struct request *req; struct id to; struct shard s; struct job job;
-	struct numbers numbers; uint8_t digest[TREE256]; bool sound; };
+	struct numbers numbers; enum hashes hashes; uint8_t digest[TREE256]; bool sound; };
 struct gift { struct list link; struct mover *m; struct id to; struct shard s; struct xfer *x; };
 
 static void gift_free(struct gift *g)
@@ -117,7 +117,7 @@ static int give(struct mover *m, struct request *req, struct err *e)
 static void digest_run(struct job *j)
 {
 	struct look *l = container_of(j, struct look, job);
-	tree256_of(l->s.block, l->s.bytes, l->digest);
+	tree256_of(l->hashes, l->s.block, l->s.bytes, l->digest);
 	l->sound = mover_sound(&l->s, &l->numbers);
 }
 
@@ -149,7 +149,7 @@ static int look(struct mover *m, struct request *req, struct err *e)
 		return -1;
 	struct look *l = xcalloc(1, sizeof *l);
 	*l = (struct look){ .m = m, .to = req->f.from, .s = s, .req = net_keep(req),
-		.numbers = mover_numbers(&s) };
+		.numbers = mover_numbers(&s), .hashes = json_get_hashes(req->f.json, m->r->rs->ctx.hashes) };
 	list_push(&m->looks, &l->link);
 	m->nlooks++;
 	l->job = (struct job){ .name = "run.shard", .lane = env_lane(m->env, "hash"), .run = digest_run,
@@ -179,13 +179,20 @@ static int here(const struct mover *m, const struct request *req, struct err *e)
 	return 0;
 }
 
+static void tell_held(const struct mover *m, struct request *req)
+{
+	json_t *j = json_pack("{s:o}", "held", mover_held(m));
+	json_put_hashes(j, m->r->rs->ctx.hashes);
+	net_reply(req, j, NO_BLOB);
+}
+
 void mover_hand(struct mover *m, struct request *req)
 {
 	struct err e;
 	if (here(m, req, &e))
 		net_refuse(req, &e);
 	else if (!json_object_get(req->f.json, "part"))
-		net_reply(req, json_pack("{s:o}", "held", mover_held(m)), NO_BLOB);
+		tell_held(m, req);
 	else if (json_is_true(json_object_get(req->f.json, "look")) ? look(m, req, &e) : give(m, req, &e))
 		net_refuse(req, &e);
 }

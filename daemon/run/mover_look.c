@@ -98,6 +98,7 @@ static void ask(struct word *w, net_done_fn *said)
 	const struct run *r = x->m->r;
 	json_t *j = json_pack("{s:s,s:I,s:o,s:o,s:b}", "run", r->hex, "epoch", (json_int_t)r->point.epoch, "prev",
 		json_hex(r->point.prev, DIGEST), "part", mover_part_json(x->is.param, x->is.stat), "look", 1);
+	json_put_hashes(j, x->hashes);
 	w->s->asked++;
 	w->call = net_call(x->m->net, &w->s->id, KIND_RUN_SHARD, j, NO_BLOB, CLASS_weight, LOOK_CALL_US, said, w);
 }
@@ -111,6 +112,9 @@ bool mover_look_ask(struct morsel *x, net_done_fn *said)
 			if (!m->source[i].out && mover_source_has(&m->source[i], &x->is))
 				x->word[x->nwords++] = (struct word){ .x = x, .s = &m->source[i] };
 		x->open = x->nwords;
+		x->hashes = hashes_both(m->r->rs->ctx.hashes, m->r->rs->ctx.hashes);
+		for (uint32_t k = 0; k < x->nwords; k++)
+			x->hashes = hashes_both(x->hashes, x->word[k].s->hashes);
 	}
 	for (uint32_t k = 0; k < x->nwords; k++) {
 		struct word *w = &x->word[k];
@@ -172,7 +176,7 @@ static void look_run(struct job *j)
 {
 	struct morsel *x = container_of(j, struct morsel, job);
 	uint8_t digest[TREE256];
-	tree256_of(x->s.block, x->s.bytes, digest);
+	tree256_of(x->hashes, x->s.block, x->s.bytes, digest);
 	x->bad = NULL;
 	if (!mover_sound(&x->s, &x->numbers))
 		x->bad = "are no numbers that a state can have";

@@ -317,9 +317,11 @@ static void late(struct timer *t)
 		choose(m);
 }
 
-static int take_held(struct source *s, const json_t *list, struct err *e)
+static int take_held(struct source *s, const json_t *said, struct err *e)
 {
-	s->held = mover_parts_read(&s->n, trainer_shard(s->m->r->trainer)->l, list, e);
+	s->hashes = json_get_hashes(said, s->m->r->rs->ctx.hashes);
+	s->held = mover_parts_read(&s->n, trainer_shard(s->m->r->trainer)->l,
+		json_object_get(said, "held"), e);
 	return s->held ? 0 : -1;
 }
 
@@ -330,7 +332,7 @@ static void answered(void *arg, const struct frame *a, const struct err *e)
 	struct err mine;
 	s->call = NULL;
 	s->busy = e && e->code == ERR_BUSY;
-	s->out = e || take_held(s, json_object_get(a->json, "held"), &mine);
+	s->out = e || take_held(s, a->json, &mine);
 	if (m->step != MOVER_ASKS)
 		return;
 	if (answered_all(m, m->nsources)) {

@@ -64,7 +64,7 @@ static void landed(struct flight *l, const struct err *error)
 static void hash_run(struct job *j)
 {
 	struct flight *l = container_of(j, struct flight, job);
-	tree256_of(l->data, l->len, l->hash);
+	tree256_of(l->hashes, l->data, l->len, l->hash);
 }
 
 static void hash_done(struct job *j)
@@ -121,7 +121,7 @@ static void fly(struct fetch *f, struct donor *d, size_t piece)
 		return;
 	}
 	struct flight *l = xcalloc(1, sizeof *l);
-	*l = (struct flight){ .f = f, .d = d, .piece = piece, .len = len, .data = data };
+	*l = (struct flight){ .f = f, .d = d, .piece = piece, .len = len, .data = data, .hashes = d->hashes };
 	list_push(&f->flights, &l->link);
 	f->have[piece] = PIECE_FLYING;
 	d->flying++;

@@ -4,6 +4,7 @@
 #define DAEMON_RUN_H
 #include <jansson.h>
 #include "common/conf.h"
+#include "common/hash.h"
 #include "common/reply.h"
 #include "dht/dht.h"
 #include "kernels/layer.h"
@@ -31,6 +32,7 @@ struct runs_ctx {
 	void (*news)(void *arg, const char *topic, const char *key, const json_t *news); void *news_arg;
 	bool (*heard)(void *arg, const char *topic, const char *key);   /* does anybody follow this? NULL: yes */
 	uint64_t memory_bytes;                  /* of this machine; 0: not known */
+	enum hashes hashes;                     /* of states and means: the newest that this peer knows; 0: the first */
 };
 struct runs;
 struct runs *runs_new(const struct runs_ctx *ctx, struct err *e);       /* resumes what the store says was running */

@@ -122,7 +122,7 @@ static int piece(struct lend *l, struct err *e)
 	ckpt_head_done(&h);
 	if (rc || !l->is.look)
 		return rc;
-	tree256_of(l->out.p, l->out.len, digest);
+	tree256_of(l->is.hashes, l->out.p, l->out.len, digest);
 	buf_clear(&l->out);
 	buf_put(&l->out, digest, sizeof digest);
 	return 0;
@@ -154,6 +154,15 @@ static void next(struct lends *d)
 	env_work(env, &l->job);
 }
 
+/* Whoever asks which checkpoints there are is told how pieces of them can be hashed. */
+static json_t *said_of(const struct lend *l)
+{
+	json_t *j = json_object();
+	if (!l->is.epoch)
+		json_put_hashes(j, l->d->rs->ctx.hashes);
+	return j;
+}
+
 static void answer(struct lend *l)
 {
 	if (l->req && l->rc)
@@ -161,7 +170,7 @@ static void answer(struct lend *l)
 	else if (l->req && l->is.look)
 		net_reply(l->req, json_pack("{s:o}", "digest", json_hex(l->out.p, TREE256)), NO_BLOB);
 	else if (l->req)
-		net_reply(l->req, json_object(), blob_steal(&l->out));
+		net_reply(l->req, said_of(l), blob_steal(&l->out));
 	else if (l->done)
 		l->done(l->arg, &l->out, l->rc ? &l->e : NULL);
 	buf_free(&l->out);
@@ -263,6 +272,7 @@ static void on_saved(void *arg, struct request *req)
 	struct err e;
 	if (!req->wants_reply)
 		return;
+	is.hashes = json_get_hashes(req->f.json, d->rs->ctx.hashes);
 	if (read_ask(&is, req->f.json, &e) || may(d, req, &is.run, &e)) {
 		net_refuse(req, &e);
 		return;

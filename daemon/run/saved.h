@@ -1,8 +1,8 @@
 /* What checkpoints of this peer hold of a run, piece by piece, for whoever gathers a model whose parts lie on many
  * machines (export.c). The run may be over, or this daemon started anew since: the files are enough.
  *
- *   RUN_SAVED {run}                                 ->  <- {}, blob: saved_json's list, the newest first
- *   RUN_SAVED {run, epoch, prev, tensor, lo, n, look}  ->  <- {"digest"}: tree256 of those elements' bytes
+ *   RUN_SAVED {run}                                 ->  <- {hashes}, blob: saved_json's list, the newest first
+ *   RUN_SAVED {run, epoch, prev, tensor, lo, n, look, hashes}  ->  <- {"digest"}: tree256 of those elements' bytes
  *   RUN_SAVED {run, epoch, prev, tensor, lo, n}     ->  <- {}, blob: the bytes
  *
  * A checkpoint that is read stays for a minute longer than it would, and its hash is checked before any of it is
@@ -19,7 +19,7 @@
 
 /* epoch 0: which checkpoints are there? Else elements lo .. lo + n - 1 of a tensor, NET_BLOB_MAX bytes at most. */
 struct saved_ask { struct id run; uint64_t epoch; uint8_t prev[DIGEST]; char tensor[CKPT_NAME]; uint64_t lo, n;
-	bool look; };
+	bool look; enum hashes hashes; };
 /* bytes is the callee's to empty (buf_free); e says why there are none. */
 typedef void saved_fn(void *arg, struct buf *bytes, const struct err *e);
 

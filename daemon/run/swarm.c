@@ -340,7 +340,7 @@ int run_swarm_open(struct run *r, struct err *e)
 		.group_size = s->group_size, .topology = s->topology, .agree_every = s->agree_every,
 		.minority_wait_rounds = s->minority_wait,
 		.client = conf_bool(c->conf, "network", "client"), .aux = s->local.aux,
-		.micro_batch = s->local.batch };
+		.micro_batch = s->local.batch, .hashes = c->hashes };
 	conf.tensors = tensors = trainer_roles(r->trainer, &conf.ntensors);
 	conf.codec = (json_t *)s->codec;
 	conf.dealt = trainer_has_crew(r->trainer);

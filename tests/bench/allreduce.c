@@ -208,7 +208,7 @@ static void rounds(struct peer *p, const char *codec, bool clip)
 {
 	static const struct avg_cb cb = { .begin = on_begin, .commit = on_commit, .failed = on_failed, .resync = on_resync,
 		.grant = on_grant, .event = on_event, .room = on_room };
-	struct avg_conf conf = { .target_batch = (uint64_t)p->n, .len = p->len, .micro_batch = 1,
+	struct avg_conf conf = { .target_batch = (uint64_t)p->n, .len = p->len, .micro_batch = 1, .hashes = HASHES_NEWEST,
 		.codec = codec ? json_string(codec) : NULL, .robust = clip ? ROBUST_CLIP : ROBUST_NONE };
 	struct err e;
 	memset(conf.run.b, 7, 32);
@@ -300,7 +300,7 @@ static void digest_peer(struct peer *p)
 	for (unsigned i = 0; i < p->times + WARM; i++) {
 		p->begun = now_ms();
 		for (size_t at = 0; at < bytes; at += PIECE) {
-			tree256_of((const char *)p->x + at, bytes - at < PIECE ? bytes - at : PIECE, digest);
+			tree256_of(HASHES_NEWEST, (const char *)p->x + at, bytes - at < PIECE ? bytes - at : PIECE, digest);
 			all |= digest[0];
 		}
 		one_over(p);

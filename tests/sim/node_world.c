@@ -154,6 +154,7 @@ static void *start(struct env *env, int index, void *arg)
 	struct err e;
 	*p = (struct node_peer){ .env = env, .w = w, .index = index, .conf = conf_of(w, index), .reply = { answered } };
 	struct node_opts o = { .conf = p->conf, .state_dir = "/state", .has_swarm_key = true, .version = "sim",
+		.hashes = w->hashes[index],
 		.version_min = w->version_min[index], .version_max = w->version_max[index], .news = news, .news_arg = p,
 		.compute = { .par = par_of, .rest = rest_new, .arg = w } };
 	memset(o.swarm_key, w->stranger[index] == NODE_OTHER_SWARM ? 0xa5 : 0x5a, sizeof o.swarm_key);

@@ -31,6 +31,7 @@ struct node_world {
 	uint32_t batch_of[NODES_MAX];           /* of one; 0: as of every peer */
 	const char *remat_of[NODES_MAX];        /* its --remat; NULL: as in the spec */
 	uint16_t version_min[NODES_MAX], version_max[NODES_MAX];        /* 0: what this program speaks */
+	enum hashes hashes[NODES_MAX];          /* that it knows from its next start on; 0: the first */
 	bool client[NODES_MAX], idle[NODES_MAX] /* its operator joins nothing */;
 	enum node_who stranger[NODES_MAX];      /* who has its address from its next start on; another should be idle */
 	uint8_t seed[NODES_MAX][32]; bool has_seed[NODES_MAX];          /* chosen identities */

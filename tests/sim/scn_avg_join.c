@@ -1,6 +1,7 @@
 /* The averager in the simulator: fifty peers at once, one that does not fit, one that comes back. */
 #include <stdio.h>
 #include <string.h>
+#include "avg/int.h"
 #include "avg_world.h"
 #include "check.h"
 
@@ -300,6 +301,62 @@ static void scn_hurried_hiccup(struct sim *s)
 	world_free(w);
 }
 
+/* ---- peers of an older version ---- */
+
+/* Ten epochs later, in which it takes part: how are parts hashed? */
+static enum hashes hashes_after(struct world *w, int it)
+{
+	const struct avg *a = world_peer(w, 0)->avg;
+	uint64_t brought = it < 0 ? 0 : world_peer(w, it)->my_total;
+	enum hashes by = 0;
+	struct body c;
+	for (int i = 0; i < 10; i++) {
+		world_run_to(w, world_newest(w) + 1, 20 * SEC);
+		if (body_read(&c, a->last_commit.p, a->last_commit.len, NULL))
+			continue;
+		sim_check(w->s, i < 2 || by == c.hashes);       /* one of before it came, or of before it was heard */
+		by = c.hashes;
+		body_free(&c);
+	}
+	sim_check(w->s, it < 0 || world_peer(w, it)->my_total > brought);
+	return by;
+}
+
+/* One that does not know how the others hash what they hold comes in, leads its epochs, and goes: while it is there all
+ * hash as it does, and the mean is one. It comes again in the version of the others; then one of them goes back. */
+static void scn_versions(struct sim *s)
+{
+	struct world *w = world_new(s, 400, 64, 8, 20 * MSEC);
+	w->conf.hashes = HASHES_NEWEST;
+	if (sim_seed(s) % 3 == 0) {             /* pieces and sums are looked at, too */
+		w->slack = 10;
+		w->conf.robust = ROBUST_CLIP;
+	}
+	world_add(w, 3);
+	sim_check(s, hashes_after(w, -1) == HASHES_NEWEST);
+	w->conf.hashes = sim_seed(s) % 2 ? HASHES_SHA256 : 0;
+	world_add(w, 1);
+	world_run_to(w, world_newest(w) + 10, 20 * SEC);        /* it takes part, then brings something */
+	sim_check(s, hashes_after(w, 3) == HASHES_SHA256);
+	sim_kill(s, 1 + (int)(sim_seed(s) % 2));
+	sim_check(s, hashes_after(w, 3) == HASHES_SHA256);
+	w->conf.hashes = HASHES_NEWEST;
+	sim_kill(s, 3);
+	sim_check(s, hashes_after(w, -1) == HASHES_NEWEST);
+	sim_restart(s, 3);
+	world_run_to(w, world_newest(w) + 10, 20 * SEC);
+	sim_restart(s, 1 + (int)(sim_seed(s) % 2));     /* not both at once: they would begin anew */
+	world_run_to(w, world_newest(w) + 10, 20 * SEC);
+	sim_check(s, hashes_after(w, 3) == HASHES_NEWEST);
+	w->conf.hashes = HASHES_SHA256;
+	sim_kill(s, 2);
+	sim_restart(s, 2);
+	world_run_to(w, world_newest(w) + 10, 20 * SEC);
+	sim_check(s, hashes_after(w, 2) == HASHES_SHA256);
+	world_same(w);
+	world_free(w);
+}
+
 static bool last_applied(struct sim *s, void *arg)
 {
 	return world_newest(arg) == 4;
@@ -334,7 +391,7 @@ static void scn_untold(struct sim *s)
 
 static const struct scn list[] = { SCN(join), SCN(door), SCN(full), SCN(back), SCN(orphans), SCN(hurried),
 	SCN(hurried_five),
-	SCN(hurried_dies), SCN(hurried_hiccup), SCN(untold), {0} };
+	SCN(hurried_dies), SCN(hurried_hiccup), SCN(untold), SCN(versions), {0} };
 
 int main(int argc, char **argv)
 {

@@ -124,6 +124,24 @@ static void scn_anybody(struct sim *s)
 	line_end(l);
 }
 
+/* Some of the holders know another way of hashing what they hold than the others. */
+static void scn_versions(struct sim *s)
+{
+	struct line *l = saved(s, PIPELINE, 5);
+	int from = (int)rng_below(sim_rng(s), 5);
+	for (int i = from; i < from + 3; i++) {
+		sim_kill(s, i % 5);
+		l->w->hashes[i % 5] = HASHES_NEWEST;
+		sim_restart(s, i % 5);
+		line_goes_on(l, 3);
+	}
+	node_run_to(l->w, node_newest(l->w) + 12, 180 * SEC);
+	int node = node_any(l->w);
+	written(l, node, begin(l, node));
+	line_goes_on(l, 2);
+	line_end(l);
+}
+
 /* A holder dies on the way, and another has what it held. */
 static void scn_holder_dies(struct sim *s)
 {
@@ -324,7 +342,7 @@ static void on_forged(void *arg, struct request *req)
 	}
 	(void)json_get_u64(req->f.json, "n", &n, &e);
 	zeros = xcalloc((size_t)n + 1, sizeof *zeros);
-	tree256_of(zeros, (size_t)n * sizeof *zeros, digest);
+	tree256_of(HASHES_SHA256, zeros, (size_t)n * sizeof *zeros, digest);
 	if (json_is_true(json_object_get(req->f.json, "look")))
 		net_reply(req, json_pack("{s:o}", "digest", json_hex(digest, TREE256)), NO_BLOB);
 	else
@@ -396,7 +414,7 @@ static void scn_garbage(struct sim *s)
 	line_end(l);
 }
 
-static const struct scn list[] = { SCN(anybody), SCN(liar), SCN(differ), SCN(holder_dies), SCN(missing),
+static const struct scn list[] = { SCN(anybody), SCN(versions), SCN(liar), SCN(differ), SCN(holder_dies), SCN(missing),
 	SCN(garbage), SCN(forger), SCN(no_room), {0} };
 
 int main(int argc, char **argv)

@@ -359,8 +359,13 @@ static void test_body(void **state)
 		struct buf p = { 0 }, q = { 0 };
 		struct err e;
 		make_body(&b, &rng);
+		b.what = round % 4 < 2 ? BODY_COMMIT : BODY_BEGIN;
+		b.hashes = round % 2 ? HASHES_SHA256 : HASHES_BLAKE2SP;
+		b.data_us = b.what == BODY_BEGIN ? rng_below(&rng, WIRE_DEADLINE_US + 1) : 0;
 		body_encode(&b, &p);
 		assert_int_equal(body_decode(&c, p.p, p.len, &e), 0);
+		assert_int_equal(b.hashes, c.hashes);
+		assert_int_equal(b.data_us, c.data_us);
 		body_encode(&c, &q);
 		assert_int_equal(p.len, q.len);
 		assert_memory_equal(p.p, q.p, p.len);   /* canonical */
@@ -375,6 +380,8 @@ static void test_body(void **state)
 				body_free(&c);
 			p.p[at] = was;
 		}
+		b.what = BODY_COMMIT;
+		b.data_us = 0;
 		b.m[0].samples++;                       /* a weight that its members do not add up to */
 		buf_clear(&p);
 		body_encode(&b, &p);
