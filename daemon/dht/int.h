@@ -31,8 +31,9 @@
 #define SHUN_US 5000000                         /* the first time; doubled up to */
 #define SHUN_MAX_US 60000000
 #define VERIFIED_SLOTS 2048
-#define INLINED_SLOTS 256                       /* peers that fall into one share what may be checked on the loop */
-struct inlined { uint64_t since_us; uint32_t n; };
+#define INLINED_SLOTS 256                       /* peers of whom something was checked on the loop of late, by four */
+#define INLINED_ROW 4
+struct inlined { uint64_t who, since_us; uint32_t n; };
 
 struct boot { struct endpoint at; uint64_t backoff_us, next_us, look_us /* at who answered there */,
 	removals /* of the table, when it was in there last */; bool dialing, joined, self, cared;

@@ -160,17 +160,31 @@ bool verify_full(struct dht *d, const struct id *from)
 		my_signs >= WAIT_SIGNS_OF_ONE || my_bytes >= WAIT_BYTES_OF_ONE;
 }
 
+/* What of that peer was checked here of late. It shares a count with another only where five have been at work who fall
+ * into one row. */
+static struct inlined *inlined_of(struct dht *d, const struct id *from, uint64_t now)
+{
+	uint64_t who = siphash(d->hash_key, 8, from->b, 32);
+	struct inlined *row = &d->inlined[who % (INLINED_SLOTS / INLINED_ROW) * INLINED_ROW], *ret = NULL;
+	for (int i = 0; i < INLINED_ROW && !ret; i++)
+		ret = row[i].who == who ? &row[i] : NULL;
+	for (int i = 0; i < INLINED_ROW && !ret; i++)
+		ret = now - row[i].since_us >= INLINE_US ? &row[i] : NULL;
+	ret = ret ? ret : row;
+	if (now - ret->since_us >= INLINE_US)
+		*ret = (struct inlined){ who, now, 0 };
+	return ret;
+}
+
 /* May so many of that peer be checked here and now? */
 static bool on_loop(struct dht *d, const struct id *from, size_t n)
 {
-	struct inlined *of_one = &d->inlined[siphash(d->hash_key, 8, from->b, 32) % INLINED_SLOTS];
 	uint64_t now = env_now(d->env);
+	struct inlined *of_one = inlined_of(d, from, now);
 	if (!n)
 		return true;
 	if (now - d->inlined_all.since_us >= INLINE_US)
-		d->inlined_all = (struct inlined){ now, 0 };
-	if (now - of_one->since_us >= INLINE_US)
-		*of_one = (struct inlined){ now, 0 };
+		d->inlined_all = (struct inlined){ .since_us = now };
 	if (n > INLINE_MOST || of_one->n + n > INLINE_OF_ONE || d->inlined_all.n + n > INLINE_ALL)
 		return false;
 	of_one->n += (uint32_t)n;
