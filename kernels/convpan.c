@@ -99,18 +99,25 @@ static void panel(const struct convpan *g, const struct plan *p, const real *s, 
 
 /* --- forward */
 
-/* Some output channels of a panel, right to y, or by way of tmp[rows][16] when the image ends inside of the panel. */
-static void panel_out(const struct job *j, const real *b, size_t k, int rows, size_t at, real *y, real *tmp)
+/* Some output channels of one or two panels, right to y, or by way of tmp[rows][16] when the image ends inside of the
+ * one. Returns how many panels. */
+static size_t panels_out(const struct job *j, const real *b, size_t k, int rows, size_t at, size_t panels, real *y,
+	real *tmp)
 {
-	size_t plane = j->g->oh * j->g->ow, n = plane - at < L ? plane - at : L, ld = n < L ? L : plane;
-	real *to = n < L ? tmp : y + k * plane + at;
+	size_t plane = j->g->oh * j->g->ow, left = plane - at;
+	int whole = left < L ? 1 : wino_even(left / L < panels ? left / L : panels, j->p->isa->panels);
+	size_t n = left < L ? left : (size_t)whole * L, ld = left < L ? L : plane;
+	real *to = left < L ? tmp : y + k * plane + at;
+	struct wino_product x = { .a = j->w + k * j->p->n, .lda = j->p->n, .b = b, .ldb = L, .bn = j->p->n * L,
+		.n = j->p->n, .rows = rows, .panels = whole, .c = to, .ldc = ld, .cn = L };
 
-	j->p->isa->product(j->w + k * j->p->n, j->p->n, b, L, j->p->n, rows, to, ld, false);
+	j->p->isa->product(&x);
 	for (size_t r = 0; j->bias && r < (size_t)rows; r++)
-		for (size_t l = 0; l < L; l++)
+		for (size_t l = 0; l < n; l++)
 			to[r * ld + l] += j->bias[k + r];
-	for (size_t r = 0; n < L && r < (size_t)rows; r++)
+	for (size_t r = 0; left < L && r < (size_t)rows; r++)
 		memcpy(y + (k + r) * plane + at, tmp + r * L, n * sizeof(real));
+	return (size_t)whole;
 }
 
 static void forward_part(void *arg, int part, int parts)
@@ -119,7 +126,7 @@ static void forward_part(void *arg, int part, int parts)
 	const struct convpan *g = j->g;
 	const struct plan *p = j->p;
 	real *s = j->own + (size_t)part * p->own, *b = s + p->image, *tmp = b + PANELS * p->n * L;
-	size_t plane = g->oh * g->ow, rows = (size_t)p->isa->rows, lo, hi;
+	size_t plane = g->oh * g->ow, lo, hi;
 
 	memset(b, 0, PANELS * p->n * L * sizeof(real));
 	par_slice(g->batch, 1, part, parts, &lo, &hi);
@@ -128,10 +135,12 @@ static void forward_part(void *arg, int part, int parts)
 		for (size_t at = 0; at < plane; at += PANELS * L) {
 			for (size_t q = 0; q < PANELS && at + q * L < plane; q++)
 				panel(g, p, s, at + q * L, b + q * p->n * L);
-			for (size_t k = 0; k < g->oc; k += rows)
-				for (size_t q = 0; q < PANELS && at + q * L < plane; q++)
-					panel_out(j, b + q * p->n * L, k, (int)(g->oc - k < rows ? g->oc - k : rows), at + q * L,
+			for (size_t k = 0, rows; k < g->oc; k += rows) {
+				rows = (size_t)wino_even(g->oc - k, p->isa->rows);
+				for (size_t q = 0; q < PANELS && at + q * L < plane;)
+					q += panels_out(j, b + q * p->n * L, k, (int)rows, at + q * L, PANELS - q,
 						j->y + image * g->oc * plane, tmp);
+			}
 		}
 	}
 }
@@ -163,10 +172,11 @@ static void gradient_part(void *arg, int part, int parts)
 	const struct convpan *g = j->g;
 	const struct plan *p = j->p;
 	real *s = j->own + (size_t)part * p->own, *lines = s + p->image, *sum = lines + PIXELS * p->np + L;
-	size_t plane = g->oh * g->ow, rows = (size_t)p->isa->rows, lo, hi;
+	size_t plane = g->oh * g->ow, lo, hi;
+	struct wino_product x = { .lda = plane, .ldb = p->np, .bn = L, .ldc = p->np, .cn = L };
 	bool add = false;
 
-	par_slice(g->oc, rows, part, parts, &lo, &hi);
+	par_slice(g->oc, (size_t)p->isa->rows, part, parts, &lo, &hi);
 	for (size_t image = 0; lo < hi && image < g->batch; image++) {
 		spread(g, p, j->x + image * g->ic * g->ih * g->iw, s);
 		for (size_t at = 0; at < plane; at += PIXELS, add = true) {
@@ -174,10 +184,18 @@ static void gradient_part(void *arg, int part, int parts)
 
 			for (size_t l = 0; l < n; l++)
 				line(g, p, s, (at + l) / g->ow, (at + l) % g->ow, lines + l * p->np);
-			for (size_t c = 0; c < p->np; c += L)
-				for (size_t k = lo; k < hi; k += rows)
-					p->isa->product(j->dy + (image * g->oc + k) * plane + at, plane, lines + c, p->np, n,
-						(int)(hi - k < rows ? hi - k : rows), sum + (k - lo) * p->np + c, p->np, add);
+			x.n = n;
+			x.add = add;
+			for (size_t c = 0; c < p->np; c += (size_t)x.panels * L) {
+				x.panels = wino_even((p->np - c) / L, p->isa->panels);
+				x.b = lines + c;
+				for (size_t k = lo; k < hi; k += (size_t)x.rows) {
+					x.rows = wino_even(hi - k, p->isa->rows);
+					x.a = j->dy + (image * g->oc + k) * plane + at;
+					x.c = sum + (k - lo) * p->np + c;
+					p->isa->product(&x);
+				}
+			}
 		}
 	}
 	for (size_t k = lo; add && k < hi; k++)

@@ -157,26 +157,34 @@ static void forward_part(void *arg, int part, int parts)
 {
 	const struct job *j = arg;
 	const struct map *m = j->m;
-	size_t rows = (size_t)m->isa->rows, oc = j->g->oc, lo, hi;
+	size_t oc = j->g->oc, lo, hi;
+	struct wino_product x = { .lda = m->icp, .ldb = m->bp, .bn = L, .n = j->g->ic, .ldc = m->bp, .cn = L };
 
-	par_slice(oc, rows, part, parts, &lo, &hi);
-	for (size_t k = lo; k < hi; k += rows)
+	par_slice(oc, (size_t)m->isa->rows, part, parts, &lo, &hi);
+	for (size_t k = lo; k < hi; k += (size_t)x.rows) {
+		x.rows = wino_even(hi - k, m->isa->rows);
 		for (size_t o = 0; o < m->out; o++) {
 			real *to = j->to + (o * oc + k) * m->bp;
-			int n = (int)(hi - k < rows ? hi - k : rows);
-			bool add = false;
 
+			x.add = false;
 			for (size_t i = 0; i < m->in; i++) {
 				size_t t = m->tap[o][i];
 
-				for (size_t q = 0; t != NONE && q < m->bp; q += L)
-					m->isa->product(j->weight + (t * oc + k) * m->icp, m->icp, j->from + i * j->g->ic * m->bp + q,
-						m->bp, j->g->ic, n, to + q, m->bp, add);
-				add = add || t != NONE;
+				if (t == NONE)
+					continue;
+				x.a = j->weight + (t * oc + k) * m->icp;
+				for (size_t q = 0; q < m->bp; q += (size_t)x.panels * L) {
+					x.panels = wino_even((m->bp - q) / L, m->isa->panels);
+					x.b = j->from + i * j->g->ic * m->bp + q;
+					x.c = to + q;
+					m->isa->product(&x);
+				}
+				x.add = true;
 			}
-			if (!add)
-				memset(to, 0, (size_t)n * m->bp * sizeof(real));
+			if (!x.add)
+				memset(to, 0, (size_t)x.rows * m->bp * sizeof(real));
 		}
+	}
 	for (size_t k = lo; k < hi; k++)
 		for (size_t b = 0; b < j->g->batch; b++)
 			for (size_t o = 0; o < m->out; o++)
@@ -189,27 +197,32 @@ static void data_part(void *arg, int part, int parts)
 {
 	const struct job *j = arg;
 	const struct map *m = j->m;
-	size_t rows = (size_t)m->isa->rows, oc = j->g->oc, ic = j->g->ic, batch = j->g->batch, lo, hi;
+	size_t oc = j->g->oc, ic = j->g->ic, batch = j->g->batch, lo, hi;
+	struct wino_product x = { .lda = m->ocp, .ldb = m->icp, .bn = L, .n = oc, .ldc = m->icp, .cn = L };
 
 	par_slice(m->icp, L, part, parts, &lo, &hi);
-	for (size_t c = lo; c < hi; c += L) {
-		size_t end = ic - c < L ? ic : c + L;
-
+	for (size_t c = lo, end; c < hi; c = end) {
+		x.panels = wino_even((hi - c) / L, m->isa->panels);
+		end = c + (size_t)x.panels * L;
 		for (size_t i = 0; i < m->in; i++) {
-			bool add = false;
-
+			x.add = false;
 			for (size_t o = 0; o < m->out; o++) {
 				size_t t = m->tap[o][i];
 
-				for (size_t b = 0; t != NONE && b < batch; b += rows)
-					m->isa->product(j->to + (o * batch + b) * m->ocp, m->ocp, j->weight + t * oc * m->icp + c, m->icp,
-						oc, (int)(batch - b < rows ? batch - b : rows), j->from + (i * batch + b) * m->icp + c,
-						m->icp, add);
-				add = add || t != NONE;
+				if (t == NONE)
+					continue;
+				x.b = j->weight + t * oc * m->icp + c;
+				for (size_t b = 0; b < batch; b += (size_t)x.rows) {
+					x.rows = wino_even(batch - b, m->isa->rows);
+					x.a = j->to + (o * batch + b) * m->ocp;
+					x.c = j->from + (i * batch + b) * m->icp + c;
+					m->isa->product(&x);
+				}
+				x.add = true;
 			}
 			for (size_t b = 0; b < batch; b++)
-				for (size_t l = c; l < end; l++)
-					j->dx[(b * ic + l) * m->in + i] = add ? j->from[(i * batch + b) * m->icp + l] : 0;
+				for (size_t l = c; l < end && l < ic; l++)
+					j->dx[(b * ic + l) * m->in + i] = x.add ? j->from[(i * batch + b) * m->icp + l] : 0;
 		}
 	}
 }
@@ -221,17 +234,21 @@ static void gradient_tap(const struct job *j, size_t k, int n, size_t t)
 	const struct map *m = j->m;
 	size_t oc = j->g->oc, ic = j->g->ic;
 	real *to = j->weight + (t * oc + k) * m->icp;
+	struct wino_product x = { .lda = m->bp, .ldb = m->icp, .bn = L, .n = j->g->batch, .rows = n, .ldc = m->icp,
+		.cn = L };
 
-	for (size_t c = 0; c < m->icp; c += L) {
-		bool add = false;
-
+	for (size_t c = 0; c < m->icp; c += (size_t)x.panels * L) {
+		x.panels = wino_even((m->icp - c) / L, m->isa->panels);
+		x.c = to + c;
+		x.add = false;
 		for (size_t o = 0; o < m->out; o++)
 			for (size_t i = 0; i < m->in; i++) {
 				if (m->tap[o][i] != t)
 					continue;
-				m->isa->product(j->to + (o * oc + k) * m->bp, m->bp, j->from + i * j->g->batch * m->icp + c, m->icp,
-					j->g->batch, n, to + c, m->icp, add);
-				add = true;
+				x.a = j->to + (o * oc + k) * m->bp;
+				x.b = j->from + i * j->g->batch * m->icp + c;
+				m->isa->product(&x);
+				x.add = true;
 			}
 	}
 	for (size_t r = 0; r < (size_t)n; r++)
@@ -243,13 +260,15 @@ static void gradient_part(void *arg, int part, int parts)
 {
 	const struct job *j = arg;
 	const struct map *m = j->m;
-	size_t rows = (size_t)m->isa->rows, lo, hi;
+	size_t lo, hi;
 
-	par_slice(j->g->oc, rows, part, parts, &lo, &hi);
-	for (size_t k = lo; k < hi; k += rows)
+	par_slice(j->g->oc, (size_t)m->isa->rows, part, parts, &lo, &hi);
+	for (size_t k = lo, rows; k < hi; k += rows) {
+		rows = (size_t)wino_even(hi - k, m->isa->rows);
 		for (size_t t = 0; t < m->taps; t++)
 			if (m->used[t])
-				gradient_tap(j, k, (int)(hi - k < rows ? hi - k : rows), t);
+				gradient_tap(j, k, (int)rows, t);
+	}
 }
 
 /* --- the three computations */

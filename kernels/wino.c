@@ -137,6 +137,8 @@ void wino_strip(const struct pass *p, const struct grid *g, const struct block *
 				memset(to, 0, g->ld * sizeof(real));
 				continue;
 			}
+			for (size_t j = 0; j < w; j += 64 / sizeof(real))       /* the next channel lies far away */
+				__builtin_prefetch(image + (h + y - pad) * w + j);
 			row_copy(image + (y - pad) * w, w, pad, g->ld, to);
 		}
 	}
@@ -237,15 +239,21 @@ static void tiles_in(const struct forward *f, const struct block *b, size_t lo, 
 static void products(const struct pass *p, const struct block *b, const real *u, const real *v, size_t n, size_t all,
 	real *m)
 {
-	size_t rows = (size_t)p->isa->rows;
+	struct wino_product x = { .lda = p->cp, .ldb = L, .bn = p->c * L, .n = p->c, .ldc = p->e * L, .cn = n * p->e * L };
 
 	for (size_t e = 0; e < p->e; e++) {
 		const real *ue = u + p->weight[e] * (all * p->cp + L);
 
-		for (size_t q = 0; q < b->panels; q++)          /* its panel stays in the first cache, weights pass by */
-			for (size_t k = 0; k < n; k += rows)
-				p->isa->product(ue + k * p->cp, p->cp, v + ((e * b->panels + q) * p->c + e) * L, L, p->c,
-					(int)(n - k < rows ? n - k : rows), m + ((q * n + k) * p->e + e) * L, p->e * L, false);
+		for (size_t q = 0; q < b->panels; q += (size_t)x.panels) {      /* stay in the first cache, weights pass by */
+			x.panels = wino_even(b->panels - q, p->isa->panels);
+			x.b = v + ((e * b->panels + q) * p->c + e) * L;
+			for (size_t k = 0; k < n; k += (size_t)x.rows) {
+				x.rows = wino_even(n - k, p->isa->rows);
+				x.a = ue + k * p->cp;
+				x.c = m + ((q * n + k) * p->e + e) * L;
+				p->isa->product(&x);
+			}
+		}
 	}
 }
 

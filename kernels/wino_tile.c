@@ -1,10 +1,9 @@
-/* Tiles of Winograd's convolution for three instruction sets. The transforms are plain loops over lanes, which the
- * compiler vectorizes; products and transpositions are intrinsics where there are any. */
+/* Tiles of Winograd's convolution for three instruction sets. The transforms are arithmetic of the compiler's
+ * vectors; products and transpositions are intrinsics where there are any. */
 #include "kernels/wino_tile.h"
 #include <assert.h>
 #include <string.h>
 #include "kernels/isa.h"
-#include "kernels/wino_1d.h"
 #if defined(__x86_64__) && !defined(REAL_DOUBLE)
 #include <immintrin.h>
 #define X86 1
@@ -12,60 +11,8 @@
 #define X86 0
 #endif
 
-/* --- transforms of both dimensions: columns of from[n][n] into tmp[to][n], then its rows into ret[to][to] */
-
-#define TWO_D(one, kind, n, to, src, ss, dst, step) do { \
-		real tmp[WINO_E][L]; \
-		for (int i = 0; i < (n); i++) \
-			one(kind, (src) + (size_t)i * (ss), (size_t)(n) * (ss), tmp[i], (size_t)(n) * L); \
-		for (int i = 0; i < (to); i++) \
-			one(kind, tmp[i * (n)], L, (dst) + (size_t)(i * (to)) * (step), step); \
-	} while (0)
-
-/* kind is a constant where these are called, so that loops over tiles unroll. */
-BODY in_body(int kind, real (*d)[L], real *ret, size_t step)
-{
-	TWO_D(in_1d, kind, wino_shape[kind].in, wino_shape[kind].side, d[0], (size_t)L, ret, step);
-}
-BODY out_body(int kind, const real *x, real (*ret)[L])
-{
-	TWO_D(out_1d, kind, wino_shape[kind].side, wino_shape[kind].out, x, (size_t)L, ret[0], (size_t)L);
-}
-BODY grad_body(int kind, real (*y)[L], real *ret, size_t step)
-{
-	TWO_D(grad_1d, kind, wino_shape[kind].out, wino_shape[kind].side, y[0], (size_t)L, ret, step);
-}
-BODY weight_body(int kind, real (*w)[L], real *ret, size_t step)
-{
-	TWO_D(weight_1d, kind, 3, wino_shape[kind].weights, w[0], (size_t)L, ret, step);
-}
-BODY dweight_body(int kind, const real *u, size_t step, real (*ret)[L])
-{
-	TWO_D(dweight_1d, kind, wino_shape[kind].weights, 3, u, step, ret[0], (size_t)L);
-}
-
-#define EACH(kind, call) do { \
-		switch (kind) { \
-		case WINO_F2: call(WINO_F2); break; \
-		case WINO_F4: call(WINO_F4); break; \
-		case WINO_STRIDED: call(WINO_STRIDED); break; \
-		case WINO_SPREAD: call(WINO_SPREAD); break; \
-		} \
-	} while (0)
-
-#define IN(k) in_body(k, d, ret, step)
-#define OUT(k) out_body(k, x, ret)
-#define GRAD(k) grad_body(k, y, ret, step)
-#define WEIGHT(k) weight_body(k, w, ret, step)
-#define DWEIGHT(k) dweight_body(k, u, step, ret)
-#define TRANSFORMS(isa, attribute) \
-	attribute static void in_##isa(enum wino_kind kind, real (*d)[L], real *ret, size_t step) { EACH(kind, IN); } \
-	attribute static void out_##isa(enum wino_kind kind, const real *x, real (*ret)[L]) { EACH(kind, OUT); } \
-	attribute static void grad_##isa(enum wino_kind kind, real (*y)[L], real *ret, size_t step) { EACH(kind, GRAD); } \
-	attribute static void weight_##isa(enum wino_kind kind, real (*w)[L], real *ret, size_t step) \
-	{ EACH(kind, WEIGHT); } \
-	attribute static void dweight_##isa(enum wino_kind kind, const real *u, size_t step, real (*ret)[L]) \
-	{ EACH(kind, DWEIGHT); }
+#define L WINO_LANES
+#define LANES for (int j = 0; j < L; j++)
 
 /* --- plain */
 
@@ -86,18 +33,40 @@ static void scatter_plain(int m, real (*y)[L], real *dst, size_t ld, const size_
 				dst[off[t] + (size_t)r * ld + (size_t)i] = y[r * m + i][t];
 }
 
-static void product_plain(const real *a, size_t lda, const real *b, size_t ldb, size_t n, int rows, real *c,
-	size_t ldc, bool add)
-{
-	for (int i = 0; i < rows; i++) {
-		real sum[L] = { 0 };
+typedef real four __attribute__((vector_size(4 * sizeof(real)), aligned(sizeof(real)), may_alias));
 
-		for (size_t l = 0; l < n; l++)
-			LANES
-				sum[j] += a[(size_t)i * lda + l] * b[l * ldb + (size_t)j];
-		LANES
-			c[(size_t)i * ldc + (size_t)j] = add ? c[(size_t)i * ldc + (size_t)j] + sum[j] : sum[j];
-	}
+static inline __attribute__((always_inline)) void product_rows(int rows, const struct wino_product *p, const real *a,
+	real *c)
+{
+	four s[2][L / 4];
+	const real *b = p->b;
+
+	memset(s, 0, sizeof(s));
+	for (size_t l = 0; l < p->n; l++, b += p->ldb)
+		for (int i = 0; i < rows; i++) {
+			real v = a[(size_t)i * p->lda + l];
+
+			for (int j = 0; j < L / 4; j++)
+				s[i][j] += ((const four *)b)[j] * v;
+		}
+	for (int i = 0; i < rows; i++)
+		for (int j = 0; j < L / 4; j++) {
+			four *to = (four *)(c + (size_t)i * p->ldc) + j;
+
+			if (p->add)
+				s[i][j] = *to + s[i][j];
+			*to = s[i][j];
+		}
+}
+
+static void product_plain(const struct wino_product *p)
+{
+	int i = 0;
+
+	for (; i + 2 <= p->rows; i += 2)
+		product_rows(2, p, p->a + (size_t)i * p->lda, p->c + (size_t)i * p->ldc);
+	if (i < p->rows)
+		product_rows(1, p, p->a + (size_t)i * p->lda, p->c + (size_t)i * p->ldc);
 }
 
 static void turn_plain(const real *x, size_t from, real *ret, size_t step)
@@ -107,7 +76,10 @@ static void turn_plain(const real *x, size_t from, real *ret, size_t step)
 			ret[j * step + i] = x[i * from + j];
 }
 
-TRANSFORMS(plain, )
+#define NAME(x) x##_plain
+#define TARGET 
+#define WIDTH 4
+#include "kernels/wino_transform.h"
 
 #if X86
 /* --- AVX2 */
@@ -213,10 +185,11 @@ AVX2 static void scatter_avx2(int m, real (*y)[L], real *dst, size_t ld, const s
 	}
 }
 
-INLINE void product_body(int rows, const real *a, size_t lda, const real *b, size_t ldb, size_t n, real *c, size_t ldc,
-	bool add)
+INLINE void product_body(int rows, const struct wino_product *p)
 {
 	__m256 s0[6], s1[6];                    /* indexed by constants only: they stay in registers */
+	const real *a = p->a, *b = p->b;
+	size_t lda = p->lda, ldb = p->ldb, n = p->n;
 
 #pragma GCC unroll 6
 	for (int i = 0; i < rows; i++)
@@ -234,9 +207,9 @@ INLINE void product_body(int rows, const real *a, size_t lda, const real *b, siz
 	}
 #pragma GCC unroll 6
 	for (int i = 0; i < rows; i++) {
-		real *to = c + (size_t)i * ldc;
+		real *to = p->c + (size_t)i * p->ldc;
 
-		if (add) {
+		if (p->add) {
 			s0[i] = _mm256_add_ps(_mm256_loadu_ps(to), s0[i]);
 			s1[i] = _mm256_add_ps(_mm256_loadu_ps(to + 8), s1[i]);
 		}
@@ -245,16 +218,15 @@ INLINE void product_body(int rows, const real *a, size_t lda, const real *b, siz
 	}
 }
 
-AVX2 static void product_avx2(const real *a, size_t lda, const real *b, size_t ldb, size_t n, int rows, real *c,
-	size_t ldc, bool add)
+AVX2 static void product_avx2(const struct wino_product *p)
 {
-	switch (rows) {
-	case 6: product_body(6, a, lda, b, ldb, n, c, ldc, add); break;
-	case 5: product_body(5, a, lda, b, ldb, n, c, ldc, add); break;
-	case 4: product_body(4, a, lda, b, ldb, n, c, ldc, add); break;
-	case 3: product_body(3, a, lda, b, ldb, n, c, ldc, add); break;
-	case 2: product_body(2, a, lda, b, ldb, n, c, ldc, add); break;
-	default: product_body(1, a, lda, b, ldb, n, c, ldc, add);
+	switch (p->rows) {
+	case 6: product_body(6, p); break;
+	case 5: product_body(5, p); break;
+	case 4: product_body(4, p); break;
+	case 3: product_body(3, p); break;
+	case 2: product_body(2, p); break;
+	default: product_body(1, p);
 	}
 }
 
@@ -272,21 +244,65 @@ AVX2 static void turn_avx2(const real *x, size_t from, real *ret, size_t step)
 		}
 }
 
-TRANSFORMS(avx2, AVX2)
+#define NAME(x) x##_avx2
+#define TARGET AVX2
+#define WIDTH 8
+#include "kernels/wino_transform.h"
 
 /* --- AVX-512: one register holds sixteen lanes */
 
 #define ROWS_512 12
+#define INLINE_512 static inline __attribute__((always_inline, target("avx2,fma," ISA_AVX512)))
 
-static inline __attribute__((always_inline, target("avx2,fma," ISA_AVX512))) void product_body_512(int rows,
-	const real *a, size_t lda, const real *b, size_t ldb, size_t n, real *c, size_t ldc, bool add)
+/* Two panels: each number of a is loaded once for two multiplications, else loads are what it waits for. Rows are
+ * addressed three to a pointer. */
+INLINE_512 void product_pair_512(int rows, const struct wino_product *p)
+{
+	__m512 s0[ROWS_512], s1[ROWS_512];
+	const real *b0 = p->b, *b1 = p->b + p->bn, *a[ROWS_512 / 3];
+	size_t lda = p->lda, ldb = p->ldb;
+
+#pragma GCC unroll 12
+	for (int i = 0; i < rows; i++) {
+		real *to = p->c + (size_t)i * p->ldc;
+
+		__builtin_prefetch(to, 1);
+		__builtin_prefetch(to + p->cn, 1);
+		s0[i] = s1[i] = _mm512_setzero_ps();
+		if (i % 3 == 0)
+			a[i / 3] = p->a + (size_t)i * lda;
+	}
+#pragma GCC unroll 2
+	for (size_t l = 0; l < p->n; l++, b0 += ldb, b1 += ldb) {
+		__m512 v0 = _mm512_loadu_ps(b0), v1 = _mm512_loadu_ps(b1);
+
+#pragma GCC unroll 12
+		for (int i = 0; i < rows; i++) {
+			__m512 v = _mm512_set1_ps(a[i / 3][(size_t)(i % 3) * lda + l]);
+
+			s0[i] = _mm512_fmadd_ps(v, v0, s0[i]);
+			s1[i] = _mm512_fmadd_ps(v, v1, s1[i]);
+		}
+	}
+#pragma GCC unroll 12
+	for (int i = 0; i < rows; i++) {
+		real *to = p->c + (size_t)i * p->ldc, *next = to + p->cn;
+
+		_mm512_storeu_ps(to, p->add ? _mm512_add_ps(_mm512_loadu_ps(to), s0[i]) : s0[i]);
+		_mm512_storeu_ps(next, p->add ? _mm512_add_ps(_mm512_loadu_ps(next), s1[i]) : s1[i]);
+	}
+}
+
+INLINE_512 void product_one_512(int rows, const struct wino_product *p)
 {
 	__m512 s[ROWS_512];
+	const real *a = p->a, *b = p->b;
+	size_t lda = p->lda, ldb = p->ldb;
 
 #pragma GCC unroll 12
 	for (int i = 0; i < rows; i++)
 		s[i] = _mm512_setzero_ps();
-	for (size_t l = 0; l < n; l++) {
+	for (size_t l = 0; l < p->n; l++) {
 		__m512 v = _mm512_loadu_ps(b + l * ldb);
 
 #pragma GCC unroll 12
@@ -295,37 +311,36 @@ static inline __attribute__((always_inline, target("avx2,fma," ISA_AVX512))) voi
 	}
 #pragma GCC unroll 12
 	for (int i = 0; i < rows; i++) {
-		real *to = c + (size_t)i * ldc;
+		real *to = p->c + (size_t)i * p->ldc;
 
-		_mm512_storeu_ps(to, add ? _mm512_add_ps(_mm512_loadu_ps(to), s[i]) : s[i]);
+		_mm512_storeu_ps(to, p->add ? _mm512_add_ps(_mm512_loadu_ps(to), s[i]) : s[i]);
 	}
 }
 
-AVX512 static void product_avx512(const real *a, size_t lda, const real *b, size_t ldb, size_t n, int rows, real *c,
-	size_t ldc, bool add)
+AVX512 static void product_avx512(const struct wino_product *p)
 {
-	if (rows == ROWS_512) {
-		product_body_512(ROWS_512, a, lda, b, ldb, n, c, ldc, add);
-		return;
+	switch (p->panels == 2 ? ROWS_512 + p->rows : p->rows) {
+#define CASE(r) case r: product_one_512(r, p); break; case ROWS_512 + (r): product_pair_512(r, p); break;
+	CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
+#undef CASE
 	}
-	for (; rows >= 4; rows -= 4, a += 4 * lda, c += 4 * ldc)
-		product_body_512(4, a, lda, b, ldb, n, c, ldc, add);
-	for (; rows > 0; rows--, a += lda, c += ldc)
-		product_body_512(1, a, lda, b, ldb, n, c, ldc, add);
 }
 
-TRANSFORMS(avx512, AVX512)
+#define NAME(x) x##_avx512
+#define TARGET AVX512
+#define WIDTH L
+#include "kernels/wino_transform.h"
 #endif
 
 const struct wino_tile *wino_tile(enum cpu cpu)
 {
-	static const struct wino_tile plain = { 6, gather_plain, scatter_plain, in_plain, out_plain, grad_plain,
+	static const struct wino_tile plain = { 6, 1, gather_plain, scatter_plain, in_plain, out_plain, grad_plain,
 		weight_plain,
 		dweight_plain, product_plain, turn_plain };
 #if X86
-	static const struct wino_tile avx2 = { 6, gather_avx2, scatter_avx2, in_avx2, out_avx2, grad_avx2, weight_avx2,
+	static const struct wino_tile avx2 = { 6, 1, gather_avx2, scatter_avx2, in_avx2, out_avx2, grad_avx2, weight_avx2,
 		dweight_avx2, product_avx2, turn_avx2 };
-	static const struct wino_tile avx512 = { ROWS_512, gather_avx2, scatter_avx2, in_avx512, out_avx512, grad_avx512,
+	static const struct wino_tile avx512 = { ROWS_512, 2, gather_avx2, scatter_avx2, in_avx512, out_avx512, grad_avx512,
 		weight_avx512, dweight_avx512, product_avx512, turn_avx2 };
 
 	if (cpu != CPU_PLAIN && __builtin_cpu_supports("fma"))

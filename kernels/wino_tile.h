@@ -18,8 +18,16 @@ static const struct wino_shape wino_shape[] = {
 	[WINO_STRIDED] = { 9, 9, 4, 6, 8 }, [WINO_SPREAD] = { 5, 9, 8, 6, 4 },
 };
 
+/* c[i][q] (+)= sum over l < n of a[i * lda + l] * b[q][l * ldb + 0..16), for i < rows and q < panels; panels lie bn
+ * apart in b and cn apart in c, rows of c ldc apart. Each sum runs over l in its order, whatever else is computed. */
+struct wino_product {
+	const real *a, *b; real *c;
+	size_t lda, ldb, bn, n, ldc, cn;
+	int rows, panels; bool add;
+};
+
 struct wino_tile {
-	int rows;                               /* of the product below that one call computes */
+	int rows, panels;                       /* of the product below that one call computes, at most */
 	/* side x side elements of sixteen tiles, whose corners are src + off[lane] and rows ld apart: ret[side * side].
 	 * Reads up to 9 elements of each row. */
 	void (*gather)(int side, const real *src, size_t ld, const uint32_t *off, real (*ret)[WINO_LANES]);
@@ -33,12 +41,17 @@ struct wino_tile {
 	void (*grad)(enum wino_kind kind, real (*y)[WINO_LANES], real *ret, size_t step);
 	void (*weight)(enum wino_kind kind, real (*w)[WINO_LANES], real *ret, size_t step);
 	void (*dweight)(enum wino_kind kind, const real *u, size_t step, real (*ret)[WINO_LANES]);
-	/* c[i][0..16) (+)= sum over l < n of a[i * lda + l] * b[l * ldb + 0..16), for i < rows */
-	void (*product)(const real *a, size_t lda, const real *b, size_t ldb, size_t n, int rows, real *c, size_t ldc,
-		bool add);
+	void (*product)(const struct wino_product *p);
 	/* 16 x 16: ret[j * step + i] = x[i * from + j] */
 	void (*turn)(const real *x, size_t from, real *ret, size_t step);
 };
 const struct wino_tile *wino_tile(enum cpu cpu);
+/* The next of so many rows, or of so many panels, that are left: pieces of one size, as far as that goes. */
+static inline int wino_even(size_t left, int most)
+{
+	size_t pieces = (left + (size_t)most - 1) / (size_t)most;
+
+	return (int)((left + pieces - 1) / pieces);
+}
 
 #endif

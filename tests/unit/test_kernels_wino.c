@@ -3,6 +3,7 @@
 #include <math.h>
 #include "kernels_util.h"
 #include "kernels/wino.h"
+#include "kernels/wino_tile.h"
 
 struct bed { struct wino g; size_t oh, ow, nx, ny, nw; real *x, *w, *dy, *bias; double *y, *dx, *dw; };
 
@@ -167,6 +168,82 @@ static void test_smaller_batches_need_no_more(void **state)
 		}
 }
 
+enum { TERMS = 37, LDA = 41, LDB = 2 * WINO_LANES + 3, LDC = 2 * WINO_LANES + 5, ROWS = 16 };
+struct factors { real a[ROWS * LDA], b[TERMS * LDB], was[ROWS * LDC]; };
+
+/* Element (i, j) of the product. */
+static real product_at(const struct factors *f, const struct wino_product *p, bool fused, size_t i, size_t j)
+{
+	size_t panel = j / p->cn, lane = j % p->cn;
+	real sum = 0;
+
+	if (i >= (size_t)p->rows || panel >= (size_t)p->panels || lane >= WINO_LANES)
+		return f->was[i * LDC + j];
+	for (size_t l = 0; l < TERMS; l++) {
+		real x = f->a[i * LDA + l], y = f->b[l * LDB + panel * p->bn + lane];
+
+		sum = fused ? (real)fmaf((float)x, (float)y, (float)sum) : sum + x * y;
+	}
+	return p->add ? f->was[i * LDC + j] + sum : sum;
+}
+
+/* Whatever is computed at once, each sum runs over l in its order: fused where there is fused arithmetic. */
+static void check_products(const struct factors *f, enum cpu cpu)
+{
+	const struct wino_tile *t = wino_tile(cpu);
+	struct wino_product p = { .a = f->a, .b = f->b, .lda = LDA, .ldb = LDB, .bn = WINO_LANES + 1, .n = TERMS,
+		.ldc = LDC, .cn = WINO_LANES + 2 };
+	real c[ROWS * LDC];
+
+	assert_true(t->rows <= ROWS && t->panels <= 2);
+	p.c = c;
+	for (int which = 0; which < 2 * t->rows * t->panels; which++) {
+		p.add = which % 2;
+		p.rows = 1 + which / 2 % t->rows;
+		p.panels = 1 + which / 2 / t->rows;
+		memcpy(c, f->was, sizeof(c));
+		t->product(&p);
+		for (size_t i = 0; i < ROWS; i++)
+			for (size_t j = 0; j < LDC; j++) {
+				real want = product_at(f, &p, t != wino_tile(CPU_PLAIN), i, j);
+
+				if (memcmp(&want, &c[i * LDC + j], sizeof(want)))
+					fail_msg("%s, %d rows, %d panels: element %zu, %zu", cpu_name(cpu), p.rows, p.panels, i, j);
+			}
+	}
+}
+
+static void test_products(void **state)
+{
+	struct factors f;
+	enum cpu best;
+
+	assert_int_equal(cpu_pick(NULL, &best, NULL), 0);
+	for (size_t i = 0; i < ROWS * LDA; i++)
+		f.a[i] = (real)sin((double)i);
+	for (size_t i = 0; i < TERMS * LDB; i++)
+		f.b[i] = (real)cos(3.0 * (double)i);
+	for (size_t i = 0; i < ROWS * LDC; i++)
+		f.was[i] = (real)i;
+	for (enum cpu cpu = CPU_PLAIN; cpu <= best; cpu++)
+		check_products(&f, cpu);
+}
+
+/* As few pieces as there can be, and none much smaller than the others. */
+static void test_even(void **state)
+{
+	for (size_t left = 1; left < 200; left++) {
+		int first = wino_even(left, 12), piece;
+		size_t n = 0;
+
+		for (size_t at = 0; at < left; at += (size_t)piece, n++) {
+			piece = wino_even(left - at, 12);
+			assert_true(piece > 0 && piece <= 12 && first - piece <= 1);
+		}
+		assert_int_equal(n, (left + 11) / 12);
+	}
+}
+
 /* A batch of none does nothing. */
 static void test_none(void **state)
 {
@@ -184,7 +261,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all), cmocka_unit_test(test_strided), cmocka_unit_test(test_none),
-		cmocka_unit_test(test_smaller_batches_need_no_more)
+		cmocka_unit_test(test_smaller_batches_need_no_more), cmocka_unit_test(test_products),
+		cmocka_unit_test(test_even)
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
