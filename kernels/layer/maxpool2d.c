@@ -4,6 +4,9 @@
 #include <string.h>
 #include "kernels/isa.h"
 #include "kernels/layer.h"
+#if defined(__x86_64__) && !defined(REAL_DOUBLE)
+#include <immintrin.h>
+#endif
 
 enum { KERNEL, STRIDE, PADDING };
 
@@ -221,9 +224,93 @@ ISA_BODY planes_body(const void *v, size_t lo, size_t hi)
 }
 ISA_KERNEL(planes);
 
+#if defined(__x86_64__) && !defined(REAL_DOUBLE)
+#define AVX512 __attribute__((target(ISA_AVX512)))
+#define ACROSS 16               /* outputs of a row at once */
+
+/* Which of the sixteen columns from p on are in a row of w. */
+static inline __mmask16 columns(ptrdiff_t p, size_t w)
+{
+	ptrdiff_t lo = p < 0 ? -p : 0, hi = (ptrdiff_t)w - p;
+
+	return lo >= ACROSS || hi <= lo ? 0 : (__mmask16)((hi >= ACROSS ? 0xffffu : (1u << hi) - 1) & ~((1u << lo) - 1));
+}
+
+/* Columns p, p + s, ... of a row, s one or two; those outside are zeros. */
+static inline __attribute__((always_inline)) AVX512 __m512 across(const real *row, ptrdiff_t p, size_t w, size_t s)
+{
+	const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+	__m512 v = _mm512_maskz_loadu_ps(columns(p, w), row + p);
+
+	if (s == 1)
+		return v;
+	p += ACROSS;
+	return _mm512_permutex2var_ps(v, even, _mm512_maskz_loadu_ps(columns(p, w), row + p));
+}
+
+/* Row i of the output, borders and all. Every lane begins with the first element of its window, which any other that
+ * is larger than nothing takes the place of. */
+static inline __attribute__((always_inline)) AVX512 void row_across(const struct layer *l, size_t s, const real *x,
+	size_t i, real *y, int32_t *where)
+{
+	size_t h = l->in.d[1], w = l->in.d[2], ow = l->out.d[2], k = (size_t)l->attr[KERNEL], r0, r1;
+	const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+
+	window(i, s, (size_t)l->attr[PADDING], k, h, &r0, &r1);
+	for (size_t j = 0; j < ow; j += ACROSS) {
+		ptrdiff_t p = (ptrdiff_t)(j * s) - (ptrdiff_t)l->attr[PADDING];
+		__m512i at = _mm512_add_epi32(_mm512_set1_epi32((int)p), _mm512_slli_epi32(lanes, s == 2));
+		__m512i first = _mm512_set1_epi32((int)(r0 * w)), here = _mm512_add_epi32(first, at);
+		__m512 best = _mm512_set1_ps(-INFINITY);
+		__mmask16 whole = columns((ptrdiff_t)j, ow);
+
+		first = _mm512_add_epi32(first, _mm512_max_epi32(at, _mm512_setzero_si512()));
+		for (size_t r = r0; r < r1; r++, here = _mm512_add_epi32(here, _mm512_set1_epi32((int)w)))
+			for (size_t q = 0; q < k; q++) {
+				__m512i column = _mm512_add_epi32(at, _mm512_set1_epi32((int)q));
+				__m512 v = across(x + r * w, p + (ptrdiff_t)q, w, s);
+				__mmask16 take = _mm512_cmplt_epu32_mask(column, _mm512_set1_epi32((int)w));
+
+				take = _mm512_mask_cmp_ps_mask(take, v, best, _CMP_NLE_UQ);     /* larger, or the first NaN */
+				take = _mm512_mask_cmp_ps_mask(take, best, best, _CMP_ORD_Q);
+				best = _mm512_mask_mov_ps(best, take, v);
+				first = _mm512_mask_add_epi32(first, take, here, _mm512_set1_epi32((int)q));
+			}
+		_mm512_mask_storeu_ps(y + j, whole, best);
+		if (where)
+			_mm512_mask_storeu_epi32(where + j, whole, first);
+	}
+}
+
+AVX512 static void planes_across(const void *v, size_t lo, size_t hi)
+{
+	const struct layer_call *c = v;
+	const struct layer *l = c->l;
+	size_t in = l->in.d[1] * l->in.d[2], ow = l->out.d[2], s = stride_of(l);
+	int32_t *where = c->extra;
+
+	if (s > 2) {
+		planes.fn[CPU_AVX512](v, lo, hi);
+		return;
+	}
+	for (size_t p = lo; p < hi; p++)
+		for (size_t i = 0; i < l->out.d[1]; i++) {
+			size_t at = (p * l->out.d[1] + i) * ow;
+
+			if (s == 2)
+				row_across(l, 2, c->x + p * in, i, c->y + at, where ? where + at : NULL);
+			else
+				row_across(l, 1, c->x + p * in, i, c->y + at, where ? where + at : NULL);
+		}
+}
+static const struct isa pools = { { planes_plain, planes_avx2, planes_across } };
+#else
+#define pools planes
+#endif
+
 static void forward(const struct par *par, const struct layer_call *c)
 {
-	isa_run(par, &planes, c, c->batch * c->l->in.d[0], 1, 0);
+	isa_run(par, &pools, c, c->batch * c->l->in.d[0], 1, 0);
 }
 
 static void backward_part(void *arg, int part, int parts)
