@@ -48,6 +48,12 @@ static bool tiled(const struct layer *l, size_t rows)
 	return ((rows > 4 && rows <= GEMM_TILE_FEW) || rows >= MANY) && features(&l->out) >= 16 && features(&l->in) >= 16;
 }
 
+/* Not without OpenBLAS: then sums have a stated order. */
+static bool by_tiles(const struct par *par, const struct layer *l, size_t rows)
+{
+	return par->blas && gemm_tile_has(par->cpu) && tiled(l, rows);
+}
+
 struct job { const struct layer_call *c; struct gemm_tile g; enum cpu cpu; size_t bytes; };
 
 /* Columns of C are shared out. */
@@ -83,8 +89,7 @@ static void product(const struct par *par, const struct layer_call *c, bool tran
 		.g = { .trans_b = trans, .m = rows, .n = n, .k = k, .alpha = 1, .a = x, .lda = k, .b = c->param, .ldb = ld,
 		.c = y, .ldc = n, .bias = bias } };
 
-	/* not without OpenBLAS: then sums have a stated order; many rows: measured with AVX2 only */
-	if (par->blas && gemm_tile_has(par->cpu) && tiled(c->l, rows) && (rows < MANY || par->cpu == CPU_AVX2)) {
+	if (by_tiles(par, c->l, rows)) {
 		if (gemm_flops(rows, n, k) < 1e6)
 			tiles_part(&j, 0, 1);
 		else
@@ -129,7 +134,7 @@ static void weight_grad(const struct par *par, const struct layer_call *c, size_
 		.g = { .trans_a = true, .m = m, .n = n, .k = rows, .alpha = 1, .a = a, .lda = m, .b = b, .ldb = n,
 		.c = c->dparam, .ldc = n } };
 
-	if (!c->fresh || !par->blas || !gemm_tile_has(par->cpu) || !tiled(c->l, rows) || rows >= MANY)
+	if (!c->fresh || !by_tiles(par, c->l, rows) || (rows >= MANY && par->cpu != CPU_AVX512))
 		gemm(par, true, false, m, n, rows, 1, a, m, b, n, c->fresh ? 0 : 1, c->dparam, n);
 	else if (gemm_flops(rows, m, n) < 1e6)
 		tiles_part(&j, 0, 1);
