@@ -36,6 +36,8 @@ class Gpt(nn.Module):
 		self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
 		self.ln_f, self.head = nn.LayerNorm(width), nn.Linear(width, vocab, bias=False)
 		self.head.weight = self.wte.weight
+		for e in self.wte, self.wpe:            # as GPT-2 begins: with N(0, 1) logits of 28 make gradients denormal, which takes seconds
+			nn.init.normal_(e.weight, std=0.02)
 
 	def forward(self, x):
 		x = self.wte(x) + self.wpe(torch.arange(x.shape[1]))
