@@ -25,6 +25,7 @@ static void conf_defaults(struct avg_conf *c)
 		c->round_floor_us = 200 * MS;
 	if (!c->micro_batch)
 		c->micro_batch = 1;
+	c->hashes = hashes_both(c->hashes, HASHES_NEWEST);
 	if (!c->slice)
 		c->slice = 1u << 17;
 	c->tensors = xmemdup(c->tensors ? c->tensors : &(struct avg_tensor){ 0 }, (c->ntensors + !c->ntensors) *
@@ -66,6 +67,7 @@ struct avg *avg_new(struct env *env, struct net *net, struct chunks *chunks, str
 	a->me = mate_make(a, net_self(net));
 	a->me->at = *net_endpoint(net);
 	a->me->micro = a->conf.micro_batch;
+	a->me->hashes = a->conf.hashes;
 	a->me->flags = (uint8_t)((conf->client ? MATE_CLIENT : 0) | (conf->aux ? MATE_AUX : 0));
 	if (hub_enter(a, e)) {
 		mate_free(a, a->me);

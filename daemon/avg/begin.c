@@ -28,10 +28,10 @@ static void gather(struct avg *a, struct body *b)
 	qsort(v, n, sizeof *v, by_id);
 	b->m = xcalloc(n, sizeof *b->m);
 	b->n = n;
-	b->hashes = HASHES_NEWEST;
+	b->hashes = a->conf.hashes;
 	for (size_t i = 0; i < n; i++) {
-		if (v[i] == a->me || !PLANTED(HASHES_UNASKED))
-			b->hashes = hashes_both(b->hashes, v[i] == a->me ? a->conf.hashes : v[i]->hashes);
+		if (!PLANTED(HASHES_UNASKED))
+			b->hashes = hashes_both(b->hashes, v[i]->hashes);
 		body_put_member(a, v[i], &b->m[i]);
 		b->m[i].grant = (struct ranges){ 0 };
 		b->m[i].flags |= v[i]->fresh ? MATE_NEW : 0;

@@ -131,8 +131,7 @@ static void build(struct round *r, struct body *c)
 	struct avg *a = r->a;
 	*c = (struct body){ .what = BODY_COMMIT, .run = a->conf.run, .leader = a->me->id, .epoch = r->b.epoch + 1,
 		.term = r->term, .attempt = r->attempt, .life = a->life, .minority = r->lead->minority, .hashes = r->b.hashes,
-		.len = r->b.len,
-		.params_version = r->b.params_version, .params = json_incref(r->b.params) };
+		.len = r->b.len, .params_version = r->b.params_version, .params = json_incref(r->b.params) };
 	memcpy(c->prev, r->b.prev, DIGEST);
 	memcpy(c->round, r->id, DIGEST);
 	c->m = xcalloc(r->b.n + a->nmates, sizeof *c->m);

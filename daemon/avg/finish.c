@@ -103,14 +103,14 @@ int attempt_check(struct round *r, const struct attempt *at, struct err *e)
 	return r->flow ? grid_flow_stand(r, at->stand, at->samples, e) : 0;
 }
 
-/* The same parts in the same rows; who sums them may be others. */
+/* The same parts in the same rows, hashed in the same way; who sums them may be others. */
 static bool fits(const struct round *r, const struct body *c)
 {
 	struct tree t;
 	struct err e;
 	if (!grid_same(&r->b.grid, &c->grid))
 		return false;
-	if (r->b.parts != c->parts || c->n < r->b.n || r->tree.rows != c->rows ||
+	if (r->b.hashes != c->hashes || r->b.parts != c->parts || c->n < r->b.n || r->tree.rows != c->rows ||
 			(c->rows > 1 && memcmp(c->row, r->tree.row, r->b.n * sizeof *c->row)))
 		return false;
 	if (!c->held != !r->b.held || c->generation != r->b.generation ||

@@ -86,7 +86,7 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 	}
 	if (!from || !from->member)
 		return err_set(e, ERR_AUTH, "the sender is no member here");
-	if (b->hashes > hashes_both(b->hashes, a->conf.hashes))
+	if (b->hashes > a->conf.hashes)
 		return err_set(e, ERR_PROTOCOL, "this peer does not know hashes of version %u", b->hashes);
 	if (begin_lawful(a, from, b, req->f.json, ret, e) && !PLANTED(TERMS_UNSIGNED))
 		return -1;
@@ -115,7 +115,7 @@ static void learn_hashes(struct avg *a, const struct body *b)
 {
 	for (size_t i = 0; i < b->n && b->hashes > HASHES_SHA256; i++) {
 		struct mate *m = mate_find(a, &b->m[i].id);
-		if (m)
+		if (m && m->hashes < b->hashes)
 			m->hashes = b->hashes;
 	}
 }

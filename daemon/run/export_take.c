@@ -168,7 +168,7 @@ static bool begin(struct export *x, struct piece *p)
 		if (has(x, o, p))
 			p->said[p->nsaid++] = (struct said){ .p = p, .o = o };
 	}
-	p->hashes = hashes_both(x->rs->ctx.hashes, x->rs->ctx.hashes);
+	p->hashes = x->rs->ctx.hashes;
 	for (uint32_t k = 0; k < p->nsaid; k++)
 		if (!p->said[k].o->here)
 			p->hashes = hashes_both(p->hashes, p->said[k].o->hashes);

@@ -253,7 +253,7 @@ struct fetch *fetch_new(struct run *r)
 {
 	struct fetch *f = xcalloc(1, sizeof *f);
 	f->r = r;
-	f->hashes = hashes_both(r->rs->ctx.hashes, r->rs->ctx.hashes);
+	f->hashes = r->rs->ctx.hashes;
 	f->timer = (struct timer){ .fire = fire, .name = "run.fetch" };
 	list_init(&f->flights);
 	f->news = news;

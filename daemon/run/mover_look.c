@@ -112,7 +112,7 @@ bool mover_look_ask(struct morsel *x, net_done_fn *said)
 			if (!m->source[i].out && mover_source_has(&m->source[i], &x->is))
 				x->word[x->nwords++] = (struct word){ .x = x, .s = &m->source[i] };
 		x->open = x->nwords;
-		x->hashes = hashes_both(m->r->rs->ctx.hashes, m->r->rs->ctx.hashes);
+		x->hashes = m->r->rs->ctx.hashes;
 		for (uint32_t k = 0; k < x->nwords; k++)
 			x->hashes = hashes_both(x->hashes, x->word[k].s->hashes);
 	}

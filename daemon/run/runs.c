@@ -119,6 +119,7 @@ struct runs *runs_new(const struct runs_ctx *ctx, struct err *e)
 {
 	struct runs *rs = xcalloc(1, sizeof *rs);
 	rs->ctx = *ctx;
+	rs->ctx.hashes = hashes_both(ctx->hashes, HASHES_NEWEST);
 	rs->calls = &calls;
 	list_init(&rs->list);
 	list_init(&rs->graves);

@@ -1,7 +1,7 @@
 /* The averager in the simulator: fifty peers at once, one that does not fit, one that comes back. */
 #include <stdio.h>
 #include <string.h>
-#include "avg/int.h"
+#include "avg/lead.h"
 #include "avg_world.h"
 #include "check.h"
 
@@ -357,6 +357,40 @@ static void scn_versions(struct sim *s)
 	world_free(w);
 }
 
+static bool in_round(struct sim *s, void *arg)
+{
+	const struct avg *a = world_peer(arg, (int)(sim_seed(s) % 3))->avg;
+	return a->round && a->round->bytes.len && !a->round->commit && !a->round->from_commit;
+}
+
+/* Who leads may not say in the end that parts were hashed in another way than it had said. */
+static void scn_says_other(struct sim *s)
+{
+	struct world *w = world_new(s, 400, 64, 8, 20 * MSEC);
+	struct body c;
+	struct err e;
+	w->conf.hashes = HASHES_NEWEST;
+	world_add(w, 3);
+	world_run_to(w, 5, 20 * SEC);
+	sim_check(s, sim_run_until(s, in_round, w, 10 * SEC));
+	struct avg *a = world_peer(w, (int)(sim_seed(s) % 3))->avg;
+	const struct buf *begin = &a->round->bytes;
+	for (enum hashes by = HASHES_SHA256; by <= HASHES_NEWEST; by++) {
+		sim_check(s, !body_read(&c, begin->p, begin->len, NULL));
+		c.what = BODY_COMMIT;
+		c.epoch++;
+		memcpy(c.round, a->round->id, DIGEST);
+		c.m[a->round->me == 0].id.b[0] ^= c.hashes == by;       /* it fits, and names another member */
+		const char *want = c.hashes == by ? "names other members" : "does not fit its BEGIN";
+		c.hashes = by;
+		if (!commit_take(a, &c, begin->p, begin->len, &e) || !strstr(e.text, want))
+			sim_fail(s, "a COMMIT with hashes of version %u: %s", by, e.text);
+		body_free(&c);
+	}
+	world_run_to(w, world_newest(w) + 3, 20 * SEC);
+	world_free(w);
+}
+
 static bool last_applied(struct sim *s, void *arg)
 {
 	return world_newest(arg) == 4;
@@ -391,7 +425,7 @@ static void scn_untold(struct sim *s)
 
 static const struct scn list[] = { SCN(join), SCN(door), SCN(full), SCN(back), SCN(orphans), SCN(hurried),
 	SCN(hurried_five),
-	SCN(hurried_dies), SCN(hurried_hiccup), SCN(untold), SCN(versions), {0} };
+	SCN(hurried_dies), SCN(hurried_hiccup), SCN(untold), SCN(versions), SCN(says_other), {0} };
 
 int main(int argc, char **argv)
 {
