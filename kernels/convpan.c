@@ -173,10 +173,12 @@ static void gradient_part(void *arg, int part, int parts)
 	const struct plan *p = j->p;
 	real *s = j->own + (size_t)part * p->own, *lines = s + p->image, *sum = lines + PIXELS * p->np + L;
 	size_t plane = g->oh * g->ow, lo, hi;
-	struct wino_product x = { .lda = plane, .ldb = p->np, .bn = L, .ldc = p->np, .cn = L };
+	struct wino_product x = { .b = lines, .c = sum, .lda = plane, .ldb = p->np, .bn = L, .ldc = p->np, .cn = L,
+		.panels = (int)(p->np / L) };
 	bool add = false;
 
 	par_slice(g->oc, (size_t)p->isa->rows, part, parts, &lo, &hi);
+	x.rows = (int)(hi - lo);
 	for (size_t image = 0; lo < hi && image < g->batch; image++) {
 		spread(g, p, j->x + image * g->ic * g->ih * g->iw, s);
 		for (size_t at = 0; at < plane; at += PIXELS, add = true) {
@@ -184,18 +186,10 @@ static void gradient_part(void *arg, int part, int parts)
 
 			for (size_t l = 0; l < n; l++)
 				line(g, p, s, (at + l) / g->ow, (at + l) % g->ow, lines + l * p->np);
+			x.a = j->dy + (image * g->oc + lo) * plane + at;
 			x.n = n;
 			x.add = add;
-			for (size_t c = 0; c < p->np; c += (size_t)x.panels * L) {
-				x.panels = wino_even((p->np - c) / L, p->isa->panels);
-				x.b = lines + c;
-				for (size_t k = lo; k < hi; k += (size_t)x.rows) {
-					x.rows = wino_even(hi - k, p->isa->rows);
-					x.a = j->dy + (image * g->oc + k) * plane + at;
-					x.c = sum + (k - lo) * p->np + c;
-					p->isa->product(&x);
-				}
-			}
+			wino_products(p->isa, &x, false);
 		}
 	}
 	for (size_t k = lo; add && k < hi; k++)

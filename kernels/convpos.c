@@ -158,14 +158,14 @@ static void forward_part(void *arg, int part, int parts)
 	const struct job *j = arg;
 	const struct map *m = j->m;
 	size_t oc = j->g->oc, lo, hi;
-	struct wino_product x = { .lda = m->icp, .ldb = m->bp, .bn = L, .n = j->g->ic, .ldc = m->bp, .cn = L };
+	struct wino_product x = { .lda = m->icp, .ldb = m->bp, .bn = L, .n = j->g->ic, .ldc = m->bp, .cn = L,
+		.panels = (int)(m->bp / L) };
 
 	par_slice(oc, (size_t)m->isa->rows, part, parts, &lo, &hi);
 	for (size_t k = lo; k < hi; k += (size_t)x.rows) {
 		x.rows = wino_even(hi - k, m->isa->rows);
 		for (size_t o = 0; o < m->out; o++) {
-			real *to = j->to + (o * oc + k) * m->bp;
-
+			x.c = j->to + (o * oc + k) * m->bp;
 			x.add = false;
 			for (size_t i = 0; i < m->in; i++) {
 				size_t t = m->tap[o][i];
@@ -173,16 +173,12 @@ static void forward_part(void *arg, int part, int parts)
 				if (t == NONE)
 					continue;
 				x.a = j->weight + (t * oc + k) * m->icp;
-				for (size_t q = 0; q < m->bp; q += (size_t)x.panels * L) {
-					x.panels = wino_even((m->bp - q) / L, m->isa->panels);
-					x.b = j->from + i * j->g->ic * m->bp + q;
-					x.c = to + q;
-					m->isa->product(&x);
-				}
+				x.b = j->from + i * j->g->ic * m->bp;
+				wino_products(m->isa, &x, true);
 				x.add = true;
 			}
 			if (!x.add)
-				memset(to, 0, (size_t)x.rows * m->bp * sizeof(real));
+				memset(x.c, 0, (size_t)x.rows * m->bp * sizeof(real));
 		}
 	}
 	for (size_t k = lo; k < hi; k++)
@@ -198,7 +194,8 @@ static void data_part(void *arg, int part, int parts)
 	const struct job *j = arg;
 	const struct map *m = j->m;
 	size_t oc = j->g->oc, ic = j->g->ic, batch = j->g->batch, lo, hi;
-	struct wino_product x = { .lda = m->ocp, .ldb = m->icp, .bn = L, .n = oc, .ldc = m->icp, .cn = L };
+	struct wino_product x = { .lda = m->ocp, .ldb = m->icp, .bn = L, .n = oc, .ldc = m->icp, .cn = L,
+		.rows = (int)batch };
 
 	par_slice(m->icp, L, part, parts, &lo, &hi);
 	for (size_t c = lo, end; c < hi; c = end) {
@@ -211,13 +208,10 @@ static void data_part(void *arg, int part, int parts)
 
 				if (t == NONE)
 					continue;
+				x.a = j->to + o * batch * m->ocp;
 				x.b = j->weight + t * oc * m->icp + c;
-				for (size_t b = 0; b < batch; b += (size_t)x.rows) {
-					x.rows = wino_even(batch - b, m->isa->rows);
-					x.a = j->to + (o * batch + b) * m->ocp;
-					x.c = j->from + (i * batch + b) * m->icp + c;
-					m->isa->product(&x);
-				}
+				x.c = j->from + i * batch * m->icp + c;
+				wino_products(m->isa, &x, false);
 				x.add = true;
 			}
 			for (size_t b = 0; b < batch; b++)

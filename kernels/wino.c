@@ -239,21 +239,14 @@ static void tiles_in(const struct forward *f, const struct block *b, size_t lo, 
 static void products(const struct pass *p, const struct block *b, const real *u, const real *v, size_t n, size_t all,
 	real *m)
 {
-	struct wino_product x = { .lda = p->cp, .ldb = L, .bn = p->c * L, .n = p->c, .ldc = p->e * L, .cn = n * p->e * L };
+	struct wino_product x = { .lda = p->cp, .ldb = L, .bn = p->c * L, .n = p->c, .ldc = p->e * L, .cn = n * p->e * L,
+		.rows = (int)n, .panels = (int)b->panels };
 
 	for (size_t e = 0; e < p->e; e++) {
-		const real *ue = u + p->weight[e] * (all * p->cp + L);
-
-		for (size_t q = 0; q < b->panels; q += (size_t)x.panels) {      /* stay in the first cache, weights pass by */
-			x.panels = wino_even(b->panels - q, p->isa->panels);
-			x.b = v + ((e * b->panels + q) * p->c + e) * L;
-			for (size_t k = 0; k < n; k += (size_t)x.rows) {
-				x.rows = wino_even(n - k, p->isa->rows);
-				x.a = ue + k * p->cp;
-				x.c = m + ((q * n + k) * p->e + e) * L;
-				p->isa->product(&x);
-			}
-		}
+		x.a = u + p->weight[e] * (all * p->cp + L);
+		x.b = v + (e * b->panels * p->c + e) * L;
+		x.c = m + e * L;
+		wino_products(p->isa, &x, false);
 	}
 }
 

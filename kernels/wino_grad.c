@@ -73,21 +73,14 @@ static void sums(const struct gradient *g, size_t w, size_t lo, size_t hi, bool 
 {
 	const struct pass *p = g->p;
 	struct wino_product x = { .lda = p->block, .ldb = L, .bn = L * p->block, .n = g->in.panels * L, .ldc = p->cp,
-		.cn = L, .add = add };
+		.cn = L, .rows = (int)(hi - lo), .panels = (int)(p->cp / L), .c = ret, .add = add };
 
 	for (size_t e = 0; e < p->e; e++) {
 		if (p->weight[e] != w)
 			continue;
-		for (size_t k = lo; k < hi; k += (size_t)x.rows) {
-			x.rows = wino_even(hi - k, p->isa->rows);
-			x.a = g->d + (e * p->k + k) * p->block + e * L;
-			for (size_t c = 0; c < p->cp; c += L * (size_t)x.panels) {
-				x.panels = wino_even((p->cp - c) / L, p->isa->panels);
-				x.b = g->v + (e * p->cp + c) * p->block + e * L;
-				x.c = ret + (k - lo) * p->cp + c;
-				p->isa->product(&x);
-			}
-		}
+		x.a = g->d + (e * p->k + lo) * p->block + e * L;
+		x.b = g->v + e * p->cp * p->block + e * L;
+		wino_products(p->isa, &x, true);
 		x.add = true;
 	}
 }

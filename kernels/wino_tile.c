@@ -349,3 +349,23 @@ const struct wino_tile *wino_tile(enum cpu cpu)
 	(void)cpu;
 	return &plain;
 }
+
+void wino_products(const struct wino_tile *isa, const struct wino_product *p, bool by_rows)
+{
+	struct wino_product x = *p;
+	int all = by_rows ? p->rows : p->panels, each = by_rows ? p->panels : p->rows;
+	int *outer = by_rows ? &x.rows : &x.panels, *inner = by_rows ? &x.panels : &x.rows;
+
+	for (int i = 0; i < all; i += *outer) {
+		*outer = wino_even((size_t)(all - i), by_rows ? isa->rows : isa->panels);
+		for (int k = 0; k < each; k += *inner) {
+			size_t row = (size_t)(by_rows ? i : k), panel = (size_t)(by_rows ? k : i);
+
+			*inner = wino_even((size_t)(each - k), by_rows ? isa->panels : isa->rows);
+			x.a = p->a + row * p->lda;
+			x.b = p->b + panel * p->bn;
+			x.c = p->c + row * p->ldc + panel * p->cn;
+			isa->product(&x);
+		}
+	}
+}

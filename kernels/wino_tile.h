@@ -46,6 +46,9 @@ struct wino_tile {
 	void (*turn)(const real *x, size_t from, real *ret, size_t step);
 };
 const struct wino_tile *wino_tile(enum cpu cpu);
+/* Of any number of rows and panels, in pieces that one call computes: by rows, each for all panels, else each panel for
+ * all rows; what comes first stays in the first cache, and the other passes by. */
+void wino_products(const struct wino_tile *isa, const struct wino_product *p, bool by_rows);
 /* The next of so many rows, or of so many panels, that are left: pieces of one size, as far as that goes. */
 static inline int wino_even(size_t left, int most)
 {
