@@ -72,6 +72,7 @@ static void begin_answered(void *arg, const struct frame *f, const struct err *e
 		ranges_free(&ready.claimed);
 	} else if (!r->lead->m[c->member].is_ready) {
 		r->lead->m[c->member].refused = true;
+		r->lead->m[c->member].elsewhere = e && lead_refused(e);
 		lead_step(r);
 	}
 	free(c);

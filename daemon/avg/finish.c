@@ -20,6 +20,7 @@ void apply_without_commit(struct round *r)
 	c.what = BODY_COMMIT;
 	c.epoch++;
 	c.attempt = r->attempt;
+	c.term = r->attempt_term;
 	memcpy(c.round, r->id, DIGEST);
 	for (size_t i = 0; i < c.n; i++) {
 		bool counts = r->w[i] && body_head(&c, i) == i;
@@ -170,13 +171,15 @@ int commit_take(struct avg *a, struct body *c, const void *bytes, size_t n, stru
 	buf_put(&r->commit_bytes, bytes, n);
 	recover_free(a);
 	c = r->commit;
-	/* its last ATTEMPT has not come: the COMMIT says the same */
-	if (!r->mean_is_x && (!r->attempted || r->attempt != c->attempt)) {
+	/* Its last ATTEMPT has not come: the COMMIT says the same. One of that number in another term is another. */
+	bool came = r->attempted && r->attempt == c->attempt && (r->attempt_term == c->term || PLANTED(ATTEMPT_BY_NUMBER));
+	if (!r->mean_is_x && !came) {
 		uint16_t *owner = xcalloc(c->parts + 1, sizeof *owner);
 		for (size_t p = 0; p < c->parts; p++)
 			owner[p] = c->part[p].owner;
 		r->attempted = true;
 		r->attempt = c->attempt;
+		r->attempt_term = c->term;
 		uint64_t *samples = xcalloc(c->n + 1, sizeof *samples);
 		for (size_t i = 0; i < r->b.n; i++)
 			samples[i] = c->m[i].flags & MATE_IN ? c->m[i].samples : 0;
@@ -201,7 +204,7 @@ int member_attempt(struct round *r, const struct attempt *at, struct request *re
 	}
 	round_refuse(&r->ack_req, "another attempt began");
 	r->ack_req = req;
-	r->term = at->term;
+	r->term = r->attempt_term = at->term;
 	r->attempt = at->no;
 	r->attempted = true;
 	r->acked = false;

@@ -215,7 +215,7 @@ struct round {
 	bool applied;                           /* its COMMIT is this peer's state now */
 	bool from_commit;                       /* made from a COMMIT: BEGIN never came */
 	bool early;                             /* in avg.early: link is that list's */
-	int me; uint32_t term, attempt; bool attempted, closed, told_begin, memory_told;
+	int me; uint32_t term, attempt, attempt_term /* its leader's */; bool attempted, closed, told_begin, memory_told;
 	const float *x; bool contributed, told_x; uint64_t samples; struct ranges claimed;
 	/* grow.h: x is still being made, and `there` of it is; something is since the last kick; of this attempt: the
 	 * deadline has been cut in two, the first part is over, and x was not all there then */
@@ -242,6 +242,7 @@ struct round {
 };
 enum lead_phase { LEAD_READY, LEAD_DATA, LEAD_WAIT /* minority */, LEAD_OVER };
 struct lead_member { struct ready ready; bool is_ready, awaited, answered, refused, acked, gone, nonfinite;
+	bool elsewhere;                         /* it lives, and says that it is in no round of this leader */
 	struct call *call;
 	uint8_t *hash, sig[SIG_BYTES]; bool is_signed /* its ACK; not verified */; };
 struct lead {

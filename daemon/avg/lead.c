@@ -134,6 +134,7 @@ static void attempt_answered(void *arg, const struct frame *f, const struct err 
 	if (!f || (other && !succeeded)) {      /* does not know the round (back from the dead?), is silent, or lies */
 		struct lead *l = r->lead;
 		l->m[i].answered = l->m[i].gone = true;
+		l->m[i].elsewhere = other || lead_refused(e);
 		l->again |= l->phase == LEAD_DATA && lead_reduces(r, i);
 		lead_step(r);
 	} else if (succeeded) {                 /* while we were silent: what we began is theirs now */
@@ -258,13 +259,34 @@ static bool heard(const struct round *r, size_t i)
 		net_peer(r->a->net, &r->b.m[i].id, &info) && info.last_seen_us >= r->begun_us;
 }
 
+/* All others live, and have refused this round: they are in another, or begin one. Of two such halves the one decides
+ * in which is who is first of all (roster.c): the order is the same for everybody at this point. */
+static bool second_half(const struct round *r)
+{
+	const struct mate *first = NULL;
+	bool in = false;
+	size_t elsewhere = 0;
+	for (size_t i = 0; i < r->b.n; i++) {
+		const struct mate *m = mate_find(r->a, &r->b.m[i].id);
+		bool here = required(r, i), there = m && m->live && r->lead->m[i].elsewhere && !here;
+		if (!m || (!here && !there) || r->b.m[i].flags & MATE_FOLLOWER)
+			continue;
+		elsewhere += there;
+		if (first && memcmp(first->order, m->order, 32) < 0)
+			continue;
+		first = m;
+		in = here;
+	}
+	return elsewhere * 2 >= r->a->n_last && !in && !PLANTED(HALVES_DECIDE);
+}
+
 /* Fewer than half of the last commit's members: perhaps the others go on without us, so wait for news. */
 static bool minority(const struct round *r)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < r->b.n; i++)
 		n += required(r, i) || heard(r, i);
-	return n * 2 < r->a->n_last;
+	return n * 2 < r->a->n_last || (n * 2 == r->a->n_last && second_half(r));
 }
 
 /* It was stopped, or its machine: others may have gone on without it, and what they said before is old. The tick that
@@ -300,7 +322,7 @@ static void to_commit(struct round *r)
 		us = us < a->conf.round_floor_us ? a->conf.round_floor_us : us;
 		env_after(a->env, &l->timer, (uint64_t)((double)us * a->conf.minority_wait_rounds));
 		hub_event(a, LOG_WARN_, "minority", NULL,
-			"fewer than half of the last epoch's %u members are here: this round waits before it commits", a->n_last);
+			"no majority of the last epoch's %u members is here: this round waits before it commits", a->n_last);
 		return;
 	}
 	l->phase = LEAD_OVER;

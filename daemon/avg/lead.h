@@ -9,6 +9,8 @@ void shape_make(struct avg *a, struct body *b);  /* rows, parts, who sums them; 
 struct lead *lead_new(struct round *r);
 void lead_calls_drop(struct lead *l);
 void lead_next_attempt(struct round *r);
+/* It was heard, and does not follow: no answer that is late or lost. */
+static inline bool lead_refused(const struct err *e) { return e->code == ERR_STATE || e->code == ERR_AUTH; }
 /* Does the round wait for what it sums? In a grid all wait for each other. */
 static inline bool lead_reduces(const struct round *r, size_t member)
 {
