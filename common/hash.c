@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/blake2sp.h"
+#include "common/blake3.h"
 #include "common/hash.h"
 #include "common/xxh.h"
 
@@ -44,6 +45,7 @@ void sha256_of(const void *p, size_t n, uint8_t out[32])
 static const struct tree { char label[16]; void (*of)(const void *p, size_t n, uint8_t out[32]); } trees[] = {
 	[HASHES_SHA256] = { "hivemind-tree-1", sha256_of },
 	[HASHES_BLAKE2SP] = { "hivemind-tree-2", blake2sp_of },
+	[HASHES_BLAKE3] = { "hivemind-tree-3", blake3_of },
 };
 
 void tree256_of(enum hashes by, const void *p, size_t n, uint8_t out[TREE256])

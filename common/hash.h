@@ -1,5 +1,5 @@
-/* Digests: SHA-256 (libcrypto) and BLAKE2sp (blake2sp.h) for what must not be forged, XXH3-128 (libxxhash) for what is
- * compared with one's own bytes only. */
+/* Digests: SHA-256 (libcrypto), BLAKE2sp and BLAKE3 (blake2sp.h, blake3.h) for what must not be forged, XXH3-128
+ * (libxxhash) for what is compared with one's own bytes only. */
 #ifndef COMMON_HASH_H
 #define COMMON_HASH_H
 #include <stddef.h>
@@ -13,7 +13,7 @@ void sha256_of(const void *p, size_t n, uint8_t out[32]);
 /* Of tensors that others have sent, too large for one pass of one thread: the SHA-256 of a label, the length in bytes
  * (u64, little-endian) and the hash of every granule of 64 Ki floats. Peers that compare what they hold must hash it in
  * one way: who does not say which it knows, knows the first only. */
-enum hashes { HASHES_SHA256 = 1, HASHES_BLAKE2SP = 2, HASHES_NEWEST = HASHES_BLAKE2SP };
+enum hashes { HASHES_SHA256 = 1, HASHES_BLAKE2SP = 2, HASHES_BLAKE3 = 3, HASHES_NEWEST = HASHES_BLAKE3 };
 /* The newest that both know; 0: the first. */
 static inline enum hashes hashes_both(uint64_t x, uint64_t y)
 {

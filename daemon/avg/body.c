@@ -15,7 +15,20 @@
 
 /* Hashes that are not the first are a bit of the deadline for the data. In BEGIN, which goes to nobody who does not
  * know them, peers of before find a deadline that cannot be; a COMMIT has none, and they read it as it is. */
-static uint64_t newer_hashes(const struct body *b) { return 1ull << (b->what == BODY_BEGIN ? 63 : 35); }
+static uint64_t hashes_bit(const struct body *b, enum hashes by)
+{
+	return by <= HASHES_SHA256 ? 0 : 1ull << ((b->what == BODY_BEGIN ? 63 : 35) - (by - HASHES_BLAKE2SP));
+}
+
+/* Taken out of the deadline; both bits are no hashes. */
+static int hashes_take(struct body *b, struct err *e)
+{
+	uint64_t second = hashes_bit(b, HASHES_BLAKE2SP), third = hashes_bit(b, HASHES_BLAKE3);
+	uint64_t said = b->data_us & (second | third);
+	b->data_us &= ~said;
+	b->hashes = said == third ? HASHES_BLAKE3 : said == second ? HASHES_BLAKE2SP : HASHES_SHA256;
+	return said == (second | third) ? err_set(e, ERR_PROTOCOL, "body: hashed in two ways") : 0;
+}
 
 void body_free(struct body *b)
 {
@@ -123,7 +136,7 @@ void body_encode(const struct body *b, struct buf *ret)
 	buf_u64(ret, b->params_version);
 	wire_put_json(ret, b->params);
 	buf_u64(ret, b->ready_us);
-	buf_u64(ret, b->data_us | (b->hashes == HASHES_BLAKE2SP ? newer_hashes(b) : 0));
+	buf_u64(ret, b->data_us | hashes_bit(b, b->hashes));
 	assert(b->n <= WIRE_MEMBERS_MAX && b->parts <= WIRE_MEMBERS_MAX);
 	buf_u32(ret, (uint32_t)b->n);
 	for (size_t i = 0; i < b->n; i++)
@@ -182,8 +195,8 @@ static int get_head(struct rd *r, struct body *b, struct err *e)
 		return -1;
 	b->ready_us = rd_u64(r);
 	b->data_us = rd_u64(r);
-	b->hashes = b->data_us & newer_hashes(b) ? HASHES_BLAKE2SP : HASHES_SHA256;
-	b->data_us &= ~newer_hashes(b);
+	if (hashes_take(b, e))
+		return -1;
 	if (b->ready_us > WIRE_DEADLINE_US || b->data_us > WIRE_DEADLINE_US)
 		return err_set(e, ERR_PROTOCOL, "body: a deadline of more than a day");
 	return 0;

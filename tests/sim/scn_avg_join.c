@@ -326,7 +326,9 @@ static enum hashes hashes_after(struct world *w, int it)
  * hash as it does, and the mean is one. It comes again in the version of the others; then one of them goes back. */
 static void scn_versions(struct sim *s)
 {
+	static const enum hashes before[] = { 0, HASHES_SHA256, HASHES_BLAKE2SP };
 	struct world *w = world_new(s, 400, 64, 8, 20 * MSEC);
+	enum hashes older = before[sim_seed(s) / 3 % 3], both = hashes_both(older, HASHES_NEWEST);
 	w->conf.hashes = HASHES_NEWEST;
 	if (sim_seed(s) % 3 == 0) {             /* pieces and sums are looked at, too */
 		w->slack = 10;
@@ -334,12 +336,12 @@ static void scn_versions(struct sim *s)
 	}
 	world_add(w, 3);
 	sim_check(s, hashes_after(w, -1) == HASHES_NEWEST);
-	w->conf.hashes = sim_seed(s) % 2 ? HASHES_SHA256 : 0;
+	w->conf.hashes = older;
 	world_add(w, 1);
 	world_run_to(w, world_newest(w) + 10, 20 * SEC);        /* it takes part, then brings something */
-	sim_check(s, hashes_after(w, 3) == HASHES_SHA256);
+	sim_check(s, hashes_after(w, 3) == both);
 	sim_kill(s, 1 + (int)(sim_seed(s) % 2));
-	sim_check(s, hashes_after(w, 3) == HASHES_SHA256);
+	sim_check(s, hashes_after(w, 3) == both);
 	w->conf.hashes = HASHES_NEWEST;
 	sim_kill(s, 3);
 	sim_check(s, hashes_after(w, -1) == HASHES_NEWEST);
@@ -348,11 +350,11 @@ static void scn_versions(struct sim *s)
 	sim_restart(s, 1 + (int)(sim_seed(s) % 2));     /* not both at once: they would begin anew */
 	world_run_to(w, world_newest(w) + 10, 20 * SEC);
 	sim_check(s, hashes_after(w, 3) == HASHES_NEWEST);
-	w->conf.hashes = HASHES_SHA256;
+	w->conf.hashes = both;
 	sim_kill(s, 2);
 	sim_restart(s, 2);
 	world_run_to(w, world_newest(w) + 10, 20 * SEC);
-	sim_check(s, hashes_after(w, 2) == HASHES_SHA256);
+	sim_check(s, hashes_after(w, 2) == both);
 	world_same(w);
 	world_free(w);
 }

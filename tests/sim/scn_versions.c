@@ -1,4 +1,4 @@
-/* Peers of two versions in one run: some know only the first way of hashing what they hold (common/hash.h), and hash as
+/* Peers of two versions in one run: some know only an older way of hashing what they hold (common/hash.h), and hash as
  * the others do only when those do as they. States and parts of them are taken from both, and an upgrade of one after
  * the other disturbs nobody. */
 #include <stdio.h>
@@ -6,7 +6,8 @@
 
 static void another_version(struct node_world *w, int node)
 {
-	w->hashes[node] = w->hashes[node] == HASHES_NEWEST ? HASHES_SHA256 : HASHES_NEWEST;
+	enum hashes older = sim_seed(w->s) % 2 ? HASHES_SHA256 : HASHES_BLAKE2SP;
+	w->hashes[node] = w->hashes[node] == HASHES_NEWEST ? older : HASHES_NEWEST;
 }
 
 static void draw_versions(struct node_world *w, int n)

@@ -1,5 +1,6 @@
 /* Digests against published vectors. */
 #include "common/blake2sp.h"
+#include "common/blake3.h"
 #include "common/hash.h"
 #include "common/xxh.h"
 #include "tests/unit/t.h"
@@ -74,6 +75,56 @@ static void blake2sp_vectors(void **s)
 	free(p);
 }
 
+/* Of bytes i mod 251, as the published vectors (test_vectors.json, whose lengths are among these); the other lengths by
+ * the authors' own implementation. */
+static void blake3_vectors(void **s)
+{
+	static const struct { size_t n; const char *digest; } want[] = {
+		{ 0, "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262" },
+		{ 1, "2d3adedff11b61f14c886e35afa036736dcd87a74d27b5c1510225d0f592e213" },
+		{ 63, "e9bc37a594daad83be9470df7f7b3798297c3d834ce80ba85d6e207627b7db7b" },
+		{ 64, "4eed7141ea4a5cd4b788606bd23f46e212af9cacebacdc7d1f4c6dc7f2511b98" },
+		{ 65, "de1e5fa0be70df6d2be8fffd0e99ceaa8eb6e8c93a63f2d8d1c30ecb6b263dee" },
+		{ 1023, "10108970eeda3eb932baac1428c7a2163b0e924c9a9e25b35bba72b28f70bd11" },
+		{ 1024, "42214739f095a406f3fc83deb889744ac00df831c10daa55189b5d121c855af7" },
+		{ 1025, "d00278ae47eb27b34faecf67b4fe263f82d5412916c1ffd97c8cb7fb814b8444" },
+		{ 2048, "e776b6028c7cd22a4d0ba182a8bf62205d2ef576467e838ed6f2529b85fba24a" },
+		{ 2049, "5f4d72f40d7a5f82b15ca2b2e44b1de3c2ef86c426c95c1af0b6879522563030" },
+		{ 3073, "7124b49501012f81cc7f11ca069ec9226cecb8a2c850cfe644e327d22d3e1cd3" },
+		{ 8192, "aae792484c8efe4f19e2ca7d371d8c467ffb10748d8a5a1ae579948f718a2a63" },
+		{ 8193, "bab6c09cb8ce8cf459261398d2e7aef35700bf488116ceb94a36d0f5f1b7bc3b" },
+		{ 9216, "e5ef79624045ef3e98fd23342e61d7eb965997b32928f9de591cd0d465a223fb" },
+		{ 9217, "d42c90aa30bee83ecb52ad31b685d566145649496764878873598cef582d4d8f" },
+		{ 16384, "f875d6646de28985646f34ee13be9a576fd515f76b5b0a26bb324735041ddde4" },
+		{ 16385, "1dabe216be2578830263b049de1639f39f05a4da616b9b78c7a5e4e41662fd1f" },
+		{ 17409, "50bc54238ac9271c9f3471f5206a04eb25d2e26b3214ed971cc55230b0d22864" },
+		{ 31744, "62b6960e1a44bcc1eb1a611a8d6235b6b4b78f32e7abc4fb4c6cdcce94895c47" },
+		{ 102400, "bc3e3d41a1146b069abffad3c0d44860cf664390afce4d9661f7902e7943e085" },
+		{ 262143, "4fbb10c248894f1b56ec8298555b96e597147150a061b1cf1af19f16dbc0557b" },
+		{ 262144, "d57dc906e20d3fd326ffaa85535500486f46a0979f5a323f028dcabfd381fd4a" },
+		{ 262145, "531c319935cf78f34869faebd865e5748266b1799039103bfb851a680d9ed30c" },
+		{ 263168, "016a8ebdc93c38f6e5afbfb937fdc9130808969f33fc82a10a36c92acd21eed7" },
+		{ 263169, "5f939be9e0ff14200d35a1f37ac138d517c81ce2ddfd3b8b7a42c90be46e0105" },
+		{ 1000000, "5e82c663d164c54e4fcdfcd70e3ca464662228bdbad45cce2e0c2bff999064ef" },
+	};
+	uint8_t *p = malloc(1000000 + 1), d[32];
+	char h[65];
+
+	for (size_t i = 0; i < 1000000; i++)
+		p[i + 1] = (uint8_t)(i % 251);          /* aligned to nothing */
+	for (size_t k = 0; k < sizeof want / sizeof *want; k++)
+		for (int isa = BLAKE3_PLAIN; isa <= BLAKE3_AVX512; isa++) {
+			if (!blake3_by((enum blake3_isa)isa, p + 1, want[k].n, d))
+				continue;
+			hex(d, 32, h);
+			assert_string_equal(h, want[k].digest);
+			blake3_of(p + 1, want[k].n, d);
+			hex(d, 32, h);
+			assert_string_equal(h, want[k].digest);
+		}
+	free(p);
+}
+
 /* As the header says, from its own pieces; one bit anywhere, or the length alone, makes it another. */
 static void tree_by(enum hashes by, const char label[16], void (*of)(const void *, size_t, uint8_t *))
 {
@@ -106,11 +157,12 @@ static void tree_by(enum hashes by, const char label[16], void (*of)(const void 
 
 static void tree_is_what_the_header_says(void **s)
 {
-	static const char first[16] = "hivemind-tree-1", second[16] = "hivemind-tree-2";
+	static const char first[16] = "hivemind-tree-1", second[16] = "hivemind-tree-2", third[16] = "hivemind-tree-3";
 	uint8_t one[TREE256], other[TREE256];
 
 	tree_by(HASHES_SHA256, first, sha256_of);
 	tree_by(HASHES_BLAKE2SP, second, blake2sp_of);
+	tree_by(HASHES_BLAKE3, third, blake3_of);
 	tree256_of(0, "said by nobody", 14, one);
 	tree256_of(HASHES_SHA256, "said by nobody", 14, other);
 	assert_memory_equal(one, other, TREE256);
@@ -196,7 +248,7 @@ static void siphash_vectors(void **s)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sha256_vectors), cmocka_unit_test(blake2sp_vectors),
+		cmocka_unit_test(sha256_vectors), cmocka_unit_test(blake2sp_vectors), cmocka_unit_test(blake3_vectors),
 		cmocka_unit_test(tree_is_what_the_header_says),
 		cmocka_unit_test(two_means_of_one_xxh), cmocka_unit_test(xxh_vectors),
 		cmocka_unit_test(siphash_vectors),
