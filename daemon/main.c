@@ -137,8 +137,8 @@ static int up_store(struct app *a, struct err *e)
 	const struct conf *c = a->o.conf;
 	char *path = xasprintf("%s/state.db", a->o.state_dir);
 	struct store_opts so = { .path = path, .move_aside = a->o.move_corrupt_aside,
-		.keep_ms = (uint64_t)conf_int(c, "store", "keep") / 1000, .keep_bytes = (uint64_t)conf_int(c, "store",
-			"keep_size") };
+		.keep_ms = (uint64_t)conf_int(c, "store", "keep") / 1000,
+		.keep_bytes = (uint64_t)conf_int(c, "store", "keep_size") };
 
 	sd_say(&a->sd, "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=opening the database");
 	a->store = store_open(a->env, &so, e);
@@ -200,8 +200,8 @@ static int up_node(struct app *a, struct err *e)
 	const struct conf *c = a->o.conf;
 	const char *key_file = conf_str(c, "network", "swarm_key_file");
 	struct node_opts no = { .conf = c, .store = a->store, .state_dir = a->o.state_dir, .version = HIVEMIND_VERSION,
-		.compute = engine_compute(a->engine), .news = control_news, .news_arg = a->control,
-		.heard = control_heard, .memory_bytes = machine_memory(), .hashes = HASHES_NEWEST };
+		.compute = engine_compute(a->engine), .news = control_news, .news_arg = a->control, .heard = control_heard,
+		.memory_bytes = machine_memory(), .hashes = HASHES_NEWEST, .unhashed = true };
 	char *id_file = xasprintf("%s/identity.key", a->o.state_dir);
 	int rc = key_identity(a->env, id_file, no.seed, e);
 

@@ -167,8 +167,8 @@ void flow_pass_on(struct round *r, size_t p)
 		*f = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
 		part_tag(r, 'r', r->attempt, p, who(r, (size_t)r->me), who(r, i), &tag);
 		MARK(r->a, "avg.result.before");
-		f->x = xfer_send_hashed(r->a->chunks, who(r, i), &tag, rp->plain ? (const void *)(r->mean + rp->off) :
-			rp->r_enc, rp->bytes, rp->sent, CLASS_weight_grad, give_up_at(r), result_sent, f);
+		f->x = xfer_send(r->a->chunks, who(r, i), &tag, rp->plain ? (const void *)(r->mean + rp->off) : rp->r_enc,
+			rp->bytes, CLASS_weight_grad, give_up_at(r), result_sent, f);
 		MARK(r->a, "avg.result.after");
 	}
 }
@@ -212,14 +212,12 @@ static void result_arrived(void *arg, struct xfer *x, const struct err *e)
 	struct flow *f = arg;
 	struct round *r = f->r;
 	struct rpart *rp = &r->part[f->part];
-	uint8_t sent[16];
 	f->x = NULL;
 	if (e || r->closed)
 		return;
 	f->done = true;
 	r->bytes_in += rp->bytes;
-	xfer_digest(x, sent);
-	sum_take(r, f->part, sent);
+	sum_take(r, f->part);
 }
 
 static void want_result(struct round *r, size_t p)

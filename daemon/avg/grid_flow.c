@@ -67,8 +67,8 @@ static void pass_on(struct piece *c)
 		*p = (struct pass){ .c = c, .who = (uint16_t)to };
 		give_tag(c, 'd', (size_t)r->me, to, &tag);
 		MARK(r->a, "avg.result.before");
-		p->x = xfer_send_hashed(r->a->chunks, who(r, to), &tag, c->mean, bytes_of(c), c->sent, CLASS_weight_grad,
-			give_up_at(r), sent, p);
+		p->x = xfer_send(r->a->chunks, who(r, to), &tag, c->mean, bytes_of(c), CLASS_weight_grad, give_up_at(r), sent,
+			p);
 		MARK(r->a, "avg.result.after");
 	}
 }
@@ -114,8 +114,6 @@ static void sum_run(struct job *j)
 	struct piece *c = s->c;
 	const struct rpart *rp = &c->r->part[c->part];
 	s->rc = reduce_part(&c->r->coding, rp->off, rp->len, s->t, s->terms, c->l->is.total, ROBUST_NONE, c->mean);
-	if (!s->rc)
-		xxh128_of(c->mean, rp->bytes, c->sent);
 }
 
 /* Of phase 0 the contribution is no number; later the sum of a line is not, though all that went into it were. */
@@ -264,7 +262,6 @@ static void came(void *arg, struct xfer *x, const struct err *e)
 	p->done = true;
 	r->bytes_in += bytes_of(c);
 	if (p == &c->down) {
-		xfer_digest(x, c->sent);
 		have(c, c->mean ? c->mean : r->mean + r->part[c->part].off);
 		pump(r, c->l->is.k + 1);
 		round_touch(r);

@@ -10,7 +10,7 @@ struct piece {
 	struct round *r; struct line *l; size_t part; uint16_t owner;
 	struct pass up, down, *in /* by player */, *out /* by native */; float **raw;
 	float *mean;                            /* of this line; NULL where it comes straight into the round's */
-	bool summing, summed; uint8_t sent[16];
+	bool summing, summed;
 };
 struct line { struct grid_line is; bool player, native; struct piece *piece; };
 

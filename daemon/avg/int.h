@@ -206,7 +206,7 @@ struct rpart {
 	struct flow result_in, *result_out;
 	bool ready;                             /* mean[part] is that of this attempt */
 	/* summing: a job reads or writes its place in the mean; hash: tree256 of the mean's bytes; sent: their XXH3-128 */
-	bool summing; uint8_t hash[TREE256], sent[16];
+	bool summing; uint8_t hash[TREE256];
 };
 struct round {
 	struct list link; struct avg *a;
@@ -433,7 +433,7 @@ unsigned flow_patience(const struct round *r);  /* deadlines that the last in th
 void sum_encode(struct round *r, size_t part);  /* this peer's piece; flow_send_x again when it takes a while */
 void sum_start(struct round *r, size_t part);
 /* A result has come, with that XXH3-128. */
-void sum_take(struct round *r, size_t part, const uint8_t sent[16]);
+void sum_take(struct round *r, size_t part);
 void sum_hash(struct round *r, size_t part, bool own);
 /* The same, never at once; done ends with sum_hashed, which says whether it was of this attempt. */
 void sum_hash_later(struct round *r, size_t part, bool own, void (*done)(struct job *));

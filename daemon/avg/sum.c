@@ -12,7 +12,7 @@
 struct sum_job {
 	struct job job; struct round *r; size_t part; uint32_t attempt; int rc; uint64_t total;
 	struct reduce_term *t; uint16_t *member; size_t terms;
-	bool lie; const float *x; float *out, *was, *now; uint8_t *coded; uint8_t hash[TREE256], sent[16]; bool owner;
+	bool lie; const float *x; float *out, *was, *now; uint8_t *coded; uint8_t hash[TREE256]; bool owner;
 };
 
 /* ---- jobs ---- */
@@ -116,7 +116,6 @@ static void encode_mean(struct sum_job *s, const struct rpart *rp)
 	coding_decode(c, rp->off, rp->len, s->coded, s->out);
 	if (s->now)
 		vec_axpy(&par, rp->len, -1, s->out, s->now);
-	xxh128_of(s->coded, rp->bytes, s->sent);
 }
 
 static void sum_run(struct job *j)
@@ -131,8 +130,6 @@ static void sum_run(struct job *j)
 		s->out[0] += 1;
 	if (s->coded)
 		encode_mean(s, rp);
-	else if (s->owner)
-		xxh128_of(s->out, rp->len * sizeof(float), s->sent);
 }
 
 static void judge(struct round *r, const struct sum_job *s)
@@ -159,8 +156,6 @@ static void sum_done(struct job *j)
 	r->jobs--;
 	a->x_jobs--;
 	rp->summing = false;
-	if (s->owner)
-		memcpy(rp->sent, s->sent, 16);
 	if (current)
 		judge(r, s);
 	free(s->t);
@@ -339,10 +334,9 @@ static void take_done(struct job *j)
 }
 
 /* Floats that came as they are are where they belong already; who waits for them gets them at once. */
-void sum_take(struct round *r, size_t p, const uint8_t sent[16])
+void sum_take(struct round *r, size_t p)
 {
 	struct rpart *rp = &r->part[p];
-	memcpy(rp->sent, sent, 16);
 	round_touch(r);
 	if (rp->plain) {
 		if (rp->sums)

@@ -182,8 +182,12 @@ static void fly(struct xfer *x, uint64_t index, json_t *j, struct blob blob, enu
 
 static json_t *name_of(const struct xfer *x, uint64_t at)
 {
-	return json_pack("{s:o,s:I,s:I,s:I}", "t", json_hex(x->key.tag.b, 32), "s", (json_int_t)x->serial, "o",
+	json_t *j = json_pack("{s:o,s:I,s:I,s:I}", "t", json_hex(x->key.tag.b, 32), "s", (json_int_t)x->serial, "o",
 		(json_int_t)at, "n", (json_int_t)x->len);
+
+	if (x->unhashed)
+		json_object_set_new(j, "u", json_true());
+	return j;
 }
 
 /* Is there a taker now? A chunk itself would ask as well, and fill a thin link with what nobody wants: members go on
@@ -226,10 +230,10 @@ static void send_chunk(struct xfer *x, uint64_t i)
 	json_t *j = name_of(x, i * CHUNK_BYTES);
 
 	(void)FAILPOINT(x->c->env, "net.chunk.before");
-	if (i == x->hashed && !x->has_digest)   /* while it is on its way through the cache anyway */
+	if (i == x->hashed && !x->unhashed)     /* while it is on its way through the cache anyway */
 		xfer_hash_prefix(x, x->data);
-	if (i == x->nchunks - 1) {
-		while (x->hashed < x->nchunks && !x->has_digest)
+	if (i == x->nchunks - 1 && !x->unhashed) {
+		while (x->hashed < x->nchunks)
 			xfer_hash_prefix(x, x->data);
 		if (!x->has_digest)
 			xfer_digest(x, x->want);
@@ -379,17 +383,9 @@ static void flight_done(void *arg, const struct frame *f, const struct err *e)
 struct xfer *xfer_send(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
 	enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg)
 {
-	return xfer_send_hashed(c, to, tag, data, len, NULL, cls, deadline_us, done, arg);
-}
-
-struct xfer *xfer_send_hashed(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
-	const uint8_t hash[16], enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg)
-{
 	struct xfer *x = xfer_new(c, true, to, tag, len, deadline_us, done, arg);
 
-	x->has_digest = hash;
-	if (hash)
-		memcpy(x->want, hash, 16);
+	x->unhashed = net_unhashed(c->net, to);
 	x->data = data;
 	x->serial = ++c->serial;
 	x->cls = cls;

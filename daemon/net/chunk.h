@@ -1,5 +1,6 @@
 /* Big things in pieces: a transfer moves len bytes from one peer to another as CHUNK frames of at most 256 KiB, with a
- * window that never exceeds the receiver's credit, resume after lost frames or new sockets, and a hash at the end.
+ * window that never exceeds the receiver's credit, resume after lost frames or new sockets, and a hash at the end, that
+ * peers leave out when both take what was sealed for whole (net_conf.unhashed).
  *
  * A transfer is named by a 32-byte tag that both sides can compute (SHA-256 over run, epoch, term, attempt, what, part:
  * the caller's business). The receiver says where the bytes go before or after the first chunk comes; a chunk with no
@@ -13,15 +14,12 @@ struct chunks *chunks_new(struct env *env, struct net *net);
 void chunks_free(struct chunks *c);
 
 struct xfer;
-/* done: exactly once, later; e == NULL when the receiver has confirmed all bytes and the hash. */
+/* done: exactly once, later; e == NULL when the receiver has confirmed all bytes and the hash, if they have one. */
 typedef void xfer_done_fn(void *arg, struct xfer *x, const struct err *e);
 /* data stays the caller's and must not change until done or xfer_cancel. Gives up at deadline_us (absolute) with
  * TIMEOUT. */
 struct xfer *xfer_send(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
 	enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg);
-/* The same, of data whose XXH3-128 (common/hash.h) is known: it is not hashed again. */
-struct xfer *xfer_send_hashed(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
-	const uint8_t hash[16], enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg);
 /* Writes what `from` sends under tag into out[0..len). A sender's length that differs is refused and told to both.
  * deadline_us 0 = none. */
 struct xfer *xfer_recv(struct chunks *c, const struct id *from, const struct id *tag, void *out, size_t len,
@@ -32,8 +30,6 @@ typedef void *xfer_room_fn(void *arg);
 struct xfer *xfer_recv_room(struct chunks *c, const struct id *from, const struct id *tag, size_t len,
 	uint64_t deadline_us, xfer_room_fn *room, xfer_done_fn *done, void *arg);
 void xfer_cancel(struct xfer *x);               /* done is not called; the memory is the caller's again at once */
-/* In the done of a transfer that came whole: XXH3-128 of its bytes. */
-void xfer_digest(const struct xfer *x, uint8_t ret[16]);
 uint64_t xfer_bytes(const struct xfer *x);      /* so far */
 bool xfer_waits(const struct xfer *x);          /* of one that is sent: the other side does not take it, or not now */
 const struct id *xfer_peer(const struct xfer *x);

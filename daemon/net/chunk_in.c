@@ -79,15 +79,16 @@ static void acknowledge(struct chunks *c, struct request *r, const char *word)
 	net_reply(r, j, NO_BLOB);
 }
 
-/* Everything is there: does it hash to what the sender said? */
+/* Everything is there: does it hash to what the sender said, if it has said anything? */
 static void complete(struct xfer *x, struct request *r)
 {
 	struct chunks *c = x->c;
 	uint8_t digest[16];
 	struct err e;
 
-	xfer_digest(x, digest);
-	if (memcmp(digest, x->want, 16) && !PLANTED(CHUNK_UNHASHED)) {
+	if (!x->unhashed)
+		xfer_digest(x, digest);
+	if (!x->unhashed && memcmp(digest, x->want, 16) && !PLANTED(CHUNK_UNHASHED)) {
 		err_set(&e, ERR_CORRUPT, "a transfer of %zu bytes arrived with another hash than it left with", x->len);
 		net_refuse(r, &e);
 		memo_put(&c->over, &x->key, x->serial, &e);
@@ -132,6 +133,9 @@ void recv_drop(struct xfer *x)
 		acknowledge(x->c, r, NULL);
 }
 
+/* Of a transfer without a hash all is there. */
+static bool whole(const struct xfer *x) { return x->unhashed && x->bytes == x->len && bit(x->have, x->nchunks - 1); }
+
 static void take(struct xfer *x, struct request *r, uint64_t at, const char *hash)
 {
 	uint64_t i = at / CHUNK_BYTES;
@@ -149,6 +153,7 @@ static void take(struct xfer *x, struct request *r, uint64_t at, const char *has
 		return;
 	}
 	x->has_digest = x->has_digest || hash;
+	x->unhashed = json_is_true(json_object_get(r->f.json, "u")) && net_takes_unhashed(x->c->net);
 	x->c->receiving += !x->counted;
 	x->counted = true;
 	if (!bit(x->have, i)) {
@@ -156,10 +161,11 @@ static void take(struct xfer *x, struct request *r, uint64_t at, const char *has
 			memcpy(x->out + at, r->f.blob, r->f.blob_len);
 		bit_set(x->have, i);
 		x->bytes += r->f.blob_len;
-		hash_some(x);
 	}
+	if (!x->unhashed)
+		hash_some(x);
 	(void)FAILPOINT(x->c->env, "net.chunk.after");
-	if ((x->hashed == x->nchunks || (PLANTED(CHUNK_HOLE) && i + 1 == x->nchunks)) && x->has_digest)
+	if (whole(x) || ((x->hashed == x->nchunks || (PLANTED(CHUNK_HOLE) && i + 1 == x->nchunks)) && x->has_digest))
 		complete(x, r);
 	else if (x->bytes == x->len && x->has_digest && !x->whole)
 		x->whole = net_keep(r);

@@ -29,7 +29,8 @@ struct xfer {
 	const uint8_t *data; struct list flights; uint32_t in_flight, credit, far_credit, tried; uint64_t next;
 	bool asked_last /* when all were acknowledged */;
 	bool waiting; uint64_t wait_us, retry_us, began_us;
-	bool has_digest; uint8_t want[16];      /* known before the data were hashed, or told by the sender */
+	bool has_digest; uint8_t want[16];      /* made, or told by the sender */
+	bool unhashed;                          /* it is sent without */
 	/* receiving */
 	uint8_t *out; xfer_room_fn *room /* asked for out */; bool counted /* has begun to come */;
 	struct timer hasher; struct request *whole;     /* all is there, and not all is hashed: who waits for the answer */
@@ -54,6 +55,7 @@ void xfer_end(struct xfer *x, const struct err *e);             /* calls done; f
 void xfer_fail_later(struct xfer *x, const struct err *e);
 void xfer_free(struct xfer *x);
 void xfer_arm(struct xfer *x);
+void xfer_digest(const struct xfer *x, uint8_t ret[16]);
 void xfer_hash_prefix(struct xfer *x, const uint8_t *data);     /* hashes the next chunk of those that are there */
 void recv_drop(struct xfer *x);                 /* nobody hashes any more; who waits is told that it has come */
 void recv_hash_fire(struct timer *t);

@@ -116,6 +116,7 @@ struct peer {
 	struct list door_queue, door_bulk;      /* control goes first */
 	struct list door_answers; unsigned door_frames; size_t door_bytes;      /* all that waits, with the lanes' queue */
 	unsigned door_small; struct lanes *lanes;
+	bool unhashed;                          /* it takes transfers without a hash, says its HELLO */
 	bool owes_ack;                          /* it pushed through its door and waits for a sign */
 	struct list sessions; struct hello *hello; uint64_t hello_next_us, prove_next_us;
 	struct list waiting; uint32_t waiting_n, waiting_bulk; size_t waiting_bytes;

@@ -54,6 +54,7 @@ struct net_conf {
 	struct endpoint also[NET_ALSO]; unsigned nalso;         /* and what they try when that does not answer */
 	uint64_t boot_id;                       /* from env.secure at start */
 	bool client;                            /* only dials out */
+	bool unhashed;                          /* transfers have no hash of their own: what comes has been sealed */
 	uint32_t peers_max, calls_max;          /* 0 = 4096, 65536 */
 	/* All of the following may stay 0: what this program speaks, what the CPU does at full speed. */
 	char software[24];                      /* shown to the other side, e.g. "hivemindd 0.1.0" */
@@ -94,6 +95,8 @@ struct peer_info {
 	struct net_bytes bytes;
 };
 bool net_peer(struct net *n, const struct id *peer, struct peer_info *ret);
+bool net_unhashed(struct net *n, const struct id *peer);        /* both sides' conf says so, as far as it is known */
+bool net_takes_unhashed(const struct net *n);                   /* this side's */
 /* insertion order; returns how many there are */
 size_t net_peers(struct net *n, struct peer_info *out, size_t max);
 /* us: from now; UINT64_MAX: for ever; 0 lifts the ban. Kept on the shelf, so that a restart forgets no ban. At most

@@ -250,6 +250,15 @@ static void info(struct peer *p, struct peer_info *ret)
 	memcpy(ret->also, p->also.v, sizeof ret->also);
 }
 
+bool net_takes_unhashed(const struct net *n) { return n->conf.unhashed; }
+
+bool net_unhashed(struct net *n, const struct id *peer)
+{
+	const struct peer *p = peer_find(n, peer);
+
+	return p && p->unhashed && n->conf.unhashed;
+}
+
 bool net_peer(struct net *n, const struct id *peer, struct peer_info *ret)
 {
 	struct peer *p = peer_find(n, peer);

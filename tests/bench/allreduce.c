@@ -48,7 +48,7 @@ struct peer {
 	struct loop *loop; struct env *env; struct nano *nano; struct net *net; struct chunks *chunks;
 	struct avg *avg; struct coll *coll; struct coll_group group; struct avg_point point; struct timer again;
 	float *x; size_t len; int who, n; unsigned times, done; uint64_t seq, samples; double begun, busy;
-	struct ranges claimed, grant; struct shared *s; long faulted; char **places;
+	struct ranges claimed, grant; bool sealed; struct shared *s; long faulted; char **places;
 	struct room room[ROOMS];
 };
 
@@ -252,7 +252,8 @@ static bool is_over(void *arg) { return ((struct shared *)arg)->over == ((struct
 static void open_peer(struct peer *p)
 {
 	struct nano_conf nc = { 0 };
-	struct net_conf c = { .boot_id = 1000 + (uint64_t)p->who, .peer_frames = UINT32_MAX };
+	struct net_conf c = { .boot_id = 1000 + (uint64_t)p->who, .peer_frames = UINT32_MAX,
+		.unhashed = p->sealed };
 	struct loop_conf lc = { .log = log_new(64, LOG_WARN_, NULL, NULL) };
 	struct err e;
 	char at[80];
@@ -423,7 +424,8 @@ static void print(const struct peer *p, const char *mode, const char *codec, str
 
 int main(int argc, char **argv)
 {
-	struct peer p = { .n = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 0 };
+	struct peer p = { .n = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 0,
+		.sealed = !strstr(argv[0], "_open") };
 	const char *codec = argc > 5 ? argv[5] : NULL;
 	int to[PEERS_MAX], from[PEERS_MAX];
 	if (argc < 5 || p.n < 2 || p.n > PEERS_MAX)
