@@ -215,6 +215,9 @@ static void boot_state(const struct dht *d, const struct boot *b, struct dht_add
 	if (!b->joined && !b->dialing && b->next_us > now)
 		ret->next_us = b->next_us - now;
 	memcpy(ret->error, b->error, sizeof ret->error);
+	struct err e;
+	if (b->dialing && !b->error[0] && net_dial_refused(d->net, &b->at, &e))
+		snprintf(ret->error, sizeof ret->error, "%.*s", (int)sizeof ret->error - 1, e.text);
 }
 
 static void boot_tell(struct dht *d, const struct boot *b)

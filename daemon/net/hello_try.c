@@ -1,5 +1,6 @@
 /* HELLO as the one who dials: nothing has come back in its time, or something that settles the matter. What that means
  * depends on what the HELLO is for. */
+#include <string.h>
 #include "net/inner.h"
 
 #define PROOF_TRIES 3
@@ -31,6 +32,22 @@ static void why_not(const struct hello *h, struct err *e)
 	else
 		err_set(e, ERR_UNREACHABLE, "no answer from %s after %u HELLOs in %.1f s: is that machine on, and may packets "
 			"pass both ways?", at, h->tries, s);
+}
+
+bool net_dial_refused(const struct net *n, const struct endpoint *at, struct err *ret)
+{
+	list_each(it, &n->hello_list) {
+		struct hello *h = list_entry(it, struct hello, link);
+
+		if (h->what != FOR_DIAL || memcmp(&h->at, at, sizeof *at))
+			continue;
+		look(h);
+		if (h->refused && !h->met) {
+			why_not(h, ret);
+			return true;
+		}
+	}
+	return false;
 }
 
 /* ---- what a HELLO is for: how long it is wanted, and what hangs on it ---- */

@@ -84,6 +84,9 @@ bool net_address(const struct net *n, const struct id *peer, struct endpoint *re
 /* Says HELLO to an address whose id is not known yet. done gets the id, or NULL and why. */
 typedef void net_dial_fn(void *arg, const struct id *peer, const struct err *e);
 void net_dial(struct net *n, const struct endpoint *at, uint64_t timeout_us, net_dial_fn *done, void *arg);
+/* Is that address being dialled, and has it refused? Why, so far: it is tried until the time is over, as a daemon may
+ * begin to listen there. */
+bool net_dial_refused(const struct net *n, const struct endpoint *at, struct err *ret);
 struct peer_info {
 	struct id id; struct endpoint at; char version[24];
 	bool session, client, maybe_dead; uint64_t rtt_us, last_seen_us, banned_until_us; uint32_t failures;

@@ -138,7 +138,7 @@ static int build(struct node *n, struct err *e)
 	n->runs = runs_new(&(struct runs_ctx){ .env = n->env, .net = n->net, .chunks = n->chunks, .dht = n->dht,
 		.store = n->o.store, .conf = c, .state_dir = n->o.state_dir, .compute = n->o.compute, .version = n->o.version,
 		.news = n->o.news, .news_arg = n->o.news_arg, .heard = n->o.heard,
-		.memory_bytes = n->o.memory_bytes, .hashes = n->o.hashes }, e);
+		.memory_bytes = n->o.memory_bytes, .hashes = n->o.hashes, .asks_names = n->o.asks_names }, e);
 	return n->runs ? 0 : -1;
 }
 

@@ -17,6 +17,8 @@ struct ask *ask_new(struct runs *rs, struct run *r, struct reply *reply)
 
 void ask_free(struct ask *a)
 {
+	if (a->rs)
+		env_timer(a->rs->ctx.env, &a->late, 0);
 	list_del(&a->link);
 	json_decref(a->local);
 	json_decref(a->patch);
@@ -32,6 +34,7 @@ void runs_asks_free(struct runs *rs)
 		err_set(&e, ERR_CANCELLED, "the daemon is stopping");
 		if (a->reply)
 			reply_fail(a->reply, &e);
+		env_timer(rs->ctx.env, &a->late, 0);
 		list_del(&a->link);
 		list_init(&a->link);
 		a->reply = NULL;

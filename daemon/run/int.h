@@ -341,12 +341,16 @@ struct ask {
 	struct id run;
 	unsigned open, told;
 	bool sending;
+	struct timer late;                      /* start: it is answered, whatever the network says */
 	char what[SPEC_NAME + 8], author[ID_HEX];       /* join: name and whose */
 	json_t *local;
 	json_t *patch; uint64_t at;             /* set: what, from which epoch on; 0: the next */
 };
 struct ask *ask_new(struct runs *rs, struct run *r, struct reply *reply);
 void ask_free(struct ask *a);
+
+/* ---- namesake.c ---- */
+void run_answer_start(struct run *r);           /* what `run start` or `run join` has waited for, if anybody does */
 
 /* ---- words.c ---- */
 bool run_lawful(const struct run *r, const struct id *who);    /* the author, an admin, or with `open` everybody */

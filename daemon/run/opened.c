@@ -118,8 +118,6 @@ void run_opened(struct job *j)
 	run_log(r, LOG_INFO_, "run.open", "%s: %s, %llu training samples, %zu parameters", r->spec->strategy,
 		data_is_absent(r->data) ? "no data here, only help" : *path ? path : r->spec->data_kind,
 		(unsigned long long)data_count(r->data, DATA_TRAIN), trainer_model(r->trainer)->nparam);
-	if (r->start_reply)
-		run_answer(r->rs, r->start_reply, run_json(r));
-	r->start_reply = NULL;
+	run_answer_start(r);
 	run_event(r, EV_OPENED);
 }

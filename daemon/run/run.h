@@ -33,6 +33,7 @@ struct runs_ctx {
 	bool (*heard)(void *arg, const char *topic, const char *key);   /* does anybody follow this? NULL: yes */
 	uint64_t memory_bytes;                  /* of this machine; 0: not known */
 	enum hashes hashes;                     /* of states and means: the newest that this peer knows; 0: the first */
+	bool asks_names;                        /* whoever starts a run hears of others' of that name */
 };
 struct runs;
 struct runs *runs_new(const struct runs_ctx *ctx, struct err *e);       /* resumes what the store says was running */

@@ -50,7 +50,9 @@ goes_on a digits
 
 # Another spec under the same name is another run: nobody averages with it, and joining by the name asks which is meant.
 spec twin.json 'd["optimizer"]["lr"] = 0.0031'
-hive b run start "$work/twin.json" --data "$data/digits" >/dev/null || fail "a second run of that name was refused"
+hive b run start "$work/twin.json" --data "$data/digits" >/dev/null 2>"$work/out" || fail "a second run of that name was refused"
+grep -qF "is offered by $(json a id status | cut -c1-8), too" "$work/out" || fail "its author is not told of the other: $(cat "$work/out")"
+was b run.namesake "say --author=$(json b id status | cut -c1-8)"
 daemon_start c --join "$(address a)"
 both() { hive c run join digits --data "$data/digits" >"$work/out" 2>&1 || grep -qF "exists 2 times; choose with --author" "$work/out"; }
 wait_for 20 both

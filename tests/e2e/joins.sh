@@ -7,7 +7,7 @@
 daemon_start e --join 127.0.0.1:9 --listen "$(host e):24300"
 daemon_start g --listen "$(host g):24303" --join "$(host h):24306" --join "$(host h):24309" \
 	--join "$(host g):24303" --join no.such.host.invalid:4237
-wait_for 20 json_is unreachable e join.0.state status
+wait_for 4 json_is unreachable e join.0.state status            # not when the first dial is over, after 5 s
 case $(json e join.0.error status) in *"127.0.0.1:9 refuses connections"*) ;; *) fail "$(hive e status)" ;; esac
 retried() { [ -n "$(json e join.0.next_s status 2>/dev/null)" ]; }
 wait_for 20 retried
@@ -19,11 +19,12 @@ wait_for 30 json_is joined g join.0.state status
 [ "$(json g join.1.state status)" = unreachable ] || fail "an address that nobody answers: $(hive g status)"
 [ "$(json g join.2.state status)" = "this peer" ] || fail "its own address: $(hive g status)"
 [ "$(json g join.3.state status)" = unresolved ] || fail "a name that nobody knows: $(hive g status)"
+happened() { [ "$(json g rows.0.0 query "select count(*) from events where kind = '$1' and text like '%$2%'")" = "$3" ]; }
 daemon_kill h
 wait_for 30 json_is unreachable g join.0.state status
+wait_for 30 happened join.unreachable "$(host h):24306" 2
 daemon_start h --listen "$(host h):24306"
 wait_for 30 json_is joined g join.0.state status
-happened() { [ "$(json g rows.0.0 query "select count(*) from events where kind = '$1' and text like '%$2%'")" = "$3" ]; }
 happened join.joined "$(host h):24306" 2 || fail "joined twice: $(hive g events)"
 happened join.unreachable "$(host h):24306" 2 || fail "unreachable twice: $(hive g events)"
 happened join.unreachable "$(host h):24309" 1 || fail "an outage is one event: $(hive g events)"
