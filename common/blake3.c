@@ -4,15 +4,13 @@
 #include <endian.h>
 #include <string.h>
 #include "common/blake3.h"
+#include "common/blake_round.h"
 
 #define BLOCK 64
 #define CHUNK 1024
 #define SPAN 256                                /* chunks whose values are kept at once; a power of two */
 
 enum { CHUNK_START = 1, CHUNK_END = 2, PARENT = 4, ROOT = 8 };
-
-static const uint32_t iv[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab,
-	0x5be0cd19 };
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -29,16 +27,6 @@ INLINE void store(uint8_t *p, uint32_t w)
 	memcpy(p, &w, 4);
 }
 
-#define G(a, b, c, d, x, y) do { \
-	a += b + (x); d = ROTATE(d ^ a, 16); c += d; b = ROTATE(b ^ c, 12); \
-	a += b + (y); d = ROTATE(d ^ a, 8); c += d; b = ROTATE(b ^ c, 7); \
-} while (0)
-#define ROUND(s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, sa, sb, sc, sd, se, sf) do { \
-	G(v[0], v[4], v[8], v[12], m[s0], m[s1]); G(v[1], v[5], v[9], v[13], m[s2], m[s3]); \
-	G(v[2], v[6], v[10], v[14], m[s4], m[s5]); G(v[3], v[7], v[11], v[15], m[s6], m[s7]); \
-	G(v[0], v[5], v[10], v[15], m[s8], m[s9]); G(v[1], v[6], v[11], v[12], m[sa], m[sb]); \
-	G(v[2], v[7], v[8], v[13], m[sc], m[sd]); G(v[3], v[4], v[9], v[14], m[se], m[sf]); \
-} while (0)
 #define SEVEN_ROUNDS do { \
 	ROUND(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); \
 	ROUND(2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8); \

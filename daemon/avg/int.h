@@ -205,7 +205,7 @@ struct rpart {
 	struct flow x_out;                      /* this peer's piece, or its row's sum, on its way up */
 	struct flow result_in, *result_out;
 	bool ready;                             /* mean[part] is that of this attempt */
-	/* summing: a job reads or writes its place in the mean; hash: tree256 of the mean's bytes; sent: their XXH3-128 */
+	/* summing: a job reads or writes its place in the mean; hash: tree256 of the mean's bytes */
 	bool summing; uint8_t hash[TREE256];
 };
 struct round {
@@ -432,7 +432,7 @@ void flow_pass_on(struct round *r, size_t part);        /* the mean is there: to
 unsigned flow_patience(const struct round *r);  /* deadlines that the last in the tree waits for a result */
 void sum_encode(struct round *r, size_t part);  /* this peer's piece; flow_send_x again when it takes a while */
 void sum_start(struct round *r, size_t part);
-/* A result has come, with that XXH3-128. */
+/* A result has come. */
 void sum_take(struct round *r, size_t part);
 void sum_hash(struct round *r, size_t part, bool own);
 /* The same, never at once; done ends with sum_hashed, which says whether it was of this attempt. */
