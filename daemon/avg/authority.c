@@ -123,7 +123,7 @@ int begin_lawful(const struct avg *a, const struct mate *from, const struct body
 	if (term_read(a, j, ret, e))
 		return -1;
 	if (from->unfit == a->gen)
-		return err_set(e, ERR_AUTH, "it has led this epoch, and not well");
+		return err_set(e, ERR_STATE, "it has led this epoch, and not well");
 	if (ret->term < a->term && !PLANTED(TERM_IGNORED))
 		return err_set(e, ERR_STATE, "term %u is over, this is %u", ret->term, a->term);
 	if (ret->term && !id_eq(&ret->by, &from->id))

@@ -223,6 +223,19 @@ static int may_succeed(const struct avg *a, const struct mate *m, const json_t *
 	return 0;
 }
 
+/* It is ERR_AUTH that says that it is no member here. Who is none may honestly take itself for one, and says so in a
+ * term that it has signed: it forges nothing. */
+static void refuse_heir(struct avg *a, struct request *req, const struct mate *m, const struct term_claim *t,
+	struct err *e)
+{
+	bool honest = !m->member && t->term && id_eq(&t->by, &m->id) && term_signed(a, t) && !PLANTED(STRANGER_FORGES);
+	if (!honest && (e->code == ERR_AUTH || e->code == ERR_INVALID))
+		note_forged(a, &m->id, e);
+	if (m->member)
+		e->code = ERR_STATE;
+	net_refuse(req, e);
+}
+
 void recover_on(struct avg *a, struct request *req)
 {
 	uint64_t epoch;
@@ -244,7 +257,7 @@ void recover_on(struct avg *a, struct request *req)
 		return;
 	}
 	if (same && may_succeed(a, m, j, &t, &e)) {
-		refuse_forged(a, req, &e, false);
+		refuse_heir(a, req, m, &t, &e);
 		return;
 	}
 	json_t *answer = json_object();

@@ -266,6 +266,12 @@ static uint64_t most(const struct avg *a)
 	return a->term + TERMS_A_MEMBER * members + TERMS_MORE + TERMS_A_SECOND * us / SECOND;
 }
 
+bool term_signed(const struct avg *a, const struct term_claim *t)
+{
+	struct buf b = term_bytes(a, t->term);
+	return signed_by(&b, &t->by, t->sig);
+}
+
 int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, struct err *e)
 {
 	uint64_t term;
@@ -289,12 +295,9 @@ int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, stru
 		return 0;
 	const struct mate *m = mate_find(a, &ret->by);
 	if (m && m->unfit == a->gen)
-		return err_set(e, ERR_AUTH, "term %llu: who takes it has led this epoch, and not well",
+		return err_set(e, ERR_STATE, "term %llu: who takes it has led this epoch, and not well",
 			(unsigned long long)term);
-	if (m && m->member) {
-		struct buf b = term_bytes(a, ret->term);
-		if (signed_by(&b, &ret->by, ret->sig))
-			return 0;
-	}
+	if (m && m->member && term_signed(a, ret))
+		return 0;
 	return err_set(e, ERR_AUTH, "term %llu: it is signed by no member", (unsigned long long)term);
 }

@@ -33,7 +33,9 @@ bool acks_signed(struct acks *x);               /* that one says that it holds w
 void acks_end(struct acks *x);
 void term_take(struct avg *a);                  /* the next one, in this peer's name */
 json_t *term_json(const struct avg *a, json_t *j);      /* into j: the term and who has signed that it takes it */
-/* ERR_INVALID: no such term can be; ERR_AUTH: nobody has taken it. 0: that of the epoch, whoever leads. */
+bool term_signed(const struct avg *a, const struct term_claim *t);      /* by t->by, whether that is a member or not */
+/* ERR_INVALID: no such term can be; ERR_AUTH: no member has taken it; ERR_STATE: one has that led badly. 0: that of the
+ * epoch, whoever leads. */
 int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, struct err *e);
 
 #endif

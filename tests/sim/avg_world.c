@@ -157,10 +157,9 @@ static void on_begin(void *arg, const struct avg_begin *b)
 	p->contributed = false;
 	if (p->syncing)
 		avg_contribute(p->avg, b->epoch, NULL, 0, NULL);
-	else if (p->w->slow_contribute_us[p->node]) {
-		p->busy = true;
+	else if (p->w->slow_contribute_us[p->node])     /* not busy: it trains on when the round is given up */
 		env_after(p->env, &p->sync, p->w->slow_contribute_us[p->node]);
-	} else
+	else
 		contribute(p);
 }
 
