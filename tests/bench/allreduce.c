@@ -30,6 +30,7 @@
 #include "common/mem.h"
 #include "loop/loop.h"
 #include "net/nano.h"
+#include "usage.h"
 
 #define PEERS_MAX 16
 #define TIMES_MAX 256
@@ -424,12 +425,19 @@ static void print(const struct peer *p, const char *mode, const char *codec, str
 
 int main(int argc, char **argv)
 {
-	struct peer p = { .n = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 0,
-		.sealed = !strstr(argv[0], "_open") };
-	const char *codec = argc > 5 ? argv[5] : NULL;
+	static const char usage[] = "bench_allreduce round|clip|coll|ring|stream|digest PEERS BYTES TIMES "
+		"[CODEC [NETNS=ADDRESS]...]";
+	static const char *const modes[] = { "round", "clip", "coll", "ring", "stream", "digest" };
+	struct peer p = { .sealed = !strstr(argv[0], "_open") };
 	int to[PEERS_MAX], from[PEERS_MAX];
-	if (argc < 5 || p.n < 2 || p.n > PEERS_MAX)
-		die("usage: bench_allreduce round|clip|coll|ring|stream|digest PEERS BYTES TIMES [CODEC [NETNS=ADDRESS]...]");
+	bool known = false;
+	bench_words(argc, argv, 4, 5 + PEERS_MAX, usage);
+	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+		known |= !strcmp(argv[1], modes[i]);
+	p.n = bench_number(argc, argv, 2, 0, 2, PEERS_MAX, usage);
+	const char *codec = argc > 5 ? argv[5] : NULL;
+	if (!known || (argc > 6 && argc != 6 + p.n))
+		bench_wrong(usage);
 	bool bare = !strcmp(argv[1], "ring") || !strcmp(argv[1], "stream");
 	codec = codec && strcmp(codec, "none") ? codec : NULL;
 	p.places = argc == 6 + p.n ? argv + 6 : NULL;

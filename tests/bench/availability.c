@@ -14,6 +14,7 @@
 #include "chain_check.h"
 #include "common/text.h"
 #include "node_world.h"
+#include "usage.h"
 
 #define PEERS_MAX 256
 #define EPOCHS_MAX 65536
@@ -193,22 +194,15 @@ static int run(int peers, int per_hour, int minutes, uint64_t seed)
 	return bad;
 }
 
-static int number(int argc, char **argv, int at, int def, int most)
-{
-	uint64_t v = 0;
-	if (argc <= at)
-		return def;
-	return !text_u64(argv[at], &v, NULL) && v && v <= (uint64_t)most ? (int)v : -1;
-}
+static const char usage[] = "bench_availability [PEERS [PER_HOUR [MINUTES [SEED]]]]";
 
 int main(int argc, char **argv)
 {
-	int peers = number(argc, argv, 1, 32, PEERS_MAX), per_hour = number(argc, argv, 2, 125, 1000000);
-	int minutes = number(argc, argv, 3, 60, 100000), seed = number(argc, argv, 4, 1, 1 << 30);
+	bench_words(argc, argv, 0, 4, usage);
+	int peers = bench_number(argc, argv, 1, 32, 2, PEERS_MAX, usage);
+	int per_hour = bench_number(argc, argv, 2, 125, 1, 1000000, usage);
+	int minutes = bench_number(argc, argv, 3, 60, 1, 100000, usage);
+	int seed = bench_number(argc, argv, 4, 1, 1, 1 << 30, usage);
 	json_object_seed(1);
-	if (peers < 2 || per_hour < 0 || minutes < 0 || seed < 0) {
-		fprintf(stderr, "usage: bench_availability [PEERS [PER_HOUR [MINUTES [SEED]]]], 2 to %d peers\n", PEERS_MAX);
-		return 3;
-	}
 	return run(peers, per_hour, minutes, (uint64_t)seed);
 }

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "usage.h"
 
 enum { MAX = 101 };
 static char dir[] = "/tmp/hm-bench-XXXXXX";
@@ -116,10 +117,12 @@ int main(int argc, char **argv)
 {
 	double fresh[MAX], again[MAX], status[MAX], kb = 0;
 	char state[80], sock[112], notify[80];
-	int n = argc > 3 ? (int)strtol(argv[3], NULL, 10) : 9, fd;
+	static const char usage[] = "bench_daemon HIVEMINDD HIVECTL [REPEATS]";
+	bench_words(argc, argv, 2, 3, usage);
+	int n = bench_number(argc, argv, 3, 9, 1, MAX, usage), fd;
 
-	if (argc < 3 || n < 1 || n > MAX || !mkdtemp(dir)) {
-		fprintf(stderr, "usage: bench_daemon HIVEMINDD HIVECTL [REPEATS]\n");
+	if (!mkdtemp(dir)) {
+		perror(dir);
 		return 3;
 	}
 	fd = notify_socket(notify, sizeof notify);

@@ -10,6 +10,7 @@
 #include "common/mem.h"
 #include "loop/files.h"
 #include "train/data/data.h"
+#include "usage.h"
 
 #define BATCH 64
 
@@ -54,18 +55,19 @@ static double prepare(struct data *d, uint64_t from, uint64_t n, real *x, void *
 
 int main(int argc, char **argv)
 {
+	bench_words(argc, argv, 2, 2, "bench_data SPEC.json PATH");
 	unsigned long long from, n;
 	struct err e = { .code = ERR_NONE };
-	struct spec *s = argc == 3 ? spec_of_file(argv[1], &e) : NULL;
+	struct spec *s = spec_of_file(argv[1], &e);
 	struct data *d = s ? data_open(files_real(), argv[2], s, &e) : NULL;
 	char line[64];
 	real *x;
 	void *y;
 
 	if (!d) {
-		(void)fprintf(stderr, "%s\n", argc == 3 ? e.text : "usage: bench_data SPEC.json PATH");
+		(void)fprintf(stderr, "%s\n", e.text);
 		spec_free(s);
-		return argc == 3;
+		return 1;
 	}
 	x = xmalloc(BATCH * data_x_bytes(d));
 	y = xmalloc(BATCH * data_y_bytes(d));

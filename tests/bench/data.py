@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Images per second and core: decode, crop, flip, normalize with bench_data and with torchvision and Pillow, in turns.
 
-usage: data.py BENCH_DATA [CIFAR.tar.gz] [--seconds S]      JSON; medians of the rounds, spread, and their ratio
+usage: data.py BENCH_DATA [CIFAR.tar.gz]      JSON; medians of the rounds, spread, and their ratio
 
 CIFAR-10 as JPEG comes from a tar archive (default: ../shared/data beside the source tree, left out when it is not there);
 the larger pictures, 500 x 375, are made here from a seed: smooth colours, shapes and a little noise, quality 90, 4:2:0.
@@ -16,6 +16,9 @@ import sys
 import tarfile
 import tempfile
 import time
+from words import usage
+
+usage(__doc__, 1, 2)
 
 try:
     import numpy as np

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from words import usage
 
 KEYS = 6400
 CORES = len(os.sched_getaffinity(0))
@@ -122,6 +123,7 @@ def timed_ms(d, method, **params):
 
 
 def main():
+	usage(__doc__, 1, 3, (1, 2))
 	program, n = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 64
 	work = tempfile.mkdtemp(prefix='hm-dht.')
 	replicas = int(sys.argv[3]) if len(sys.argv) > 3 else 8

@@ -10,6 +10,7 @@
 #include "common/mem.h"
 #include "common/text.h"
 #include "dht_world.h"
+#include "usage.h"
 
 #define HOURS_MAX 240
 #define MINUTE (60 * SEC)
@@ -86,15 +87,12 @@ static double mean(const double *v, int from, int to)
 	return sum / (to - from);
 }
 
-static int number(int argc, char **argv, int at, int def, int max)
-{
-	uint64_t v = 0;
-	return argc > at && !text_u64(argv[at], &v, NULL) && v > 2 && v <= (uint64_t)max ? (int)v : def;
-}
-
 int main(int argc, char **argv)
 {
-	int n = number(argc, argv, 1, 64, 1000), hours = number(argc, argv, 2, 24, HOURS_MAX), away = -1;
+	static const char usage[] = "dht_day [PEERS [HOURS]]";
+	bench_words(argc, argv, 0, 2, usage);
+	int n = bench_number(argc, argv, 1, 64, 3, 1000, usage), away = -1;
+	int hours = bench_number(argc, argv, 2, 24, 3, HOURS_MAX, usage);
 	static double bytes[HOURS_MAX];
 	struct dht_world w = { .unchecked = true };
 	uint64_t found = 0, asked = 0;

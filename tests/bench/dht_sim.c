@@ -13,6 +13,7 @@
 #include "dht/table.h"
 #include "dht_world.h"
 #include "kinds.h"
+#include "usage.h"
 
 /* Processor time: the program has one thread, and others may use the machine. */
 static double now_s(void)
@@ -246,21 +247,19 @@ static int exact(int n)
 	return bad;
 }
 
-static int number(int argc, char **argv, int at, int def)
-{
-	uint64_t v = 0;
-	return argc > at && !text_u64(argv[at], &v, NULL) && v && v <= 100000 ? (int)v : def;
-}
-
 int main(int argc, char **argv)
 {
+	static const char usage[] = "bench_dht_sim hour [PEERS [MINUTES]] | keys [PEERS [KEYS]] | exact [PEERS]";
+	bench_words(argc, argv, 1, 3, usage);
 	json_object_seed(1);
-	if (argc > 1 && !strcmp(argv[1], "hour"))
-		return hour(number(argc, argv, 2, 500), number(argc, argv, 3, 60));
-	if (argc > 1 && !strcmp(argv[1], "keys"))
-		return keys(number(argc, argv, 2, 1000), number(argc, argv, 3, 10000));
-	if (argc > 1 && !strcmp(argv[1], "exact"))
-		return exact(number(argc, argv, 2, 21));
-	fprintf(stderr, "usage: bench_dht_sim hour [PEERS [MINUTES]] | keys [PEERS KEYS] | exact [PEERS]\n");
-	return 3;
+	bool of_hour = !strcmp(argv[1], "hour"), of_keys = !strcmp(argv[1], "keys");
+	int peers = bench_number(argc, argv, 2, of_hour ? 500 : of_keys ? 1000 : 21, 1, 100000, usage);
+	int much = bench_number(argc, argv, 3, of_hour ? 60 : 10000, 1, 100000, usage);
+	if (of_hour)
+		return hour(peers, much);
+	if (of_keys)
+		return keys(peers, much);
+	if (!strcmp(argv[1], "exact") && argc < 4)
+		return exact(peers);
+	bench_wrong(usage);
 }

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from words import usage
 
 ROUNDS = 7
 
@@ -84,6 +85,10 @@ def once(hivemindd, hivectl, kind, path, shape):
 
 
 def main():
+    usage(__doc__, 3, 99)
+    for word in sys.argv[3:]:
+        if word.split(":", 1)[0] not in ("idx", "tar") or ":" not in word:
+            sys.exit('"%s" is no KIND:PATH; KIND is idx or tar' % word)
     out = {"bench": "first_step", "rounds": ROUNDS, "sources": {}}
     for word in sys.argv[3:]:
         kind, path = word.split(":", 1)

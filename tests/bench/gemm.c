@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "kernels/gemm.h"
 #include "kernels/layer.h"
+#include "usage.h"
 
 enum way { CHOSEN, UNSET, AGAIN, REFERENCE, WAYS };     /* AGAIN: the chosen one a second time, the machine's noise */
 static const char *const way_name[] = { "chosen", "unset", "chosen_again", "reference" };
@@ -146,12 +147,10 @@ static void print(const struct reading (*all)[WAYS], int rounds)
 int main(int argc, char **argv)
 {
 	static struct reading all[ROUNDS_MAX][WAYS];
-	int rounds = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 7;
+	static const char usage[] = "bench_gemm [ROUNDS]";
+	bench_words(argc, argv, 0, 1, usage);
+	int rounds = bench_number(argc, argv, 1, 7, 1, ROUNDS_MAX, usage);
 
-	if (rounds < 1 || rounds > ROUNDS_MAX) {
-		fprintf(stderr, "usage: gemm [ROUNDS, 1 to %d]\n", ROUNDS_MAX);
-		return 3;
-	}
 	for (int i = 0; i < rounds; i++)
 		for (enum way w = CHOSEN; w < WAYS; w++) {
 			all[i][w] = in_child(w);

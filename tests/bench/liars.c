@@ -10,6 +10,7 @@
 #include <zlib.h>
 #include "check.h"
 #include "liar.h"
+#include "usage.h"
 
 #define PEERS 16
 #define LIARS 5
@@ -270,15 +271,17 @@ static double median(double *v, size_t n)
 
 int main(int argc, char **argv)
 {
-	size_t n = argc > 2 ? strtoul(argv[2], NULL, 10) : 5, have;
-	uint64_t epochs = argc > 3 ? strtoull(argv[3], NULL, 10) : 300;
+	static const char usage[] = "bench_liars FOLDER [SEEDS [EPOCHS [ROBUST]]]";
+	bench_words(argc, argv, 1, 4, usage);
+	size_t n = (size_t)bench_number(argc, argv, 2, 5, 1, 64, usage), have;
+	uint64_t epochs = (uint64_t)bench_number(argc, argv, 3, 300, 1, 1000000, usage);
 	enum robust robust = ROBUST_CLIP;
 	double honest[64], lied[64], heap[64];
 	unsigned bans = 0;
 	struct err e;
-	if (argc < 2 || !n || n > 64 || (argc > 4 && robust_parse(argv[4], &robust, &e))) {
-		fprintf(stderr, "usage: liars FOLDER [SEEDS [EPOCHS [ROBUST]]]\n");
-		return 2;
+	if (argc > 4 && robust_parse(argv[4], &robust, &e)) {
+		fprintf(stderr, "%s\n", e.text);
+		bench_wrong(usage);
 	}
 	if (!(train.x = idx(argv[1], "train-images-idx3-ubyte", 16, &train.n)) ||
 			!(train.y = idx(argv[1], "train-labels-idx1-ubyte", 8, &have)) ||

@@ -15,6 +15,7 @@
 #include "common/mem.h"
 #include "loop/loop.h"
 #include "net/nano.h"
+#include "usage.h"
 
 #define TRIPS 4000
 #define SMALL 300000
@@ -180,8 +181,9 @@ static json_t *flow(enum chan chan, size_t size, unsigned total, unsigned window
 		"worst_s", took[ROUNDS - 1], "sender_cpu_ms_100MB", busy * 1e3);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	bench_words(argc, argv, 0, 0, "bench_nano");
 	int to_child[2];
 	pid_t pid;
 	json_t *out;

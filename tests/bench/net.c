@@ -14,6 +14,7 @@
 #include "net/chunk.h"
 #include "net/nano.h"
 #include "net/net.h"
+#include "usage.h"
 
 #define TRIPS 2000
 #define CALLS 20000
@@ -218,8 +219,9 @@ static json_t *pair(unsigned suites)
 	return json_loads(text, 0, NULL);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	bench_words(argc, argv, 0, 0, "bench_net");
 	json_t *j = json_pack("{s:o*,s:o*}", "aes-256-gcm", pair(1), "chacha20-poly1305", pair(2));
 
 	json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));

@@ -11,6 +11,7 @@
 #include "kinds.h"
 #include "node_world.h"
 #include "table_check.h"
+#include "usage.h"
 
 /* Processor time: the program has one thread, and others may use the machine. */
 static double now_s(void)
@@ -89,19 +90,12 @@ static int run(int peers, int members, int seconds)
 	return bad;
 }
 
-static int number(int argc, char **argv, int at, int def)
-{
-	uint64_t v = 0;
-	return argc > at && !text_u64(argv[at], &v, NULL) && v && v <= 100000 ? (int)v : def;
-}
-
 int main(int argc, char **argv)
 {
-	int peers = number(argc, argv, 1, 64), members = number(argc, argv, 2, peers < 64 ? peers : 64);
+	static const char usage[] = "bench_node_sim [PEERS [MEMBERS [SECONDS]]]";
+	bench_words(argc, argv, 0, 3, usage);
+	int peers = bench_number(argc, argv, 1, 64, 1, NODES_MAX, usage);
+	int members = bench_number(argc, argv, 2, peers < 64 ? peers : 64, 1, peers, usage);
 	json_object_seed(1);
-	if (peers > NODES_MAX || members > peers) {
-		fprintf(stderr, "usage: bench_node_sim [PEERS [MEMBERS [SECONDS]]], at most %d peers\n", NODES_MAX);
-		return 3;
-	}
-	return run(peers, members, number(argc, argv, 3, 60));
+	return run(peers, members, bench_number(argc, argv, 3, 60, 1, 100000, usage));
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 #include "kernels/optim.h"
 #include "kernels/vec.h"
+#include "usage.h"
 
 enum { ROUNDS_MAX = 99, SMALL = 1 << 15, LARGE = 1 << 23, TENSORS = 1000, EACH = 1000 };
 
@@ -257,14 +258,12 @@ static void optimizers(struct bed *b, int rounds)
 
 int main(int argc, char **argv)
 {
-	int rounds = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 9;
+	static const char usage[] = "bench_optim [ROUNDS]";
+	bench_words(argc, argv, 0, 1, usage);
+	int rounds = bench_number(argc, argv, 1, 9, 1, ROUNDS_MAX, usage);
 	struct bed b = { .p = floats(LARGE, 0.5f), .g = floats(LARGE, -0.3f), .copy = floats(LARGE, 0) };
 	struct two team = { .over = false };
 
-	if (rounds < 1 || rounds > ROUNDS_MAX) {
-		fprintf(stderr, "usage: optim [ROUNDS, 1 to %d]\n", ROUNDS_MAX);
-		return 3;
-	}
 	for (int i = 0; i < OPTIM_STATES_MAX; i++)
 		b.state[i] = floats(LARGE, 0.1f);
 	printf("{\"bench\": \"optim\", \"rounds\": %d, \"adam\": [\n", rounds);

@@ -7,6 +7,7 @@
 #include <time.h>
 #include "common/mem.h"
 #include "plan/check.h"
+#include "usage.h"
 
 enum { N = 9, STAGES = 16, MICRO = 64 };
 
@@ -145,8 +146,9 @@ static double pipeline(void)
 	return t;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	bench_words(argc, argv, 0, 0, "bench_plan");
 	double build[N], check[N], json[N], run[N], predicted[N];
 	for (int i = 0; i < N; i++) {
 		one(build, check, json, run, i);

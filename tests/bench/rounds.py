@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from words import usage
 
 DIGITS = os.path.join(os.path.dirname(os.path.realpath(__file__)), '..', 'data', 'digits')
 
@@ -83,9 +84,7 @@ def once(daemon, ctl):
 
 
 def main(args):
-	if len(args) < 2:
-		print(__doc__, file=sys.stderr)
-		return 3
+	usage(__doc__, 2, 3, (2,))
 	runs = [once(os.path.realpath(args[0]), os.path.realpath(args[1])) for _ in range(int(args[2]) if len(args) > 2 else 7)]
 	out = {'bench': 'rounds', 'peers': 3, 'n': len(runs)}
 	for i, name in enumerate(('cold_ms', 'gap_ms', 'epoch_ms')):

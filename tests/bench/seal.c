@@ -11,6 +11,7 @@
 #include "net/net.h"
 #include "net/session.h"
 #include "seal.h"
+#include "usage.h"
 
 #define TURNS 15
 #define FRAMES 64                       /* of 256 KiB, a turn */
@@ -115,8 +116,9 @@ static void suite(unsigned which, const char *end)
 	session_unref(b);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	bench_words(argc, argv, 0, 0, "bench_seal");
 	blob = xmalloc(WIRE_MAX);
 	wire = xmalloc(WIRE_MAX);
 	plain = xmalloc(WIRE_MAX);

@@ -7,6 +7,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_tile.h"
 #include "kernels/layer.h"
+#include "usage.h"
 
 enum { ROUNDS_MAX = 99 };
 
@@ -97,16 +98,14 @@ static void measure(const struct par *par, const struct dims *d, int rounds, boo
 
 int main(int argc, char **argv)
 {
-	int rounds = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 9;
+	static const char usage[] = "bench_tile [ROUNDS]";
+	bench_words(argc, argv, 0, 1, usage);
+	int rounds = bench_number(argc, argv, 1, 9, 1, ROUNDS_MAX, usage);
 	struct kerr e;
 	struct blas *blas = blas_open(&e);
 	struct par par;
 	enum cpu cpu;
 
-	if (rounds < 1 || rounds > ROUNDS_MAX) {
-		fprintf(stderr, "usage: tile [ROUNDS, 1 to %d]\n", ROUNDS_MAX);
-		return 3;
-	}
 	cpu_pick(NULL, &cpu, NULL);
 	par = par_serial(cpu, blas);
 	if (!blas || !gemm_tile_has(cpu)) {

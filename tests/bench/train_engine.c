@@ -12,6 +12,7 @@
 #include "loop/loop.h"
 #include "train/trainer.h"
 #include "loop/work.h"
+#include "usage.h"
 
 struct engine { struct trainer *t; struct ranges done; double loss; bool idle, broken; uint64_t epoch; };
 
@@ -216,7 +217,9 @@ static char *slurp(const char *path, size_t *ret_len)
 
 int main(int argc, char **argv)
 {
-	int threads = argc > 3 ? (int)strtol(argv[3], NULL, 10) : 1;
+	static const char usage[] = "train_engine SPEC DATA [THREADS]";
+	bench_words(argc, argv, 2, 3, usage);
+	int threads = bench_number(argc, argv, 3, 1, 1, 1024, usage);
 	struct loop_conf conf = { .train_threads = threads };
 	struct kerr ke = { 0 };
 	struct err e = { 0 };
@@ -224,10 +227,6 @@ int main(int argc, char **argv)
 	size_t len = 0;
 	int rc = -1;
 
-	if (argc < 3 || threads < 1) {
-		(void)fprintf(stderr, "usage: train_engine SPEC DATA [THREADS]\n");
-		return 3;
-	}
 	struct loop *l = loop_new(&conf, &e);
 	char *text = slurp(argv[1], &len);
 	struct spec *s = l ? spec_parse(text, len, &e) : NULL;

@@ -7,6 +7,10 @@ them on processors, attention is scaled_dot_product_attention: the faster choice
 import json
 import sys
 import time
+from words import usage
+
+if __name__ == '__main__':
+	usage(__doc__, 3, 3, (2,))
 
 import torch
 from torch import nn
@@ -44,9 +48,49 @@ class Gpt(nn.Module):
 		return self.head(self.ln_f(self.blocks(x)))
 
 
+class Basic(nn.Module):
+	"""Two 3x3 convolutions beside the input (He et al., arXiv:1512.03385, figure 2)."""
+	def __init__(self, inputs, width, stride):
+		super().__init__()
+		self.conv1, self.bn1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+		self.conv2, self.bn2 = nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
+		self.relu = nn.ReLU(inplace=True)
+		self.downsample = None
+		if stride != 1 or inputs != width:
+			self.downsample = nn.Sequential(nn.Conv2d(inputs, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+	def forward(self, x):
+		y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+		return self.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class Resnet18(nn.Module):
+	"""Where torchvision does not load: the same operations, with the same initial weights (kaiming_normal_, fan_out)."""
+	def __init__(self, num_classes):
+		super().__init__()
+		self.conv1, self.bn1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
+		self.relu, self.maxpool = nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)
+		widths = (64, 64, 128, 256, 512)
+		self.blocks = nn.Sequential(*(nn.Sequential(Basic(a, b, 1 if a == b else 2), Basic(b, b, 1))
+			for a, b in zip(widths, widths[1:])))
+		self.avgpool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(512, num_classes)
+		for m in self.modules():
+			if isinstance(m, nn.Conv2d):
+				nn.init.kaiming_normal_(m.weight, mode='fan_out', nonlinearity='relu')
+
+	def forward(self, x):
+		x = self.blocks(self.maxpool(self.relu(self.bn1(self.conv1(x)))))
+		return self.fc(torch.flatten(self.avgpool(x), 1))
+
+
 def resnet(pixels, cifar):
-	import torchvision
-	model = torchvision.models.resnet18(num_classes=10 if pixels == 32 else 1000)
+	classes = 10 if pixels == 32 else 1000
+	try:
+		import torchvision
+		model = torchvision.models.resnet18(num_classes=classes)
+	except Exception as why:                # built for another PyTorch it raises RuntimeError as it is imported
+		print(f'torchvision does not load ({why}): a ResNet-18 of the bench\'s own', file=sys.stderr)
+		model = Resnet18(classes)
 	if cifar:
 		model.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
 		model.maxpool = nn.Identity()
