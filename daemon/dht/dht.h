@@ -32,6 +32,7 @@ void dht_on_address(struct dht *d, dht_address_fn *fn, void *arg);
 
 struct record { char subkey[80]; json_t *value /* borrowed */; uint64_t rank, life_ms /* remaining */; struct id owner;
 	bool is_signed; };
+bool record_own(const struct record *r);        /* signed, and its subkey is its owner's id: nobody else's word */
 /* value is stolen. life_ms at most 7 days. done: accepted = replicas (this peer included) that took it; wanted = how
  * many were asked. */
 typedef void dht_stored_fn(void *arg, uint32_t accepted, uint32_t wanted, const struct err *e);

@@ -138,6 +138,13 @@ size_t records_out(const struct list *recs, uint64_t now_us, struct record **ret
 	return i;
 }
 
+bool record_own(const struct record *r)
+{
+	char owner[ID_HEX];
+	id_hex(&r->owner, owner);
+	return r->is_signed && !strcmp(r->subkey, owner);
+}
+
 void records_free(struct record *v, size_t n)
 {
 	for (size_t i = 0; i < n; i++)

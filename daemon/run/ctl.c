@@ -220,10 +220,8 @@ static void join_found(void *arg, const struct record *rec, size_t n, const stru
 	char authors[256] = "";
 	a->open--;
 	for (size_t i = 0; i < n; i++) {
-		char owner[ID_HEX];
-		id_hex(&rec[i].owner, owner);
 		/* a run is offered by its author, or it is not that run */
-		if (!rec[i].is_signed || strcmp(rec[i].subkey, owner) || strncmp(owner, a->author, strlen(a->author)))
+		if (!record_own(&rec[i]) || strncmp(rec[i].subkey, a->author, strlen(a->author)))
 			continue;
 		fits++;
 		pick = &rec[i];

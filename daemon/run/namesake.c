@@ -32,12 +32,10 @@ static size_t others(const struct ask *a, const struct record *rec, size_t n, ch
 {
 	size_t found = 0, at = 0;
 	for (size_t i = 0; i < n; i++) {
-		char owner[ID_HEX];
-		id_hex(&rec[i].owner, owner);
-		if (!rec[i].is_signed || strcmp(rec[i].subkey, owner) || id_eq(&rec[i].owner, net_self(a->rs->ctx.net)))
+		if (!record_own(&rec[i]) || id_eq(&rec[i].owner, net_self(a->rs->ctx.net)))
 			continue;
 		if (at < cap)
-			at += (size_t)snprintf(out + at, cap - at, "%s%.8s", found ? ", " : "", owner);
+			at += (size_t)snprintf(out + at, cap - at, "%s%.8s", found ? ", " : "", rec[i].subkey);
 		found++;
 	}
 	return found;
