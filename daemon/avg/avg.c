@@ -176,6 +176,8 @@ int avg_enter(struct avg *a, const struct avg_point *at, bool follower, struct e
 	a->begun_us = at->epoch ? 0 : now_of(a);
 	if (a->round)
 		round_close(a->round);
+	if (a->state == AVG_IN && !PLANTED(ENTERS_UNTOLD))
+		leave_post(a);
 	roster_clear(a);
 	avg_point_copy(&a->point, at);
 	residuals_clear(a);

@@ -89,6 +89,16 @@ void recover_led(const struct avg *a, struct mate *m)
 	m->heir = 0;
 }
 
+/* Without a goodbye: nobody should wait for this peer, nor for its lead. It comes in again. */
+void leave_post(struct avg *a)
+{
+	list_each(it, &a->mates) {
+		struct mate *m = list_entry(it, struct mate, link);
+		if (m != a->me && m->member && m->live)
+			net_post(a->net, &m->id, KIND_AVG_LEAVE, hub_json(a), NO_BLOB, CLASS_control);
+	}
+}
+
 void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoch)
 {
 	if (a->state == AVG_LOST || a->state == AVG_OUT)
@@ -103,11 +113,7 @@ void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoc
 	a->untold = 0;
 	if (a->round)
 		round_close(a->round);
-	list_each(it, &a->mates) {              /* nobody should wait for us, nor for our lead */
-		struct mate *m = list_entry(it, struct mate, link);
-		if (m != a->me && m->member && m->live)
-			net_post(a->net, &m->id, KIND_AVG_LEAVE, hub_json(a), NO_BLOB, CLASS_control);
-	}
+	leave_post(a);
 	roster_clear(a);
 	kick(a);
 }

@@ -88,6 +88,7 @@ struct mate {
 	uint16_t row;                           /* the last commit would have it in that one; NO_ROW: nobody knows */
 	unsigned odd;                           /* rounds in a row out of line (sum.c) */
 	uint32_t unfit;                         /* avg.gen when it was found not to lead well: not at this point again */
+	uint32_t left;                          /* avg.gen when it left, and counts among the last commit's no more */
 	unsigned unfits;                        /* so often since it led a commit */
 	bool elsewhere;                         /* it goes on in another history: does not lead before it is in this */
 	unsigned idle;                          /* rounds in a row that it was in time for with no samples */
@@ -474,7 +475,7 @@ int propose_check(const struct avg *a, const struct body *b, struct err *e);
 void propose_in_force(const struct avg *a, const struct body *c, json_t **ret_recent /* of the point that c makes */);
 void propose_applied(struct avg *a, const struct body *b);
 void propose_free(struct avg *a);
-void leave_on(struct avg *a, struct request *req); void leave_step(struct avg *a);
+void leave_on(struct avg *a, struct request *req); void leave_step(struct avg *a); void leave_post(struct avg *a);
 void commits_forget(struct avg *a);
 void avg_job_over(struct avg *a);
 

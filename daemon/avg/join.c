@@ -95,6 +95,10 @@ static void same_history(struct avg *a, struct request *req, struct mate *m, con
 	m->fresh = m->fresh || !m->member || (m->flags & MATE_FOLLOWER);        /* counts from now on */
 	m->flags &= (uint8_t)~MATE_FOLLOWER;
 	m->elsewhere = false;
+	if (m->left == a->gen) {
+		m->left = 0;
+		a->n_last++;
+	}
 	room_came(a, m);
 	m->epoch = q->epoch;
 	memcpy(m->prev, q->prev, DIGEST);

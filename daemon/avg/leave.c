@@ -88,8 +88,10 @@ void leave_on(struct avg *a, struct request *req)
 		net_reply(req, NULL, NO_BLOB);
 	if (!m || m == a->me || !m->member)
 		return;
-	if (a->n_last && !(m->flags & MATE_FOLLOWER))
+	if (a->n_last && !(m->flags & MATE_FOLLOWER)) {
 		a->n_last--;
+		m->left = a->gen;
+	}
 	if (m->flags & MATE_FOLLOWER)
 		a->follower_left_us = now_of(a);
 	mate_gone(a, m, "left");
