@@ -189,23 +189,25 @@ static int save(struct dht *d, struct rec *r, struct err *e)
 	return rc;
 }
 
-/* What is no longer held here is no longer there after a restart, and takes no room until then. */
+/* What is no longer held here is no longer there after a restart, and takes no room until then. It is tried, and what
+ * comes instead is saved, after a failure, too: else an older rank would lie there alone until all is tried again, and
+ * come back when this peer is killed meanwhile. */
 void record_drop(void *arg, const struct rec *r)
 {
 	struct dht *d = arg;
 	uint8_t key[48];
 	struct err e;
-	if (!r->saved || !d->env->shelf || d->unread || d->save_error.code)
+	if (!r->saved || !d->env->shelf || d->unread)
 		return;                         /* then it goes when it has ended */
 	save_key(r, key);
-	if (d->env->shelf->del(d->env->shelf, "dht_records", key, sizeof key, &e))
+	if (d->env->shelf->del(d->env->shelf, "dht_records", key, sizeof key, &e) && !d->save_error.code)
 		shelf_failed(d, &e);
 }
 
 void record_save(struct dht *d, struct rec *r)
 {
 	struct err e;
-	if (d->env->shelf && !d->save_error.code && save(d, r, &e))
+	if (d->env->shelf && !d->unread && save(d, r, &e) && !d->save_error.code)
 		shelf_failed(d, &e);
 }
 

@@ -139,6 +139,8 @@ static void tick(struct timer *t)
 			records_forget_ended(d);
 		d->forget_at_us = now + FORGET_US;
 	}
+	if (d->save_error.code)
+		tick_by(d, d->save_at_us);      /* it is tried again when it was said to be */
 	bool busy = d->republishing || !list_empty(&d->handovers);
 	tick_by(d, now + (busy ? TICK_BUSY_US : map_len(d->cache) ? TICK_CACHE_US : TICK_US));
 }
