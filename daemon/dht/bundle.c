@@ -227,8 +227,12 @@ static void fire(struct timer *t)
 	struct wish *v = xcalloc(b->n * TABLE_BUCKET + 1, sizeof *v);
 	for (size_t i = 0; i < b->n; i++) {
 		struct lookup *l = b->l[i];
-		if (l && !l->over && !(l->what == LOOK_VALUE && (l->packed || l->verifying || !list_empty(&l->asks))))
-			n += wishes(l, i, v + n);
+		if (!l || l->over || (l->what == LOOK_VALUE && (l->packed || l->verifying || !list_empty(&l->asks))))
+			continue;
+		size_t more = wishes(l, i, v + n);
+		n += more;
+		if (!more && !l->packed)        /* whom it wished to ask has been found silent since: no answer will step it */
+			lookup_step(l);
 	}
 	qsort(v, n, sizeof *v, by_node);
 	while (b->d->packs < PACKS_MAX && send_best(b, v, n))
