@@ -82,7 +82,7 @@ static size_t wishes(struct lookup *l, size_t at, struct wish *v)
 	size_t n = 0, rank = 0, answered = 0;
 	for (int silent = 0; silent < 2 && !n; silent++) {
 		rank = 0;
-		for (size_t i = 0; i < l->n && rank < l->d->conf.k; i++) {
+		for (size_t i = 0; i < l->n && rank < look_width(l->d); i++) {
 			struct cand *c = &l->cand[i];
 			bool out = c->state == CAND_FAILED || (c->state == CAND_NEW && !silent &&
 				dht_shunned(l->d, &c->node.id));

@@ -176,6 +176,11 @@ static inline const struct dnode *spare_take(struct spares *s)  /* nearest first
 	s->n--;
 	return &s->v[s->taken++];
 }
+/* So many of the nearest are asked: whoever follows one way only ends at the first that knows nobody nearer. */
+static inline uint32_t look_width(const struct dht *d)
+{
+	return d->conf.k > d->conf.alpha ? d->conf.k : d->conf.alpha;
+}
 struct cand *lookup_cand(struct lookup *l, const struct id *id);
 void lookup_ask(struct lookup *l, struct cand *c, uint32_t at);
 bool lookup_take(struct dht *d, struct lookup *l, const struct id *from, const struct id *key, bool with_recs,

@@ -319,7 +319,7 @@ static void tardy(struct timer *t)
 static size_t ask_more(struct lookup *l, bool shunned_too)
 {
 	size_t open = list_len(&l->asks) - l->late, good = 0, most = l->wide ? l->d->conf.alpha : 1;
-	for (size_t i = 0; i < l->n && good < l->d->conf.k && open < most; i++) {
+	for (size_t i = 0; i < l->n && good < look_width(l->d) && open < most; i++) {
 		struct cand *c = &l->cand[i];
 		if (c->state == CAND_NEW && !shunned_too && dht_shunned(l->d, &c->node.id))
 			continue;

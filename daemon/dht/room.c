@@ -170,8 +170,8 @@ struct dht *dht_new(struct env *env, struct net *net, const struct dht_conf *con
 	d->conf.bytes_max = conf->bytes_max ? conf->bytes_max : 64u << 20;
 	d->conf.refresh_us = conf->refresh_us ? conf->refresh_us : 600ull * 1000000;
 	d->conf.republish_us = conf->republish_us ? conf->republish_us : 600ull * 1000000;
-	if (d->conf.k > TABLE_BUCKET) {
-		err_set(e, ERR_INVALID, "dht.k = %u: at most %d", d->conf.k, TABLE_BUCKET);
+	if (look_width(d) > TABLE_BUCKET) {
+		err_set(e, ERR_INVALID, "dht.k = %u, alpha = %u: at most %d", d->conf.k, d->conf.alpha, TABLE_BUCKET);
 		free(d);
 		return NULL;
 	}
