@@ -116,8 +116,11 @@ struct files {
 	uint64_t (*ticks_ns)(struct files *f);          /* to measure what takes how long, from any thread; not the time */
 };
 
-/* failed: attempts to connect that ended at once, for whatever reason: no program listens, or no way leads there. */
-struct linkinfo { bool connected, maybe_dead; uint64_t rtt_us; /* 0 = unknown */ uint64_t queued_bytes, failed; };
+/* failed: attempts to connect that ended at once, for whatever reason: no program listens, or no way leads there.
+ * waits_us: so long something has waited for a connection that does not come about. */
+struct linkinfo {
+	bool connected, maybe_dead; uint64_t rtt_us /* 0 = unknown */, queued_bytes, failed, waits_us;
+};
 
 struct env;
 struct env_ops {

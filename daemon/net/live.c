@@ -151,15 +151,40 @@ static uint64_t mending(const struct peer *p)
 	return (p->also.n ? 0 : MEND_US) + MEND_TRIPS * p->rtt[0].smooth_us;
 }
 
+/* With a new HELLO by them. */
+static void fresh_sockets(struct peer *p, uint64_t now)
+{
+	p->fresh_us = now + (p->fresh_backoff_us > mending(p) ? p->fresh_backoff_us : mending(p));
+	p->fresh_backoff_us = 2 * p->fresh_backoff_us < FRESH_MAX_US ? 2 * p->fresh_backoff_us : FRESH_MAX_US;
+	/* Else it takes fresh ones itself, and may have just spoken by these. */
+	if (!p->hello || p->hello->what == FOR_PROOF) {
+		p->torn = true;
+		if (p->at_level != AT_NONE)
+			p->net->env->ops->close_link(p->net->env, &p->at);
+	}
+	hello_start(p);
+}
+
+/* It speaks, by another connection: what waits for one that was begun while it could not be reached would wait for
+ * TCP's next SYN. */
+static void unstick(struct peer *p, uint64_t now)
+{
+	struct linkinfo li;
+
+	if (now >= p->fresh_us && link_now(p, &li) && li.waits_us >= STUCK_US)
+		fresh_sockets(p, now);
+}
+
 /* A frame had no answer in its time. Two of them, and TCP has had the time to mend what can be mended: the peer gets
  * fresh sockets and a new HELLO. */
 void live_missed(struct peer *p, uint64_t since_us)
 {
-	struct net *n = p->net;
-	uint64_t now = env_now(n->env);
+	uint64_t now = env_now(p->net->env);
 
-	if (p->heard_us >= since_us && p->heard_us)
+	if (p->heard_us >= since_us && p->heard_us) {
+		unstick(p, now);
 		return;
+	}
 	if (!p->misses++)
 		p->missed_us = since_us;
 	if (looks_broken(p)) {
@@ -178,15 +203,7 @@ void live_missed(struct peer *p, uint64_t since_us)
 	}
 	if (now < p->fresh_us || now < p->missed_us + mending(p))
 		return;
-	p->fresh_us = now + (p->fresh_backoff_us > mending(p) ? p->fresh_backoff_us : mending(p));
-	p->fresh_backoff_us = 2 * p->fresh_backoff_us < FRESH_MAX_US ? 2 * p->fresh_backoff_us : FRESH_MAX_US;
-	/* Else it takes fresh ones itself, and may have just spoken by these. */
-	if (!p->hello || p->hello->what == FOR_PROOF) {
-		p->torn = true;
-		if (p->at_level != AT_NONE)
-			n->env->ops->close_link(n->env, &p->at);
-	}
-	hello_start(p);
+	fresh_sockets(p, now);
 	if (p->misses >= MISSES_DEAD && p->missed_us + 3 * SECOND < now)
 		live_dead(p, "nothing has come from it for more than 3 s");
 }

@@ -181,12 +181,17 @@ static bool nano_linkinfo(struct transport *t, const struct endpoint *to, struct
 
 	for (int c = 0; c < CHANS; c++) {
 		struct nlink *l = nlink_find(n, to, (enum chan)c, 0);
+		uint64_t since;
+
 		if (!l)
 			continue;
 		nlink_look(l);
 		any = true;
 		ret->queued_bytes += l->queued;
 		ret->connected |= l->current > 0;
+		since = l->waiting_since > l->broke_at ? l->waiting_since : l->broke_at;
+		if (l->queued && !l->current && env_now(n->env) - since > ret->waits_us)
+			ret->waits_us = env_now(n->env) - since;
 		ret->failed += nn_get_statistic(l->s, NN_STAT_CONNECT_ERRORS);
 		/* a connection that broke stays suspicious for a moment, even if another has taken its place */
 		ret->maybe_dead |= (l->established && !l->current) || (l->broke_at && env_now(n->env) - l->broke_at < 100000);

@@ -422,6 +422,8 @@ bool simnet_linkinfo(struct env *e, const struct endpoint *to, struct linkinfo *
 			continue;
 		any = true;
 		ret->queued_bytes += l->queued;
+		if (l->queued && l->state != LINK_UP && n->sim->now - l->waiting_since > ret->waits_us)
+			ret->waits_us = n->sim->now - l->waiting_since;
 		if (l->state == LINK_UP) {
 			struct pair *f = simpipe_pair(n->sim, n->index, l->pipe->to);
 			struct pair *b = simpipe_pair(n->sim, l->pipe->to, n->index);
