@@ -139,6 +139,16 @@ void peer_free(struct peer *p)
 	free(p);
 }
 
+/* What waits at the address that was in use goes to the new one. A connection that dies there unseen would swallow the
+ * first frames when that address is used again. */
+static void leave(struct peer *p, const struct endpoint *at)
+{
+	if (list_empty(&p->sessions) || endpoint_eq(at, &p->at))
+		return;
+	p->torn = true;
+	p->net->env->ops->close_link(p->net->env, &p->at);
+}
+
 /* Better founded knowledge replaces worse, and what the peer itself says replaces all (it may have moved); what
  * others say about a peer whose address is proven is only remembered,
  * and tried when the proven one has stopped answering. */
@@ -151,6 +161,7 @@ void peer_set_address(struct peer *p, const struct endpoint *at, enum at_level l
 	if (level >= p->at_level || level == AT_CLAIMED || p->misses >= 4) {
 		if (!others_used(p, at) && level == AT_HINT)
 			p->also.n = 0;          /* hints that belong to another address */
+		leave(p, at);
 		p->at = *at;
 		p->at_level = level;
 		p->has_hint = false;
