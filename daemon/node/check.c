@@ -9,19 +9,21 @@
 
 #define ASKED_MAX 8
 #define ASK_US (5 * 1000000ull)
-#define DIALLED_US (2 * 1000000ull)             /* so long those who were to dial this daemon are asked how it went: */
+#define DIALLED_US (2 * 1000000ull)             /* so long those who were to dial this daemon are asked how it went, */
+						/* and so long from when they have come to bulk: */
 #define DIALLED_MIN_US 20000                    /* first after four round trips, then after twice as long each time */
 #define NEAR_US 30000                           /* for bulk nobody waits whose round trip is longer */
 #define CLOCK_OFF_MS 60000
 
 struct check;
 struct asked {
-	struct check *c; struct id id; bool answered, mailbox, client, dials_out, trying, no_bulk;
+	struct check *c; struct id id; bool answered, mailbox, client, dials_out, trying, tried, no_bulk;
 	char at[64], error[sizeof ((struct err *)0)->text];
 	uint64_t asked_us, rtt_us; int64_t ahead_ms;    /* this machine's clock, before the peer's */
 };
 struct check {
-	struct list link; struct node_net *nn; struct reply *r; struct timer again; unsigned open; uint64_t waited_us;
+	struct list link; struct node_net *nn; struct reply *r; struct timer again; unsigned open;
+	uint64_t waited_us, most_us;            /* most_us: no longer than that */
 	size_t n, known; struct asked v[ASKED_MAX]; json_t *findings; char *text; bool bad;
 };
 
@@ -273,16 +275,21 @@ static void all_answered(struct check *c)
 	uint64_t us = DIALLED_MIN_US;
 
 	for (size_t i = 0; i < c->n; i++) {
-		wait |= c->v[i].answered && !c->v[i].client && !c->v[i].dials_out &&
-			(!c->v[i].mailbox || (c->v[i].trying && c->v[i].rtt_us < NEAR_US));
-		us = c->v[i].answered && 4 * c->v[i].rtt_us > us ? 4 * c->v[i].rtt_us : us;
+		struct asked *a = &c->v[i];
+
+		wait |= a->answered && !a->client && !a->dials_out && (!a->mailbox || (a->trying && a->rtt_us < NEAR_US));
+		us = a->answered && 4 * a->rtt_us > us ? 4 * a->rtt_us : us;
+		if (a->mailbox && a->trying && !a->tried && c->waited_us < DIALLED_US) {
+			a->tried = true;
+			c->most_us = c->waited_us + DIALLED_US;
+		}
 	}
-	if (c->waited_us >= DIALLED_US || !wait || is_client(c)) {
+	if (c->waited_us >= c->most_us || !wait || is_client(c)) {
 		conclude(c);
 		return;
 	}
 	us = c->waited_us > us ? c->waited_us : us;
-	us = us < DIALLED_US - c->waited_us ? us : DIALLED_US - c->waited_us;
+	us = us < c->most_us - c->waited_us ? us : c->most_us - c->waited_us;
 	c->waited_us += us;
 	c->again = (struct timer){ .fire = ask_again, .name = "net check" };
 	env_after(c->nn->x.env, &c->again, us);
@@ -307,8 +314,9 @@ static void answered(void *arg, const struct frame *f, const struct err *e)
 		a->mailbox = json_is_true(json_object_get(f->json, "mailbox"));
 		a->client = json_is_true(json_object_get(f->json, "client"));
 		bulk = json_string_value(json_object_get(f->json, "bulk"));     /* an older one does not say */
-		a->trying = bulk && (!strcmp(bulk, "unknown") || !strcmp(bulk, "trying"));
-		a->no_bulk = bulk && !strcmp(bulk, "no");
+		/* Who has said no tries again when it is asked again. */
+		a->no_bulk = bulk && (!strcmp(bulk, "no") || (a->no_bulk && strcmp(bulk, "yes")));
+		a->trying = bulk && !a->no_bulk && (!strcmp(bulk, "unknown") || !strcmp(bulk, "trying"));
 		/* Who cannot be dialled from here hears no answer at its mailbox, whatever it can dial: it cannot judge. */
 		a->dials_out = json_is_true(json_object_get(f->json, "i_am_client")) ||
 			(net_peer(c->nn->x.net, &a->id, &info) && info.client);
@@ -350,6 +358,7 @@ void node_net_net_check(struct node_net *nn, const json_t *params, struct reply 
 
 	c->nn = nn;
 	c->r = r;
+	c->most_us = DIALLED_US;
 	c->findings = json_array();
 	list_push(&nn->checks, &c->link);
 	known = net_peers(nn->x.net, p, known);
