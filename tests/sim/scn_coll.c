@@ -268,6 +268,29 @@ static void scn_barrier(struct sim *s)
 	finish(s, n, "barrier", 0);
 }
 
+struct given { uint64_t bytes; int n; };
+
+/* What has come from the first one, at whoever has most of it. */
+static uint64_t came(struct sim *s, int n)
+{
+	uint64_t most = 0;
+	for (int i = 1; i < n; i++) {
+		uint64_t sum = 0;
+		struct peer_info v;
+		if (net_peer(((struct peer *)sim_app(s, i))->net, net_self(((struct peer *)sim_app(s, 0))->net), &v))
+			for (int c = 0; c < CLASS_COUNT_; c++)
+				sum += v.bytes.in[c];
+		most = sum > most ? sum : most;
+	}
+	return most;
+}
+
+static bool has_given(struct sim *s, void *arg)
+{
+	const struct given *g = arg;
+	return came(s, g->n) >= g->bytes;
+}
+
 /* Long enough for several steps at once; in the second, one is stopped for longer than the deadline: an error for all
  * others, and the group is usable again when it is back. */
 static void scn_stopped(struct sim *s)
@@ -278,13 +301,15 @@ static void scn_stopped(struct sim *s)
 	run(s, n, &w);
 	begin(s, &w, n, 5, COLL_SUM, 1000);
 	finish(s, n, "all-reduce", 5);
-	uint64_t took = sim_now(s);
+	uint64_t bytes = came(s, n);
 	begin(s, &w, n, len, COLL_SUM, 1);
 	finish(s, n, "all-reduce", len);
 	check(s, n, len, COLL_SUM);
-	took = sim_now(s) - took;
+	bytes = came(s, n) - bytes;
+	struct given half = { came(s, n) + rng_below(sim_rng(s), bytes / 2), n };
 	begin(s, &w, n, len, COLL_MAX, 2);
-	sim_run_for(s, 1 + rng_below(sim_rng(s), took / 2));
+	sim_check(s, sim_run_until(s, has_given, &half, SEC));
+	sim_run_for(s, 1);
 	sim_pause(s, 0);
 	sim_run_for(s, 8 * SEC);
 	for (int i = 1; i < n; i++)
