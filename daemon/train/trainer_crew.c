@@ -300,11 +300,22 @@ void seat_applied(struct trainer *t, uint64_t target, bool mine)
 		late_cut(t);
 }
 
+/* It is in the sum of its stage's replicas, behind which it waits for the round. When that is decided without its unit
+ * those with whom it sums may have been cut short before it, and do not come any more. */
+static bool agrees(const struct trainer *t)
+{
+	return t->seat.is && t->round_prog && !t->applying && !sums_wait(&t->sums);
+}
+
 void seat_committed(struct trainer *t, const struct commit *c, bool mine)
 {
 	/* other members of its unit may have ended this flush, or not begun this validation */
 	if (!runs_on(t) && (t->seat.flush || (t->v.eval.runs && !PLANTED(EVAL_KEPT))) && !mine)
 		exec_interrupt(t->x);
+	else if (!runs_on(t) && !mine && agrees(t)) {
+		round_cut(t);
+		exec_interrupt(t->x);
+	}
 	late_committed(&t->seat.late, c->epoch);
 	if (runs_on(t) && (t->seat.flush || t->v.eval.runs) && !mine && !t->seat.over)
 		late_cut(t);
