@@ -382,6 +382,8 @@ void need_step(struct crew *c)
 {
 	uint64_t missing;
 	crew_lead_step(c);
+	if (!leads(c))
+		c->committed = false;           /* who takes over while something goes on does not end its round */
 	if (!leads(c) || c->lead || crew_work_under_way(c, WORK_CHOOSE))
 		return;
 	bool known = all_known(c), bad = !look(c).some;
