@@ -327,7 +327,7 @@ static void sync_fire(struct timer *t)
 		sim_fail(p->w->s, "node %d: %s", p->node, e.text);
 }
 
-static void on_resync(void *arg, enum avg_why why, const struct id *donor, uint64_t epoch)
+void world_resync(void *arg, enum avg_why why, const struct id *donor, uint64_t epoch)
 {
 	struct apeer *p = arg;
 	struct err e;
@@ -367,7 +367,7 @@ static int on_may_change(void *arg, const struct id *author, const json_t *patch
 	return p->w->may && p->node != p->w->lawless ? p->w->may(p->w, author, patch, e) : 0;
 }
 
-static const struct avg_cb callbacks = { on_begin, on_commit, on_failed, on_resync, on_grant, on_event, on_forked,
+static const struct avg_cb callbacks = { on_begin, on_commit, on_failed, world_resync, on_grant, on_event, on_forked,
 	on_may_change };
 
 /* ---- life ---- */
