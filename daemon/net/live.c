@@ -121,9 +121,9 @@ void live_probe_done(void *arg, const struct frame *answer, const struct err *e)
 	 * nothing. */
 	if (!p || !e || (e->code != ERR_TIMEOUT && e->code != ERR_UNREACHABLE) || p->heard_us > was.asked_us)
 		return;
-	/* A socket has been connected then or since, so a process is there: the ping may have died with that connection. */
+	/* A socket has been connected since, so a process is there: the ping may have died with the next connection. */
 	link_now(p, &li);
-	if (!was.second && p->up_us >= was.asked_us) {
+	if (!was.second && p->up_us > was.asked_us) {
 		uint64_t us = 6 * p->rtt[0].smooth_us;
 
 		hello_start(p);
