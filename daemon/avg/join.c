@@ -95,7 +95,7 @@ static void same_history(struct avg *a, struct request *req, struct mate *m, con
 	m->fresh = m->fresh || !m->member || (m->flags & MATE_FOLLOWER);        /* counts from now on */
 	m->flags &= (uint8_t)~MATE_FOLLOWER;
 	m->elsewhere = false;
-	if (m->left == a->gen) {
+	if (m->left == a->gen && !PLANTED(LEFT_FOR_GOOD)) {
 		m->left = 0;
 		a->n_last++;
 	}

@@ -1,4 +1,4 @@
-/* The averager in the simulator: joining, lockstep counts, and peers that come. */
+/* The averager in the simulator: joining, lockstep counts, peers that come, and who comes in again. */
 #include <string.h>
 #include "avg_world.h"
 #include "check.h"
@@ -123,7 +123,71 @@ static void scn_whole(struct sim *s)
 		one_row(s, &rows[i], sim_seed(s) * 100 + i, rows[i].epochs);
 }
 
-static const struct scn list[] = { SCN(alone), SCN(thesis), SCN(late_joiner), SCN(lockstep), SCN(whole), {0} };
+/* The leader gives up its place and comes in again, as a member of a pipeline does that holds nothing of the state any
+ * more: it says so, and nobody waits for it or its lead. */
+static void scn_enters(struct sim *s)
+{
+	struct world *w = world_new(s, 320, 128, 16, 10 * MSEC);
+	world_add(w, 5);
+	world_run_to(w, 5, 20 * SEC);
+	for (int k = 0; k < 6 && !sim_failed(s); k++) {
+		struct avg_view v;
+		sim_run_for(s, rng_below(sim_rng(s), 40 * MSEC));
+		int leads = world_leader(w);
+		sim_check(s, leads >= 0);
+		if (sim_failed(s))
+			break;
+		const struct id *was = net_self(world_peer(w, leads)->net);
+		world_resync(world_peer(w, leads), AVG_BEHIND, was, 0);
+		sim_run_for(s, 3 * MSEC);
+		for (int i = 0; i < 5; i++) {
+			avg_view(world_peer(w, i)->avg, &v);
+			if (i != leads && id_eq(&v.leader, was))
+				sim_fail(s, "node %d follows node %d, which has gone to come in again", i, leads);
+		}
+		world_go_on(w, 3);
+	}
+	world_free(w);
+}
+
+static uint32_t last_members(struct world *w, int node)
+{
+	struct avg_view v;
+	avg_view(world_peer(w, node)->avg, &v);
+	return v.last_members;
+}
+
+static void comes_back(void *arg)
+{
+	struct apeer *p = arg;
+	world_resync(p, AVG_BEHIND, net_self(p->net), 0);
+}
+
+/* One that does not lead leaves and comes in again, time and again at one point: it counts among the last commit's
+ * members again, or it makes the majority that a round needs as small as it likes. */
+static void scn_again(struct sim *s)
+{
+	struct world *w = world_new(s, 320, 6400, 16, 10 * MSEC);
+	world_add(w, 5);
+	world_run_to(w, 2, 60 * SEC);
+	int leads = world_leader(w);
+	sim_check(s, leads >= 0 && last_members(w, leads) == 5);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		uint64_t at = world_peer(w, leads)->point.epoch;
+		struct apeer *p = world_peer(w, (leads + 1) % 5);
+		avg_leave(p->avg, comes_back, p);
+		sim_run_for(s, 100 * MSEC);
+		if (world_peer(w, leads)->point.epoch == at && last_members(w, leads) != 5)
+			sim_fail(s, "node %d counts %u of the last commit's members, and all five are here", leads,
+				last_members(w, leads));
+		sim_check(s, world_peer(w, leads)->point.epoch == at);
+	}
+	world_go_on(w, 1);
+	world_free(w);
+}
+
+static const struct scn list[] = { SCN(alone), SCN(thesis), SCN(late_joiner), SCN(lockstep), SCN(whole), SCN(enters),
+	SCN(again), {0} };
 
 int main(int argc, char **argv)
 {

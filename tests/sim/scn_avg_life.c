@@ -449,36 +449,10 @@ static void scn_of_before(struct sim *s)
 	world_free(w);
 }
 
-/* The leader gives up its place and comes in again, as a member of a pipeline does that holds nothing of the state any
- * more: it says so, and nobody waits for it or its lead. */
-static void scn_enters(struct sim *s)
-{
-	struct world *w = world_new(s, 320, 128, 16, 10 * MSEC);
-	begin(s, w, 5, 5);
-	for (int k = 0; k < 6 && !sim_failed(s); k++) {
-		struct avg_view v;
-		sim_run_for(s, rng_below(sim_rng(s), 40 * MSEC));
-		int leads = world_leader(w);
-		sim_check(s, leads >= 0);
-		if (sim_failed(s))
-			break;
-		const struct id *was = net_self(world_peer(w, leads)->net);
-		world_resync(world_peer(w, leads), AVG_BEHIND, was, 0);
-		sim_run_for(s, 3 * MSEC);
-		for (int i = 0; i < 5; i++) {
-			avg_view(world_peer(w, i)->avg, &v);
-			if (i != leads && id_eq(&v.leader, was))
-				sim_fail(s, "node %d follows node %d, which has gone to come in again", i, leads);
-		}
-		world_go_on(w, 3);
-	}
-	world_free(w);
-}
-
 static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(minority), SCN(led_elsewhere),
 	SCN(fork_told), SCN(slow), SCN(all_slow), SCN(any_late), SCN(client_aux),
 	SCN(diverged), SCN(of_before), SCN(ledger),
-	SCN(propose), SCN(leave), SCN(enters), SCN(finish), {0} };
+	SCN(propose), SCN(leave), SCN(finish), {0} };
 
 int main(int argc, char **argv)
 {

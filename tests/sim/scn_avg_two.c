@@ -276,8 +276,46 @@ static void scn_last_of_two(struct sim *s)
 	world_free(w);
 }
 
+static bool brought(struct sim *s, void *arg)
+{
+	const struct until *u = arg;
+	const struct round *r = world_peer(u->w, u->node)->avg->round;
+	return r && r->contributed && r->told_x && !r->attempted && !r->lead;
+}
+
+/* A member has an ATTEMPT of the number that is committed, the second, but of a leader of another term: it refuses the
+ * first, and the others go on without it. The COMMIT is of another attempt than it has, and it takes that one's sum. */
+static void scn_same_number(struct sim *s)
+{
+	struct world *w = settled_world(s, 4);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		struct until u = { w, (world_leader(w) + 1) % 4, 0 };
+		sim_check(s, sim_run_until(s, brought, &u, 5 * SEC));
+		if (sim_failed(s))
+			break;
+		struct round *r = world_peer(w, u.node)->avg->round;
+		struct attempt at = { .term = r->term + 1, .no = 1, .data_us = r->b.data_us, .n = r->b.n, .parts = r->b.parts,
+			.rows = 1, .samples = xcalloc(r->b.n, sizeof *at.samples), .owner = xcalloc(r->b.parts, sizeof *at.owner) };
+		struct err e = { 0 };
+		memcpy(at.round, r->id, DIGEST);
+		at.samples[r->me] = r->samples;
+		for (size_t i = 0; i < r->b.parts; i++)
+			at.owner[i] = (uint16_t)r->me;
+		if (member_attempt(r, &at, NULL, &e))
+			sim_fail(s, "node %d: %s", u.node, e.text);
+		attempt_free(&at);
+		world_go_on(w, 2);
+		for (int i = 0; i < 4; i++)
+			for (int why = 0; why < 4; why++)
+				if (world_peer(w, i)->resyncs[why])
+					sim_fail(s, "node %d has given up its state", i);
+	}
+	world_free(w);
+}
+
 static const struct scn list[] = { SCN(half_told), SCN(two_leaders), SCN(untold), SCN(late_word), SCN(last_left),
-	SCN(last_of_two), SCN(two_points), SCN(unasked), SCN(two_lives), {0} };
+	SCN(last_of_two), SCN(two_points), SCN(unasked), SCN(two_lives),
+	SCN(same_number), {0} };
 
 int main(int argc, char **argv)
 {
