@@ -274,6 +274,12 @@ void avg_contribute_part(struct avg *a, uint64_t epoch, const float *x, uint64_t
 		kick(a);
 }
 
+void avg_behind(struct avg *a)
+{
+	if (a->round && a->round->b.held && !PLANTED(BEHIND_MEASURED))
+		a->round->behind = true;
+}
+
 void avg_grows(struct avg *a, bool grows) { a->grows = grows; }
 
 void avg_applied(struct avg *a, uint64_t epoch, const uint8_t params_digest[16])

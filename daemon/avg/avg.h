@@ -166,6 +166,9 @@ void avg_contribute(struct avg *a, uint64_t epoch, const float *x, uint64_t samp
  * The first call says the rest, once for a round; who has not made all of it in time is left out as a whole. */
 void avg_contribute_part(struct avg *a, uint64_t epoch, const float *x, uint64_t samples, const struct ranges *claimed,
 	uint64_t lo, uint64_t hi);
+/* In begin, of units: what this peer will contribute is still being made. How long that takes is not the time of an
+ * answer, and makes no deadline longer. */
+void avg_behind(struct avg *a);
 /* What this peer has told of comes in parts: a round that it begins leaves time for a micro-batch. */
 void avg_grows(struct avg *a, bool grows);
 /* Runs whose peers hold parts of the vector: from now on rounds are of units. Every member is told the same of one

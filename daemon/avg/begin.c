@@ -5,6 +5,7 @@
 #include "avg/int.h"
 #include "avg/lead.h"
 #include "avg/near.h"
+#include "avg/share.h"
 #include "avg/units.h"
 
 #define ALL_AT_WORK_US (60 * SECOND)            /* for a first micro-batch that is given while it is made */
@@ -112,12 +113,14 @@ struct lead *lead_new(struct round *r)
 	l->timer = (struct timer){ .fire = lead_fire, .name = "avg.lead" };
 	l->phase_us = now_of(r->a);
 	list_init(&l->calls);
+	bool shares = r->b.held && share_each(r->a) && !PLANTED(BEHIND_MEASURED);
 	for (size_t i = 0; i < r->b.n; i++) {
 		const struct mate *m = mate_find(r->a, &r->b.m[i].id);
 		size_t head = body_head(&r->b, i);      /* a unit is waited for as a whole */
 		const struct mate *h = head < r->b.n ? mate_find(r->a, &r->b.m[head].id) : NULL;
 		l->m[i].gone = !m || !m->live;
 		bool needed = r->b.held && !PLANTED(KEEPER_UNAWAITED) && units_needs(r->a, &r->b.m[i].id);
+		l->m[i].behind = shares && !units_made(r->a, &r->b.m[i].id);
 		l->m[i].awaited = ((h && h->awaited) || needed) && !(r->b.m[i].flags & MATE_FOLLOWER);
 	}
 	r->lead = l;

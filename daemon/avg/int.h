@@ -221,6 +221,7 @@ struct round {
 	/* grow.h: x is still being made, and `there` of it is; something is since the last kick; of this attempt: the
 	 * deadline has been cut in two, the first part is over, and x was not all there then */
 	bool growing, grew, early_word, warned, own_late; struct ranges there;
+	bool behind;                            /* its unit's share was not made when BEGIN came (avg_behind) */
 	struct request *ready_req, *ack_req; bool acked; unsigned missing_told, lateness;
 	bool *cared;                            /* whose death is watched for, by member */
 	uint64_t *w, total;                     /* weights of this attempt by member */
@@ -244,6 +245,7 @@ struct round {
 enum lead_phase { LEAD_READY, LEAD_DATA, LEAD_WAIT /* minority */, LEAD_OVER };
 struct lead_member { struct ready ready; bool is_ready, awaited, answered, refused, acked, gone, nonfinite;
 	bool elsewhere;                         /* it lives, and says that it is in no round of this leader */
+	bool behind;                            /* when BEGIN came its unit's share was not made yet */
 	struct call *call;
 	uint8_t *hash, sig[SIG_BYTES]; bool is_signed /* its ACK; not verified */; };
 struct lead {
@@ -251,7 +253,7 @@ struct lead {
 	uint8_t *stand;                         /* in a grid, by member: of the next attempt */
 	uint8_t *near;                          /* distances as the members say them (near.h), n * n; NULL: none */
 	uint32_t attempts, epoch_members; uint64_t phase_us, acked_us /* the last ACK */;
-		bool minority, again, missing_self, slept; struct timer timer;
+		bool minority, again, missing_self, slept, measured; struct timer timer;
 		struct complaints *complaints;
 		struct list calls;
 };

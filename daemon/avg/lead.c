@@ -365,11 +365,9 @@ static bool ask_anew(const struct round *r)
 /* READY of all who are awaited, or who cannot say it any more: C is chosen. */
 static void ready_step(struct round *r)
 {
-	struct lead *l = r->lead;
+	lead_measure(r);
 	if (!all_ready(r))
 		return;
-	if (now_of(r->a) - l->phase_us < r->b.ready_us)
-		times_add(&r->a->ready_times, now_of(r->a) - l->phase_us);
 	if (choose(r))
 		lead_next_attempt(r);
 	else

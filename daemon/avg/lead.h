@@ -8,6 +8,9 @@ struct lead_call { struct list link; struct round *r; size_t member; uint32_t at
 void shape_make(struct avg *a, struct body *b);  /* rows, parts, who sums them; members and hyperparameters are there */
 struct lead *lead_new(struct round *r);
 void lead_calls_drop(struct lead *l);
+/* READY of all who had made their share when BEGIN came. What others take to make theirs makes no deadline longer: they
+ * would be in time however slow they are, and set the pace. */
+void lead_measure(struct round *r);
 void lead_next_attempt(struct round *r);
 /* It was heard, and does not follow: no answer that is late or lost. */
 static inline bool lead_refused(const struct err *e) { return e->code == ERR_STATE || e->code == ERR_AUTH; }

@@ -46,6 +46,31 @@ void lead_give_up(struct round *r, const char *why)
 	member_fail(r, &e);
 }
 
+static bool prompt_ready(const struct round *r)
+{
+	bool some = false;
+	for (size_t i = 0; i < r->b.n; i++) {
+		const struct lead_member *m = &r->lead->m[i];
+		if (m->behind || !(m->awaited || (int)i == r->me))
+			continue;
+		if (!m->is_ready && !m->refused && !m->gone)
+			return false;
+		some = some || m->is_ready;
+	}
+	return some;
+}
+
+void lead_measure(struct round *r)
+{
+	struct lead *l = r->lead;
+	uint64_t took = now_of(r->a) - l->phase_us;
+	if (l->measured || !prompt_ready(r))
+		return;
+	l->measured = true;
+	if (took < r->b.ready_us)
+		times_add(&r->a->ready_times, took);
+}
+
 void lead_acked(struct round *r, size_t i, const uint8_t *ack, size_t n)
 {
 	struct lead_member *m = &r->lead->m[i];

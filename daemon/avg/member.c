@@ -44,8 +44,9 @@ static void send_x(struct round *r)
 void member_contributed(struct round *r)
 {
 	struct avg *a = r->a;
-	if (r->mean_is_x || !r->lead)
-		times_add(&a->ready_times, now_of(a) - r->begun_us);
+	uint64_t took = now_of(a) - r->begun_us;
+	if ((r->mean_is_x || !r->lead) && !(r->behind && times_longer(took, a->conf.round_floor_us)))
+		times_add(&a->ready_times, took);
 	r->told_x = true;
 	sents_make(r);
 	send_x(r);

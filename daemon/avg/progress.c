@@ -224,7 +224,7 @@ static bool all_there(struct avg *a)
 		struct mate *m = list_entry(it, struct mate, link);
 		if (!share_brings(m) || !units_whole(a, m))
 			continue;
-		bool has = (m == a->me || m->counted) && m->samples >= share_due(a, m);
+		bool has = share_made(a, m);
 		m->done_us = !has ? 0 : m->done_us > begun ? m->done_us : now_of(a);
 		first = has && m->done_us < first ? m->done_us : first;
 		done += has;

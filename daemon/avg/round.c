@@ -258,6 +258,7 @@ void round_inherit(struct round *r, const struct round *old)
 	if (r->b.generation != old->b.generation || !r->b.held != !old->b.held)
 		return;                         /* other elements: they are asked for */
 	r->told_begin = old->told_begin;
+	r->behind = old->behind;
 	r->contributed = old->contributed;
 	r->x = old->x;
 	r->samples = old->samples;

@@ -34,6 +34,11 @@ uint64_t share_due(const struct avg *a, const struct mate *m)
 	return a->conf.each ? share_quota(a, m) : m->share ? m->share : UINT64_MAX;
 }
 
+bool share_made(const struct avg *a, const struct mate *m)
+{
+	return (m == a->me || m->counted) && m->samples >= share_due(a, m);
+}
+
 double share_of(const struct avg *a, const struct mate *m)
 {
 	double rates = 0;

@@ -2,6 +2,7 @@
 #include "avg/int.h"
 
 #define SHORT_MAX 5                             /* a third and half of that again */
+#define WORSE 3                                 /* than the worst of late it may become */
 #define MEASURED 5                              /* times; fewer say nothing */
 #define UNMEASURED_US (2 * SECOND)
 
@@ -11,6 +12,8 @@ void times_add(struct times *t, uint64_t us)
 	if (t->n >= MEASURED)
 		t->least_us = 0;
 }
+
+bool times_longer(uint64_t us, uint64_t floor_us) { return us * WORSE > floor_us; }
 
 void times_short(struct times *t, uint64_t times, uint64_t us, uint64_t unmeasured_us)
 {
@@ -28,7 +31,7 @@ uint64_t times_deadline(const struct times *t, uint64_t floor_us, uint64_t unmea
 			worst = t->v[i];
 	if (n < MEASURED)
 		return unmeasured_us > least ? unmeasured_us : least;
-	return worst * 3 > least ? worst * 3 : least;
+	return times_longer(worst, least) ? worst * WORSE : least;
 }
 
 uint64_t unmeasured_us(const struct avg *a)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "avg/holding.h"
 #include "avg/lead.h"
+#include "avg/share.h"
 #include "avg/topo.h"
 #include "avg/units.h"
 
@@ -173,6 +174,17 @@ bool units_whole(const struct avg *a, const struct mate *head)
 		if (is_head(&a->units->v[k]) && is_whole(a, a->units->v[k].holds.unit))
 			return false;
 	return true;
+}
+
+bool units_made(const struct avg *a, const struct id *id)
+{
+	const struct avg_holder *h = holder(a, id);
+	unsigned unit = !h ? NO_UNIT : h->holds.unit == NO_UNIT && h->with ? h->with - 1u : h->holds.unit;
+	const struct mate *head = NULL;
+	for (size_t k = 0; unit != NO_UNIT && k < a->units->n && !head; k++)
+		if (is_head(&a->units->v[k]) && a->units->v[k].holds.unit == unit)
+			head = mate_find(a, &a->units->v[k].id);
+	return !head || share_made(a, head);
 }
 
 const char *units_missing(const struct avg *a, char *buf, size_t n)

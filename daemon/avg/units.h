@@ -25,6 +25,8 @@ bool units_mine(const struct avg *a);           /* have all of its own unit been
 bool units_needs(const struct avg *a, const struct id *id);
 /* Do all members of this head's unit live? true without units, and when no unit is whole: somebody must say so. */
 bool units_whole(const struct avg *a, const struct mate *head);
+/* Is the share made of the unit that it works in? Without one, yes. The leader's. */
+bool units_made(const struct avg *a, const struct id *id);
 void units_free(struct avg *a);
 
 /* Cuts of the vector at all ends of extents, and for each piece its topology over those that hold it. */

@@ -12,10 +12,13 @@
 static void on_begin(void *arg, const struct avg_begin *b)
 {
 	struct run *r = arg;
-	if (r->state == RUN_TRAIN && !r->reached && run_crew_seated(r) && trainer_round_len(r->trainer))
-		trainer_begin(r->trainer, b->epoch);
-	else
+	if (r->state != RUN_TRAIN || r->reached || !run_crew_seated(r) || !trainer_round_len(r->trainer)) {
 		avg_contribute(r->avg, b->epoch, NULL, 0, NULL);
+		return;
+	}
+	if (r->crew && !trainer_share_made(r->trainer))
+		avg_behind(r->avg);
+	trainer_begin(r->trainer, b->epoch);
 }
 
 static void record_round(struct run *r, const struct avg_commit *c, const char *outcome, const char *reason)

@@ -161,6 +161,7 @@ bool trainer_unfilled(const struct trainer *t);
 /* quiet: it goes on with nothing, and what it holds has its values still */
 void trainer_stay(struct trainer *t);
 uint64_t trainer_share(const struct trainer *t);        /* samples that its unit makes of an epoch; seated */
+bool trainer_share_made(const struct trainer *t);       /* they are made, here */
 const struct trainer_part *trainer_part(const struct trainer *t);
 /* Is what a COMMIT of that generation brings to this peer, elements lo to hi - 1 of a contribution, what it holds? */
 bool trainer_takes(const struct trainer *t, uint64_t generation, uint64_t lo, uint64_t hi);

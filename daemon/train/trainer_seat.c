@@ -66,6 +66,7 @@ bool trainer_at_rest(const struct trainer *t)
 }
 
 uint64_t trainer_share(const struct trainer *t) { return seat_goal(t); }
+bool trainer_share_made(const struct trainer *t) { return t->flight.out || t->samples >= seat_goal(t); }
 bool trainer_seated(const struct trainer *t) { return t->seat.is && !t->seat.over; }
 const struct trainer_part *trainer_part(const struct trainer *t) { return &t->seat.part; }
 
