@@ -21,6 +21,9 @@ struct layer_param { const char *name; struct shape shape; size_t offset, count;
 /* The modelled wait of sleep layers, given at creation of the model: kernels have no clock. */
 struct layer_host { void (*wait)(void *arg, uint64_t us, bool backward); void *arg; };
 
+/* Of the operands of products (kernels/mixed.h). */
+enum precision { PRECISION_FP32, PRECISION_BF16 };
+
 /* An instance: attributes filled in, shapes inferred. Immutable after model_new. Buffers are what a layer keeps beside
  * its parameters and no gradient flows into: running statistics. */
 struct layer {
@@ -33,6 +36,7 @@ struct layer {
 	struct layer_param param[LAYER_PARAMS_MAX], buffer[LAYER_PARAMS_MAX];
 	int nparams, nbuffers;
 	size_t nparam, nbuffer;                 /* elements of all of them */
+	enum precision precision;               /* of what it multiplies */
 	const struct layer_host *host;
 };
 
@@ -75,6 +79,7 @@ struct layer_ops {
 	bool stores;                            /* backward can write dparam instead of adding to it */
 	bool spread;                            /* the gradient of every input is dy itself: no backward code */
 	int inputs_min, inputs_max;             /* 0: exactly one */
+	bool multiplies;                        /* matrix products of x and the first parameter tensor, or of inputs */
 	bool view;                              /* y is x with another shape: no code runs, no memory */
 	/* in and attr -> out, and what layer_param_add and layer_buffer_add add. e names what does not fit. */
 	int (*shape)(struct layer *l, struct kerr *e);

@@ -287,6 +287,13 @@ struct model *model_new(const struct shape *in, const struct layer_desc *desc, i
 	return m;
 }
 
+void model_precision(struct model *m, enum precision p)
+{
+	for (int i = 0; i < m->nops; i++)
+		if (m->op[i].ops->multiplies)
+			m->op[i].precision = p;
+}
+
 struct model *model_free(struct model *m)
 {
 	if (m) {

@@ -64,6 +64,8 @@ struct model {
  * waits. */
 struct model *model_new(const struct shape *in, const struct layer_desc *desc, int n, const struct layer_host *host,
 	struct kerr *e);
+/* Of the layers that multiply; PRECISION_FP32 to begin with. Before anything is sized. */
+void model_precision(struct model *m, enum precision p);
 struct model *model_free(struct model *m);                              /* NULL is fine; returns NULL */
 
 void model_init(const struct model *m, uint64_t seed, real *ret_param); /* same bytes for a seed on every machine */

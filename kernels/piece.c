@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kernels/cost.h"
+#include "kernels/mixed.h"
 #include "kernels/piece.h"
 #include "kernels/vec.h"
 
@@ -15,8 +16,9 @@ static size_t op_work(const struct model *m, int a, int b, size_t batch, int par
 
 	for (int i = a; i < b; i++) {
 		const struct layer *l = &m->op[i];
-		size_t n = l->ops->work ? arena_round(l->ops->work(l, batch, parts, backward)) : 0;
+		size_t n = mixed_bytes(l, batch, backward);
 
+		n += l->ops->work ? arena_round(l->ops->work(l, batch, parts, backward)) : 0;
 		most = n > most ? n : most;
 	}
 	return most;
@@ -96,6 +98,7 @@ void model_forward(const struct par *par, const struct model *m, int a, int b, c
 		call.rectify = chain.rectify;
 		call.extra = v.keep && l->ops->extra ? p.saved + spot_of(&v, i + 1)->extra : NULL;
 		call.work = p.pool + v.pool;
+		call = mixed_call(par, &call, false);
 		l->ops->forward(par, &call);
 		lap(par, c, i - a, &since);
 		for (int k = 0; k < chain.n && c->count; k++)
@@ -301,6 +304,7 @@ static void layer_back(struct back *k, int i, int id, const int *into)
 		grad_zero(k, i);
 	call.extra = l->ops->extra ? k->places->saved + spot_of(v, i + 1)->extra : NULL;
 	call.work = k->work;
+	call = mixed_call(k->par, &call, true);
 	l->ops->backward(k->par, &call);
 	if (k->c->count) {
 		bool dx = false;

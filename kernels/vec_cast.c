@@ -48,6 +48,13 @@ static inline __attribute__((always_inline)) float float_of_half(uint16_t h)
 	return float_of(sign | u);
 }
 
+static inline __attribute__((always_inline)) uint16_t bf16_of(float f)
+{
+	uint32_t u = bits_of(f), r = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+
+	return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16 | 0x40u) : r);
+}
+
 ISA_BODY to_f16_body(const void *v, size_t lo, size_t hi)
 {
 	const struct args *s = v;
@@ -76,13 +83,22 @@ ISA_BODY to_bf16_body(const void *v, size_t lo, size_t hi)
 	const real *restrict x = s->in;
 	uint16_t *restrict h = s->out;
 
-	for (size_t i = lo; i < hi; i++) {
-		uint32_t u = bits_of((float)x[i]), r = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
-
-		h[i] = (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16 | 0x40u) : r);
-	}
+	for (size_t i = lo; i < hi; i++)
+		h[i] = bf16_of((float)x[i]);
 }
 ISA_KERNEL(to_bf16);
+
+ISA_BODY round_bf16_body(const void *v, size_t lo, size_t hi)
+{
+	const struct args *s = v;
+	const real *x = s->in;
+	real *y = s->out;
+
+	ISA_INDEPENDENT
+	for (size_t i = lo; i < hi; i++)
+		y[i] = (real)float_of((uint32_t)bf16_of((float)x[i]) << 16);
+}
+ISA_KERNEL(round_bf16);
 
 ISA_BODY from_bf16_body(const void *v, size_t lo, size_t hi)
 {
@@ -135,6 +151,11 @@ void vec_to_bf16(const struct par *par, size_t n, const real *x, uint16_t *h)
 void vec_from_bf16(const struct par *par, size_t n, const uint16_t *h, real *x)
 {
 	isa_run(par, &from_bf16, &(struct args){ h, x }, n, GRAIN, SERIAL_MAX);
+}
+
+void vec_round_bf16(const struct par *par, size_t n, const real *x, real *y)
+{
+	isa_run(par, &round_bf16, &(struct args){ x, y }, n, GRAIN, SERIAL_MAX);
 }
 
 void vec_to_f32(const struct par *par, size_t n, const real *x, float *f)

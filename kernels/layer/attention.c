@@ -11,6 +11,7 @@
 #include "kernels/gemm_tile.h"
 #include "kernels/isa.h"
 #include "kernels/layer.h"
+#include "kernels/mixed.h"
 
 enum { HEADS, CAUSAL, DROPOUT };
 #define QUERIES ((size_t)48)                    /* of a block: what lies above the diagonal is left out by blocks */
@@ -235,6 +236,13 @@ static void thin(const struct head *h, size_t i, size_t n, size_t k, size_t m)
 				h->score[a * KEYS + b] *= thinned(h, p, i + a, k + b);
 }
 
+/* Scores and slopes are operands, too (kernels/mixed.h): a block of n queries and m keys becomes what is multiplied. */
+static void round_block(const struct head *h, size_t n, size_t m, real *block)
+{
+	for (size_t a = 0; a < n && h->c->l->precision != PRECISION_FP32; a++)
+		mixed_round(&h->one, h->c->l->precision, m, block + a * KEYS, block + a * KEYS);
+}
+
 static void forward_head(const struct head *h)
 {
 	const struct geom *g = h->g;
@@ -254,6 +262,7 @@ static void forward_head(const struct head *h)
 			scores(h, i, n, k, r.m);
 			weigh.fn[h->one.cpu](&r, 0, n);
 			thin(h, i, n, k, r.m);
+			round_block(h, n, r.m, h->score);
 			product(h, false, false, n, g->each, r.m, 1, h->score, KEYS, h->x[2] + k * g->ld[2], g->ld[2], k > 0,
 				r.y, g->width);
 		}
@@ -312,6 +321,8 @@ static void backward_block(const struct head *h, size_t i, size_t n, size_t k, s
 		thin_slopes(h, dropped(h), i, n, k, m);
 	else
 		slope.fn[h->one.cpu](&(struct slopes){ m, h->score, h->slope, h->scale, h->lse + i, h->most }, 0, n);
+	round_block(h, n, m, h->score);
+	round_block(h, n, m, h->slope);
 	if (h->dx[2])
 		product(h, true, false, m, g->each, n, 1, h->score, KEYS, dy, g->width, true, h->dx[2] + k * g->ld[2],
 			g->ld[2]);
@@ -416,7 +427,6 @@ const struct layer_ops layer_attention = {
 		[CAUSAL] = { "causal", 0, 0, 1, true, "a position sees none after it" },
 		[DROPOUT] = { "dropout", 0, 0, 0.99, false, "share of the weights that becomes zero in training" },
 	},
-	.needs_x = true, .needs_y = true, .other = other, .shape = shape, .forward = forward, .backward = backward,
-		.macs = macs,
-	.extra = extra, .work = work,
+	.multiplies = true, .needs_x = true, .needs_y = true, .other = other, .shape = shape, .forward = forward,
+	.backward = backward, .macs = macs, .extra = extra, .work = work,
 };

@@ -236,7 +236,6 @@ const struct layer_ops layer_conv2d = {
 		[WINOGRAD] = { "winograd", -1, -4, 4, true, "tiles of a 3x3 convolution: 2, 4, 0 none, -1 what is "
 			"fastest, -2 and -4 where they fit" },
 	},
-	.needs_x = true, .other = other, .shape = shape, .init = init, .forward = forward, .backward = backward,
-		.macs = macs,
-	.work = work,
+	.multiplies = true, .needs_x = true, .other = other, .shape = shape, .init = init, .forward = forward,
+	.backward = backward, .macs = macs, .work = work,
 };

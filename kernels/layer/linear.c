@@ -190,6 +190,6 @@ const struct layer_ops layer_linear = {
 		[TRANSPOSED] = { "transposed", 0, 0, 1, true, "the weight is kept as [in, out]" },
 		[STD] = { "std", 0, 0, 1e3, false, "deviation of normal initial weights (bias 0); 0: PyTorch's uniform ones" },
 	},
-	.needs_x = true, .stores = true, .other = other, .shape = shape, .init = init, .forward = forward,
-	.backward = backward, .macs = macs, .work = work,
+	.multiplies = true, .needs_x = true, .stores = true, .other = other, .shape = shape, .init = init,
+	.forward = forward, .backward = backward, .macs = macs, .work = work,
 };

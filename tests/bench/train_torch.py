@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The rival of tests/bench/train: PyTorch runs the same workload in eager mode, fp32, one process for each memory layout.
+"""The rival of tests/bench/train: PyTorch runs the same workload in eager mode, one process for each memory layout.
 
-usage: train_torch.py WORKLOAD nchw|nhwc THREADS     numbers of steps come on standard input, a JSON line goes out for each
+usage: train_torch.py WORKLOAD nchw|nhwc THREADS [fp32|bf16]     numbers of steps come on standard input, a JSON line goes out for each
 Workloads are the rows of tests/bench/train; data lie in memory as tensors. Optimizers are PyTorch's fused ones where it has
 them on processors, attention is scaled_dot_product_attention: the faster choices."""
 import json
@@ -10,7 +10,7 @@ import time
 from words import usage
 
 if __name__ == '__main__':
-	usage(__doc__, 3, 3, (2,))
+	usage(__doc__, 3, 4, (2,))
 
 import torch
 from torch import nn
@@ -117,7 +117,7 @@ def make(workload):
 
 
 def main():
-	workload, layout, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+	workload, layout, threads, half = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:] == ['bf16']
 	torch.set_num_threads(threads)
 	torch.manual_seed(1)
 	model, x, y, optimizer = make(workload)
@@ -132,8 +132,9 @@ def main():
 		from_, cpu, loss = time.perf_counter(), time.process_time(), None
 		for _ in range(int(line)):
 			opt.zero_grad(set_to_none=True)
-			out = model(x)
-			loss = F.cross_entropy(out.flatten(0, -2) if out.dim() == 3 else out, y.flatten())
+			with torch.autocast('cpu', torch.bfloat16, enabled=half):
+				out = model(x)
+				loss = F.cross_entropy(out.flatten(0, -2) if out.dim() == 3 else out, y.flatten())
 			loss.backward()
 			opt.step()
 		value = float(loss.detach())

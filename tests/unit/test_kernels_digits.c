@@ -108,8 +108,10 @@ static size_t right_answers(const struct par *par, const struct model *m, const 
 	return right;
 }
 
-/* 10 passes over the data in a fixed order of batches; the step that daemons do, without daemons. */
-static void train(const struct par *par, const struct model *m, const struct digits *d, real *param)
+/* In a fixed order of batches, with a rate that falls to 0; the step that daemons do, without daemons. The mean loss of
+ * the last pass over the data. */
+static double train(const struct par *par, const struct model *m, const struct digits *d, size_t steps, double rate,
+	real *param)
 {
 	const struct optim_ops *adam = optim_find("adam");
 	double hyper[OPTIM_KEYS_MAX];
@@ -118,6 +120,7 @@ static void train(const struct par *par, const struct model *m, const struct dig
 	struct model_need need;
 	struct model_call c = { .batch = BATCH, .param = param, .train = true };
 	size_t batches = d->n / BATCH;
+	double loss = 0;
 
 	model_need(m, 0, m->nops, BATCH, par->n, &need);
 	c.saved = bytes(need.saved);
@@ -126,18 +129,22 @@ static void train(const struct par *par, const struct model *m, const struct dig
 		s[i] = calloc(m->nparam, sizeof(real));
 	optim_defaults(adam, hyper);
 	optim_clock_init(&clock);
-	for (size_t step = 0; step < 10 * batches; step++) {
+	for (size_t step = 0; step < steps; step++) {
 		size_t at = step % batches * BATCH;
 
-		hyper[0] = 0.006 * (1 - (double)step / (double)(10 * batches));
+		double sum;
+
+		hyper[0] = rate * (1 - (double)step / (double)steps);
 		vec_fill(par, m->nparam, 0, grad);
 		model_forward(par, m, 0, m->nops, &c, d->x + at * PIXELS, y);
-		loss_run(par, loss_find("cross_entropy"), BATCH, 10, y, d->label + at, 1.0 / BATCH, dy, NULL);
+		sum = loss_run(par, loss_find("cross_entropy"), BATCH, 10, y, d->label + at, 1.0 / BATCH, dy, NULL);
+		loss += step + batches >= steps ? sum / (double)(batches * BATCH) : 0;
 		model_backward(par, m, 0, m->nops, &c, d->x + at * PIXELS, dy, NULL, grad);
 		optim_tick(adam, hyper, &clock);
 		adam->step(par, hyper, &clock, s, param, grad, 0, m->nparam);
 	}
 	free(grad); free(s[0]); free(s[1]); free(c.saved); free(c.work);
+	return loss;
 }
 
 /* The reference product, so that the outcome is the same on every machine: at least 96 % of the held-out digits. */
@@ -152,7 +159,7 @@ static void digits_are_learned(void **state)
 	cpu_pick(NULL, &par.cpu, NULL);
 	model_init(m, 1, param);
 	assert_true(right_answers(&par, m, &held, param) < HELD / 3);
-	train(&par, m, &data, param);
+	(void)train(&par, m, &data, data.n / BATCH * 10, 0.006, param);
 	right = right_answers(&par, m, &held, param);
 	printf("%zu of %d held-out digits are right\n", right, HELD);
 	assert_true(right >= HELD * 96 / 100);
@@ -162,11 +169,37 @@ static void digits_are_learned(void **state)
 	digits_free(&held);
 }
 
+/* Row A10: after 500 steps the loss with rounded operands is within 1 % of that in single precision, and not equal. */
+static void bf16_learns_as_well(void **state)
+{
+	struct digits data = load("train", TRAIN), held = load("validation", HELD);
+	struct par par = par_serial(CPU_PLAIN, NULL);
+	double loss[2];
+
+	cpu_pick(NULL, &par.cpu, NULL);
+	for (int k = 0; k < 2; k++) {
+		struct model *m = network();
+		real *param = reals(m->nparam);
+
+		model_precision(m, k ? PRECISION_BF16 : PRECISION_FP32);
+		model_init(m, 1, param);
+		loss[k] = train(&par, m, &data, 500, 0.0005, param);
+		printf("%s: a loss of %.5f, %zu of %d held-out digits are right\n", k ? "bf16" : "fp32", loss[k],
+			right_answers(&par, m, &held, param), HELD);
+		free(param);
+		(void)model_free(m);
+	}
+	assert_true(loss[1] != loss[0] && loss[1] < loss[0] * 1.01 && loss[1] > loss[0] * 0.99);
+	digits_free(&data);
+	digits_free(&held);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(split_is_stratified),
 		cmocka_unit_test(digits_are_learned),
+		cmocka_unit_test(bf16_learns_as_well),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

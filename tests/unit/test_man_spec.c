@@ -319,6 +319,7 @@ static const struct { const char *heading, *item, *spec; } choices[] = {
 	{ "schedule", "warmup_form", HEAD LOSS OPTIM "\"schedule\":{\"warmup_form\":\"" NOBODY "\"}}" },
 	{ "plan", "schedule", HEAD LOSS REST ",\"strategy\":\"pipeline\",\"plan\":{\"schedule\":\"" NOBODY "\"}}" },
 	{ "The spec", "conv", HEAD "\"conv\":\"" NOBODY "\"}" },
+	{ "The spec", "precision", HEAD "\"precision\":\"" NOBODY "\"}" },
 };
 
 static void words_of_keys(void **state)
@@ -335,6 +336,7 @@ static void words_of_keys(void **state)
 		}
 	}
 	names(text, "Kinds of convolution", known(HEAD "\"conv\":\"" NOBODY "\"}", &e));
+	names(text, "Kinds of precision", known(HEAD "\"precision\":\"" NOBODY "\"}", &e));
 	free(text);
 }
 

@@ -151,7 +151,7 @@ static void test_refused(void **state)
 		{ ALL ",\"allreduce\":{\"sync_every\":4}", "and this spec's is hivemind" },
 		{ ALL ",\"hivemind\":{\"matchmaking_time\":3}", "matchmaking_time" },
 		{ ALL ",\"compression\":\"topk:0.01\"", "compression: may be none" },
-		{ ALL ",\"precision\":\"fp16\"", "precision: may be fp32" },
+		{ ALL ",\"precision\":\"fp16\"", "precision: is fp16, whose range is too small" },
 		{ ALL ",\"validation\":{\"every\":\"0 steps\"}", "validation.every" },
 		{ ALL ",\"validation\":{\"every\":\"3 days\"}", "validation.every" },
 		{ ALL ",\"strategy\":\"pipeline\",\"stages\":2,\"plan\":{\"stages\":3}", "stages: is 2, and plan.stages is 3" },
@@ -203,7 +203,7 @@ static void test_page(void **state)
 	static const char *const names[] = { "target_batch_size", "sync_every", "async", "error_feedback", "wire",
 		"uint8-uniform", "uint8-quantile", "lr.schedule", "lr.unit", "lr.scaling", "lr.warmup", "granularity", "batch",
 		"vcpus", "stem", "classes", "model.layers", "model.type", "model.hidden", "model.seq", "model.ln",
-		"data.source", "data.workers", "data.prefetch", "validation.every", "optimizer.impl", "precision",
+		"data.source", "data.workers", "data.prefetch", "validation.every", "optimizer.impl",
 		"compression", "megatron" };
 	FILE *in = fopen(SOURCE_ROOT "/man/hivemind-spec.5", "r");
 	char *text = calloc(1, 1 << 18), *section;

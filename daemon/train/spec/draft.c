@@ -162,7 +162,7 @@ static bool of_all(json_t *spec)
 
 void draft_over(json_t *spec, const json_t *params)
 {
-	static const char *const same[] = { "conv", "seed", "open", "admins", "strategy" };
+	static const char *const same[] = { "conv", "precision", "seed", "open", "admins", "strategy" };
 	static const char *const plan[] = { "stages", "replicas", "schedule", "micro_batches", "micro_batch_size",
 		"remat" };
 	json_t *o = json_object_get(spec, "optimizer"), *v;

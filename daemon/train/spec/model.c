@@ -135,6 +135,22 @@ static int read_conv(const json_t *shared, int *ret, struct err *e)
 	return place_unknown(&at, "kind of convolution", name, "auto winograd4 winograd2 direct", e);
 }
 
+static int read_precision(struct spec *s, const json_t *shared, struct err *e)
+{
+	const struct place top = { "" }, at = place_key(&top, "precision");
+	char name[24] = "fp32";
+
+	if (read_text(shared, &top, "precision", name, sizeof(name), e) < 0)
+		return -1;
+	s->precision = !strcmp(name, "bf16") ? PRECISION_BF16 : PRECISION_FP32;
+	if (!strcmp(name, "fp16"))
+		return place_err(&at, e, "is fp16, whose range is too small for gradients: bf16 is as short and has fp32's");
+	if (!strcmp(name, "fp64"))
+		return place_err(&at, e, "is fp64, and state and gradients are in single precision: fp32 or bf16");
+	return s->precision == PRECISION_BF16 || !strcmp(name, "fp32") ? 0 :
+		place_unknown(&at, "precision", name, "fp32 bf16", e);
+}
+
 static int read_layer(struct spec *s, int i, const json_t *j, int conv, const struct place *at, struct err *e)
 {
 	struct layer_desc *d = &s->layer[i];
@@ -215,7 +231,7 @@ int spec_read_layers(struct spec *s, const json_t *shared, struct err *e)
 
 int spec_read_model(struct spec *s, const json_t *shared, struct err *e)
 {
-	return spec_read_layers(s, shared, e) < 0 ? -1 : spec_read_loss(s, shared, e);
+	return read_precision(s, shared, e) < 0 || spec_read_layers(s, shared, e) < 0 ? -1 : spec_read_loss(s, shared, e);
 }
 
 static void wait_nobody(void *arg, uint64_t us, bool backward)
@@ -231,6 +247,8 @@ struct model *spec_model_of(const struct spec *s, const struct shape *input, con
 
 	if (!m)
 		(void)err_set(e, ERR_INVALID, "model: %s", why.text);
+	else
+		model_precision(m, s->precision);
 	return m;
 }
 

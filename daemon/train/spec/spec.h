@@ -11,6 +11,7 @@
  *                                                      Or one of the zoo: "resnet18", {"zoo":"gpt2","layers":6}
  *     "conv": "auto",                                  how convolutions compute: also winograd4, winograd2 or direct; a
  *                                                      layer's own "winograd" goes first
+ *     "precision": "bf16",                             of what products multiply (kernels/mixed.h); absent: fp32
  *     "loss": "cross_entropy",                         kernels/loss/; a model whose output is [T, V] gives one answer a
  *                                                      position, and the data has T labels a sample. With options:
  *                                                      {"type":"cross_entropy", "label_smoothing":0.1, "ignore":-100},
@@ -116,6 +117,7 @@ struct spec {
 	json_t *shared;                         /* as written, checked, without "name" and "local"; owned */
 	uint8_t digest[32];                     /* SHA-256 of its canonical text */
 	struct shape input;
+	enum precision precision;               /* of the model's products */
 	int nlayers; struct layer_desc *layer;  /* strings live in shared; their arrays are owned */
 	const struct loss_ops *loss;
 	struct loss objective;                  /* that loss with its options, for the model's output */
