@@ -17,6 +17,7 @@ struct engine {
 	struct log *log;
 	int threads;
 	enum cpu cpu;
+	enum dot dot;
 	struct blas_info settled;       /* before there was a second thread */
 	struct blas *blas;
 	struct team *team;
@@ -42,6 +43,7 @@ struct engine *engine_new(struct log *log, int threads, const char *cpu, struct 
 		free(g);
 		return NULL;
 	}
+	g->dot = dot_pick(cpu);
 	blas_settle(&g->settled);
 	return g;
 }
@@ -84,6 +86,7 @@ static void engine_load(void *arg)
 		}
 		g->team = team_new(g->threads, 0);
 		g->par = team_par(g->team, g->cpu, g->blas);
+		g->par.dot = g->blas ? g->dot : DOT_NONE;
 		g->gflops = g->blas ? probe(g) : 0;
 		g->loaded = true;
 	}
@@ -115,7 +118,8 @@ static json_t *engine_describe(void *arg)
 {
 	struct engine *g = arg;
 	struct blas_info info;
-	json_t *j = json_pack("{s:i, s:s, s:b}", "threads", g->threads, "kernels", cpu_name(g->cpu), "open", g->open);
+	json_t *j = json_pack("{s:i, s:s, s:s, s:b}", "threads", g->threads, "kernels", cpu_name(g->cpu), "bf16",
+		dot_name(g->dot), "open", g->open);
 
 	if (!g->open)
 		return j;

@@ -80,6 +80,7 @@ struct layer_ops {
 	bool spread;                            /* the gradient of every input is dy itself: no backward code */
 	int inputs_min, inputs_max;             /* 0: exactly one */
 	bool multiplies;                        /* matrix products of x and the first parameter tensor, or of inputs */
+	bool packs;                             /* with par->dot it rounds x and parameters itself, where they are packed */
 	bool view;                              /* y is x with another shape: no code runs, no memory */
 	/* in and attr -> out, and what layer_param_add and layer_buffer_add add. e names what does not fit. */
 	int (*shape)(struct layer *l, struct kerr *e);

@@ -39,18 +39,19 @@ struct layer_call mixed_call(const struct par *par, const struct layer_call *c, 
 	const struct layer *l = c->l;
 	struct layer_call r = *c;
 	unsigned char *at = c->work;
+	bool itself = par->dot && l->ops->packs;
 	bool data = !backward;                  /* are weights multiplied? backward: where an input's gradient is made */
 
 	if (l->precision == PRECISION_FP32)
 		return r;
-	for (int k = 0; k < l->nin; k++) {
+	for (int k = 0; k < l->nin && !itself; k++) {
 		r.xs[k] = rounded(par, l, input_count(l, k, c->batch), c->xs[k], &at);
 		data = data || c->dxs[k];
 	}
 	r.x = r.xs[0];
 	if (backward)
 		r.dy = rounded(par, l, c->batch * shape_count(&l->out), c->dy, &at);
-	if (l->nparams && data) {
+	if (l->nparams && data && !itself) {
 		size_t first = l->param[0].count;
 		real *w = (real *)at;
 

@@ -4,6 +4,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #include "kernels/isa.h"
 
 int kerr_set(struct kerr *e, const char *fmt, ...)
@@ -70,6 +75,35 @@ int cpu_pick(const char *limit, enum cpu *ret_cpu, struct kerr *e)
 			return 0;
 		}
 	return kerr_set(e, "instruction set '%.40s' is unknown: auto, avx512, avx2 or plain", limit);
+}
+
+#ifdef __x86_64__
+#define GET_TILES 0x1023                        /* ARCH_REQ_XCOMP_PERM */
+#define TILES 18                                /* XFEATURE_XTILEDATA */
+
+static enum dot dot_best(void)
+{
+	unsigned a, b, c, d, a1, b1, c1, d1;
+
+	if (cpu_best() != CPU_AVX512 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
+	    !__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1))
+		return DOT_NONE;
+	if ((d >> 22 & 1) && (d >> 24 & 1) && syscall(SYS_arch_prctl, GET_TILES, TILES) == 0)
+		return DOT_AMX;
+	return a1 >> 5 & 1 ? DOT_AVX512 : DOT_NONE;
+}
+#else
+static enum dot dot_best(void) { return DOT_NONE; }
+#endif
+
+enum dot dot_pick(const char *limit)
+{
+	return !limit || !*limit || !strcmp(limit, "auto") ? dot_best() : DOT_NONE;
+}
+
+const char *dot_name(enum dot dot)
+{
+	return dot == DOT_AMX ? "amx" : dot == DOT_AVX512 ? "avx512_bf16" : dot == DOT_TWIN ? "twin" : "none";
 }
 
 struct par par_serial(enum cpu cpu, const struct blas *blas)

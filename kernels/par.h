@@ -11,9 +11,13 @@ struct blas;
 
 enum cpu { CPU_PLAIN, CPU_AVX2, CPU_AVX512 };   /* CPU_PLAIN: baseline of the architecture */
 
+/* Instructions that multiply pairs of bfloat16 (kernels/gemm_bf16.h). DOT_TWIN: AMX in plain C, for tests. */
+enum dot { DOT_NONE, DOT_AVX512, DOT_AMX, DOT_TWIN };
+
 struct par {
 	int n;                                  /* workers, at least 1 */
 	enum cpu cpu;                           /* from cpu_pick(); zero is always correct, only slower */
+	enum dot dot;                           /* for products of rounded operands; DOT_NONE: as all others */
 	const struct blas *blas;                /* NULL: the plain reference (fixed order, deterministic) */
 	/* Calls fn(arg, part, n) once for every part in 0..n-1, in any order, perhaps at once; returns when all are
 	 * done. NULL: one after the other. A part never calls run again. */
@@ -27,6 +31,9 @@ struct par {
  * (HIVEMIND_CPU's value). Unknown word: -1 and e. */
 int cpu_pick(const char *limit, enum cpu *ret_cpu, struct kerr *e);
 const char *cpu_name(enum cpu cpu);
+/* The best of this CPU, and that the kernel lets this process use; DOT_NONE when limit is a word. */
+enum dot dot_pick(const char *limit);
+const char *dot_name(enum dot dot);             /* "amx" */
 
 struct par par_serial(enum cpu cpu, const struct blas *blas);   /* n = 1 */
 

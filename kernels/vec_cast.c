@@ -1,5 +1,6 @@
 /* Casts between real and the 16-bit formats, by integer arithmetic: the same bits with or without F16C. */
 #include <string.h>
+#include "kernels/bf16.h"
 #include "kernels/isa.h"
 #include "kernels/vec.h"
 
@@ -48,13 +49,6 @@ static inline __attribute__((always_inline)) float float_of_half(uint16_t h)
 	return float_of(sign | u);
 }
 
-static inline __attribute__((always_inline)) uint16_t bf16_of(float f)
-{
-	uint32_t u = bits_of(f), r = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
-
-	return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16 | 0x40u) : r);
-}
-
 ISA_BODY to_f16_body(const void *v, size_t lo, size_t hi)
 {
 	const struct args *s = v;
@@ -96,7 +90,7 @@ ISA_BODY round_bf16_body(const void *v, size_t lo, size_t hi)
 
 	ISA_INDEPENDENT
 	for (size_t i = lo; i < hi; i++)
-		y[i] = (real)float_of((uint32_t)bf16_of((float)x[i]) << 16);
+		y[i] = (real)bf16_to_float(bf16_of((float)x[i]));
 }
 ISA_KERNEL(round_bf16);
 
@@ -107,7 +101,7 @@ ISA_BODY from_bf16_body(const void *v, size_t lo, size_t hi)
 	real *restrict x = s->out;
 
 	for (size_t i = lo; i < hi; i++)
-		x[i] = (real)float_of((uint32_t)h[i] << 16);
+		x[i] = (real)bf16_to_float(h[i]);
 }
 ISA_KERNEL(from_bf16);
 

@@ -8,6 +8,7 @@
 #include "kernels/arena.h"
 #include "kernels/fastmath.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_bf16.h"
 #include "kernels/gemm_tile.h"
 #include "kernels/isa.h"
 #include "kernels/layer.h"
@@ -78,7 +79,9 @@ struct head {
 	real scale;
 	real *score, *slope;            /* scratch: [QUERIES][KEYS] */
 	real *most, *sum;               /* of each query of a block */
-	void *tiles;                    /* scratch of products by tiles; NULL: they go through the door */
+	enum dot dot;
+	bool tiles;                     /* else products go through the door */
+	void *room;                     /* scratch of products by tiles */
 };
 
 struct job { const struct layer_call *c; struct geom g; struct par one; bool backward; };
@@ -91,7 +94,10 @@ static size_t scratch_bytes(const struct layer *l)
 {
 	size_t each = l->out.d[1] / (size_t)l->attr[HEADS], most = each > KEYS ? each : KEYS;
 
-	return 2 * BLOCK_BYTES + 2 * ROW_BYTES + arena_round(gemm_tile_work(most, most, most));
+	size_t tiles = gemm_tile_work(most, most, most);
+	size_t halves = l->precision == PRECISION_FP32 ? 0 : gemm_bf16_work(most, most, most);
+
+	return 2 * BLOCK_BYTES + 2 * ROW_BYTES + arena_round(tiles > halves ? tiles : halves);
 }
 
 static void head_of(const struct job *j, size_t index, unsigned char *at, struct head *ret)
@@ -103,7 +109,8 @@ static void head_of(const struct job *j, size_t index, unsigned char *at, struct
 	*ret = (struct head){ .c = c, .g = g, .one = j->one, .index = index, .score = (real *)at,
 		.slope = (real *)(at + BLOCK_BYTES), .most = (real *)(at + 2 * BLOCK_BYTES),
 		.sum = (real *)(at + 2 * BLOCK_BYTES + ROW_BYTES), .scale = (real)(1 / sqrt((double)g->each)),
-		.tiles = j->one.blas && gemm_tile_has(j->one.cpu) ? at + 2 * BLOCK_BYTES + 2 * ROW_BYTES : NULL };
+		.dot = c->l->precision == PRECISION_FP32 ? DOT_NONE : j->one.dot,
+		.tiles = j->one.blas && gemm_tile_has(j->one.cpu), .room = at + 2 * BLOCK_BYTES + 2 * ROW_BYTES };
 	for (int i = 0; i < 3; i++) {
 		size_t from = b * rows[i] * g->ld[i] + g->start[i] + from_head;
 
@@ -120,9 +127,13 @@ static void head_of(const struct job *j, size_t index, unsigned char *at, struct
 static void product(const struct head *h, bool ta, bool tb, size_t m, size_t n, size_t k, real alpha, const real *a,
 	size_t lda, const real *b, size_t ldb, bool add, real *c, size_t ldc)
 {
-	if (h->tiles)
-		gemm_tile(h->one.cpu, &(struct gemm_tile){ .trans_a = ta, .trans_b = tb, .add = add, .m = m, .n = n, .k = k,
-			.alpha = alpha, .a = a, .lda = lda, .b = b, .ldb = ldb, .c = c, .ldc = ldc }, h->tiles);
+	const struct gemm_tile g = { .trans_a = ta, .trans_b = tb, .add = add, .m = m, .n = n, .k = k, .alpha = alpha,
+		.a = a, .lda = lda, .b = b, .ldb = ldb, .c = c, .ldc = ldc };
+
+	if (h->dot)
+		gemm_bf16(h->dot, &g, h->room);
+	else if (h->tiles)
+		gemm_tile(h->one.cpu, &g, h->room);
 	else
 		gemm(&h->one, ta, tb, m, n, k, alpha, a, lda, b, ldb, add ? 1 : 0, c, ldc);
 }
@@ -379,16 +390,24 @@ static void heads_part(void *arg, int part, int parts)
 	}
 }
 
+static struct par one_of(const struct par *par)
+{
+	struct par one = par_serial(par->cpu, par->blas);
+
+	one.dot = par->dot;
+	return one;
+}
+
 static void forward(const struct par *par, const struct layer_call *c)
 {
-	struct job j = { c, geom_of(c->l), par_serial(par->cpu, par->blas), false };
+	struct job j = { c, geom_of(c->l), one_of(par), false };
 
 	par_run(par, heads_part, &j);
 }
 
 static void backward(const struct par *par, const struct layer_call *c)
 {
-	struct job j = { c, geom_of(c->l), par_serial(par->cpu, par->blas), true };
+	struct job j = { c, geom_of(c->l), one_of(par), true };
 	size_t mask = c->l->nin % 2 ? 0 : shape_count(&c->l->ins[c->l->nin - 1]);
 
 	par_run(par, heads_part, &j);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "kernels/arena.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_bf16.h"
 #include "kernels/gemm_tile.h"
 #include "kernels/isa.h"
 #include "kernels/layer.h"
@@ -54,7 +55,12 @@ static bool by_tiles(const struct par *par, const struct layer *l, size_t rows)
 	return par->blas && gemm_tile_has(par->cpu) && tiled(l, rows);
 }
 
-struct job { const struct layer_call *c; struct gemm_tile g; enum cpu cpu; size_t bytes; };
+static enum dot dot_of(const struct par *par, const struct layer *l)
+{
+	return l->precision == PRECISION_FP32 ? DOT_NONE : par->dot;
+}
+
+struct job { const struct layer_call *c; struct gemm_tile g; enum cpu cpu; enum dot dot; size_t bytes; };
 
 /* Columns of C are shared out. */
 static void tiles_part(void *arg, int part, int parts)
@@ -70,14 +76,28 @@ static void tiles_part(void *arg, int part, int parts)
 	g.b += g.trans_b ? lo * g.ldb : lo;
 	g.c += lo;
 	g.bias = g.bias ? g.bias + lo : NULL;
-	gemm_tile(j->cpu, &g, (unsigned char *)j->c->work + (size_t)part * j->bytes);
+	if (j->dot)
+		gemm_bf16(j->dot, &g, (unsigned char *)j->c->work + (size_t)part * j->bytes);
+	else
+		gemm_tile(j->cpu, &g, (unsigned char *)j->c->work + (size_t)part * j->bytes);
+}
+
+static void tiles_run(const struct par *par, struct job *j)
+{
+	if (gemm_flops(j->g.m, j->g.n, j->g.k) < 1e6)
+		tiles_part(j, 0, 1);
+	else
+		par_run(par, tiles_part, j);
 }
 
 static size_t tiles_bytes(const struct layer *l, size_t rows)
 {
 	size_t in = features(&l->in), out = features(&l->out), wide = in > out ? in : out;
 
-	return tiled(l, rows) ? arena_round(gemm_tile_work(rows, wide, wide > rows ? wide : rows)) : 0;
+	size_t most = wide > rows ? wide : rows, tiles = tiled(l, rows) ? gemm_tile_work(rows, wide, most) : 0;
+	size_t halves = l->precision == PRECISION_FP32 ? 0 : gemm_bf16_work(most, most, most);
+
+	return arena_round(tiles > halves ? tiles : halves);
 }
 
 /* y = x op(W) + b: rows x n, sums of k. */
@@ -85,15 +105,12 @@ static void product(const struct par *par, const struct layer_call *c, bool tran
 	const real *bias, real *y)
 {
 	size_t rows = rows_of(c->l, c->batch), ld = features(c->l->attr[TRANSPOSED] != 0 ? &c->l->out : &c->l->in);
-	struct job j = { .c = c, .cpu = par->cpu, .bytes = tiles_bytes(c->l, rows),
+	struct job j = { .c = c, .cpu = par->cpu, .dot = dot_of(par, c->l), .bytes = tiles_bytes(c->l, rows),
 		.g = { .trans_b = trans, .m = rows, .n = n, .k = k, .alpha = 1, .a = x, .lda = k, .b = c->param, .ldb = ld,
 		.c = y, .ldc = n, .bias = bias } };
 
-	if (by_tiles(par, c->l, rows)) {
-		if (gemm_flops(rows, n, k) < 1e6)
-			tiles_part(&j, 0, 1);
-		else
-			par_run(par, tiles_part, &j);
+	if (j.dot || by_tiles(par, c->l, rows)) {
+		tiles_run(par, &j);
 		return;
 	}
 	for (size_t r = 0; r < rows && bias; r++)
@@ -130,16 +147,14 @@ static void weight_grad(const struct par *par, const struct layer_call *c, size_
 	const real *b)
 {
 	size_t rows = rows_of(c->l, c->batch);
-	struct job j = { .c = c, .cpu = par->cpu, .bytes = tiles_bytes(c->l, rows),
-		.g = { .trans_a = true, .m = m, .n = n, .k = rows, .alpha = 1, .a = a, .lda = m, .b = b, .ldb = n,
-		.c = c->dparam, .ldc = n } };
+	struct job j = { .c = c, .cpu = par->cpu, .dot = dot_of(par, c->l), .bytes = tiles_bytes(c->l, rows),
+		.g = { .trans_a = true, .add = !c->fresh, .m = m, .n = n, .k = rows, .alpha = 1, .a = a, .lda = m, .b = b,
+		.ldb = n, .c = c->dparam, .ldc = n } };
 
-	if (!c->fresh || !by_tiles(par, c->l, rows) || (rows >= MANY && par->cpu != CPU_AVX512))
+	if (!j.dot && (!c->fresh || !by_tiles(par, c->l, rows) || (rows >= MANY && par->cpu != CPU_AVX512)))
 		gemm(par, true, false, m, n, rows, 1, a, m, b, n, c->fresh ? 0 : 1, c->dparam, n);
-	else if (gemm_flops(rows, m, n) < 1e6)
-		tiles_part(&j, 0, 1);
 	else
-		par_run(par, tiles_part, &j);
+		tiles_run(par, &j);
 }
 
 static void backward(const struct par *par, const struct layer_call *c)
@@ -190,6 +205,6 @@ const struct layer_ops layer_linear = {
 		[TRANSPOSED] = { "transposed", 0, 0, 1, true, "the weight is kept as [in, out]" },
 		[STD] = { "std", 0, 0, 1e3, false, "deviation of normal initial weights (bias 0); 0: PyTorch's uniform ones" },
 	},
-	.multiplies = true, .needs_x = true, .stores = true, .other = other, .shape = shape, .init = init,
+	.multiplies = true, .packs = true, .needs_x = true, .stores = true, .other = other, .shape = shape, .init = init,
 	.forward = forward, .backward = backward, .macs = macs, .work = work,
 };

@@ -146,10 +146,11 @@ static void describe(const struct engine *g, const struct blas *b, const struct 
 	blas_info(b, &info);
 	(void)printf("{\"ready\": true, \"params\": %zu, \"macs\": %llu, \"state_bytes\": %llu,"
 		" \"arena_predicted_bytes\": %llu, "
-		"\"cpu\": \"%s\", \"blas\": \"%s\", \"sgemm_gflops\": %.1f, \"threads\": %d}\n", trainer_model(g->t)->nparam,
+		"\"cpu\": \"%s\", \"bf16\": \"%s\", \"blas\": \"%s\", \"sgemm_gflops\": %.1f, \"threads\": %d}\n",
+		trainer_model(g->t)->nparam,
 		(unsigned long long)model_macs(trainer_model(g->t), 0, trainer_model(g->t)->nops),
 		(unsigned long long)v.state_bytes, (unsigned long long)v.arena_predicted_bytes, cpu_name(par->cpu),
-			info.core, sgemm_gflops(par), par->n);
+		dot_name(par->dot), info.core, sgemm_gflops(par), par->n);
 	(void)fflush(stdout);
 }
 
@@ -236,6 +237,8 @@ int main(int argc, char **argv)
 
 	(void)cpu_pick(getenv("HIVEMIND_CPU"), &cpu, &ke);
 	struct par par = team_par(team, cpu, b);
+
+	par.dot = dot_pick(getenv("HIVEMIND_CPU"));
 	if (d)
 		rc = bench(l, s, d, &par, &e);
 	if (rc < 0)
