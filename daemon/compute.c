@@ -119,7 +119,7 @@ static json_t *engine_describe(void *arg)
 	struct engine *g = arg;
 	struct blas_info info;
 	json_t *j = json_pack("{s:i, s:s, s:s, s:b}", "threads", g->threads, "kernels", cpu_name(g->cpu), "bf16",
-		dot_name(g->dot), "open", g->open);
+		dot_name(g->open ? g->par.dot : g->dot), "open", g->open);
 
 	if (!g->open)
 		return j;

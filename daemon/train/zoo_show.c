@@ -106,14 +106,14 @@ static json_t *describe(const char *name, const struct model *m, size_t batch)
 /* The input and the layers that are asked for, as in the shared part of a spec. New reference. */
 static json_t *asked(const json_t *params, struct err *e)
 {
+	static const char *const keys[] = { "input", "model", "conv", "precision" };    /* what memory depends on */
 	const json_t *spec = json_object_get(params, "spec"), *with = json_object_get(params, "with");
 	const char *name = json_string_value(json_object_get(params, "model"));
 	json_t *shared = json_object(), *model = json_object();
 
-	if (spec) {
-		(void)json_object_set(shared, "input", json_object_get(spec, "input"));
-		(void)json_object_set(shared, "model", json_object_get(spec, "model"));
-	} else if (name) {
+	for (size_t i = 0; spec && i < sizeof(keys) / sizeof(*keys); i++)
+		(void)json_object_set(shared, keys[i], json_object_get(spec, keys[i]));
+	if (!spec && name) {
 		(void)json_object_update(model, (json_t *)with);
 		(void)json_object_set_new(model, "zoo", json_string(name));
 		(void)json_object_set(shared, "model", model);

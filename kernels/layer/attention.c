@@ -247,10 +247,11 @@ static void thin(const struct head *h, size_t i, size_t n, size_t k, size_t m)
 				h->score[a * KEYS + b] *= thinned(h, p, i + a, k + b);
 }
 
-/* Scores and slopes are operands, too (kernels/mixed.h): a block of n queries and m keys becomes what is multiplied. */
+/* Scores and slopes are operands, too (kernels/mixed.h): a block of n queries and m keys becomes what is multiplied,
+ * unless that is rounded where it is packed. */
 static void round_block(const struct head *h, size_t n, size_t m, real *block)
 {
-	for (size_t a = 0; a < n && h->c->l->precision != PRECISION_FP32; a++)
+	for (size_t a = 0; a < n && h->c->l->precision != PRECISION_FP32 && !h->dot; a++)
 		mixed_round(&h->one, h->c->l->precision, m, block + a * KEYS, block + a * KEYS);
 }
 
@@ -446,6 +447,6 @@ const struct layer_ops layer_attention = {
 		[CAUSAL] = { "causal", 0, 0, 1, true, "a position sees none after it" },
 		[DROPOUT] = { "dropout", 0, 0, 0.99, false, "share of the weights that becomes zero in training" },
 	},
-	.multiplies = true, .needs_x = true, .needs_y = true, .other = other, .shape = shape, .forward = forward,
-	.backward = backward, .macs = macs, .extra = extra, .work = work,
+	.multiplies = true, .packs = true, .needs_x = true, .needs_y = true, .other = other, .shape = shape,
+	.forward = forward, .backward = backward, .macs = macs, .extra = extra, .work = work,
 };

@@ -112,4 +112,34 @@ static inline real *buffers(const struct model *m)
 	return b;
 }
 
+/* Everything that a pass over a model makes. Without fresh the gradient is added to what is there, which is noise. */
+struct model_pass { real *y, *dx, *grad; };
+
+static inline struct model_pass model_pass(const struct par *par, const struct model *m, size_t batch, const real *x,
+	const real *dy, const real *param, bool fresh)
+{
+	struct model_pass p = { reals(batch * shape_count(&m->out)), reals(batch * shape_count(&m->in)),
+		noise(8, 1, m->nparam + 1) };
+	struct model_call c = { .batch = batch, .param = param, .train = true, .key = 5, .fresh = fresh };
+	struct model_need need;
+
+	model_need(m, 0, m->nops, batch, par->n, &need);
+	c.saved = bytes(need.saved);
+	c.work = bytes(need.work_fwd);
+	model_forward(par, m, 0, m->nops, &c, x, p.y);
+	free(c.work);
+	c.work = bytes(need.work_bwd);
+	model_backward(par, m, 0, m->nops, &c, x, dy, p.dx, p.grad);
+	free(c.work);
+	free(c.saved);
+	return p;
+}
+
+static inline void model_pass_free(struct model_pass *p)
+{
+	free(p->y);
+	free(p->dx);
+	free(p->grad);
+}
+
 #endif

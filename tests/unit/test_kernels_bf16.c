@@ -196,28 +196,6 @@ static void what_is_not_finite_shows(void **state)
 		}
 }
 
-struct pass { real *y, *dx, *grad; };
-
-static struct pass pass(const struct par *par, const struct model *m, size_t batch, const real *x, const real *dy,
-	const real *param, bool fresh)
-{
-	size_t nx = batch * shape_count(&m->in), ny = batch * shape_count(&m->out);
-	struct pass p = { reals(ny), reals(nx), noise(8, 1, m->nparam + 1) };
-	struct model_call c = { .batch = batch, .param = param, .train = true, .fresh = fresh };
-	struct model_need need;
-
-	model_need(m, 0, m->nops, batch, par->n, &need);
-	c.saved = bytes(need.saved);
-	c.work = bytes(need.work_fwd);
-	model_forward(par, m, 0, m->nops, &c, x, p.y);
-	free(c.work);
-	c.work = bytes(need.work_bwd);
-	model_backward(par, m, 0, m->nops, &c, x, dy, p.dx, p.grad);
-	free(c.work);
-	free(c.saved);
-	return p;
-}
-
 static void near(const char *text, const char *what, const real *a, const real *b, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -245,18 +223,18 @@ static void layers_use_them(void **state)
 				struct model *m = model_text(row[i].in, row[i].text, NULL, &e);
 				size_t batch = k % 2 ? 40 : 3, nx = batch * shape_count(&m->in), ny = batch * shape_count(&m->out);
 				real *x = noise(1, 1, nx), *dy = noise(2, 1, ny), *w = noise(3, 0.3, m->nparam + 1);
-				struct pass a, b;
+				struct model_pass a, b;
 
 				par.dot = dot[d];
 				model_precision(m, PRECISION_BF16);
-				a = pass(&par, m, batch, x, dy, w, k / 2);
-				b = pass(&plain, m, batch, x, dy, w, k / 2);
+				a = model_pass(&par, m, batch, x, dy, w, k / 2);
+				b = model_pass(&plain, m, batch, x, dy, w, k / 2);
 				near(row[i].text, "result", a.y, b.y, ny);
 				near(row[i].text, "gradient of the input", a.dx, b.dx, nx);
 				near(row[i].text, "gradient of the parameters", a.grad, b.grad, m->nparam);
 				if (*row[i].text != 'c')
 					assert_memory_not_equal(a.y, b.y, ny * sizeof(real));
-				free(a.y); free(a.dx); free(a.grad); free(b.y); free(b.dx); free(b.grad);
+				model_pass_free(&a); model_pass_free(&b);
 				free(x); free(dy); free(w);
 				(void)model_free(m);
 			}

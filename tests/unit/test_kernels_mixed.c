@@ -72,37 +72,6 @@ static void every_number_is_rounded_to_the_nearest(void **state)
 	free(y);
 }
 
-/* Everything that a pass over one model makes. */
-struct pass { real *y, *dx, *grad; };
-
-static struct pass pass(const struct par *par, const struct model *m, size_t batch, const real *x, const real *dy,
-	const real *param)
-{
-	size_t nx = batch * shape_count(&m->in), ny = batch * shape_count(&m->out);
-	struct pass p = { reals(ny), reals(nx), reals(m->nparam + 1) };
-	struct model_call c = { .batch = batch, .param = param, .train = true, .key = 5 };
-	struct model_need need;
-
-	model_need(m, 0, m->nops, batch, par->n, &need);
-	c.saved = bytes(need.saved);
-	c.work = bytes(need.work_fwd);
-	model_forward(par, m, 0, m->nops, &c, x, p.y);
-	free(c.work);
-	c.work = bytes(need.work_bwd);
-	vec_fill(par, m->nparam, 0, p.grad);
-	model_backward(par, m, 0, m->nops, &c, x, dy, p.dx, p.grad);
-	free(c.work);
-	free(c.saved);
-	return p;
-}
-
-static void pass_free(struct pass *p)
-{
-	free(p->y);
-	free(p->dx);
-	free(p->grad);
-}
-
 struct one { const char *text; struct shape in; };
 static const struct one layers[] = {
 	{ "linear out=24", { 1, { 40 } } }, { "linear out=130", { 1, { 70 } } }, { "linear out=12 bias=0", { 1, { 300 } } },
@@ -131,23 +100,23 @@ static void a_layer_multiplies_what_is_rounded(const struct one *o, const struct
 	size_t nx = batch * shape_count(&m->in), ny = batch * shape_count(&m->out), first = l->param[0].count;
 	real *x = noise(1, 1, nx), *dy = noise(2, 1, ny), *w = noise(3, 1, m->nparam), *rx = reals(nx), *rdy = reals(ny);
 	real *rw = reals(m->nparam);
-	struct pass a, b, plain;
+	struct model_pass a, b, plain;
 
 	model_precision(half, PRECISION_BF16);
 	mixed_round(par, PRECISION_BF16, nx, x, rx);
 	mixed_round(par, PRECISION_BF16, ny, dy, rdy);
 	mixed_round(par, PRECISION_BF16, first, w, rw);
 	vec_copy(par, m->nparam - first, w + first, rw + first);
-	a = pass(par, half, batch, x, dy, w);
-	b = pass(par, m, batch, rx, rdy, rw);
-	plain = pass(par, m, batch, x, dy, w);
+	a = model_pass(par, half, batch, x, dy, w, false);
+	b = model_pass(par, m, batch, rx, rdy, rw, false);
+	plain = model_pass(par, m, batch, x, dy, w, false);
 	equal(o, "result", a.y, b.y, ny);
 	equal(o, "gradient of the input", a.dx, b.dx, nx);
 	equal(o, "gradient of the parameters", a.grad, b.grad, m->nparam);
 	assert_memory_not_equal(a.y, plain.y, ny * sizeof(real));
 	assert_memory_not_equal(a.dx, plain.dx, nx * sizeof(real));
 	assert_memory_not_equal(a.grad, plain.grad, m->nparam * sizeof(real));
-	pass_free(&a); pass_free(&b); pass_free(&plain);
+	model_pass_free(&a); model_pass_free(&b); model_pass_free(&plain);
 	free(x); free(dy); free(w); free(rx); free(rdy); free(rw);
 	(void)model_free(m);
 	(void)model_free(half);
@@ -179,22 +148,22 @@ static void the_reference_makes_the_same_everywhere(void **state)
 	real *x = noise(1, 1, nx), *dy = noise(2, 1, BATCH * 7), *w = reals(m->nparam);
 	struct par par = par_serial(CPU_PLAIN, NULL);
 	enum cpu best;
-	struct pass a;
+	struct model_pass a;
 
 	model_precision(m, PRECISION_BF16);
 	model_init(m, 3, w);
-	a = pass(&par, m, BATCH, x, dy, w);
+	a = model_pass(&par, m, BATCH, x, dy, w, false);
 	assert_int_equal(cpu_pick(NULL, &best, NULL), 0);
 	for (enum cpu cpu = CPU_AVX2; cpu <= best; cpu++) {
 		struct par other = par_serial(cpu, NULL);
-		struct pass b = pass(&other, m, BATCH, x, dy, w);
+		struct model_pass b = model_pass(&other, m, BATCH, x, dy, w, false);
 
 		assert_memory_equal(a.y, b.y, BATCH * 7 * sizeof(real));
 		assert_memory_equal(a.dx, b.dx, nx * sizeof(real));
 		assert_memory_equal(a.grad, b.grad, m->nparam * sizeof(real));
-		pass_free(&b);
+		model_pass_free(&b);
 	}
-	pass_free(&a);
+	model_pass_free(&a);
 	free(x); free(dy); free(w);
 	(void)model_free(m);
 }
@@ -209,7 +178,7 @@ static void other_layers_are_not_touched(void **state)
 	struct model *m = model_text(in, text, NULL, &e), *half = model_text(in, text, NULL, &e);
 	struct par par = par_serial(CPU_PLAIN, NULL);
 	struct model_need need[2];
-	struct pass a, b;
+	struct model_pass a, b;
 	real *x, *dy, *w;
 
 	if (!m || !half)
@@ -218,15 +187,15 @@ static void other_layers_are_not_touched(void **state)
 	x = noise(1, 1, N);
 	dy = noise(2, 1, N);
 	w = noise(3, 1, m->nparam);
-	a = pass(&par, half, BATCH, x, dy, w);
-	b = pass(&par, m, BATCH, x, dy, w);
+	a = model_pass(&par, half, BATCH, x, dy, w, false);
+	b = model_pass(&par, m, BATCH, x, dy, w, false);
 	assert_memory_equal(a.y, b.y, N * sizeof(real));
 	assert_memory_equal(a.dx, b.dx, N * sizeof(real));
 	assert_memory_equal(a.grad, b.grad, m->nparam * sizeof(real));
 	model_need(m, 0, m->nops, BATCH, 2, &need[0]);
 	model_need(half, 0, m->nops, BATCH, 2, &need[1]);
 	assert_memory_equal(&need[0], &need[1], sizeof need[0]);
-	pass_free(&a); pass_free(&b);
+	model_pass_free(&a); model_pass_free(&b);
 	free(x); free(dy); free(w);
 	(void)model_free(m);
 	(void)model_free(half);
@@ -335,7 +304,7 @@ static void attention_rounds_what_it_multiplies(void **state)
 	for (enum cpu cpu = CPU_PLAIN; cpu <= best; cpu++)
 		for (int k = 0; k < 2; k++) {
 			struct par par = par_serial(cpu, k ? blas : NULL);
-			struct pass p = pass(&par, m, 1, x, dy, NULL);
+			struct model_pass p = model_pass(&par, m, 1, x, dy, NULL, false);
 			const struct { const char *what; const real *a; size_t step; const double (*near)[D], (*far)[D]; } row[] = {
 				{ "y", p.y, D, half.y, full.y }, { "dq", p.dx, 3 * D, half.dq, full.dq },
 				{ "dk", p.dx + D, 3 * D, half.dk, full.dk }, { "dv", p.dx + 2 * D, 3 * D, half.dv, full.dv },
@@ -348,7 +317,7 @@ static void attention_rounds_what_it_multiplies(void **state)
 				if (near > 1e-3 || near > far / 2)
 					fail_msg("%s: %g from sums of rounded numbers, %g from others", row[i].what, near, far);
 			}
-			pass_free(&p);
+			model_pass_free(&p);
 		}
 	free(x);
 	free(dy);

@@ -306,9 +306,34 @@ static void every_entry_is_listed(void **state)
 	json_decref(a.result);
 }
 
+/* What a spec says of how its model computes changes what it needs. */
+static void shows_what_the_spec_says(void **state)
+{
+#define CONV "{\"spec\":{\"input\":[16,12,12],\"model\":[{\"type\":\"conv2d\",\"out\":16,\"kernel\":3}]%s},\"batch\":8}"
+	static const char *const words[] = { "", ",\"precision\":\"bf16\"", ",\"conv\":\"direct\"" };
+	json_int_t work[3];
+
+	for (size_t i = 0; i < 3; i++) {
+		char text[300];
+		struct answer a;
+
+		(void)snprintf(text, sizeof text, CONV, words[i]);
+		a = show(text);
+		if (!a.result)
+			fail_msg("%s: %s", text, a.e.text);
+		work[i] = json_integer_value(json_object_get(a.result, "work_backward_bytes"));
+		json_decref(a.result);
+	}
+	/* input, gradient of the output, weights and biases, rounded: each a multiple of 64 bytes here */
+	assert_int_equal(work[1] - work[0], 4 * (8 * 16 * 12 * 12 + 8 * 16 * 10 * 10 + 16 * 16 * 9 + 16));
+	assert_int_not_equal(work[2], work[0]);
+#undef CONV
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(shows_what_the_spec_says),
 		cmocka_unit_test(counts_are_those_of_the_papers),
 		cmocka_unit_test(transformers_are_counted),
 		cmocka_unit_test(show_tells_layers_and_bytes),

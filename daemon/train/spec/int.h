@@ -5,7 +5,7 @@
 #include "train/spec/read.h"
 
 int spec_read_model(struct spec *s, const json_t *shared, struct err *e);       /* input, model, loss */
-int spec_read_layers(struct spec *s, const json_t *shared, struct err *e);      /* input, model */
+int spec_read_layers(struct spec *s, const json_t *shared, struct err *e);      /* input, model, conv, precision */
 int spec_read_loss(struct spec *s, const json_t *shared, struct err *e);        /* loss; model has been read */
 int spec_read_optim(struct spec *s, const json_t *shared, struct err *e);       /* optimizer, clip_norm, schedule */
 int spec_read_data(struct spec *s, const json_t *shared, struct err *e);        /* data, validation */

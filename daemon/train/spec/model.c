@@ -213,7 +213,7 @@ int spec_read_layers(struct spec *s, const json_t *shared, struct err *e)
 	const json_t *v = json_object_get(shared, "model");
 	int conv = -1;
 
-	if (read_input(s, shared, e) < 0 || read_conv(shared, &conv, e) < 0)
+	if (read_input(s, shared, e) < 0 || read_conv(shared, &conv, e) < 0 || read_precision(s, shared, e) < 0)
 		return -1;
 	if (!json_is_array(v) || json_array_size(v) < 1 || json_array_size(v) > SPEC_LAYERS_MAX)
 		return place_err(&at, e, "must be an array of 1 to %d layers, and is %s%s", SPEC_LAYERS_MAX, json_kind(v),
@@ -231,7 +231,7 @@ int spec_read_layers(struct spec *s, const json_t *shared, struct err *e)
 
 int spec_read_model(struct spec *s, const json_t *shared, struct err *e)
 {
-	return read_precision(s, shared, e) < 0 || spec_read_layers(s, shared, e) < 0 ? -1 : spec_read_loss(s, shared, e);
+	return spec_read_layers(s, shared, e) < 0 ? -1 : spec_read_loss(s, shared, e);
 }
 
 static void wait_nobody(void *arg, uint64_t us, bool backward)
