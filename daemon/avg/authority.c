@@ -1,6 +1,7 @@
 /* Who may say what (hivemind-protocol(7), "Authority"). Bodies are signed by their author, whoever passes them on. A
  * COMMIT counts when its author led this epoch as this peer saw it and the BEGIN that it ends is held here; or when a
- * majority of those that this peer knows have signed that they hold its parts. */
+ * majority of those that this peer knows have signed that they hold its parts; or one half, in which is who is first of
+ * all: so two halves that refuse each other decide (lead.c). */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/proof.h"
@@ -8,15 +9,18 @@
 /* ---- COMMIT ---- */
 
 /* Who may vote on what comes after a point: the members of its COMMIT that have not left since. */
-struct voters { const struct id **id; size_t n; };
+struct voters { const struct id **id; size_t n; const struct mate *first; };        /* first: NULL: not known here */
 
 static void voters_here(const struct avg *a, struct voters *v)
 {
 	v->id = xcalloc(a->nmates + 1, sizeof *v->id);
 	list_each(it, &a->mates) {
 		const struct mate *m = list_entry(it, struct mate, link);
-		if (m->member && !m->fresh && !(m->flags & MATE_FOLLOWER))
-			v->id[v->n++] = &m->id;
+		if (!m->member || m->fresh || (m->flags & MATE_FOLLOWER))
+			continue;
+		v->id[v->n++] = &m->id;
+		if (!v->first || memcmp(m->order, v->first->order, 32) < 0)
+			v->first = m;
 	}
 }
 
@@ -36,17 +40,22 @@ static bool votes(const struct voters *v, const struct id *id)
 	return false;
 }
 
-/* More than half of the voters say that they hold what c names; its author has said so by signing it. */
+/* More than half of the voters say that they hold what c names, or just half and the first of them; its author has said
+ * so by signing it. */
 static bool majority(const struct avg *a, const struct body *c, const uint8_t *bytes, size_t n, const struct voters *v)
 {
 	size_t said = votes(v, &c->leader);
+	bool first = v->first && id_eq(&v->first->id, &c->leader);
 	const struct id *id;
 	struct acks x;
 	acks_begin(&x, a, c, bytes, n);
 	while (said * 2 <= v->n && (id = acks_next(&x)))
-		said += votes(v, id) && acks_signed(&x);
+		if (votes(v, id) && acks_signed(&x)) {
+			said++;
+			first = first || (v->first && id_eq(&v->first->id, id));
+		}
 	acks_end(&x);
-	return said * 2 > v->n;
+	return said * 2 > v->n || (said && said * 2 == v->n && first && !PLANTED(HALF_UNHEARD));
 }
 
 int body_open(struct avg *a, struct body *ret, const void *p, size_t n, struct err *e)

@@ -253,7 +253,7 @@ struct lead {
 	uint8_t *stand;                         /* in a grid, by member: of the next attempt */
 	uint8_t *near;                          /* distances as the members say them (near.h), n * n; NULL: none */
 	uint32_t attempts, epoch_members; uint64_t phase_us, acked_us /* the last ACK */;
-		bool minority, again, missing_self, slept, measured; struct timer timer;
+		bool minority, again, missing_self, slept, measured, looked; struct timer timer;
 		struct complaints *complaints;
 		struct list calls;
 };
@@ -461,6 +461,9 @@ const struct buf *early_commit(const struct avg *a, uint64_t epoch, const uint8_
 void apply_commit(struct round *r);             /* r->commit is decided and its parts are here */
 void apply_leader(struct avg *a);               /* the point is another: who leads from there */
 void recover_start(struct avg *a);
+/* A minority is about to commit: does anybody hold the COMMIT of this epoch? The leader's timer fires again when that
+ * is known, unless one does. false: it cannot be asked now. */
+bool recover_look(struct round *r);
 void recover_contradicted(struct avg *a, const struct mate *m);
 void recover_on(struct avg *a, struct request *req);
 void recover_free(struct avg *a);

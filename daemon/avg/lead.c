@@ -424,7 +424,9 @@ static void wait_step(struct round *r)
 static void wait_due(struct round *r)
 {
 	if (!ask_anew(r)) {
-		to_commit(r);
+		if (r->lead->looked || !recover_look(r))
+			to_commit(r);
+		r->lead->looked = true;
 		return;
 	}
 	r->a->anew = r->a->gen;

@@ -113,7 +113,7 @@ static void told(void *arg, const struct frame *f, const struct err *e)
 	struct term_claim t;
 	bool other = f && json_object_get(f->json, "term");
 	list_del(&c->link);
-	if (other && !term_read(a, f->json, &t, NULL) && t.term >= a->term && !id_eq(&t.by, &a->me->id)) {
+	if (other && !v->looks && !term_read(a, f->json, &t, NULL) && t.term >= a->term && !id_eq(&t.by, &a->me->id)) {
 		refused(a, &t);
 		free(c);
 		return;
@@ -132,11 +132,19 @@ static void time_is_up(struct timer *t)
 	finish(container_of(t, struct recover, timer));
 }
 
-static void ask_all(struct avg *a)
+static bool has_acked(const struct round *r, const struct mate *m)
+{
+	int i = round_member(r, &m->id);
+	return i >= 0 && r->lead->m[i].acked;
+}
+
+/* looks: only those are asked who have no part in what this peer is about to commit. */
+static void ask_all(struct avg *a, bool looks)
 {
 	struct recover *v = xcalloc(1, sizeof *v);
 	struct buf mine = { 0 };
 	v->a = a;
+	v->looks = looks;
 	list_init(&v->calls);
 	v->timer = (struct timer){ .fire = time_is_up, .name = "avg.recover" };
 	a->recover = v;
@@ -145,7 +153,7 @@ static void ask_all(struct avg *a)
 	buf_free(&mine);
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		if (m == a->me || !m->member || !m->live)
+		if (m == a->me || !m->member || !m->live || (looks && has_acked(a->round, m)))
 			continue;
 		struct recover_call *c = xcalloc(1, sizeof *c);
 		*c = (struct recover_call){ .v = v, .who = m->id };
@@ -205,7 +213,18 @@ static void take_over(struct avg *a)
 		recover_promised(a->round);
 	hub_event(a, LOG_INFO_, "succession", &a->me->id, "this peer leads epoch %llu in term %u",
 		(unsigned long long)a->point.epoch, a->term);
-	ask_all(a);
+	ask_all(a, false);
+}
+
+/* The leader's timer goes on all the same: a look may be given up for something else. */
+bool recover_look(struct round *r)
+{
+	struct avg *a = r->a;
+	if (a->recover || PLANTED(HALF_UNHEARD))
+		return false;
+	ask_all(a, true);
+	env_after(a->env, &r->lead->timer, 3 * a->conf.round_floor_us);
+	return true;
 }
 
 /* ---- answering ---- */
@@ -356,19 +375,28 @@ static void ask_anew(struct avg *a)
 	meet_now(a);
 }
 
+/* Nobody holds anything: who has looked goes on. */
+static void decide(const struct round *r)
+{
+	if (r && r->lead && r->lead->phase == LEAD_WAIT)
+		env_after(r->a->env, &r->lead->timer, 1);
+}
+
 static void finish(struct recover *v)
 {
 	struct avg *a = v->a;
-	bool stranger = v->strangers > v->answers;
+	bool stranger = v->strangers > v->answers, looks = v->looks;
 	struct buf bytes = v->bytes;
 	enum holds best = v->best;
 	uint32_t attempt = v->attempt;
 	v->bytes = (struct buf){ 0 };
 	recover_free(a);
-	if (best == HOLDS_NOTHING && stranger)
-		ask_anew(a);
-	else if (best == HOLDS_COMMIT)
+	if (best == HOLDS_COMMIT)
 		repeat_commit(a, &bytes);
+	else if (looks)
+		decide(a->round);
+	else if (best == HOLDS_NOTHING && stranger)
+		ask_anew(a);
 	else if (best == HOLDS_ROUND)
 		finish_round(a, &bytes, attempt);
 	buf_free(&bytes);

@@ -10,6 +10,7 @@ struct recover {
 	enum holds best; struct buf bytes;      /* the best that was found */
 	uint32_t attempt, begin_term; bool done;
 	unsigned answers, strangers;            /* those to whom this peer is no member */
+	bool looks;                             /* takes nothing over: does anybody hold a COMMIT? */
 };
 
 /* Another leads the round now than began the attempt: this peer's word that it holds that one's mean might be the last
