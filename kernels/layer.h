@@ -22,7 +22,7 @@ struct layer_param { const char *name; struct shape shape; size_t offset, count;
 struct layer_host { void (*wait)(void *arg, uint64_t us, bool backward); void *arg; };
 
 /* Of the operands of products (kernels/mixed.h). */
-enum precision { PRECISION_FP32, PRECISION_BF16 };
+enum precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 };
 
 /* An instance: attributes filled in, shapes inferred. Immutable after model_new. Buffers are what a layer keeps beside
  * its parameters and no gradient flows into: running statistics. */
@@ -80,7 +80,7 @@ struct layer_ops {
 	bool spread;                            /* the gradient of every input is dy itself: no backward code */
 	int inputs_min, inputs_max;             /* 0: exactly one */
 	bool multiplies;                        /* matrix products of x and the first parameter tensor, or of inputs */
-	bool packs;                             /* with par->dot it rounds x and parameters itself, where they are packed */
+	bool packs;                             /* of bf16 with par->dot: it rounds x and parameters itself, as it packs */
 	bool view;                              /* y is x with another shape: no code runs, no memory */
 	/* in and attr -> out, and what layer_param_add and layer_buffer_add add. e names what does not fit. */
 	int (*shape)(struct layer *l, struct kerr *e);

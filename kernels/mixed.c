@@ -9,6 +9,7 @@ void mixed_round(const struct par *par, enum precision p, size_t n, const real *
 	switch (p) {
 	case PRECISION_FP32: vec_copy(par, n, x, y); return;
 	case PRECISION_BF16: vec_round_bf16(par, n, x, y); return;
+	case PRECISION_FP16: vec_round_f16(par, n, x, y); return;
 	}
 }
 
@@ -39,7 +40,7 @@ struct layer_call mixed_call(const struct par *par, const struct layer_call *c, 
 	const struct layer *l = c->l;
 	struct layer_call r = *c;
 	unsigned char *at = c->work;
-	bool itself = par->dot && l->ops->packs;
+	bool itself = l->precision == PRECISION_BF16 && par->dot && l->ops->packs;
 	bool data = !backward;                  /* are weights multiplied? backward: where an input's gradient is made */
 
 	if (l->precision == PRECISION_FP32)

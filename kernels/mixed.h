@@ -5,7 +5,8 @@
  * The rule: a layer that multiplies (layer_ops.multiplies) sees what it multiplies, which is its inputs, its first
  * parameter tensor and the gradient of its output, each number rounded to nearest even; what it makes is not rounded,
  * nor is a bias. Every product of two such numbers is exact in single precision. Layers that do not multiply work as
- * ever. With par->dot a layer that packs (layer_ops.packs) rounds as it packs, and sums as kernels/gemm_bf16.h says.
+ * ever. In halves what is larger than 65 504 becomes infinite, and gradients are scaled (kernels/scale.h). In bf16 with
+ * par->dot a layer that packs (layer_ops.packs) rounds as it packs, and sums as kernels/gemm_bf16.h says.
  * Else precision changes values that enter products and nothing else: with the same operands the bits of a layer
  * are those that it makes in single precision, on the same kind of CPU, and with the reference on every CPU. */
 #ifndef KERNELS_MIXED_H

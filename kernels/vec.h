@@ -38,7 +38,9 @@ void vec_to_f16(const struct par *, size_t n, const real *x, uint16_t *h);
 void vec_from_f16(const struct par *, size_t n, const uint16_t *h, real *x);
 void vec_to_bf16(const struct par *, size_t n, const real *x, uint16_t *h);
 void vec_from_bf16(const struct par *, size_t n, const uint16_t *h, real *x);
-void vec_round_bf16(const struct par *, size_t n, const real *x, real *y);              /* there and back */
+/* there and back; y may be x */
+void vec_round_f16(const struct par *, size_t n, const real *x, real *y);
+void vec_round_bf16(const struct par *, size_t n, const real *x, real *y);
 void vec_to_f32(const struct par *, size_t n, const real *x, float *f);
 void vec_from_f32(const struct par *, size_t n, const float *f, real *x);
 

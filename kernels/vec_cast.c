@@ -71,6 +71,18 @@ ISA_BODY from_f16_body(const void *v, size_t lo, size_t hi)
 }
 ISA_KERNEL(from_f16);
 
+ISA_BODY round_f16_body(const void *v, size_t lo, size_t hi)
+{
+	const struct args *s = v;
+	const real *x = s->in;
+	real *y = s->out;
+
+	ISA_INDEPENDENT
+	for (size_t i = lo; i < hi; i++)
+		y[i] = (real)float_of_half(half_of((float)x[i]));
+}
+ISA_KERNEL(round_f16);
+
 ISA_BODY to_bf16_body(const void *v, size_t lo, size_t hi)
 {
 	const struct args *s = v;
@@ -145,6 +157,11 @@ void vec_to_bf16(const struct par *par, size_t n, const real *x, uint16_t *h)
 void vec_from_bf16(const struct par *par, size_t n, const uint16_t *h, real *x)
 {
 	isa_run(par, &from_bf16, &(struct args){ h, x }, n, GRAIN, SERIAL_MAX);
+}
+
+void vec_round_f16(const struct par *par, size_t n, const real *x, real *y)
+{
+	isa_run(par, &round_f16, &(struct args){ x, y }, n, GRAIN, SERIAL_MAX);
 }
 
 void vec_round_bf16(const struct par *par, size_t n, const real *x, real *y)

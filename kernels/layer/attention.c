@@ -95,7 +95,7 @@ static size_t scratch_bytes(const struct layer *l)
 	size_t each = l->out.d[1] / (size_t)l->attr[HEADS], most = each > KEYS ? each : KEYS;
 
 	size_t tiles = gemm_tile_work(most, most, most);
-	size_t halves = l->precision == PRECISION_FP32 ? 0 : gemm_bf16_work(most, most, most);
+	size_t halves = l->precision != PRECISION_BF16 ? 0 : gemm_bf16_work(most, most, most);
 
 	return 2 * BLOCK_BYTES + 2 * ROW_BYTES + arena_round(tiles > halves ? tiles : halves);
 }
@@ -109,7 +109,7 @@ static void head_of(const struct job *j, size_t index, unsigned char *at, struct
 	*ret = (struct head){ .c = c, .g = g, .one = j->one, .index = index, .score = (real *)at,
 		.slope = (real *)(at + BLOCK_BYTES), .most = (real *)(at + 2 * BLOCK_BYTES),
 		.sum = (real *)(at + 2 * BLOCK_BYTES + ROW_BYTES), .scale = (real)(1 / sqrt((double)g->each)),
-		.dot = c->l->precision == PRECISION_FP32 ? DOT_NONE : j->one.dot,
+		.dot = c->l->precision == PRECISION_BF16 ? j->one.dot : DOT_NONE,
 		.tiles = j->one.blas && gemm_tile_has(j->one.cpu), .room = at + 2 * BLOCK_BYTES + 2 * ROW_BYTES };
 	for (int i = 0; i < 3; i++) {
 		size_t from = b * rows[i] * g->ld[i] + g->start[i] + from_head;

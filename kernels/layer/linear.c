@@ -57,7 +57,7 @@ static bool by_tiles(const struct par *par, const struct layer *l, size_t rows)
 
 static enum dot dot_of(const struct par *par, const struct layer *l)
 {
-	return l->precision == PRECISION_FP32 ? DOT_NONE : par->dot;
+	return l->precision == PRECISION_BF16 ? par->dot : DOT_NONE;
 }
 
 struct job { const struct layer_call *c; struct gemm_tile g; enum cpu cpu; enum dot dot; size_t bytes; };
@@ -95,7 +95,7 @@ static size_t tiles_bytes(const struct layer *l, size_t rows)
 	size_t in = features(&l->in), out = features(&l->out), wide = in > out ? in : out;
 
 	size_t most = wide > rows ? wide : rows, tiles = tiled(l, rows) ? gemm_tile_work(rows, wide, most) : 0;
-	size_t halves = l->precision == PRECISION_FP32 ? 0 : gemm_bf16_work(most, most, most);
+	size_t halves = l->precision != PRECISION_BF16 ? 0 : gemm_bf16_work(most, most, most);
 
 	return arena_round(tiles > halves ? tiles : halves);
 }

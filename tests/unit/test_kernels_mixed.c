@@ -1,8 +1,11 @@
 /* Mixed precision (row A10): operands of products are rounded, and nothing else is. A layer in bf16 makes the bits that
- * it makes in single precision of operands that were rounded before; attention, which multiplies what it makes itself,
- * is held against sums in double with a rounding at the same places. */
+ * it makes in single precision of operands that were rounded before, and so in fp16; attention, which multiplies what
+ * it makes itself, is held against sums in double with a rounding at the same places. */
 #include "kernels_util.h"
 #include <math.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 #include "kernels/arena.h"
 #include "kernels/gemm.h"
 #include "kernels/mixed.h"
@@ -26,11 +29,11 @@ static uint32_t bits(float f)
 	return u;
 }
 
-static float rounded(float x)
+static float rounded(float x, enum precision how)
 {
 	const struct par one = par_serial(CPU_PLAIN, NULL);
 
-	mixed_round(&one, PRECISION_BF16, 1, &x, &x);
+	mixed_round(&one, how, 1, &x, &x);
 	return x;
 }
 
@@ -72,6 +75,93 @@ static void every_number_is_rounded_to_the_nearest(void **state)
 	free(y);
 }
 
+/* What IEEE 754 says that a half is. */
+static float half_is(uint32_t h)
+{
+	int exponent = (int)(h >> 10 & 31), sign = h & 0x8000 ? -1 : 1;
+	double m = h & 0x3ff;
+
+	if (exponent == 31)
+		return (float)(m > 0 ? NAN : sign * INFINITY);
+	return (float)(sign * (exponent ? ldexp(1024 + m, exponent - 25) : ldexp(m, -24)));
+}
+
+/* x rounds to what bits say, on every instruction set. */
+static void all_round_to(const float *x, const float *want, size_t n)
+{
+	float *y = reals(n);
+	enum cpu best;
+
+	assert_int_equal(cpu_pick(NULL, &best, NULL), 0);
+	for (enum cpu cpu = CPU_PLAIN; cpu <= best; cpu++) {
+		struct par par = team(3, cpu, NULL);
+
+		mixed_round(&par, PRECISION_FP16, n, x, y);
+		for (size_t i = 0; i < n; i++)
+			if (isnan(want[i]) ? !isnan(y[i]) : bits(want[i]) != bits(y[i]))
+				fail_msg("%.9g becomes %.9g, and %.9g is nearest", (double)x[i], (double)y[i], (double)want[i]);
+	}
+	free(y);
+}
+
+/* All 65 536 keep themselves; between two of them the nearer one, in the middle the even one. 65 520, which is in the
+ * middle between the largest and the next power of two, is too large, and what is is infinite. */
+static void every_half_is_kept(void **state)
+{
+	enum { N = 65536 };
+	float *x = reals(4 * N), *want = reals(4 * N);
+
+	for (uint32_t h = 0; h < N; h++) {
+		uint32_t next = h + 1;
+		float here = half_is(h), there = (next & 0x7fff) == 0x7c00 ? copysignf(65536, here) : half_is(next);
+		float limit = (next & 0x7fff) == 0x7c00 ? copysignf(INFINITY, here) : there;
+
+		x[h] = want[h] = here;
+		for (int k = 1; k < 4; k++) {
+			x[k * N + h] = here;
+			want[k * N + h] = here;
+		}
+		if ((h & 0x7fff) >= 0x7c00)
+			continue;
+		x[N + h] = (here + there) / 2;
+		want[N + h] = h & 1 ? limit : here;
+		x[2 * N + h] = nextafterf(x[N + h], here);
+		x[3 * N + h] = nextafterf(x[N + h], there);
+		want[3 * N + h] = limit;
+	}
+	all_round_to(x, want, 4 * N);
+	free(x);
+	free(want);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("f16c,avx"))) static void by_f16c(size_t n, const float *x, float *y)
+{
+	for (size_t i = 0; i < n; i += 4)
+		_mm_storeu_ps(y + i, _mm_cvtph_ps(_mm_cvtps_ph(_mm_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT)));
+}
+#endif
+
+/* Where the processor converts, it makes the same: numbers of every exponent, by chance. */
+static void halves_are_those_of_the_processor(void **state)
+{
+#if defined(__x86_64__)
+	enum { N = 1 << 18 };
+	float *x = reals(N), *want = reals(N);
+
+	if (!__builtin_cpu_supports("f16c"))
+		skip();
+	for (uint32_t i = 0; i < N; i++)
+		x[i] = of_bits((uint32_t)rand_bits(5, i));
+	by_f16c(N, x, want);
+	all_round_to(x, want, N);
+	free(x);
+	free(want);
+#else
+	skip();
+#endif
+}
+
 struct one { const char *text; struct shape in; };
 static const struct one layers[] = {
 	{ "linear out=24", { 1, { 40 } } }, { "linear out=130", { 1, { 70 } } }, { "linear out=12 bias=0", { 1, { 300 } } },
@@ -92,7 +182,8 @@ static void equal(const struct one *o, const char *what, const real *a, const re
 				(double)b[i]);
 }
 
-static void a_layer_multiplies_what_is_rounded(const struct one *o, const struct par *par, size_t batch)
+static void a_layer_multiplies_what_is_rounded(const struct one *o, enum precision how, const struct par *par,
+	size_t batch)
 {
 	struct kerr e;
 	struct model *m = model_text(o->in, o->text, NULL, &e), *half = model_text(o->in, o->text, NULL, &e);
@@ -102,10 +193,10 @@ static void a_layer_multiplies_what_is_rounded(const struct one *o, const struct
 	real *rw = reals(m->nparam);
 	struct model_pass a, b, plain;
 
-	model_precision(half, PRECISION_BF16);
-	mixed_round(par, PRECISION_BF16, nx, x, rx);
-	mixed_round(par, PRECISION_BF16, ny, dy, rdy);
-	mixed_round(par, PRECISION_BF16, first, w, rw);
+	model_precision(half, how);
+	mixed_round(par, how, nx, x, rx);
+	mixed_round(par, how, ny, dy, rdy);
+	mixed_round(par, how, first, w, rw);
 	vec_copy(par, m->nparam - first, w + first, rw + first);
 	a = model_pass(par, half, batch, x, dy, w, false);
 	b = model_pass(par, m, batch, rx, rdy, rw, false);
@@ -129,10 +220,11 @@ static void layers_multiply_what_is_rounded(void **state)
 	assert_int_equal(cpu_pick(NULL, &best, NULL), 0);
 	for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
 		for (enum cpu cpu = CPU_PLAIN; cpu <= best; cpu++)
-			for (int k = 0; k < 4; k++) {
-				struct par par = team(k % 2 ? 3 : 1, cpu, k / 2 ? blas : NULL);
+			for (int k = 0; k < 8; k++) {
+				struct par par = team(k % 2 ? 3 : 1, cpu, k / 2 % 2 ? blas : NULL);
 
-				a_layer_multiplies_what_is_rounded(&layers[i], &par, k % 2 ? 5 : 200 / (layers[i].in.nd * 9));
+				a_layer_multiplies_what_is_rounded(&layers[i], k < 4 ? PRECISION_BF16 : PRECISION_FP16, &par,
+					k % 2 ? 5 : 200 / (layers[i].in.nd * 9));
 			}
 }
 
@@ -232,9 +324,9 @@ enum { T = 20, D = 8 };
 
 struct sums { double y[T][D], dq[T][D], dk[T][D], dv[T][D]; };
 
-static double maybe(double x, bool half) { return half ? (double)rounded((float)x) : x; }
+static double maybe(double x, enum precision how) { return how ? (double)rounded((float)x, how) : x; }
 
-static void attend(const real *x, const real *dout, bool half, struct sums *r)
+static void attend(const real *x, const real *dout, enum precision half, struct sums *r)
 {
 	double p[T][T], scale = (double)(real)(1 / sqrt(D));
 
@@ -287,7 +379,7 @@ static double off(const real *a, size_t step, const double (*b)[D])
 	return diff / most;
 }
 
-static void attention_rounds_what_it_multiplies(void **state)
+static void attention_rounds(enum precision how)
 {
 	const struct shape in = { 2, { T, 3 * D } };
 	struct kerr e;
@@ -297,9 +389,9 @@ static void attention_rounds_what_it_multiplies(void **state)
 	enum cpu best;
 
 	assert_non_null(m);
-	model_precision(m, PRECISION_BF16);
-	attend(x, dy, true, &half);
-	attend(x, dy, false, &full);
+	model_precision(m, how);
+	attend(x, dy, how, &half);
+	attend(x, dy, PRECISION_FP32, &full);
 	assert_int_equal(cpu_pick(NULL, &best, NULL), 0);
 	for (enum cpu cpu = CPU_PLAIN; cpu <= best; cpu++)
 		for (int k = 0; k < 2; k++) {
@@ -324,10 +416,17 @@ static void attention_rounds_what_it_multiplies(void **state)
 	(void)model_free(m);
 }
 
+static void attention_rounds_what_it_multiplies(void **state)
+{
+	attention_rounds(PRECISION_BF16);
+	attention_rounds(PRECISION_FP16);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_number_is_rounded_to_the_nearest), cmocka_unit_test(layers_multiply_what_is_rounded),
+		cmocka_unit_test(every_number_is_rounded_to_the_nearest), cmocka_unit_test(every_half_is_kept),
+		cmocka_unit_test(halves_are_those_of_the_processor), cmocka_unit_test(layers_multiply_what_is_rounded),
 		cmocka_unit_test(the_reference_makes_the_same_everywhere), cmocka_unit_test(other_layers_are_not_touched),
 		cmocka_unit_test(memory_is_counted), cmocka_unit_test(attention_rounds_what_it_multiplies),
 	};
