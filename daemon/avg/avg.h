@@ -124,6 +124,10 @@ struct avg_cb {
 	int (*may_change)(void *arg, const struct id *author, const json_t *patch, const json_t *params, struct err *e);
 	/* Or NULL. Memory for a mean of so many bytes, which is kept until its round is over; NULL: the room's own. */
 	struct lease *(*room)(void *arg, size_t bytes);
+	/* Or NULL: never. Is a contribution that is not finite meant to be so, and to be found in everybody's mean (a
+	 * scaled loss whose gradient overflowed)? Members at one point say the same. Else, and with a robust mean, and in a
+	 * grid, its member is left out. */
+	bool (*overflows)(void *arg);
 	/* Or NULL. Who could do something for the run, as this peer sees it, has changed, or who leads, or the epoch. */
 	void (*roster)(void *arg, const struct avg_roster *r);
 };

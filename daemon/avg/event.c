@@ -21,6 +21,11 @@ void hub_event(struct avg *a, enum log_level level, const char *code, const stru
 		a->cb.event(a->arg, level, code, peer, text);
 }
 
+bool hub_overflows(const struct avg *a)
+{
+	return !PLANTED(OVERFLOW_BLAMED) && a->cb.overflows && a->cb.overflows(a->arg);
+}
+
 json_t *json_endpoint(const struct endpoint *at)
 {
 	uint8_t v[22];

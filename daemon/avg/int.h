@@ -264,6 +264,7 @@ static inline bool same_point(const struct avg *a, uint64_t epoch,
 static inline uint64_t now_of(const struct avg *a) { return env_now(a->env); }
 
 /* ---- hub.c, event.c ---- */
+bool hub_overflows(const struct avg *a);         /* avg_cb.overflows */
 int hub_enter(struct avg *a, struct err *e);
 void hub_leave(struct avg *a);
 json_t *hub_json(const struct avg *a);          /* {"run": hex} to be filled */

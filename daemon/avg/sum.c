@@ -12,7 +12,7 @@
 struct sum_job {
 	struct job job; struct round *r; size_t part; uint32_t attempt; int rc; uint64_t total;
 	struct reduce_term *t; uint16_t *member; size_t terms;
-	bool lie; const float *x; float *out, *was, *now; uint8_t *coded; uint8_t hash[TREE256]; bool owner;
+	bool lie, overflows; const float *x; float *out, *was, *now; uint8_t *coded; uint8_t hash[TREE256]; bool owner;
 };
 
 /* ---- jobs ---- */
@@ -124,6 +124,10 @@ static void sum_run(struct job *j)
 	const struct round *r = s->r;
 	const struct rpart *rp = &r->part[s->part];
 	s->rc = reduce_part(&r->coding, rp->off, rp->len, s->t, s->terms, s->total, r->robust, s->out);
+	if (s->rc && s->overflows) {
+		reduce_forgive(s->t, s->terms);
+		s->rc = 0;
+	}
 	if (s->rc)
 		return;
 	if (s->lie)
@@ -266,6 +270,7 @@ void sum_start(struct round *r, size_t p)
 	}
 	struct sum_job *s = job_new(r, p, "avg.sum", "reduce");
 	s->owner = owner;
+	s->overflows = hub_overflows(r->a) && r->robust == ROBUST_NONE;
 	s->lie = FAILPOINT(r->a->env, "avg.sum.false") < 0;
 	/* A row's sum has its own bytes; encoded, the mean's place is room to make it in: no result comes before it has
 	 * gone. */

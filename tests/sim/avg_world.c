@@ -368,7 +368,7 @@ static int on_may_change(void *arg, const struct id *author, const json_t *patch
 }
 
 static const struct avg_cb callbacks = { on_begin, on_commit, on_failed, world_resync, on_grant, on_event, on_forked,
-	on_may_change };
+	on_may_change, .overflows = world_overflows };
 
 /* ---- life ---- */
 

@@ -47,6 +47,7 @@ struct world {
 	void (*gradient)(struct world *w, const struct ranges *claimed, const float *model, float *ret);
 	void (*learn)(struct world *w, const float *mean, float *model);
 	void *user; double slack, part; void (*twist)(struct world *w, int node, float *x);
+	uint64_t overflow_until;                /* up to that epoch what is not finite is meant (avg_cb.overflows) */
 	void (*saw)(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean);
 	/* Instead of giving all of x, which is made, at once. Its timer grow is stopped when the peer dies. */
 	void (*bring)(struct world *w, struct apeer *p);
@@ -60,6 +61,7 @@ struct world {
 	struct id ids[WORLD_MAX];
 	uint64_t totals[WORLD_MAX];             /* a scenario's own */
 };
+bool world_overflows(void *peer);
 /* From now on, and for whoever comes later: every unit's head (lo 0) trains, its others bring their part of what it has
  * processed. hold: by node, of n nodes; copied. */
 void world_units(struct world *w, const struct whold *hold, int n);

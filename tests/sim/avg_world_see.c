@@ -230,3 +230,9 @@ void world_equivocation(struct apeer *p, const struct id *peer, const char *text
 	}
 	sim_fail(w->s, "an honest leader is said to have signed two COMMITs: %s", text);
 }
+
+bool world_overflows(void *peer)
+{
+	const struct apeer *p = peer;
+	return p->point.epoch < p->w->overflow_until;
+}

@@ -74,6 +74,8 @@ static void check_mean(struct check *c, const struct ranges *fresh, const float 
 	for (size_t k = epoch % step; k < len; k += step) {
 		if (k < m->lo || k >= m->hi)
 			continue;
+		if (epoch <= w->overflow_until && !isfinite(mean[k - m->lo]))
+			continue;
 		double want = wanted(fresh, k, weight), d = want - mean[k - m->lo];
 		apart += d * d;
 		all += want * want;

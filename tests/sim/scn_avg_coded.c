@@ -278,8 +278,49 @@ static void scn_not_a_number(struct sim *s)
 	over(&n);
 }
 
+static void send_overflow(struct world *w, int node, float *x)
+{
+	for (size_t k = 0; k < LEN && node == notes_of(w)->evil; k++)
+		x[k] = INFINITY;
+}
+
+static void add_infinite(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean)
+{
+	struct notes *n = notes_of(w);
+	bool finite = isfinite(mean[700]);
+	if (c->epoch > w->overflow_until) {
+		add_left_out(w, p, c, mean);
+		return;
+	}
+	n->epochs += p->node == 0 && !finite;
+	if (c->left_out_n)
+		sim_fail(w->s, "node %d: somebody is left out of epoch %llu, whose mean is meant to overflow", p->node,
+			(unsigned long long)c->epoch);
+}
+
+/* Where a loss is scaled: what overflowed, or whoever says so by a number that is none, is in everybody's mean, and
+ * nobody is blamed; once it cannot have overflowed any more, it is left out as ever. */
+static void scn_overflow(struct sim *s)
+{
+	struct notes n;
+	struct world *w = coded_world(s, &n, "\"none\"", 0);
+	n.evil = (int)rng_below(sim_rng(s), PEERS);
+	w->conf.error_feedback = false;
+	w->overflow_until = 12;
+	w->saw = add_infinite;
+	w->heard = hear;
+	begin(w);
+	w->twist = sim_seed(s) % 2 ? send_overflow : send_nan;
+	world_run_to(w, 12, 60 * SEC);
+	sim_check(s, n.epochs >= 7 && !n.nonfinite);
+	world_run_to(w, 25, 60 * SEC);
+	sim_check(s, n.left_out >= 10 && n.nonfinite >= 10);
+	world_same(w);
+	over(&n);
+}
+
 static const struct scn list[] = { SCN(deaths), SCN(lanes), SCN(feedback), SCN(changed), SCN(liar),
-	SCN(not_a_number), {0} };
+	SCN(not_a_number), SCN(overflow), {0} };
 
 int main(int argc, char **argv)
 {

@@ -267,6 +267,35 @@ static void scn_not_a_number(struct sim *s)
 	world_free(w);
 }
 
+/* What is not finite belongs to the mean of one part, for a while (avg_cb.overflows): nobody is left out or blamed. */
+static void add_infinite(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean)
+{
+	struct notes *n = w->user;
+	n->left_out += c->left_out_n;
+	n->epochs += p->node == 0 && !isfinite(mean[LEN / 2]);
+}
+
+static void scn_overflow(struct sim *s)
+{
+	struct notes n;
+	struct world *w = world_of(s, &n, 8);
+	void (*was)(struct world *, struct apeer *, const struct avg_commit *, const float *);
+	n.evil = (int)rng_below(sim_rng(s), 8);
+	w->heard = hear;
+	begin(w, 8);
+	was = w->saw;
+	w->saw = add_infinite;
+	w->overflow_until = world_newest(w) + 8;
+	n.left_out = n.nonfinite = n.epochs = 0;
+	w->twist = send_nan;
+	world_run_to(w, w->overflow_until, 60 * SEC);
+	sim_check(s, n.epochs >= 6 && !n.left_out && !n.nonfinite);
+	w->saw = was;
+	w->twist = NULL;
+	finish(w, 4);
+	world_free(w);
+}
+
 /* A row may consist of clients, who sum for nobody, and of helpers who bring nothing; a slow owner of a contribution
  * holds nobody up. */
 static void scn_roles(struct sim *s)
@@ -391,7 +420,7 @@ static void scn_places(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(bytes), SCN(killed), SCN(two_killed), SCN(stopped), SCN(coded), SCN(lanes),
-	SCN(feedback), SCN(not_a_number), SCN(roles), SCN(grow),
+	SCN(feedback), SCN(not_a_number), SCN(overflow), SCN(roles), SCN(grow),
 	SCN(places), {0} };
 
 int main(int argc, char **argv)
