@@ -34,6 +34,14 @@ struct vec_arg *vec_arg_of(struct vec_arg *v, uint32_t n, enum plan_class class)
 	return NULL;
 }
 
+double vec_scale_of(const struct vec_arg *v, uint32_t n, uint32_t from)
+{
+	for (uint32_t k = from; k < n; k++)
+		if (v[k].class == PLAN_SCALAR)
+			return *vec_scalar(&v[k]);
+	return 0;
+}
+
 uint32_t vec_joined(const struct vec_arg *v, uint32_t n, struct vec_arg *ret)
 {
 	uint32_t k = 1;

@@ -30,6 +30,8 @@ struct vec_env {
 	bool decay_all;                         /* weight decay of vectors too */
 	bool state[OPTIM_STATES_MAX];           /* which of the optimizer's vectors are in use */
 	bool counts;                            /* the loss knows right answers */
+	/* Of the loss, from now on (0: it is not scaled), and after how many steps that were made it doubles. */
+	double loss_scale; uint32_t scale_interval;
 	double unit;                            /* samples that the gradient sum is a mean over */
 	uint64_t samples;                       /* accumulated in this epoch */
 	bool eval;
@@ -50,6 +52,8 @@ const struct vec_ops *vec_find(const char *name);       /* NULL: unknown */
 const struct vec_ops *vec_at(int i);
 /* The first operand of a class; NULL. */
 struct vec_arg *vec_arg_of(struct vec_arg *v, uint32_t n, enum plan_class class);
+/* The scale of the loss, as a scalar among operands from the from-th on says it; 0: none does. */
+double vec_scale_of(const struct vec_arg *v, uint32_t n, uint32_t from);
 /* What v begins with: a vector, or all parts of a gradient in their order, as one; how many operands. 0: these do not
  * lie end to end. */
 uint32_t vec_joined(const struct vec_arg *v, uint32_t n, struct vec_arg *ret);

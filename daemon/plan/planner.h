@@ -33,6 +33,7 @@ struct profile {
 	uint32_t nfns; struct profile_fn *fn;   /* an unknown fn costs nothing */
 	uint64_t params, state_bytes;   /* elements of the flat vector; bytes of the optimizer's vectors */
 	uint32_t state_vectors;         /* of the optimizer, each as long as the parameters */
+	bool scaled;                    /* the loss has a scale (kernels/scale.h), which goes with its gradient */
 	uint64_t stats_bytes;           /* running statistics, which lie behind the parameters */
 	/* Of the ops [a, b], as the kernels will take them. NULL: profile_need goes by what each op says. */
 	void (*need)(void *arg, uint32_t batch, uint32_t a, uint32_t b, struct piece_need *ret); void *need_arg;

@@ -91,6 +91,7 @@ void profile_at(const struct profile *m, uint32_t batch, struct profile *ret)
 	ret->load_us = times(m->load_us, m, batch);
 	ret->state_bytes = m->state_bytes;
 	ret->state_vectors = m->state_vectors;
+	ret->scaled = m->scaled;
 	ret->nfns = m->nfns;
 	ret->fn = m->nfns ? xmemdup(m->fn, m->nfns * sizeof *m->fn) : NULL;
 }

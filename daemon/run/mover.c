@@ -15,7 +15,7 @@ static int put(void *arg, struct shard *to, struct err *e)
 	uint32_t n;
 	shard_clock_reset(to);
 	if (m->has_clock)
-		memcpy(shard_clock(to), m->clock, sizeof m->clock);
+		memcpy(shard_clock(to), m->clock, shard_clock_bytes(to));
 	list_each(it, &m->asides) {
 		const struct aside *a = list_entry(it, struct aside, link);
 		const struct shard *s = state_shards(a->state, &n);

@@ -55,7 +55,7 @@ struct mover {
 	enum mover_step step; void (*done)(void *run, const struct err *e); struct state_fill values;
 	struct source source[MOVER_SOURCES]; size_t nsources, nknown /* of before, too */, nsure;
 	struct list morsels; size_t left; unsigned flying;
-	double clock[STATE_CLOCK]; bool has_clock;      /* of what has come */
+	double clock[STATE_CLOCK_MAX]; bool has_clock;      /* of what has come */
 	struct bad_peer bad[MOVER_BAD]; unsigned nbad;  /* the latest of them */
 	uint64_t begun_us, said_us, differed_us, pause_us, fills, fill_us, fill_longest_us;
 	struct timer timer;

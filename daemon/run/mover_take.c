@@ -130,7 +130,7 @@ static void put_down(struct morsel *x)
 	for (uint32_t k = 0; k < n; k++)
 		(void)shard_copy(&s[k], &x->s);
 	if (extent_len(x->is.param)) {
-		memcpy(m->clock, shard_clock(&x->s), sizeof m->clock);
+		memcpy(m->clock, shard_clock(&x->s), shard_clock_bytes(&x->s));
 		m->has_clock = true;
 	}
 	shard_free(&x->s);

@@ -63,6 +63,8 @@ static void put_long(struct run *r, json_t *o)
 			run_put_count(t, "stale", v.stale);
 			run_put_count(t, "stale_most", v.stale_most);
 		}
+		if (v.loss_scale > 0)
+			json_object_set_new(t, "loss_scale", json_real(v.loss_scale));
 		if (v.busy_us)
 			json_object_set_new(t, "gflops_per_s", json_real((double)v.flops / (double)v.busy_us / 1e3));
 		json_object_set_new(o, "trainer", t);

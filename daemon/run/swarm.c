@@ -323,11 +323,17 @@ static struct lease *on_room(void *arg, size_t bytes)
 	return r->trainer ? trainer_room(r->trainer, bytes) : NULL;
 }
 
+static bool on_overflows(void *arg)
+{
+	struct run *r = arg;
+	return r->trainer && trainer_overflows(r->trainer);
+}
+
 /* ---- entering ---- */
 
 static const struct avg_cb swarm_cb = { .begin = on_begin, .commit = on_commit, .failed = on_failed,
 	.resync = on_resync, .forked = on_forked, .grant = on_grant, .event = on_event, .may_change = run_may_change,
-	.room = on_room };
+	.room = on_room, .overflows = on_overflows };
 
 int run_swarm_open(struct run *r, struct err *e)
 {

@@ -17,7 +17,7 @@ static size_t w_bytes_of(const struct layout *l, struct extent param, struct ext
 
 static size_t opt_bytes_of(const struct layout *l, struct extent param, size_t w)
 {
-	return layout_opt_bytes(w, l->nopt * extent_len(param) * l->unit);
+	return layout_opt_bytes(w, l->nopt * extent_len(param) * l->unit, layout_clock(l));
 }
 
 size_t shard_bytes(const struct layout *l, struct extent param, struct extent stat)
@@ -29,7 +29,7 @@ size_t shard_bytes(const struct layout *l, struct extent param, struct extent st
 
 void *shard_clock(const struct shard *s)
 {
-	return (char *)s->block + s->w_bytes + s->opt_bytes - STATE_CLOCK * sizeof(double);
+	return (char *)s->block + s->w_bytes + s->opt_bytes - shard_clock_bytes(s);
 }
 
 void *shard_extra(const struct shard *s, uint32_t k)
@@ -39,9 +39,9 @@ void *shard_extra(const struct shard *s, uint32_t k)
 
 void shard_clock_reset(struct shard *s)
 {
-	const double none[STATE_CLOCK] = { 0, 1, 1 };   /* step, powers: kernels/optim.h */
+	const double none[STATE_CLOCK_MAX] = { 0, 1, 1, s->l->scale, 0 };       /* kernels/optim.h, kernels/scale.h */
 
-	memcpy(shard_clock(s), none, sizeof(none));
+	memcpy(shard_clock(s), none, shard_clock_bytes(s));
 }
 
 void shard_begin(struct shard *s)
@@ -122,7 +122,7 @@ static int name_tensors(struct shard *s, struct err *e)
 		if (add_all(s, prefix, shard_extra(s, k), e) < 0)
 			return -1;
 	}
-	return ckpt_tensor(&s->tensor[s->ntensors++], "optimizer.clock", CKPT_F64, 1, &(uint64_t){ STATE_CLOCK },
+	return ckpt_tensor(&s->tensor[s->ntensors++], "optimizer.clock", CKPT_F64, 1, &(uint64_t){ layout_clock(s->l) },
 		shard_clock(s), e);
 }
 
@@ -161,19 +161,29 @@ void shard_free(struct shard *s)
 
 /* --- looking */
 
-static int clock_look(const double c[STATE_CLOCK], struct err *e)
+static bool power_of_two(double x)
+{
+	int exponent;
+
+	return x >= 1 && isfinite(x) && frexp(x, &exponent) == 0.5;
+}
+
+/* scaled: it has the last two. */
+static int clock_look(const double c[STATE_CLOCK_MAX], bool scaled, struct err *e)
 {
 	if (!(c[0] >= 0 && c[0] < 9007199254740992.0 && c[0] == floor(c[0])) || !isfinite(c[1]) || !isfinite(c[2]))
 		return err_set(e, ERR_CORRUPT, "state: optimizer.clock is no clock (step %g)", c[0]);
+	if (scaled && !(power_of_two(c[3]) && c[4] >= 0 && c[4] < 9007199254740992.0 && c[4] == floor(c[4])))
+		return err_set(e, ERR_CORRUPT, "state: optimizer.clock has no scale of a loss (%g, for %g steps)", c[3], c[4]);
 	return 0;
 }
 
 int shard_clock_look(const struct shard *s, struct err *e)
 {
-	double c[STATE_CLOCK];
+	double c[STATE_CLOCK_MAX];
 
-	memcpy(c, shard_clock(s), sizeof(c));
-	return clock_look(c, e);
+	memcpy(c, shard_clock(s), shard_clock_bytes(s));
+	return clock_look(c, s->l->scale > 0, e);
 }
 
 static int name_bad(const struct shard *s, size_t byte, struct err *e)
@@ -213,9 +223,9 @@ static const void *in_block(void *arg, size_t off, size_t *ret_len)
 
 int shard_look(const struct shard *s, shard_bad_fn *bad, void *bad_arg, shard_at_fn *at, void *at_arg, struct err *e)
 {
-	size_t extra = s->w_bytes + s->opt_bytes, tick = extra - STATE_CLOCK * sizeof(double), len;
+	size_t extra = s->w_bytes + s->opt_bytes, ticks = shard_clock_bytes(s), tick = extra - ticks, len;
 	size_t numbers = s->w_bytes + s->l->nopt * extent_len(s->param) * s->l->unit;
-	double c[STATE_CLOCK];
+	double c[STATE_CLOCK_MAX];
 
 	for (size_t off = 0; off < s->bytes; off += len) {
 		const char *p = at ? at(at_arg, off, &len) : in_block((void *)s, off, &len);
@@ -223,11 +233,11 @@ int shard_look(const struct shard *s, shard_bad_fn *bad, void *bad_arg, shard_at
 		if (look_range(s, 0, numbers, off, p, len, bad, bad_arg, e) < 0 ||
 		    look_range(s, extra, s->bytes, off, p, len, bad, bad_arg, e) < 0)
 			return -1;
-		for (size_t i = 0; i < sizeof(c); i++)
+		for (size_t i = 0; i < ticks; i++)
 			if (tick + i >= off && tick + i < off + len)
 				((char *)c)[i] = p[tick + i - off];
 	}
-	return clock_look(c, e);
+	return clock_look(c, s->l->scale > 0, e);
 }
 
 /* --- one from another */
@@ -264,7 +274,7 @@ bool shard_copy(struct shard *to, const struct shard *from)
 	for (uint32_t k = 0; k < to->l->nextra; k++)
 		(void)copy_all(to, shard_extra(to, k), from, shard_extra(from, k));
 	if (extent_len(from->param))
-		memcpy(shard_clock(to), shard_clock(from), STATE_CLOCK * sizeof(double));
+		memcpy(shard_clock(to), shard_clock(from), shard_clock_bytes(to));
 	return some;
 }
 

@@ -45,8 +45,9 @@ static inline void *shard_stats(const struct shard *s)  /* behind the parameters
 {
 	return extent_len(s->stat) ? (char *)s->block + extent_len(s->param) * s->l->unit : NULL;
 }
+static inline size_t shard_clock_bytes(const struct shard *s) { return layout_clock(s->l) * sizeof(double); }
 static inline void *shard_opt(const struct shard *s) { return (char *)s->block + s->w_bytes; }
-void *shard_clock(const struct shard *s);       /* STATE_CLOCK doubles */
+void *shard_clock(const struct shard *s);       /* layout_clock(s->l) doubles */
 void *shard_extra(const struct shard *s, uint32_t k);
 
 void shard_clock_reset(struct shard *s);        /* no step was made yet */

@@ -49,8 +49,10 @@ static int open_model(struct stagehand *h, struct err *e)
 	profile_model(&h->profile, &h->source, s->local.batch);
 	for (int i = 0; i < s->optim->nstates; i++)
 		h->profile.state_vectors += optim_uses_state(s->optim, s->hyper, i);
+	h->profile.scaled = s->precision == PRECISION_FP16;
 	w = h->profile.params * sizeof(real) + h->profile.stats_bytes;
-	h->profile.state_bytes = layout_opt_bytes(w, h->profile.state_vectors * h->profile.params * sizeof(real));
+	h->profile.state_bytes = layout_opt_bytes(w, h->profile.state_vectors * h->profile.params * sizeof(real),
+		layout_clock_of(h->profile.scaled));
 	return 0;
 }
 

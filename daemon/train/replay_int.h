@@ -33,6 +33,7 @@ struct micro {
 	bool begun, summed, counted;            /* FWD has read the weights; the gradient is in a sum, or in them */
 	enum place from; uint64_t writes;       /* those weights, as they were */
 	char loss[32];                          /* as the log has it */
+	double scale;                           /* of its loss; 0: it has none */
 };
 /* parts: inputs that are parts of a gradient, which are one of in */
 struct begun { uint64_t op; bool there, batch, vec; struct vec_env v; uint32_t nin, parts; char in[REPLAY_REFS][24]; };
@@ -57,7 +58,7 @@ struct peer {
 	uint64_t program;
 	/* what the trainer has in its fields of these names */
 	uint64_t epoch, samples, target, work_epoch, oldest;
-	double unit, hyper[OPTIM_KEYS_MAX], clip_norm;
+	double unit, scale, hyper[OPTIM_KEYS_MAX], clip_norm;  /* scale: loss_scale */
 	bool renewed;
 	uint64_t growing;                       /* of samples: they count, and what is given of them is not decided */
 	uint32_t made, agreed;                  /* parts of a gradient that the program has made; whose mean has come */
@@ -112,8 +113,11 @@ int replay_mean(struct replayer *r, struct round *round, const real **ret, struc
 int replay_keep(struct replayer *r, const struct shard *s, uint64_t epoch, struct err *e);
 
 /* replay_step.c */
-/* Of a VEC that has ended. What the line says of scalars has to be the same here. */
+/* Of a VEC that made the loss of a micro-batch. */
+int replay_loss(struct micro *m, const struct begun *op, const json_t *j, struct err *e);
+/* Of another VEC that has ended. What the line says of scalars has to be the same here. */
 int replay_vec(struct replayer *r, struct peer *p, const struct begun *op, const json_t *j, struct err *e);
+void replay_scale(struct peer *p);              /* the state is another one, or a step was made */
 int replay_place(const char *name);             /* -1: no vector */
 const char *replay_name(const char *name);      /* parts of a gradient, "grad.N", are one vector here */
 /* Is that what strategies do with vectors? ERR_CORRUPT: none does; a function trusts in what it is given. */

@@ -82,7 +82,8 @@ static void vec_env(const struct replayer *r, const struct peer *p, struct vec_e
 
 	*ret = (struct vec_env){ .model = r->model, .loss = s->loss, .objective = &s->objective, .optim = s->optim,
 		.decay_all = s->decay_all, .clip_norm = c ? c->clip_norm : p->clip_norm, .unit = p->samples ? p->unit : 0,
-		.samples = p->samples, .settings = { s->nsettings, s->setting } };
+		.samples = p->samples, .loss_scale = p->scale, .scale_interval = p->scale > 0 ? s->scale_interval : 0,
+		.settings = { s->nsettings, s->setting } };
 	round_part_of(s, r->model, epoch, &ret->part_lo, &ret->part_n);
 	memcpy(ret->hyper, c ? c->hyper : p->hyper, sizeof(ret->hyper));
 	ret->hyper[0] = round_lr_of(s, ret->hyper[0], c ? c->target : p->target, epoch);
@@ -207,7 +208,7 @@ static int take_end(struct replayer *r, struct peer *p, const json_t *j, const c
 	else if (!strcmp(kind, "VEC") && strcmp(replay_text(j, "fn"), "loss"))
 		rc = parts_there(p, op, j, e) < 0 ? -1 : replay_vec(r, p, op, j, e);
 	else if (!strcmp(kind, "VEC") && m->n && m->index == index)
-		(void)snprintf(m->loss, sizeof(m->loss), "%s", replay_text(j, "loss"));
+		rc = replay_loss(m, op, j, e);
 	op->there = rc == REPLAY_WAITS;
 	return rc;
 }
@@ -442,6 +443,7 @@ static int take_adopted(struct replayer *r, struct peer *p, const json_t *j, str
 	p->epoch = epoch;
 	p->adopted++;
 	memcpy(p->shard.block, found->block, p->shard.bytes);
+	replay_scale(p);
 	for (int k = 0; k < PLACES; k++) {
 		p->v[k].writes++;
 		p->v[k].program = 0;

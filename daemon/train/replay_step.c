@@ -10,7 +10,17 @@
 
 static const char *const place_name[PLACES] = { "w", "opt", "anchor", "momentum", "acc", "sent", "mean", "work",
 	"stats", "g", "grad" };
-static const char *const scalar_name[] = { "loss", "correct", "unit", "skipped", "parcel", "renewed", "digest" };
+static const char *const scalar_name[] = { "loss", "correct", "unit", "skipped", "parcel", "renewed", "digest",
+	"loss_scale" };
+
+void replay_scale(struct peer *p)
+{
+	double clock[STATE_CLOCK_MAX] = { 0 };
+
+	if (p->shard.l->scale > 0)
+		memcpy(clock, shard_clock(&p->shard), sizeof(clock));
+	p->scale = clock[STATE_CLOCK];
+}
 
 int replay_place(const char *name)
 {
@@ -69,7 +79,8 @@ static int gradient(struct replayer *r, struct peer *p, const struct micro *m, d
 	if (data_read(r->d, DATA_TRAIN, m->position, m->n, x, target, e) < 0)
 		return -1;
 	model_forward(r->par, r->model, 0, r->model->nops, &c, x, y);
-	*ret_loss = loss_sum(r->par, &r->s->objective, m->n, y, target, 1.0 / m->n, dy, NULL);
+	*ret_loss = loss_sum(r->par, &r->s->objective, m->n, y, target, (m->scale > 0 ? m->scale : 1) / m->n, dy,
+		NULL);
 	memset(g, 0, r->model->nparam * sizeof(real));
 	model_backward(r->par, r->model, 0, r->model->nops, &c, x, dy, NULL, g);
 	return 0;
@@ -134,6 +145,8 @@ static int scalars(struct peer *p, const struct call *c, const json_t *j, const 
 			return err_set(e, ERR_MISMATCH, "%s: %s is %s here and was %s", replay_text(j, "fn"), name[k], here, told);
 		if (!strcmp(name[k], "unit")) {
 			p->unit = v;
+		} else if (!strcmp(name[k], "skipped")) {
+			replay_scale(p);
 		} else if (!strcmp(name[k], "renewed")) {
 			p->renewed = true;
 			p->work_epoch = p->epoch;
@@ -173,6 +186,8 @@ int replay_known(const char *fn, const char *const *in, uint32_t nin, const char
 {
 	static const char *const forms[] = {
 		"accumulate g batch loss > acc unit", "accumulate g batch loss stats > acc unit", "mean acc > acc unit",
+		"accumulate g batch loss loss_scale > acc unit", "accumulate g batch loss stats loss_scale > acc unit",
+		"opt g w opt loss loss_scale > w opt skipped", "opt g w opt loss stats loss_scale > w opt skipped",
 		"mean acc > sent parcel", "opt acc w opt > w opt skipped", "opt mean w opt > w opt skipped",
 		"opt sent w opt > w opt skipped", "opt g w opt loss > w opt skipped", "opt g w opt loss stats > w opt skipped",
 		"copy w > work renewed", "copy w > sent parcel", "copy mean > w", "delta mean sent w > w",
@@ -197,6 +212,16 @@ int replay_known(const char *fn, const char *const *in, uint32_t nin, const char
 		if (!strcmp(forms[i], form))
 			return 0;
 	return err_set(e, ERR_CORRUPT, "no strategy does \"%s\"", form);
+}
+
+int replay_loss(struct micro *m, const struct begun *op, const json_t *j, struct err *e)
+{
+	m->scale = op->v.loss_scale;
+	if (m->scale > 0 && strtod(replay_text(j, "loss_scale"), NULL) != m->scale)
+		return err_set(e, ERR_MISMATCH, "micro-batch %lld: the scale of its loss is %g here and was %s",
+			(long long)m->index, m->scale, replay_text(j, "loss_scale"));
+	(void)snprintf(m->loss, sizeof(m->loss), "%s", replay_text(j, "loss"));
+	return 0;
 }
 
 int replay_vec(struct replayer *r, struct peer *p, const struct begun *op, const json_t *j, struct err *e)
@@ -227,6 +252,8 @@ int replay_vec(struct replayer *r, struct peer *p, const struct begun *op, const
 	for (uint32_t k = 0; k < op->nin; k++)
 		if (operand(p, op->in[k], &c, k, &c.in[k], e) < 0)
 			return -1;
+		else if (!strcmp(op->in[k], "loss_scale"))
+			c.scalar[k][0] = m->scale;
 	for (uint32_t k = 0; k < nout; k++)
 		if (operand(p, out[k], &c, REPLAY_REFS + k, &c.out[k], e) < 0)
 			return -1;

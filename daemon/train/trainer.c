@@ -98,6 +98,8 @@ static void vec_env(void *arg, struct vec_env *ret)
 	ret->clip_norm = c ? c->clip_norm : t->clip_norm;
 	memcpy(ret->state, t->used, sizeof(t->used));
 	ret->counts = t->counts;
+	ret->loss_scale = t->loss_scale;
+	ret->scale_interval = t->loss_scale > 0 ? t->s->scale_interval : 0;
 	/* nothing counts yet, whatever a stopped round has left; in a flush samples count at its end */
 	ret->unit = t->samples || t->seat.is ? t->unit : 0;
 	ret->samples = t->samples;
@@ -128,6 +130,7 @@ static void on_scalar(void *arg, const char *name, int64_t index, const void *p,
 		round_renewed(t);
 	} else if (!strcmp(name, "skipped")) {
 		t->skipped = *(const double *)p;
+		check_scale(t);
 	} else if (!strcmp(name, "digest")) {
 		round_applied(t, p);
 	}

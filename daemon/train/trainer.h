@@ -208,6 +208,7 @@ struct trainer_view {
 	uint64_t arena_bytes, arena_peak_bytes, arena_predicted_bytes, state_bytes, loader_bytes;
 	uint64_t held_bytes;                    /* of batches held out, which a seat has beside these; or will have */
 	uint64_t skipped, abandoned;            /* steps with a non-finite mean; micro-batches thrown away by rounds */
+	double loss_scale;                      /* 0: losses have none */
 	uint64_t generation;                    /* of the plans that run now: one for each commit */
 	uint64_t programs, checks;              /* that ran; shapes of them that were checked */
 	uint64_t instructions;                  /* that ended */
@@ -218,6 +219,9 @@ struct trainer_view {
 	uint64_t stale, stale_most;
 };
 void trainer_view(const struct trainer *t, struct trainer_view *ret);
+/* A gradient that is not finite may have overflowed, by a scale of the loss that can be halved: whoever gives one to a
+ * round says so, and the step that all leave out halves it. */
+bool trainer_overflows(const struct trainer *t);
 /* {text, plans: [micro-batch, round], predicted: [{us, peak_bytes, stuck}], peak_bytes}, for `run plan`; the last is
  * of the whole run (0 of a crew), the others count what each program finds the first time. */
 json_t *trainer_plan_json(struct trainer *t, bool draw, struct err *e);

@@ -186,6 +186,44 @@ void check_batch(struct trainer *t, double loss)
 	halt(t, &e);
 }
 
+/* The state's, which no step is working on now. */
+static double scale_of(const struct trainer *t)
+{
+	double clock[STATE_CLOCK_MAX] = { 0 };
+
+	if (trainer_shard(t)->l->scale > 0)
+		memcpy(clock, shard_clock(trainer_shard(t)), sizeof(clock));
+	return clock[STATE_CLOCK];
+}
+
+void scale_look(struct trainer *t)
+{
+	t->loss_scale = scale_of(t);
+}
+
+bool trainer_overflows(const struct trainer *t)
+{
+	return t->loss_scale > 1 && !t->s->mode.local;
+}
+
+void check_scale(struct trainer *t)
+{
+	double was = t->loss_scale;
+
+	scale_look(t);
+	if (t->loss_scale == was)
+		return;
+	if (t->loss_scale > was) {
+		trainer_event(t, LOG_INFO_, "loss_scale", "epoch %llu: %u steps in a row were made, the loss is scaled by %.0f "
+			"from now on", (unsigned long long)t->epoch, t->s->scale_interval, t->loss_scale);
+		return;
+	}
+	t->skipped_steps++;
+	t->skipped = 0;
+	trainer_event(t, LOG_INFO_, "loss_scale", "epoch %llu: a gradient overflowed, the step was left out; the loss is "
+		"scaled by %.0f from now on, %.0f before", (unsigned long long)t->epoch, t->loss_scale, was);
+}
+
 void check_step(struct trainer *t, double skipped)
 {
 	const struct model *m = t->model;

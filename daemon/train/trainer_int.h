@@ -142,6 +142,7 @@ struct trainer {
 	struct ranges grant, claimed, out;      /* out: batches that were handed out and not counted */
 	uint64_t samples, batches, hold_at; double unit, loss_sum;
 	double batch_loss, batch_correct, skipped;
+	double loss_scale;                      /* as of the last step that ended; 0: losses have none */
 	bool started, paused, broken, dying, round_prog, idle_told;
 	uint32_t bad_in_row, bad_steps;         /* micro-batches; steps */
 	bool sick;                              /* too many of them: it is paused until somebody says go on */
@@ -410,6 +411,8 @@ int eval_plan_json(struct trainer *t, bool draw, struct buf *text, json_t **ret,
 /* trainer_check.c */
 void check_batch(struct trainer *t, double loss);       /* after each micro-batch's loss */
 void check_step(struct trainer *t, double skipped);
+void scale_look(struct trainer *t);             /* the state is another one */
+void check_scale(struct trainer *t);            /* a step has ended, made or not; what halved the scale is no fault */
 void check_resume(struct trainer *t);           /* after a halt */
 
 #endif

@@ -7,6 +7,7 @@ void model_profile_at(struct trainer *t, uint32_t batch)
 	profile_model(&t->profile, &t->source, batch);
 	t->profile.state_bytes = trainer_shard(t)->opt_bytes;
 	t->profile.state_vectors = (uint32_t)t->nused;
+	t->profile.scaled = t->s->precision == PRECISION_FP16;
 	assert(t->profile.stats_bytes == t->stats_bytes);
 }
 

@@ -33,7 +33,8 @@ int trainer_layout(const struct spec *s, const struct model *m, bool ret_used[OP
 {
 	const struct planner_mode *mode = &s->mode;
 
-	*ret = (struct layout){ .unit = sizeof(real), .params = m->nparam, .stats = m->nbuffer, .nbegin = mode->nparams };
+	*ret = (struct layout){ .unit = sizeof(real), .params = m->nparam, .stats = m->nbuffer, .nbegin = mode->nparams,
+		.scale = s->precision == PRECISION_FP16 ? s->scale_init : 0 };
 	if (!add_params(ret, m->param, m->nparams) || !add_params(ret, m->buffer, m->nbuffers)) {
 		layout_free(ret);
 		return err_set(e, ERR_INTERNAL, "the model's tensors do not lie one behind the other");
@@ -206,6 +207,7 @@ static int adopt(struct trainer *t, uint64_t epoch, const json_t *live, const ui
 {
 	if (shard_clock_look(trainer_shard(t), e) < 0)
 		return -1;
+	scale_look(t);
 	if (live && spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e) < 0)
 		return -1;
 	t->target = spec_live_target(t->s, live);

@@ -39,7 +39,7 @@ void trainer_view(const struct trainer *t, struct trainer_view *ret)
 		.lr = round_lr(t), .state = state_of(t), .arena_bytes = x.arena_bytes, .arena_peak_bytes = x.arena_peak_bytes,
 		.arena_predicted_bytes = t->predicted_bytes, .state_bytes = trainer_shard(t)->bytes,
 		.loader_bytes = loader_bytes(t->c.data, t->s->local.batch, depth_of(t)), .held_bytes = eval_bytes(t),
-		.skipped = t->skipped_steps, .abandoned = x.abandoned,
+		.skipped = t->skipped_steps, .loss_scale = t->loss_scale, .abandoned = x.abandoned,
 		.generation = trainer_generation(t), .programs = x.programs, .checks = x.checks, .instructions = x.instructions,
 		.busy_us = x.busy_us, .load_wait_us = x.load_wait_us,
 		.flops = x.flops, .stale = t->stale, .stale_most = t->stale_most };

@@ -9,7 +9,7 @@ run_data=$data/digits
 daemon_start a
 daemon_start b --join "$(address a)"
 digits_spec 'd["validation"] = {"every": 5}' >"$work/spec.json"
-refuse 1 'precision: is fp16, whose range is too small for gradients' hive a run start "$work/spec.json" --data "$run_data" --precision fp16
+refuse 1 'precision: is fp64, and state and gradients are in single precision' hive a run start "$work/spec.json" --data "$run_data" --precision fp64
 refuse 1 'unknown precision "bf61"; did you mean "bf16"?' hive a run start "$work/spec.json" --data "$run_data" --precision bf61
 hive a run start "$work/spec.json" --name half --data "$run_data" --precision bf16 >/dev/null || fail "the run was refused"
 [ "$(json a spec.precision run show half)" = bf16 ] || fail "it is not shown in bf16"

@@ -31,16 +31,22 @@ struct swarm {
 	size_t len;
 };
 
-static inline const char *spec_for(char out[1200], const char *strategy, const char *averaging)
+/* more: keys of the spec, each with a comma behind it. */
+static inline const char *spec_with(char out[1200], const char *strategy, const char *averaging, const char *more)
 {
 	(void)snprintf(out, 1200, "{\"name\":\"r\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":5},"
 		"{\"type\":\"batchnorm\"},{\"type\":\"tanh\"},{\"type\":\"dropout\",\"p\":0.1},"
 		"{\"type\":\"linear\",\"out\":3}],"
 		"\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"adam\",\"lr\":0.01},\"clip_norm\":0.3,"
 		"\"schedule\":{\"name\":\"cosine\",\"total\":60,\"min\":0.1},\"target_batch\":96,\"seed\":3,"
-		"\"strategy\":\"%s\",\"averaging\":{%s},\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":500},"
-		"\"local\":{\"batch\":8,\"deterministic\":true}}", strategy, averaging);
+		"\"strategy\":\"%s\",\"averaging\":{%s},%s\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":500},"
+		"\"local\":{\"batch\":8,\"deterministic\":true}}", strategy, averaging, more);
 	return out;
+}
+
+static inline const char *spec_for(char out[1200], const char *strategy, const char *averaging)
+{
+	return spec_with(out, strategy, averaging, "");
 }
 
 static inline uint64_t any(struct swarm *w, uint64_t n) { return rng_below(&w->rng, n); }

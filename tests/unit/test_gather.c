@@ -9,13 +9,14 @@ struct bed { struct world *w; struct model *m; struct layout l; struct shard who
 	const char *paths[PARTS]; size_t n; };
 
 /* The whole with values that are all different. */
-static void begin(struct bed *b)
+static void begin_scaled(struct bed *b, double scale)
 {
 	struct err e;
 
 	b->w = world_new();
 	b->m = any_model();
 	b->l = layout_of(b->m);
+	b->l.scale = scale;
 	if (shard_new(&b->whole, &b->l, (struct extent){ 0, b->l.params }, (struct extent){ 0, b->l.stats }, &e) < 0)
 		fail_msg("%s", e.text);
 	for (size_t i = 0, k = 0; i < b->whole.ntensors; i++)
@@ -24,6 +25,8 @@ static void begin(struct bed *b)
 	((double *)shard_clock(&b->whole))[0] = 41;
 	b->n = 0;
 }
+
+static void begin(struct bed *b) { begin_scaled(b, 0); }
 
 static void end(struct bed *b)
 {
@@ -81,7 +84,7 @@ static void test_any_cuts(void **state)
 		struct bed b;
 		struct err e;
 
-		begin(&b);
+		begin_scaled(&b, k % 2 ? 512 : 0);
 		for (size_t i = 0, n = cuts(&g, &b.l, param, stat); i < n; i++)
 			put(&b, param[i], stat[i]);
 		for (size_t i = 0, n = cuts(&g, &b.l, param, stat); i < n; i++) {
@@ -202,6 +205,21 @@ static void test_other_epoch(void **state)
 	end(&b);
 }
 
+/* One that was written without the scale of a loss is none of a run that has one, nor the other way round. */
+static void test_other_scale(void **state)
+{
+	for (int k = 0; k < 2; k++) {
+		struct bed b;
+
+		begin_scaled(&b, k ? 512 : 0);
+		put(&b, (struct extent){ 0, b.l.params }, (struct extent){ 0, b.l.stats });
+		b.l.scale = k ? 0 : 512;
+		refused(&b, 1, ERR_MISMATCH, k ? "has no clock of an optimizer" : "of an optimizer with the scale of");
+		b.l.scale = k ? 512 : 0;
+		end(&b);
+	}
+}
+
 /* It has made no steps, whoever asks for it or for all. */
 static void test_no_parameters(void **state)
 {
@@ -273,7 +291,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_any_cuts), cmocka_unit_test(test_copied),
 		cmocka_unit_test(test_missing), cmocka_unit_test(test_once),
-		cmocka_unit_test(test_damaged), cmocka_unit_test(test_other_epoch), cmocka_unit_test(test_no_parameters),
+		cmocka_unit_test(test_damaged), cmocka_unit_test(test_other_epoch), cmocka_unit_test(test_other_scale),
+		cmocka_unit_test(test_no_parameters),
 		cmocka_unit_test(test_other_model) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -267,6 +267,7 @@ static const struct { const char *heading, *spec, *first; } objects[] = {
 	{ "plan", HEAD LOSS REST ",\"strategy\":\"pipeline\",\"plan\":{" ODD "}}", "schedule" },
 	{ "stop", HEAD LOSS REST ",\"stop\":{" ODD "}}", "epochs" },
 	{ "validation", HEAD LOSS REST ",\"validation\":{" ODD "}}", "split" },
+	{ "loss_scale", HEAD LOSS REST ",\"precision\":\"fp16\",\"loss_scale\":{" ODD "}}", "init_scale" },
 	{ "weights", HEAD LOSS REST ",\"weights\":{" ODD "}}", "digest" },
 	{ "local", HEAD LOSS REST ",\"local\":{" ODD "}}", "data" },
 	{ "remat", HEAD LOSS REST ",\"local\":{\"remat\":{" ODD "}}}", "policy" },

@@ -274,6 +274,19 @@ static void test_lies(void **state)
 			fail_msg("%s: no log has such a line", line[k].what);
 }
 
+/* The scale of a loss is the state's. */
+static void test_scale(void **state)
+{
+	char spec[1200];
+	struct swarm *w = run(spec_with(spec, "hivemind", "", "\"precision\":\"fp16\","), 1);
+	struct replay_result r;
+	struct err e;
+
+	assert_int_equal(again(w, &r, &e), 0);
+	assert_true(instead(w, (const char *const[3]){ END, "\"fn\":\"loss\"" }, "\"loss_scale\":\"", "another scale"));
+	over(w);
+}
+
 /* A state that nobody has made a copy of; what no log has enough of. */
 static void test_refused(void **state)
 {
@@ -334,7 +347,8 @@ static void test_noise(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lies), cmocka_unit_test(test_noise), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_lies), cmocka_unit_test(test_scale), cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

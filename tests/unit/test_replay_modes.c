@@ -36,6 +36,36 @@ static void test_modes(void **state)
 	}
 }
 
+/* Of what was computed in halves the scales of the losses are the same again, whatever overflowed meanwhile. */
+static void test_scaled(void **state)
+{
+	char spec[1200];
+
+	for (size_t m = 0; m < MODES; m++) {
+		unsigned first = 0, later = 0;
+
+		for (unsigned seed = 1; seed <= 1 && strcmp(modes[m].name, "buckets"); seed++) {
+			struct swarm *w = run(spec_with(spec, modes[m].strategy, modes[m].averaging, "\"precision\":\"fp16\","
+				"\"loss_scale\":{\"init_scale\":16777216,\"growth_interval\":3},"), 100 * m + seed);
+			struct replay_result r;
+			struct err e;
+
+			if (again(w, &r, &e) < 0)
+				fail_msg("%s, seed %u: %s", modes[m].name, seed, e.text);
+			assert_int_equal(r.epochs, EPOCHS);
+			for (unsigned i = 0; i < w->n; i++) {
+				const struct life *l = &w->m[i];
+
+				first += l->log && memmem(l->log, l->len, "\"loss_scale\":\"0x1p+24\"", 22);
+				later += l->log && memmem(l->log, l->len, "\"loss_scale\":\"0x1p+22\"", 22);
+			}
+			over(w);
+		}
+		if (strcmp(modes[m].name, "buckets"))
+			assert_true(first > 0 && later > 0);
+	}
+}
+
 /* Somebody has had a history of its own, which has lost: its rounds are run again, too, and no round of that epoch is
  * taken for another. */
 static void test_strays(void **state)
@@ -159,7 +189,8 @@ static void test_looked_at(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_modes), cmocka_unit_test(test_strays), cmocka_unit_test(test_looked_at),
+		cmocka_unit_test(test_modes), cmocka_unit_test(test_scaled), cmocka_unit_test(test_strays),
+		cmocka_unit_test(test_looked_at),
 		cmocka_unit_test(test_counted),
 	};
 

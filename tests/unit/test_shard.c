@@ -250,10 +250,52 @@ static void test_look(void **state)
 	model_free(m);
 }
 
+/* The clock of a run whose loss is scaled: the scale to begin with, which is copied, looked at and reset like
+ * the rest. */
+static void test_scaled(void **state)
+{
+	static const double bad_scale[] = { 0, 3, -2, 0.5, NAN, INFINITY };
+	struct model *m = any_model();
+	struct layout plain = layout_of(m), l = layout_of(m);
+	const struct extent all = { 0, l.params }, none = { 0, 0 };
+	struct shard s, t;
+	struct err e;
+	double *clock;
+
+	l.scale = 1024;
+	assert_int_equal(shard_bytes(&l, all, none), shard_bytes(&plain, all, none) + 2 * sizeof(double));
+	assert_int_equal(shard_new(&s, &l, all, none, &e), 0);
+	assert_int_equal(shard_new(&t, &l, (struct extent){ 1024, 2048 }, none, &e), 0);
+	fresh(m, &s);
+	clock = shard_clock(&s);
+	assert_true(clock[3] == 1024 && clock[4] == 0);
+	for (size_t i = 0; i < sizeof(bad_scale) / sizeof(*bad_scale); i++) {
+		clock[3] = bad_scale[i];
+		want_bad(&s, "has no scale of a loss");
+		assert_int_equal(shard_clock_look(&s, &e), -1);
+	}
+	clock[3] = 2;
+	clock[4] = 1.5;
+	want_bad(&s, "has no scale of a loss");
+	clock[4] = 7;
+	assert_int_equal(shard_look(&s, bad, NULL, NULL, NULL, &e), 0);
+	assert_int_equal(shard_look(&s, bad, NULL, by_hundred, &s, &e), 0);
+	assert_true(shard_copy(&t, &s));
+	assert_memory_equal(shard_clock(&t), shard_clock(&s), 5 * sizeof(double));
+	shard_clock_reset(&s);
+	assert_true(clock[0] == 0 && clock[1] == 1 && clock[2] == 1 && clock[3] == 1024 && clock[4] == 0);
+	shard_free(&s);
+	shard_free(&t);
+	layout_free(&l);
+	layout_free(&plain);
+	model_free(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_shards), cmocka_unit_test(test_any_cut),
-		cmocka_unit_test(test_one_bit), cmocka_unit_test(test_bad_parts), cmocka_unit_test(test_look) };
+		cmocka_unit_test(test_one_bit), cmocka_unit_test(test_bad_parts), cmocka_unit_test(test_look),
+		cmocka_unit_test(test_scaled) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,7 +151,7 @@ static void test_refused(void **state)
 		{ ALL ",\"allreduce\":{\"sync_every\":4}", "and this spec's is hivemind" },
 		{ ALL ",\"hivemind\":{\"matchmaking_time\":3}", "matchmaking_time" },
 		{ ALL ",\"compression\":\"topk:0.01\"", "compression: may be none" },
-		{ ALL ",\"precision\":\"fp16\"", "precision: is fp16, whose range is too small" },
+		{ ALL ",\"precision\":\"fp64\"", "precision: is fp64, and state and gradients are in single precision" },
 		{ ALL ",\"validation\":{\"every\":\"0 steps\"}", "validation.every" },
 		{ ALL ",\"validation\":{\"every\":\"3 days\"}", "validation.every" },
 		{ ALL ",\"strategy\":\"pipeline\",\"stages\":2,\"plan\":{\"stages\":3}", "stages: is 2, and plan.stages is 3" },

@@ -22,7 +22,7 @@ static const struct cmd_param params[] = {
 	{ "open", CMD_BOOL, 0, "everybody in the swarm may" },
 	{ "seed", CMD_INT, CMD_OPTION, "of parameters, order and augmentation" },
 	{ "conv", CMD_STR, CMD_OPTION, "how convolutions compute: auto, winograd4, winograd2 or direct" },
-	{ "precision", CMD_STR, CMD_OPTION, "of what products multiply: fp32 or bf16" },
+	{ "precision", CMD_STR, CMD_OPTION, "of what products multiply: fp32, bf16 or fp16" },
 	{ "name", CMD_STR, CMD_OPTION, "another name than the one in the spec" },
 	{ "local", CMD_FILE, CMD_OPTION, "JSON file with the local part: paths, batch, threads, memory" },
 	{ "data", CMD_STR, CMD_OPTION, "KIND:PATH, or where this machine keeps the data that the spec "

@@ -1,13 +1,15 @@
-/* "g... w opt [loss [stats]] -> w opt skipped": one optimizer step, bit-exact on every CPU, in place or from one
- * version to the next, of all parameters or of those from one tensor to another: a part steps as it does in the whole.
- * opt holds the state vectors in use, then the clock (step, powers) as three doubles. A gradient (or loss) that is not
- * finite changes nothing: every peer sees the same bytes and decides the same. skipped: 0, or 1 + the first bad
- * element. The running statistics behind w become those behind g; stats, in a step of one's own. g may be in parts that
- * lie end to end, in order. */
+/* "g... w opt [loss [stats] [loss_scale]] -> w opt skipped": one optimizer step, bit-exact on every CPU, in place or
+ * from one version to the next, of all parameters or of those from one tensor to another: a part steps as it does in
+ * the whole. opt holds the state vectors in use, then the clock (step, powers; of a scaled loss its scale) as doubles.
+ * A gradient (or loss) that is not finite changes nothing but that scale: every peer sees the same bytes, decides the
+ * same. skipped: 0, or 1 + the first bad element. The running statistics behind w become those behind g; stats, in a
+ * step of one's own. g may be in parts that lie end to end, in order. loss_scale: what g is to be divided by; it halves
+ * when g is not finite, for all who make this step (kernels/scale.h). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "kernels/scale.h"
 #include "kernels/vec.h"
 #include "exec/vec.h"
 
@@ -31,18 +33,52 @@ static struct model_param *tensors_of(const struct model *m, const struct vec_ar
 	return NULL;
 }
 
+/* At the end of opt: step and powers, then of a scaled loss its scale and the steps since that changed. */
+static char *clock_of(const struct vec_call *c, const struct vec_arg *opt, double *ret)
+{
+	size_t bytes = (c->env.scale_interval ? 5 : 3) * sizeof(*ret);
+	char *at = (char *)opt->p + opt->bytes - bytes;
+
+	memcpy(ret, at, bytes);
+	return at;
+}
+
+static void rescale(const struct vec_call *c, const struct vec_arg *opt, bool overflowed, bool made)
+{
+	double at[5];
+	char *to = clock_of(c, opt, at);
+	struct scale s = { .scale = at[3], .good = (uint64_t)at[4] };
+
+	if (!c->env.scale_interval || !(overflowed || made))
+		return;
+	scale_step(&s, overflowed, c->env.scale_interval);
+	memcpy(to + 3 * sizeof(*at), (double[]){ s.scale, (double)s.good }, 2 * sizeof(*at));
+}
+
+static void step(const struct vec_call *c, const struct vec_arg *opt, struct optim_call *call)
+{
+	double at[5];
+	char *to = clock_of(c, opt, at);
+	struct optim_clock clock = { .step = (uint64_t)at[0], .power = { at[1], at[2] } };
+
+	optim_tick(call->ops, call->hyper, &clock);
+	call->clock = &clock;
+	optim_step(call);
+	memcpy(to, (double[]){ (double)clock.step, clock.power[0], clock.power[1] }, 3 * sizeof(*at));
+}
+
 static int run(struct vec_call *c)
 {
 	struct vec_arg all, *g = &all, *w = &c->out[0], *opt = &c->out[1];
 	uint32_t ng = vec_joined(c->in, c->nin, &all);
 	const struct vec_arg *loss = vec_arg_of(c->in, c->nin, PLAN_SCALAR);
 	const struct optim_ops *o = c->env.optim;
-	double *skipped = vec_scalar(&c->out[2]), clock_at[3];
+	double *skipped = vec_scalar(&c->out[2]), scale;
 	real *state[OPTIM_STATES_MAX] = { NULL }, *next = vec_real(opt);
 	size_t n = vec_params(c, w), tail = vec_len(w) - n, bad;
-	const real *stats = c->nin > ng + 3 ? vec_real(&c->in[ng + 3]) : vec_real(g) + n;
+	const real *stats = c->nin > ng + 3 && c->in[ng + 3].class == PLAN_WEIGHT ? vec_real(&c->in[ng + 3]) :
+		vec_real(g) + n;
 	struct model_param *own = NULL;
-	struct optim_clock clock;
 	struct optim_call call = { .par = c->par, .ops = o, .hyper = c->env.hyper, .state = state, .param = vec_real(w),
 		.grad = vec_real(g), .tensor = c->env.model->param, .ntensors = c->env.model->nparams,
 		.decay_all = c->env.decay_all };
@@ -61,8 +97,12 @@ static int run(struct vec_call *c)
 	if (bad == n)
 		bad += vec_nonfinite(c->par, tail, stats);
 	*skipped = bad < n + tail ? 1 + (double)bad : loss && !isfinite(*vec_scalar(loss)) ? 1 + (double)(n + tail) : 0;
+	rescale(c, opt, bad < n && !(loss && !isfinite(*vec_scalar(loss))), !*skipped);
 	if (*skipped > 0)
 		return 0;
+	scale = vec_scale_of(c->in, c->nin, ng + 3);
+	if (scale > 0)
+		vec_scale(c->par, n, 1 / scale, vec_real(g));
 	if (w->part && !(own = tensors_of(c->env.model, w, &call.ntensors)))
 		return kerr_set(c->e, "opt: a part begins and ends with tensors, and elements %zu to %zu do not", (size_t)w->lo,
 			(size_t)w->hi);
@@ -74,16 +114,8 @@ static int run(struct vec_call *c)
 			state[i] = next;
 			next += n;
 		}
-	memcpy(clock_at, (char *)opt->p + opt->bytes - sizeof(clock_at), sizeof(clock_at));
-	clock = (struct optim_clock){ .step = (uint64_t)clock_at[0], .power = { clock_at[1], clock_at[2] } };
-	optim_tick(o, c->env.hyper, &clock);
-	call.clock = &clock;
-	optim_step(&call);
+	step(c, opt, &call);
 	free(own);
-	clock_at[0] = (double)clock.step;
-	clock_at[1] = clock.power[0];
-	clock_at[2] = clock.power[1];
-	memcpy((char *)opt->p + opt->bytes - sizeof(clock_at), clock_at, sizeof(clock_at));
 	memcpy(vec_real(w) + n, stats, tail * sizeof(*stats));
 	return 0;
 }

@@ -109,6 +109,32 @@ int spec_topology_fits(const struct spec *s, struct planner_mode *mode, struct e
 	return 0;
 }
 
+int spec_scale_wire(const struct spec *s, const json_t *codec, enum robust robust, struct err *e)
+{
+	if (!s->scale_interval || s->mode.local)
+		return 0;
+	if (leaves_out(codec))
+		return err_set(e, ERR_INVALID, "codec: precision fp16 needs codec none, by which a gradient that overflowed is "
+			"seen by all members; precision bf16 goes with any");
+	if (robust != ROBUST_NONE)
+		return err_set(e, ERR_INVALID, "robust: \"%s\" takes a gradient that overflowed for nonsense, and precision "
+			"fp16 needs it to be seen by all members; precision bf16 goes with any", robust_name(robust));
+	return 0;
+}
+
+int spec_scale_fits(const struct spec *s, const struct planner_mode *mode, struct err *e)
+{
+	if (!s->scale_interval)
+		return 0;
+	if (strategy_find(s->strategy)->crew)
+		return err_set(e, ERR_INVALID, "precision fp16 does not go with strategy %s: a member alone cannot tell that "
+			"another member's part of the gradient has overflowed; precision bf16 does", s->strategy);
+	if (mode->grows)
+		return err_set(e, ERR_INVALID, "bucket_bytes does not go with precision fp16: parts of a gradient are given "
+			"before it is known whether it overflowed; precision bf16 does");
+	return 0;
+}
+
 /* Who sums what for whom; guarded means want every contribution at one place. */
 static int read_topology(struct spec *s, const json_t *o, const struct place *at, struct err *e)
 {
@@ -165,5 +191,6 @@ int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e)
 	s->mode = (struct planner_mode){ .equality = "alone" };
 	if (p->mode && p->mode(&(struct plan_results){ s->nsettings, s->setting }, s->plan, &s->mode, &why) < 0)
 		return place_err(&at, e, "%s", why.text);
-	return spec_topology_fits(s, &s->mode, &why) < 0 ? place_err(&at, e, "%s", why.text) : 0;
+	return spec_topology_fits(s, &s->mode, &why) < 0 || spec_scale_fits(s, &s->mode, &why) < 0 ||
+		spec_scale_wire(s, s->codec, s->robust, &why) < 0 ? place_err(&at, e, "%s", why.text) : 0;
 }

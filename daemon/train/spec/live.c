@@ -39,15 +39,15 @@ static const char *const wire_key[] = { "codec", "robust", "error_feedback" };
 #define WIRE_KEYS (sizeof(wire_key) / sizeof(*wire_key))
 
 /* 1: not one of these. The averager reads them out of BEGIN itself. */
-static int wire_set(const char *key, const json_t *v, struct err *e)
+static int wire_set(const struct spec *s, const char *key, const json_t *v, struct err *e)
 {
 	const struct place top = { "" }, at = place_key(&top, key);
 	enum robust robust;
 
 	if (!strcmp(key, "codec"))
-		return coding_check(v, e);
+		return coding_check(v, e) < 0 ? -1 : spec_scale_wire(s, v, ROBUST_NONE, e);
 	if (!strcmp(key, "robust"))
-		return robust_parse(json_string_value(v), &robust, e);
+		return robust_parse(json_string_value(v), &robust, e) < 0 ? -1 : spec_scale_wire(s, NULL, robust, e);
 	if (strcmp(key, "error_feedback"))
 		return 1;
 	return json_is_boolean(v) ? 0 : place_err(&at, e, "must be true or false, and is %s", json_kind(v));
@@ -81,7 +81,7 @@ static int reached_set(const struct spec *s, const char *key, const json_t *v, s
 /* What is no number of the optimizer's. 1: not one of these. */
 static int other_set(const struct spec *s, const char *key, const json_t *v, struct err *e)
 {
-	int rc = wire_set(key, v, e);
+	int rc = wire_set(s, key, v, e);
 
 	if (rc == 1)
 		rc = reached_set(s, key, v, e);

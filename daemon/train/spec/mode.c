@@ -65,7 +65,7 @@ bool spec_mode_fits(const struct spec *s, const json_t *live)
 /* The optimizer's vectors are each peer's own while parameters part, and everybody's otherwise. */
 static int same_state(const struct spec *s, const struct planner_mode *to, struct err *e)
 {
-	bool any = false;
+	bool any = s->scale_interval > 0;       /* the scale of the loss is part of it */
 
 	for (int i = 0; i < s->optim->nstates; i++)
 		any = any || optim_uses_state(s->optim, s->hyper, i);
@@ -90,7 +90,7 @@ static int mode_of(const struct spec *s, const struct plan_result *v, struct pla
 	*ret = (struct planner_mode){ .equality = "alone" };
 	if (p->mode && p->mode(&(struct plan_results){ p->nkeys, (struct plan_result *)v }, s->plan, ret, e) < 0)
 		return -1;
-	return spec_topology_fits(s, ret, e);
+	return spec_topology_fits(s, ret, e) < 0 ? -1 : spec_scale_fits(s, ret, e);
 }
 
 int spec_mode_check(const struct spec *s, const json_t *live, struct err *e)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "common/mem.h"
 #include "common/text.h"
+#include "kernels/scale.h"
 #include "train/spec/int.h"
 
 #define NAMES_MAX 32
@@ -135,6 +136,27 @@ static int read_conv(const json_t *shared, int *ret, struct err *e)
 	return place_unknown(&at, "kind of convolution", name, "auto winograd4 winograd2 direct", e);
 }
 
+/* "loss_scale", in PyTorch's words (torch.amp.GradScaler). */
+static int read_scale(struct spec *s, const json_t *shared, struct err *e)
+{
+	static const char *const known[] = { "init_scale", "growth_interval", NULL };
+	const struct place top = { "" }, at = place_key(&top, "loss_scale"), init = place_key(&at, "init_scale");
+	const json_t *o = json_object_get(shared, "loss_scale");
+	bool scaled = s->precision == PRECISION_FP16;
+
+	if (!scaled)
+		return o ? place_err(&at, e, "is for precision fp16, whose range is too small for gradients as they are") : 0;
+	s->scale_init = SCALE_INIT;
+	s->scale_interval = SCALE_INTERVAL;
+	if (!o)
+		return 0;
+	if (read_object(o, &at, e) < 0 || read_known(o, &at, known, e) < 0 ||
+	    read_real(o, &at, "init_scale", 1, SCALE_MAX, &s->scale_init, e) < 0 ||
+	    read_u32(o, &at, "growth_interval", 1, 1000000, &s->scale_interval, e) < 0)
+		return -1;
+	return scale_ok(s->scale_init) ? 0 : place_err(&init, e, "must be a power of two, and is %g", s->scale_init);
+}
+
 static int read_precision(struct spec *s, const json_t *shared, struct err *e)
 {
 	const struct place top = { "" }, at = place_key(&top, "precision");
@@ -142,13 +164,11 @@ static int read_precision(struct spec *s, const json_t *shared, struct err *e)
 
 	if (read_text(shared, &top, "precision", name, sizeof(name), e) < 0)
 		return -1;
-	s->precision = !strcmp(name, "bf16") ? PRECISION_BF16 : PRECISION_FP32;
-	if (!strcmp(name, "fp16"))
-		return place_err(&at, e, "is fp16, whose range is too small for gradients: bf16 is as short and has fp32's");
+	s->precision = !strcmp(name, "bf16") ? PRECISION_BF16 : !strcmp(name, "fp16") ? PRECISION_FP16 : PRECISION_FP32;
 	if (!strcmp(name, "fp64"))
-		return place_err(&at, e, "is fp64, and state and gradients are in single precision: fp32 or bf16");
-	return s->precision == PRECISION_BF16 || !strcmp(name, "fp32") ? 0 :
-		place_unknown(&at, "precision", name, "fp32 bf16", e);
+		return place_err(&at, e, "is fp64, and state and gradients are in single precision: fp32, bf16 or fp16");
+	return s->precision != PRECISION_FP32 || !strcmp(name, "fp32") ? read_scale(s, shared, e) :
+		place_unknown(&at, "precision", name, "fp32 bf16 fp16", e);
 }
 
 static int read_layer(struct spec *s, int i, const json_t *j, int conv, const struct place *at, struct err *e)

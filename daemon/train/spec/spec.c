@@ -87,7 +87,7 @@ static int read_shared(struct spec *s, struct err *e)
 {
 	static const char *const known[] = { "input", "model", "loss", "optimizer", "clip_norm", "schedule", "target_batch",
 		"strategy", "averaging", "data", "validation", "seed", "stop", "nonfinite_max", "redundancy", "admins", "open",
-		"weights", "conv", "precision", "plan", "name", "local", NULL };
+		"weights", "conv", "precision", "loss_scale", "plan", "name", "local", NULL };
 	const struct place top = { "" }, tb = place_key(&top, "target_batch");
 	const json_t *o = s->shared;
 

@@ -12,6 +12,7 @@
  *     "conv": "auto",                                  how convolutions compute: also winograd4, winograd2 or direct; a
  *                                                      layer's own "winograd" goes first
  *     "precision": "bf16",                             of what products multiply (kernels/mixed.h); absent: fp32
+ *     "loss_scale": {"init_scale":65536, "growth_interval":2000},     of "fp16" (kernels/scale.h)
  *     "loss": "cross_entropy",                         kernels/loss/; a model whose output is [T, V] gives one answer a
  *                                                      position, and the data has T labels a sample. With options:
  *                                                      {"type":"cross_entropy", "label_smoothing":0.1, "ignore":-100},
@@ -118,6 +119,7 @@ struct spec {
 	uint8_t digest[32];                     /* SHA-256 of its canonical text */
 	struct shape input;
 	enum precision precision;               /* of the model's products */
+	double scale_init; uint32_t scale_interval;     /* of the loss, where precision is fp16; else 0 */
 	int nlayers; struct layer_desc *layer;  /* strings live in shared; their arrays are owned */
 	const struct loss_ops *loss;
 	struct loss objective;                  /* that loss with its options, for the model's output */

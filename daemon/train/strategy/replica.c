@@ -59,6 +59,8 @@ void replica_buffers(struct plan *p, const struct view *v, bool accumulate)
 	add(p, "correct", PLAN_SCALAR, 8, false);
 	add(p, "unit", PLAN_SCALAR, 8, false);
 	add(p, "skipped", PLAN_SCALAR, 8, false);
+	if (m->scaled)
+		add(p, "loss_scale", PLAN_SCALAR, 8, false);
 	add(p, "digest", PLAN_SCALAR, 16, false);
 	add(p, "parcel", PLAN_SCALAR, 8, false);
 	add(p, "renewed", PLAN_SCALAR, 8, false);
@@ -68,7 +70,7 @@ void replica_buffers(struct plan *p, const struct view *v, bool accumulate)
 static void micro_batches(struct plan *p, const struct view *v, uint64_t n, bool local, const char *w)
 {
 	struct passes s = passes_of(v);
-	const char *stats = v->profile->stats_bytes ? " stats" : "";
+	const char *stats = v->profile->stats_bytes ? " stats" : "", *scale = v->profile->scaled ? " loss_scale" : "";
 	struct plan_instr *i;
 
 	if (*stats)
@@ -77,12 +79,12 @@ static void micro_batches(struct plan *p, const struct view *v, uint64_t n, bool
 	p->iterations = n;
 	plan_do(p, PLAN_LOAD, 0, "-> batch");
 	passes_forward(p, &s, w);
-	plan_vec(p, 0, "loss", "y! batch -> dy loss correct")->inplace = true;
+	plan_vec(p, 0, "loss", "y! batch -> dy loss correct%s", scale)->inplace = true;
 	passes_backward(p, &s, w);
 	if (local)
-		plan_vec(p, 0, "opt", "g! w opt loss%s -> w opt skipped", stats);
+		plan_vec(p, 0, "opt", "g! w opt loss%s%s -> w opt skipped", stats, scale);
 	else
-		plan_vec(p, 0, "accumulate", "g! batch loss%s -> acc+ unit", stats)->inplace = true;
+		plan_vec(p, 0, "accumulate", "g! batch loss%s%s -> acc+ unit", stats, scale)->inplace = true;
 	/* a step of one's own reads no batch: without a word of it a mark would count one that was never made */
 	i = plan_do(p, PLAN_COMMIT, 0, "batch!%s", local ? " skipped" : "");
 	i->priority = 1;        /* samples count the moment they are in the sum */

@@ -167,7 +167,7 @@ static uint32_t state_rooms(const struct pipe *x, uint32_t s, const struct part 
 	if (!stage_part_learns(o))
 		return 0;
 	to[0] = (struct room){ "w", s, PLAN_WEIGHT, w, 1, FOREVER };
-	to[1] = (struct room){ "opt", s, PLAN_OPTIMIZER, layout_opt_bytes(w, vectors), 1, FOREVER };
+	to[1] = (struct room){ "opt", s, PLAN_OPTIMIZER, layout_opt_bytes(w, vectors, STATE_CLOCK), 1, FOREVER };
 	to[2] = (struct room){ STAGE_BEFORE, s, PLAN_WEIGHT, w, 1, FOREVER };
 	return x->schedule->runs_on ? 3 : 2;
 }
