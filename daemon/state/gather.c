@@ -9,7 +9,7 @@
 
 #define CLOCK_NAME "optimizer.clock"
 
-struct source { const char *path; struct ckpt_head head; int fd; size_t ticks; double clock[STATE_CLOCK_MAX]; };
+struct source { const char *path; struct ckpt_head head; int fd; size_t clock_bytes; double clock[STATE_CLOCK_MAX]; };
 struct found { const struct ckpt_tensor *t; struct source *in; uint64_t lo, n; };    /* of the whole tensor */
 
 /* "NAME@LO": where NAME ends, and LO; 0 when the tensor is whole. */
@@ -68,10 +68,10 @@ static int open_one(struct source *in, struct files *f, struct err *e)
 	if (in->fd < 0)
 		return err_wrap(e, "%s", in->path);
 	clock = ckpt_find(&in->head, CLOCK_NAME);
-	if (!clock || clock->bytes != in->ticks)
-		return err_set(e, ERR_MISMATCH, "%s has no clock of an optimizer%s", in->path, in->ticks >
+	if (!clock || clock->bytes != in->clock_bytes)
+		return err_set(e, ERR_MISMATCH, "%s has no clock of an optimizer%s", in->path, in->clock_bytes >
 			STATE_CLOCK * sizeof(double) ? " with the scale of a loss" : "");
-	return read_at(f, in, clock, 0, in->clock, in->ticks, e);
+	return read_at(f, in, clock, 0, in->clock, in->clock_bytes, e);
 }
 
 /* The clock that counts the steps of what is gathered: of the first that has more of the state than a clock. A part
@@ -93,7 +93,7 @@ static int open_all(struct source *in, size_t n, struct files *f, struct err *e)
 			return -1;
 	one = clock_of(in, n);
 	for (const struct source *x = one; x < in + n; x++)
-		if (x->head.n > 1 && memcmp(x->clock, one->clock, x->ticks))
+		if (x->head.n > 1 && memcmp(x->clock, one->clock, x->clock_bytes))
 			return err_set(e, ERR_MISMATCH, "%s is of step %.0f, and %s of step %.0f: not of one epoch", x->path,
 				x->clock[0], one->path, one->clock[0]);
 	return n ? 0 : err_set(e, ERR_NOT_FOUND, "no checkpoint");
@@ -160,7 +160,7 @@ int shard_gather(struct shard *s, uint32_t shards, struct files *f, const char *
 	int rc;
 
 	for (size_t i = 0; i < n; i++)
-		in[i] = (struct source){ .path = path[i], .fd = -1, .ticks = shard_clock_bytes(s) };
+		in[i] = (struct source){ .path = path[i], .fd = -1, .clock_bytes = shard_clock_bytes(s) };
 	rc = open_all(in, n, f, e);
 	for (int read = 0; read < 2; read++)
 		for (uint32_t k = 0; k < shards && rc == 0; k++)

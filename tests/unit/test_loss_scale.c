@@ -102,6 +102,24 @@ static void an_overflow_changes_nothing_but_the_scale(void **state)
 	}
 }
 
+/* Running statistics behind the mean that are not finite are an overflow of somebody's activations. */
+static void statistics_may_overflow(void **state)
+{
+	struct vec_arg in[3], out[3];
+	struct steps s;
+
+	steps_open(&s, 1024);
+	for (size_t i = 0; i < s.b.len; i++)
+		s.g[i] = i == s.b.n ? NAN : 0.125f;
+	in[0] = (struct vec_arg){ s.g, s.b.len * sizeof(real), PLAN_WEIGHT_GRAD };
+	in[1] = out[0] = (struct vec_arg){ s.w, s.b.len * sizeof(real), PLAN_WEIGHT };
+	in[2] = out[1] = (struct vec_arg){ s.opt, s.bytes, PLAN_OPTIMIZER };
+	out[2] = (struct vec_arg){ &s.skipped, 8, PLAN_SCALAR };
+	assert_int_equal(vbed_call(&s.b, "opt", in, 3, out, 3, &s.e), 0);
+	assert_true(s.skipped == 1 + (double)s.b.n && clock_of(&s, 0) == 0 && clock_of(&s, 3) == 512);
+	steps_close(&s);
+}
+
 /* A loss that is no number is a fault of the model, which no scale mends. */
 static void a_bad_loss_leaves_the_scale(void **state)
 {
@@ -232,7 +250,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_scale_halves_and_doubles), cmocka_unit_test(an_overflow_changes_nothing_but_the_scale),
-		cmocka_unit_test(a_bad_loss_leaves_the_scale), cmocka_unit_test(a_scaled_step_is_the_same),
+		cmocka_unit_test(statistics_may_overflow), cmocka_unit_test(a_bad_loss_leaves_the_scale),
+		cmocka_unit_test(a_scaled_step_is_the_same),
 		cmocka_unit_test(sums_are_of_what_was_not_scaled), cmocka_unit_test(an_overflow_stays_in_the_sum),
 		cmocka_unit_test(the_gradient_of_the_loss_is_scaled),
 	};

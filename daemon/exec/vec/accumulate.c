@@ -47,7 +47,7 @@ static int run(struct vec_call *c)
 	how.factor = n / how.unit;
 	if (scale > 0) {
 		how.factor /= scale;
-		how.over  = !how.bad && vec_nonfinite(c->par, vec_len(&c->in[0]), vec_real(&c->in[0])) < vec_len(&c->in[0]);
+		how.over = !how.bad && vec_nonfinite(c->par, vec_len(&c->in[0]), vec_real(&c->in[0])) < vec_len(&c->in[0]);
 	}
 	if (apart && (apart->bytes != c->out[2].bytes || apart->class != PLAN_WEIGHT_GRAD))
 		return kerr_set(c->e, "accumulate: what lies apart has %zu bytes, and its sum %zu", apart->bytes,

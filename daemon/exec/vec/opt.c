@@ -46,11 +46,13 @@ static char *clock_of(const struct vec_call *c, const struct vec_arg *opt, doubl
 static void rescale(const struct vec_call *c, const struct vec_arg *opt, bool overflowed, bool made)
 {
 	double at[5];
-	char *to = clock_of(c, opt, at);
-	struct scale s = { .scale = at[3], .good = (uint64_t)at[4] };
+	struct scale s;
+	char *to;
 
 	if (!c->env.scale_interval || !(overflowed || made))
 		return;
+	to = clock_of(c, opt, at);
+	s = (struct scale){ .scale = at[3], .good = (uint64_t)at[4] };
 	scale_step(&s, overflowed, c->env.scale_interval);
 	memcpy(to + 3 * sizeof(*at), (double[]){ s.scale, (double)s.good }, 2 * sizeof(*at));
 }
@@ -74,6 +76,7 @@ static int run(struct vec_call *c)
 	const struct vec_arg *loss = vec_arg_of(c->in, c->nin, PLAN_SCALAR);
 	const struct optim_ops *o = c->env.optim;
 	double *skipped = vec_scalar(&c->out[2]), scale;
+	bool bad_loss = loss && !isfinite(*vec_scalar(loss));
 	real *state[OPTIM_STATES_MAX] = { NULL }, *next = vec_real(opt);
 	size_t n = vec_params(c, w), tail = vec_len(w) - n, bad;
 	const real *stats = c->nin > ng + 3 && c->in[ng + 3].class == PLAN_WEIGHT ? vec_real(&c->in[ng + 3]) :
@@ -96,8 +99,8 @@ static int run(struct vec_call *c)
 	bad = vec_nonfinite(c->par, n, vec_real(g));
 	if (bad == n)
 		bad += vec_nonfinite(c->par, tail, stats);
-	*skipped = bad < n + tail ? 1 + (double)bad : loss && !isfinite(*vec_scalar(loss)) ? 1 + (double)(n + tail) : 0;
-	rescale(c, opt, bad < n && !(loss && !isfinite(*vec_scalar(loss))), !*skipped);
+	*skipped = bad < n + tail || bad_loss ? 1 + (double)bad : 0;
+	rescale(c, opt, *skipped > 0 && !bad_loss, !*skipped);
 	if (*skipped > 0)
 		return 0;
 	scale = vec_scale_of(c->in, c->nin, ng + 3);
