@@ -84,12 +84,6 @@ static void plain(const struct coding *c, uint64_t off, size_t n, struct reduce_
 	}
 }
 
-void reduce_forgive(struct reduce_term *t, size_t terms)
-{
-	for (size_t i = 0; i < terms; i++)
-		t[i].bad = false;
-}
-
 int reduce_part(const struct coding *c, uint64_t off, size_t n, struct reduce_term *t, size_t terms,
 	uint64_t total_weight, enum robust robust, float *out)
 {

@@ -37,8 +37,6 @@ struct reduce_term {
 	bool bad;                               /* out: holds a number that is not finite */
 	bool odd;                               /* out: far from all others (with a robust mean only) */
 };
-/* What is not finite is meant to be there, and stays in the mean. */
-void reduce_forgive(struct reduce_term *t, size_t terms);
 /* All terms, block by block while a block is in cache. -1: some are bad, and out means nothing. */
 int reduce_part(const struct coding *c, uint64_t off, size_t n, struct reduce_term *t, size_t terms,
 	uint64_t total_weight, enum robust robust, float *out);

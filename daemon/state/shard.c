@@ -32,6 +32,14 @@ void *shard_clock(const struct shard *s)
 	return (char *)s->block + s->w_bytes + s->opt_bytes - shard_clock_bytes(s);
 }
 
+double shard_scale(const struct shard *s)
+{
+	double c[STATE_CLOCK_MAX] = { 0 };
+
+	memcpy(c, shard_clock(s), shard_clock_bytes(s));
+	return c[STATE_CLOCK];
+}
+
 void *shard_extra(const struct shard *s, uint32_t k)
 {
 	return (char *)s->block + s->w_bytes + s->opt_bytes + k * s->w_bytes;

@@ -48,6 +48,7 @@ static inline void *shard_stats(const struct shard *s)  /* behind the parameters
 static inline size_t shard_clock_bytes(const struct shard *s) { return layout_clock(s->l) * sizeof(double); }
 static inline void *shard_opt(const struct shard *s) { return (char *)s->block + s->w_bytes; }
 void *shard_clock(const struct shard *s);       /* layout_clock(s->l) doubles */
+double shard_scale(const struct shard *s);      /* of the loss, as the clock has it; 0: it is not scaled */
 void *shard_extra(const struct shard *s, uint32_t k);
 
 void shard_clock_reset(struct shard *s);        /* no step was made yet */

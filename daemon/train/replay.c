@@ -292,7 +292,7 @@ static int open_peer(struct replayer *r, struct peer *p, struct err *e)
 	model_init(r->model, r->s->seed, shard_w(s));
 	model_init_buffers(r->model, (real *)shard_w(s) + r->model->nparam);
 	shard_clock_reset(s);
-	replay_scale(p);
+	p->scale = shard_scale(s);
 	shard_begin(s);
 	if (place(p, PLACE_w, s->w_bytes, shard_w(s), e) < 0 || place(p, PLACE_opt, s->opt_bytes, shard_opt(s), e) < 0 ||
 	    place(p, PLACE_acc, w, NULL, e) < 0 || place(p, PLACE_g, w, NULL, e) < 0 ||

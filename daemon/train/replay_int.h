@@ -117,7 +117,6 @@ int replay_keep(struct replayer *r, const struct shard *s, uint64_t epoch, struc
 int replay_loss(struct micro *m, const struct begun *op, const json_t *j, struct err *e);
 /* Of another VEC that has ended. What the line says of scalars has to be the same here. */
 int replay_vec(struct replayer *r, struct peer *p, const struct begun *op, const json_t *j, struct err *e);
-void replay_scale(struct peer *p);              /* the state is another one, or a step was made */
 int replay_place(const char *name);             /* -1: no vector */
 const char *replay_name(const char *name);      /* parts of a gradient, "grad.N", are one vector here */
 /* Is that what strategies do with vectors? ERR_CORRUPT: none does; a function trusts in what it is given. */

@@ -443,7 +443,7 @@ static int take_adopted(struct replayer *r, struct peer *p, const json_t *j, str
 	p->epoch = epoch;
 	p->adopted++;
 	memcpy(p->shard.block, found->block, p->shard.bytes);
-	replay_scale(p);
+	p->scale = shard_scale(&p->shard);
 	for (int k = 0; k < PLACES; k++) {
 		p->v[k].writes++;
 		p->v[k].program = 0;

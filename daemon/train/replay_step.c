@@ -13,15 +13,6 @@ static const char *const place_name[PLACES] = { "w", "opt", "anchor", "momentum"
 static const char *const scalar_name[] = { "loss", "correct", "unit", "skipped", "parcel", "renewed", "digest",
 	"loss_scale" };
 
-void replay_scale(struct peer *p)
-{
-	double clock[STATE_CLOCK_MAX] = { 0 };
-
-	if (p->shard.l->scale > 0)
-		memcpy(clock, shard_clock(&p->shard), sizeof(clock));
-	p->scale = clock[STATE_CLOCK];
-}
-
 int replay_place(const char *name)
 {
 	for (int i = 0; i < PLACES; i++)
@@ -146,7 +137,7 @@ static int scalars(struct peer *p, const struct call *c, const json_t *j, const 
 		if (!strcmp(name[k], "unit")) {
 			p->unit = v;
 		} else if (!strcmp(name[k], "skipped")) {
-			replay_scale(p);
+			p->scale = shard_scale(&p->shard);
 		} else if (!strcmp(name[k], "renewed")) {
 			p->renewed = true;
 			p->work_epoch = p->epoch;

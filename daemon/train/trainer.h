@@ -219,8 +219,8 @@ struct trainer_view {
 	uint64_t stale, stale_most;
 };
 void trainer_view(const struct trainer *t, struct trainer_view *ret);
-/* A gradient that is not finite may have overflowed, by a scale of the loss that can be halved: whoever gives one to a
- * round says so, and the step that all leave out halves it. */
+/* A gradient in a round that is not finite may have overflowed, by a scale of the loss that can still be halved: the
+ * step that all members leave out halves it (avg_cb.overflows). */
 bool trainer_overflows(const struct trainer *t);
 /* {text, plans: [micro-batch, round], predicted: [{us, peak_bytes, stuck}], peak_bytes}, for `run plan`; the last is
  * of the whole run (0 of a crew), the others count what each program finds the first time. */

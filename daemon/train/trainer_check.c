@@ -186,21 +186,6 @@ void check_batch(struct trainer *t, double loss)
 	halt(t, &e);
 }
 
-/* The state's, which no step is working on now. */
-static double scale_of(const struct trainer *t)
-{
-	double clock[STATE_CLOCK_MAX] = { 0 };
-
-	if (trainer_shard(t)->l->scale > 0)
-		memcpy(clock, shard_clock(trainer_shard(t)), sizeof(clock));
-	return clock[STATE_CLOCK];
-}
-
-void scale_look(struct trainer *t)
-{
-	t->loss_scale = scale_of(t);
-}
-
 bool trainer_overflows(const struct trainer *t)
 {
 	return t->loss_scale > 1 && !t->s->mode.local;
@@ -210,7 +195,7 @@ void check_scale(struct trainer *t)
 {
 	double was = t->loss_scale;
 
-	scale_look(t);
+	t->loss_scale = shard_scale(trainer_shard(t));
 	if (t->loss_scale == was)
 		return;
 	if (t->loss_scale > was) {

@@ -411,7 +411,6 @@ int eval_plan_json(struct trainer *t, bool draw, struct buf *text, json_t **ret,
 /* trainer_check.c */
 void check_batch(struct trainer *t, double loss);       /* after each micro-batch's loss */
 void check_step(struct trainer *t, double skipped);
-void scale_look(struct trainer *t);             /* the state is another one */
 void check_scale(struct trainer *t);            /* a step has ended, made or not; what halved the scale is no fault */
 void check_resume(struct trainer *t);           /* after a halt */
 

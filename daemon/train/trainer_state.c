@@ -207,7 +207,7 @@ static int adopt(struct trainer *t, uint64_t epoch, const json_t *live, const ui
 {
 	if (shard_clock_look(trainer_shard(t), e) < 0)
 		return -1;
-	scale_look(t);
+	t->loss_scale = shard_scale(trainer_shard(t));
 	if (live && spec_live_apply(t->s, live, t->hyper, &t->clip_norm, e) < 0)
 		return -1;
 	t->target = spec_live_target(t->s, live);

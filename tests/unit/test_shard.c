@@ -268,7 +268,7 @@ static void test_scaled(void **state)
 	assert_int_equal(shard_new(&t, &l, (struct extent){ 1024, 2048 }, none, &e), 0);
 	fresh(m, &s);
 	clock = shard_clock(&s);
-	assert_true(clock[3] == 1024 && clock[4] == 0);
+	assert_true(clock[3] == 1024 && clock[4] == 0 && shard_scale(&s) == 1024);
 	for (size_t i = 0; i < sizeof(bad_scale) / sizeof(*bad_scale); i++) {
 		clock[3] = bad_scale[i];
 		want_bad(&s, "has no scale of a loss");
