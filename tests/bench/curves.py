@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Do four peers learn as one does? The same spec, seed and target batch on real daemons, PEERS of them against one, on MNIST and
-CIFAR-10; JSON out. The rival is the one peer, the yardstick one peer with other seeds.
+"""Do four peers learn as one does, or one in half precision as one in single? The same spec, seed and target batch on real
+daemons, PEERS of them (or one in PRECISION) against one, on MNIST, CIFAR-10 and tiny Shakespeare; JSON out. The rival is the one
+peer in single precision, the yardstick one such peer with other seeds.
 
-usage: tests/bench/curves.py HIVEMINDD [--data FOLDER] [--sets mnist,cifar] [--peers 4] [--epochs 120] [--window 10] [--seeds 3] [--ms 5]
+usage: tests/bench/curves.py HIVEMINDD [--data FOLDER] [--sets mnist,cifar,text] [--peers 4 | --precision bf16|fp16] [--epochs 120]
+                             [--window 10] [--seeds 3] [--ms 5]
 train: mean loss of every WINDOW epochs, of all peers and seeds; held_out: loss of the same held-out samples at the same epochs.
-same_seed: between PEERS and one of a seed: what working together changes. other_seed: between seeds of one peer: what chance
+same_seed: between the two of a seed: what working together, or rounding, changes. other_seed: between seeds of one peer: what chance
 changes. Of both the largest difference, the root mean square and the mean, which is near 0 when nobody is behind. The ledger gives positions in the order in which peers come
 for them, so an epoch of PEERS has almost, but not exactly, the samples of an epoch of one, and a few more where several are in
 the middle of a micro-batch when the target is reached (samples_per_epoch); exactness for equal samples is test_b01_64's. Each
-micro-batch sleeps MS first, so that epochs are longer than round trips and peers do not fight for processors.
+micro-batch sleeps MS first (but with --precision, and for text), so that epochs are longer than round trips and peers do not fight
+for processors. One peer in PRECISION has the very samples of the other in the very order.
 The curves coincide, status 0, when for train and held_out the first root mean square is at most BOUND times the second. FOLDER
-(default: $HIVEMIND_DATA, or shared/data beside the source tree) has mnist/ and cifar10-jpeg/cifar10-jpeg.tar.gz; what is not there
-is skipped and named."""
+(default: $HIVEMIND_DATA, or shared/data beside the source tree) has mnist/, cifar10-jpeg/cifar10-jpeg.tar.gz and
+tinyshakespeare/input.txt; what is not there is skipped and named."""
 import argparse
 import contextlib
 import gzip
@@ -29,15 +32,19 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from swarm import Daemon, Failed, kill_all, new_key
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-BATCH, BOUND, HELD_OUT = 32, 1.0, 0.05
+BATCH, TARGET, BOUND, HELD_OUT = 32, 512, 1.0, 0.05
+SGD = {'name': 'sgd', 'lr': 0.02, 'momentum': 0.9}
 LINEAR = [{'type': 'flatten'}, {'type': 'linear', 'out': 64}, {'type': 'relu'}, {'type': 'linear', 'out': 10}]
 CONV = [{'type': 'conv2d', 'out': 16, 'kernel': 3, 'padding': 1}, {'type': 'relu'}, {'type': 'maxpool2d', 'kernel': 2}]
 SETS = {
-	'mnist': {'input': [1, 28, 28], 'model': LINEAR, 'kind': 'idx', 'path': 'mnist', 'look': 'mnist/train-images-idx3-ubyte.gz', 'lr': 0.02,
+	'mnist': {'input': [1, 28, 28], 'model': LINEAR, 'kind': 'idx', 'path': 'mnist', 'look': 'mnist/train-images-idx3-ubyte.gz', 'optimizer': SGD,
 		'steps': [{'type': 'normalize', 'mean': 33.3, 'std': 78.6}]},
 	'cifar': {'input': [3, 32, 32], 'model': CONV * 2 + LINEAR, 'kind': 'tar', 'path': 'cifar10-jpeg/cifar10-jpeg.tar.gz',
-		'look': 'cifar10-jpeg/cifar10-jpeg.tar.gz', 'lr': 0.02,
+		'look': 'cifar10-jpeg/cifar10-jpeg.tar.gz', 'optimizer': SGD,
 		'steps': [{'type': 'normalize', 'mean': [125.3, 123.0, 113.9], 'std': [63.0, 62.1, 66.7]}]},
+	'text': {'model': {'zoo': 'gpt2', 'layers': 4, 'width': 128, 'heads': 4, 'vocab': 256, 'positions': 64, 'context': 64, 'dropout': 0},
+		'kind': 'text', 'path': 'tinyshakespeare/input.txt', 'look': 'tinyshakespeare/input.txt', 'target': 64, 'batch': 16,
+		'optimizer': {'name': 'adamw', 'lr': 0.001, 'weight_decay': 0.1}, 'clip_norm': 1},
 }
 
 
@@ -47,10 +54,12 @@ def default_data():
 
 def spec_of(name, what, seed, target, stop, **more):
 	"""A run over a row of SETS; more: keys that replace or join the others."""
-	return {'name': name, 'input': what['input'], 'model': what['model'], 'loss': 'cross_entropy', 'target_batch': target, 'seed': seed,
-		'optimizer': {'name': 'sgd', 'lr': what['lr'], 'momentum': 0.9}, 'strategy': 'hivemind', 'stop': stop,
-		'data': {'name': name, 'kind': what['kind'], 'steps': what['steps']}, 'validation': {'split': HELD_OUT, 'every': 10},
-		'local': {'data': what['at'], 'batch': BATCH, 'threads': 1, 'checkpoint_every': 0, 'hold': True}, **more}
+	data = {'name': name, 'kind': what['kind'], **({'steps': what['steps']} if 'steps' in what else {})}
+	own = {k: what[k] for k in ('input', 'clip_norm') if k in what}
+	return {'name': name, **own, 'model': what['model'], 'loss': 'cross_entropy',
+		'target_batch': target, 'seed': seed, 'optimizer': what['optimizer'], 'strategy': 'hivemind', 'stop': stop, 'data': data,
+		'validation': {'split': HELD_OUT, 'every': 10},
+		'local': {'data': what['at'], 'batch': what.get('batch', BATCH), 'threads': 1, 'checkpoint_every': 0, 'hold': True}, **more}
 
 
 @contextlib.contextmanager
@@ -108,10 +117,11 @@ def epochs_of(d, run, seconds=30):
 	return d.wait(all_of_them, seconds, f'{last} epochs in the database')
 
 
-def train(options, what, peers, seed):
+def train(options, what, peers, seed, **more):
 	with swarm_of(options.hivemindd, peers) as all_:
-		what = dict(what, model=[{'type': 'sleep', 'fwd_ms': options.ms, 'bwd_ms': 0}] + what['model'])
-		spec = spec_of('curves', what, seed, options.target, {'epochs': options.epochs})
+		if isinstance(what['model'], list) and not options.precision:
+			what = dict(what, model=[{'type': 'sleep', 'fwd_ms': options.ms, 'bwd_ms': 0}] + what['model'])
+		spec = spec_of('curves', what, seed, options.target or what.get('target', TARGET), {'epochs': options.epochs}, **more)
 		run, begun = begin(all_, spec)
 		ended(all_, 'curves', options.limit)
 		rows = [epochs_of(d, run) for d in all_]
@@ -170,16 +180,19 @@ def unpacked(what, data, folder):
 def compare(options, name, folder):
 	what = dict(SETS[name], at=unpacked(SETS[name], options.data, folder))
 	one, many = [], []
+	other_name = options.precision or 'many'
+	peers, more = (1, {'precision': options.precision}) if options.precision else (options.peers, {})
 	for seed in range(1, options.seeds + 1):        # in turns
 		one.append(train(options, what, 1, seed))
-		many.append(train(options, what, options.peers, seed))
-	out = {'set': name, 'target_batch': options.target, 'batch': BATCH, 'epochs': options.epochs, 'seeds': options.seeds, 'coincide': True}
+		many.append(train(options, what, peers, seed, **more))
+	out = {'set': name, 'target_batch': options.target or what.get('target', TARGET), 'batch': what.get('batch', BATCH),
+		'epochs': options.epochs, 'seeds': options.seeds, 'coincide': True}
 	for key in ('train', 'held_out'):
 		same, other = apart(zip(many, one), key), apart(itertools.combinations(one, 2), key)
 		ratio = same['rms'] / max(other['rms'], 1e-12)
-		out[key] = {'one': curve(one, key), 'many': curve(many, key), 'same_seed': same, 'other_seed': other, 'ratio': round(ratio, 3)}
+		out[key] = {'one': curve(one, key), other_name: curve(many, key), 'same_seed': same, 'other_seed': other, 'ratio': round(ratio, 3)}
 		out['coincide'] = out['coincide'] and ratio <= BOUND
-	for who, runs in (('one', one), ('many', many)):
+	for who, runs in (('one', one), (other_name, many)):
 		out[who] = {key: figures(runs, key, d) for key, d in (('held_out_loss', 5), ('held_out_accuracy', 4), ('samples_per_epoch', 1),
 			('seconds', 1))}
 		out[who]['members_min'] = min(r['members'] for r in runs)
@@ -192,7 +205,8 @@ def main():
 	parser.add_argument('--data', default=default_data())
 	parser.add_argument('--sets', default=','.join(SETS))
 	parser.add_argument('--peers', type=int, default=4)
-	parser.add_argument('--target', type=int, default=512, help='target batch size')
+	parser.add_argument('--precision', choices=['bf16', 'fp16'], help='one peer in it against one in single precision')
+	parser.add_argument('--target', type=int, help='target batch size (512; of text 64)')
 	parser.add_argument('--epochs', type=int, default=120)
 	parser.add_argument('--window', type=int, default=10)
 	parser.add_argument('--seeds', type=int, default=3)
@@ -202,7 +216,7 @@ def main():
 	names = options.sets.split(',')
 	if not set(names) <= set(SETS) or options.seeds < 2 or options.peers < 2 or not 0 < options.window <= options.epochs:
 		parser.error(f'--sets is of {", ".join(SETS)}, --seeds and --peers are at least 2, --window is 1 to --epochs')
-	out = {'bench': 'curves', 'peers': options.peers, 'bound': BOUND, 'sets': [], 'skipped': []}
+	out = {'bench': 'curves', **({'precision': options.precision} if options.precision else {'peers': options.peers}), 'bound': BOUND, 'sets': [], 'skipped': []}
 	folder = tempfile.mkdtemp(prefix='hivemind-bench.')
 	try:
 		for name in names:

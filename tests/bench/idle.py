@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from curves import SETS, begin, default_data, spec_of, swarm_of
+from curves import SETS, SGD, begin, default_data, spec_of, swarm_of
 from swarm import end_in_order, machine, spread
 
 TICKS = os.sysconf('SC_CLK_TCK')
@@ -53,7 +53,7 @@ def window(seconds, daemons=()):
 
 def train(options, target):
 	with swarm_of(options.hivemindd, options.peers) as all_:
-		what = dict(SETS['mnist'], at=os.path.join(options.data, 'mnist'), model={'zoo': 'lenet5'}, lr=0.01)
+		what = dict(SETS['mnist'], at=os.path.join(options.data, 'mnist'), model={'zoo': 'lenet5'}, optimizer=dict(SGD, lr=0.01))
 		spec = spec_of('idle', what, 1, target, {'epochs': 10**9}, validation={'split': 0, 'every': 0})
 		spec['local']['batch'] = options.batch
 		begin(all_, spec)
