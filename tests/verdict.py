@@ -1,7 +1,10 @@
-"""What the failing seeds of the simulator mean: known, found or broken (tests/run asks, tests/verdict-test proves it).
+"""What the failing and late seeds of the simulator mean (tests/run asks, tests/verdict-test proves it).
 
-A scenario program says `SEED=n NAME: message` of each seed that failed and ends every scenario with
-`ok NAME: n seeds, n failed, ...` or `not ok NAME: ...`. A failing seed is
+A scenario program says `SEED=n NAME: message` of each seed that failed, `LATE=n NAME: message` of each that missed a bound of
+time, counts or luck, and ends every scenario with `ok NAME: n seeds, n failed, n late, ...` or `not ok NAME: ...`. It has
+drawn more seeds itself, up to LATE_OF, when one was late. More than LATE_MOST of LATE_OF late seeds are red, and so is one
+that was run alone (a row of a fault that was mended); fewer are printed, and no more. Builds with sanitizers do not judge
+it: virtual time is the same there. A failing seed is
   known   when tests/known has its scenario and its message, numbers left out; a row covers 5 of 12 seeds, more is red;
   else the scenario is drawn again with DRAWN seeds more (as many as DRAW_SECONDS allow, DRAW_LEAST at least):
   broken  when RED or more of these fail: red;
@@ -16,9 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 DRAWN, DRAW_SECONDS, DRAW_LEAST, RED = 50, 60, 5, 3
 FIRST_MOST = 4
 KNOWN_OF, KNOWN_MOST = 12, 5
+LATE_OF, LATE_MOST = 12, 2
 FAILED = re.compile(r'^SEED=(\d+) (\w+): (.*)$', re.M)
+LATE = re.compile(r'^LATE=(\d+) (\w+): (.*)$', re.M)
 NUMBER = re.compile(r'(?<!\w)-?\d+\.\d+(e[-+]?\d+)?|\b(?=[0-9a-f]*[0-9])[0-9a-f]{4,}\b|(?<!\w)-\d+|\d+')
-ENDED = re.compile(r'^(ok|not ok) (\w+): (\d+) seeds, (\d+) failed', re.M)
+ENDED = re.compile(r'^(ok|not ok) (\w+): (\d+) seeds, (\d+) failed, (\d+) late', re.M)
 
 
 def plain(message):
@@ -61,17 +66,22 @@ class Failure:
 		return f'SEED={self.seed} {self.program} {self.scenario}'
 
 
+class Said:
+	"""What a scenario program has said. ran: seeds by scenario; failures, late: [Failure]."""
+	def __init__(self, ran, failures, late):
+		self.ran, self.failures, self.late = ran, failures, late
+
+
 def read(program, text):
-	"""What a scenario program has said: ({scenario: seeds that ran}, [Failure]), or None when that is not all that it should
-	have said."""
-	ran = {m[1]: (int(m[2]), int(m[3])) for m in ENDED.findall(text)}
-	failures = [Failure(program, m[1], int(m[0]), m[2]) for m in FAILED.findall(text)]
-	for scenario, (_, failed) in ran.items():
-		if failed != sum(f.scenario == scenario for f in failures):
+	"""A program's Said, or None when that is not all that it should have said."""
+	ended = {m[1]: [int(n) for n in m[2:]] for m in ENDED.findall(text)}
+	seeds = [[Failure(program, m[1], int(m[0]), m[2]) for m in of.findall(text)] for of in (FAILED, LATE)]
+	for scenario, (_, *counts) in ended.items():
+		if counts != [sum(f.scenario == scenario for f in some) for some in seeds]:
 			return None
-	if not ran or any(f.scenario not in ran for f in failures):
+	if not ended or any(f.scenario not in ended for some in seeds for f in some):
 		return None
-	return {s: n for s, (n, _) in ran.items()}, failures
+	return Said({s: n[0] for s, n in ended.items()}, *seeds)
 
 
 def scenarios(text):
@@ -81,36 +91,40 @@ def scenarios(text):
 def draw(program, scenario, first, seeds, seconds, env, prefix=()):
 	"""More seeds of one scenario: (how many ran, [Failure]), or None when the program did not come to its end."""
 	more = {**os.environ, **env, 'SEED': str(first), 'SEEDS': str(seeds), 'SEEDS_SECONDS': str(seconds),
-		'SEEDS_LEAST': str(DRAW_LEAST), 'TWICE': '0'}
+		'SEEDS_LEAST': str(DRAW_LEAST), 'TWICE': '0', 'LATE_DRAWN': '1'}
 	more.pop('SEEDS_MOST', None)
 	p = subprocess.run([*prefix, program, scenario], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
 		stderr=subprocess.DEVNULL, env=more, check=False)
 	said = read(program, p.stdout.decode('utf-8', 'replace'))
-	return (said[0][scenario], said[1]) if said and scenario in said[0] else None
+	return (said.ran[scenario], said.failures) if said and scenario in said.ran else None
 
 
 class Judge:
 	"""Gathers what all scenario programs of a build have said, then says what it means. draw: as above."""
 	def __init__(self, known, say=print, draw=draw, cores=1):
 		self.known, self.say, self.draw, self.cores = known, say, draw, cores
-		self.ran, self.failures = {}, []
-		self.before = set()             # (scenario, seed) that failed in a build before: judged there
-		self.found, self.known_seeds, self.first = [], 0, 0
+		self.judges_late, self.alone = True, set()      # (program, scenario) of which a seed that ran alone was late
+		self.ran, self.failures, self.late = {}, [], []
+		self.before = set()             # (scenario, seed) that failed or was late in a build before: judged there
+		self.found, self.known_seeds, self.late_seeds, self.first = [], 0, 0, 0
 
 	def add(self, program, text):
 		said = read(program, text)
 		if said is None:
 			return False
-		for scenario, n in said[0].items():
+		for scenario, n in said.ran.items():
 			key = (program, scenario)
 			self.ran[key] = self.ran.get(key, 0) + n
-		self.failures += said[1]
+			if n == 1 and any(f.scenario == scenario for f in said.late):
+				self.alone.add(key)
+		self.failures += said.failures
+		self.late += said.late
 		return True
 
 	def verdicts(self, first, env):
 		"""{(program, scenario): why} of what is red, among what was added since the last call. first: where new seeds are
 		drawn from."""
-		red, by = {}, {}
+		red, by = self.too_late(), {}
 		for f in self.failures:
 			if (f.name(), f.seed) not in self.before:
 				by.setdefault((f.program, f.scenario), []).append(f)
@@ -120,7 +134,7 @@ class Judge:
 			self.known_seeds += len(failures) - len(new)
 			why = self.too_often(key, [f for f in failures if f not in new], first, env)
 			if why:
-				red[key] = why
+				red.setdefault(key, why)
 			by[key] = new
 			self.first += len(new)
 		by = {key: new for key, new in by.items() if new}
@@ -135,7 +149,23 @@ class Judge:
 			why = self.drawn(new, more)
 			if why:
 				red[key] = why
-		self.ran, self.failures = {}, []
+		self.ran, self.failures, self.late, self.alone = {}, [], [], set()
+		return red
+
+	def too_late(self):
+		"""The scenarios of which too many seeds were late; says all of them."""
+		by = {}
+		for f in self.late:
+			by.setdefault((f.program, f.scenario), []).append(f)
+			if (f.name(), f.seed) not in self.before:
+				self.late_seeds += 1
+				self.say(f'    | late: {f.name()}: {f.message}\n    | {f.replay()}')
+			self.before.add((f.name(), f.seed))
+		if not self.judges_late:
+			return {}
+		red = {key: 'a seed that was mended is late' for key in by if key in self.alone}
+		red.update((key, f'{len(late)} of {self.ran[key]} seeds are late, {LATE_MOST} of {LATE_OF} may be') for key, late in by.items()
+			if len(late) * LATE_OF > LATE_MOST * max(self.ran[key], LATE_OF))
 		return red
 
 	def too_often(self, key, failures, first, env):

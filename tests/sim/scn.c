@@ -16,8 +16,11 @@
 #include "sim.h"
 
 #define CPU_SECONDS 150                 /* of one seed, under sanitizers, too: more is a call that never ends */
+/* So many of so many seeds of a scenario may be late; where fewer ran, more are drawn after the first late one. */
+#define LATE_MOST 2
+#define LATE_OF 12
 
-struct outcome { uint64_t hash, events; char why[512]; };       /* why: empty when all is well */
+struct outcome { uint64_t hash, events; char why[512], late[512]; };    /* each: empty when all is well */
 
 static uint64_t number(const char *name, uint64_t def)
 {
@@ -33,6 +36,7 @@ static void once(const struct scn *c, uint64_t seed, struct outcome *ret)
 
 	c->run(s);
 	snprintf(ret->why, sizeof(ret->why), "%s", sim_failed(s) ? sim_failed(s) : "");
+	snprintf(ret->late, sizeof(ret->late), "%s", sim_was_late(s) ? sim_was_late(s) : "");
 	ret->hash = sim_hash(s);
 	sim_stats(s, &st);
 	ret->events = st.events;
@@ -138,48 +142,69 @@ struct wish {
 	uint64_t first, seeds, twice;
 	uint64_t seconds, least;        /* no new seed after so many seconds, when so many have run; 0 = no limit */
 	bool apart, hashes;
-	regex_t *wanted;                /* of a planted bug: go on until a failure says this; NULL = until the first one */
+	uint64_t late_drawn;            /* so many seeds run at least when one of them is late */
+	regex_t *wanted;                /* of a planted bug: go on until a verdict says this; NULL = until the first one */
 	int child;                      /* -1, or: this is a seed's process, which ends with this status */
 };
 
-static bool enough(const struct wish *w, uint64_t ran, bool seen, time_t began)
+/* Of a scenario's seeds. */
+struct tally { uint64_t ran, failed, late, events; bool seen; };
+
+static bool enough(const struct wish *w, const struct tally *t, time_t began)
 {
-	if (ran >= w->seeds || seen)
+	uint64_t seeds = t->late && w->late_drawn > w->seeds ? w->late_drawn : w->seeds;
+	if (t->ran >= seeds || t->seen)
 		return true;
-	return w->seconds && ran >= w->least && (uint64_t)(time(NULL) - began) >= w->seconds;
+	return w->seconds && t->ran >= w->least && (uint64_t)(time(NULL) - began) >= w->seconds;
 }
 
-static int scenario(const char *program, const struct scn *c, struct wish *w)
+static bool too_late(const struct tally *t)
 {
-	bool planted = getenv("PLANTED") != NULL, seen = false;
-	uint64_t events = 0, ran = 0;
-	time_t began = time(NULL);
-	int failures = 0;
+	return t->late * LATE_OF > LATE_MOST * (t->ran > LATE_OF || t->ran == 1 ? t->ran : LATE_OF);
+}
 
-	for (; !enough(w, ran, seen, began); ran++) {
-		uint64_t seed = w->first + ran;
+static void says(const char *program, const struct scn *c, const struct wish *w, uint64_t seed, const char *word,
+	const char *why, struct tally *t)
+{
+	char line[700];
+	snprintf(line, sizeof(line), "%s=%llu %s: %s", word, (unsigned long long)seed, c->name, why);
+	puts(line);
+	replay(program, c, seed);
+	fflush(stdout);
+	t->seen |= getenv("PLANTED") && (!w->wanted || !regexec(w->wanted, line, 0, NULL, 0));
+}
+
+/* Is it red? */
+static bool scenario(const char *program, const struct scn *c, struct wish *w)
+{
+	struct tally t = {0};
+	time_t began = time(NULL);
+
+	for (; !enough(w, &t, began); t.ran++) {
+		uint64_t seed = w->first + t.ran;
+		bool twice = t.ran < w->twice;
 		struct outcome o = {0};
 		if (!w->apart)
-			run_here(c, seed, ran < w->twice, &o);
-		else if ((w->child = run_apart(c, seed, ran < w->twice, &o)) >= 0)
-			return 0;
-		events += o.events;
+			run_here(c, seed, twice, &o);
+		else if ((w->child = run_apart(c, seed, twice, &o)) >= 0)
+			return false;
+		t.events += o.events;
 		if (w->hashes)
 			printf("hash %s %llu %016llx\n", c->name, (unsigned long long)seed, (unsigned long long)o.hash);
-		if (!o.why[0])
-			continue;
-		char line[700];
-		snprintf(line, sizeof(line), "SEED=%llu %s: %s", (unsigned long long)seed, c->name, o.why);
-		puts(line);
-		replay(program, c, seed);
-		fflush(stdout);
-		failures++;
-		seen = planted && (!w->wanted || !regexec(w->wanted, line, 0, NULL, 0));
+		if (o.why[0]) {
+			t.failed++;
+			says(program, c, w, seed, "SEED", o.why, &t);
+		} else if (o.late[0]) {
+			t.late++;
+			says(program, c, w, seed, "LATE", o.late, &t);
+		}
 	}
-	printf("%s %s: %llu seeds, %d failed, %llu events\n", failures ? "not ok" : "ok", c->name, (unsigned long long)ran,
-		failures, (unsigned long long)events);
+	bool red = t.failed || t.seen || too_late(&t);
+	printf("%s %s: %llu seeds, %llu failed, %llu late, %llu events\n", red ? "not ok" : "ok", c->name,
+		(unsigned long long)t.ran, (unsigned long long)t.failed, (unsigned long long)t.late,
+		(unsigned long long)t.events);
 	fflush(stdout);
-	return failures;
+	return red;
 }
 
 int scn_main(const struct scn *list, int argc, char **argv)
@@ -191,8 +216,10 @@ int scn_main(const struct scn *list, int argc, char **argv)
 		.seconds = number("SEEDS_SECONDS", 0), .least = number("SEEDS_LEAST", 0),
 		.hashes = getenv("HASHES") != NULL, .apart = getenv("SEEDS") || !getenv("SEED")};
 	regex_t wanted;
-	int failures = 0, ran = 0;
+	bool red = false;
+	int ran = 0;
 
+	w.late_drawn = number("LATE_DRAWN", seeds > 1 && !getenv("PLANTED") ? LATE_OF : 1);
 	w.twice = number("TWICE", getenv("PLANTED") ? 0 : UINT64_MAX);
 	json_object_seed(1);
 	setlocale(LC_ALL, "");                  /* as the daemon's libraries might: nothing may depend on it */
@@ -213,7 +240,7 @@ int scn_main(const struct scn *list, int argc, char **argv)
 		if (!chosen)
 			continue;
 		ran++;
-		failures += scenario(argv[0], c, &w);
+		red |= scenario(argv[0], c, &w);
 		if (w.child >= 0)
 			break;
 	}
@@ -225,5 +252,5 @@ int scn_main(const struct scn *list, int argc, char **argv)
 		fprintf(stderr, "%s: no such scenario\n", argc > 1 ? argv[1] : "scn");
 		return 2;
 	}
-	return failures ? 1 : 0;
+	return red ? 1 : 0;
 }

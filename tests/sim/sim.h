@@ -57,10 +57,29 @@ void sim_at(struct sim *s, uint64_t at_us, void (*fn)(struct sim *s, void *arg),
 int sim_touched(const struct sim *s);
 /* Asked after every event: 0, or -1 and why. Several may be set. */
 void sim_after_event(struct sim *s, int (*check)(struct sim *s, void *arg, struct err *e), void *arg);
-/* the first one stays */
+
+/* ---- two verdicts ---- the first of each stays.
+ * Failed: what may never be (two histories, samples lost or counted twice, unequal bits, a forged record believed, a
+ * call that never ends, a crash, nothing goes on). The world stops there.
+ * Late: a bound of time, counts or luck was missed. The world goes on; scn_main judges how many seeds are late. */
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const char *sim_failed(const struct sim *s);            /* NULL = fine */
+void sim_late(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const char *sim_was_late(const struct sim *s);          /* NULL = in time */
+const char *sim_trouble(const struct sim *s);           /* either of them, for who prints it */
 #define sim_check(s, cond) do { if (!(cond)) sim_fail((s), "%s:%d: %s", __FILE__, __LINE__, #cond); } while (0)
+#define sim_in_time(s, cond) do { if (!(cond)) sim_late((s), "%s:%d: %s", __FILE__, __LINE__, #cond); } while (0)
+/* Takes over the verdicts of another world; the second with these words in front of them. */
+void sim_told(struct sim *s, const struct sim *own);
+void sim_told_of(struct sim *s, const struct sim *own, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Does it come? What comes after the limit, and within SIM_NEVER_US more, is late: *late_us says by how much (0: in
+ * time). */
+#define SIM_NEVER_US (60 * 1000000ull)
+bool sim_comes(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us, uint64_t *late_us);
+/* The same, judged: late, or failed when it never comes. */
+#define sim_await(s, cond, arg, limit_us) sim_await_at((s), (cond), (arg), (limit_us), __FILE__, __LINE__, #cond)
+bool sim_await_at(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us, const char *file,
+	int line, const char *what);
 
 /* ---- faults: processes ---- */
 /* SIGKILL: peers' links break; unsynced file writes may be lost */
@@ -143,7 +162,9 @@ void sim_stats(const struct sim *s, struct sim_stats *ret);
  *	int main(int argc, char **argv) { return scn_main(list, argc, argv); }
  * and is one row in tests/sim/meson.build. Each scenario runs with 10 seeds (SEEDS=n, SEED=first in the
  * environment), each in a process of its own and twice with equal hashes; arguments name scenarios. A failure prints
- * "SEED=n name: why", the end of a scenario how many seeds ran and failed (tests/verdict.py reads both). */
+ * "SEED=n name: why", a seed that is late "LATE=n name: why", the end of a scenario how many seeds ran, failed and
+ * were late (tests/verdict.py reads all of it). After the first late one more seeds run, up to LATE_DRAWN (12): more
+ * than 2 of 12 are too many, and so is the one that was asked for alone. */
 struct scn { const char *name; void (*run)(struct sim *s); };
 #define SCN(name) { #name, scn_##name }
 int scn_main(const struct scn *list, int argc, char **argv);

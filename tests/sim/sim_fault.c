@@ -42,6 +42,8 @@ void sim_burn(struct env *env, uint64_t us) { snode_of(env)->burn += us; }
 uint64_t sim_hash(const struct sim *s) { return s->hash; }
 void sim_stats(const struct sim *s, struct sim_stats *ret) { *ret = s->stats; }
 const char *sim_failed(const struct sim *s) { return s->failed[0] ? s->failed : NULL; }
+const char *sim_was_late(const struct sim *s) { return s->late[0] ? s->late : NULL; }
+const char *sim_trouble(const struct sim *s) { return s->failed[0] ? s->failed : sim_was_late(s); }
 
 int sim_node_of(const struct sim *s, const struct env *env)
 {
@@ -269,6 +271,58 @@ void sim_fail(struct sim *s, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(s->failed, sizeof(s->failed), fmt, ap);
 	va_end(ap);
+}
+
+void sim_late(struct sim *s, const char *fmt, ...)
+{
+	va_list ap;
+	if (s->late[0])
+		return;
+	va_start(ap, fmt);
+	vsnprintf(s->late, sizeof(s->late), fmt, ap);
+	va_end(ap);
+}
+
+void sim_told(struct sim *s, const struct sim *own)
+{
+	if (own->failed[0])
+		sim_fail(s, "%s", own->failed);
+	if (own->late[0])
+		sim_late(s, "%s", own->late);
+}
+
+void sim_told_of(struct sim *s, const struct sim *own, const char *fmt, ...)
+{
+	char words[200];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(words, sizeof(words), fmt, ap);
+	va_end(ap);
+	if (own->failed[0])
+		sim_fail(s, "%s: %s", words, own->failed);
+	if (own->late[0])
+		sim_late(s, "%s: %s", words, own->late);
+}
+
+bool sim_comes(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us, uint64_t *late_us)
+{
+	uint64_t until = s->now + limit_us;
+	bool came = sim_run_until(s, cond, arg, limit_us) || (!s->failed[0] && sim_run_until(s, cond, arg, SIM_NEVER_US));
+	*late_us = s->now > until ? s->now - until : 0;
+	return came;
+}
+
+bool sim_await_at(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us, const char *file,
+	int line, const char *what)
+{
+	uint64_t late;
+	if (!sim_comes(s, cond, arg, limit_us, &late)) {
+		sim_fail(s, "%s:%d: %s: never", file, line, what);
+		return false;
+	}
+	if (late)
+		sim_late(s, "%s:%d: %s: %llu ms late", file, line, what, (unsigned long long)(late / 1000));
+	return true;
 }
 
 /* ---- scripts ---- */

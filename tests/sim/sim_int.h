@@ -132,7 +132,7 @@ struct sim {
 	struct sim_costs costs;
 	struct sim_stats stats;
 	uint64_t hash, same_time;
-	char failed[512];
+	char failed[512], late[512];           /* the two verdicts; empty: neither */
 	void (*tap)(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len); void *tap_arg;
 };
 

@@ -1,0 +1,45 @@
+#!/bin/bash
+# What a scenario program says and returns when seeds are late (scn.c). usage: lateness.sh PROGRAM
+set -u
+unset SEED SEEDS SEEDS_MOST SEEDS_SECONDS SEEDS_LEAST LATE_DRAWN PLANTED WANTED TWICE
+program=$1 failed=0
+# check WHAT STATUS PATTERN [NAME=VALUE...] SCENARIO: PATTERN is of the whole of what is said, replay lines left out.
+check() {
+	local what=$1 status=$2 pattern=$3 out got
+	shift 3
+	out=$(env "${@:1:$#-1}" "$program" "${@: -1}" 2>/dev/null)
+	got=$?
+	out=$(grep -v '^replay' <<<"$out" | tr '\n' '|')
+	if [ $got -eq "$status" ] && grep -Eqx -- "$pattern" <<<"$out"; then echo "ok $what"; return; fi
+	echo "not ok $what: status $got, expected $status; $out"
+	failed=1
+}
+at='tests/sim/lateness\.c:[0-9]+'
+check 'in time' 0 'ok in_time: 12 seeds, 0 failed, 0 late, [0-9]+ events\|' SEEDS=12 in_time
+check 'what never comes has failed' 1 "SEED=1 never: .*$at: is_set: never\|not ok never: 1 seeds, 1 failed, 0 late, .*" \
+	SEEDS=1 never
+check 'two of twelve may be late' 0 "(LATE=1[23] seldom: [^|]*$at: is_set: 1000 ms late\|){2}ok seldom: 12 seeds, 0 failed, 2 late, .*" \
+	\
+	SEED=10 SEEDS=12 seldom
+check 'three may not' 1 '(LATE=1[234] often: [^|]*\|){3}not ok often: 12 seeds, 0 failed, 3 late, .*' \
+	SEED=10 SEEDS=12 often
+check 'of twenty-four, four' 0 '(LATE=[^|]*\|){4}ok seldom: 24 seeds, 0 failed, 4 late, .*' SEED=12 SEEDS=24 seldom
+check 'of twenty-four, not six' 1 '(LATE=[^|]*\|){6}not ok often: 24 seeds, 0 failed, 6 late, .*' \
+	SEED=12 SEEDS=24 often
+check 'after a late one, a dozen are drawn' 0 '(LATE=1[23] seldom: [^|]*\|){2}ok seldom: 12 seeds, 0 failed, 2 late, .*' \
+	SEED=12 SEEDS=2 seldom
+check 'however few may run otherwise' 1 '(LATE=[^|]*\|){3}not ok often: 12 seeds, 0 failed, 3 late, .*' \
+	SEED=12 SEEDS=12 SEEDS_MOST=1 often
+check 'and none after one in time' 0 'ok seldom: 2 seeds, 0 failed, 0 late, .*' SEED=2 SEEDS=2 seldom
+check 'unless one alone was asked for' 1 'LATE=12 seldom: [^|]*\|not ok seldom: 1 seeds, 0 failed, 1 late, .*' \
+	SEED=12 SEEDS=1 seldom
+check 'one seed alone says it' 1 'LATE=12 seldom: [^|]*\|not ok seldom: 1 seeds, 0 failed, 1 late, .*' SEED=12 seldom
+lines='LATE=2 late_then_failed: .*sim_seed\(s\) == 0\|SEED=3 late_then_failed: .*sim_seed\(s\) != 3\|'
+check 'the world goes on, and a failure counts' 1 "${lines}not ok late_then_failed: 2 seeds, 1 failed, 1 late, .*" \
+	SEED=2 SEEDS=2 LATE_DRAWN=2 late_then_failed
+lines='SEED=4 inner: world 0: [^|]*never\|LATE=5 inner: world 0: [^|]*10000 ms late\|'
+check 'worlds in a world' 1 "${lines}not ok inner: 2 seeds, 1 failed, 1 late, .*" \
+	SEED=4 SEEDS=2 LATE_DRAWN=2 inner
+check 'a planted bug is seen by who is late' 1 'LATE=12 seldom: [^|]*\|not ok seldom: 11 seeds, 0 failed, 1 late, .*' \
+	PLANTED=NO_TIMER WANTED='1000 ms late' SEED=2 SEEDS=500 seldom
+exit $failed
