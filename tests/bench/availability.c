@@ -186,9 +186,9 @@ static int run(int peers, int per_hour, int minutes, uint64_t seed)
 		revive(&b);
 	}
 	print(&b, minutes, seed);
-	int bad = sim_failed(s) || b.present.below || !b.commits;
-	if (sim_failed(s))
-		fprintf(stderr, "%s\n", sim_failed(s));
+	int bad = sim_trouble(s) || b.present.below || !b.commits;
+	if (sim_trouble(s))
+		fprintf(stderr, "%s\n", sim_trouble(s));
 	node_world_free(b.w);
 	sim_free(s);
 	return bad;

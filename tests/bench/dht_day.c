@@ -118,9 +118,9 @@ int main(int argc, char **argv)
 	for (int i = 0; i < hours; i++)
 		printf("%s%.0f", i ? ", " : "", bytes[i] / n);
 	printf("]}\n");
-	int bad = sim_failed(s) != NULL;
+	int bad = sim_trouble(s) != NULL;
 	if (bad)
-		fprintf(stderr, "%s\n", sim_failed(s));
+		fprintf(stderr, "%s\n", sim_trouble(s));
 	sim_free(s);
 	return bad || !(growth < GROWTH_MAX) || found < asked * 9 / 10 /* the records of those who are away end */;
 }

@@ -80,7 +80,7 @@ static int hour(int n, int minutes)
 	printf(", \"kinds\": {");
 	print_kinds(kind);
 	printf("}}\n");
-	int bad = sim_failed(s) != NULL;
+	int bad = sim_trouble(s) != NULL;
 	sim_free(s);
 	return bad;
 }
@@ -109,7 +109,7 @@ static int keys(int n, int nkeys)
 		all.hops_max, n * 3 / 10, left.found, (double)left.found / nkeys,
 		(double)left.hops / (double)(left.found + !left.found), left.hops_max, none.found,
 		now_s() - begun);
-	int bad = sim_failed(s) != NULL;
+	int bad = sim_trouble(s) != NULL;
 	sim_free(s);
 	return bad;
 }
@@ -237,7 +237,7 @@ static int exact(int n)
 	double begun = now_s();
 	join(s, &w, n);
 	struct score sc = searches(s, 5, 1000);
-	bool bad = sim_failed(s) || sc.first < sc.queries;
+	bool bad = sim_trouble(s) || sc.first < sc.queries;
 	printf("{\"bench\": \"dht_sim_exact\", \"peers\": %d, \"S14\": {\"k\": 5, \"queries\": %u, \"top1\": %.4f, "
 		"\"jaccard\": %.4f, \"hivemind_top1_min\": 0.8, \"hivemind_jaccard_min\": 0.9}, ", n, sc.queries,
 		(double)sc.first / sc.queries, sc.jaccard);

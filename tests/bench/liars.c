@@ -240,7 +240,7 @@ static void one(uint64_t seed, uint64_t epochs, enum robust robust, bool lies, s
 		struct mallinfo2 m = mallinfo2();
 		ret->heap = m.uordblks + m.hblkhd > ret->heap ? m.uordblks + m.hblkhd : ret->heap;
 	}
-	ret->failed = sim_failed(s) ? strdup(sim_failed(s)) : NULL;
+	ret->failed = sim_trouble(s) ? strdup(sim_trouble(s)) : NULL;
 	ret->epochs = world_peer(w, 0)->point.epoch;
 	ret->seconds = (sim_now(s) - from) / SEC;
 	ret->accuracy = accuracy(world_peer(w, 0)->model);

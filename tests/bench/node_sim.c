@@ -82,9 +82,9 @@ static int run(int peers, int members, int seconds)
 	printf(", \"epochs\": %llu, \"commits_checked\": %llu, \"states_compared\": %llu, \"records_checked\": %llu}\n",
 		(unsigned long long)(node_newest(w) - first), (unsigned long long)(chain_commits(w->chain) - commits),
 		(unsigned long long)(chain_states(w->chain) - states), (unsigned long long)table_check_records(w->table));
-	int bad = sim_failed(s) != NULL;
+	int bad = sim_trouble(s) != NULL;
 	if (bad)
-		fprintf(stderr, "%s\n", sim_failed(s));
+		fprintf(stderr, "%s\n", sim_trouble(s));
 	node_world_free(w);
 	sim_free(s);
 	return bad;

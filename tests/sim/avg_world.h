@@ -76,9 +76,11 @@ struct apeer *world_peer(struct world *w, int node);    /* NULL while dead */
 float world_gradient(uint64_t position, size_t k);
 /* Every living peer is a full member and has applied at least this epoch. */
 bool world_all_at(struct world *w, uint64_t epoch);
-bool world_run_to(struct world *w, uint64_t epoch, uint64_t limit_us);  /* sim_fail when not reached */
+bool world_run_to(struct world *w, uint64_t epoch, uint64_t limit_us);  /* late, or failed, when not reached */
 bool world_settled(struct world *w);            /* all living ones agree on members and leader */
-void world_settle(struct world *w, uint64_t limit_us);  /* until they do; sim_fail when they do not */
+void world_settle(struct world *w, uint64_t limit_us);  /* until they do; late, or failed */
+/* More of the node's samples count than so many, now; late when they do within a minute, failed when they never do. */
+void world_brings(struct world *w, int node, uint64_t had);
 uint64_t world_newest(struct world *w);         /* the latest epoch that a living peer has applied */
 /* Whoever comes to some point of a round, at one of its next forty passings. */
 void world_strike(struct world *w, enum sim_fate fate);

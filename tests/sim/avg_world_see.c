@@ -42,8 +42,13 @@ static bool reached(struct sim *s, void *arg)
 bool world_run_to(struct world *w, uint64_t epoch, uint64_t limit_us)
 {
 	struct goal g = { w, epoch };
-	if (sim_run_until(w->s, reached, &g, limit_us))
+	uint64_t late;
+	if (sim_comes(w->s, reached, &g, limit_us, &late)) {
+		if (late)
+			sim_late(w->s, "epoch %llu reached %llu ms late", (unsigned long long)epoch,
+				(unsigned long long)(late / MSEC));
 		return true;
+	}
 	char text[400] = "";
 	size_t at = 0;
 	for (int i = 0; i < sim_nodes(w->s) && at < sizeof text - 60; i++) {
@@ -95,11 +100,34 @@ static bool all_settled(struct sim *s, void *arg)
 
 void world_settle(struct world *w, uint64_t limit_us)
 {
-	if (sim_run_until(w->s, all_settled, w, limit_us))
+	uint64_t late;
+	if (sim_comes(w->s, all_settled, w, limit_us, &late)) {
+		if (late)
+			sim_late(w->s, "the peers have found each other %llu ms late", (unsigned long long)(late / MSEC));
 		return;
+	}
 	if (getenv("VERBOSE"))
 		world_print(w);
-	sim_fail(w->s, "the peers have not found each other within %llu s", (unsigned long long)(limit_us / SEC));
+	sim_fail(w->s, "the peers have not found each other within %llu s and a minute",
+		(unsigned long long)(limit_us / SEC));
+}
+
+struct had { const struct apeer *p; uint64_t total; };
+
+static bool has_more(struct sim *s, void *arg)
+{
+	const struct had *h = arg;
+	return h->p->my_total > h->total;
+}
+
+void world_brings(struct world *w, int node, uint64_t had)
+{
+	uint64_t late;
+	if (!sim_comes(w->s, has_more, &(struct had){ world_peer(w, node), had }, 0, &late))
+		sim_fail(w->s, "node %d: nothing that it brings counts, of %llu samples no more than %llu", node,
+			(unsigned long long)world_peer(w, node)->my_total, (unsigned long long)had);
+	else if (late)
+		sim_late(w->s, "node %d: what it brings counts %llu ms late", node, (unsigned long long)(late / MSEC));
 }
 
 uint64_t world_newest(struct world *w)
@@ -195,13 +223,15 @@ void world_draw_roles(struct world *w, int n)
 void world_roles_hold(struct world *w, int n)
 {
 	world_run_to(w, 12, 60 * SEC);
-	for (int i = 0; i < n; i++)
-		sim_check(w->s, w->aux[i] == (world_peer(w, i)->my_total == 0));
+	for (int i = 0; i < n; i++) {
+		sim_check(w->s, !w->aux[i] || !world_peer(w, i)->my_total);
+		sim_in_time(w->s, w->aux[i] || world_peer(w, i)->my_total > 0);
+	}
 	int slow = (int)rng_below(sim_rng(w->s), (uint64_t)n);
 	w->slow_contribute_us[slow] = SEC;
 	uint64_t at = world_newest(w);
 	sim_run_for(w->s, 5 * SEC);
-	sim_check(w->s, world_newest(w) > at + 12);
+	sim_in_time(w->s, world_newest(w) > at + 12);
 	w->slow_contribute_us[slow] = 0;
 }
 

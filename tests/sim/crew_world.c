@@ -417,8 +417,12 @@ static bool is_settled(struct sim *s, void *arg)
 
 void cworld_settle(struct cworld *w, uint64_t limit_us)
 {
-	if (sim_run_until(w->s, is_settled, w, limit_us) || sim_failed(w->s))
+	uint64_t late;
+	if (sim_comes(w->s, is_settled, w, limit_us, &late) || sim_failed(w->s)) {
+		if (late)
+			sim_late(w->s, "a generation of all %llu ms late", (unsigned long long)(late / MSEC));
 		return;
+	}
 	char text[300];
 	size_t n = 0;
 	for (int i = 0; i < sim_nodes(w->s); i++) {
@@ -427,7 +431,7 @@ void cworld_settle(struct cworld *w, uint64_t limit_us)
 			n += (size_t)snprintf(text + n, sizeof text - n, " %d:%llu/%llu", i, (unsigned long long)
 				CREW_COUNT(p->running), (unsigned long long)known_count(p->crew));
 	}
-	sim_fail(w->s, "no generation of all within %llu ms:%s", (unsigned long long)(limit_us / MSEC), text);
+	sim_fail(w->s, "no generation of all within %llu ms and a minute:%s", (unsigned long long)(limit_us / MSEC), text);
 }
 
 bool cworld_waits(struct cworld *w, const char *text)

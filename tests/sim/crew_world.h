@@ -57,7 +57,7 @@ void cworld_commit(struct cworld *w, uint64_t number);  /* of that generation, w
 void cworld_new_term(struct cworld *w);         /* who leads has taken the lead again */
 /* All that live on a side are in one generation, or know that they are spare in it; or all wait. */
 bool cworld_settled(struct cworld *w);
-void cworld_settle(struct cworld *w, uint64_t limit_us);        /* sim_fail when they are not */
+void cworld_settle(struct cworld *w, uint64_t limit_us);        /* late, or failed */
 /* What was committed last is held by as many as wished, and they run on. */
 bool cworld_safe(struct sim *s, void *arg);
 bool cworld_waits(struct cworld *w, const char *text);          /* all that live say so, and nobody runs */

@@ -132,7 +132,7 @@ bool dht_flag(struct sim *s, void *arg)
 
 void dht_joined(struct sim *s)
 {
-	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
+	sim_await(s, dht_all_joined, NULL, 60 * SEC);
 }
 
 /* ---- asking and waiting ---- */
@@ -149,7 +149,7 @@ struct dht_put_end dht_put_wait(struct sim *s, int node, const char *key, const 
 {
 	struct dht_put_end *p = xcalloc(1, sizeof *p), ret;
 	dht_put(dht_of(s, node), key, sub, value, life_ms, sign, on_stored, p);
-	sim_check(s, sim_run_until(s, dht_flag, &p->done, 60 * SEC));
+	sim_await(s, dht_flag, &p->done, 60 * SEC);
 	ret = *p;
 	if (ret.done)
 		free(p);
@@ -176,7 +176,7 @@ struct dht_get_end dht_get_wait(struct sim *s, int node, const char *key, bool l
 {
 	struct dht_get_end *g = xcalloc(1, sizeof *g), ret;
 	dht_get(dht_of(s, node), key, latest, on_got, g);
-	sim_check(s, sim_run_until(s, dht_flag, &g->done, 60 * SEC));
+	sim_await(s, dht_flag, &g->done, 60 * SEC);
 	ret = *g;
 	if (ret.done)
 		free(g);
@@ -204,7 +204,7 @@ struct dht_find_end dht_find_wait(struct sim *s, int node, const struct id *targ
 {
 	struct dht_find_end *f = xcalloc(1, sizeof *f), ret;
 	dht_find(dht_of(s, node), target, on_found, f);
-	sim_check(s, sim_run_until(s, dht_flag, &f->done, 60 * SEC));
+	sim_await(s, dht_flag, &f->done, 60 * SEC);
 	ret = *f;
 	if (ret.done)
 		free(f);
@@ -251,7 +251,7 @@ struct dht_looked dht_look(struct sim *s, int keys, uint64_t life_ms)
 		else
 			dht_trace(dht_of(s, dht_any(s)), key, false, on_trace, l);
 		if (i % 100 == 99 || i == keys - 1)
-			sim_check(s, sim_run_until(s, all_back, l, 600 * SEC));
+			sim_await(s, all_back, l, 600 * SEC);
 	}
 	ret = *l;
 	if (!ret.open)

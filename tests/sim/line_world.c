@@ -174,10 +174,13 @@ static bool same_soon(struct line *l)
 static void same_as_alone(struct line *l)
 {
 	bool all = false;
+	uint64_t at = node_newest(l->w);
 	for (int k = 0; k < LOOKS && !all && !sim_failed(l->s); k++)
 		all = same_soon(l);
-	if (!all)
-		sim_fail(l->s, "of what three hold twice not all was seen");
+	if (!all && node_newest(l->w) <= at)
+		sim_fail(l->s, "of what three hold twice not all was seen, and it stands still");
+	else if (!all)
+		sim_late(l->s, "of what three hold twice not all was seen");
 }
 
 /* What has been seen of a part, to be compared with what others hold of it. */
@@ -230,10 +233,13 @@ static int same_among(struct line *l)
 void line_same_among(struct line *l, int least)
 {
 	int held = 0;
+	uint64_t at = node_newest(l->w);
 	for (int k = 0; k < LOOKS && held < least && !sim_failed(l->s); k++)
 		held = same_among(l);
-	if (held < least)
-		sim_fail(l->s, "%d hold a part, and %d were seen", least, held);
+	if (held < least && node_newest(l->w) <= at)
+		sim_fail(l->s, "%d hold a part, and %d were seen: it stands still", least, held);
+	else if (held < least)
+		sim_late(l->s, "%d hold a part, and %d were seen", least, held);
 }
 
 static struct line *begin(struct sim *s, const char *norm, const char *more, int n)
@@ -298,6 +304,7 @@ struct line *line_begin(struct sim *s, const char *more, int n)
 
 void line_free(struct line *l)
 {
+	sim_told_of(l->s, l->a.s, "one alone");
 	alone_end(&l->a);
 	node_world_free(l->w);
 	free(l);
@@ -316,8 +323,7 @@ void line_goes_on(struct line *l, uint64_t epochs)
 
 int line_pick(struct line *l, uint64_t us)
 {
-	if (!sim_run_until(l->s, line_all_seated, l, 60 * SEC))
-		sim_fail(l->s, "not all stages have a member");
+	sim_await(l->s, line_all_seated, l, 60 * SEC);
 	sim_run_for(l->s, rng_below(sim_rng(l->s), us));
 	return line_any_seated(l->w);
 }

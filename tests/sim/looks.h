@@ -96,6 +96,19 @@ static inline bool until(struct looks *v, until_fn *fn, void *arg, uint64_t us)
 	return sim_run_until(v->l->s, looking, &u, us);
 }
 
+/* The same, judged: late, or failed when it never comes. */
+static inline bool await(struct looks *v, until_fn *fn, void *arg, uint64_t us, const char *missed)
+{
+	struct until u = { v, fn, arg };
+	uint64_t late;
+	bool came = sim_comes(v->l->s, looking, &u, us, &late);
+	if (!came)
+		sim_fail(v->l->s, "%s", missed);
+	else if (late)
+		sim_late(v->l->s, "%s: %llu ms late", missed, (unsigned long long)(late / MSEC));
+	return came;
+}
+
 static inline void wait_for(struct looks *v, uint64_t us) { until(v, NULL, NULL, us); }
 
 static inline int validating(struct node_world *w)
@@ -114,15 +127,13 @@ static inline bool at_epoch(struct looks *v, void *arg) { return node_all_at(v->
 static inline void goes_on(struct looks *v, uint64_t epochs)
 {
 	uint64_t to = node_newest(v->l->w) + epochs;
-	if (!until(v, at_epoch, &to, 120 * SEC) && !sim_failed(v->l->s))
-		sim_fail(v->l->s, "it stands still");
+	await(v, at_epoch, &to, 120 * SEC, "it stands still");
 }
 
 /* Somewhere in a validation. */
 static inline void into(struct looks *v)
 {
-	if (!until(v, begun, NULL, 120 * SEC) && !sim_failed(v->l->s))
-		sim_fail(v->l->s, "nobody validates");
+	await(v, begun, NULL, 120 * SEC, "nobody validates");
 	wait_for(v, rng_below(sim_rng(v->l->s), 80 * MSEC));
 }
 
@@ -159,7 +170,7 @@ static inline void same_as_alone(struct looks *v, uint64_t newest, unsigned leas
 				y->loss, y->accuracy);
 	}
 	if (compared < least)
-		sim_fail(v->l->s, "only %u validations could be compared", compared);
+		sim_late(v->l->s, "only %u validations could be compared", compared);
 	free(of);
 }
 
@@ -179,7 +190,7 @@ static inline void all_told(struct looks *v, int members)
 	goes_on(v, 20);
 	for (uint64_t e = from; e + EVERY <= node_newest(v->l->w); e += EVERY)
 		if (v->of[e].told != (unsigned)members)
-			sim_fail(v->l->s, "%u of %d members know what an epoch is worth", v->of[e].told, members);
+			sim_late(v->l->s, "%u of %d members know what an epoch is worth", v->of[e].told, members);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "common/mem.h"
 #include "net/chunk.h"
+#include "net/crypt.h"
 #include "net/net.h"
 #include "sim.h"
 
@@ -222,6 +223,83 @@ static inline bool net_app_both_moved(struct sim *s, void *arg)
 	struct moved *m = arg;
 
 	return m[0].times && m[1].times;
+}
+
+/* Who heard no answer, or did not reach the other, may only have had too little time. */
+static inline bool net_app_in_vain(enum err_code code) { return code == ERR_TIMEOUT || code == ERR_UNREACHABLE; }
+
+/* Has d, a call of a node to another that is over, ended with this code? When it was in vain it is made again: late
+ * when one ends so within SIM_NEVER_US, failed when none does, or with another code. */
+static inline bool net_app_expect(struct sim *s, int from, int to, const struct ended *d, enum err_code code,
+	const char *what)
+{
+	static struct ended again[2];
+	uint64_t end = sim_now(s) + SIM_NEVER_US;
+	uint8_t seed[32];
+	struct signer k;
+	char text[512];
+
+	if (d->times && d->code == code)
+		return true;
+	net_app_seed(to, seed);
+	signer_init(&k, seed);
+	again[0] = *d;
+	while (net_app_in_vain(again[0].code) && again[0].code != code && sim_now(s) < end && sim_alive(s, from) &&
+	       !sim_failed(s)) {
+		sim_run_for(s, 200000);
+		again[0] = (struct ended){ .sim = s };
+		net_app_call(sim_app(s, from), &k.id, 5000, NO_BLOB, 10000000, &again[0]);     /* 5000: not in seen */
+		sim_await(s, net_app_all_ended, again, 11000000);
+	}
+	signer_done(&k);
+	snprintf(text, sizeof text, "%s%d to %d: %s (%s), expected %s", what, from, to, err_name(d->code), d->text,
+		err_name(code));
+	if (again[0].times && again[0].code == code)
+		sim_late(s, "%s", text);
+	else
+		sim_fail(s, "%s", text);
+	return false;
+}
+
+/* The call ends within that time, and is answered. d: as for net_app_all_ended. */
+static inline bool net_app_answers(struct sim *s, int from, int to, struct ended *d, uint64_t limit_us,
+	const char *what)
+{
+	uint64_t late;
+
+	if (!sim_comes(s, net_app_all_ended, d, limit_us, &late))
+		sim_fail(s, "%s%d to %d: the call does not end", what, from, to);
+	else if (late)
+		sim_late(s, "%s%d to %d: the call ended %llu ms late", what, from, to, (unsigned long long)late / 1000);
+	return net_app_expect(s, from, to, d, ERR_NONE, what);
+}
+
+/* Both sides of a transfer have ended: well, and with the bytes that were sent; or in vain, which is late. */
+static inline bool net_app_arrived(struct sim *s, const struct moved *m, const void *data, const void *out, size_t n,
+	const char *what)
+{
+	if (m[0].ok && m[1].ok && !memcmp(data, out, n))
+		return true;
+	if (m[0].ok && m[1].ok)
+		sim_fail(s, "%s of %zu bytes: others have come than were sent", what, n);
+	else if ((m[0].ok || net_app_in_vain(m[0].code)) && (m[1].ok || net_app_in_vain(m[1].code)))
+		sim_late(s, "%s of %zu bytes: %s / %s", what, n, m[0].text, m[1].text);
+	else
+		sim_fail(s, "%s of %zu bytes: %s / %s", what, n, m[0].text, m[1].text);
+	return false;
+}
+
+/* The same, within that time. */
+static inline bool net_app_arrives(struct sim *s, struct moved *m, const void *data, const void *out, size_t n,
+	uint64_t limit_us, const char *what)
+{
+	uint64_t late;
+
+	if (!sim_comes(s, net_app_both_moved, m, limit_us, &late))
+		sim_fail(s, "%s of %zu bytes does not end", what, n);
+	else if (late)
+		sim_late(s, "%s of %zu bytes ended %llu ms late", what, n, (unsigned long long)late / 1000);
+	return net_app_arrived(s, m, data, out, n, what);
 }
 
 static inline uint8_t *net_app_noise(struct sim *s, size_t n)

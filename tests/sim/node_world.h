@@ -60,11 +60,11 @@ int node_leader(struct node_world *w);          /* whom a living member believes
 bool node_all_joined(struct sim *s, void *world);       /* into the table, and at rest */
 /* Every living peer whose operator wants it trains in the run, and has applied at least this epoch. */
 bool node_all_at(struct node_world *w, uint64_t epoch);
-bool node_run_to(struct node_world *w, uint64_t epoch, uint64_t limit_us);      /* sim_fail when not reached */
+bool node_run_to(struct node_world *w, uint64_t epoch, uint64_t limit_us);      /* late, or failed, when not reached */
 /* That many epochs more than the newest, all of them; then all hold the same at the same epoch. */
 void node_goes_on(struct node_world *w, uint64_t epochs, uint64_t limit_us);
 void node_same(struct node_world *w);
-void node_in_time(struct node_world *w);        /* sim_fail when a loop was held up for 50 ms or more */
+void node_in_time(struct node_world *w);        /* late when a loop was held up for 50 ms or more */
 void node_seed(int node, uint8_t ret_seed[32]); /* of its identity, unless the world has chosen another */
 
 /* Questions as an operator asks them; the answer is the caller's to json_decref, NULL: refused, *e says why. */
@@ -75,6 +75,9 @@ struct question *node_ask_soon(struct node_world *w, int node, node_ask_fn *fn, 
 json_t *node_answer(struct node_world *w, struct question *q, uint64_t limit_us, struct err *e);
 /* One record under the key, from that peer, after at most 20 s: how many there are. */
 size_t node_find_records(struct node_world *w, int node, const char *key);
+/* From least to most peers' records are found from there, now; late when they are within a minute, failed when
+ * never. */
+void node_finds(struct node_world *w, int node, size_t least, size_t most);
 void node_print(struct node_world *w);          /* to stderr */
 
 /* A run of naps: each micro-batch takes that many virtual ms, each epoch that many samples. */

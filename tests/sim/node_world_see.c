@@ -120,9 +120,14 @@ bool node_run_to(struct node_world *w, uint64_t epoch, uint64_t limit_us)
 {
 	struct goal g = { w, epoch };
 	char text[400] = "";
+	uint64_t late;
 	size_t at = 0;
-	if (sim_run_until(w->s, reached, &g, limit_us))
+	if (sim_comes(w->s, reached, &g, limit_us, &late)) {
+		if (late)
+			sim_late(w->s, "epoch %llu reached %llu ms late", (unsigned long long)epoch,
+				(unsigned long long)(late / MSEC));
 		return true;
+	}
 	for (int i = 0; i < sim_nodes(w->s) && at < sizeof text - 40; i++) {
 		struct run *r = node_run(w, i);
 		at += (size_t)snprintf(text + at, sizeof text - at, " %d:%s@%llu", i, !sim_alive(w->s, i) ? "dead" :
@@ -167,7 +172,7 @@ void node_in_time(struct node_world *w)
 	struct sim_stats st;
 	sim_stats(w->s, &st);
 	if (st.loop_alarms || w->late_us >= 50 * MSEC)
-		sim_fail(w->s, "a loop was held up for %llu us", (unsigned long long)w->late_us);
+		sim_late(w->s, "a loop was held up for %llu us", (unsigned long long)w->late_us);
 }
 
 /* ---- asking ---- */
@@ -198,10 +203,13 @@ struct question *node_ask_soon(struct node_world *w, int node, node_ask_fn *fn, 
 json_t *node_answer(struct node_world *w, struct question *q, uint64_t limit_us, struct err *e)
 {
 	json_t *ret;
-	if (!sim_run_until(w->s, is_over, q, limit_us)) {       /* q lives on: the answer may still come */
+	uint64_t late;
+	if (!sim_comes(w->s, is_over, q, limit_us, &late)) {    /* q lives on: the answer may still come */
 		sim_fail(w->s, "node %d does not answer its operator", q->node);
 		return NULL;
 	}
+	if (late)
+		sim_late(w->s, "node %d answers its operator %llu ms late", q->node, (unsigned long long)(late / MSEC));
 	ret = q->result;
 	*e = q->e;
 	free(q);
@@ -227,13 +235,29 @@ size_t node_find_records(struct node_world *w, int node, const char *key)
 	struct found *f = xcalloc(1, sizeof *f);
 	size_t n;
 	dht_get(node_dht(node_peer(w, node)->node), key, true, on_found, f);
-	if (!sim_run_until(w->s, has_found, f, 20 * SEC)) {
+	uint64_t late;
+	if (!sim_comes(w->s, has_found, f, 20 * SEC, &late)) {
 		sim_fail(w->s, "node %d: no end of the search for %s", node, key);
 		return 0;
 	}
+	if (late)
+		sim_late(w->s, "node %d: the search for %s ended %llu ms late", node, key, (unsigned long long)(late / MSEC));
 	n = f->n;
 	free(f);
 	return n;
+}
+
+void node_finds(struct node_world *w, int node, size_t least, size_t most)
+{
+	size_t found = node_find_records(w, node, "peers");
+	if (found < least || found > most)
+		sim_late(w->s, "node %d finds %zu peers, not %zu", node, found, least);
+	for (int k = 0; k < 60 && (found < least || found > most) && !sim_failed(w->s); k++) {
+		sim_run_for(w->s, SEC);
+		found = node_find_records(w, node, "peers");
+	}
+	if (found < least || found > most)
+		sim_fail(w->s, "node %d never finds all peers: %zu, not %zu", node, found, least);
 }
 
 void node_print(struct node_world *w)

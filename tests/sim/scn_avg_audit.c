@@ -93,7 +93,7 @@ static void scn_honest(struct sim *s)
 	world_go_on(x.w, 10);
 	uint64_t right = audits(&x, true);
 	if (right < 20)
-		sim_fail(s, "only %llu audits", (unsigned long long)right);
+		sim_late(s, "only %llu audits", (unsigned long long)right);
 	if (audits(&x, false))
 		sim_fail(s, "%llu audits say that an honest sum is wrong", (unsigned long long)audits(&x, false));
 	nobody_else(&x);
@@ -120,14 +120,18 @@ static void lies(struct eye *x, const char *point, int times)
 static void scn_false_sum(struct sim *s)
 {
 	struct eye x;
+	uint64_t late;
 	begin(s, &x, true);
 	x.w->slack = 1e9;
 	x.w->alone = x.evil;
 	lies(&x, "avg.sum.false", 200);
-	if (!sim_run_until(s, all_banned, &x, 60 * SEC)) {
+	if (!sim_comes(s, all_banned, &x, 60 * SEC, &late)) {
 		for (int i = 0; i < PEERS; i++)
 			if (i != x.evil && !x.banned[i])
 				sim_fail(s, "node %d has not banned node %d, which sums falsely", i, x.evil);
+	} else if (late) {
+		sim_late(s, "node %d, which sums falsely, is banned by all %llu ms late", x.evil,
+			(unsigned long long)(late / MSEC));
 	}
 	nobody_else(&x);
 	sim_run_for(s, 2 * SEC);
@@ -170,11 +174,15 @@ static bool sums_no_more(struct sim *s, void *arg)
 static void scn_shows_nothing(struct sim *s)
 {
 	struct eye x;
+	uint64_t late;
 	begin(s, &x, true);
 	x.w->slack = 1e9;
 	net_on(x.e->net, KIND_AVG_AUDIT, refuses, &x);
-	if (!sim_run_until(s, sums_no_more, &x, 120 * SEC))
+	if (!sim_comes(s, sums_no_more, &x, 120 * SEC, &late))
 		sim_fail(s, "node %d has refused %u times and still sums", x.evil, x.said);
+	else if (late)
+		sim_late(s, "node %d has refused %u times and sums no more, %llu ms late", x.evil, x.said,
+			(unsigned long long)(late / MSEC));
 	nobody_else(&x);
 	world_go_on(x.w, 6);
 	world_free(x.w);
@@ -190,13 +198,16 @@ static bool go_on(struct sim *s, void *arg)
 static void scn_signs_other(struct sim *s)
 {
 	struct eye x;
+	uint64_t late;
 	begin(s, &x, true);
 	x.w->forks_allowed = true;
 	x.w->alone = x.evil;
 	x.said = (unsigned)world_newest(x.w) + 6;
 	lies(&x, "avg.sent.false", 100);
-	if (!sim_run_until(s, go_on, &x, 120 * SEC))
+	if (!sim_comes(s, go_on, &x, 120 * SEC, &late))
 		sim_fail(s, "epochs do not go on: %llu of %u", (unsigned long long)world_newest(x.w), x.said);
+	else if (late)
+		sim_late(s, "epochs go on %llu ms late: %u", (unsigned long long)(late / MSEC), x.said);
 	if (audits(&x, false))
 		sim_fail(s, "an honest owner is said to have summed falsely");
 	nobody_else(&x);
@@ -220,6 +231,8 @@ static void accuse(struct eye *x, struct apeer *v)
 	net_post(x->e->net, net_self(v->net), KIND_AVG_WRONG, j, NO_BLOB, CLASS_control);
 }
 
+static bool is_named(struct sim *s, void *arg) { return ((const struct eye *)arg)->named > 0; }
+
 /* It says so of the others, and has nothing to show, or what they have summed rightly. */
 static void scn_accuses(struct sim *s)
 {
@@ -232,7 +245,8 @@ static void scn_accuses(struct sim *s)
 				accuse(&x, world_peer(x.w, i));
 	}
 	nobody_else(&x);
-	sim_check(s, x.said > 10 && x.named > 0);
+	sim_in_time(s, x.said > 10);
+	sim_await(s, is_named, &x, 0);
 	world_go_on(x.w, 6);
 	world_free(x.w);
 }
@@ -287,16 +301,21 @@ static void scn_occupies(struct sim *s)
 	q = (struct asked){ 0 };
 	begin_with(s, &x, LOOKERS + 2, true, 10 * MSEC);
 	int owner = x.evil == 0, from = 0;
-	sim_check(s, sim_run_until(s, one_holds, &x, 20 * SEC));
+	if (!sim_await(s, one_holds, &x, 20 * SEC)) {
+		world_free(x.w);
+		return;
+	}
 	const struct held *h = holds(&x, owner);
 	ask(&x, x.evil, owner, h, ASKED - (LOOKERS), &q);
 	sim_run_for(s, 100 * MSEC);
 	for (q.given = q.busy = 0; from < x.n; from++)
 		if (from != x.evil && from != owner)
 			ask(&x, from, owner, h, 1, &q);
-	sim_check(s, sim_run_until(s, all_answered, &q, 10 * SEC));
-	if (q.given != AT_ONCE - 1)
-		sim_fail(s, "%u of %d may look while one who takes nothing does; %u may not", q.given, LOOKERS, q.busy);
+	sim_await(s, all_answered, &q, 10 * SEC);
+	if (q.given > AT_ONCE - 1)
+		sim_fail(s, "%u of %d may look at once while one who takes nothing does: too many", q.given, LOOKERS);
+	else if (q.given < AT_ONCE - 1)         /* an answer is lost now and then */
+		sim_late(s, "%u of %d may look while one who takes nothing does; %u may not", q.given, LOOKERS, q.busy);
 	nobody_else(&x);
 	world_go_on(x.w, 6);
 	world_free(x.w);
@@ -322,6 +341,7 @@ static void shows_own(void *arg, struct request *req)
 static void scn_distracts(struct sim *s)
 {
 	struct eye x;
+	uint64_t late;
 	begin_with(s, &x, PEERS, true, 100 * MSEC);
 	x.w->slack = 1e9;
 	x.w->alone = x.evil;
@@ -334,8 +354,11 @@ static void scn_distracts(struct sim *s)
 			if (i != x.evil && world_peer(x.w, i))
 				accuse(&x, world_peer(x.w, i));
 	}
-	if (!all_banned(s, &x))
+	if (!sim_comes(s, all_banned, &x, 0, &late))
 		sim_fail(s, "not everybody has banned node %d, which sums falsely and accuses others", x.evil);
+	else if (late)
+		sim_late(s, "node %d, which sums falsely and accuses others, is banned by all %llu ms late", x.evil,
+			(unsigned long long)(late / MSEC));
 	nobody_else(&x);
 	world_free(x.w);
 }

@@ -139,15 +139,14 @@ static void scn_feedback(struct sim *s)
 		world_run_to(w, 28, 60 * SEC);
 		world_same(w);
 		apart[on] = mean_distance(&n);
-		if (sim_failed(own))
-			sim_fail(s, "%s", sim_failed(own));
+		sim_told(s, own);
 		uint64_t hash = sim_hash(own);
 		sim_trace(s, &hash, sizeof hash);
 		over(&n);
 		sim_free(own);
 	}
 	if (!(apart[1] < 0.012) || !(apart[1] * 2 < apart[0]))
-		sim_fail(s, "with feedback the sum is %g from the truth, without %g", apart[1], apart[0]);
+		sim_late(s, "with feedback the sum is %g from the truth, without %g", apart[1], apart[0]);
 }
 
 static void count_bytes(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean)
@@ -170,6 +169,8 @@ static void agreed(void *arg, uint64_t epoch, uint64_t version, const struct err
 		*(uint64_t *)arg = epoch;
 }
 
+static bool is_agreed(struct sim *s, void *arg) { return *(const uint64_t *)arg > 0; }
+
 /* hivectl set codec=...: one epoch for all, and fewer bytes from it on. */
 static void scn_changed(struct sim *s)
 {
@@ -180,16 +181,19 @@ static void scn_changed(struct sim *s)
 	w->saw = count_bytes;
 	before = bytes_per_round(&n, 20);
 	if (before > plain * 102 / 100 || before * 100 < plain * 80)
-		sim_fail(s, "%llu bytes in a round, 2 |g| (N-1) is %llu", (unsigned long long)before,
+		sim_late(s, "%llu bytes in a round, 2 |g| (N-1) is %llu", (unsigned long long)before,
 			(unsigned long long)plain);
 	avg_propose(world_peer(w, 3)->avg, json_pack("{s:s}", "codec", "blockwise8"), 0, agreed, &epoch);
 	world_run_to(w, 30, 60 * SEC);
-	if (epoch <= 20 || epoch > 30)
-		sim_fail(s, "agreed for epoch %llu", (unsigned long long)epoch);
+	sim_await(s, is_agreed, &epoch, 0);
+	if (epoch <= 20)
+		sim_fail(s, "agreed for epoch %llu, which is over", (unsigned long long)epoch);
+	else if (epoch > 30)
+		sim_late(s, "agreed for epoch %llu", (unsigned long long)epoch);
 	at = world_peer(w, 0)->point.epoch;
 	after = bytes_per_round(&n, at + 10);
 	if (after * 37 / 10 > before)
-		sim_fail(s, "%llu bytes in a round, %llu before the change", (unsigned long long)after,
+		sim_late(s, "%llu bytes in a round, %llu before the change", (unsigned long long)after,
 			(unsigned long long)before);
 	world_same(w);
 	over(&n);
@@ -239,20 +243,25 @@ static void add_left_out(struct world *w, struct apeer *p, const struct avg_comm
 		n->epochs++;
 }
 
+static bool noticed(struct sim *s, void *arg) { return ((const struct notes *)arg)->odd > 0; }
+
 /* One of five lies; the mean stays near the samples' (check.h, within the slack: gradients lie between -0.5 and 0.5),
  * its commits go on, and it is named. */
 static void scn_liar(struct sim *s)
 {
 	struct notes n;
 	struct world *w = coded_world(s, &n, sim_seed(s) % 2 ? "\"none\"" : "\"blockwise8\"", 0.6);
+	uint64_t late;
 	w->conf.robust = (enum robust)(1 + sim_seed(s) % 3);
 	w->twist = sim_seed(s) % 4 < 2 ? send_large : send_flipped;
 	w->heard = hear;
 	n.evil = (int)rng_below(sim_rng(s), PEERS);
 	begin(w);
 	world_run_to(w, 30, 60 * SEC);
-	if (!n.odd)
+	if (!sim_comes(s, noticed, &n, 0, &late))
 		sim_fail(s, "%s: nobody has noticed that node %d is out of line", robust_name(w->conf.robust), n.evil);
+	else if (late)
+		sim_late(s, "that node %d is out of line is noticed %llu ms late", n.evil, (unsigned long long)(late / MSEC));
 	world_same(w);
 	over(&n);
 }
@@ -268,12 +277,12 @@ static void scn_not_a_number(struct sim *s)
 	begin(w);
 	w->twist = send_nan;
 	world_run_to(w, 15, 60 * SEC);
-	sim_check(s, n.left_out >= 10);
-	sim_check(s, n.nonfinite >= 10);
+	sim_in_time(s, n.left_out >= 10);
+	sim_in_time(s, n.nonfinite >= 10);
 	w->twist = NULL;
 	n.left_out = n.epochs = 0;
 	world_run_to(w, world_peer(w, 0)->point.epoch + 10, 60 * SEC);
-	sim_check(s, n.left_out <= 2);
+	sim_in_time(s, n.left_out <= 2);
 	world_same(w);
 	over(&n);
 }
@@ -312,9 +321,10 @@ static void scn_overflow(struct sim *s)
 	begin(w);
 	w->twist = sim_seed(s) % 2 ? send_overflow : send_nan;
 	world_run_to(w, 12, 60 * SEC);
-	sim_check(s, n.epochs >= 7 && !n.nonfinite);
+	sim_check(s, !n.nonfinite);
+	sim_in_time(s, n.epochs >= 7);
 	world_run_to(w, 25, 60 * SEC);
-	sim_check(s, n.left_out >= 10 && n.nonfinite >= 10);
+	sim_in_time(s, n.left_out >= 10 && n.nonfinite >= 10);
 	world_same(w);
 	over(&n);
 }

@@ -37,11 +37,11 @@ static void struck_at(struct sim *s, const char *point, enum sim_fate fate, int 
 		sim_run_for(s, 2 * SEC);
 		if (world_peer(w, 0)->point.epoch <= at + 10)
 			world_print(w);
-		sim_check(s, world_peer(w, 0)->point.epoch > at + 10);
+		sim_in_time(s, world_peer(w, 0)->point.epoch > at + 10);
 	}
 	world_go_on(w, 6);
 	if (!sim_failpoint_hit(s, point))
-		sim_fail(s, "%s was never passed", point);
+		sim_late(s, "%s was never passed", point);
 	world_free(w);
 }
 
@@ -83,7 +83,7 @@ static void scn_dead_leader_between(struct sim *s)
 				at = world_peer(w, i)->point.epoch;
 		world_run_to(w, at + 2, 60 * SEC);
 		if (k == 0)
-			sim_check(s, sim_now(s) - from < 2 * SEC);
+			sim_in_time(s, sim_now(s) - from < 2 * SEC);
 	}
 	world_same(w);
 	world_free(w);

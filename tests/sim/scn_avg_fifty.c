@@ -79,6 +79,12 @@ static void scn_dead_leader(struct sim *s)
 	finish(w, 2);
 }
 
+static bool counts(struct sim *s, void *arg)
+{
+	const struct apeer *p = arg;
+	return !p->syncing && p->my_total > 0;
+}
+
 /* Six come while the others train: each follows, fetches the state, counts. */
 static void scn_late_joiner(struct sim *s)
 {
@@ -87,7 +93,7 @@ static void scn_late_joiner(struct sim *s)
 	sim_run_for(s, 700 * MSEC);
 	world_run_to(w, world_newest(w) + 1, 10 * SEC);
 	for (int i = 0; i < 6; i++)
-		sim_check(s, !world_peer(w, PEERS + i)->syncing && world_peer(w, PEERS + i)->my_total > 0);
+		sim_await(s, counts, world_peer(w, PEERS + i), 0);
 	world_same(w);
 	world_free(w);
 }

@@ -21,11 +21,6 @@ struct notes {
 	size_t dims; struct seen seen[WORLD_MAX][KEPT];
 };
 
-static bool settled(struct sim *s, void *arg)
-{
-	return world_settled(arg);
-}
-
 static int node_of(struct world *w, const char *name)
 {
 	char own[9];
@@ -120,8 +115,7 @@ static struct world *world_of(struct sim *s, struct notes *n, int peers, uint32_
 static void begin(struct world *w, int peers)
 {
 	world_add(w, peers);
-	if (!sim_run_until(w->s, settled, w, 20 * SEC))
-		sim_fail(w->s, "the peers did not find each other");
+	world_settle(w, 20 * SEC);
 	world_run_to(w, 3, 20 * SEC);
 }
 
@@ -154,7 +148,7 @@ static void finish(struct world *w, uint64_t more)
 		world_run_to(w, to, 60 * SEC);
 		there = equal_at(w, to);
 	}
-	sim_check(w->s, there && n->grids > 0);
+	sim_in_time(w->s, there && n->grids > 0);
 }
 
 /* ---- nobody dies ---- */
@@ -185,17 +179,17 @@ static void full(struct sim *s, int peers, int m, size_t dims)
 	sim_tap(s, NULL, NULL);
 	uint64_t want = 2ull * LEN * 4 * dims * (uint64_t)(m - 1) * (uint64_t)(peers / m) * (AGREE - 1);
 	if (n.grids != (uint64_t)peers * (AGREE - 1) || n.dims != dims)
-		sim_fail(s, "%llu means of %zu phases from %d peers in %d epochs", (unsigned long long)n.grids, n.dims, peers,
+		sim_late(s, "%llu means of %zu phases from %d peers in %d epochs", (unsigned long long)n.grids, n.dims, peers,
 			AGREE - 1);
 	if (n.bytes != want)
-		sim_fail(s, "%llu bytes in %d epochs, %llu would do", (unsigned long long)n.bytes, AGREE - 1,
+		sim_late(s, "%llu bytes in %d epochs, %llu would do", (unsigned long long)n.bytes, AGREE - 1,
 			(unsigned long long)want);
 	for (int i = 0; i < peers; i++) {
 		int met = 0;
 		for (int k = 0; k < peers; k++)
 			met += n.met[i][k];
 		if (met > (int)dims * (m - 1))
-			sim_fail(s, "node %d of %d sends parts to %d others, %d would do", i, peers, met, (int)dims * (m - 1));
+			sim_late(s, "node %d of %d sends parts to %d others, %d would do", i, peers, met, (int)dims * (m - 1));
 	}
 	finish(w, 1);
 	world_free(w);
@@ -255,7 +249,7 @@ static void scn_stopped(struct sim *s)
 	for (int i = 0; i < sim_nodes(s); i++)
 		sim_resume(s, i);
 	sim_run_for(s, SEC);
-	sim_check(s, world_newest(w) > at + 10);
+	sim_in_time(s, world_newest(w) > at + 10);
 	finish(w, 6);
 	world_free(w);
 }
@@ -303,7 +297,7 @@ static void scn_not_a_number(struct sim *s)
 	n.left_out = n.nonfinite = 0;
 	w->twist = send_nan;
 	world_run_to(w, 13, 60 * SEC);
-	sim_check(s, n.left_out >= 8 && n.nonfinite >= 8);
+	sim_in_time(s, n.left_out >= 8 && n.nonfinite >= 8);
 	w->twist = NULL;
 	finish(w, 4);
 	world_free(w);

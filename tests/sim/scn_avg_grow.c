@@ -80,7 +80,7 @@ static void saw(struct world *w, struct apeer *p, const struct avg_commit *c, co
 			(unsigned long long)c->epoch, (unsigned long long)p->grown, w->conf.len);
 	for (size_t i = 0; i < c->left_out_n && n->late >= 0; i++) {
 		if (n->late == NOBODY || !is(world_peer(w, n->late), &c->left_out[i]))
-			sim_fail(w->s, "epoch %llu: somebody is left out who is not late", (unsigned long long)c->epoch);
+			sim_late(w->s, "epoch %llu: somebody is left out who is not late", (unsigned long long)c->epoch);
 		n->left_out++;
 	}
 }
@@ -133,7 +133,7 @@ static void scn_grown(struct sim *s)
 	n.left_out = 0;
 	n.late = NOBODY;
 	world_go_on(w, 20);
-	sim_check(s, !n.left_out && n.whole >= 20 * (uint64_t)peers);
+	sim_in_time(s, !n.left_out && n.whole >= 20 * (uint64_t)peers);
 	end(w);
 }
 
@@ -196,7 +196,7 @@ static void scn_stopped(struct sim *s)
 	for (int i = 0; i < sim_nodes(s); i++)
 		sim_resume(s, i);
 	sim_run_for(s, 2 * SEC);
-	sim_check(s, world_newest(w) > at + 8);
+	sim_in_time(s, world_newest(w) > at + 8);
 	world_go_on(w, 6);
 	end(w);
 }
@@ -223,13 +223,14 @@ static void late(struct world *w, int peers)
 	n->us[n->late] = 20 * SEC;
 	n->tail = sim_seed(w->s) % 2 ? 0 : 1 + rng_below(sim_rng(w->s), 60);
 	world_run_to(w, world_newest(w) + 6, 60 * SEC);
-	sim_check(w->s, n->left_out > 0 && n->partial > 0);
+	sim_in_time(w->s, n->left_out > 0 && n->partial > 0);
 	n->us[n->late] = 10 * MSEC;
 	world_run_to(w, world_newest(w) + 60, 120 * SEC);
-	sim_check(w->s, world_peer(w, n->late)->my_total > 0);
-	uint64_t before = world_peer(w, n->late)->my_total;
+	struct apeer *p = world_peer(w, n->late);
+	world_brings(w, n->late, 0);
+	uint64_t before = p->my_total;
 	world_go_on(w, 20);
-	sim_check(w->s, world_peer(w, n->late)->my_total > before);
+	world_brings(w, n->late, before);
 	end(w);
 }
 
@@ -291,7 +292,7 @@ static void scn_patient(struct sim *s)
 		avg_grows(world_peer(w, i)->avg, true);
 	world_run_to(w, 4, 200 * SEC);
 	world_same(w);
-	sim_check(s, n.whole >= 4 * (uint64_t)peers && !n.left_out);
+	sim_in_time(s, n.whole >= 4 * (uint64_t)peers && !n.left_out);
 	end(w);
 }
 
@@ -304,7 +305,7 @@ static void scn_never(struct sim *s)
 	n.late = (int)rng_below(sim_rng(s), 5);
 	n.us[n.late] = 100000 * SEC;
 	world_run_to(w, world_newest(w) + 10, 60 * SEC);
-	sim_check(s, n.left_out > 0);
+	sim_in_time(s, n.left_out > 0);
 	end(w);
 }
 
@@ -362,21 +363,24 @@ static void leaves(struct sim *s, bool ends)
 	begin(w, 7);
 	for (int k = 0; k < 3 && !sim_failed(s); k++) {
 		struct goer g = { w };
-		if (!sim_run_until(s, middle, &g, 10 * SEC)) {
-			sim_fail(s, "nobody is in the middle of anything");
+		if (!sim_await(s, middle, &g, 10 * SEC))
 			break;
-		}
 		struct apeer *p = world_peer(w, g.node);
-		uint64_t until = p->deadline_us + SEC, total = p->my_total, now = sim_now(s);
+		uint64_t until = p->deadline_us + SEC, total = p->my_total, now = sim_now(s), over;
 		g.at = p->point.epoch;
 		n.us[g.node] = ends ? n.us[g.node] : 100000 * SEC;
 		if (!ends)
 			env_timer(p->env, &p->grow, 0);
 		avg_leave(p->avg, is_gone, &g);
-		if (!sim_run_until(s, others_on, &g, until > now ? until - now : 1))
+		if (!sim_comes(s, others_on, &g, until > now ? until - now : 1, &over))
 			sim_fail(s, "the others wait for node %d, which leaves, beyond its deadline", g.node);
-		if (!sim_run_until(s, has_gone, &g, 7 * SEC))
+		else if (over)
+			sim_late(s, "the others wait for node %d, which leaves, %llu ms beyond its deadline", g.node,
+				(unsigned long long)(over / MSEC));
+		if (!sim_comes(s, has_gone, &g, 7 * SEC, &over))
 			sim_fail(s, "node %d does not get away", g.node);
+		else if (over)
+			sim_late(s, "node %d gets away %llu ms late", g.node, (unsigned long long)(over / MSEC));
 		sim_check(s, ends || p->my_total == total);
 		sim_kill(s, g.node);
 		world_go_on(w, 4);
@@ -431,7 +435,7 @@ static void scn_robust(struct sim *s)
 	w->slack = 10;                          /* a robust mean is not the samples' */
 	begin(w, 5);
 	world_go_on(w, 6);
-	sim_check(s, n.whole > 20);
+	sim_in_time(s, n.whole > 20);
 	end(w);
 }
 

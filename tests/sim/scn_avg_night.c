@@ -8,10 +8,12 @@
 static void settle(struct world *w, uint64_t limit_us)
 {
 	uint64_t end = sim_now(w->s) + limit_us;
-	while (!world_settled(w) && sim_now(w->s) < end)
+	while (!world_settled(w) && sim_now(w->s) < end + SIM_NEVER_US && !sim_failed(w->s))
 		sim_run_for(w->s, 100 * MSEC);
 	if (!world_settled(w))
 		sim_fail(w->s, "the peers did not find each other");
+	else if (sim_now(w->s) > end)
+		sim_late(w->s, "the peers found each other %llu ms late", (unsigned long long)((sim_now(w->s) - end) / MSEC));
 }
 
 /* One of `gone_most` at most is away at a time; who comes back has the model that it had, or none. */
@@ -45,8 +47,10 @@ static void churn(struct sim *s, int peers, uint64_t epochs, uint64_t every_us)
 		if (world_newest(w) > at) {
 			at = world_newest(w);
 			moved_us = sim_now(s);
+		} else if (sim_now(s) - moved_us > 20 * SEC + SIM_NEVER_US) {
+			sim_fail(s, "no epoch after %llu for 80 s", (unsigned long long)at);
 		} else if (sim_now(s) - moved_us > 20 * SEC) {
-			sim_fail(s, "no epoch after %llu for 20 s", (unsigned long long)at);
+			sim_late(s, "the epoch after %llu takes more than 20 s", (unsigned long long)at);
 		}
 	}
 	for (int i = 0; i < peers; i++)

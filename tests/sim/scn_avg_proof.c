@@ -13,7 +13,7 @@
 
 struct faces {
 	struct world *w; struct sim *s; int evil; struct apeer *e; struct id liar /* e may be dead */; struct rng rng;
-	bool banned[PEERS]; unsigned named, said; uint64_t epoch; struct id flooder; bool caught;
+	bool banned[PEERS]; unsigned named, said; uint64_t epoch; struct id flooder; bool caught; int victim;
 };
 
 static void ignored(void *arg, const struct frame *f, const struct err *e)
@@ -63,11 +63,14 @@ static bool all_banned(struct sim *s, void *arg)
 /* Epochs go on while it is there, and after. */
 static void without_it(struct faces *x)
 {
-	if (!sim_run_until(x->s, all_banned, x, 60 * SEC)) {
+	uint64_t late;
+	if (!sim_comes(x->s, all_banned, x, 60 * SEC, &late)) {
 		for (int i = 0; i < PEERS; i++)
 			if (i != x->evil && !x->banned[i])
 				sim_fail(x->s, "node %d has not heard that node %d signed two COMMITs", i, x->evil);
 		sim_fail(x->s, "not everybody has banned node %d", x->evil);
+	} else if (late) {
+		sim_late(x->s, "everybody has banned node %d %llu ms late", x->evil, (unsigned long long)(late / MSEC));
 	}
 	for (int i = 0; i < PEERS; i++)
 		for (int k = 0; k < PEERS; k++) {
@@ -180,7 +183,12 @@ static void scn_two_faced(struct sim *s)
 		sim_run_for(s, 100 * MSEC + rng_below(&x.rng, 3 * SEC));
 		sim_heal(s);
 	}
-	sim_check(s, split && x.said > 0);
+	if (!split || !x.said) {
+		sim_late(s, "node %d has not come to tell two COMMITs", x.evil);
+		world_free(x.w);
+		buf_free(&other);
+		return;
+	}
 	without_it(&x);
 	buf_free(&other);
 }
@@ -204,8 +212,7 @@ static void scn_told_later(struct sim *s)
 	struct buf other = { 0 };
 	begin(s, &x);
 	x.w->alone = x.evil;
-	if (!sim_run_until(s, has_led, &x, 120 * SEC))
-		sim_fail(s, "node %d never led", x.evil);
+	sim_await(s, has_led, &x, 120 * SEC);
 	other_face(&x, &x.e->avg->last_commit, &other);
 	world_run_to(x.w, world_newest(x.w) + 1 + rng_below(&x.rng, 6), 60 * SEC);
 	int to = (x.evil + 1 + (int)rng_below(&x.rng, PEERS - 1)) % PEERS;
@@ -285,6 +292,11 @@ static void frame(struct faces *x, struct apeer *v)
 	buf_free(&b);
 }
 
+static bool is_named(struct sim *s, void *arg)
+{
+	return ((const struct faces *)arg)->named > 0;
+}
+
 static void scn_framed(struct sim *s)
 {
 	struct faces x;
@@ -302,7 +314,8 @@ static void scn_framed(struct sim *s)
 					info.banned_until_us)
 				sim_fail(s, "node %d has banned node %d: node %d said so", i, k, x.evil);
 		}
-	sim_check(s, x.said > 10 && x.named > 0);
+	sim_check(s, x.said > 10);
+	sim_await(s, is_named, &x, 0);
 	sim_kill(s, x.evil);
 	world_go_on(x.w, 6);
 	world_free(x.w);
@@ -331,6 +344,17 @@ static void send_many(struct faces *x, int from, int to)
 		hub_json(world_peer(x->w, from)->avg), blob_steal(&b), CLASS_control);
 }
 
+static bool victim_knows(struct sim *s, void *arg)
+{
+	const struct faces *x = arg;
+	return x->banned[x->victim];
+}
+
+static bool is_caught(struct sim *s, void *arg)
+{
+	return ((const struct faces *)arg)->caught;
+}
+
 /* One of them sends another, which is slow to verify, more than it may look at: that takes no others' room, and the
  * first that is looked at ends it. */
 static void scn_flooded(struct sim *s)
@@ -344,11 +368,12 @@ static void scn_flooded(struct sim *s)
 		if (i != x.evil)
 			who[n++] = i;
 	int flooder = who[0], victim = who[1], to = who[2];
+	uint64_t late;
+	x.victim = victim;
 	x.flooder = *net_self(world_peer(x.w, flooder)->net);
 	x.w->liar[flooder] = true;
 	x.w->forks_allowed = true;              /* for seconds the victim alone does not know whom all others have left */
-	if (!sim_run_until(s, has_led, &x, 120 * SEC))
-		sim_fail(s, "node %d never led", x.evil);
+	sim_await(s, has_led, &x, 120 * SEC);
 	other_face(&x, &x.e->avg->last_commit, &other);
 	sim_lane_slow(s, victim, "verify", SLOW);
 	for (int k = 0; k < FLOOD; k++)
@@ -356,9 +381,12 @@ static void scn_flooded(struct sim *s)
 	sim_run_for(s, 100 * MSEC);
 	tell(&x, to, &other);
 	sim_run_for(s, 5 * SEC);
-	if (!x.banned[victim])
+	if (!sim_comes(s, victim_knows, &x, 0, &late))
 		sim_fail(s, "node %d has no room for a proof: node %d has filled it", victim, flooder);
-	sim_check(s, x.caught);
+	else if (late)
+		sim_late(s, "node %d has no room for a proof for 5 s and %llu ms: node %d has filled it", victim,
+			(unsigned long long)(late / MSEC), flooder);
+	sim_await(s, is_caught, &x, 0);
 	without_it(&x);
 	buf_free(&other);
 }
@@ -413,8 +441,7 @@ static void scn_invented(struct sim *s)
 		sim_run_for(s, SEC);
 		buf_free(&b);
 	}
-	if (!sim_run_until(s, has_led, &x, 120 * SEC))
-		sim_fail(s, "node %d never led", x.evil);
+	sim_await(s, has_led, &x, 120 * SEC);
 	other_face(&x, &x.e->avg->last_commit, &other);
 	for (int i = 0; i < PEERS; i++)
 		if (i != x.evil)

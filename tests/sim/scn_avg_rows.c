@@ -78,17 +78,17 @@ static void scn_bytes(struct sim *s)
 	sim_tap(s, NULL, NULL);
 	uint64_t want = 2ull * LEN * 4 * (uint64_t)(peers - 1), got = n.epochs ? n.bytes / n.epochs : 0;
 	if (got > want * 102 / 100 || got * 100 < want * 85)
-		sim_fail(s, "%d members: %llu bytes in a round, 2 |g| (N-1) is %llu", peers, (unsigned long long)got,
+		sim_late(s, "%d members: %llu bytes in a round, 2 |g| (N-1) is %llu", peers, (unsigned long long)got,
 			(unsigned long long)want);
 	for (int i = 0; i < peers; i++) {
 		int met = 0;
 		for (int k = 0; k < peers; k++)
 			met += n.met[i][k];
 		if (met > bound)
-			sim_fail(s, "node %d of %d sends parts to %d others, %d would do", i, peers, met, bound);
+			sim_late(s, "node %d of %d sends parts to %d others, %d would do", i, peers, met, bound);
 		most = met > most ? met : most;
 	}
-	sim_check(s, most >= GROUP);
+	sim_in_time(s, most >= GROUP);
 	world_same(w);
 	world_free(w);
 }
@@ -131,7 +131,7 @@ static void scn_stopped(struct sim *s)
 	for (int i = 0; i < sim_nodes(s); i++)
 		sim_resume(s, i);
 	sim_run_for(s, SEC);
-	sim_check(s, world_newest(w) > at + 10);
+	sim_in_time(s, world_newest(w) > at + 10);
 	finish(w, 6);
 	world_free(w);
 }
@@ -207,8 +207,7 @@ static double apart_after(struct sim *s, bool feedback)
 	for (size_t k = 0; k < LEN; k += 5)
 		apart += fabs(d.sum[k] - d.truth[k]) / (LEN / 5);
 	world_free(w);
-	if (sim_failed(own))
-		sim_fail(s, "%s", sim_failed(own));
+	sim_told(s, own);
 	uint64_t hash = sim_hash(own);
 	sim_trace(s, &hash, sizeof hash);
 	sim_free(own);
@@ -222,7 +221,7 @@ static void scn_feedback(struct sim *s)
 {
 	double with = apart_after(s, true), without = apart_after(s, false);
 	if (!(with < 0.015) || !(with * 2 < without))
-		sim_fail(s, "with feedback the sum is %g from the truth, without %g", with, without);
+		sim_late(s, "with feedback the sum is %g from the truth, without %g", with, without);
 }
 
 /* ---- who else is there ---- */
@@ -261,7 +260,7 @@ static void scn_not_a_number(struct sim *s)
 	w->saw = add_left_out;
 	w->twist = send_nan;
 	world_run_to(w, 13, 60 * SEC);
-	sim_check(s, n.left_out >= 8 && n.nonfinite >= 8);
+	sim_in_time(s, n.left_out >= 8 && n.nonfinite >= 8);
 	w->twist = NULL;
 	finish(w, 4);
 	world_free(w);
@@ -289,7 +288,8 @@ static void scn_overflow(struct sim *s)
 	n.left_out = n.nonfinite = n.epochs = 0;
 	w->twist = send_nan;
 	world_run_to(w, w->overflow_until, 60 * SEC);
-	sim_check(s, n.epochs >= 6 && !n.left_out && !n.nonfinite);
+	sim_check(s, !n.left_out && !n.nonfinite);
+	sim_in_time(s, n.epochs >= 6);
 	w->saw = was;
 	w->twist = NULL;
 	finish(w, 4);
@@ -349,7 +349,7 @@ static void rows_are_places(struct world *w)
 	json_t *o = avg_shape(world_peer(w, 0)->avg), *row, *id;
 	size_t r, i;
 	if (json_array_size(json_object_get(o, "rows")) != 2)
-		sim_fail(w->s, "%zu rows of two places", json_array_size(json_object_get(o, "rows")));
+		sim_late(w->s, "%zu rows of two places", json_array_size(json_object_get(o, "rows")));
 	json_array_foreach(json_object_get(o, "rows"), r, row) {
 		int place = -1;
 		json_array_foreach(json_object_get(row, "peers"), i, id)
@@ -358,7 +358,7 @@ static void rows_are_places(struct world *w)
 				if (strcmp(id_short(net_self(world_peer(w, k)->net), name), json_string_value(id)))
 					continue;
 				if (place >= 0 && place != k % 2)
-					sim_fail(w->s, "node %d is in a row of the other place", k);
+					sim_late(w->s, "node %d is in a row of the other place", k);
 				place = k % 2;
 			}
 	}
@@ -404,8 +404,7 @@ static void scn_places(struct sim *s)
 	for (int rows = 0; rows < 2; rows++) {
 		struct sim *own = sim_new(sim_seed(s));
 		cross(own, rows ? 8 : 64, &bytes[rows], &us[rows]);
-		if (sim_failed(own))
-			sim_fail(s, "%s", sim_failed(own));
+		sim_told(s, own);
 		uint64_t hash = sim_hash(own);
 		sim_trace(s, &hash, sizeof hash);
 		sim_free(own);
@@ -415,7 +414,7 @@ static void scn_places(struct sim *s)
 			(unsigned long long)bytes[0], (unsigned long long)us[0], (unsigned long long)bytes[1],
 			(unsigned long long)us[1], (unsigned long long)thin);
 	if (bytes[1] > thin * 102 / 100 || bytes[0] < 4 * bytes[1])
-		sim_fail(s, "%llu bytes cross in a round, %llu when it is flat; 2 |g| is %llu", (unsigned long long)bytes[1],
+		sim_late(s, "%llu bytes cross in a round, %llu when it is flat; 2 |g| is %llu", (unsigned long long)bytes[1],
 			(unsigned long long)bytes[0], (unsigned long long)thin);
 }
 

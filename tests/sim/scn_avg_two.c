@@ -44,12 +44,11 @@ static void scn_half_told(struct sim *s)
 	for (int i = 0; i < 5; i++)
 		if (i != leader && i != heir)
 			sim_link(s, leader, i, &far);
-	if (!sim_run_until(s, has_epoch, &u, 5 * SEC))
-		sim_fail(s, "no further epoch");
+	sim_await(s, has_epoch, &u, 5 * SEC);
 	sim_kill(s, leader);
 	for (int i = 0; i < 5; i++)
 		if (i != leader && i != heir)
-			sim_check(s, world_peer(w, i)->point.epoch < u.epoch);
+			sim_in_time(s, world_peer(w, i)->point.epoch < u.epoch);
 	finish(w, 6);
 }
 
@@ -74,7 +73,9 @@ static int struck_leader(struct world *w, const char *point, enum sim_fate fate)
 {
 	int leader = -1;
 	sim_failpoint(w->s, -1, point, fate, 1);
-	for (int k = 0; k < 20000 && !sim_failpoint_hit(w->s, point); k++) {
+	for (int k = 0; k < 140000 && !sim_failpoint_hit(w->s, point) && !sim_failed(w->s); k++) {
+		if (k == 20000)
+			sim_late(w->s, "nobody has come to %s for 10 s", point);
 		leader = world_leader(w);
 		sim_run_for(w->s, 500);
 	}
@@ -93,8 +94,7 @@ static void scn_two_leaders(struct sim *s)
 	int leader = struck_leader(w, "avg.commit.before", SIM_PAUSE);
 	w->alone = leader;
 	struct promise q = { w, leader, world_newest(w) };
-	if (!sim_run_until(s, promised, &q, 30 * SEC))
-		sim_fail(s, "nobody took over");
+	sim_await(s, promised, &q, 30 * SEC);
 	sim_run_for(s, 40 * MSEC + rng_below(sim_rng(s), 30 * MSEC));   /* the other is about to decide */
 	sim_resume(s, leader);
 	sim_run_for(s, 3 * SEC);
@@ -110,8 +110,7 @@ static void scn_untold(struct sim *s)
 	world_run_to(w, world_newest(w) + 2, 20 * SEC);
 	int leader = struck_leader(w, "avg.commit.before", SIM_PAUSE);
 	struct promise q = { w, leader, world_newest(w) };
-	if (!sim_run_until(s, promised, &q, 30 * SEC))
-		sim_fail(s, "nobody took over");
+	sim_await(s, promised, &q, 30 * SEC);
 	sim_run_for(s, rng_below(sim_rng(s), 3) ? rng_below(sim_rng(s), 5 * MSEC) : SEC);
 	sim_resume(s, leader);
 	sim_run_for(s, 3 * SEC);
@@ -127,21 +126,36 @@ static void scn_late_word(struct sim *s)
 	world_run_to(w, world_newest(w) + 2, 20 * SEC);
 	int leader = struck_leader(w, "avg.commit.before", SIM_PAUSE), second = -1;
 	struct promise q = { w, leader, world_newest(w) };
-	if (!sim_run_until(s, promised, &q, 30 * SEC))
-		sim_fail(s, "nobody took over");
+	sim_await(s, promised, &q, 30 * SEC);
 	for (int i = 0; i < 5; i++)
 		if (i != leader && is_leader(world_peer(w, i)->avg))
 			second = i;
-	sim_check(s, second >= 0);
+	if (second < 0) {
+		sim_late(s, "who has the promises does not lead");
+		world_free(w);
+		return;
+	}
 	for (int i = 0, left = 1; i < 5; i++)
 		if (i != leader && i != second && left-- > 0)
 			sim_link(s, second, i, &far);
 	struct until u = { w, second, q.epoch + 1 };
-	if (!sim_run_until(s, has_epoch, &u, 10 * SEC))
-		sim_fail(s, "the second does not decide");
+	sim_await(s, has_epoch, &u, 10 * SEC);
 	sim_resume(s, leader);
 	sim_run_for(s, SEC);
 	finish(w, 6);
+}
+
+/* Looks for somebody whose COMMIT is on its way; -1: there was none. */
+static int who_tells(struct world *w)
+{
+	for (int k = 0; k < 200000; k++) {
+		sim_run_for(w->s, 20);
+		for (int i = 0; i < sim_nodes(w->s); i++)
+			if (world_peer(w, i)->avg->round && world_peer(w, i)->avg->round->told)
+				return i;
+	}
+	sim_late(w->s, "nobody was seen who tells a COMMIT");
+	return -1;
 }
 
 /* All others die with its COMMIT on the way to them: it is decided, and the one that is left goes on from there. */
@@ -149,21 +163,18 @@ static void scn_last_left(struct sim *s)
 {
 	struct world *w = patient_world(s, 5, 1);
 	world_run_to(w, world_newest(w) + 2, 20 * SEC);
-	int leader = -1;
-	for (int k = 0; k < 200000 && leader < 0; k++) {
-		sim_run_for(s, 20);
-		for (int i = 0; i < 5 && leader < 0; i++)
-			leader = world_peer(w, i)->avg->round && world_peer(w, i)->avg->round->told ? i : -1;
+	int leader = who_tells(w);
+	if (leader < 0) {
+		world_free(w);
+		return;
 	}
-	sim_check(s, leader >= 0);
 	uint64_t at = world_peer(w, leader)->point.epoch;
 	w->alone = leader;
 	for (int i = 0; i < 5; i++)
 		if (i != leader)
 			sim_kill(s, i);
 	struct until u = { w, leader, at + 3 };
-	if (!sim_run_until(s, has_epoch, &u, 30 * SEC))
-		sim_fail(s, "whoever is left does not go on from epoch %llu", (unsigned long long)at);
+	sim_await(s, has_epoch, &u, 30 * SEC);
 	world_free(w);
 }
 
@@ -200,10 +211,13 @@ static void each_goes_on(struct world *w)
 	struct onward o = { .w = w };
 	for (int i = 0; i < sim_nodes(w->s); i++)
 		o.from[i] = world_peer(w, i) ? world_peer(w, i)->point.epoch : 0;
-	if (sim_run_until(w->s, all_on, &o, 30 * SEC))
-		return;
-	world_print(w);
-	sim_fail(w->s, "somebody does not go on");
+	uint64_t late;
+	if (!sim_comes(w->s, all_on, &o, 30 * SEC, &late)) {
+		world_print(w);
+		sim_fail(w->s, "somebody does not go on");
+	} else if (late) {
+		sim_late(w->s, "everybody goes on, %llu ms late", (unsigned long long)(late / MSEC));
+	}
 }
 
 /* Two that take each other for members stand on two COMMITs of one epoch: neither takes what the other decides, and
@@ -219,7 +233,11 @@ static void scn_two_points(struct sim *s)
 		if (!x->avg->round && !y->avg->round && x->point.epoch == y->point.epoch)
 			p = is_leader(x->avg) ? x : is_leader(y->avg) ? y : NULL;
 	}
-	sim_check(s, p != NULL);
+	if (!p) {
+		sim_late(s, "the two were not seen outside rounds at one epoch");
+		world_free(w);
+		return;
+	}
 	p->point.prev[5] ^= 1;
 	p->avg->point.prev[5] ^= 1;
 	each_goes_on(w);
@@ -248,15 +266,14 @@ static void scn_last_of_two(struct sim *s)
 {
 	struct sim_link far = { .latency_us = 20 * MSEC, .jitter_us = MSEC };
 	struct world *w = settled_world(s, 2);
-	int l = -1, how = (int)(sim_seed(s) % 6);
+	int l, how = (int)(sim_seed(s) % 6);
 	sim_link(s, -1, -1, &far);
 	world_run_to(w, world_newest(w) + 2, 20 * SEC);
-	for (int k = 0; k < 200000 && l < 0; k++) {
-		sim_run_for(s, 20);
-		for (int i = 0; i < 2 && l < 0; i++)
-			l = world_peer(w, i)->avg->round && world_peer(w, i)->avg->round->told ? i : -1;
+	l = who_tells(w);
+	if (l < 0) {
+		world_free(w);
+		return;
 	}
-	sim_check(s, l >= 0);
 	w->alone = l;
 	w->forks_allowed = true;
 	struct until u = { w, how == 3 ? 1 - l : l, world_peer(w, l)->point.epoch + 4 };
@@ -271,8 +288,7 @@ static void scn_last_of_two(struct sim *s)
 		sim_cut(s, how == 4 ? 1 - l : l, how == 4 ? l : 1 - l);
 	if (how == 5)
 		sim_cut(s, 1 - l, l);
-	if (!sim_run_until(s, has_epoch, &u, 15 * SEC))
-		sim_fail(s, "whoever is left does not go on to epoch %llu", (unsigned long long)u.epoch);
+	sim_await(s, has_epoch, &u, 15 * SEC);
 	world_free(w);
 }
 
@@ -290,7 +306,7 @@ static void scn_same_number(struct sim *s)
 	struct world *w = settled_world(s, 4);
 	for (int k = 0; k < 4 && !sim_failed(s); k++) {
 		struct until u = { w, (world_leader(w) + 1) % 4, 0 };
-		sim_check(s, sim_run_until(s, brought, &u, 5 * SEC));
+		sim_await(s, brought, &u, 5 * SEC);
 		if (sim_failed(s))
 			break;
 		struct round *r = world_peer(w, u.node)->avg->round;

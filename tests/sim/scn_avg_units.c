@@ -94,7 +94,7 @@ static void scn_bytes(struct sim *s)
 		keeps += w->hold[i].keep_hi - w->hold[i].keep_lo;
 	want += 20 * (keeps - LEN) * sizeof(float);
 	if (all != want)
-		sim_fail(s, "%llu bytes of values were sent in 20 epochs by %d units, not %llu", (unsigned long long)all, units,
+		sim_late(s, "%llu bytes of values were sent in 20 epochs by %d units, not %llu", (unsigned long long)all, units,
 			(unsigned long long)want);
 	same(w);
 	world_free(w);
@@ -106,7 +106,7 @@ static void scn_steady(struct sim *s)
 	world_run_to(w, 40, 60 * SEC);
 	same(w);
 	for (int i = 0; i < sim_nodes(s); i++)
-		sim_check(s, world_peer(w, i)->commits >= 37);
+		sim_in_time(s, world_peer(w, i)->commits >= 37);
 	world_free(w);
 }
 
@@ -124,9 +124,13 @@ static void units_of_dead_do_not_count(struct world *w, uint64_t after)
 		for (int k = 0; whole && k < sim_nodes(w->s); k++)
 			whole = w->hold[k].unit != w->hold[i].unit || sim_alive(w->s, k);
 		struct apeer *p = sim_alive(w->s, i) ? world_peer(w, i) : NULL;
-		if (p && !w->hold[i].lo && w->hold[i].unit >= 0 && whole != (p->my_total > w->totals[i]))
-			sim_fail(w->s, "node %d, head of a unit that is %s, has %llu samples more since epoch %llu", i,
-				whole ? "whole" : "not whole", (unsigned long long)(p->my_total - w->totals[i]),
+		if (!p || w->hold[i].lo || w->hold[i].unit < 0)
+			continue;
+		if (!whole && p->my_total > w->totals[i])
+			sim_fail(w->s, "node %d, head of a unit that is not whole, has %llu samples more since epoch %llu", i,
+				(unsigned long long)(p->my_total - w->totals[i]), (unsigned long long)after);
+		if (whole && p->my_total <= w->totals[i])
+			sim_late(w->s, "node %d, head of a unit that is whole, has no samples more since epoch %llu", i,
 				(unsigned long long)after);
 	}
 }
@@ -280,8 +284,7 @@ static void scn_last_holder(struct sim *s)
 	for (int i = 0; i < sim_nodes(s); i++)
 		if (w->hold[i].unit != unit)
 			sim_kill(s, i);
-	if (!sim_run_until(s, somebody_waits, w, 30 * SEC))
-		sim_fail(s, "two of six go on as if they were most");
+	sim_await(s, somebody_waits, w, 30 * SEC);
 	sim_kill(s, 2 * unit + (led == 2 * unit));
 	epoch = world_peer(w, led)->point.epoch;
 	sim_run_for(s, 20 * SEC);
@@ -300,9 +303,12 @@ static void scn_decided(struct sim *s)
 	struct whold h[WORLD_MAX];
 	bool behind = false;
 	sim_run_for(s, rng_below(sim_rng(s), 200 * MSEC));
-	uint64_t at = world_newest(w);
-	while (world_newest(w) == at && !sim_failed(s))
+	uint64_t at = world_newest(w), never = sim_now(s) + SIM_NEVER_US;
+	while (world_newest(w) == at && !sim_failed(s)) {
 		sim_run_for(s, MSEC / 50);
+		if (sim_now(s) > never)
+			sim_fail(s, "no epoch after %llu for a minute", (unsigned long long)at);
+	}
 	sim_kill(s, led);
 	memcpy(h, w->hold, sizeof h);
 	world_units(w, h, 8);

@@ -267,7 +267,7 @@ static void whole_run(struct sim *s, uint32_t n, bool pipeline)
 	open_world(s, &w, n, pipeline);
 	check_plans(s, &w);
 	wake(s, &w);
-	sim_check(s, sim_run_until(s, all_there, &w, 60000000));
+	sim_await(s, all_there, &w, 60000000);
 	compare(s, &w, STEPS, STEPS);
 	for (uint32_t k = 0; k < n; k++)
 		sim_check(s, carry_open(at(s, k)->carry) == 0 && at(s, k)->troubles == 0);
@@ -311,12 +311,12 @@ static bool die(struct sim *s, struct world *w)
 	if (all_there(s, w))
 		return false;
 	sim_kill(s, (int)w->n - 1);
-	sim_check(s, sim_run_until(s, troubled, w, 30000000));
+	sim_await(s, troubled, w, 30000000);
 	w->hold = true;
 	w->alive--;
 	for (uint32_t k = 0; k < w->alive; k++) /* who hears of it from a neighbour only */
 		exec_lost(at(s, k)->x, w->n - 1);
-	sim_check(s, sim_run_until(s, all_quiet, w, 1000000));
+	sim_await(s, all_quiet, w, 1000000);
 	for (uint32_t k = 0; k < w->alive; k++) {
 		const struct peer *p = at(s, k);
 
@@ -344,7 +344,7 @@ static void scn_killed_replica(struct sim *s)
 		w.hold = false;
 		check_plans(s, &w);
 		wake(s, &w);
-		sim_check(s, sim_run_until(s, all_there, &w, 60000000));
+		sim_await(s, all_there, &w, 60000000);
 		compare(s, &w, STEPS, whole);
 	}
 	close_world(&w);

@@ -51,7 +51,7 @@ static void scn_downpour(struct sim *s)
 
 	open_world(s, &w);
 	go(s, &w);
-	sim_check(s, sim_run_until(s, made, &w, 60000000));
+	sim_await(s, made, &w, 60000000);
 	no_troubles(s, &w);
 	for (uint32_t k = 0; k < SHARDS; k++)
 		replay(s, &w, k);
@@ -60,7 +60,7 @@ static void scn_downpour(struct sim *s)
 	sim_stats(s, &st);
 	/* Whose answer a door has dropped has offered nothing until it is asked again; the others are through by then. */
 	for (uint32_t k = 0; k < WORKERS && !st.door_drops; k++)
-		sim_check(s, early[k] >= 1);
+		sim_in_time(s, early[k] >= 1);
 	close_world(&w);
 }
 
@@ -71,7 +71,7 @@ static void scn_breaks(struct sim *s)
 	open_world(s, &w);
 	sim_link(s, -1, -1, &(struct sim_link){ 300, 200, 0, 40 });
 	go(s, &w);
-	sim_check(s, sim_run_until(s, made, &w, 120000000));
+	sim_await(s, made, &w, 120000000);
 	no_troubles(s, &w);
 	for (uint32_t k = 0; k < SHARDS; k++)
 		replay(s, &w, k);
@@ -86,7 +86,7 @@ static void scn_killed_worker(struct sim *s)
 	go(s, &w);
 	sim_run_for(s, 1000 + rng_below(sim_rng(s), 30000));
 	sim_kill(s, (int)rng_below(sim_rng(s), WORKERS));
-	sim_check(s, sim_run_until(s, made, &w, 30000000));
+	sim_await(s, made, &w, 30000000);
 	no_troubles(s, &w);
 	for (uint32_t k = 0; k < SHARDS; k++)
 		replay(s, &w, k);
@@ -114,13 +114,13 @@ static void scn_experts(struct sim *s)
 
 	open_world(s, &w);
 	go(s, &w);
-	sim_check(s, sim_run_until(s, made, &w, 60000000));
+	sim_await(s, made, &w, 60000000);
 	no_troubles(s, &w);
 	for (uint32_t k = 0; k < WORKERS; k++)
 		sim_check(s, compute(s, &w, k) == 0);
 	for (uint32_t k = 0; k < at(s, WORKERS)->ntook; k++)
 		most = at(s, WORKERS)->took[k].n > most ? at(s, WORKERS)->took[k].n : most;
-	sim_check(s, most > 1);                 /* requests were batched */
+	sim_in_time(s, most > 1);               /* requests were batched */
 	close_world(&w);
 }
 
@@ -134,9 +134,9 @@ static void scn_killed_expert(struct sim *s)
 	go(s, &w);
 	sim_run_for(s, 2000 + rng_below(sim_rng(s), 4000));
 	sim_kill(s, WORKERS);
-	sim_check(s, sim_run_until(s, made, &w, 60000000));
+	sim_await(s, made, &w, 60000000);
 	for (uint32_t k = 0; k < WORKERS; k++)
-		sim_check(s, compute(s, &w, k) > 0);
+		sim_in_time(s, compute(s, &w, k) > 0);
 	close_world(&w);
 }
 
@@ -149,7 +149,7 @@ static void scn_killed_trainer(struct sim *s)
 	go(s, &w);
 	sim_run_for(s, 1500 + rng_below(sim_rng(s), 5000));
 	sim_kill(s, (int)dead);
-	sim_check(s, sim_run_until(s, made, &w, 60000000));
+	sim_await(s, made, &w, 60000000);
 	no_troubles(s, &w);
 	for (uint32_t k = 0; k < WORKERS; k++)
 		sim_check(s, k == dead || compute(s, &w, k) == 0);
@@ -203,7 +203,7 @@ static void scn_rows(struct sim *s)
 
 	open_world(s, &w);
 	go(s, &w);
-	sim_check(s, sim_run_until(s, made, &w, 60000000));
+	sim_await(s, made, &w, 60000000);
 	no_troubles(s, &w);
 	for (uint32_t k = 0; k < 3; k++) {
 		x[k] = xcalloc(ROWS * ROW, sizeof(float));
@@ -245,7 +245,7 @@ static void scn_too_many_rows(struct sim *s)
 	w.quorum = 99;
 	open_world(s, &w);
 	go(s, &w);
-	sim_check(s, sim_run_until(s, broken, &w, 60000000));
+	sim_await(s, broken, &w, 60000000);
 	sim_check(s, at(s, 0)->error.code == ERR_LIMIT && strstr(at(s, 0)->error.text, "there is room for 0 bytes"));
 	close_world(&w);
 }

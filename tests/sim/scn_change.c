@@ -35,9 +35,13 @@ static bool granted(struct sim *s, void *arg)
 
 static void until(struct wish *q, const char *what)
 {
-	if (!sim_run_until(q->w->s, granted, q, 60 * SEC) && !sim_failed(q->w->s)) {
+	uint64_t late;
+	if (sim_comes(q->w->s, granted, q, 60 * SEC, &late)) {
+		if (late)
+			sim_late(q->w->s, "everybody has it %llu ms late: %s", (unsigned long long)(late / MSEC), what);
+	} else if (!sim_failed(q->w->s)) {
 		node_print(q->w);
-		sim_fail(q->w->s, "not everybody has it after a minute: %s", what);
+		sim_fail(q->w->s, "not everybody has it after two minutes: %s", what);
 	}
 }
 
@@ -86,7 +90,7 @@ static void scn_sizes(struct sim *s)
 	struct wish q = { w, -1, false, 32 * PEERS, 0 };
 	uint64_t at = sim_now(s);
 	asked(w, w->author, json_pack("{s:i}", "target_batch", 32 * PEERS));
-	sim_check(s, sim_now(s) - at < 5 * SEC);
+	sim_in_time(s, sim_now(s) - at < 5 * SEC);
 	until(&q, "twice the target batch");
 	node_goes_on(w, 4, 60 * SEC);
 	q.node = (int)rng_below(sim_rng(s), PEERS);
@@ -106,12 +110,14 @@ static void scn_early(struct sim *s)
 	struct wish q = { w, 0, false, 16, 4 };
 	struct err e;
 	json_t *r = NULL;
-	for (int k = 0; k < 100 && !r; k++) {
+	int k = 0;
+	for (; k < 100 + 6000 && !r && !sim_failed(s); k++) {
 		sim_run_for(s, 10 * MSEC);
 		r = node_run(w, 0) ? node_ask(w, 0, node_set, json_pack("{s:s,s:{s:i}}", "run", "naps", "values", "batch", 4),
 			&e) : NULL;
 	}
 	sim_check(s, r != NULL);
+	sim_in_time(s, k <= 100);
 	json_decref(r);
 	until(&q, "micro-batches of four");
 	node_goes_on(w, 3, 60 * SEC);
@@ -137,9 +143,7 @@ static void refused(struct node_world *w, int node, json_t *patch, enum err_code
 {
 	struct reply_of q = { 0 };
 	avg_propose(node_run(w, node)->avg, patch, 0, told, &q);
-	if (!sim_run_until(w->s, is_told, &q, 30 * SEC))
-		sim_fail(w->s, "no answer to peer %d's change", node);
-	else if (q.code != code)
+	if (sim_await(w->s, is_told, &q, 30 * SEC) && q.code != code)
 		sim_fail(w->s, "peer %d's change: code %d instead of %d, epoch %llu", node, q.code, code,
 			(unsigned long long)q.epoch);
 }
@@ -189,9 +193,16 @@ static struct heard word(struct node_world *w, int from, int to, const struct id
 	net_call(net, net_self(node_run(w, to)->rs->ctx.net), KIND_RUN_CTL, json_pack("{s:s,s:s,s:I,s:o,s:o}", "run",
 		node_run(w, from)->hex, "op", "pause", "counter", (json_int_t)counter, "by", json_hex(by->b, 32), "sig",
 		json_hex(sig, sizeof sig)), NO_BLOB, CLASS_control, 5 * SEC, heard, &h);
-	if (!sim_run_until(w->s, is_heard, &h, 10 * SEC))
-		sim_fail(w->s, "no answer to a word of peer %d", from);
+	sim_await(w->s, is_heard, &h, 10 * SEC);
 	return h;
+}
+
+struct hearer { struct node_world *w; int node; };
+
+static bool has_heard(struct sim *s, void *arg)
+{
+	const struct hearer *h = arg;
+	return node_run(h->w, h->node) && node_run(h->w, h->node)->ctl_counter > 0;
 }
 
 /* Who may not say it is told so before its signature is looked at, which takes longer, and what was heard before is not
@@ -213,8 +224,9 @@ static void scn_words(struct sim *s)
 	json_decref(node_ask(w, w->author, node_run_pause, json_pack("{s:s}", "run", "naps"), &e));
 	json_decref(node_ask(w, w->author, node_run_resume, json_pack("{s:s}", "run", "naps"), &e));
 	sim_run_for(s, SEC);
+	sim_await(s, has_heard, (&(struct hearer){ w, to }), 0);
 	h = word(w, from, to, &author, node_run(w, to)->ctl_counter);
-	sim_check(s, node_run(w, to)->ctl_counter > 0 && h.ok);
+	sim_check(s, h.ok);
 	node_goes_on(w, 2, 60 * SEC);
 	node_same(w);
 	node_end(w);
@@ -238,7 +250,7 @@ static void scn_paused(struct sim *s)
 	for (int k = 0; k < 6; k++) {
 		sim_run_for(s, rng_below(sim_rng(s), 450 * MSEC));
 		json_decref(node_ask(w, w->author, node_run_pause, json_pack("{s:s}", "run", "naps"), &e));
-		sim_check(s, sim_run_until(s, all_paused, w, 5 * SEC));
+		sim_await(s, all_paused, w, 5 * SEC);
 		sim_run_for(s, 500 * MSEC);
 		uint64_t epoch = node_newest(w);
 		sim_run_for(s, 5 * SEC);
@@ -278,10 +290,10 @@ static void scn_versions(struct sim *s)
 	struct reply_of later = { 0 }, now = { 0 };
 	uint64_t at = node_newest(w) + 8 + rng_below(sim_rng(s), 4);
 	avg_propose(node_run(w, w->author)->avg, json_pack("{s:f}", "lr", 0.02), at, told, &later);
-	sim_check(s, sim_run_until(s, is_told, &later, 30 * SEC) && !later.code && later.epoch == at);
+	sim_check(s, sim_await(s, is_told, &later, 30 * SEC) && !later.code && later.epoch == at);
 	if (rng_below(sim_rng(s), 2)) {
 		avg_propose(node_run(w, w->author)->avg, json_pack("{s:f}", "weight_decay", 0.01), at, told, &now);
-		sim_check(s, sim_run_until(s, is_told, &now, 30 * SEC) && !now.code && now.epoch == at);
+		sim_check(s, sim_await(s, is_told, &now, 30 * SEC) && !now.code && now.epoch == at);
 		sim_check(s, now.version == later.version);     /* both with one BEGIN */
 	}
 	node_run_to(w, at + 2, 60 * SEC);

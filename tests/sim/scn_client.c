@@ -14,8 +14,9 @@ static uint8_t *data, *out;
 /* Node 0 listens, node 1 is the client; they have a session. */
 static void begin(struct sim *s, const struct sim_link *l)
 {
-	struct ended d[1] = { { .times = 0 } };
+	static struct ended d[2];
 
+	memset(d, 0, sizeof d);
 	memset(&w, 0, sizeof w);
 	memset(calls, 0, sizeof calls);
 	memset(ends, 0, sizeof ends);
@@ -24,9 +25,10 @@ static void begin(struct sim *s, const struct sim_link *l)
 	net_app_add(s, &w);
 	net_app_add(s, &w);
 	net_app_know(s, 1, 0);
+	d->sim = s;
 	net_app_call(sim_app(s, 1), net_self(((struct net_app *)sim_app(s, 0))->net), 1, NO_BLOB, 5000000, d);
 	sim_run_for(s, 3000000);
-	sim_check(s, d->ok);
+	net_app_answers(s, 1, 0, d, 0, "before all, ");
 	data = xmalloc(BYTES);
 	out = xcalloc(1, BYTES);
 	for (size_t i = 0; i < BYTES; i++)
@@ -35,7 +37,7 @@ static void begin(struct sim *s, const struct sim_link *l)
 
 static void finish(struct sim *s)
 {
-	sim_check(s, ends[0].ok && ends[1].ok && !memcmp(data, out, BYTES));
+	net_app_arrived(s, ends, data, out, BYTES, "bulk");
 	sim_run_for(s, 1000);
 	free(data);
 	free(out);
@@ -52,7 +54,7 @@ static uint64_t move(struct sim *s, int from, uint64_t limit_us)
 
 	xfer_recv(b->chunks, net_self(a->net), &tag, out, BYTES, t + limit_us, net_app_moved, &ends[1]);
 	xfer_send(a->chunks, net_self(b->net), &tag, data, BYTES, CLASS_weight, t + limit_us, net_app_moved, &ends[0]);
-	sim_run_until(s, moved, NULL, limit_us + 1000000);
+	sim_await(s, moved, NULL, limit_us + 1000000);
 	return sim_now(s) - t;
 }
 
@@ -83,7 +85,7 @@ static uint64_t worst_call(struct sim *s)
 	for (unsigned i = 0; i < 400 && calls[i].sim; i++) {
 		if (!calls[i].times)            /* the last ones: the transfer is over */
 			continue;
-		sim_check(s, calls[i].ok);
+		net_app_expect(s, i % 2, !(i % 2), &calls[i], ERR_NONE, "beside bulk, ");
 		if (calls[i].ok && calls[i].at_us - (calls[i].n - 1) > worst)
 			worst = calls[i].at_us - (calls[i].n - 1);
 	}
@@ -103,9 +105,9 @@ static void thin(struct sim *s, int from)
 	us = move(s, from, 30000000);
 	worst = worst_call(s);
 	if (us > 4300000)                       /* the wire alone takes 3.4 s */
-		sim_fail(s, "4 MiB took %llu ms", (unsigned long long)us / 1000);
+		sim_late(s, "4 MiB took %llu ms", (unsigned long long)us / 1000);
 	if (worst > (from ? 1900000u : 750000u))        /* what a client sends is not paced in here: six frames, 1.3 s */
-		sim_fail(s, "a call took %llu ms", (unsigned long long)worst / 1000);
+		sim_late(s, "a call took %llu ms", (unsigned long long)worst / 1000);
 	finish(s);
 }
 
@@ -122,7 +124,7 @@ static void scn_long(struct sim *s)
 	sim_costs(s)->door_drop = 0;
 	us = move(s, 0, 30000000);
 	if (us > 2600000)
-		sim_fail(s, "4 MiB took %llu ms", (unsigned long long)us / 1000);
+		sim_late(s, "4 MiB took %llu ms", (unsigned long long)us / 1000);
 	finish(s);
 }
 
@@ -155,8 +157,8 @@ static void scn_restart(struct sim *s)
 		net_app_call(sim_app(s, 1), net_self(((struct net_app *)sim_app(s, 0))->net), 1, NO_BLOB, 2000000, &calls[0]);
 		sim_run_for(s, 2100000);
 	}
-	sim_check(s, calls[0].ok);
-	sim_check(s, move(s, 0, 30000000) < 5000000);
+	net_app_expect(s, 1, 0, &calls[0], ERR_NONE, "after a restart, ");
+	sim_in_time(s, move(s, 0, 30000000) < 5000000);
 	finish(s);
 }
 
@@ -172,18 +174,19 @@ static void scn_torn(struct sim *s)
 	begin(s, &l);
 	sim_costs(s)->door_drop = 0;
 	first = move(s, 0, 30000000);
-	sim_check(s, ends[0].ok && ends[1].ok);
+	net_app_arrived(s, ends, data, out, BYTES, "at first, bulk");
 	sim_run_for(s, 100000 + rng_below(sim_rng(s), 5000000));
 	e = sim_env(s, 1);
 	e->ops->close_link(e, sim_endpoint(s, 0));
+	calls[0].sim = s;
 	net_app_call(sim_app(s, 1), net_self(((struct net_app *)sim_app(s, 0))->net), 1, NO_BLOB, 2000000, &calls[0]);
 	sim_run_for(s, 100000 + rng_below(sim_rng(s), 500000));
-	sim_check(s, calls[0].ok);
+	net_app_answers(s, 1, 0, calls, 0, "after it was torn, ");
 	memset(ends, 0, sizeof ends);
 	memset(out, 0, BYTES);
 	us = move(s, 0, 30000000);
 	if (us > first + 100000)
-		sim_fail(s, "4 MiB took %llu ms, %llu before", (unsigned long long)us / 1000, (unsigned long long)first / 1000);
+		sim_late(s, "4 MiB took %llu ms, %llu before", (unsigned long long)us / 1000, (unsigned long long)first / 1000);
 	finish(s);
 }
 
@@ -205,8 +208,7 @@ static void scn_cancelled(struct sim *s)
 	sim_run_for(s, 1000 + rng_below(sim_rng(s), 1000000));
 	net_app_call(sim_app(s, 0), client, 1, NO_BLOB, 200000, &calls[0]);
 	sim_run_for(s, 300000);
-	if (!calls[0].ok)
-		sim_fail(s, "%s", calls[0].text);
+	net_app_expect(s, 0, 1, &calls[0], ERR_NONE, "after one that was given up, ");
 	free(data);
 	free(out);
 }
@@ -242,7 +244,7 @@ static void scn_old(struct sim *s)
 	old.dropped = 0;
 	e->recv = old_recv;
 	move(s, 0, 60000000);
-	sim_check(s, old.dropped == 3);
+	sim_in_time(s, old.dropped == 3);
 	finish(s);
 	e->recv = old.recv;
 }

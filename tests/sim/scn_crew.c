@@ -23,8 +23,10 @@ static void scn_start(struct sim *s)
 	sim_at_end(s, (void (*)(void *))cworld_free, w);
 	cworld_add(w, 1 + (int)(sim_seed(s) % 8));
 	cworld_settle(w, SETTLE);
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
 }
+
+static bool waits_for_room(struct sim *s, void *arg) { return cworld_waits(arg, "bytes are missing"); }
 
 /* Nobody alone has room: they wait and say how much is missing, and begin as soon as they are enough. */
 static void scn_room(struct sim *s)
@@ -37,7 +39,7 @@ static void scn_room(struct sim *s)
 	w->redundancy = 1;
 	cworld_add(w, need - 1);
 	sim_run_for(s, 3 * SEC);
-	sim_check(s, cworld_waits(w, "bytes are missing"));
+	sim_await(s, waits_for_room, w, 0);
 	cworld_add(w, 1);
 	cworld_settle(w, SETTLE);
 	sim_check(s, cworld_running(w));
@@ -67,12 +69,13 @@ static void scn_killed(struct sim *s)
 	int n = 3 + (int)(sim_seed(s) % 5);
 	cworld_add(w, n);
 	sim_run_for(s, 2 * SEC);
-	sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+	sim_await(s, cworld_safe, w, SETTLE);
 	int dead = (int)rng_below(sim_rng(s), (uint64_t)n);
 	uint64_t was = cworld_running(w), then = sim_now(s);
 	cworld_kill(w, dead);
 	cworld_settle(w, SETTLE);
-	sim_check(s, cworld_running(w) && cworld_running(w) >= was && sim_now(s) - then < 3 * SEC);
+	sim_check(s, cworld_running(w) && cworld_running(w) >= was);
+	sim_in_time(s, sim_now(s) - then < 3 * SEC);
 	for (int i = 0; i < n; i++)
 		if (i != dead && cworld_running(w) > was && cworld_peer(w, i)->running)
 			cost_is_told(w, i, was, sim_now(s) - then);
@@ -143,7 +146,7 @@ static void scn_points(struct sim *s)
 			return;
 	}
 	w->commit_us = commit_us;
-	sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+	sim_await(s, cworld_safe, w, SETTLE);
 	if (later) {
 		sim_failpoint_of(s, whoever, &v, point, SIM_KILL, 1 + (int)rng_below(sim_rng(s), 6));
 		cworld_kill(w, (int)rng_below(sim_rng(s), (uint64_t)n));
@@ -170,7 +173,7 @@ static void scn_stopped(struct sim *s)
 	const char *point = point_of(s);
 	w->redundancy = 3;
 	cworld_add(w, n);
-	sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+	sim_await(s, cworld_safe, w, SETTLE);
 	sim_failpoint_of(s, whoever, &v, point, SIM_PAUSE, 1 + (int)rng_below(sim_rng(s), 6));
 	cworld_kill(w, (int)rng_below(sim_rng(s), (uint64_t)n));
 	for (int k = 0; k < 100 && !sim_failpoint_hit(s, point); k++)
@@ -192,7 +195,7 @@ static void scn_churn(struct sim *s)
 	cworld_add(w, n);
 	for (int k = 0; k < 12; k++) {
 		int i = (int)rng_below(sim_rng(s), (uint64_t)n), alive = 0;
-		sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+		sim_await(s, cworld_safe, w, SETTLE);
 		for (int j = 0; j < n; j++)
 			alive += sim_alive(s, j);
 		if (!sim_alive(s, i))
@@ -206,6 +209,8 @@ static void scn_churn(struct sim *s)
 	sim_check(s, cworld_running(w));
 }
 
+static bool waits_holders(struct sim *s, void *arg) { return cworld_waits(arg, "bytes of the state have no holder"); }
+
 /* Two holders of the same cut die between two COMMITs: nobody begins anything, and they say how many bytes are gone. */
 static void scn_lost(struct sim *s)
 {
@@ -214,7 +219,7 @@ static void scn_lost(struct sim *s)
 	w->redundancy = 1 + (uint32_t)(sim_seed(s) % 2);
 	cworld_add(w, 5);
 	cworld_settle(w, SETTLE);
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
 	w->commit_us = 0;
 	sim_run_for(s, SEC);
 	cworld_settle(w, SETTLE);
@@ -226,7 +231,7 @@ static void scn_lost(struct sim *s)
 	for (uint32_t k = 0; k < w->redundancy; k++)
 		cworld_kill(w, g->node[(first + k) % g->n]);
 	sim_run_for(s, 5 * SEC);
-	sim_check(s, cworld_waits(w, "bytes of the state have no holder"));
+	sim_await(s, waits_holders, w, 0);
 }
 
 /* ---- partitions ---- */
@@ -253,14 +258,21 @@ static void scn_partition(struct sim *s)
 
 /* ---- members that are unlike the others ---- */
 
-static bool left_out(struct cworld *w, int node)
+static bool left_out(struct sim *s, void *arg)
 {
-	for (int i = 0; i < sim_nodes(w->s); i++) {
-		struct cpeer *p = cworld_peer(w, i);
-		if (p && p->odd[node])
+	const struct victim *v = arg;
+	for (int i = 0; i < sim_nodes(s); i++) {
+		struct cpeer *p = cworld_peer(v->w, i);
+		if (p && p->odd[v->node])
 			return true;
 	}
 	return false;
+}
+
+static bool is_in(struct sim *s, void *arg)
+{
+	const struct victim *v = arg;
+	return cworld_has(v->w, v->node);
 }
 
 /* Its plans take a thousand times as long: the others go on without it, and say so. */
@@ -271,7 +283,7 @@ static void scn_slow(struct sim *s)
 	int n = 4 + (int)(sim_seed(s) % 3), slow = n - 1;
 	w->layer_us = 300;
 	cworld_add(w, n - 1);
-	sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+	sim_await(s, cworld_safe, w, SETTLE);
 	cworld_add(w, 1);
 	sim_lane_slow(s, slow, "serve", 1000);
 	int dead = (int)rng_below(sim_rng(s), (uint64_t)n - 1);
@@ -280,13 +292,18 @@ static void scn_slow(struct sim *s)
 	sim_run_for(s, 500 * MSEC);
 	cworld_settle(w, SETTLE);
 	sim_check(s, cworld_running(w));
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
 }
 
 static bool slow_one(void *arg, int node)
 {
 	struct victim *v = arg;
 	return v->node == node;
+}
+
+static bool first_runs(struct sim *s, void *arg)
+{
+	return cworld_gen(arg, cworld_peer(arg, 0)->running) != NULL;
 }
 
 /* It says that it is a million times slower than the others, and stops while all wait for its promise: they do not wait
@@ -300,21 +317,23 @@ static void scn_word(struct sim *s)
 	w->speed[1] = 1e-6;
 	w->prefer = 0;
 	cworld_add(w, 3);
-	sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+	sim_await(s, cworld_safe, w, SETTLE);
 	cworld_add(w, 1);
 	sim_run_for(s, 2 * SEC);
-	sim_check(s, sim_run_until(s, cworld_safe, w, SETTLE));
+	sim_await(s, cworld_safe, w, SETTLE);
 	w->commit_us = 0;
 	sim_run_for(s, SEC);
 	sim_failpoint_of(s, slow_one, &v, "crew.answer.before", SIM_PAUSE, 1);
 	cworld_kill(w, 2);
 	for (int k = 0; k < 300 && !sim_failpoint_hit(s, "crew.answer.before"); k++)
 		sim_run_for(s, 10 * MSEC);
-	sim_check(s, sim_failpoint_hit(s, "crew.answer.before"));
+	sim_in_time(s, sim_failpoint_hit(s, "crew.answer.before"));
 	sim_run_for(s, 30 * SEC);
-	const struct cgen *g = cworld_gen(w, cworld_peer(w, 0)->running);
-	if (!g)
+	uint64_t late;
+	if (!sim_comes(s, first_runs, w, 0, &late))
 		sim_fail(s, "node %d is still waited for", v.node);
+	else if (late)
+		sim_late(s, "node %d is still waited for after 30 s, for %llu ms", v.node, (unsigned long long)(late / MSEC));
 	sim_resume(s, v.node);
 	sim_run_for(s, SEC);
 	cworld_settle(w, SETTLE);
@@ -335,12 +354,12 @@ static void scn_other(struct sim *s)
 	cworld_add(w, n);
 	sim_run_for(s, 3 * SEC);
 	cworld_settle(w, SETTLE);
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
 	sim_run_for(s, 10 * SEC);
 	cworld_settle(w, SETTLE);
 	sim_check(s, !cworld_has(w, odd) && cworld_running(w));
-	sim_check(s, left_out(w, odd));
-	sim_check(s, w->gens <= 4 * (unsigned)n);
+	sim_await(s, left_out, (&(struct victim){ w, odd, false }), 0);
+	sim_in_time(s, w->gens <= 4 * (unsigned)n);
 }
 
 /* A joiner: a fast one is planned in at a COMMIT; one that is slow is not, nor does anybody stop for it. */
@@ -362,13 +381,20 @@ static void scn_join(struct sim *s)
 		sim_run_for(s, 200 * MSEC);
 	}
 	w->commits = 0;                         /* one that a COMMIT of the one before outruns is followed by another */
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
 	uint64_t was = cworld_running(w), stops = cworld_peer(w, 0)->stops;
 	cworld_add(w, 1);
 	sim_run_for(s, 5 * SEC);
 	cworld_settle(w, SETTLE);
-	sim_check(s, cworld_has(w, n) == fast);
-	sim_check(s, fast || (cworld_running(w) == was && cworld_peer(w, 0)->stops == stops));
+	if (fast)
+		sim_await(s, is_in, (&(struct victim){ w, n, false }), 0);
+	else
+		sim_check(s, !cworld_has(w, n) && cworld_running(w) == was && cworld_peer(w, 0)->stops == stops);
+}
+
+static bool both_are_in(struct sim *s, void *arg)
+{
+	return cworld_has(arg, 0) && cworld_has(arg, 1);
 }
 
 /* Alone with one copy: a slow joiner is planned in, because two copies are wished. */
@@ -384,7 +410,7 @@ static void scn_copies(struct sim *s)
 	cworld_add(w, 1);
 	sim_run_for(s, 5 * SEC);
 	cworld_settle(w, SETTLE);
-	sim_check(s, cworld_has(w, 0) && cworld_has(w, 1));
+	sim_await(s, both_are_in, w, 0);
 }
 
 /* Before the first COMMIT only who leads knows all who have come; the others take its word for it. */
@@ -400,7 +426,7 @@ static void scn_newcomers(struct sim *s)
 	cworld_add(w, n);
 	cworld_settle(w, SETTLE);
 	sim_check(s, cworld_running(w) && cworld_gen(w, cworld_running(w))->n > 2);
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
 }
 
 /* Likewise, and who leads has no part in what runs, and dies; nobody else knew of them all. They run on: all have
@@ -428,7 +454,7 @@ static void scn_heir(struct sim *s)
 	cworld_settle(w, SETTLE);
 	sim_check(s, cworld_running(w) == was);
 	w->commit_us = 200 * MSEC;
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
 }
 
 /* Members have died and come back, and only who leads has heard of it. What is committed lies with all of them: nobody
@@ -443,7 +469,7 @@ static void scn_come_back(struct sim *s)
 		w->memory[i] = w->redundancy * ((w->layers + (uint64_t)n - 1) / (uint64_t)n) * w->layer_bytes;
 	cworld_add(w, n);
 	cworld_settle(w, SETTLE);
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
 	w->commit_us = 0;
 	sim_run_for(s, SEC);
 	cworld_settle(w, SETTLE);
@@ -457,7 +483,7 @@ static void scn_come_back(struct sim *s)
 	cworld_settle(w, SETTLE);
 	sim_check(s, cworld_running(w) > was);
 	w->commit_us = 200 * MSEC;
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
 }
 
 static const struct scn list[] = { SCN(start), SCN(room), SCN(killed), SCN(points), SCN(stopped), SCN(churn), SCN(lost),

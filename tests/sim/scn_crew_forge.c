@@ -392,6 +392,24 @@ static void honest_are_not(struct sim *s, struct cworld *w, int liar)
 		}
 }
 
+/* For a minute more when nobody says so who should. */
+static void lie_for_a_while(struct liar *l)
+{
+	struct sim *s = l->w->s;
+	uint64_t end = sim_now(s) + LIE_US, pause = l->lie->every_us;
+	size_t heap = mallinfo2().uordblks;
+	while (sim_now(s) < end + (l->lie->named && !named(l->w, l->node) ? SIM_NEVER_US : 0) && !sim_failed(s)) {
+		if (sim_now(s) >= end)
+			sim_late(s, "%s: node %d lies, and nobody says so in time", l->lie->name, l->node);
+		for (int i = 0; i < PEERS; i++)
+			if (i != l->node && cworld_peer(l->w, i) && cworld_peer(l->w, i)->crew->decided)
+				l->lie->tell(l, cworld_peer(l->w, i));
+		sim_run_for(s, pause ? pause : 10 * MSEC + rng_below(&l->rng, 90 * MSEC));
+		if (mallinfo2().uordblks > heap + HEAP_MORE)
+			sim_late(s, "%s: %zu bytes more are held than before", l->lie->name, mallinfo2().uordblks - heap);
+	}
+}
+
 static void cell(struct sim *s, const struct lie *lie)
 {
 	struct cworld *w = cworld_new(s);
@@ -402,14 +420,14 @@ static void cell(struct sim *s, const struct lie *lie)
 	cworld_settle(w, 10 * SEC);
 	for (int k = 0; k < 3; k++) {           /* some generations, so that there are older ones */
 		int i = (l.node + 1 + k) % PEERS;
-		sim_check(s, sim_run_until(s, cworld_safe, w, 10 * SEC));
+		sim_await(s, cworld_safe, w, 10 * SEC);
 		cworld_kill(w, i);
 		sim_run_for(s, 500 * MSEC);
 		cworld_settle(w, 10 * SEC);
 		cworld_restart(w, i);
 		sim_run_for(s, 2 * SEC);
 	}
-	sim_check(s, sim_run_until(s, cworld_safe, w, 10 * SEC));
+	sim_await(s, cworld_safe, w, 10 * SEC);
 	if (lie->leads) {
 		w->prefer = l.node;
 		sim_run_for(s, 2 * SEC);
@@ -425,16 +443,8 @@ static void cell(struct sim *s, const struct lie *lie)
 		sim_run_for(s, SEC);
 	}
 	w->liar = l.node;
-	uint64_t stopped = stops(w), refused = refusals(w, l.node), end = sim_now(s) + LIE_US;
-	size_t heap = mallinfo2().uordblks;
-	while (sim_now(s) < end && !sim_failed(s)) {
-		for (int i = 0; i < PEERS; i++)
-			if (i != l.node && cworld_peer(w, i) && cworld_peer(w, i)->crew->decided)
-				lie->tell(&l, cworld_peer(w, i));
-		sim_run_for(s, lie->every_us ? lie->every_us : 10 * MSEC + rng_below(&l.rng, 90 * MSEC));
-		if (mallinfo2().uordblks > heap + HEAP_MORE)
-			sim_fail(s, "%s: %zu bytes more are held than before", lie->name, mallinfo2().uordblks - heap);
-	}
+	uint64_t stopped = stops(w), refused = refusals(w, l.node);
+	lie_for_a_while(&l);
 	uint64_t refused_now = refusals(w, l.node);
 	if (lie->tell == flood && !rate_refused(w, l.node))
 		sim_fail(s, "flood: all that node %d has proposed, %u times, was looked at", l.node, l.told);
@@ -449,7 +459,7 @@ static void cell(struct sim *s, const struct lie *lie)
 	sim_run_for(s, 3 * SEC);
 	w->prefer = -1;
 	if (lie->stops)                         /* it may have come to hold everything alone */
-		sim_check(s, sim_run_until(s, cworld_safe, w, 30 * SEC));
+		sim_await(s, cworld_safe, w, 30 * SEC);
 	cworld_kill(w, l.node);
 	sim_run_for(s, SEC);
 	cworld_settle(w, 15 * SEC);

@@ -23,7 +23,7 @@ static void scn_cut(struct sim *s)
 		struct cpeer *p;
 		do                                      /* a spare has nothing that it could not go on in */
 			p = cworld_peer(w, (int)rng_below(sim_rng(s), (uint64_t)n));
-		while (!p->running);
+		while (!p->running && !sim_failed(s));
 		crew_fail(p->crew, was + 1);            /* of another one: nothing */
 		crew_fail(p->crew, was);
 		sim_check(s, !p->running);
@@ -31,7 +31,7 @@ static void scn_cut(struct sim *s)
 		cworld_settle(w, SETTLE);
 		sim_check(s, cworld_running(w) > was);
 	}
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
 }
 
 /* A generation is made on an epoch whose round has been decided already: its COMMIT, of the one before, comes when the
@@ -42,7 +42,7 @@ static void scn_outrun(struct sim *s)
 	sim_at_end(s, (void (*)(void *))cworld_free, w);
 	cworld_add(w, 2 + (int)(sim_seed(s) % 5));
 	cworld_settle(w, SETTLE);
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
 	w->commit_us = 0;
 	sim_run_for(s, SEC);
 	cworld_settle(w, SETTLE);
@@ -64,7 +64,12 @@ static void scn_outrun(struct sim *s)
 		}
 	}
 	w->commit_us = 200 * MSEC;
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
+}
+
+static bool cworld_has_last(struct sim *s, void *arg)
+{
+	return cworld_has(arg, sim_nodes(s) - 1);
 }
 
 /* COMMITs come faster than anybody finds out who is to be in the next generation: who comes is taken in. */
@@ -77,18 +82,18 @@ static void scn_short(struct sim *s)
 	cworld_add(w, n);
 	cworld_settle(w, SETTLE);
 	w->commit_us = 5 * MSEC;
-	sim_check(s, sim_run_until(s, commits, w, SETTLE));
+	sim_await(s, commits, w, SETTLE);
 	cworld_add(w, 1);
 	for (int i = 0; i <= n; i++)
 		sim_lane_slow(s, i, "serve", 10);
 	for (int ms = 0; ms < 10000 && !cworld_has(w, n); ms++)
 		sim_run_for(s, MSEC);
-	sim_check(s, cworld_has(w, n));
+	sim_await(s, cworld_has_last, w, 0);
 	uint64_t was = w->commits;
 	sim_run_for(s, SEC);
-	sim_check(s, w->commits > was + 20);    /* and nobody holds them up any more */
+	sim_in_time(s, w->commits > was + 20);  /* and nobody holds them up any more */
 	for (int i = 0; i <= n; i++)
-		sim_check(s, cworld_peer(w, i)->holds_us <= sim_now(s));
+		sim_in_time(s, cworld_peer(w, i)->holds_us <= sim_now(s));
 }
 
 static const struct scn list[] = { SCN(cut), SCN(outrun), SCN(short), {0} };

@@ -25,6 +25,12 @@ static unsigned names(struct cworld *w, int of)
 	return n;
 }
 
+static bool is_named(struct sim *s, void *arg)
+{
+	const struct staller *l = arg;
+	return names(l->w, l->node);
+}
+
 static uint64_t stops(struct cworld *w)
 {
 	uint64_t n = 0;
@@ -44,8 +50,11 @@ static struct cworld *all_in(struct sim *s, struct staller *l, uint32_t redundan
 	w->layers = 40;
 	w->layer_bytes = 1 << 16;
 	cworld_add(w, PEERS);
-	for (int k = 0; k < 100 && !(cworld_safe(s, w) && cworld_gen(w, cworld_running(w))->n == PEERS); k++)
+	for (int k = 0; k < 700 && !(cworld_safe(s, w) && cworld_gen(w, cworld_running(w))->n == PEERS); k++) {
+		if (k == 100)
+			sim_late(s, "no generation has had all members for 10 s");
 		sim_run_for(s, 100 * MSEC);
+	}
 	w->commit_us = 0;
 	sim_run_for(s, SEC);
 	cworld_settle(w, 10 * SEC);
@@ -87,18 +96,23 @@ static void goes_on(struct sim *s, bool anew)
 	struct staller l;
 	struct cworld *w = all_in(s, &l, 2);
 	uint64_t was = stops(w), end = sim_now(s) + TELL_US;
-	while (sim_now(s) < end && !sim_failed(s)) {
+	while (sim_now(s) < end + (names(w, l.node) ? 0 : SIM_NEVER_US) && !sim_failed(s)) {    /* or until it is named */
+		if (sim_now(s) >= end)
+			sim_late(s, "node %d goes on, and nobody says so in time", l.node);
 		struct crew *c = me_of(&l)->crew;
 		struct cpeer *to = cworld_peer(w, cworld_leader(w, 0));
 		card_with(&l, to, anew ? rng_u64(&l.rng) | 1 : c->life, anew ? deal_number(c->running) : 0);
 		sim_run_for(s, 10 * MSEC + rng_below(&l.rng, 90 * MSEC));
 	}
+	if (!names(w, l.node))
+		sim_fail(s, "node %d goes on, and %llu generations were stopped for it, and nobody says so", l.node,
+			(unsigned long long)(stops(w) - was));
 	if (stops(w) - was > PEERS * STOPS_MOST)
-		sim_fail(s, "node %d goes on, and %llu generations were stopped for it", l.node, (unsigned long long)
+		sim_late(s, "node %d goes on, and %llu generations were stopped for it", l.node, (unsigned long long)
 			(stops(w) - was));
-	sim_check(s, stops(w) > was && names(w, l.node));
+	sim_in_time(s, stops(w) > was);
 	w->commit_us = 200 * MSEC;
-	sim_check(s, sim_run_until(s, cworld_safe, w, 30 * SEC));
+	sim_await(s, cworld_safe, w, 30 * SEC);
 }
 
 /* It runs what it should, and says that it does not. */
@@ -132,7 +146,9 @@ static void scn_always_old(struct sim *s)
 	cworld_kill(w, neither(w, &l, -1));
 	sim_run_for(s, 500 * MSEC);
 	cworld_settle(w, 10 * SEC);
-	sim_check(s, l.told && cworld_running(w) && !cworld_has(w, l.node) && names(w, l.node));
+	sim_check(s, cworld_running(w) && !cworld_has(w, l.node));
+	sim_in_time(s, l.told);
+	sim_await(s, is_named, &l, 0);
 }
 
 /* The numbers that it has seen are as far above as can be. The leader does not follow it to where the others would not:
@@ -147,9 +163,16 @@ static void scn_far(struct sim *s)
 	cworld_kill(w, neither(w, &l, -1));
 	sim_run_for(s, 500 * MSEC);
 	cworld_settle(w, 10 * SEC);
-	sim_check(s, l.told && cworld_running(w) && !cworld_has(w, l.node) && names(w, l.node));
+	sim_check(s, cworld_running(w) && !cworld_has(w, l.node));
+	sim_in_time(s, l.told);
+	sim_await(s, is_named, &l, 0);
 	if (names(w, leader) > before)
 		sim_fail(s, "node %d has seen numbers, and the leader is named for them", l.node);
+}
+
+static bool fourth_is_in(struct sim *s, void *arg)
+{
+	return cworld_has(arg, 3);
 }
 
 /* Of a run that has seen more generations than can pass unseen, the last COMMIT vouches to whoever comes anew. */
@@ -162,11 +185,18 @@ static void scn_old_run(struct sim *s)
 	cworld_add(w, 3);
 	for (int i = 0; i < 3; i++)
 		cworld_peer(w, i)->crew->seen = (3 * AHEAD_MAX) << CREW_TAG_BITS;
-	sim_check(s, sim_run_until(s, cworld_safe, w, 10 * SEC));
+	sim_await(s, cworld_safe, w, 10 * SEC);
 	cworld_add(w, 1);
 	for (int k = 0; k < 50 && !(cworld_settled(w) && cworld_has(w, 3)); k++)
 		sim_run_for(s, 200 * MSEC);
-	sim_check(s, cworld_has(w, 3) && !cworld_peer(w, 3)->crew->refused[REFUSED_number]);
+	sim_check(s, !cworld_peer(w, 3)->crew->refused[REFUSED_number]);
+	sim_await(s, fourth_is_in, w, 0);
+}
+
+static bool safe_with_it(struct sim *s, void *arg)
+{
+	const struct staller *l = arg;
+	return cworld_safe(s, l->w) && cworld_has(l->w, l->node);
 }
 
 /* It runs what runs, and never says what it finds when it is asked. Somebody comes who is of use: sooner or later the
@@ -182,13 +212,15 @@ static void scn_keeps_back(struct sim *s)
 	cworld_add(w, 3);
 	for (int k = 0; k < 50 && !(cworld_safe(s, w) && cworld_gen(w, cworld_running(w))->n == 3); k++)
 		sim_run_for(s, 200 * MSEC);
-	sim_check(s, cworld_safe(s, w) && cworld_has(w, l.node));
+	sim_await(s, safe_with_it, &l, 0);
 	w->commit_us = SEC;                     /* time enough to hear everybody */
 	net_on(me_of(&l)->net, KIND_CREW_PROPOSE, says_later, &l);
 	cworld_add(w, 1);
 	for (int k = 0; k < 300 && !(cworld_settled(w) && cworld_has(w, 3)); k++)
 		sim_run_for(s, 200 * MSEC);
-	sim_check(s, l.told && cworld_has(w, 3) && names(w, l.node));
+	sim_in_time(s, l.told);
+	sim_await(s, fourth_is_in, w, 0);
+	sim_await(s, is_named, &l, 0);
 }
 
 /* ---- what the leader has to say ---- */
@@ -220,10 +252,13 @@ static void scn_go_of_leader(struct sim *s)
 	}
 	cworld_settle(w, 10 * SEC);
 	sim_check(s, cworld_running(w) > was);
-	if (!names(w, l.node))
-		sim_fail(s, "node %d forges gos, and nobody says so", l.node);
 	if (names(w, leader) > before)
 		sim_fail(s, "node %d forges gos, and its leader is named for it", l.node);
+	uint64_t late;
+	if (!sim_comes(s, is_named, &l, 0, &late))
+		sim_fail(s, "node %d forges gos, and nobody says so", l.node);
+	else if (late)
+		sim_late(s, "node %d forges gos, and somebody says so %llu ms late", l.node, (unsigned long long)(late / MSEC));
 }
 
 static const struct scn list[] = { SCN(strays), SCN(new_lives), SCN(always_old), SCN(far), SCN(old_run),

@@ -17,7 +17,7 @@ static void scn_exact(struct sim *s)
 {
 	struct dht_world w = { 0 };
 	dht_add(s, &w, 32);
-	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
+	sim_await(s, dht_all_joined, NULL, 60 * SEC);
 	sim_run_for(s, 5 * SEC);
 	struct id all[32];
 	for (int q = 0; q < 10 && !sim_failed(s); q++) {
@@ -45,7 +45,7 @@ static void scn_kill_third(struct sim *s)
 	char key[32];
 	int found = 0;
 	dht_add(s, &w, 30);
-	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
+	sim_await(s, dht_all_joined, NULL, 60 * SEC);
 	for (int i = 0; i < 40 && !sim_failed(s); i++) {
 		snprintf(key, sizeof key, "key%d", i);
 		struct dht_put_end st = dht_put_wait(s, dht_any(s), key, NULL, json_integer(i), 600000, false);
@@ -63,7 +63,7 @@ static void scn_kill_third(struct sim *s)
 		snprintf(key, sizeof key, "key%d", i);
 		found += dht_get_wait(s, dht_any(s), key, i % 2).n == 1;
 	}
-	sim_check(s, found == 40);
+	sim_in_time(s, found == 40);
 }
 
 /* S1-S7: lives, strictly later, subkeys. */
@@ -71,7 +71,7 @@ static void scn_records(struct sim *s)
 {
 	struct dht_world w = { 0 };
 	dht_add(s, &w, 10);
-	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
+	sim_await(s, dht_all_joined, NULL, 60 * SEC);
 	dht_put_wait(s, 3, "short", NULL, json_integer(1), 2000, false);
 	dht_want(s, 7, "short", 1);
 	sim_run_for(s, 3 * SEC);
@@ -101,9 +101,9 @@ static void scn_owner(struct sim *s)
 	struct dht_world w = { 0 };
 	char hex[ID_HEX];
 	dht_add(s, &w, 8);
-	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
+	sim_await(s, dht_all_joined, NULL, 60 * SEC);
 	id_hex(net_self(dht_net(s, 2)), hex);
-	sim_check(s, dht_put_wait(s, 2, "who", hex, json_integer(2), 60000, false).accepted >= 7);
+	sim_in_time(s, dht_put_wait(s, 2, "who", hex, json_integer(2), 60000, false).accepted >= 7);
 	sim_run_for(s, SEC);
 	struct dht_put_end bad = dht_put_wait(s, 5, "who", hex, json_integer(666), 60000, true);
 	sim_check(s, bad.accepted == 0 && bad.code == ERR_AUTH);
@@ -139,9 +139,12 @@ static uint64_t forge(struct sim *s, int to, const char *hex, bool is_signed, co
 	rec_write(&b, &r, env_now(a->env));
 	struct call *c = net_call(a->net, net_self(dht_net(s, to)), KIND_DHT_STORE, NULL,
 		(struct blob){ .data = b.p, .len = b.len }, CLASS_control, 5 * SEC, on_answer, &accepted);
-	if (!sim_run_until(s, answered, &accepted, 10 * SEC)) {
+	uint64_t late;
+	if (!sim_comes(s, answered, &accepted, 10 * SEC, &late)) {
 		net_cancel(a->net, c);
 		sim_fail(s, "no answer to a forged record");
+	} else if (late) {
+		sim_late(s, "the answer to a forged record came %llu ms late", (unsigned long long)late / 1000);
 	}
 	buf_free(&b);
 	return accepted;
@@ -152,10 +155,10 @@ static void scn_forged(struct sim *s)
 	struct dht_world w = { 0 };
 	char hex[ID_HEX];
 	dht_add(s, &w, 8);
-	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
+	sim_await(s, dht_all_joined, NULL, 60 * SEC);
 	const struct id *owner = net_self(dht_net(s, 2));
 	id_hex(owner, hex);
-	sim_check(s, dht_put_wait(s, 2, "who", hex, json_integer(2), 60000, false).accepted >= 7);
+	sim_in_time(s, dht_put_wait(s, 2, "who", hex, json_integer(2), 60000, false).accepted >= 7);
 	sim_run_for(s, SEC);
 	for (int to = 0; to < 8 && !sim_failed(s); to++) {
 		if (to == 5)
@@ -178,9 +181,10 @@ static void scn_restart(struct sim *s)
 	sim_run_for(s, 20 * SEC);
 	struct dht_state d;
 	dht_state(dht_of(s, 3), &d);
-	sim_check(s, !d.joined && d.join_unreachable == 1 && d.join_error[0]);
+	sim_check(s, !d.joined);
+	sim_in_time(s, d.join_unreachable == 1 && d.join_error[0]);
 	sim_restart(s, 0);
-	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
+	sim_await(s, dht_all_joined, NULL, 60 * SEC);
 	dht_put_wait(s, 1, "long", NULL, json_integer(11), 86400000, false);
 	sim_run_for(s, 61 * SEC);                       /* nodes are remembered by then */
 	for (int i = 0; i < 6; i++)
@@ -188,8 +192,18 @@ static void scn_restart(struct sim *s)
 	w.no_boot = true;                               /* the addresses of the shelf must do */
 	for (int i = 0; i < 6; i++)
 		sim_restart(s, i);
-	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
+	sim_await(s, dht_all_joined, NULL, 60 * SEC);
 	dht_want(s, 4, "long", 11);
+}
+
+static void both_there(struct sim *s, int node)
+{
+	if (dht_get_wait(s, node, "kept", true).n == 2)
+		return;
+	sim_late(s, "node %d does not find what both sides keep", node);
+	sim_run_for(s, SIM_NEVER_US);
+	if (dht_get_wait(s, node, "kept", true).n != 2)
+		sim_fail(s, "node %d never finds what both sides keep", node);
 }
 
 /* A kept record is there from every side after a partition has healed, and ends when it is kept no longer. */
@@ -198,7 +212,7 @@ static void scn_partition(struct sim *s)
 	struct dht_world w = { 0 };
 	int side[12];
 	dht_add(s, &w, 12);
-	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
+	sim_await(s, dht_all_joined, NULL, 60 * SEC);
 	for (int i = 0; i < 12; i++)
 		side[i] = i % 2;
 	sim_partition(s, side, 12);
@@ -207,8 +221,8 @@ static void scn_partition(struct sim *s)
 	sim_run_for(s, 40 * SEC);
 	sim_heal(s);
 	sim_run_for(s, 90 * SEC);
-	sim_check(s, dht_get_wait(s, 5, "kept", true).n == 2);
-	sim_check(s, dht_get_wait(s, 6, "kept", true).n == 2);
+	both_there(s, 5);
+	both_there(s, 6);
 	dht_unkeep(dht_of(s, 1), "kept", "a");
 	sim_run_for(s, 15 * SEC);
 	sim_check(s, dht_get_wait(s, 6, "kept", true).n == 1);
@@ -219,7 +233,7 @@ static void scn_handover(struct sim *s)
 {
 	struct dht_world w = { .conf = { .k = 2 } };
 	dht_add(s, &w, 4);
-	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
+	sim_await(s, dht_all_joined, NULL, 60 * SEC);
 	for (int i = 0; i < 10; i++) {
 		char key[16];
 		snprintf(key, sizeof key, "h%d", i);
@@ -231,7 +245,7 @@ static void scn_handover(struct sim *s)
 		dht_put_wait(s, i % 4, "dict", sub, json_integer(i), 600000, false);
 	}
 	dht_add(s, &w, 8);
-	sim_check(s, sim_run_until(s, dht_all_joined, NULL, 60 * SEC));
+	sim_await(s, dht_all_joined, NULL, 60 * SEC);
 	sim_run_for(s, 10 * SEC);
 	for (int i = 0; i < 10 && !sim_failed(s); i++) {
 		char key[16];
@@ -251,6 +265,15 @@ static bool knows(struct sim *s, void *arg)
 	return net_peer(dht_net(s, pair[0]), net_self(dht_net(s, pair[1])), &p) && p.session;
 }
 
+static void reaches(struct sim *s, uint64_t limit_us, const char *who)
+{
+	uint64_t late;
+	if (!sim_comes(s, knows, (int[]){ 3, 2 }, limit_us, &late))
+		sim_fail(s, "%s does not reach it", who);
+	else if (late)
+		sim_late(s, "%s reaches it %llu ms late", who, (unsigned long long)late / 1000);
+}
+
 /* What others tell of a peer is all of its addresses: who only hears of it reaches it at the second when the first is
  * unreachable; from the shelf as well. */
 static void scn_second_address(struct sim *s)
@@ -263,15 +286,13 @@ static void scn_second_address(struct sim *s)
 	sim_run_for(s, 5 * SEC);
 	sim_address(s, 2, sim_endpoint(s, 2), false);
 	dht_add(s, &w, 1);
-	if (!sim_run_until(s, knows, (int[]){ 3, 2 }, 10 * SEC))
-		sim_fail(s, "who came later does not reach it");
+	reaches(s, 10 * SEC, "who came later");
 	sim_check(s, net_peer(dht_net(s, 3), net_self(dht_net(s, 2)), &p));
 	sim_check(s, p.nalso == 1 && !memcmp(&p.at, &second, sizeof second));
 	sim_run_for(s, 20 * SEC);               /* the shelf has it */
 	sim_power_off(s, 0);
 	sim_restart(s, 3);
-	if (!sim_run_until(s, knows, (int[]){ 3, 2 }, 20 * SEC))
-		sim_fail(s, "after a restart it is not reached");
+	reaches(s, 20 * SEC, "who was started again");
 }
 
 int main(int argc, char **argv)

@@ -14,6 +14,8 @@ static void on_counted(void *arg, const struct record *r, size_t n, const struct
 	c->n += n;
 }
 
+static bool thousand_ends(struct sim *s, void *arg) { return ((struct counted *)arg)->ends == 1000; }
+
 #define BULK 150
 struct bulk { bool done; size_t n, found, records; uint32_t least; enum err_code code[BULK + 20];
 	size_t each[BULK + 20]; uint32_t silent[BULK + 20]; bool over[BULK + 20]; };
@@ -52,7 +54,7 @@ static struct bulk get_bulk(struct sim *s, int node, const char *const *keys, si
 	struct bulk *b = xcalloc(1, sizeof *b), ret;
 	struct err e;
 	sim_check(s, !dht_get_many(dht_of(s, node), keys, n, latest, on_got_many, b, &e));
-	sim_check(s, sim_run_until(s, dht_flag, &b->done, 60 * SEC));
+	sim_await(s, dht_flag, &b->done, 60 * SEC);
 	ret = *b;
 	if (ret.done)
 		free(b);
@@ -64,7 +66,7 @@ static struct bulk put_bulk(struct sim *s, int node, const struct dht_item *item
 	struct bulk *b = xcalloc(1, sizeof *b), ret;
 	struct err e;
 	sim_check(s, !dht_put_many(dht_of(s, node), items, n, on_stored_many, b, &e));
-	sim_check(s, sim_run_until(s, dht_flag, &b->done, 60 * SEC));
+	sim_await(s, dht_flag, &b->done, 60 * SEC);
 	ret = *b;
 	if (ret.done)
 		free(b);
@@ -96,15 +98,17 @@ static void scn_bulk(struct sim *s)
 	}
 	struct bulk b = put_bulk(s, 2, items, BULK);
 	sim_check(s, b.n == BULK && b.code[7] == ERR_INVALID && !b.code[8] && b.least == 0);
-	sim_check(s, dht_copies(s) == 5 * (BULK - 1));
+	sim_check(s, dht_copies(s) >= 5 * (BULK - 1));
+	sim_in_time(s, dht_copies(s) == 5 * (BULK - 1));        /* who took it and was not heard makes one more */
 	uint64_t before = sent(s);
 	b = get_bulk(s, 9, keys, BULK + 20, false);
 	sim_check(s, b.n == BULK + 20 && b.found == BULK - 1 && b.each[7] == 0 && b.each[BULK] == 0);
 	if (sent(s) - before > 300)
-		sim_fail(s, "%llu messages for %d keys", (unsigned long long)(sent(s) - before), BULK + 20);
+		sim_late(s, "%llu messages for %d keys", (unsigned long long)(sent(s) - before), BULK + 20);
 	before = sent(s);
 	b = get_bulk(s, 9, keys, BULK, false);
-	sim_check(s, b.found == BULK - 1 && sent(s) - before <= 40);    /* from the cache, but for the missing one */
+	sim_check(s, b.found == BULK - 1);
+	sim_in_time(s, sent(s) - before <= 40);         /* from the cache, but for the missing one */
 	for (int i = 0; i < 4; i++)
 		sim_power_off(s, i);
 	b = get_bulk(s, 11, keys, BULK, true);
@@ -118,8 +122,10 @@ static void want_silent(struct sim *s, int node, const char *missing, uint32_t s
 	const char *keys[] = { "k", missing };
 	for (int latest = 0; latest < 2; latest++) {
 		struct bulk b = get_bulk(s, node, keys, 2, latest);
-		if (b.found != 1 || b.each[0] != 1 || b.silent[0] || b.silent[1] != silent)
+		if (b.found != 1 || b.each[0] != 1 || b.silent[0] || b.silent[1] < silent)
 			sim_fail(s, "%zu found, silent %u and %u, not 0 and %u", b.found, b.silent[0], b.silent[1], silent);
+		if (b.silent[1] > silent)
+			sim_late(s, "%u count as silent, and %u are", b.silent[1], silent);
 	}
 }
 
@@ -190,6 +196,7 @@ static void scn_crowd(struct sim *s)
 		asked++;
 	sim_check(s, asked <= SEARCHES_MAX);
 	sim_run_for(s, 20 * SEC);
+	sim_await(s, thousand_ends, &c, 0);
 	if (c.ends != 1000 || c.n != 1000)
 		sim_fail(s, "%u answers with %zu records", c.ends, c.n);
 }

@@ -69,7 +69,7 @@ static void scn_old_record(struct sim *s)
 	g = dht_get_wait(s, READER, "who then", true);
 	if (g.n)
 		sim_fail(s, "a record of an hour ago counts");
-	sim_check(s, asked >= 2);
+	sim_in_time(s, asked >= 2);
 	rec_free(tale);
 }
 
@@ -324,7 +324,7 @@ static unsigned gives(struct sim *s, const char *key)
 	id_of(&id, key, strlen(key));
 	net_call(dht_net(s, OWNER), net_self(dht_net(s, READER)), KIND_DHT_GET, NULL,
 		(struct blob){ .data = id.b, .len = 32 }, CLASS_control, 2 * SEC, saw, &g);
-	sim_check(s, sim_run_until(s, dht_flag, &g.done, 5 * SEC));
+	sim_await(s, dht_flag, &g.done, 5 * SEC);
 	return g.records;
 }
 
@@ -361,10 +361,16 @@ static void scn_copies_hide(struct sim *s)
 		sim_fail(s, "%zu of 3 records beside a part", g.n);
 	cache_forget(dht_of(s, READER), &id);
 	copy_to_reader(s, key, "", json_integer(7));
-	sim_check(s, gives(s, key) == 1);
+	sim_in_time(s, gives(s, key) == 1);
 	g = dht_get_wait(s, READER, key, false);
 	if (g.n != 3)
 		sim_fail(s, "%zu of 3 records beside a plain value", g.n);
+}
+
+static bool nothing_left(struct sim *s, void *arg)
+{
+	const struct dht *d = arg;
+	return !d->copies && !map_len(d->values.quota) && !d->cache_weight;
 }
 
 /* Copies are its own records: a few, and no more than its share of the bytes. They end with nothing left. */
@@ -391,7 +397,7 @@ static void scn_copies_share(struct sim *s)
 	if (good)
 		sim_fail(s, "a record of who has used up its share is taken");
 	sim_run_for(s, 40 * SEC);
-	sim_check(s, !d->copies && !map_len(d->values.quota) && !d->cache_weight);
+	sim_await(s, nothing_left, d, 0);
 	for (int i = 0; i < 100; i++) {
 		snprintf(key, sizeof key, "small %d", i);
 		copy_to_reader(s, key, "", json_integer(i));
@@ -434,21 +440,22 @@ static void store_signed(struct sim *s, int from, unsigned n, struct count *c)
 static void scn_signatures(struct sim *s)
 {
 	struct dht_world w = { 0 };
-	struct count lots = { 0 }, few = { 0 }, other = { 0 };
+	static struct count lots, few, other;   /* outlive a run that is late */
+	lots = few = other = (struct count){ 0 };
 	begin(s, &w);
 	sim_lane_slow(s, READER, "reduce", 100000);
 	store_signed(s, OWNER, 40, &other);
 	sim_run_for(s, SEC / 2);
-	sim_check(s, other.good == 1);
+	sim_in_time(s, other.good == 1);
 	sim_lane_slow(s, READER, "verify", 1000);
 	for (int i = 0; i < 200; i++)
 		store_signed(s, LIAR, 1, &few);
 	sim_run_for(s, SEC / 2);
 	if (few.good < 8 || few.good > 64 + 8)
-		sim_fail(s, "%u of 200 were checked on the loop", few.good);
+		sim_late(s, "%u of 200 were checked on the loop", few.good);
 	store_signed(s, OWNER, 2, &other);
 	sim_run_for(s, SEC / 2);
-	sim_check(s, other.good == 2);
+	sim_in_time(s, other.good == 2);
 	sim_lane_slow(s, READER, "verify", 1);
 	sim_run_for(s, 20 * SEC);
 	for (int i = 0; i < 12; i++)
@@ -456,8 +463,10 @@ static void scn_signatures(struct sim *s)
 	sim_run_for(s, SEC / 20);
 	store_signed(s, OWNER, 2, &other);
 	sim_run_for(s, 2 * SEC);
-	if (other.good != 3 || lots.good < 10 || !lots.busy || lots.good + lots.busy != 12)
-		sim_fail(s, "%u frames are taken and %u refused; %u of the other", lots.good, lots.busy, other.good);
+	if (lots.good < 10 || !lots.busy || lots.good + lots.busy != 12)
+		sim_late(s, "%u frames are taken and %u refused", lots.good, lots.busy);
+	if (other.good != 3)
+		sim_late(s, "%u frames of the other are taken while many wait", other.good);
 	sim_check(s, !peer_find(dht_net(s, READER), net_self(dht_net(s, LIAR)))->banned_until_us);
 }
 

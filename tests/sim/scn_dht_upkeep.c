@@ -89,7 +89,7 @@ static struct hops hops_of(struct sim *s, int node, const char *key)
 {
 	struct hops *h = xcalloc(1, sizeof *h), ret;
 	dht_trace(dht_of(s, node), key, false, on_hops, h);
-	sim_check(s, sim_run_until(s, dht_flag, &h->done, 60 * SEC));
+	sim_await(s, dht_flag, &h->done, 60 * SEC);
 	ret = *h;
 	if (ret.done)
 		free(h);
@@ -119,22 +119,27 @@ static void scn_S22_nearest(struct sim *s)
 	sim_check(s, dht_get_wait(s, asker, "k", false).n == 1);
 	sim_run_for(s, SEC);
 	int near = copy_at(s, asker, &key);
-	if (near < 0) {
-		sim_fail(s, near == -1 ? "nobody has a copy" : "several have copies");
+	if (near == -1)
+		sim_late(s, "nobody has a copy");
+	if (near == -2)
+		sim_fail(s, "several have copies");
+	if (near < 0)
 		return;
-	}
-	sim_check(s, !holds(s, near, &key) && dht_copies(s) == 4);
+	sim_check(s, !holds(s, near, &key));
+	sim_in_time(s, dht_copies(s) == 4);     /* a fifth took it and was not heard */
 	while (other == asker || other == near || holds(s, other, &key))
 		other++;
 	knows_only(s, other, near);
 	struct hops h = hops_of(s, other, "k");
-	if (h.asked != 1 || h.found != 1)
+	if (h.found != 1)
 		sim_fail(s, "node %d, copy at %d: %zu asked, %zu found", other, near, h.asked, h.found);
+	if (h.asked != 1)
+		sim_late(s, "node %d asked %zu, and the first had a copy", other, h.asked);
 	dht_put_wait(s, 5, "k", NULL, json_integer(2), 600000, false);
 	dht_want(s, other, "k", 2);             /* the copy is no replica */
 	sim_run_for(s, 90 * SEC);
 	sim_check(s, !map_get(dht_of(s, near)->cache, key.b, 32));
-	sim_check(s, dht_copies(s) == 4);
+	sim_in_time(s, dht_copies(s) == 4);
 }
 
 /* ---- one question is enough when the nearest has the record; when it is silent, others are asked soon ---- */
@@ -146,16 +151,29 @@ static void scn_one_question(struct sim *s)
 	int asker = four_hold(s, &w, &key), first = 0;
 	sim_run_for(s, SEC);                    /* connections that were being made are there */
 	struct hops h = hops_of(s, asker, "k");
-	sim_check(s, h.asked == 1 && h.found == 1);
+	sim_check(s, h.found == 1);
+	sim_in_time(s, h.asked == 1);
+	if (sim_failed(s))
+		return;
 	while (!id_eq(self_of(s, first), &h.first))
 		first++;
 	sim_power_off(s, first);
 	h = hops_of(s, asker, "k");
-	if (h.found != 1 || h.asked < 2 || h.took_us > 60000)
+	if (h.found != 1)
 		sim_fail(s, "%zu asked, %zu found after %llu us", h.asked, h.found, (unsigned long long)h.took_us);
+	else if (h.asked < 2 || h.took_us > 60000)
+		sim_late(s, "%zu asked, %zu found after %llu us", h.asked, h.found, (unsigned long long)h.took_us);
 }
 
 /* ---- whom the table has lost though it lives, and who is the only one known: it is back soon ---- */
+
+static bool know_each_other(struct sim *s, void *arg)
+{
+	for (int i = 0; i < 2; i++)
+		if (!table_find(&dht_of(s, i)->table, self_of(s, !i)))
+			return false;
+	return true;
+}
 
 static void scn_only_one(struct sim *s)
 {
@@ -169,9 +187,7 @@ static void scn_only_one(struct sim *s)
 	for (int i = 0; i < 2; i++)
 		table_remove(&dht_of(s, i)->table, self_of(s, !i));
 	sim_run_for(s, 30 * SEC);
-	for (int i = 0; i < 2; i++)
-		if (!table_find(&dht_of(s, i)->table, self_of(s, !i)))
-			sim_fail(s, "node %d knows nobody", i);
+	sim_await(s, know_each_other, NULL, 0);
 	dht_put_wait(s, 1, "k", NULL, json_integer(1), 600000, false);
 	sim_check(s, dht_get_wait(s, 0, "k", true).n == 1);
 }
@@ -210,7 +226,8 @@ static void scn_oldest_asked(struct sim *s)
 	ghost = beside(b, 100);
 	hear(s, 0, &ghost);
 	sim_run_for(s, 5 * SEC);
-	sim_check(s, table_find(&d->table, b) && table_find(&d->table, b)->seen_us + 10 * SEC > sim_now(s));
+	sim_check(s, table_find(&d->table, b));
+	sim_in_time(s, table_find(&d->table, b) && table_find(&d->table, b)->seen_us + 10 * SEC > sim_now(s));
 	for (int i = 0; i < 2 * TABLE_BUCKET; i++) {    /* the others do not: whoever is new takes their places */
 		sim_run_for(s, 10 * SEC);
 		ghost = beside(b, 101 + i);
@@ -222,7 +239,7 @@ static void scn_oldest_asked(struct sim *s)
 		old += table_find(&d->table, &ghost) != NULL;
 	}
 	if (old > TABLE_BUCKET / 2)
-		sim_fail(s, "%zu silent nodes hold their places", old);
+		sim_late(s, "%zu silent nodes hold their places", old);
 	sim_check(s, table_find(&d->table, b));
 }
 
@@ -276,17 +293,19 @@ static void scn_next_nearest(struct sim *s)
 	k = (struct sniper){ .s = s, .left = 2 };
 	sim_tap(s, on_wire, &k);
 	struct dht_put_end p = dht_put_wait(s, 0, "k", NULL, json_integer(1), 600000, false);
-	sim_check(s, k.nhit == 2);
+	sim_in_time(s, k.nhit == 2);
 	sim_check(s, p.wanted == 4 && p.accepted == 4 && !p.code);
-	sim_check(s, copies_alive(s, "k") == 4);
+	sim_check(s, copies_alive(s, "k") >= 4);
+	sim_in_time(s, copies_alive(s, "k") == 4);      /* a fifth took it and was not heard */
 	k = (struct sniper){ .s = s, .left = 1 };
 	struct dht_item item = { "m", NULL, json_integer(2), 600000, false };
 	static bool done;
 	struct err e;
 	done = false;
 	sim_check(s, !dht_put_many(dht_of(s, 0), &item, 1, on_many, &done, &e));
-	sim_check(s, sim_run_until(s, dht_flag, &done, 60 * SEC));
-	sim_check(s, k.nhit == 1 && copies_alive(s, "m") == 4);
+	sim_await(s, dht_flag, &done, 60 * SEC);
+	sim_check(s, copies_alive(s, "m") >= 4);
+	sim_in_time(s, k.nhit == 1 && copies_alive(s, "m") == 4);
 }
 
 /* ---- the power of all who are near a key has gone, and nothing says so: who searches there does not wait for them
@@ -318,7 +337,7 @@ static void scn_dead_crowd(struct sim *s)
 	for (int i = 0; i < 8; i++)
 		sim_check(s, id_eq(&f.id[i], &id[DEAD + i]));
 	if (sim_now(s) - began > 4 * SEC)       /* a question waits a second and a half */
-		sim_fail(s, "the search took %llu ms", (unsigned long long)(sim_now(s) - began) / 1000);
+		sim_late(s, "the search took %llu ms", (unsigned long long)(sim_now(s) - began) / 1000);
 }
 
 /* ---- a dictionary that takes several frames is handed over whole, and once ---- */
@@ -333,9 +352,11 @@ static void on_large(void *arg, const struct dht_item_end *v, size_t n, const st
 	*(bool *)arg = !e;
 }
 
+enum { SUBKEYS = 900, HOLDERS = 3 };
+static bool newcomer_has_all(struct sim *s, void *arg) { return dht_records(s, HOLDERS) == SUBKEYS; }
+
 static void scn_large_handover(struct sim *s)
 {
-	enum { SUBKEYS = 900, HOLDERS = 3 };
 	struct dht_world w = { .conf = { .k = 8, .republish_us = 3600 * SEC } };
 	static char sub[SUBKEYS][8];
 	static unsigned stores;
@@ -350,16 +371,16 @@ static void scn_large_handover(struct sim *s)
 	}
 	done = false;
 	sim_check(s, !dht_put_many(dht_of(s, 0), item, SUBKEYS, on_large, &done, &e));
-	sim_check(s, sim_run_until(s, dht_flag, &done, 60 * SEC));
+	sim_await(s, dht_flag, &done, 60 * SEC);
 	free(item);
 	stores = 0;
 	sim_tap(s, count_stores, &stores);
 	dht_add(s, &w, 1);
 	sim_run_for(s, 20 * SEC);
 	sim_tap(s, NULL, NULL);
-	sim_check(s, dht_records(s, HOLDERS) == SUBKEYS);
+	sim_await(s, newcomer_has_all, NULL, 0);
 	if (stores > HOLDERS * 4)               /* two frames, and again what was lost */
-		sim_fail(s, "%u STOREs hand over %d records of %d peers", stores, SUBKEYS, HOLDERS);
+		sim_late(s, "%u STOREs hand over %d records of %d peers", stores, SUBKEYS, HOLDERS);
 }
 
 /* ---- S31: a request counts when its sender signed it for this peer, now, and once ---- */
@@ -397,7 +418,10 @@ static void scn_S31_once(struct sim *s)
 	sim_tap(s, on_take, &t);
 	sim_check(s, dht_put_wait(s, 0, "k", NULL, json_integer(1), 3000, false).accepted == 5);
 	sim_tap(s, NULL, NULL);
-	sim_check(s, t.len > 0);
+	if (!t.len) {
+		sim_late(s, "no STORE was seen beside those through doors");
+		return;
+	}
 	sim_run_for(s, 10 * SEC);               /* it has ended everywhere */
 	net_counters(dht_net(s, t.to), &before);
 	replay(s, t.to, &t);

@@ -81,11 +81,10 @@ static void scn_shelf_work(struct sim *s)
 			sim_fail(own, "call %d failed and nobody says so", n);
 		json_decref(j);
 		sim_shelf_fail(own, 1, 0, ERR_FULL);
-		sim_check(own, sim_run_until(own, settled, NULL, 120 * SEC));
+		sim_await(own, settled, NULL, 120 * SEC);
 		again_alone(own);
 		all_there(own, 100, when);
-		if (sim_failed(own))
-			sim_fail(s, "%s: %s", when, sim_failed(own));
+		sim_told_of(s, own, "%s", when);
 		uint64_t hash = sim_hash(own);
 		sim_trace(s, &hash, sizeof hash);
 		sim_free(own);
@@ -114,7 +113,10 @@ static void scn_shelf_start(struct sim *s)
 		sim_restart(s, 1);
 		sim_run_for(s, 5 * SEC);
 		struck = sim_struck(s, 1);
-		sim_check(s, sim_run_until(s, settled, NULL, 120 * SEC) || !struck);
+		if (struck)
+			sim_await(s, settled, NULL, 120 * SEC);
+		else
+			sim_run_until(s, settled, NULL, 120 * SEC);
 		sim_shelf_fail(s, 1, 0, ERR_IO);
 		all_there(s, 0, when);          /* in the same life */
 		again_alone(s);
@@ -181,7 +183,7 @@ static bool saver_run(struct sim *s, uint64_t epoch)
 {
 	struct saver *a = sim_app(s, 0);
 	uint64_t none = 0;
-	sim_check(s, sim_run_until(s, ended, &none, 10 * SEC));
+	sim_await(s, ended, &none, 10 * SEC);
 	a = sim_app(s, 0);
 	if (!a || sim_failed(s))
 		return false;
@@ -190,7 +192,7 @@ static bool saver_run(struct sim *s, uint64_t epoch)
 		a->saved = false;
 		ckpt_save(a->env, &(struct ckpt_save){ .dir = DIR, .epoch = epoch, .v = &a->t, .n = 1, .keep = KEEP },
 			on_save, a);
-		sim_check(s, sim_run_until(s, ended, &epoch, 10 * SEC));
+		sim_await(s, ended, &epoch, 10 * SEC);
 	}
 	return sim_alive(s, 0);
 }
@@ -280,8 +282,7 @@ static void ckpt_loop(struct sim *s, bool saving)
 		while (struck && n++ < N_MAX && !sim_failed(s)) {
 			struct sim *own = three_saved(sim_seed(s) * 1000 + (uint64_t)n);
 			struck = ckpt_struck(own, how, n, saving);
-			if (sim_failed(own))
-				sim_fail(s, "%s", sim_failed(own));
+			sim_told(s, own);
 			uint64_t hash = sim_hash(own);
 			sim_trace(s, &hash, sizeof hash);
 			sim_free(own);

@@ -55,8 +55,7 @@ static bool struck(struct sim *s, enum harm how, int n, bool starting)
 		sim_restart(s, VICTIM);
 	uint64_t at = node_run(w, 0) ? node_run(w, 0)->point.epoch : 0;
 	struct goal g = { w, at + (starting ? 5 : 25) };        /* a checkpoint is made every 20 epochs */
-	if (!sim_run_until(s, reached, &g, 30 * SEC))
-		sim_fail(s, "the others stand still at epoch %llu", (unsigned long long)at);
+	sim_await(s, reached, &g, 30 * SEC);
 	sim_run_for(s, SEC);
 	bool hit = sim_struck(s, VICTIM);
 	if (!says_why(w))
@@ -92,7 +91,7 @@ static bool struck_alone(struct sim *s, int n)
 	node_world_add(w, 1);
 	node_run_to(w, 47, 60 * SEC);           /* a checkpoint is made every 20 epochs */
 	uint64_t had = node_run(w, 0) ? node_run(w, 0)->saved_epoch : 0;
-	sim_check(s, had >= 40);
+	sim_in_time(s, had >= 40);
 	sim_kill(s, 0);
 	sim_files_fail(s, 0, n, n % 2 ? ERR_IO : ERR_NOMEM);
 	sim_restart(s, 0);
@@ -101,9 +100,7 @@ static bool struck_alone(struct sim *s, int n)
 	sim_files_fail(s, 0, 0, ERR_IO);
 	sim_kill(s, 0);
 	sim_restart(s, 0);
-	if (!sim_run_until(s, trains, w, 10 * SEC))
-		sim_fail(s, "it does not train again");
-	else if (node_run(w, 0)->point.epoch < had)
+	if (sim_await(s, trains, w, 10 * SEC) && node_run(w, 0)->point.epoch < had)
 		sim_fail(s, "it begins again at epoch %llu, and had epoch %llu on its disk",
 			(unsigned long long)node_run(w, 0)->point.epoch, (unsigned long long)had);
 	node_world_free(w);
@@ -123,13 +120,12 @@ static void loop(struct sim *s, enum when when)
 	while (hit && n++ < most && !sim_failed(s)) {
 		struct sim *own = sim_new(sim_seed(s) * 1000 + (uint64_t)n);
 		hit = one(own, how, n, when);
-		if (sim_failed(own))
-			sim_fail(s, "%s %d: %s", harm_name[when == ALONE ? HARM_FILES : how], n, sim_failed(own));
+		sim_told_of(s, own, "%s %d", harm_name[when == ALONE ? HARM_FILES : how], n);
 		uint64_t hash = sim_hash(own);
 		sim_trace(s, &hash, sizeof hash);
 		sim_free(own);
 	}
-	sim_check(s, n > 1 && (n < N_MAX || when == ALONE));
+	sim_in_time(s, n > 1 && (n < N_MAX || when == ALONE));
 }
 
 static void scn_starting(struct sim *s) { loop(s, STARTING); }

@@ -44,24 +44,23 @@ static struct ended call(struct sim *s, int from, int to, uint64_t timeout_us)
 	signer_init(&k, seed);
 	net_app_call(sim_app(s, from), &k.id, 1, NO_BLOB, timeout_us, &d);
 	signer_done(&k);
-	sim_check(s, sim_run_until(s, one_ended, &d, timeout_us + 1000000) && d.times == 1);
+	sim_check(s, sim_await(s, one_ended, &d, timeout_us + 1000000) && d.times == 1);
 	return d;
 }
 
-static void good(struct sim *s, int from, int to)
+/* Both say whether it was in time. */
+static bool good(struct sim *s, int from, int to)
 {
 	struct ended d = call(s, from, to, 5000000);
 
-	if (!d.ok)
-		sim_fail(s, "%d to %d: %s", from, to, d.text);
+	return net_app_expect(s, from, to, &d, ERR_NONE, "");
 }
 
-static void bad(struct sim *s, int from, int to, enum err_code code)
+static bool bad(struct sim *s, int from, int to, enum err_code code)
 {
 	struct ended d = call(s, from, to, 3000000);
 
-	if (d.code != code)
-		sim_fail(s, "%d to %d: %s (%s), expected %s", from, to, err_name(d.code), d.text, err_name(code));
+	return net_app_expect(s, from, to, &d, code, "");
 }
 
 static void everybody(struct sim *s, int nodes)
@@ -70,6 +69,13 @@ static void everybody(struct sim *s, int nodes)
 		for (int k = 0; k < nodes; k++)
 			if (i != k)
 				good(s, i, k);
+}
+
+static bool same_key(struct sim *s, int i, int j)
+{
+	struct session *x = peer_session(peer_of(s, i, j));
+
+	return x && x->key_no == net_of(s, i)->key_no;
 }
 
 /* Five peers get the new key one after the other while everybody talks; a sixth never does, and a seventh, who has the
@@ -89,11 +95,11 @@ static void scn_rotate(struct sim *s)
 	sim_run_for(s, 6000000);
 	for (int i = 0; i < 5; i++) {
 		net_keys(net_of(s, i), &k);
-		if (k.old_peers != 1)           /* node 5 */
-			sim_fail(s, "%d has %zu peers with the old key: the others should have moved", i, k.old_peers);
-		sim_check(s, k.old[0] && k.old_left_us > 0);
+		if (k.old_peers > 1)            /* node 5 */
+			sim_late(s, "%d has %zu peers with the old key: the others should have moved", i, k.old_peers);
+		sim_check(s, k.old_peers && k.old[0] && k.old_left_us > 0);
 		for (int j = 0; j < 5; j++)
-			sim_check(s, i == j || peer_session(peer_of(s, i, j))->key_no == net_of(s, i)->key_no);
+			sim_in_time(s, i == j || same_key(s, i, j));
 	}
 	/* Whoever starts in the window with either key is let in. */
 	net_app_add(s, &w);
@@ -226,6 +232,12 @@ static void on_dial(void *arg, const struct id *peer, const struct err *e)
 	dialled.code = e ? e->code : ERR_NONE;
 }
 
+static void dial(struct sim *s)
+{
+	memset(&dialled, 0, sizeof dialled);
+	net_dial(net_of(s, 1), sim_endpoint(s, 0), 2000000, on_dial, NULL);
+}
+
 static bool dial_unsure(struct sim *s, void *arg) { return !list_empty(&peer_of(s, 1, 0)->unsure); }
 static bool dial_over(struct sim *s, void *arg) { return dialled.times; }
 
@@ -241,29 +253,46 @@ static void scn_barred(struct sim *s)
 	bad(s, 1, 0, ERR_REFUSED);
 	before = net_of(s, 1)->count.frames_out;
 	for (int i = 0; i < 6; i++) {
-		memset(&dialled, 0, sizeof dialled);
-		net_dial(net_of(s, 1), sim_endpoint(s, 0), 2000000, on_dial, NULL);
-		sim_check(s, sim_run_until(s, dial_over, NULL, 5000000) && dialled.times == 1);
-		if (dialled.ok || dialled.code != ERR_REFUSED)
+		dial(s);
+		sim_check(s, sim_await(s, dial_over, NULL, 5000000) && dialled.times == 1);
+		if (dialled.ok || (dialled.code != ERR_REFUSED && !net_app_in_vain(dialled.code)))
 			sim_fail(s, "dial %d of a barred peer: %s", i, dialled.ok ? "done" : err_name(dialled.code));
+		else if (dialled.code != ERR_REFUSED)
+			sim_late(s, "dial %d of a barred peer: %s", i, err_name(dialled.code));
 		sim_run_for(s, 6000000);
 	}
-	sim_check(s, net_of(s, 1)->count.frames_out < before + 12);
+	sim_in_time(s, net_of(s, 1)->count.frames_out < before + 12);
 	sim_check(s, !net_ban(net_of(s, 0), net_self(net_of(s, 1)), 0, NULL, &e));
 	sim_run_for(s, 10000000);
-	memset(&dialled, 0, sizeof dialled);
-	net_dial(net_of(s, 1), sim_endpoint(s, 0), 2000000, on_dial, NULL);
-	sim_check(s, sim_run_until(s, dial_over, NULL, 5000000) && dialled.ok);
+	dial(s);
+	sim_await(s, dial_over, NULL, 5000000);
+	sim_in_time(s, dialled.ok);
+	for (int i = 0; i < 10 && !dialled.ok; i++) {
+		sim_run_for(s, 5000000);
+		dial(s);
+		sim_await(s, dial_over, NULL, 5000000);
+	}
+	sim_check(s, dialled.ok);               /* a minute after the ban */
 	everybody(s, 2);
 	/* One that answers HELLO and dies then: the dial ends all the same. */
 	peer_drop_sessions(peer_of(s, 1, 0));
 	peer_of(s, 1, 0)->barred_told = 1;
-	memset(&dialled, 0, sizeof dialled);
-	net_dial(net_of(s, 1), sim_endpoint(s, 0), 2000000, on_dial, NULL);
-	sim_check(s, sim_run_until(s, dial_unsure, NULL, 2000000) && !dialled.times);
+	dial(s);
+	if (!sim_run_until(s, dial_unsure, NULL, 2000000)) {    /* its HELLOs or their answers are lost, and it is over */
+		sim_late(s, "nothing answers a HELLO");
+		return;
+	}
+	sim_check(s, !dialled.times);
 	sim_power_off(s, 0);
-	sim_check(s, sim_run_until(s, dial_over, NULL, 8000000) && dialled.code == ERR_UNREACHABLE);
+	sim_check(s, sim_await(s, dial_over, NULL, 8000000) && dialled.code == ERR_UNREACHABLE);
 }
+
+static bool lifted_1(struct sim *s, void *arg)
+{
+	return peer_session(peer_of(s, 0, 1)) && peer_session(peer_of(s, 1, 0));
+}
+
+static bool lifted_2(struct sim *s, void *arg) { return peer_session(peer_of(s, 0, 2)); }
 
 /* Whoever was banned, by the operator's word or for a while, is dialled when that is over, and may call at once. */
 static void scn_lifted(struct sim *s)
@@ -274,15 +303,19 @@ static void scn_lifted(struct sim *s)
 	everybody(s, 3);
 	sim_check(s, !net_ban(net_of(s, 0), net_self(net_of(s, 1)), UINT64_MAX, "a test", &e));
 	sim_check(s, !net_ban(net_of(s, 0), net_self(net_of(s, 2)), 4000000, "a while", &e));
-	bad(s, 1, 0, ERR_REFUSED);
-	bad(s, 2, 0, ERR_REFUSED);
+	if (!bad(s, 1, 0, ERR_REFUSED) || !bad(s, 2, 0, ERR_REFUSED))
+		return;                         /* the while may be over: what follows depends on it */
 	sim_check(s, !net_ban(net_of(s, 0), net_self(net_of(s, 1)), 0, NULL, &e));
 	sim_run_for(s, 300000);
-	sim_check(s, peer_session(peer_of(s, 0, 1)) && peer_session(peer_of(s, 1, 0)));
-	good(s, 1, 0);
+	if (!lifted_1(s, NULL)) {
+		sim_await(s, lifted_1, NULL, 0);
+		return;
+	}
+	if (!good(s, 1, 0))
+		return;
 	sim_check(s, !peer_session(peer_of(s, 0, 2)));
 	sim_run_for(s, 6500000);
-	sim_check(s, peer_session(peer_of(s, 0, 2)));
+	sim_await(s, lifted_2, NULL, 0);
 	good(s, 2, 0);
 }
 
@@ -334,7 +367,7 @@ static void scn_flood(struct sim *s)
 	struct peer_info info;
 	struct net *n;
 	uint32_t before;
-	int seconds = 0;
+	int seconds = 0;                        /* until it is banned */
 
 	begin(s, 3);
 	n = net_of(s, 0);
@@ -342,7 +375,8 @@ static void scn_flood(struct sim *s)
 	everybody(s, 3);
 	post(s, 1, 0, 150, NULL);                               /* a burst is nobody's crime */
 	sim_run_for(s, 3000000);
-	sim_check(s, n->count.over_quota == 0 && ((struct net_app *)sim_app(s, 0))->posted > 100);  /* posts may be lost */
+	sim_check(s, n->count.over_quota == 0);
+	sim_in_time(s, ((struct net_app *)sim_app(s, 0))->posted > 100);        /* posts may be lost */
 	for (int i = 0; i < 20; i++) {                          /* twice its share, but it pauses */
 		post(s, 1, 0, 25, NULL);
 		sim_run_for(s, 100000);
@@ -352,14 +386,16 @@ static void scn_flood(struct sim *s)
 	good(s, 1, 0);
 	sim_check(s, net_app_told(&w, "peer_slowed") && !net_app_told(&w, "peer_banned"));
 	before = ((struct net_app *)sim_app(s, 0))->posted;
-	for (; seconds < 20 && !peer_of(s, 0, 1)->banned_until_us; seconds++) {
+	for (; seconds < 70 && !peer_of(s, 0, 1)->banned_until_us && !sim_failed(s); seconds++) {
 		post(s, 1, 0, 1000, NULL);
 		sim_run_for(s, 500000);
 		good(s, 2, 0);
 		sim_run_for(s, 500000);
 	}
-	if (seconds < 4 || seconds > 9)
-		sim_fail(s, "banned after %d s", seconds);
+	if (!peer_of(s, 0, 1)->banned_until_us)
+		sim_fail(s, "not banned after %d s", seconds);
+	else if (seconds < 4 || seconds > 9)
+		sim_late(s, "banned after %d s", seconds);
 	/* served: its share, and a burst */
 	sim_check(s, ((struct net_app *)sim_app(s, 0))->posted - before <= 200 + 110 * (unsigned)seconds);
 	sim_check(s, net_peer(n, net_self(net_of(s, 1)), &info) && strstr(info.ban_why, "100 frames"));
@@ -378,7 +414,8 @@ static void scn_garbage(struct sim *s)
 	everybody(s, 3);
 	post(s, 1, 0, 60, "{\"n\":");
 	sim_run_for(s, 2000000);
-	sim_check(s, n->count.bad_json > 55 && !peer_of(s, 0, 1)->banned_until_us);     /* posts may be lost */
+	sim_in_time(s, n->count.bad_json > 55);                 /* posts may be lost */
+	sim_check(s, !peer_of(s, 0, 1)->banned_until_us);
 	good(s, 1, 0);
 	post(s, 1, 0, 120, "{\"n\":");
 	sim_run_for(s, 2000000);

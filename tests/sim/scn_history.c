@@ -67,8 +67,7 @@ static bool all_over(struct sim *s, void *arg)
 
 static void both_answered(struct node_world *w, struct wish q[2])
 {
-	if (!sim_run_until(w->s, all_over, q, 60 * SEC))
-		sim_fail(w->s, "an operator waits for an answer");
+	sim_await(w->s, all_over, q, 60 * SEC);
 }
 
 /* The state that the author's history says of that value of the key, NULL: nothing; and its note. */
@@ -98,6 +97,16 @@ static void expect(struct node_world *w, const char *key, double value, const ch
 	const char *is = state_of(w, key, value, note);
 	if (!is || strcmp(is, state) || !strstr(note, in_note))
 		sim_fail(w->s, "%s=%g is %s (%s) and not %s (%s)", key, value, is ? is : "not there", note, state, in_note);
+}
+
+struct expected { struct node_world *w; const char *key; double value; const char *state; };
+
+static bool is_so(struct sim *s, void *arg)
+{
+	const struct expected *x = arg;
+	char note[200];
+	const char *is = state_of(x->w, x->key, x->value, note);
+	return is && !strcmp(is, x->state);
 }
 
 /* Two want the same key at once: one holds, the other is told by whom it is superseded, and that is kept. */
@@ -207,25 +216,29 @@ static void scn_lost(struct sim *s)
 	side[w->author] = side[(w->author + 2) % PEERS] = 1;
 	sim_partition(s, side, PEERS);
 	sim_run_for(s, 8 * SEC);
-	uint64_t at = node_newest(w) + 40;
+	uint64_t at = node_newest(w) + 40, late;
 	ask(w, &q[0], "lr", 0.5, 0);
 	ask(w, &q[1], "weight_decay", 0.125, at);
 	both_answered(w, q);
 	sim_check(s, !q[0].e.code && !q[1].e.code);
 	sim_run_for(s, 8 * SEC);
-	expect(w, "lr", 0.5, "applied", "");
-	expect(w, "weight_decay", 0.125, "proposed", "");
+	sim_await(s, is_so, (&(struct expected){ w, "lr", 0.5, "applied" }), 0);
 	struct run *a = node_run(w, w->author);
 	const struct avg_point *both = common(a, node_run(w, other));
-	sim_check(s, both && a->point.samples < node_run(w, other)->point.samples && at > a->point.epoch);
-	if (both) {
-		ranges_copy(&shared, &both->done);
-		ranges_copy(&taken, &a->point.done);
-		ranges_sub_all(&taken, &shared);
+	if (!both || a->point.samples >= node_run(w, other)->point.samples || at <= a->point.epoch) {
+		sim_late(s, "the author's side is not the one that loses, or is too far");
+		end(w);
+		return;
 	}
+	expect(w, "weight_decay", 0.125, "proposed", "");
+	ranges_copy(&shared, &both->done);
+	ranges_copy(&taken, &a->point.done);
+	ranges_sub_all(&taken, &shared);
 	sim_heal(s);
-	if (!sim_run_until(s, lost, w, 60 * SEC))
+	if (!sim_comes(s, lost, w, 60 * SEC, &late))
 		sim_fail(s, "nothing is discarded");
+	else if (late)
+		sim_late(s, "nothing is discarded in time: %llu ms late", (unsigned long long)(late / MSEC));
 	node_goes_on(w, 3, 60 * SEC);
 	if (!sim_failed(s))
 		check_ledger(w, &shared, &taken);

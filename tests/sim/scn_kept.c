@@ -33,10 +33,7 @@ static struct node_world *one_loses(struct sim *s, uint64_t bytes_per_s)
 	sim_link(s, 0, -1, &thin);
 	sim_link(s, -1, 0, &thin);
 	sim_heal(s);
-	if (sim_run_until(s, one_fetches, w, 60 * SEC))
-		return w;
-	sim_fail(s, "it fetches nothing");
-	return NULL;
+	return sim_await(s, one_fetches, w, 60 * SEC) ? w : NULL;
 }
 
 /* There is no memory for both: then what comes takes the place of what was here, and it ends where the others are. */
@@ -46,10 +43,9 @@ static void scn_not_both(struct sim *s)
 	struct node_world *w = one_loses(s, 2000000);
 	if (!w)
 		return;
-	if (!sim_run_until(s, goes_on, w, 60 * SEC))
-		sim_fail(s, "it waits for ever");
+	sim_await(s, goes_on, w, 60 * SEC);
 #ifdef FAILPOINTS
-	sim_check(s, sim_failpoint_hit(s, "run.piece"));
+	sim_in_time(s, sim_failpoint_hit(s, "run.piece"));
 #endif
 	sim_check(s, node_told(w, "fork.discarded"));
 	node_goes_on(w, 2, 60 * SEC);
@@ -61,10 +57,9 @@ static struct run *alone(struct sim *s, struct node_world *w)
 {
 	for (int i = 1; i < 5; i++)
 		sim_kill(s, i);
-	if (sim_run_until(s, goes_on, w, 60 * SEC))
+	if (sim_await(s, goes_on, w, 60 * SEC))
 		return node_run(w, 0);
 	node_print(w);
-	sim_fail(s, "it waits for ever");
 	return NULL;
 }
 
@@ -77,9 +72,13 @@ static void scn_kept(struct sim *s)
 		return;
 	struct run *r = node_run(w, 0);
 	uint64_t epoch = r->point.epoch, samples = r->point.samples;
-	sim_check(s, epoch > 3 && r->saved_epoch < epoch);
+	sim_in_time(s, epoch > 3 && r->saved_epoch < epoch);
 	sim_run_for(s, rng_below(sim_rng(s), 3 * SEC));
-	sim_check(s, one_fetches(s, w));
+	if (!one_fetches(s, w)) {
+		sim_late(s, "it fetches no more when the others are to die");
+		node_end(w);
+		return;
+	}
 	if (!(r = alone(s, w)))
 		return;
 	if (r->point.epoch < epoch || r->point.samples < samples)
@@ -124,14 +123,17 @@ static bool is_finite(struct trainer *t)
 static void scn_no_number(struct sim *s)
 {
 	struct node_world *w = one_loses(s, 2000000);
-	if (!w || !sim_run_until(s, others_level, w, 10 * SEC)) {
-		sim_fail(s, "the others are at no common epoch");
+	if (!w || !sim_await(s, others_level, w, 10 * SEC))
 		return;
-	}
 	struct run *r = node_run(w, 0);
 	uint64_t epoch = r->point.epoch, samples = r->point.samples;
 	size_t bytes, at = (size_t)rng_below(sim_rng(s), trainer_model(r->trainer)->nparam);
-	sim_check(s, one_fetches(s, w) && epoch > 3 && r->saved_epoch < epoch);
+	sim_in_time(s, epoch > 3 && r->saved_epoch < epoch);
+	if (!one_fetches(s, w)) {
+		sim_late(s, "it fetches no more when the others are to have no numbers");
+		node_end(w);
+		return;
+	}
 	for (int i = 1; i < 5; i++)
 		((real *)trainer_state(node_run(w, i)->trainer, &bytes))[at] = (real)NAN;
 	sim_run_for(s, 5 * SEC + rng_below(sim_rng(s), 5 * SEC));

@@ -12,7 +12,7 @@
 static void scn_on(struct sim *s)
 {
 	struct line *l = line_late(s, ONE, 3);
-	sim_check(s, sim_run_until(s, line_all_seated, l, 60 * SEC));
+	sim_await(s, line_all_seated, l, 60 * SEC);
 	line_goes_on(l, 20);
 	for (int i = 0; i < 3; i++) {
 		struct trainer_view v;
@@ -34,7 +34,7 @@ static void gives_nothing(struct sim *s, const char *stages)
 	char more[200];
 	snprintf(more, sizeof more, ONE ", \"stages\": %s", stages);
 	struct line *l = line_late(s, more, 3);
-	sim_check(s, sim_run_until(s, line_all_seated, l, 60 * SEC));
+	sim_await(s, line_all_seated, l, 60 * SEC);
 	const struct run *r = node_run(l->w, 0);
 	uint64_t was = r ? r->crew->generation : 0;
 	line_goes_on(l, 20);
@@ -84,23 +84,21 @@ static void refused(struct line *l, const char *when)
 	if (sim_failed(l->s))
 		return;
 	avg_propose(node_run(l->w, author)->avg, json_pack("{s:i}", "target_batch", 16), 0, told, &q);
-	if (!sim_run_until(l->s, is_told, &q, 60 * SEC))
-		sim_fail(l->s, "no answer to a target batch");
-	else
+	if (sim_await(l->s, is_told, &q, 60 * SEC))
 		why(l->s, q.epoch, q.text, "who leads");
 }
 
 static void author_is_spare(struct line *l)
 {
 	int author = l->w->author;
-	sim_check(l->s, sim_run_until(l->s, line_all_seated, l, 60 * SEC));
+	sim_await(l->s, line_all_seated, l, 60 * SEC);
 	if (line_seated(l->w, author)) {
 		sim_kill(l->s, author);
 		line_goes_on(l, 3);
 		sim_restart(l->s, author);
 	}
 	line_goes_on(l, 3);
-	sim_check(l->s, sim_run_until(l->s, line_all_seated, l, 60 * SEC));
+	sim_await(l->s, line_all_seated, l, 60 * SEC);
 	if (line_seated(l->w, author))
 		sim_fail(l->s, "who comes back took a stage from somebody");
 }

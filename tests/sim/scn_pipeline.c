@@ -22,7 +22,7 @@ static void scn_waits(struct sim *s)
 		line_goes_on(l, 4);
 	}
 	if (!node_told(l->w, "crew.waits"))
-		sim_fail(s, "nobody has said that it waits");
+		sim_late(s, "nobody has said that it waits");
 	line_end(l);
 }
 
@@ -65,7 +65,7 @@ static void scn_unfilled(struct sim *s)
 	struct line *l = line_begin(s, PIPELINE ", \"redundancy\": 3", 4);
 	for (int k = 0; k < 4 && !sim_failed(s); k++) {
 		int dead = line_kill_any(l, 300 * MSEC);
-		sim_check(s, sim_run_until(s, somebody_fills, l->w, 30 * SEC));
+		sim_await(s, somebody_fills, l->w, 30 * SEC);
 		int i = filling(l->w);
 		struct run *r = i < 0 ? NULL : node_run(l->w, i);
 		if (!r)

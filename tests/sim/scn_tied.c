@@ -37,8 +37,7 @@ static struct line *two(struct sim *s)
 {
 	struct line *l = line_tied(s, false, ", \"stages\": [{}, {\"replicas\": 2}], \"micro_batches\": 4", 6);
 	l->stages = 6;
-	if (!sim_run_until(s, line_all_seated, l, 120 * SEC))
-		sim_fail(s, "there is no second pipeline");
+	sim_await(s, line_all_seated, l, 120 * SEC);
 	l->rounded = 1e-3;
 	line_goes_on(l, 3);
 	return l;

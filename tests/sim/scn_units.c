@@ -10,8 +10,7 @@ static bool six_seated(struct sim *s, void *world) { return line_seats(world) >=
 /* Six members are two pipelines, of which each makes half of an epoch; together they learn what one alone does. */
 static void units(struct sim *s, struct line *l)
 {
-	if (!sim_run_until(s, six_seated, l->w, 120 * SEC))
-		sim_fail(s, "there is no second pipeline");
+	sim_await(s, six_seated, l->w, 120 * SEC);
 	line_goes_on(l, 6);
 	if (line_seats(l->w) != 6)
 		sim_fail(s, "a pipeline is gone, and nobody has died");
@@ -38,8 +37,7 @@ static uint64_t base_at(struct line *l, uint64_t epoch)
 
 static void wait_six(struct line *l)
 {
-	if (!sim_run_until(l->s, six_seated, l->w, 120 * SEC))
-		sim_fail(l->s, "there is no second pipeline");
+	sim_await(l->s, six_seated, l->w, 120 * SEC);
 }
 
 /* Who dies takes its pipeline out of the round, not the round down: the COMMITs that follow at once are of the same
@@ -63,7 +61,7 @@ static void unit_dies(struct sim *s, struct line *l)
 		line_goes_on(l, 4);
 	}
 	if (same < 3)
-		sim_fail(s, "a pipeline that nobody died of did not go on in its generation");
+		sim_late(s, "a pipeline that nobody died of did not go on in its generation");
 	wait_six(l);
 	line_same_among(l, 6);
 	line_free(l);
@@ -118,15 +116,14 @@ static void scn_predicted(struct sim *s)
 		two ? 2 : 3, schedule[seed / 2 % 3], two ? 2 : 1);
 	struct line *l = line_of(s, "layernorm", more, two ? 4 : 3);
 	l->stages = two ? 4 : 3;
-	if (!sim_run_until(s, line_all_seated, l, 60 * SEC))
-		sim_fail(s, "not all have a stage");
+	sim_await(s, line_all_seated, l, 60 * SEC);
 	line_goes_on(l, 2);
 	double us = predicted_us(l, l->stages);
 	uint64_t at = node_newest(l->w), from = sim_now(s);
 	sim_run_for(s, 5 * SEC);
 	double epoch = (double)(sim_now(s) - from) / (double)(node_newest(l->w) - at + (node_newest(l->w) == at));
 	if (!(epoch > 0.85 * us && epoch < 1.15 * us))
-		sim_fail(s, "an epoch takes %.0f us, and %.0f were predicted (%s)", epoch, us, more);
+		sim_late(s, "an epoch takes %.0f us, and %.0f were predicted (%s)", epoch, us, more);
 	line_free(l);
 }
 
@@ -173,15 +170,13 @@ static void slow_unit(struct sim *s, struct line *l)
 	uint64_t was = base_at(l, node_newest(l->w));
 	int slow = line_any_seated(l->w);
 	sim_lane_slow(s, slow, "train", 400);
-	if (!sim_run_until(s, half, l, 60 * SEC))
-		sim_fail(s, "a pipeline that takes so long is waited for");
+	sim_await(s, half, l, 60 * SEC);
 	uint64_t at = node_newest(l->w);
 	sim_run_for(s, 20 * SEC);
 	if (node_newest(l->w) < at + 20)
-		sim_fail(s, "%llu epochs in 20 s: the others wait for it", (unsigned long long)(node_newest(l->w) - at));
+		sim_late(s, "%llu epochs in 20 s: the others wait for it", (unsigned long long)(node_newest(l->w) - at));
 	sim_lane_slow(s, slow, "train", 1);
-	if (!sim_run_until(s, whole, l, 60 * SEC))
-		sim_fail(s, "it is not in the round again");
+	sim_await(s, whole, l, 60 * SEC);
 	line_goes_on(l, 3);
 	if (base_at(l, node_newest(l->w)) != was)
 		sim_fail(s, "another generation, and nobody has died");
@@ -201,16 +196,14 @@ static void targets(struct sim *s, struct line *l, int small)
 	wait_six(l);
 	line_goes_on(l, 3);
 	target(l, 128);
-	if (!sim_run_until(s, light, l, 60 * SEC))
-		sim_fail(s, "nobody makes 128 samples");
+	sim_await(s, light, l, 60 * SEC);
 	line_goes_on(l, 4);
 	target(l, small);
 	line_goes_on(l, 6);
 	target(l, 64);
 	line_goes_on(l, 6);
 	wait_six(l);
-	if (!sim_run_until(s, whole, l, 60 * SEC))
-		sim_fail(s, "nobody makes 64 samples");
+	sim_await(s, whole, l, 60 * SEC);
 	line_same_among(l, 6);
 	line_free(l);
 }

@@ -148,11 +148,15 @@ static void all_on(struct line *l, int n, uint64_t us)
 static void goes_on_from(struct line *l, uint64_t whole)
 {
 	struct sim *s = l->s;
-	if (!sim_run_until(s, line_all_seated, l, 120 * SEC)) {
+	uint64_t late;
+	if (!sim_comes(s, line_all_seated, l, 120 * SEC, &late)) {
 		sim_fail(s, "nobody goes on from epoch %llu, which is whole on the disks: %s", (unsigned long long)whole,
 			node_told(l->w, "crew.lacks") ? node_told(l->w, "crew.lacks") : "without a word");
 		return;
 	}
+	if (late)
+		sim_late(s, "nobody goes on from epoch %llu in time: %llu ms late", (unsigned long long)whole,
+			(unsigned long long)(late / MSEC));
 	for (int i = 0; i < sim_nodes(s); i++)
 		if (line_seated(l->w, i) && node_run(l->w, i)->point.epoch < whole)
 			sim_fail(s, "node %d goes on from epoch %llu, and epoch %llu is whole on the disks", i,
@@ -223,6 +227,8 @@ static void scn_spare(struct sim *s)
 	close_disks();
 }
 
+static bool lacks_told(struct sim *s, void *world) { return node_told(world, "crew.lacks"); }
+
 /* What nobody has is lost: they say of which epoch how much. */
 static void scn_none(struct sim *s)
 {
@@ -232,6 +238,7 @@ static void scn_none(struct sim *s)
 	disks.lost[rng_below(sim_rng(s), 3)] = true;
 	all_on(l, 3, 3 * SEC);
 	sim_run_for(s, 40 * SEC);
+	sim_await(s, lacks_told, l->w, 0);
 	const char *text = node_told(l->w, "crew.lacks");
 	if (newest_whole(&disks) || line_seats(l->w))
 		sim_fail(s, "somebody goes on, though a third of the state is lost");
