@@ -1,10 +1,9 @@
 """What the failing and late seeds of the simulator mean (tests/run asks, tests/verdict-test proves it).
 
 A scenario program says `SEED=n NAME: message` of each seed that failed, `LATE=n NAME: message` of each that missed a bound of
-time, counts or luck, and ends every scenario with `ok NAME: n seeds, n failed, n late, ...` or `not ok NAME: ...`. It has
-drawn more seeds itself, up to LATE_OF, when one was late. More than LATE_MOST of LATE_OF late seeds are red, and so is one
-that was run alone (a row of a fault that was mended); fewer are printed, and no more. Builds with sanitizers do not judge
-it: virtual time is the same there. A failing seed is
+time, counts or luck, and ends every scenario with `ok NAME: n seeds, n failed, n late, ...` or `not ok NAME: ...`. Whether
+so many may be late it says itself, `n late (too many)` (sim/scn.c), and that is red; fewer are printed, and no more. Builds
+with sanitizers do not judge it: virtual time is the same there. A failing seed is
   known   when tests/known has its scenario and its message, numbers left out; a row covers 5 of 12 seeds, more is red;
   else the scenario is drawn again with DRAWN seeds more (as many as DRAW_SECONDS allow, DRAW_LEAST at least):
   broken  when RED or more of these fail: red;
@@ -19,11 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 DRAWN, DRAW_SECONDS, DRAW_LEAST, RED = 50, 60, 5, 3
 FIRST_MOST = 4
 KNOWN_OF, KNOWN_MOST = 12, 5
-LATE_OF, LATE_MOST = 12, 2
 FAILED = re.compile(r'^SEED=(\d+) (\w+): (.*)$', re.M)
 LATE = re.compile(r'^LATE=(\d+) (\w+): (.*)$', re.M)
 NUMBER = re.compile(r'(?<!\w)-?\d+\.\d+(e[-+]?\d+)?|\b(?=[0-9a-f]*[0-9])[0-9a-f]{4,}\b|(?<!\w)-\d+|\d+')
-ENDED = re.compile(r'^(ok|not ok) (\w+): (\d+) seeds, (\d+) failed, (\d+) late', re.M)
+ENDED = re.compile(r'^(ok|not ok) (\w+): (\d+) seeds, (\d+) failed, (\d+) late( \(too many\))?,', re.M)
 
 
 def plain(message):
@@ -67,21 +65,21 @@ class Failure:
 
 
 class Said:
-	"""What a scenario program has said. ran: seeds by scenario; failures, late: [Failure]."""
-	def __init__(self, ran, failures, late):
-		self.ran, self.failures, self.late = ran, failures, late
+	"""What a scenario program has said. ran: seeds by scenario; failures, late: [Failure]; too_late: scenarios."""
+	def __init__(self, ran, failures, late, too_late):
+		self.ran, self.failures, self.late, self.too_late = ran, failures, late, too_late
 
 
 def read(program, text):
 	"""A program's Said, or None when that is not all that it should have said."""
-	ended = {m[1]: [int(n) for n in m[2:]] for m in ENDED.findall(text)}
-	seeds = [[Failure(program, m[1], int(m[0]), m[2]) for m in of.findall(text)] for of in (FAILED, LATE)]
-	for scenario, (_, *counts) in ended.items():
-		if counts != [sum(f.scenario == scenario for f in some) for some in seeds]:
+	ended = {m[1]: m for m in ENDED.findall(text)}
+	failures, late = ([Failure(program, m[1], int(m[0]), m[2]) for m in of.findall(text)] for of in (FAILED, LATE))
+	for scenario, m in ended.items():
+		if [int(m[3]), int(m[4])] != [sum(f.scenario == scenario for f in some) for some in (failures, late)]:
 			return None
-	if not ended or any(f.scenario not in ended for some in seeds for f in some):
+	if not ended or any(f.scenario not in ended for f in failures + late):
 		return None
-	return Said({s: n[0] for s, n in ended.items()}, *seeds)
+	return Said({s: int(m[2]) for s, m in ended.items()}, failures, late, {s for s, m in ended.items() if m[5]})
 
 
 def scenarios(text):
@@ -103,8 +101,7 @@ class Judge:
 	"""Gathers what all scenario programs of a build have said, then says what it means. draw: as above."""
 	def __init__(self, known, say=print, draw=draw, cores=1):
 		self.known, self.say, self.draw, self.cores = known, say, draw, cores
-		self.judges_late, self.alone = True, set()      # (program, scenario) of which a seed that ran alone was late
-		self.ran, self.failures, self.late = {}, [], []
+		self.judges_late, self.ran, self.failures, self.late, self.too_late = True, {}, [], [], set()
 		self.before = set()             # (scenario, seed) that failed or was late in a build before: judged there
 		self.found, self.known_seeds, self.late_seeds, self.first = [], 0, 0, 0
 
@@ -115,8 +112,8 @@ class Judge:
 		for scenario, n in said.ran.items():
 			key = (program, scenario)
 			self.ran[key] = self.ran.get(key, 0) + n
-			if n == 1 and any(f.scenario == scenario for f in said.late):
-				self.alone.add(key)
+			if scenario in said.too_late:
+				self.too_late.add(key)
 		self.failures += said.failures
 		self.late += said.late
 		return True
@@ -124,7 +121,7 @@ class Judge:
 	def verdicts(self, first, env):
 		"""{(program, scenario): why} of what is red, among what was added since the last call. first: where new seeds are
 		drawn from."""
-		red, by = self.too_late(), {}
+		red, by = self.who_is_late(), {}
 		for f in self.failures:
 			if (f.name(), f.seed) not in self.before:
 				by.setdefault((f.program, f.scenario), []).append(f)
@@ -149,24 +146,17 @@ class Judge:
 			why = self.drawn(new, more)
 			if why:
 				red[key] = why
-		self.ran, self.failures, self.late, self.alone = {}, [], [], set()
+		self.ran, self.failures, self.late, self.too_late = {}, [], [], set()
 		return red
 
-	def too_late(self):
-		"""The scenarios of which too many seeds were late; says all of them."""
-		by = {}
+	def who_is_late(self):
+		"""Says them, and returns what is red for it."""
 		for f in self.late:
-			by.setdefault((f.program, f.scenario), []).append(f)
 			if (f.name(), f.seed) not in self.before:
 				self.late_seeds += 1
 				self.say(f'    | late: {f.name()}: {f.message}\n    | {f.replay()}')
 			self.before.add((f.name(), f.seed))
-		if not self.judges_late:
-			return {}
-		red = {key: 'a seed that was mended is late' for key in by if key in self.alone}
-		red.update((key, f'{len(late)} of {self.ran[key]} seeds are late, {LATE_MOST} of {LATE_OF} may be') for key, late in by.items()
-			if len(late) * LATE_OF > LATE_MOST * max(self.ran[key], LATE_OF))
-		return red
+		return {key: 'more seeds are late than may be' for key in self.too_late if self.judges_late}
 
 	def too_often(self, key, failures, first, env):
 		"""Does a row of known faults cover more than it may? Where few seeds ran, more are drawn to tell."""

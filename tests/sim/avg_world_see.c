@@ -100,16 +100,8 @@ static bool all_settled(struct sim *s, void *arg)
 
 void world_settle(struct world *w, uint64_t limit_us)
 {
-	uint64_t late;
-	if (sim_comes(w->s, all_settled, w, limit_us, &late)) {
-		if (late)
-			sim_late(w->s, "the peers have found each other %llu ms late", (unsigned long long)(late / MSEC));
-		return;
-	}
-	if (getenv("VERBOSE"))
+	if (!sim_await_or(w->s, all_settled, w, limit_us, "the peers have not found each other") && getenv("VERBOSE"))
 		world_print(w);
-	sim_fail(w->s, "the peers have not found each other within %llu s and a minute",
-		(unsigned long long)(limit_us / SEC));
 }
 
 struct had { const struct apeer *p; uint64_t total; };
@@ -122,12 +114,9 @@ static bool has_more(struct sim *s, void *arg)
 
 void world_brings(struct world *w, int node, uint64_t had)
 {
-	uint64_t late;
-	if (!sim_comes(w->s, has_more, &(struct had){ world_peer(w, node), had }, 0, &late))
-		sim_fail(w->s, "node %d: nothing that it brings counts, of %llu samples no more than %llu", node,
+	sim_await_or(w->s, has_more, &(struct had){ world_peer(w, node), had }, 0,
+		"node %d: nothing that it brings counts, of %llu samples no more than %llu", node,
 			(unsigned long long)world_peer(w, node)->my_total, (unsigned long long)had);
-	else if (late)
-		sim_late(w->s, "node %d: what it brings counts %llu ms late", node, (unsigned long long)(late / MSEC));
 }
 
 uint64_t world_newest(struct world *w)

@@ -19,6 +19,10 @@ static void comes_after(struct sim *s, uint64_t seconds)
 static void scn_in_time(struct sim *s) { comes_after(s, 9); }
 static void scn_never(struct sim *s) { comes_after(s, 71); }
 static void scn_seldom(struct sim *s) { comes_after(s, sim_seed(s) % 12 < 2 ? 11 : 9); }
+/* One row of a table of seven, always and now and then. */
+static void scn_row(struct sim *s) { comes_after(s, sim_seed(s) % 7 == 5 ? 11 : 9); }
+static void scn_row_seldom(struct sim *s) { comes_after(s, sim_seed(s) == 5 || sim_seed(s) == 33 ? 11 : 9); }
+
 static void scn_often(struct sim *s) { comes_after(s, sim_seed(s) % 12 < 3 ? 69 : 9); }
 
 /* What is late does not end the world, and what fails after it is what counts. */
@@ -45,6 +49,6 @@ static void scn_inner(struct sim *s)
 int main(int argc, char **argv)
 {
 	static const struct scn list[] = { SCN(in_time), SCN(never), SCN(seldom), SCN(often), SCN(late_then_failed),
-		SCN(inner), {0} };
+		SCN(inner), SCN(row), SCN_CELLS(row_seldom, 7), { "table", scn_row, 7 }, {0} };
 	return scn_main(list, argc, argv);
 }

@@ -261,7 +261,7 @@ static void judge(struct liar *l, const struct pace *quiet, const struct pace *l
 	judge_states(l);
 	judge_bans(l);
 	if (l->heap > heap + HEAP_MORE * LIAR_PEERS)
-		sim_late(l->s, "%zu KiB more memory in everybody while node %d lied", (l->heap - heap) / 1024, l->node);
+		sim_fail(l->s, "%zu KiB more memory in everybody while node %d lied", (l->heap - heap) / 1024, l->node);
 	judge_owed(l);
 }
 

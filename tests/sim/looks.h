@@ -100,13 +100,7 @@ static inline bool until(struct looks *v, until_fn *fn, void *arg, uint64_t us)
 static inline bool await(struct looks *v, until_fn *fn, void *arg, uint64_t us, const char *missed)
 {
 	struct until u = { v, fn, arg };
-	uint64_t late;
-	bool came = sim_comes(v->l->s, looking, &u, us, &late);
-	if (!came)
-		sim_fail(v->l->s, "%s", missed);
-	else if (late)
-		sim_late(v->l->s, "%s: %llu ms late", missed, (unsigned long long)(late / MSEC));
-	return came;
+	return sim_await_or(v->l->s, looking, &u, us, "%s", missed);
 }
 
 static inline void wait_for(struct looks *v, uint64_t us) { until(v, NULL, NULL, us); }

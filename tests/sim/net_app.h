@@ -265,12 +265,8 @@ static inline bool net_app_expect(struct sim *s, int from, int to, const struct 
 static inline bool net_app_answers(struct sim *s, int from, int to, struct ended *d, uint64_t limit_us,
 	const char *what)
 {
-	uint64_t late;
 
-	if (!sim_comes(s, net_app_all_ended, d, limit_us, &late))
-		sim_fail(s, "%s%d to %d: the call does not end", what, from, to);
-	else if (late)
-		sim_late(s, "%s%d to %d: the call ended %llu ms late", what, from, to, (unsigned long long)late / 1000);
+	sim_await_or(s, net_app_all_ended, d, limit_us, "%s%d to %d: the call does not end", what, from, to);
 	return net_app_expect(s, from, to, d, ERR_NONE, what);
 }
 
@@ -293,12 +289,8 @@ static inline bool net_app_arrived(struct sim *s, const struct moved *m, const v
 static inline bool net_app_arrives(struct sim *s, struct moved *m, const void *data, const void *out, size_t n,
 	uint64_t limit_us, const char *what)
 {
-	uint64_t late;
 
-	if (!sim_comes(s, net_app_both_moved, m, limit_us, &late))
-		sim_fail(s, "%s of %zu bytes does not end", what, n);
-	else if (late)
-		sim_late(s, "%s of %zu bytes ended %llu ms late", what, n, (unsigned long long)late / 1000);
+	sim_await_or(s, net_app_both_moved, m, limit_us, "%s of %zu bytes does not end", what, n);
 	return net_app_arrived(s, m, data, out, n, what);
 }
 

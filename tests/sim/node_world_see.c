@@ -203,13 +203,8 @@ struct question *node_ask_soon(struct node_world *w, int node, node_ask_fn *fn, 
 json_t *node_answer(struct node_world *w, struct question *q, uint64_t limit_us, struct err *e)
 {
 	json_t *ret;
-	uint64_t late;
-	if (!sim_comes(w->s, is_over, q, limit_us, &late)) {    /* q lives on: the answer may still come */
-		sim_fail(w->s, "node %d does not answer its operator", q->node);
-		return NULL;
-	}
-	if (late)
-		sim_late(w->s, "node %d answers its operator %llu ms late", q->node, (unsigned long long)(late / MSEC));
+	if (!sim_await_or(w->s, is_over, q, limit_us, "node %d does not answer its operator", q->node))
+		return NULL;                    /* q lives on: the answer may still come */
 	ret = q->result;
 	*e = q->e;
 	free(q);
@@ -235,13 +230,8 @@ size_t node_find_records(struct node_world *w, int node, const char *key)
 	struct found *f = xcalloc(1, sizeof *f);
 	size_t n;
 	dht_get(node_dht(node_peer(w, node)->node), key, true, on_found, f);
-	uint64_t late;
-	if (!sim_comes(w->s, has_found, f, 20 * SEC, &late)) {
-		sim_fail(w->s, "node %d: no end of the search for %s", node, key);
+	if (!sim_await_or(w->s, has_found, f, 20 * SEC, "node %d: no end of the search for %s", node, key))
 		return 0;
-	}
-	if (late)
-		sim_late(w->s, "node %d: the search for %s ended %llu ms late", node, key, (unsigned long long)(late / MSEC));
 	n = f->n;
 	free(f);
 	return n;

@@ -147,8 +147,8 @@ struct wish {
 	int child;                      /* -1, or: this is a seed's process, which ends with this status */
 };
 
-/* Of a scenario's seeds. */
-struct tally { uint64_t ran, failed, late, events; bool seen; };
+/* Of a scenario's seeds; drawn: more of a row of its table that was late. */
+struct tally { uint64_t ran, failed, late, drawn, drawn_late, events; bool seen, too_late; };
 
 static bool enough(const struct wish *w, const struct tally *t, time_t began)
 {
@@ -158,9 +158,9 @@ static bool enough(const struct wish *w, const struct tally *t, time_t began)
 	return w->seconds && t->ran >= w->least && (uint64_t)(time(NULL) - began) >= w->seconds;
 }
 
-static bool too_late(const struct tally *t)
+static bool too_many(uint64_t late, uint64_t ran)
 {
-	return t->late * LATE_OF > LATE_MOST * (t->ran > LATE_OF || t->ran == 1 ? t->ran : LATE_OF);
+	return late * LATE_OF > LATE_MOST * (ran > LATE_OF || ran == 1 ? ran : LATE_OF);
 }
 
 static void says(const char *program, const struct scn *c, const struct wish *w, uint64_t seed, const char *word,
@@ -174,6 +174,39 @@ static void says(const char *program, const struct scn *c, const struct wish *w,
 	t->seen |= getenv("PLANTED") && (!w->wanted || !regexec(w->wanted, line, 0, NULL, 0));
 }
 
+/* One seed, and what it says. Returns whether it was late; in the process of a seed, w->child is set. */
+static bool seed_of(const char *program, const struct scn *c, struct wish *w, uint64_t seed, bool twice,
+	struct tally *t)
+{
+	struct outcome o = {0};
+	if (!w->apart)
+		run_here(c, seed, twice, &o);
+	else if ((w->child = run_apart(c, seed, twice, &o)) >= 0)
+		return false;
+	t->events += o.events;
+	if (w->hashes)
+		printf("hash %s %llu %016llx\n", c->name, (unsigned long long)seed, (unsigned long long)o.hash);
+	t->failed += o.why[0] != '\0';
+	if (o.why[0])
+		says(program, c, w, seed, "SEED", o.why, t);
+	else if (o.late[0])
+		says(program, c, w, seed, "LATE", o.late, t);
+	return !o.why[0] && o.late[0];
+}
+
+/* The row of a table that `seed` took was late: is it so with other seeds? */
+static void row_again(const char *program, const struct scn *c, struct wish *w, uint64_t seed, struct tally *t)
+{
+	uint64_t late = 1;
+	for (uint64_t k = 1; k < LATE_OF && late <= LATE_MOST && w->child < 0; k++) {
+		bool is = seed_of(program, c, w, seed + k * c->cells, false, t);
+		late += is;
+		t->drawn_late += is;
+		t->drawn++;
+	}
+	t->too_late |= late > LATE_MOST;
+}
+
 /* Is it red? */
 static bool scenario(const char *program, const struct scn *c, struct wish *w)
 {
@@ -182,27 +215,19 @@ static bool scenario(const char *program, const struct scn *c, struct wish *w)
 
 	for (; !enough(w, &t, began); t.ran++) {
 		uint64_t seed = w->first + t.ran;
-		bool twice = t.ran < w->twice;
-		struct outcome o = {0};
-		if (!w->apart)
-			run_here(c, seed, twice, &o);
-		else if ((w->child = run_apart(c, seed, twice, &o)) >= 0)
+		bool late = seed_of(program, c, w, seed, t.ran < w->twice, &t);
+		t.late += late;
+		if (late && c->cells && w->late_drawn > 1 && !t.too_late)
+			row_again(program, c, w, seed, &t);
+		if (w->child >= 0)
 			return false;
-		t.events += o.events;
-		if (w->hashes)
-			printf("hash %s %llu %016llx\n", c->name, (unsigned long long)seed, (unsigned long long)o.hash);
-		if (o.why[0]) {
-			t.failed++;
-			says(program, c, w, seed, "SEED", o.why, &t);
-		} else if (o.late[0]) {
-			t.late++;
-			says(program, c, w, seed, "LATE", o.late, &t);
-		}
 	}
-	bool red = t.failed || t.seen || too_late(&t);
-	printf("%s %s: %llu seeds, %llu failed, %llu late, %llu events\n", red ? "not ok" : "ok", c->name,
-		(unsigned long long)t.ran, (unsigned long long)t.failed, (unsigned long long)t.late,
-		(unsigned long long)t.events);
+	t.too_late |= too_many(t.late, t.ran);
+	bool red = t.failed || t.seen || t.too_late;
+	printf("%s %s: %llu seeds, %llu failed, %llu late%s, %llu events\n", red ? "not ok" : "ok", c->name,
+		(unsigned long long)(t.ran + t.drawn), (unsigned long long)t.failed,
+			(unsigned long long)(t.late + t.drawn_late),
+		t.too_late ? " (too many)" : "", (unsigned long long)t.events);
 	fflush(stdout);
 	return red;
 }

@@ -195,7 +195,8 @@ static void scn_again(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(alone), SCN(thesis), SCN(late_joiner), SCN(lockstep), SCN(whole), SCN(enters),
+static const struct scn list[] = { SCN(alone), SCN(thesis), SCN(late_joiner), SCN_CELLS(lockstep, 10),
+	SCN_CELLS(whole, 12), SCN(enters),
 	SCN(again), {0} };
 
 int main(int argc, char **argv)

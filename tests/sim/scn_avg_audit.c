@@ -120,19 +120,11 @@ static void lies(struct eye *x, const char *point, int times)
 static void scn_false_sum(struct sim *s)
 {
 	struct eye x;
-	uint64_t late;
 	begin(s, &x, true);
 	x.w->slack = 1e9;
 	x.w->alone = x.evil;
 	lies(&x, "avg.sum.false", 200);
-	if (!sim_comes(s, all_banned, &x, 60 * SEC, &late)) {
-		for (int i = 0; i < PEERS; i++)
-			if (i != x.evil && !x.banned[i])
-				sim_fail(s, "node %d has not banned node %d, which sums falsely", i, x.evil);
-	} else if (late) {
-		sim_late(s, "node %d, which sums falsely, is banned by all %llu ms late", x.evil,
-			(unsigned long long)(late / MSEC));
-	}
+	sim_await_or(s, all_banned, &x, 60 * SEC, "not everybody has banned node %d, which sums falsely", x.evil);
 	nobody_else(&x);
 	sim_run_for(s, 2 * SEC);
 	sim_kill(s, x.evil);
@@ -174,15 +166,10 @@ static bool sums_no_more(struct sim *s, void *arg)
 static void scn_shows_nothing(struct sim *s)
 {
 	struct eye x;
-	uint64_t late;
 	begin(s, &x, true);
 	x.w->slack = 1e9;
 	net_on(x.e->net, KIND_AVG_AUDIT, refuses, &x);
-	if (!sim_comes(s, sums_no_more, &x, 120 * SEC, &late))
-		sim_fail(s, "node %d has refused %u times and still sums", x.evil, x.said);
-	else if (late)
-		sim_late(s, "node %d has refused %u times and sums no more, %llu ms late", x.evil, x.said,
-			(unsigned long long)(late / MSEC));
+	sim_await_or(s, sums_no_more, &x, 120 * SEC, "node %d has refused %u times and still sums", x.evil, x.said);
 	nobody_else(&x);
 	world_go_on(x.w, 6);
 	world_free(x.w);
@@ -198,16 +185,13 @@ static bool go_on(struct sim *s, void *arg)
 static void scn_signs_other(struct sim *s)
 {
 	struct eye x;
-	uint64_t late;
 	begin(s, &x, true);
 	x.w->forks_allowed = true;
 	x.w->alone = x.evil;
 	x.said = (unsigned)world_newest(x.w) + 6;
 	lies(&x, "avg.sent.false", 100);
-	if (!sim_comes(s, go_on, &x, 120 * SEC, &late))
-		sim_fail(s, "epochs do not go on: %llu of %u", (unsigned long long)world_newest(x.w), x.said);
-	else if (late)
-		sim_late(s, "epochs go on %llu ms late: %u", (unsigned long long)(late / MSEC), x.said);
+	sim_await_or(s, go_on, &x, 120 * SEC, "epochs do not go on: %llu of %u", (unsigned long long)world_newest(x.w),
+		x.said);
 	if (audits(&x, false))
 		sim_fail(s, "an honest owner is said to have summed falsely");
 	nobody_else(&x);
@@ -341,7 +325,6 @@ static void shows_own(void *arg, struct request *req)
 static void scn_distracts(struct sim *s)
 {
 	struct eye x;
-	uint64_t late;
 	begin_with(s, &x, PEERS, true, 100 * MSEC);
 	x.w->slack = 1e9;
 	x.w->alone = x.evil;
@@ -354,11 +337,8 @@ static void scn_distracts(struct sim *s)
 			if (i != x.evil && world_peer(x.w, i))
 				accuse(&x, world_peer(x.w, i));
 	}
-	if (!sim_comes(s, all_banned, &x, 0, &late))
-		sim_fail(s, "not everybody has banned node %d, which sums falsely and accuses others", x.evil);
-	else if (late)
-		sim_late(s, "node %d, which sums falsely and accuses others, is banned by all %llu ms late", x.evil,
-			(unsigned long long)(late / MSEC));
+	sim_await_or(s, all_banned, &x, 0, "not everybody has banned node %d, which sums falsely and accuses others",
+		x.evil);
 	nobody_else(&x);
 	world_free(x.w);
 }

@@ -110,7 +110,8 @@ static void scn_breaking(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(killed), SCN(stopped), SCN(two_killed), SCN(dead_leader_between), SCN(power),
+static const struct scn list[] = { SCN_CELLS(killed, POINTS), SCN_CELLS(stopped, POINTS), SCN(two_killed),
+	SCN(dead_leader_between), SCN(power),
 	SCN(breaking), {0} };
 
 int main(int argc, char **argv)

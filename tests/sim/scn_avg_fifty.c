@@ -98,7 +98,7 @@ static void scn_late_joiner(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(dead_reducer), SCN(dead_leader),
+static const struct scn list[] = { SCN(churn), SCN(partition_heal), SCN(dead_reducer), SCN_CELLS(dead_leader, 5),
 	SCN(late_joiner), {0} };
 
 int main(int argc, char **argv)

@@ -337,7 +337,8 @@ static void scn_grow(struct sim *s)
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(eight), SCN(cube), SCN(square), SCN(gaps), SCN(killed), SCN(two_killed),
+static const struct scn list[] = { SCN(eight), SCN(cube), SCN(square), SCN_CELLS(gaps, 11), SCN(killed),
+	SCN(two_killed),
 	SCN(stopped), SCN(lanes), SCN(not_a_number), SCN(roles), SCN(grow), {0} };
 
 int main(int argc, char **argv)

@@ -366,21 +366,15 @@ static void leaves(struct sim *s, bool ends)
 		if (!sim_await(s, middle, &g, 10 * SEC))
 			break;
 		struct apeer *p = world_peer(w, g.node);
-		uint64_t until = p->deadline_us + SEC, total = p->my_total, now = sim_now(s), over;
+		uint64_t until = p->deadline_us + SEC, total = p->my_total, now = sim_now(s);
 		g.at = p->point.epoch;
 		n.us[g.node] = ends ? n.us[g.node] : 100000 * SEC;
 		if (!ends)
 			env_timer(p->env, &p->grow, 0);
 		avg_leave(p->avg, is_gone, &g);
-		if (!sim_comes(s, others_on, &g, until > now ? until - now : 1, &over))
-			sim_fail(s, "the others wait for node %d, which leaves, beyond its deadline", g.node);
-		else if (over)
-			sim_late(s, "the others wait for node %d, which leaves, %llu ms beyond its deadline", g.node,
-				(unsigned long long)(over / MSEC));
-		if (!sim_comes(s, has_gone, &g, 7 * SEC, &over))
-			sim_fail(s, "node %d does not get away", g.node);
-		else if (over)
-			sim_late(s, "node %d gets away %llu ms late", g.node, (unsigned long long)(over / MSEC));
+		sim_await_or(s, others_on, &g, until > now ? until - now : 1,
+			"the others wait for node %d, which leaves, beyond its deadline", g.node);
+		sim_await_or(s, has_gone, &g, 7 * SEC, "node %d does not get away", g.node);
 		sim_check(s, ends || p->my_total == total);
 		sim_kill(s, g.node);
 		world_go_on(w, 4);
@@ -439,7 +433,8 @@ static void scn_robust(struct sim *s)
 	end(w);
 }
 
-static const struct scn list[] = { SCN(grown), SCN(alone), SCN(never), SCN(joins), SCN(killed), SCN(two_killed),
+static const struct scn list[] = { SCN_CELLS(grown, 5), SCN(alone), SCN(never), SCN(joins), SCN(killed),
+	SCN(two_killed),
 	SCN(power), SCN(stopped), SCN(breaking), SCN(late), SCN(late_in_rows), SCN(late_in_lines), SCN(all_late),
 	SCN(patient), SCN(leaves), SCN(leaves_half), SCN(coded), SCN(lanes), SCN(robust), {0} };
 

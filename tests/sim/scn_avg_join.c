@@ -433,7 +433,6 @@ static void scn_untold(struct sim *s)
 	struct world *w = world_new(s, 400, 64, 8, 20 * MSEC);
 	struct leads l = { .w = w };
 	char it[9], another[9];
-	uint64_t late_us;
 	int late = 1 + (int)(sim_seed(s) % 3), led;
 	w->max_epoch = 4;
 	w->step_us[late] = 3 * SEC;
@@ -445,16 +444,14 @@ static void scn_untold(struct sim *s)
 	one_leads(s, &l);                       /* what is said of those that differ now */
 	id_short(&l.v.leader, it);
 	id_short(&l.first.leader, another);
-	if (!sim_comes(s, one_leads, &(struct leads){ .w = w }, 0, &late_us))
-		sim_fail(s, "node %d follows %s in term %u, another %s in term %u", l.node, it, l.v.term, another,
+	sim_await_or(s, one_leads, &(struct leads){ .w = w }, 0, "node %d follows %s in term %u, another %s in term %u",
+		l.node, it, l.v.term, another,
 			l.first.term);
-	else if (late_us)
-		sim_late(s, "node %d follows %s in term %u, another %s in term %u, for %llu ms too long", l.node, it, l.v.term,
-			another, l.first.term, (unsigned long long)(late_us / MSEC));
 	world_free(w);
 }
 
-static const struct scn list[] = { SCN(join), SCN(door), SCN(full), SCN(back), SCN(orphans), SCN(hurried),
+static const struct scn list[] = { SCN(join), SCN_CELLS(door, UNLIKES), SCN(full), SCN(back), SCN(orphans),
+	SCN(hurried),
 	SCN(hurried_five),
 	SCN(hurried_dies), SCN(hurried_hiccup), SCN(untold), SCN(versions), SCN(says_other), {0} };
 

@@ -214,14 +214,10 @@ static bool strike(struct sim *s, struct cell *t)
 	drive(t);
 	if (!sim_run_until(s, is_struck, t, 3 * SEC))
 		return false;
-	uint64_t late;
 	w->alone = t->fate == SIM_PAUSE ? t->victim.node : -1;
-	if (!sim_comes(s, survivors_on, t, 10 * SEC, &late))
-		sim_fail(s, "the others do not finish epoch %llu", (unsigned long long)t->victim.epoch + 1);
-	else if (late)
-		sim_late(s, "the others finish epoch %llu %llu ms late", (unsigned long long)t->victim.epoch + 1,
-			(unsigned long long)(late / MSEC));
-	if (!sim_failed(s) && (!late || world_newest(w) < t->victim.epoch + 8))        /* seen still has that epoch */
+	sim_await_or(s, survivors_on, t, 10 * SEC, "the others do not finish epoch %llu",
+		(unsigned long long)t->victim.epoch + 1);
+	if (!sim_failed(s) && world_newest(w) < t->victim.epoch + 8)   /* seen still has that epoch */
 		same_round(t);
 	if (t->fate == SIM_PAUSE)
 		sim_run_for(s, 2 * t->victim.deadline_us);
@@ -289,7 +285,7 @@ static void scn_listed(struct sim *s)
 	}
 }
 
-static const struct scn list[] = { SCN(listed), SCN(killed), SCN(stopped), {0} };
+static const struct scn list[] = { SCN(listed), SCN_CELLS(killed, 10), SCN_CELLS(stopped, 10), {0} };
 
 int main(int argc, char **argv)
 {

@@ -63,15 +63,8 @@ static bool all_banned(struct sim *s, void *arg)
 /* Epochs go on while it is there, and after. */
 static void without_it(struct faces *x)
 {
-	uint64_t late;
-	if (!sim_comes(x->s, all_banned, x, 60 * SEC, &late)) {
-		for (int i = 0; i < PEERS; i++)
-			if (i != x->evil && !x->banned[i])
-				sim_fail(x->s, "node %d has not heard that node %d signed two COMMITs", i, x->evil);
-		sim_fail(x->s, "not everybody has banned node %d", x->evil);
-	} else if (late) {
-		sim_late(x->s, "everybody has banned node %d %llu ms late", x->evil, (unsigned long long)(late / MSEC));
-	}
+	sim_await_or(x->s, all_banned, x, 60 * SEC, "not everybody has banned node %d, which signed two COMMITs",
+		x->evil);
 	for (int i = 0; i < PEERS; i++)
 		for (int k = 0; k < PEERS; k++) {
 			struct peer_info info;
@@ -368,7 +361,6 @@ static void scn_flooded(struct sim *s)
 		if (i != x.evil)
 			who[n++] = i;
 	int flooder = who[0], victim = who[1], to = who[2];
-	uint64_t late;
 	x.victim = victim;
 	x.flooder = *net_self(world_peer(x.w, flooder)->net);
 	x.w->liar[flooder] = true;
@@ -381,11 +373,7 @@ static void scn_flooded(struct sim *s)
 	sim_run_for(s, 100 * MSEC);
 	tell(&x, to, &other);
 	sim_run_for(s, 5 * SEC);
-	if (!sim_comes(s, victim_knows, &x, 0, &late))
-		sim_fail(s, "node %d has no room for a proof: node %d has filled it", victim, flooder);
-	else if (late)
-		sim_late(s, "node %d has no room for a proof for 5 s and %llu ms: node %d has filled it", victim,
-			(unsigned long long)(late / MSEC), flooder);
+	sim_await_or(s, victim_knows, &x, 0, "node %d has no room for a proof: node %d has filled it", victim, flooder);
 	sim_await(s, is_caught, &x, 0);
 	without_it(&x);
 	buf_free(&other);

@@ -418,7 +418,8 @@ static void scn_places(struct sim *s)
 			(unsigned long long)bytes[0], (unsigned long long)thin);
 }
 
-static const struct scn list[] = { SCN(bytes), SCN(killed), SCN(two_killed), SCN(stopped), SCN(coded), SCN(lanes),
+static const struct scn list[] = { SCN_CELLS(bytes, 10), SCN(killed), SCN(two_killed), SCN(stopped), SCN(coded),
+	SCN(lanes),
 	SCN(feedback), SCN(not_a_number), SCN(overflow), SCN(roles), SCN(grow),
 	SCN(places), {0} };
 

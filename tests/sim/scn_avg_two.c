@@ -211,13 +211,8 @@ static void each_goes_on(struct world *w)
 	struct onward o = { .w = w };
 	for (int i = 0; i < sim_nodes(w->s); i++)
 		o.from[i] = world_peer(w, i) ? world_peer(w, i)->point.epoch : 0;
-	uint64_t late;
-	if (!sim_comes(w->s, all_on, &o, 30 * SEC, &late)) {
+	if (!sim_await_or(w->s, all_on, &o, 30 * SEC, "somebody does not go on"))
 		world_print(w);
-		sim_fail(w->s, "somebody does not go on");
-	} else if (late) {
-		sim_late(w->s, "everybody goes on, %llu ms late", (unsigned long long)(late / MSEC));
-	}
 }
 
 /* Two that take each other for members stand on two COMMITs of one epoch: neither takes what the other decides, and
@@ -330,7 +325,7 @@ static void scn_same_number(struct sim *s)
 }
 
 static const struct scn list[] = { SCN(half_told), SCN(two_leaders), SCN(untold), SCN(late_word), SCN(last_left),
-	SCN(last_of_two), SCN(two_points), SCN(unasked), SCN(two_lives),
+	SCN_CELLS(last_of_two, 6), SCN(two_points), SCN(unasked), SCN(two_lives),
 	SCN(same_number), {0} };
 
 int main(int argc, char **argv)

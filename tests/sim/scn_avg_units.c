@@ -327,7 +327,7 @@ static void scn_decided(struct sim *s)
 
 int main(int argc, char **argv)
 {
-	static const struct scn list[] = { SCN(bytes), SCN(steady), SCN(killed), SCN(two_killed), SCN(power),
+	static const struct scn list[] = { SCN(bytes), SCN(steady), SCN_CELLS(killed, POINTS), SCN(two_killed), SCN(power),
 		SCN(none_whole), SCN(disagree), SCN(generations), SCN(last_holder), SCN(decided), { 0 } };
 	return scn_main(list, argc, argv);
 }

@@ -35,14 +35,8 @@ static bool granted(struct sim *s, void *arg)
 
 static void until(struct wish *q, const char *what)
 {
-	uint64_t late;
-	if (sim_comes(q->w->s, granted, q, 60 * SEC, &late)) {
-		if (late)
-			sim_late(q->w->s, "everybody has it %llu ms late: %s", (unsigned long long)(late / MSEC), what);
-	} else if (!sim_failed(q->w->s)) {
+	if (!sim_await_or(q->w->s, granted, q, 60 * SEC, "not everybody has it: %s", what))
 		node_print(q->w);
-		sim_fail(q->w->s, "not everybody has it after two minutes: %s", what);
-	}
 }
 
 /* By chance somebody dies at once, or within the moment that the change takes; after a while it is back. */

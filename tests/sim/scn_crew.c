@@ -329,11 +329,7 @@ static void scn_word(struct sim *s)
 		sim_run_for(s, 10 * MSEC);
 	sim_in_time(s, sim_failpoint_hit(s, "crew.answer.before"));
 	sim_run_for(s, 30 * SEC);
-	uint64_t late;
-	if (!sim_comes(s, first_runs, w, 0, &late))
-		sim_fail(s, "node %d is still waited for", v.node);
-	else if (late)
-		sim_late(s, "node %d is still waited for after 30 s, for %llu ms", v.node, (unsigned long long)(late / MSEC));
+	sim_await_or(s, first_runs, w, 0, "node %d is still waited for", v.node);
 	sim_resume(s, v.node);
 	sim_run_for(s, SEC);
 	cworld_settle(w, SETTLE);

@@ -254,11 +254,7 @@ static void scn_go_of_leader(struct sim *s)
 	sim_check(s, cworld_running(w) > was);
 	if (names(w, leader) > before)
 		sim_fail(s, "node %d forges gos, and its leader is named for it", l.node);
-	uint64_t late;
-	if (!sim_comes(s, is_named, &l, 0, &late))
-		sim_fail(s, "node %d forges gos, and nobody says so", l.node);
-	else if (late)
-		sim_late(s, "node %d forges gos, and somebody says so %llu ms late", l.node, (unsigned long long)(late / MSEC));
+	sim_await_or(s, is_named, &l, 0, "node %d forges gos, and nobody says so", l.node);
 }
 
 static const struct scn list[] = { SCN(strays), SCN(new_lives), SCN(always_old), SCN(far), SCN(old_run),

@@ -139,13 +139,8 @@ static uint64_t forge(struct sim *s, int to, const char *hex, bool is_signed, co
 	rec_write(&b, &r, env_now(a->env));
 	struct call *c = net_call(a->net, net_self(dht_net(s, to)), KIND_DHT_STORE, NULL,
 		(struct blob){ .data = b.p, .len = b.len }, CLASS_control, 5 * SEC, on_answer, &accepted);
-	uint64_t late;
-	if (!sim_comes(s, answered, &accepted, 10 * SEC, &late)) {
+	if (!sim_await_or(s, answered, &accepted, 10 * SEC, "no answer to a forged record"))
 		net_cancel(a->net, c);
-		sim_fail(s, "no answer to a forged record");
-	} else if (late) {
-		sim_late(s, "the answer to a forged record came %llu ms late", (unsigned long long)late / 1000);
-	}
 	buf_free(&b);
 	return accepted;
 }
@@ -267,11 +262,7 @@ static bool knows(struct sim *s, void *arg)
 
 static void reaches(struct sim *s, uint64_t limit_us, const char *who)
 {
-	uint64_t late;
-	if (!sim_comes(s, knows, (int[]){ 3, 2 }, limit_us, &late))
-		sim_fail(s, "%s does not reach it", who);
-	else if (late)
-		sim_late(s, "%s reaches it %llu ms late", who, (unsigned long long)late / 1000);
+	sim_await_or(s, knows, (int[]){ 3, 2 }, limit_us, "%s does not reach it", who);
 }
 
 /* What others tell of a peer is all of its addresses: who only hears of it reaches it at the second when the first is

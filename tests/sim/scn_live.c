@@ -405,7 +405,7 @@ static bool all_know_it(struct sim *s, void *arg)
 static void scn_back_at_once(struct sim *s)
 {
 	struct net_app *a[3];
-	uint64_t t, back, late;
+	uint64_t t, back;
 
 	begin(s);
 	for (int i = 0; i < 3; i++)
@@ -441,10 +441,8 @@ static void scn_back_at_once(struct sim *s)
 			if (!a[i]->news[NEWS_DEAD] && !a[i]->news[NEWS_RESTARTED])
 				sim_late(s, "back after %llu ms: node %d has not heard of it", (unsigned long long)back / 1000, i);
 		sim_run_for(s, 3000000);
-		if (!sim_comes(s, all_know_it, &id, 0, &late))
-			sim_fail(s, "back after %llu ms: it is held for dead for good", (unsigned long long)back / 1000);
-		else if (late)
-			sim_late(s, "back after %llu ms: it is held for dead", (unsigned long long)back / 1000);
+		sim_await_or(s, all_know_it, &id, 0, "back after %llu ms: it is held for dead",
+			(unsigned long long)back / 1000);
 	}
 }
 

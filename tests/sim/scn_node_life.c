@@ -99,11 +99,7 @@ static bool is_so(struct sim *s, void *arg)
 static void wait_all(struct node_world *w, const char *state, uint64_t limit_us)
 {
 	struct awaited a = { w, state };
-	uint64_t late;
-	if (!sim_comes(w->s, is_so, &a, limit_us, &late))
-		sim_fail(w->s, "not everybody is in state %s", state);
-	else if (late)
-		sim_late(w->s, "everybody is in state %s %llu ms late", state, (unsigned long long)(late / MSEC));
+	sim_await_or(w->s, is_so, &a, limit_us, "not everybody is in state %s", state);
 }
 
 /* What the author says holds for all with one epoch, and for who was away when it was said; others may not say it. */

@@ -78,6 +78,10 @@ void sim_told_of(struct sim *s, const struct sim *own, const char *fmt, ...) __a
 bool sim_comes(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us, uint64_t *late_us);
 /* The same, judged: late, or failed when it never comes. */
 #define sim_await(s, cond, arg, limit_us) sim_await_at((s), (cond), (arg), (limit_us), __FILE__, __LINE__, #cond)
+/* In words of one's own: what is wrong until it comes. */
+bool sim_await_or(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us,
+	const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
 bool sim_await_at(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us, const char *file,
 	int line, const char *what);
 
@@ -163,10 +167,13 @@ void sim_stats(const struct sim *s, struct sim_stats *ret);
  * and is one row in tests/sim/meson.build. Each scenario runs with 10 seeds (SEEDS=n, SEED=first in the
  * environment), each in a process of its own and twice with equal hashes; arguments name scenarios. A failure prints
  * "SEED=n name: why", a seed that is late "LATE=n name: why", the end of a scenario how many seeds ran, failed and
- * were late (tests/verdict.py reads all of it). After the first late one more seeds run, up to LATE_DRAWN (12): more
- * than 2 of 12 are too many, and so is the one that was asked for alone. */
-struct scn { const char *name; void (*run)(struct sim *s); };
-#define SCN(name) { #name, scn_##name }
+ * were late, and whether those are too many (tests/verdict.py reads all of it). After the first late one more seeds
+ * run, up to LATE_DRAWN (12): more than 2 of 12 are too many, of all or of one row of a table, and so is the one that
+ * was asked for alone. */
+struct scn { const char *name; void (*run)(struct sim *s); uint64_t cells; };
+#define SCN(name) { #name, scn_##name, 0 }
+/* A table of which each seed takes the row seed % n: when a row is late, more seeds of that very row are drawn. */
+#define SCN_CELLS(name, n) { #name, scn_##name, n }
 int scn_main(const struct scn *list, int argc, char **argv);
 
 #endif

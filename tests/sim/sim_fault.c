@@ -263,23 +263,25 @@ void sim_mark(struct sim *s, const char *what, uint64_t a, uint64_t b)
 	sim_trace(s, rec, sizeof(rec));
 }
 
+static void say_once(char verdict[VERDICT], const char *fmt, va_list ap)
+{
+	if (!verdict[0])
+		vsnprintf(verdict, VERDICT, fmt, ap);
+}
+
 void sim_fail(struct sim *s, const char *fmt, ...)
 {
 	va_list ap;
-	if (s->failed[0])
-		return;
 	va_start(ap, fmt);
-	vsnprintf(s->failed, sizeof(s->failed), fmt, ap);
+	say_once(s->failed, fmt, ap);
 	va_end(ap);
 }
 
 void sim_late(struct sim *s, const char *fmt, ...)
 {
 	va_list ap;
-	if (s->late[0])
-		return;
 	va_start(ap, fmt);
-	vsnprintf(s->late, sizeof(s->late), fmt, ap);
+	say_once(s->late, fmt, ap);
 	va_end(ap);
 }
 
@@ -315,13 +317,24 @@ bool sim_comes(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg,
 bool sim_await_at(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us, const char *file,
 	int line, const char *what)
 {
+	return sim_await_or(s, cond, arg, limit_us, "%s:%d: not %s", file, line, what);
+}
+
+bool sim_await_or(struct sim *s, bool (*cond)(struct sim *s, void *arg), void *arg, uint64_t limit_us,
+	const char *fmt, ...)
+{
+	char words[400];
+	va_list ap;
 	uint64_t late;
+	va_start(ap, fmt);
+	vsnprintf(words, sizeof(words), fmt, ap);
+	va_end(ap);
 	if (!sim_comes(s, cond, arg, limit_us, &late)) {
-		sim_fail(s, "%s:%d: %s: never", file, line, what);
+		sim_fail(s, "%s", words);
 		return false;
 	}
 	if (late)
-		sim_late(s, "%s:%d: %s: %llu ms late", file, line, what, (unsigned long long)(late / 1000));
+		sim_late(s, "%s, for %llu ms too long", words, (unsigned long long)(late / 1000));
 	return true;
 }
 

@@ -13,6 +13,7 @@
 
 #define SIM_LANES 10
 #define SIM_CHECKS_MAX 16
+#define VERDICT 512
 #define DIALLED DOOR_DIALLED                    /* a token that names a door this node dialled */
 
 /* Something that waits for a node's loop. */
@@ -132,7 +133,7 @@ struct sim {
 	struct sim_costs costs;
 	struct sim_stats stats;
 	uint64_t hash, same_time;
-	char failed[512], late[512];           /* the two verdicts; empty: neither */
+	char failed[VERDICT], late[VERDICT];           /* the two verdicts; empty: neither */
 	void (*tap)(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len); void *tap_arg;
 };
 
