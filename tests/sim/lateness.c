@@ -35,6 +35,16 @@ static void scn_late_then_failed(struct sim *s)
 	sim_check(s, sim_seed(s) != 3);
 }
 
+static void again(struct sim *s, void *arg) { sim_at(s, sim_now(s) + 1, again, arg); }
+
+/* Time passes, and there is no end: the number of events is bounded. */
+static void scn_endless(struct sim *s)
+{
+	sim_costs(s)->events_max = 1000;
+	again(s, NULL);
+	sim_run_for(s, SEC);
+}
+
 /* A world in the world tells it. */
 static void scn_inner(struct sim *s)
 {
@@ -49,6 +59,7 @@ static void scn_inner(struct sim *s)
 int main(int argc, char **argv)
 {
 	static const struct scn list[] = { SCN(in_time), SCN(never), SCN(seldom), SCN(often), SCN(late_then_failed),
-		SCN(inner), SCN(row), SCN_CELLS(row_seldom, 7), { "table", scn_row, 7 }, {0} };
+		SCN(inner), SCN(row), SCN_CELLS(row_seldom, 7), { "table", scn_row, 7 },
+		SCN(endless), {0} };
 	return scn_main(list, argc, argv);
 }

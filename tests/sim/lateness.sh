@@ -49,4 +49,6 @@ check 'worlds in a world' 1 "${lines}not ok inner: 2 seeds, 1 failed, 1 late, .*
 	SEED=4 SEEDS=2 LATE_DRAWN=2 inner
 check 'a planted bug is seen by who is late' 1 'LATE=12 seldom: [^|]*\|not ok seldom: 11 seeds, 0 failed, 1 late, .*' \
 	PLANTED=NO_TIMER WANTED="1000 ms too long" SEED=2 SEEDS=500 seldom
+check 'what does not end' 1 'SEED=1 endless: it does not end: 1000 events\|not ok endless: 1 seeds, 1 failed, 0 late, 1000 events\|' \
+	SEEDS=1 endless
 exit $failed

@@ -34,6 +34,7 @@ static void churn(struct sim *s, int peers, uint64_t epochs, uint64_t every_us)
 {
 	struct world *w = world_new(s, 64, (uint64_t)peers * 16, 8, 40 * MSEC);
 	uint64_t at = 0, moved_us;
+	sim_costs(s)->events_max = 0;           /* days */
 	w->conf.part_min = 16;
 	w->conf.group_size = 24;                /* five hundred in rows, as few messages as can be */
 	w->start_us = (uint64_t)(2 + peers / 50) * SEC;

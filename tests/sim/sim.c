@@ -417,7 +417,7 @@ struct sim *sim_new(uint64_t seed)
 	s->ports = map_new(3);
 	s->doors = map_new(4);
 	s->costs = (struct sim_costs){ .recv_us = 10, .callback_us = 1, .slow_us = 50000, .ctrl_buf = 256 * 1024,
-		.bulk_buf = 2 * 1024 * 1024, .queue_max = 16 * 1024 * 1024, .door_drop = 500 };
+		.bulk_buf = 2 * 1024 * 1024, .queue_max = 16 * 1024 * 1024, .door_drop = 500, .events_max = 30000000 };
 	return s;
 }
 
@@ -468,7 +468,8 @@ static bool step(struct sim *s, uint64_t until)
 		return false;
 	}
 	heap_pop(&s->heap);
-	s->stats.events++;
+	if (++s->stats.events == s->costs.events_max)
+		sim_fail(s, "it does not end: %llu events", (unsigned long long)s->stats.events);
 	s->touched = s->outside ? SIM_ANYBODY : SIM_NOBODY;
 	s->outside = false;
 	t->fire(t);

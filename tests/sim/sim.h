@@ -144,6 +144,7 @@ struct sim_costs {
 	uint32_t door_drop;                             /* 1 of so many answers finds the pipe busy; 0 = none. 500 */
 	uint32_t stall_every;                           /* mean callbacks until a loop is held up for up to 5 ms, and finds
 	                                                 * what came meanwhile in any order of connections; 0 = never */
+	uint64_t events_max;                            /* more have failed: it does not end. 30 million; 0 = no limit */
 };
 struct sim_costs *sim_costs(struct sim *s);             /* may be changed before nodes are added */
 void sim_burn(struct env *env, uint64_t us);            /* the running callback costs that much more loop time */
