@@ -4,6 +4,7 @@
  * virtual machine has taken a twentieth of its processors meanwhile, they are not judged. */
 #include "t.h"
 #include "link/far_kit.h"
+#include "skip.h"
 #include "stolen.h"
 
 static struct far_result run(struct far_conf c)
@@ -12,20 +13,16 @@ static struct far_result run(struct far_conf c)
 	struct far_result r;
 	struct err e;
 
-	if (hub_possible(&e)) {
-		print_message("%s\n", e.text);
-		skip();
-	}
+	if (hub_possible(&e))
+		skip_because("no networks of its own here: %s", e.text);
 	if (far_run(&c, &r))
 		fail_msg("%s: %s", c.a, r.error);
 	print_message("%s: %.2f Mbit/s, %.2f bytes sent a byte; a call %.1f ms before, median %.1f, p95 %.1f beside %d\n",
 		c.a, (double)c.bytes * 8e-6 / r.seconds, (double)r.wire_bytes / (double)c.bytes, r.idle * 1e3, r.median * 1e3,
 		r.p95 * 1e3, r.calls);
 	share = (stolen() - before) / (far_seconds() - begun);
-	if (share > 0.05) {
-		print_message("not judged: the host took %.0f %% of the processors\n", share * 100);
-		skip();
-	}
+	if (share > 0.05)
+		skip_because("not judged: the host took %.0f %% of the processors", share * 100);
 	return r;
 }
 

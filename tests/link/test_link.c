@@ -10,6 +10,7 @@
 #include "t.h"
 #include "link/hub.h"
 #include "link/ns.h"
+#include "skip.h"
 
 #define MS 1000000ull
 
@@ -17,10 +18,8 @@ static void skip_unless_possible(void)
 {
 	struct err e;
 
-	if (hub_possible(&e)) {
-		print_message("%s\n", e.text);
-		skip();
-	}
+	if (hub_possible(&e))
+		skip_because("no networks of its own here: %s", e.text);
 }
 
 static const char *say(struct hub *h, const char *line)
@@ -338,8 +337,7 @@ static void test_ipv6(void **state)
 		ns_ip6(n->ip, to.sin6_addr.s6_addr);
 		if (s[i] < 0 || bind(s[i], (struct sockaddr *)&to, sizeof to)) {
 			hub_free(h);
-			print_message("no IPv6 here\n");
-			skip();
+			skip_because("no IPv6 here");
 		}
 	}
 	assert_int_equal(sendto(s[0], &number, 4, 0, (struct sockaddr *)&to, sizeof to), 4);

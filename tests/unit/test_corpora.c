@@ -7,6 +7,7 @@
 #include "loop/files.h"
 #include "common/mem.h"
 #include "train/data/data.h"
+#include "skip.h"
 
 #define FORM "{\"name\":\"a\",\"input\":%s,\"model\":[{\"type\":\"flatten\"},{\"type\":\"linear\",\"out\":%s}]," \
 	"\"loss\":\"cross_entropy\",\"target_batch\":8,\"optimizer\":{\"name\":\"sgd\"},\"seed\":3," \
@@ -27,9 +28,8 @@ static struct data *open_(const char *input, const char *out, const char *kind, 
 	if (!*ret_s)
 		fail_msg("%s", e.text);
 	if (access(path, R_OK)) {
-		printf("skipped: no %s (set HIVEMIND_DATA)\n", path);
 		spec_free(*ret_s);
-		skip();
+		skip_because("no %s (set HIVEMIND_DATA)", path);
 	}
 	d = data_open(files_real(), path, *ret_s, &e);
 	if (!d)

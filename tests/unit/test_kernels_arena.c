@@ -1,6 +1,7 @@
 /* The arena: exact budget, exact peak, marks, alignment, and poison under ASan. */
 #include "kernels_util.h"
 #include "kernels/arena.h"
+#include "skip.h"
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #endif
@@ -82,7 +83,7 @@ static void overruns_are_poisoned(void **state)
 	assert_true(__asan_address_is_poisoned(p));
 	arena_done(&a);
 #else
-	skip();
+	skip_because("this build is not for AddressSanitizer");
 #endif
 }
 

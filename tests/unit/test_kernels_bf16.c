@@ -7,6 +7,7 @@
 #include "kernels/gemm_bf16.h"
 #include "kernels/mixed.h"
 #include "kernels/vec.h"
+#include "skip.h"
 
 /* The twin, and what there is. */
 static int dots(enum dot *ret)
@@ -153,10 +154,9 @@ static void the_twin_is_one(void **state)
 	real *before = noise(9, 1, c.nc), *a, *b;
 
 	if (dot_pick(NULL) != DOT_AMX) {
-		printf("no AMX here\n");
 		free(before);
 		case_free(&c);
-		skip();
+		skip_because("no AMX here");
 		return;
 	}
 	for (int k = 0; k < 3; k++) {

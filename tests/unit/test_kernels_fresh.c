@@ -6,6 +6,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_tile.h"
 #include "train/spec/spec.h"
+#include "skip.h"
 
 static void *room(size_t bytes)
 {
@@ -165,7 +166,7 @@ static void test_tiles(void **state)
 	enum cpu cpu;
 
 	if (!blas)
-		skip();
+		skip_because("no OpenBLAS here");
 	cpu_pick(NULL, &cpu, NULL);
 	for (int k = 0; k < MODELS; k++) {
 		struct par par = par_serial(cpu, blas);

@@ -10,6 +10,7 @@
 #include "kernels/gemm.h"
 #include "kernels/mixed.h"
 #include "kernels/vec.h"
+#include "skip.h"
 
 static struct blas *blas;
 
@@ -150,7 +151,7 @@ static void halves_are_those_of_the_processor(void **state)
 	float *x = reals(N), *want = reals(N);
 
 	if (!__builtin_cpu_supports("f16c"))
-		skip();
+		skip_because("this processor does not convert halves");
 	for (uint32_t i = 0; i < N; i++)
 		x[i] = of_bits((uint32_t)rand_bits(5, i));
 	by_f16c(N, x, want);
@@ -158,7 +159,7 @@ static void halves_are_those_of_the_processor(void **state)
 	free(x);
 	free(want);
 #else
-	skip();
+	skip_because("this processor does not convert halves");
 #endif
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/gemm.h"
 #include "kernels/optim.h"
 #include "kernels/vec.h"
+#include "skip.h"
 
 enum { WORKERS = 3, BATCH = 24, STEPS = 4 };
 
@@ -116,7 +117,7 @@ static void threads_equal_one_with_openblas(void **state)
 	enum cpu cpu;
 
 	if (!b)
-		skip();
+		skip_because("no OpenBLAS here");
 	cpu_pick(NULL, &cpu, NULL);
 	compare(b, cpu);
 	blas_close(b);

@@ -3,6 +3,7 @@
 #include "kernels_util.h"
 #include <math.h>
 #include "kernels/gemm_tile.h"
+#include "skip.h"
 
 #define GAP 3                                   /* between rows: must stay as it is */
 
@@ -74,10 +75,8 @@ static enum cpu first_with_tiles(void)
 	enum cpu best;
 
 	cpu_pick(NULL, &best, NULL);
-	if (!gemm_tile_has(best)) {
-		printf("no tiles on this CPU\n");
-		skip();
-	}
+	if (!gemm_tile_has(best))
+		skip_because("this processor is not one for tiles: no AVX2");
 	assert_false(gemm_tile_has(CPU_PLAIN));
 	return best;
 }

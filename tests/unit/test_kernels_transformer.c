@@ -4,6 +4,7 @@
 #include <math.h>
 #include "kernels/gemm.h"
 #include "kernels/gemm_tile.h"
+#include "skip.h"
 
 struct bed {
 	struct model *m;
@@ -93,7 +94,7 @@ static void agrees(struct shape in, const char *text, size_t batch, bool exact)
 	enum cpu cpu;
 
 	if (!blas)
-		skip();
+		skip_because("no OpenBLAS here");
 	cpu_pick(NULL, &cpu, NULL);
 	fast = par_serial(cpu, blas);
 	bed_open(&b, in, text, batch);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include "common/mem.h"
 #include "tests/unit/t.h"
+#include "skip.h"
 
 static int nth(void *arg, size_t bytes, int big)
 {
@@ -131,7 +132,7 @@ static void frames_come_and_go_without_fresh_pages(void **s)
 	int status;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
-	skip();                                 /* their allocators keep by rules of their own */
+	skip_because("the allocator of this build keeps by rules of its own");
 #endif
 	fflush(NULL);
 	if (!fork()) {

@@ -11,6 +11,7 @@
 #define TCP_RTO_MIN_US 45
 #endif
 #include "nano_bed.h"
+#include "skip.h"
 
 /* ---- cases ---- */
 static void test_listen(void **state)
@@ -68,8 +69,7 @@ static void test_v6(void **state)
 	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a))) {
 		if (fd >= 0)
 			close(fd);
-		print_message("no IPv6 here\n");
-		skip();
+		skip_because("no IPv6 here");
 	}
 	close(fd);
 	struct peer *x = open_peer(b, "[::1]:auto", false, NULL), *y = open_peer(b, "[::1]:auto", false, NULL);
@@ -454,8 +454,7 @@ static void test_prompt(void **state)
 
 	close(fd);
 	if (!can) {
-		print_message("this kernel has no TCP_RTO_MIN_US\n");
-		skip();
+		skip_because("this kernel has no TCP_RTO_MIN_US");
 	}
 	struct peer *x = open_peer(b, "127.0.0.1:auto", false, &swept), *y = open_peer(b, "127.0.0.1:auto", false, &swept);
 	say(x, at(y), CHAN_CTRL, 0, 1, 100);

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include "nano_bed.h"
 #include "net/nano_int.h"
+#include "skip.h"
 
 #define SEGMENT 1448
 #define FLOWS 2
@@ -210,10 +211,8 @@ static void test_near(void **state)
 
 	assert_false(getsockopt(s, IPPROTO_TCP, TCP_CONGESTION, name, &len));
 	close(s);
-	if (!strcmp(name, "reno")) {
-		print_message("SKIPPED: Reno is this machine's default\n");
-		skip();
-	}
+	if (!strcmp(name, "reno"))
+		skip_because("Reno is this machine's default");
 	assert_int_equal(using_law("reno", &all), 0);
 	say(x, at(y), CHAN_BULK, 0, 1, 100000);
 	say(y, at(x), CHAN_CTRL, 0, 1, 100);
