@@ -101,6 +101,7 @@ class Judge:
 	"""Gathers what all scenario programs of a build have said, then says what it means. draw: as above."""
 	def __init__(self, known, say=print, draw=draw, cores=1):
 		self.known, self.say, self.draw, self.cores = known, say, draw, cores
+		self.rates = {}                 # of the builds that judge who is late: name: [ran, failed, late]
 		self.judges_late, self.ran, self.failures, self.late, self.too_late = True, {}, [], [], set()
 		self.before = set()             # (scenario, seed) that failed or was late in a build before: judged there
 		self.found, self.known_seeds, self.late_seeds, self.first = [], 0, 0, 0
@@ -122,6 +123,7 @@ class Judge:
 		"""{(program, scenario): why} of what is red, among what was added since the last call. first: where new seeds are
 		drawn from."""
 		red, by = self.who_is_late(), {}
+		self.count()
 		for f in self.failures:
 			if (f.name(), f.seed) not in self.before:
 				by.setdefault((f.program, f.scenario), []).append(f)
@@ -148,6 +150,15 @@ class Judge:
 				red[key] = why
 		self.ran, self.failures, self.late, self.too_late = {}, [], [], set()
 		return red
+
+	def count(self):
+		if not self.judges_late:
+			return
+		for (program, scenario), n in self.ran.items():
+			rate = self.rates.setdefault(os.path.basename(program) + ' ' + scenario, [0, 0, 0])
+			for i, more in enumerate((n, *(sum((f.program, f.scenario) == (program, scenario) for f in some)
+					for some in (self.failures, self.late)))):
+				rate[i] += more
 
 	def who_is_late(self):
 		"""Says them, and returns what is red for it."""
