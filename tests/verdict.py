@@ -2,8 +2,8 @@
 
 A scenario program says `SEED=n NAME: message` of each seed that failed, `LATE=n NAME: message` of each that missed a bound of
 time, counts or luck, and ends every scenario with `ok NAME: n seeds, n failed, n late, ...` or `not ok NAME: ...`. Whether
-so many may be late it says itself, `n late (too many)` (sim/scn.c), and that is red; fewer are printed, and no more. Builds
-with sanitizers do not judge it: virtual time is the same there. A failing seed is
+so many may be late it says itself, `n late (too many)` (sim/scn.c), and that is red unless tests/known has it, as for what
+fails; fewer are printed, and no more. Builds with sanitizers do not judge it: virtual time is the same there. A failing seed is
   known   when tests/known has its scenario and its message, numbers left out; a row covers 5 of 12 seeds, more is red;
   else the scenario is drawn again with DRAWN seeds more (as many as DRAW_SECONDS allow, DRAW_LEAST at least):
   broken  when RED or more of these fail: red;
@@ -167,7 +167,12 @@ class Judge:
 				self.late_seeds += 1
 				self.say(f'    | late: {f.name()}: {f.message}\n    | {f.replay()}')
 			self.before.add((f.name(), f.seed))
-		return {key: 'more seeds are late than may be' for key in self.too_late if self.judges_late}
+		return {key: 'more seeds are late than may be' for key in self.too_late if self.judges_late and not self.known_late(key)}
+
+	def known_late(self, key):
+		"""Are all of them late by what tests/known has, and no more than a row covers?"""
+		late = [f for f in self.late if (f.program, f.scenario) == key]
+		return all(self.known.covers(f.name(), f.message) for f in late) and len(late) * KNOWN_OF <= KNOWN_MOST * max(self.ran[key], KNOWN_OF)
 
 	def too_often(self, key, failures, first, env):
 		"""Does a row of known faults cover more than it may? Where few seeds ran, more are drawn to tell."""
