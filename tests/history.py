@@ -12,6 +12,7 @@ import re
 import statistics
 
 FIGURE = re.compile(r'^figure: (\S+) (-?[\d.]+(?:e[-+]?\d+)?) (\S+) (lower|higher)(?: (-?[\d.]+(?:e[-+]?\d+)?))?\s*$', re.M)
+FAILED = 'FAILED'               # the outcome of a test; others are passed or skipped
 LEAST = 3                       # runs that there must have been
 SLOWER, SLOWER_S = 1.25, 1.0    # a test, beside the median of before; and so many seconds
 WORSE = 1.1                     # a figure
@@ -65,7 +66,7 @@ class Progress:
 
 	def done(self, name, build):
 		"""Has it passed, or been skipped for good reason, before this run was stopped?"""
-		return any(x['name'] == name and x['build'] == build and x['outcome'] != 'failed' for x in self.tests)
+		return any(x['name'] == name and x['build'] == build and x['outcome'] != FAILED for x in self.tests)
 
 	def end(self):
 		if os.path.exists(self.path):

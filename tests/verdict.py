@@ -10,6 +10,7 @@ fails; fewer are printed, and no more. Builds with sanitizers do not judge it: v
   found   when fewer do: printed with its command, and not red, since a rare fault that was there before must not stop this
           change. Whoever sees it mends it or gives it a row in tests/known with the next change.
 More than FIRST_MOST seeds that fail and are not known, before any are drawn: red, whatever the scenarios."""
+import collections
 import os
 import re
 import subprocess
@@ -101,7 +102,7 @@ class Judge:
 	"""Gathers what all scenario programs of a build have said, then says what it means. draw: as above."""
 	def __init__(self, known, say=print, draw=draw, cores=1):
 		self.known, self.say, self.draw, self.cores = known, say, draw, cores
-		self.rates = {}                 # of the builds that judge who is late: name: [ran, failed, late]
+		self.rates = collections.defaultdict(lambda: [0, 0, 0])         # of builds that judge who is late: [ran, failed, late]
 		self.judges_late, self.ran, self.failures, self.late, self.too_late = True, {}, [], [], set()
 		self.before = set()             # (scenario, seed) that failed or was late in a build before: judged there
 		self.found, self.known_seeds, self.late_seeds, self.first = [], 0, 0, 0
@@ -123,7 +124,8 @@ class Judge:
 		"""{(program, scenario): why} of what is red, among what was added since the last call. first: where new seeds are
 		drawn from."""
 		red, by = self.who_is_late(), {}
-		self.count()
+		if self.judges_late:
+			self.count()
 		for f in self.failures:
 			if (f.name(), f.seed) not in self.before:
 				by.setdefault((f.program, f.scenario), []).append(f)
@@ -152,13 +154,12 @@ class Judge:
 		return red
 
 	def count(self):
-		if not self.judges_late:
-			return
+		"""Into rates."""
 		for (program, scenario), n in self.ran.items():
-			rate = self.rates.setdefault(os.path.basename(program) + ' ' + scenario, [0, 0, 0])
-			for i, more in enumerate((n, *(sum((f.program, f.scenario) == (program, scenario) for f in some)
-					for some in (self.failures, self.late)))):
-				rate[i] += more
+			self.rates[f'{os.path.basename(program)} {scenario}'][0] += n
+		for i, some in ((1, self.failures), (2, self.late)):
+			for f in some:
+				self.rates[f.name()][i] += 1
 
 	def who_is_late(self):
 		"""Says them, and returns what is red for it."""

@@ -43,7 +43,7 @@ if command -v systemd-sysusers >/dev/null; then
 	grep -q '^hivemind:' "$work/to/etc/passwd" || fail "no user hivemind"
 	grep -q '^hivemind-view:' "$work/to/etc/group" || fail "no group hivemind-view"
 else
-	say "skipped: systemd-sysusers is not here"
+	untried "systemd-sysusers is not here"
 fi
 if command -v systemd-tmpfiles >/dev/null && [ "$(id -u)" = 0 ] && [ -f "$work/to/etc/passwd" ]; then
 	systemd-tmpfiles --root="$work/to" --create hivemindd.conf >"$work/tmpfiles.log" 2>&1 || { cat "$work/tmpfiles.log"; fail "systemd-tmpfiles"; }
@@ -53,7 +53,7 @@ if command -v systemd-tmpfiles >/dev/null && [ "$(id -u)" = 0 ] && [ -f "$work/t
 	gid=$(sed -n 's/^hivemind:[^:]*:\([0-9]*\):.*/\1/p' "$work/to/etc/group")
 	[ "$(stat -c %g "$work/to/etc/hivemindd/hivemindd.conf")" = "$gid" ] || fail "the daemon may not read its configuration"
 else
-	say "skipped: systemd-tmpfiles is not here, or this is not root"
+	untried "systemd-tmpfiles is not here, or this is not root"
 fi
 if command -v systemd-analyze >/dev/null; then
 	out=$(systemd-analyze security --offline=true --no-pager "$work/to$unit" 2>&1)
@@ -62,6 +62,6 @@ if command -v systemd-analyze >/dev/null; then
 	[ "${score%.*}" -lt 2 ] || fail "systemd-analyze security says $score, at most 1.9"
 	say "systemd-analyze security: $score"
 else
-	say "skipped: systemd-analyze is not here"
+	untried "systemd-analyze is not here"
 fi
 say done

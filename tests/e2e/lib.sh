@@ -8,6 +8,7 @@
 #   daemon_ends STATUS NAME SECONDS it ends by itself with STATUS              socket NAME             its control socket
 #   wait_for SECONDS COMMAND...     until it succeeds, else leaves with 75     hold SECONDS COMMAND... must never fail
 #   expect TEXT COMMAND...          the output must contain TEXT               refuse STATUS TEXT COMMAND...
+#   skip REASON...                  it ends here, skipped                      untried REASON...  at its end, if nothing fails
 #   json NAME PATH ARGUMENT...      one value of hivectl --json, as peers.0.id
 #   host NAME                       the address it listens on
 #   digits_spec STATEMENT...        the digits' spec, endless, at one rate, without validation; STATEMENTs of Python change d
@@ -16,6 +17,8 @@
 #   joined NAME [OPTION...]         run join of $run with the data of $run_data
 #   goes_on NAME [RUN]              two more epochs               learned NAME            0.8 of held-out digits
 #   one_history RUN LEAST NAME...   these know at least LEAST epochs of the run in common, all with one digest
+#   fewer N                         N epochs, or a quarter of them with sanitizers (HIVE_FEWER)
+#   figure NAME VALUE UNIT lower|higher [LIMIT]     for tests/nightly, which judges medians (tests/README); not for who does not
 #
 # HM_LINK=wan, or words such as HM_LINK="rate=10mbit delay=50ms loss=1%", puts every daemon into a network namespace behind
 # a link of its own (tests/link/README); tests/nightly runs some scripts that way, too. Then:
@@ -37,6 +40,7 @@ exec {nothing}<> <(:)           # reading from it takes as long as one likes
 HM_LINK=${HM_LINK:-}
 wan_client=
 link_pid=
+not_tried=
 declare -A link_ns=()
 
 # Other daemons of this machine may know ports that were theirs yesterday: a swarm key keeps them out. keyless=yes before
@@ -63,6 +67,7 @@ cleanup() {
 	for name in "${!daemon_pid[@]}"; do kill -KILL "${daemon_pid[$name]}" 2>/dev/null; done
 	for name in "${!daemon_pid[@]}"; do wait "${daemon_pid[$name]}" 2>/dev/null; done
 	[ -z "$link_pid" ] || { kill -KILL "$link_pid" && wait "$link_pid"; } 2>/dev/null
+	[ "$status" != 0 ] || [ -z "$not_tried" ] || { printf '%s\n' "$not_tried"; status=77; }
 	if [ "$status" != 0 ] && [ "$status" != 77 ]; then
 		for name in "$work"/*.log; do
 			[ -s "$name" ] && printf -- '--- %s\n' "${name##*/}" && tail -n 25 "$name"
@@ -77,7 +82,10 @@ trap 'exit 130' INT TERM
 fail() { printf '%s: %s\n' "$test_name" "$*"; exit 1; }
 late() { printf '%s: %s\n' "$test_name" "$*"; exit 75; }
 skip() { printf '%s\n' "$*"; exit 77; }
+untried() { not_tried=${not_tried:+$not_tried; }$*; }
 say() { printf '%s: %s\n' "$test_name" "$*"; }
+figure() { printf 'figure: %s/%s\n' "$test_name" "$*"; }
+fewer() { printf '%s' $(($1 / ${HIVE_FEWER:-1})); }
 now_ms() { date +%s%3N; }
 random_hex() { od -An -tx1 -N32 /dev/urandom | tr -d ' \n'; echo; }
 

@@ -59,6 +59,6 @@ if [ "$(id -u)" = 0 ] && mkdir "$work/small" && mount -t tmpfs -o size=1m,mode=7
 	daemon_stop f
 	say "full disk: survived"
 else
-	say "full disk: not tried (mounting a small disk needs root)"
+	untried "mounting a small disk needs root"
 fi
 say done
