@@ -1,7 +1,7 @@
 #!/bin/bash
 # A thin, long and lossy link (10 Mbit/s, 50 ms each way, 1 % lost each way, a queue of half a second) that averaging and
 # a state download fill: DHT, pings and hivectl stay within two round trips and 20 ms, nobody is taken for dead, rounds
-# go on with equal digests, and whoever comes late gets the state. Prints the figures.
+# go on with equal digests, and whoever comes late gets the state. Times and shares are figures: tests/nightly judges ten runs.
 HM_LINK=${HM_LINK:-rate=10mbit delay=50ms loss=1% queue=625000}
 . "$(dirname "$0")/lib.sh"
 rtt_ms=${LINK_RTT_MS:-100}
@@ -12,12 +12,12 @@ cat >"$work/run.json" <<'RUN'
  "optimizer": {"name": "sgd", "lr": 0.01}, "target_batch": 192, "strategy": "hivemind", "stop": {"epochs": 1000000},
  "data": {"name": "x", "kind": "synthetic", "count": 100000}, "local": {"batch": 16, "data": "/x"}}
 RUN
-# One question after another, turning from daemon to daemon. The p95 may have met one loss: TCP's shortest retransmission (RFC
-# 6298; Linux: 200 ms). One question in forty meets a loss: of so many that is not a twentieth by chance.
+# One question after another, turning from daemon to daemon; said as figures of NAME, unless the round trip is 0. The p95 may
+# have met one loss: TCP's shortest retransmission (RFC 6298; Linux: 200 ms). One question in forty meets a loss: of so many
+# that is not a twentieth by chance. Programs with sanitizers have their own pace, and say none.
 cat >"$work/probe.py" <<'PROBE'
 import json, os, subprocess, sys, time
-slow = 20 * int(os.environ.get('HIVE_SLOW', '1'))
-hivectl, work, rounds, rtt, title = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
+hivectl, work, rounds, rtt, title, name = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[5], sys.argv[6]
 trips = {'put': 1, 'get': 1, 'net check': 1, 'status': 0, 'peers': 0}
 def hive(name, *words):
     t = time.monotonic()
@@ -40,22 +40,21 @@ for i in range(rounds):
     note('status', hive(a, 'status')[0])
     note('peers', hive(b, 'peers')[0])
     note('net check', hive(a, 'net', 'check')[0])
-figures, late = {}, []
+figures, said = {}, []
 for what, v in took.items():
     v.sort()
     m, p = v[len(v) // 2], v[min(int(len(v) * .95), len(v) - 2)]
     figures[what] = {'median_ms': round(m, 1), 'p95_ms': round(p, 1), 'max_ms': round(v[-1], 1)}
-    limit = 2 * trips[what] * rtt + slow
-    if rtt and slow == 20 and (m > limit or p > limit + 200):       # programs with sanitizers have their own pace
-        late.append(f'{what}: median {m:.0f}, p95 {p:.0f} ms, at most {limit:.0f} and {limit + 200:.0f}')
+    limit, word = 2 * trips[what] * rtt + 20, what.replace(' ', '_')
+    if rtt and os.environ.get('HIVE_SLOW', '1') == '1':
+        said += [f'figure: {name}/{word}_median {m:.1f} ms lower {limit:.0f}', f'figure: {name}/{word}_p95 {p:.1f} ms lower {limit + 200:.0f}']
 share = (stolen() - before) / (time.monotonic() - begun) / os.cpu_count()
 print(json.dumps({'what': title, 'n': rounds, 'stolen': round(share, 3), **figures}))
-if late and share > .05:
-    print(f'not judged, since the host took {share:.0%} of the processors: {"; ".join(late)}')
-    late = []
-sys.exit('; '.join(late) or 0)
+if said and share > .05:
+    said = [f'not judged: the host took {share:.0%} of the processors']
+print('\n'.join(said), end='\n' * bool(said))
 PROBE
-probe() { HIVE_SLOW=$HIVE_SLOW python3 "$work/probe.py" "$HIVECTL" "$work" "$@"; }
+probe() { HIVE_SLOW=$HIVE_SLOW python3 "$work/probe.py" "$HIVECTL" "$work" "$@" "$test_name"; }
 known() { [ "$(json "$1" dht.nodes status)" = "$2" ]; }
 
 daemon_start a
@@ -69,8 +68,8 @@ for n in a b c; do wait_for 60 members $n 3; done
 at=$(show a epoch)
 for n in a b c; do wait_for 60 past $n $((at + 1)); link_say stats $n >/dev/null; done
 
-verdict=$(probe "${LINK_ROUNDS:-144}" "$rtt_ms" saturated 2>&1) || bad=yes
-say "$verdict"
+answers=$(probe "${LINK_ROUNDS:-144}" "$rtt_ms" saturated 2>&1) || bad=yes
+say "$answers"
 for n in a b c; do say "$(link_say stats $n)"; done
 [ -z "${bad:-}" ] || fail "starved by bulk data"
 
@@ -82,8 +81,7 @@ for n in a d; do wait_for 60 members $n 4; done
 say "the fourth is a member after $(($(now_ms) - begun)) ms, at epoch $(show d epoch)"
 wait_for 60 past a $((at + 3))
 for n in a b c; do
-	lost=$(json $n rows.0.0 query "select count(*) from epochs where epoch > $at and members < 3")
-	[ "$lost" = 0 ] || fail "$n: $lost epochs without everybody: $(hive $n query 'select epoch, members, took_us from epochs')"
+	[ "$HIVE_SLOW" != 1 ] || figure epochs_alone "$(json $n rows.0.0 query "select round(avg(members < 3) * 100, 2) from epochs where epoch > $at")" percent lower 0
 	! hive $n events | grep -E "resync|fork" || fail "$n has lost its way"
 done
 say "epochs took $(json a rows query "select members, took_us / 1000 from epochs where epoch > $at") (members, ms)"

@@ -25,5 +25,6 @@ for layers in 2 4; do
 	say "$layers layers: $(json "d$layers" parameters run show depth) parameters, validation loss ${loss[layers]} after $steps steps"
 	daemon_stop "d$layers"
 done
+for layers in 2 4; do figure "loss_of_$layers" "${loss[layers]}" nats lower; done
 python3 -c "import sys; sys.exit(not float(sys.argv[2]) <= float(sys.argv[1]))" "${loss[2]}" "${loss[4]}" ||
 	fail "four layers have a validation loss of ${loss[4]}, two of ${loss[2]}: depth should not hurt"

@@ -18,4 +18,5 @@ wait_for 240 json_is done a state run show lenet
 accuracy=$(json a val_accuracy run show lenet)
 say "held-out accuracy $accuracy after $(json a samples run show lenet) samples"
 python3 -c "import sys; sys.exit(not float(sys.argv[1]) >= 0.988)" "$accuracy" || fail "held-out accuracy $accuracy, at least 0.988 was wanted"
+figure accuracy "$accuracy" share higher
 daemon_stop a
