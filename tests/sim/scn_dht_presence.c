@@ -1,6 +1,6 @@
 /* Row C01 of the systems: keys, and presence: the list of who is present is the list of who lives, one life of a record
- * after each of ten events: kills, hosts that lose power, newcomers. With light cryptography: many signatures that are
- * not the point. */
+ * after each of ten events: kills, hosts that lose power, newcomers; records of a swarm that is a second old. With
+ * light cryptography: many signatures that are not the point. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,8 +120,22 @@ static void scn_C01_keys(struct sim *s)
 		sim_fail(s, "%d are found after their end", none.found);
 }
 
+/* A hundred have come at one time and know little of each other: what one of them stores the others find. */
+static void scn_young(struct sim *s)
+{
+	struct dht_world w = { .conf = { .k = 3 } };
+	char key[16];
+	dht_add(s, &w, 100);
+	dht_joined(s);
+	for (int i = 0; i < 30; i++) {
+		snprintf(key, sizeof key, "k%d", i);
+		dht_put_wait(s, dht_any(s), key, NULL, json_integer(i), 600000, false);
+		dht_want(s, dht_any(s), key, i);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	static const struct scn list[] = { SCN(C01_presence), SCN(C01_keys), { 0 } };
+	static const struct scn list[] = { SCN(C01_presence), SCN(C01_keys), SCN(young), { 0 } };
 	return scn_main(list, argc, argv);
 }
