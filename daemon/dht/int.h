@@ -88,6 +88,7 @@ struct dht {
 
 void tick_by(struct dht *d, uint64_t at_us);    /* room.c: the upkeep runs then at the latest */
 void around_begin(struct dht *d, const struct id *by);
+bool dht_young(const struct dht *d);            /* it has joined, and looks around still */
 
 /* ---- nodes.c: what we know of others ---- */
 void dht_heard(struct dht *d, const struct id *id, bool client);        /* a peer answered or asked */
@@ -160,6 +161,7 @@ struct lookup {
 	bool over, stepping, counted;
 	struct timer later;                     /* so that done never runs inside lookup_start */
 	struct timer hedge; bool wide;          /* a value search asks one node, and alpha at a time from then on */
+	bool guided;                            /* who let this peer in was asked (ask_guide) */
 	struct timer tardy; uint32_t late;      /* questions that are under way for long, and no longer counted */
 	struct trail *trail;                    /* NULL: nobody follows the steps */
 	struct bundle *bundle;                  /* NULL: it asks for itself */

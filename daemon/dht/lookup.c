@@ -314,10 +314,31 @@ static void tardy(struct timer *t)
 	lookup_step(l);
 }
 
+/* Who has just joined may know as little as those whom it knows (room.c, around_begin): beside the nearest of them it asks
+ * the peer that let it in. That one keeps nobody waiting. */
+static void ask_guide(struct lookup *l)
+{
+	struct dht *d = l->d;
+	struct endpoint at;
+	struct cand *c;
+	l->guided = true;
+	if (!dht_young(d) || !net_address(d->net, &d->around_by, &at))
+		return;
+	add(l, &d->around_by, &at, 1);
+	c = lookup_cand(l, &d->around_by);
+	if (!c || c->state != CAND_NEW || dht_shunned(d, &c->node.id))
+		return;
+	lookup_ask(l, c, 0);
+	list_entry(l->asks.prev, struct ask, link)->late = true;
+	l->late++;
+}
+
 /* Asks nodes that were not asked yet until alpha calls are open; returns how many are. Whoever did not answer lately is
  * left out, unless the others all failed: the last to know is better than nobody. */
 static size_t ask_more(struct lookup *l, bool shunned_too)
 {
+	if (l->wide && !l->guided)
+		ask_guide(l);
 	size_t open = list_len(&l->asks) - l->late, good = 0, most = l->wide ? l->d->conf.alpha : 1;
 	for (size_t i = 0; i < l->n && good < look_width(l->d) && open < most; i++) {
 		struct cand *c = &l->cand[i];

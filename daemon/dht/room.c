@@ -74,13 +74,18 @@ void around_begin(struct dht *d, const struct id *by)
 	tick_by(d, d->around_us);
 }
 
+bool dht_young(const struct dht *d)
+{
+	return d->around_us && d->around_us != UINT64_MAX;
+}
+
 static void around_tick(struct dht *d, uint64_t now)
 {
 	const struct id *self = net_self(d->net);
 	struct id target = *self;
 	struct dnode near[TABLE_BUCKET];
 	struct endpoint at;
-	if (!d->around_us || d->around_us == UINT64_MAX)
+	if (!dht_young(d))
 		return;
 	if (now < d->around_us) {
 		tick_by(d, d->around_us);
