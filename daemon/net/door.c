@@ -256,6 +256,18 @@ static void lanes_open(struct peer *p, uint64_t wanted)
 		lane_say(p, DOOR_LANE(k), k, FLAG_LANE);
 }
 
+/* The client's connection for calls is that by which this frame has come; false: that is one which it has replaced, and
+ * the frame was on its way for long. */
+bool door_is(struct peer *p, struct via via, const struct header *h)
+{
+	if (p->door_boot == h->boot && h->connection < p->door_connection)
+		return false;
+	p->door_boot = h->boot;
+	p->door_connection = h->connection;
+	p->door_token = via.door_token;
+	return true;
+}
+
 /* A frame has come through a door, ours or the other side's. */
 void door_heard(struct peer *p, struct via via, const struct header *h)
 {
@@ -269,8 +281,7 @@ void door_heard(struct peer *p, struct via via, const struct header *h)
 		p->owes_ack = !(h->pre.flags & FLAG_QUIET) || p->owes_ack;
 		if (lane)
 			lanes_open(p, h->request);
-	} else {
-		p->door_token = via.door_token;
+	} else if (door_is(p, via, h)) {
 		p->door_small = 0;
 		doubt_lanes(p, via.door_token);
 		next(p);

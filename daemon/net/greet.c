@@ -312,7 +312,7 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 	half_free(h);
 	map_del(n->sessions, &s->id, sizeof s->id);
 	if (via.chan == CHAN_DOOR)
-		p->door_token = via.door_token;
+		door_is(p, via, hd);
 	peer_install(p, s, mailbox);
 	return p;
 }

@@ -112,7 +112,8 @@ struct peer {
 	bool client;                            /* answers go through this daemon's door */
 	/* it answers through its own door only: this daemon cannot be dialled from there */
 	bool as_client;
-	uint64_t door_token; bool door_busy; struct timer door_timer;
+	uint64_t door_token, door_boot; uint32_t door_connection;       /* the client's, by its own number, in that life */
+	bool door_busy; struct timer door_timer;
 	struct list door_queue, door_bulk;      /* control goes first */
 	struct list door_answers; unsigned door_frames; size_t door_bytes;      /* all that waits, with the lanes' queue */
 	unsigned door_small; struct lanes *lanes;
@@ -323,6 +324,7 @@ void out_flush(struct peer *p);                 /* a session is there */
 void door_push(struct out *o);                  /* through this daemon's own door, when its pipe is free */
 void door_fire(struct timer *t);                /* peer.door_timer */
 uint16_t door_flags(const struct out *o);
+bool door_is(struct peer *p, struct via via, const struct header *h);
 void door_heard(struct peer *p, struct via via, const struct header *h);
 void door_lost(struct out *o);
 
