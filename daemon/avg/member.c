@@ -249,6 +249,10 @@ void early_begun(struct avg *a)
 	struct request *req = a->begin_req;
 	if (!req || a->round || !list_empty(&a->early))
 		return;
+	if (PLANTED(EARLY_BEGIN_LOST)) {
+		early_begin_drop(a);
+		return;
+	}
 	struct buf bytes = a->begin_bytes;      /* a kept request has neither blob nor JSON of its own */
 	json_t *j = a->begin_json;
 	a->begin_bytes = (struct buf){ 0 };

@@ -316,9 +316,10 @@ static void scn_many(struct sim *s)
 
 /* ---- a moment early ---- */
 
-struct early { uint8_t round[DIGEST]; uint64_t epoch; bool kept; };
+struct early { uint8_t round[DIGEST]; struct id from; uint64_t epoch; bool kept; };
 
-/* A BEGIN that stands on what is decided, and whose mean is on its way, is that of a round when its turn comes. */
+/* A BEGIN that stands on what is decided, and whose mean is on its way, is that of a round when its turn comes, unless
+ * another leads that epoch here. */
 static void watch(struct world *w, int node, struct early *e)
 {
 	const struct apeer *p = world_peer(w, node);
@@ -329,9 +330,10 @@ static void watch(struct world *w, int node, struct early *e)
 	if (a->begin_req && !body_read(&b, a->begin_bytes.p, a->begin_bytes.len, NULL)) {
 		body_digest(a->begin_bytes.p, a->begin_bytes.len, e->round);
 		e->epoch = b.epoch;
+		e->from = a->begin_req->f.from;
 		body_free(&b);
 	} else if (e->kept && a->state == AVG_IN && a->point.epoch == e->epoch && list_empty(&a->early) &&
-			(!a->round || memcmp(a->round->id, e->round, DIGEST))) {
+			(!a->leader || id_eq(&a->leader->id, &e->from)) && (!a->round || memcmp(a->round->id, e->round, DIGEST))) {
 		sim_fail(w->s, "node %d: the BEGIN of epoch %llu came early, and is lost", node, (unsigned long long)e->epoch);
 	}
 	e->kept = a->begin_req != NULL;
