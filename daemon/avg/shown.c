@@ -197,7 +197,7 @@ static void judge_ahead(struct shown *s, const struct id *v, size_t n)
 	s->theirs = 0;
 	list_each(it, &a->mates) {
 		const struct mate *m = list_entry(it, struct mate, link);
-		if (m == a->me || !weight_at(a, &m->id, a->point.epoch))
+		if (m == a->me || !stands_here(a, m))
 			continue;
 		s->of++;
 		s->theirs += among(v, n, &m->id);

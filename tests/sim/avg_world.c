@@ -253,7 +253,7 @@ static void on_grant(void *arg, const struct ranges *grant)
 	train(p);
 }
 
-/* ---- state download: the donor's memory, a few milliseconds later ---- */
+/* ---- state download: the donor's memory, or of who has most when it is not there, a few milliseconds later ---- */
 
 static void drop_kept(struct apeer *p)
 {
@@ -267,16 +267,13 @@ static void drop_kept(struct apeer *p)
 static struct apeer *donor_of(struct apeer *p)
 {
 	struct apeer *best = NULL;
-	struct avg_view v;
+	struct avg_member m[WORLD_MAX];
+	size_t n = avg_members(p->avg, m, WORLD_MAX);
 	for (int i = 0; i < sim_nodes(p->w->s); i++) {
 		struct apeer *o = world_peer(p->w, i);
-		struct avg_member m[WORLD_MAX];
-		if (!o || o == p || o->syncing || !sim_alive(p->w->s, i))
-			continue;
-		avg_view(o->avg, &v);
-		size_t n = avg_members(p->avg, m, WORLD_MAX);
-		for (size_t k = 0; k < n && k < WORLD_MAX; k++)
-			if (m[k].live && id_eq(&m[k].id, net_self(o->net)) && (!best || o->point.samples > best->point.samples))
+		for (size_t k = 0; o && o != p && !o->syncing && k < n && k < WORLD_MAX; k++)
+			if (m[k].live && id_eq(&m[k].id, net_self(o->net)) && (!best || id_eq(&m[k].id, &p->donor) ||
+					(o->point.samples > best->point.samples && !id_eq(net_self(best->net), &p->donor))))
 				best = o;
 	}
 	return best;
@@ -343,6 +340,7 @@ void world_resync(void *arg, enum avg_why why, const struct id *donor, uint64_t 
 	ranges_clear(&p->grant);
 	drop_kept(p);
 	p->syncing = true;
+	p->donor = *donor;
 	avg_enter(p->avg, &p->point, true, &e);
 	env_after(p->env, &p->sync, SYNC_US);
 }

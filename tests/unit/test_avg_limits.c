@@ -99,6 +99,53 @@ static void same_book(const struct avg_point *p, const struct avg_point *q)
 	assert_memory_equal(p->seen, q->seen, p->nseen * sizeof *p->seen);
 }
 
+/* Who was away for long was not here meanwhile, whatever comes after; who was away for a little was. */
+static void away(void **state)
+{
+	struct avg_point p, q;
+	struct wire_member m[3] = { { .id.b = { 1 } }, { .id.b = { 2 } }, { .id.b = { 3 } } };
+	struct body c = { .m = m, .n = 3 };
+	struct buf b = { 0 };
+	struct err e;
+	avg_point_init(&p);
+	avg_point_init(&q);
+	p.params = json_object();
+	for (uint64_t epoch = 1; epoch <= 100; epoch++) {
+		p.epoch = c.epoch = epoch;
+		m[0].flags = MATE_IN;
+		m[1].flags = epoch > 40 && epoch <= 40 + SEEN_LATELY ? MATE_GONE : MATE_IN;     /* back with 57: 16 missed */
+		m[2].flags = epoch > 40 && epoch <= 41 + SEEN_LATELY ? MATE_GONE : MATE_IN;
+		seen_commit(&p, &c);
+		if (epoch == 50)
+			avg_point_copy(&q, &p);
+	}
+	const struct avg_seen *s[3] = { seen_find(&p, &m[0].id), seen_find(&p, &m[1].id), seen_find(&p, &m[2].id) };
+	assert_int_equal(s[1]->was, 40);
+	assert_int_equal(s[2]->was, 40);
+	assert_int_equal(s[2]->back, 58);
+	for (uint64_t epoch = 0; epoch <= 100; epoch++) {
+		assert_true(seen_lately(s[0], epoch));
+		assert_true(seen_lately(s[1], epoch));
+		assert_int_equal(seen_lately(s[2], epoch), epoch != 57);
+	}
+	for (int i = 0; i < 3; i++)             /* as seen from the other side of a fork at 50 */
+		for (uint64_t epoch = 0; epoch <= 50; epoch++)
+			assert_int_equal(seen_lately(s[i], epoch), seen_lately(seen_find(&q, &m[i].id), epoch));
+	json_t *j = avg_point_json(&p);
+	assert_int_equal(avg_point_parse(&q, j, &e), 0);
+	same_book(&p, &q);
+	wire_put_point(&b, &p);
+	struct rd rd = rd_of(b.p, b.len);
+	assert_int_equal(wire_get_point(&rd, &q, &e), 0);
+	same_book(&p, &q);
+	rd = rd_of(b.p, b.len - 8);
+	assert_int_equal(wire_get_point(&rd, &q, &e), -1);
+	json_decref(j);
+	buf_free(&b);
+	avg_point_done(&p);
+	avg_point_done(&q);
+}
+
 /* The book of members: who is in a COMMIT, who is gone in it, and of more than it holds those that were here last. */
 static void point_with_members(void **state)
 {
@@ -144,6 +191,13 @@ static void point_with_members(void **state)
 	struct rd rd = rd_of(b.p, b.len);
 	assert_int_equal(wire_get_point(&rd, &q, &e), 0);
 	same_book(&p, &q);
+	struct avg_seen was = p.seen[3];
+	p.seen[3].was = p.seen[3].last;         /* it was away, and was back before it had gone */
+	p.seen[3].back = p.seen[3].last;
+	json_decref(j);
+	j = avg_point_json(&p);
+	assert_int_equal(avg_point_parse(&q, j, &e), -1);
+	p.seen[3] = was;
 	p.seen[3].last = 7;                     /* later than the point */
 	json_decref(j);
 	j = avg_point_json(&p);
@@ -185,7 +239,7 @@ static void any_bytes_for_a_body(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(written_is_read), cmocka_unit_test(cut_in_few_pieces),
-		cmocka_unit_test(point_with_changes), cmocka_unit_test(point_with_members),
+		cmocka_unit_test(point_with_changes), cmocka_unit_test(away), cmocka_unit_test(point_with_members),
 		cmocka_unit_test(any_bytes_for_a_body) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

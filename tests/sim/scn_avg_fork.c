@@ -1,0 +1,90 @@
+/* Two histories of one run that meet become one, however they came to be two: by what weighs more at the point where they
+ * parted, and both sides must say the same (daemon/avg/shown.c). */
+#include <stdlib.h>
+#include <string.h>
+#include "avg/fork.h"
+#include "avg/int.h"
+#include "avg_world.h"
+
+#define MOST 6
+
+/* So many are here, who came one after the other, and in the end have been here for some epochs. */
+static struct world *grown(struct sim *s, int n, uint64_t samples)
+{
+	struct world *w = world_new(s, 64, (uint64_t)n * samples, 8, 10 * MSEC);
+	w->forks_allowed = true;
+	for (int i = 0; i < n; i++) {
+		world_add(w, 1);
+		world_run_to(w, world_newest(w) + 1 + rng_below(sim_rng(s), 12), 20 * SEC);
+	}
+	world_settle(w, 20 * SEC);
+	return w;
+}
+
+/* Does the point that one is at lead to where the other is? */
+static bool leads_to(const struct apeer *x, const struct apeer *y)
+{
+	const struct past *p = past_of(y->avg, x->point.epoch);
+	return x->point.epoch <= y->point.epoch && p && !memcmp(p->mark, x->point.prev, PAST_MARK);
+}
+
+static bool one(struct sim *s, void *arg)
+{
+	for (int i = 0; i < sim_nodes(s); i++)
+		for (int k = 0; k < i; k++)
+			if (!leads_to(world_peer(arg, i), world_peer(arg, k)) && !leads_to(world_peer(arg, k), world_peer(arg, i)))
+				return false;
+	return true;
+}
+
+static void become_one(struct world *w)
+{
+	sim_await_or(w->s, one, w, 20 * SEC, "two histories");
+	world_go_on(w, 3);
+	world_free(w);
+}
+
+/* Some part from the others one by one, epochs apart, and find each other on the other side; some of either side are
+ * faster for a while. */
+static void scn_one_by_one(struct sim *s)
+{
+	int n = 3 + (int)rng_below(sim_rng(s), MOST - 2), stay = 1 + (int)rng_below(sim_rng(s), (uint64_t)n - 1);
+	struct world *w = grown(s, n, sim_seed(s) % 2 ? 20 : 200);
+	int side[MOST] = { 0 };
+	for (int i = stay; i < n; i++) {
+		side[i] = 1;
+		sim_heal(s);
+		sim_partition(s, side, n);
+		sim_run_for(s, rng_below(sim_rng(s), rng_below(sim_rng(s), 2) ? 300 * MSEC : 3 * SEC));
+	}
+	for (int i = 0; i < n; i++)
+		w->step_us[i] = (5 + rng_below(sim_rng(s), 30)) * MSEC;
+	sim_run_for(s, SEC + rng_below(sim_rng(s), 20 * SEC));
+	sim_heal(s);
+	become_one(w);
+}
+
+/* One who has been here for longest stays; of the two others one is gone a little earlier, and waits for the other. */
+static void scn_missed(struct sim *s)
+{
+	struct world *w = grown(s, 3, 200);
+	int side[3] = { 0, 1, 0 };
+	world_go_on(w, 4);
+	sim_partition(s, side, 3);
+	w->step_us[1] = SEC;
+	sim_run_for(s, 2 * SEC + rng_below(sim_rng(s), 8 * SEC));
+	side[2] = 1;
+	sim_heal(s);
+	sim_partition(s, side, 3);
+	w->step_us[1] = 10 * MSEC;
+	sim_run_for(s, (5 + rng_below(sim_rng(s), 5)) * SEC);
+	sim_heal(s);
+	become_one(w);
+}
+
+static const struct scn list[] = { SCN(one_by_one), SCN(missed), {0} };
+
+int main(int argc, char **argv)
+{
+	return scn_main(list, argc, argv);
+}
