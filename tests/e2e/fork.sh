@@ -37,7 +37,7 @@ hive a set digits lr=0.0123 >/dev/null || fail "the change was refused"
 wait_for 20 lr_is a 0.0123
 lr_is b "$lr" || fail "b has the change of a"
 hive a run hold digits >/dev/null || fail "a cannot hold"       # alone it may be faster than two
-wait_for 60 past b $(($(show a epoch) + 200))   # the longer history
+wait_for 60 past b $(($(show a epoch) + $(fewer 200)))   # the longer history
 before=$(rows b "select count(*) from epochs where discarded = 1")      # bans do not strike at one moment
 words unban
 hive a run hold digits --off >/dev/null || fail "a cannot go on"

@@ -4,10 +4,11 @@
 # peer computes twice. What cannot be is refused by name.
 . "$(dirname "$0")/lib.sh"
 data=$root/tests/data/digits
+epochs=$(fewer 40)
 deep() {        # NAME STATEMENT...: a dozen convolutions with norms, dropout and a value that goes past some of them
 	local name=$1
 	shift
-	digits_spec "d['name'], d['strategy'], d['stop'], d['target_batch'] = '$name', 'single', {'epochs': 40}, 128" '
+	digits_spec "d['name'], d['strategy'], d['stop'], d['target_batch'] = '$name', 'single', {'epochs': $epochs}, 128" '
 layers = []
 for i in range(12):
     layers += [{"type": "conv2d", "name": f"conv{i}", "out": 16, "kernel": 3, "padding": 1}, {"type": "batchnorm", "name": f"norm{i}"}]
@@ -17,20 +18,21 @@ d["model"] = layers + [{"type": "dropout", "p": 0.2, "name": "drop"}, {"type": "
 d["local"] = {"batch": 32, "checkpoint_every": 2, "log": "64MiB"}' "$@" >"$work/$name.json"
 }
 bytes() { json a training_bytes memory --spec "$work/deep.json" "$@" || fail "memory: $*"; }
-chain() {       # NAME: the digests of its 40 epochs, as the logs of its lives have them, all the same
-	python3 - "$work/a/runs/$(json a run run show "$1")"/run.log* <<'END'
+chain() {       # NAME: the digests of its epochs, as the logs of its lives have them, all the same
+	python3 - "$epochs" "$work/a/runs/$(json a run run show "$1")"/run.log* <<'END'
 import re, sys
 of = {}
-for line in (l for f in sys.argv[1:] for l in open(f, errors='replace')):
+for line in (l for f in sys.argv[2:] for l in open(f, errors='replace')):
     if m := re.search(r'"ev":"applied","epoch":(\d+),"digest":"([0-9a-f]{16,})"', line):
         of.setdefault(int(m[1]), set()).add(m[2])
-if sorted(of) != list(range(1, 41)) or any(len(d) != 1 for d in of.values()):
-    sys.exit(f'not one digest for each of 40 epochs: {of}')
+epochs = int(sys.argv[1])
+if sorted(of) != list(range(1, epochs + 1)) or any(len(d) != 1 for d in of.values()):
+    sys.exit(f'not one digest for each of {epochs} epochs: {of}')
 print(*(d.pop() for _, d in sorted(of.items())))
 END
 }
 ended() { json_is done a state run show "$1"; }
-written() { chain "$1" >/dev/null 2>&1; }       # all 40 epochs, which are on disk a little later
+written() { chain "$1" >/dev/null 2>&1; }       # all epochs, which are on disk a little later
 begin() { hive a run start "$work/deep.json" --data "$data" --name "$@" >"$work/said" 2>&1 || fail "run start $*: $(cat "$work/said")"; }
 no_start() {    # WORDS OPTION...
 	local words=$1; shift

@@ -3,11 +3,11 @@
 . "$(dirname "$0")/lib.sh"
 data=$root/tests/data
 sed 's/"strategy": "hivemind"/"strategy": "single"/' "$data/digits.json" >"$work/spec.json"
-python3 - "$work/spec.json" <<'END'
+python3 - "$work/spec.json" "$(fewer 300)" <<'END'
 import json, sys
 d = json.load(open(sys.argv[1]))
 d["schedule"] = {"name": "constant"}
-d["stop"] = {"epochs": 300}
+d["stop"] = {"epochs": int(sys.argv[2])}
 d["local"] = {"batch": 32, "checkpoint_every": 5}
 json.dump(d, open(sys.argv[1], "w"))
 d["name"], d["optimizer"], d["stop"] = "boom", {"name": "sgd", "lr": 1e6}, {"epochs": 50}
