@@ -49,8 +49,8 @@ struct avg_conf {
 	uint32_t slice;                         /* a part is cut into pieces of at most so many floats; 0 = 128 Ki */
 };
 
-/* A member of the history: the first and the last point (by epoch) that it stood at, by COMMITs that it answered; was, back:
- * the last time that it was away for long, it stood at was before and at back again (0: it never was). */
+/* A member of the history: the first and the last point (by epoch) that it stood at, by COMMITs that it answered; was,
+ * back: the last time that it was away for long, it stood at was before and at back again (0: it never was). */
 struct avg_seen { struct id id; uint64_t first, last, was, back; };
 /* Where in the history a peer stands: all that must travel with a checkpoint or a state download. */
 struct avg_point {

@@ -77,18 +77,23 @@ void seen_copy(struct avg_point *to, const struct avg_point *from)
 	to->nseen = from->nseen;
 }
 
-/* ---- as JSON: [{id, first, last, was, back}, ...], the two last ones where somebody was away; as bytes: u16 n, then id,
- * u64 first, u64 last of each, and with AWAY in n u64 was, u64 back: peers of before know of no such, and where nobody was
- * away for long need not ---- */
+/* ---- as JSON: [{id, first, last, was, back}, ...], the two last ones where somebody was away; as bytes: u16 n, then
+ * id, u64 first, u64 last of each, and with AWAY in n u64 was, u64 back: peers of before know of no such, and where
+ * nobody was away for long need not ---- */
 
 #define AWAY 0x8000
+
+static bool away_fits(const struct avg_seen *s)
+{
+	return s->back ? s->first <= s->was && s->was < s->back && s->back <= s->last : !s->was;
+}
 
 /* Takes what was read, when it is in order: ids ascending, none from beyond the point. */
 static int take(struct avg_point *p, struct avg_seen *v, size_t n, struct err *e)
 {
 	for (size_t i = 0; i < n; i++)
-		if (v[i].first > v[i].last || v[i].last > p->epoch || (i && by_id(&v[i - 1], &v[i]) >= 0) || (v[i].back &&
-				(v[i].was < v[i].first || v[i].was >= v[i].back || v[i].back > v[i].last)) || (!v[i].back && v[i].was)) {
+		if (v[i].first > v[i].last || v[i].last > p->epoch || (i && by_id(&v[i - 1], &v[i]) >= 0) ||
+				!away_fits(&v[i])) {
 			free(v);
 			return err_set(e, ERR_INVALID, "seen: entry %zu is out of order, or later than the point", i);
 		}

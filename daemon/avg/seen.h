@@ -8,7 +8,7 @@
 
 /* NULL: never was a member, or long ago */
 const struct avg_seen *seen_find(const struct avg_point *p, const struct id *id);
-/* Had it stood at that point, or lately before it? The same at all who hold that point, however they went on from there. */
+/* Had it stood at that point, or lately before it? The same at all who hold that point, however they went on then. */
 bool seen_lately(const struct avg_seen *s, uint64_t epoch);
 void seen_commit(struct avg_point *p, const struct body *c);    /* COMMIT c makes the point from the one before */
 void seen_copy(struct avg_point *to, const struct avg_point *from);

@@ -24,9 +24,9 @@ static bool stood(const struct avg *a, const struct id *id, uint64_t *ret_last)
 	return s || (m && (m->member || m->stood_us));
 }
 
-/* What the word of who was a member at that point, or lately before, weighs: the points that it had been one for, at most
- * TENURE of them; so who has just come, and is not known to all, counts for little. 0: it was none. Of who is in the book
- * the book says so: it was the same for all at that point. */
+/* What the word of who was a member at that point, or lately before, weighs: the points that it had been one for, at
+ * most TENURE of them; so who has just come, and is not known to all, counts for little. 0: it was none. Of who is in
+ * the book the book says so: it was the same for all at that point. */
 size_t weight_at(const struct avg *a, const struct id *id, uint64_t epoch)
 {
 	const struct avg_seen *s = seen_find(&a->point, id);
@@ -137,8 +137,8 @@ bool of_late(const struct avg *a, const struct id *id)
 }
 
 /* The last point at which any of them stood here, not after the one that the other's history says: who has gone over
- * since stood here longer. As far as that says nothing of them, the last of all; but one less where that is what it says:
- * they were counted in a COMMIT that never came to them. */
+ * since stood here longer. As far as that says nothing of them, the last of all; but one less where that is what it
+ * says: they were counted in a COMMIT that never came to them. */
 uint64_t last_common(const struct avg *a, const struct id *v, size_t n, uint64_t told)
 {
 	uint64_t all = 0, ret = 0, last;

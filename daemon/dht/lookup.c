@@ -314,8 +314,8 @@ static void tardy(struct timer *t)
 	lookup_step(l);
 }
 
-/* Who has just joined may know as little as those whom it knows (room.c, around_begin): beside the nearest of them it asks
- * the peer that let it in. That one keeps nobody waiting. */
+/* Who has just joined may know as little as those whom it knows (room.c, around_begin): beside the nearest of them it
+ * asks the peer that let it in, which takes no one's place among the questions that are open. */
 static void ask_guide(struct lookup *l)
 {
 	struct dht *d = l->d;

@@ -1,5 +1,5 @@
-/* Two histories of one run that meet become one, however they came to be two: by what weighs more at the point where they
- * parted, and both sides must say the same (daemon/avg/shown.c). */
+/* Two histories of one run that meet become one, however they came to be two: by what weighs more at the point where
+ * they parted, and both sides must say the same (daemon/avg/shown.c). */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/fork.h"

@@ -141,8 +141,8 @@ static void scn_one_way(struct sim *s)
 }
 
 /* Wall clocks jump by up to nine minutes, forward and back, on half of the peers, and never differ by the ten that the
- * protocol allows for: epochs go on, records stay found, leases of the ledger are no matter of clocks; what is killed then
- * comes back. */
+ * protocol allows for: epochs go on, records stay found, leases of the ledger are no matter of clocks; what is killed
+ * then comes back. */
 static void scn_clocks(struct sim *s)
 {
 	struct node_world *w = node_begin(s, 8, 5);
