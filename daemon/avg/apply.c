@@ -65,7 +65,7 @@ static void take_member(struct avg *a, const struct wire_member *w, uint16_t row
 	m->live = m == a->me || m->live || believed(a, m);
 	if (m->live)
 		m->absent[0] = 0;
-	m->fresh = false;
+	m->fresh = w->flags & MATE_NEW;
 	m->row = row;
 	m->idle = w->flags & MATE_IN ? 0 : m->idle + 1;
 	if (w->flags & MATE_IN)
@@ -193,6 +193,7 @@ void apply_commit(struct round *r)
 	struct mate *led = mate_find(a, &c->leader);
 	if (led) {
 		led->unfits = 0;
+		led->overs = led->over == a->gen ? led->overs : 0;
 		recover_led(a, led);
 	}
 	take_point(a, c, &r->commit_bytes, &out.changed_params);
@@ -212,6 +213,7 @@ void apply_commit(struct round *r)
 	struct ranges grant = { 0 };            /* the callback may enter elsewhere */
 	ranges_copy(&grant, &a->me->grant);
 	out.grant = &grant;
+	forked_tell(a);                         /* before this one takes the place of what was lost */
 	a->cb.commit(a->arg, &out, mean);
 	ranges_free(&grant);
 	free(left);

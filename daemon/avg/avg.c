@@ -117,6 +117,7 @@ void avg_free(struct avg *a, void (*quiet)(void *arg), void *arg)
 	env_timer(a->env, &a->leave_timer, 0);
 	avg_point_done(&a->point);
 	free(a->was);
+	free(a->tail);
 	ranges_free(&a->claimed);
 	buf_free(&a->last_commit);
 	kept_forget(a);
@@ -321,15 +322,6 @@ static void tell_lost(struct avg *a)
 	a->cb.resync(a->arg, a->lost_why, &a->lost_donor, a->lost_epoch);
 }
 
-static void tell_forked(struct avg *a)
-{
-	if (!a->forked_pending || a->lost_pending)
-		return;
-	a->forked_pending = false;
-	if (a->cb.forked)
-		a->cb.forked(a->arg, a->forked, a->forked_last);
-}
-
 static void tell_failed(struct avg *a, struct round *r)
 {
 	struct err e = *r->fail;
@@ -373,7 +365,7 @@ static void kick_fire(struct timer *t)
 	a->kicked = false;
 	round_reap(a, false);
 	proofs_act(a);
-	tell_forked(a);
+	forked_tell(a);
 	tell_lost(a);
 	step_round(a);
 	if (!a->round)

@@ -61,6 +61,15 @@ void kick(struct avg *a)
 	env_after(a->env, &a->kick, 1);
 }
 
+void forked_tell(struct avg *a)
+{
+	if (!a->forked_pending || a->lost_pending)
+		return;
+	a->forked_pending = false;
+	if (a->cb.forked)
+		a->cb.forked(a->arg, a->forked, a->forked_last);
+}
+
 void meet_now(struct avg *a)
 {
 	env_after(a->env, &a->meet, 1);

@@ -24,11 +24,6 @@ static void put(struct history *h, uint64_t epoch, const uint8_t *mark, uint64_t
 	memcpy(p->mark, mark, PAST_MARK);
 }
 
-void past_add(struct avg *a)
-{
-	put(&a->past, a->point.epoch, a->point.prev, now_of(a));
-}
-
 void avg_remember(struct avg *a, uint64_t epoch, const uint8_t digest[DIGEST])
 {
 	if (!a->past.n || nth(&a->past, 1)->epoch < epoch)
@@ -61,6 +56,74 @@ static uint64_t oldest(const struct avg *a)
 	return a->past.n ? nth(&a->past, held(&a->past))->epoch : a->point.epoch;
 }
 
+static bool leads(const struct history *h, const struct avg_point *at)
+{
+	const struct past *p = find(h, at->epoch);
+	return p && !memcmp(p->mark, at->prev, PAST_MARK);
+}
+
+/* ---- gone back ---- */
+
+static void tail_drop(struct avg *a)
+{
+	free(a->tail);
+	a->tail = NULL;
+}
+
+/* Again and again, perhaps, before it goes on: the longest counts. */
+static void tail_keep(struct avg *a, const struct history *mine, const struct avg_point *from)
+{
+	if (a->tail && !leads(a->tail, from))
+		tail_drop(a);
+	if (!a->tail && nth(mine, 1)->epoch > from->epoch && !PLANTED(TAIL_FORGOTTEN))
+		a->tail = xmemdup(mine, sizeof *mine);
+	a->tail_same = from->epoch;
+}
+
+/* Does the history that is followed now leave it? When it has come to its end, or leaps over it, nothing is lost. */
+static bool tail_left(struct avg *a)
+{
+	size_t back = 0, have = held(&a->past);
+	while (a->tail && back < have && nth(&a->past, back + 1)->epoch > a->tail_same)
+		back++;
+	for (; a->tail && back; back--) {
+		const struct past *now = nth(&a->past, back), *then = find(a->tail, now->epoch);
+		if (then && memcmp(then->mark, now->mark, PAST_MARK))
+			return true;
+		if (!then || then == nth(a->tail, 1))
+			tail_drop(a);
+		a->tail_same = now->epoch;
+	}
+	return false;
+}
+
+/* What comes after `last` is of the new one already. */
+static void parted(struct avg *a, uint64_t both, uint64_t last)
+{
+	if (a->forked_pending && both >= a->forked)
+		return;
+	a->forked = both;
+	a->forked_last = last;
+	a->forked_pending = true;
+	kick(a);
+}
+
+/* What led to it is told later. */
+static void begin_at_point(struct avg *a)
+{
+	a->past.n = 0;
+	put(&a->past, a->point.epoch, a->point.prev, now_of(a));
+}
+
+void past_add(struct avg *a)
+{
+	put(&a->past, a->point.epoch, a->point.prev, now_of(a));
+	if (!tail_left(a))
+		return;
+	parted(a, a->tail_same, nth(a->tail, 1)->epoch);
+	tail_drop(a);
+}
+
 /* ---- told to others ---- */
 
 /* Stretches without a gap, newest first: epoch of the newest, how many, the mark of each. */
@@ -80,12 +143,6 @@ void past_put(const struct avg *a, struct buf *b)
 {
 	size_t have = held(&a->past);
 	put_from(&a->past, 1, a->follower && have > PAST_SENT ? PAST_SENT : have, b);
-}
-
-static bool leads(const struct history *h, const struct avg_point *at)
-{
-	const struct past *p = find(h, at->epoch);
-	return p && !memcmp(p->mark, at->prev, PAST_MARK);
 }
 
 void avg_past_of(const struct avg *a, struct avg_point *at)
@@ -214,6 +271,8 @@ void past_enter(struct avg *a)
 {
 	struct avg_point *at = &a->point;
 	bool known = true;
+	if (!a->follower && a->tail && a->tail_same != at->epoch)
+		tail_drop(a);
 	if (leads(&a->past, at)) {
 		cut(&a->past, at);
 	} else if (a->was && leads(a->was, at)) {
@@ -223,8 +282,7 @@ void past_enter(struct avg *a)
 		known = at->past || !a->past.n;
 		if (!known && !a->was)          /* the first one is what the owner held */
 			a->was = xmemdup(&a->past, sizeof a->past);
-		a->past.n = 0;
-		past_add(a);
+		begin_at_point(a);
 	}
 	if (at->past)
 		take(&a->past, at->past, at->npast);
@@ -235,6 +293,19 @@ void past_enter(struct avg *a)
 		return;
 	free(a->was);
 	a->was = a->follower ? xmemdup(&a->past, sizeof a->past) : NULL;
+}
+
+/* To a point of its own. What it follows may have left its history since. */
+static bool went_back(struct avg *a, const struct history *mine, const struct avg_point *to, uint64_t *ret_common)
+{
+	const struct past *newest = nth(mine, 1), *now = nth(&a->past, 1);      /* the same: it was not welcomed yet */
+	bool follows = a->was && (now->epoch != newest->epoch || memcmp(now->mark, newest->mark, PAST_MARK));
+	tail_keep(a, mine, to);
+	if (!follows || !tail_left(a))
+		return false;
+	*ret_common = a->tail_same;
+	tail_drop(a);
+	return true;
 }
 
 bool avg_given(struct avg *a, const struct avg_point *at, uint64_t *ret_common)
@@ -249,12 +320,18 @@ bool avg_given(struct avg *a, const struct avg_point *at, uint64_t *ret_common)
 		avg_past_of(a, &told);
 	buf_put(&b, at->past ? at->past : told.past, at->past ? at->npast : told.npast);
 	avg_point_done(&told);
-	if (!b.len || leads(mine, at) || PLANTED(BASE_AS_SAID)) {
+	if (leads(mine, at)) {
+		buf_free(&b);
+		return went_back(a, mine, at, ret_common);
+	}
+	if (!b.len || PLANTED(BASE_AS_SAID)) {
 		buf_free(&b);
 		return false;
 	}
-	*ret_common = common(mine, b.p, b.len);
-	bool lost = held(mine) && *ret_common < nth(mine, 1)->epoch;
+	const struct history *had = a->tail ? a->tail : mine;
+	*ret_common = common(had, b.p, b.len);
+	bool lost = held(had) && *ret_common < nth(had, 1)->epoch;
+	tail_drop(a);
 	struct history *now = xcalloc(1, sizeof *now);
 	take(now, b.p, b.len);
 	buf_free(&b);
@@ -263,17 +340,14 @@ bool avg_given(struct avg *a, const struct avg_point *at, uint64_t *ret_common)
 	return lost;
 }
 
-/* The history that is followed now, and one of this peer's that does not lead to the point. What comes after `last` is
- * of the new one already. */
-static void left_behind(struct avg *a, const struct history *h, uint64_t last, const void *past, size_t n)
+/* The history that is followed now, and this peer's own, which does not lead to the point. */
+static void left_behind(struct avg *a, const void *past, size_t n)
 {
-	uint64_t both;
-	if (!held(h) || (both = common(h, past, n)) >= nth(h, 1)->epoch || (a->forked_pending && both >= a->forked))
-		return;
-	a->forked = both;
-	a->forked_last = last;
-	a->forked_pending = true;
-	kick(a);
+	const struct history *h = a->tail ? a->tail : a->was;
+	uint64_t both = held(h) ? common(h, past, n) : 0;
+	if (held(h) && both < nth(h, 1)->epoch)
+		parted(a, both, nth(h, 1)->epoch);
+	tail_drop(a);
 }
 
 void past_welcomed(struct avg *a, const void *past, size_t n)
@@ -282,11 +356,10 @@ void past_welcomed(struct avg *a, const void *past, size_t n)
 	if (p->epoch != a->point.epoch || memcmp(p->mark, a->point.prev, PAST_MARK)) {
 		if (!a->was)
 			a->was = xmemdup(&a->past, sizeof a->past);
-		a->past.n = 0;
-		past_add(a);
+		begin_at_point(a);
 	}
 	if (a->was && n && !a->follower) {      /* else its state is what it was, and goes when another is given */
-		left_behind(a, a->was, nth(a->was, 1)->epoch, past, n);
+		left_behind(a, past, n);
 		free(a->was);
 		a->was = NULL;
 	}

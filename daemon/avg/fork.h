@@ -4,7 +4,9 @@
 #include "avg/int.h"
 
 /* avg.past leads to avg.point. avg.was is what led to the state that the owner holds, when that is another history: it
- * follows, or has entered where its own does not lead, and nobody has told yet what does. NULL: it is avg.past. */
+ * follows, or has entered where its own does not lead, and nobody has told yet what does. NULL: it is avg.past.
+ * avg.tail is its own history when it has gone back to an earlier point of that: what it has made since is lost when
+ * another COMMIT comes in its place; up to tail_same none has. */
 
 void past_add(struct avg *a);                    /* the point */
 const struct past *past_of(const struct avg *a, uint64_t epoch);        /* NULL: not known (any more) */

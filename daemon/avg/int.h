@@ -91,6 +91,10 @@ struct mate {
 	uint32_t left;                          /* avg.gen when it left, and counts among the last commit's no more */
 	unsigned unfits;                        /* so often since it led a commit */
 	bool elsewhere;                         /* it goes on in another history: does not lead before it is in this */
+	uint8_t began[DIGEST];                  /* the last BEGIN of its own that was not taken here */
+	/* avg.gen when it began a round while one of its own was under way here; at so many points since it led a commit
+	 * without that, and when it did last */
+	uint32_t over; unsigned overs; uint64_t over_us;
 	unsigned idle;                          /* rounds in a row that it was in time for with no samples */
 	unsigned unacked; uint64_t unacked_epoch; /* how late with its ACKs of late (lead.c): not waited for before that */
 	unsigned alone;                         /* rounds in a row that it was left out of, since it complained */
@@ -138,7 +142,7 @@ struct avg {
 	uint64_t forked, forked_last; bool forked_pending;
 	bool lost_pending; enum avg_why lost_why; struct id lost_donor; uint64_t lost_epoch;
 	unsigned unreachable; uint64_t heard_us;        /* who did not answer since avg_enter; when somebody did */
-	struct avg_point point; struct history past, *was /* fork.h */;
+	struct avg_point point; struct history past, *was, *tail /* fork.h */; uint64_t tail_same;
 	uint32_t expects; uint64_t expects_until_us, expects_told_us;   /* members that are waited for after a restart */
 	uint32_t anew;                          /* gen at which a minority's round was begun anew */
 	uint32_t term, n_last;                  /* members of the last commit that counted */
@@ -295,6 +299,8 @@ void roster_lead(struct avg *a, struct mate *to /* NULL: nobody */);
 bool roster_before(const struct avg *a, const struct mate *m);
 /* At one point and in one term, should m lead rather than that one? m is heard now. */
 bool roster_rather(const struct avg *a, const struct mate *m, const struct mate *than);
+#define OVERS 3
+#define OVERS_US (60 * SECOND)                   /* after so many: it does not lead for so long */
 void roster_unfit(struct avg *a, struct mate *m, const char *why);      /* it does not lead at this point any more */
 void roster_pass_over(struct avg *a, struct mate *m, const char *why); /* the same, and another leads already */
 void roster_elsewhere(struct avg *a, struct mate *m);   /* nor at those behind it */
@@ -453,6 +459,7 @@ void room_came(struct avg *a, struct mate *m);  /* m is at this point */
 const struct body *early_on(const struct avg *a, const struct body *c); /* decided here, not applied: c stands on it */
 bool early_begin(struct avg *a, const struct body *b, struct request *req /* kept when true */);
 void early_begin_drop(struct avg *a);
+void forked_tell(struct avg *a);                /* event.c: the owner hears what it has lost, when it has */
 void early_begun(struct avg *a);                /* member.c: no round is under way: the BEGIN that was kept */
 void early_next(struct avg *a);                 /* apply.c: the point is another: the round that stands on it */
 void early_drop(struct avg *a);

@@ -27,7 +27,7 @@ static void tell_change(struct run *r, const json_t *row, uint64_t common, uint6
 void run_discard(struct run *r, uint64_t common, uint64_t last)
 {
 	struct store *s = r->rs->ctx.store;
-	uint64_t made = r->point.epoch < last ? r->point.epoch : last;
+	uint64_t made = last < INT64_MAX ? last : r->point.epoch;       /* the point may be an earlier one again */
 	json_t *rows, *row;
 	size_t i;
 	if (made > common)

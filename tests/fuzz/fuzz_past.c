@@ -124,6 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	whole(a);
 	tell(a);
 	free(a->was);
+	free(a->tail);
 	free(a);
 	return 0;
 }

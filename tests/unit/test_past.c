@@ -39,6 +39,7 @@ static struct avg *peer(uint64_t from, uint64_t parted, uint64_t b, uint64_t to)
 static void done(struct avg *a)
 {
 	free(a->was);
+	free(a->tail);
 	free(a);
 }
 
@@ -48,6 +49,15 @@ static void move(struct avg *a, const struct avg *to)
 	a->point.epoch = to->point.epoch;
 	a->point.samples = to->point.samples;
 	memcpy(a->point.prev, to->point.prev, DIGEST);
+}
+
+/* It makes the epoch that the other has made. */
+static void follow(struct avg *a, const struct avg *as, uint64_t epoch)
+{
+	a->point.epoch = a->point.samples = epoch;
+	memset(a->point.prev, 0, DIGEST);
+	memcpy(a->point.prev, past_of(as, epoch)->mark, PAST_MARK);
+	past_add(a);
 }
 
 static void forks(void **state)
@@ -181,6 +191,58 @@ static void given(void **state)
 	}
 }
 
+/* A state of its own history, from before its newest: nothing is lost by that. What comes on top of it then is what was
+ * there, or its owner hears from where on it is not; also when it has passed while this peer only followed. */
+static void back(void **state)
+{
+	for (unsigned k = 0; k < 8; k++) {
+		bool other = k & 1, follows = k & 2, before = k & 4;    /* before: it has passed when the state comes */
+		struct avg *x = peer(0, 100, 1, 20), *y = peer(0, 17, other ? 2 : 0, 25), *z = peer(0, 100, 1, 15);
+		struct avg_point at = point_of(z);
+		struct buf b = { 0 };
+		uint64_t common = 0;
+		bool lost;
+		x->follower = follows;
+		past_enter(x);
+		if (before && follows) {
+			past_put(z, &b);
+			move(x, z);
+			past_welcomed(x, b.p, b.len);
+			for (uint64_t e = 16; e <= 25; e++)
+				follow(x, y, e);
+		}
+		assert_false(x->forked_pending);
+		if (k % 3 == 1) {               /* once more before it goes on */
+			lost = avg_given(x, &at, &common);
+			x->follower = false;
+			if (!lost && !(before && follows)) {
+				avg_point_copy(&x->point, &at);
+				past_enter(x);
+			}
+		}
+		lost = avg_given(x, &at, &common);
+		assert_int_equal(lost, before && follows && other);
+		assert_true(!lost || common == 17);
+		x->follower = false;
+		if (!(before && follows)) {
+			avg_point_copy(&x->point, &at);
+			past_enter(x);
+			for (uint64_t e = 16; e <= 25; e++) {
+				follow(x, y, e);
+				assert_int_equal(x->forked_pending, other && e > 17);
+			}
+			assert_true(!other || (x->forked == 17 && x->forked_last == 20));
+		}
+		assert_null(x->tail);
+		buf_free(&b);
+		avg_point_done(&at);
+		avg_point_done(&x->point);
+		done(x);
+		done(y);
+		done(z);
+	}
+}
+
 /* Of one who does not tell: the first who does is believed, not the first who says nothing. */
 static void not_told(void **state)
 {
@@ -272,6 +334,7 @@ static void garbage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(forks), cmocka_unit_test(leaps), cmocka_unit_test(given),
-		cmocka_unit_test(not_told), cmocka_unit_test(with_the_point), cmocka_unit_test(garbage) };
+		cmocka_unit_test(back), cmocka_unit_test(not_told),
+		cmocka_unit_test(with_the_point), cmocka_unit_test(garbage) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
