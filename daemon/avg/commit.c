@@ -30,6 +30,13 @@ static void next_grant(struct avg *a, struct mate *m, const struct ranges *claim
 		ledger_cut(taken, a->conf.data_limit, want - have, pieces > ret->n ? pieces - ret->n : 1, ret);
 }
 
+/* Was a member before this round, or is there: a leader may have named anybody in its BEGIN. */
+static bool is_met(const struct avg *a, const struct mate *m)
+{
+	struct peer_info info;
+	return m == a->me || !m->fresh || PLANTED(NOBODY_MET) || (net_peer(a->net, &m->id, &info) && info.last_seen_us);
+}
+
 static void member_of(struct round *r, struct body *c, struct mate *m, size_t i, bool listed)
 {
 	struct wire_member *w = &c->m[c->n++];
@@ -40,8 +47,10 @@ static void member_of(struct round *r, struct body *c, struct mate *m, size_t i,
 		*w = r->b.m[i];
 	w->grant = w->claimed = (struct ranges){ 0 };
 	w->flags &= (uint8_t)~(MATE_IN | MATE_GONE | MATE_NEW | MATE_READY);
-	if (!m || !m->live || !m->member)
+	if (!m || !m->live || !m->member || !is_met(r->a, m))
 		w->flags |= MATE_GONE;
+	else if (m->fresh && !(listed && l->m[i].is_ready) && !PLANTED(NEW_ONCE))
+		w->flags |= MATE_NEW;           /* until it has taken part: it may only ask to be let in */
 	if (listed && l->m[i].is_ready && !(w->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD | MATE_GONE)))
 		w->flags |= MATE_READY;
 	uint64_t samples = !listed ? 0 : PLANTED(LEFT_OUT_COUNTED) ? l->m[i].ready.samples : l->samples[i];

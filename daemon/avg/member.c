@@ -102,12 +102,15 @@ static int begin_check(struct avg *a, const struct body *b, const struct request
 }
 
 /* Two leaders of one term began the same epoch (one of them elected by a peer that has lost sight of the other): the
- * one that comes first in the order counts. */
-static bool better(const struct avg *a, const struct round *old, const struct body *b)
+ * one that comes first in the order counts. The same one begins again when the round before came to nothing: whom it
+ * had left out has not heard so. */
+static bool better(const struct avg *a, const struct round *old, const struct body *b, const uint8_t *id)
 {
 	struct mate *x = mate_find(a, &b->leader), *y = mate_find(a, &old->b.leader);
 	if (b->term != old->b.term)
 		return b->term > old->b.term;
+	if (id_eq(&b->leader, &old->b.leader))
+		return !round_spent(a, id);
 	return x && (!y || !y->live || memcmp(x->order, y->order, 32) < 0);
 }
 
@@ -121,6 +124,21 @@ static void learn_hashes(struct avg *a, const struct body *b)
 	}
 }
 
+/* Once it may have left this peer out of the round before, and have ended that without a word to it; not in one epoch
+ * after the other. */
+static int begins_over(struct avg *a, struct mate *m, struct err *e)
+{
+	bool again = m->over == a->gen;
+	m->over = a->gen;
+	m->over_us = now_of(a);
+	m->overs += !again;
+	if ((!again && m->overs < OVERS) || PLANTED(ROUNDS_OVER))
+		return 0;
+	err_set(e, ERR_AUTH, "it begins one round over the other, and ends none");
+	roster_unfit(a, m, e->text);
+	return -1;
+}
+
 static int begin_new(struct avg *a, struct request *req, struct body *b, const uint8_t *id,
 	const struct term_claim *t, struct err *e)
 {
@@ -130,8 +148,10 @@ static int begin_new(struct avg *a, struct request *req, struct body *b, const u
 		return err_set(e, ERR_STATE, "this peer came after that round began");
 	if (old && (old->commit || old->fail))
 		return err_set(e, ERR_BUSY, "the round before is not over here");
-	if (old && !better(a, old, b))
+	if (old && !better(a, old, b, id))
 		return err_set(e, ERR_STATE, "another round of this epoch is under way");
+	if (old && id_eq(&old->b.leader, &b->leader) && begins_over(a, from, e))
+		return -1;
 	if (old)
 		round_close(old);               /* its memory lives until the next kick */
 	struct round *r = round_new(a, b, req->f.blob, req->f.blob_len, e);
@@ -152,6 +172,20 @@ static int begin_new(struct avg *a, struct request *req, struct body *b, const u
 	return 0;
 }
 
+/* Whoever leads another part of the swarm begins before it commits: its COMMIT is refused here, and not forged. */
+static void not_taken(struct avg *a, const struct body *b, const struct id *from, const uint8_t *id)
+{
+	struct mate *m = id_eq(&b->leader, from) ? mate_find(a, from) : NULL;
+	if (m)
+		memcpy(m->began, id, DIGEST);
+}
+
+static bool is_elsewhere(const struct avg *a, const struct body *c)
+{
+	const struct mate *m = mate_find(a, &c->leader);
+	return m && !memcmp(m->began, c->round, DIGEST);
+}
+
 void member_begin_on(struct avg *a, struct request *req)
 {
 	struct body b;
@@ -169,6 +203,7 @@ void member_begin_on(struct avg *a, struct request *req)
 		return;
 	}
 	if (begin_check(a, &b, req, &t, &e)) {
+		not_taken(a, &b, &req->f.from, id);
 		refuse_forged(a, req, &e, false);
 	} else if (a->round && !memcmp(a->round->id, id, DIGEST)) {     /* asked again, by a successor */
 		struct round *r = a->round;
@@ -329,7 +364,10 @@ void member_commit_on(struct avg *a, struct request *req)
 			join_start(a, from);
 		if (!here)                      /* who is behind hears what others who are not say to each other */
 			e.code = ERR_STATE;     /* and decides nothing there */
-		refuse_forged(a, req, &e, false);
+		if (is_elsewhere(a, &head))
+			net_refuse(req, &e);
+		else
+			refuse_forged(a, req, &e, false);
 	} else {
 		answer_held(a, req, told_holds(a, &head, digest));
 	}

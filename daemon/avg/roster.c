@@ -121,15 +121,20 @@ static int rank(const struct mate *m)
 	return !m->member ? 0 : (m->flags & MATE_CLIENT ? 1 : 3) + (m->fresh ? 0 : 1);
 }
 
+static bool is_unfit(const struct avg *a, const struct mate *m)
+{
+	return m->unfit == a->gen || (m->overs >= OVERS && now_of(a) < m->over_us + OVERS_US);
+}
+
 static int fitness(const struct avg *a, const struct mate *m)
 {
-	return m->live && m->unfit != a->gen && !m->elsewhere && !(m->flags & MATE_FOLLOWER) ? rank(m) : 0;
+	return m->live && !is_unfit(a, m) && !m->elsewhere && !(m->flags & MATE_FOLLOWER) ? rank(m) : 0;
 }
 
 /* m says that it leads: since when it follows no more may not have come to this peer. */
 bool roster_rather(const struct avg *a, const struct mate *m, const struct mate *than)
 {
-	int x = m->unfit == a->gen ? 0 : rank(m), y = fitness(a, than);
+	int x = is_unfit(a, m) ? 0 : rank(m), y = fitness(a, than);
 	return x > y || (x && x == y && memcmp(m->order, than->order, 32) < 0);
 }
 

@@ -57,7 +57,7 @@ static void know_all(struct avg *a, const struct body *b)
 		bool known = mate_find(a, &w->id) != NULL;
 		struct mate *m = mate_make(a, &w->id);
 		if (m)                          /* who leads next depends on it: all must think the same, each of itself, too */
-			m->fresh = w->flags & MATE_NEW;
+			m->fresh = (w->flags & MATE_NEW) || !m->member;
 		if (!m || m == a->me || (w->flags & MATE_GONE))
 			continue;
 		m->live = m->live || !known || (w->flags & MATE_NEW) || believed(a, m);

@@ -117,8 +117,12 @@ static void saw(struct world *w, struct apeer *p, const struct avg_commit *c, co
 		l->newest = c->epoch;
 		l->moved_us = sim_now(l->s);
 	}
+	if (c->members > LIAR_PEERS)
+		sim_fail(w->s, "epoch %llu has %u members, and %d are here", (unsigned long long)c->epoch, c->members,
+			LIAR_PEERS);
 	for (size_t i = 0; i < c->left_out_n && l->lies && p->node == lie_author(l); i++)
-		l->left_out += !id_eq(&c->left_out[i], net_self(l->e->net));
+		for (int k = 0; k < LIAR_PEERS; k++)    /* who is nobody is not missed */
+			l->left_out += k != l->node && id_eq(&c->left_out[i], net_self(world_peer(l->w, k)->net));
 }
 
 static int only_author(struct world *w, const struct id *author, const json_t *patch, struct err *e)

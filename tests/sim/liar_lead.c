@@ -250,7 +250,8 @@ static void begin_as_leader(struct liar *l, struct apeer *v, struct body *b)
 	say_begin(l, v, b, v->avg->term);
 }
 
-/* The leader's own: to all the same, of them and of a thousand who are nobody, whose pieces one shall hold. */
+/* The leader's own: to all the same, of them and of a thousand who are nobody, members or new, whose pieces one shall
+ * hold. */
 static void begin_crowd(struct liar *l, struct apeer *v)
 {
 	struct rng was = l->rng;
@@ -258,6 +259,8 @@ static void begin_crowd(struct liar *l, struct apeer *v)
 	rng_seed(&l->rng, v->avg->point.epoch);
 	begin_body(l, v, v->avg->term, 1000, &b);
 	l->rng = was;
+	for (size_t i = LIAR_PEERS; i < b.n && v->avg->point.epoch % 2; i++)
+		b.m[i].flags = MATE_NEW;
 	for (int i = 0; i < LIAR_PEERS; i++)
 		b.m[i].id = *net_self(world_peer(l->w, (i + (int)v->avg->point.epoch) % LIAR_PEERS)->net);
 	begin_as_leader(l, v, &b);
@@ -435,10 +438,8 @@ const struct lie lies_lead[] = {
 	{ "lead", "never", LEADER, NULL, begin_never, MSEC, "unfit", .slow = 200, .still_us = 25 * SEC,
 		.long_us = 60 * SEC },
 	{ "lead", "owners", LEADER, NULL, attempt_owners, MSEC, "unfit", .slow = 4, .lags = true },
-	/* Not in the gate: those whom it tells of nobodies wait for them, and BEGINs that differ make two histories. That
-	 * nobody takes memory for them: scn_avg_bounds. */
-	{ "crowd", "same", LEADER, NULL, begin_crowd, .slow = 40, .lags = true },
-	{ "crowd", "apart", LEADER, NULL, begin_apart, .slow = 40, .lags = true },
+	{ "crowd", "same", LEADER, NULL, begin_crowd, 0, "unfit" },
+	{ "crowd", "apart", LEADER, NULL, begin_apart, 0, "forges" },
 	{ "attempt", "own", OTHERS | NEXT, NULL, attempt_own, MSEC, "forges" },
 	/* Who answers so takes no part in the attempt: what it owns is summed by another, two of the smallest deadlines
 	 * (200 ms) later, in every round. A client owns nothing. */
