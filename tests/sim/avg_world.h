@@ -93,6 +93,7 @@ void world_roles_hold(struct world *w, int n);
 void world_truth(const struct apeer *p, const struct avg_commit *c, size_t len, double *truth);
 /* Of a struct apeer: it gives up its place, fetches the state, and enters again. */
 void world_resync(void *peer, enum avg_why why, const struct id *donor, uint64_t epoch);
+void world_one(struct world *w, uint64_t limit_us);      /* until all living ones are in one history; late, or failed */
 void world_same(struct world *w);               /* sim_fail unless all living ones hold the same digest and model */
 void world_print(struct world *w);               /* to stderr */
 /* The mean of its last commit is still what it was: sim_fail. Then that of c is kept (NULL: none is). */

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "avg/fork.h"
+#include "avg/int.h"
 #include "avg_world.h"
 #include "common/hash.h"
 
@@ -177,6 +179,29 @@ void world_same(struct world *w)
 			sim_fail(w->s, "nodes %d and %d hold different models at epoch %llu", first->node, i,
 			(unsigned long long)p->point.epoch);
 	}
+}
+
+/* Does the point that one is at lead to where the other is? Who fetches a state is nowhere. */
+static bool leads_to(const struct apeer *x, const struct apeer *y)
+{
+	const struct past *p = past_of(y->avg, x->point.epoch);
+	return !x->syncing && !y->syncing && x->point.epoch <= y->point.epoch && p &&
+		!memcmp(p->mark, x->point.prev, PAST_MARK);
+}
+
+static bool is_one(struct sim *s, void *arg)
+{
+	for (int i = 0; i < sim_nodes(s); i++)
+		for (int k = 0; k < i; k++)
+			if (sim_alive(s, i) && sim_alive(s, k) && !leads_to(world_peer(arg, i), world_peer(arg, k)) &&
+					!leads_to(world_peer(arg, k), world_peer(arg, i)))
+				return false;
+	return true;
+}
+
+void world_one(struct world *w, uint64_t limit_us)
+{
+	sim_await_or(w->s, is_one, w, limit_us, "two histories");
 }
 
 void world_print(struct world *w)

@@ -69,7 +69,7 @@ static void check_mean(struct check *c, const struct ranges *fresh, const float 
 {
 	uint64_t weight = m->weight, epoch = m->point->epoch;
 	const struct world *w = c->w;
-	size_t len = w->conf.len, looks = w->part > 0 ? 40 : 4, step = len / looks ? len / looks : 1;
+	size_t len = w->conf.len, looks = w->part > 0 ? 400 : 4, step = len / looks ? len / looks : 1;
 	double apart = 0, all = 0;
 	for (size_t k = epoch % step; k < len; k += step) {
 		if (k < m->lo || k >= m->hi)

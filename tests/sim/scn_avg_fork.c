@@ -2,8 +2,6 @@
  * they parted, and both sides must say the same (daemon/avg/shown.c). */
 #include <stdlib.h>
 #include <string.h>
-#include "avg/fork.h"
-#include "avg/int.h"
 #include "avg_world.h"
 
 #define MOST 6
@@ -21,25 +19,9 @@ static struct world *grown(struct sim *s, int n, uint64_t samples)
 	return w;
 }
 
-/* Does the point that one is at lead to where the other is? */
-static bool leads_to(const struct apeer *x, const struct apeer *y)
-{
-	const struct past *p = past_of(y->avg, x->point.epoch);
-	return x->point.epoch <= y->point.epoch && p && !memcmp(p->mark, x->point.prev, PAST_MARK);
-}
-
-static bool one(struct sim *s, void *arg)
-{
-	for (int i = 0; i < sim_nodes(s); i++)
-		for (int k = 0; k < i; k++)
-			if (!leads_to(world_peer(arg, i), world_peer(arg, k)) && !leads_to(world_peer(arg, k), world_peer(arg, i)))
-				return false;
-	return true;
-}
-
 static void become_one(struct world *w)
 {
-	sim_await_or(w->s, one, w, 20 * SEC, "two histories");
+	world_one(w, 20 * SEC);
 	world_go_on(w, 3);
 	world_free(w);
 }

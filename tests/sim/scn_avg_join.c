@@ -194,6 +194,7 @@ static void scn_orphans(struct sim *s)
 	sim_run_for(s, rng_below(sim_rng(s), 400 * MSEC));
 	sim_kill(s, 0);
 	world_run_to(w, world_newest(w) + 1, 8 * SEC);
+	world_one(w, 20 * SEC);
 	world_same(w);
 	world_free(w);
 }
