@@ -67,7 +67,8 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 		.minority = c->minority, .target = r->spec->mode.any || r->spec->mode.steps ? 0 : v.target };
 	r->commits[c->epoch % RUN_POINTS] = r->commit;
 	int rc = FAILPOINT(r->rs->ctx.env, "run.commit.keep") < 0 ? err_set(&e, ERR_NOMEM, "a fail point") :
-		trainer_commit(r->trainer, c->epoch, mean, c->lease, run_crew_counted(r, c), r->point.params, &e);
+		trainer_commit(r->trainer, c->epoch, mean, c->lease, run_crew_counted(r, c), c->weight,
+			r->point.params, &e);
 	if (rc && (e.code == ERR_LIMIT || e.code == ERR_NOMEM) && r->state == RUN_TRAIN && !r->crew) {
 		run_log(r, LOG_WARN_, "run.resync", "epoch %llu: %s: fetching the state", (unsigned long long)c->epoch, e.text);
 		r->sync_whole = false;

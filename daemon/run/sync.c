@@ -210,7 +210,8 @@ static void replay(struct sync *s)
 			again(s, "a commit between the state and the present is missing");
 			return;
 		}
-		if (trainer_commit(r->trainer, k->epoch, k->mean, k->lease, 0, k->point.params, &e))
+		if (trainer_commit(r->trainer, k->epoch, k->mean, k->lease, 0, k->point.samples - r->point.samples,
+				k->point.params, &e))
 			again(s, e.text);
 		return;
 	}

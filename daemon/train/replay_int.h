@@ -40,7 +40,7 @@ struct begun { uint64_t op; bool there, batch, vec; struct vec_env v; uint32_t n
 /* to: the round that its commit names, which may have counted it; NULL: that did not come. past: what is given to that
  * epoch from now on is another's. */
 struct gift { struct list link; uint64_t epoch, samples; struct round *to; bool counted, past; real *x; };
-struct told { struct list link; struct round *round; uint64_t epoch, samples, target, version; bool flew;
+struct told { struct list link; struct round *round; uint64_t epoch, samples, target, batch, version; bool flew;
 	double hyper[OPTIM_KEYS_MAX], clip_norm; };
 /* of a state */
 struct image { struct list link; uint64_t epoch; uint8_t digest[STATE_DIGEST]; void *block; size_t bytes; };

@@ -86,7 +86,7 @@ static void vec_env(const struct replayer *r, const struct peer *p, struct vec_e
 		.settings = { s->nsettings, s->setting } };
 	round_part_of(s, r->model, epoch, &ret->part_lo, &ret->part_n);
 	memcpy(ret->hyper, c ? c->hyper : p->hyper, sizeof(ret->hyper));
-	ret->hyper[0] = round_lr_of(s, ret->hyper[0], c ? c->target : p->target, epoch);
+	ret->hyper[0] = round_lr_of(s, ret->hyper[0], c ? c->batch : p->target, epoch);
 	memcpy(ret->state, r->used, sizeof(ret->state));
 }
 
@@ -305,6 +305,7 @@ static int take_commit(struct replayer *r, struct peer *p, const json_t *j, stru
 	*c = (struct told){ .round = round, .epoch = epoch, .samples = replay_number(j, "samples"),
 		.target = replay_number(j, "target"), .version = replay_number(j, "flew"),
 		.flew = json_object_get(j, "flew") != NULL };
+	c->batch = json_object_get(j, "batch") ? replay_number(j, "batch") : c->target;
 	if (numbers(r, j, c->hyper, &c->clip_norm, e) < 0 || decide(r, p, c, e) < 0) {
 		free(c);
 		return -1;

@@ -183,9 +183,10 @@ void trainer_grant(struct trainer *t, const struct ranges *grant);
 void trainer_begin(struct trainer *t, uint64_t epoch);
 /* The round made epoch. mean: trainer_contribution_len() reals, which are read there while the trainer keeps `lent`;
  * NULL: during the call, unless it is what this peer has contributed. live: the hyperparameters of this step.
- * my_samples 0: this peer's contribution was left out and is dropped. A follower calls it without begin. */
+ * my_samples 0: this peer's contribution was left out and is dropped. counted: samples of all whose mean it is; 0: not
+ * said, the target. A follower calls it without begin. */
 int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, struct lease *lent, uint64_t my_samples,
-	const json_t *live, struct err *e);
+	uint64_t counted, const json_t *live, struct err *e);
 /* Room for a mean, out of what a plan has reserved for it; NULL: there is no memory. */
 struct lease *trainer_room(struct trainer *t, size_t bytes);
 void trainer_failed(struct trainer *t, uint64_t epoch);

@@ -41,7 +41,8 @@ double round_lr(const struct trainer *t)
 {
 	const struct commit *c = t->applying;
 
-	return round_lr_of(t->s, c ? c->hyper[0] : t->hyper[0], c ? c->target : t->target, epoch_of(t));
+	return round_lr_of(t->s, c ? c->hyper[0] : t->hyper[0], c ? c->batch : t->batch ? t->batch : t->target,
+		epoch_of(t));
 }
 
 bool trainer_needs_swarm(const struct trainer *t)

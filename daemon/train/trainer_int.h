@@ -33,7 +33,7 @@ struct commit {                                 /* a commit that is to be applie
 	struct ranges claimed;
 	bool flew; uint64_t version;            /* it decides what is in trainer.flight, with that version */
 	double loss;                            /* sum over them */
-	double hyper[OPTIM_KEYS_MAX], clip_norm; uint64_t target;
+	double hyper[OPTIM_KEYS_MAX], clip_norm; uint64_t target, batch;        /* batch: what the rate is scaled with */
 	/* Where mean lies, until the SUMs have it. NULL: it has, or there is none. */
 	float *mean; size_t bytes; struct lease *lease;
 };
@@ -130,6 +130,7 @@ struct trainer {
 	bool used[OPTIM_STATES_MAX]; int nused;
 	double hyper[OPTIM_KEYS_MAX], clip_norm; bool counts;
 	uint64_t target;                        /* target batch that is being worked for */
+	uint64_t batch;                         /* the last commit's, where the rate follows who was in it */
 	uint64_t epoch;
 	/* execution */
 	struct exec *x;

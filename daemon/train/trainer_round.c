@@ -11,18 +11,21 @@
 #include "train/trainer_int.h"
 
 /* For the replay: what the step was made with. flew: it decides what flies, a gradient of the parameters of that epoch;
- * then: the target from now on, when it is another. */
+ * batch: what the rate is scaled with, when that is not the target; then: the target from now on, when it is
+ * another. */
 static void log_commit(struct trainer *t, const struct commit *c)
 {
-	char hyper[TRAINER_HYPER], flew[40] = "", then[40] = "";
+	char hyper[TRAINER_HYPER], flew[40] = "", then[40] = "", batch[40] = "";
 
 	if (c->flew)
 		(void)snprintf(flew, sizeof(flew), ",\"flew\":%llu", (unsigned long long)c->version);
 	if (t->target != c->target)
 		(void)snprintf(then, sizeof(then), ",\"then\":%llu", (unsigned long long)t->target);
+	if (c->batch != c->target)
+		(void)snprintf(batch, sizeof(batch), ",\"batch\":%llu", (unsigned long long)c->batch);
 	trainer_line(t, "\"ev\":\"commit\",\"epoch\":%llu,\"samples\":%llu,\"target\":%llu,\"clip_norm\":\"%a\","
-		"\"hyper\":[%s]%s%s", (unsigned long long)c->epoch, (unsigned long long)c->samples,
-		(unsigned long long)c->target, c->clip_norm, trainer_hyper_text(t, c->hyper, hyper), flew, then);
+		"\"hyper\":[%s]%s%s%s", (unsigned long long)c->epoch, (unsigned long long)c->samples,
+		(unsigned long long)c->target, c->clip_norm, trainer_hyper_text(t, c->hyper, hyper), flew, then, batch);
 }
 
 static void log_applied(struct trainer *t, uint64_t epoch, const uint8_t digest[TRAINER_DIGEST])
@@ -175,7 +178,7 @@ static struct commit *commit_new(struct trainer *t, uint64_t epoch, bool mine)
 	c->loss = NAN;
 	memcpy(c->hyper, t->hyper, sizeof(c->hyper));
 	c->clip_norm = t->clip_norm;
-	c->target = t->target;
+	c->target = c->batch = t->target;
 	grow_decided(t, mine);
 	if (round_carries(t) && (t->given || !t->s->mode.any)) {
 		flight_decide(t, c, mine);
@@ -212,7 +215,7 @@ static int keep_mean(struct trainer *t, struct commit *c, const float *mean, str
 }
 
 int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, struct lease *lent, uint64_t my_samples,
-	const json_t *live, struct err *e)
+	uint64_t counted, const json_t *live, struct err *e)
 {
 	size_t bytes = trainer_round_len(t) * sizeof(real);
 	bool left = t->seat.flush && !my_samples;       /* its unit was left out of an epoch, and is at work */
@@ -231,6 +234,7 @@ int trainer_commit(struct trainer *t, uint64_t epoch, const float *mean, struct 
 		t->target = spec_live_target(t->s, live);
 	c = commit_new(t, epoch, my_samples > 0);
 	c->target = target;
+	c->batch = t->s->schedule.track && counted ? counted : target;
 	if (my_samples)
 		c->samples = my_samples;
 	c->bytes = bytes;
@@ -292,6 +296,7 @@ void round_applied(struct trainer *t, const uint8_t digest[TRAINER_DIGEST])
 	t->applying = NULL;
 	t->agreed = t->stepping = false;
 	t->epoch = c->epoch;
+	t->batch = t->s->schedule.track ? c->batch : 0;
 	if (t->seat.is)
 		seat_applied(t, c->target, c->samples > 0);
 	log_applied(t, t->epoch, digest);

@@ -1,13 +1,17 @@
 #!/bin/bash
 # Every way to average, on three daemons that train digits: delayed gradients and steps, local updates with the delta
 # rule, averaging every n target batches, one batch of every peer a step, every k steps, without waiting, DiLoCo. In each
-# of them one is killed and comes back. All learn, and whoever commits an epoch has the same commit.
+# of them one is killed and comes back; a rate that follows the peers does so. All learn, and whoever commits an epoch has the same commit.
 . "$(dirname "$0")/lib.sh"
 data=$root/tests/data
 spec() {        # NAME STRATEGY AVERAGING [ORDER]
 	digits_spec "d['name'], d['strategy'], d['averaging'] = '$1', '$2', json.loads('{$3}')" \
 		'd["local"], d["validation"] = {"batch": 32, "checkpoint_every": 10}, {"every": 5}' \
-		"d['data']['order'] = '${4:-ledger}'" 'd["model"].insert(0, {"type": "sleep", "fwd_ms": 5})'
+		"d['data']['order'] = '${4:-ledger}'" "if d['name'] == 'plain': d['schedule'].update(base_batch=64, track='peers')" \
+		'd["model"].insert(0, {"type": "sleep", "fwd_ms": 5})'
+}
+rate() {        # NAME PEERS: of its last step, which had 32 samples of each
+	json "$1" lr run show "$run" | python3 -c 'import sys; sys.exit(float(sys.stdin.read()) != 0.003 * (32 * int(sys.argv[1]) / 64))' "$2"
 }
 ended() { json_is stopped "$1" state run show "$2"; }
 
@@ -21,7 +25,9 @@ mode() {
 	for n in b c; do wait_for 20 joined $n; done
 	expect "$equality" json a equality run show "$name"
 	for n in a b c; do wait_for 30 members $n 3; done
+	[ "$name" != plain ] || wait_for 30 rate a 3
 	daemon_kill c
+	[ "$name" != plain ] || wait_for 30 rate a 2
 	at=$(epoch a)
 	wait_for 30 past a $((at + 5))
 	daemon_start c --join "$(address a)"

@@ -53,7 +53,7 @@ static inline void commit(struct kit *k, const real *mean, uint64_t samples)
 {
 	struct err e;
 
-	if (trainer_commit(k->t, ++k->epoch, (const void *)mean, NULL, samples, NULL, &e) < 0)
+	if (trainer_commit(k->t, ++k->epoch, (const void *)mean, NULL, samples, 0, NULL, &e) < 0)
 		fail_msg("%s", e.text);
 	assert_true(sim_run_until(k->sim, applied, k, 10000000));
 	assert_false(k->broken);

@@ -48,7 +48,7 @@ static inline void answer(struct timer *tm)
 		return;
 	}
 	r->epoch++;
-	if (trainer_commit(r->t, r->epoch, r->x, NULL, r->contributed, NULL, &e) < 0)
+	if (trainer_commit(r->t, r->epoch, r->x, NULL, r->contributed, 0, NULL, &e) < 0)
 		fail_msg("commit: %s", e.text);
 }
 

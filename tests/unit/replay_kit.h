@@ -222,7 +222,7 @@ static inline void stray(struct swarm *w, struct life *l)
 			say(l, line);
 			l->k.epoch++;
 			w->strays++;
-			if (trainer_commit(l->k.t, l->k.epoch, mean, NULL, l->k.contributed, values, &e) < 0)
+			if (trainer_commit(l->k.t, l->k.epoch, mean, NULL, l->k.contributed, l->k.contributed, values, &e) < 0)
 				fail_msg("%s", e.text);
 			catch_up(w, l);
 		} else {
@@ -307,6 +307,7 @@ static inline void looked(void *arg, struct snapshot *s, const struct err *e)
 
 static inline void commit(struct swarm *w, const real *mean, const char *line)
 {
+	uint64_t total = 0;
 	json_t *values;
 	struct err e;
 
@@ -315,6 +316,8 @@ static inline void commit(struct swarm *w, const real *mean, const char *line)
 	if (w->target && any(w, 8) == 0)
 		w->target = 64 + 8 * (int)any(w, 8);
 	values = live(w);
+	for (unsigned i = 0; i < w->n; i++)
+		total += w->m[i].lives ? w->m[i].samples : 0;
 	for (unsigned i = 0; i < w->n; i++) {
 		struct life *l = &w->m[i];
 
@@ -323,7 +326,7 @@ static inline void commit(struct swarm *w, const real *mean, const char *line)
 		work(w, l, any(w, 900));
 		say(l, line);
 		l->k.epoch++;
-		if (trainer_commit(l->k.t, w->epoch + 1, mean, NULL, l->samples, values, &e) < 0)
+		if (trainer_commit(l->k.t, w->epoch + 1, mean, NULL, l->samples, total, values, &e) < 0)
 			fail_msg("%s", e.text);
 		if (any(w, 3) == 0) {
 			sim_run_for(l->k.sim, any(w, 30));

@@ -266,7 +266,7 @@ static void test_async(void **state)
 				mean[p] = given ? k.x[p] : (real)0.01;
 			counted += k.contributed;
 			k.epoch++;
-			if (trainer_commit(k.t, k.epoch, (const void *)mean, NULL, k.contributed, NULL, &e) < 0)
+			if (trainer_commit(k.t, k.epoch, (const void *)mean, NULL, k.contributed, 0, NULL, &e) < 0)
 				fail_msg("%s", e.text);
 			commit(&quiet, mean, 0);
 			sim_run_for(k.sim, 300);
@@ -308,7 +308,7 @@ static void left_out(const char *strategy, const char *averaging)
 				assert_true(sim_run_until(k.sim, contributed, &k, 1000000));
 			sim_run_for(k.sim, at);
 			k.epoch++;
-			if (trainer_commit(k.t, k.epoch, (const void *)mean, NULL, r == 1 ? 0 : k.contributed, NULL, &e) < 0)
+			if (trainer_commit(k.t, k.epoch, (const void *)mean, NULL, r == 1 ? 0 : k.contributed, 0, NULL, &e) < 0)
 				fail_msg("%s", e.text);
 			if (!sim_run_until(k.sim, applied, &k, 1000000))
 				fail_msg("commit %llu, %llu us after BEGIN, is never applied", (unsigned long long)r + 1,
@@ -366,12 +366,52 @@ static void test_async_paused(void **state)
 	kit_close(&k);
 }
 
+/* Row B04: base * B / base_batch, exactly, B the samples of every commit: who comes and goes changes the rate of the
+ * next step, and of that one only. */
+static void test_track(void **state)
+{
+	static const uint64_t counted[] = { 64, 64, 128, 96, 1, 24, 24, 1000 };
+	const char *sgd = "{\"name\":\"sgd\",\"lr\":0.25},\"schedule\":{\"base_batch\":48,\"track\":\"peers\"}";
+	struct kit k;
+
+	open_peer(&k, sgd, "allreduce", "", 8);
+	size_t n = trainer_model(k.t)->nparam, bytes;
+	real *mean = calloc(n, sizeof(*mean)), *was = malloc(n * sizeof(*was));
+
+	kit_grant(&k, 0, 100000);
+	trainer_start(k.t);
+	for (size_t i = 0; i < sizeof counted / sizeof *counted; i++) {
+		double lr = 0.25 * ((double)counted[i] / 48);
+		struct trainer_view v;
+		struct err e;
+
+		begin(&k, i);
+		memcpy(was, trainer_state(k.t, &bytes), n * sizeof(*was));
+		for (size_t p = 0; p < n; p++)
+			mean[p] = (real)(p % 7) - 3;
+		if (trainer_commit(k.t, ++k.epoch, (const void *)mean, NULL, k.contributed, counted[i], NULL, &e) < 0)
+			fail_msg("%s", e.text);
+		assert_true(sim_run_until(k.sim, applied, &k, 10000000));
+		trainer_view(k.t, &v);
+		assert_true(v.lr == lr);
+		const real *now = trainer_state(k.t, &bytes);
+		for (size_t p = 0; p < n; p++) {
+			double step = lr * (double)mean[p];
+
+			assert_true(fabs((double)(was[p] - now[p]) - step) <= 1e-6 * (1 + fabs(step)));
+		}
+	}
+	free(mean);
+	free(was);
+	kit_close(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_serial), cmocka_unit_test(test_death), cmocka_unit_test(test_sync_every),
 		cmocka_unit_test(test_diloco), cmocka_unit_test(test_diloco_joins), cmocka_unit_test(test_async),
-		cmocka_unit_test(test_async_paused), cmocka_unit_test(test_left_out),
+		cmocka_unit_test(test_async_paused), cmocka_unit_test(test_left_out), cmocka_unit_test(test_track),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

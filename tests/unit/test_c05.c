@@ -47,7 +47,7 @@ static void round_(struct kit *k, uint64_t epoch, const unsigned *batches)
 		vec_mean_add(&k[i].par, len, (double)k[i].contributed / total, k[i].x, mean, i == 0);
 	for (int i = 0; i < PEERS; i++) {
 		k[i].epoch++;
-		if (trainer_commit(k[i].t, k[i].epoch, (const void *)mean, NULL, k[i].contributed, NULL, &e) < 0)
+		if (trainer_commit(k[i].t, k[i].epoch, (const void *)mean, NULL, k[i].contributed, 0, NULL, &e) < 0)
 			fail_msg("%s", e.text);
 		assert_true(sim_run_until(k[i].sim, applied, &k[i], 10000000));
 		assert_memory_equal(k[i].digest[k[i].epoch], k[0].digest[k[i].epoch], TRAINER_DIGEST);
@@ -128,7 +128,7 @@ static void test_part_and_meet(void **state)
 			struct err e;
 			for (int i = 0; i < PEERS; i++) {
 				k[i].epoch++;
-				assert_int_equal(trainer_commit(k[i].t, k[i].epoch, (const void *)word, NULL, 0, NULL, &e), 0);
+				assert_int_equal(trainer_commit(k[i].t, k[i].epoch, (const void *)word, NULL, 0, 0, NULL, &e), 0);
 				assert_true(sim_run_until(k[i].sim, applied, &k[i], 10000000));
 				k[i].applied = k[i].epoch = epoch + 1;
 			}

@@ -58,7 +58,7 @@ static void commit(struct kit *k, const real *mean, uint64_t samples)
 {
 	struct err e;
 
-	if (trainer_commit(k->t, ++k->epoch, (const void *)mean, NULL, samples, NULL, &e) < 0)
+	if (trainer_commit(k->t, ++k->epoch, (const void *)mean, NULL, samples, 0, NULL, &e) < 0)
 		fail_msg("%s", e.text);
 }
 

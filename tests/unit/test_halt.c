@@ -109,7 +109,7 @@ static void round_(struct kit *k, bool bad)
 	if (bad)
 		mean[21] = NAN;                                 /* of a.bias */
 	k->epoch++;
-	assert_int_equal(trainer_commit(k->t, k->epoch, mean, NULL, k->contributed, NULL, &e), 0);
+	assert_int_equal(trainer_commit(k->t, k->epoch, mean, NULL, k->contributed, 0, NULL, &e), 0);
 	assert_true(sim_run_until(k->sim, kit_reached, &g, 10000000));
 	free(mean);
 }

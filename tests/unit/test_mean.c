@@ -30,7 +30,7 @@ static void commit(struct kit *k, struct mine *m, uint64_t samples)
 {
 	struct err e;
 
-	if (trainer_commit(k->t, ++k->epoch, m->lease.p, &m->lease, samples, NULL, &e) < 0)
+	if (trainer_commit(k->t, ++k->epoch, m->lease.p, &m->lease, samples, 0, NULL, &e) < 0)
 		fail_msg("%s", e.text);
 	assert_int_equal(m->lease.refs, 2);
 	lease_put(&m->lease);
@@ -120,7 +120,7 @@ static void test_gone_alone(void **state)
 		trainer_begin(k.t, 0);
 		assert_true(sim_run_until(k.sim, contributed, &k, 60000000));
 	}
-	assert_int_equal(trainer_commit(k.t, ++k.epoch, (const void *)k.x, NULL, k.contributed, NULL, &e), 0);
+	assert_int_equal(trainer_commit(k.t, ++k.epoch, (const void *)k.x, NULL, k.contributed, 0, NULL, &e), 0);
 	trainer_free(k.t, gone, &ended);
 	k.t = NULL;
 	sim_run_for(k.sim, 1000000);

@@ -55,7 +55,7 @@ static void round_(struct swarm *w, uint64_t epoch, unsigned left_out)
 
 		w->k[i].epoch++;
 		if (trainer_commit(w->k[i].t, epoch + 1, mean, NULL,
-			(left_out >> i & 1) ? 0 : w->k[i].contributed, live, &e) < 0)
+			(left_out >> i & 1) ? 0 : w->k[i].contributed, 0, live, &e) < 0)
 			fail_msg("%s", e.text);
 		json_decref(live);
 		assert_true(sim_run_until(w->k[i].sim, applied, &w->k[i], 10000000));

@@ -66,6 +66,33 @@ static void test_scaled(void **state)
 	}
 }
 
+/* The rate follows the samples of each commit (row B04): it is the same again. */
+static void test_tracked(void **state)
+{
+	const char *min = "\"min\":0.1";
+	char spec[1200], text[1200];
+	unsigned said = 0;
+
+	for (size_t m = 0; m < MODES; m++) {
+		const char *at = strstr(spec_for(spec, modes[m].strategy, modes[m].averaging), min) + strlen(min);
+		struct replay_result r;
+		struct swarm *w;
+		struct err e;
+
+		if (strstr(spec, "local_updates") || strstr(spec, "sync_every") || strstr(spec, "diloco"))
+			continue;
+		(void)snprintf(text, sizeof(text), "%.*s,\"base_batch\":96,\"track\":\"peers\"%s", (int)(at - spec), spec, at);
+		w = run(text, 300 + (unsigned)m);
+		if (again(w, &r, &e) < 0)
+			fail_msg("%s: %s", modes[m].name, e.text);
+		assert_int_equal(r.epochs, EPOCHS);
+		for (unsigned i = 0; i < w->n; i++)
+			said += w->m[i].log && memmem(w->m[i].log, w->m[i].len, ",\"batch\":", 9);
+		over(w);
+	}
+	assert_true(said > 10);
+}
+
 /* Somebody has had a history of its own, which has lost: its rounds are run again, too, and no round of that epoch is
  * taken for another. */
 static void test_strays(void **state)
@@ -120,7 +147,7 @@ static void test_counted(void **state)
 		assert_int_equal(k.contributed, 8 * (steps(&k) - made));
 		memcpy(mean, k.x, trainer_contribution_len(k.t) * sizeof(*mean));
 		k.epoch++;
-		assert_int_equal(trainer_commit(k.t, k.epoch, mean, NULL, k.contributed, NULL, &e), 0);
+		assert_int_equal(trainer_commit(k.t, k.epoch, mean, NULL, k.contributed, 0, NULL, &e), 0);
 		made = steps(&k);
 		assert_true(sim_run_until(k.sim, applied, &k, 1000000));
 		assert_int_equal(steps(&k), made);
@@ -160,7 +187,7 @@ static void looked_at(const char *averaging, const char *strategy, bool pauses)
 		memcpy(mean, k.x, trainer_contribution_len(k.t) * sizeof(*mean));
 		sim_run_for(k.sim, 2000);
 		k.epoch++;
-		assert_int_equal(trainer_commit(k.t, k.epoch, mean, NULL, k.contributed, NULL, &e), 0);
+		assert_int_equal(trainer_commit(k.t, k.epoch, mean, NULL, k.contributed, 0, NULL, &e), 0);
 		if (!sim_run_until(k.sim, stepping, &k, 20000))
 			continue;
 		met++;
@@ -189,7 +216,8 @@ static void test_looked_at(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_modes), cmocka_unit_test(test_scaled), cmocka_unit_test(test_strays),
+		cmocka_unit_test(test_modes), cmocka_unit_test(test_scaled), cmocka_unit_test(test_tracked),
+		cmocka_unit_test(test_strays),
 		cmocka_unit_test(test_looked_at),
 		cmocka_unit_test(test_counted),
 	};

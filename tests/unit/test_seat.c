@@ -74,7 +74,7 @@ static void commit(struct kit *k)
 
 	for (size_t i = 0; i < n; i++)
 		mean[i] = 0.01f * (float)(i % 7);
-	if (trainer_commit(k->t, 1, mean, NULL, k->contributed, NULL, &e) < 0)
+	if (trainer_commit(k->t, 1, mean, NULL, k->contributed, 0, NULL, &e) < 0)
 		fail_msg("%s", e.text);
 	free(mean);
 }

@@ -41,6 +41,8 @@ static const struct { const char *theirs, *ours; } same[] = {
 	{ ALL ",\"compression\":\"none\",\"precision\":\"fp32\"", ALL },
 	{ ALL ",\"lr\":{\"schedule\":\"warmup_decay\",\"warmup\":5,\"total\":50,\"unit\":\"he\"}",
 		ALL ",\"schedule\":{\"name\":\"warmup_decay\",\"warmup\":5,\"total\":50}" },
+	{ ALL ",\"lr\":{\"scaling\":\"linear\",\"base_batch\":16,\"track\":\"target\"}",
+		ALL ",\"schedule\":{\"base_batch\":16,\"track\":\"target\"}" },
 	{ ALL ",\"lr\":{\"scaling\":\"linear\",\"base_batch\":16,\"warmup\":{\"epochs\":5,\"granularity\":\"epoch\","
 		"\"from\":\"base\"}}", ALL ",\"schedule\":{\"base_batch\":16,\"warmup\":5,\"granularity\":\"epoch\","
 		"\"warmup_from\":\"base\"}" },

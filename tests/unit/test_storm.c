@@ -222,7 +222,7 @@ static void commit(struct storm *s)
 	s->npending++;
 	s->in_round = s->contributed = false;
 	clear(s);
-	if (trainer_commit(s->k.t, ++s->k.epoch, mean, NULL, mine, NULL, &e) < 0)
+	if (trainer_commit(s->k.t, ++s->k.epoch, mean, NULL, mine, 0, NULL, &e) < 0)
 		bad(s, e.text);
 }
 

@@ -104,7 +104,7 @@ static void through_round(struct streams *s, int i, uint64_t e, const real *mean
 
 	k->granted += (uint64_t)(s->c->overlap - early);
 	assert_true(sim_run_until(k->sim, worked, k, 10000000));
-	if (trainer_commit(k->t, ++k->epoch, (const void *)mean, NULL, k->contributed, NULL, &err) < 0)
+	if (trainer_commit(k->t, ++k->epoch, (const void *)mean, NULL, k->contributed, 0, NULL, &err) < 0)
 		fail_msg("%s", err.text);
 	kit_grant(k, s->b[i].next, s->b[i].next + 1000);        /* what is committed is promised no more */
 	k->granted += (uint64_t)early;

@@ -90,7 +90,7 @@ static inline void kit_answer(struct timer *tm)
 		return;
 	}
 	k->epoch++;
-	if (trainer_commit(k->t, k->epoch, (const void *)k->x, NULL, k->contributed, NULL, &e) < 0)
+	if (trainer_commit(k->t, k->epoch, (const void *)k->x, NULL, k->contributed, 0, NULL, &e) < 0)
 		fail_msg("commit: %s", e.text);
 }
 

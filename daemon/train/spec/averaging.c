@@ -135,6 +135,18 @@ int spec_scale_fits(const struct spec *s, const struct planner_mode *mode, struc
 	return 0;
 }
 
+int spec_track_fits(const struct spec *s, const struct planner_mode *mode, struct err *e)
+{
+	if (!s->schedule.track)
+		return 0;
+	if (!strategy_find(s->strategy)->needs_swarm)
+		return err_set(e, ERR_INVALID, "schedule.track: with strategy %s nobody comes or goes", s->strategy);
+	if (mode->local)
+		return err_set(e, ERR_INVALID, "schedule.track does not go with steps of each peer's own: none of them is of "
+			"all that a commit counts; scale their rate by \"target_batch\" (track \"target\"), or average gradients");
+	return 0;
+}
+
 /* Who sums what for whom; guarded means want every contribution at one place. */
 static int read_topology(struct spec *s, const json_t *o, const struct place *at, struct err *e)
 {
@@ -192,5 +204,6 @@ int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e)
 	if (p->mode && p->mode(&(struct plan_results){ s->nsettings, s->setting }, s->plan, &s->mode, &why) < 0)
 		return place_err(&at, e, "%s", why.text);
 	return spec_topology_fits(s, &s->mode, &why) < 0 || spec_scale_fits(s, &s->mode, &why) < 0 ||
+		spec_track_fits(s, &s->mode, &why) < 0 ||
 		spec_scale_wire(s, s->codec, s->robust, &why) < 0 ? place_err(&at, e, "%s", why.text) : 0;
 }

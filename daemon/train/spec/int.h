@@ -26,6 +26,7 @@ json_t *spec_remat_json(const struct spec *s);
 int spec_topology_fits(const struct spec *s, struct planner_mode *mode, struct err *e);
 /* What a scaled loss does not go with: a gradient that has overflowed must be in everybody's mean, as it is. */
 int spec_scale_fits(const struct spec *s, const struct planner_mode *mode, struct err *e);
+int spec_track_fits(const struct spec *s, const struct planner_mode *mode, struct err *e);
 int spec_scale_wire(const struct spec *s, const json_t *codec, enum robust robust, struct err *e);       /* in rounds */
 /* Is it one of the strategy's settings, and a good value? 1: it is none. */
 int spec_mode_set(const struct spec *s, const char *key, const json_t *v, struct err *e);

@@ -90,7 +90,7 @@ static int mode_of(const struct spec *s, const struct plan_result *v, struct pla
 	*ret = (struct planner_mode){ .equality = "alone" };
 	if (p->mode && p->mode(&(struct plan_results){ p->nkeys, (struct plan_result *)v }, s->plan, ret, e) < 0)
 		return -1;
-	return spec_topology_fits(s, ret, e) < 0 ? -1 : spec_scale_fits(s, ret, e);
+	return spec_topology_fits(s, ret, e) < 0 || spec_scale_fits(s, ret, e) < 0 ? -1 : spec_track_fits(s, ret, e);
 }
 
 int spec_mode_check(const struct spec *s, const json_t *live, struct err *e)

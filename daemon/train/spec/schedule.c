@@ -149,6 +149,8 @@ static int check(const struct schedule *s, const struct place *at, struct err *e
 	if (s->from != WARMUP_ZERO && (!s->warmup || s->base_batch <= 0))
 		return place_err(at, e,
 			"\"warmup_from\" leads from lr to the scaled lr: it needs \"warmup\" and \"base_batch\"");
+	if (s->track && s->base_batch <= 0)
+		return place_err(at, e, "\"track\" says which batch the rate is scaled with: it needs \"base_batch\"");
 	if (s->from != WARMUP_ZERO && s->ops->decays)
 		return place_err(at, e, "warmup_decay rises from \"min\"; leave \"warmup_from\" out");
 	if (s->log && (!s->ops->decays || s->warmup < 2))
@@ -159,10 +161,10 @@ static int check(const struct schedule *s, const struct place *at, struct err *e
 int schedule_read(struct schedule *s, const json_t *o, struct err *e)
 {
 	static const char *const known[] = { "name", "warmup", "total", "every", "gamma", "min", "unit", "granularity",
-		"warmup_from", "warmup_form", "base_batch", NULL };
+		"warmup_from", "warmup_form", "base_batch", "track", NULL };
 	const struct place top = { "" }, at = place_key(&top, "schedule"), nm = place_key(&at, "name");
 	char name[32] = "constant", names[100];
-	int stairs, from, form;
+	int stairs, from, form, track;
 	size_t k = 0;
 
 	*s = (struct schedule){ .ops = &table[0], .gamma = 1, .unit = 1 };
@@ -178,7 +180,8 @@ int schedule_read(struct schedule *s, const json_t *o, struct err *e)
 	    read_real(o, &at, "base_batch", 1, 1e12, &s->base_batch, e) < 0 ||
 	    read_word(o, &at, "granularity", "step epoch", &stairs, e) < 0 ||
 	    read_word(o, &at, "warmup_from", "zero base constant", &from, e) < 0 ||
-	    read_word(o, &at, "warmup_form", "linear log", &form, e) < 0)
+	    read_word(o, &at, "warmup_form", "linear log", &form, e) < 0 ||
+	    read_word(o, &at, "track", "target peers", &track, e) < 0)
 		return -1;
 	while (k < COUNT && strcmp(table[k].name, name))
 		k++;
@@ -188,5 +191,6 @@ int schedule_read(struct schedule *s, const json_t *o, struct err *e)
 	s->stairs = stairs;
 	s->from = (enum warmup_from)from;
 	s->log = form;
+	s->track = track;
 	return check(s, &at, e);
 }

@@ -19,6 +19,7 @@ struct schedule {
 	enum warmup_from from;
 	bool log;                               /* warmup_decay: rises by ln(t + 1) / ln(warmup), as DeepSpeed does */
 	double base_batch;                      /* linear scaling: lr is for batches of this size; 0: none */
+	bool track;                             /* of the samples of each commit; else of the target */
 };
 
 /* Reads spec.schedule (NULL: constant). */
