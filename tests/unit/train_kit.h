@@ -266,8 +266,8 @@ static inline void bare_open(struct bare *b, const struct kit *k, const struct m
 	model_init(m, k->spec->seed, b->w);
 }
 
-/* Gradient of the mean loss of n positions, into b->g. */
-static inline void bare_gradient(struct bare *b, const struct kit *k, const struct model *m, uint32_t n)
+/* Gradient of the mean loss of n positions, into b->g; returns their loss. */
+static inline double bare_gradient(struct bare *b, const struct kit *k, const struct model *m, uint32_t n)
 {
 	struct model_need need;
 	uint64_t *position = calloc(n, sizeof(*position));
@@ -286,7 +286,7 @@ static inline void bare_gradient(struct bare *b, const struct kit *k, const stru
 	struct model_call c = { .batch = n, .param = b->w, .saved = saved, .work = work, .train = true,
 		.buffer = b->stats };
 	model_forward(&k->par, m, 0, m->nops, &c, x, y);
-	(void)loss_run(&k->par, k->spec->loss, n, shape_count(&m->out), y, target, 1.0 / n, dy, NULL);
+	double loss = loss_run(&k->par, k->spec->loss, n, shape_count(&m->out), y, target, 1.0 / n, dy, NULL);
 	memset(b->g, 0, b->n * sizeof(real));
 	model_backward(&k->par, m, 0, m->nops, &c, x, dy, NULL, b->g);
 	free(position);
@@ -296,6 +296,7 @@ static inline void bare_gradient(struct bare *b, const struct kit *k, const stru
 	free(dy);
 	free(saved);
 	free(work);
+	return loss;
 }
 
 static inline void bare_step(struct bare *b, const struct kit *k, real *g, uint64_t epoch)
