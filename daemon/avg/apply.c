@@ -65,7 +65,7 @@ static void take_member(struct avg *a, const struct wire_member *w, uint16_t row
 	m->live = m == a->me || m->live || believed(a, m);
 	if (m->live)
 		m->absent[0] = 0;
-	m->fresh = w->flags & MATE_NEW;
+	m->fresh = false;
 	m->row = row;
 	m->idle = w->flags & MATE_IN ? 0 : m->idle + 1;
 	if (w->flags & MATE_IN)

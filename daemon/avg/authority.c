@@ -28,7 +28,7 @@ static void voters_of(const struct body *c, struct voters *v)
 {
 	v->id = xcalloc(c->n + 1, sizeof *v->id);
 	for (size_t i = 0; i < c->n; i++)
-		if (!(c->m[i].flags & (MATE_FOLLOWER | MATE_GONE | MATE_NEW)))
+		if (!(c->m[i].flags & (MATE_FOLLOWER | MATE_GONE)))
 			v->id[v->n++] = &c->m[i].id;
 }
 

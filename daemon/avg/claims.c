@@ -8,7 +8,7 @@
 
 /* No honest claim reaches beyond: what is committed or promised, and what a leader that died may have promised since
  * the last COMMIT, several times over. */
-static uint64_t horizon(const struct avg *a)
+uint64_t claims_end_of(const struct avg *a)
 {
 	struct ranges taken = { 0 };
 	uint64_t more = progress_goal(a), end, limit = a->conf.data_limit;
@@ -41,7 +41,7 @@ size_t claims_pieces(const struct round *r, size_t members)
 
 void claims_begin(struct claims *c, const struct round *r)
 {
-	*c = (struct claims){ .r = r, .room = room(r), .end = horizon(r->a) };
+	*c = (struct claims){ .r = r, .room = room(r), .end = claims_end_of(r->a) };
 	ranges_copy(&c->done, &r->a->point.done);
 }
 

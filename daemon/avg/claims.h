@@ -13,5 +13,10 @@ void claims_end(struct claims *c);
 size_t claims_pieces(const struct round *r, size_t members);    /* of what each is given */
 /* Can the committed positions be written down with this COMMIT? */
 int claims_check(const struct avg *a, const struct body *c, struct err *e);
+uint64_t claims_end_of(const struct avg *a);    /* no honest claim reaches beyond */
+
+/* grant.c: what this peer has that its leader did not give it, NULL: nothing; and what a member says it has so */
+json_t *grant_held(const struct avg *a);
+void grant_told(struct avg *a, struct mate *m, const json_t *held);
 
 #endif

@@ -49,8 +49,6 @@ static void member_of(struct round *r, struct body *c, struct mate *m, size_t i,
 	w->flags &= (uint8_t)~(MATE_IN | MATE_GONE | MATE_NEW | MATE_READY);
 	if (!m || !m->live || !m->member || !is_met(r->a, m))
 		w->flags |= MATE_GONE;
-	else if (m->fresh && !(listed && l->m[i].is_ready) && !PLANTED(NEW_ONCE))
-		w->flags |= MATE_NEW;           /* until it has taken part: it may only ask to be let in */
 	if (listed && l->m[i].is_ready && !(w->flags & (MATE_FOLLOWER | MATE_AUX | MATE_HOLD | MATE_GONE)))
 		w->flags |= MATE_READY;
 	uint64_t samples = !listed ? 0 : PLANTED(LEFT_OUT_COUNTED) ? l->m[i].ready.samples : l->samples[i];

@@ -30,6 +30,37 @@ void grant_tell(struct avg *a)
 	ranges_free(&left);
 }
 
+static void given_by(struct avg *a, const struct id *who)
+{
+	a->granted_by = *who;
+	a->granted_gen = a->gen;
+}
+
+/* What another leader gave since the last commit is not in that: who leads now hears it from those who have it. */
+json_t *grant_held(const struct avg *a)
+{
+	bool other = a->granted_gen == a->gen && !id_eq(&a->granted_by, &a->leader->id) && !PLANTED(GRANTS_UNTOLD);
+	return other ? ranges_json(&a->me->grant) : NULL;
+}
+
+/* What m has from a leader before: nobody else is given it, unless somebody has it already. */
+void grant_told(struct avg *a, struct mate *m, const json_t *held)
+{
+	struct ranges taken = { 0 }, more = { 0 };
+	uint64_t end = claims_end_of(a);
+	if (ranges_parse(&more, held, NULL)) {
+		ranges_free(&more);
+		return;
+	}
+	taken_all(a, &taken);
+	ranges_sub_all(&more, &taken);
+	if (more.n && more.n + m->grant.n <= CLAIMS_PIECES && more.v[more.n - 1].hi <= end &&
+			ranges_count(&more) + ranges_count(&m->grant) <= grant_most(a))
+		ranges_add_all(&m->grant, &more);
+	ranges_free(&taken);
+	ranges_free(&more);
+}
+
 static void granted(void *arg, const struct frame *f, const struct err *e)
 {
 	struct avg *a = arg;
@@ -39,16 +70,20 @@ static void granted(void *arg, const struct frame *f, const struct err *e)
 	if (f && a->state == AVG_IN && !ranges_parse(&g, json_object_get(f->json, "grant"), NULL) &&
 			ranges_count(&g) > ranges_count(&a->me->grant) && !ranges_overlap(&g, &a->point.done)) {
 		ranges_copy(&a->me->grant, &g);
+		given_by(a, &f->from);
 		grant_tell(a);
 	}
 	ranges_free(&g);
 }
 
+/* It has not heard yet who holds what. */
+static bool takes_over(const struct avg *a) { return a->recover && is_leader(a) && !PLANTED(GRANTS_UNTOLD); }
+
 void grant_need(struct avg *a)
 {
 	uint64_t unit = a->conf.micro_batch ? a->conf.micro_batch : 1, have, used;
 	if (a->conf.unordered || a->conf.dealt || a->state != AVG_IN || a->me->flags & (MATE_AUX | MATE_FOLLOWER) ||
-			!a->leader || a->round)
+			!a->leader || a->round || takes_over(a))
 		return;
 	used = ranges_count(&a->claimed);
 	have = ranges_count(&a->me->grant);
@@ -58,8 +93,10 @@ void grant_need(struct avg *a)
 		return;
 	if (is_leader(a)) {
 		grant_top_up(a, a->me, used);
-		if (ranges_count(&a->me->grant) > have + used)
+		if (ranges_count(&a->me->grant) > have + used) {
+			given_by(a, &a->me->id);
 			grant_tell(a);
+		}
 		return;
 	}
 	if (a->grant_call || now_of(a) < a->grant_us)
@@ -83,8 +120,8 @@ void grant_on(struct avg *a, struct request *req)
 		net_refuse(req, &e);
 		return;
 	}
-	if (a->state != AVG_IN || !is_leader(a) || !m || !m->member || a->round || !same_point(a, epoch, prev) ||
-			used > grant_most(a) + 16 * (uint64_t)m->micro) {
+	if (a->state != AVG_IN || !is_leader(a) || takes_over(a) || !m || !m->member || a->round ||
+			!same_point(a, epoch, prev) || used > grant_most(a) + 16 * (uint64_t)m->micro) {
 		err_set(&e, ERR_STATE, "positions come from the leader of this epoch, between rounds");
 		net_refuse(req, &e);
 		return;

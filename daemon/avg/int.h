@@ -92,8 +92,8 @@ struct mate {
 	unsigned unfits;                        /* so often since it led a commit */
 	bool elsewhere;                         /* it goes on in another history: does not lead before it is in this */
 	uint8_t began[DIGEST];                  /* the last BEGIN of its own that was not taken here */
-	/* avg.gen when it began a round while one of its own was under way here; at so many points since it led a commit
-	 * without that, and when it did last */
+	/* avg.gen when it began a round over one of its own, or led and was not there; at so many points since it led a
+	 * commit without that, and when last */
 	uint32_t over; unsigned overs; uint64_t over_us;
 	unsigned idle;                          /* rounds in a row that it was in time for with no samples */
 	unsigned unacked; uint64_t unacked_epoch; /* how late with its ACKs of late (lead.c): not waited for before that */
@@ -161,6 +161,7 @@ struct avg {
 	uint64_t samples; double rate; struct ranges claimed; uint8_t digest[16]; uint64_t digest_epoch;
 	uint64_t sum;                           /* leader: samples of everybody at this point */
 	uint64_t idle_us; uint32_t idle_gen; unsigned idle_passed;      /* since when nothing is left but BEGIN */
+	struct id granted_by; uint32_t granted_gen;     /* who has given more than the commit did, at that point */
 	uint64_t told_samples, told_us, grant_us; bool tell; struct call *grant_call, *beat_call; struct id beat_to;
 		unsigned beat_misses;
 	uint64_t target;                        /* samples of an epoch now */
@@ -301,6 +302,7 @@ bool roster_before(const struct avg *a, const struct mate *m);
 bool roster_rather(const struct avg *a, const struct mate *m, const struct mate *than);
 #define OVERS 3
 #define OVERS_US (60 * SECOND)                   /* after so many: it does not lead for so long */
+void roster_led_over(struct avg *a, struct mate *m);     /* one more point at which it has not led */
 void roster_unfit(struct avg *a, struct mate *m, const char *why);      /* it does not lead at this point any more */
 void roster_pass_over(struct avg *a, struct mate *m, const char *why); /* the same, and another leads already */
 void roster_elsewhere(struct avg *a, struct mate *m);   /* nor at those behind it */

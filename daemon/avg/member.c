@@ -129,9 +129,7 @@ static void learn_hashes(struct avg *a, const struct body *b)
 static int begins_over(struct avg *a, struct mate *m, struct err *e)
 {
 	bool again = m->over == a->gen;
-	m->over = a->gen;
-	m->over_us = now_of(a);
-	m->overs += !again;
+	roster_led_over(a, m);
 	if ((!again && m->overs < OVERS) || PLANTED(ROUNDS_OVER))
 		return 0;
 	err_set(e, ERR_AUTH, "it begins one round over the other, and ends none");

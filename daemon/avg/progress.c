@@ -1,6 +1,7 @@
 /* Samples towards the target batch: members report straight to the leader, seldom while the target is far and at once
  * when it may be near; the leader begins the round. */
 #include <string.h>
+#include "avg/claims.h"
 #include "avg/int.h"
 #include "avg/share.h"
 #include "avg/units.h"
@@ -17,7 +18,8 @@ static uint64_t interval(const struct avg *a)
 	return us > 2 * MS ? (us < HEARTBEAT_US ? us : HEARTBEAT_US) : 2 * MS;
 }
 
-/* The leader is somewhere else, or nobody: two heartbeats in a row say so. */
+/* The leader is somewhere else, or nobody: two heartbeats in a row say so, or it itself. Who has come to lead three
+ * times without being there only asks to be let in. */
 static void beat_answered(void *arg, const struct frame *f, const struct err *e)
 {
 	struct avg *a = arg;
@@ -25,8 +27,10 @@ static void beat_answered(void *arg, const struct frame *f, const struct err *e)
 	if (f) {
 		a->beat_misses = 0;
 	} else if (a->state == AVG_IN && a->leader && id_eq(&a->leader->id, &a->beat_to) && !is_leader(a) &&
-		++a->beat_misses >= 2) {
+		(++a->beat_misses >= 2 || (e->code == ERR_STATE && !PLANTED(LEADS_ABSENT)))) {
 		a->beat_misses = 0;
+		if (e->code == ERR_STATE)
+			roster_led_over(a, a->leader);
 		hub_event(a, LOG_WARN_, "silent leader", &a->beat_to,
 			"it does not take our reports (%s): the next in order takes over", e->text);
 		mate_gone(a, a->leader, "does not lead");
@@ -54,6 +58,9 @@ static void post(struct avg *a, bool beat)
 	json_object_set_new(j, "follows", json_boolean(a->me->flags & MATE_FOLLOWER));
 	if (a->digest_epoch && a->digest_epoch == a->point.epoch)
 		json_object_set_new(j, DIGEST_KEY, json_hex(a->digest, 16));
+	json_t *held = grant_held(a);
+	if (held)
+		json_object_set_new(j, "held", held);
 	a->told_samples = a->samples;
 	a->told_us = now_of(a);
 	a->tell = false;
@@ -368,6 +375,7 @@ void progress_on(struct avg *a, struct request *req)
 	if (term < a->term && !PLANTED(TERM_UNTOLD))
 		redirect_to(a, m, "term");      /* it follows, and does not know by what right */
 	m->awaited = m->awaited || epoch >= m->skip_epoch;
+	grant_told(a, m, json_object_get(req->f.json, "held"));
 	room_came(a, m);
 	if (!json_get_hex(req->f.json, DIGEST_KEY, m->digest, 16, &e)) {
 		m->digest_epoch = epoch;

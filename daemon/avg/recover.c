@@ -3,6 +3,7 @@
  * is finished without the old leader, in the next attempt; otherwise the epoch just goes on. */
 #include <stdlib.h>
 #include <string.h>
+#include "avg/claims.h"
 #include "avg/lead.h"
 #include "avg/recover.h"
 #include "avg/units.h"
@@ -120,6 +121,9 @@ static void told(void *arg, const struct frame *f, const struct err *e)
 	}
 	v->answers += f != NULL;
 	v->strangers += !f && e->code == ERR_AUTH;
+	struct mate *m = f && !other ? mate_find(a, &f->from) : NULL;
+	if (m && m->member)
+		grant_told(a, m, json_object_get(f->json, "held"));
 	if (f && !other)
 		take_held(v, f->blob, f->blob_len);
 	free(c);
@@ -286,6 +290,9 @@ void recover_on(struct avg *a, struct request *req)
 		m->live = m->member = true;
 		recover_taken(a, m, &t);
 		recover_follow(a, m, &t);
+		json_t *held = grant_held(a);
+		if (held)
+			json_object_set_new(answer, "held", held);
 	}
 	put_held(a, prev, epoch, &b);
 	MARK(a, "avg.recovered.before");

@@ -121,6 +121,13 @@ static int rank(const struct mate *m)
 	return !m->member ? 0 : (m->flags & MATE_CLIENT ? 1 : 3) + (m->fresh ? 0 : 1);
 }
 
+void roster_led_over(struct avg *a, struct mate *m)
+{
+	m->overs += m->over != a->gen;
+	m->over = a->gen;
+	m->over_us = now_of(a);
+}
+
 static bool is_unfit(const struct avg *a, const struct mate *m)
 {
 	return m->unfit == a->gen || (m->overs >= OVERS && now_of(a) < m->over_us + OVERS_US);

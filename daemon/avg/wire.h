@@ -16,7 +16,7 @@
 #define WIRE_PATCH_MAX 4096             /* bytes of JSON in a change of hyperparameters */
 
 enum mate_flag { MATE_FOLLOWER = 1, MATE_CLIENT = 2, MATE_AUX = 4, MATE_HOLD = 8, MATE_IN = 16 /* in C */,
-	MATE_GONE = 32 /* not live */, MATE_NEW = 64 /* has joined and answered no BEGIN yet */,
+	MATE_GONE = 32 /* not live */, MATE_NEW = 64 /* BEGIN, welcome: has joined since the last commit */,
 	MATE_READY = 128 /* COMMIT: has answered BEGIN, perhaps without a sample */ };
 
 /* floats; owner: index of a member */
