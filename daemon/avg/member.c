@@ -109,7 +109,7 @@ static bool better(const struct avg *a, const struct round *old, const struct bo
 	struct mate *x = mate_find(a, &b->leader), *y = mate_find(a, &old->b.leader);
 	if (b->term != old->b.term)
 		return b->term > old->b.term;
-	if (id_eq(&b->leader, &old->b.leader))
+	if (id_eq(&b->leader, &old->b.leader))  /* or its successor passes on another than this one, which all will have */
 		return !round_spent(a, id);
 	return x && (!y || !y->live || memcmp(x->order, y->order, 32) < 0);
 }
@@ -148,7 +148,7 @@ static int begin_new(struct avg *a, struct request *req, struct body *b, const u
 		return err_set(e, ERR_BUSY, "the round before is not over here");
 	if (old && !better(a, old, b, id))
 		return err_set(e, ERR_STATE, "another round of this epoch is under way");
-	if (old && id_eq(&old->b.leader, &b->leader) && begins_over(a, from, e))
+	if (old && id_eq(&old->b.leader, &b->leader) && id_eq(&b->leader, &from->id) && begins_over(a, from, e))
 		return -1;
 	if (old)
 		round_close(old);               /* its memory lives until the next kick */
