@@ -80,7 +80,8 @@ static void tail_keep(struct avg *a, const struct history *mine, const struct av
 	a->tail_same = from->epoch;
 }
 
-/* Does the history that is followed now leave it? When it has come to its end, or leaps over it, nothing is lost. */
+/* Does the history that is followed now leave it? When it has come to its end nothing is lost; when it leaps over
+ * it, nobody can tell. */
 static bool tail_left(struct avg *a)
 {
 	size_t back = 0, have = held(&a->past);

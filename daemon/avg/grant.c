@@ -47,14 +47,13 @@ json_t *grant_held(const struct avg *a)
 void grant_told(struct avg *a, struct mate *m, const json_t *held)
 {
 	struct ranges taken = { 0 }, more = { 0 };
-	uint64_t end = claims_end_of(a);
-	if (ranges_parse(&more, held, NULL)) {
+	if (!held || ranges_parse(&more, held, NULL)) {
 		ranges_free(&more);
 		return;
 	}
 	taken_all(a, &taken);
 	ranges_sub_all(&more, &taken);
-	if (more.n && more.n + m->grant.n <= CLAIMS_PIECES && more.v[more.n - 1].hi <= end &&
+	if (more.n && more.n + m->grant.n <= CLAIMS_PIECES && more.v[more.n - 1].hi <= claims_end_of(a) &&
 			ranges_count(&more) + ranges_count(&m->grant) <= grant_most(a))
 		ranges_add_all(&m->grant, &more);
 	ranges_free(&taken);

@@ -180,13 +180,18 @@ static void check(const struct peer *p)
 	__sync_fetch_and_add(&p->s->wrong, wrong);
 }
 
-static void all_there(void *arg, const struct err *e)
+static void mark(const struct peer *p, const struct err *e, double at[][PEERS_MAX])
 {
-	struct peer *p = arg;
 	if (e)
 		die(e->text);
 	if (p->done >= WARM)
-		p->s->began[p->done - WARM][p->who] = now_us();
+		at[p->done - WARM][p->who] = now_us();
+}
+
+static void all_there(void *arg, const struct err *e)
+{
+	struct peer *p = arg;
+	mark(p, e, p->s->began);
 	p->op->run(p, env_now(p->env) + DEADLINE_US);
 }
 
@@ -199,10 +204,7 @@ static void next(struct peer *p)
 static void over(void *arg, const struct err *e)
 {
 	struct peer *p = arg;
-	if (e)
-		die(e->text);
-	if (p->done >= WARM)
-		p->s->ended[p->done - WARM][p->who] = now_us();
+	mark(p, e, p->s->ended);
 	if (++p->done < p->times + WARM) {
 		next(p);
 		return;

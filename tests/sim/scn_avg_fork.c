@@ -22,7 +22,9 @@ static struct world *grown(struct sim *s, int n, uint64_t samples)
 static void become_one(struct world *w)
 {
 	world_one(w, 20 * SEC);
-	world_go_on(w, 3);
+	world_run_to(w, world_newest(w) + 3, 60 * SEC);
+	world_one(w, 20 * SEC);         /* who was alone for a while may have gone on alone for another moment */
+	world_same(w);
 	world_free(w);
 }
 

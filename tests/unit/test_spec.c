@@ -118,11 +118,11 @@ static const struct wrong wrongs[] = {
 		"schedule: \"track\" says which batch the rate is scaled with: it needs" },
 	{ BASE ",\"schedule\":{\"base_batch\":8,\"track\":\"peer\"}}", "did you mean \"peers\"?" },
 	{ BASE ",\"strategy\":\"single\",\"schedule\":{\"base_batch\":8,\"track\":\"peers\"}}",
-		"with strategy single nobody comes or goes" },
+		"schedule.track: with strategy single nobody comes or goes" },
 	{ "{\"name\":\"a\"," MODEL "," OPT ",\"input\":[1,8,8],\"loss\":\"cross_entropy\",\"target_batch\":64,"
 		"\"schedule\":{\"base_batch\":8,\"track\":\"peers\"},\"strategy\":\"hivemind\","
 		"\"averaging\":{\"local_updates\":true},\"data\":{\"name\":\"d\"}}",
-		"schedule.track does not go with steps of each peer's own" },
+		"schedule.track: does not go with steps of each peer's own" },
 	{ BASE ",\"schedule\":{\"name\":\"step\",\"every\":1,\"warmup_form\":\"log\",\"warmup\":4}}",
 		"\"warmup_form\":\"log\" is for warmup_decay" },
 	{ BASE ",\"schedule\":{\"granularity\":\"epochs\"}}", "did you mean \"epoch\"?" },

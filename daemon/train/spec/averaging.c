@@ -142,7 +142,7 @@ int spec_track_fits(const struct spec *s, const struct planner_mode *mode, struc
 	if (!strategy_find(s->strategy)->needs_swarm)
 		return err_set(e, ERR_INVALID, "schedule.track: with strategy %s nobody comes or goes", s->strategy);
 	if (mode->local)
-		return err_set(e, ERR_INVALID, "schedule.track does not go with steps of each peer's own: none of them is of "
+		return err_set(e, ERR_INVALID, "schedule.track: does not go with steps of each peer's own: none of them is of "
 			"all that a commit counts; scale their rate by \"target_batch\" (track \"target\"), or average gradients");
 	return 0;
 }
@@ -203,7 +203,8 @@ int spec_read_averaging(struct spec *s, const json_t *shared, struct err *e)
 	s->mode = (struct planner_mode){ .equality = "alone" };
 	if (p->mode && p->mode(&(struct plan_results){ s->nsettings, s->setting }, s->plan, &s->mode, &why) < 0)
 		return place_err(&at, e, "%s", why.text);
+	if (spec_track_fits(s, &s->mode, e) < 0)
+		return -1;
 	return spec_topology_fits(s, &s->mode, &why) < 0 || spec_scale_fits(s, &s->mode, &why) < 0 ||
-		spec_track_fits(s, &s->mode, &why) < 0 ||
 		spec_scale_wire(s, s->codec, s->robust, &why) < 0 ? place_err(&at, e, "%s", why.text) : 0;
 }
