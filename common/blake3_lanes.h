@@ -36,6 +36,8 @@ INLINE void V(compress)(V(lanes) h[8], const struct V(rows) *r, size_t at, uint3
 	V(lanes) m[16], v[16];
 
 	V(turn)(r->p, at, m);
+	for (int i = 0; i < LANES; i++)         /* more streams than the CPU foresees by itself */
+		__builtin_prefetch(r->p[i] + at + LANES * CHUNK);
 	for (int i = 0; i < 8; i++)
 		v[i] = h[i];
 	for (int i = 0; i < 4; i++)
