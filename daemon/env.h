@@ -37,7 +37,10 @@ static inline void ip_group(const uint8_t ip[16], uint8_t ret[16])
 		memset(ret + 8, 0, 8);
 }
 enum chan { CHAN_CTRL, CHAN_BULK, CHAN_DOOR, CHANS };
-#define WIRE_MAX (322 * 1024)                   /* longer is refused, much longer breaks the connection */
+/* Longer is refused, much longer breaks the connection. */
+#define WIRE_MAX (322 * 1024)                   /* control */
+#define WIRE_LARGE (578 * 1024)                 /* where bulk goes */
+static inline size_t wire_max(enum chan c) { return c == CHAN_CTRL ? WIRE_MAX : WIRE_LARGE; }
 
 /* A token that dials: the k-th connection besides the first to the door of `to`, k = 1 .. 255. */
 #define DOOR_LANE(k) ((uint64_t)1 << 62 | (k))
@@ -151,8 +154,8 @@ struct env {
 	struct files *files;
 	struct shelf *shelf;
 	struct log *log;
-	/* Inward: what the transport received. msg belongs to the transport. Set by node. */
-	void (*recv)(void *arg, struct via via, const uint8_t *msg, size_t len);
+	/* Inward: what the transport received. msg belongs to the transport, and may be written over. Set by node. */
+	void (*recv)(void *arg, struct via via, uint8_t *msg, size_t len);
 	void *recv_arg;
 };
 

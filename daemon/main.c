@@ -201,7 +201,7 @@ static int up_node(struct app *a, struct err *e)
 	const char *key_file = conf_str(c, "network", "swarm_key_file");
 	struct node_opts no = { .conf = c, .store = a->store, .state_dir = a->o.state_dir, .version = HIVEMIND_VERSION,
 		.compute = engine_compute(a->engine), .news = control_news, .news_arg = a->control, .heard = control_heard,
-		.memory_bytes = machine_memory(), .hashes = HASHES_NEWEST, .unhashed = true, .asks_names = true };
+		.memory_bytes = machine_memory(), .hashes = HASHES_NEWEST, .moves = MOVES_ALL, .asks_names = true };
 	char *id_file = xasprintf("%s/identity.key", a->o.state_dir);
 	int rc = key_identity(a->env, id_file, no.seed, e);
 

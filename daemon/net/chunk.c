@@ -28,8 +28,7 @@ struct xfer *xfer_new(struct chunks *c, bool sending, const struct id *peer, con
 	x->sending = sending;
 	x->key = (struct xfer_key){ *peer, *tag };
 	x->len = len;
-	x->nchunks = len ? (len + CHUNK_BYTES - 1) / CHUNK_BYTES : 1;
-	x->have = xcalloc((x->nchunks + 7) / 8, 1);
+	xfer_cut(x, CHUNK_BYTES);
 	x->deadline_us = deadline_us ? deadline_us : env_now(c->env) + FOREVER_US;
 	x->done = done;
 	x->arg = arg;
@@ -65,24 +64,6 @@ void xfer_fail_later(struct xfer *x, const struct err *e)
 		x->failed = xcalloc(1, sizeof *x->failed);
 	*x->failed = *e;
 	xfer_arm(x);
-}
-
-void xfer_hash_prefix(struct xfer *x, const uint8_t *data)
-{
-	if (!x->hash) {                         /* many that are awaited never begin */
-		x->hash = XXH3_createState();
-		XXH3_128bits_reset(x->hash);
-	}
-	XXH3_128bits_update(x->hash, data ? data + x->hashed * CHUNK_BYTES : NULL, chunk_len(x, x->hashed));
-	x->hashed++;
-}
-
-void xfer_digest(const struct xfer *x, uint8_t ret[16])
-{
-	XXH128_canonical_t canonical;
-
-	XXH128_canonicalFromHash(&canonical, x->hash ? XXH3_128bits_digest(x->hash) : XXH3_128bits(NULL, 0));
-	memcpy(ret, canonical.digest, 16);
 }
 
 void xfer_free(struct xfer *x)
@@ -187,6 +168,8 @@ static json_t *name_of(const struct xfer *x, uint64_t at)
 
 	if (x->unhashed)
 		json_object_set_new(j, "u", json_true());
+	if (x->step != CHUNK_BYTES)
+		json_object_set_new(j, "z", json_integer((json_int_t)x->step));
 	return j;
 }
 
@@ -227,7 +210,7 @@ void send_tell_over(struct xfer *x)
 
 static void send_chunk(struct xfer *x, uint64_t i)
 {
-	json_t *j = name_of(x, i * CHUNK_BYTES);
+	json_t *j = name_of(x, i * x->step);
 
 	(void)FAILPOINT(x->c->env, "net.chunk.before");
 	if (i == x->hashed && !x->unhashed)     /* while it is on its way through the cache anyway */
@@ -241,7 +224,7 @@ static void send_chunk(struct xfer *x, uint64_t i)
 		json_object_set_new(j, "h", json_hex(x->want, 16));
 	}
 	x->tried++;
-	fly(x, i, j, (struct blob){ .data = x->data + i * CHUNK_BYTES, .len = chunk_len(x, i) }, x->cls);
+	fly(x, i, j, (struct blob){ .data = x->data + i * x->step, .len = chunk_len(x, i) }, x->cls);
 }
 
 static bool flying(const struct xfer *x, uint64_t i)
@@ -268,6 +251,9 @@ static uint32_t window(const struct xfer *x)
 void send_pump(struct xfer *x)
 {
 	uint32_t most = window(x);
+
+	if (x->step != CHUNK_BYTES)             /* of half as many */
+		most = most / 2 > WINDOW_FIRST ? most / 2 : WINDOW_FIRST;
 
 	while (!x->waiting && !x->failed && x->in_flight < most) {
 		while (x->next < x->nchunks && (bit(x->have, x->next) || flying(x, x->next)))
@@ -385,7 +371,8 @@ struct xfer *xfer_send(struct chunks *c, const struct id *to, const struct id *t
 {
 	struct xfer *x = xfer_new(c, true, to, tag, len, deadline_us, done, arg);
 
-	x->unhashed = net_unhashed(c->net, to);
+	x->unhashed = net_moves(c->net, to) & MOVES_UNHASHED;
+	xfer_cut(x, xfer_step(x));
 	x->data = data;
 	x->serial = ++c->serial;
 	x->cls = cls;

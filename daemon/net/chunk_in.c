@@ -8,7 +8,7 @@
 #include "net/chunk_int.h"
 
 #define WANT_US 10000000ull
-#define HASH_AT_ONCE 16                         /* chunks, 4 MiB: 0.4 to 0.8 ms of the loop */
+#define HASH_AT_ONCE ((size_t)4 << 20)          /* 0.4 to 0.8 ms of the loop */
 
 /* Chunks in flight that this receiver invites from one sender: the fewer, the more senders there are. */
 static json_int_t credit(const struct chunks *c)
@@ -105,7 +105,7 @@ static bool can_hash(const struct xfer *x) { return x->hashed < x->nchunks && bi
 /* As much as one callback may. A first chunk that comes last, by chance or by will, brings all the others with it. */
 static void hash_some(struct xfer *x)
 {
-	for (int i = 0; i < HASH_AT_ONCE && can_hash(x); i++)
+	for (size_t done = 0; done < HASH_AT_ONCE && can_hash(x); done += x->step)
 		xfer_hash_prefix(x, x->out);
 	if (can_hash(x))
 		env_after(x->c->env, &x->hasher, 1);
@@ -136,12 +136,12 @@ void recv_drop(struct xfer *x)
 /* Of a transfer without a hash all is there. */
 static bool whole(const struct xfer *x) { return x->unhashed && x->bytes == x->len && bit(x->have, x->nchunks - 1); }
 
-static void take(struct xfer *x, struct request *r, uint64_t at, const char *hash)
+static void take(struct xfer *x, struct request *r, uint64_t at, uint64_t step, const char *hash)
 {
-	uint64_t i = at / CHUNK_BYTES;
+	uint64_t i = at / x->step;
 	struct err e;
 
-	if (at % CHUNK_BYTES || i >= x->nchunks || r->f.blob_len != chunk_len(x, i) ||
+	if (step != x->step || at % step || i >= x->nchunks || r->f.blob_len != chunk_len(x, i) ||
 	    (hash && json_get_hex(r->f.json, "h", x->want, 16, &e))) {
 		err_set(&e, ERR_PROTOCOL, "a chunk of %zu bytes at %llu does not fit a transfer of %zu", r->f.blob_len,
 			(unsigned long long)at, x->len);
@@ -153,7 +153,7 @@ static void take(struct xfer *x, struct request *r, uint64_t at, const char *has
 		return;
 	}
 	x->has_digest = x->has_digest || hash;
-	x->unhashed = json_is_true(json_object_get(r->f.json, "u")) && net_takes_unhashed(x->c->net);
+	x->unhashed = json_is_true(json_object_get(r->f.json, "u")) && net_own_moves(x->c->net) & MOVES_UNHASHED;
 	x->c->receiving += !x->counted;
 	x->counted = true;
 	if (!bit(x->have, i)) {
@@ -174,11 +174,11 @@ static void take(struct xfer *x, struct request *r, uint64_t at, const char *has
 }
 
 /* The sender has begun anew under the same name, perhaps with other bytes. */
-static void start_over(struct xfer *x, uint64_t serial)
+static void start_over(struct xfer *x, uint64_t serial, size_t step)
 {
 	recv_drop(x);
 	x->serial = serial;
-	memset(x->have, 0, (x->nchunks + 7) / 8);
+	xfer_cut(x, PLANTED(CHUNK_SMALL) ? CHUNK_BYTES : step);
 	x->bytes = x->hashed = 0;
 	x->has_digest = false;
 	if (x->hash)
@@ -205,18 +205,29 @@ static void nobody_takes(struct chunks *c, struct request *r, const struct xfer_
 		c->offer(c->offer_arg, &k->peer, &k->tag, total);
 }
 
+static int step_of(const json_t *j, uint64_t *ret, struct err *e)
+{
+	if (!json_object_get(j, "z"))
+		return 0;
+	if (json_get_u64(j, "z", ret, e))
+		return -1;
+	return *ret == CHUNK_BYTES || *ret == NET_CHUNK_MAX ? 0 : err_set(e, ERR_PROTOCOL, "z: chunks have %d or %d bytes",
+		CHUNK_BYTES, NET_CHUNK_MAX);
+}
+
 void on_chunk(void *arg, struct request *r)
 {
 	struct chunks *c = arg;
 	struct xfer_key k = { .peer = r->f.from };
 	const char *hash = json_string_value(json_object_get(r->f.json, "h"));
-	uint64_t at = 0, total = 0, serial;
+	uint64_t at = 0, total = 0, step = CHUNK_BYTES, serial;
 	struct xfer *x;
 	struct err e;
 
 	if (json_get_hex(r->f.json, "t", k.tag.b, 32, &e) || json_get_u64(r->f.json, "s", &serial, &e) ||
 	    (!json_object_get(r->f.json, "x") &&
-	     (json_get_u64(r->f.json, "o", &at, &e) || json_get_u64(r->f.json, "n", &total, &e)))) {
+	     (json_get_u64(r->f.json, "o", &at, &e) || json_get_u64(r->f.json, "n", &total, &e) ||
+	      step_of(r->f.json, &step, &e)))) {
 		if (r->wants_reply)
 			net_refuse(r, &e);
 		return;
@@ -242,7 +253,7 @@ void on_chunk(void *arg, struct request *r)
 		acknowledge(c, r, NULL);        /* there is a taker: the data may come */
 	} else {
 		if (x->serial != serial)
-			start_over(x, serial);
-		take(x, r, at, hash);
+			start_over(x, serial, step);
+		take(x, r, at, step, hash);
 	}
 }

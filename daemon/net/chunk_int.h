@@ -1,4 +1,5 @@
-/* What chunk.c (sending), chunk_in.c (receiving) and chunk_memo.c (names that are remembered) share. */
+/* What chunk.c (sending), chunk_in.c (receiving), chunk_cut.c (chunks) and chunk_memo.c (names that are remembered)
+ * share. */
 #ifndef NET_CHUNK_INT_H
 #define NET_CHUNK_INT_H
 #include "common/list.h"
@@ -19,7 +20,7 @@ struct flight { struct list link; struct xfer *x; struct call *call; uint64_t in
 struct xfer {
 	struct chunks *c; struct list link; struct xfer_key key; bool sending, listed;
 	uint64_t serial;                        /* of this sending: a name may be used again */
-	size_t len; uint64_t nchunks, bytes; enum net_class cls;
+	size_t len, step /* bytes of a chunk */; uint64_t nchunks, bytes; enum net_class cls;
 	uint64_t deadline_us; struct timer timer;
 	xfer_done_fn *done; void *arg;
 	struct err *failed;                     /* the timer ends it with this */
@@ -55,6 +56,8 @@ void xfer_end(struct xfer *x, const struct err *e);             /* calls done; f
 void xfer_fail_later(struct xfer *x, const struct err *e);
 void xfer_free(struct xfer *x);
 void xfer_arm(struct xfer *x);
+void xfer_cut(struct xfer *x, size_t step);     /* of which nothing is there yet */
+size_t xfer_step(const struct xfer *x);         /* that suits the path to its peer */
 void xfer_digest(const struct xfer *x, uint8_t ret[16]);
 void xfer_hash_prefix(struct xfer *x, const uint8_t *data);     /* hashes the next chunk of those that are there */
 void recv_drop(struct xfer *x);                 /* nobody hashes any more; who waits is told that it has come */
@@ -63,8 +66,8 @@ static inline bool bit(const uint8_t *v, uint64_t i) { return v[i / 8] >> i % 8 
 static inline void bit_set(uint8_t *v, uint64_t i) { v[i / 8] |= (uint8_t)(1u << i % 8); }
 static inline size_t chunk_len(const struct xfer *x, uint64_t i)
 {
-	size_t at = i * CHUNK_BYTES;
-	return x->len - at < CHUNK_BYTES ? x->len - at : CHUNK_BYTES;
+	size_t at = i * x->step;
+	return x->len - at < x->step ? x->len - at : x->step;
 }
 
 struct memo *memo_get(struct memos *m, const struct xfer_key *k);

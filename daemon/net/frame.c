@@ -61,6 +61,8 @@ bool kind_plain(unsigned k)
 	}
 }
 
+size_t blob_max(enum kind k) { return k == KIND_CHUNK ? NET_CHUNK_MAX : NET_BLOB_MAX; }
+
 size_t json_max(enum kind k)
 {
 	switch (k) {
@@ -137,9 +139,10 @@ int header_read(struct header *ret, const uint8_t *p, size_t len, struct err *e)
 	ret->span = get32(p + 96);
 	if (!kind_known(ret->pre.kind) || kind_plain(ret->pre.kind))
 		return err_set(e, ERR_PROTOCOL, "kind %u is not one that is sealed", ret->pre.kind);
-	if (ret->json_len > json_max(ret->pre.kind) || ret->blob_len > NET_BLOB_MAX)
-		return err_set(e, ERR_LIMIT, "%s: %u bytes of JSON and %u of blob, at most %zu and %u",
-			kind_name(ret->pre.kind), ret->json_len, ret->blob_len, json_max(ret->pre.kind), NET_BLOB_MAX);
+	if (ret->json_len > json_max(ret->pre.kind) || ret->blob_len > blob_max(ret->pre.kind))
+		return err_set(e, ERR_LIMIT, "%s: %u bytes of JSON and %u of blob, at most %zu and %zu",
+			kind_name(ret->pre.kind), ret->json_len, ret->blob_len, json_max(ret->pre.kind),
+			blob_max(ret->pre.kind));
 	if (len != frame_bytes(ret->json_len, ret->blob_len, ret->pre.flags & FLAG_M3))
 		return err_set(e, ERR_PROTOCOL, "%s: %zu bytes, but its parts add up to %zu", kind_name(ret->pre.kind), len,
 			frame_bytes(ret->json_len, ret->blob_len, ret->pre.flags & FLAG_M3));

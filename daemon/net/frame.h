@@ -44,6 +44,7 @@ void header_write(const struct header *h, uint8_t out[HEADER_BYTES]);
 int header_read(struct header *ret, const uint8_t *p, size_t len, struct err *e);
 size_t frame_bytes(size_t json_len, size_t blob_len, bool m3);  /* whole frame */
 size_t json_max(enum kind k);                   /* bytes of JSON that this kind may carry */
+size_t blob_max(enum kind k);
 bool kind_known(unsigned k);
 bool kind_plain(unsigned k);
 
@@ -53,7 +54,7 @@ enum hello_flag {
 	HELLO_UNREACHED = 2,                    /* M1: my return address did not work, answer through the door */
 	HELLO_AS_CLIENT = 4,                    /* M2: I shall answer you through the door only */
 	HELLO_MINE = 8,                         /* M2: the address that you say you have dialled is mine */
-	HELLO_UNHASHED = 16,                    /* M1, M2: transfers to me need no hash of their own */
+	HELLO_MOVES = 16,                       /* M1, M2: times enum moves: how transfers to me may come */
 };
 /* Where else the sender can be dialled; an extension of HELLO, empty from who does not know it. */
 struct others { unsigned n; struct endpoint v[NET_ALSO]; };

@@ -174,7 +174,7 @@ static void respond(struct net *n, struct via via, const struct hello1 *m1, cons
 	memcpy(m2.ref, hash, HELLO_REF);
 	m2.id = n->self.id;
 	m2.flags = h->through_door && (m1->flags & (HELLO_CLIENT | HELLO_UNREACHED)) ? HELLO_AS_CLIENT : 0;
-	m2.flags |= (others_is_self(n, &m1->to) ? HELLO_MINE : 0) | (n->conf.unhashed ? HELLO_UNHASHED : 0);
+	m2.flags |= (others_is_self(n, &m1->to) ? HELLO_MINE : 0) | n->conf.moves * HELLO_MOVES;
 	memcpy(m2.software, n->software, sizeof m2.software);
 	others_list(n, &m2.at, &m2.also);
 	hello2_write(&m2, hash, &n->self, key_bytes(n, key_no), &h->m2);
@@ -298,7 +298,7 @@ struct peer *greet_on_m3(struct net *n, struct half *h, struct via via, const st
 	if (mailbox)                            /* M2 has been there; what a door's connection claims is nobody's proof */
 		env_heard(n->env, h->m1.at.ip, 0);
 	memcpy(p->software, h->m1.software, sizeof p->software);
-	p->unhashed = h->m1.flags & HELLO_UNHASHED;
+	p->moves = h->m1.flags / HELLO_MOVES & MOVES_ALL;
 	if (p->barred_told)                     /* whoever dials us wants us */
 		hello_let_in(p);
 	hello_by_door(p, h->through_door && (h->m1.flags & (HELLO_CLIENT | HELLO_UNREACHED)), p->as_client);

@@ -38,7 +38,7 @@ void hello_make_m1(struct hello *h)
 	struct hello1 m = { .version_min = n->version_min, .version_max = n->version_max, .suites = n->suites,
 		.boot = n->conf.boot_id, .at = *others_self(n, &h->at, h->own), .to = h->at,
 		.flags = (n->conf.client ? HELLO_CLIENT : 0) | (h->unreached ? HELLO_UNREACHED : 0) |
-			(n->conf.unhashed ? HELLO_UNHASHED : 0) };
+			n->conf.moves * HELLO_MOVES };
 
 	forget_m1(h);
 	buf_clear(&h->m1);

@@ -156,7 +156,7 @@ void hello_on_m2(struct net *n, struct via via, const uint8_t *p, size_t len)
 	if (h->tries == 1)
 		rtt_sample(peer, false, env_now(n->env) - h->began_us);
 	memcpy(peer->software, m.software, sizeof peer->software);
-	peer->unhashed = m.flags & HELLO_UNHASHED;
+	peer->moves = m.flags / HELLO_MOVES & MOVES_ALL;
 	memcpy(peer->m1_ref, h->m1_hash, HELLO_REF);
 	peer->own = h->through_door ? peer->own : h->own;
 	hello_by_door(peer, h->through_door && peer->client, h->through_door && (m.flags & HELLO_AS_CLIENT));

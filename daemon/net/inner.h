@@ -117,7 +117,7 @@ struct peer {
 	struct list door_queue, door_bulk;      /* control goes first */
 	struct list door_answers; unsigned door_frames; size_t door_bytes;      /* all that waits, with the lanes' queue */
 	unsigned door_small; struct lanes *lanes;
-	bool unhashed;                          /* it takes transfers without a hash, says its HELLO */
+	unsigned moves;                         /* enum moves, as its HELLO says */
 	bool owes_ack;                          /* it pushed through its door and waits for a sign */
 	struct list sessions; struct hello *hello; uint64_t hello_next_us, prove_next_us;
 	struct list waiting; uint32_t waiting_n, waiting_bulk; size_t waiting_bytes;
@@ -215,7 +215,7 @@ struct net {
 	struct net_counters count;
 	struct limit resets, twin_signs, named;
 	bool twin, has_ask; uint8_t ask[32]; uint64_t twin_next_us; net_twin_fn *on_twin; void *on_twin_arg;   /* twin.c */
-	json_t *empty; uint8_t *scratch;
+	json_t *empty;
 	bool freeing;
 };
 

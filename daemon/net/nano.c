@@ -10,6 +10,7 @@
 #include "net/nano_int.h"
 
 #define MESSAGES_AT_ONCE 64
+#define BYTES_AT_ONCE (1024 * 1024)     /* then what has become ready meanwhile, sums and control, has its turn */
 
 
 /* ---- sockets ---- */
@@ -17,8 +18,9 @@
 static void mailbox_ready(struct watch *w, int what)
 {
 	struct box *b = container_of(w, struct box, in);
+	size_t bytes = 0;
 
-	for (int i = 0; i < MESSAGES_AT_ONCE; i++) {
+	for (int i = 0; i < MESSAGES_AT_ONCE && bytes < BYTES_AT_ONCE; i++) {
 		void *msg;
 		int len;
 
@@ -29,6 +31,7 @@ static void mailbox_ready(struct watch *w, int what)
 		len = nn_recv(b->s, &msg, NN_MSG, NN_DONTWAIT);
 		if (len < 0)
 			return;
+		bytes += (size_t)len;
 		if (i)
 			loop_lap(b->n->loop, w->name);
 		nano_got(b->n, (struct via){ .chan = b->chan }, msg, (size_t)len);
@@ -148,7 +151,7 @@ static void nano_send(struct transport *t, const struct endpoint *to, enum chan 
 	p->chan = chan;
 	p->door_token = token;
 	if (chan == CHAN_DOOR && token && !(token & DIALLED) && !door_lane(token)) {
-		if (n->box[CHAN_DOOR].s < 0 || p->wire_len > WIRE_MAX || !door_answer(n, p))
+		if (n->box[CHAN_DOOR].s < 0 || p->wire_len > wire_max(chan) || !door_answer(n, p))
 			nano_return(n, p);
 		return;
 	}
@@ -156,7 +159,7 @@ static void nano_send(struct transport *t, const struct endpoint *to, enum chan 
 		l = map_get(n->by_serial, &serial, sizeof(serial));
 	else if (to && to->port[chan])
 		l = nlink_get(n, to, chan, chan == CHAN_DOOR ? door_lane(token) : 0, p->asked);
-	if (!l || p->wire_len > WIRE_MAX || l->queued + p->wire_len > max)
+	if (!l || p->wire_len > wire_max(chan) || l->queued + p->wire_len > max)
 		nano_return(n, p);
 	else
 		nlink_put(l, p);

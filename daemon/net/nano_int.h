@@ -115,7 +115,7 @@ static inline void nano_return(struct nano *n, struct packet *p)        /* unsen
 	list_push(&n->returned, &p->link);
 	nano_mark(n);
 }
-static inline void nano_got(struct nano *n, struct via via, const void *msg, size_t len)
+static inline void nano_got(struct nano *n, struct via via, void *msg, size_t len)
 {
 	n->stats.in[via.chan]++;
 	n->stats.bytes_in[via.chan] += len;

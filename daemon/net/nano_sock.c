@@ -23,7 +23,7 @@ int nano_options(int s, const struct endpoint *at, enum chan chan, const struct 
 	/* Only for IPv6: with it nanomsg 1.1.5 asserts in its worker when it connects to an IPv4 address. */
 	if (!ip_is_v4(at->ip) && option(s, NN_SOL_SOCKET, NN_IPV4ONLY, 0))
 		return -1;
-	return option(s, NN_SOL_SOCKET, NN_RCVMAXSIZE, WIRE_MAX + TOO_LARGE + (chan == CHAN_DOOR ? 16 : 0));
+	return option(s, NN_SOL_SOCKET, NN_RCVMAXSIZE, (int)wire_max(chan) + TOO_LARGE + (chan == CHAN_DOOR ? 16 : 0));
 }
 
 /* ---- raw sockets ---- */

@@ -35,12 +35,13 @@ static void dispatch(struct net *n, struct peer *p, struct via via, const struct
 	msg_unref(m);
 }
 
-static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t len)
+/* It is opened where it lies: what has been read from the socket is in the cache still. */
+static void on_sealed(struct net *n, struct via via, uint8_t *msg, size_t len)
 {
 	struct header h;
 	struct session *s;
 	struct peer *p;
-	const uint8_t *body = n->scratch;
+	uint8_t *plain = msg + HEADER_BYTES;
 	enum open_rc rc;
 	struct err e;
 
@@ -57,15 +58,13 @@ static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t 
 	/* The channel is part of what is sealed: a frame for one mailbox is worth nothing at another. */
 	if (PLANTED(ANY_CHANNEL))
 		h.chan = (uint8_t)via.chan;
-	rc = h.chan == via.chan && h.pre.version == s->version ? session_open(s, &h, msg, len, n->scratch) : OPEN_FORGED;
+	rc = h.chan == via.chan && h.pre.version == s->version ? session_open(s, &h, msg, len, plain) : OPEN_FORGED;
 	if (rc != OPEN_OK) {
 		n->count.bad_seal += rc == OPEN_FORGED;
 		n->count.replayed += rc == OPEN_REPLAYED;
 		return;
 	}
-	if (h.pre.flags & FLAG_M3)
-		body += M3_BYTES;
-	p = s->half ? greet_on_m3(n, s->half, via, &h, h.pre.flags & FLAG_M3 ? n->scratch : NULL) : s->peer;
+	p = s->half ? greet_on_m3(n, s->half, via, &h, h.pre.flags & FLAG_M3 ? plain : NULL) : s->peer;
 	if (!p)
 		return;
 	if (!id_eq(&h.sender, &p->id) || h.boot != s->boot) {
@@ -87,17 +86,18 @@ static void on_sealed(struct net *n, struct via via, const uint8_t *msg, size_t 
 		live_heard(p);
 	if (h.pre.kind != KIND_REPLY && h.pre.kind != KIND_REFUSE && !guard_frame(p))
 		return;
-	dispatch(n, p, via, &h, body);
+	dispatch(n, p, via, &h, plain + (h.pre.flags & FLAG_M3 ? M3_BYTES : 0));
 }
 
-static void on_message(void *arg, struct via via, const uint8_t *msg, size_t len)
+static void on_message(void *arg, struct via via, uint8_t *msg, size_t len)
 {
 	struct net *n = arg;
 	struct prelude pre;
 
-	if (len > WIRE_MAX) {
+	if (len > wire_max(via.chan)) {
 		n->count.oversized++;
-		net_tell(n, LOG_DEBUG_, "oversized", NULL, "%zu bytes: the largest frame has %d", len, WIRE_MAX);
+		net_tell(n, LOG_DEBUG_, "oversized", NULL, "%zu bytes: the largest frame has %zu", len,
+			wire_max(via.chan));
 		return;
 	}
 	switch (prelude_read(&pre, msg, len)) {
@@ -230,7 +230,6 @@ struct net *net_new(struct env *env, const struct net_conf *conf, struct err *e)
 	n->tick = (struct timer){ .fire = on_tick, .name = "net tick" };
 	n->care_timer = (struct timer){ .fire = live_care_fire, .name = "net care" };
 	n->empty = json_object();
-	n->scratch = xmalloc(WIRE_MAX);
 	env->recv = on_message;
 	env->recv_arg = n;
 	net_on(n, KIND_VIEW, serve_view, n);
@@ -286,7 +285,6 @@ void net_free(struct net *n)
 	wipe(&n->conf, sizeof n->conf);
 	json_decref(n->empty);
 	free(n->watches);
-	free(n->scratch);
 	free(n);
 }
 

@@ -22,6 +22,7 @@ enum kind {
 const char *kind_name(enum kind k);             /* "avg_begin"; "?" when unknown */
 
 #define NET_BLOB_MAX (256 * 1024)               /* bytes of blob in a frame */
+#define NET_CHUNK_MAX (512 * 1024)              /* in a CHUNK */
 #define NET_JSON_MAX (64 * 1024)                /* bytes of JSON in a frame; control frames 8 KiB */
 
 /* Bytes lent to net. release (may be NULL) is called exactly once, on the loop, when net needs them no more. */
@@ -45,6 +46,11 @@ struct net_bytes { uint64_t out[CLASS_COUNT_], in[CLASS_COUNT_], link_out[CHANS]
 
 #define NET_ALSO 7                              /* addresses of one peer besides the one in use */
 
+enum moves {
+	MOVES_UNHASHED = 1,                     /* without a hash of their own: what comes has been sealed */
+	MOVES_LARGE = 2,                        /* in chunks of NET_CHUNK_MAX, where the path is short */
+	MOVES_ALL = 3
+};
 struct net_conf {
 	uint8_t seed[32];                       /* Ed25519 private seed: identity */
 	uint8_t swarm_key[32]; bool has_swarm_key;
@@ -54,7 +60,7 @@ struct net_conf {
 	struct endpoint also[NET_ALSO]; unsigned nalso;         /* and what they try when that does not answer */
 	uint64_t boot_id;                       /* from env.secure at start */
 	bool client;                            /* only dials out */
-	bool unhashed;                          /* transfers have no hash of their own: what comes has been sealed */
+	unsigned moves;                         /* how transfers may come, besides as they always may: enum moves */
 	uint32_t peers_max, calls_max;          /* 0 = 4096, 65536 */
 	/* All of the following may stay 0: what this program speaks, what the CPU does at full speed. */
 	char software[24];                      /* shown to the other side, e.g. "hivemindd 0.1.0" */
@@ -98,8 +104,8 @@ struct peer_info {
 	struct net_bytes bytes;
 };
 bool net_peer(struct net *n, const struct id *peer, struct peer_info *ret);
-bool net_unhashed(struct net *n, const struct id *peer);        /* both sides' conf says so, as far as it is known */
-bool net_takes_unhashed(const struct net *n);                   /* this side's */
+unsigned net_moves(struct net *n, const struct id *peer);       /* what both sides' conf and the path allow, as known */
+unsigned net_own_moves(const struct net *n);
 /* insertion order; returns how many there are */
 size_t net_peers(struct net *n, struct peer_info *out, size_t max);
 /* us: from now; UINT64_MAX: for ever; 0 lifts the ban. Kept on the shelf, so that a restart forgets no ban. At most

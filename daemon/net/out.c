@@ -4,8 +4,8 @@
 #include <assert.h>
 #include "net/inner.h"
 
-static_assert(HEADER_BYTES + M3_BYTES + NET_JSON_MAX + NET_BLOB_MAX + AEAD_TAG <= WIRE_MAX,
-	"a frame fits the transport");
+static_assert(HEADER_BYTES + M3_BYTES + NET_JSON_MAX + NET_BLOB_MAX + AEAD_TAG <= WIRE_MAX &&
+	HEADER_BYTES + M3_BYTES + NET_JSON_MAX + NET_CHUNK_MAX + AEAD_TAG <= WIRE_LARGE, "a frame fits the transport");
 
 static int seal_frame(struct packet *p, uint32_t connection, uint8_t *out)
 {

@@ -20,7 +20,7 @@ struct msg *msg_new(enum kind k, enum net_class cls, json_t *json, struct blob b
 	json_decref(json);
 	m = xcalloc(1, sizeof *m);
 	m->refs = 1;
-	m->dead = len > json_max(k) || blob.len > NET_BLOB_MAX;
+	m->dead = len > json_max(k) || blob.len > blob_max(k);
 	m->kind = k;
 	m->cls = cls;
 	m->json = text;

@@ -261,13 +261,17 @@ static void info(struct peer *p, struct peer_info *ret)
 	memcpy(ret->also, p->also.v, sizeof ret->also);
 }
 
-bool net_takes_unhashed(const struct net *n) { return n->conf.unhashed; }
+unsigned net_own_moves(const struct net *n) { return n->conf.moves; }
 
-bool net_unhashed(struct net *n, const struct id *peer)
+#define SHORT_US (5 * MS)
+unsigned net_moves(struct net *n, const struct id *peer)
 {
 	const struct peer *p = peer_find(n, peer);
 
-	return p && p->unhashed && n->conf.unhashed;
+	if (!p)
+		return 0;
+	/* The shortest round trip: under load they are long on short paths, too. */
+	return p->moves & n->conf.moves & (p->rtt_min_us && p->rtt_min_us < SHORT_US ? ~0u : ~(unsigned)MOVES_LARGE);
 }
 
 bool net_peer(struct net *n, const struct id *peer, struct peer_info *ret)

@@ -126,8 +126,8 @@ struct call *net_call(struct net *n, const struct id *to, enum kind k, json_t *j
 	c->m = msg_new(k, cls, json, blob);
 	list_init(&c->link);
 	if (c->m->dead)
-		err_set(&e, ERR_LIMIT, "%s: more than %zu bytes of JSON or %u of blob", kind_name(k), json_max(k),
-			NET_BLOB_MAX);
+		err_set(&e, ERR_LIMIT, "%s: more than %zu bytes of JSON or %zu of blob", kind_name(k), json_max(k),
+			blob_max(k));
 	else if (id_eq(to, &n->self.id))
 		err_set(&e, ERR_INVALID, "a call to this daemon itself");
 	else if (map_len(n->calls) >= n->conf.calls_max || !(c->peer = peer_make(n, to)))

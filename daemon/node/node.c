@@ -109,7 +109,7 @@ static int build(struct node *n, struct err *e)
 {
 	const struct conf *c = n->o.conf;
 	struct net_conf nc = { .self = n->o.self, .has_swarm_key = n->o.has_swarm_key, .client = conf_bool(c, "network",
-		"client"), .version_min = n->o.version_min, .version_max = n->o.version_max, .unhashed = n->o.unhashed };
+		"client"), .version_min = n->o.version_min, .version_max = n->o.version_max, .moves = n->o.moves };
 	memcpy(nc.also, n->o.also, sizeof nc.also);
 	nc.nalso = n->o.nalso;
 	memcpy(nc.seed, n->o.seed, 32);

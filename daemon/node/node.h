@@ -32,7 +32,7 @@ struct node_opts {
 	void *news_arg;
 	bool (*heard)(void *arg, const char *topic, const char *key);   /* arg: news_arg; NULL: everything is */
 	enum hashes hashes;                     /* as runs_ctx has it */
-	bool unhashed;                          /* as net_conf has it */
+	unsigned moves;                         /* as net_conf has it */
 	bool asks_names;                        /* as runs_ctx has it */
 	uint64_t memory_bytes;                  /* of this machine: runs that would need more are refused; 0: not known */
 };

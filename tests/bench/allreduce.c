@@ -49,7 +49,7 @@ struct peer {
 	struct loop *loop; struct env *env; struct nano *nano; struct net *net; struct chunks *chunks;
 	struct avg *avg; struct coll *coll; struct coll_group group; struct avg_point point; struct timer again;
 	float *x; size_t len; int who, n; unsigned times, done; uint64_t seq, samples; double begun, busy;
-	struct ranges claimed, grant; bool sealed; struct shared *s; long faulted; char **places;
+	struct ranges claimed, grant; struct shared *s; long faulted; char **places;
 	struct room room[ROOMS];
 };
 
@@ -254,7 +254,7 @@ static void open_peer(struct peer *p)
 {
 	struct nano_conf nc = { 0 };
 	struct net_conf c = { .boot_id = 1000 + (uint64_t)p->who, .peer_frames = UINT32_MAX,
-		.unhashed = p->sealed };
+		.moves = MOVES_ALL };
 	struct loop_conf lc = { .log = log_new(64, LOG_WARN_, NULL, NULL) };
 	struct err e;
 	char at[80];
@@ -428,7 +428,7 @@ int main(int argc, char **argv)
 	static const char usage[] = "bench_allreduce round|clip|coll|ring|stream|digest PEERS BYTES TIMES "
 		"[CODEC [NETNS=ADDRESS]...]";
 	static const char *const modes[] = { "round", "clip", "coll", "ring", "stream", "digest" };
-	struct peer p = { .sealed = !strstr(argv[0], "_open") };
+	struct peer p = { 0 };
 	int to[PEERS_MAX], from[PEERS_MAX];
 	bool known = false;
 	bench_words(argc, argv, 4, 5 + PEERS_MAX, usage);

@@ -218,7 +218,7 @@ static bool all_over(void *arg) { const struct peer *p = arg; return p->s->over 
 static void member(struct peer *p)
 {
 	struct nano_conf nc = { 0 };
-	struct net_conf c = { .boot_id = 1000 + (uint64_t)p->who, .peer_frames = UINT32_MAX, .unhashed = true };
+	struct net_conf c = { .boot_id = 1000 + (uint64_t)p->who, .peer_frames = UINT32_MAX, .moves = MOVES_ALL };
 	struct loop_conf lc = { .log = log_new(64, LOG_WARN_, NULL, NULL) };
 	struct nano *nano;
 	struct err e;

@@ -74,7 +74,7 @@ static void pump(void)
 		over = true;
 }
 
-static void on_recv(void *arg, struct via via, const uint8_t *msg, size_t len)
+static void on_recv(void *arg, struct via via, uint8_t *msg, size_t len)
 {
 	static unsigned counted;
 

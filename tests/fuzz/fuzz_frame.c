@@ -24,7 +24,7 @@ static void as_header(const uint8_t *p, size_t n)
 		check(e.code != ERR_NONE && e.text[0]);
 		return;
 	}
-	check(n >= HEADER_BYTES && n <= WIRE_MAX && (uint64_t)h.json_len + h.blob_len <= n);
+	check(n >= HEADER_BYTES && n <= WIRE_LARGE && (uint64_t)h.json_len + h.blob_len <= n);
 	header_write(&h, out);
 	check(header_read(&again, p, n, NULL) == 0 && !memcmp(&again.sender, &h.sender, sizeof h.sender));
 	check(!memcmp(out, p, HEADER_BYTES));

@@ -120,6 +120,16 @@ static void m1_with(struct net *to, const uint8_t *p, size_t n)
 	buf_free(&b);
 }
 
+static void as_it_is(struct net *to, const uint8_t *p, size_t n)
+{
+	uint8_t *own = malloc(n ? n : 1);       /* may be written over */
+
+	if (n)
+		memcpy(own, p, n);
+	to->env->recv(to->env->recv_arg, (struct via){ .chan = CHAN_CTRL }, own, n);
+	free(own);
+}
+
 static void ended(void *arg, const struct frame *f, const struct err *e) { ++*(int *)arg; }
 static void moved(void *arg, struct xfer *x, const struct err *e) {}
 
@@ -146,7 +156,7 @@ static void sealed(struct net *a, struct net *b, struct session *s, const uint8_
 	n -= 8;
 	json = json > n ? n : json;
 	blob = n - json;
-	if (json > json_max(h.pre.kind) || blob > NET_BLOB_MAX)
+	if (json > json_max(h.pre.kind) || blob > blob_max(h.pre.kind))
 		return;
 	h.json_len = (uint32_t)json;
 	h.blob_len = (uint32_t)blob;
@@ -191,7 +201,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	xfer_send(c, net_self(a), &tag, memory, sizeof memory, CLASS_weight, wb.now + 1000000, moved, NULL);
 	net_call(b, net_self(a), KIND_DHT_FIND, NULL, NO_BLOB, CLASS_control, 1000000, ended, &calls);
 	if (data[0] % 4 == 0)
-		b->env->recv(b, (struct via){ .chan = CHAN_CTRL }, data + 1, size - 1);
+		as_it_is(b, data + 1, size - 1);
 	else if (data[0] % 4 == 1)
 		m1_with(b, data + 1, size - 1);
 	else

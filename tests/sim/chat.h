@@ -55,7 +55,7 @@ static inline void say(struct chat *c, const struct endpoint *to, enum chan chan
 	c->env->ops->send(c->env, to, chan, token, &m->p);
 }
 
-static inline void chat_recv(void *arg, struct via via, const uint8_t *msg, size_t len)
+static inline void chat_recv(void *arg, struct via via, uint8_t *msg, size_t len)
 {
 	struct chat *c = arg;
 	uint32_t number, connection, k = 0;

@@ -152,6 +152,7 @@ int aead_open(struct aead *a, const uint8_t nonce[AEAD_NONCE], const void *aad, 
 	tag(a, nonce, aad, aad_len, in, len - AEAD_TAG, want);
 	if (memcmp(want, in + len - AEAD_TAG, AEAD_TAG) != 0)
 		return -1;
-	memmove(out, in, len - AEAD_TAG);
+	if (out != in)
+		memmove(out, in, len - AEAD_TAG);
 	return 0;
 }

@@ -25,7 +25,7 @@ struct net_world {
 	bool second[64];                        /* has a second address, of IPv6 */
 	bool announces[64];                     /* two addresses, of which nobody can dial the first */
 	uint16_t version[64];                   /* 0 = this program's */
-	bool unhashed[64];                      /* its transfers need no hash */
+	unsigned moves[64];                     /* how transfers may come to it */
 	char codes[64][32]; unsigned ncodes;    /* events of all nodes, each code once */
 };
 
@@ -105,7 +105,7 @@ static inline void *net_app_start(struct env *env, int node, void *arg)
 	c.has_swarm_key = true;
 	memset(c.swarm_key, 0x5a + w->other_key[node], 32);
 	c.client = w->client[node];
-	c.unhashed = w->unhashed[node];
+	c.moves = w->moves[node];
 	c.version_min = c.version_max = w->version[node];
 	/* the endpoint of a node that is just being added */
 	memset(c.self.ip, 0, 16);

@@ -221,9 +221,9 @@ static bool deaf(const uint8_t *wire, size_t len)
 	return !header_read(&h, wire, len, NULL) && h.pre.kind == KIND_PING && (h.pre.flags & FLAG_LANE);
 }
 
-static struct { void (*recv)(void *arg, struct via via, const uint8_t *msg, size_t len); void *arg;
+static struct { void (*recv)(void *arg, struct via via, uint8_t *msg, size_t len); void *arg;
 	unsigned dropped; } old;
-static void old_recv(void *arg, struct via via, const uint8_t *msg, size_t len)
+static void old_recv(void *arg, struct via via, uint8_t *msg, size_t len)
 {
 	if (deaf(msg, len))
 		old.dropped++;

@@ -402,7 +402,9 @@ static void on_take(void *arg, int from, int to, enum chan chan, const uint8_t *
 static void replay(struct sim *s, int node, const struct taken *t)
 {
 	struct env *env = sim_env(s, node);
-	env->recv(env->recv_arg, (struct via){ .chan = t->chan }, t->bytes, t->len);
+	uint8_t bytes[sizeof t->bytes];         /* whoever gets them may write over them */
+	memcpy(bytes, t->bytes, t->len);
+	env->recv(env->recv_arg, (struct via){ .chan = t->chan }, bytes, t->len);
 }
 
 static void scn_S31_once(struct sim *s)

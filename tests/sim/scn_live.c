@@ -33,7 +33,7 @@ static struct id pair_of(struct sim *s, unsigned unhashed)
 
 	begin(s);
 	for (int i = 0; i < 2; i++)
-		w.unhashed[i] = unhashed >> i & 1;
+		w.moves[i] = unhashed >> i & 1 ? MOVES_UNHASHED : 0;
 	net_app_add(s, &w);
 	net_app_add(s, &w);
 	net_app_know(s, 0, 1);
@@ -351,7 +351,7 @@ static void scn_transfer_unhashed(struct sim *s)
 	pair_of(s, who);
 	changed(s, who != 3);
 	sim_kill(s, other);
-	w.unhashed[other] = !w.unhashed[other];
+	w.moves[other] ^= MOVES_UNHASHED;
 	sim_restart(s, other);
 	net_app_know(s, other, !other);
 	sim_run_for(s, 1000000);

@@ -293,7 +293,7 @@ void simnet_send(struct env *e, const struct endpoint *to, enum chan chan, uint6
 	p->to = to ? *to : nowhere;
 	p->chan = chan;
 	p->door_token = token;
-	if (p->wire_len > WIRE_MAX || n->detached || n->dying) {
+	if (p->wire_len > wire_max(p->chan) || n->detached || n->dying) {
 		simnet_return(n, p);
 		return;
 	}

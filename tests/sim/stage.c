@@ -31,7 +31,7 @@ static int index_of(struct actor *a, const struct id *id)
 	return -1;
 }
 
-static void on_wire(void *arg, struct via via, const uint8_t *msg, size_t len)
+static void on_wire(void *arg, struct via via, uint8_t *msg, size_t len)
 {
 	static const char *const chans[] = { "ctrl", "bulk", "door" };
 	struct actor *a = arg;

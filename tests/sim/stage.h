@@ -21,7 +21,7 @@ struct actor {
 	struct chunks *chunks;
 	struct endpoint at;
 	struct buf trace;                       /* lines; survives kills */
-	void (*recv)(void *arg, struct via via, const uint8_t *msg, size_t len);       /* net's own */
+	void (*recv)(void *arg, struct via via, uint8_t *msg, size_t len);       /* net's own */
 	void *recv_arg;
 	unsigned handled, dead[CAST_MAX];
 };

@@ -72,7 +72,7 @@ static inline void say(struct peer *from, const struct endpoint *to, enum chan c
 	say_(from, to, chan, token, number, len, 0);
 }
 
-static inline void on_recv(void *arg, struct via via, const uint8_t *msg, size_t len)
+static inline void on_recv(void *arg, struct via via, uint8_t *msg, size_t len)
 {
 	struct peer *p = arg;
 	uint32_t number = 0, connection = 0;

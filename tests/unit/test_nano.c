@@ -47,13 +47,13 @@ static void test_order(void **state)
 	for (uint32_t i = 1; i <= 500; i++) {
 		say(x, at(y), CHAN_CTRL, 0, i, 100);
 		if (i <= 100)
-			say(x, at(y), CHAN_BULK, 0, i, i == 100 ? WIRE_MAX : 100000);
+			say(x, at(y), CHAN_BULK, 0, i, i == 100 ? WIRE_LARGE : 100000);
 	}
 	assert_int_equal(x->back, 0);
 	assert_true(spin(b, all_there, 5 * SECOND));
 	assert_int_equal(y->disorder, 0);
 	assert_int_equal(y->last[CHAN_CTRL], 500);
-	assert_int_equal(y->last_len, WIRE_MAX);
+	assert_int_equal(y->last_len, WIRE_LARGE);
 	assert_int_equal(x->back, 600);
 	assert_int_equal(x->unsent, 0);
 }

@@ -395,11 +395,41 @@ static void test_asked_lines(void **state)
 	}
 }
 
+static bool handed_over(struct bed *b) { return b->p[0].back == b->p[0].sent; }
+
+struct turns { const struct peer *p; int before, most; };
+static bool turned(void *arg)
+{
+	struct turns *t = arg;
+	int now = t->p->got[CHAN_BULK] - t->before;
+
+	t->most = now > t->most ? now : t->most;
+	t->before += now;
+	return t->before == 16;
+}
+
+/* However much is there: a MiB or a little more in one turn of the loop. */
+static void test_turns(void **state)
+{
+	struct bed *b = *state;
+	struct peer *x = open_peer(b, "127.0.0.1:auto", false, NULL), *y = open_peer(b, "127.0.0.1:auto", false, NULL);
+	struct turns t = { .p = y };
+	struct loop *own = y->loop;
+
+	for (uint32_t i = 1; i <= 16; i++)
+		say(x, at(y), CHAN_BULK, 0, i, 300000);
+	y->loop = NULL;                         /* it does not run yet */
+	assert_true(spin(b, handed_over, 5 * SECOND));
+	y->loop = own;
+	assert_true(loop_run_until(own, turned, &t, 5 * SECOND));
+	assert_true(t.most >= 1 && t.most <= 4);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = { T(test_lines), T(test_worthy), T(test_defaults), T(test_acquainted),
 		T(test_displaced), T(test_connections), T(test_room), T(test_asked), T(test_asked_all),
-		T(test_asked_lines) };
+		T(test_asked_lines), T(test_turns) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,6 +79,10 @@ static void test_header_limits(void **state)
 
 	h.blob_len = NET_BLOB_MAX + 1;
 	expect_bad(h, frame_bytes(0, NET_BLOB_MAX + 1, false), ERR_LIMIT, "blob");
+	h.pre.kind = KIND_CHUNK;
+	h.blob_len = NET_CHUNK_MAX + 1;
+	expect_bad(h, frame_bytes(0, NET_CHUNK_MAX + 1, false), ERR_LIMIT, "524288");
+	h = sample(0, 0, false);
 	h.blob_len = UINT32_MAX;                /* a sum that would wrap in 32 bits */
 	h.json_len = 0;
 	expect_bad(h, 200, ERR_LIMIT, "blob");

@@ -113,13 +113,13 @@ static void test_oversized(void **state)
 static void test_above_the_largest(void **state)
 {
 	struct bed *b = *state;
-	uint8_t *w = calloc(1, WIRE_MAX + 65536);
+	uint8_t *w = calloc(1, WIRE_LARGE + 65536);
 	struct net_counters c;
 	struct header h;
 	size_t n = fresh(b, w, &h, "{\"n\":5}", &b->a->net->self.id);
 
 	for (unsigned i = 0; i < 6; i++) {
-		size_t len = WIRE_MAX + (i & 1 ? 65536 : 1);
+		size_t len = wire_max((enum chan)(i / 2)) + (i & 1 ? 65536 : 1);
 
 		h.pre.length = (uint32_t)(i < 4 ? len : n);
 		h.blob_len = (uint32_t)(i < 2 ? len - n : 0);
@@ -132,6 +132,7 @@ static void test_above_the_largest(void **state)
 	assert_int_equal(b->b->handled, 1);
 	memset(w, 0, 16);
 	give(b->b, CHAN_CTRL, w, WIRE_MAX);             /* as large as may be */
+	give(b->b, CHAN_BULK, w, WIRE_LARGE);
 	assert_int_equal(counters(b->b).oversized, 6);
 	assert_true(ask(b, b->a, b->b, 6).ok);
 	free(w);

@@ -1,0 +1,141 @@
+/* Scenarios of transfers in large chunks: only where both take them and the path is short, whole under faults, and
+ * through a change of the sender's mind. */
+#include "net/inner.h"
+#include "net_app.h"
+
+#define BIG (((size_t)3 << 20) + 77)
+#define NEAR_US 300
+#define FAR_AWAY_US 20000
+
+static struct net_world w;
+static struct ended d;
+static struct moved m[2];
+static uint8_t data[BIG], out[BIG];
+static uint64_t path_us;
+static struct { size_t frame, most; unsigned count; } seen;     /* of bulk */
+
+static struct net_app *app(struct sim *s, int node) { return sim_app(s, node); }
+
+static void on_wire(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len)
+{
+	if (chan != CHAN_BULK)
+		return;
+	seen.most = len > seen.most ? len : seen.most;
+	seen.count += len > 64 * 1024;
+}
+
+/* Calls until the round trip is known for what it is: the first ones have a HELLO before them. */
+static void know(struct sim *s)
+{
+	const struct id *other = net_self(app(s, 1)->net);
+	struct peer_info p = { 0 };
+
+	for (int i = 0; i < 40 && (!i || p.rtt_us > 4 * path_us + 1000); i++) {
+		d = (struct ended){ .sim = s };
+		net_app_call(app(s, 0), other, 1, NO_BLOB, 5000000, &d);
+		net_app_answers(s, 0, 1, &d, 6000000, "first, ");
+		net_peer(app(s, 0)->net, other, &p);
+	}
+}
+
+static void begin(struct sim *s, unsigned moves_0, unsigned moves_1, uint64_t latency_us)
+{
+	memset(&w, 0, sizeof w);
+	memset(m, 0, sizeof m);
+	memset(&seen, 0, sizeof seen);
+	m[0].sim = m[1].sim = s;
+	path_us = latency_us;
+	w.moves[0] = moves_0;
+	w.moves[1] = moves_1;
+	net_app_add(s, &w);
+	net_app_add(s, &w);
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = latency_us, .bytes_per_s = 50000000 });
+	net_app_know(s, 0, 1);
+	know(s);
+	for (size_t i = 0; i < BIG; i++)
+		data[i] = (uint8_t)rng_at(sim_seed(s), i);
+	memset(out, 0, BIG);
+	sim_tap(s, on_wire, NULL);
+}
+
+static void give(struct sim *s)
+{
+	struct id tag = { .b = { 1 } };
+
+	xfer_send(app(s, 0)->chunks, net_self(app(s, 1)->net), &tag, data, BIG, CLASS_weight, sim_now(s) + 60000000,
+		net_app_moved, &m[0]);
+}
+
+static void take(struct sim *s)
+{
+	struct id tag = { .b = { 1 } };
+
+	xfer_recv(app(s, 1)->chunks, net_self(app(s, 0)->net), &tag, out, BIG, sim_now(s) + 60000000, net_app_moved, &m[1]);
+}
+
+/* 6 frames of 512 KiB, or 12 of 256, and one of what is left. */
+static void was(struct sim *s, bool large)
+{
+	size_t chunk = large ? NET_CHUNK_MAX : NET_BLOB_MAX;
+
+	if (seen.most < chunk || seen.most > chunk + 1024)
+		sim_fail(s, "frames of %zu bytes, for chunks of %zu", seen.most, chunk);
+	if (seen.count < BIG / chunk)
+		sim_fail(s, "%u chunks have gone", seen.count);
+}
+
+/* Each pair of versions, near and far. */
+static void scn_sizes(struct sim *s)
+{
+	unsigned a = (unsigned)(sim_seed(s) % 4), b = (unsigned)(sim_seed(s) / 4 % 4);
+	bool near = sim_seed(s) / 16 % 4;
+
+	begin(s, a, b, near ? NEAR_US : FAR_AWAY_US);
+	take(s);
+	give(s);
+	net_app_arrives(s, m, data, out, BIG, 60000000, "by itself, a transfer");
+	was(s, near && a & b & MOVES_LARGE);
+}
+
+static void scn_torn(struct sim *s)
+{
+	begin(s, MOVES_ALL, sim_seed(s) % 2 ? MOVES_ALL : MOVES_LARGE, NEAR_US);
+	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = NEAR_US, .jitter_us = 200, .bytes_per_s = 20000000,
+		.break_every = 12 });
+	take(s);
+	give(s);
+	net_app_arrives(s, m, data, out, BIG, 70000000, "while connections break, a transfer");
+}
+
+static bool half(struct sim *s, void *arg) { return seen.count >= 2; }
+
+static bool ended(struct sim *s, void *arg) { return m[1].times; }
+
+/* A part of it is there when its sender dies, and comes back in a version that cuts it otherwise. */
+static void scn_other(struct sim *s)
+{
+	bool first = sim_seed(s) % 2;
+
+	begin(s, first ? MOVES_ALL : MOVES_UNHASHED, MOVES_ALL, NEAR_US);
+	take(s);
+	give(s);
+	sim_await(s, half, NULL, 5000000);
+	sim_kill(s, 0);
+	w.moves[0] ^= MOVES_LARGE;
+	sim_restart(s, 0);
+	net_app_know(s, 0, 1);
+	know(s);
+	sim_await(s, ended, NULL, 5000000);
+	memset(m, 0, sizeof m);
+	m[0].sim = m[1].sim = s;
+	for (size_t i = 0; i < BIG; i++)
+		data[i] ^= 0x5a;
+	memset(&seen, 0, sizeof seen);
+	take(s);
+	give(s);
+	net_app_arrives(s, m, data, out, BIG, 60000000, "in another version, a transfer");
+	was(s, !first);
+}
+
+static const struct scn list[] = { SCN(sizes), SCN(torn), SCN(other), {0} };
+int main(int argc, char **argv) { return scn_main(list, argc, argv); }
