@@ -12,13 +12,14 @@ static struct ended d;
 static struct moved m[2];
 static uint8_t data[BIG], out[BIG];
 static uint64_t path_us;
+static int client;                              /* which of the two, from 1 on; 0: none */
 static struct { size_t frame, most; unsigned count; } seen;     /* of bulk */
 
 static struct net_app *app(struct sim *s, int node) { return sim_app(s, node); }
 
 static void on_wire(void *arg, int from, int to, enum chan chan, const uint8_t *wire, size_t len)
 {
-	if (chan != CHAN_BULK)
+	if (chan == CHAN_CTRL)
 		return;
 	seen.most = len > seen.most ? len : seen.most;
 	seen.count += len > 64 * 1024;
@@ -47,10 +48,17 @@ static void begin(struct sim *s, unsigned moves_0, unsigned moves_1, uint64_t la
 	path_us = latency_us;
 	w.moves[0] = moves_0;
 	w.moves[1] = moves_1;
+	if (client)
+		w.client[client - 1] = true;
 	net_app_add(s, &w);
 	net_app_add(s, &w);
 	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = latency_us, .bytes_per_s = 50000000 });
-	net_app_know(s, 0, 1);
+	net_app_know(s, client == 2, client != 2);
+	if (client == 2) {                      /* nobody can dial it */
+		d = (struct ended){ .sim = s };
+		net_app_call(app(s, 1), net_self(app(s, 0)->net), 1, NO_BLOB, 5000000, &d);
+		net_app_answers(s, 1, 0, &d, 6000000, "from the client, ");
+	}
 	know(s);
 	for (size_t i = 0; i < BIG; i++)
 		data[i] = (uint8_t)rng_at(sim_seed(s), i);
@@ -137,5 +145,23 @@ static void scn_other(struct sim *s)
 	was(s, !first);
 }
 
-static const struct scn list[] = { SCN(sizes), SCN(torn), SCN(other), {0} };
+/* To a client, and from one: through the other's door, by several connections. */
+static void scn_door(struct sim *s)
+{
+	client = (int)(sim_seed(s) % 2) + 1;
+	begin(s, MOVES_ALL, MOVES_ALL, NEAR_US);
+	client = 0;
+	for (int i = 0; i < 3; i++) {
+		memset(m, 0, sizeof m);
+		memset(out, 0, BIG);
+		m[0].sim = m[1].sim = s;
+		data[i]++;
+		take(s);
+		give(s);
+		net_app_arrives(s, m, data, out, BIG, 60000000, "through a door, a transfer");
+	}
+	was(s, true);
+}
+
+static const struct scn list[] = { SCN(sizes), SCN(torn), SCN(other), SCN(door), {0} };
 int main(int argc, char **argv) { return scn_main(list, argc, argv); }
