@@ -73,7 +73,7 @@ int generate_show(struct conn *c, const json_t *first, const char *prompt, int j
 
 	if (json)
 		print_line(first);
-	else
+	else if (!json_is_true(json_object_get(first, "answers")))     /* else it is no continuation */
 		print_clean(prompt);
 	fflush(stdout);
 	while (rc < 0) {

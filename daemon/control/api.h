@@ -57,8 +57,9 @@ struct api {
 	api_fn *memory;
 	/* {model?, with?, spec?, batch?} -> {macs, flops, backward_macs, backward_flops, step_flops, layers, text} */
 	api_fn *flops;
-	/* {run, prompt?, tokens?, temperature?, top_k?, seed?} -> {generate: id, run, name, epoch, seed, prompt_tokens};
-	 * then news with topic "generate" and this id: {generate, text, tokens, final?, tokens_per_s?, error?} */
+	/* {run, prompt?, tokens?, temperature?, top_k?, seed?} -> {generate: id, run, name, epoch, seed, prompt_tokens,
+	 * answers? (it does not continue the prompt)}; then news with topic "generate" and this id: {generate, text,
+	 * tokens, final?, tokens_per_s?, error?} */
 	api_fn *generate;
 	/* {run, files: [absolute paths]} -> {run, name, epoch, predictions: [{file, class, name?, probability,
 	 * top: [{class, name?, probability}], also: [text]} or {file, error}]} */

@@ -154,8 +154,8 @@ static void next_done(struct job *j)
 		serving_free(s);
 		return;
 	}
-	const char *piece = text_piece(data_source(s->data), s->id, &n);
-	bool end = text_special(data_source(s->data), s->id);
+	const char *piece = alphabet_piece(data_source(s->data)->alphabet, s->id, &n);
+	bool end = alphabet_special(data_source(s->data)->alphabet, s->id);
 	if (!end && n)
 		buf_put(&s->text, piece, n);
 	end |= ++s->made >= s->tokens;
@@ -185,6 +185,8 @@ static void text_ready(struct serving *s, const struct run *r, const struct par 
 	json_object_set_new(o, "generate", json_string(s->key));
 	json_object_set_new(o, "seed", json_integer((json_int_t)s->opts.seed));
 	json_object_set_new(o, "prompt_tokens", json_integer((json_int_t)s->prompt.n));
+	if (pairs_is(data_source(s->data)))
+		json_object_set_new(o, "answers", json_true());
 	reply_ok(s->reply, o);
 	s->reply = NULL;
 	s->begun_us = s->told_us = env_now(s->env);
@@ -383,7 +385,7 @@ static int text_params(struct serving *s, const json_t *params, struct err *e)
 			count_of(params, "seed", env_rand(s->env) >> 32, 0, INT64_MAX, &s->opts.seed, e))
 		return -1;
 	s->opts.top_k = (uint32_t)top_k;
-	text_encode(data_source(s->data), prompt, strnlen(prompt, PROMPT_MAX), &s->prompt);
+	alphabet_encode(data_source(s->data)->alphabet, prompt, strnlen(prompt, PROMPT_MAX), &s->prompt);
 	return 0;
 }
 

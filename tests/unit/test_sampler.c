@@ -61,7 +61,7 @@ static struct sampler *sampler(struct bed *b, const char *prompt, struct sampler
 	struct err e;
 	struct sampler *x;
 
-	text_encode(data_source(b->d), prompt, strlen(prompt), &ids);
+	alphabet_encode(data_source(b->d)->alphabet, prompt, strlen(prompt), &ids);
 	x = sampler_new(b->s, data_source(b->d), &b->par, b->weights, &ids, &o, &e);
 	if (!x)
 		fail_msg("%s", e.text);

@@ -261,7 +261,7 @@ static void test_place(void **state)
 	placed("cifar10-jpeg:/srv/c.tar.gz", 0, "tar", "/srv/c.tar.gz");
 	placed("folder:", -1, "", "a path must stand behind \"folder:\"");
 	placed("foldr:/srv/c", -1, "", "did you mean \"folder:/srv/c\"?");
-	placed("zip:/srv/c", -1, "", "idx cifar10 csv folder tar text synthetic cifar10-jpeg");
+	placed("zip:/srv/c", -1, "", "idx cifar10 csv folder tar text pairs synthetic cifar10-jpeg");
 }
 
 int main(void)

@@ -181,7 +181,7 @@ static void a_vocabulary_makes_tokens(void **state)
 	put_vocab(&w, "t/tokenizer.json", false);
 	d = good(&w, "d/t", &bpe, &s);
 	assert_int_equal(data_source(d)->classes, 996);
-	text_encode(data_source(d), text, sizeof text - 1, &ids);
+	alphabet_encode(data_source(d)->alphabet, text, sizeof text - 1, &ids);
 	assert_true(ids.n > 16 && ids.n < 60);
 	assert_int_equal(data_count(d, DATA_TRAIN), (ids.n - 1) / T);
 	for (uint64_t p = 0; p < data_count(d, DATA_TRAIN); p++) {
@@ -194,12 +194,12 @@ static void a_vocabulary_makes_tokens(void **state)
 			assert_true(x[k] == (real)ids.v[from + k] && y[k] == ids.v[from + k + 1]);
 	}
 	for (size_t i = 0; i < ids.n; i++, at += n) {
-		const char *p = text_piece(data_source(d), ids.v[i], &n);
+		const char *p = alphabet_piece(data_source(d)->alphabet, ids.v[i], &n);
 
 		assert_true(p && !memcmp(p, text + at, n));
 	}
 	assert_int_equal(at, sizeof text - 1);
-	assert_true(text_special(data_source(d), 990) && !text_special(data_source(d), 5));
+	assert_true(alphabet_special(data_source(d)->alphabet, 990) && !alphabet_special(data_source(d)->alphabet, 5));
 	memcpy(before, data_digest(d), 32);
 	data_free(d);
 	spec_free(s);

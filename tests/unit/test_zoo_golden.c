@@ -1,6 +1,7 @@
 /* Models of the zoo against PyTorch: weights that Hugging Face's GPT-2 and BERT wrote are found by their names and give
- * the same outputs and gradients to 1e-4; torchvision's ResNets likewise, in training and in evaluation, with the
- * running statistics that one step leaves. tests/data/make-golden-models.py wrote the files. */
+ * the same outputs and gradients to 1e-4; torch.nn's Transformer and torchvision's ResNets likewise, these in training
+ * and in evaluation, with the running statistics that one step leaves. tests/data/make-golden-models.py and
+ * make-golden-transformer.py wrote the files. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -233,6 +234,48 @@ static void bert(const char *file, const char *norm)
 	file_close(&f);
 }
 
+/* Output and every gradient, from a gradient that is given; sources have places without a token. */
+static void transformer(const char *file, const char *norm)
+{
+	enum { BATCH = 3, T = 9, V = 30 };
+	struct file f = file_open(file);
+	char json[300];
+	struct model *m;
+	real *param, *x, *dy;
+	struct pass p;
+
+	(void)snprintf(json, sizeof(json), "{\"zoo\":\"transformer\",\"layers\":2,\"width\":16,\"heads\":2,"
+		"\"inner\":24,\"vocab\":30,\"context\":9,\"dropout\":0,\"norm\":\"%s\"}", norm);
+	m = expand(json);
+	param = weights(&f, m);
+	x = tensor(&f, "golden.input", BATCH * 3 * T);
+	dy = tensor(&f, "golden.dy", BATCH * T * V);
+	p = pass_of(m, BATCH, param, NULL, NULL);
+	p.call.train = true;
+	model_forward(&p.par, m, 0, m->nops, &p.call, x, p.y);
+	check(&f, "golden.output", p.y, BATCH * T * V, 1e-5);
+	model_backward(&p.par, m, 0, m->nops, &p.call, x, dy, NULL, p.grad);
+	for (int i = 0; i < m->nparams; i++)
+		if (!strstr(m->param[i].name, "k_proj.bias"))   /* softmax does not feel it: 0, but for rounding */
+			check_grad(&f, &p, m->param[i].name, 1e-5);
+	pass_done(&p);
+	free(param);
+	free(x);
+	free(dy);
+	model_free(m);
+	file_close(&f);
+}
+
+static void transformer_is_torch_s(void **state)
+{
+	transformer("transformer", "post");
+}
+
+static void transformer_in_the_other_order(void **state)
+{
+	transformer("transformer-pre", "pre");
+}
+
 static void bert_is_hugging_face_s(void **state)
 {
 	bert("bert", "post");
@@ -359,6 +402,8 @@ int main(void)
 		cmocka_unit_test(gpt2_is_hugging_face_s),
 		cmocka_unit_test(bert_is_hugging_face_s),
 		cmocka_unit_test(bert_in_megatrons_order),
+		cmocka_unit_test(transformer_is_torch_s),
+		cmocka_unit_test(transformer_in_the_other_order),
 		cmocka_unit_test(resnet18_is_torchvision_s),
 		cmocka_unit_test(resnet18_with_the_small_stem),
 		cmocka_unit_test(resnet50_is_torchvision_s),

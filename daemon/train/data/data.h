@@ -15,6 +15,7 @@
 
 enum data_part { DATA_TRAIN, DATA_VALIDATION, DATA_PARTS };
 
+struct alphabet;
 struct data_about;
 struct sample;
 /* One file of a data set, as its manifest has it (train/manifest.h): sum is of its first and last 4 KiB. */
@@ -28,6 +29,7 @@ struct data_source {                            /* what ops->open fills in; embe
 	enum target target;
 	uint64_t classes;                       /* TARGET_CLASS: labels are 0..classes-1 */
 	const char *const *class_name;          /* TARGET_CLASS: classes of them; NULL: they have no names */
+	const struct alphabet *alphabet;        /* of texts (alphabet.h); NULL: there is no text */
 	size_t labels;                          /* TARGET_CLASS: of one sample; 0: one */
 	bool split;                             /* validation.split has been held out by the source itself */
 	struct shape y;                         /* TARGET_REAL: one target */

@@ -4,7 +4,6 @@
  * single file gives its end to validation; a folder has train.txt, and test.txt or val.txt. */
 #include <stdlib.h>
 #include <string.h>
-#include "common/hash.h"
 #include "common/mem.h"
 #include "train/data/text.h"
 #include "train/data/whole.h"
@@ -19,12 +18,11 @@ struct text {
 	struct data_source d;                   /* first */
 	struct whole file[DATA_PARTS];          /* bytes; freed when there are ids */
 	struct ids ids[DATA_PARTS];
-	struct bpe *bpe;                        /* NULL: bytes */
+	struct alphabet a;
 	struct { const uint8_t *bytes; const int32_t *ids; size_t n; } part[DATA_PARTS];
 	size_t window;
 	bool each, masked;                      /* a label at each position; of hidden tokens */
-	int32_t mask, tokens, ignore;           /* the mask's id; ids of the alphabet are below tokens */
-	char byte[256];
+	int32_t mask, ignore;                   /* the mask's id */
 };
 
 extern const struct data_ops data_text;
@@ -37,87 +35,43 @@ static void close_(struct data_source *d)
 		whole_free(&t->file[i]);
 		free(t->ids[i].v);
 	}
-	bpe_free(t->bpe);
+	alphabet_close(&t->a);
 	free(t);
 }
 
-/* The vocabulary is part of the manifest, every byte of it: one merge more is another text. */
-static int read_vocab(struct text *t, struct files *f, const char *path, bool must, struct manifest *m, struct err *e)
+static void encode(struct text *t)
 {
-	struct whole w = { NULL, 0 };
-	uint8_t digest[32];
-	int rc;
+	int32_t next = t->a.tokens;
 
-	rc = whole_read(f, path, "tokenizer.json", &w, m, e);
-	if (rc > 0 && must)
-		rc = err_set(e, ERR_NOT_FOUND, "local.vocab: %.200s: no such file", path);
-	if (!rc) {
-		sha256_of(w.p, w.n, digest);
-		manifest_add_whole(m, digest);
-		t->bpe = bpe_read(w.p, w.n, e);
-		rc = t->bpe ? 0 : err_wrap(e, "vocabulary %.200s", path);
-	}
-	whole_free(&w);
-	return rc < 0 ? -1 : 0;
-}
-
-static int find_vocab(struct text *t, struct files *f, const char *path, const struct spec *s, struct manifest *m,
-	struct err *e)
-{
-	struct err none;
-	char *beside;
-	int rc;
-
-	if (s->local.vocab[0] && s->local.vocab[0] != '/')
-		return err_set(e, ERR_INVALID, "local.vocab: \"%.200s\" must be an absolute path", s->local.vocab);
-	if (s->local.vocab[0])
-		return read_vocab(t, f, s->local.vocab, true, m, e);
-	if (f->size(f, path, &none) >= 0)
-		return 0;
-	beside = xasprintf("%s/tokenizer.json", path);
-	rc = read_vocab(t, f, beside, false, m, e);
-	free(beside);
-	return rc;
-}
-
-static void alphabet(struct text *t)
-{
-	for (int i = 0; i < 256; i++)
-		t->byte[i] = (char)i;
-	t->tokens = t->bpe ? (int32_t)bpe_size(t->bpe) : 256;
-	t->mask = -1;
-	if (t->bpe && (t->mask = bpe_find(t->bpe, "[MASK]")) < 0)
-		t->mask = bpe_find(t->bpe, "<mask>");
-	if (t->mask < 0)
-		t->mask = t->tokens;
-	t->d.classes = (uint64_t)t->tokens + (t->masked && t->mask == t->tokens);
-	for (int i = 0; i < DATA_PARTS && t->bpe; i++) {
+	t->mask = alphabet_find(&t->a, "[MASK]", "<mask>", &next);
+	t->d.classes = (uint64_t)t->a.tokens + (t->masked && t->mask == t->a.tokens);
+	for (int i = 0; i < DATA_PARTS && t->a.bpe; i++) {
 		if (t->file[i].p)
-			bpe_encode(t->bpe, t->file[i].p, t->file[i].n, &t->ids[i]);
+			alphabet_encode(&t->a, t->file[i].p, t->file[i].n, &t->ids[i]);
 		whole_free(&t->file[i]);
 	}
 }
 
 static void part(struct text *t, int to, int from, size_t at, size_t n)
 {
-	t->part[to].bytes = t->bpe ? NULL : (const uint8_t *)t->file[from].p + at;
-	t->part[to].ids = t->bpe ? t->ids[from].v + at : NULL;
+	t->part[to].bytes = t->a.bpe ? NULL : (const uint8_t *)t->file[from].p + at;
+	t->part[to].ids = t->a.bpe ? t->ids[from].v + at : NULL;
 	t->part[to].n = n;
 }
 
 /* Windows never reach from one part into the other. */
 static int cut(struct text *t, const char *path, const struct spec *s, bool two, struct err *e)
 {
-	size_t all = t->bpe ? t->ids[DATA_TRAIN].n : t->file[DATA_TRAIN].n, n = all, behind = t->masked ? 0 : 1;
+	size_t all = t->a.bpe ? t->ids[DATA_TRAIN].n : t->file[DATA_TRAIN].n, n = all, behind = t->masked ? 0 : 1;
 	double share = s->validation_split > 0 ? s->validation_split : two ? 0 : HELD;
-	const char *unit = t->bpe ? "token" : "byte";
+	const char *unit = t->a.bpe ? "token" : "byte";
 
 	n -= (size_t)(share * (double)n);
 	part(t, DATA_TRAIN, DATA_TRAIN, 0, n);
 	if (share > 0)
 		part(t, DATA_VALIDATION, DATA_TRAIN, n, all - n);
 	else
-		part(t, DATA_VALIDATION, DATA_VALIDATION, 0, t->bpe ? t->ids[DATA_VALIDATION].n : t->file[DATA_VALIDATION].n);
+		part(t, DATA_VALIDATION, DATA_VALIDATION, 0, t->a.bpe ? t->ids[DATA_VALIDATION].n : t->file[DATA_VALIDATION].n);
 	if (n < t->window + behind)
 		return err_set(e, ERR_INVALID, "%.200s: %zu %ss to train on; a sample is %zu%s%s%s", path, n, unit,
 			t->window, behind ? " and the " : "", behind ? unit : "", behind ? " after" : "");
@@ -150,6 +104,7 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 	int rc;
 
 	t->d.ops = &data_text;
+	t->d.alphabet = &t->a;
 	t->d.target = TARGET_CLASS;
 	t->d.shape = s->input;
 	t->d.split = true;
@@ -159,11 +114,11 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 		rc = whole_parts(f, path, "txt", t->file, &m, e);
 	two = t->file[DATA_VALIDATION].p != NULL;
 	if (!rc)
-		rc = find_vocab(t, f, path, s, &m, e);
+		rc = alphabet_open(&t->a, f, path, s, &m, e);
 	manifest_end(&m, &t->d);
 	if (!rc)
-		alphabet(t);
-	t->d.bytes = !t->bpe;
+		encode(t);
+	t->d.bytes = !t->a.bpe;
 	if (rc < 0 || cut(t, path, s, two, e) < 0) {
 		close_(&t->d);
 		return NULL;
@@ -173,7 +128,7 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 
 static int32_t token(const struct text *t, int of, size_t i)
 {
-	return t->bpe ? t->part[of].ids[i] : t->part[of].bytes[i];
+	return t->a.bpe ? t->part[of].ids[i] : t->part[of].bytes[i];
 }
 
 /* What is chosen does not depend on anything but the key: as many of every sample (Algorithm S: Knuth, The Art of
@@ -192,7 +147,7 @@ static void hide(const struct text *t, int of, size_t from, uint64_t key, real *
 			left--;
 			y[k] = is;
 			shown = how < MASKED ? t->mask : how < MASKED + RANDOM ?
-				(int32_t)(rand_bits(key, 3 * k + 2) % (uint64_t)t->tokens) : is;
+				(int32_t)(rand_bits(key, 3 * k + 2) % (uint64_t)t->a.tokens) : is;
 		}
 		x[k] = (real)shown;
 		x[n + k] = 0;                   /* one segment */
@@ -222,43 +177,9 @@ static int read_keyed(struct data_source *d, enum data_part of, const uint64_t *
 	return 0;
 }
 
-bool text_is(const struct data_source *d)
-{
-	return d->ops == &data_text;
-}
-
 bool text_masked(const struct data_source *d)
 {
-	return ((const struct text *)d)->masked;
-}
-
-void text_encode(const struct data_source *d, const char *text, size_t n, struct ids *out)
-{
-	const struct text *t = (const struct text *)d;
-
-	if (t->bpe) {
-		bpe_encode(t->bpe, text, n, out);
-		return;
-	}
-	for (size_t i = 0; i < n; i++)
-		ids_put(out, (uint8_t)text[i]);
-}
-
-const char *text_piece(const struct data_source *d, int32_t id, size_t *ret_n)
-{
-	const struct text *t = (const struct text *)d;
-
-	if (t->bpe)
-		return bpe_piece(t->bpe, id, ret_n);
-	*ret_n = id >= 0 && id < 256;
-	return *ret_n ? &t->byte[id] : NULL;
-}
-
-bool text_special(const struct data_source *d, int32_t id)
-{
-	const struct text *t = (const struct text *)d;
-
-	return t->bpe && bpe_special(t->bpe, id);
+	return d->ops == &data_text && ((const struct text *)d)->masked;
 }
 
 const struct data_ops data_text = {

@@ -16,7 +16,8 @@ struct sampler {
 	struct snapshot *weights;
 	struct window window[WINDOWS_MAX]; int nwindows;
 	struct model *head;                     /* built for one position; NULL: the last op cannot stand alone */
-	struct ids ids;
+	const struct data_source *pairs;        /* NULL: it continues a text */
+	struct ids ids; size_t prompt;          /* so many of them */
 	size_t vocab, context, drawn;
 	real *x, *y, *score, *room; void *work; size_t x_bytes, y_bytes, work_bytes;
 };
@@ -37,13 +38,17 @@ int sampler_can(const struct spec *s, const struct data_source *source, struct e
 	char in[64], out[64];
 	int rc;
 
-	if (!text_is(source))
+	if (!source->alphabet)
 		return err_set(e, ERR_INVALID, "its data is %s, not text", s->data_kind);
 	if (text_masked(source) || s->loss->target != TARGET_CLASS)
 		return err_set(e, ERR_INVALID, "it guesses hidden tokens, not the next one");
 	m = spec_model(s, NULL, e);
 	if (!m)
 		return -1;
+	if (pairs_is(source)) {
+		model_free(m);
+		return 0;               /* it has checked the model's shapes itself */
+	}
 	if (m->in.nd != 1 || m->out.nd != 2 || m->out.d[0] != m->in.d[0])
 		rc = err_set(e, ERR_INVALID, "its model makes %s of %s: a score for every token at every position is needed",
 			shape_text(&m->out, out, sizeof(out)), shape_text(&m->in, in, sizeof(in)));
@@ -108,7 +113,7 @@ static int memory(struct sampler *x, struct err *e)
 		model_need(x->head, last, last + 1, 1, 1, &need);
 		most(&x->work_bytes, need.work_eval);
 	}
-	x->x_bytes = x->context * sizeof(real);
+	x->x_bytes = shape_count(&full->in) * sizeof(real);
 	x->x = big_alloc(x->x_bytes);
 	x->y = big_alloc(x->y_bytes);
 	x->work = big_alloc(x->work_bytes + 64);
@@ -117,6 +122,12 @@ static int memory(struct sampler *x, struct err *e)
 	if (!x->x || !x->y || !x->work || !x->score || !x->room)
 		return err_set(e, ERR_NOMEM, "no memory to run the model (%zu bytes)", sampler_bytes(x));
 	return 0;
+}
+
+static int fits(const struct sampler *x, struct err *e)
+{
+	return x->prompt <= x->context ? 0 : err_set(e, ERR_LIMIT, "the prompt has %zu tokens, and the model reads %zu",
+		x->prompt, x->context);
 }
 
 struct sampler *sampler_new(const struct spec *s, const struct data_source *source, const struct par *par,
@@ -132,19 +143,21 @@ struct sampler *sampler_new(const struct spec *s, const struct data_source *sour
 	x->o = *o;
 	x->weights = weights;
 	weights->refs++;
-	x->context = full->in.d[0];
+	x->pairs = pairs_is(source) ? source : NULL;
+	x->context = x->pairs ? pairs_places(x->pairs) : full->in.d[0];
+	x->prompt = prompt->n;
 	x->vocab = full->out.d[1];
-	for (size_t n = WINDOW_MIN; n < x->context && x->nwindows < WINDOWS_MAX - 1; n *= 2) {
+	for (size_t n = WINDOW_MIN; !x->pairs && n < x->context && x->nwindows < WINDOWS_MAX - 1; n *= 2) {
 		struct model *m = model_of(s, n, full);
 
 		if (m)
 			x->window[x->nwindows++] = (struct window){ n, m };
 	}
-	x->head = head_of(s, full);
+	x->head = x->pairs ? NULL : head_of(s, full);
 	x->window[x->nwindows++] = (struct window){ x->context, full };
 	for (size_t i = 0; i < prompt->n; i++)
 		ids_put(&x->ids, prompt->v[i]);
-	if (memory(x, e) < 0) {
+	if ((x->pairs && fits(x, e) < 0) || memory(x, e) < 0) {
 		sampler_free(x);
 		return NULL;
 	}
@@ -217,17 +230,19 @@ int32_t sampler_draw(const real *score, size_t n, const struct sampler_opts *o, 
 	return (int32_t)last;
 }
 
-/* Behind the window's text lie zeros, which a causal model does not see. */
+/* Behind the window's text lie zeros, which a causal model does not see. Of n rows the last one's scores. */
 static void run(struct sampler *x, const struct window *w, size_t n)
 {
 	struct model_call c = { .batch = 1, .param = x->weights->data, .work = x->work };
 	int last = w->m->nops - (x->head ? 1 : 0);
-	size_t from = x->ids.n - n, row;
+	size_t row;
 
 	if (w->m->nbuffer)
 		c.buffer = (real *)x->weights->data + w->m->nparam;
-	for (size_t i = 0; i < w->n; i++)
-		x->x[i] = i < n ? (real)x->ids.v[from + i] : 0;
+	if (x->pairs)
+		pairs_fill(x->pairs, x->ids.v, x->prompt, x->ids.v + x->prompt, n - 1, x->x);
+	for (size_t i = 0; !x->pairs && i < w->n; i++)
+		x->x[i] = i < n ? (real)x->ids.v[x->ids.n - n + i] : 0;
 	model_forward(&x->par, w->m, 0, last, &c, x->x, x->y);
 	if (!x->head) {
 		memcpy(x->score, x->y + (n - 1) * x->vocab, x->vocab * sizeof(real));
@@ -239,9 +254,13 @@ static void run(struct sampler *x, const struct window *w, size_t n)
 
 int sampler_next(struct sampler *x, int32_t *ret_id, struct err *e)
 {
-	size_t n = x->ids.n < x->context ? x->ids.n : x->context;
+	size_t n = x->pairs ? x->ids.n - x->prompt + 1 : x->ids.n < x->context ? x->ids.n : x->context;
 	int i = 0;
 
+	if (n > x->context) {                   /* no place is left */
+		*ret_id = pairs_end(x->pairs);
+		return 0;
+	}
 	while (x->window[i].n < n)
 		i++;
 	run(x, &x->window[i], n);

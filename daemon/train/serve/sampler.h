@@ -2,9 +2,12 @@
  * says behind the text so far. Everything it touches is its own, so a job of any lane may run it.
  *
  * The text is run through the model anew for each token, in a window that is the next power of two, and the last layer
- * only for the position that counts. When the text is longer than the model's context, its end is what counts. */
+ * only for the position that counts. When the text is longer than the model's context, its end is what counts.
+ *
+ * Of pairs of texts the prompt is a source, and what is drawn its answer, to the sign that it ends. */
 #ifndef TRAIN_SAMPLER_H
 #define TRAIN_SAMPLER_H
+#include "train/data/pairs.h"
 #include "train/data/text.h"
 #include "train/trainer.h"
 
@@ -14,8 +17,8 @@ struct sampler_opts {
 	uint64_t seed;
 };
 struct sampler;
-/* source: whose alphabet it is; must be text_is. weights: trainer_weights' copy, which it keeps a reference to. prompt:
- * at least one id. ERR_INVALID: this model continues no text (e says why). On the loop. */
+/* source: whose alphabet it is; its data stay open as long. weights: trainer_weights' copy, which it keeps a reference
+ * to. prompt: at least one id. ERR_INVALID: this model continues no text (e says why). On the loop. */
 struct sampler *sampler_new(const struct spec *s, const struct data_source *source, const struct par *par,
 	struct snapshot *weights, const struct ids *prompt, const struct sampler_opts *o, struct err *e);
 /* NULL when the model can; else why not. */

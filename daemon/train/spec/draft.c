@@ -135,16 +135,17 @@ static void validate(json_t *spec, uint64_t held_out, uint64_t target, const jso
 			(json_int_t)(3 * held_out / samples + 1)));
 }
 
-/* What else is different for text: samples are long, and models of two rows guess hidden tokens. */
+/* What else is different for text: samples are long; models of two rows guess hidden tokens, and of those that read
+ * pairs not every place counts. */
 static void text(json_t *spec, const json_t *input, const struct data_about *a, const json_t *params)
 {
 	size_t rows = json_array_size(input);
 	uint64_t n = dim(input, rows - 1), batch = n < BATCH_TOKENS ? BATCH_TOKENS / n : 1;
 
 	(void)json_object_set_new(spec, "target_batch", json_integer(TARGET_TEXTS));
-	validate(spec, a->count[DATA_VALIDATION] / n, TARGET_TEXTS, params);
+	validate(spec, a->count[DATA_VALIDATION] / (rows == 3 ? 1 : n), TARGET_TEXTS, params);
 	(void)json_object_set_new(spec, "local", json_pack("{s:I}", "batch", (json_int_t)(batch < 32 ? batch : 32)));
-	if (rows == 2)
+	if (rows > 1)
 		(void)json_object_set_new(spec, "loss", json_pack("{s:s,s:i}", "type", "cross_entropy", "ignore", -100));
 }
 
