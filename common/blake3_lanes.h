@@ -36,8 +36,6 @@ INLINE void V(compress)(V(lanes) h[8], const struct V(rows) *r, size_t at, uint3
 	V(lanes) m[16], v[16];
 
 	V(turn)(r->p, at, m);
-	for (int i = 0; i < LANES; i++)         /* more streams than the CPU foresees by itself */
-		__builtin_prefetch(r->p[i] + at + LANES * CHUNK);
 	for (int i = 0; i < 8; i++)
 		v[i] = h[i];
 	for (int i = 0; i < 4; i++)
@@ -75,8 +73,11 @@ INLINE void V(chunks)(const uint8_t *p, size_t n, uint64_t t, bool rotates, uint
 
 		V(rows_at)(&r, p + i * CHUNK, CHUNK, here, t + i, 1);
 		V(begin)(h);
-		for (size_t at = 0; at < CHUNK; at += BLOCK)
+		for (size_t at = 0; at < CHUNK; at += BLOCK) {
+			for (int l = 0; l < LANES; l++) /* the next group: more streams than the CPU foresees by itself */
+				__builtin_prefetch((const void *)((uintptr_t)r.p[l] + at + LANES * CHUNK));
 			V(compress)(h, &r, at, (at ? 0 : CHUNK_START) | (at + BLOCK < CHUNK ? 0 : CHUNK_END), rotates);
+		}
 		V(end)(h, here, out + i * 32);
 	}
 }

@@ -13,7 +13,7 @@ void *xmemdup(const void *p, size_t n);
 void *big_alloc(size_t bytes);
 void big_free(void *p, size_t bytes);       /* same size as asked; NULL is fine */
 
-/* What is freed stays here for the next use, up to 32 MiB (blocks over 1 MiB go back at once): frames of 256 KiB come
+/* What is freed stays here for the next use, up to 32 MiB (blocks over 1 MiB go back at once): frames of 512 KiB come
  * and go, and a fresh page costs more than what is copied into it. For the whole process; once is enough. */
 void mem_keep(void);
 void mem_give_back(void);                   /* what mem_keep kept, while nothing comes and goes */

@@ -252,9 +252,8 @@ void send_pump(struct xfer *x)
 {
 	uint32_t most = window(x);
 
-	if (x->step != CHUNK_BYTES)             /* of half as many */
-		most = most / 2 > WINDOW_FIRST ? most / 2 : WINDOW_FIRST;
-
+	if (x->step != CHUNK_BYTES)
+		most = (most + 1) / 2;
 	while (!x->waiting && !x->failed && x->in_flight < most) {
 		while (x->next < x->nchunks && (bit(x->have, x->next) || flying(x, x->next)))
 			x->next++;

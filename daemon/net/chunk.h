@@ -1,6 +1,6 @@
-/* Big things in pieces: a transfer moves len bytes from one peer to another as CHUNK frames of at most 256 KiB, with a
+/* Big things in pieces: a transfer moves len bytes from one peer to another as CHUNK frames of 256 or 512 KiB, with a
  * window that never exceeds the receiver's credit, resume after lost frames or new sockets, and a hash at the end, that
- * peers leave out when both take what was sealed for whole (net_conf.unhashed).
+ * peers leave out when both take what was sealed for whole (net_conf.moves).
  *
  * A transfer is named by a 32-byte tag that both sides can compute (SHA-256 over run, epoch, term, attempt, what, part:
  * the caller's business). The receiver says where the bytes go before or after the first chunk comes; a chunk with no

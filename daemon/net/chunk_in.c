@@ -136,12 +136,12 @@ void recv_drop(struct xfer *x)
 /* Of a transfer without a hash all is there. */
 static bool whole(const struct xfer *x) { return x->unhashed && x->bytes == x->len && bit(x->have, x->nchunks - 1); }
 
-static void take(struct xfer *x, struct request *r, uint64_t at, uint64_t step, const char *hash)
+static void take(struct xfer *x, struct request *r, uint64_t at, const char *hash)
 {
 	uint64_t i = at / x->step;
 	struct err e;
 
-	if (step != x->step || at % step || i >= x->nchunks || r->f.blob_len != chunk_len(x, i) ||
+	if (at % x->step || i >= x->nchunks || r->f.blob_len != chunk_len(x, i) ||
 	    (hash && json_get_hex(r->f.json, "h", x->want, 16, &e))) {
 		err_set(&e, ERR_PROTOCOL, "a chunk of %zu bytes at %llu does not fit a transfer of %zu", r->f.blob_len,
 			(unsigned long long)at, x->len);
@@ -252,8 +252,8 @@ void on_chunk(void *arg, struct request *r)
 	} else if (json_is_true(json_object_get(r->f.json, "q"))) {
 		acknowledge(c, r, NULL);        /* there is a taker: the data may come */
 	} else {
-		if (x->serial != serial)
+		if (x->serial != serial || x->step != step)
 			start_over(x, serial, step);
-		take(x, r, at, step, hash);
+		take(x, r, at, hash);
 	}
 }

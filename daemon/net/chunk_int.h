@@ -24,7 +24,7 @@ struct xfer {
 	uint64_t deadline_us; struct timer timer;
 	xfer_done_fn *done; void *arg;
 	struct err *failed;                     /* the timer ends it with this */
-	XXH3_state_t *hash; uint64_t hashed;    /* bytes of the contiguous prefix that went into it */
+	XXH3_state_t *hash; uint64_t hashed;    /* chunks, from the first on, that went into it */
 	uint8_t *have;                          /* a bit per chunk: acknowledged, or received */
 	/* sending */
 	const uint8_t *data; struct list flights; uint32_t in_flight, credit, far_credit, tried; uint64_t next;

@@ -54,7 +54,7 @@ enum hello_flag {
 	HELLO_UNREACHED = 2,                    /* M1: my return address did not work, answer through the door */
 	HELLO_AS_CLIENT = 4,                    /* M2: I shall answer you through the door only */
 	HELLO_MINE = 8,                         /* M2: the address that you say you have dialled is mine */
-	HELLO_MOVES = 16,                       /* M1, M2: times enum moves: how transfers to me may come */
+	HELLO_MOVES = 16,                       /* M1, M2: 16 and 32, times enum moves: how transfers to me may come */
 };
 /* Where else the sender can be dialled; an extension of HELLO, empty from who does not know it. */
 struct others { unsigned n; struct endpoint v[NET_ALSO]; };

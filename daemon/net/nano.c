@@ -9,8 +9,6 @@
 #include "common/mem.h"
 #include "net/nano_int.h"
 
-#define MESSAGES_AT_ONCE 64
-#define BYTES_AT_ONCE (1024 * 1024)     /* then what has become ready meanwhile, sums and control, has its turn */
 
 
 /* ---- sockets ---- */

@@ -8,7 +8,6 @@
 
 #define GAP_US 250                      /* between two messages to one client, and 1 ns a byte more */
 #define HAND_OVER_US 40                 /* enough when the client has spoken since: it waits for this answer */
-#define MESSAGES_AT_ONCE 64
 
 #define REMEMBER_US 60000000            /* a peer's connection whose descriptor was not found is remembered so long, */
 #define STRANGER_US 10000000            /* another one so long */
@@ -221,8 +220,9 @@ static uint64_t spoke(struct nano *n, const uint8_t head[8], size_t len)
 void door_ready(struct watch *w, int what)
 {
 	struct box *b = container_of(w, struct box, in);
+	size_t bytes = 0;
 
-	for (int i = 0; i < MESSAGES_AT_ONCE; i++) {
+	for (int i = 0; i < MESSAGES_AT_ONCE && bytes < BYTES_AT_ONCE; i++) {
 		void *msg;
 		uint8_t head[8];
 		size_t hlen;
@@ -230,6 +230,7 @@ void door_ready(struct watch *w, int what)
 
 		if (len < 0)
 			return;
+		bytes += (size_t)len;
 		if (i)
 			loop_lap(b->n->loop, w->name);
 		if (hlen == 8) {                /* longer: it came through a device, which we do not speak to */

@@ -94,6 +94,10 @@ struct nano {
 	struct nano_stats stats;
 };
 
+/* Of one socket in one callback; then what has become ready meanwhile, sums and control, has its turn. */
+#define MESSAGES_AT_ONCE 64
+#define BYTES_AT_ONCE ((size_t)1 << 20)
+
 void rate_init(struct nano *n);
 void rate_stop(struct nano *n);
 bool rate_may(struct nano *n, struct rate *r);  /* false: not now, and its timer will say when */

@@ -55,7 +55,8 @@ int m3_check(const uint8_t m3[M3_BYTES], const uint8_t transcript[32], struct id
 void session_seal(struct session *s, struct header *h, uint32_t connection, const struct piece *pieces, size_t n,
 	uint8_t *out);
 enum open_rc { OPEN_OK, OPEN_FORGED, OPEN_REPLAYED };
-/* out gets the plaintext ([M3] JSON blob), len - HEADER_BYTES - AEAD_TAG bytes. */
+/* out gets the plaintext ([M3] JSON blob), len - HEADER_BYTES - AEAD_TAG bytes; it may be frame + HEADER_BYTES. After
+ * OPEN_FORGED there is anything. */
 enum open_rc session_open(struct session *s, const struct header *h, const uint8_t *frame, size_t len, uint8_t *out);
 
 #endif

@@ -265,9 +265,9 @@ static void test_door(void **state)
 	assert_int_equal(z->last_len, 5000);
 	y->echo_door = false;
 	say(x, NULL, CHAN_DOOR, x->token, 2, 100);      /* the way back works for the dialler too */
-	say(x, at(y), CHAN_DOOR, 0, 3, WIRE_MAX);
+	say(x, at(y), CHAN_DOOR, 0, 3, WIRE_LARGE);
 	assert_true(spin(b, door_four, SECOND));
-	say(y, NULL, CHAN_DOOR, y->token, 50, WIRE_MAX);        /* unasked, back to back: spaced, so both arrive */
+	say(y, NULL, CHAN_DOOR, y->token, 50, WIRE_LARGE);      /* unasked, back to back: spaced, so both arrive */
 	say(y, NULL, CHAN_DOOR, y->token, 51, 100);
 	assert_true(spin(b, door_three, SECOND));
 	assert_int_equal(x->last[CHAN_DOOR], 51);

@@ -83,12 +83,56 @@ static void on_part(void *arg, const struct frame *f, const struct err *e)
 static void send_part(struct bed *b, const struct id *tag, uint8_t *data, unsigned i, const char *hash, struct lines *l)
 {
 	json_t *j = json_pack("{s:o,s:i,s:I,s:I}", "t", json_hex(tag->b, 32), "s", 1, "o", (json_int_t)i * PART, "n",
-		(json_int_t)PARTS * PART);
+		(json_int_t)(hash ? PARTS : 5) * PART);
 
 	if (i == PARTS - 1)
 		json_object_set_new(j, "h", json_string(hash));
 	net_call(b->a->net, net_self(b->b->net), KIND_CHUNK, j,
 		(struct blob){ .data = data + (size_t)i * PART, .len = PART }, CLASS_weight, 5000000, on_part, l);
+}
+
+/* A part of it has come in small chunks when its sender begins anew with large ones: of the old ones nothing stays,
+ * also when the sending has the number that it had (a sender that has restarted counts from 1 again). */
+static void test_other_chunks(void **state)
+{
+	enum { LEN = 5 * PART };
+	struct bed *b = *state;
+	static uint8_t data[LEN], out[LEN];
+	uint8_t digest[16];
+	XXH128_canonical_t canonical;
+
+	for (int same = 0; same < 2; same++) {
+		struct id tag = { .b = { 10, (uint8_t)same } };
+		struct moved m = { .times = 0 };
+		struct lines l = { 0, 0 };
+
+		memset(data, 1, LEN);
+		memset(out, 0, LEN);
+		xfer_recv(b->b->chunks, net_self(b->a->net), &tag, out, LEN, 0, net_app_moved, &m);
+		for (unsigned i = 0; i < 4; i++)        /* all but the last; as large ones, all but half of them */
+			send_part(b, &tag, data, i, NULL, &l);
+		sim_run_for(b->s, 200000);
+		assert_true(l.answered == 4 && !m.times);
+		for (size_t i = 0; i < LEN; i++)
+			data[i] = (uint8_t)(i * 2654435761u >> 13);
+		XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, LEN));
+		memcpy(digest, canonical.digest, 16);
+		for (size_t at = 0; at < LEN; at += 2 * PART) {
+			bool last = at + 2 * PART >= LEN;
+			json_t *j = json_pack("{s:o,s:i,s:I,s:I,s:i}", "t", json_hex(tag.b, 32), "s", same ? 1 : 2, "o",
+				(json_int_t)at, "n", (json_int_t)LEN, "z", 2 * PART);
+
+			if (last)
+				json_object_set_new(j, "h", json_hex(digest, 16));
+			net_call(b->a->net, net_self(b->b->net), KIND_CHUNK, j,
+				(struct blob){ .data = data + at, .len = last ? LEN - at : 2 * PART }, CLASS_weight, 5000000, on_part,
+				&l);
+		}
+		sim_run_for(b->s, 200000);
+		assert_true(l.answered == 7 && l.whole == 1);
+		assert_true(m.times == 1 && m.ok);
+		assert_memory_equal(data, out, LEN);
+	}
 }
 
 /* The first piece comes last: what it lets the receiver hash is hashed some at a time, whatever becomes of it
@@ -183,8 +227,8 @@ static void test_never_whole(void **state)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_shares), T(test_restart), T(test_first_last),
-		T(test_never_whole) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_shares), T(test_restart), T(test_other_chunks),
+		T(test_first_last), T(test_never_whole) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

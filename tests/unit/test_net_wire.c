@@ -133,6 +133,7 @@ static void test_above_the_largest(void **state)
 	memset(w, 0, 16);
 	give(b->b, CHAN_CTRL, w, WIRE_MAX);             /* as large as may be */
 	give(b->b, CHAN_BULK, w, WIRE_LARGE);
+	give(b->b, CHAN_DOOR, w, WIRE_LARGE);
 	assert_int_equal(counters(b->b).oversized, 6);
 	assert_true(ask(b, b->a, b->b, 6).ok);
 	free(w);
