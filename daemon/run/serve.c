@@ -375,6 +375,10 @@ static int text_params(struct serving *s, const json_t *params, struct err *e)
 	const json_t *heat = json_object_get(params, "temperature");
 	const char *prompt = json_string_value(json_object_get(params, "prompt"));
 	uint64_t top_k;
+	bool pairs = pairs_is(data_source(s->data));
+	if (pairs && (!prompt || !*prompt || strpbrk(prompt, "\t\n")))
+		return err_set(e, ERR_INVALID, "generate: the prompt is the text to answer, as a line of the data has it: "
+			"without a TAB, and not empty");
 	if (!prompt || !*prompt)
 		prompt = "\n";
 	s->opts.temperature = heat ? json_number_value(heat) : 0.8;

@@ -157,6 +157,42 @@ static void test_validation_takes_a_tenth(void **state)
 	}
 }
 
+/* Texts and pairs of them: the vocabulary of the data, one more for the mask of who guesses hidden tokens, and
+ * validation in samples: held-out bytes by the window, held-out pairs as they are. */
+static void test_texts(void **state)
+{
+	enum { PAIRS = 640, BYTES = 64000 };
+	static char pairs[4 * PAIRS], text[BYTES];
+	struct world w;
+	struct data_about a;
+	struct spec *s;
+	struct err e;
+
+	for (size_t i = 0; i < PAIRS; i++)
+		memcpy(pairs + 4 * i, "a\tb\n", 4);
+	memset(text, 'x', sizeof text);
+	world_open(&w);
+	assert_int_equal(w.env->files->mkdir(w.env->files, "d/p", 0755, &e), 0);
+	put(&w, "p/train.tsv", pairs, sizeof pairs);
+	put(&w, "p/test.tsv", pairs, sizeof pairs);
+	put(&w, "p/train.txt", text, sizeof text);
+	put(&w, "p/test.txt", text, sizeof text);
+	a = look(&w, "pairs", "d/p");
+	assert_true(a.count[DATA_TRAIN] == PAIRS && a.count[DATA_VALIDATION] == PAIRS && a.classes == 259);
+	s = drafted(&a, "{\"model\":\"transformer\",\"with\":{\"layers\":1,\"context\":100},\"data\":\"pairs:/x\"}");
+	assert_true(s->objective.n == 259 && s->objective.ignores && s->validation_every == 3 * PAIRS / 64 + 1);
+	spec_free(s);
+	a = look(&w, "text", "d/p");
+	s = drafted(&a, "{\"model\":\"gpt2\",\"with\":{\"layers\":1,\"context\":100},\"data\":\"text:/x\"}");
+	assert_true(s->objective.n == 256 && !s->objective.ignores);
+	assert_true(s->validation_every == 3 * ((BYTES - 1) / 100) / 64 + 1);
+	spec_free(s);
+	s = drafted(&a, "{\"model\":\"bert\",\"with\":{\"layers\":1,\"context\":100},\"data\":\"text:/x\"}");
+	assert_true(s->objective.n == 257 && s->objective.ignores);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
 static void says(const char *kind, const char *path, enum err_code code, const char *text)
 {
 	struct data_about a;
@@ -181,7 +217,7 @@ static void test_wrong(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_rows), cmocka_unit_test(test_images),
-		cmocka_unit_test(test_validation_takes_a_tenth), cmocka_unit_test(test_wrong) };
+		cmocka_unit_test(test_validation_takes_a_tenth), cmocka_unit_test(test_texts), cmocka_unit_test(test_wrong) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,8 @@
 #include "train/serve/sampler.h"
 
 #define T 6
+#define FORM "{\"name\":\"t\",\"model\":%s,\"loss\":%s,\"optimizer\":{\"name\":\"sgd\"},\"target_batch\":8," \
+	"\"seed\":3,\"data\":{\"name\":\"d\",\"kind\":\"pairs\"%s}}"
 #define MODEL(vocab) "{\"zoo\":\"transformer\",\"layers\":1,\"width\":8,\"heads\":2,\"inner\":8,\"vocab\":" vocab \
 	",\"context\":6,\"dropout\":0}"
 #define IGNORES "{\"type\":\"cross_entropy\",\"ignore\":-100}"
@@ -16,8 +18,7 @@ static struct data *open_(struct world *w, const char *path, const char *model, 
 {
 	char text[1000];
 
-	(void)snprintf(text, sizeof text, "{\"name\":\"t\",\"model\":%s,\"loss\":%s,\"optimizer\":{\"name\":\"sgd\"},"
-		"\"target_batch\":8,\"seed\":3,\"data\":{\"name\":\"d\",\"kind\":\"pairs\"}}", model, loss);
+	(void)snprintf(text, sizeof text, FORM, model, loss, "");
 	*ret_spec = spec_parse(text, strlen(text), e);
 	if (!*ret_spec)
 		fail_msg("%s", e->text);
@@ -82,11 +83,28 @@ static void rows_and_labels(void **state)
 	sim_free(w.sim);
 }
 
+static size_t put_vocab(struct world *w, const char *was, const char *is)
+{
+	static char vocab[1 << 16], other[1 << 16];
+	FILE *f = fopen(SOURCE_ROOT "/tests/data/bpe/tokenizer.json", "re");
+	size_t n;
+	char *at;
+
+	assert_non_null(f);
+	n = fread(vocab, 1, sizeof vocab - 1, f);
+	(void)fclose(f);
+	vocab[n] = 0;
+	at = was ? strstr(vocab, was) : NULL;
+	assert_true(!was || at);
+	n = (size_t)snprintf(other, sizeof other, "%.*s%s%s", (int)(at ? at - vocab : n), vocab, at ? is : "",
+		at ? at + strlen(was) : "");
+	put(w, "t/tokenizer.json", other, n);
+	return n;
+}
+
 /* In a folder, with a vocabulary that has none of them: they come behind its last token. */
 static void signs_of_a_vocabulary(void **state)
 {
-	static char vocab[1 << 16];
-	FILE *f = fopen(SOURCE_ROOT "/tests/data/bpe/tokenizer.json", "re");
 	struct ids ids = { 0 };
 	struct world w;
 	struct spec *s;
@@ -96,12 +114,9 @@ static void signs_of_a_vocabulary(void **state)
 	int32_t y[T];
 	size_t n;
 
-	assert_non_null(f);
-	n = fread(vocab, 1, sizeof vocab, f);
-	(void)fclose(f);
 	world_open(&w);
 	assert_int_equal(w.env->files->mkdir(w.env->files, "d/t", 0755, &e), 0);
-	put(&w, "t/tokenizer.json", vocab, n);
+	(void)put_vocab(&w, NULL, NULL);
 	put(&w, "t/train.tsv", "speak\tall", 9);
 	put(&w, "t/test.tsv", "a\tb\nc\td\n", 8);
 	d = good(&w, "d/t", MODEL("1000"), &s);
@@ -119,6 +134,55 @@ static void signs_of_a_vocabulary(void **state)
 	assert_true(y[n] == 997 && pairs_end(data_source(d)) == 997);
 	assert_true(alphabet_special(data_source(d)->alphabet, 997) && !alphabet_special(data_source(d)->alphabet, 5));
 	free(ids.v);
+	data_free(d);
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+/* A vocabulary with a sign for where an answer ends, which it does not call special, and none for the others. */
+static void a_sign_that_it_has(void **state)
+{
+	struct world w;
+	struct spec *s;
+	struct data *d;
+	struct err e;
+
+	world_open(&w);
+	assert_int_equal(w.env->files->mkdir(w.env->files, "d/t", 0755, &e), 0);
+	(void)put_vocab(&w, "\"oft\"", "\"</s>\"");
+	put(&w, "t/train.tsv", "speak\tall", 9);
+	d = good(&w, "d/t", MODEL("1000"), &s);
+	assert_int_equal(pairs_end(data_source(d)), 995);
+	assert_int_equal(data_source(d)->classes, 998);
+	assert_true(alphabet_special(data_source(d)->alphabet, 995) && !alphabet_special(data_source(d)->alphabet, 994));
+	data_free(d);
+	spec_free(s);
+	put(&w, "t/train.tsv", "speak\tall</s>!", 14);
+	d = open_(&w, "d/t", MODEL("1000"), IGNORES, &s, &e);
+	assert_true(!d && strstr(e.text, "line 1: a text has one of the vocabulary's special tokens in it"));
+	spec_free(s);
+	sim_free(w.sim);
+}
+
+/* They are not kept prepared, and the operator is told so. */
+static void nothing_is_kept_prepared(void **state)
+{
+	struct world w;
+	struct spec *s;
+	struct data *d;
+	char text[1000];
+	struct err e;
+
+	world_open(&w);
+	put(&w, "p.tsv", "abc\tde\n", 7);
+	(void)snprintf(text, sizeof text, FORM, MODEL("259"), IGNORES, ",\"materialize_after\":0");
+	s = spec_parse(text, strlen(text), &e);
+	if (!s)
+		fail_msg("%s", e.text);
+	d = data_open(w.env->files, "d/p.tsv", s, &e);
+	assert_non_null(d);
+	assert_false(data_cache_wanted(d));
+	assert_true(data_cache_news(d, text, sizeof text) && strstr(text, "pairs data are not kept prepared"));
 	data_free(d);
 	spec_free(s);
 	sim_free(w.sim);
@@ -217,6 +281,13 @@ static void answers_are_the_model_s(void **state)
 		assert_int_equal(sampler_next(x, &id[T], &e), 0);
 		assert_int_equal(id[T], END);                   /* there is no place for more */
 		sampler_free(x);
+		x = sampler(s, d, weights, "abc", &e);          /* places without a token */
+		assert_non_null(x);
+		for (size_t n = 0; n < T; n++) {
+			assert_int_equal(sampler_next(x, &id[n], &e), 0);
+			assert_int_equal(id[n], reference(m, weights, "abc", id, n));
+		}
+		sampler_free(x);
 	}
 	assert_null(sampler(s, d, weights, "abcdefg", &e));
 	assert_non_null(strstr(e.text, "the prompt has 7 tokens, and the model reads 6"));
@@ -232,6 +303,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_and_labels),
 		cmocka_unit_test(signs_of_a_vocabulary),
+		cmocka_unit_test(a_sign_that_it_has),
+		cmocka_unit_test(nothing_is_kept_prepared),
 		cmocka_unit_test(lines_that_are_none),
 		cmocka_unit_test(answers_are_the_model_s),
 	};

@@ -84,7 +84,7 @@ static void transformers_are_counted(void **state)
 
 	assert_int_equal(number(&a, "macs"), 12 * (t * 12 * h * h + 2 * t * t * h) + t * h * 50257);
 	json_decref(a.result);
-	/* Vaswani et al., table 3: 65 million, with the vocabulary of 37000 */
+	/* Vaswani et al., table 3, says 65 million of it with a vocabulary of about 37000 */
 	a = show("{\"model\":\"transformer\",\"with\":{\"vocab\":37000}}");
 	assert_int_equal(number(&a, "parameters"), 37000 * 512 + 2 * 128 * 512 + 6 * (3152384 + 4204032));
 	json_decref(a.result);

@@ -9,7 +9,7 @@
 
 static const struct cmd_param params[] = {
 	{ "run", CMD_STR, CMD_REQUIRED, "name of the run, or its id or the first digits of it" },
-	{ "prompt", CMD_STR, CMD_OPTION, "the text to continue (default: a line's end)" },
+	{ "prompt", CMD_STR, CMD_OPTION, "the text to continue (default: a line's end), or to answer" },
 	{ "tokens", CMD_INT, CMD_OPTION, "so many tokens (default 200); fewer when the model ends its text" },
 	{ "temperature", CMD_NUM, CMD_OPTION, "0: always the likeliest token; 1: as the model says (default 0.8)" },
 	{ "top_k", CMD_INT, CMD_OPTION, "among so many of the likeliest tokens (default: all)" },

@@ -63,13 +63,15 @@ void alphabet_close(struct alphabet *a)
 	a->bpe = NULL;
 }
 
-int32_t alphabet_find(const struct alphabet *a, const char *one, const char *other, int32_t *next)
+int32_t alphabet_find(struct alphabet *a, const char *one, const char *other, int32_t *next)
 {
 	int32_t id = a->bpe ? bpe_find(a->bpe, one) : -1;
 
 	if (id < 0 && a->bpe)
 		id = bpe_find(a->bpe, other);
-	return id < 0 ? (*next)++ : id;
+	id = id < 0 ? (*next)++ : id;
+	a->sign[a->nsigns++] = id;
+	return id;
 }
 
 void alphabet_encode(const struct alphabet *a, const char *text, size_t n, struct ids *out)
@@ -92,5 +94,8 @@ const char *alphabet_piece(const struct alphabet *a, int32_t id, size_t *ret_n)
 
 bool alphabet_special(const struct alphabet *a, int32_t id)
 {
+	for (int i = 0; i < a->nsigns; i++)
+		if (id == a->sign[i])
+			return true;
 	return id >= a->tokens || (a->bpe && bpe_special(a->bpe, id));
 }

@@ -43,7 +43,7 @@ struct data_source {                            /* what ops->open fills in; embe
 struct data_ops {
 	const char *name, *help;
 	bool unplaced;                          /* needs no files, so no place */
-	bool tokens;                            /* labels are the tokens of a text: the loss is nats per token */
+	bool tokens;                            /* labels are the tokens of texts: the loss of a sample is nats per token */
 	/* For a spec that is to be made (train/draft.h), when open cannot say it without a shape; NULL: open is asked. */
 	int (*about)(struct files *f, const char *path, struct data_about *ret, struct err *e);
 	/* Blocking (data lane). spec: shapes that are asked for. NULL and e. */

@@ -78,6 +78,12 @@ void data_cache_open(struct data *d, const char *path, const struct spec *s)
 	d->cache_max = s->cache_max;
 	if (s->materialize < 0)
 		return;
+	if (!d->source->ops->read && !d->source->ops->image) {
+		(void)err_set(&e, ERR_INVALID, "%s data are not kept prepared: leave data.materialize_after out",
+			d->source->ops->name);
+		told(d, CACHE_FAILED, &e);
+		return;
+	}
 	if (!dir[0]) {
 		(void)err_set(&e, ERR_NOT_FOUND, "there is no folder for prepared data: set local.cache or data.cache");
 		told(d, CACHE_FAILED, &e);

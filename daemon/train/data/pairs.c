@@ -13,7 +13,7 @@ struct pairs {
 	struct data_source d;                   /* first */
 	struct alphabet a;
 	struct pair_lines part[DATA_PARTS];
-	size_t places;
+	size_t places;                          /* 0: samples have no shape yet */
 	int32_t begin, end, pad, ignore;
 };
 
@@ -33,10 +33,8 @@ static int shape_of(struct pairs *p, const struct spec *s, struct err *e)
 {
 	const struct shape *in = &s->input;
 
-	if (!s->loss) {                         /* a look at them before there is a spec */
-		p->places = SIZE_MAX;
+	if (!s->loss)                           /* a look at them before there is a spec: no sample is read */
 		return 0;
-	}
 	if (in->nd != 2 || in->d[0] != 3 || s->objective.rows != in->d[1])
 		return err_set(e, ERR_INVALID, "data %s: pairs are for models that read three rows and answer at every place: "
 			"\"model\": {\"zoo\":\"transformer\"}", s->data_name);
@@ -69,7 +67,8 @@ static int load(struct pairs *p, struct files *f, const char *path, const struct
 	p->pad = alphabet_find(&p->a, "[PAD]", "<pad>", &next);
 	p->d.classes = (uint64_t)next;
 	for (int i = 0; i < DATA_PARTS; i++) {
-		if (!rc && part[i].p && pairs_parse(&p->part[i], &p->a, part[i].p, part[i].n, p->places, e) < 0)
+		if (!rc && part[i].p && pairs_parse(&p->part[i], &p->a, part[i].p, part[i].n, p->places ? p->places : SIZE_MAX,
+				e) < 0)
 			rc = err_wrap(e, "%.200s (%s)", path, names[i]);
 		p->d.count[i] = p->part[i].n;
 		whole_free(&part[i]);
@@ -109,6 +108,7 @@ void pairs_fill(const struct data_source *d, const int32_t *source, size_t n, co
 	}
 }
 
+/* There is no chance in it, but numbers that stand for words have no mean that data_about should look for. */
 static int read_keyed(struct data_source *d, enum data_part of, const uint64_t *index, const uint64_t *key, size_t n,
 	real *x, void *y, struct err *e)
 {

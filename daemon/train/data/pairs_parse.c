@@ -36,6 +36,9 @@ static int line(struct pair_lines *l, const struct alphabet *a, const char *text
 	answer = l->ids.n;
 	alphabet_encode(a, tab + 1, n - (size_t)(tab + 1 - text), &l->ids);
 	all = l->ids.n - answer + 1;
+	for (size_t i = source; i < l->ids.n; i++)
+		if (alphabet_special(a, l->ids.v[i]))
+			return err_set(e, ERR_INVALID, "a text has one of the vocabulary's special tokens in it");
 	if (answer == source)
 		return err_set(e, ERR_INVALID, "nothing stands before the TAB");
 	if (answer - source > places || all > places)

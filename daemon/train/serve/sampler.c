@@ -15,7 +15,7 @@ struct sampler {
 	struct sampler_opts o;
 	struct snapshot *weights;
 	struct window window[WINDOWS_MAX]; int nwindows;
-	struct model *head;                     /* built for one position; NULL: the last op cannot stand alone */
+	struct model *head;                     /* built for one position; NULL: the last op cannot stand alone, or pairs */
 	const struct data_source *pairs;        /* NULL: it continues a text */
 	struct ids ids; size_t prompt;          /* so many of them */
 	size_t vocab, context, drawn;

@@ -1,10 +1,11 @@
 /* Continues a text with a model that answers at every position: one token after the other, drawn from what the model
- * says behind the text so far. Everything it touches is its own, so a job of any lane may run it.
+ * says behind the text so far. What it touches is its own, or does not change, so a job of any lane may run it.
  *
  * The text is run through the model anew for each token, in a window that is the next power of two, and the last layer
  * only for the position that counts. When the text is longer than the model's context, its end is what counts.
  *
- * Of pairs of texts the prompt is a source, and what is drawn its answer, to the sign that it ends. */
+ * Of pairs of texts the prompt is a source, and what is drawn its answer, to the sign that it ends; the whole model is
+ * run for each token. A prompt that has no place is ERR_LIMIT. */
 #ifndef TRAIN_SAMPLER_H
 #define TRAIN_SAMPLER_H
 #include "train/data/pairs.h"

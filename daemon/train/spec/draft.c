@@ -80,7 +80,8 @@ static json_t *with(const json_t *entry, const struct data_about *a, const json_
 	json_t *w = json_is_object(given) ? json_deep_copy(given) : json_object();
 	size_t n = a->shape.nd ? shape_count(&a->shape) : 0;
 	const char *by_classes[] = { "classes", "vocab" };
-	bool hides = data_find(a->kind)->tokens && json_array_size(json_object_get(entry, "input")) == 2;
+	const json_t *in = json_object_get(entry, "input");
+	bool hides = data_find(a->kind)->tokens && json_array_size(in) == 2 && dim(in, 0) == 2;
 
 	for (int i = 0; i < 2; i++)
 		if (a->classes && json_object_get(has, by_classes[i]) && !json_object_get(w, by_classes[i]))
@@ -139,13 +140,14 @@ static void validate(json_t *spec, uint64_t held_out, uint64_t target, const jso
  * pairs not every place counts. */
 static void text(json_t *spec, const json_t *input, const struct data_about *a, const json_t *params)
 {
-	size_t rows = json_array_size(input);
-	uint64_t n = dim(input, rows - 1), batch = n < BATCH_TOKENS ? BATCH_TOKENS / n : 1;
+	size_t nd = json_array_size(input);
+	bool pairs = nd == 2 && dim(input, 0) == 3;
+	uint64_t n = dim(input, nd - 1), batch = n < BATCH_TOKENS ? BATCH_TOKENS / n : 1;
 
 	(void)json_object_set_new(spec, "target_batch", json_integer(TARGET_TEXTS));
-	validate(spec, a->count[DATA_VALIDATION] / (rows == 3 ? 1 : n), TARGET_TEXTS, params);
+	validate(spec, a->count[DATA_VALIDATION] / (pairs ? 1 : n), TARGET_TEXTS, params);        /* of a text: tokens */
 	(void)json_object_set_new(spec, "local", json_pack("{s:I}", "batch", (json_int_t)(batch < 32 ? batch : 32)));
-	if (rows > 1)
+	if (nd > 1)
 		(void)json_object_set_new(spec, "loss", json_pack("{s:s,s:i}", "type", "cross_entropy", "ignore", -100));
 }
 
