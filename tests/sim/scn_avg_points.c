@@ -199,6 +199,7 @@ static bool strike(struct sim *s, struct cell *t)
 	w->start_us = 3 * SEC;
 	w->user = t;
 	w->saw = saw;
+	memset(t->seen, 0, sizeof t->seen);     /* of the try before this one */
 	world_add(w, PEERS);
 	world_settle(w, 20 * SEC);
 	world_run_to(w, 3 + rng_below(sim_rng(s), 4), 20 * SEC);
