@@ -365,7 +365,7 @@ static void flight_done(void *arg, const struct frame *f, const struct err *e)
 	send_pump(x);
 }
 
-struct xfer *xfer_send(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
+static struct xfer *sending(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
 	enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg)
 {
 	struct xfer *x = xfer_new(c, true, to, tag, len, deadline_us, done, arg);
@@ -377,7 +377,26 @@ struct xfer *xfer_send(struct chunks *c, const struct id *to, const struct id *t
 	x->cls = cls;
 	x->credit = WINDOW_FIRST;
 	x->began_us = env_now(c->env);
+	return x;
+}
+
+struct xfer *xfer_send(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
+	enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg)
+{
+	struct xfer *x = sending(c, to, tag, data, len, cls, deadline_us, done, arg);
+
 	send_pump(x);
+	return x;
+}
+
+struct xfer *xfer_offer(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
+	enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg)
+{
+	struct xfer *x = sending(c, to, tag, data, len, cls, deadline_us, done, arg);
+
+	no_taker(x);
+	send_question(x);
+	xfer_arm(x);
 	return x;
 }
 

@@ -20,6 +20,10 @@ typedef void xfer_done_fn(void *arg, struct xfer *x, const struct err *e);
  * TIMEOUT. */
 struct xfer *xfer_send(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
 	enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg);
+/* The same to who may not want it: nothing of it is on its way before the other side has said that it takes it, one
+ * round trip later. What is queued for a thin link is not taken back, and all that comes after it waits behind it. */
+struct xfer *xfer_offer(struct chunks *c, const struct id *to, const struct id *tag, const void *data, size_t len,
+	enum net_class cls, uint64_t deadline_us, xfer_done_fn *done, void *arg);
 /* Writes what `from` sends under tag into out[0..len). A sender's length that differs is refused and told to both.
  * deadline_us 0 = none. */
 struct xfer *xfer_recv(struct chunks *c, const struct id *from, const struct id *tag, void *out, size_t len,

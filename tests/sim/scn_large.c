@@ -8,7 +8,7 @@
 #define FAR_AWAY_US 20000
 
 static struct net_world w;
-static struct ended d;
+static struct ended d[2];                       /* the second ends them */
 static struct moved m[2];
 static uint8_t data[BIG], out[BIG];
 static uint64_t path_us;
@@ -30,9 +30,9 @@ static void know(struct sim *s)
 	struct peer_info p = { 0 };
 
 	for (int i = 0; i < 40 && (!i || p.rtt_us > 4 * path_us + 1000); i++) {
-		d = (struct ended){ .sim = s };
-		net_app_call(app(s, 0), other, 1, NO_BLOB, 5000000, &d);
-		net_app_answers(s, 0, 1, &d, 6000000, "first, ");
+		d[0] = (struct ended){ .sim = s };
+		net_app_call(app(s, 0), other, 1, NO_BLOB, 5000000, d);
+		net_app_answers(s, 0, 1, d, 6000000, "first, ");
 		net_peer(app(s, 0)->net, other, &p);
 	}
 }
@@ -53,9 +53,9 @@ static void begin(struct sim *s, unsigned moves_0, unsigned moves_1, uint64_t la
 	sim_link(s, -1, -1, &(struct sim_link){ .latency_us = latency_us, .bytes_per_s = 50000000 });
 	net_app_know(s, client == 2, client != 2);
 	if (client == 2) {                      /* nobody can dial it */
-		d = (struct ended){ .sim = s };
-		net_app_call(app(s, 1), net_self(app(s, 0)->net), 1, NO_BLOB, 5000000, &d);
-		net_app_answers(s, 1, 0, &d, 6000000, "from the client, ");
+		d[0] = (struct ended){ .sim = s };
+		net_app_call(app(s, 1), net_self(app(s, 0)->net), 1, NO_BLOB, 5000000, d);
+		net_app_answers(s, 1, 0, d, 6000000, "from the client, ");
 	}
 	know(s);
 	for (size_t i = 0; i < BIG; i++)
