@@ -160,15 +160,18 @@ void flow_pass_on(struct round *r, size_t p)
 	for (size_t i = 0; i < r->b.n; i++) {
 		struct flow *f = &rp->result_out[i];
 		struct id tag;
-		/* Who counts in this attempt is alive by the leader's word: ours may be news of its earlier life. */
+		/* Who counts in this attempt is alive by the leader's word: ours may be news of its earlier life. Who does not
+		 * may be in an epoch of before, or fetch a whole state: it is asked whether it takes what comes. */
 		if ((int)i == r->me || tree_up(&r->tree, p, i) != (size_t)r->me || f->x || !tree_holds(&r->tree, p, i) ||
 				(died(r, i) && !tree_weight(&r->tree, p, i, r->w)))
 			continue;
 		*f = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
 		part_tag(r, 'r', r->attempt, p, who(r, (size_t)r->me), who(r, i), &tag);
 		MARK(r->a, "avg.result.before");
-		f->x = xfer_send(r->a->chunks, who(r, i), &tag, rp->plain ? (const void *)(r->mean + rp->off) : rp->r_enc,
-			rp->bytes, CLASS_weight_grad, give_up_at(r), result_sent, f);
+		bool counts = tree_weight(&r->tree, p, i, r->w) || r->b.m[i].flags & MATE_AUX;
+		const void *data = rp->plain ? (const void *)(r->mean + rp->off) : rp->r_enc;
+		f->x = (counts ? xfer_send : xfer_offer)(r->a->chunks, who(r, i), &tag, data, rp->bytes, CLASS_weight_grad,
+			give_up_at(r), result_sent, f);
 		MARK(r->a, "avg.result.after");
 	}
 }
@@ -182,6 +185,16 @@ void flow_summed(struct round *r, size_t p)
 	}
 	flow_pass_on(r, p);
 	sum_hash(r, p, true);
+}
+
+bool flow_owes(const struct round *r, size_t member)
+{
+	for (size_t p = 0; p < r->b.parts && !r->flow; p++) {
+		const struct flow *f = r->part[p].result_out ? &r->part[p].result_out[member] : NULL;
+		if (f && f->x && !xfer_waits(f->x))
+			return true;
+	}
+	return false;
 }
 
 static bool all_there(const struct round *r, size_t p)

@@ -436,6 +436,7 @@ bool flow_lives(const struct round *r, size_t i);
 uint64_t flow_came(const struct round *r, size_t i);      /* bytes of contributions and means, ever */
 void flow_stop(struct round *r, bool results_too);
 bool flow_idle(const struct round *r);
+bool flow_owes(const struct round *r, size_t member);   /* the mean is on its way to it */
 void flow_free(struct round *r);
 void flow_missing_self(struct round *r);
 void flow_summed(struct round *r, size_t part); /* the mean is there, or the row's sum */
@@ -492,6 +493,7 @@ void propose_applied(struct avg *a, const struct body *b);
 void propose_free(struct avg *a);
 void leave_on(struct avg *a, struct request *req); void leave_step(struct avg *a); void leave_post(struct avg *a);
 void commits_forget(struct avg *a);
+bool commit_owed(const struct avg *a, const struct id *who);    /* one is on its way there, and not answered */
 void avg_job_over(struct avg *a);
 
 #endif

@@ -8,8 +8,6 @@
 #include "avg/lead.h"
 #include "avg/units.h"
 
-#define UNACKED 4                               /* twice late with its ACK, less in time: waited for now and then */
-
 static void attempt_send(struct round *r);
 
 void lead_ready(struct round *r, size_t i, const struct ready *ready)
@@ -47,12 +45,6 @@ static bool choose(struct round *r)
 	return sum > 0;
 }
 
-static bool required(const struct round *r, size_t i)
-{
-	const struct lead_member *m = &r->lead->m[i];
-	return m->is_ready && !m->gone && !(r->b.m[i].flags & MATE_FOLLOWER);
-}
-
 /* What those who are gone summed goes to others; their own pieces of it exist nowhere else. */
 static bool reassign(struct round *r)
 {
@@ -66,7 +58,7 @@ static bool reassign(struct round *r)
 		len[p] = r->b.part[p].len;
 	for (size_t i = 0; i < n; i++) {
 		gone[i] = l->m[i].gone || !l->m[i].is_ready || complaints_heeded(l, i);
-		able[i] = !complaints_heeded(l, i) && required(r, i) && !(r->b.m[i].flags & (MATE_CLIENT | MATE_HOLD));
+		able[i] = !complaints_heeded(l, i) && lead_required(r, i) && !(r->b.m[i].flags & (MATE_CLIENT | MATE_HOLD));
 	}
 	tree_mend(&l->tree, len, gone, able, (size_t)r->me, lost);
 	for (size_t i = 0; i < n; i++) {
@@ -218,77 +210,6 @@ static bool sums_count(const struct round *r)
 	return same;
 }
 
-/* It has been late with its ACK more than once of late: what it sums may be there, and its word is not waited for
- * in every round. */
-static bool acks_late(const struct round *r, size_t i)
-{
-	const struct mate *m = mate_find(r->a, &r->b.m[i].id);
-	return m && !PLANTED(ACK_AWAITED) && m->unacked >= UNACKED && r->b.epoch < m->unacked_epoch;
-}
-
-static void tell_unacked(const struct round *r)
-{
-	for (size_t i = 0; i < r->b.n; i++) {
-		struct mate *m = mate_find(r->a, &r->b.m[i].id);
-		if (!m || m == r->a->me || !required(r, i) || r->lead->m[i].acked || acks_late(r, i))
-			continue;
-		m->unacked += 2;
-		m->unacked_epoch = r->b.epoch + (1u << (m->unacked < 6 ? m->unacked : 6));
-		hub_event(r->a, LOG_INFO_, "late", &m->id, "epoch %llu goes on without its word that it holds the mean",
-			(unsigned long long)r->b.epoch);
-	}
-}
-
-static size_t missing_acks(const struct round *r, size_t *ret_acks)
-{
-	size_t n = *ret_acks = 0;
-	for (size_t i = 0; i < r->b.n; i++) {
-		n += required(r, i) && !r->lead->m[i].acked && !acks_late(r, i);
-		*ret_acks += r->lead->m[i].acked;
-	}
-	return n;
-}
-
-/* Where nobody waits for anybody ("async") most members bring nothing to most rounds, and on a busy machine are too
- * late to say so. Whoever was heard since BEGIN is not on the other side of a partition. */
-static bool heard(const struct round *r, size_t i)
-{
-	const struct lead_member *m = &r->lead->m[i];
-	struct peer_info info;
-	return r->a->conf.any && !m->gone && !m->refused && !(r->b.m[i].flags & MATE_FOLLOWER) &&
-		net_peer(r->a->net, &r->b.m[i].id, &info) && info.last_seen_us >= r->begun_us;
-}
-
-/* All others live, and have refused this round: they are in another, or begin one. Of two such halves the one decides
- * in which is who is first of all (roster.c): the order is the same for everybody at this point. */
-static bool second_half(const struct round *r)
-{
-	const struct mate *first = NULL;
-	bool in = false;
-	size_t elsewhere = 0;
-	for (size_t i = 0; i < r->b.n; i++) {
-		const struct mate *m = mate_find(r->a, &r->b.m[i].id);
-		bool here = required(r, i), there = m && m->live && r->lead->m[i].elsewhere && !here;
-		if (!m || (!here && !there) || r->b.m[i].flags & MATE_FOLLOWER)
-			continue;
-		elsewhere += there;
-		if (first && memcmp(first->order, m->order, 32) < 0)
-			continue;
-		first = m;
-		in = here;
-	}
-	return elsewhere * 2 >= r->a->n_last && !in && !PLANTED(HALVES_DECIDE);
-}
-
-/* Fewer than half of the last commit's members: perhaps the others go on without us, so wait for news. */
-static bool minority(const struct round *r)
-{
-	size_t n = 0;
-	for (size_t i = 0; i < r->b.n; i++)
-		n += required(r, i) || heard(r, i);
-	return n * 2 < r->a->n_last || (n * 2 == r->a->n_last && second_half(r));
-}
-
 /* It was stopped, or its machine: others may have gone on without it, and what they said before is old. The tick that
  * says so comes every 100 ms. Once a round: a machine that is always late must come to an end, too. */
 static bool slept(const struct round *r)
@@ -313,9 +234,9 @@ static void to_commit(struct round *r)
 		lead_next_attempt(r);
 		return;
 	}
-	if (l->attempts == 1 && l->phase == LEAD_DATA)
+	if (l->attempts == 1 && l->phase == LEAD_DATA && lead_here(r) > 1)   /* alone there is nothing to wait for */
 		times_add(&a->data_times, l->acked_us - l->phase_us);   /* who keeps its ACK makes no deadline longer */
-	if (minority(r) && l->phase != LEAD_WAIT) {
+	if (lead_minority(r) && l->phase != LEAD_WAIT) {
 		uint64_t us = times_deadline(&a->round_times, a->conf.round_floor_us, a->conf.round_floor_us * 3) / 3;
 		l->phase = LEAD_WAIT;
 		l->minority = true;
@@ -329,21 +250,6 @@ static void to_commit(struct round *r)
 	lead_commit(r);
 }
 
-static void tell_late(const struct round *r)
-{
-	for (size_t i = 0; i < r->b.n; i++) {
-		const struct lead_member *m = &r->lead->m[i];
-		size_t head = body_head(&r->b, i);
-		struct mate *mate = head < r->b.n ? mate_find(r->a, &r->b.m[head].id) : NULL;
-		if (!m->awaited || m->is_ready || m->refused || m->gone || !mate)
-			continue;
-		mate->awaited = false;
-		mate->skip_epoch = r->b.epoch + (1u << (mate->misses < 6 ? ++mate->misses : 6));
-		hub_event(r->a, LOG_INFO_, "late", &r->b.m[i].id, "epoch %llu goes on without its samples: it did not answer "
-			"BEGIN in time", (unsigned long long)r->b.epoch);
-	}
-}
-
 /* Most of the last commit's members are here, and have not followed into this round: they may not have known who leads
  * now. Once at a point they are asked anew, before it is decided without them; and whenever whoever began the round,
  * which this peer has taken over, has not named them. */
@@ -351,7 +257,7 @@ static bool ask_anew(const struct round *r)
 {
 	struct avg *a = r->a;
 	size_t here = 1 + roster_others(a, false), named = 1;
-	if (a->conf.any || !minority(r))
+	if (a->conf.any || !lead_minority(r))
 		return false;
 	for (size_t i = 0; i < r->b.n; i++) {
 		const struct mate *m = mate_find(a, &r->b.m[i].id);
@@ -377,7 +283,7 @@ static void ready_step(struct round *r)
 static void ready_due(struct round *r)
 {
 	struct lead *l = r->lead;
-	tell_late(r);
+	lead_tell_late(r);
 	for (size_t i = 0; i < r->b.n; i++)
 		if ((int)i != r->me)
 			l->m[i].awaited = false;
@@ -390,7 +296,7 @@ static void ready_due(struct round *r)
 static void data_step(struct round *r)
 {
 	size_t acks;
-	if (!missing_acks(r, &acks) && acks && sums_count(r) && !unheld(r))
+	if (!lead_missing_acks(r, &acks) && acks && sums_count(r) && !unheld(r))
 		to_commit(r);
 	else if (r->lead->again)
 		lead_next_attempt(r);
@@ -399,23 +305,28 @@ static void data_step(struct round *r)
 static void data_due(struct round *r)
 {
 	struct lead *l = r->lead;
-	size_t acks, late = missing_acks(r, &acks);
+	size_t acks, late = lead_missing_acks(r, &acks);
 	bool most = l->m[r->me].acked && acks >= late;
 	if (most && !unheld(r)) {
-		tell_unacked(r);
+		lead_tell_unacked(r);
 		to_commit(r);
 		return;
 	}
+	bool slow = false;                      /* alive, and not there yet: the next round gives it time */
 	for (size_t i = 0; i < r->b.n && !most; i++)
-		if ((int)i != r->me && required(r, i) && !l->m[i].acked)
+		if ((int)i != r->me && lead_required(r, i) && !l->m[i].acked) {
 			l->m[i].gone = true;
+			slow = slow || lead_heard(r, i);
+		}
+	if (slow)
+		times_short(&r->a->data_times, 2, r->b.data_us, unmeasured_us(r->a));
 	lead_next_attempt(r);
 }
 
-/* Of a minority: enough are here after all, or others do without them. */
+/* Of a minority: enough are here after all, or of the others so many have left that they cannot go on without us. */
 static void wait_step(struct round *r)
 {
-	if (!r->a->conf.any || minority(r))
+	if (r->a->conf.any ? lead_minority(r) : lead_here(r) * 2 <= r->a->n_last)
 		return;
 	r->lead->minority = false;
 	to_commit(r);

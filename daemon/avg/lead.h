@@ -19,6 +19,14 @@ static inline bool lead_reduces(const struct round *r, size_t member)
 {
 	return r->flow || tree_reduces(&r->lead->tree, member);
 }
+/* here.c. Its ACK is asked for; it has been heard since BEGIN; how many are here, of whom the last commit's count. */
+bool lead_required(const struct round *r, size_t member);
+bool lead_heard(const struct round *r, size_t member);
+size_t lead_here(const struct round *r);
+bool lead_minority(const struct round *r);
+size_t lead_missing_acks(const struct round *r, size_t *ret_acks);
+void lead_tell_unacked(const struct round *r);
+void lead_tell_late(const struct round *r);
 /* complaint.c: member i says so (lead_missing). false: it is out of the round, and nothing is another. */
 bool complaint_heard(struct round *r, size_t i, const uint8_t *list, size_t n, size_t nonfinite, uint64_t slow);
 /* missing.c: ids of who keeps this peer from going on, then of those whose contributions are no numbers. */

@@ -178,6 +178,13 @@ static void not_taken(struct avg *a, const struct body *b, const struct id *from
 		memcpy(m->began, id, DIGEST);
 }
 
+/* Who is no member here may honestly take itself for one (refuse_heir of recover.c): its own BEGIN forges nothing. */
+static bool begins_as_stranger(const struct avg *a, const struct body *b, const struct id *from)
+{
+	const struct mate *m = mate_find(a, from);
+	return m && !m->member && id_eq(&b->leader, from) && !PLANTED(STRANGER_FORGES);
+}
+
 static bool is_elsewhere(const struct avg *a, const struct body *c)
 {
 	const struct mate *m = mate_find(a, &c->leader);
@@ -202,7 +209,10 @@ void member_begin_on(struct avg *a, struct request *req)
 	}
 	if (begin_check(a, &b, req, &t, &e)) {
 		not_taken(a, &b, &req->f.from, id);
-		refuse_forged(a, req, &e, false);
+		if (!req->wants_reply || !begins_as_stranger(a, &b, &req->f.from))
+			refuse_forged(a, req, &e, false);
+		else
+			net_refuse(req, &e);
 	} else if (a->round && !memcmp(a->round->id, id, DIGEST)) {     /* asked again, by a successor */
 		struct round *r = a->round;
 		round_refuse(&r->ready_req, "asked again");

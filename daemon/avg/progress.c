@@ -325,7 +325,7 @@ void progress_on(struct avg *a, struct request *req)
 	struct err e;
 	struct mate *m = mate_find(a, &req->f.from);
 	if (req->wants_reply) {
-		if (a->state == AVG_IN && !a->leaving)
+		if (a->state == AVG_IN && (!a->leaving || commit_owed(a, &req->f.from)))        /* it stays until then */
 			net_reply(req, NULL, NO_BLOB);
 		else {
 			err_set(&e, ERR_STATE, "this peer is not in the swarm now");

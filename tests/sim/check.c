@@ -11,6 +11,7 @@
 #define ROUND_MAX_US (60 * SEC)                 /* every round ends */
 
 struct link_ { uint8_t digest[DIGEST], prev[DIGEST], mean[16]; uint64_t epoch, samples, weight; struct ranges done;
+	struct id *in; size_t nin;              /* who counts in it */
 	float *values; /* with world.apart: the first one's mean; of units: what any has had so far */
 	bool *known; };
 struct check { struct world *w; struct map *by_digest, *by_epoch; uint64_t n; };
@@ -44,6 +45,7 @@ void check_free(struct check *c)
 	struct link_ *l;
 	for (size_t i = 0; (l = map_next(c->by_digest, &i, NULL, NULL));) {
 		ranges_free(&l->done);
+		free(l->in);
 		free(l->values);
 		free(l->known);
 		free(l);
@@ -102,6 +104,9 @@ static void first_seen(struct check *c, struct apeer *p, const struct avg_point 
 	l->samples = at->samples;
 	l->weight = m->weight;
 	l->values = c->w->apart > 0 ? xmemdup(mean, c->w->conf.len * sizeof *mean) : NULL;
+	l->in = xcalloc(m->shares + 1, sizeof *l->in);
+	for (size_t i = 0; i < m->shares; i++)
+		l->in[l->nin++] = m->share[i].id;
 	ranges_copy(&l->done, &at->done);
 	map_put(c->by_digest, l->digest, DIGEST, l);
 	c->n++;
@@ -122,6 +127,15 @@ static void first_seen(struct check *c, struct apeer *p, const struct avg_point 
 	ranges_free(&fresh);
 }
 
+/* Whoever has the run's last epoch leaves at once; p, whose links broke, does not count in it, and finds nobody. */
+static bool left_behind(const struct check *c, const struct apeer *p, const struct link_ *first)
+{
+	for (size_t i = 0; i < first->nin; i++)
+		if (id_eq(&first->in[i], net_self(p->net)))
+			return false;
+	return c->w->leave_at && first->epoch == c->w->leave_at;
+}
+
 /* One commit of an epoch, whoever adopts it; only the peer that was alone may have made another. */
 static void check_one(struct check *c, const struct apeer *p, struct link_ *l)
 {
@@ -130,6 +144,8 @@ static void check_one(struct check *c, const struct apeer *p, struct link_ *l)
 		return;
 	if (!first)
 		map_put(c->by_epoch, &l->epoch, sizeof l->epoch, l);
+	else if (first != l && left_behind(c, p, first))
+		c->w->left_behind[p->node] = true;
 	else if (first != l && !c->w->forks_allowed)
 		sim_fail(c->w->s, "node %d: a second commit of epoch %llu", p->node, (unsigned long long)l->epoch);
 }

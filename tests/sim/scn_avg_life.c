@@ -448,9 +448,9 @@ static void scn_finish(struct sim *s)
 	sim_await(s, all_over, w, 0);
 	int at = 0;
 	for (int i = 0; i < 6; i++)
-		at = w->left[i] ? i : at;
+		at = w->left[i] && !w->left_behind[i] ? i : at;
 	for (int i = 0; i < 6; i++)
-		if (w->left[i])
+		if (w->left[i] && !w->left_behind[i])
 			sim_check(s, w->saved[i].epoch == w->leave_at && !memcmp(w->saved[i].prev, w->saved[at].prev, DIGEST));
 	sim_in_time(s, gone >= 4);
 	world_free(w);

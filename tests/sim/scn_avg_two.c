@@ -324,9 +324,34 @@ static void scn_same_number(struct sim *s)
 	world_free(w);
 }
 
+static bool waits(struct sim *s, void *arg)
+{
+	const struct until *u = arg;
+	const struct round *r = world_peer(u->w, u->node)->avg->round;
+	return r && r->lead && r->lead->phase == LEAD_WAIT;
+}
+
+static void gone(void *arg) { (void)arg; }
+
+/* A leader without a majority waits a long time for news of the others. They say goodbye: there is nothing to wait for
+ * any more. */
+static void scn_left_alone(struct sim *s)
+{
+	struct world *w = patient_world(s, 3, 1000);
+	struct until u = { w, world_leader(w), world_newest(w) + 1 };
+	for (int i = 0; i < 3; i++)
+		w->slow_contribute_us[i] = i == u.node ? 0 : 60 * SEC;
+	sim_await(s, waits, &u, 20 * SEC);
+	for (int i = 0; i < 3; i++)
+		if (i != u.node)
+			avg_leave(world_peer(w, i)->avg, gone, NULL);
+	sim_await_or(s, has_epoch, &u, 8 * SEC, "node %d waits for those who have left", u.node);
+	world_free(w);
+}
+
 static const struct scn list[] = { SCN(half_told), SCN(two_leaders), SCN(untold), SCN(late_word), SCN(last_left),
 	SCN_CELLS(last_of_two, 6), SCN(two_points), SCN(unasked), SCN(two_lives),
-	SCN(same_number), {0} };
+	SCN(same_number), SCN(left_alone), {0} };
 
 int main(int argc, char **argv)
 {
