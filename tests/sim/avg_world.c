@@ -7,7 +7,7 @@
 #include "common/mem.h"
 
 #define SYNC_US (5 * MSEC)
-static void train(struct apeer *p);
+void world_train(struct apeer *p);
 
 float world_gradient(uint64_t position, size_t k)
 {
@@ -50,7 +50,7 @@ static void give_back(struct apeer *p)
 	p->busy = false;
 }
 
-static void train(struct apeer *p)
+void world_train(struct apeer *p)
 {
 	bool over = p->w->max_epoch && p->point.epoch >= p->w->max_epoch;
 	if (p->busy || p->in_round || p->syncing || p->held || p->w->aux[p->node] || over || world_is_other(p))
@@ -80,7 +80,7 @@ static void step_done(struct timer *t)
 		ranges_clear(&p->flying);
 		avg_progress(p->avg, p->samples, (double)micro_of(p) * 1e6 / (double)p->step_us, &p->claimed);
 	}
-	train(p);
+	world_train(p);
 }
 
 /* A member of a unit brings its part of what the head has processed; once that has said what it is. */
@@ -232,7 +232,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	if (p->w->leave_at && c->epoch == p->w->leave_at)
 		avg_leave(p->avg, left, p);
 	else
-		train(p);
+		world_train(p);
 }
 
 static void on_failed(void *arg, uint64_t epoch, const struct err *e)
@@ -240,7 +240,7 @@ static void on_failed(void *arg, uint64_t epoch, const struct err *e)
 	struct apeer *p = arg;
 	p->fails++;
 	p->in_round = p->contributed = false;
-	train(p);
+	world_train(p);
 }
 
 static void on_grant(void *arg, const struct ranges *grant)
@@ -250,7 +250,7 @@ static void on_grant(void *arg, const struct ranges *grant)
 		return;
 	ranges_copy(&p->grant, grant);
 	ranges_sub_all(&p->grant, &p->flying);
-	train(p);
+	world_train(p);
 }
 
 /* ---- state download: the donor's memory, or of who has most when it is not there, a few milliseconds later ---- */

@@ -70,6 +70,7 @@ const struct whold *world_hold_of(const struct apeer *p);       /* NULL: nothing
 bool world_is_other(const struct apeer *p);     /* of a unit, and not its head; or of none */
 struct apeer *world_head_of(const struct apeer *p);     /* of its unit, when it lives */
 void world_tell_units(struct apeer *p);
+void world_train(struct apeer *p);          /* when there is something to do, and it is not at it */
 struct world *world_new(struct sim *s, size_t len, uint64_t target, uint32_t micro, uint64_t step_us);
 void world_free(struct world *w);               /* call after the simulator is no longer run; frees its check too */
 void world_add(struct world *w, int n);

@@ -38,6 +38,7 @@ void world_tell_units(struct apeer *p)
 	}
 	if (avg_units(p->avg, w->generation, v, n, &e))
 		sim_fail(w->s, "node %d: %s", p->node, e.text);
+	world_train(p);
 }
 
 void world_units(struct world *w, const struct whold *hold, int n)
