@@ -2,26 +2,8 @@
  * zoo's networks and of graphs made to be awkward, whole and in pieces, with memory that shows what was not written. */
 #include <math.h>
 #include "kernels_util.h"
+#include "golden.h"
 #include "kernels/gemm.h"
-#include "train/spec/spec.h"
-
-static struct model *expand(const char *json)
-{
-	static const char form[] = "{\"name\":\"m\",\"model\":%s,\"loss\":\"mse\",\"optimizer\":{\"name\":\"sgd\","
-		"\"lr\":0.1},\"target_batch\":64,\"data\":{\"name\":\"s\",\"kind\":\"synthetic\",\"count\":256}}";
-	char text[1000];
-	struct err e;
-	struct spec *s;
-	struct model *m;
-
-	(void)snprintf(text, sizeof(text), form, json);
-	s = spec_parse(text, strlen(text), &e);
-	m = s ? spec_model(s, NULL, &e) : NULL;
-	if (!m)
-		fail_msg("%s: %s", json, e.text);
-	spec_free(s);
-	return m;
-}
 
 struct run { real *y, *dx, *grad, *buffer; struct model_need need[2]; };
 
@@ -137,7 +119,7 @@ static void the_zoo_has_the_same_bits(void **state)
 
 		for (size_t k = 0; (text[k] = row[i].json[k] == '\'' ? '"' : row[i].json[k]); k++)
 			;
-		m = expand(text);
+		m = golden_model(text);
 		less = compare(m, row[i].batch, 0, 1, blas, text);
 		if (less != row[i].less)
 			fail_msg("%s: %zu bytes less", text, less);
@@ -176,7 +158,7 @@ static void awkward_graphs_have_the_same_bits(void **state)
 /* A residual network with a layer for each way of computing convolutions but columns, whose sums follow the split. */
 static void workers_do_not_change_a_bit(void **state)
 {
-	struct model *m = expand("{\"zoo\":\"resnet18\",\"classes\":10,\"pixels\":32}");
+	struct model *m = golden_model("{\"zoo\":\"resnet18\",\"classes\":10,\"pixels\":32}");
 	struct par one = team(1, CPU_PLAIN, NULL);
 	real *param = reals(m->nparam);
 	struct model_need n;

@@ -4,6 +4,7 @@
  * by, and no worse than PyTorch's own float32. */
 #include <math.h>
 #include "kernels_util.h"
+#include "golden.h"
 #include "kernels/gemm.h"
 #include "kernels/optim.h"
 #include "resnet_golden.h"
@@ -13,13 +14,6 @@
 #else
 #define TOLERANCE 1e-4
 #endif
-
-static double noise_at(double i, double k)
-{
-	double u = sin(12.9898 * i + k) * 43758.5453;
-
-	return 2 * (u - floor(u)) - 1;
-}
 
 static void put(char *to, size_t cap, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void put(char *to, size_t cap, const char *fmt, ...)
@@ -71,7 +65,7 @@ static void fill(const struct model_param *t, int k, real *to)
 	bool vector = t->shape.nd == 1, scale = vector && strstr(t->name, "weight");
 
 	for (size_t i = 0; i < t->count; i++) {
-		double v = noise_at((double)i, k) / sqrt((double)fan);
+		double v = golden_noise((double)i, k) / sqrt((double)fan);
 
 		to[i] = (real)(float)(scale ? 1 + 0.2 * v : vector ? 0.2 * v : v);
 	}
@@ -88,19 +82,14 @@ static void compare(const struct model *m, const real *grad, const struct golden
 	assert_int_equal(m->nparams, n);
 	for (int k = 0; k < m->nparams; k++) {
 		const struct model_param *p = &m->param[k];
-		double square = 0, along = 0;
+		double norm, along;
 
 		assert_string_equal(p->name, g[k].name);
-		for (size_t i = 0; i < p->count; i++) {
-			double v = (double)grad[p->offset + i];
-
-			square += v * v;
-			along += v * cos(0.7 * (double)i + 0.3);
-		}
-		if (!(fabs(sqrt(square) - g[k].norm) <= TOLERANCE * g[k].norm) ||
+		golden_two(grad + p->offset, p->count, &norm, &along);
+		if (!(fabs(norm - g[k].norm) <= TOLERANCE * g[k].norm) ||
 		    !(fabs(along - g[k].along) <= TOLERANCE * g[k].norm))
 			fail_msg("%s, %s: norm %.17g, PyTorch's %.17g; along %.17g, PyTorch's %.17g", w->name, p->name,
-				sqrt(square), g[k].norm, along, g[k].along);
+				norm, g[k].norm, along, g[k].along);
 		along = (along - g[k].along) / g[k].norm;
 		ours += 2 * along * along;              /* the direction has norm sqrt(n / 2) */
 		torch += g[k].float_off * g[k].float_off;
@@ -108,14 +97,6 @@ static void compare(const struct model *m, const real *grad, const struct golden
 	if (!(sqrt(ours / torch) <= w->most))
 		fail_msg("%s: gradients are %.2f of PyTorch's float32 errors off, at most %.2f", w->name, sqrt(ours / torch),
 			w->most);
-}
-
-static void tiles(struct model *m, int winograd)
-{
-	for (int i = 0; i < m->nops; i++)
-		for (int a = 0; a < m->op[i].ops->nattrs; a++)
-			if (!strcmp(m->op[i].ops->attr[a].name, "winograd"))
-				m->op[i].attr[a] = winograd;
 }
 
 /* A stem, its images, and what PyTorch has. */
@@ -140,11 +121,11 @@ static void step(const struct stem *s, const struct way *w)
 
 	(void)cpu_pick(NULL, &par.cpu, NULL);
 	m->apart = w->apart;
-	tiles(m, w->winograd);
+	golden_tiles(m, w->winograd);
 	for (int k = 0; k < m->nparams; k++)
 		fill(&m->param[k], k, param + m->param[k].offset);
 	for (size_t i = 0; i < pixels; i++)
-		x[i] = (real)(float)noise_at((double)i, s->phase);
+		x[i] = (real)(float)golden_noise((double)i, s->phase);
 	for (size_t i = 0; i < ny; i++)
 		dy[i] = (real)(float)sin(0.37 * (double)i + 0.9);
 	model_need(m, 0, m->nops, s->batch, 1, &need);
@@ -203,7 +184,7 @@ static void steps_follow_pytorch(void **state)
 	for (int k = 0; k < m->nparams; k++)
 		fill(&m->param[k], k, param + m->param[k].offset);
 	for (size_t i = 0; i < pixels; i++)
-		x[i] = (real)(float)noise_at((double)i, s->phase);
+		x[i] = (real)(float)golden_noise((double)i, s->phase);
 	for (int i = 0; i < CIFAR_BATCH; i++)
 		label[i] = i % 10;
 	optim_defaults(sgd, hyper);

@@ -7,44 +7,18 @@
 #include "t.h"
 #include "common/mem.h"
 #include "convnets_golden.h"
+#include "golden.h"
 #include "kernels/gemm.h"
-#include "train/spec/spec.h"
 
 #define TOLERANCE 1e-4
 #define CLASSES 10
-
-static double noise(double i, double k)
-{
-	double u = sin(12.9898 * i + k) * 43758.5453;
-
-	return 2 * (u - floor(u)) - 1;
-}
-
-static struct model *expand(const char *zoo, size_t side)
-{
-	static const char form[] = "{\"name\":\"m\",\"model\":{\"zoo\":\"%s\",\"classes\":10,\"hidden\":64,\"dropout\":0},"
-		"\"input\":[3,%zu,%zu],\"loss\":\"mse\",\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},\"target_batch\":64,"
-		"\"data\":{\"name\":\"s\",\"kind\":\"synthetic\",\"count\":256}}";
-	char text[500];
-	struct err e;
-	struct spec *s;
-	struct model *m;
-
-	(void)snprintf(text, sizeof(text), form, zoo, side, side);
-	s = spec_parse(text, strlen(text), &e);
-	m = s ? spec_model(s, NULL, &e) : NULL;
-	if (!m)
-		fail_msg("%s: %s", zoo, e.text);
-	spec_free(s);
-	return m;
-}
 
 static void fill(const struct model_param *t, int k, real *to)
 {
 	double scale = t->shape.nd > 1 ? sqrt(6.0 / (double)(t->count / t->shape.d[0])) : 0.2;
 
 	for (size_t i = 0; i < t->count; i++)
-		to[i] = (real)(noise((double)i, k) * scale);
+		to[i] = (real)(golden_noise((double)i, k) * scale);
 }
 
 static void compare(const struct model *m, const real *grad, const struct golden_grad *g, size_t n)
@@ -52,26 +26,30 @@ static void compare(const struct model *m, const real *grad, const struct golden
 	assert_int_equal(m->nparams, n);
 	for (int k = 0; k < m->nparams; k++) {
 		const struct model_param *p = &m->param[k];
-		double square = 0, along = 0;
+		double norm, along;
 
 		assert_string_equal(p->name, g[k].name);
-		for (size_t i = 0; i < p->count; i++) {
-			double v = (double)grad[p->offset + i];
-
-			square += v * v;
-			along += v * cos(0.7 * (double)i + 0.3);
-		}
-		if (!(fabs(sqrt(square) - g[k].norm) <= TOLERANCE * g[k].norm) ||
+		golden_two(grad + p->offset, p->count, &norm, &along);
+		if (!(fabs(norm - g[k].norm) <= TOLERANCE * g[k].norm) ||
 				!(fabs(along - g[k].along) <= TOLERANCE * g[k].norm))
-			fail_msg("%s: norm %.9g, PyTorch's %.9g; along %.9g, PyTorch's %.9g", p->name, sqrt(square), g[k].norm,
-				along, g[k].along);
+			fail_msg("%s: norm %.9g, PyTorch's %.9g; along %.9g, PyTorch's %.9g", p->name, norm, g[k].norm, along,
+				g[k].along);
 	}
+}
+
+static struct model *net_of(const char *zoo, size_t side)
+{
+	char json[200];
+
+	(void)snprintf(json, sizeof(json), "{\"zoo\":\"%s\",\"classes\":10,\"hidden\":64,\"dropout\":0},"
+		"\"input\":[3,%zu,%zu]", zoo, side, side);
+	return golden_model(json);
 }
 
 static void network(const char *zoo, size_t side, double phase, const double *want, const struct golden_grad *g,
 	size_t n)
 {
-	struct model *m = expand(zoo, side);
+	struct model *m = net_of(zoo, side);
 	struct blas *blas = blas_open(NULL);
 	struct par par = par_serial(CPU_PLAIN, blas);
 	size_t pixels = 3 * side * side;
@@ -82,17 +60,14 @@ static void network(const char *zoo, size_t side, double phase, const double *wa
 	double most = 0;
 
 	(void)cpu_pick(NULL, &par.cpu, NULL);
-	for (int i = 0; i < m->nops; i++)               /* Winograd's tiles are further from PyTorch than another side is */
-		for (int a = 0; a < m->op[i].ops->nattrs; a++)
-			if (!strcmp(m->op[i].ops->attr[a].name, "winograd"))
-				m->op[i].attr[a] = 0;
+	golden_tiles(m, 0);
 	model_need(m, 0, m->nops, 1, 1, &need);
 	c.saved = big_alloc(need.saved + 1);
 	c.work = big_alloc(need.work_fwd + need.work_bwd + 1);
 	for (int k = 0; k < m->nparams; k++)
 		fill(&m->param[k], k, param + m->param[k].offset);
 	for (size_t i = 0; i < pixels; i++)
-		x[i] = (real)noise((double)i, phase);
+		x[i] = (real)golden_noise((double)i, phase);
 	for (size_t i = 0; i < CLASSES; i++) {
 		dy[i] = (real)sin(0.37 * (double)i + 0.9);
 		most = fmax(most, fabs(want[i]));

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 #include "ckpt/ckpt.h"
 #include "common/mem.h"
+#include "golden.h"
 #include "kernels/gemm.h"
-#include "train/spec/spec.h"
 #include "train/zoo.h"
 
 struct file { unsigned char *p; struct ckpt_head h; const char *name; };
@@ -56,25 +56,6 @@ static real *tensor(const struct file *f, const char *name, size_t count)
 		fail_msg("%s: no %zu elements under the name %s", f->name, count, name);
 	memcpy(to, f->p + f->h.data_at + t->at, count * sizeof(*to));
 	return to;
-}
-
-static struct model *expand(const char *json)
-{
-	static const char form[] = "{\"name\":\"m\",\"model\":%s,\"loss\":\"mse\",\"optimizer\":{\"name\":\"sgd\","
-		"\"lr\":0.1},"
-		"\"target_batch\":64,\"data\":{\"name\":\"s\",\"kind\":\"synthetic\",\"count\":256}}";
-	char text[1000];
-	struct err e;
-	struct spec *s;
-	struct model *m;
-
-	(void)snprintf(text, sizeof(text), form, json);
-	s = spec_parse(text, strlen(text), &e);
-	m = s ? spec_model(s, NULL, &e) : NULL;
-	if (!m)
-		fail_msg("%s: %s", json, e.text);
-	spec_free(s);
-	return m;
 }
 
 struct pass { const struct model *m; struct model_call call; struct par par; struct model_need need; real *y, *grad; };
@@ -167,7 +148,7 @@ static void gpt2_is_hugging_face_s(void **state)
 {
 	enum { BATCH = 2, T = 20, V = 61 };
 	struct file f = file_open("gpt2");
-	struct model *m = expand("{\"zoo\":\"gpt2\",\"layers\":2,\"width\":24,\"heads\":3,\"vocab\":61,"
+	struct model *m = golden_model("{\"zoo\":\"gpt2\",\"layers\":2,\"width\":24,\"heads\":3,\"vocab\":61,"
 		"\"positions\":32,\"context\":20,"
 		"\"dropout\":0}");
 	real *param = weights(&f, m), *x = tensor(&f, "golden.input", BATCH * T), *dy = calloc(BATCH * T * V, sizeof(real));
@@ -201,7 +182,7 @@ static void every_gradient(const char *file, const char *json, size_t batch, siz
 	const char *key_bias)
 {
 	struct file f = file_open(file);
-	struct model *m = expand(json);
+	struct model *m = golden_model(json);
 	real *param = weights(&f, m), *x = tensor(&f, "golden.input", batch * rows * t);
 	real *dy = tensor(&f, "golden.dy", batch * t * vocab);
 	struct pass p = pass_of(m, batch, param, NULL, NULL);
@@ -253,13 +234,6 @@ static void bert_in_megatrons_order(void **state)
 	every_gradient("bert-pre", BERT("pre"), 2, 2, 12, 50, "key.bias");
 }
 
-static double noise(double i, double k)
-{
-	double u = sin(12.9898 * i + k) * 43758.5453;
-
-	return 2 * (u - floor(u)) - 1;
-}
-
 /* The k-th tensor as make-golden-models.py fills it. */
 static void fill(const struct model_param *t, int k, real *to)
 {
@@ -267,7 +241,7 @@ static void fill(const struct model_param *t, int k, real *to)
 	bool vector = t->shape.nd == 1, scale = vector && strstr(t->name, "weight");
 
 	for (size_t i = 0; i < t->count; i++) {
-		double v = noise((double)i, k) / sqrt((double)fan);
+		double v = golden_noise((double)i, k) / sqrt((double)fan);
 
 		to[i] = (real)(scale ? 1 + 0.2 * v : vector ? 0.2 * v : v);
 	}
@@ -284,15 +258,6 @@ static const real *stat_of(const struct model *m, const real *buffer, const char
 	return NULL;
 }
 
-/* Convolutions as sums of products: Winograd's tiles are a few 1e-6 off, which is enough for another side of a ReLU. */
-static void direct(struct model *m)
-{
-	for (int i = 0; i < m->nops; i++)
-		for (int a = 0; a < m->op[i].ops->nattrs; a++)
-			if (!strcmp(m->op[i].ops->attr[a].name, "winograd"))
-				m->op[i].attr[a] = 0;
-}
-
 /* Images are batch of noise at a phase. ResNet-18's are such that no ReLU is near 0 (make-golden-resnet.py): gradients
  * agree to 1e-4. For the ResNet-50 there are no such images, its slack is that of values on the other side of a ReLU:
  * PyTorch's own float32 is 1.7e-2 off its float64. */
@@ -306,18 +271,18 @@ static void resnet(const char *file, const char *json, size_t side, size_t batch
 	enum { BATCH_MAX = 4 };
 	size_t pixels = 3 * side * side;
 	struct file f = file_open(file);
-	struct model *m = expand(json);
+	struct model *m = golden_model(json);
 	struct blas *blas = blas_open(NULL);
 	real *param = calloc(m->nparam, sizeof(real)), *buffer = calloc(m->nbuffer, sizeof(real));
 	real *x = calloc(batch * pixels, sizeof(real)), dy[BATCH_MAX * 10];
 	struct pass p;
 
-	direct(m);
+	golden_tiles(m, 0);
 	p = pass_of(m, batch, param, buffer, blas);
 	for (int k = 0; k < m->nparams; k++)
 		fill(&m->param[k], k, param + m->param[k].offset);
 	for (size_t i = 0; i < batch * pixels; i++)
-		x[i] = (real)noise((double)i, phase);
+		x[i] = (real)golden_noise((double)i, phase);
 	for (size_t i = 0; i < batch * 10; i++)
 		dy[i] = (real)sin(0.37 * (double)i + 0.9);
 	model_init_buffers(m, buffer);
