@@ -6,6 +6,7 @@
 #include "avg/claims.h"
 #include "avg/fork.h"
 #include "avg/seen.h"
+#include "avg/units.h"
 
 #define IDLE_MAX 3                              /* rounds without a sample that a member is waited for in */
 
@@ -69,7 +70,7 @@ static void take_member(struct avg *a, const struct wire_member *w, uint16_t row
 	m->row = row;
 	m->idle = w->flags & MATE_IN ? 0 : m->idle + 1;
 	if (w->flags & MATE_IN)
-		m->rooms = 0;
+		m->room_us = m->rooms = 0;
 	/* The round in which a newcomer is there first may come before its first sample. */
 	bool next = w->flags & MATE_READY && m->idle < IDLE_MAX && !a->conf.each && !a->conf.any;
 	m->awaited = w->flags & MATE_IN || next;
@@ -99,6 +100,8 @@ static void take_roster(struct avg *a, const struct body *c)
 		take_member(a, &c->m[i], c->next ? c->next[i] : NO_ROW);
 		a->n_last += !(c->m[i].flags & MATE_FOLLOWER);
 	}
+	if (!PLANTED(ROLES_AS_SAID))
+		units_roles(a);                 /* the next generation's may be told already: what is said was before */
 }
 
 void apply_leader(struct avg *a)

@@ -1,7 +1,7 @@
 /* Who may say what (hivemind-protocol(7), "Authority"). Bodies are signed by their author, whoever passes them on. A
  * COMMIT counts when its author led this epoch as this peer saw it and the BEGIN that it ends is held here; or when a
  * majority of those that this peer knows have signed that they hold its parts; or one half, in which is who is first of
- * all: so two halves that refuse each other decide (lead.c). */
+ * all: so two halves that refuse each other decide (here.c). */
 #include <stdlib.h>
 #include <string.h>
 #include "avg/proof.h"

@@ -42,10 +42,10 @@ size_t lead_missing_acks(const struct round *r, size_t *ret_acks)
 	return n;
 }
 
-bool lead_heard(const struct round *r, size_t i)
+bool lead_heard(const struct round *r, size_t i, uint64_t since_us)
 {
 	struct peer_info info;
-	return net_peer(r->a->net, &r->b.m[i].id, &info) && info.last_seen_us >= r->begun_us;
+	return net_peer(r->a->net, &r->b.m[i].id, &info) && info.last_seen_us >= since_us;
 }
 
 /* Where nobody waits for anybody ("async") most members bring nothing to most rounds, and on a busy machine are too
@@ -53,7 +53,8 @@ bool lead_heard(const struct round *r, size_t i)
 static bool about(const struct round *r, size_t i)
 {
 	const struct lead_member *m = &r->lead->m[i];
-	return r->a->conf.any && !m->gone && !m->refused && !(r->b.m[i].flags & MATE_FOLLOWER) && lead_heard(r, i);
+	return r->a->conf.any && !m->gone && !m->refused && !(r->b.m[i].flags & MATE_FOLLOWER) &&
+		lead_heard(r, i, r->begun_us);
 }
 
 /* All others live, and have refused this round: they are in another, or begin one. Of two such halves the one decides

@@ -30,7 +30,7 @@
  *   roster.c    who is there, who leads              forger.c     naming who says what it may not
  *   spare.c     memory from round to round           share.c      what an epoch asks of each
  *   event.c     events, JSON, the kick's timer       times.c      deadlines
- *   tree.c, rows.c, near.c, grid.c, holding.c, topo/  shapes      find.c       who is who, by id
+ *   tree.c, rows.c, near.c, grid.c, holding.c, topo/  shapes      here.c / find.c  who is in a round; who is who
  *
  * One epoch is one round object at most; a round that is over lives on as a tail until its last transfer and job end.
  * Everything that the owner calls only notes and arms `kick`, so that no callback re-enters its caller. */
@@ -96,13 +96,13 @@ struct mate {
 	 * commit without that, and when last */
 	uint32_t over; unsigned overs; uint64_t over_us;
 	unsigned idle;                          /* rounds in a row that it was in time for with no samples */
-	unsigned unacked; uint64_t unacked_epoch; /* how late with its ACKs of late (lead.c): not waited for before that */
+	unsigned unacked; uint64_t unacked_epoch; /* how late with its ACKs of late (here.c): not waited for before that */
 	unsigned alone;                         /* rounds in a row that it was left out of, since it complained */
 	unsigned seized; uint64_t seized_us;    /* follow.c: took the lead from one that lives; not again before */
 	uint32_t heir;                          /* avg.gen when it did so last, as the next in order; 0: not so */
-	/* room.c: how far behind it speaks, when it did last (0: it has been given room since), no room before, given so
-	 * often */
-	uint64_t lag_us, late_us, room_us; unsigned rooms;
+	/* room.c: how far behind it speaks; how long the last mean may be on its way to it (0: it is not); when it spoke so
+	 * last (0: it has been given room since), no room before, given so often */
+	uint64_t lag_us, fetch_us, late_us, room_us; unsigned rooms;
 	/* shown.c: the first and last point that it was a member at in this history, newcomers too, and when (0: none); not
 	 * heard before when it says that this state is not the swarm's; how often it was not believed */
 	uint64_t stood_first, stood_last, stood_us, doubt_us; unsigned doubts;

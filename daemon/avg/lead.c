@@ -234,7 +234,9 @@ static void to_commit(struct round *r)
 		lead_next_attempt(r);
 		return;
 	}
-	if (l->attempts == 1 && l->phase == LEAD_DATA && lead_here(r) > 1)   /* alone there is nothing to wait for */
+	size_t acks;
+	(void)lead_missing_acks(r, &acks);
+	if (l->attempts == 1 && l->phase == LEAD_DATA && acks > 1)      /* alone there is nothing to wait for */
 		times_add(&a->data_times, l->acked_us - l->phase_us);   /* who keeps its ACK makes no deadline longer */
 	if (lead_minority(r) && l->phase != LEAD_WAIT) {
 		uint64_t us = times_deadline(&a->round_times, a->conf.round_floor_us, a->conf.round_floor_us * 3) / 3;
@@ -316,7 +318,7 @@ static void data_due(struct round *r)
 	for (size_t i = 0; i < r->b.n && !most; i++)
 		if ((int)i != r->me && lead_required(r, i) && !l->m[i].acked) {
 			l->m[i].gone = true;
-			slow = slow || lead_heard(r, i);
+			slow = slow || lead_heard(r, i, l->phase_us);
 		}
 	if (slow)
 		times_short(&r->a->data_times, 2, r->b.data_us, unmeasured_us(r->a));

@@ -19,9 +19,9 @@ static inline bool lead_reduces(const struct round *r, size_t member)
 {
 	return r->flow || tree_reduces(&r->lead->tree, member);
 }
-/* here.c. Its ACK is asked for; it has been heard since BEGIN; how many are here, of whom the last commit's count. */
+/* here.c. Its ACK is asked for; it has been heard since then; how many are in the round, newcomers too. */
 bool lead_required(const struct round *r, size_t member);
-bool lead_heard(const struct round *r, size_t member);
+bool lead_heard(const struct round *r, size_t member, uint64_t since_us);
 size_t lead_here(const struct round *r);
 bool lead_minority(const struct round *r);
 size_t lead_missing_acks(const struct round *r, size_t *ret_acks);

@@ -88,7 +88,7 @@ void leave_on(struct avg *a, struct request *req)
 		net_reply(req, NULL, NO_BLOB);
 	if (!m || m == a->me || !m->member)
 		return;
-	if (a->n_last && !(m->flags & MATE_FOLLOWER)) {
+	if (a->n_last && !m->fresh && !(m->flags & MATE_FOLLOWER)) {    /* newcomers do not count there */
 		a->n_last--;
 		m->left = a->gen;
 	}
@@ -98,4 +98,5 @@ void leave_on(struct avg *a, struct request *req)
 	m->member = false;
 	ranges_clear(&m->grant);
 	m->probe_us = now_of(a) + 10 * SECOND;  /* it knows where to find us */
+	kick(a);
 }

@@ -23,38 +23,48 @@ void room_late(struct avg *a, struct mate *m, uint64_t epoch, const uint8_t *pre
 	m->late_us = now_of(a);
 }
 
-/* It is late, has said so a moment before this BEGIN was due, and can be counted when it comes: who was left out since
- * it complains, and has held no mean after that, fails for another reason. A report that is late says little where
- * epochs do not wait for the target. */
-static bool lags(const struct avg *a, const struct mate *m, uint64_t due_us)
+static uint64_t room_of(const struct mate *m) { return m->fetch_us ? m->fetch_us : PATIENCE * m->lag_us; }
+
+/* It can be counted when it comes: who was left out since it complains, and has held no mean after that, fails for
+ * another reason. A report that is late says little where epochs do not wait for the target. */
+static bool has_room(const struct avg *a, const struct mate *m, uint64_t due_us)
 {
 	bool counts = m->flags & MATE_FOLLOWER || !(m->flags & MATE_AUX || m->alone || a->conf.each || a->conf.any);
-	return m != a->me && m->member && m->live && !m->awaited && counts && !(m->flags & MATE_HOLD) && m->late_us &&
-		m->late_us + PATIENCE * m->lag_us >= due_us && a->point.epoch >= m->skip_epoch && due_us >= m->room_us;
+	return m != a->me && m->member && m->live && counts && !(m->flags & MATE_HOLD) && a->point.epoch >= m->skip_epoch &&
+		due_us >= m->room_us;
+}
+
+/* It is late, and has said so a moment before this BEGIN was due. */
+static bool lags(const struct avg *a, const struct mate *m, uint64_t due_us)
+{
+	return has_room(a, m, due_us) && !m->awaited && m->late_us && m->late_us + room_of(m) >= due_us;
 }
 
 /* Whether it comes or not: the next time is later, until it has brought something. Who never does costs the others a
  * third of their time at first, and soon next to nothing. */
 static void made(struct avg *a, struct mate *m)
 {
-	m->room_us = now_of(a) + (2 * PATIENCE * m->lag_us << m->rooms);
+	m->room_us = now_of(a) + (2 * room_of(m) << m->rooms);
 	m->rooms += m->rooms < FAILS_MAX;
-	m->late_us = 0;
+	m->late_us = m->fetch_us = 0;
 }
 
 /* The mean of the last round moves on its way to a member, at a thin link's pace, and a round is over sooner without
- * it: it would be late for ever. It has the time that a round takes. */
+ * it: it would be late for ever. It has the time that a round takes, or may take, and is not awaited before it says
+ * that it is here. */
 static void fetching(struct avg *a)
 {
 	list_each(it, &a->tails) {
 		const struct round *r = list_entry(it, struct round, link);
+		uint64_t may = r->b.ready_us + r->b.data_us, us = a->last_round_us < may ? a->last_round_us : may;
 		for (size_t i = 0; i < r->b.n && r->applied && r->b.epoch + 1 == a->point.epoch; i++) {
 			struct mate *m = flow_owes(r, i) ? mate_find(a, &r->b.m[i].id) : NULL;
 			struct peer_info info;
-			if (!m || !net_peer(a->net, &m->id, &info) || info.last_seen_us < a->commit_us)
+			if (!m || m->counted || m->flags & MATE_FOLLOWER || !has_room(a, m, a->due_us) ||
+					!net_peer(a->net, &m->id, &info) || info.last_seen_us < a->commit_us)
 				continue;
-			m->awaited = false;             /* until it says that it is here */
-			m->lag_us = a->last_round_us / PATIENCE > m->lag_us ? a->last_round_us / PATIENCE : m->lag_us;
+			m->awaited = false;
+			m->fetch_us = us;
 			m->late_us = now_of(a);
 		}
 	}
@@ -70,13 +80,13 @@ bool room_wait(struct avg *a)
 	}
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
-		uint64_t end = a->due_us + PATIENCE * m->lag_us;
+		uint64_t end = a->due_us + room_of(m);
 		if (!lags(a, m, a->due_us))
 			continue;
 		if (a->due_us == now)
 			hub_event(a, LOG_INFO_, "room", &m->id, "epoch %llu: BEGIN waits for it, %llu ms at most: it lacks only "
 				"what is on its way", (unsigned long long)a->point.epoch,
-				(unsigned long long)(PATIENCE * m->lag_us / MS));
+				(unsigned long long)(room_of(m) / MS));
 		if (end <= now)
 			made(a, m);
 		else if (end > until)

@@ -117,16 +117,9 @@ void commit_send(struct avg *a, const struct body *c, const struct buf *bytes)
 {
 	uint8_t digest[DIGEST];
 	body_digest(bytes->p, bytes->len, digest);
-	for (size_t i = 0; i < c->n; i++) {
-		const struct mate *m = mate_find(a, &c->m[i].id);
-		if (m == a->me)
-			continue;
-		if (!(c->m[i].flags & MATE_GONE))
+	for (size_t i = 0; i < c->n; i++)
+		if (!id_eq(&c->m[i].id, &a->me->id) && !(c->m[i].flags & MATE_GONE))
 			send_to(a, &c->m[i].id, digest, bytes);
-		else if (m && m->left != a->gen)
-			net_post(a->net, &m->id, KIND_AVG_COMMIT, term_json(a, hub_json(a)), blob_copy(bytes->p, bytes->len),
-				CLASS_control);
-	}
 }
 
 /* ---- waiting ---- */

@@ -7,7 +7,6 @@
 #include "common/mem.h"
 
 #define SYNC_US (5 * MSEC)
-void world_train(struct apeer *p);
 
 float world_gradient(uint64_t position, size_t k)
 {

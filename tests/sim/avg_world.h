@@ -39,7 +39,7 @@ struct world {
 	double apart;                           /* means of one commit may differ by so much; 0: not in a bit */
 	uint64_t max_epoch;                     /* trainers stop there; 0 = never */
 	uint64_t leave_at; bool left[WORLD_MAX];        /* whoever applies that epoch leaves at once; 0 = nobody */
-	bool left_behind[WORLD_MAX];                    /* it has made that epoch for itself, when all others had gone */
+	bool left_behind[WORLD_MAX];                    /* it has made that epoch for itself, after the others */
 	uint64_t (*micro_of)(struct world *w, int node);
 	/* Lossy means: so far from the samples' each element may be (0: 1e-4), or with `part` all elements together, as a
 	 * part of what they should be: a mean of nothing is 1 away. twist: what a member sends instead of its gradient. */
@@ -69,6 +69,7 @@ void world_units(struct world *w, const struct whold *hold, int n);
 const struct whold *world_hold_of(const struct apeer *p);       /* NULL: nothing, or there are no units */
 bool world_is_other(const struct apeer *p);     /* of a unit, and not its head; or of none */
 struct apeer *world_head_of(const struct apeer *p);     /* of its unit, when it lives */
+static inline void world_gone(void *arg) { (void)arg; }         /* for avg_leave, when nobody needs to know */
 void world_tell_units(struct apeer *p);
 void world_train(struct apeer *p);          /* when there is something to do, and it is not at it */
 struct world *world_new(struct sim *s, size_t len, uint64_t target, uint32_t micro, uint64_t step_us);

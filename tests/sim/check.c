@@ -11,7 +11,7 @@
 #define ROUND_MAX_US (60 * SEC)                 /* every round ends */
 
 struct link_ { uint8_t digest[DIGEST], prev[DIGEST], mean[16]; uint64_t epoch, samples, weight; struct ranges done;
-	struct id *in; size_t nin;              /* who counts in it */
+	struct id *in; size_t nin;              /* members that it has not found gone */
 	float *values; /* with world.apart: the first one's mean; of units: what any has had so far */
 	bool *known; };
 struct check { struct world *w; struct map *by_digest, *by_epoch; uint64_t n; };
@@ -90,6 +90,18 @@ static void check_mean(struct check *c, const struct ranges *fresh, const float 
 			w->part);
 }
 
+static void members_of(const struct apeer *p, struct link_ *l)
+{
+	struct body b;
+	if (body_read(&b, p->avg->last_commit.p, p->avg->last_commit.len, NULL))
+		return;
+	l->in = xcalloc(b.n + 1, sizeof *l->in);
+	for (size_t i = 0; i < b.n; i++)
+		if (!(b.m[i].flags & MATE_GONE))
+			l->in[l->nin++] = b.m[i].id;
+	body_free(&b);
+}
+
 static void first_seen(struct check *c, struct apeer *p, const struct avg_point *before, const struct avg_commit *m,
 	const float *mean, const uint8_t *hash)
 {
@@ -104,9 +116,7 @@ static void first_seen(struct check *c, struct apeer *p, const struct avg_point 
 	l->samples = at->samples;
 	l->weight = m->weight;
 	l->values = c->w->apart > 0 ? xmemdup(mean, c->w->conf.len * sizeof *mean) : NULL;
-	l->in = xcalloc(m->shares + 1, sizeof *l->in);
-	for (size_t i = 0; i < m->shares; i++)
-		l->in[l->nin++] = m->share[i].id;
+	members_of(p, l);
 	ranges_copy(&l->done, &at->done);
 	map_put(c->by_digest, l->digest, DIGEST, l);
 	c->n++;
@@ -127,16 +137,21 @@ static void first_seen(struct check *c, struct apeer *p, const struct avg_point 
 	ranges_free(&fresh);
 }
 
-/* Whoever has the run's last epoch leaves at once; p, whose links broke, does not count in it, and finds nobody. */
-static bool left_behind(const struct check *c, const struct apeer *p, const struct link_ *first)
+/* Whoever has the run's last epoch leaves at once. p was taken for dead, since its links broke, finds nobody any more,
+ * and ends the run alone. */
+static bool left_behind(const struct check *c, const struct apeer *p, const struct link_ *first, const struct link_ *l)
 {
 	for (size_t i = 0; i < first->nin; i++)
 		if (id_eq(&first->in[i], net_self(p->net)))
 			return false;
-	return c->w->leave_at && first->epoch == c->w->leave_at;
+	for (int i = 0; i < sim_nodes(c->w->s); i++)
+		if (i != p->node && sim_alive(c->w->s, i) && !world_peer(c->w, i)->syncing &&
+				world_peer(c->w, i)->point.epoch < c->w->leave_at)
+			return false;
+	return c->w->leave_at && l->nin == 1 && id_eq(l->in, net_self(p->net));
 }
 
-/* One commit of an epoch, whoever adopts it; only the peer that was alone may have made another. */
+/* One commit of an epoch, whoever adopts it; only who was alone, or was left behind, may have made another. */
 static void check_one(struct check *c, const struct apeer *p, struct link_ *l)
 {
 	const struct link_ *first = map_get(c->by_epoch, &l->epoch, sizeof l->epoch);
@@ -144,7 +159,7 @@ static void check_one(struct check *c, const struct apeer *p, struct link_ *l)
 		return;
 	if (!first)
 		map_put(c->by_epoch, &l->epoch, sizeof l->epoch, l);
-	else if (first != l && left_behind(c, p, first))
+	else if (first != l && left_behind(c, p, first, l))
 		c->w->left_behind[p->node] = true;
 	else if (first != l && !c->w->forks_allowed)
 		sim_fail(c->w->s, "node %d: a second commit of epoch %llu", p->node, (unsigned long long)l->epoch);

@@ -91,8 +91,6 @@ static void saw(struct world *w, struct apeer *p, const struct avg_commit *c, co
 	memcpy(a->digest, c->point->prev, DIGEST);
 }
 
-static void gone(void *arg) { (void)arg; }
-
 static void agreed(void *arg, uint64_t epoch, uint64_t version, const struct err *e)
 {
 	(void)arg;
@@ -133,7 +131,7 @@ static void drive(struct cell *t)
 	for (int k = 0, i = (int)rng_below(sim_rng(s), PEERS); k < PEERS; k++, i = (i + 1) % PEERS)
 		if (role_of(t->w, i) == t->role) {
 			if (t->point->drive == LEAVES)
-				avg_leave(world_peer(t->w, i)->avg, gone, NULL);
+				avg_leave(world_peer(t->w, i)->avg, world_gone, NULL);
 			else
 				avg_propose(world_peer(t->w, i)->avg, json_pack("{s:f}", "lr", 0.5), 0, agreed, NULL);
 			return;

@@ -324,6 +324,16 @@ static void scn_same_number(struct sim *s)
 	world_free(w);
 }
 
+/* All at one epoch, nobody in a round, and somebody leads. */
+static bool between(struct sim *s, void *arg)
+{
+	struct world *w = arg;
+	for (int i = 0; i < sim_nodes(s); i++)
+		if (world_peer(w, i)->in_round || world_peer(w, i)->point.epoch != world_newest(w))
+			return false;
+	return world_leader(w) >= 0;
+}
+
 static bool waits(struct sim *s, void *arg)
 {
 	const struct until *u = arg;
@@ -331,27 +341,55 @@ static bool waits(struct sim *s, void *arg)
 	return r && r->lead && r->lead->phase == LEAD_WAIT;
 }
 
-static void gone(void *arg) { (void)arg; }
-
-/* A leader without a majority waits a long time for news of the others. They say goodbye: there is nothing to wait for
- * any more. */
+/* A leader without a majority waits a long time for news of the others. They say goodbye, when they have waited 5 s for
+ * the round that they are in: there is nothing to wait for any more. */
 static void scn_left_alone(struct sim *s)
 {
 	struct world *w = patient_world(s, 3, 1000);
+	sim_await(s, between, w, 20 * SEC);
 	struct until u = { w, world_leader(w), world_newest(w) + 1 };
 	for (int i = 0; i < 3; i++)
 		w->slow_contribute_us[i] = i == u.node ? 0 : 60 * SEC;
 	sim_await(s, waits, &u, 20 * SEC);
 	for (int i = 0; i < 3; i++)
 		if (i != u.node)
-			avg_leave(world_peer(w, i)->avg, gone, NULL);
+			avg_leave(world_peer(w, i)->avg, world_gone, NULL);
 	sim_await_or(s, has_epoch, &u, 8 * SEC, "node %d waits for those who have left", u.node);
+	world_free(w);
+}
+
+/* Two of five are cut off, with two newcomers who take no part and say goodbye: these never counted among the five, and
+ * the leader here waits for the three as before. */
+static void scn_newcomers_leave(struct sim *s)
+{
+	struct world *w = patient_world(s, 5, 1000);
+	int side[7] = { 0, 0, 0, 0, 0, 1, 1 };
+	w->max_epoch = world_newest(w) + 1;     /* nobody trains while they come in */
+	world_run_to(w, w->max_epoch, 20 * SEC);
+	w->slow_contribute_us[5] = w->slow_contribute_us[6] = 60 * SEC;
+	world_add(w, 2);
+	world_settle(w, 20 * SEC);
+	sim_await(s, between, w, 20 * SEC);
+	struct until u = { w, world_leader(w), world_newest(w) + 1 };
+	side[u.node % 5] = side[(u.node + 1) % 5] = 1;
+	w->forks_allowed = true;
+	sim_partition(s, side, 7);
+	w->max_epoch = 0;
+	for (int i = 0; i < 7; i++)
+		world_train(world_peer(w, i));
+	sim_await(s, waits, &u, 20 * SEC);
+	for (int i = 5; i < 7; i++)
+		avg_leave(world_peer(w, i)->avg, world_gone, NULL);
+	sim_run_for(s, 15 * SEC);
+	if (world_peer(w, u.node)->point.epoch >= u.epoch)
+		sim_fail(s, "node %d has decided with one other of five", u.node);
+	sim_heal(s);
 	world_free(w);
 }
 
 static const struct scn list[] = { SCN(half_told), SCN(two_leaders), SCN(untold), SCN(late_word), SCN(last_left),
 	SCN_CELLS(last_of_two, 6), SCN(two_points), SCN(unasked), SCN(two_lives),
-	SCN(same_number), SCN(left_alone), {0} };
+	SCN(same_number), SCN(left_alone), SCN(newcomers_leave), {0} };
 
 int main(int argc, char **argv)
 {

@@ -325,58 +325,59 @@ static void scn_decided(struct sim *s)
 	world_free(w);
 }
 
-static void note(struct world *w, struct apeer *p, const struct avg_commit *c, const float *mean)
+struct newer { struct world *w; uint64_t than; };
+
+static bool is_newer(struct sim *s, void *arg)
 {
-	uint64_t *first = w->user;
-	*first = c->epoch > *first ? c->epoch : *first;
+	const struct newer *n = arg;
+	return world_newest(n->w) > n->than;
 }
 
-static bool is_new(struct sim *s, void *arg) { return ((uint64_t *)arg)[0] != ((uint64_t *)arg)[1]; }
-
-/* Its leader takes the heads, and nobody else, for those who bring samples. */
+/* Whoever leads takes the heads, and nobody else, for those who bring samples. */
 static bool heads_count(struct sim *s, void *arg)
 {
 	struct world *w = arg;
 	struct avg_member m[WORLD_MAX];
-	struct apeer *p = world_leader(w) >= 0 ? world_peer(w, world_leader(w)) : NULL;
-	size_t n = p ? avg_members(p->avg, m, WORLD_MAX) : 0;
+	int led = world_leader(w), known = 0;
+	size_t n = led >= 0 ? avg_members(world_peer(w, led)->avg, m, WORLD_MAX) : 0;
 	for (size_t k = 0; k < n; k++)
-		for (int i = 0; i < sim_nodes(s); i++)
-			if (id_eq(&m[k].id, &w->ids[i]) && m[k].aux == !w->hold[i].lo)
+		for (int i = 0; i < sim_nodes(s); i++) {
+			if (!id_eq(&m[k].id, &w->ids[i]))
+				continue;
+			known++;
+			if (m[k].aux == !w->hold[i].lo)
 				return false;
-	return n > 0;
+		}
+	return known == sim_nodes(s);
 }
 
-/* Units whose heads change: told when the first peer has a COMMIT that the others still wait for, and what that says of
- * who brings samples was so before. All hold all. */
+/* All hold all, and each unit has another head in every generation. One is told when the first has a COMMIT that the
+ * others still wait for: what that says of who brings samples was so before. The new heads go on. */
 static void scn_heads(struct sim *s)
 {
 	enum { UNITS = 2, EACH = 3, N = UNITS * EACH };
 	struct world *w = world_new(s, LEN, UNITS * 32, 16, 10 * MSEC);
 	struct sim_link l = { .latency_us = 4 * MSEC, .jitter_us = 4 * MSEC };
-	uint64_t newest[2] = { 0 };
+	struct newer at = { w, 0 };
 	struct whold h[N];
 	sim_link(s, -1, -1, &l);
 	w->start_us = 3 * SEC;
-	w->user = newest;
-	w->saw = note;
 	world_add(w, N);
-	for (int g = 0; g < 16 && !sim_failed(s); g++) {
+	for (uint64_t g = 0; g < 8 && !sim_failed(s); g++) {
 		for (uint64_t i = 0; i < N; i++) {
-			uint64_t k = g % 2 ? EACH - 1 - i % EACH : i % EACH;
+			uint64_t k = (i + g) % EACH;
 			h[i] = (struct whold){ (int)i / EACH, LEN * k / EACH, LEN * (k + 1) / EACH, 0, LEN };
 		}
 		world_units(w, h, N);
-		if (!g)
+		if (g) {
+			world_run_to(w, at.than + 1, 5 * SEC);
+			sim_await_or(s, heads_count, w, 3 * SEC, "nobody leads who goes by the heads of now");
+		} else {
 			world_settle(w, 20 * SEC);
-		if (g % 2) {                    /* these have no positions; those of before go on with theirs */
-			world_run_to(w, newest[0], 5 * SEC);
-			sim_await_or(s, heads_count, w, 3 * SEC, "who leads goes by the heads of before");
-			continue;
 		}
-		world_run_to(w, newest[0] + 3, 20 * SEC);
-		newest[1] = newest[0];
-		sim_await(s, is_new, newest, 20 * SEC);
+		world_run_to(w, world_newest(w) + 2, 20 * SEC);
+		at.than = world_newest(w);
+		sim_await(s, is_newer, &at, 20 * SEC);
 	}
 	world_free(w);
 }
