@@ -7,7 +7,8 @@
 #define BYTES (4u << 20)
 
 static struct net_world w;              /* outlives the nodes */
-static struct ended calls[400];
+static struct ended calls[401];         /* the last ends them */
+static unsigned ncalls;
 static struct moved ends[2];
 static uint8_t *data, *out;
 
@@ -19,6 +20,7 @@ static void begin(struct sim *s, const struct sim_link *l)
 	memset(d, 0, sizeof d);
 	memset(&w, 0, sizeof w);
 	memset(calls, 0, sizeof calls);
+	ncalls = 0;
 	memset(ends, 0, sizeof ends);
 	w.client[1] = true;
 	sim_link(s, -1, -1, l);
@@ -61,19 +63,16 @@ static uint64_t move(struct sim *s, int from, uint64_t limit_us)
 /* One call after the other, from each side to the other, while something moves. */
 static void chatter(struct sim *s, void *arg)
 {
-	static unsigned n;
-	struct ended *d = calls;
+	unsigned n = ncalls;
+	struct ended *d = &calls[n];
 
-	if (sim_now(s) < 4500000 && !calls[0].sim)
-		n = 0;
 	if (n == 400 || moved(s, NULL))
 		return;
-	d = &calls[n];
+	ncalls++;
 	d->sim = s;
 	d->n = sim_now(s);
 	net_app_call(sim_app(s, n % 2), net_self(((struct net_app *)sim_app(s, !(n % 2)))->net), sim_now(s), NO_BLOB,
 		20000000, d);
-	n++;
 	sim_at(s, sim_now(s) + 60000, chatter, NULL);
 }
 

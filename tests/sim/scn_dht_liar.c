@@ -31,8 +31,12 @@ static void on_get(void *arg, struct request *req)
 		(struct blob){ .data = b.p, .len = b.len, .release = free, .arg = b.p });
 }
 
+static uint32_t many;                   /* that have been named to nobody before */
+static unsigned keys;
+
 static void begin(struct sim *s, struct dht_world *w)
 {
+	many = keys = 0;
 	dht_add(s, w, NODES);
 	dht_joined(s);
 	asked = 0;
@@ -258,7 +262,6 @@ static void nothing(void *arg, const struct look_end *l)
 /* Its answer names 200 that nobody has heard of. */
 static void crowd(struct sim *s, struct lookup *l)
 {
-	static uint32_t many;
 	struct buf b = { 0 };
 	struct id key = { 0 };
 	buf_u8(&b, 200);
@@ -420,7 +423,6 @@ static void counted(void *arg, const struct frame *f, const struct err *e)
 /* A frame of n records under keys that nobody has had, each signed by who sends it. */
 static void store_signed(struct sim *s, int from, unsigned n, struct count *c)
 {
-	static unsigned keys;
 	struct dht *d = dht_of(s, from);
 	struct buf b = { 0 };
 	struct err e;
