@@ -1,5 +1,5 @@
-/* What tests against another program's numbers share: the noise that both fill tensors with, two numbers that stand for
- * a gradient, the model of a spec and how its convolutions are computed. Included after cmocka.h. */
+/* What tests against another program's numbers share: the noise that both fill tensors with, how a gradient is
+ * compared, the model of a spec and how its convolutions are computed. Included after cmocka.h. */
 #ifndef TESTS_GOLDEN_H
 #define TESTS_GOLDEN_H
 #include <math.h>
@@ -15,17 +15,23 @@ static inline double golden_noise(double i, double k)
 	return 2 * (u - floor(u)) - 1;
 }
 
-/* The norm of v, and v along a direction whose norm is sqrt(n / 2). */
-static inline void golden_two(const real *v, size_t n, double *ret_norm, double *ret_along)
+/* Fails unless p's gradient is the other program's to `tolerance` of its norm: by the norm, and along a direction whose
+ * norm is sqrt(n / 2). How far it is off along that one, in its norm. */
+static inline double golden_close(const struct model_param *p, const real *grad, const char *what, const char *name,
+	double norm, double along, double tolerance)
 {
-	double square = 0, along = 0;
+	const real *v = grad + p->offset;
+	double square = 0, a = 0;
 
-	for (size_t i = 0; i < n; i++) {
+	assert_string_equal(p->name, name);
+	for (size_t i = 0; i < p->count; i++) {
 		square += (double)v[i] * (double)v[i];
-		along += (double)v[i] * cos(0.7 * (double)i + 0.3);
+		a += (double)v[i] * cos(0.7 * (double)i + 0.3);
 	}
-	*ret_norm = sqrt(square);
-	*ret_along = along;
+	if (!(fabs(sqrt(square) - norm) <= tolerance * norm) || !(fabs(a - along) <= tolerance * norm))
+		fail_msg("%s, %s: norm %.17g, PyTorch's %.17g; along %.17g, PyTorch's %.17g", what, name, sqrt(square), norm, a,
+			along);
+	return (a - along) / norm;
 }
 
 /* Convolutions as tiles of that kind; 0: as sums of products. Tiles are a few 1e-6 off, which is enough for the other

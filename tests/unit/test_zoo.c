@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include "common/mem.h"
 #include "common/reply.h"
+#include "golden.h"
 #include "train/spec/spec.h"
 #include "train/zoo.h"
 
@@ -232,23 +233,6 @@ static const struct start starts[] = {
 	{ "\"lenet5\"", "conv1.weight", 0, 0.2 },
 };
 
-static struct model *model_of(const char *json)
-{
-	char text[400];
-	struct err e;
-	struct spec *s;
-	struct model *m;
-
-	(void)snprintf(text, sizeof(text), "{\"name\":\"a\",\"model\":%s,\"loss\":\"mse\","
-		"\"optimizer\":{\"name\":\"sgd\"},\"target_batch\":1,\"data\":{\"name\":\"s\",\"kind\":\"synthetic\"}}", json);
-	s = spec_parse(text, strlen(text), &e);
-	m = s ? spec_model(s, NULL, &e) : NULL;
-	if (!m)
-		fail_msg("%s: %s", json, e.text);
-	spec_free(s);
-	return m;
-}
-
 /* Within six standard errors: deviation, mean, and the fourth moment, which tells normal (3) from uniform (1.8). */
 static void drawn(const struct start *t, const real *w, size_t n)
 {
@@ -274,7 +258,7 @@ static void drawn(const struct start *t, const real *w, size_t n)
 static void weights_begin_as_in_pytorch(void **state)
 {
 	for (size_t i = 0; i < sizeof(starts) / sizeof(*starts); i++) {
-		struct model *m = model_of(starts[i].json);
+		struct model *m = golden_model(starts[i].json);
 		const struct model_param *p = model_param_find(m, starts[i].name);
 		real *w = malloc(m->nparam * sizeof(*w));
 
