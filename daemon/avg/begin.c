@@ -142,7 +142,6 @@ void lead_begin(struct avg *a)
 	b.data_us = later_of(times_deadline(&a->data_times, a->conf.round_floor_us, unmeasured_us(a)), 6 * far);
 	if (a->grows)                           /* they bring what they are in the middle of */
 		b.data_us = later_of(b.data_us, 2 * busiest_us(a, a->epoch_us ? a->epoch_us : ALL_AT_WORK_US));
-	units_roles(a);
 	gather(a, &b);
 	if (!units_put(a, &b)) {
 		body_free(&b);

@@ -9,7 +9,7 @@
 #include "avg/sent.h"
 
 #define AHEAD 3                                 /* pieces at once on their way to one owner */
-#define LITTLE 65536                            /* bytes that go to whoever may want them, and do no harm else */
+#define LITTLE 65536                            /* a mean of so few bytes goes to whoever may want it */
 
 /* ---- what arrives ---- */
 
@@ -161,15 +161,16 @@ void flow_pass_on(struct round *r, size_t p)
 	for (size_t i = 0; i < r->b.n; i++) {
 		struct flow *f = &rp->result_out[i];
 		struct id tag;
-		/* Who counts in this attempt is alive by the leader's word: ours may be news of its earlier life. Who does not
-		 * brings nothing, or is in an epoch of before, or fetches a whole state: it is asked whether it takes a lot. */
+		/* Who counts in this attempt is alive by the leader's word: ours may be news of its earlier life. Who does not,
+		 * and does not sum for others, may be in an epoch of before, or fetch a whole state: it is asked first. */
 		if ((int)i == r->me || tree_up(&r->tree, p, i) != (size_t)r->me || f->x || !tree_holds(&r->tree, p, i) ||
 				(died(r, i) && !tree_weight(&r->tree, p, i, r->w)))
 			continue;
 		*f = (struct flow){ .r = r, .part = (uint16_t)p, .member = (uint16_t)i };
 		part_tag(r, 'r', r->attempt, p, who(r, (size_t)r->me), who(r, i), &tag);
 		MARK(r->a, "avg.result.before");
-		bool counts = r->w[i] || tree_weight(&r->tree, p, i, r->w) || r->b.m[i].flags & MATE_AUX || rp->bytes <= LITTLE;
+		bool counts = r->w[i] || tree_weight(&r->tree, p, i, r->w) || r->b.m[i].flags & MATE_AUX ||
+			rp->bytes * r->b.parts <= LITTLE;
 		const void *data = rp->plain ? (const void *)(r->mean + rp->off) : rp->r_enc;
 		f->x = (counts ? xfer_send : xfer_offer)(r->a->chunks, who(r, i), &tag, data, rp->bytes, CLASS_weight_grad,
 			give_up_at(r), result_sent, f);

@@ -251,7 +251,7 @@ void progress_trigger(struct avg *a)
 	if (a->state != AVG_IN || !is_leader(a) || a->round || a->recover || a->leaving || a->lost_pending)
 		return;
 	if (!PLANTED(ROLES_AS_SAID))
-		units_roles(a);                 /* a COMMIT, and whoever asks to come in, say what was before */
+		units_roles(a);                 /* whoever asks to come in says what it was before */
 	if (share_each(a) ? !all_there(a) : a->sum < progress_goal(a))
 		return;
 	if (a->samples == 0 && roster_others(a, false) == 0)

@@ -2,7 +2,8 @@
  * the report of a member that was left out once arrive when their point is history, and so for ever. So who leads
  * holds its next BEGIN until such a peer has come to the point: for three times as long as it has lagged at most, the
  * time from the commit that it had last to its word of it, as measured here. The commit rule knows nothing of it:
- * nobody is counted who has not said that it is at this point. What the others process meanwhile counts. */
+ * nobody is counted who has not said that it is at this point. What the others process meanwhile counts. To whom this
+ * peer still sends its part of the last mean it gives room, too, for as long as a round takes. */
 #include <string.h>
 #include "avg/fork.h"
 #include "avg/lead.h"
@@ -54,6 +55,8 @@ static void made(struct avg *a, struct mate *m)
  * that it is here. */
 static void fetching(struct avg *a)
 {
+	list_each(it, &a->mates)
+		list_entry(it, struct mate, link)->fetch_us = 0;
 	list_each(it, &a->tails) {
 		const struct round *r = list_entry(it, struct round, link);
 		uint64_t may = r->b.ready_us + r->b.data_us, us = a->last_round_us < may ? a->last_round_us : may;
@@ -64,7 +67,7 @@ static void fetching(struct avg *a)
 					!net_peer(a->net, &m->id, &info) || info.last_seen_us < a->commit_us)
 				continue;
 			m->awaited = false;
-			m->fetch_us = us;
+			m->fetch_us = lags(a, m, a->due_us) && room_of(m) > us ? room_of(m) : us;
 			m->late_us = now_of(a);
 		}
 	}

@@ -289,21 +289,23 @@ static void scn_hurried_dies(struct sim *s)
 	world_free(w);
 }
 
-/* Two that do not hear each other for a moment go on alone; when they meet again both are counted. */
+/* One far away and one or two near ones do not hear each other for a moment and go on alone; when they meet again all
+ * are counted. */
 static void scn_hurried_hiccup(struct sim *s)
 {
-	struct world *w = hurried(s, 1);
+	int near = 1 + (int)(sim_seed(s) % 2);
+	struct world *w = hurried(s, near);
 	world_add(w, 1);
-	all_contribute(w, 1, 4 * SEC);
-	uint64_t had = world_peer(w, 1)->my_total;
-	w->forks_allowed = true;                /* each is alone for that moment */
-	sim_cut_both(s, 0, 1);
+	all_contribute(w, near, near > 1 ? 8 * SEC : 4 * SEC);
+	w->forks_allowed = true;                /* each side is alone for that moment */
+	for (int i = 0; i < near; i++)
+		sim_cut_both(s, i, near);
 	sim_run_for(s, 700 * MSEC + rng_below(sim_rng(s), SEC));
 	sim_heal(s);
 	sim_run_for(s, 4 * SEC);
-	had = world_peer(w, 1)->my_total;
+	uint64_t had = world_peer(w, near)->my_total;
 	all_contribute(w, 0, 4 * SEC);
-	world_brings(w, 1, had);
+	world_brings(w, near, had);
 	world_free(w);
 }
 

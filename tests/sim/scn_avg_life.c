@@ -427,7 +427,7 @@ static bool all_over(struct sim *s, void *arg)
 }
 
 /* The run is over for all with the same epoch: who has its last commit first, the leader, must not go before the others
- * have it, too, or they would commit that epoch once more; but for whom all others have taken for dead (check.c). */
+ * have it, too, or they would commit that epoch once more; but for whom their leader takes for dead (check.c). */
 static void scn_finish(struct sim *s)
 {
 	struct world *w = world_new(s, 320, 128, 16, 10 * MSEC);
