@@ -242,7 +242,8 @@ void line_same_among(struct line *l, int least)
 		sim_late(l->s, "%d hold a part, and %d were seen", least, held);
 }
 
-static struct line *begin(struct sim *s, const char *norm, const char *more, int n)
+/* With a model of that norm, or, NULL, one whose first layer and last layer share. */
+static struct line *ready(struct sim *s, const char *norm, const char *more, int n)
 {
 	struct line *l = xcalloc(1, sizeof *l);
 	l->s = s;
@@ -250,7 +251,20 @@ static struct line *begin(struct sim *s, const char *norm, const char *more, int
 	l->copies = 6;
 	l->w = node_world_new(s, line_spec(l->spec, "pipeline", norm, more));
 	node_world_add(l->w, n);
+	return l;
+}
+
+static struct line *begin(struct sim *s, const char *norm, const char *more, int n)
+{
+	struct line *l = ready(s, norm, more, n);
 	node_run_to(l->w, 5, 120 * SEC);
+	return l;
+}
+
+struct line *line_ready(struct sim *s, const char *more, int n)
+{
+	struct line *l = ready(s, "batchnorm", more, n);
+	alone_begin(&l->a, sim_seed(s), "single", "batchnorm", "", 1);
 	return l;
 }
 

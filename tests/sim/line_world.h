@@ -22,6 +22,8 @@ struct line { struct sim *s; struct node_world *w; struct alone a; char spec[140
 
 /* A pipeline of n peers that has begun, and the one alone; more: further keys of its spec, a comma before each. */
 struct line *line_begin(struct sim *s, const char *more, int n);
+/* It has not begun: nobody has been asked to start it yet. */
+struct line *line_ready(struct sim *s, const char *more, int n);
 /* With other norms than batch norms, whose running statistics go by the order of micro-batches. */
 struct line *line_of(struct sim *s, const char *norm, const char *more, int n);
 /* Of schedule 2bw, and one alone whose gradients are one step late, too (test_pipeline_on_real: that it is). */

@@ -136,8 +136,48 @@ static void scn_stranger(struct sim *s)
 	line_end(l);
 }
 
+static bool author_is_in(struct sim *s, void *world)
+{
+	struct node_world *w = world;
+	return node_run(w, w->author) && node_run(w, w->author)->state == RUN_TRAIN;
+}
+
+static bool all_paused(struct sim *s, void *world)
+{
+	struct node_world *w = world;
+	int n = 0;
+	for (int i = 0; i < sim_nodes(s); i++)
+		n += node_run(w, i) && node_run(w, i)->paused;
+	return n == sim_nodes(s);
+}
+
+/* It is paused before its stages are there, and goes on as soon as it is resumed; and while it is paused one of them,
+ * or the spare, starts anew. */
+static void scn_paused(struct sim *s)
+{
+	struct line *l = line_ready(s, PIPELINE, 4);
+	struct node_world *w = l->w;
+	struct err e;
+	sim_await(s, author_is_in, w, 60 * SEC);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		json_decref(node_ask(w, w->author, node_run_pause, json_pack("{s:s}", "run", "line"), &e));
+		sim_await(s, all_paused, w, 60 * SEC);
+		if (k) {
+			int dead = (w->author + 1 + (int)rng_below(sim_rng(s), 3)) % 4;
+			sim_kill(s, dead);
+			sim_run_for(s, rng_below(sim_rng(s), 2 * SEC));
+			sim_restart(s, dead);
+			sim_await(s, all_paused, w, 60 * SEC);
+		}
+		sim_run_for(s, rng_below(sim_rng(s), 3 * SEC));
+		json_decref(node_ask(w, w->author, node_run_resume, json_pack("{s:s}", "run", "line"), &e));
+		line_goes_on(l, 4);
+	}
+	line_end(l);
+}
+
 static const struct scn list[] = { SCN(killed), SCN(in_a_row), SCN(waits), SCN(divided), SCN(back_at_once),
-	SCN(unfilled), SCN(newcomers), SCN(stranger), {0} };
+	SCN(unfilled), SCN(newcomers), SCN(stranger), SCN(paused), {0} };
 
 int main(int argc, char **argv)
 {
