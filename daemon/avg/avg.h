@@ -100,6 +100,7 @@ enum avg_why { AVG_FORK /* lost to a longer chain */, AVG_BEHIND /* the others a
 /* Members that live, do not follow, and are not held; this peer too. leader: zeros when nobody is known to lead. */
 struct avg_roster { uint64_t epoch; uint32_t term; struct id leader; uint32_t n; const struct id *live;
 	uint32_t ngone; const struct id *gone;  /* members that do not live, or cannot do anything */
+	bool in;                                /* this peer is one of them, though it may pause */
 };
 
 struct avg_cb {

@@ -250,7 +250,7 @@ void roster_elect(struct avg *a)
 
 static bool same_roster(const struct avg_roster *x, const struct avg_roster *y)
 {
-	return x->epoch == y->epoch && x->term == y->term && id_eq(&x->leader, &y->leader) && x->n == y->n &&
+	return x->in == y->in && x->epoch == y->epoch && x->term == y->term && id_eq(&x->leader, &y->leader) && x->n == y->n &&
 		x->ngone == y->ngone && !memcmp(x->live, y->live, (x->n + x->ngone) * sizeof *x->live);
 }
 
@@ -260,18 +260,20 @@ void roster_tell(struct avg *a)
 		return;
 	bool in = a->state == AVG_IN;
 	struct id *ids = xcalloc(2 * a->nmates + 1, sizeof *ids), *gone = ids + a->nmates;
-	struct avg_roster r = { .epoch = a->point.epoch, .term = a->term, .live = ids };
+	struct avg_roster r = { .epoch = a->point.epoch, .term = a->term, .live = ids,
+		.in = in && a->me->member && !(a->me->flags & MATE_FOLLOWER) };
 	if (in && a->leader && !a->recover)
 		r.leader = a->leader->id;
 	list_each(it, &a->mates) {
 		struct mate *m = list_entry(it, struct mate, link);
 		bool led = m == a->leader && !PLANTED(HOLD_UNTOLD);     /* it tells nobody whether it pauses */
 		bool held = m == a->me ? a->hold : !led && m->flags & MATE_HOLD, follows = m->flags & MATE_FOLLOWER;
+		/* Only the leader hears who pauses, and who follows; what others know of it is the last COMMIT's, or older. */
+		bool stale = m != a->me && (follows || (held && m->live && !is_leader(a)));
 		if (in && m->member && m->live && !held && !follows)
 			ids[r.n++] = m->id;
-		/* Else only the leader knows of a newcomer, and whether one that followed, by the last COMMIT, still does. One
-		 * that has been heard of since it was gone may be a newcomer again. */
-		else if (in && ((!m->live && m->gone_us) || (m->member && !(follows && m != a->me))))
+		/* Else only the leader knows of a newcomer. One that has been heard of since it was gone may be one again. */
+		else if (in && ((!m->live && m->gone_us) || (m->member && !stale)))
 			gone[r.ngone++] = m->id;
 	}
 	memmove(ids + r.n, gone, r.ngone * sizeof *ids);

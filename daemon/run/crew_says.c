@@ -105,10 +105,7 @@ void run_crew_roster(void *run, const struct avg_roster *x)
 	s->ids = xmalloc(bytes + 1);
 	memcpy(s->ids, x->live, x->n * sizeof *x->live);
 	memcpy(s->ids + x->n, x->gone, x->ngone * sizeof *x->gone);
-	bool in = false;
-	for (uint32_t i = 0; i < x->n && !in; i++)
-		in = id_eq(&x->live[i], net_self(r->rs->ctx.net));
-	if (in && r->state == RUN_ENTER && !s->follows)
+	if (x->in && r->state == RUN_ENTER && !s->follows)
 		run_event(r, EV_GRANTED);       /* nobody grants positions to it: it is in */
 	run_crew_ready(r);
 }

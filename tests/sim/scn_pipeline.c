@@ -147,7 +147,7 @@ static bool all_paused(struct sim *s, void *world)
 	struct node_world *w = world;
 	int n = 0;
 	for (int i = 0; i < sim_nodes(s); i++)
-		n += node_run(w, i) && node_run(w, i)->paused;
+		n += node_run(w, i) && !strcmp(run_state_name(node_run(w, i)), "paused");
 	return n == sim_nodes(s);
 }
 
