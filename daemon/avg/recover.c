@@ -182,7 +182,11 @@ void recover_start(struct avg *a)
 	roster_lead(a, NULL);
 	recover_free(a);
 	first = roster_first(a);
-	if (!first) {
+	if (!first) {                           /* all who are left follow, or have not been taken in */
+		struct err e;
+		err_set(&e, ERR_STATE, "who led the round is gone, and nobody is left who may lead");
+		if (a->round && !PLANTED(ROUND_LEFT_OPEN))
+			member_fail(a->round, &e);
 		a->state = AVG_JOINING;
 		a->enter_us = now_of(a);
 		return;
