@@ -22,7 +22,7 @@ struct apeer {
 	/* What it held when it was lost, and keeps of it; when it took another state; how often it was lost before it was
 	 * asked what it has discarded. */
 	struct lease *lent; const void *mean; uint8_t mean_was[16];    /* of its last commit */
-	struct avg_point gave_up; uint64_t forked, took_us; bool judged; unsigned turns;
+	struct avg_point gave_up; uint64_t forked, took_us, alone_us; bool judged; unsigned turns;
 	uint64_t applied_us;
 	char said[256];                         /* its latest event */
 	unsigned begins; uint64_t deadline_us;  /* BEGINs of round_epoch; until when the last of them waits */
@@ -71,6 +71,9 @@ bool world_is_other(const struct apeer *p);     /* of a unit, and not its head; 
 struct apeer *world_head_of(const struct apeer *p);     /* of its unit, when it lives */
 static inline void world_gone(void *arg) { (void)arg; }         /* for avg_leave, when nobody needs to know */
 void world_tell_units(struct apeer *p);
+extern const struct avg_cb world_callbacks;
+void world_timers(struct apeer *p);
+void world_drop_kept(struct apeer *p);       /* commits that came before the state */
 void world_train(struct apeer *p);          /* when there is something to do, and it is not at it */
 struct world *world_new(struct sim *s, size_t len, uint64_t target, uint32_t micro, uint64_t step_us);
 void world_free(struct world *w);               /* call after the simulator is no longer run; frees its check too */
