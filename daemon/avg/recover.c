@@ -281,6 +281,10 @@ void recover_on(struct avg *a, struct request *req)
 	if (a->state != AVG_IN || !m || (!same && !one_on)) {
 		err_set(&e, ERR_STATE, "this peer is not at that point of the history");
 		net_refuse(req, &e);
+		/* Who takes over holds a COMMIT that has not come here, and may be the last one who does. */
+		if (a->state == AVG_IN && m && m->member && epoch == a->point.epoch + 1 && shown_needed(a) &&
+				!PLANTED(HEIR_UNASKED))
+			shown_start(a, m, AVG_BEHIND, &m->id, epoch);
 		return;
 	}
 	if (same && may_succeed(a, m, j, &t, &e)) {

@@ -278,7 +278,7 @@ static void sync_fire(struct timer *t)
 	struct apeer *from = donor_of(p);
 	uint64_t common;
 	p->alone_us = from ? 0 : p->alone_us ? p->alone_us : env_now(p->env);
-	if (!from && p->point.epoch && env_now(p->env) - p->alone_us >= ALONE_US) {
+	if (!from && p->point.epoch && !p->w->leave_at && env_now(p->env) - p->alone_us >= ALONE_US) {
 		world_drop_kept(p);
 		enter(p);
 		return;
