@@ -359,6 +359,16 @@ static void step_round(struct avg *a)
 		apply_commit(r);
 }
 
+/* recover_on has heard of it. */
+static void ask_heir(struct avg *a)
+{
+	uint64_t epoch = a->heir_epoch;
+	struct mate *m = epoch ? mate_find(a, &a->heir) : NULL;
+	a->heir_epoch = 0;
+	if (m && m->member && a->state == AVG_IN && epoch == a->point.epoch + 1 && shown_needed(a))
+		shown_start(a, m, AVG_BEHIND, &m->id, epoch);
+}
+
 static void kick_fire(struct timer *t)
 {
 	struct avg *a = container_of(t, struct avg, kick);
@@ -367,6 +377,7 @@ static void kick_fire(struct timer *t)
 	proofs_act(a);
 	forked_tell(a);
 	tell_lost(a);
+	ask_heir(a);
 	step_round(a);
 	if (!a->round)
 		join_kept(a);

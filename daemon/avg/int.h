@@ -190,7 +190,8 @@ struct avg {
 	bool turned_away;                       /* at the door; over when it enters anew */
 	uint64_t full_us;                       /* when the group had no place for it; 0: never since it entered */
 	uint64_t violations;                    /* of the ledger, by commits that this peer took */
-	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, short_told_us, wait_us, stay_us, ahead_epoch;
+	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, short_told_us, wait_us, stay_us, ahead_epoch,
+		heir_epoch; struct id heir;             /* who has taken over is at that epoch, one further; 0: nobody */
 		uint32_t fails, untold /* COMMITs at this point that were only refused */; uint64_t bytes_out, bytes_in;
 	struct { void *p; size_t bytes; } spare[SPARES];
 	struct residual *res; size_t nres; uint64_t res_dropped /* elements */;

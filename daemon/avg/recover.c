@@ -282,9 +282,11 @@ void recover_on(struct avg *a, struct request *req)
 		err_set(&e, ERR_STATE, "this peer is not at that point of the history");
 		net_refuse(req, &e);
 		/* Who takes over holds a COMMIT that has not come here, and may be the last one who does. */
-		if (a->state == AVG_IN && m && m->member && epoch == a->point.epoch + 1 && shown_needed(a) &&
-				!PLANTED(HEIR_UNASKED))
-			shown_start(a, m, AVG_BEHIND, &m->id, epoch);
+		if (a->state == AVG_IN && m && m->member && epoch == a->point.epoch + 1 && !PLANTED(HEIR_UNASKED)) {
+			a->heir = m->id;
+			a->heir_epoch = epoch;
+			kick(a);
+		}
 		return;
 	}
 	if (same && may_succeed(a, m, j, &t, &e)) {

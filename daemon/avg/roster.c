@@ -250,8 +250,8 @@ void roster_elect(struct avg *a)
 
 static bool same_roster(const struct avg_roster *x, const struct avg_roster *y)
 {
-	return x->in == y->in && x->epoch == y->epoch && x->term == y->term && id_eq(&x->leader, &y->leader) && x->n == y->n &&
-		x->ngone == y->ngone && !memcmp(x->live, y->live, (x->n + x->ngone) * sizeof *x->live);
+	return x->in == y->in && x->epoch == y->epoch && x->term == y->term && id_eq(&x->leader, &y->leader) &&
+		x->n == y->n && x->ngone == y->ngone && !memcmp(x->live, y->live, (x->n + x->ngone) * sizeof *x->live);
 }
 
 void roster_tell(struct avg *a)

@@ -1,32 +1,22 @@
 /* What the author of a run tells the world: its specification in the DHT, and signed words to the swarm (pause, resume,
- * stop), sent to every member and kept in the DHT for those who come later.
- *
- *   run:NAME      subkey = author   {name, author, run, shared}       signed by the author; shared: packed.h
+ * stop), sent to every member and kept in the DHT for those who come later:
+ *   run:NAME      subkey = author   {name, author, run, shared}       signed by it; packed.h; ended.c: ended
  *   run:ID        the same record, for joining by id
  *   runctl:ID     subkey = signer   {op, counter}                     signed; the lawful with the greatest counter
- *
  * The signer's epoch goes with the word, unsigned: whoever stops behind it says so. */
 #include <stdio.h>
 #include <string.h>
 #include "common/buf.h"
 #include "common/jrpc.h"
-#include "run/int.h"
+#include "run/crew_int.h"
 #include "run/packed.h"
 
-#define RUN_LIFE_MS (7ull * 86400 * 1000)
 #define CALL_US 2000000
+#define GONE_US 6000000                 /* nobody has come who could hand over how it ended */
 
 /* ---- words to the swarm ---- */
 
 static const char *const op_name[] = { "pause", "resume", "stop" };
-
-static void signed_bytes(struct buf *b, const struct id *run, const char *op, uint64_t counter)
-{
-	buf_put(b, "hivemind-run-ctl-1", 18);
-	buf_put(b, run->b, 32);
-	buf_str(b, op);
-	buf_u64(b, counter);
-}
 
 static int refuse_to_obey(const struct run *r, const char *op, const struct id *by, struct err *e)
 {
@@ -44,7 +34,8 @@ static int obey(struct run *r, const char *op, uint64_t counter, uint64_t epoch,
 	if (counter <= r->ctl_counter)
 		return 0;                       /* heard before, or older than what rules now */
 	r->ctl_counter = counter;
-	run_log(r, LOG_INFO_, "run.ctl", "%s by %s", op, id_short(by, who));
+	if (r->paused || strcmp(op, "resume"))
+		run_log(r, LOG_INFO_, "run.ctl", "%s by %s", op, id_short(by, who));
 	if (!strcmp(op, "stop")) {
 		if (epoch > r->point.epoch)
 			run_log(r, LOG_WARN_, "run.behind", "stopped here at epoch %llu, and at %s, who said it, at epoch %llu: "
@@ -86,7 +77,7 @@ static int hear(struct runs *rs, const json_t *j, struct err *e)
 		return 0;                       /* heard before, or older than what rules now */
 	if (!run_lawful(r, &by))                /* before the signature, which takes longer */
 		return refuse_to_obey(r, op, &by, e);
-	signed_bytes(&b, &run, op, counter);
+	ctl_signed(&b, &run, op, counter);
 	bool ok = net_verify(&by, b.p, b.len, sig);
 	buf_free(&b);
 	json_get_u64(j, "epoch", &epoch, NULL);
@@ -129,9 +120,7 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 	struct run *r = runs_find_open(rs, params, reply);
 	struct net *net = rs->ctx.net;
 	struct err e;
-	struct buf b = { 0 };
-	uint8_t sig[SIG_BYTES];
-	char self[ID_HEX], key[160], may[200];
+	char may[200];
 	if (!r)
 		return;
 	if (!run_lawful(r, net_self(net))) {
@@ -145,14 +134,7 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 	uint64_t counter = env_wall(rs->ctx.env);
 	if (counter <= r->ctl_counter)
 		counter = r->ctl_counter + 1;
-	signed_bytes(&b, &r->id, op, counter);
-	net_sign(net, b.p, b.len, sig);
-	buf_free(&b);
-	id_hex(net_self(net), self);
-	json_t *word = json_pack("{s:s,s:s,s:I,s:s,s:o,s:I}", "run", r->hex, "op", op, "counter", (json_int_t)counter, "by",
-		self, "sig", json_hex(sig, sizeof sig), "epoch", (json_int_t)r->point.epoch);
-	ctl_key("runctl", r->hex, key);
-	dht_put(rs->ctx.dht, key, self, json_incref(word), RUN_LIFE_MS, true, NULL, NULL);
+	json_t *word = ctl_word(r, op, counter);
 	struct ask *a = ask_new(rs, r, reply);
 	struct avg_member m[RUN_PEERS_SHOWN];
 	size_t n = r->avg ? avg_members(r->avg, m, RUN_PEERS_SHOWN) : 0;
@@ -181,9 +163,49 @@ void ctl_watched(void *arg, const struct record *rec, size_t n, const struct err
 	struct ask *a = arg;
 	struct err ignored;
 	a->open--;
-	for (size_t i = 0; a->rs && i < n; i++)
-		hear(a->rs, rec[i].value, &ignored);
+	for (uint64_t below = UINT64_MAX; a->rs && n;) {        /* the newest first: it makes the others void */
+		const json_t *word = NULL;
+		uint64_t best = 0, counter;
+		for (size_t i = 0; i < n; i++)
+			if (!json_get_u64(rec[i].value, "counter", &counter, &ignored) && counter < below && counter >= best) {
+				best = counter;
+				word = rec[i].value;
+			}
+		if (!word)
+			break;
+		hear(a->rs, word, &ignored);
+		below = best;
+	}
 	ask_free(a);
+}
+
+void ctl_ended(void *arg, const struct record *rec, size_t n, const struct err *error)
+{
+	struct ask *a = arg;
+	struct run *r = a->rs ? runs_by_id(a->rs, &a->run) : NULL;
+	struct err e;
+	uint64_t epoch;
+	bool ended = false;
+	a->open--;
+	for (size_t i = 0; r && i < n && !ended; i++)
+		ended = id_eq(&rec[i].owner, &r->author) && ended_says(&rec[i], r->name, &epoch, &e) && epoch > r->point.epoch;
+	ask_free(a);
+	if (!r || run_over(r))
+		return;
+	bool given = (r->state == RUN_SYNC || (r->crew && r->crew->follows)) && run_has_others(r);
+	if (!ended || given) {
+		if (r->ended_us) {
+			r->ended_us = 0;
+			run_effective_pause(r);
+		}
+	} else if (!r->ended_us) {
+		r->ended_us = env_now(r->rs->ctx.env);
+		run_effective_pause(r);         /* nor with others who come as late */
+		run_log(r, LOG_INFO_, "run.ended", "its author says that it has ended, at epoch %llu: whoever may still hand "
+			"that over is waited for, %d s at most", (unsigned long long)epoch, GONE_US / 1000000);
+	} else if (env_now(r->rs->ctx.env) - r->ended_us >= GONE_US) {
+		run_fail(r, &e);
+	}
 }
 
 /* ---- run join ---- */
@@ -242,6 +264,11 @@ static void join_found(void *arg, const struct record *rec, size_t n, const stru
 			d.joined ? "" : "; this peer has not joined a swarm yet (see hivectl status)");
 	else if (fits > 1)
 		err_set(&e, ERR_STATE, "run %s exists %u times; choose with --author one of:%s", a->what, fits, authors);
+	uint64_t epoch;
+	if (s && !id_eq(&author, net_self(a->rs->ctx.net)) && ended_says(pick, s->name, &epoch, &e)) {
+		spec_free(s);
+		s = NULL;
+	}
 	struct run *same = s ? runs_by_id(a->rs, &run) : NULL;
 	if (same && !run_over(same)) {
 		err_set(&e, ERR_EXISTS, "this peer is in run %s already (%s)", same->name, run_state_name(same));

@@ -47,6 +47,7 @@ struct run_calls {
 	void (*opened)(struct job *j);                  /* opened.c: the data has been looked at; job of a struct opening */
 	void (*quiet)(void *run);                       /* sync.c: the state may be fetched into */
 	dht_got_fn *watched;                            /* ctl.c: of a struct ask, the last words on the run */
+	dht_got_fn *ended;                              /* ctl.c: of a struct ask, the run's own record */
 };
 struct runs {
 	struct runs_ctx ctx;
@@ -75,8 +76,9 @@ struct run {
 	struct spec *spec;
 	enum run_state state;
 	struct err error;
-	bool paused, held, drain, mine, quick_leave;
+	bool paused, held, drain, mine, quick_leave, begins /* its operator has said so just now */;
 	uint64_t ctl_counter, created_ms;
+	uint64_t ended_us;              /* since when its author is known to say that it has ended beyond this state; 0 */
 
 	struct data *data;
 	struct trainer *trainer;
@@ -326,11 +328,21 @@ enum run_event restore_looked(struct run *r, const struct err *e, ckpt_done_fn *
 void ctl_serve(struct runs *rs);
 void ctl_expect(struct run *r);                 /* rules for the records under its keys; idempotent */
 void ctl_unexpect(struct run *r);
-void ctl_publish(struct run *r);
+void ctl_publish(struct run *r);                /* and, when its operator has just begun it, that it is to go on */
+/* A word of this peer's on it, signed and put into the DHT; and the bytes under the signature. */
+json_t *ctl_word(const struct run *r, const char *op, uint64_t counter);
+void ctl_signed(struct buf *b, const struct id *run, const char *op, uint64_t counter);
 void ctl_unpublish(struct run *r);
 void ctl_key(const char *what, const char *name, char out[160]);        /* of a record of a run */
 void ctl_watch(struct run *r);                  /* asks the DHT for the author's last word, now and then */
 void ctl_watched(void *ask, const struct record *rec, size_t n, const struct err *e);   /* calls.watched */
+void ctl_ended(void *ask, const struct record *rec, size_t n, const struct err *e);     /* calls.ended */
+/* ---- ended.c ---- */
+json_t *ended_of(const struct run *r);          /* "ended" of its record */
+/* Does that record say that the run has ended? Then why nobody is to begin it is in *e, and the epoch in *ret_epoch. */
+bool ended_says(const struct record *rec, const char *name, uint64_t *ret_epoch, struct err *e);
+bool run_has_others(const struct run *r);       /* members that live, and do not follow */
+bool ended_asks(const struct run *r);           /* it is another's, and this peer new to it: has it ended? */
 /* ---- ask.c ---- */
 void runs_asks_free(struct runs *rs);
 /* An operator who waits for the network; open: calls under way. */

@@ -123,6 +123,7 @@ struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author,
 	r->held = spec->local.hold;
 	r->mine = id_eq(author, net_self(rs->ctx.net));
 	r->start_reply = start_reply;
+	r->begins = r->mine && start_reply;
 	r->created_ms = env_wall(rs->ctx.env);
 	r->loss = r->accuracy = r->epoch_loss = r->val_loss = r->val_accuracy = r->best_accuracy = NAN;
 	r->started_us = env_now(rs->ctx.env);
@@ -174,7 +175,7 @@ static enum run_event enter_sync(struct run *r) { return sync_start(r, r->sync_w
 
 void run_effective_pause(struct run *r)
 {
-	bool off = r->paused || r->held || r->again;
+	bool off = r->paused || r->held || r->again || r->ended_us;
 	if (r->avg)
 		avg_hold(r->avg, off);
 	if (r->state == RUN_TRAIN && r->trainer) {

@@ -113,7 +113,8 @@ static void resume_one(struct runs *rs, const json_t *row)
 	json_decref(loc);
 }
 
-static const struct run_calls calls = { .opened = run_opened, .quiet = sync_quiet, .watched = ctl_watched };
+static const struct run_calls calls = { .opened = run_opened, .quiet = sync_quiet, .watched = ctl_watched,
+	.ended = ctl_ended };
 
 struct runs *runs_new(const struct runs_ctx *ctx, struct err *e)
 {

@@ -18,22 +18,12 @@ static void replay(struct sync *s);
 static void checked(void *arg, const struct err *e);
 static void go_back(struct sync *s);
 
-static bool anybody(const struct run *r)
-{
-	struct avg_member m[RUN_PEERS_SHOWN];
-	size_t n = avg_members(r->avg, m, RUN_PEERS_SHOWN);
-	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++)
-		if (m[i].live && !m[i].follower && !id_eq(&m[i].id, net_self(r->rs->ctx.net)))
-			return true;
-	return false;
-}
-
 /* Those who had the state may be gone for good, and what this peer has saved is the newest there is. */
 bool sync_alone(struct run *r)
 {
 	struct sync *s = r->sync;
 	uint64_t now = env_now(r->rs->ctx.env);
-	if (anybody(r) && now - s->heard_us < SILENT_US) {
+	if (run_has_others(r) && now - s->heard_us < SILENT_US) {
 		s->alone_us = 0;
 		s->told = false;
 		return false;

@@ -66,7 +66,7 @@ static int move(json_t *whole, const char *from, const char *key, const char *se
 	const char *const *pairs, struct err *e)
 {
 	json_t *o = from ? json_object_get(whole, from) : whole, *v = json_is_object(o) ? taken(o, key) : NULL;
-	char said[120];
+	char said[240];
 
 	(void)snprintf(said, sizeof said, "%s%s%s", from ? from : "", from ? "." : "", key);
 	return v ? put(whole, said, section, to, meant(v, pairs), e) : 0;

@@ -75,7 +75,7 @@ static void try_all(struct inside *x, uint32_t k, double before)
 
 		if (!(cost < x->best))
 			continue;
-		if (left) {
+		if (left && k < ALL_CUTS) {             /* as few stages as that are tried so (below) */
 			x->at[k + 1] = j;
 			try_all(x, k + 1, cost);
 		} else if (fits(x)) {

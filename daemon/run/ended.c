@@ -1,0 +1,45 @@
+/* A run that has ended, as the record says that its author has left behind. Nobody joins it: alone with it a newcomer
+ * would begin from nothing, and call the outcome by the same name; or wait for ever for members that do not come.
+ * Whoever was about to, or comes back from an older checkpoint, waits some seconds for those who may still hand over
+ * how it ended, and then says so instead of going on alone. */
+#include "common/jrpc.h"
+#include "run/int.h"
+
+#define YOUNG_US 60000000               /* later it is asked for as seldom as other words */
+
+json_t *ended_of(const struct run *r)
+{
+	return json_pack("{s:s,s:I}", "state", run_state_word(r->state), "epoch", (json_int_t)r->point.epoch);
+}
+
+bool ended_says(const struct record *rec, const char *name, uint64_t *ret_epoch, struct err *e)
+{
+	const json_t *j = json_object_get(rec->value, "ended");
+	const char *state;
+	struct err bad;
+	char who[9];
+	if (!record_own(rec) || !json_is_object(j) || json_get_str(j, "state", &state, &bad) ||
+			json_get_u64(j, "epoch", ret_epoch, &bad))
+		return false;
+	err_set(e, ERR_STATE, "run %.63s has ended: %s at epoch %llu, as its author (%s) says; what it has learned is in "
+		"the checkpoints of those who were in it, and hivectl run start FILE begins a run of your own", name,
+		!strcmp(state, run_state_word(RUN_STOPPED)) ? "stopped" : "done", (unsigned long long)*ret_epoch,
+		id_short(&rec->owner, who));
+	return true;
+}
+
+bool run_has_others(const struct run *r)
+{
+	struct avg_member m[RUN_PEERS_SHOWN];
+	size_t n = avg_members(r->avg, m, RUN_PEERS_SHOWN);
+	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++)
+		if (m[i].live && !m[i].follower && !id_eq(&m[i].id, net_self(r->rs->ctx.net)))
+			return true;
+	return false;
+}
+
+bool ended_asks(const struct run *r)
+{
+	bool young = env_now(r->rs->ctx.env) - r->started_us < YOUNG_US;
+	return r->avg && !r->mine && (young || r->ended_us);
+}

@@ -1,0 +1,46 @@
+#!/bin/bash
+# A run that has ended: who comes later is told so, and so is who comes back from an older checkpoint, instead of going on
+# alone; one that was stopped may be begun again by its author, and then others join it as ever.
+. "$(dirname "$0")/lib.sh"
+spec() { # NAME EPOCHS
+	printf '{"name":"%s","input":[16],"model":[{"type":"sleep","fwd_ms":5,"bwd_ms":5},{"type":"linear","out":4}],"loss":"cross_entropy",
+"target_batch":64,"optimizer":{"name":"sgd","lr":0.01},"validation":{"every":0},"stop":{"epochs":%s},
+"data":{"name":"d","kind":"synthetic","count":4000},"local":{"batch":8,"checkpoint_every":5}}\n' "$1" "$2" >"$work/$1.json"
+}
+state_is() { [ "$(json "$1" state run show "$2" 2>/dev/null)" = "$3" ]; }
+error_says() { json "$1" error run show "$2" 2>/dev/null | grep -q "$3"; }
+at() { [ "$(json "$1" epoch run show "$2" 2>/dev/null)" -ge "$3" ]; }
+
+daemon_start a
+for n in b c d; do daemon_start $n --join "$(address a)"; done
+spec short 120
+hive a run start "$work/short.json" >/dev/null || fail "short was refused"
+for n in b c; do wait_for 20 hive $n run join short >/dev/null; done
+wait_for 60 at c short 12
+daemon_kill c
+wait_for 120 state_is a short done
+wait_for 20 state_is b short done
+refuse 1 "run short has ended: done at epoch 120" hive d run join short
+[ "$(hive d --json run list | grep -c short)" = 0 ] || fail "d lists a run that it was refused"
+
+# It has a checkpoint of before, and goes on with it nowhere.
+daemon_start c --join "$(address a)"
+wait_for 40 state_is c short failed
+error_says c short "has ended: done at epoch 120" || fail "c says $(json c error run show short)"
+at c short 120 && fail "c has made the end by itself"
+hive c events | grep -q "whoever may still hand that over is waited for" || fail "c does not say what it waits for"
+
+spec long 1000000
+hive a run start "$work/long.json" >/dev/null || fail "long was refused"
+wait_for 20 hive b run join long >/dev/null
+wait_for 30 at b long 10
+hive a --yes run stop long >/dev/null || fail "no stop"
+wait_for 20 state_is b long stopped
+refuse 1 "run long has ended: stopped at epoch" hive d run join long
+hive a run start "$work/long.json" >/dev/null || fail "its author may not begin it again"
+wait_for 20 hive d run join long >/dev/null
+wait_for 30 at d long 12
+wait_for 20 hive b run join long >/dev/null
+wait_for 20 state_is b long train
+wait_for 20 state_is a long train
+say "short has ended for who came later and who came back; long was begun again"
