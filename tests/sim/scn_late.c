@@ -138,8 +138,61 @@ static void scn_target(struct sim *s)
 	line_end(l);
 }
 
+static bool author_is_in(struct sim *s, void *world)
+{
+	struct node_world *w = world;
+	return node_run(w, w->author) && node_run(w, w->author)->state == RUN_TRAIN;
+}
+
+static void goes_on_alone(struct node_world *w, int who)
+{
+	struct err e;
+	if (node_run(w, who))
+		json_decref(node_ask(w, who, node_run_hold, json_pack("{s:s,s:b}", "run", "line", "off", 1), &e));
+}
+
+/* They are told to go on while they do not know yet who plays what, and hold parts of it. */
+static void scn_told_early(struct sim *s)
+{
+	struct line *l = line_late(s, ONE, 4);
+	sim_await(s, line_all_seated, l, 60 * SEC);
+	for (int k = 0; k < 4 && !sim_failed(s); k++) {
+		int dead = line_kill_any(l, 100 * MSEC);
+		for (uint64_t until = sim_now(s) + 4 * SEC; sim_now(s) < until && !sim_failed(s);) {
+			sim_run_for(s, rng_below(sim_rng(s), 20 * MSEC));
+			goes_on_alone(l->w, node_any(l->w));
+		}
+		sim_restart(s, dead);
+		line_goes_on(l, 2 + rng_below(sim_rng(s), 3));
+	}
+	line_end(l);
+}
+
+/* It is paused for less than a step, or told to go on though it does: by the author, or one of them by itself. */
+static void scn_touched(struct sim *s)
+{
+	struct line *l = line_late(s, ONE, 4);
+	struct node_world *w = l->w;
+	struct err e;
+	sim_await(s, line_all_seated, l, 60 * SEC);
+	sim_await(s, author_is_in, w, 60 * SEC);
+	for (int k = 0; k < 12 && !sim_failed(s); k++) {
+		int who = rng_below(sim_rng(s), 2) ? w->author : (int)rng_below(sim_rng(s), 4);
+		bool all = who == w->author && rng_below(sim_rng(s), 2);
+		if (rng_below(sim_rng(s), 3))
+			json_decref(node_ask(w, who, all ? node_run_pause : node_run_hold, json_pack("{s:s}", "run", "line"), &e));
+		sim_run_for(s, rng_below(sim_rng(s), 60 * MSEC));
+		if (all)
+			json_decref(node_ask(w, who, node_run_resume, json_pack("{s:s}", "run", "line"), &e));
+		else
+			goes_on_alone(w, who);
+		line_goes_on(l, 2 + rng_below(sim_rng(s), 3));
+	}
+	line_end(l);
+}
+
 static const struct scn list[] = { SCN(on), SCN(killed), SCN(in_a_row), SCN(back), SCN(target), SCN(learns_nothing),
-	SCN(spoken_for), {0} };
+	SCN(spoken_for), SCN(touched), SCN(told_early), {0} };
 
 int main(int argc, char **argv)
 {
