@@ -28,9 +28,11 @@ void run_crew_ready(struct run *r)
 
 bool run_crew_drains(const struct run *r) { return r->crew && r->crew->drains; }
 
+bool run_crew_placed(const struct run *r) { return !r->crew || r->crew->step == SEAT_RUNS; }
+
 bool run_crew_seated(const struct run *r)
 {
-	return !r->crew || (r->crew->step == SEAT_RUNS && trainer_seated(r->trainer));
+	return run_crew_placed(r) && (!r->crew || trainer_seated(r->trainer));
 }
 
 uint64_t run_crew_still_us(struct run_crew *s)

@@ -12,7 +12,7 @@
 #include "run/packed.h"
 
 #define CALL_US 2000000
-#define GONE_US 6000000                 /* nobody has come who could hand over how it ended */
+#define GONE_US 20000000                /* nobody has come who could hand over how it ended */
 
 /* ---- words to the swarm ---- */
 
@@ -34,8 +34,14 @@ static int obey(struct run *r, const char *op, uint64_t counter, uint64_t epoch,
 	if (counter <= r->ctl_counter)
 		return 0;                       /* heard before, or older than what rules now */
 	r->ctl_counter = counter;
-	if (r->paused || strcmp(op, "resume"))
-		run_log(r, LOG_INFO_, "run.ctl", "%s by %s", op, id_short(by, who));
+	if (r->begins && !strcmp(op, "stop")) { /* of before its operator has begun it once more */
+		r->ctl_counter++;
+		json_decref(ctl_word(r, "resume", r->ctl_counter));
+		return 0;
+	}
+	if (!strcmp(op, r->paused ? "pause" : "resume"))
+		return 0;                       /* as it is */
+	run_log(r, LOG_INFO_, "run.ctl", "%s by %s", op, id_short(by, who));
 	if (!strcmp(op, "stop")) {
 		if (epoch > r->point.epoch)
 			run_log(r, LOG_WARN_, "run.behind", "stopped here at epoch %llu, and at %s, who said it, at epoch %llu: "
@@ -135,6 +141,7 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 	if (counter <= r->ctl_counter)
 		counter = r->ctl_counter + 1;
 	json_t *word = ctl_word(r, op, counter);
+	r->begins = false;
 	struct ask *a = ask_new(rs, r, reply);
 	struct avg_member m[RUN_PEERS_SHOWN];
 	size_t n = r->avg ? avg_members(r->avg, m, RUN_PEERS_SHOWN) : 0;
@@ -161,21 +168,21 @@ void runs_stop(struct runs *rs, const json_t *params, struct reply *reply) { say
 void ctl_watched(void *arg, const struct record *rec, size_t n, const struct err *e)
 {
 	struct ask *a = arg;
+	struct run *r = a->rs ? runs_by_id(a->rs, &a->run) : NULL;
+	uint64_t best = 0, counter;
 	struct err ignored;
 	a->open--;
-	for (uint64_t below = UINT64_MAX; a->rs && n;) {        /* the newest first: it makes the others void */
-		const json_t *word = NULL;
-		uint64_t best = 0, counter;
-		for (size_t i = 0; i < n; i++)
-			if (!json_get_u64(rec[i].value, "counter", &counter, &ignored) && counter < below && counter >= best) {
-				best = counter;
-				word = rec[i].value;
-			}
-		if (!word)
-			break;
-		hear(a->rs, word, &ignored);
-		below = best;
-	}
+	for (size_t i = 0; r && i < n; i++)
+		if (run_lawful(r, &rec[i].owner) && !json_get_u64(rec[i].value, "counter", &counter, &ignored) &&
+				counter > best)
+			best = counter;
+	for (int older = 0; older < 2; older++) /* the newest first: it makes the others void */
+		for (size_t i = 0; r && i < n; i++)
+			if (run_lawful(r, &rec[i].owner) && !json_get_u64(rec[i].value, "counter", &counter, &ignored) &&
+					(older || counter == best))
+				hear(a->rs, rec[i].value, &ignored);
+	if (r && !e)                            /* what is said from now on is not of before */
+		r->begins = false;
 	ask_free(a);
 }
 
@@ -187,12 +194,14 @@ void ctl_ended(void *arg, const struct record *rec, size_t n, const struct err *
 	uint64_t epoch;
 	bool ended = false;
 	a->open--;
-	for (size_t i = 0; r && i < n && !ended; i++)
+	for (size_t i = 0; r && !error && i < n && !ended; i++)
 		ended = id_eq(&rec[i].owner, &r->author) && ended_says(&rec[i], r->name, &epoch, &e) && epoch > r->point.epoch;
 	ask_free(a);
-	if (!r || run_over(r))
-		return;
-	bool given = (r->state == RUN_SYNC || (r->crew && r->crew->follows)) && run_has_others(r);
+	bool judged = r && (r->state == RUN_ENTER || r->state == RUN_SYNC || r->state == RUN_TRAIN) && !r->reached;
+	if (!judged || (error && error->code != ERR_NOT_FOUND))
+		return;                         /* a search that fails says nothing */
+	bool comes = r->state == RUN_SYNC || (r->crew && r->crew->follows) || r->made_last > 1;
+	bool given = (comes && run_has_others(r)) || avg_commits(r->avg);
 	if (!ended || given) {
 		if (r->ended_us) {
 			r->ended_us = 0;

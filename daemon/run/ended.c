@@ -5,11 +5,19 @@
 #include "common/jrpc.h"
 #include "run/int.h"
 
-#define YOUNG_US 60000000               /* later it is asked for as seldom as other words */
 
 json_t *ended_of(const struct run *r)
 {
 	return json_pack("{s:s,s:I}", "state", run_state_word(r->state), "epoch", (json_int_t)r->point.epoch);
+}
+
+/* Each peer measures its own accuracy, but in plans with many members; and one that has what it wants goes alone. */
+bool ended_for_all(const struct run *r)
+{
+	const struct spec *s = r->spec;
+	bool far = (s->stop_epochs && r->point.epoch >= s->stop_epochs) || (s->stop_samples && r->point.samples >=
+		s->stop_samples);
+	return r->state == RUN_STOPPED || r->crew || far;
 }
 
 bool ended_says(const struct record *rec, const char *name, uint64_t *ret_epoch, struct err *e)
@@ -38,8 +46,7 @@ bool run_has_others(const struct run *r)
 	return false;
 }
 
-bool ended_asks(const struct run *r)
+bool ended_asks(const struct run *r, bool young)
 {
-	bool young = env_now(r->rs->ctx.env) - r->started_us < YOUNG_US;
-	return r->avg && !r->mine && (young || r->ended_us);
+	return r->avg && !r->mine && (young || r->ended_us || !run_has_others(r));
 }

@@ -32,8 +32,6 @@ enum run_event run_enter_ready(struct run *r)
 		r->reached = true;
 		return EV_REACHED;
 	}
-	if (r->mine)                            /* it has not ended, whatever its record says */
-		ctl_publish(r);
 	if (r->fetch && !r->avg) {
 		err_set(&e, ERR_NOT_FOUND, "the run begins with weights from a file, and this strategy has no members to ask: "
 			"give it with --weights=/PATH");

@@ -78,6 +78,7 @@ struct run {
 	struct err error;
 	bool paused, held, drain, mine, quick_leave, begins /* its operator has said so just now */;
 	uint64_t ctl_counter, created_ms;
+	uint64_t watched_us;            /* since when it asks for words on it */
 	uint64_t ended_us;              /* since when its author is known to say that it has ended beyond this state; 0 */
 
 	struct data *data;
@@ -202,6 +203,7 @@ void run_crew_behind(struct run *r);             /* its point is not that of the
 bool run_crew_followed(struct run *r, const struct avg_commit *c);      /* true: its point is taken, and no more */
 /* true: a generation has made it that this peer has no part in, and what it holds is history. */
 bool run_crew_passed(struct run *r, const struct avg_commit *c);
+bool run_crew_placed(const struct run *r);       /* it has the values of its part of the generation; true in others */
 bool run_crew_seated(const struct run *r);       /* true in other runs */
 bool run_crew_validates(const struct run *r, uint64_t epoch);     /* is that due on its members? */
 bool run_crew_looks(struct run *r);             /* is its last validation still to be waited for? true in other runs */
@@ -328,7 +330,7 @@ enum run_event restore_looked(struct run *r, const struct err *e, ckpt_done_fn *
 void ctl_serve(struct runs *rs);
 void ctl_expect(struct run *r);                 /* rules for the records under its keys; idempotent */
 void ctl_unexpect(struct run *r);
-void ctl_publish(struct run *r);                /* and, when its operator has just begun it, that it is to go on */
+void ctl_publish(struct run *r);
 /* A word of this peer's on it, signed and put into the DHT; and the bytes under the signature. */
 json_t *ctl_word(const struct run *r, const char *op, uint64_t counter);
 void ctl_signed(struct buf *b, const struct id *run, const char *op, uint64_t counter);
@@ -342,7 +344,8 @@ json_t *ended_of(const struct run *r);          /* "ended" of its record */
 /* Does that record say that the run has ended? Then why nobody is to begin it is in *e, and the epoch in *ret_epoch. */
 bool ended_says(const struct record *rec, const char *name, uint64_t *ret_epoch, struct err *e);
 bool run_has_others(const struct run *r);       /* members that live, and do not follow */
-bool ended_asks(const struct run *r);           /* it is another's, and this peer new to it: has it ended? */
+bool ended_for_all(const struct run *r);        /* as it ends here it does everywhere */
+bool ended_asks(const struct run *r, bool young);       /* it is another's, and this peer new to it, or alone */
 /* ---- ask.c ---- */
 void runs_asks_free(struct runs *rs);
 /* An operator who waits for the network; open: calls under way. */

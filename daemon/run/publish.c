@@ -11,6 +11,7 @@
 #define WATCH_US 15000000
 #define WATCH_PAUSED_US 3000000
 #define WATCH_ALONE_US 2000000
+#define YOUNG_US 60000000
 #define RECORD_MAX 15700                /* with what stands beside it, below JSON_RECORD */
 
 void ctl_key(const char *what, const char *name, char out[160]) { snprintf(out, 160, "%s:%s", what, name); }
@@ -48,22 +49,10 @@ json_t *ctl_word(const struct run *r, const char *op, uint64_t counter)
 	return word;
 }
 
-/* Its operator begins it, perhaps not for the first time: a word of before, that it is to stop, rules no more. */
-static void begin_again(struct run *r)
-{
-	uint64_t counter = env_wall(r->rs->ctx.env);
-	if (!r->begins || PLANTED(STOPPED_FOR_GOOD))
-		return;
-	r->begins = false;
-	r->ctl_counter = counter > r->ctl_counter ? counter : r->ctl_counter + 1;
-	json_decref(ctl_word(r, "resume", r->ctl_counter));
-}
-
 void ctl_publish(struct run *r)
 {
 	char key[160];
 	size_t len;
-	begin_again(r);
 	json_t *v = record_of(r, &len);
 	if (!v) {
 		run_log(r, LOG_WARN_, "run.unpublished",
@@ -83,7 +72,8 @@ void ctl_unpublish(struct run *r)
 {
 	const char *names[] = { r->name, r->hex };
 	size_t len;
-	json_t *v = r->mine && !PLANTED(END_UNTOLD) ? record_of(r, &len) : NULL;
+	bool all = r->mine && !id_zero(&r->id) && r->point.params && ended_for_all(r) && !PLANTED(END_UNTOLD);
+	json_t *v = all ? record_of(r, &len) : NULL;
 	if (v)
 		json_object_set_new(v, "ended", ended_of(r));
 	for (int k = 0; k < 2; k++) {
@@ -109,8 +99,11 @@ void ctl_watch(struct run *r)
 	char key[160];
 	r->ctl_timer.fire = watch_again;
 	r->ctl_timer.name = "run.ctl";
-	bool asks = ended_asks(r), alone = asks && (r->ended_us || !run_has_others(r));
-	env_after(r->rs->ctx.env, &r->ctl_timer, alone ? WATCH_ALONE_US : r->paused ? WATCH_PAUSED_US : WATCH_US);
+	uint64_t now = env_now(r->rs->ctx.env);
+	r->watched_us = r->watched_us ? r->watched_us : now;
+	bool young = now - r->watched_us < YOUNG_US, asks = ended_asks(r, young);
+	bool often = asks && (r->ended_us || (young && !run_has_others(r)));
+	env_after(r->rs->ctx.env, &r->ctl_timer, often ? WATCH_ALONE_US : r->paused ? WATCH_PAUSED_US : WATCH_US);
 	struct ask *a = ask_new(r->rs, r, NULL);
 	a->open++;
 	ctl_key("runctl", r->hex, key);

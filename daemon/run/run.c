@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "common/mem.h"
+#include "common/planted.h"
 
 #define SAVE_US 10000000                /* for the last commits and the checkpoint, before it begins anew */
 #define LOOK_US 200000                  /* between looks whether anybody still fetches the state of a finished run */
@@ -123,7 +124,7 @@ struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author,
 	r->held = spec->local.hold;
 	r->mine = id_eq(author, net_self(rs->ctx.net));
 	r->start_reply = start_reply;
-	r->begins = r->mine && start_reply;
+	r->begins = r->mine && start_reply && !id && !PLANTED(STOPPED_FOR_GOOD);
 	r->created_ms = env_wall(rs->ctx.env);
 	r->loss = r->accuracy = r->epoch_loss = r->val_loss = r->val_accuracy = r->best_accuracy = NAN;
 	r->started_us = env_now(rs->ctx.env);
@@ -181,7 +182,7 @@ void run_effective_pause(struct run *r)
 	if (r->state == RUN_TRAIN && r->trainer) {
 		if (off)
 			trainer_pause(r->trainer);
-		else
+		else if (run_crew_placed(r) || PLANTED(STARTS_UNPLACED))      /* else as soon as it is: crew.c */
 			trainer_start(r->trainer);
 	}
 	run_record(r);

@@ -7,7 +7,7 @@
 #include "common/mem.h"
 
 #define SYNC_US (5 * MSEC)
-#define ALONE_US (10 * SEC)
+#define ALONE_US (30 * SEC)                     /* the daemon: 30 s, if it believes somebody to live, and 10 */
 
 static uint64_t micro_of(struct apeer *p)
 {
