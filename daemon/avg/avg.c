@@ -364,8 +364,6 @@ static void ask_heir(struct avg *a)
 {
 	uint64_t epoch = a->heir_epoch;
 	struct mate *m = epoch ? mate_find(a, &a->heir) : NULL;
-	if (a->shown || now_of(a) < a->shown_us)
-		return;                         /* after that */
 	a->heir_epoch = 0;
 	if (m && m->member && a->state == AVG_IN && epoch == a->point.epoch + 1 && shown_needed(a))
 		shown_start(a, m, AVG_BEHIND, &m->id, epoch);

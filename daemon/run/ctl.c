@@ -34,11 +34,6 @@ static int obey(struct run *r, const char *op, uint64_t counter, uint64_t epoch,
 	if (counter <= r->ctl_counter)
 		return 0;                       /* heard before, or older than what rules now */
 	r->ctl_counter = counter;
-	if (r->begins && !strcmp(op, "stop")) { /* of before its operator has begun it once more */
-		r->ctl_counter++;
-		json_decref(ctl_word(r, "resume", r->ctl_counter));
-		return 0;
-	}
 	if (!strcmp(op, r->paused ? "pause" : "resume"))
 		return 0;                       /* as it is */
 	run_log(r, LOG_INFO_, "run.ctl", "%s by %s", op, id_short(by, who));
@@ -88,6 +83,21 @@ static int hear(struct runs *rs, const json_t *j, struct err *e)
 	buf_free(&b);
 	json_get_u64(j, "epoch", &epoch, NULL);
 	return ok ? obey(r, op, counter, epoch, &by, e) : err_set(e, ERR_AUTH, "the signature of %s is wrong", op);
+}
+
+/* What the DHT has kept. A word to stop of before its operator has begun it once more holds for nobody any more. */
+static void hear_old(struct runs *rs, struct run *r, const json_t *word, uint64_t counter)
+{
+	const char *op = json_string_value(json_object_get(word, "op"));
+	uint64_t now = env_wall(rs->ctx.env);
+	struct err ignored;
+	if (!op || strcmp(op, "stop") || counter > r->begun_ms) {
+		hear(rs, word, &ignored);
+	} else if (counter > r->ctl_counter) {
+		r->ctl_counter = now > counter ? now : counter + 1;
+		json_decref(ctl_word(r, "resume", r->ctl_counter));
+		run_log(r, LOG_INFO_, "run.ctl", "it was stopped before, and begins once more");
+	}
 }
 
 static void on_ctl(void *arg, struct request *req)
@@ -141,7 +151,6 @@ static void say(struct runs *rs, const json_t *params, struct reply *reply, cons
 	if (counter <= r->ctl_counter)
 		counter = r->ctl_counter + 1;
 	json_t *word = ctl_word(r, op, counter);
-	r->begins = false;
 	struct ask *a = ask_new(rs, r, reply);
 	struct avg_member m[RUN_PEERS_SHOWN];
 	size_t n = r->avg ? avg_members(r->avg, m, RUN_PEERS_SHOWN) : 0;
@@ -180,9 +189,7 @@ void ctl_watched(void *arg, const struct record *rec, size_t n, const struct err
 		for (size_t i = 0; r && i < n; i++)
 			if (run_lawful(r, &rec[i].owner) && !json_get_u64(rec[i].value, "counter", &counter, &ignored) &&
 					(older || counter == best))
-				hear(a->rs, rec[i].value, &ignored);
-	if (r && !e)                            /* what is said from now on is not of before */
-		r->begins = false;
+				hear_old(a->rs, r, rec[i].value, counter);
 	ask_free(a);
 }
 
@@ -191,29 +198,31 @@ void ctl_ended(void *arg, const struct record *rec, size_t n, const struct err *
 	struct ask *a = arg;
 	struct run *r = a->rs ? runs_by_id(a->rs, &a->run) : NULL;
 	struct err e;
-	uint64_t epoch;
-	bool ended = false;
+	uint64_t epoch = 0, now;
+	bool seen = false, ended = false;
 	a->open--;
-	for (size_t i = 0; r && !error && i < n && !ended; i++)
-		ended = id_eq(&rec[i].owner, &r->author) && ended_says(&rec[i], r->name, &epoch, &e) && epoch > r->point.epoch;
+	for (size_t i = 0; r && !error && i < n && !seen; i++) {
+		seen = record_own(&rec[i]) && id_eq(&rec[i].owner, &r->author);
+		ended = seen && ended_says(&rec[i], r->name, &epoch, &e) && epoch > r->point.epoch;
+	}
 	ask_free(a);
-	bool judged = r && (r->state == RUN_ENTER || r->state == RUN_SYNC || r->state == RUN_TRAIN) && !r->reached;
-	if (!judged || (error && error->code != ERR_NOT_FOUND))
-		return;                         /* a search that fails says nothing */
-	bool comes = r->state == RUN_SYNC || (r->crew && r->crew->follows) || r->made_last > 1;
+	if (!r || !(r->state == RUN_ENTER || r->state == RUN_SYNC || r->state == RUN_TRAIN) || r->reached)
+		return;
+	/* Three and more who commit together are its swarm, wherever its author has come to. */
+	bool comes = r->state == RUN_SYNC || (r->crew && r->crew->follows) || r->made_last > 2;
 	bool given = (comes && run_has_others(r)) || avg_commits(r->avg);
-	if (!ended || given) {
-		if (r->ended_us) {
-			r->ended_us = 0;
-			run_effective_pause(r);
-		}
-	} else if (!r->ended_us) {
-		r->ended_us = env_now(r->rs->ctx.env);
+	now = env_now(r->rs->ctx.env);
+	if (r->ended_us && (given || (seen && !ended))) {
+		r->ended_us = 0;
+		run_effective_pause(r);
+	} else if (r->ended_us && now - r->ended_us >= GONE_US) {
+		run_fail(r, &r->ended);
+	} else if (!r->ended_us && ended && !given) {
+		r->ended_us = now;
+		r->ended = e;
 		run_effective_pause(r);         /* nor with others who come as late */
 		run_log(r, LOG_INFO_, "run.ended", "its author says that it has ended, at epoch %llu: whoever may still hand "
 			"that over is waited for, %d s at most", (unsigned long long)epoch, GONE_US / 1000000);
-	} else if (env_now(r->rs->ctx.env) - r->ended_us >= GONE_US) {
-		run_fail(r, &e);
 	}
 }
 

@@ -76,10 +76,11 @@ struct run {
 	struct spec *spec;
 	enum run_state state;
 	struct err error;
-	bool paused, held, drain, mine, quick_leave, begins /* its operator has said so just now */;
-	uint64_t ctl_counter, created_ms;
+	bool paused, held, drain, mine, quick_leave;
+	uint64_t ctl_counter, created_ms, begun_ms;     /* begun_ms: its operator has begun it, here; 0: nobody has */
 	uint64_t watched_us;            /* since when it asks for words on it */
 	uint64_t ended_us;              /* since when its author is known to say that it has ended beyond this state; 0 */
+	struct err ended;               /* then: where */
 
 	struct data *data;
 	struct trainer *trainer;

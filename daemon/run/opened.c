@@ -113,8 +113,6 @@ void run_opened(struct job *j)
 	r->batch_was = 0;
 	run_record(r);
 	ctl_expect(r);
-	if (r->mine)
-		ctl_publish(r);
 	run_log(r, LOG_INFO_, "run.open", "%s: %s, %llu training samples, %zu parameters", r->spec->strategy,
 		data_is_absent(r->data) ? "no data here, only help" : *path ? path : r->spec->data_kind,
 		(unsigned long long)data_count(r->data, DATA_TRAIN), trainer_model(r->trainer)->nparam);

@@ -124,8 +124,8 @@ struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author,
 	r->held = spec->local.hold;
 	r->mine = id_eq(author, net_self(rs->ctx.net));
 	r->start_reply = start_reply;
-	r->begins = r->mine && start_reply && !id && !PLANTED(STOPPED_FOR_GOOD);
 	r->created_ms = env_wall(rs->ctx.env);
+	r->begun_ms = r->mine && start_reply && !PLANTED(STOPPED_FOR_GOOD) ? r->created_ms : 0;
 	r->loss = r->accuracy = r->epoch_loss = r->val_loss = r->val_accuracy = r->best_accuracy = NAN;
 	r->started_us = env_now(rs->ctx.env);
 	list_init(&r->ckpt_waiters);
