@@ -32,7 +32,7 @@ enum run_event run_enter_ready(struct run *r)
 		r->reached = true;
 		return EV_REACHED;
 	}
-	if (r->mine && r->point.epoch)          /* it goes on, though its record may say that it has ended */
+	if (r->mine)                            /* it goes on, though its record may say that it has ended */
 		ctl_publish(r);
 	if (r->fetch && !r->avg) {
 		err_set(&e, ERR_NOT_FOUND, "the run begins with weights from a file, and this strategy has no members to ask: "
