@@ -371,7 +371,8 @@ static struct vec_arg arg_of(const struct op *o, const struct plan_ref *r, const
 	const struct plan_extent *x = buf->nextents && buf->extent[0].kind == PLAN_FLAT ? &buf->extent[0] : NULL;
 
 	return (struct vec_arg){ .p = b ? b->p : NULL, .bytes = buf->bytes, .class = buf->class, .add = r->add,
-		.batch = b ? b->batch : NULL, .part = x != NULL, .lo = x ? x->lo : 0, .hi = x ? x->hi : 0 };
+		.batch = b ? b->batch : NULL, .part = x != NULL, .lo = x ? x->lo : 0, .hi = x ? x->hi : 0,
+		.lent = b && b->lent };
 }
 
 bool op_lacks(const struct op *o)

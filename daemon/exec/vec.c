@@ -52,6 +52,7 @@ uint32_t vec_joined(const struct vec_arg *v, uint32_t n, struct vec_arg *ret)
 			return 0;
 		ret->hi = v[k].hi;
 		ret->bytes += v[k].bytes;
+		ret->lent = ret->lent || v[k].lent;
 		ret->part = false;
 	}
 	return k;

@@ -19,6 +19,7 @@ struct vec_arg {
 	bool add, blank;                        /* outputs: `+`; there is nothing yet to add to */
 	/* Of a vector that is cut (its first extent in the plan is flat): elements lo .. hi - 1 of the parameters. */
 	bool part; uint64_t lo, hi;
+	bool lent;                              /* an input that others may read still */
 };
 /* What the owner lets them know; copied when the instruction starts. */
 struct vec_env {

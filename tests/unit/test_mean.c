@@ -8,13 +8,19 @@ static const char form[] = "{\"name\":\"m\",\"input\":[6],\"model\":[{\"type\":\
 	"\"optimizer\":{\"name\":\"adam\",\"lr\":0.01},\"target_batch\":16,\"strategy\":\"hivemind\",\"seed\":3,"
 	"\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":500},\"local\":{\"batch\":8}}";
 
-struct mine { struct lease lease; int back; };
+static const char clipped[] = "{\"name\":\"m\",\"input\":[6],\"model\":[{\"type\":\"linear\",\"out\":5,\"name\":\"a\"},"
+	"{\"type\":\"tanh\"},{\"type\":\"linear\",\"out\":3,\"name\":\"b\"}],\"loss\":\"cross_entropy\",\"clip_norm\":0.01,"
+	"\"optimizer\":{\"name\":\"adam\",\"lr\":0.01},\"target_batch\":16,\"strategy\":\"hivemind\",\"seed\":3,"
+	"\"data\":{\"name\":\"x\",\"kind\":\"synthetic\",\"count\":500},\"local\":{\"batch\":8}}";
+
+struct mine { struct lease lease; int back; real *was; };
 
 static void given_back(struct lease *l)
 {
 	struct mine *m = container_of(l, struct mine, lease);
 
 	m->back++;
+	assert_memory_equal(l->p, m->was, l->bytes);    /* others may read it still */
 	memset(l->p, 0xff, l->bytes);           /* NaNs: nobody reads it any more */
 }
 
@@ -24,6 +30,18 @@ static void lend(struct mine *m, const struct bare *b, uint64_t e)
 		.back = given_back } };
 	for (size_t i = 0; i < b->n; i++)
 		((real *)m->lease.p)[i] = (real)((i + e) % 7) * (real)0.02;
+	m->was = malloc(m->lease.bytes);
+	memcpy(m->was, m->lease.p, m->lease.bytes);
+}
+
+/* The step that is made with it, in memory that it may scale. */
+static void bare(struct bare *b, const struct kit *k, const struct mine *m, uint64_t e)
+{
+	real *g = malloc(m->lease.bytes);
+
+	memcpy(g, m->lease.p, m->lease.bytes);
+	bare_step(b, k, g, e);
+	free(g);
 }
 
 static void commit(struct kit *k, struct mine *m, uint64_t samples)
@@ -44,17 +62,17 @@ static bool contributed(struct sim *s, void *arg)
 	return k->contributed_epoch == k->epoch + 1;
 }
 
-static void test_lent(void **state)
+static void of_a_round(const char *spec)
 {
 	struct mine m[9];
 	struct kit k;
 	struct bare b;
 
-	kit_open(&k, form, NULL, false);
+	kit_open(&k, spec, NULL, false);
 	bare_open(&b, &k, trainer_model(k.t));
 	for (uint64_t e = 0; e < 3; e++) {      /* of a follower: they wait for each other */
 		lend(&m[e], &b, e);
-		bare_step(&b, &k, m[e].lease.p, e);
+		bare(&b, &k, &m[e], e);
 		commit(&k, &m[e], 0);
 	}
 	kit_run(&k, 3);
@@ -65,7 +83,7 @@ static void test_lent(void **state)
 		trainer_begin(k.t, e);
 		assert_true(sim_run_until(k.sim, contributed, &k, 60000000));
 		lend(&m[e], &b, e);
-		bare_step(&b, &k, m[e].lease.p, e);
+		bare(&b, &k, &m[e], e);
 		commit(&k, &m[e], k.contributed);
 		kit_run(&k, e + 1);
 		assert_same_params(&k, &b);
@@ -73,10 +91,14 @@ static void test_lent(void **state)
 	for (int e = 0; e < 6; e++) {
 		assert_int_equal(m[e].back, 1);
 		free(m[e].lease.p);
+		free(m[e].was);
 	}
 	bare_close(&b);
 	kit_close(&k);
 }
+
+static void test_lent(void **state) { of_a_round(form); }
+static void test_clipped(void **state) { of_a_round(clipped); }
 
 /* Commits that wait when the trainer goes. */
 static void test_gone(void **state)
@@ -96,6 +118,7 @@ static void test_gone(void **state)
 	for (int e = 0; e < 3; e++) {
 		assert_int_equal(m[e].back, 1);
 		free(m[e].lease.p);
+		free(m[e].was);
 	}
 }
 
@@ -130,8 +153,8 @@ static void test_gone_alone(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_lent), cmocka_unit_test(test_gone),
-		cmocka_unit_test(test_gone_alone) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_lent), cmocka_unit_test(test_clipped),
+		cmocka_unit_test(test_gone), cmocka_unit_test(test_gone_alone) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

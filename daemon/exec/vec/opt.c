@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
+#include "common/planted.h"
 #include "kernels/scale.h"
 #include "kernels/vec.h"
 #include "exec/vec.h"
@@ -69,6 +70,20 @@ static void step(const struct vec_call *c, const struct vec_arg *opt, struct opt
 	memcpy(to, (double[]){ (double)clock.step, clock.power[0], clock.power[1] }, 3 * sizeof(*at));
 }
 
+/* The gradient where it may be scaled: what is lent is never written to, since the mean of a round is on its way to
+ * others from there. NULL: no memory. */
+static real *to_scale(const struct vec_call *c, const struct vec_arg *g, size_t n)
+{
+	real *mine;
+
+	if (!g->lent || !n || PLANTED(LENT_SCALED))
+		return vec_real(g);
+	mine = big_alloc(n * sizeof(*mine));
+	if (mine)
+		vec_copy(c->par, n, vec_real(g), mine);
+	return mine;
+}
+
 static int run(struct vec_call *c)
 {
 	struct vec_arg all, *g = &all, *w = &c->out[0], *opt = &c->out[1];
@@ -82,6 +97,7 @@ static int run(struct vec_call *c)
 	const real *stats = c->nin > ng + 3 && c->in[ng + 3].class == PLAN_WEIGHT ? vec_real(&c->in[ng + 3]) :
 		vec_real(g) + n;
 	struct model_param *own = NULL;
+	real *grad = vec_real(g);
 	struct optim_call call = { .par = c->par, .ops = o, .hyper = c->env.hyper, .state = state, .param = vec_real(w),
 		.grad = vec_real(g), .tensor = c->env.model->param, .ntensors = c->env.model->nparams,
 		.decay_all = c->env.decay_all };
@@ -104,14 +120,20 @@ static int run(struct vec_call *c)
 	if (*skipped > 0)
 		return 0;
 	scale = vec_scale_of(c->in, c->nin, ng + 3);
-	if (scale > 0)
-		vec_scale(c->par, n, 1 / scale, vec_real(g));
 	if (w->part && !(own = tensors_of(c->env.model, w, &call.ntensors)))
 		return kerr_set(c->e, "opt: a part begins and ends with tensors, and elements %zu to %zu do not", (size_t)w->lo,
 			(size_t)w->hi);
 	call.tensor = own ? own : call.tensor;
+	if (scale > 0 || c->env.clip_norm > 0)
+		call.grad = grad = to_scale(c, g, n);
+	if (!grad) {
+		free(own);
+		return kerr_set(c->e, "opt: no memory for a gradient of %zu elements that is scaled", n);
+	}
+	if (scale > 0)
+		vec_scale(c->par, n, 1 / scale, grad);
 	if (c->env.clip_norm > 0)
-		(void)vec_clip_norm(c->par, n, c->env.clip_norm, vec_real(g));
+		(void)vec_clip_norm(c->par, n, c->env.clip_norm, grad);
 	for (int i = 0; i < o->nstates; i++)
 		if (c->env.state[i]) {
 			state[i] = next;
@@ -119,6 +141,8 @@ static int run(struct vec_call *c)
 		}
 	step(c, opt, &call);
 	free(own);
+	if (grad != vec_real(g))
+		big_free(grad, n * sizeof(*grad));
 	memcpy(vec_real(w) + n, stats, tail * sizeof(*stats));
 	return 0;
 }
