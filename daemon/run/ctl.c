@@ -8,7 +8,7 @@
 #include <string.h>
 #include "common/buf.h"
 #include "common/jrpc.h"
-#include "run/crew_int.h"
+#include "run/int.h"
 #include "run/packed.h"
 
 #define CALL_US 2000000
@@ -208,9 +208,7 @@ void ctl_ended(void *arg, const struct record *rec, size_t n, const struct err *
 	ask_free(a);
 	if (!r || !(r->state == RUN_ENTER || r->state == RUN_SYNC || r->state == RUN_TRAIN) || r->reached)
 		return;
-	/* Three and more who commit together are its swarm, wherever its author has come to. */
-	bool comes = r->state == RUN_SYNC || (r->crew && r->crew->follows) || r->made_last > 2;
-	bool given = (comes && run_has_others(r)) || avg_commits(r->avg);
+	bool given = ended_given(r);
 	now = env_now(r->rs->ctx.env);
 	if (r->ended_us && (given || (seen && !ended))) {
 		r->ended_us = 0;

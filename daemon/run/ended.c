@@ -3,7 +3,7 @@
  * Whoever was about to, or comes back from an older checkpoint, waits some seconds for those who may still hand over
  * how it ended, and then says so instead of going on alone. */
 #include "common/jrpc.h"
-#include "run/int.h"
+#include "run/crew_int.h"
 
 
 json_t *ended_of(const struct run *r)
@@ -38,15 +38,19 @@ bool ended_says(const struct record *rec, const char *name, uint64_t *ret_epoch,
 
 bool run_has_others(const struct run *r)
 {
-	struct avg_member m[RUN_PEERS_SHOWN];
-	size_t n = avg_members(r->avg, m, RUN_PEERS_SHOWN);
-	for (size_t i = 0; i < n && i < RUN_PEERS_SHOWN; i++)
-		if (m[i].live && !m[i].follower && !id_eq(&m[i].id, net_self(r->rs->ctx.net)))
-			return true;
-	return false;
+	struct avg_view v;
+	avg_view(r->avg, &v);
+	return !v.alone;
+}
+
+/* Three and more who commit together are its swarm, wherever its author has come to. */
+bool ended_given(const struct run *r)
+{
+	bool comes = r->state == RUN_SYNC || (r->crew && r->crew->follows) || r->made_last > 2;
+	return (comes && run_has_others(r)) || avg_commits(r->avg);
 }
 
 bool ended_asks(const struct run *r, bool young)
 {
-	return r->avg && !r->mine && (young || r->ended_us || !run_has_others(r));
+	return r->avg && !r->mine && (r->ended_us || ((young || !run_has_others(r)) && !ended_given(r)));
 }

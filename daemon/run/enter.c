@@ -32,8 +32,6 @@ enum run_event run_enter_ready(struct run *r)
 		r->reached = true;
 		return EV_REACHED;
 	}
-	if (r->mine)                            /* it goes on, though its record may say that it has ended */
-		ctl_publish(r);
 	if (r->fetch && !r->avg) {
 		err_set(&e, ERR_NOT_FOUND, "the run begins with weights from a file, and this strategy has no members to ask: "
 			"give it with --weights=/PATH");
@@ -72,13 +70,13 @@ static void origin_drop(void *arg) { origin_free(arg); }
 enum run_event run_enter(struct run *r, void (*filled)(void *run, const struct err *e))
 {
 	struct trainer_fill how = { .values.fresh = true };
+	if (r->mine && !run_goal(r))            /* it goes on, though its record may say that it has ended */
+		ctl_publish(r);
 	if (r->point.params) {
 		origin_free(r->weights);        /* a checkpoint needs none */
 		r->weights = NULL;
 		return run_enter_ready(r);
 	}
-	if (r->mine)
-		ctl_publish(r);
 	r->fetch = r->spec->has_weights && !r->weights;
 	r->point.params = spec_live(r->spec);
 	how.live = r->point.params;

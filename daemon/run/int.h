@@ -346,6 +346,7 @@ json_t *ended_of(const struct run *r);          /* "ended" of its record */
 bool ended_says(const struct record *rec, const char *name, uint64_t *ret_epoch, struct err *e);
 bool run_has_others(const struct run *r);       /* members that live, and do not follow */
 bool ended_for_all(const struct run *r);        /* as it ends here it does everywhere */
+bool ended_given(const struct run *r);          /* others are here who are further, or go on */
 bool ended_asks(const struct run *r, bool young);       /* it is another's, and this peer new to it, or alone */
 /* ---- ask.c ---- */
 void runs_asks_free(struct runs *rs);

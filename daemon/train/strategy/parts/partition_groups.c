@@ -70,12 +70,14 @@ static void try_all(struct inside *x, uint32_t k, double before)
 {
 	uint32_t i = x->at[k], s = x->group->first + k, left = x->group->n - k - 1;
 
+	if (k >= ALL_CUTS)                      /* a larger group is for by_rows */
+		return;
 	for (uint32_t j = left ? i + 1 : x->end; j + left <= x->end; j++) {
 		double cost = may(x->g, s, i, j - 1) ? partition_cost(x->g->t, x->g->limit, before, s, i, j) : INFINITY;
 
 		if (!(cost < x->best))
 			continue;
-		if (left && k < ALL_CUTS) {             /* as few stages as that are tried so (below) */
+		if (left) {
 			x->at[k + 1] = j;
 			try_all(x, k + 1, cost);
 		} else if (fits(x)) {
