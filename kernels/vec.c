@@ -149,12 +149,18 @@ void vec_clip_value(const struct par *par, size_t n, double limit, real *x)
 	isa_run(par, &clamp, &(struct args){ .y = x, .a = (real)limit }, n, GRAIN, SERIAL_MAX);
 }
 
+double vec_clip_factor(double norm, double max_norm)
+{
+	double factor = max_norm / (norm + 1e-6);
+
+	return factor < 1 && factor > 0 ? factor : 1;   /* an infinite norm gives 0 and must not erase the evidence */
+}
+
 double vec_clip_norm(const struct par *par, size_t n, double max_norm, real *x)
 {
-	double norm = vec_norm2(par, n, x), factor = max_norm / (norm + 1e-6);
+	double norm = vec_norm2(par, n, x), factor = vec_clip_factor(norm, max_norm);
 
-	if (factor < 1)         /* false for NaN; an infinite norm gives 0 and must not erase the evidence */
-		if (factor > 0)
-			vec_scale(par, n, factor, x);
+	if (factor < 1)
+		vec_scale(par, n, factor, x);
 	return norm;
 }

@@ -27,6 +27,7 @@ double vec_max_abs(const struct par *, size_t n, const real *x);                
 /* PyTorch's clip_grad_norm_: factor = max_norm / (norm + 1e-6), applied when below 1. Returns the norm before.
  * A norm that is not finite leaves x as it is. */
 double vec_clip_norm(const struct par *, size_t n, double max_norm, real *x);
+double vec_clip_factor(double norm, double max_norm);                           /* 1: it stays as it is */
 void vec_clip_value(const struct par *, size_t n, double limit, real *x);               /* NaN stays NaN */
 
 /* Index of the first element that is NaN or infinite; n when all are finite. */

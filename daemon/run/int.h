@@ -347,7 +347,7 @@ bool ended_says(const struct record *rec, const char *name, uint64_t *ret_epoch,
 bool run_has_others(const struct run *r);       /* members that live, and do not follow */
 bool ended_for_all(const struct run *r);        /* as it ends here it does everywhere */
 bool ended_given(const struct run *r);          /* others are here who are further, or go on */
-bool ended_asks(const struct run *r, bool young);       /* it is another's, and this peer new to it, or alone */
+bool ended_asks(const struct run *r, bool young);       /* of another's, new or alone, given nothing */
 /* ---- ask.c ---- */
 void runs_asks_free(struct runs *rs);
 /* An operator who waits for the network; open: calls under way. */

@@ -102,7 +102,7 @@ void ctl_watch(struct run *r)
 	uint64_t now = env_now(r->rs->ctx.env);
 	r->watched_us = r->watched_us ? r->watched_us : now;
 	bool young = now - r->watched_us < YOUNG_US, asks = ended_asks(r, young);
-	bool often = asks && (r->ended_us || (young && (r->made_last < 2 || !run_has_others(r))));
+	bool often = r->avg && !r->mine && (r->ended_us || (young && (r->made_last < 2 || !run_has_others(r))));
 	env_after(r->rs->ctx.env, &r->ctl_timer, often ? WATCH_ALONE_US : r->paused ? WATCH_PAUSED_US : WATCH_US);
 	struct ask *a = ask_new(r->rs, r, NULL);
 	a->open++;

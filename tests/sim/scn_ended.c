@@ -23,10 +23,10 @@ static const char *text_of(char out[1400], bool line)
 }
 
 /* Three who train, and a fourth whose operator joins nothing yet. */
-static struct world *begin(struct sim *s)
+static struct world *begin(struct sim *s, bool line)
 {
 	struct world *x = xcalloc(1, sizeof *x);
-	x->w = node_world_new(s, text_of(x->spec, sim_seed(s) % 2));
+	x->w = node_world_new(s, text_of(x->spec, line));
 	x->w->idle[LATE_COMER] = true;
 	node_world_add(x->w, LATE_COMER + 1);
 	return x;
@@ -101,7 +101,7 @@ static void in_once(struct sim *s, struct node_world *w)
 
 static void scn_comes(struct sim *s)
 {
-	struct world *x = begin(s);
+	struct world *x = begin(s, sim_seed(s) % 2);
 	in_once(s, x->w);
 	sim_await(s, all_over, x->w, 120 * SEC);
 	sim_run_for(s, rng_below(sim_rng(s), 60 * SEC));
@@ -113,7 +113,7 @@ static bool near_the_end(struct sim *s, void *world) { return node_newest(world)
 
 static void scn_at_the_end(struct sim *s)
 {
-	struct world *x = begin(s);
+	struct world *x = begin(s, sim_seed(s) % 2);
 	in_once(s, x->w);
 	sim_await(s, near_the_end, x->w, 120 * SEC);
 	sim_run_for(s, rng_below(sim_rng(s), SEC));
@@ -124,7 +124,7 @@ static void scn_at_the_end(struct sim *s)
 /* It dies on the way, and its operator joins the run again. */
 static void scn_comes_back(struct sim *s)
 {
-	struct world *x = begin(s);
+	struct world *x = begin(s, sim_seed(s) % 2);
 	int dead = (x->w->author + 1 + (int)rng_below(sim_rng(s), 2)) % LATE_COMER;
 	x->w->idle[LATE_COMER] = false;
 	in_once(s, x->w);
@@ -138,6 +138,34 @@ static void scn_comes_back(struct sim *s)
 	judged(s, x, dead);
 }
 
+static void goes_at(struct sim *s, struct node_world *w, int who, uint64_t epoch)
+{
+	for (int k = 0; k < 1000 && node_newest(w) < epoch && !sim_failed(s); k++)
+		sim_run_for(s, 100 * MSEC);
+	sim_kill(s, who);
+}
+
+/* Two die, one after the other, and come back together: each finds the other, and neither what came after. */
+static void scn_two_come_back(struct sim *s)
+{
+	struct world *x = begin(s, false);      /* a pipeline would wait for them */
+	struct node_world *w = x->w;
+	int dead[2] = { (w->author + 1) % LATE_COMER, (w->author + 2) % LATE_COMER };
+	w->idle[LATE_COMER] = false;
+	in_once(s, w);
+	for (int k = 0; k < 2; k++)
+		goes_at(s, w, dead[k], (uint64_t)(5 + 12 * k) + rng_below(sim_rng(s), 10));
+	sim_await(s, author_is_over, w, 240 * SEC);
+	sim_run_for(s, rng_below(sim_rng(s), 20 * SEC));
+	for (int k = 0; k < 2; k++) {
+		w->idle[dead[k]] = false;
+		sim_restart(s, dead[k]);
+	}
+	sim_await_or(s, knows, &(struct one){ w, dead[0] }, 90 * SEC, "node %d does not hear that the run has ended",
+		dead[0]);
+	judged(s, x, dead[1]);
+}
+
 static bool all_stopped(struct sim *s, void *world)
 {
 	for (int i = 0; i < LATE_COMER; i++)
@@ -149,7 +177,7 @@ static bool all_stopped(struct sim *s, void *world)
 /* Its author stops it, and begins it again: the word of before rules no more, for nobody. */
 static void scn_begun_again(struct sim *s)
 {
-	struct world *x = begin(s);
+	struct world *x = begin(s, sim_seed(s) % 2);
 	struct node_world *w = x->w;
 	struct err e;
 	w->forks_allowed = true;                /* it goes on from a checkpoint */
@@ -167,7 +195,8 @@ static void scn_begun_again(struct sim *s)
 	free(x);
 }
 
-static const struct scn list[] = { SCN(comes), SCN(at_the_end), SCN(comes_back), SCN(begun_again), {0} };
+static const struct scn list[] = { SCN(comes), SCN(at_the_end), SCN(comes_back), SCN(two_come_back), SCN(begun_again),
+	{0} };
 
 int main(int argc, char **argv)
 {

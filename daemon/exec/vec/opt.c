@@ -70,8 +70,8 @@ static void step(const struct vec_call *c, const struct vec_arg *opt, struct opt
 	memcpy(to, (double[]){ (double)clock.step, clock.power[0], clock.power[1] }, 3 * sizeof(*at));
 }
 
-/* The gradient where it may be scaled: what is lent is never written to, since the mean of a round is on its way to
- * others from there. NULL: no memory. */
+/* The gradient where it may be scaled. What is lent is never written to, since the mean of a round is on its way to
+ * others from there: a copy is, which is memory beside the plan's for the time of a step. NULL: there is none. */
 static real *to_scale(const struct vec_call *c, const struct vec_arg *g, size_t n)
 {
 	real *mine;
@@ -82,6 +82,23 @@ static real *to_scale(const struct vec_call *c, const struct vec_arg *g, size_t 
 	if (mine)
 		vec_copy(c->par, n, vec_real(g), mine);
 	return mine;
+}
+
+/* g divided by scale (0: as it is), and no longer than clip_norm: mostly it is g. NULL: no memory. */
+static real *scaled(const struct vec_call *c, const struct vec_arg *g, size_t n, double scale)
+{
+	real *x = vec_real(g);
+	double factor = 1;
+
+	if (scale > 0 && (x = to_scale(c, g, n)))
+		vec_scale(c->par, n, 1 / scale, x);
+	if (x && c->env.clip_norm > 0)
+		factor = vec_clip_factor(vec_norm2(c->par, n, x), c->env.clip_norm);
+	if (factor < 1 && x == vec_real(g))
+		x = to_scale(c, g, n);
+	if (factor < 1 && x)
+		vec_scale(c->par, n, factor, x);
+	return x;
 }
 
 static int run(struct vec_call *c)
@@ -124,16 +141,11 @@ static int run(struct vec_call *c)
 		return kerr_set(c->e, "opt: a part begins and ends with tensors, and elements %zu to %zu do not", (size_t)w->lo,
 			(size_t)w->hi);
 	call.tensor = own ? own : call.tensor;
-	if (scale > 0 || c->env.clip_norm > 0)
-		call.grad = grad = to_scale(c, g, n);
+	call.grad = grad = scaled(c, g, n, scale);
 	if (!grad) {
 		free(own);
 		return kerr_set(c->e, "opt: no memory for a gradient of %zu elements that is scaled", n);
 	}
-	if (scale > 0)
-		vec_scale(c->par, n, 1 / scale, grad);
-	if (c->env.clip_norm > 0)
-		(void)vec_clip_norm(c->par, n, c->env.clip_norm, grad);
 	for (int i = 0; i < o->nstates; i++)
 		if (c->env.state[i]) {
 			state[i] = next;
