@@ -34,7 +34,7 @@ struct api {
 	/* {spec: object, name?: string, local?: object, dry_run?: bool} -> {run, name, state, ...} */
 	api_fn *run_start;
 	api_fn *run_join;       /* {run, local?: object, author?: string} -> {run, name, state} */
-	api_fn *run_list;       /* {all?: bool} -> {runs: [run object]} */
+	api_fn *run_list;       /* {all?: bool} -> {runs: [run object]}; all: those that were over before the start, too */
 	api_fn *run_show;       /* {run, data?: bool} -> run object, long: spec, equality, deadlines, last rounds */
 	api_fn *run_watch;      /* {run} -> run object; later news with topic "run" and this id follow until it ends */
 	/* {run}: the swarm -> {run, state, peers_told}; stop {run, check?: bool} only says whether -> {run, name, state} */

@@ -250,7 +250,7 @@ void node_status(void *arg, const json_t *params, struct reply *r)
 		"mode", n->draining ? "draining" : conf_bool(n->o.conf, "network", "client") ? "client" : "peer", "swarm_key",
 		n->o.has_swarm_key,
 		"listen", listen, "peers", peer_counts(n), "join", joins_json(n->joins), "dht", dht_status(n->dht),
-		"runs", runs_json(n->runs, false), "network", net_status(n->net));
+		"runs", runs_json(n->runs), "network", net_status(n->net));
 	if (n->o.compute.describe)
 		json_object_set_new(j, "blas", n->o.compute.describe(n->o.compute.arg));
 	reply_ok(r, j);

@@ -17,36 +17,78 @@ struct run *runs_by_id(struct runs *rs, const struct id *id)
 	return over;
 }
 
-/* A name, a whole id, or its first digits. Those that are over yield to those that are not. */
+/* A name, a whole id, or its first digits. */
+static bool called(const char *name, const char *hex, const char *word)
+{
+	return name && hex && (!strcmp(name, word) || (strlen(word) >= 4 && !strncmp(hex, word, strlen(word))));
+}
+
+struct found { struct run *hit; size_t hits, n; const char *names[2 * RUNS_MAX + 1]; };
+
+static void note_name(struct found *f, const char *name)
+{
+	if (name && f->n < 2 * RUNS_MAX)
+		f->names[f->n++] = name;
+}
+
+static void look_here(struct runs *rs, const char *word, bool over, struct found *f)
+{
+	list_each(it, &rs->list) {
+		struct run *r = list_entry(it, struct run, link);
+		if (run_over(r) != over)
+			continue;
+		note_name(f, r->name);
+		if (called(r->name, r->hex, word)) {
+			f->hit = r;
+			f->hits += !over || !f->hits;   /* of those that are over the newest counts */
+		}
+	}
+}
+
+/* What was over before this daemon started, the newest first. -1 and e: it was, and cannot be read. */
+static int look_back(struct runs *rs, const char *word, const json_t *rows, struct found *f, struct err *e)
+{
+	for (size_t i = json_array_size(rows); i--; ) {
+		const json_t *row = json_array_get(rows, i);
+		const char *name = json_string_value(json_object_get(row, "name"));
+		note_name(f, name);
+		if (!called(name, json_string_value(json_object_get(row, "run")), word))
+			continue;
+		if (!(f->hit = run_past(rs, row, e)))
+			return err_wrap(e, "run %s, as it was left", name);
+		f->hits = 1;
+		break;
+	}
+	return 0;
+}
+
+/* Those that are over yield to those that are not. */
 struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply)
 {
 	const char *word = json_string_value(json_object_get(params, "run"));
-	struct run *hit = NULL;
-	const char *names[RUNS_MAX + 1];
-	size_t hits = 0, n = 0;
+	struct found f = { 0 };
+	json_t *rows = NULL;
 	struct err e;
-	for (int pass = 0; pass < 2 && !hits; pass++)
-		list_each(it, &rs->list) {
-			struct run *r = list_entry(it, struct run, link);
-			if (run_over(r) != (pass == 1))
-				continue;
-			if (n < RUNS_MAX)
-				names[n++] = r->name;
-			if (!strcmp(r->name, word) || (strlen(word) >= 4 && !strncmp(r->hex, word, strlen(word)))) {
-				hit = r;
-				hits += pass == 0 || !hits;     /* of those that are over the newest counts */
-			}
-		}
-	names[n] = NULL;
-	if (hits == 1)
-		return hit;
-	if (!hits) {
-		const char *near = text_nearest(word, names);
-		err_set(&e, ERR_NOT_FOUND,
+	int rc = 0;
+	look_here(rs, word, false, &f);
+	if (!f.hits)
+		look_here(rs, word, true, &f);
+	if (!f.hits && rs->ctx.store) {
+		rows = store_list(rs->ctx.store, STORE_RUNS, NULL, RUNS_MAX);
+		rc = look_back(rs, word, rows, &f, &e);
+	}
+	if (!rc && f.hits > 1)
+		rc = err_set(&e, ERR_STATE, "\"%s\" fits %zu runs; give the first digits of the id (hivectl run list)", word,
+			f.hits);
+	if (!rc && !f.hits) {
+		const char *near = text_nearest(word, f.names);
+		rc = err_set(&e, ERR_NOT_FOUND,
 			"no run \"%s\" on this peer%s%s%s; hivectl run list shows them, hivectl run join %s asks the swarm",
 			word, near ? "; did you mean " : "", near ? near : "", near ? "?" : "", word);
-	} else
-		err_set(&e, ERR_STATE, "\"%s\" fits %zu runs; give the first digits of the id (hivectl run list)", word, hits);
+	}
+	json_decref(rows);
+	if (!rc)
+		return f.hit;
 	reply_fail(reply, &e);
 	return NULL;
 }

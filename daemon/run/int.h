@@ -11,7 +11,7 @@
  *   enter ckpt restore again release open sync_kept drained publish      what its states begin, what comes of it
  *   show plan crew_holds rally* mover* donor discard       parts of a state: held, found, moved, given
  *   (dry memory) (serve revive) words crew_result crew_is crew_can fetch_ends differ_end export_file saved_lease
- *   trace history result ask find json state place room point rules packed weights give export_next      what all ask
+ *   trace history result ask find past json state place room point rules packed weights give export_next  what all ask
  */
 #ifndef DAEMON_RUN_INT_H
 #define DAEMON_RUN_INT_H
@@ -77,6 +77,7 @@ struct run {
 	enum run_state state;
 	struct err error;
 	bool paused, held, drain, mine, quick_leave;
+	bool past;                      /* it was over before this daemon started (past.c) */
 	uint64_t ctl_counter, created_ms, begun_ms;     /* begun_ms: its operator has begun it, here; 0: nobody has */
 	uint64_t watched_us;            /* since when it asks for words on it */
 	uint64_t ended_us;              /* since when its author is known to say that it has ended beyond this state; 0 */
@@ -347,7 +348,7 @@ bool ended_says(const struct record *rec, const char *name, uint64_t *ret_epoch,
 bool run_has_others(const struct run *r);       /* members that live, and do not follow */
 bool ended_for_all(const struct run *r);        /* as it ends here it does everywhere */
 bool ended_given(const struct run *r);          /* others are here who are further, or go on */
-bool ended_asks(const struct run *r, bool young);       /* of another's, new or alone, given nothing */
+bool ended_asks(const struct run *r, bool young);     /* of another's, new or alone, given nothing */
 /* ---- ask.c ---- */
 void runs_asks_free(struct runs *rs);
 /* An operator who waits for the network; open: calls under way. */
@@ -400,6 +401,7 @@ void trace_now(struct run *r);                  /* what has come goes to the dis
 void trace_open(struct run *r);                 /* r->trace, if the local part asks for one */
 void trace_close(struct run *r);                /* what has come is written, then it frees itself */
 json_t *trace_json(const struct run *r);        /* {path, bytes, bytes_max, ended}; null: none is, or was, kept */
+void trace_past(struct run *r);                 /* what of it is still on the disk */
 
 /* ---- revive.c ---- */
 /* Both belong to the callee: data_free, snapshot_unref. Called once, perhaps at once. */
@@ -431,6 +433,12 @@ void runs_dry(struct runs *rs, struct spec *s, dry_describe *how, struct reply *
 /* memory.c: the whole spec out of {spec} or {model, with}, and batch, optimizer: a file's, or that of a model of the
  * zoo with the commonest surroundings, without a target batch; its data do not exist. New reference; NULL and e. */
 json_t *runs_whole(const json_t *params, struct err *e);
+/* ---- past.c ---- */
+/* In no list, and nothing is begun. id NULL: made later. */
+struct run *run_bare(struct runs *rs, struct spec *spec, const struct id *author, const struct id *id);
+struct spec *run_spec_of_row(const json_t *row, struct id *ret_id, struct id *ret_author, struct err *e);
+/* A row of the store becomes a run that is over, of this peer's list. NULL and e: it cannot be read. */
+struct run *run_past(struct runs *rs, const json_t *row, struct err *e);
 /* ---- find.c ---- */
 struct run *runs_by_id(struct runs *rs, const struct id *id);
 struct run *runs_find(struct runs *rs, const json_t *params, struct reply *reply);      /* NULL: it has been answered */

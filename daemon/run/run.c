@@ -117,26 +117,12 @@ static void supersede(const struct run *newer)
 struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author, const struct id *id,
 	struct reply *start_reply)
 {
-	struct run *r = xcalloc(1, sizeof *r);
-	r->rs = rs;
-	r->spec = spec;
-	r->author = *author;
+	struct run *r = run_bare(rs, spec, author, id);
 	r->held = spec->local.hold;
-	r->mine = id_eq(author, net_self(rs->ctx.net));
 	r->start_reply = start_reply;
 	r->created_ms = env_wall(rs->ctx.env);
 	r->begun_ms = r->mine && start_reply && !PLANTED(STOPPED_FOR_GOOD) ? r->created_ms : 0;
-	r->loss = r->accuracy = r->epoch_loss = r->val_loss = r->val_accuracy = r->best_accuracy = NAN;
 	r->started_us = env_now(rs->ctx.env);
-	list_init(&r->ckpt_waiters);
-	avg_point_init(&r->point);
-	snprintf(r->name, sizeof r->name, "%s", spec->name);
-	id_hex(author, r->author_hex);
-	if (id) {
-		r->id = *id;
-		id_hex(id, r->hex);
-	}
-	r->tell.name = "run.tell";
 	list_push(&rs->list, &r->link);
 	supersede(r);
 	run_event(r, run_open(r));

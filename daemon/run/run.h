@@ -43,7 +43,7 @@ void runs_twin(struct runs *rs);                /* another process has this daem
 void runs_drain(struct runs *rs, uint64_t deadline_us, void (*done)(void *arg), void *arg);
 /* Nobody waits for sleep layers any more; before the env is detached, which waits for every job. */
 void runs_wake(struct runs *rs);
-json_t *runs_json(struct runs *rs, bool all);                           /* array of run objects (control/api.h) */
+json_t *runs_json(struct runs *rs);     /* array of run objects (control/api.h), of those that are not over */
 size_t runs_active(const struct runs *rs);
 /* Whether the peer takes part in a run, and why not: fills keys of a peer object of `peers`. */
 void runs_describe_peer(struct runs *rs, const struct id *peer, json_t *obj);

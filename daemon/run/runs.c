@@ -98,19 +98,12 @@ static void resume_one(struct runs *rs, const json_t *row)
 {
 	struct err e;
 	struct id id, author;
+	struct spec *s = run_spec_of_row(row, &id, &author, &e);
 	const char *name = json_string_value(json_object_get(row, "name"));
-	const char *spec = json_string_value(json_object_get(row, "spec")), *local = json_string_value(json_object_get(row,
-		"local"));
-	json_t *shared = spec ? json_loads(spec, 0, NULL) : NULL, *loc = local ? json_loads(local, 0, NULL) : NULL;
-	struct spec *s = NULL;
-	if (!json_get_hex(row, "run", id.b, 32, &e) && !json_get_hex(row, "author", author.b, 32, &e) && name)
-		s = spec_of(name, shared, loc, &e);
 	if (s)
 		run_new(rs, s, &author, &id, NULL)->was_epoch = (uint64_t)json_integer_value(json_object_get(row, "epoch"));
 	else
 		log_write(rs->ctx.env->log, LOG_ERROR_, "runs", "run %s cannot be resumed: %s", name ? name : "?", e.text);
-	json_decref(shared);
-	json_decref(loc);
 }
 
 static const struct run_calls calls = { .opened = run_opened, .quiet = sync_quiet, .watched = ctl_watched,
@@ -170,12 +163,12 @@ void runs_wake(struct runs *rs)
 
 /* ---- what operators ask ---- */
 
-json_t *runs_json(struct runs *rs, bool all)
+json_t *runs_json(struct runs *rs)
 {
 	json_t *list = json_array();
 	list_each(it, &rs->list) {
 		struct run *r = list_entry(it, struct run, link);
-		if (r->spec && (all || !run_over(r)))
+		if (r->spec && !run_over(r))
 			json_array_append_new(list, run_json(r));
 	}
 	return list;
@@ -184,8 +177,13 @@ json_t *runs_json(struct runs *rs, bool all)
 void runs_list(struct runs *rs, const json_t *params, struct reply *reply)
 {
 	bool all = json_is_true(json_object_get(params, "all"));
-	json_t *list = runs_json(rs, true), *rows, *row;
+	json_t *list = json_array(), *rows, *row;
 	size_t i, k;
+	list_each(it, &rs->list) {
+		struct run *r = list_entry(it, struct run, link);
+		if (r->spec && (all || !r->past))
+			json_array_append_new(list, run_json(r));
+	}
 	if (all && rs->ctx.store) {
 		rows = store_list(rs->ctx.store, STORE_RUNS, NULL, RUNS_MAX);
 		json_array_foreach(rows, i, row) {

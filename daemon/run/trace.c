@@ -290,11 +290,27 @@ void trace_close(struct run *r)
 json_t *trace_json(const struct run *r)
 {
 	char path[TRACE_PATH];
+	json_t *o;
 
 	if (!r->trace && !r->traced.bytes)
 		return json_null();
 	path_of(r, path);
-	return json_pack("{s:s,s:I,s:I,s:b}", "path", path, "bytes", (json_int_t)(r->trace ? r->trace->taken :
-		r->traced.bytes), "bytes_max", (json_int_t)r->spec->local.log_bytes, "ended", r->trace ? r->trace->over :
-		r->traced.ended);
+	o = json_pack("{s:s,s:I,s:I}", "path", path, "bytes", (json_int_t)(r->trace ? r->trace->taken : r->traced.bytes),
+		"bytes_max", (json_int_t)r->spec->local.log_bytes);
+	if (!r->past)
+		(void)json_object_set_new(o, "ended", json_boolean(r->trace ? r->trace->over : r->traced.ended));
+	return o;
+}
+
+void trace_past(struct run *r)
+{
+	struct files *f = r->rs->ctx.env->files;
+	char path[TRACE_PATH];
+	int64_t n;
+
+	if (!r->rs->ctx.state_dir || !r->spec->local.log_bytes)
+		return;
+	path_of(r, path);
+	n = f->size(f, path, NULL);
+	r->traced.bytes = n > 0 ? (uint64_t)n : 0;
 }

@@ -52,8 +52,9 @@ static json_t *cell(sqlite3_stmt *st, int i, size_t *bytes)
 
 json_t *store_list(struct store *s, enum store_table t, const char *run, size_t rows_max)
 {
-	static const struct { const char *table, *order; bool of_run; } tables[] = {
-		[STORE_RUNS] = { "runs", "created_ms, rowid", true },
+	static const struct { const char *table, *order; bool of_run; const char *which; } tables[] = {
+		[STORE_RUNS] = { "runs", "created_ms, rowid", true,
+			"WHERE rowid IN (SELECT rowid FROM runs ORDER BY resume DESC, created_ms DESC, rowid DESC LIMIT ?2)" },
 		[STORE_PARAMS] = { "params", "version DESC, rowid DESC", true },
 		[STORE_EPOCHS] = { "epochs", "wall_ms DESC, rowid DESC", true },
 		[STORE_ROUNDS] = { "rounds", "id DESC", true },
@@ -72,7 +73,7 @@ json_t *store_list(struct store *s, enum store_table t, const char *run, size_t 
 	assert(t <= STORE_DISCARDED);
 	store_settle(s);
 	sql = xasprintf("SELECT * FROM %s %s ORDER BY %s LIMIT ?2", tables[t].table,
-		tables[t].of_run && run ? "WHERE run = ?1" : "", tables[t].order);
+		tables[t].of_run && run ? "WHERE run = ?1" : tables[t].which ? tables[t].which : "", tables[t].order);
 	rc = sqlite3_prepare_v2(s->db, sql, -1, &st, NULL);
 	free(sql);
 	if (rc == SQLITE_OK) {
@@ -123,48 +124,6 @@ json_t *store_json(struct store *s)
 	if (s->failing)
 		json_object_set_new(j, "error", json_string(s->error.text));
 	return j;
-}
-
-/* Only what is needed, in the order of the table's own key: a run has thousands, and the loop waits. */
-static const char history_sql[] = "SELECT epoch, digest, prev FROM epochs WHERE run = ?1 AND epoch <= ?2 "
-	"ORDER BY epoch DESC";
-
-size_t store_history(struct store *s, const char *run, uint64_t epoch, const uint8_t digest[32], struct store_link *ret,
-	size_t max)
-{
-	struct id want, prev;
-	sqlite3_stmt *st = NULL;
-	size_t n = 0;
-	struct err e;
-	int rc;
-
-	memcpy(want.b, digest, sizeof want.b);
-	store_settle(s);
-	rc = sqlite3_prepare_v2(s->db, history_sql, -1, &st, NULL);
-	if (rc == SQLITE_OK) {
-		sqlite3_bind_text(st, 1, run, -1, SQLITE_STATIC);
-		sqlite3_bind_int64(st, 2, (sqlite3_int64)epoch);
-		while (n < max && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-			const char *own = (const char *)sqlite3_column_text(st, 1);
-			const char *before = (const char *)sqlite3_column_text(st, 2);
-			uint64_t at = (uint64_t)sqlite3_column_int64(st, 0);
-			struct id is;
-
-			if (at < epoch)                 /* a gap: that epoch is not there, or not of this history */
-				break;
-			if (!own || id_parse(&is, own, &e) || !id_eq(&is, &want))
-				continue;
-			ret[n].epoch = epoch--;
-			memcpy(ret[n++].digest, is.b, sizeof is.b);
-			if (!before || id_parse(&prev, before, &e))
-				break;
-			want = prev;
-		}
-	}
-	if (rc != SQLITE_DONE && rc != SQLITE_ROW && rc != SQLITE_OK)
-		log_write(s->env->log, LOG_ERROR_, "store", "%s: reading epochs: %s", s->path, sqlite3_errmsg(s->db));
-	sqlite3_finalize(st);
-	return n;
 }
 
 /* --- the shelf */

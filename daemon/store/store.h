@@ -132,8 +132,9 @@ struct store_ckpt {                         /* checkpoints: the files that were 
 };
 void store_ckpt_put(struct store *s, const struct store_ckpt *c);      /* key: path */
 
-/* --- what is read back: arrays of objects with the column names as keys, newest first except runs (oldest first).
- * run NULL: of every run. Never NULL: an empty array when reading fails (which is logged). */
+/* --- what is read back: arrays of objects with the column names as keys, newest first except runs (oldest first; of
+ * more than rows_max those that go on after a restart, then the newest). run NULL: of every run. Never NULL: an
+ * empty array when reading fails (which is logged). */
 enum store_table { STORE_RUNS, STORE_PARAMS, STORE_EPOCHS, STORE_ROUNDS, STORE_PEERS, STORE_EVENTS, STORE_CKPTS,
 	STORE_TABLES, STORE_DISCARDED = STORE_TABLES /* epochs that have lost a fork */ };
 json_t *store_list(struct store *s, enum store_table t, const char *run, size_t rows_max);
@@ -143,6 +144,11 @@ json_t *store_list(struct store *s, enum store_table t, const char *run, size_t 
 struct store_link { uint64_t epoch; uint8_t digest[32]; };
 size_t store_history(struct store *s, const char *run, uint64_t epoch, const uint8_t digest[32], struct store_link *ret,
 	size_t max);
+
+/* How far a run had come by the table of epochs, without those that have lost a fork: the last epoch, the last one with
+ * a validation (0: none), the best of the newest 100 000. NAN: not measured; members 0: there is no epoch. */
+struct store_end { uint64_t members, val_epoch; double loss, val_loss, val_accuracy, best_accuracy; };
+void store_run_end(struct store *s, const char *run, struct store_end *ret);
 
 /* --- `hivectl query`: any SELECT, read-only, off the loop. done is called once, on the loop, later; result is
  * {columns, rows, truncated, took_us} and borrowed, or NULL with e. limits: rows and 2 s. */

@@ -1,4 +1,5 @@
 /* Reading while the loop waits: what is asked for is found without reading the rest, however long a run has lasted. */
+#include <math.h>
 #include <sqlite3.h>
 #include "common/id.h"
 #include "common/mem.h"
@@ -93,11 +94,64 @@ static void a_history_is_what_led_to_its_end(void **state)
 	free(v);
 }
 
+/* What goes on after a restart is found among many more that are over. */
+static void runs_that_go_on_are_among_the_first(void **state)
+{
+	struct t *t = *state;
+	char name[16];
+	json_t *r;
+
+	for (int i = 0; i < 40; i++) {
+		snprintf(name, sizeof name, "r%d", i);
+		t->w->wall += i % 3;            /* some in the same millisecond */
+		store_run_put(t->s, &(struct store_run){ .run = name, .name = "digits", .author = "aa", .state = "done",
+			.spec = "{}", .resume = i == 3 || i == 39 });
+	}
+	r = store_list(t->s, STORE_RUNS, NULL, 10);
+	assert_int_equal(json_array_size(r), 10);
+	assert_string_equal(text(r, 0, "run"), "r3");
+	for (size_t i = 1; i < 10; i++) {
+		snprintf(name, sizeof name, "r%zu", 30 + i);
+		assert_string_equal(text(r, i, "run"), name);
+	}
+	json_decref(r);
+}
+
+static void an_end_is_of_what_holds(void **state)
+{
+	struct t *t = *state;
+	struct store_end end;
+	char digest[16];
+
+	store_run_end(t->s, "r1", &end);
+	assert_int_equal(end.members, 0);
+	assert_int_equal(end.val_epoch, 0);
+	assert_true(isnan(end.loss) && isnan(end.val_loss) && isnan(end.val_accuracy) && isnan(end.best_accuracy));
+	for (uint64_t i = 1; i <= 30; i++) {
+		snprintf(digest, sizeof digest, "d%u", (unsigned)i);
+		store_epoch_put(t->s, &(struct store_epoch){ .run = i % 2 ? "r1" : "r2", .digest = digest, .epoch = i / 2 + 1,
+			.members = i, .loss = (double)i, .val_loss = NAN, .val_accuracy = NAN });
+	}
+	store_epoch_validated(t->s, "r1", 3, 1, 0.9);
+	store_epoch_validated(t->s, "r1", 9, 2, 0.7);
+	store_epoch_validated(t->s, "r1", 14, 0.5, 0.95);
+	store_epoch_discard(t->s, "r1", 13, INT64_MAX);
+	store_run_end(t->s, "r1", &end);
+	assert_int_equal(end.members, 23);
+	assert_true(end.loss == 23);
+	assert_int_equal(end.val_epoch, 9);
+	assert_true(end.val_loss == 2 && end.val_accuracy == 0.7 && end.best_accuracy == 0.9);
+	store_run_end(t->s, "r2", &end);
+	assert_int_equal(end.members, 30);
+	assert_true(isnan(end.best_accuracy));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(the_newest_are_found_without_reading_all), T(a_history_is_what_led_to_its_end),
+		T(runs_that_go_on_are_among_the_first), T(an_end_is_of_what_holds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

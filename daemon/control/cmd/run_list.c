@@ -2,7 +2,7 @@
 #include "control/cmd.h"
 
 static const struct cmd_param params[] = {
-	{ "all", CMD_BOOL, 0, "also finished ones, and those of the swarm that it did not join" },
+	{ "all", CMD_BOOL, 0, "also those that were over before the daemon started" },
 	{ NULL, 0, 0, NULL }
 };
 
