@@ -16,6 +16,7 @@ SANITIZED = ['-Dfailpoints=true', '-Dbuildtype=debug', '-Doptimization=1', '-Db_
 BUILDS = {
 	'plain': ['-Dfailpoints=true', '-Dwerror=true', LINES],
 	'asan': ['-Db_sanitize=address,undefined'] + SANITIZED,
+	'release': ['-Dbuildtype=release', '-Dwerror=true'],
 	'tsan': ['-Db_sanitize=thread'] + SANITIZED,
 }
 SANITIZED_BUILDS = ('asan', 'tsan')

@@ -106,6 +106,6 @@ def replay(key, why):
 	if path.startswith('e2e/') and os.path.exists(os.path.join(ROOT, 'tests', path + '.sh')):
 		d = f'build-{build}'
 		return f'HIVEMINDD={d}/daemon/hivemindd HIVECTL={d}/ctl/hivectl bash tests/{path}.sh'
-	if build in BUILDS and '/' in program and not program.startswith(('figure/', 'soak/', 'pooled/')):
+	if build in BUILDS and '/' in program and not program.startswith(('figure/', 'figures/', 'soak/', 'pooled/')):
 		return f'meson test -C build-{build} --no-rebuild {program.split("/", 1)[1]}'
 	return None

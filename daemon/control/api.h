@@ -44,7 +44,8 @@ struct api {
 	 * {...}, digest, plans?} */
 	api_fn *run_plan;
 	/* {run} -> {batch, samples, layers_us, layers: [{name, type, forward_us, backward_us, share, gflops_per_s}],
-	 * micro_batch_us, step_us, text}: times of this peer */
+	 * micro_batch_us, step_us, time: {wall_us, layers_us, micro_batch_us, step_us, validation_us, other_us, waiting_us,
+	 * load_wait_us}, text}: times of this peer; time: all of it since its first micro-batch */
 	api_fn *run_layers;
 	api_fn *run_rm;         /* {run, check?: bool} -> {removed: [paths]}; check likewise */
 	api_fn *set;            /* {run, values: {key: value}, at?: epoch} -> {version, epoch, peers_told} */

@@ -105,6 +105,8 @@ struct exec_view {
 	struct { uint64_t bytes, peak_bytes; } tier[PLAN_FILE + 1];    /* the same of arena, host and file */
 	uint64_t flops;                         /* of FWD and BWD (kernels/cost.h) */
 	uint64_t instructions, abandoned, programs, checks, busy_us, load_wait_us;
+	uint64_t begun_us;                      /* when the first job of the train lane began; 0: none has */
+	uint64_t train_ns, eval_ns;             /* that lane's jobs since, if par has a clock; validation's among them */
 	uint64_t cut_short;                     /* programs that were abandoned before their end */
 	uint64_t failed, passed;                /* instructions; those passed over because of what has not come */
 	uint64_t bytes[PLAN_CLASSES_COUNT];     /* T4: by class, of what was loaded, sent, received or reduced */
@@ -120,6 +122,7 @@ struct exec_layer { struct { uint64_t ns, samples; } fwd, bwd; };
 const struct exec_layer *exec_layers(const struct exec *x);
 /* Mean time of an instruction in its lane, without the wait for it, us; likewise from the beginning. 0: not measured */
 double exec_ran_us(struct exec *x, enum plan_kind kind, const char *fn);
+uint64_t exec_train_ns(struct exec *x, enum plan_kind kind, const char *fn);    /* all that was in the train lane */
 uint64_t exec_median(uint64_t n, const uint64_t *us);   /* of the last KEPT of n; likewise */
 
 #endif

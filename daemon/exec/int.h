@@ -33,7 +33,7 @@ struct bound { struct list link; char name[PLAN_NAME]; void *p; size_t bytes; bo
 /* piece.c: a lease of room, or of a block that is kept. x NULL: it has gone. */
 struct out { struct lease lease; struct list link; struct exec *x; struct block *block; };
 
-struct exec_time { enum plan_kind kind; char fn[PLAN_NAME]; uint64_t n, us[EXEC_TIMES_KEPT], ran_ns, ran; };
+struct exec_time { enum plan_kind kind; char fn[PLAN_NAME]; uint64_t n, us[EXEC_TIMES_KEPT], ran_ns, ran, train_ns; };
 
 struct program {
 	int refs;                               /* the executor, and abandoned jobs */
@@ -58,6 +58,8 @@ struct op {
 	const struct token_news *news;          /* at its end */
 	void *work; size_t work_bytes; int scratch;     /* which of exec.scratch; -1: none */
 	bool is_job, failed;                    /* failed: nobody works at it, and it waits to be abandoned */
+	bool trains;                            /* in the lane of that name */
+	void (*work_of)(struct op *o);          /* of FWD, BWD and VEC, in the lane */
 	uint64_t begin_us;
 	uint32_t batch; uint64_t key;           /* FWD, BWD: samples; what their dropout is a function of */
 	real *buffers;

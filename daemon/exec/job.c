@@ -163,9 +163,8 @@ static void pass_of(const struct op *o, struct pass *p)
 	p->call.head.grad = head_of(o, o->i->out, o->i->nout, o->out, PLAN_WEIGHT_GRAD, &n);
 }
 
-static void run_fwd(struct job *j)
+static void run_fwd(struct op *o)
 {
-	struct op *o = container_of(j, struct op, job);
 	struct pass p;
 
 	pass_of(o, &p);
@@ -207,9 +206,8 @@ static bool leaves_some(const struct model *m, const struct pass *p, const struc
 	return x && made < x->hi - x->lo;
 }
 
-static void run_bwd(struct job *j)
+static void run_bwd(struct op *o)
 {
-	struct op *o = container_of(j, struct op, job);
 	const struct model *m = o->model;
 	struct pass p;
 
@@ -326,6 +324,15 @@ static const struct batch *batch_of(const struct op *o)
 	return NULL;
 }
 
+static void run_timed(struct job *j)
+{
+	struct op *o = container_of(j, struct op, job);
+	uint64_t from = o->par.now_ns ? o->par.now_ns() : 0;
+
+	o->work_of(o);
+	o->ran_ns = o->par.now_ns ? o->par.now_ns() - from : 0;
+}
+
 static int prepare_pass(struct op *o, struct err *e)
 {
 	const struct batch *b = batch_of(o);
@@ -341,7 +348,8 @@ static int prepare_pass(struct op *o, struct err *e)
 	if (!o->batch)
 		return err_set(e, ERR_INVALID, "plan %s: %s has no batch", o->prog->plan.strategy,
 			plan_kind_name(o->i->kind));
-	o->job.run = o->i->kind == PLAN_FWD ? run_fwd : run_bwd;
+	o->work_of = o->i->kind == PLAN_FWD ? run_fwd : run_bwd;
+	o->job.run = run_timed;
 	if (check_pass(o, e) < 0)
 		return -1;
 	if (o->par.now_ns && !o->eval) {
@@ -356,13 +364,9 @@ static int prepare_pass(struct op *o, struct err *e)
 
 /* --- VEC */
 
-static void run_vec(struct job *j)
+static void run_vec(struct op *o)
 {
-	struct op *o = container_of(j, struct op, job);
-	uint64_t from = o->par.now_ns ? o->par.now_ns() : 0;
-
 	o->rc = vec_find(o->i->fn)->run(&o->call);
-	o->ran_ns = o->par.now_ns ? o->par.now_ns() - from : 0;
 }
 
 static struct vec_arg arg_of(const struct op *o, const struct plan_ref *r, const struct block *b)
@@ -408,7 +412,8 @@ static int prepare_vec(struct op *o, struct err *e)
 		o->x->cb.env(o->x->arg, &o->call.env);
 	o->call.env.model = o->x->c.model;
 	o->call.env.eval = evaluates(o);
-	o->job.run = run_vec;
+	o->work_of = run_vec;
+	o->job.run = run_timed;
 	return 0;
 }
 
@@ -459,7 +464,8 @@ int op_prepare(struct op *o, struct err *e)
 		.cost_us = cost(o) };
 	if (o->job.lane < 0)
 		return err_set(e, ERR_INVALID, "plan %s: lane \"%s\" is not there", o->prog->plan.strategy, lane);
-	o->par = !strcmp(lane, "train") && x->c.par ? *x->c.par : par_serial(x->c.par ? x->c.par->cpu : CPU_PLAIN,
+	o->trains = !strcmp(lane, "train");
+	o->par = o->trains && x->c.par ? *x->c.par : par_serial(x->c.par ? x->c.par->cpu : CPU_PLAIN,
 		x->c.par ? x->c.par->blas : NULL);
 	o->par.now_ns = x->c.par ? x->c.par->now_ns : NULL;
 	if (!x->c.model)

@@ -49,12 +49,19 @@ void op_took(struct op *o)
 
 	if (o->is_job)
 		x->v.busy_us += us;
+	if (o->trains)
+		x->v.train_ns += o->ran_ns;
+	if (o->trains && o->eval)
+		x->v.eval_ns += o->ran_ns;
+	if (o->trains && !x->v.begun_us)
+		x->v.begun_us = o->begin_us;
 	if (o->ns)
 		layers_took(o);
 	if (!o->run || !(t = time_of(x, o->i->kind, o->i->kind == PLAN_VEC ? o->i->fn : "", true)))
 		return;
 	t->us[t->n++ % EXEC_TIMES_KEPT] = us;
 	t->ran_ns += o->ran_ns;
+	t->train_ns += o->trains ? o->ran_ns : 0;
 	t->ran++;
 }
 
@@ -63,6 +70,13 @@ double exec_ran_us(struct exec *x, enum plan_kind kind, const char *fn)
 	const struct exec_time *t = time_of(x, kind, fn, false);
 
 	return t && t->ran ? (double)t->ran_ns / (double)t->ran / 1e3 : 0;
+}
+
+uint64_t exec_train_ns(struct exec *x, enum plan_kind kind, const char *fn)
+{
+	const struct exec_time *t = time_of(x, kind, fn, false);
+
+	return t ? t->train_ns : 0;
 }
 
 static int order(const void *a, const void *b)

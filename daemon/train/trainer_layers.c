@@ -1,5 +1,5 @@
-/* `run layers`: where the time of training goes on this peer, layer by layer, measured on the train lane as means since
- * the run has begun here. */
+/* `run layers`: where the time of training goes on this peer: first the whole of it, since the first micro-batch here,
+ * then layer by layer, measured in the train lane, as means. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/buf.h"
@@ -118,11 +118,57 @@ static json_t *parts_json(const struct trainer *t, bool step, struct buf *text)
 	return o;
 }
 
+/* Where all the time has gone since the first micro-batch. The last one is what is left. */
+enum { IN_LAYERS, IN_BATCH, IN_STEP, IN_EVAL, IN_OTHER, IN_WAITING, WHOLE };
+static const struct { const char *key, *name; } wholes[WHOLE] = { { "layers_us", "layers" },
+	{ "micro_batch_us", "the rest of micro-batches" }, { "step_us", "steps" }, { "validation_us", "validation" },
+	{ "other_us", "other work" }, { "waiting_us", "waiting" } };
+
+static void whole_of(const struct trainer *t, const struct exec_view *x, uint64_t wall_us, double *us)
+{
+	const struct exec_layer *l = exec_layers(t->x);
+	struct exec_view v = { 0 };
+
+	for (int i = 0; i < WHOLE; i++)
+		us[i] = 0;
+	for (int i = 0; i < t->model->nops; i++)
+		us[IN_LAYERS] += (double)(l[i].fwd.ns + l[i].bwd.ns) / 1e3;
+	for (size_t k = 0; k < sizeof(parts) / sizeof(*parts); k++)
+		us[parts[k].step ? IN_STEP : IN_BATCH] += (double)exec_train_ns(t->x, PLAN_VEC, parts[k].fn) / 1e3;
+	us[IN_OTHER] = (double)(x->train_ns - x->eval_ns) / 1e3 - us[IN_LAYERS] - us[IN_BATCH] - us[IN_STEP];
+	if (t->v.x)
+		exec_view(t->v.x, &v);
+	us[IN_EVAL] = (double)(x->eval_ns + v.train_ns) / 1e3;
+	us[IN_WAITING] = (double)wall_us - (double)(x->train_ns + v.train_ns) / 1e3;
+	for (int i = IN_OTHER; i <= IN_WAITING; i++)
+		us[i] = us[i] > 0 ? us[i] : 0;          /* clocks differ in the last digits */
+}
+
+static json_t *whole_json(const struct trainer *t, struct buf *text)
+{
+	struct exec_view x;
+	uint64_t wall;
+	double us[WHOLE];
+	json_t *o;
+
+	exec_view(t->x, &x);
+	wall = env_now(t->c.env) - x.begun_us;
+	whole_of(t, &x, wall, us);
+	o = json_pack("{s:I,s:I}", "wall_us", (json_int_t)wall, "load_wait_us", (json_int_t)x.load_wait_us);
+	buf_printf(text, "of %.1f s", (double)wall / 1e6);
+	for (int i = 0; i < WHOLE; i++) {
+		(void)json_object_set_new(o, wholes[i].key, json_real(us[i]));
+		buf_printf(text, "%s %s %.1f %%", i ? "," : ":", wholes[i].name, wall ? us[i] * 100 / (double)wall : 0);
+	}
+	buf_printf(text, " (for data %.1f %% at most)\n\n", wall ? (double)x.load_wait_us * 100 / (double)wall : 0);
+	return o;
+}
+
 json_t *trainer_layers_json(const struct trainer *t, struct err *e)
 {
 	const struct exec_layer *v = exec_layers(t->x);
 	struct buf text = { 0 };
-	json_t *layers, *micro, *step;
+	json_t *whole, *layers, *micro, *step;
 	struct row *rows;
 	uint64_t samples;
 	double sum;
@@ -131,6 +177,7 @@ json_t *trainer_layers_json(const struct trainer *t, struct err *e)
 		(void)err_set(e, ERR_STATE, "this peer has not trained a micro-batch since the run was started or joined here");
 		return NULL;
 	}
+	whole = whole_json(t, &text);
 	rows = rows_of(t, &sum);
 	layers = layers_json(t, rows, sum, &text);
 	samples = v[0].fwd.samples / (uint64_t)rows[0].times;
@@ -140,9 +187,9 @@ json_t *trainer_layers_json(const struct trainer *t, struct err *e)
 	buf_printf(&text, "\na step, ms");
 	step = parts_json(t, true, &text);
 	buf_printf(&text, "%s\n", t->strategy->needs_swarm ? "; and the round" : "");
-	json_t *o = json_pack("{s:I,s:I,s:f,s:o,s:o,s:o,s:s%}", "batch", (json_int_t)t->s->local.batch, "samples",
-		(json_int_t)samples, "layers_us", sum, "layers", layers, "micro_batch_us", micro, "step_us", step,
-		"text", text.p, text.len);
+	json_t *o = json_pack("{s:o,s:I,s:I,s:f,s:o,s:o,s:o,s:s%}", "time", whole, "batch",
+		(json_int_t)t->s->local.batch, "samples", (json_int_t)samples, "layers_us", sum,
+		"layers", layers, "micro_batch_us", micro, "step_us", step, "text", text.p, text.len);
 	buf_free(&text);
 	return o;
 }

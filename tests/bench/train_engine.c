@@ -1,7 +1,8 @@
-/* train_engine SPEC DATA [THREADS]: the trainer of a daemon alone with its loop and its lanes, for tests/bench/train.
+/* train_engine SPEC DATA [THREADS [untimed]]: the trainer of a daemon alone, with loop and lanes for bench/train.
  * First it prints {"ready", "params", "arena", "state", ...}; then for each number n that comes on standard input it
  * trains n micro-batches, each with its step of the optimizer, and prints {"samples", "us", "cpu_us", "loss",
- * "wait_us"}; at the end the memory that it took. All JSON, a line each. Times in us, memory in bytes. */
+ * "wait_us"}; at the end the memory that it took. All JSON, a line each. Times in us, memory in bytes. untimed: without
+ * the clock that says how long each layer takes (layers.py). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -218,8 +219,8 @@ static char *slurp(const char *path, size_t *ret_len)
 
 int main(int argc, char **argv)
 {
-	static const char usage[] = "train_engine SPEC DATA [THREADS]";
-	bench_words(argc, argv, 2, 3, usage);
+	static const char usage[] = "train_engine SPEC DATA [THREADS [untimed]]";
+	bench_words(argc, argv, 2, 4, usage);
 	int threads = bench_number(argc, argv, 3, 1, 1, 1024, usage);
 	struct loop_conf conf = { .train_threads = threads };
 	struct kerr ke = { 0 };
@@ -239,6 +240,10 @@ int main(int argc, char **argv)
 	struct par par = team_par(team, cpu, b);
 
 	par.dot = dot_pick(getenv("HIVEMIND_CPU"));
+	if (argc > 4 && !strcmp(argv[4], "untimed"))
+		par.now_ns = NULL;
+	else if (argc > 4)
+		(void)fprintf(stderr, "%s\n", usage), d = NULL;
 	if (d)
 		rc = bench(l, s, d, &par, &e);
 	if (rc < 0)

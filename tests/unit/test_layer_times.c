@@ -81,8 +81,34 @@ static void test_ops(void **state)
 	spec_free(s);
 }
 
+static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* All that has passed since the first micro-batch is somewhere: by the trainer's own clock, and by another. */
+static void adds_up(const json_t *time, double wall_us)
+{
+	static const char *const keys[] = { "layers_us", "micro_batch_us", "step_us", "validation_us", "other_us",
+		"waiting_us" };
+	double sum = 0, own = (double)json_integer_value(json_object_get(time, "wall_us"));
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+		double us = json_real_value(json_object_get(time, keys[i]));
+
+		assert_true(us >= 0 && (i == 3 || us > 0));
+		sum += us;
+	}
+	if (!(fabs(sum - own) < 0.02 * own && own <= wall_us))
+		fail_msg("%g us of %g, of %g", sum, own, wall_us);
+}
+
 static void test_trainer(void **state)
 {
+	uint64_t began = now_us();
 	struct real r;
 	struct err e;
 	double sum = 0, share = 0;
@@ -96,6 +122,7 @@ static void test_trainer(void **state)
 	run_to(&r, 6);
 	o = trainer_layers_json(r.t, &e);
 	assert_non_null(o);
+	adds_up(json_object_get(o, "time"), (double)(now_us() - began));
 	assert_int_equal(json_array_size(json_object_get(o, "layers")), trainer_model(r.t)->nops);
 	assert_true(json_integer_value(json_object_get(o, "samples")) >= 6 * 256);
 	json_array_foreach(json_object_get(o, "layers"), i, l) {
