@@ -1,4 +1,5 @@
-/* Bytes that are handed out, by place, as plans state them (instrument T5): what the predictor counts. */
+/* Bytes that are handed out, by place, as plans state them (instrument T5): what the predictor counts; and what kernels
+ * need for a piece. */
 #include "exec/int.h"
 
 size_t block_bytes(const struct plan_buf *b)
@@ -55,4 +56,19 @@ void exec_view(const struct exec *x, struct exec_view *ret)
 		ret->tier[k].bytes = x->used[k];
 		ret->tier[k].peak_bytes = x->peak[k];
 	}
+}
+
+const struct model_need *exec_need(struct exec *x, const struct model *m, int a, int b, uint32_t batch, int parts)
+{
+	struct exec_need *n;
+
+	for (uint32_t k = 0; k < x->nneeds && k < EXEC_NEEDS; k++) {
+		n = &x->need[k];
+		if (n->a == a && n->b == b && n->batch == batch && n->parts == parts)
+			return &n->is;
+	}
+	n = &x->need[x->nneeds++ % EXEC_NEEDS];
+	*n = (struct exec_need){ .a = a, .b = b, .parts = parts, .batch = batch };
+	model_need(m, a, b, batch, parts, &n->is);
+	return &n->is;
 }

@@ -105,6 +105,7 @@ struct exec_view {
 	struct { uint64_t bytes, peak_bytes; } tier[PLAN_FILE + 1];    /* the same of arena, host and file */
 	uint64_t flops;                         /* of FWD and BWD (kernels/cost.h) */
 	uint64_t instructions, abandoned, programs, checks, busy_us, load_wait_us;
+	uint64_t brief;                         /* VECs that have run on the loop: they take microseconds */
 	uint64_t begun_us;                      /* when the first job of the train lane began; 0: none has */
 	uint64_t train_ns, eval_ns;             /* that lane's jobs since, if par has a clock; validation's among them */
 	uint64_t cut_short;                     /* programs that were abandoned before their end */

@@ -13,6 +13,7 @@
 #define EXEC_SPARE 16            /* pieces of memory kept for the next value of that size */
 #define EXEC_SPARE_BYTES ((size_t)8 << 20)      /* that much more than was ever in use */
 #define EXEC_TIMES 32           /* kinds and functions that are timed */
+#define EXEC_NEEDS 16            /* pieces whose needs are known */
 #define EXEC_SHAPES 128         /* shapes of programs that are known to be right */
 
 /* The memory of one slot of a ring. Abandoned jobs may still use it when the slot has moved on: it lives while refs. */
@@ -67,6 +68,7 @@ struct op {
 	struct cost cost;                       /* that FWD or BWD took */
 	uint64_t *ns; int nns;                  /* by op of its piece, where there is a clock; NULL */
 	uint64_t ran_ns;                        /* in its lane, likewise */
+	size_t x_bytes;                         /* what flows into FWD */
 	struct par par;
 	struct kerr kerr; int rc;
 	const struct spill *spill; int fd; bool opens;  /* MOVE, SAVE, stand-ins; opens: it is the first to need the file */
@@ -99,6 +101,7 @@ struct exec {
 	uint32_t ntimes; struct exec_time time[EXEC_TIMES];
 	struct exec_layer *layer;               /* of the model's ops; NULL: nobody has measured yet */
 	uint64_t shape[EXEC_SHAPES];            /* 0: none */
+	struct exec_need { int a, b, parts; uint32_t batch; struct model_need is; } need[EXEC_NEEDS]; uint32_t nneeds;
 	uint64_t stall_us;                      /* since when a LOAD has been waiting with nothing else to do; 0: not */
 };
 
@@ -159,7 +162,11 @@ void exec_break(struct exec *x, const struct err *e);
 /* log.c */
 void log_program(struct exec *x, const struct program *p);
 void log_op(struct exec *x, const struct op *o, const char *how);       /* start end passed without failed */
-void op_took(struct op *o);                     /* times.c */
+/* count.c; counted once for each piece and batch: there are few */
+const struct model_need *exec_need(struct exec *x, const struct model *m, int a, int b, uint32_t batch, int parts);
+/* times.c */
+void op_took(struct op *o);
+bool op_is_brief(const struct op *o);           /* a VEC that has taken microseconds until now */
 /* check.c */
 /* Can it run here, and is it right behind the program before it (NULL: the first)? */
 bool plan_runnable(struct exec *x, const struct plan *p, const struct program *before, struct err *e);

@@ -170,12 +170,8 @@ static void run_fwd(struct op *o)
 	pass_of(o, &p);
 	p.call.count = &o->cost;
 	p.call.ns = o->ns;
-	if (p.keep) {
-		struct model_need need;
-
-		model_need(o->model, p.a, p.b, o->batch, o->par.n, &need);
-		memcpy(p.keep, p.x, need.x);
-	}
+	if (p.keep)
+		memcpy(p.keep, p.x, o->x_bytes);
 	model_forward(&o->par, o->model, p.a, p.b, &p.call, p.x, p.y);
 }
 
@@ -271,7 +267,6 @@ static int check_pass(struct op *o, struct err *e)
 	const struct plan_instr *i = o->i;
 	const struct model *m = o->model;
 	bool fwd = i->kind == PLAN_FWD;
-	struct model_need need;
 	struct pass p;
 	size_t work;
 	uint32_t k;
@@ -280,7 +275,8 @@ static int check_pass(struct op *o, struct err *e)
 	if (piece_of(o, &p.a, &p.b) < 0)
 		return err_set(e, ERR_INVALID, "plan %s: %s has no piece of this model (%d ops)", o->prog->plan.strategy,
 			plan_kind_name(i->kind), m->nops);
-	model_need(m, p.a, p.b, o->batch, o->par.n, &need);
+	const struct model_need need = *exec_need(o->x, m, p.a, p.b, o->batch, o->par.n);
+	o->x_bytes = need.x;
 	work = !fwd ? need.work_bwd : p.call.saved ? need.work_fwd : need.work_eval;
 	if (!p.x || (fwd ? !p.y : !p.dy) || (uses_weights(m, &p) && !p.call.param))
 		return err_set(e, ERR_INVALID, "plan %s: %s %d..%d lacks an operand (input, weights, %s)",
@@ -414,6 +410,12 @@ static int prepare_vec(struct op *o, struct err *e)
 	o->call.env.eval = evaluates(o);
 	o->work_of = run_vec;
 	o->job.run = run_timed;
+	if (o->par.now_ns && op_is_brief(o)) {  /* to a lane and back takes longer */
+		o->par.n = 1;                   /* the team is the lane's */
+		o->par.run = NULL;
+		o->job.here = true;
+		o->x->v.brief++;
+	}
 	return 0;
 }
 

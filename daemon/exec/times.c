@@ -5,6 +5,8 @@
 #include "common/mem.h"
 #include "exec/int.h"
 
+#define BRIEF_NS 5000u                  /* sooner than a thread is awake, and with little to move to another cache */
+
 static struct exec_time *time_of(struct exec *x, enum plan_kind kind, const char *fn, bool make)
 {
 	for (uint32_t k = 0; k < x->ntimes; k++)
@@ -63,6 +65,13 @@ void op_took(struct op *o)
 	t->ran_ns += o->ran_ns;
 	t->train_ns += o->trains ? o->ran_ns : 0;
 	t->ran++;
+}
+
+bool op_is_brief(const struct op *o)
+{
+	const struct exec_time *t = time_of(o->x, PLAN_VEC, o->i->fn, false);
+
+	return t && t->ran >= EXEC_TIMES_FEWEST && t->ran_ns < BRIEF_NS * t->ran;
 }
 
 double exec_ran_us(struct exec *x, enum plan_kind kind, const char *fn)

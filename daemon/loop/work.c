@@ -37,11 +37,24 @@ struct work {
 	struct list finished;                   /* under lock */
 };
 
+/* What has run, to who calls its done. */
+static void finished(struct work *w, struct job *j)
+{
+	uint64_t one = 1;
+	bool first;
+
+	pthread_mutex_lock(&w->lock);
+	first = list_empty(&w->finished);
+	list_push(&w->finished, &j->link);
+	pthread_cond_signal(&w->some);
+	pthread_mutex_unlock(&w->lock);
+	if (first && write(w->fd, &one, sizeof(one)) != sizeof(one))
+		abort();
+}
+
 static void *lane_main(void *arg)
 {
 	struct lane *l = arg;
-	struct work *w = l->work;
-	uint64_t one = 1;
 
 	pthread_setname_np(pthread_self(), l->name);    /* for top -H; longer than 15 letters: it stays unnamed */
 	if (l->nice)
@@ -49,8 +62,6 @@ static void *lane_main(void *arg)
 	for (;;) {
 		struct list *i;
 		struct job *j;
-		bool first;
-		ssize_t rc;
 
 		pthread_mutex_lock(&l->lock);
 		l->idle++;
@@ -64,13 +75,7 @@ static void *lane_main(void *arg)
 			return NULL;
 		j = list_entry(i, struct job, link);
 		j->run(j);
-		pthread_mutex_lock(&w->lock);
-		first = list_empty(&w->finished);
-		list_push(&w->finished, &j->link);
-		pthread_cond_signal(&w->some);
-		pthread_mutex_unlock(&w->lock);
-		if (first && (rc = write(w->fd, &one, sizeof(one))) != sizeof(one))
-			abort();
+		finished(l->work, j);
 	}
 }
 
@@ -163,6 +168,11 @@ void work_put(struct work *w, struct job *j)
 		abort();                        /* a programmer's error: env_lane() was not asked */
 	l = &w->lane[j->lane];
 	w->pending++;
+	if (j->here) {
+		j->run(j);
+		finished(w, j);
+		return;
+	}
 	pthread_mutex_lock(&l->lock);
 	list_push(&l->queue, &j->link);
 	more = l->idle < ++l->queued && l->started < l->threads;

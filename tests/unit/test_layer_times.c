@@ -108,6 +108,7 @@ static void adds_up(const json_t *time, double wall_us)
 
 static void test_trainer(void **state)
 {
+	struct exec_view view;
 	uint64_t began = now_us();
 	struct real r;
 	struct err e;
@@ -123,6 +124,9 @@ static void test_trainer(void **state)
 	o = trainer_layers_json(r.t, &e);
 	assert_non_null(o);
 	adds_up(json_object_get(o, "time"), (double)(now_us() - began));
+	exec_view(r.t->x, &view);
+	if (exec_ran_us(r.t->x, PLAN_VEC, "mean") < 5)   /* sanitizers may take longer */
+		assert_true(view.brief > 0);
 	assert_int_equal(json_array_size(json_object_get(o, "layers")), trainer_model(r.t)->nops);
 	assert_true(json_integer_value(json_object_get(o, "samples")) >= 6 * 256);
 	json_array_foreach(json_object_get(o, "layers"), i, l) {

@@ -117,6 +117,33 @@ static void test_drain(void **state)
 	work_free(NULL);
 }
 
+/* What is to run here has run when it is put, and is handed back like all others. */
+static void test_here(void **state)
+{
+	struct err e;
+	struct work *w = work_new(rows, 3, &e);
+	struct sum s[3];
+
+	for (int i = 0; i < 3; i++) {
+		s[i] = (struct sum){ .job = { .name = "sum", .lane = 0, .run = sum_run, .done = sum_done, .here = i != 1 },
+			.n = 1000 };
+		work_put(w, &s[i].job);
+		assert_true(i == 1 || s[i].result == 500500);
+		assert_false(s[i].done);
+		assert_int_equal(work_pending(w), i + 1);
+	}
+	for (size_t n = 0; n < 3; )
+		n += reap(w, 1000);
+	for (int i = 0; i < 3; i++)
+		assert_true(s[i].done && s[i].result == 500500);
+	assert_int_equal(work_pending(w), 0);
+	work_put(w, &s[0].job);
+	s[0].done = false;
+	work_drain(w);
+	assert_true(s[0].done);
+	work_free(w);
+}
+
 static void test_limits(void **state)
 {
 	struct err e;
@@ -174,6 +201,6 @@ static void test_team(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_lanes), cmocka_unit_test(test_drain),
-		cmocka_unit_test(test_limits), cmocka_unit_test(test_team) };
+		cmocka_unit_test(test_limits), cmocka_unit_test(test_here), cmocka_unit_test(test_team) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
