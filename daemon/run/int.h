@@ -131,6 +131,7 @@ struct run {
 /* ---- run.c ---- */
 struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author, const struct id *id /* NULL: made when
 	the data is open (we are the author) */, struct reply *start_reply);
+void run_supersede(const struct run *newer);    /* of this id, or refused under its name, those that are over go */
 void run_free(struct run *r);
 void run_event(struct run *r, enum run_event ev);
 void run_fail(struct run *r, const struct err *e);

@@ -111,6 +111,7 @@ void run_opened(struct job *j)
 		return;
 	}
 	r->batch_was = 0;
+	run_supersede(r);                       /* the author knows its id only now */
 	run_record(r);
 	ctl_expect(r);
 	run_log(r, LOG_INFO_, "run.open", "%s: %s, %llu training samples, %zu parameters", r->spec->strategy,

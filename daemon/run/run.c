@@ -103,7 +103,7 @@ void run_fail(struct run *r, const struct err *e)
 }
 
 /* Refused joins and starts leave one row, of the last. */
-static void supersede(const struct run *newer)
+void run_supersede(const struct run *newer)
 {
 	list_each_safe(it, &newer->rs->list) {
 		struct run *r = list_entry(it, struct run, link);
@@ -124,7 +124,7 @@ struct run *run_new(struct runs *rs, struct spec *spec, const struct id *author,
 	r->begun_ms = r->mine && start_reply && !PLANTED(STOPPED_FOR_GOOD) ? r->created_ms : 0;
 	r->started_us = env_now(rs->ctx.env);
 	list_push(&rs->list, &r->link);
-	supersede(r);
+	run_supersede(r);
 	run_event(r, run_open(r));
 	return r;
 }

@@ -83,6 +83,9 @@ hive a --yes run rm $run >/dev/null || fail "it cannot be removed"
 refuse 1 "no run \"$run\"" hive a run show $run
 hive a run start "$work/again.json" >/dev/null || fail "its specification starts nothing"
 [ "$(show a run)" = "$id" ] || fail "its specification starts another run"
+wait_for 60 done_at a
+hive a run start "$work/again.json" >/dev/null || fail "its specification starts nothing once it is over"
+[ "$(hive a run list | grep -c "^${id:0:8}")" = 1 ] || fail "it is there twice: $(hive a run list)"
 daemon_stop a
 
 # What another version wrote, or a bad disk: said, and nothing else suffers.
