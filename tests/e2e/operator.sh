@@ -130,7 +130,7 @@ for n in a b c; do goes_on $n; done
 hive a --yes run stop digits >/dev/null || fail "stop was refused"
 for n in a b c; do wait_for 30 state_is $n stopped; done
 [ "$(json a ledger.proof.exactly_once run show digits --data)" = true ] || fail "no proof after the end: $(hive a run show digits --data)"
-wait_for 20 joined c
-wait_for 30 state_is c stopped
+refuse 1 "has ended: stopped" hive c run join digits --data "$data/digits"
+state_is c stopped || fail "c: $(hive c run show digits)"
 for n in a b c; do daemon_stop $n; done
 say done
