@@ -76,7 +76,7 @@ struct job {
 	int lane;                               /* from env_lane() */
 	uint64_t cost_us;                       /* modelled time; used by the simulator only */
 	bool here;                              /* it takes microseconds: may run at once, on the loop */
-	void (*run)(struct job *j);             /* in the lane; sees only the job */
+	void (*run)(struct job *j);             /* in the lane, or here; sees only the job */
 	void (*done)(struct job *j);            /* on the loop; may free the job */
 };
 

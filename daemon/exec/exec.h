@@ -107,7 +107,7 @@ struct exec_view {
 	uint64_t instructions, abandoned, programs, checks, busy_us, load_wait_us;
 	uint64_t brief;                         /* VECs that have run on the loop: they take microseconds */
 	uint64_t begun_us;                      /* when the first job of the train lane began; 0: none has */
-	uint64_t train_ns, eval_ns;             /* that lane's jobs since, if par has a clock; validation's among them */
+	uint64_t train_ns, eval_ns;             /* its instructions since, if par has a clock; those that evaluate */
 	uint64_t cut_short;                     /* programs that were abandoned before their end */
 	uint64_t failed, passed;                /* instructions; those passed over because of what has not come */
 	uint64_t bytes[PLAN_CLASSES_COUNT];     /* T4: by class, of what was loaded, sent, received or reduced */

@@ -59,8 +59,8 @@ struct op {
 	const struct token_news *news;          /* at its end */
 	void *work; size_t work_bytes; int scratch;     /* which of exec.scratch; -1: none */
 	bool is_job, failed;                    /* failed: nobody works at it, and it waits to be abandoned */
-	bool trains;                            /* in the lane of that name */
-	void (*work_of)(struct op *o);          /* of FWD, BWD and VEC, in the lane */
+	bool trains;                            /* of the lane of that name, which a brief VEC does without */
+	void (*work_of)(struct op *o);          /* of FWD, BWD and VEC; sees only the op */
 	uint64_t begin_us;
 	uint32_t batch; uint64_t key;           /* FWD, BWD: samples; what their dropout is a function of */
 	real *buffers;

@@ -67,11 +67,12 @@ void op_took(struct op *o)
 	t->ran++;
 }
 
+/* Behind what was abandoned the lane's order counts: a pass that goes on there moves the running statistics, too. */
 bool op_is_brief(const struct op *o)
 {
 	const struct exec_time *t = time_of(o->x, PLAN_VEC, o->i->fn, false);
 
-	return t && t->ran >= EXEC_TIMES_FEWEST && t->ran_ns < BRIEF_NS * t->ran;
+	return t && list_empty(&o->x->abandoned) && t->ran >= EXEC_TIMES_FEWEST && t->ran_ns < BRIEF_NS * t->ran;
 }
 
 double exec_ran_us(struct exec *x, enum plan_kind kind, const char *fn)

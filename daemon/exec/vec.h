@@ -1,7 +1,8 @@
 /* Functions of VEC instructions: what grows when strategies grow. To add one: vec/NAME.c with `const struct vec_ops
  * fn_NAME` and a line in vec/list.h; the instruction's fn is that name.
  *
- * They run in a lane and see only the call. Operands come in the order in which the plan names them. */
+ * They run in a lane, or on the loop when they take microseconds, and see only the call. Operands come in the order in
+ * which the plan names them. */
 #ifndef EXEC_VEC_H
 #define EXEC_VEC_H
 #include <stdbool.h>

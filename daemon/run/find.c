@@ -1,5 +1,6 @@
 /* The run that is meant: by its id, or by an operator's word; and what else commands have in common. */
 #include <string.h>
+#include "common/jrpc.h"
 #include "common/text.h"
 #include "run/int.h"
 
@@ -35,7 +36,7 @@ static void look_here(struct runs *rs, const char *word, bool over, struct found
 {
 	list_each(it, &rs->list) {
 		struct run *r = list_entry(it, struct run, link);
-		if (run_over(r) != over)
+		if (run_over(r) != over || r->past)     /* their order is that of their rows, not of who has asked */
 			continue;
 		note_name(f, r->name);
 		if (called(r->name, r->hex, word)) {
@@ -45,21 +46,29 @@ static void look_here(struct runs *rs, const char *word, bool over, struct found
 	}
 }
 
-/* What was over before this daemon started, the newest first. -1 and e: it was, and cannot be read. */
+/* It is in the list when somebody has asked for it before. */
+static struct run *of_row(struct runs *rs, const json_t *row, struct err *e)
+{
+	struct id id;
+	struct run *r = json_get_hex(row, "run", id.b, sizeof id.b, e) ? NULL : runs_by_id(rs, &id);
+	return r ? r : run_past(rs, row, e);
+}
+
+/* What was over before this daemon started, the newest that can be read. -1 and e: it was, and none can. */
 static int look_back(struct runs *rs, const char *word, const json_t *rows, struct found *f, struct err *e)
 {
-	for (size_t i = json_array_size(rows); i--; ) {
+	int rc = 0;
+	for (size_t i = json_array_size(rows); i-- && !f->hits; ) {
 		const json_t *row = json_array_get(rows, i);
 		const char *name = json_string_value(json_object_get(row, "name"));
 		note_name(f, name);
 		if (!called(name, json_string_value(json_object_get(row, "run")), word))
 			continue;
-		if (!(f->hit = run_past(rs, row, e)))
-			return err_wrap(e, "run %s, as it was left", name);
-		f->hits = 1;
-		break;
+		f->hit = of_row(rs, row, e);
+		f->hits = f->hit != NULL;
+		rc = f->hit ? 0 : err_wrap(e, "run %s, as it was left", name);
 	}
-	return 0;
+	return rc;
 }
 
 /* Those that are over yield to those that are not. */

@@ -160,7 +160,8 @@ static json_t *whole_json(const struct trainer *t, struct buf *text)
 		(void)json_object_set_new(o, wholes[i].key, json_real(us[i]));
 		buf_printf(text, "%s %s %.1f %%", i ? "," : ":", wholes[i].name, wall ? us[i] * 100 / (double)wall : 0);
 	}
-	buf_printf(text, " (for data %.1f %% at most)\n\n", wall ? (double)x.load_wait_us * 100 / (double)wall : 0);
+	double data = (double)x.load_wait_us < us[IN_WAITING] ? (double)x.load_wait_us : us[IN_WAITING];
+	buf_printf(text, " (for data %.1f %% at most)\n\n", wall ? data * 100 / (double)wall : 0);
 	return o;
 }
 

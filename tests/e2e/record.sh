@@ -23,6 +23,14 @@ same() { diff -u "$work/$1.show" "$work/$2.show" && diff -u "$work/$1.get" "$wor
 exports() { hive "$1" model export $run "$work/$2" >/dev/null || fail "$1 exports nothing"; }
 
 daemon_start a
+# An older run of that name: it is found by its id, and looking at it does not make it the one that the name means.
+python3 -c 'import json, sys
+d = json.load(sys.stdin); d["seed"], d["stop"] = 2, {"epochs": 3}
+print(json.dumps(d))' <"$work/spec.json" >"$work/older.json"
+hive a run start "$work/older.json" --data "$run_data" >/dev/null || fail "the older run was refused"
+wait_for 30 done_at a
+older=$(show a run)
+means() { [ "$(show "$1" run)" = "$2" ] || fail "$run is $(show "$1" run) on $1, not $2"; }
 daemon_start b --join "$(address a)"
 hive a run start "$work/spec.json" --data "$run_data" >/dev/null || fail "the run was refused"
 wait_for 20 joined b
@@ -32,6 +40,8 @@ wait_for 60 done_at a
 wait_for 20 done_at b
 id=$(show a run)
 told a before
+expect "$older" hive a run show "${older:0:8}"
+means a "$id"
 exports a early
 daemon_stop a
 daemon_stop b
@@ -41,6 +51,8 @@ cp "$(state a)/state.db" "$work/c/" || fail "no database"
 daemon_start a
 [ "$(hive a run list)" = none ] || fail "run list without --all shows what was over before"
 expect done hive a run list --all
+expect "$older" hive a run show "${older:0:8}"
+means a "$id"
 told a after
 same before after "a says something else since it was started again"
 [ "$(hive a run list)" = none ] || fail "run list shows what somebody has asked for"
@@ -79,7 +91,10 @@ assert {r[0] for r in one("select epoch from rounds where run = ? and outcome li
 END
 
 hive a --yes run rm $run >/dev/null || fail "it cannot be removed"
-[ -z "$(find "$(state a)" -name '*.safetensors')" ] || fail "its checkpoints are still there"
+[ -z "$(find "$(state a)/runs/$id" -name '*.safetensors')" ] || fail "its checkpoints are still there"
+means a "$older"
+hive a --yes run rm $run >/dev/null || fail "the older one cannot be removed"
+[ -z "$(find "$(state a)" -name '*.safetensors')" ] || fail "checkpoints of the older one are still there"
 refuse 1 "no run \"$run\"" hive a run show $run
 hive a run start "$work/again.json" >/dev/null || fail "its specification starts nothing"
 [ "$(show a run)" = "$id" ] || fail "its specification starts another run"
@@ -89,14 +104,15 @@ hive a run start "$work/again.json" >/dev/null || fail "its specification starts
 daemon_stop a
 
 # What another version wrote, or a bad disk: said, and nothing else suffers.
-python3 - "$work/c/state.db" <<'END'
+python3 - "$work/c/state.db" "$id" <<'END'
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
-db.execute("""update runs set spec = '{"model":[{"type":"cloud"}]}'""")
+db.execute("""update runs set spec = '{"model":[{"type":"cloud"}]}' where run = ?""", (sys.argv[2],))
 db.commit()
 END
 daemon_start c
-refuse 1 "run $run, as it was left: " hive c run show $run
+refuse 1 "run $run, as it was left: " hive c run show "$id"
+means c "$older"
 expect "$run" hive c run list --all
 daemon_stop c
 say "$epochs epochs, told three times"
