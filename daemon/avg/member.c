@@ -178,11 +178,16 @@ static void not_taken(struct avg *a, const struct body *b, const struct id *from
 		memcpy(m->began, id, DIGEST);
 }
 
-/* Who is no member here may honestly take itself for one (refuse_heir of recover.c): its own BEGIN forges nothing. */
-static bool begins_as_stranger(const struct avg *a, const struct body *b, const struct id *from)
+/* Who is no member here may honestly take itself for one (refuse_heir of recover.c): its own BEGIN, in a term that it
+ * has signed, forges nothing. */
+static bool begins_as_stranger(const struct avg *a, const struct body *b, const struct request *req)
 {
-	const struct mate *m = mate_find(a, from);
-	return m && !m->member && id_eq(&b->leader, from) && !PLANTED(STRANGER_FORGES);
+	const struct mate *m = mate_find(a, &req->f.from);
+	struct term_claim t;
+	struct err e;
+	if (!m || m->member || !id_eq(&b->leader, &m->id) || term_read(a, req->f.json, &t, &e) || b->term > t.term)
+		return false;
+	return (!t.term || (id_eq(&t.by, &m->id) && term_signed(a, &t))) && !PLANTED(STRANGER_FORGES);
 }
 
 static bool is_elsewhere(const struct avg *a, const struct body *c)
@@ -209,7 +214,7 @@ void member_begin_on(struct avg *a, struct request *req)
 	}
 	if (begin_check(a, &b, req, &t, &e)) {
 		not_taken(a, &b, &req->f.from, id);
-		if (!req->wants_reply || !begins_as_stranger(a, &b, &req->f.from))
+		if (!req->wants_reply || !begins_as_stranger(a, &b, req))
 			refuse_forged(a, req, &e, false);
 		else
 			net_refuse(req, &e);
