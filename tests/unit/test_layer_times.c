@@ -106,6 +106,9 @@ static void adds_up(const json_t *time, double wall_us)
 		fail_msg("%g us of %g, of %g", sum, own, wall_us);
 }
 
+/* cmocka cuts what it prints after a thousand bytes, and with it the end of the line. */
+static void tell(const json_t *layers) { fputs(json_string_value(json_object_get(layers, "text")), stdout); }
+
 static void test_trainer(void **state)
 {
 	struct exec_view view;
@@ -145,7 +148,7 @@ static void test_trainer(void **state)
 	assert_non_null(json_object_get(json_object_get(o, "step_us"), "optimizer"));
 	assert_non_null(json_object_get(json_object_get(o, "step_us"), "digest"));
 	assert_non_null(strstr(json_string_value(json_object_get(o, "text")), "backward ms"));
-	print_message("%s", json_string_value(json_object_get(o, "text")));
+	tell(o);
 	json_decref(o);
 	close_real(&r);
 }
@@ -182,8 +185,9 @@ static void test_twice(void **state)
 	assert_in_range(json_integer_value(json_object_get(o, "samples")), 6 * 256, 11 * 256);
 	assert_non_null(strstr(json_string_value(json_object_get(o, "text")), "forward twice"));
 	trainer_times(r.t, &t);
-	print_message("%sa micro-batch: %llu us predicted, %llu measured\n", json_string_value(json_object_get(o, "text")),
-		(unsigned long long)t.micro_batch_us, (unsigned long long)t.took_us);
+	tell(o);
+	print_message("a micro-batch: %llu us predicted, %llu measured\n", (unsigned long long)t.micro_batch_us,
+		(unsigned long long)t.took_us);
 	assert_true(t.measured);
 	json_decref(local);
 	json_decref(o);
