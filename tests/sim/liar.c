@@ -98,7 +98,7 @@ static void heard(struct world *w, int node, const char *code, const struct id *
 	/* Whom it has led astray for a moment speaks of an epoch that others do not know, or of none. */
 	bool astray = l->lie->lags && (!strcmp(code, "doubt") || !strcmp(code, "silent leader"));
 	for (size_t i = 0; i < sizeof accusing / sizeof *accusing; i++)
-		if (!it && !astray && !strcmp(code, accusing[i]))
+		if ((!it || l->lie->honest) && !astray && !strcmp(code, accusing[i]))
 			sim_fail(w->s, "node %d: %s: of an honest peer, while node %d lies", node, code, l->node);
 	l->named += it && l->lie->named && !strcmp(code, l->lie->named);
 }

@@ -21,6 +21,7 @@ struct lie {
 	bool banned;                            /* somebody must have banned it; else nobody may */
 	unsigned slow;                          /* rounds may take so many times as long; 0: twice */
 	uint64_t still_us, long_us;             /* the longest from epoch to epoch; it is told so long; 0: liar.c's */
+	bool honest;                            /* it may be of that mind: nobody may hold it against it */
 	bool lags;                              /* it leads others astray, who come back by a download */
 	double apart;                           /* means are robust, and may be so far from the samples'; 0: they are not */
 };

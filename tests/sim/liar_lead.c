@@ -452,5 +452,8 @@ const struct lie lies_lead[] = {
 	{ "ack", "cut", CLIENT, acks_cut, NULL, 0, "forges", .slow = 4 },
 	{ "ack", "never", CLIENT, acks_never, NULL, 0, "late", .slow = 4, .long_us = 40 * SEC },
 	{ "propose", "own", OTHERS, NULL, propose, 0, "forges" },
+	/* Who has been left behind may not know that it is no member any more. */
+	{ "stranger", "begins", STRANGER, NULL, begin_seize, .honest = true },
+	{ "stranger", "recovers", STRANGER, NULL, recover_idle, .honest = true },
 	{ 0 }
 };

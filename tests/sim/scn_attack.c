@@ -16,9 +16,11 @@ MESSAGE(missing)
 MESSAGE(report)
 MESSAGE(join)
 MESSAGE(redirect)
+MESSAGE(stranger)
 
 static const struct scn list[] = { SCN(commit), SCN(begin), SCN(lead), SCN(crowd), SCN(recover), SCN(attempt),
-	SCN(ack), SCN(propose), SCN(ready), SCN(mean), SCN(missing), SCN(report), SCN(join), SCN(redirect), {0} };
+	SCN(ack), SCN(propose), SCN(ready), SCN(mean), SCN(missing), SCN(report), SCN(join), SCN(redirect),
+	SCN(stranger), {0} };
 
 int main(int argc, char **argv)
 {
