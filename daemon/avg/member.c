@@ -178,16 +178,15 @@ static void not_taken(struct avg *a, const struct body *b, const struct id *from
 		memcpy(m->began, id, DIGEST);
 }
 
-/* Who is no member here may honestly take itself for one (refuse_heir of recover.c): its own BEGIN, in a term that it
- * has signed, forges nothing. */
+/* Its own BEGIN, by who is no member here: whose word the term is, is all that is known of it. */
 static bool begins_as_stranger(const struct avg *a, const struct body *b, const struct request *req)
 {
 	const struct mate *m = mate_find(a, &req->f.from);
 	struct term_claim t;
 	struct err e;
-	if (!m || m->member || !id_eq(&b->leader, &m->id) || term_read(a, req->f.json, &t, &e) || b->term > t.term)
+	if (!m || !id_eq(&b->leader, &m->id) || (term_read(a, req->f.json, &t, &e) && !t.term))
 		return false;
-	return (!t.term || (id_eq(&t.by, &m->id) && term_signed(a, &t))) && !PLANTED(STRANGER_FORGES);
+	return b->term <= t.term && term_of_stranger(a, m, &t);
 }
 
 static bool is_elsewhere(const struct avg *a, const struct body *c)

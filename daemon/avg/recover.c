@@ -250,12 +250,11 @@ static int may_succeed(const struct avg *a, const struct mate *m, const json_t *
 	return 0;
 }
 
-/* It is ERR_AUTH that says that it is no member here. Who is none may honestly take itself for one, and says so in a
- * term that it has signed: it forges nothing. */
+/* It is ERR_AUTH that says that it is no member here. */
 static void refuse_heir(struct avg *a, struct request *req, const struct mate *m, const struct term_claim *t,
 	struct err *e)
 {
-	bool honest = !m->member && t->term && id_eq(&t->by, &m->id) && term_signed(a, t) && !PLANTED(STRANGER_FORGES);
+	bool honest = t->term && term_of_stranger(a, m, t);
 	if (!honest && (e->code == ERR_AUTH || e->code == ERR_INVALID))
 		note_forged(a, &m->id, e);
 	if (m->member)

@@ -266,10 +266,18 @@ static uint64_t most(const struct avg *a)
 	return a->term + TERMS_A_MEMBER * members + TERMS_MORE + TERMS_A_SECOND * us / SECOND;
 }
 
-bool term_signed(const struct avg *a, const struct term_claim *t)
+/* By t->by, whether that is a member or not. */
+static bool term_signed(const struct avg *a, const struct term_claim *t)
 {
 	struct buf b = term_bytes(a, t->term);
 	return signed_by(&b, &t->by, t->sig);
+}
+
+bool term_of_stranger(const struct avg *a, const struct mate *m, const struct term_claim *t)
+{
+	if (m->member || PLANTED(STRANGER_FORGES))
+		return false;
+	return !t->term || (id_eq(&t->by, &m->id) && term_signed(a, t));
 }
 
 int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, struct err *e)

@@ -7,6 +7,7 @@
 #include "net/net.h"
 
 struct avg;
+struct mate;
 struct round;
 struct term_claim;
 struct buf signed_head(const char *label, const struct id *run);
@@ -33,7 +34,9 @@ bool acks_signed(struct acks *x);               /* that one says that it holds w
 void acks_end(struct acks *x);
 void term_take(struct avg *a);                  /* the next one, in this peer's name */
 json_t *term_json(const struct avg *a, json_t *j);      /* into j: the term and who has signed that it takes it */
-bool term_signed(const struct avg *a, const struct term_claim *t);      /* by t->by, whether that is a member or not */
+/* Who is no member here may honestly take itself for one: in a term that it has signed itself, or in the first, which
+ * nobody signs, it forges nothing. */
+bool term_of_stranger(const struct avg *a, const struct mate *m, const struct term_claim *t);
 /* ERR_INVALID: no such term can be; ERR_AUTH: no member has taken it; ERR_STATE: one has that led badly. 0: that of the
  * epoch, whoever leads. */
 int term_read(const struct avg *a, const json_t *j, struct term_claim *ret, struct err *e);
