@@ -212,6 +212,7 @@ struct avg_view {
 	double rate_total; uint64_t eta_us; const char *state;
 	uint32_t last_members;                  /* of the last commit; 0: none since avg_enter */
 	uint32_t followers;                     /* live ones besides this peer, and one who left 5 s ago */
+	uint32_t behind;                        /* live members that do not say that they hold the COMMIT this peer sent */
 	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, bytes_out, bytes_in;
 	uint64_t residuals_dropped;             /* elements whose error feedback was lost with their reducer */
 };

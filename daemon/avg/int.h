@@ -83,9 +83,9 @@ struct mate {
 	struct request *join_req;               /* to follow, asked in the middle of a round */
 	struct call *join, *leave; void *join_arg; unsigned misses; uint64_t skip_epoch;
 	uint64_t probe_us, asked_us, heard_us, gone_us, backoff_us, redirect_us;
-	uint64_t report_us; bool silent;        /* at the leader: its last report; none has come for long */
-	int cares;
-	uint16_t row;                           /* the last commit would have it in that one; NO_ROW: nobody knows */
+	/* At the leader: its last report, none has come for long; the last epoch whose COMMIT it said that it holds. */
+	uint64_t report_us, holds; bool silent;
+	int cares; uint16_t row;                /* the last commit would have it in that one; NO_ROW: nobody knows */
 	unsigned odd;                           /* rounds in a row out of line (sum.c) */
 	uint32_t unfit;                         /* avg.gen when it was found not to lead well: not at this point again */
 	uint32_t left;                          /* avg.gen when it left, and counts among the last commit's no more */
@@ -189,7 +189,7 @@ struct avg {
 		bool leaving, leave_told, fresh_progress, grows /* avg_grows */;
 	bool turned_away;                       /* at the door; over when it enters anew */
 	uint64_t full_us;                       /* when the group had no place for it; 0: never since it entered */
-	uint64_t violations;                    /* of the ledger, by commits that this peer took */
+	uint64_t violations, told_epoch;        /* of the ledger, by commits that this peer took; the last COMMIT it sent */
 	uint64_t rounds_done, rounds_without, rounds_failed, last_round_us, short_told_us, wait_us, stay_us, ahead_epoch,
 		heir_epoch; struct id heir;             /* who has taken over is at that epoch, one further; 0: nobody */
 		uint32_t fails, untold /* COMMITs at this point that were only refused */; uint64_t bytes_out, bytes_in;
@@ -491,10 +491,10 @@ void propose_into_commit(struct round *r, struct body *c);
 int propose_check(const struct avg *a, const struct body *b, struct err *e);
 void propose_in_force(const struct avg *a, const struct body *c, json_t **ret_recent /* of the point that c makes */);
 void propose_applied(struct avg *a, const struct body *b);
-void propose_free(struct avg *a);
+void propose_free(struct avg *a); void commits_forget(struct avg *a);
 void leave_on(struct avg *a, struct request *req); void leave_step(struct avg *a); void leave_post(struct avg *a);
-void commits_forget(struct avg *a);
 bool commit_owed(const struct avg *a, const struct id *who);    /* one is on its way there, and not answered */
+size_t commits_missed(const struct avg *a);     /* live members that do not say that they hold what it sent */
 void avg_job_over(struct avg *a);
 
 #endif

@@ -22,7 +22,7 @@ struct told {
 	uint8_t as[];                           /* by member of the BEGIN */
 };
 /* The calls outlive the averager. */
-struct sent { struct list link; struct avg *a; struct id who; uint8_t digest[DIGEST]; };
+struct sent { struct list link; struct avg *a; struct id who; uint64_t epoch; uint8_t digest[DIGEST]; };
 
 bool told_waits(const struct round *r)
 {
@@ -61,10 +61,13 @@ static void answer(struct sent *s, const struct frame *f, const struct err *e)
 	struct avg *a = s->a;
 	struct round *r = a->round;
 	struct term_claim t;
+	struct mate *m = mate_find(a, &s->who);
 	int i = is_of(r, s->digest) ? round_member(r, &s->who) : -1;
+	bool other = f && (json_object_get(f->json, "term") || json_object_get(f->json, "other"));
+	if (f && !other && m && m->holds < s->epoch)
+		m->holds = s->epoch;
 	if (i < 0)
 		return;
-	bool other = f && (json_object_get(f->json, "term") || json_object_get(f->json, "other"));
 	r->told->as[i] = !f ? refused_as(e) : other ? TOLD_NOT : TOLD_HOLDS;
 	if (other && !term_read(a, f->json, &t, NULL) && t.term > r->told->t.term)
 		r->told->t = t;
@@ -91,6 +94,19 @@ bool commit_owed(const struct avg *a, const struct id *who)
 	return false;
 }
 
+size_t commits_missed(const struct avg *a)
+{
+	size_t n = 0;
+	if (a->state != AVG_IN || !a->last_commit.len || a->told_epoch != a->point.epoch || PLANTED(LEAVES_BEHIND))
+		return 0;
+	list_each(it, &a->mates) {
+		const struct mate *m = list_entry(it, struct mate, link);
+		n += m != a->me && m->member && m->live && !m->elsewhere && !(m->flags & MATE_FOLLOWER) &&
+			m->holds < a->point.epoch && m->epoch < a->point.epoch;
+	}
+	return n;
+}
+
 void commits_forget(struct avg *a)
 {
 	list_each_safe(it, &a->commits) {
@@ -103,7 +119,7 @@ void commits_forget(struct avg *a)
 static void send_to(struct avg *a, const struct id *who, const uint8_t *digest, const struct buf *bytes)
 {
 	struct sent *s = xcalloc(1, sizeof *s);
-	*s = (struct sent){ .a = a, .who = *who };
+	*s = (struct sent){ .a = a, .who = *who, .epoch = a->told_epoch };
 	memcpy(s->digest, digest, DIGEST);
 	list_push(&a->commits, &s->link);
 	json_t *j = term_json(a, hub_json(a));
@@ -117,6 +133,7 @@ void commit_send(struct avg *a, const struct body *c, const struct buf *bytes)
 {
 	uint8_t digest[DIGEST];
 	body_digest(bytes->p, bytes->len, digest);
+	a->told_epoch = c->epoch;
 	for (size_t i = 0; i < c->n; i++)
 		if (!id_eq(&c->m[i].id, &a->me->id) && !(c->m[i].flags & MATE_GONE))
 			send_to(a, &c->m[i].id, digest, bytes);

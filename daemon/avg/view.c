@@ -24,7 +24,8 @@ void avg_view(struct avg *a, struct avg_view *ret)
 		.rounds_failed = a->rounds_failed,
 		.last_round_us = a->last_round_us, .bytes_out = a->bytes_out, .bytes_in = a->bytes_in,
 		.residuals_dropped = a->res_dropped, .alone = roster_others(a, false) == 0,
-		.last_members = a->n_last, .following = a->state == AVG_IN && (a->me->flags & MATE_FOLLOWER) };
+		.last_members = a->n_last, .behind = (uint32_t)commits_missed(a),
+		.following = a->state == AVG_IN && (a->me->flags & MATE_FOLLOWER) };
 	if (a->leader)
 		ret->leader = a->leader->id;
 	/* Who has missed a commit leaves and follows anew; nobody is to go away between the two. */

@@ -314,14 +314,15 @@ static void news(void *arg, const struct id *peer, enum net_news what)
 }
 
 /* Who still downloads the state of a run that has reached its goal gets it from those who have it, or never: they stay
- * while somebody takes pieces. A peer that follows itself waits for nobody. */
+ * while somebody takes pieces; and who led the last round, for members that have missed it. A peer that follows itself
+ * waits for nobody. */
 bool donors_stay(struct run *r)
 {
 	uint64_t used = r->finish_us;
 	struct avg_view v = { 0 };
 	if (r->avg)
 		avg_view(r->avg, &v);
-	if (!v.followers || v.following)
+	if ((!v.followers && !v.behind) || v.following)
 		return false;
 	if (!used)
 		used = r->finish_us = env_now(r->rs->ctx.env);

@@ -102,6 +102,7 @@ static void stop(void *app)
 	env_timer(p->env, &p->step, 0);
 	env_timer(p->env, &p->sync, 0);
 	env_timer(p->env, &p->grow, 0);
+	env_timer(p->env, &p->leave, 0);
 	avg_free(p->avg, NULL, NULL);
 	chunks_free(p->chunks);
 	net_free(p->net);

@@ -16,7 +16,7 @@ struct apeer {
 	struct ranges grant, claimed, flying; uint64_t samples, loaded;
 	bool busy, in_round, contributed, syncing, follower, waiting_apply, held, dead;
 	uint64_t begun_us, step_us, round_epoch;
-	struct timer step, sync, grow; struct id donor; uint64_t grown /* of x, from its end */;
+	struct timer step, sync, grow, leave; struct id donor; uint64_t grown /* of x, from its end */;
 	struct kept { uint64_t epoch, lo, hi; struct avg_point point; float *mean; } kept[32]; int nkept;
 	uint64_t commits, fails, resyncs[4], my_total;
 	/* What it held when it was lost, and keeps of it; when it took another state; how often it was lost before it was

@@ -7,6 +7,7 @@
 #include "common/mem.h"
 
 #define SYNC_US (5 * MSEC)
+#define STAY_US (30 * SEC)
 #define ALONE_US (30 * SEC)                     /* the daemon: 30 s, if it believes somebody to live, and 10 */
 
 static uint64_t micro_of(struct apeer *p)
@@ -173,6 +174,18 @@ static void left(void *arg)
 	p->w->left[p->node] = true;
 }
 
+/* As a daemon: who led the last round stays for members that have missed it. */
+static void may_leave(struct timer *t)
+{
+	struct apeer *p = container_of(t, struct apeer, leave);
+	struct avg_view v;
+	avg_view(p->avg, &v);
+	if (v.behind && env_now(p->env) - p->applied_us < STAY_US)
+		env_after(p->env, &p->leave, SYNC_US);
+	else
+		avg_leave(p->avg, left, p);
+}
+
 static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 {
 	struct apeer *p = arg;
@@ -202,7 +215,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 	apply(p, c->point, mean, c->lo, c->hi);
 	ranges_copy(&p->grant, c->grant);
 	if (p->w->leave_at && c->epoch == p->w->leave_at)
-		avg_leave(p->avg, left, p);
+		env_after(p->env, &p->leave, 1);
 	else
 		world_train(p);
 }
@@ -264,6 +277,8 @@ static void enter(struct apeer *p)
 	p->took_us = env_now(p->env);
 	if (avg_enter(p->avg, &p->point, false, &e))
 		sim_fail(p->w->s, "node %d: %s", p->node, e.text);
+	if (p->w->leave_at && p->point.epoch >= p->w->leave_at)
+		env_after(p->env, &p->leave, 1);
 }
 
 /* When nobody who could give it is there for long it goes on with its own, as the daemon does (run/sync.c). */
@@ -355,4 +370,5 @@ void world_timers(struct apeer *p)
 {
 	p->step = (struct timer){ .fire = step_done, .name = "test.step" };
 	p->sync = (struct timer){ .fire = sync_fire, .name = "test.sync" };
+	p->leave = (struct timer){ .fire = may_leave, .name = "test.leave" };
 }
