@@ -69,8 +69,12 @@ bool recover_seizes(const struct avg *a, const struct mate *m)
 /* What one has seen of the leader another may not have: the heir may be right, and has been when it ends the epoch. */
 void recover_taken(struct avg *a, struct mate *m, const struct term_claim *t)
 {
-	if (t->term <= a->term)
+	if (t->term < a->term)
 		return;
+	if (t->term == a->term) {               /* one that comes before whoever has taken it, too, and is followed now */
+		a->claim = *t;
+		return;
+	}
 	if (a->leader && a->leader != m && progress_idle(a)) {
 		roster_pass_over(a, a->leader, "it has not begun a round for a while, and another leads now");
 	} else if (a->leader && a->leader != m && a->leader->live) {
