@@ -132,7 +132,8 @@ struct env_ops {
 	uint64_t (*wall)(struct env *);                         /* ms since 1970; may jump */
 	void (*timer)(struct env *, struct timer *, uint64_t at_us);    /* 0 disarms */
 	void (*send)(struct env *, const struct endpoint *to, enum chan, uint64_t door_token, struct packet *);
-	void (*close_link)(struct env *, const struct endpoint *to);    /* fresh sockets on next send */
+	/* Fresh sockets on next send; waiting: only in place of those that have no connection. */
+	void (*close_link)(struct env *, const struct endpoint *to, bool waiting);
 	bool (*linkinfo)(struct env *, const struct endpoint *to, struct linkinfo *ret);   /* false: no socket to it */
 	void (*work)(struct env *, struct job *);
 	/* train reduce disk data copy-in copy-out serve; -1 unknown */

@@ -35,10 +35,10 @@ static void real_send(struct env *e, const struct endpoint *to, enum chan chan, 
 		p->gone(p, false);      /* detached: see env.h */
 }
 
-static void real_close_link(struct env *e, const struct endpoint *to)
+static void real_close_link(struct env *e, const struct endpoint *to, bool waiting)
 {
 	if (of(e)->transport)
-		of(e)->transport->close_link(of(e)->transport, to);
+		of(e)->transport->close_link(of(e)->transport, to, waiting);
 }
 
 static bool real_linkinfo(struct env *e, const struct endpoint *to, struct linkinfo *ret)

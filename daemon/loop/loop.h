@@ -69,7 +69,7 @@ void loop_leave(struct loop *l);
 /* ---- what the transport plugs in (net/nano.c) ---- */
 struct transport {
 	void (*send)(struct transport *t, const struct endpoint *to, enum chan chan, uint64_t door_token, struct packet *p);
-	void (*close_link)(struct transport *t, const struct endpoint *to);
+	void (*close_link)(struct transport *t, const struct endpoint *to, bool waiting);
 	bool (*linkinfo)(struct transport *t, const struct endpoint *to, struct linkinfo *ret);
 	void (*detach)(struct transport *t);
 	void (*heard)(struct transport *t, const uint8_t ip[16], uint64_t door_token);

@@ -211,7 +211,7 @@ bool others_next(struct hello *h)
 	memmove(p->also.v, p->also.v + 1, (p->also.n - 1) * sizeof *p->also.v);
 	p->also.v[p->also.n - 1] = old;
 	p->torn = true;
-	h->net->env->ops->close_link(h->net->env, &old);        /* what waits there goes to the new one */
+	h->net->env->ops->close_link(h->net->env, &old, false); /* what waits there goes to the new one */
 	h->through_door = h->net->conf.client;
 	h->unreached = false;
 	return true;

@@ -1,5 +1,6 @@
 /* A session is there: it is the peer's from now on, and what waited for one goes. A session of another process than the
  * one before ends all that hung on that. */
+#include "common/planted.h"
 #include "net/inner.h"
 
 /* The process behind the id is another one: nothing of the old one is worth keeping. */
@@ -69,6 +70,9 @@ void peer_install(struct peer *p, struct session *s, bool mailbox)
 			k--;
 		}
 	}
+	/* Begun while it could not be reached, they may wait for TCP's next SYN. */
+	if (p->at_level != AT_NONE && !PLANTED(SYN_AWAITED))
+		n->env->ops->close_link(n->env, &p->at, true);
 	out_flush(p);
 	rpc_hurry(p, p->torn || !sound);
 	p->torn = false;

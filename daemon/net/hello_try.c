@@ -121,7 +121,7 @@ static void fresh_sockets(struct hello *h)
 {
 	if (patient(h) || (h->what == FOR_PROOF && h->at.port[CHAN_DOOR]))      /* that door carries everything meanwhile */
 		return;
-	h->net->env->ops->close_link(h->net->env, &h->at);
+	h->net->env->ops->close_link(h->net->env, &h->at, false);
 	if (h->peer)
 		h->peer->torn = true;
 }

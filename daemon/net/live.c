@@ -160,7 +160,7 @@ static void fresh_sockets(struct peer *p, uint64_t now)
 	if (!p->hello || p->hello->what == FOR_PROOF) {
 		p->torn = true;
 		if (p->at_level != AT_NONE)
-			p->net->env->ops->close_link(p->net->env, &p->at);
+			p->net->env->ops->close_link(p->net->env, &p->at, false);
 	}
 	hello_start(p);
 }

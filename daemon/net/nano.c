@@ -163,14 +163,19 @@ static void nano_send(struct transport *t, const struct endpoint *to, enum chan 
 		nlink_put(l, p);
 }
 
-static void nano_close_link(struct transport *t, const struct endpoint *to)
+static void nano_close_link(struct transport *t, const struct endpoint *to, bool waiting)
 {
 	struct nano *n = of(t);
 
-	pace_drop(n, to->ip, to->port[CHAN_BULK]);
+	if (!waiting)
+		pace_drop(n, to->ip, to->port[CHAN_BULK]);
 	list_each_safe(i, &n->links) {
 		struct nlink *l = list_entry(i, struct nlink, link);
-		if (!memcmp(l->to.ip, to->ip, 16) && !memcmp(l->to.port, to->port, sizeof(to->port)))
+		if (memcmp(l->to.ip, to->ip, 16) || memcmp(l->to.port, to->port, sizeof(to->port)))
+			continue;
+		if (waiting)
+			nlink_look(l);
+		if (!waiting || !l->current)
 			nlink_free(l);
 	}
 }

@@ -146,7 +146,7 @@ static void leave(struct peer *p, const struct endpoint *at)
 	if (list_empty(&p->sessions) || endpoint_eq(at, &p->at))
 		return;
 	p->torn = true;
-	p->net->env->ops->close_link(p->net->env, &p->at);
+	p->net->env->ops->close_link(p->net->env, &p->at, false);
 }
 
 /* Better founded knowledge replaces worse, and what the peer itself says replaces all (it may have moved); what

@@ -21,7 +21,7 @@ struct nowhere { struct env env; struct heap timers; uint64_t now, chance; struc
 static struct nowhere *of(struct env *e) { return (struct nowhere *)e; }
 static uint64_t now(struct env *e) { return of(e)->now; }
 static void timer(struct env *e, struct timer *t, uint64_t at_us) { heap_set(&of(e)->timers, t, at_us); }
-static void close_link(struct env *e, const struct endpoint *to) {}
+static void close_link(struct env *e, const struct endpoint *to, bool waiting) {}
 static bool linkinfo(struct env *e, const struct endpoint *to, struct linkinfo *ret) { return false; }
 static uint64_t chance(struct env *e) { return rng_mix(++of(e)->chance, 1); }
 static void secure(struct env *e, void *out, size_t n)

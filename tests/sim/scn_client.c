@@ -176,7 +176,7 @@ static void scn_torn(struct sim *s)
 	net_app_arrived(s, ends, data, out, BYTES, "at first, bulk");
 	sim_run_for(s, 100000 + rng_below(sim_rng(s), 5000000));
 	e = sim_env(s, 1);
-	e->ops->close_link(e, sim_endpoint(s, 0));
+	e->ops->close_link(e, sim_endpoint(s, 0), false);
 	calls[0].sim = s;
 	net_app_call(sim_app(s, 1), net_self(((struct net_app *)sim_app(s, 0))->net), 1, NO_BLOB, 2000000, &calls[0]);
 	sim_run_for(s, 100000 + rng_below(sim_rng(s), 500000));

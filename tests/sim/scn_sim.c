@@ -131,7 +131,7 @@ static void scn_death(struct sim *s)
 	sim_run_for(s, 3000000);
 	sim_check(s, of(s, 1)->got == 1 && of(s, 1)->last[0] == 3);
 	sim_check(s, e->ops->linkinfo(e, sim_endpoint(s, 1), &li) && li.connected && !li.maybe_dead);
-	e->ops->close_link(e, sim_endpoint(s, 1));
+	e->ops->close_link(e, sim_endpoint(s, 1), false);
 	sim_check(s, !e->ops->linkinfo(e, sim_endpoint(s, 1), &li));
 	sim_power_off(s, 1);
 	say(of(s, 0), sim_endpoint(s, 1), CHAN_CTRL, 0, 'S', 4, 64);
@@ -226,7 +226,7 @@ static void scn_storm(struct sim *s)
 		if (rng_below(r, 100) == 0)
 			sim_heal(s);
 		if (rng_below(r, 50) == 0 && sim_app(s, a))
-			sim_env(s, a)->ops->close_link(sim_env(s, a), sim_endpoint(s, b));
+			sim_env(s, a)->ops->close_link(sim_env(s, a), sim_endpoint(s, b), false);
 		sim_run_for(s, rng_below(r, 20000));
 		sim_stats(s, &st);
 	}

@@ -151,7 +151,7 @@ static inline bool sim_is_cut(const struct sim *s, int from, int to) { return s-
 
 /* sim_net.c */
 void simnet_send(struct env *e, const struct endpoint *to, enum chan chan, uint64_t token, struct packet *p);
-void simnet_close_link(struct env *e, const struct endpoint *to);
+void simnet_close_link(struct env *e, const struct endpoint *to, bool waiting);
 bool simnet_linkinfo(struct env *e, const struct endpoint *to, struct linkinfo *ret);
 void simnet_flush(struct slink *l);
 void simnet_door_spoke(struct pipe *fwd);         /* a message came through it: an answer may leave at once */

@@ -398,13 +398,15 @@ void simnet_died(struct snode *n, bool quiet)
 	}
 }
 
-void simnet_close_link(struct env *e, const struct endpoint *to)
+void simnet_close_link(struct env *e, const struct endpoint *to, bool waiting)
 {
 	struct snode *n = snode_of(e);
 
 	list_each_safe(i, &n->links) {
 		struct slink *l = list_entry(i, struct slink, link);
 
+		if (waiting && l->state != LINK_CONNECTING)
+			continue;
 		if (!memcmp(l->to.ip, to->ip, 16) && !memcmp(l->to.port, to->port, sizeof(to->port)))
 			link_free(l);
 	}

@@ -326,7 +326,7 @@ static bool play_one(struct stage *s, const char *verb, struct actor *a, struct 
 	if (!strcmp(verb, "dead"))
 		return s->ops->until(s, told_dead, &t, WAIT_US);
 	if (!strcmp(verb, "fresh"))
-		return a->env->ops->close_link(a->env, &b->at), true;
+		return a->env->ops->close_link(a->env, &b->at, false), true;
 	if (!strcmp(verb, "ban"))
 		return net_ban(a->net, &id, (uint64_t)60 * 1000000, "script", NULL), true;
 	if (!strcmp(verb, "kill"))

@@ -111,6 +111,12 @@ static void test_refused(void **state)
 	assert_true(spin(b, came_back, 3 * SECOND));
 	assert_int_equal(x->unsent, 6);
 	assert_false(x->env->ops->linkinfo(x->env, &nobody, &li));
+	say(x, &nobody, CHAN_CTRL, 0, 1, 100);          /* comes back when that link is not waited for any more */
+	assert_true(spin(b, no_way, SECOND));
+	x->env->ops->close_link(x->env, &nobody, true);
+	assert_true(spin(b, came_back, SECOND));
+	assert_int_equal(x->unsent, 7);
+	assert_false(x->env->ops->linkinfo(x->env, &nobody, &li));
 	say(x, &nobody, CHAN_CTRL, 0, 1, 100);          /* comes back when the transport goes */
 	assert_true(spin(b, no_way, SECOND));
 }
@@ -197,7 +203,9 @@ static void test_again(void **state)
 	say(x, &where, CHAN_CTRL, 0, 1, 100);
 	assert_true(spin(b, connected, SECOND));
 	connection = y->last_connection[CHAN_CTRL];
-	x->env->ops->close_link(x->env, &where);
+	x->env->ops->close_link(x->env, &where, true);
+	assert_true(x->env->ops->linkinfo(x->env, &where, &li) && li.connected);
+	x->env->ops->close_link(x->env, &where, false);
 	assert_false(x->env->ops->linkinfo(x->env, &where, &li));
 	say(x, &where, CHAN_CTRL, 0, 2, 100);
 	assert_true(spin(b, got_second, SECOND));
@@ -238,7 +246,7 @@ static void test_many_fresh(void **state)
 		count->sent = y->got[CHAN_CTRL];
 		say(x, at(y), CHAN_CTRL, 0, i, 100);
 		assert_true(spin(b, y_has_more, 2 * SECOND));
-		x->env->ops->close_link(x->env, at(y));
+		x->env->ops->close_link(x->env, at(y), false);
 	}
 	spin(b, came_back, SECOND);
 	count->sent = 0;

@@ -142,7 +142,7 @@ static void test_dropped(void **state)
 	assert_true(spin(b, piled_up, 5 * SECOND));
 	spin(b, last_there, SECOND / 5);                        /* the sweep comes by; some more are taken */
 	int taken = x->back, before = y->got[CHAN_BULK];
-	x->env->ops->close_link(x->env, at(y));
+	x->env->ops->close_link(x->env, at(y), false);
 	say(x, at(y), CHAN_BULK, 0, 1000, 150000);
 	nano_set_rates(y->nano, 0, 0);
 	assert_true(spin(b, last_there, 5 * SECOND));
