@@ -81,20 +81,25 @@ static void tail_keep(struct avg *a, const struct history *mine, const struct av
 }
 
 /* Does the history that is followed now leave it? When it has come to its end nothing is lost; when it leaps over
- * it, nobody can tell. */
+ * it, nobody can tell. Who has not entered yet keeps it all the same: whom it follows may be gone before. */
 static bool tail_left(struct avg *a)
 {
 	size_t back = 0, have = held(&a->past);
+	uint64_t same = a->tail_same;
 	while (a->tail && back < have && nth(&a->past, back + 1)->epoch > a->tail_same)
 		back++;
 	for (; a->tail && back; back--) {
 		const struct past *now = nth(&a->past, back), *then = find(a->tail, now->epoch);
-		if (then && memcmp(then->mark, now->mark, PAST_MARK))
+		if (then && memcmp(then->mark, now->mark, PAST_MARK)) {
+			a->tail_same = same;
 			return true;
-		if (!then || then == nth(a->tail, 1))
+		}
+		if (!a->follower && (!then || then == nth(a->tail, 1)))
 			tail_drop(a);
-		a->tail_same = now->epoch;
+		same = then || !a->follower ? now->epoch : same;
 	}
+	if (!a->follower)
+		a->tail_same = same;
 	return false;
 }
 
@@ -272,7 +277,9 @@ void past_enter(struct avg *a)
 {
 	struct avg_point *at = &a->point;
 	bool known = true;
-	if (!a->follower && a->tail && a->tail_same != at->epoch)
+	if (!a->follower && a->tail && leads(a->tail, at) && at->epoch < nth(a->tail, 1)->epoch)
+		a->tail_same = at->epoch;
+	else if (!a->follower && a->tail)
 		tail_drop(a);
 	if (leads(&a->past, at)) {
 		cut(&a->past, at);

@@ -232,6 +232,9 @@ static void back(void **state)
 				assert_int_equal(x->forked_pending, other && e > 17);
 			}
 			assert_true(!other || (x->forked == 17 && x->forked_last == 20));
+		} else {
+			past_enter(x);          /* where it has come to by following */
+			assert_int_equal(x->forked_pending, 0);
 		}
 		assert_null(x->tail);
 		buf_free(&b);
@@ -241,6 +244,40 @@ static void back(void **state)
 		done(y);
 		done(z);
 	}
+}
+
+/* It follows a history that leads past its own, is given an earlier point of it, and goes on from there by another:
+ * whom it followed is gone. */
+static void followed_in_vain(void **state)
+{
+	struct avg *x = peer(0, 100, 1, 20), *y = peer(0, 100, 1, 25), *z = peer(0, 100, 1, 15), *w = peer(0, 15, 2, 25);
+	struct avg_point at = point_of(z);
+	struct buf b = { 0 };
+	uint64_t common;
+	x->follower = true;
+	past_enter(x);
+	past_put(z, &b);
+	move(x, z);
+	past_welcomed(x, b.p, b.len);
+	for (uint64_t e = 16; e <= 25; e++)
+		follow(x, y, e);
+	assert_false(avg_given(x, &at, &common));
+	x->follower = false;
+	avg_point_copy(&x->point, &at);
+	past_enter(x);
+	assert_false(x->forked_pending);
+	for (uint64_t e = 16; e <= 25; e++) {
+		follow(x, w, e);
+		assert_true(x->forked_pending && x->forked == 15 && x->forked_last == 20);
+	}
+	assert_null(x->tail);
+	buf_free(&b);
+	avg_point_done(&at);
+	avg_point_done(&x->point);
+	done(x);
+	done(y);
+	done(z);
+	done(w);
 }
 
 /* Of one who does not tell: the first who does is believed, not the first who says nothing. */
@@ -334,7 +371,7 @@ static void garbage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(forks), cmocka_unit_test(leaps), cmocka_unit_test(given),
-		cmocka_unit_test(back), cmocka_unit_test(not_told),
+		cmocka_unit_test(back), cmocka_unit_test(followed_in_vain), cmocka_unit_test(not_told),
 		cmocka_unit_test(with_the_point), cmocka_unit_test(garbage) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
