@@ -491,10 +491,10 @@ void propose_into_commit(struct round *r, struct body *c);
 int propose_check(const struct avg *a, const struct body *b, struct err *e);
 void propose_in_force(const struct avg *a, const struct body *c, json_t **ret_recent /* of the point that c makes */);
 void propose_applied(struct avg *a, const struct body *b);
-void propose_free(struct avg *a); void commits_forget(struct avg *a);
+void propose_free(struct avg *a); void commits_forget(struct avg *a); size_t commits_missed(const struct avg *a);
 void leave_on(struct avg *a, struct request *req); void leave_step(struct avg *a); void leave_post(struct avg *a);
 bool commit_owed(const struct avg *a, const struct id *who);    /* one is on its way there, and not answered */
-size_t commits_missed(const struct avg *a);     /* live members that do not say that they hold what it sent */
+bool commit_missed(const struct avg *a, const struct mate *m);  /* m does not say that it holds what this one sent */
 void avg_job_over(struct avg *a);
 
 #endif

@@ -92,7 +92,7 @@ void leave_on(struct avg *a, struct request *req)
 		a->n_last--;
 		m->left = a->gen;
 	}
-	if (m->flags & MATE_FOLLOWER)
+	if (m->flags & MATE_FOLLOWER || commit_missed(a, m))    /* it comes again for what it lacks */
 		a->follower_left_us = now_of(a);
 	mate_gone(a, m, "left");
 	m->member = false;

@@ -64,7 +64,8 @@ static void answer(struct sent *s, const struct frame *f, const struct err *e)
 	struct mate *m = mate_find(a, &s->who);
 	int i = is_of(r, s->digest) ? round_member(r, &s->who) : -1;
 	bool other = f && (json_object_get(f->json, "term") || json_object_get(f->json, "other"));
-	if (f && !other && m && m->holds < s->epoch)
+	bool needs = f ? other : e->code != ERR_NOT_FOUND;      /* it is not in this run any more */
+	if (!needs && m && m->holds < s->epoch)
 		m->holds = s->epoch;
 	if (i < 0)
 		return;
@@ -94,15 +95,19 @@ bool commit_owed(const struct avg *a, const struct id *who)
 	return false;
 }
 
+bool commit_missed(const struct avg *a, const struct mate *m)
+{
+	return a->told_epoch == a->point.epoch && m->holds < a->point.epoch && m->epoch < a->point.epoch;
+}
+
 size_t commits_missed(const struct avg *a)
 {
 	size_t n = 0;
-	if (a->state != AVG_IN || !a->last_commit.len || a->told_epoch != a->point.epoch || PLANTED(LEAVES_BEHIND))
+	if (a->state != AVG_IN || !a->last_commit.len || PLANTED(LEAVES_BEHIND))
 		return 0;
 	list_each(it, &a->mates) {
 		const struct mate *m = list_entry(it, struct mate, link);
-		n += m != a->me && m->member && m->live && !m->elsewhere && !(m->flags & MATE_FOLLOWER) &&
-			m->holds < a->point.epoch && m->epoch < a->point.epoch;
+		n += m != a->me && m->member && m->live && !m->elsewhere && !(m->flags & MATE_FOLLOWER) && commit_missed(a, m);
 	}
 	return n;
 }
@@ -196,6 +201,7 @@ void told_drop(struct round *r)
 	hub_event(a, LOG_INFO_, "untold", NULL, "epoch %llu: nobody else holds the COMMIT that this peer has written: it "
 		"is not applied", (unsigned long long)r->b.epoch);
 	told_free(r);
+	a->told_epoch = 0;
 	body_free(r->commit);
 	free(r->commit);
 	r->commit = NULL;

@@ -71,7 +71,7 @@ void peer_install(struct peer *p, struct session *s, bool mailbox)
 		}
 	}
 	/* Begun while it could not be reached, they may wait for TCP's next SYN. */
-	if (p->at_level != AT_NONE && !PLANTED(SYN_AWAITED))
+	if (!sound && p->at_level != AT_NONE && p->at_level != AT_CLAIMED && !PLANTED(SYN_AWAITED))
 		n->env->ops->close_link(n->env, &p->at, true);
 	out_flush(p);
 	rpc_hurry(p, p->torn || !sound);

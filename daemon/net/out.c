@@ -1,5 +1,5 @@
 /* What leaves under a session, and the route that it takes (packet.c: how it waits). A packet is sealed only when the
- * socket takes it, with the session it was given when it was handed over; if that session has died in between, the
+ * socket takes it, with the session it was given when it was handed over; if that is not the peer's any more, the
  * packet comes back and is sent again with the next one. */
 #include <assert.h>
 #include "net/inner.h"
@@ -48,9 +48,10 @@ static void packet_gone(struct packet *p, bool sent)
 		return;
 	if (!sent && o->at_door)
 		door_lost(o);
-	if (!sent && o->s && o->s->dead && !o->m->dead && !o->net->freeing && o->tries++ < 3) {
-		struct session *s = peer_session(peer);
+	struct session *s = sent ? NULL : peer_session(peer);
+	bool again = !sent && o->s && (o->s->dead || o->s != s) && !o->m->dead && !o->net->freeing;
 
+	if (again && o->tries++ < 3) {
 		session_unref(o->s);
 		o->s = NULL;
 		o->at_door = false;

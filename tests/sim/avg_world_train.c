@@ -145,6 +145,12 @@ static void forget(struct apeer *p)
 	p->samples = 0;
 }
 
+static void save(struct apeer *p)
+{
+	avg_point_copy(&p->w->saved[p->node], &p->point);
+	memcpy(p->w->saved_model[p->node], p->model, p->w->conf.len * sizeof(float));
+}
+
 static void apply(struct apeer *p, const struct avg_point *at, const float *mean, uint64_t lo, uint64_t hi)
 {
 	uint8_t digest[16];
@@ -161,10 +167,8 @@ static void apply(struct apeer *p, const struct avg_point *at, const float *mean
 	p->commits++;
 	p->applied_us = env_now(p->env);
 	xxh128_of(p->model, p->w->conf.len * sizeof(float), digest);
-	if (p->w->keep_state) {
-		avg_point_copy(&p->w->saved[p->node], at);
-		memcpy(p->w->saved_model[p->node], p->model, p->w->conf.len * sizeof(float));
-	}
+	if (p->w->keep_state)
+		save(p);
 	avg_applied(p->avg, at->epoch, digest);
 }
 
@@ -174,13 +178,13 @@ static void left(void *arg)
 	p->w->left[p->node] = true;
 }
 
-/* As a daemon: who led the last round stays for members that have missed it. */
+/* As a daemon: who led the last round stays for members that have missed it, and everybody for who follows. */
 static void may_leave(struct timer *t)
 {
 	struct apeer *p = container_of(t, struct apeer, leave);
 	struct avg_view v;
 	avg_view(p->avg, &v);
-	if (v.behind && env_now(p->env) - p->applied_us < STAY_US)
+	if ((v.behind || (v.followers && !v.following)) && env_now(p->env) - p->applied_us < STAY_US)
 		env_after(p->env, &p->leave, SYNC_US);
 	else
 		avg_leave(p->avg, left, p);
@@ -277,8 +281,10 @@ static void enter(struct apeer *p)
 	p->took_us = env_now(p->env);
 	if (avg_enter(p->avg, &p->point, false, &e))
 		sim_fail(p->w->s, "node %d: %s", p->node, e.text);
-	if (p->w->leave_at && p->point.epoch >= p->w->leave_at)
+	if (p->w->leave_at && p->point.epoch >= p->w->leave_at) {
+		save(p);
 		env_after(p->env, &p->leave, 1);
+	}
 }
 
 /* When nobody who could give it is there for long it goes on with its own, as the daemon does (run/sync.c). */
