@@ -164,14 +164,18 @@ static void pace_take(const struct liar *l, struct pace *from)
 
 /* ---- the lie ---- */
 
+static bool bans(const struct liar *l, int node)
+{
+	struct peer_info info;
+	return node != l->node && net_peer(world_peer(l->w, node)->net, net_self(l->e->net), &info) && info.ban_why[0];
+}
+
 static bool is_banned(const struct liar *l)
 {
-	for (int i = 0; i < LIAR_PEERS; i++) {
-		struct peer_info info;
-		if (i != l->node && net_peer(world_peer(l->w, i)->net, net_self(l->e->net), &info) && info.ban_why[0])
-			return true;
-	}
-	return false;
+	bool ret = false;
+	for (int i = 0; i < LIAR_PEERS; i++)
+		ret = ret || bans(l, i);
+	return ret;
 }
 
 /* What should have come of it; NULL: all has. */
@@ -200,6 +204,13 @@ static void lie_until(struct liar *l, uint64_t end, bool owes)
 
 /* ---- what must hold ---- */
 
+/* Who bans it first while it leads has no part in the round in which the others follow it a last time: it fetches
+ * what they have, once, and discards nothing (check.c). */
+static bool banned_first(const struct liar *l, int node)
+{
+	return bans(l, node) && world_peer(l->w, node)->resyncs[AVG_BEHIND] == 1;
+}
+
 static void judge_states(struct liar *l)
 {
 	for (int i = 0; i < LIAR_PEERS; i++) {
@@ -207,7 +218,8 @@ static void judge_states(struct liar *l)
 		if (i == l->node)
 			continue;
 		for (int why = 0; why < 4; why++)
-			if (p->resyncs[why] && !(l->lie->lags && (why == AVG_BEHIND || why == AVG_MISSED)))
+			if (p->resyncs[why] && !(l->lie->lags && (why == AVG_BEHIND || why == AVG_MISSED)) &&
+					!(why == AVG_BEHIND && banned_first(l, i)))
 				sim_fail(l->s, "node %d has given up its state (%d): node %d said so", i, why, l->node);
 		double lr = json_number_value(json_object_get(p->point.params, "lr"));
 		if (lr != 0.1 || p->point.params_version)
