@@ -86,5 +86,42 @@ for n in a b c; do
 done
 say "epochs took $(json a rows query "select members, took_us / 1000 from epochs where epoch > $at") (members, ms)"
 one_history wide 3 a b c d
+# The median round of c, in whole numbers.
+took_of() { json c rows.0.0 query "select $1 from rounds where epoch > $at and took_us > 0 order by took_us limit 1 offset $2"; }
+half=$(json c rows.0.0 query "select count(*) / 2 from rounds where epoch > $at and took_us > 0")
+took=$(took_of took_us "$half") sent=$(took_of bytes_sent "$half") received=$(took_of bytes_received "$half")
 for n in d c b a; do daemon_stop $n; done
+
+# One TCP stream through the same links, between the same two, with what c has sent and received in its median round: up, then down.
+cat >"$work/raw.py" <<'RAW'
+import os, socket, statistics, sys, time
+role, host, up, down, times = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
+def take(s, n):
+    while n:
+        n -= len(s.recv(min(n, 1 << 20))) or sys.exit('the stream has ended early')
+if role == 'serve':
+    l = socket.create_server((host, 4300))
+    print('ready', flush=True)
+    for _ in range(times):
+        s, _ = l.accept()
+        take(s, up)
+        s.sendall(bytes(down))
+        s.close()
+else:
+    took = []
+    for _ in range(times):
+        t = time.monotonic()
+        s = socket.create_connection((host, 4300))
+        s.sendall(bytes(up))
+        take(s, down)
+        took.append(time.monotonic() - t)
+        s.close()
+    print(round(statistics.median(took) * 1e6))
+RAW
+raw() { nsenter --net="${link_ns[$2]}" python3 "$work/raw.py" "$1" "$(host a)" "$sent" "$received" 3; }
+raw serve a >"$work/raw.out" 2>&1 &
+wait_for 10 grep -q ready "$work/raw.out"
+alone=$(raw ask c) || fail "the raw stream: $alone"
+say "c's median round took $took us; $sent bytes up and $received down take one TCP stream $alone us"
+[ "$HIVE_SLOW" != 1 ] || figure round_over_tcp "$(python3 -c "print(round($took / $alone, 2))")" times lower 1.5
 say done
