@@ -156,9 +156,10 @@ static void take_fork(const struct answer *x)
 	shown_start(x->a, x->m, AVG_FORK, &x->donor, x->epoch);
 }
 
+/* Whom it follows says so: what it has been given meanwhile is of another history, whose peers have gone over. */
 static void take_met(const struct answer *x)
 {
-	if (shown_needed(x->a))
+	if (shown_needed(x->a) || (x->a->state == AVG_IN && x->m && x->m == x->a->leader && !PLANTED(MET_IN_VAIN)))
 		take_fork(x);
 }
 
