@@ -113,6 +113,10 @@ void lost(struct avg *a, enum avg_why why, const struct id *donor, uint64_t epoc
 	a->lost_why = why;
 	a->lost_donor = *donor;
 	a->lost_epoch = epoch;
+	if (why == AVG_FORK) {
+		a->gave.epoch = a->point.epoch;
+		memcpy(a->gave.mark, a->point.prev, PAST_MARK);
+	}
 	a->lost_pending = true;
 	a->untold = 0;
 	if (a->round)

@@ -140,7 +140,7 @@ struct avg {
 	void (*quiet)(void *arg); void *quiet_arg;      /* of avg_free */
 	/* told when no job reads x */
 	uint64_t forked, forked_last; bool forked_pending;
-	bool lost_pending; enum avg_why lost_why; struct id lost_donor; uint64_t lost_epoch;
+	bool lost_pending; enum avg_why lost_why; struct id lost_donor; uint64_t lost_epoch; struct past gave /* up */;
 	unsigned unreachable; uint64_t heard_us;        /* who did not answer since avg_enter; when somebody did */
 	struct avg_point point; struct history past, *was, *tail /* fork.h */; uint64_t tail_same;
 	uint32_t expects; uint64_t expects_until_us, expects_told_us;   /* members that are waited for after a restart */

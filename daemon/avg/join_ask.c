@@ -156,10 +156,18 @@ static void take_fork(const struct answer *x)
 	shown_start(x->a, x->m, AVG_FORK, &x->donor, x->epoch);
 }
 
-/* Whom it follows says so: what it has been given meanwhile is of another history, whose peers have gone over. */
+/* It has been given what it had given up before, by one that had not gone over yet, and follows one that has. */
+static bool given_back(const struct answer *x)
+{
+	const struct avg *a = x->a;
+	const struct past *p = a->gave.epoch ? past_of(a, a->gave.epoch) : NULL;
+	bool same = p && !memcmp(p->mark, a->gave.mark, PAST_MARK);
+	return same && a->state == AVG_IN && x->m && x->m == a->leader;
+}
+
 static void take_met(const struct answer *x)
 {
-	if (shown_needed(x->a) || (x->a->state == AVG_IN && x->m && x->m == x->a->leader && !PLANTED(MET_IN_VAIN)))
+	if (shown_needed(x->a) || given_back(x))
 		take_fork(x);
 }
 

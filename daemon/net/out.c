@@ -49,7 +49,7 @@ static void packet_gone(struct packet *p, bool sent)
 	if (!sent && o->at_door)
 		door_lost(o);
 	struct session *s = sent ? NULL : peer_session(peer);
-	bool again = !sent && o->s && (o->s->dead || o->s != s) && !o->m->dead && !o->net->freeing;
+	bool again = !sent && o->s && (o->s->dead || (s && o->s != s)) && !o->m->dead && !o->net->freeing;
 
 	if (again && o->tries++ < 3) {
 		session_unref(o->s);

@@ -87,9 +87,11 @@ done
 say "epochs took $(json a rows query "select members, took_us / 1000 from epochs where epoch > $at") (members, ms)"
 one_history wide 3 a b c d
 # The median round of c, in whole numbers.
-took_of() { json c rows.0.0 query "select $1 from rounds where epoch > $at and took_us > 0 order by took_us limit 1 offset $2"; }
-half=$(json c rows.0.0 query "select count(*) / 2 from rounds where epoch > $at and took_us > 0")
-took=$(took_of took_us "$half") sent=$(took_of bytes_sent "$half") received=$(took_of bytes_received "$half")
+rounds="from rounds where epoch > $at and took_us > 0 and epoch <= $(show c epoch)"
+half=$(json c rows.0.0 query "select count(*) / 2 $rounds")
+read -r took sent received < <(json c rows.0 query "select took_us, bytes_sent, bytes_received $rounds order by took_us limit 1 offset $half" |
+	tr -d '[],')
+[ -n "$received" ] || fail "no rounds of c are known"
 for n in d c b a; do daemon_stop $n; done
 
 # One TCP stream through the same links, between the same two, with what c has sent and received in its median round: up, then down.
@@ -118,7 +120,7 @@ else:
         s.close()
     print(round(statistics.median(took) * 1e6))
 RAW
-raw() { nsenter --net="${link_ns[$2]}" python3 "$work/raw.py" "$1" "$(host a)" "$sent" "$received" 3; }
+raw() { timeout 100 nsenter --net="${link_ns[$2]}" python3 "$work/raw.py" "$1" "$(host a)" "$sent" "$received" 3; }
 raw serve a >"$work/raw.out" 2>&1 &
 wait_for 10 grep -q ready "$work/raw.out"
 alone=$(raw ask c) || fail "the raw stream: $alone"

@@ -40,6 +40,7 @@ struct world {
 	uint64_t max_epoch;                     /* trainers stop there; 0 = never */
 	uint64_t leave_at; bool left[WORLD_MAX];        /* whoever applies that epoch leaves at once; 0 = nobody */
 	bool left_behind[WORLD_MAX];                    /* it has ended the run for itself, after the others */
+	bool given_up[WORLD_MAX];                       /* who led the run's last round has left, and took it for dead */
 	uint64_t (*micro_of)(struct world *w, int node);
 	/* Lossy means: so far from the samples' each element may be (0: 1e-4), or with `part` all elements together, as a
 	 * part of what they should be: a mean of nothing is 1 away. twist: what a member sends instead of its gradient. */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "avg/int.h"
 #include "avg_world.h"
 #include "check.h"
 #include "common/mem.h"
@@ -178,6 +179,16 @@ static void left(void *arg)
 	p->w->left[p->node] = true;
 }
 
+/* Whoever sent the last COMMIT waits for nobody whom it takes for dead. */
+static void give_up_on(struct apeer *p)
+{
+	for (int i = 0; i < sim_nodes(p->w->s) && p->avg->told_epoch == p->point.epoch; i++) {
+		struct apeer *o = world_peer(p->w, i);
+		if (o && o != p && !avg_lives(p->avg, net_self(o->net)))
+			p->w->given_up[i] = true;
+	}
+}
+
 /* As a daemon: who led the last round stays for members that have missed it, and everybody for who follows. */
 static void may_leave(struct timer *t)
 {
@@ -186,8 +197,10 @@ static void may_leave(struct timer *t)
 	avg_view(p->avg, &v);
 	if ((v.behind || (v.followers && !v.following)) && env_now(p->env) - p->applied_us < STAY_US)
 		env_after(p->env, &p->leave, SYNC_US);
-	else
+	else {
+		give_up_on(p);
 		avg_leave(p->avg, left, p);
+	}
 }
 
 static void on_commit(void *arg, const struct avg_commit *c, const float *mean)

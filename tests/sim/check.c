@@ -142,7 +142,7 @@ static void first_seen(struct check *c, struct apeer *p, const struct avg_point 
 static bool left_behind(const struct check *c, const struct apeer *p, const struct link_ *first, const struct link_ *l)
 {
 	for (size_t i = 0; i < first->nin; i++)
-		if (id_eq(&first->in[i], net_self(p->net)))
+		if (id_eq(&first->in[i], net_self(p->net)) && !c->w->given_up[p->node])
 			return false;
 	for (int i = 0; i < sim_nodes(c->w->s); i++)
 		if (i != p->node && sim_alive(c->w->s, i) && !world_peer(c->w, i)->syncing &&

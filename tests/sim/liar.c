@@ -204,11 +204,14 @@ static void lie_until(struct liar *l, uint64_t end, bool owes)
 
 /* ---- what must hold ---- */
 
-/* Who bans it first while it leads has no part in the round in which the others follow it a last time: it fetches
+/* Who bans it first while it leads has no part in the round in which the others follow it a last time: it alone fetches
  * what they have, once, and discards nothing (check.c). */
 static bool banned_first(const struct liar *l, int node)
 {
-	return bans(l, node) && world_peer(l->w, node)->resyncs[AVG_BEHIND] == 1;
+	uint64_t all = 0;
+	for (int i = 0; i < LIAR_PEERS; i++)
+		all += i != l->node ? world_peer(l->w, i)->resyncs[AVG_BEHIND] : 0;
+	return bans(l, node) && world_peer(l->w, node)->resyncs[AVG_BEHIND] == 1 && all == 1;
 }
 
 static void judge_states(struct liar *l)
