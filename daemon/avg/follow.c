@@ -69,15 +69,12 @@ bool recover_seizes(const struct avg *a, const struct mate *m)
 /* What one has seen of the leader another may not have: the heir may be right, and has been when it ends the epoch. */
 void recover_taken(struct avg *a, struct mate *m, const struct term_claim *t)
 {
+	bool over = t->term > a->term && a->leader && a->leader != m;
 	if (t->term < a->term)
 		return;
-	if (t->term == a->term) {               /* one that comes before whoever has taken it, too, and is followed now */
-		a->claim = *t;
-		return;
-	}
-	if (a->leader && a->leader != m && progress_idle(a)) {
+	if (over && progress_idle(a)) {
 		roster_pass_over(a, a->leader, "it has not begun a round for a while, and another leads now");
-	} else if (a->leader && a->leader != m && a->leader->live) {
+	} else if (over && a->leader->live) {
 		m->seized = now_of(a) - m->seized_us < SEIZED_US || now_of(a) < m->seized_us ? m->seized + 1 : 1;
 		m->seized_us = now_of(a) + (SECOND << (m->seized < 6 ? m->seized : 6));
 		m->heir = roster_heir(a) == m ? a->gen : 0;

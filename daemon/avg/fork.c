@@ -94,9 +94,10 @@ static bool tail_left(struct avg *a)
 			a->tail_same = same;
 			return true;
 		}
+		if (then)
+			same = now->epoch;
 		if (!a->follower && (!then || then == nth(a->tail, 1)))
 			tail_drop(a);
-		same = then || !a->follower ? now->epoch : same;
 	}
 	if (!a->follower)
 		a->tail_same = same;

@@ -162,7 +162,7 @@ static bool given_back(const struct answer *x)
 	const struct avg *a = x->a;
 	const struct past *p = a->gave.epoch ? past_of(a, a->gave.epoch) : NULL;
 	bool same = p && !memcmp(p->mark, a->gave.mark, PAST_MARK);
-	return same && a->state == AVG_IN && x->m && x->m == a->leader;
+	return same && a->state == AVG_IN && x->m && x->m == a->leader && !PLANTED(MET_IN_VAIN);
 }
 
 static void take_met(const struct answer *x)

@@ -35,10 +35,11 @@ struct world {
 	int alone;                              /* a peer that may commit what nobody else adopts (stopped, cut off); -1 */
 	bool client[WORLD_MAX], aux[WORLD_MAX], keep_state, forks_allowed, corrupt[WORLD_MAX];
 	struct avg_point saved[WORLD_MAX]; float *saved_model[WORLD_MAX];
+	struct apeer *(*donor)(struct world *w, int node);      /* of whom node gets a state, whatever it is told */
 	bool takes_mean;                        /* the model is the mean, as where parameters are averaged */
 	double apart;                           /* means of one commit may differ by so much; 0: not in a bit */
 	uint64_t max_epoch;                     /* trainers stop there; 0 = never */
-	uint64_t leave_at; bool left[WORLD_MAX];        /* whoever applies that epoch leaves at once; 0 = nobody */
+	uint64_t leave_at; bool left[WORLD_MAX];        /* whoever has that epoch leaves, as daemons do; 0 = nobody */
 	bool left_behind[WORLD_MAX];                    /* it has ended the run for itself, after the others */
 	bool given_up[WORLD_MAX];                       /* who led the run's last round has left, and took it for dead */
 	uint64_t (*micro_of)(struct world *w, int node);

@@ -8,7 +8,7 @@
 #include "common/mem.h"
 
 #define SYNC_US (5 * MSEC)
-#define STAY_US (30 * SEC)
+#define STAY_US (30 * SEC)                      /* run/donor.c */
 #define ALONE_US (30 * SEC)                     /* the daemon: 30 s, if it believes somebody to live, and 10 */
 
 static uint64_t micro_of(struct apeer *p)
@@ -268,8 +268,10 @@ void world_drop_kept(struct apeer *p)
 
 static struct apeer *donor_of(struct apeer *p)
 {
-	struct apeer *best = NULL;
+	struct apeer *best = p->w->donor ? p->w->donor(p->w, p->node) : NULL;
 	struct avg_member m[WORLD_MAX];
+	if (best)
+		return best;
 	size_t n = avg_members(p->avg, m, WORLD_MAX);
 	for (int i = 0; i < sim_nodes(p->w->s); i++) {
 		struct apeer *o = world_peer(p->w, i);

@@ -66,7 +66,30 @@ static void scn_missed(struct sim *s)
 	become_one(w);
 }
 
-static const struct scn list[] = { SCN(one_by_one), SCN(missed), {0} };
+/* Of the two that are fewer, and have done more, who goes over first is given its state by the other, which has not. */
+static struct apeer *not_over(struct world *w, int node)
+{
+	struct apeer *o = node == 3 ? world_peer(w, 4) : node == 4 ? world_peer(w, 3) : NULL;
+	return o && !o->syncing && !o->resyncs[AVG_FORK] ? o : NULL;
+}
+
+static void scn_given_back(struct sim *s)
+{
+	struct world *w = grown(s, 5, 20);
+	int side[5] = { 0, 0, 0, 1, 1 };
+	world_go_on(w, 4);
+	sim_partition(s, side, 5);
+	for (int i = 0; i < 5; i++)
+		world_peer(w, i)->step_us = (side[i] ? 5 : 40) * MSEC;
+	sim_run_for(s, (6 + rng_below(sim_rng(s), 6)) * SEC);
+	for (int i = 0; i < 5; i++)             /* it takes long until the others have done as much */
+		world_peer(w, i)->step_us = 80 * MSEC;
+	w->donor = not_over;
+	sim_heal(s);
+	become_one(w);
+}
+
+static const struct scn list[] = { SCN(one_by_one), SCN(missed), SCN(given_back), {0} };
 
 int main(int argc, char **argv)
 {

@@ -191,6 +191,18 @@ static void given(void **state)
 	}
 }
 
+/* It is welcomed where z is, and what is committed then is y's. */
+static void follow_on(struct avg *x, struct avg *z, struct avg *y)
+{
+	struct buf b = { 0 };
+	past_put(z, &b);
+	move(x, z);
+	past_welcomed(x, b.p, b.len);
+	buf_free(&b);
+	for (uint64_t e = 16; e <= 25; e++)
+		follow(x, y, e);
+}
+
 /* A state of its own history, from before its newest: nothing is lost by that. What comes on top of it then is what was
  * there, or its owner hears from where on it is not; also when it has passed while this peer only followed. */
 static void back(void **state)
@@ -199,18 +211,12 @@ static void back(void **state)
 		bool other = k & 1, follows = k & 2, before = k & 4;    /* before: it has passed when the state comes */
 		struct avg *x = peer(0, 100, 1, 20), *y = peer(0, 17, other ? 2 : 0, 25), *z = peer(0, 100, 1, 15);
 		struct avg_point at = point_of(z);
-		struct buf b = { 0 };
 		uint64_t common = 0;
 		bool lost;
 		x->follower = follows;
 		past_enter(x);
-		if (before && follows) {
-			past_put(z, &b);
-			move(x, z);
-			past_welcomed(x, b.p, b.len);
-			for (uint64_t e = 16; e <= 25; e++)
-				follow(x, y, e);
-		}
+		if (before && follows)
+			follow_on(x, z, y);
 		assert_false(x->forked_pending);
 		if (k % 3 == 1) {               /* once more before it goes on */
 			lost = avg_given(x, &at, &common);
@@ -237,7 +243,6 @@ static void back(void **state)
 			assert_int_equal(x->forked_pending, 0);
 		}
 		assert_null(x->tail);
-		buf_free(&b);
 		avg_point_done(&at);
 		avg_point_done(&x->point);
 		done(x);
@@ -252,15 +257,10 @@ static void followed_in_vain(void **state)
 {
 	struct avg *x = peer(0, 100, 1, 20), *y = peer(0, 100, 1, 25), *z = peer(0, 100, 1, 15), *w = peer(0, 15, 2, 25);
 	struct avg_point at = point_of(z);
-	struct buf b = { 0 };
 	uint64_t common;
 	x->follower = true;
 	past_enter(x);
-	past_put(z, &b);
-	move(x, z);
-	past_welcomed(x, b.p, b.len);
-	for (uint64_t e = 16; e <= 25; e++)
-		follow(x, y, e);
+	follow_on(x, z, y);
 	assert_false(avg_given(x, &at, &common));
 	x->follower = false;
 	avg_point_copy(&x->point, &at);
@@ -271,7 +271,6 @@ static void followed_in_vain(void **state)
 		assert_true(x->forked_pending && x->forked == 15 && x->forked_last == 20);
 	}
 	assert_null(x->tail);
-	buf_free(&b);
 	avg_point_done(&at);
 	avg_point_done(&x->point);
 	done(x);
