@@ -9,19 +9,19 @@
 struct span { uint32_t lo, hi; };
 
 struct geom {
-	size_t ic, ih, iw, oc, oh, ow, k, s, pad, d;
+	size_t ic, ih, iw, oc, oh, ow, kh, kw, s, ph, pw, d;   /* kernel and border by axis */
 	size_t groups, gic, goc;        /* of channels that do not see each other; channels of one, in and out */
-	size_t rows, cols, group;       /* gic k k; oh ow; images that go through one product */
+	size_t rows, cols, group;       /* gic kh kw; oh ow; images that go through one product */
 	size_t params;                  /* weights and biases */
 	struct span x[CONVCOL_KERNEL_MAX], y[CONVCOL_KERNEL_MAX];
 };
 
-static void spans(const struct geom *g, size_t in, size_t out, struct span *ret)
+static void spans(const struct geom *g, size_t k, size_t pad, size_t in, size_t out, struct span *ret)
 {
-	for (size_t i = 0; i < g->k; i++) {
+	for (size_t i = 0; i < k; i++) {
 		size_t at = i * g->d;
-		size_t lo = at >= g->pad ? 0 : (g->pad - at + g->s - 1) / g->s;
-		size_t hi = in + g->pad <= at ? 0 : (in + g->pad - at - 1) / g->s + 1;
+		size_t lo = at >= pad ? 0 : (pad - at + g->s - 1) / g->s;
+		size_t hi = in + pad <= at ? 0 : (in + pad - at - 1) / g->s + 1;
 
 		hi = hi < out ? hi : out;
 		ret[i] = (struct span){ (uint32_t)(lo < hi ? lo : hi), (uint32_t)hi };
@@ -30,17 +30,17 @@ static void spans(const struct geom *g, size_t in, size_t out, struct span *ret)
 
 static void geom_of(const struct convcol *c, struct geom *ret)
 {
-	*ret = (struct geom){ .ic = c->ic, .ih = c->ih, .iw = c->iw, .oc = c->oc, .oh = c->oh, .ow = c->ow, .k = c->k,
-		.s = c->stride, .pad = c->pad, .d = c->dilation, .groups = c->groups, .gic = c->ic / c->groups,
-		.goc = c->oc / c->groups };
-	ret->rows = ret->gic * ret->k * ret->k;
+	*ret = (struct geom){ .ic = c->ic, .ih = c->ih, .iw = c->iw, .oc = c->oc, .oh = c->oh, .ow = c->ow, .kh = c->kh,
+		.kw = c->kw, .s = c->stride, .ph = c->pad_h, .pw = c->pad_w, .d = c->dilation, .groups = c->groups,
+		.gic = c->ic / c->groups, .goc = c->oc / c->groups };
+	ret->rows = ret->gic * ret->kh * ret->kw;
 	ret->cols = ret->oh * ret->ow;
 	ret->params = ret->oc * ret->rows + (c->bias ? ret->oc : 0);
 	ret->group = ret->cols < WIDE ? WIDE / ret->cols : 1;
 	if (ret->group > c->batch)
 		ret->group = c->batch ? c->batch : 1;
-	spans(ret, ret->iw, ret->ow, ret->x);
-	spans(ret, ret->ih, ret->oh, ret->y);
+	spans(ret, ret->kw, ret->pw, ret->iw, ret->ow, ret->x);
+	spans(ret, ret->kh, ret->ph, ret->ih, ret->oh, ret->y);
 }
 
 /* The border columns of the rows [y.lo, y.hi) of one plane: zeros, where the kernel hangs over the image. */
@@ -75,7 +75,7 @@ static void columns_row(const struct geom *g, const real *plane, size_t ky, size
 	}
 	zero(to, y.lo * g->ow);
 	zero(to + y.hi * g->ow, (g->oh - y.hi) * g->ow);
-	at = (y.lo * g->s + ky * g->d - g->pad) * g->iw + x.lo * g->s + kx * g->d - g->pad;
+	at = (y.lo * g->s + ky * g->d - g->ph) * g->iw + x.lo * g->s + kx * g->d - g->pw;
 	if (g->s == 1 && g->ow == g->iw) {
 		memcpy(to + y.lo * g->ow + x.lo, plane + at, ((y.hi - y.lo - 1) * g->ow + x.hi - x.lo) * sizeof(real));
 	} else {
@@ -94,7 +94,7 @@ static void columns_row_add(const struct geom *g, real *from, size_t ky, size_t 
 
 	if (x.lo == x.hi || y.lo == y.hi)
 		return;
-	at = (y.lo * g->s + ky * g->d - g->pad) * g->iw + x.lo * g->s + kx * g->d - g->pad;
+	at = (y.lo * g->s + ky * g->d - g->ph) * g->iw + x.lo * g->s + kx * g->d - g->pw;
 	if (g->s == 1 && g->ow == g->iw) {
 		size_t n = (size_t)(y.hi - y.lo - 1) * g->ow + x.hi - x.lo;
 		real *restrict to = plane + at, *restrict add = from + y.lo * g->ow + x.lo;
@@ -113,8 +113,8 @@ static void columns_row_add(const struct geom *g, real *from, size_t ky, size_t 
 static void im2col(const struct geom *g, const real *x, real *col, size_t ld)
 {
 	for (size_t c = 0; c < g->gic; c++, x += g->ih * g->iw)
-		for (size_t ky = 0; ky < g->k; ky++)
-			for (size_t kx = 0; kx < g->k; kx++, col += ld)
+		for (size_t ky = 0; ky < g->kh; ky++)
+			for (size_t kx = 0; kx < g->kw; kx++, col += ld)
 				columns_row(g, x, ky, kx, col);
 }
 
@@ -122,8 +122,8 @@ static void col2im(const struct geom *g, real *col, size_t ld, real *dx)
 {
 	zero(dx, g->gic * g->ih * g->iw);
 	for (size_t c = 0; c < g->gic; c++, dx += g->ih * g->iw)
-		for (size_t ky = 0; ky < g->k; ky++)
-			for (size_t kx = 0; kx < g->k; kx++, col += ld)
+		for (size_t ky = 0; ky < g->kh; ky++)
+			for (size_t kx = 0; kx < g->kw; kx++, col += ld)
 				columns_row_add(g, col, ky, kx, dx);
 }
 

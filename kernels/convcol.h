@@ -1,7 +1,7 @@
 /* Convolutions of any kind as matrix products with columns (im2col): stride, border, dilation, groups. Small images go
  * through a product several at a time, so that it is wide enough; the team shares the batch.
  *
- * Images are [batch, channels, height, width], weights [oc, ic / groups, k, k], then perhaps a bias [oc]. The gradient
+ * Images are [batch, channels, height, width], weights [oc, ic / groups, kh, kw], then perhaps a bias [oc]. The gradient
  * of weights depends on the number of workers in its last bits (gradients are summed in their order), nothing else
  * does. Nothing allocates. */
 #ifndef KERNELS_CONVCOL_H
@@ -11,7 +11,7 @@
 
 #define CONVCOL_KERNEL_MAX 255
 
-struct convcol { size_t batch, ic, oc, ih, iw, oh, ow, k, stride, pad, dilation, groups; bool bias; };
+struct convcol { size_t batch, ic, oc, ih, iw, oh, ow, kh, kw, stride, pad_h, pad_w, dilation, groups; bool bias; };
 
 size_t convcol_work(const struct convcol *g, int parts, bool backward); /* bytes, 64-byte aligned */
 /* y is only written. */

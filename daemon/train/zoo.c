@@ -44,7 +44,7 @@ static int number_of(struct expand *x, const json_t *v, double *ret)
 	return rc;
 }
 
-/* "layer{s+1}.{b}.conv1" */
+/* "layer{s+1}.{b}.conv1", "Mixed_5{letter[b]}.conv": numbers and texts. */
 static int fill(struct expand *x, const char *text, char *ret, size_t cap)
 {
 	size_t at = 0;
@@ -58,14 +58,17 @@ static int fill(struct expand *x, const char *text, char *ret, size_t cap)
 			ret[at++] = *text++;
 			continue;
 		}
-		(void)snprintf(inner, sizeof(inner), "=%.*s", (int)n, text + 1);
-		json_t *j = json_string(inner);
-		int rc = number_of(x, j, &v);
+		(void)snprintf(inner, sizeof(inner), "%.*s", (int)n, text + 1);
+		json_t *j = zoo_value(inner, x->vars, x->e);
+		int rc = j && (json_is_string(j) || number_of(x, j, &v) == 0) ? 0 : -1;
 
+		if (rc == 0 && json_is_string(j))
+			at += (size_t)snprintf(ret + at, cap - at, "%s", json_string_value(j));
+		else if (rc == 0)
+			at += (size_t)snprintf(ret + at, cap - at, "%.17g", v);
 		json_decref(j);
 		if (rc < 0)
 			return -1;
-		at += (size_t)snprintf(ret + at, cap - at, "%.17g", v);
 		text += n + 1 + (text[n + 1] == '}');
 	}
 	if (at >= cap)

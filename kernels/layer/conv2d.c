@@ -1,6 +1,6 @@
-/* 2-D convolution (torch.nn.Conv2d, square kernel). Who computes it follows from its shape: tiles (kernels/wino.h) for
+/* 2-D convolution (torch.nn.Conv2d). Who computes it follows from its shape: tiles (kernels/wino.h) for
  * kernels of 3x3, positions (convpos.h) on small maps, panels (convpan.h) for few weights, columns (convcol.h) for
- * what is left; or tiles and none as the attribute says. */
+ * what is left, kernels that are no squares among it; or tiles and none as the attribute says. */
 #include <math.h>
 #include <string.h>
 #include "kernels/convcol.h"
@@ -9,7 +9,7 @@
 #include "kernels/layer.h"
 #include "kernels/wino.h"
 
-enum { OUT, KERNEL, STRIDE, PADDING, BIAS, IN, DILATION, GROUPS, STD, WINOGRAD };
+enum { OUT, KERNEL, STRIDE, PADDING, BIAS, IN, DILATION, GROUPS, STD, WINOGRAD, KERNEL_W, PADDING_W };
 
 #define TILES_CHANNELS 16       /* auto: with fewer, transforms cost more than products save */
 #define TILES_SIDE 4            /* auto: smaller maps waste most of a tile */
@@ -19,18 +19,33 @@ enum { OUT, KERNEL, STRIDE, PADDING, BIAS, IN, DILATION, GROUPS, STD, WINOGRAD }
 
 #define PANELS_WEIGHTS 576       /* of an output channel: their panels should stay in the first caches */
 
+static size_t kernel_w(const struct layer *l)
+{
+	return (size_t)(l->attr[KERNEL_W] > 0 ? l->attr[KERNEL_W] : l->attr[KERNEL]);
+}
+
+static size_t padding_w(const struct layer *l)
+{
+	return (size_t)(l->attr[PADDING_W] >= 0 ? l->attr[PADDING_W] : l->attr[PADDING]);
+}
+
+static bool square(const struct layer *l)
+{
+	return kernel_w(l) == (size_t)l->attr[KERNEL] && padding_w(l) == (size_t)l->attr[PADDING];
+}
+
 /* By tiles of this side? */
 static bool tileable(const struct layer *l, int m)
 {
-	return l->attr[KERNEL] == 3 && l->attr[DILATION] == 1 && l->attr[GROUPS] == 1 && ((l->attr[STRIDE] == 1 &&
+	return square(l) && l->attr[KERNEL] == 3 && l->attr[DILATION] == 1 && l->attr[GROUPS] == 1 && ((l->attr[STRIDE] == 1 &&
 		l->attr[PADDING] <= 2) || (l->attr[STRIDE] == 2 && l->attr[PADDING] == 1 && m == 4));
 }
 
 static int shape(struct layer *l, struct kerr *e)
 {
-	size_t k = (size_t)l->attr[KERNEL], pad = (size_t)l->attr[PADDING], s = (size_t)l->attr[STRIDE];
+	size_t k = (size_t)l->attr[KERNEL], kw = kernel_w(l), s = (size_t)l->attr[STRIDE], d = (size_t)l->attr[DILATION];
 	size_t out = (size_t)l->attr[OUT], want = (size_t)l->attr[IN], groups = (size_t)l->attr[GROUPS];
-	size_t reach = (size_t)l->attr[DILATION] * (k - 1) + 1;
+	size_t pad = (size_t)l->attr[PADDING], pad_w = padding_w(l), reach = d * (k - 1) + 1, reach_w = d * (kw - 1) + 1;
 	char text[64];
 
 	if (l->in.nd != 3)
@@ -42,18 +57,21 @@ static int shape(struct layer *l, struct kerr *e)
 	if (l->in.d[0] % groups || out % groups)
 		return kerr_set(e, "conv2d: groups = %zu must divide the %zu input channels and out = %zu", groups, l->in.d[0],
 			out);
-	if (l->in.d[1] + 2 * pad < reach || l->in.d[2] + 2 * pad < reach)
+	if (l->in.d[2] + 2 * pad_w < reach_w && !square(l))
+		return kerr_set(e, "conv2d: kernel_w = %zu with dilation = %zu is wider than the input of shape %s with "
+			"padding_w = %zu", kw, d, shape_text(&l->in, text, sizeof text), pad_w);
+	if (l->in.d[1] + 2 * pad < reach || l->in.d[2] + 2 * pad_w < reach_w)
 		return kerr_set(e, "conv2d: kernel = %zu with dilation = %zu is larger than the input of shape %s with "
-			"padding = %zu", k, (size_t)l->attr[DILATION], shape_text(&l->in, text, sizeof text), pad);
+			"padding = %zu", k, d, shape_text(&l->in, text, sizeof text), pad);
 	if (l->attr[WINOGRAD] == 1 || l->attr[WINOGRAD] == 3 || l->attr[WINOGRAD] == -3)
 		return kerr_set(e, "conv2d: winograd = %d is no size of a tile: 2, 4, 0 (none), -1 (what is fastest), or -2 "
 			"and -4 (where they fit)", (int)l->attr[WINOGRAD]);
 	if (l->attr[WINOGRAD] > 0 && !tileable(l, (int)l->attr[WINOGRAD]))
-		return kerr_set(e, "conv2d: winograd = %d needs kernel = 3, dilation and groups = 1, stride = 1 and padding "
+		return kerr_set(e, "conv2d: winograd = %d needs a square kernel = 3, dilation and groups = 1, stride = 1 and padding "
 			"of at most 2%s", (int)l->attr[WINOGRAD], l->attr[WINOGRAD] == 4 ? ", or stride = 2 and padding = 1" : "");
 	l->out = (struct shape){ 3, { out, (l->in.d[1] + 2 * pad - reach) / s + 1,
-		(l->in.d[2] + 2 * pad - reach) / s + 1 } };
-	layer_param_add(l, "weight", 4, (size_t[]){ out, l->in.d[0] / groups, k, k });
+		(l->in.d[2] + 2 * pad_w - reach_w) / s + 1 } };
+	layer_param_add(l, "weight", 4, (size_t[]){ out, l->in.d[0] / groups, k, kw });
 	if (l->attr[BIAS] != 0)
 		layer_param_add(l, "bias", 1, (size_t[]){ out });
 	return 0;
@@ -82,7 +100,7 @@ static bool by_positions(const struct layer *l, size_t batch, struct convpos *re
 {
 	*ret = (struct convpos){ batch, l->in.d[0], l->out.d[0], l->in.d[1], l->in.d[2], l->out.d[1], l->out.d[2],
 		(size_t)l->attr[KERNEL], (size_t)l->attr[STRIDE], (size_t)l->attr[PADDING], (size_t)l->attr[DILATION] };
-	return l->attr[GROUPS] == 1 && convpos_fits(ret) &&
+	return square(l) && l->attr[GROUPS] == 1 && convpos_fits(ret) &&
 		(ret->oh * ret->ow <= POSITIONS || convpos_gain(ret) >= POSITIONS_GAIN);
 }
 
@@ -91,7 +109,7 @@ static bool by_panels(const struct layer *l, size_t batch, struct convpan *ret)
 {
 	*ret = (struct convpan){ batch, l->in.d[0], l->out.d[0], l->in.d[1], l->in.d[2], l->out.d[1], l->out.d[2],
 		(size_t)l->attr[KERNEL], (size_t)l->attr[STRIDE], (size_t)l->attr[PADDING] };
-	return l->attr[GROUPS] == 1 && l->attr[DILATION] == 1 && l->in.d[0] * ret->k * ret->k <= PANELS_WEIGHTS;
+	return square(l) && l->attr[GROUPS] == 1 && l->attr[DILATION] == 1 && l->in.d[0] * ret->k * ret->k <= PANELS_WEIGHTS;
 }
 
 /* Without a blas results are the same on every CPU: then tiles use no fused multiply-adds either. */
@@ -107,8 +125,8 @@ static struct par tiles_par(const struct par *par)
 static struct convcol by_columns(const struct layer *l, size_t batch)
 {
 	return (struct convcol){ batch, l->in.d[0], l->out.d[0], l->in.d[1], l->in.d[2], l->out.d[1], l->out.d[2],
-		(size_t)l->attr[KERNEL], (size_t)l->attr[STRIDE], (size_t)l->attr[PADDING], (size_t)l->attr[DILATION],
-		(size_t)l->attr[GROUPS], l->nparams > 1 };
+		(size_t)l->attr[KERNEL], kernel_w(l), (size_t)l->attr[STRIDE], (size_t)l->attr[PADDING], padding_w(l),
+		(size_t)l->attr[DILATION], (size_t)l->attr[GROUPS], l->nparams > 1 };
 }
 
 /* One of these, the first that fits; columns take over from panels what those do not do. */
@@ -221,8 +239,8 @@ static uint64_t other(const struct layer *l)
 }
 
 const struct layer_ops layer_conv2d = {
-	.name = "conv2d", .help = "2-D convolution with a square kernel",
-	.nattrs = 10,
+	.name = "conv2d", .help = "2-D convolution",
+	.nattrs = 12,
 	.attr = {
 		[OUT] = { "out", NAN, 1, 65536, true, "output channels" },
 		[KERNEL] = { "kernel", NAN, 1, CONVCOL_KERNEL_MAX, true, "side of the kernel" },
@@ -235,6 +253,10 @@ const struct layer_ops layer_conv2d = {
 		[STD] = { "std", 0, 0, 1e3, false, "deviation of normal initial weights (bias 0); 0: PyTorch's uniform ones" },
 		[WINOGRAD] = { "winograd", -1, -4, 4, true, "tiles of a 3x3 convolution: 2, 4, 0 none, -1 what is "
 			"fastest, -2 and -4 where they fit" },
+		[KERNEL_W] = { "kernel_w", 0, 0, CONVCOL_KERNEL_MAX, true, "width of a kernel that is no square, kernel its "
+			"height; 0: as kernel" },
+		[PADDING_W] = { "padding_w", -1, -1, 255, true, "zeros left and right, padding those above and below; -1: as "
+			"padding" },
 	},
 	.multiplies = true, .needs_x = true, .other = other, .shape = shape, .init = init, .forward = forward,
 	.backward = backward, .macs = macs, .work = work,

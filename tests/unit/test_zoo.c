@@ -51,6 +51,7 @@ static void counts_are_those_of_the_papers(void **state)
 		{ "{'model':'resnet50'}", 25557032, 4089184256 },
 		{ "{'model':'vgg16'}", 138357544, 15470264320 },
 		{ "{'model':'alexnet'}", 61100840, 714188480 },
+		{ "{'model':'inception_v3'}", 23834568, 5713216096 },
 		{ "{'model':'lenet5'}", 61706, 416520 },
 		{ "{'model':'mlp'}", 784 * 512 + 512 + 512 * 512 + 512 + 5130, 784 * 512 + 512 * 512 + 5120 },
 		/* 12 L h^2 + 13 L h + (V + S) h + 2 h */
