@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "common/mem.h"
@@ -137,23 +138,36 @@ static json_t *engine_describe(void *arg)
 
 /* ---- rest: a wait that can be ended ---- */
 
-struct resting { struct rest rest; pthread_mutex_t lock; pthread_cond_t wake; bool stop; };
+/* late_ns: what waking up takes on this machine, as the last waits had it. */
+struct resting { struct rest rest; pthread_mutex_t lock; pthread_cond_t wake; bool stop; int64_t late_ns; };
+
+#define LATE_MOST_NS 200000
+
+static int64_t clock_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 static void rest_wait(void *arg, uint64_t us, bool backward)
 {
 	struct resting *t = arg;
+	int64_t end = clock_ns() + (int64_t)us * 1000, alarm, late;
 	struct timespec until;
 
 	(void)backward;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += (time_t)(us / 1000000);
-	until.tv_nsec += (long)(us % 1000000) * 1000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
+	(void)prctl(PR_SET_TIMERSLACK, 1ul);    /* of this thread, in ns: else it sleeps up to 50 us longer */
 	pthread_mutex_lock(&t->lock);
+	alarm = end - t->late_ns;
+	until = (struct timespec){ alarm / 1000000000, alarm % 1000000000 };
 	while (!t->stop && !pthread_cond_timedwait(&t->wake, &t->lock, &until))
+		;
+	late = clock_ns() - alarm;
+	if (!t->stop && late < LATE_MOST_NS)
+		t->late_ns += (late - t->late_ns) / 8;
+	while (!t->stop && clock_ns() < end)    /* some microseconds: never less than was said */
 		;
 	pthread_mutex_unlock(&t->lock);
 }

@@ -1,9 +1,9 @@
 /* Convolutions of any kind as matrix products with columns (im2col): stride, border, dilation, groups. Small images go
  * through a product several at a time, so that it is wide enough; the team shares the batch.
  *
- * Images are [batch, channels, height, width], weights [oc, ic / groups, kh, kw], then perhaps a bias [oc]. The gradient
- * of weights depends on the number of workers in its last bits (gradients are summed in their order), nothing else
- * does. Nothing allocates. */
+ * Images are [batch, channels, height, width], weights [oc, ic / groups, kh, kw], then perhaps a bias [oc]. The
+ * gradient of weights depends on the number of workers in its last bits (gradients are summed in their order), nothing
+ * else does. Nothing allocates. */
 #ifndef KERNELS_CONVCOL_H
 #define KERNELS_CONVCOL_H
 #include <stdbool.h>

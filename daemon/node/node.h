@@ -59,7 +59,7 @@ void node_drain(void *arg, const json_t *params, struct reply *r);
 /* Runs: the same, with the node as arg. */
 #define NODE_RUN_OPS(X) X(run_start) X(run_join) X(run_list) X(run_show) X(run_watch) X(run_pause) X(run_resume) \
 	X(run_stop) X(run_leave) X(run_hold) X(run_plan) X(run_layers) X(run_rm) X(memory) X(generate) X(predict) \
-	X(set) X(get) X(checkpoint) X(model_export)
+	X(set) X(get) X(checkpoint) X(model_export) X(model_profile)
 #define X(name) void node_##name(void *arg, const json_t *params, struct reply *r);
 NODE_RUN_OPS(X)
 #undef X

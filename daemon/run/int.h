@@ -57,6 +57,7 @@ struct runs {
 	struct list asks;               /* operators' requests that wait for the network */
 	struct donors *donors;
 	struct list exports;            /* models being written into folders */
+	struct list profiles;           /* models being measured: one at most */
 	struct lends *lends;            /* saved.c */
 	struct list serving;            /* texts being continued, pictures being looked at */
 	struct timer drain_timer;
@@ -414,6 +415,10 @@ void runs_serving_free(struct runs *rs);               /* the daemon ends: answe
 
 /* ---- export.c ---- */
 void runs_exports_free(struct runs *rs);               /* the daemon ends: answers whoever waits */
+
+/* ---- profile.c ---- */
+void runs_profiles_wake(struct runs *rs);              /* nobody waits in sleep layers any more */
+void runs_profiles_free(struct runs *rs);
 
 /* ---- json.c ---- */
 json_t *run_json(struct run *r);

@@ -52,6 +52,6 @@ typedef void run_op(struct runs *rs, const json_t *params, struct reply *r);
 run_op runs_start, runs_join, runs_list, runs_show, runs_watch, runs_pause, runs_resume, runs_stop, runs_leave,
 	runs_hold,
 	runs_plan, runs_layers, runs_rm, runs_memory, runs_generate, runs_predict, runs_set, runs_get, runs_checkpoint,
-	runs_export;
+	runs_export, runs_model_profile;
 
 #endif

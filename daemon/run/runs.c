@@ -120,6 +120,7 @@ struct runs *runs_new(const struct runs_ctx *ctx, struct err *e)
 	list_init(&rs->asks);
 	list_init(&rs->serving);
 	list_init(&rs->exports);
+	list_init(&rs->profiles);
 	rs->donors = donors_new(rs);
 	ctl_serve(rs);
 	differ_serve(rs);
@@ -145,6 +146,7 @@ void runs_free(struct runs *rs)
 	list_each_safe(it, &rs->list)
 		run_free(list_entry(it, struct run, link));
 	runs_exports_free(rs);
+	runs_profiles_free(rs);
 	lends_free(rs->lends);
 	donors_free(rs->donors);
 	runs_asks_free(rs);
@@ -159,6 +161,7 @@ void runs_wake(struct runs *rs)
 {
 	list_each(it, &rs->list)
 		run_wake(list_entry(it, struct run, link));
+	runs_profiles_wake(rs);
 }
 
 /* ---- what operators ask ---- */

@@ -14,8 +14,8 @@
 #define TRAIN_ZOO_H
 #include <jansson.h>
 #include "common/err.h"
+#include "kernels/model.h"
 
-struct model;
 struct reply;
 struct zoo_entry { const char *name, *text; };
 extern const struct zoo_entry zoo_entries[];            /* made from the files; ends with name NULL */
@@ -31,8 +31,9 @@ json_t *zoo_value(const char *expression, const json_t *vars, struct err *e);
  * none. */
 int zoo_resolve(json_t *shared, struct err *e);
 
-/* What `model show` and `flops` are asked about: {model, with?} or {spec}, and batch? (1). NULL and e. */
-struct model *zoo_asked(const json_t *params, size_t *ret_batch, struct err *e);
+/* What `model show`, `model profile` and `flops` are asked about: {model, with?} or {spec}, and batch? (1). host may be
+ * NULL when nobody waits in sleep layers. NULL and e. */
+struct model *zoo_asked(const json_t *params, const struct layer_host *host, size_t *ret_batch, struct err *e);
 /* hivectl flops: {model?, with?, spec?, batch?} -> {name, macs, flops, backward_macs, backward_flops, step_flops,
  * layers, text} */
 void zoo_flops(void *arg, const json_t *params, struct reply *r);

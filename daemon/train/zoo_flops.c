@@ -40,7 +40,7 @@ void zoo_flops(void *arg, const json_t *params, struct reply *r)
 	json_t *layers = json_array();
 	struct err e;
 	size_t batch;
-	struct model *m = zoo_asked(params, &batch, &e);
+	struct model *m = zoo_asked(params, NULL, &batch, &e);
 
 	if (!m) {
 		json_decref(layers);

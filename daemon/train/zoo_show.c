@@ -127,7 +127,7 @@ static json_t *asked(const json_t *params, struct err *e)
 	return NULL;
 }
 
-struct model *zoo_asked(const json_t *params, size_t *ret_batch, struct err *e)
+struct model *zoo_asked(const json_t *params, const struct layer_host *host, size_t *ret_batch, struct err *e)
 {
 	json_int_t batch = json_integer_value(json_object_get(params, "batch"));
 	struct spec *s = xcalloc(1, sizeof(*s));
@@ -138,7 +138,7 @@ struct model *zoo_asked(const json_t *params, size_t *ret_batch, struct err *e)
 	if (batch < 1 || batch > BATCH_MAX)
 		(void)err_set(e, ERR_INVALID, "batch: must be 1 to %d", BATCH_MAX);
 	else if (s->shared && spec_read_layers(s, s->shared, e) == 0)
-		m = spec_model(s, NULL, e);
+		m = spec_model(s, host, e);
 	spec_free(s);
 	*ret_batch = (size_t)batch;
 	return m;
@@ -149,7 +149,7 @@ void zoo_show(void *arg, const json_t *params, struct reply *r)
 	const char *name = json_string_value(json_object_get(params, "model"));
 	struct err e;
 	size_t batch;
-	struct model *m = zoo_asked(params, &batch, &e);
+	struct model *m = zoo_asked(params, NULL, &batch, &e);
 
 	if (m)
 		reply_ok(r, describe(name ? name : "spec", m, batch));

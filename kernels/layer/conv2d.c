@@ -37,8 +37,8 @@ static bool square(const struct layer *l)
 /* By tiles of this side? */
 static bool tileable(const struct layer *l, int m)
 {
-	return square(l) && l->attr[KERNEL] == 3 && l->attr[DILATION] == 1 && l->attr[GROUPS] == 1 && ((l->attr[STRIDE] == 1 &&
-		l->attr[PADDING] <= 2) || (l->attr[STRIDE] == 2 && l->attr[PADDING] == 1 && m == 4));
+	return square(l) && l->attr[KERNEL] == 3 && l->attr[DILATION] == 1 && l->attr[GROUPS] == 1 &&
+		((l->attr[STRIDE] == 1 && l->attr[PADDING] <= 2) || (l->attr[STRIDE] == 2 && l->attr[PADDING] == 1 && m == 4));
 }
 
 static int shape(struct layer *l, struct kerr *e)
@@ -67,8 +67,9 @@ static int shape(struct layer *l, struct kerr *e)
 		return kerr_set(e, "conv2d: winograd = %d is no size of a tile: 2, 4, 0 (none), -1 (what is fastest), or -2 "
 			"and -4 (where they fit)", (int)l->attr[WINOGRAD]);
 	if (l->attr[WINOGRAD] > 0 && !tileable(l, (int)l->attr[WINOGRAD]))
-		return kerr_set(e, "conv2d: winograd = %d needs a square kernel = 3, dilation and groups = 1, stride = 1 and padding "
-			"of at most 2%s", (int)l->attr[WINOGRAD], l->attr[WINOGRAD] == 4 ? ", or stride = 2 and padding = 1" : "");
+		return kerr_set(e, "conv2d: winograd = %d needs a square kernel = 3, dilation and groups = 1, stride = 1 and "
+			"padding of at most 2%s", (int)l->attr[WINOGRAD],
+			l->attr[WINOGRAD] == 4 ? ", or stride = 2 and padding = 1" : "");
 	l->out = (struct shape){ 3, { out, (l->in.d[1] + 2 * pad - reach) / s + 1,
 		(l->in.d[2] + 2 * pad_w - reach_w) / s + 1 } };
 	layer_param_add(l, "weight", 4, (size_t[]){ out, l->in.d[0] / groups, k, kw });
@@ -109,7 +110,8 @@ static bool by_panels(const struct layer *l, size_t batch, struct convpan *ret)
 {
 	*ret = (struct convpan){ batch, l->in.d[0], l->out.d[0], l->in.d[1], l->in.d[2], l->out.d[1], l->out.d[2],
 		(size_t)l->attr[KERNEL], (size_t)l->attr[STRIDE], (size_t)l->attr[PADDING] };
-	return square(l) && l->attr[GROUPS] == 1 && l->attr[DILATION] == 1 && l->in.d[0] * ret->k * ret->k <= PANELS_WEIGHTS;
+	return square(l) && l->attr[GROUPS] == 1 && l->attr[DILATION] == 1 &&
+		l->in.d[0] * ret->k * ret->k <= PANELS_WEIGHTS;
 }
 
 /* Without a blas results are the same on every CPU: then tiles use no fused multiply-adds either. */

@@ -12,6 +12,7 @@ END
 start() { spec "$@" >"$work/$1.json"; hive a run start "$work/$1.json" >/dev/null || fail "run $1 was refused"; }
 over() { local s; s=$(json a state run show "$1" 2>/dev/null) && [ "$s" = "$2" ]; }
 
+spec night 3600000 2 >"$work/night.json"
 daemon_start a
 begun=$(now_ms)
 start nap 25 8
@@ -44,6 +45,41 @@ python3 -c 'import sys; f, b, s = map(float, sys.argv[1:]); sys.exit(not (f >= 1
 expect "backward ms" hive a run layers steady
 hive a run stop steady --yes >/dev/null || fail "the run cannot be stopped"
 
+# A wait of 30 ms in one of several layers ranks first (row N05), in a run and in a profile beforehand.
+cat >"$work/wait.json" <<'END'
+{"name": "wait", "input": [3, 16, 16], "model": [{"type": "conv2d", "name": "c", "out": 8, "kernel": 3, "padding": 1}, {"type": "relu"},
+ {"type": "flatten"}, {"type": "linear", "name": "wide", "out": 64}, {"type": "sleep", "name": "injected", "fwd_ms": 30}, {"type": "linear", "out": 4}],
+ "loss": "cross_entropy", "optimizer": {"name": "sgd", "lr": 0.1}, "target_batch": 16, "strategy": "single",
+ "data": {"name": "x", "kind": "synthetic", "count": 100}, "stop": {"epochs": 100000}, "validation": {"every": 0}, "local": {"batch": 16, "data": "/x"}}
+END
+first() {       # COMMAND...: the layer that takes longest, and how long forward
+	"$@" | python3 -c '
+import json, sys
+l = max(json.load(sys.stdin)["layers"], key=lambda l: l["forward_us"] + l["backward_us"])
+print(l["name"], int(l["forward_us"]) >= 30000)'
+}
+[ "$(first hive a --json model profile --spec "$work/wait.json" --batch 16)" = 'injected True' ] ||
+	fail "a profile: $(hive a model profile --spec "$work/wait.json" --batch 16)"
+hive a run start "$work/wait.json" >/dev/null || fail "run wait was refused"
+slowest() { [ "$(first hive a --json run layers wait 2>/dev/null)" = 'injected True' ]; }
+wait_for 20 slowest
+# Who trains goes on while a model is measured: the two take turns.
+now=$(epoch a wait)
+hive a --json model profile lenet5 --batch 8 --passes 30 >"$work/lenet.json" || fail "a profile beside a run"
+python3 -c '
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert d["runs_training"] == 1 and d["passes"] == 30 and len(d["layers"]) == 12, d
+assert 0 < d["layers_us"] <= 1.05 * (d["forward_us"] + d["backward_us"]), d
+assert sum(l["parameter_bytes"] for l in d["layers"]) == 4 * 61706, d' "$work/lenet.json" || fail "LeNet-5: $(cat "$work/lenet.json")"
+further() { [ "$(epoch a wait)" -gt "$((now + 1))" ]; }
+wait_for 20 further
+hive a run stop wait --yes >/dev/null || fail "the run cannot be stopped"
+refuse 1 'passes: must be 1 to 1000' hive a model profile lenet5 --passes 0
+refuse 1 'would take about 7200 s' hive a model profile --spec "$work/night.json"
+refuse 1 'measuring takes' hive a model profile gpt2 layers=40 width=16384 heads=128
+refuse 1 'unknown model "lenet"; did you mean' hive a model profile lenet
+
 training() { json_is train a state run show "$1"; }
 start night 3600000 2
 wait_for 10 training night
@@ -57,4 +93,14 @@ begun=$(now_ms)
 daemon_stop a
 took=$(($(now_ms) - begun))
 [ "$took" -lt $((10000 * HIVE_SLOW)) ] || fail "the daemon took $took ms to end"
+# And one that measures a model: whoever waits for that is told.
+daemon_start a
+sed 's/"fwd_ms": 30/"fwd_ms": 2000/' "$work/wait.json" >"$work/long.json"
+hive a model profile --spec "$work/long.json" --passes 1000 >"$work/asked" 2>&1 &
+asked=$!
+measures() { hive a model profile lenet5 --passes 0 2>&1 | grep -q 'measured already'; }
+wait_for 20 measures
+daemon_stop a
+wait "$asked" && fail "a profile has an answer that nobody measured"
+grep -q 'the daemon is stopping' "$work/asked" || fail "whoever waited was told: $(cat "$work/asked")"
 say "and the daemon ended after $took ms"

@@ -43,7 +43,8 @@ static const struct grad_case cases[] = {
 	{ "add", { 1, { 5 } }, .text = "linear out=5 :a; tanh; add <1,input" },
 	{ "conv2d", { 3, { 2, 6, 7 } }, .text = "conv2d out=3 kernel=1 kernel_w=7 padding_w=3" },
 	{ "conv2d", { 3, { 2, 7, 4 } }, .text = "conv2d out=3 kernel=7 padding=3 kernel_w=1 padding_w=0" },
-	{ "conv2d", { 3, { 2, 6, 9 } }, .text = "conv2d out=4 kernel=3 kernel_w=2 padding=2 padding_w=1 stride=2 dilation=2 groups=2" },
+	{ "conv2d", { 3, { 2, 6, 9 } }, .text = "conv2d out=4 kernel=3 kernel_w=2 padding=2 padding_w=1 stride=2 "
+		"dilation=2 groups=2" },
 	{ "conv2d", { 3, { 1, 2, 2 } }, .text = "conv2d out=2 kernel=1 kernel_w=5 padding_w=4" },
 	{ "conv2d", { 3, { 17, 8, 8 } }, .text = "conv2d out=16 kernel=3 kernel_w=3 padding=1 padding_w=2" },
 	{ "conv2d", { 3, { 4, 6, 5 } }, .text = "conv2d out=6 kernel=3 dilation=2 groups=2 padding=2" },

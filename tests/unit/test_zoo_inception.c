@@ -1,6 +1,6 @@
 /* Inception-v3 of the zoo, with an eighth of its channels, against PyTorch's float64 (row A06): outputs and every
- * gradient of two images (tests/data/make-golden-inception.py). In double to 1e-8, since noise at the border between two
- * floats may be either; in single precision to four times what PyTorch's own is off in its worst tensor. */
+ * gradient of two images (tests/data/make-golden-inception.py). In double to 1e-8, since noise at the border between
+ * two floats may be either; in single precision to four times what PyTorch's own is off in its worst tensor. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
