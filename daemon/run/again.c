@@ -84,7 +84,7 @@ void run_again_ready(struct run *r)
 	if (r->batch_next)
 		r->spec->local.batch = r->batch_next;
 	r->batch_next = 0;
-	r->again = r->halfway = r->validating = r->final_saved = false;
+	r->again = r->halfway = r->validating = r->final_saved = r->unsynced = false;
 }
 
 enum again_step run_again_step(struct run *r)

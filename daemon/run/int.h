@@ -107,6 +107,7 @@ struct run {
 	uint64_t finish_us;             /* since when nothing but others keeps it from leaving; 0: not yet */
 	/* again.c; halfway: what it holds is partly another's; 0: the size of micro-batches stays */
 	bool again, halfway; uint32_t batch_next, batch_was;
+	bool unsynced;                  /* leaves while it fetches: what is committed is not of the state that it holds */
 
 	/* what `run watch` shows */
 	double loss, accuracy, epoch_loss, val_loss, val_accuracy, best_accuracy;

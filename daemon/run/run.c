@@ -290,6 +290,7 @@ static void gone_later(struct timer *t)
 static enum run_event enter_leave(struct run *r)
 {
 	run_wake(r);
+	r->unsynced = r->sync != NULL;
 	sync_free(r->sync);
 	r->sync = NULL;
 	if (r->trainer)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/planted.h"
 #include "run/int.h"
 
 #define VALIDATION_RARE 20              /* times the last one's time between two */
@@ -55,7 +56,7 @@ static void on_commit(void *arg, const struct avg_commit *c, const float *mean)
 		run_reach(r);                   /* they are there, and go */
 		return;
 	}
-	if (sync_commit(r, c, mean) || run_crew_passed(r, c))
+	if (sync_commit(r, c, mean) || run_crew_passed(r, c) || (r->unsynced && !PLANTED(LEFT_UNSYNCED)))
 		return;
 	if (c->changed_params)
 		run_record_params(r, &r->point, c->point, &c->params_author);

@@ -148,7 +148,43 @@ static void scn_no_number(struct sim *s)
 	node_end(w);
 }
 
-static const struct scn list[] = { SCN(kept), SCN(not_both), SCN(no_number), {0} };
+static bool gone(struct sim *s, void *arg)
+{
+	struct run *r = node_run(arg, 0);
+	return !r || run_over(r);
+}
+
+/* It leaves while it fetches. What the others commit before they know of that is not of the state that it holds: it
+ * leaves at its own epoch, however many there are. */
+static void scn_left(struct sim *s)
+{
+	struct node_world *w = one_loses(s, 60000);
+	struct err e = { 0 };
+	if (!w)
+		return;
+	struct run *r = node_run(w, 0);
+	uint64_t epoch = r->point.epoch;
+	w->idle[0] = true;
+	sim_run_for(s, rng_below(sim_rng(s), 2 * SEC));
+	if (!one_fetches(s, w)) {
+		sim_late(s, "it fetches no more when it is to leave");
+		node_end(w);
+		return;
+	}
+	json_t *said = node_ask(w, 0, node_run_leave, json_pack("{s:s}", "run", "naps"), &e);
+	if (!said)
+		sim_fail(s, "leave: %s", e.text);
+	json_decref(said);
+	if (!sim_await(s, gone, w, 20 * SEC))
+		node_print(w);
+	else if (strcmp(run_state_name(r), "left") || r->point.epoch != epoch)
+		sim_fail(s, "it is %s at epoch %llu, and has held epoch %llu", run_state_name(r),
+			(unsigned long long)r->point.epoch, (unsigned long long)epoch);
+	node_goes_on(w, 2, 60 * SEC);
+	node_end(w);
+}
+
+static const struct scn list[] = { SCN(kept), SCN(not_both), SCN(no_number), SCN(left), {0} };
 
 int main(int argc, char **argv)
 {
