@@ -24,6 +24,8 @@ void cost_backward(const struct layer *l, size_t batch, bool dparam, bool dx, st
 	unsigned times = l->nparam ? (unsigned)dparam + (unsigned)dx : 2;
 
 	add->macs += batch * macs(l) * times;
+	if (l->ops->inner && !dx)
+		add->macs += batch * l->ops->inner(l);
 	add->other += batch * other(l) * 2;
 }
 

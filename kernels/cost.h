@@ -2,8 +2,8 @@
  *
  * A multiply-add counts two. exp, erf, tanh, a division, a square root and a comparison count one. Convolutions count
  * as if they were computed directly, however they are. Backward: a layer with parameters takes its multiply-adds once
- * for their gradient and once more for its input's, when that is wanted; one without twice; everything else counts
- * twice. What optimizers do is not in it. */
+ * for their gradient and once more for its input's, when that is wanted (those with a recurrent layer's own state,
+ * always); one without twice; everything else counts twice. What optimizers do is not in it. */
 #ifndef KERNELS_COST_H
 #define KERNELS_COST_H
 #include "kernels/model.h"

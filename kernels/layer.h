@@ -9,7 +9,7 @@
 #include "kernels/par.h"
 
 #define LAYER_ATTRS_MAX 12
-#define LAYER_PARAMS_MAX 2
+#define LAYER_PARAMS_MAX 4
 #define LAYER_INPUTS_MAX 8
 
 /* One attribute of a layer in a spec; values are numbers (flags 0 or 1). Required when def is NAN. */
@@ -89,6 +89,7 @@ struct layer_ops {
 	void (*forward)(const struct par *par, const struct layer_call *c);
 	void (*backward)(const struct par *par, const struct layer_call *c);
 	uint64_t (*macs)(const struct layer *l);        /* multiply-adds forward, one sample; NULL: 0 */
+	uint64_t (*inner)(const struct layer *l);       /* of those: with its own state, whose gradient is always made */
 	/* Operations forward of one sample beside the two of each multiply-add (kernels/cost.h): `each` per value of the
 	 * output, or as other says. */
 	unsigned each;

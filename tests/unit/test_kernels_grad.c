@@ -76,6 +76,11 @@ static const struct grad_case cases[] = {
 	{ "rmsnorm", { 2, { 2, 19 } }, .text = "rmsnorm; tanh; rmsnorm" },
 	{ "embedding", { 1, { 5 } }, .text = "embedding vocab=4 dim=18; tanh; linear out=2", .ids = 4 },
 	{ "position", { 2, { 3, 2 } }, .text = "position max=5; tanh; position max=3" },
+	{ "lstm", { 2, { 5, 3 } }, .text = "lstm out=4; lstm out=3 bias=0" },
+	{ "lstm", { 2, { 4, 3 } }, .text = "lstm out=17; tanh; lstm out=3 last=1; linear out=2" },
+	{ "lstm", { 2, { 1, 3 } }, .text = "lstm out=4 last=1" },
+	{ "rnn", { 2, { 5, 3 } }, .text = "rnn out=4; rnn out=3 bias=0" },
+	{ "rnn", { 2, { 4, 3 } }, .text = "rnn out=5 relu=1; rnn out=17 relu=1 last=1 bias=0; linear out=2" },
 	{ "attention", { 2, { 5, 12 } }, .text = "attention heads=2" },
 	{ "attention", { 2, { 5, 12 } }, .text = "attention heads=2 causal=1; linear out=6; attention heads=1" },
 	{ "attention", { 2, { 4, 6 } }, .text = "linear out=4 :q; select index=0 :r <input; linear out=6 :k <input;"
