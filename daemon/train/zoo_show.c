@@ -35,8 +35,9 @@ static json_t *layer_json(const struct model *m, int i, size_t batch)
 	model_need(m, i, i + 1, batch, 1, &need);
 	for (int k = 0; k < m->node[i].nin; k++)
 		(void)json_array_append_new(from, json_string(tensor_name(m, m->node[i].from[k])));
-	return json_pack("{s:s,s:s,s:o,s:o,s:I,s:s*,s:I,s:I,s:I}", "name", l->name, "type", l->ops->name, "inputs", from,
-		"shape", shape_json(&l->out), "parameters", (json_int_t)model_param_count(m, i, i + 1), "shares",
+	return json_pack("{s:s,s:s,s:o,s:o,s:I,s:I,s:s*,s:I,s:I,s:I}", "name", l->name, "type", l->ops->name, "inputs", from,
+		"shape", shape_json(&l->out), "parameters", (json_int_t)model_param_count(m, i, i + 1), "weight_bytes",
+		(json_int_t)(model_param_count(m, i, i + 1) * sizeof(real)), "shares",
 		m->node[i].owner == i ? NULL : m->op[m->node[i].owner].name, "macs", (json_int_t)model_macs(m, i, i + 1),
 		"bytes", (json_int_t)(batch * shape_count(&l->out) * sizeof(real)), "saved_bytes", (json_int_t)need.saved);
 }
@@ -61,15 +62,18 @@ static char *text_of(const struct model *m, size_t batch, const struct model_nee
 
 	for (int i = 0; i < m->nops; i++)
 		wide = (int)strlen(m->op[i].name) > wide ? (int)strlen(m->op[i].name) : wide;
-	buf_printf(&b, "%-*s  %-17s  %-18s  %12s  %14s  %12s\n", wide, "layer", "type", "output", "parameters",
-		"multiply-adds", "bytes");
+	buf_printf(&b, "%-*s  %-17s  %-18s  %12s  %12s  %14s  %12s  %12s\n", wide, "layer", "type", "output", "parameters",
+		"weight bytes", "multiply-adds", "output bytes", "kept alone");
 	for (int i = 0; i < m->nops; i++) {
 		const struct layer *l = &m->op[i];
+		struct model_need alone;
 
+		model_need(m, i, i + 1, batch, 1, &alone);
 		inputs_text(m, i, from, sizeof(from));
-		buf_printf(&b, "%-*s  %-17s  %-18s  %12zu  %14" PRIu64 "  %12zu%s", wide, l->name, l->ops->name,
-			shape_text(&l->out, shape, sizeof(shape)), model_param_count(m, i, i + 1), model_macs(m, i, i + 1),
-			batch * shape_count(&l->out) * sizeof(real), from);
+		buf_printf(&b, "%-*s  %-17s  %-18s  %12zu  %12zu  %14" PRIu64 "  %12zu  %12zu%s", wide, l->name, l->ops->name,
+			shape_text(&l->out, shape, sizeof(shape)), model_param_count(m, i, i + 1),
+			model_param_count(m, i, i + 1) * sizeof(real), model_macs(m, i, i + 1),
+			batch * shape_count(&l->out) * sizeof(real), alone.saved, from);
 		if (m->node[i].owner != i)
 			buf_printf(&b, "  shares %s", m->op[m->node[i].owner].name);
 		buf_printf(&b, "\n");

@@ -64,6 +64,8 @@ static const struct grad_case cases[] = {
 	{ "dropout", { 1, { 7 } }, .text = "dropout", .eval = true },
 	{ "bias", { 2, { 2, 3 } }, .text = "bias; tanh; bias" },
 	{ "select", { 3, { 2, 2, 3 } }, .text = "select index=1 :a; select index=0 <input :b; add <a,b; select index=1" },
+	{ "select", { 3, { 2, 4, 3 } }, .text = "select index=1 axis=1 count=2; tanh; select index=2 axis=2" },
+	{ "select", { 1, { 9 } }, .text = "select index=2 count=5; tanh" },
 	{ "avgpool2d", { 3, { 2, 6, 6 } }, .text = "avgpool2d kernel=2" },
 	{ "avgpool2d", { 3, { 2, 5, 6 } }, .text = "avgpool2d kernel=3 stride=2 padding=1" },
 	{ "adaptiveavgpool2d", { 3, { 2, 5, 4 } }, .text = "adaptiveavgpool2d out=3" },

@@ -212,6 +212,33 @@ static void a_number_without_a_row_is_seen(void **state)
 	model_free(m);
 }
 
+/* Of rows with three columns the second alone, and the last two; what is not there is named. */
+static void select_takes_columns(void **state)
+{
+	static const struct { const char *text, *words; } wrong[] = { { "select index=0 axis=2", "has axes 0 to 1" },
+		{ "select index=3 axis=1", "[2, 3] has no part 3" },
+		{ "select index=2 axis=1 count=2", "has 1 parts from 2 on, not 2" } };
+	const real column[2] = { 2, 5 }, columns[4] = { 2, 3, 5, 6 };
+	const struct shape in = { 2, { 2, 3 } };
+	real x[6] = { 1, 2, 3, 4, 5, 6 }, y[4];
+	struct kerr e;
+	struct model *one = model_text(in, "select index=1 axis=1", NULL, &e);
+	struct model *two = model_text(in, "select index=1 axis=1 count=2", NULL, &e);
+
+	assert_true(one && two && one->out.nd == 1 && one->out.d[0] == 2 && two->out.nd == 2 && two->out.d[1] == 2);
+	evaluate(one, 1, &(struct model_call){ 0 }, x, y);
+	assert_memory_equal(y, column, sizeof column);
+	evaluate(two, 1, &(struct model_call){ 0 }, x, y);
+	assert_memory_equal(y, columns, sizeof columns);
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		assert_null(model_text(in, wrong[i].text, NULL, &e));
+		if (!strstr(e.text, wrong[i].words))
+			fail_msg("%s: \"%s\" does not say \"%s\"", wrong[i].text, e.text, wrong[i].words);
+	}
+	model_free(one);
+	model_free(two);
+}
+
 /* How much of a poisoned area was written. */
 static size_t touched(const unsigned char *p, size_t n)
 {
@@ -272,6 +299,7 @@ int main(void)
 		cmocka_unit_test(dropout_is_a_function_of_its_key),
 		cmocka_unit_test(statistics_move_in_training_only),
 		cmocka_unit_test(a_number_without_a_row_is_seen),
+		cmocka_unit_test(select_takes_columns),
 		cmocka_unit_test(memory_is_as_planned),
 	};
 

@@ -42,7 +42,7 @@ static bool draw(struct dice *d, const char *type, struct shape *in, char t[200]
 	else if (!strcmp(type, "position"))
 		(void)snprintf(t, 200, "position max=%u", b);
 	else if (!strcmp(type, "select"))
-		(void)snprintf(t, 200, "select index=%u", roll(d, 4));
+		(void)snprintf(t, 200, "select index=%u axis=%u count=%u", roll(d, 4), roll(d, 3), roll(d, 3));
 	else if (!strcmp(type, "attention"))
 		(void)snprintf(t, 200, "attention heads=%u causal=%u dropout=0.%u", k, roll(d, 2), roll(d, 2) ? 3u : 0u);
 	else if (!strcmp(type, "rmsnorm"))      /* a row that is all but 0 bends within a step of the difference */

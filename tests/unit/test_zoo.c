@@ -60,6 +60,14 @@ static void counts_are_those_of_the_papers(void **state)
 		{ "{'model':'gpt2','with':{'layers':72,'width':3072,'heads':24,'vocab':51200}}", 8317040640, 0 },
 		{ "{'model':'bert'}", 109514298, 0 },           /* BertForMaskedLM, without pooler */
 		{ "{'model':'bert','with':{'norm':'pre'}}", 109514298, 0 },
+		/* V E + 4 H (E + H) + 8 H + (L - 1) (4 H 2 H + 8 H) + H V + V; all but the table and the biases every step:
+		 * 32768 + 1310720 + 4096 + 2097152 + 4096 + 131072 + 256, 128 (1310720 + 2097152 + 131072) */
+		{ "{'model':'lstm'}", 3580160, 452984832 },
+		{ "{'model':'lstm','with':{'layers':1,'width':8,'vocab':5,'embed':3,'dropout':0.5,'context':2}}",
+			5 * 3 + 4 * 8 * (3 + 8) + 8 * 8 + 8 * 5 + 5, 2 * (4 * 8 * (3 + 8) + 8 * 5) },
+		/* 4096 E + E, 4 H (E + H) + 8 H, V E, 4 H (H + E + H) + 8 H, H V + V with E = 500, H = 1000, V = 12594:
+		 * 2048500 + 6008000 + 6297000 + 10008000 + 12606594 */
+		{ "{'model':'s2vt'}", 36968094, 80LL * (2048000 + 6000000 + 10000000 + 12594000) },
 	};
 
 	for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++) {
@@ -109,6 +117,31 @@ static void show_tells_layers_and_bytes(void **state)
 	json_decref(a.result);
 	a = show("{\"spec\":{\"input\":[4],\"model\":[{\"type\":\"linear\",\"out\":3},{\"type\":\"relu\"}]}}");
 	assert_int_equal(number(&a, "parameters"), 15);
+	json_decref(a.result);
+}
+
+/* Weights, outputs and what backward needs of each layer; an LSTM keeps four gates, the cell and the state of each of
+ * its 1000 units. */
+static void s2vt_by_layer(void **state)
+{
+	enum { STEPS = 80, F = 4096, E = 500, H = 1000, V = 12594, BATCH = 2 };
+	static const struct { const char *name; size_t parameters, out, kept; } want[] = {
+		{ "frames", 0, F, 0 }, { "frame_embedding", F * E + E, E, 0 },
+		{ "lstm1", 4 * H * (E + H) + 8 * H, H, 6 * H }, { "words", 0, 1, 0 }, { "word_embedding", V * E, E, 0 },
+		{ "5", 0, H + E, 0 }, { "lstm2", 4 * H * (2 * H + E) + 8 * H, H, 6 * H }, { "output", H * V + V, V, 0 } };
+	struct answer a = show("{\"model\":\"s2vt\",\"batch\":2}");
+	json_t *layers = json_object_get(a.result, "layers"), *l;
+	size_t i;
+
+	assert_int_equal(json_array_size(layers), sizeof(want) / sizeof(*want));
+	json_array_foreach(layers, i, l) {
+		assert_string_equal(json_string_value(json_object_get(l, "name")), want[i].name);
+		assert_int_equal(json_integer_value(json_object_get(l, "parameters")), want[i].parameters);
+		assert_int_equal(json_integer_value(json_object_get(l, "weight_bytes")), 4 * want[i].parameters);
+		assert_int_equal(json_integer_value(json_object_get(l, "bytes")), 4 * BATCH * STEPS * want[i].out);
+		assert_int_equal(json_integer_value(json_object_get(l, "saved_bytes")), 4 * BATCH * STEPS * want[i].kept);
+	}
+	assert_non_null(strstr(json_string_value(json_object_get(a.result, "text")), "weight bytes"));
 	json_decref(a.result);
 }
 
@@ -326,6 +359,7 @@ int main(void)
 		cmocka_unit_test(counts_are_those_of_the_papers),
 		cmocka_unit_test(transformers_are_counted),
 		cmocka_unit_test(show_tells_layers_and_bytes),
+		cmocka_unit_test(s2vt_by_layer),
 		cmocka_unit_test(what_is_wrong_is_named),
 		cmocka_unit_test(expressions_are_computed),
 		cmocka_unit_test(a_spec_may_name_a_model),

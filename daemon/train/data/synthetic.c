@@ -1,6 +1,7 @@
 /* Samples made from the seed: for losses that want classes, one noisy cluster per class; for the others, targets that
  * are a fixed mixture of the input; for models that begin with an embedding, tokens that count upwards, each labelled
- * with the next. For tests, benchmarks and first runs without files. */
+ * with the next; what an embedding reads of the input through a select layer is tokens as well. For tests, benchmarks
+ * and first runs without files. */
 #include <stdlib.h>
 #include <string.h>
 #include "common/hash.h"
@@ -12,8 +13,40 @@ struct synthetic {
 	struct data_source d;
 	uint64_t key;
 	size_t nx, ny, labels;
-	uint64_t vocab;                         /* 0: inputs are no tokens */
+	uint64_t vocab;                         /* 0: not all inputs are tokens */
+	uint64_t *of;                           /* of each input the vocabulary; 0: a number. NULL: numbers alone */
 };
+
+/* The inputs that select takes are tokens. */
+static void mark(uint64_t *of, const struct layer *select, uint64_t vocab)
+{
+	size_t axis = (size_t)layer_attr(select, "axis"), inside = 1, n = shape_count(&select->in), all;
+	size_t index = (size_t)layer_attr(select, "index"), count = (size_t)layer_attr(select, "count");
+
+	for (int i = (int)axis + 1; i < select->in.nd; i++)
+		inside *= select->in.d[i];
+	all = inside * select->in.d[axis];
+	for (size_t i = 0; i < n; i++)
+		if (i % all / inside >= index && i % all / inside < index + (count ? count : 1))
+			of[i] = vocab;
+}
+
+/* Where embeddings behind a select read the model's input. NULL: nowhere. */
+static uint64_t *tokens_of(const struct model *m, size_t nx)
+{
+	uint64_t *of = NULL;
+
+	for (int i = 0; i < m->nops; i++) {
+		int from = m->node[i].from[0] - 1;
+
+		if (strcmp(m->op[i].ops->name, "embedding") || from < 0 || strcmp(m->op[from].ops->name, "select") ||
+		    m->node[from].from[0] != 0)
+			continue;
+		of = of ? of : xcalloc(nx, sizeof(*of));
+		mark(of, &m->op[from], (uint64_t)layer_attr(&m->op[i], "vocab"));
+	}
+	return of;
+}
 
 static struct data_source *open_(struct files *f, const char *path, const struct spec *s, struct err *e)
 {
@@ -36,6 +69,7 @@ static struct data_source *open_(struct files *f, const char *path, const struct
 	y->d.classes = y->d.target == TARGET_CLASS ? y->ny / y->labels : 0;
 	if (!strcmp(m->op[0].ops->name, "embedding"))
 		y->vocab = (uint64_t)layer_attr(&m->op[0], "vocab");
+	y->of = tokens_of(m, y->nx);
 	y->key = rng_mix(s->seed, 0x5e7);
 	made[0] = s->data_count;
 	made[1] = y->key;
@@ -60,7 +94,7 @@ static int read_(struct data_source *d, enum data_part part, const uint64_t *ind
 		uint64_t center = rng_mix(s->key, of + 1);
 
 		for (size_t k = 0; k < s->nx; k++)
-			x[i * s->nx + k] = s->vocab ? (real)((key + k) % s->vocab) : unit(key, k) + (d->classes ? unit(center,
+			x[i * s->nx + k] = s->of && s->of[k] ? (real)((key + k) % s->of[k]) : s->vocab ? (real)((key + k) % s->vocab) : unit(key, k) + (d->classes ? unit(center,
 				k) : 0);
 		if (d->target == TARGET_CLASS) {
 			for (size_t k = 0; k < s->labels; k++)
@@ -81,6 +115,7 @@ static int read_(struct data_source *d, enum data_part part, const uint64_t *ind
 
 static void close_(struct data_source *d)
 {
+	free(((struct synthetic *)d)->of);
 	free(d);
 }
 
