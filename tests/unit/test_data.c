@@ -1,6 +1,7 @@
 /* Data: IDX files that are whole, truncated or lying, plain and .gz; the order of positions; the split; augmentation by
- * position. */
+ * position; data that are made. */
 #include "data_kit.h"
+#include <math.h>
 #include <zlib.h>
 #include "train/data/idx.h"
 
@@ -380,6 +381,43 @@ static void test_one_hot(void **state)
 	sim_free(w.sim);
 }
 
+/* What an embedding reads of the input through a select layer are tokens, the rest are numbers, always the same. */
+static void test_made_tokens(void **state)
+{
+	static const char text[] = "{\"name\":\"v\",\"model\":{\"zoo\":\"s2vt\",\"steps\":3,\"features\":4,\"embed\":5,"
+		"\"width\":6,\"vocab\":7},\"loss\":\"cross_entropy\",\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1},"
+		"\"target_batch\":8,\"data\":{\"name\":\"s\",\"kind\":\"synthetic\",\"count\":64}}";
+	enum { N = 20, WIDE = 15 };
+	const struct data_ops *made = data_find("synthetic");
+	struct err e;
+	struct spec *s = spec_parse(text, strlen(text), &e);
+	real x[2][N * WIDE];
+	int32_t label[N * 3];
+	uint64_t index[N];
+
+	if (!s)
+		fail_msg("%s", e.text);
+	for (uint64_t i = 0; i < N; i++)
+		index[i] = i;
+	for (int k = 0; k < 2; k++) {
+		struct data_source *d = made->open(NULL, "", s, &e);
+
+		assert_non_null(d);
+		assert_int_equal(d->labels, 3);
+		assert_int_equal(made->read(d, DATA_TRAIN, index, N, x[k], label, &e), 0);
+		made->close(d);
+	}
+	assert_memory_equal(x[0], x[1], sizeof(x[0]));
+	for (size_t i = 0; i < N * WIDE; i++) {
+		double v = (double)x[0][i];
+
+		assert_true(i % 5 == 4 ? v >= 0 && v < 7 && floor(v) == v : floor(v) != v);
+	}
+	for (size_t i = 0; i < N * 3; i++)
+		assert_true(label[i] >= 0 && label[i] < 7);
+	spec_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -387,6 +425,7 @@ int main(void)
 		cmocka_unit_test(test_folder), cmocka_unit_test(test_digest), cmocka_unit_test(test_absent),
 		cmocka_unit_test(test_order), cmocka_unit_test(test_own_orders), cmocka_unit_test(test_augment),
 		cmocka_unit_test(test_one_hot),
+		cmocka_unit_test(test_made_tokens),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
