@@ -16,9 +16,9 @@ int recur_shape(struct layer *l, size_t gates, struct kerr *e)
 	char text[64];
 
 	if (l->in.nd != 2)
-		return kerr_set(e, "%s needs rows [steps, features], not an input of shape %s: %s", l->ops->name,
-			shape_text(&l->in, text, sizeof text), l->in.nd < 2 ?
-			"of numbers of tokens an embedding layer before it makes such rows" : "its other dimensions have no meaning here");
+		return kerr_set(e, "%s needs rows [steps, features], not an input of shape %s%s", l->ops->name,
+			shape_text(&l->in, text, sizeof text),
+			l->in.nd < 2 ? ": an embedding layer before it makes rows of tokens" : "");
 	l->out = last_only(l) ? (struct shape){ 1, { hidden } } : (struct shape){ 2, { l->in.d[0], hidden } };
 	layer_param_add(l, "weight_ih_l0", 2, (size_t[]){ wide, l->in.d[1] });
 	layer_param_add(l, "weight_hh_l0", 2, (size_t[]){ wide, hidden });
@@ -149,13 +149,14 @@ static void weight_grads(const struct par *par, const struct recur *r, const str
 
 	states_before(r, before);
 	gemm(par, true, false, wide, r->in, rows, 1, d, wide, c->x, r->in, add, c->dparam, r->in);
-	gemm(par, true, false, wide, r->hidden, rows, 1, d, wide, before, r->hidden, add, c->dparam + p[1].offset, r->hidden);
+	gemm(par, true, false, wide, r->hidden, rows, 1, d, wide, before, r->hidden, add, c->dparam + p[1].offset,
+		r->hidden);
 	if (!r->b_ih)
 		return;
 	if (c->fresh)
 		memset(c->dparam + p[2].offset, 0, 2 * wide * sizeof(real));
-	isa_run(par, &columns, &(struct columns){ d, { c->dparam + p[2].offset, c->dparam + p[3].offset }, rows, wide }, wide,
-		16, rows * wide < 32768 ? wide : 0);
+	isa_run(par, &columns, &(struct columns){ d, { c->dparam + p[2].offset, c->dparam + p[3].offset }, rows, wide },
+		wide, 16, rows * wide < 32768 ? wide : 0);
 }
 
 /* Scratch of backward: slopes of all sums, two rows of what flows back, the states before, and what products need. */
@@ -197,7 +198,8 @@ void recur_backward(const struct par *par, struct recur *r, const struct layer_c
 	if (c->dparam)
 		weight_grads(par, r, c, (real *)(at + o.before));
 	if (c->dx)
-		gemm(par, false, false, r->batch * r->steps, r->in, wide, 1, r->dgate.at, wide, r->w_ih, r->in, 0, c->dx, r->in);
+		gemm(par, false, false, r->batch * r->steps, r->in, wide, 1, r->dgate.at, wide, r->w_ih, r->in, 0, c->dx,
+			r->in);
 }
 
 size_t recur_work(const struct layer *l, size_t gates, size_t batch, int parts, bool backward)

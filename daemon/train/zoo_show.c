@@ -31,15 +31,16 @@ static json_t *layer_json(const struct model *m, int i, size_t batch)
 	const struct layer *l = &m->op[i];
 	struct model_need need;
 	json_t *from = json_array();
+	size_t own = model_param_count(m, i, i + 1);
 
 	model_need(m, i, i + 1, batch, 1, &need);
 	for (int k = 0; k < m->node[i].nin; k++)
 		(void)json_array_append_new(from, json_string(tensor_name(m, m->node[i].from[k])));
-	return json_pack("{s:s,s:s,s:o,s:o,s:I,s:I,s:s*,s:I,s:I,s:I}", "name", l->name, "type", l->ops->name, "inputs", from,
-		"shape", shape_json(&l->out), "parameters", (json_int_t)model_param_count(m, i, i + 1), "weight_bytes",
-		(json_int_t)(model_param_count(m, i, i + 1) * sizeof(real)), "shares",
-		m->node[i].owner == i ? NULL : m->op[m->node[i].owner].name, "macs", (json_int_t)model_macs(m, i, i + 1),
-		"bytes", (json_int_t)(batch * shape_count(&l->out) * sizeof(real)), "saved_bytes", (json_int_t)need.saved);
+	return json_pack("{s:s,s:s,s:o,s:o,s:I,s:I,s:s*,s:I,s:I,s:I}", "name", l->name, "type", l->ops->name, "inputs",
+		from, "shape", shape_json(&l->out), "parameters", (json_int_t)own, "weight_bytes",
+		(json_int_t)(own * sizeof(real)), "shares", m->node[i].owner == i ? NULL : m->op[m->node[i].owner].name, "macs",
+		(json_int_t)model_macs(m, i, i + 1), "bytes", (json_int_t)(batch * shape_count(&l->out) * sizeof(real)),
+		"saved_bytes", (json_int_t)need.saved);
 }
 
 /* From where, when that is not simply the layer above. */

@@ -137,7 +137,11 @@ static void backward(const struct par *par, const struct layer_call *c)
 	recur_backward(par, &r, c, &slope, WORTH, c->work);
 }
 
-static size_t steps_bytes(const struct layer *l, size_t batch) { return batch * l->in.d[0] * l->param[1].shape.d[1] * sizeof(real); }
+/* Of one value a unit and step. */
+static size_t steps_bytes(const struct layer *l, size_t batch)
+{
+	return batch * l->in.d[0] * l->param[1].shape.d[1] * sizeof(real);
+}
 
 static size_t extra(const struct layer *l, size_t batch)
 {

@@ -31,7 +31,8 @@ INLINE cell_row(const struct recur *r, size_t b, size_t j, size_t end, bool rect
 
 INLINE slope_row(const struct recur *r, size_t b, size_t j, size_t end, bool rect, bool above)
 {
-	const real *h = recur_row(&r->h, b, r->t), *dy = above ? recur_row(&r->dy, b, r->t) : h, *dh = r->dh + b * r->hidden;
+	const real *h = recur_row(&r->h, b, r->t), *dh = r->dh + b * r->hidden;
+	const real *dy = above ? recur_row(&r->dy, b, r->t) : h;
 	real *ds = recur_row(&r->dgate, b, r->t);
 
 	ISA_INDEPENDENT

@@ -1,5 +1,5 @@
-/* One part along an axis: [k, ...] becomes [...]; or some that lie side by side, which stay a dimension. Of several token
- * rows, of one position, of some columns. */
+/* One part along an axis: [k, ...] becomes [...]; or some that lie side by side, which stay a dimension. Of several
+ * token rows, of one position, of some columns. */
 #include <math.h>
 #include <string.h>
 #include "kernels/layer.h"

@@ -82,7 +82,9 @@ static void test_networks(void **state)
 		"{\"zoo\":\"resnet18\",\"pixels\":64,\"width\":8}", "{\"zoo\":\"resnet50\",\"pixels\":32,\"width\":8,"
 			"\"classes\":10}",
 		"{\"zoo\":\"gpt2\",\"layers\":2,\"width\":32,\"heads\":2,\"vocab\":50,\"positions\":16,\"context\":16}",
-		"{\"zoo\":\"bert\",\"layers\":2,\"width\":32,\"heads\":2,\"vocab\":50,\"positions\":16,\"context\":16}" };
+		"{\"zoo\":\"bert\",\"layers\":2,\"width\":32,\"heads\":2,\"vocab\":50,\"positions\":16,\"context\":16}",
+		"{\"zoo\":\"lstm\",\"width\":32,\"vocab\":50,\"embed\":16,\"context\":16}",
+		"{\"zoo\":\"s2vt\",\"steps\":5,\"features\":30,\"embed\":8,\"width\":20,\"vocab\":9}" };
 
 	for (size_t i = 0; i < sizeof(model) / sizeof(*model); i++) {
 		struct model *m = model_of(model[i], "");

@@ -187,6 +187,9 @@ static void test_texts(void **state)
 	assert_true(s->objective.n == 256 && !s->objective.ignores);
 	assert_true(s->validation_every == 3 * ((BYTES - 1) / 100) / 64 + 1);
 	spec_free(s);
+	s = drafted(&a, "{\"model\":\"lstm\",\"with\":{\"layers\":1,\"context\":100},\"data\":\"text:/x\"}");
+	assert_true(s->objective.n == 256 && !s->objective.ignores && !strcmp(s->optim->name, "adamw"));
+	spec_free(s);
 	s = drafted(&a, "{\"model\":\"bert\",\"with\":{\"layers\":1,\"context\":100},\"data\":\"text:/x\"}");
 	assert_true(s->objective.n == 257 && s->objective.ignores);
 	spec_free(s);

@@ -81,7 +81,8 @@ static void back(const struct par *par, const struct model *m, int a, int b, siz
 static const char *const models[] = { "{\"zoo\":\"mlp\",\"inputs\":300,\"widths\":[100]}", "{\"zoo\":\"lenet5\"}",
 	"{\"zoo\":\"resnet18\",\"pixels\":32,\"width\":8,\"stem\":\"cifar\",\"classes\":10}",
 	"{\"zoo\":\"gpt2\",\"layers\":2,\"width\":32,\"heads\":2,\"vocab\":50,\"positions\":16,\"context\":16}",
-	"{\"zoo\":\"bert\",\"layers\":2,\"width\":32,\"heads\":2,\"vocab\":50,\"positions\":16,\"context\":16}" };
+	"{\"zoo\":\"bert\",\"layers\":2,\"width\":32,\"heads\":2,\"vocab\":50,\"positions\":16,\"context\":16}",
+	"{\"zoo\":\"lstm\",\"width\":32,\"vocab\":50,\"embed\":16,\"context\":16}" };
 enum { MODELS = sizeof(models) / sizeof(*models) };
 
 static void junk(const struct model *m, real *g)

@@ -304,7 +304,7 @@ static void nothing_later_is_seen(void **state)
 	}
 }
 
-/* Counted from the shapes and while it runs; the products with the state stay where no gradient of the input is made. */
+/* Counted from the shapes and while it runs; products with the state stay where no gradient of the input is made. */
 static void costs_are_counted(void **state)
 {
 	enum { BATCH = 2, T = 6, IN = 5, H = 7 };

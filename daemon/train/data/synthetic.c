@@ -13,8 +13,8 @@ struct synthetic {
 	struct data_source d;
 	uint64_t key;
 	size_t nx, ny, labels;
-	uint64_t vocab;                         /* 0: not all inputs are tokens */
-	uint64_t *of;                           /* of each input the vocabulary; 0: a number. NULL: numbers alone */
+	uint64_t vocab;                         /* 0: inputs are no tokens */
+	uint64_t *of;                           /* NULL, or of each input its own vocabulary; 0: a number */
 };
 
 /* The inputs that select takes are tokens. */
@@ -93,9 +93,11 @@ static int read_(struct data_source *d, enum data_part part, const uint64_t *ind
 		uint64_t key = rng_mix(s->key, 2 * index[i] + part + 1000), of = index[i] % (d->classes ? d->classes : 1);
 		uint64_t center = rng_mix(s->key, of + 1);
 
-		for (size_t k = 0; k < s->nx; k++)
-			x[i * s->nx + k] = s->of && s->of[k] ? (real)((key + k) % s->of[k]) : s->vocab ? (real)((key + k) % s->vocab) : unit(key, k) + (d->classes ? unit(center,
-				k) : 0);
+		for (size_t k = 0; k < s->nx; k++) {
+			uint64_t vocab = s->of ? s->of[k] : s->vocab;
+
+			x[i * s->nx + k] = vocab ? (real)((key + k) % vocab) : unit(key, k) + (d->classes ? unit(center, k) : 0);
+		}
 		if (d->target == TARGET_CLASS) {
 			for (size_t k = 0; k < s->labels; k++)
 				((int32_t *)y)[i * s->labels + k] = (int32_t)(s->vocab ? (key + k + 1) % d->classes : of);

@@ -1,4 +1,4 @@
-/* A spec from few words and a look at the data. Defaults: SGD with momentum for what is no transformer, AdamW for that;
+/* A spec from few words and a look at the data. Defaults: SGD with momentum for what has no vocabulary, AdamW for that;
  * images are cropped and flipped in training, everything made of bytes is normalized with the data's own mean and
  * deviation. */
 #include <math.h>
@@ -114,10 +114,10 @@ static json_t *input_of(const json_t *zoo, const struct data_about *a, bool any_
 	return in;
 }
 
-static json_t *optimizer(const char *name, bool transformer)
+static json_t *optimizer(const char *name, bool texts)
 {
 	if (!name)
-		name = transformer ? "adamw" : "sgd";
+		name = texts ? "adamw" : "sgd";
 	if (!strcmp(name, "sgd"))
 		return json_pack("{s:s,s:f,s:f,s:f}", "name", name, "lr", 0.01, "momentum", 0.9, "weight_decay", 5e-4);
 	if (!strcmp(name, "adamw"))
@@ -206,7 +206,7 @@ json_t *draft_spec(const json_t *params, const struct data_about *a, struct err 
 	size_t len = strlen(name);
 	json_t *entry = zoo_entry_json(model, e), *w, *zoo_input, *layers, *input, *out;
 	const json_t *has = json_object_get(entry, "parameters");
-	bool transformer = json_object_get(has, "heads") != NULL;
+	bool texts = json_object_get(has, "vocab") != NULL;
 
 	if (!entry)
 		return NULL;
@@ -224,7 +224,7 @@ json_t *draft_spec(const json_t *params, const struct data_about *a, struct err 
 		json_object_get(json_object_get(params, "with"), "pixels") != NULL);
 	(void)json_object_set_new(w, "zoo", json_string(model));
 	out = json_pack("{s:O,s:O,s:s,s:o,s:i,s:{s:s#,s:s,s:o}}", "model", w, "input", input, "loss",
-		a->classes ? "cross_entropy" : "mse", "optimizer", optimizer(NULL, transformer), "target_batch", TARGET_BATCH,
+		a->classes ? "cross_entropy" : "mse", "optimizer", optimizer(NULL, texts), "target_batch", TARGET_BATCH,
 		"data", "name", name, (int)len, "kind", a->kind, "steps", steps(a, name, input));
 	if (data_find(a->kind)->tokens && dim(input, json_array_size(input) - 1))
 		text(out, input, a, params);
