@@ -31,6 +31,16 @@ static inline __attribute__((always_inline)) real *recur_row(const struct recur_
 	return r->at + b * r->sample + t * r->step;
 }
 
+/* For the loops of cell and slope: value `at` of batch times hidden is value *ret_j of sample *ret_b; returns where the
+ * run of its sample ends in [*ret_j, hidden]. */
+static inline __attribute__((always_inline)) size_t recur_run(const struct recur *r, size_t at, size_t hi, size_t *ret_b,
+	size_t *ret_j)
+{
+	*ret_b = at / r->hidden;
+	*ret_j = at % r->hidden;
+	return hi - at < r->hidden - *ret_j ? *ret_j + (hi - at) : r->hidden;
+}
+
 int recur_shape(struct layer *l, size_t gates, struct kerr *e);
 void recur_init(const struct layer *l, uint64_t key, real *param);
 /* Sizes and parameters of a call. */

@@ -43,13 +43,9 @@ INLINE cell_row(const struct recur *r, size_t b, size_t j, size_t end, bool firs
 ISA_BODY cell_body(const void *arg, size_t lo, size_t hi)
 {
 	const struct recur *r = arg;
-	size_t n = r->hidden;
 
-	for (size_t at = lo, end; at < hi; at = end) {
-		size_t b = at / n, j = at % n, to;
-
-		end = (b + 1) * n < hi ? (b + 1) * n : hi;
-		to = j + (end - at);
+	for (size_t at = lo, b, j, to; at < hi; at += to - j) {
+		to = recur_run(r, at, hi, &b, &j);
 		if (r->t && r->b_ih)
 			cell_row(r, b, j, to, false, true);
 		else if (r->t)
@@ -87,13 +83,9 @@ INLINE slope_row(const struct recur *r, size_t b, size_t j, size_t end, bool fir
 ISA_BODY slope_body(const void *arg, size_t lo, size_t hi)
 {
 	const struct recur *r = arg;
-	size_t n = r->hidden;
 
-	for (size_t at = lo, end; at < hi; at = end) {
-		size_t b = at / n, j = at % n, to;
-
-		end = (b + 1) * n < hi ? (b + 1) * n : hi;
-		to = j + (end - at);
+	for (size_t at = lo, b, j, to; at < hi; at += to - j) {
+		to = recur_run(r, at, hi, &b, &j);
 		if (r->t && r->dy.at)
 			slope_row(r, b, j, to, false, true);
 		else if (r->t)

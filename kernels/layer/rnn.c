@@ -43,33 +43,41 @@ INLINE slope_row(const struct recur *r, size_t b, size_t j, size_t end, bool rec
 	}
 }
 
-#define EVERY_ROW(row, flag) \
-	const struct recur *r = arg; \
-	size_t n = r->hidden; \
-	bool rect = r->l->attr[RELU] != 0; \
-	for (size_t at = lo, end; at < hi; at = end) { \
-		size_t b = at / n, j = at % n, to; \
-		end = (b + 1) * n < hi ? (b + 1) * n : hi; \
-		to = j + (end - at); \
-		if (rect && (flag)) \
-			row(r, b, j, to, true, true); \
-		else if (rect) \
-			row(r, b, j, to, true, false); \
-		else if (flag) \
-			row(r, b, j, to, false, true); \
-		else \
-			row(r, b, j, to, false, false); \
-	}
-
 ISA_BODY cell_body(const void *arg, size_t lo, size_t hi)
 {
-	EVERY_ROW(cell_row, r->b_ih != NULL)
+	const struct recur *r = arg;
+	bool rect = r->l->attr[RELU] != 0;
+
+	for (size_t at = lo, b, j, to; at < hi; at += to - j) {
+		to = recur_run(r, at, hi, &b, &j);
+		if (rect && r->b_ih)
+			cell_row(r, b, j, to, true, true);
+		else if (rect)
+			cell_row(r, b, j, to, true, false);
+		else if (r->b_ih)
+			cell_row(r, b, j, to, false, true);
+		else
+			cell_row(r, b, j, to, false, false);
+	}
 }
 ISA_KERNEL(cell);
 
 ISA_BODY slope_body(const void *arg, size_t lo, size_t hi)
 {
-	EVERY_ROW(slope_row, r->dy.at != NULL)
+	const struct recur *r = arg;
+	bool rect = r->l->attr[RELU] != 0;
+
+	for (size_t at = lo, b, j, to; at < hi; at += to - j) {
+		to = recur_run(r, at, hi, &b, &j);
+		if (rect && r->dy.at)
+			slope_row(r, b, j, to, true, true);
+		else if (rect)
+			slope_row(r, b, j, to, true, false);
+		else if (r->dy.at)
+			slope_row(r, b, j, to, false, true);
+		else
+			slope_row(r, b, j, to, false, false);
+	}
 }
 ISA_KERNEL(slope);
 
