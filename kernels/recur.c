@@ -44,11 +44,13 @@ struct recur recur_of(const struct layer_call *c, size_t gates)
 		.b_ih = bias ? c->param + l->param[2].offset : NULL, .b_hh = bias ? c->param + l->param[3].offset : NULL };
 }
 
-/* --- products with the state: few rows go by tiles, which read the weights where they lie */
+/* --- products with the state: few rows go by tiles, which read the weights where they lie, unless those are so few
+ * that OpenBLAS wins; its products with a transposed matrix do up to some twenty */
 
-static bool tiled(const struct par *par, const struct recur *r)
+static bool tiled(const struct par *par, const struct recur *r, bool trans)
 {
-	return par->blas && gemm_tile_has(par->cpu) && r->batch > 4 && r->batch <= GEMM_TILE_FEW && r->hidden >= 16;
+	return par->blas && gemm_tile_has(par->cpu) && r->batch >= (trans ? 24 : 5) && r->batch <= GEMM_TILE_FEW &&
+		r->hidden >= 16;
 }
 
 static size_t tiles_bytes(const struct layer *l, size_t gates, size_t batch)
@@ -85,7 +87,7 @@ static void product(const struct par *par, const struct recur *r, bool trans, si
 		.g = { .trans_b = trans, .add = trans, .m = r->batch, .n = n, .k = k, .alpha = 1, .a = a, .lda = lda,
 		.b = r->w_hh, .ldb = r->hidden, .c = c, .ldc = ldc } };
 
-	if (!tiled(par, r))
+	if (!tiled(par, r, trans))
 		gemm(par, false, trans, r->batch, n, k, 1, a, lda, r->w_hh, r->hidden, trans ? 1 : 0, c, ldc);
 	else if (gemm_flops(r->batch, n, k) < 1e6)
 		tiles_part(&j, 0, 1);
