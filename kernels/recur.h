@@ -33,8 +33,8 @@ static inline __attribute__((always_inline)) real *recur_row(const struct recur_
 
 /* For the loops of cell and slope: value `at` of batch times hidden is value *ret_j of sample *ret_b; returns where the
  * run of its sample ends in [*ret_j, hidden]. */
-static inline __attribute__((always_inline)) size_t recur_run(const struct recur *r, size_t at, size_t hi, size_t *ret_b,
-	size_t *ret_j)
+static inline __attribute__((always_inline)) size_t recur_run(const struct recur *r, size_t at, size_t hi,
+	size_t *ret_b, size_t *ret_j)
 {
 	*ret_b = at / r->hidden;
 	*ret_j = at % r->hidden;
