@@ -154,7 +154,7 @@ static int64_t clock_ns(void)
 static void rest_wait(void *arg, uint64_t us, bool backward)
 {
 	struct resting *t = arg;
-	int64_t end = clock_ns() + (int64_t)us * 1000, alarm, late;
+	int64_t from = clock_ns(), end = from + (int64_t)us * 1000, alarm, late;
 	struct timespec until;
 
 	(void)backward;
@@ -165,7 +165,7 @@ static void rest_wait(void *arg, uint64_t us, bool backward)
 	while (!t->stop && !pthread_cond_timedwait(&t->wake, &t->lock, &until))
 		;
 	late = clock_ns() - alarm;
-	if (!t->stop && late < LATE_MOST_NS)
+	if (!t->stop && alarm > from && late < LATE_MOST_NS)
 		t->late_ns += (late - t->late_ns) / 8;
 	while (!t->stop && clock_ns() < end)    /* some microseconds: never less than was said */
 		;

@@ -29,6 +29,7 @@ void runs_drain(struct runs *rs, uint64_t deadline_us, void (*done)(void *arg), 
 	rs->draining = true;
 	rs->drained = done;
 	rs->drained_arg = arg;
+	runs_profiles_wake(rs);
 	list_each(it, &rs->list) {
 		struct run *r = list_entry(it, struct run, link);
 		if (run_over(r))

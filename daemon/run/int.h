@@ -418,7 +418,8 @@ void runs_serving_free(struct runs *rs);               /* the daemon ends: answe
 void runs_exports_free(struct runs *rs);               /* the daemon ends: answers whoever waits */
 
 /* ---- profile.c ---- */
-void runs_profiles_wake(struct runs *rs);              /* nobody waits in sleep layers any more */
+void runs_profiles_wake(struct runs *rs);              /* the daemon is to end: none is measured any more */
+uint64_t runs_profiles_need(const struct runs *rs);    /* memory, in bytes */
 void runs_profiles_free(struct runs *rs);
 
 /* ---- json.c ---- */

@@ -10,7 +10,9 @@
 #include "train/zoo.h"
 
 #define PASSES 5
+#define PLAIN_MACS_PER_US 500                  /* without OpenBLAS, where nobody has measured it */
 #define PASS_US 5e6                             /* longer ones would keep others waiting, and the daemon from ending */
+#define ALL_US 50e6                             /* hivectl waits a minute */
 
 struct profiling {
 	struct job job; struct list link;       /* of runs.profiles */
@@ -18,6 +20,9 @@ struct profiling {
 	struct compute compute;
 	json_t *params;
 	struct rest *rest; struct model *model; struct layer_times *times;
+	size_t batch; int passes; bool first;
+	uint64_t need;                          /* memory that no run may count on meanwhile */
+	json_t *out;
 	bool more, woken;                       /* woken: its sleep layers wait no more, and times say nothing */
 };
 
@@ -30,6 +35,7 @@ static void profiling_free(struct profiling *p)
 	if (p->rest)
 		p->rest->free(p->rest);
 	json_decref(p->params);
+	json_decref(p->out);
 	free(p);
 }
 
@@ -45,6 +51,25 @@ static void pass_run(struct job *j)
 {
 	struct profiling *p = container_of(j, struct profiling, job);
 	p->more = layer_times_pass(p->times);
+	if (p->more)
+		return;
+	p->out = layer_times_json(p->times);
+	layer_times_free(p->times);             /* gigabytes take their time */
+	p->times = NULL;
+}
+
+/* The pass that does not count has shown how long one takes, whatever was expected. */
+static int too_long(const struct profiling *p, struct err *e)
+{
+	double us = (double)layer_times_last_us(p->times);
+	int most = us > 0 ? (int)(ALL_US / us) : p->passes;
+	if (us <= PASS_US && p->passes <= most)
+		return 0;
+	if (us <= PASS_US)
+		return err_set(e, ERR_LIMIT, "a pass of %zu samples takes %.2f s, and %d of them too long: say --passes=%d or a "
+			"smaller --batch", p->batch, us / 1e6, p->passes, most);
+	return err_set(e, ERR_LIMIT, "a pass of %zu samples takes %.1f s here, in which nothing trains; up to %.0f are fine: say "
+		"a smaller --batch", p->batch, us / 1e6, PASS_US / 1e6);
 }
 
 static void pass_done(struct job *j)
@@ -58,13 +83,19 @@ static void pass_done(struct job *j)
 		fail(p, &stopping);
 		return;
 	}
+	struct err e;
+	if (p->first && too_long(p, &e) < 0) {
+		fail(p, &e);
+		return;
+	}
+	p->first = false;
 	if (p->more) {
 		env_work(p->rs->ctx.env, &p->job);
 		return;
 	}
-	json_t *out = layer_times_json(p->times);
-	json_object_set_new(out, "runs_training", json_integer((json_int_t)runs_active(p->rs)));
-	reply_ok(p->reply, out);
+	json_object_set_new(p->out, "runs_training", json_integer((json_int_t)runs_active(p->rs)));
+	reply_ok(p->reply, p->out);
+	p->out = NULL;
 	profiling_free(p);
 }
 
@@ -72,7 +103,9 @@ static void pass_done(struct job *j)
 static int bearable(const struct profiling *p, size_t batch, int parts, struct err *e)
 {
 	uint64_t need = layer_times_bytes(p->model, batch, parts), room = run_room(p->rs, NULL);
-	struct profile_source from = { .model = p->model, .parts = parts, .macs_per_us = run_macs_per_us(&p->compute) };
+	double speed = run_macs_per_us(&p->compute);
+	struct profile_source from = { .model = p->model, .parts = parts, .macs_per_us = speed > 0 ? speed :
+		PLAIN_MACS_PER_US };
 	struct profile of;
 	double us = 0;
 	char a[32], b[32];
@@ -100,7 +133,6 @@ static void load_done(struct job *j)
 {
 	struct profiling *p = container_of(j, struct profiling, job);
 	struct err e;
-	size_t batch;
 	if (!p->rs) {
 		profiling_free(p);
 		return;
@@ -117,14 +149,17 @@ static void load_done(struct job *j)
 		par = NULL;
 	}
 	p->rest = par && c->rest ? c->rest(c->arg) : NULL;
-	p->model = par ? zoo_asked(p->params, p->rest ? &p->rest->host : NULL, &batch, &e) : NULL;
-	if (!p->model || bearable(p, batch, par->n, &e) < 0) {
+	p->model = par ? zoo_asked(p->params, p->rest ? &p->rest->host : NULL, &p->batch, &e) : NULL;
+	if (!p->model || bearable(p, p->batch, par->n, &e) < 0) {
 		fail(p, &e);
 		return;
 	}
-	p->times = layer_times_new(p->model, par, batch, passes ? (int)json_integer_value(passes) : PASSES);
+	p->passes = passes ? (int)json_integer_value(passes) : PASSES;
+	p->first = true;
+	p->need = layer_times_bytes(p->model, p->batch, par->n);
+	p->times = layer_times_new(p->model, par, p->batch, p->passes);
 	if (!p->times) {
-		err_set(&e, ERR_NOMEM, "there is no memory for a pass of %zu samples: say a smaller --batch", batch);
+		err_set(&e, ERR_NOMEM, "there is no memory for a pass of %zu samples: say a smaller --batch", p->batch);
 		fail(p, &e);
 		return;
 	}
@@ -137,6 +172,10 @@ void runs_model_profile(struct runs *rs, const json_t *params, struct reply *rep
 {
 	const json_t *passes = json_object_get(params, "passes");
 	struct err e;
+	if (rs->draining) {
+		reply_fail(reply, &stopping);
+		return;
+	}
 	if (!list_empty(&rs->profiles)) {
 		err_set(&e, ERR_BUSY, "a model is being measured already, for somebody else: ask again when that is done");
 		reply_fail(reply, &e);
@@ -163,6 +202,14 @@ void runs_profiles_wake(struct runs *rs)
 		if (p->rest)
 			p->rest->stop(p->rest);
 	}
+}
+
+uint64_t runs_profiles_need(const struct runs *rs)
+{
+	uint64_t need = 0;
+	list_each(it, &rs->profiles)
+		need += list_entry(it, struct profiling, link)->need;
+	return need;
 }
 
 /* Their jobs may still run: those free them. */

@@ -236,7 +236,7 @@ static bool validation_due(const struct run *r, uint64_t epoch)
 static void on_applied(void *arg, const struct trainer_applied *a)
 {
 	struct run *r = arg;
-	if (sync_applied(r, a))
+	if (sync_applied(r, a) || (r->unsynced && a->epoch > r->point.epoch))
 		return;
 	if (!r->avg)
 		advance_alone(r, a);

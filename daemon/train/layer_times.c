@@ -68,7 +68,7 @@ struct layer_times *layer_times_new(const struct model *m, const struct par *par
 	return NULL;
 }
 
-/* Noise; for models that look tokens up: the token 1, which every vocabulary has, and a mask that hides nothing. */
+/* Noise; for models that look tokens up: the token 0, which every vocabulary has. */
 static void samples_make(struct layer_times *t)
 {
 	size_t n = t->need.x / sizeof(real);
@@ -78,7 +78,7 @@ static void samples_make(struct layer_times *t)
 		tokens = tokens || !strcmp(t->m->op[i].ops->name, "embedding");
 	rand_normal(rand_key(1, 0), 1, n, t->x);
 	for (size_t i = 0; tokens && i < n; i++)
-		t->x[i] = 1;
+		t->x[i] = 0;
 	rand_normal(rand_key(1, 1), 1e-3, t->need.y / sizeof(real), t->dy);
 }
 
@@ -104,6 +104,19 @@ bool layer_times_pass(struct layer_times *t)
 	t->whole[at][FWD] = between - from;
 	t->whole[at][BWD] = t->par->now_ns() - between;
 	return ++t->done < t->passes;
+}
+
+uint64_t layer_times_last_us(const struct layer_times *t)
+{
+	const uint64_t *w = t->whole[t->done > 0 ? t->done - 1 : 0];
+
+	return (w[FWD] + w[BWD]) / 1000;
+}
+
+const real *layer_times_output(const struct layer_times *t, size_t *ret_n)
+{
+	*ret_n = t->need.y / sizeof(real);
+	return t->y;
 }
 
 static int by_size(const void *a, const void *b)
@@ -187,11 +200,11 @@ json_t *layer_times_json(const struct layer_times *t)
 	json_array_foreach(layers, i, o)
 		line(&b, o, wide, sum);
 	buf_printf(&b, "\nbatch %zu on %d thread%s, medians of %d: forward %.3f ms, backward %.3f ms; layers alone "
-		"%.3f ms\nweights, output and kept (for backward) in bytes\n", t->batch, t->par->n, t->par->n == 1 ? "" : "s",
-		t->done, fwd / 1e3, bwd / 1e3, sum / 1e3);
-	out = json_pack("{s:I,s:i,s:i,s:f,s:f,s:f,s:o,s:s}", "batch", (json_int_t)t->batch, "passes", t->done, "threads",
-		t->par->n, "forward_us", fwd, "backward_us", bwd, "layers_us", sum, "layers", layers, "text",
-		(const char *)b.p);
+		"%.3f ms\nweights and output in bytes, and what is kept for backward beside a layer's input; kept in all: %zu\n",
+		t->batch, t->par->n, t->par->n == 1 ? "" : "s", t->done, fwd / 1e3, bwd / 1e3, sum / 1e3, t->need.saved);
+	out = json_pack("{s:I,s:i,s:i,s:f,s:f,s:f,s:I,s:o,s:s}", "batch", (json_int_t)t->batch, "passes", t->done, "threads",
+		t->par->n, "forward_us", fwd, "backward_us", bwd, "layers_us", sum, "saved_bytes",
+		(json_int_t)t->need.saved, "layers", layers, "text", (const char *)b.p);
 	buf_free(&b);
 	return out;
 }

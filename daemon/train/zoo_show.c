@@ -114,10 +114,17 @@ static json_t *asked(const json_t *params, struct err *e)
 	static const char *const keys[] = { "input", "model", "conv", "precision" };    /* what memory depends on */
 	const json_t *spec = json_object_get(params, "spec"), *with = json_object_get(params, "with");
 	const char *name = json_string_value(json_object_get(params, "model"));
-	json_t *shared = json_object(), *model = json_object();
+	json_t *whole = spec ? json_deep_copy(spec) : NULL, *shared, *model;
 
-	for (size_t i = 0; spec && i < sizeof(keys) / sizeof(*keys); i++)
-		(void)json_object_set(shared, keys[i], json_object_get(spec, keys[i]));
+	if (whole && spec_aliases(whole, e) < 0) {
+		json_decref(whole);
+		return NULL;
+	}
+	shared = json_object();
+	model = json_object();
+	for (size_t i = 0; whole && i < sizeof(keys) / sizeof(*keys); i++)
+		(void)json_object_set(shared, keys[i], json_object_get(whole, keys[i]));
+	json_decref(whole);
 	if (!spec && name) {
 		(void)json_object_update(model, (json_t *)with);
 		(void)json_object_set_new(model, "zoo", json_string(name));

@@ -44,6 +44,7 @@ ROWS = [
     ("attention heads=1", (4, 6), Attend(1, False)),
     ("conv2d out=3 kernel=1 kernel_w=7 padding_w=3", (2, 4, 5), nn.Conv2d(2, 3, (1, 7), padding=(0, 3))),
     ("conv2d out=3 kernel=7 padding=3 kernel_w=1 padding_w=0", (2, 5, 4), nn.Conv2d(2, 3, (7, 1), padding=(3, 0))),
+    ("conv2d out=4 kernel=3 kernel_w=2 padding=2 padding_w=1 stride=2 dilation=2 groups=2", (2, 6, 7), nn.Conv2d(2, 4, (3, 2), 2, (2, 1), 2, 2)),
     ("conv2d out=4 kernel=2 kernel_w=3 padding=1 padding_w=2 groups=2", (2, 5, 6), nn.Conv2d(2, 4, (2, 3), 1, (1, 2), 1, 2)),
 ]
 out = ["/* Written by tests/data/make-golden-layers.py with PyTorch %s (float64). Do not edit. */\n" % torch.__version__.split("+")[0],
@@ -58,7 +59,7 @@ for n, (text, shape, m) in enumerate(ROWS):
     v = torch.cat([y.flatten(), x.grad.flatten()] + [p.grad.flatten() for p in m.parameters()]).tolist()
     rows = [", ".join("%.10g" % a for a in v[i:i + 6]) for i in range(0, len(v), 6)]
     out.append("static const double golden_layer_%d[] = {\n\t%s,\n};\n\n" % (n, ",\n\t".join(rows)))
-    table.append('\t{ "%s", { %d, { %s } }, golden_layer_%d, %d },\n' % (text, len(shape), ", ".join(map(str, shape)), n, len(v)))
+    table.append('\t{ "%s",\n\t\t{ %d, { %s } }, golden_layer_%d, %d },\n' % (text, len(shape), ", ".join(map(str, shape)), n, len(v)))
 out.append("static const struct { const char *text; struct shape in; const double *want; size_t n; } golden_layers[] = {\n%s};\n\n#endif\n"
            % "".join(table))
 sys.stdout.write("".join(out))

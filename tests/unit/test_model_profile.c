@@ -1,4 +1,5 @@
 /* model profile: what a clock that only sleep layers move says of each layer, and the bytes beside it (row D05). */
+#include <math.h>
 #include <string.h>
 #include "t.h"
 #include "golden.h"
@@ -75,6 +76,8 @@ static void models_are_measured(void **state)
 		"{\"zoo\":\"resnet18\",\"pixels\":32,\"stem\":\"cifar\",\"classes\":10,\"width\":8}",
 		"{\"zoo\":\"inception_v3\",\"width\":0.125,\"pixels\":107}",
 		"{\"zoo\":\"gpt2\",\"layers\":1,\"width\":32,\"heads\":2,\"vocab\":50,\"positions\":16,\"context\":16}",
+		"{\"zoo\":\"lstm\",\"layers\":1,\"width\":24,\"vocab\":50,\"context\":16,\"embed\":8}",
+		"{\"zoo\":\"s2vt\",\"steps\":8,\"features\":32,\"embed\":12,\"width\":16,\"vocab\":30}",
 		"{\"zoo\":\"bert\",\"layers\":1,\"width\":32,\"heads\":2,\"context\":16}",
 		"{\"zoo\":\"transformer\",\"layers\":1,\"width\":32,\"heads\":2,\"inner\":64,\"context\":16}" };
 	struct par par = par_serial(CPU_PLAIN, NULL);
@@ -95,6 +98,9 @@ static void models_are_measured(void **state)
 			saved += (uint64_t)json_integer_value(json_object_get(l, "saved_bytes"));
 		}
 		assert_int_equal(weights, m->nparam * sizeof(real));
+		assert_int_equal(json_integer_value(json_object_get(out, "saved_bytes")), need.saved);
+		for (const real *y = layer_times_output(t, &i); i-- > 0;)
+			assert_true(isfinite((double)y[i]));
 		assert_true(saved > 0 && layer_times_bytes(m, 2, 1) == (2 * m->nparam + m->nbuffer) * sizeof(real) + need.x +
 			2 * need.y + need.saved + (need.work_fwd > need.work_bwd ? need.work_fwd : need.work_bwd));
 		json_decref(out);
@@ -103,11 +109,35 @@ static void models_are_measured(void **state)
 	}
 }
 
+/* By hand, for two images: 28 x 28 x 6, 14 x 14 x 6, 10 x 10 x 16, 5 x 5 x 16, 120, 84, 10. */
+static void bytes_are_lenet_s(void **state)
+{
+	static const int values[] = { 4704, 4704, 1176, 1600, 1600, 400, 400, 120, 120, 84, 84, 10 };
+	static const int weights[] = { 156, 0, 0, 2416, 0, 0, 0, 48120, 0, 10164, 0, 850 };
+	struct par par = par_serial(CPU_PLAIN, NULL);
+
+	par.now_ns = now_ns;
+	struct model *m = golden_model("{\"zoo\":\"lenet5\"}");
+	struct layer_times *t = measured(m, &par, 2, 1);
+	json_t *out = layer_times_json(t), *l;
+	size_t i;
+
+	assert_int_equal(json_array_size(json_object_get(out, "layers")), sizeof(values) / sizeof(*values));
+	json_array_foreach(json_object_get(out, "layers"), i, l) {
+		assert_true(of(l, "output_bytes") == 2.0 * values[i] * sizeof(real));
+		assert_true(of(l, "parameter_bytes") == 1.0 * weights[i] * sizeof(real));
+	}
+	json_decref(out);
+	layer_times_free(t);
+	model_free(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sleep_layers_are_measured),
 		cmocka_unit_test(models_are_measured),
+		cmocka_unit_test(bytes_are_lenet_s),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
