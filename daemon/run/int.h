@@ -58,6 +58,7 @@ struct runs {
 	struct donors *donors;
 	struct list exports;            /* models being written into folders */
 	struct list profiles;           /* models being measured: one at most */
+	uint64_t measuring;             /* bytes that it takes, and no run may count on */
 	struct lends *lends;            /* saved.c */
 	struct list serving;            /* texts being continued, pictures being looked at */
 	struct timer drain_timer;
@@ -419,7 +420,6 @@ void runs_exports_free(struct runs *rs);               /* the daemon ends: answe
 
 /* ---- profile.c ---- */
 void runs_profiles_wake(struct runs *rs);              /* the daemon is to end: none is measured any more */
-uint64_t runs_profiles_need(const struct runs *rs);    /* memory, in bytes */
 void runs_profiles_free(struct runs *rs);
 
 /* ---- json.c ---- */

@@ -21,15 +21,16 @@ struct profiling {
 	json_t *params;
 	struct rest *rest; struct model *model; struct layer_times *times;
 	size_t batch; int passes; bool first;
-	uint64_t need;                          /* memory that no run may count on meanwhile */
 	json_t *out;
 	bool more, woken;                       /* woken: its sleep layers wait no more, and times say nothing */
 };
 
 static void profiling_free(struct profiling *p)
 {
-	if (p->rs)
+	if (p->rs) {
 		list_del(&p->link);
+		p->rs->measuring = 0;
+	}
 	layer_times_free(p->times);
 	model_free(p->model);
 	if (p->rest)
@@ -66,10 +67,10 @@ static int too_long(const struct profiling *p, struct err *e)
 	if (us <= PASS_US && p->passes <= most)
 		return 0;
 	if (us <= PASS_US)
-		return err_set(e, ERR_LIMIT, "a pass of %zu samples takes %.2f s, and %d of them too long: say --passes=%d or a "
-			"smaller --batch", p->batch, us / 1e6, p->passes, most);
-	return err_set(e, ERR_LIMIT, "a pass of %zu samples takes %.1f s here, in which nothing trains; up to %.0f are fine: say "
-		"a smaller --batch", p->batch, us / 1e6, PASS_US / 1e6);
+		return err_set(e, ERR_LIMIT, "a pass of %zu samples takes %.2f s, and %d of them too long: say --passes=%d or "
+			"a smaller --batch", p->batch, us / 1e6, p->passes, most);
+	return err_set(e, ERR_LIMIT, "a pass of %zu samples takes %.1f s here, in which nothing trains; up to %.0f are fine: "
+		"say a smaller --batch", p->batch, us / 1e6, PASS_US / 1e6);
 }
 
 static void pass_done(struct job *j)
@@ -156,7 +157,7 @@ static void load_done(struct job *j)
 	}
 	p->passes = passes ? (int)json_integer_value(passes) : PASSES;
 	p->first = true;
-	p->need = layer_times_bytes(p->model, p->batch, par->n);
+	p->rs->measuring = layer_times_bytes(p->model, p->batch, par->n);
 	p->times = layer_times_new(p->model, par, p->batch, p->passes);
 	if (!p->times) {
 		err_set(&e, ERR_NOMEM, "there is no memory for a pass of %zu samples: say a smaller --batch", p->batch);
@@ -202,14 +203,6 @@ void runs_profiles_wake(struct runs *rs)
 		if (p->rest)
 			p->rest->stop(p->rest);
 	}
-}
-
-uint64_t runs_profiles_need(const struct runs *rs)
-{
-	uint64_t need = 0;
-	list_each(it, &rs->profiles)
-		need += list_entry(it, struct profiling, link)->need;
-	return need;
 }
 
 /* Their jobs may still run: those free them. */

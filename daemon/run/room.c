@@ -21,7 +21,7 @@ static uint64_t most_of(const struct runs *rs, bool *ret_stated)
 
 static uint64_t held_by_others(const struct runs *rs, const struct trainer *t)
 {
-	uint64_t held = runs_profiles_need(rs);
+	uint64_t held = rs->measuring;
 	list_each(it, &rs->list) {
 		struct run *r = list_entry(it, struct run, link);
 		if (r->trainer && r->trainer != t)

@@ -200,10 +200,10 @@ json_t *layer_times_json(const struct layer_times *t)
 	json_array_foreach(layers, i, o)
 		line(&b, o, wide, sum);
 	buf_printf(&b, "\nbatch %zu on %d thread%s, medians of %d: forward %.3f ms, backward %.3f ms; layers alone "
-		"%.3f ms\nweights and output in bytes, and what is kept for backward beside a layer's input; kept in all: %zu\n",
+		"%.3f ms\nweights and output in bytes, and what is kept for backward beside the input; kept in all: %zu\n",
 		t->batch, t->par->n, t->par->n == 1 ? "" : "s", t->done, fwd / 1e3, bwd / 1e3, sum / 1e3, t->need.saved);
-	out = json_pack("{s:I,s:i,s:i,s:f,s:f,s:f,s:I,s:o,s:s}", "batch", (json_int_t)t->batch, "passes", t->done, "threads",
-		t->par->n, "forward_us", fwd, "backward_us", bwd, "layers_us", sum, "saved_bytes",
+	out = json_pack("{s:I,s:i,s:i,s:f,s:f,s:f,s:I,s:o,s:s}", "batch", (json_int_t)t->batch, "passes", t->done,
+		"threads", t->par->n, "forward_us", fwd, "backward_us", bwd, "layers_us", sum, "saved_bytes",
 		(json_int_t)t->need.saved, "layers", layers, "text", (const char *)b.p);
 	buf_free(&b);
 	return out;

@@ -5,6 +5,7 @@ Inputs, parameters and dy are wave(i, phase) = sin(0.37 i + phase) with the phas
 layers as text, the input's shape, and one array of y, dx and all parameters' gradients, one after the other."""
 import math
 import sys
+import textwrap
 import torch
 import torch.nn as nn
 
@@ -57,8 +58,8 @@ for n, (text, shape, m) in enumerate(ROWS):
     y = m.train()(x)
     y.backward(wave(y.shape, 0.9))
     v = torch.cat([y.flatten(), x.grad.flatten()] + [p.grad.flatten() for p in m.parameters()]).tolist()
-    rows = [", ".join("%.10g" % a for a in v[i:i + 6]) for i in range(0, len(v), 6)]
-    out.append("static const double golden_layer_%d[] = {\n\t%s,\n};\n\n" % (n, ",\n\t".join(rows)))
+    rows = textwrap.wrap(", ".join("%.10g" % a for a in v), 108)
+    out.append("static const double golden_layer_%d[] = {\n\t%s,\n};\n\n" % (n, "\n\t".join(rows)))
     table.append('\t{ "%s",\n\t\t{ %d, { %s } }, golden_layer_%d, %d },\n' % (text, len(shape), ", ".join(map(str, shape)), n, len(v)))
 out.append("static const struct { const char *text; struct shape in; const double *want; size_t n; } golden_layers[] = {\n%s};\n\n#endif\n"
            % "".join(table))
