@@ -69,8 +69,8 @@ static int too_long(const struct profiling *p, struct err *e)
 	if (us <= PASS_US)
 		return err_set(e, ERR_LIMIT, "a pass of %zu samples takes %.2f s, and %d of them too long: say --passes=%d or "
 			"a smaller --batch", p->batch, us / 1e6, p->passes, most);
-	return err_set(e, ERR_LIMIT, "a pass of %zu samples takes %.1f s here, in which nothing trains; up to %.0f are fine: "
-		"say a smaller --batch", p->batch, us / 1e6, PASS_US / 1e6);
+	return err_set(e, ERR_LIMIT, "a pass of %zu samples takes %.1f s here, in which nothing trains; up to %.0f are "
+		"fine: say a smaller --batch", p->batch, us / 1e6, PASS_US / 1e6);
 }
 
 static void pass_done(struct job *j)
