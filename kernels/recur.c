@@ -1,6 +1,7 @@
 /* Unrolls a recurrence. Rows are kept as they come, samples outermost, so that nothing is moved: a step is every T-th
  * row, and only the states of the steps before are copied once, for the gradient of what they are multiplied with. */
 #include "kernels/recur.h"
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include "kernels/arena.h"
@@ -19,6 +20,8 @@ int recur_shape(struct layer *l, size_t gates, struct kerr *e)
 		return kerr_set(e, "%s needs rows [steps, features], not an input of shape %s%s", l->ops->name,
 			shape_text(&l->in, text, sizeof text),
 			l->in.nd < 2 ? ": an embedding layer before it makes rows of tokens" : "");
+	if (wide > INT_MAX / l->in.d[0])
+		return kerr_set(e, "%s: %zu steps of %zu sums each are more than %d", l->ops->name, l->in.d[0], wide, INT_MAX);
 	l->out = last_only(l) ? (struct shape){ 1, { hidden } } : (struct shape){ 2, { l->in.d[0], hidden } };
 	layer_param_add(l, "weight_ih_l0", 2, (size_t[]){ wide, l->in.d[1] });
 	layer_param_add(l, "weight_hh_l0", 2, (size_t[]){ wide, hidden });
