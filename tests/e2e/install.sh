@@ -27,7 +27,7 @@ there 644 /usr/lib/sysusers.d/hivemindd.conf
 there 644 /usr/lib/tmpfiles.d/hivemindd.conf
 there 644 /usr/lib/sysctl.d/50-hivemindd.conf
 there 640 /etc/hivemindd/hivemindd.conf
-extra=$(cd "$work/to" && find . -type f | grep -Ev '/(hivemindd|hivectl|hivemindd\.(8|conf\.5)(\.gz)?|hivectl\.1(\.gz)?|hivemind-spec\.5(\.gz)?|hivemind-protocol\.7(\.gz)?|hivemindd\.(service|conf)|50-hivemindd\.conf|hivemind/models/[a-z0-9]*\.json)$')
+extra=$(cd "$work/to" && find . -type f | grep -Ev '/(hivemindd|hivectl|hivemindd\.(8|conf\.5)(\.gz)?|hivectl\.1(\.gz)?|hivemind-spec\.5(\.gz)?|hivemind-protocol\.7(\.gz)?|hivemindd\.(service|conf)|50-hivemindd\.conf|hivemind/models/[a-z0-9_]*\.json)$')
 [ -z "$extra" ] || fail "also installed: $extra"
 bash -n "$work/to$prefix/$(option datadir)/bash-completion/completions/hivectl" || fail "the completion is no shell script"
 "$work/to$prefix/$(option sbindir)/hivemindd" --version >/dev/null || fail "the installed daemon does not run"
