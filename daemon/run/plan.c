@@ -12,7 +12,7 @@
 #define TARGET 256                      /* samples of an epoch of a model of which nothing else is said */
 
 struct drawing { struct job job; struct spec *spec; struct rehearse_conf conf; struct reply *reply; json_t *out;
-	struct err e; };
+	json_t *measured; struct err e; };
 
 static void draw(struct job *j)
 {
@@ -28,6 +28,7 @@ static void drawn(struct job *j)
 	else
 		reply_fail(d->reply, &d->e);
 	spec_free(d->spec);
+	json_decref(d->measured);
 	free(d);
 }
 
@@ -83,6 +84,7 @@ static void imagine(struct runs *rs, const json_t *params, struct reply *reply)
 	}
 	struct drawing *d = xcalloc(1, sizeof *d);
 	c.spec = d->spec = s;
+	c.measured = d->measured = json_deep_copy(json_object_get(params, "profile"));  /* a lane reads it */
 	d->conf = c;
 	if (!c.memory_bytes)
 		d->conf.memory_bytes = s->local.memory_bytes;

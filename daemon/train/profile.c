@@ -1,6 +1,8 @@
 /* The profile of a model. */
 #include "train/profile.h"
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "common/mem.h"
 
@@ -10,6 +12,49 @@ static uint64_t attr_us(const struct layer *l, const char *name)
 		if (!strcmp(l->ops->attr[i].name, name))
 			return (uint64_t)(l->attr[i] * 1000 + 0.5);
 	return 0;
+}
+
+/* A time of a layer in the file; -1: there is none. */
+static double time_in(const json_t *layer, const char *key)
+{
+	const json_t *v = json_object_get(layer, key);
+	double us = json_is_number(v) ? json_number_value(v) : -1;
+
+	return isfinite(us) && us < 1e12 ? us : -1;
+}
+
+struct profile_times *profile_times_read(const json_t *file, const struct model *m, struct err *e)
+{
+	const json_t *layers = json_object_get(file, "layers"), *l;
+	json_int_t batch = json_integer_value(json_object_get(file, "batch"));
+	struct profile_times *t;
+	size_t i;
+
+	if (!json_is_array(layers) || batch < 1) {
+		(void)err_set(e, ERR_INVALID, "this is no profile: what hivectl --json model profile prints has batch and "
+			"layers");
+		return NULL;
+	}
+	if (json_array_size(layers) != (size_t)m->nops) {
+		(void)err_set(e, ERR_INVALID, "the profile is of %zu layers, and the model has %d: measure this model",
+			json_array_size(layers), m->nops);
+		return NULL;
+	}
+	t = xcalloc((size_t)m->nops, sizeof(*t));
+	json_array_foreach(layers, i, l) {
+		const char *name = json_string_value(json_object_get(l, "name"));
+
+		t[i] = (struct profile_times){ time_in(l, "forward_us") / (double)batch,
+			time_in(l, "backward_us") / (double)batch };
+		if (name && !strcmp(name, m->op[i].name) && t[i].fwd_us >= 0 && t[i].bwd_us >= 0)
+			continue;
+		(void)err_set(e, ERR_INVALID, "the profile's layer %zu is \"%.60s\"%s, and the model's \"%s\": measure this "
+			"model", i, name ? name : "", name && !strcmp(name, m->op[i].name) ? " without times from 0 to 1e12 us" :
+			"", m->op[i].name);
+		free(t);
+		return NULL;
+	}
+	return t;
 }
 
 static void op_profile(struct profile_op *p, const struct profile_source *from, int i, uint32_t batch)
@@ -30,9 +75,9 @@ static void op_profile(struct profile_op *p, const struct profile_source *from, 
 	p->flows = (uint32_t)model_cut_values(m, i);
 	p->goes_on = model_runs_in(m, 0, m->nops, i) != i;
 	p->nvariants = 1;
-	v->fwd_us = attr_us(l, "fwd_ms");
-	v->bwd_us = attr_us(l, "bwd_ms");
-	if (from->macs_per_us > 0) {
+	v->fwd_us = from->times ? (uint64_t)(from->times[i].fwd_us * batch + 0.5) : attr_us(l, "fwd_ms");
+	v->bwd_us = from->times ? (uint64_t)(from->times[i].bwd_us * batch + 0.5) : attr_us(l, "bwd_ms");
+	if (!from->times && from->macs_per_us > 0) {
 		v->fwd_us += (uint64_t)(macs / from->macs_per_us + 0.5);
 		v->bwd_us += (uint64_t)(2 * macs / from->macs_per_us + 0.5);
 	}

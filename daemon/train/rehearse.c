@@ -22,6 +22,7 @@ struct stagehand {                              /* all that is needed, and let g
 	const struct planner_ops *strategy;
 	struct model *model;
 	struct profile_source source; struct profile profile;
+	struct profile_times *times;            /* measured; may be NULL */
 	uint32_t n; struct view_member *member;
 	struct view v;
 	struct memory_pass pass; uint64_t most; /* most: of the arena, for who has the whole model */
@@ -42,8 +43,11 @@ static int open_model(struct stagehand *h, struct err *e)
 	h->model = spec_model(s, NULL, e);
 	if (!h->model)
 		return -1;
+	h->times = h->c->measured ? profile_times_read(h->c->measured, h->model, e) : NULL;
+	if (h->c->measured && !h->times)
+		return -1;
 	h->source = (struct profile_source){ .model = h->model, .parts = strategy_find(s->strategy)->crew ?
-		TRAINER_THREADS_MAX : h->c->parts, .macs_per_us = h->c->macs_per_us,
+		TRAINER_THREADS_MAX : h->c->parts, .macs_per_us = h->c->macs_per_us, .times = h->times,
 		.x_bytes = shape_count(&s->input) * sizeof(real), .y_bytes = s->loss->target == TARGET_CLASS ?
 		s->objective.rows * sizeof(int32_t) : shape_count(&h->model->out) * sizeof(real) };
 	profile_model(&h->profile, &h->source, s->local.batch);
@@ -290,8 +294,8 @@ static json_t *members(struct stagehand *h)
 		"at most", "sends", "idle");
 	for (uint32_t k = 0; k < h->n; k++)
 		(void)json_array_append_new(list, member(h, k));
-	buf_printf(&h->text, "\npredicted%s: %.3f ms", h->c->macs_per_us > 0 ? " (from this machine's speed of matrix "
-		"products)" : "", (double)h->out.us / 1e3);
+	buf_printf(&h->text, "\npredicted%s: %.3f ms", h->times ? " (from measured times of layers)" :
+		h->c->macs_per_us > 0 ? " (from this machine's speed of matrix products)" : "", (double)h->out.us / 1e3);
 	if (h->whole.npeers)
 		buf_printf(&h->text, " an epoch, and %.3f ms the first", (double)first_us(h) / 1e3);
 	buf_printf(&h->text, "\n\n");
@@ -385,6 +389,7 @@ json_t *rehearse(const struct rehearse_conf *c, struct err *e)
 	prediction_free(&h.out);
 	prediction_free(&h.whole);
 	profile_free(&h.profile);
+	free(h.times);
 	model_free(h.model);
 	buf_free(&h.text);
 	return o;

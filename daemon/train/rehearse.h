@@ -11,6 +11,7 @@ struct rehearse_conf {
 	const struct spec *spec;
 	int parts;                              /* of the train lane's team */
 	double macs_per_us;                     /* speed of every member; 0: only sleep layers take time */
+	const json_t *measured;                 /* or of every layer, as hivectl model profile has it; NULL: not known */
 	uint32_t members;
 	uint64_t memory_bytes;                  /* of every member; 0: not stated */
 	struct predict_link link;               /* between any two */

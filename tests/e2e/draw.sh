@@ -43,6 +43,28 @@ holds 'round(d["predicted"]["us"] / 60e3) == 8 and d["members"][3]["micro_batche
 holds '"first_us" not in d["predicted"]' --draw
 expect "240.000 ms an epoch, and 330.000 ms the first" plan --members 4 --schedule 2bw --draw
 expect "spare" plan --members 5 --draw
+# Times that were measured, here or elsewhere, in the place of guessed ones (model profile): they move the cut, too.
+profile() {     # US1 US3 US5 US7: made-up times, forward as backward, of the layers that sleep
+	python3 -c '
+import json, sys
+us = dict(zip((1, 3, 5, 7), map(float, sys.argv[1:])))
+print(json.dumps({"batch": 4, "layers": [{"name": str(k), "forward_us": us.get(k, 0), "backward_us": us.get(k, 0)} for k in range(9)]}))' \
+		"$@" >"$work/times.json"
+}
+profile 5000 5000 5000 5000
+holds 'd["predicted"]["us"] // 1000 == 320' --members 1 --stages 1 --profile "$work/times.json" --draw
+expect "from measured times of layers" plan --members 1 --stages 1 --profile "$work/times.json" --draw
+holds 'd["members"][0]["last_layer"] in "34"' --members 2 --stages 2 --profile "$work/times.json" --draw
+profile 9000 1000 1000 1000
+holds 'd["members"][0]["last_layer"] in "12"' --members 2 --stages 2 --profile "$work/times.json" --draw
+holds 'd["predicted"]["us"] // 1000 == 2 * 8 * 24' --members 1 --stages 1 --batch 8 --tbs 64 --profile "$work/times.json" --draw
+not_this 'layer 3 is "3" without times' plan "$work/four.json" --profile <(sed 's/"name": "3", "forward_us": 1000.0/"name": "3", "forward_us": -1/' "$work/times.json")
+not_this 'layer 3 is "x", and the model.s "3": measure this model' plan "$work/four.json" --profile <(sed 's/"name": "3"/"name": "x"/' "$work/times.json")
+not_this 'is of 9 layers, and the model has [0-9]*: measure' plan x --model mlp --profile "$work/times.json"
+not_this 'this is no profile' plan "$work/four.json" --profile "$work/four.json"
+hive a --json model profile --spec "$work/four.json" --batch 4 --passes 3 >"$work/here.json" || fail "the spec cannot be measured"
+holds '960e3 <= d["predicted"]["us"]' --members 1 --stages 1 --profile "$work/here.json" --draw
+
 # Left to the planner: sleeping takes as long for many samples as for few, so it takes many.
 holds 'd["chosen"]["micro_batch_size"] > 4 and d["chosen"]["stages"] * d["chosen"]["replicas"] <= 4 and d["chosen"]["ways"] > 20' \
 	--stages auto --remat auto --micro_batch_size auto --draw

@@ -4,6 +4,7 @@
 #include "t.h"
 #include "golden.h"
 #include "train/layer_times.h"
+#include "train/profile.h"
 
 static struct { uint64_t ns; int waits; } clock_;       /* a kernel's clock has no argument */
 static uint64_t now_ns(void) { return clock_.ns; }
@@ -109,6 +110,44 @@ static void models_are_measured(void **state)
 	}
 }
 
+/* What was measured takes the place of what is modelled, by the sample; another model's times are refused by name. */
+static void times_are_read(void **state)
+{
+	struct model *m = golden_model("{\"zoo\":\"mlp\",\"widths\":[30]}");
+	struct profile_source from = { .model = m, .parts = 1, .macs_per_us = 1, .x_bytes = 8, .y_bytes = 4 };
+	struct profile p;
+	struct err e;
+	json_t *layers = json_array(), *file = json_pack("{s:i,s:o}", "batch", 4, "layers", layers);
+
+	for (int i = 0; i < m->nops; i++)
+		json_array_append_new(layers, json_pack("{s:s,s:f,s:f}", "name", m->op[i].name, "forward_us", 100.0 * i,
+			"backward_us", 10.0));
+	struct profile_times *t = profile_times_read(file, m, &e);
+
+	assert_non_null(t);
+	from.times = t;
+	profile_model(&p, &from, 8);
+	for (int i = 0; i < m->nops; i++)
+		assert_true(p.op[i].variant[0].fwd_us == 200u * (unsigned)i && p.op[i].variant[0].bwd_us == 20);
+	profile_free(&p);
+	free(t);
+
+	json_object_set_new(json_array_get(layers, 1), "backward_us", json_string("3"));
+	assert_null(profile_times_read(file, m, &e));
+	assert_non_null(strstr(e.text, "layer 1 is"));
+	json_object_set_new(json_array_get(layers, 0), "name", json_string("other"));
+	assert_null(profile_times_read(file, m, &e));
+	assert_non_null(strstr(e.text, "layer 0 is \"other\""));
+	json_array_remove(layers, 0);
+	assert_null(profile_times_read(file, m, &e));
+	assert_non_null(strstr(e.text, "measure this model"));
+	json_object_set_new(file, "batch", json_integer(0));
+	assert_null(profile_times_read(file, m, &e));
+	assert_non_null(strstr(e.text, "this is no profile"));
+	json_decref(file);
+	model_free(m);
+}
+
 /* By hand, for two images: 28 x 28 x 6, 14 x 14 x 6, 10 x 10 x 16, 5 x 5 x 16, 120, 84, 10. */
 static void bytes_are_lenet_s(void **state)
 {
@@ -138,6 +177,7 @@ int main(void)
 		cmocka_unit_test(sleep_layers_are_measured),
 		cmocka_unit_test(models_are_measured),
 		cmocka_unit_test(bytes_are_lenet_s),
+		cmocka_unit_test(times_are_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

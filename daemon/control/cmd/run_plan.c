@@ -10,6 +10,8 @@ static const struct cmd_param params[] = {
 	{ "memory", CMD_STR, CMD_OPTION, "of each of them, such as 3.5GiB (default: local.memory)" },
 	{ "mbit", CMD_NUM, CMD_OPTION, "megabits a second between any two (default: no time)" },
 	{ "latency", CMD_DURATION, CMD_OPTION, "between any two (default 0)" },
+	{ "profile", CMD_FILE, CMD_OPTION, "times of the layers, as hivectl --json model profile prints them (default: by "
+		"the speed of matrix products)" },
 	{ "model", CMD_STR, CMD_OPTION, "a model of the zoo (hivectl model list) instead of a spec" },
 	{ "batch", CMD_INT, CMD_OPTION, "samples per micro-batch (default: the spec's, else 1)" },
 	{ "remat", CMD_STR, CMD_OPTION, "activations that are computed twice, not kept, such as periodic:8" },
